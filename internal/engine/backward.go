@@ -1,0 +1,343 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// task is a node that is ready to run, with its incoming gradients.
+type task struct {
+	n   *node
+	buf inputBuffer
+}
+
+// inputBuffer collects the gradients of a node's results.
+type inputBuffer []*op.Tensor
+
+// graphTask is one call of backward().
+type graphTask struct {
+	keep    bool // retain_graph
+	deps    map[*node]int
+	waiting map[*node]inputBuffer
+	ready   readyQueue
+}
+
+// Backward plays loss.backward(gradient): it runs the graph behind root. It
+// takes over the caller's reference to grad; a nil grad is a tensor of ones.
+func (p *Player) Backward(root, grad *op.Tensor, retain bool) {
+	r := obj(root)
+	if !r.requires {
+		p.Fail("backward of a value that does not require grad")
+	}
+	if grad == nil {
+		if root.Numel() != 1 {
+			p.Fail("backward needs a loss of one element, not of shape %v", root.Size)
+		}
+		p.op = p.names.op("ones_like")
+		grad = p.New(root.LikeDense(), root.DType)
+		p.op = 0
+	}
+	first := p.gradEdge(r)
+	g := &graphTask{keep: retain, deps: map[*node]int{}, waiting: map[*node]inputBuffer{}}
+	g.countDependencies(first.fn)
+
+	saveThread, saveMode, saveLayer, savePhase := p.thread, p.env.GradMode, p.layer, p.phase
+	p.thread, p.env.GradMode = 1, false
+	if p.phase == trace.Forward || p.phase == trace.Other {
+		p.phase = trace.Backward
+	}
+	buf := make(inputBuffer, len(first.fn.outM))
+	p.accumulate(buf, first.nr, p.Keep(grad))
+	g.ready.push(task{first.fn, buf})
+	for len(g.ready) > 0 {
+		p.evaluate(g, g.ready.pop())
+	}
+	p.thread, p.env.GradMode, p.layer, p.op = saveThread, saveMode, saveLayer, 0
+
+	// Python holds the root gradient and the graph task the root node until
+	// the call returns.
+	p.dropNode(first.fn)
+	p.Drop(grad)
+	p.phase = savePhase
+}
+
+// countDependencies counts for each node how many gradients will arrive.
+func (g *graphTask) countDependencies(root *node) {
+	stack := []*node{root}
+	seen := map[*node]bool{root: true}
+	for len(stack) > 0 {
+		n := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		for _, e := range n.edges {
+			if e.fn == nil {
+				continue
+			}
+			g.deps[e.fn]++
+			if !seen[e.fn] {
+				seen[e.fn] = true
+				stack = append(stack, e.fn)
+			}
+		}
+	}
+}
+
+// evaluate runs one node and routes its gradients
+// (Engine::evaluate_function and call_function in torch/csrc/autograd/engine.cpp).
+func (p *Player) evaluate(g *graphTask, t task) {
+	n := t.n
+	p.layer, p.op = n.layer, n.op
+	if n.done && !g.keep && len(n.saved) > 0 {
+		p.Fail("backward through the graph a second time: its saved tensors were released (retain_graph keeps them)")
+	}
+	if n.leaf != nil {
+		p.accumulateGrad(n.leaf, t.buf[0])
+		p.op = 0
+		return
+	}
+	outs := p.apply(n, t.buf)
+	p.validate(n, outs)
+	p.Drop(t.buf...)
+	if !g.keep {
+		p.releaseSaved(n)
+	}
+	for i, o := range outs {
+		e := n.edges[i]
+		if e.fn == nil {
+			p.Drop(o)
+			continue
+		}
+		g.deps[e.fn]--
+		buf, waiting := g.waiting[e.fn]
+		if !waiting {
+			buf = make(inputBuffer, len(e.fn.outM))
+		}
+		p.accumulate(buf, e.nr, o)
+		if g.deps[e.fn] == 0 {
+			delete(g.waiting, e.fn)
+			g.ready.push(task{e.fn, buf})
+		} else if !waiting {
+			g.waiting[e.fn] = buf
+		}
+	}
+}
+
+// apply calls n's derivative formula. The caller owns the results and keeps
+// the incoming gradients.
+func (p *Player) apply(n *node, grads []*op.Tensor) []*op.Tensor {
+	results := make([]*op.Tensor, len(n.edges))
+	defined := false
+	for _, t := range grads {
+		defined = defined || t != nil
+	}
+	if !defined {
+		return results
+	}
+	b := op.Back{
+		Call:  op.Call{Exec: p, Row: n.row, Args: n.args},
+		Grads: grads, InM: n.inM, OutM: n.outM, Results: results,
+		Needs: make([]bool, len(n.edges)),
+	}
+	for i := range n.edges {
+		b.Needs[i] = n.edges[i].fn != nil
+	}
+	if n.slices != nil {
+		p.applySlices(n, &b)
+		return results
+	}
+	b.SavedIn = make([]*op.Tensor, len(n.inM))
+	b.SavedOut = make([]*op.Tensor, len(n.outM))
+	for _, s := range n.saved {
+		if s.out {
+			b.SavedOut[s.idx] = s.t
+		} else {
+			b.SavedIn[s.idx] = s.t
+		}
+	}
+	p.depth++
+	n.row.Grad(&b)
+	b.End()
+	p.depth--
+	for i, t := range results { // a formula may compute what nobody wants
+		if t != nil && !b.Needs[i] {
+			p.Drop(t)
+			results[i] = nil
+		}
+	}
+	return results
+}
+
+// validate gives each gradient the shape and type of what it is the gradient
+// of (validate_outputs): a broadcast is summed away, a type converted.
+func (p *Player) validate(n *node, grads []*op.Tensor) {
+	for i, g := range grads {
+		if g == nil {
+			continue
+		}
+		e := n.edges[i]
+		want := e.fn.outM[e.nr]
+		if g.Size != want.Size {
+			s := p.SumTo(g, want.Size)
+			p.Drop(g)
+			g = s
+		}
+		if g.DType != want.DType {
+			s := p.do1(op.ToCopy, &op.ToCopyArgs{DType: want.DType}, g)
+			p.Drop(g)
+			g = s
+		}
+		grads[i] = g
+	}
+}
+
+// SumTo sums t over the dimensions along which shape was broadcast to it
+// (at::sum_to).
+func (p *Player) SumTo(t *op.Tensor, shape tensor.Dims) *op.Tensor {
+	if shape.Len() == 0 {
+		return p.do1(op.Sum, &op.ReduceArgs{}, t)
+	}
+	lead := t.Rank() - shape.Len()
+	var dims []int64
+	for i := range lead {
+		dims = append(dims, int64(i))
+	}
+	for i := lead; i < t.Rank(); i++ {
+		if shape.At(i-lead) == 1 && t.Dim(i) != 1 {
+			dims = append(dims, int64(i))
+		}
+	}
+	s := p.Keep(t)
+	if len(dims) > 0 {
+		p.Drop(s)
+		s = p.do1(op.Sum, &op.ReduceArgs{Dim: dims, KeepDim: true}, t)
+	}
+	if lead > 0 {
+		v := p.do1(op.View, &op.ShapeArgs{Shape: shape.Slice()}, s)
+		p.Drop(s)
+		s = v
+	}
+	return s
+}
+
+func (p *Player) do1(r *op.Row, args any, in ...*op.Tensor) *op.Tensor {
+	return p.Do(r, args, in...)[0]
+}
+
+// accumulate adds a gradient to a buffer slot, taking over the reference to it
+// (torch/csrc/autograd/input_buffer.cpp). The sum is formed in place only if
+// nothing else refers to the first gradient or to its storage.
+func (p *Player) accumulate(buf inputBuffer, i int, t *op.Tensor) {
+	if t == nil {
+		return
+	}
+	if buf[i] == nil {
+		buf[i] = t
+		return
+	}
+	old := obj(buf[i])
+	p.op = p.names.op("add")
+	if old.refs == 1 && old.st.refs == 1 && old.IsDense() {
+		p.Drop(p.do1(op.AddInPlace, &op.AddArgs{}, buf[i], t))
+	} else {
+		sum := p.do1(op.Add, &op.AddArgs{}, buf[i], t)
+		p.Drop(buf[i])
+		buf[i] = sum
+	}
+	p.Drop(t)
+}
+
+// accumulateGrad adds to a leaf's .grad, taking over the reference to g
+// (torch/csrc/autograd/functions/accumulate_grad.h). The first gradient is
+// stolen if nobody else refers to it and its strides are the leaf's.
+func (p *Player) accumulateGrad(leaf *object, g *op.Tensor) {
+	if g == nil {
+		return
+	}
+	o := obj(g)
+	switch {
+	case leaf.grad != nil:
+		p.Drop(p.do1(op.AddInPlace, &op.AddArgs{}, &leaf.grad.Tensor, g))
+		p.Drop(g)
+	case o.refs == 1 && obeysLayout(o, leaf):
+		leaf.grad = obj(p.Alias(g, g.Layout, g.DType))
+		p.Drop(g)
+	default:
+		l := leaf.Layout
+		if l.IsDense() {
+			l = tensor.Layout{Size: l.Size, Stride: l.Stride}
+		} else {
+			l = tensor.Contiguous(l.Size)
+		}
+		p.op = p.names.op("clone")
+		leaf.grad = obj(p.New(l, g.DType))
+		p.Drop(g)
+	}
+	p.mark(leaf.grad, trace.Gradients)
+}
+
+// obeysLayout is the gradient layout contract: a stolen gradient must have
+// the strides of a dense leaf, or be contiguous.
+func obeysLayout(g, leaf *object) bool {
+	if !leaf.IsDense() {
+		return g.IsContiguous()
+	}
+	for i := range g.Rank() {
+		if g.Dim(i) != 1 {
+			if g.Stride.At(i) != leaf.Stride.At(i) {
+				return false
+			}
+		} else if g.Stride.At(i) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// readyQueue is a binary heap of ready nodes, the youngest on top. It moves
+// its elements as libstdc++'s push_heap and pop_heap do, because the order of
+// equals (AccumulateGrad nodes) follows from that.
+type readyQueue []task
+
+func before(a, b task) bool { return a.n.seq < b.n.seq }
+
+func (q *readyQueue) push(t task) {
+	*q = append(*q, t)
+	h := *q
+	h.siftUp(len(h)-1, 0, t)
+}
+
+// siftUp puts t at hole or above it, not above top.
+func (q readyQueue) siftUp(hole, top int, t task) {
+	for parent := (hole - 1) / 2; hole > top && before(q[parent], t); parent = (hole - 1) / 2 {
+		q[hole] = q[parent]
+		hole = parent
+	}
+	q[hole] = t
+}
+
+func (q *readyQueue) pop() task {
+	h := *q
+	result := h[0]
+	last := len(h) - 1
+	t := h[last]
+	h = h[:last]
+	if last > 0 {
+		hole, child := 0, 0
+		for child < (last-1)/2 {
+			child = 2 * (child + 1)
+			if before(h[child], h[child-1]) {
+				child--
+			}
+			h[hole] = h[child]
+			hole = child
+		}
+		if last&1 == 0 && child == (last-2)/2 {
+			child = 2*child + 1
+			h[hole] = h[child]
+			hole = child
+		}
+		h.siftUp(hole, 0, t)
+	}
+	*q = h
+	return result
+}

@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// node is one gradient function of the autograd graph.
+type node struct {
+	row   *op.Row
+	args  any
+	seq   uint64 // creation order; the engine runs the youngest ready node first
+	edges []edge // where the gradient of each input goes
+	saved []saved
+	inM   []op.Meta
+	outM  []op.Meta
+	refs  int32
+	layer int32
+	op    int32 // index of the name in the trace
+
+	leaf   *object     // of an AccumulateGrad node
+	slices *copySlices // of an in-place operation on a view
+	done   bool        // saved tensors were released
+}
+
+// edge leads to input nr of fn; fn is nil where no gradient is wanted.
+type edge struct {
+	fn *node
+	nr int
+}
+
+// saved is a SavedVariable.
+type saved struct {
+	t   *op.Tensor
+	out bool
+	idx int
+}
+
+// seqAccumulate puts AccumulateGrad nodes before all others.
+const seqAccumulate = math.MaxUint64
+
+// gradEdge returns the edge to o's gradient function, made if need be, with a
+// reference for the caller. o must require grad.
+func (p *Player) gradEdge(o *object) edge {
+	if fn := p.gradFn(o); fn != nil {
+		fn.refs++
+		return edge{fn, o.nr}
+	}
+	if o.acc == nil {
+		o.refs++ // the node holds the variable
+		o.acc = &node{
+			seq: seqAccumulate, leaf: o, outM: []op.Meta{metaOf(o)}, layer: p.layer,
+			op: p.names.op("AccumulateGrad"),
+		}
+	}
+	o.acc.refs++
+	return edge{o.acc, 0}
+}
+
+func metaOf(o *object) op.Meta { return op.Meta{Layout: o.Layout, DType: o.DType} }
+
+// dropNode gives up one reference to n. A dying node releases its saved
+// tensors; its successors that die with it follow from a stack, last in first
+// out, as in torch/csrc/autograd/function.cpp (deleteNode).
+func (p *Player) dropNode(n *node) {
+	n.refs--
+	if n.refs > 0 {
+		return
+	}
+	stack := []*node{n}
+	for len(stack) > 0 {
+		f := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		p.releaseSaved(f)
+		for i := range f.edges {
+			g := f.edges[i].fn
+			f.edges[i].fn = nil
+			if g == nil {
+				continue
+			}
+			if g.refs--; g.refs == 0 {
+				stack = append(stack, g)
+			}
+		}
+		if l := f.leaf; l != nil {
+			f.leaf, l.acc = nil, nil
+			p.release(l)
+		}
+		if s := f.slices; s != nil {
+			f.slices = nil
+			p.dropSlices(s)
+		}
+	}
+}
+
+// releaseSaved drops the saved tensors in row order.
+func (p *Player) releaseSaved(n *node) {
+	n.done = true
+	for i := range n.saved {
+		if t := n.saved[i].t; t != nil {
+			n.saved[i].t = nil
+			p.Drop(t)
+		}
+	}
+	if n.slices != nil && n.slices.fn != nil {
+		fn := n.slices.fn
+		n.slices.fn = nil
+		p.dropNode(fn)
+	}
+}
+
+// copySlices is the gradient of an in-place operation on a view: the node of
+// the operation itself, applied to a slice of the base's gradient
+// (torch/csrc/autograd/functions/tensor.cpp).
+type copySlices struct {
+	fn   *node // of the operation
+	base op.Meta
+	view tensor.Layout
+}
+
+func (p *Player) dropSlices(s *copySlices) {
+	if s.fn != nil {
+		fn := s.fn
+		s.fn = nil
+		p.dropNode(fn)
+	}
+}

@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// Backend executes what the player decides. A nil Backend only counts.
+type Backend interface {
+	// Alloc makes block id of n bytes.
+	Alloc(id int32, n tensor.Bytes)
+	// Free gives it back.
+	Free(id int32)
+}
+
+// Player plays programs: it holds every tensor, the autograd graph and the
+// trace of what was allocated.
+type Player struct {
+	env     op.Env
+	backend Backend
+
+	tr     *trace.Trace
+	names  names
+	nextID int32
+	live   tensor.Bytes
+	free   []*object
+
+	op, layer int32
+	step      int16
+	phase     trace.Phase
+	thread    uint8
+	depth     int
+	seq       uint64
+	blas      [2]*op.Tensor // cuBLAS workspace of each thread's handle
+}
+
+// New returns a player for one device.
+func New(env op.Env, backend Backend) *Player {
+	p := &Player{env: env, backend: backend, tr: &trace.Trace{Categories: make([]trace.Category, 1)}}
+	p.names.init(p.tr)
+	return p
+}
+
+// Trace returns what was recorded so far.
+func (p *Player) Trace() *trace.Trace { return p.tr }
+
+// ProgramError is an error of the program that is played: shapes that do not
+// fit, or something that PyTorch would refuse or memplan does not model.
+type ProgramError struct {
+	Layer, Op string
+	Msg       string
+}
+
+func (e *ProgramError) Error() string {
+	var b strings.Builder
+	if e.Layer != "" {
+		b.WriteString(e.Layer + ": ")
+	}
+	if e.Op != "" {
+		b.WriteString(e.Op + ": ")
+	}
+	return b.String() + e.Msg
+}
+
+// Fail implements op.Exec. Play recovers the error.
+func (p *Player) Fail(format string, args ...any) {
+	panic(&ProgramError{Layer: p.tr.Layers[p.layer], Op: p.tr.Ops[p.op], Msg: fmt.Sprintf(format, args...)})
+}
+
+// BlasHandle implements op.Exec. The first cuBLAS call of a thread allocates
+// its handle's workspace, which stays for the life of the process; newer
+// versions take one for each call.
+func (p *Player) BlasHandle() {
+	if p.blas[p.thread] != nil {
+		return
+	}
+	w := p.New(tensor.Contiguous(tensor.D(p.env.CublasWorkspace())), tensor.Uint8)
+	p.mark(obj(w), trace.Workspace)
+	if p.env.Torch.CublasWorkspaceTransient() {
+		p.Drop(w)
+		return
+	}
+	p.blas[p.thread] = w
+}
+
+// names interns operator and layer names for the trace.
+type names struct {
+	tr     *trace.Trace
+	ops    map[string]int32
+	layers map[string]int32
+	rows   map[*op.Row]int32
+	nodes  map[*op.Row]int32
+}
+
+func (n *names) init(tr *trace.Trace) {
+	n.tr = tr
+	n.ops, n.layers = map[string]int32{}, map[string]int32{}
+	n.rows, n.nodes = map[*op.Row]int32{}, map[*op.Row]int32{}
+	n.op("")
+	n.layer("")
+}
+
+func intern(m map[string]int32, list *[]string, s string) int32 {
+	i, ok := m[s]
+	if !ok {
+		i = int32(len(*list))
+		m[s] = i
+		*list = append(*list, s)
+	}
+	return i
+}
+
+func (n *names) op(s string) int32    { return intern(n.ops, &n.tr.Ops, s) }
+func (n *names) layer(s string) int32 { return intern(n.layers, &n.tr.Layers, s) }
+
+func (n *names) row(r *op.Row) int32 {
+	i, ok := n.rows[r]
+	if !ok {
+		i = n.op(r.Name)
+		n.rows[r] = i
+	}
+	return i
+}
+
+func (n *names) node(r *op.Row) int32 {
+	i, ok := n.nodes[r]
+	if !ok {
+		name := r.Node
+		if name == "" {
+			name = r.Name + " backward"
+		}
+		i = n.op(name)
+		n.nodes[r] = i
+	}
+	return i
+}

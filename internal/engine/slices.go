@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// copySlicesRow and asStridedRow stand for the two nodes that only the engine
+// makes, when an operation modifies a view in place.
+var (
+	copySlicesRow = &op.Row{Name: "copy_slices", Node: "CopySlices"}
+	asStridedRow  = &op.Row{Name: "as_strided", Node: "AsStridedBackward0", Grad: asStridedGrad}
+)
+
+type asStrided struct{ view tensor.Layout }
+
+// applySlices is CopySlices::apply (torch/csrc/autograd/functions/tensor.cpp):
+// the gradient of the base is copied, the slice of it that the view covered is
+// cloned, sent through the operation's own derivative and copied back.
+func (p *Player) applySlices(n *node, b *op.Back) {
+	s := n.slices
+	grad := b.Grads[0]
+	result := p.New(tensor.Layout{Size: s.base.Size, Stride: s.base.Stride}, grad.DType)
+	view := s.view
+	view.Offset -= s.base.Offset
+	slice := p.Alias(result, view, grad.DType)
+	clone := p.New(view.LikeDense(), grad.DType)
+	res := p.apply(s.fn, []*op.Tensor{clone})
+	p.Drop(clone)
+	for i, r := range res {
+		switch {
+		case r == nil:
+		case i == 0:
+			p.Drop(r) // after grad_slice.copy_(r)
+			if b.Need(0) {
+				b.Set(0, p.Keep(result))
+			}
+		case b.Need(i):
+			b.Set(i, r)
+		default:
+			p.Drop(r)
+		}
+	}
+	p.Drop(slice, result)
+}
+
+// asStridedGrad is as_strided_backward (torch/csrc/autograd/FunctionsManual.cpp)
+// for views whose elements do not overlap.
+func asStridedGrad(b *op.Back) {
+	in, g := b.InM[0], b.Grads[0]
+	view := b.Args.(*asStrided).view
+	shared := min(in.Offset, view.Offset)
+	inL, outL := in.Layout, view
+	inL.Offset, outL.Offset = in.Offset-shared, view.Offset-shared
+	if selfOverlaps(&inL) || selfOverlaps(&outL) {
+		b.Fail("an in-place operation on an expanded view is not modelled")
+	}
+	n := max(inL.StorageElems(), outL.StorageElems())
+	base := b.NewShape(g.DType, n)
+	b.Set(0, b.Alias(base, inL, g.DType))
+	b.Drop(base)
+}
+
+// selfOverlaps reports a dimension that repeats elements.
+func selfOverlaps(l *tensor.Layout) bool {
+	for i := range l.Rank() {
+		if l.Dim(i) > 1 && l.Stride.At(i) == 0 {
+			return true
+		}
+	}
+	return false
+}

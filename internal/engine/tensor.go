@@ -1,0 +1,164 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// storage is one block of memory, shared by the tensors over it.
+type storage struct {
+	id    int32 // 0 for an empty storage, which the allocator never sees
+	bytes tensor.Bytes
+	refs  int32 // tensor objects over it
+}
+
+// object is what lies behind an op.Tensor: PyTorch's TensorImpl with its
+// autograd meta data.
+type object struct {
+	op.Tensor
+	st   *storage
+	refs int32
+
+	requires bool  // requires_grad of a leaf, or there is a gradient function
+	fn       *node // gradient function; nil for a leaf
+	nr       int   // which result of fn this is
+	version  int   // in-place modifications seen by fn, for views
+	base     *object
+	grad     *object
+	acc      *node // the leaf's AccumulateGrad node while a graph holds it
+	param    bool
+}
+
+func obj(t *op.Tensor) *object { return t.Aux.(*object) }
+
+// newObject makes a tensor object with one reference over st, which gains one.
+func (p *Player) newObject(st *storage, l tensor.Layout, d tensor.DType) *object {
+	var o *object
+	if n := len(p.free); n > 0 {
+		o = p.free[n-1]
+		p.free = p.free[:n-1]
+	} else {
+		o = new(object)
+	}
+	o.Tensor = op.Tensor{Layout: l, DType: d, Aux: o}
+	o.st, o.refs = st, 1
+	st.refs++
+	return o
+}
+
+// New implements op.Exec.
+func (p *Player) New(l tensor.Layout, d tensor.DType) *op.Tensor {
+	n, err := tensor.MulBytes(l.StorageElems(), d.Size())
+	if err != nil {
+		p.Fail("a tensor of shape %v and type %v: %v", l.Size, d, err)
+	}
+	return p.NewIn(n, l, d)
+}
+
+// NewIn implements op.Exec.
+func (p *Player) NewIn(bytes tensor.Bytes, l tensor.Layout, d tensor.DType) *op.Tensor {
+	return &p.newObject(p.alloc(bytes), l, d).Tensor
+}
+
+// Alias implements op.Exec.
+func (p *Player) Alias(t *op.Tensor, l tensor.Layout, d tensor.DType) *op.Tensor {
+	return &p.newObject(obj(t).st, l, d).Tensor
+}
+
+// Keep implements op.Exec.
+func (p *Player) Keep(t *op.Tensor) *op.Tensor {
+	obj(t).refs++
+	return t
+}
+
+// Drop implements op.Exec.
+func (p *Player) Drop(ts ...*op.Tensor) {
+	for _, t := range ts {
+		if t != nil {
+			p.release(obj(t))
+		}
+	}
+}
+
+// release gives up one reference to o. The last one takes with it the storage,
+// then what autograd hangs on the tensor.
+func (p *Player) release(o *object) {
+	o.refs--
+	if o.refs > 0 {
+		return
+	}
+	if o.refs < 0 {
+		panic("engine: a tensor was dropped twice")
+	}
+	// c10::TensorImpl::release_resources: the autograd meta data goes first,
+	// then the storage.
+	fn, grad, base := o.fn, o.grad, o.base
+	o.fn, o.grad, o.base = nil, nil, nil
+	if grad != nil {
+		p.release(grad)
+	}
+	if fn != nil {
+		p.dropNode(fn)
+	}
+	if base != nil {
+		p.release(base)
+	}
+	p.dropStorage(o.st)
+	*o = object{}
+	p.free = append(p.free, o)
+}
+
+func (p *Player) dropStorage(st *storage) {
+	st.refs--
+	if st.refs == 0 {
+		p.freeBlock(st)
+	}
+}
+
+// alloc asks for a block; zero bytes are none.
+func (p *Player) alloc(n tensor.Bytes) *storage {
+	if n == 0 {
+		return &storage{}
+	}
+	p.nextID++
+	st := &storage{id: p.nextID, bytes: n}
+	p.tr.Categories = append(p.tr.Categories, trace.Temporaries)
+	p.emit(trace.Alloc, st.id, n)
+	if p.backend != nil {
+		p.backend.Alloc(st.id, n)
+	}
+	p.live += n
+	return st
+}
+
+func (p *Player) freeBlock(st *storage) {
+	if st.id == 0 {
+		return
+	}
+	p.emit(trace.Free, st.id, 0)
+	if p.backend != nil {
+		p.backend.Free(st.id)
+	}
+	p.live -= st.bytes
+}
+
+func (p *Player) emit(k trace.Kind, id int32, n tensor.Bytes) {
+	p.tr.Events = append(p.tr.Events, trace.Event{
+		Kind: k, ID: id, Bytes: n, Op: p.op, Layer: p.layer, Step: p.step, Phase: p.phase, Thread: p.thread,
+	})
+}
+
+// durable lists the categories from the most durable role to the least; a
+// block keeps the most durable that it ever plays.
+var durable = [trace.NumCategories]int{
+	trace.Parameters: 6, trace.OptimizerState: 5, trace.Gradients: 4, trace.Workspace: 3, trace.Inputs: 2,
+	trace.Activations: 1, trace.Temporaries: 0,
+}
+
+// mark raises the category of t's block.
+func (p *Player) mark(o *object, c trace.Category) {
+	if id := o.st.id; id > 0 && durable[c] > durable[p.tr.Categories[id]] {
+		p.tr.Categories[id] = c
+	}
+}

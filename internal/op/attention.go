@@ -1,0 +1,422 @@
+package op
+
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// SDPAArgs are the arguments of scaled_dot_product_attention.
+type SDPAArgs struct {
+	DropoutP  float64  `arg:"dropout_p"`
+	IsCausal  bool     `arg:"is_causal"`
+	Scale     *float64 `arg:"scale"`
+	EnableGQA bool     `arg:"enable_gqa"`
+}
+
+// SDPA is scaled dot product attention over query, key, value of shape
+// (batch, heads, length, head size), and an optional mask. PyTorch chooses
+// the first of three implementations whose conditions hold: flash,
+// memory-efficient, and plain matrix products.
+var SDPA = define(Row{
+	Name: "scaled_dot_product_attention", Args: &SDPAArgs{}, Composite: true, Cast: CastLower,
+	Sig: "F.scaled_dot_product_attention(query, key, value, attn_mask: tensor? = None, dropout_p: float = 0.0, is_causal: bool = False, scale: float? = None, enable_gqa: bool = False)",
+	Run: func(c *Call) {
+		q, k, v, mask := c.In[0], c.In[1], c.In[2], c.Opt(3)
+		a := c.Args.(*SDPAArgs)
+		if q.Rank() < 3 || q.Rank() != k.Rank() || k.Rank() != v.Rank() || q.Dim(-1) != k.Dim(-1) || k.Dim(-2) != v.Dim(-2) {
+			c.Fail("query %v, key %v and value %v do not fit", q.Size, k.Size, v.Size)
+		}
+		if a.IsCausal && mask != nil {
+			c.Fail("attn_mask and is_causal exclude each other")
+		}
+		backend := c.sdpaBackend(q, k, v, mask, a)
+		if mask != nil && mask.DType == tensor.Bool {
+			mask = c.Local(c.Do1(boolMask, &ToCopyArgs{DType: q.DType}, mask))
+		}
+		switch backend {
+		case sdpaFlash:
+			c.Return(c.flash(q, k, v, a))
+		case sdpaEfficient:
+			c.Return(c.efficient(q, k, v, mask, a))
+		default:
+			outs := c.Do(sdpaByMath, a, q, k, v, mask)
+			c.Return(outs[0])
+			c.Drop(outs[1])
+		}
+	},
+	Source: "aten/src/ATen/native/transformers/attention.cpp, cuda/sdp_utils.cpp",
+})
+
+// boolMask turns a bool mask into one that is added: 0 or -inf. The two
+// numbers become tensors on the device first.
+var boolMask = define(Row{
+	Name: "where.bool_mask", Args: &ToCopyArgs{}, Run: func(c *Call) {
+		d := c.Args.(*ToCopyArgs).DType
+		inf, zero := c.NewShape(d), c.NewShape(d)
+		c.Return(c.New(c.elementwise(c.In[0]), d))
+		c.Drop(zero, inf)
+	},
+})
+
+type sdpaBackend uint8
+
+const (
+	sdpaMath sdpaBackend = iota
+	sdpaFlash
+	sdpaEfficient
+)
+
+// sdpaBackend applies the filters of sdp_utils.cpp in PyTorch's order.
+func (c *Call) sdpaBackend(q, k, v, mask *Tensor, a *SDPAArgs) sdpaBackend {
+	env := c.Env()
+	same := q.Rank() == 4 && k.Dim(0) == q.Dim(0) && v.Dim(0) == q.Dim(0) && v.Dim(1) == k.Dim(1)
+	heads := k.Dim(1) == q.Dim(1)
+	lastDense := q.Stride.At(-1) == 1 && k.Stride.At(-1) == 1 && v.Stride.At(-1) == 1
+	nonEmpty := q.Numel() > 0 && k.Numel() > 0
+	if !same || !lastDense || !nonEmpty {
+		return sdpaMath
+	}
+	d := q.Dim(-1)
+	train := c.NeedsGrad(q) || c.NeedsGrad(k) || c.NeedsGrad(v)
+	sm8689 := env.Arch == 86 || env.Arch == 89
+	narrow := train && sm8689 && ((d > 192 && d <= 224) || (d > 224 && a.DropoutP > 0))
+	gqa := a.EnableGQA && k.Dim(1) > 0 && q.Dim(1)%k.Dim(1) == 0
+	if mask == nil && d == v.Dim(-1) && d <= 256 && env.Arch >= 80 && q.DType.IsHalf() && !narrow &&
+		(heads || gqa) && !(a.IsCausal && q.Dim(2) != k.Dim(2)) {
+		return sdpaFlash
+	}
+	efficientType := q.DType == tensor.Float32 || q.DType == tensor.Float16 || (q.DType == tensor.BFloat16 && env.Arch >= 80)
+	align := gemmAlignment(env, q.DType)
+	if efficientType && heads && d%align == 0 && v.Dim(-1)%align == 0 {
+		return sdpaEfficient
+	}
+	return sdpaMath
+}
+
+// gemmAlignment is the number of elements to which head sizes must be aligned
+// for the memory-efficient kernels (minimum_gemm_alignment).
+func gemmAlignment(env *Env, d tensor.DType) int64 {
+	align := int64(1)
+	if env.Arch >= 80 {
+		align = 4
+	}
+	if env.Arch >= 80 || (env.Arch >= 70 && d.IsHalf()) {
+		align = max(align, 16/d.Size())
+	}
+	return align
+}
+
+// swapHeads returns views (batch, length, heads, head size) that live to the
+// end of the row.
+func (c *Call) swapHeads(ts ...*Tensor) []*Tensor {
+	out := make([]*Tensor, len(ts))
+	for i, t := range ts {
+		out[i] = c.Local(c.Alias(t, t.Transpose(1, 2), t.DType))
+	}
+	return out
+}
+
+// swapBack hands a (batch, length, heads, head size) tensor on as (batch,
+// heads, length, head size).
+func (c *Call) swapBack(t *Tensor) *Tensor {
+	defer c.Drop(t)
+	return c.Alias(t, t.Transpose(1, 2), t.DType)
+}
+
+// flash pads head sizes to a multiple of 8 and slices the result.
+func (c *Call) flash(q, k, v *Tensor, a *SDPAArgs) *Tensor {
+	d := q.Dim(-1)
+	ins := []*Tensor{q, k, v}
+	if pad := (8 - d%8) % 8; pad != 0 {
+		for i, t := range ins {
+			ins[i] = c.Local(c.Do1(ConstantPad, &PadArgs{Pad: []int64{0, pad}}, t))
+		}
+	}
+	outs := c.Do(flashAttention, a, ins...)
+	c.Drop(outs[1])
+	if d%8 == 0 {
+		return outs[0]
+	}
+	defer c.Drop(outs[0])
+	return c.Do1(Slice, &SliceArgs{Dim: -1, End: &d, Step: 1}, outs[0])
+}
+
+var flashAttention = define(Row{
+	Name: "_scaled_dot_product_flash_attention", Args: &SDPAArgs{}, Run: func(c *Call) {
+		t := c.swapHeads(c.In...)
+		q, k := t[0], t[1]
+		out := c.New(q.LikeDense(), q.DType)
+		lse := c.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))
+		if n := c.flashSplits(q, k, c.Args.(*SDPAArgs).DropoutP); n > 1 {
+			lseAcc := c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1))
+			outAcc := c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1), roundUp(q.Dim(3), 32))
+			c.Drop(outAcc, lseAcc)
+		}
+		c.Return(c.swapBack(out), lse)
+	},
+	Save:   []Save{In(1), In(0), In(2), Out(1), Out(0)},
+	NoGrad: []int{1}, Node: "ScaledDotProductFlashAttentionBackward0",
+	Grad: func(b *Back) {
+		t := b.swapHeads(b.Grads[0], b.SavedOut[0], b.SavedIn[0], b.SavedIn[1], b.SavedIn[2])
+		g, out, q, k, v := t[0], t[1], t[2], t[3], t[4]
+		b.contiguous(g)
+		b.contiguous(out)
+		dq, dk, dv := b.NewLike(q), b.NewLike(k), b.NewLike(v)
+		rows := roundUp(q.Dim(1), 128)
+		b.Scratch(tensor.Bytes(q.Dim(0) * q.Dim(2) * rows * 4)) // softmax_d
+		accs := int64(1)
+		if b.Env().Deterministic {
+			accs = divUp(int64(b.Env().SMs), q.Dim(0)*q.Dim(2))
+		}
+		b.Scratch(tensor.Bytes(accs * q.Dim(0) * rows * q.Dim(2) * roundUp(q.Dim(3), 32) * 4)) // dq in float32
+		if k.Dim(2) != q.Dim(2) {
+			b.Fail("grouped-query attention is not modelled in the flash kernel")
+		}
+		b.Set(0, b.swapBack(dq))
+		b.Set(1, b.swapBack(dk))
+		b.Set(2, b.swapBack(dv))
+	},
+	Source: "aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp; recorded on sm_80, sm_86, sm_90",
+})
+
+func roundUp(n, to int64) int64 { return divUp(n, to) * to }
+
+// flashSplits is the number of parts into which the forward kernel cuts the
+// keys when batch and heads alone do not fill the GPU (num_splits_heuristic).
+func (c *Call) flashSplits(q, k *Tensor, dropout float64) int64 {
+	if dropout != 0 {
+		return 1
+	}
+	block := int64(64)
+	switch d := q.Dim(3); {
+	case d <= 64:
+		block = 256
+	case d <= 128:
+		block = 128
+	}
+	keys := divUp(k.Dim(1), block)
+	work := q.Dim(0) * q.Dim(2) * divUp(q.Dim(1), 64)
+	sms := int64(c.Env().SMs) * 2
+	if float32(work) >= 0.8*float32(sms) {
+		return 1
+	}
+	limit := min(128, sms, keys)
+	eligible := func(n int64) bool { return n == 1 || divUp(keys, n) != divUp(keys, n-1) }
+	efficiency := func(n int64) float32 {
+		waves := float32(work*n) / float32(sms)
+		return waves / float32(math.Ceil(float64(waves)))
+	}
+	best := float32(0)
+	for n := int64(1); n <= limit; n++ {
+		if eligible(n) {
+			best = max(best, efficiency(n))
+		}
+	}
+	for n := int64(1); n <= limit; n++ {
+		if eligible(n) && float64(efficiency(n)) >= 0.85*float64(best) {
+			return n
+		}
+	}
+	return 1
+}
+
+// efficient pads a mask whose rows are not aligned and runs the
+// memory-efficient kernel.
+func (c *Call) efficient(q, k, v, mask *Tensor, a *SDPAArgs) *Tensor {
+	if mask != nil {
+		if mask.Dim(-1)%16 != 0 {
+			n := mask.Dim(-1)
+			padded := c.Do1(ConstantPad, &PadArgs{Pad: []int64{0, roundUp(n, 16) - n}}, mask)
+			mask = c.Local(c.Do1(Slice, &SliceArgs{Dim: -1, End: &n, Step: 1}, padded))
+			c.Drop(padded)
+		}
+		mask = c.Local(c.Do1(Expand, &ShapeArgs{Shape: []int64{q.Dim(0), q.Dim(1), q.Dim(2), k.Dim(2)}}, mask))
+	}
+	outs := c.Do(efficientAttention, &efficientArgs{SDPAArgs: *a, lse: c.NeedsGrad(q) || c.NeedsGrad(k) || c.NeedsGrad(v)}, q, k, v, mask)
+	c.Drop(outs[1])
+	return outs[0]
+}
+
+type efficientArgs struct {
+	SDPAArgs
+	lse bool // compute_log_sumexp
+}
+
+var efficientAttention = define(Row{
+	Name: "_scaled_dot_product_efficient_attention", Args: &efficientArgs{}, Run: func(c *Call) {
+		t := c.swapHeads(c.In[0], c.In[1], c.In[2])
+		q, v := t[0], t[2]
+		out := c.NewShape(q.DType, q.Dim(0), q.Dim(1), q.Dim(2), v.Dim(3))
+		rows := int64(0)
+		if c.Args.(*efficientArgs).lse {
+			rows = roundUp(q.Dim(1), 32)
+		}
+		lse := c.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), rows)
+		if q.DType.IsHalf() && v.Dim(3) > 128 { // the output does not fit the registers
+			c.Drop(c.NewShape(tensor.Float32, q.Dim(0), q.Dim(1), q.Dim(2), v.Dim(3)))
+		}
+		c.Return(c.swapBack(out), lse)
+	},
+	Save:   []Save{In(3), In(1), In(0), In(2), Out(1), Out(0)},
+	NoGrad: []int{1}, Node: "ScaledDotProductEfficientAttentionBackward0",
+	Grad: func(b *Back) {
+		t := b.swapHeads(b.Grads[0], b.SavedOut[0], b.SavedIn[0], b.SavedIn[1], b.SavedIn[2])
+		g, out, q, k, v := t[0], t[1], t[2], t[3], t[4]
+		if b.Need(3) {
+			b.Fail("the gradient of an attention mask is not modelled")
+		}
+		b.contiguous(g)
+		fresh := func(t *Tensor) *Tensor { return b.New(tensor.Contiguous(t.Size), t.DType) }
+		dq, dk, dv := fresh(q), fresh(k), fresh(v)
+		kern := efficientKernelFor(b.Env(), q.DType, max(q.Dim(3), v.Dim(3)), b.Args.(*efficientArgs).DropoutP > 0)
+		var delta *Tensor // sum over the head of grad_out * out, as (batch, heads, length)
+		if q.DType.IsHalf() {
+			delta = b.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))
+		} else {
+			prod := b.Do1(mulTensor, nil, g, out)
+			sum := b.Do1(Sum, &ReduceArgs{Dim: []int64{-1}}, prod)
+			swapped := b.Alias(sum, sum.Transpose(1, 2), sum.DType)
+			delta = b.Do1(Contiguous, nil, swapped)
+			b.Drop(swapped, sum, prod)
+		}
+		ws := b.NewShape(tensor.Uint8, q.Dim(0)*q.Dim(2)*kern.workspace(q.Dim(1), k.Dim(1), q.Dim(3), v.Dim(3)))
+		b.Drop(delta, ws)
+		b.Set(0, b.swapBack(dq))
+		b.Set(1, b.swapBack(dk))
+		b.Set(2, b.swapBack(dv))
+	},
+	Source: "aten/src/ATen/native/transformers/cuda/attention_backward.cu",
+})
+
+// efficientKernel is one of the backward kernels: its block of queries, the
+// columns of its query-gradient tile, and its block of keys if it accumulates
+// the gradients of keys and values in float32 (0: in registers).
+type efficientKernel struct{ queries, columns, keys int64 }
+
+// efficientKernels lists which kernel PyTorch 2.6 picks, first match first:
+// by type, head size, shared memory and dropout. Recorded on sm_70 to sm_90
+// for head sizes from 8 to 320.
+var efficientKernels = []struct {
+	half    bool
+	maxHead int64
+	shared  int  // least KiB of shared memory a block may have
+	tensor  int  // least architecture
+	below   int  // architectures below this one; 0: any
+	dropout bool // allowed with dropout
+	kernel  efficientKernel
+}{
+	{false, 64, 0, 0, 0, true, efficientKernel{64, 64, 0}},
+	{false, math.MaxInt64, 160, 0, 0, true, efficientKernel{128, 64, 0}},
+	{false, math.MaxInt64, 0, 0, 0, true, efficientKernel{64, 64, 0}},
+	{true, 64, 0, 0, 0, true, efficientKernel{64, 64, 0}},
+	{true, 128, 160, 80, 0, true, efficientKernel{128, 128, 0}},
+	{true, 128, 0, 0, 80, true, efficientKernel{128, 64, 0}},
+	{true, 96, 0, 80, 0, false, efficientKernel{128, 64, 0}},
+	{true, 128, 0, 80, 0, true, efficientKernel{64, 64, 64}},
+	{true, math.MaxInt64, 0, 0, 0, true, efficientKernel{128, 64, 64}},
+}
+
+// sharedMemory is the shared memory that a block may ask for, in KiB, of the
+// architectures that differ (CUDA C programming guide, compute capabilities).
+func sharedMemory(arch int) int {
+	switch {
+	case arch == 80 || arch == 87:
+		return 163
+	case arch >= 90 && arch < 120:
+		return 227
+	case arch < 75:
+		return 96
+	case arch < 80:
+		return 64
+	}
+	return 99
+}
+
+func efficientKernelFor(env *Env, d tensor.DType, head int64, dropout bool) efficientKernel {
+	for _, k := range efficientKernels {
+		if k.half == d.IsHalf() && head <= k.maxHead && sharedMemory(env.Arch) >= k.shared && env.Arch >= k.tensor &&
+			(k.below == 0 || env.Arch < k.below) && (k.dropout || !dropout) {
+			return k.kernel
+		}
+	}
+	return efficientKernels[0].kernel
+}
+
+// workspace is the bytes of scratch for one batch and head.
+func (k efficientKernel) workspace(queries, keys, head, headV int64) int64 {
+	const header = 16 // lock and counter of each tile
+	n := divUp(queries, k.queries) * divUp(head, k.columns) * (header + k.queries*k.columns*4)
+	if k.keys > 0 {
+		rows := roundUp(keys, k.keys)
+		n += 4 * rows * (roundUp(head, k.queries) + roundUp(headV, k.queries))
+	}
+	return n
+}
+
+// sdpaByMath is the implementation by matrix products, in float32 for the
+// 16-bit types. It returns the attention weights as well.
+var sdpaByMath = define(Row{
+	Name: "_scaled_dot_product_attention_math", Args: &SDPAArgs{}, Composite: true,
+	Source: "aten/src/ATen/native/transformers/attention.cpp",
+})
+
+func init() { sdpaByMath.Run = runSDPAMath }
+
+func runSDPAMath(c *Call) {
+	q, k, v, mask, a := c.In[0], c.In[1], c.In[2], c.Opt(3), c.Args.(*SDPAArgs)
+	if a.EnableGQA && k.Dim(1) != q.Dim(1) {
+		c.Fail("grouped-query attention is not modelled in the math kernel")
+	}
+	origin := q.DType
+	up := func(t *Tensor) *Tensor {
+		if origin.IsHalf() {
+			return c.Local(c.Do1(To, &ToCopyArgs{DType: tensor.Float32}, t))
+		}
+		return t
+	}
+	q, k, v = up(q), up(k), up(v)
+	scaled := c.Local(c.Do1(Mul, &BinaryArgs{Other: Number{Set: true, Float: true}}, q))
+	if a.IsCausal {
+		lt := c.NewShape(tensor.Bool, q.Dim(-2), k.Dim(-2)) // ones().tril()
+		tri := c.Do1(table["tril"], &DiagonalArgs{}, lt)
+		c.Drop(lt)
+		mask = c.Local(c.Do1(boolMask, &ToCopyArgs{DType: q.DType}, tri))
+		c.Drop(tri)
+	}
+	kt := c.Do1(Transpose, &TransposeArgs{Dim0: -2, Dim1: -1}, k)
+	ks := c.Do1(Mul, &BinaryArgs{Other: Number{Set: true, Float: true}}, kt)
+	attn := c.Do1(Matmul, nil, scaled, ks)
+	c.Drop(ks, kt)
+	if mask != nil {
+		c.Drop(c.Do1(AddInPlace, &AddArgs{}, attn, mask))
+	}
+	probs := c.Do1(safeSoftmax, &SoftmaxArgs{Dim: -1}, attn)
+	c.Drop(attn)
+	if a.DropoutP > 0 {
+		dropped := c.Do1(Dropout, &DropoutArgs{P: a.DropoutP, Training: true}, probs)
+		c.Drop(probs)
+		probs = dropped
+	}
+	c.Local(probs)
+	// The returned pair is evaluated from its end.
+	weights := c.Do1(To, &ToCopyArgs{DType: origin}, probs)
+	y := c.Do1(Matmul, nil, probs, v)
+	out := c.Do1(To, &ToCopyArgs{DType: origin}, y)
+	c.Drop(y)
+	c.Return(out, weights)
+}
+
+// safeSoftmax is a softmax that gives zeros for rows that are masked whole.
+var safeSoftmax = define(Row{
+	Name: "_safe_softmax", Args: &SoftmaxArgs{}, Run: func(c *Call) {
+		x := c.In[0]
+		out := c.New(tensor.Contiguous(x.Size), x.DType)
+		masked := c.New(x.LikeDense(), tensor.Bool)
+		rows := c.NewShape(tensor.Bool, x.Size.Set(x.Rank()-1, 1).Slice()...)
+		zero := c.NewShape(x.DType)
+		c.Drop(zero, rows, masked)
+		c.Return(out)
+	},
+	Save: []Save{Out(0)}, Node: "SafeSoftmaxBackward0", Grad: gradSoftmax,
+})

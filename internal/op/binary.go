@@ -1,0 +1,212 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// BinaryArgs is the right-hand side of an arithmetic operator when it is a
+// number.
+type BinaryArgs struct {
+	Other Number `arg:"other"`
+	Left  Number `arg:"left"` // a number on the left: 1 - x
+}
+
+// AddArgs are the arguments of add.
+type AddArgs = BinaryArgs
+
+// resultType is the type of an arithmetic result. A number is weak: it changes
+// the type only if it is of a higher category than the tensor (integers become
+// the default float32 beside a float); so is a tensor without dimensions.
+func resultType(a, b *Tensor, n Number) tensor.DType {
+	if b == nil {
+		return weak(a.DType, n.Float)
+	}
+	if (a.Rank() == 0) != (b.Rank() == 0) {
+		strong, w := a, b
+		if a.Rank() == 0 {
+			strong, w = b, a
+		}
+		if strong.DType.IsFloating() || (!w.DType.IsFloating() && strong.DType != tensor.Bool) {
+			return strong.DType
+		}
+		return w.DType
+	}
+	return tensor.Promote(a.DType, b.DType)
+}
+
+func weak(d tensor.DType, float bool) tensor.DType {
+	switch {
+	case float && !d.IsFloating():
+		return tensor.Float32
+	case d == tensor.Bool && !float:
+		return tensor.Int64
+	}
+	return d
+}
+
+// arithmetic is the Run of a binary kernel.
+func arithmetic(c *Call) {
+	var n Number
+	if a, ok := c.Args.(*BinaryArgs); ok && a != nil {
+		n = a.Other
+		if a.Left.Set {
+			n = a.Left
+		}
+	}
+	a, b := c.In[0], c.Opt(1)
+	c.Return(c.New(c.elementwise(a, b), resultType(a, b, n)))
+}
+
+// Add is a + b; the gradient goes to both sides as it is.
+var Add = define(Row{
+	Name: "add", Sig: "+ add(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic,
+	Node: "AddBackward0", Grad: passBoth,
+})
+
+// passBoth hands the incoming gradient to every input that wants one.
+func passBoth(b *Back) {
+	for i := range b.Needs {
+		if b.Need(i) {
+			b.Pass(i)
+		}
+	}
+}
+
+// AddInPlace is a += b.
+var AddInPlace = define(Row{
+	Name: "add_", Args: &BinaryArgs{}, Run: func(c *Call) { checkInPlace(c) }, InPlace: true,
+	Node: "AddBackward0", Grad: passBoth,
+})
+
+// checkInPlace refuses an in-place result that would have to grow.
+func checkInPlace(c *Call) {
+	if b := c.Opt(1); b != nil {
+		l := c.elementwise(c.In[0], b)
+		if l.Size != c.In[0].Size {
+			c.Fail("an in-place result of shape %v cannot take the broadcast shape %v", c.In[0].Size, l.Size)
+		}
+	}
+}
+
+// Sub is a - b; the gradient of b is negated.
+var (
+	Sub = define(Row{
+		Name: "sub", Sig: "- sub(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic, Node: "SubBackward0", Grad: gradSub,
+	})
+	SubInPlace = define(Row{
+		Name: "sub_", Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true, Node: "SubBackward0", Grad: gradSub,
+	})
+)
+
+func gradSub(b *Back) {
+	if len(b.Needs) > 1 && b.Need(1) {
+		b.Set(1, b.NewLike(b.Grads[0])) // maybe_multiply(-grad, alpha)
+	}
+	if b.Need(0) {
+		b.Pass(0)
+	}
+}
+
+// Mul is a * b: each side is kept for the gradient of the other.
+var (
+	Mul = define(Row{
+		Name: "mul", Sig: "* mul(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic,
+		Save: []Save{In(1, 0), In(0, 1)}, Node: "MulBackward0", Grad: gradMul,
+	})
+	MulInPlace = define(Row{
+		Name: "mul_", Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true,
+		Save: []Save{In(1, 0), In(0, 1)}, Node: "MulBackward0", Grad: gradMul,
+	})
+	// MulScalar is the product with a number inside derivative formulas.
+	MulScalar = define(Row{Name: "mul.Scalar", Args: &BinaryArgs{}, Run: mapOf})
+	mulTensor = define(Row{Name: "mul.Tensor", Args: &BinaryArgs{}, Run: arithmetic})
+	divTensor = define(Row{Name: "div.Tensor", Args: &BinaryArgs{}, Run: arithmetic})
+)
+
+func gradMul(b *Back) { // mul_tensor_backward: grad * other, cast to the input's type
+	for i := len(b.Needs) - 1; i >= 0; i-- {
+		if b.Need(i) {
+			var other *Tensor
+			if len(b.Needs) > 1 {
+				other = b.SavedIn[1-i]
+			}
+			b.Set(i, b.product(b.Grads[0], other))
+		}
+	}
+}
+
+// product is grad * other, where a nil other is a number.
+func (b *Back) product(g, other *Tensor) *Tensor {
+	if other == nil {
+		return b.Do1(MulScalar, nil, g)
+	}
+	return b.Do1(mulTensor, nil, g, other)
+}
+
+// Div is a / b.
+var (
+	Div = define(Row{
+		Name: "div", Sig: "/ div(input, other: operand)", Args: &BinaryArgs{}, Run: trueDiv,
+		Save: []Save{In(1), In(0, 1)}, Node: "DivBackward0", Grad: gradDiv,
+	})
+	DivInPlace = define(Row{
+		Name: "div_", Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true,
+		Save: []Save{In(1), In(0, 1)}, Node: "DivBackward0", Grad: gradDiv,
+	})
+)
+
+// trueDiv divides; integers give float32.
+func trueDiv(c *Call) {
+	a, b := c.In[0], c.Opt(1)
+	d := resultType(a, b, Number{Float: true})
+	if !d.IsFloating() {
+		d = tensor.Float32
+	}
+	c.Return(c.New(c.elementwise(a, b), d))
+}
+
+func gradDiv(b *Back) {
+	if b.Need(1) { // div_tensor_other_backward: -grad * ((self / other) / other)
+		neg := b.Local(b.NewLike(b.Grads[0]))
+		q := b.Local(b.Do1(divTensor, nil, b.SavedIn[0], b.SavedIn[1]))
+		qq := b.Local(b.Do1(divTensor, nil, q, b.SavedIn[1]))
+		b.Set(1, b.Do1(mulTensor, nil, neg, qq))
+		b.End()
+	}
+	if b.Need(0) { // div_tensor_self_backward: grad / other
+		if len(b.SavedIn) > 1 && b.SavedIn[1] != nil {
+			b.Set(0, b.Do1(divTensor, nil, b.Grads[0], b.SavedIn[1]))
+		} else {
+			b.Set(0, b.Do1(MulScalar, nil, b.Grads[0]))
+		}
+	}
+}
+
+// compare defines a comparison: a bool result without gradient.
+func compare(name, sig string) *Row {
+	return define(Row{Name: name, Sig: sig, Args: &BinaryArgs{}, Run: func(c *Call) {
+		c.Return(c.New(c.elementwise(c.In[0], c.Opt(1)), tensor.Bool))
+	}})
+}
+
+// The comparisons.
+var (
+	_ = compare("eq", "== eq(input, other: operand)")
+	_ = compare("ne", "!= ne(input, other: operand)")
+	_ = compare("lt", "< lt(input, other: operand)")
+	_ = compare("le", "<= le(input, other: operand)")
+	_ = compare("gt", "> gt(input, other: operand)")
+	_ = compare("ge", ">= ge(input, other: operand)")
+)
+
+// MaskedFill is x.masked_fill(mask, number): the mask is kept.
+var MaskedFill = define(Row{
+	Name: "masked_fill", Sig: "Tensor.masked_fill(self, mask, value: float)", Args: &struct {
+		Value float64 `arg:"value"`
+	}{}, Run: func(c *Call) {
+		l := c.elementwise(c.In[0], c.In[1])
+		// The CUDA kernel works on a clone of the broadcast input.
+		c.Return(c.New(l, c.In[0].DType))
+	}, Save: []Save{In(1)}, Node: "MaskedFillBackward0",
+	Grad: func(b *Back) { // grad.masked_fill(mask, 0)
+		b.Set(0, b.New(b.elementwise(b.Grads[0], b.SavedIn[1]), b.Grads[0].DType))
+	},
+})

@@ -1,0 +1,107 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// Call is one run of a row.
+type Call struct {
+	Exec
+	Row  *Row
+	In   []*Tensor // nil where an optional input is absent
+	Args any       // the row's argument struct
+	Out  []*Tensor
+
+	locals []*Tensor
+}
+
+// Return hands tensors to the caller, in order.
+func (c *Call) Return(ts ...*Tensor) { c.Out = append(c.Out, ts...) }
+
+// ReturnSelf returns input i itself, as operators do that have nothing to do.
+func (c *Call) ReturnSelf(i int) { c.Return(c.Keep(c.In[i])) }
+
+// Local registers t to be dropped at the end of the row and returns it.
+func (c *Call) Local(t *Tensor) *Tensor {
+	c.locals = append(c.locals, t)
+	return t
+}
+
+// Scratch allocates n bytes that live to the end of the row; none if n is 0.
+func (c *Call) Scratch(n tensor.Bytes) *Tensor {
+	if n == 0 {
+		return nil
+	}
+	return c.Local(c.New(tensor.Contiguous(tensor.D(int64(n))), tensor.Uint8))
+}
+
+// Early drops a local before the end of the row.
+func (c *Call) Early(ts ...*Tensor) {
+	for _, t := range ts {
+		for i, l := range c.locals {
+			if l == t && t != nil {
+				c.locals = append(c.locals[:i], c.locals[i+1:]...)
+				c.Drop(t)
+				break
+			}
+		}
+	}
+}
+
+// End drops the locals, the youngest first. The player calls it.
+func (c *Call) End() {
+	for i := len(c.locals) - 1; i >= 0; i-- {
+		c.Drop(c.locals[i])
+	}
+	c.locals = nil
+}
+
+// Do1 runs an operator with one result.
+func (c *Call) Do1(r *Row, args any, in ...*Tensor) *Tensor { return c.Do(r, args, in...)[0] }
+
+// Has reports whether optional input i is there.
+func (c *Call) Has(i int) bool { return i < len(c.In) && c.In[i] != nil }
+
+// Opt returns optional input i or nil.
+func (c *Call) Opt(i int) *Tensor {
+	if i < len(c.In) {
+		return c.In[i]
+	}
+	return nil
+}
+
+// NewShape allocates a contiguous tensor.
+func (c *Call) NewShape(d tensor.DType, size ...int64) *Tensor {
+	return c.New(tensor.Contiguous(tensor.D(size...)), d)
+}
+
+// NewLike allocates a tensor with t's type and order of dimensions
+// (empty_like).
+func (c *Call) NewLike(t *Tensor) *Tensor { return c.New(t.LikeDense(), t.DType) }
+
+// Meta describes an input as autograd remembers it.
+type Meta struct {
+	tensor.Layout
+	DType tensor.DType
+}
+
+// Back is one run of a derivative formula. It is a Call without inputs: what
+// it makes and does not hand to Set, it must drop or register as Local.
+type Back struct {
+	Call
+	Grads []*Tensor // incoming, one a result; nil where undefined
+	InM   []Meta    // shapes and types of the forward inputs
+	OutM  []Meta    // shapes and types of the forward results
+	// SavedIn and SavedOut hold what Save kept, at the index of the input or
+	// result; nil where nothing was kept.
+	SavedIn, SavedOut []*Tensor
+	Needs             []bool // whether the gradient of each input is wanted
+	Results           []*Tensor
+}
+
+// Need reports whether the gradient of input i is wanted.
+func (b *Back) Need(i int) bool { return i < len(b.Needs) && b.Needs[i] }
+
+// Set hands over the gradient of input i.
+func (b *Back) Set(i int, t *Tensor) { b.Results[i] = t }
+
+// Pass hands the incoming gradient itself to input i, without a copy.
+func (b *Back) Pass(i int) { b.Results[i] = b.Keep(b.Grads[0]) }

@@ -1,0 +1,168 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// CloneArgs chooses the order of a clone's dimensions.
+type CloneArgs struct {
+	Contiguous bool // row-major; else the source's own order
+}
+
+// Clone is a copy.
+var Clone = define(Row{
+	Name: "clone", Sig: "torch.clone(input)", Args: &CloneArgs{}, Run: func(c *Call) {
+		x := c.In[0]
+		if a, ok := c.Args.(*CloneArgs); ok && a != nil && a.Contiguous {
+			c.Return(c.New(tensor.Contiguous(x.Size), x.DType))
+			return
+		}
+		c.Return(c.NewLike(x))
+	},
+	Node: "CloneBackward0", Grad: func(b *Back) { b.Pass(0) },
+})
+
+// Contiguous is the tensor itself if it is row-major, else a copy that is.
+var Contiguous = define(Row{
+	Name: "contiguous", Sig: "Tensor.contiguous(self)", Composite: true, Run: func(c *Call) {
+		if c.In[0].IsContiguous() {
+			c.ReturnSelf(0)
+			return
+		}
+		c.Return(c.Do1(Clone, &CloneArgs{Contiguous: true}, c.In[0]))
+	},
+})
+
+// contiguous returns t itself or a row-major copy that lives to the end of the
+// row, for kernels that need one (expect_contiguous).
+func (c *Call) contiguous(t *Tensor) *Tensor {
+	if t == nil || t.IsContiguous() {
+		return t
+	}
+	return c.Local(c.New(tensor.Contiguous(t.Size), t.DType))
+}
+
+// ToCopyArgs is the element type to convert to.
+type ToCopyArgs struct {
+	DType tensor.DType `arg:"dtype"`
+}
+
+// ToCopy converts the element type; its gradient is converted back.
+var ToCopy = define(Row{
+	Name: "_to_copy", Args: &ToCopyArgs{}, Run: func(c *Call) {
+		c.Return(c.New(c.In[0].LikeDense(), c.Args.(*ToCopyArgs).DType))
+	},
+	Node: "ToCopyBackward0",
+})
+
+func init() {
+	ToCopy.Grad = func(b *Back) {
+		b.Set(0, b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))
+	}
+}
+
+// To is the tensor itself if it has the type already, else a converted copy.
+var To = define(Row{
+	Name: "to", Sig: "Tensor.to(self, dtype: dtype)", Args: &ToCopyArgs{}, Composite: true, Run: to,
+})
+
+func to(c *Call) {
+	if c.In[0].DType == c.Args.(*ToCopyArgs).DType {
+		c.ReturnSelf(0)
+		return
+	}
+	c.Return(c.Do1(ToCopy, c.Args, c.In[0]))
+}
+
+// cast defines x.float() and its like.
+func cast(name string, d tensor.DType) *Row {
+	return define(Row{Name: name, Sig: "Tensor." + name + "(self)", Composite: true, Run: func(c *Call) {
+		c.Return(c.Do1(To, &ToCopyArgs{DType: d}, c.In[0]))
+	}})
+}
+
+// The conversions by name.
+var (
+	_ = cast("float", tensor.Float32)
+	_ = cast("half", tensor.Float16)
+	_ = cast("bfloat16", tensor.BFloat16)
+	_ = cast("double", tensor.Float64)
+	_ = cast("long", tensor.Int64)
+)
+
+// TypeAs converts to the type of another tensor.
+var _ = define(Row{
+	Name: "type_as", Sig: "Tensor.type_as(self, other)", Composite: true, Run: func(c *Call) {
+		c.Return(c.Do1(To, &ToCopyArgs{DType: c.In[1].DType}, c.In[0]))
+	},
+})
+
+// Detach is an alias outside of the graph.
+var Detach = define(Row{
+	Name: "detach", Sig: "Tensor.detach(self)", Run: func(c *Call) {
+		c.Return(c.Alias(c.In[0], c.In[0].Layout, c.In[0].DType))
+	},
+})
+
+// Cat joins tensors along a dimension; its gradients are views of the incoming
+// one, without a copy.
+var Cat = define(Row{
+	Name: "cat", Sig: "torch.cat(tensors: tensors, dim: int = 0)", Args: &DimArgs{}, Cast: CastPromote,
+	Run: func(c *Call) {
+		first := c.In[0]
+		d := c.dim(c.Args.(*DimArgs).Dim, first.Rank())
+		size, dt := first.Size, first.DType
+		channelsLast := first.Rank() == 4
+		for i, t := range c.In {
+			channelsLast = channelsLast && t.IsChannelsLastContiguous() && !t.IsContiguous()
+			if i == 0 {
+				continue
+			}
+			if t.Rank() != first.Rank() || t.Size.Set(d, 0) != first.Size.Set(d, 0) {
+				c.Fail("shapes %v and %v do not join along dimension %d", first.Size, t.Size, d)
+			}
+			size = size.Set(d, size.At(d)+t.Dim(d))
+			dt = tensor.Promote(dt, t.DType)
+		}
+		l := tensor.Contiguous(size)
+		if channelsLast {
+			l = tensor.ChannelsLast(size)
+		}
+		c.Return(c.New(l, dt))
+	},
+	Node: "CatBackward0",
+	Grad: func(b *Back) { // cat_tensors_backward
+		g := b.Grads[0]
+		d := b.dim(b.Args.(*DimArgs).Dim, g.Rank())
+		at := int64(0)
+		for i, m := range b.InM {
+			if b.Need(i) {
+				b.Set(i, b.Alias(g, g.Narrow(d, at, m.Dim(d), 1), g.DType))
+			}
+			at += m.Dim(d)
+		}
+	},
+})
+
+// Stack joins tensors along a new dimension.
+var Stack = define(Row{
+	Name: "stack", Sig: "torch.stack(tensors: tensors, dim: int = 0)", Args: &DimArgs{}, Cast: CastPromote,
+	Run: func(c *Call) {
+		first := c.In[0]
+		d := c.dim(c.Args.(*DimArgs).Dim, first.Rank()+1)
+		for _, t := range c.In[1:] {
+			if t.Size != first.Size {
+				c.Fail("shapes %v and %v do not stack", first.Size, t.Size)
+			}
+		}
+		c.Return(c.New(tensor.Contiguous(first.Size.Insert(d, int64(len(c.In)))), first.DType))
+	},
+	Node: "StackBackward0",
+	Grad: func(b *Back) {
+		g := b.Grads[0]
+		d := b.dim(b.Args.(*DimArgs).Dim, g.Rank())
+		for i := range b.InM {
+			if b.Need(i) {
+				b.Set(i, b.Alias(g, g.Select(d, int64(i)), g.DType))
+			}
+		}
+	},
+})

@@ -1,0 +1,45 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// DropoutArgs are the arguments of dropout.
+type DropoutArgs struct {
+	P        float64 `arg:"p"`
+	Training bool    `arg:"training"`
+}
+
+// Dropout keeps one byte an element for the backward pass; outside of training
+// it is its input.
+var Dropout = define(Row{
+	Name: "dropout", Sig: "F.dropout(input, p: float = 0.5, training: bool = True)", Args: &DropoutArgs{}, Composite: true,
+	Run: func(c *Call) {
+		a, x := c.Args.(*DropoutArgs), c.In[0]
+		if a.P < 0 || a.P > 1 {
+			c.Fail("dropout probability %v is outside of [0, 1]", a.P)
+		}
+		if a.P == 0 || !a.Training || x.Numel() == 0 {
+			c.ReturnSelf(0)
+			return
+		}
+		if a.P == 1 { // input * zeros
+			z := c.Local(c.NewShape(x.DType))
+			c.Return(c.Do1(Mul, &BinaryArgs{}, x, z))
+			return
+		}
+		outs := c.Do(nativeDropout, a, x)
+		c.Return(outs[0])
+		c.Drop(outs[1])
+	},
+	Source: "aten/src/ATen/native/Dropout.cpp",
+})
+
+var nativeDropout = define(Row{
+	Name: "native_dropout", Args: &DropoutArgs{}, Run: func(c *Call) {
+		x := c.In[0]
+		mask := c.New(x.LikeDense(), tensor.Bool)
+		c.Return(c.NewLike(x), mask)
+	},
+	Save: []Save{Out(1)}, Node: "NativeDropoutBackward0",
+	Grad:   func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
+	Source: "aten/src/ATen/native/cuda/Dropout.cu",
+})

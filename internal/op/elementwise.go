@@ -1,0 +1,169 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// NoArgs is the argument struct of operators without arguments.
+type NoArgs struct{}
+
+// elementwise is the layout of a result over the given tensors; nil ones are
+// skipped.
+func (c *Call) elementwise(ts ...*Tensor) tensor.Layout {
+	ls := make([]*tensor.Layout, 0, len(ts))
+	for _, t := range ts {
+		if t != nil {
+			ls = append(ls, &t.Layout)
+		}
+	}
+	l, err := tensor.Elementwise(ls...)
+	if err != nil {
+		c.Fail("%v", err)
+	}
+	return l
+}
+
+// mapOf is the Run of a pointwise kernel: one result over all inputs, in the
+// type of the first.
+func mapOf(c *Call) { c.Return(c.New(c.elementwise(c.In...), c.In[0].DType)) }
+
+// gradMap is the derivative of a pointwise kernel with one fused backward
+// kernel over the gradient and whatever was saved.
+func gradMap(b *Back) {
+	ts := []*Tensor{b.Grads[0]}
+	for _, s := range [][]*Tensor{b.SavedIn, b.SavedOut} {
+		for _, t := range s {
+			if t != nil {
+				ts = append(ts, t)
+			}
+		}
+	}
+	b.Set(0, b.New(b.elementwise(ts...), b.Grads[0].DType))
+}
+
+// unary defines a pointwise function of one tensor with a fused derivative.
+func unary(name, sig string, args any, save Save) *Row {
+	return define(Row{
+		Name: name, Sig: sig, Args: args, Run: mapOf, Save: []Save{save}, Grad: gradMap, Node: nodeName(name),
+		Source: "aten/src/ATen/native/cuda/Activation.cpp, UnaryOps.cpp; tools/autograd/derivatives.yaml",
+	})
+}
+
+// The activations and other functions whose derivative is one kernel. What
+// they save decides what lives until the backward pass: the input, or the
+// result, which the next operator often shares.
+var (
+	_ = unary("gelu", "F.gelu(input, *, approximate: str(none|tanh) = 'none')", &struct {
+		Approximate string `arg:"approximate"`
+	}{}, In(0))
+	_ = unary("silu", "F.silu(input)", nil, In(0))
+	_ = unary("mish", "F.mish(input)", nil, In(0))
+	_ = unary("softplus", "F.softplus(input, beta: float = 1.0, threshold: float = 20.0)", nil, In(0))
+	_ = unary("hardswish", "F.hardswish(input)", nil, In(0))
+	_ = unary("hardsigmoid", "F.hardsigmoid(input)", nil, In(0))
+	_ = unary("hardtanh", "F.hardtanh(input, min_val: float = -1.0, max_val: float = 1.0)", nil, In(0))
+	_ = unary("relu6", "F.relu6(input)", nil, In(0))
+	_ = unary("elu", "F.elu(input, alpha: float = 1.0)", nil, In(0))
+	_ = unary("leaky_relu", "F.leaky_relu(input, negative_slope: float = 0.01)", nil, In(0))
+	_ = unary("log_sigmoid", "F.logsigmoid(input)", nil, In(0))
+
+	// Relu is at::relu: clamp_min forward, threshold_backward on the result.
+	Relu    = unary("relu", "F.relu(input)", nil, Out(0))
+	Sigmoid = unary("sigmoid", "torch.sigmoid(input)", nil, Out(0))
+	Tanh    = unary("tanh", "torch.tanh(input)", nil, Out(0))
+)
+
+// inPlace defines the in-place form of a pointwise function. Its derivative
+// has the type of the out-of-place one.
+func inPlace(name string, save ...Save) *Row {
+	return define(Row{
+		Name: name, Run: func(*Call) {}, InPlace: true, Save: save, Grad: gradMap,
+		Node:   nodeName(name[:len(name)-1]),
+		Source: "tools/autograd/derivatives.yaml: the in-place forms that save their result",
+	})
+}
+
+// The activations that nn modules offer with inplace=True.
+var (
+	ReluInPlace      = inPlace("relu_", Out(0))
+	HardtanhInPlace  = inPlace("hardtanh_", Out(0))
+	LeakyReluInPlace = inPlace("leaky_relu_", Out(0))
+	EluInPlace       = inPlace("elu_", Out(0))
+)
+
+// Exp saves its result; the derivative is one multiplication.
+var Exp = define(Row{
+	Name: "exp", Sig: "torch.exp(input)", Cast: CastFP32, Run: mapOf, Save: []Save{Out(0)}, Node: "ExpBackward0",
+	Grad: gradMap,
+})
+
+// Rsqrt's derivative is -0.5 * grad * result.pow(3).
+var Rsqrt = define(Row{
+	Name: "rsqrt", Sig: "torch.rsqrt(input)", Cast: CastFP32, Run: mapOf, Save: []Save{Out(0)}, Node: "RsqrtBackward0",
+	Grad: func(b *Back) {
+		half := b.Local(b.Do1(MulScalar, nil, b.Grads[0]))
+		cube := b.Local(b.NewLike(b.SavedOut[0]))
+		b.Set(0, b.Do1(mulTensor, nil, half, cube))
+	},
+	Source: "tools/autograd/derivatives.yaml: rsqrt",
+})
+
+// PowArgs is the exponent of pow.
+type PowArgs struct {
+	Exponent Number `arg:"exponent"`
+}
+
+// PowScalar is x ** number.
+var PowScalar = define(Row{
+	Name: "pow", Sig: "torch.pow(input, exponent: operand)", Args: &PowArgs{}, Cast: CastFP32, Run: mapOf,
+	Save: []Save{In(0)}, Node: "PowBackward0", Grad: gradPow,
+	Source: "torch/csrc/autograd/FunctionsManual.cpp: pow_backward",
+})
+
+func gradPow(b *Back) { // grad * (exponent * self.pow(exponent - 1))
+	if b.Args.(*PowArgs).Exponent.Value == 0 {
+		b.Set(0, b.NewLike(b.SavedIn[0]))
+		return
+	}
+	power := b.Local(b.NewLike(b.SavedIn[0]))
+	scaled := b.Local(b.Do1(MulScalar, nil, power))
+	b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], scaled))
+}
+
+// Sqrt and log.
+var (
+	_ = define(Row{
+		Name: "sqrt", Sig: "torch.sqrt(input)", Run: mapOf, Save: []Save{Out(0)}, Node: "SqrtBackward0",
+		Grad: func(b *Back) { // grad / (2 * result)
+			two := b.Local(b.Do1(MulScalar, nil, b.SavedOut[0]))
+			b.Set(0, b.Do1(divTensor, nil, b.Grads[0], two))
+		},
+	})
+	_ = define(Row{
+		Name: "log", Sig: "torch.log(input)", Cast: CastFP32, Run: mapOf, Save: []Save{In(0)}, Node: "LogBackward0",
+		Grad: gradMap, // grad.div(self)
+	})
+	_ = define(Row{
+		Name: "neg", Sig: "torch.neg(input)", Run: mapOf, Node: "NegBackward0", Grad: gradMap,
+	})
+	_ = define(Row{
+		Name: "abs", Sig: "torch.abs(input)", Run: mapOf, Save: []Save{In(0)}, Node: "AbsBackward0",
+		Grad: func(b *Back) { // grad * self.sgn()
+			sign := b.Local(b.NewLike(b.SavedIn[0]))
+			b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], sign))
+		},
+	})
+	_ = define(Row{
+		Name: "sin", Sig: "torch.sin(input)", Run: mapOf, Save: []Save{In(0)}, Node: "SinBackward0",
+		Grad: func(b *Back) { // grad * self.cos()
+			cos := b.Local(b.NewLike(b.SavedIn[0]))
+			b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], cos))
+		},
+	})
+	_ = define(Row{
+		Name: "cos", Sig: "torch.cos(input)", Run: mapOf, Save: []Save{In(0)}, Node: "CosBackward0",
+		Grad: func(b *Back) { // grad * -self.sin()
+			sin := b.Local(b.NewLike(b.SavedIn[0]))
+			neg := b.Local(b.NewLike(sin))
+			b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], neg))
+		},
+	})
+)

@@ -1,0 +1,105 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// EmbeddingArgs are the arguments of embedding.
+type EmbeddingArgs struct {
+	PaddingIdx *int64 `arg:"padding_idx"`
+}
+
+// Embedding looks up rows of a table; its gradient is a whole table.
+var Embedding = define(Row{
+	Name: "embedding", Sig: "F.embedding(input, weight, padding_idx: int? = None)", Args: &EmbeddingArgs{}, Run: func(c *Call) {
+		idx, w := c.In[0], c.In[1]
+		if idx.DType != tensor.Int64 && idx.DType != tensor.Int32 {
+			c.Fail("indices must be int64 or int32, not %v", idx.DType)
+		}
+		if w.Rank() != 2 {
+			c.Fail("the table must be a matrix, not of shape %v", w.Size)
+		}
+		c.contiguous(idx)
+		c.Return(c.NewShape(w.DType, append(idx.Size.Slice(), w.Dim(1))...))
+	},
+	Save: []Save{In(0)}, Node: "EmbeddingBackward0", Grad: gradEmbedding,
+	Source: "aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu",
+})
+
+// gradEmbedding is embedding_dense_backward: few indices are added into the
+// table directly; many are sorted first, then summed by segments in the
+// accumulation type.
+func gradEmbedding(b *Back) {
+	idx, g, w := b.SavedIn[0], b.Grads[0], b.InM[1]
+	b.contiguous(idx)
+	b.contiguous(g)
+	n, vocab, width := idx.Numel(), w.Dim(0), w.Dim(1)
+	table := func() *Tensor { return b.NewShape(g.DType, vocab, width) }
+	if n <= 3072 {
+		b.Set(1, table())
+		return
+	}
+	k := cubFor(b.Env())
+	index := idx.DType
+	vec := func(n int64) *Tensor { return b.NewShape(index, n) }
+	temp := func(bytes int64) { b.Drop(b.NewShape(tensor.Uint8, bytes)) }
+	sorted, orig := b.Local(vec(n)), b.Local(vec(n))
+	_, _ = sorted, orig
+	positions := vec(n)
+	temp(k.radixSort(n, index.Size()))
+	b.Drop(positions)
+
+	b.Set(1, table())
+	b.Local(vec(n)) // segment_offsets
+	b.Local(vec(1)) // num_of_segments
+	dummy := vec(n)
+	temp(k.uniqueByKey(n))
+	b.Drop(dummy)
+	segments := min(n, vocab)
+	b.Local(vec(segments)) // partials_per_segment
+	b.Local(vec(segments)) // partials_per_segment_offset
+	temp(k.scan(segments))
+	b.Local(vec(1)) // num_of_partial_segments
+	const rowsPerThread = 10
+	partials := n/rowsPerThread + segments
+	b.Local(vec(partials)) // partial_segment_offset
+	b.Local(b.NewShape(g.DType.Accumulate(), partials, width))
+}
+
+// cub holds the tile sizes, in items, of the CUB kernels that sort and scan
+// 8-byte indices; they decide how much scratch an algorithm asks for.
+type cub struct{ sortTile, uniqueTile, scanTile int64 }
+
+// cubFor returns the tiles of an architecture, recorded with CUDA 12.4 on sm_70
+// to sm_90. Later ones are taken to be as sm_90.
+func cubFor(env *Env) cub {
+	switch {
+	case env.Arch < 80:
+		return cub{2816, 640, 896}
+	case env.Arch < 90:
+		return cub{3840, 640, 896}
+	}
+	return cub{4608, 8960, 896}
+}
+
+// Each CUB temporary is aligned to 256 bytes, and so is their sum, by 255
+// spare bytes.
+const cubAlign, cubSpare = 256, 255
+
+// radixSort is the scratch of cub::DeviceRadixSort::SortPairs over n pairs of
+// an 8-byte key and an index: second buffers for both, a histogram of each of
+// the eight passes, a counter, and the lookback of each tile.
+func (k cub) radixSort(n, indexSize int64) int64 {
+	const digits, passes = 256, 8
+	buffers := roundUp(n*indexSize, cubAlign) * 2
+	return buffers + passes*digits*8 + cubAlign + divUp(n, k.sortTile)*digits*4 + cubSpare
+}
+
+// uniqueByKey is the scratch of cub::DeviceSelect::UniqueByKey.
+func (k cub) uniqueByKey(n int64) int64 {
+	return roundUp(divUp(n, k.uniqueTile)*16, cubAlign) + cubAlign + cubSpare
+}
+
+// scan is the scratch of cub::DeviceScan::ExclusiveSum.
+func (k cub) scan(n int64) int64 {
+	const padding = 32 // tile states before the first
+	return roundUp((divUp(n, k.scanTile)+padding)*16, cubAlign) + cubSpare
+}

@@ -1,0 +1,39 @@
+package op
+
+import (
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
+)
+
+// Env holds the facts that PyTorch's code branches on.
+type Env struct {
+	Arch         int // compute capability × 10: 80 for sm_80
+	SMs          int // streaming multiprocessors
+	ThreadsPerSM int // resident threads per multiprocessor
+	Torch        torchver.Version
+
+	GradMode      bool // torch.is_grad_enabled()
+	Training      bool // module.training of the module at work
+	Autocast      bool
+	AutocastDType tensor.DType
+	Deterministic bool // torch.use_deterministic_algorithms
+}
+
+// CublasWorkspace is the size in bytes of the workspace of a cuBLAS handle:
+// 32 MiB on the architectures that PyTorch's getChosenWorkspaceSize lists, else
+// the sum of its :4096:2:16:8, in KiB (aten/src/ATen/cuda/CublasHandlePool.cpp).
+func (e *Env) CublasWorkspace() int64 {
+	if e.Torch.CublasWorkspace32MiB(e.Arch / 10) {
+		return 32 << 20
+	}
+	return (4096*2 + 16*8) << 10
+}
+
+// LtWorkspace is the size in bytes of the buffer that one cublasLt call takes
+// for itself; 0 where it uses the handle's workspace.
+func (e *Env) LtWorkspace() int64 {
+	if e.Torch.CublasLtSharesWorkspace() {
+		return 0
+	}
+	return 1 << 20
+}

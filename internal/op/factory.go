@@ -1,0 +1,86 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// FillArgs say what a tensor made from nothing looks like.
+type FillArgs struct {
+	Size  []int64       `arg:"size"`
+	DType *tensor.DType `arg:"dtype"`
+}
+
+func filled(name string) *Row {
+	return define(Row{Name: name, Sig: "torch." + name + "(*size: ints, *, dtype: dtype? = None)", Args: &FillArgs{}, Run: func(c *Call) {
+		a := c.Args.(*FillArgs)
+		d := tensor.Float32
+		if a.DType != nil {
+			d = *a.DType
+		}
+		if len(a.Size) > tensor.MaxRank {
+			c.Fail("%d dimensions; at most %d are handled", len(a.Size), tensor.MaxRank)
+		}
+		for _, n := range a.Size {
+			if n < 0 {
+				c.Fail("negative size %d", n)
+			}
+		}
+		c.Return(c.NewShape(d, a.Size...))
+	}})
+}
+
+func filledLike(name string) *Row {
+	return define(Row{Name: name, Sig: "torch." + name + "(input, *, dtype: dtype? = None)", Args: &FillArgs{}, Run: func(c *Call) {
+		x, d := c.In[0], c.In[0].DType
+		if a := c.Args.(*FillArgs); a.DType != nil {
+			d = *a.DType
+		}
+		c.Return(c.New(x.LikeDense(), d))
+	}})
+}
+
+// Tensors from nothing.
+var (
+	_ = filled("zeros")
+	_ = filled("ones")
+	_ = filled("randn")
+	_ = filled("rand")
+	_ = filledLike("zeros_like")
+	_ = filledLike("ones_like")
+	_ = filledLike("randn_like")
+)
+
+// ArangeArgs are the bounds of arange.
+type ArangeArgs struct {
+	Start int64         `arg:"start"`
+	End   int64         `arg:"end"`
+	DType *tensor.DType `arg:"dtype"`
+}
+
+// Arange counts from start to end, in int64 unless a type is given.
+var _ = define(Row{
+	Name: "arange", Sig: "torch.arange(end: int, *, start: int = 0, dtype: dtype? = None)", Args: &ArangeArgs{}, Run: func(c *Call) {
+		a := c.Args.(*ArangeArgs)
+		d := tensor.Int64
+		if a.DType != nil {
+			d = *a.DType
+		}
+		if a.End < a.Start {
+			c.Fail("arange from %d to %d counts down", a.Start, a.End)
+		}
+		c.Return(c.NewShape(d, a.End-a.Start))
+	},
+})
+
+// DiagonalArgs is the diagonal of tril and triu.
+type DiagonalArgs struct {
+	Diagonal int64 `arg:"diagonal"`
+}
+
+// The triangles of a matrix.
+var (
+	_ = define(Row{
+		Name: "tril", Sig: "torch.tril(input, diagonal: int = 0)", Args: &DiagonalArgs{}, Run: mapOf, Node: "TrilBackward0", Grad: gradMap,
+	})
+	_ = define(Row{
+		Name: "triu", Sig: "torch.triu(input, diagonal: int = 0)", Args: &DiagonalArgs{}, Run: mapOf, Node: "TriuBackward0", Grad: gradMap,
+	})
+)

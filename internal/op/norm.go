@@ -1,0 +1,263 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// LayerNormArgs are the arguments of layer_norm.
+type LayerNormArgs struct {
+	Shape []int64 `arg:"normalized_shape"`
+	Eps   float64 `arg:"eps"`
+}
+
+// LayerNorm normalizes over the last dimensions. Mean and reciprocal standard
+// deviation are kept in the accumulation type.
+var LayerNorm = define(Row{
+	Name: "layer_norm", Args: &LayerNormArgs{}, Cast: CastFP32, Composite: true,
+	Sig: "F.layer_norm(input, normalized_shape: ints, weight: tensor? = None, bias: tensor? = None, eps: float = 1e-05)",
+	Run: func(c *Call) {
+		outs := c.Do(nativeLayerNorm, c.Args, c.In...)
+		c.Return(outs[0])
+		c.Drop(outs[1], outs[2])
+	},
+})
+
+var nativeLayerNorm = define(Row{
+	Name: "native_layer_norm", Args: &LayerNormArgs{}, Run: func(c *Call) {
+		x, shape := c.In[0], c.Args.(*LayerNormArgs).Shape
+		rows := c.normRows(x, shape)
+		x = c.contiguous(x)
+		y := c.New(tensor.Contiguous(x.Size), x.DType)
+		acc := x.DType.Accumulate()
+		c.Return(y, c.NewShape(acc, rows), c.NewShape(acc, rows))
+	},
+	Save:   []Save{In(2), In(0), In(1), Out(1), Out(2)},
+	NoGrad: []int{1, 2}, Node: "NativeLayerNormBackward0",
+	Grad: func(b *Back) { // layer_norm_backward_cuda
+		x, w, bias := b.SavedIn[0], b.Opt2(b.SavedIn, 1), b.Opt2(b.SavedIn, 2)
+		b.contiguous(x)
+		b.contiguous(b.Grads[0])
+		if b.Need(0) {
+			b.Set(0, b.New(tensor.Contiguous(x.Size), x.DType))
+		}
+		var dw, db *Tensor
+		if b.Need(1) {
+			dw = b.NewLike(w)
+			b.Set(1, dw)
+		}
+		if b.Need(2) {
+			db = b.NewLike(bias)
+			b.Set(2, db)
+		}
+		b.layerNormPartials(x, b.normRows(x, b.Args.(*LayerNormArgs).Shape), dw != nil, db != nil)
+	},
+	Source: "aten/src/ATen/native/cuda/layer_norm_kernel.cu",
+})
+
+// Opt2 returns ts[i], or nil beyond the end.
+func (c *Call) Opt2(ts []*Tensor, i int) *Tensor {
+	if i < len(ts) {
+		return ts[i]
+	}
+	return nil
+}
+
+// normRows checks the normalized shape and returns the number of rows.
+func (c *Call) normRows(x *Tensor, shape []int64) int64 {
+	k := x.Rank() - len(shape)
+	n := int64(1)
+	for i, s := range shape {
+		if k < 0 || x.Dim(k+i) != s {
+			c.Fail("normalized_shape %v does not match the last dimensions of shape %v", shape, x.Size)
+		}
+		n *= s
+	}
+	return x.Numel() / max(n, 1)
+}
+
+// layerNormPartials allocates the partial sums with which the weight
+// gradients of very many short rows are formed in two steps
+// (LaunchGammaBetaBackwardCUDAKernel).
+func (b *Back) layerNormPartials(x *Tensor, rows int64, weight, bias bool) {
+	if rows <= 64*1024 || !(weight || bias) {
+		return
+	}
+	n := x.Numel() / rows
+	const block, rowsPerBlock = 32, 32
+	blocksX := divUp(n, block)
+	if blocksX >= int64(b.Env().SMs)/2 {
+		return
+	}
+	parts := min(max(32768/blocksX, 1), divUp(rows, rowsPerBlock))
+	var ts []*Tensor
+	if weight {
+		ts = append(ts, b.NewShape(x.DType, parts, n))
+	}
+	if bias {
+		ts = append(ts, b.NewShape(x.DType, parts, n))
+	}
+	for i := len(ts) - 1; i >= 0; i-- {
+		b.Drop(ts[i])
+	}
+}
+
+// BatchNormArgs are the arguments of batch_norm.
+type BatchNormArgs struct {
+	Training bool    `arg:"training"`
+	Momentum float64 `arg:"momentum"`
+	Eps      float64 `arg:"eps"`
+}
+
+// BatchNorm chooses between cuDNN and PyTorch's own kernels
+// (_batch_norm_impl_index in aten/src/ATen/native/Normalization.cpp). Inputs
+// are input, weight, bias, running_mean, running_var.
+var BatchNorm = define(Row{
+	Name: "batch_norm", Args: &BatchNormArgs{}, Composite: true,
+	Run: func(c *Call) {
+		x, w, bias := c.In[0], c.Opt(1), c.Opt(2)
+		if x.Rank() < 2 {
+			c.Fail("batch_norm needs at least two dimensions, not shape %v", x.Size)
+		}
+		a := c.Args.(*BatchNormArgs)
+		row := nativeBatchNorm
+		if c.usesCudnnBatchNorm(a, x, w, bias) {
+			row = cudnnBatchNorm
+		}
+		outs := c.Do(row, a, c.In...)
+		c.Return(outs[0])
+		c.Drop(outs[1:]...)
+	},
+	NotModelled: "cuDNN's reserve space of batch normalization in channels-last layout",
+})
+
+// usesCudnnBatchNorm: cuDNN takes batches of float32 and, with float32
+// weights, of float16, up to a limit of samples.
+func (c *Call) usesCudnnBatchNorm(a *BatchNormArgs, x, w, bias *Tensor) bool {
+	limit := int64(65535)
+	if a.Training {
+		limit = 880801
+	}
+	stats := (c.Opt(3) != nil && c.Opt(4) != nil) || (c.Opt(3) == nil && c.Opt(4) == nil && a.Training)
+	return w != nil && bias != nil && x.DType != tensor.BFloat16 && w.DType != tensor.BFloat16 &&
+		(x.DType != tensor.Float16 || w.DType == tensor.Float32) &&
+		stats && x.Rank() >= 3 && x.Dim(0) <= limit
+}
+
+// runBatchNorm allocates the result and, in training, two statistics a
+// channel.
+func runBatchNorm(c *Call) {
+	x := c.In[0]
+	acc := x.DType.Accumulate()
+	y := c.NewLike(x)
+	if c.Args.(*BatchNormArgs).Training {
+		c.Return(y, c.NewShape(acc, x.Dim(1)), c.NewShape(acc, x.Dim(1)))
+		return
+	}
+	c.Return(y, c.NewShape(acc, 0), c.NewShape(acc, 0))
+}
+
+// gradBatchNorm allocates the gradients of input, weight and bias.
+func gradBatchNorm(b *Back) {
+	x, w := b.SavedIn[0], b.Opt2(b.SavedIn, 1)
+	b.contiguousLike(b.Grads[0], x)
+	if b.Need(0) {
+		b.Set(0, b.NewLike(x))
+	}
+	for i := 1; i <= 2; i++ {
+		if b.Need(i) {
+			b.Set(i, b.NewShape(w.DType, x.Dim(1)))
+		}
+	}
+}
+
+// contiguousLike returns t or a copy of it in the memory format of x.
+func (c *Call) contiguousLike(t, x *Tensor) *Tensor {
+	if x.IsChannelsLastContiguous() && !x.IsContiguous() {
+		if t.IsChannelsLastContiguous() {
+			return t
+		}
+		return c.Local(c.New(tensor.ChannelsLast(t.Size), t.DType))
+	}
+	return c.contiguous(t)
+}
+
+var (
+	nativeBatchNorm = define(Row{
+		Name: "native_batch_norm", Args: &BatchNormArgs{}, Run: runBatchNorm,
+		Save: []Save{In(0), In(3), In(4), In(1), Out(1), Out(2)}, NoGrad: []int{1, 2}, Node: "NativeBatchNormBackward0",
+		Grad: gradBatchNorm, Source: "aten/src/ATen/native/cuda/Normalization.cu",
+	})
+	cudnnBatchNorm = define(Row{
+		Name: "cudnn_batch_norm", Args: &BatchNormArgs{}, Run: runBatchNorm,
+		Save: []Save{In(0), In(3), In(4), In(1), Out(1), Out(2)}, NoGrad: []int{1, 2}, Node: "CudnnBatchNormBackward0",
+		Grad: func(b *Back) { // cuDNN always computes all three
+			x, w := b.SavedIn[0], b.SavedIn[1]
+			b.contiguousLike(b.Grads[0], x)
+			grads := []*Tensor{b.NewLike(x), b.NewShape(w.DType, x.Dim(1)), b.NewShape(w.DType, x.Dim(1))}
+			for i, g := range grads {
+				b.Set(i, g)
+			}
+		},
+		Source: "aten/src/ATen/native/cudnn/BatchNorm.cpp",
+	})
+)
+
+// GroupNormArgs are the arguments of group_norm.
+type GroupNormArgs struct {
+	Groups int64   `arg:"num_groups"`
+	Eps    float64 `arg:"eps"`
+}
+
+// GroupNorm normalizes over groups of channels.
+var GroupNorm = define(Row{
+	Name: "group_norm", Args: &GroupNormArgs{}, Cast: CastFP32, Composite: true,
+	Sig: "F.group_norm(input, num_groups: int, weight: tensor? = None, bias: tensor? = None, eps: float = 1e-05)",
+	Run: func(c *Call) {
+		outs := c.Do(nativeGroupNorm, c.Args, c.In...)
+		c.Return(outs[0])
+		c.Drop(outs[1], outs[2])
+	},
+})
+
+var nativeGroupNorm = define(Row{
+	Name: "native_group_norm", Args: &GroupNormArgs{}, Run: func(c *Call) {
+		x, g := c.contiguous(c.In[0]), c.Args.(*GroupNormArgs).Groups
+		n, ch := x.Dim(0), x.Dim(1)
+		if g <= 0 || ch%g != 0 {
+			c.Fail("%d channels do not divide into %d groups", ch, g)
+		}
+		y := c.New(tensor.Contiguous(x.Size), x.DType)
+		mean, rstd := c.NewShape(x.DType, n, g), c.NewShape(x.DType, n, g)
+		c.Return(y, mean, rstd)
+		if hxw := x.Numel() / max(n*ch, 1); hxw > 1 && (c.Opt(1) != nil || c.Opt(2) != nil) {
+			acc := x.DType.Accumulate()
+			a, b := c.NewShape(acc, n, ch), c.NewShape(acc, n, ch)
+			c.Drop(b, a)
+		}
+	},
+	Save: []Save{In(0), In(1), Out(1), Out(2)}, NoGrad: []int{1, 2}, Node: "NativeGroupNormBackward0",
+	Grad: func(b *Back) { // GroupNormBackwardKernelImplInternal
+		x, w := b.SavedIn[0], b.Opt2(b.SavedIn, 1)
+		n, ch, g := x.Dim(0), x.Dim(1), b.Args.(*GroupNormArgs).Groups
+		acc := x.DType.Accumulate()
+		b.contiguous(b.Grads[0])
+		b.contiguous(x)
+		if b.Need(0) {
+			b.Set(0, b.New(tensor.Contiguous(x.Size), x.DType))
+		}
+		for i := 1; i <= 2; i++ {
+			if b.Need(i) {
+				b.Set(i, b.NewShape(w.DType, ch))
+			}
+		}
+		ds, db := b.Local(b.NewShape(acc, n, ch)), b.Local(b.NewShape(acc, n, ch))
+		_, _ = ds, db
+		if b.Need(0) {
+			c2, c3 := b.NewShape(acc, n, g), b.NewShape(acc, n, g)
+			var c1 *Tensor
+			if w != nil {
+				c1 = b.NewShape(acc, n, ch)
+			}
+			b.Drop(c3, c2, c1)
+		}
+	},
+	Source: "aten/src/ATen/native/cuda/group_norm_kernel.cu",
+})

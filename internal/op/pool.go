@@ -1,0 +1,149 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// PoolArgs are the arguments of a pooling over the last dimensions.
+type PoolArgs struct {
+	Kernel, Stride, Padding, Dilation []int64
+	CeilMode                          bool
+}
+
+// poolSize is the number of windows along one dimension
+// (pooling_output_shape in aten/src/ATen/native/Pool.h).
+func poolSize(n, kernel, pad, stride, dilation int64, ceil bool) int64 {
+	span := n + 2*pad - dilation*(kernel-1) - 1
+	if ceil {
+		span += stride - 1
+	}
+	if span < 0 {
+		return 0
+	}
+	out := span/stride + 1
+	if ceil && (out-1)*stride >= n+pad {
+		out--
+	}
+	return out
+}
+
+// poolShape checks the input and returns the result's shape.
+func (c *Call) poolShape(x *Tensor, a *PoolArgs) tensor.Dims {
+	n := len(a.Kernel)
+	if x.Rank() != n+1 && x.Rank() != n+2 {
+		c.Fail("pooling over %d dimensions needs %d or %d dimensions, not shape %v", n, n+1, n+2, x.Size)
+	}
+	size := x.Size
+	for i := range n {
+		d := x.Rank() - n + i
+		o := poolSize(x.Dim(d), a.Kernel[i], a.Padding[i], a.Stride[i], a.Dilation[i], a.CeilMode)
+		if o <= 0 {
+			c.Fail("window of size %d does not fit shape %v", a.Kernel[i], x.Size)
+		}
+		size = size.Set(d, o)
+	}
+	return size
+}
+
+// formatOf lays size out in the memory format that x suggests.
+func formatOf(x *Tensor, size tensor.Dims) tensor.Layout {
+	if x.IsChannelsLast() && !x.IsContiguous() {
+		return tensor.ChannelsLast(size)
+	}
+	return tensor.Contiguous(size)
+}
+
+// MaxPool keeps its input and the int64 index of each maximum.
+var MaxPool = define(Row{
+	Name: "max_pool", Args: &PoolArgs{}, Composite: true, Run: func(c *Call) {
+		outs := c.Do(maxPoolIndices, c.Args, c.In[0])
+		c.Return(outs[0])
+		c.Drop(outs[1])
+	},
+})
+
+var maxPoolIndices = define(Row{
+	Name: "max_pool2d_with_indices", Args: &PoolArgs{}, Run: func(c *Call) {
+		x, a := c.In[0], c.Args.(*PoolArgs)
+		l := formatOf(x, c.poolShape(x, a))
+		out := c.New(l, x.DType)
+		idx := c.New(l, tensor.Int64)
+		f := formatOf(x, x.Size)
+		c.inFormat(x, &f)
+		c.Return(out, idx)
+	},
+	Save: []Save{In(0), Out(1)}, Node: "MaxPool2DWithIndicesBackward0",
+	Grad: func(b *Back) {
+		x := b.SavedIn[0]
+		f := formatOf(x, x.Size)
+		b.Set(0, b.New(f, x.DType))
+		gf := formatOf(x, b.Grads[0].Size)
+		b.inFormat(b.Grads[0], &gf)
+		b.inFormat(x, &f)
+	},
+	Source: "aten/src/ATen/native/cuda/DilatedMaxPool2d.cu",
+})
+
+// AvgPool keeps its input for its shape alone.
+var AvgPool = define(Row{
+	Name: "avg_pool", Args: &PoolArgs{}, Run: func(c *Call) {
+		x, a := c.In[0], c.Args.(*PoolArgs)
+		out := c.New(formatOf(x, c.poolShape(x, a)), x.DType)
+		f := formatOf(x, x.Size)
+		c.inFormat(x, &f)
+		c.Return(out)
+	},
+	Save: []Save{In(0)}, Node: "AvgPool2DBackward0",
+	Grad: func(b *Back) {
+		x := b.SavedIn[0]
+		b.Set(0, b.New(formatOf(x, x.Size), x.DType))
+		gf := formatOf(x, b.Grads[0].Size)
+		b.inFormat(b.Grads[0], &gf)
+	},
+	Source: "aten/src/ATen/native/cuda/AveragePool2d.cu",
+})
+
+// AdaptiveArgs is the output size of an adaptive pooling; -1 keeps a size.
+type AdaptiveArgs struct {
+	Size []int64
+}
+
+// AdaptiveAvgPool is a mean where the output has one element, as PyTorch
+// computes it, else a kernel of its own.
+var AdaptiveAvgPool = define(Row{
+	Name: "adaptive_avg_pool", Args: &AdaptiveArgs{}, Composite: true, Run: func(c *Call) {
+		x, a := c.In[0], c.Args.(*AdaptiveArgs)
+		n := len(a.Size)
+		if x.Rank() != n+1 && x.Rank() != n+2 {
+			c.Fail("pooling over %d dimensions needs %d or %d dimensions, not shape %v", n, n+1, n+2, x.Size)
+		}
+		one := true
+		var dims []int64
+		for i, s := range a.Size {
+			one = one && s == 1
+			dims = append(dims, int64(i-n))
+		}
+		if one && n == 2 {
+			c.Return(c.Do1(Mean, &ReduceArgs{Dim: dims, KeepDim: true}, x))
+			return
+		}
+		c.Return(c.Do1(adaptiveAvgPool, a, x))
+	},
+	Source: "aten/src/ATen/native/AdaptiveAveragePooling.cpp",
+})
+
+var adaptiveAvgPool = define(Row{
+	Name: "_adaptive_avg_pool2d", Args: &AdaptiveArgs{}, Run: func(c *Call) {
+		x, a := c.In[0], c.Args.(*AdaptiveArgs)
+		size := x.Size
+		for i, s := range a.Size {
+			if s >= 0 {
+				size = size.Set(x.Rank()-len(a.Size)+i, s)
+			}
+		}
+		c.Return(c.New(formatOf(x, size), x.DType))
+	},
+	Save: []Save{In(0)}, Node: "AdaptiveAvgPool2DBackward0",
+	Grad: func(b *Back) {
+		x := b.SavedIn[0]
+		b.Set(0, b.New(formatOf(x, x.Size), x.DType))
+	},
+})

@@ -1,0 +1,88 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// ReduceArgs are the dimensions of a reduction; none means all.
+type ReduceArgs struct {
+	Dim     []int64 `arg:"dim"`
+	KeepDim bool    `arg:"keepdim"`
+}
+
+// reducedDims resolves the dimensions, with the sizes of the result.
+func (c *Call) reducedDims(x *Meta, a *ReduceArgs) ([]bool, tensor.Dims) {
+	dims := make([]bool, x.Rank())
+	for _, d := range a.Dim {
+		if x.Rank() > 0 {
+			dims[c.dim(int(d), x.Rank())] = true
+		}
+	}
+	if len(a.Dim) == 0 {
+		for i := range dims {
+			dims[i] = true
+		}
+	}
+	var size tensor.Dims
+	for i, red := range dims {
+		switch {
+		case !red:
+			size = size.Append(x.Dim(i))
+		case a.KeepDim:
+			size = size.Append(1)
+		}
+	}
+	return dims, size
+}
+
+// reduce is the Run of a reduction by Reduce.cuh into type d.
+func (c *Call) reduce(d tensor.DType) *Tensor {
+	x := c.In[0]
+	dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ReduceArgs))
+	out := c.New(tensor.Contiguous(size), d)
+	reduceScratch(&Call{Exec: c.Exec}, x, dims, d.Accumulate().Size(), 4)
+	return out
+}
+
+// gradExpand gives the gradient of a reduction the input's shape by strides of
+// 0 (sum_backward); no memory.
+func (b *Back) gradExpand() *Tensor {
+	g, in := b.Grads[0], b.InM[0]
+	a := b.Args.(*ReduceArgs)
+	dims, _ := b.reducedDims(&in, a)
+	l := g.Layout
+	if !a.KeepDim && g.Rank() != in.Rank() {
+		for i, red := range dims {
+			if red {
+				l = l.Unsqueeze(i)
+			}
+		}
+	}
+	e, err := l.Expand(in.Size.Slice())
+	if err != nil {
+		b.Fail("%v", err)
+	}
+	return b.Alias(g, e, g.DType)
+}
+
+// Sum over some or all dimensions. Integers are summed in int64.
+var Sum = define(Row{
+	Name: "sum", Sig: "torch.sum(input, dim: ints? = None, keepdim: bool = False)", Args: &ReduceArgs{}, Cast: CastFP32Out,
+	Run: func(c *Call) {
+		d := c.In[0].DType
+		if !d.IsFloating() {
+			d = tensor.Int64
+		}
+		c.Return(c.reduce(d))
+	},
+	Node: "SumBackward1", Grad: func(b *Back) { b.Set(0, b.gradExpand()) },
+})
+
+// Mean over some or all dimensions.
+var Mean = define(Row{
+	Name: "mean", Sig: "torch.mean(input, dim: ints? = None, keepdim: bool = False)", Args: &ReduceArgs{},
+	Run:  func(c *Call) { c.Return(c.reduce(c.In[0].DType)) },
+	Node: "MeanBackward1",
+	Grad: func(b *Back) { // grad.expand(sizes) / n, a new tensor
+		e := b.Local(b.gradExpand())
+		b.Set(0, b.Do1(MulScalar, nil, e))
+	},
+})

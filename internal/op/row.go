@@ -1,0 +1,132 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// Row is one operator.
+type Row struct {
+	// Name is the ATen name without "aten::". Node names in traces and the
+	// word that users write are derived from it unless Sig says otherwise.
+	Name string
+
+	// Sig is how a Python program writes the call, for operators that a spec
+	// may use; empty for operators that only other rows call. See ParseSig.
+	Sig string
+
+	// Args is a pointer to a zero value of the struct that holds the row's
+	// non-tensor arguments; nil if there are none. Its fields are matched to
+	// Sig by their `arg` tags.
+	Args any
+
+	// Cast is what autocast does to the inputs.
+	Cast CastPolicy
+
+	// Run performs a primitive or a composite.
+	Run func(c *Call)
+
+	// Composite marks a Run that calls other rows and records nothing itself.
+	Composite bool
+
+	// View makes the row a view: it returns the layouts of the results over
+	// the storage of input 0.
+	View func(c *Call) []tensor.Layout
+
+	// InPlace says that the result is input 0, modified. Run then allocates
+	// scratch only.
+	InPlace bool
+
+	// Save lists what autograd keeps, in the order in which it is released.
+	Save []Save
+
+	// Grad computes the gradients of the inputs; nil for an operator without a
+	// derivative, whose results never require grad.
+	Grad func(b *Back)
+
+	// Node is the name of the autograd node, e.g. "AddmmBackward0".
+	Node string
+
+	// NoGrad lists results that are not differentiable although they are of
+	// a floating type (statistics kept for the backward pass).
+	NoGrad []int
+
+	// NotModelled names what memplan leaves out of this operator; it is said
+	// in the report of every plan that uses the row.
+	NotModelled string
+
+	// Source is where the facts were read or recorded.
+	Source string
+}
+
+// CastPolicy is how torch.autocast treats an operator's inputs
+// (aten/src/ATen/autocast_mode.h).
+type CastPolicy uint8
+
+// The policies.
+const (
+	CastNone      CastPolicy = iota // runs in the type of its inputs
+	CastLower                       // lower_precision_fp: inputs to float16 or bfloat16
+	CastFP32                        // inputs to float32
+	CastFP32Out                     // fp32_set_opt_dtype: the result in float32 unless a type is given
+	CastPromote                     // the widest type among the inputs
+	CastForbidden                   // an error under autocast
+)
+
+// Save names one tensor that autograd keeps.
+type Save struct {
+	Out   bool // result rather than input
+	Index int
+	// IfNeeds, if not nil, are the inputs for whose gradients the tensor is
+	// used: it is kept only if one of them needs a gradient.
+	IfNeeds []int
+}
+
+// In saves input i; with needs, only if one of those inputs needs a gradient.
+func In(i int, needs ...int) Save { return Save{Index: i, IfNeeds: needs} }
+
+// Out saves result i; with needs, only if one of those inputs needs a gradient.
+func Out(i int, needs ...int) Save { return Save{Out: true, Index: i, IfNeeds: needs} }
+
+// Tensor is a tensor while a program is played: a shape and a type over a
+// storage. Everything else belongs to the player.
+type Tensor struct {
+	tensor.Layout
+	DType tensor.DType
+	Aux   any // the player's own record of storage, references and gradient
+}
+
+// Bytes is the size of a fresh allocation of t's shape and type.
+func (t *Tensor) Bytes() tensor.Bytes {
+	return tensor.Bytes(t.Numel() * t.DType.Size())
+}
+
+// Exec is what a row may ask of the player that runs it.
+type Exec interface {
+	Env() *Env
+
+	// New allocates a tensor of the given layout, at offset 0.
+	New(l tensor.Layout, d tensor.DType) *Tensor
+	// NewIn allocates a tensor whose storage is larger than its layout needs.
+	NewIn(storage tensor.Bytes, l tensor.Layout, d tensor.DType) *Tensor
+	// Alias returns another tensor over t's storage, outside of autograd.
+	Alias(t *Tensor, l tensor.Layout, d tensor.DType) *Tensor
+	// Keep adds a reference to t and returns t.
+	Keep(t *Tensor) *Tensor
+	// Drop gives up one reference to each tensor, in order; nil is skipped.
+	Drop(ts ...*Tensor)
+	// Do runs another operator, with autograd where the player records it.
+	// The caller owns the results.
+	Do(r *Row, args any, in ...*Tensor) []*Tensor
+	// SumTo sums t over the dimensions along which shape was broadcast to it
+	// (at::sum_to); a tensor of that shape already comes back itself. The caller
+	// owns the result.
+	SumTo(t *Tensor, shape tensor.Dims) *Tensor
+	// BlasHandle says that a cuBLAS call is made now, which needs the calling
+	// thread's handle and its workspace.
+	BlasHandle()
+	// NeedsGrad reports whether t requires grad while grad mode is on.
+	NeedsGrad(t *Tensor) bool
+	// Requires reports whether t requires grad, whatever the grad mode.
+	Requires(t *Tensor) bool
+	// Fail reports an error of the program (shapes that do not fit, an operator
+	// that cannot be modelled): it does not return.
+	Fail(format string, args ...any)
+}

@@ -1,0 +1,68 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// SoftmaxArgs are the arguments of softmax and log_softmax.
+type SoftmaxArgs struct {
+	Dim   int           `arg:"dim"`
+	DType *tensor.DType `arg:"dtype"`
+}
+
+// The two softmaxes keep their result. With a dtype the input is converted
+// first.
+var (
+	Softmax = define(Row{
+		Name: "softmax", Sig: "F.softmax(input, dim: int, *, dtype: dtype? = None)", Args: &SoftmaxArgs{}, Cast: CastFP32Out,
+		Composite: true, Run: func(c *Call) { c.softmax(innerSoftmax) },
+	})
+	LogSoftmax = define(Row{
+		Name: "log_softmax", Sig: "F.log_softmax(input, dim: int, *, dtype: dtype? = None)", Args: &SoftmaxArgs{}, Cast: CastFP32Out,
+		Composite: true, Run: func(c *Call) { c.softmax(innerLogSoftmax) },
+	})
+	innerSoftmax = define(Row{
+		Name: "_softmax", Args: &SoftmaxArgs{}, Run: runSoftmax, Save: []Save{Out(0)}, Node: "SoftmaxBackward0", Grad: gradSoftmax,
+		Source: "aten/src/ATen/native/cuda/SoftMax.cu",
+	})
+	innerLogSoftmax = define(Row{
+		Name: "_log_softmax", Args: &SoftmaxArgs{}, Run: runSoftmax, Save: []Save{Out(0)}, Node: "LogSoftmaxBackward0",
+		Grad:   func(b *Back) { b.Set(0, b.softmaxGrad()) },
+		Source: "aten/src/ATen/native/cuda/SoftMax.cu",
+	})
+)
+
+func (c *Call) softmax(inner *Row) {
+	a, x := c.Args.(*SoftmaxArgs), c.In[0]
+	c.dim(a.Dim, x.Rank())
+	// float16 to float32 is fused into the kernel; other conversions are not.
+	if a.DType != nil && *a.DType != x.DType && !(x.DType == tensor.Float16 && *a.DType == tensor.Float32) {
+		x = c.Local(c.Do1(To, &ToCopyArgs{DType: *a.DType}, x))
+	}
+	c.Return(c.Do1(inner, a, x))
+}
+
+func runSoftmax(c *Call) {
+	x, d := c.In[0], c.In[0].DType
+	if a := c.Args.(*SoftmaxArgs); a.DType != nil {
+		d = *a.DType
+	}
+	// The structured kernel makes its output in the input's memory format.
+	out := c.New(formatOf(x, x.Size), d)
+	c.contiguous(x)
+	c.Return(out)
+}
+
+// softmaxGrad allocates the gradient of the input, in the input's type.
+func (b *Back) softmaxGrad() *Tensor {
+	g := b.Grads[0]
+	out := b.New(formatOf(g, g.Size), b.InM[0].DType)
+	b.contiguous(g)
+	b.contiguous(b.SavedOut[0])
+	return out
+}
+
+// gradSoftmax needs the product of gradient and result beside its output.
+func gradSoftmax(b *Back) {
+	gi := b.softmaxGrad()
+	b.Drop(b.Do1(mulTensor, nil, b.Grads[0], b.SavedOut[0]))
+	b.Set(0, gi)
+}

@@ -1,0 +1,403 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// ShapeArgs is a target shape.
+type ShapeArgs struct {
+	Shape []int64 `arg:"shape"`
+}
+
+func (c *Call) shapeArg() []int64 { return c.Args.(*ShapeArgs).Shape }
+
+// reshapeSizes resolves the shape argument for input 0.
+func (c *Call) reshapeSizes() tensor.Dims {
+	d, err := tensor.ReshapeSizes(c.In[0].Numel(), c.shapeArg())
+	if err != nil {
+		c.Fail("%v", err)
+	}
+	return d
+}
+
+// gradReshape gives the gradient the input's shape.
+func gradReshape(b *Back) {
+	b.Set(0, b.Do1(Reshape, &ShapeArgs{Shape: b.InM[0].Size.Slice()}, b.Grads[0]))
+}
+
+// View reinterprets the sizes of a tensor without a copy.
+var View = define(Row{
+	Name: "view", Sig: "Tensor.view(self, *shape: ints)", Args: &ShapeArgs{},
+	View: func(c *Call) []tensor.Layout {
+		size := c.reshapeSizes()
+		l, ok := c.In[0].View(size)
+		if !ok {
+			c.Fail("shape %v with strides %v cannot be viewed as %v without a copy; use reshape", c.In[0].Size, c.In[0].Stride, size)
+		}
+		return []tensor.Layout{l}
+	},
+	Node: "ViewBackward0",
+})
+
+// UnsafeView is view on a fresh tensor, which autograd does not track as one.
+var UnsafeView = define(Row{
+	Name: "_unsafe_view", Args: &ShapeArgs{}, Run: func(c *Call) {
+		l, ok := c.In[0].View(c.reshapeSizes())
+		if !ok {
+			c.Fail("cannot view shape %v as %v", c.In[0].Size, c.shapeArg())
+		}
+		c.Return(c.Alias(c.In[0], l, c.In[0].DType))
+	},
+	Node: "UnsafeViewBackward0",
+})
+
+// Reshape is a view where possible, else a contiguous copy.
+var Reshape = define(Row{
+	Name: "reshape", Sig: "Tensor.reshape(self, *shape: ints)", Args: &ShapeArgs{}, Composite: true,
+	Run: func(c *Call) {
+		size := c.reshapeSizes()
+		args := &ShapeArgs{Shape: size.Slice()}
+		if _, ok := c.In[0].View(size); ok {
+			c.Return(c.Do1(View, args, c.In[0]))
+			return
+		}
+		cp := c.Do1(Clone, &CloneArgs{Contiguous: true}, c.In[0])
+		c.Return(c.Do1(UnsafeView, args, cp))
+		c.Drop(cp)
+	},
+})
+
+// FlattenArgs are the dimensions that flatten merges.
+type FlattenArgs struct {
+	Start int `arg:"start_dim"`
+	End   int `arg:"end_dim"`
+}
+
+// Flatten merges a range of dimensions.
+var Flatten = define(Row{
+	Name: "flatten", Sig: "torch.flatten(input, start_dim: int = 0, end_dim: int = -1)", Args: &FlattenArgs{}, Composite: true,
+	Run: func(c *Call) {
+		a, x := c.Args.(*FlattenArgs), c.In[0]
+		from, to := c.dim(a.Start, x.Rank()), c.dim(a.End, x.Rank())
+		if from > to {
+			c.Fail("start_dim %d comes after end_dim %d", a.Start, a.End)
+		}
+		if x.Rank() == 0 {
+			c.Return(c.Do1(Reshape, &ShapeArgs{Shape: []int64{1}}, x))
+			return
+		}
+		if from == to {
+			c.ReturnSelf(0)
+			return
+		}
+		var shape []int64
+		merged := int64(1)
+		for i := range x.Rank() {
+			switch {
+			case i < from || i > to:
+				shape = append(shape, x.Dim(i))
+			default:
+				merged *= x.Dim(i)
+				if i == to {
+					shape = append(shape, merged)
+				}
+			}
+		}
+		c.Return(c.Do1(Reshape, &ShapeArgs{Shape: shape}, x))
+	},
+})
+
+// dim resolves a dimension index that may be negative.
+func (c *Call) dim(d, rank int) int {
+	i, err := tensor.NormDim(d, rank)
+	if err != nil {
+		c.Fail("%v", err)
+	}
+	return i
+}
+
+// TransposeArgs are two dimensions to swap.
+type TransposeArgs struct {
+	Dim0 int `arg:"dim0"`
+	Dim1 int `arg:"dim1"`
+}
+
+// Transpose swaps two dimensions.
+var Transpose = define(Row{
+	Name: "transpose", Sig: "Tensor.transpose(self, dim0: int, dim1: int)", Args: &TransposeArgs{},
+	View: func(c *Call) []tensor.Layout {
+		a, x := c.Args.(*TransposeArgs), c.In[0]
+		return []tensor.Layout{x.Transpose(c.dim(a.Dim0, x.Rank()), c.dim(a.Dim1, x.Rank()))}
+	},
+	Node: "TransposeBackward0",
+})
+
+// PermuteArgs is the order of dimensions.
+type PermuteArgs struct {
+	Dims []int64 `arg:"dims"`
+}
+
+// Permute reorders the dimensions.
+var Permute = define(Row{
+	Name: "permute", Sig: "Tensor.permute(self, *dims: ints)", Args: &PermuteArgs{},
+	View: func(c *Call) []tensor.Layout {
+		return []tensor.Layout{c.In[0].Permute(c.permutation(c.Args.(*PermuteArgs).Dims, c.In[0].Rank()))}
+	},
+	Node: "PermuteBackward0",
+	Grad: func(b *Back) {
+		p := b.permutation(b.Args.(*PermuteArgs).Dims, b.InM[0].Rank())
+		inv := make([]int, len(p))
+		for i, d := range p {
+			inv[d] = i
+		}
+		b.Set(0, b.Alias(b.Grads[0], b.Grads[0].Permute(inv), b.Grads[0].DType))
+	},
+})
+
+func (c *Call) permutation(dims []int64, rank int) []int {
+	p := make([]int, len(dims))
+	seen := make([]bool, rank)
+	for i, d := range dims {
+		p[i] = c.dim(int(d), rank)
+		if seen[p[i]] {
+			c.Fail("dimension %d occurs twice in %v", d, dims)
+		}
+		seen[p[i]] = true
+	}
+	if len(dims) != rank {
+		c.Fail("%v names %d of %d dimensions", dims, len(dims), rank)
+	}
+	return p
+}
+
+// SelectArgs is one index of one dimension.
+type SelectArgs struct {
+	Dim   int   `arg:"dim"`
+	Index int64 `arg:"index"`
+}
+
+// Select keeps one index of a dimension: x[:, 0] selects 0 of dimension 1.
+var Select = define(Row{
+	Name: "select", Sig: "Tensor.select(self, dim: int, index: int)", Args: &SelectArgs{},
+	View: func(c *Call) []tensor.Layout {
+		a, x := c.Args.(*SelectArgs), c.In[0]
+		d := c.dim(a.Dim, x.Rank())
+		i := a.Index
+		if i < 0 {
+			i += x.Dim(d)
+		}
+		if x.Rank() == 0 || i < 0 || i >= x.Dim(d) {
+			c.Fail("index %d is out of range for dimension %d of shape %v", a.Index, a.Dim, x.Size)
+		}
+		return []tensor.Layout{x.Select(d, i)}
+	},
+	Node: "SelectBackward0",
+	Grad: func(b *Back) { b.Set(0, b.NewShape(b.Grads[0].DType, b.InM[0].Size.Slice()...)) }, // zeros, then a copy into the slice
+})
+
+// SliceArgs is a range of one dimension, as Python writes it.
+type SliceArgs struct {
+	Dim   int    `arg:"dim"`
+	Start *int64 `arg:"start"`
+	End   *int64 `arg:"end"`
+	Step  int64  `arg:"step"`
+}
+
+// Slice is x[start:end:step] along one dimension.
+var Slice = define(Row{
+	Name: "slice", Sig: "[:] slice(self, dim: int = 0, start: int? = None, end: int? = None, step: int = 1)", Args: &SliceArgs{},
+	View: func(c *Call) []tensor.Layout {
+		a, x := c.Args.(*SliceArgs), c.In[0]
+		if x.Rank() == 0 || a.Step <= 0 {
+			c.Fail("cannot slice shape %v with step %d", x.Size, a.Step)
+		}
+		d := c.dim(a.Dim, x.Rank())
+		n := x.Dim(d)
+		clamp := func(v *int64, def int64) int64 {
+			if v == nil {
+				return def
+			}
+			i := *v
+			if i < 0 {
+				i += n
+			}
+			return max(0, min(i, n))
+		}
+		from := clamp(a.Start, 0)
+		to := max(from, clamp(a.End, n))
+		return []tensor.Layout{x.Narrow(d, from, divUp(to-from, a.Step), a.Step)}
+	},
+	Node: "SliceBackward0",
+	Grad: func(b *Back) { b.Set(0, b.NewShape(b.Grads[0].DType, b.InM[0].Size.Slice()...)) },
+})
+
+// DimArgs is one dimension.
+type DimArgs struct {
+	Dim int `arg:"dim"`
+}
+
+// Unsqueeze inserts a dimension of size 1, Squeeze drops one.
+var (
+	Unsqueeze = define(Row{
+		Name: "unsqueeze", Sig: "Tensor.unsqueeze(self, dim: int)", Args: &DimArgs{},
+		View: func(c *Call) []tensor.Layout {
+			return []tensor.Layout{c.In[0].Unsqueeze(c.dim(c.Args.(*DimArgs).Dim, c.In[0].Rank()+1))}
+		},
+		Node: "UnsqueezeBackward0",
+		Grad: func(b *Back) {
+			g := b.Grads[0]
+			b.Set(0, b.Alias(g, g.Squeeze(b.dim(b.Args.(*DimArgs).Dim, g.Rank())), g.DType))
+		},
+	})
+	Squeeze = define(Row{
+		Name: "squeeze", Sig: "Tensor.squeeze(self, dim: int)", Args: &DimArgs{},
+		View: func(c *Call) []tensor.Layout {
+			x := c.In[0]
+			d := c.dim(c.Args.(*DimArgs).Dim, x.Rank())
+			if x.Rank() == 0 || x.Dim(d) != 1 {
+				return []tensor.Layout{x.Layout}
+			}
+			return []tensor.Layout{x.Squeeze(d)}
+		},
+		Node: "SqueezeBackward1",
+		Grad: func(b *Back) {
+			g, d := b.Grads[0], b.dim(b.Args.(*DimArgs).Dim, b.InM[0].Rank())
+			if g.Rank() == b.InM[0].Rank() {
+				b.Pass(0)
+				return
+			}
+			b.Set(0, b.Alias(g, g.Unsqueeze(d), g.DType))
+		},
+	})
+)
+
+// Expand broadcasts without a copy.
+var Expand = define(Row{
+	Name: "expand", Sig: "Tensor.expand(self, *shape: ints)", Args: &ShapeArgs{},
+	View: func(c *Call) []tensor.Layout {
+		l, err := c.In[0].Expand(c.shapeArg())
+		if err != nil {
+			c.Fail("%v", err)
+		}
+		return []tensor.Layout{l}
+	},
+	Node: "ExpandBackward0",
+	Grad: func(b *Back) { b.Set(0, b.SumTo(b.Grads[0], b.InM[0].Size)) },
+})
+
+// SplitArgs says how a dimension is cut.
+type SplitArgs struct {
+	Size   int64   `arg:"split_size"`
+	Chunks int64   `arg:"chunks"`
+	Sizes  []int64 `arg:"split_sizes"`
+	Dim    int     `arg:"dim"`
+}
+
+// sizes lists the lengths of the pieces of a dimension of n elements.
+func (a *SplitArgs) sizes(n int64) []int64 {
+	if len(a.Sizes) > 0 {
+		return a.Sizes
+	}
+	step := a.Size
+	if a.Chunks > 0 {
+		step = max(divUp(n, a.Chunks), 1)
+	}
+	if step <= 0 {
+		return nil
+	}
+	var out []int64
+	for at := int64(0); at < n; at += step {
+		out = append(out, min(step, n-at))
+	}
+	return out
+}
+
+func splitView(c *Call) []tensor.Layout {
+	a, x := c.Args.(*SplitArgs), c.In[0]
+	d := c.dim(a.Dim, x.Rank())
+	if x.Rank() == 0 {
+		c.Fail("cannot split a tensor without dimensions")
+	}
+	var out []tensor.Layout
+	at := int64(0)
+	for _, n := range a.sizes(x.Dim(d)) {
+		out = append(out, x.Narrow(d, at, n, 1))
+		at += n
+	}
+	if at != x.Dim(d) {
+		c.Fail("pieces of sizes %v do not make up dimension %d of shape %v", a.sizes(x.Dim(d)), a.Dim, x.Size)
+	}
+	return out
+}
+
+// gradSplit concatenates the gradients of the pieces, zeros where a piece has
+// none (split_with_sizes_backward).
+func gradSplit(b *Back) {
+	a, in := b.Args.(*SplitArgs), b.InM[0]
+	d := b.dim(a.Dim, in.Rank())
+	parts := make([]*Tensor, len(b.Grads))
+	for i, n := range a.sizes(in.Dim(d)) {
+		parts[i] = b.Grads[i]
+		if parts[i] == nil {
+			parts[i] = b.Local(b.New(tensor.Contiguous(in.Size.Set(d, n)), in.DType))
+		}
+	}
+	b.Set(0, b.Do1(Cat, &DimArgs{Dim: d}, parts...))
+}
+
+// The ways to cut a tensor into views.
+var (
+	_ = define(Row{
+		Name: "split", Sig: "Tensor.split(self, split_size: int, dim: int = 0)", Args: &SplitArgs{}, View: splitView,
+		Node: "SplitBackward0", Grad: gradSplit,
+	})
+	_ = define(Row{
+		Name: "split_with_sizes", Sig: "Tensor.split_with_sizes(self, split_sizes: ints, dim: int = 0)", Args: &SplitArgs{},
+		View: splitView, Node: "SplitWithSizesBackward0", Grad: gradSplit,
+	})
+	_ = define(Row{
+		Name: "chunk", Sig: "Tensor.chunk(self, chunks: int, dim: int = 0)", Args: &SplitArgs{}, View: splitView,
+		Node: "SplitBackward0", Grad: gradSplit,
+	})
+	_ = define(Row{
+		Name: "unbind", Sig: "Tensor.unbind(self, dim: int = 0)", Args: &DimArgs{},
+		View: func(c *Call) []tensor.Layout {
+			x := c.In[0]
+			d := c.dim(c.Args.(*DimArgs).Dim, x.Rank())
+			if x.Rank() == 0 {
+				c.Fail("cannot unbind a tensor without dimensions")
+			}
+			var out []tensor.Layout
+			for i := range x.Dim(d) {
+				out = append(out, x.Select(d, i))
+			}
+			return out
+		},
+		Node: "UnbindBackward0",
+		Grad: func(b *Back) { // unbind_backward: stack of the gradients, zeros where there is none
+			d := b.dim(b.Args.(*DimArgs).Dim, b.InM[0].Rank())
+			parts := make([]*Tensor, len(b.Grads))
+			for i, g := range b.Grads {
+				parts[i] = g
+				if g == nil {
+					parts[i] = b.Local(b.New(tensor.Contiguous(b.InM[0].Size.Remove(d)), b.InM[0].DType))
+				}
+			}
+			b.Set(0, b.Do1(Stack, &DimArgs{Dim: d}, parts...))
+		},
+	})
+)
+
+func init() { // these derivatives call rows of this file
+	View.Grad, UnsafeView.Grad = gradReshape, gradReshape
+	T.Grad = func(b *Back) {
+		g := b.Grads[0]
+		if g.Rank() < 2 {
+			b.Pass(0)
+			return
+		}
+		b.Set(0, b.Alias(g, g.Transpose(0, 1), g.DType))
+	}
+	Transpose.Grad = func(b *Back) {
+		a, g := b.Args.(*TransposeArgs), b.Grads[0]
+		b.Set(0, b.Alias(g, g.Transpose(b.dim(a.Dim0, g.Rank()), b.dim(a.Dim1, g.Rank())), g.DType))
+	}
+}
