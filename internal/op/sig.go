@@ -29,14 +29,14 @@ const (
 
 var kindNames = [numKinds]string{
 	KTensor: "tensor", KTensors: "tensors", KOperand: "operand", KInt: "int", KInts: "ints", KPair: "pair",
-	KFloat: "float", KBool: "bool", KStr: "str", KDType: "dtype",
+	KFloat: "float", KFloats: "floats", KBool: "bool", KStr: "str", KDType: "dtype",
 }
 
 // kindHelp says in error messages what a kind accepts.
 var kindHelp = [numKinds]string{
 	KTensor: "the name of a value", KTensors: "a list of names of values", KOperand: "the name of a value or a number",
 	KInt: "an integer", KInts: "an integer or a list of integers", KPair: "an integer or a list of integers",
-	KFloat: "a number", KBool: "true or false", KStr: "a string", KDType: "a dtype such as float32 or bfloat16",
+	KFloat: "a number", KFloats: "a list of numbers", KBool: "true or false", KStr: "a string", KDType: "a dtype such as float32 or bfloat16",
 }
 
 // Param is one parameter of a signature.
@@ -165,6 +165,16 @@ func parseDefault(s string) (any, error) {
 		return s == "True", nil
 	case len(s) > 1 && (s[0] == '\'' || s[0] == '"'):
 		return s[1 : len(s)-1], nil
+	case len(s) > 1 && s[0] == '(':
+		var list []any
+		for _, part := range splitTop(s[1 : len(s)-1]) {
+			v, err := parseDefault(part)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		return list, nil
 	}
 	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return i, nil
@@ -228,6 +238,21 @@ func (p *Param) Check(v any) (any, error) {
 			return n, nil
 		case int64:
 			return float64(n), nil
+		}
+	case KFloats:
+		if list, ok := v.([]any); ok {
+			out := make([]float64, len(list))
+			for k, e := range list {
+				switch n := e.(type) {
+				case float64:
+					out[k] = n
+				case int64:
+					out[k] = float64(n)
+				default:
+					return nil, bad()
+				}
+			}
+			return out, nil
 		}
 	case KOperand:
 		switch v.(type) {

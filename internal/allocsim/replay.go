@@ -1,0 +1,260 @@
+package allocsim
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// ReplayOptions say on which device, and how, to replay a trace.
+type ReplayOptions struct {
+	Config         Config
+	Capacity       tensor.Bytes // of the device; 0 is Unbounded
+	MemoryFraction *float64     // set before the first event; overrides that of Config
+	Device         int          // the GPU's index, for messages
+	Series         bool         // keep what is reserved and allocated after each event
+	StopAtOOM      bool         // stop at the first request that fails
+
+	// observe, if set, sees the block of each allocation that succeeds.
+	observe func(event int, b Block)
+}
+
+// Result is what an allocator did with a trace. Events are named by their
+// index.
+type Result struct {
+	Stats  Stats          // at the end; its peaks are those since the last ResetPeaks event
+	Driver DriverCounters // what the device did
+
+	// The peaks of the whole trace, whatever ResetPeaks events it has.
+	PeakAllocated Moment
+	PeakReserved  Moment
+
+	Steps  []Step // in order; setup, if there is one, is step 0
+	OOMs   []OOM  // requests that failed
+	Events int    // events replayed: all, unless StopAtOOM stopped at the last of them
+
+	// With ReplayOptions.Series, after each event; otherwise nil.
+	ReservedSeries, AllocatedSeries []tensor.Bytes
+}
+
+// Moment is a state of the allocator during an event. The quantity whose peak
+// it marks is at its highest, which is not always what it is after the event
+// (a request that fails may map memory first); the others are as the event left
+// them.
+type Moment struct {
+	Event         int // the first that reached the peak; -1 if nothing ever did
+	Allocated     tensor.Bytes
+	Reserved      tensor.Bytes
+	Active        tensor.Bytes
+	Requested     tensor.Bytes
+	InactiveSplit tensor.Bytes
+}
+
+// Step is what happened in a run of events with the same Event.Step. Its peaks
+// start from what the events before left, as if the peaks were reset there: in
+// a step that never exceeds that, they name the event before it.
+type Step struct {
+	Step                        int // the number in the trace
+	Begin, End                  int // its events are Begin to End-1
+	PeakAllocated, PeakReserved Moment
+	EndAllocated, EndReserved   tensor.Bytes
+}
+
+// OOM is a request that failed.
+type OOM struct {
+	Event int
+	Err   *OOMError
+}
+
+// Replay runs the events of a trace through an allocator on a virtual device.
+// Blocks whose allocation failed are skipped when they are freed. An error
+// means that the options or events make no sense (a block allocated twice, freed
+// twice or unknown; a negative size or stream); running out of memory is a
+// result, not an error.
+func Replay(events []trace.Event, opts ReplayOptions) (*Result, error) {
+	return new(Replayer).Replay(events, opts)
+}
+
+// Replayer replays traces one after another in the same arenas, which saves
+// most of the garbage of replaying many. The zero Replayer is ready.
+type Replayer struct {
+	allocator Allocator
+	driver    VirtualDriver
+	live      []Block // by block ID
+	known     []lifeState
+}
+
+// lifeState says what became of a block ID.
+type lifeState uint8
+
+const (
+	unborn lifeState = iota
+	alive
+	failed // out of memory; its free does nothing
+	dead
+)
+
+// Replay is the function Replay.
+func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, error) {
+	a := &p.allocator
+	p.driver.reset(opts.Capacity)
+	if err := a.init(opts.Config, &p.driver, Options{Device: opts.Device}); err != nil {
+		return nil, err
+	}
+	if f := opts.MemoryFraction; f != nil {
+		if err := a.SetMemoryFraction(*f); err != nil {
+			return nil, err
+		}
+	}
+	p.live, p.known = p.live[:0], p.known[:0]
+	r := &Result{PeakAllocated: Moment{Event: -1}, PeakReserved: Moment{Event: -1}}
+	if opts.Series {
+		r.ReservedSeries = make([]tensor.Bytes, 0, len(events))
+		r.AllocatedSeries = make([]tensor.Bytes, 0, len(events))
+	}
+	var peaks Stats // the peaks since the last ResetPeaks event, but for this step's
+	var step *Step
+	for i := range events {
+		e := &events[i]
+		if step == nil || step.Step != int(e.Step) {
+			peaks.raisePeaks(&a.stats)
+			a.stats.resetPeaks()
+			r.endStep(i, &a.stats)
+			step = r.beginStep(i, int(e.Step), &a.stats)
+		}
+		oom, err := p.play(i, e, len(events), &opts)
+		if err != nil {
+			return nil, fmt.Errorf("event %d: %w", i, err)
+		}
+		if e.Kind == trace.ResetPeaks {
+			peaks = Stats{}
+		}
+		r.note(i, step, &a.stats)
+		if opts.Series {
+			r.ReservedSeries = append(r.ReservedSeries, a.stats.ReservedBytes.All.Current)
+			r.AllocatedSeries = append(r.AllocatedSeries, a.stats.AllocatedBytes.All.Current)
+		}
+		r.Events++
+		if oom != nil {
+			r.OOMs = append(r.OOMs, OOM{i, oom})
+			if opts.StopAtOOM {
+				break
+			}
+		}
+	}
+	r.endStep(r.Events, &a.stats)
+	a.stats.raisePeaks(&peaks)
+	r.Stats = a.stats
+	r.Driver = p.driver.counters
+	return r, nil
+}
+
+// play gives one event to the allocator.
+func (p *Replayer) play(i int, e *trace.Event, total int, opts *ReplayOptions) (*OOMError, error) {
+	a := &p.allocator
+	switch e.Kind {
+	case trace.Alloc:
+		if err := p.bear(e.ID, total); err != nil {
+			return nil, err
+		}
+		b, err := a.Alloc(e.Bytes, e.Stream)
+		if err != nil {
+			p.known[e.ID] = failed
+			var oom *OOMError
+			if errors.As(err, &oom) {
+				return oom, nil
+			}
+			return nil, err
+		}
+		p.live[e.ID] = b
+		if opts.observe != nil {
+			opts.observe(i, b)
+		}
+	case trace.Free:
+		switch {
+		case e.ID <= 0 || int(e.ID) >= len(p.known) || p.known[e.ID] == unborn:
+			return nil, fmt.Errorf("free of block %d, which was never allocated", e.ID)
+		case p.known[e.ID] == dead:
+			return nil, fmt.Errorf("free of block %d, which was freed before", e.ID)
+		case p.known[e.ID] == alive:
+			a.Free(p.live[e.ID])
+		}
+		p.known[e.ID] = dead
+	case trace.EmptyCache:
+		return nil, a.EmptyCache()
+	case trace.ResetPeaks:
+		a.ResetPeaks()
+	case trace.SetStream:
+	default:
+		return nil, fmt.Errorf("unknown kind %d", e.Kind)
+	}
+	return nil, nil
+}
+
+// bear makes room for block id. The ids of a trace count its allocations, so
+// that one larger than the number of events is a mistake, not a reason to
+// allocate gigabytes.
+func (p *Replayer) bear(id int32, total int) error {
+	if id <= 0 || int(id) > total {
+		return fmt.Errorf("allocation of block %d; allowed are ids from 1 to the number of events", id)
+	}
+	for int(id) >= len(p.known) {
+		p.known = append(p.known, unborn)
+		p.live = append(p.live, Block{})
+	}
+	if p.known[id] != unborn {
+		return fmt.Errorf("block %d is allocated twice", id)
+	}
+	p.known[id] = alive
+	return nil
+}
+
+// note keeps the peaks up to date after an event.
+func (r *Result) note(i int, step *Step, s *Stats) {
+	if peak := s.AllocatedBytes.All.Peak; peak > step.PeakAllocated.Allocated {
+		step.PeakAllocated = momentOf(i, s)
+		step.PeakAllocated.Allocated = peak
+		if peak > r.PeakAllocated.Allocated {
+			r.PeakAllocated = step.PeakAllocated
+		}
+	}
+	if peak := s.ReservedBytes.All.Peak; peak > step.PeakReserved.Reserved {
+		step.PeakReserved = momentOf(i, s)
+		step.PeakReserved.Reserved = peak
+		if peak > r.PeakReserved.Reserved {
+			r.PeakReserved = step.PeakReserved
+		}
+	}
+}
+
+// momentOf returns the state after event i.
+func momentOf(i int, s *Stats) Moment {
+	return Moment{
+		Event:         i,
+		Allocated:     s.AllocatedBytes.All.Current,
+		Reserved:      s.ReservedBytes.All.Current,
+		Active:        s.ActiveBytes.All.Current,
+		Requested:     s.RequestedBytes.All.Current,
+		InactiveSplit: s.InactiveSplitBytes.All.Current,
+	}
+}
+
+// beginStep starts a step before event i, at the level of the event before.
+func (r *Result) beginStep(i, number int, s *Stats) *Step {
+	m := momentOf(i-1, s)
+	r.Steps = append(r.Steps, Step{Step: number, Begin: i, PeakAllocated: m, PeakReserved: m})
+	return &r.Steps[len(r.Steps)-1]
+}
+
+// endStep closes the last step before event i.
+func (r *Result) endStep(i int, s *Stats) {
+	if len(r.Steps) == 0 {
+		return
+	}
+	step := &r.Steps[len(r.Steps)-1]
+	step.End = i
+	step.EndAllocated = s.AllocatedBytes.All.Current
+	step.EndReserved = s.ReservedBytes.All.Current
+}

@@ -1,0 +1,190 @@
+// Package program is the form in which memplan holds a training job: a small
+// subset of Python, as data. A spec means a program; package graph makes it,
+// package exporttorch prints it as a PyTorch script, package engine plays it.
+//
+// A job has classes (the module types), a tree of module instances for each
+// model, optimizers, and the statements of one step. Functions are lists of
+// statements over numbered slots (local variables, in the order of their first
+// appearance), because the order of slots is the order in which a frame's
+// locals die.
+//
+// Everything that a spec computes is computed already: loops are unrolled,
+// expressions are constants, shapes are known.
+package program
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Job is a whole training job on one device.
+type Job struct {
+	Name       string
+	Models     []*Model
+	Optimizers []*Optimizer
+	Inputs     []Input // the tensors of a batch, in the order in which they are copied
+	Batch      int64
+	DType      tensor.DType // of floating parameters, buffers and inputs: the whole model's precision
+	Static     bool         // one batch is made before the loop
+	Inference  string       // "": training; else the context: "inference_mode" or "no_grad"
+	Flat       bool         // the step is the body of the loop, not a function
+	Step       *Func
+	Determ     bool
+}
+
+// Model is a module tree with a name.
+type Model struct {
+	Name string
+	Root *Class
+}
+
+// Optimizer updates the parameters of some models.
+type Optimizer struct {
+	Name   string
+	Row    *optim.Row
+	Args   any      // the row's argument struct
+	Given  []KwArg  // as the spec gives them, for printing
+	Models []string // whose parameters
+}
+
+// KwArg is an argument that was given, for printing.
+type KwArg struct {
+	Name  string
+	Value any // int64, float64, bool, string, nil, []int64 or tensor.DType
+}
+
+// Input is one tensor of a batch.
+type Input struct {
+	Name  string
+	Size  []int64 // with the batch dimension
+	DType tensor.DType
+}
+
+// Class is a module type with all its sizes fixed. Modules that are alike
+// share their class.
+type Class struct {
+	Name     string // of a block; "" for a module of torch.nn
+	Python   string // constructor call of a module of torch.nn: "nn.Linear(10, 20)"
+	Params   []Param
+	Buffers  []Param
+	Children []Child // in the order of registration
+	Forward  *Func
+	Methods  []*Func // functions of the spec that use this class's modules
+}
+
+// Param is a parameter or buffer of a class.
+type Param struct {
+	Name  string
+	Size  []int64
+	DType tensor.DType
+	Fixed bool   // keeps its type when the model is converted (integers)
+	Tied  string // path, from the class, of the parameter that stands in its place
+}
+
+// Child is a submodule.
+type Child struct {
+	Path  string // attribute path from the class: "conv1", "layers.3"
+	Class *Class
+	Ties  []Tie
+}
+
+// Tie replaces a parameter of a child by another one of the same class tree.
+type Tie struct {
+	Param  string // of the child
+	Source string // path from the class: "wte.weight"
+}
+
+// FuncKind says how a function treats its arguments.
+type FuncKind uint8
+
+// The kinds of functions.
+const (
+	Module   FuncKind = iota // forward of a module: the caller keeps the arguments to the end
+	Function                 // a plain function or method: the arguments move in
+	StepFunc                 // the training step
+)
+
+// Func is a function.
+type Func struct {
+	Name   string
+	Kind   FuncKind
+	Params int      // the first slots
+	Slots  []string // names of local variables
+	Body   []Stmt
+}
+
+// StmtKind is the kind of a statement.
+type StmtKind uint8
+
+// The statements.
+const (
+	Assign     StmtKind = iota // Targets = Value
+	Append                     // Targets[0].append(Value)
+	ListNew                    // Targets[0] = []
+	Del                        // del Targets
+	Return                     // return Value, or the tuple of Values
+	Expression                 // Value, for its effect
+	Batch                      // Targets = next_batch()
+	Forward                    // Targets[0] = Model(Value...), perhaps without gradients
+	Backward                   // Value.backward()
+	OptStep                    // Optimizer.step()
+	ZeroGrad                   // Optimizer.zero_grad(set_to_none)
+	EmptyCache                 // torch.cuda.empty_cache()
+)
+
+// Stmt is one statement.
+type Stmt struct {
+	Kind    StmtKind
+	Targets []int // slots; Unpack of a tuple goes left to right
+	Unpack  bool
+	Value   *Expr
+	Values  []*Expr // of a return of several, of Forward's arguments
+
+	InPlace   bool   // out += x: prints so
+	Model     string // of Forward
+	NoGrad    bool
+	Retain    bool
+	Optimizer int // index into Job.Optimizers
+	SetToNone bool
+	Every     int64 // run in every n-th step; 0: always
+	Line      int   // in the spec
+}
+
+// ExprKind is the kind of an expression.
+type ExprKind uint8
+
+// The expressions.
+const (
+	Local   ExprKind = iota // a local variable
+	Item                    // a local list's item, by Index (negative: from the end)
+	Pop                     // a local list's pop()
+	Attr                    // a parameter or buffer: Path from self
+	CallOp                  // an operator
+	CallMod                 // a submodule
+	CallFun                 // a function of the spec
+	Pick                    // item Index of a tuple result
+	ListLit                 // a literal list of tensors
+	Const                   // a number operand
+	IfTrain                 // Args[0] in training mode with gradients, else Args[1]
+)
+
+// Expr is one expression.
+type Expr struct {
+	Kind  ExprKind
+	Slot  int
+	Index int
+	Path  string // of Attr
+	Child int    // index into the class's children, of CallMod
+	Func  *Func  // of CallFun
+
+	Row     *op.Row // of CallOp
+	Sig     *op.Sig
+	OpArgs  any
+	Given   []KwArg // non-tensor arguments that were given, for printing
+	InPlace bool
+
+	Args   []*Expr // in evaluation order
+	Inputs []int   // of CallOp: for each of the row's inputs, the index into Args; -1 if absent
+	Value  any     // of Const
+}

@@ -1,0 +1,344 @@
+package spec
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Size is a decoded amount of memory.
+type Size struct {
+	V  tensor.Bytes
+	At Span
+}
+
+// decoder fills structs from Values.
+type decoder struct {
+	errs *Errors
+	env  Env
+}
+
+// unmarshaler is implemented by types with a form of their own.
+type unmarshaler interface {
+	unmarshal(d *decoder, v *Value)
+}
+
+// section fills the struct that out points to from a mapping.
+func (d *decoder) section(v *Value, out any, what string) {
+	rv := reflect.ValueOf(out).Elem()
+	d.defaults(rv)
+	if v == nil || v.Kind == Null {
+		return
+	}
+	if v.Kind != Map {
+		d.errs.Addf(v.Span, "%s must be a mapping, not %s", what, v.describe())
+		return
+	}
+	fields := fieldsOf(rv.Type())
+	for _, p := range v.Pairs {
+		i, ok := fields.index[p.Key.Str]
+		if !ok {
+			d.errs.Unknown(p.Key.Span, "key", p.Key.Str, fields.names)
+			continue
+		}
+		d.field(rv.Field(i), rv.Type().Field(i).Tag, p.Key, p.Value)
+	}
+}
+
+// defaults sets what `default` tags say.
+func (d *decoder) defaults(rv reflect.Value) {
+	for i := range rv.NumField() {
+		f := rv.Type().Field(i)
+		if f.Type.Kind() == reflect.Struct && f.Tag.Get("yaml") != "" && f.Tag.Get("yaml") != "-" && !isScalar(f.Type) {
+			d.defaults(rv.Field(i))
+			continue
+		}
+		def, ok := f.Tag.Lookup("default")
+		if !ok {
+			continue
+		}
+		switch s := rv.Field(i).Addr().Interface().(type) {
+		case *String:
+			s.V = def
+		case *Integer:
+			s.V, _ = strconv.ParseInt(def, 10, 64)
+		case *Boolean:
+			s.V = def == "true"
+		case *Number:
+			s.V, _ = strconv.ParseFloat(def, 64)
+		}
+	}
+}
+
+func isScalar(t reflect.Type) bool {
+	switch reflect.New(t).Interface().(type) {
+	case *String, *Integer, *Boolean, *Number:
+		return true
+	}
+	return false
+}
+
+// fieldSet lists the keys of a section.
+type fieldSet struct {
+	index map[string]int
+	names []string
+}
+
+func fieldsOf(t reflect.Type) fieldSet {
+	s := fieldSet{index: map[string]int{}}
+	for i := range t.NumField() {
+		if key := t.Field(i).Tag.Get("yaml"); key != "" && key != "-" {
+			s.index[key] = i
+			s.names = append(s.names, key)
+		}
+	}
+	return s
+}
+
+// field fills one field.
+func (d *decoder) field(f reflect.Value, tag reflect.StructTag, key, v *Value) {
+	what := key.Str
+	switch p := f.Addr().Interface().(type) {
+	case *String:
+		if x, ok := d.scalar(v, what, "a string"); ok {
+			s, isStr := x.(string)
+			if !isStr && v.expr == nil && (v.Kind == Int || v.Kind == Float) {
+				s, isStr = v.Str, true // torch: 2.6, name: 42
+			}
+			if !isStr {
+				d.wrong(v, what, "a string", x)
+				return
+			}
+			*p = String{s, v.Span, true}
+			if enum := tag.Get("enum"); enum != "" {
+				d.enum(*p, what, strings.Split(enum, "|"))
+			}
+		}
+	case *Integer:
+		if x, ok := d.scalar(v, what, "an integer"); ok {
+			n, isInt := x.(int64)
+			if !isInt {
+				d.wrong(v, what, "an integer", x)
+				return
+			}
+			*p = Integer{n, v.Span, true}
+			d.least(float64(n), v, what, tag)
+		}
+	case *Number:
+		if x, ok := d.scalar(v, what, "a number"); ok {
+			n, isNum := number(x)
+			if !isNum {
+				d.wrong(v, what, "a number", x)
+				return
+			}
+			*p = Number{n, v.Span, true}
+			d.least(n, v, what, tag)
+		}
+	case *Boolean:
+		if x, ok := d.scalar(v, what, "true or false"); ok {
+			b, isBool := x.(bool)
+			if !isBool {
+				d.wrong(v, what, "true or false", x)
+				return
+			}
+			*p = Boolean{b, v.Span, true}
+		}
+	case **Size:
+		if x, ok := d.scalar(v, what, "a size such as 24GiB"); ok {
+			n, err := tensor.ParseBytes(pyStr(x))
+			if err != nil {
+				d.errs.Addf(v.Span, "%s: %v", what, err)
+				return
+			}
+			*p = &Size{n, v.Span}
+		}
+	case **Value:
+		*p = v
+	case *[]*Entry:
+		*p = d.entries(v)
+	case *[]String:
+		for _, it := range listOf(v) {
+			if x, ok := d.scalar(it, what, "a string"); ok {
+				s, isStr := x.(string)
+				if !isStr {
+					d.wrong(it, what, "a string", x)
+					continue
+				}
+				*p = append(*p, String{s, it.Span, true})
+			}
+		}
+	default:
+		d.nested(f, key, v)
+	}
+}
+
+// nested fills pointers to sections, ordered maps and types with a form of
+// their own.
+func (d *decoder) nested(f reflect.Value, key, v *Value) {
+	if u, ok := f.Addr().Interface().(unmarshaler); ok {
+		u.unmarshal(d, v)
+		return
+	}
+	switch f.Kind() {
+	case reflect.Struct:
+		d.section(v, f.Addr().Interface(), key.Str)
+	case reflect.Pointer:
+		f.Set(reflect.New(f.Type().Elem()))
+		if at := f.Elem().FieldByName("At"); at.IsValid() {
+			at.Set(reflect.ValueOf(key.Span))
+		}
+		if u, ok := f.Interface().(unmarshaler); ok {
+			u.unmarshal(d, v)
+			return
+		}
+		d.section(v, f.Interface(), key.Str)
+	case reflect.Slice: // of *Named[T]
+		if v.Kind != Map {
+			d.errs.Addf(v.Span, "%s must be a mapping from names, not %s", key.Str, v.describe())
+			return
+		}
+		for _, p := range v.Pairs {
+			if !IsName(p.Key.Str) {
+				d.errs.Addf(p.Key.Span, "name must be a Python identifier, not %q", p.Key.Str)
+				continue
+			}
+			named := reflect.New(f.Type().Elem().Elem())
+			named.Elem().FieldByName("Name").Set(reflect.ValueOf(String{p.Key.Str, p.Key.Span, true}))
+			d.nested(named.Elem().FieldByName("V"), p.Key, p.Value)
+			f.Set(reflect.Append(f, named))
+		}
+	default:
+		panic("spec: field of unknown type " + f.Type().String())
+	}
+}
+
+// scalar evaluates a scalar of a section.
+func (d *decoder) scalar(v *Value, what, want string) (any, bool) {
+	if v.Kind == List || v.Kind == Map {
+		d.errs.Addf(v.Span, "%s must be %s, not %s", what, want, v.describe())
+		return nil, false
+	}
+	x, err := v.Eval(d.env)
+	if err != nil {
+		d.errs.AddErr(v.Span, err)
+		return nil, false
+	}
+	return x, true
+}
+
+// AddErr reports an error of Eval at its own place, any other at s.
+func (e *Errors) AddErr(s Span, err error) {
+	if ee, ok := err.(*EvalError); ok {
+		s = ee.Span
+	}
+	e.Addf(s, "%v", err)
+}
+
+func (d *decoder) wrong(v *Value, what, want string, got any) {
+	if v.expr != nil {
+		d.errs.Addf(v.Span, "%s must be %s; this expression is %s (%s)", what, want, typeName(got), shorten(pyStr(got)))
+		return
+	}
+	d.errs.Addf(v.Span, "%s must be %s, not %s", what, want, v.describe())
+}
+
+func (d *decoder) enum(s String, what string, allowed []string) {
+	for _, a := range allowed {
+		if s.V == a {
+			return
+		}
+	}
+	d.errs.Unknown(s.At, what, s.V, allowed)
+}
+
+func (d *decoder) least(n float64, v *Value, what string, tag reflect.StructTag) {
+	if min, err := strconv.ParseFloat(tag.Get("min"), 64); err == nil && n < min {
+		d.errs.Addf(v.Span, "%s must be at least %s, not %s", what, tag.Get("min"), shorten(pyStr(n)))
+	}
+}
+
+// The forms of their own.
+
+func (c *Callee) unmarshal(d *decoder, v *Value) {
+	switch {
+	case v.Kind == Str && v.expr == nil:
+		c.Name = String{v.Str, v.Span, true}
+	case v.Kind == Map && len(v.Pairs) == 1:
+		c.Name = String{v.Pairs[0].Key.Str, v.Pairs[0].Key.Span, true}
+		if a := v.Pairs[0].Value; a.Kind != Null {
+			c.Arg = a
+		}
+	default:
+		d.errs.Addf(v.Span, "write a name, or a name with arguments such as {AdamW: {lr: 1e-3}}; not %s", v.describe())
+	}
+}
+
+func (p *Param) unmarshal(d *decoder, v *Value) {
+	if v.Kind != Map { // cls: [1, 1, 384]
+		d.defaults(reflect.ValueOf(p).Elem())
+		p.Shape = v
+		return
+	}
+	d.section(v, (*paramSection)(p), "parameter")
+}
+
+// paramSection is Param without its own form.
+type paramSection Param
+
+func (i *Input) unmarshal(d *decoder, v *Value) {
+	if v.Kind == List {
+		d.defaults(reflect.ValueOf(i).Elem())
+		i.Shape = v
+		return
+	}
+	d.section(v, (*inputSection)(i), "input")
+}
+
+type inputSection Input
+
+// A modules section is a mapping from names to entries, or a list of entries
+// that name themselves with module:.
+func (m *Modules) unmarshal(d *decoder, v *Value) {
+	if v.Kind != Map {
+		*m = d.entries(v)
+		return
+	}
+	for _, p := range v.Pairs {
+		if !IsPath(p.Key.Str) {
+			d.errs.Addf(p.Key.Span, "module must be an attribute path such as conv1, not %q", p.Key.Str)
+			continue
+		}
+		e := d.entry(p.Value)
+		if e == nil {
+			continue
+		}
+		if e.Module != nil {
+			d.errs.Addf(e.Module.Span, "the module is named %q by its key already", p.Key.Str)
+		}
+		e.Module = p.Key
+		*m = append(*m, e)
+	}
+}
+
+// checkpoint accepts a number of segments as a scalar.
+func (c *Checkpoint) unmarshal(d *decoder, v *Value) {
+	if v.Kind == Bool {
+		return
+	}
+	d.section(v, (*checkpointSection)(c), "checkpoint")
+}
+
+type checkpointSection Checkpoint
+
+func (z *ZeroGrad) unmarshal(d *decoder, v *Value) {
+	d.defaults(reflect.ValueOf(z).Elem())
+	if v.Kind == Str { // zero_grad: after_step
+		d.field(reflect.ValueOf(&z.At).Elem(), `enum:"before_forward|before_backward|after_step|never"`, &Value{Str: "zero_grad"}, v)
+		return
+	}
+	d.section(v, (*zeroGradSection)(z), "zero_grad")
+}
+
+type zeroGradSection ZeroGrad

@@ -1,0 +1,139 @@
+package spec
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/memplan/memplan/internal/nearest"
+)
+
+// Pos is a place in a file: line and column from 1, the column counted in
+// characters. A negative line -n is the n-th override from the command line.
+type Pos struct{ Line, Col int }
+
+// Before orders positions.
+func (p Pos) Before(q Pos) bool {
+	return p.Line < q.Line || (p.Line == q.Line && p.Col < q.Col)
+}
+
+// Span is a stretch of one line.
+type Span struct {
+	Pos
+	Len int // characters; at least 1 is marked
+}
+
+// Diag is one mistake in a spec.
+type Diag struct {
+	Span
+	Msg  string
+	Hint string // what is allowed, or what to do
+}
+
+// Errors are all mistakes of one file. It prints them sorted, each with its
+// source line and a caret.
+type Errors struct {
+	File      string
+	Lines     []string
+	Overrides []string // as written: "key=value"
+	List      []Diag
+}
+
+// add appends a mistake unless the very same was reported before.
+func (e *Errors) add(d Diag) {
+	for _, o := range e.List {
+		if o == d {
+			return
+		}
+	}
+	e.List = append(e.List, d)
+}
+
+// Addf reports a mistake at s.
+func (e *Errors) Addf(s Span, format string, args ...any) {
+	e.add(Diag{Span: s, Msg: fmt.Sprintf(format, args...)})
+}
+
+// Unknown reports a name that is not among the allowed ones, with the nearest
+// of them if one is near.
+func (e *Errors) Unknown(s Span, what, name string, allowed []string) {
+	d := Diag{Span: s, Msg: fmt.Sprintf("unknown %s %q", what, name)}
+	if n := nearest.To(name, allowed); n != "" {
+		d.Msg += fmt.Sprintf("; did you mean %q?", n)
+	}
+	if len(allowed) > 0 && len(allowed) <= 60 {
+		d.Hint = "allowed: " + strings.Join(allowed, ", ")
+	}
+	e.add(d)
+}
+
+// Err returns e if it holds a mistake.
+func (e *Errors) Err() error {
+	if len(e.List) == 0 {
+		return nil
+	}
+	return e
+}
+
+// Error prints every mistake as "file:line:col: message", the source line and
+// a caret under the place.
+func (e *Errors) Error() string {
+	list := append([]Diag(nil), e.List...)
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Pos.Before(list[j].Pos) })
+	var b strings.Builder
+	for i, d := range list {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if d.Line < 0 && -d.Line <= len(e.Overrides) {
+			fmt.Fprintf(&b, "--set %s: %s", e.Overrides[-d.Line-1], d.Msg)
+		} else {
+			fmt.Fprintf(&b, "%s:%d:%d: %s", e.File, d.Line, d.Col, d.Msg)
+		}
+		if d.Line >= 1 && d.Line <= len(e.Lines) {
+			b.WriteString(caret(e.Lines[d.Line-1], d.Span))
+		}
+		if d.Hint != "" {
+			b.WriteString("\n      = " + d.Hint)
+		}
+	}
+	return b.String()
+}
+
+// caret shows the line and marks the span. Tabs are kept so that the mark
+// stays under its place; very long lines are cut around it.
+func caret(line string, s Span) string {
+	const width = 110
+	r := []rune(line)
+	col, n := min(s.Col-1, len(r)), max(s.Len, 1)
+	from, cut := 0, ""
+	if col > width-20 {
+		from, cut = col-20, "..."
+	}
+	to := min(len(r), from+width)
+	var pad strings.Builder
+	for _, c := range cut {
+		_ = c
+		pad.WriteByte(' ')
+	}
+	for _, c := range r[from:col] {
+		switch {
+		case c == '\t':
+			pad.WriteByte('\t')
+		case wide(c):
+			pad.WriteString("  ")
+		default:
+			pad.WriteByte(' ')
+		}
+	}
+	n = max(1, min(n, to-col))
+	return fmt.Sprintf("\n %4d | %s%s\n      | %s%s%s", s.Line, cut, string(r[from:to]), pad.String(), "^", strings.Repeat("~", n-1))
+}
+
+// wide reports characters that terminals show in two columns: the East Asian
+// wide blocks and emoji.
+func wide(c rune) bool {
+	return c >= 0x1100 && (c <= 0x115f || (c >= 0x2e80 && c <= 0xa4cf) || (c >= 0xac00 && c <= 0xd7a3) ||
+		(c >= 0xf900 && c <= 0xfaff) || (c >= 0xfe30 && c <= 0xfe6f) || (c >= 0xff00 && c <= 0xff60) ||
+		(c >= 0xffe0 && c <= 0xffe6) || (c >= 0x1f300 && c <= 0x1faff) || (c >= 0x20000 && c <= 0x3fffd))
+}

@@ -1,0 +1,343 @@
+package spec
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Entry is one statement of a list of layers or of a step: a layer or operator
+// with its argument, or a statement of the language, and what modifies it.
+type Entry struct {
+	At   Span   // the entry
+	Head String // layer, operator or statement; "" if the entry only names a value
+	Arg  *Value // of the head; nil if there is none
+
+	Name    []String // names for the results; "xs[]" appends
+	Tuple   bool     // Name was a list: the result is unpacked
+	Inputs  []*Operand
+	HasIn   bool   // inputs: was given
+	Module  *Value // attribute path of the module
+	Tie     []Tie
+	With    *Value // params of a block
+	If      *Value
+	Repeat  *Value // count
+	As      String // index variable of repeat
+	For     []Loop
+	InPlace *Value
+	Pick    *Value
+	Every   *Value
+	NoGrad  *Value
+	Body    []*Entry // of layers: and Sequential:
+}
+
+// Loop is one variable of for:.
+type Loop struct {
+	Var String
+	In  *Value
+}
+
+// Tie makes a parameter of the entry's module another module's.
+type Tie struct {
+	Param  String
+	Source *Value
+}
+
+// Operand is one input of an entry: the text of a reference, a number, or a
+// nested entry.
+type Operand struct {
+	At     Span
+	Value  *Value     // a reference (a string, perhaps with expressions) or a number
+	Nested *Entry     // an inline call
+	List   []*Operand // a literal list of tensors
+}
+
+// The statements of the language, beside layers and operators.
+const (
+	HeadBlock     = "block"
+	HeadCall      = "call"
+	HeadLayers    = "layers"
+	HeadDel       = "del"
+	HeadReturn    = "return"
+	HeadBatch     = "batch"
+	HeadForward   = "forward"
+	HeadBackward  = "backward"
+	HeadOptimizer = "optimizer_step"
+	HeadZeroGrad  = "zero_grad"
+	HeadClipNorm  = "clip_grad_norm"
+	HeadClipValue = "clip_grad_value"
+	HeadEmpty     = "empty_cache"
+	HeadKeep      = "keep"
+	HeadSeq       = "Sequential"
+)
+
+// Statements lists the heads that may stand in any list, StepStatements those
+// of a step alone.
+var (
+	Statements     = []string{HeadBlock, HeadCall, HeadLayers, HeadDel, HeadReturn, HeadSeq}
+	StepStatements = []string{HeadBatch, HeadForward, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadKeep}
+)
+
+// Modifiers lists the keys of an entry that are not its head.
+var Modifiers = []string{
+	"name", "inputs", "module", "tie", "with", "if", "repeat", "for", "inplace", "pick", "every", "no_grad",
+}
+
+func isModifier(key string) bool {
+	for _, m := range Modifiers {
+		if m == key {
+			return true
+		}
+	}
+	return false
+}
+
+// entries reads a list of entries; a single entry counts as a list of one.
+func (d *decoder) entries(v *Value) []*Entry {
+	if v == nil || v.Kind == Null {
+		return nil
+	}
+	if v.Kind != List {
+		if e := d.entry(v); e != nil {
+			return []*Entry{e}
+		}
+		return nil
+	}
+	var out []*Entry
+	for _, it := range v.Items {
+		if e := d.entry(it); e != nil {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// entry reads one entry: a word, or a mapping with one head and modifiers.
+func (d *decoder) entry(v *Value) *Entry {
+	e := &Entry{At: v.Span}
+	switch v.Kind {
+	case Str:
+		if v.expr != nil {
+			d.errs.Addf(v.Span, "an entry is a layer or operator, not an expression; write {block: \"${...}\"} for a computed block")
+			return nil
+		}
+		e.Head = String{v.Str, v.Span, true}
+		return e
+	case Map:
+	default:
+		d.errs.Addf(v.Span, "an entry is the name of a layer or operator, or a mapping; not %s", v.describe())
+		return nil
+	}
+	for _, p := range v.Pairs {
+		if isModifier(p.Key.Str) {
+			d.modifier(e, p.Key, p.Value)
+			continue
+		}
+		if e.Head.Set {
+			d.errs.Addf(p.Key.Span, "an entry has one operator; %q is a second beside %q (other keys are %s)", p.Key.Str, e.Head.V, strings.Join(Modifiers, ", "))
+			continue
+		}
+		e.Head = String{p.Key.Str, p.Key.Span, true}
+		e.Arg = p.Value
+		if e.Arg.Kind == Null && e.Arg.Str == "" {
+			e.Arg = nil
+		}
+	}
+	switch e.Head.V {
+	case HeadLayers, HeadSeq:
+		if e.Arg == nil {
+			d.errs.Addf(e.Head.At, "%s: needs a list of entries", e.Head.V)
+			return nil
+		}
+		e.Body, e.Arg = d.entries(e.Arg), nil
+	case "":
+		if len(e.Name) == 0 {
+			d.errs.Addf(v.Span, "entry without a layer, operator or name")
+			return nil
+		}
+	}
+	return e
+}
+
+func (d *decoder) modifier(e *Entry, k, v *Value) {
+	switch k.Str {
+	case "name":
+		e.Tuple = v.Kind == List
+		for _, it := range listOf(v) {
+			if it.Kind != Str || it.expr != nil || !IsName(strings.TrimSuffix(it.Str, "[]")) {
+				d.errs.Addf(it.Span, "name must be a Python identifier, not %s", it.describe())
+				continue
+			}
+			e.Name = append(e.Name, String{it.Str, it.Span, true})
+		}
+	case "inputs":
+		e.HasIn = true
+		for _, it := range listOf(v) {
+			if o := d.operand(it); o != nil {
+				e.Inputs = append(e.Inputs, o)
+			}
+		}
+	case "module":
+		e.Module = v
+		if v.Kind != Str || (v.expr == nil && !IsPath(v.Str)) {
+			d.errs.Addf(v.Span, "module must be an attribute path such as conv1 or up[0], not %s", v.describe())
+			e.Module = nil
+		}
+	case "tie":
+		if v.Kind != Map {
+			d.errs.Addf(v.Span, "tie is a mapping from a parameter of this module to another one's, such as {weight: wte.weight}")
+			return
+		}
+		for _, p := range v.Pairs {
+			if p.Value.Kind != Str {
+				d.errs.Addf(p.Value.Span, "tie needs the path of a parameter, not %s", p.Value.describe())
+				continue
+			}
+			e.Tie = append(e.Tie, Tie{String{p.Key.Str, p.Key.Span, true}, p.Value})
+		}
+	case "with":
+		e.With = v
+		if v.Kind != Map {
+			d.errs.Addf(v.Span, "with is a mapping from params to values, not %s", v.describe())
+			e.With = nil
+		}
+	case "if":
+		e.If = v
+	case "repeat":
+		e.Repeat = v
+		if v.Kind == Map {
+			e.Repeat = nil
+			for _, p := range v.Pairs {
+				switch p.Key.Str {
+				case "n":
+					e.Repeat = p.Value
+				case "as":
+					e.As = d.identifier(p.Value)
+				default:
+					d.errs.Unknown(p.Key.Span, "key of repeat", p.Key.Str, []string{"n", "as"})
+				}
+			}
+			if e.Repeat == nil {
+				d.errs.Addf(k.Span, "repeat needs n, the number of times")
+			}
+		}
+	case "for":
+		if v.Kind != Map || len(v.Pairs) == 0 {
+			d.errs.Addf(v.Span, "for is a mapping from a variable to a list, such as {v: \"${cfg}\"}")
+			return
+		}
+		for _, p := range v.Pairs {
+			if !IsName(p.Key.Str) {
+				d.errs.Addf(p.Key.Span, "variable must be an identifier, not %q", p.Key.Str)
+				continue
+			}
+			e.For = append(e.For, Loop{String{p.Key.Str, p.Key.Span, true}, p.Value})
+		}
+	case "inplace":
+		e.InPlace = v
+	case "pick":
+		e.Pick = v
+	case "every":
+		e.Every = v
+	case "no_grad":
+		e.NoGrad = v
+	}
+}
+
+// operand reads one input.
+func (d *decoder) operand(v *Value) *Operand {
+	switch v.Kind {
+	case Map:
+		n := d.entry(v)
+		if n == nil {
+			return nil
+		}
+		if len(n.Name) > 0 {
+			d.errs.Addf(n.Name[0].At, "an inline entry is a nested call and binds no name")
+		}
+		return &Operand{At: v.Span, Nested: n}
+	case List:
+		o := &Operand{At: v.Span, List: []*Operand{}}
+		for _, it := range v.Items {
+			if x := d.operand(it); x != nil {
+				o.List = append(o.List, x)
+			}
+		}
+		return o
+	case Str, Int, Float, Bool:
+		return &Operand{At: v.Span, Value: v}
+	}
+	d.errs.Addf(v.Span, "an input is the name of a value, a number or an inline entry, not %s", v.describe())
+	return nil
+}
+
+// Operand reads a value of an entry's argument as an input: for operators
+// whose argument lists their operands.
+func (s *Spec) Operand(v *Value) *Operand {
+	d := &decoder{errs: s.Errs, env: s.Env}
+	return d.operand(v)
+}
+
+func (d *decoder) identifier(v *Value) String {
+	if v.Kind != Str || !IsName(v.Str) {
+		d.errs.Addf(v.Span, "must be an identifier, not %s", v.describe())
+		return String{}
+	}
+	return String{v.Str, v.Span, true}
+}
+
+// listOf returns the items of a list, or the value itself as the only one.
+func listOf(v *Value) []*Value {
+	if v.Kind == List {
+		return v.Items
+	}
+	return []*Value{v}
+}
+
+// IsName reports whether s is an identifier of Python that is no keyword.
+func IsName(s string) bool {
+	if s == "" {
+		return false
+	}
+	for i, c := range s {
+		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return !pythonKeywords[s]
+}
+
+var pythonKeywords = map[string]bool{
+	"False": true, "None": true, "True": true, "and": true, "as": true, "assert": true, "async": true, "await": true,
+	"break": true, "class": true, "continue": true, "def": true, "del": true, "elif": true, "else": true, "except": true,
+	"finally": true, "for": true, "from": true, "global": true, "if": true, "import": true, "in": true, "is": true,
+	"lambda": true, "nonlocal": true, "not": true, "or": true, "pass": true, "raise": true, "return": true, "try": true,
+	"while": true, "with": true, "yield": true, "self": true, "torch": true, "nn": true, "F": true,
+}
+
+// IsPath reports whether s is a path of attributes and indices: a, a.b, a[0],
+// a.0.b.
+func IsPath(s string) bool {
+	parts := PathParts(s)
+	if len(parts) == 0 {
+		return false
+	}
+	for i, p := range parts {
+		digits := p != "" && strings.Trim(p, "0123456789") == ""
+		if !(IsName(p) || (digits && i > 0)) {
+			return false
+		}
+	}
+	return true
+}
+
+var indexRE = regexp.MustCompile(`\[(\d+)\]`)
+
+// PathParts splits a path at dots and indices: "up[0].conv" is up, 0, conv. It
+// returns nil if brackets do not pair.
+func PathParts(s string) []string {
+	s = indexRE.ReplaceAllString(s, ".$1")
+	if s == "" || strings.ContainsAny(s, "[]") {
+		return nil
+	}
+	return strings.Split(s, ".")
+}

@@ -1,0 +1,575 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.starlark.net/syntax"
+)
+
+// Env gives expressions their names. A value is int64, float64, bool, string,
+// nil, []any or an Object.
+type Env interface {
+	Lookup(name string) (any, bool)
+	Names() []string // for suggestions
+}
+
+// Object is a value with attributes, such as a tensor with its shape.
+type Object interface {
+	Attr(name string) (any, bool)
+	AttrNames() []string
+}
+
+// template is a scalar with ${...} in it.
+type template struct {
+	parts  []part
+	col    int  // column of the scalar's first character
+	inline bool // columns inside of the scalar are known
+}
+
+// part is literal text or, if expr is set, an expression.
+type part struct {
+	text string
+	expr syntax.Expr
+	at   int // characters before it in the scalar
+}
+
+// Limits on expressions: they are pure and small.
+const (
+	maxExprBytes = 2000
+	maxList      = 4096
+	maxString    = 4096
+	maxExprDepth = 64
+)
+
+// parseTemplate splits a scalar at its ${...} and parses the expressions,
+// which are Python's (the subset that Starlark's grammar shares).
+func parseTemplate(s string) (*template, *Diag) {
+	t := &template{}
+	at := 0
+	for s != "" {
+		i := strings.Index(s, "${")
+		if i < 0 {
+			t.parts = append(t.parts, part{text: s})
+			break
+		}
+		if i > 0 {
+			t.parts = append(t.parts, part{text: s[:i]})
+		}
+		at += utf8.RuneCountInString(s[:i])
+		end := closing(s[i+2:])
+		if end < 0 {
+			return nil, &Diag{Span: Span{Pos: Pos{0, at}, Len: 2}, Msg: "${ is not closed by }"}
+		}
+		src := s[i+2 : i+2+end]
+		e, d := parseExpr(src)
+		if d != nil {
+			d.Col += at + 2
+			return nil, d
+		}
+		t.parts = append(t.parts, part{expr: e, at: at + 2})
+		at += 3 + utf8.RuneCountInString(src)
+		s = s[i+3+end:]
+	}
+	return t, nil
+}
+
+// closing finds the } that ends an expression, outside of strings and of
+// nested braces.
+func closing(s string) int {
+	depth, quote := 0, byte(0)
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case quote != 0:
+			if c == '\\' {
+				i++
+			} else if c == quote {
+				quote = 0
+			}
+		case c == '\'' || c == '"':
+			quote = c
+		case c == '{':
+			depth++
+		case c == '}':
+			if depth == 0 {
+				return i
+			}
+			depth--
+		}
+	}
+	return -1
+}
+
+func parseExpr(src string) (e syntax.Expr, d *Diag) {
+	span := Span{Pos: Pos{0, 0}, Len: utf8.RuneCountInString(src)}
+	if strings.TrimSpace(src) == "" {
+		return nil, &Diag{Span: span, Msg: "empty expression"}
+	}
+	if len(src) > maxExprBytes {
+		return nil, &Diag{Span: span, Msg: fmt.Sprintf("expression is longer than %d bytes", maxExprBytes)}
+	}
+	if depth := bracketDepth(src); depth > maxExprDepth {
+		return nil, &Diag{Span: span, Msg: fmt.Sprintf("expression is nested deeper than %d levels", maxExprDepth)}
+	}
+	if strings.ContainsAny(src, "\n\r") {
+		return nil, &Diag{Span: span, Msg: "an expression is one line"}
+	}
+	defer func() { // the grammar's parser panics on some malformed input
+		if r := recover(); r != nil {
+			e, d = nil, &Diag{Span: span, Msg: "expression cannot be parsed"}
+		}
+	}()
+	lead := len(src) - len(strings.TrimLeft(src, " \t"))
+	x, err := (&syntax.FileOptions{}).ParseExpr("", strings.TrimSpace(src), 0)
+	if err != nil {
+		var se syntax.Error
+		if errors.As(err, &se) {
+			col := min(max(int(se.Pos.Col)-1+lead, 0), span.Len)
+			msg := strings.TrimPrefix(se.Msg, "got ")
+			if msg != se.Msg {
+				msg = "unexpected " + msg
+			}
+			return nil, &Diag{Span: Span{Pos: Pos{0, col}, Len: 1}, Msg: "expression: " + msg}
+		}
+		return nil, &Diag{Span: span, Msg: "expression: " + err.Error()}
+	}
+	return x, nil
+}
+
+// bracketDepth bounds the recursion of parser and evaluator: brackets, and
+// runs of prefix operators.
+func bracketDepth(s string) int {
+	depth, most, prefix := 0, 0, 0
+	for _, c := range s {
+		switch c {
+		case '(', '[', '{':
+			depth++
+			most = max(most, depth)
+			prefix = 0
+		case ')', ']', '}':
+			depth--
+			prefix = 0
+		case '-', '+', '~', ' ', '\t':
+			prefix++
+		default:
+			prefix = 0
+		}
+		most = max(most, prefix)
+	}
+	return max(most, strings.Count(s, "not "), strings.Count(s, " if "), strings.Count(s, "lambda"))
+}
+
+// EvalError is a mistake inside an expression.
+type EvalError struct {
+	Span Span
+	Msg  string
+}
+
+func (e *EvalError) Error() string { return e.Msg }
+
+// Eval computes a value: expressions by env, lists item by item. A scalar that
+// is one expression has that expression's type; otherwise the parts are
+// joined to a string. Errors are *EvalError.
+func (v *Value) Eval(env Env) (any, error) {
+	switch {
+	case v.Kind == List:
+		out := make([]any, len(v.Items))
+		for i, it := range v.Items {
+			x, err := it.Eval(env)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = x
+		}
+		return out, nil
+	case v.Kind == Map:
+		return nil, &EvalError{v.Span, "a mapping is not a value"}
+	case v.expr == nil:
+		return v.plain()
+	}
+	var b strings.Builder
+	for _, p := range v.expr.parts {
+		if p.expr == nil {
+			b.WriteString(p.text)
+			continue
+		}
+		x, err := evalExpr(p.expr, env)
+		if err != nil {
+			return nil, v.locate(p, err)
+		}
+		if len(v.expr.parts) == 1 {
+			return x, nil
+		}
+		b.WriteString(pyStr(x))
+		if b.Len() > maxString {
+			return nil, &EvalError{v.Span, fmt.Sprintf("string is longer than %d bytes", maxString)}
+		}
+	}
+	return b.String(), nil
+}
+
+// exprError is a mistake at a column of an expression's source.
+type exprError struct {
+	col, len int
+	msg      string
+}
+
+func (e *exprError) Error() string { return e.msg }
+
+func (v *Value) locate(p part, err error) error {
+	s := v.Span
+	var ee *exprError
+	if errors.As(err, &ee) {
+		if v.expr.inline {
+			s.Col, s.Len = v.expr.col+p.at+ee.col, ee.len
+		}
+		return &EvalError{s, ee.msg}
+	}
+	return &EvalError{s, err.Error()}
+}
+
+// pyStr prints a value as Python's str does.
+func pyStr(x any) string {
+	switch x := x.(type) {
+	case nil:
+		return "None"
+	case bool:
+		if x {
+			return "True"
+		}
+		return "False"
+	case float64:
+		return pyFloat(x)
+	case []any:
+		parts := make([]string, len(x))
+		for i, e := range x {
+			parts[i] = pyStr(e)
+			if s, ok := e.(string); ok {
+				parts[i] = strconv.Quote(s)
+			}
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	}
+	return fmt.Sprint(x)
+}
+
+func pyFloat(f float64) string {
+	s := strconv.FormatFloat(f, 'g', -1, 64)
+	if !strings.ContainsAny(s, ".eIN") {
+		s += ".0"
+	}
+	return s
+}
+
+// evaluator walks one expression.
+type evaluator struct {
+	env   Env
+	steps int
+	local map[string]any // variables of comprehensions
+}
+
+func evalExpr(e syntax.Expr, env Env) (any, error) {
+	return (&evaluator{env: env}).eval(e)
+}
+
+func (ev *evaluator) fail(e syntax.Expr, format string, args ...any) error {
+	from, to := e.Span()
+	n := 1
+	if to.Line == from.Line && to.Col > from.Col {
+		n = int(to.Col - from.Col)
+	}
+	return &exprError{int(from.Col) - 1, n, fmt.Sprintf(format, args...)}
+}
+
+func (ev *evaluator) eval(e syntax.Expr) (any, error) {
+	ev.steps++
+	if ev.steps > 100_000 {
+		return nil, ev.fail(e, "expression takes too long")
+	}
+	switch e := e.(type) {
+	case *syntax.ParenExpr:
+		return ev.eval(e.X)
+	case *syntax.Literal:
+		switch x := e.Value.(type) {
+		case int64:
+			return x, nil
+		case float64, string:
+			return x, nil
+		}
+		return nil, ev.fail(e, "literal %s does not fit 64 bits", e.Raw)
+	case *syntax.Ident:
+		return ev.name(e)
+	case *syntax.UnaryExpr:
+		return ev.unary(e)
+	case *syntax.BinaryExpr:
+		return ev.binary(e)
+	case *syntax.CondExpr:
+		c, err := ev.eval(e.Cond)
+		if err != nil {
+			return nil, err
+		}
+		if truth(c) {
+			return ev.eval(e.True)
+		}
+		return ev.eval(e.False)
+	case *syntax.ListExpr:
+		return ev.list(e.List)
+	case *syntax.TupleExpr:
+		return ev.list(e.List)
+	case *syntax.IndexExpr:
+		return ev.index(e)
+	case *syntax.SliceExpr:
+		return ev.slice(e)
+	case *syntax.DotExpr:
+		x, err := ev.eval(e.X)
+		if err != nil {
+			return nil, err
+		}
+		o, ok := x.(Object)
+		if !ok {
+			return nil, ev.fail(e, "%s has no attributes", typeName(x))
+		}
+		v, ok := o.Attr(e.Name.Name)
+		if !ok {
+			return nil, ev.fail(e, "no attribute %q; allowed are %s", e.Name.Name, strings.Join(o.AttrNames(), ", "))
+		}
+		return v, nil
+	case *syntax.CallExpr:
+		return ev.call(e)
+	case *syntax.Comprehension:
+		return ev.comprehension(e)
+	}
+	return nil, ev.fail(e, "this form of expression is not part of the language")
+}
+
+func (ev *evaluator) name(e *syntax.Ident) (any, error) {
+	switch e.Name {
+	case "True", "true":
+		return true, nil
+	case "False", "false":
+		return false, nil
+	case "None", "null":
+		return nil, nil
+	}
+	if v, ok := ev.local[e.Name]; ok {
+		return v, nil
+	}
+	if v, ok := ev.env.Lookup(e.Name); ok {
+		return v, nil
+	}
+	return nil, ev.fail(e, "unknown name %q in an expression%s", e.Name, suggest(e.Name, ev.env.Names()))
+}
+
+func (ev *evaluator) list(es []syntax.Expr) (any, error) {
+	out := make([]any, 0, len(es))
+	for _, x := range es {
+		v, err := ev.eval(x)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func (ev *evaluator) unary(e *syntax.UnaryExpr) (any, error) {
+	x, err := ev.eval(e.X)
+	if err != nil {
+		return nil, err
+	}
+	switch e.Op {
+	case syntax.NOT:
+		return !truth(x), nil
+	case syntax.PLUS, syntax.MINUS:
+		switch n := x.(type) {
+		case int64:
+			if e.Op == syntax.MINUS {
+				if n == math.MinInt64 {
+					return nil, ev.fail(e, "integer overflow")
+				}
+				n = -n
+			}
+			return n, nil
+		case float64:
+			if e.Op == syntax.MINUS {
+				n = -n
+			}
+			return n, nil
+		}
+	}
+	return nil, ev.fail(e, "operator %s does not apply to %s", e.Op, typeName(x))
+}
+
+func (ev *evaluator) index(e *syntax.IndexExpr) (any, error) {
+	x, err := ev.eval(e.X)
+	if err != nil {
+		return nil, err
+	}
+	y, err := ev.eval(e.Y)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := x.([]any)
+	if !ok {
+		return nil, ev.fail(e, "%s cannot be indexed", typeName(x))
+	}
+	i, ok := y.(int64)
+	if !ok {
+		return nil, ev.fail(e.Y, "an index must be an integer, not %s", typeName(y))
+	}
+	if i < 0 {
+		i += int64(len(list))
+	}
+	if i < 0 || i >= int64(len(list)) {
+		return nil, ev.fail(e, "index %d is out of range for a list of %d", y, len(list))
+	}
+	return list[i], nil
+}
+
+func (ev *evaluator) slice(e *syntax.SliceExpr) (any, error) {
+	x, err := ev.eval(e.X)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := x.([]any)
+	if !ok {
+		return nil, ev.fail(e, "%s cannot be sliced", typeName(x))
+	}
+	if e.Step != nil {
+		return nil, ev.fail(e, "slices with a step are not part of the language")
+	}
+	bound := func(b syntax.Expr, def int) (int, error) {
+		if b == nil {
+			return def, nil
+		}
+		v, err := ev.eval(b)
+		if err != nil {
+			return 0, err
+		}
+		i, ok := v.(int64)
+		if !ok {
+			return 0, ev.fail(b, "a slice bound must be an integer, not %s", typeName(v))
+		}
+		if i < 0 {
+			i += int64(len(list))
+		}
+		return int(max(0, min(i, int64(len(list))))), nil
+	}
+	lo, err := bound(e.Lo, 0)
+	if err != nil {
+		return nil, err
+	}
+	hi, err := bound(e.Hi, len(list))
+	if err != nil {
+		return nil, err
+	}
+	return list[lo:max(lo, hi):max(lo, hi)], nil
+}
+
+func (ev *evaluator) comprehension(e *syntax.Comprehension) (any, error) {
+	if e.Curly || len(e.Clauses) == 0 {
+		return nil, ev.fail(e, "only list comprehensions are part of the language")
+	}
+	var out []any
+	var run func(k int) error
+	run = func(k int) error {
+		if k == len(e.Clauses) {
+			v, err := ev.eval(e.Body)
+			if err != nil {
+				return err
+			}
+			if out = append(out, v); len(out) > maxList {
+				return ev.fail(e, "list is longer than %d", maxList)
+			}
+			return nil
+		}
+		switch c := e.Clauses[k].(type) {
+		case *syntax.IfClause:
+			v, err := ev.eval(c.Cond)
+			if err != nil {
+				return err
+			}
+			if truth(v) {
+				return run(k + 1)
+			}
+			return nil
+		case *syntax.ForClause:
+			id, ok := c.Vars.(*syntax.Ident)
+			if !ok {
+				return ev.fail(e, "a comprehension has one variable for each \"for\"")
+			}
+			v, err := ev.eval(c.X)
+			if err != nil {
+				return err
+			}
+			list, ok := v.([]any)
+			if !ok {
+				return ev.fail(c.X, "\"for\" needs a list, not %s", typeName(v))
+			}
+			if ev.local == nil {
+				ev.local = map[string]any{}
+			}
+			old, had := ev.local[id.Name]
+			for _, it := range list {
+				ev.local[id.Name] = it
+				if err := run(k + 1); err != nil {
+					return err
+				}
+			}
+			if had {
+				ev.local[id.Name] = old
+			} else {
+				delete(ev.local, id.Name)
+			}
+		}
+		return nil
+	}
+	if err := run(0); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// truth is Python's.
+func truth(x any) bool {
+	switch x := x.(type) {
+	case nil:
+		return false
+	case bool:
+		return x
+	case int64:
+		return x != 0
+	case float64:
+		return x != 0
+	case string:
+		return x != ""
+	case []any:
+		return len(x) > 0
+	}
+	return true
+}
+
+// Truth is Python's truth of a value that Eval returned.
+func Truth(x any) bool { return truth(x) }
+
+func typeName(x any) string {
+	switch x.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case int64:
+		return "an integer"
+	case float64:
+		return "a number"
+	case string:
+		return "a string"
+	case []any:
+		return "a list"
+	}
+	return "a tensor"
+}

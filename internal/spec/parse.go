@@ -1,0 +1,198 @@
+package spec
+
+import (
+	"reflect"
+	"strings"
+)
+
+// Version1 is the only version of the spec language.
+const Version1 = 1
+
+// Options change what is read.
+type Options struct {
+	// Set overrides keys, each "path=value": a path of keys joined by dots and
+	// a value in YAML.
+	Set []string
+}
+
+// Parse reads a spec. The error, if any, is an *Errors that holds every
+// mistake found in sections and expressions; names of layers and operators and
+// shapes are checked later, by package graph, which adds to the same list.
+func Parse(path string, text []byte, o Options) (*Spec, error) {
+	errs := &Errors{File: path, Lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")}
+	root := readYAML(text, errs)
+	if root == nil {
+		return nil, errs.Err()
+	}
+	if root.Kind != Map {
+		errs.Addf(root.Span, "a spec is a mapping with the keys memplan, model, train, ...; not %s", root.describe())
+		return nil, errs.Err()
+	}
+	for _, s := range o.Set {
+		override(root, s, errs)
+	}
+	s := &Spec{Path: path, Errs: errs, root: root}
+	d := &decoder{errs: errs}
+	params := d.params(root.Get("params"))
+	s.Env, d.env = params, params
+	d.section(root, s, "spec")
+	s.check(d)
+	return s, errs.Err()
+}
+
+// check looks at what single fields cannot see.
+func (s *Spec) check(d *decoder) {
+	top := Span{Pos: Pos{1, 1}, Len: 1}
+	switch {
+	case !s.Version.Set:
+		s.Errs.Addf(top, "a spec begins with \"memplan: 1\", the version of the language")
+	case s.Version.V != Version1:
+		s.Errs.Addf(s.Version.At, "version %d of the spec language is unknown; this memplan reads version 1", s.Version.V)
+	}
+	if s.Model == nil && len(s.Models) == 0 && s.root.Get("models") == nil && s.root.Get("model") == nil {
+		s.Errs.Addf(top, "a spec needs model (or models)")
+	}
+	if s.Model != nil && len(s.Models) > 0 {
+		s.Errs.Addf(s.Models[0].Name.At, "model and models exclude each other")
+	}
+	if v := s.root.Get("optimizers"); v != nil && s.Train.Optimizer != nil {
+		s.Errs.Addf(s.Train.Optimizer.Name.At, "train.optimizer and optimizers exclude each other")
+	}
+}
+
+// paramEnv holds the values of params.
+type paramEnv struct {
+	names []string
+	vals  map[string]any
+}
+
+func (p *paramEnv) Lookup(name string) (any, bool) { v, ok := p.vals[name]; return v, ok }
+func (p *paramEnv) Names() []string                { return append([]string(nil), p.names...) }
+
+// params evaluates a params section; later ones may use earlier ones.
+func (d *decoder) params(v *Value) *paramEnv {
+	env := &paramEnv{vals: map[string]any{}}
+	if v == nil || v.Kind == Null {
+		return env
+	}
+	if v.Kind != Map {
+		d.errs.Addf(v.Span, "params must be a mapping from names to values, not %s", v.describe())
+		return env
+	}
+	for _, p := range v.Pairs {
+		if !IsName(p.Key.Str) {
+			d.errs.Addf(p.Key.Span, "name must be an identifier, not %q", p.Key.Str)
+			continue
+		}
+		x, err := p.Value.Eval(env)
+		if err != nil {
+			d.errs.AddErr(p.Value.Span, err)
+			continue
+		}
+		env.names = append(env.names, p.Key.Str)
+		env.vals[p.Key.Str] = x
+	}
+	return env
+}
+
+// override replaces or adds one key of the tree.
+func override(root *Value, set string, errs *Errors) {
+	errs.Overrides = append(errs.Overrides, set)
+	at := Span{Pos: Pos{-len(errs.Overrides), 1}, Len: 1}
+	path, text, ok := strings.Cut(set, "=")
+	if !ok || path == "" {
+		errs.Addf(at, "must be key=value, such as train.batch_size=8")
+		return
+	}
+	sub := &Errors{}
+	val := readYAML([]byte(text), sub)
+	if strings.TrimSpace(text) == "" {
+		val, sub = &Value{Kind: Str}, &Errors{}
+	}
+	if len(sub.List) > 0 || val == nil {
+		errs.Addf(at, "value is not valid YAML: %s", sub.List[0].Msg)
+		return
+	}
+	val.moveTo(at)
+	v := root
+	parts := strings.Split(path, ".")
+	for i, k := range parts {
+		if v.Kind != Map {
+			errs.Addf(at, "%s is not a mapping", strings.Join(parts[:i], "."))
+			return
+		}
+		next := v.Get(k)
+		if next == nil || (i < len(parts)-1 && next.Kind == Null) {
+			next = &Value{Span: at, Kind: Map}
+			v.put(&Value{Span: at, Kind: Str, Str: k}, next)
+		}
+		if i == len(parts)-1 {
+			v.put(&Value{Span: at, Kind: Str, Str: k}, val)
+			return
+		}
+		v = next
+	}
+}
+
+// put sets a key of a mapping.
+func (v *Value) put(key, val *Value) {
+	for i := range v.Pairs {
+		if v.Pairs[i].Key.Str == key.Str {
+			v.Pairs[i].Value = val
+			return
+		}
+	}
+	v.Pairs = append(v.Pairs, Pair{key, val})
+}
+
+// moveTo gives a tree one place.
+func (v *Value) moveTo(s Span) {
+	v.Span = s
+	if v.expr != nil {
+		v.expr.inline = false
+	}
+	for _, it := range v.Items {
+		it.moveTo(s)
+	}
+	for _, p := range v.Pairs {
+		p.Key.Span = s
+		p.Value.moveTo(s)
+	}
+}
+
+// NotModelled lists what the spec asks for and memplan does not model yet, as
+// "key: what", in the order of the file's sections.
+func (s *Spec) NotModelled() []string {
+	var out []string
+	later(reflect.ValueOf(s).Elem(), s.root, "", &out)
+	return out
+}
+
+// later walks the fields with a `later` tag whose key the file has.
+func later(rv reflect.Value, v *Value, prefix string, out *[]string) {
+	t := rv.Type()
+	for i := range t.NumField() {
+		key := t.Field(i).Tag.Get("yaml")
+		if key == "" || key == "-" {
+			continue
+		}
+		sub := v.Get(key)
+		if sub == nil || sub.Kind == Null {
+			continue
+		}
+		if what := t.Field(i).Tag.Get("later"); what != "" {
+			if sub.Kind == Bool && !sub.Bool || (sub.Kind == Int && sub.Int == 1 && key == "grad_accumulation") {
+				continue // asks for nothing
+			}
+			*out = append(*out, prefix+key+": "+what)
+			continue
+		}
+		f := rv.Field(i)
+		if f.Kind() == reflect.Pointer && !f.IsNil() {
+			f = f.Elem()
+		}
+		if f.Kind() == reflect.Struct && !isScalar(f.Type()) && f.Type() != reflect.TypeFor[Value]() {
+			later(f, sub, prefix+key+".", out)
+		}
+	}
+}

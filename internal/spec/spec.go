@@ -1,0 +1,212 @@
+package spec
+
+// Scalar is a decoded scalar with its place.
+type Scalar[T any] struct {
+	V   T
+	At  Span
+	Set bool // given in the file
+}
+
+// The scalar types of sections.
+type (
+	Integer = Scalar[int64]
+	Number  = Scalar[float64]
+	Boolean = Scalar[bool]
+	String  = Scalar[string]
+)
+
+// Spec is one training job.
+//
+// Fields carry what a section may hold. The tags: `yaml` is the key, `doc` its
+// meaning (for the JSON Schema), `enum` the allowed strings, `min` the least
+// number, `default` the value if the key is absent, `later` names what is
+// accepted but not modelled yet.
+type Spec struct {
+	Path string  `yaml:"-"`
+	Errs *Errors `yaml:"-"`
+	Env  Env     `yaml:"-"` // the spec's params
+
+	Version    Integer                `yaml:"memplan" doc:"version of the spec language; 1"`
+	Name       String                 `yaml:"name" doc:"name of the job, for reports"`
+	Torch      String                 `yaml:"torch" doc:"PyTorch version to model, such as 2.6"`
+	Params     *Value                 `yaml:"params" doc:"named values for expressions, with their defaults"`
+	Mode       String                 `yaml:"mode" enum:"train|inference|no_grad" default:"train" doc:"inference: forward passes only, in eval mode under torch.inference_mode"`
+	Model      *Model                 `yaml:"model" doc:"the model"`
+	Models     []*Named[Model]        `yaml:"models" doc:"several models by name, instead of model"`
+	Optimizers []*Named[OptimizerDef] `yaml:"optimizers" doc:"several optimizers by name, instead of train.optimizer"`
+	Train      Train                  `yaml:"train" doc:"how a step is made; sugar for step"`
+	Step       []*Entry               `yaml:"step" doc:"the training step as a list of statements"`
+	Data       Data                   `yaml:"data" doc:"where batches come from"`
+	Device     Device                 `yaml:"device" doc:"the GPU"`
+
+	Eval     *Value    `yaml:"eval" later:"an evaluation phase"`
+	Teacher  *Value    `yaml:"teacher" later:"knowledge distillation"`
+	Quantize *Value    `yaml:"quantize" later:"quantization"`
+	Prune    *Prune    `yaml:"prune" later:"pruning"`
+	Freeze   *Value    `yaml:"freeze" later:"frozen parameters"`
+	LoRA     *Value    `yaml:"lora" later:"LoRA adapters"`
+	Offload  *Offload  `yaml:"offload" later:"offloading to host memory"`
+	Parallel *Parallel `yaml:"parallel" later:"several GPUs"`
+
+	root *Value
+}
+
+// Named is an entry of an ordered map.
+type Named[T any] struct {
+	Name String
+	V    *T
+}
+
+// Model is a model: a block with declared inputs and a loss, or a preset.
+type Model struct {
+	At     Span   `yaml:"-"`
+	Preset String `yaml:"preset" doc:"a model that comes with memplan; see memplan list presets"`
+	With   *Value `yaml:"with" doc:"values for the preset's params"`
+	HF     String `yaml:"hf" doc:"path of a Hugging Face config.json"`
+	Task   String `yaml:"task" doc:"what a Hugging Face model is trained for"`
+
+	Inputs     []*Named[Input] `yaml:"inputs" doc:"tensors of a batch; the batch dimension is implied in front"`
+	Blocks     []*Named[Block] `yaml:"blocks" doc:"modules and functions of the model's own"`
+	Modules    Modules         `yaml:"modules" doc:"submodules in the order of registration"`
+	Parameters []*Named[Param] `yaml:"parameters" doc:"parameters of the model itself"`
+	Buffers    []*Named[Param] `yaml:"buffers" doc:"buffers of the model itself"`
+	Forward    []String        `yaml:"forward" doc:"the inputs that forward takes; the first by default"`
+	Layers     []*Entry        `yaml:"layers" doc:"the forward pass"`
+	Loss       []*Entry        `yaml:"loss" doc:"the loss of the output, which is called out"`
+}
+
+// Input is one tensor of a batch.
+type Input struct {
+	Shape *Value `yaml:"shape" doc:"sizes without the batch dimension"`
+	DType String `yaml:"dtype" default:"float32" doc:"element type"`
+}
+
+// Block is a module or function that the spec defines.
+type Block struct {
+	At         Span            `yaml:"-"`
+	Kind       String          `yaml:"kind" enum:"module|function" default:"module" doc:"function: a plain function or method, whose arguments it owns"`
+	Params     *Value          `yaml:"params" doc:"named values, given by with"`
+	Inputs     []String        `yaml:"inputs" doc:"names of the arguments; [x] by default"`
+	Modules    Modules         `yaml:"modules" doc:"submodules in the order of registration"`
+	Parameters []*Named[Param] `yaml:"parameters" doc:"parameters of the block itself"`
+	Buffers    []*Named[Param] `yaml:"buffers" doc:"buffers of the block itself"`
+	Layers     []*Entry        `yaml:"layers" doc:"the statements"`
+}
+
+// Param is a parameter or buffer that a block declares.
+type Param struct {
+	Shape      *Value  `yaml:"shape" doc:"sizes"`
+	DType      String  `yaml:"dtype" default:"float32" doc:"element type"`
+	Persistent Boolean `yaml:"persistent" default:"true" doc:"saved in the state dict (buffers)"`
+}
+
+// Train holds the keys that desugar to a step.
+type Train struct {
+	BatchSize        Integer     `yaml:"batch_size" min:"1" default:"1" doc:"samples of one batch"`
+	Precision        String      `yaml:"precision" enum:"fp32|bf16|fp16|amp-bf16|amp-fp16" default:"fp32" doc:"bf16, fp16: the whole model; amp-: autocast"`
+	Optimizer        *Callee     `yaml:"optimizer" doc:"an optimizer of torch.optim, with its arguments"`
+	GradAccumulation Integer     `yaml:"grad_accumulation" min:"1" default:"1" doc:"microbatches for each optimizer step" later:"gradient accumulation"`
+	ZeroGrad         ZeroGrad    `yaml:"zero_grad" doc:"where gradients are cleared"`
+	ClipGradNorm     Number      `yaml:"clip_grad_norm" min:"0" doc:"torch.nn.utils.clip_grad_norm_" later:"gradient clipping"`
+	ClipGradValue    Number      `yaml:"clip_grad_value" min:"0" doc:"torch.nn.utils.clip_grad_value_" later:"gradient clipping"`
+	Checkpoint       *Checkpoint `yaml:"checkpoint" doc:"activation checkpointing" later:"activation checkpointing"`
+	Loop             String      `yaml:"loop" enum:"function|flat" default:"function" doc:"function: a step's names die when it returns; flat: they live until rebound"`
+	EmptyCache       *EmptyCache `yaml:"empty_cache" doc:"torch.cuda.empty_cache() now and then"`
+	EMA              *Value      `yaml:"ema" doc:"an exponential moving average of the weights" later:"a moving average of the weights"`
+	Steps            Integer     `yaml:"steps" min:"1" doc:"steps to simulate; by default until two agree"`
+	Deterministic    Boolean     `yaml:"deterministic" doc:"torch.use_deterministic_algorithms(True)"`
+}
+
+// ZeroGrad says where and how gradients are cleared.
+type ZeroGrad struct {
+	SetToNone Boolean `yaml:"set_to_none" default:"true" doc:"drop the gradients rather than fill them with zeros"`
+	At        String  `yaml:"at" enum:"before_forward|before_backward|after_step|never" default:"before_forward" doc:"where in the step"`
+}
+
+// EmptyCache empties the allocator's cache every so many steps.
+type EmptyCache struct {
+	Every Integer `yaml:"every" min:"1" default:"1" doc:"steps between"`
+	At    String  `yaml:"at" enum:"step_start|step_end|before_backward" default:"step_end" doc:"where in the step"`
+}
+
+// Checkpoint chooses what is recomputed in the backward pass.
+type Checkpoint struct {
+	Modules   []String `yaml:"modules" doc:"module paths or patterns"`
+	Segments  Integer  `yaml:"segments" min:"1" doc:"checkpoint_sequential over the model's layers"`
+	Every     Integer  `yaml:"every" min:"1" doc:"every n-th of the modules"`
+	Reentrant Boolean  `yaml:"use_reentrant" doc:"the older implementation"`
+	Save      []String `yaml:"save" doc:"operators whose results are kept"`
+}
+
+// Prune, Offload and Parallel are read, checked and not modelled yet.
+type (
+	Prune struct {
+		Amount     Number  `yaml:"amount" min:"0" doc:"share of the weights"`
+		Structured Boolean `yaml:"structured" doc:"remove whole channels"`
+	}
+	Offload struct {
+		Parameters  Boolean `yaml:"parameters" doc:"keep parameters in host memory"`
+		Optimizer   Boolean `yaml:"optimizer" doc:"keep optimizer state in host memory"`
+		Activations Boolean `yaml:"activations" doc:"keep saved tensors in host memory"`
+	}
+	Parallel struct {
+		DDP      Integer `yaml:"ddp" min:"1" doc:"data-parallel replicas"`
+		FSDP     Integer `yaml:"fsdp" min:"1" doc:"fully sharded ranks"`
+		ZeRO     Integer `yaml:"zero" min:"1" doc:"ZeRO stage"`
+		Tensor   Integer `yaml:"tensor" min:"1" doc:"tensor-parallel ranks"`
+		Pipeline Integer `yaml:"pipeline" min:"1" doc:"pipeline stages"`
+		Sequence Integer `yaml:"sequence" min:"1" doc:"sequence-parallel ranks"`
+		Context  Integer `yaml:"context" min:"1" doc:"context-parallel ranks"`
+	}
+)
+
+// OptimizerDef is one of several optimizers.
+type OptimizerDef struct {
+	Optimizer *Callee  `yaml:"optimizer" doc:"an optimizer of torch.optim, with its arguments"`
+	Models    []String `yaml:"models" doc:"the models whose parameters it updates"`
+	Groups    *Value   `yaml:"groups" doc:"parameter groups" later:"parameter groups"`
+}
+
+// Data says where batches come from.
+type Data struct {
+	Input          String   `yaml:"input" enum:"per_step|static" default:"per_step" doc:"per_step: a new batch is copied to the GPU for each step; static: one batch is reused"`
+	Dataset        *Dataset `yaml:"dataset" doc:"the data set" later:"host memory of the data set"`
+	Loader         *Loader  `yaml:"loader" doc:"torch.utils.data.DataLoader" later:"host memory of the data loader"`
+	DevicePrefetch Boolean  `yaml:"device_prefetch" doc:"the next batch is copied while the current one is used" later:"prefetching to the GPU"`
+	Transforms     *Value   `yaml:"transforms" doc:"augmentation on the fly" later:"host memory of transforms"`
+	Source         String   `yaml:"source" doc:"training data for memplan run" later:"training data"`
+}
+
+// Dataset and Loader describe host memory.
+type (
+	Dataset struct {
+		Samples  Integer `yaml:"samples" min:"1" doc:"number of samples"`
+		InMemory Boolean `yaml:"in_memory" doc:"the whole set is held in RAM"`
+	}
+	Loader struct {
+		NumWorkers        Integer `yaml:"num_workers" min:"0" doc:"worker processes"`
+		PrefetchFactor    Integer `yaml:"prefetch_factor" min:"1" doc:"batches each worker prepares"`
+		PinMemory         Boolean `yaml:"pin_memory" doc:"batches in page-locked memory"`
+		PersistentWorkers Boolean `yaml:"persistent_workers" doc:"workers live between epochs"`
+	}
+)
+
+// Device is the GPU and how its memory is managed.
+type Device struct {
+	GPU            String `yaml:"gpu" doc:"name or alias; see memplan list devices"`
+	AllocConf      String `yaml:"alloc_conf" doc:"PYTORCH_CUDA_ALLOC_CONF"`
+	Memory         *Size  `yaml:"memory" doc:"total memory, in place of the table's"`
+	Context        *Size  `yaml:"context" doc:"memory of the CUDA context, in place of the table's"`
+	Reserved       *Size  `yaml:"other_processes" doc:"memory that other processes hold"`
+	MemoryFraction Number `yaml:"memory_fraction" min:"0" doc:"torch.cuda.set_per_process_memory_fraction"`
+	HostRAM        *Size  `yaml:"host_ram" doc:"memory of the machine" later:"host memory"`
+}
+
+// Callee is a name with arguments: "AdamW" or {AdamW: {lr: 1e-3}}.
+type Callee struct {
+	Name String
+	Arg  *Value // nil: no arguments
+}
+
+// Modules are the entries of a modules section.
+type Modules []*Entry

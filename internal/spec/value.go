@@ -1,0 +1,311 @@
+package spec
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Kind is the type of a Value.
+type Kind uint8
+
+// The kinds of values.
+const (
+	Null Kind = iota
+	Bool
+	Int
+	Float
+	Str
+	List
+	Map
+)
+
+var kindNames = [...]string{"null", "a boolean", "an integer", "a number", "a string", "a list", "a mapping"}
+
+// Value is a node of the YAML tree.
+type Value struct {
+	Span
+	Kind  Kind
+	Bool  bool
+	Int   int64
+	Float float64
+	Str   string // the text of any scalar
+	Items []*Value
+	Pairs []Pair // in the order of the file
+
+	expr *template // of a scalar with ${...}
+}
+
+// Pair is one key of a mapping.
+type Pair struct {
+	Key   *Value // a string
+	Value *Value
+}
+
+// Get returns the value of a key, or nil.
+func (v *Value) Get(key string) *Value {
+	if v == nil {
+		return nil
+	}
+	for _, p := range v.Pairs {
+		if p.Key.Str == key {
+			return p.Value
+		}
+	}
+	return nil
+}
+
+// IsExpr reports whether the scalar holds a ${...} expression.
+func (v *Value) IsExpr() bool { return v.expr != nil }
+
+// describe names a value in messages.
+func (v *Value) describe() string {
+	switch v.Kind {
+	case Null:
+		return "null"
+	case List, Map:
+		return kindNames[v.Kind]
+	case Str:
+		return strconv.Quote(shorten(v.Str))
+	}
+	return v.Str
+}
+
+func shorten(s string) string {
+	if utf8.RuneCountInString(s) > 40 {
+		return string([]rune(s)[:37]) + "..."
+	}
+	return s
+}
+
+// Limits on what a file may hold; they stop alias bombs and hostile nesting.
+const (
+	maxFileBytes = 4 << 20
+	maxNodes     = 200_000
+	maxDepth     = 100
+)
+
+// reader turns yaml.v3's nodes into Values.
+type reader struct {
+	errs  *Errors
+	nodes int
+	stack map[*yaml.Node]bool // aliases being expanded
+}
+
+// readYAML parses text that holds exactly one YAML document.
+func readYAML(text []byte, errs *Errors) *Value {
+	if len(text) > maxFileBytes {
+		errs.Addf(Span{Pos: Pos{1, 1}}, "file of %d bytes is larger than the limit of %d", len(text), maxFileBytes)
+		return nil
+	}
+	if !utf8.Valid(text) {
+		errs.Addf(Span{Pos: Pos{1, 1}}, "file is not valid UTF-8")
+		return nil
+	}
+	dec := yaml.NewDecoder(strings.NewReader(string(text)))
+	var doc yaml.Node
+	if err := dec.Decode(&doc); err != nil {
+		if err.Error() == "EOF" {
+			errs.Addf(Span{Pos: Pos{1, 1}}, "file is empty")
+			return nil
+		}
+		errs.addYAML(err)
+		return nil
+	}
+	var second yaml.Node
+	if err := dec.Decode(&second); err == nil {
+		line := max(second.Line, 1)
+		errs.Addf(Span{Pos: Pos{line, max(second.Column, 1)}}, "a second YAML document; a spec is one document")
+	} else if err.Error() != "EOF" {
+		errs.addYAML(err)
+	}
+	r := &reader{errs: errs, stack: map[*yaml.Node]bool{}}
+	if len(doc.Content) == 0 {
+		errs.Addf(Span{Pos: Pos{1, 1}}, "file is empty")
+		return nil
+	}
+	return r.value(doc.Content[0], 0)
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+
+// addYAML reports a syntax error of the YAML library, which knows lines only.
+func (e *Errors) addYAML(err error) {
+	m := yamlLine.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
+	line, msg := 1, err.Error()
+	if m != nil {
+		msg = m[2]
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			line = n
+		}
+	}
+	col := 1
+	if line <= len(e.Lines) {
+		col = 1 + len(e.Lines[line-1]) - len(strings.TrimLeft(e.Lines[line-1], " \t"))
+	}
+	e.Addf(Span{Pos: Pos{line, col}}, "not valid YAML: %s", msg)
+}
+
+func (r *reader) value(n *yaml.Node, depth int) *Value {
+	r.nodes++
+	v := &Value{Span: Span{Pos: Pos{max(n.Line, 1), max(n.Column, 1)}, Len: utf8.RuneCountInString(n.Value)}}
+	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
+		v.Len += 2
+	}
+	switch {
+	case depth > maxDepth:
+		r.errs.Addf(v.Span, "nested deeper than %d levels", maxDepth)
+		return v
+	case r.nodes > maxNodes:
+		r.errs.Addf(v.Span, "more than %d values; do aliases repeat each other?", maxNodes)
+		return v
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		if r.stack[n.Alias] {
+			r.errs.Addf(v.Span, "alias *%s contains itself", n.Value)
+			return v
+		}
+		r.stack[n.Alias] = true
+		defer delete(r.stack, n.Alias)
+		return r.value(n.Alias, depth+1)
+	case yaml.SequenceNode:
+		v.Kind = List
+		v.Len = 1
+		for _, c := range n.Content {
+			v.Items = append(v.Items, r.value(c, depth+1))
+			if r.nodes > maxNodes {
+				break
+			}
+		}
+	case yaml.MappingNode:
+		v.Kind = Map
+		v.Len = 1
+		seen := map[string]bool{}
+		for i := 0; i+1 < len(n.Content) && r.nodes <= maxNodes; i += 2 {
+			k := r.value(n.Content[i], depth+1)
+			switch {
+			case n.Content[i].Kind != yaml.ScalarNode:
+				r.errs.Addf(k.Span, "a key must be a plain word")
+				continue
+			case k.Str == "<<":
+				r.errs.Addf(k.Span, "merge keys (<<) are not part of the language; use params, blocks or presets")
+				continue
+			case seen[k.Str]:
+				r.errs.Addf(k.Span, "key %q occurs twice in this mapping", k.Str)
+				continue
+			}
+			seen[k.Str] = true
+			k.Kind, k.expr = Str, nil
+			v.Pairs = append(v.Pairs, Pair{k, r.value(n.Content[i+1], depth+1)})
+		}
+	case yaml.ScalarNode:
+		r.scalar(v, n)
+	default:
+		r.errs.Addf(v.Span, "unexpected YAML node")
+	}
+	return v
+}
+
+var (
+	intRE   = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
+	floatRE = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
+	badNum  = regexp.MustCompile(`^[-+]?(0[0-9]+|[0-9][0-9_]*_[0-9_]*|0[xob][0-9a-fA-F_]+)$`)
+)
+
+// scalar gives a scalar its type by the core schema of YAML 1.2. Spellings
+// that YAML libraries disagree on (08, 1_000, 0x10, yes) are refused or plain
+// strings.
+func (r *reader) scalar(v *Value, n *yaml.Node) {
+	v.Str = n.Value
+	v.Kind = Str
+	if n.Tag != "" && n.Style&yaml.TaggedStyle != 0 {
+		r.errs.Addf(v.Span, "YAML tags (%s) are not part of the language", n.Tag)
+		return
+	}
+	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
+		switch n.Value {
+		case "", "~", "null", "Null", "NULL":
+			v.Kind = Null
+			return
+		case "true", "True", "TRUE":
+			v.Kind, v.Bool = Bool, true
+			return
+		case "false", "False", "FALSE":
+			v.Kind = Bool
+			return
+		}
+		switch {
+		case intRE.MatchString(n.Value):
+			i, err := strconv.ParseInt(n.Value, 10, 64)
+			if err != nil {
+				r.errs.Addf(v.Span, "integer %s does not fit 64 bits", n.Value)
+				return
+			}
+			v.Kind, v.Int = Int, i
+			return
+		case badNum.MatchString(n.Value):
+			r.errs.Addf(v.Span, "%s is not a plain decimal number; write it without leading zeros, underscores or prefixes, or quote it", n.Value)
+			return
+		case floatRE.MatchString(n.Value):
+			f, err := strconv.ParseFloat(n.Value, 64)
+			if err != nil || math.IsInf(f, 0) {
+				r.errs.Addf(v.Span, "number %s is out of range", n.Value)
+				return
+			}
+			v.Kind, v.Float = Float, f
+			return
+		}
+	}
+	if strings.Contains(n.Value, "${") {
+		off := 0
+		if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
+			off = 1
+		}
+		block := n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0
+		t, d := parseTemplate(n.Value)
+		if d != nil {
+			s := v.Span
+			if !block {
+				s.Col, s.Len = v.Col+off+d.Col, d.Len
+			}
+			r.errs.Addf(s, "%s", d.Msg)
+			return
+		}
+		t.col, t.inline = v.Col+off, !block
+		v.expr = t
+	}
+}
+
+// plain converts a value without expressions to int64, float64, bool, string,
+// nil or []any.
+func (v *Value) plain() (any, error) {
+	switch v.Kind {
+	case Null:
+		return nil, nil
+	case Bool:
+		return v.Bool, nil
+	case Int:
+		return v.Int, nil
+	case Float:
+		return v.Float, nil
+	case Str:
+		return v.Str, nil
+	case List:
+		out := make([]any, len(v.Items))
+		for i, it := range v.Items {
+			x, err := it.plain()
+			if err != nil {
+				return nil, err
+			}
+			out[i] = x
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("a mapping is not a value")
+}
