@@ -21,6 +21,7 @@ const (
 	KInts                     // "ints", "ints?": a list, or one number for a list of one
 	KPair                     // "pair", "pair?": as ints; one number stands for every spatial dimension
 	KFloat                    // "float", "float?"
+	KFloats                   // "floats": a list of numbers
 	KBool                     // "bool"
 	KStr                      // "str(a|b|c)", "str"
 	KDType                    // "dtype", "dtype?"
