@@ -42,18 +42,8 @@ func (p *Player) primitive(r *op.Row, c *op.Call) {
 	}
 	switch {
 	case r.View != nil:
-		base := obj(c.In[0])
 		for _, l := range r.View(c) {
-			v := p.newObject(base.st, l, base.DType)
-			if p.env.GradMode && p.thread == 0 {
-				v.base = base
-				if base.base != nil {
-					v.base = base.base
-				}
-				v.base.refs++
-				v.version = v.base.version
-			}
-			c.Return(&v.Tensor)
+			c.Return(p.ViewOf(c.In[0], l))
 		}
 	case r.InPlace:
 		r.Run(c)
@@ -86,6 +76,7 @@ func (p *Player) record(r *op.Row, c *op.Call) {
 		t := p.savedTensor(n, c, s)
 		if t != nil {
 			p.mark(obj(t), trace.Activations)
+			p.savedIDs[obj(t).st.id] = true
 			n.saved = append(n.saved, saved{t: t, out: s.Out, idx: s.Index})
 		}
 	}

@@ -150,7 +150,7 @@ func init() {
 		mean, v := b.t(64), b.t(64)
 		obj(mean).requires, obj(v).requires = false, false
 		return func() *op.Tensor {
-			return b.do("batch_norm", &op.BatchNormArgs{Training: true, Eps: 1e-5}, x, w, bi, mean, v)
+			return b.do("batch_norm", &op.BatchNormArgs{Eps: 1e-5}, x, w, bi, mean, v)
 		}
 	}
 	conv("conv2d_bias", true)
@@ -167,7 +167,7 @@ func init() {
 	simple("pow2", "pow", &op.PowArgs{Exponent: op.Number{Set: true, Value: 2}})
 	simple("float", "float", nil)
 	simple("clone", "clone", &op.CloneArgs{})
-	simple("dropout", "dropout", &op.DropoutArgs{P: 0.1, Training: true})
+	simple("dropout", "dropout", &op.DropoutArgs{P: 0.1})
 	probes["square"] = func(b *probe) func() *op.Tensor {
 		x := b.x()
 		return func() *op.Tensor { return b.do("mul", &op.BinaryArgs{}, x, x) }

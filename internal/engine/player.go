@@ -35,12 +35,13 @@ type Player struct {
 	thread    uint8
 	depth     int
 	seq       uint64
-	blas      [2]*op.Tensor // cuBLAS workspace of each thread's handle
+	savedIDs  map[int32]bool // blocks that a node has saved
+	blas      [2]*op.Tensor  // cuBLAS workspace of each thread's handle
 }
 
 // New returns a player for one device.
 func New(env op.Env, backend Backend) *Player {
-	p := &Player{env: env, backend: backend, tr: &trace.Trace{Categories: make([]trace.Category, 1)}}
+	p := &Player{env: env, backend: backend, savedIDs: map[int32]bool{}, tr: &trace.Trace{Categories: make([]trace.Category, 1)}}
 	p.names.init(p.tr)
 	return p
 }

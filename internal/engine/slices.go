@@ -57,7 +57,7 @@ func asStridedGrad(b *op.Back) {
 	}
 	n := max(inL.StorageElems(), outL.StorageElems())
 	base := b.NewShape(g.DType, n)
-	b.Set(0, b.Alias(base, inL, g.DType))
+	b.Set(0, b.ViewOf(base, inL))
 	b.Drop(base)
 }
 

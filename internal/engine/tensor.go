@@ -66,6 +66,20 @@ func (p *Player) Alias(t *op.Tensor, l tensor.Layout, d tensor.DType) *op.Tensor
 	return &p.newObject(obj(t).st, l, d).Tensor
 }
 
+// ViewOf implements op.Exec. A view refers to its base, that of a view to the
+// base's base.
+func (p *Player) ViewOf(t *op.Tensor, l tensor.Layout) *op.Tensor {
+	base := obj(t)
+	v := p.newObject(base.st, l, base.DType)
+	v.base = base
+	if base.base != nil {
+		v.base = base.base
+	}
+	v.base.refs++
+	v.version = v.base.version
+	return &v.Tensor
+}
+
 // Keep implements op.Exec.
 func (p *Player) Keep(t *op.Tensor) *op.Tensor {
 	obj(t).refs++

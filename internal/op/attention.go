@@ -6,7 +6,8 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// SDPAArgs are the arguments of scaled_dot_product_attention.
+// SDPAArgs are the arguments of scaled_dot_product_attention. Dropout applies
+// in training mode only.
 type SDPAArgs struct {
 	DropoutP  float64  `arg:"dropout_p"`
 	IsCausal  bool     `arg:"is_causal"`
@@ -23,24 +24,27 @@ var SDPA = define(Row{
 	Sig: "F.scaled_dot_product_attention(query, key, value, attn_mask: tensor? = None, dropout_p: float = 0.0, is_causal: bool = False, scale: float? = None, enable_gqa: bool = False)",
 	Run: func(c *Call) {
 		q, k, v, mask := c.In[0], c.In[1], c.In[2], c.Opt(3)
-		a := c.Args.(*SDPAArgs)
+		a := *c.Args.(*SDPAArgs)
+		if !c.Env().Training {
+			a.DropoutP = 0
+		}
 		if q.Rank() < 3 || q.Rank() != k.Rank() || k.Rank() != v.Rank() || q.Dim(-1) != k.Dim(-1) || k.Dim(-2) != v.Dim(-2) {
 			c.Fail("query %v, key %v and value %v do not fit", q.Size, k.Size, v.Size)
 		}
 		if a.IsCausal && mask != nil {
 			c.Fail("attn_mask and is_causal exclude each other")
 		}
-		backend := c.sdpaBackend(q, k, v, mask, a)
+		backend := c.sdpaBackend(q, k, v, mask, &a)
 		if mask != nil && mask.DType == tensor.Bool {
 			mask = c.Local(c.Do1(boolMask, &ToCopyArgs{DType: q.DType}, mask))
 		}
 		switch backend {
 		case sdpaFlash:
-			c.Return(c.flash(q, k, v, a))
+			c.Return(c.flash(q, k, v, &a))
 		case sdpaEfficient:
-			c.Return(c.efficient(q, k, v, mask, a))
+			c.Return(c.efficient(q, k, v, mask, &a))
 		default:
-			outs := c.Do(sdpaByMath, a, q, k, v, mask)
+			outs := c.Do(sdpaByMath, &a, q, k, v, mask)
 			c.Return(outs[0])
 			c.Drop(outs[1])
 		}
@@ -394,7 +398,8 @@ func runSDPAMath(c *Call) {
 	probs := c.Do1(safeSoftmax, &SoftmaxArgs{Dim: -1}, attn)
 	c.Drop(attn)
 	if a.DropoutP > 0 {
-		dropped := c.Do1(Dropout, &DropoutArgs{P: a.DropoutP, Training: true}, probs)
+		on := true
+		dropped := c.Do1(Dropout, &DropoutArgs{P: a.DropoutP, Training: &on}, probs)
 		c.Drop(probs)
 		probs = dropped
 	}

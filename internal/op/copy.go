@@ -135,7 +135,7 @@ var Cat = define(Row{
 		at := int64(0)
 		for i, m := range b.InM {
 			if b.Need(i) {
-				b.Set(i, b.Alias(g, g.Narrow(d, at, m.Dim(d), 1), g.DType))
+				b.Set(i, b.ViewOf(g, g.Narrow(d, at, m.Dim(d), 1)))
 			}
 			at += m.Dim(d)
 		}
@@ -161,7 +161,7 @@ var Stack = define(Row{
 		d := b.dim(b.Args.(*DimArgs).Dim, g.Rank())
 		for i := range b.InM {
 			if b.Need(i) {
-				b.Set(i, b.Alias(g, g.Select(d, int64(i)), g.DType))
+				b.Set(i, b.ViewOf(g, g.Select(d, int64(i))))
 			}
 		}
 	},

@@ -5,19 +5,23 @@ import "github.com/memplan/memplan/internal/tensor"
 // DropoutArgs are the arguments of dropout.
 type DropoutArgs struct {
 	P        float64 `arg:"p"`
-	Training bool    `arg:"training"`
+	Training *bool   `arg:"training"` // nil: the module's mode
 }
 
 // Dropout keeps one byte an element for the backward pass; outside of training
 // it is its input.
 var Dropout = define(Row{
-	Name: "dropout", Sig: "F.dropout(input, p: float = 0.5, training: bool = True)", Args: &DropoutArgs{}, Composite: true,
+	Name: "dropout", Sig: "F.dropout(input, p: float = 0.5, training: bool? = None)", Args: &DropoutArgs{}, Composite: true,
 	Run: func(c *Call) {
 		a, x := c.Args.(*DropoutArgs), c.In[0]
 		if a.P < 0 || a.P > 1 {
 			c.Fail("dropout probability %v is outside of [0, 1]", a.P)
 		}
-		if a.P == 0 || !a.Training || x.Numel() == 0 {
+		training := c.Env().Training
+		if a.Training != nil {
+			training = *a.Training
+		}
+		if a.P == 0 || !training || x.Numel() == 0 {
 			c.ReturnSelf(0)
 			return
 		}

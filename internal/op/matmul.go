@@ -135,7 +135,7 @@ func (b *Back) gradLeft(g, mat2 *Tensor, a Meta) *Tensor {
 	if a.Stride.At(0) == 1 && a.Stride.At(1) == a.Dim(0) {
 		y := b.Do1(Mm, nil, mat2, b.transposed(g))
 		defer b.Drop(y)
-		return b.Alias(y, y.Transpose(0, 1), y.DType)
+		return b.ViewOf(y, y.Transpose(0, 1))
 	}
 	return b.Do1(Mm, nil, g, b.transposed(mat2))
 }
@@ -146,7 +146,7 @@ func (b *Back) gradRight(g, mat1 *Tensor, m Meta) *Tensor {
 	if m.Stride.At(0) == 1 && m.Stride.At(1) == m.Dim(0) {
 		y := b.Do1(Mm, nil, b.transposed(g), mat1)
 		defer b.Drop(y)
-		return b.Alias(y, y.Transpose(0, 1), y.DType)
+		return b.ViewOf(y, y.Transpose(0, 1))
 	}
 	return b.Do1(Mm, nil, b.transposed(mat1), g)
 }

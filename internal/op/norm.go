@@ -101,10 +101,12 @@ func (b *Back) layerNormPartials(x *Tensor, rows int64, weight, bias bool) {
 
 // BatchNormArgs are the arguments of batch_norm.
 type BatchNormArgs struct {
-	Training bool    `arg:"training"`
+	Batch    bool    // batch statistics in any mode: there are no running ones
 	Momentum float64 `arg:"momentum"`
 	Eps      float64 `arg:"eps"`
 }
+
+func (a *BatchNormArgs) training(c *Call) bool { return a.Batch || c.Env().Training }
 
 // BatchNorm chooses between cuDNN and PyTorch's own kernels
 // (_batch_norm_impl_index in aten/src/ATen/native/Normalization.cpp). Inputs
@@ -131,11 +133,12 @@ var BatchNorm = define(Row{
 // usesCudnnBatchNorm: cuDNN takes batches of float32 and, with float32
 // weights, of float16, up to a limit of samples.
 func (c *Call) usesCudnnBatchNorm(a *BatchNormArgs, x, w, bias *Tensor) bool {
+	training := a.training(c)
 	limit := int64(65535)
-	if a.Training {
+	if training {
 		limit = 880801
 	}
-	stats := (c.Opt(3) != nil && c.Opt(4) != nil) || (c.Opt(3) == nil && c.Opt(4) == nil && a.Training)
+	stats := (c.Opt(3) != nil && c.Opt(4) != nil) || (c.Opt(3) == nil && c.Opt(4) == nil && training)
 	return w != nil && bias != nil && x.DType != tensor.BFloat16 && w.DType != tensor.BFloat16 &&
 		(x.DType != tensor.Float16 || w.DType == tensor.Float32) &&
 		stats && x.Rank() >= 3 && x.Dim(0) <= limit
@@ -147,7 +150,7 @@ func runBatchNorm(c *Call) {
 	x := c.In[0]
 	acc := x.DType.Accumulate()
 	y := c.NewLike(x)
-	if c.Args.(*BatchNormArgs).Training {
+	if c.Args.(*BatchNormArgs).training(c) {
 		c.Return(y, c.NewShape(acc, x.Dim(1)), c.NewShape(acc, x.Dim(1)))
 		return
 	}

@@ -60,7 +60,7 @@ func (b *Back) gradExpand() *Tensor {
 	if err != nil {
 		b.Fail("%v", err)
 	}
-	return b.Alias(g, e, g.DType)
+	return b.ViewOf(g, e)
 }
 
 // Sum over some or all dimensions. Integers are summed in int64.

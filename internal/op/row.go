@@ -108,6 +108,10 @@ type Exec interface {
 	NewIn(storage tensor.Bytes, l tensor.Layout, d tensor.DType) *Tensor
 	// Alias returns another tensor over t's storage, outside of autograd.
 	Alias(t *Tensor, l tensor.Layout, d tensor.DType) *Tensor
+	// ViewOf returns a view of t as autograd knows it: it keeps t alive, so that
+	// nobody can modify t's storage as its only owner. Derivative formulas make
+	// such views; kernels make aliases.
+	ViewOf(t *Tensor, l tensor.Layout) *Tensor
 	// Keep adds a reference to t and returns t.
 	Keep(t *Tensor) *Tensor
 	// Drop gives up one reference to each tensor, in order; nil is skipped.

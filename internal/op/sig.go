@@ -328,12 +328,12 @@ func BindArgs(zero any, vals map[string]any) any {
 	}
 	t := reflect.TypeOf(zero).Elem()
 	s := reflect.New(t)
-	for i := range t.NumField() {
-		v, ok := vals[t.Field(i).Tag.Get("arg")]
+	for _, field := range reflect.VisibleFields(t) {
+		v, ok := vals[field.Tag.Get("arg")]
 		if !ok || v == nil {
 			continue
 		}
-		f, rv := s.Elem().Field(i), reflect.ValueOf(v)
+		f, rv := s.Elem().FieldByIndex(field.Index), reflect.ValueOf(v)
 		switch {
 		case rv.Type().AssignableTo(f.Type()):
 			f.Set(rv)

@@ -83,3 +83,11 @@ func Row0(name string) *Row {
 	}
 	return r
 }
+
+// InPlaceOf returns the in-place form of an operator, or nil.
+func InPlaceOf(r *Row) *Row {
+	if p := table[r.Name+"_"]; p != nil && p.InPlace {
+		return p
+	}
+	return nil
+}

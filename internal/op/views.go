@@ -148,7 +148,7 @@ var Permute = define(Row{
 		for i, d := range p {
 			inv[d] = i
 		}
-		b.Set(0, b.Alias(b.Grads[0], b.Grads[0].Permute(inv), b.Grads[0].DType))
+		b.Set(0, b.ViewOf(b.Grads[0], b.Grads[0].Permute(inv)))
 	},
 })
 
@@ -203,7 +203,7 @@ type SliceArgs struct {
 
 // Slice is x[start:end:step] along one dimension.
 var Slice = define(Row{
-	Name: "slice", Sig: "[:] slice(self, dim: int = 0, start: int? = None, end: int? = None, step: int = 1)", Args: &SliceArgs{},
+	Name: "slice", Args: &SliceArgs{},
 	View: func(c *Call) []tensor.Layout {
 		a, x := c.Args.(*SliceArgs), c.In[0]
 		if x.Rank() == 0 || a.Step <= 0 {
@@ -244,7 +244,7 @@ var (
 		Node: "UnsqueezeBackward0",
 		Grad: func(b *Back) {
 			g := b.Grads[0]
-			b.Set(0, b.Alias(g, g.Squeeze(b.dim(b.Args.(*DimArgs).Dim, g.Rank())), g.DType))
+			b.Set(0, b.ViewOf(g, g.Squeeze(b.dim(b.Args.(*DimArgs).Dim, g.Rank()))))
 		},
 	})
 	Squeeze = define(Row{
@@ -264,7 +264,7 @@ var (
 				b.Pass(0)
 				return
 			}
-			b.Set(0, b.Alias(g, g.Unsqueeze(d), g.DType))
+			b.Set(0, b.ViewOf(g, g.Unsqueeze(d)))
 		},
 	})
 )
@@ -394,10 +394,10 @@ func init() { // these derivatives call rows of this file
 			b.Pass(0)
 			return
 		}
-		b.Set(0, b.Alias(g, g.Transpose(0, 1), g.DType))
+		b.Set(0, b.ViewOf(g, g.Transpose(0, 1)))
 	}
 	Transpose.Grad = func(b *Back) {
 		a, g := b.Args.(*TransposeArgs), b.Grads[0]
-		b.Set(0, b.Alias(g, g.Transpose(b.dim(a.Dim0, g.Rank()), b.dim(a.Dim1, g.Rank())), g.DType))
+		b.Set(0, b.ViewOf(g, g.Transpose(b.dim(a.Dim0, g.Rank()), b.dim(a.Dim1, g.Rank()))))
 	}
 }

@@ -30,6 +30,7 @@ type Job struct {
 	Inference  string       // "": training; else the context: "inference_mode" or "no_grad"
 	Flat       bool         // the step is the body of the loop, not a function
 	Step       *Func
+	Aux        *Class // the modules that the step itself calls, such as the loss
 	Determ     bool
 }
 
@@ -124,6 +125,7 @@ const (
 	ListNew                    // Targets[0] = []
 	Del                        // del Targets
 	Return                     // return Value, or the tuple of Values
+	FastReturn                 // return so in eval mode without gradients; library modules only
 	Expression                 // Value, for its effect
 	Batch                      // Targets = next_batch()
 	Forward                    // Targets[0] = Model(Value...), perhaps without gradients
@@ -165,8 +167,7 @@ const (
 	CallFun                 // a function of the spec
 	Pick                    // item Index of a tuple result
 	ListLit                 // a literal list of tensors
-	Const                   // a number operand
-	IfTrain                 // Args[0] in training mode with gradients, else Args[1]
+	Const                   // a number operand, or None
 )
 
 // Expr is one expression.

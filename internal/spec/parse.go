@@ -13,6 +13,8 @@ type Options struct {
 	// Set overrides keys, each "path=value": a path of keys joined by dots and
 	// a value in YAML.
 	Set []string
+	// Params replace the defaults of params; their names are known to exist.
+	Params map[string]any
 }
 
 // Parse reads a spec. The error, if any, is an *Errors that holds every
@@ -33,12 +35,15 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 	}
 	s := &Spec{Path: path, Errs: errs, root: root}
 	d := &decoder{errs: errs}
-	params := d.params(root.Get("params"))
+	params := d.params(root.Get("params"), o.Params)
 	s.Env, d.env = params, params
 	d.section(root, s, "spec")
 	s.check(d)
 	return s, errs.Err()
 }
+
+// ParamNames lists the spec's params.
+func (s *Spec) ParamNames() []string { return s.Env.Names() }
 
 // check looks at what single fields cannot see.
 func (s *Spec) check(d *decoder) {
@@ -70,7 +75,7 @@ func (p *paramEnv) Lookup(name string) (any, bool) { v, ok := p.vals[name]; retu
 func (p *paramEnv) Names() []string                { return append([]string(nil), p.names...) }
 
 // params evaluates a params section; later ones may use earlier ones.
-func (d *decoder) params(v *Value) *paramEnv {
+func (d *decoder) params(v *Value, given map[string]any) *paramEnv {
 	env := &paramEnv{vals: map[string]any{}}
 	if v == nil || v.Kind == Null {
 		return env
@@ -85,6 +90,9 @@ func (d *decoder) params(v *Value) *paramEnv {
 			continue
 		}
 		x, err := p.Value.Eval(env)
+		if g, ok := given[p.Key.Str]; ok {
+			x, err = g, nil
+		}
 		if err != nil {
 			d.errs.AddErr(p.Value.Span, err)
 			continue

@@ -70,7 +70,6 @@ type Model struct {
 	Modules    Modules         `yaml:"modules" doc:"submodules in the order of registration"`
 	Parameters []*Named[Param] `yaml:"parameters" doc:"parameters of the model itself"`
 	Buffers    []*Named[Param] `yaml:"buffers" doc:"buffers of the model itself"`
-	Forward    []String        `yaml:"forward" doc:"the inputs that forward takes; the first by default"`
 	Layers     []*Entry        `yaml:"layers" doc:"the forward pass"`
 	Loss       []*Entry        `yaml:"loss" doc:"the loss of the output, which is called out"`
 }

@@ -309,3 +309,21 @@ func (v *Value) plain() (any, error) {
 	}
 	return nil, fmt.Errorf("a mapping is not a value")
 }
+
+// HasExpr reports whether the value or any part of it is an expression.
+func (v *Value) HasExpr() bool {
+	if v.expr != nil {
+		return true
+	}
+	for _, it := range v.Items {
+		if it.HasExpr() {
+			return true
+		}
+	}
+	for _, p := range v.Pairs {
+		if p.Value.HasExpr() {
+			return true
+		}
+	}
+	return false
+}

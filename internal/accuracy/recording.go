@@ -1,0 +1,132 @@
+// Package accuracy holds memplan's predictions against recordings of real
+// PyTorch: event by event, and by their peaks.
+package accuracy
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Recording is one recorded run; see testdata/truth/README.md.
+type Recording struct {
+	Name   string
+	Config Config
+	Steps  []RecordedStep
+	Setup  map[string]RecordedMark
+	Events map[string][]RecordedEvent
+	Final  map[string]int64
+	Params int64 `json:"param_count"`
+}
+
+// Config says what was run.
+type Config struct {
+	Name       string
+	Model      string
+	Args       map[string]any
+	Batch      int64
+	Precision  string
+	Optimizer  string
+	Features   []string
+	Arch       string
+	Accumulate int64
+	Loop       string
+	Input      string
+	AllocConf  string `json:"alloc_conf"`
+	StepCount  int    `json:"steps"`
+}
+
+// RecordedStep holds the peaks of a step.
+type RecordedStep struct {
+	PeakAllocated tensor.Bytes `json:"peak_allocated"`
+	PeakReserved  tensor.Bytes `json:"peak_reserved"`
+	EndAllocated  tensor.Bytes `json:"end_allocated"`
+	EndReserved   tensor.Bytes `json:"end_reserved"`
+}
+
+// RecordedMark is one mark of the setup.
+type RecordedMark struct {
+	PeakAllocated tensor.Bytes `json:"peak_allocated"`
+	PeakReserved  tensor.Bytes `json:"peak_reserved"`
+}
+
+// RecordedEvent is an allocation of Bytes (ID > 0) or a free (ID < 0, or 0 for
+// a block that was not seen being allocated).
+type RecordedEvent struct {
+	ID    int64
+	Bytes tensor.Bytes
+}
+
+// UnmarshalJSON reads [id, bytes] or -id.
+func (e *RecordedEvent) UnmarshalJSON(b []byte) error {
+	if b[0] != '[' {
+		return json.Unmarshal(b, &e.ID)
+	}
+	var a []int64
+	if err := json.Unmarshal(b, &a); err != nil {
+		return err
+	}
+	if len(a) < 2 {
+		return fmt.Errorf("event %s has no size", b)
+	}
+	e.ID, e.Bytes = a[0], tensor.Bytes(a[1])
+	return nil
+}
+
+// Load reads the recordings of a folder, sorted by name.
+func Load(dir string) ([]*Recording, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json.gz"))
+	if err != nil {
+		return nil, err
+	}
+	sort.Strings(files)
+	var out []*Recording
+	for _, f := range files {
+		r, err := LoadFile(f)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f, err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// LoadFile reads one recording.
+func LoadFile(path string) (*Recording, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	r := new(Recording)
+	if err := json.NewDecoder(io.LimitReader(z, 256<<20)).Decode(r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Family is the model of a recording's name: gpts of gpts_b4_clip.
+func (r *Recording) Family() string {
+	f, _, _ := strings.Cut(r.Name, "_b")
+	return f
+}
+
+func (r *Recording) has(feature string) bool {
+	for _, f := range r.Config.Features {
+		if f == feature {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,127 @@
+package accuracy
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/torchver"
+)
+
+// optimizers maps the recordings' names to spec text.
+var optimizers = map[string]string{
+	"sgd":               "{SGD: {lr: 0.01}}",
+	"sgd_momentum":      "{SGD: {lr: 0.01, momentum: 0.9}}",
+	"sgd_nesterov_wd":   "{SGD: {lr: 0.01, momentum: 0.9, nesterov: true, weight_decay: 1.0e-4}}",
+	"sgd_foreach_off":   "{SGD: {lr: 0.01, momentum: 0.9, foreach: false}}",
+	"adam":              "{Adam: {lr: 1.0e-3}}",
+	"adam_amsgrad":      "{Adam: {lr: 1.0e-3, amsgrad: true}}",
+	"adam_fused":        "{Adam: {lr: 1.0e-3, fused: true}}",
+	"adamw":             "{AdamW: {lr: 1.0e-3}}",
+	"adamw_foreach_off": "{AdamW: {lr: 1.0e-3, foreach: false}}",
+	"adamw_fused":       "{AdamW: {lr: 1.0e-3, fused: true}}",
+}
+
+// precisions maps the recordings' names to those of train.precision.
+var precisions = map[string]string{"fp32": "fp32", "pure_bf16": "bf16", "amp_bf16": "amp-bf16", "amp_fp16": "amp-fp16"}
+
+// presets maps the recordings' models to presets.
+var presets = map[string]string{"mlp": "mlp", "lenet": "lenet", "resnet": "resnet", "gpt": "gpt", "bert": "bert"}
+
+// InScope reports whether memplan models everything that a recording did, and
+// if not, what is missing.
+func (r *Recording) InScope() (bool, string) {
+	c := r.Config
+	switch {
+	case presets[c.Model] == "":
+		return false, "model " + c.Model
+	case strings.HasPrefix(c.Precision, "amp"):
+		return false, "autocast"
+	case c.Accumulate > 1:
+		return false, "gradient accumulation"
+	case c.Optimizer != "none" && optimizers[c.Optimizer] == "":
+		return false, "optimizer " + c.Optimizer
+	}
+	for _, f := range []string{"checkpoint", "checkpoint_sequential", "clip"} {
+		if r.has(f) {
+			return false, f
+		}
+	}
+	return true, ""
+}
+
+// Spec writes the recorded run as a spec.
+func (r *Recording) Spec() string {
+	c := r.Config
+	var b strings.Builder
+	fmt.Fprintf(&b, "memplan: 1\nname: %s\n", r.Name)
+	if r.has("inference") {
+		mode := "no_grad"
+		if r.has("inference_mode") {
+			mode = "inference"
+		}
+		fmt.Fprintf(&b, "mode: %s\n", mode)
+	}
+	keys := make([]string, 0, len(c.Args))
+	for k := range c.Args {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	fmt.Fprintf(&b, "model:\n  preset: %s\n  with: {", presets[c.Model])
+	for i, k := range keys {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s: %s", k, yamlValue(c.Args[k]))
+	}
+	b.WriteString("}\n")
+	fmt.Fprintf(&b, "train:\n  batch_size: %d\n  precision: %s\n", c.Batch, precisions[c.Precision])
+	if o := optimizers[c.Optimizer]; o != "" {
+		fmt.Fprintf(&b, "  optimizer: %s\n", o)
+	}
+	fmt.Fprintf(&b, "  zero_grad: {at: after_step, set_to_none: %v}\n", !r.has("zero_grad_keep"))
+	if c.Loop == "flat" {
+		b.WriteString("  loop: flat\n")
+	}
+	input := c.Input
+	if input == "" {
+		input = "static"
+	}
+	fmt.Fprintf(&b, "data: {input: %s}\n", input)
+	if c.AllocConf != "" {
+		fmt.Fprintf(&b, "device: {alloc_conf: %q}\n", c.AllocConf)
+	}
+	return b.String()
+}
+
+func yamlValue(v any) string {
+	switch v := v.(type) {
+	case []any:
+		parts := make([]string, len(v))
+		for i, e := range v {
+			parts[i] = yamlValue(e)
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case float64:
+		if v == float64(int64(v)) {
+			return fmt.Sprint(int64(v))
+		}
+	}
+	return fmt.Sprint(v)
+}
+
+// archs are the GPUs on which the recordings were made: compute capability,
+// multiprocessors, threads of each.
+var archs = map[string][3]int{
+	"sm70": {70, 80, 2048}, "sm75": {75, 40, 1024}, "sm80": {80, 108, 2048}, "sm86": {86, 82, 1536}, "sm89": {89, 128, 1536}, "sm90": {90, 132, 2048},
+}
+
+// Env is the device and version of the recording.
+func (r *Recording) Env() op.Env { return ArchEnv(r.Config.Arch) }
+
+// ArchEnv is the device on which an architecture was recorded.
+func ArchEnv(arch string) op.Env {
+	a := archs[arch]
+	return op.Env{Arch: a[0], SMs: a[1], ThreadsPerSM: a[2], Torch: torchver.Default}
+}

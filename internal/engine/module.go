@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// module is one instance of a class.
+type module struct {
+	class    *program.Class
+	path     string
+	layer    int32 // of path, in the trace
+	params   []*cell
+	buffers  []*cell
+	children []*module
+}
+
+// cell holds a parameter or buffer; tied parameters share one.
+type cell struct {
+	decl  *program.Param
+	t     *op.Tensor // nil until the model is moved to the device
+	opt   optim.Param
+	layer int32
+}
+
+// Leaf allocates a tensor that no operator made: an input, a parameter.
+func (p *Player) Leaf(c trace.Category, d tensor.DType, requiresGrad bool, size ...int64) *op.Tensor {
+	t := p.New(tensor.Contiguous(tensor.D(size...)), d)
+	o := obj(t)
+	o.requires = requiresGrad
+	p.mark(o, c)
+	return t
+}
+
+// instantiate makes the modules of a class, without their tensors.
+func (p *Player) instantiate(c *program.Class, path string) *module {
+	m := &module{class: c, path: path, layer: p.names.layer(path)}
+	for i := range c.Params {
+		m.params = append(m.params, &cell{decl: &c.Params[i], layer: m.layer})
+	}
+	for i := range c.Buffers {
+		m.buffers = append(m.buffers, &cell{decl: &c.Buffers[i], layer: m.layer})
+	}
+	for _, ch := range c.Children {
+		sub := ch.Path
+		if path != "" {
+			sub = path + "." + ch.Path
+		}
+		m.children = append(m.children, p.instantiate(ch.Class, sub))
+	}
+	for i, ch := range c.Children {
+		for _, t := range ch.Ties {
+			*m.children[i].param(t.Param) = *m.param(t.Source)
+		}
+	}
+	return m
+}
+
+// param returns the place of the parameter or buffer at a path from m; graph
+// has checked that it exists.
+func (m *module) param(path string) **cell {
+	for i, c := range m.params {
+		if c.decl.Name == path {
+			return &m.params[i]
+		}
+	}
+	for i, c := range m.buffers {
+		if c.decl.Name == path {
+			return &m.buffers[i]
+		}
+	}
+	for i, ch := range m.class.Children {
+		if rest, ok := strings.CutPrefix(path, ch.Path+"."); ok {
+			if c := m.children[i].param(rest); c != nil {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// toDevice allocates the tensors of a module as Module.to does: children
+// first, then its own parameters, then its own buffers.
+func (p *Player) toDevice(m *module) {
+	for _, i := range m.class.Registered() {
+		p.toDevice(m.children[i])
+	}
+	p.layer = m.layer
+	for _, c := range m.params {
+		p.move(c, true)
+	}
+	for _, c := range m.buffers {
+		p.move(c, false)
+	}
+	p.layer = 0
+}
+
+func (p *Player) move(c *cell, grad bool) {
+	if c.t != nil {
+		return
+	}
+	c.t = p.Leaf(trace.Parameters, c.decl.DType, grad, c.decl.Size...)
+	c.opt.T = c.t
+	obj(c.t).param = grad
+}
+
+// parameters lists the parameters of a module in the order of
+// Module.parameters: its own, then those of its children; each once.
+func (m *module) parameters(seen map[*cell]bool) []*cell {
+	var out []*cell
+	for _, c := range m.params {
+		if !seen[c] {
+			seen[c] = true
+			out = append(out, c)
+		}
+	}
+	for _, i := range m.class.Registered() {
+		out = append(out, m.children[i].parameters(seen)...)
+	}
+	return out
+}

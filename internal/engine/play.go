@@ -1,0 +1,263 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// Limits on how many steps are played to find a steady state.
+const (
+	minSteps = 3
+	maxSteps = 10
+)
+
+// Played is what came of playing a job.
+type Played struct {
+	Trace *trace.Trace
+	Steps int
+	// Steady is the first step from which on all are alike, event for event; 0
+	// if the steps played are not.
+	Steady int
+	Totals Totals
+}
+
+// Totals are sums over one step.
+type Totals struct {
+	Parameters          int64 // elements
+	ParameterTensors    int
+	ParameterBytes      tensor.Bytes
+	BufferBytes         tensor.Bytes
+	GradientBytes       tensor.Bytes // after backward
+	OptimizerStateBytes tensor.Bytes
+	SavedBytes          tensor.Bytes // kept by the graph at the end of the forward pass, without parameters and inputs
+	BatchBytes          tensor.Bytes
+	// LayerSaved and LayerParams are bytes by layer, indexed as Trace.Layers.
+	LayerSaved, LayerParams []tensor.Bytes
+}
+
+// job is a program while it is played.
+type job struct {
+	*Player
+	prog   *program.Job
+	models map[string]*module
+	order  []*module
+	aux    *module
+	opts   [][]*cell // parameters of each optimizer
+	batch  []*op.Tensor
+	frame  *frame
+	totals Totals
+	stepNo int64
+}
+
+// Play plays a job: what comes before the loop, then steps, as many as asked
+// for or, with 0, until two are alike. An error is a *ProgramError.
+func Play(prog *program.Job, env op.Env, backend Backend, steps int) (played *Played, err error) {
+	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
+	env.Deterministic = prog.Determ
+	j := &job{Player: New(env, backend), prog: prog, models: map[string]*module{}}
+	defer func() {
+		if r := recover(); r != nil {
+			pe, ok := r.(*ProgramError)
+			if !ok {
+				panic(r)
+			}
+			err = pe
+		}
+	}()
+	j.setup()
+	n, steady := j.run(steps)
+	j.sum()
+	return &Played{Trace: j.tr, Steps: n, Steady: steady, Totals: j.totals}, nil
+}
+
+// setup moves the models to the device, makes the optimizers and, if the input
+// is static, the batch.
+func (j *job) setup() {
+	j.phase = trace.Setup
+	for _, m := range j.prog.Models {
+		root := j.instantiate(m.Root, "")
+		j.models[m.Name] = root
+		j.order = append(j.order, root)
+		j.toDevice(root)
+	}
+	j.aux = j.instantiate(j.prog.Aux, "")
+	for _, o := range j.prog.Optimizers {
+		seen := map[*cell]bool{}
+		var cells []*cell
+		for _, name := range o.Models {
+			cells = append(cells, j.models[name].parameters(seen)...)
+		}
+		j.opts = append(j.opts, cells)
+	}
+	if j.prog.Static {
+		j.batch = j.newBatch()
+	}
+	j.frame = &frame{self: j.aux, fn: j.prog.Step, slots: make([]value, len(j.prog.Step.Slots))}
+}
+
+func (j *job) newBatch() []*op.Tensor {
+	var out []*op.Tensor
+	for _, in := range j.prog.Inputs {
+		out = append(out, j.Leaf(trace.Inputs, in.DType, false, in.Size...))
+	}
+	return out
+}
+
+// run plays the steps and returns their number and the first steady one.
+func (j *job) run(steps int) (played, steady int) {
+	limit := steps
+	if steps == 0 {
+		limit = maxSteps
+	}
+	starts := []int{0}
+	var birth []int // event index by block id
+	for n := 1; n <= limit; n++ {
+		starts = append(starts, len(j.tr.Events))
+		j.playStep(n)
+		for i := len(birth); i <= int(j.nextID); i++ {
+			birth = append(birth, 0)
+		}
+		for i := starts[n]; i < len(j.tr.Events); i++ {
+			if e := &j.tr.Events[i]; e.Kind == trace.Alloc {
+				birth[e.ID] = i
+			}
+		}
+		if n == 1 || !alike(j.tr.Events, starts, birth, n) {
+			steady = n
+		}
+		played = n
+		if steps == 0 && n >= minSteps && steady < n {
+			break
+		}
+	}
+	if steady == played && played > 1 {
+		steady = 0
+	}
+	return played, steady
+}
+
+// alike reports whether step n and the one before are equal event for event:
+// the same calls in the same order, on blocks that were born at the same place
+// of steps equally long ago.
+func alike(events []trace.Event, starts, birth []int, n int) bool {
+	a, b := events[starts[n-1]:starts[n]], events[starts[n]:]
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		x, y := &a[i], &b[i]
+		if x.Kind != y.Kind || x.Bytes != y.Bytes || x.Phase != y.Phase || x.Thread != y.Thread {
+			return false
+		}
+		if x.Kind != trace.Free {
+			continue
+		}
+		bx, by := birth[x.ID], birth[y.ID]
+		sx, sy := events[bx].Step, events[by].Step
+		if sy-sx != 1 || bx-starts[sx] != by-starts[sy] {
+			return false
+		}
+	}
+	return true
+}
+
+// playStep plays one step. The names of a function die when it returns; those
+// of a flat loop live on.
+func (j *job) playStep(n int) {
+	j.step, j.stepNo = int16(n), int64(n)
+	for i := range j.prog.Step.Body {
+		s := &j.prog.Step.Body[i]
+		if s.Every > 1 && j.stepNo%s.Every != 0 {
+			continue
+		}
+		j.statement(s)
+	}
+	if !j.prog.Flat {
+		j.phase = trace.Return
+		for i := range j.frame.slots {
+			j.store(j.frame, i, value{})
+		}
+	}
+}
+
+// statement runs one statement of the step.
+func (j *job) statement(s *program.Stmt) {
+	fr := j.frame
+	switch s.Kind {
+	case program.Batch:
+		j.phase = trace.Input
+		ts := j.batch
+		if !j.prog.Static {
+			ts = j.newBatch()
+		}
+		for i, slot := range s.Targets {
+			v := value{t: ts[i]}
+			if j.prog.Static {
+				j.keep(v)
+			}
+			j.store(fr, slot, v)
+		}
+	case program.Forward:
+		j.phase = trace.Forward
+		mode := j.env.GradMode
+		j.env.GradMode = mode && !s.NoGrad
+		var args []value
+		for _, a := range s.Values {
+			args = append(args, j.eval(fr, a))
+		}
+		v := j.callModule(j.models[s.Model], args)
+		j.env.GradMode = mode
+		j.assign(fr, s, v)
+	case program.Backward:
+		j.phase = trace.Backward
+		if j.step > 0 {
+			j.countSaved()
+		}
+		v := j.eval(fr, s.Value)
+		j.Backward(v.t, nil, s.Retain)
+		j.drop(v)
+		j.countGradients()
+	case program.OptStep:
+		j.phase = trace.Optimizer
+		j.optimize(s.Optimizer)
+	case program.ZeroGrad:
+		j.phase = trace.ZeroGrad
+		for _, c := range j.opts[s.Optimizer] {
+			if g := obj(c.t).grad; g != nil && s.SetToNone {
+				obj(c.t).grad = nil
+				j.release(g)
+			}
+		}
+	case program.EmptyCache:
+		j.phase = trace.Other
+		j.emit(trace.EmptyCache, 0, 0)
+	default: // the loss, and whatever else the step computes
+		j.phase = trace.Forward
+		j.exec(fr, s)
+	}
+}
+
+// optimize steps one optimizer.
+func (j *job) optimize(i int) {
+	o := j.prog.Optimizers[i]
+	params := make([]*optim.Param, len(j.opts[i]))
+	for k, c := range j.opts[i] {
+		c.opt.Grad = nil
+		if g := obj(c.t).grad; g != nil {
+			c.opt.Grad = &g.Tensor
+		}
+		params[k] = &c.opt
+	}
+	j.Player.op = j.names.op("Optimizer.step#" + o.Row.Name + ".step")
+	o.Row.Step(j, o.Args, params)
+	j.Player.op = 0
+}
+
+// Persist implements optim.Exec.
+func (j *job) Persist(t *op.Tensor) *op.Tensor {
+	j.mark(obj(t), trace.OptimizerState)
+	return t
+}

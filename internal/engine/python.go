@@ -1,0 +1,241 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+)
+
+// value is what a Python name or stack slot holds: a tensor, a list or tuple,
+// or nothing (None, or unbound).
+type value struct {
+	t    *op.Tensor
+	list *list
+}
+
+// list is a Python list or tuple.
+type list struct {
+	items []value
+	refs  int
+}
+
+// keep adds a reference to what v holds.
+func (p *Player) keep(v value) value {
+	switch {
+	case v.t != nil:
+		p.Keep(v.t)
+	case v.list != nil:
+		v.list.refs++
+	}
+	return v
+}
+
+// drop gives up a reference. A list or tuple that dies drops its items from
+// the last to the first.
+func (p *Player) drop(v value) {
+	switch {
+	case v.t != nil:
+		p.Drop(v.t)
+	case v.list != nil:
+		if v.list.refs--; v.list.refs == 0 {
+			for i := len(v.list.items) - 1; i >= 0; i-- {
+				p.drop(v.list.items[i])
+			}
+		}
+	}
+}
+
+// frame is one call of a function.
+type frame struct {
+	self  *module
+	fn    *program.Func
+	slots []value
+}
+
+// store binds a slot: the new value first, then the old one drops.
+func (p *Player) store(fr *frame, slot int, v value) {
+	old := fr.slots[slot]
+	fr.slots[slot] = v
+	p.drop(old)
+}
+
+// call runs a function whose first slots are bound and returns its value. The
+// locals drop in slot order after the value was taken.
+func (p *Player) call(fr *frame) value {
+	var ret value
+	for i := range fr.fn.Body {
+		s := &fr.fn.Body[i]
+		if s.Kind == program.Return || (s.Kind == program.FastReturn && p.inference()) {
+			ret = p.returned(fr, s)
+			break
+		}
+		p.exec(fr, s)
+	}
+	for i := range fr.slots {
+		p.drop(fr.slots[i])
+	}
+	return ret
+}
+
+func (p *Player) returned(fr *frame, s *program.Stmt) value {
+	if s.Value != nil {
+		return p.eval(fr, s.Value)
+	}
+	return value{list: p.items(fr, s.Values)}
+}
+
+func (p *Player) items(fr *frame, es []*program.Expr) *list {
+	l := &list{refs: 1, items: make([]value, len(es))}
+	for i, e := range es {
+		l.items[i] = p.eval(fr, e)
+	}
+	return l
+}
+
+// inference reports whether library modules take their fused paths.
+func (p *Player) inference() bool { return !p.env.Training && !p.env.GradMode }
+
+// exec runs a statement of a module or function.
+func (p *Player) exec(fr *frame, s *program.Stmt) {
+	switch s.Kind {
+	case program.Assign:
+		p.assign(fr, s, p.eval(fr, s.Value))
+	case program.Append:
+		l := fr.slots[s.Targets[0]].list
+		l.items = append(l.items, p.eval(fr, s.Value))
+	case program.ListNew:
+		p.store(fr, s.Targets[0], value{list: &list{refs: 1}})
+	case program.Del:
+		for _, t := range s.Targets {
+			p.store(fr, t, value{})
+		}
+	case program.Expression:
+		p.drop(p.eval(fr, s.Value))
+	case program.FastReturn: // not taken
+	default:
+		p.Fail("statement of a step inside of a module")
+	}
+}
+
+// assign binds the targets; a tuple is unpacked from left to right.
+func (p *Player) assign(fr *frame, s *program.Stmt, v value) {
+	if !s.Unpack {
+		p.store(fr, s.Targets[0], v)
+		return
+	}
+	for _, it := range v.list.items {
+		p.keep(it)
+	}
+	items := v.list.items
+	p.drop(v)
+	for i, t := range s.Targets {
+		p.store(fr, t, items[i])
+	}
+}
+
+// eval evaluates an expression; the caller owns the value.
+func (p *Player) eval(fr *frame, e *program.Expr) value {
+	switch e.Kind {
+	case program.Local:
+		return p.keep(fr.slots[e.Slot])
+	case program.Item:
+		items := fr.slots[e.Slot].list.items
+		i := e.Index
+		if i < 0 {
+			i += len(items)
+		}
+		return p.keep(items[i])
+	case program.Pop:
+		l := fr.slots[e.Slot].list
+		v := l.items[len(l.items)-1]
+		l.items = l.items[:len(l.items)-1]
+		return v
+	case program.Attr:
+		return value{t: p.Keep((*fr.self.param(e.Path)).t)}
+	case program.Pick:
+		v := p.eval(fr, e.Args[0])
+		it := p.keep(v.list.items[e.Index])
+		p.drop(v)
+		return it
+	case program.ListLit:
+		return value{list: p.items(fr, e.Args)}
+	case program.CallOp:
+		return p.callOp(fr, e)
+	case program.CallMod:
+		return p.callModule(fr.self.children[e.Child], p.args(fr, e))
+	case program.CallFun:
+		next := &frame{self: fr.self, fn: e.Func, slots: make([]value, len(e.Func.Slots))}
+		for i, a := range e.Args { // the arguments move in
+			next.slots[i] = p.eval(fr, a)
+		}
+		return p.call(next)
+	}
+	return value{} // None
+}
+
+func (p *Player) args(fr *frame, e *program.Expr) []value {
+	vs := make([]value, len(e.Args))
+	for i, a := range e.Args {
+		vs[i] = p.eval(fr, a)
+	}
+	return vs
+}
+
+// callOp pushes the arguments, runs the operator, and drops the arguments in
+// evaluation order.
+func (p *Player) callOp(fr *frame, e *program.Expr) value {
+	var buf [4]value
+	args := buf[:0]
+	for _, a := range e.Args {
+		args = append(args, p.eval(fr, a))
+	}
+	var tbuf [6]*op.Tensor
+	ins := tbuf[:0]
+	if e.Inputs == nil {
+		for _, a := range args { // a list is spread over the inputs
+			if a.list == nil {
+				ins = append(ins, a.t)
+				continue
+			}
+			for _, it := range a.list.items {
+				ins = append(ins, it.t)
+			}
+		}
+	} else {
+		for _, i := range e.Inputs {
+			if i < 0 {
+				ins = append(ins, nil)
+			} else {
+				ins = append(ins, args[i].t)
+			}
+		}
+	}
+	outs := p.Do(e.Row, e.OpArgs, append([]*op.Tensor(nil), ins...)...)
+	for _, a := range args {
+		p.drop(a)
+	}
+	if len(outs) == 1 {
+		return value{t: outs[0]}
+	}
+	l := &list{refs: 1, items: make([]value, len(outs))}
+	for i, o := range outs {
+		l.items[i] = value{t: o}
+	}
+	return value{list: l}
+}
+
+// callModule calls a module. The caller holds the arguments until the call has
+// returned and its frame is gone.
+func (p *Player) callModule(m *module, args []value) value {
+	fr := &frame{self: m, fn: m.class.Forward, slots: make([]value, len(m.class.Forward.Slots))}
+	for i, a := range args {
+		fr.slots[i] = p.keep(a)
+	}
+	saved := p.layer
+	p.layer = m.layer
+	v := p.call(fr)
+	p.layer = saved
+	for _, a := range args {
+		p.drop(a)
+	}
+	return v
+}

@@ -1,0 +1,412 @@
+package graph
+
+import (
+	"sort"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+func sorted(s []string) []string {
+	sort.Strings(s)
+	return s
+}
+
+func tensorSize(size []int64) tensor.Dims { return tensor.D(size...) }
+
+// argReader reads the argument of a layer, operator or optimizer by its
+// signature: a mapping by name, a scalar for the first argument, a list for
+// the first ones.
+type argReader struct {
+	el   *elaborator
+	env  spec.Env
+	what string
+	at   spec.Span
+	sigs []*op.Sig
+	skip func(name string) bool // names that are tensors
+
+	vals  map[string]any
+	given map[string]bool
+	from  map[string]*spec.Value
+	order []string // in the order given
+}
+
+func (a *argReader) names() []string {
+	var out []string
+	for _, s := range a.sigs {
+		for _, p := range s.Params {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+func (a *argReader) find(name string) *op.Param {
+	for _, s := range a.sigs {
+		if p := s.Find(name); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// read reads an argument; tensors have no place in it.
+func (a *argReader) read(v *spec.Value) {
+	if a.vals == nil {
+		a.vals, a.given, a.from = map[string]any{}, map[string]bool{}, map[string]*spec.Value{}
+	}
+	if v == nil {
+		return
+	}
+	if v.Kind == spec.Map {
+		for _, p := range v.Pairs {
+			param := a.find(p.Key.Str)
+			if param == nil && a.skip != nil && a.skip(p.Key.Str) {
+				continue
+			}
+			if param == nil {
+				a.el.errs.Unknown(p.Key.Span, "argument of "+a.what, p.Key.Str, a.names())
+				panic(stop{})
+			}
+			a.set(param, p.Value)
+		}
+		return
+	}
+	// Positional arguments skip what is inferred.
+	var pos []*op.Param
+	for i := range a.sigs[0].Params {
+		if p := &a.sigs[0].Params[i]; !p.Infer && !p.KwOnly {
+			pos = append(pos, p)
+		}
+	}
+	if len(pos) == 0 { // LayerNorm: 64 gives what could be inferred
+		for i := range a.sigs[0].Params {
+			pos = append(pos, &a.sigs[0].Params[i])
+		}
+	}
+	if len(pos) == 0 {
+		a.el.fail(v.Span, "%s takes no arguments", a.what)
+	}
+	if v.Kind != spec.List {
+		a.set(pos[0], v)
+		return
+	}
+	if len(pos) == 1 || (pos[0].Kind == op.KInts && allScalars(v)) { // LayerNorm: [16, 64]
+		a.set(pos[0], v)
+		return
+	}
+	if len(v.Items) > len(pos) {
+		a.el.fail(v.Span, "%s takes at most %d arguments by position, not %d", a.what, len(pos), len(v.Items))
+	}
+	for i, it := range v.Items {
+		a.set(pos[i], it)
+	}
+}
+
+func allScalars(v *spec.Value) bool {
+	for _, it := range v.Items {
+		if it.Kind == spec.List || it.Kind == spec.Map {
+			return false
+		}
+	}
+	return true
+}
+
+// set checks and stores one argument.
+func (a *argReader) set(p *op.Param, v *spec.Value) {
+	if a.given[p.Name] {
+		a.el.fail(v.Span, "argument %s of %s is given twice", p.Name, a.what)
+	}
+	x, err := p.Check(a.el.eval(v, a.env))
+	if err != nil {
+		a.el.fail(v.Span, "%s: %v", a.what, err)
+	}
+	a.vals[p.Name], a.given[p.Name], a.from[p.Name] = x, true, v
+	a.order = append(a.order, p.Name)
+}
+
+// require reports arguments that are missing.
+func (a *argReader) require() {
+	var missing []string
+	for _, s := range a.sigs {
+		for _, p := range s.Params {
+			if p.Required && !p.IsTensor() && !a.given[p.Name] {
+				missing = append(missing, p.Name)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		a.el.fail(a.at, "%s needs %s", a.what, strings.Join(missing, ", "))
+	}
+}
+
+// callOp calls an operator.
+func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) val {
+	el := f.u.el
+	row := s.Row
+	a := &argReader{el: el, env: sc, what: e.Head.V, at: e.Head.At, sigs: []*op.Sig{s.Sig}}
+	a.read(nil)
+	t := &tensorArgs{f: f, e: e, sc: sc, sig: s.Sig, vals: map[string][]val{}}
+	t.place(a)
+	t.fill()
+	a.require()
+	el.checkOperand(t)
+
+	x := &program.Expr{Kind: program.CallOp, Row: row, Sig: s.Sig}
+	if e.InPlace != nil && el.evalBool(e.InPlace, sc, "inplace") {
+		row = op.InPlaceOf(row)
+		if row == nil {
+			el.fail(e.InPlace.Span, "%s has no in-place form", e.Head.V)
+		}
+		x.Row, x.InPlace = row, true
+	}
+	vals := map[string]any{}
+	for _, p := range s.Sig.Params {
+		if p.IsTensor() {
+			continue
+		}
+		v, ok := a.vals[p.Name]
+		if !ok {
+			v = defaultValue(&p)
+		} else {
+			x.Given = append(x.Given, program.KwArg{Name: p.Name, Value: v})
+		}
+		vals[p.Name] = v
+	}
+	ins := t.collect(x, vals)
+	x.OpArgs = op.BindArgs(row.Args, vals)
+	outs, err := el.shapes.Infer(row, x.OpArgs, ins...)
+	if err != nil {
+		el.fail(e.At, "%s: %v", e.Head.V, err)
+	}
+	if row.NotModelled != "" {
+		el.note(row.NotModelled)
+	}
+	return val{x, results(outs)}
+}
+
+// tensorArgs places the tensors of an operator call.
+type tensorArgs struct {
+	f    *fn
+	e    *spec.Entry
+	sc   *scope
+	sig  *op.Sig
+	vals map[string][]val // by parameter; several for a list of tensors
+	num  map[string]*spec.Value
+}
+
+func (t *tensorArgs) params() []*op.Param {
+	var out []*op.Param
+	for i := range t.sig.Params {
+		if t.sig.Params[i].IsTensor() {
+			out = append(out, &t.sig.Params[i])
+		}
+	}
+	return out
+}
+
+// place splits the entry's argument into tensors and other arguments.
+func (t *tensorArgs) place(a *argReader) {
+	v, el := t.e.Arg, t.f.u.el
+	if v == nil {
+		return
+	}
+	tensors := t.params()
+	switch {
+	case v.Kind == spec.Map:
+		for _, p := range v.Pairs {
+			param := t.sig.Find(p.Key.Str)
+			switch {
+			case param == nil:
+				el.errs.Unknown(p.Key.Span, "argument of "+t.e.Head.V, p.Key.Str, a.names())
+				panic(stop{})
+			case param.IsTensor():
+				t.assign(param, p.Value)
+			default:
+				a.set(param, p.Value)
+			}
+		}
+	case len(tensors) == 0 || (len(tensors) == 1 && tensors[0].Kind == op.KTensor):
+		t.attributes(a, v)
+	case v.Kind == spec.List && tensors[0].Kind == op.KTensors:
+		t.assign(tensors[0], v)
+	case v.Kind == spec.List:
+		if len(v.Items) > len(t.sig.Params) {
+			el.fail(v.Span, "%s takes at most %d arguments, not %d", t.e.Head.V, len(t.sig.Params), len(v.Items))
+		}
+		for i, it := range v.Items {
+			if p := &t.sig.Params[i]; p.IsTensor() {
+				t.assign(p, it)
+			} else {
+				a.set(p, it)
+			}
+		}
+	default: // a scalar: the argument after the previous value
+		if tensors[0].Kind == op.KTensors {
+			t.attributes(a, v)
+			return
+		}
+		t.assign(tensors[1], v)
+	}
+}
+
+// attributes places a scalar or list on the arguments that are no tensors.
+func (t *tensorArgs) attributes(a *argReader, v *spec.Value) {
+	var pos []*op.Param
+	for i := range t.sig.Params {
+		if p := &t.sig.Params[i]; !p.IsTensor() {
+			pos = append(pos, p)
+		}
+	}
+	switch {
+	case len(pos) == 0:
+		t.f.u.el.fail(v.Span, "%s takes no arguments beside tensors", t.e.Head.V)
+	case v.Kind != spec.List || pos[0].Star || (pos[0].Kind == op.KInts && allScalars(v)):
+		a.set(pos[0], v)
+	case len(v.Items) > len(pos):
+		t.f.u.el.fail(v.Span, "%s takes at most %d arguments, not %d", t.e.Head.V, len(pos), len(v.Items))
+	default:
+		for i, it := range v.Items {
+			a.set(pos[i], it)
+		}
+	}
+}
+
+// assign gives a tensor parameter its value.
+func (t *tensorArgs) assign(p *op.Param, v *spec.Value) {
+	el := t.f.u.el
+	if len(t.vals[p.Name]) > 0 {
+		el.fail(v.Span, "argument %s of %s is given twice", p.Name, t.e.Head.V)
+	}
+	if v.Kind == spec.Null && p.Optional {
+		return
+	}
+	o := el.spec.Operand(v)
+	if o == nil {
+		panic(stop{})
+	}
+	t.put(p, o)
+}
+
+func (t *tensorArgs) put(p *op.Param, o *spec.Operand) {
+	el := t.f.u.el
+	if p.Kind == op.KTensors && o.List != nil {
+		for _, it := range o.List {
+			t.put1(p, t.f.operand(it, t.sc), it.At)
+		}
+		return
+	}
+	if o.List != nil {
+		el.fail(o.At, "argument %s of %s is one tensor, not a list", p.Name, t.e.Head.V)
+	}
+	t.put1(p, t.f.operand(o, t.sc), o.At)
+}
+
+func (t *tensorArgs) put1(p *op.Param, v val, at spec.Span) {
+	el := t.f.u.el
+	switch {
+	case v.e.Kind == program.Const && p.Kind != op.KOperand:
+		el.fail(at, "argument %s of %s is a tensor, not a number", p.Name, t.e.Head.V)
+	case p.Kind == op.KTensors && v.m.tuple != nil: // a list or tuple as a whole
+	case v.m.t == nil && v.e.Kind != program.Const:
+		el.fail(at, "argument %s of %s is a tensor, not %s", p.Name, t.e.Head.V, v.m.describe())
+	}
+	t.vals[p.Name] = append(t.vals[p.Name], v)
+}
+
+// fill takes inputs: or the previous value for the tensors that the argument
+// does not name.
+func (t *tensorArgs) fill() {
+	el := t.f.u.el
+	var open []*op.Param
+	for _, p := range t.params() {
+		if len(t.vals[p.Name]) == 0 {
+			open = append(open, p)
+		}
+	}
+	if t.e.HasIn {
+		if len(open) > 0 && open[0].Kind == op.KTensors {
+			for _, o := range t.e.Inputs {
+				t.put(open[0], o)
+			}
+			return
+		}
+		if len(t.e.Inputs) > len(open) {
+			el.fail(t.e.At, "%s takes %s, but %d inputs are given", t.e.Head.V, plural(len(open), "tensor"), len(t.e.Inputs))
+		}
+		for i, o := range t.e.Inputs {
+			t.put(open[i], o)
+		}
+	} else if len(open) > 0 && open[0].Required {
+		t.f.needCur(t.f.cur, t.e)
+		t.vals[open[0].Name] = []val{t.f.cur}
+	}
+	for _, p := range t.params() {
+		if p.Required && len(t.vals[p.Name]) == 0 {
+			el.fail(t.e.At, "%s needs %s", t.e.Head.V, p.Name)
+		}
+	}
+}
+
+// checkOperand refuses arithmetic between numbers alone.
+func (el *elaborator) checkOperand(t *tensorArgs) {
+	ps := t.params()
+	if len(ps) == 2 && ps[1].Kind == op.KOperand {
+		a := t.vals[ps[0].Name]
+		if len(a) == 1 && a[0].e.Kind == program.Const {
+			el.fail(t.e.At, "the first operand of %s must be a tensor", t.e.Head.V)
+		}
+	}
+}
+
+// collect builds the call's arguments and the row's inputs, in signature
+// order.
+func (t *tensorArgs) collect(x *program.Expr, vals map[string]any) []*op.Tensor {
+	var ins []*op.Tensor
+	for _, p := range t.params() {
+		vs := t.vals[p.Name]
+		if p.Kind == op.KTensors {
+			return t.collectList(x, vs)
+		}
+		if len(vs) == 0 {
+			x.Inputs = append(x.Inputs, -1)
+			ins = append(ins, nil)
+			continue
+		}
+		v := vs[0]
+		x.Inputs = append(x.Inputs, len(x.Args))
+		x.Args = append(x.Args, v.e)
+		ins = append(ins, v.m.t)
+		if v.e.Kind == program.Const {
+			vals[p.Name] = v.e.Value
+			x.Inputs[len(x.Inputs)-1] = -1
+		}
+	}
+	return ins
+}
+
+// collectList passes a literal list, or one value that is a list or tuple.
+func (t *tensorArgs) collectList(x *program.Expr, vs []val) []*op.Tensor {
+	var ins []*op.Tensor
+	if len(vs) == 1 && vs[0].m.tuple != nil {
+		x.Args = []*program.Expr{vs[0].e}
+		for _, m := range vs[0].m.tuple {
+			if m.t == nil {
+				t.f.u.el.fail(t.e.At, "%s needs a list of tensors", t.e.Head.V)
+			}
+			ins = append(ins, m.t)
+		}
+	} else {
+		list := &program.Expr{Kind: program.ListLit}
+		for _, v := range vs {
+			list.Args = append(list.Args, v.e)
+			ins = append(ins, v.m.t)
+		}
+		x.Args = []*program.Expr{list}
+	}
+	x.Inputs = nil // the list is spread over the row's inputs
+	return ins
+}

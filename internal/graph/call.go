@@ -1,0 +1,390 @@
+package graph
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// call evaluates an entry that calls something: a layer, an operator, a block,
+// a declared module.
+func (f *fn) call(e *spec.Entry, sc *scope, i int) val {
+	el := f.u.el
+	switch head := e.Head.V; {
+	case head == spec.HeadBlock:
+		return f.callBlock(e, sc, i)
+	case head == spec.HeadCall:
+		return f.callDeclared(e, sc)
+	case head == spec.HeadSeq || layers[head] != nil:
+		return f.callNew(e, sc, i)
+	case op.Lookup(head) != nil:
+		return f.callOp(e, sc, op.Lookup(head))
+	}
+	el.errs.Unknown(e.Head.At, "layer or operator", e.Head.V, nil)
+	panic(stop{})
+}
+
+// inputs evaluates the inputs of a module or block: the given ones, or the
+// previous value.
+func (f *fn) inputs(e *spec.Entry, sc *scope) []val {
+	if !e.HasIn {
+		f.needCur(f.cur, e)
+		return []val{f.cur}
+	}
+	var out []val
+	for _, o := range e.Inputs {
+		out = append(out, f.operand(o, sc))
+	}
+	return out
+}
+
+// layerInputs evaluates the inputs of a layer, which its argument may name:
+// {CrossEntropyLoss: {target: label}} takes the previous value and label.
+func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *Layer) []val {
+	named := map[string]*spec.Value{}
+	if e.Arg != nil && e.Arg.Kind == spec.Map {
+		for _, p := range e.Arg.Pairs {
+			if l.isInput(p.Key.Str) {
+				named[p.Key.Str] = p.Value
+			}
+		}
+	}
+	if len(named) == 0 {
+		return f.inputs(e, sc)
+	}
+	var ins []val
+	given := e.Inputs
+	for _, name := range l.inputs {
+		name = strings.TrimSuffix(name, "?")
+		switch v := named[name]; {
+		case v != nil:
+			o := f.u.el.spec.Operand(v)
+			if o == nil {
+				panic(stop{})
+			}
+			ins = append(ins, f.operand(o, sc))
+		case len(given) > 0:
+			ins = append(ins, f.operand(given[0], sc))
+			given = given[1:]
+		case len(ins) == 0 && !e.HasIn:
+			f.needCur(f.cur, e)
+			ins = append(ins, f.cur)
+		default:
+			f.u.el.fail(e.At, "%s needs %s", e.Head.V, name)
+		}
+	}
+	return ins
+}
+
+func (l *Layer) isInput(name string) bool {
+	for _, i := range l.inputs {
+		if strings.TrimSuffix(i, "?") == name {
+			return true
+		}
+	}
+	return false
+}
+
+// callNew makes a module and calls it; if a module of that path exists, that
+// one is called again.
+func (f *fn) callNew(e *spec.Entry, sc *scope, i int) val {
+	var ins []val
+	if l := layers[e.Head.V]; l != nil {
+		ins = f.layerInputs(e, sc, l)
+	} else {
+		ins = f.inputs(e, sc)
+	}
+	return f.callModule(e, sc, f.u.modulePath(e, sc, i), ins, nil)
+}
+
+// callDeclared calls a module by its path.
+func (f *fn) callDeclared(e *spec.Entry, sc *scope) val {
+	el := f.u.el
+	if e.Arg == nil {
+		el.fail(e.Head.At, "call needs the path of a module")
+	}
+	at, kwargs := e.Arg, (*spec.Value)(nil)
+	if e.Arg.Kind == spec.Map && len(e.Arg.Pairs) == 1 { // call: {attn: {need_weights: false}}
+		at, kwargs = e.Arg.Pairs[0].Key, e.Arg.Pairs[0].Value
+	}
+	s := at.Str
+	if at.IsExpr() {
+		s = el.evalStr(at, sc, "call")
+	}
+	path := strings.Join(spec.PathParts(s), ".")
+	idx, ok := f.u.children[path]
+	if !ok {
+		var known []string
+		for _, c := range f.u.class.Children {
+			known = append(known, c.Path)
+		}
+		el.errs.Unknown(at.Span, "module", s, known)
+		panic(stop{})
+	}
+	ins := f.inputs(e, sc)
+	if d := f.u.declared[path]; d != nil {
+		return f.callModule(d.entry, d.scope, path, ins, kwargs)
+	}
+	return f.again(e, idx, ins)
+}
+
+// again calls a module that was made by an earlier entry.
+func (f *fn) again(e *spec.Entry, idx int, ins []val) val {
+	src := f.u.made[idx]
+	return f.callModule(src.entry, src.scope, f.u.class.Children[idx].Path, ins, nil)
+}
+
+// callModule elaborates the module that entry e describes, for inputs ins, and
+// calls it under path. A module that exists already must come out the same.
+func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs *spec.Value) val {
+	el := f.u.el
+	for _, v := range ins {
+		if v.m.t == nil && layers[e.Head.V] != nil {
+			el.fail(e.At, "%s takes tensors, not %s", e.Head.V, v.m.describe())
+		}
+	}
+	var class *program.Class
+	var rets []val
+	switch {
+	case e.Head.V == spec.HeadSeq:
+		class, rets = f.u.sequential(e, sc, ins)
+	case e.Head.V == spec.HeadBlock:
+		b := f.u.findBlock(e, sc)
+		if b.V.Kind.V == "function" {
+			el.fail(e.At, "block %q is a function, not a module", b.Name.V)
+		}
+		class, rets = el.block(b, f.u, f.u.with(e, sc), ins, e.At)
+	case layers[e.Head.V] != nil:
+		class, rets = f.u.layer(e, sc, layers[e.Head.V], ins, kwargs)
+	default:
+		el.errs.Unknown(e.Head.At, "layer", e.Head.V, nil)
+		panic(stop{})
+	}
+	idx, ok := f.u.children[path]
+	if !ok {
+		idx = len(f.u.class.Children)
+		f.u.children[path] = idx
+		f.u.class.Children = append(f.u.class.Children, program.Child{Path: path})
+	}
+	ch := &f.u.class.Children[idx]
+	switch {
+	case ch.Class == nil:
+		ch.Class = class
+		ch.Ties = f.u.ties(e, sc, class)
+		if f.u.made == nil {
+			f.u.made = map[int]*declared{}
+		}
+		f.u.made[idx] = &declared{e, sc}
+	case !sameClass(ch.Class, class):
+		el.fail(e.At, "module %q was made as %s and is called here with an input for which it would have to be %s", path, ch.Class.Describe(), class.Describe())
+	}
+	x := &program.Expr{Kind: program.CallMod, Child: idx}
+	for _, v := range ins {
+		x.Args = append(x.Args, v.e)
+	}
+	return val{x, metaOf(rets)}
+}
+
+// sameClass reports whether two classes are one module: equal constructor and
+// parameters, for blocks the same statements.
+func sameClass(a, b *program.Class) bool {
+	if a == b {
+		return true
+	}
+	if a.Name != "" || b.Name != "" {
+		return a.Name != "" && b.Name != "" && a.Dump(false) == b.Dump(false)
+	}
+	return a.Python == b.Python && a.Dump(false) == b.Dump(false)
+}
+
+// ties resolves tie: of an entry.
+func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Tie {
+	var out []program.Tie
+	for _, t := range e.Tie {
+		x := u.el.eval(t.Source, sc)
+		if x == nil { // tied on a condition that does not hold
+			continue
+		}
+		src, ok := x.(string)
+		if !ok {
+			u.el.fail(t.Source.Span, "tie needs the path of a parameter")
+		}
+		p := class.FindParam(t.Param.V)
+		if p == nil {
+			u.el.errs.Unknown(t.Param.At, "parameter", t.Param.V, class.ParamNames())
+			panic(stop{})
+		}
+		v, ok := u.attribute(src)
+		if !ok {
+			u.el.fail(t.Source.Span, "no parameter %q; a tie names one of a module that comes before, such as wte.weight", src)
+		}
+		if want := v.m.t.Size.String(); fmt.Sprint(v.m.t.Size) != fmt.Sprint(tensorSize(p.Size)) {
+			u.el.fail(t.Source.Span, "%s has shape %s, but %s has shape %v", src, want, t.Param.V, tensorSize(p.Size))
+		}
+		out = append(out, program.Tie{Param: t.Param.V, Source: strings.Join(spec.PathParts(src), ".")})
+	}
+	return out
+}
+
+// with evaluates with: of an entry.
+func (u *unit) with(e *spec.Entry, sc *scope) map[string]any {
+	out := map[string]any{}
+	if e.With != nil {
+		for _, p := range e.With.Pairs {
+			out[p.Key.Str] = u.el.eval(p.Value, sc)
+		}
+	}
+	return out
+}
+
+func (u *unit) findBlock(e *spec.Entry, sc *scope) *spec.Named[spec.Block] {
+	if e.Arg == nil {
+		u.el.fail(e.Head.At, "block needs the name of a block")
+	}
+	name := u.el.evalStr(e.Arg, sc, "block")
+	b, ok := u.blocks[name]
+	if !ok {
+		var known []string
+		for n := range u.blocks {
+			known = append(known, n)
+		}
+		u.el.errs.Unknown(e.Arg.Span, "block", name, sorted(known))
+		panic(stop{})
+	}
+	return b
+}
+
+// callBlock calls a block of the spec.
+func (f *fn) callBlock(e *spec.Entry, sc *scope, i int) val {
+	b := f.u.findBlock(e, sc)
+	if b.V.Kind.V != "function" {
+		return f.callNew(e, sc, i)
+	}
+	if e.Module != nil {
+		f.u.el.fail(e.Module.Span, "a function is no module and has no path")
+	}
+	return f.u.callFunction(b, f.u.with(e, sc), f.inputs(e, sc), e.At)
+}
+
+// callFunction elaborates a function in the context of this class, whose
+// modules it may use, and calls it.
+func (u *unit) callFunction(b *spec.Named[spec.Block], with map[string]any, ins []val, at spec.Span) val {
+	el := u.el
+	if len(b.V.Modules) > 0 || len(b.V.Parameters) > 0 || len(b.V.Buffers) > 0 {
+		el.fail(at, "function %q declares modules or parameters; only module blocks have their own", b.Name.V)
+	}
+	key := fmt.Sprintf("%p %s %s", b, keyOf(with), keyOfVals(ins))
+	fe := u.funcs[key]
+	if fe == nil {
+		el.enter(at)
+		sc := el.blockScope(b, u, with, at)
+		f := u.newFn(b.Name.V, program.Function, sc, inputNames(b.V), ins, at)
+		f.statements(b.V.Layers, f.scope)
+		fe = &elaboratedFunc{f.f, f.finish(b.Name.At)}
+		el.depth--
+		n := 0
+		for _, m := range u.class.Methods {
+			if strings.TrimRight(m.Name, "0123456789_") == strings.TrimRight(f.f.Name, "0123456789_") {
+				n++
+			}
+		}
+		if n > 0 {
+			f.f.Name = fmt.Sprintf("%s_%d", f.f.Name, n+1)
+		}
+		u.class.Methods = append(u.class.Methods, f.f)
+		u.funcs[key] = fe
+	}
+	x := &program.Expr{Kind: program.CallFun, Func: fe.fn}
+	for _, v := range ins {
+		x.Args = append(x.Args, v.e)
+	}
+	return val{x, metaOf(fe.rets)}
+}
+
+// sequential elaborates nn.Sequential: its children are called in a chain.
+func (u *unit) sequential(e *spec.Entry, sc *scope, ins []val) (*program.Class, []val) {
+	el := u.el
+	if len(ins) != 1 {
+		el.fail(e.At, "Sequential takes one input, not %d", len(ins))
+	}
+	el.enter(e.At)
+	defer func() { el.depth-- }()
+	n := &unit{el: el, class: &program.Class{Python: "nn.Sequential"}, scope: sc, blocks: u.blocks, children: map[string]int{}, declared: map[string]*declared{}}
+	f := n.newFn("forward", program.Module, sc, []string{"input"}, ins, e.At)
+	n.class.Forward = f.f
+	f.chain(e.Body, sc)
+	f.cur = f.local("input")
+	return n.class, f.finish(e.At)
+}
+
+// chain calls the modules of a Sequential one after the other.
+func (f *fn) chain(items []*spec.Entry, sc *scope) {
+	el := f.u.el
+	for _, item := range items {
+		h := item.Head.V
+		if h != spec.HeadBlock && h != spec.HeadSeq && h != spec.HeadLayers && layers[h] == nil {
+			el.fail(item.At, "Sequential holds modules; %q is none (use a block, or layers:)", h)
+		}
+		if len(item.Name) > 0 || item.HasIn || item.Module != nil {
+			el.fail(item.At, "the modules of Sequential have no names or inputs of their own")
+		}
+		f.u.expand(item, sc, func(sc *scope, _ int) {
+			if h == spec.HeadLayers {
+				f.chain(item.Body, sc)
+				return
+			}
+			path := fmt.Sprint(len(f.u.class.Children))
+			v := f.callModule(item, sc, path, []val{f.local("input")}, nil)
+			if v.m.t == nil {
+				el.fail(item.At, "gives %s; the next module of Sequential needs a tensor", v.m.describe())
+			}
+			f.emit(program.Stmt{Kind: program.Assign, Targets: []int{f.set("input", v.m)}, Value: v.e, Line: item.At.Line})
+		})
+	}
+}
+
+// layer makes a module of torch.nn.
+func (u *unit) layer(e *spec.Entry, sc *scope, l *Layer, ins []val, kwargs *spec.Value) (class *program.Class, rets []val) {
+	el := u.el
+	a := &argReader{el: el, env: sc, what: e.Head.V, at: e.Head.At, sigs: []*op.Sig{l.sig, l.forward}}
+	a.skip = l.isInput
+	a.read(e.Arg)
+	if kwargs != nil {
+		a.read(kwargs)
+	}
+	if n := len(ins); n < l.required() || n > len(l.inputs) {
+		el.fail(e.At, "%s takes %s (%s), but %d given", e.Head.V, plural(l.required(), "input"), strings.Join(l.inputs, ", "), n)
+	}
+	a.require()
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *buildError:
+			at := e.Head.At
+			if v := a.from[r.arg]; v != nil {
+				at = v.Span
+			}
+			el.fail(at, "%s: %s", e.Head.V, r.msg)
+		default:
+			panic(r)
+		}
+	}()
+	if ip, ok := a.vals["inplace"].(bool); !ok && e.InPlace != nil {
+		_ = ip
+		if l.sig.Find("inplace") == nil {
+			el.fail(e.InPlace.Span, "%s has no in-place form", e.Head.V)
+		}
+		a.vals["inplace"], a.given["inplace"] = el.evalBool(e.InPlace, sc, "inplace"), true
+	}
+	return el.buildLayer(l, a.vals, a.given, ins)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,478 @@
+package graph
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Limits on what one spec may unroll to.
+const (
+	maxStatements = 200_000
+	maxNesting    = 40
+)
+
+// elaborator holds what is shared while one spec becomes a job.
+type elaborator struct {
+	spec   *spec.Spec
+	errs   *spec.Errors
+	shapes *op.Shapes
+	job    *program.Job
+	batch  int64
+
+	cache      map[string]*elaborated
+	statements int
+	depth      int
+	notes      []string // not modelled
+	names      map[string]int
+	opts       Options
+	ms         []*model
+	others     []*spec.Errors // of presets
+}
+
+// elaborated is a block that was made for some params and inputs.
+type elaborated struct {
+	class *program.Class
+	rets  []val
+}
+
+// stop unwinds to the model after an error was reported: later statements
+// cannot be understood without its result.
+type stop struct{}
+
+// fail reports a mistake at a place and stops.
+func (el *elaborator) fail(s spec.Span, format string, args ...any) {
+	el.errs.Addf(s, format, args...)
+	panic(stop{})
+}
+
+func (el *elaborator) note(what string) {
+	for _, n := range el.notes {
+		if n == what {
+			return
+		}
+	}
+	el.notes = append(el.notes, what)
+}
+
+// shaped is a contiguous tensor like t with another last dimension.
+func (el *elaborator) shaped(t *op.Tensor, last int64) *op.Tensor {
+	return &op.Tensor{Layout: tensor.Contiguous(t.Size.Set(t.Rank()-1, last)), DType: t.DType}
+}
+
+// scope resolves the names of expressions.
+type scope struct {
+	parent spec.Env
+	vars   map[string]any
+	fn     *fn // whose local values have shapes
+}
+
+func (s *scope) Lookup(name string) (any, bool) {
+	if v, ok := s.vars[name]; ok {
+		return v, true
+	}
+	if s.fn != nil {
+		if i, ok := s.fn.slots[name]; ok && s.fn.bound[i] && s.fn.metas[i].t != nil {
+			return s.fn.metas[i], true
+		}
+	}
+	if s.parent == nil {
+		return nil, false
+	}
+	return s.parent.Lookup(name)
+}
+
+func (s *scope) Names() []string {
+	var out []string
+	for n := range s.vars {
+		out = append(out, n)
+	}
+	if s.fn != nil {
+		for n := range s.fn.slots {
+			out = append(out, n)
+		}
+	}
+	sort.Strings(out)
+	if s.parent != nil {
+		out = append(out, s.parent.Names()...)
+	}
+	return out
+}
+
+func (s *scope) with(vars map[string]any) *scope { return &scope{parent: s, vars: vars} }
+
+// eval computes a value; a mistake is reported at its place.
+func (el *elaborator) eval(v *spec.Value, env spec.Env) any {
+	x, err := v.Eval(env)
+	if err != nil {
+		el.errs.AddErr(v.Span, err)
+		panic(stop{})
+	}
+	return x
+}
+
+func (el *elaborator) evalInt(v *spec.Value, env spec.Env, what string) int64 {
+	n, ok := el.eval(v, env).(int64)
+	if !ok {
+		el.fail(v.Span, "%s must be an integer", what)
+	}
+	return n
+}
+
+func (el *elaborator) evalBool(v *spec.Value, env spec.Env, what string) bool {
+	b, ok := el.eval(v, env).(bool)
+	if !ok {
+		el.fail(v.Span, "%s must be true or false", what)
+	}
+	return b
+}
+
+func (el *elaborator) evalStr(v *spec.Value, env spec.Env, what string) string {
+	x := el.eval(v, env)
+	s, ok := x.(string)
+	if !ok {
+		el.fail(v.Span, "%s must be a string, not %v", what, x)
+	}
+	return s
+}
+
+// shape evaluates a list of sizes.
+func (el *elaborator) shape(v *spec.Value, env spec.Env) []int64 {
+	if v == nil {
+		return nil
+	}
+	x := el.eval(v, env)
+	list, ok := x.([]any)
+	if n, isInt := x.(int64); isInt {
+		list, ok = []any{n}, true
+	}
+	if !ok {
+		el.fail(v.Span, "shape must be a list of integers")
+	}
+	if len(list) >= tensor.MaxRank {
+		el.fail(v.Span, "shape has %d dimensions; at most %d are handled", len(list), tensor.MaxRank-1)
+	}
+	out := make([]int64, len(list))
+	for i, e := range list {
+		n, ok := e.(int64)
+		if !ok || n < 0 {
+			el.fail(v.Span, "shape must be a list of integers that are not negative")
+		}
+		out[i] = n
+	}
+	return out
+}
+
+// unit is a class while its forward is elaborated.
+type unit struct {
+	el       *elaborator
+	class    *program.Class
+	scope    *scope
+	blocks   map[string]*spec.Named[spec.Block]
+	children map[string]int
+	declared map[string]*declared
+	shapes   map[string][]int64 // of own parameters and buffers
+	dtypes   map[string]tensor.DType
+	funcs    map[string]*elaboratedFunc
+	layers   int               // modules under the default path
+	made     map[int]*declared // how each child came into being
+}
+
+// declared is a module of a modules section before its first call.
+type declared struct {
+	entry *spec.Entry
+	scope *scope
+}
+
+type elaboratedFunc struct {
+	fn   *program.Func
+	rets []val
+}
+
+func (el *elaborator) newUnit(name string, sc *scope, blocks map[string]*spec.Named[spec.Block]) *unit {
+	return &unit{
+		el: el, class: &program.Class{Name: el.className(name)}, scope: sc, blocks: blocks, children: map[string]int{},
+		declared: map[string]*declared{}, shapes: map[string][]int64{}, dtypes: map[string]tensor.DType{}, funcs: map[string]*elaboratedFunc{},
+	}
+}
+
+// className makes a unique Python class name of a block's name.
+func (el *elaborator) className(name string) string {
+	var b strings.Builder
+	for _, p := range strings.Split(name, "_") {
+		if p != "" {
+			b.WriteString(strings.ToUpper(p[:1]) + p[1:])
+		}
+	}
+	n := b.String()
+	if n == "" {
+		n = "Block"
+	}
+	el.names[n]++
+	if k := el.names[n]; k > 1 {
+		n = fmt.Sprintf("%s%d", n, k)
+	}
+	return n
+}
+
+// parameters registers what a block declares of its own.
+func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
+	for i, list := range [][]*spec.Named[spec.Param]{params, buffers} {
+		for _, p := range list {
+			size := u.el.shape(p.V.Shape, u.scope)
+			d := u.el.dtype(p.V.DType)
+			if p.V.DType.V == "float32" && !p.V.DType.Set {
+				d = u.el.job.DType
+			}
+			if u.shapes[p.Name.V] != nil {
+				u.el.fail(p.Name.At, "parameter or buffer %q is declared twice", p.Name.V)
+			}
+			if _, err := tensor.MulBytes(append(append([]int64(nil), size...), d.Size())...); err != nil {
+				u.el.fail(p.Name.At, "shape %v: %v", size, err)
+			}
+			u.shapes[p.Name.V], u.dtypes[p.Name.V] = append([]int64{}, size...), d
+			pp := program.Param{Name: p.Name.V, Size: size, DType: d, Fixed: !d.IsFloating()}
+			if i == 0 {
+				if !d.IsFloating() {
+					u.el.fail(p.Name.At, "a parameter needs a floating-point type, not %v; declare a buffer", d)
+				}
+				u.class.Params = append(u.class.Params, pp)
+			} else {
+				u.class.Buffers = append(u.class.Buffers, pp)
+			}
+		}
+	}
+}
+
+func (el *elaborator) dtype(s spec.String) tensor.DType {
+	d, err := tensor.ParseDType(s.V)
+	if err != nil {
+		el.errs.Unknown(s.At, "dtype", s.V, tensor.DTypeNames())
+		panic(stop{})
+	}
+	return d
+}
+
+// modules reserves the places of declared modules, in their order.
+func (u *unit) modules(entries []*spec.Entry) {
+	for _, e := range entries {
+		u.expand(e, u.scope, func(sc *scope, i int) {
+			path := u.modulePath(e, sc, i)
+			if _, ok := u.children[path]; ok {
+				u.el.fail(e.At, "module %q is declared twice", path)
+			}
+			u.children[path] = len(u.class.Children)
+			u.class.Children = append(u.class.Children, program.Child{Path: path})
+			u.declared[path] = &declared{e, sc}
+		})
+	}
+}
+
+// modulePath is the attribute path of an entry's module. An entry that is
+// repeated (i ≥ 0) is an item of a list.
+func (u *unit) modulePath(e *spec.Entry, sc *scope, i int) string {
+	if e.Module == nil {
+		for {
+			p := fmt.Sprintf("layers.%d", u.layers)
+			u.layers++
+			if _, taken := u.children[p]; !taken {
+				return p
+			}
+		}
+	}
+	s := e.Module.Str
+	if e.Module.IsExpr() {
+		s = u.el.evalStr(e.Module, sc, "module")
+	}
+	if !spec.IsPath(s) {
+		u.el.fail(e.Module.Span, "module must be an attribute path such as conv1 or up[0], not %q", s)
+	}
+	p := strings.Join(spec.PathParts(s), ".")
+	if i >= 0 && !e.Module.IsExpr() {
+		n := i
+		for {
+			q := fmt.Sprintf("%s.%d", p, n)
+			if _, taken := u.children[q]; !taken {
+				return q
+			}
+			n++
+		}
+	}
+	return p
+}
+
+// expand calls f for each time an entry stands for: not at all if its
+// condition is false, once, or once a turn of repeat and for. i is -1 unless
+// the entry is repeated.
+func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
+	el := u.el
+	turn := func(sc *scope, i int) {
+		el.statements++
+		if el.statements > maxStatements {
+			el.fail(e.At, "the spec unrolls to more than %d statements", maxStatements)
+		}
+		if e.If != nil && !spec.Truth(el.eval(e.If, sc)) {
+			return
+		}
+		f(sc, i)
+	}
+	switch {
+	case e.Repeat != nil && len(e.For) > 0:
+		el.fail(e.At, "repeat and for exclude each other")
+	case e.Repeat != nil:
+		n := el.evalInt(e.Repeat, sc, "repeat")
+		if n < 0 {
+			el.fail(e.Repeat.Span, "repeat must not be negative, but is %d", n)
+		}
+		for i := range n {
+			s := sc
+			if e.As.Set {
+				s = sc.with(map[string]any{e.As.V: i})
+			}
+			turn(s, int(i))
+		}
+	case len(e.For) > 0:
+		var lists [][]any
+		for _, l := range e.For {
+			list, ok := el.eval(l.In, sc).([]any)
+			if !ok {
+				el.fail(l.In.Span, "for needs a list")
+			}
+			if len(lists) > 0 && len(list) != len(lists[0]) {
+				el.fail(l.In.Span, "the lists of for have %d and %d items", len(lists[0]), len(list))
+			}
+			lists = append(lists, list)
+		}
+		for i := range lists[0] {
+			vars := map[string]any{}
+			for k, l := range e.For {
+				vars[l.Var.V] = lists[k][i]
+			}
+			turn(sc.with(vars), i)
+		}
+	default:
+		turn(sc, -1)
+	}
+}
+
+// block elaborates a module block for some params and inputs.
+func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]any, ins []val, at spec.Span) (*program.Class, []val) {
+	key := fmt.Sprintf("%p %s %s", b, keyOf(with), keyOfVals(ins))
+	if c, ok := el.cache[key]; ok {
+		return c.class, c.rets
+	}
+	el.enter(at)
+	defer func() { el.depth-- }()
+	sc := el.blockScope(b, u, with, at)
+	n := el.newUnit(b.Name.V, sc, u.blocks)
+	n.parameters(b.V.Parameters, b.V.Buffers)
+	n.modules(b.V.Modules)
+	f := n.newFn("forward", program.Module, sc, inputNames(b.V), ins, at)
+	n.class.Forward = f.f
+	f.statements(b.V.Layers, f.scope)
+	rets := f.finish(b.Name.At)
+	n.close(b.Name.At)
+	el.cache[key] = &elaborated{n.class, rets}
+	return n.class, rets
+}
+
+func (el *elaborator) enter(at spec.Span) {
+	if el.depth++; el.depth > maxNesting {
+		el.fail(at, "blocks are nested deeper than %d levels; does one contain itself?", maxNesting)
+	}
+}
+
+// close checks that every declared module was called, which gave it sizes.
+func (u *unit) close(at spec.Span) {
+	for path, d := range u.declared {
+		if u.class.Children[u.children[path]].Class == nil {
+			u.el.errs.Addf(d.entry.At, "module %q is declared but never called, so that its sizes are unknown; call it with {call: %s}", path, path)
+			defer panic(stop{})
+		}
+	}
+}
+
+// blockScope binds a block's params.
+func (el *elaborator) blockScope(b *spec.Named[spec.Block], u *unit, with map[string]any, at spec.Span) *scope {
+	vars := map[string]any{}
+	outer := el.modelScope(u)
+	sc := &scope{parent: outer, vars: vars}
+	var names []string
+	if p := b.V.Params; p != nil {
+		if p.Kind != spec.Map {
+			el.fail(p.Span, "params must be a mapping from names to defaults")
+		}
+		for _, pair := range p.Pairs {
+			names = append(names, pair.Key.Str)
+			if v, ok := with[pair.Key.Str]; ok {
+				vars[pair.Key.Str] = v
+			} else {
+				vars[pair.Key.Str] = el.eval(pair.Value, sc)
+			}
+		}
+	}
+	for k := range with {
+		if _, ok := vars[k]; !ok {
+			el.errs.Unknown(at, fmt.Sprintf("param of block %s", b.Name.V), k, names)
+			panic(stop{})
+		}
+	}
+	return sc
+}
+
+// modelScope is the scope outside of all blocks: the spec's params and B.
+func (el *elaborator) modelScope(u *unit) *scope {
+	s := u.scope
+	for {
+		p, ok := s.parent.(*scope)
+		if !ok || p == nil {
+			return s
+		}
+		s = p
+	}
+}
+
+func inputNames(b *spec.Block) []string {
+	if len(b.Inputs) == 0 {
+		return []string{"x"}
+	}
+	var out []string
+	for _, i := range b.Inputs {
+		out = append(out, i.V)
+	}
+	return out
+}
+
+func keyOf(with map[string]any) string {
+	keys := make([]string, 0, len(with))
+	for k := range with {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	var b strings.Builder
+	for _, k := range keys {
+		fmt.Fprintf(&b, "%s=%#v;", k, with[k])
+	}
+	return b.String()
+}
+
+// keyOfVals describes arguments: shapes, and which are the same object.
+func keyOfVals(ins []val) string {
+	var b strings.Builder
+	for i, v := range ins {
+		b.WriteString(v.m.key())
+		for j := range i {
+			if v.e != nil && v.same(ins[j]) {
+				fmt.Fprintf(&b, "=%d", j)
+				break
+			}
+		}
+		b.WriteByte(' ')
+	}
+	return b.String()
+}

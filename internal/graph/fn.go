@@ -1,0 +1,389 @@
+package graph
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// fn is a function while its statements are elaborated.
+type fn struct {
+	u     *unit
+	f     *program.Func
+	scope *scope
+	slots map[string]int
+	bound []bool
+	metas []meta
+	cur   val    // the previous value
+	why   string // why there is none
+	ret   []val
+	done  bool // a return was met
+}
+
+func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []string, ins []val, at spec.Span) *fn {
+	f := &fn{u: u, f: &program.Func{Name: name, Kind: kind}, slots: map[string]int{}}
+	f.scope = &scope{parent: sc.parent, vars: sc.vars, fn: f}
+	if len(ins) != len(params) {
+		u.el.fail(at, "takes %d inputs (%s), but %d are given", len(params), strings.Join(params, ", "), len(ins))
+	}
+	for i, p := range params {
+		f.set(p, ins[i].m)
+	}
+	f.f.Params = len(params)
+	if len(params) > 0 {
+		f.cur = f.local(params[0])
+		if f.cur.m.t == nil {
+			f.why = "the first input is " + f.cur.m.describe()
+			f.cur = val{}
+		}
+	} else {
+		f.why = "nothing precedes it"
+	}
+	return f
+}
+
+// set makes name a local variable with a value like m and returns its slot.
+func (f *fn) set(name string, m meta) int {
+	s, ok := f.slots[name]
+	if !ok {
+		s = len(f.f.Slots)
+		f.slots[name] = s
+		f.f.Slots = append(f.f.Slots, name)
+		f.bound, f.metas = append(f.bound, false), append(f.metas, meta{})
+	}
+	f.bound[s], f.metas[s] = true, m
+	return s
+}
+
+func (f *fn) local(name string) val {
+	s := f.slots[name]
+	return val{&program.Expr{Kind: program.Local, Slot: s}, f.metas[s]}
+}
+
+func (f *fn) emit(s program.Stmt) { f.f.Body = append(f.f.Body, s) }
+
+// running is the name of unnamed results.
+const running = "x"
+
+// statements elaborates a list of entries in this frame.
+func (f *fn) statements(es []*spec.Entry, sc *scope) {
+	for _, e := range es {
+		if f.done {
+			f.u.el.fail(e.At, "nothing after return is reached")
+		}
+		f.u.expand(e, sc, func(sc *scope, i int) { f.statement(e, sc, i) })
+	}
+}
+
+func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
+	el := f.u.el
+	switch e.Head.V {
+	case "":
+		v := f.cur
+		if e.HasIn {
+			v = f.only(e, sc)
+		}
+		f.needCur(v, e)
+		f.bind(e, v)
+	case spec.HeadLayers:
+		f.statements(e.Body, sc)
+	case spec.HeadDel:
+		f.del(e, sc)
+	case spec.HeadReturn:
+		f.doReturn(e, sc)
+	default:
+		if f.f.Kind == program.StepFunc && f.stepStatement(e, sc) {
+			return
+		}
+		if e.Every != nil || e.NoGrad != nil {
+			el.fail(e.At, "every and no_grad modify statements of a step")
+		}
+		f.bind(e, f.call(e, sc, i))
+	}
+}
+
+// only evaluates the single input of an entry.
+func (f *fn) only(e *spec.Entry, sc *scope) val {
+	if len(e.Inputs) != 1 {
+		f.u.el.fail(e.At, "needs one input, not %d", len(e.Inputs))
+	}
+	return f.operand(e.Inputs[0], sc)
+}
+
+// needCur stops unless there is a value.
+func (f *fn) needCur(v val, e *spec.Entry) {
+	if v.e == nil {
+		f.u.el.fail(e.At, "there is no previous value to take: %s; say inputs:", f.why)
+	}
+}
+
+// bind gives the result of an entry its name.
+func (f *fn) bind(e *spec.Entry, v val) {
+	el := f.u.el
+	line := e.At.Line
+	alias := v.e.Kind == program.Local
+	if e.Pick != nil {
+		k := el.evalInt(e.Pick, f.scope, "pick")
+		if v.m.tuple == nil || k < 0 || k >= int64(len(v.m.tuple)) {
+			el.fail(e.Pick.Span, "pick %d does not apply to %s", k, v.m.describe())
+		}
+		v = val{&program.Expr{Kind: program.Pick, Index: int(k), Args: []*program.Expr{v.e}}, v.m.tuple[k]}
+	}
+	switch {
+	case e.Tuple:
+		if v.m.tuple == nil || len(v.m.tuple) != len(e.Name) {
+			el.fail(e.Name[0].At, "%d names for %s", len(e.Name), v.m.describe())
+		}
+		st := program.Stmt{Kind: program.Assign, Unpack: true, Value: v.e, Line: line}
+		for i, n := range e.Name {
+			if strings.HasSuffix(n.V, "[]") {
+				el.fail(n.At, "a list cannot be appended to while a tuple is unpacked")
+			}
+			st.Targets = append(st.Targets, f.set(n.V, v.m.tuple[i]))
+		}
+		f.emit(st)
+		f.cur, f.why = val{}, fmt.Sprintf("the entry before gave %d values", len(e.Name))
+		return
+	case len(e.Name) == 1 && strings.HasSuffix(e.Name[0].V, "[]"):
+		f.appendTo(e, strings.TrimSuffix(e.Name[0].V, "[]"), v)
+		return
+	}
+	name := running
+	if len(e.Name) == 1 {
+		name = e.Name[0].V
+	} else if alias && e.Head.V == "" {
+		return
+	}
+	st := program.Stmt{Kind: program.Assign, Value: v.e, Line: line}
+	if v.e.Kind == program.CallOp && v.e.InPlace && v.e.Args[0].Kind == program.Local && f.f.Slots[v.e.Args[0].Slot] == name {
+		st.InPlace = true
+	}
+	st.Targets = []int{f.set(name, v.m)}
+	f.emit(st)
+	if e.Head.V == "" && alias { // a second name for the value; the first goes on
+		return
+	}
+	f.cur, f.why = f.local(name), ""
+	if v.m.t == nil {
+		f.cur, f.why = val{}, "the entry before gave "+v.m.describe()
+	}
+}
+
+// appendTo is name.append(v); the list is made when it is first appended to.
+func (f *fn) appendTo(e *spec.Entry, name string, v val) {
+	s, ok := f.slots[name]
+	if !ok || !f.bound[s] {
+		s = f.set(name, meta{tuple: []meta{}, list: true})
+		f.emit(program.Stmt{Kind: program.ListNew, Targets: []int{s}, Line: e.At.Line})
+	}
+	if !f.metas[s].list {
+		f.u.el.fail(e.Name[0].At, "%q is %s, not a list", name, f.metas[s].describe())
+	}
+	m := f.metas[s]
+	m.tuple = append(append([]meta{}, m.tuple...), v.m)
+	f.metas[s] = m
+	f.emit(program.Stmt{Kind: program.Append, Targets: []int{s}, Value: v.e, Line: e.At.Line})
+	f.cur, f.why = val{&program.Expr{Kind: program.Item, Slot: s, Index: -1}, v.m}, ""
+}
+
+func (f *fn) del(e *spec.Entry, sc *scope) {
+	el := f.u.el
+	if e.Arg == nil {
+		el.fail(e.Head.At, "del needs the name of a value")
+	}
+	st := program.Stmt{Kind: program.Del, Line: e.At.Line}
+	items := []*spec.Value{e.Arg}
+	if e.Arg.Kind == spec.List {
+		items = e.Arg.Items
+	}
+	for _, it := range items {
+		name := el.evalStr(it, sc, "del")
+		s, ok := f.slots[name]
+		if !ok || !f.bound[s] {
+			el.errs.Unknown(it.Span, "value", name, f.boundNames())
+			panic(stop{})
+		}
+		f.bound[s] = false
+		st.Targets = append(st.Targets, s)
+		if f.cur.e != nil && f.cur.e.Slot == s && f.cur.e.Kind <= program.Item {
+			f.cur, f.why = val{}, fmt.Sprintf("%q was deleted", name)
+		}
+	}
+	f.emit(st)
+}
+
+func (f *fn) boundNames() []string {
+	var out []string
+	for i, n := range f.f.Slots {
+		if f.bound[i] {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func (f *fn) doReturn(e *spec.Entry, sc *scope) {
+	if f.f.Kind == program.StepFunc {
+		f.u.el.fail(e.Head.At, "a step returns nothing")
+	}
+	if e.Arg == nil {
+		f.u.el.fail(e.Head.At, "return needs the name of a value")
+	}
+	items := []*spec.Value{e.Arg}
+	if e.Arg.Kind == spec.List {
+		items = e.Arg.Items
+	}
+	var rets []val
+	for _, it := range items {
+		o := f.u.el.spec.Operand(it)
+		if o == nil {
+			panic(stop{})
+		}
+		rets = append(rets, f.operand(o, sc))
+	}
+	f.returns(rets, e.At.Line)
+}
+
+func (f *fn) returns(rets []val, line int) {
+	st := program.Stmt{Kind: program.Return, Line: line}
+	if len(rets) == 1 {
+		st.Value = rets[0].e
+	} else {
+		for _, r := range rets {
+			st.Values = append(st.Values, r.e)
+		}
+	}
+	f.emit(st)
+	f.ret, f.done = rets, true
+}
+
+// finish returns the previous value unless there was a return.
+func (f *fn) finish(at spec.Span) []val {
+	if !f.done {
+		if f.cur.e == nil {
+			f.u.el.fail(at, "has no value to return: %s; say return:", f.why)
+		}
+		f.returns([]val{f.cur}, at.Line)
+	}
+	return f.ret
+}
+
+// operand evaluates one input.
+func (f *fn) operand(o *spec.Operand, sc *scope) val {
+	el := f.u.el
+	switch {
+	case o.Nested != nil:
+		var out val
+		n := 0
+		f.u.expand(o.Nested, sc, func(sc *scope, i int) {
+			n++
+			if n > 1 {
+				el.fail(o.At, "an inline entry stands for one call")
+			}
+			if o.Nested.Head.V == "" || o.Nested.Head.V == spec.HeadLayers {
+				el.fail(o.At, "an inline entry is a call")
+			}
+			out = f.call(o.Nested, sc, i)
+			if o.Nested.Pick != nil {
+				k := el.evalInt(o.Nested.Pick, sc, "pick")
+				if out.m.tuple == nil || k < 0 || k >= int64(len(out.m.tuple)) {
+					el.fail(o.Nested.Pick.Span, "pick %d does not apply to %s", k, out.m.describe())
+				}
+				out = val{&program.Expr{Kind: program.Pick, Index: int(k), Args: []*program.Expr{out.e}}, out.m.tuple[k]}
+			}
+		})
+		if n == 0 {
+			el.fail(o.At, "the condition of this inline entry is false, so that it has no value")
+		}
+		return out
+	case o.List != nil:
+		e := &program.Expr{Kind: program.ListLit}
+		m := meta{tuple: []meta{}}
+		for _, it := range o.List {
+			v := f.operand(it, sc)
+			e.Args = append(e.Args, v.e)
+			m.tuple = append(m.tuple, v.m)
+		}
+		return val{e, m}
+	}
+	x := el.eval(o.Value, sc)
+	switch x := x.(type) {
+	case int64, float64, bool:
+		return val{&program.Expr{Kind: program.Const, Value: x}, meta{}}
+	case string:
+		return f.reference(x, o.At)
+	case meta: // ${x} for x
+		el.fail(o.At, "name the value itself, without ${}")
+	}
+	el.fail(o.At, "an input is the name of a value, a number or an inline entry")
+	return val{}
+}
+
+// reference resolves the text of an input: a local value, an item or pop of a
+// list, or a parameter or buffer.
+func (f *fn) reference(s string, at spec.Span) val {
+	el := f.u.el
+	if slot, ok := f.slots[s]; ok && f.bound[slot] {
+		return val{&program.Expr{Kind: program.Local, Slot: slot}, f.metas[slot]}
+	}
+	if name, ok := strings.CutSuffix(s, ".pop"); ok {
+		if slot, ok := f.slots[name]; ok && f.bound[slot] {
+			m := f.metas[slot]
+			if !m.list || len(m.tuple) == 0 {
+				el.fail(at, "pop does not apply to %s", m.describe())
+			}
+			last := m.tuple[len(m.tuple)-1]
+			m.tuple = m.tuple[:len(m.tuple)-1]
+			f.metas[slot] = m
+			return val{&program.Expr{Kind: program.Pop, Slot: slot}, last}
+		}
+	}
+	if name, rest, ok := strings.Cut(s, "["); ok && strings.HasSuffix(rest, "]") {
+		if slot, ok := f.slots[name]; ok && f.bound[slot] {
+			k, err := strconv.Atoi(strings.TrimSuffix(rest, "]"))
+			m := f.metas[slot]
+			i := k
+			if k < 0 {
+				i += len(m.tuple)
+			}
+			if err != nil || m.tuple == nil || i < 0 || i >= len(m.tuple) {
+				el.fail(at, "index [%s of %s", rest, m.describe())
+			}
+			return val{&program.Expr{Kind: program.Item, Slot: slot, Index: k}, m.tuple[i]}
+		}
+	}
+	if v, ok := f.u.attribute(strings.TrimPrefix(s, "self.")); ok {
+		return v
+	}
+	el.errs.Unknown(at, "value", s, append(f.boundNames(), f.u.ownNames()...))
+	panic(stop{})
+}
+
+func (u *unit) ownNames() []string {
+	var out []string
+	for _, p := range u.class.Params {
+		out = append(out, p.Name)
+	}
+	for _, p := range u.class.Buffers {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+// attribute resolves the path of a parameter or buffer from this class.
+func (u *unit) attribute(path string) (val, bool) {
+	if size, ok := u.shapes[path]; ok {
+		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(size...)), DType: u.dtypes[path]}
+		return val{&program.Expr{Kind: program.Attr, Path: path}, tensorMeta(t)}, true
+	}
+	if p := u.class.FindParam(strings.Join(spec.PathParts(path), ".")); p != nil {
+		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(p.Size...)), DType: p.DType}
+		return val{&program.Expr{Kind: program.Attr, Path: strings.Join(spec.PathParts(path), ".")}, tensorMeta(t)}, true
+	}
+	return val{}, false
+}

@@ -1,0 +1,312 @@
+package graph
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Options are what a job depends on beside its spec.
+type Options struct {
+	// Batch replaces train.batch_size unless it is 0.
+	Batch int64
+	// Env holds the facts about device and version that shapes may depend on.
+	Env op.Env
+	// Preset returns the text of a preset; nil means there are none.
+	Preset func(name string) ([]byte, error)
+	// Presets lists the names of presets.
+	Presets []string
+}
+
+// Result is a job with what was found on the way.
+type Result struct {
+	Job *program.Job
+	// NotModelled lists what the spec asks for and memplan does not model.
+	NotModelled []string
+}
+
+// Build turns a spec into a job. The error, if any, is a *spec.Errors.
+func Build(s *spec.Spec, o Options) (*Result, error) {
+	el := &elaborator{
+		spec: s, errs: s.Errs, shapes: &op.Shapes{E: o.Env}, cache: map[string]*elaborated{}, names: map[string]int{},
+		batch: s.Train.BatchSize.V, opts: o,
+	}
+	el.shapes.E.Training, el.shapes.E.GradMode = true, true
+	if o.Batch > 0 {
+		el.batch = o.Batch
+	}
+	job := &program.Job{
+		Name: s.Name.V, Batch: el.batch, Static: s.Data.Input.V == "static", Flat: s.Train.Loop.V == "flat",
+		DType: precisions[s.Train.Precision.V], Determ: s.Train.Deterministic.V,
+	}
+	switch s.Mode.V {
+	case "inference":
+		job.Inference = "inference_mode"
+	case "no_grad":
+		job.Inference = "no_grad"
+	}
+	el.job = job
+	el.check()
+	if err := s.Errs.Err(); err != nil {
+		return nil, err
+	}
+	el.run()
+	if el.errsAny() {
+		return nil, el.firstErr()
+	}
+	r := &Result{Job: job}
+	for _, n := range s.NotModelled() {
+		r.NotModelled = append(r.NotModelled, n)
+	}
+	if strings.HasPrefix(s.Train.Precision.V, "amp-") {
+		r.NotModelled = append(r.NotModelled, "train.precision: autocast; computed as fp32")
+	}
+	r.NotModelled = append(r.NotModelled, el.notes...)
+	return r, nil
+}
+
+// precisions maps train.precision to the type of parameters.
+var precisions = map[string]tensor.DType{
+	"fp32": tensor.Float32, "amp-bf16": tensor.Float32, "amp-fp16": tensor.Float32, "bf16": tensor.BFloat16, "fp16": tensor.Float16,
+}
+
+// run elaborates the step and, through it, the models. It stops at the first
+// mistake that leaves shapes unknown.
+func (el *elaborator) run() {
+	defer func() {
+		switch r := recover().(type) {
+		case nil, stop:
+		default:
+			panic(r)
+		}
+	}()
+	el.models()
+	el.inputs()
+	el.optimizers()
+	el.step()
+}
+
+// model is a model of the spec before and after it is elaborated.
+type model struct {
+	name   string
+	def    *spec.Model
+	spec   *spec.Spec // that defines it: the spec, or a preset
+	at     spec.Span
+	inputs []string // of forward
+	class  *program.Class
+	rets   []val
+}
+
+// models collects the models; presets are read here.
+func (el *elaborator) models() {
+	add := func(name string, m *spec.Model, at spec.Span) {
+		x := &model{name: name, def: m, spec: el.spec, at: at}
+		if m.HF.Set {
+			el.fail(m.HF.At, "Hugging Face configs are not supported yet; write the model in the spec language or use a preset")
+		}
+		if m.Preset.Set {
+			x.spec = el.loadPreset(m)
+			x.def = x.spec.Model
+		} else if len(m.Layers) == 0 {
+			el.fail(at, "model %s needs layers (or preset)", name)
+		}
+		x.inputs = forwardInputs(x.def)
+		el.ms = append(el.ms, x)
+	}
+	if m := el.spec.Model; m != nil {
+		add("model", m, m.At)
+	}
+	for _, m := range el.spec.Models {
+		add(m.Name.V, m.V, m.Name.At)
+	}
+}
+
+// loadPreset reads a preset with the params that with: gives.
+func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
+	if len(m.Layers) > 0 {
+		el.fail(m.Preset.At, "preset and layers exclude each other")
+	}
+	if el.opts.Preset == nil {
+		el.errs.Unknown(m.Preset.At, "preset", m.Preset.V, el.opts.Presets)
+		panic(stop{})
+	}
+	text, err := el.opts.Preset(m.Preset.V)
+	if err != nil {
+		el.errs.Unknown(m.Preset.At, "preset", m.Preset.V, el.opts.Presets)
+		panic(stop{})
+	}
+	given := map[string]any{}
+	if m.With != nil {
+		plain, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{})
+		if err != nil {
+			el.fail(m.Preset.At, "preset %s: %v", m.Preset.V, err)
+		}
+		known := map[string]bool{}
+		for _, n := range plain.ParamNames() {
+			known[n] = true
+		}
+		for _, p := range m.With.Pairs {
+			if !known[p.Key.Str] {
+				el.errs.Unknown(p.Key.Span, "param of preset "+m.Preset.V, p.Key.Str, plain.ParamNames())
+				panic(stop{})
+			}
+			given[p.Key.Str] = el.eval(p.Value, el.spec.Env)
+		}
+	}
+	s, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{Params: given})
+	if err != nil {
+		el.fail(m.Preset.At, "preset %s: %v", m.Preset.V, err)
+	}
+	el.others = append(el.others, s.Errs)
+	return s
+}
+
+// errsAny and firstErr look at the errors of the spec and of presets.
+func (el *elaborator) errsAny() bool { return el.firstErr() != nil }
+
+func (el *elaborator) firstErr() error {
+	if err := el.spec.Errs.Err(); err != nil {
+		return err
+	}
+	for _, e := range el.others {
+		if err := e.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forwardInputs lists the inputs that a model's forward takes: the first, and
+// those that its layers name.
+func forwardInputs(m *spec.Model) []string {
+	if len(m.Inputs) == 0 {
+		return []string{"x"}
+	}
+	used := map[string]bool{m.Inputs[0].Name.V: true}
+	spec.Words(m.Layers, func(w string) { used[w] = true })
+	var out []string
+	for _, i := range m.Inputs {
+		if used[i.Name.V] {
+			out = append(out, i.Name.V)
+		}
+	}
+	return out
+}
+
+// inputs collects the tensors of a batch from all models.
+func (el *elaborator) inputs() {
+	seen := map[string]string{}
+	for _, m := range el.ms {
+		for _, in := range m.def.Inputs {
+			el.as(m, func() {
+				sc := &scope{parent: m.spec.Env, vars: map[string]any{"B": el.batch}}
+				size := append([]int64{el.batch}, el.shape(in.V.Shape, sc)...)
+				d := el.dtype(in.V.DType)
+				if d.IsFloating() && el.job.DType.IsHalf() {
+					d = el.job.DType
+				}
+				what := fmt.Sprint(size, d)
+				if old, ok := seen[in.Name.V]; ok {
+					if old != what {
+						el.fail(in.Name.At, "input %q is declared twice, differently", in.Name.V)
+					}
+					return
+				}
+				seen[in.Name.V] = what
+				if _, err := tensor.MulBytes(append(append([]int64(nil), size...), d.Size())...); err != nil {
+					el.fail(in.Name.At, "input of shape %v: %v", size, err)
+				}
+				el.job.Inputs = append(el.job.Inputs, program.Input{Name: in.Name.V, Size: size, DType: d})
+			})
+		}
+	}
+	if len(el.job.Inputs) == 0 {
+		el.fail(el.ms[0].at, "a model needs inputs")
+	}
+}
+
+// as runs f with errors going to the file that defines m.
+func (el *elaborator) as(m *model, f func()) {
+	s, e := el.spec, el.errs
+	el.errs = m.spec.Errs
+	main := el.spec
+	el.spec = m.spec
+	defer func() { el.spec, el.errs = main, e; _ = s }()
+	f()
+}
+
+// optimizers resolves train.optimizer or optimizers.
+func (el *elaborator) optimizers() {
+	if el.job.Inference != "" {
+		return
+	}
+	s := el.spec
+	var all []string
+	for _, m := range el.ms {
+		all = append(all, m.name)
+	}
+	if len(s.Optimizers) == 0 {
+		c := s.Train.Optimizer
+		if c == nil {
+			c = &spec.Callee{Name: spec.String{V: "SGD"}}
+		}
+		el.optimizer("optimizer", c, all)
+		return
+	}
+	for _, o := range s.Optimizers {
+		if o.V.Optimizer == nil {
+			el.fail(o.Name.At, "optimizer %s needs optimizer:, its kind", o.Name.V)
+		}
+		models := all
+		if len(o.V.Models) > 0 {
+			models = nil
+			for _, m := range o.V.Models {
+				if el.findModel(m.V) == nil {
+					el.errs.Unknown(m.At, "model", m.V, all)
+					panic(stop{})
+				}
+				models = append(models, m.V)
+			}
+		}
+		el.optimizer(o.Name.V, o.V.Optimizer, models)
+	}
+}
+
+func (el *elaborator) findModel(name string) *model {
+	for _, m := range el.ms {
+		if m.name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+func (el *elaborator) optimizer(name string, c *spec.Callee, models []string) {
+	row := optim.Lookup(c.Name.V)
+	if row == nil {
+		el.errs.Unknown(c.Name.At, "optimizer", c.Name.V, optim.Names())
+		panic(stop{})
+	}
+	a := &argReader{el: el, env: el.spec.Env, what: c.Name.V, at: c.Name.At, sigs: []*op.Sig{row.Signature()}}
+	a.read(c.Arg)
+	vals := map[string]any{}
+	o := &program.Optimizer{Name: name, Row: row, Models: models}
+	for _, p := range row.Signature().Params {
+		if v, ok := a.vals[p.Name]; ok {
+			vals[p.Name] = v
+			o.Given = append(o.Given, program.KwArg{Name: p.Name, Value: v})
+		} else {
+			vals[p.Name] = defaultValue(&p)
+		}
+	}
+	o.Args = op.BindArgs(row.Args, vals)
+	if err := row.Check(o.Args); err != nil {
+		el.fail(c.Name.At, "%v", err)
+	}
+	el.job.Optimizers = append(el.job.Optimizers, o)
+}

@@ -1,0 +1,267 @@
+package graph
+
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+)
+
+func init() {
+	layer(Layer{
+		Sig: "nn.MultiheadAttention(embed_dim: infer int, num_heads: int, dropout: float = 0.0, bias: bool = True, *, batch_first: bool = False)",
+		// forward's own arguments
+		Forward: "forward(need_weights: bool = True, average_attn_weights: bool = True)",
+		Inputs:  "query key value",
+		Build:   buildMHA,
+	})
+	layer(Layer{
+		Sig: "nn.TransformerEncoderLayer(d_model: infer int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, " +
+			"activation: str(relu|gelu) = 'relu', layer_norm_eps: float = 1e-05, batch_first: bool = False, norm_first: bool = False, bias: bool = True)",
+		Inputs: "src",
+		Build:  buildEncoderLayer,
+	})
+}
+
+// buildMHA is nn.MultiheadAttention.forward (torch/nn/modules/activation.py).
+func buildMHA(b *builder) {
+	q, k, v := b.in(0), b.in(1), b.in(2)
+	if b.x(3).Rank() != 3 || k.m.t.Rank() != 3 || v.m.t.Rank() != 3 {
+		b.fail("", "query, key and value need three dimensions, not shape %v", b.x(3).Size)
+	}
+	e, heads := b.infer("embed_dim", b.x(3).Dim(-1)), b.positive("num_heads")
+	if e%heads != 0 {
+		b.fail("num_heads", "embed_dim %d is not divisible by num_heads %d", e, heads)
+	}
+	if k.m.t.Dim(-1) != e || v.m.t.Dim(-1) != e {
+		b.fail("", "keys and values of another width (kdim, vdim) are not modelled")
+	}
+	m := &mhaParts{heads: heads, dropout: b.float("dropout"), weights: b.bool("need_weights"), average: b.bool("average_attn_weights")}
+	m.inWeight = b.param("in_proj_weight", 3*e, e)
+	if b.bool("bias") {
+		m.inBias = b.param("in_proj_bias", 3*e)
+	}
+	// out_proj is a Linear whose weights the function takes.
+	out := &program.Class{Python: "", Params: []program.Param{{Name: "weight", Size: []int64{e, e}, DType: b.dtype()}}}
+	m.outWeight = b.own("out_proj.weight", b.dtype(), []int64{e, e})
+	if b.bool("bias") {
+		out.Params = append(out.Params, program.Param{Name: "bias", Size: []int64{e}, DType: b.dtype()})
+		m.outBias = b.own("out_proj.bias", b.dtype(), []int64{e})
+	}
+	b.class.Children = append(b.class.Children, program.Child{Path: "out_proj", Class: out})
+
+	self := q.same(k) && k.same(v)
+	batchFirst := b.bool("batch_first")
+	if batchFirst {
+		swap := func(v val) val { return b.do("transpose", &op.TransposeArgs{Dim0: 1, Dim1: 0}, v) }
+		// The parameters are rebound to transposed views; the caller still holds
+		// the originals.
+		switch {
+		case self:
+			q = b.let("query", swap(q))
+			k, v = q, q
+		case k.same(v):
+			q, k = b.let("query", swap(q)), b.let("key", swap(k))
+			v = k
+		default:
+			q, k, v = b.let("query", swap(q)), b.let("key", swap(k)), b.let("value", swap(v))
+		}
+	}
+	m.self, m.shared = self, k.same(v)
+	r := b.inline("multi_head_attention_forward", []string{"query", "key", "value"}, []val{q, k, v}, m.forward)
+	outs := b.letAll([]string{"attn_output", "attn_output_weights"}, r)
+	y := outs[0]
+	if batchFirst {
+		y = b.do("transpose", &op.TransposeArgs{Dim0: 1, Dim1: 0}, y)
+	}
+	if self && batchFirst && heads%2 == 0 && b.bool("bias") {
+		b.fn.Body = append([]program.Stmt{m.fastPath(b)}, b.fn.Body...)
+	}
+	b.finish([]val{y, outs[1]})
+}
+
+// mhaParts is what F.multi_head_attention_forward takes beside its tensors.
+type mhaParts struct {
+	heads                                int64
+	dropout                              float64
+	weights, average                     bool
+	self, shared                         bool
+	inWeight, inBias, outWeight, outBias val
+}
+
+// fastPath is torch._native_multi_head_attention, which eval mode without
+// gradients takes for self-attention.
+func (m *mhaParts) fastPath(b *builder) program.Stmt {
+	a := &op.NativeMHAArgs{Heads: m.heads, Weights: m.weights, Average: m.average}
+	call := b.call("_native_multi_head_attention", a, b.ins[0], m.inWeight, m.inBias, m.outWeight, m.outBias)
+	st := program.Stmt{Kind: program.FastReturn, Value: call.e}
+	if !m.weights {
+		st.Value, st.Values = nil, []*program.Expr{call.e, noneVal().e}
+	}
+	return st
+}
+
+// forward is F.multi_head_attention_forward without masks
+// (torch/nn/functional.py).
+func (m *mhaParts) forward(f *builder, in []val) []val {
+	q, k, v := in[0], in[1], in[2]
+	if m.self {
+		k, v = q, q
+	} else if m.shared {
+		v = k
+	}
+	t, bsz, e := q.m.t.Dim(0), q.m.t.Dim(1), q.m.t.Dim(2)
+	s := k.m.t.Dim(0)
+	d := e / m.heads
+	p := f.inline("_in_projection_packed", []string{"q", "k", "v"}, []val{q, k, v}, m.project)
+	qkv := f.letAll([]string{"q", "k", "v"}, p)
+	view := func(v val, shape ...int64) val { return f.do("view", &op.ShapeArgs{Shape: shape}, v) }
+	split := func(name string, v val, n int64) val {
+		return f.let(name, f.do("transpose", &op.TransposeArgs{Dim0: 0, Dim1: 1}, view(v, n, bsz*m.heads, d)))
+	}
+	q, k, v = split("q", qkv[0], t), split("k", qkv[1], s), split("v", qkv[2], s)
+	if m.weights {
+		scaled := f.let("q_scaled", f.do("mul", &op.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: 1 / math.Sqrt(float64(d))}}, q))
+		w := f.let("attn_output_weights", f.do("bmm", nil, scaled, f.do("transpose", &op.TransposeArgs{Dim0: -2, Dim1: -1}, k)))
+		w = f.let("attn_output_weights", f.do("softmax", &op.SoftmaxArgs{Dim: -1}, w))
+		if m.dropout > 0 {
+			w = f.let("attn_output_weights", f.do("dropout", &op.DropoutArgs{P: m.dropout}, w))
+		}
+		y := f.let("attn_output", f.do("bmm", nil, w, v))
+		y = f.let("attn_output", view(f.do("contiguous", nil, f.do("transpose", &op.TransposeArgs{Dim0: 0, Dim1: 1}, y)), t*bsz, e))
+		y = f.let("attn_output", f.do("linear", nil, y, m.outWeight, m.outBias))
+		y = f.let("attn_output", view(y, t, bsz, e))
+		w = f.let("attn_output_weights", view(w, bsz, m.heads, t, s))
+		if m.average {
+			w = f.let("attn_output_weights", f.do("mean", &op.ReduceArgs{Dim: []int64{1}}, w))
+		}
+		return []val{y, w}
+	}
+	q, k, v = f.let("q", view(q, bsz, m.heads, t, d)), f.let("k", view(k, bsz, m.heads, s, d)), f.let("v", view(v, bsz, m.heads, s, d))
+	y := f.let("attn_output", f.do("scaled_dot_product_attention", &op.SDPAArgs{DropoutP: m.dropout}, q, k, v, val{}))
+	y = f.let("attn_output", view(f.do("contiguous", nil, f.do("permute", &op.PermuteArgs{Dims: []int64{2, 0, 1, 3}}, y)), bsz*t, e))
+	y = f.let("attn_output", f.do("linear", nil, y, m.outWeight, m.outBias))
+	y = f.let("attn_output", view(y, t, bsz, e))
+	return []val{y, noneVal()}
+}
+
+// noneVal is the literal None.
+func noneVal() val { return val{&program.Expr{Kind: program.Const}, meta{}} }
+
+// project is F._in_projection_packed: one product where query, key and value
+// are the same tensor.
+func (m *mhaParts) project(f *builder, in []val) []val {
+	q, k := in[0], in[1]
+	e := q.m.t.Dim(-1)
+	// linear, then a contiguous copy with the pieces in front
+	packed := func(name string, x, w, b val, n int64) val {
+		p := f.let(name, f.do("linear", nil, x, w, b))
+		p = f.do("unflatten", &op.UnflattenArgs{Dim: -1, Sizes: []int64{n, e}}, p)
+		p = f.do("unsqueeze", &op.DimArgs{Dim: 0}, p)
+		p = f.do("transpose", &op.TransposeArgs{Dim0: 0, Dim1: -2}, p)
+		p = f.do("squeeze", &op.DimArgs{Dim: -2}, p)
+		return f.let(name, f.do("contiguous", nil, p))
+	}
+	item := func(p val, i int64) val { return f.do("select", &op.SelectArgs{Dim: 0, Index: i}, p) }
+	if m.self {
+		p := packed("proj", q, m.inWeight, m.inBias, 3)
+		return []val{item(p, 0), item(p, 1), item(p, 2)}
+	}
+	cut := func(names []string, v val, sizes ...int64) []val {
+		return f.letAll(names, f.call("split_with_sizes", &op.SplitArgs{Sizes: sizes}, v))
+	}
+	if m.shared {
+		w := cut([]string{"w_q", "w_kv"}, m.inWeight, e, 2*e)
+		bs := []val{{}, {}}
+		if !m.inBias.isNone() {
+			bs = cut([]string{"b_q", "b_kv"}, m.inBias, e, 2*e)
+		}
+		qp := f.let("q_proj", f.do("linear", nil, q, w[0], bs[0]))
+		kv := packed("kv_proj", k, w[1], bs[1], 2)
+		return []val{qp, item(kv, 0), item(kv, 1)}
+	}
+	w := f.letAll([]string{"w_q", "w_k", "w_v"}, f.call("chunk", &op.SplitArgs{Chunks: 3}, m.inWeight))
+	bs := []val{{}, {}, {}}
+	if !m.inBias.isNone() {
+		bs = f.letAll([]string{"b_q", "b_k", "b_v"}, f.call("chunk", &op.SplitArgs{Chunks: 3}, m.inBias))
+	}
+	out := make([]val, 3)
+	for i := range out {
+		out[i] = f.do("linear", nil, in[i], w[i], bs[i])
+	}
+	return out
+}
+
+// buildEncoderLayer is nn.TransformerEncoderLayer.forward
+// (torch/nn/modules/transformer.py).
+func buildEncoderLayer(b *builder) {
+	d, heads, ff := b.infer("d_model", b.x(3).Dim(-1)), b.positive("nhead"), b.positive("dim_feedforward")
+	if b.x(3).Rank() != 3 {
+		b.fail("", "the input needs three dimensions, not shape %v", b.x(3).Size)
+	}
+	bias, p, batchFirst, normFirst := b.bool("bias"), b.float("dropout"), b.bool("batch_first"), b.bool("norm_first")
+	src := b.in(0)
+	wide := val{&program.Expr{}, tensorMeta(b.el.shaped(src.m.t, ff))}
+	add := func(name string, args map[string]any, ins ...val) int {
+		i, _ := b.child(name, childLayer[name], args, ins...)
+		return i
+	}
+	mha := map[string]any{"embed_dim": d, "num_heads": heads, "dropout": p, "bias": bias, "batch_first": batchFirst, "need_weights": false}
+	drop := map[string]any{"p": p}
+	norm := map[string]any{"normalized_shape": []int64{d}, "bias": bias}
+	attn := add("self_attn", mha, src, src, src)
+	lin1 := add("linear1", map[string]any{"in_features": d, "out_features": ff, "bias": bias}, src)
+	mid := add("dropout", drop, wide)
+	lin2 := add("linear2", map[string]any{"in_features": ff, "out_features": d, "bias": bias}, wide)
+	norm1, norm2 := add("norm1", norm, src), add("norm2", norm, src)
+	drop1, drop2 := add("dropout1", drop, src), add("dropout2", drop, src)
+
+	same := []val{{m: src.m}}
+	mod := func(i int, ins ...val) val { return b.callChild(i, same, ins...) }
+	modWide := func(i int, ins ...val) val { return b.callChild(i, []val{wide}, ins...) }
+	sa := func(x val) val {
+		return b.inline("_sa_block", []string{"x"}, []val{x}, func(f *builder, in []val) []val {
+			r := val{f.callChild(attn, []val{in[0], {}}, in[0], in[0], in[0]).e, meta{tuple: []meta{src.m, {}}}}
+			y := f.let("x", f.pick(r, 0))
+			return []val{f.callChild(drop1, same, y)}
+		})
+	}
+	feed := func(x val) val {
+		return b.inline("_ff_block", []string{"x"}, []val{x}, func(f *builder, in []val) []val {
+			h := f.do(b.str("activation"), nil, modWide(lin1, in[0]))
+			y := f.let("x", mod(lin2, modWide(mid, h)))
+			return []val{f.callChild(drop2, same, y)}
+		})
+	}
+	plus := func(x, y val) val { return b.do("add", &op.BinaryArgs{}, x, y) }
+	if heads%2 == 0 && batchFirst && bias {
+		b.fn.Body = append(b.fn.Body, program.Stmt{Kind: program.FastReturn, Value: encoderFastPath(b, src, ff)})
+	}
+	x := b.let("x", src)
+	if normFirst {
+		x = b.let("x", plus(x, sa(mod(norm1, x))))
+		x = b.let("x", plus(x, feed(mod(norm2, x))))
+	} else {
+		x = b.let("x", mod(norm1, plus(x, sa(x))))
+		x = b.let("x", mod(norm2, plus(x, feed(x))))
+	}
+	b.finish([]val{x})
+}
+
+// childLayer names the layers that TransformerEncoderLayer is made of.
+var childLayer = map[string]string{
+	"self_attn": "MultiheadAttention", "linear1": "Linear", "linear2": "Linear", "norm1": "LayerNorm", "norm2": "LayerNorm",
+	"dropout": "Dropout", "dropout1": "Dropout", "dropout2": "Dropout",
+}
+
+// encoderFastPath is torch._transformer_encoder_layer_fwd.
+func encoderFastPath(b *builder, src val, ff int64) *program.Expr {
+	d := src.m.t.Dim(-1)
+	a := &op.EncoderLayerArgs{Heads: b.int("nhead"), NormFirst: b.bool("norm_first"), Activation: b.str("activation")}
+	own := func(path string, size ...int64) val { return b.own(path, b.dtype(), size) }
+	return b.do("_transformer_encoder_layer_fwd", a, src,
+		own("self_attn.in_proj_weight", 3*d, d), own("self_attn.in_proj_bias", 3*d),
+		own("self_attn.out_proj.weight", d, d), own("self_attn.out_proj.bias", d),
+		own("norm1.weight", d), own("norm1.bias", d), own("norm2.weight", d), own("norm2.bias", d),
+		own("linear1.weight", ff, d), own("linear1.bias", ff), own("linear2.weight", d, ff), own("linear2.bias", d)).e
+}

@@ -1,0 +1,190 @@
+package graph
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/op"
+)
+
+// pointwise defines an activation module: one call of an operator, in place if
+// asked for.
+func pointwise(sig, row string, args func(b *builder) any) {
+	layer(Layer{Sig: sig, Build: func(b *builder) {
+		var a any
+		if args != nil {
+			a = args(b)
+		}
+		name := row
+		if b.bool("inplace") {
+			name += "_"
+		}
+		b.finish([]val{b.do(name, a, b.in(0))})
+	}})
+}
+
+func init() {
+	layer(Layer{
+		Sig: "nn.Linear(in_features: infer int, out_features: int, bias: bool = True)",
+		Build: func(b *builder) {
+			in, out := b.infer("in_features", b.x(1).Dim(-1)), b.positive("out_features")
+			w := b.param("weight", out, in)
+			var bias val
+			if b.bool("bias") {
+				bias = b.param("bias", out)
+			}
+			b.finish([]val{b.do("linear", nil, b.in(0), w, bias)})
+		},
+	})
+	layer(Layer{Sig: "nn.Identity()", Build: func(b *builder) { b.finish([]val{b.in(0)}) }})
+	layer(Layer{
+		Sig: "nn.Embedding(num_embeddings: int, embedding_dim: int, padding_idx: int? = None)",
+		Build: func(b *builder) {
+			w := b.param("weight", b.positive("num_embeddings"), b.positive("embedding_dim"))
+			b.finish([]val{b.do("embedding", &op.EmbeddingArgs{}, b.in(0), w)})
+		},
+	})
+	layer(Layer{
+		Sig: "nn.Dropout(p: float = 0.5, inplace: bool = False)",
+		Build: func(b *builder) {
+			if b.bool("inplace") {
+				b.fail("inplace", "in-place dropout is not modelled")
+			}
+			b.finish([]val{b.do("dropout", &op.DropoutArgs{P: b.float("p")}, b.in(0))})
+		},
+	})
+	layer(Layer{
+		Sig: "nn.Flatten(start_dim: int = 1, end_dim: int = -1)",
+		Build: func(b *builder) {
+			b.finish([]val{b.do("flatten", &op.FlattenArgs{Start: int(b.int("start_dim")), End: int(b.int("end_dim"))}, b.in(0))})
+		},
+	})
+	layer(Layer{
+		Sig: "nn.Softmax(dim: int)",
+		Build: func(b *builder) {
+			b.finish([]val{b.do("softmax", &op.SoftmaxArgs{Dim: int(b.int("dim"))}, b.in(0))})
+		},
+	})
+	layer(Layer{
+		Sig: "nn.LogSoftmax(dim: int)",
+		Build: func(b *builder) {
+			b.finish([]val{b.do("log_softmax", &op.SoftmaxArgs{Dim: int(b.int("dim"))}, b.in(0))})
+		},
+	})
+
+	pointwise("nn.ReLU(inplace: bool = False)", "relu", nil)
+	pointwise("nn.GELU(approximate: str(none|tanh) = 'none')", "gelu", nil)
+	pointwise("nn.SiLU()", "silu", nil)
+	pointwise("nn.Mish()", "mish", nil)
+	pointwise("nn.Tanh()", "tanh", nil)
+	pointwise("nn.Sigmoid()", "sigmoid", nil)
+	pointwise("nn.Softplus(beta: float = 1.0, threshold: float = 20.0)", "softplus", nil)
+	pointwise("nn.Hardswish()", "hardswish", nil)
+	pointwise("nn.Hardsigmoid()", "hardsigmoid", nil)
+	pointwise("nn.Hardtanh(min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False)", "hardtanh", nil)
+	pointwise("nn.ELU(alpha: float = 1.0, inplace: bool = False)", "elu", nil)
+	pointwise("nn.LeakyReLU(negative_slope: float = 0.01, inplace: bool = False)", "leaky_relu", nil)
+	pointwise("nn.LogSigmoid()", "log_sigmoid", nil)
+
+	layer(Layer{
+		Sig: "nn.LayerNorm(normalized_shape: infer ints, eps: float = 1e-05, elementwise_affine: bool = True, bias: bool = True)",
+		Build: func(b *builder) {
+			shape := b.ints("normalized_shape")
+			if shape == nil {
+				shape = []int64{b.x(1).Dim(-1)}
+				b.args["normalized_shape"] = shape
+			}
+			var w, bias val
+			if b.bool("elementwise_affine") {
+				w = b.param("weight", shape...)
+				if b.bool("bias") {
+					bias = b.param("bias", shape...)
+				}
+			}
+			b.finish([]val{b.do("layer_norm", &op.LayerNormArgs{Shape: shape}, b.in(0), w, bias)})
+		},
+	})
+	layer(Layer{
+		Sig: "nn.GroupNorm(num_groups: int, num_channels: infer int, eps: float = 1e-05, affine: bool = True)",
+		Build: func(b *builder) {
+			c := b.infer("num_channels", b.x(2).Dim(1))
+			var w, bias val
+			if b.bool("affine") {
+				w, bias = b.param("weight", c), b.param("bias", c)
+			}
+			b.finish([]val{b.do("group_norm", &op.GroupNormArgs{Groups: b.positive("num_groups")}, b.in(0), w, bias)})
+		},
+	})
+	for n := 1; n <= 3; n++ {
+		batchNorm(n)
+		convolution(n)
+	}
+}
+
+// batchNorm defines BatchNorm1d to 3d.
+func batchNorm(n int) {
+	layer(Layer{
+		Sig: fmt.Sprintf("nn.BatchNorm%dd(num_features: infer int, eps: float = 1e-05, momentum: float? = 0.1, affine: bool = True, track_running_stats: bool = True)", n),
+		Build: func(b *builder) {
+			x := b.x(2)
+			if r := x.Rank(); r != n+2 && !(n == 1 && r == 2) {
+				b.fail("", "expected an input with %d dimensions, not shape %v", n+2, x.Size)
+			}
+			c := b.infer("num_features", x.Dim(1))
+			var w, bias, mean, variance val
+			if b.bool("affine") {
+				w, bias = b.param("weight", c), b.param("bias", c)
+			}
+			track := b.bool("track_running_stats")
+			if track {
+				mean, variance = b.buffer("running_mean", c), b.buffer("running_var", c)
+				b.run("add_", &op.BinaryArgs{Other: op.Number{Set: true, Value: 1}}, b.counter("num_batches_tracked"))
+			}
+			b.finish([]val{b.do("batch_norm", &op.BatchNormArgs{Batch: !track}, b.in(0), w, bias, mean, variance)})
+		},
+	})
+}
+
+// convolution defines Conv1d to 3d.
+func convolution(n int) {
+	layer(Layer{
+		Sig: fmt.Sprintf("nn.Conv%dd(in_channels: infer int, out_channels: int, kernel_size: pair, stride: pair = 1, padding: pair(same|valid) = 0, "+
+			"dilation: pair = 1, groups: int = 1, bias: bool = True, padding_mode: str(zeros) = 'zeros')", n),
+		NotModelled: "cuDNN convolution workspaces",
+		Build: func(b *builder) {
+			x := b.x(2)
+			if x.Rank() != n+2 {
+				b.fail("", "expected an input with %d dimensions, not shape %v", n+2, x.Size)
+			}
+			in, out, groups := b.infer("in_channels", x.Dim(1)), b.positive("out_channels"), b.positive("groups")
+			if in%groups != 0 || out%groups != 0 {
+				b.fail("groups", "%d input and %d output channels do not divide into %d groups", in, out, groups)
+			}
+			kernel := b.spatial("kernel_size", n, 1)
+			a := &op.ConvArgs{Stride: b.spatial("stride", n, 1), Dilation: b.spatial("dilation", n, 1), Groups: groups}
+			switch b.str("padding") {
+			case "same":
+				a.Padding = make([]int64, n)
+				for i := range a.Padding {
+					total := a.Dilation[i] * (kernel[i] - 1)
+					if a.Stride[i] != 1 {
+						b.fail("padding", "padding 'same' needs stride 1")
+					}
+					if total%2 != 0 {
+						b.fail("padding", "padding 'same' with an even kernel is not modelled")
+					}
+					a.Padding[i] = total / 2
+				}
+			case "valid":
+				a.Padding = make([]int64, n)
+			default:
+				a.Padding = b.spatial("padding", n, 0)
+			}
+			w := b.param("weight", append([]int64{out, in / groups}, kernel...)...)
+			var bias val
+			if b.bool("bias") {
+				bias = b.param("bias", out)
+			}
+			b.finish([]val{b.do("convolution", a, b.in(0), w, bias)})
+		},
+	})
+}

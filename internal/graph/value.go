@@ -1,0 +1,84 @@
+package graph
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+)
+
+// meta is what is known of a value before it is computed: a tensor's shape, a
+// tuple, or nothing (None).
+type meta struct {
+	t     *op.Tensor
+	tuple []meta
+	list  bool // a list, which grows
+}
+
+func tensorMeta(t *op.Tensor) meta { return meta{t: t} }
+
+// key describes a meta for comparison: shapes, strides and types.
+func (m meta) key() string {
+	switch {
+	case m.t != nil:
+		return fmt.Sprintf("%v%v%v", m.t.Size, m.t.Stride, m.t.DType)
+	case m.tuple != nil:
+		parts := make([]string, len(m.tuple))
+		for i, x := range m.tuple {
+			parts[i] = x.key()
+		}
+		return "(" + strings.Join(parts, ",") + ")"
+	}
+	return "None"
+}
+
+// describe names a value in messages.
+func (m meta) describe() string {
+	switch {
+	case m.t != nil:
+		return fmt.Sprintf("a tensor of shape %v", m.t.Size)
+	case m.list:
+		return fmt.Sprintf("a list of %d", len(m.tuple))
+	case m.tuple != nil:
+		return fmt.Sprintf("a tuple of %d", len(m.tuple))
+	}
+	return "None"
+}
+
+// Attr implements spec.Object: expressions see a tensor's shape and type.
+func (m meta) Attr(name string) (any, bool) {
+	if m.t == nil {
+		return nil, false
+	}
+	switch name {
+	case "shape":
+		dims := make([]any, m.t.Rank())
+		for i, d := range m.t.Size.Slice() {
+			dims[i] = d
+		}
+		return dims, true
+	case "dtype":
+		return m.t.DType.String(), true
+	case "ndim":
+		return int64(m.t.Rank()), true
+	}
+	return nil, false
+}
+
+// AttrNames implements spec.Object.
+func (m meta) AttrNames() []string { return []string{"dtype", "ndim", "shape"} }
+
+// val is an expression with what is known of its value.
+type val struct {
+	e *program.Expr
+	m meta
+}
+
+func (v val) isNone() bool { return v.e == nil }
+
+// same reports whether two expressions are the same local variable, as
+// Python's "is" finds for two loads of one name.
+func (v val) same(w val) bool {
+	return v.e == w.e || (v.e != nil && w.e != nil && v.e.Kind == program.Local && w.e.Kind == program.Local && v.e.Slot == w.e.Slot)
+}

@@ -1,0 +1,96 @@
+package op
+
+import (
+	"strconv"
+	"strings"
+)
+
+// GetItemArgs is the text between the brackets of x[...].
+type GetItemArgs struct {
+	Index string `arg:"index"`
+}
+
+// GetItem is Python's x[...] with integers, slices and None. Every slice makes
+// a view, a full one too; every integer another.
+var _ = define(Row{
+	Name: "getitem", Sig: "[] getitem(self, index: str)", Args: &GetItemArgs{}, Composite: true, Run: func(c *Call) {
+		x := c.Keep(c.In[0])
+		d := 0
+		step := func(r *Row, args any) {
+			y := c.Do1(r, args, x)
+			c.Drop(x)
+			x = y
+		}
+		for _, part := range strings.Split(c.Args.(*GetItemArgs).Index, ",") {
+			part = strings.TrimSpace(part)
+			switch {
+			case part == "None":
+				step(Unsqueeze, &DimArgs{Dim: d})
+				d++
+			case strings.Contains(part, ":"):
+				if d >= x.Rank() {
+					c.Fail("too many indices for shape %v", c.In[0].Size)
+				}
+				step(Slice, c.sliceOf(part, d))
+				d++
+			default:
+				i, err := strconv.ParseInt(part, 10, 64)
+				if err != nil {
+					c.Fail("index %q is neither an integer, a slice nor None", part)
+				}
+				if d >= x.Rank() {
+					c.Fail("too many indices for shape %v", c.In[0].Size)
+				}
+				step(Select, &SelectArgs{Dim: d, Index: i})
+			}
+		}
+		c.Return(x)
+	},
+})
+
+// sliceOf reads start:end:step.
+func (c *Call) sliceOf(s string, dim int) *SliceArgs {
+	a := &SliceArgs{Dim: dim, Step: 1}
+	for i, f := range strings.Split(s, ":") {
+		f = strings.TrimSpace(f)
+		if f == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(f, 10, 64)
+		switch {
+		case err != nil || i > 2:
+			c.Fail("slice %q is not start:end:step", s)
+		case i == 0:
+			a.Start = &n
+		case i == 1:
+			a.End = &n
+		default:
+			a.Step = n
+		}
+	}
+	return a
+}
+
+// NarrowArgs is a range of one dimension.
+type NarrowArgs struct {
+	Dim    int   `arg:"dim"`
+	Start  int64 `arg:"start"`
+	Length int64 `arg:"length"`
+}
+
+// Narrow is a slice by start and length.
+var _ = define(Row{
+	Name: "narrow", Sig: "Tensor.narrow(self, dim: int, start: int, length: int)", Args: &NarrowArgs{}, Composite: true, Run: func(c *Call) {
+		a, x := c.Args.(*NarrowArgs), c.In[0]
+		n := x.Dim(c.dim(a.Dim, x.Rank()))
+		start := a.Start
+		if start < 0 {
+			start += n
+		}
+		if start < 0 || a.Length < 0 || start+a.Length > n {
+			c.Fail("start %d and length %d do not fit dimension %d of shape %v", a.Start, a.Length, a.Dim, x.Size)
+		}
+		end := start + a.Length
+		c.Return(c.Do1(Slice, &SliceArgs{Dim: a.Dim, Start: &start, End: &end, Step: 1}, x))
+	},
+})

@@ -1,0 +1,95 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Shapes is an Exec that knows only shapes: it tells what an operator returns
+// without a graph, an allocator or a device.
+type Shapes struct {
+	E Env
+}
+
+// ShapeError is what Shapes.Fail panics with.
+type ShapeError struct{ Msg string }
+
+func (e *ShapeError) Error() string { return e.Msg }
+
+// Infer returns the results of an operator on inputs of given shapes, or a
+// *ShapeError.
+func (s *Shapes) Infer(r *Row, args any, in ...*Tensor) (out []*Tensor, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			se, ok := p.(*ShapeError)
+			if !ok {
+				panic(p)
+			}
+			err = se
+		}
+	}()
+	return s.Do(r, args, in...), nil
+}
+
+// Env implements Exec.
+func (s *Shapes) Env() *Env { return &s.E }
+
+// New implements Exec.
+func (s *Shapes) New(l tensor.Layout, d tensor.DType) *Tensor {
+	if _, err := tensor.MulBytes(append(l.Size.Slice(), d.Size())...); err != nil {
+		s.Fail("a tensor of shape %v: %v", l.Size, err)
+	}
+	return &Tensor{Layout: l, DType: d}
+}
+
+// NewIn implements Exec.
+func (s *Shapes) NewIn(_ tensor.Bytes, l tensor.Layout, d tensor.DType) *Tensor { return s.New(l, d) }
+
+// Alias implements Exec.
+func (s *Shapes) Alias(_ *Tensor, l tensor.Layout, d tensor.DType) *Tensor {
+	return &Tensor{Layout: l, DType: d}
+}
+
+// ViewOf implements Exec.
+func (s *Shapes) ViewOf(t *Tensor, l tensor.Layout) *Tensor { return s.Alias(t, l, t.DType) }
+
+// Keep implements Exec.
+func (s *Shapes) Keep(t *Tensor) *Tensor { return t }
+
+// Drop implements Exec.
+func (s *Shapes) Drop(...*Tensor) {}
+
+// Do implements Exec.
+func (s *Shapes) Do(r *Row, args any, in ...*Tensor) []*Tensor {
+	c := Call{Exec: s, Row: r, In: in, Args: args}
+	switch {
+	case r.View != nil:
+		for _, l := range r.View(&c) {
+			c.Return(&Tensor{Layout: l, DType: in[0].DType})
+		}
+	case r.InPlace:
+		r.Run(&c)
+		c.Return(in[0])
+	default:
+		r.Run(&c)
+	}
+	return c.Out
+}
+
+// SumTo implements Exec.
+func (s *Shapes) SumTo(t *Tensor, shape tensor.Dims) *Tensor {
+	return s.New(tensor.Contiguous(shape), t.DType)
+}
+
+// BlasHandle implements Exec.
+func (s *Shapes) BlasHandle() {}
+
+// NeedsGrad implements Exec.
+func (s *Shapes) NeedsGrad(*Tensor) bool { return false }
+
+// Requires implements Exec.
+func (s *Shapes) Requires(*Tensor) bool { return false }
+
+// Fail implements Exec.
+func (s *Shapes) Fail(format string, args ...any) { panic(&ShapeError{fmt.Sprintf(format, args...)}) }

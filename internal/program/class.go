@@ -1,0 +1,68 @@
+package program
+
+import "strings"
+
+// FindParam returns the parameter or buffer at a path from c, such as "weight"
+// or "blocks.0.attn.weight"; nil if there is none.
+func (c *Class) FindParam(path string) *Param {
+	for _, list := range [][]Param{c.Params, c.Buffers} {
+		for i := range list {
+			if list[i].Name == path {
+				return &list[i]
+			}
+		}
+	}
+	for _, ch := range c.Children {
+		if rest, ok := strings.CutPrefix(path, ch.Path+"."); ok && ch.Class != nil {
+			if p := ch.Class.FindParam(rest); p != nil {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// Registered lists the children in the order in which PyTorch iterates over
+// them: containers (the ModuleList behind "layers.0", "layers.1") hold their
+// items together, at the place of the first.
+func (c *Class) Registered() []int {
+	all := make([]int, len(c.Children))
+	parts := make([][]string, len(c.Children))
+	for i, ch := range c.Children {
+		all[i] = i
+		parts[i] = strings.Split(ch.Path, ".")
+	}
+	return grouped(all, parts, 0)
+}
+
+// grouped orders children by their path component at depth, stable by first
+// appearance, and recursively below.
+func grouped(idx []int, parts [][]string, depth int) []int {
+	if len(idx) < 2 {
+		return idx
+	}
+	var keys []string
+	groups := map[string][]int{}
+	for _, i := range idx {
+		k := ""
+		if depth < len(parts[i]) {
+			k = parts[i][depth]
+		}
+		if _, ok := groups[k]; !ok {
+			keys = append(keys, k)
+		}
+		groups[k] = append(groups[k], i)
+	}
+	if len(keys) == len(idx) {
+		return idx
+	}
+	var out []int
+	for _, k := range keys {
+		g := groups[k]
+		if k != "" {
+			g = grouped(g, parts, depth+1)
+		}
+		out = append(out, g...)
+	}
+	return out
+}

@@ -1,0 +1,179 @@
+package program
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Describe names a class in messages.
+func (c *Class) Describe() string {
+	if c.Name != "" {
+		return c.Name
+	}
+	return c.Python
+}
+
+// ParamNames lists the names of c's own parameters.
+func (c *Class) ParamNames() []string {
+	out := make([]string, len(c.Params))
+	for i, p := range c.Params {
+		out[i] = p.Name
+	}
+	return out
+}
+
+// Dump prints a class as text: its parameters, children and functions; with
+// deep, the classes of its children too, each once.
+func (c *Class) Dump(deep bool) string {
+	var b strings.Builder
+	seen := map[*Class]bool{}
+	var walk func(c *Class)
+	walk = func(c *Class) {
+		if seen[c] {
+			return
+		}
+		seen[c] = true
+		c.dump(&b)
+		for _, ch := range c.Children {
+			if deep && ch.Class != nil {
+				walk(ch.Class)
+			}
+		}
+	}
+	walk(c)
+	return b.String()
+}
+
+func (c *Class) dump(b *strings.Builder) {
+	fmt.Fprintf(b, "class %s\n", c.Describe())
+	for _, p := range c.Params {
+		fmt.Fprintf(b, "  parameter %s %v %v\n", p.Name, p.Size, p.DType)
+	}
+	for _, p := range c.Buffers {
+		fmt.Fprintf(b, "  buffer %s %v %v\n", p.Name, p.Size, p.DType)
+	}
+	for _, ch := range c.Children {
+		if ch.Class == nil {
+			fmt.Fprintf(b, "  %s: ?\n", ch.Path)
+			continue
+		}
+		fmt.Fprintf(b, "  %s: %s", ch.Path, ch.Class.Describe())
+		for _, t := range ch.Ties {
+			fmt.Fprintf(b, " %s=%s", t.Param, t.Source)
+		}
+		b.WriteByte('\n')
+	}
+	for _, m := range c.Methods {
+		m.dump(b, c)
+	}
+	if c.Forward != nil {
+		c.Forward.dump(b, c)
+	}
+}
+
+// Dump prints a function as text; c is the class that its modules belong to.
+func (f *Func) Dump(c *Class) string {
+	var b strings.Builder
+	f.dump(&b, c)
+	return b.String()
+}
+
+func (f *Func) dump(b *strings.Builder, c *Class) {
+	fmt.Fprintf(b, "  def %s(%s)\n", f.Name, strings.Join(f.Slots[:f.Params], ", "))
+	for i := range f.Body {
+		fmt.Fprintf(b, "    %s\n", f.stmt(&f.Body[i], c))
+	}
+}
+
+func (f *Func) targets(s *Stmt) string {
+	names := make([]string, len(s.Targets))
+	for i, t := range s.Targets {
+		names[i] = f.Slots[t]
+	}
+	return strings.Join(names, ", ")
+}
+
+func (f *Func) exprs(es []*Expr, c *Class) string {
+	parts := make([]string, len(es))
+	for i, e := range es {
+		parts[i] = f.expr(e, c)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (f *Func) stmt(s *Stmt, c *Class) string {
+	value := func() string {
+		if s.Value == nil {
+			return "(" + f.exprs(s.Values, c) + ")"
+		}
+		return f.expr(s.Value, c)
+	}
+	t := f.targets(s)
+	var out string
+	switch s.Kind {
+	case Assign:
+		out = t + " = " + value()
+	case Append:
+		out = t + ".append(" + value() + ")"
+	case ListNew:
+		out = t + " = []"
+	case Del:
+		out = "del " + t
+	case Return:
+		out = "return " + value()
+	case FastReturn:
+		out = "if inference: return " + value()
+	case Expression:
+		out = value()
+	case Batch:
+		out = t + " = next_batch()"
+	case Forward:
+		out = fmt.Sprintf("%s = %s(%s)", t, s.Model, f.exprs(s.Values, c))
+		if s.NoGrad {
+			out += " without gradients"
+		}
+	case Backward:
+		out = value() + ".backward()"
+		if s.Retain {
+			out += " retaining the graph"
+		}
+	case OptStep:
+		out = fmt.Sprintf("optimizer %d: step", s.Optimizer)
+	case ZeroGrad:
+		out = fmt.Sprintf("optimizer %d: zero_grad(set_to_none=%v)", s.Optimizer, s.SetToNone)
+	case EmptyCache:
+		out = "empty_cache()"
+	}
+	if s.Every > 1 {
+		out += fmt.Sprintf(" every %d steps", s.Every)
+	}
+	return out
+}
+
+func (f *Func) expr(e *Expr, c *Class) string {
+	switch e.Kind {
+	case Local:
+		return f.Slots[e.Slot]
+	case Item:
+		return fmt.Sprintf("%s[%d]", f.Slots[e.Slot], e.Index)
+	case Pop:
+		return f.Slots[e.Slot] + ".pop()"
+	case Attr:
+		return "self." + e.Path
+	case Pick:
+		return fmt.Sprintf("%s[%d]", f.exprs(e.Args, c), e.Index)
+	case ListLit:
+		return "[" + f.exprs(e.Args, c) + "]"
+	case Const:
+		return Literal(e.Value)
+	case CallMod:
+		return fmt.Sprintf("self.%s(%s)", c.Children[e.Child].Path, f.exprs(e.Args, c))
+	case CallFun:
+		return fmt.Sprintf("%s(%s)", e.Func.Name, f.exprs(e.Args, c))
+	}
+	args := f.exprs(e.Args, c)
+	for _, g := range e.Given {
+		args += fmt.Sprintf(", %s=%s", g.Name, Literal(g.Value))
+	}
+	return fmt.Sprintf("%s(%s)", e.Row.Name, args)
+}
