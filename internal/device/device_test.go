@@ -1,0 +1,196 @@
+package device
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// TestLookup spells names as users, nvidia-smi and torch do.
+func TestLookup(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"a100-40gb", "a100-40gb"},
+		{"A100-SXM4-40GB", "a100-40gb"},
+		{"NVIDIA A100-SXM4-40GB", "a100-40gb"},
+		{"a100 40gb", "a100-40gb"},
+		{"a100_80gb", "a100-80gb"},
+		{"NVIDIA A100 80GB PCIe", "a100-80gb"},
+		{"NVIDIA A100-SXM4-80GB", "a100-80gb"},
+		{"Tesla V100-SXM2-16GB", "v100-16gb"},
+		{"Tesla V100-PCIE-32GB", "v100-32gb"},
+		{"Tesla T4", "t4"},
+		{"NVIDIA Tesla T4", "t4"},
+		{"NVIDIA A10G", "a10g"},
+		{"NVIDIA L4", "l4"},
+		{"h100", "h100-80gb"},
+		{"NVIDIA H100 80GB HBM3", "h100-80gb"},
+		{"NVIDIA H200", "h200"},
+		{"3060", "rtx-3060"},
+		{"NVIDIA GeForce RTX 3060", "rtx-3060"},
+		{"3090", "rtx-3090"},
+		{"rtx3090", "rtx-3090"},
+		{"RTX-3090", "rtx-3090"},
+		{"GeForce RTX 3090", "rtx-3090"},
+		{"NVIDIA GeForce RTX 4060 Laptop GPU", "rtx-4060"},
+		{" RTX 4090\n", "rtx-4090"},
+		{Default, "a100-40gb"},
+	} {
+		g, err := Lookup(c.in)
+		if err != nil {
+			t.Errorf("Lookup(%q): %v", c.in, err)
+		} else if g.Name != c.want {
+			t.Errorf("Lookup(%q) = %s, want %s", c.in, g.Name, c.want)
+		}
+	}
+}
+
+func TestLookupErrors(t *testing.T) {
+	const known = " (known: v100-16gb, v100-32gb, t4, a100-40gb, a100-80gb, a10g, l4, h100-80gb, h200, " +
+		"rtx-3060, rtx-3090, rtx-4060, rtx-4090)"
+	for _, c := range []struct{ in, want string }{
+		{"a100", `gpu "a100" comes in several sizes; allowed are a100-40gb (39.49 GiB), a100-80gb (79.25 GiB)`},
+		{"NVIDIA V100", `gpu "NVIDIA V100" comes in several sizes; allowed are v100-16gb (15.77 GiB), v100-32gb (31.73 GiB)`},
+		{"a100-41gb", `unknown gpu "a100-41gb"; did you mean "a100-40gb"?` + known},
+		{"rtx 3091", `unknown gpu "rtx 3091"; did you mean "rtx-3090"?` + known},
+		{"h100-sxm6", `unknown gpu "h100-sxm6"; did you mean "h100-80gb"?` + known},
+		{"mi300x", `unknown gpu "mi300x"` + known},
+		{"", `unknown gpu ""` + known},
+		{"nvidia", `unknown gpu "nvidia"` + known},
+		{"-", `unknown gpu "-"` + known},
+	} {
+		g, err := Lookup(c.in)
+		if err == nil {
+			t.Errorf("Lookup(%q) = %s, want an error", c.in, g.Name)
+		} else if err.Error() != c.want {
+			t.Errorf("Lookup(%q):\n got %v\nwant %s", c.in, err, c.want)
+		}
+	}
+	if _, err := Lookup(strings.Repeat("rtx", 1<<16)); err == nil || strings.Contains(err.Error(), "did you mean") {
+		t.Errorf("a hostile name is near nothing")
+	}
+}
+
+// TestNames checks that every name means one row, and which.
+func TestNames(t *testing.T) {
+	owner := map[string]string{} // compact name → row
+	for _, g := range All() {
+		for _, n := range append([]string{g.Name, g.Display}, g.Aliases...) {
+			if c := compact(n); n != g.Display {
+				if o, taken := owner[c]; taken {
+					t.Errorf("%s: %q is also a name of %s", g.Name, n, o)
+				}
+				owner[c] = g.Name
+			}
+		}
+		for _, n := range append([]string{g.Name}, g.Aliases...) {
+			if got, err := Lookup(n); err != nil || got.Name != g.Name {
+				t.Errorf("%s: Lookup(%q) = %v, %v", g.Name, n, got, err)
+			}
+		}
+		if g.Name != strings.ToLower(g.Name) || strings.ContainsAny(g.Name, " _") {
+			t.Errorf("%q is not lower case with hyphens", g.Name)
+		}
+		if !strings.HasPrefix(g.Display, "NVIDIA ") {
+			t.Errorf("%s: display name %q", g.Name, g.Display)
+		}
+	}
+	for _, g := range All() {
+		if o, taken := owner[compact(g.Family)]; g.Family != "" && taken {
+			t.Errorf("family %q of %s is also a name of %s", g.Family, g.Name, o)
+		}
+	}
+}
+
+func TestFigures(t *testing.T) {
+	dated := regexp.MustCompile(`\b20[12]\d\b|^assumed: `)
+	for _, g := range All() {
+		share := float64(g.Total.Value) / float64(tensor.Bytes(g.MarketedGiB)*tensor.GiB)
+		if share < 0.85 || share > 1 {
+			t.Errorf("%s: total %v is %.3f of %d GiB", g.Name, g.Total.Value, share, g.MarketedGiB)
+		}
+		if g.ThreadsPerSM() == 0 {
+			t.Errorf("%s: no threads per SM for sm_%d", g.Name, g.Arch)
+		}
+		if g.SMs < 20 || g.SMs > 200 {
+			t.Errorf("%s: %d SMs", g.Name, g.SMs)
+		}
+		if got := g.Usable(); got != g.Total.Value-g.Context.Value || got <= 0 {
+			t.Errorf("%s: usable %v", g.Name, got)
+		}
+		for what, f := range map[string]Figure{"total": g.Total, "context": g.Context} {
+			if f.Low <= 0 || f.Low > f.Value || f.Value > f.High {
+				t.Errorf("%s: %s %v is not within %v and %v", g.Name, what, f.Value, f.Low, f.High)
+			}
+			if !dated.MatchString(f.Source) {
+				t.Errorf("%s: the source of the %s has no date: %q", g.Name, what, f.Source)
+			}
+		}
+		if g.Context.Low < 64*tensor.MiB || g.Context.High > tensor.GiB {
+			t.Errorf("%s: context %v to %v", g.Name, g.Context.Low, g.Context.High)
+		}
+	}
+}
+
+// TestOrder checks that the listing is stable and sensible, and a copy.
+func TestOrder(t *testing.T) {
+	for _, rows := range [][]GPU{dataCenter, geForce} {
+		for i := 1; i < len(rows); i++ {
+			if rows[i].Arch < rows[i-1].Arch {
+				t.Errorf("%s (sm_%d) is listed after %s (sm_%d)", rows[i].Name, rows[i].Arch, rows[i-1].Name, rows[i-1].Arch)
+			}
+		}
+	}
+	all := All()
+	all[0].Name, all[0].Aliases[0] = "x", "x"
+	g, err := Lookup("t4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Name, g.Aliases[0] = "y", "y"
+	for _, g := range All() {
+		if g.Name == "x" || g.Name == "y" || slices.Contains(g.Aliases, "x") || slices.Contains(g.Aliases, "y") {
+			t.Errorf("a caller changed the table: %s", g.Name)
+		}
+	}
+}
+
+// TestAssumedContext holds the line against every measured row, and against
+// GPUs that it was not fitted to.
+func TestAssumedContext(t *testing.T) {
+	near := func(name string, threads int, f Figure) {
+		t.Helper()
+		a := assumedContext(threads)
+		if r := float64(a.Value) / float64(f.Value); r < 0.8 || r > 1.2 {
+			t.Errorf("%s: context %v, the line says %v", name, f.Value, a.Value)
+		}
+		if a.Low > f.Low || a.High < f.High {
+			t.Errorf("%s: context of %v to %v, the line allows %v to %v", name, f.Low, f.High, a.Low, a.High)
+		}
+	}
+	for _, g := range All() {
+		if !g.Context.Assumed {
+			near(g.Name, g.SMs*g.ThreadsPerSM(), g.Context)
+		}
+	}
+	for _, c := range []struct {
+		name         string
+		sms, threads int
+		mib          tensor.Bytes
+		source       string
+	}{
+		{"RTX A4000", 48, 1536, 210, "DengKaiCQ/VGGT-Long#6 (2025-07): 15.51 GiB − 15.01 GiB − 301.92 MiB"},
+		{"L40", 142, 1536, 507, "NVlabs/Eagle#68 (2026-06): 11.13 GiB − 10.25 GiB − 394.50 MiB"},
+		{"RTX 6000 Ada", 142, 1536, 429, "DINGYANB/MTVCrafter#21 (2025-07): 44.40 GiB − 43.94 GiB − 41.95 MiB"},
+		{"RTX 5090", 170, 1536, 595, "Wan-Video/Wan2.1#465 (2025-07): 31.34 GiB − 30.74 GiB − 19.41 MiB"},
+	} {
+		near(c.name, c.sms*c.threads, mib(c.mib, c.mib, c.mib, c.source))
+	}
+
+	rows := complete([]GPU{{Arch: 86, SMs: 48}})
+	if f := rows[0].Context; !f.Assumed || f.Value != 198*tensor.MiB {
+		t.Errorf("a row without a context got %+v", f)
+	}
+}
