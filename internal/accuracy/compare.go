@@ -75,10 +75,10 @@ func Compare(r *Recording) (*Case, error) {
 	return c, nil
 }
 
-// step maps an event to the recorded list that it belongs to: what dies when a
-// step returns was recorded at the start of the next one.
-func step(e *trace.Event) int {
-	if e.Phase == trace.Return {
+// step maps an event to the recorded list that it belongs to. With late, what
+// dies when a step returns was recorded at the start of the next one.
+func step(e *trace.Event, late bool) int {
+	if late && e.Phase == trace.Return {
 		return int(e.Step) + 1
 	}
 	return int(e.Step)
@@ -87,6 +87,10 @@ func step(e *trace.Event) int {
 // Difference compares event lists: sizes and order, ids by birth. It returns
 // "" if they are equal, else a description of the first difference.
 func Difference(recorded map[string][]RecordedEvent, events []trace.Event) string {
+	return difference(recorded, events, true)
+}
+
+func difference(recorded map[string][]RecordedEvent, events []trace.Event, late bool) string {
 	at := 0
 	recBirth, birth := map[int64]int{}, map[int32]int{}
 	nRec, n := 0, 0
@@ -103,7 +107,7 @@ func Difference(recorded map[string][]RecordedEvent, events []trace.Event) strin
 			for at < len(events) && events[at].Kind != trace.Alloc && events[at].Kind != trace.Free {
 				at++
 			}
-			if at >= len(events) || step(&events[at]) != k {
+			if at >= len(events) || step(&events[at], late) != k {
 				return fmt.Sprintf("%s, event %d: nothing predicted, recorded %s", name, i, showRecorded(e, recBirth))
 			}
 			x := &events[at]
@@ -126,7 +130,7 @@ func Difference(recorded map[string][]RecordedEvent, events []trace.Event) strin
 				return fmt.Sprintf("%s, event %d: predicted %s, recorded %s", name, i, show(x, birth), showRecorded(e, recBirth))
 			}
 		}
-		for at < len(events) && (step(&events[at]) == k && (events[at].Kind == trace.Alloc || events[at].Kind == trace.Free)) {
+		for at < len(events) && (step(&events[at], late) == k && (events[at].Kind == trace.Alloc || events[at].Kind == trace.Free)) {
 			if _, more := recorded[fmt.Sprintf("step%d", k+1)]; !more && events[at].Phase == trace.Return {
 				break
 			}

@@ -200,8 +200,15 @@ func (p *Player) NeedsGrad(t *op.Tensor) bool {
 	return p.env.GradMode && t != nil && obj(t).requires
 }
 
-// Requires implements op.Exec.
-func (p *Player) Requires(t *op.Tensor) bool { return t != nil && obj(t).requires }
+// Requires implements op.Exec. A view requires grad if its base does, even
+// one that was made without gradients.
+func (p *Player) Requires(t *op.Tensor) bool {
+	if t == nil {
+		return false
+	}
+	o := obj(t)
+	return o.requires || (o.base != nil && o.base.requires)
+}
 
 // Env implements op.Exec.
 func (p *Player) Env() *op.Env { return &p.env }

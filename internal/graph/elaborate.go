@@ -195,8 +195,11 @@ type elaboratedFunc struct {
 }
 
 func (el *elaborator) newUnit(name string, sc *scope, blocks map[string]*spec.Named[spec.Block]) *unit {
+	if name != "" {
+		name = el.className(name)
+	}
 	return &unit{
-		el: el, class: &program.Class{Name: el.className(name)}, scope: sc, blocks: blocks, children: map[string]int{},
+		el: el, class: &program.Class{Name: name}, scope: sc, blocks: blocks, children: map[string]int{},
 		declared: map[string]*declared{}, shapes: map[string][]int64{}, dtypes: map[string]tensor.DType{}, funcs: map[string]*elaboratedFunc{},
 	}
 }

@@ -411,6 +411,11 @@ func (el *elaborator) buildLayer(l *Layer, args map[string]any, given map[string
 		panic("graph: layer " + l.name + " returns nothing")
 	}
 	b.class.Python = constructor(l.sig, b.args, given)
+	for _, p := range l.forward.Params {
+		if given[p.Name] {
+			b.class.ForwardGiven = append(b.class.ForwardGiven, program.KwArg{Name: p.Name, Value: b.args[p.Name]})
+		}
+	}
 	if l.NotModelled != "" {
 		el.note(l.NotModelled)
 	}

@@ -203,10 +203,10 @@ var MaskedFill = define(Row{
 		Value float64 `arg:"value"`
 	}{}, Run: func(c *Call) {
 		l := c.elementwise(c.In[0], c.In[1])
-		// The CUDA kernel works on a clone of the broadcast input.
-		c.Return(c.New(l, c.In[0].DType))
+		c.Return(c.New(tensor.Contiguous(l.Size), c.In[0].DType)) // a row-major clone, filled in place
 	}, Save: []Save{In(1)}, Node: "MaskedFillBackward0",
 	Grad: func(b *Back) { // grad.masked_fill(mask, 0)
-		b.Set(0, b.New(b.elementwise(b.Grads[0], b.SavedIn[1]), b.Grads[0].DType))
+		l := b.elementwise(b.Grads[0], b.SavedIn[1])
+		b.Set(0, b.New(tensor.Contiguous(l.Size), b.Grads[0].DType))
 	},
 })

@@ -4,7 +4,8 @@ import "github.com/memplan/memplan/internal/tensor"
 
 // CloneArgs chooses the order of a clone's dimensions.
 type CloneArgs struct {
-	Contiguous bool // row-major; else the source's own order
+	Contiguous   bool // row-major; else the source's own order
+	ChannelsLast bool
 }
 
 // Clone is a copy.
@@ -13,6 +14,10 @@ var Clone = define(Row{
 		x := c.In[0]
 		if a, ok := c.Args.(*CloneArgs); ok && a != nil && a.Contiguous {
 			c.Return(c.New(tensor.Contiguous(x.Size), x.DType))
+			return
+		}
+		if a, ok := c.Args.(*CloneArgs); ok && a != nil && a.ChannelsLast {
+			c.Return(c.New(tensor.ChannelsLast(x.Size), x.DType))
 			return
 		}
 		c.Return(c.NewLike(x))

@@ -44,6 +44,6 @@ var nativeDropout = define(Row{
 		c.Return(c.NewLike(x), mask)
 	},
 	Save: []Save{Out(1)}, Node: "NativeDropoutBackward0",
-	Grad:   func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
+	Grad:   func(b *Back) { b.Set(0, b.New(tensor.Contiguous(b.Grads[0].Size), b.Grads[0].DType)) },
 	Source: "aten/src/ATen/native/cuda/Dropout.cu",
 })

@@ -25,10 +25,9 @@ func (c *Call) elementwise(ts ...*Tensor) tensor.Layout {
 // type of the first.
 func mapOf(c *Call) { c.Return(c.New(c.elementwise(c.In...), c.In[0].DType)) }
 
-// gradMap is the derivative of a pointwise kernel with one fused backward
-// kernel over the gradient and whatever was saved.
-func gradMap(b *Back) {
-	ts := []*Tensor{b.Grads[0]}
+// saved lists the tensors that were saved, inputs first.
+func (b *Back) saved() []*Tensor {
+	var ts []*Tensor
 	for _, s := range [][]*Tensor{b.SavedIn, b.SavedOut} {
 		for _, t := range s {
 			if t != nil {
@@ -36,6 +35,21 @@ func gradMap(b *Back) {
 			}
 		}
 	}
+	return ts
+}
+
+// gradMap is the derivative of a pointwise kernel with one fused backward
+// kernel over the gradient and whatever was saved. The first operand decides
+// the order of the result's dimensions.
+func gradMap(b *Back) {
+	ts := append([]*Tensor{b.Grads[0]}, b.saved()...)
+	b.Set(0, b.New(b.elementwise(ts...), b.Grads[0].DType))
+}
+
+// gradMapSaved is gradMap for the kernels whose first operand is the saved
+// tensor.
+func gradMapSaved(b *Back) {
+	ts := append(b.saved(), b.Grads[0])
 	b.Set(0, b.New(b.elementwise(ts...), b.Grads[0].DType))
 }
 
@@ -45,6 +59,13 @@ func unary(name, sig string, args any, save Save) *Row {
 		Name: name, Sig: sig, Args: args, Run: mapOf, Save: []Save{save}, Grad: gradMap, Node: nodeName(name),
 		Source: "aten/src/ATen/native/cuda/Activation.cpp, UnaryOps.cpp; tools/autograd/derivatives.yaml",
 	})
+}
+
+// unarySaved is unary with gradMapSaved.
+func unarySaved(name, sig string, save Save) *Row {
+	r := unary(name, sig, nil, save)
+	r.Grad = gradMapSaved
+	return r
 }
 
 // The activations and other functions whose derivative is one kernel. What
@@ -62,20 +83,20 @@ var (
 	_ = unary("hardtanh", "F.hardtanh(input, min_val: float = -1.0, max_val: float = 1.0)", nil, In(0))
 	_ = unary("relu6", "F.relu6(input)", nil, In(0))
 	_ = unary("elu", "F.elu(input, alpha: float = 1.0)", nil, In(0))
-	_ = unary("leaky_relu", "F.leaky_relu(input, negative_slope: float = 0.01)", nil, In(0))
+	_ = unarySaved("leaky_relu", "F.leaky_relu(input, negative_slope: float = 0.01)", In(0))
 	_ = unary("log_sigmoid", "F.logsigmoid(input)", nil, In(0))
 
 	// Relu is at::relu: clamp_min forward, threshold_backward on the result.
-	Relu    = unary("relu", "F.relu(input)", nil, Out(0))
+	Relu    = unarySaved("relu", "F.relu(input)", Out(0))
 	Sigmoid = unary("sigmoid", "torch.sigmoid(input)", nil, Out(0))
 	Tanh    = unary("tanh", "torch.tanh(input)", nil, Out(0))
 )
 
 // inPlace defines the in-place form of a pointwise function. Its derivative
 // has the type of the out-of-place one.
-func inPlace(name string, save ...Save) *Row {
+func inPlace(name string, grad func(*Back)) *Row {
 	return define(Row{
-		Name: name, Run: func(*Call) {}, InPlace: true, Save: save, Grad: gradMap,
+		Name: name, Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Grad: grad,
 		Node:   nodeName(name[:len(name)-1]),
 		Source: "tools/autograd/derivatives.yaml: the in-place forms that save their result",
 	})
@@ -83,10 +104,10 @@ func inPlace(name string, save ...Save) *Row {
 
 // The activations that nn modules offer with inplace=True.
 var (
-	ReluInPlace      = inPlace("relu_", Out(0))
-	HardtanhInPlace  = inPlace("hardtanh_", Out(0))
-	LeakyReluInPlace = inPlace("leaky_relu_", Out(0))
-	EluInPlace       = inPlace("elu_", Out(0))
+	ReluInPlace      = inPlace("relu_", gradMapSaved)
+	HardtanhInPlace  = inPlace("hardtanh_", gradMap)
+	LeakyReluInPlace = inPlace("leaky_relu_", gradMapSaved)
+	EluInPlace       = inPlace("elu_", gradMap)
 )
 
 // Exp saves its result; the derivative is one multiplication.

@@ -78,9 +78,16 @@ type DiagonalArgs struct {
 // The triangles of a matrix.
 var (
 	_ = define(Row{
-		Name: "tril", Sig: "torch.tril(input, diagonal: int = 0)", Args: &DiagonalArgs{}, Run: mapOf, Node: "TrilBackward0", Grad: gradMap,
+		Name: "tril", Sig: "torch.tril(input, diagonal: int = 0)", Args: &DiagonalArgs{}, Run: triangle, Node: "TrilBackward0", Grad: gradTriangle,
 	})
 	_ = define(Row{
-		Name: "triu", Sig: "torch.triu(input, diagonal: int = 0)", Args: &DiagonalArgs{}, Run: mapOf, Node: "TriuBackward0", Grad: gradMap,
+		Name: "triu", Sig: "torch.triu(input, diagonal: int = 0)", Args: &DiagonalArgs{}, Run: triangle, Node: "TriuBackward0", Grad: gradTriangle,
 	})
 )
+
+// triangle makes a row-major result whatever the input's order.
+func triangle(c *Call) { c.Return(c.New(tensor.Contiguous(c.In[0].Size), c.In[0].DType)) }
+
+func gradTriangle(b *Back) {
+	b.Set(0, b.New(tensor.Contiguous(b.Grads[0].Size), b.Grads[0].DType))
+}

@@ -20,7 +20,7 @@ var nativeMHA = define(Row{
 		probe := tensor.Contiguous(tensor.D(b, t, a.Heads, head))
 		probe = probe.Transpose(1, 2)
 		q := c.Local(c.Alias(x, probe, x.DType))
-		if !a.Weights && c.sdpaBackend(q, q, q, nil, &SDPAArgs{}) != sdpaMath {
+		if !a.Weights && head%8 == 0 && c.sdpaBackend(q, q, q, nil, &SDPAArgs{}) != sdpaMath {
 			c.Early(q)
 			c.Return(c.nativeSDPA(a))
 			return

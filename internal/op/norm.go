@@ -34,7 +34,6 @@ var nativeLayerNorm = define(Row{
 	Grad: func(b *Back) { // layer_norm_backward_cuda
 		x, w, bias := b.SavedIn[0], b.Opt2(b.SavedIn, 1), b.Opt2(b.SavedIn, 2)
 		b.contiguous(x)
-		b.contiguous(b.Grads[0])
 		if b.Need(0) {
 			b.Set(0, b.New(tensor.Contiguous(x.Size), x.DType))
 		}
@@ -47,6 +46,7 @@ var nativeLayerNorm = define(Row{
 			db = b.NewLike(bias)
 			b.Set(2, db)
 		}
+		b.contiguous(b.Grads[0])
 		b.layerNormPartials(x, b.normRows(x, b.Args.(*LayerNormArgs).Shape), dw != nil, db != nil)
 	},
 	Source: "aten/src/ATen/native/cuda/layer_norm_kernel.cu",
@@ -119,11 +119,12 @@ var BatchNorm = define(Row{
 			c.Fail("batch_norm needs at least two dimensions, not shape %v", x.Size)
 		}
 		a := c.Args.(*BatchNormArgs)
-		row := nativeBatchNorm
+		in, row := c.In, nativeBatchNorm
 		if c.usesCudnnBatchNorm(a, x, w, bias) {
 			row = cudnnBatchNorm
+			in = append([]*Tensor{c.Local(c.inSuggestedFormat(x))}, c.In[1:]...)
 		}
-		outs := c.Do(row, a, c.In...)
+		outs := c.Do(row, a, in...)
 		c.Return(outs[0])
 		c.Drop(outs[1:]...)
 	},
@@ -144,31 +145,47 @@ func (c *Call) usesCudnnBatchNorm(a *BatchNormArgs, x, w, bias *Tensor) bool {
 		stats && x.Rank() >= 3 && x.Dim(0) <= limit
 }
 
-// runBatchNorm allocates the result and, in training, two statistics a
-// channel.
-func runBatchNorm(c *Call) {
-	x := c.In[0]
-	acc := x.DType.Accumulate()
-	y := c.NewLike(x)
-	if c.Args.(*BatchNormArgs).training(c) {
-		c.Return(y, c.NewShape(acc, x.Dim(1)), c.NewShape(acc, x.Dim(1)))
-		return
-	}
-	c.Return(y, c.NewShape(acc, 0), c.NewShape(acc, 0))
+// channelsLastKernels reports whether PyTorch's own kernels treat x as
+// channels-last: so it lies, or there is one pixel a channel.
+func channelsLastKernels(x *Tensor) bool {
+	return (x.Rank() == 4 && x.IsChannelsLastContiguous()) || (x.IsContiguous() && x.Stride.At(1) == 1)
 }
 
-// gradBatchNorm allocates the gradients of input, weight and bias.
-func gradBatchNorm(b *Back) {
-	x, w := b.SavedIn[0], b.Opt2(b.SavedIn, 1)
-	b.contiguousLike(b.Grads[0], x)
-	if b.Need(0) {
-		b.Set(0, b.NewLike(x))
-	}
-	for i := 1; i <= 2; i++ {
-		if b.Need(i) {
-			b.Set(i, b.NewShape(w.DType, x.Dim(1)))
+// welford is the size in bytes of an accumulator of mean and variance: mean,
+// sum of squares, count as integer and as float.
+const welford = 16
+
+// inSuggestedFormat returns x, or a differentiable copy of it, in the memory
+// format that its strides suggest.
+func (c *Call) inSuggestedFormat(x *Tensor) *Tensor {
+	if x.IsChannelsLast() && !x.IsContiguous() {
+		if x.IsChannelsLastContiguous() {
+			return c.Keep(x)
 		}
+		return c.Do1(Clone, &CloneArgs{ChannelsLast: true}, x)
 	}
+	return c.Do1(Contiguous, nil, x)
+}
+
+// statistics allocates the scratch with which channels-last kernels reduce
+// very tall inputs in two steps: values a channel and block, and semaphores
+// (flexible_launch_configs in Normalization.cuh). It dies at once.
+func (c *Call) statistics(x *Tensor, values int64) {
+	const maxThreads, tile, perThread, maxBlocks = 512, 32, 16, 128
+	ch := x.Dim(1)
+	rows := x.Numel() / max(ch, 1)
+	width := min(lastPow2(ch), tile)
+	height := min(lastPow2(divUp(rows, perThread)), maxThreads/width)
+	if width*height != maxThreads {
+		width = min(lastPow2(ch), maxThreads/height)
+	}
+	blocks := min(divUp(rows, height*perThread), maxBlocks)
+	if blocks < 8 {
+		return
+	}
+	staging := c.NewShape(x.DType.Accumulate(), values*ch*blocks)
+	semaphores := c.NewShape(tensor.Int32, divUp(ch, width))
+	c.Drop(semaphores, staging)
 }
 
 // contiguousLike returns t or a copy of it in the memory format of x.
@@ -184,12 +201,40 @@ func (c *Call) contiguousLike(t, x *Tensor) *Tensor {
 
 var (
 	nativeBatchNorm = define(Row{
-		Name: "native_batch_norm", Args: &BatchNormArgs{}, Run: runBatchNorm,
+		Name: "native_batch_norm", Args: &BatchNormArgs{}, Run: func(c *Call) {
+			x := c.In[0]
+			acc := x.DType.Accumulate()
+			c.Return(c.NewLike(x), c.NewShape(acc, x.Dim(1)), c.NewShape(acc, x.Dim(1)))
+			if !c.Args.(*BatchNormArgs).training(c) {
+				return
+			}
+			switch {
+			case channelsLastKernels(x):
+				c.statistics(x, 4)
+			case !x.IsContiguous(): // var_mean, over a float32 copy of 16-bit inputs
+				y := x
+				if x.DType.IsHalf() {
+					y = c.Local(c.New(x.LikeDense(), acc))
+				}
+				dims := make([]bool, x.Rank())
+				for i := range dims {
+					dims[i] = i != 1
+				}
+				reduceScratch(c, y, dims, welford, 2)
+			}
+		},
 		Save: []Save{In(0), In(3), In(4), In(1), Out(1), Out(2)}, NoGrad: []int{1, 2}, Node: "NativeBatchNormBackward0",
 		Grad: gradBatchNorm, Source: "aten/src/ATen/native/cuda/Normalization.cu",
 	})
 	cudnnBatchNorm = define(Row{
-		Name: "cudnn_batch_norm", Args: &BatchNormArgs{}, Run: runBatchNorm,
+		Name: "cudnn_batch_norm", Args: &BatchNormArgs{}, Run: func(c *Call) {
+			x, n := c.In[0], int64(0)
+			if c.Args.(*BatchNormArgs).training(c) {
+				n = x.Dim(1)
+			}
+			acc := x.DType.Accumulate()
+			c.Return(c.NewLike(x), c.NewShape(acc, n), c.NewShape(acc, n))
+		},
 		Save: []Save{In(0), In(3), In(4), In(1), Out(1), Out(2)}, NoGrad: []int{1, 2}, Node: "CudnnBatchNormBackward0",
 		Grad: func(b *Back) { // cuDNN always computes all three
 			x, w := b.SavedIn[0], b.SavedIn[1]
@@ -202,6 +247,54 @@ var (
 		Source: "aten/src/ATen/native/cudnn/BatchNorm.cpp",
 	})
 )
+
+// flatPixels copies t for the row's duration unless its spatial dimensions can
+// be seen as one.
+func (c *Call) flatPixels(t *Tensor) {
+	n := int64(1)
+	for i := 2; i < t.Rank(); i++ {
+		n *= t.Dim(i)
+	}
+	if _, ok := t.View(tensor.D(t.Dim(0), t.Dim(1), n)); !ok {
+		c.Local(c.New(tensor.Contiguous(t.Size), t.DType))
+	}
+}
+
+// gradBatchNorm is batch_norm_backward_cuda: one fused kernel, or sums over
+// each channel and then the input's gradient.
+func gradBatchNorm(b *Back) {
+	x, g, w := b.SavedIn[0], b.Grads[0], b.Opt2(b.SavedIn, 1)
+	ch := x.Dim(1)
+	if b.Need(0) && !channelsLastKernels(x) {
+		b.flatPixels(x)
+		b.flatPixels(g)
+		b.Set(0, b.NewLike(x))
+		for i := 1; i <= 2; i++ {
+			if b.Need(i) {
+				b.Set(i, b.NewLike(w))
+			}
+		}
+		return
+	}
+	acc := x.DType.Accumulate()
+	last := channelsLastKernels(x) && channelsLastKernels(g)
+	var dy, dyXmu *Tensor
+	if last || b.Need(0) {
+		dy, dyXmu = b.Local(b.NewShape(acc, ch)), b.Local(b.NewShape(acc, ch))
+	}
+	_, _ = dy, dyXmu
+	for i := 1; i <= 2; i++ {
+		if w != nil && (last || b.Need(i)) {
+			b.Set(i, b.NewShape(w.DType, ch))
+		}
+	}
+	if last {
+		b.statistics(x, 2)
+	}
+	if b.Need(0) {
+		b.Set(0, b.NewLike(x))
+	}
+}
 
 // GroupNormArgs are the arguments of group_norm.
 type GroupNormArgs struct {

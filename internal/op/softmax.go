@@ -25,7 +25,11 @@ var (
 	})
 	innerLogSoftmax = define(Row{
 		Name: "_log_softmax", Args: &SoftmaxArgs{}, Run: runSoftmax, Save: []Save{Out(0)}, Node: "LogSoftmaxBackward0",
-		Grad:   func(b *Back) { b.Set(0, b.softmaxGrad()) },
+		Grad: func(b *Back) {
+			b.Set(0, b.New(tensor.Contiguous(b.Grads[0].Size), b.InM[0].DType))
+			b.contiguous(b.Grads[0])
+			b.contiguous(b.SavedOut[0])
+		},
 		Source: "aten/src/ATen/native/cuda/SoftMax.cu",
 	})
 )
@@ -45,24 +49,15 @@ func runSoftmax(c *Call) {
 	if a := c.Args.(*SoftmaxArgs); a.DType != nil {
 		d = *a.DType
 	}
-	// The structured kernel makes its output in the input's memory format.
-	out := c.New(formatOf(x, x.Size), d)
+	out := c.New(tensor.Contiguous(x.Size), d)
 	c.contiguous(x)
 	c.Return(out)
 }
 
-// softmaxGrad allocates the gradient of the input, in the input's type.
-func (b *Back) softmaxGrad() *Tensor {
-	g := b.Grads[0]
-	out := b.New(formatOf(g, g.Size), b.InM[0].DType)
-	b.contiguous(g)
-	b.contiguous(b.SavedOut[0])
-	return out
-}
-
 // gradSoftmax needs the product of gradient and result beside its output.
 func gradSoftmax(b *Back) {
-	gi := b.softmaxGrad()
-	b.Drop(b.Do1(mulTensor, nil, b.Grads[0], b.SavedOut[0]))
-	b.Set(0, gi)
+	b.Set(0, b.New(tensor.Contiguous(b.Grads[0].Size), b.InM[0].DType))
+	prod := b.Local(b.Do1(mulTensor, nil, b.Grads[0], b.SavedOut[0]))
+	b.contiguous(prod)
+	b.contiguous(b.SavedOut[0])
 }

@@ -72,6 +72,8 @@ type Class struct {
 	Children []Child // in the order of registration
 	Forward  *Func
 	Methods  []*Func // functions of the spec that use this class's modules
+
+	ForwardGiven []KwArg // arguments that each call of a torch.nn module passes
 }
 
 // Param is a parameter or buffer of a class.

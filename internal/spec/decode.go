@@ -186,7 +186,7 @@ func (d *decoder) nested(f reflect.Value, key, v *Value) {
 		d.section(v, f.Addr().Interface(), key.Str)
 	case reflect.Pointer:
 		f.Set(reflect.New(f.Type().Elem()))
-		if at := f.Elem().FieldByName("At"); at.IsValid() {
+		if at := f.Elem().FieldByName("At"); at.IsValid() && at.Type() == reflect.TypeFor[Span]() {
 			at.Set(reflect.ValueOf(key.Span))
 		}
 		if u, ok := f.Interface().(unmarshaler); ok {

@@ -189,6 +189,9 @@ func (r *reader) value(n *yaml.Node, depth int) *Value {
 		seen := map[string]bool{}
 		for i := 0; i+1 < len(n.Content) && r.nodes <= maxNodes; i += 2 {
 			k := r.value(n.Content[i], depth+1)
+			if bare := strings.TrimSuffix(k.Str, ":"); bare != k.Str && n.Content[i].Style == 0 && n.Content[i+1].Value == "" && n.Content[i+1].Kind == yaml.ScalarNode {
+				k.Str = bare // {ReLU:} is {ReLU: } in YAML 1.2; the library keeps the colon
+			}
 			switch {
 			case n.Content[i].Kind != yaml.ScalarNode:
 				r.errs.Addf(k.Span, "a key must be a plain word")

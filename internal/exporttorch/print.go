@@ -1,0 +1,329 @@
+package exporttorch
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+)
+
+// printer prints the statements of one function.
+type printer struct {
+	*script
+	fn    *program.Func
+	class *program.Class
+	self  string // "self." inside of a class
+}
+
+func (p *printer) names(slots []int) string {
+	names := make([]string, len(slots))
+	for i, s := range slots {
+		names[i] = p.fn.Slots[s]
+	}
+	return strings.Join(names, ", ")
+}
+
+// unpacked is the left-hand side of an unpacking; one name needs its comma.
+func (p *printer) unpacked(s *program.Stmt) string {
+	t := p.names(s.Targets)
+	if s.Unpack && len(s.Targets) == 1 {
+		t += ","
+	}
+	return t
+}
+
+func (p *printer) stmt(s *program.Stmt) {
+	if s.Every > 1 {
+		p.printf("if i %% %d == 0:", s.Every)
+		p.indent++
+		defer func() { p.indent-- }()
+	}
+	switch s.Kind {
+	case program.Assign:
+		if s.InPlace {
+			if sign := augmented[s.Value.Row.Name]; sign != "" {
+				p.printf("%s %s %s", p.names(s.Targets), sign, p.expr(s.Value.Args[1]))
+				return
+			}
+		}
+		p.printf("%s = %s", p.unpacked(s), p.expr(s.Value))
+	case program.Append:
+		p.printf("%s.append(%s)", p.names(s.Targets), p.expr(s.Value))
+	case program.ListNew:
+		p.printf("%s = []", p.names(s.Targets))
+	case program.Del:
+		p.printf("del %s", p.names(s.Targets))
+	case program.Return:
+		if s.Value != nil {
+			p.printf("return %s", p.expr(s.Value))
+		} else {
+			p.printf("return %s", p.list(s.Values))
+		}
+	case program.Expression:
+		p.line(p.expr(s.Value))
+	case program.Batch:
+		source := "next_batch()"
+		if p.job.Static {
+			source = "batch"
+		}
+		p.printf("%s = %s", p.unpacked(s), source)
+	case program.Forward:
+		if s.NoGrad {
+			p.line("with torch.no_grad():")
+			p.indent++
+			defer func() { p.indent-- }()
+		}
+		p.printf("%s = %s(%s)", p.unpacked(s), s.Model, p.list(s.Values))
+	case program.Backward:
+		if s.Retain {
+			p.printf("%s.backward(retain_graph=True)", p.expr(s.Value))
+		} else {
+			p.printf("%s.backward()", p.expr(s.Value))
+		}
+	case program.OptStep:
+		p.printf("%s.step()", p.job.Optimizers[s.Optimizer].Name)
+	case program.ZeroGrad:
+		p.printf("%s.zero_grad(set_to_none=%s)", p.job.Optimizers[s.Optimizer].Name, program.Literal(s.SetToNone))
+	case program.EmptyCache:
+		p.line("torch.cuda.empty_cache()")
+	}
+}
+
+// augmented maps in-place rows to Python's augmented assignments.
+var augmented = map[string]string{"add_": "+=", "sub_": "-=", "mul_": "*=", "div_": "/="}
+
+func (p *printer) list(es []*program.Expr) string {
+	parts := make([]string, len(es))
+	for i, e := range es {
+		parts[i] = p.expr(e)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (p *printer) expr(e *program.Expr) string {
+	switch e.Kind {
+	case program.Local:
+		return p.fn.Slots[e.Slot]
+	case program.Item:
+		return fmt.Sprintf("%s[%d]", p.fn.Slots[e.Slot], e.Index)
+	case program.Pop:
+		return p.fn.Slots[e.Slot] + ".pop()"
+	case program.Attr:
+		return p.self + attr(e.Path)
+	case program.Pick:
+		return fmt.Sprintf("%s[%d]", p.expr(e.Args[0]), e.Index)
+	case program.ListLit:
+		return "[" + p.list(e.Args) + "]"
+	case program.Const:
+		return program.Literal(e.Value)
+	case program.CallMod:
+		callee := p.self + attr(p.class.Children[e.Child].Path)
+		if p.self == "" {
+			callee = p.auxName(e.Child)
+		}
+		return callee + "(" + p.list(e.Args) + forwardKeywords(p.class.Children[e.Child].Class) + ")"
+	case program.CallFun:
+		return p.self + e.Func.Name + "(" + p.list(e.Args) + ")"
+	}
+	return p.op(e)
+}
+
+// forwardKeywords prints arguments of a library module's forward that were
+// given.
+func forwardKeywords(c *program.Class) string {
+	var b strings.Builder
+	for _, g := range c.ForwardGiven {
+		fmt.Fprintf(&b, ", %s=%s", g.Name, program.Literal(g.Value))
+	}
+	return b.String()
+}
+
+// op prints the call of an operator as its signature says.
+func (p *printer) op(e *program.Expr) string {
+	given := map[string]any{}
+	for _, g := range e.Given {
+		given[g.Name] = g.Value
+	}
+	python := e.Sig.Python
+	args := e.Args
+	var texts []string // of the tensor parameters, in order
+	for _, a := range args {
+		texts = append(texts, p.expr(a))
+	}
+	if len(python) <= 2 && python != "[]" { // an operator sign
+		if e.InPlace {
+			return fmt.Sprintf("%s.%s(%s)", p.operand(args[0]), e.Row.Name, texts[1])
+		}
+		return fmt.Sprintf("%s %s %s", p.operand(args[0]), python, p.operand(args[1]))
+	}
+	if python == "[]" {
+		return fmt.Sprintf("%s[%s]", p.operand(args[0]), given["index"])
+	}
+	var out []string
+	self := ""
+	k := 0
+	positional := true
+	for i := range e.Sig.Params {
+		q := &e.Sig.Params[i]
+		text, ok := "", false
+		if q.IsTensor() {
+			if k < len(texts) && p.takes(e, q, k) {
+				text, ok = texts[k], true
+				k++
+			}
+			if q.Name == "self" && ok {
+				self = p.operand(args[k-1])
+				continue
+			}
+		} else if v, has := given[q.Name]; has {
+			text, ok = p.literal(e, q, v), true
+		} else if q.Name == "training" {
+			text, ok = "self.training", true
+		}
+		switch {
+		case !ok:
+			positional = false
+		case positional && !q.KwOnly:
+			out = append(out, text)
+		default:
+			out = append(out, q.Name+"="+text)
+			positional = false
+		}
+	}
+	if e.InPlace {
+		out = append(out, "inplace=True")
+	}
+	if len(texts) == 0 { // made from nothing: on the device
+		out = append(out, "device=device")
+	}
+	if name, ok := strings.CutPrefix(python, "Tensor."); ok {
+		return self + "." + name + "(" + strings.Join(out, ", ") + ")"
+	}
+	return python + "(" + strings.Join(out, ", ") + ")"
+}
+
+// takes reports whether argument k is the one of tensor parameter q: optional
+// tensors may be absent.
+func (p *printer) takes(e *program.Expr, q *op.Param, k int) bool {
+	if e.Inputs == nil {
+		return true
+	}
+	n := 0
+	for i := range e.Sig.Params {
+		r := &e.Sig.Params[i]
+		if !r.IsTensor() {
+			continue
+		}
+		if r == q {
+			return n < len(e.Inputs) && (e.Inputs[n] == k || q.Kind == op.KOperand)
+		}
+		n++
+	}
+	return false
+}
+
+// literal prints an argument; dropout belongs to training alone.
+func (p *printer) literal(e *program.Expr, q *op.Param, v any) string {
+	text := program.Literal(v)
+	list, isList := v.([]int64)
+	switch {
+	case q.Star && isList:
+		parts := make([]string, len(list))
+		for i, n := range list {
+			parts[i] = fmt.Sprint(n)
+		}
+		return strings.Join(parts, ", ")
+	case isList && len(list) == 1 && q.Kind == op.KInts:
+		return fmt.Sprintf("(%d,)", list[0])
+	case q.Name == "dropout_p":
+		return text + " if self.training else 0.0"
+	}
+	return text
+}
+
+// operand prints an expression where something binds to it: operators and
+// negative numbers in parentheses.
+func (p *printer) operand(e *program.Expr) string {
+	text := p.expr(e)
+	if (e.Kind == program.CallOp && len(e.Sig.Python) <= 2 && e.Sig.Python != "[]" && !e.InPlace) || strings.HasPrefix(text, "-") {
+		return "(" + text + ")"
+	}
+	return text
+}
+
+// body prints statements; a chain x = m[0](x), x = m[1](x), ... becomes a loop.
+func (p *printer) body(stmts []program.Stmt) {
+	for i := 0; i < len(stmts); {
+		n := p.chain(stmts[i:])
+		if n < 3 {
+			p.stmt(&stmts[i])
+			i++
+			continue
+		}
+		e := stmts[i].Value
+		list, first := p.item(e)
+		items := p.self + attr(list)
+		if total := p.listLen(list); first > 0 || n < total {
+			items += fmt.Sprintf("[%d:%d]", first, first+n)
+		}
+		p.printf("for module in %s:", items)
+		p.indent++
+		p.printf("%s = module(%s)", p.names(stmts[i].Targets), p.list(e.Args))
+		p.indent--
+		i += n
+	}
+}
+
+// chain counts the statements from the first on that call the items of one
+// ModuleList in turn, alike in all else.
+func (p *printer) chain(stmts []program.Stmt) int {
+	n := 0
+	var list, text string
+	for i := range stmts {
+		s := &stmts[i]
+		if s.Kind != program.Assign || s.Unpack || s.Value.Kind != program.CallMod || s.Every > 1 || p.self == "" {
+			break
+		}
+		l, k := p.item(s.Value)
+		t := p.names(s.Targets) + "|" + p.list(s.Value.Args)
+		if i == 0 {
+			list, text = l, t
+			if k < 0 {
+				return 0
+			}
+		}
+		_, first := p.item(stmts[0].Value)
+		if l != list || t != text || k != first+i {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// item splits the path of a called module into its list and index; -1 if it is
+// in no list.
+func (p *printer) item(e *program.Expr) (string, int) {
+	path := p.class.Children[e.Child].Path
+	i := strings.LastIndexByte(path, '.')
+	if i < 0 {
+		return path, -1
+	}
+	n, err := strconv.Atoi(path[i+1:])
+	if err != nil {
+		return path, -1
+	}
+	return path[:i], n
+}
+
+func (p *printer) listLen(list string) int {
+	n := 0
+	for _, ch := range p.class.Children {
+		if rest, ok := strings.CutPrefix(ch.Path, list+"."); ok && !strings.Contains(rest, ".") {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,659 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// generator writes one random spec. It keeps track of the shapes of values so
+// that what it writes fits together, and draws every size anew so that sizes
+// tell tensors apart.
+type generator struct {
+	r      *rand.Rand
+	used   map[int64]bool
+	blocks []string // finished block definitions
+	nBlock int
+	depth  int
+	inputs []string
+	bf16   bool
+	infer  bool
+}
+
+// value is a name with its shape; dimension 0 is the batch.
+type value struct {
+	name  string
+	shape []int64
+	view  bool // an in-place operation on it may be refused
+}
+
+func newGenerator(seed uint64) *generator {
+	return &generator{r: rand.New(rand.NewPCG(seed, 0x6d656d706c616e)), used: map[int64]bool{}}
+}
+
+func (g *generator) chance(p float64) bool   { return g.r.Float64() < p }
+func (g *generator) pick(s ...string) string { return s[g.r.IntN(len(s))] }
+
+// size draws a size between lo and hi that was not drawn before.
+func (g *generator) size(lo, hi int64) int64 {
+	for range 100 {
+		n := lo + g.r.Int64N(hi-lo+1)
+		if !g.used[n] {
+			g.used[n] = true
+			return n
+		}
+	}
+	return lo + g.r.Int64N(hi-lo+1)
+}
+
+// multiple draws an unused multiple of k.
+func (g *generator) multiple(k, lo, hi int64) int64 {
+	for range 100 {
+		n := k * (lo/k + 1 + g.r.Int64N(max((hi-lo)/k, 1)))
+		if !g.used[n] {
+			g.used[n] = true
+			return n
+		}
+	}
+	return k * (hi / k)
+}
+
+func numel(s []int64) int64 {
+	n := int64(1)
+	for _, d := range s {
+		n *= d
+	}
+	return n
+}
+
+func list(ns []int64) string {
+	parts := make([]string, len(ns))
+	for i, n := range ns {
+		parts[i] = fmt.Sprint(n)
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+// body is a function under way: its lines, the previous value and the values
+// that have names.
+type body struct {
+	g      *generator
+	lines  []string
+	cur    value
+	named  []value
+	n      int
+	module bool // may hold layers
+	lists  int
+}
+
+func (b *body) emit(format string, args ...any) {
+	b.lines = append(b.lines, "- "+fmt.Sprintf(format, args...))
+}
+
+// fresh makes a name.
+func (b *body) fresh() string {
+	b.n++
+	return fmt.Sprintf("v%d", b.n)
+}
+
+// step writes an entry whose head is text ("ReLU", "Linear: 64") with result
+// shape s, sometimes with a name, explicit inputs, or nested in another call.
+func (b *body) step(head string, s []int64, extra string, view bool) {
+	g := b.g
+	entry := head
+	in := ""
+	if b.cur.name != "" && g.chance(0.3) {
+		in = ", inputs: " + b.cur.name
+	}
+	if !strings.Contains(head, ":") {
+		entry += ": "
+		if in == "" && extra == "" && !g.chance(0.25) {
+			b.emit("%s", head)
+			b.cur = value{"x", s, view}
+			b.dropX()
+			return
+		}
+	}
+	name := ""
+	if g.chance(0.25) {
+		name = b.fresh()
+		if len(b.named) > 0 && g.chance(0.4) { // rebind an old name
+			name = b.named[g.r.IntN(len(b.named))].name
+		}
+	}
+	tail := ""
+	if name != "" {
+		tail = ", name: " + name
+	}
+	b.emit("{%s%s%s%s}", entry, in, extra, tail)
+	b.result(name, s, view)
+}
+
+// result notes that the previous value has this name (x if none) and shape.
+func (b *body) result(name string, s []int64, view bool) {
+	if name == "" {
+		b.cur = value{"x", s, view}
+		b.dropX()
+		return
+	}
+	b.cur = value{name, s, view}
+	for i := range b.named {
+		if b.named[i].name == name {
+			b.named[i] = b.cur
+			return
+		}
+	}
+	b.named = append(b.named, b.cur)
+}
+
+// dropX forgets what the running variable was before.
+func (b *body) dropX() {
+	for i := range b.named {
+		if b.named[i].name == "x" {
+			b.named = append(b.named[:i], b.named[i+1:]...)
+			return
+		}
+	}
+}
+
+// partner finds a named value of the current shape.
+func (b *body) partner() (value, bool) {
+	for _, i := range b.g.r.Perm(len(b.named)) {
+		v := b.named[i]
+		if v.name != b.cur.name && fmt.Sprint(v.shape) == fmt.Sprint(b.cur.shape) {
+			return v, true
+		}
+	}
+	return value{}, false
+}
+
+var activations = []string{"ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "ELU", "LeakyReLU", "Mish", "Hardswish", "Softplus", "{GELU: tanh}", "{ReLU: {inplace: true}}", "{ELU: {inplace: true}}"}
+
+var functions = []string{"relu", "gelu", "silu", "tanh", "sigmoid", "softplus", "mish", "exp", "elu"}
+
+func (b *body) activation() {
+	g := b.g
+	s := b.cur.shape
+	if b.module && g.chance(0.6) {
+		a := activations[g.r.IntN(len(activations))]
+		if strings.HasPrefix(a, "{") {
+			inner := strings.TrimSuffix(strings.TrimPrefix(a, "{"), "}")
+			if strings.Contains(a, "inplace") {
+				inner += "}"
+				inner = strings.TrimSuffix(inner, "}")
+			}
+			b.step(inner, s, "", b.cur.view && strings.Contains(a, "inplace"))
+			return
+		}
+		b.step(a, s, "", false)
+		return
+	}
+	b.step(functions[g.r.IntN(len(functions))], s, "", false)
+}
+
+// generic writes an operation that suits any shape.
+func (b *body) generic() {
+	g := b.g
+	s := b.cur.shape
+	switch g.r.IntN(13) {
+	case 0, 1, 2:
+		b.activation()
+	case 3:
+		b.step(fmt.Sprintf("dropout: %.2f", 0.05+0.4*g.r.Float64()), s, "", false)
+	case 4:
+		b.step(g.pick("mul: 0.5", "add: 1", "div: 3", "sub: 0.25", "add: 2.5"), s, "", false)
+	case 5, 6:
+		if p, ok := b.partner(); ok {
+			op := g.pick("add", "mul", "sub", "add", "add")
+			name := ""
+			if g.chance(0.3) {
+				name = ", name: " + b.cur.name
+			}
+			in := ""
+			if op == "add" && g.chance(0.3) && !b.cur.view {
+				in = ", inplace: true"
+			}
+			b.emit("{%s: [%s, %s]%s%s}", op, b.cur.name, p.name, in, name)
+			n := ""
+			if name != "" {
+				n = b.cur.name
+			}
+			if n == "x" {
+				n = ""
+			}
+			b.result(n, s, b.cur.view && in != "")
+			return
+		}
+		b.emit("{name: %s}", b.keep())
+	case 7:
+		b.emit("{name: %s}", b.keep())
+	case 8:
+		if len(b.named) > 0 {
+			v := b.named[g.r.IntN(len(b.named))]
+			if v.name != b.cur.name && v.name != "x" {
+				b.emit("{del: %s}", v.name)
+				b.forget(v.name)
+				return
+			}
+		}
+		b.activation()
+	case 9: // a nested call: two operations in one entry
+		f1, f2 := functions[g.r.IntN(len(functions))], functions[g.r.IntN(len(functions))]
+		b.emit("{%s: , inputs: [{%s: , inputs: %s}]}", f1, f2, b.cur.name)
+		b.result("", s, false)
+	case 10: // through a list
+		b.lists++
+		l := fmt.Sprintf("l%d", b.lists)
+		b.emit("{%s: , inputs: %s, name: \"%s[]\"}", functions[g.r.IntN(len(functions))], b.cur.name, l)
+		b.emit("{%s: , inputs: \"%s[-1]\", name: \"%s[]\"}", functions[g.r.IntN(len(functions))], l, l)
+		b.emit("{add: [%s.pop, %s.pop]}", l, l)
+		b.result("", s, false)
+	case 11:
+		b.step(fmt.Sprintf("softmax: %d", len(s)-1), s, "", false)
+	case 12:
+		b.step(g.pick("clone", "neg", "abs", "sin", "cos"), s, "", false)
+	}
+}
+
+// keep gives the current value a second name and returns it.
+func (b *body) keep() string {
+	n := b.fresh()
+	b.named = append(b.named, value{n, b.cur.shape, b.cur.view})
+	return n
+}
+
+func (b *body) forget(name string) {
+	for i := range b.named {
+		if b.named[i].name == name {
+			b.named = append(b.named[:i], b.named[i+1:]...)
+			return
+		}
+	}
+}
+
+// vector works on (batch, features).
+func (b *body) vector() {
+	g := b.g
+	s := b.cur.shape
+	switch g.r.IntN(10) {
+	case 0, 1, 2:
+		if b.module {
+			n := g.size(9, 700)
+			bias := ""
+			if g.chance(0.3) {
+				bias = ", bias: false"
+			}
+			b.step(fmt.Sprintf("Linear: {out_features: %d%s}", n, bias), []int64{s[0], n}, "", false)
+			return
+		}
+		b.generic()
+	case 3:
+		if b.module {
+			b.step(g.pick("LayerNorm", "BatchNorm1d", "LayerNorm: {bias: false}"), s, "", false)
+			return
+		}
+		b.generic()
+	case 4: // cut and join again
+		k := s[1] / 2
+		if k < 2 {
+			b.generic()
+			return
+		}
+		p, q := b.fresh(), b.fresh()
+		b.emit("{split_with_sizes: {split_sizes: [%d, %d], dim: 1}, inputs: %s, name: [%s, %s]}", k, s[1]-k, b.cur.name, p, q)
+		b.emit("{cat: {tensors: [%s, %s, %s], dim: 1}}", q, p, g.pick(p, q))
+		third := k
+		if strings.Contains(b.lines[len(b.lines)-1], ", "+q+"]") {
+			third = s[1] - k
+		}
+		b.named = append(b.named, value{p, []int64{s[0], k}, true}, value{q, []int64{s[0], s[1] - k}, true})
+		b.result("", []int64{s[0], s[1] + third}, false)
+	case 5: // see it as a sequence for a while
+		b.step("unsqueeze: 1", []int64{s[0], 1, s[1]}, "", true)
+	case 6:
+		if numel(s) < 1<<18 && g.chance(0.5) {
+			b.step("transpose: [0, 1]", []int64{s[1], s[0]}, "", true)
+			if g.chance(0.5) {
+				b.step("contiguous", b.cur.shape, "", false)
+			}
+			b.step("transpose: [0, 1]", s, "", true)
+			return
+		}
+		b.generic()
+	default:
+		b.generic()
+	}
+}
+
+// sequence works on (batch, length, width).
+func (b *body) sequence() {
+	g := b.g
+	s := b.cur.shape
+	switch g.r.IntN(14) {
+	case 0, 1:
+		if b.module {
+			n := g.size(8, 260)
+			bias := ""
+			if g.chance(0.3) {
+				bias = ", bias: false"
+			}
+			b.step(fmt.Sprintf("Linear: {out_features: %d%s}", n, bias), []int64{s[0], s[1], n}, "", bias == "")
+			return
+		}
+		b.generic()
+	case 2, 3:
+		if b.module {
+			b.step("LayerNorm", s, "", false)
+			return
+		}
+		b.generic()
+	case 4, 5:
+		if b.module {
+			heads := int64(1 + g.r.IntN(4))
+			d := g.multiple(heads*8, 16, 200)
+			b.step(fmt.Sprintf("Linear: %d", d), []int64{s[0], s[1], d}, "", true)
+			b.attention(heads)
+			return
+		}
+		b.generic()
+	case 6:
+		if b.module {
+			heads := int64(2 * (1 + g.r.IntN(3)))
+			d := g.multiple(heads*4, 16, 160)
+			b.step(fmt.Sprintf("Linear: %d", d), []int64{s[0], s[1], d}, "", true)
+			s = b.cur.shape
+			if g.chance(0.5) {
+				drop := g.pick("0.0", "0.1")
+				need := g.pick("true", "false")
+				b.emit("{MultiheadAttention: {num_heads: %d, dropout: %s, batch_first: %s, need_weights: %s}, inputs: [%s, %s, %s], pick: 0}",
+					heads, drop, g.pick("true", "false"), need, b.cur.name, b.cur.name, b.cur.name)
+				b.result("", s, true)
+				return
+			}
+			b.step(fmt.Sprintf("TransformerEncoderLayer: {nhead: %d, dim_feedforward: %d, dropout: %s, activation: %s, batch_first: %s, norm_first: %s}",
+				heads, g.size(20, 300), g.pick("0.0", "0.1"), g.pick("gelu", "relu"), g.pick("true", "true", "false"), g.pick("true", "false")), s, "", false)
+			return
+		}
+		b.generic()
+	case 7:
+		b.step("transpose: [1, 2]", []int64{s[0], s[2], s[1]}, "", true)
+	case 8:
+		k := g.r.Int64N(s[1])
+		b.step(fmt.Sprintf("getitem: \":, %d\"", k), []int64{s[0], s[2]}, "", true)
+	case 9:
+		b.step("mean: 1", []int64{s[0], s[2]}, "", false)
+	case 10:
+		b.step(fmt.Sprintf("reshape: [-1, %d, %d]", s[2], s[1]), []int64{s[0], s[2], s[1]}, "", true)
+	case 11:
+		if b.module && s[1]*s[2] < 9000 {
+			b.step("Flatten", []int64{s[0], s[1] * s[2]}, "", true)
+			return
+		}
+		b.generic()
+	default:
+		b.generic()
+	}
+}
+
+// attention splits the current value into heads and attends to itself.
+func (b *body) attention(heads int64) {
+	g := b.g
+	s := b.cur.shape
+	d := s[2] / heads
+	q := b.cur.name
+	if b.g.chance(0.5) {
+		b.emit("{name: %s}", b.keep())
+	}
+	view := fmt.Sprintf("{transpose: [1, 2], inputs: [{view: [%d, %d, %d, %d], inputs: %s}]}", s[0], s[1], heads, d, q)
+	args := fmt.Sprintf("{dropout_p: %s, is_causal: %s}", g.pick("0.0", "0.2"), g.pick("true", "false"))
+	b.emit("{scaled_dot_product_attention: %s, inputs: [%s, %s, %s]}", args, view, view, view)
+	b.result("", []int64{s[0], heads, s[1], d}, true)
+	b.emit("{transpose: [1, 2], inputs: x}")
+	if g.chance(0.7) {
+		b.emit("contiguous")
+		b.emit("view: %s", list(s))
+	} else {
+		b.emit("reshape: %s", list(s))
+	}
+	b.result("", s, true)
+}
+
+// image works on (batch, channels, height, width).
+func (b *body) image() {
+	g := b.g
+	s := b.cur.shape
+	switch g.r.IntN(12) {
+	case 0, 1, 2:
+		if b.module {
+			c := g.size(3, 48)
+			k := int64(1 + 2*g.r.IntN(2))
+			stride := int64(1 + g.r.IntN(2))
+			pad := k / 2
+			o := func(n int64) int64 { return (n+2*pad-k)/stride + 1 }
+			bias := g.pick("true", "false")
+			b.step(fmt.Sprintf("Conv2d: {out_channels: %d, kernel_size: %d, stride: %d, padding: %d, bias: %s}", c, k, stride, pad, bias),
+				[]int64{s[0], c, o(s[2]), o(s[3])}, "", false)
+			return
+		}
+		b.generic()
+	case 3, 4:
+		if b.module && numel(s)/s[1] > 1 {
+			b.step("BatchNorm2d", s, "", false)
+			return
+		}
+		b.generic()
+	case 5:
+		if b.module {
+			for _, k := range []int64{4, 3, 2} {
+				if s[1]%k == 0 {
+					b.step(fmt.Sprintf("GroupNorm: %d", k), s, "", false)
+					return
+				}
+			}
+			b.step("GroupNorm: 1", s, "", false)
+			return
+		}
+		b.generic()
+	case 6:
+		if b.module && s[2] > 4 && s[3] > 4 {
+			if g.chance(0.7) {
+				b.step("MaxPool2d: 2", []int64{s[0], s[1], s[2] / 2, s[3] / 2}, "", false)
+			} else {
+				b.step("AvgPool2d: 2", []int64{s[0], s[1], s[2] / 2, s[3] / 2}, "", false)
+			}
+			return
+		}
+		b.generic()
+	case 7:
+		if s[1] >= 2 {
+			p, q := b.fresh(), b.fresh()
+			b.emit("{chunk: {chunks: 2, dim: 1}, inputs: %s, name: [%s, %s]}", b.cur.name, p, q)
+			h := (s[1] + 1) / 2
+			b.emit("{cat: {tensors: [%s, %s], dim: 1}}", q, p)
+			b.named = append(b.named, value{p, []int64{s[0], h, s[2], s[3]}, true}, value{q, []int64{s[0], s[1] - h, s[2], s[3]}, true})
+			b.result("", s, false)
+			return
+		}
+		b.generic()
+	case 8:
+		if b.module && g.chance(0.3) {
+			b.step("AdaptiveAvgPool2d: 1", []int64{s[0], s[1], 1, 1}, "", false)
+			b.step("Flatten", []int64{s[0], s[1]}, "", true)
+			return
+		}
+		b.generic()
+	case 9:
+		if g.chance(0.3) {
+			b.step("flatten: 2", []int64{s[0], s[1], s[2] * s[3]}, "", true)
+			b.step("transpose: [1, 2]", []int64{s[0], s[2] * s[3], s[1]}, "", true)
+			return
+		}
+		b.generic()
+	default:
+		b.generic()
+	}
+}
+
+// any writes one statement that suits the current shape.
+func (b *body) any() {
+	g := b.g
+	if g.depth < 3 && g.chance(0.12) {
+		b.block()
+		return
+	}
+	switch len(b.cur.shape) {
+	case 2:
+		b.vector()
+	case 3:
+		if b.cur.shape[1] == 1 && g.chance(0.6) {
+			b.step("squeeze: 1", []int64{b.cur.shape[0], b.cur.shape[2]}, "", true)
+			return
+		}
+		b.sequence()
+	case 4:
+		b.image()
+	}
+}
+
+// block defines a block or function for the current shape and calls it, once
+// or, if it keeps the shape, several times.
+func (b *body) block() {
+	g := b.g
+	g.depth++
+	defer func() { g.depth-- }()
+	g.nBlock++
+	name := fmt.Sprintf("b%d", g.nBlock)
+	in := &body{g: g, cur: value{"x", b.cur.shape, b.cur.view}, module: b.module && g.chance(0.8)}
+	kind := ""
+	if !in.module {
+		kind = "      kind: function\n"
+	}
+	if g.chance(0.5) {
+		in.emit("{name: %s}", in.keep())
+	}
+	for range 1 + g.r.IntN(5) {
+		in.any()
+	}
+	if p, ok := in.partner(); ok && g.chance(0.6) {
+		in.emit("{add: [%s, %s]}", in.cur.name, p.name)
+		in.result("", in.cur.shape, false)
+	}
+	if g.chance(0.3) {
+		in.emit("{return: %s}", in.cur.name)
+	}
+	g.blocks = append(g.blocks, fmt.Sprintf("    %s:\n%s      layers:\n        %s\n", name, kind, strings.Join(in.lines, "\n        ")))
+	repeat := ""
+	if fmt.Sprint(in.cur.shape) == fmt.Sprint(b.cur.shape) && g.chance(0.5) {
+		repeat = fmt.Sprintf(", repeat: %d", 2+g.r.IntN(2))
+	}
+	if repeat != "" && b.cur.name != "x" {
+		b.emit("{name: x, inputs: %s}", b.cur.name)
+	}
+	if repeat == "" && g.chance(0.3) {
+		n := b.fresh()
+		b.emit("{block: %s, inputs: %s, name: %s}", name, b.cur.name, n)
+		b.result(n, in.cur.shape, in.cur.view)
+		return
+	}
+	b.emit("{block: %s%s}", name, repeat)
+	b.result("", in.cur.shape, in.cur.view)
+}
+
+var fuzzOptimizers = []string{
+	"SGD", "{SGD: {lr: 0.1, momentum: 0.9}}", "{SGD: {momentum: 0.9, nesterov: true, weight_decay: 0.001}}", "{SGD: {weight_decay: 0.01, foreach: false}}",
+	"{SGD: {momentum: 0.9, foreach: false}}", "Adam", "{Adam: {weight_decay: 0.01}}", "{Adam: {amsgrad: true}}", "{Adam: {fused: true}}", "AdamW",
+	"{AdamW: {foreach: false}}", "{AdamW: {fused: true}}", "{AdamW: {amsgrad: true, foreach: false}}", "{SGD: {maximize: true, momentum: 0.5}}",
+}
+
+// spec writes a whole spec.
+func (g *generator) spec(seed uint64) (text, arch string) {
+	arch = g.pick("sm70", "sm75", "sm80", "sm80", "sm86", "sm89", "sm90")
+	batch := g.size(2, 40)
+	g.bf16 = g.chance(0.25)
+	g.infer = g.chance(0.15)
+	m := &body{g: g, module: true}
+	var inputs string
+	switch g.r.IntN(4) {
+	case 0:
+		n := g.size(20, 500)
+		inputs = fmt.Sprintf("    a: {shape: [%d]}\n", n)
+		m.cur = value{"a", []int64{batch, n}, false}
+	case 1:
+		c, h, w := g.size(1, 12), g.size(12, 64), g.size(12, 64)
+		inputs = fmt.Sprintf("    a: {shape: [%d, %d, %d]}\n", c, h, w)
+		m.cur = value{"a", []int64{batch, c, h, w}, false}
+	case 2:
+		t, d := g.size(6, 120), g.size(8, 200)
+		inputs = fmt.Sprintf("    a: {shape: [%d, %d]}\n", t, d)
+		m.cur = value{"a", []int64{batch, t, d}, false}
+	case 3:
+		t, d, vocab := g.size(8, 240), g.size(8, 160), g.size(50, 3000)
+		inputs = fmt.Sprintf("    a: {shape: [%d], dtype: int64}\n", t)
+		m.emit("{Embedding: [%d, %d]}", vocab, d)
+		m.cur = value{"x", []int64{batch, t, d}, false}
+	}
+	for range 4 + g.r.IntN(14) {
+		m.any()
+	}
+	loss := g.finish(m)
+	var b strings.Builder
+	fmt.Fprintf(&b, "memplan: 1\nname: fuzz-%d\n", seed)
+	if g.infer {
+		fmt.Fprintf(&b, "mode: %s\n", g.pick("no_grad", "inference"))
+	}
+	b.WriteString("model:\n  inputs:\n" + inputs + loss.inputs)
+	if len(g.blocks) > 0 {
+		b.WriteString("  blocks:\n" + strings.Join(g.blocks, ""))
+	}
+	b.WriteString("  layers:\n    " + strings.Join(m.lines, "\n    ") + "\n")
+	b.WriteString(loss.text)
+	fmt.Fprintf(&b, "train:\n  batch_size: %d\n", batch)
+	if g.bf16 {
+		b.WriteString("  precision: bf16\n")
+	}
+	fmt.Fprintf(&b, "  optimizer: %s\n", fuzzOptimizers[g.r.IntN(len(fuzzOptimizers))])
+	if g.chance(0.5) {
+		fmt.Fprintf(&b, "  zero_grad: {at: %s, set_to_none: %s}\n", g.pick("before_forward", "before_backward", "after_step", "never"), g.pick("true", "true", "false"))
+	}
+	if g.chance(0.35) {
+		b.WriteString("  loop: flat\n")
+	}
+	if g.chance(0.1) {
+		fmt.Fprintf(&b, "  empty_cache: {every: %d}\n", 1+g.r.IntN(2))
+	}
+	if g.chance(0.3) {
+		b.WriteString("data: {input: static}\n")
+	}
+	return b.String(), arch
+}
+
+type lossText struct{ inputs, text string }
+
+// finish brings the value to a loss.
+func (g *generator) finish(m *body) lossText {
+	s := m.cur.shape
+	if g.chance(0.25) { // regression on the value as it is
+		return lossText{
+			fmt.Sprintf("    y: {shape: %s}\n", list(s[1:])),
+			fmt.Sprintf("  loss: {%s: {target: y}}\n", g.pick("mse_loss", "MSELoss", "smooth_l1_loss")),
+		}
+	}
+	switch len(s) {
+	case 4:
+		m.step("AdaptiveAvgPool2d: 1", []int64{s[0], s[1], 1, 1}, "", false)
+		m.step("flatten: 1", []int64{s[0], s[1]}, "", true)
+	case 3:
+		if g.chance(0.4) { // a label for each position
+			c := g.size(5, 900)
+			m.step(fmt.Sprintf("Linear: %d", c), []int64{s[0], s[1], c}, "", true)
+			return lossText{
+				fmt.Sprintf("    y: {shape: [%d], dtype: int64}\n", s[1]),
+				fmt.Sprintf("  loss:\n    - {view: [-1, %d], name: flat}\n    - {cross_entropy: {input: flat, target: {view: [-1], inputs: y}}}\n", c),
+			}
+		}
+		m.step("mean: 1", []int64{s[0], s[2]}, "", false)
+	}
+	c := g.size(2, 200)
+	m.step(fmt.Sprintf("Linear: %d", c), []int64{s[0], c}, "", false)
+	return lossText{"    y: {shape: [], dtype: int64}\n", fmt.Sprintf("  loss: {%s: {target: y}}\n", g.pick("cross_entropy", "CrossEntropyLoss"))}
+}

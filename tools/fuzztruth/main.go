@@ -1,0 +1,173 @@
+// Command fuzztruth makes random specs, runs the PyTorch scripts that they
+// mean, and keeps what the real allocator did beside each spec.
+//
+//	go run ./tools/fuzztruth -seed 1 -n 100 -python "python3" -out testdata/fuzz/1.json.gz
+//
+// The Python must have a CUDA build of PyTorch 2.6 and a GPU, real or virtual.
+// The environment variable FAKE_GPU_ARCH tells a virtual one which GPU to be; a
+// real one ignores it, so that recordings are only right for its own
+// architecture. Scripts that PyTorch refuses are left out and counted.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	_ "embed"
+
+	"github.com/memplan/memplan/internal/accuracy"
+	"github.com/memplan/memplan/internal/exporttorch"
+	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/specs"
+)
+
+//go:embed record.py
+var recorder []byte
+
+// steps are what each script runs.
+const steps = 3
+
+func main() {
+	seed := flag.Uint64("seed", 1, "first seed")
+	n := flag.Int("n", 100, "number of programs")
+	python := flag.String("python", "python3", "command that runs Python with CUDA PyTorch")
+	out := flag.String("out", "", "file to write (.json.gz); none: only compare")
+	show := flag.Bool("show", false, "print the specs that differ")
+	specFile := flag.String("spec", "", "run this spec instead of random ones")
+	arch := flag.String("arch", "sm80", "architecture for -spec")
+	print := flag.Int64("print", -1, "print the spec of this seed and stop")
+	flag.Parse()
+	if *print >= 0 {
+		text, arch := newGenerator(uint64(*print)).spec(uint64(*print))
+		fmt.Printf("# arch %s\n%s", arch, text)
+		return
+	}
+	if err := run(*seed, *n, *python, *out, *show, *specFile, *arch); err != nil {
+		fmt.Fprintln(os.Stderr, "fuzztruth:", err)
+		os.Exit(1)
+	}
+}
+
+func run(seed uint64, n int, python, out string, show bool, specFile, arch string) error {
+	dir, err := os.MkdirTemp(".", ".fuzztruth-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var cases []*accuracy.FuzzCase
+	if specFile != "" {
+		text, err := os.ReadFile(specFile)
+		if err != nil {
+			return err
+		}
+		cases = append(cases, &accuracy.FuzzCase{Name: filepath.Base(specFile), Arch: arch, Spec: string(text)})
+	} else {
+		for s := seed; s < seed+uint64(n); s++ {
+			text, arch := newGenerator(s).spec(s)
+			cases = append(cases, &accuracy.FuzzCase{Name: fmt.Sprintf("fuzz-%d", s), Arch: arch, Spec: text})
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "record.py"), recorder, 0o644); err != nil {
+		return err
+	}
+	var kept []*accuracy.FuzzCase
+	list, err := os.Create(filepath.Join(dir, "list.txt"))
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(list)
+	for _, c := range cases {
+		if err := export(c, filepath.Join(dir, c.Name+".py")); err != nil {
+			fmt.Printf("%s: not exported: %v\n", c.Name, err)
+			if show {
+				fmt.Println(c.Spec)
+			}
+			continue
+		}
+		fmt.Fprintln(w, c.Arch, c.Name)
+		kept = append(kept, c)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	list.Close()
+	args := strings.Fields(python)
+	cmd := exec.Command(args[0], append(args[1:], "record.py", "list.txt")...)
+	cmd.Dir = dir
+	cmd.Stderr = os.Stderr
+	if o, err := cmd.Output(); err != nil {
+		return fmt.Errorf("%v: %w\n%s", cmd.Args, err, o)
+	}
+	return compare(dir, kept, out, show)
+}
+
+func export(c *accuracy.FuzzCase, path string) error {
+	s, err := spec.Parse(c.Name+".yaml", []byte(c.Spec), spec.Options{})
+	if err != nil {
+		return err
+	}
+	g, err := graph.Build(s, graph.Options{Env: accuracy.ArchEnv(c.Arch), Preset: specs.Preset, Presets: specs.Names()})
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return exporttorch.Write(f, g.Job, exporttorch.Options{Steps: steps})
+}
+
+// compare reads the recordings, holds the predictions against them and keeps
+// them.
+func compare(dir string, cases []*accuracy.FuzzCase, out string, show bool) error {
+	equal, refused := 0, 0
+	var kept []*accuracy.FuzzCase
+	for _, c := range cases {
+		b, err := os.ReadFile(filepath.Join(dir, c.Name+".json"))
+		if err != nil {
+			return err
+		}
+		var rec struct {
+			accuracy.FuzzCase
+			Error string
+		}
+		if err := json.Unmarshal(b, &rec); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+		if rec.Error != "" {
+			refused++
+			fmt.Printf("%s: PyTorch refuses: %s\n", c.Name, rec.Error)
+			if show && !strings.Contains(rec.Error, "inplace") {
+				fmt.Println(c.Spec)
+			}
+			continue
+		}
+		c.Events, c.Steps, c.Torch = rec.Events, rec.Steps, rec.Torch
+		kept = append(kept, c)
+		diff, err := accuracy.CompareFuzz(c)
+		if err != nil {
+			diff = err.Error()
+		}
+		if diff == "" {
+			equal++
+			continue
+		}
+		fmt.Printf("%s (%s): %s\n", c.Name, c.Arch, diff)
+		if show {
+			fmt.Println(c.Spec)
+		}
+	}
+	fmt.Printf("%d of %d equal, %d refused by PyTorch\n", equal, len(kept), refused)
+	if out == "" {
+		return nil
+	}
+	return accuracy.WriteFuzz(out, kept)
+}

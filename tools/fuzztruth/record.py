@@ -1,0 +1,86 @@
+"""Runs PyTorch scripts and writes what the CUDA allocator did in each.
+
+usage: record.py LIST       lines "ARCH NAME": runs NAME.py, writes NAME.json
+
+A script resets the peak statistics at the start of each step and reads them at
+its end; between lie the step's events.
+"""
+import gc
+import json
+import os
+import sys
+import traceback
+
+import torch
+import torch.nn as nn
+import torch.nn.modules.activation as activation
+
+
+def run(name):
+    for k in dir(nn.init):  # weights need no values
+        if k.endswith("_") and not k.startswith("_"):
+            setattr(nn.init, k, lambda t, *a, **kw: t)
+            if hasattr(activation, k):
+                setattr(activation, k, getattr(nn.init, k))
+    torch.randn = lambda *s, **kw: torch.empty(*s, **kw)
+    torch.cuda.init()
+    torch.cuda.memory._record_memory_history(enabled="all", context=None, stacks="python", max_entries=4000000)
+    gc.collect()
+    gc.disable()
+    begins, ends, steps = [], [], []
+    count = lambda: len(torch.cuda.memory._snapshot()["device_traces"][0])
+    reset, peak, reserved = torch.cuda.reset_peak_memory_stats, torch.cuda.max_memory_allocated, torch.cuda.max_memory_reserved
+
+    def on_reset():
+        begins.append(count())
+        reset()
+
+    def on_peak():
+        ends.append(count())
+        steps.append({"peak_allocated": peak(), "peak_reserved": reserved()})
+        return peak()
+
+    torch.cuda.reset_peak_memory_stats, torch.cuda.max_memory_allocated = on_reset, on_peak
+    exec(compile(open(name + ".py").read(), name, "exec"), {"__name__": "__main__"})
+    trace = torch.cuda.memory._snapshot()["device_traces"][0]
+    bounds = [("setup", 0, begins[0])] + [("step%d" % (i + 1), b, e) for i, (b, e) in enumerate(zip(begins, ends))]
+    ids, n, events = {}, 0, {}
+    for label, b, e in bounds:
+        out = events.setdefault(label, [])
+        for t in trace[b:e]:
+            if t["action"] == "alloc":
+                n += 1
+                ids[t["addr"]] = n
+                out.append([n, t["size"]])
+            elif t["action"] == "free_requested":
+                out.append(-ids.pop(t["addr"], 0))
+    return {"torch": torch.__version__, "events": events, "steps": steps}
+
+
+def child(arch, name):
+    os.environ["FAKE_GPU_ARCH"] = arch
+    sys.stdout = open(os.devnull, "w")
+    try:
+        result = run(name)
+    except BaseException as e:
+        result = {"error": str(e).splitlines()[0] if str(e) else repr(e), "trace": traceback.format_exc()}
+    with open(name + ".json", "w") as f:
+        json.dump(result, f, separators=(",", ":"))
+
+
+torch.set_num_threads(1)
+torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # imports what optimizers import
+running = 0
+for line in open(sys.argv[1]).read().split("\n"):
+    if not line:
+        continue
+    if running == 2:
+        os.wait()
+        running -= 1
+    if os.fork() == 0:
+        child(*line.split())
+        os._exit(0)
+    running += 1
+while running:
+    os.wait()
+    running -= 1
