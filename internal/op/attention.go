@@ -375,18 +375,20 @@ func runSDPAMath(c *Call) {
 	origin := q.DType
 	up := func(t *Tensor) *Tensor {
 		if origin.IsHalf() {
-			return c.Local(c.Do1(To, &ToCopyArgs{DType: tensor.Float32}, t))
+			return c.Do1(To, &ToCopyArgs{DType: tensor.Float32}, t)
 		}
-		return t
+		return c.Keep(t)
 	}
 	q, k, v = up(q), up(k), up(v)
-	scaled := c.Local(c.Do1(Mul, &BinaryArgs{Other: Number{Set: true, Float: true}}, q))
+	scaled := c.Do1(Mul, &BinaryArgs{Other: Number{Set: true, Float: true}}, q)
 	if a.IsCausal {
 		lt := c.NewShape(tensor.Bool, q.Dim(-2), k.Dim(-2)) // ones().tril()
 		tri := c.Do1(table["tril"], &DiagonalArgs{}, lt)
 		c.Drop(lt)
-		mask = c.Local(c.Do1(boolMask, &ToCopyArgs{DType: q.DType}, tri))
+		mask = c.Do1(boolMask, &ToCopyArgs{DType: q.DType}, tri)
 		c.Drop(tri)
+	} else if mask != nil {
+		c.Keep(mask)
 	}
 	kt := c.Do1(Transpose, &TransposeArgs{Dim0: -2, Dim1: -1}, k)
 	ks := c.Do1(Mul, &BinaryArgs{Other: Number{Set: true, Float: true}}, kt)
@@ -403,13 +405,12 @@ func runSDPAMath(c *Call) {
 		c.Drop(probs)
 		probs = dropped
 	}
-	c.Local(probs)
 	// The returned pair is evaluated from its end.
 	weights := c.Do1(To, &ToCopyArgs{DType: origin}, probs)
 	y := c.Do1(Matmul, nil, probs, v)
 	out := c.Do1(To, &ToCopyArgs{DType: origin}, y)
-	c.Drop(y)
 	c.Return(out, weights)
+	c.Drop(y, probs, scaled, mask, v, k, q) // locals, the youngest first
 }
 
 // safeSoftmax is a softmax that gives zeros for rows that are masked whole.

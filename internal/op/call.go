@@ -46,11 +46,21 @@ func (c *Call) Early(ts ...*Tensor) {
 	}
 }
 
-// End drops the locals, the youngest first. The player calls it.
-func (c *Call) End() {
-	for i := len(c.locals) - 1; i >= 0; i-- {
+// Mark returns how many locals there are, for DropTo.
+func (c *Call) Mark() int { return len(c.locals) }
+
+// DropTo drops the locals that were registered since the mark, the youngest
+// first, as a C++ scope does at its end.
+func (c *Call) DropTo(mark int) {
+	for i := len(c.locals) - 1; i >= mark; i-- {
 		c.Drop(c.locals[i])
 	}
+	c.locals = c.locals[:mark]
+}
+
+// End drops all locals. The player calls it.
+func (c *Call) End() {
+	c.DropTo(0)
 	c.locals = nil
 }
 

@@ -18,17 +18,14 @@ var Conv = define(Row{
 		x, w := c.In[0], c.In[1]
 		a := c.Args.(*ConvArgs)
 		size := c.convShape(x, w, a)
-		l := tensor.Contiguous(size)
-		if c.channelsLastConv(x, w) {
-			l = tensor.ChannelsLast(size)
-		}
 		if c.slowConv(x) {
 			c.runSlowConv(x, a, size)
 			return
 		}
-		c.inFormat(x, &l)
-		c.inFormat(w, &l)
-		c.Return(c.New(l, x.DType)) // the bias is added in place
+		last := channelsLastConv(x, w)
+		c.inFormat(x, last)
+		c.Return(c.New(tensor.InFormat(size, last), x.DType)) // the bias is added in place
+		c.inFormat(w, last)
 	},
 	Save: []Save{In(0), In(1)}, Node: "ConvolutionBackward0",
 	Grad: func(b *Back) { // convolution_backward: input, weight, then the bias as a sum
@@ -37,23 +34,7 @@ var Conv = define(Row{
 			b.gradSlowConv()
 			return
 		}
-		l := tensor.Contiguous(g.Size)
-		if b.channelsLastConv(x, w) {
-			l = tensor.ChannelsLast(g.Size)
-		}
-		b.inFormat(g, &l)
-		format := func(t *Tensor) tensor.Layout {
-			if l.IsChannelsLastContiguous() && !l.IsContiguous() && t.Rank() == g.Rank() {
-				return tensor.ChannelsLast(t.Size)
-			}
-			return tensor.Contiguous(t.Size)
-		}
-		if b.Need(0) {
-			b.Set(0, b.New(format(x), x.DType))
-		}
-		if b.Need(1) {
-			b.Set(1, b.New(format(w), w.DType))
-		}
+		b.gradCudnnConv(x, w, g)
 		b.gradConvBias(g)
 	},
 	NotModelled: "cuDNN's convolution workspaces",
@@ -93,21 +74,36 @@ func (c *Call) convShape(x, w *Tensor, a *ConvArgs) tensor.Dims {
 	return size
 }
 
-// channelsLastConv reports whether cuDNN works in channels-last layout:
-// either operand has it (cudnn_conv_suggest_memory_format).
-func (c *Call) channelsLastConv(x, w *Tensor) bool {
-	return (x.IsChannelsLast() && !x.IsContiguous()) || (w.IsChannelsLast() && !w.IsContiguous())
-}
+// channelsLastConv reports whether cuDNN works in channels-last layout: the
+// strides of either operand suggest it (cudnn_conv_suggest_memory_format).
+func channelsLastConv(x, w *Tensor) bool { return x.IsChannelsLast() || w.IsChannelsLast() }
 
-// inFormat copies t for the row's duration if it is not in l's memory format.
-func (c *Call) inFormat(t *Tensor, l *tensor.Layout) {
-	if l.IsChannelsLastContiguous() && !l.IsContiguous() {
-		if !t.IsChannelsLastContiguous() {
-			c.Local(c.New(tensor.ChannelsLast(t.Size), t.DType))
-		}
-		return
+// gradCudnnConv is cudnn_convolution_backward. Each gradient's kernel has its
+// own idea of the memory format, from the operands it reads, and its own copies
+// of those that lie otherwise.
+func (b *Back) gradCudnnConv(x, w, g *Tensor) {
+	mark := b.Mark()
+	if b.Need(1) {
+		x = b.inFormat(x, channelsLastConv(x, w))
 	}
-	c.contiguous(t)
+	if last := x.IsChannelsLast(); last != g.IsChannelsLast() {
+		g = b.Local(b.New(tensor.InFormat(g.Size, last), g.DType))
+	}
+	if b.Need(0) {
+		last, inner := channelsLastConv(g, w), b.Mark()
+		b.Set(0, b.New(tensor.InFormat(x.Size, last), x.DType))
+		b.inFormat(w, last)
+		b.inFormat(g, last)
+		b.DropTo(inner)
+	}
+	if b.Need(1) {
+		last, inner := channelsLastConv(x, g), b.Mark()
+		b.inFormat(g, last)
+		b.inFormat(x, last)
+		b.Set(1, b.New(tensor.InFormat(w.Size, last), w.DType))
+		b.DropTo(inner)
+	}
+	b.DropTo(mark)
 }
 
 // gradConvBias sums the gradient over batch and space.
@@ -166,7 +162,7 @@ func (a *ConvArgs) pointwise(w *Tensor) bool {
 // weight.
 func (b *Back) gradSlowConv() {
 	x, w, g := b.SavedIn[0], b.SavedIn[1], b.Grads[0]
-	b.contiguous(g)
+	g = b.contiguous(g)
 	var cols *Tensor
 	if b.Need(0) {
 		b.Set(0, b.New(tensor.Contiguous(x.Size), x.DType))

@@ -45,6 +45,17 @@ func (c *Call) contiguous(t *Tensor) *Tensor {
 	return c.Local(c.New(tensor.Contiguous(t.Size), t.DType))
 }
 
+// inFormat is contiguous for the channels-last format too, if last is set.
+func (c *Call) inFormat(t *Tensor, last bool) *Tensor {
+	if last && !t.IsChannelsLastContiguous() {
+		return c.Local(c.New(tensor.ChannelsLast(t.Size), t.DType))
+	}
+	if last {
+		return t
+	}
+	return c.contiguous(t)
+}
+
 // ToCopyArgs is the element type to convert to.
 type ToCopyArgs struct {
 	DType tensor.DType `arg:"dtype"`

@@ -44,6 +44,9 @@ var nativeDropout = define(Row{
 		c.Return(c.NewLike(x), mask)
 	},
 	Save: []Save{Out(1)}, Node: "NativeDropoutBackward0",
-	Grad:   func(b *Back) { b.Set(0, b.New(tensor.Contiguous(b.Grads[0].Size), b.Grads[0].DType)) },
+	Grad: func(b *Back) {
+		g := b.Grads[0]
+		b.Set(0, b.New(tensor.InFormat(g.Size, g.IsChannelsLast()), g.DType))
+	},
 	Source: "aten/src/ATen/native/cuda/Dropout.cu",
 })

@@ -110,6 +110,9 @@ var (
 // of the loss stays as large as the input.
 func elementLoss(c *Call) {
 	x, l := c.In[0], c.elementwise(c.In[0], c.In[1])
+	if c.In[1].Size != x.Size {
+		c.Fail("target of shape %v does not have the input's shape %v; broadcasting in a loss is not modelled", c.In[1].Size, x.Size)
+	}
 	if c.Args.(*LossArgs).Reduction == "none" {
 		c.Return(c.New(l, x.DType))
 		return
@@ -126,11 +129,12 @@ func elementLoss(c *Call) {
 	c.Return(out)
 }
 
-// gradElementLoss is one kernel over gradient, input and target.
+// gradElementLoss is one kernel over gradient, input and target, into a
+// row-major result.
 func gradElementLoss(b *Back) {
 	for i := range 2 {
 		if b.Need(i) {
-			b.Set(i, b.New(b.elementwise(b.SavedIn[0], b.SavedIn[1]), b.SavedIn[0].DType))
+			b.Set(i, b.New(tensor.Contiguous(b.SavedIn[i].Size), b.SavedIn[0].DType))
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (c *Call) normRows(x *Tensor, shape []int64) int64 {
 // gradients of very many short rows are formed in two steps
 // (LaunchGammaBetaBackwardCUDAKernel).
 func (b *Back) layerNormPartials(x *Tensor, rows int64, weight, bias bool) {
-	if rows <= 64*1024 || !(weight || bias) {
+	if !b.Env().Torch.LayerNormPartialSums() || rows <= 64*1024 || !(weight || bias) {
 		return
 	}
 	n := x.Numel() / rows
@@ -188,17 +188,6 @@ func (c *Call) statistics(x *Tensor, values int64) {
 	c.Drop(semaphores, staging)
 }
 
-// contiguousLike returns t or a copy of it in the memory format of x.
-func (c *Call) contiguousLike(t, x *Tensor) *Tensor {
-	if x.IsChannelsLastContiguous() && !x.IsContiguous() {
-		if t.IsChannelsLastContiguous() {
-			return t
-		}
-		return c.Local(c.New(tensor.ChannelsLast(t.Size), t.DType))
-	}
-	return c.contiguous(t)
-}
-
 var (
 	nativeBatchNorm = define(Row{
 		Name: "native_batch_norm", Args: &BatchNormArgs{}, Run: func(c *Call) {
@@ -237,8 +226,12 @@ var (
 		},
 		Save: []Save{In(0), In(3), In(4), In(1), Out(1), Out(2)}, NoGrad: []int{1, 2}, Node: "CudnnBatchNormBackward0",
 		Grad: func(b *Back) { // cuDNN always computes all three
+			if !b.Args.(*BatchNormArgs).training(&b.Call) {
+				gradBatchNorm(b)
+				return
+			}
 			x, w := b.SavedIn[0], b.SavedIn[1]
-			b.contiguousLike(b.Grads[0], x)
+			b.inFormat(b.Grads[0], x.IsChannelsLastContiguous() && !x.IsContiguous())
 			grads := []*Tensor{b.NewLike(x), b.NewShape(w.DType, x.Dim(1)), b.NewShape(w.DType, x.Dim(1))}
 			for i, g := range grads {
 				b.Set(i, g)
@@ -265,10 +258,12 @@ func (c *Call) flatPixels(t *Tensor) {
 func gradBatchNorm(b *Back) {
 	x, g, w := b.SavedIn[0], b.Grads[0], b.Opt2(b.SavedIn, 1)
 	ch := x.Dim(1)
-	if b.Need(0) && !channelsLastKernels(x) {
+	training := b.Args.(*BatchNormArgs).training(&b.Call)
+	sums := training || b.Need(1) || b.Need(2)
+	if sums && b.Need(0) && !channelsLastKernels(x) {
 		b.flatPixels(x)
 		b.flatPixels(g)
-		b.Set(0, b.NewLike(x))
+		b.Set(0, b.New(tensor.Contiguous(x.Size), x.DType))
 		for i := 1; i <= 2; i++ {
 			if b.Need(i) {
 				b.Set(i, b.NewLike(w))
@@ -277,22 +272,24 @@ func gradBatchNorm(b *Back) {
 		return
 	}
 	acc := x.DType.Accumulate()
-	last := channelsLastKernels(x) && channelsLastKernels(g)
-	var dy, dyXmu *Tensor
-	if last || b.Need(0) {
-		dy, dyXmu = b.Local(b.NewShape(acc, ch)), b.Local(b.NewShape(acc, ch))
+	if invstd := b.SavedOut[len(b.SavedOut)-1]; invstd.Numel() == 0 { // cuDNN keeps none outside of training
+		b.Local(b.NewShape(acc, ch))
 	}
-	_, _ = dy, dyXmu
+	last := channelsLastKernels(x) && channelsLastKernels(g)
+	if sums && (last || b.Need(0)) {
+		b.Local(b.NewShape(acc, ch)) // sum of dy
+		b.Local(b.NewShape(acc, ch)) // sum of dy·(x−mean)
+	}
 	for i := 1; i <= 2; i++ {
-		if w != nil && (last || b.Need(i)) {
+		if sums && w != nil && (last || b.Need(i)) {
 			b.Set(i, b.NewShape(w.DType, ch))
 		}
 	}
-	if last {
+	if sums && last {
 		b.statistics(x, 2)
 	}
 	if b.Need(0) {
-		b.Set(0, b.NewLike(x))
+		b.Set(0, b.New(tensor.InFormat(x.Size, training && x.IsChannelsLast()), x.DType))
 	}
 }
 
@@ -349,7 +346,7 @@ var nativeGroupNorm = define(Row{
 		if b.Need(0) {
 			c2, c3 := b.NewShape(acc, n, g), b.NewShape(acc, n, g)
 			var c1 *Tensor
-			if w != nil {
+			if w != nil && x.Numel() > n*ch {
 				c1 = b.NewShape(acc, n, ch)
 			}
 			b.Drop(c3, c2, c1)

@@ -24,7 +24,7 @@ var ConstantPad = define(Row{
 				c.Fail("padding %v makes dimension %d negative", p, d)
 			}
 		}
-		c.Return(c.New(formatOf(x, size), x.DType))
+		c.Return(c.New(tensor.InFormat(size, x.IsChannelsLast()), x.DType))
 	},
 	Node: "ConstantPadNdBackward0",
 	Grad: func(b *Back) {

@@ -43,14 +43,6 @@ func (c *Call) poolShape(x *Tensor, a *PoolArgs) tensor.Dims {
 	return size
 }
 
-// formatOf lays size out in the memory format that x suggests.
-func formatOf(x *Tensor, size tensor.Dims) tensor.Layout {
-	if x.IsChannelsLast() && !x.IsContiguous() {
-		return tensor.ChannelsLast(size)
-	}
-	return tensor.Contiguous(size)
-}
-
 // MaxPool keeps its input and the int64 index of each maximum.
 var MaxPool = define(Row{
 	Name: "max_pool", Args: &PoolArgs{}, Composite: true, Run: func(c *Call) {
@@ -63,21 +55,20 @@ var MaxPool = define(Row{
 var maxPoolIndices = define(Row{
 	Name: "max_pool2d_with_indices", Args: &PoolArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*PoolArgs)
-		l := formatOf(x, c.poolShape(x, a))
+		last := x.IsChannelsLast()
+		l := tensor.InFormat(c.poolShape(x, a), last)
 		out := c.New(l, x.DType)
 		idx := c.New(l, tensor.Int64)
-		f := formatOf(x, x.Size)
-		c.inFormat(x, &f)
+		c.inFormat(x, last)
 		c.Return(out, idx)
 	},
 	Save: []Save{In(0), Out(1)}, Node: "MaxPool2DWithIndicesBackward0",
 	Grad: func(b *Back) {
 		x := b.SavedIn[0]
-		f := formatOf(x, x.Size)
-		b.Set(0, b.New(f, x.DType))
-		gf := formatOf(x, b.Grads[0].Size)
-		b.inFormat(b.Grads[0], &gf)
-		b.inFormat(x, &f)
+		last := x.IsChannelsLast()
+		b.Set(0, b.New(tensor.InFormat(x.Size, last), x.DType))
+		b.inFormat(b.Grads[0], last)
+		b.inFormat(x, last)
 	},
 	Source: "aten/src/ATen/native/cuda/DilatedMaxPool2d.cu",
 })
@@ -86,17 +77,17 @@ var maxPoolIndices = define(Row{
 var AvgPool = define(Row{
 	Name: "avg_pool", Args: &PoolArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*PoolArgs)
-		out := c.New(formatOf(x, c.poolShape(x, a)), x.DType)
-		f := formatOf(x, x.Size)
-		c.inFormat(x, &f)
+		last := x.IsChannelsLast()
+		out := c.New(tensor.InFormat(c.poolShape(x, a), last), x.DType)
+		c.inFormat(x, last)
 		c.Return(out)
 	},
 	Save: []Save{In(0)}, Node: "AvgPool2DBackward0",
 	Grad: func(b *Back) {
 		x := b.SavedIn[0]
-		b.Set(0, b.New(formatOf(x, x.Size), x.DType))
-		gf := formatOf(x, b.Grads[0].Size)
-		b.inFormat(b.Grads[0], &gf)
+		last := x.IsChannelsLast()
+		b.Set(0, b.New(tensor.InFormat(x.Size, last), x.DType))
+		b.inFormat(b.Grads[0], last)
 	},
 	Source: "aten/src/ATen/native/cuda/AveragePool2d.cu",
 })
@@ -139,11 +130,11 @@ var adaptiveAvgPool = define(Row{
 				size = size.Set(x.Rank()-len(a.Size)+i, s)
 			}
 		}
-		c.Return(c.New(formatOf(x, size), x.DType))
+		c.Return(c.New(tensor.InFormat(size, x.IsChannelsLast()), x.DType))
 	},
 	Save: []Save{In(0)}, Node: "AdaptiveAvgPool2DBackward0",
 	Grad: func(b *Back) {
 		x := b.SavedIn[0]
-		b.Set(0, b.New(formatOf(x, x.Size), x.DType))
+		b.Set(0, b.New(tensor.InFormat(x.Size, x.IsChannelsLast()), x.DType))
 	},
 })

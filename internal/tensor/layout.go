@@ -126,6 +126,14 @@ func ChannelsLast(size Dims) Layout {
 	return l
 }
 
+// InFormat is the ChannelsLast layout if last is set, else the Contiguous one.
+func InFormat(size Dims, last bool) Layout {
+	if last {
+		return ChannelsLast(size)
+	}
+	return Contiguous(size)
+}
+
 // Rank is the number of dimensions.
 func (l *Layout) Rank() int { return int(l.Size.n) }
 
