@@ -126,9 +126,9 @@ var Cat = define(Row{
 		first := c.In[0]
 		d := c.dim(c.Args.(*DimArgs).Dim, first.Rank())
 		size, dt := first.Size, first.DType
-		channelsLast := first.Rank() == 4
+		last := true // the memory format that all inputs suggest
 		for i, t := range c.In {
-			channelsLast = channelsLast && t.IsChannelsLastContiguous() && !t.IsContiguous()
+			last = last && t.IsChannelsLast()
 			if i == 0 {
 				continue
 			}
@@ -138,11 +138,7 @@ var Cat = define(Row{
 			size = size.Set(d, size.At(d)+t.Dim(d))
 			dt = tensor.Promote(dt, t.DType)
 		}
-		l := tensor.Contiguous(size)
-		if channelsLast {
-			l = tensor.ChannelsLast(size)
-		}
-		c.Return(c.New(l, dt))
+		c.Return(c.New(tensor.InFormat(size, last), dt))
 	},
 	Node: "CatBackward0",
 	Grad: func(b *Back) { // cat_tensors_backward

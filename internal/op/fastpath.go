@@ -37,11 +37,17 @@ var nativeMHA = define(Row{
 			c.Drop(qkt)
 			qkt = nil
 		}
-		// The context takes the place of the queries; it is transposed for the
-		// projection.
-		ctx := c.NewShape(x.DType, b, t, d)
-		proj := c.Do1(Linear, nil, ctx, c.In[3], c.In[4])
+		// The context takes the place of the queries; the projection needs it in
+		// the order of probe.
+		ctx := c.Keep(parts)
+		if !probe.IsContiguous() {
+			c.Drop(ctx)
+			ctx = c.NewShape(x.DType, b, t, d)
+		}
+		rows := c.Alias(ctx, tensor.Contiguous(x.Size), x.DType)
 		c.Drop(ctx)
+		proj := c.Do1(Linear, nil, rows, c.In[3], c.In[4])
+		c.Drop(rows)
 		c.Return(proj)
 		if a.Weights {
 			if a.Average {

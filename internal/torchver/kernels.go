@@ -1,0 +1,8 @@
+package torchver
+
+// LayerNormPartialSums reports whether the weight gradients of layer_norm over
+// very many short rows are formed in two steps, through a buffer of partial
+// sums.
+//
+// PR 148605 introduced it and was reverted; PR 150773 (April 2025) landed it.
+func (v Version) LayerNormPartialSums() bool { return v.AtLeast(Version{2, 8}) }
