@@ -164,7 +164,7 @@ func TestDriverErrors(t *testing.T) {
 		expandable bool
 	}{{"Malloc", false}, {"Free", false}, {"Reserve", true}, {"Map", true}, {"Unmap", true}} {
 		d := &brokenDriver{}
-		d.reset(100 * tensor.MiB)
+		d.reset(100*tensor.MiB, 0)
 		a, err := New(Config{ExpandableSegments: c.expandable}, d, Options{})
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 type ReplayOptions struct {
 	Config         Config
 	Capacity       tensor.Bytes // of the device; 0 is Unbounded
+	Occupied       tensor.Bytes // of the capacity, by CUDA contexts and other processes
 	MemoryFraction *float64     // set before the first event; overrides that of Config
 	Device         int          // the GPU's index, for messages
 	Series         bool         // keep what is reserved and allocated after each event
@@ -50,6 +51,7 @@ type Moment struct {
 	Active        tensor.Bytes
 	Requested     tensor.Bytes
 	InactiveSplit tensor.Bytes
+	Segments      int64
 }
 
 // Step is what happened in a run of events with the same Event.Step. Its peaks
@@ -99,7 +101,7 @@ const (
 // Replay is the function Replay.
 func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, error) {
 	a := &p.allocator
-	p.driver.reset(opts.Capacity)
+	p.driver.reset(opts.Capacity, opts.Occupied)
 	if err := a.init(opts.Config, &p.driver, Options{Device: opts.Device}); err != nil {
 		return nil, err
 	}
@@ -238,6 +240,7 @@ func momentOf(i int, s *Stats) Moment {
 		Active:        s.ActiveBytes.All.Current,
 		Requested:     s.RequestedBytes.All.Current,
 		InactiveSplit: s.InactiveSplitBytes.All.Current,
+		Segments:      s.Segment.All.Current,
 	}
 }
 

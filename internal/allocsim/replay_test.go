@@ -192,7 +192,7 @@ func TestReset(t *testing.T) {
 		return dump.String()
 	}
 	first := run()
-	d.reset(0)
+	d.reset(0, 0)
 	if err := a.Reset(); err != nil {
 		t.Fatal(err)
 	}
@@ -253,4 +253,33 @@ func FuzzReplay(f *testing.F) {
 			t.Errorf("%+v", r)
 		}
 	})
+}
+
+// TestReplayOccupied checks that what others hold is taken from what is free
+// and not from the total, which a memory fraction counts from.
+func TestReplayOccupied(t *testing.T) {
+	events := []trace.Event{{Kind: trace.Alloc, ID: 1, Bytes: 44 * tensor.MiB}}
+	replay := func(occupied tensor.Bytes, fraction float64) *Result {
+		r, err := Replay(events, ReplayOptions{Capacity: 100 * tensor.MiB, Occupied: occupied, MemoryFraction: &fraction})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := replay(56*tensor.MiB, 1); len(r.OOMs) != 0 {
+		t.Errorf("44 MiB of 100 do not fit beside 56: %v", r.OOMs[0].Err)
+	}
+	r := replay(58*tensor.MiB, 1)
+	if len(r.OOMs) != 1 {
+		t.Fatal("44 MiB of 100 fit beside 58")
+	}
+	if e := r.OOMs[0].Err; e.Capacity != 100*tensor.MiB || e.Free != 42*tensor.MiB {
+		t.Errorf("capacity %v and free %v, want 100 and 42 MiB", e.Capacity, e.Free)
+	}
+	if r := replay(0, 0.44); len(r.OOMs) != 0 {
+		t.Errorf("44 MiB of 100 do not fit in a fraction of 0.44: %v", r.OOMs[0].Err)
+	}
+	if r := replay(0, 0.43); len(r.OOMs) != 1 {
+		t.Error("44 MiB of 100 fit in a fraction of 0.43")
+	}
 }

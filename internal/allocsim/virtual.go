@@ -29,6 +29,7 @@ const Unbounded tensor.Bytes = 1 << 54
 // that Malloc and Reserve share.
 type VirtualDriver struct {
 	capacity tensor.Bytes
+	occupied tensor.Bytes // of it, by others than the allocator
 	counters DriverCounters
 
 	// gaps are the free ranges of the address space, by address; no two touch.
@@ -54,16 +55,16 @@ type DriverCounters struct {
 // less means Unbounded.
 func NewVirtualDriver(capacity tensor.Bytes) *VirtualDriver {
 	d := &VirtualDriver{}
-	d.reset(capacity)
+	d.reset(capacity, 0)
 	return d
 }
 
-// reset frees everything and sets the capacity.
-func (d *VirtualDriver) reset(capacity tensor.Bytes) {
+// reset frees everything and sets the capacity and how much of it others hold.
+func (d *VirtualDriver) reset(capacity, occupied tensor.Bytes) {
 	if capacity <= 0 {
 		capacity = Unbounded
 	}
-	d.capacity = capacity
+	d.capacity, d.occupied = capacity, occupied
 	d.counters = DriverCounters{}
 	d.gaps = append(d.gaps[:0], span{virtualBase, virtualSpan})
 }
@@ -73,13 +74,16 @@ func (d *VirtualDriver) Counters() DriverCounters { return d.counters }
 
 // MemInfo implements Driver.
 func (d *VirtualDriver) MemInfo() (free, total tensor.Bytes) {
-	return max(d.capacity-d.counters.Used, 0), d.capacity
+	return max(d.free(), 0), d.capacity
 }
+
+// free is negative if others hold more than there is.
+func (d *VirtualDriver) free() tensor.Bytes { return d.capacity - d.occupied - d.counters.Used }
 
 // Malloc implements Driver.
 func (d *VirtualDriver) Malloc(n tensor.Bytes) (Address, error) {
 	n = n.CeilTo(devicePage)
-	if n > d.capacity-d.counters.Used {
+	if n > d.free() {
 		d.counters.Failures++
 		return 0, ErrOutOfMemory
 	}
@@ -114,7 +118,7 @@ func (d *VirtualDriver) Unreserve(a Address, n tensor.Bytes) error {
 // granules that were taken and given back.
 func (d *VirtualDriver) Map(_ Address, n, granule tensor.Bytes) error {
 	granules, page := n/granule, granule.CeilTo(devicePage)
-	if fit := (d.capacity - d.counters.Used) / page; fit < granules {
+	if fit := max(d.free(), 0) / page; fit < granules {
 		d.take(fit, page)
 		d.give(fit, page)
 		d.counters.Failures++
