@@ -35,3 +35,17 @@ func Preset(name string) ([]byte, error) {
 	}
 	return text, nil
 }
+
+// Doc returns what a preset says of itself: the first sentence of its comment.
+func Doc(text []byte) string {
+	var words []string
+	for _, line := range strings.Split(string(text), "\n") {
+		if rest, ok := strings.CutPrefix(line, "# "); ok {
+			words = append(words, rest)
+		} else if len(words) > 0 {
+			break
+		}
+	}
+	first, _, _ := strings.Cut(strings.Join(words, " "), ". ")
+	return strings.TrimSuffix(first, ".")
+}

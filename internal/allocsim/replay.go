@@ -3,6 +3,7 @@ package allocsim
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -261,3 +262,7 @@ func (r *Result) endStep(i int, s *Stats) {
 	step.EndAllocated = s.AllocatedBytes.All.Current
 	step.EndReserved = s.ReservedBytes.All.Current
 }
+
+// Dump writes the state in which the last replay left the allocator; see
+// Allocator.Dump.
+func (p *Replayer) Dump(w io.Writer) error { return p.allocator.Dump(w) }

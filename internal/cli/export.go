@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/exporttorch"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+func newExport(s *Streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "export",
+		Short: "Write a job in another form: a PyTorch script, a trace of allocations",
+		Example: `  memplan export torch preset:lenet
+  memplan export trace preset:mlp --text`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("export needs a form: torch or trace")
+			}
+			return usagef("unknown form %q; allowed are torch and trace", args[0])
+		},
+		RunE: func(*cobra.Command, []string) error { return nil },
+	}
+	c.AddCommand(newExportTorch(s), newExportTrace(s))
+	return c
+}
+
+func newExportTorch(s *Streams) *cobra.Command {
+	var (
+		src source
+		out string
+	)
+	c := &cobra.Command{
+		Use:   "torch [SPEC | preset:NAME]",
+		Short: "Print the PyTorch training script that a spec means",
+		Long: `Print the PyTorch training script that a spec means. The script needs nothing of
+memplan; run on a GPU it prints the peaks of each step as JSON.`,
+		Example: `  memplan export torch preset:lenet
+  memplan export torch preset:gpt --batch-size 2 --set params.layers=2`,
+		Args: atMost(1, "export torch takes one SPEC"),
+		RunE: func(c *cobra.Command, args []string) error {
+			j, err := src.job(c, s, args)
+			if err != nil {
+				return err
+			}
+			for _, n := range j.NotModelled {
+				if _, err := io.WriteString(s.Err, "memplan: not in the script: "+n+"\n"); err != nil {
+					return err
+				}
+			}
+			return writeTo(s, out, func(w io.Writer) error {
+				return exporttorch.Write(w, j.Program, exporttorch.Options{Steps: int(j.Spec.Train.Steps.V)})
+			})
+		},
+	}
+	src.flags(c)
+	outFile(c, &out)
+	return c
+}
+
+func newExportTrace(s *Streams) *cobra.Command {
+	var (
+		src  source
+		out  string
+		text bool
+	)
+	c := &cobra.Command{
+		Use:   "trace [SPEC | preset:NAME]",
+		Short: "Print every allocation and free of a job, for memplan simulate or to read",
+		Example: `  memplan export trace preset:lenet --out-file lenet.json
+  memplan export trace preset:mlp --text --steps 1`,
+		Args: atMost(1, "export trace takes one SPEC"),
+		RunE: func(c *cobra.Command, args []string) error {
+			j, err := src.job(c, s, args)
+			if err != nil {
+				return err
+			}
+			p, err := engine.Play(j.Program, j.Machine.Env, nil, int(j.Spec.Train.Steps.V))
+			if err != nil {
+				return err
+			}
+			return writeTo(s, out, func(w io.Writer) error {
+				if text {
+					return trace.WriteText(w, p.Trace)
+				}
+				return trace.Write(w, &trace.File{Config: j.Machine.ConfText, Capacity: j.Machine.Usable(), MemoryFraction: j.Machine.Fraction, Trace: *p.Trace})
+			})
+		},
+	}
+	src.flags(c)
+	outFile(c, &out)
+	c.Flags().BoolVar(&text, "text", false, "for people, one event a line")
+	return c
+}
+
+func outFile(c *cobra.Command, out *string) {
+	c.Flags().StringVar(out, "out-file", "", "write to this file instead of standard output")
+}
+
+// writeTo runs f on standard output, or on a file that appears whole or not at
+// all.
+func writeTo(s *Streams, path string, f func(io.Writer) error) error {
+	if path == "" {
+		return f(s.Out)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // fails once it is renamed
+	if err := f(tmp); err != nil {
+		tmp.Close()
+		return err
+	}
+	if err := tmp.Close(); err != nil {
+		return err
+	}
+	if err := os.Chmod(tmp.Name(), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}

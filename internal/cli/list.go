@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memplan/memplan/internal/device"
+	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/specs"
+)
+
+// listing is one thing that memplan list can show.
+type listing struct {
+	name  string
+	doc   string
+	table func() (*report.Table, error)
+	data  func() (any, error)
+}
+
+// listings is the table behind memplan list.
+var listings = []listing{
+	{"layers", "layers that a spec may use, with their arguments", signatures(layerSigs), items(layerSigs)},
+	{"ops", "operators that a spec may use, with their arguments", signatures(opSigs), items(opSigs)},
+	{"optimizers", "optimizers, with their arguments", signatures(optimizerSigs), items(optimizerSigs)},
+	{"devices", "GPUs, with memory and context", deviceTable, func() (any, error) { return device.All(), nil }},
+	{"formats", "formats of reports", formatTable, func() (any, error) { return report.FormatNames(), nil }},
+	{"presets", "models that come with memplan", presetTable, presetData},
+}
+
+func newList(s *Streams) *cobra.Command {
+	var format string
+	var names []string
+	long := "List what memplan knows:\n"
+	for _, l := range listings {
+		names = append(names, l.name)
+		long += fmt.Sprintf("\n  %-11s %s", l.name, l.doc)
+	}
+	c := &cobra.Command{
+		Use:       "list {" + strings.Join(names, " | ") + "}",
+		Short:     "List layers, operators, optimizers, GPUs, formats and presets",
+		Long:      long,
+		Example:   "  memplan list devices\n  memplan list presets --format json",
+		ValidArgs: names,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("list needs one of %s", strings.Join(names, ", "))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := oneOf("format", format, textJSON); err != nil {
+				return err
+			}
+			for _, l := range listings {
+				if l.name != args[0] {
+					continue
+				}
+				if format == "json" {
+					v, err := l.data()
+					if err != nil {
+						return err
+					}
+					return report.JSON(s.Out, v)
+				}
+				t, err := l.table()
+				if err != nil {
+					return err
+				}
+				return t.Write(s.Out)
+			}
+			return usagef("cannot list %q%s; allowed are %s", args[0], didYouMean(args[0], names), strings.Join(names, ", "))
+		},
+	}
+	c.Flags().StringVar(&format, "format", "text", "text or json")
+	return c
+}
+
+// signature is a callable of specs.
+type signature struct {
+	Name      string `json:"name"`
+	Signature string `json:"signature"`
+}
+
+func layerSigs() []signature {
+	var out []signature
+	for _, n := range graph.LayerNames() {
+		out = append(out, signature{n, graph.LayerSig(n).String()})
+	}
+	return out
+}
+
+func opSigs() []signature {
+	var out []signature
+	for _, n := range op.Names() {
+		out = append(out, signature{n, op.Lookup(n).Sig.String()})
+	}
+	return out
+}
+
+func optimizerSigs() []signature {
+	var out []signature
+	for _, n := range optim.Names() {
+		out = append(out, signature{n, optim.Lookup(n).Signature().String()})
+	}
+	return out
+}
+
+func signatures(list func() []signature) func() (*report.Table, error) {
+	return func() (*report.Table, error) {
+		t := &report.Table{Header: []string{"Name", "as in PyTorch"}}
+		for _, s := range list() {
+			t.Rows = append(t.Rows, []string{s.Name, s.Signature})
+		}
+		return t, nil
+	}
+}
+
+func items(list func() []signature) func() (any, error) {
+	return func() (any, error) { return list(), nil }
+}
+
+func deviceTable() (*report.Table, error) {
+	t := &report.Table{Header: []string{"Name", "GPU", "arch", "SMs", "total", "context", "usable"},
+		Numbers: []bool{false, false, false, true, true, true, true}}
+	for _, g := range device.All() {
+		context := g.Context.Value.String()
+		if g.Context.Assumed {
+			context = "~" + context
+		}
+		t.Rows = append(t.Rows, []string{g.Name, g.Display, fmt.Sprintf("sm_%d", g.Arch), fmt.Sprint(g.SMs),
+			g.Total.Value.String(), context, g.Usable().String()})
+	}
+	return t, nil
+}
+
+func formatTable() (*report.Table, error) {
+	t := &report.Table{Header: []string{"Name", "what for"}}
+	for _, f := range report.Formats {
+		t.Rows = append(t.Rows, []string{f.Name, f.Doc})
+	}
+	return t, nil
+}
+
+// preset describes a preset: its params with their defaults.
+type preset struct {
+	Name   string         `json:"name"`
+	Doc    string         `json:"doc"`
+	Params map[string]any `json:"params"`
+	names  []string
+}
+
+func presets() ([]preset, error) {
+	var out []preset
+	for _, n := range specs.Names() {
+		text, err := specs.Preset(n)
+		if err != nil {
+			return nil, err
+		}
+		s, err := spec.Parse(presetPrefix+n, text, spec.Options{})
+		if err != nil {
+			return nil, err
+		}
+		p := preset{Name: n, Doc: specs.Doc(text), Params: map[string]any{}, names: s.ParamNames()}
+		for _, k := range p.names {
+			p.Params[k], _ = s.Env.Lookup(k)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func presetData() (any, error) { return presets() }
+
+func presetTable() (*report.Table, error) {
+	all, err := presets()
+	t := &report.Table{Header: []string{"Name", "model", "params (--set params.NAME=..., or with:)"}}
+	for _, p := range all {
+		var params []string
+		for _, k := range p.names {
+			params = append(params, fmt.Sprintf("%s=%v", k, p.Params[k]))
+		}
+		t.Rows = append(t.Rows, []string{p.Name, p.Doc, strings.Join(params, " ")})
+	}
+	return t, err
+}

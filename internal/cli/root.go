@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memplan/memplan/internal/nearest"
+)
+
+// newRoot builds the command tree.
+func newRoot(s *Streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "memplan",
+		Short: "Plan the GPU memory of a training job before it is started",
+		Long: `memplan tells, from a YAML file, what PyTorch's CUDA allocator will do during a
+training job: the peak, the fragmentation, and whether it runs out of memory.
+It needs no GPU and no Python.`,
+		Example: `  memplan estimate
+  memplan estimate preset:resnet --batch-size 256 --gpu rtx-3090`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q%s (see memplan --help)", args[0], didYouMean(args[0], commandNames))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usagef("%w (see %s --help)", err, c.CommandPath())
+	})
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().String("color", "auto", "colours: auto, always or never")
+	root.AddCommand(newEstimate(s), newSimulate(s), newExport(s), newList(s), newSchema(s), newVersion(s))
+	commandNames = nil
+	for _, c := range root.Commands() {
+		commandNames = append(commandNames, c.Name())
+	}
+	return root
+}
+
+// commandNames are what an unknown command is compared with.
+var commandNames []string
+
+// colored reports whether to print colours: never with NO_COLOR or on a dumb
+// terminal, unless they are asked for.
+func colored(c *cobra.Command, s *Streams) (bool, error) {
+	v, err := c.Flags().GetString("color")
+	if err != nil {
+		return false, err
+	}
+	switch v {
+	case "always":
+		return true, nil
+	case "never":
+		return false, nil
+	case "auto":
+	default:
+		return false, usagef("--color %s: allowed are auto, always and never", v)
+	}
+	if _, no := s.Env("NO_COLOR"); no {
+		return false, nil
+	}
+	term, _ := s.Env("TERM")
+	return s.OutTTY && term != "dumb", nil
+}
+
+// didYouMean suggests one of the allowed names, if one is near.
+func didYouMean(name string, allowed []string) string {
+	if n := nearest.To(name, allowed); n != "" {
+		return fmt.Sprintf("; did you mean %q?", n)
+	}
+	return ""
+}
+
+// oneOf checks the value of an enumerated flag.
+func oneOf(flag, value string, allowed []string) error {
+	for _, a := range allowed {
+		if a == value {
+			return nil
+		}
+	}
+	return usagef("--%s %s: allowed are %s%s", flag, value, strings.Join(allowed, ", "), didYouMean(value, allowed))
+}
+
+// atMost refuses more than n arguments.
+func atMost(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usagef("unexpected argument %q; %s", args[n], what)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+func newSimulate(s *Streams) *cobra.Command {
+	var (
+		format, conf, capacity string
+		series, drawMap        bool
+		at                     int
+	)
+	c := &cobra.Command{
+		Use:   "simulate FILE",
+		Short: "Replay a recorded trace of allocations in the caching allocator",
+		Long: `Simulate replays a trace (JSON with an "events" list; see memplan export trace) in
+a model of PyTorch's caching allocator and prints its statistics. FILE may be -
+for standard input. --alloc-conf and --capacity replace what the trace says.
+--map draws the allocator's segments and blocks: # is in use, . is cached, : is
+both.`,
+		Example: `  memplan export trace preset:lenet | memplan simulate -
+  memplan export trace preset:lenet | memplan simulate - --map --at 100`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("simulate needs one FILE (or -), not %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf("format", format, textJSON); err != nil {
+				return err
+			}
+			if format == "json" && drawMap {
+				return usagef("--map is text; it does not go with --format json")
+			}
+			f, err := readTrace(s, args[0])
+			if err != nil {
+				return err
+			}
+			if c.Flags().Changed("alloc-conf") {
+				f.Config = conf
+			}
+			if c.Flags().Changed("capacity") {
+				if f.Capacity, err = tensor.ParseBytes(capacity); err != nil {
+					return usagef("--capacity: %w", err)
+				}
+			}
+			events := f.Events
+			if c.Flags().Changed("at") {
+				if at < 0 || at >= len(events) {
+					return usagef("--at %d: the trace has events 0 to %d", at, len(events)-1)
+				}
+				events = events[:at+1]
+			}
+			cfg, err := allocsim.ParseConfig(f.Config, torchver.Default)
+			if err != nil {
+				return err
+			}
+			var replayer allocsim.Replayer
+			r, err := replayer.Replay(events, allocsim.ReplayOptions{
+				Config: cfg, Capacity: f.Capacity, MemoryFraction: f.MemoryFraction, Series: series,
+			})
+			if err != nil {
+				return usagef("%s: %w", args[0], err)
+			}
+			sim := r.Simulation()
+			if format == "json" {
+				return report.JSON(s.Out, sim)
+			}
+			if err := writeSimulation(s.Out, sim, r); err != nil {
+				return err
+			}
+			if !drawMap {
+				return nil
+			}
+			fmt.Fprintln(s.Out)
+			return replayer.Dump(s.Out)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&format, "format", "text", "text or json")
+	f.StringVar(&conf, "alloc-conf", "", "PYTORCH_CUDA_ALLOC_CONF, in place of the trace's")
+	f.StringVar(&capacity, "capacity", "", "memory of the device, such as 24GiB, in place of the trace's")
+	f.BoolVar(&series, "series", false, "list reserved and allocated memory after each event")
+	f.BoolVar(&drawMap, "map", false, "draw the allocator's segments and blocks")
+	f.IntVar(&at, "at", 0, "stop after this event (default: the last)")
+	return c
+}
+
+func readTrace(s *Streams, name string) (*trace.File, error) {
+	text, err := readFile(s, name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := trace.Read(bytes.NewReader(text))
+	if err != nil {
+		return nil, usagef("%s: %w", name, err)
+	}
+	return f, nil
+}
+
+// writeSimulation prints the outcome for people.
+func writeSimulation(w io.Writer, sim *allocsim.Simulation, r *allocsim.Result) error {
+	t := &report.Table{Header: []string{"Memory", "at the end", "peak", "peak bytes"}, Numbers: []bool{false, true, true, true}}
+	for _, l := range []struct {
+		name  string
+		level allocsim.Level
+	}{{"allocated", sim.Allocated}, {"reserved", sim.Reserved}, {"active", sim.Active}, {"requested", sim.Requested}, {"inactive split", sim.InactiveSplit}} {
+		t.Rows = append(t.Rows, []string{l.name, l.level.Current.String(), l.level.Peak.String(), fmt.Sprint(int64(l.level.Peak))})
+	}
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n  %d events, %d segments, %d device allocations, %d device frees, %d retries, %d out of memory\n",
+		r.Events, sim.Segments, sim.NumDeviceAlloc, sim.NumDeviceFree, sim.NumAllocRetries, sim.NumOOMs)
+	for _, o := range r.OOMs {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "  event %d: %v\n", o.Event, o.Err)
+		}
+	}
+	if sim.Series != nil && err == nil {
+		_, err = fmt.Fprintf(w, "\n%10s %16s %16s\n", "event", "allocated", "reserved")
+		for i := range sim.Series.Allocated {
+			if err == nil {
+				_, err = fmt.Fprintf(w, "%10d %16d %16d\n", i, int64(sim.Series.Allocated[i]), int64(sim.Series.Reserved[i]))
+			}
+		}
+	}
+	return err
+}

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/specs"
+)
+
+// presetPrefix marks the name of a preset where a path is expected.
+const presetPrefix = "preset:"
+
+// source is where a spec comes from and what the command line changes in it.
+type source struct {
+	gpu, precision, optimizer, allocConf string
+	batch                                int64
+	steps                                int64
+	set                                  []string
+}
+
+// flags adds the flags of a source to a command.
+func (o *source) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.gpu, "gpu", "", "GPU, such as a100-80gb; see memplan list devices")
+	f.Int64Var(&o.batch, "batch-size", 0, "samples of one batch")
+	f.StringVar(&o.precision, "precision", "", "fp32, bf16, fp16, amp-bf16 or amp-fp16")
+	f.StringVar(&o.optimizer, "optimizer", "", `optimizer, such as AdamW or "{SGD: {momentum: 0.9}}"`)
+	f.StringVar(&o.allocConf, "alloc-conf", "", "PYTORCH_CUDA_ALLOC_CONF")
+	f.Int64Var(&o.steps, "steps", 0, "steps to simulate (default: until two are alike)")
+	f.StringArrayVar(&o.set, "set", nil, "override a key of the spec: --set train.loop=flat (may be repeated)")
+	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var out []string
+		for _, n := range specs.Names() {
+			out = append(out, presetPrefix+n)
+		}
+		return out, cobra.ShellCompDirectiveDefault
+	}
+}
+
+// overrides turns the flags that were given into keys of the spec.
+func (o *source) overrides(c *cobra.Command) []spec.Flag {
+	var out []spec.Flag
+	for _, f := range []struct {
+		flag, path, value string
+		text              bool
+	}{
+		{"gpu", "device.gpu", o.gpu, true},
+		{"batch-size", "train.batch_size", strconv.FormatInt(o.batch, 10), false},
+		{"precision", "train.precision", o.precision, true},
+		{"optimizer", "train.optimizer", optimizerName(o.optimizer), false},
+		{"alloc-conf", "device.alloc_conf", o.allocConf, true},
+		{"steps", "train.steps", strconv.FormatInt(o.steps, 10), false},
+	} {
+		if c.Flags().Changed(f.flag) {
+			shown := fmt.Sprintf("--%s %s", f.flag, c.Flags().Lookup(f.flag).Value)
+			out = append(out, spec.Flag{Flag: shown, Path: f.path, Value: f.value, Text: f.text})
+		}
+	}
+	return out
+}
+
+// optimizerName lets the command line write an optimizer's name in any case.
+func optimizerName(s string) string {
+	for _, n := range optim.Names() {
+		if strings.EqualFold(n, s) {
+			return n
+		}
+	}
+	return s
+}
+
+// load reads the spec that the arguments name: a path, "-" for standard input,
+// preset:NAME, or, without an argument, the default preset.
+func (o *source) load(c *cobra.Command, s *Streams, args []string) (*spec.Spec, error) {
+	name := presetPrefix + specs.Default
+	if len(args) > 0 {
+		name = args[0]
+	}
+	text, err := readSource(s, name)
+	if err != nil {
+		return nil, err
+	}
+	if name == "-" {
+		name = "<stdin>"
+	}
+	return spec.Parse(name, text, spec.Options{Set: o.set, Flags: o.overrides(c)})
+}
+
+func readSource(s *Streams, name string) ([]byte, error) {
+	if preset, ok := strings.CutPrefix(name, presetPrefix); ok {
+		text, err := specs.Preset(preset)
+		if err != nil {
+			return nil, usagef("unknown preset %q%s (known: %s)", preset, didYouMean(preset, specs.Names()), strings.Join(specs.Names(), ", "))
+		}
+		return text, nil
+	}
+	text, err := readFile(s, name)
+	if errors.Is(err, fs.ErrNotExist) && slices.Contains(specs.Names(), name) {
+		return nil, usagef("there is no file %q; the preset is written %s%s", name, presetPrefix, name)
+	}
+	return text, err
+}
+
+// readFile reads a file, or standard input if its name is "-".
+func readFile(s *Streams, name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(s.In)
+	}
+	return os.ReadFile(name)
+}
+
+// job reads a spec and elaborates it.
+func (o *source) job(c *cobra.Command, s *Streams, args []string) (*estimate.Job, error) {
+	sp, err := o.load(c, s, args)
+	if err != nil {
+		return nil, err
+	}
+	return estimate.NewJob(sp)
+}

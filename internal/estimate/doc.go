@@ -1,0 +1,13 @@
+// Package estimate answers the question that memplan is for: does this job run
+// on this GPU?
+//
+// It plays the job's steps (package engine), replays their allocations in the
+// allocator twice, and turns what it saw into a report. The first replay has no
+// limit: its peaks are what the job would like to have. The second has the
+// capacity of the device, less the CUDA context and what other processes hold:
+// it tells whether a request fails, and whether cached memory had to be given
+// back first.
+//
+// Not part of the figures: what Report.NotModelled lists, and memory that CUDA
+// libraries take beside the allocator (NCCL, cuFFT plans, CUDA graphs).
+package estimate

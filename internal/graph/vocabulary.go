@@ -1,0 +1,55 @@
+package graph
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// LayerSig returns the signature of a layer's constructor; nil if there is no
+// such layer.
+func LayerSig(name string) *op.Sig {
+	if l := layers[name]; l != nil {
+		return l.sig
+	}
+	return nil
+}
+
+// Vocabulary lists what specs may call, from the tables of layers, operators
+// and optimizers.
+func Vocabulary() spec.Vocabulary {
+	var v spec.Vocabulary
+	for _, n := range LayerNames() {
+		l := layers[n]
+		v.Heads = append(v.Heads, callable(n, append(l.sig.Params[:len(l.sig.Params):len(l.sig.Params)], l.forward.Params...)))
+	}
+	for _, n := range op.Names() {
+		if layers[n] == nil {
+			v.Heads = append(v.Heads, callable(n, op.Lookup(n).Sig.Params))
+		}
+	}
+	for _, n := range optim.Names() {
+		v.Optimizers = append(v.Optimizers, callable(n, optim.Lookup(n).Signature().Params))
+	}
+	return v
+}
+
+// argForms maps the kinds of parameters to what YAML may hold for them.
+var argForms = map[op.ParamKind]spec.Form{
+	op.KTensor: spec.AnyForm, op.KTensors: spec.AnyForm, op.KOperand: spec.AnyForm, op.KInt: spec.IntForm, op.KInts: spec.IntsForm,
+	op.KPair: spec.IntsForm, op.KFloat: spec.NumberForm, op.KFloats: spec.NumbersForm, op.KBool: spec.BoolForm, op.KStr: spec.StringForm,
+	op.KDType: spec.StringForm,
+}
+
+func callable(name string, params []op.Param) spec.Callable {
+	c := spec.Callable{Name: name}
+	for i := range params {
+		p := &params[i]
+		a := spec.Argument{Name: p.Name, Form: argForms[p.Kind], Choices: p.Choices, Null: p.Optional, Default: p.Default}
+		if p.Star || len(p.Choices) > 0 && p.Kind != op.KStr {
+			a.Form = spec.AnyForm
+		}
+		c.Args = append(c.Args, a)
+	}
+	return c
+}

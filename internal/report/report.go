@@ -1,0 +1,226 @@
+// Package report holds what an estimate says, as plain data under names that
+// are a contract, and the renderers that print it.
+//
+// Computing packages fill a Report; renderers only read it. The JSON form is
+// the struct itself: a change of a name or of a meaning raises Version, a new
+// name does not. Sizes are in bytes.
+package report
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// Version is the version of the JSON of Report.
+const Version = 1
+
+// Report is the outcome of an estimate.
+type Report struct {
+	Version     int         `json:"memplan_report"`
+	Spec        string      `json:"spec"` // where it came from: a path, "-" or "preset:NAME"
+	Model       Model       `json:"model"`
+	Device      Device      `json:"device"`
+	Train       Train       `json:"train"`
+	Peak        Peak        `json:"peak"`
+	Steps       []Step      `json:"steps"`
+	AtPeak      AtPeak      `json:"at_peak"`
+	Layers      []Layer     `json:"layers"` // what lives at the peak, by layer; the largest first
+	Totals      Totals      `json:"totals"`
+	Allocator   Allocator   `json:"allocator"`
+	Host        *Host       `json:"host"` // null: not modelled
+	Verdict     Verdict     `json:"verdict"`
+	Advice      *Advice     `json:"advice"` // null: none was asked for
+	NotModelled []string    `json:"not_modelled"`
+	Warnings    []string    `json:"warnings"`
+	Uncertainty Uncertainty `json:"uncertainty"`
+}
+
+// Model says how large the model is, in elements.
+type Model struct {
+	Name                string `json:"name"`
+	Parameters          int64  `json:"parameters"`
+	TrainableParameters int64  `json:"trainable_parameters"`
+}
+
+// Device is the GPU. Usable is the total less the context and what other
+// processes hold: all that the allocator can reserve.
+type Device struct {
+	Name          string       `json:"name"`
+	DisplayName   string       `json:"display_name"`
+	Arch          string       `json:"arch"` // such as sm_80
+	SMs           int          `json:"sms"`
+	TotalBytes    tensor.Bytes `json:"total_bytes"`
+	UsableBytes   tensor.Bytes `json:"usable_bytes"`
+	ContextBytes  tensor.Bytes `json:"context_bytes"`
+	OccupiedBytes tensor.Bytes `json:"other_processes_bytes"`
+}
+
+// Train says what was simulated.
+type Train struct {
+	Mode      string `json:"mode"` // train, inference or no_grad
+	BatchSize int64  `json:"batch_size"`
+	Precision string `json:"precision"`
+	Optimizer string `json:"optimizer"` // "" without one
+	Loop      string `json:"loop"`
+	Input     string `json:"input"`
+	Steps     int    `json:"steps"`
+	Torch     string `json:"torch"`
+}
+
+// Peak holds the three numbers that are never one: what the program holds in
+// tensors, what the allocator has taken from the device for it, and what the
+// device shows for the process. Step, phase, operator and layer are those of
+// the allocation that reached the peak of allocated memory.
+type Peak struct {
+	AllocatedBytes tensor.Bytes `json:"allocated_bytes"`
+	ReservedBytes  tensor.Bytes `json:"reserved_bytes"`
+	RequestedBytes tensor.Bytes `json:"requested_bytes"` // asked for at the peak of allocated
+	DeviceBytes    tensor.Bytes `json:"device_bytes"`    // reserved and CUDA context
+	Step           int          `json:"step"`            // 0 is setup
+	Phase          string       `json:"phase"`
+	Op             string       `json:"op"`
+	Layer          string       `json:"layer"`
+}
+
+// Step holds the peaks of one step and what it leaves.
+type Step struct {
+	PeakAllocatedBytes tensor.Bytes `json:"peak_allocated_bytes"`
+	PeakReservedBytes  tensor.Bytes `json:"peak_reserved_bytes"`
+	EndAllocatedBytes  tensor.Bytes `json:"end_allocated_bytes"`
+	EndReservedBytes   tensor.Bytes `json:"end_reserved_bytes"`
+}
+
+// AtPeak says what lives at the peak of allocated memory. The fields sum to
+// Peak.AllocatedBytes.
+type AtPeak struct {
+	ParametersBytes     tensor.Bytes `json:"parameters_bytes"`
+	GradientsBytes      tensor.Bytes `json:"gradients_bytes"`
+	OptimizerStateBytes tensor.Bytes `json:"optimizer_state_bytes"`
+	ActivationsBytes    tensor.Bytes `json:"activations_bytes"`
+	InputsBytes         tensor.Bytes `json:"inputs_bytes"`
+	TemporariesBytes    tensor.Bytes `json:"temporaries_bytes"`
+	WorkspaceBytes      tensor.Bytes `json:"workspace_bytes"`
+	RoundingBytes       tensor.Bytes `json:"rounding_bytes"` // what the allocator adds to the sizes asked for
+}
+
+// Share is one line of a breakdown.
+type Share struct {
+	Name  string
+	Bytes tensor.Bytes
+}
+
+// Shares lists the fields in the order of reports.
+func (a *AtPeak) Shares() []Share {
+	return []Share{
+		{"parameters", a.ParametersBytes},
+		{"gradients", a.GradientsBytes},
+		{"optimizer state", a.OptimizerStateBytes},
+		{"activations", a.ActivationsBytes},
+		{"inputs", a.InputsBytes},
+		{"temporaries", a.TemporariesBytes},
+		{"workspace", a.WorkspaceBytes},
+		{"rounding", a.RoundingBytes},
+	}
+}
+
+// Layer is what one layer, or all layers whose paths differ in their indices
+// alone, hold at the peak of allocated memory. Rounding is left out.
+type Layer struct {
+	Layer            string       `json:"layer"` // module path; * stands for several indices; "" for none
+	Count            int          `json:"count"` // layers in this row
+	ParametersBytes  tensor.Bytes `json:"parameters_bytes"`
+	GradientsBytes   tensor.Bytes `json:"gradients_bytes"`
+	ActivationsBytes tensor.Bytes `json:"activations_bytes"`
+	OtherBytes       tensor.Bytes `json:"other_bytes"` // optimizer state, inputs, temporaries, workspace
+	TotalBytes       tensor.Bytes `json:"total_bytes"`
+}
+
+// Totals are sums over one step, wherever the peak is.
+type Totals struct {
+	ParametersBytes       tensor.Bytes `json:"parameters_bytes"`
+	BuffersBytes          tensor.Bytes `json:"buffers_bytes"`
+	GradientsBytes        tensor.Bytes `json:"gradients_bytes"`
+	OptimizerStateBytes   tensor.Bytes `json:"optimizer_state_bytes"`
+	SavedActivationsBytes tensor.Bytes `json:"saved_activations_bytes"`
+	BatchBytes            tensor.Bytes `json:"batch_bytes"`
+}
+
+// Allocator describes the caching allocator. Fragmentation is the peak of
+// reserved less the peak of allocated memory: what a perfect packing would
+// save. Inactive split bytes and segments are those at the peak of reserved
+// memory without a limit; retries and out-of-memory errors are those on the
+// device.
+type Allocator struct {
+	Conf               string       `json:"conf"`
+	FragmentationBytes tensor.Bytes `json:"fragmentation_bytes"`
+	InactiveSplitBytes tensor.Bytes `json:"inactive_split_bytes"`
+	Segments           int64        `json:"segments"`
+	NumAllocRetries    int64        `json:"num_alloc_retries"`
+	NumOOMs            int64        `json:"num_ooms"`
+}
+
+// Host is memory of the machine.
+type Host struct {
+	PinnedBytes  tensor.Bytes `json:"pinned_bytes"`
+	LoaderBytes  tensor.Bytes `json:"loader_bytes"`
+	DatasetBytes tensor.Bytes `json:"dataset_bytes"`
+	TotalBytes   tensor.Bytes `json:"total_bytes"`
+}
+
+// Verdict says whether the job runs. Headroom is the usable memory less the
+// peak of reserved memory without a limit; it may be negative while the job
+// fits, because the allocator gives cached memory back before it fails.
+type Verdict struct {
+	Fits           bool         `json:"fits"`
+	Tight          bool         `json:"tight"` // fits only after cached memory was given back
+	HeadroomBytes  tensor.Bytes `json:"headroom_bytes"`
+	SteadyFromStep int          `json:"steady_from_step"` // 0: the steps played still differ
+	Reason         string       `json:"reason"`
+	OOM            *OOM         `json:"oom"` // null if it fits
+}
+
+// OOM is the first request that fails.
+type OOM struct {
+	Step       int          `json:"step"`
+	Phase      string       `json:"phase"`
+	Op         string       `json:"op"`
+	Layer      string       `json:"layer"`
+	TriedBytes tensor.Bytes `json:"tried_bytes"`
+	FreeBytes  tensor.Bytes `json:"free_bytes"`
+	Message    string       `json:"message"` // of torch.OutOfMemoryError
+}
+
+// Word is the verdict in one word: FITS, TIGHT or OOM.
+func (v *Verdict) Word() string {
+	switch {
+	case !v.Fits:
+		return "OOM"
+	case v.Tight:
+		return "TIGHT"
+	}
+	return "FITS"
+}
+
+// Advice says what batch fits and what else would help.
+type Advice struct {
+	MaxBatchSize         int64    `json:"max_batch_size"`
+	RecommendedBatchSize int64    `json:"recommended_batch_size"`
+	Changes              []Change `json:"changes"`
+}
+
+// Change is one thing to change in a spec, and what comes of it.
+type Change struct {
+	Change            string       `json:"change"`
+	PeakReservedBytes tensor.Bytes `json:"peak_reserved_bytes"`
+	Fits              bool         `json:"fits"`
+	Cost              string       `json:"cost"`
+}
+
+// Uncertainty lists what the figures above do not contain and may be more.
+type Uncertainty struct {
+	// CudnnWorkspaceBytes is a rough bound of what cuDNN's convolutions may
+	// take in passing; 0 without convolutions.
+	CudnnWorkspaceBytes tensor.Bytes `json:"cudnn_workspace_bytes"`
+	// ContextLowBytes and ContextHighBytes bound the CUDA context as it was
+	// seen or assumed.
+	ContextLowBytes  tensor.Bytes `json:"context_low_bytes"`
+	ContextHighBytes tensor.Bytes `json:"context_high_bytes"`
+	ContextAssumed   bool         `json:"context_assumed"` // nobody measured it on this GPU
+}

@@ -1,0 +1,236 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// ANSI colours of the verdict.
+const (
+	green  = "\x1b[1;32m"
+	yellow = "\x1b[1;33m"
+	red    = "\x1b[1;31m"
+	plain  = "\x1b[0m"
+)
+
+var verdictColors = map[string]string{"FITS": green, "TIGHT": yellow, "OOM": red}
+
+// writeText prints the report for people: the verdict first.
+func writeText(w io.Writer, r *Report, o Options) error {
+	out := bufio.NewWriter(w)
+	t := &text{Writer: out, r: r, o: o}
+	t.verdict()
+	t.numbers()
+	if err := t.breakdown(); err != nil {
+		return err
+	}
+	if err := t.layers(); err != nil {
+		return err
+	}
+	if err := t.steps(); err != nil {
+		return err
+	}
+	t.allocator()
+	t.notes()
+	return out.Flush()
+}
+
+type text struct {
+	*bufio.Writer
+	r *Report
+	o Options
+}
+
+func (t *text) printf(format string, args ...any) { fmt.Fprintf(t.Writer, format, args...) }
+
+// verdict is one line that answers the question, and one with the reason.
+func (t *text) verdict() {
+	r, word := t.r, t.r.Verdict.Word()
+	if t.o.Color {
+		word = verdictColors[word] + word + plain
+	}
+	what := fmt.Sprintf("batch %d", r.Train.BatchSize)
+	if r.Train.Mode != "train" {
+		what += ", " + r.Train.Mode
+	}
+	t.printf("%s  %s (%s) on %s\n", word, r.Model.Name, what, r.Device.DisplayName)
+	t.printf("%s\n\n", r.Verdict.Reason)
+	t.printf("  model      %s parameters, %s", count(r.Model.Parameters), r.Train.Precision)
+	if r.Train.Optimizer != "" {
+		t.printf(", %s", r.Train.Optimizer)
+	}
+	t.printf("\n  device     %s: %v usable = %v total - %v CUDA context", r.Device.Name,
+		r.Device.UsableBytes, r.Device.TotalBytes, r.Device.ContextBytes)
+	if o := r.Device.OccupiedBytes; o > 0 {
+		t.printf(" - %v of other processes", o)
+	}
+	t.printf("\n\n")
+}
+
+// numbers are the three that are never one.
+func (t *text) numbers() {
+	p := &t.r.Peak
+	t.printf("Peak memory\n")
+	t.printf("  allocated  %10v   in tensors: %s\n", p.AllocatedBytes, Where(p.Step, p.Phase, p.Op, p.Layer))
+	t.printf("  reserved   %10v   held by PyTorch's caching allocator\n", p.ReservedBytes)
+	t.printf("  device     %10v   what nvidia-smi shows: reserved + CUDA context\n\n", p.DeviceBytes)
+}
+
+// Where names the place of an event.
+func Where(step int, phase, op, layer string) string {
+	s := phase
+	if step > 0 {
+		s = fmt.Sprintf("step %d, %s", step, phase)
+	}
+	if op != "" {
+		s += ", " + op
+	}
+	if layer != "" {
+		s += " in " + layer
+	}
+	return s
+}
+
+func (t *text) breakdown() error {
+	total := t.r.Peak.AllocatedBytes
+	tab := &Table{Header: []string{"At the peak", "bytes", "size", "share"}, Numbers: []bool{false, true, true, true}}
+	for _, s := range t.r.AtPeak.Shares() {
+		if s.Bytes != 0 {
+			tab.Rows = append(tab.Rows, []string{s.Name, fmt.Sprint(int64(s.Bytes)), s.Bytes.String(), percent(s.Bytes, total)})
+		}
+	}
+	tab.Footer = []string{"allocated", fmt.Sprint(int64(total)), total.String(), percent(total, total)}
+	err := t.table(tab)
+	t.printf("\n")
+	return err
+}
+
+func (t *text) layers() error {
+	n := min(t.o.Top, len(t.r.Layers))
+	if n <= 0 {
+		return nil
+	}
+	tab := &Table{Header: []string{"Largest layers", "count", "parameters", "gradients", "activations", "other", "total"},
+		Numbers: []bool{false, true, true, true, true, true, true}}
+	for _, l := range t.r.Layers[:n] {
+		name := l.Layer
+		if name == "" {
+			name = "(outside the model)"
+		}
+		tab.Rows = append(tab.Rows, []string{name, fmt.Sprint(l.Count), size(l.ParametersBytes), size(l.GradientsBytes),
+			size(l.ActivationsBytes), size(l.OtherBytes), size(l.TotalBytes)})
+	}
+	err := t.table(tab)
+	if more := len(t.r.Layers) - n; more > 0 {
+		t.printf("  and %d more (--top)\n", more)
+	}
+	t.printf("\n")
+	return err
+}
+
+func (t *text) steps() error {
+	tab := &Table{Header: []string{"Step", "peak allocated", "peak reserved", "end allocated", "end reserved"},
+		Numbers: []bool{true, true, true, true, true}}
+	for i, s := range t.r.Steps {
+		tab.Rows = append(tab.Rows, []string{fmt.Sprint(i + 1), s.PeakAllocatedBytes.String(), s.PeakReservedBytes.String(),
+			s.EndAllocatedBytes.String(), s.EndReservedBytes.String()})
+	}
+	err := t.table(tab)
+	switch n := t.r.Verdict.SteadyFromStep; {
+	case n > 0:
+		t.printf("  every step from %d on is the same\n\n", n)
+	default:
+		t.printf("  the steps still differ from each other\n\n")
+	}
+	return err
+}
+
+func (t *text) allocator() {
+	a := &t.r.Allocator
+	t.printf("Allocator\n")
+	t.printf("  fragmentation  %v (%s): peak of reserved less peak of allocated; %s\n",
+		a.FragmentationBytes, percent(a.FragmentationBytes, t.r.Peak.ReservedBytes), plural(a.Segments, "segment"))
+	if a.NumAllocRetries > 0 {
+		t.printf("  on the device  %s after giving cached memory back, %s\n",
+			plural(a.NumAllocRetries, "retry"), plural(a.NumOOMs, "failed request"))
+	}
+	if a.Conf != "" {
+		t.printf("  conf           %s\n", a.Conf)
+	}
+}
+
+// notes say what the figures do not contain.
+func (t *text) notes() {
+	list := func(title string, items []string) {
+		if len(items) == 0 {
+			return
+		}
+		t.printf("\n%s\n", title)
+		for _, s := range items {
+			t.printf("  - %s\n", strings.ReplaceAll(s, "\n", "\n    "))
+		}
+	}
+	list("Warnings", t.r.Warnings)
+	list("Not modelled", t.r.NotModelled)
+	var unsure []string
+	u := &t.r.Uncertainty
+	if u.CudnnWorkspaceBytes > 0 {
+		unsure = append(unsure, fmt.Sprintf("cuDNN may take up to about %v more in passing for its convolutions (a rough bound)", u.CudnnWorkspaceBytes))
+	}
+	how := "seen"
+	if u.ContextAssumed {
+		how = "assumed, not measured on this GPU"
+	}
+	if u.ContextHighBytes > u.ContextLowBytes {
+		unsure = append(unsure, fmt.Sprintf("the CUDA context is between %v and %v (%s)", u.ContextLowBytes, u.ContextHighBytes, how))
+	}
+	list("Uncertain", unsure)
+}
+
+// table prints a table and an empty line.
+func (t *text) table(tab *Table) error {
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return tab.Write(t.Writer)
+}
+
+// size prints a size, and nothing of nothing.
+func size(b tensor.Bytes) string {
+	if b == 0 {
+		return "-"
+	}
+	return b.String()
+}
+
+func percent(part, whole tensor.Bytes) string {
+	if whole == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
+}
+
+// count prints a number of elements as people say it.
+func count(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.2f billion", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.1f million", float64(n)/1e6)
+	}
+	return fmt.Sprint(n)
+}
+
+func plural(n int64, what string) string {
+	switch {
+	case n == 1:
+		return "1 " + what
+	case strings.HasSuffix(what, "y"):
+		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(what, "y"))
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

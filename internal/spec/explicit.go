@@ -1,0 +1,191 @@
+package spec
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Explicit prints the spec with everything said that it implies, as YAML: the
+// step as a list of statements in place of the keys of train, params as their
+// values, and the model of a preset in place of its name. Model is the spec
+// that defines the model: s itself, or the preset, read with its params. What
+// Explicit prints means the same as s.
+func (s *Spec) Explicit(model *Spec) ([]byte, error) {
+	own := s.Step != nil // a step of its own refers to params of s
+	if own {
+		model = s
+	}
+	out := &Value{Kind: Map}
+	put := func(key string, v *Value) {
+		if v != nil {
+			out.Pairs = append(out.Pairs, Pair{&Value{Kind: Str, Str: key}, v})
+		}
+	}
+	put("memplan", &Value{Kind: Int, Str: strconv.Itoa(Version1)})
+	if params := model.params(); len(params.Pairs) > 0 {
+		put("params", params)
+	}
+	for _, p := range s.root.Pairs {
+		switch key := p.Key.Str; {
+		case key == "memplan" || key == "params" || key == "step":
+		case key == "model" && !own:
+			put(key, model.root.Get(key).without("loss"))
+		case key == "train" && !own:
+			put(key, s.constant(p.Value).without("zero_grad", "empty_cache", "clip_grad_norm", "clip_grad_value"))
+		case key == "models" || key == "model":
+			put(key, p.Value)
+		default:
+			put(key, s.constant(p.Value))
+		}
+	}
+	step := s.root.Get("step")
+	if !own {
+		loss := model.LossValue()
+		if v := s.LossValue(); v != nil {
+			loss = v
+		}
+		step = s.stepValue(loss)
+	}
+	put("step", step)
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(out.node(0)); err != nil {
+		return nil, fmt.Errorf("printing the spec: %w", err)
+	}
+	return b.Bytes(), e.Close()
+}
+
+// params are the spec's params with their values.
+func (s *Spec) params() *Value {
+	out := &Value{Kind: Map}
+	for _, n := range s.ParamNames() {
+		x, _ := s.Env.Lookup(n)
+		out.Pairs = append(out.Pairs, Pair{&Value{Kind: Str, Str: n}, valueOf(x)})
+	}
+	return out
+}
+
+// without returns a mapping less some keys.
+func (v *Value) without(keys ...string) *Value {
+	if v == nil || v.Kind != Map {
+		return v
+	}
+	out := &Value{Span: v.Span, Kind: Map}
+next:
+	for _, p := range v.Pairs {
+		for _, k := range keys {
+			if p.Key.Str == k {
+				continue next
+			}
+		}
+		out.Pairs = append(out.Pairs, p)
+	}
+	if len(out.Pairs) == 0 {
+		return nil
+	}
+	return out
+}
+
+// constant replaces the expressions of a section, which know params alone, by
+// their values.
+func (s *Spec) constant(v *Value) *Value {
+	switch {
+	case v.Kind == List:
+		out := &Value{Kind: List}
+		for _, it := range v.Items {
+			out.Items = append(out.Items, s.constant(it))
+		}
+		return out
+	case v.Kind == Map:
+		out := &Value{Kind: Map}
+		for _, p := range v.Pairs {
+			out.Pairs = append(out.Pairs, Pair{p.Key, s.constant(p.Value)})
+		}
+		return out
+	case v.IsExpr():
+		if x, err := v.Eval(s.Env); err == nil {
+			return valueOf(x)
+		}
+	}
+	return v
+}
+
+// valueOf writes an evaluated value as a tree.
+func valueOf(x any) *Value {
+	switch x := x.(type) {
+	case nil:
+		return &Value{Kind: Null, Str: "null"}
+	case bool:
+		return &Value{Kind: Bool, Bool: x, Str: strconv.FormatBool(x)}
+	case int64:
+		return &Value{Kind: Int, Int: x, Str: strconv.FormatInt(x, 10)}
+	case float64:
+		return &Value{Kind: Float, Float: x, Str: pyStr(x)}
+	case []any:
+		v := &Value{Kind: List}
+		for _, it := range x {
+			v.Items = append(v.Items, valueOf(it))
+		}
+		return v
+	}
+	return &Value{Kind: Str, Str: pyStr(x)}
+}
+
+// node writes the tree for yaml.v3. Collections that hold scalars alone are
+// written in one line, deeper in than the sections.
+func (v *Value) node(depth int) *yaml.Node {
+	n := &yaml.Node{}
+	switch {
+	case v.Kind == Null && v.Str == "": // {ReLU: }: no arguments
+		n.Kind, n.Tag, n.Style = yaml.MappingNode, "!!map", yaml.FlowStyle
+	case v.Kind == List || v.Kind == Map:
+		n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
+		if v.Kind == Map {
+			n.Kind, n.Tag = yaml.MappingNode, "!!map"
+		}
+		if depth > 1 && v.flat() {
+			n.Style = yaml.FlowStyle
+		}
+		for _, it := range v.Items {
+			n.Content = append(n.Content, it.node(depth+1))
+		}
+		for _, p := range v.Pairs {
+			n.Content = append(n.Content, p.Key.node(depth+1), p.Value.node(depth+1))
+		}
+	default:
+		n.Kind, n.Value = yaml.ScalarNode, v.Str
+		n.Tag = scalarTags[v.Kind]
+	}
+	return n
+}
+
+var scalarTags = map[Kind]string{Null: "!!null", Bool: "!!bool", Int: "!!int", Float: "!!float", Str: "!!str"}
+
+// flat reports whether the tree is shallow enough for one line.
+func (v *Value) flat() bool {
+	n := 0
+	var count func(v *Value, depth int) bool
+	count = func(v *Value, depth int) bool {
+		n += len(v.Str) + 3
+		if depth > 2 {
+			return false
+		}
+		for _, it := range v.Items {
+			if !count(it, depth+1) {
+				return false
+			}
+		}
+		for _, p := range v.Pairs {
+			n += len(p.Key.Str) + 2
+			if !count(p.Value, depth+1) {
+				return false
+			}
+		}
+		return true
+	}
+	return count(v, 0) && n < 90
+}

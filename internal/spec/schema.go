@@ -1,0 +1,250 @@
+package spec
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// Vocabulary is what specs may call.
+type Vocabulary struct {
+	Heads      []Callable // layers and operators
+	Optimizers []Callable
+}
+
+// Callable is a layer, operator or optimizer.
+type Callable struct {
+	Name string
+	Args []Argument
+}
+
+// Argument is one argument of a Callable.
+type Argument struct {
+	Name    string
+	Form    Form
+	Choices []string // of a string
+	Null    bool     // null is allowed
+	Default any      // nil: none, or null
+}
+
+// Form is what YAML may hold for an argument.
+type Form uint8
+
+// The forms. A list may be given as its only item.
+const (
+	AnyForm Form = iota
+	IntForm
+	IntsForm
+	NumberForm
+	NumbersForm
+	BoolForm
+	StringForm
+)
+
+type object = map[string]any
+
+// expression is a string with an expression, which may stand for any scalar.
+var expression = object{"type": "string", "pattern": `\$\{.*\}`}
+
+// Schema returns a JSON Schema (draft 2020-12) of the spec language, made from
+// the structs that decode it and the tables behind the vocabulary. It tells
+// editors what may stand where; memplan checks more than a schema can say.
+func Schema(v Vocabulary) map[string]any {
+	b := &schemaBuilder{defs: object{}}
+	root := b.section(reflect.TypeFor[Spec]())
+	b.vocabulary(v)
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "memplan spec"
+	root["required"] = []string{"memplan"}
+	root["$defs"] = b.defs
+	return root
+}
+
+type schemaBuilder struct{ defs object }
+
+func ref(name string) object { return object{"$ref": "#/$defs/" + name} }
+
+// section describes a struct with `yaml` tags.
+func (b *schemaBuilder) section(t reflect.Type) object {
+	props := object{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key := f.Tag.Get("yaml")
+		if key == "" || key == "-" {
+			continue
+		}
+		s := b.field(f)
+		doc := f.Tag.Get("doc")
+		if later := f.Tag.Get("later"); later != "" {
+			if doc == "" {
+				doc = later
+			}
+			doc += " (accepted, not modelled yet)"
+		}
+		if doc != "" {
+			s["description"] = doc
+		}
+		props[key] = s
+	}
+	return object{"type": "object", "properties": props, "additionalProperties": false}
+}
+
+// named describes a struct under its own name, once.
+func (b *schemaBuilder) named(t reflect.Type) object {
+	name := strings.ToLower(t.Name())
+	if _, ok := b.defs[name]; !ok {
+		b.defs[name] = object{} // stops recursion
+		b.defs[name] = b.section(t)
+	}
+	return ref(name)
+}
+
+// field describes one field by its type.
+func (b *schemaBuilder) field(f reflect.StructField) object {
+	tag := f.Tag
+	switch f.Type {
+	case reflect.TypeFor[String]():
+		s := object{"type": "string"}
+		if enum := tag.Get("enum"); enum != "" {
+			s = object{"enum": strings.Split(enum, "|")}
+		} else if f.Tag.Get("yaml") == "torch" {
+			s = object{"type": []string{"string", "number"}}
+		}
+		return withDefault(s, tag)
+	case reflect.TypeFor[Integer]():
+		return withDefault(bounded(object{"type": "integer"}, tag), tag)
+	case reflect.TypeFor[Number]():
+		return withDefault(bounded(object{"type": "number"}, tag), tag)
+	case reflect.TypeFor[Boolean]():
+		return withDefault(object{"type": "boolean"}, tag)
+	case reflect.TypeFor[*Size]():
+		return object{"type": []string{"string", "integer"}, "examples": []string{"24GiB"}}
+	case reflect.TypeFor[*Value]():
+		return object{}
+	case reflect.TypeFor[[]String]():
+		return object{"type": []string{"array", "string"}, "items": object{"type": "string"}}
+	case reflect.TypeFor[*Callee]():
+		return ref("optimizer")
+	case reflect.TypeFor[[]*Entry]():
+		return ref("entries")
+	case reflect.TypeFor[Modules]():
+		return object{"type": []string{"object", "array"}, "items": ref("entry"), "additionalProperties": ref("entry")}
+	}
+	t := f.Type
+	switch {
+	case t.Kind() == reflect.Pointer:
+		if t.Elem() == reflect.TypeFor[Checkpoint]() {
+			return object{"anyOf": []any{object{"const": false}, b.named(t.Elem())}}
+		}
+		return b.named(t.Elem())
+	case t.Kind() == reflect.Struct:
+		return b.named(t)
+	}
+	// []*Named[T]: a mapping from names to T; inputs and parameters may be
+	// given as their shape alone.
+	elem, _ := t.Elem().Elem().FieldByName("V")
+	item := b.named(elem.Type.Elem())
+	if n := elem.Type.Elem().Name(); n == "Input" || n == "Param" {
+		item = object{"anyOf": []any{item, object{"type": "array"}, expression}}
+	}
+	return object{"type": "object", "additionalProperties": item}
+}
+
+func bounded(s object, tag reflect.StructTag) object {
+	if low, err := strconv.ParseFloat(tag.Get("min"), 64); err == nil {
+		s["minimum"] = low
+	}
+	return s
+}
+
+// withDefault allows an expression in place of a scalar and tells the default.
+func withDefault(s object, tag reflect.StructTag) object {
+	out := object{"anyOf": []any{s, expression}}
+	if def, ok := tag.Lookup("default"); ok {
+		out["default"] = def
+	}
+	return out
+}
+
+// vocabulary describes entries and optimizers.
+func (b *schemaBuilder) vocabulary(v Vocabulary) {
+	entryProps := object{}
+	var names []string
+	for _, c := range v.Heads {
+		names = append(names, c.Name)
+		entryProps[c.Name] = object{"anyOf": []any{arguments(c), object{"not": object{"type": "object"}}}}
+	}
+	for _, s := range Statements {
+		names = append(names, s)
+		entryProps[s] = object{}
+	}
+	for _, s := range StepStatements {
+		names = append(names, s)
+		entryProps[s] = object{}
+	}
+	entryProps[HeadLayers], entryProps[HeadSeq] = ref("entries"), ref("entries")
+	for _, m := range Modifiers {
+		entryProps[m] = object{}
+	}
+	b.defs["entry"] = object{"anyOf": []any{
+		object{"enum": names},
+		object{"type": "object", "properties": entryProps, "additionalProperties": false},
+	}}
+	b.defs["entries"] = object{"anyOf": []any{object{"type": "array", "items": ref("entry")}, ref("entry")}}
+	var optimizers []string
+	props := object{}
+	for _, c := range v.Optimizers {
+		optimizers = append(optimizers, c.Name)
+		props[c.Name] = arguments(c)
+	}
+	b.defs["optimizer"] = object{"anyOf": []any{
+		object{"enum": optimizers},
+		object{"type": "object", "properties": props, "additionalProperties": false, "maxProperties": 1},
+	}}
+}
+
+// arguments describes the arguments of a callable, given by name.
+func arguments(c Callable) object {
+	props := object{}
+	for _, a := range c.Args {
+		props[a.Name] = a.schema()
+	}
+	return object{"type": "object", "properties": props, "additionalProperties": false}
+}
+
+func (a *Argument) schema() object {
+	var s object
+	switch a.Form {
+	case AnyForm:
+		return object{}
+	case IntForm:
+		s = object{"type": "integer"}
+	case NumberForm:
+		s = object{"type": "number"}
+	case IntsForm, NumbersForm:
+		item := object{"type": "integer"}
+		if a.Form == NumbersForm {
+			item = object{"type": "number"}
+		}
+		s = object{"anyOf": []any{item, object{"type": "array", "items": object{"anyOf": []any{item, expression}}}}}
+		if a.Choices != nil {
+			s["anyOf"] = append(s["anyOf"].([]any), object{"enum": a.Choices})
+		}
+	case BoolForm:
+		s = object{"type": "boolean"}
+	case StringForm:
+		s = object{"type": "string"}
+		if len(a.Choices) > 0 {
+			s = object{"enum": a.Choices}
+		}
+	}
+	options := []any{s, expression}
+	if a.Null {
+		options = append(options, object{"type": "null"})
+	}
+	out := object{"anyOf": options}
+	if a.Default != nil {
+		out["default"] = a.Default
+	}
+	return out
+}
