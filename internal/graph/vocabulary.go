@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"strings"
+
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/spec"
@@ -21,7 +23,11 @@ func Vocabulary() spec.Vocabulary {
 	var v spec.Vocabulary
 	for _, n := range LayerNames() {
 		l := layers[n]
-		v.Heads = append(v.Heads, callable(n, append(l.sig.Params[:len(l.sig.Params):len(l.sig.Params)], l.forward.Params...)))
+		c := callable(n, append(l.sig.Params[:len(l.sig.Params):len(l.sig.Params)], l.forward.Params...))
+		for _, in := range l.inputs {
+			c.Args = append(c.Args, spec.Argument{Name: strings.TrimSuffix(in, "?")})
+		}
+		v.Heads = append(v.Heads, c)
 	}
 	for _, n := range op.Names() {
 		if layers[n] == nil {
