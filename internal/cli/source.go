@@ -81,7 +81,8 @@ func optimizerName(s string) string {
 }
 
 // load reads the spec that the arguments name: a path, "-" for standard input,
-// preset:NAME, or, without an argument, the default preset.
+// preset:NAME, or, without an argument, the default preset. A spec may come
+// with an error: more mistakes are found when it is elaborated.
 func (o *source) load(c *cobra.Command, s *Streams, args []string) (*spec.Spec, error) {
 	name := presetPrefix + specs.Default
 	if len(args) > 0 {
@@ -123,7 +124,7 @@ func readFile(s *Streams, name string) ([]byte, error) {
 // job reads a spec and elaborates it.
 func (o *source) job(c *cobra.Command, s *Streams, args []string) (*estimate.Job, error) {
 	sp, err := o.load(c, s, args)
-	if err != nil {
+	if sp == nil {
 		return nil, err
 	}
 	return estimate.NewJob(sp)

@@ -194,3 +194,26 @@ func TestAssumedContext(t *testing.T) {
 		t.Errorf("a row without a context got %+v", f)
 	}
 }
+
+// FuzzLookup checks that a name gives a row that it means, or an error that
+// says something.
+func FuzzLookup(f *testing.F) {
+	for _, s := range []string{"a100-40gb", "NVIDIA A100-SXM4-40GB", "a100", "tesla", "", "rtx 5090", "İ100", "\xff", "nvidianvidia t4"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		g, err := Lookup(s)
+		switch {
+		case err != nil:
+			if g != nil || !strings.Contains(err.Error(), "gpu") {
+				t.Errorf("Lookup(%q) = %v, %v", s, g, err)
+			}
+		case g.Name == "" || g.SMs <= 0:
+			t.Errorf("Lookup(%q) = %+v", s, g)
+		default:
+			if again, err := Lookup(g.Name); err != nil || again.Name != g.Name {
+				t.Errorf("Lookup(%q) is %s, but that name gives %v, %v", s, g.Name, again, err)
+			}
+		}
+	})
+}

@@ -59,6 +59,9 @@ func (p *Player) primitive(r *op.Row, c *op.Call) {
 
 // record makes the gradient node of a call and hangs it on the results.
 func (p *Player) record(r *op.Row, c *op.Call) {
+	if r.InPlace {
+		p.refuseLeaf(obj(c.In[0]))
+	}
 	n := &node{row: r, args: c.Args, seq: p.nextSeq(), layer: p.layer, op: p.names.node(r)}
 	n.edges = make([]edge, len(c.In))
 	n.inM = make([]op.Meta, len(c.In))
@@ -100,6 +103,18 @@ outputs:
 		}
 		o.requires, o.fn, o.nr = true, n, i
 		n.refs++
+	}
+}
+
+// refuseLeaf fails if o is a leaf that requires a gradient, or a view of one:
+// PyTorch does not let an operator change those in place (check_inplace in
+// torch/csrc/autograd/VariableTypeUtils.h).
+func (p *Player) refuseLeaf(o *object) {
+	if o.base != nil {
+		o = o.base
+	}
+	if o.requires && o.fn == nil {
+		p.Fail("a parameter, or a view of one, is changed in place while gradients are recorded")
 	}
 }
 

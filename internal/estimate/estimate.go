@@ -35,24 +35,25 @@ type Machine struct {
 func (m *Machine) Usable() tensor.Bytes { return m.Total - m.Context - m.Occupied }
 
 // NewMachine resolves the device section and the PyTorch version of a spec.
-// Mistakes are added to the spec's errors, which are returned.
-func NewMachine(s *spec.Spec) (*Machine, error) {
+// Mistakes are added to the spec's errors; the default stands in for what is
+// wrong, so that the rest can be checked too.
+func NewMachine(s *spec.Spec) *Machine {
 	d := &s.Device
 	m := &Machine{Given: d.GPU.Set}
-	name := device.Default
+	gpu, err := device.Lookup(device.Default)
 	if d.GPU.Set {
-		name = d.GPU.V
-	}
-	gpu, err := device.Lookup(name)
-	if err != nil {
-		s.Errs.Addf(d.GPU.At, "%v", err)
-		return nil, s.Errs.Err()
+		if g, wrong := device.Lookup(d.GPU.V); wrong == nil {
+			gpu = g
+		} else {
+			s.Errs.Addf(d.GPU.At, "%v", wrong)
+		}
 	}
 	m.GPU, m.Total, m.Context = gpu, gpu.Total.Value, gpu.Context.Value
 	ver := torchver.Default
 	if s.Torch.Set {
 		if ver, err = torchver.Parse(s.Torch.V); err != nil {
 			s.Errs.Addf(s.Torch.At, "%v", err)
+			ver = torchver.Default
 		}
 	}
 	m.Env = op.Env{Arch: gpu.Arch, SMs: gpu.SMs, ThreadsPerSM: gpu.ThreadsPerSM(), Torch: ver}
@@ -81,7 +82,7 @@ func NewMachine(s *spec.Spec) (*Machine, error) {
 			s.Errs.Addf(at, "alloc_conf: %v", err)
 		}
 	}
-	return m, s.Errs.Err()
+	return m
 }
 
 // within narrows the place of a string to the part at fault, if the string
@@ -110,14 +111,15 @@ type Job struct {
 	NotModelled []string
 }
 
-// NewJob elaborates a spec. The error, if any, is a *spec.Errors.
+// NewJob elaborates a spec. The error, if any, is a *spec.Errors; a spec in
+// which reading found mistakes is checked for more of them.
 func NewJob(s *spec.Spec) (*Job, error) {
-	m, err := NewMachine(s)
+	m := NewMachine(s)
+	g, err := graph.Build(s, graph.Options{Env: m.Env, Preset: specs.Preset, Presets: specs.Names()})
 	if err != nil {
 		return nil, err
 	}
-	g, err := graph.Build(s, graph.Options{Env: m.Env, Preset: specs.Preset, Presets: specs.Names()})
-	if err != nil {
+	if err := s.Errs.Err(); err != nil {
 		return nil, err
 	}
 	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: g.NotModelled}, nil

@@ -23,6 +23,11 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 	s := &script{job: job}
 	s.printf("%q", strings.TrimSpace(job.Name+": a training step, written by memplan export torch."))
 	s.line("import json")
+	if job.Determ {
+		s.line("import os")
+		s.line("")
+		s.line(`os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # deterministic cuBLAS needs it before the first use`)
+	}
 	s.line("")
 	s.line("import torch")
 	s.line("import torch.nn as nn")

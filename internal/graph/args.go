@@ -7,15 +7,12 @@ import (
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
-	"github.com/memplan/memplan/internal/tensor"
 )
 
 func sorted(s []string) []string {
 	sort.Strings(s)
 	return s
 }
-
-func tensorSize(size []int64) tensor.Dims { return tensor.D(size...) }
 
 // argReader reads the argument of a layer, operator or optimizer by its
 // signature: a mapping by name, a scalar for the first argument, a list for
@@ -26,7 +23,8 @@ type argReader struct {
 	what string
 	at   spec.Span
 	sigs []*op.Sig
-	skip func(name string) bool // names that are tensors
+	also []string               // names of tensors
+	skip func(name string) bool // whether a name is one of them
 
 	vals  map[string]any
 	given map[string]bool
@@ -36,6 +34,9 @@ type argReader struct {
 
 func (a *argReader) names() []string {
 	var out []string
+	for _, name := range a.also {
+		out = append(out, strings.TrimSuffix(name, "?"))
+	}
 	for _, s := range a.sigs {
 		for _, p := range s.Params {
 			out = append(out, p.Name)
@@ -61,49 +62,60 @@ func (a *argReader) read(v *spec.Value) {
 	if v == nil {
 		return
 	}
-	if v.Kind == spec.Map {
-		for _, p := range v.Pairs {
-			param := a.find(p.Key.Str)
-			if param == nil && a.skip != nil && a.skip(p.Key.Str) {
-				continue
-			}
-			if param == nil {
-				a.el.errs.Unknown(p.Key.Span, "argument of "+a.what, p.Key.Str, a.names())
-				panic(stop{})
-			}
-			a.set(param, p.Value)
+	if v.Kind != spec.Map {
+		for _, p := range a.match(v) {
+			a.set(p.param, p.value)
 		}
 		return
 	}
-	// Positional arguments skip what is inferred.
+	for _, p := range v.Pairs {
+		param := a.find(p.Key.Str)
+		switch {
+		case param != nil:
+			a.set(param, p.Value)
+		case a.skip == nil || !a.skip(p.Key.Str):
+			a.el.errs.Unknown(p.Key.Span, "argument of "+a.what, p.Key.Str, a.names())
+			panic(stop{})
+		}
+	}
+}
+
+// argument is a value with the parameter that it is for.
+type argument struct {
+	param *op.Param
+	value *spec.Value
+}
+
+// match gives positional arguments their parameters. What is inferred is
+// skipped if something else is required: Linear: 10 gives out_features, but
+// LayerNorm: 64 gives normalized_shape.
+func (a *argReader) match(v *spec.Value) []argument {
+	params := a.sigs[0].Params
+	required := false
+	for i := range params {
+		required = required || params[i].Required
+	}
 	var pos []*op.Param
-	for i := range a.sigs[0].Params {
-		if p := &a.sigs[0].Params[i]; !p.Infer && !p.KwOnly {
+	for i := range params {
+		if p := &params[i]; !p.KwOnly && !(p.Infer && required) {
 			pos = append(pos, p)
 		}
 	}
-	if len(pos) == 0 { // LayerNorm: 64 gives what could be inferred
-		for i := range a.sigs[0].Params {
-			pos = append(pos, &a.sigs[0].Params[i])
-		}
-	}
-	if len(pos) == 0 {
+	switch {
+	case len(pos) == 0 && len(params) > 0:
+		a.el.fail(v.Span, "%s takes its arguments by name: %s", a.what, strings.Join(a.names(), ", "))
+	case len(pos) == 0:
 		a.el.fail(v.Span, "%s takes no arguments", a.what)
-	}
-	if v.Kind != spec.List {
-		a.set(pos[0], v)
-		return
-	}
-	if len(pos) == 1 || (pos[0].Kind == op.KInts && allScalars(v)) { // LayerNorm: [16, 64]
-		a.set(pos[0], v)
-		return
-	}
-	if len(v.Items) > len(pos) {
+	case v.Kind != spec.List, len(pos) == 1, pos[0].Kind == op.KInts && allScalars(v): // LayerNorm: [16, 64]
+		return []argument{{pos[0], v}}
+	case len(v.Items) > len(pos):
 		a.el.fail(v.Span, "%s takes at most %d arguments by position, not %d", a.what, len(pos), len(v.Items))
 	}
+	var out []argument
 	for i, it := range v.Items {
-		a.set(pos[i], it)
+		out = append(out, argument{pos[i], it})
 	}
+	return out
 }
 
 func allScalars(v *spec.Value) bool {
@@ -162,6 +174,9 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) val {
 			el.fail(e.InPlace.Span, "%s has no in-place form", e.Head.V)
 		}
 		x.Row, x.InPlace = row, true
+		if v := t.first(); v.e != nil && v.e.Kind == program.Attr && el.job.Inference == "" && f.u.class.IsParameter(v.e.Path) {
+			el.fail(e.InPlace.Span, "a parameter, which requires a gradient, cannot be changed in place")
+		}
 	}
 	vals := map[string]any{}
 	for _, p := range s.Sig.Params {
@@ -182,9 +197,6 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) val {
 	if err != nil {
 		el.fail(e.At, "%s: %v", e.Head.V, err)
 	}
-	if row.NotModelled != "" {
-		el.note(row.NotModelled)
-	}
 	return val{x, results(outs)}
 }
 
@@ -196,6 +208,18 @@ type tensorArgs struct {
 	sig  *op.Sig
 	vals map[string][]val // by parameter; several for a list of tensors
 	num  map[string]*spec.Value
+}
+
+// first is the value of the first tensor parameter, which in-place operators
+// change.
+func (t *tensorArgs) first() val {
+	for _, p := range t.params() {
+		if vs := t.vals[p.Name]; len(vs) > 0 {
+			return vs[0]
+		}
+		break
+	}
+	return val{}
 }
 
 func (t *tensorArgs) params() []*op.Param {
@@ -294,8 +318,15 @@ func (t *tensorArgs) assign(p *op.Param, v *spec.Value) {
 func (t *tensorArgs) put(p *op.Param, o *spec.Operand) {
 	el := t.f.u.el
 	if p.Kind == op.KTensors && o.List != nil {
+		if len(o.List) == 0 {
+			el.fail(o.At, "%s needs at least one tensor", t.e.Head.V)
+		}
 		for _, it := range o.List {
-			t.put1(p, t.f.operand(it, t.sc), it.At)
+			v := t.f.operand(it, t.sc)
+			if v.m.t == nil {
+				el.fail(it.At, "argument %s of %s is a list of tensors, but this is %s", p.Name, t.e.Head.V, v.describe())
+			}
+			t.put1(p, v, it.At)
 		}
 		return
 	}
@@ -402,10 +433,16 @@ func (t *tensorArgs) collectList(x *program.Expr, vs []val) []*op.Tensor {
 	} else {
 		list := &program.Expr{Kind: program.ListLit}
 		for _, v := range vs {
+			if v.m.t == nil {
+				t.f.u.el.fail(t.e.At, "%s needs a list of tensors; one of these is %s", t.e.Head.V, v.describe())
+			}
 			list.Args = append(list.Args, v.e)
 			ins = append(ins, v.m.t)
 		}
 		x.Args = []*program.Expr{list}
+	}
+	if len(ins) == 0 {
+		t.f.u.el.fail(t.e.At, "%s needs at least one tensor", t.e.Head.V)
 	}
 	x.Inputs = nil // the list is spread over the row's inputs
 	return ins

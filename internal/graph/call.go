@@ -7,6 +7,7 @@ import (
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // call evaluates an entry that calls something: a layer, an operator, a block,
@@ -97,7 +98,7 @@ func (f *fn) callNew(e *spec.Entry, sc *scope, i int) val {
 	} else {
 		ins = f.inputs(e, sc)
 	}
-	return f.callModule(e, sc, f.u.modulePath(e, sc, i), ins, nil)
+	return f.callModule(e, sc, f.u.modulePath(e, sc, i), ins, nil, e.At)
 }
 
 // callDeclared calls a module by its path.
@@ -126,7 +127,7 @@ func (f *fn) callDeclared(e *spec.Entry, sc *scope) val {
 	}
 	ins := f.inputs(e, sc)
 	if d := f.u.declared[path]; d != nil {
-		return f.callModule(d.entry, d.scope, path, ins, kwargs)
+		return f.callModule(d.entry, d.scope, path, ins, kwargs, e.At)
 	}
 	return f.again(e, idx, ins)
 }
@@ -134,16 +135,17 @@ func (f *fn) callDeclared(e *spec.Entry, sc *scope) val {
 // again calls a module that was made by an earlier entry.
 func (f *fn) again(e *spec.Entry, idx int, ins []val) val {
 	src := f.u.made[idx]
-	return f.callModule(src.entry, src.scope, f.u.class.Children[idx].Path, ins, nil)
+	return f.callModule(src.entry, src.scope, f.u.class.Children[idx].Path, ins, nil, e.At)
 }
 
 // callModule elaborates the module that entry e describes, for inputs ins, and
-// calls it under path. A module that exists already must come out the same.
-func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs *spec.Value) val {
+// calls it under path; at is the entry that calls it. A module that exists
+// already must come out the same.
+func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs *spec.Value, at spec.Span) val {
 	el := f.u.el
 	for _, v := range ins {
 		if v.m.t == nil && layers[e.Head.V] != nil {
-			el.fail(e.At, "%s takes tensors, not %s", e.Head.V, v.m.describe())
+			el.fail(at, "%s takes tensors, not %s", e.Head.V, v.describe())
 		}
 	}
 	var class *program.Class
@@ -156,9 +158,9 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 		if b.V.Kind.V == "function" {
 			el.fail(e.At, "block %q is a function, not a module", b.Name.V)
 		}
-		class, rets = el.block(b, f.u, f.u.with(e, sc), ins, e.At)
+		class, rets = el.block(b, f.u, f.u.with(e, sc, b), ins, at)
 	case layers[e.Head.V] != nil:
-		class, rets = f.u.layer(e, sc, layers[e.Head.V], ins, kwargs)
+		class, rets = f.u.layer(e, sc, layers[e.Head.V], ins, kwargs, at)
 	default:
 		el.errs.Unknown(e.Head.At, "layer", e.Head.V, nil)
 		panic(stop{})
@@ -178,26 +180,17 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 			f.u.made = map[int]*declared{}
 		}
 		f.u.made[idx] = &declared{e, sc}
-	case !sameClass(ch.Class, class):
-		el.fail(e.At, "module %q was made as %s and is called here with an input for which it would have to be %s", path, ch.Class.Describe(), class.Describe())
+	case !same(ch.Class, class) && f.u.made[idx].entry != e:
+		el.fail(at, "module %q is %s already; this entry makes %s of it", path, ch.Class.Describe(), class.Describe())
+	case !same(ch.Class, class):
+		el.fail(at, "module %q was made as %s and is called here with an input for which it would have to be %s", path, ch.Class.Describe(), class.Describe())
 	}
 	x := &program.Expr{Kind: program.CallMod, Child: idx}
 	for _, v := range ins {
 		x.Args = append(x.Args, v.e)
 	}
+	el.bound(class.Forward, class, at)
 	return val{x, metaOf(rets)}
-}
-
-// sameClass reports whether two classes are one module: equal constructor and
-// parameters, for blocks the same statements.
-func sameClass(a, b *program.Class) bool {
-	if a == b {
-		return true
-	}
-	if a.Name != "" || b.Name != "" {
-		return a.Name != "" && b.Name != "" && a.Dump(false) == b.Dump(false)
-	}
-	return a.Python == b.Python && a.Dump(false) == b.Dump(false)
 }
 
 // ties resolves tie: of an entry.
@@ -221,16 +214,19 @@ func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Ti
 		if !ok {
 			u.el.fail(t.Source.Span, "no parameter %q; a tie names one of a module that comes before, such as wte.weight", src)
 		}
-		if want := v.m.t.Size.String(); fmt.Sprint(v.m.t.Size) != fmt.Sprint(tensorSize(p.Size)) {
-			u.el.fail(t.Source.Span, "%s has shape %s, but %s has shape %v", src, want, t.Param.V, tensorSize(p.Size))
+		if size := tensor.D(p.Size...); v.m.t.Size != size {
+			u.el.fail(t.Source.Span, "%s has shape %v, but %s has shape %v", src, v.m.t.Size, t.Param.V, size)
 		}
 		out = append(out, program.Tie{Param: t.Param.V, Source: strings.Join(spec.PathParts(src), ".")})
 	}
 	return out
 }
 
-// with evaluates with: of an entry.
-func (u *unit) with(e *spec.Entry, sc *scope) map[string]any {
+// with evaluates with: of an entry for block b.
+func (u *unit) with(e *spec.Entry, sc *scope, b *spec.Named[spec.Block]) map[string]any {
+	if !u.el.checkWith(e, b.Name.V, b.V) {
+		panic(stop{})
+	}
 	out := map[string]any{}
 	if e.With != nil {
 		for _, p := range e.With.Pairs {
@@ -266,22 +262,22 @@ func (f *fn) callBlock(e *spec.Entry, sc *scope, i int) val {
 	if e.Module != nil {
 		f.u.el.fail(e.Module.Span, "a function is no module and has no path")
 	}
-	return f.u.callFunction(b, f.u.with(e, sc), f.inputs(e, sc), e.At)
+	return f.u.callFunction(b, f.u.with(e, sc, b), f.inputs(e, sc), e.At)
 }
 
 // callFunction elaborates a function in the context of this class, whose
 // modules it may use, and calls it.
 func (u *unit) callFunction(b *spec.Named[spec.Block], with map[string]any, ins []val, at spec.Span) val {
 	el := u.el
-	if len(b.V.Modules) > 0 || len(b.V.Parameters) > 0 || len(b.V.Buffers) > 0 {
-		el.fail(at, "function %q declares modules or parameters; only module blocks have their own", b.Name.V)
-	}
 	key := fmt.Sprintf("%p %s %s", b, keyOf(with), keyOfVals(ins))
 	fe := u.funcs[key]
 	if fe == nil {
 		el.enter(at)
-		sc := el.blockScope(b, u, with, at)
+		sc := el.blockScope(b, u, with)
+		what := u.what
+		u.what = "block " + b.Name.V
 		f := u.newFn(b.Name.V, program.Function, sc, inputNames(b.V), ins, at)
+		u.what = what
 		f.statements(b.V.Layers, f.scope)
 		fe = &elaboratedFunc{f.f, f.finish(b.Name.At)}
 		el.depth--
@@ -297,6 +293,7 @@ func (u *unit) callFunction(b *spec.Named[spec.Block], with map[string]any, ins 
 		u.class.Methods = append(u.class.Methods, f.f)
 		u.funcs[key] = fe
 	}
+	el.bound(fe.fn, u.class, at)
 	x := &program.Expr{Kind: program.CallFun, Func: fe.fn}
 	for _, v := range ins {
 		x.Args = append(x.Args, v.e)
@@ -337,7 +334,7 @@ func (f *fn) chain(items []*spec.Entry, sc *scope) {
 				return
 			}
 			path := fmt.Sprint(len(f.u.class.Children))
-			v := f.callModule(item, sc, path, []val{f.local("input")}, nil)
+			v := f.callModule(item, sc, path, []val{f.local("input")}, nil, item.At)
 			if v.m.t == nil {
 				el.fail(item.At, "gives %s; the next module of Sequential needs a tensor", v.m.describe())
 			}
@@ -347,33 +344,36 @@ func (f *fn) chain(items []*spec.Entry, sc *scope) {
 }
 
 // layer makes a module of torch.nn.
-func (u *unit) layer(e *spec.Entry, sc *scope, l *Layer, ins []val, kwargs *spec.Value) (class *program.Class, rets []val) {
+func (u *unit) layer(e *spec.Entry, sc *scope, l *Layer, ins []val, kwargs *spec.Value, at spec.Span) (class *program.Class, rets []val) {
 	el := u.el
 	a := &argReader{el: el, env: sc, what: e.Head.V, at: e.Head.At, sigs: []*op.Sig{l.sig, l.forward}}
-	a.skip = l.isInput
+	a.also, a.skip = l.inputs, l.isInput
 	a.read(e.Arg)
 	if kwargs != nil {
 		a.read(kwargs)
 	}
 	if n := len(ins); n < l.required() || n > len(l.inputs) {
-		el.fail(e.At, "%s takes %s (%s), but %d given", e.Head.V, plural(l.required(), "input"), strings.Join(l.inputs, ", "), n)
+		el.fail(at, "%s takes %s (%s), but %d given", e.Head.V, plural(l.required(), "input"), strings.Join(l.inputs, ", "), n)
 	}
 	a.require()
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
 		case *buildError:
-			at := e.Head.At
+			if at == e.At {
+				at = e.Head.At
+			}
 			if v := a.from[r.arg]; v != nil {
 				at = v.Span
 			}
 			el.fail(at, "%s: %s", e.Head.V, r.msg)
+		case tensor.RankError:
+			el.fail(e.Head.At, "%s: %v", e.Head.V, r)
 		default:
 			panic(r)
 		}
 	}()
-	if ip, ok := a.vals["inplace"].(bool); !ok && e.InPlace != nil {
-		_ = ip
+	if e.InPlace != nil && !a.given["inplace"] {
 		if l.sig.Find("inplace") == nil {
 			el.fail(e.InPlace.Span, "%s has no in-place form", e.Head.V)
 		}

@@ -1,118 +1,381 @@
 package graph
 
 import (
+	"sort"
+
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // check reports all mistakes that need no shapes, in every block of the spec:
-// unknown layers, operators, arguments and blocks, and literal arguments of
-// the wrong type.
+// unknown layers, operators, arguments, blocks and types, literal arguments of
+// the wrong kind, and keys that do not apply where they stand. It takes specs
+// with mistakes, so that all mistakes of a file come at once.
 func (el *elaborator) check() {
-	models := el.spec.Models
-	if el.spec.Model != nil {
-		models = append(models[:len(models):len(models)], &spec.Named[spec.Model]{V: el.spec.Model})
+	s := el.spec
+	if s.Torch.Set {
+		if _, err := torchver.Parse(s.Torch.V); err != nil {
+			el.errs.Addf(s.Torch.At, "%v", err)
+		}
+	}
+	models := s.Models
+	if s.Model != nil {
+		models = append(models[:len(models):len(models)], &spec.Named[spec.Model]{V: s.Model})
 	}
 	for _, m := range models {
-		c := &checker{el: el, blocks: map[string]bool{}}
-		for _, b := range m.V.Blocks {
-			if c.blocks[b.Name.V] {
-				el.errs.Addf(b.Name.At, "block %q is defined twice", b.Name.V)
-			}
-			c.blocks[b.Name.V] = true
-			if layers[b.Name.V] != nil {
-				el.errs.Addf(b.Name.At, "block %q has the name of a layer", b.Name.V)
-			}
-		}
-		for _, b := range m.V.Blocks {
-			c.entries(b.V.Modules, false)
-			c.entries(b.V.Layers, false)
-		}
-		c.entries(m.V.Modules, false)
-		c.entries(m.V.Layers, false)
-		c.entries(m.V.Loss, false)
+		el.checkModel(m.V)
 	}
-	c := &checker{el: el, blocks: map[string]bool{}}
-	c.entries(el.spec.Step, true)
+	(&checker{el: el}).entries(s.Step, inStep)
+	for _, o := range s.Optimizers {
+		if o.V.Optimizer == nil {
+			el.errs.Addf(o.Name.At, "optimizer %s needs optimizer:, its kind, such as {optimizer: AdamW}", o.Name.V)
+		}
+		(&checker{el: el}).optimizer(o.V.Optimizer)
+	}
+	(&checker{el: el}).optimizer(s.Train.Optimizer)
 }
+
+func (el *elaborator) checkModel(m *spec.Model) {
+	c := &checker{el: el, blocks: map[string]*spec.Block{}}
+	for _, b := range m.Blocks {
+		if c.blocks[b.Name.V] != nil {
+			el.errs.Addf(b.Name.At, "block %q is defined twice", b.Name.V)
+		}
+		c.blocks[b.Name.V] = b.V
+		if layers[b.Name.V] != nil {
+			el.errs.Addf(b.Name.At, "block %q has the name of a layer", b.Name.V)
+		}
+	}
+	for _, b := range m.Blocks {
+		c.block(b)
+	}
+	for _, in := range m.Inputs {
+		el.try(func() { el.dtype(in.V.DType) })
+	}
+	c.parameters(m.Parameters, m.Buffers)
+	c.entries(m.Modules, inModules)
+	c.entries(m.Layers, inLayers)
+	c.entries(m.Loss, inLayers)
+}
+
+// place says where an entry stands.
+type place uint8
+
+const (
+	inLayers place = iota
+	inModules
+	inStep
+	inline // an argument
+)
 
 type checker struct {
 	el     *elaborator
-	blocks map[string]bool
+	blocks map[string]*spec.Block
 }
 
-func (c *checker) entries(es []*spec.Entry, step bool) {
-	for _, e := range es {
-		c.entry(e, step)
+func (c *checker) block(b *spec.Named[spec.Block]) {
+	errs := c.el.errs
+	seen := map[string]bool{}
+	for _, in := range b.V.Inputs {
+		switch {
+		case !spec.IsName(in.V):
+			errs.Addf(in.At, "name must be a Python identifier, not %q", in.V)
+		case seen[in.V]:
+			errs.Addf(in.At, "input %q is named twice", in.V)
+		}
+		seen[in.V] = true
+	}
+	if b.V.Kind.V == "function" {
+		const own = "function %q cannot have modules, parameters or buffers of its own; it uses those of the block that calls it"
+		switch {
+		case len(b.V.Modules) > 0:
+			errs.Addf(b.V.Modules[0].At, own, b.Name.V)
+		case len(b.V.Parameters) > 0:
+			errs.Addf(b.V.Parameters[0].Name.At, own, b.Name.V)
+		case len(b.V.Buffers) > 0:
+			errs.Addf(b.V.Buffers[0].Name.At, own, b.Name.V)
+		}
+	}
+	if b.V.Layers == nil && errs.Err() == nil {
+		errs.Addf(b.Name.At, "block %q needs layers", b.Name.V)
+	}
+	if p := b.V.Params; p != nil && p.Kind != spec.Map && p.Kind != spec.Null {
+		errs.Addf(p.Span, "params is a mapping from names to defaults, such as {width: 64}")
+	}
+	c.parameters(b.V.Parameters, b.V.Buffers)
+	c.entries(b.V.Modules, inModules)
+	c.entries(b.V.Layers, inLayers)
+}
+
+func (c *checker) parameters(params, buffers []*spec.Named[spec.Param]) {
+	seen := map[string]bool{}
+	for i, list := range [][]*spec.Named[spec.Param]{params, buffers} {
+		for _, p := range list {
+			if seen[p.Name.V] {
+				c.el.errs.Addf(p.Name.At, "parameter or buffer %q is declared twice", p.Name.V)
+			}
+			seen[p.Name.V] = true
+			c.el.try(func() {
+				if d := c.el.dtype(p.V.DType); i == 0 && !d.IsFloating() {
+					c.el.fail(p.V.DType.At, "a parameter needs a floating-point type, not %v; declare a buffer", d)
+				}
+			})
+		}
 	}
 }
 
-func (c *checker) entry(e *spec.Entry, step bool) {
+func (c *checker) entries(es []*spec.Entry, at place) {
+	for _, e := range es {
+		c.entry(e, at)
+	}
+}
+
+func (c *checker) entry(e *spec.Entry, at place) {
 	errs := c.el.errs
-	c.entries(e.Body, step)
+	body := at
+	if e.Head.V == spec.HeadSeq {
+		body = inLayers
+	}
+	c.entries(e.Body, body)
 	for _, o := range e.Inputs {
 		c.operand(o)
 	}
+	c.literals(e)
 	head := e.Head.V
 	l, o := layers[head], op.Lookup(head)
 	switch {
-	case head == "" || contains(spec.Statements, head):
-		if head == spec.HeadBlock && e.Arg != nil && e.Arg.Kind == spec.Str && !e.Arg.IsExpr() && !c.blocks[e.Arg.Str] {
-			errs.Unknown(e.Arg.Span, "block", e.Arg.Str, sorted(keys(c.blocks)))
-		}
-	case contains(spec.StepStatements, head):
-		if !step {
-			errs.Addf(e.Head.At, "%s is a statement of a step and has no place in a model", head)
-		}
 	case l != nil:
-		c.arg(e, []*op.Sig{l.sig, l.forward}, l.isInput)
+		c.arg(e, l)
+	case o != nil && at == inModules:
+		errs.Unknown(e.Head.At, "layer", head, append(LayerNames(), spec.HeadSeq, spec.HeadBlock))
+		return
 	case o != nil:
-		c.arg(e, []*op.Sig{o.Sig}, func(name string) bool {
-			p := o.Sig.Find(name)
-			return p != nil && p.IsTensor()
-		})
-	default:
-		known := append(append(append([]string(nil), spec.Statements...), LayerNames()...), op.Names()...)
-		if step {
-			known = append(known, spec.StepStatements...)
-		}
-		if c.blocks[head] {
-			errs.Addf(e.Head.At, "%q is a block; call it with {block: %s}", head, head)
+		c.opArg(e, o.Sig)
+	case head == spec.HeadBlock:
+		c.callBlock(e)
+	case head == "" || contains(spec.Statements, head):
+		c.nested(e.Arg)
+	case contains(spec.StepStatements, head):
+		if at != inStep {
+			errs.Addf(e.Head.At, "%s is a statement of a step and has no place in a model", head)
 			return
 		}
+	case c.blocks[head] != nil:
+		errs.Addf(e.Head.At, "%q is a block; call it with {block: %s}", head, head)
+		return
+	default:
+		known := append(append(append([]string(nil), spec.Statements...), LayerNames()...), op.Names()...)
+		if at == inStep {
+			known = append(known, spec.StepStatements...)
+		}
 		errs.Unknown(e.Head.At, "layer or operator", head, known)
+		return
+	}
+	c.modifiers(e, at)
+}
+
+// literals checks the modifiers that are given as plain values.
+func (c *checker) literals(e *spec.Entry) {
+	integer := func(v *spec.Value, what string, least int64) {
+		switch {
+		case v == nil || v.HasExpr():
+		case v.Kind != spec.Int:
+			c.el.errs.Addf(v.Span, "%s must be an integer, not %s", what, v.Describe())
+		case v.Int < least:
+			c.el.errs.Addf(v.Span, "%s must be at least %d, not %d", what, least, v.Int)
+		}
+	}
+	boolean := func(v *spec.Value, what string) {
+		if v != nil && !v.HasExpr() && v.Kind != spec.Bool {
+			c.el.errs.Addf(v.Span, "%s must be true or false, not %s", what, v.Describe())
+		}
+	}
+	integer(e.Repeat, "repeat", 0)
+	integer(e.Every, "every", 1)
+	integer(e.Pick, "pick", 0)
+	boolean(e.InPlace, "inplace")
+	boolean(e.NoGrad, "no_grad")
+	boolean(e.If, "if")
+	for _, l := range e.For {
+		if !l.In.HasExpr() && l.In.Kind != spec.List {
+			c.el.errs.Addf(l.In.Span, "for needs a list, not %s", l.In.Describe())
+		}
+	}
+	if e.Repeat != nil && len(e.For) > 0 {
+		c.el.errs.Addf(e.At, "repeat and for exclude each other")
 	}
 }
 
+// modifiers refuses keys that mean nothing for the entry.
+func (c *checker) modifiers(e *spec.Entry, at place) {
+	head := e.Head.V
+	isLayer, isOp := layers[head] != nil || head == spec.HeadSeq, op.Lookup(head) != nil
+	isBlock, isCall := head == spec.HeadBlock, head == spec.HeadCall
+	isStep := contains(spec.StepStatements, head)
+	isValue := isLayer || isOp || isBlock || isCall
+	refuse := func(key string, s spec.Span, ok bool, where string) {
+		if !ok {
+			c.el.errs.Addf(s, "%s has no meaning here; %s", key, where)
+		}
+	}
+	if e.Module != nil {
+		refuse("module", e.Module.Span, isLayer || isBlock, "only layers, blocks and Sequential are modules")
+	}
+	for _, t := range e.Tie {
+		refuse("tie", t.Param.At, isLayer || isBlock, "only layers and blocks have parameters")
+		break
+	}
+	if e.With != nil {
+		refuse("with", e.With.Span, isBlock, "only blocks have params")
+	}
+	if e.InPlace != nil {
+		refuse("inplace", e.InPlace.Span, isLayer || isOp, "only layers and operators have an in-place form")
+	}
+	if e.Pick != nil {
+		refuse("pick", e.Pick.Span, isValue || head == "", "only a call has a result to pick from")
+	}
+	if e.Every != nil {
+		refuse("every", e.Every.Span, isStep, "it modifies statements of a step, such as backward or empty_cache")
+	}
+	if e.NoGrad != nil {
+		refuse("no_grad", e.NoGrad.Span, head == spec.HeadForward, "it modifies forward, a statement of a step")
+	}
+	if len(e.Name) > 0 {
+		refuse("name", e.Name[0].At, (isValue || head == "" || head == spec.HeadForward) && at != inModules, "it binds the result of a call")
+	}
+	if len(e.Inputs) > 0 {
+		refuse("inputs", e.Inputs[0].At, (isValue || head == "" || head == spec.HeadForward) && at != inModules, "only a call takes inputs")
+	}
+}
+
+// callBlock checks the name of a block and the params that it is given.
+func (c *checker) callBlock(e *spec.Entry) {
+	switch {
+	case e.Arg == nil:
+		c.el.errs.Addf(e.Head.At, "block needs the name of a block")
+	case e.Arg.IsExpr():
+	case e.Arg.Kind != spec.Str:
+		c.el.errs.Addf(e.Arg.Span, "block needs the name of a block, not %s", e.Arg.Describe())
+	case c.blocks[e.Arg.Str] == nil:
+		c.el.errs.Unknown(e.Arg.Span, "block", e.Arg.Str, sorted(keys(c.blocks)))
+	default:
+		c.el.checkWith(e, e.Arg.Str, c.blocks[e.Arg.Str])
+	}
+}
+
+// checkWith reports whether a block has the params that an entry gives.
+func (el *elaborator) checkWith(e *spec.Entry, name string, b *spec.Block) bool {
+	if e.With == nil {
+		return true
+	}
+	ok := true
+	var names []string
+	if b.Params != nil {
+		for _, p := range b.Params.Pairs {
+			names = append(names, p.Key.Str)
+		}
+	}
+	for _, p := range e.With.Pairs {
+		if !contains(names, p.Key.Str) {
+			el.errs.Unknown(p.Key.Span, "param of block "+name, p.Key.Str, names)
+			ok = false
+		}
+	}
+	return ok
+}
+
 func (c *checker) operand(o *spec.Operand) {
+	if o == nil {
+		return
+	}
 	if o.Nested != nil {
-		c.entry(o.Nested, false)
+		c.entry(o.Nested, inline)
 	}
 	for _, it := range o.List {
 		c.operand(it)
 	}
 }
 
-// arg checks the keys and literal values of a mapping argument.
-func (c *checker) arg(e *spec.Entry, sigs []*op.Sig, tensor func(string) bool) {
+// nested checks the inline entries of an argument, which are its mappings.
+func (c *checker) nested(v *spec.Value) {
+	switch {
+	case v == nil:
+	case v.Kind == spec.Map:
+		c.operand(c.el.spec.Operand(v))
+	case v.Kind == spec.List:
+		for _, it := range v.Items {
+			c.nested(it)
+		}
+	}
+}
+
+// arg checks the argument of a layer: its keys and literal values.
+func (c *checker) arg(e *spec.Entry, l *Layer) {
+	c.args(e.Arg, &argReader{el: c.el, what: e.Head.V, at: e.Head.At, sigs: []*op.Sig{l.sig, l.forward}, also: l.inputs}, l.isInput)
+}
+
+// opArg checks the argument of an operator.
+func (c *checker) opArg(e *spec.Entry, sig *op.Sig) {
 	if e.Arg == nil || e.Arg.Kind != spec.Map {
+		c.nested(e.Arg)
 		return
 	}
-	a := &argReader{el: c.el, what: e.Head.V, sigs: sigs}
-	for _, p := range e.Arg.Pairs {
+	c.args(e.Arg, &argReader{el: c.el, what: e.Head.V, at: e.Head.At, sigs: []*op.Sig{sig}}, func(name string) bool {
+		p := sig.Find(name)
+		return p != nil && p.IsTensor()
+	})
+}
+
+func (c *checker) optimizer(o *spec.Callee) {
+	if o == nil || !o.Name.Set {
+		return
+	}
+	row := optim.Lookup(o.Name.V)
+	if row == nil {
+		c.el.errs.Unknown(o.Name.At, "optimizer", o.Name.V, optim.Names())
+		return
+	}
+	none := func(string) bool { return false }
+	c.args(o.Arg, &argReader{el: c.el, what: o.Name.V, at: o.Name.At, sigs: []*op.Sig{row.Signature()}}, none)
+}
+
+// args checks an argument against the signatures of a: every key, and the
+// values that are no expressions. Inline entries are checked in their turn.
+func (c *checker) args(v *spec.Value, a *argReader, tensor func(string) bool) {
+	if v == nil {
+		return
+	}
+	check := func(p *op.Param, v *spec.Value) {
+		if v.HasExpr() {
+			return
+		}
+		x, err := v.Eval(nil)
+		if err == nil {
+			_, err = p.Check(x)
+		}
+		if err != nil {
+			c.el.errs.Addf(v.Span, "%s: %v", a.what, err)
+		}
+	}
+	if v.Kind != spec.Map {
+		c.el.try(func() {
+			for _, p := range a.match(v) {
+				check(p.param, p.value)
+			}
+		})
+		return
+	}
+	for _, p := range v.Pairs {
 		param := a.find(p.Key.Str)
 		switch {
 		case tensor(p.Key.Str):
+			c.nested(p.Value)
 		case param == nil:
-			c.el.errs.Unknown(p.Key.Span, "argument of "+e.Head.V, p.Key.Str, a.names())
-		case !p.Value.HasExpr():
-			x, err := p.Value.Eval(nil)
-			if err == nil {
-				_, err = param.Check(x)
-			}
-			if err != nil {
-				c.el.errs.Addf(p.Value.Span, "%s: %v", e.Head.V, err)
-			}
+			c.el.errs.Unknown(p.Key.Span, "argument of "+a.what, p.Key.Str, a.names())
+		default:
+			check(param, p.Value)
 		}
 	}
 }
@@ -126,10 +389,11 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-func keys(m map[string]bool) []string {
+func keys[T any](m map[string]T) []string {
 	out := make([]string, 0, len(m))
 	for k := range m {
 		out = append(out, k)
 	}
+	sort.Strings(out)
 	return out
 }

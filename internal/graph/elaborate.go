@@ -28,7 +28,8 @@ type elaborator struct {
 	cache      map[string]*elaborated
 	statements int
 	depth      int
-	notes      []string // not modelled
+	sizes      map[*program.Func]int // see sizeOf
+	notes      []string              // not modelled
 	names      map[string]int
 	opts       Options
 	ms         []*model
@@ -44,6 +45,19 @@ type elaborated struct {
 // stop unwinds to the model after an error was reported: later statements
 // cannot be understood without its result.
 type stop struct{}
+
+// try runs f, which a mistake may stop, and reports whether it came to its end.
+func (el *elaborator) try(f func()) (ok bool) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil, stop:
+		default:
+			panic(r)
+		}
+	}()
+	f()
+	return true
+}
 
 // fail reports a mistake at a place and stops.
 func (el *elaborator) fail(s spec.Span, format string, args ...any) {
@@ -117,17 +131,19 @@ func (el *elaborator) eval(v *spec.Value, env spec.Env) any {
 }
 
 func (el *elaborator) evalInt(v *spec.Value, env spec.Env, what string) int64 {
-	n, ok := el.eval(v, env).(int64)
+	x := el.eval(v, env)
+	n, ok := x.(int64)
 	if !ok {
-		el.fail(v.Span, "%s must be an integer", what)
+		el.fail(v.Span, "%s must be an integer, not %s", what, spec.Show(x))
 	}
 	return n
 }
 
 func (el *elaborator) evalBool(v *spec.Value, env spec.Env, what string) bool {
-	b, ok := el.eval(v, env).(bool)
+	x := el.eval(v, env)
+	b, ok := x.(bool)
 	if !ok {
-		el.fail(v.Span, "%s must be true or false", what)
+		el.fail(v.Span, "%s must be true or false, not %s", what, spec.Show(x))
 	}
 	return b
 }
@@ -136,7 +152,7 @@ func (el *elaborator) evalStr(v *spec.Value, env spec.Env, what string) string {
 	x := el.eval(v, env)
 	s, ok := x.(string)
 	if !ok {
-		el.fail(v.Span, "%s must be a string, not %v", what, x)
+		el.fail(v.Span, "%s must be a string, not %s", what, spec.Show(x))
 	}
 	return s
 }
@@ -152,7 +168,7 @@ func (el *elaborator) shape(v *spec.Value, env spec.Env) []int64 {
 		list, ok = []any{n}, true
 	}
 	if !ok {
-		el.fail(v.Span, "shape must be a list of integers")
+		el.fail(v.Span, "shape must be a list of integers, not %s", spec.Show(x))
 	}
 	if len(list) >= tensor.MaxRank {
 		el.fail(v.Span, "shape has %d dimensions; at most %d are handled", len(list), tensor.MaxRank-1)
@@ -161,7 +177,11 @@ func (el *elaborator) shape(v *spec.Value, env spec.Env) []int64 {
 	for i, e := range list {
 		n, ok := e.(int64)
 		if !ok || n < 0 {
-			el.fail(v.Span, "shape must be a list of integers that are not negative")
+			at := v.Span
+			if len(v.Items) == len(list) {
+				at = v.Items[i].Span
+			}
+			el.fail(at, "shape must be a list of integers that are not negative; %s is none", spec.Show(e))
 		}
 		out[i] = n
 	}
@@ -171,6 +191,7 @@ func (el *elaborator) shape(v *spec.Value, env spec.Env) []int64 {
 // unit is a class while its forward is elaborated.
 type unit struct {
 	el       *elaborator
+	what     string // how messages name it
 	class    *program.Class
 	scope    *scope
 	blocks   map[string]*spec.Named[spec.Block]
@@ -227,23 +248,20 @@ func (el *elaborator) className(name string) string {
 func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 	for i, list := range [][]*spec.Named[spec.Param]{params, buffers} {
 		for _, p := range list {
+			if p.V.Shape == nil {
+				u.el.fail(p.Name.At, "parameter or buffer %q needs a shape", p.Name.V)
+			}
 			size := u.el.shape(p.V.Shape, u.scope)
 			d := u.el.dtype(p.V.DType)
 			if p.V.DType.V == "float32" && !p.V.DType.Set {
 				d = u.el.job.DType
 			}
-			if u.shapes[p.Name.V] != nil {
-				u.el.fail(p.Name.At, "parameter or buffer %q is declared twice", p.Name.V)
-			}
 			if _, err := tensor.MulBytes(append(append([]int64(nil), size...), d.Size())...); err != nil {
-				u.el.fail(p.Name.At, "shape %v: %v", size, err)
+				u.el.fail(p.Name.At, "shape %s: %v", tensor.SizeString(size), err)
 			}
 			u.shapes[p.Name.V], u.dtypes[p.Name.V] = append([]int64{}, size...), d
 			pp := program.Param{Name: p.Name.V, Size: size, DType: d, Fixed: !d.IsFloating()}
 			if i == 0 {
-				if !d.IsFloating() {
-					u.el.fail(p.Name.At, "a parameter needs a floating-point type, not %v; declare a buffer", d)
-				}
 				u.class.Params = append(u.class.Params, pp)
 			} else {
 				u.class.Buffers = append(u.class.Buffers, pp)
@@ -292,8 +310,8 @@ func (u *unit) modulePath(e *spec.Entry, sc *scope, i int) string {
 	if e.Module.IsExpr() {
 		s = u.el.evalStr(e.Module, sc, "module")
 	}
-	if !spec.IsPath(s) {
-		u.el.fail(e.Module.Span, "module must be an attribute path such as conv1 or up[0], not %q", s)
+	if !spec.IsModulePath(s) {
+		u.el.fail(e.Module.Span, "module must be an attribute such as conv1, or an item of a list such as up[0], not %q", s)
 	}
 	p := strings.Join(spec.PathParts(s), ".")
 	if i >= 0 && !e.Module.IsExpr() {
@@ -325,8 +343,6 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 		f(sc, i)
 	}
 	switch {
-	case e.Repeat != nil && len(e.For) > 0:
-		el.fail(e.At, "repeat and for exclude each other")
 	case e.Repeat != nil:
 		n := el.evalInt(e.Repeat, sc, "repeat")
 		if n < 0 {
@@ -342,9 +358,10 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 	case len(e.For) > 0:
 		var lists [][]any
 		for _, l := range e.For {
-			list, ok := el.eval(l.In, sc).([]any)
+			x := el.eval(l.In, sc)
+			list, ok := x.([]any)
 			if !ok {
-				el.fail(l.In.Span, "for needs a list")
+				el.fail(l.In.Span, "for needs a list, not %s", spec.Show(x))
 			}
 			if len(lists) > 0 && len(list) != len(lists[0]) {
 				el.fail(l.In.Span, "the lists of for have %d and %d items", len(lists[0]), len(list))
@@ -371,15 +388,16 @@ func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]
 	}
 	el.enter(at)
 	defer func() { el.depth-- }()
-	sc := el.blockScope(b, u, with, at)
+	sc := el.blockScope(b, u, with)
 	n := el.newUnit(b.Name.V, sc, u.blocks)
+	n.what = "block " + b.Name.V
 	n.parameters(b.V.Parameters, b.V.Buffers)
 	n.modules(b.V.Modules)
 	f := n.newFn("forward", program.Module, sc, inputNames(b.V), ins, at)
 	n.class.Forward = f.f
 	f.statements(b.V.Layers, f.scope)
 	rets := f.finish(b.Name.At)
-	n.close(b.Name.At)
+	n.close()
 	el.cache[key] = &elaborated{n.class, rets}
 	return n.class, rets
 }
@@ -391,38 +409,32 @@ func (el *elaborator) enter(at spec.Span) {
 }
 
 // close checks that every declared module was called, which gave it sizes.
-func (u *unit) close(at spec.Span) {
-	for path, d := range u.declared {
+func (u *unit) close() {
+	uncalled := 0
+	for _, path := range keys(u.declared) {
 		if u.class.Children[u.children[path]].Class == nil {
-			u.el.errs.Addf(d.entry.At, "module %q is declared but never called, so that its sizes are unknown; call it with {call: %s}", path, path)
-			defer panic(stop{})
+			at := u.declared[path].entry.At
+			u.el.errs.Addf(at, "module %q is declared but never called, so that its sizes are unknown; call it with {call: %s}", path, path)
+			uncalled++
 		}
+	}
+	if uncalled > 0 {
+		panic(stop{})
 	}
 }
 
 // blockScope binds a block's params.
-func (el *elaborator) blockScope(b *spec.Named[spec.Block], u *unit, with map[string]any, at spec.Span) *scope {
+func (el *elaborator) blockScope(b *spec.Named[spec.Block], u *unit, with map[string]any) *scope {
 	vars := map[string]any{}
 	outer := el.modelScope(u)
 	sc := &scope{parent: outer, vars: vars}
-	var names []string
 	if p := b.V.Params; p != nil {
-		if p.Kind != spec.Map {
-			el.fail(p.Span, "params must be a mapping from names to defaults")
-		}
 		for _, pair := range p.Pairs {
-			names = append(names, pair.Key.Str)
 			if v, ok := with[pair.Key.Str]; ok {
 				vars[pair.Key.Str] = v
 			} else {
 				vars[pair.Key.Str] = el.eval(pair.Value, sc)
 			}
-		}
-	}
-	for k := range with {
-		if _, ok := vars[k]; !ok {
-			el.errs.Unknown(at, fmt.Sprintf("param of block %s", b.Name.V), k, names)
-			panic(stop{})
 		}
 	}
 	return sc

@@ -29,7 +29,7 @@ func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []str
 	f := &fn{u: u, f: &program.Func{Name: name, Kind: kind}, slots: map[string]int{}}
 	f.scope = &scope{parent: sc.parent, vars: sc.vars, fn: f}
 	if len(ins) != len(params) {
-		u.el.fail(at, "takes %d inputs (%s), but %d are given", len(params), strings.Join(params, ", "), len(ins))
+		u.el.fail(at, "%s takes %s (%s), but %d given", u.what, plural(len(params), "input"), strings.Join(params, ", "), len(ins))
 	}
 	for i, p := range params {
 		f.set(p, ins[i].m)
@@ -81,7 +81,6 @@ func (f *fn) statements(es []*spec.Entry, sc *scope) {
 }
 
 func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
-	el := f.u.el
 	switch e.Head.V {
 	case "":
 		v := f.cur
@@ -99,9 +98,6 @@ func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
 	default:
 		if f.f.Kind == program.StepFunc && f.stepStatement(e, sc) {
 			return
-		}
-		if e.Every != nil || e.NoGrad != nil {
-			el.fail(e.At, "every and no_grad modify statements of a step")
 		}
 		f.bind(e, f.call(e, sc, i))
 	}

@@ -26,14 +26,20 @@ type Options struct {
 // Result is a job with what was found on the way.
 type Result struct {
 	Job *program.Job
-	// NotModelled lists what the spec asks for and memplan does not model.
+	// Definer is the spec that defines the first model: the job's own, or a
+	// preset, read with its params.
+	Definer *spec.Spec
+	// NotModelled lists what the spec asks for and memplan does not model. What
+	// is missing in an operator stands in its row.
 	NotModelled []string
 }
 
-// Build turns a spec into a job. The error, if any, is a *spec.Errors.
+// Build turns a spec into a job. The error, if any, is a *spec.Errors. A spec in
+// which spec.Parse found mistakes may be passed: what needs no shapes is checked
+// too, so that all mistakes of a file come at once.
 func Build(s *spec.Spec, o Options) (*Result, error) {
 	el := &elaborator{
-		spec: s, errs: s.Errs, shapes: &op.Shapes{E: o.Env}, cache: map[string]*elaborated{}, names: map[string]int{},
+		spec: s, errs: s.Errs, shapes: &op.Shapes{E: o.Env}, cache: map[string]*elaborated{}, names: map[string]int{}, sizes: map[*program.Func]int{},
 		batch: s.Train.BatchSize.V, opts: o,
 	}
 	el.shapes.E.Training, el.shapes.E.GradMode = true, true
@@ -59,7 +65,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	if el.errsAny() {
 		return nil, el.firstErr()
 	}
-	r := &Result{Job: job}
+	r := &Result{Job: job, Definer: el.ms[0].spec}
 	for _, n := range s.NotModelled() {
 		r.NotModelled = append(r.NotModelled, n)
 	}
@@ -78,17 +84,14 @@ var precisions = map[string]tensor.DType{
 // run elaborates the step and, through it, the models. It stops at the first
 // mistake that leaves shapes unknown.
 func (el *elaborator) run() {
-	defer func() {
-		switch r := recover().(type) {
-		case nil, stop:
-		default:
-			panic(r)
-		}
-	}()
-	el.models()
-	el.inputs()
-	el.optimizers()
-	el.step()
+	models := el.try(el.models)
+	inputs := models && el.try(el.inputs)
+	if models {
+		el.try(el.optimizers)
+	}
+	if inputs {
+		el.try(el.step)
+	}
 }
 
 // model is a model of the spec before and after it is elaborated.
@@ -99,7 +102,7 @@ type model struct {
 	at     spec.Span
 	inputs []string // of forward
 	class  *program.Class
-	rets   []val
+	calls  map[string][]val // results by inputs
 }
 
 // models collects the models; presets are read here.
@@ -113,7 +116,7 @@ func (el *elaborator) models() {
 			x.spec = el.loadPreset(m)
 			x.def = x.spec.Model
 		} else if len(m.Layers) == 0 {
-			el.fail(at, "model %s needs layers (or preset)", name)
+			el.fail(at, "%s needs layers (or preset)", name)
 		}
 		x.inputs = forwardInputs(x.def)
 		el.ms = append(el.ms, x)
@@ -141,6 +144,9 @@ func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 		panic(stop{})
 	}
 	given := map[string]any{}
+	if m.With != nil && m.With.Kind != spec.Map && m.With.Kind != spec.Null {
+		el.fail(m.With.Span, "with is a mapping from params to values, not %s", m.With.Describe())
+	}
 	if m.With != nil {
 		plain, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{})
 		if err != nil {
@@ -150,12 +156,17 @@ func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 		for _, n := range plain.ParamNames() {
 			known[n] = true
 		}
+		ok := true
 		for _, p := range m.With.Pairs {
 			if !known[p.Key.Str] {
 				el.errs.Unknown(p.Key.Span, "param of preset "+m.Preset.V, p.Key.Str, plain.ParamNames())
-				panic(stop{})
+				ok = false
+				continue
 			}
-			given[p.Key.Str] = el.eval(p.Value, el.spec.Env)
+			ok = el.try(func() { given[p.Key.Str] = el.eval(p.Value, el.spec.Env) }) && ok
+		}
+		if !ok {
+			panic(stop{})
 		}
 	}
 	s, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{Params: given})
@@ -201,42 +212,50 @@ func forwardInputs(m *spec.Model) []string {
 // inputs collects the tensors of a batch from all models.
 func (el *elaborator) inputs() {
 	seen := map[string]string{}
+	failed := false
 	for _, m := range el.ms {
 		for _, in := range m.def.Inputs {
-			el.as(m, func() {
-				sc := &scope{parent: m.spec.Env, vars: map[string]any{"B": el.batch}}
-				size := append([]int64{el.batch}, el.shape(in.V.Shape, sc)...)
-				d := el.dtype(in.V.DType)
-				if d.IsFloating() && el.job.DType.IsHalf() {
-					d = el.job.DType
-				}
-				what := fmt.Sprint(size, d)
-				if old, ok := seen[in.Name.V]; ok {
-					if old != what {
-						el.fail(in.Name.At, "input %q is declared twice, differently", in.Name.V)
-					}
-					return
-				}
-				seen[in.Name.V] = what
-				if _, err := tensor.MulBytes(append(append([]int64(nil), size...), d.Size())...); err != nil {
-					el.fail(in.Name.At, "input of shape %v: %v", size, err)
-				}
-				el.job.Inputs = append(el.job.Inputs, program.Input{Name: in.Name.V, Size: size, DType: d})
-			})
+			failed = !el.try(func() { el.as(m, func() { el.input(m, in, seen) }) }) || failed
 		}
 	}
+	if failed {
+		panic(stop{})
+	}
 	if len(el.job.Inputs) == 0 {
-		el.fail(el.ms[0].at, "a model needs inputs")
+		el.fail(el.ms[0].at, "a model needs inputs, such as {image: {shape: [3, 32, 32]}}")
 	}
 }
 
-// as runs f with errors going to the file that defines m.
+// input collects one input of m; seen holds those of all models by name.
+func (el *elaborator) input(m *model, in *spec.Named[spec.Input], seen map[string]string) {
+	if in.V.Shape == nil {
+		el.fail(in.Name.At, "input %q needs a shape, without the batch dimension; [] for one number each", in.Name.V)
+	}
+	sc := &scope{parent: m.spec.Env, vars: map[string]any{"B": el.batch}}
+	size := append([]int64{el.batch}, el.shape(in.V.Shape, sc)...)
+	d := el.dtype(in.V.DType)
+	if d.IsFloating() && el.job.DType.IsHalf() {
+		d = el.job.DType
+	}
+	what := fmt.Sprintf("%s of %v", tensor.SizeString(size), d)
+	if old, ok := seen[in.Name.V]; ok {
+		if old != what {
+			el.fail(in.Name.At, "input %q is %s here, but %s in another model", in.Name.V, what, old)
+		}
+		return
+	}
+	seen[in.Name.V] = what
+	if _, err := tensor.MulBytes(append(append([]int64(nil), size...), d.Size())...); err != nil {
+		el.fail(in.Name.At, "input of shape %s: %v", tensor.SizeString(size), err)
+	}
+	el.job.Inputs = append(el.job.Inputs, program.Input{Name: in.Name.V, Size: size, DType: d})
+}
+
+// as runs f in the file that defines m: names and errors are that file's.
 func (el *elaborator) as(m *model, f func()) {
-	s, e := el.spec, el.errs
-	el.errs = m.spec.Errs
-	main := el.spec
-	el.spec = m.spec
-	defer func() { el.spec, el.errs = main, e; _ = s }()
+	outer, errs := el.spec, el.errs
+	el.spec, el.errs = m.spec, m.spec.Errs
+	defer func() { el.spec, el.errs = outer, errs }()
 	f()
 }
 
@@ -259,21 +278,18 @@ func (el *elaborator) optimizers() {
 		return
 	}
 	for _, o := range s.Optimizers {
-		if o.V.Optimizer == nil {
-			el.fail(o.Name.At, "optimizer %s needs optimizer:, its kind", o.Name.V)
-		}
 		models := all
 		if len(o.V.Models) > 0 {
 			models = nil
 			for _, m := range o.V.Models {
 				if el.findModel(m.V) == nil {
 					el.errs.Unknown(m.At, "model", m.V, all)
-					panic(stop{})
+					continue
 				}
 				models = append(models, m.V)
 			}
 		}
-		el.optimizer(o.Name.V, o.V.Optimizer, models)
+		el.try(func() { el.optimizer(o.Name.V, o.V.Optimizer, models) })
 	}
 }
 
@@ -287,15 +303,13 @@ func (el *elaborator) findModel(name string) *model {
 }
 
 func (el *elaborator) optimizer(name string, c *spec.Callee, models []string) {
+	o := &program.Optimizer{Name: name, Models: models}
+	el.job.Optimizers = append(el.job.Optimizers, o) // even with a mistake: the step may name it
 	row := optim.Lookup(c.Name.V)
-	if row == nil {
-		el.errs.Unknown(c.Name.At, "optimizer", c.Name.V, optim.Names())
-		panic(stop{})
-	}
+	o.Row = row
 	a := &argReader{el: el, env: el.spec.Env, what: c.Name.V, at: c.Name.At, sigs: []*op.Sig{row.Signature()}}
 	a.read(c.Arg)
 	vals := map[string]any{}
-	o := &program.Optimizer{Name: name, Row: row, Models: models}
 	for _, p := range row.Signature().Params {
 		if v, ok := a.vals[p.Name]; ok {
 			vals[p.Name] = v
@@ -308,5 +322,4 @@ func (el *elaborator) optimizer(name string, c *spec.Callee, models []string) {
 	if err := row.Check(o.Args); err != nil {
 		el.fail(c.Name.At, "%v", err)
 	}
-	el.job.Optimizers = append(el.job.Optimizers, o)
 }

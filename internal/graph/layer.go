@@ -23,8 +23,6 @@ type Layer struct {
 	Inputs string
 	// Build makes parameters and the body of forward.
 	Build func(b *builder)
-	// NotModelled names what memplan leaves out.
-	NotModelled string
 
 	name    string
 	sig     *op.Sig
@@ -207,7 +205,7 @@ func (b *builder) counter(name string) val {
 
 func (b *builder) own(name string, d tensor.DType, size []int64) val {
 	if _, err := tensor.MulBytes(append(append([]int64(nil), size...), d.Size())...); err != nil {
-		b.fail("", "parameter %s of shape %v: %v", name, size, err)
+		b.fail("", "parameter %s of shape %s: %v", name, tensor.SizeString(size), err)
 	}
 	return val{&program.Expr{Kind: program.Attr, Path: name}, tensorMeta(&op.Tensor{Layout: tensor.Contiguous(tensor.D(size...)), DType: d})}
 }
@@ -415,9 +413,6 @@ func (el *elaborator) buildLayer(l *Layer, args map[string]any, given map[string
 		if given[p.Name] {
 			b.class.ForwardGiven = append(b.class.ForwardGiven, program.KwArg{Name: p.Name, Value: b.args[p.Name]})
 		}
-	}
-	if l.NotModelled != "" {
-		el.note(l.NotModelled)
 	}
 	return b.class, b.ret
 }

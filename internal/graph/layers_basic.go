@@ -149,7 +149,6 @@ func convolution(n int) {
 	layer(Layer{
 		Sig: fmt.Sprintf("nn.Conv%dd(in_channels: infer int, out_channels: int, kernel_size: pair, stride: pair = 1, padding: pair(same|valid) = 0, "+
 			"dilation: pair = 1, groups: int = 1, bias: bool = True, padding_mode: str(zeros) = 'zeros')", n),
-		NotModelled: "cuDNN convolution workspaces",
 		Build: func(b *builder) {
 			x := b.x(2)
 			if x.Rank() != n+2 {

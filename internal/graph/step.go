@@ -27,12 +27,23 @@ func (el *elaborator) step() {
 func (el *elaborator) statementsOf(entries []*spec.Entry) {
 	sc := &scope{parent: el.spec.Env, vars: map[string]any{"B": el.batch}}
 	u := el.newUnit("", sc, map[string]*spec.Named[spec.Block]{})
+	u.what = "step"
 	f := u.newFn("step", program.StepFunc, sc, nil, nil, spec.Span{})
 	if !hasBatch(entries) {
 		f.batch(0)
 	}
 	f.statements(entries, f.scope)
-	u.close(spec.Span{Pos: spec.Pos{Line: 1, Col: 1}})
+	u.close()
+	total := el.sizeOf(f.f, u.class)
+	for _, st := range f.f.Body {
+		if st.Kind == program.Forward {
+			m := el.findModel(st.Model).class
+			total += el.sizeOf(m.Forward, m)
+		}
+		if total > maxSteps {
+			el.fail(entries[0].At, "the step stands for more than %d operations", maxSteps)
+		}
+	}
 	el.job.Step, el.job.Aux = f.f, u.class
 	for _, m := range el.ms {
 		if m.class == nil {
@@ -133,9 +144,6 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 		el.note("step: kept tensors")
 		return true
 	default:
-		if st.Every != 0 {
-			el.fail(e.Every.Span, "every modifies statements of a step such as backward or empty_cache, not %s", e.Head.V)
-		}
 		return false
 	}
 	f.emit(st)
@@ -147,9 +155,6 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 func (f *fn) keywords(e *spec.Entry, allowed []string) map[string]*spec.Value {
 	el := f.u.el
 	out := map[string]*spec.Value{}
-	if e.HasIn || len(e.Name) > 0 && e.Head.V != spec.HeadForward {
-		el.fail(e.At, "%s has no inputs and no name", e.Head.V)
-	}
 	if e.Arg == nil {
 		return out
 	}
@@ -276,9 +281,13 @@ func (f *fn) forward(e *spec.Entry, sc *scope, st program.Stmt) {
 	}
 }
 
-// model elaborates a model for some inputs; called again, it must come out the
+// model elaborates a model for some inputs; with others, it must come out the
 // same.
 func (el *elaborator) model(m *model, ins []val, at spec.Span) []val {
+	key := keyOfVals(ins)
+	if rets, ok := m.calls[key]; ok {
+		return rets
+	}
 	var class *program.Class
 	var rets []val
 	el.as(m, func() {
@@ -288,20 +297,22 @@ func (el *elaborator) model(m *model, ins []val, at spec.Span) []val {
 			blocks[b.Name.V] = b
 		}
 		u := el.newUnit(m.name, sc, blocks)
+		u.what = m.name
 		u.parameters(m.def.Parameters, m.def.Buffers)
 		u.modules(m.def.Modules)
 		f := u.newFn("forward", program.Module, sc, m.inputs, ins, at)
 		u.class.Forward = f.f
 		f.statements(m.def.Layers, f.scope)
 		rets = f.finish(m.def.At)
-		u.close(m.def.At)
+		u.close()
 		class = u.class
 	})
 	switch {
 	case m.class == nil:
-		m.class, m.rets = class, rets
-	case m.class.Dump(true) != class.Dump(true):
+		m.class, m.calls = class, map[string][]val{}
+	case !same(m.class, class):
 		el.fail(at, "model %q is called with inputs of other shapes, for which it would have to be another model", m.name)
 	}
+	m.calls[key] = rets
 	return rets
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
 )
 
 // meta is what is known of a value before it is computed: a tensor's shape, a
@@ -73,6 +74,14 @@ func (m meta) AttrNames() []string { return []string{"dtype", "ndim", "shape"} }
 type val struct {
 	e *program.Expr
 	m meta
+}
+
+// describe names a value in messages.
+func (v val) describe() string {
+	if v.e != nil && v.e.Kind == program.Const && v.e.Value != nil {
+		return "the number " + spec.Show(v.e.Value)
+	}
+	return v.m.describe()
 }
 
 func (v val) isNone() bool { return v.e == nil }

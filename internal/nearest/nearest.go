@@ -17,26 +17,29 @@ func To(s string, candidates []string) string {
 	return best
 }
 
-// distance is Levenshtein's, on bytes.
+// distance counts the letters to insert, delete, replace or swap with their
+// neighbour that make b of a (optimal string alignment), on bytes.
 func distance(a, b string) int {
 	if len(a) > 64 { // no name is as long; bounds the work on hostile input
 		return len(a)
 	}
-	row := make([]int, len(b)+1)
+	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
+		next[0] = i + 1
 		for j := range len(b) {
-			substitute := diagonal
+			d := row[j]
 			if a[i] != b[j] {
-				substitute++
+				d = min(row[j], row[j+1], next[j]) + 1
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, diagonal+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				d = min(d, before[j-1]+1)
+			}
+			next[j+1] = d
 		}
+		before, row, next = row, next, before
 	}
 	return row[len(b)]
 }

@@ -22,7 +22,12 @@ type Env struct {
 // CublasWorkspace is the size in bytes of the workspace of a cuBLAS handle:
 // 32 MiB on the architectures that PyTorch's getChosenWorkspaceSize lists, else
 // the sum of its :4096:2:16:8, in KiB (aten/src/ATen/cuda/CublasHandlePool.cpp).
+// Deterministic algorithms need CUBLAS_WORKSPACE_CONFIG; the program sets
+// :4096:8.
 func (e *Env) CublasWorkspace() int64 {
+	if e.Deterministic {
+		return 4096 * 8 << 10
+	}
 	if e.Torch.CublasWorkspace32MiB(e.Arch / 10) {
 		return 32 << 20
 	}

@@ -10,18 +10,21 @@ type GetItemArgs struct {
 	Index string `arg:"index"`
 }
 
-// GetItem is Python's x[...] with integers, slices and None. Every slice makes
-// a view, a full one too; every integer another.
+// GetItem is Python's x[...] with integers, slices and None. Every integer and
+// every slice makes a view, ":" too. Only a slice from 0 to the very size, among
+// several indices, is left out (applySlice in aten/src/ATen/TensorIndexing.h).
 var _ = define(Row{
 	Name: "getitem", Sig: "[] getitem(self, index: str)", Args: &GetItemArgs{}, Composite: true, Run: func(c *Call) {
 		x := c.Keep(c.In[0])
-		d := 0
+		d, views := 0, 0
 		step := func(r *Row, args any) {
 			y := c.Do1(r, args, x)
 			c.Drop(x)
 			x = y
+			views++
 		}
-		for _, part := range strings.Split(c.Args.(*GetItemArgs).Index, ",") {
+		parts := strings.Split(c.Args.(*GetItemArgs).Index, ",")
+		for _, part := range parts {
 			part = strings.TrimSpace(part)
 			switch {
 			case part == "None":
@@ -31,10 +34,12 @@ var _ = define(Row{
 				if d >= x.Rank() {
 					c.Fail("too many indices for shape %v", c.In[0].Size)
 				}
-				step(Slice, c.sliceOf(part, d))
+				if a := c.sliceOf(part, d); len(parts) == 1 || !a.whole(x.Dim(d)) {
+					step(Slice, a)
+				}
 				d++
 			default:
-				i, err := strconv.ParseInt(part, 10, 64)
+				i, err := strconv.ParseInt(part, 10, 48)
 				if err != nil {
 					c.Fail("index %q is neither an integer, a slice nor None", part)
 				}
@@ -44,9 +49,18 @@ var _ = define(Row{
 				step(Select, &SelectArgs{Dim: d, Index: i})
 			}
 		}
+		if views == 0 { // at::alias
+			step(View, &ShapeArgs{Shape: x.Size.Slice()})
+		}
 		c.Return(x)
 	},
 })
+
+// whole reports whether the slice says in so many words that it leaves a
+// dimension of n as it is.
+func (a *SliceArgs) whole(n int64) bool {
+	return (a.Start == nil || *a.Start == 0) && a.End != nil && *a.End == n && a.Step == 1
+}
 
 // sliceOf reads start:end:step.
 func (c *Call) sliceOf(s string, dim int) *SliceArgs {
@@ -56,7 +70,7 @@ func (c *Call) sliceOf(s string, dim int) *SliceArgs {
 		if f == "" {
 			continue
 		}
-		n, err := strconv.ParseInt(f, 10, 64)
+		n, err := strconv.ParseInt(f, 10, 48)
 		switch {
 		case err != nil || i > 2:
 			c.Fail("slice %q is not start:end:step", s)

@@ -9,6 +9,9 @@ var Linear = define(Row{
 	Name: "linear", Sig: "F.linear(input, weight, bias: tensor? = None)", Composite: true, Cast: CastLower,
 	Run: func(c *Call) {
 		x, w, bias := c.In[0], c.In[1], c.Opt(2)
+		if w.Rank() != 2 {
+			c.Fail("weight must have two dimensions, not shape %v", w.Size)
+		}
 		if x.Rank() == 0 || x.Dim(-1) != w.Dim(-1) {
 			c.Fail("input of shape %v does not fit weight of shape %v", x.Size, w.Size)
 		}
@@ -54,6 +57,11 @@ func (c *Call) transposed(t *Tensor) *Tensor { return c.Local(c.Alias(t, t.Trans
 var Addmm = define(Row{
 	Name: "addmm", Cast: CastLower, Run: func(c *Call) {
 		bias, a, b := c.In[0], c.In[1], c.In[2]
+		if size := tensor.D(a.Dim(0), b.Dim(1)); bias.Size != size {
+			if d, err := tensor.Broadcast(bias.Size, size); err != nil || d != size {
+				c.Fail("bias of shape %v does not fit a result of shape %v", bias.Size, size)
+			}
+		}
 		out := c.NewShape(a.DType, a.Dim(0), b.Dim(1))
 		c.blasMatrices(a, b)
 		if out.Numel() > 0 && c.usesLt(bias, b, out) {

@@ -66,7 +66,7 @@ func (c *Call) normRows(x *Tensor, shape []int64) int64 {
 	n := int64(1)
 	for i, s := range shape {
 		if k < 0 || x.Dim(k+i) != s {
-			c.Fail("normalized_shape %v does not match the last dimensions of shape %v", shape, x.Size)
+			c.Fail("normalized_shape %s does not match the last dimensions of shape %v", tensor.SizeString(shape), x.Size)
 		}
 		n *= s
 	}
@@ -312,10 +312,21 @@ var GroupNorm = define(Row{
 
 var nativeGroupNorm = define(Row{
 	Name: "native_group_norm", Args: &GroupNormArgs{}, Run: func(c *Call) {
+		if c.In[0].Rank() < 2 {
+			c.Fail("group_norm needs at least two dimensions, not shape %v", c.In[0].Size)
+		}
+		if c.Opt(1) == nil && c.Opt(2) != nil {
+			c.Fail("a bias without a weight is not modelled")
+		}
 		x, g := c.contiguous(c.In[0]), c.Args.(*GroupNormArgs).Groups
 		n, ch := x.Dim(0), x.Dim(1)
 		if g <= 0 || ch%g != 0 {
 			c.Fail("%d channels do not divide into %d groups", ch, g)
+		}
+		for i := 1; i <= 2; i++ {
+			if w := c.Opt(i); w != nil && w.Size != tensor.D(ch) {
+				c.Fail("weight and bias must have shape [%d], not %v", ch, w.Size)
+			}
 		}
 		y := c.New(tensor.Contiguous(x.Size), x.DType)
 		mean, rstd := c.NewShape(x.DType, n, g), c.NewShape(x.DType, n, g)

@@ -14,14 +14,14 @@ var ConstantPad = define(Row{
 	Name: "constant_pad_nd", Sig: "F.pad(input, pad: ints, value: float = 0.0)", Args: &PadArgs{}, Run: func(c *Call) {
 		x, p := c.In[0], c.Args.(*PadArgs).Pad
 		if len(p)%2 != 0 || len(p) > 2*x.Rank() {
-			c.Fail("padding %v does not fit %d dimensions", p, x.Rank())
+			c.Fail("padding %s does not fit %d dimensions; it has two numbers for each, from the last one on", tensor.SizeString(p), x.Rank())
 		}
 		size := x.Size
 		for i := 0; i < len(p); i += 2 {
 			d := x.Rank() - 1 - i/2
 			size = size.Set(d, size.At(d)+p[i]+p[i+1])
 			if size.At(d) < 0 {
-				c.Fail("padding %v makes dimension %d negative", p, d)
+				c.Fail("padding %s makes dimension %d negative", tensor.SizeString(p), d)
 			}
 		}
 		c.Return(c.New(tensor.InFormat(size, x.IsChannelsLast()), x.DType))

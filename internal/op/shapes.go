@@ -22,11 +22,14 @@ func (e *ShapeError) Error() string { return e.Msg }
 func (s *Shapes) Infer(r *Row, args any, in ...*Tensor) (out []*Tensor, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			se, ok := p.(*ShapeError)
-			if !ok {
+			switch p := p.(type) {
+			case *ShapeError:
+				err = p
+			case tensor.RankError:
+				err = &ShapeError{p.Error()}
+			default:
 				panic(p)
 			}
-			err = se
 		}
 	}()
 	return s.Do(r, args, in...), nil
@@ -66,6 +69,9 @@ func (s *Shapes) Do(r *Row, args any, in ...*Tensor) []*Tensor {
 	switch {
 	case r.View != nil:
 		for _, l := range r.View(&c) {
+			if _, err := l.Size.CheckNumel(); err != nil {
+				s.Fail("a tensor of shape %v: %v", l.Size, err)
+			}
 			c.Return(&Tensor{Layout: l, DType: in[0].DType})
 		}
 	case r.InPlace:

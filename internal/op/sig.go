@@ -216,11 +216,11 @@ func (p *Param) Check(v any) (any, error) {
 	switch p.Kind {
 	case KInt:
 		if i, ok := v.(int64); ok {
-			return i, nil
+			return i, p.inRange(i)
 		}
 	case KInts, KPair:
 		if i, ok := v.(int64); ok {
-			return []int64{i}, nil
+			return []int64{i}, p.inRange(i)
 		}
 		if list, ok := v.([]any); ok {
 			out := make([]int64, len(list))
@@ -228,6 +228,9 @@ func (p *Param) Check(v any) (any, error) {
 				i, ok := e.(int64)
 				if !ok {
 					return nil, bad()
+				}
+				if err := p.inRange(i); err != nil {
+					return nil, err
 				}
 				out[k] = i
 			}
@@ -291,6 +294,26 @@ func (p *Param) Check(v any) (any, error) {
 		}
 	}
 	return nil, bad()
+}
+
+// The largest integers that arguments take: sizes as tensors can have them, and
+// for the geometry of windows (whose numbers are multiplied with each other)
+// what fits 31 bits. Sums and products of them fit 64 bits.
+const (
+	maxSize     = tensor.MaxBytes
+	maxGeometry = 1<<31 - 1
+)
+
+// inRange checks an integer.
+func (p *Param) inRange(i int64) error {
+	most := int64(maxSize)
+	if p.Kind == KPair {
+		most = maxGeometry
+	}
+	if i < -most || i > most {
+		return fmt.Errorf("%s must be at most %d in magnitude, not %d", p.Name, most, i)
+	}
+	return nil
 }
 
 func (p *Param) help() string {

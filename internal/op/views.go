@@ -42,7 +42,7 @@ var UnsafeView = define(Row{
 	Name: "_unsafe_view", Args: &ShapeArgs{}, Run: func(c *Call) {
 		l, ok := c.In[0].View(c.reshapeSizes())
 		if !ok {
-			c.Fail("cannot view shape %v as %v", c.In[0].Size, c.shapeArg())
+			c.Fail("cannot view shape %v as %s", c.In[0].Size, tensor.SizeString(c.shapeArg()))
 		}
 		c.Return(c.Alias(c.In[0], l, c.In[0].DType))
 	},
@@ -153,17 +153,17 @@ var Permute = define(Row{
 })
 
 func (c *Call) permutation(dims []int64, rank int) []int {
+	if len(dims) != rank {
+		c.Fail("%s names %d of %d dimensions", tensor.SizeString(dims), len(dims), rank)
+	}
 	p := make([]int, len(dims))
 	seen := make([]bool, rank)
 	for i, d := range dims {
 		p[i] = c.dim(int(d), rank)
 		if seen[p[i]] {
-			c.Fail("dimension %d occurs twice in %v", d, dims)
+			c.Fail("dimension %d occurs twice in %s", d, tensor.SizeString(dims))
 		}
 		seen[p[i]] = true
-	}
-	if len(dims) != rank {
-		c.Fail("%v names %d of %d dimensions", dims, len(dims), rank)
 	}
 	return p
 }
@@ -310,20 +310,33 @@ func (a *SplitArgs) sizes(n int64) []int64 {
 	return out
 }
 
+// maxPieces bounds the results of one operator.
+const maxPieces = 4096
+
 func splitView(c *Call) []tensor.Layout {
 	a, x := c.Args.(*SplitArgs), c.In[0]
 	d := c.dim(a.Dim, x.Rank())
 	if x.Rank() == 0 {
 		c.Fail("cannot split a tensor without dimensions")
 	}
+	switch n := x.Dim(d); {
+	case len(a.Sizes) > 0:
+	case a.Size <= 0 && a.Chunks <= 0:
+		c.Fail("pieces must be at least 1, not %d", min(a.Size, a.Chunks))
+	case a.Chunks <= 0 && divUp(n, a.Size) > maxPieces, a.Chunks > maxPieces:
+		c.Fail("more than %d pieces of dimension %d of shape %v", maxPieces, a.Dim, x.Size)
+	}
 	var out []tensor.Layout
 	at := int64(0)
 	for _, n := range a.sizes(x.Dim(d)) {
+		if n < 0 {
+			c.Fail("negative size %d among the pieces", n)
+		}
 		out = append(out, x.Narrow(d, at, n, 1))
 		at += n
 	}
 	if at != x.Dim(d) {
-		c.Fail("pieces of sizes %v do not make up dimension %d of shape %v", a.sizes(x.Dim(d)), a.Dim, x.Size)
+		c.Fail("pieces of sizes %s do not make up dimension %d of shape %v", tensor.SizeString(a.sizes(x.Dim(d))), a.Dim, x.Size)
 	}
 	return out
 }
@@ -364,6 +377,9 @@ var (
 			d := c.dim(c.Args.(*DimArgs).Dim, x.Rank())
 			if x.Rank() == 0 {
 				c.Fail("cannot unbind a tensor without dimensions")
+			}
+			if x.Dim(d) > maxPieces {
+				c.Fail("more than %d pieces of dimension %d of shape %v", maxPieces, d, x.Size)
 			}
 			var out []tensor.Layout
 			for i := range x.Dim(d) {

@@ -22,6 +22,22 @@ func (c *Class) FindParam(path string) *Param {
 	return nil
 }
 
+// IsParameter reports whether path, from c, names a parameter rather than a
+// buffer.
+func (c *Class) IsParameter(path string) bool {
+	for i := range c.Params {
+		if c.Params[i].Name == path {
+			return true
+		}
+	}
+	for _, ch := range c.Children {
+		if rest, ok := strings.CutPrefix(path, ch.Path+"."); ok && ch.Class != nil && ch.Class.IsParameter(rest) {
+			return true
+		}
+	}
+	return false
+}
+
 // Registered lists the children in the order in which PyTorch iterates over
 // them: containers (the ModuleList behind "layers.0", "layers.1") hold their
 // items together, at the place of the first.

@@ -33,7 +33,7 @@ func (d *decoder) section(v *Value, out any, what string) {
 		return
 	}
 	if v.Kind != Map {
-		d.errs.Addf(v.Span, "%s must be a mapping, not %s", what, v.describe())
+		d.errs.Addf(v.Span, "%s must be a mapping, not %s", what, v.Describe())
 		return
 	}
 	fields := fieldsOf(rv.Type())
@@ -124,7 +124,7 @@ func (d *decoder) field(f reflect.Value, tag reflect.StructTag, key, v *Value) {
 				return
 			}
 			*p = Integer{n, v.Span, true}
-			d.least(float64(n), v, what, tag)
+			d.bounds(float64(n), n, v, what, tag)
 		}
 	case *Number:
 		if x, ok := d.scalar(v, what, "a number"); ok {
@@ -134,7 +134,7 @@ func (d *decoder) field(f reflect.Value, tag reflect.StructTag, key, v *Value) {
 				return
 			}
 			*p = Number{n, v.Span, true}
-			d.least(n, v, what, tag)
+			d.bounds(n, n, v, what, tag)
 		}
 	case *Boolean:
 		if x, ok := d.scalar(v, what, "true or false"); ok {
@@ -196,7 +196,7 @@ func (d *decoder) nested(f reflect.Value, key, v *Value) {
 		d.section(v, f.Interface(), key.Str)
 	case reflect.Slice: // of *Named[T]
 		if v.Kind != Map {
-			d.errs.Addf(v.Span, "%s must be a mapping from names, not %s", key.Str, v.describe())
+			d.errs.Addf(v.Span, "%s must be a mapping from names, not %s", key.Str, v.Describe())
 			return
 		}
 		for _, p := range v.Pairs {
@@ -217,7 +217,7 @@ func (d *decoder) nested(f reflect.Value, key, v *Value) {
 // scalar evaluates a scalar of a section.
 func (d *decoder) scalar(v *Value, what, want string) (any, bool) {
 	if v.Kind == List || v.Kind == Map {
-		d.errs.Addf(v.Span, "%s must be %s, not %s", what, want, v.describe())
+		d.errs.Addf(v.Span, "%s must be %s, not %s", what, want, v.Describe())
 		return nil, false
 	}
 	x, err := v.Eval(d.env)
@@ -233,15 +233,18 @@ func (e *Errors) AddErr(s Span, err error) {
 	if ee, ok := err.(*EvalError); ok {
 		s = ee.Span
 	}
+	if err.Error() == "" { // a consequence of what is reported elsewhere
+		return
+	}
 	e.Addf(s, "%v", err)
 }
 
 func (d *decoder) wrong(v *Value, what, want string, got any) {
 	if v.expr != nil {
-		d.errs.Addf(v.Span, "%s must be %s; this expression is %s (%s)", what, want, typeName(got), shorten(pyStr(got)))
+		d.errs.Addf(v.Span, "%s must be %s; this expression is %s (%s)", what, want, typeName(got), Show(got))
 		return
 	}
-	d.errs.Addf(v.Span, "%s must be %s, not %s", what, want, v.describe())
+	d.errs.Addf(v.Span, "%s must be %s, not %s", what, want, v.Describe())
 }
 
 func (d *decoder) enum(s String, what string, allowed []string) {
@@ -250,12 +253,16 @@ func (d *decoder) enum(s String, what string, allowed []string) {
 			return
 		}
 	}
-	d.errs.Unknown(s.At, what, s.V, allowed)
+	d.errs.Unknown(s.At, "value of "+what, s.V, allowed)
 }
 
-func (d *decoder) least(n float64, v *Value, what string, tag reflect.StructTag) {
+// bounds checks a number, given as x, against the tags `min` and `max`.
+func (d *decoder) bounds(n float64, x any, v *Value, what string, tag reflect.StructTag) {
 	if min, err := strconv.ParseFloat(tag.Get("min"), 64); err == nil && n < min {
-		d.errs.Addf(v.Span, "%s must be at least %s, not %s", what, tag.Get("min"), shorten(pyStr(n)))
+		d.errs.Addf(v.Span, "%s must be at least %s, not %s", what, tag.Get("min"), Show(x))
+	}
+	if max, err := strconv.ParseFloat(tag.Get("max"), 64); err == nil && n > max {
+		d.errs.Addf(v.Span, "%s must be at most %s, not %s", what, tag.Get("max"), Show(x))
 	}
 }
 
@@ -263,6 +270,7 @@ func (d *decoder) least(n float64, v *Value, what string, tag reflect.StructTag)
 
 func (c *Callee) unmarshal(d *decoder, v *Value) {
 	switch {
+	case v.bad():
 	case v.Kind == Str && v.expr == nil:
 		c.Name = String{v.Str, v.Span, true}
 	case v.Kind == Map && len(v.Pairs) == 1:
@@ -270,8 +278,10 @@ func (c *Callee) unmarshal(d *decoder, v *Value) {
 		if a := v.Pairs[0].Value; a.Kind != Null {
 			c.Arg = a
 		}
+	case v.Kind == Map && len(v.Pairs) > 1:
+		d.errs.Addf(v.Pairs[1].Key.Span, "one name is expected; %q is a second beside %q (several optimizers are listed in optimizers:)", v.Pairs[1].Key.Str, v.Pairs[0].Key.Str)
 	default:
-		d.errs.Addf(v.Span, "write a name, or a name with arguments such as {AdamW: {lr: 1e-3}}; not %s", v.describe())
+		d.errs.Addf(v.Span, "write a name, or a name with arguments such as {AdamW: {lr: 1e-3}}; not %s", v.Describe())
 	}
 }
 
@@ -302,12 +312,18 @@ type inputSection Input
 // that name themselves with module:.
 func (m *Modules) unmarshal(d *decoder, v *Value) {
 	if v.Kind != Map {
-		*m = d.entries(v)
+		for _, it := range listOf(v) {
+			if it.Get("module") == nil && (it.Kind == Map || it.Kind == Str) {
+				d.errs.Addf(it.Span, "a module of this list needs module:, its attribute path")
+			} else if e := d.entry(it); e != nil {
+				*m = append(*m, e)
+			}
+		}
 		return
 	}
 	for _, p := range v.Pairs {
-		if !IsPath(p.Key.Str) {
-			d.errs.Addf(p.Key.Span, "module must be an attribute path such as conv1, not %q", p.Key.Str)
+		if !IsModulePath(p.Key.Str) {
+			d.errs.Addf(p.Key.Span, "module must be %s, not %q", modulePathForm, p.Key.Str)
 			continue
 		}
 		e := d.entry(p.Value)
@@ -322,9 +338,9 @@ func (m *Modules) unmarshal(d *decoder, v *Value) {
 	}
 }
 
-// checkpoint accepts a number of segments as a scalar.
+// checkpoint: false stands for none.
 func (c *Checkpoint) unmarshal(d *decoder, v *Value) {
-	if v.Kind == Bool {
+	if v.Kind == Bool && !v.Bool {
 		return
 	}
 	d.section(v, (*checkpointSection)(c), "checkpoint")

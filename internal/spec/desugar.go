@@ -111,7 +111,11 @@ func (s *Spec) stepValue(loss *Value) *Value {
 	}
 	zero("before_backward")
 	empty("before_backward")
-	add(mapping(pair(HeadBackward, word("loss"))))
+	backward := mapping(pair(HeadBackward, word("loss")))
+	if loss != nil { // that the loss is a tensor of one element is found out here
+		backward.Span, backward.Pairs[0].Value.Span = loss.Span, loss.Span
+	}
+	add(backward)
 	if t.ClipGradNorm.Set {
 		add(mapping(pair(HeadClipNorm, &Value{Span: at, Kind: Float, Float: t.ClipGradNorm.V, Str: pyStr(t.ClipGradNorm.V)})))
 	}

@@ -12,8 +12,11 @@ import (
 // characters. A negative line -n is the n-th override from the command line.
 type Pos struct{ Line, Col int }
 
-// Before orders positions.
+// Before orders positions: overrides in their order, then the file.
 func (p Pos) Before(q Pos) bool {
+	if p.Line < 0 && q.Line < 0 {
+		return p.Line > q.Line
+	}
 	return p.Line < q.Line || (p.Line == q.Line && p.Col < q.Col)
 }
 
@@ -35,7 +38,7 @@ type Diag struct {
 type Errors struct {
 	File      string
 	Lines     []string
-	Overrides []string // as written: "key=value"
+	Overrides []string // flags as written: "--set key=value"
 	List      []Diag
 }
 
@@ -86,7 +89,7 @@ func (e *Errors) Error() string {
 			b.WriteByte('\n')
 		}
 		if d.Line < 0 && -d.Line <= len(e.Overrides) {
-			fmt.Fprintf(&b, "--set %s: %s", e.Overrides[-d.Line-1], d.Msg)
+			fmt.Fprintf(&b, "%s: %s", e.Overrides[-d.Line-1], d.Msg)
 		} else {
 			fmt.Fprintf(&b, "%s:%d:%d: %s", e.File, d.Line, d.Col, d.Msg)
 		}

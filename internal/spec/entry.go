@@ -1,8 +1,11 @@
 package spec
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/memplan/memplan/internal/nearest"
 )
 
 // Entry is one statement of a list of layers or of a step: a layer or operator
@@ -116,6 +119,9 @@ func (d *decoder) entry(v *Value) *Entry {
 	e := &Entry{At: v.Span}
 	switch v.Kind {
 	case Str:
+		if v.bad() {
+			return nil
+		}
 		if v.expr != nil {
 			d.errs.Addf(v.Span, "an entry is a layer or operator, not an expression; write {block: \"${...}\"} for a computed block")
 			return nil
@@ -124,7 +130,7 @@ func (d *decoder) entry(v *Value) *Entry {
 		return e
 	case Map:
 	default:
-		d.errs.Addf(v.Span, "an entry is the name of a layer or operator, or a mapping; not %s", v.describe())
+		d.errs.Addf(v.Span, "an entry is the name of a layer or operator, or a mapping; not %s", v.Describe())
 		return nil
 	}
 	for _, p := range v.Pairs {
@@ -133,7 +139,12 @@ func (d *decoder) entry(v *Value) *Entry {
 			continue
 		}
 		if e.Head.Set {
-			d.errs.Addf(p.Key.Span, "an entry has one operator; %q is a second beside %q (other keys are %s)", p.Key.Str, e.Head.V, strings.Join(Modifiers, ", "))
+			second := Diag{Span: p.Key.Span, Msg: fmt.Sprintf("an entry has one operator; %q is a second beside %q", p.Key.Str, e.Head.V)}
+			if n := nearest.To(p.Key.Str, Modifiers); n != "" {
+				second.Msg += fmt.Sprintf("; did you mean %q?", n)
+			}
+			second.Hint = "other keys are " + strings.Join(Modifiers, ", ")
+			d.errs.add(second)
 			continue
 		}
 		e.Head = String{p.Key.Str, p.Key.Span, true}
@@ -163,8 +174,11 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 	case "name":
 		e.Tuple = v.Kind == List
 		for _, it := range listOf(v) {
+			if it.bad() {
+				continue
+			}
 			if it.Kind != Str || it.expr != nil || !IsName(strings.TrimSuffix(it.Str, "[]")) {
-				d.errs.Addf(it.Span, "name must be a Python identifier, not %s", it.describe())
+				d.errs.Addf(it.Span, "name must be a Python identifier, not %s", it.Describe())
 				continue
 			}
 			e.Name = append(e.Name, String{it.Str, it.Span, true})
@@ -178,8 +192,8 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 		}
 	case "module":
 		e.Module = v
-		if v.Kind != Str || (v.expr == nil && !IsPath(v.Str)) {
-			d.errs.Addf(v.Span, "module must be an attribute path such as conv1 or up[0], not %s", v.describe())
+		if v.Kind != Str || (v.expr == nil && !IsModulePath(v.Str)) {
+			d.errs.Addf(v.Span, "module must be %s, not %s", modulePathForm, v.Describe())
 			e.Module = nil
 		}
 	case "tie":
@@ -189,7 +203,7 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 		}
 		for _, p := range v.Pairs {
 			if p.Value.Kind != Str {
-				d.errs.Addf(p.Value.Span, "tie needs the path of a parameter, not %s", p.Value.describe())
+				d.errs.Addf(p.Value.Span, "tie needs the path of a parameter, not %s", p.Value.Describe())
 				continue
 			}
 			e.Tie = append(e.Tie, Tie{String{p.Key.Str, p.Key.Span, true}, p.Value})
@@ -197,7 +211,7 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 	case "with":
 		e.With = v
 		if v.Kind != Map {
-			d.errs.Addf(v.Span, "with is a mapping from params to values, not %s", v.describe())
+			d.errs.Addf(v.Span, "with is a mapping from params to values, not %s", v.Describe())
 			e.With = nil
 		}
 	case "if":
@@ -266,7 +280,7 @@ func (d *decoder) operand(v *Value) *Operand {
 	case Str, Int, Float, Bool:
 		return &Operand{At: v.Span, Value: v}
 	}
-	d.errs.Addf(v.Span, "an input is the name of a value, a number or an inline entry, not %s", v.describe())
+	d.errs.Addf(v.Span, "an input is the name of a value, a number or an inline entry, not %s", v.Describe())
 	return nil
 }
 
@@ -279,7 +293,7 @@ func (s *Spec) Operand(v *Value) *Operand {
 
 func (d *decoder) identifier(v *Value) String {
 	if v.Kind != Str || !IsName(v.Str) {
-		d.errs.Addf(v.Span, "must be an identifier, not %s", v.describe())
+		d.errs.Addf(v.Span, "variable must be an identifier, not %s", v.Describe())
 		return String{}
 	}
 	return String{v.Str, v.Span, true}
@@ -314,20 +328,20 @@ var pythonKeywords = map[string]bool{
 	"while": true, "with": true, "yield": true, "self": true, "torch": true, "nn": true, "F": true,
 }
 
-// IsPath reports whether s is a path of attributes and indices: a, a.b, a[0],
-// a.0.b.
-func IsPath(s string) bool {
+// modulePathForm says what IsModulePath accepts.
+const modulePathForm = "an attribute such as conv1, or an item of a list such as up[0]"
+
+// IsModulePath reports whether s may be the place of a module in its block: an
+// attribute, or an item of a ModuleList: a, a[0] or a.0.
+func IsModulePath(s string) bool {
 	parts := PathParts(s)
-	if len(parts) == 0 {
-		return false
+	switch len(parts) {
+	case 1:
+		return IsName(parts[0])
+	case 2:
+		return IsName(parts[0]) && len(parts[1]) <= 6 && parts[1] != "" && strings.Trim(parts[1], "0123456789") == ""
 	}
-	for i, p := range parts {
-		digits := p != "" && strings.Trim(p, "0123456789") == ""
-		if !(IsName(p) || (digits && i > 0)) {
-			return false
-		}
-	}
-	return true
+	return false
 }
 
 var indexRE = regexp.MustCompile(`\[(\d+)\]`)

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"go.starlark.net/syntax"
@@ -29,6 +29,7 @@ type template struct {
 	parts  []part
 	col    int  // column of the scalar's first character
 	inline bool // columns inside of the scalar are known
+	bad    bool // the scalar's text is wrong
 }
 
 // part is literal text or, if expr is set, an expression.
@@ -129,15 +130,30 @@ func parseExpr(src string) (e syntax.Expr, d *Diag) {
 		var se syntax.Error
 		if errors.As(err, &se) {
 			col := min(max(int(se.Pos.Col)-1+lead, 0), span.Len)
-			msg := strings.TrimPrefix(se.Msg, "got ")
-			if msg != se.Msg {
-				msg = "unexpected " + msg
+			msg := strings.NewReplacer("end of file", "end", "want EOF", "want an operator").Replace(se.Msg)
+			if got, ok := strings.CutPrefix(msg, "got "); ok {
+				msg = "unexpected " + got
 			}
-			return nil, &Diag{Span: Span{Pos: Pos{0, col}, Len: 1}, Msg: "expression: " + msg}
+			n := 1
+			if strings.Contains(msg, "after expression") { // the place is the end of the word
+				n = lastWord([]rune(src)[:col])
+				col -= n
+			}
+			return nil, &Diag{Span: Span{Pos: Pos{0, col}, Len: n}, Msg: "expression: " + msg}
 		}
 		return nil, &Diag{Span: span, Msg: "expression: " + err.Error()}
 	}
 	return x, nil
+}
+
+// lastWord is the length of the word or sign at the end of s.
+func lastWord(s []rune) int {
+	word := func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+	n := 0
+	for i := len(s) - 1; i >= 0 && !unicode.IsSpace(s[i]) && word(s[i]) == word(s[len(s)-1]); i-- {
+		n++
+	}
+	return n
 }
 
 // bracketDepth bounds the recursion of parser and evaluator: brackets, and
@@ -163,7 +179,8 @@ func bracketDepth(s string) int {
 	return max(most, strings.Count(s, "not "), strings.Count(s, " if "), strings.Count(s, "lambda"))
 }
 
-// EvalError is a mistake inside an expression.
+// EvalError is a mistake inside an expression. One without a message is the
+// consequence of a mistake that was reported before.
 type EvalError struct {
 	Span Span
 	Msg  string
@@ -190,6 +207,8 @@ func (v *Value) Eval(env Env) (any, error) {
 		return nil, &EvalError{v.Span, "a mapping is not a value"}
 	case v.expr == nil:
 		return v.plain()
+	case v.expr.bad:
+		return nil, &EvalError{v.Span, ""}
 	}
 	var b strings.Builder
 	for _, p := range v.expr.parts {
@@ -232,38 +251,9 @@ func (v *Value) locate(p part, err error) error {
 	return &EvalError{s, err.Error()}
 }
 
-// pyStr prints a value as Python's str does.
-func pyStr(x any) string {
-	switch x := x.(type) {
-	case nil:
-		return "None"
-	case bool:
-		if x {
-			return "True"
-		}
-		return "False"
-	case float64:
-		return pyFloat(x)
-	case []any:
-		parts := make([]string, len(x))
-		for i, e := range x {
-			parts[i] = pyStr(e)
-			if s, ok := e.(string); ok {
-				parts[i] = strconv.Quote(s)
-			}
-		}
-		return "[" + strings.Join(parts, ", ") + "]"
-	}
-	return fmt.Sprint(x)
-}
-
-func pyFloat(f float64) string {
-	s := strconv.FormatFloat(f, 'g', -1, 64)
-	if !strings.ContainsAny(s, ".eIN") {
-		s += ".0"
-	}
-	return s
-}
+// invalid stands for a value whose own mistake was reported: what uses it
+// fails without a message.
+type invalid struct{}
 
 // evaluator walks one expression.
 type evaluator struct {
@@ -359,6 +349,9 @@ func (ev *evaluator) name(e *syntax.Ident) (any, error) {
 		return v, nil
 	}
 	if v, ok := ev.env.Lookup(e.Name); ok {
+		if _, bad := v.(invalid); bad {
+			return nil, ev.fail(e, "")
+		}
 		return v, nil
 	}
 	return nil, ev.fail(e, "unknown name %q in an expression%s", e.Name, suggest(e.Name, ev.env.Names()))
@@ -532,44 +525,4 @@ func (ev *evaluator) comprehension(e *syntax.Comprehension) (any, error) {
 		return nil, err
 	}
 	return out, nil
-}
-
-// truth is Python's.
-func truth(x any) bool {
-	switch x := x.(type) {
-	case nil:
-		return false
-	case bool:
-		return x
-	case int64:
-		return x != 0
-	case float64:
-		return x != 0
-	case string:
-		return x != ""
-	case []any:
-		return len(x) > 0
-	}
-	return true
-}
-
-// Truth is Python's truth of a value that Eval returned.
-func Truth(x any) bool { return truth(x) }
-
-func typeName(x any) string {
-	switch x.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "a boolean"
-	case int64:
-		return "an integer"
-	case float64:
-		return "a number"
-	case string:
-		return "a string"
-	case []any:
-		return "a list"
-	}
-	return "a tensor"
 }

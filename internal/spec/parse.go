@@ -2,6 +2,7 @@ package spec
 
 import (
 	"reflect"
+	"strconv"
 	"strings"
 )
 
@@ -13,8 +14,18 @@ type Options struct {
 	// Set overrides keys, each "path=value": a path of keys joined by dots and
 	// a value in YAML.
 	Set []string
+	// Flags override keys as well, after Set; mistakes name the flag.
+	Flags []Flag
 	// Params replace the defaults of params; their names are known to exist.
 	Params map[string]any
+}
+
+// Flag is the value of one key of a spec, given by a flag of its own.
+type Flag struct {
+	Flag  string // how the flag was written, for messages: "--gpu=h100"
+	Path  string // of the key: "device.gpu"
+	Value string
+	Text  bool // Value is a string as it stands, not YAML
 }
 
 // Parse reads a spec. The error, if any, is an *Errors that holds every
@@ -27,11 +38,24 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 		return nil, errs.Err()
 	}
 	if root.Kind != Map {
-		errs.Addf(root.Span, "a spec is a mapping with the keys memplan, model, train, ...; not %s", root.describe())
+		errs.Addf(root.Span, "a spec is a mapping with the keys memplan, model, train, ...; not %s", root.Describe())
 		return nil, errs.Err()
 	}
 	for _, s := range o.Set {
-		override(root, s, errs)
+		path, text, ok := strings.Cut(s, "=")
+		at := errs.override("--set " + s)
+		if !ok || path == "" {
+			errs.Addf(at, "must be key=value, such as train.batch_size=8")
+			continue
+		}
+		override(root, path, text, at, errs)
+	}
+	for _, f := range o.Flags {
+		text := f.Value
+		if f.Text {
+			text = strconv.Quote(text)
+		}
+		override(root, f.Path, text, errs.override(f.Flag), errs)
 	}
 	s := &Spec{Path: path, Errs: errs, root: root}
 	d := &decoder{errs: errs}
@@ -49,13 +73,16 @@ func (s *Spec) ParamNames() []string { return s.Env.Names() }
 func (s *Spec) check(d *decoder) {
 	top := Span{Pos: Pos{1, 1}, Len: 1}
 	switch {
-	case !s.Version.Set:
+	case s.root.Get("memplan") == nil:
 		s.Errs.Addf(top, "a spec begins with \"memplan: 1\", the version of the language")
-	case s.Version.V != Version1:
+	case s.Version.Set && s.Version.V != Version1:
 		s.Errs.Addf(s.Version.At, "version %d of the spec language is unknown; this memplan reads version 1", s.Version.V)
 	}
-	if s.Model == nil && len(s.Models) == 0 && s.root.Get("models") == nil && s.root.Get("model") == nil {
+	if s.root.Get("models") == nil && s.root.Get("model") == nil {
 		s.Errs.Addf(top, "a spec needs model (or models)")
+	}
+	if v := s.root.Get("step"); v != nil && (v.Kind == Null || (v.Kind == List && len(v.Items) == 0)) {
+		s.Errs.Addf(v.Span, "step needs statements, such as {forward: {model: model}}; without step, the keys of train make one")
 	}
 	if s.Model != nil && len(s.Models) > 0 {
 		s.Errs.Addf(s.Models[0].Name.At, "model and models exclude each other")
@@ -81,7 +108,7 @@ func (d *decoder) params(v *Value, given map[string]any) *paramEnv {
 		return env
 	}
 	if v.Kind != Map {
-		d.errs.Addf(v.Span, "params must be a mapping from names to values, not %s", v.describe())
+		d.errs.Addf(v.Span, "params must be a mapping from names to values, not %s", v.Describe())
 		return env
 	}
 	for _, p := range v.Pairs {
@@ -95,7 +122,7 @@ func (d *decoder) params(v *Value, given map[string]any) *paramEnv {
 		}
 		if err != nil {
 			d.errs.AddErr(p.Value.Span, err)
-			continue
+			x = invalid{}
 		}
 		env.names = append(env.names, p.Key.Str)
 		env.vals[p.Key.Str] = x
@@ -103,27 +130,30 @@ func (d *decoder) params(v *Value, given map[string]any) *paramEnv {
 	return env
 }
 
+// override registers an override and returns the place that its mistakes have.
+func (e *Errors) override(shown string) Span {
+	e.Overrides = append(e.Overrides, shown)
+	return Span{Pos: Pos{-len(e.Overrides), 1}, Len: 1}
+}
+
 // override replaces or adds one key of the tree.
-func override(root *Value, set string, errs *Errors) {
-	errs.Overrides = append(errs.Overrides, set)
-	at := Span{Pos: Pos{-len(errs.Overrides), 1}, Len: 1}
-	path, text, ok := strings.Cut(set, "=")
-	if !ok || path == "" {
-		errs.Addf(at, "must be key=value, such as train.batch_size=8")
-		return
-	}
+func override(root *Value, path, text string, at Span, errs *Errors) {
 	sub := &Errors{}
 	val := readYAML([]byte(text), sub)
 	if strings.TrimSpace(text) == "" {
 		val, sub = &Value{Kind: Str}, &Errors{}
 	}
 	if len(sub.List) > 0 || val == nil {
-		errs.Addf(at, "value is not valid YAML: %s", sub.List[0].Msg)
+		errs.Addf(at, "%s", sub.List[0].Msg)
 		return
 	}
 	val.moveTo(at)
 	v := root
 	parts := strings.Split(path, ".")
+	if params := root.Get("params"); len(parts) == 2 && parts[0] == "params" && params.Get(parts[1]) == nil {
+		errs.Unknown(at, "param", parts[1], params.keys())
+		return
+	}
 	for i, k := range parts {
 		if v.Kind != Map {
 			errs.Addf(at, "%s is not a mapping", strings.Join(parts[:i], "."))
@@ -140,6 +170,17 @@ func override(root *Value, set string, errs *Errors) {
 		}
 		v = next
 	}
+}
+
+// keys lists the keys of a mapping.
+func (v *Value) keys() []string {
+	var out []string
+	if v != nil {
+		for _, p := range v.Pairs {
+			out = append(out, p.Key.Str)
+		}
+	}
+	return out
 }
 
 // put sets a key of a mapping.

@@ -19,8 +19,8 @@ type (
 //
 // Fields carry what a section may hold. The tags: `yaml` is the key, `doc` its
 // meaning (for the JSON Schema), `enum` the allowed strings, `min` the least
-// number, `default` the value if the key is absent, `later` names what is
-// accepted but not modelled yet.
+// and `max` the greatest number, `default` the value if the key is absent,
+// `later` names what is accepted but not modelled yet.
 type Spec struct {
 	Path string  `yaml:"-"`
 	Errs *Errors `yaml:"-"`
@@ -101,7 +101,7 @@ type Param struct {
 
 // Train holds the keys that desugar to a step.
 type Train struct {
-	BatchSize        Integer     `yaml:"batch_size" min:"1" default:"1" doc:"samples of one batch"`
+	BatchSize        Integer     `yaml:"batch_size" min:"1" max:"2147483647" default:"1" doc:"samples of one batch"`
 	Precision        String      `yaml:"precision" enum:"fp32|bf16|fp16|amp-bf16|amp-fp16" default:"fp32" doc:"bf16, fp16: the whole model; amp-: autocast"`
 	Optimizer        *Callee     `yaml:"optimizer" doc:"an optimizer of torch.optim, with its arguments"`
 	GradAccumulation Integer     `yaml:"grad_accumulation" min:"1" default:"1" doc:"microbatches for each optimizer step" later:"gradient accumulation"`

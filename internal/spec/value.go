@@ -63,8 +63,8 @@ func (v *Value) Get(key string) *Value {
 // IsExpr reports whether the scalar holds a ${...} expression.
 func (v *Value) IsExpr() bool { return v.expr != nil }
 
-// describe names a value in messages.
-func (v *Value) describe() string {
+// Describe names a value in messages.
+func (v *Value) Describe() string {
 	switch v.Kind {
 	case Null:
 		return "null"
@@ -95,6 +95,8 @@ type reader struct {
 	errs  *Errors
 	nodes int
 	stack map[*yaml.Node]bool // aliases being expanded
+	alias Span                // of the outermost of them
+	over  bool                // a limit was exceeded
 }
 
 // readYAML parses text that holds exactly one YAML document.
@@ -129,10 +131,18 @@ func readYAML(text []byte, errs *Errors) *Value {
 		errs.Addf(Span{Pos: Pos{1, 1}}, "file is empty")
 		return nil
 	}
-	return r.value(doc.Content[0], 0)
+	v := r.value(doc.Content[0], 0)
+	if r.over {
+		return nil
+	}
+	return v
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+var (
+	yamlLine      = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+	parserError   = regexp.MustCompile(`^did not find expected (node content|'-' indicator|key|',' or|<)`)
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
+)
 
 // addYAML reports a syntax error of the YAML library, which knows lines only.
 func (e *Errors) addYAML(err error) {
@@ -142,6 +152,20 @@ func (e *Errors) addYAML(err error) {
 		msg = m[2]
 		if n, err := strconv.Atoi(m[1]); err == nil {
 			line = n
+		}
+		if parserError.MatchString(msg) { // these it counts from 0
+			if m[1] == "" {
+				line = 0
+			}
+			line++
+		}
+		if a := unknownAnchor.FindStringSubmatch(msg); a != nil {
+			for i, l := range e.Lines {
+				if k := strings.Index(l, "*"+a[1]); k >= 0 {
+					e.Addf(Span{Pos: Pos{i + 1, utf8.RuneCountInString(l[:k]) + 1}, Len: len(a[1]) + 1}, "not valid YAML: no anchor &%s comes before", a[1])
+					return
+				}
+			}
 		}
 	}
 	col := 1
@@ -158,11 +182,13 @@ func (r *reader) value(n *yaml.Node, depth int) *Value {
 		v.Len += 2
 	}
 	switch {
+	case r.over:
+		return v
 	case depth > maxDepth:
-		r.errs.Addf(v.Span, "nested deeper than %d levels", maxDepth)
+		r.limit(v.Span, "nested deeper than %d levels", maxDepth)
 		return v
 	case r.nodes > maxNodes:
-		r.errs.Addf(v.Span, "more than %d values; do aliases repeat each other?", maxNodes)
+		r.limit(v.Span, "more than %d values; do aliases repeat each other?", maxNodes)
 		return v
 	}
 	switch n.Kind {
@@ -170,6 +196,9 @@ func (r *reader) value(n *yaml.Node, depth int) *Value {
 		if r.stack[n.Alias] {
 			r.errs.Addf(v.Span, "alias *%s contains itself", n.Value)
 			return v
+		}
+		if len(r.stack) == 0 {
+			r.alias = v.Span
 		}
 		r.stack[n.Alias] = true
 		defer delete(r.stack, n.Alias)
@@ -179,7 +208,7 @@ func (r *reader) value(n *yaml.Node, depth int) *Value {
 		v.Len = 1
 		for _, c := range n.Content {
 			v.Items = append(v.Items, r.value(c, depth+1))
-			if r.nodes > maxNodes {
+			if r.over {
 				break
 			}
 		}
@@ -187,7 +216,7 @@ func (r *reader) value(n *yaml.Node, depth int) *Value {
 		v.Kind = Map
 		v.Len = 1
 		seen := map[string]bool{}
-		for i := 0; i+1 < len(n.Content) && r.nodes <= maxNodes; i += 2 {
+		for i := 0; i+1 < len(n.Content) && !r.over; i += 2 {
 			k := r.value(n.Content[i], depth+1)
 			if bare := strings.TrimSuffix(k.Str, ":"); bare != k.Str && n.Content[i].Style == 0 && n.Content[i+1].Value == "" && n.Content[i+1].Kind == yaml.ScalarNode {
 				k.Str = bare // {ReLU:} is {ReLU: } in YAML 1.2; the library keeps the colon
@@ -215,11 +244,31 @@ func (r *reader) value(n *yaml.Node, depth int) *Value {
 	return v
 }
 
+// limit reports that the file is too large, at the alias that makes it so if
+// there is one, and ends reading.
+func (r *reader) limit(s Span, format string, args ...any) {
+	if len(r.stack) > 0 {
+		s = r.alias
+	}
+	r.errs.Addf(s, format, args...)
+	r.over = true
+}
+
 var (
 	intRE   = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 	floatRE = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
 	badNum  = regexp.MustCompile(`^[-+]?(0[0-9]+|[0-9][0-9_]*_[0-9_]*|0[xob][0-9a-fA-F_]+)$`)
 )
+
+// bad reports a mistake in a scalar, whose value is then unknown.
+func (r *reader) bad(v *Value, s Span, format string, args ...any) {
+	r.errs.Addf(s, format, args...)
+	v.expr = &template{bad: true}
+}
+
+// bad reports whether the value is unknown because of a mistake in its text,
+// which was reported.
+func (v *Value) bad() bool { return v.expr != nil && v.expr.bad }
 
 // scalar gives a scalar its type by the core schema of YAML 1.2. Spellings
 // that YAML libraries disagree on (08, 1_000, 0x10, yes) are refused or plain
@@ -228,7 +277,7 @@ func (r *reader) scalar(v *Value, n *yaml.Node) {
 	v.Str = n.Value
 	v.Kind = Str
 	if n.Tag != "" && n.Style&yaml.TaggedStyle != 0 {
-		r.errs.Addf(v.Span, "YAML tags (%s) are not part of the language", n.Tag)
+		r.bad(v, v.Span, "YAML tags (%s) are not part of the language", n.Tag)
 		return
 	}
 	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
@@ -247,18 +296,18 @@ func (r *reader) scalar(v *Value, n *yaml.Node) {
 		case intRE.MatchString(n.Value):
 			i, err := strconv.ParseInt(n.Value, 10, 64)
 			if err != nil {
-				r.errs.Addf(v.Span, "integer %s does not fit 64 bits", n.Value)
+				r.bad(v, v.Span, "integer %s does not fit 64 bits", n.Value)
 				return
 			}
 			v.Kind, v.Int = Int, i
 			return
 		case badNum.MatchString(n.Value):
-			r.errs.Addf(v.Span, "%s is not a plain decimal number; write it without leading zeros, underscores or prefixes, or quote it", n.Value)
+			r.bad(v, v.Span, "%s is not a plain decimal number; write it without leading zeros, underscores or prefixes, or quote it", n.Value)
 			return
 		case floatRE.MatchString(n.Value):
 			f, err := strconv.ParseFloat(n.Value, 64)
 			if err != nil || math.IsInf(f, 0) {
-				r.errs.Addf(v.Span, "number %s is out of range", n.Value)
+				r.bad(v, v.Span, "number %s is out of range", n.Value)
 				return
 			}
 			v.Kind, v.Float = Float, f
@@ -277,7 +326,7 @@ func (r *reader) scalar(v *Value, n *yaml.Node) {
 			if !block {
 				s.Col, s.Len = v.Col+off+d.Col, d.Len
 			}
-			r.errs.Addf(s, "%s", d.Msg)
+			r.bad(v, s, "%s", d.Msg)
 			return
 		}
 		t.col, t.inline = v.Col+off, !block

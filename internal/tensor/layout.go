@@ -14,12 +14,19 @@ type Dims struct {
 	v [MaxRank]int64
 }
 
-// D makes Dims from values. It panics beyond MaxRank: callers check user
-// input with CheckRank first.
+// RankError is what making Dims of more than MaxRank dimensions panics with,
+// so that whoever handles user input can turn it into an error.
+type RankError int
+
+func (e RankError) Error() string {
+	return fmt.Sprintf("%d dimensions; at most %d are handled", int(e), MaxRank)
+}
+
+// D makes Dims from values. It panics with a RankError beyond MaxRank.
 func D(v ...int64) Dims {
 	var d Dims
 	if len(v) > MaxRank {
-		panic(fmt.Sprintf("tensor: rank %d exceeds %d", len(v), MaxRank))
+		panic(RankError(len(v)))
 	}
 	d.n = int8(copy(d.v[:], v))
 	return d
@@ -48,8 +55,12 @@ func (d Dims) Set(i int, x int64) Dims {
 // Slice returns the dimensions as a fresh slice.
 func (d Dims) Slice() []int64 { return append([]int64(nil), d.v[:d.n]...) }
 
-// Insert returns d with x put before dimension i.
+// Insert returns d with x put before dimension i. It panics with a RankError
+// beyond MaxRank.
 func (d Dims) Insert(i int, x int64) Dims {
+	if d.n == MaxRank {
+		panic(RankError(MaxRank + 1))
+	}
 	s := d.v
 	copy(d.v[i+1:], s[i:d.n])
 	d.v[i] = x
@@ -77,11 +88,35 @@ func (d Dims) Numel() int64 {
 	return n
 }
 
+// CheckNumel is Numel, or an error that wraps ErrOverflow if it exceeds
+// MaxBytes: no element is smaller than a byte.
+func (d Dims) CheckNumel() (int64, error) {
+	n := int64(1)
+	for _, x := range d.v[:d.n] {
+		if x == 0 {
+			return 0, nil
+		}
+	}
+	for _, x := range d.v[:d.n] {
+		if x < 0 {
+			return 0, fmt.Errorf("negative size %d", x)
+		}
+		if n > MaxBytes/x {
+			return 0, ErrOverflow
+		}
+		n *= x
+	}
+	return n, nil
+}
+
 // String prints the dimensions as Python prints a torch.Size: "[2, 3]".
-func (d Dims) String() string {
+func (d Dims) String() string { return SizeString(d.v[:d.n]) }
+
+// SizeString prints sizes as Python prints a torch.Size.
+func SizeString(v []int64) string {
 	var b strings.Builder
 	b.WriteByte('[')
-	for i, x := range d.v[:d.n] {
+	for i, x := range v {
 		if i > 0 {
 			b.WriteString(", ")
 		}

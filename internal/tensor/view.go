@@ -1,6 +1,9 @@
 package tensor
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // NormDim resolves a dimension index that may be negative, as in Python; rank
 // 0 counts as 1. It fails outside [-rank, rank).
@@ -18,15 +21,18 @@ func NormDim(dim, rank int) (int, error) {
 // ReshapeSizes resolves one -1 in wanted so that it holds numel elements.
 func ReshapeSizes(numel int64, wanted []int64) (Dims, error) {
 	if len(wanted) > MaxRank {
-		return Dims{}, fmt.Errorf("shape %v has %d dimensions; at most %d are handled", wanted, len(wanted), MaxRank)
+		return Dims{}, fmt.Errorf("shape %s has %d dimensions; at most %d are handled", SizeString(wanted), len(wanted), MaxRank)
 	}
-	hole, known := -1, int64(1)
+	hole := -1
+	known := int64(1) // product of the given sizes; above numel it does not matter by how much
 	for i, w := range wanted {
 		switch {
 		case w == -1 && hole < 0:
 			hole = i
 		case w < 0:
-			return Dims{}, fmt.Errorf("shape %v has more than one -1 or a negative size", wanted)
+			return Dims{}, fmt.Errorf("shape %s has more than one -1 or a negative size", SizeString(wanted))
+		case w != 0 && known > math.MaxInt64/w:
+			return Dims{}, fmt.Errorf("shape %s is invalid for %d elements", SizeString(wanted), numel)
 		default:
 			known *= w
 		}
@@ -34,13 +40,13 @@ func ReshapeSizes(numel int64, wanted []int64) (Dims, error) {
 	d := D(wanted...)
 	if hole >= 0 {
 		if known == 0 || numel%known != 0 {
-			return Dims{}, fmt.Errorf("shape %v does not divide %d elements", wanted, numel)
+			return Dims{}, fmt.Errorf("shape %s does not divide %d elements", SizeString(wanted), numel)
 		}
 		d.v[hole] = numel / known
 		known *= d.v[hole]
 	}
 	if known != numel {
-		return Dims{}, fmt.Errorf("shape %v is invalid for %d elements", wanted, numel)
+		return Dims{}, fmt.Errorf("shape %s is invalid for %d elements", SizeString(wanted), numel)
 	}
 	return d, nil
 }
@@ -146,17 +152,19 @@ func (l *Layout) Squeeze(d int) Layout {
 func (l *Layout) Expand(wanted []int64) (Layout, error) {
 	k := len(wanted) - l.Rank()
 	if k < 0 || len(wanted) > MaxRank {
-		return Layout{}, fmt.Errorf("cannot expand %v to %v", l.Size, wanted)
+		return Layout{}, fmt.Errorf("cannot expand %v to %s", l.Size, SizeString(wanted))
 	}
 	r := Layout{Size: D(wanted...), Offset: l.Offset}
 	r.Stride.n = r.Size.n
 	for i := len(wanted) - 1; i >= 0; i-- {
 		w, size, stride := wanted[i], int64(1), int64(0)
 		switch {
-		case i >= k:
+		case i >= k && w >= -1:
 			size, stride = l.Size.v[i-k], l.Stride.v[i-k]
+		case i >= k:
+			return Layout{}, fmt.Errorf("cannot expand %v to %s: size %d is negative", l.Size, SizeString(wanted), w)
 		case w < 0:
-			return Layout{}, fmt.Errorf("cannot expand %v to %v: -1 in a new leading dimension", l.Size, wanted)
+			return Layout{}, fmt.Errorf("cannot expand %v to %s: a new leading dimension is %d", l.Size, SizeString(wanted), w)
 		case l.Rank() > 0: // a new dimension lies outside of those behind it
 			stride = r.Size.v[i+1] * r.Stride.v[i+1]
 		}
@@ -164,7 +172,7 @@ func (l *Layout) Expand(wanted []int64) (Layout, error) {
 			r.Size.v[i] = size
 		} else if w != size {
 			if size != 1 {
-				return Layout{}, fmt.Errorf("cannot expand %v to %v: dimension %d is %d", l.Size, wanted, i, size)
+				return Layout{}, fmt.Errorf("cannot expand %v to %s: dimension %d is %d", l.Size, SizeString(wanted), i, size)
 			}
 			stride = 0
 		}

@@ -115,3 +115,24 @@ func TestAllocatorOptionSince(t *testing.T) {
 		t.Errorf("max_split_size_mb: since %v (%q)", since, source)
 	}
 }
+
+// FuzzParse checks that what is accepted is a known release, and prints as one
+// that is read again.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"2.6", "2.6.0", "v2.11.1", "2.6.0+cu124", "2.06", "2", "2.6.0.1", "-1.2", "2.6.", "99999999999.1", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		v, err := Parse(s)
+		if err != nil {
+			if err.Error() == "" {
+				t.Errorf("Parse(%q): an error without text", s)
+			}
+			return
+		}
+		again, err := Parse(v.String())
+		if err != nil || again != v || !v.AtLeast(Oldest) || !Newest.AtLeast(v) {
+			t.Errorf("Parse(%q) = %v, which gives %v, %v", s, v, again, err)
+		}
+	})
+}

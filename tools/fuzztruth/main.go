@@ -2,7 +2,9 @@
 // mean, and keeps what the real allocator did beside each spec.
 //
 //	go run ./tools/fuzztruth -seed 1 -n 100 -python "python3" -out testdata/fuzz/1.json.gz
+//	go run ./tools/fuzztruth -out testdata/fuzz/ok.json.gz testdata/ok/*.yaml
 //
+// Specs that are given as arguments are run instead of random ones.
 // The Python must have a CUDA build of PyTorch 2.6 and a GPU, real or virtual.
 // The environment variable FAKE_GPU_ARCH tells a virtual one which GPU to be; a
 // real one ignores it, so that recordings are only right for its own
@@ -40,8 +42,7 @@ func main() {
 	python := flag.String("python", "python3", "command that runs Python with CUDA PyTorch")
 	out := flag.String("out", "", "file to write (.json.gz); none: only compare")
 	show := flag.Bool("show", false, "print the specs that differ")
-	specFile := flag.String("spec", "", "run this spec instead of random ones")
-	arch := flag.String("arch", "sm80", "architecture for -spec")
+	arch := flag.String("arch", "sm80", "architecture for given specs")
 	print := flag.Int64("print", -1, "print the spec of this seed and stop")
 	flag.Parse()
 	if *print >= 0 {
@@ -49,26 +50,28 @@ func main() {
 		fmt.Printf("# arch %s\n%s", arch, text)
 		return
 	}
-	if err := run(*seed, *n, *python, *out, *show, *specFile, *arch); err != nil {
+	if err := run(*seed, *n, *python, *out, *show, flag.Args(), *arch); err != nil {
 		fmt.Fprintln(os.Stderr, "fuzztruth:", err)
 		os.Exit(1)
 	}
 }
 
-func run(seed uint64, n int, python, out string, show bool, specFile, arch string) error {
+func run(seed uint64, n int, python, out string, show bool, specFiles []string, arch string) error {
 	dir, err := os.MkdirTemp(".", ".fuzztruth-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	var cases []*accuracy.FuzzCase
-	if specFile != "" {
-		text, err := os.ReadFile(specFile)
+	for _, f := range specFiles {
+		text, err := os.ReadFile(f)
 		if err != nil {
 			return err
 		}
-		cases = append(cases, &accuracy.FuzzCase{Name: filepath.Base(specFile), Arch: arch, Spec: string(text)})
-	} else {
+		name := strings.TrimSuffix(filepath.Base(f), ".yaml")
+		cases = append(cases, &accuracy.FuzzCase{Name: name, Arch: arch, Spec: string(text)})
+	}
+	if len(specFiles) == 0 {
 		for s := seed; s < seed+uint64(n); s++ {
 			text, arch := newGenerator(s).spec(s)
 			cases = append(cases, &accuracy.FuzzCase{Name: fmt.Sprintf("fuzz-%d", s), Arch: arch, Spec: text})

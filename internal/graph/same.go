@@ -1,0 +1,61 @@
+package graph
+
+import (
+	"reflect"
+
+	"github.com/memplan/memplan/internal/program"
+)
+
+// same reports whether two classes are one module: equal constructors,
+// parameters and statements, down to the last child. The names that blocks get
+// as Python classes do not count.
+func same(a, b *program.Class) bool {
+	return (&comparison{seen: map[[2]*program.Class]bool{}}).same(a, b)
+}
+
+// comparison remembers the pairs that were compared, since classes are shared.
+type comparison struct {
+	seen map[[2]*program.Class]bool
+}
+
+func (c *comparison) same(a, b *program.Class) bool {
+	if a == b {
+		return true
+	}
+	if a == nil || b == nil {
+		return false
+	}
+	pair := [2]*program.Class{a, b}
+	equal, ok := c.seen[pair]
+	if !ok {
+		equal = c.compare(a, b)
+		c.seen[pair] = equal
+	}
+	return equal
+}
+
+func (c *comparison) compare(a, b *program.Class) bool {
+	if a.Python != b.Python || (a.Name == "") != (b.Name == "") || len(a.Children) != len(b.Children) || len(a.Methods) != len(b.Methods) {
+		return false
+	}
+	if !reflect.DeepEqual(a.Params, b.Params) || !reflect.DeepEqual(a.Buffers, b.Buffers) || !reflect.DeepEqual(a.ForwardGiven, b.ForwardGiven) {
+		return false
+	}
+	for i := range a.Children {
+		x, y := &a.Children[i], &b.Children[i]
+		if x.Path != y.Path || !reflect.DeepEqual(x.Ties, y.Ties) || !c.same(x.Class, y.Class) {
+			return false
+		}
+	}
+	for i := range a.Methods {
+		if a.Methods[i].Dump(a) != b.Methods[i].Dump(b) {
+			return false
+		}
+	}
+	switch {
+	case a.Forward == nil || b.Forward == nil:
+		return a.Forward == b.Forward
+	default:
+		return a.Forward.Dump(a) == b.Forward.Dump(b)
+	}
+}

@@ -1,0 +1,56 @@
+package graph
+
+import (
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// maxSteps bounds the operators and calls that one call of a module or function
+// stands for. Classes and functions are shared, so that a few nested blocks may
+// stand for more than could ever be played.
+const maxSteps = 2_000_000
+
+// bound stops if a call of f, a function of class c, does too much.
+func (el *elaborator) bound(f *program.Func, c *program.Class, at spec.Span) {
+	if el.sizeOf(f, c) > maxSteps {
+		el.fail(at, "this call stands for more than %d operations", maxSteps)
+	}
+}
+
+// sizeOf counts the operators and calls in f and in what it calls. What is
+// called was bounded before, so that the sums do not overflow.
+func (el *elaborator) sizeOf(f *program.Func, c *program.Class) int {
+	if f == nil { // a module of the library that is never called by itself
+		return 1
+	}
+	if n, ok := el.sizes[f]; ok {
+		return n
+	}
+	n := 1
+	var expr func(e *program.Expr)
+	expr = func(e *program.Expr) {
+		if e == nil {
+			return
+		}
+		n++
+		switch e.Kind {
+		case program.CallMod:
+			if ch := c.Children[e.Child].Class; ch != nil {
+				n += el.sizeOf(ch.Forward, ch)
+			}
+		case program.CallFun:
+			n += el.sizeOf(e.Func, c)
+		}
+		for _, a := range e.Args {
+			expr(a)
+		}
+	}
+	for i := range f.Body {
+		expr(f.Body[i].Value)
+		for _, v := range f.Body[i].Values {
+			expr(v)
+		}
+	}
+	el.sizes[f] = n
+	return n
+}
