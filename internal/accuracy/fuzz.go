@@ -3,13 +3,7 @@ package accuracy
 import (
 	"compress/gzip"
 	"encoding/json"
-	"fmt"
 	"os"
-
-	"github.com/memplan/memplan/internal/engine"
-	"github.com/memplan/memplan/internal/graph"
-	"github.com/memplan/memplan/internal/spec"
-	"github.com/memplan/memplan/specs"
 )
 
 // FuzzCase is a random spec with what real PyTorch allocated when it ran the
@@ -32,23 +26,8 @@ func (e RecordedEvent) MarshalJSON() ([]byte, error) {
 }
 
 // CompareFuzz returns the first difference between prediction and recording,
-// "" if there is none.
-func CompareFuzz(c *FuzzCase) (string, error) {
-	s, err := spec.Parse(c.Name+".yaml", []byte(c.Spec), spec.Options{})
-	if err != nil {
-		return "", err
-	}
-	env := ArchEnv(c.Arch)
-	g, err := graph.Build(s, graph.Options{Env: env, Preset: specs.Preset, Presets: specs.Names()})
-	if err != nil {
-		return "", err
-	}
-	p, err := engine.Play(g.Job, env, nil, len(c.Steps))
-	if err != nil {
-		return "", err
-	}
-	return difference(c.Events, p.Trace.Events, false), nil
-}
+// "" if there is none: of the events, then of the peaks.
+func CompareFuzz(f *FuzzCase) (string, error) { return f.Compare().Unequal(), nil }
 
 // WriteFuzz writes cases as one gzipped JSON list.
 func WriteFuzz(path string, cases []*FuzzCase) error {
@@ -71,18 +50,6 @@ func WriteFuzz(path string, cases []*FuzzCase) error {
 
 // ReadFuzz reads what WriteFuzz wrote.
 func ReadFuzz(path string) ([]*FuzzCase, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
 	var cases []*FuzzCase
-	if err := json.NewDecoder(z).Decode(&cases); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return cases, nil
+	return cases, readJSON(path, &cases)
 }

@@ -91,7 +91,7 @@ func Load(dir string) ([]*Recording, error) {
 	for _, f := range files {
 		r, err := LoadFile(f)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f, err)
+			return nil, err
 		}
 		out = append(out, r)
 	}
@@ -100,20 +100,25 @@ func Load(dir string) ([]*Recording, error) {
 
 // LoadFile reads one recording.
 func LoadFile(path string) (*Recording, error) {
+	r := new(Recording)
+	return r, readJSON(path, r)
+}
+
+// readJSON decodes a file of JSON that is compressed with gzip.
+func readJSON(path string, v any) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer f.Close()
 	z, err := gzip.NewReader(f)
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(z, 256<<20)).Decode(v)
+	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	r := new(Recording)
-	if err := json.NewDecoder(io.LimitReader(z, 256<<20)).Decode(r); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return nil
 }
 
 // Family is the model of a recording's name: gpts of gpts_b4_clip.

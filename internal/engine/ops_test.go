@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/internal/trace"
@@ -41,212 +42,119 @@ func readOps(t *testing.T, arch string) map[string]opRecording {
 	return d.Ops
 }
 
-// probe builds the operators of the recordings, in the recordings' shapes.
+// probe is one operator of the recordings, as the forward pass of a model.
 type probe struct {
-	p  *Player
-	dt tensor.DType
+	name   string
+	batch  int
+	inputs string // shapes without the batch dimension; floating ones require gradients unless their name ends in 0
+	layers string
+	rest   string // of the model
 }
 
+// Shapes of the recordings' inputs.
 const (
-	pB, pT, pD, pH, pV = 4, 128, 256, 8, 1000
+	seq   = "x: [128, 256]"
+	image = "x: [64, 32, 32]"
+	qkv64 = "q: [8, 128, 64], k: [8, 128, 64], v: [8, 128, 64]"
+	pair  = "x: [128, 256], y: [128, 256]"
+	pair0 = "x: [128, 256], y0: [128, 256]"
 )
 
-func (b *probe) t(size ...int64) *op.Tensor { return b.p.Leaf(trace.Inputs, b.dt, true, size...) }
-func (b *probe) x() *op.Tensor              { return b.t(pB, pT, pD) }
-func (b *probe) img() *op.Tensor            { return b.t(pB, 64, 32, 32) }
-func (b *probe) index(size ...int64) *op.Tensor {
-	return b.p.Leaf(trace.Inputs, tensor.Int64, false, size...)
-}
-func (b *probe) do(name string, args any, in ...*op.Tensor) *op.Tensor {
-	outs := b.p.Do(op.Row0(name), args, in...)
-	b.p.Drop(outs[1:]...)
-	return outs[0]
-}
-
-// probes maps an operator's name in the recordings to a call of it. make
-// allocates the inputs; the returned function is what is recorded.
-var probes = map[string]func(b *probe) func() *op.Tensor{}
-
-func simple(name string, row string, args any) {
-	probes[name] = func(b *probe) func() *op.Tensor {
-		x := b.x()
-		return func() *op.Tensor { return b.do(row, args, x) }
-	}
-}
-
-func binary(name, row string, other func(b *probe) *op.Tensor) {
-	probes[name] = func(b *probe) func() *op.Tensor {
-		x, y := b.x(), other(b)
-		return func() *op.Tensor { return b.do(row, &op.BinaryArgs{}, x, y) }
-	}
-}
-
-func linear(name string, bias bool, size ...int64) {
-	probes[name] = func(b *probe) func() *op.Tensor {
-		w := b.t(4*pD, pD)
-		var bi *op.Tensor
-		if bias {
-			bi = b.t(4 * pD)
-		}
-		x := b.t(size...)
-		return func() *op.Tensor { return b.do("linear", nil, x, w, bi) }
-	}
-}
-
-func conv(name string, bias bool) {
-	probes[name] = func(b *probe) func() *op.Tensor {
-		w := b.t(64, 64, 3, 3)
-		var bi *op.Tensor
-		if bias {
-			bi = b.t(64)
-		}
-		x := b.img()
-		two := func(n int64) []int64 { return []int64{n, n} }
-		a := &op.ConvArgs{Stride: two(1), Padding: two(1), Dilation: two(1), Groups: 1}
-		return func() *op.Tensor { return b.do("convolution", a, x, w, bi) }
-	}
-}
-
-func image(name, row string, args any) {
-	probes[name] = func(b *probe) func() *op.Tensor {
-		x := b.img()
-		return func() *op.Tensor { return b.do(row, args, x) }
-	}
-}
-
-func sdpa(name string, t, d int64, a op.SDPAArgs) {
-	probes[name] = func(b *probe) func() *op.Tensor {
-		q, k, v := b.t(pB, pH, t, d), b.t(pB, pH, t, d), b.t(pB, pH, t, d)
-		return func() *op.Tensor { return b.do("scaled_dot_product_attention", &a, q, k, v) }
-	}
+// probes lists the operators in scope, as the recordings name them.
+var probes = []probe{
+	{"linear_bias", 4, seq, "Linear: 1024", ""},
+	{"linear_nobias", 4, seq, "Linear: {out_features: 1024, bias: false}", ""},
+	{"linear2d_bias", 512, "x: [256]", "Linear: 1024", ""},
+	{"matmul_2d", 256, "x: [256], y: [256]", "matmul: [x, y]", ""},
+	{"bmm", 4, "x: [8, 128, 32], y: [8, 128, 32]", "matmul: [x, {transpose: [-1, -2], inputs: y}]", ""},
+	{"layernorm", 4, seq, "LayerNorm", ""},
+	{"groupnorm", 4, image, "GroupNorm: 8", ""},
+	{"batchnorm2d", 4, image, "BatchNorm2d", ""},
+	{"conv2d_bias", 4, image, "Conv2d: {out_channels: 64, kernel_size: 3, padding: 1}", ""},
+	{"conv2d_nobias", 4, image, "Conv2d: {out_channels: 64, kernel_size: 3, padding: 1, bias: false}", ""},
+	{"conv1d", 4, "x: [64, 1024]", "Conv1d: {out_channels: 64, kernel_size: 3, padding: 1}", ""},
+	{"relu", 4, seq, "relu", ""},
+	{"gelu", 4, seq, "gelu", ""},
+	{"gelu_tanh", 4, seq, "gelu: tanh", ""},
+	{"silu", 4, seq, "silu", ""},
+	{"sigmoid", 4, seq, "sigmoid", ""},
+	{"tanh", 4, seq, "tanh", ""},
+	{"leaky_relu", 4, seq, "leaky_relu", ""},
+	{"elu", 4, seq, "elu", ""},
+	{"softplus", 4, seq, "softplus", ""},
+	{"mish", 4, seq, "mish", ""},
+	{"hardswish", 4, seq, "hardswish", ""},
+	{"softmax", 4, seq, "softmax: -1", ""},
+	{"log_softmax", 4, seq, "log_softmax: -1", ""},
+	{"exp", 4, seq, "exp", ""},
+	{"mean", 4, seq, "mean", ""},
+	{"sum_dim", 4, seq, "sum: -1", ""},
+	{"square", 4, seq, "mul: [x, x]", ""},
+	{"add_scalar", 4, seq, "add: 1", ""},
+	{"pow2", 4, seq, "pow: 2", ""},
+	{"rsqrt", 4, seq, "rsqrt", ""},
+	{"float", 4, seq, "float", ""},
+	{"contig_t", 4, seq, "contiguous: , inputs: [{transpose: [1, 2], inputs: x}]", ""},
+	{"chunk_cat", 4, seq, "{chunk: [2, -1], name: [a, b]}, {cat: {tensors: [b, a], dim: -1}}", ""},
+	{"dropout", 4, seq, "dropout: 0.1", ""},
+	{"clone", 4, seq, "clone", ""},
+	{"masked_fill", 4, seq, "masked_fill: {mask: {gt: 0, inputs: x}, value: 0.0}", ""},
+	{"add", 4, pair, "add: [x, y]", ""},
+	{"mul", 4, pair, "mul: [x, y]", ""},
+	{"mul_bcast", 4, seq, "mul: [x, w]", "parameters: {w: [256]}"},
+	{"div", 4, pair, "div: [x, y]", ""},
+	{"maxpool2d", 4, image, "MaxPool2d: 2", ""},
+	{"avgpool2d", 4, image, "AvgPool2d: 2", ""},
+	{"adaptiveavg1", 4, image, "AdaptiveAvgPool2d: 1", ""},
+	{"adaptiveavg7", 4, image, "AdaptiveAvgPool2d: 7", ""},
+	{"pad", 4, image, "pad: {pad: [1, 1, 1, 1]}", ""},
+	{"embedding", 4, "x: {shape: [128], dtype: int64}", "Embedding: [1000, 256]", ""},
+	{"cross_entropy", 512, "x: [1000], y: {shape: [], dtype: int64}", "cross_entropy: [x, y]", ""},
+	{"mse", 4, pair0, "mse_loss: [x, y0]", ""},
+	{"smooth_l1", 4, pair0, "smooth_l1_loss: [x, y0]", ""},
+	{"sdpa_hd64", 4, qkv64, "scaled_dot_product_attention: [q, k, v]", ""},
+	{"sdpa_hd64_drop", 4, qkv64, "scaled_dot_product_attention: {dropout_p: 0.1}, inputs: [q, k, v]", ""},
+	{"sdpa_hd64_causal", 4, qkv64, "scaled_dot_product_attention: {is_causal: true}, inputs: [q, k, v]", ""},
+	{"sdpa_hd64_causal_drop", 4, qkv64, "scaled_dot_product_attention: {dropout_p: 0.1, is_causal: true}, inputs: [q, k, v]", ""},
+	{"sdpa_hd40", 4, "q: [8, 128, 40], k: [8, 128, 40], v: [8, 128, 40]", "scaled_dot_product_attention: [q, k, v]", ""},
+	{"sdpa_hd128_t1000", 4, "q: [8, 1000, 128], k: [8, 1000, 128], v: [8, 1000, 128]",
+		"scaled_dot_product_attention: {is_causal: true}, inputs: [q, k, v]", ""},
+	{"sdpa_mask", 4, qkv64, "scaled_dot_product_attention: {attn_mask: m}, inputs: [q, k, v]", "buffers: {m: [128, 128]}"},
+	{"sdpa_boolmask", 4, qkv64, "scaled_dot_product_attention: {attn_mask: m}, inputs: [q, k, v]", "buffers: {m: {shape: [128, 128], dtype: bool}}"},
+	{"mha_weights", 4, seq, "MultiheadAttention: {num_heads: 8, batch_first: true}, inputs: [x, x, x], pick: 0", ""},
+	{"mha_noweights", 4, seq, "MultiheadAttention: {num_heads: 8, batch_first: true, need_weights: false}, inputs: [x, x, x], pick: 0", ""},
+	{"encoderlayer", 4, seq, "TransformerEncoderLayer: {nhead: 8, dim_feedforward: 1024, batch_first: true}", ""},
 }
 
-func init() {
-	linear("linear_bias", true, pB, pT, pD)
-	linear("linear_nobias", false, pB, pT, pD)
-	linear("linear2d_bias", true, pB*pT, pD)
-	probes["matmul_2d"] = func(b *probe) func() *op.Tensor {
-		x, y := b.t(pD, pD), b.t(pD, pD)
-		return func() *op.Tensor { return b.do("matmul", nil, x, y) }
-	}
-	probes["bmm"] = func(b *probe) func() *op.Tensor {
-		x, y := b.t(pB, pH, pT, 32), b.t(pB, pH, pT, 32)
-		return func() *op.Tensor {
-			yt := b.do("transpose", &op.TransposeArgs{Dim0: -1, Dim1: -2}, y)
-			defer b.p.Drop(yt)
-			return b.do("matmul", nil, x, yt)
-		}
-	}
-	probes["layernorm"] = func(b *probe) func() *op.Tensor {
-		w, bi, x := b.t(pD), b.t(pD), b.x()
-		return func() *op.Tensor { return b.do("layer_norm", &op.LayerNormArgs{Shape: []int64{pD}}, x, w, bi) }
-	}
-	probes["groupnorm"] = func(b *probe) func() *op.Tensor {
-		w, bi, x := b.t(64), b.t(64), b.img()
-		return func() *op.Tensor { return b.do("group_norm", &op.GroupNormArgs{Groups: 8}, x, w, bi) }
-	}
-	probes["batchnorm2d"] = func(b *probe) func() *op.Tensor {
-		w, bi, x := b.t(64), b.t(64), b.img()
-		mean, v := b.t(64), b.t(64)
-		obj(mean).requires, obj(v).requires = false, false
-		return func() *op.Tensor {
-			return b.do("batch_norm", &op.BatchNormArgs{Eps: 1e-5}, x, w, bi, mean, v)
-		}
-	}
-	conv("conv2d_bias", true)
-	conv("conv2d_nobias", false)
-	for _, a := range []string{"relu", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "elu", "softplus", "mish", "hardswish", "exp", "rsqrt"} {
-		simple(a, a, nil)
-	}
-	simple("gelu_tanh", "gelu", nil)
-	simple("softmax", "softmax", &op.SoftmaxArgs{Dim: -1})
-	simple("log_softmax", "log_softmax", &op.SoftmaxArgs{Dim: -1})
-	simple("mean", "mean", &op.ReduceArgs{})
-	simple("sum_dim", "sum", &op.ReduceArgs{Dim: []int64{-1}})
-	simple("add_scalar", "add", &op.BinaryArgs{Other: op.Number{Set: true, Value: 1}})
-	simple("pow2", "pow", &op.PowArgs{Exponent: op.Number{Set: true, Value: 2}})
-	simple("float", "float", nil)
-	simple("clone", "clone", &op.CloneArgs{})
-	simple("dropout", "dropout", &op.DropoutArgs{P: 0.1})
-	probes["square"] = func(b *probe) func() *op.Tensor {
-		x := b.x()
-		return func() *op.Tensor { return b.do("mul", &op.BinaryArgs{}, x, x) }
-	}
-	probes["contig_t"] = func(b *probe) func() *op.Tensor {
-		x := b.x()
-		return func() *op.Tensor {
-			y := b.do("transpose", &op.TransposeArgs{Dim0: 1, Dim1: 2}, x)
-			defer b.p.Drop(y)
-			return b.do("contiguous", nil, y)
-		}
-	}
-	probes["chunk_cat"] = func(b *probe) func() *op.Tensor {
-		x := b.x()
-		return func() *op.Tensor {
-			c := b.p.Do(op.Row0("chunk"), &op.SplitArgs{Chunks: 2, Dim: -1}, x)
-			defer b.p.Drop(c...)
-			return b.do("cat", &op.DimArgs{Dim: -1}, c[1], c[0])
-		}
-	}
-	probes["masked_fill"] = func(b *probe) func() *op.Tensor {
-		x := b.x()
-		return func() *op.Tensor {
-			m := b.do("gt", &op.BinaryArgs{Other: op.Number{Set: true}}, x)
-			defer b.p.Drop(m)
-			return b.do("masked_fill", nil, x, m)
-		}
-	}
-	same := func(b *probe) *op.Tensor { return b.x() }
-	binary("add", "add", same)
-	binary("mul", "mul", same)
-	binary("div", "div", same)
-	binary("mul_bcast", "mul", func(b *probe) *op.Tensor { return b.t(pD) })
-	two := []int64{2, 2}
-	pool := &op.PoolArgs{Kernel: two, Stride: two, Padding: []int64{0, 0}, Dilation: []int64{1, 1}}
-	image("maxpool2d", "max_pool", pool)
-	image("avgpool2d", "avg_pool", pool)
-	image("adaptiveavg1", "adaptive_avg_pool", &op.AdaptiveArgs{Size: []int64{1, 1}})
-	image("adaptiveavg7", "adaptive_avg_pool", &op.AdaptiveArgs{Size: []int64{7, 7}})
-	image("pad", "constant_pad_nd", &op.PadArgs{Pad: []int64{1, 1, 1, 1}})
-	probes["embedding"] = func(b *probe) func() *op.Tensor {
-		w, i := b.t(pV, pD), b.index(pB, pT)
-		return func() *op.Tensor { return b.do("embedding", &op.EmbeddingArgs{}, i, w) }
-	}
-	probes["cross_entropy"] = func(b *probe) func() *op.Tensor {
-		x, y := b.t(pB*pT, pV), b.index(pB*pT)
-		return func() *op.Tensor { return b.do("cross_entropy", &op.LossArgs{Reduction: "mean"}, x, y) }
-	}
-	for _, l := range []string{"mse", "smooth_l1"} {
-		probes[l] = func(b *probe) func() *op.Tensor {
-			x, y := b.x(), b.x()
-			obj(y).requires = false
-			return func() *op.Tensor { return b.do(l+"_loss", &op.LossArgs{Reduction: "mean"}, x, y) }
-		}
-	}
-	for _, causal := range []bool{false, true} {
-		for _, p := range []float64{0, 0.1} {
-			name := "sdpa_hd64"
-			if causal {
-				name += "_causal"
-			}
-			if p > 0 {
-				name += "_drop"
-			}
-			sdpa(name, pT, 64, op.SDPAArgs{DropoutP: p, IsCausal: causal})
-		}
-	}
-	sdpa("sdpa_hd40", pT, 40, op.SDPAArgs{})
-	sdpa("sdpa_hd128_t1000", 1000, 128, op.SDPAArgs{IsCausal: true})
-	for _, m := range []string{"mask", "boolmask"} {
-		probes["sdpa_"+m] = func(b *probe) func() *op.Tensor {
-			q, k, v, mask := b.t(pB, pH, pT, 64), b.t(pB, pH, pT, 64), b.t(pB, pH, pT, 64), b.t(pT, pT)
-			obj(mask).requires = false
-			if m == "boolmask" {
-				mask = b.p.Leaf(trace.Inputs, tensor.Bool, false, pT, pT)
-			}
-			return func() *op.Tensor { return b.do("scaled_dot_product_attention", &op.SDPAArgs{}, q, k, v, mask) }
-		}
-	}
+// outOfScope names the recorded operators that memplan does not have yet, with
+// the reason.
+var outOfScope = map[string]string{
+	"bce_logits":           "a loss that specs cannot name yet",
+	"kl_div":               "a loss that specs cannot name yet",
+	"l1":                   "a loss that specs cannot name yet",
+	"cross_entropy_smooth": "label smoothing",
+	"conv2d_depthwise":     "PyTorch's own kernels for depthwise convolutions",
+	"convtranspose2d":      "transposed convolution",
+	"cumsum":               "no operator yet",
+	"decoderlayer":         "no layer yet",
+	"glu":                  "no operator yet",
+	"gru_cell":             "recurrent cells",
+	"lstm_cell":            "recurrent cells",
+	"index_select":         "indexing by tensors",
+	"interp_bilinear":      "interpolation",
+	"interp_nearest":       "interpolation",
+	"logsumexp":            "no operator yet",
+	"max_dim":              "no operator yet",
+	"norm":                 "no operator yet",
+	"normalize":            "no operator yet",
+	"pixel_shuffle":        "no operator yet",
+	"repeat_interleave":    "no operator yet",
+	"rmsnorm_module":       "no layer yet",
+	"sdpa_math_causal":     "a choice of attention kernels by context manager",
+	"sort":                 "no operator yet",
+	"topk":                 "no operator yet",
+	"var":                  "no operator yet",
+	"where":                "no operator yet",
 }
 
 var opArchs = []struct {
@@ -276,78 +184,106 @@ func render(tr *trace.Trace, from int) []string {
 	return out
 }
 
-// TestOps holds every operator row against what real PyTorch allocated, on
-// five architectures.
+// TestOps holds every operator in scope against what real PyTorch allocated in
+// its forward and backward pass, on five architectures in three types. None may
+// be wrong; few may be refused. Every recorded operator must be in scope or in
+// outOfScope.
 func TestOps(t *testing.T) {
-	types := []struct {
-		suffix string
-		dt     tensor.DType
-	}{{"_f32", tensor.Float32}, {"_bf16", tensor.BFloat16}, {"_f16", tensor.Float16}}
+	types := []struct{ suffix, precision string }{{"_f32", "fp32"}, {"_bf16", "bf16"}, {"_f16", "fp16"}}
 	for _, a := range opArchs {
 		recorded := readOps(t, a.name)
+		known := map[string]bool{}
 		equal, total := 0, 0
-		covered := map[string]bool{}
-		for _, ty := range types {
-			names := make([]string, 0, len(probes))
-			for n := range probes {
-				names = append(names, n)
-			}
-			sort.Strings(names)
-			for _, n := range names {
-				rec, ok := recorded[n+ty.suffix]
-				if !ok {
-					t.Fatalf("no recording of %s", n+ty.suffix)
+		for _, pr := range probes {
+			known[pr.name] = true
+			for _, ty := range types {
+				rec, ok := recorded[pr.name+ty.suffix]
+				if !ok || rec.Error != "" {
+					t.Fatalf("%s: no recording of %s", a.name, pr.name+ty.suffix)
 				}
-				covered[n+ty.suffix] = true
 				total++
-				if err := probeOp(a.arch, a.sms, a.threads, n, ty.dt, rec); err != nil {
-					t.Errorf("%s %s%s: %v", a.name, n, ty.suffix, err)
-					continue
+				err := pr.compare(op.Env{Arch: a.arch, SMs: a.sms, ThreadsPerSM: a.threads, Torch: torchver.Default}, ty.precision, rec)
+				switch {
+				case err == nil:
+					equal++
+				case strings.Contains(err.Error(), "is not modelled for GPUs before"):
+					t.Logf("%s %s%s is refused: %v", a.name, pr.name, ty.suffix, err)
+				default:
+					t.Errorf("%s %s%s: %v", a.name, pr.name, ty.suffix, err)
 				}
-				equal++
 			}
 		}
-		var out []string
+		if 100*equal < 95*total {
+			t.Errorf("%s: less than 95 %% are equal", a.name)
+		}
+		t.Logf("%s: %d of %d operators equal; out of scope: autocast and %d operators", a.name, equal, total, len(outOfScope))
 		for n := range recorded {
-			if !covered[n] && strings.HasSuffix(n, "_f32") {
-				out = append(out, strings.TrimSuffix(n, "_f32"))
+			base := n[:strings.LastIndexByte(strings.TrimSuffix(strings.TrimSuffix(n, "_bf16"), "_f16")+"_", '_')]
+			base = strings.TrimSuffix(base, "_f32")
+			if strings.Contains(n, "_amp_") {
+				continue // autocast is out of scope as a whole
+			}
+			if _, out := outOfScope[base]; !out && !known[base] {
+				t.Errorf("%s: recorded operator %s is neither in scope nor named as out of it", a.name, n)
 			}
 		}
-		sort.Strings(out)
-		t.Logf("%s: %d of %d operators equal; out of scope: autocast, %s", a.name, equal, total, strings.Join(out, ", "))
+		for n := range outOfScope {
+			if _, ok := recorded[n+"_f32"]; !ok || known[n] {
+				t.Errorf("%s: out of scope is %s, which is not recorded or has a probe", a.name, n)
+			}
+		}
 	}
 }
 
-func probeOp(arch, sms, threads int, name string, dt tensor.DType, rec opRecording) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			pe, ok := r.(*ProgramError)
-			if !ok {
-				panic(r)
-			}
-			err = pe
+// compare plays the operator as a model and holds its events against the
+// recording.
+func (pr *probe) compare(env op.Env, precision string, rec opRecording) (err error) {
+	layers := pr.layers
+	if !strings.HasPrefix(layers, "{") {
+		layers = "{" + layers + "}"
+		if !strings.Contains(layers, ":") {
+			layers = pr.layers
 		}
-	}()
-	p := New(op.Env{Arch: arch, SMs: sms, ThreadsPerSM: threads, Torch: torchver.Default, GradMode: true, Training: true}, nil)
-	b := &probe{p, dt}
-	// The recordings settle the cuBLAS workspaces first.
-	for i := range p.blas {
-		p.thread = uint8(i)
-		p.BlasHandle()
 	}
-	p.thread = 0
-	f := probes[name](b)
-	from := len(p.tr.Events)
-	o := f()
-	fwd := render(p.tr, from)
-	if got, want := strings.Join(fwd, " "), strings.Join(rec.Forward, " "); got != want {
+	text := fmt.Sprintf("memplan: 1\nmodel:\n  inputs: {%s}\n  layers: [%s]\n  loss: {sum: }\n", pr.inputs, layers)
+	if pr.rest != "" {
+		text += "  " + pr.rest + "\n"
+	}
+	text += fmt.Sprintf("train: {batch_size: %d, precision: %s}\n", pr.batch, precision)
+	s, err := spec.Parse(pr.name, []byte(text), spec.Options{})
+	if err != nil {
+		return err
+	}
+	g, err := graph.Build(s, graph.Options{Env: env})
+	if err != nil {
+		return err
+	}
+	env.GradMode, env.Training = true, true
+	j := &job{Player: New(env, nil), prog: g.Job, models: map[string]*module{}}
+	j.setup()
+	// The recordings settle the cuBLAS workspaces first.
+	for i := range j.blas {
+		j.thread = uint8(i)
+		j.BlasHandle()
+	}
+	j.thread = 0
+	var args []value
+	for _, in := range g.Job.Inputs {
+		grad := in.DType.IsFloating() && !strings.HasSuffix(in.Name, "0")
+		args = append(args, value{t: j.Leaf(trace.Inputs, in.DType, grad, in.Size...)})
+	}
+	for _, a := range args {
+		j.keep(a) // the caller's own reference
+	}
+	from := len(j.tr.Events)
+	out := j.callModule(j.models["model"], args).t
+	if got, want := strings.Join(render(j.tr, from), " "), strings.Join(rec.Forward, " "); got != want {
 		return fmt.Errorf("forward\n got %s\nwant %s", got, want)
 	}
-	g := p.New(o.LikeDense(), o.DType)
-	from = len(p.tr.Events)
-	p.Backward(o, p.Keep(g), false)
-	bwd := render(p.tr, from)
-	if got, want := strings.Join(bwd, " "), strings.Join(rec.Backward, " "); got != want {
+	grad := j.New(out.LikeDense(), out.DType)
+	from = len(j.tr.Events)
+	j.Backward(out, j.Keep(grad), false)
+	if got, want := strings.Join(render(j.tr, from), " "), strings.Join(rec.Backward, " "); got != want {
 		return fmt.Errorf("backward\n got %s\nwant %s", got, want)
 	}
 	return nil

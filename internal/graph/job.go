@@ -174,6 +174,9 @@ func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 		el.fail(m.Preset.At, "preset %s: %v", m.Preset.V, err)
 	}
 	el.others = append(el.others, s.Errs)
+	if s.Model.Preset.Set { // a preset that sets params of another
+		el.as(&model{spec: s}, func() { s = el.loadPreset(s.Model) })
+	}
 	return s
 }
 

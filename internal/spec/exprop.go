@@ -261,7 +261,7 @@ func (ev *evaluator) order(e *syntax.BinaryExpr, f, g float64, less, same bool) 
 }
 
 // functions lists the functions of the language.
-var functions = []string{"abs", "int", "len", "max", "min", "range", "sum"}
+var functions = []string{"abs", "int", "len", "max", "min", "range", "sqrt", "sum"}
 
 func (ev *evaluator) call(e *syntax.CallExpr) (any, error) {
 	id, ok := e.Fn.(*syntax.Ident)
@@ -310,6 +310,17 @@ func (ev *evaluator) call(e *syntax.CallExpr) (any, error) {
 			}
 		}
 		return nil, ev.fail(e, "%s needs one number", id.Name)
+	case "sqrt":
+		if len(args) == 1 {
+			n, isFloat := args[0].(float64)
+			if i, ok := args[0].(int64); ok {
+				n, isFloat = float64(i), true
+			}
+			if isFloat && n >= 0 {
+				return math.Sqrt(n), nil
+			}
+		}
+		return nil, ev.fail(e, "sqrt needs one number that is not negative")
 	case "min", "max", "sum":
 		list := args
 		if len(args) == 1 {

@@ -1,0 +1,170 @@
+package accuracy
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Tally counts how predictions compare with recordings.
+type Tally struct {
+	Name    string `json:"name"`    // a suite, or suite/family
+	Cases   int    `json:"cases"`   // compared
+	Skipped int    `json:"skipped"` // recorded, with something that memplan does not model yet
+	Equal   int    `json:"equal"`   // event lists
+
+	Steps          int     `json:"steps"`
+	AllocatedEqual int     `json:"allocated_equal"` // steps whose peak is equal to the byte
+	ReservedEqual  int     `json:"reserved_equal"`
+	AllocatedWorst float64 `json:"allocated_worst_percent"` // the largest error of a step's peak
+	ReservedWorst  float64 `json:"reserved_worst_percent"`
+	ReservedIn2    int     `json:"reserved_within_2_percent"`
+}
+
+// add counts one case.
+func (t *Tally) add(c *Case) {
+	if c.Skipped != "" {
+		t.Skipped++
+		return
+	}
+	t.Cases++
+	if c.Equal {
+		t.Equal++
+	}
+	for _, s := range c.Steps {
+		t.Steps++
+		a, r := Percent(s.Allocated, s.RecordedAllocated), Percent(s.Reserved, s.RecordedReserved)
+		if s.Allocated == s.RecordedAllocated {
+			t.AllocatedEqual++
+		}
+		if s.Reserved == s.RecordedReserved {
+			t.ReservedEqual++
+		}
+		if math.Abs(r) <= 2 {
+			t.ReservedIn2++
+		}
+		t.AllocatedWorst = max(t.AllocatedWorst, math.Abs(a))
+		t.ReservedWorst = max(t.ReservedWorst, math.Abs(r))
+	}
+}
+
+// Percent is the error of a prediction in percent of what was recorded.
+func Percent(predicted, recorded tensor.Bytes) float64 {
+	if predicted == recorded {
+		return 0
+	}
+	return 100 * (float64(predicted) - float64(recorded)) / float64(max(recorded, 1))
+}
+
+// Results are all cases of all suites.
+type Results struct {
+	Truth, Fuzz, Replay, Golden []*Case
+}
+
+// Run compares everything under a testdata folder.
+func Run(dir string) (*Results, error) {
+	r := &Results{}
+	recs, err := Load(filepath.Join(dir, "truth"))
+	if err != nil {
+		return nil, err
+	}
+	for _, rec := range recs {
+		r.Truth = append(r.Truth, Compare(rec))
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "fuzz", "*.json.gz"))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		cases, err := ReadFuzz(f)
+		if err != nil {
+			return nil, err
+		}
+		for _, fc := range cases {
+			c := fc.Compare()
+			c.Family = strings.TrimSuffix(filepath.Base(f), ".json.gz")
+			r.Fuzz = append(r.Fuzz, c)
+		}
+	}
+	if r.Replay, err = compareReplay(filepath.Join(dir, "truth-replay")); err != nil {
+		return nil, err
+	}
+	r.Golden, err = compareGolden(filepath.Join(dir, "golden"))
+	return r, err
+}
+
+// Suite is a list of cases with its name.
+type Suite struct {
+	Name  string
+	Cases []*Case
+}
+
+// Suites lists the results in the order in which they are printed.
+func (r *Results) Suites() []Suite {
+	return []Suite{{"truth", r.Truth}, {"fuzz", r.Fuzz}, {"replay", r.Replay}, {"golden", r.Golden}}
+}
+
+// Tallies sums up the results: each suite, then its families if it has several.
+func (r *Results) Tallies() []Tally {
+	var out []Tally
+	for _, s := range r.Suites() {
+		total, families := Tally{Name: s.Name}, map[string]*Tally{}
+		for _, c := range s.Cases {
+			name := s.Name + "/" + c.Family
+			if families[name] == nil {
+				families[name] = &Tally{Name: name}
+			}
+			total.add(c)
+			families[name].add(c)
+		}
+		out = append(out, total)
+		if len(families) == 1 {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(families)) {
+			out = append(out, *families[name])
+		}
+	}
+	return out
+}
+
+// Worse lists what got worse from one summary to another: nothing may.
+func Worse(committed, now []Tally) []string {
+	byName := map[string]*Tally{}
+	for i := range now {
+		byName[now[i].Name] = &now[i]
+	}
+	var out []string
+	for _, c := range committed {
+		n := byName[c.Name]
+		if n == nil {
+			out = append(out, c.Name+": gone")
+			continue
+		}
+		for _, x := range []struct {
+			what     string
+			was, now int
+		}{
+			{"cases", c.Cases, n.Cases}, {"equal event lists", c.Equal, n.Equal}, {"equal peaks of allocated memory", c.AllocatedEqual, n.AllocatedEqual},
+			{"equal peaks of reserved memory", c.ReservedEqual, n.ReservedEqual}, {"peaks of reserved memory within 2 %", c.ReservedIn2, n.ReservedIn2},
+		} {
+			if x.now < x.was {
+				out = append(out, fmt.Sprintf("%s: %d %s, were %d", c.Name, x.now, x.what, x.was))
+			}
+		}
+		for _, x := range []struct {
+			what     string
+			was, now float64
+		}{{"allocated", c.AllocatedWorst, n.AllocatedWorst}, {"reserved", c.ReservedWorst, n.ReservedWorst}} {
+			if x.now > x.was+1e-9 {
+				out = append(out, fmt.Sprintf("%s: a peak of %s memory is off by %.3f %%, at most %.3f %% before", c.Name, x.what, x.now, x.was))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,103 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/torchver"
+	"github.com/memplan/memplan/specs"
+)
+
+const (
+	gpt2     = "memplan: 1\nmodel: {preset: gpt2}\n"
+	resnet50 = "memplan: 1\nmodel: {preset: resnet, with: {depth: 50}}\ntrain: {batch_size: 32}\n"
+)
+
+var a100 = op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Default}
+
+func build(tb testing.TB, text string) *program.Job {
+	tb.Helper()
+	s, err := spec.Parse("bench.yaml", []byte(text), spec.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	g, err := graph.Build(s, graph.Options{Env: a100, Preset: specs.Preset, Presets: specs.Names()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return g.Job
+}
+
+func play(tb testing.TB, job *program.Job) *engine.Played {
+	tb.Helper()
+	p, err := engine.Play(job, a100, nil, 3)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// TestPlayAllocations bounds what playing costs by what the Go runtime
+// allocates for an event, which is the same on all machines.
+func TestPlayAllocations(t *testing.T) {
+	const limit = 1000
+	job := build(t, gpt2)
+	events := len(play(t, job).Trace.Events)
+	allocs := testing.AllocsPerRun(5, func() { play(t, job) })
+	if perEvent := allocs / float64(events); perEvent > limit {
+		t.Errorf("%.2f allocations for an event, at most %.2f are wanted", perEvent, float64(limit))
+	} else {
+		t.Logf("%.2f allocations for an event", perEvent)
+	}
+}
+
+func BenchmarkEstimateGPT2(b *testing.B)     { benchmarkEstimate(b, gpt2) }
+func BenchmarkEstimateResNet50(b *testing.B) { benchmarkEstimate(b, resnet50) }
+
+// benchmarkEstimate measures everything from the text of a spec to the
+// allocator's state after three steps.
+func benchmarkEstimate(b *testing.B, text string) {
+	b.ReportAllocs()
+	events := 0
+	for b.Loop() {
+		p := play(b, build(b, text))
+		if _, err := allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		events = len(p.Trace.Events)
+	}
+	b.ReportMetric(float64(events), "events")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(events), "ns/event")
+}
+
+func BenchmarkBuildGPT2(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		build(b, gpt2)
+	}
+}
+func BenchmarkPlayGPT2(b *testing.B) {
+	b.ReportAllocs()
+	j := build(b, gpt2)
+	for b.Loop() {
+		play(b, j)
+	}
+}
+func BenchmarkBuildResNet(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		build(b, resnet50)
+	}
+}
+func BenchmarkPlayResNet(b *testing.B) {
+	b.ReportAllocs()
+	j := build(b, resnet50)
+	for b.Loop() {
+		play(b, j)
+	}
+}

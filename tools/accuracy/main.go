@@ -1,0 +1,84 @@
+// Command accuracy holds predictions against recordings of real PyTorch and
+// prints every case and a summary.
+//
+//	go run ./tools/accuracy            print
+//	go run ./tools/accuracy -check     and fail if a figure is worse than committed
+//	go run ./tools/accuracy -update    and commit the figures: testdata/accuracy.json, docs/accuracy.md
+//
+// It runs from the root of the repository.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/memplan/memplan/internal/accuracy"
+)
+
+const (
+	testdata  = "testdata"
+	committed = "testdata/accuracy.json"
+	page      = "docs/accuracy.md"
+)
+
+func main() {
+	check := flag.Bool("check", false, "fail if a figure is worse than committed")
+	update := flag.Bool("update", false, "write the committed figures and "+page)
+	flag.Parse()
+	if err := run(*check, *update); err != nil {
+		fmt.Fprintln(os.Stderr, "accuracy:", err)
+		os.Exit(1)
+	}
+}
+
+func run(check, update bool) error {
+	r, err := accuracy.Run(testdata)
+	if err != nil {
+		return err
+	}
+	if err := r.WriteCases(os.Stdout); err != nil {
+		return err
+	}
+	fmt.Println()
+	now := r.Tallies()
+	if err := accuracy.WriteSummary(os.Stdout, now); err != nil {
+		return err
+	}
+	if update {
+		return write(r, now)
+	}
+	if !check {
+		return nil
+	}
+	text, err := os.ReadFile(committed)
+	if err != nil {
+		return err
+	}
+	var was []accuracy.Tally
+	if err := json.Unmarshal(text, &was); err != nil {
+		return fmt.Errorf("%s: %w", committed, err)
+	}
+	if worse := accuracy.Worse(was, now); len(worse) > 0 {
+		return fmt.Errorf("worse than %s:\n%s", committed, strings.Join(worse, "\n"))
+	}
+	return nil
+}
+
+func write(r *accuracy.Results, now []accuracy.Tally) error {
+	text, err := json.MarshalIndent(now, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(committed, append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := r.WriteMarkdown(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(page, b.Bytes(), 0o644)
+}
