@@ -42,11 +42,11 @@ func NewMachine(s *spec.Spec) *Machine {
 	m := &Machine{Given: d.GPU.Set}
 	gpu, err := device.Lookup(device.Default)
 	if d.GPU.Set {
-		if g, wrong := device.Lookup(d.GPU.V); wrong == nil {
-			gpu = g
-		} else {
-			s.Errs.Addf(d.GPU.At, "%v", wrong)
-		}
+		gpu, err = device.Lookup(d.GPU.V)
+	}
+	if err != nil {
+		s.Errs.Addf(d.GPU.At, "%v", err)
+		gpu = &device.All()[0]
 	}
 	m.GPU, m.Total, m.Context = gpu, gpu.Total.Value, gpu.Context.Value
 	ver := torchver.Default

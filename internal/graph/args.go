@@ -207,17 +207,13 @@ type tensorArgs struct {
 	sc   *scope
 	sig  *op.Sig
 	vals map[string][]val // by parameter; several for a list of tensors
-	num  map[string]*spec.Value
 }
 
 // first is the value of the first tensor parameter, which in-place operators
 // change.
 func (t *tensorArgs) first() val {
-	for _, p := range t.params() {
-		if vs := t.vals[p.Name]; len(vs) > 0 {
-			return vs[0]
-		}
-		break
+	if ps := t.params(); len(ps) > 0 && len(t.vals[ps[0].Name]) > 0 {
+		return t.vals[ps[0].Name][0]
 	}
 	return val{}
 }

@@ -65,10 +65,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	if el.errsAny() {
 		return nil, el.firstErr()
 	}
-	r := &Result{Job: job, Definer: el.ms[0].spec}
-	for _, n := range s.NotModelled() {
-		r.NotModelled = append(r.NotModelled, n)
-	}
+	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: s.NotModelled()}
 	if strings.HasPrefix(s.Train.Precision.V, "amp-") {
 		r.NotModelled = append(r.NotModelled, "train.precision: autocast; computed as fp32")
 	}

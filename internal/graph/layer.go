@@ -97,7 +97,6 @@ type builder struct {
 	given map[string]bool
 	ins   []val
 	slots map[string]int
-	metas map[int]meta
 	ret   []val
 }
 
@@ -297,12 +296,6 @@ func (b *builder) child(name, layerName string, args map[string]any, ins ...val)
 	class, rets := b.el.buildLayer(layers[layerName], args, nil, ins)
 	b.class.Children = append(b.class.Children, program.Child{Path: name, Class: class})
 	return len(b.class.Children) - 1, rets
-}
-
-// module registers a submodule and calls it.
-func (b *builder) module(name, layerName string, args map[string]any, ins ...val) val {
-	i, rets := b.child(name, layerName, args, ins...)
-	return b.callChild(i, rets, ins...)
 }
 
 // callChild calls a submodule that child registered, on inputs like those it

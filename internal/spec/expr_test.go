@@ -28,9 +28,7 @@ func testEnv() *paramEnv {
 		"n": int64(4), "f": 0.5, "s": "abc", "t": true, "none": nil, "l": []any{int64(1), int64(2), int64(3)},
 		"x": testTensor{8, 3, 32}, "big": int64(1) << 62, "wrong": invalid{},
 	}}
-	for _, name := range []string{"n", "f", "s", "t", "none", "l", "x", "big", "wrong"} {
-		e.names = append(e.names, name)
-	}
+	e.names = []string{"n", "f", "s", "t", "none", "l", "x", "big", "wrong"}
 	return e
 }
 

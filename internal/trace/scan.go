@@ -189,12 +189,11 @@ func (s *scanner) string(what string) string {
 	if s.err != nil {
 		return ""
 	}
-	at := s.pos
 	if s.peek() != '"' {
 		s.fail(s.pos, "%s must be a string, found %s", what, s.found())
 		return ""
 	}
-	at = s.pos
+	at := s.pos
 	for s.pos++; s.pos < len(s.data) && s.data[s.pos] != '"'; s.pos++ {
 		if s.data[s.pos] == '\\' {
 			s.pos++

@@ -15,7 +15,6 @@ type generator struct {
 	blocks []string // finished block definitions
 	nBlock int
 	depth  int
-	inputs []string
 	bf16   bool
 	infer  bool
 }
