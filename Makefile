@@ -22,7 +22,7 @@ lint: ## gofmt, vet, staticcheck
 	$(GO) run $(STATICCHECK) ./...
 
 golden: ## rewrite expected outputs; look at the difference before you commit it
-	$(GO) test ./internal/graph ./internal/cli -update
+	$(GO) test ./internal/graph ./internal/exporttorch ./internal/cli -update
 	$(GO) run ./tools/accuracy -update
 
 accuracy: ## hold predictions against recordings of real PyTorch; fails if they got worse

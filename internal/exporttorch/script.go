@@ -21,7 +21,11 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 		o.Steps = 3
 	}
 	s := &script{job: job}
-	s.printf("%q", strings.TrimSpace(job.Name+": a training step, written by memplan export torch."))
+	name := job.Name
+	if name == "" {
+		name = "a model"
+	}
+	s.printf("%q", name+": a training step, written by memplan export torch.")
 	s.line("import json")
 	if job.Determ {
 		s.line("import os")

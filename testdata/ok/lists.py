@@ -1,0 +1,53 @@
+"a model: a training step, written by memplan export torch."
+import json
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+
+    def forward(self, x):
+        xs = []
+        xs.append(self.layers[0](x))
+        xs.append(self.layers[1](xs[-1]))
+        xs.append(self.layers[2](xs[-1]))
+        sum = xs[0] + xs[-1]
+        sum = sum + xs.pop()
+        sum = sum + xs.pop()
+        del xs
+        pair = torch.stack([sum, x], 1)
+        parts = pair.unbind(1)
+        out = parts[0] + parts[1]
+        del pair, parts
+        return out
+
+
+device = torch.device("cuda")
+model = Model().to(device)
+optimizer = torch.optim.SGD(model.parameters())
+
+
+def next_batch():
+    x = torch.randn(1, 4)
+    y = torch.randn(1, 4)
+    return x.to(device), y.to(device)
+
+
+def step(i):
+    x, y = next_batch()
+    optimizer.zero_grad(set_to_none=True)
+    out = model(x)
+    loss = F.mse_loss(out, y)
+    loss.backward()
+    optimizer.step()
+
+
+for i in range(1, 4):
+    torch.cuda.reset_peak_memory_stats()
+    step(i)
+    print(json.dumps({"step": i, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))

@@ -1,0 +1,53 @@
+"a model: a training step, written by memplan export torch."
+import json
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 4)
+        self.body = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        self.act = nn.ReLU()
+        self.extra = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 8)])
+        self.tail = nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = self.body[0](x)
+        x = self.body[1](x)
+        x = self.act(x)
+        x = self.extra[0](x)
+        x = self.act(x)
+        x = self.extra[1](x)
+        x = self.tail(x)
+        x = self.head(x)
+        return x
+
+
+device = torch.device("cuda")
+model = Model().to(device)
+optimizer = torch.optim.SGD(model.parameters())
+
+
+def next_batch():
+    x = torch.randn(1, 4)
+    y = torch.randn(1, 4)
+    return x.to(device), y.to(device)
+
+
+def step(i):
+    x, y = next_batch()
+    optimizer.zero_grad(set_to_none=True)
+    out = model(x)
+    loss = F.mse_loss(out, y)
+    loss.backward()
+    optimizer.step()
+
+
+for i in range(1, 4):
+    torch.cuda.reset_peak_memory_stats()
+    step(i)
+    print(json.dumps({"step": i, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))

@@ -1,0 +1,52 @@
+"a model: a training step, written by memplan export torch."
+import json
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4)])
+
+    def forward(self, x):
+        w = self.layers[0](x)
+        a = w - torch.ones_like(x)
+        r = torch.arange(4, device=device)
+        z = torch.zeros(1, 4, device=device)
+        o = torch.ones(1, 4, dtype=torch.float32, device=device)
+        x = a * r
+        x = x + 1
+        zo = z + o
+        noise = torch.randn(1, 4, device=device)
+        a = a + zo
+        x = noise + (a + w)
+        return x
+
+
+device = torch.device("cuda")
+model = Model().to(device)
+optimizer = torch.optim.SGD(model.parameters())
+
+
+def next_batch():
+    x = torch.randn(1, 4)
+    y = torch.randn(1, 4)
+    return x.to(device), y.to(device)
+
+
+def step(i):
+    x, y = next_batch()
+    optimizer.zero_grad(set_to_none=True)
+    out = model(x)
+    loss = F.mse_loss(out, y)
+    loss.backward()
+    optimizer.step()
+
+
+for i in range(1, 4):
+    torch.cuda.reset_peak_memory_stats()
+    step(i)
+    print(json.dumps({"step": i, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))

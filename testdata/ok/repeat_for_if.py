@@ -1,0 +1,57 @@
+"a model: a training step, written by memplan export torch."
+import json
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([
+            nn.Linear(4, 8),
+            nn.Dropout(p=0.0),
+            nn.ReLU(),
+            nn.Dropout(p=0.1),
+            nn.Linear(8, 4),
+            nn.Dropout(p=0.2),
+            nn.Linear(4, 4),
+            nn.Linear(4, 4),
+            nn.Linear(4, 4),
+            nn.Linear(4, 4),
+            nn.Tanh(),
+            nn.Linear(4, 4),
+            nn.Tanh(),
+        ])
+
+    def forward(self, x):
+        for module in self.layers:
+            x = module(x)
+        return x
+
+
+device = torch.device("cuda")
+model = Model().to(device)
+optimizer = torch.optim.SGD(model.parameters())
+
+
+def next_batch():
+    x = torch.randn(1, 4)
+    y = torch.randn(1, 4)
+    return x.to(device), y.to(device)
+
+
+def step(i):
+    x, y = next_batch()
+    optimizer.zero_grad(set_to_none=True)
+    out = model(x)
+    loss = F.mse_loss(out, y)
+    loss.backward()
+    optimizer.step()
+
+
+for i in range(1, 4):
+    torch.cuda.reset_peak_memory_stats()
+    step(i)
+    print(json.dumps({"step": i, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))
