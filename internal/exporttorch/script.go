@@ -11,8 +11,7 @@ import (
 
 // Options change the script.
 type Options struct {
-	Steps   int    // steps to run; 3 if 0
-	Version string // of memplan, for the first line
+	Steps int // steps to run; 3 if 0
 }
 
 // Write prints the script of a job.
