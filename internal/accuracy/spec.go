@@ -26,15 +26,52 @@ var optimizers = map[string]string{
 // precisions maps the recordings' names to those of train.precision.
 var precisions = map[string]string{"fp32": "fp32", "pure_bf16": "bf16", "amp_bf16": "amp-bf16", "amp_fp16": "amp-fp16"}
 
-// presets maps the recordings' models to presets.
-var presets = map[string]string{"mlp": "mlp", "lenet": "lenet", "resnet": "resnet", "gpt": "gpt", "bert": "bert"}
+// preset is a preset with params that every recording of a model has.
+type preset struct {
+	name string
+	with map[string]any
+}
+
+// presets maps the recordings' models to presets, torchvision those of
+// torchvision.models, which args name as net.
+var (
+	presets = map[string]preset{
+		"mlp": {name: "mlp"}, "lenet": {name: "lenet"}, "gpt": {name: "gpt"}, "bert": {name: "bert"},
+		"mha": {name: "mha"}, "vit": {name: "vit"}, "llama": {name: "llama"}, "unet": {name: "unet"},
+		"vgg": {"vgg", map[string]any{"flat": true}}, "resnet": {"resnet", map[string]any{"nested": true}},
+	}
+	torchvision = map[string]preset{
+		"alexnet":       {name: "alexnet"},
+		"vgg11":         {"vgg", map[string]any{"depth": 11}},
+		"resnet18":      {"resnet", map[string]any{"depth": 18}},
+		"squeezenet1_1": {"squeezenet", map[string]any{"version": 1.1}},
+		"mobilenet_v2":  {name: "mobilenet_v2"},
+	}
+)
+
+// preset finds the preset of the recorded model and its params.
+func (c *Config) preset() preset {
+	p := presets[c.Model]
+	args := c.Args
+	if c.Model == "tv" {
+		net, _ := c.Args["net"].(string)
+		p, args = torchvision[net], nil
+	}
+	with := map[string]any{}
+	for _, m := range []map[string]any{p.with, args} {
+		for k, v := range m {
+			with[k] = v
+		}
+	}
+	return preset{p.name, with}
+}
 
 // InScope reports whether memplan models everything that a recording did, and
 // if not, what is missing.
 func (r *Recording) InScope() (bool, string) {
 	c := r.Config
 	switch {
-	case presets[c.Model] == "":
+	case c.preset().name == "":
 		return false, "model " + c.Model
 	case strings.HasPrefix(c.Precision, "amp"):
 		return false, "autocast"
@@ -63,17 +100,18 @@ func (r *Recording) Spec() string {
 		}
 		fmt.Fprintf(&b, "mode: %s\n", mode)
 	}
-	keys := make([]string, 0, len(c.Args))
-	for k := range c.Args {
+	p := c.preset()
+	keys := make([]string, 0, len(p.with))
+	for k := range p.with {
 		keys = append(keys, k)
 	}
 	sort.Strings(keys)
-	fmt.Fprintf(&b, "model:\n  preset: %s\n  with: {", presets[c.Model])
+	fmt.Fprintf(&b, "model:\n  preset: %s\n  with: {", p.name)
 	for i, k := range keys {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%s: %s", k, yamlValue(c.Args[k]))
+		fmt.Fprintf(&b, "%s: %s", k, yamlValue(p.with[k]))
 	}
 	b.WriteString("}\n")
 	fmt.Fprintf(&b, "train:\n  batch_size: %d\n  precision: %s\n", c.Batch, precisions[c.Precision])

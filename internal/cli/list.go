@@ -129,14 +129,22 @@ func deviceTable() (*report.Table, error) {
 	t := &report.Table{Header: []string{"Name", "GPU", "arch", "SMs", "total", "context", "usable"},
 		Numbers: []bool{false, false, false, true, true, true, true}}
 	for _, g := range device.All() {
-		context := g.Context.Value.String()
-		if g.Context.Assumed {
-			context = "~" + context
+		usable := g.Usable().String()
+		if g.Total.Assumed {
+			usable = "~" + usable
 		}
 		t.Rows = append(t.Rows, []string{g.Name, g.Display, fmt.Sprintf("sm_%d", g.Arch), fmt.Sprint(g.SMs),
-			g.Total.Value.String(), context, g.Usable().String()})
+			figure(g.Total), figure(g.Context), usable})
 	}
 	return t, nil
+}
+
+// figure prints a figure, with ~ before one that nobody measured.
+func figure(f device.Figure) string {
+	if f.Assumed {
+		return "~" + f.Value.String()
+	}
+	return f.Value.String()
 }
 
 func formatTable() (*report.Table, error) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/memplan/memplan/internal/nearest"
 )
@@ -33,7 +34,7 @@ It needs no GPU and no Python.`,
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usagef("%w (see %s --help)", err, c.CommandPath())
+		return usagef("%s (see %s --help)", flagError(c, err.Error()), c.CommandPath())
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().String("color", "auto", "colours: auto, always or never")
@@ -43,6 +44,22 @@ It needs no GPU and no Python.`,
 		commandNames = append(commandNames, c.Name())
 	}
 	return root
+}
+
+// flagError words pflag's messages for users: no names of Go functions, and the
+// nearest flag for an unknown one.
+func flagError(c *cobra.Command, msg string) string {
+	if before, _, ok := strings.Cut(msg, ": strconv."); ok {
+		return before + ": must be a whole number"
+	}
+	if name, ok := strings.CutPrefix(msg, "unknown flag: --"); ok {
+		var known []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if n := nearest.To(name, known); n != "" {
+			return fmt.Sprintf("%s; did you mean --%s?", msg, n)
+		}
+	}
+	return msg
 }
 
 // commandNames are what an unknown command is compared with.

@@ -44,7 +44,7 @@ func TestSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := validate(string(text)); err != nil {
-			t.Errorf("preset %s: %v", n, err)
+			t.Errorf("preset %s: %.600s", n, err.Error())
 		}
 	}
 	files, err := filepath.Glob("../../testdata/ok/*.yaml")
@@ -57,7 +57,7 @@ func TestSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := validate(string(text)); err != nil {
-			t.Errorf("%s: %v", f, err)
+			t.Errorf("%s: %.600s", f, err.Error())
 		}
 	}
 	for _, wrong := range []string{

@@ -25,7 +25,9 @@ func newSimulate(s *Streams) *cobra.Command {
 		Short: "Replay a recorded trace of allocations in the caching allocator",
 		Long: `Simulate replays a trace (JSON with an "events" list; see memplan export trace) in
 a model of PyTorch's caching allocator and prints its statistics. FILE may be -
-for standard input. --alloc-conf and --capacity replace what the trace says.
+for standard input. --alloc-conf and --capacity replace what the trace says. A
+request that fails is skipped and the replay goes on, so that all of them are
+seen.
 --map draws the allocator's segments and blocks: # is in use, . is cached, : is
 both.`,
 		Example: `  memplan export trace preset:lenet | memplan simulate -
@@ -77,7 +79,7 @@ both.`,
 			if format == "json" {
 				return report.JSON(s.Out, sim)
 			}
-			if err := writeSimulation(s.Out, sim, r); err != nil {
+			if err := writeSimulation(s.Out, f, sim, r); err != nil {
 				return err
 			}
 			if !drawMap {
@@ -103,6 +105,9 @@ func readTrace(s *Streams, name string) (*trace.File, error) {
 		return nil, err
 	}
 	f, err := trace.Read(bytes.NewReader(text))
+	if err != nil && bytes.HasPrefix(bytes.TrimSpace(text), []byte("memplan:")) {
+		return nil, usagef("%s is a spec, not a trace; write memplan export trace %s | memplan simulate -", name, name)
+	}
 	if err != nil {
 		return nil, usagef("%s: %w", name, err)
 	}
@@ -110,7 +115,7 @@ func readTrace(s *Streams, name string) (*trace.File, error) {
 }
 
 // writeSimulation prints the outcome for people.
-func writeSimulation(w io.Writer, sim *allocsim.Simulation, r *allocsim.Result) error {
+func writeSimulation(w io.Writer, f *trace.File, sim *allocsim.Simulation, r *allocsim.Result) error {
 	t := &report.Table{Header: []string{"Memory", "at the end", "peak", "peak bytes"}, Numbers: []bool{false, true, true, true}}
 	for _, l := range []struct {
 		name  string
@@ -123,9 +128,19 @@ func writeSimulation(w io.Writer, sim *allocsim.Simulation, r *allocsim.Result) 
 	}
 	_, err := fmt.Fprintf(w, "\n  %d events, %d segments, %d device allocations, %d device frees, %d retries, %d out of memory\n",
 		r.Events, sim.Segments, sim.NumDeviceAlloc, sim.NumDeviceFree, sim.NumAllocRetries, sim.NumOOMs)
-	for _, o := range r.OOMs {
+	const shown = 3
+	for i, o := range r.OOMs {
+		if i == shown {
+			_, err = fmt.Fprintf(w, "  and %d more; a program would have died at the first\n", len(r.OOMs)-shown)
+			break
+		}
+		e := &f.Events[o.Event]
+		place := ""
+		if len(f.Ops) > 0 {
+			place = " (" + report.Where(int(e.Step), e.Phase.String(), f.Ops[e.Op], f.Layers[e.Layer]) + ")"
+		}
 		if err == nil {
-			_, err = fmt.Fprintf(w, "  event %d: %v\n", o.Event, o.Err)
+			_, err = fmt.Fprintf(w, "  event %d%s: %v\n", o.Event, place, o.Err)
 		}
 	}
 	if sim.Series != nil && err == nil {

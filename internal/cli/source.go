@@ -24,6 +24,8 @@ const presetPrefix = "preset:"
 // source is where a spec comes from and what the command line changes in it.
 type source struct {
 	gpu, precision, optimizer, allocConf string
+	memory, arch, devices                string
+	sms                                  int64
 	batch                                int64
 	steps                                int64
 	set                                  []string
@@ -33,6 +35,10 @@ type source struct {
 func (o *source) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.gpu, "gpu", "", "GPU, such as a100-80gb; see memplan list devices")
+	f.StringVar(&o.memory, "memory", "", "total memory of the GPU, such as 24GiB, in place of the table's")
+	f.StringVar(&o.arch, "arch", "", "architecture of the GPU, such as sm_80; with --memory and --sms no --gpu is needed")
+	f.Int64Var(&o.sms, "sms", 0, "streaming multiprocessors of the GPU")
+	f.StringVar(&o.devices, "devices", "", "file that describes more GPUs for --gpu: a YAML list of name, memory, arch, sms, context")
 	f.Int64Var(&o.batch, "batch-size", 0, "samples of one batch")
 	f.StringVar(&o.precision, "precision", "", "fp32, bf16, fp16, amp-bf16 or amp-fp16")
 	f.StringVar(&o.optimizer, "optimizer", "", `optimizer, such as AdamW or "{SGD: {momentum: 0.9}}"`)
@@ -56,6 +62,9 @@ func (o *source) overrides(c *cobra.Command) []spec.Flag {
 		text              bool
 	}{
 		{"gpu", "device.gpu", o.gpu, true},
+		{"memory", "device.memory", o.memory, true},
+		{"arch", "device.arch", o.arch, true},
+		{"sms", "device.sms", strconv.FormatInt(o.sms, 10), false},
 		{"batch-size", "train.batch_size", strconv.FormatInt(o.batch, 10), false},
 		{"precision", "train.precision", o.precision, true},
 		{"optimizer", "train.optimizer", optimizerName(o.optimizer), false},
@@ -95,7 +104,17 @@ func (o *source) load(c *cobra.Command, s *Streams, args []string) (*spec.Spec, 
 	if name == "-" {
 		name = "<stdin>"
 	}
-	return spec.Parse(name, text, spec.Options{Set: o.set, Flags: o.overrides(c)})
+	options := spec.Options{Set: o.set, Flags: o.overrides(c)}
+	if o.devices != "" {
+		list, err := readFile(s, o.devices)
+		if err != nil {
+			return nil, err
+		}
+		if options.GPUs, err = spec.ParseGPUs(o.devices, list); err != nil {
+			return nil, err
+		}
+	}
+	return spec.Parse(name, text, options)
 }
 
 func readSource(s *Streams, name string) ([]byte, error) {

@@ -20,7 +20,33 @@
 // None of these is in a row.
 //
 // Sizes printed by PyTorch have two decimals in GiB, so a value taken from a
-// message is good to 5 MiB. "x MB" in printed properties is MiB.
+// message is good to 5 MiB. "x MB" in printed properties is MiB. Where a log has
+// no date, the year is that of the software it names. A total that nobody was
+// found to report is taken from the nearest sibling of the same memory and
+// architecture and marked as assumed.
+//
+// # ECC
+//
+// Data-center GPUs run with ECC, professional ones usually without. On GDDR
+// memory ECC takes a sixteenth; switching it moves a GPU to the other end of its
+// range. HBM has room of its own for it.
+//
+// # Unified memory
+//
+// Jetson modules have one memory for CPU and GPU. CUDA reports nearly all of it
+// as the device's total, but the operating system, the process's own code and
+// data, and all that PyTorch keeps on the CPU live there too; only what they
+// leave can be reserved. No row knows how much that is: device.other_processes
+// of a spec says it. A GH200 is another case: its CPU and GPU address each
+// other's memory, but the GPU's is its own.
+//
+// # PyTorch's wheels
+//
+// The wheels of PyTorch 2.6 have kernels for sm_50, 60, 70, 75, 80, 86 and 90
+// (torch.cuda.get_arch_list), and a GPU runs those of its own generation: so
+// Pascal and Ada are supported, Blackwell only since 2.7 with CUDA 12.8. The
+// wheels of CUDA 12.8 and later, in turn, are without Pascal (PyTorch 2.8,
+// .ci/manywheel/build_cuda.sh).
 //
 // # Context
 //
@@ -73,6 +99,8 @@ type GPU struct {
 	Total Figure
 	// Context is what one PyTorch process takes beside its tensors.
 	Context Figure
+	// Unified says that the CPU shares the memory.
+	Unified bool
 }
 
 // Figure is an observed size.
@@ -92,18 +120,30 @@ func mib(value, low, high tensor.Bytes, source string) Figure {
 	return Figure{Value: value * tensor.MiB, Low: low * tensor.MiB, High: high * tensor.MiB, Source: source}
 }
 
+// likely returns a figure, in MiB, that nobody was seen to report.
+func likely(value, low, high tensor.Bytes, reason string) Figure {
+	f := mib(value, low, high, "assumed: "+reason)
+	f.Assumed = true
+	return f
+}
+
 // threadsPerSM lists the resident threads per multiprocessor of each compute
 // capability times ten (CUDA C++ Programming Guide 12.9 of 2025, technical
 // specifications per compute capability).
 var threadsPerSM = map[int]int{
+	60:  2048,
+	61:  2048,
 	70:  2048,
 	75:  1024,
 	80:  2048,
 	86:  1536,
+	87:  1536,
 	89:  1536,
 	90:  2048,
 	100: 2048,
+	103: 2048,
 	120: 1536,
+	121: 1536,
 }
 
 // ThreadsPerSM returns how many threads can be resident on one multiprocessor
@@ -118,8 +158,16 @@ func (g *GPU) Usable() tensor.Bytes { return g.Total.Value - g.Context.Value }
 // of the examples, and its figures are among the best documented.
 const Default = "a100-40gb"
 
+// families are the lists of rows, each the oldest architecture first.
+var families = [][]GPU{
+	slices.Concat(dataCenter, hopper),
+	workstation,
+	slices.Concat(geForceTuring, geForceAmpere, geForceAda, geForceBlackwell),
+	jetson,
+}
+
 // table holds all rows in the order that All lists them.
-var table = complete(slices.Concat(dataCenter, geForce))
+var table = complete(slices.Concat(families...))
 
 // complete fills in the contexts that nobody measured.
 func complete(rows []GPU) []GPU {
@@ -135,9 +183,10 @@ func complete(rows []GPU) []GPU {
 //
 // The driver sets aside local memory for every thread that can be resident at
 // once, so a context grows with the chip and not with its memory. The line is
-// a least-squares fit through the rows measured from 2024 to 2026. It is within
-// 20 % of each of their values, and of four GPUs that it was not fitted to (see
-// the test); its bounds contain every context that was seen.
+// a least-squares fit through the first thirteen rows, measured from 2024 to
+// 2026. It is within 20 % of each of their values, and of those of the dozen
+// GPUs added since (see the test); its bounds contain every context that was seen.
+// Nobody measured Jetson modules and GPUs older than Volta.
 func assumedContext(threads int) Figure {
 	const base, perThread = 45 * tensor.MiB, 2176
 	v := (base + perThread*tensor.Bytes(threads)).CeilTo(tensor.MiB)
@@ -150,8 +199,8 @@ func assumedContext(threads int) Figure {
 	}
 }
 
-// All returns a copy of every row: data-center GPUs, then GeForce; in each the
-// oldest architecture first, then by name and memory size.
+// All returns a copy of every row: data-center GPUs, then professional ones,
+// GeForce and Jetson; in each the oldest architecture first.
 func All() []GPU {
 	all := slices.Clone(table)
 	for i := range all {

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,6 +38,22 @@ func TestLookup(t *testing.T) {
 		{"NVIDIA GeForce RTX 4060 Laptop GPU", "rtx-4060"},
 		{" RTX 4090\n", "rtx-4090"},
 		{Default, "a100-40gb"},
+		{"NVIDIA A10", "a10"},
+		{"Tesla P100-PCIE-16GB", "p100-16gb"},
+		{"NVIDIA H100 PCIe", "h100-pcie"},
+		{"NVIDIA H100 NVL", "h100-nvl"},
+		{"NVIDIA GH200 480GB", "gh200-96gb"},
+		{"NVIDIA RTX A6000", "rtx-a6000"},
+		{"a6000", "rtx-a6000"},
+		{"NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada"},
+		{"Quadro RTX 6000", "quadro-rtx-6000"},
+		{"NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000"},
+		{"NVIDIA GeForce RTX 4090 Laptop GPU", "rtx-4090-laptop"},
+		{"4090 laptop", "rtx-4090-laptop"},
+		{"NVIDIA GeForce RTX 3050 6GB Laptop GPU", "rtx-3050-laptop-6gb"},
+		{"NVIDIA GeForce GTX 1060 6GB", "gtx-1060-6gb"},
+		{"1080ti", "gtx-1080-ti"},
+		{"jetson orin nano", "jetson-orin-nano-8gb"},
 	} {
 		g, err := Lookup(c.in)
 		if err != nil {
@@ -48,14 +65,14 @@ func TestLookup(t *testing.T) {
 }
 
 func TestLookupErrors(t *testing.T) {
-	const known = " (known: v100-16gb, v100-32gb, t4, a100-40gb, a100-80gb, a10g, l4, h100-80gb, h200, " +
-		"rtx-3060, rtx-3090, rtx-4060, rtx-4090)"
+	known := fmt.Sprintf("; %d are known (memplan list devices), others need memory, arch and sms instead", len(table))
 	for _, c := range []struct{ in, want string }{
 		{"a100", `gpu "a100" comes in several sizes; allowed are a100-40gb (39.49 GiB), a100-80gb (79.25 GiB)`},
 		{"NVIDIA V100", `gpu "NVIDIA V100" comes in several sizes; allowed are v100-16gb (15.77 GiB), v100-32gb (31.73 GiB)`},
 		{"a100-41gb", `unknown gpu "a100-41gb"; did you mean "a100-40gb"?` + known},
 		{"rtx 3091", `unknown gpu "rtx 3091"; did you mean "rtx-3090"?` + known},
 		{"h100-sxm6", `unknown gpu "h100-sxm6"; did you mean "h100-80gb"?` + known},
+		{"RTX 3080", `gpu "RTX 3080" comes in several sizes; allowed are rtx-3080-10gb (9.64 GiB), rtx-3080-12gb (11.63 GiB)`},
 		{"mi300x", `unknown gpu "mi300x"` + known},
 		{"", `unknown gpu ""` + known},
 		{"nvidia", `unknown gpu "nvidia"` + known},
@@ -114,7 +131,7 @@ func TestFigures(t *testing.T) {
 		if g.ThreadsPerSM() == 0 {
 			t.Errorf("%s: no threads per SM for sm_%d", g.Name, g.Arch)
 		}
-		if g.SMs < 20 || g.SMs > 200 {
+		if g.SMs < 8 || g.SMs > 200 {
 			t.Errorf("%s: %d SMs", g.Name, g.SMs)
 		}
 		if got := g.Usable(); got != g.Total.Value-g.Context.Value || got <= 0 {
@@ -128,7 +145,7 @@ func TestFigures(t *testing.T) {
 				t.Errorf("%s: the source of the %s has no date: %q", g.Name, what, f.Source)
 			}
 		}
-		if g.Context.Low < 64*tensor.MiB || g.Context.High > tensor.GiB {
+		if g.Context.Low < 48*tensor.MiB || g.Context.High > tensor.GiB {
 			t.Errorf("%s: context %v to %v", g.Name, g.Context.Low, g.Context.High)
 		}
 	}
@@ -136,7 +153,7 @@ func TestFigures(t *testing.T) {
 
 // TestOrder checks that the listing is stable and sensible, and a copy.
 func TestOrder(t *testing.T) {
-	for _, rows := range [][]GPU{dataCenter, geForce} {
+	for _, rows := range families {
 		for i := 1; i < len(rows); i++ {
 			if rows[i].Arch < rows[i-1].Arch {
 				t.Errorf("%s (sm_%d) is listed after %s (sm_%d)", rows[i].Name, rows[i].Arch, rows[i-1].Name, rows[i-1].Arch)
@@ -157,8 +174,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestAssumedContext holds the line against every measured row, and against
-// GPUs that it was not fitted to.
+// TestAssumedContext holds the line against every measured row, those that it
+// was fitted to and those that came later.
 func TestAssumedContext(t *testing.T) {
 	near := func(name string, threads int, f Figure) {
 		t.Helper()
@@ -175,20 +192,6 @@ func TestAssumedContext(t *testing.T) {
 			near(g.Name, g.SMs*g.ThreadsPerSM(), g.Context)
 		}
 	}
-	for _, c := range []struct {
-		name         string
-		sms, threads int
-		mib          tensor.Bytes
-		source       string
-	}{
-		{"RTX A4000", 48, 1536, 210, "DengKaiCQ/VGGT-Long#6 (2025-07): 15.51 GiB − 15.01 GiB − 301.92 MiB"},
-		{"L40", 142, 1536, 507, "NVlabs/Eagle#68 (2026-06): 11.13 GiB − 10.25 GiB − 394.50 MiB"},
-		{"RTX 6000 Ada", 142, 1536, 429, "DINGYANB/MTVCrafter#21 (2025-07): 44.40 GiB − 43.94 GiB − 41.95 MiB"},
-		{"RTX 5090", 170, 1536, 595, "Wan-Video/Wan2.1#465 (2025-07): 31.34 GiB − 30.74 GiB − 19.41 MiB"},
-	} {
-		near(c.name, c.sms*c.threads, mib(c.mib, c.mib, c.mib, c.source))
-	}
-
 	rows := complete([]GPU{{Arch: 86, SMs: 48}})
 	if f := rows[0].Context; !f.Assumed || f.Value != 198*tensor.MiB {
 		t.Errorf("a row without a context got %+v", f)

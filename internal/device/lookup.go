@@ -11,13 +11,14 @@ import (
 
 // Lookup returns a copy of the row that name means: a canonical name, an alias,
 // or a family with one member. Case, spaces, underscores and hyphens do not
-// count, nor do the leading words NVIDIA, GeForce and Tesla, so that what
-// nvidia-smi and torch.cuda.get_device_name print is accepted.
+// count, nor do the leading words NVIDIA, GeForce, Tesla, RTX and GTX and the
+// trailing words GPU and Generation, so that what nvidia-smi and
+// torch.cuda.get_device_name print is accepted, and what people say.
 //
 // A family whose members differ in memory ("a100", "v100") is an error that
 // lists them: either choice would be wrong by a factor of two for half of the
 // users. The error for an unknown name has the nearest known one, if any is
-// near, and all canonical names.
+// near, and says how else to describe a GPU.
 func Lookup(name string) (*GPU, error) {
 	key := compact(name)
 	var family []string
@@ -58,8 +59,11 @@ func compact(name string) string {
 		}
 		return unicode.ToLower(r)
 	}, name)
-	for _, word := range []string{"nvidia", "geforce", "tesla"} {
+	for _, word := range []string{"nvidia", "geforce", "tesla", "rtx", "gtx"} {
 		s = strings.TrimPrefix(s, word)
+	}
+	for _, word := range []string{"gpu", "generation"} {
+		s = strings.TrimSuffix(s, word)
 	}
 	return s
 }
@@ -77,7 +81,6 @@ func describe(names []string) string {
 
 // unknown is the error for a name that no row answers to.
 func unknown(name, key string) error {
-	var names []string               // canonical, in table order
 	var keys []string                // what a slip is compared with
 	meaning := map[string]string{}   // key → the name to suggest
 	know := func(as, means string) { // names come before aliases, so that they win ties
@@ -88,7 +91,6 @@ func unknown(name, key string) error {
 		}
 	}
 	for _, g := range table {
-		names = append(names, g.Name)
 		know(g.Name, g.Name)
 	}
 	for _, g := range table {
@@ -103,5 +105,5 @@ func unknown(name, key string) error {
 	if n := nearest.To(key, keys); n != "" {
 		hint = fmt.Sprintf("; did you mean %q?", meaning[n])
 	}
-	return fmt.Errorf("unknown gpu %q%s (known: %s)", name, hint, strings.Join(names, ", "))
+	return fmt.Errorf("unknown gpu %q%s; %d are known (memplan list devices), others need memory, arch and sms instead", name, hint, len(table))
 }

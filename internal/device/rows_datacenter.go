@@ -2,10 +2,18 @@ package device
 
 import "github.com/memplan/memplan/internal/tensor"
 
-// dataCenter lists NVIDIA's data-center GPUs. SM counts are the
+// dataCenter lists NVIDIA's data-center GPUs from Pascal to Ada. SM counts are the
 // multi_processor_count that torch.cuda.get_device_properties prints (seen 2021
 // to 2026), except where a comment says otherwise.
 var dataCenter = []GPU{
+	{
+		Name: "p100-16gb", Display: "NVIDIA P100 16GB",
+		Aliases:     []string{"p100", "P100-PCIE-16GB", "P100-SXM2-16GB"},
+		MarketedGiB: 16, Arch: 60, SMs: 56,
+		Total: mib(16269, 16269, 16281,
+			"Ultralytics on Kaggle, torch 2.11.0+cu128 (2026): 16269MiB; torch 1.10 to 2.0 (2021 to 2023): 16281MiB; "+
+				"get_device_properties, torch 1.8 (2021): 16280MB"),
+	},
 	{
 		Name: "v100-16gb", Display: "NVIDIA V100 16GB", Family: "v100",
 		Aliases:     []string{"V100-SXM2-16GB", "V100-PCIE-16GB"},
@@ -65,6 +73,36 @@ var dataCenter = []GPU{
 			"OOM messages on 79.25 GiB: HiDream-ai/VAREdit#6 (2025-12): 409 MiB; training and embedding logs (2025 to 2026): 511, 522"),
 	},
 	{
+		Name: "a30", Display: "NVIDIA A30",
+		Aliases:     []string{"a30-24gb"},
+		MarketedGiB: 24, Arch: 80, SMs: 56, // 3584 CUDA cores / 64, from memory
+		Total: mib(24164, 24090, 24164,
+			"YOLO on torch 2.8.0+cu128 (2025): 24164MiB; google/RB-Modulation#5 (2024-09): 23.53 GiB"),
+	},
+	{
+		Name: "a10", Display: "NVIDIA A10",
+		Aliases:     []string{"a10-24gb"},
+		MarketedGiB: 24, Arch: 86, SMs: 72, // 9216 CUDA cores / 128, from memory
+		Total: mib(22587, 22582, 24274,
+			"Modal, torch 2.14.0+cu130, driver 580 (2026): 22.06 GiB of nvidia-smi's 23028 MiB; "+
+				"tatsu-lab/stanford_alpaca#76 (2023-03), ECC off: 23.70 GiB"),
+	},
+	{
+		Name: "a16", Display: "NVIDIA A16 (one of its four GPUs)",
+		Aliases:     []string{"a16-16gb"},
+		MarketedGiB: 16, Arch: 86, SMs: 10, // 1280 CUDA cores / 128, from memory
+		Total: likely(14973, 14900, 15000,
+			"nvidia-smi used and free on 15356 MiB, vLLM (2026): 14728 + 245 MiB; the A10's 23028 MiB also lose 441 to CUDA"),
+	},
+	{
+		Name: "a40", Display: "NVIDIA A40",
+		Aliases:     []string{"a40-48gb"},
+		MarketedGiB: 48, Arch: 86, SMs: 84,
+		Total: mib(45486, 45416, 48688,
+			"OOM messages naming the A40 (2025-11 and 2026-10): 44.42 GiB; Unsloth on torch 2.9.1 (2025-12): 44.549 GiB; "+
+				"get_device_properties (2023): 45416MB; YOLOv5, torch 1.8.1, ECC off (2023): 48688MiB"),
+	},
+	{
 		Name: "a10g", Display: "NVIDIA A10G",
 		Aliases:     []string{"a10g-24gb"},
 		MarketedGiB: 24, Arch: 86, SMs: 80,
@@ -86,25 +124,23 @@ var dataCenter = []GPU{
 				"logs on 22.05 GiB (2025): 181 (weights loading), 215"),
 	},
 	{
-		Name: "h100-80gb", Display: "NVIDIA H100 80GB SXM", Family: "h100",
-		Aliases:     []string{"H100 80GB HBM3", "h100-sxm", "h100-sxm5", "H100-SXM5-80GB", "h100-sxm-80gb"},
-		MarketedGiB: 80, Arch: 90, SMs: 132,
-		Total: mib(81079, 81008, 81090,
-			"79.179 GiB with torch 2.11.0+cu130 (2026-08); get_device_properties 81082MB (torch 2.0.1+cu118, 2023) and 81090MB; "+
-				"vllm-project/vllm#27508 (2025-10): 79.11 GiB"),
-		Context: mib(600, 525, 750,
-			"OOM messages on 79.19 GiB: diffusers benchmark, H100, CUDA 12.8 (2026): 599 MiB; H100 PCIe, training (2026): 601; "+
-				"LoRA merge, size only (2025): 749; low end of h200, the same chip"),
+		Name: "l40", Display: "NVIDIA L40",
+		Aliases:     []string{"l40-48gb"},
+		MarketedGiB: 48, Arch: 89, SMs: 142,
+		Total: mib(45466, 45440, 45589,
+			"report of a training run (2026-03): 44.4 GB of nvidia-smi's 46068 MiB, as the l40s; range of l40s, the same chip"),
+		Context: mib(505, 430, 530,
+			"OOM message, NVlabs/Eagle#68 (2026-06): 507 MiB; range of l40s, the same chip"),
 	},
 	{
-		Name: "h200", Display: "NVIDIA H200",
-		Aliases:     []string{"h200-141gb", "h200-sxm", "H200-SXM5-141GB"},
-		MarketedGiB: 141, Arch: 90, SMs: 132,
-		Total: mib(143156, 143073, 143165,
-			"get_device_properties on Modal (2025 to 2026): 143156MB, the 139.80 GiB of most OOM messages (2025 to 2026); "+
-				"others (2025 to 2026): 139.72 and 139.81 GiB"),
-		Context: mib(600, 525, 670,
-			"OOM messages on 139.81 GiB (2025): 525 MiB (weights loaded); on 139.72 GiB (2026): 670; "+
-				"value of h100-80gb, the same chip"),
+		Name: "l40s", Display: "NVIDIA L40S",
+		Aliases:     []string{"l40s-48gb"},
+		MarketedGiB: 48, Arch: 89, SMs: 142,
+		Total: mib(45466, 45457, 45589,
+			"OOM messages naming the L40S (2025-08 to 2026): 44.40 GiB; Unsloth on torch 2.10.0+cu128 (2026-02): 44.402 GiB, later 44.392; "+
+				"get_device_properties (2024): 45589MB"),
+		Context: mib(505, 430, 530,
+			"OOM messages: vLLM 0.10.1 (2025-08), weights loaded: 495 MiB; ONNX export on 44.40 GiB (2026): 514; "+
+				"low end of rtx-6000-ada, the same chip"),
 	},
 }

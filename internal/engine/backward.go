@@ -6,21 +6,10 @@ import (
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// task is a node that is ready to run, with its incoming gradients.
-type task struct {
-	n   *node
-	buf inputBuffer
-}
-
-// inputBuffer collects the gradients of a node's results.
-type inputBuffer []*op.Tensor
-
 // graphTask is one call of backward().
 type graphTask struct {
-	keep    bool // retain_graph
-	deps    map[*node]int
-	waiting map[*node]inputBuffer
-	ready   readyQueue
+	keep  bool // retain_graph
+	ready readyQueue
 }
 
 // Backward plays loss.backward(gradient): it runs the graph behind root. It
@@ -39,17 +28,16 @@ func (p *Player) Backward(root, grad *op.Tensor, retain bool) {
 		p.op = 0
 	}
 	first := p.gradEdge(r)
-	g := &graphTask{keep: retain, deps: map[*node]int{}, waiting: map[*node]inputBuffer{}}
-	g.countDependencies(first.fn)
+	g := &graphTask{keep: retain}
+	countDependencies(first.fn)
 
 	saveThread, saveMode, saveLayer, savePhase := p.thread, p.env.GradMode, p.layer, p.phase
 	p.thread, p.env.GradMode = 1, false
 	if p.phase == trace.Forward || p.phase == trace.Other {
 		p.phase = trace.Backward
 	}
-	buf := make(inputBuffer, len(first.fn.outM))
-	p.accumulate(buf, first.nr, p.Keep(grad))
-	g.ready.push(task{first.fn, buf})
+	p.accumulate(first, p.Keep(grad))
+	g.ready.push(first.fn)
 	for len(g.ready) > 0 {
 		p.evaluate(g, g.ready.pop())
 	}
@@ -63,9 +51,8 @@ func (p *Player) Backward(root, grad *op.Tensor, retain bool) {
 }
 
 // countDependencies counts for each node how many gradients will arrive.
-func (g *graphTask) countDependencies(root *node) {
+func countDependencies(root *node) {
 	stack := []*node{root}
-	seen := map[*node]bool{root: true}
 	for len(stack) > 0 {
 		n := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
@@ -73,80 +60,78 @@ func (g *graphTask) countDependencies(root *node) {
 			if e.fn == nil {
 				continue
 			}
-			g.deps[e.fn]++
-			if !seen[e.fn] {
-				seen[e.fn] = true
+			if e.fn.waits == 0 {
 				stack = append(stack, e.fn)
 			}
+			e.fn.waits++
 		}
 	}
 }
 
 // evaluate runs one node and routes its gradients
 // (Engine::evaluate_function and call_function in torch/csrc/autograd/engine.cpp).
-func (p *Player) evaluate(g *graphTask, t task) {
-	n := t.n
+func (p *Player) evaluate(g *graphTask, n *node) {
 	p.layer, p.op = n.layer, n.op
 	if n.done && !g.keep && len(n.saved) > 0 {
 		p.Fail("backward through the graph a second time: its saved tensors were released (retain_graph keeps them)")
 	}
 	if n.leaf != nil {
-		p.accumulateGrad(n.leaf, t.buf[0])
+		p.accumulateGrad(n.leaf, n.grads[0])
+		n.grads = n.grads[:0]
 		p.op = 0
 		return
 	}
-	outs := p.apply(n, t.buf)
-	p.validate(n, outs)
-	p.Drop(t.buf...)
+	b := p.apply(n, n.grads)
+	p.validate(n, b.Results)
+	p.Drop(n.grads...)
+	n.grads = n.grads[:0]
 	if !g.keep {
 		p.releaseSaved(n)
 	}
-	for i, o := range outs {
+	for i, o := range b.Results {
 		e := n.edges[i]
 		if e.fn == nil {
 			p.Drop(o)
 			continue
 		}
-		g.deps[e.fn]--
-		buf, waiting := g.waiting[e.fn]
-		if !waiting {
-			buf = make(inputBuffer, len(e.fn.outM))
-		}
-		p.accumulate(buf, e.nr, o)
-		if g.deps[e.fn] == 0 {
-			delete(g.waiting, e.fn)
-			g.ready.push(task{e.fn, buf})
-		} else if !waiting {
-			g.waiting[e.fn] = buf
+		p.accumulate(e, o)
+		if e.fn.waits--; e.fn.waits == 0 {
+			g.ready.push(e.fn)
 		}
 	}
+	p.backs.put(b)
+}
+
+// newBack prepares a run of n's derivative formula.
+func (p *Player) newBack(n *node, grads []*op.Tensor) *op.Back {
+	b := p.backs.get()
+	*b = op.Back{
+		Call:  op.Call{Exec: p, Row: n.row, Args: n.args},
+		Grads: grads, InM: n.inM, OutM: n.outM,
+		SavedIn: zeroed(b.SavedIn, len(n.inM)), SavedOut: zeroed(b.SavedOut, len(n.outM)),
+		Needs: zeroed(b.Needs, len(n.edges)), Results: zeroed(b.Results, len(n.edges)),
+	}
+	for i := range n.edges {
+		b.Needs[i] = n.edges[i].fn != nil
+	}
+	return b
 }
 
 // apply calls n's derivative formula. The caller owns the results and keeps
-// the incoming gradients.
-func (p *Player) apply(n *node, grads []*op.Tensor) []*op.Tensor {
-	results := make([]*op.Tensor, len(n.edges))
+// the incoming gradients; in the end it puts the Back into its pool.
+func (p *Player) apply(n *node, grads []*op.Tensor) *op.Back {
+	b := p.newBack(n, grads)
 	defined := false
 	for _, t := range grads {
 		defined = defined || t != nil
 	}
 	if !defined {
-		return results
-	}
-	b := op.Back{
-		Call:  op.Call{Exec: p, Row: n.row, Args: n.args},
-		Grads: grads, InM: n.inM, OutM: n.outM, Results: results,
-		Needs: make([]bool, len(n.edges)),
-	}
-	for i := range n.edges {
-		b.Needs[i] = n.edges[i].fn != nil
+		return b
 	}
 	if n.slices != nil {
-		p.applySlices(n, &b)
-		return results
+		p.applySlices(n, b)
+		return b
 	}
-	b.SavedIn = make([]*op.Tensor, len(n.inM))
-	b.SavedOut = make([]*op.Tensor, len(n.outM))
 	for _, s := range n.saved {
 		if s.out {
 			b.SavedOut[s.idx] = s.t
@@ -155,16 +140,16 @@ func (p *Player) apply(n *node, grads []*op.Tensor) []*op.Tensor {
 		}
 	}
 	p.depth++
-	n.row.Grad(&b)
+	n.row.Grad(b)
 	b.End()
 	p.depth--
-	for i, t := range results { // a formula may compute what nobody wants
+	for i, t := range b.Results { // a formula may compute what nobody wants
 		if t != nil && !b.Needs[i] {
 			p.Drop(t)
-			results[i] = nil
+			b.Results[i] = nil
 		}
 	}
-	return results
+	return b
 }
 
 // validate gives each gradient the shape and type of what it is the gradient
@@ -223,25 +208,29 @@ func (p *Player) do1(r *op.Row, args any, in ...*op.Tensor) *op.Tensor {
 	return p.Do(r, args, in...)[0]
 }
 
-// accumulate adds a gradient to a buffer slot, taking over the reference to it
-// (torch/csrc/autograd/input_buffer.cpp). The sum is formed in place only if
-// nothing else refers to the first gradient or to its storage.
-func (p *Player) accumulate(buf inputBuffer, i int, t *op.Tensor) {
+// accumulate adds a gradient to those of the result that e leads to, taking
+// over the reference to it (torch/csrc/autograd/input_buffer.cpp). The sum is
+// formed in place only if nothing else refers to the first gradient or to its
+// storage.
+func (p *Player) accumulate(e edge, t *op.Tensor) {
+	if len(e.fn.grads) == 0 {
+		e.fn.grads = zeroed(e.fn.grads, len(e.fn.outM))
+	}
 	if t == nil {
 		return
 	}
-	if buf[i] == nil {
-		buf[i] = t
+	sum := &e.fn.grads[e.nr]
+	if *sum == nil {
+		*sum = t
 		return
 	}
-	old := obj(buf[i])
+	old := obj(*sum)
 	p.op = p.names.op("add")
 	if old.refs == 1 && old.st.refs == 1 && old.IsDense() {
-		p.Drop(p.do1(op.AddInPlace, &op.AddArgs{}, buf[i], t))
+		p.Drop(p.do1(op.AddInPlace, &op.AddArgs{}, *sum, t))
 	} else {
-		sum := p.do1(op.Add, &op.AddArgs{}, buf[i], t)
-		p.Drop(buf[i])
-		buf[i] = sum
+		*sum = p.do1(op.Add, &op.AddArgs{}, *sum, t)
+		p.Drop(&old.Tensor)
 	}
 	p.Drop(t)
 }
@@ -296,30 +285,30 @@ func obeysLayout(g, leaf *object) bool {
 // readyQueue is a binary heap of ready nodes, the youngest on top. It moves
 // its elements as libstdc++'s push_heap and pop_heap do, because the order of
 // equals (AccumulateGrad nodes) follows from that.
-type readyQueue []task
+type readyQueue []*node
 
-func before(a, b task) bool { return a.n.seq < b.n.seq }
+func before(a, b *node) bool { return a.seq < b.seq }
 
-func (q *readyQueue) push(t task) {
-	*q = append(*q, t)
+func (q *readyQueue) push(n *node) {
+	*q = append(*q, n)
 	h := *q
-	h.siftUp(len(h)-1, 0, t)
+	h.siftUp(len(h)-1, 0, n)
 }
 
-// siftUp puts t at hole or above it, not above top.
-func (q readyQueue) siftUp(hole, top int, t task) {
-	for parent := (hole - 1) / 2; hole > top && before(q[parent], t); parent = (hole - 1) / 2 {
+// siftUp puts n at hole or above it, not above top.
+func (q readyQueue) siftUp(hole, top int, n *node) {
+	for parent := (hole - 1) / 2; hole > top && before(q[parent], n); parent = (hole - 1) / 2 {
 		q[hole] = q[parent]
 		hole = parent
 	}
-	q[hole] = t
+	q[hole] = n
 }
 
-func (q *readyQueue) pop() task {
+func (q *readyQueue) pop() *node {
 	h := *q
 	result := h[0]
 	last := len(h) - 1
-	t := h[last]
+	n := h[last]
 	h = h[:last]
 	if last > 0 {
 		hole, child := 0, 0
@@ -336,7 +325,7 @@ func (q *readyQueue) pop() task {
 			h[hole] = h[child]
 			hole = child
 		}
-		h.siftUp(hole, 0, t)
+		h.siftUp(hole, 0, n)
 	}
 	*q = h
 	return result

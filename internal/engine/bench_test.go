@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	gpt2     = "memplan: 1\nmodel: {preset: gpt2}\n"
-	resnet50 = "memplan: 1\nmodel: {preset: resnet, with: {depth: 50}}\ntrain: {batch_size: 32}\n"
+	gpt2     = "memplan: 1\nmodel: {preset: gpt2}\ntrain: {batch_size: 8, optimizer: AdamW}\n"
+	resnet50 = "memplan: 1\nmodel: {preset: resnet, with: {depth: 50}}\ntrain: {batch_size: 32, optimizer: {SGD: {momentum: 0.9}}}\n"
 )
 
 var a100 = op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Default}
@@ -42,17 +42,16 @@ func play(tb testing.TB, job *program.Job) *engine.Played {
 	return p
 }
 
-// TestPlayAllocations bounds what playing costs by what the Go runtime
-// allocates for an event, which is the same on all machines.
+// TestPlayAllocations bounds the cost of playing by what the Go runtime
+// allocates for an event, which does not depend on the machine as time does:
+// 4.6 when this was written.
 func TestPlayAllocations(t *testing.T) {
-	const limit = 1000
+	const limit = 5.5
 	job := build(t, gpt2)
 	events := len(play(t, job).Trace.Events)
 	allocs := testing.AllocsPerRun(5, func() { play(t, job) })
 	if perEvent := allocs / float64(events); perEvent > limit {
-		t.Errorf("%.2f allocations for an event, at most %.2f are wanted", perEvent, float64(limit))
-	} else {
-		t.Logf("%.2f allocations for an event", perEvent)
+		t.Errorf("%.2f allocations for an event; the limit is %.2f", perEvent, limit)
 	}
 }
 
@@ -73,31 +72,4 @@ func benchmarkEstimate(b *testing.B, text string) {
 	}
 	b.ReportMetric(float64(events), "events")
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(events), "ns/event")
-}
-
-func BenchmarkBuildGPT2(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		build(b, gpt2)
-	}
-}
-func BenchmarkPlayGPT2(b *testing.B) {
-	b.ReportAllocs()
-	j := build(b, gpt2)
-	for b.Loop() {
-		play(b, j)
-	}
-}
-func BenchmarkBuildResNet(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		build(b, resnet50)
-	}
-}
-func BenchmarkPlayResNet(b *testing.B) {
-	b.ReportAllocs()
-	j := build(b, resnet50)
-	for b.Loop() {
-		play(b, j)
-	}
 }

@@ -62,9 +62,9 @@ func (p *Player) record(r *op.Row, c *op.Call) {
 	if r.InPlace {
 		p.refuseLeaf(obj(c.In[0]))
 	}
-	n := &node{row: r, args: c.Args, seq: p.nextSeq(), layer: p.layer, op: p.names.node(r)}
-	n.edges = make([]edge, len(c.In))
-	n.inM = make([]op.Meta, len(c.In))
+	n := p.newNode(r, c.Args, p.names.node(r), p.nextSeq())
+	n.edges = zeroed(n.edges, len(c.In))
+	n.inM = zeroed(n.inM, len(c.In))
 	for i, t := range c.In {
 		if t == nil {
 			continue
@@ -79,12 +79,13 @@ func (p *Player) record(r *op.Row, c *op.Call) {
 		t := p.savedTensor(n, c, s)
 		if t != nil {
 			p.mark(obj(t), trace.Activations)
-			p.savedIDs[obj(t).st.id] = true
+			p.countSaved(obj(t).st)
 			n.saved = append(n.saved, saved{t: t, out: s.Out, idx: s.Index})
 		}
 	}
-	for _, t := range c.Out {
-		n.outM = append(n.outM, metaOf(obj(t)))
+	n.outM = zeroed(n.outM, len(c.Out))
+	for i, t := range c.Out {
+		n.outM[i] = metaOf(obj(t))
 	}
 	if r.InPlace {
 		p.rebase(obj(c.Out[0]), n)
@@ -149,13 +150,11 @@ func (p *Player) savedTensor(n *node, c *op.Call, s op.Save) *op.Tensor {
 func (p *Player) rebase(o *object, n *node) {
 	if o.base != nil {
 		b := o.base
-		cs := &node{
-			row: copySlicesRow, seq: p.nextSeq(), layer: p.layer, op: p.names.op("CopySlices"),
-			outM:   []op.Meta{metaOf(b)},
-			slices: &copySlices{fn: n, base: metaOf(b), view: o.Layout},
-			inM:    n.inM,
-			edges:  make([]edge, len(n.edges)),
-		}
+		cs := p.newNode(copySlicesRow, nil, p.names.op("CopySlices"), p.nextSeq())
+		cs.slices = &copySlices{fn: n, base: metaOf(b), view: o.Layout}
+		cs.inM = append(cs.inM, n.inM...)
+		cs.outM = append(cs.outM, metaOf(b))
+		cs.edges = zeroed(cs.edges, len(n.edges))
 		n.refs++
 		for i := 1; i < len(n.edges); i++ {
 			if g := n.edges[i].fn; g != nil {
@@ -196,11 +195,10 @@ func (p *Player) gradFn(o *object) *node {
 		return o.fn
 	}
 	b := o.base
-	n := &node{
-		row: asStridedRow, seq: p.nextSeq(), layer: p.layer, op: p.names.op("AsStridedBackward0"),
-		args: &asStrided{view: o.Layout}, inM: []op.Meta{metaOf(b)}, outM: []op.Meta{metaOf(o)},
-		edges: []edge{p.gradEdge(b)},
-	}
+	n := p.newNode(asStridedRow, &asStrided{view: o.Layout}, p.names.op("AsStridedBackward0"), p.nextSeq())
+	n.inM = append(n.inM, metaOf(b))
+	n.outM = append(n.outM, metaOf(o))
+	n.edges = append(n.edges, p.gradEdge(b))
 	p.setFn(o, n, 0)
 	return n
 }

@@ -18,6 +18,8 @@ type module struct {
 	params   []*cell
 	buffers  []*cell
 	children []*module
+
+	registered []*module // the children in PyTorch's order
 }
 
 // cell holds a parameter or buffer; tied parameters share one.
@@ -40,6 +42,7 @@ func (p *Player) Leaf(c trace.Category, d tensor.DType, requiresGrad bool, size 
 // instantiate makes the modules of a class, without their tensors.
 func (p *Player) instantiate(c *program.Class, path string) *module {
 	m := &module{class: c, path: path, layer: p.names.layer(path)}
+	p.names.kind(m.layer, c.Kind())
 	for i := range c.Params {
 		m.params = append(m.params, &cell{decl: &c.Params[i], layer: m.layer})
 	}
@@ -52,6 +55,9 @@ func (p *Player) instantiate(c *program.Class, path string) *module {
 			sub = path + "." + ch.Path
 		}
 		m.children = append(m.children, p.instantiate(ch.Class, sub))
+	}
+	for _, i := range c.Registered() {
+		m.registered = append(m.registered, m.children[i])
 	}
 	for i, ch := range c.Children {
 		for _, t := range ch.Ties {
@@ -87,8 +93,8 @@ func (m *module) param(path string) **cell {
 // toDevice allocates the tensors of a module as Module.to does: children
 // first, then its own parameters, then its own buffers.
 func (p *Player) toDevice(m *module) {
-	for _, i := range m.class.Registered() {
-		p.toDevice(m.children[i])
+	for _, ch := range m.registered {
+		p.toDevice(ch)
 	}
 	p.layer = m.layer
 	for _, c := range m.params {
@@ -109,18 +115,25 @@ func (p *Player) move(c *cell, grad bool) {
 	obj(c.t).param = grad
 }
 
-// parameters lists the parameters of a module in the order of
-// Module.parameters: its own, then those of its children; each once.
-func (m *module) parameters(seen map[*cell]bool) []*cell {
+// parameters lists the parameters of modules, each once, in the order of
+// Module.parameters: a module's own, then those of its children.
+func parameters(ms []*module) []*cell {
 	var out []*cell
-	for _, c := range m.params {
-		if !seen[c] {
-			seen[c] = true
-			out = append(out, c)
+	seen := map[*cell]bool{}
+	var add func(m *module)
+	add = func(m *module) {
+		for _, c := range m.params {
+			if !seen[c] {
+				seen[c] = true
+				out = append(out, c)
+			}
+		}
+		for _, ch := range m.registered {
+			add(ch)
 		}
 	}
-	for _, i := range m.class.Registered() {
-		out = append(out, m.children[i].parameters(seen)...)
+	for _, m := range ms {
+		add(m)
 	}
 	return out
 }

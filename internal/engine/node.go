@@ -23,6 +23,10 @@ type node struct {
 	leaf   *object     // of an AccumulateGrad node
 	slices *copySlices // of an in-place operation on a view
 	done   bool        // saved tensors were released
+
+	// While a backward pass runs:
+	waits int          // how many gradients are still to come
+	grads []*op.Tensor // the sum of those that came, for each result; empty before the first
 }
 
 // edge leads to input nr of fn; fn is nil where no gradient is wanted.
@@ -41,6 +45,19 @@ type saved struct {
 // seqAccumulate puts AccumulateGrad nodes before all others.
 const seqAccumulate = math.MaxUint64
 
+// newNode makes a node that nothing refers to yet.
+func (p *Player) newNode(row *op.Row, args any, name int32, seq uint64) *node {
+	n := p.nodes.get()
+	n.row, n.args, n.op, n.layer, n.seq = row, args, name, p.layer, seq
+	return n
+}
+
+// recycle keeps a dead node, and the slices it has, for the next one.
+func (p *Player) recycle(n *node) {
+	*n = node{edges: n.edges[:0], saved: n.saved[:0], inM: n.inM[:0], outM: n.outM[:0], grads: n.grads[:0]}
+	p.nodes.put(n)
+}
+
 // gradEdge returns the edge to o's gradient function, made if need be, with a
 // reference for the caller. o must require grad.
 func (p *Player) gradEdge(o *object) edge {
@@ -50,10 +67,9 @@ func (p *Player) gradEdge(o *object) edge {
 	}
 	if o.acc == nil {
 		o.refs++ // the node holds the variable
-		o.acc = &node{
-			seq: seqAccumulate, leaf: o, outM: []op.Meta{metaOf(o)}, layer: p.layer,
-			op: p.names.op("AccumulateGrad"),
-		}
+		o.acc = p.newNode(nil, nil, p.names.op("AccumulateGrad"), seqAccumulate)
+		o.acc.leaf = o
+		o.acc.outM = append(o.acc.outM, metaOf(o))
 	}
 	o.acc.refs++
 	return edge{o.acc, 0}
@@ -69,7 +85,8 @@ func (p *Player) dropNode(n *node) {
 	if n.refs > 0 {
 		return
 	}
-	stack := []*node{n}
+	var room [8]*node
+	stack := append(room[:0], n)
 	for len(stack) > 0 {
 		f := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
@@ -92,6 +109,7 @@ func (p *Player) dropNode(n *node) {
 			f.slices = nil
 			p.dropSlices(s)
 		}
+		p.recycle(f)
 	}
 }
 

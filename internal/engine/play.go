@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
@@ -22,6 +24,9 @@ type Played struct {
 	// if the steps played are not.
 	Steady int
 	Totals Totals
+	// Kinds are the classes of the trace's layers, as Trace.Layers; "" for what
+	// is no module.
+	Kinds []string
 }
 
 // Totals are sums over one step.
@@ -44,6 +49,7 @@ type job struct {
 	prog   *program.Job
 	models map[string]*module
 	order  []*module
+	params []*cell // of all models
 	aux    *module
 	opts   [][]*cell // parameters of each optimizer
 	batch  []*op.Tensor
@@ -70,7 +76,10 @@ func Play(prog *program.Job, env op.Env, backend Backend, steps int) (played *Pl
 	j.setup()
 	n, steady := j.run(steps)
 	j.sum()
-	return &Played{Trace: j.tr, Steps: n, Steady: steady, Totals: j.totals}, nil
+	for len(j.names.kinds) < len(j.tr.Layers) {
+		j.names.kind(int32(len(j.names.kinds)), "")
+	}
+	return &Played{Trace: j.tr, Steps: n, Steady: steady, Totals: j.totals, Kinds: j.names.kinds}, nil
 }
 
 // setup moves the models to the device, makes the optimizers and, if the input
@@ -78,19 +87,23 @@ func Play(prog *program.Job, env op.Env, backend Backend, steps int) (played *Pl
 func (j *job) setup() {
 	j.phase = trace.Setup
 	for _, m := range j.prog.Models {
-		root := j.instantiate(m.Root, "")
+		path := "" // of the only model
+		if len(j.prog.Models) > 1 {
+			path = m.Name
+		}
+		root := j.instantiate(m.Root, path)
 		j.models[m.Name] = root
 		j.order = append(j.order, root)
 		j.toDevice(root)
 	}
+	j.params = parameters(j.order)
 	j.aux = j.instantiate(j.prog.Aux, "")
 	for _, o := range j.prog.Optimizers {
-		seen := map[*cell]bool{}
-		var cells []*cell
+		var ms []*module
 		for _, name := range o.Models {
-			cells = append(cells, j.models[name].parameters(seen)...)
+			ms = append(ms, j.models[name])
 		}
-		j.opts = append(j.opts, cells)
+		j.opts = append(j.opts, parameters(ms))
 	}
 	if j.prog.Static {
 		j.batch = j.newBatch()
@@ -117,6 +130,9 @@ func (j *job) run(steps int) (played, steady int) {
 	for n := 1; n <= limit; n++ {
 		starts = append(starts, len(j.tr.Events))
 		j.playStep(n)
+		if n == 1 { // room for the other steps, which are about as long
+			j.tr.Events = slices.Grow(j.tr.Events, (max(steps, minSteps)-1)*(len(j.tr.Events)-starts[1]))
+		}
 		for i := len(birth); i <= int(j.nextID); i++ {
 			birth = append(birth, 0)
 		}
@@ -133,7 +149,7 @@ func (j *job) run(steps int) (played, steady int) {
 			break
 		}
 	}
-	if steady == played && played > 1 {
+	if steady == played {
 		steady = 0
 	}
 	return played, steady
@@ -214,7 +230,7 @@ func (j *job) statement(s *program.Stmt) {
 	case program.Backward:
 		j.phase = trace.Backward
 		if j.step > 0 {
-			j.countSaved()
+			j.sumSaved()
 		}
 		v := j.eval(fr, s.Value)
 		j.Backward(v.t, nil, s.Retain)

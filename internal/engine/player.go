@@ -26,8 +26,6 @@ type Player struct {
 	tr     *trace.Trace
 	names  names
 	nextID int32
-	live   tensor.Bytes
-	free   []*object
 
 	op, layer int32
 	step      int16
@@ -35,13 +33,18 @@ type Player struct {
 	thread    uint8
 	depth     int
 	seq       uint64
-	savedIDs  map[int32]bool // blocks that a node has saved
-	blas      [2]*op.Tensor  // cuBLAS workspace of each thread's handle
+	saved     account       // of the graph
+	blas      [2]*op.Tensor // cuBLAS workspace of each thread's handle
+
+	objects  pool[object]
+	storages pool[storage]
+	nodes    pool[node]
+	backs    pool[op.Back]
 }
 
 // New returns a player for one device.
 func New(env op.Env, backend Backend) *Player {
-	p := &Player{env: env, backend: backend, savedIDs: map[int32]bool{}, tr: &trace.Trace{Categories: make([]trace.Category, 1)}}
+	p := &Player{env: env, backend: backend, tr: &trace.Trace{Categories: make([]trace.Category, 1)}}
 	p.names.init(p.tr)
 	return p
 }
@@ -93,6 +96,7 @@ type names struct {
 	tr     *trace.Trace
 	ops    map[string]int32
 	layers map[string]int32
+	kinds  []string // by layer: the module's class
 	rows   map[*op.Row]int32
 	nodes  map[*op.Row]int32
 }
@@ -117,6 +121,14 @@ func intern(m map[string]int32, list *[]string, s string) int32 {
 
 func (n *names) op(s string) int32    { return intern(n.ops, &n.tr.Ops, s) }
 func (n *names) layer(s string) int32 { return intern(n.layers, &n.tr.Layers, s) }
+
+// kind notes of which class a layer is.
+func (n *names) kind(layer int32, kind string) {
+	for len(n.kinds) <= int(layer) {
+		n.kinds = append(n.kinds, "")
+	}
+	n.kinds[layer] = kind
+}
 
 func (n *names) row(r *op.Row) int32 {
 	i, ok := n.rows[r]

@@ -98,6 +98,10 @@ func (p *Player) inference() bool { return !p.env.Training && !p.env.GradMode }
 func (p *Player) exec(fr *frame, s *program.Stmt) {
 	switch s.Kind {
 	case program.Assign:
+		if s.Value == nil {
+			p.assignEach(fr, s)
+			return
+		}
 		p.assign(fr, s, p.eval(fr, s.Value))
 	case program.Append:
 		l := fr.slots[s.Targets[0]].list
@@ -132,6 +136,22 @@ func (p *Player) assign(fr *frame, s *program.Stmt, v value) {
 	}
 }
 
+// assignEach is a, b = e1, e2: all values, then the targets. CPython makes no
+// tuple of two or three of them and stores the last first (its compiler swaps
+// the stores); more are a tuple and go from left to right.
+func (p *Player) assignEach(fr *frame, s *program.Stmt) {
+	vs := make([]value, len(s.Values))
+	for i, e := range s.Values {
+		vs[i] = p.eval(fr, e)
+	}
+	for i := range vs {
+		if len(vs) <= 3 {
+			i = len(vs) - 1 - i
+		}
+		p.store(fr, s.Targets[i], vs[i])
+	}
+}
+
 // eval evaluates an expression; the caller owns the value.
 func (p *Player) eval(fr *frame, e *program.Expr) value {
 	switch e.Kind {
@@ -161,7 +181,8 @@ func (p *Player) eval(fr *frame, e *program.Expr) value {
 	case program.CallOp:
 		return p.callOp(fr, e)
 	case program.CallMod:
-		return p.callModule(fr.self.children[e.Child], p.args(fr, e))
+		var room [4]value
+		return p.callModule(fr.self.children[e.Child], p.args(room[:0], fr, e))
 	case program.CallFun:
 		next := &frame{self: fr.self, fn: e.Func, slots: make([]value, len(e.Func.Slots))}
 		for i, a := range e.Args { // the arguments move in
@@ -172,24 +193,21 @@ func (p *Player) eval(fr *frame, e *program.Expr) value {
 	return value{} // None
 }
 
-func (p *Player) args(fr *frame, e *program.Expr) []value {
-	vs := make([]value, len(e.Args))
-	for i, a := range e.Args {
-		vs[i] = p.eval(fr, a)
+// args evaluates the arguments of a call, from the first, and appends them to
+// to.
+func (p *Player) args(to []value, fr *frame, e *program.Expr) []value {
+	for _, a := range e.Args {
+		to = append(to, p.eval(fr, a))
 	}
-	return vs
+	return to
 }
 
 // callOp pushes the arguments, runs the operator, and drops the arguments in
 // evaluation order.
 func (p *Player) callOp(fr *frame, e *program.Expr) value {
-	var buf [4]value
-	args := buf[:0]
-	for _, a := range e.Args {
-		args = append(args, p.eval(fr, a))
-	}
-	var tbuf [6]*op.Tensor
-	ins := tbuf[:0]
+	var room [4]value
+	args := p.args(room[:0], fr, e)
+	ins := make([]*op.Tensor, 0, max(len(e.Inputs), len(args)))
 	if e.Inputs == nil {
 		for _, a := range args { // a list is spread over the inputs
 			if a.list == nil {
@@ -209,7 +227,7 @@ func (p *Player) callOp(fr *frame, e *program.Expr) value {
 			}
 		}
 	}
-	outs := p.Do(e.Row, e.OpArgs, append([]*op.Tensor(nil), ins...)...)
+	outs := p.Do(e.Row, e.OpArgs, ins...)
 	for _, a := range args {
 		p.drop(a)
 	}

@@ -25,9 +25,9 @@ func (p *Player) applySlices(n *node, b *op.Back) {
 	view.Offset -= s.base.Offset
 	slice := p.Alias(result, view, grad.DType)
 	clone := p.New(view.LikeDense(), grad.DType)
-	res := p.apply(s.fn, []*op.Tensor{clone})
+	inner := p.apply(s.fn, []*op.Tensor{clone})
 	p.Drop(clone)
-	for i, r := range res {
+	for i, r := range inner.Results {
 		switch {
 		case r == nil:
 		case i == 0:
@@ -41,6 +41,7 @@ func (p *Player) applySlices(n *node, b *op.Back) {
 			p.Drop(r)
 		}
 	}
+	p.backs.put(inner)
 	p.Drop(slice, result)
 }
 

@@ -9,8 +9,10 @@ import (
 // storage is one block of memory, shared by the tensors over it.
 type storage struct {
 	id    int32 // 0 for an empty storage, which the allocator never sees
-	bytes tensor.Bytes
 	refs  int32 // tensor objects over it
+	bytes tensor.Bytes
+	layer int32 // that made it
+	saved bool  // counted among what the graph keeps
 }
 
 // object is what lies behind an op.Tensor: PyTorch's TensorImpl with its
@@ -34,13 +36,7 @@ func obj(t *op.Tensor) *object { return t.Aux.(*object) }
 
 // newObject makes a tensor object with one reference over st, which gains one.
 func (p *Player) newObject(st *storage, l tensor.Layout, d tensor.DType) *object {
-	var o *object
-	if n := len(p.free); n > 0 {
-		o = p.free[n-1]
-		p.free = p.free[:n-1]
-	} else {
-		o = new(object)
-	}
+	o := p.objects.get()
 	o.Tensor = op.Tensor{Layout: l, DType: d, Aux: o}
 	o.st, o.refs = st, 1
 	st.refs++
@@ -120,41 +116,45 @@ func (p *Player) release(o *object) {
 	}
 	p.dropStorage(o.st)
 	*o = object{}
-	p.free = append(p.free, o)
+	p.objects.put(o)
 }
 
 func (p *Player) dropStorage(st *storage) {
 	st.refs--
-	if st.refs == 0 {
+	if st.refs > 0 {
+		return
+	}
+	if st.id > 0 {
 		p.freeBlock(st)
 	}
+	*st = storage{}
+	p.storages.put(st)
 }
 
 // alloc asks for a block; zero bytes are none.
 func (p *Player) alloc(n tensor.Bytes) *storage {
+	st := p.storages.get()
 	if n == 0 {
-		return &storage{}
+		return st
 	}
 	p.nextID++
-	st := &storage{id: p.nextID, bytes: n}
+	st.id, st.bytes, st.layer = p.nextID, n, p.layer
 	p.tr.Categories = append(p.tr.Categories, trace.Temporaries)
 	p.emit(trace.Alloc, st.id, n)
 	if p.backend != nil {
 		p.backend.Alloc(st.id, n)
 	}
-	p.live += n
 	return st
 }
 
 func (p *Player) freeBlock(st *storage) {
-	if st.id == 0 {
-		return
-	}
 	p.emit(trace.Free, st.id, 0)
 	if p.backend != nil {
 		p.backend.Free(st.id)
 	}
-	p.live -= st.bytes
+	if st.saved {
+		p.saved.add(st.layer, -st.bytes)
+	}
 }
 
 func (p *Player) emit(k trace.Kind, id int32, n tensor.Bytes) {

@@ -5,49 +5,47 @@ import (
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// countSaved sums what the graph keeps for the backward pass: blocks that are
-// saved by some node and are neither parameters nor inputs, each once, by the
-// layer that made them. It is called before each backward; the largest sum
-// stays.
-func (j *job) countSaved() {
-	// A block's role is known by its category; activations that live now and
-	// were marked as saved are what counts. The trace tells who made them.
-	alive := map[int32]tensor.Bytes{}
-	layer := map[int32]int32{}
-	for i := range j.tr.Events {
-		e := &j.tr.Events[i]
-		switch e.Kind {
-		case trace.Alloc:
-			if j.savedIDs[e.ID] {
-				alive[e.ID], layer[e.ID] = e.Bytes, e.Layer
-			}
-		case trace.Free:
-			delete(alive, e.ID)
-		}
+// account sums what the graph keeps for the backward pass: live blocks that
+// some node has saved and that are neither parameters nor inputs, each once, by
+// the layer that made them.
+type account struct {
+	sum     tensor.Bytes
+	byLayer []tensor.Bytes
+}
+
+func (a *account) add(layer int32, n tensor.Bytes) {
+	for len(a.byLayer) <= int(layer) {
+		a.byLayer = append(a.byLayer, 0)
 	}
-	var sum tensor.Bytes
-	by := make([]tensor.Bytes, len(j.tr.Layers))
-	for id, n := range alive {
-		if c := j.tr.Categories[id]; c == trace.Parameters || c == trace.Inputs {
-			continue
-		}
-		sum += n
-		by[layer[id]] += n
+	a.sum += n
+	a.byLayer[layer] += n
+}
+
+// countSaved notes that a node has saved a tensor over st.
+func (p *Player) countSaved(st *storage) {
+	c := p.tr.Categories[st.id]
+	if st.saved || c == trace.Parameters || c == trace.Inputs {
+		return
 	}
-	if sum > j.totals.SavedBytes {
-		j.totals.SavedBytes, j.totals.LayerSaved = sum, by
+	st.saved = true
+	p.saved.add(st.layer, st.bytes)
+}
+
+// sumSaved is called before each backward pass; the largest sum stays.
+func (j *job) sumSaved() {
+	if j.saved.sum > j.totals.SavedBytes {
+		by := make([]tensor.Bytes, len(j.tr.Layers))
+		copy(by, j.saved.byLayer)
+		j.totals.SavedBytes, j.totals.LayerSaved = j.saved.sum, by
 	}
 }
 
 // countGradients sums the gradients after a backward pass.
 func (j *job) countGradients() {
 	var sum tensor.Bytes
-	seen := map[*cell]bool{}
-	for _, m := range j.order {
-		for _, c := range m.parameters(seen) {
-			if g := obj(c.t).grad; g != nil {
-				sum += g.st.bytes
-			}
+	for _, c := range j.params {
+		if g := obj(c.t).grad; g != nil {
+			sum += g.st.bytes
 		}
 	}
 	j.totals.GradientBytes = max(j.totals.GradientBytes, sum)
@@ -57,17 +55,16 @@ func (j *job) countGradients() {
 func (j *job) sum() {
 	t := &j.totals
 	t.LayerParams = make([]tensor.Bytes, len(j.tr.Layers))
-	seen := map[*cell]bool{}
-	for _, m := range j.order {
-		for _, c := range m.parameters(seen) {
-			t.Parameters += c.t.Numel()
-			t.ParameterTensors++
-			t.ParameterBytes += obj(c.t).st.bytes
-			t.LayerParams[c.layer] += obj(c.t).st.bytes
-			for _, s := range c.opt.State {
-				t.OptimizerStateBytes += obj(s).st.bytes
-			}
+	for _, c := range j.params {
+		t.Parameters += c.t.Numel()
+		t.ParameterTensors++
+		t.ParameterBytes += obj(c.t).st.bytes
+		t.LayerParams[c.layer] += obj(c.t).st.bytes
+		for _, s := range c.opt.State {
+			t.OptimizerStateBytes += obj(s).st.bytes
 		}
+	}
+	for _, m := range j.order {
 		m.eachBuffer(func(c *cell) { t.BufferBytes += obj(c.t).st.bytes })
 	}
 	for _, in := range j.prog.Inputs {

@@ -23,10 +23,11 @@ func (o *Outcome) breakdown(r *report.Report) {
 		c := tr.Categories[e.ID]
 		sums[c] += e.Bytes
 		requested += e.Bytes
-		key := pattern(tr.Layers[e.Layer])
+		path, kind := pattern(tr.Layers[e.Layer]), o.Played.Kinds[e.Layer]
+		key := path + " " + kind
 		l := layers[key]
 		if l == nil {
-			l = &report.Layer{Layer: key}
+			l = &report.Layer{Layer: path, Kind: kind}
 			layers[key], members[key] = l, map[int32]bool{}
 		}
 		members[key][e.Layer] = true
@@ -67,7 +68,7 @@ func (o *Outcome) breakdown(r *report.Report) {
 		if a.TotalBytes != b.TotalBytes {
 			return a.TotalBytes > b.TotalBytes
 		}
-		return a.Layer < b.Layer
+		return a.Layer+" "+a.Kind < b.Layer+" "+b.Kind
 	})
 }
 

@@ -39,16 +39,9 @@ func (m *Machine) Usable() tensor.Bytes { return m.Total - m.Context - m.Occupie
 // wrong, so that the rest can be checked too.
 func NewMachine(s *spec.Spec) *Machine {
 	d := &s.Device
-	m := &Machine{Given: d.GPU.Set}
-	gpu, err := device.Lookup(device.Default)
-	if d.GPU.Set {
-		gpu, err = device.Lookup(d.GPU.V)
-	}
-	if err != nil {
-		s.Errs.Addf(d.GPU.At, "%v", err)
-		gpu = &device.All()[0]
-	}
-	m.GPU, m.Total, m.Context = gpu, gpu.Total.Value, gpu.Context.Value
+	gpu := gpuOf(s)
+	m := &Machine{GPU: gpu, Total: gpu.Total.Value, Context: gpu.Context.Value, Given: d.GPU.Set || describesGPU(d)}
+	var err error
 	ver := torchver.Default
 	if s.Torch.Set {
 		if ver, err = torchver.Parse(s.Torch.V); err != nil {
@@ -109,6 +102,7 @@ type Job struct {
 	Definer     *spec.Spec // defines the model: Spec, or a preset
 	Program     *program.Job
 	NotModelled []string
+	Warnings    []string
 }
 
 // NewJob elaborates a spec. The error, if any, is a *spec.Errors; a spec in
@@ -122,7 +116,7 @@ func NewJob(s *spec.Spec) (*Job, error) {
 	if err := s.Errs.Err(); err != nil {
 		return nil, err
 	}
-	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: g.NotModelled}, nil
+	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: g.NotModelled, Warnings: g.Warnings}, nil
 }
 
 // Outcome is a job that was played and replayed.
@@ -230,9 +224,17 @@ func (o *Outcome) verdict(r *report.Report) {
 	v.HeadroomBytes = m.Usable() - r.Peak.ReservedBytes
 	v.SteadyFromStep = o.Played.Steady
 	switch {
+	case !v.Fits:
+		v.Result = report.OOMs
 	case v.Tight:
-		v.Reason = fmt.Sprintf("%v would be reserved without a limit, %v is usable: it fits after cached memory is given back (%d times), which costs time",
-			r.Peak.ReservedBytes, m.Usable(), o.OnGPU.Stats.NumAllocRetries)
+		v.Result = report.Tight
+	default:
+		v.Result = report.Fits
+	}
+	switch {
+	case v.Tight:
+		v.Reason = fmt.Sprintf("%v would be reserved without a limit, %v is usable: it fits only by giving cached memory back %s, which costs time",
+			r.Peak.ReservedBytes, m.Usable(), report.Plural(o.OnGPU.Stats.NumAllocRetries, "time"))
 	case v.Fits:
 		v.Reason = fmt.Sprintf("%v reserved at the peak, %v usable: headroom %v (%.1f %%)",
 			r.Peak.ReservedBytes, m.Usable(), v.HeadroomBytes, 100*float64(v.HeadroomBytes)/float64(m.Usable()))
@@ -244,7 +246,7 @@ func (o *Outcome) verdict(r *report.Report) {
 			Step: int(e.Step), Phase: e.Phase.String(), Op: tr.Ops[e.Op], Layer: tr.Layers[e.Layer],
 			TriedBytes: oom.Err.Tried, FreeBytes: oom.Err.Free, Message: oom.Err.Error(),
 		}
-		v.Reason = fmt.Sprintf("dies in %s: %v more asked for, %v free; without a limit %v would be reserved, %v is usable: %v too little",
+		v.Reason = fmt.Sprintf("dies in %s: %v more asked for, %v free\nwithout a limit %v would be reserved, %v is usable: %v too little",
 			report.Where(v.OOM.Step, v.OOM.Phase, v.OOM.Op, v.OOM.Layer), oom.Err.Tried, oom.Err.Free, r.Peak.ReservedBytes, m.Usable(), -v.HeadroomBytes)
 		if v.HeadroomBytes >= 0 { // a memory fraction below what is usable
 			v.Reason = fmt.Sprintf("dies in %s: %v more asked for; the memory fraction allows %v",
@@ -257,14 +259,28 @@ func (o *Outcome) verdict(r *report.Report) {
 func (o *Outcome) notes(r *report.Report) {
 	j, m := o.Job, o.Job.Machine
 	warn := func(format string, args ...any) { r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...)) }
+	if asked := j.NotModelled; len(asked) > 0 {
+		keys := make([]string, len(asked))
+		for i, a := range asked {
+			keys[i], _, _ = strings.Cut(a, ":")
+		}
+		warn("asked for and not modelled yet: %s; the figures are without", strings.Join(keys, ", "))
+	}
+	for _, w := range j.Warnings {
+		warn("%s", w)
+	}
 	if !m.Given {
 		warn("no GPU named; %s is assumed (--gpu)", m.GPU.Name)
 	}
+	m.gpuNotes(warn)
 	if m.Usable() <= 0 {
 		warn("nothing is left of the device's %v beside context and other processes", m.Total)
 	}
-	if o.Played.Steady == 0 {
-		warn("after %d steps memory still differs from step to step: it may be growing (a leak), and later steps may need more", o.Played.Steps)
+	switch n := o.Played.Steps; {
+	case n < 3 && j.Spec.Mode.V == "train":
+		warn("the first step has no gradients and optimizer state yet when it begins; simulate 3 steps or more to see the peak")
+	case o.Played.Steady == 0 && n >= 3:
+		warn("after %d steps memory still differs from step to step: it may be growing (a leak), and later steps may need more", n)
 	}
 	ran := map[string]bool{}
 	for _, name := range o.Played.Trace.Ops {
@@ -290,7 +306,7 @@ func (o *Outcome) notes(r *report.Report) {
 		r.Uncertainty.CudnnWorkspaceBytes = cudnnWorkspace(o.Played.Trace)
 	}
 	if slack := r.Uncertainty.CudnnWorkspaceBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {
-		warn("headroom is less than what is uncertain (%v)", slack)
+		warn("the headroom is less than what is uncertain (%v; see below)", slack)
 	}
 }
 

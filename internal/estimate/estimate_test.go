@@ -105,7 +105,7 @@ func TestTotals(t *testing.T) {
 // out of memory follow in this order, and the figures agree with each other.
 func TestVerdict(t *testing.T) {
 	_, r := estimateText(t, linear)
-	if !r.Verdict.Fits || r.Verdict.Tight || r.Verdict.Word() != "FITS" || r.Verdict.OOM != nil {
+	if !r.Verdict.Fits || r.Verdict.Tight || r.Verdict.Result != "FITS" || r.Verdict.OOM != nil {
 		t.Fatalf("40 GB do not fit: %+v", r.Verdict)
 	}
 	if r.Verdict.HeadroomBytes != r.Device.UsableBytes-r.Peak.ReservedBytes {
@@ -122,7 +122,7 @@ func TestVerdict(t *testing.T) {
 		t.Errorf("with what it reserves exactly: %+v", r.Verdict)
 	}
 	_, r = estimateText(t, linear, exact(8*tensor.MiB)...)
-	if v := r.Verdict; v.Fits || v.OOM == nil || v.Word() != "OOM" || !strings.Contains(v.OOM.Message, "CUDA out of memory. Tried to allocate") {
+	if v := r.Verdict; v.Fits || v.OOM == nil || v.Result != "OOM" || !strings.Contains(v.OOM.Message, "CUDA out of memory. Tried to allocate") {
 		t.Errorf("with 8 MiB: %+v", v)
 	}
 	if r.Peak.ReservedBytes != need {

@@ -48,6 +48,10 @@ func (p *printer) stmt(s *program.Stmt) {
 				return
 			}
 		}
+		if s.Value == nil {
+			p.printf("%s = %s", p.names(s.Targets), p.list(s.Values))
+			return
+		}
 		p.printf("%s = %s", p.unpacked(s), p.expr(s.Value))
 	case program.Append:
 		p.printf("%s.append(%s)", p.names(s.Targets), p.expr(s.Value))
@@ -121,7 +125,7 @@ func (p *printer) expr(e *program.Expr) string {
 	case program.CallMod:
 		callee := p.self + attr(p.class.Children[e.Child].Path)
 		if p.self == "" {
-			callee = p.auxName(e.Child)
+			callee = p.class.Children[e.Child].Path
 		}
 		return callee + "(" + p.list(e.Args) + forwardKeywords(p.class.Children[e.Child].Class) + ")"
 	case program.CallFun:
@@ -157,6 +161,10 @@ func (p *printer) op(e *program.Expr) string {
 			return fmt.Sprintf("%s.%s(%s)", p.operand(args[0]), e.Row.Name, texts[1])
 		}
 		return fmt.Sprintf("%s %s %s", p.operand(args[0]), python, p.operand(args[1]))
+	}
+	if python == "[]" && len(texts) == 2 { // a tensor in the place of a dimension
+		dim, _ := given["dim"].(int64)
+		return fmt.Sprintf("%s[%s%s]", p.operand(args[0]), strings.Repeat(":, ", int(dim)), texts[1])
 	}
 	if python == "[]" {
 		return fmt.Sprintf("%s[%s]", p.operand(args[0]), given["index"])
@@ -283,7 +291,7 @@ func (p *printer) chain(stmts []program.Stmt) int {
 	var list, text string
 	for i := range stmts {
 		s := &stmts[i]
-		if s.Kind != program.Assign || s.Unpack || s.Value.Kind != program.CallMod || s.Every > 1 || p.self == "" {
+		if s.Kind != program.Assign || s.Unpack || s.Value == nil || s.Value.Kind != program.CallMod || s.Every > 1 || p.self == "" {
 			break
 		}
 		l, k := p.item(s.Value)

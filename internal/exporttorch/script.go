@@ -238,8 +238,8 @@ func (s *script) setup() {
 		}
 		s.printf("%s = %s(%s)", o.Name, o.Row.Signature().Python, p)
 	}
-	for i, ch := range j.Aux.Children {
-		s.printf("%s = %s", s.auxName(i), s.construct(ch.Class))
+	for _, ch := range j.Aux.Children {
+		s.printf("%s = %s", ch.Path, s.construct(ch.Class))
 	}
 	s.nextBatch()
 	if j.Static {
@@ -247,18 +247,6 @@ func (s *script) setup() {
 		s.line("")
 		s.line("batch = next_batch()")
 	}
-}
-
-// auxName is the variable that holds a module of the step.
-func (s *script) auxName(i int) string {
-	p := s.job.Aux.Children[i].Path
-	if rest, ok := strings.CutPrefix(p, "layers."); ok {
-		if len(s.job.Aux.Children) == 1 {
-			return "criterion"
-		}
-		return "criterion" + rest
-	}
-	return strings.ReplaceAll(p, ".", "_")
 }
 
 // nextBatch prints the function that makes a batch on the CPU and copies it.

@@ -251,9 +251,9 @@ func (t *tensorArgs) place(a *argReader) {
 		}
 	case len(tensors) == 0 || (len(tensors) == 1 && tensors[0].Kind == op.KTensor):
 		t.attributes(a, v)
-	case v.Kind == spec.List && tensors[0].Kind == op.KTensors:
+	case v.Kind == spec.List && tensors[0].Kind == op.KTensors && (len(v.Items) == 0 || v.Items[0].Kind != spec.List):
 		t.assign(tensors[0], v)
-	case v.Kind == spec.List:
+	case v.Kind == spec.List: // cat: [[a, b], 1], too
 		if len(v.Items) > len(t.sig.Params) {
 			el.fail(v.Span, "%s takes at most %d arguments, not %d", t.e.Head.V, len(t.sig.Params), len(v.Items))
 		}

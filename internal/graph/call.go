@@ -119,8 +119,15 @@ func (f *fn) callDeclared(e *spec.Entry, sc *scope) val {
 	idx, ok := f.u.children[path]
 	if !ok {
 		var known []string
+		items := 0
 		for _, c := range f.u.class.Children {
 			known = append(known, c.Path)
+			if rest, ok := strings.CutPrefix(c.Path, path+"."); ok && !strings.Contains(rest, ".") {
+				items++
+			}
+		}
+		if items > 0 {
+			el.fail(at.Span, `%s is a list of %s; call each: {call: "%s[${i}]", repeat: {n: %d, as: i}}`, s, plural(items, "module"), s, items)
 		}
 		el.errs.Unknown(at.Span, "module", s, known)
 		panic(stop{})
@@ -144,7 +151,7 @@ func (f *fn) again(e *spec.Entry, idx int, ins []val) val {
 func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs *spec.Value, at spec.Span) val {
 	el := f.u.el
 	for _, v := range ins {
-		if v.m.t == nil && layers[e.Head.V] != nil {
+		if l := layers[e.Head.V]; v.m.t == nil && l != nil && !(l.Tuples && v.m.tuple != nil) {
 			el.fail(at, "%s takes tensors, not %s", e.Head.V, v.describe())
 		}
 	}
@@ -193,6 +200,23 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 	return val{x, metaOf(rets)}
 }
 
+// paramPaths lists the parameters of the modules that are there so far.
+func (u *unit) paramPaths() []string {
+	var out []string
+	for _, p := range u.class.Params {
+		out = append(out, p.Name)
+	}
+	for _, ch := range u.class.Children {
+		if ch.Class == nil {
+			continue
+		}
+		for _, p := range ch.Class.ParamNames() {
+			out = append(out, ch.Path+"."+p)
+		}
+	}
+	return out
+}
+
 // ties resolves tie: of an entry.
 func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Tie {
 	var out []program.Tie
@@ -212,7 +236,12 @@ func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Ti
 		}
 		v, ok := u.attribute(src)
 		if !ok {
-			u.el.fail(t.Source.Span, "no parameter %q; a tie names one of a module that comes before, such as wte.weight", src)
+			known := u.paramPaths()
+			if len(known) == 0 {
+				u.el.fail(t.Source.Span, "no parameter %q; a tie names one of a module that comes before, and none does", src)
+			}
+			u.el.errs.Unknown(t.Source.Span, "parameter", src, known)
+			panic(stop{})
 		}
 		if size := tensor.D(p.Size...); v.m.t.Size != size {
 			u.el.fail(t.Source.Span, "%s has shape %v, but %s has shape %v", src, v.m.t.Size, t.Param.V, size)

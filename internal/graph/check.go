@@ -38,8 +38,10 @@ func (el *elaborator) check() {
 }
 
 func (el *elaborator) checkModel(m *spec.Model) {
-	c := &checker{el: el, blocks: map[string]*spec.Block{}}
+	c := &checker{el: el, blocks: map[string]*spec.Block{}, modules: map[string]bool{}}
+	c.declare(m.Modules)
 	for _, b := range m.Blocks {
+		c.declare(b.V.Modules)
 		if c.blocks[b.Name.V] != nil {
 			el.errs.Addf(b.Name.At, "block %q is defined twice", b.Name.V)
 		}
@@ -71,8 +73,18 @@ const (
 )
 
 type checker struct {
-	el     *elaborator
-	blocks map[string]*spec.Block
+	el      *elaborator
+	blocks  map[string]*spec.Block
+	modules map[string]bool // names in modules sections
+}
+
+// declare collects the names of a modules section.
+func (c *checker) declare(ms spec.Modules) {
+	for _, e := range ms {
+		if e.Module != nil {
+			c.modules[e.Module.Str] = true
+		}
+	}
 }
 
 func (c *checker) block(b *spec.Named[spec.Block]) {
@@ -155,6 +167,7 @@ func (c *checker) entry(e *spec.Entry, at place) {
 		c.opArg(e, o.Sig)
 	case head == spec.HeadBlock:
 		c.callBlock(e)
+	case head == spec.HeadCall && e.Arg != nil && e.Arg.Kind == spec.Map: // call: {attn: {need_weights: false}}, read when it is made
 	case head == "" || contains(spec.Statements, head):
 		c.nested(e.Arg)
 	case contains(spec.StepStatements, head):
@@ -164,6 +177,9 @@ func (c *checker) entry(e *spec.Entry, at place) {
 		}
 	case c.blocks[head] != nil:
 		errs.Addf(e.Head.At, "%q is a block; call it with {block: %s}", head, head)
+		return
+	case c.modules[head]:
+		errs.Addf(e.Head.At, "%q is a module; call it with {call: %s}", head, head)
 		return
 	default:
 		known := append(append(append([]string(nil), spec.Statements...), LayerNames()...), op.Names()...)

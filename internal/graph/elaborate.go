@@ -118,6 +118,12 @@ func (s *scope) Names() []string {
 	return out
 }
 
+// globals are the names that every expression may use: the batch size, and
+// whether the models are in training mode.
+func (el *elaborator) globals() map[string]any {
+	return map[string]any{"B": el.batch, "training": el.job.Inference == ""}
+}
+
 func (s *scope) with(vars map[string]any) *scope { return &scope{parent: s, vars: vars} }
 
 // eval computes a value; a mistake is reported at its place.

@@ -83,6 +83,10 @@ func (f *fn) statements(es []*spec.Entry, sc *scope) {
 func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
 	switch e.Head.V {
 	case "":
+		if e.Tuple && len(e.Inputs) > 1 && len(e.Inputs) == len(e.Name) {
+			f.bindEach(e, sc)
+			return
+		}
 		v := f.cur
 		if e.HasIn {
 			v = f.only(e, sc)
@@ -168,6 +172,32 @@ func (f *fn) bind(e *spec.Entry, v val) {
 	if v.m.t == nil {
 		f.cur, f.why = val{}, "the entry before gave "+v.m.describe()
 	}
+}
+
+// bindEach gives several values each its name in one statement, so that all are
+// computed before the first name is bound again: q, k = rope(q), rope(k).
+func (f *fn) bindEach(e *spec.Entry, sc *scope) {
+	st := program.Stmt{Kind: program.Assign, Line: e.At.Line}
+	var metas []meta
+	seen := map[string]bool{}
+	for i, o := range e.Inputs {
+		n := e.Name[i]
+		if strings.HasSuffix(n.V, "[]") || seen[n.V] {
+			f.u.el.fail(n.At, "several values need as many different names")
+		}
+		seen[n.V] = true
+		v := f.operand(o, sc)
+		if v.m.t == nil {
+			f.u.el.fail(o.At, "a name among several takes a tensor, not %s", v.describe())
+		}
+		st.Values = append(st.Values, v.e)
+		metas = append(metas, v.m)
+	}
+	for i, n := range e.Name {
+		st.Targets = append(st.Targets, f.set(n.V, metas[i]))
+	}
+	f.emit(st)
+	f.cur, f.why = val{}, fmt.Sprintf("the entry before gave %d values", len(e.Name))
 }
 
 // appendTo is name.append(v); the list is made when it is first appended to.
@@ -356,7 +386,15 @@ func (f *fn) reference(s string, at spec.Span) val {
 	if v, ok := f.u.attribute(strings.TrimPrefix(s, "self.")); ok {
 		return v
 	}
-	el.errs.Unknown(at, "value", s, append(f.boundNames(), f.u.ownNames()...))
+	known := append(f.boundNames(), f.u.ownNames()...)
+	if el.findModel(f.u.what) != nil { // an input that forward takes if it is named
+		for _, in := range el.job.Inputs {
+			if !contains(known, in.Name) {
+				known = append(known, in.Name)
+			}
+		}
+	}
+	el.errs.Unknown(at, "value", s, known)
 	panic(stop{})
 }
 

@@ -32,6 +32,8 @@ type Result struct {
 	// NotModelled lists what the spec asks for and memplan does not model. What
 	// is missing in an operator stands in its row.
 	NotModelled []string
+	// Warnings are about what a spec says and surely does not mean.
+	Warnings []string
 }
 
 // Build turns a spec into a job. The error, if any, is a *spec.Errors. A spec in
@@ -69,8 +71,37 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	if strings.HasPrefix(s.Train.Precision.V, "amp-") {
 		r.NotModelled = append(r.NotModelled, "train.precision: autocast; computed as fp32")
 	}
-	r.NotModelled = append(r.NotModelled, el.notes...)
+	if s.Step != nil { // the keys of train say it otherwise
+		r.NotModelled = append(r.NotModelled, el.notes...)
+	}
+	r.Warnings = el.unused()
 	return r, nil
+}
+
+// unused warns of inputs that nothing takes.
+func (el *elaborator) unused() []string {
+	used := map[string]bool{}
+	word := func(w string) { used[w] = true }
+	var out []string
+	for _, m := range el.ms {
+		for _, in := range m.inputs {
+			used[in] = true
+		}
+		spec.Words(m.def.Loss, word)
+	}
+	if el.spec.Model != nil {
+		spec.Words(el.spec.Model.Loss, word)
+	}
+	spec.Words(el.spec.Step, word)
+	for _, m := range el.ms {
+		for _, in := range m.def.Inputs {
+			if n := in.Name.V; !used[n] {
+				used[n] = true
+				out = append(out, fmt.Sprintf("input %q (%s:%d) is never used", n, m.spec.Path, in.Name.At.Line))
+			}
+		}
+	}
+	return out
 }
 
 // precisions maps train.precision to the type of parameters.
@@ -140,33 +171,29 @@ func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 		el.errs.Unknown(m.Preset.At, "preset", m.Preset.V, el.opts.Presets)
 		panic(stop{})
 	}
-	given := map[string]any{}
-	if m.With != nil && m.With.Kind != spec.Map && m.With.Kind != spec.Null {
-		el.fail(m.With.Span, "with is a mapping from params to values, not %s", m.With.Describe())
+	var with []spec.Pair
+	if w := m.With; w != nil {
+		if w.Kind != spec.Map && w.Kind != spec.Null {
+			el.fail(w.Span, "with is a mapping from params to values, not %s", w.Describe())
+		}
+		with = w.Pairs
 	}
-	if m.With != nil {
-		plain, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{})
-		if err != nil {
-			el.fail(m.Preset.At, "preset %s: %v", m.Preset.V, err)
-		}
-		known := map[string]bool{}
-		for _, n := range plain.ParamNames() {
-			known[n] = true
-		}
-		ok := true
-		for _, p := range m.With.Pairs {
-			if !known[p.Key.Str] {
-				el.errs.Unknown(p.Key.Span, "param of preset "+m.Preset.V, p.Key.Str, plain.ParamNames())
-				ok = false
-				continue
-			}
-			ok = el.try(func() { given[p.Key.Str] = el.eval(p.Value, el.spec.Env) }) && ok
-		}
-		if !ok {
-			panic(stop{})
-		}
+	given, ok := map[string]any{}, true
+	for _, p := range with {
+		ok = el.try(func() { given[p.Key.Str] = el.eval(p.Value, el.spec.Env) }) && ok
 	}
 	s, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{Params: given})
+	if s != nil {
+		for _, p := range with {
+			if _, known := s.Env.Lookup(p.Key.Str); !known {
+				el.errs.Unknown(p.Key.Span, "param of preset "+m.Preset.V, p.Key.Str, s.ParamNames())
+				ok = false
+			}
+		}
+	}
+	if !ok {
+		panic(stop{})
+	}
 	if err != nil {
 		el.fail(m.Preset.At, "preset %s: %v", m.Preset.V, err)
 	}
@@ -231,7 +258,7 @@ func (el *elaborator) input(m *model, in *spec.Named[spec.Input], seen map[strin
 	if in.V.Shape == nil {
 		el.fail(in.Name.At, "input %q needs a shape, without the batch dimension; [] for one number each", in.Name.V)
 	}
-	sc := &scope{parent: m.spec.Env, vars: map[string]any{"B": el.batch}}
+	sc := &scope{parent: m.spec.Env, vars: el.globals()}
 	size := append([]int64{el.batch}, el.shape(in.V.Shape, sc)...)
 	d := el.dtype(in.V.DType)
 	if d.IsFloating() && el.job.DType.IsHalf() {

@@ -21,6 +21,8 @@ type Layer struct {
 	// Inputs names the tensors that forward takes; "?" marks optional ones.
 	// The default is "input".
 	Inputs string
+	// Tuples says that inputs may be lists of tensors.
+	Tuples bool
 	// Build makes parameters and the body of forward.
 	Build func(b *builder)
 
@@ -401,7 +403,9 @@ func (el *elaborator) buildLayer(l *Layer, args map[string]any, given map[string
 	if b.ret == nil {
 		panic("graph: layer " + l.name + " returns nothing")
 	}
-	b.class.Python = constructor(l.sig, b.args, given)
+	if b.class.Python == "" {
+		b.class.Python = constructor(l.sig, b.args, given)
+	}
 	for _, p := range l.forward.Params {
 		if given[p.Name] {
 			b.class.ForwardGiven = append(b.class.ForwardGiven, program.KwArg{Name: p.Name, Value: b.args[p.Name]})

@@ -104,6 +104,21 @@ func init() {
 		},
 	})
 	layer(Layer{
+		Sig: "nn.RMSNorm(normalized_shape: infer ints, eps: float? = None, elementwise_affine: bool = True)",
+		Build: func(b *builder) {
+			shape := b.ints("normalized_shape")
+			if shape == nil {
+				shape = []int64{b.x(1).Dim(-1)}
+				b.args["normalized_shape"] = shape
+			}
+			var w val
+			if b.bool("elementwise_affine") {
+				w = b.param("weight", shape...)
+			}
+			b.finish([]val{b.do("rms_norm", &op.LayerNormArgs{Shape: shape}, b.in(0), w)})
+		},
+	})
+	layer(Layer{
 		Sig: "nn.GroupNorm(num_groups: int, num_channels: infer int, eps: float = 1e-05, affine: bool = True)",
 		Build: func(b *builder) {
 			c := b.infer("num_channels", b.x(2).Dim(1))
@@ -116,7 +131,6 @@ func init() {
 	})
 	for n := 1; n <= 3; n++ {
 		batchNorm(n)
-		convolution(n)
 	}
 }
 
@@ -140,50 +154,6 @@ func batchNorm(n int) {
 				b.run("add_", &op.BinaryArgs{Other: op.Number{Set: true, Value: 1}}, b.counter("num_batches_tracked"))
 			}
 			b.finish([]val{b.do("batch_norm", &op.BatchNormArgs{Batch: !track}, b.in(0), w, bias, mean, variance)})
-		},
-	})
-}
-
-// convolution defines Conv1d to 3d.
-func convolution(n int) {
-	layer(Layer{
-		Sig: fmt.Sprintf("nn.Conv%dd(in_channels: infer int, out_channels: int, kernel_size: pair, stride: pair = 1, padding: pair(same|valid) = 0, "+
-			"dilation: pair = 1, groups: int = 1, bias: bool = True, padding_mode: str(zeros) = 'zeros')", n),
-		Build: func(b *builder) {
-			x := b.x(2)
-			if x.Rank() != n+2 {
-				b.fail("", "expected an input with %d dimensions, not shape %v", n+2, x.Size)
-			}
-			in, out, groups := b.infer("in_channels", x.Dim(1)), b.positive("out_channels"), b.positive("groups")
-			if in%groups != 0 || out%groups != 0 {
-				b.fail("groups", "%d input and %d output channels do not divide into %d groups", in, out, groups)
-			}
-			kernel := b.spatial("kernel_size", n, 1)
-			a := &op.ConvArgs{Stride: b.spatial("stride", n, 1), Dilation: b.spatial("dilation", n, 1), Groups: groups}
-			switch b.str("padding") {
-			case "same":
-				a.Padding = make([]int64, n)
-				for i := range a.Padding {
-					total := a.Dilation[i] * (kernel[i] - 1)
-					if a.Stride[i] != 1 {
-						b.fail("padding", "padding 'same' needs stride 1")
-					}
-					if total%2 != 0 {
-						b.fail("padding", "padding 'same' with an even kernel is not modelled")
-					}
-					a.Padding[i] = total / 2
-				}
-			case "valid":
-				a.Padding = make([]int64, n)
-			default:
-				a.Padding = b.spatial("padding", n, 0)
-			}
-			w := b.param("weight", append([]int64{out, in / groups}, kernel...)...)
-			var bias val
-			if b.bool("bias") {
-				bias = b.param("bias", out)
-			}
-			b.finish([]val{b.do("convolution", a, b.in(0), w, bias)})
 		},
 	})
 }

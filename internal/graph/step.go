@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"strings"
+
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -25,7 +27,7 @@ func (el *elaborator) step() {
 }
 
 func (el *elaborator) statementsOf(entries []*spec.Entry) {
-	sc := &scope{parent: el.spec.Env, vars: map[string]any{"B": el.batch}}
+	sc := &scope{parent: el.spec.Env, vars: el.globals()}
 	u := el.newUnit("", sc, map[string]*spec.Named[spec.Block]{})
 	u.what = "step"
 	f := u.newFn("step", program.StepFunc, sc, nil, nil, spec.Span{})
@@ -44,12 +46,30 @@ func (el *elaborator) statementsOf(entries []*spec.Entry) {
 			el.fail(entries[0].At, "the step stands for more than %d operations", maxSteps)
 		}
 	}
+	nameCriteria(u.class)
 	el.job.Step, el.job.Aux = f.f, u.class
 	for _, m := range el.ms {
 		if m.class == nil {
 			el.fail(m.at, "model %q takes no part in the step", m.name)
 		}
 		el.job.Models = append(el.job.Models, &program.Model{Name: m.name, Root: m.class})
+	}
+}
+
+// nameCriteria gives the modules of a step the names of the variables that hold
+// them: criterion, unless the spec names them.
+func nameCriteria(c *program.Class) {
+	for i := range c.Children {
+		ch := &c.Children[i]
+		rest, numbered := strings.CutPrefix(ch.Path, "layers.")
+		switch {
+		case numbered && len(c.Children) == 1:
+			ch.Path = "criterion"
+		case numbered:
+			ch.Path = "criterion" + rest
+		default:
+			ch.Path = strings.ReplaceAll(ch.Path, ".", "_")
+		}
 	}
 }
 
@@ -291,7 +311,7 @@ func (el *elaborator) model(m *model, ins []val, at spec.Span) []val {
 	var class *program.Class
 	var rets []val
 	el.as(m, func() {
-		sc := &scope{parent: m.spec.Env, vars: map[string]any{"B": el.batch}}
+		sc := &scope{parent: m.spec.Env, vars: el.globals()}
 		blocks := map[string]*spec.Named[spec.Block]{}
 		for _, b := range m.def.Blocks {
 			blocks[b.Name.V] = b

@@ -11,16 +11,28 @@ type Call struct {
 	Out  []*Tensor
 
 	locals []*Tensor
+
+	// Most calls return and hold a few tensors only: there is room for them here.
+	outRoom   [2]*Tensor
+	localRoom [2]*Tensor
 }
 
 // Return hands tensors to the caller, in order.
-func (c *Call) Return(ts ...*Tensor) { c.Out = append(c.Out, ts...) }
+func (c *Call) Return(ts ...*Tensor) {
+	if c.Out == nil {
+		c.Out = c.outRoom[:0]
+	}
+	c.Out = append(c.Out, ts...)
+}
 
 // ReturnSelf returns input i itself, as operators do that have nothing to do.
 func (c *Call) ReturnSelf(i int) { c.Return(c.Keep(c.In[i])) }
 
 // Local registers t to be dropped at the end of the row and returns it.
 func (c *Call) Local(t *Tensor) *Tensor {
+	if c.locals == nil {
+		c.locals = c.localRoom[:0]
+	}
 	c.locals = append(c.locals, t)
 	return t
 }
@@ -53,7 +65,7 @@ func (c *Call) Mark() int { return len(c.locals) }
 // first, as a C++ scope does at its end.
 func (c *Call) DropTo(mark int) {
 	for i := len(c.locals) - 1; i >= mark; i-- {
-		c.Drop(c.locals[i])
+		c.Drop(c.locals[i : i+1]...)
 	}
 	c.locals = c.locals[:mark]
 }

@@ -77,6 +77,7 @@ func newReduction(in *Tensor, dims []bool, accSize int64) *reduction {
 			}
 		}
 	}
+	r.shape, r.in, r.out = make([]int64, 0, n), make([]int64, 0, n), make([]int64, 0, n)
 	for _, d := range perm {
 		r.shape = append(r.shape, in.Dim(d))
 		r.in = append(r.in, in.Stride.At(d)*r.inSize)

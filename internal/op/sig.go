@@ -226,6 +226,9 @@ func (p *Param) Check(v any) (any, error) {
 			out := make([]int64, len(list))
 			for k, e := range list {
 				i, ok := e.(int64)
+				if f, isFloat := e.(float64); isFloat {
+					return nil, fmt.Errorf("%s must be %s, but item %d is %v, a floating-point number (/ makes one; // divides integers)", p.Name, p.help(), k+1, f)
+				}
 				if !ok {
 					return nil, bad()
 				}

@@ -2,6 +2,16 @@ package program
 
 import "strings"
 
+// Kind is the class's name as reports show it: Linear for nn.Linear(...), the
+// class's own name for those of the spec.
+func (c *Class) Kind() string {
+	if c.Python == "" {
+		return c.Name
+	}
+	callee, _, _ := strings.Cut(c.Python, "(")
+	return callee[strings.LastIndexByte(callee, '.')+1:]
+}
+
 // FindParam returns the parameter or buffer at a path from c, such as "weight"
 // or "blocks.0.attn.weight"; nil if there is none.
 func (c *Class) FindParam(path string) *Param {

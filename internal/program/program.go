@@ -122,7 +122,7 @@ type StmtKind uint8
 
 // The statements.
 const (
-	Assign     StmtKind = iota // Targets = Value
+	Assign     StmtKind = iota // Targets = Value, or each its own of Values
 	Append                     // Targets[0].append(Value)
 	ListNew                    // Targets[0] = []
 	Del                        // del Targets
@@ -143,7 +143,7 @@ type Stmt struct {
 	Targets []int // slots; Unpack of a tuple goes left to right
 	Unpack  bool
 	Value   *Expr
-	Values  []*Expr // of a return of several, of Forward's arguments
+	Values  []*Expr // of a return or an assignment of several, of Forward's arguments
 
 	InPlace   bool   // out += x: prints so
 	Model     string // of Forward

@@ -120,10 +120,12 @@ func (a *AtPeak) Shares() []Share {
 	}
 }
 
-// Layer is what one layer, or all layers whose paths differ in their indices
-// alone, hold at the peak of allocated memory. Rounding is left out.
+// Layer is what one layer, or all layers of one class whose paths differ in
+// their indices alone, hold at the peak of allocated memory. Rounding is left
+// out.
 type Layer struct {
 	Layer            string       `json:"layer"` // module path; * stands for several indices; "" for none
+	Kind             string       `json:"kind"`  // class: Linear, or a block of the spec
 	Count            int          `json:"count"` // layers in this row
 	ParametersBytes  tensor.Bytes `json:"parameters_bytes"`
 	GradientsBytes   tensor.Bytes `json:"gradients_bytes"`
@@ -168,6 +170,7 @@ type Host struct {
 // peak of reserved memory without a limit; it may be negative while the job
 // fits, because the allocator gives cached memory back before it fails.
 type Verdict struct {
+	Result         string       `json:"result"` // FITS, TIGHT or OOM
 	Fits           bool         `json:"fits"`
 	Tight          bool         `json:"tight"` // fits only after cached memory was given back
 	HeadroomBytes  tensor.Bytes `json:"headroom_bytes"`
@@ -187,16 +190,12 @@ type OOM struct {
 	Message    string       `json:"message"` // of torch.OutOfMemoryError
 }
 
-// Word is the verdict in one word: FITS, TIGHT or OOM.
-func (v *Verdict) Word() string {
-	switch {
-	case !v.Fits:
-		return "OOM"
-	case v.Tight:
-		return "TIGHT"
-	}
-	return "FITS"
-}
+// Results of a verdict.
+const (
+	Fits  = "FITS"
+	Tight = "TIGHT"
+	OOMs  = "OOM"
+)
 
 // Advice says what batch fits and what else would help.
 type Advice struct {

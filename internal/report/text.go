@@ -17,7 +17,7 @@ const (
 	plain  = "\x1b[0m"
 )
 
-var verdictColors = map[string]string{"FITS": green, "TIGHT": yellow, "OOM": red}
+var verdictColors = map[string]string{Fits: green, Tight: yellow, OOMs: red}
 
 // writeText prints the report for people: the verdict first.
 func writeText(w io.Writer, r *Report, o Options) error {
@@ -49,7 +49,7 @@ func (t *text) printf(format string, args ...any) { fmt.Fprintf(t.Writer, format
 
 // verdict is one line that answers the question, and one with the reason.
 func (t *text) verdict() {
-	r, word := t.r, t.r.Verdict.Word()
+	r, word := t.r, t.r.Verdict.Result
 	if t.o.Color {
 		word = verdictColors[word] + word + plain
 	}
@@ -58,8 +58,11 @@ func (t *text) verdict() {
 		what += ", " + r.Train.Mode
 	}
 	t.printf("%s  %s (%s) on %s\n", word, r.Model.Name, what, r.Device.DisplayName)
-	t.printf("%s\n\n", r.Verdict.Reason)
-	t.printf("  model      %s parameters, %s", count(r.Model.Parameters), r.Train.Precision)
+	t.printf("%s\n", r.Verdict.Reason)
+	for _, w := range r.Warnings {
+		t.printf("! %s\n", w)
+	}
+	t.printf("\n  model      %s parameters, %s", count(r.Model.Parameters), r.Train.Precision)
 	if r.Train.Optimizer != "" {
 		t.printf(", %s", r.Train.Optimizer)
 	}
@@ -74,10 +77,14 @@ func (t *text) verdict() {
 // numbers are the three that are never one.
 func (t *text) numbers() {
 	p := &t.r.Peak
-	t.printf("Peak memory\n")
+	title, shown := "Peak memory", "what nvidia-smi shows: reserved + CUDA context"
+	if t.r.Verdict.Result != Fits {
+		title, shown = "Peak memory if the GPU had no limit", "reserved + CUDA context"
+	}
+	t.printf("%s\n", title)
 	t.printf("  allocated  %10v   in tensors: %s\n", p.AllocatedBytes, Where(p.Step, p.Phase, p.Op, p.Layer))
 	t.printf("  reserved   %10v   held by PyTorch's caching allocator\n", p.ReservedBytes)
-	t.printf("  device     %10v   what nvidia-smi shows: reserved + CUDA context\n\n", p.DeviceBytes)
+	t.printf("  device     %10v   %s\n\n", p.DeviceBytes, shown)
 }
 
 // Where names the place of an event.
@@ -114,14 +121,14 @@ func (t *text) layers() error {
 	if n <= 0 {
 		return nil
 	}
-	tab := &Table{Header: []string{"Largest layers", "count", "parameters", "gradients", "activations", "other", "total"},
-		Numbers: []bool{false, true, true, true, true, true, true}}
+	tab := &Table{Header: []string{"Largest layers", "kind", "count", "parameters", "gradients", "activations", "other", "total"},
+		Numbers: []bool{false, false, true, true, true, true, true, true}}
 	for _, l := range t.r.Layers[:n] {
 		name := l.Layer
 		if name == "" {
 			name = "(outside the model)"
 		}
-		tab.Rows = append(tab.Rows, []string{name, fmt.Sprint(l.Count), size(l.ParametersBytes), size(l.GradientsBytes),
+		tab.Rows = append(tab.Rows, []string{name, l.Kind, fmt.Sprint(l.Count), size(l.ParametersBytes), size(l.GradientsBytes),
 			size(l.ActivationsBytes), size(l.OtherBytes), size(l.TotalBytes)})
 	}
 	err := t.table(tab)
@@ -143,6 +150,8 @@ func (t *text) steps() error {
 	switch n := t.r.Verdict.SteadyFromStep; {
 	case n > 0:
 		t.printf("  every step from %d on is the same\n\n", n)
+	case len(t.r.Steps) < 3:
+		t.printf("  too few steps to tell whether they repeat\n\n")
 	default:
 		t.printf("  the steps still differ from each other\n\n")
 	}
@@ -153,10 +162,10 @@ func (t *text) allocator() {
 	a := &t.r.Allocator
 	t.printf("Allocator\n")
 	t.printf("  fragmentation  %v (%s): peak of reserved less peak of allocated; %s\n",
-		a.FragmentationBytes, percent(a.FragmentationBytes, t.r.Peak.ReservedBytes), plural(a.Segments, "segment"))
+		a.FragmentationBytes, percent(a.FragmentationBytes, t.r.Peak.ReservedBytes), Plural(a.Segments, "segment"))
 	if a.NumAllocRetries > 0 {
 		t.printf("  on the device  %s after giving cached memory back, %s\n",
-			plural(a.NumAllocRetries, "retry"), plural(a.NumOOMs, "failed request"))
+			Plural(a.NumAllocRetries, "retry"), Plural(a.NumOOMs, "failed request"))
 	}
 	if a.Conf != "" {
 		t.printf("  conf           %s\n", a.Conf)
@@ -174,7 +183,6 @@ func (t *text) notes() {
 			t.printf("  - %s\n", strings.ReplaceAll(s, "\n", "\n    "))
 		}
 	}
-	list("Warnings", t.r.Warnings)
 	list("Not modelled", t.r.NotModelled)
 	var unsure []string
 	u := &t.r.Uncertainty
@@ -225,7 +233,8 @@ func count(n int64) string {
 	return fmt.Sprint(n)
 }
 
-func plural(n int64, what string) string {
+// Plural prints a number of things.
+func Plural(n int64, what string) string {
 	switch {
 	case n == 1:
 		return "1 " + what

@@ -349,7 +349,9 @@ var indexRE = regexp.MustCompile(`\[(\d+)\]`)
 // PathParts splits a path at dots and indices: "up[0].conv" is up, 0, conv. It
 // returns nil if brackets do not pair.
 func PathParts(s string) []string {
-	s = indexRE.ReplaceAllString(s, ".$1")
+	if strings.Contains(s, "[") {
+		s = indexRE.ReplaceAllString(s, ".$1")
+	}
 	if s == "" || strings.ContainsAny(s, "[]") {
 		return nil
 	}

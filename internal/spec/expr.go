@@ -398,6 +398,9 @@ func (ev *evaluator) unary(e *syntax.UnaryExpr) (any, error) {
 }
 
 func (ev *evaluator) index(e *syntax.IndexExpr) (any, error) {
+	if d, ok := e.X.(*syntax.DictExpr); ok {
+		return ev.choose(e, d)
+	}
 	x, err := ev.eval(e.X)
 	if err != nil {
 		return nil, err

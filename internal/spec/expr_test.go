@@ -71,6 +71,7 @@ func TestEval(t *testing.T) {
 		{"${x.shape[1]}", i(3)}, {"${x.shape[-1] // n}", i(8)}, {"${len(x.shape)}", i(3)},
 		{"a${n}b", "a4b"}, {"${n}${n}", "44"}, {"${f} ${t} ${none} ${l} ${['a']}", `0.5 True None [1, 2, 3] ["a"]`}, {"$n {n}", "$n {n}"},
 		{"${'}'}", "}"},
+		{"${{'abc': n, 'd': missing}[s]}", i(4)}, {"${{3: 'x', 4: [1]}[n][0]}", i(1)},
 	} {
 		v, errs := scalarOf(t, c.expr)
 		if len(errs.List) > 0 {
@@ -134,6 +135,7 @@ func TestEvalFails(t *testing.T) {
 		{"${[k for k in n]}", 15, `"for" needs a list`},
 		{"${[a for a, b in l]}", 3, "one variable"},
 		{"${{1: 2}}", 3, "not part of the language"},
+		{"${{'ab': 2, 'x': 3}[s]}", 21, `"abc" is not in the table; known are ab, x`},
 		{"${lambda: 1}", 3, "not part of the language"},
 		{"${[a for a in range(4000) for b in range(4000) if b < 0]}", 51, "takes too long"},
 	} {

@@ -260,6 +260,31 @@ func (ev *evaluator) order(e *syntax.BinaryExpr, f, g float64, less, same bool) 
 	return nil, ev.fail(e, "operator %s does not apply to numbers", e.Op)
 }
 
+// choose is {key: value, ...}[x]: a table in an expression. Only the value that
+// is asked for is computed.
+func (ev *evaluator) choose(e *syntax.IndexExpr, d *syntax.DictExpr) (any, error) {
+	x, err := ev.eval(e.Y)
+	if err != nil {
+		return nil, err
+	}
+	var known []string
+	for _, it := range d.List {
+		entry, ok := it.(*syntax.DictEntry)
+		if !ok {
+			return nil, ev.fail(it, "a table holds key: value")
+		}
+		k, err := ev.eval(entry.Key)
+		if err != nil {
+			return nil, err
+		}
+		if equal(k, x) {
+			return ev.eval(entry.Value)
+		}
+		known = append(known, pyStr(k))
+	}
+	return nil, ev.fail(e.Y, "%s is not in the table%s", Show(x), suggest(pyStr(x), known))
+}
+
 // functions lists the functions of the language.
 var functions = []string{"abs", "int", "len", "max", "min", "range", "sqrt", "sum"}
 

@@ -16,7 +16,9 @@ type Options struct {
 	Set []string
 	// Flags override keys as well, after Set; mistakes name the flag.
 	Flags []Flag
-	// Params replace the defaults of params; their names are known to exist.
+	// GPUs can be named by device.gpu, beside those of the table.
+	GPUs []*GPU
+	// Params replace the defaults of params; names that the spec has not are left out.
 	Params map[string]any
 }
 
@@ -57,7 +59,7 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 		}
 		override(root, f.Path, text, errs.override(f.Flag), errs)
 	}
-	s := &Spec{Path: path, Errs: errs, root: root}
+	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root}
 	d := &decoder{errs: errs}
 	params := d.params(root.Get("params"), o.Params)
 	s.Env, d.env = params, params

@@ -107,7 +107,7 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		s := object{"type": "string"}
 		if enum := tag.Get("enum"); enum != "" {
 			s = object{"enum": strings.Split(enum, "|")}
-		} else if f.Tag.Get("yaml") == "torch" {
+		} else if key := f.Tag.Get("yaml"); key == "torch" || key == "arch" {
 			s = object{"type": []string{"string", "number"}}
 		}
 		return withDefault(s, tag)

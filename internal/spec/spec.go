@@ -25,6 +25,7 @@ type Spec struct {
 	Path string  `yaml:"-"`
 	Errs *Errors `yaml:"-"`
 	Env  Env     `yaml:"-"` // the spec's params
+	GPUs []*GPU  `yaml:"-"` // that the user described beside the table's
 
 	Version    Integer                `yaml:"memplan" doc:"version of the spec language; 1"`
 	Name       String                 `yaml:"name" doc:"name of the job, for reports"`
@@ -192,13 +193,16 @@ type (
 
 // Device is the GPU and how its memory is managed.
 type Device struct {
-	GPU            String `yaml:"gpu" doc:"name or alias; see memplan list devices"`
-	AllocConf      String `yaml:"alloc_conf" doc:"PYTORCH_CUDA_ALLOC_CONF"`
-	Memory         *Size  `yaml:"memory" doc:"total memory, in place of the table's"`
-	Context        *Size  `yaml:"context" doc:"memory of the CUDA context, in place of the table's"`
-	Reserved       *Size  `yaml:"other_processes" doc:"memory that other processes hold"`
-	MemoryFraction Number `yaml:"memory_fraction" min:"0" doc:"torch.cuda.set_per_process_memory_fraction"`
-	HostRAM        *Size  `yaml:"host_ram" doc:"memory of the machine" later:"host memory"`
+	GPU            String  `yaml:"gpu" doc:"name or alias; see memplan list devices"`
+	Name           String  `yaml:"name" doc:"name to show, in place of the table's"`
+	Arch           String  `yaml:"arch" doc:"architecture, such as sm_80 or 8.0, in place of the table's"`
+	SMs            Integer `yaml:"sms" min:"1" max:"1024" doc:"streaming multiprocessors, in place of the table's"`
+	AllocConf      String  `yaml:"alloc_conf" doc:"PYTORCH_CUDA_ALLOC_CONF"`
+	Memory         *Size   `yaml:"memory" doc:"total memory, in place of the table's; with arch and sms no gpu is needed"`
+	Context        *Size   `yaml:"context" doc:"memory of the CUDA context, in place of the table's"`
+	Reserved       *Size   `yaml:"other_processes" doc:"memory that other processes hold"`
+	MemoryFraction Number  `yaml:"memory_fraction" min:"0" doc:"torch.cuda.set_per_process_memory_fraction"`
+	HostRAM        *Size   `yaml:"host_ram" doc:"memory of the machine" later:"host memory"`
 }
 
 // Callee is a name with arguments: "AdamW" or {AdamW: {lr: 1e-3}}.

@@ -293,6 +293,7 @@ func (r *reader) scalar(v *Value, n *yaml.Node) {
 			return
 		}
 		switch {
+		case !strings.Contains("+-.0123456789", n.Value[:1]): // no number
 		case intRE.MatchString(n.Value):
 			i, err := strconv.ParseInt(n.Value, 10, 64)
 			if err != nil {

@@ -150,14 +150,15 @@ func ChannelsLast(size Dims) Layout {
 	l := Layout{Size: size}
 	l.Stride.n = size.n
 	s := int64(1)
-	order := []int{1}
-	for i := int(size.n) - 1; i >= 2; i-- {
-		order = append(order, i)
-	}
-	for _, i := range append(order, 0) {
+	put := func(i int) {
 		l.Stride.v[i] = s
 		s *= max(size.v[i], 1)
 	}
+	put(1)
+	for i := int(size.n) - 1; i >= 2; i-- {
+		put(i)
+	}
+	put(0)
 	return l
 }
 

@@ -1,0 +1,80 @@
+package graph
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+)
+
+func init() {
+	layer(Layer{
+		Sig:    "nn.GRUCell(input_size: infer int, hidden_size: int, bias: bool = True)",
+		Inputs: "input hx?",
+		Build: func(b *builder) {
+			weights := b.cell(3)
+			h := b.in(1)
+			if h.isNone() {
+				h = b.let("hx", b.zeros())
+			}
+			b.state(h)
+			ret := b.let("ret", b.do("gru_cell", nil, append([]val{b.in(0), h}, weights...)...))
+			b.finish([]val{ret})
+		},
+	})
+	layer(Layer{
+		Sig:    "nn.LSTMCell(input_size: infer int, hidden_size: int, bias: bool = True)",
+		Inputs: "input hx?", Tuples: true,
+		Build: func(b *builder) {
+			weights := b.cell(4)
+			hx := b.in(1)
+			var h, c val
+			switch {
+			case hx.isNone():
+				h = b.let("zeros", b.zeros())
+				c = h
+			case len(hx.m.tuple) != 2 || hx.m.tuple[0].t == nil || hx.m.tuple[1].t == nil:
+				b.fail("", "hx must be a list of hidden state and cell state, not %s", hx.m.describe())
+			default:
+				item := func(i int) val {
+					return val{&program.Expr{Kind: program.Item, Slot: hx.e.Slot, Index: i}, hx.m.tuple[i]}
+				}
+				h, c = item(0), item(1)
+			}
+			b.state(h)
+			b.state(c)
+			ret := b.letAll([]string{"h", "c"}, b.call("lstm_cell", nil, append([]val{b.in(0), h, c}, weights...)...))
+			b.finish(ret)
+		},
+	})
+}
+
+// cell registers the parameters of a recurrent cell with so many gates.
+func (b *builder) cell(gates int64) []val {
+	x := b.x(2)
+	if x.Rank() != 2 {
+		b.fail("", "the input needs two dimensions, not shape %v", x.Size)
+	}
+	in, hidden := b.infer("input_size", x.Dim(1)), b.positive("hidden_size")
+	if hidden > 1<<40 {
+		b.fail("hidden_size", "hidden_size %d is too large", hidden)
+	}
+	out := []val{b.param("weight_ih", gates*hidden, in), b.param("weight_hh", gates*hidden, hidden), {}, {}}
+	if b.bool("bias") {
+		out[2], out[3] = b.param("bias_ih", gates*hidden), b.param("bias_hh", gates*hidden)
+	}
+	return out
+}
+
+// zeros is the state of a cell that is given none.
+func (b *builder) zeros() val {
+	x := b.x(2)
+	d := x.DType
+	return b.do("zeros", &op.FillArgs{Size: []int64{x.Dim(0), b.int("hidden_size")}, DType: &d})
+}
+
+// state checks the shape of a state.
+func (b *builder) state(v val) {
+	x, h := b.x(2), v.m.t
+	if h == nil || h.Rank() != 2 || h.Dim(0) != x.Dim(0) || h.Dim(1) != b.int("hidden_size") || h.DType != x.DType {
+		b.fail("", "a state of %s does not fit an input of shape %v and hidden_size %d", v.m.describe(), x.Size, b.int("hidden_size"))
+	}
+}

@@ -1,0 +1,158 @@
+package graph
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+)
+
+// The arguments that the layers of a transformer share, after d_model and
+// nhead.
+const transformerArgs = "dim_feedforward: int = 2048, dropout: float = 0.1, activation: str(relu|gelu) = 'relu', " +
+	"layer_norm_eps: float = 1e-05, batch_first: bool = False, norm_first: bool = False, bias: bool = True"
+
+func init() {
+	layer(Layer{
+		Sig:    "nn.TransformerDecoderLayer(d_model: infer int, nhead: int, " + transformerArgs + ")",
+		Inputs: "tgt memory",
+		Build:  buildDecoderLayer,
+	})
+	// The stacks take a layer as their first argument; specs give that layer's
+	// own arguments, and norm for a LayerNorm at the end.
+	layer(Layer{
+		Sig:    "nn.TransformerEncoder(num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False)",
+		Inputs: "src",
+		Build:  func(b *builder) { b.stack("TransformerEncoderLayer", "enable_nested_tensor=False") },
+	})
+	layer(Layer{
+		Sig:    "nn.TransformerDecoder(num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False)",
+		Inputs: "tgt memory",
+		Build:  func(b *builder) { b.stack("TransformerDecoderLayer", "") },
+	})
+	layer(Layer{
+		Sig: "nn.Transformer(d_model: infer int, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6, " +
+			transformerArgs + ")",
+		Inputs: "src tgt",
+		Build: func(b *builder) {
+			args := b.layerArgs()
+			args["norm"] = true
+			stack := func(name, layer, count string, ins ...val) val {
+				args["num_layers"] = b.positive(count)
+				i, rets := b.child(name, layer, args, ins...)
+				return b.callChild(i, rets, ins...)
+			}
+			memory := b.let("memory", stack("encoder", "TransformerEncoder", "num_encoder_layers", b.in(0)))
+			output := b.let("output", stack("decoder", "TransformerDecoder", "num_decoder_layers", b.in(1), memory))
+			b.finish([]val{output})
+		},
+	})
+}
+
+// layerArgs copies the arguments that a stack passes on to its layers.
+func (b *builder) layerArgs() map[string]any {
+	args := map[string]any{"d_model": b.infer("d_model", b.x(3).Dim(-1))}
+	for _, name := range []string{"nhead", "dim_feedforward", "dropout", "activation", "layer_norm_eps", "batch_first", "norm_first", "bias"} {
+		args[name] = b.args[name]
+	}
+	return args
+}
+
+// stack is nn.TransformerEncoder or nn.TransformerDecoder: copies of a layer,
+// one after the other, and perhaps a norm (torch/nn/modules/transformer.py).
+func (b *builder) stack(name, further string) {
+	const most = 1024
+	n := b.positive("num_layers")
+	if n > most {
+		b.fail("num_layers", "num_layers must be at most %d, not %d", most, n)
+	}
+	args, x := b.layerArgs(), b.in(0)
+	var class *program.Class
+	output := b.let("output", x)
+	for i := range n {
+		ins := append([]val{output}, b.ins[1:]...)
+		at, rets := b.child(fmt.Sprintf("layers.%d", i), name, args, ins...)
+		class = b.class.Children[at].Class
+		output = b.let("output", b.callChild(at, rets, ins...))
+	}
+	parts := []string{class.Python, fmt.Sprintf("num_layers=%d", n)}
+	if b.bool("norm") {
+		norm := map[string]any{"normalized_shape": []int64{args["d_model"].(int64)}, "eps": b.float("layer_norm_eps"), "bias": b.bool("bias")}
+		at, rets := b.child("norm", "LayerNorm", norm, output)
+		parts = append(parts, "norm="+b.class.Children[at].Class.Python)
+		output = b.let("output", b.callChild(at, rets, output))
+	}
+	if further != "" {
+		parts = append(parts, further)
+	}
+	b.class.Python = b.layer.sig.Python + "(" + strings.Join(parts, ", ") + ")"
+	b.finish([]val{output})
+}
+
+// buildDecoderLayer is nn.TransformerDecoderLayer.forward
+// (torch/nn/modules/transformer.py).
+func buildDecoderLayer(b *builder) {
+	d, heads, ff := b.infer("d_model", b.x(3).Dim(-1)), b.positive("nhead"), b.positive("dim_feedforward")
+	if b.x(3).Rank() != 3 {
+		b.fail("", "the input needs three dimensions, not shape %v", b.x(3).Size)
+	}
+	bias, p := b.bool("bias"), b.float("dropout")
+	tgt, memory := b.in(0), b.in(1)
+	wide := val{&program.Expr{}, tensorMeta(b.el.shaped(tgt.m.t, ff))}
+	add := func(name, layer string, args map[string]any, ins ...val) int {
+		i, _ := b.child(name, layer, args, ins...)
+		return i
+	}
+	mha := map[string]any{"embed_dim": d, "num_heads": heads, "dropout": p, "bias": bias, "batch_first": b.bool("batch_first"), "need_weights": false}
+	drop := map[string]any{"p": p}
+	norm := map[string]any{"normalized_shape": []int64{d}, "bias": bias}
+	self := add("self_attn", "MultiheadAttention", mha, tgt, tgt, tgt)
+	cross := add("multihead_attn", "MultiheadAttention", mha, tgt, memory, memory)
+	lin1 := add("linear1", "Linear", map[string]any{"in_features": d, "out_features": ff, "bias": bias}, tgt)
+	mid := add("dropout", "Dropout", drop, wide)
+	lin2 := add("linear2", "Linear", map[string]any{"in_features": ff, "out_features": d, "bias": bias}, wide)
+	var norms, drops [3]int
+	for i := range norms {
+		norms[i] = add(fmt.Sprintf("norm%d", i+1), "LayerNorm", norm, tgt)
+	}
+	for i := range drops {
+		drops[i] = add(fmt.Sprintf("dropout%d", i+1), "Dropout", drop, tgt)
+	}
+
+	same := []val{{m: tgt.m}}
+	mod := func(i int, x val) val { return b.callChild(i, same, x) }
+	attend := func(f *builder, attn, dropout int, q, kv val) []val {
+		r := val{f.callChild(attn, []val{q, {}}, q, kv, kv).e, meta{tuple: []meta{tgt.m, {}}}}
+		y := f.let("x", f.pick(r, 0))
+		return []val{f.callChild(dropout, same, y)}
+	}
+	blocks := [3]func(x val) val{
+		func(x val) val {
+			return b.inline("_sa_block", []string{"x"}, []val{x}, func(f *builder, in []val) []val {
+				return attend(f, self, drops[0], in[0], in[0])
+			})
+		},
+		func(x val) val {
+			return b.inline("_mha_block", []string{"x", "mem"}, []val{x, memory}, func(f *builder, in []val) []val {
+				return attend(f, cross, drops[1], in[0], in[1])
+			})
+		},
+		func(x val) val {
+			return b.inline("_ff_block", []string{"x"}, []val{x}, func(f *builder, in []val) []val {
+				h := f.do(b.str("activation"), nil, b.callChild(lin1, []val{wide}, in[0]))
+				y := f.let("x", mod(lin2, b.callChild(mid, []val{wide}, h)))
+				return []val{f.callChild(drops[2], same, y)}
+			})
+		},
+	}
+	x := b.let("x", tgt)
+	for i, block := range blocks {
+		if b.bool("norm_first") {
+			x = b.let("x", b.do("add", &op.BinaryArgs{}, x, block(mod(norms[i], x))))
+		} else {
+			x = b.let("x", mod(norms[i], b.do("add", &op.BinaryArgs{}, x, block(x))))
+		}
+	}
+	b.finish([]val{x})
+}

@@ -1,0 +1,82 @@
+package op
+
+// gates computes both products of a recurrent cell. Inputs of the cells: input,
+// hidden state, (cell state,) then weight_ih, weight_hh, bias_ih, bias_hh.
+func (c *Call) gates(x, h *Tensor, weights int) (igates, hgates *Tensor) {
+	product := func(t, w *Tensor) *Tensor {
+		if t.Rank() != 2 {
+			c.Fail("a recurrent cell without a batch dimension is not modelled")
+		}
+		wt := c.Do1(T, nil, w)
+		defer c.Drop(wt)
+		return c.Local(c.Do1(Matmul, nil, t, wt))
+	}
+	igates = product(x, c.In[weights])
+	return igates, product(h, c.In[weights+1])
+}
+
+// The recurrent cells: two products and one fused kernel, which keeps all its
+// inputs and a workspace.
+var (
+	_ = define(Row{
+		Name: "gru_cell", Composite: true, Run: func(c *Call) {
+			i, h := c.gates(c.In[0], c.In[1], 2)
+			outs := c.Do(fusedGRU, nil, i, h, c.In[1], c.Opt(4), c.Opt(5))
+			c.Local(outs[1])
+			c.Return(outs[0])
+		},
+		Source: "aten/src/ATen/native/RNN.cpp: GRUCell",
+	})
+	_ = define(Row{
+		Name: "lstm_cell", Composite: true, Run: func(c *Call) {
+			i, h := c.gates(c.In[0], c.In[1], 3)
+			outs := c.Do(fusedLSTM, nil, i, h, c.In[2], c.Opt(5), c.Opt(6))
+			c.Local(outs[2])
+			c.Return(outs[0], outs[1])
+		},
+		Source: "aten/src/ATen/native/RNN.cpp: LSTMCell",
+	})
+
+	fusedGRU = define(Row{
+		Name: "_thnn_fused_gru_cell", Run: func(c *Call) {
+			h := c.In[2]
+			ws := c.NewShape(h.DType, h.Dim(0), 5*h.Dim(1))
+			c.Return(c.NewShape(h.DType, h.Size.Slice()...), ws)
+		},
+		Save: []Save{In(4), In(1), In(2), In(3), In(0), Out(1)}, NoGrad: []int{1}, Node: "ThnnFusedGruCellBackward0",
+		Grad: func(b *Back) { // both gates, the state, then sums for the biases
+			h := b.InM[2]
+			for i := range 2 {
+				b.Set(i, b.NewShape(h.DType, h.Dim(0), 3*h.Dim(1)))
+			}
+			b.Set(2, b.NewShape(h.DType, h.Size.Slice()...))
+			for i := range 2 {
+				if b.SavedIn[3] != nil {
+					b.Set(3+i, b.Do1(Sum, &ReduceArgs{Dim: []int64{0}}, b.Results[i]))
+				}
+			}
+		},
+		Source: "aten/src/ATen/native/cuda/RNN.cu: _thnn_fused_gru_cell_cuda",
+	})
+	fusedLSTM = define(Row{
+		Name: "_thnn_fused_lstm_cell", Run: func(c *Call) {
+			gates, cx := c.In[0], c.In[2]
+			ws := c.NewShape(gates.DType, gates.Size.Slice()...)
+			c.Return(c.NewShape(cx.DType, cx.Size.Slice()...), c.NewShape(cx.DType, cx.Size.Slice()...), ws)
+		},
+		Save: []Save{In(2), In(4), In(1), In(3), In(0), Out(1), Out(2)}, NoGrad: []int{2}, Node: "ThnnFusedLstmCellBackward0",
+		Grad: func(b *Back) { // the gates share one gradient, the biases another
+			gates, cx := b.InM[0], b.InM[2]
+			g := b.NewShape(gates.DType, gates.Size.Slice()...)
+			b.Set(0, g)
+			b.Set(1, b.Keep(g))
+			b.Set(2, b.NewShape(cx.DType, cx.Size.Slice()...))
+			if b.SavedIn[3] != nil {
+				s := b.Do1(Sum, &ReduceArgs{Dim: []int64{0}}, g)
+				b.Set(3, s)
+				b.Set(4, b.Keep(s))
+			}
+		},
+		Source: "aten/src/ATen/native/cuda/RNN.cu: _thnn_fused_lstm_cell_backward_impl_cuda",
+	})
+)

@@ -1,0 +1,214 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// slowConvolution is a convolution by im2col and matrix products, for what
+// cuDNN does not take. The kernels know no groups: each group is a convolution
+// of copies, and the results are joined.
+func (c *Call) slowConvolution(x, w *Tensor, kind convBackend, size tensor.Dims) {
+	a := c.Args.(*ConvArgs)
+	x, w = c.contiguous(x), c.contiguous(w)
+	if a.Groups == 1 {
+		c.Return(c.slowOne(x, w, kind, size))
+		return
+	}
+	size = size.Set(1, size.At(1)/a.Groups)
+	var outs []*Tensor
+	for i := range a.Groups {
+		mark := c.Mark()
+		xg, wg := c.group(x, 1, i), c.group(w, 0, i)
+		outs = append(outs, c.slowOne(xg, wg, kind, size))
+		c.DropTo(mark)
+	}
+	c.Return(c.Do1(Cat, &DimArgs{Dim: 1}, outs...))
+	c.Drop(outs...)
+}
+
+// group is part i of a tensor that is divided into the convolution's groups
+// along dimension d, row-major (subtensor).
+func (c *Call) group(t *Tensor, d int, i int64) *Tensor {
+	n := t.Dim(d) / c.Args.(*ConvArgs).Groups
+	return c.contiguous(c.Local(c.Alias(t, t.Narrow(d, n*i, n, 1), t.DType)))
+}
+
+// slowOne is one group's convolution: the result, then a buffer of columns,
+// which a 1x1 convolution does without.
+func (c *Call) slowOne(x, w *Tensor, kind convBackend, size tensor.Dims) *Tensor {
+	a := c.Args.(*ConvArgs)
+	out := c.New(tensor.Contiguous(size), x.DType)
+	var cols, ones *Tensor
+	switch {
+	case kind == convSlowTranspose2d: // NaiveConvolutionTranspose2d.cu; the bias is a product with ones
+		cols = c.NewShape(x.DType, columns(w, x.Size))
+		if c.Has(2) {
+			ones = c.NewShape(x.DType, spatial(size))
+		}
+	case kind == convSlowDilated || !a.pointwise(w): // NaiveDilatedConvolution.cu, ConvolutionMM2d.cu
+		cols = c.NewShape(x.DType, columns(w, size))
+	}
+	c.BlasHandle()
+	c.Drop(ones, cols)
+	return out
+}
+
+// spatial is the number of positions in an image.
+func spatial(size tensor.Dims) int64 {
+	n := int64(1)
+	for i := 2; i < size.Len(); i++ {
+		n *= size.At(i)
+	}
+	return n
+}
+
+// columns is the size of the im2col buffer of one image.
+func columns(w *Tensor, image tensor.Dims) int64 {
+	return w.Numel() / max(w.Dim(0), 1) * spatial(image)
+}
+
+// pointwise reports a 1x1 convolution that reads the image as it lies.
+func (a *ConvArgs) pointwise(w *Tensor) bool {
+	for i := range a.Stride {
+		if w.Dim(i+2) != 1 || a.Stride[i] != 1 || a.Padding[i] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// gradSlowConv is the backward pass of slowConvolution.
+func (b *Back) gradSlowConv(x, w, g *Tensor, kind convBackend) {
+	a := b.Args.(*ConvArgs)
+	x, w = b.contiguous(x), b.contiguous(w)
+	if a.Groups == 1 {
+		for i, t := range b.slowGrads(x, w, g, kind) {
+			if t != nil {
+				b.Set(i, t)
+			}
+		}
+		return
+	}
+	var grads [3][]*Tensor
+	for i := range a.Groups {
+		mark := b.Mark()
+		gg, xg, wg := b.group(g, 1, i), b.group(x, 1, i), b.group(w, 0, i)
+		for k, t := range b.slowGrads(xg, wg, gg, kind) {
+			if t != nil {
+				grads[k] = append(grads[k], t)
+			}
+		}
+		b.DropTo(mark)
+	}
+	for k, dim := range []int{1, 0, 0} {
+		if grads[k] != nil {
+			b.Set(k, b.Do1(Cat, &DimArgs{Dim: dim}, grads[k]...))
+		}
+	}
+	for k := range grads { // in the reverse order of their making
+		b.Drop(grads[len(grads)-1-k]...)
+	}
+}
+
+// slowGrads are the gradients of one group: of input, weight and bias.
+func (b *Back) slowGrads(x, w, g *Tensor, kind convBackend) (grads [3]*Tensor) {
+	mark := b.Mark()
+	switch kind {
+	case convSlow2d:
+		grads = b.gradSlow2d(x, w, b.contiguous(g))
+	case convSlowDilated:
+		grads = b.gradSlowDilated(x, w, b.contiguous(g))
+	default:
+		grads = b.gradSlowTranspose2d(x, w, g)
+	}
+	b.DropTo(mark)
+	return grads
+}
+
+// gradSlow2d shares one column buffer between the gradients of input and
+// weight (slow_conv2d_backward_out_cuda).
+func (b *Back) gradSlow2d(x, w, g *Tensor) (grads [3]*Tensor) {
+	var cols *Tensor
+	if b.Need(0) {
+		grads[0] = b.New(tensor.Contiguous(x.Size), x.DType)
+		cols = b.NewShape(x.DType, columns(w, g.Size))
+		b.BlasHandle()
+	}
+	if b.Need(2) {
+		grads[2] = b.sumForBias(g)
+	}
+	if b.Need(1) {
+		grads[1] = b.New(tensor.Contiguous(w.Size), w.DType)
+		if cols == nil {
+			cols = b.NewShape(x.DType, columns(w, g.Size))
+		}
+		b.BlasHandle()
+	}
+	b.Drop(cols)
+	return grads
+}
+
+// gradSlowDilated adds the sum of each image to the bias's gradient
+// (slow_conv_dilated_all_cuda_template).
+func (b *Back) gradSlowDilated(x, w, g *Tensor) (grads [3]*Tensor) {
+	for i, size := range []tensor.Dims{x.Size, w.Size, tensor.D(w.Dim(0))} {
+		if b.Need(i) {
+			grads[i] = b.New(tensor.Contiguous(size), g.DType)
+		}
+	}
+	var cols *Tensor
+	if b.Need(0) || b.Need(1) {
+		cols = b.NewShape(x.DType, columns(w, g.Size))
+		b.BlasHandle()
+	}
+	if b.Need(2) {
+		a := &ReduceArgs{}
+		for i := 1; i < g.Rank()-1; i++ {
+			a.Dim = append(a.Dim, int64(i))
+		}
+		for i := range g.Dim(0) {
+			image := b.Alias(g, g.Select(0, i), g.DType)
+			b.Drop(b.Do1(Sum, a, image), image)
+		}
+	}
+	b.Drop(cols)
+	return grads
+}
+
+// gradSlowTranspose2d makes its copies and columns anew for the gradients of
+// the parameters (slow_conv_transpose2d_backward_cuda).
+func (b *Back) gradSlowTranspose2d(x, w, g *Tensor) (grads [3]*Tensor) {
+	a := b.Args.(*ConvArgs)
+	work := func() *Tensor {
+		if a.pointwise(w) && !a.dilated() {
+			return nil
+		}
+		return b.NewShape(x.DType, columns(w, x.Size))
+	}
+	mark := b.Mark()
+	if b.Need(0) {
+		b.contiguous(g)
+		grads[0] = b.New(tensor.Contiguous(x.Size), g.DType)
+		cols := work()
+		b.BlasHandle()
+		b.Drop(cols)
+		b.DropTo(mark)
+	}
+	if b.Need(1) {
+		grads[1] = b.New(tensor.Contiguous(w.Size), g.DType)
+	}
+	if b.Need(2) {
+		grads[2] = b.NewShape(g.DType, w.Dim(1))
+	}
+	if b.Need(1) || b.Need(2) {
+		g = b.contiguous(g)
+		cols := work()
+		if b.Need(1) {
+			b.BlasHandle()
+		}
+		if b.Need(2) {
+			reduceScratch(&Call{Exec: b.Exec}, g, biasDims(g), g.DType.Accumulate().Size(), 4)
+		}
+		b.Drop(cols)
+		b.DropTo(mark)
+	}
+	return grads
+}

@@ -1,0 +1,165 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// ExtremeArgs are the arguments of max, min, argmax and argmin.
+type ExtremeArgs struct {
+	Dim     *int64 `arg:"dim"`
+	KeepDim bool   `arg:"keepdim"`
+}
+
+// indexed is the size in bytes of an accumulator of a value and its index.
+const indexed = 16
+
+// over returns the arguments as those of a reduction.
+func (a *ExtremeArgs) over() *ReduceArgs {
+	r := &ReduceArgs{KeepDim: a.KeepDim}
+	if a.Dim != nil {
+		r.Dim = []int64{*a.Dim}
+	}
+	return r
+}
+
+// extreme defines max or min: over everything, or along a dimension with the
+// indices.
+func extreme(name, node string) {
+	all := define(Row{
+		Name: name + ".all", Run: func(c *Call) {
+			x := c.In[0]
+			if x.Numel() == 0 {
+				c.Fail("%s of no elements", name)
+			}
+			dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, &ReduceArgs{})
+			out := c.New(tensor.Contiguous(size), x.DType)
+			reduceScratch(c, x, dims, x.DType.Size(), 4)
+			c.Return(out)
+		},
+		Save: []Save{In(0), Out(0)}, Node: node + "1", Grad: gradExtremeAll,
+		Source: "aten/src/ATen/native/ReduceAllOps.cpp",
+	})
+	along := define(Row{
+		Name: name + ".dim", Args: &ExtremeArgs{}, Run: func(c *Call) {
+			x := c.In[0]
+			dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ExtremeArgs).over())
+			values, indices := c.New(tensor.Contiguous(size), x.DType), c.New(tensor.Contiguous(size), tensor.Int64)
+			reduceScratch(c, x, dims, indexed, 4)
+			c.Return(values, indices)
+		},
+		Save: []Save{Out(1)}, Node: node + "0",
+		Grad:   gradSelected,
+		Source: "aten/src/ATen/native/TensorCompare.cpp; cuda/ReduceMaxValuesKernel.cu",
+	})
+	define(Row{
+		Name: name, Sig: "torch." + name + "(input, dim: int? = None, keepdim: bool = False)", Args: &ExtremeArgs{}, Composite: true,
+		Run: func(c *Call) {
+			a, x := c.Args.(*ExtremeArgs), c.In[0]
+			if a.Dim == nil {
+				c.Return(c.Do1(all, nil, x))
+				return
+			}
+			if d := c.dim(int(*a.Dim), x.Rank()); x.Rank() == 0 || x.Dim(d) == 0 {
+				c.Fail("%s along dimension %d of shape %v has no elements", name, *a.Dim, x.Size)
+			}
+			c.Return(c.Do(along, a, x)...)
+		},
+	})
+	define(Row{
+		Name: "arg" + name, Sig: "torch.arg" + name + "(input, dim: int? = None, keepdim: bool = False)", Args: &ExtremeArgs{}, Run: argExtreme,
+		Source: "aten/src/ATen/native/ReduceOps.cpp: argmax_argmin_impl",
+	})
+	define(Row{
+		Name: "a" + name, Sig: "torch.a" + name + "(input, dim: ints? = None, keepdim: bool = False)", Args: &ReduceArgs{}, Run: func(c *Call) {
+			x := c.In[0]
+			if x.Numel() == 0 {
+				c.Fail("a%s of no elements is not modelled", name)
+			}
+			dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ReduceArgs))
+			out := c.New(tensor.Contiguous(size), x.DType)
+			reduceScratch(c, x, dims, x.DType.Size(), 4)
+			c.Return(out)
+		},
+		Save: []Save{In(0), Out(0)}, Node: "A" + name + "Backward0", Grad: gradAmax,
+		Source: "aten/src/ATen/native/ReduceOps.cpp: amax; cuda/ReduceMaxValuesKernel.cu",
+	})
+}
+
+func init() {
+	extreme("max", "MaxBackward")
+	extreme("min", "MinBackward")
+}
+
+// argExtreme is the index of the extreme value, in a flattened tensor if no
+// dimension is given.
+func argExtreme(c *Call) {
+	a, x := c.Args.(*ExtremeArgs), c.In[0]
+	if x.Numel() == 0 {
+		c.Fail("the index of an extreme value among none")
+	}
+	r := a.over()
+	if a.Dim == nil {
+		r.KeepDim = a.KeepDim
+	}
+	dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, r)
+	out := c.New(tensor.Contiguous(size), tensor.Int64)
+	c.Return(out)
+	if a.Dim == nil {
+		l, ok := x.View(tensor.D(x.Numel()))
+		if !ok {
+			l = tensor.Contiguous(tensor.D(x.Numel()))
+			x = c.Local(c.New(l, x.DType))
+		}
+		x = c.Local(c.Alias(x, l, x.DType))
+		dims = []bool{true}
+	} else if x.Rank() > 0 && x.Dim(c.dim(int(*a.Dim), x.Rank())) == 1 {
+		return // filled with 0
+	}
+	reduceScratch(c, x, dims, indexed, 4)
+}
+
+// gradSelected puts the gradient where the indices say, among zeros
+// (value_selecting_reduction_backward).
+func gradSelected(b *Back) {
+	b.Set(0, b.NewShape(b.Grads[0].DType, b.InM[0].Size.Slice()...))
+}
+
+// gradAmax is (grad / mask.sum) * mask with a mask of the elements that equal
+// the result (scale_grad_by_count).
+func gradAmax(b *Back) {
+	a, x := b.Args.(*ReduceArgs), b.SavedIn[0]
+	dims, _ := b.reducedDims(&b.InM[0], a)
+	keep := *a
+	keep.KeepDim = true
+	g, res := b.restored(b.Grads[0], dims, a.KeepDim), b.restored(b.SavedOut[0], dims, a.KeepDim)
+	mask := b.Local(b.New(b.elementwise(res, x), tensor.Bool))
+	b.shareGradient(g, mask, &keep)
+}
+
+// restored returns t with the reduced dimensions back, of size 1.
+func (b *Back) restored(t *Tensor, dims []bool, keepDim bool) *Tensor {
+	l := t.Layout
+	if !keepDim {
+		for i, red := range dims {
+			if red {
+				l = l.Unsqueeze(i)
+			}
+		}
+	}
+	return b.Local(b.Alias(t, l, t.DType))
+}
+
+// shareGradient sets (grad / mask.sum) * mask.
+func (b *Back) shareGradient(g, mask *Tensor, a *ReduceArgs) {
+	count := b.Local(b.Do1(Sum, a, mask))
+	each := b.Local(b.Do1(divTensor, nil, g, count))
+	b.Set(0, b.Do1(mulTensor, nil, each, mask))
+}
+
+// gradExtremeAll shares the gradient among all elements that equal the result,
+// NaN among them (evenly_distribute_backward).
+func gradExtremeAll(b *Back) {
+	x, res := b.SavedIn[0], b.SavedOut[0]
+	b.Local(b.New(x.LikeDense(), tensor.Bool))   // input.isnan()
+	b.Local(b.New(res.LikeDense(), tensor.Bool)) // value.isnan()
+	mask := b.Local(b.New(b.elementwise(x, res), tensor.Bool))
+	b.shareGradient(b.Grads[0], mask, &ReduceArgs{})
+}

@@ -1,0 +1,112 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// checkIndex checks the index tensor of a gather or scatter.
+func (c *Call) checkIndex(x, idx *Tensor, dim int) {
+	d := c.dim(dim, x.Rank())
+	if idx.DType != tensor.Int64 {
+		c.Fail("the index must be int64, not %v", idx.DType)
+	}
+	if x.Rank() == 0 || idx.Rank() != x.Rank() {
+		c.Fail("an index of shape %v does not fit shape %v", idx.Size, x.Size)
+	}
+	for i := range x.Rank() {
+		if i != d && idx.Dim(i) > x.Dim(i) {
+			c.Fail("an index of shape %v does not fit shape %v along dimension %d", idx.Size, x.Size, i)
+		}
+	}
+}
+
+// Gather takes the elements that an index of the result's shape names.
+var _ = define(Row{
+	Name: "gather", Sig: "torch.gather(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *Call) {
+		c.checkIndex(c.In[0], c.In[1], c.Args.(*DimArgs).Dim)
+		c.Return(c.New(tensor.Contiguous(c.In[1].Size), c.In[0].DType))
+	},
+	Save: []Save{In(1), In(0)}, Node: "GatherBackward0",
+	Grad:   gradSelected, // zeros, into which the gradient is scattered
+	Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: gather, gather_backward",
+})
+
+// ScatterArgs are the arguments of scatter.
+type ScatterArgs struct {
+	Dim int    `arg:"dim"`
+	Src Number `arg:"src"`
+}
+
+// runScatter is a row-major copy with some elements replaced.
+func runScatter(c *Call) {
+	x := c.In[0]
+	c.checkIndex(x, c.In[1], c.Args.(*ScatterArgs).Dim)
+	if src := c.Opt(2); src != nil {
+		if src.DType != x.DType || src.Rank() != x.Rank() {
+			c.Fail("a source of shape %v and type %v does not fit shape %v and type %v", src.Size, src.DType, x.Size, x.DType)
+		}
+		for i := range x.Rank() {
+			if src.Dim(i) < c.In[1].Dim(i) {
+				c.Fail("a source of shape %v is smaller than the index of shape %v", src.Size, c.In[1].Size)
+			}
+		}
+	}
+	c.Return(c.New(tensor.Contiguous(x.Size), x.DType))
+}
+
+// The scatters.
+var (
+	_ = define(Row{
+		Name: "scatter", Sig: "torch.scatter(input, dim: int, index, src: operand)", Args: &ScatterArgs{}, Run: runScatter,
+		Save: []Save{In(1)}, Node: "ScatterBackward0",
+		Grad: func(b *Back) { // grad.scatter(dim, index, 0), grad.gather(dim, index)
+			g := b.Grads[0]
+			if b.Need(0) {
+				b.Set(0, b.New(tensor.Contiguous(g.Size), g.DType))
+			}
+			if b.Need(2) {
+				b.Set(2, b.gathered(g))
+			}
+		},
+		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: scatter; tools/autograd/derivatives.yaml",
+	})
+	_ = define(Row{
+		Name: "scatter_add", Sig: "torch.scatter_add(input, dim: int, index, src)", Args: &ScatterArgs{}, Run: runScatter,
+		Save: []Save{In(1, 2)}, Node: "ScatterAddBackward0",
+		Grad: func(b *Back) {
+			if b.Need(0) {
+				b.Pass(0)
+			}
+			if b.Need(2) {
+				b.Set(2, b.gathered(b.Grads[0]))
+			}
+		},
+		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: scatter_add; tools/autograd/derivatives.yaml",
+	})
+)
+
+// gathered is the gradient of a source, which has the index's shape.
+func (b *Back) gathered(g *Tensor) *Tensor {
+	if b.InM[2].Size != b.InM[1].Size {
+		b.Fail("the gradient of a source of shape %v beside an index of shape %v is not modelled", b.InM[2].Size, b.InM[1].Size)
+	}
+	return b.New(tensor.Contiguous(b.InM[1].Size), g.DType)
+}
+
+// OneHotArgs is the number of classes.
+type OneHotArgs struct {
+	Classes int64 `arg:"num_classes"`
+}
+
+// OneHot is int64, a row of zeros with a one for each index.
+var _ = define(Row{
+	Name: "one_hot", Sig: "F.one_hot(input, num_classes: int)", Args: &OneHotArgs{}, Run: func(c *Call) {
+		x, n := c.In[0], c.Args.(*OneHotArgs).Classes
+		if x.DType != tensor.Int64 {
+			c.Fail("one_hot needs indices of type int64, not %v", x.DType)
+		}
+		if n < 1 || x.Numel() == 0 || x.Rank() == tensor.MaxRank {
+			c.Fail("one_hot of shape %v with %d classes is not modelled", x.Size, n)
+		}
+		c.Return(c.NewShape(tensor.Int64, append(x.Size.Slice(), n)...))
+	},
+	Source: "aten/src/ATen/native/Onehot.cpp",
+})

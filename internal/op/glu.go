@@ -1,0 +1,31 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// Glu is the product of one half of a dimension with the sigmoid of the other.
+var _ = define(Row{
+	Name: "glu", Sig: "F.glu(input, dim: int = -1)", Args: &DimArgs{}, Run: func(c *Call) {
+		x := c.In[0]
+		if x.Rank() == 0 {
+			c.Fail("glu needs at least one dimension")
+		}
+		d := c.dim(c.Args.(*DimArgs).Dim, x.Rank())
+		if x.Dim(d)%2 != 0 {
+			c.Fail("dimension %d of shape %v does not divide into halves", d, x.Size)
+		}
+		if !x.DType.IsFloating() {
+			c.Fail("glu needs a floating type, not %v", x.DType)
+		}
+		half := x.Narrow(d, 0, x.Dim(d)/2, 1)
+		l, err := tensor.Elementwise(&half, &half)
+		if err != nil {
+			c.Fail("%v", err)
+		}
+		c.Return(c.New(l, x.DType))
+	},
+	Save: []Save{In(0)}, Node: "GluBackward0",
+	Grad: func(b *Back) { // both halves of a row-major result
+		b.Set(0, b.New(tensor.Contiguous(b.SavedIn[0].Size), b.SavedIn[0].DType))
+	},
+	Source: "aten/src/ATen/native/GatedLinearUnit.cpp",
+})

@@ -1,0 +1,122 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// indexVector checks an int64 index of one dimension.
+func (c *Call) indexVector(x, idx *Tensor, dim int) int {
+	d := c.dim(dim, x.Rank())
+	if x.Rank() == 0 {
+		c.Fail("a tensor without dimensions cannot be indexed")
+	}
+	if idx.DType != tensor.Int64 || idx.Rank() != 1 {
+		c.Fail("the index must be int64 of one dimension, not %v of shape %v", idx.DType, idx.Size)
+	}
+	return d
+}
+
+// IndexSelect takes some indices of a dimension.
+var _ = define(Row{
+	Name: "index_select", Sig: "torch.index_select(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *Call) {
+		x, idx := c.In[0], c.In[1]
+		d := c.indexVector(x, idx, c.Args.(*DimArgs).Dim)
+		c.Return(c.New(tensor.Contiguous(x.Size.Set(d, idx.Dim(0))), x.DType))
+	},
+	Save: []Save{In(1)}, Node: "IndexSelectBackward0",
+	Grad:   gradSelected, // zeros, to which the gradient is added
+	Source: "aten/src/ATen/native/cuda/Indexing.cu: index_select_cuda; FunctionsManual.cpp: index_select_backward",
+})
+
+// Index is x[:, index] with an int64 tensor in the place of dim: each ":" is a
+// view, as it is for integers and slices.
+var _ = define(Row{
+	Name: "index.any", Sig: "[] index(self, index, dim: int = 0)", Args: &DimArgs{}, Composite: true, Run: func(c *Call) {
+		x, idx := c.In[0], c.In[1]
+		d := c.indexVector(x, idx, c.Args.(*DimArgs).Dim)
+		x = c.Keep(x)
+		for i := range d {
+			y := c.Do1(Slice, &SliceArgs{Dim: i, Step: 1}, x)
+			c.Drop(x)
+			x = y
+		}
+		c.Local(x)
+		c.Return(c.Do1(indexTensor, &DimArgs{Dim: d}, x, idx))
+	},
+	Source: "torch/csrc/autograd/python_variable_indexing.cpp",
+})
+
+var indexTensor = define(Row{
+	Name: "index", Args: &DimArgs{}, Run: func(c *Call) {
+		x, idx := c.In[0], c.In[1]
+		d := c.Args.(*DimArgs).Dim
+		// AdvancedIndex: the source seen with stride 0 along the indexed
+		// dimension, the index along no other.
+		src := tensor.Layout{Size: x.Size.Set(d, idx.Dim(0)), Stride: x.Stride.Set(d, 0)}
+		at := tensor.Layout{}
+		for i := range x.Rank() {
+			n, s := int64(1), int64(0)
+			if i == d {
+				n, s = idx.Dim(0), idx.Stride.At(0)
+			}
+			at.Size, at.Stride = at.Size.Append(n), at.Stride.Append(s)
+		}
+		l, err := tensor.Elementwise(&src, &at)
+		if err != nil {
+			c.Fail("%v", err)
+		}
+		c.Return(c.New(l, x.DType))
+	},
+	Save: []Save{In(1)}, Node: "IndexBackward0", Grad: gradIndex,
+	Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index; cuda/Indexing.cu: index_put_with_sort_kernel",
+})
+
+// gradIndex adds the gradient to zeros by sorted indices
+// (index_put_with_sort_kernel).
+func gradIndex(b *Back) {
+	idx, g, in := b.SavedIn[1], b.Grads[0], b.InM[0]
+	d := b.Args.(*DimArgs).Dim
+	b.Set(0, b.NewShape(in.DType, in.Size.Slice()...))
+	n := idx.Numel()
+	vec := func() *Tensor { return b.NewShape(tensor.Int64, n) }
+	wrapped := vec()
+	b.Local(vec()) // linear index
+	b.Drop(wrapped)
+	b.contiguous(g)
+	slice := int64(1)
+	for i := d + 1; i < in.Rank(); i++ {
+		slice *= in.Dim(i)
+	}
+	if n == 0 || in.Numel() == 0 {
+		return
+	}
+	b.Local(vec()) // sorted
+	b.Local(vec()) // original positions
+	b.Local(vec()) // range
+	b.Drop(b.NewShape(tensor.Uint8, cubFor(b.Env()).radixSortBits(n, bitLength((in.Numel()-1)/slice))))
+}
+
+// bitLength is the number of bits that n needs, at least 1.
+func bitLength(n int64) int64 {
+	bits := int64(1)
+	for n > 1 {
+		n >>= 1
+		bits++
+	}
+	return bits
+}
+
+// radixSortBits is the scratch of cub::DeviceRadixSort::SortPairs over n pairs
+// of 8-byte keys and values, of which only so many bits of the keys are
+// sorted. One tile needs nothing (an empty request is 1 byte); one pass needs no
+// second buffers.
+func (k cub) radixSortBits(n, bits int64) int64 {
+	const digits, digitBits, singleTile = 256, 8, 2304
+	if n <= singleTile {
+		return 1
+	}
+	passes := divUp(bits, digitBits)
+	buffers := int64(0)
+	if passes > 1 {
+		buffers = roundUp(n*8, cubAlign) * 2
+	}
+	return buffers + passes*digits*8 + cubAlign + divUp(n, k.sortTile)*digits*4 + cubSpare
+}

@@ -1,0 +1,34 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// LogSumExp is log(sum(exp(x))), computed around the maximum.
+var _ = define(Row{
+	Name: "logsumexp", Sig: "torch.logsumexp(input, dim: ints, keepdim: bool = False)", Args: &ReduceArgs{}, Cast: CastFP32, Run: func(c *Call) {
+		x, a := c.In[0], c.Args.(*ReduceArgs)
+		if !x.DType.IsFloating() || x.Numel() == 0 {
+			c.Fail("logsumexp needs elements of a floating type, not shape %v of %v", x.Size, x.DType)
+		}
+		dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, a)
+		_, kept := c.reducedDims(&Meta{x.Layout, x.DType}, &ReduceArgs{Dim: a.Dim, KeepDim: true})
+		maxes := c.Local(c.New(tensor.Contiguous(kept), x.DType))
+		reduceScratch(c, x, dims, x.DType.Size(), 4)
+		abs := c.New(tensor.Contiguous(size), x.DType)
+		c.Drop(c.New(tensor.Contiguous(size), tensor.Bool), abs) // maxes_squeezed.abs() == INFINITY
+		exp := c.Local(c.Do1(Sub, &BinaryArgs{}, x, maxes))
+		out := c.New(tensor.Contiguous(size), x.DType)
+		reduceScratch(c, exp, dims, x.DType.Accumulate().Size(), 4)
+		c.Return(out)
+	},
+	Save: []Save{In(0), Out(0)}, Node: "LogsumexpBackward0",
+	Grad: func(b *Back) { // grad * (self - result).exp()
+		a, x := b.Args.(*ReduceArgs), b.SavedIn[0]
+		dims, _ := b.reducedDims(&b.InM[0], a)
+		keep := a.KeepDim || x.Rank() == 0
+		g, res := b.restored(b.Grads[0], dims, keep), b.restored(b.SavedOut[0], dims, keep)
+		diff := b.Local(b.Do1(Sub, &BinaryArgs{}, x, res))
+		exp := b.Local(b.NewLike(diff))
+		b.Set(0, b.Do1(mulTensor, nil, g, exp))
+	},
+	Source: "aten/src/ATen/native/ReduceOps.cpp: logsumexp_out_impl; torch/csrc/autograd/FunctionsManual.cpp: logsumexp_backward",
+})

@@ -1,0 +1,164 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// RepeatArgs are the numbers of copies along each dimension.
+type RepeatArgs struct {
+	Repeats []int64 `arg:"repeats"`
+}
+
+// Repeat tiles a tensor.
+var _ = define(Row{
+	Name: "repeat", Sig: "Tensor.repeat(self, *repeats: ints)", Args: &RepeatArgs{}, Run: func(c *Call) {
+		x, n := c.In[0], c.Args.(*RepeatArgs).Repeats
+		k := len(n) - x.Rank()
+		if k < 0 || len(n) > tensor.MaxRank {
+			c.Fail("repeat needs %d to %d numbers for shape %v, not %d", x.Rank(), tensor.MaxRank, x.Size, len(n))
+		}
+		var size tensor.Dims
+		for i, r := range n {
+			d := int64(1)
+			if i >= k {
+				d = x.Dim(i - k)
+			}
+			if r < 1 {
+				c.Fail("repeating %d times is not modelled", r)
+			}
+			bytes, err := tensor.MulBytes(d, r)
+			if err != nil {
+				c.Fail("%v", err)
+			}
+			size = size.Append(int64(bytes))
+		}
+		c.Return(c.New(tensor.Contiguous(size), x.DType))
+	},
+	Node: "RepeatBackward0", Grad: gradRepeat,
+	Source: "aten/src/ATen/native/TensorShape.cpp: repeat; torch/csrc/autograd/FunctionsManual.cpp: repeat_backward",
+})
+
+// gradRepeat sums the leading dimensions that the input lacks one by one, then
+// the copies along the others at once.
+func gradRepeat(b *Back) {
+	n, in := b.Args.(*RepeatArgs).Repeats, b.InM[0]
+	g := b.Keep(b.Grads[0])
+	rebind := func(t *Tensor) {
+		b.Drop(g)
+		g = t
+	}
+	k := len(n) - in.Rank()
+	for range k {
+		rebind(b.Do1(Sum, &ReduceArgs{Dim: []int64{0}}, g))
+	}
+	var size, sums []int64
+	for i := range in.Rank() {
+		if n[i+k] != 1 {
+			sums = append(sums, int64(len(size)))
+			size = append(size, n[i+k])
+		}
+		size = append(size, in.Dim(i))
+	}
+	if len(size) > tensor.MaxRank {
+		b.Fail("the gradient of repeat over %d dimensions is not modelled", len(sums))
+	}
+	if len(sums) > 0 {
+		rebind(b.Do1(Reshape, &ShapeArgs{Shape: size}, g))
+		rebind(b.Do1(Sum, &ReduceArgs{Dim: sums}, g))
+	}
+	b.Set(0, g)
+}
+
+// RepeatInterleaveArgs are the arguments of repeat_interleave.
+type RepeatInterleaveArgs struct {
+	Repeats int64  `arg:"repeats"`
+	Dim     *int64 `arg:"dim"`
+}
+
+// RepeatInterleave repeats each element in place; without a dimension it
+// flattens first.
+var _ = define(Row{
+	Name: "repeat_interleave", Sig: "torch.repeat_interleave(input, repeats: int, dim: int? = None)", Args: &RepeatInterleaveArgs{}, Composite: true,
+	Run: func(c *Call) {
+		a, x := c.Args.(*RepeatInterleaveArgs), c.In[0]
+		if a.Repeats < 1 {
+			c.Fail("repeating %d times is not modelled", a.Repeats)
+		}
+		d := 0
+		if a.Dim == nil {
+			x = c.Local(c.Do1(Row0("flatten"), &FlattenArgs{End: -1}, x))
+		} else {
+			d = c.dim(int(*a.Dim), x.Rank())
+		}
+		if x.Rank() == 0 || x.Rank() == tensor.MaxRank {
+			c.Fail("repeat_interleave of shape %v is not modelled", x.Size)
+		}
+		u := c.Do1(Unsqueeze, &DimArgs{Dim: d + 1}, x)
+		e := c.Do1(Expand, &ShapeArgs{Shape: u.Size.Set(d+1, a.Repeats).Slice()}, u)
+		c.Drop(u)
+		y := c.Do1(Clone, &CloneArgs{Contiguous: true}, e)
+		c.Drop(e)
+		c.Return(c.Do1(Row0("flatten"), &FlattenArgs{Start: d, End: d + 1}, y))
+		c.Drop(y)
+	},
+	Source: "aten/src/ATen/native/Repeat.cpp: repeat_interleave_symint",
+})
+
+// FlipArgs are the dimensions to reverse.
+type FlipArgs struct {
+	Dims []int64 `arg:"dims"`
+}
+
+// Flip reverses dimensions.
+var _ = define(Row{
+	Name: "flip", Sig: "torch.flip(input, dims: ints)", Args: &FlipArgs{}, Run: func(c *Call) {
+		for _, d := range c.Args.(*FlipArgs).Dims {
+			c.dim(int(d), c.In[0].Rank())
+		}
+		c.Return(c.NewLike(c.In[0]))
+	},
+	Node: "FlipBackward0", Grad: func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
+	Source: "aten/src/ATen/native/TensorTransformations.cpp: flip",
+})
+
+// RollArgs are the shifts of each dimension; without dimensions the tensor is
+// rolled as if it were flat.
+type RollArgs struct {
+	Shifts []int64 `arg:"shifts"`
+	Dims   []int64 `arg:"dims"`
+}
+
+// Roll shifts along dimensions, one after the other.
+var _ = define(Row{
+	Name: "roll", Sig: "torch.roll(input, shifts: ints, dims: ints? = None)", Args: &RollArgs{}, Run: func(c *Call) {
+		a := c.Args.(*RollArgs)
+		if len(a.Shifts) == 0 || len(a.Dims) != len(a.Shifts) && !(len(a.Dims) == 0 && len(a.Shifts) == 1) {
+			c.Fail("%d shifts do not fit %d dimensions", len(a.Shifts), len(a.Dims))
+		}
+		for _, d := range a.Dims {
+			c.dim(int(d), c.In[0].Rank())
+		}
+		c.Return(c.roll(c.In[0], len(a.Shifts)))
+	},
+	Node:   "RollBackward0",
+	Grad:   func(b *Back) { b.Set(0, b.roll(b.Grads[0], len(b.Args.(*RollArgs).Shifts))) },
+	Source: "aten/src/ATen/native/cuda/TensorTransformations.cu: roll_cuda; native/TensorTransformations.h: roll_common",
+})
+
+// roll makes one row-major copy for each of n shifts; each but the last dies
+// with the row.
+func (c *Call) roll(x *Tensor, n int) *Tensor {
+	for i := range n {
+		y := c.contiguous(x)
+		x = c.New(tensor.Contiguous(y.Size), y.DType)
+		if i < n-1 {
+			c.Local(x)
+		}
+	}
+	return x
+}
+
+// ExpandAs broadcasts to the shape of another tensor.
+var _ = define(Row{
+	Name: "expand_as", Sig: "Tensor.expand_as(self, other)", Composite: true, Run: func(c *Call) {
+		c.Return(c.Do1(Expand, &ShapeArgs{Shape: c.In[1].Size.Slice()}, c.In[0]))
+	},
+})

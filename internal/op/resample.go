@@ -1,0 +1,121 @@
+package op
+
+import (
+	"math"
+	"strings"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// InterpolateArgs are the arguments of F.interpolate.
+type InterpolateArgs struct {
+	Size  []int64  `arg:"size"`
+	Scale *float64 `arg:"scale_factor"`
+	Mode  string   `arg:"mode"`
+}
+
+// spatialModes are the modes of F.interpolate for 1, 2 and 3 spatial
+// dimensions, with the words that make the name of the operator.
+var spatialModes = map[string][3]string{
+	"nearest":   {"nearest1d", "nearest2d", "nearest3d"},
+	"linear":    {"linear1d"},
+	"bilinear":  {1: "bilinear2d"},
+	"bicubic":   {1: "bicubic2d"},
+	"trilinear": {2: "trilinear3d"},
+}
+
+// Interpolate resizes the spatial dimensions.
+var _ = define(Row{
+	Name: "interpolate", Args: &InterpolateArgs{}, Composite: true,
+	Sig: "F.interpolate(input, size: pair? = None, scale_factor: float? = None, mode: str(nearest|linear|bilinear|bicubic|trilinear) = 'nearest', align_corners: bool? = None)",
+	Run: func(c *Call) {
+		x, a := c.In[0], c.Args.(*InterpolateArgs)
+		n := x.Rank() - 2
+		if n < 1 || n > 3 || spatialModes[a.Mode][n-1] == "" {
+			c.Fail("mode %q does not fit shape %v", a.Mode, x.Size)
+		}
+		if (a.Scale == nil) == (a.Size == nil) {
+			c.Fail("interpolate needs either size or scale_factor")
+		}
+		if a.Size != nil && len(a.Size) != 1 && len(a.Size) != n {
+			c.Fail("size %s does not fit %d spatial dimensions", tensor.SizeString(a.Size), n)
+		}
+		size := x.Size
+		for i := range n {
+			var to int64
+			switch {
+			case a.Scale != nil:
+				f := math.Floor(float64(x.Dim(i+2)) * *a.Scale)
+				if !(f >= 1) || f > maxGeometry {
+					c.Fail("scale_factor %v does not fit shape %v", *a.Scale, x.Size)
+				}
+				to = int64(f)
+			case len(a.Size) == 1:
+				to = a.Size[0]
+			default:
+				to = a.Size[i]
+			}
+			if to < 1 || x.Numel() == 0 {
+				c.Fail("shape %v cannot be resized to %d", x.Size, to)
+			}
+			size = size.Set(i+2, to)
+		}
+		if x.Rank() == 5 && !x.IsContiguous() && x.Stride.At(1) == 1 {
+			c.Fail("interpolate of volumes in channels-last layout is not modelled")
+		}
+		c.Return(c.Do1(resample[spatialModes[a.Mode][n-1]], &ShapeArgs{Shape: size.Slice()}, x))
+	},
+	Source: "torch/nn/functional.py: interpolate; aten/src/ATen/native/UpSample.cpp: compute_output_size",
+})
+
+// resample holds the kernels of interpolate by the end of their names.
+var resample = func() map[string]*Row {
+	rows := map[string]*Row{}
+	for _, mode := range []string{"nearest", "linear", "bilinear", "bicubic", "trilinear"} {
+		for _, name := range spatialModes[mode] {
+			if name == "" {
+				continue
+			}
+			word := strings.ToUpper(name[:1]) + strings.TrimSuffix(name[1:], "d") + "D"
+			rows[name] = define(Row{
+				Name: "upsample_" + name, Args: &ShapeArgs{}, Run: func(c *Call) { c.upsample(mode) },
+				Node: "Upsample" + word + "Backward0", Grad: func(b *Back) { b.gradUpsample(mode) },
+				Source: "aten/src/ATen/native/cuda/UpSampleNearest2d.cu, UpSampleBilinear2d.cu and their like",
+			})
+		}
+	}
+	return rows
+}()
+
+// upsample makes the result in the input's memory format. The kernels for
+// nearest neighbours want their operands contiguous, those for few channels in
+// row-major order; the others read any strides.
+func (c *Call) upsample(mode string) {
+	x, last := c.In[0], c.In[0].IsChannelsLast()
+	out := c.New(tensor.InFormat(tensor.D(c.shapeArg()...), last), x.DType)
+	switch {
+	case mode == "nearest" && last && x.Dim(1) >= 4:
+		c.inFormat(x, true)
+	case mode == "nearest":
+		c.contiguous(out)
+		c.contiguous(x)
+	case mode == "bilinear" && last && x.Dim(1) >= 16:
+		c.inFormat(x, true)
+	}
+	c.Return(out)
+}
+
+// gradUpsample makes the gradient in the incoming one's memory format; that of
+// the bicubic kernel is row-major.
+func (b *Back) gradUpsample(mode string) {
+	g, size := b.Grads[0], b.InM[0].Size
+	last := g.IsChannelsLast() && mode != "bicubic"
+	out := b.New(tensor.InFormat(size, last), g.DType)
+	b.Set(0, out)
+	if last && size.At(1) >= 4 {
+		b.inFormat(g, true)
+		return
+	}
+	b.contiguous(out)
+	b.contiguous(g)
+}

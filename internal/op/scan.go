@@ -1,0 +1,50 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// CumsumArgs are the arguments of cumsum.
+type CumsumArgs struct {
+	Dim   int           `arg:"dim"`
+	DType *tensor.DType `arg:"dtype"`
+}
+
+// Cumsum is the running sum along a dimension; integers are summed in int64.
+var cumsum = define(Row{
+	Name: "cumsum", Sig: "torch.cumsum(input, dim: int, *, dtype: dtype? = None)", Args: &CumsumArgs{}, Cast: CastFP32,
+	Run: func(c *Call) {
+		x, a := c.In[0], c.Args.(*CumsumArgs)
+		dim := c.dim(a.Dim, x.Rank())
+		d := x.DType
+		if a.DType != nil {
+			d = *a.DType
+		} else if !d.IsFloating() {
+			d = tensor.Int64
+		}
+		if d != x.DType {
+			c.Fail("cumsum with a conversion from %v to %v is not modelled; convert first", x.DType, d)
+		}
+		if x.Rank() > 0 && x.Numel() > 1 && x.Numel() == x.Dim(dim) {
+			c.Fail("cumsum over the only dimension (one scan by CUB) is not modelled")
+		}
+		out := c.New(tensor.Contiguous(x.Size), d)
+		if x.Numel() > 1 {
+			c.contiguous(x)
+		}
+		c.Return(out)
+	},
+	Node:   "CumsumBackward0",
+	Source: "aten/src/ATen/native/cuda/ScanKernels.cpp, ScanUtils.cuh: scan_dim",
+})
+
+func init() {
+	cumsum.Grad = func(b *Back) { // cumsum_backward: grad.flip(dim).cumsum(dim).flip(dim)
+		g, a := b.Grads[0], b.Args.(*CumsumArgs)
+		if g.Numel() <= 1 || g.Dim(b.dim(a.Dim, g.Rank())) == 1 {
+			b.Pass(0)
+			return
+		}
+		f := b.Local(b.NewLike(g))
+		s := b.Local(b.Do1(cumsum, &CumsumArgs{Dim: a.Dim}, f))
+		b.Set(0, b.NewLike(s))
+	}
+}

@@ -1,0 +1,91 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// SortArgs are the arguments of sort and argsort.
+type SortArgs struct {
+	Dim        int  `arg:"dim"`
+	Descending bool `arg:"descending"`
+}
+
+// smallSort is the longest dimension that is sorted in place by one kernel
+// (should_use_small_sort in aten/src/ATen/native/cuda/Sort.h).
+const smallSort = 4096
+
+// sorted gives the values in order and their int64 indices.
+var sorted = define(Row{
+	Name: "sort", Sig: "torch.sort(input, dim: int = -1, descending: bool = False)", Args: &SortArgs{}, Run: func(c *Call) {
+		x := c.In[0]
+		n := c.sortLength(c.Args.(*SortArgs).Dim)
+		l := x.LikeDense()
+		c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
+		if x.Numel() > 0 {
+			c.Scratch(tensor.Bytes(8 * n)) // the indices of one slice
+		}
+	},
+	Save: []Save{Out(1)}, Node: "SortBackward0", Grad: gradSelected,
+	Source: "aten/src/ATen/native/cuda/Sort.cpp: sort_cuda_kernel",
+})
+
+// sortLength checks that a dimension is short enough for the small sort.
+func (c *Call) sortLength(dim int) int64 {
+	x := c.In[0]
+	d := c.dim(dim, x.Rank())
+	if x.Rank() == 0 {
+		c.Fail("sorting needs at least one dimension")
+	}
+	n := x.Dim(d)
+	if n > smallSort {
+		c.Fail("sorting more than %d elements along a dimension is not modelled", smallSort)
+	}
+	return n
+}
+
+// Argsort keeps the indices of sort alone.
+var _ = define(Row{
+	Name: "argsort", Sig: "torch.argsort(input, dim: int = -1, descending: bool = False)", Args: &SortArgs{}, Composite: true, Run: func(c *Call) {
+		outs := c.Do(sorted, c.Args, c.In[0])
+		c.Return(outs[1])
+		c.Drop(outs[0])
+	},
+})
+
+// TopkArgs are the arguments of topk.
+type TopkArgs struct {
+	K       int64 `arg:"k"`
+	Dim     int   `arg:"dim"`
+	Largest bool  `arg:"largest"`
+	Sorted  bool  `arg:"sorted"`
+}
+
+// Topk gives the k largest elements along a dimension and their indices.
+var _ = define(Row{
+	Name: "topk", Sig: "torch.topk(input, k: int, dim: int = -1, largest: bool = True, sorted: bool = True)", Args: &TopkArgs{}, Run: func(c *Call) {
+		x, a := c.In[0], c.Args.(*TopkArgs)
+		d := c.dim(a.Dim, x.Rank())
+		if x.Rank() == 0 || a.K < 1 || a.K > x.Dim(d) {
+			c.Fail("cannot take %d elements along dimension %d of shape %v", a.K, a.Dim, x.Size)
+		}
+		n := x.Dim(d)
+		if a.K > smallSort || multiBlock(x.Numel()/n, n) {
+			c.Fail("topk of %d among %d elements in %d slices is not modelled", a.K, n, x.Numel()/n)
+		}
+		size := tensor.Contiguous(x.Size.Set(d, a.K))
+		values, indices := c.New(size, x.DType), c.New(size, tensor.Int64)
+		c.contiguous(x)
+		c.Return(values, indices)
+	},
+	Save: []Save{Out(1)}, Node: "TopkBackward0", Grad: gradSelected,
+	Source: "aten/src/ATen/native/cuda/TensorTopK.cpp, TensorTopK.cu",
+})
+
+// multiBlock reports whether topk works with several thread blocks a slice, or
+// by sorting (should_use_multiblock, should_use_sort).
+func multiBlock(slices, size int64) bool {
+	for _, r := range []struct{ slices, size int64 }{{20, 20000}, {40, 10000}, {80, 8000}, {199, 5000}, {799, 3000}, {4000, 800}} {
+		if slices <= r.slices {
+			return size >= r.size
+		}
+	}
+	return size >= 400
+}

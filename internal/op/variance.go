@@ -1,0 +1,67 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// VarArgs are the arguments of var and std.
+type VarArgs struct {
+	ReduceArgs
+	Correction float64 `arg:"correction"`
+}
+
+const varSig = "(input, dim: ints? = None, *, correction: float = 1, keepdim: bool = False)"
+
+// Variance and standard deviation, by Welford's algorithm in one kernel.
+var (
+	_ = define(Row{
+		Name: "var", Sig: "torch.var" + varSig, Args: &VarArgs{}, Run: runVar, Save: []Save{In(0)}, Node: "VarBackward0",
+		Grad:   func(b *Back) { b.gradVar(b.Grads[0]) },
+		Source: "aten/src/ATen/native/ReduceOps.cpp: std_var_out; torch/csrc/autograd/FunctionsManual.cpp: var_backward",
+	})
+	_ = define(Row{
+		Name: "std", Sig: "torch.std" + varSig, Args: &VarArgs{}, Run: runVar, Save: []Save{In(0), Out(0)}, Node: "StdBackward0",
+		Grad: func(b *Back) { // (grad / (result * 2)).masked_fill_(result == 0, 0)
+			res := b.SavedOut[0]
+			mark := b.Mark()
+			two := b.Local(b.Do1(MulScalar, nil, res))
+			g := b.Do1(divTensor, nil, b.Grads[0], two)
+			b.Local(b.New(res.LikeDense(), tensor.Bool))
+			b.DropTo(mark)
+			b.gradVar(b.Local(g))
+		},
+		Source: "torch/csrc/autograd/FunctionsManual.cpp: std_backward",
+	})
+)
+
+func runVar(c *Call) {
+	x, a := c.In[0], c.Args.(*VarArgs)
+	if !x.DType.IsFloating() {
+		c.Fail("the variance needs a floating type, not %v", x.DType)
+	}
+	dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, &a.ReduceArgs)
+	out := c.New(tensor.Contiguous(size), x.DType)
+	acc := int64(welford)
+	if x.DType == tensor.Float64 {
+		acc *= 2
+	}
+	reduceScratch(c, x, dims, acc, 2)
+	c.Return(out)
+}
+
+// gradVar is 2 / (n - correction) * grad * (self - self.mean(dim)).
+func (b *Back) gradVar(g *Tensor) {
+	x, a := b.SavedIn[0], b.Args.(*VarArgs)
+	over := &ReduceArgs{}
+	if x.Rank() > 0 && len(a.Dim) > 0 {
+		dims, _ := b.reducedDims(&b.InM[0], &a.ReduceArgs)
+		if x.Rank() > 1 {
+			g = b.restored(g, dims, a.KeepDim)
+		}
+		over = &ReduceArgs{Dim: a.Dim, KeepDim: true}
+	} else if float64(x.Numel()) <= a.Correction {
+		b.Fail("the gradient of the variance of %d elements with correction %v is not modelled", x.Numel(), a.Correction)
+	}
+	mean := b.Local(b.Do1(Mean, over, x))
+	diff := b.Local(b.Do1(Sub, &BinaryArgs{}, x, mean))
+	scaled := b.Local(b.Do1(MulScalar, nil, g))
+	b.Set(0, b.Do1(mulTensor, nil, scaled, diff))
+}

@@ -1,0 +1,72 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// WhereArgs are the numbers of where, in the place of a tensor.
+type WhereArgs struct {
+	Input Number `arg:"input"`
+	Other Number `arg:"other"`
+}
+
+// Where is torch.where(condition, input, other). A number becomes a scalar
+// tensor of the result's type; a tensor of another type is converted.
+var _ = define(Row{
+	Name: "where.any", Sig: "torch.where(condition, input: operand, other: operand)", Args: &WhereArgs{}, Composite: true, Run: func(c *Call) {
+		a := c.Args.(*WhereArgs)
+		cond, x, y := c.In[0], c.In[1], c.In[2]
+		if cond.DType != tensor.Bool {
+			c.Fail("the condition must be of type bool, not %v", cond.DType)
+		}
+		var d tensor.DType
+		switch {
+		case x == nil && y == nil:
+			c.Fail("where needs a tensor beside the condition")
+		case x == nil:
+			d = weak(y.DType, a.Input.Float)
+		case y == nil:
+			d = weak(x.DType, a.Other.Float)
+		default:
+			d = resultType(x, y, Number{})
+		}
+		c.Return(c.where(cond, x, y, d))
+	},
+	Source: "aten/src/ATen/native/TensorCompare.cpp: where",
+})
+
+// where calls the operator with scalar tensors for the operands that are nil.
+// Its locals die before it returns.
+func (c *Call) where(cond, x, y *Tensor, d tensor.DType) *Tensor {
+	mark := c.Mark()
+	operand := func(t *Tensor) *Tensor {
+		if t == nil {
+			return c.Local(c.NewShape(d))
+		}
+		return c.Local(c.Do1(To, &ToCopyArgs{DType: d}, t))
+	}
+	x, y = operand(x), operand(y)
+	out := c.Do1(whereSelf, nil, cond, x, y)
+	c.DropTo(mark)
+	return out
+}
+
+// whereSelf is where of three tensors. Each gradient is where itself, with 0
+// in the other's place.
+var whereSelf = define(Row{
+	Name: "where", Run: func(c *Call) {
+		c.Return(c.New(c.elementwise(c.In...), c.In[1].DType))
+	},
+	Save: []Save{In(0)}, Node: "WhereBackward0",
+	Source: "tools/autograd/derivatives.yaml: where.self",
+})
+
+func init() {
+	whereSelf.Grad = func(b *Back) {
+		g := b.Grads[0]
+		if b.Need(2) {
+			b.Set(2, b.where(b.SavedIn[0], nil, g, g.DType))
+		}
+		if b.Need(1) {
+			b.Set(1, b.where(b.SavedIn[0], g, nil, g.DType))
+		}
+	}
+}

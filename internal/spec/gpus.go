@@ -1,0 +1,58 @@
+package spec
+
+import "strings"
+
+// GPU is a GPU that the user describes in a file of his own.
+type GPU struct {
+	Name    String  `yaml:"name" doc:"name for device.gpu"`
+	Memory  *Size   `yaml:"memory" doc:"total memory as CUDA reports it"`
+	Arch    String  `yaml:"arch" doc:"architecture, such as sm_80 or 8.0"`
+	SMs     Integer `yaml:"sms" min:"1" max:"1024" doc:"streaming multiprocessors"`
+	Context *Size   `yaml:"context" doc:"memory of the CUDA context; by default it is computed"`
+}
+
+// ParseGPUs reads a list of GPUs. The error, if any, is an *Errors with every
+// mistake but those in architectures, which package estimate knows.
+func ParseGPUs(path string, text []byte) ([]*GPU, error) {
+	errs := &Errors{File: path, Lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")}
+	root := readYAML(text, errs)
+	if root == nil {
+		return nil, errs.Err()
+	}
+	if root.Kind != List {
+		errs.Addf(root.Span, "a file of devices is a list of mappings with the keys name, memory, arch, sms and context; not %s", root.Describe())
+		return nil, errs.Err()
+	}
+	d := &decoder{errs: errs, env: &paramEnv{}}
+	var all []*GPU
+	seen := map[string]bool{}
+	for _, it := range root.Items {
+		g := &GPU{}
+		d.section(it, g, "device")
+		if missing := g.missing(); it.Kind == Map && len(missing) > 0 {
+			errs.Addf(it.Span, "a device needs name, memory, arch and sms; missing: %s", strings.Join(missing, ", "))
+		}
+		if name := strings.ToLower(g.Name.V); g.Name.Set {
+			if seen[name] {
+				errs.Addf(g.Name.At, "two devices are named %q", g.Name.V)
+			}
+			seen[name] = true
+		}
+		all = append(all, g)
+	}
+	return all, errs.Err()
+}
+
+// missing lists the keys that g lacks.
+func (g *GPU) missing() []string {
+	var out []string
+	for _, k := range []struct {
+		name string
+		set  bool
+	}{{"name", g.Name.Set}, {"memory", g.Memory != nil}, {"arch", g.Arch.Set}, {"sms", g.SMs.Set}} {
+		if !k.set {
+			out = append(out, k.name)
+		}
+	}
+	return out
+}
