@@ -119,8 +119,13 @@ func TestREADME(t *testing.T) {
 	if specs < 3 {
 		t.Errorf("found %d specs in the README", specs)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "my.yaml"), []byte("memplan: 1\nmodel: {preset: mlp}\n"), 0o644); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{
+		"my.yaml":  "memplan: 1\nmodel: {preset: mlp}\n",
+		"lab.yaml": "- {name: lab-card, memory: 20GiB, arch: 8.9, sms: 60}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	shell := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllString(string(text), -1)
 	for _, line := range regexp.MustCompile(`(?m)^memplan [^#\n]*`).FindAllString(strings.Join(shell, ""), -1) {

@@ -28,7 +28,7 @@ var listings = []listing{
 	{"layers", "layers that a spec may use, with their arguments", signatures(layerSigs), items(layerSigs)},
 	{"ops", "operators that a spec may use, with their arguments", signatures(opSigs), items(opSigs)},
 	{"optimizers", "optimizers, with their arguments", signatures(optimizerSigs), items(optimizerSigs)},
-	{"devices", "GPUs, with memory and context", deviceTable, func() (any, error) { return device.All(), nil }},
+	{"devices", "GPUs, with memory and context (~: nobody measured it)", deviceTable, func() (any, error) { return device.All(), nil }},
 	{"formats", "formats of reports", formatTable, func() (any, error) { return report.FormatNames(), nil }},
 	{"presets", "models that come with memplan", presetTable, presetData},
 }

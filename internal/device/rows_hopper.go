@@ -4,7 +4,7 @@ import "github.com/memplan/memplan/internal/tensor"
 
 // hopper lists NVIDIA's data-center GPUs from Hopper on. SM counts are the
 // multi_processor_count that torch.cuda.get_device_properties or the driver
-// prints (seen 2023 to 2026).
+// prints (seen 2023 to 2026), except where a comment says otherwise.
 var hopper = []GPU{
 	{
 		Name: "h100-80gb", Display: "NVIDIA H100 80GB SXM",
@@ -18,17 +18,6 @@ var hopper = []GPU{
 				"LoRA merge, size only (2025): 749; low end of h200, the same chip"),
 	},
 	{
-		Name: "h200", Display: "NVIDIA H200",
-		Aliases:     []string{"h200-141gb", "h200-sxm", "H200-SXM5-141GB"},
-		MarketedGiB: 141, Arch: 90, SMs: 132,
-		Total: mib(143156, 143073, 143165,
-			"get_device_properties on Modal (2025 to 2026): 143156MB, the 139.80 GiB of most OOM messages (2025 to 2026); "+
-				"others (2025 to 2026): 139.72 and 139.81 GiB"),
-		Context: mib(600, 525, 670,
-			"OOM messages on 139.81 GiB (2025): 525 MiB (weights loaded); on 139.72 GiB (2026): 670; "+
-				"value of h100-80gb, the same chip"),
-	},
-	{
 		Name: "h100-pcie", Display: "NVIDIA H100 80GB PCIe",
 		Aliases:     []string{"h100-pcie-80gb", "H100 80GB PCIe"},
 		MarketedGiB: 80, Arch: 90, SMs: 114,
@@ -40,13 +29,24 @@ var hopper = []GPU{
 	{
 		Name: "h100-nvl", Display: "NVIDIA H100 NVL 94GB",
 		Aliases:     []string{"h100-94gb", "h100-nvl-94gb"},
-		MarketedGiB: 94, Arch: 90, SMs: 132,
+		MarketedGiB: 94, Arch: 90, SMs: 132, // 16896 CUDA cores / 128, from memory
 		Total: mib(95320, 95248, 95339,
 			"Ultralytics on torch 2.13.0+cu130 (2026): 95320MiB; OOM messages (2025 to 2026): 93.09 and 93.10 GiB; "+
 				"Unsloth on torch 2.6.0+cu124 (2025): 93.016 GiB"),
 		Context: mib(600, 525, 775,
 			"OOM messages on 93.10 GiB: fine-tuning (2025): 601 MiB; U-Net and classifier training (2026): 768 and 768; "+
 				"low end of h200, the same chip"),
+	},
+	{
+		Name: "h200", Display: "NVIDIA H200",
+		Aliases:     []string{"h200-141gb", "h200-sxm", "H200-SXM5-141GB"},
+		MarketedGiB: 141, Arch: 90, SMs: 132,
+		Total: mib(143156, 143073, 143165,
+			"get_device_properties on Modal (2025 to 2026): 143156MB, the 139.80 GiB of most OOM messages (2025 to 2026); "+
+				"others (2025 to 2026): 139.72 and 139.81 GiB"),
+		Context: mib(600, 525, 670,
+			"OOM messages on 139.81 GiB (2025): 525 MiB (weights loaded); on 139.72 GiB (2026): 670; "+
+				"value of h100-80gb, the same chip"),
 	},
 	{
 		Name: "gh200-96gb", Display: "NVIDIA GH200 96GB", Family: "gh200",

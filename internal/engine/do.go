@@ -40,25 +40,48 @@ func (p *Player) primitive(r *op.Row, c *op.Call) {
 			}
 		}
 	}
+	var original *op.Tensor
 	switch {
 	case r.View != nil:
 		for _, l := range r.View(c) {
 			c.Return(p.ViewOf(c.In[0], l))
 		}
 	case r.InPlace:
+		if record {
+			original = p.original(r, c)
+		}
 		r.Run(c)
 		c.Return(p.Keep(c.In[0]))
 	default:
 		r.Run(c)
 	}
 	if record {
-		p.record(r, c)
+		p.record(r, c, original)
 	}
 	c.End()
 }
 
-// record makes the gradient node of a call and hangs it on the results.
-func (p *Player) record(r *op.Row, c *op.Call) {
+// original is a copy of what an in-place operator is about to overwrite, if a
+// gradient uses it (original_self in tools/autograd/gen_variable_type.py).
+func (p *Player) original(r *op.Row, c *op.Call) *op.Tensor {
+	for _, s := range r.Save {
+		if s.Out || s.Index != 0 {
+			continue
+		}
+		need := len(s.IfNeeds) == 0
+		for _, i := range s.IfNeeds {
+			need = need || (i < len(c.In) && c.In[i] != nil && obj(c.In[i]).requires)
+		}
+		if need {
+			return p.New(c.In[0].LikeDense(), c.In[0].DType)
+		}
+	}
+	return nil
+}
+
+// record makes the gradient node of a call and hangs it on the results;
+// original stands for the input that an in-place operator overwrote.
+func (p *Player) record(r *op.Row, c *op.Call, original *op.Tensor) {
 	if r.InPlace {
 		p.refuseLeaf(obj(c.In[0]))
 	}
@@ -76,7 +99,10 @@ func (p *Player) record(r *op.Row, c *op.Call) {
 		}
 	}
 	for _, s := range r.Save {
-		t := p.savedTensor(n, c, s)
+		t := original
+		if t == nil || s.Out || s.Index != 0 {
+			t = p.savedTensor(n, c, s)
+		}
 		if t != nil {
 			p.mark(obj(t), trace.Activations)
 			p.countSaved(obj(t).st)

@@ -166,6 +166,9 @@ func (p *printer) op(e *program.Expr) string {
 		dim, _ := given["dim"].(int64)
 		return fmt.Sprintf("%s[%s%s]", p.operand(args[0]), strings.Repeat(":, ", int(dim)), texts[1])
 	}
+	if python == "[]" && len(texts) == 3 { // tensors in the places of two
+		return fmt.Sprintf("%s[%s, %s]", p.operand(args[0]), texts[1], texts[2])
+	}
 	if python == "[]" {
 		return fmt.Sprintf("%s[%s]", p.operand(args[0]), given["index"])
 	}
@@ -199,6 +202,12 @@ func (p *printer) op(e *program.Expr) string {
 			out = append(out, q.Name+"="+text)
 			positional = false
 		}
+	}
+	if e.InPlace && !strings.HasPrefix(python, "F.") { // a method whose name ends in "_"
+		if self == "" {
+			self, out = p.operand(args[0]), out[1:]
+		}
+		return self + "." + e.Row.Name + "(" + strings.Join(out, ", ") + ")"
 	}
 	if e.InPlace {
 		out = append(out, "inplace=True")

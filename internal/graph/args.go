@@ -334,6 +334,9 @@ func (t *tensorArgs) put(p *op.Param, o *spec.Operand) {
 
 func (t *tensorArgs) put1(p *op.Param, v val, at spec.Span) {
 	el := t.f.u.el
+	if p.Optional && v.m.none {
+		return // as if it were not given
+	}
 	switch {
 	case v.e.Kind == program.Const && p.Kind != op.KOperand:
 		el.fail(at, "argument %s of %s is a tensor, not a number", p.Name, t.e.Head.V)

@@ -91,8 +91,13 @@ func (s *scope) Lookup(name string) (any, bool) {
 		return v, true
 	}
 	if s.fn != nil {
-		if i, ok := s.fn.slots[name]; ok && s.fn.bound[i] && s.fn.metas[i].t != nil {
-			return s.fn.metas[i], true
+		if i, ok := s.fn.slots[name]; ok && s.fn.bound[i] {
+			switch m := s.fn.metas[i]; {
+			case m.t != nil:
+				return m, true
+			case m.none:
+				return nil, true
+			}
 		}
 	}
 	if s.parent == nil {

@@ -339,6 +339,8 @@ func (f *fn) operand(o *spec.Operand, sc *scope) val {
 	}
 	x := el.eval(o.Value, sc)
 	switch x := x.(type) {
+	case nil:
+		return noneVal()
 	case int64, float64, bool:
 		return val{&program.Expr{Kind: program.Const, Value: x}, meta{}}
 	case string:

@@ -21,6 +21,9 @@ type Options struct {
 	Preset func(name string) ([]byte, error)
 	// Presets lists the names of presets.
 	Presets []string
+	// ReadFile reads a file that a spec names, by its path from the spec's
+	// folder; nil means that there are no files.
+	ReadFile func(name string) ([]byte, error)
 }
 
 // Result is a job with what was found on the way.
@@ -137,15 +140,17 @@ type model struct {
 func (el *elaborator) models() {
 	add := func(name string, m *spec.Model, at spec.Span) {
 		x := &model{name: name, def: m, spec: el.spec, at: at}
-		if m.HF.Set {
-			el.fail(m.HF.At, "Hugging Face configs are not supported yet; write the model in the spec language or use a preset")
-		}
-		if m.Preset.Set {
+		switch {
+		case m.HF.Set:
+			x.spec = el.loadHF(m)
+			x.def = x.spec.Model
+		case m.Preset.Set:
 			x.spec = el.loadPreset(m)
 			x.def = x.spec.Model
-		} else if len(m.Layers) == 0 {
+		case len(m.Layers) == 0:
 			el.fail(at, "%s needs layers (or preset)", name)
 		}
+		el.as(x, func() { x.def = el.given(x.def) })
 		x.inputs = forwardInputs(x.def)
 		el.ms = append(el.ms, x)
 	}
@@ -217,6 +222,19 @@ func (el *elaborator) firstErr() error {
 		}
 	}
 	return nil
+}
+
+// given is the model with the inputs whose conditions hold.
+func (el *elaborator) given(m *spec.Model) *spec.Model {
+	sc := &scope{parent: el.spec.Env, vars: el.globals()}
+	out := *m
+	out.Inputs = nil
+	for _, in := range m.Inputs {
+		if in.V.If == nil || spec.Truth(el.eval(in.V.If, sc)) {
+			out.Inputs = append(out.Inputs, in)
+		}
+	}
+	return &out
 }
 
 // forwardInputs lists the inputs that a model's forward takes: the first, and

@@ -146,7 +146,7 @@ func (m *mhaParts) forward(f *builder, in []val) []val {
 }
 
 // noneVal is the literal None.
-func noneVal() val { return val{&program.Expr{Kind: program.Const}, meta{}} }
+func noneVal() val { return val{&program.Expr{Kind: program.Const}, meta{none: true}} }
 
 // project is F._in_projection_packed: one product where query, key and value
 // are the same tensor.

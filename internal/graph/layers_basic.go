@@ -46,10 +46,11 @@ func init() {
 	layer(Layer{
 		Sig: "nn.Dropout(p: float = 0.5, inplace: bool = False)",
 		Build: func(b *builder) {
+			name := "dropout"
 			if b.bool("inplace") {
-				b.fail("inplace", "in-place dropout is not modelled")
+				name = "dropout_"
 			}
-			b.finish([]val{b.do("dropout", &op.DropoutArgs{P: b.float("p")}, b.in(0))})
+			b.finish([]val{b.do(name, &op.DropoutArgs{P: b.float("p")}, b.in(0))})
 		},
 	})
 	layer(Layer{
@@ -73,14 +74,15 @@ func init() {
 
 	pointwise("nn.ReLU(inplace: bool = False)", "relu", nil)
 	pointwise("nn.GELU(approximate: str(none|tanh) = 'none')", "gelu", nil)
-	pointwise("nn.SiLU()", "silu", nil)
-	pointwise("nn.Mish()", "mish", nil)
+	pointwise("nn.SiLU(inplace: bool = False)", "silu", nil)
+	pointwise("nn.Mish(inplace: bool = False)", "mish", nil)
 	pointwise("nn.Tanh()", "tanh", nil)
 	pointwise("nn.Sigmoid()", "sigmoid", nil)
 	pointwise("nn.Softplus(beta: float = 1.0, threshold: float = 20.0)", "softplus", nil)
-	pointwise("nn.Hardswish()", "hardswish", nil)
-	pointwise("nn.Hardsigmoid()", "hardsigmoid", nil)
+	pointwise("nn.Hardswish(inplace: bool = False)", "hardswish", nil)
+	pointwise("nn.Hardsigmoid(inplace: bool = False)", "hardsigmoid", nil)
 	pointwise("nn.Hardtanh(min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False)", "hardtanh", nil)
+	pointwise("nn.ReLU6(inplace: bool = False)", "hardtanh", nil)
 	pointwise("nn.ELU(alpha: float = 1.0, inplace: bool = False)", "elu", nil)
 	pointwise("nn.LeakyReLU(negative_slope: float = 0.01, inplace: bool = False)", "leaky_relu", nil)
 	pointwise("nn.LogSigmoid()", "log_sigmoid", nil)

@@ -1,33 +1,73 @@
 package graph
 
-import "github.com/memplan/memplan/internal/op"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+)
+
+// numbers is a list that Python makes a tensor of.
+type numbers []float64
+
+// String prints the tensor as Python writes it.
+func (n numbers) String() string {
+	parts := make([]string, len(n))
+	for i, x := range n {
+		parts[i] = fmt.Sprint(x)
+	}
+	return "torch.tensor([" + strings.Join(parts, ", ") + "], dtype=torch.float32)"
+}
+
+// weights registers the buffer of a loss's weights, given as a list of numbers
+// in the place of PyTorch's tensor; none if the argument is null.
+func (b *builder) weights(name string) val {
+	v, _ := b.args[name].([]float64)
+	if v == nil {
+		return val{}
+	}
+	b.args[name] = numbers(v)
+	return b.buffer(name, int64(len(v)))
+}
 
 func (b *builder) lossArgs() *op.LossArgs {
 	return &op.LossArgs{
 		Reduction: b.str("reduction"), IgnoreIndex: b.int("ignore_index"), LabelSmoothing: b.float("label_smoothing"),
+		Beta: b.float("beta"), LogTarget: b.bool("log_target"), Margin: b.float("margin"), P: b.float("p"), Swap: b.bool("swap"),
 	}
 }
 
+// loss defines a loss module that calls the function of the same arguments.
+// Its tensors are inputs, then the buffers of the given names.
+func loss(sig, inputs, row string, buffers ...string) {
+	layer(Layer{Sig: sig, Inputs: inputs, Build: func(b *builder) {
+		args := append([]val(nil), b.ins...)
+		for _, name := range buffers {
+			args = append(args, b.weights(name))
+		}
+		b.finish([]val{b.do(row, b.lossArgs(), args...)})
+	}})
+}
+
 func init() {
+	const reduction = "reduction: str(none|mean|sum) = 'mean'"
+	loss("nn.CrossEntropyLoss(*, weight: floats? = None, ignore_index: int = -100, "+reduction+", label_smoothing: float = 0.0)",
+		"input target", "cross_entropy", "weight")
+	loss("nn.NLLLoss(*, weight: floats? = None, ignore_index: int = -100, "+reduction+")", "input target", "nll_loss", "weight")
+	loss("nn.MSELoss(*, "+reduction+")", "input target", "mse_loss")
+	loss("nn.L1Loss(*, "+reduction+")", "input target", "l1_loss")
+	loss("nn.SmoothL1Loss(*, "+reduction+", beta: float = 1.0)", "input target", "smooth_l1_loss.any")
+	loss("nn.HuberLoss(*, "+reduction+", delta: float = 1.0)", "input target", "huber_loss")
+	loss("nn.BCELoss(*, weight: floats? = None, "+reduction+")", "input target", "binary_cross_entropy", "weight")
+	loss("nn.BCEWithLogitsLoss(*, weight: floats? = None, "+reduction+", pos_weight: floats? = None)", "input target",
+		"binary_cross_entropy_with_logits", "weight", "pos_weight")
+	loss("nn.KLDivLoss(*, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)", "input target", "kl_div")
+	loss("nn.TripletMarginLoss(*, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, "+reduction+")",
+		"anchor positive negative", "triplet_margin_loss")
+	loss("nn.CosineEmbeddingLoss(*, margin: float = 0.0, "+reduction+")", "input1 input2 target", "cosine_embedding_loss")
 	layer(Layer{
-		Sig:    "nn.CrossEntropyLoss(*, ignore_index: int = -100, reduction: str(none|mean|sum) = 'mean', label_smoothing: float = 0.0)",
-		Inputs: "input target",
-		Build: func(b *builder) {
-			b.finish([]val{b.do("cross_entropy", b.lossArgs(), b.in(0), b.in(1), val{})})
-		},
+		Sig:    "nn.CTCLoss(*, blank: int = 0, reduction: str(none|mean|sum) = 'mean', zero_infinity: bool = False)",
+		Inputs: "log_probs targets input_lengths target_lengths",
+		Build:  func(b *builder) { b.fail("", "CTCLoss is not modelled: its memory depends on the lengths in the data") },
 	})
-	layer(Layer{
-		Sig:    "nn.NLLLoss(*, ignore_index: int = -100, reduction: str(none|mean|sum) = 'mean')",
-		Inputs: "input target",
-		Build: func(b *builder) {
-			b.finish([]val{b.do("nll_loss", b.lossArgs(), b.in(0), b.in(1), val{})})
-		},
-	})
-	for name, row := range map[string]string{"MSELoss": "mse_loss", "SmoothL1Loss": "smooth_l1_loss"} {
-		layer(Layer{
-			Sig:    "nn." + name + "(*, reduction: str(none|mean|sum) = 'mean')",
-			Inputs: "input target",
-			Build:  func(b *builder) { b.finish([]val{b.do(row, b.lossArgs(), b.in(0), b.in(1))}) },
-		})
-	}
 }

@@ -15,6 +15,7 @@ type meta struct {
 	t     *op.Tensor
 	tuple []meta
 	list  bool // a list, which grows
+	none  bool // None itself
 }
 
 func tensorMeta(t *op.Tensor) meta { return meta{t: t} }

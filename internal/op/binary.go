@@ -189,12 +189,12 @@ func compare(name, sig string) *Row {
 
 // The comparisons.
 var (
-	_ = compare("eq", "== eq(input, other: operand)")
-	_ = compare("ne", "!= ne(input, other: operand)")
-	_ = compare("lt", "< lt(input, other: operand)")
-	_ = compare("le", "<= le(input, other: operand)")
-	_ = compare("gt", "> gt(input, other: operand)")
-	_ = compare("ge", ">= ge(input, other: operand)")
+	isEqual  = compare("eq", "== eq(input, other: operand)")
+	_        = compare("ne", "!= ne(input, other: operand)")
+	_        = compare("lt", "< lt(input, other: operand)")
+	isAtMost = compare("le", "<= le(input, other: operand)")
+	_        = compare("gt", "> gt(input, other: operand)")
+	_        = compare("ge", ">= ge(input, other: operand)")
 )
 
 // MaskedFill is x.masked_fill(mask, number): the mask is kept.
@@ -204,9 +204,15 @@ var MaskedFill = define(Row{
 	}{}, Run: func(c *Call) {
 		l := c.elementwise(c.In[0], c.In[1])
 		c.Return(c.New(tensor.Contiguous(l.Size), c.In[0].DType)) // a row-major clone, filled in place
-	}, Save: []Save{In(1)}, Node: "MaskedFillBackward0",
-	Grad: func(b *Back) { // grad.masked_fill(mask, 0)
-		l := b.elementwise(b.Grads[0], b.SavedIn[1])
-		b.Set(0, b.New(tensor.Contiguous(l.Size), b.Grads[0].DType))
-	},
+	}, Save: []Save{In(1)}, Node: "MaskedFillBackward0", Grad: gradMaskedFill,
 })
+
+// maskedFillInPlace is its in-place form, of rows alone.
+var maskedFillInPlace = define(Row{
+	Name: "masked_fill_.mask", Run: func(*Call) {}, InPlace: true, Save: []Save{In(1)}, Node: "MaskedFillBackward0", Grad: gradMaskedFill,
+})
+
+func gradMaskedFill(b *Back) { // grad.masked_fill(mask, 0)
+	l := b.elementwise(b.Grads[0], b.SavedIn[1])
+	b.Set(0, b.New(tensor.Contiguous(l.Size), b.Grads[0].DType))
+}

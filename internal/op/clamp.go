@@ -19,13 +19,6 @@ var (
 		}, Save: []Save{In(0)}, Node: "ClampBackward1", Grad: gradClamp,
 		Source: "torch/csrc/autograd/FunctionsManual.cpp: clamp_backward",
 	})
-	_ = define(Row{
-		Name: "clamp_", Args: &ClampArgs{}, Run: func(c *Call) {
-			if a := c.Args.(*ClampArgs); a.Min == nil && a.Max == nil {
-				c.Fail("clamp needs min, max or both")
-			}
-		}, InPlace: true, Save: []Save{In(0)}, Node: "ClampBackward1", Grad: gradClamp,
-	})
 	clampMin = define(Row{
 		Name: "clamp_min", Sig: "Tensor.clamp_min(self, min: float)", Args: &ClampArgs{}, Run: mapOf, Save: []Save{In(0)},
 		Node: "ClampMinBackward0", Grad: gradClamp, Source: "tools/autograd/derivatives.yaml: clamp_min",

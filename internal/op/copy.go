@@ -102,6 +102,8 @@ var (
 	_ = cast("bfloat16", tensor.BFloat16)
 	_ = cast("double", tensor.Float64)
 	_ = cast("long", tensor.Int64)
+	_ = cast("int", tensor.Int32)
+	_ = cast("bool", tensor.Bool)
 )
 
 // TypeAs converts to the type of another tensor.

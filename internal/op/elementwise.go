@@ -105,7 +105,6 @@ func inPlace(name string, grad func(*Back)) *Row {
 // The activations that nn modules offer with inplace=True.
 var (
 	ReluInPlace      = inPlace("relu_", gradMapSaved)
-	HardtanhInPlace  = inPlace("hardtanh_", gradMap)
 	LeakyReluInPlace = inPlace("leaky_relu_", gradMapSaved)
 	EluInPlace       = inPlace("elu_", gradMap)
 )
@@ -152,20 +151,16 @@ func gradPow(b *Back) { // grad * (exponent * self.pow(exponent - 1))
 // Sqrt and log.
 var (
 	_ = define(Row{
-		Name: "sqrt", Sig: "torch.sqrt(input)", Run: mapOf, Save: []Save{Out(0)}, Node: "SqrtBackward0",
-		Grad: func(b *Back) { // grad / (2 * result)
-			two := b.Local(b.Do1(MulScalar, nil, b.SavedOut[0]))
-			b.Set(0, b.Do1(divTensor, nil, b.Grads[0], two))
-		},
+		Name: "sqrt", Sig: "torch.sqrt(input)", Run: mapOf, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
 	})
 	_ = define(Row{
 		Name: "log", Sig: "torch.log(input)", Cast: CastFP32, Run: mapOf, Save: []Save{In(0)}, Node: "LogBackward0",
 		Grad: gradMap, // grad.div(self)
 	})
-	_ = define(Row{
+	neg = define(Row{
 		Name: "neg", Sig: "torch.neg(input)", Run: mapOf, Node: "NegBackward0", Grad: gradMap,
 	})
-	_ = define(Row{
+	abs = define(Row{
 		Name: "abs", Sig: "torch.abs(input)", Run: mapOf, Save: []Save{In(0)}, Node: "AbsBackward0",
 		Grad: func(b *Back) { // grad * self.sgn()
 			sign := b.Local(b.NewLike(b.SavedIn[0]))
@@ -188,3 +183,8 @@ var (
 		},
 	})
 )
+
+func gradSqrt(b *Back) { // grad / (2 * result)
+	two := b.Local(b.Do1(MulScalar, nil, b.SavedOut[0]))
+	b.Set(0, b.Do1(divTensor, nil, b.Grads[0], two))
+}

@@ -48,6 +48,21 @@ var (
 	_ = filledLike("randn_like")
 )
 
+// FullArgs are the arguments of full.
+type FullArgs struct {
+	FillArgs
+	Value float64 `arg:"fill_value"`
+}
+
+// Full is a tensor of one number, of float32 unless a type is given.
+var _ = define(Row{
+	Name: "full", Sig: "torch.full(size: ints, fill_value: float, *, dtype: dtype? = None)", Args: &FullArgs{}, Run: func(c *Call) {
+		a := c.Args.(*FullArgs)
+		c.Return(c.Do1(Row0("zeros"), &a.FillArgs))
+	},
+	Composite: true,
+})
+
 // ArangeArgs are the bounds of arange.
 type ArangeArgs struct {
 	Start int64         `arg:"start"`

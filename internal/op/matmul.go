@@ -3,8 +3,8 @@ package op
 import "github.com/memplan/memplan/internal/tensor"
 
 // Linear is F.linear (aten/src/ATen/native/Linear.cpp): one addmm where the
-// input is a matrix or a contiguous batch of them and there is a bias, else
-// matmul and an in-place addition.
+// input is a matrix or contiguous and there is a bias, else matmul and an
+// in-place addition.
 var Linear = define(Row{
 	Name: "linear", Sig: "F.linear(input, weight, bias: tensor? = None)", Composite: true, Cast: CastLower,
 	Run: func(c *Call) {
@@ -20,12 +20,17 @@ var Linear = define(Row{
 			c.Return(c.Do1(Addmm, nil, bias, x, wt))
 			return
 		}
-		if bias != nil && x.Rank() == 3 && x.IsContiguous() {
-			flat := c.Local(c.Do1(Reshape, &ShapeArgs{Shape: []int64{x.Dim(0) * x.Dim(1), x.Dim(2)}}, x))
+		if bias != nil && (x.Rank() == 3 || bias.Rank() == 1) && x.IsContiguous() {
+			outer := append([]int64(nil), x.Size.Slice()[:x.Rank()-1]...)
+			rows := int64(1)
+			for _, n := range outer {
+				rows *= n
+			}
+			flat := c.Local(c.Do1(Reshape, &ShapeArgs{Shape: []int64{rows, x.Dim(-1)}}, x))
 			wt := c.Do1(T, nil, w)
 			y := c.Local(c.Do1(Addmm, nil, bias, flat, wt))
 			c.Drop(wt)
-			c.Return(c.Do1(View, &ShapeArgs{Shape: []int64{x.Dim(0), x.Dim(1), y.Dim(1)}}, y))
+			c.Return(c.Do1(View, &ShapeArgs{Shape: append(outer, y.Dim(1))}, y))
 			return
 		}
 		wt := c.Do1(T, nil, w)
@@ -55,8 +60,11 @@ func (c *Call) transposed(t *Tensor) *Tensor { return c.Local(c.Alias(t, t.Trans
 
 // Addmm is bias + mat1 @ mat2.
 var Addmm = define(Row{
-	Name: "addmm", Cast: CastLower, Run: func(c *Call) {
+	Name: "addmm", Sig: "torch.addmm(input, mat1, mat2)", Cast: CastLower, Run: func(c *Call) {
 		bias, a, b := c.In[0], c.In[1], c.In[2]
+		if a.Rank() != 2 || b.Rank() != 2 || a.Dim(1) != b.Dim(0) {
+			c.Fail("matrices of shapes %v and %v do not multiply", a.Size, b.Size)
+		}
 		if size := tensor.D(a.Dim(0), b.Dim(1)); bias.Size != size {
 			if d, err := tensor.Broadcast(bias.Size, size); err != nil || d != size {
 				c.Fail("bias of shape %v does not fit a result of shape %v", bias.Size, size)

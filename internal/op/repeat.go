@@ -7,9 +7,27 @@ type RepeatArgs struct {
 	Repeats []int64 `arg:"repeats"`
 }
 
-// Repeat tiles a tensor.
+// Tile is repeat with ones for the leading dimensions that it does not name.
+// Specs have no word for repeat itself: theirs repeats entries.
 var _ = define(Row{
-	Name: "repeat", Sig: "Tensor.repeat(self, *repeats: ints)", Args: &RepeatArgs{}, Run: func(c *Call) {
+	Name: "tile", Sig: "torch.tile(input, dims: ints)", Args: &TileArgs{}, Composite: true, Run: func(c *Call) {
+		n := c.Args.(*TileArgs).Dims
+		for len(n) < c.In[0].Rank() {
+			n = append([]int64{1}, n...)
+		}
+		c.Return(c.Do1(Repeat, &RepeatArgs{Repeats: n}, c.In[0]))
+	},
+	Source: "aten/src/ATen/native/TensorShape.cpp: tile_symint",
+})
+
+// TileArgs are the numbers of copies along the last dimensions.
+type TileArgs struct {
+	Dims []int64 `arg:"dims"`
+}
+
+// Repeat copies a tensor several times along each dimension.
+var Repeat = define(Row{
+	Name: "repeat", Args: &RepeatArgs{}, Run: func(c *Call) {
 		x, n := c.In[0], c.Args.(*RepeatArgs).Repeats
 		k := len(n) - x.Rank()
 		if k < 0 || len(n) > tensor.MaxRank {

@@ -45,11 +45,11 @@ type Tie struct {
 	Source *Value
 }
 
-// Operand is one input of an entry: the text of a reference, a number, or a
-// nested entry.
+// Operand is one input of an entry: the text of a reference, a number, null for
+// None, or a nested entry.
 type Operand struct {
 	At     Span
-	Value  *Value     // a reference (a string, perhaps with expressions) or a number
+	Value  *Value     // a reference (a string, perhaps with expressions), a number or null
 	Nested *Entry     // an inline call
 	List   []*Operand // a literal list of tensors
 }
@@ -279,6 +279,10 @@ func (d *decoder) operand(v *Value) *Operand {
 		return o
 	case Str, Int, Float, Bool:
 		return &Operand{At: v.Span, Value: v}
+	case Null:
+		if v.Str != "" { // null is None; an empty value is a slip
+			return &Operand{At: v.Span, Value: v}
+		}
 	}
 	d.errs.Addf(v.Span, "an input is the name of a value, a number or an inline entry, not %s", v.Describe())
 	return nil

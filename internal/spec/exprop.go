@@ -148,7 +148,9 @@ func equal(x, y any) bool {
 		}
 		return true
 	}
-	if ok || ok2 {
+	_, xObject := x.(Object)
+	_, yObject := y.(Object)
+	if ok || ok2 || xObject || yObject {
 		return false
 	}
 	return x == y

@@ -29,7 +29,13 @@ func ParseGPUs(path string, text []byte) ([]*GPU, error) {
 	for _, it := range root.Items {
 		g := &GPU{}
 		d.section(it, g, "device")
-		if missing := g.missing(); it.Kind == Map && len(missing) > 0 {
+		var missing []string
+		for _, key := range []string{"name", "memory", "arch", "sms"} {
+			if v := it.Get(key); v == nil || v.Kind == Null {
+				missing = append(missing, key)
+			}
+		}
+		if (it.Kind == Map || it.Kind == Null) && len(missing) > 0 {
 			errs.Addf(it.Span, "a device needs name, memory, arch and sms; missing: %s", strings.Join(missing, ", "))
 		}
 		if name := strings.ToLower(g.Name.V); g.Name.Set {
@@ -41,18 +47,4 @@ func ParseGPUs(path string, text []byte) ([]*GPU, error) {
 		all = append(all, g)
 	}
 	return all, errs.Err()
-}
-
-// missing lists the keys that g lacks.
-func (g *GPU) missing() []string {
-	var out []string
-	for _, k := range []struct {
-		name string
-		set  bool
-	}{{"name", g.Name.Set}, {"memory", g.Memory != nil}, {"arch", g.Arch.Set}, {"sms", g.SMs.Set}} {
-		if !k.set {
-			out = append(out, k.name)
-		}
-	}
-	return out
 }

@@ -79,6 +79,7 @@ type Model struct {
 type Input struct {
 	Shape *Value `yaml:"shape" doc:"sizes without the batch dimension"`
 	DType String `yaml:"dtype" default:"float32" doc:"element type"`
+	If    *Value `yaml:"if" doc:"a condition; without it the input does not exist"`
 }
 
 // Block is a module or function that the spec defines.

@@ -500,6 +500,9 @@ func (b *body) any() {
 		b.block()
 		return
 	}
+	if g.chance(0.3) && b.more() {
+		return
+	}
 	switch len(b.cur.shape) {
 	case 2:
 		b.vector()

@@ -1,0 +1,207 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// The presets of Hugging Face's model types are named hf/TYPE. Their params are
+// the keys of config.json with the library's defaults, and those that say how
+// the model is used: task, transformers, attn, mask, use_cache, seq. Three
+// params speak to the loader:
+//
+//	tasks        a list of the tasks that the preset knows
+//	unsupported  null, or what the configuration asks for and is not modelled
+//
+// The blocks of hf/common are those that all types share.
+const (
+	hfFolder = "hf/"
+	hfCommon = "hf/common"
+)
+
+// HFConfig is what memplan reads of a config.json.
+type HFConfig struct {
+	Type   string
+	Task   string // from the architecture that the file names; "" if it says nothing
+	Values map[string]any
+}
+
+// hfTasks maps the ends of architectures' names to tasks.
+var hfTasks = []struct{ suffix, task string }{
+	{"LMHeadModel", "causal-lm"}, {"ForCausalLM", "causal-lm"}, {"ForMaskedLM", "masked-lm"},
+	{"ForSequenceClassification", "seq-cls"}, {"ForConditionalGeneration", "seq2seq-lm"},
+}
+
+// ParseHFConfig reads a config.json of the transformers library: the values
+// that are numbers, strings, booleans, null or lists of those.
+func ParseHFConfig(text []byte) (*HFConfig, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var raw map[string]any
+	if err := d.Decode(&raw); err != nil {
+		return nil, fmt.Errorf("not a configuration in JSON: %w", err)
+	}
+	c := &HFConfig{Values: map[string]any{}}
+	for k, v := range raw {
+		if x, ok := plainJSON(v); ok {
+			c.Values[k] = x
+		}
+	}
+	c.Type, _ = c.Values["model_type"].(string)
+	if c.Type == "" {
+		return nil, fmt.Errorf("no model_type in it, which every config.json of a transformers model has")
+	}
+	if archs, _ := c.Values["architectures"].([]any); len(archs) > 0 {
+		name, _ := archs[0].(string)
+		for _, t := range hfTasks {
+			if strings.HasSuffix(name, t.suffix) {
+				c.Task = t.task
+			}
+		}
+	}
+	return c, nil
+}
+
+// plainJSON turns a value of JSON into one of the spec language; mappings have
+// none.
+func plainJSON(v any) (any, bool) {
+	switch v := v.(type) {
+	case nil, bool, string:
+		return v, true
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n, true
+		}
+		f, err := v.Float64()
+		return f, err == nil
+	case []any:
+		out := make([]any, 0, len(v))
+		for _, e := range v {
+			x, ok := plainJSON(e)
+			if !ok {
+				return nil, false
+			}
+			out = append(out, x)
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+// hfTypes lists the model types that there are presets for.
+func (el *elaborator) hfTypes() []string {
+	var out []string
+	for _, p := range el.opts.Presets {
+		if t, ok := strings.CutPrefix(p, hfFolder); ok && p != hfCommon {
+			out = append(out, t)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// loadHF reads a config.json and the preset of its model type.
+func (el *elaborator) loadHF(m *spec.Model) *spec.Spec {
+	if m.Preset.Set || len(m.Layers) > 0 {
+		el.fail(m.HF.At, "hf excludes preset and layers")
+	}
+	if el.opts.ReadFile == nil || el.opts.Preset == nil {
+		el.fail(m.HF.At, "no files can be read here")
+	}
+	text, err := el.opts.ReadFile(m.HF.V)
+	if err != nil {
+		el.fail(m.HF.At, "%v", err)
+	}
+	c, err := ParseHFConfig(text)
+	if err != nil {
+		el.fail(m.HF.At, "%s: %v", m.HF.V, err)
+	}
+	preset, err := el.opts.Preset(hfFolder + c.Type)
+	if err != nil || hfFolder+c.Type == hfCommon {
+		el.fail(m.HF.At, "%s: model_type %q is not known; known are %s", m.HF.V, c.Type, strings.Join(el.hfTypes(), ", "))
+	}
+	given := el.hfParams(m, c)
+	s := el.readHF(m, hfFolder+c.Type, preset, given)
+	el.checkHF(m, s, given)
+	common, err := el.opts.Preset(hfCommon)
+	if err != nil {
+		el.fail(m.HF.At, "%v", err)
+	}
+	s.Model.Blocks = append(s.Model.Blocks, el.readHF(m, hfCommon, common, nil).Model.Blocks...)
+	return s
+}
+
+// hfParams collects the values for the params of a preset: those of the
+// configuration, the task, and with's, which go before.
+func (el *elaborator) hfParams(m *spec.Model, c *HFConfig) map[string]any {
+	given := map[string]any{}
+	for k, v := range c.Values {
+		given[k] = v
+	}
+	if labels, ok := given["id2label"]; ok { // a mapping: num_labels is its length
+		delete(given, "id2label")
+		_ = labels
+	}
+	if c.Task != "" {
+		given["task"] = c.Task
+	}
+	if m.Task.Set {
+		given["task"] = m.Task.V
+	}
+	if w := m.With; w != nil {
+		if w.Kind != spec.Map && w.Kind != spec.Null {
+			el.fail(w.Span, "with is a mapping from params to values, not %s", w.Describe())
+		}
+		for _, p := range w.Pairs {
+			given[p.Key.Str] = el.eval(p.Value, el.spec.Env)
+		}
+	}
+	return given
+}
+
+func (el *elaborator) readHF(m *spec.Model, name string, text []byte, given map[string]any) *spec.Spec {
+	s, err := spec.Parse("preset:"+name, text, spec.Options{Params: given})
+	if err != nil {
+		el.fail(m.HF.At, "preset %s: %v", name, err)
+	}
+	el.others = append(el.others, s.Errs)
+	return s
+}
+
+// checkHF refuses what with: names and the preset has not, tasks that it does
+// not know, and what it says is not supported.
+func (el *elaborator) checkHF(m *spec.Model, s *spec.Spec, given map[string]any) {
+	if m.With != nil {
+		failed := false
+		for _, p := range m.With.Pairs {
+			if _, known := s.Env.Lookup(p.Key.Str); !known {
+				el.errs.Unknown(p.Key.Span, "param of "+s.Name.V, p.Key.Str, s.ParamNames())
+				failed = true
+			}
+		}
+		if failed {
+			panic(stop{})
+		}
+	}
+	at := m.HF.At
+	if m.Task.Set {
+		at = m.Task.At
+	}
+	task, _ := s.Env.Lookup("task")
+	tasks, _ := s.Env.Lookup("tasks")
+	var known []string
+	for _, t := range tasks.([]any) {
+		known = append(known, t.(string))
+	}
+	if name, _ := task.(string); !contains(known, name) {
+		el.fail(at, "task %s of %s is not known; known are %s", spec.Show(task), s.Name.V, strings.Join(known, ", "))
+	}
+	if what, _ := s.Env.Lookup("unsupported"); what != nil {
+		el.fail(m.HF.At, "%s: %s is not modelled", m.HF.V, spec.Show(what))
+	}
+}

@@ -1,0 +1,40 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// IndexPair is x[first, second] with int64 tensors in the places of the first
+// two dimensions, which are broadcast against each other.
+var _ = define(Row{
+	Name: "index.pair", Sig: "[] index_pair(self, first, second)", Run: func(c *Call) {
+		x, i, j := c.In[0], c.In[1], c.In[2]
+		if x.Rank() < 2 || i.DType != tensor.Int64 || j.DType != tensor.Int64 {
+			c.Fail("two indices must be int64 and take two dimensions, not %v and %v of shape %v", i.DType, j.DType, x.Size)
+		}
+		if c.NeedsGrad(x) {
+			c.Fail("the gradient of indexing by two tensors is not modelled")
+		}
+		size, err := tensor.Broadcast(i.Size, j.Size)
+		if err != nil {
+			c.Fail("indices: %v", err)
+		}
+		// expand_outplace; then all indices get the same strides: if they
+		// differ, each becomes contiguous.
+		li, err1 := i.Expand(size.Slice())
+		lj, err2 := j.Expand(size.Slice())
+		if err1 != nil || err2 != nil {
+			c.Fail("indices of shapes %v and %v do not fit", i.Size, j.Size)
+		}
+		if li.Stride != lj.Stride {
+			for _, l := range []tensor.Layout{li, lj} {
+				if !l.IsContiguous() {
+					c.Local(c.New(tensor.Contiguous(l.Size), tensor.Int64))
+				}
+			}
+		}
+		for k := 2; k < x.Rank(); k++ {
+			size = size.Append(x.Dim(k))
+		}
+		c.Return(c.New(tensor.Contiguous(size), x.DType))
+	},
+	Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index, make_info",
+})

@@ -1,0 +1,47 @@
+package op
+
+// inPlaceOriginal defines the in-place form of a pointwise function whose
+// derivative needs what was overwritten: autograd clones the input first.
+func inPlaceOriginal(name string) *Row {
+	return define(Row{
+		Name: name, Run: func(*Call) {}, InPlace: true, Save: []Save{In(0)}, Grad: gradMap,
+		Node:   nodeName(name[:len(name)-1]),
+		Source: "tools/autograd/derivatives.yaml: no formula of its own in terms of the result; gen_variable_type.py: original_self",
+	})
+}
+
+// The in-place forms of activations that save a copy of their input.
+var (
+	_ = inPlaceOriginal("hardtanh_")
+	_ = inPlaceOriginal("hardswish_")
+	_ = inPlaceOriginal("hardsigmoid_")
+	_ = inPlaceOriginal("silu_")
+	_ = inPlaceOriginal("mish_")
+)
+
+// dropoutInPlace multiplies its input by noise of the same type, which
+// autograd keeps.
+var _ = define(Row{
+	Name: "dropout_", Args: &DropoutArgs{}, Composite: true,
+	Run: func(c *Call) {
+		a, x := c.Args.(*DropoutArgs), c.In[0]
+		if a.P < 0 || a.P > 1 {
+			c.Fail("dropout probability %v is outside of [0, 1]", a.P)
+		}
+		training := c.Env().Training
+		if a.Training != nil {
+			training = *a.Training
+		}
+		switch {
+		case a.P == 0 || !training || x.Numel() == 0:
+			c.ReturnSelf(0)
+		case a.P == 1: // input *= zeros
+			z := c.Local(c.NewShape(x.DType))
+			c.Return(c.Do1(MulInPlace, &BinaryArgs{}, x, z))
+		default:
+			noise := c.Local(c.New(x.LikeDense(), x.DType))
+			c.Return(c.Do1(MulInPlace, &BinaryArgs{}, x, noise))
+		}
+	},
+	Source: "aten/src/ATen/native/Dropout.cpp: _dropout_impl<inplace>",
+})

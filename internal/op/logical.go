@@ -1,0 +1,96 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// logical defines an operator whose result is bool.
+func logical(name, params string) {
+	define(Row{Name: name, Sig: "torch." + name + params, Run: func(c *Call) {
+		c.Return(c.New(c.elementwise(c.In...), tensor.Bool))
+	}})
+}
+
+// bitwise is the Run of an operator on bool and integers.
+func bitwise(c *Call) {
+	d := c.In[0].DType
+	for _, t := range c.In {
+		if t.DType.IsFloating() {
+			c.Fail("bits of type %v", t.DType)
+		}
+	}
+	if len(c.In) > 1 {
+		d = resultType(c.In[0], c.In[1], Number{})
+	}
+	c.Return(c.New(c.elementwise(c.In...), d))
+}
+
+func init() {
+	logical("logical_and", "(input, other)")
+	logical("logical_or", "(input, other)")
+	logical("logical_xor", "(input, other)")
+	logical("logical_not", "(input)")
+	logical("isnan", "(input)")
+	define(Row{Name: "bitwise_and", Sig: "& bitwise_and(input, other)", Run: bitwise})
+	define(Row{Name: "bitwise_or", Sig: "| bitwise_or(input, other)", Run: bitwise})
+	define(Row{Name: "bitwise_not", Sig: "torch.bitwise_not(input)", Run: bitwise})
+}
+
+// larger defines maximum or minimum. Where both sides are equal each gets half
+// of the gradient.
+func larger(name, node string) {
+	define(Row{
+		Name: name, Sig: "torch." + name + "(input, other)", Run: func(c *Call) {
+			if c.In[0].DType != c.In[1].DType {
+				c.Fail("%s of types %v and %v is not modelled", name, c.In[0].DType, c.In[1].DType)
+			}
+			mapOf(c)
+		},
+		Save: []Save{In(1), In(0)}, Node: node,
+		Grad: func(b *Back) { // where(self == other, grad / 2, grad).masked_fill_(self < other, 0)
+			g := b.Grads[0]
+			for i := 1; i >= 0; i-- {
+				if !b.Need(i) {
+					continue
+				}
+				mark := b.Mark()
+				half := b.Local(b.Do1(MulScalar, nil, g))
+				l := b.elementwise(b.SavedIn...)
+				equal := b.Local(b.New(l, tensor.Bool))
+				b.Set(i, b.Do1(whereSelf, nil, equal, half, g))
+				b.Local(b.New(l, tensor.Bool))
+				b.DropTo(mark)
+			}
+		},
+		Source: "tools/autograd/derivatives.yaml: maximum, minimum",
+	})
+}
+
+func init() {
+	larger("maximum", "MaximumBackward0")
+	larger("minimum", "MinimumBackward0")
+}
+
+// The square and the reciprocal.
+var (
+	_ = define(Row{
+		Name: "square", Sig: "torch.square(input)", Composite: true, Run: func(c *Call) {
+			c.Return(c.Do1(PowScalar, &PowArgs{Exponent: Number{Set: true, Value: 2}}, c.In[0]))
+		},
+	})
+	_ = define(Row{
+		Name: "reciprocal", Sig: "torch.reciprocal(input)", Cast: CastFP32, Run: mapOf, Save: []Save{Out(0)}, Node: "ReciprocalBackward0",
+		Grad: func(b *Back) { // -grad * (result * result)
+			res := b.SavedOut[0]
+			square := b.Local(b.Do1(mulTensor, nil, res, res))
+			neg := b.Local(b.NewLike(b.Grads[0]))
+			b.Set(0, b.Do1(mulTensor, nil, neg, square))
+		},
+		Source: "tools/autograd/derivatives.yaml: reciprocal",
+	})
+)
+
+// In-place functions that keep their result.
+var (
+	_ = inPlace("sigmoid_", gradMap)
+	_ = inPlace("tanh_", gradMap)
+	_ = inPlace("exp_", gradMap)
+)

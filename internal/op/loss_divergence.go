@@ -1,0 +1,61 @@
+package op
+
+// KLDiv is the divergence of the input, which is in logarithms, from the
+// target. F.kl_div divides the sum by the batch itself for "batchmean".
+var _ = define(Row{
+	Name: "kl_div", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
+	Sig: "F.kl_div(input, target, *, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)",
+	Run: func(c *Call) {
+		x, target, a := c.In[0], c.In[1], c.Args.(*LossArgs)
+		c.sameShape(x, target)
+		inner := *a
+		if a.Reduction == "batchmean" {
+			inner.Reduction = "sum"
+		}
+		c.Args = &inner
+		var left, right, each *Tensor
+		if a.LogTarget { // exp(target) * (target - input)
+			right = c.Do1(Sub, &BinaryArgs{}, target, x)
+			left = c.Do1(Exp, nil, target)
+			each = c.Do1(Mul, &BinaryArgs{}, left, right)
+		} else { // xlogy(target, target) - target * input
+			right = c.Do1(Mul, &BinaryArgs{}, target, x)
+			left = c.Do1(xlogy, nil, target, target)
+			each = c.Do1(Sub, &BinaryArgs{}, left, right)
+		}
+		c.Drop(left, right)
+		loss := c.reduceLoss(each)
+		c.Drop(each)
+		if a.Reduction == "batchmean" && x.Rank() > 0 {
+			sum := loss
+			loss = c.Do1(Div, &BinaryArgs{Other: Number{Set: true, Value: float64(x.Dim(0))}}, sum)
+			c.Drop(sum)
+		}
+		c.Return(loss)
+	},
+	Source: "aten/src/ATen/native/Loss.cpp: kl_div; torch/nn/functional.py",
+})
+
+// xlogy is x * log(y), and 0 where x is.
+var xlogy = define(Row{
+	Name: "xlogy", Run: func(c *Call) { c.Return(c.New(c.elementwise(c.In...), resultType(c.In[0], c.In[1], Number{}))) },
+	Save: []Save{In(1), In(0)}, Node: "XlogyBackward0",
+	Grad: func(b *Back) {
+		x, y, g := b.SavedIn[0], b.SavedIn[1], b.Grads[0]
+		if b.Need(1) { // grad * self / other
+			product := b.Do1(mulTensor, nil, g, x)
+			b.Set(1, b.Do1(divTensor, nil, product, y))
+			b.Drop(product)
+		}
+		if b.Need(0) { // xlogy(grad, other).masked_fill((self == 0) & (other <= 0), 0)
+			mark := b.Mark()
+			all := b.Local(b.New(b.elementwise(g, y), g.DType))
+			b.Local(b.Do1(isAtMost, &BinaryArgs{Other: Number{Set: true}}, y))
+			zero := b.Local(b.Do1(isEqual, &BinaryArgs{Other: Number{Set: true}}, x))
+			mask := b.Local(b.New(b.elementwise(zero), zero.DType))
+			b.Set(0, b.Do1(MaskedFill, nil, all, mask))
+			b.DropTo(mark)
+		}
+	},
+	Source: "tools/autograd/derivatives.yaml: xlogy.Tensor",
+})

@@ -1,0 +1,96 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// The losses of distances between embeddings. Both are made of operators in
+// C++; what an expression makes goes in reverse order at its end.
+var (
+	_ = define(Row{
+		Name: "triplet_margin_loss", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
+		Sig: "F.triplet_margin_loss(anchor, positive, negative, *, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, " + lossSig + ")",
+		Run: func(c *Call) {
+			a := c.Args.(*LossArgs)
+			if a.Swap {
+				c.Fail("swap is not modelled")
+			}
+			for _, t := range c.In[1:] {
+				c.sameShape(c.In[0], t)
+			}
+			near := c.pairwiseDistance(c.In[0], c.In[1], a.P)
+			far := c.pairwiseDistance(c.In[0], c.In[2], a.P)
+			sum := c.scaled(Add, near)
+			diff := c.Do1(Sub, &BinaryArgs{}, sum, far)
+			zero := 0.0
+			out := c.Do1(clampMin, &ClampArgs{Min: &zero}, diff) // clamp_min(margin + near - far, 0)
+			c.Drop(diff, sum)
+			c.Return(c.reduceLoss(out))
+			c.Drop(out, far, near)
+		},
+		Source: "aten/src/ATen/native/Loss.cpp: triplet_margin_loss",
+	})
+	_ = define(Row{
+		Name: "cosine_embedding_loss", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
+		Sig:    "F.cosine_embedding_loss(input1, input2, target, *, margin: float = 0.0, " + lossSig + ")",
+		Run:    cosineEmbeddingLoss,
+		Source: "aten/src/ATen/native/Loss.cpp: cosine_embedding_loss",
+	})
+)
+
+// pairwiseDistance is norm(x - y + eps, p) over the last dimension.
+func (c *Call) pairwiseDistance(x, y *Tensor, p float64) *Tensor {
+	diff := c.Do1(Sub, &BinaryArgs{}, x, y)
+	moved := c.scaled(Add, diff)
+	norm := c.Do1(vectorNorm, &NormArgs{P: &p, ReduceArgs: ReduceArgs{Dim: []int64{-1}}}, moved)
+	c.Drop(moved, diff)
+	return norm
+}
+
+func cosineEmbeddingLoss(c *Call) {
+	x, y, target := c.In[0], c.In[1], c.In[2]
+	if target.Rank() > 1 || x.Rank() != target.Rank()+1 || (target.Rank() == 1 && target.Dim(0) != x.Dim(0)) {
+		c.Fail("target of shape %v does not fit inputs of shape %v; it has one number for each row", target.Size, x.Size)
+	}
+	c.sameShape(x, y)
+	dims := &ReduceArgs{Dim: []int64{int64(target.Rank())}}
+	dot := func(x, y *Tensor) *Tensor {
+		product := c.Do1(Mul, &BinaryArgs{}, x, y)
+		sum := c.Do1(Sum, dims, product)
+		c.Drop(product)
+		return sum
+	}
+	square := func(x *Tensor) *Tensor { // (x * x).sum() + epsilon
+		product := c.Do1(Mul, &BinaryArgs{}, x, x)
+		sum := c.Do1(Sum, dims, product)
+		out := c.scaled(Add, sum)
+		c.Drop(sum, product)
+		return out
+	}
+	prod, mag1, mag2 := dot(x, y), square(x), square(y)
+	denom := c.Do1(Mul, &BinaryArgs{}, mag1, mag2)
+	c.Drop(c.Do1(sqrtInPlace, nil, denom))
+	cos := c.Do1(Div, &BinaryArgs{}, prod, denom)
+	zeros := c.New(tensor.Contiguous(cos.Size), cos.DType)
+	pos := c.Do1(Sub, &BinaryArgs{Left: Number{Set: true, Value: 1}}, cos) // 1 - cos
+	neg := c.scaled(Sub, cos)
+	c.Drop(c.Do1(clampMinInPlace, &ClampArgs{Min: new(float64)}, neg))
+	where := func(t *Tensor) *Tensor {
+		is := c.Do1(isEqual, &BinaryArgs{Other: Number{Set: true, Value: 1}}, target)
+		out := c.Do1(whereSelf, nil, is, t, zeros)
+		c.Drop(is)
+		return out
+	}
+	outPos := where(pos)
+	outNeg := where(neg)
+	out := c.Do1(Add, &BinaryArgs{}, outPos, outNeg)
+	c.Return(c.reduceLoss(out))
+	c.Drop(out, outNeg, outPos, neg, pos, zeros, cos, denom, mag2, mag1, prod)
+}
+
+var (
+	sqrtInPlace = define(Row{
+		Name: "sqrt_.loss", Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
+	})
+	clampMinInPlace = define(Row{
+		Name: "clamp_min_.loss", Args: &ClampArgs{}, Run: func(*Call) {}, InPlace: true, Save: []Save{In(0)}, Node: "ClampMinBackward0", Grad: gradClamp,
+	})
+)

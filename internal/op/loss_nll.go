@@ -1,0 +1,118 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// NLLLoss is the negative log likelihood of (N, C) or (N, C, ...) inputs.
+var NLLLoss = define(Row{
+	Name: "nll_loss", Args: &LossArgs{}, Composite: true, Cast: CastFP32,
+	Sig: "F.nll_loss(input, target, weight: tensor? = None, *, ignore_index: int = -100, " + lossSig + ")",
+	Run: func(c *Call) {
+		x, target := c.In[0], c.In[1]
+		want := tensor.D()
+		if x.Rank() > 1 {
+			want = x.Size.Remove(1)
+		}
+		if target.Size != want {
+			c.Fail("target of shape %v does not fit input of shape %v; it must have shape %v", target.Size, x.Size, want)
+		}
+		if target.DType != tensor.Int64 && target.DType != tensor.Uint8 {
+			c.Fail("target must be int64, not %v", target.DType)
+		}
+		c.checkClassWeight(x, c.Opt(2))
+		switch x.Rank() {
+		case 1, 2:
+			c.nll(nllLossForward, x, target)
+		case 4:
+			c.nll(nllLoss2dForward, x, target)
+		default:
+			c.nllSpatial(x, target)
+		}
+	},
+	Source: "aten/src/ATen/native/LossNLL.cpp: nll_loss_nd",
+})
+
+// checkClassWeight refuses a weight that is not one number for each class.
+func (c *Call) checkClassWeight(x, weight *Tensor) {
+	classes := x.Dim(min(1, x.Rank()-1))
+	if weight != nil && weight.Size != tensor.D(classes) {
+		c.Fail("weight of shape %v is not one number for each of %d classes", weight.Size, classes)
+	}
+}
+
+// nll returns the loss and drops the sum of the weights, which autograd keeps.
+func (c *Call) nll(r *Row, x, target *Tensor) {
+	outs := c.Do(r, c.Args, x, target, c.Opt(2))
+	c.Return(outs[0])
+	c.Drop(outs[1])
+}
+
+// nllSpatial views other numbers of dimensions as images of height 1.
+func (c *Call) nllSpatial(x, target *Tensor) {
+	view := func(t *Tensor, shape ...int64) *Tensor {
+		rows := c.Do1(Contiguous, nil, t)
+		v := c.Local(c.Do1(View, &ShapeArgs{Shape: shape}, rows))
+		c.Drop(rows)
+		return v
+	}
+	if x.Numel() == 0 {
+		c.Fail("a loss of no elements is not modelled")
+	}
+	size := target.Size
+	x = view(x, x.Dim(0), x.Dim(1), 1, -1)
+	target = view(target, target.Dim(0), 1, -1)
+	c.nll(nllLoss2dForward, x, target)
+	if out := c.Out[0]; c.Args.(*LossArgs).Reduction == "none" {
+		c.Out[0] = c.Do1(View, &ShapeArgs{Shape: size.Slice()}, out)
+		c.Drop(out)
+	}
+}
+
+var (
+	nllLossForward = define(Row{
+		Name: "nll_loss_forward", Args: &LossArgs{}, Run: func(c *Call) {
+			x, weight := c.In[0], c.Opt(2)
+			if c.Args.(*LossArgs).Reduction == "none" && x.Rank() == 2 {
+				out := c.NewShape(x.DType, x.Dim(0))
+				c.Return(out, c.NewShape(x.DType))
+				return
+			}
+			c.Return(c.NewShape(x.DType), c.NewShape(x.DType))
+			c.contiguous(x)
+			c.contiguous(c.In[1])
+			c.contiguous(weight)
+		},
+		Save: []Save{In(0), In(1), In(2), Out(1)}, NoGrad: []int{1}, Node: "NllLossBackward0",
+		Grad:   gradNLL,
+		Source: "aten/src/ATen/native/cuda/Loss.cu",
+	})
+	nllLoss2dForward = define(Row{
+		Name: "nll_loss2d_forward", Args: &LossArgs{}, Run: func(c *Call) {
+			x := c.In[0]
+			none := c.Args.(*LossArgs).Reduction == "none"
+			if c.Env().Deterministic && !none {
+				c.Fail("this loss over more than two dimensions has no deterministic form in PyTorch; it would raise an error")
+			}
+			total := c.NewShape(x.DType) // resized before the loss is
+			if none {
+				c.Return(c.NewShape(x.DType, x.Dim(0), x.Dim(2), x.Dim(3)), total)
+				return
+			}
+			c.Return(c.NewShape(x.DType), total)
+			c.contiguous(x)
+			c.contiguous(c.In[1])
+		},
+		Save: []Save{In(0), In(1), In(2), Out(1)}, NoGrad: []int{1}, Node: "NllLoss2DBackward0",
+		Grad:   gradNLL,
+		Source: "aten/src/ATen/native/cuda/NLLLoss2d.cu",
+	})
+)
+
+// gradNLL scatters into zeros in row-major order; with a reduction the target
+// is made row-major once more.
+func gradNLL(b *Back) {
+	x := b.SavedIn[0]
+	b.Set(0, b.New(tensor.Contiguous(x.Size), x.DType))
+	if b.Args.(*LossArgs).Reduction != "none" {
+		b.contiguous(b.SavedIn[1])
+	}
+}

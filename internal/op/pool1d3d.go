@@ -1,0 +1,141 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// flat makes a pooling over one dimension of one over two, of which the first
+// has size 1.
+func flat(name string, run func(c *Call, x *Tensor) *Tensor) *Row {
+	args := any(&PoolArgs{})
+	if len(name) > 8 && name[:8] == "adaptive" {
+		args = &AdaptiveArgs{}
+	}
+	return define(Row{
+		Name: name, Args: args, Composite: true, Run: func(c *Call) {
+			if r := c.In[0].Rank(); r != 2 && r != 3 {
+				c.Fail("pooling over one dimension needs 2 or 3 dimensions, not shape %v", c.In[0].Size)
+			}
+			x := c.Local(c.Do1(Unsqueeze, &DimArgs{Dim: -2}, c.In[0]))
+			y := c.Local(run(c, x))
+			c.Return(c.Do1(Squeeze, &DimArgs{Dim: -2}, y))
+		},
+		Source: "aten/src/ATen/native/Pooling.cpp",
+	})
+}
+
+// wide gives the arguments of a pooling over one dimension a first one.
+func (a *PoolArgs) wide() *PoolArgs {
+	return &PoolArgs{
+		Kernel: []int64{1, a.Kernel[0]}, Stride: []int64{1, a.Stride[0]}, Padding: []int64{0, a.Padding[0]},
+		Dilation: []int64{1, a.Dilation[0]}, CeilMode: a.CeilMode,
+	}
+}
+
+// The poolings over one dimension.
+var (
+	_ = flat("max_pool1d", func(c *Call, x *Tensor) *Tensor { return c.Do1(MaxPool, c.Args.(*PoolArgs).wide(), x) })
+	_ = flat("avg_pool1d", func(c *Call, x *Tensor) *Tensor { return c.Do1(AvgPool, c.Args.(*PoolArgs).wide(), x) })
+	_ = flat("adaptive_avg_pool1d", func(c *Call, x *Tensor) *Tensor {
+		return c.Do1(AdaptiveAvgPool, &AdaptiveArgs{Size: []int64{1, c.Args.(*AdaptiveArgs).Size[0]}}, x)
+	})
+	_ = flat("adaptive_max_pool1d", func(c *Call, x *Tensor) *Tensor {
+		return c.Do1(adaptiveMaxPool, &AdaptiveArgs{Size: []int64{1, c.Args.(*AdaptiveArgs).Size[0]}}, x)
+	})
+)
+
+// pool3d makes a row-major result and, after it, a row-major copy of the input
+// if it needs one.
+func (c *Call) pool3d(d ...tensor.DType) {
+	x := c.In[0]
+	size := c.poolShape(x, c.Args.(*PoolArgs))
+	for _, t := range d {
+		c.Return(c.New(tensor.Contiguous(size), t))
+	}
+	if !x.IsContiguous() {
+		c.Fail("pooling of volumes that are not contiguous is not modelled; call contiguous first")
+	}
+}
+
+// gradPlain is a row-major gradient of the input's shape, from a row-major copy
+// of the incoming one.
+func gradPlain(b *Back) {
+	b.Set(0, b.New(tensor.Contiguous(b.InM[0].Size), b.Grads[0].DType))
+	b.contiguous(b.Grads[0])
+}
+
+// The poolings over three dimensions.
+var (
+	_ = define(Row{
+		Name: "max_pool3d", Args: &PoolArgs{}, Composite: true, Run: func(c *Call) {
+			outs := c.Do(maxPool3dIndices, c.Args, c.In[0])
+			c.Return(outs[0])
+			c.Drop(outs[1])
+		},
+	})
+	maxPool3dIndices = define(Row{
+		Name: "max_pool3d_with_indices", Args: &PoolArgs{}, Run: func(c *Call) { c.pool3d(c.In[0].DType, tensor.Int64) },
+		Save: []Save{In(0), Out(1)}, Node: "MaxPool3DWithIndicesBackward0", Grad: gradPlain,
+		Source: "aten/src/ATen/native/cuda/DilatedMaxPool3d.cu",
+	})
+	avgPool3d = define(Row{
+		Name: "avg_pool3d", Args: &PoolArgs{}, Run: func(c *Call) { c.pool3d(c.In[0].DType) },
+		Save: []Save{In(0)}, Node: "AvgPool3DBackward0", Grad: gradPlain,
+		Source: "aten/src/ATen/native/cuda/AveragePool3d.cu",
+	})
+	adaptiveAvgPool3d = define(Row{
+		Name: "_adaptive_avg_pool3d", Args: &AdaptiveArgs{}, Run: func(c *Call) { c.adaptive(c.In[0].DType) },
+		Save: []Save{In(0)}, Node: "AdaptiveAvgPool3DBackward0", Grad: gradPlain,
+		Source: "aten/src/ATen/native/cuda/AdaptiveAveragePooling3d.cu",
+	})
+	_ = define(Row{
+		Name: "adaptive_avg_pool3d", Args: &AdaptiveArgs{}, Composite: true, Run: func(c *Call) {
+			for _, s := range c.Args.(*AdaptiveArgs).Size {
+				if s != 1 {
+					c.Return(c.Do1(adaptiveAvgPool3d, c.Args, c.In[0]))
+					return
+				}
+			}
+			c.Return(c.Do1(Mean, &ReduceArgs{Dim: []int64{-1, -2, -3}, KeepDim: true}, c.In[0]))
+		},
+		Source: "aten/src/ATen/native/AdaptiveAveragePooling3d.cpp",
+	})
+	adaptiveMaxPool = define(Row{
+		Name: "adaptive_max_pool", Args: &AdaptiveArgs{}, Composite: true, Run: func(c *Call) {
+			row := adaptiveMaxPool2d
+			if len(c.Args.(*AdaptiveArgs).Size) == 3 {
+				row = adaptiveMaxPool3d
+			}
+			outs := c.Do(row, c.Args, c.In[0])
+			c.Return(outs[0])
+			c.Drop(outs[1])
+		},
+	})
+	adaptiveMaxPool2d = define(Row{
+		Name: "adaptive_max_pool2d", Args: &AdaptiveArgs{}, Run: func(c *Call) { c.adaptive(c.In[0].DType, tensor.Int64) },
+		Save: []Save{In(0), Out(1)}, Node: "AdaptiveMaxPool2DBackward0", Grad: gradPlain,
+		Source: "aten/src/ATen/native/cuda/AdaptiveMaxPooling2d.cu",
+	})
+	adaptiveMaxPool3d = define(Row{
+		Name: "adaptive_max_pool3d", Args: &AdaptiveArgs{}, Run: func(c *Call) { c.adaptive(c.In[0].DType, tensor.Int64) },
+		Save: []Save{In(0), Out(1)}, Node: "AdaptiveMaxPool3DBackward0", Grad: gradPlain,
+		Source: "aten/src/ATen/native/cuda/AdaptiveMaxPooling3d.cu",
+	})
+)
+
+// adaptive makes row-major results of the wanted size.
+func (c *Call) adaptive(d ...tensor.DType) {
+	x, want := c.In[0], c.Args.(*AdaptiveArgs).Size
+	n := len(want)
+	if x.Rank() != n+1 && x.Rank() != n+2 || x.Numel() == 0 {
+		c.Fail("pooling over %d dimensions needs %d or %d dimensions, not shape %v", n, n+1, n+2, x.Size)
+	}
+	if !x.IsContiguous() {
+		c.Fail("adaptive pooling of a tensor that is not contiguous is not modelled; call contiguous first")
+	}
+	size := x.Size
+	for i, s := range want {
+		size = size.Set(x.Rank()-n+i, s)
+	}
+	for _, t := range d {
+		c.Return(c.New(tensor.Contiguous(size), t))
+	}
+}
