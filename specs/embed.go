@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-//go:embed *.yaml
+//go:embed *.yaml hf/*.yaml
 var files embed.FS
 
 // Default is the preset that memplan estimates when none is named: GPT-2 124M.
@@ -22,9 +22,27 @@ func Names() []string {
 	}
 	var names []string
 	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
+		if name, ok := strings.CutSuffix(e.Name(), ".yaml"); ok {
+			names = append(names, name)
+		}
 	}
 	return names
+}
+
+// HFTypes lists the model types of Hugging Face's transformers that there are
+// presets for, sorted: the preset of a type is hf/TYPE.
+func HFTypes() []string {
+	entries, err := files.ReadDir("hf")
+	if err != nil {
+		panic(err) // the embedded folder is always readable
+	}
+	var types []string
+	for _, e := range entries {
+		if name := strings.TrimSuffix(e.Name(), ".yaml"); name != "common" {
+			types = append(types, name)
+		}
+	}
+	return types
 }
 
 // Preset returns the text of a preset.

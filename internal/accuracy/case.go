@@ -17,6 +17,8 @@ type Case struct {
 	Equal      bool   // the event lists, in setup and each step
 	Difference string // the first one, or why nothing was predicted
 	Steps      []StepPeaks
+
+	files func(name string) ([]byte, error) // that the spec names
 }
 
 // StepPeaks are predicted and recorded peaks of a step.

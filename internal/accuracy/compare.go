@@ -13,27 +13,32 @@ import (
 	"github.com/memplan/memplan/specs"
 )
 
-// predict plays steps of a spec and returns the events, and the allocator's
-// configuration that the spec asks for.
-func predict(name, text string, env op.Env, steps int) ([]trace.Event, allocsim.Config, error) {
-	var none allocsim.Config
+// prediction is what playing a spec gives.
+type prediction struct {
+	events   []trace.Event
+	conf     allocsim.Config // that the spec asks for
+	autocast bool
+}
+
+// predict plays steps of a spec.
+func predict(name, text string, env op.Env, steps int, files func(string) ([]byte, error)) (*prediction, error) {
 	s, err := spec.Parse(name+".yaml", []byte(text), spec.Options{})
 	if err != nil {
-		return nil, none, err
+		return nil, err
 	}
 	conf, err := allocsim.ParseConfig(s.Device.AllocConf.V, torchver.Default)
 	if err != nil {
-		return nil, none, err
+		return nil, err
 	}
-	g, err := graph.Build(s, graph.Options{Env: env, Preset: specs.Preset, Presets: specs.Names()})
+	g, err := graph.Build(s, graph.Options{Env: env, Preset: specs.Preset, Presets: specs.Names(), HFTypes: specs.HFTypes(), ReadFile: files})
 	if err != nil {
-		return nil, none, err
+		return nil, err
 	}
 	p, err := engine.Play(g.Job, env, nil, steps)
 	if err != nil {
-		return nil, none, err
+		return nil, err
 	}
-	return p.Trace.Events, conf, nil
+	return &prediction{p.Trace.Events, conf, g.Job.Autocast}, nil
 }
 
 // Compare holds the prediction for a recording of testdata/truth against it.
@@ -60,18 +65,18 @@ func (f *FuzzCase) Compare() *Case {
 // compare fills in the result. With late, what dies when a step returns was
 // recorded in the step after it.
 func (c *Case) compare(text string, env op.Env, recorded map[string][]RecordedEvent, steps []RecordedStep, late bool) {
-	events, conf, err := predict(c.Name, text, env, len(steps))
+	p, err := predict(c.Name, text, env, len(steps), c.files)
 	if err != nil {
 		c.Difference = "no prediction: " + err.Error()
 		return
 	}
-	c.Difference = difference(recorded, events, late)
+	c.Difference = difference(recorded, p.events, late, p.autocast)
 	c.Equal = c.Difference == ""
-	events = slices.Clone(events)
+	events := slices.Clone(p.events)
 	for i := range events {
 		events[i].Step = int16(step(&events[i], late))
 	}
-	res, err := allocsim.Replay(events, allocsim.ReplayOptions{Config: conf})
+	res, err := allocsim.Replay(events, allocsim.ReplayOptions{Config: p.conf})
 	if err != nil {
 		c.Equal, c.Difference = false, "the prediction cannot be replayed: "+err.Error()
 		return

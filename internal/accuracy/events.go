@@ -2,7 +2,9 @@ package accuracy
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
 
@@ -15,67 +17,109 @@ func step(e *trace.Event, late bool) int {
 	return int(e.Step)
 }
 
-// difference compares event lists: sizes and order, ids by birth. It returns
-// "" if they are equal, else a description of the first difference.
-func difference(recorded map[string][]RecordedEvent, events []trace.Event, late bool) string {
-	at := 0
-	recBirth, birth := map[int64]int{}, map[int32]int{}
-	nRec, n := 0, 0
-	for k := 0; ; k++ {
-		name := "setup"
-		if k > 0 {
-			name = fmt.Sprintf("step%d", k)
+// token is an allocation of so many bytes, or the free of the block that was
+// born as the n-th.
+type token struct {
+	alloc bool
+	bytes tensor.Bytes
+	block int
+}
+
+func (t token) String() string {
+	if t.alloc {
+		return fmt.Sprintf("+%d (block %d)", int64(t.bytes), t.block)
+	}
+	return fmt.Sprintf("- block %d", t.block)
+}
+
+// same reports whether two tokens are equal; the numbers of equal blocks are.
+func (t token) same(o token) bool {
+	return t.alloc == o.alloc && t.bytes == o.bytes && (t.alloc || t.block == o.block)
+}
+
+// difference compares event lists: sizes and order, ids by birth. With
+// unordered, the order within a run of frees does not count: PyTorch itself
+// frees autocast's cache in another order in each run. It returns "" if the
+// lists are equal, else a description of the first difference.
+func difference(recorded map[string][]RecordedEvent, events []trace.Event, late, unordered bool) string {
+	steps := 0
+	for recorded[stepName(steps)] != nil {
+		steps++
+	}
+	rec, pred := recordedTokens(recorded, steps), predictedTokens(events, steps, late)
+	for k := range rec {
+		a, b := rec[k], pred[k]
+		if unordered {
+			sortFrees(a)
+			sortFrees(b)
 		}
-		rec, ok := recorded[name]
-		if !ok {
-			return ""
+		for i := range max(len(a), len(b)) {
+			switch {
+			case i >= len(b):
+				return fmt.Sprintf("%s, event %d: nothing predicted, recorded %v", stepName(k), i, a[i])
+			case i >= len(a):
+				return fmt.Sprintf("%s, event %d: predicted %v, recorded nothing", stepName(k), i, b[i])
+			case !a[i].same(b[i]):
+				return fmt.Sprintf("%s, event %d: predicted %v, recorded %v", stepName(k), i, b[i], a[i])
+			}
 		}
-		for i, e := range rec {
-			for at < len(events) && events[at].Kind != trace.Alloc && events[at].Kind != trace.Free {
-				at++
-			}
-			if at >= len(events) || step(&events[at], late) != k {
-				return fmt.Sprintf("%s, event %d: nothing predicted, recorded %s", name, i, showRecorded(e, recBirth))
-			}
-			x := &events[at]
-			at++
+	}
+	return ""
+}
+
+func stepName(k int) string {
+	if k == 0 {
+		return "setup"
+	}
+	return fmt.Sprintf("step%d", k)
+}
+
+func recordedTokens(recorded map[string][]RecordedEvent, steps int) [][]token {
+	out := make([][]token, steps)
+	birth := map[int64]int{}
+	for k := range out {
+		for _, e := range recorded[stepName(k)] {
 			if e.ID > 0 {
-				nRec++
-				recBirth[e.ID] = nRec
-			}
-			if x.Kind == trace.Alloc {
-				n++
-				birth[x.ID] = n
-			}
-			same := (e.ID > 0) == (x.Kind == trace.Alloc)
-			if same && e.ID > 0 {
-				same = e.Bytes == x.Bytes
-			} else if same {
-				same = recBirth[-e.ID] == birth[x.ID]
-			}
-			if !same {
-				return fmt.Sprintf("%s, event %d: predicted %s, recorded %s", name, i, show(x, birth), showRecorded(e, recBirth))
+				birth[e.ID] = len(birth) + 1
+				out[k] = append(out[k], token{true, e.Bytes, birth[e.ID]})
+			} else {
+				out[k] = append(out[k], token{block: birth[-e.ID]})
 			}
 		}
-		for at < len(events) && (step(&events[at], late) == k && (events[at].Kind == trace.Alloc || events[at].Kind == trace.Free)) {
-			if _, more := recorded[fmt.Sprintf("step%d", k+1)]; !more && events[at].Phase == trace.Return {
-				break
-			}
-			return fmt.Sprintf("%s, event %d: predicted %s, recorded nothing", name, len(rec), show(&events[at], birth))
+	}
+	return out
+}
+
+// predictedTokens leaves out what comes after the last recorded step, and, if
+// frees on return belong to the next one, those of the last.
+func predictedTokens(events []trace.Event, steps int, late bool) [][]token {
+	out := make([][]token, steps)
+	birth := map[int32]int{}
+	for i := range events {
+		e := &events[i]
+		k := step(e, late)
+		if k >= steps {
+			continue
+		}
+		switch e.Kind {
+		case trace.Alloc:
+			birth[e.ID] = len(birth) + 1
+			out[k] = append(out[k], token{true, e.Bytes, birth[e.ID]})
+		case trace.Free:
+			out[k] = append(out[k], token{block: birth[e.ID]})
 		}
 	}
+	return out
 }
 
-func show(e *trace.Event, birth map[int32]int) string {
-	if e.Kind == trace.Alloc {
-		return fmt.Sprintf("+%d (block %d)", e.Bytes, e.ID)
+// sortFrees puts each run of frees into the order of births.
+func sortFrees(ts []token) {
+	for i := 0; i < len(ts); i++ {
+		j := i
+		for j < len(ts) && !ts[j].alloc {
+			j++
+		}
+		slices.SortFunc(ts[i:j], func(a, b token) int { return a.block - b.block })
+		i = j
 	}
-	return fmt.Sprintf("- block %d", birth[e.ID])
-}
-
-func showRecorded(e RecordedEvent, birth map[int64]int) string {
-	if e.ID > 0 {
-		return fmt.Sprintf("+%d", e.Bytes)
-	}
-	return fmt.Sprintf("- block %d", birth[-e.ID])
 }

@@ -73,8 +73,6 @@ func (r *Recording) InScope() (bool, string) {
 	switch {
 	case c.preset().name == "":
 		return false, "model " + c.Model
-	case strings.HasPrefix(c.Precision, "amp"):
-		return false, "autocast"
 	case c.Accumulate > 1:
 		return false, "gradient accumulation"
 	case c.Optimizer != "none" && optimizers[c.Optimizer] == "":

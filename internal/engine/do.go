@@ -7,6 +7,9 @@ import (
 
 // Do implements op.Exec: it runs one operator and records it for autograd.
 func (p *Player) Do(r *op.Row, args any, in ...*op.Tensor) []*op.Tensor {
+	if p.env.Autocast && r.Cast != op.CastNone {
+		return p.doAutocast(r, args, in)
+	}
 	saveOp := p.op
 	if p.depth == 0 || !r.Composite {
 		p.op = p.names.row(r)

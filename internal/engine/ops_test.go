@@ -72,6 +72,8 @@ var probes = []probe{
 	{"batchnorm2d", 4, image, "BatchNorm2d", ""},
 	{"conv2d_bias", 4, image, "Conv2d: {out_channels: 64, kernel_size: 3, padding: 1}", ""},
 	{"conv2d_nobias", 4, image, "Conv2d: {out_channels: 64, kernel_size: 3, padding: 1, bias: false}", ""},
+	{"conv2d_depthwise", 4, image, "Conv2d: {out_channels: 64, kernel_size: 3, padding: 1, groups: 64}", ""},
+	{"convtranspose2d", 4, image, "ConvTranspose2d: {out_channels: 32, kernel_size: 2, stride: 2}", ""},
 	{"conv1d", 4, "x: [64, 1024]", "Conv1d: {out_channels: 64, kernel_size: 3, padding: 1}", ""},
 	{"relu", 4, seq, "relu", ""},
 	{"gelu", 4, seq, "gelu", ""},
@@ -110,6 +112,10 @@ var probes = []probe{
 	{"pad", 4, image, "pad: {pad: [1, 1, 1, 1]}", ""},
 	{"embedding", 4, "x: {shape: [128], dtype: int64}", "Embedding: [1000, 256]", ""},
 	{"cross_entropy", 512, "x: [1000], y: {shape: [], dtype: int64}", "cross_entropy: [x, y]", ""},
+	{"cross_entropy_smooth", 512, "x: [1000], y: {shape: [], dtype: int64}", "cross_entropy: {input: x, target: y, label_smoothing: 0.1}", ""},
+	{"l1", 4, pair0, "l1_loss: [x, y0]", ""},
+	{"bce_logits", 4, pair0, "binary_cross_entropy_with_logits: [x, y0]", ""},
+	{"kl_div", 4, pair0, "kl_div: {input: x, target: y0, reduction: batchmean}", ""},
 	{"mse", 4, pair0, "mse_loss: [x, y0]", ""},
 	{"smooth_l1", 4, pair0, "smooth_l1_loss: [x, y0]", ""},
 	{"sdpa_hd64", 4, qkv64, "scaled_dot_product_attention: [q, k, v]", ""},
@@ -148,13 +154,7 @@ var probes = []probe{
 // outOfScope names the recorded operators that memplan does not have yet, with
 // the reason.
 var outOfScope = map[string]string{
-	"bce_logits":           "a loss that specs cannot name yet",
-	"kl_div":               "a loss that specs cannot name yet",
-	"l1":                   "a loss that specs cannot name yet",
-	"cross_entropy_smooth": "label smoothing",
-	"conv2d_depthwise":     "PyTorch's own kernels for depthwise convolutions",
-	"convtranspose2d":      "transposed convolution",
-	"sdpa_math_causal":     "a choice of attention kernels by context manager",
+	"sdpa_math_causal": "a choice of attention kernels by context manager",
 }
 
 var opArchs = []struct {

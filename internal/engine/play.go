@@ -53,6 +53,7 @@ type job struct {
 	aux    *module
 	opts   [][]*cell // parameters of each optimizer
 	batch  []*op.Tensor
+	scaler gradScaler
 	frame  *frame
 	totals Totals
 	stepNo int64
@@ -105,6 +106,7 @@ func (j *job) setup() {
 		}
 		j.opts = append(j.opts, parameters(ms))
 	}
+	j.toDevice(j.aux)
 	if j.prog.Static {
 		j.batch = j.newBatch()
 	}
@@ -189,13 +191,27 @@ func (j *job) playStep(n int) {
 		if s.Every > 1 && j.stepNo%s.Every != 0 {
 			continue
 		}
+		j.autocast(s.Computes())
 		j.statement(s)
 	}
+	j.autocast(false)
 	if !j.prog.Flat {
 		j.phase = trace.Return
 		for i := range j.frame.slots {
 			j.store(j.frame, i, value{})
 		}
+	}
+}
+
+// autocast enters or leaves the region in which a job computes.
+func (j *job) autocast(on bool) {
+	on = on && j.prog.Autocast
+	switch {
+	case on && !j.env.Autocast:
+		j.enterAutocast(j.prog.LowerType)
+	case !on && j.env.Autocast:
+		j.phase = trace.Forward
+		j.exitAutocast()
 	}
 }
 
@@ -233,12 +249,24 @@ func (j *job) statement(s *program.Stmt) {
 			j.sumSaved()
 		}
 		v := j.eval(fr, s.Value)
+		if j.prog.Scaler {
+			scaled := j.scaled(v.t)
+			j.drop(v)
+			v = value{t: scaled}
+		}
 		j.Backward(v.t, nil, s.Retain)
 		j.drop(v)
 		j.countGradients()
 	case program.OptStep:
 		j.phase = trace.Optimizer
-		j.optimize(s.Optimizer)
+		if j.prog.Scaler {
+			j.scaledStep(s.Optimizer)
+		} else {
+			j.optimize(s.Optimizer)
+		}
+	case program.UpdateScale:
+		j.phase = trace.Optimizer
+		j.updateScale()
 	case program.ZeroGrad:
 		j.phase = trace.ZeroGrad
 		for _, c := range j.opts[s.Optimizer] {

@@ -33,7 +33,8 @@ type Player struct {
 	thread    uint8
 	depth     int
 	seq       uint64
-	saved     account       // of the graph
+	saved     account // of the graph
+	casts     castCache
 	blas      [2]*op.Tensor // cuBLAS workspace of each thread's handle
 
 	objects  pool[object]

@@ -92,7 +92,9 @@ func (p *Player) items(fr *frame, es []*program.Expr) *list {
 }
 
 // inference reports whether library modules take their fused paths.
-func (p *Player) inference() bool { return !p.env.Training && !p.env.GradMode }
+func (p *Player) inference() bool {
+	return !p.env.Training && !p.env.GradMode && !p.env.Autocast
+}
 
 // exec runs a statement of a module or function.
 func (p *Player) exec(fr *frame, s *program.Stmt) {

@@ -29,6 +29,10 @@ func estimateText(t *testing.T, text string, set ...string) (*Outcome, *report.R
 	return o, o.Report()
 }
 
+// ownStep reports whether a spec writes its step itself, which may not go with
+// other modes and optimizers.
+func ownStep(text string) bool { return strings.Contains(text, "\nstep:") }
+
 // TestAtPeak checks on every preset, in several settings, that the breakdown
 // sums exactly to the peak, and that layers and categories agree.
 func TestAtPeak(t *testing.T) {
@@ -45,7 +49,10 @@ func TestAtPeak(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, set := range settings {
+		for i, set := range settings {
+			if i > 1 && ownStep(string(text)) {
+				continue
+			}
 			_, r := estimateText(t, string(text), append([]string{"train.batch_size=3"}, set...)...)
 			var sum, layers tensor.Bytes
 			for _, s := range r.AtPeak.Shares() {

@@ -81,13 +81,22 @@ func (p *printer) stmt(s *program.Stmt) {
 		}
 		p.printf("%s = %s(%s)", p.unpacked(s), s.Model, p.list(s.Values))
 	case program.Backward:
-		if s.Retain {
-			p.printf("%s.backward(retain_graph=True)", p.expr(s.Value))
-		} else {
-			p.printf("%s.backward()", p.expr(s.Value))
+		loss, keyword := p.expr(s.Value), ""
+		if p.job.Scaler {
+			loss = "scaler.scale(" + loss + ")"
 		}
+		if s.Retain {
+			keyword = "retain_graph=True"
+		}
+		p.printf("%s.backward(%s)", loss, keyword)
 	case program.OptStep:
-		p.printf("%s.step()", p.job.Optimizers[s.Optimizer].Name)
+		if o := p.job.Optimizers[s.Optimizer].Name; p.job.Scaler {
+			p.printf("scaler.step(%s)", o)
+		} else {
+			p.printf("%s.step()", o)
+		}
+	case program.UpdateScale:
+		p.line("scaler.update()")
 	case program.ZeroGrad:
 		p.printf("%s.zero_grad(set_to_none=%s)", p.job.Optimizers[s.Optimizer].Name, program.Literal(s.SetToNone))
 	case program.EmptyCache:

@@ -214,11 +214,11 @@ func (s *script) setup() {
 	if j.Determ {
 		s.line("torch.use_deterministic_algorithms(True)")
 	}
+	to := "device"
+	if j.DType != tensor.Float32 {
+		to = "device=device, dtype=" + program.Literal(j.DType)
+	}
 	for _, m := range j.Models {
-		to := "device"
-		if j.DType != tensor.Float32 {
-			to = "device=device, dtype=" + program.Literal(j.DType)
-		}
 		s.printf("%s = %s().to(%s)", m.Name, m.Root.Name, to)
 		if j.Inference != "" {
 			s.printf("%s.eval()", m.Name)
@@ -238,8 +238,15 @@ func (s *script) setup() {
 		}
 		s.printf("%s = %s(%s)", o.Name, o.Row.Signature().Python, p)
 	}
+	if j.Scaler {
+		s.line(`scaler = torch.amp.GradScaler("cuda")`)
+	}
 	for _, ch := range j.Aux.Children {
-		s.printf("%s = %s", ch.Path, s.construct(ch.Class))
+		move := ""
+		if len(ch.Class.Buffers) > 0 { // the weights of a loss
+			move = ".to(" + to + ")"
+		}
+		s.printf("%s = %s%s", ch.Path, s.construct(ch.Class), move)
 	}
 	s.nextBatch()
 	if j.Static {
@@ -295,7 +302,22 @@ func (s *script) stepBody() {
 		s.indent++
 		defer func() { s.indent-- }()
 	}
-	f.body(s.job.Step.Body)
+	body := s.job.Step.Body
+	for len(body) > 0 {
+		n := 1
+		for n < len(body) && body[n].Computes() == body[0].Computes() {
+			n++
+		}
+		if s.job.Autocast && body[0].Computes() {
+			s.printf(`with torch.autocast("cuda", dtype=%s):`, program.Literal(s.job.LowerType))
+			s.indent++
+			f.body(body[:n])
+			s.indent--
+		} else {
+			f.body(body[:n])
+		}
+		body = body[n:]
+	}
 }
 
 func (s *script) loop(steps int) {

@@ -23,6 +23,7 @@ type fn struct {
 	why   string // why there is none
 	ret   []val
 	done  bool // a return was met
+	early bool // under a condition, so that others may follow
 }
 
 func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []string, ins []val, at spec.Span) *fn {
@@ -73,10 +74,14 @@ const running = "x"
 // statements elaborates a list of entries in this frame.
 func (f *fn) statements(es []*spec.Entry, sc *scope) {
 	for _, e := range es {
-		if f.done {
+		switch {
+		case f.early:
+			return
+		case f.done:
 			f.u.el.fail(e.At, "nothing after return is reached")
 		}
 		f.u.expand(e, sc, func(sc *scope, i int) { f.statement(e, sc, i) })
+		f.early = f.done && e.If != nil
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"sort"
 	"strings"
 
 	"github.com/memplan/memplan/internal/spec"
@@ -52,6 +51,9 @@ func ParseHFConfig(text []byte) (*HFConfig, error) {
 			c.Values[k] = x
 		}
 	}
+	if labels, ok := raw["id2label"].(map[string]any); ok && c.Values["num_labels"] == nil {
+		c.Values["num_labels"] = int64(len(labels))
+	}
 	c.Type, _ = c.Values["model_type"].(string)
 	if c.Type == "" {
 		return nil, fmt.Errorf("no model_type in it, which every config.json of a transformers model has")
@@ -93,18 +95,6 @@ func plainJSON(v any) (any, bool) {
 	return nil, false
 }
 
-// hfTypes lists the model types that there are presets for.
-func (el *elaborator) hfTypes() []string {
-	var out []string
-	for _, p := range el.opts.Presets {
-		if t, ok := strings.CutPrefix(p, hfFolder); ok && p != hfCommon {
-			out = append(out, t)
-		}
-	}
-	sort.Strings(out)
-	return out
-}
-
 // loadHF reads a config.json and the preset of its model type.
 func (el *elaborator) loadHF(m *spec.Model) *spec.Spec {
 	if m.Preset.Set || len(m.Layers) > 0 {
@@ -123,7 +113,7 @@ func (el *elaborator) loadHF(m *spec.Model) *spec.Spec {
 	}
 	preset, err := el.opts.Preset(hfFolder + c.Type)
 	if err != nil || hfFolder+c.Type == hfCommon {
-		el.fail(m.HF.At, "%s: model_type %q is not known; known are %s", m.HF.V, c.Type, strings.Join(el.hfTypes(), ", "))
+		el.fail(m.HF.At, "%s: model_type %q is not known; known are %s", m.HF.V, c.Type, strings.Join(el.opts.HFTypes, ", "))
 	}
 	given := el.hfParams(m, c)
 	s := el.readHF(m, hfFolder+c.Type, preset, given)
@@ -142,10 +132,6 @@ func (el *elaborator) hfParams(m *spec.Model, c *HFConfig) map[string]any {
 	given := map[string]any{}
 	for k, v := range c.Values {
 		given[k] = v
-	}
-	if labels, ok := given["id2label"]; ok { // a mapping: num_labels is its length
-		delete(given, "id2label")
-		_ = labels
 	}
 	if c.Task != "" {
 		given["task"] = c.Task

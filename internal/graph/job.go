@@ -21,6 +21,8 @@ type Options struct {
 	Preset func(name string) ([]byte, error)
 	// Presets lists the names of presets.
 	Presets []string
+	// HFTypes lists the model types of Hugging Face that there are presets for.
+	HFTypes []string
 	// ReadFile reads a file that a spec names, by its path from the spec's
 	// folder; nil means that there are no files.
 	ReadFile func(name string) ([]byte, error)
@@ -53,7 +55,8 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	}
 	job := &program.Job{
 		Name: s.Name.V, Batch: el.batch, Static: s.Data.Input.V == "static", Flat: s.Train.Loop.V == "flat",
-		DType: precisions[s.Train.Precision.V], Determ: s.Train.Deterministic.V,
+		DType: precisions[s.Train.Precision.V], Autocast: strings.HasPrefix(s.Train.Precision.V, "amp-"), LowerType: lowerTypes[s.Train.Precision.V],
+		Scaler: s.Train.Precision.V == "amp-fp16" && s.Mode.V == "train", Determ: s.Train.Deterministic.V,
 	}
 	switch s.Mode.V {
 	case "inference":
@@ -71,9 +74,6 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		return nil, el.firstErr()
 	}
 	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: s.NotModelled()}
-	if strings.HasPrefix(s.Train.Precision.V, "amp-") {
-		r.NotModelled = append(r.NotModelled, "train.precision: autocast; computed as fp32")
-	}
 	if s.Step != nil { // the keys of train say it otherwise
 		r.NotModelled = append(r.NotModelled, el.notes...)
 	}
@@ -111,6 +111,9 @@ func (el *elaborator) unused() []string {
 var precisions = map[string]tensor.DType{
 	"fp32": tensor.Float32, "amp-bf16": tensor.Float32, "amp-fp16": tensor.Float32, "bf16": tensor.BFloat16, "fp16": tensor.Float16,
 }
+
+// lowerTypes maps train.precision to the type of autocast.
+var lowerTypes = map[string]tensor.DType{"amp-bf16": tensor.BFloat16, "amp-fp16": tensor.Float16}
 
 // run elaborates the step and, through it, the models. It stops at the first
 // mistake that leaves shapes unknown.
@@ -203,6 +206,9 @@ func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 		el.fail(m.Preset.At, "preset %s: %v", m.Preset.V, err)
 	}
 	el.others = append(el.others, s.Errs)
+	if s.Model == nil {
+		el.fail(m.Preset.At, "preset %s is a job of several models, which cannot stand for one", m.Preset.V)
+	}
 	if s.Model.Preset.Set { // a preset that sets params of another
 		el.as(&model{spec: s}, func() { s = el.loadPreset(s.Model) })
 	}

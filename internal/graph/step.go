@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/op"
@@ -46,6 +47,9 @@ func (el *elaborator) statementsOf(entries []*spec.Entry) {
 			el.fail(entries[0].At, "the step stands for more than %d operations", maxSteps)
 		}
 	}
+	if el.job.Scaler {
+		updateScale(f.f)
+	}
 	nameCriteria(u.class)
 	el.job.Step, el.job.Aux = f.f, u.class
 	for _, m := range el.ms {
@@ -53,6 +57,16 @@ func (el *elaborator) statementsOf(entries []*spec.Entry) {
 			el.fail(m.at, "model %q takes no part in the step", m.name)
 		}
 		el.job.Models = append(el.job.Models, &program.Model{Name: m.name, Root: m.class})
+	}
+}
+
+// updateScale puts scaler.update() behind the last step of an optimizer.
+func updateScale(f *program.Func) {
+	for i := len(f.Body) - 1; i >= 0; i-- {
+		if s := &f.Body[i]; s.Kind == program.OptStep {
+			f.Body = slices.Insert(f.Body, i+1, program.Stmt{Kind: program.UpdateScale, Every: s.Every, Line: s.Line})
+			return
+		}
 	}
 }
 

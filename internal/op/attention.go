@@ -150,6 +150,9 @@ var flashAttention = define(Row{
 	Name: "_scaled_dot_product_flash_attention", Args: &SDPAArgs{}, Run: func(c *Call) {
 		t := c.swapHeads(c.In...)
 		q, k := t[0], t[1]
+		if q.Dim(1) == 1 && q.Dim(2) != k.Dim(2) {
+			c.Fail("grouped-query attention of a single token is not modelled")
+		}
 		out := c.New(q.LikeDense(), q.DType)
 		lse := c.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))
 		if n := c.flashSplits(q, k, c.Args.(*SDPAArgs).DropoutP); n > 1 {
@@ -174,8 +177,13 @@ var flashAttention = define(Row{
 			accs = divUp(int64(b.Env().SMs), q.Dim(0)*q.Dim(2))
 		}
 		b.Scratch(tensor.Bytes(accs * q.Dim(0) * rows * q.Dim(2) * roundUp(q.Dim(3), 32) * 4)) // dq in float32
-		if k.Dim(2) != q.Dim(2) {
-			b.Fail("grouped-query attention is not modelled in the flash kernel")
+		if groups := q.Dim(2) / max(k.Dim(2), 1); groups > 1 { // dk_expanded, dv_expanded: for each head, then summed
+			if groups >= 256 {
+				b.Fail("a sum over %d heads that share a key is not modelled", groups)
+			}
+			n := tensor.Bytes(k.Dim(0) * k.Dim(1) * q.Dim(2) * k.Dim(3) * k.DType.Size())
+			b.Scratch(n)
+			b.Scratch(n)
 		}
 		b.Set(0, b.swapBack(dq))
 		b.Set(1, b.swapBack(dk))
@@ -369,9 +377,6 @@ func init() { sdpaByMath.Run = runSDPAMath }
 
 func runSDPAMath(c *Call) {
 	q, k, v, mask, a := c.In[0], c.In[1], c.In[2], c.Opt(3), c.Args.(*SDPAArgs)
-	if a.EnableGQA && k.Dim(1) != q.Dim(1) {
-		c.Fail("grouped-query attention is not modelled in the math kernel")
-	}
 	origin := q.DType
 	up := func(t *Tensor) *Tensor {
 		if origin.IsHalf() {
@@ -390,7 +395,18 @@ func runSDPAMath(c *Call) {
 	} else if mask != nil {
 		c.Keep(mask)
 	}
-	kt := c.Do1(Transpose, &TransposeArgs{Dim0: -2, Dim1: -1}, k)
+	// pre_process_group_query_attention_input: keys and values for each head
+	kx, vx := c.Keep(k), c.Keep(v)
+	if a.EnableGQA && k.Dim(-3) != q.Dim(-3) {
+		if k.Dim(-3) == 0 || q.Dim(-3)%k.Dim(-3) != 0 || v.Dim(-3) != k.Dim(-3) {
+			c.Fail("%d heads of queries do not fit %d of keys and %d of values", q.Dim(-3), k.Dim(-3), v.Dim(-3))
+		}
+		dim := int64(-3)
+		repeat := &RepeatInterleaveArgs{Repeats: q.Dim(-3) / k.Dim(-3), Dim: &dim}
+		c.Drop(kx, vx)
+		kx, vx = c.Do1(repeatInterleave, repeat, k), c.Do1(repeatInterleave, repeat, v)
+	}
+	kt := c.Do1(Transpose, &TransposeArgs{Dim0: -2, Dim1: -1}, kx)
 	ks := c.Do1(Mul, &BinaryArgs{Other: Number{Set: true, Float: true}}, kt)
 	attn := c.Do1(Matmul, nil, scaled, ks)
 	c.Drop(ks, kt)
@@ -407,10 +423,10 @@ func runSDPAMath(c *Call) {
 	}
 	// The returned pair is evaluated from its end.
 	weights := c.Do1(To, &ToCopyArgs{DType: origin}, probs)
-	y := c.Do1(Matmul, nil, probs, v)
+	y := c.Do1(Matmul, nil, probs, vx)
 	out := c.Do1(To, &ToCopyArgs{DType: origin}, y)
 	c.Return(out, weights)
-	c.Drop(y, probs, scaled, mask, v, k, q) // locals, the youngest first
+	c.Drop(y, probs, kx, vx, scaled, mask, v, k, q) // locals, the youngest first
 }
 
 // safeSoftmax is a softmax that gives zeros for rows that are masked whole.

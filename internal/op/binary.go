@@ -100,7 +100,10 @@ func gradSub(b *Back) {
 	if len(b.Needs) > 1 && b.Need(1) {
 		b.Set(1, b.NewLike(b.Grads[0])) // maybe_multiply(-grad, alpha)
 	}
-	if b.Need(0) {
+	switch a, _ := b.Args.(*BinaryArgs); {
+	case b.Need(0) && a != nil && a.Left.Set: // number - x
+		b.Set(0, b.NewLike(b.Grads[0]))
+	case b.Need(0):
 		b.Pass(0)
 	}
 }

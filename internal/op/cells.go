@@ -19,7 +19,7 @@ func (c *Call) gates(x, h *Tensor, weights int) (igates, hgates *Tensor) {
 // inputs and a workspace.
 var (
 	_ = define(Row{
-		Name: "gru_cell", Composite: true, Run: func(c *Call) {
+		Name: "gru_cell", Composite: true, Cast: CastLower, Run: func(c *Call) {
 			i, h := c.gates(c.In[0], c.In[1], 2)
 			outs := c.Do(fusedGRU, nil, i, h, c.In[1], c.Opt(4), c.Opt(5))
 			c.Local(outs[1])
@@ -28,7 +28,7 @@ var (
 		Source: "aten/src/ATen/native/RNN.cpp: GRUCell",
 	})
 	_ = define(Row{
-		Name: "lstm_cell", Composite: true, Run: func(c *Call) {
+		Name: "lstm_cell", Composite: true, Cast: CastLower, Run: func(c *Call) {
 			i, h := c.gates(c.In[0], c.In[1], 3)
 			outs := c.Do(fusedLSTM, nil, i, h, c.In[2], c.Opt(5), c.Opt(6))
 			c.Local(outs[2])
@@ -38,7 +38,7 @@ var (
 	})
 
 	fusedGRU = define(Row{
-		Name: "_thnn_fused_gru_cell", Run: func(c *Call) {
+		Name: "_thnn_fused_gru_cell", Cast: CastLower, Run: func(c *Call) {
 			h := c.In[2]
 			ws := c.NewShape(h.DType, h.Dim(0), 5*h.Dim(1))
 			c.Return(c.NewShape(h.DType, h.Size.Slice()...), ws)
@@ -59,7 +59,7 @@ var (
 		Source: "aten/src/ATen/native/cuda/RNN.cu: _thnn_fused_gru_cell_cuda",
 	})
 	fusedLSTM = define(Row{
-		Name: "_thnn_fused_lstm_cell", Run: func(c *Call) {
+		Name: "_thnn_fused_lstm_cell", Cast: CastLower, Run: func(c *Call) {
 			gates, cx := c.In[0], c.In[2]
 			ws := c.NewShape(gates.DType, gates.Size.Slice()...)
 			c.Return(c.NewShape(cx.DType, cx.Size.Slice()...), c.NewShape(cx.DType, cx.Size.Slice()...), ws)

@@ -12,7 +12,7 @@ const (
 	convDepthwise3d
 	convSlow2d
 	convSlowDilated
-	convSlowTranspose2d
+	convSlowTranspose
 )
 
 // convBackend selects the implementation for an input and a weight
@@ -29,10 +29,8 @@ func (c *Call) convBackend(x, w *Tensor, a *ConvArgs) convBackend {
 		return convDepthwise2d
 	case a.depthwise(x, w):
 		return convDepthwise3d
-	case a.Transposed && twoD:
-		return convSlowTranspose2d
 	case a.Transposed:
-		c.Fail("this transposed convolution over three dimensions, which cuDNN does not take, is not modelled")
+		return convSlowTranspose
 	case twoD && !a.dilated():
 		return convSlow2d
 	}

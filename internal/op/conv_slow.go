@@ -35,10 +35,14 @@ func (c *Call) group(t *Tensor, d int, i int64) *Tensor {
 // which a 1x1 convolution does without.
 func (c *Call) slowOne(x, w *Tensor, kind convBackend, size tensor.Dims) *Tensor {
 	a := c.Args.(*ConvArgs)
-	out := c.New(tensor.Contiguous(size), x.DType)
-	var cols, ones *Tensor
+	var out, cols, ones *Tensor
+	if kind == convSlowTranspose && x.Rank() == 5 {
+		out = c.resized(x, size)
+	} else {
+		out = c.New(tensor.Contiguous(size), x.DType)
+	}
 	switch {
-	case kind == convSlowTranspose2d: // NaiveConvolutionTranspose2d.cu; the bias is a product with ones
+	case kind == convSlowTranspose: // NaiveConvolutionTranspose2d.cu, 3d.cu; the bias is a product with ones
 		cols = c.NewShape(x.DType, columns(w, x.Size))
 		if c.Has(2) {
 			ones = c.NewShape(x.DType, spatial(size))
@@ -48,6 +52,19 @@ func (c *Call) slowOne(x, w *Tensor, kind convBackend, size tensor.Dims) *Tensor
 	}
 	c.BlasHandle()
 	c.Drop(ones, cols)
+	return out
+}
+
+// resized is the result of slow_conv_transpose3d_cuda: it is made like the input
+// and then given its own size, which only a larger one takes memory for.
+func (c *Call) resized(x *Tensor, size tensor.Dims) *Tensor {
+	l := tensor.Contiguous(size)
+	if l.Numel() <= x.Numel() {
+		return c.NewIn(x.Bytes(), l, x.DType)
+	}
+	like := c.New(tensor.Contiguous(x.Size), x.DType)
+	out := c.New(l, x.DType)
+	c.Drop(like)
 	return out
 }
 
@@ -117,7 +134,7 @@ func (b *Back) slowGrads(x, w, g *Tensor, kind convBackend) (grads [3]*Tensor) {
 	case convSlowDilated:
 		grads = b.gradSlowDilated(x, w, b.contiguous(g))
 	default:
-		grads = b.gradSlowTranspose2d(x, w, g)
+		grads = b.gradSlowTranspose(x, w, g)
 	}
 	b.DropTo(mark)
 	return grads
@@ -173,9 +190,9 @@ func (b *Back) gradSlowDilated(x, w, g *Tensor) (grads [3]*Tensor) {
 	return grads
 }
 
-// gradSlowTranspose2d makes its copies and columns anew for the gradients of
-// the parameters (slow_conv_transpose2d_backward_cuda).
-func (b *Back) gradSlowTranspose2d(x, w, g *Tensor) (grads [3]*Tensor) {
+// gradSlowTranspose makes its copies and columns anew for the gradients of
+// the parameters (slow_conv_transpose2d_backward_cuda and its like).
+func (b *Back) gradSlowTranspose(x, w, g *Tensor) (grads [3]*Tensor) {
 	a := b.Args.(*ConvArgs)
 	work := func() *Tensor {
 		if a.pointwise(w) && !a.dilated() {

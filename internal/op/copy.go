@@ -123,7 +123,7 @@ var Detach = define(Row{
 // Cat joins tensors along a dimension; its gradients are views of the incoming
 // one, without a copy.
 var Cat = define(Row{
-	Name: "cat", Sig: "torch.cat(tensors: tensors, dim: int = 0)", Args: &DimArgs{}, Cast: CastPromote,
+	Name: "cat", Sig: "torch.cat(tensors: tensors, dim: int = 0)", Args: &DimArgs{},
 	Run: func(c *Call) {
 		first := c.In[0]
 		d := c.dim(c.Args.(*DimArgs).Dim, first.Rank())
@@ -158,7 +158,7 @@ var Cat = define(Row{
 
 // Stack joins tensors along a new dimension.
 var Stack = define(Row{
-	Name: "stack", Sig: "torch.stack(tensors: tensors, dim: int = 0)", Args: &DimArgs{}, Cast: CastPromote,
+	Name: "stack", Sig: "torch.stack(tensors: tensors, dim: int = 0)", Args: &DimArgs{},
 	Run: func(c *Call) {
 		first := c.In[0]
 		d := c.dim(c.Args.(*DimArgs).Dim, first.Rank()+1)

@@ -65,8 +65,9 @@ func einsum(c *Call) {
 		switch {
 		case inA && inB && a.Dim(d) != 1 && b.Dim(d) != 1:
 			sums = append(sums, int64(d))
-		case inA && inB:
-			c.Fail("einsum over a dimension of size 1 is not modelled")
+		case inA && inB && a.Dim(d) != b.Dim(d):
+			c.Fail("einsum sums dimensions of %d and %d elements", a.Dim(d), b.Dim(d))
+		case inA && inB: // of size 1: nothing to sum
 		case inA && a.Dim(d) != 1:
 			aSums = append(aSums, int64(d))
 		case inB && b.Dim(d) != 1:

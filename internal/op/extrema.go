@@ -8,8 +8,8 @@ type ExtremeArgs struct {
 	KeepDim bool   `arg:"keepdim"`
 }
 
-// indexed is the size in bytes of an accumulator of a value and its index.
-const indexed = 16
+// valueIndex is the size in bytes of an accumulator of a value and its index.
+const valueIndex = 16
 
 // over returns the arguments as those of a reduction.
 func (a *ExtremeArgs) over() *ReduceArgs {
@@ -42,7 +42,7 @@ func extreme(name, node string) {
 			x := c.In[0]
 			dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ExtremeArgs).over())
 			values, indices := c.New(tensor.Contiguous(size), x.DType), c.New(tensor.Contiguous(size), tensor.Int64)
-			reduceScratch(c, x, dims, indexed, 4)
+			reduceScratch(c, x, dims, valueIndex, 4)
 			c.Return(values, indices)
 		},
 		Save: []Save{Out(1)}, Node: node + "0",
@@ -113,7 +113,7 @@ func argExtreme(c *Call) {
 	} else if x.Rank() > 0 && x.Dim(c.dim(int(*a.Dim), x.Rank())) == 1 {
 		return // filled with 0
 	}
-	reduceScratch(c, x, dims, indexed, 4)
+	reduceScratch(c, x, dims, valueIndex, 4)
 }
 
 // gradSelected puts the gradient where the indices say, among zeros

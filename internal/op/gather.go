@@ -69,7 +69,7 @@ var (
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: scatter; tools/autograd/derivatives.yaml",
 	})
 	_ = define(Row{
-		Name: "scatter_add", Sig: "torch.scatter_add(input, dim: int, index, src)", Args: &ScatterArgs{}, Run: runScatter,
+		Name: "scatter_add", Sig: "torch.scatter_add(input, dim: int, index, src)", Args: &ScatterArgs{}, Cast: CastPromote, Run: runScatter,
 		Save: []Save{In(1, 2)}, Node: "ScatterAddBackward0",
 		Grad: func(b *Back) {
 			if b.Need(0) {

@@ -10,7 +10,7 @@ type GetItemArgs struct {
 	Index string `arg:"index"`
 }
 
-// GetItem is Python's x[...] with integers, slices and None. Every integer and
+// GetItem is Python's x[...] with integers, slices, None and an ellipsis. Every integer and
 // every slice makes a view, ":" too. Only a slice from 0 to the very size, among
 // several indices, is left out (applySlice in aten/src/ATen/TensorIndexing.h).
 var _ = define(Row{
@@ -24,12 +24,19 @@ var _ = define(Row{
 			views++
 		}
 		parts := strings.Split(c.Args.(*GetItemArgs).Index, ",")
-		for _, part := range parts {
+		for i, part := range parts {
 			part = strings.TrimSpace(part)
 			switch {
 			case part == "None":
 				step(Unsqueeze, &DimArgs{Dim: d})
 				d++
+			case part == "...": // no view
+				d = x.Rank()
+				for _, p := range parts[i+1:] {
+					if strings.TrimSpace(p) != "None" {
+						d--
+					}
+				}
 			case strings.Contains(part, ":"):
 				if d >= x.Rank() {
 					c.Fail("too many indices for shape %v", c.In[0].Size)
@@ -39,14 +46,14 @@ var _ = define(Row{
 				}
 				d++
 			default:
-				i, err := strconv.ParseInt(part, 10, 48)
+				at, err := strconv.ParseInt(part, 10, 48)
 				if err != nil {
-					c.Fail("index %q is neither an integer, a slice nor None", part)
+					c.Fail("index %q is none of an integer, a slice, None and ...", part)
 				}
 				if d >= x.Rank() {
 					c.Fail("too many indices for shape %v", c.In[0].Size)
 				}
-				step(Select, &SelectArgs{Dim: d, Index: i})
+				step(Select, &SelectArgs{Dim: d, Index: at})
 			}
 		}
 		if views == 0 { // at::alias

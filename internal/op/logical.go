@@ -2,36 +2,19 @@ package op
 
 import "github.com/memplan/memplan/internal/tensor"
 
-// logical defines an operator whose result is bool.
-func logical(name, params string) {
+// truth defines an operator on any types whose result is bool.
+func truth(name, params string) {
 	define(Row{Name: name, Sig: "torch." + name + params, Run: func(c *Call) {
 		c.Return(c.New(c.elementwise(c.In...), tensor.Bool))
 	}})
 }
 
-// bitwise is the Run of an operator on bool and integers.
-func bitwise(c *Call) {
-	d := c.In[0].DType
-	for _, t := range c.In {
-		if t.DType.IsFloating() {
-			c.Fail("bits of type %v", t.DType)
-		}
-	}
-	if len(c.In) > 1 {
-		d = resultType(c.In[0], c.In[1], Number{})
-	}
-	c.Return(c.New(c.elementwise(c.In...), d))
-}
-
 func init() {
-	logical("logical_and", "(input, other)")
-	logical("logical_or", "(input, other)")
-	logical("logical_xor", "(input, other)")
-	logical("logical_not", "(input)")
-	logical("isnan", "(input)")
-	define(Row{Name: "bitwise_and", Sig: "& bitwise_and(input, other)", Run: bitwise})
-	define(Row{Name: "bitwise_or", Sig: "| bitwise_or(input, other)", Run: bitwise})
-	define(Row{Name: "bitwise_not", Sig: "torch.bitwise_not(input)", Run: bitwise})
+	truth("logical_and", "(input, other)")
+	truth("logical_or", "(input, other)")
+	truth("logical_xor", "(input, other)")
+	truth("logical_not", "(input)")
+	truth("isnan", "(input)")
 }
 
 // larger defines maximum or minimum. Where both sides are equal each gets half

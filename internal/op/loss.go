@@ -115,16 +115,7 @@ var (
 			c.Return(c.reduceLoss(each))
 			c.Drop(each)
 		},
-		Save: []Save{In(0), In(1)}, Node: "HuberLossBackward0",
-		Grad: func(b *Back) {
-			x, y, g := b.SavedIn[0], b.SavedIn[1], b.Grads[0]
-			if b.Need(0) {
-				b.Set(0, b.New(b.elementwise(x, y, g), x.DType))
-			}
-			if b.Need(1) {
-				b.Set(1, b.New(b.elementwise(y, x, g), y.DType))
-			}
-		},
+		Save: []Save{In(0), In(1)}, Node: "HuberLossBackward0", Grad: gradElementLoss,
 		Source: "aten/src/ATen/native/Loss.cpp: huber_loss, huber_loss_backward",
 	})
 )

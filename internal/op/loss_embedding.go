@@ -72,7 +72,11 @@ func cosineEmbeddingLoss(c *Call) {
 	zeros := c.New(tensor.Contiguous(cos.Size), cos.DType)
 	pos := c.Do1(Sub, &BinaryArgs{Left: Number{Set: true, Value: 1}}, cos) // 1 - cos
 	neg := c.scaled(Sub, cos)
-	c.Drop(c.Do1(clampMinInPlace, &ClampArgs{Min: new(float64)}, neg))
+	var original *Tensor
+	if c.NeedsGrad(neg) { // clamp_min_ keeps a clone of what it changes
+		original = c.NewLike(neg)
+	}
+	c.Drop(c.Do1(clampMinInPlace, &ClampArgs{Min: new(float64)}, neg, original), original)
 	where := func(t *Tensor) *Tensor {
 		is := c.Do1(isEqual, &BinaryArgs{Other: Number{Set: true, Value: 1}}, target)
 		out := c.Do1(whereSelf, nil, is, t, zeros)
@@ -91,6 +95,10 @@ var (
 		Name: "sqrt_.loss", Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
 	})
 	clampMinInPlace = define(Row{
-		Name: "clamp_min_.loss", Args: &ClampArgs{}, Run: func(*Call) {}, InPlace: true, Save: []Save{In(0)}, Node: "ClampMinBackward0", Grad: gradClamp,
+		Name: "clamp_min_.loss", Args: &ClampArgs{}, Run: func(*Call) {}, InPlace: true, Save: []Save{In(1)}, Node: "ClampMinBackward0",
+		Grad: func(b *Back) {
+			b.SavedIn[0] = b.SavedIn[1]
+			gradClamp(b)
+		},
 	})
 )

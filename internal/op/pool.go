@@ -113,12 +113,33 @@ var AdaptiveAvgPool = define(Row{
 			dims = append(dims, int64(i-n))
 		}
 		if one && n == 2 {
-			c.Return(c.Do1(Mean, &ReduceArgs{Dim: dims, KeepDim: true}, x))
+			y := c.Do1(Mean, &ReduceArgs{Dim: dims, KeepDim: true}, x)
+			if x.IsChannelsLast() { // out.as_strided_ keeps the format
+				y = c.Local(y)
+				y = c.Do1(channelsLastPixel, nil, y)
+			}
+			c.Return(y)
 			return
 		}
 		c.Return(c.Do1(adaptiveAvgPool, a, x))
 	},
 	Source: "aten/src/ATen/native/AdaptiveAveragePooling.cpp",
+})
+
+// channelsLastPixel gives images of one pixel the strides of channels last. Its
+// derivative is as_strided_backward: new zeros for the whole storage.
+var channelsLastPixel = define(Row{
+	Name: "as_strided_", View: func(c *Call) []tensor.Layout {
+		x := c.In[0]
+		l := tensor.InFormat(x.Size, true)
+		l.Offset = x.Offset
+		return []tensor.Layout{l}
+	}, Node: "AsStridedBackward1",
+	Grad: func(b *Back) {
+		base := b.Local(b.NewShape(b.Grads[0].DType, b.Grads[0].Numel()))
+		b.Set(0, b.ViewOf(base, tensor.Contiguous(b.Grads[0].Size)))
+	},
+	Source: "torch/csrc/autograd/FunctionsManual.cpp: as_strided_backward",
 })
 
 var adaptiveAvgPool = define(Row{
@@ -130,11 +151,18 @@ var adaptiveAvgPool = define(Row{
 				size = size.Set(x.Rank()-len(a.Size)+i, s)
 			}
 		}
+		if !x.IsChannelsLast() { // the channels-last kernels take any strides
+			c.contiguous(x)
+		}
 		c.Return(c.New(tensor.InFormat(size, x.IsChannelsLast()), x.DType))
 	},
 	Save: []Save{In(0)}, Node: "AdaptiveAvgPool2DBackward0",
 	Grad: func(b *Back) {
 		x := b.SavedIn[0]
 		b.Set(0, b.New(tensor.InFormat(x.Size, x.IsChannelsLast()), x.DType))
+		if !x.IsChannelsLast() {
+			b.contiguous(b.Grads[0])
+		}
 	},
+	Source: "aten/src/ATen/native/cuda/AdaptiveAveragePooling.cu",
 })

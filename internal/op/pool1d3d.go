@@ -50,8 +50,14 @@ func (c *Call) pool3d(d ...tensor.DType) {
 	for _, t := range d {
 		c.Return(c.New(tensor.Contiguous(size), t))
 	}
-	if !x.IsContiguous() {
-		c.Fail("pooling of volumes that are not contiguous is not modelled; call contiguous first")
+	c.checkVolume(x)
+	c.contiguous(x)
+}
+
+// checkVolume refuses five dimensions in channels-last order.
+func (c *Call) checkVolume(x *Tensor) {
+	if x.Rank() == 5 && !x.IsContiguous() && x.Stride.At(1) == 1 {
+		c.Fail("pooling of volumes in channels-last layout is not modelled; call contiguous first")
 	}
 }
 
@@ -82,7 +88,12 @@ var (
 		Source: "aten/src/ATen/native/cuda/AveragePool3d.cu",
 	})
 	adaptiveAvgPool3d = define(Row{
-		Name: "_adaptive_avg_pool3d", Args: &AdaptiveArgs{}, Run: func(c *Call) { c.adaptive(c.In[0].DType) },
+		Name: "_adaptive_avg_pool3d", Args: &AdaptiveArgs{}, Run: func(c *Call) {
+			c.checkVolume(c.In[0])
+			size := c.adaptiveSize()
+			c.contiguous(c.In[0])
+			c.Return(c.NewShape(c.In[0].DType, size.Slice()...))
+		},
 		Save: []Save{In(0)}, Node: "AdaptiveAvgPool3DBackward0", Grad: gradPlain,
 		Source: "aten/src/ATen/native/cuda/AdaptiveAveragePooling3d.cu",
 	})
@@ -110,32 +121,46 @@ var (
 		},
 	})
 	adaptiveMaxPool2d = define(Row{
-		Name: "adaptive_max_pool2d", Args: &AdaptiveArgs{}, Run: func(c *Call) { c.adaptive(c.In[0].DType, tensor.Int64) },
-		Save: []Save{In(0), Out(1)}, Node: "AdaptiveMaxPool2DBackward0", Grad: gradPlain,
+		Name: "adaptive_max_pool2d", Args: &AdaptiveArgs{}, Run: func(c *Call) { // the kernel works in row-major order
+			x := c.In[0]
+			l := tensor.InFormat(c.adaptiveSize(), x.IsChannelsLast())
+			c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
+			c.contiguous(c.Out[0])
+			c.contiguous(c.Out[1])
+			c.contiguous(x)
+		},
+		Save: []Save{In(0), Out(1)}, Node: "AdaptiveMaxPool2DBackward0",
+		Grad: func(b *Back) {
+			x := b.SavedIn[0]
+			b.Set(0, b.New(tensor.InFormat(x.Size, x.IsChannelsLast()), b.Grads[0].DType))
+			b.contiguous(b.Grads[0])
+			b.contiguous(b.SavedOut[1])
+			b.contiguous(b.Results[0])
+		},
 		Source: "aten/src/ATen/native/cuda/AdaptiveMaxPooling2d.cu",
 	})
 	adaptiveMaxPool3d = define(Row{
-		Name: "adaptive_max_pool3d", Args: &AdaptiveArgs{}, Run: func(c *Call) { c.adaptive(c.In[0].DType, tensor.Int64) },
+		Name: "adaptive_max_pool3d", Args: &AdaptiveArgs{}, Run: func(c *Call) {
+			x, size := c.In[0], tensor.Contiguous(c.adaptiveSize())
+			c.checkVolume(x)
+			c.Return(c.New(size, x.DType), c.New(size, tensor.Int64))
+			c.contiguous(x)
+		},
 		Save: []Save{In(0), Out(1)}, Node: "AdaptiveMaxPool3DBackward0", Grad: gradPlain,
 		Source: "aten/src/ATen/native/cuda/AdaptiveMaxPooling3d.cu",
 	})
 )
 
-// adaptive makes row-major results of the wanted size.
-func (c *Call) adaptive(d ...tensor.DType) {
+// adaptiveSize checks the input and returns the result's shape.
+func (c *Call) adaptiveSize() tensor.Dims {
 	x, want := c.In[0], c.Args.(*AdaptiveArgs).Size
 	n := len(want)
 	if x.Rank() != n+1 && x.Rank() != n+2 || x.Numel() == 0 {
 		c.Fail("pooling over %d dimensions needs %d or %d dimensions, not shape %v", n, n+1, n+2, x.Size)
 	}
-	if !x.IsContiguous() {
-		c.Fail("adaptive pooling of a tensor that is not contiguous is not modelled; call contiguous first")
-	}
 	size := x.Size
 	for i, s := range want {
 		size = size.Set(x.Rank()-n+i, s)
 	}
-	for _, t := range d {
-		c.Return(c.New(tensor.Contiguous(size), t))
-	}
+	return size
 }

@@ -2,7 +2,7 @@ package op
 
 // PReLU has a slope for all channels or for each.
 var _ = define(Row{
-	Name: "prelu", Sig: "F.prelu(input, weight)", Composite: true, Run: func(c *Call) {
+	Name: "prelu", Sig: "F.prelu(input, weight)", Composite: true, Cast: CastLower, Run: func(c *Call) {
 		x, w := c.In[0], c.In[1]
 		n := w.Numel()
 		if w.Rank() > 1 || (n != 1 && (x.Rank() < 2 || x.Dim(1) != n)) || n == 0 {

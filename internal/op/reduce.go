@@ -2,10 +2,12 @@ package op
 
 import "github.com/memplan/memplan/internal/tensor"
 
-// ReduceArgs are the dimensions of a reduction; none means all.
+// ReduceArgs are the dimensions of a reduction, none meaning all, and the type
+// of the result where it can be chosen.
 type ReduceArgs struct {
-	Dim     []int64 `arg:"dim"`
-	KeepDim bool    `arg:"keepdim"`
+	Dim     []int64       `arg:"dim"`
+	KeepDim bool          `arg:"keepdim"`
+	DType   *tensor.DType `arg:"dtype"`
 }
 
 // reducedDims resolves the dimensions, with the sizes of the result.
@@ -68,10 +70,15 @@ func (b *Back) gradExpand() *Tensor {
 
 // Sum over some or all dimensions. Integers are summed in int64.
 var Sum = define(Row{
-	Name: "sum", Sig: "torch.sum(input, dim: ints? = None, keepdim: bool = False)", Args: &ReduceArgs{}, Cast: CastFP32Out,
+	Name: "sum", Sig: "torch.sum(input, dim: ints? = None, keepdim: bool = False, *, dtype: dtype? = None)", Args: &ReduceArgs{}, Cast: CastFP32Out,
 	Run: func(c *Call) {
-		d := c.In[0].DType
-		if !d.IsFloating() {
+		d, a := c.In[0].DType, c.Args.(*ReduceArgs)
+		switch half := d.IsHalf(); {
+		case a.DType != nil && *a.DType != d && !(half && *a.DType == tensor.Float32):
+			c.Fail("sum with a conversion from %v to %v is not modelled; convert first", d, *a.DType)
+		case a.DType != nil: // half to float is one kernel (ReduceSumProdKernel.cu)
+			d = *a.DType
+		case !d.IsFloating():
 			d = tensor.Int64
 		}
 		c.Return(c.reduce(d))

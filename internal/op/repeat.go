@@ -93,7 +93,7 @@ type RepeatInterleaveArgs struct {
 
 // RepeatInterleave repeats each element in place; without a dimension it
 // flattens first.
-var _ = define(Row{
+var repeatInterleave = define(Row{
 	Name: "repeat_interleave", Sig: "torch.repeat_interleave(input, repeats: int, dim: int? = None)", Args: &RepeatInterleaveArgs{}, Composite: true,
 	Run: func(c *Call) {
 		a, x := c.Args.(*RepeatInterleaveArgs), c.In[0]
@@ -161,12 +161,14 @@ var _ = define(Row{
 	Source: "aten/src/ATen/native/cuda/TensorTransformations.cu: roll_cuda; native/TensorTransformations.h: roll_common",
 })
 
-// roll makes one row-major copy for each of n shifts; each but the last dies
-// with the row.
+// roll makes one row-major copy for each of n shifts, from a row-major copy of
+// its input; each result but the last dies with the row.
 func (c *Call) roll(x *Tensor, n int) *Tensor {
 	for i := range n {
+		mark := c.Mark()
 		y := c.contiguous(x)
 		x = c.New(tensor.Contiguous(y.Size), y.DType)
+		c.DropTo(mark)
 		if i < n-1 {
 			c.Local(x)
 		}

@@ -78,7 +78,7 @@ var resample = func() map[string]*Row {
 			}
 			word := strings.ToUpper(name[:1]) + strings.TrimSuffix(name[1:], "d") + "D"
 			rows[name] = define(Row{
-				Name: "upsample_" + name, Args: &ShapeArgs{}, Run: func(c *Call) { c.upsample(mode) },
+				Name: "upsample_" + name, Args: &ShapeArgs{}, Cast: CastFP32, Run: func(c *Call) { c.upsample(mode) },
 				Node: "Upsample" + word + "Backward0", Grad: func(b *Back) { b.gradUpsample(mode) },
 				Source: "aten/src/ATen/native/cuda/UpSampleNearest2d.cu, UpSampleBilinear2d.cu and their like",
 			})

@@ -28,9 +28,12 @@ var _ = define(Row{
 		next(avgPool3d, &PoolArgs{Kernel: []int64{a.Size, 1, 1}, Stride: []int64{1, 1, 1}, Padding: []int64{0, 0, 0}, Dilation: []int64{1, 1, 1}})
 		next(Squeeze, &DimArgs{Dim: 1})
 		next(View, &ShapeArgs{Shape: x.Size.Slice()})
-		next(Mul, number(a.Alpha))
-		next(Add, number(a.K))
-		next(PowScalar, &PowArgs{Exponent: Number{Set: true, Float: true, Value: a.Beta}})
+		scaled := c.Do1(Mul, number(a.Alpha), div) // one expression: its temporaries die before the variable is rebound
+		plus := c.Do1(Add, number(a.K), scaled)
+		c.Drop(scaled)
+		power := c.Do1(PowScalar, &PowArgs{Exponent: Number{Set: true, Float: true, Value: a.Beta}}, plus)
+		c.Drop(plus, div)
+		div = power
 		c.Local(div)
 		c.Return(c.Do1(Div, &BinaryArgs{}, x, div))
 	},

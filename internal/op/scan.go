@@ -10,7 +10,7 @@ type CumsumArgs struct {
 
 // Cumsum is the running sum along a dimension; integers are summed in int64.
 var cumsum = define(Row{
-	Name: "cumsum", Sig: "torch.cumsum(input, dim: int, *, dtype: dtype? = None)", Args: &CumsumArgs{}, Cast: CastFP32,
+	Name: "cumsum", Sig: "torch.cumsum(input, dim: int, *, dtype: dtype? = None)", Args: &CumsumArgs{}, Cast: CastFP32Out,
 	Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*CumsumArgs)
 		dim := c.dim(a.Dim, x.Rank())
@@ -23,8 +23,9 @@ var cumsum = define(Row{
 		if d != x.DType && x.DType.IsFloating() {
 			c.Fail("cumsum with a conversion from %v to %v is not modelled; convert first", x.DType, d)
 		}
-		if x.Rank() > 0 && x.Numel() > 1 && x.Numel() == x.Dim(dim) {
-			c.Fail("cumsum over the only dimension (one scan by CUB) is not modelled")
+		one := x.Rank() > 0 && x.Numel() > 1 && x.Numel() == x.Dim(dim) // one scan by CUB
+		if one && d != tensor.Int64 {
+			c.Fail("cumsum over the only dimension of %v is not modelled", d)
 		}
 		out := c.New(tensor.Contiguous(x.Size), d)
 		if d != x.DType { // the kernel takes what it gives
@@ -32,6 +33,9 @@ var cumsum = define(Row{
 		}
 		if x.Numel() > 1 {
 			c.contiguous(x)
+		}
+		if one {
+			c.Drop(c.NewShape(tensor.Uint8, cubFor(c.Env()).scan(x.Numel())))
 		}
 		c.Return(out)
 	},

@@ -11,7 +11,7 @@ type NormArgs struct {
 // Norm is the norm of vectors: torch.linalg.vector_norm, of order 1 or 2.
 var vectorNorm = define(Row{
 	Name: "linalg_vector_norm", Sig: "Tensor.norm(self, p: float? = None, dim: ints? = None, keepdim: bool = False)", Args: &NormArgs{},
-	Cast: CastFP32, Run: func(c *Call) {
+	Cast: CastFP32Out, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*NormArgs)
 		if a.P != nil && *a.P != 1 && *a.P != 2 {
 			c.Fail("norms of order %v are not modelled; the order must be 1 or 2", *a.P)

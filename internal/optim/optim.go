@@ -123,6 +123,12 @@ func (c *Call) OnDevice() bool {
 	return a.Capturable || (a.Fused != nil && *a.Fused)
 }
 
+// IsFused reports whether the arguments ask for the fused implementation.
+func IsFused(args any) bool {
+	a := args.(interface{ common() *Common }).common()
+	return a.Fused != nil && *a.Fused
+}
+
 // groups splits parameters by type, in the order of first appearance.
 func groups(ps []*Param) [][]*Param {
 	var out [][]*Param

@@ -143,6 +143,8 @@ func (f *Func) stmt(s *Stmt, c *Class) string {
 		out = fmt.Sprintf("optimizer %d: zero_grad(set_to_none=%v)", s.Optimizer, s.SetToNone)
 	case EmptyCache:
 		out = "empty_cache()"
+	case UpdateScale:
+		out = "scaler.update()"
 	}
 	if s.Every > 1 {
 		out += fmt.Sprintf(" every %d steps", s.Every)

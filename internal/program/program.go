@@ -30,7 +30,10 @@ type Job struct {
 	Inference  string       // "": training; else the context: "inference_mode" or "no_grad"
 	Flat       bool         // the step is the body of the loop, not a function
 	Step       *Func
-	Aux        *Class // the modules that the step itself calls, such as the loss
+	Autocast   bool         // forward passes and losses run under torch.autocast
+	LowerType  tensor.DType // of autocast: float16 or bfloat16
+	Scaler     bool         // losses are scaled and steps made by torch.amp.GradScaler
+	Aux        *Class       // the modules that the step itself calls, such as the loss
 	Determ     bool
 }
 
@@ -122,19 +125,20 @@ type StmtKind uint8
 
 // The statements.
 const (
-	Assign     StmtKind = iota // Targets = Value, or each its own of Values
-	Append                     // Targets[0].append(Value)
-	ListNew                    // Targets[0] = []
-	Del                        // del Targets
-	Return                     // return Value, or the tuple of Values
-	FastReturn                 // return so in eval mode without gradients; library modules only
-	Expression                 // Value, for its effect
-	Batch                      // Targets = next_batch()
-	Forward                    // Targets[0] = Model(Value...), perhaps without gradients
-	Backward                   // Value.backward()
-	OptStep                    // Optimizer.step()
-	ZeroGrad                   // Optimizer.zero_grad(set_to_none)
-	EmptyCache                 // torch.cuda.empty_cache()
+	Assign      StmtKind = iota // Targets = Value, or each its own of Values
+	Append                      // Targets[0].append(Value)
+	ListNew                     // Targets[0] = []
+	Del                         // del Targets
+	Return                      // return Value, or the tuple of Values
+	FastReturn                  // return so in eval mode without gradients; library modules only
+	Expression                  // Value, for its effect
+	Batch                       // Targets = next_batch()
+	Forward                     // Targets[0] = Model(Value...), perhaps without gradients
+	Backward                    // Value.backward()
+	OptStep                     // Optimizer.step()
+	ZeroGrad                    // Optimizer.zero_grad(set_to_none)
+	EmptyCache                  // torch.cuda.empty_cache()
+	UpdateScale                 // scaler.update()
 )
 
 // Stmt is one statement.
@@ -153,6 +157,16 @@ type Stmt struct {
 	SetToNone bool
 	Every     int64 // run in every n-th step; 0: always
 	Line      int   // in the spec
+}
+
+// Computes reports whether the statement is one that autocast covers: forward
+// passes, losses and what else a step computes before its backward pass.
+func (s *Stmt) Computes() bool {
+	switch s.Kind {
+	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, Del:
+		return false
+	}
+	return true
 }
 
 // ExprKind is the kind of an expression.

@@ -423,6 +423,10 @@ func (b *body) image() {
 	s := b.cur.shape
 	switch g.r.IntN(12) {
 	case 0, 1, 2:
+		if b.module && g.chance(0.5) {
+			b.conv()
+			return
+		}
 		if b.module {
 			c := g.size(3, 48)
 			k := int64(1 + 2*g.r.IntN(2))
@@ -635,13 +639,13 @@ type lossText struct{ inputs, text string }
 func (g *generator) finish(m *body) lossText {
 	s := m.cur.shape
 	if g.chance(0.25) { // regression on the value as it is
-		return lossText{
-			fmt.Sprintf("    y: {shape: %s}\n", list(s[1:])),
-			fmt.Sprintf("  loss: {%s: {target: y}}\n", g.pick("mse_loss", "MSELoss", "smooth_l1_loss")),
-		}
+		return g.elementLoss(m)
 	}
 	switch len(s) {
 	case 4:
+		if g.chance(0.4) { // a label for each pixel
+			return g.classLoss(s)
+		}
 		m.step("AdaptiveAvgPool2d: 1", []int64{s[0], s[1], 1, 1}, "", false)
 		m.step("flatten: 1", []int64{s[0], s[1]}, "", true)
 	case 3:
@@ -657,5 +661,5 @@ func (g *generator) finish(m *body) lossText {
 	}
 	c := g.size(2, 200)
 	m.step(fmt.Sprintf("Linear: %d", c), []int64{s[0], c}, "", false)
-	return lossText{"    y: {shape: [], dtype: int64}\n", fmt.Sprintf("  loss: {%s: {target: y}}\n", g.pick("cross_entropy", "CrossEntropyLoss"))}
+	return g.classLoss(m.cur.shape)
 }

@@ -221,7 +221,7 @@ func (b *body) moreSequence() bool {
 			return false
 		}
 		k := g.pick("AdaptiveAvgPool1d", "AdaptiveMaxPool1d")
-		b.emit("{%s: %d, inputs: [{contiguous: , inputs: %s}]}", k, 1+s[2]/3, x)
+		b.emit("{%s: %d, inputs: %s}", k, 1+s[2]/3, x)
 		b.result("", with(s, 2, 1+s[2]/3), true)
 	case 3:
 		if !b.module || s[2] < 2 {
@@ -326,7 +326,7 @@ func (b *body) moreImage() bool {
 		if !b.module {
 			return false
 		}
-		b.emit("{AdaptiveMaxPool2d: {output_size: [%d, %d]}, inputs: [{contiguous: , inputs: %s}]}", 1+s[2]/2, 1+s[3]/3, x)
+		b.emit("{AdaptiveMaxPool2d: {output_size: [%d, %d]}, inputs: %s}", 1+s[2]/2, 1+s[3]/3, x)
 		b.result("", []int64{s[0], s[1], 1 + s[2]/2, 1 + s[3]/3}, false)
 	case 7:
 		b.emit("{einsum: {equation: \"bchw,bdhw->b%s\", operands: [%s, {relu: , inputs: %s}]}}", g.pick("cd", "dc"), x, x)
@@ -337,7 +337,7 @@ func (b *body) moreImage() bool {
 		}
 		kind := g.pick("MaxPool3d: 2", "AvgPool3d: 2", "AdaptiveAvgPool3d: 1", "AdaptiveAvgPool3d: 2", "AdaptiveMaxPool3d: 2")
 		out := []int64{s[0], s[1] / 2, s[2] / 2, s[3] / 2}
-		b.emit("{%s, inputs: [{contiguous: , inputs: %s}]}", kind, x)
+		b.emit("{%s, inputs: %s}", kind, x)
 		if kind[1] == 'd' {
 			n := int64(2)
 			if kind[len(kind)-1] == '1' {

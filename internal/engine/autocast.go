@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Autocast converts the inputs of operators to the type that their row's
+// policy asks for, before autograd sees them. Parameters that were converted
+// to the lower type are kept until the outermost region ends, so that each is
+// converted once (aten/src/ATen/autocast_mode.cpp: cached_cast).
+
+// castCache holds the converted parameters in the order of their conversion.
+type castCache struct {
+	byLeaf map[*object]*op.Tensor
+	order  []*op.Tensor
+}
+
+// enterAutocast begins a region of torch.autocast.
+func (p *Player) enterAutocast(lower tensor.DType) {
+	p.env.Autocast, p.env.AutocastDType = true, lower
+	p.casts.byLeaf = map[*object]*op.Tensor{}
+}
+
+// exitAutocast ends the region and clears the cache. PyTorch frees in the order
+// of a hash table, which differs from run to run; here it is the order of
+// conversion.
+func (p *Player) exitAutocast() {
+	p.env.Autocast = false
+	for _, t := range p.casts.order {
+		p.Drop(t)
+	}
+	p.casts = castCache{}
+}
+
+// doAutocast runs an operator under autocast. Inputs are converted from the
+// last to the first, as GCC evaluates arguments, and dropped in the opposite
+// order; operators that this one is made of see converted inputs only.
+func (p *Player) doAutocast(r *op.Row, args any, in []*op.Tensor) []*op.Tensor {
+	if r.Cast == op.CastForbidden {
+		p.Fail("%s does not work under autocast, PyTorch says; use its form with logits", r.Name)
+	}
+	p.env.Autocast = false
+	to, cast := r.AutocastType(p.env.AutocastDType, in)
+	args = r.AutocastArgs(args, in)
+	ins := append([]*op.Tensor(nil), in...)
+	if cast {
+		for i := len(in) - 1; i >= 0; i-- {
+			ins[i] = p.cachedCast(to, in[i])
+		}
+	}
+	outs := p.Do(r, args, ins...)
+	if cast {
+		p.Drop(ins...)
+	}
+	p.env.Autocast = true
+	return outs
+}
+
+// cachedCast returns t in another type, with a reference for the caller.
+func (p *Player) cachedCast(to tensor.DType, t *op.Tensor) *op.Tensor {
+	if t == nil {
+		return nil
+	}
+	if !op.Autocasts(t) || t.DType == to {
+		return p.Keep(t)
+	}
+	o := obj(t)
+	cached := to == p.env.AutocastDType && t.DType == tensor.Float32 && o.requires && o.fn == nil && o.base == nil
+	if c := p.casts.byLeaf[o]; cached && c != nil {
+		return p.Keep(c)
+	}
+	c := p.do1(op.ToCopy, &op.ToCopyArgs{DType: to}, t)
+	if cached {
+		p.casts.byLeaf[o] = p.Keep(c)
+		p.casts.order = append(p.casts.order, c)
+	}
+	return c
+}

@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// gradScaler is torch.amp.GradScaler: what scale, step and update allocate
+// (torch/amp/grad_scaler.py). All of it is scalars.
+type gradScaler struct {
+	scale, tracker *op.Tensor
+	found          []*op.Tensor // found_inf of each optimizer that stepped since the last update
+}
+
+// scalar allocates a tensor without dimensions.
+func (j *job) scalar(d tensor.DType) *op.Tensor { return j.New(tensor.Contiguous(tensor.D()), d) }
+
+// persistent is a scalar that lives as long as the job.
+func (j *job) persistent(d tensor.DType) *op.Tensor {
+	t := j.scalar(d)
+	j.mark(obj(t), trace.OptimizerState)
+	return t
+}
+
+// scaled returns loss * scale. The first call makes the scale and the growth
+// tracker.
+func (j *job) scaled(loss *op.Tensor) *op.Tensor {
+	s := &j.scaler
+	if s.scale == nil {
+		s.scale = j.persistent(tensor.Float32)
+		s.tracker = j.persistent(tensor.Int32)
+	}
+	return j.do1(op.Row0("mul"), &op.BinaryArgs{}, loss, s.scale)
+}
+
+// unscale checks the gradients for infinities and divides them by the scale, in
+// place. Each scalar is copied once for the device of the gradients.
+func (j *job) unscale() {
+	double := j.scalar(tensor.Float64)
+	reciprocal := j.scalar(tensor.Float64)
+	j.Drop(double)
+	inverse := j.scalar(tensor.Float32)
+	j.Drop(reciprocal)
+	j.check(inverse)
+}
+
+// check is what unscale_ and _check_inf_per_device share; it takes over the
+// reference to inverse.
+func (j *job) check(inverse *op.Tensor) {
+	foundInf := j.scalar(tensor.Float32)
+	j.scaler.found = append(j.scaler.found, j.scalar(tensor.Float32))
+	copied := j.scalar(tensor.Float32)
+	j.Drop(copied, inverse, foundInf)
+}
+
+// scaledStep is scaler.step(optimizer). Fused optimizers unscale by themselves
+// and only need to know of infinities.
+func (j *job) scaledStep(i int) {
+	o := j.prog.Optimizers[i]
+	if !j.hasGradients(i) {
+		j.optimize(i)
+		return
+	}
+	if !optim.IsFused(o.Args) {
+		j.unscale()
+		j.optimize(i)
+		return
+	}
+	j.check(j.scalar(tensor.Float32))
+	sum := j.scalar(tensor.Float32)
+	j.optimize(i)
+	j.Drop(sum)
+}
+
+func (j *job) hasGradients(i int) bool {
+	for _, c := range j.opts[i] {
+		if obj(c.t).grad != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// updateScale is scaler.update().
+func (j *job) updateScale() {
+	j.Drop(j.scaler.found...)
+	j.scaler.found = j.scaler.found[:0]
+}
