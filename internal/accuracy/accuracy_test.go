@@ -76,6 +76,30 @@ func TestTruth(t *testing.T) {
 	}
 }
 
+// TestHF holds the predictions of Hugging Face models to what memplan promises.
+func TestHF(t *testing.T) {
+	r := results(t)
+	logUnequal(t, r.HF)
+	families := 0
+	for _, y := range r.Tallies() {
+		if _, isFamily := strings.CutPrefix(y.Name, "hf/"); isFamily {
+			families++
+		}
+		if y.Name != "hf" {
+			continue
+		}
+		if y.Cases < 50 || float64(y.Equal) < 0.9*float64(y.Cases) {
+			t.Errorf("%d of %d event lists are equal", y.Equal, y.Cases)
+		}
+		if float64(y.AllocatedEqual) < 0.95*float64(y.Steps) || y.AllocatedWorst > 0.5 {
+			t.Errorf("peaks of allocated memory are equal in %d of %d steps, the worst is off by %.3f %%", y.AllocatedEqual, y.Steps, y.AllocatedWorst)
+		}
+	}
+	if families != 5 {
+		t.Errorf("found %d families, want 5", families)
+	}
+}
+
 // TestFuzz holds random programs against what PyTorch did with their scripts.
 func TestFuzz(t *testing.T) {
 	r := results(t)

@@ -63,7 +63,7 @@ func Percent(predicted, recorded tensor.Bytes) float64 {
 
 // Results are all cases of all suites.
 type Results struct {
-	Truth, Fuzz, Replay, Golden []*Case
+	Truth, HF, Fuzz, Replay, Golden []*Case
 }
 
 // Run compares everything under a testdata folder.
@@ -75,6 +75,13 @@ func Run(dir string) (*Results, error) {
 	}
 	for _, rec := range recs {
 		r.Truth = append(r.Truth, Compare(rec))
+	}
+	hf, err := LoadHF(filepath.Join(dir, "truth-hf"))
+	if err != nil {
+		return nil, err
+	}
+	for _, rec := range hf {
+		r.HF = append(r.HF, rec.Compare())
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "fuzz", "*.json.gz"))
 	if err != nil {
@@ -106,7 +113,7 @@ type Suite struct {
 
 // Suites lists the results in the order in which they are printed.
 func (r *Results) Suites() []Suite {
-	return []Suite{{"truth", r.Truth}, {"fuzz", r.Fuzz}, {"replay", r.Replay}, {"golden", r.Golden}}
+	return []Suite{{"truth", r.Truth}, {"hf", r.HF}, {"fuzz", r.Fuzz}, {"replay", r.Replay}, {"golden", r.Golden}}
 }
 
 // Tallies sums up the results: each suite, then its families if it has several.

@@ -16,7 +16,7 @@ func (r *Results) WriteCases(w io.Writer) error {
 		Header:  []string{"Case", "step", "allocated", "recorded", "error", "reserved", "recorded", "error", "events"},
 		Numbers: []bool{false, true, true, true, true, true, true, true, false},
 	}
-	for _, c := range r.Truth {
+	for _, c := range append(r.Truth[:len(r.Truth):len(r.Truth)], r.HF...) {
 		if c.Skipped != "" {
 			continue
 		}
@@ -84,7 +84,9 @@ nothing, so that cuDNN's workspaces are not in the recordings). "Equal" means: i
 freed in the same order.
 
 - **truth**: training and inference runs of whole models, written by hand in PyTorch. memplan predicts them from specs with its presets.
-- **fuzz**: random programs of the spec language, run as the PyTorch scripts that they mean.
+- **hf**: training runs of models of Hugging Face's transformers, predicted from their config.json.
+- **fuzz**: random programs of the spec language, run as the PyTorch scripts that they mean; fuzz/torchvision: presets against the models of
+  torchvision 0.21 themselves.
 - **replay**: recorded allocations of training steps, replayed: the peaks of each step, and the allocator's state at the end.
 - **golden**: traces of allocations with all options of the allocator: reserved and allocated memory after every event, and every failure.
 
@@ -111,7 +113,7 @@ Operators by themselves (` + "`testdata/ops`" + `, forward and backward, five ar
 	}
 	b.WriteString("\n## What is out of scope\n\nRecorded, and not compared yet because something is not modelled:\n\n| what | cases |\n|---|---|\n")
 	skipped := map[string]int{}
-	for _, c := range r.Truth {
+	for _, c := range append(r.Truth[:len(r.Truth):len(r.Truth)], r.HF...) {
 		if c.Skipped != "" {
 			skipped[c.Skipped]++
 		}

@@ -165,7 +165,11 @@ type preset struct {
 
 func presets() ([]preset, error) {
 	var out []preset
-	for _, n := range specs.Names() {
+	names := specs.Names()
+	for _, t := range specs.HFTypes() {
+		names = append(names, hfPreset+t)
+	}
+	for _, n := range names {
 		text, err := specs.Preset(n)
 		if err != nil {
 			return nil, err
@@ -178,6 +182,7 @@ func presets() ([]preset, error) {
 		for _, k := range p.names {
 			p.Params[k], _ = s.Env.Lookup(k)
 		}
+		delete(p.Params, "unsupported") // what presets of hf/ say to their loader
 		out = append(out, p)
 	}
 	return out, nil
@@ -191,9 +196,23 @@ func presetTable() (*report.Table, error) {
 	for _, p := range all {
 		var params []string
 		for _, k := range p.names {
-			params = append(params, fmt.Sprintf("%s=%v", k, p.Params[k]))
+			if _, ok := p.Params[k]; ok && !isTable(p.Params[k]) {
+				params = append(params, fmt.Sprintf("%s=%v", k, p.Params[k]))
+			}
 		}
 		t.Rows = append(t.Rows, []string{p.Name, p.Doc, strings.Join(params, " ")})
 	}
 	return t, err
+}
+
+// isTable reports a list of lists, which says how a preset is built rather than
+// what one would change.
+func isTable(x any) bool {
+	list, _ := x.([]any)
+	for _, e := range list {
+		if _, ok := e.([]any); ok {
+			return true
+		}
+	}
+	return false
 }

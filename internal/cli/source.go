@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,9 @@ type source struct {
 	batch                                int64
 	steps                                int64
 	set                                  []string
+
+	config     []byte // a config.json that stands for the spec
+	configPath string
 }
 
 // flags adds the flags of a source to a command.
@@ -104,6 +108,12 @@ func (o *source) load(c *cobra.Command, s *Streams, args []string) (*spec.Spec, 
 	if name == "-" {
 		name = "<stdin>"
 	}
+	if isHFConfig(text) {
+		o.config, o.configPath = text, name
+		if text, err = wrapHF(name, text); err != nil {
+			return nil, err
+		}
+	}
 	options := spec.Options{Set: o.set, Flags: o.overrides(c)}
 	if o.devices != "" {
 		list, err := readFile(s, o.devices)
@@ -118,6 +128,9 @@ func (o *source) load(c *cobra.Command, s *Streams, args []string) (*spec.Spec, 
 }
 
 func readSource(s *Streams, name string) ([]byte, error) {
+	if t, ok := strings.CutPrefix(name, presetPrefix+hfPreset); ok { // the library's own defaults
+		return []byte(`{"model_type": ` + strconv.Quote(t) + `}`), nil
+	}
 	if preset, ok := strings.CutPrefix(name, presetPrefix); ok {
 		text, err := specs.Preset(preset)
 		if err != nil {
@@ -146,5 +159,18 @@ func (o *source) job(c *cobra.Command, s *Streams, args []string) (*estimate.Job
 	if sp == nil {
 		return nil, err
 	}
-	return estimate.NewJob(sp)
+	return estimate.NewJob(sp, o.files(sp.Path))
+}
+
+// files reads the files that a spec names, whose paths start at its folder.
+func (o *source) files(path string) func(name string) ([]byte, error) {
+	return func(name string) ([]byte, error) {
+		if o.config != nil && name == o.configPath {
+			return o.config, nil
+		}
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Dir(path), name)
+		}
+		return os.ReadFile(name)
+	}
 }

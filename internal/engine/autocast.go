@@ -14,10 +14,17 @@ import (
 type castCache struct {
 	byLeaf map[*object]*op.Tensor
 	order  []*op.Tensor
+	probed bool // whether bfloat16 works
 }
 
-// enterAutocast begins a region of torch.autocast.
+// enterAutocast begins a region of torch.autocast. On GPUs without bfloat16 the
+// first one tries whether a tensor of one such number can be made
+// (torch.cuda.is_bf16_supported).
 func (p *Player) enterAutocast(lower tensor.DType) {
+	if lower == tensor.BFloat16 && p.env.Arch < 80 && !p.casts.probed {
+		p.Drop(p.New(tensor.Contiguous(tensor.D(1)), lower))
+		p.casts.probed = true
+	}
 	p.env.Autocast, p.env.AutocastDType = true, lower
 	p.casts.byLeaf = map[*object]*op.Tensor{}
 }
@@ -30,12 +37,11 @@ func (p *Player) exitAutocast() {
 	for _, t := range p.casts.order {
 		p.Drop(t)
 	}
-	p.casts = castCache{}
+	p.casts.byLeaf, p.casts.order = nil, nil
 }
 
-// doAutocast runs an operator under autocast. Inputs are converted from the
-// last to the first, as GCC evaluates arguments, and dropped in the opposite
-// order; operators that this one is made of see converted inputs only.
+// doAutocast runs an operator under autocast. The converted inputs are dropped
+// from the first on; operators that this one is made of see them only.
 func (p *Player) doAutocast(r *op.Row, args any, in []*op.Tensor) []*op.Tensor {
 	if r.Cast == op.CastForbidden {
 		p.Fail("%s does not work under autocast, PyTorch says; use its form with logits", r.Name)
@@ -45,7 +51,7 @@ func (p *Player) doAutocast(r *op.Row, args any, in []*op.Tensor) []*op.Tensor {
 	args = r.AutocastArgs(args, in)
 	ins := append([]*op.Tensor(nil), in...)
 	if cast {
-		for i := len(in) - 1; i >= 0; i-- {
+		for _, i := range r.CastOrder(len(in)) {
 			ins[i] = p.cachedCast(to, in[i])
 		}
 	}

@@ -69,9 +69,10 @@ func (j *job) scaledStep(i int) {
 		return
 	}
 	j.check(j.scalar(tensor.Float32))
-	sum := j.scalar(tensor.Float32)
+	foundInf := j.scalar(tensor.Float32) // the sum over devices
+	scale := j.scalar(tensor.Float32)    // the product with the optimizer's own grad_scale
 	j.optimize(i)
-	j.Drop(sum)
+	j.Drop(scale, foundInf)
 }
 
 func (j *job) hasGradients(i int) bool {

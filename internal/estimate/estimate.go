@@ -105,11 +105,12 @@ type Job struct {
 	Warnings    []string
 }
 
-// NewJob elaborates a spec. The error, if any, is a *spec.Errors; a spec in
+// NewJob elaborates a spec; readFile reads the files that it names, by their
+// paths from the spec's folder (nil: there are none). The error, if any, is a *spec.Errors; a spec in
 // which reading found mistakes is checked for more of them.
-func NewJob(s *spec.Spec) (*Job, error) {
+func NewJob(s *spec.Spec, readFile func(name string) ([]byte, error)) (*Job, error) {
 	m := NewMachine(s)
-	g, err := graph.Build(s, graph.Options{Env: m.Env, Preset: specs.Preset, Presets: specs.Names()})
+	g, err := graph.Build(s, graph.Options{Env: m.Env, Preset: specs.Preset, Presets: specs.Names(), HFTypes: specs.HFTypes(), ReadFile: readFile})
 	if err != nil {
 		return nil, err
 	}

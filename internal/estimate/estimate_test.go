@@ -18,7 +18,7 @@ func estimateText(t *testing.T, text string, set ...string) (*Outcome, *report.R
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := NewJob(s)
+	j, err := NewJob(s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestMachineErrors(t *testing.T) {
 	} {
 		s, err := spec.Parse("t.yaml", []byte("memplan: 1\ndevice: "+c.device+"\nmodel: {preset: mlp}\n"), spec.Options{})
 		if err == nil {
-			_, err = NewJob(s)
+			_, err = NewJob(s, nil)
 		}
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: %v\nwant %s", c.device, err, c.want)
@@ -160,7 +160,7 @@ func TestMachineErrors(t *testing.T) {
 	}
 	s, err := spec.Parse("t.yaml", []byte("memplan: 1\ntorch: 2.5\nmodel: {preset: mlp}\n"), spec.Options{})
 	if err == nil {
-		_, err = NewJob(s)
+		_, err = NewJob(s, nil)
 	}
 	if want := "t.yaml:2:8: PyTorch 2.5 is not modelled; allowed are 2.6 to 2.15"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("torch 2.5: %v", err)

@@ -50,7 +50,7 @@ func TestExplicit(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			j, err := NewJob(s)
+			j, err := NewJob(s, nil)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -64,7 +64,7 @@ func TestExplicit(t *testing.T) {
 			}
 			s, err = spec.Parse(name, plain, spec.Options{})
 			if err == nil {
-				j, err = NewJob(s)
+				j, err = NewJob(s, nil)
 			}
 			if err != nil {
 				t.Errorf("%s %v: printed as\n%s\n%v", name, set, plain, err)

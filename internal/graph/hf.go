@@ -133,6 +133,7 @@ func (el *elaborator) hfParams(m *spec.Model, c *HFConfig) map[string]any {
 	for k, v := range c.Values {
 		given[k] = v
 	}
+	given["precision"] = el.spec.Train.Precision.V
 	if c.Task != "" {
 		given["task"] = c.Task
 	}

@@ -65,6 +65,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		job.Inference = "no_grad"
 	}
 	el.job = job
+	el.shapes.E.Autocast, el.shapes.E.AutocastDType = job.Autocast, job.LowerType
 	el.check()
 	if err := s.Errs.Err(); err != nil {
 		return nil, err
@@ -169,6 +170,9 @@ func (el *elaborator) models() {
 func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 	if len(m.Layers) > 0 {
 		el.fail(m.Preset.At, "preset and layers exclude each other")
+	}
+	if strings.HasPrefix(m.Preset.V, hfFolder) {
+		el.fail(m.Preset.At, "%s needs a configuration; write hf: and the path of a config.json", m.Preset.V)
 	}
 	if el.opts.Preset == nil {
 		el.errs.Unknown(m.Preset.At, "preset", m.Preset.V, el.opts.Presets)

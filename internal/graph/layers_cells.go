@@ -66,15 +66,13 @@ func (b *builder) cell(gates int64) []val {
 
 // zeros is the state of a cell that is given none.
 func (b *builder) zeros() val {
-	x := b.x(2)
-	d := x.DType
-	return b.do("zeros", &op.FillArgs{Size: []int64{x.Dim(0), b.int("hidden_size")}, DType: &d})
+	return b.do("cell_zeros", &op.CellZerosArgs{Hidden: b.int("hidden_size")}, b.in(0))
 }
 
 // state checks the shape of a state.
 func (b *builder) state(v val) {
 	x, h := b.x(2), v.m.t
-	if h == nil || h.Rank() != 2 || h.Dim(0) != x.Dim(0) || h.Dim(1) != b.int("hidden_size") || h.DType != x.DType {
+	if h == nil || h.Rank() != 2 || h.Dim(0) != x.Dim(0) || h.Dim(1) != b.int("hidden_size") {
 		b.fail("", "a state of %s does not fit an input of shape %v and hidden_size %d", v.m.describe(), x.Size, b.int("hidden_size"))
 	}
 }

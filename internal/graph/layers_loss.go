@@ -68,6 +68,6 @@ func init() {
 	layer(Layer{
 		Sig:    "nn.CTCLoss(*, blank: int = 0, reduction: str(none|mean|sum) = 'mean', zero_infinity: bool = False)",
 		Inputs: "log_probs targets input_lengths target_lengths",
-		Build:  func(b *builder) { b.fail("", "CTCLoss is not modelled: its memory depends on the lengths in the data") },
+		Build:  func(b *builder) { b.fail("", "not modelled: its memory depends on the lengths in the data") },
 	})
 }

@@ -1,6 +1,10 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"strings"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // AutocastType returns the type to which autocast converts the operator's
 // floating inputs, and whether it does at all (aten/src/ATen/autocast_mode.h).
@@ -19,6 +23,25 @@ func (r *Row) AutocastType(lower tensor.DType, in []*Tensor) (tensor.DType, bool
 		return lower, true
 	}
 	return 0, false
+}
+
+// CastOrder lists the n inputs in the order in which autocast converts them:
+// from the last to the first, as GCC evaluates the arguments of a call, but the
+// items of a list from its first on.
+func (r *Row) CastOrder(n int) []int {
+	low, high := r.CastList[0], min(r.CastList[1], n)
+	if strings.Contains(r.Sig, ": tensors") {
+		low, high = 0, n
+	}
+	order := make([]int, n)
+	for k := range order {
+		i := n - 1 - k
+		if i >= low && i < high {
+			i = low + high - 1 - i
+		}
+		order[k] = i
+	}
+	return order
 }
 
 // Autocasts reports whether autocast touches a tensor at all: floating types
@@ -42,6 +65,12 @@ func (r *Row) AutocastArgs(args any, in []*Tensor) any {
 			return &b
 		}
 	case *ReduceArgs:
+		if a.DType == nil {
+			b := *a
+			b.DType = &d
+			return &b
+		}
+	case *NormArgs:
 		if a.DType == nil {
 			b := *a
 			b.DType = &d

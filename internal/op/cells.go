@@ -4,8 +4,8 @@ package op
 // hidden state, (cell state,) then weight_ih, weight_hh, bias_ih, bias_hh.
 func (c *Call) gates(x, h *Tensor, weights int) (igates, hgates *Tensor) {
 	product := func(t, w *Tensor) *Tensor {
-		if t.Rank() != 2 {
-			c.Fail("a recurrent cell without a batch dimension is not modelled")
+		if t.Rank() != 2 || t.DType != w.DType {
+			c.Fail("a recurrent cell with weights of %v does not take shape %v of %v", w.DType, t.Size, t.DType)
 		}
 		wt := c.Do1(T, nil, w)
 		defer c.Drop(wt)
@@ -14,6 +14,20 @@ func (c *Call) gates(x, h *Tensor, weights int) (igates, hgates *Tensor) {
 	igates = product(x, c.In[weights])
 	return igates, product(h, c.In[weights+1])
 }
+
+// CellZerosArgs is the width of a cell's state.
+type CellZerosArgs struct {
+	Hidden int64
+}
+
+// The state of a cell that is given none: zeros in the type of its input.
+var _ = define(Row{
+	Name: "cell_zeros", Args: &CellZerosArgs{}, Run: func(c *Call) {
+		x := c.In[0]
+		c.Return(c.NewShape(x.DType, x.Dim(0), c.Args.(*CellZerosArgs).Hidden))
+	},
+	Source: "torch/nn/modules/rnn.py: torch.zeros(input.size(0), self.hidden_size, dtype=input.dtype)",
+})
 
 // The recurrent cells: two products and one fused kernel, which keeps all its
 // inputs and a workspace.
@@ -27,8 +41,9 @@ var (
 		},
 		Source: "aten/src/ATen/native/RNN.cpp: GRUCell",
 	})
-	_ = define(Row{
-		Name: "lstm_cell", Composite: true, Cast: CastLower, Run: func(c *Call) {
+	// LSTMCell's hidden and cell state are one argument in PyTorch, a list.
+	LSTMCell = define(Row{
+		Name: "lstm_cell", Composite: true, Cast: CastLower, CastList: [2]int{1, 3}, Run: func(c *Call) {
 			i, h := c.gates(c.In[0], c.In[1], 3)
 			outs := c.Do(fusedLSTM, nil, i, h, c.In[2], c.Opt(5), c.Opt(6))
 			c.Local(outs[2])

@@ -92,19 +92,16 @@ func (c *Call) convShape(x, w *Tensor, a *ConvArgs) tensor.Dims {
 
 // gradConvBias sums the gradient over batch and space.
 func (b *Back) gradConvBias(g *Tensor) {
-	if b.Need(2) {
-		b.Set(2, b.sumForBias(g))
+	if !b.Need(2) {
+		return
 	}
-}
-
-func (b *Back) sumForBias(g *Tensor) *Tensor {
 	a := &ReduceArgs{}
 	for i, sum := range biasDims(g) {
 		if sum {
 			a.Dim = append(a.Dim, int64(i))
 		}
 	}
-	return b.Do1(Sum, a, g)
+	b.Set(2, b.Do1(Sum, a, g))
 }
 
 // biasDims marks the dimensions that the gradient of a bias is summed over: all

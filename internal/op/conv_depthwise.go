@@ -7,7 +7,7 @@ import "github.com/memplan/memplan/internal/tensor"
 func (c *Call) depthwise2d(x, w *Tensor, size tensor.Dims) {
 	c.contiguous(x)
 	c.contiguous(w)
-	c.Return(c.New(tensor.Contiguous(size), x.DType))
+	c.Return(c.grown(x.DType, size.Slice()...))
 }
 
 // gradDepthwise2d computes the weight's gradient first.
@@ -17,12 +17,12 @@ func (b *Back) gradDepthwise2d(x, w, g *Tensor) {
 	inner := b.Mark()
 	if b.Need(1) {
 		b.contiguous(x)
-		b.Set(1, b.New(tensor.Contiguous(w.Size), g.DType))
+		b.Set(1, b.grown(g.DType, w.Size.Slice()...))
 		b.DropTo(inner)
 	}
 	if b.Need(0) {
 		b.contiguous(w)
-		b.Set(0, b.New(tensor.Contiguous(x.Size), g.DType))
+		b.Set(0, b.grown(g.DType, x.Size.Slice()...))
 	}
 	b.DropTo(mark)
 	b.gradConvBias(g)

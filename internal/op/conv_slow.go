@@ -39,7 +39,7 @@ func (c *Call) slowOne(x, w *Tensor, kind convBackend, size tensor.Dims) *Tensor
 	if kind == convSlowTranspose && x.Rank() == 5 {
 		out = c.resized(x, size)
 	} else {
-		out = c.New(tensor.Contiguous(size), x.DType)
+		out = c.slowOutput(kind, size, x.DType)
 	}
 	switch {
 	case kind == convSlowTranspose: // NaiveConvolutionTranspose2d.cu, 3d.cu; the bias is a product with ones
@@ -47,12 +47,23 @@ func (c *Call) slowOne(x, w *Tensor, kind convBackend, size tensor.Dims) *Tensor
 		if c.Has(2) {
 			ones = c.NewShape(x.DType, spatial(size))
 		}
-	case kind == convSlowDilated || !a.pointwise(w): // NaiveDilatedConvolution.cu, ConvolutionMM2d.cu
+	case kind == convSlowDilated: // NaiveDilatedConvolution.cu
+		cols = c.grown(x.DType, columns(w, size))
+	case !a.pointwise(w): // ConvolutionMM2d.cu
 		cols = c.NewShape(x.DType, columns(w, size))
 	}
 	c.BlasHandle()
 	c.Drop(ones, cols)
 	return out
+}
+
+// slowOutput is the result of the others: resized by the kernel of the plain
+// convolution, else made in its size.
+func (c *Call) slowOutput(kind convBackend, size tensor.Dims, d tensor.DType) *Tensor {
+	if kind == convSlow2d {
+		return c.grown(d, size.Slice()...)
+	}
+	return c.New(tensor.Contiguous(size), d)
 }
 
 // resized is the result of slow_conv_transpose3d_cuda: it is made like the input
@@ -65,6 +76,7 @@ func (c *Call) resized(x *Tensor, size tensor.Dims) *Tensor {
 	like := c.New(tensor.Contiguous(x.Size), x.DType)
 	out := c.New(l, x.DType)
 	c.Drop(like)
+	c.filled(x.DType)
 	return out
 }
 
@@ -145,17 +157,18 @@ func (b *Back) slowGrads(x, w, g *Tensor, kind convBackend) (grads [3]*Tensor) {
 func (b *Back) gradSlow2d(x, w, g *Tensor) (grads [3]*Tensor) {
 	var cols *Tensor
 	if b.Need(0) {
-		grads[0] = b.New(tensor.Contiguous(x.Size), x.DType)
-		cols = b.NewShape(x.DType, columns(w, g.Size))
+		grads[0] = b.grown(x.DType, x.Size.Slice()...)
+		cols = b.grown(x.DType, columns(w, g.Size))
 		b.BlasHandle()
 	}
 	if b.Need(2) {
-		grads[2] = b.sumForBias(g)
+		grads[2] = b.grown(g.DType, g.Dim(1))
+		b.biasScratch(g)
 	}
 	if b.Need(1) {
-		grads[1] = b.New(tensor.Contiguous(w.Size), w.DType)
+		grads[1] = b.grown(w.DType, w.Size.Slice()...)
 		if cols == nil {
-			cols = b.NewShape(x.DType, columns(w, g.Size))
+			cols = b.grown(x.DType, columns(w, g.Size))
 		}
 		b.BlasHandle()
 	}
@@ -173,7 +186,7 @@ func (b *Back) gradSlowDilated(x, w, g *Tensor) (grads [3]*Tensor) {
 	}
 	var cols *Tensor
 	if b.Need(0) || b.Need(1) {
-		cols = b.NewShape(x.DType, columns(w, g.Size))
+		cols = b.grown(x.DType, columns(w, g.Size))
 		b.BlasHandle()
 	}
 	if b.Need(2) {
@@ -203,17 +216,17 @@ func (b *Back) gradSlowTranspose(x, w, g *Tensor) (grads [3]*Tensor) {
 	mark := b.Mark()
 	if b.Need(0) {
 		b.contiguous(g)
-		grads[0] = b.New(tensor.Contiguous(x.Size), g.DType)
+		grads[0] = b.grown(g.DType, x.Size.Slice()...)
 		cols := work()
 		b.BlasHandle()
 		b.Drop(cols)
 		b.DropTo(mark)
 	}
 	if b.Need(1) {
-		grads[1] = b.New(tensor.Contiguous(w.Size), g.DType)
+		grads[1] = b.grown(g.DType, w.Size.Slice()...)
 	}
 	if b.Need(2) {
-		grads[2] = b.NewShape(g.DType, w.Dim(1))
+		grads[2] = b.grown(g.DType, w.Dim(1))
 	}
 	if b.Need(1) || b.Need(2) {
 		g = b.contiguous(g)
@@ -222,10 +235,16 @@ func (b *Back) gradSlowTranspose(x, w, g *Tensor) (grads [3]*Tensor) {
 			b.BlasHandle()
 		}
 		if b.Need(2) {
-			reduceScratch(&Call{Exec: b.Exec}, g, biasDims(g), g.DType.Accumulate().Size(), 4)
+			b.biasScratch(g)
 		}
 		b.Drop(cols)
 		b.DropTo(mark)
 	}
 	return grads
+}
+
+// biasScratch is what the kernel needs that sums a row-major gradient into one
+// that exists (at::sum_out).
+func (b *Back) biasScratch(g *Tensor) {
+	reduceScratch(&Call{Exec: b.Exec}, g, biasDims(g), g.DType.Accumulate().Size(), 4)
 }

@@ -15,7 +15,7 @@ type EinsumArgs struct {
 // Einsum of two operands: a product where nothing is summed, else one batch of
 // matrix products. Its dimensions are the labels, those of the result first.
 var _ = define(Row{
-	Name: "einsum", Sig: "torch.einsum(equation: str, *operands: tensors)", Args: &EinsumArgs{}, Composite: true, Run: einsum,
+	Name: "einsum", Sig: "torch.einsum(equation: str, *operands: tensors)", Args: &EinsumArgs{}, Composite: true, Cast: CastLower, Run: einsum,
 	Source: "aten/src/ATen/native/Linear.cpp: einsum, sumproduct_pair",
 })
 
@@ -50,9 +50,11 @@ func (c *Call) einsumLabels() (operands [2]string, out string) {
 func einsum(c *Call) {
 	labels, out := c.einsumLabels()
 	all := out
-	for _, r := range labels[0] + labels[1] {
-		if !strings.ContainsRune(all, r) {
-			all += string(r)
+	rest := []byte(labels[0] + labels[1])
+	slices.Sort(rest) // the labels that are summed follow in the order of the alphabet, capitals first
+	for _, r := range rest {
+		if strings.IndexByte(all, r) < 0 {
+			all += string(rune(r))
 		}
 	}
 	if len(all) > tensor.MaxRank {

@@ -61,6 +61,12 @@ func unary(name, sig string, args any, save Save) *Row {
 	})
 }
 
+// inFloat32 puts a row on autocast's list of operators in float32.
+func inFloat32(r *Row) *Row {
+	r.Cast = CastFP32
+	return r
+}
+
 // unarySaved is unary with gradMapSaved.
 func unarySaved(name, sig string, save Save) *Row {
 	r := unary(name, sig, nil, save)
@@ -77,7 +83,7 @@ var (
 	}{}, In(0))
 	_ = unary("silu", "F.silu(input)", nil, In(0))
 	_ = unary("mish", "F.mish(input)", nil, In(0))
-	_ = unary("softplus", "F.softplus(input, beta: float = 1.0, threshold: float = 20.0)", nil, In(0))
+	_ = inFloat32(unary("softplus", "F.softplus(input, beta: float = 1.0, threshold: float = 20.0)", nil, In(0)))
 	_ = unary("hardswish", "F.hardswish(input)", nil, In(0))
 	_ = unary("hardsigmoid", "F.hardsigmoid(input)", nil, In(0))
 	_ = unary("hardtanh", "F.hardtanh(input, min_val: float = -1.0, max_val: float = 1.0)", nil, In(0))

@@ -31,7 +31,7 @@ func extreme(name, node string) {
 			}
 			dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, &ReduceArgs{})
 			out := c.New(tensor.Contiguous(size), x.DType)
-			reduceScratch(c, x, dims, x.DType.Size(), 4)
+			reduceScratch(c, c.contiguous(x), dims, x.DType.Size(), 4)
 			c.Return(out)
 		},
 		Save: []Save{In(0), Out(0)}, Node: node + "1", Grad: gradExtremeAll,

@@ -71,6 +71,12 @@ var (
 	})
 )
 
+// Filling in place makes no copy.
+var _ = define(Row{
+	Name: "masked_fill_", Args: MaskedFill.Args, Run: checkInPlace, InPlace: true, Save: []Save{In(1)}, Node: "MaskedFillBackward0",
+	Grad: gradMaskedFill,
+})
+
 // In-place functions that keep their result.
 var (
 	_ = inPlace("sigmoid_", gradMap)

@@ -19,6 +19,7 @@ const lossSig = "reduction: str(none|mean|sum) = 'mean'"
 
 // sameShape refuses what a loss would have to broadcast.
 func (c *Call) sameShape(x, target *Tensor) {
+	c.elementwise(x, target)
 	if target.Size != x.Size {
 		c.Fail("target of shape %v does not have the input's shape %v; broadcasting in a loss is not modelled", target.Size, x.Size)
 	}

@@ -92,12 +92,12 @@ var (
 			if c.Env().Deterministic && !none {
 				c.Fail("this loss over more than two dimensions has no deterministic form in PyTorch; it would raise an error")
 			}
-			total := c.NewShape(x.DType) // resized before the loss is
+			total := c.grown(x.DType) // resized before the loss is
 			if none {
-				c.Return(c.NewShape(x.DType, x.Dim(0), x.Dim(2), x.Dim(3)), total)
+				c.Return(c.grown(x.DType, x.Dim(0), x.Dim(2), x.Dim(3)), total)
 				return
 			}
-			c.Return(c.NewShape(x.DType), total)
+			c.Return(c.grown(x.DType), total)
 			c.contiguous(x)
 			c.contiguous(c.In[1])
 		},

@@ -40,7 +40,7 @@ func (c *Call) reduce(d tensor.DType) *Tensor {
 	x := c.In[0]
 	dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ReduceArgs))
 	out := c.New(tensor.Contiguous(size), d)
-	if x.DType != d { // make_reduction converts the input
+	if x.DType != d && !(x.DType.IsHalf() && d == tensor.Float32) { // make_reduction converts the input
 		x = c.Local(c.New(x.LikeDense(), d))
 	}
 	reduceScratch(&Call{Exec: c.Exec}, x, dims, d.Accumulate().Size(), 4)

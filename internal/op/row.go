@@ -20,6 +20,10 @@ type Row struct {
 	// Cast is what autocast does to the inputs.
 	Cast CastPolicy
 
+	// CastList is the range of inputs, from the first to before the second, that
+	// are the items of one list argument; autocast converts them in order.
+	CastList [2]int
+
 	// Run performs a primitive or a composite.
 	Run func(c *Call)
 

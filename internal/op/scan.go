@@ -20,16 +20,13 @@ var cumsum = define(Row{
 		} else if !d.IsFloating() {
 			d = tensor.Int64
 		}
-		if d != x.DType && x.DType.IsFloating() {
-			c.Fail("cumsum with a conversion from %v to %v is not modelled; convert first", x.DType, d)
-		}
 		one := x.Rank() > 0 && x.Numel() > 1 && x.Numel() == x.Dim(dim) // one scan by CUB
 		if one && d != tensor.Int64 {
 			c.Fail("cumsum over the only dimension of %v is not modelled", d)
 		}
 		out := c.New(tensor.Contiguous(x.Size), d)
-		if d != x.DType { // the kernel takes what it gives
-			x = c.Local(c.Do1(ToCopy, &ToCopyArgs{DType: d}, x))
+		if d != x.DType { // the kernel takes what it gives; autograd does not see this conversion
+			x = c.Local(c.New(x.LikeDense(), d))
 		}
 		if x.Numel() > 1 {
 			c.contiguous(x)
@@ -44,10 +41,11 @@ var cumsum = define(Row{
 })
 
 func init() {
-	cumsum.Grad = func(b *Back) { // cumsum_backward: grad.flip(dim).cumsum(dim).flip(dim)
-		g, a := b.Grads[0], b.Args.(*CumsumArgs)
+	cumsum.Grad = func(b *Back) { // cumsum_backward of grad in self's type: grad.flip(dim).cumsum(dim).flip(dim)
+		a := b.Args.(*CumsumArgs)
+		g := b.Local(b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))
 		if g.Numel() <= 1 || g.Dim(b.dim(a.Dim, g.Rank())) == 1 {
-			b.Pass(0)
+			b.Set(0, b.Keep(g))
 			return
 		}
 		f := b.Local(b.NewLike(g))

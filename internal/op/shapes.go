@@ -65,6 +65,9 @@ func (s *Shapes) Drop(...*Tensor) {}
 
 // Do implements Exec.
 func (s *Shapes) Do(r *Row, args any, in ...*Tensor) []*Tensor {
+	if s.E.Autocast && r.Cast != CastNone {
+		return s.doAutocast(r, args, in)
+	}
 	c := Call{Exec: s, Row: r, In: in, Args: args}
 	switch {
 	case r.View != nil:
@@ -81,6 +84,21 @@ func (s *Shapes) Do(r *Row, args any, in ...*Tensor) []*Tensor {
 		r.Run(&c)
 	}
 	return c.Out
+}
+
+// doAutocast runs an operator on inputs of the types that autocast gives them.
+func (s *Shapes) doAutocast(r *Row, args any, in []*Tensor) []*Tensor {
+	s.E.Autocast = false
+	defer func() { s.E.Autocast = true }()
+	ins := append([]*Tensor(nil), in...)
+	if to, ok := r.AutocastType(s.E.AutocastDType, in); ok {
+		for i, t := range ins {
+			if Autocasts(t) {
+				ins[i] = &Tensor{Layout: t.Layout, DType: to}
+			}
+		}
+	}
+	return s.Do(r, r.AutocastArgs(args, in), ins...)
 }
 
 // SumTo implements Exec.

@@ -23,8 +23,12 @@ var vectorNorm = define(Row{
 			c.Fail("the norm needs a floating type, not %v", x.DType)
 		}
 		dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, &a.ReduceArgs)
-		out := c.New(tensor.Contiguous(size), x.DType)
-		reduceScratch(c, x, dims, x.DType.Accumulate().Size(), 4)
+		d := x.DType
+		if a.DType != nil {
+			d = *a.DType
+		}
+		out := c.New(tensor.Contiguous(size), d)
+		reduceScratch(c, x, dims, d.Accumulate().Size(), 4)
 		c.Return(out)
 	},
 	Save: []Save{In(0), Out(0)}, Node: "LinalgVectorNormBackward0", Grad: gradNorm,

@@ -17,24 +17,22 @@ var _ = define(Row{
 		if cond.DType != tensor.Bool {
 			c.Fail("the condition must be of type bool, not %v", cond.DType)
 		}
-		var d tensor.DType
 		switch {
 		case x == nil && y == nil:
 			c.Fail("where needs a tensor beside the condition")
 		case x == nil:
-			d = weak(y.DType, a.Input.Float)
+			c.Return(c.where(cond, x, y, weak(y.DType, a.Input.Float)))
 		case y == nil:
-			d = weak(x.DType, a.Other.Float)
+			c.Return(c.where(cond, x, y, weak(x.DType, a.Other.Float)))
 		default:
-			d = resultType(x, y, Number{})
+			c.Return(c.Do1(whereSelf, nil, cond, x, y))
 		}
-		c.Return(c.where(cond, x, y, d))
 	},
 	Source: "aten/src/ATen/native/TensorCompare.cpp: where",
 })
 
-// where calls the operator with scalar tensors for the operands that are nil.
-// Its locals die before it returns.
+// where calls the operator with a scalar tensor for the operand that is nil and
+// the other one converted. Its locals die before it returns.
 func (c *Call) where(cond, x, y *Tensor, d tensor.DType) *Tensor {
 	mark := c.Mark()
 	operand := func(t *Tensor) *Tensor {
@@ -53,7 +51,17 @@ func (c *Call) where(cond, x, y *Tensor, d tensor.DType) *Tensor {
 // in the other's place.
 var whereSelf = define(Row{
 	Name: "where", Run: func(c *Call) {
-		c.Return(c.New(c.elementwise(c.In...), c.In[1].DType))
+		cond, x, y := c.In[0], c.In[1], c.In[2]
+		d := resultType(x, y, Number{})
+		operand := func(t *Tensor) *Tensor { // autograd does not see this conversion
+			if t.DType == d {
+				return t
+			}
+			return c.Local(c.New(t.LikeDense(), d))
+		}
+		x = operand(x)
+		y = operand(y)
+		c.Return(c.New(c.elementwise(cond, x, y), d))
 	},
 	Save: []Save{In(0)}, Node: "WhereBackward0",
 	Source: "tools/autograd/derivatives.yaml: where.self",

@@ -166,7 +166,9 @@ func (b *body) partner() (value, bool) {
 	return value{}, false
 }
 
-var activations = []string{"ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "ELU", "LeakyReLU", "Mish", "Hardswish", "Softplus", "{GELU: tanh}", "{ReLU: {inplace: true}}", "{ELU: {inplace: true}}"}
+var activations = []string{"ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "ELU", "LeakyReLU", "Mish", "Hardswish", "Softplus", "{GELU: tanh}", "{ReLU: {inplace: true}}", "{ELU: {inplace: true}}", "{SiLU: {inplace: true}}",
+	"{Hardswish: {inplace: true}}", "{Hardsigmoid: {inplace: true}}", "{Hardtanh: {inplace: true}}", "{ReLU6: {inplace: true}}", "{Mish: {inplace: true}}",
+	"{Dropout: {p: 0.2, inplace: true}}"}
 
 var functions = []string{"relu", "gelu", "silu", "tanh", "sigmoid", "softplus", "mish", "exp", "elu"}
 
@@ -614,8 +616,11 @@ func (g *generator) spec(seed uint64) (text, arch string) {
 	b.WriteString("  layers:\n    " + strings.Join(m.lines, "\n    ") + "\n")
 	b.WriteString(loss.text)
 	fmt.Fprintf(&b, "train:\n  batch_size: %d\n", batch)
-	if g.bf16 {
+	switch {
+	case g.bf16:
 		b.WriteString("  precision: bf16\n")
+	case g.chance(0.4):
+		fmt.Fprintf(&b, "  precision: %s\n", g.pick("amp-bf16", "amp-bf16", "amp-fp16"))
 	}
 	fmt.Fprintf(&b, "  optimizer: %s\n", fuzzOptimizers[g.r.IntN(len(fuzzOptimizers))])
 	if g.chance(0.5) {

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/specs"
+)
+
+// hfPreset begins the names of presets for Hugging Face's model types.
+const hfPreset = "hf/"
+
+// isHFConfig reports whether text is a config.json of Hugging Face's
+// transformers rather than a spec.
+func isHFConfig(text []byte) bool {
+	var v map[string]any
+	return json.Unmarshal(text, &v) == nil && v["model_type"] != nil && v["memplan"] == nil
+}
+
+// wrapHF writes the spec for a config.json: its params are those of the preset
+// for the model type, with the configuration's values, so that --set
+// params.NAME=... changes any. Other defaults are those of the library's
+// Trainer: eight samples a batch, AdamW.
+func wrapHF(path string, text []byte) ([]byte, error) {
+	c, err := graph.ParseHFConfig(text)
+	if err != nil {
+		return nil, usagef("%s: %v", path, err)
+	}
+	preset, err := specs.Preset(hfPreset + c.Type)
+	if err != nil {
+		return nil, usagef("%s: model_type %q is not known%s (known: %s)", path, c.Type, didYouMean(c.Type, specs.HFTypes()), strings.Join(specs.HFTypes(), ", "))
+	}
+	s, err := spec.Parse(presetPrefix+hfPreset+c.Type, preset, spec.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if c.Task != "" {
+		c.Values["task"] = c.Task
+	}
+	var b, with strings.Builder
+	fmt.Fprintf(&b, "memplan: 1\nname: %s\nparams:\n", strconv.Quote(hfName(path, c.Type)))
+	for _, p := range s.Params.Pairs {
+		k := p.Key.Str
+		if k == "tasks" || k == "precision" || p.Value.IsExpr() {
+			continue
+		}
+		v, given := c.Values[k]
+		if !given {
+			v, _ = s.Env.Lookup(k)
+		}
+		literal, ok := yamlScalar(v)
+		if !ok {
+			return nil, usagef("%s: %s is a list, which is not modelled", path, k)
+		}
+		fmt.Fprintf(&b, "  %s: %s\n", k, literal)
+		fmt.Fprintf(&with, "    %s: \"${%s}\"\n", k, k)
+	}
+	fmt.Fprintf(&b, "model:\n  hf: %s\n  with:\n%s", strconv.Quote(path), with.String())
+	b.WriteString("train: {batch_size: 8, optimizer: AdamW}\n")
+	return []byte(b.String()), nil
+}
+
+// hfName names the job after the folder of its config.json, or after the file.
+func hfName(path, modelType string) string {
+	name := strings.TrimSuffix(filepath.Base(path), ".json")
+	if name == "config" {
+		name = filepath.Base(filepath.Dir(path))
+	}
+	if name == "." || name == "-" || name == string(filepath.Separator) || strings.HasPrefix(path, presetPrefix) {
+		return modelType
+	}
+	return name
+}
+
+// yamlScalar writes a value of a configuration as YAML.
+func yamlScalar(v any) (string, bool) {
+	switch v := v.(type) {
+	case nil:
+		return "null", true
+	case string:
+		return strconv.Quote(v), true
+	case int64, bool:
+		return fmt.Sprint(v), true
+	case float64:
+		s := strconv.FormatFloat(v, 'g', -1, 64)
+		if !strings.ContainsAny(s, ".e") {
+			s += ".0"
+		}
+		return s, true
+	}
+	return "", false
+}
