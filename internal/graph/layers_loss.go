@@ -61,7 +61,7 @@ func init() {
 	loss("nn.BCELoss(*, weight: floats? = None, "+reduction+")", "input target", "binary_cross_entropy", "weight")
 	loss("nn.BCEWithLogitsLoss(*, weight: floats? = None, "+reduction+", pos_weight: floats? = None)", "input target",
 		"binary_cross_entropy_with_logits", "weight", "pos_weight")
-	loss("nn.KLDivLoss(*, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)", "input target", "kl_div")
+	loss("nn.KLDivLoss(*, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)", "input target", "kl_div.any")
 	loss("nn.TripletMarginLoss(*, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, "+reduction+")",
 		"anchor positive negative", "triplet_margin_loss")
 	loss("nn.CosineEmbeddingLoss(*, margin: float = 0.0, "+reduction+")", "input1 input2 target", "cosine_embedding_loss")

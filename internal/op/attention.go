@@ -177,7 +177,7 @@ var flashAttention = define(Row{
 			accs = divUp(int64(b.Env().SMs), q.Dim(0)*q.Dim(2))
 		}
 		b.Scratch(tensor.Bytes(accs * q.Dim(0) * rows * q.Dim(2) * roundUp(q.Dim(3), 32) * 4)) // dq in float32
-		if groups := q.Dim(2) / max(k.Dim(2), 1); groups > 1 { // dk_expanded, dv_expanded: for each head, then summed
+		if groups := q.Dim(2) / max(k.Dim(2), 1); groups > 1 {                                 // dk_expanded, dv_expanded: for each head, then summed
 			if groups >= 256 {
 				b.Fail("a sum over %d heads that share a key is not modelled", groups)
 			}

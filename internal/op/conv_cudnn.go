@@ -27,7 +27,7 @@ func (b *Back) gradCudnnConv(x, w, g *Tensor) {
 	switch last := x.IsChannelsLast(); {
 	case transposed: // contiguous(format)
 		g = b.inFormat(g, last)
-	case last != g.IsChannelsLast(): // to(format), which looks at the order of strides alone
+	case last != suggestsLast(g): // to(format), which looks at the order of strides alone
 		g = b.Local(b.New(tensor.InFormat(g.Size, last), g.DType))
 	}
 	if b.Need(0) {
@@ -49,4 +49,14 @@ func (b *Back) gradCudnnConv(x, w, g *Tensor) {
 		b.DropTo(inner)
 	}
 	b.DropTo(mark)
+}
+
+// suggestsLast reports whether the strides of a gradient suggest the
+// channels-last layout; one spatial dimension is an image of height 1.
+func suggestsLast(g *Tensor) bool {
+	l := g.Layout
+	if l.Rank() == 3 {
+		l = l.Unsqueeze(2)
+	}
+	return l.IsChannelsLast()
 }

@@ -3,18 +3,31 @@ package op
 // KLDiv is the divergence of the input, which is in logarithms, from the
 // target. F.kl_div divides the sum by the batch itself for "batchmean".
 var _ = define(Row{
-	Name: "kl_div", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
+	Name: "kl_div.any", Args: &LossArgs{}, Composite: true,
 	Sig: "F.kl_div(input, target, *, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)",
 	Run: func(c *Call) {
-		x, target, a := c.In[0], c.In[1], c.Args.(*LossArgs)
-		c.sameShape(x, target)
-		inner := *a
-		if a.Reduction == "batchmean" {
-			inner.Reduction = "sum"
+		x, a := c.In[0], *c.Args.(*LossArgs)
+		batch := a.Reduction == "batchmean"
+		if batch {
+			a.Reduction = "sum"
 		}
-		c.Args = &inner
+		loss := c.Do1(klDiv, &a, c.In...)
+		if batch && x.Rank() > 0 {
+			sum := loss
+			loss = c.Do1(Div, &BinaryArgs{Other: Number{Set: true, Value: float64(x.Dim(0))}}, sum)
+			c.Drop(sum)
+		}
+		c.Return(loss)
+	},
+	Source: "torch/nn/functional.py: kl_div",
+})
+
+var klDiv = define(Row{
+	Name: "kl_div", Args: &LossArgs{}, Cast: CastFP32, Composite: true, Run: func(c *Call) {
+		x, target := c.In[0], c.In[1]
+		c.sameShape(x, target)
 		var left, right, each *Tensor
-		if a.LogTarget { // exp(target) * (target - input)
+		if c.Args.(*LossArgs).LogTarget { // exp(target) * (target - input)
 			right = c.Do1(Sub, &BinaryArgs{}, target, x)
 			left = c.Do1(Exp, nil, target)
 			each = c.Do1(Mul, &BinaryArgs{}, left, right)
@@ -24,16 +37,10 @@ var _ = define(Row{
 			each = c.Do1(Sub, &BinaryArgs{}, left, right)
 		}
 		c.Drop(left, right)
-		loss := c.reduceLoss(each)
+		c.Return(c.reduceLoss(each))
 		c.Drop(each)
-		if a.Reduction == "batchmean" && x.Rank() > 0 {
-			sum := loss
-			loss = c.Do1(Div, &BinaryArgs{Other: Number{Set: true, Value: float64(x.Dim(0))}}, sum)
-			c.Drop(sum)
-		}
-		c.Return(loss)
 	},
-	Source: "aten/src/ATen/native/Loss.cpp: kl_div; torch/nn/functional.py",
+	Source: "aten/src/ATen/native/Loss.cpp: kl_div",
 })
 
 // xlogy is x * log(y), and 0 where x is.

@@ -6,3 +6,9 @@ package torchver
 //
 // PR 148605 introduced it and was reverted; PR 150773 (April 2025) landed it.
 func (v Version) LayerNormPartialSums() bool { return v.AtLeast(Version{2, 8}) }
+
+// FusedRMSNorm reports whether rms_norm on CUDA is one kernel with a derivative
+// of its own, rather than a composition of operators.
+//
+// PR 153666 (July 2025).
+func (v Version) FusedRMSNorm() bool { return v.AtLeast(Version{2, 9}) }

@@ -70,8 +70,9 @@ def next_batch():
 def step(i):
     ids, y = next_batch()
     optimizer.zero_grad(set_to_none=True)
-    out = model(ids)
-    loss = F.cross_entropy(out.view(-1, 64), y.view(-1))
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        out = model(ids)
+        loss = F.cross_entropy(out.view(-1, 64), y.view(-1))
     loss.backward()
     optimizer.step()
 
