@@ -66,8 +66,6 @@ func LoadHF(dir string) ([]*HFRecording, error) {
 func (r *HFRecording) skipped() string {
 	c := r.Config
 	switch {
-	case strings.HasPrefix(c.Precision, "amp"):
-		return "autocast"
 	case c.Accumulate > 1:
 		return "gradient accumulation"
 	case optimizers[c.Optimizer] == "":

@@ -62,6 +62,8 @@ func (p *Player) store(fr *frame, slot int, v value) {
 // locals drop in slot order after the value was taken.
 func (p *Player) call(fr *frame) value {
 	var ret value
+	casts := p.env.Autocast
+	p.env.Autocast = casts && !fr.fn.NoAutocast
 	for i := range fr.fn.Body {
 		s := &fr.fn.Body[i]
 		if s.Kind == program.Return || (s.Kind == program.FastReturn && p.inference()) {
@@ -70,6 +72,7 @@ func (p *Player) call(fr *frame) value {
 		}
 		p.exec(fr, s)
 	}
+	p.env.Autocast = casts
 	for i := range fr.slots {
 		p.drop(fr.slots[i])
 	}

@@ -255,6 +255,8 @@ func (p *printer) literal(e *program.Expr, q *op.Param, v any) string {
 	text := program.Literal(v)
 	list, isList := v.([]int64)
 	switch {
+	case q.Star && isList && len(list) == 0:
+		return "()"
 	case q.Star && isList:
 		parts := make([]string, len(list))
 		for i, n := range list {

@@ -342,6 +342,11 @@ func (s *script) function(f *program.Func, c *program.Class) {
 	s.printf("def %s(%s):", f.Name, strings.Join(params, ", "))
 	s.indent++
 	p := &printer{script: s, fn: f, class: c, self: "self."}
+	if f.NoAutocast {
+		s.line(`with torch.autocast("cuda", enabled=False):`)
+		s.indent++
+		defer func() { s.indent-- }()
+	}
 	p.body(f.Body)
 	s.indent--
 }

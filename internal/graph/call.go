@@ -307,8 +307,7 @@ func (u *unit) callFunction(b *spec.Named[spec.Block], with map[string]any, ins 
 		u.what = "block " + b.Name.V
 		f := u.newFn(b.Name.V, program.Function, sc, inputNames(b.V), ins, at)
 		u.what = what
-		f.statements(b.V.Layers, f.scope)
-		fe = &elaboratedFunc{f.f, f.finish(b.Name.At)}
+		fe = &elaboratedFunc{f.f, f.body(b)}
 		el.depth--
 		n := 0
 		for _, m := range u.class.Methods {

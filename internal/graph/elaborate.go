@@ -406,8 +406,7 @@ func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]
 	n.modules(b.V.Modules)
 	f := n.newFn("forward", program.Module, sc, inputNames(b.V), ins, at)
 	n.class.Forward = f.f
-	f.statements(b.V.Layers, f.scope)
-	rets := f.finish(b.Name.At)
+	rets := f.body(b)
 	n.close()
 	el.cache[key] = &elaborated{n.class, rets}
 	return n.class, rets

@@ -293,6 +293,17 @@ func (f *fn) returns(rets []val, line int) {
 	f.ret, f.done = rets, true
 }
 
+// body elaborates the statements of a block and returns its results.
+func (f *fn) body(b *spec.Named[spec.Block]) []val {
+	env := &f.u.el.shapes.E
+	casts := env.Autocast
+	f.f.NoAutocast = !b.V.Autocast.V
+	env.Autocast = casts && b.V.Autocast.V
+	defer func() { env.Autocast = casts }()
+	f.statements(b.V.Layers, f.scope)
+	return f.finish(b.Name.At)
+}
+
 // finish returns the previous value unless there was a return.
 func (f *fn) finish(at spec.Span) []val {
 	if !f.done {

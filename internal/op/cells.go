@@ -41,8 +41,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/RNN.cpp: GRUCell",
 	})
-	// LSTMCell's hidden and cell state are one argument in PyTorch, a list.
-	LSTMCell = define(Row{
+	_ = define(Row{
 		Name: "lstm_cell", Composite: true, Cast: CastLower, CastList: [2]int{1, 3}, Run: func(c *Call) {
 			i, h := c.gates(c.In[0], c.In[1], 3)
 			outs := c.Do(fusedLSTM, nil, i, h, c.In[2], c.Opt(5), c.Opt(6))

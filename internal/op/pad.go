@@ -11,7 +11,7 @@ type PadArgs struct {
 // ConstantPad is F.pad with a constant; its gradient is a copy of the inner
 // part.
 var ConstantPad = define(Row{
-	Name: "constant_pad_nd", Sig: "F.pad(input, pad: ints, value: float = 0.0)", Args: &PadArgs{}, Run: func(c *Call) {
+	Name: "constant_pad_nd", Sig: "F.pad(input, pad: ints, *, value: float = 0.0)", Args: &PadArgs{}, Run: func(c *Call) {
 		x, p := c.In[0], c.Args.(*PadArgs).Pad
 		if len(p)%2 != 0 || len(p) > 2*x.Rank() {
 			c.Fail("padding %s does not fit %d dimensions; it has two numbers for each, from the last one on", tensor.SizeString(p), x.Rank())

@@ -80,6 +80,9 @@ func (f *Func) Dump(c *Class) string {
 
 func (f *Func) dump(b *strings.Builder, c *Class) {
 	fmt.Fprintf(b, "  def %s(%s)\n", f.Name, strings.Join(f.Slots[:f.Params], ", "))
+	if f.NoAutocast {
+		b.WriteString("    without autocast\n")
+	}
 	for i := range f.Body {
 		fmt.Fprintf(b, "    %s\n", f.stmt(&f.Body[i], c))
 	}

@@ -118,6 +118,8 @@ type Func struct {
 	Params int      // the first slots
 	Slots  []string // names of local variables
 	Body   []Stmt
+
+	NoAutocast bool // the body runs with autocast off
 }
 
 // StmtKind is the kind of a statement.

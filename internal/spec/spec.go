@@ -92,6 +92,7 @@ type Block struct {
 	Parameters []*Named[Param] `yaml:"parameters" doc:"parameters of the block itself"`
 	Buffers    []*Named[Param] `yaml:"buffers" doc:"buffers of the block itself"`
 	Layers     []*Entry        `yaml:"layers" doc:"the statements"`
+	Autocast   Boolean         `yaml:"autocast" default:"true" doc:"false: the statements run under torch.autocast(enabled=False)"`
 }
 
 // Param is a parameter or buffer that a block declares.
