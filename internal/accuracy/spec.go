@@ -73,12 +73,10 @@ func (r *Recording) InScope() (bool, string) {
 	switch {
 	case c.preset().name == "":
 		return false, "model " + c.Model
-	case c.Accumulate > 1:
-		return false, "gradient accumulation"
 	case c.Optimizer != "none" && optimizers[c.Optimizer] == "":
 		return false, "optimizer " + c.Optimizer
 	}
-	for _, f := range []string{"checkpoint", "checkpoint_sequential", "clip"} {
+	for _, f := range []string{"checkpoint", "checkpoint_sequential"} {
 		if r.has(f) {
 			return false, f
 		}
@@ -115,6 +113,12 @@ func (r *Recording) Spec() string {
 	fmt.Fprintf(&b, "train:\n  batch_size: %d\n  precision: %s\n", c.Batch, precisions[c.Precision])
 	if o := optimizers[c.Optimizer]; o != "" {
 		fmt.Fprintf(&b, "  optimizer: %s\n", o)
+	}
+	if c.Accumulate > 1 {
+		fmt.Fprintf(&b, "  grad_accumulation: %d\n", c.Accumulate)
+	}
+	if r.has("clip") {
+		b.WriteString("  clip_grad_norm: 1.0\n")
 	}
 	fmt.Fprintf(&b, "  zero_grad: {at: after_step, set_to_none: %v}\n", !r.has("zero_grad_keep"))
 	if c.Loop == "flat" {

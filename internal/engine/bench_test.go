@@ -16,6 +16,8 @@ import (
 const (
 	gpt2     = "memplan: 1\nmodel: {preset: gpt2}\ntrain: {batch_size: 8, optimizer: AdamW}\n"
 	resnet50 = "memplan: 1\nmodel: {preset: resnet, with: {depth: 50}}\ntrain: {batch_size: 32, optimizer: {SGD: {momentum: 0.9}}}\n"
+	llama7b  = "memplan: 1\nmodel: {preset: llama, with: {vocab: 32000, d: 4096, heads: 32, kv: 32, layers: 32, ff: 11008, ctx: 4096, seq: 2048, hd: 128}}\ntrain: {precision: bf16, optimizer: AdamW}\n"
+	llama70b = "memplan: 1\nmodel: {preset: llama, with: {vocab: 32000, d: 8192, heads: 64, kv: 8, layers: 80, ff: 28672, ctx: 4096, seq: 2048, hd: 128}}\ntrain: {precision: bf16, optimizer: AdamW}\n"
 )
 
 var a100 = op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Default}
@@ -57,6 +59,8 @@ func TestPlayAllocations(t *testing.T) {
 
 func BenchmarkEstimateGPT2(b *testing.B)     { benchmarkEstimate(b, gpt2) }
 func BenchmarkEstimateResNet50(b *testing.B) { benchmarkEstimate(b, resnet50) }
+func BenchmarkEstimateLlama7B(b *testing.B)  { benchmarkEstimate(b, llama7b) }
+func BenchmarkEstimateLlama70B(b *testing.B) { benchmarkEstimate(b, llama70b) }
 
 // benchmarkEstimate measures everything from the text of a spec to the
 // allocator's state after three steps.

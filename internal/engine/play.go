@@ -264,6 +264,9 @@ func (j *job) statement(s *program.Stmt) {
 		} else {
 			j.optimize(s.Optimizer)
 		}
+	case program.ClipNorm, program.ClipValue:
+		j.phase = trace.Clip
+		j.clip(s)
 	case program.UpdateScale:
 		j.phase = trace.Optimizer
 		j.updateScale()

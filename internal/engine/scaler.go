@@ -11,6 +11,7 @@ import (
 // (torch/amp/grad_scaler.py). All of it is scalars.
 type gradScaler struct {
 	scale, tracker *op.Tensor
+	unscaled       map[int]bool // optimizers whose gradients were unscaled in this step
 	found          []*op.Tensor // found_inf of each optimizer that stepped since the last update
 }
 
@@ -36,8 +37,16 @@ func (j *job) scaled(loss *op.Tensor) *op.Tensor {
 }
 
 // unscale checks the gradients for infinities and divides them by the scale, in
-// place. Each scalar is copied once for the device of the gradients.
-func (j *job) unscale() {
+// place, once in a step. Each scalar is copied once for the device of the
+// gradients.
+func (j *job) unscale(optimizer int) {
+	if j.scaler.unscaled[optimizer] {
+		return
+	}
+	if j.scaler.unscaled == nil {
+		j.scaler.unscaled = map[int]bool{}
+	}
+	j.scaler.unscaled[optimizer] = true
 	double := j.scalar(tensor.Float64)
 	reciprocal := j.scalar(tensor.Float64)
 	j.Drop(double)
@@ -64,9 +73,12 @@ func (j *job) scaledStep(i int) {
 		return
 	}
 	if !optim.IsFused(o.Args) {
-		j.unscale()
+		j.unscale(i)
 		j.optimize(i)
 		return
+	}
+	if j.scaler.unscaled[i] {
+		j.Fail("clipping before the step of a fused optimizer under GradScaler is not modelled")
 	}
 	j.check(j.scalar(tensor.Float32))
 	foundInf := j.scalar(tensor.Float32) // the sum over devices
@@ -88,4 +100,5 @@ func (j *job) hasGradients(i int) bool {
 func (j *job) updateScale() {
 	j.Drop(j.scaler.found...)
 	j.scaler.found = j.scaler.found[:0]
+	clear(j.scaler.unscaled)
 }

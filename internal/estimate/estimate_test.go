@@ -44,6 +44,9 @@ func TestAtPeak(t *testing.T) {
 		{"mode=no_grad"},
 		{"device.alloc_conf=expandable_segments:True,roundup_power2_divisions:4"},
 	}
+	if testing.Short() {
+		settings = settings[:2]
+	}
 	for _, name := range specs.Names() {
 		text, err := specs.Preset(name)
 		if err != nil {

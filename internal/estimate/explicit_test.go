@@ -41,6 +41,9 @@ func TestExplicit(t *testing.T) {
 		{"train.zero_grad={at: after_step}", "train.empty_cache={at: before_backward}", "mode=train"},
 		{"mode=inference"},
 	}
+	if testing.Short() {
+		sets = sets[:2]
+	}
 	for name, text := range texts {
 		for i, set := range sets {
 			if i > 0 && (filepath.Ext(name) != "" || ownStep(text)) {

@@ -95,6 +95,16 @@ func (p *printer) stmt(s *program.Stmt) {
 		} else {
 			p.printf("%s.step()", o)
 		}
+	case program.ClipNorm, program.ClipValue:
+		o := p.job.Optimizers[s.Optimizer]
+		if p.job.Scaler {
+			p.printf("scaler.unscale_(%s)", o.Name)
+		}
+		name := "clip_grad_norm_"
+		if s.Kind == program.ClipValue {
+			name = "clip_grad_value_"
+		}
+		p.printf("nn.utils.%s(%s, %s)", name, parameters(o), program.Literal(s.Number))
 	case program.UpdateScale:
 		p.line("scaler.update()")
 	case program.ZeroGrad:

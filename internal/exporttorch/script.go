@@ -225,14 +225,7 @@ func (s *script) setup() {
 		}
 	}
 	for _, o := range j.Optimizers {
-		var params []string
-		for _, m := range o.Models {
-			params = append(params, m+".parameters()")
-		}
-		p := params[0]
-		if len(params) > 1 {
-			p = "[p for m in (" + strings.Join(o.Models, ", ") + ") for p in m.parameters()]"
-		}
+		p := parameters(o)
 		for _, g := range o.Given {
 			p += fmt.Sprintf(", %s=%s", g.Name, program.Literal(g.Value))
 		}
@@ -254,6 +247,14 @@ func (s *script) setup() {
 		s.line("")
 		s.line("batch = next_batch()")
 	}
+}
+
+// parameters are those that an optimizer steps.
+func parameters(o *program.Optimizer) string {
+	if len(o.Models) == 1 {
+		return o.Models[0] + ".parameters()"
+	}
+	return "[p for m in (" + strings.Join(o.Models, ", ") + ") for p in m.parameters()]"
 }
 
 // nextBatch prints the function that makes a batch on the CPU and copies it.

@@ -255,6 +255,9 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 	if e.Every != nil {
 		refuse("every", e.Every.Span, isStep, "it modifies statements of a step, such as backward or empty_cache")
 	}
+	if e.Autocast != nil {
+		refuse("autocast", e.Autocast.Span, at == inStep, "it modifies statements of a step")
+	}
 	if e.NoGrad != nil {
 		refuse("no_grad", e.NoGrad.Span, head == spec.HeadForward, "it modifies forward, a statement of a step")
 	}

@@ -150,6 +150,18 @@ func (el *elaborator) evalInt(v *spec.Value, env spec.Env, what string) int64 {
 	return n
 }
 
+// evalNumber evaluates a number.
+func (el *elaborator) evalNumber(v *spec.Value, env spec.Env, what string) float64 {
+	switch n := el.eval(v, env).(type) {
+	case int64:
+		return float64(n)
+	case float64:
+		return n
+	}
+	el.fail(v.Span, "%s must be a number, not %s", what, v.Describe())
+	return 0
+}
+
 func (el *elaborator) evalBool(v *spec.Value, env spec.Env, what string) bool {
 	x := el.eval(v, env)
 	b, ok := x.(bool)

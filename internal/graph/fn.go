@@ -80,7 +80,15 @@ func (f *fn) statements(es []*spec.Entry, sc *scope) {
 		case f.done:
 			f.u.el.fail(e.At, "nothing after return is reached")
 		}
-		f.u.expand(e, sc, func(sc *scope, i int) { f.statement(e, sc, i) })
+		f.u.expand(e, sc, func(sc *scope, i int) {
+			from := len(f.f.Body)
+			f.statement(e, sc, i)
+			if e.Autocast != nil && !f.u.el.evalBool(e.Autocast, sc, "autocast") {
+				for k := from; k < len(f.f.Body); k++ {
+					f.f.Body[k].Plain = true
+				}
+			}
+		})
 		f.early = f.done && e.If != nil
 	}
 }

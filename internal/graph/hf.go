@@ -118,6 +118,9 @@ func (el *elaborator) loadHF(m *spec.Model) *spec.Spec {
 	given := el.hfParams(m, c)
 	s := el.readHF(m, hfFolder+c.Type, preset, given)
 	el.checkHF(m, s, given)
+	if s.Model.Preset.Set { // a type that sets params of another
+		el.as(&model{spec: s}, func() { s = el.loadPreset(s.Model) })
+	}
 	common, err := el.opts.Preset(hfCommon)
 	if err != nil {
 		el.fail(m.HF.At, "%v", err)
@@ -189,6 +192,6 @@ func (el *elaborator) checkHF(m *spec.Model, s *spec.Spec, given map[string]any)
 		el.fail(at, "task %s of %s is not known; known are %s", spec.Show(task), s.Name.V, strings.Join(known, ", "))
 	}
 	if what, _ := s.Env.Lookup("unsupported"); what != nil {
-		el.fail(m.HF.At, "%s: %s is not modelled", m.HF.V, spec.Show(what))
+		el.fail(m.HF.At, "%s: %v is not modelled", m.HF.V, what)
 	}
 }

@@ -148,6 +148,8 @@ func (el *elaborator) models() {
 		case m.HF.Set:
 			x.spec = el.loadHF(m)
 			x.def = x.spec.Model
+		case strings.HasPrefix(m.Preset.V, hfFolder):
+			el.fail(m.Preset.At, "%s needs a configuration; write hf: and the path of a config.json", m.Preset.V)
 		case m.Preset.Set:
 			x.spec = el.loadPreset(m)
 			x.def = x.spec.Model
@@ -170,9 +172,6 @@ func (el *elaborator) models() {
 func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 	if len(m.Layers) > 0 {
 		el.fail(m.Preset.At, "preset and layers exclude each other")
-	}
-	if strings.HasPrefix(m.Preset.V, hfFolder) {
-		el.fail(m.Preset.At, "%s needs a configuration; write hf: and the path of a config.json", m.Preset.V)
 	}
 	if el.opts.Preset == nil {
 		el.errs.Unknown(m.Preset.At, "preset", m.Preset.V, el.opts.Presets)

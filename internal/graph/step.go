@@ -172,8 +172,17 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 		kw()
 		st.Kind = program.EmptyCache
 	case spec.HeadClipNorm, spec.HeadClipValue:
-		el.note("step: gradient clipping")
-		return true
+		bound := "max_norm"
+		st.Kind = program.ClipNorm
+		if e.Head.V == spec.HeadClipValue {
+			bound, st.Kind = "clip_value", program.ClipValue
+		}
+		a := kw(bound, "optimizer")
+		if a[bound] == nil {
+			el.fail(e.At, "%s needs its bound, such as {%s: 1.0}", e.Head.V, e.Head.V)
+		}
+		st.Number = el.evalNumber(a[bound], sc, bound)
+		st.Optimizer = f.optimizer(e, a["optimizer"], sc)
 	case spec.HeadKeep:
 		el.note("step: kept tensors")
 		return true

@@ -21,7 +21,7 @@ type SDPAArgs struct {
 // memory-efficient, and plain matrix products.
 var SDPA = define(Row{
 	Name: "scaled_dot_product_attention", Args: &SDPAArgs{}, Composite: true, Cast: CastLower,
-	Sig: "F.scaled_dot_product_attention(query, key, value, attn_mask: tensor? = None, dropout_p: float = 0.0, is_causal: bool = False, scale: float? = None, enable_gqa: bool = False)",
+	Sig: "F.scaled_dot_product_attention(query, key, value, attn_mask: tensor? = None, dropout_p: float = 0.0, is_causal: bool = False, *, scale: float? = None, enable_gqa: bool = False)",
 	Run: func(c *Call) {
 		q, k, v, mask := c.In[0], c.In[1], c.In[2], c.Opt(3)
 		a := *c.Args.(*SDPAArgs)

@@ -31,8 +31,12 @@ var NLLLoss = define(Row{
 	Source: "aten/src/ATen/native/LossNLL.cpp: nll_loss_nd",
 })
 
-// checkClassWeight refuses a weight that is not one number for each class.
+// checkClassWeight refuses an input without a dimension of classes, and a
+// weight that is not one number for each class.
 func (c *Call) checkClassWeight(x, weight *Tensor) {
+	if x.Rank() == 0 {
+		c.Fail("the input needs a dimension of classes; it is a single number")
+	}
 	classes := x.Dim(min(1, x.Rank()-1))
 	if weight != nil && weight.Size != tensor.D(classes) {
 		c.Fail("weight of shape %v is not one number for each of %d classes", weight.Size, classes)

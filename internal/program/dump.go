@@ -146,6 +146,10 @@ func (f *Func) stmt(s *Stmt, c *Class) string {
 		out = fmt.Sprintf("optimizer %d: zero_grad(set_to_none=%v)", s.Optimizer, s.SetToNone)
 	case EmptyCache:
 		out = "empty_cache()"
+	case ClipNorm:
+		out = fmt.Sprintf("optimizer %d: clip_grad_norm_(%v)", s.Optimizer, s.Number)
+	case ClipValue:
+		out = fmt.Sprintf("optimizer %d: clip_grad_value_(%v)", s.Optimizer, s.Number)
 	case UpdateScale:
 		out = "scaler.update()"
 	}

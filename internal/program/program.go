@@ -141,6 +141,8 @@ const (
 	ZeroGrad                    // Optimizer.zero_grad(set_to_none)
 	EmptyCache                  // torch.cuda.empty_cache()
 	UpdateScale                 // scaler.update()
+	ClipNorm                    // clip_grad_norm_(parameters of Optimizer, Number)
+	ClipValue                   // clip_grad_value_(parameters of Optimizer, Number)
 )
 
 // Stmt is one statement.
@@ -157,18 +159,20 @@ type Stmt struct {
 	Retain    bool
 	Optimizer int // index into Job.Optimizers
 	SetToNone bool
-	Every     int64 // run in every n-th step; 0: always
-	Line      int   // in the spec
+	Number    float64 // the bound of ClipNorm and ClipValue
+	Plain     bool    // outside of autocast
+	Every     int64   // run in every n-th step; 0: always
+	Line      int     // in the spec
 }
 
 // Computes reports whether the statement is one that autocast covers: forward
 // passes, losses and what else a step computes before its backward pass.
 func (s *Stmt) Computes() bool {
 	switch s.Kind {
-	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, Del:
+	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, ClipNorm, ClipValue, Del:
 		return false
 	}
-	return true
+	return !s.Plain
 }
 
 // ExprKind is the kind of an expression.

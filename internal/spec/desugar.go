@@ -100,8 +100,17 @@ func (s *Spec) stepValue(loss *Value) *Value {
 		return list
 	}
 	empty("step_start")
+	micro := t.GradAccumulation.V
+	outer := list
+	if micro > 1 { // the statements of a microbatch, repeated
+		zero("before_forward")
+		zero("before_backward")
+		list = &Value{Span: at, Kind: List}
+	}
 	add(word(HeadBatch))
-	zero("before_forward")
+	if micro == 1 {
+		zero("before_forward")
+	}
 	add(forward)
 	for i, e := range listOf(loss) {
 		if i == len(listOf(loss))-1 && e.Get("name") == nil {
@@ -109,13 +118,22 @@ func (s *Spec) stepValue(loss *Value) *Value {
 		}
 		add(e)
 	}
-	zero("before_backward")
+	if micro > 1 {
+		add(mapping(pair("div", integer(micro)), pair("inputs", word("loss")), pair("name", word("loss")), pair("autocast", boolean(false))))
+	} else {
+		zero("before_backward")
+	}
 	empty("before_backward")
 	backward := mapping(pair(HeadBackward, word("loss")))
 	if loss != nil { // that the loss is a tensor of one element is found out here
 		backward.Span, backward.Pairs[0].Value.Span = loss.Span, loss.Span
 	}
 	add(backward)
+	if micro > 1 {
+		group := mapping(pair(HeadLayers, list), pair("repeat", integer(micro)))
+		list = outer
+		add(group)
+	}
 	if t.ClipGradNorm.Set {
 		add(mapping(pair(HeadClipNorm, &Value{Span: at, Kind: Float, Float: t.ClipGradNorm.V, Str: pyStr(t.ClipGradNorm.V)})))
 	}

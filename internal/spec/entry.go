@@ -30,7 +30,9 @@ type Entry struct {
 	Pick    *Value
 	Every   *Value
 	NoGrad  *Value
-	Body    []*Entry // of layers: and Sequential:
+	// Autocast false keeps a statement of a step out of torch.autocast.
+	Autocast *Value
+	Body     []*Entry // of layers: and Sequential:
 }
 
 // Loop is one variable of for:.
@@ -82,7 +84,7 @@ var (
 
 // Modifiers lists the keys of an entry that are not its head.
 var Modifiers = []string{
-	"name", "inputs", "module", "tie", "with", "if", "repeat", "for", "inplace", "pick", "every", "no_grad",
+	"name", "inputs", "module", "tie", "with", "if", "repeat", "for", "inplace", "pick", "every", "no_grad", "autocast",
 }
 
 func isModifier(key string) bool {
@@ -254,6 +256,8 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 		e.Every = v
 	case "no_grad":
 		e.NoGrad = v
+	case "autocast":
+		e.Autocast = v
 	}
 }
 

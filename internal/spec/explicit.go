@@ -34,7 +34,7 @@ func (s *Spec) Explicit(model *Spec) ([]byte, error) {
 		case key == "model" && !own:
 			put(key, model.root.Get(key).without("loss"))
 		case key == "train" && !own:
-			put(key, s.constant(p.Value).without("zero_grad", "empty_cache", "clip_grad_norm", "clip_grad_value"))
+			put(key, s.constant(p.Value).without("zero_grad", "empty_cache", "clip_grad_norm", "clip_grad_value", "grad_accumulation"))
 		case key == "models" || key == "model":
 			put(key, p.Value)
 		default:

@@ -107,10 +107,10 @@ type Train struct {
 	BatchSize        Integer     `yaml:"batch_size" min:"1" max:"2147483647" default:"1" doc:"samples of one batch"`
 	Precision        String      `yaml:"precision" enum:"fp32|bf16|fp16|amp-bf16|amp-fp16" default:"fp32" doc:"bf16, fp16: the whole model; amp-: autocast"`
 	Optimizer        *Callee     `yaml:"optimizer" doc:"an optimizer of torch.optim, with its arguments"`
-	GradAccumulation Integer     `yaml:"grad_accumulation" min:"1" default:"1" doc:"microbatches for each optimizer step" later:"gradient accumulation"`
+	GradAccumulation Integer     `yaml:"grad_accumulation" min:"1" default:"1" doc:"microbatches for each optimizer step"`
 	ZeroGrad         ZeroGrad    `yaml:"zero_grad" doc:"where gradients are cleared"`
-	ClipGradNorm     Number      `yaml:"clip_grad_norm" min:"0" doc:"torch.nn.utils.clip_grad_norm_" later:"gradient clipping"`
-	ClipGradValue    Number      `yaml:"clip_grad_value" min:"0" doc:"torch.nn.utils.clip_grad_value_" later:"gradient clipping"`
+	ClipGradNorm     Number      `yaml:"clip_grad_norm" min:"0" doc:"torch.nn.utils.clip_grad_norm_"`
+	ClipGradValue    Number      `yaml:"clip_grad_value" min:"0" doc:"torch.nn.utils.clip_grad_value_"`
 	Checkpoint       *Checkpoint `yaml:"checkpoint" doc:"activation checkpointing" later:"activation checkpointing"`
 	Loop             String      `yaml:"loop" enum:"function|flat" default:"function" doc:"function: a step's names die when it returns; flat: they live until rebound"`
 	EmptyCache       *EmptyCache `yaml:"empty_cache" doc:"torch.cuda.empty_cache() now and then"`

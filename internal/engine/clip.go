@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// normChunk is how many elements one block of the foreach kernels takes
+// (kChunkSize in aten/src/ATen/native/cuda/MultiTensorApply.cuh).
+const normChunk = 65536
+
+// clip is torch.nn.utils.clip_grad_norm_ or clip_grad_value_ in their foreach
+// forms. The latter works in place; the former needs the norm of each gradient,
+// their norm, and scalars (torch/nn/utils/clip_grad.py).
+func (j *job) clip(s *program.Stmt) {
+	if j.prog.Scaler && j.hasGradients(s.Optimizer) {
+		j.unscale(s.Optimizer)
+	}
+	if s.Kind == program.ClipValue {
+		return
+	}
+	var groups [][]*op.Tensor // of one type, in the order of first appearance
+	index := map[tensor.DType]int{}
+	for _, c := range j.opts[s.Optimizer] {
+		g := obj(c.t).grad
+		if g == nil {
+			continue
+		}
+		i, ok := index[g.DType]
+		if !ok {
+			i = len(groups)
+			index[g.DType] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], &g.Tensor)
+	}
+	if len(groups) == 0 {
+		return
+	}
+	var norms []*op.Tensor
+	for _, g := range groups {
+		norms = append(norms, j.foreachNorm(g)...)
+	}
+	stacked := j.New(tensor.Contiguous(tensor.D(int64(len(norms)))), norms[0].DType)
+	two := 2.0
+	total := j.do1(op.Row0("linalg_vector_norm"), &op.NormArgs{P: &two}, stacked)
+	j.Drop(stacked)
+	for i := len(norms) - 1; i >= 0; i-- {
+		j.Drop(norms[i])
+	}
+	// max_norm / (total_norm + 1e-6), clamped to 1
+	sum := j.scalar(total.DType)
+	reciprocal := j.scalar(total.DType)
+	coefficient := j.scalar(total.DType)
+	j.Drop(reciprocal, sum)
+	clamped := j.scalar(total.DType)
+	j.Drop(coefficient, clamped, total)
+}
+
+// foreachNorm returns the norms of gradients: partial norms of the chunks of
+// each, then one scalar for each
+// (aten/src/ATen/native/cuda/ForeachReduceOp.cu).
+func (j *job) foreachNorm(grads []*op.Tensor) []*op.Tensor {
+	var most int64
+	for _, g := range grads {
+		most = max(most, (g.Numel()+normChunk-1)/normChunk)
+	}
+	partial := j.New(tensor.Contiguous(tensor.D(int64(len(grads))*most)), grads[0].DType.Accumulate())
+	norms := make([]*op.Tensor, len(grads))
+	for i := range norms {
+		norms[i] = j.scalar(grads[0].DType)
+	}
+	j.Drop(partial)
+	return norms
+}

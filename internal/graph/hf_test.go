@@ -1,0 +1,98 @@
+package graph
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/torchver"
+	"github.com/memplan/memplan/specs"
+)
+
+// buildHF elaborates a spec that names config.json, which holds config.
+func buildHF(text, config string) (*Result, error) {
+	s, err := spec.Parse("test.yaml", []byte(text), spec.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return Build(s, Options{
+		Env: op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Default}, Preset: specs.Preset, Presets: specs.Names(), HFTypes: specs.HFTypes(),
+		ReadFile: func(name string) ([]byte, error) {
+			if name != "config.json" {
+				return nil, errors.New("no such file")
+			}
+			return []byte(config), nil
+		},
+	})
+}
+
+// TestHFTypes elaborates the defaults of every model type, for each task, with
+// each attention, cache and mask that it has.
+func TestHFTypes(t *testing.T) {
+	for _, typ := range specs.HFTypes() {
+		text, err := specs.Preset("hf/" + typ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := spec.Parse(typ, text, spec.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tasks, _ := p.Env.Lookup("tasks")
+		for _, task := range tasks.([]any) {
+			for _, with := range []string{"mask: padded", "mask: ones", "attn: eager", "attn: eager, mask: padded", `transformers: "4.51", mask: padded`, "use_cache: true"} {
+				if typ == "t5" && strings.HasPrefix(with, "transformers") {
+					with += ", attn: eager"
+				}
+				if _, ok := p.Env.Lookup("use_cache"); !ok && strings.HasPrefix(with, "use_cache") {
+					continue
+				}
+				text := "memplan: 1\nmodel: {hf: config.json, task: " + task.(string) + ", with: {seq: 32, " + with + "}}\ntrain: {batch_size: 2}\n"
+				if _, err := buildHF(text, `{"model_type": "`+typ+`"}`); err != nil {
+					t.Errorf("%s, %s, %s: %v", typ, task, with, err)
+				}
+			}
+		}
+	}
+}
+
+// TestHFErrors checks what a config.json and the keys beside it may not say.
+func TestHFErrors(t *testing.T) {
+	for _, c := range []struct{ model, config, want string }{
+		{"{hf: other.json}", "", "no such file"},
+		{"{hf: config.json}", "{", "not a configuration in JSON"},
+		{"{hf: config.json}", "{}", "no model_type in it"},
+		{"{hf: config.json}", `{"model_type": "mamba"}`, `model_type "mamba" is not known; known are bert, `},
+		{"{hf: config.json}", `{"model_type": "common"}`, `model_type "common" is not known`},
+		{"{hf: config.json, task: masked-lm}", `{"model_type": "gpt2"}`, `task "masked-lm" of gpt2 is not known; known are causal-lm`},
+		{"{hf: config.json}", `{"model_type": "gpt2", "add_cross_attention": true}`, "add_cross_attention is not modelled"},
+		{"{hf: config.json, with: {sequence: 8}}", `{"model_type": "gpt2"}`, `unknown param of gpt2 "sequence"`},
+		{"{hf: config.json, preset: gpt}", `{"model_type": "gpt2"}`, "hf excludes preset"},
+		{"{preset: hf/gpt2}", "", "hf/gpt2 needs a configuration"},
+	} {
+		_, err := buildHF("memplan: 1\nmodel: "+c.model+"\n", c.config)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s with %s: error %v, want %q", c.model, c.config, err, c.want)
+		}
+	}
+}
+
+// TestParseHFConfig checks what is read of a config.json.
+func TestParseHFConfig(t *testing.T) {
+	c, err := ParseHFConfig([]byte(`{"model_type": "bert", "architectures": ["BertForSequenceClassification"],
+		"id2label": {"0": "a", "1": "b", "2": "c"}, "layer_norm_eps": 1e-12, "hidden_size": 768, "pad_token_id": null, "rope_scaling": {"type": "x"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Type != "bert" || c.Task != "seq-cls" || c.Values["num_labels"] != int64(3) || c.Values["hidden_size"] != int64(768) || c.Values["layer_norm_eps"] != 1e-12 {
+		t.Errorf("read %+v", c)
+	}
+	if v, ok := c.Values["pad_token_id"]; !ok || v != nil {
+		t.Error("null is not kept")
+	}
+	if _, ok := c.Values["rope_scaling"]; ok {
+		t.Error("a mapping is a value")
+	}
+}
