@@ -31,11 +31,29 @@ batch = next_batch()
 
 
 def step(i):
-    x, y = batch
     optimizer.zero_grad(set_to_none=True)
+    x, y = batch
     out = model(x)
     loss = F.mse_loss(out, y)
+    loss = loss / 4
     loss.backward()
+    x, y = batch
+    out = model(x)
+    loss = F.mse_loss(out, y)
+    loss = loss / 4
+    loss.backward()
+    x, y = batch
+    out = model(x)
+    loss = F.mse_loss(out, y)
+    loss = loss / 4
+    loss.backward()
+    x, y = batch
+    out = model(x)
+    loss = F.mse_loss(out, y)
+    loss = loss / 4
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    nn.utils.clip_grad_value_(model.parameters(), 1.0)
     optimizer.step()
 
 
