@@ -95,8 +95,8 @@ func TestHF(t *testing.T) {
 			t.Errorf("peaks of allocated memory are equal in %d of %d steps, the worst is off by %.3f %%", y.AllocatedEqual, y.Steps, y.AllocatedWorst)
 		}
 	}
-	if families != 5 {
-		t.Errorf("found %d families, want 5", families)
+	if families < 12 {
+		t.Errorf("found %d families, want 12 or more", families)
 	}
 }
 

@@ -14,9 +14,6 @@ const normChunk = 65536
 // forms. The latter works in place; the former needs the norm of each gradient,
 // their norm, and scalars (torch/nn/utils/clip_grad.py).
 func (j *job) clip(s *program.Stmt) {
-	if j.prog.Scaler && j.hasGradients(s.Optimizer) {
-		j.unscale(s.Optimizer)
-	}
 	if s.Kind == program.ClipValue {
 		return
 	}

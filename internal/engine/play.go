@@ -264,6 +264,11 @@ func (j *job) statement(s *program.Stmt) {
 		} else {
 			j.optimize(s.Optimizer)
 		}
+	case program.Unscale:
+		j.phase = trace.Clip
+		if j.hasGradients(s.Optimizer) {
+			j.unscale(s.Optimizer)
+		}
 	case program.ClipNorm, program.ClipValue:
 		j.phase = trace.Clip
 		j.clip(s)

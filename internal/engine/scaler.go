@@ -77,12 +77,15 @@ func (j *job) scaledStep(i int) {
 		j.optimize(i)
 		return
 	}
-	if j.scaler.unscaled[i] {
-		j.Fail("clipping before the step of a fused optimizer under GradScaler is not modelled")
+	unscaled := j.scaler.unscaled[i]
+	if !unscaled {
+		j.check(j.scalar(tensor.Float32))
 	}
-	j.check(j.scalar(tensor.Float32))
 	foundInf := j.scalar(tensor.Float32) // the sum over devices
-	scale := j.scalar(tensor.Float32)    // the product with the optimizer's own grad_scale
+	var scale *op.Tensor                 // the product with the optimizer's own grad_scale
+	if !unscaled {
+		scale = j.scalar(tensor.Float32)
+	}
 	j.optimize(i)
 	j.Drop(scale, foundInf)
 }

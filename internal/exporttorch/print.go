@@ -95,11 +95,10 @@ func (p *printer) stmt(s *program.Stmt) {
 		} else {
 			p.printf("%s.step()", o)
 		}
+	case program.Unscale:
+		p.printf("scaler.unscale_(%s)", p.job.Optimizers[s.Optimizer].Name)
 	case program.ClipNorm, program.ClipValue:
 		o := p.job.Optimizers[s.Optimizer]
-		if p.job.Scaler {
-			p.printf("scaler.unscale_(%s)", o.Name)
-		}
 		name := "clip_grad_norm_"
 		if s.Kind == program.ClipValue {
 			name = "clip_grad_value_"
@@ -181,12 +180,12 @@ func (p *printer) op(e *program.Expr) string {
 		}
 		return fmt.Sprintf("%s %s %s", p.operand(args[0]), python, p.operand(args[1]))
 	}
+	if python == "[]" && len(texts) == 2 && args[1].Kind == program.ListLit { // a tuple of indices
+		return fmt.Sprintf("%s[%s]", p.operand(args[0]), p.list(args[1].Args))
+	}
 	if python == "[]" && len(texts) == 2 { // a tensor in the place of a dimension
 		dim, _ := given["dim"].(int64)
 		return fmt.Sprintf("%s[%s%s]", p.operand(args[0]), strings.Repeat(":, ", int(dim)), texts[1])
-	}
-	if python == "[]" && len(texts) == 3 { // tensors in the places of two
-		return fmt.Sprintf("%s[%s, %s]", p.operand(args[0]), texts[1], texts[2])
 	}
 	if python == "[]" {
 		return fmt.Sprintf("%s[%s]", p.operand(args[0]), given["index"])

@@ -415,6 +415,10 @@ func (t *tensorArgs) collect(x *program.Expr, vals map[string]any) []*op.Tensor 
 			x.Inputs[len(x.Inputs)-1] = -1
 		}
 	}
+	if t.sig.Python == "[]" && len(x.Args) > 2 { // x[i, j]: the indices are a tuple
+		x.Args = []*program.Expr{x.Args[0], {Kind: program.ListLit, Args: x.Args[1:]}}
+		x.Inputs = nil
+	}
 	return ins
 }
 

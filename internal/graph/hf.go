@@ -51,6 +51,14 @@ func ParseHFConfig(text []byte) (*HFConfig, error) {
 			c.Values[k] = x
 		}
 	}
+	for _, k := range []string{"rope_scaling", "rope_parameters"} { // what decides how rotary positions are made
+		rope, _ := raw[k].(map[string]any)
+		for from, to := range map[string]string{"type": "rope_type", "rope_type": "rope_type", "partial_rotary_factor": "partial_rotary_factor"} {
+			if x, ok := plainJSON(rope[from]); ok && x != nil {
+				c.Values[to] = x
+			}
+		}
+	}
 	if labels, ok := raw["id2label"].(map[string]any); ok && c.Values["num_labels"] == nil {
 		c.Values["num_labels"] = int64(len(labels))
 	}

@@ -134,17 +134,27 @@ func init() {
 	for n := 1; n <= 3; n++ {
 		batchNorm(n)
 	}
+	// In one process it is a batch norm; the exchange between several, which
+	// allocates more, is not modelled.
+	batchNormLayer("SyncBatchNorm", func(*builder, *op.Tensor) {})
 }
 
 // batchNorm defines BatchNorm1d to 3d.
 func batchNorm(n int) {
+	batchNormLayer(fmt.Sprintf("BatchNorm%dd", n), func(b *builder, x *op.Tensor) {
+		if r := x.Rank(); r != n+2 && !(n == 1 && r == 2) {
+			b.fail("", "expected an input with %d dimensions, not shape %v", n+2, x.Size)
+		}
+	})
+}
+
+// batchNormLayer defines a batch norm that takes the inputs that check passes.
+func batchNormLayer(name string, check func(b *builder, x *op.Tensor)) {
 	layer(Layer{
-		Sig: fmt.Sprintf("nn.BatchNorm%dd(num_features: infer int, eps: float = 1e-05, momentum: float? = 0.1, affine: bool = True, track_running_stats: bool = True)", n),
+		Sig: "nn." + name + "(num_features: infer int, eps: float = 1e-05, momentum: float? = 0.1, affine: bool = True, track_running_stats: bool = True)",
 		Build: func(b *builder) {
 			x := b.x(2)
-			if r := x.Rank(); r != n+2 && !(n == 1 && r == 2) {
-				b.fail("", "expected an input with %d dimensions, not shape %v", n+2, x.Size)
-			}
+			check(b, x)
 			c := b.infer("num_features", x.Dim(1))
 			var w, bias, mean, variance val
 			if b.bool("affine") {

@@ -60,6 +60,22 @@ func (el *elaborator) statementsOf(entries []*spec.Entry) {
 	}
 }
 
+// unscaled reports whether the gradients of an optimizer were unscaled since it
+// last stepped.
+func (f *fn) unscaled(optimizer int) bool {
+	for i := len(f.f.Body) - 1; i >= 0; i-- {
+		if s := &f.f.Body[i]; s.Optimizer == optimizer {
+			switch s.Kind {
+			case program.Unscale:
+				return true
+			case program.OptStep:
+				return false
+			}
+		}
+	}
+	return false
+}
+
 // updateScale puts scaler.update() behind the last step of an optimizer.
 func updateScale(f *program.Func) {
 	for i := len(f.Body) - 1; i >= 0; i-- {
@@ -183,6 +199,9 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 		}
 		st.Number = el.evalNumber(a[bound], sc, bound)
 		st.Optimizer = f.optimizer(e, a["optimizer"], sc)
+		if el.job.Scaler && !f.unscaled(st.Optimizer) {
+			f.emit(program.Stmt{Kind: program.Unscale, Optimizer: st.Optimizer, Every: st.Every, Line: st.Line})
+		}
 	case spec.HeadKeep:
 		el.note("step: kept tensors")
 		return true

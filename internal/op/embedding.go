@@ -32,12 +32,17 @@ func gradEmbedding(b *Back) {
 	b.contiguous(idx)
 	b.contiguous(g)
 	n, vocab, width := idx.Numel(), w.Dim(0), w.Dim(1)
-	table := func() *Tensor { return b.NewShape(g.DType, vocab, width) }
 	if n <= 3072 {
-		b.Set(1, table())
+		b.Set(1, b.NewShape(g.DType, vocab, width))
 		return
 	}
-	k := cubFor(b.Env())
+	b.Set(1, b.sumSorted(g, idx, vocab, width))
+}
+
+// sumSorted sorts the indices, then sums gradients into a table by segments of
+// equal indices (embedding_backward_cuda_kernel). The caller owns the table.
+func (b *Back) sumSorted(g, idx *Tensor, vocab, width int64) *Tensor {
+	n, k := idx.Numel(), cubFor(b.Env())
 	index := idx.DType
 	vec := func(n int64) *Tensor { return b.NewShape(index, n) }
 	temp := func(bytes int64) { b.Drop(b.NewShape(tensor.Uint8, bytes)) }
@@ -47,7 +52,7 @@ func gradEmbedding(b *Back) {
 	temp(k.radixSort(n, index.Size()))
 	b.Drop(positions)
 
-	b.Set(1, table())
+	table := b.NewShape(g.DType, vocab, width)
 	b.Local(vec(n)) // segment_offsets
 	b.Local(vec(1)) // num_of_segments
 	dummy := vec(n)
@@ -62,6 +67,7 @@ func gradEmbedding(b *Back) {
 	partials := n/rowsPerThread + segments
 	b.Local(vec(partials)) // partial_segment_offset
 	b.Local(b.NewShape(g.DType.Accumulate(), partials, width))
+	return table
 }
 
 // cub holds the tile sizes, in items, of the CUB kernels that sort and scan
@@ -88,7 +94,10 @@ const cubAlign, cubSpare = 256, 255
 // an 8-byte key and an index: second buffers for both, a histogram of each of
 // the eight passes, a counter, and the lookback of each tile.
 func (k cub) radixSort(n, indexSize int64) int64 {
-	const digits, passes = 256, 8
+	const digits, passes, singleTile = 256, 8, 2304 // so few are sorted by one block, which needs none
+	if n <= singleTile {
+		return 1
+	}
 	buffers := roundUp(n*indexSize, cubAlign) * 2
 	return buffers + passes*digits*8 + cubAlign + divUp(n, k.sortTile)*digits*4 + cubSpare
 }

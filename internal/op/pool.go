@@ -87,6 +87,7 @@ var AvgPool = define(Row{
 		x := b.SavedIn[0]
 		last := x.IsChannelsLast()
 		b.Set(0, b.New(tensor.InFormat(x.Size, last), x.DType))
+		b.inFormat(x, last)
 		b.inFormat(b.Grads[0], last)
 	},
 	Source: "aten/src/ATen/native/cuda/AveragePool2d.cu",

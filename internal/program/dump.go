@@ -146,6 +146,8 @@ func (f *Func) stmt(s *Stmt, c *Class) string {
 		out = fmt.Sprintf("optimizer %d: zero_grad(set_to_none=%v)", s.Optimizer, s.SetToNone)
 	case EmptyCache:
 		out = "empty_cache()"
+	case Unscale:
+		out = fmt.Sprintf("optimizer %d: scaler.unscale_()", s.Optimizer)
 	case ClipNorm:
 		out = fmt.Sprintf("optimizer %d: clip_grad_norm_(%v)", s.Optimizer, s.Number)
 	case ClipValue:

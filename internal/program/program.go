@@ -141,6 +141,7 @@ const (
 	ZeroGrad                    // Optimizer.zero_grad(set_to_none)
 	EmptyCache                  // torch.cuda.empty_cache()
 	UpdateScale                 // scaler.update()
+	Unscale                     // scaler.unscale_(Optimizer)
 	ClipNorm                    // clip_grad_norm_(parameters of Optimizer, Number)
 	ClipValue                   // clip_grad_value_(parameters of Optimizer, Number)
 )
@@ -169,7 +170,7 @@ type Stmt struct {
 // passes, losses and what else a step computes before its backward pass.
 func (s *Stmt) Computes() bool {
 	switch s.Kind {
-	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, ClipNorm, ClipValue, Del:
+	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, Unscale, ClipNorm, ClipValue, Del:
 		return false
 	}
 	return !s.Plain

@@ -623,6 +623,12 @@ func (g *generator) spec(seed uint64) (text, arch string) {
 		fmt.Fprintf(&b, "  precision: %s\n", g.pick("amp-bf16", "amp-bf16", "amp-fp16"))
 	}
 	fmt.Fprintf(&b, "  optimizer: %s\n", fuzzOptimizers[g.r.IntN(len(fuzzOptimizers))])
+	if !g.infer && g.chance(0.15) {
+		fmt.Fprintf(&b, "  grad_accumulation: %d\n", 2+g.r.IntN(2))
+	}
+	if !g.infer && g.chance(0.2) {
+		b.WriteString(g.pick("  clip_grad_norm: 1.0\n", "  clip_grad_norm: 1.0\n", "  clip_grad_value: 0.5\n"))
+	}
 	if g.chance(0.5) {
 		fmt.Fprintf(&b, "  zero_grad: {at: %s, set_to_none: %s}\n", g.pick("before_forward", "before_backward", "after_step", "never"), g.pick("true", "true", "false"))
 	}
