@@ -400,6 +400,10 @@ func (b *body) sequence() {
 func (b *body) attention(heads int64) {
 	g := b.g
 	s := b.cur.shape
+	if heads%2 == 0 && g.chance(0.3) {
+		b.grouped(heads, 2)
+		return
+	}
 	d := s[2] / heads
 	q := b.cur.name
 	if b.g.chance(0.5) {

@@ -19,6 +19,9 @@ func (b *body) more() bool {
 			return b.moreImage()
 		}
 	}
+	if len(s) == 3 && g.chance(0.15) {
+		return b.masks()
+	}
 	switch g.r.IntN(3) {
 	case 0:
 		return b.reduction()
