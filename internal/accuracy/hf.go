@@ -66,12 +66,13 @@ func LoadHF(dir string) ([]*HFRecording, error) {
 func (r *HFRecording) skipped() string {
 	c := r.Config
 	switch {
-	case c.Accumulate > 1:
-		return "gradient accumulation"
 	case optimizers[c.Optimizer] == "":
 		return "optimizer " + c.Optimizer
-	case len(c.Features) > 0:
-		return strings.Join(c.Features, ", ")
+	}
+	for _, f := range c.Features {
+		if f != "clip" {
+			return f
+		}
 	}
 	return ""
 }
@@ -106,9 +107,20 @@ func (r *HFRecording) Spec() string {
 		}
 	}
 	zero("start")
-	b.WriteString("  - batch\n  - {forward: {model: model}, name: out}\n  - {name: loss, inputs: \"out[-1]\"}\n")
-	zero("before_backward")
-	b.WriteString("  - {backward: loss}\n  - optimizer_step\n")
+	for k := range max(c.Accumulate, 1) {
+		b.WriteString("  - batch\n  - {forward: {model: model}, name: out}\n  - {name: loss, inputs: \"out[-1]\"}\n")
+		if c.Accumulate > 1 {
+			fmt.Fprintf(&b, "  - {div: %d, inputs: loss, name: loss}\n", c.Accumulate)
+		}
+		if k == 0 {
+			zero("before_backward")
+		}
+		b.WriteString("  - {backward: loss}\n")
+	}
+	if len(c.Features) > 0 {
+		b.WriteString("  - {clip_grad_norm: 1.0}\n")
+	}
+	b.WriteString("  - optimizer_step\n")
 	zero("end")
 	fmt.Fprintf(&b, "data: {input: %s}\n", c.Input)
 	return b.String()

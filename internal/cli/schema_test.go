@@ -38,7 +38,11 @@ func TestSchema(t *testing.T) {
 		}
 		return schema.Validate(v)
 	}
-	for _, n := range specs.Names() {
+	names := append(specs.Names(), "hf/common")
+	for _, t := range specs.HFTypes() {
+		names = append(names, "hf/"+t)
+	}
+	for _, n := range names {
 		text, err := specs.Preset(n)
 		if err != nil {
 			t.Fatal(err)

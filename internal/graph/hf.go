@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/memplan/memplan/internal/spec"
@@ -125,7 +126,7 @@ func (el *elaborator) loadHF(m *spec.Model) *spec.Spec {
 	}
 	given := el.hfParams(m, c)
 	s := el.readHF(m, hfFolder+c.Type, preset, given)
-	el.checkHF(m, s, given)
+	el.checkHF(m, s)
 	if s.Model.Preset.Set { // a type that sets params of another
 		el.as(&model{spec: s}, func() { s = el.loadPreset(s.Model) })
 	}
@@ -159,8 +160,20 @@ func (el *elaborator) hfParams(m *spec.Model, c *HFConfig) map[string]any {
 			given[p.Key.Str] = el.eval(p.Value, el.spec.Env)
 		}
 	}
+	if f, ok := given["transformers"].(float64); ok { // 5.12 without quotes
+		given["transformers"] = strconv.FormatFloat(f, 'f', 2, 64)
+	}
+	for _, own := range []string{"tasks", "unsupported"} { // what presets say, not configurations
+		delete(given, own)
+	}
 	return given
 }
+
+// hfChoices are the params that say how a model is used, with their values.
+var hfChoices = []struct {
+	param  string
+	values []string
+}{{"attn", []string{"sdpa", "eager"}}, {"mask", []string{"none", "ones", "padded"}}, {"transformers", []string{"5.12", "4.51"}}}
 
 func (el *elaborator) readHF(m *spec.Model, name string, text []byte, given map[string]any) *spec.Spec {
 	s, err := spec.Parse("preset:"+name, text, spec.Options{Params: given})
@@ -173,7 +186,7 @@ func (el *elaborator) readHF(m *spec.Model, name string, text []byte, given map[
 
 // checkHF refuses what with: names and the preset has not, tasks that it does
 // not know, and what it says is not supported.
-func (el *elaborator) checkHF(m *spec.Model, s *spec.Spec, given map[string]any) {
+func (el *elaborator) checkHF(m *spec.Model, s *spec.Spec) {
 	if m.With != nil {
 		failed := false
 		for _, p := range m.With.Pairs {
@@ -198,6 +211,12 @@ func (el *elaborator) checkHF(m *spec.Model, s *spec.Spec, given map[string]any)
 	}
 	if name, _ := task.(string); !contains(known, name) {
 		el.fail(at, "task %s of %s is not known; known are %s", spec.Show(task), s.Name.V, strings.Join(known, ", "))
+	}
+	for _, c := range hfChoices {
+		v, _ := s.Env.Lookup(c.param)
+		if name, _ := v.(string); !contains(c.values, name) {
+			el.fail(m.HF.At, "%s must be one of %s, not %s", c.param, strings.Join(c.values, ", "), spec.Show(v))
+		}
 	}
 	if what, _ := s.Env.Lookup("unsupported"); what != nil {
 		el.fail(m.HF.At, "%s: %v is not modelled", m.HF.V, what)

@@ -69,6 +69,11 @@ func TestHFErrors(t *testing.T) {
 		{"{hf: config.json, task: masked-lm}", `{"model_type": "gpt2"}`, `task "masked-lm" of gpt2 is not known; known are causal-lm`},
 		{"{hf: config.json}", `{"model_type": "gpt2", "add_cross_attention": true}`, "add_cross_attention is not modelled"},
 		{"{hf: config.json, with: {sequence: 8}}", `{"model_type": "gpt2"}`, `unknown param of gpt2 "sequence"`},
+		{"{hf: config.json, with: {mask: half}}", `{"model_type": "gpt2"}`, `mask must be one of none, ones, padded, not "half"`},
+		{"{hf: config.json, with: {attn: flash_attention_2}}", `{"model_type": "gpt2"}`, "attn must be one of sdpa, eager"},
+		{"{hf: config.json, with: {transformers: 3}}", `{"model_type": "gpt2", "tasks": 1}`, "transformers must be one of 5.12, 4.51, not 3"},
+		{"{hf: config.json}", `{"model_type": "gpt2", "n_head": 0}`, "zero"},
+		{"{hf: config.json}", `{"model_type": "llama", "rope_scaling": {"rope_type": "dynamic"}}`, "rope_type dynamic is not modelled"},
 		{"{hf: config.json, preset: gpt}", `{"model_type": "gpt2"}`, "hf excludes preset"},
 		{"{preset: hf/gpt2}", "", "hf/gpt2 needs a configuration"},
 	} {
