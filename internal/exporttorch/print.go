@@ -36,7 +36,7 @@ func (p *printer) unpacked(s *program.Stmt) string {
 
 func (p *printer) stmt(s *program.Stmt) {
 	if s.Every > 1 {
-		p.printf("if i %% %d == 0:", s.Every)
+		p.printf("if %s %% %d == 0:", p.counter(), s.Every)
 		p.indent++
 		defer func() { p.indent-- }()
 	}

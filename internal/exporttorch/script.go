@@ -3,6 +3,7 @@ package exporttorch
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/program"
@@ -283,6 +284,16 @@ func (s *script) nextBatch() {
 	s.indent--
 }
 
+// counter is the variable that counts steps: i, unless the step has a name like
+// that.
+func (s *script) counter() string {
+	name := "i"
+	for slices.Contains(s.job.Step.Slots, name) {
+		name += "_"
+	}
+	return name
+}
+
 // step prints the step as a function, unless the loop is flat.
 func (s *script) step() {
 	if s.job.Flat {
@@ -290,7 +301,7 @@ func (s *script) step() {
 	}
 	s.line("")
 	s.line("")
-	s.line("def step(i):")
+	s.printf("def step(%s):", s.counter())
 	s.indent++
 	s.stepBody()
 	s.indent--
@@ -324,15 +335,16 @@ func (s *script) stepBody() {
 func (s *script) loop(steps int) {
 	s.line("")
 	s.line("")
-	s.printf("for i in range(1, %d):", steps+1)
+	i := s.counter()
+	s.printf("for %s in range(1, %d):", i, steps+1)
 	s.indent++
 	s.line("torch.cuda.reset_peak_memory_stats()")
 	if s.job.Flat {
 		s.stepBody()
 	} else {
-		s.line("step(i)")
+		s.printf("step(%s)", i)
 	}
-	s.line(`print(json.dumps({"step": i, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))`)
+	s.line(`print(json.dumps({"step": ` + i + `, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))`)
 	s.indent--
 }
 
