@@ -21,6 +21,14 @@ var optimizers = map[string]string{
 	"adamw":             "{AdamW: {lr: 1.0e-3}}",
 	"adamw_foreach_off": "{AdamW: {lr: 1.0e-3, foreach: false}}",
 	"adamw_fused":       "{AdamW: {lr: 1.0e-3, fused: true}}",
+	"adagrad":           "{Adagrad: {lr: 0.01}}",
+	"rmsprop":           "{RMSprop: {lr: 0.01}}",
+	"adafactor":         "{Adafactor: {lr: 0.01}}",
+	"adadelta":          "Adadelta",
+	"nadam":             "NAdam",
+	"adamax":            "Adamax",
+
+	"rmsprop_momentum_centered": "{RMSprop: {lr: 0.01, momentum: 0.9, centered: true}}",
 }
 
 // precisions maps the recordings' names to those of train.precision.

@@ -99,12 +99,13 @@ func (j *job) setup() {
 	}
 	j.params = parameters(j.order)
 	j.aux = j.instantiate(j.prog.Aux, "")
-	for _, o := range j.prog.Optimizers {
+	for i, o := range j.prog.Optimizers {
 		var ms []*module
 		for _, name := range o.Models {
 			ms = append(ms, j.models[name])
 		}
 		j.opts = append(j.opts, parameters(ms))
+		o.Row.Start(j, o.Args, j.optimParams(i))
 	}
 	j.toDevice(j.aux)
 	if j.prog.Static {
@@ -295,6 +296,17 @@ func (j *job) statement(s *program.Stmt) {
 // optimize steps one optimizer.
 func (j *job) optimize(i int) {
 	o := j.prog.Optimizers[i]
+	mode := j.env.GradMode
+	j.env.GradMode = false // step is under torch.no_grad
+	params := j.optimParams(i)
+	j.Player.op = j.names.op("Optimizer.step#" + o.Row.Name + ".step")
+	o.Row.Step(j, o.Args, params)
+	j.Player.op = 0
+	j.env.GradMode = mode
+}
+
+// optimParams are the parameters of an optimizer with their gradients.
+func (j *job) optimParams(i int) []*optim.Param {
 	params := make([]*optim.Param, len(j.opts[i]))
 	for k, c := range j.opts[i] {
 		c.opt.Grad = nil
@@ -303,9 +315,7 @@ func (j *job) optimize(i int) {
 		}
 		params[k] = &c.opt
 	}
-	j.Player.op = j.names.op("Optimizer.step#" + o.Row.Name + ".step")
-	o.Row.Step(j, o.Args, params)
-	j.Player.op = 0
+	return params
 }
 
 // Persist implements optim.Exec.

@@ -44,17 +44,20 @@ func gradEmbedding(b *Back) {
 func (b *Back) sumSorted(g, idx *Tensor, vocab, width int64) *Tensor {
 	n, k := idx.Numel(), cubFor(b.Env())
 	index := idx.DType
+	if index == tensor.Int32 {
+		k = cub32For(b.Env())
+	}
 	vec := func(n int64) *Tensor { return b.NewShape(index, n) }
 	temp := func(bytes int64) { b.Drop(b.NewShape(tensor.Uint8, bytes)) }
 	sorted, orig := b.Local(vec(n)), b.Local(vec(n))
 	_, _ = sorted, orig
 	positions := vec(n)
-	temp(k.radixSort(n, index.Size()))
+	temp(k.radixSort(n))
 	b.Drop(positions)
 
 	table := b.NewShape(g.DType, vocab, width)
-	b.Local(vec(n)) // segment_offsets
-	b.Local(vec(1)) // num_of_segments
+	b.Local(vec(n))                   // segment_offsets
+	b.Local(b.NewShape(tensor.Int64)) // num_of_segments
 	dummy := vec(n)
 	temp(k.uniqueByKey(n))
 	b.Drop(dummy)
@@ -62,7 +65,7 @@ func (b *Back) sumSorted(g, idx *Tensor, vocab, width int64) *Tensor {
 	b.Local(vec(segments)) // partials_per_segment
 	b.Local(vec(segments)) // partials_per_segment_offset
 	temp(k.scan(segments))
-	b.Local(vec(1)) // num_of_partial_segments
+	b.Local(b.NewShape(tensor.Int64)) // num_of_partial_segments
 	const rowsPerThread = 10
 	partials := n/rowsPerThread + segments
 	b.Local(vec(partials)) // partial_segment_offset
@@ -70,20 +73,33 @@ func (b *Back) sumSorted(g, idx *Tensor, vocab, width int64) *Tensor {
 	return table
 }
 
-// cub holds the tile sizes, in items, of the CUB kernels that sort and scan
-// 8-byte indices; they decide how much scratch an algorithm asks for.
-type cub struct{ sortTile, uniqueTile, scanTile int64 }
+// cub holds the size of an index in bytes and, for indices of that size, how
+// many of them CUB sorts in one block and the tile sizes, in items, of its
+// kernels that sort and scan; they decide how much scratch an algorithm asks
+// for.
+type cub struct{ word, oneBlock, sortTile, uniqueTile, scanTile int64 }
 
-// cubFor returns the tiles of an architecture, recorded with CUDA 12.4 on sm_70
-// to sm_90. Later ones are taken to be as sm_90.
+// cubFor returns the tiles of an architecture for 8-byte indices, recorded with
+// CUDA 12.4 on sm_70 to sm_90. Later ones are taken to be as sm_90.
 func cubFor(env *Env) cub {
 	switch {
 	case env.Arch < 80:
-		return cub{2816, 640, 896}
+		return cub{8, 2304, 2816, 640, 896}
 	case env.Arch < 90:
-		return cub{3840, 640, 896}
+		return cub{8, 2304, 3840, 640, 896}
 	}
-	return cub{4608, 8960, 896}
+	return cub{8, 2304, 4608, 8960, 896}
+}
+
+// cub32For is cubFor for 4-byte indices.
+func cub32For(env *Env) cub {
+	switch {
+	case env.Arch < 80:
+		return cub{4, 4864, 11776, 704, 1920}
+	case env.Arch < 90:
+		return cub{4, 4864, 6528, 704, 1920}
+	}
+	return cub{4, 4864, 6528, 7168, 1920}
 }
 
 // Each CUB temporary is aligned to 256 bytes, and so is their sum, by 255
@@ -91,24 +107,25 @@ func cubFor(env *Env) cub {
 const cubAlign, cubSpare = 256, 255
 
 // radixSort is the scratch of cub::DeviceRadixSort::SortPairs over n pairs of
-// an 8-byte key and an index: second buffers for both, a histogram of each of
-// the eight passes, a counter, and the lookback of each tile.
-func (k cub) radixSort(n, indexSize int64) int64 {
-	const digits, passes, singleTile = 256, 8, 2304 // so few are sorted by one block, which needs none
-	if n <= singleTile {
+// an index as key and one as value: second buffers for both, a histogram of
+// each pass (one for each byte), a counter, and the lookback of each tile. What
+// fits one block needs none.
+func (k cub) radixSort(n int64) int64 {
+	const digits = 256
+	if n <= k.oneBlock {
 		return 1
 	}
-	buffers := roundUp(n*indexSize, cubAlign) * 2
-	return buffers + passes*digits*8 + cubAlign + divUp(n, k.sortTile)*digits*4 + cubSpare
+	buffers := roundUp(n*k.word, cubAlign) * 2
+	return buffers + k.word*digits*8 + cubAlign + divUp(n, k.sortTile)*digits*4 + cubSpare
 }
 
 // uniqueByKey is the scratch of cub::DeviceSelect::UniqueByKey.
 func (k cub) uniqueByKey(n int64) int64 {
-	return roundUp(divUp(n, k.uniqueTile)*16, cubAlign) + cubAlign + cubSpare
+	return roundUp(divUp(n, k.uniqueTile)*2*k.word, cubAlign) + cubAlign + cubSpare
 }
 
 // scan is the scratch of cub::DeviceScan::ExclusiveSum.
 func (k cub) scan(n int64) int64 {
 	const padding = 32 // tile states before the first
-	return roundUp((divUp(n, k.scanTile)+padding)*16, cubAlign) + cubSpare
+	return roundUp((divUp(n, k.scanTile)+padding)*2*k.word, cubAlign) + cubSpare
 }

@@ -109,8 +109,8 @@ func bitLength(n int64) int64 {
 // sorted. One tile needs nothing (an empty request is 1 byte); one pass needs no
 // second buffers.
 func (k cub) radixSortBits(n, bits int64) int64 {
-	const digits, digitBits, singleTile = 256, 8, 2304
-	if n <= singleTile {
+	const digits, digitBits = 256, 8
+	if n <= k.oneBlock {
 		return 1
 	}
 	passes := divUp(bits, digitBits)

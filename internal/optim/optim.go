@@ -27,6 +27,10 @@ type Row struct {
 	// are alike in type. Fused is nil if there is no such implementation.
 	Foreach, ForLoop, Fused func(c *Call, ps []*Param)
 
+	Eager         bool // the constructor runs Init, for all parameters
+	LoopByDefault bool // without foreach, the for-loop runs
+	NotCapturable bool // the capturable forms are not modelled
+
 	sig *op.Sig
 }
 
@@ -90,15 +94,27 @@ func (r *Row) Step(x Exec, args any, params []*Param) {
 	}
 }
 
+// Start is what the constructor does: a row that is eager makes its state.
+func (r *Row) Start(x Exec, args any, params []*Param) {
+	if !r.Eager {
+		return
+	}
+	c := &Call{x, args}
+	for _, p := range params {
+		p.Stepped = true
+		r.Init(c, p)
+	}
+}
+
 // implementation returns the function that the arguments choose, and whether
 // it is called for each type of parameters apart. On a GPU the default is
-// foreach.
+// foreach, but for one optimizer.
 func (r *Row) implementation(args any) (func(*Call, []*Param), bool) {
 	a := args.(interface{ common() *Common }).common()
 	switch {
 	case a.Fused != nil && *a.Fused:
 		return r.Fused, true
-	case a.Foreach != nil && !*a.Foreach:
+	case a.Foreach == nil && r.LoopByDefault, a.Foreach != nil && !*a.Foreach:
 		return r.ForLoop, false
 	}
 	return r.Foreach, true
@@ -110,9 +126,13 @@ func (r *Row) Check(args any) error {
 	fused := a.Fused != nil && *a.Fused
 	switch {
 	case fused && r.Fused == nil:
-		return fmt.Errorf("%s has no fused implementation", r.Name)
+		return fmt.Errorf("%s has no fused implementation for GPUs", r.Name)
 	case fused && a.Foreach != nil && *a.Foreach:
 		return fmt.Errorf("fused and foreach exclude each other")
+	case r.NotCapturable && a.Capturable:
+		return fmt.Errorf("%s with capturable: true is not modelled", r.Name)
+	case r.ForLoop == nil && a.Foreach != nil && !*a.Foreach:
+		return fmt.Errorf("%s with foreach: false is not modelled: what it allocates changes after some steps", r.Name)
 	}
 	return nil
 }

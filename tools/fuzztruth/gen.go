@@ -290,7 +290,7 @@ func (b *body) vector() {
 		b.generic()
 	case 3:
 		if b.module {
-			b.step(g.pick("LayerNorm", "BatchNorm1d", "LayerNorm: {bias: false}"), s, "", false)
+			b.step(g.pick("LayerNorm", "BatchNorm1d", "LayerNorm: {bias: false}", "SyncBatchNorm"), s, "", false)
 			return
 		}
 		b.generic()
@@ -447,7 +447,7 @@ func (b *body) image() {
 		b.generic()
 	case 3, 4:
 		if b.module && numel(s)/s[1] > 1 {
-			b.step("BatchNorm2d", s, "", false)
+			b.step(g.pick("BatchNorm2d", "BatchNorm2d", "SyncBatchNorm"), s, "", false)
 			return
 		}
 		b.generic()
@@ -575,6 +575,14 @@ var fuzzOptimizers = []string{
 	"SGD", "{SGD: {lr: 0.1, momentum: 0.9}}", "{SGD: {momentum: 0.9, nesterov: true, weight_decay: 0.001}}", "{SGD: {weight_decay: 0.01, foreach: false}}",
 	"{SGD: {momentum: 0.9, foreach: false}}", "Adam", "{Adam: {weight_decay: 0.01}}", "{Adam: {amsgrad: true}}", "{Adam: {fused: true}}", "AdamW",
 	"{AdamW: {foreach: false}}", "{AdamW: {fused: true}}", "{AdamW: {amsgrad: true, foreach: false}}", "{SGD: {maximize: true, momentum: 0.5}}",
+	"RMSprop", "{RMSprop: {momentum: 0.9, centered: true, weight_decay: 0.01}}", "{RMSprop: {foreach: false, centered: true, maximize: true, weight_decay: 0.01}}",
+	"{RMSprop: {capturable: true, maximize: true, weight_decay: 0.01}}", "Adagrad", "{Adagrad: {weight_decay: 0.01}}", "{Adagrad: {maximize: true, weight_decay: 0.01}}",
+	"{Adagrad: {foreach: false, maximize: true, weight_decay: 0.01}}", "Adadelta", "{Adadelta: {weight_decay: 0.01, capturable: true}}",
+	"{Adadelta: {foreach: false, maximize: true}}", "Adamax", "{Adamax: {weight_decay: 0.01, maximize: true}}", "{Adamax: {capturable: true}}",
+	"{Adamax: {foreach: false, capturable: true, weight_decay: 0.01}}", "{Adamax: {foreach: false, maximize: true}}", "NAdam", "{NAdam: {weight_decay: 0.01}}",
+	"{NAdam: {weight_decay: 0.01, decoupled_weight_decay: true, maximize: true}}", "{NAdam: {foreach: false, maximize: true, weight_decay: 0.01}}",
+	"RAdam", "{RAdam: {weight_decay: 0.01, maximize: true}}", "Adafactor", "{Adafactor: {maximize: true, weight_decay: 0.01}}",
+	"{Adafactor: {foreach: true}}", "{Adafactor: {foreach: true, maximize: true}}",
 }
 
 // spec writes a whole spec.
@@ -585,7 +593,7 @@ func (g *generator) spec(seed uint64) (text, arch string) {
 	g.infer = g.chance(0.15)
 	m := &body{g: g, module: true}
 	var inputs string
-	switch g.r.IntN(4) {
+	switch g.r.IntN(5) {
 	case 0:
 		n := g.size(20, 500)
 		inputs = fmt.Sprintf("    a: {shape: [%d]}\n", n)
@@ -603,6 +611,8 @@ func (g *generator) spec(seed uint64) (text, arch string) {
 		inputs = fmt.Sprintf("    a: {shape: [%d], dtype: int64}\n", t)
 		m.emit("{Embedding: [%d, %d]}", vocab, d)
 		m.cur = value{"x", []int64{batch, t, d}, false}
+	case 4:
+		inputs = g.bags(m, batch)
 	}
 	for range 4 + g.r.IntN(14) {
 		m.any()

@@ -11,6 +11,8 @@ func (b *body) more() bool {
 	}
 	if g.chance(0.4) {
 		switch {
+		case len(s) <= 3 && b.module && g.chance(0.2):
+			return b.bilinear()
 		case len(s) == 2 && b.module:
 			return b.cell()
 		case len(s) == 3:
