@@ -80,7 +80,7 @@ func (p *Player) Fail(format string, args ...any) {
 // its handle's workspace, which stays for the life of the process; newer
 // versions take one for each call.
 func (p *Player) BlasHandle() {
-	if p.blas[p.thread] != nil {
+	if p.blas[p.thread] != nil || p.env.FakeTensors {
 		return
 	}
 	w := p.New(tensor.Contiguous(tensor.D(p.env.CublasWorkspace())), tensor.Uint8)

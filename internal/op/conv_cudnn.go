@@ -28,7 +28,7 @@ func (b *Back) gradCudnnConv(x, w, g *Tensor) {
 	case transposed: // contiguous(format)
 		g = b.inFormat(g, last)
 	case last != suggestsLast(g): // to(format), which looks at the order of strides alone
-		g = b.Local(b.New(tensor.InFormat(g.Size, last), g.DType))
+		g = b.rearranged(g, tensor.InFormat(g.Size, last))
 	}
 	if b.Need(0) {
 		last, inner := channelsLastConv(g, w), b.Mark()

@@ -42,13 +42,22 @@ func (c *Call) contiguous(t *Tensor) *Tensor {
 	if t == nil || t.IsContiguous() {
 		return t
 	}
-	return c.Local(c.New(tensor.Contiguous(t.Size), t.DType))
+	return c.rearranged(t, tensor.Contiguous(t.Size))
+}
+
+// rearranged is the copy in another layout that a kernel makes of an operand for
+// itself; it lives to the end of the row. Where no kernel runs it takes nothing.
+func (c *Call) rearranged(t *Tensor, l tensor.Layout) *Tensor {
+	if c.Env().FakeTensors {
+		return c.Local(c.Alias(t, l, t.DType))
+	}
+	return c.Local(c.New(l, t.DType))
 }
 
 // inFormat is contiguous for the channels-last format too, if last is set.
 func (c *Call) inFormat(t *Tensor, last bool) *Tensor {
 	if last && !t.IsChannelsLastContiguous() {
-		return c.Local(c.New(tensor.ChannelsLast(t.Size), t.DType))
+		return c.rearranged(t, tensor.ChannelsLast(t.Size))
 	}
 	if last {
 		return t

@@ -17,6 +17,11 @@ type Env struct {
 	Autocast      bool
 	AutocastDType tensor.DType
 	Deterministic bool // torch.use_deterministic_algorithms
+
+	// FakeTensors plays the job as under FakeTensorMode, where no kernel runs:
+	// there is only what operators return and what derivative formulas make,
+	// nothing that a kernel or a library allocates inside.
+	FakeTensors bool
 }
 
 // CublasWorkspace is the size in bytes of the workspace of a cuBLAS handle:
@@ -35,9 +40,9 @@ func (e *Env) CublasWorkspace() int64 {
 }
 
 // LtWorkspace is the size in bytes of the buffer that one cublasLt call takes
-// for itself; 0 where it uses the handle's workspace.
+// for itself; 0 where it uses the handle's workspace or no kernel runs.
 func (e *Env) LtWorkspace() int64 {
-	if e.Torch.CublasLtSharesWorkspace() {
+	if e.FakeTensors || e.Torch.CublasLtSharesWorkspace() {
 		return 0
 	}
 	return 1 << 20
