@@ -17,6 +17,7 @@ type Case struct {
 	Equal      bool   // the event lists, in setup and each step
 	Difference string // the first one, or why nothing was predicted
 	Steps      []StepPeaks
+	PeaksOnly  bool // nothing but peaks of allocated memory was recorded
 
 	files func(name string) ([]byte, error) // that the spec names
 }
@@ -43,7 +44,7 @@ func (c *Case) Unequal() string {
 	switch {
 	case c.Skipped != "" || c.Exact():
 		return ""
-	case !c.Equal:
+	case !c.Equal || c.PeaksOnly:
 		return c.Difference
 	}
 	for i, s := range c.Steps {

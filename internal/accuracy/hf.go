@@ -42,7 +42,7 @@ type HFConfig struct {
 }
 
 // hfTasks maps the recordings' tasks to those of specs.
-var hfTasks = map[string]string{"causal_lm": "causal-lm", "mlm": "masked-lm", "seqcls": "seq-cls", "seq2seq": "seq2seq-lm"}
+var hfTasks = map[string]string{"causal_lm": "causal-lm", "mlm": "masked-lm", "seqcls": "seq-cls", "seq2seq": "seq2seq-lm", "image": "image-cls"}
 
 // LoadHF reads the recordings of a folder, sorted by name.
 func LoadHF(dir string) ([]*HFRecording, error) {
@@ -81,7 +81,10 @@ func (r *HFRecording) skipped() string {
 // config.json.
 func (r *HFRecording) Spec() string {
 	c := r.Config
-	with := []string{"attn: " + c.Attention, fmt.Sprintf("seq: %d", c.Seq)}
+	with := []string{"attn: " + c.Attention}
+	if c.Seq > 0 { // images have none
+		with = append(with, fmt.Sprintf("seq: %d", c.Seq))
+	}
 	if c.Mask != "" {
 		with = append(with, "mask: "+c.Mask)
 	}

@@ -2,7 +2,8 @@ package accuracy
 
 import (
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/op"
@@ -32,7 +33,7 @@ var optimizers = map[string]string{
 }
 
 // precisions maps the recordings' names to those of train.precision.
-var precisions = map[string]string{"fp32": "fp32", "pure_bf16": "bf16", "amp_bf16": "amp-bf16", "amp_fp16": "amp-fp16"}
+var precisions = map[string]string{"fp32": "fp32", "bf16": "bf16", "pure_bf16": "bf16", "amp_bf16": "amp-bf16", "amp_fp16": "amp-fp16"}
 
 // preset is a preset with params that every recording of a model has.
 type preset struct {
@@ -105,19 +106,7 @@ func (r *Recording) Spec() string {
 		fmt.Fprintf(&b, "mode: %s\n", mode)
 	}
 	p := c.preset()
-	keys := make([]string, 0, len(p.with))
-	for k := range p.with {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	fmt.Fprintf(&b, "model:\n  preset: %s\n  with: {", p.name)
-	for i, k := range keys {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s: %s", k, yamlValue(p.with[k]))
-	}
-	b.WriteString("}\n")
+	fmt.Fprintf(&b, "model:\n  preset: %s\n  with: %s\n", p.name, yamlMap(p.with))
 	fmt.Fprintf(&b, "train:\n  batch_size: %d\n  precision: %s\n", c.Batch, precisions[c.Precision])
 	if o := optimizers[c.Optimizer]; o != "" {
 		fmt.Fprintf(&b, "  optimizer: %s\n", o)
@@ -141,6 +130,15 @@ func (r *Recording) Spec() string {
 		fmt.Fprintf(&b, "device: {alloc_conf: %q}\n", c.AllocConf)
 	}
 	return b.String()
+}
+
+// yamlMap writes a map on one line, sorted by its keys.
+func yamlMap(m map[string]any) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, k+": "+yamlValue(m[k]))
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
 }
 
 func yamlValue(v any) string {

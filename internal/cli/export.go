@@ -102,11 +102,28 @@ func outFile(c *cobra.Command, out *string) {
 	c.Flags().StringVar(out, "out-file", "", "write to this file instead of standard output")
 }
 
-// writeTo runs f on standard output, or on a file that appears whole or not at
-// all.
+// writeTo runs f on standard output, or on a file. A new or regular file
+// appears whole or not at all; anything else, such as a pipe, is written to.
 func writeTo(s *Streams, path string, f func(io.Writer) error) error {
-	if path == "" {
+	if path == "" || path == "-" {
 		return f(s.Out)
+	}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
+	}
+	mode := os.FileMode(0o644)
+	switch info, err := os.Stat(path); {
+	case err == nil && info.IsDir():
+		return usagef("--out-file %s is a directory", path)
+	case err == nil && !info.Mode().IsRegular():
+		out, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer out.Close()
+		return f(out)
+	case err == nil:
+		mode = info.Mode().Perm()
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -120,7 +137,7 @@ func writeTo(s *Streams, path string, f func(io.Writer) error) error {
 	if err := tmp.Close(); err != nil {
 		return err
 	}
-	if err := os.Chmod(tmp.Name(), 0o644); err != nil {
+	if err := os.Chmod(tmp.Name(), mode); err != nil {
 		return err
 	}
 	return os.Rename(tmp.Name(), path)

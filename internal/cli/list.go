@@ -12,6 +12,7 @@ import (
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/specs"
 )
 
@@ -28,7 +29,7 @@ var listings = []listing{
 	{"layers", "layers that a spec may use, with their arguments", signatures(layerSigs), items(layerSigs)},
 	{"ops", "operators that a spec may use, with their arguments", signatures(opSigs), items(opSigs)},
 	{"optimizers", "optimizers, with their arguments", signatures(optimizerSigs), items(optimizerSigs)},
-	{"devices", "GPUs, with memory and context (~: nobody measured it)", deviceTable, func() (any, error) { return device.All(), nil }},
+	{"devices", "GPUs, with memory and context (~: nobody measured it)", deviceTable, deviceData},
 	{"formats", "formats of reports", formatTable, func() (any, error) { return report.FormatNames(), nil }},
 	{"presets", "models that come with memplan", presetTable, presetData},
 }
@@ -123,6 +124,30 @@ func signatures(list func() []signature) func() (*report.Table, error) {
 
 func items(list func() []signature) func() (any, error) {
 	return func() (any, error) { return list(), nil }
+}
+
+// gpu is a row of the GPU table in JSON.
+type gpu struct {
+	Name           string       `json:"name"`
+	DisplayName    string       `json:"display_name"`
+	Aliases        []string     `json:"aliases"`
+	Arch           string       `json:"arch"`
+	SMs            int          `json:"sms"`
+	TotalBytes     tensor.Bytes `json:"total_bytes"`
+	TotalAssumed   bool         `json:"total_assumed"`
+	TotalSource    string       `json:"total_source"`
+	ContextBytes   tensor.Bytes `json:"context_bytes"`
+	ContextAssumed bool         `json:"context_assumed"`
+	ContextSource  string       `json:"context_source"`
+}
+
+func deviceData() (any, error) {
+	var out []gpu
+	for _, g := range device.All() {
+		out = append(out, gpu{g.Name, g.Display, g.Aliases, fmt.Sprintf("sm_%d", g.Arch), g.SMs,
+			g.Total.Value, g.Total.Assumed, g.Total.Source, g.Context.Value, g.Context.Assumed, g.Context.Source})
+	}
+	return out, nil
 }
 
 func deviceTable() (*report.Table, error) {

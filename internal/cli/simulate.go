@@ -56,6 +56,9 @@ both.`,
 				if f.Capacity, err = tensor.ParseBytes(capacity); err != nil {
 					return usagef("--capacity: %w", err)
 				}
+				if f.Capacity == 0 {
+					return usagef("--capacity: must be more than nothing")
+				}
 			}
 			events := f.Events
 			if c.Flags().Changed("at") {

@@ -166,7 +166,7 @@ func (p *Player) savedTensor(n *node, c *op.Call, s op.Save) *op.Tensor {
 		}
 		return p.Keep(c.In[s.Index])
 	}
-	if c.Out[s.Index] == nil {
+	if s.Index >= len(c.Out) || c.Out[s.Index] == nil {
 		return nil
 	}
 	// A result is saved without its gradient function, which would be a cycle.

@@ -35,6 +35,7 @@ type HFConfig struct {
 var hfTasks = []struct{ suffix, task string }{
 	{"LMHeadModel", "causal-lm"}, {"ForCausalLM", "causal-lm"}, {"ForMaskedLM", "masked-lm"},
 	{"ForSequenceClassification", "seq-cls"}, {"ForConditionalGeneration", "seq2seq-lm"},
+	{"ForImageClassification", "image-cls"},
 }
 
 // ParseHFConfig reads a config.json of the transformers library: the values

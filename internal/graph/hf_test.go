@@ -49,7 +49,12 @@ func TestHFTypes(t *testing.T) {
 				if _, ok := p.Env.Lookup("use_cache"); !ok && strings.HasPrefix(with, "use_cache") {
 					continue
 				}
-				text := "memplan: 1\nmodel: {hf: config.json, task: " + task.(string) + ", with: {seq: 32, " + with + "}}\ntrain: {batch_size: 2}\n"
+				if _, ok := p.Env.Lookup("seq"); ok {
+					with += ", seq: 32"
+				} else if strings.Contains(with, "mask") { // images have none
+					continue
+				}
+				text := "memplan: 1\nmodel: {hf: config.json, task: " + task.(string) + ", with: {" + with + "}}\ntrain: {batch_size: 2}\n"
 				if _, err := buildHF(text, `{"model_type": "`+typ+`"}`); err != nil {
 					t.Errorf("%s, %s, %s: %v", typ, task, with, err)
 				}

@@ -138,7 +138,7 @@ func (c *Call) flash(q, k, v *Tensor, a *SDPAArgs) *Tensor {
 		}
 	}
 	outs := c.Do(flashAttention, a, ins...)
-	c.Drop(outs[1])
+	c.Drop(outs[1:]...)
 	if d%8 == 0 {
 		return outs[0]
 	}
@@ -155,14 +155,25 @@ var flashAttention = define(Row{
 		}
 		out := c.New(q.LikeDense(), q.DType)
 		lse := c.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))
-		if n := c.flashSplits(q, k, c.Args.(*SDPAArgs).DropoutP); n > 1 && !c.Env().FakeTensors {
-			lseAcc := c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1))
-			outAcc := c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1), roundUp(q.Dim(3), 32))
-			c.Drop(outAcc, lseAcc)
+		var lseAcc, outAcc *Tensor
+		dropout := c.Args.(*SDPAArgs).DropoutP
+		if n := c.flashSplits(q, k, dropout); n > 1 && !c.Env().FakeTensors {
+			lseAcc = c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1))
+			outAcc = c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1), roundUp(q.Dim(3), 32))
 		}
 		c.Return(c.swapBack(out), lse)
+		if c.Env().Torch.FlashStateOnDevice() {
+			state, unused := c.NewShape(tensor.Int64, 2), c.NewShape(tensor.Int64)
+			if dropout > 0 && !c.Env().FakeTensors { // made anew
+				again := c.NewShape(tensor.Int64, 2)
+				c.Drop(state)
+				state = again
+			}
+			c.Return(state, unused)
+		}
+		c.Drop(outAcc, lseAcc)
 	},
-	Save:   []Save{In(1), In(0), In(2), Out(1), Out(0)},
+	Save:   []Save{In(1), In(0), In(2), Out(1), Out(0), Out(2), Out(3)},
 	NoGrad: []int{1}, Node: "ScaledDotProductFlashAttentionBackward0",
 	Grad: func(b *Back) {
 		t := b.swapHeads(b.Grads[0], b.SavedOut[0], b.SavedIn[0], b.SavedIn[1], b.SavedIn[2])
@@ -246,7 +257,7 @@ func (c *Call) efficient(q, k, v, mask *Tensor, a *SDPAArgs) *Tensor {
 		mask = c.Local(c.Do1(Expand, &ShapeArgs{Shape: []int64{q.Dim(0), q.Dim(1), q.Dim(2), k.Dim(2)}}, mask))
 	}
 	outs := c.Do(efficientAttention, &efficientArgs{SDPAArgs: *a, lse: c.NeedsGrad(q) || c.NeedsGrad(k) || c.NeedsGrad(v)}, q, k, v, mask)
-	c.Drop(outs[1])
+	c.Drop(outs[1:]...)
 	return outs[0]
 }
 
@@ -269,8 +280,11 @@ var efficientAttention = define(Row{
 			c.Drop(c.NewShape(tensor.Float32, q.Dim(0), q.Dim(1), q.Dim(2), v.Dim(3)))
 		}
 		c.Return(c.swapBack(out), lse)
+		if c.Env().FakeTensors { // seed and offset are numbers on the host, but fake tensors are where the operands are
+			c.Return(c.NewShape(tensor.Int64), c.NewShape(tensor.Int64))
+		}
 	},
-	Save:   []Save{In(3), In(1), In(0), In(2), Out(1), Out(0)},
+	Save:   []Save{In(3), In(1), In(0), In(2), Out(1), Out(0), Out(2), Out(3)},
 	NoGrad: []int{1}, Node: "ScaledDotProductEfficientAttentionBackward0",
 	Grad: func(b *Back) {
 		t := b.swapHeads(b.Grads[0], b.SavedOut[0], b.SavedIn[0], b.SavedIn[1], b.SavedIn[2])

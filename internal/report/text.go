@@ -142,11 +142,18 @@ func (t *text) layers() error {
 func (t *text) steps() error {
 	tab := &Table{Header: []string{"Step", "peak allocated", "peak reserved", "end allocated", "end reserved"},
 		Numbers: []bool{true, true, true, true, true}}
+	const most = 10
 	for i, s := range t.r.Steps {
+		if i == most {
+			break
+		}
 		tab.Rows = append(tab.Rows, []string{fmt.Sprint(i + 1), s.PeakAllocatedBytes.String(), s.PeakReservedBytes.String(),
 			s.EndAllocatedBytes.String(), s.EndReservedBytes.String()})
 	}
 	err := t.table(tab)
+	if more := len(t.r.Steps) - most; more > 0 {
+		t.printf("  and %d more\n", more)
+	}
 	switch n := t.r.Verdict.SteadyFromStep; {
 	case n > 0:
 		t.printf("  every step from %d on is the same\n\n", n)
