@@ -24,6 +24,9 @@ type Played struct {
 	// if the steps played are not.
 	Steady int
 	Totals Totals
+	// Unreached is the interval of a statement that runs in every n-th step and
+	// in none of those played; 0 if there is none.
+	Unreached int64
 	// Kinds are the classes of the trace's layers, as Trace.Layers; "" for what
 	// is no module.
 	Kinds []string
@@ -80,7 +83,7 @@ func Play(prog *program.Job, env op.Env, backend Backend, steps int) (played *Pl
 	for len(j.names.kinds) < len(j.tr.Layers) {
 		j.names.kind(int32(len(j.names.kinds)), "")
 	}
-	return &Played{Trace: j.tr, Steps: n, Steady: steady, Totals: j.totals, Kinds: j.names.kinds}, nil
+	return &Played{Trace: j.tr, Steps: n, Steady: steady, Totals: j.totals, Kinds: j.names.kinds, Unreached: j.unreached(n)}, nil
 }
 
 // setup moves the models to the device, makes the optimizers and, if the input
@@ -124,9 +127,10 @@ func (j *job) newBatch() []*op.Tensor {
 
 // run plays the steps and returns their number and the first steady one.
 func (j *job) run(steps int) (played, steady int) {
-	limit := steps
+	period := j.period()
+	limit, least := steps, max(minSteps, 2*period+1)
 	if steps == 0 {
-		limit = maxSteps
+		limit = max(maxSteps, least)
 	}
 	starts := []int{0}
 	var birth []int // event index by block id
@@ -144,25 +148,58 @@ func (j *job) run(steps int) (played, steady int) {
 				birth[e.ID] = i
 			}
 		}
-		if n == 1 || !alike(j.tr.Events, starts, birth, n) {
+		if n <= period || !alike(j.tr.Events, starts, birth, n, period) {
 			steady = n
 		}
 		played = n
-		if steps == 0 && n >= minSteps && steady < n {
+		if steps == 0 && n >= least && n-steady >= period {
 			break
 		}
 	}
-	if steady == played {
+	if played-steady < period {
 		steady = 0
 	}
 	return played, steady
 }
 
-// alike reports whether step n and the one before are equal event for event:
-// the same calls in the same order, on blocks that were born at the same place
-// of steps equally long ago.
-func alike(events []trace.Event, starts, birth []int, n int) bool {
-	a, b := events[starts[n-1]:starts[n]], events[starts[n]:]
+// maxPeriod bounds how many steps are played because statements run in every
+// n-th only.
+const maxPeriod = 100
+
+// period is the number of steps after which the statements that run in every
+// n-th step come round together; 1 if that is too many to play.
+func (j *job) period() int {
+	p := int64(1)
+	for i := range j.prog.Step.Body {
+		if e := j.prog.Step.Body[i].Every; e > 1 {
+			a, b := p, e
+			for b > 0 {
+				a, b = b, a%b
+			}
+			if p = p / a * e; p > maxPeriod {
+				return 1
+			}
+		}
+	}
+	return int(p)
+}
+
+// unreached is the longest interval of a statement that was not played.
+func (j *job) unreached(played int) int64 {
+	var most int64
+	for i := range j.prog.Step.Body {
+		if e := j.prog.Step.Body[i].Every; e > int64(played) {
+			most = max(most, e)
+		}
+	}
+	return most
+}
+
+// alike reports whether step n and the one a period before are equal event for
+// event: the same calls in the same order, on blocks that were born at the same
+// place of steps equally long ago.
+func alike(events []trace.Event, starts, birth []int, n, period int) bool {
+	a, b := events[starts[n-period]:starts[n-period+1]], events[starts[n]:]
 	if len(a) != len(b) {
 		return false
 	}
@@ -176,7 +213,7 @@ func alike(events []trace.Event, starts, birth []int, n int) bool {
 		}
 		bx, by := birth[x.ID], birth[y.ID]
 		sx, sy := events[bx].Step, events[by].Step
-		if sy-sx != 1 || bx-starts[sx] != by-starts[sy] {
+		if int(sy-sx) != period || bx-starts[sx] != by-starts[sy] {
 			return false
 		}
 	}

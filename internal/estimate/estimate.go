@@ -58,6 +58,9 @@ func NewMachine(s *spec.Spec) *Machine {
 			*o.to = o.size.V
 		}
 	}
+	if d.Memory != nil && d.Memory.V == 0 {
+		s.Errs.Addf(d.Memory.At, "memory must be more than nothing")
+	}
 	if d.MemoryFraction.Set {
 		if f := d.MemoryFraction.V; f > 1 {
 			s.Errs.Addf(d.MemoryFraction.At, "memory_fraction must be between 0 and 1, not %v", f)
@@ -276,6 +279,9 @@ func (o *Outcome) notes(r *report.Report) {
 	m.gpuNotes(warn)
 	if m.Usable() <= 0 {
 		warn("nothing is left of the device's %v beside context and other processes", m.Total)
+	}
+	if n := o.Played.Unreached; n > 0 {
+		warn("a statement that runs in every %d-th step was not reached in %d steps; simulate more (--steps)", n, o.Played.Steps)
 	}
 	switch n := o.Played.Steps; {
 	case n < 3 && j.Spec.Mode.V == "train":

@@ -373,6 +373,9 @@ func (el *elaborator) optimizer(name string, c *spec.Callee, models []string) {
 		}
 	}
 	o.Args = op.BindArgs(row.Args, vals)
+	if vals["differentiable"] == true {
+		el.fail(c.Name.At, "%s with differentiable: true is not modelled", c.Name.V)
+	}
 	if err := row.Check(o.Args); err != nil {
 		el.fail(c.Name.At, "%v", err)
 	}

@@ -115,7 +115,7 @@ type Train struct {
 	Loop             String      `yaml:"loop" enum:"function|flat" default:"function" doc:"function: a step's names die when it returns; flat: they live until rebound"`
 	EmptyCache       *EmptyCache `yaml:"empty_cache" doc:"torch.cuda.empty_cache() now and then"`
 	EMA              *Value      `yaml:"ema" doc:"an exponential moving average of the weights" later:"a moving average of the weights"`
-	Steps            Integer     `yaml:"steps" min:"1" doc:"steps to simulate; by default until two agree"`
+	Steps            Integer     `yaml:"steps" min:"1" max:"1000" doc:"steps to simulate; by default until two agree"`
 	Deterministic    Boolean     `yaml:"deterministic" doc:"torch.use_deterministic_algorithms(True)"`
 }
 
