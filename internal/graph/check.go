@@ -253,7 +253,8 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 		refuse("pick", e.Pick.Span, isValue || head == "", "only a call has a result to pick from")
 	}
 	if e.Every != nil {
-		refuse("every", e.Every.Span, isStep, "it modifies statements of a step, such as backward or empty_cache")
+		binds := len(e.Name) > 0 || head == spec.HeadForward || head == spec.HeadBatch
+		refuse("every", e.Every.Span, isStep && !binds, "it modifies statements of a step that bind no name, such as optimizer_step or empty_cache")
 	}
 	if e.Autocast != nil {
 		refuse("autocast", e.Autocast.Span, at == inStep, "it modifies statements of a step")
