@@ -88,7 +88,7 @@ func newExportTrace(s *Streams) *cobra.Command {
 				if text {
 					return trace.WriteText(w, p.Trace)
 				}
-				return trace.Write(w, &trace.File{Config: j.Machine.ConfText, Capacity: j.Machine.Usable(), MemoryFraction: j.Machine.Fraction, Trace: *p.Trace})
+				return trace.Write(w, &trace.File{Config: j.Machine.ConfText, Capacity: j.Machine.Usable(), Trace: *p.Trace})
 			})
 		},
 	}

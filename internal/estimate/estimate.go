@@ -31,8 +31,19 @@ type Machine struct {
 	Given    bool // the spec names a GPU
 }
 
-// Usable is what the allocator can reserve; it may be negative.
-func (m *Machine) Usable() tensor.Bytes { return m.Total - m.Context - m.Occupied }
+// Usable is what the allocator can reserve: what context and other processes
+// leave, and no more than the memory fraction allows. It may be negative.
+func (m *Machine) Usable() tensor.Bytes {
+	left := m.Total - m.Context - m.Occupied
+	fraction := m.Fraction
+	if fraction == nil {
+		fraction = m.Conf.MemoryFraction
+	}
+	if fraction != nil {
+		left = min(left, tensor.Bytes(*fraction*float64(m.Total)))
+	}
+	return left
+}
 
 // NewMachine resolves the device section and the PyTorch version of a spec.
 // Mistakes are added to the spec's errors; the default stands in for what is
@@ -252,7 +263,7 @@ func (o *Outcome) verdict(r *report.Report) {
 		}
 		v.Reason = fmt.Sprintf("dies in %s: %v more asked for, %v free\nwithout a limit %v would be reserved, %v is usable: %v too little",
 			report.Where(v.OOM.Step, v.OOM.Phase, v.OOM.Op, v.OOM.Layer), oom.Err.Tried, oom.Err.Free, r.Peak.ReservedBytes, m.Usable(), -v.HeadroomBytes)
-		if v.HeadroomBytes >= 0 { // a memory fraction below what is usable
+		if oom.Err.Limited {
 			v.Reason = fmt.Sprintf("dies in %s: %v more asked for; the memory fraction allows %v",
 				report.Where(v.OOM.Step, v.OOM.Phase, v.OOM.Op, v.OOM.Layer), oom.Err.Tried, oom.Err.Limit)
 		}
