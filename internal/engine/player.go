@@ -24,6 +24,9 @@ type Player struct {
 	backend Backend
 
 	tr     *trace.Trace
+	host   HostTrace
+	onHost bool // new tensors lie in the machine's memory
+	pinned bool // and there in page-locked memory
 	names  names
 	nextID int32
 
@@ -31,6 +34,7 @@ type Player struct {
 	step      int16
 	phase     trace.Phase
 	thread    uint8
+	stream    int16 // whose memory new blocks are taken from
 	depth     int
 	seq       uint64
 	saved     account // of the graph
@@ -46,6 +50,7 @@ type Player struct {
 // New returns a player for one device.
 func New(env op.Env, backend Backend) *Player {
 	p := &Player{env: env, backend: backend, tr: &trace.Trace{Categories: make([]trace.Category, 1)}}
+	p.host.Categories, p.host.Pinned = make([]trace.Category, 1), make([]bool, 1)
 	p.names.init(p.tr)
 	return p
 }

@@ -13,6 +13,7 @@ type storage struct {
 	bytes tensor.Bytes
 	layer int32 // that made it
 	saved bool  // counted among what the graph keeps
+	host  bool  // in the machine's memory: id is one of the host's trace
 }
 
 // object is what lies behind an op.Tensor: PyTorch's TensorImpl with its
@@ -134,7 +135,12 @@ func (p *Player) dropStorage(st *storage) {
 // alloc asks for a block; zero bytes are none.
 func (p *Player) alloc(n tensor.Bytes) *storage {
 	st := p.storages.get()
+	st.host = p.onHost
 	if n == 0 {
+		return st
+	}
+	if p.onHost {
+		p.allocHost(st, n)
 		return st
 	}
 	p.nextID++
@@ -148,6 +154,10 @@ func (p *Player) alloc(n tensor.Bytes) *storage {
 }
 
 func (p *Player) freeBlock(st *storage) {
+	if st.host {
+		p.freeHost(st)
+		return
+	}
 	p.emit(trace.Free, st.id, 0)
 	if p.backend != nil {
 		p.backend.Free(st.id)
@@ -158,9 +168,12 @@ func (p *Player) freeBlock(st *storage) {
 }
 
 func (p *Player) emit(k trace.Kind, id int32, n tensor.Bytes) {
-	p.tr.Events = append(p.tr.Events, trace.Event{
-		Kind: k, ID: id, Bytes: n, Op: p.op, Layer: p.layer, Step: p.step, Phase: p.phase, Thread: p.thread,
-	})
+	p.tr.Events = append(p.tr.Events, p.event(k, id, n))
+}
+
+// event is an event of the present moment.
+func (p *Player) event(k trace.Kind, id int32, n tensor.Bytes) trace.Event {
+	return trace.Event{Kind: k, ID: id, Bytes: n, Op: p.op, Layer: p.layer, Step: p.step, Phase: p.phase, Stream: p.stream, Thread: p.thread}
 }
 
 // durable lists the categories from the most durable role to the least; a
@@ -172,7 +185,11 @@ var durable = [trace.NumCategories]int{
 
 // mark raises the category of t's block.
 func (p *Player) mark(o *object, c trace.Category) {
-	if id := o.st.id; id > 0 && durable[c] > durable[p.tr.Categories[id]] {
-		p.tr.Categories[id] = c
+	categories := p.tr.Categories
+	if o.st.host {
+		categories = p.host.Categories
+	}
+	if id := o.st.id; id > 0 && durable[c] > durable[categories[id]] {
+		categories[id] = c
 	}
 }

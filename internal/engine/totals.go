@@ -23,6 +23,9 @@ func (a *account) add(layer int32, n tensor.Bytes) {
 
 // countSaved notes that a node has saved a tensor over st.
 func (p *Player) countSaved(st *storage) {
+	if st.host {
+		return
+	}
 	c := p.tr.Categories[st.id]
 	if st.saved || c == trace.Parameters || c == trace.Inputs {
 		return

@@ -8,6 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/device"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/host"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/report"
@@ -117,6 +118,7 @@ type Job struct {
 	Program     *program.Job
 	NotModelled []string
 	Warnings    []string
+	Data        graph.Data
 }
 
 // NewJob elaborates a spec; readFile reads the files that it names, by their
@@ -131,7 +133,7 @@ func NewJob(s *spec.Spec, readFile func(name string) ([]byte, error)) (*Job, err
 	if err := s.Errs.Err(); err != nil {
 		return nil, err
 	}
-	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: g.NotModelled, Warnings: g.Warnings}, nil
+	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: g.NotModelled, Warnings: g.Warnings, Data: g.Data}, nil
 }
 
 // Outcome is a job that was played and replayed.
@@ -140,6 +142,7 @@ type Outcome struct {
 	Played *engine.Played
 	Free   *allocsim.Result // without a limit
 	OnGPU  *allocsim.Result // at the device's capacity, up to the first request that fails
+	Host   *host.Usage
 }
 
 // Run plays a job and replays its allocations.
@@ -148,6 +151,9 @@ func Run(j *Job) (*Outcome, error) {
 	var err error
 	if o.Played, err = engine.Play(j.Program, j.Machine.Env, nil, int(j.Spec.Train.Steps.V)); err != nil {
 		return nil, fmt.Errorf("%s: %w", j.Spec.Path, err)
+	}
+	if o.Host, err = o.hostUsage(); err != nil {
+		return nil, err
 	}
 	events := o.Played.Trace.Events
 	if o.Free, err = allocsim.Replay(events, allocsim.ReplayOptions{Config: j.Machine.Conf}); err != nil {
@@ -214,6 +220,7 @@ func (o *Outcome) Report() *report.Report {
 	}
 	o.breakdown(r)
 	o.verdict(r)
+	o.host(r)
 	o.notes(r)
 	return r
 }

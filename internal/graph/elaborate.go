@@ -34,6 +34,7 @@ type elaborator struct {
 	opts       Options
 	ms         []*model
 	others     []*spec.Errors // of presets
+	dataBytes  Data
 }
 
 // elaborated is a block that was made for some params and inputs.

@@ -39,6 +39,8 @@ type Result struct {
 	NotModelled []string
 	// Warnings are about what a spec says and surely does not mean.
 	Warnings []string
+	// Data is what the data section says of host memory.
+	Data Data
 }
 
 // Build turns a spec into a job. The error, if any, is a *spec.Errors. A spec in
@@ -74,7 +76,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	if el.errsAny() {
 		return nil, el.firstErr()
 	}
-	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: s.NotModelled()}
+	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: s.NotModelled(), Data: el.dataBytes}
 	if s.Step != nil { // the keys of train say it otherwise
 		r.NotModelled = append(r.NotModelled, el.notes...)
 	}
@@ -125,7 +127,10 @@ func (el *elaborator) run() {
 		el.try(el.optimizers)
 	}
 	if inputs {
-		el.try(el.step)
+		el.try(func() { el.dataBytes = el.data(&el.spec.Data) })
+		if el.try(el.step) {
+			el.try(el.techniques)
+		}
 	}
 }
 
@@ -133,7 +138,8 @@ func (el *elaborator) run() {
 type model struct {
 	name   string
 	def    *spec.Model
-	spec   *spec.Spec // that defines it: the spec, or a preset
+	use    *spec.Model // as the job's own spec writes it; def, unless that is a preset's
+	spec   *spec.Spec  // that defines it: the spec, or a preset
 	at     spec.Span
 	inputs []string // of forward
 	class  *program.Class
@@ -143,7 +149,7 @@ type model struct {
 // models collects the models; presets are read here.
 func (el *elaborator) models() {
 	add := func(name string, m *spec.Model, at spec.Span) {
-		x := &model{name: name, def: m, spec: el.spec, at: at}
+		x := &model{name: name, def: m, use: m, spec: el.spec, at: at}
 		switch {
 		case m.HF.Set:
 			x.spec = el.loadHF(m)

@@ -132,28 +132,6 @@ var Rsqrt = define(Row{
 	Source: "tools/autograd/derivatives.yaml: rsqrt",
 })
 
-// PowArgs is the exponent of pow.
-type PowArgs struct {
-	Exponent Number `arg:"exponent"`
-}
-
-// PowScalar is x ** number.
-var PowScalar = define(Row{
-	Name: "pow", Sig: "torch.pow(input, exponent: operand)", Args: &PowArgs{}, Cast: CastFP32, Run: mapOf,
-	Save: []Save{In(0)}, Node: "PowBackward0", Grad: gradPow,
-	Source: "torch/csrc/autograd/FunctionsManual.cpp: pow_backward",
-})
-
-func gradPow(b *Back) { // grad * (exponent * self.pow(exponent - 1))
-	if b.Args.(*PowArgs).Exponent.Value == 0 {
-		b.Set(0, b.NewLike(b.SavedIn[0]))
-		return
-	}
-	power := b.Local(b.NewLike(b.SavedIn[0]))
-	scaled := b.Local(b.Do1(MulScalar, nil, power))
-	b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], scaled))
-}
-
 // Sqrt and log.
 var (
 	_ = define(Row{

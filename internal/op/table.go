@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"unicode"
 )
 
 // table holds every row by name, bySig those that a spec may use by the word
@@ -64,13 +65,21 @@ func Rows() []*Row {
 }
 
 // nodeName derives the name of an autograd node from an operator's:
-// "native_layer_norm" becomes "NativeLayerNormBackward0".
+// "native_layer_norm" becomes "NativeLayerNormBackward0". A letter after a digit
+// is a capital, too.
 func nodeName(name string) string {
 	var b strings.Builder
-	for _, part := range strings.Split(strings.TrimLeft(name, "_"), "_") {
-		if part != "" {
-			b.WriteString(strings.ToUpper(part[:1]) + part[1:])
+	capital := true
+	for _, r := range strings.TrimLeft(name, "_") {
+		switch {
+		case r == '_':
+			capital = true
+			continue
+		case capital:
+			r = unicode.ToUpper(r)
 		}
+		b.WriteRune(r)
+		capital = unicode.IsDigit(r)
 	}
 	return fmt.Sprintf("%sBackward0", b.String())
 }

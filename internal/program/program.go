@@ -41,6 +41,9 @@ type Job struct {
 type Model struct {
 	Name string
 	Root *Class
+	// Frozen covers the parameters that do not require grad, Trained those of
+	// them that do nevertheless.
+	Frozen, Trained Patterns
 }
 
 // Optimizer updates the parameters of some models.

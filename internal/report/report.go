@@ -158,14 +158,6 @@ type Allocator struct {
 	NumOOMs            int64        `json:"num_ooms"`
 }
 
-// Host is memory of the machine.
-type Host struct {
-	PinnedBytes  tensor.Bytes `json:"pinned_bytes"`
-	LoaderBytes  tensor.Bytes `json:"loader_bytes"`
-	DatasetBytes tensor.Bytes `json:"dataset_bytes"`
-	TotalBytes   tensor.Bytes `json:"total_bytes"`
-}
-
 // Verdict says whether the job runs. Headroom is the usable memory less the
 // peak of reserved memory without a limit; it may be negative while the job
 // fits, because the allocator gives cached memory back before it fails.

@@ -35,6 +35,7 @@ func writeText(w io.Writer, r *Report, o Options) error {
 		return err
 	}
 	t.allocator()
+	t.host()
 	t.notes()
 	return out.Flush()
 }
@@ -59,6 +60,13 @@ func (t *text) verdict() {
 	}
 	t.printf("%s  %s (%s) on %s\n", word, r.Model.Name, what, r.Device.DisplayName)
 	t.printf("%s\n", r.Verdict.Reason)
+	if h := r.Host; h != nil && h.Result != "" {
+		word := h.Result
+		if t.o.Color {
+			word = verdictColors[word] + word + plain
+		}
+		t.printf("%s  CPU: %s\n", word, h.Reason)
+	}
 	for _, w := range r.Warnings {
 		t.printf("! %s\n", w)
 	}

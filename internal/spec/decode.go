@@ -338,6 +338,18 @@ func (m *Modules) unmarshal(d *decoder, v *Value) {
 	}
 }
 
+// sample: 110KiB stands for its bytes.
+func (s *Sample) unmarshal(d *decoder, v *Value) {
+	if v.Kind == Map {
+		d.section(v, (*sampleSection)(s), "sample")
+		return
+	}
+	d.defaults(reflect.ValueOf(s).Elem())
+	d.field(reflect.ValueOf(&s.Bytes).Elem(), "", &Value{Str: "sample"}, v)
+}
+
+type sampleSection Sample
+
 // checkpoint: false stands for none.
 func (c *Checkpoint) unmarshal(d *decoder, v *Value) {
 	if v.Kind == Bool && !v.Bool {

@@ -44,7 +44,7 @@ type Spec struct {
 	Teacher  *Value    `yaml:"teacher" later:"knowledge distillation"`
 	Quantize *Value    `yaml:"quantize" later:"quantization"`
 	Prune    *Prune    `yaml:"prune" later:"pruning"`
-	Freeze   *Value    `yaml:"freeze" later:"frozen parameters"`
+	Freeze   *Freeze   `yaml:"freeze" doc:"parameters that are not trained: requires_grad_(False)"`
 	LoRA     *Value    `yaml:"lora" later:"LoRA adapters"`
 	Offload  *Offload  `yaml:"offload" later:"offloading to host memory"`
 	Parallel *Parallel `yaml:"parallel" later:"several GPUs"`
@@ -65,6 +65,8 @@ type Model struct {
 	With   *Value `yaml:"with" doc:"values for the preset's params"`
 	HF     String `yaml:"hf" doc:"path of a Hugging Face config.json"`
 	Task   String `yaml:"task" doc:"what a Hugging Face model is trained for"`
+
+	Freeze *Freeze `yaml:"freeze" doc:"parameters of this model that are not trained, instead of the job's freeze"`
 
 	Inputs     []*Named[Input] `yaml:"inputs" doc:"tensors of a batch; the batch dimension is implied in front"`
 	Blocks     []*Named[Block] `yaml:"blocks" doc:"modules and functions of the model's own"`
@@ -115,6 +117,7 @@ type Train struct {
 	Loop             String      `yaml:"loop" enum:"function|flat" default:"function" doc:"function: a step's names die when it returns; flat: they live until rebound"`
 	EmptyCache       *EmptyCache `yaml:"empty_cache" doc:"torch.cuda.empty_cache() now and then"`
 	EMA              *Value      `yaml:"ema" doc:"an exponential moving average of the weights" later:"a moving average of the weights"`
+	Save             *Save       `yaml:"save" doc:"checkpoints written by torch.save now and then"`
 	Steps            Integer     `yaml:"steps" min:"1" max:"1000" doc:"steps to simulate; by default until two agree"`
 	Deterministic    Boolean     `yaml:"deterministic" doc:"torch.use_deterministic_algorithms(True)"`
 }
@@ -129,6 +132,12 @@ type ZeroGrad struct {
 type EmptyCache struct {
 	Every Integer `yaml:"every" min:"1" default:"1" doc:"steps between"`
 	At    String  `yaml:"at" enum:"step_start|step_end|before_backward" default:"step_end" doc:"where in the step"`
+}
+
+// Save says how a checkpoint is written.
+type Save struct {
+	Optimizer Boolean `yaml:"optimizer" default:"true" doc:"the optimizer's state too"`
+	CPUCopy   Boolean `yaml:"cpu_copy" doc:"everything is copied to host memory before it is written; torch.save of tensors on the GPU copies one at a time"`
 }
 
 // Checkpoint chooses what is recomputed in the backward pass.
@@ -171,12 +180,12 @@ type OptimizerDef struct {
 
 // Data says where batches come from.
 type Data struct {
-	Input          String   `yaml:"input" enum:"per_step|static" default:"per_step" doc:"per_step: a new batch is copied to the GPU for each step; static: one batch is reused"`
-	Dataset        *Dataset `yaml:"dataset" doc:"the data set" later:"host memory of the data set"`
-	Loader         *Loader  `yaml:"loader" doc:"torch.utils.data.DataLoader" later:"host memory of the data loader"`
-	DevicePrefetch Boolean  `yaml:"device_prefetch" doc:"the next batch is copied while the current one is used" later:"prefetching to the GPU"`
-	Transforms     *Value   `yaml:"transforms" doc:"augmentation on the fly" later:"host memory of transforms"`
-	Source         String   `yaml:"source" doc:"training data for memplan run" later:"training data"`
+	Input          String              `yaml:"input" enum:"per_step|static" default:"per_step" doc:"per_step: a new batch is copied to the GPU for each step; static: one batch is reused"`
+	Dataset        *Dataset            `yaml:"dataset" doc:"the data set"`
+	Loader         *Loader             `yaml:"loader" doc:"torch.utils.data.DataLoader"`
+	DevicePrefetch Boolean             `yaml:"device_prefetch" doc:"the next batch is copied while the current one is used" later:"prefetching to the GPU"`
+	Transforms     []*Named[Transform] `yaml:"transforms" doc:"what is done to a sample when it is loaded, step by step, with the shape that each gives"`
+	Source         String              `yaml:"source" doc:"training data for memplan run" later:"training data"`
 }
 
 // Dataset and Loader describe host memory.
@@ -184,12 +193,28 @@ type (
 	Dataset struct {
 		Samples  Integer `yaml:"samples" min:"1" doc:"number of samples"`
 		InMemory Boolean `yaml:"in_memory" doc:"the whole set is held in RAM"`
+		Objects  Boolean `yaml:"python_objects" doc:"it is held as Python objects (lists, dicts), of which forked workers come to hold copies; tensors and arrays are shared"`
+		Sample   *Sample `yaml:"sample" doc:"one sample as it is stored: a size such as 110KiB, or {shape, dtype}; by default what the transforms or the model take"`
+	}
+	// Sample is one sample as the data set holds it.
+	Sample struct {
+		At    Span   `yaml:"-"`
+		Bytes *Size  `yaml:"bytes" doc:"size of an encoded sample"`
+		Shape *Value `yaml:"shape" doc:"sizes of a decoded sample"`
+		DType String `yaml:"dtype" default:"uint8" doc:"element type"`
+	}
+	// Transform is one step of augmentation, by what it gives.
+	Transform struct {
+		At    Span   `yaml:"-"`
+		Shape *Value `yaml:"shape" doc:"sizes of the result; by default those before"`
+		DType String `yaml:"dtype" doc:"element type of the result; by default that before"`
 	}
 	Loader struct {
 		NumWorkers        Integer `yaml:"num_workers" min:"0" doc:"worker processes"`
 		PrefetchFactor    Integer `yaml:"prefetch_factor" min:"1" doc:"batches each worker prepares"`
 		PinMemory         Boolean `yaml:"pin_memory" doc:"batches in page-locked memory"`
 		PersistentWorkers Boolean `yaml:"persistent_workers" doc:"workers live between epochs"`
+		Context           String  `yaml:"multiprocessing_context" enum:"fork|spawn|forkserver" default:"fork" doc:"how workers are started; all but fork give each a copy of the data set"`
 	}
 )
 
@@ -204,7 +229,8 @@ type Device struct {
 	Context        *Size   `yaml:"context" doc:"memory of the CUDA context, in place of the table's"`
 	Reserved       *Size   `yaml:"other_processes" doc:"memory that other processes hold"`
 	MemoryFraction Number  `yaml:"memory_fraction" min:"0" doc:"torch.cuda.set_per_process_memory_fraction"`
-	HostRAM        *Size   `yaml:"host_ram" doc:"memory of the machine" later:"host memory"`
+	HostRAM        *Size   `yaml:"host_ram" doc:"memory of the machine that the job may use"`
+	SHM            *Size   `yaml:"shm" doc:"size of /dev/shm, through which workers hand over batches; 64MiB in a Docker container unless --shm-size says more"`
 }
 
 // Callee is a name with arguments: "AdamW" or {AdamW: {lr: 1e-3}}.

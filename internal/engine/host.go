@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// HostTrace is the life of the tensors that a job keeps in the machine's memory
+// on purpose: what it offloads, keeps or averages there. Batches on their way to
+// the GPU are not among them. Blocks have numbers of their own; operators and
+// layers are those of the device's trace.
+type HostTrace struct {
+	Events     []trace.Event    // allocations and frees
+	Categories []trace.Category // by block
+	Pinned     []bool           // by block: in page-locked memory
+}
+
+// allocHost makes a block of n bytes in the machine's memory.
+func (p *Player) allocHost(st *storage, n tensor.Bytes) {
+	st.id, st.bytes, st.layer = int32(len(p.host.Categories)), n, p.layer
+	p.host.Categories = append(p.host.Categories, trace.Temporaries)
+	p.host.Pinned = append(p.host.Pinned, p.pinned)
+	p.host.Events = append(p.host.Events, p.event(trace.Alloc, st.id, n))
+}
+
+func (p *Player) freeHost(st *storage) {
+	p.host.Events = append(p.host.Events, p.event(trace.Free, st.id, 0))
+}
+
+// on makes f's new tensors on the host, or on the device.
+func (p *Player) on(host, pinned bool, f func()) {
+	oldHost, oldPinned := p.onHost, p.pinned
+	p.onHost, p.pinned = host, pinned
+	f()
+	p.onHost, p.pinned = oldHost, oldPinned
+}
+
+// transfer is the copy of a tensor to the host or to the device, outside of
+// autograd. A tensor whose elements are not one dense block is first made
+// contiguous on the device (copy_requires_temporaries in
+// aten/src/ATen/native/cuda/Copy.cu); like is the layout of the copy.
+func (p *Player) transfer(t *op.Tensor, host, pinned bool, like tensor.Layout) *op.Tensor {
+	var c *op.Tensor
+	p.on(host, pinned, func() { c = p.New(like, t.DType) })
+	if from := obj(t).st; from.host != host && !sameDense(t.Layout, like) {
+		p.on(from.host, false, func() { p.Drop(p.New(tensor.Contiguous(t.Size), t.DType)) })
+	}
+	return c
+}
+
+// sameDense reports whether two layouts put the elements of one dense block in
+// the same order, so that one can be copied to the other as bytes.
+func sameDense(a, b tensor.Layout) bool {
+	if !a.IsDense() {
+		return false
+	}
+	for i := range a.Rank() {
+		if a.Dim(i) > 1 && a.Stride.At(i) != b.Stride.At(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// preserved is the layout that Tensor.to gives a copy: the tensor's own order of
+// dimensions if it is dense.
+func preserved(t *op.Tensor) tensor.Layout {
+	if !t.IsDense() && t.IsChannelsLast() {
+		return tensor.ChannelsLast(t.Size)
+	}
+	if !t.IsDense() {
+		return tensor.Contiguous(t.Size)
+	}
+	return t.LikeDense()
+}
+
+// toHostRow and toDeviceRow are Tensor.to for the other side, as autograd sees
+// it: the gradient is copied back.
+var (
+	toHostRow   = &op.Row{Name: "_to_copy", Node: "ToCopyBackward0"}
+	toDeviceRow = &op.Row{Name: "_to_copy", Node: "ToCopyBackward0"}
+)
+
+func init() { // their functions refer to each other
+	toHostRow.Run, toHostRow.Grad = copyTo(true), copyBack(false)
+	toDeviceRow.Run, toDeviceRow.Grad = copyTo(false), copyBack(true)
+}
+
+func copyTo(host bool) func(*op.Call) {
+	return func(c *op.Call) { c.Return(c.Exec.(*Player).transfer(c.In[0], host, false, preserved(c.In[0]))) }
+}
+
+func copyBack(host bool) func(*op.Back) {
+	return func(b *op.Back) {
+		b.Set(0, b.Exec.(*Player).transfer(b.Grads[0], host, false, preserved(b.Grads[0])))
+	}
+}

@@ -1,0 +1,113 @@
+package estimate
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/host"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// hostUsage says what the job needs of the machine's own memory.
+func (o *Outcome) hostUsage() (*host.Usage, error) {
+	s, p := o.Job.Spec, o.Job.Program
+	j := host.Job{Static: p.Static, Dataset: o.Job.Data.Dataset, Transform: o.Job.Data.Transform}
+	for _, in := range p.Inputs {
+		b, err := tensor.MulBytes(append([]int64{in.DType.Size()}, in.Size...)...)
+		if err != nil {
+			return nil, err
+		}
+		j.Batch = append(j.Batch, b)
+	}
+	if l := s.Data.Loader; l != nil {
+		j.Workers, j.Prefetch, j.Pinned = l.NumWorkers.V, 2, l.PinMemory.V
+		j.Copied = l.Context.V != "fork" || s.Data.Dataset != nil && s.Data.Dataset.Objects.V
+		if l.PrefetchFactor.Set {
+			j.Prefetch = l.PrefetchFactor.V
+		}
+	}
+	for _, m := range p.Models {
+		j.Model = max(j.Model, built(m.Root).total)
+	}
+	if save := s.Train.Save; save != nil && p.Inference == "" {
+		t := &o.Played.Totals
+		switch {
+		case !save.CPUCopy.V: // one tensor at a time
+			for _, m := range p.Models {
+				j.Saving = max(j.Saving, built(m.Root).largest)
+			}
+		case save.Optimizer.V:
+			j.Saving = t.ParameterBytes + t.BufferBytes + t.OptimizerStateBytes
+		default:
+			j.Saving = t.ParameterBytes + t.BufferBytes
+		}
+	}
+	u, err := host.Estimate(&j)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	return u, nil
+}
+
+// host reports the need and compares it with what the spec says the machine
+// has.
+func (o *Outcome) host(r *report.Report) {
+	u, d := o.Host, &o.Job.Spec.Device
+	h := &report.Host{
+		ProcessBytes: u.Process, WorkersBytes: u.Workers, ModelBytes: u.Model, DatasetBytes: u.Dataset,
+		LoaderBytes: u.Loader, LoaderBatches: u.LoaderBatches, SharedMemoryBytes: u.SharedMemory,
+		PinnedBytes: u.Pinned, PinnedBatches: u.PinnedBatches, OffloadedBytes: u.Offloaded, SavingBytes: u.Saving,
+		TotalBytes: u.Total, LowBytes: u.Low, HighBytes: u.High, Phase: string(u.Phase),
+	}
+	r.Host = h
+	if shm := d.SHM; shm != nil {
+		h.SharedMemoryLimitBytes = shm.V
+		if h.SharedMemoryBytes > shm.V {
+			h.Result = report.OOMs
+			h.Reason = fmt.Sprintf("workers hand over batches in up to %v of /dev/shm, which has %v: they die of a bus error", h.SharedMemoryBytes, shm.V)
+		}
+	}
+	if d.HostRAM == nil {
+		return
+	}
+	h.LimitBytes = d.HostRAM.V
+	need := fmt.Sprintf("%v of host memory needed while %s, %v there", h.TotalBytes, report.HostPhases[h.Phase], h.LimitBytes)
+	switch {
+	case h.Result != "": // of /dev/shm
+	case h.TotalBytes > h.LimitBytes:
+		h.Result, h.Reason = report.OOMs, need
+	case h.HighBytes > h.LimitBytes:
+		h.Result, h.Reason = report.Tight, fmt.Sprintf("%s; with what is assumed at its worst it would be %v", need, h.HighBytes)
+	default:
+		h.Result, h.Reason = report.Fits, need
+	}
+}
+
+// size is what the tensors of a model take together, and the largest of them.
+type size struct{ total, largest tensor.Bytes }
+
+// built is the size of a model as its constructor makes it in host memory:
+// before it is converted to another type.
+func built(c *program.Class) size {
+	var s size
+	for _, list := range [][]program.Param{c.Params, c.Buffers} {
+		for _, p := range list {
+			if p.Tied != "" {
+				continue
+			}
+			b, err := tensor.MulBytes(append([]int64{p.DType.Size()}, p.Size...)...)
+			if err != nil {
+				continue // it was refused when it was played
+			}
+			s.total += b
+			s.largest = max(s.largest, b)
+		}
+	}
+	for _, ch := range c.Children {
+		sub := built(ch.Class)
+		s.total += sub.total
+		s.largest = max(s.largest, sub.largest)
+	}
+	return s
+}

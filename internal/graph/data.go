@@ -1,0 +1,88 @@
+package graph
+
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Data is what the data section says in bytes.
+type Data struct {
+	Dataset   tensor.Bytes // held in host memory
+	Transform tensor.Bytes // the most that one sample takes while it is transformed
+}
+
+// data elaborates the data section: how large samples are as they are stored,
+// on their way, and that they end as the model takes them.
+func (el *elaborator) data(d *spec.Data) Data {
+	sc := &scope{parent: el.spec.Env, vars: el.globals()}
+	var out Data
+	if l := d.Loader; l != nil && l.NumWorkers.V == 0 {
+		if l.PrefetchFactor.Set {
+			el.errs.Addf(l.PrefetchFactor.At, "prefetch_factor needs num_workers of 1 or more")
+		}
+		if l.PersistentWorkers.V {
+			el.errs.Addf(l.PersistentWorkers.At, "persistent_workers needs num_workers of 1 or more")
+		}
+	}
+	in := el.job.Inputs[0]
+	var stored tensor.Bytes
+	for _, i := range el.job.Inputs {
+		stored += el.bytesOf(i.Size[1:], i.DType, d.Input.At)
+	}
+	var size []int64
+	dtype := in.DType
+	var before tensor.Bytes // what a transform reads
+	if ds := d.Dataset; ds != nil && ds.Sample != nil {
+		switch s := ds.Sample; {
+		case s.Bytes != nil && s.Shape != nil:
+			el.fail(s.At, "a sample has bytes, or shape and dtype, not both")
+		case s.Bytes != nil:
+			stored = s.Bytes.V
+			before = stored
+		case s.Shape != nil:
+			size, dtype = el.shape(s.Shape, sc), el.dtype(s.DType)
+			stored = el.bytesOf(size, dtype, s.At)
+			before = stored
+		default:
+			el.fail(s.At, "a sample needs bytes, or shape and dtype")
+		}
+	}
+	for _, t := range d.Transforms {
+		switch {
+		case t.V.Shape != nil:
+			size = el.shape(t.V.Shape, sc)
+		case size == nil:
+			el.fail(t.Name.At, "transform %q needs a shape, as what comes before has none", t.Name.V)
+		}
+		if t.V.DType.Set {
+			dtype = el.dtype(t.V.DType)
+		}
+		after := el.bytesOf(size, dtype, t.Name.At)
+		out.Transform = max(out.Transform, before+after)
+		before = after
+	}
+	if n := len(d.Transforms); n > 0 && !slices.Equal(size, in.Size[1:]) {
+		el.fail(d.Transforms[n-1].Name.At, "the transforms end with shape %s, but input %q takes %s", tensor.SizeString(size), in.Name, tensor.SizeString(in.Size[1:]))
+	}
+	if ds := d.Dataset; ds != nil && ds.InMemory.V {
+		if !ds.Samples.Set {
+			el.fail(ds.InMemory.At, "in_memory needs samples, the number of samples")
+		}
+		n, err := tensor.MulBytes(ds.Samples.V, int64(stored))
+		if err != nil {
+			el.fail(ds.Samples.At, "%d samples of %v: %v", ds.Samples.V, stored, err)
+		}
+		out.Dataset = n
+	}
+	return out
+}
+
+func (el *elaborator) bytesOf(size []int64, d tensor.DType, at spec.Span) tensor.Bytes {
+	n, err := tensor.MulBytes(append(slices.Clone(size), d.Size())...)
+	if err != nil {
+		el.fail(at, "shape %s of %v: %v", tensor.SizeString(size), d, err)
+	}
+	return n
+}

@@ -1,0 +1,82 @@
+package host
+
+import (
+	"math"
+	"testing"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+const gib = 1024 * mib
+
+func TestPinnedSize(t *testing.T) {
+	for _, c := range []struct{ in, want tensor.Bytes }{{0, 0}, {1, 1}, {2, 2}, {3, 4}, {4096, 4096}, {4097, 8192}, {100 * mib, 128 * mib}} {
+		if got := PinnedSize(c.in); got != c.want {
+			t.Errorf("PinnedSize(%d) = %d, want %d", c.in, got, c.want)
+		}
+	}
+}
+
+// The loader's batches as they were counted in runs of PyTorch 2.6.
+func TestLoader(t *testing.T) {
+	for _, c := range []struct {
+		workers, prefetch int64
+		pinned            bool
+		batches, inPinned int64
+	}{
+		{0, 2, false, 2, 0}, {0, 2, true, 1, 2},
+		{1, 2, false, 4, 0}, {2, 2, false, 6, 0}, {4, 2, false, 10, 0}, {2, 4, false, 10, 0},
+		{1, 2, true, 3, 3}, {2, 2, true, 5, 5}, {4, 2, true, 9, 9}, {2, 4, true, 9, 9},
+	} {
+		u, err := Estimate(&Job{Batch: []tensor.Bytes{3 * mib, 10}, Workers: c.workers, Prefetch: c.prefetch, Pinned: c.pinned})
+		if err != nil {
+			t.Fatal(err)
+		}
+		each := 3*mib + 10
+		if c.workers > 0 {
+			each = 3*mib + 4096 // whole pages
+		}
+		if want := each * tensor.Bytes(c.batches); u.Loader != want || (u.SharedMemory == want) != (c.workers > 0) {
+			t.Errorf("%+v: loader %d, in shared memory %d, want %d", c, u.Loader, u.SharedMemory, want)
+		}
+		if want := (4*mib + 16) * tensor.Bytes(c.inPinned); u.Pinned != want {
+			t.Errorf("%+v: pinned %d, want %d", c, u.Pinned, want)
+		}
+	}
+}
+
+func TestPhases(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		job        Job
+		phase      Phase
+		low, value tensor.Bytes
+		high       tensor.Bytes
+	}{
+		{"start", Job{Model: 10 * gib, Static: true}, Start, Process.Low + 10*gib, Process.Value + 10*gib, Process.High + 10*gib},
+		{"training", Job{Model: gib, Dataset: 8 * gib, Workers: 2, Prefetch: 2, Offloaded: 3 * gib, PinnedOff: gib}, Training,
+			Process.Low + 2*Worker.Low + 12*gib, Process.Value + 2*Worker.Value + 12*gib, Process.High + 2*Worker.High + 12*gib},
+		{"copied", Job{Dataset: 8 * gib, Workers: 2, Prefetch: 2, Copied: true}, Training,
+			Process.Low + 2*Worker.Low + 24*gib, Process.Value + 2*Worker.Value + 24*gib, Process.High + 2*Worker.High + 24*gib},
+		{"saving", Job{Saving: 5 * gib, Model: gib, Static: true}, Saving, Process.Low + 5*gib, Process.Value + 5*gib, Process.High + 5*gib},
+	} {
+		u, err := Estimate(&c.job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.Phase != c.phase || u.Low != c.low || u.Total != c.value || u.High != c.high {
+			t.Errorf("%s: %s %v, %v to %v, want %s %v, %v to %v", c.name, u.Phase, u.Total, u.Low, u.High, c.phase, c.value, c.low, c.high)
+		}
+	}
+}
+
+func TestOverflow(t *testing.T) {
+	for _, j := range []Job{
+		{Model: math.MaxInt64}, {Workers: math.MaxInt64, Prefetch: 2}, {Batch: []tensor.Bytes{1 << 62}, Workers: 100, Prefetch: 2},
+		{Batch: []tensor.Bytes{1 << 62}, Pinned: true},
+	} {
+		if _, err := Estimate(&j); err == nil {
+			t.Errorf("%+v: no error", j)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// PowArgs is the exponent of pow, or its base, where that is a number.
+type PowArgs struct {
+	Exponent Number `arg:"exponent"`
+	Base     Number `arg:"base"`
+}
+
+// Pow chooses among the powers with a number and that of two tensors.
+var _ = define(Row{
+	Name: "pow.any", Sig: "torch.pow(input, exponent: operand)", Args: &PowArgs{}, Composite: true, Run: func(c *Call) {
+		if c.Opt(1) != nil {
+			c.Return(c.Do1(powTensor, nil, c.In...))
+			return
+		}
+		c.Return(c.Do1(PowScalar, c.Args, c.In[0]))
+	},
+})
+
+// PowScalar is x ** number.
+var PowScalar = define(Row{
+	Name: "pow", Args: &PowArgs{}, Cast: CastFP32, Run: func(c *Call) {
+		c.Return(c.New(c.elementwise(c.In[0]), resultType(c.In[0], nil, c.Args.(*PowArgs).Exponent)))
+	},
+	Save: []Save{In(0)}, Node: "PowBackward0", Grad: gradPow,
+	Source: "torch/csrc/autograd/FunctionsManual.cpp: pow_backward",
+})
+
+func gradPow(b *Back) { // grad * (exponent * self.pow(exponent - 1))
+	if b.Args.(*PowArgs).Exponent.Value == 0 {
+		b.Set(0, b.NewLike(b.SavedIn[0]))
+		return
+	}
+	power := b.Local(b.NewLike(b.SavedIn[0]))
+	scaled := b.Local(b.Do1(MulScalar, nil, power))
+	b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], scaled))
+}
+
+// powTensor is x ** y.
+var powTensor = define(Row{
+	Name: "pow.Tensor_Tensor", Cast: CastFP32, Run: func(c *Call) { c.Return(c.New(c.elementwise(c.In...), c.promoted(false))) },
+	Save: []Save{In(1), In(0), Out(0, 1)}, Node: "PowBackward1",
+	Grad: func(b *Back) {
+		x, y := b.SavedIn[0], b.SavedIn[1]
+		mark := b.Mark()
+		if b.Need(1) { // grad * where(self == 0 & exponent >= 0, 0, result * self.log())
+			l := b.elementwise(x, y)
+			ge := b.New(y.LikeDense(), tensor.Bool)
+			eq := b.New(x.LikeDense(), tensor.Bool)
+			cond := b.Local(b.New(l, tensor.Bool))
+			b.Drop(eq, ge)
+			log := b.Local(b.NewLike(x))
+			product := b.Local(b.Do1(mulTensor, nil, b.SavedOut[0], log))
+			zero := b.Local(b.NewShape(b.Grads[0].DType))
+			picked := b.Local(b.Do1(whereSelf, nil, cond, zero, product))
+			b.Set(1, b.Do1(mulTensor, nil, b.Grads[0], picked))
+			b.DropTo(mark)
+		}
+		if b.Need(0) { // where(exponent == 0, 0, grad * (exponent * self.pow(exponent - 1)))
+			less := b.Local(b.Do1(MulScalar, nil, y))
+			power := b.Local(b.Do1(mulTensor, nil, x, less))
+			scaled := b.Local(b.Do1(mulTensor, nil, y, power))
+			product := b.Local(b.Do1(mulTensor, nil, b.Grads[0], scaled))
+			zero := b.Local(b.NewShape(b.Grads[0].DType))
+			none := b.Local(b.New(y.LikeDense(), tensor.Bool))
+			b.Set(0, b.Do1(whereSelf, nil, none, zero, product))
+			b.DropTo(mark)
+		}
+	},
+	Source: "torch/csrc/autograd/FunctionsManual.cpp: pow_backward_self, pow_backward_exponent",
+})
+
+// powBase is number ** x; the number becomes a tensor for the kernel.
+var powBase = define(Row{
+	Name: "pow.Scalar", Args: &PowArgs{}, Cast: CastFP32, Run: func(c *Call) {
+		a, x := c.Args.(*PowArgs), c.In[0]
+		if a.Base.Value == 0 {
+			c.Fail("0 ** tensor is not modelled")
+		}
+		d := resultType(x, nil, a.Base)
+		c.Return(c.New(c.elementwise(x), d))
+		if a.Base.Value != 1 {
+			c.Drop(c.NewShape(d))
+		}
+	},
+	Save: []Save{In(0), Out(0)}, Node: "PowBackward2",
+	Grad:   func(b *Back) { exponential.grad(b, 0) },
+	Source: "aten/src/ATen/native/Pow.cpp: pow_Scalar; FunctionsManual.cpp: pow_backward_exponent",
+})
+
+var exponential = parseFormula("grad * (result * 1)")
