@@ -25,7 +25,12 @@ type FakeRecording struct {
 	Optimizer map[string]any  `json:"optimizer"`
 	Features  struct {
 		Checkpoint any     `json:"ckpt"`
-		LoRA       any     `json:"lora"`
+		LoRA       *struct {
+			Targets        []string
+			R              int
+			Alpha, Dropout float64
+			DType          string
+		} `json:"lora"`
 		Inference  string  `json:"inference"`
 		ZeroGrad   string  `json:"zero_grad"`
 		Outputs    string  `json:"outputs"`
@@ -65,8 +70,6 @@ func (r *FakeRecording) skipped() string {
 	switch {
 	case f.Checkpoint != nil || r.Model.Args["ckpt"] == true:
 		return "checkpoint"
-	case f.LoRA != nil:
-		return "LoRA"
 	case r.Model.ChannelsLast:
 		return "model.to(memory_format=channels_last)"
 	}
@@ -91,6 +94,11 @@ func (r *FakeRecording) Spec() string {
 	}
 	if f.ZeroGrad == "after" {
 		b.WriteString("  zero_grad: {at: after_step}\n")
+	}
+	if f.LoRA != nil {
+		l := *f.LoRA
+		fmt.Fprintf(&b, "lora: {targets: [%s], r: %d, alpha: %g, dropout: %g, dtype: %s}\n", strings.Join(l.Targets, ", "), l.R, l.Alpha, l.Dropout,
+			map[string]string{"bf16": "bfloat16", "fp32": "float32"}[l.DType])
 	}
 	if f.Outputs == "loss" { // the rest of the model's output dies before the backward pass
 		b.WriteString("step:\n  - zero_grad\n  - batch\n  - {forward: {model: model}, name: out}\n  - {name: loss, inputs: \"out[-1]\"}\n" +

@@ -42,7 +42,7 @@ type HFConfig struct {
 }
 
 // hfTasks maps the recordings' tasks to those of specs.
-var hfTasks = map[string]string{"causal_lm": "causal-lm", "mlm": "masked-lm", "seqcls": "seq-cls", "seq2seq": "seq2seq-lm", "image": "image-cls"}
+var hfTasks = map[string]string{"causal_lm": "causal-lm", "mlm": "masked-lm", "seqcls": "seq-cls", "seq2seq": "seq2seq-lm", "speech": "seq2seq-lm", "image": "image-cls"}
 
 // LoadHF reads the recordings of a folder, sorted by name.
 func LoadHF(dir string) ([]*HFRecording, error) {
@@ -68,6 +68,8 @@ func (r *HFRecording) skipped() string {
 	switch {
 	case optimizers[c.Optimizer] == "":
 		return "optimizer " + c.Optimizer
+	case c.Compat != "":
+		return "transformers 5.12 patched to behave as " + c.Compat + " in part"
 	}
 	for _, f := range c.Features {
 		if f != "clip" {
@@ -88,7 +90,7 @@ func (r *HFRecording) Spec() string {
 	if c.Mask != "" {
 		with = append(with, "mask: "+c.Mask)
 	}
-	if c.Task == "seq2seq" {
+	if c.Target > 0 {
 		with = append(with, fmt.Sprintf("target_seq: %d", c.Target))
 	}
 	if (c.Task == "causal_lm" || c.Task == "mlm") && (c.Labels == "" || c.Labels == "same") {
@@ -113,7 +115,11 @@ func (r *HFRecording) Spec() string {
 	for k := range max(c.Accumulate, 1) {
 		b.WriteString("  - batch\n  - {forward: {model: model}, name: out}\n  - {name: loss, inputs: \"out[-1]\"}\n")
 		if c.Accumulate > 1 {
-			fmt.Fprintf(&b, "  - {div: %d, inputs: loss, name: loss}\n", c.Accumulate)
+			outside := ""
+			if strings.HasPrefix(c.Precision, "amp") {
+				outside = ", autocast: false"
+			}
+			fmt.Fprintf(&b, "  - {div: %d, inputs: loss, name: loss%s}\n", c.Accumulate, outside)
 		}
 		if k == 0 {
 			zero("before_backward")

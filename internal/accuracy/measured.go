@@ -6,57 +6,154 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// XMemRun is one run of testdata/measured/xmem.csv.gz: a peak that NVML saw on
-// a GPU, and what others estimated.
-type XMemRun struct {
-	Family   string // cnn or transformer
-	Model    string // as torchvision or the hub names it
-	Optim    string // class of torch.optim
-	Batch    int64
-	ZeroGrad string // "0": at the start of the step; else before the backward pass
-	GPU      string // as NVML names it
-	Total    tensor.Bytes
-	Peak     tensor.Bytes
-	OOM      bool // the run died: Peak is no peak
-	// Others holds what other estimators said, by name; those that said nothing
-	// are absent.
-	Others map[string]tensor.Bytes
+// Measured is a peak that was measured on a real GPU, without the CUDA context,
+// beside what is predicted of reserved memory there.
+type Measured struct {
+	Name, Suite, Family string
+
+	Peak      tensor.Bytes // measured
+	Predicted tensor.Bytes
+	Bare      tensor.Bytes            // predicted without workspaces of cuDNN's convolutions
+	Low, High tensor.Bytes            // between which the prediction says that it is
+	Others    map[string]tensor.Bytes // what other estimators said, by their names
+
+	Skipped string // why there is nothing to compare
+	Failed  string // why nothing was predicted
 }
 
-// xMemEstimators names the columns of other estimators.
-var xMemEstimators = []struct{ Name, column string }{
-	{"xMem", "xmem_est_bytes"}, {"DNNMem", "dnnmem_est_bytes"}, {"SchedTune", "schedtune_est_bytes"}, {"LLMem", "llmem_est_bytes"},
-}
+// The suites of measured peaks.
+const (
+	suiteTransformers = "transformers"
+	suiteCNNs         = "CNNs"
+	suiteMLPs         = "MLPs"
+)
 
-// LoadXMem reads the runs.
-func LoadXMem(dir string) ([]*XMemRun, error) {
-	rows, err := readCSV(filepath.Join(dir, "xmem.csv.gz"))
+// Error is the prediction's, in percent of what was measured.
+func (m *Measured) Error() float64 { return Percent(m.Predicted, m.Peak) }
+
+// Inside reports whether the peak lies in the interval.
+func (m *Measured) Inside() bool { return m.Low <= m.Peak && m.Peak <= m.High }
+
+// Width is the interval's, in percent of what was measured.
+func (m *Measured) Width() float64 { return Percent(m.Peak+m.High-m.Low, m.Peak) }
+
+// compareMeasured predicts everything under a folder.
+func compareMeasured(dir string) ([]*Measured, error) {
+	runs, err := LoadXMem(dir)
 	if err != nil {
 		return nil, err
 	}
-	var out []*XMemRun
-	for _, r := range rows {
-		run := &XMemRun{
-			Family: r["family"], Model: r["model"], Optim: r["optimizer"], ZeroGrad: r["zero_grad_mode_effective"][:1],
-			GPU: r["gpu"], OOM: r["real_oom"] == "True", Others: map[string]tensor.Bytes{},
+	var out []*Measured
+	for _, r := range runs {
+		out = append(out, r.Compare(nil))
+	}
+	mlps, err := LoadMLPs(dir)
+	if err != nil {
+		return nil, err
+	}
+	floor, err := mlpFloor()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range mlps {
+		out = append(out, r.Compare(floor))
+	}
+	return out, nil
+}
+
+// outcome plays a spec on its GPU, with a table of convolution workspaces in
+// place of the one for float32 (nil: that).
+func outcome(text string, files func(string) ([]byte, error), table *op.ConvWorkspaces) (*estimate.Outcome, error) {
+	s, err := spec.Parse("measured.yaml", []byte(text), spec.Options{Set: []string{"device.cudnn_workspace=model"}})
+	if err != nil {
+		return nil, err
+	}
+	j, err := estimate.NewJob(s, files)
+	if err != nil {
+		return nil, err
+	}
+	j.Machine.Env.CudnnWorkspace.TF32 = table
+	return estimate.Run(j)
+}
+
+// predictPeak fills in what an outcome says. A job that fits reserves no more
+// than it can on its GPU, where cached memory may have to be given back.
+func (m *Measured) predictPeak(o *estimate.Outcome) {
+	r := o.Report()
+	m.Predicted = r.Peak.ReservedBytes
+	if r.Verdict.Fits {
+		m.Predicted = o.OnGPU.PeakReserved.Reserved
+	}
+	m.Bare = r.Peak.ReservedBareBytes
+	m.Low, m.High = r.Uncertainty.ReservedLowBytes, r.Uncertainty.ReservedHighBytes
+	m.Low, m.High = min(m.Low, m.Predicted), max(m.High, m.Predicted)
+}
+
+// errorsOf are the errors of estimates without their signs, sorted; where there
+// is none, estimate returns 0.
+func errorsOf(list []*Measured, estimate func(*Measured) tensor.Bytes) []float64 {
+	var out []float64
+	for _, m := range list {
+		if m.Skipped != "" || m.Failed != "" {
+			continue
 		}
-		if run.Batch, err = strconv.ParseInt(r["batch"], 10, 64); err != nil {
-			return nil, fmt.Errorf("xmem.csv.gz: %w", err)
+		if p := estimate(m); p > 0 {
+			out = append(out, math.Abs(Percent(p, m.Peak)))
 		}
-		run.Total, run.Peak = csvBytes(r["gpu_total_bytes"]), csvBytes(r["measured_nvml_peak_bytes"])
-		for _, e := range xMemEstimators {
-			if b := csvBytes(r[e.column]); b > 0 {
-				run.Others[e.Name] = b
-			}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// predicted is memplan's estimate.
+func predicted(m *Measured) tensor.Bytes { return m.Predicted }
+
+// quantile interpolates between the two nearest values of a sorted list.
+func quantile(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	at := q * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 == len(sorted) {
+		return sorted[i]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}
+
+// readCSV reads a compressed table: each row by the names of its columns.
+func readCSV(dir, name string) ([]map[string]string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return nil, err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	all, err := csv.NewReader(io.LimitReader(z, 16<<20)).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	var out []map[string]string
+	for _, r := range all[min(1, len(all)):] {
+		row := map[string]string{}
+		for i, column := range all[0] {
+			row[column] = r[i]
 		}
-		out = append(out, run)
+		out = append(out, row)
 	}
 	return out, nil
 }
@@ -68,29 +165,4 @@ func csvBytes(s string) tensor.Bytes {
 		return 0
 	}
 	return tensor.Bytes(f)
-}
-
-// readCSV reads a compressed table: each row by the names of its columns.
-func readCSV(path string) ([]map[string]string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	z, err := gzip.NewReader(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	all, err := csv.NewReader(io.LimitReader(z, 16<<20)).ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	var out []map[string]string
-	for _, r := range all[1:] {
-		row := map[string]string{}
-		for i, name := range all[0] {
-			row[name] = r[i]
-		}
-		out = append(out, row)
-	}
-	return out, nil
 }

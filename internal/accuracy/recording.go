@@ -37,6 +37,7 @@ type Config struct {
 	Features   []string
 	Arch       string
 	Accumulate int64
+	Segments   int64 // of checkpoint_sequential
 	Loop       string
 	Input      string
 	AllocConf  string `json:"alloc_conf"`

@@ -29,6 +29,7 @@ var optimizers = map[string]string{
 	"nadam":             "NAdam",
 	"adamax":            "Adamax",
 
+	"hf_adafactor":              "{transformers.Adafactor: {lr: 0.001, relative_step: false, scale_parameter: false}}",
 	"rmsprop_momentum_centered": "{RMSprop: {lr: 0.01, momentum: 0.9, centered: true}}",
 }
 
@@ -46,7 +47,7 @@ type preset struct {
 var (
 	presets = map[string]preset{
 		"mlp": {name: "mlp"}, "lenet": {name: "lenet"}, "gpt": {name: "gpt"}, "bert": {name: "bert"},
-		"mha": {name: "mha"}, "vit": {name: "vit"}, "llama": {name: "llama"}, "unet": {name: "unet"},
+		"mha": {name: "mha"}, "lstm": {name: "lstm"}, "vit": {name: "vit"}, "llama": {name: "llama"}, "unet": {name: "unet"},
 		"vgg": {"vgg", map[string]any{"flat": true}}, "resnet": {"resnet", map[string]any{"nested": true}},
 	}
 	torchvision = map[string]preset{
@@ -72,6 +73,7 @@ func (c *Config) preset() preset {
 			with[k] = v
 		}
 	}
+	delete(with, "ckpt") // a feature
 	return preset{p.name, with}
 }
 
@@ -84,11 +86,6 @@ func (r *Recording) InScope() (bool, string) {
 		return false, "model " + c.Model
 	case c.Optimizer != "none" && optimizers[c.Optimizer] == "":
 		return false, "optimizer " + c.Optimizer
-	}
-	for _, f := range []string{"checkpoint", "checkpoint_sequential"} {
-		if r.has(f) {
-			return false, f
-		}
 	}
 	return true, ""
 }
@@ -116,6 +113,12 @@ func (r *Recording) Spec() string {
 	}
 	if r.has("clip") {
 		b.WriteString("  clip_grad_norm: 1.0\n")
+	}
+	if r.has("checkpoint") {
+		b.WriteString("  checkpoint: true\n")
+	}
+	if r.has("checkpoint_sequential") {
+		fmt.Fprintf(&b, "  checkpoint: {segments: %d}\n", c.Segments)
 	}
 	fmt.Fprintf(&b, "  zero_grad: {at: after_step, set_to_none: %v}\n", !r.has("zero_grad_keep"))
 	if c.Loop == "flat" {
@@ -166,8 +169,9 @@ var archs = map[string][3]int{
 // Env is the device and version of the recording.
 func (r *Recording) Env() op.Env { return ArchEnv(r.Config.Arch) }
 
-// ArchEnv is the device on which an architecture was recorded.
+// ArchEnv is the device on which an architecture was recorded. NVIDIA's libraries
+// were stubs there, so that the RNN spaces of cuDNN have the stub's sizes.
 func ArchEnv(arch string) op.Env {
 	a := archs[arch]
-	return op.Env{Arch: a[0], SMs: a[1], ThreadsPerSM: a[2], Torch: torchver.Default}
+	return op.Env{Arch: a[0], SMs: a[1], ThreadsPerSM: a[2], Torch: torchver.Default, StubCudnn: true}
 }

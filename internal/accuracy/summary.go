@@ -74,6 +74,9 @@ func Percent(predicted, recorded tensor.Bytes) float64 {
 // Results are all cases of all suites.
 type Results struct {
 	Truth, HF, Fake, Fuzz, Replay, Golden []*Case
+
+	Measured []*Measured // peaks on real GPUs
+	LeftOut  []LeftOut
 }
 
 // Run compares everything under a testdata folder.
@@ -118,7 +121,13 @@ func Run(dir string) (*Results, error) {
 	if r.Replay, err = compareReplay(filepath.Join(dir, "truth-replay")); err != nil {
 		return nil, err
 	}
-	r.Golden, err = compareGolden(filepath.Join(dir, "golden"))
+	if r.Golden, err = compareGolden(filepath.Join(dir, "golden")); err != nil {
+		return nil, err
+	}
+	if r.Measured, err = compareMeasured(filepath.Join(dir, "measured")); err != nil {
+		return nil, err
+	}
+	r.LeftOut, err = leaveOut(filepath.Join(dir, "measured"))
 	return r, err
 }
 

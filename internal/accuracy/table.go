@@ -112,6 +112,7 @@ Operators by themselves (` + "`testdata/ops`" + `, forward and backward, five ar
 	for _, t := range r.Tallies() {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(t.cells(), " | "))
 	}
+	r.writeMeasured(&b)
 	b.WriteString("\n## What is not equal\n\n")
 	n := 0
 	for _, suite := range r.Suites() {

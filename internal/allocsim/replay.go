@@ -19,6 +19,14 @@ type ReplayOptions struct {
 	Series         bool         // keep what is reserved and allocated after each event
 	StopAtOOM      bool         // stop at the first request that fails
 
+	// MayFail, if set, names the requests that the program does without when
+	// they fail: they are no OOM, though the device was asked for them.
+	MayFail func(event int) bool
+
+	// Cycle, if set, is replayed again and again after the events, until a
+	// request fails.
+	Cycle *Cycle
+
 	// observe, if set, sees the block of each allocation that succeeds.
 	observe func(event int, b Block)
 }
@@ -32,6 +40,10 @@ type Result struct {
 	// The peaks of the whole trace, whatever ResetPeaks events it has.
 	PeakAllocated Moment
 	PeakReserved  Moment
+	// Phases are the most that was allocated and reserved in each phase.
+	Phases [trace.NumPhases]PhasePeaks
+
+	Cycles int64 // turns of ReplayOptions.Cycle that came to their end
 
 	Steps  []Step // in order; setup, if there is one, is step 0
 	OOMs   []OOM  // requests that failed
@@ -55,6 +67,11 @@ type Moment struct {
 	Segments      int64
 }
 
+// PhasePeaks are the peaks of the events of one phase, whatever the step.
+type PhasePeaks struct {
+	Allocated, Reserved tensor.Bytes
+}
+
 // Step is what happened in a run of events with the same Event.Step. Its peaks
 // start from what the events before left, as if the peaks were reset there: in
 // a step that never exceeds that, they name the event before it.
@@ -65,9 +82,11 @@ type Step struct {
 	EndAllocated, EndReserved   tensor.Bytes
 }
 
-// OOM is a request that failed.
+// OOM is a request that failed. Turn is that of ReplayOptions.Cycle, from 1; 0
+// of the events themselves.
 type OOM struct {
 	Event int
+	Turn  int64
 	Err   *OOMError
 }
 
@@ -135,19 +154,28 @@ func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, er
 			peaks = Stats{}
 		}
 		r.note(i, step, &a.stats)
+		if ph := &r.Phases[e.Phase]; e.Kind == trace.Alloc {
+			ph.Allocated = max(ph.Allocated, a.stats.AllocatedBytes.All.Current)
+			ph.Reserved = max(ph.Reserved, a.stats.ReservedBytes.All.Current)
+		}
 		if opts.Series {
 			r.ReservedSeries = append(r.ReservedSeries, a.stats.ReservedBytes.All.Current)
 			r.AllocatedSeries = append(r.AllocatedSeries, a.stats.AllocatedBytes.All.Current)
 		}
 		r.Events++
-		if oom != nil {
-			r.OOMs = append(r.OOMs, OOM{i, oom})
+		if oom != nil && (opts.MayFail == nil || !opts.MayFail(i)) {
+			r.OOMs = append(r.OOMs, OOM{Event: i, Err: oom})
 			if opts.StopAtOOM {
 				break
 			}
 		}
 	}
 	r.endStep(r.Events, &a.stats)
+	if opts.Cycle != nil && r.Events == len(events) && len(r.OOMs) == 0 {
+		if err := p.repeat(events, &opts, r); err != nil {
+			return nil, err
+		}
+	}
 	a.stats.raisePeaks(&peaks)
 	r.Stats = a.stats
 	r.Driver = p.driver.counters

@@ -283,3 +283,19 @@ func TestReplayOccupied(t *testing.T) {
 		t.Error("44 MiB of 100 fit in a fraction of 0.43")
 	}
 }
+
+// TestReplayMayFail: a request that may fail is no OOM, and its block is not there.
+func TestReplayMayFail(t *testing.T) {
+	const mib = tensor.MiB
+	events := []trace.Event{alloc(1, 30*mib), alloc(2, 100*mib), free(2), alloc(3, 20*mib)}
+	opts := ReplayOptions{Capacity: 64 * mib, StopAtOOM: true}
+	r, err := Replay(events, opts)
+	if err != nil || len(r.OOMs) != 1 || r.Events != 2 {
+		t.Errorf("%d OOMs after %d events, error %v; want one after 2", len(r.OOMs), r.Events, err)
+	}
+	opts.MayFail = func(event int) bool { return event == 1 }
+	r, err = Replay(events, opts)
+	if err != nil || len(r.OOMs) != 0 || r.PeakReserved.Reserved != 50*mib {
+		t.Errorf("%d OOMs, %v reserved, error %v; want none and 50 MiB", len(r.OOMs), r.PeakReserved.Reserved, err)
+	}
+}

@@ -1,52 +1,207 @@
 package cli
 
 import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	"github.com/memplan/memplan/internal/advise"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/report"
 )
 
+// estimation is what the command line asks of an estimate.
+type estimation struct {
+	source
+	format   string
+	top      int
+	quick    bool
+	curve    bool
+	search   string
+	headroom string
+	share    float64 // headroom, parsed
+}
+
 func newEstimate(s *Streams) *cobra.Command {
-	var (
-		src    source
-		format string
-		top    int
-	)
+	var e estimation
 	c := &cobra.Command{
 		Use:   "estimate [SPEC | preset:NAME]",
 		Short: "Tell whether a job fits on a GPU, and what its memory goes to",
 		Long: `Estimate plays the training steps of a spec, replays every allocation in a model
 of PyTorch's caching allocator, and prints the verdict: FITS, TIGHT (only after
-cached memory is given back) or OOM. SPEC is a path, or - for standard input.
-Without one it estimates GPT-2 124M. The exit code is 0 whatever the verdict.`,
+cached memory is given back) or OOM, and the largest batch that fits. SPEC is a
+path, or - for standard input. Without one it estimates GPT-2 124M. The exit code
+is 0 whatever the verdict.
+
+Several GPUs, separated by commas, give a table: --gpu a100-40gb,rtx-4090.
+--batch-curve draws the peak over the batch size. --search NAME finds the largest
+value of a param of the spec or its preset, such as seq; NAME:64 tries multiples
+of 64.`,
 		Example: `  memplan estimate
-  memplan estimate preset:resnet --batch-size 512 --gpu rtx-3060 --format json`,
+  memplan estimate preset:resnet --batch-size 512 --gpu rtx-3060,a100-40gb`,
 		Args: atMost(1, "estimate takes one SPEC"),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("format", format, report.FormatNames()); err != nil {
-				return err
-			}
-			if top < 0 {
-				return usagef("--top %d: must not be negative", top)
-			}
-			color, err := colored(c, s)
-			if err != nil {
-				return err
-			}
-			j, err := src.job(c, s, args)
-			if err != nil {
-				return err
-			}
-			o, err := estimate.Run(j)
-			if err != nil {
-				return err
-			}
-			return report.Lookup(format).Write(s.Out, o.Report(), report.Options{Top: top, Color: color})
-		},
+		RunE: func(c *cobra.Command, args []string) error { return e.run(c, s, args) },
 	}
-	src.flags(c)
-	c.Flags().StringVar(&format, "format", report.Formats[0].Name, "text or json")
-	c.Flags().IntVar(&top, "top", 8, "layers to show")
+	e.flags(c)
+	f := c.Flags()
+	f.StringVar(&e.format, "format", report.Formats[0].Name, "text or json")
+	f.IntVar(&e.top, "top", 8, "layers to show")
+	f.BoolVar(&e.quick, "quick", false, "do not search for the largest batch")
+	f.BoolVar(&e.curve, "batch-curve", false, "draw the peak over the batch size")
+	f.StringVar(&e.search, "search", "", "find the largest value of this param too: seq, or seq:64 for multiples of 64")
+	f.StringVar(&e.headroom, "headroom", "5%", "share of the usable memory that the recommended batch leaves")
 	return c
+}
+
+func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
+	if err := oneOf("format", e.format, report.FormatNames()); err != nil {
+		return err
+	}
+	if e.top < 0 {
+		return usagef("--top %d: must not be negative", e.top)
+	}
+	if e.quick && (e.curve || e.search != "") {
+		return usagef("--quick does not go with --batch-curve and --search")
+	}
+	var err error
+	if e.share, err = parseShare(e.headroom); err != nil {
+		return usagef("--headroom: %w", err)
+	}
+	color, err := colored(c, s)
+	if err != nil {
+		return err
+	}
+	gpus := strings.Split(e.gpu, ",")
+	if len(gpus) > 1 {
+		e.gpu = gpus[0]
+	}
+	r, err := e.recipe(c, s, args)
+	if err != nil {
+		return err
+	}
+	if len(gpus) > 1 {
+		return e.matrix(c.Context(), s, r, gpus)
+	}
+	j, err := r.Job()
+	if err != nil {
+		return err
+	}
+	o, err := estimate.Run(j)
+	if err != nil {
+		return err
+	}
+	rep := o.Report()
+	if !e.quick && rep.Verdict.Leak == nil { // with a leak no batch fits for ever
+		if err := e.advise(c.Context(), r, j, rep); err != nil {
+			return err
+		}
+	}
+	return report.Lookup(e.format).Write(s.Out, rep, report.Options{Top: e.top, Color: color})
+}
+
+// advise adds what batch fits and what else was asked for.
+func (e *estimation) advise(ctx context.Context, r *estimate.Recipe, j *estimate.Job, rep *report.Report) error {
+	found, err := advise.Search(ctx, r, advise.Batch, e.share)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil { // such as a model that does not take a batch of 1
+		rep.Warnings = append(rep.Warnings, fmt.Sprintf("the largest batch is not known: a batch of 1 cannot be simulated (%v)", firstLine(err)))
+	} else {
+		rep.Advice = &report.Advice{
+			MaxBatchSize: found.Largest, MaxIsTight: found.Tight, RecommendedBatchSize: found.Recommended, Headroom: e.share, NotFitting: append([]int64{}, found.Islands...),
+			Unbounded: found.Bound, Changes: []report.Change{},
+		}
+	}
+	if e.search != "" {
+		name, step, err := parseAxis(e.search)
+		if err != nil {
+			return err
+		}
+		axis, err := advise.AxisOf(j.Spec, name, step)
+		if err != nil {
+			return usagef("--search %s: %w", e.search, err)
+		}
+		f, err := advise.Search(ctx, r, axis, e.share)
+		if err != nil {
+			return err
+		}
+		if rep.Advice == nil {
+			rep.Advice = &report.Advice{Headroom: e.share, NotFitting: []int64{}, Changes: []report.Change{}}
+		}
+		rep.Advice.Search = &report.Search{Key: axis.Key, Largest: f.Largest, Tight: f.Tight, Recommended: f.Recommended, NotFitting: append([]int64{}, f.Islands...)}
+	}
+	if e.curve && rep.Advice != nil {
+		if rep.Curve, err = advise.Curve(ctx, r, advise.CurveSizes(rep.Advice.MaxBatchSize)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// matrix estimates the job on several GPUs.
+func (e *estimation) matrix(ctx context.Context, s *Streams, r *estimate.Recipe, gpus []string) error {
+	m := &report.Matrix{Version: 1, Spec: r.Path}
+	for _, g := range gpus {
+		on := estimate.Key{Path: "device.gpu", Value: strconv.Quote(strings.TrimSpace(g))}
+		j, err := r.Job(on)
+		if err != nil {
+			return err
+		}
+		o, err := estimate.Run(j)
+		if err != nil {
+			return err
+		}
+		rep := o.Report()
+		row := report.MatrixRow{
+			GPU: rep.Device.Name, DisplayName: rep.Device.DisplayName, UsableBytes: rep.Device.UsableBytes, PeakReservedBytes: rep.Peak.ReservedBytes,
+			DeviceBytes: rep.Peak.DeviceBytes, HeadroomBytes: rep.Verdict.HeadroomBytes, Result: rep.Verdict.Result,
+		}
+		if !e.quick {
+			found, err := advise.Search(ctx, r, advise.Batch, e.share, on)
+			if err != nil {
+				return err
+			}
+			row.MaxBatchSize, row.RecommendedBatchSize = found.Largest, found.Recommended
+		}
+		m.Model, m.Batch = rep.Model.Name, rep.Train.BatchSize
+		m.Rows = append(m.Rows, row)
+	}
+	if e.format == "json" {
+		return report.JSON(s.Out, m)
+	}
+	return m.Write(s.Out, report.Options{})
+}
+
+// parseShare reads a share: 5% or 0.05.
+func parseShare(s string) (float64, error) {
+	text, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
+	x, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if percent {
+		x /= 100
+	}
+	if err != nil || x < 0 || x >= 1 || x != x {
+		return 0, fmt.Errorf("%q is no share such as 5%% or 0.05", s)
+	}
+	return x, nil
+}
+
+// parseAxis reads NAME or NAME:STEP.
+func parseAxis(s string) (name string, step int64, err error) {
+	name, text, ok := strings.Cut(s, ":")
+	step = 1
+	if ok {
+		if step, err = strconv.ParseInt(text, 10, 64); err != nil || step < 1 {
+			return "", 0, usagef("--search %s: the step must be a whole number of 1 or more", s)
+		}
+	}
+	return name, step, nil
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
 }

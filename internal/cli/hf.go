@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,15 +42,17 @@ func wrapHF(path string, text []byte) ([]byte, error) {
 	}
 	if c.Task != "" {
 		c.Values["task"] = c.Task
+	} else if c.Architecture != "" {
+		c.Values["task"] = nil // to be said
 	}
 	var b, with strings.Builder
 	fmt.Fprintf(&b, "memplan: 1\nname: %s\nparams:\n", strconv.Quote(hfName(path, c.Type)))
 	for _, p := range s.Params.Pairs {
 		k := p.Key.Str
-		if k == "tasks" || k == "precision" || p.Value.IsExpr() {
+		v, given := c.Values[k]
+		if slices.Contains(graph.HFOwn, k) || p.Value.IsExpr() && !given {
 			continue
 		}
-		v, given := c.Values[k]
 		if !given {
 			v, _ = s.Env.Lookup(k)
 		}

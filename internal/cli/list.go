@@ -144,10 +144,14 @@ type gpu struct {
 func deviceData() (any, error) {
 	var out []gpu
 	for _, g := range device.All() {
-		out = append(out, gpu{g.Name, g.Display, g.Aliases, fmt.Sprintf("sm_%d", g.Arch), g.SMs,
-			g.Total.Value, g.Total.Assumed, g.Total.Source, g.Context.Value, g.Context.Assumed, g.Context.Source})
+		out = append(out, gpuData(&g))
 	}
 	return out, nil
+}
+
+func gpuData(g *device.GPU) gpu {
+	return gpu{g.Name, g.Display, g.Aliases, fmt.Sprintf("sm_%d", g.Arch), g.SMs,
+		g.Total.Value, g.Total.Assumed, g.Total.Source, g.Context.Value, g.Context.Assumed, g.Context.Source}
 }
 
 func deviceTable() (*report.Table, error) {

@@ -1,27 +1,32 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime/debug"
 
 	"github.com/mattn/go-isatty"
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// The exit codes. 130, for an interrupt, is the shell's.
+// The exit codes.
 const (
 	exitOK       = 0
 	exitGate     = 1 // a gate failed: it ran, and the answer is no
 	exitUsage    = 2 // wrong flags, configuration or spec
 	exitFailed   = 3 // could not finish: files, devices, mistakes of memplan's own
 	exitMismatch = 4 // a run contradicts its prediction
+
+	exitInterrupted = 130 // as of a shell, for SIGINT
 )
 
 // Streams are the ways in and out of the process.
@@ -46,14 +51,17 @@ func Main(args []string, s *Streams) (code int) {
 			code = exitFailed
 		}
 	}()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
 	root := newRoot(s)
 	root.SetArgs(args)
-	err := root.Execute()
+	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
 	}
 	prefix := "memplan: "
-	if wrong := (*spec.Errors)(nil); errors.As(err, &wrong) {
+	wrong, file := (*spec.Errors)(nil), (*graph.FileError)(nil)
+	if errors.As(err, &wrong) || errors.As(err, &file) {
 		prefix = "" // each begins with its place, as tools expect
 	}
 	fmt.Fprintf(s.Err, "%s%s\n", prefix, err)
@@ -78,6 +86,8 @@ func exitCode(err error) int {
 		read   *trace.ReadError
 	)
 	switch {
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
 	case errors.As(err, &usage), errors.As(err, &wrong), errors.As(err, &played), errors.As(err, &conf), errors.As(err, &read):
 		return exitUsage
 	}

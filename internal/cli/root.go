@@ -38,7 +38,7 @@ It needs no GPU and no Python.`,
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().String("color", "auto", "colours: auto, always or never")
-	root.AddCommand(newEstimate(s), newSimulate(s), newExport(s), newList(s), newSchema(s), newVersion(s))
+	root.AddCommand(newEstimate(s), newExplain(s), newSimulate(s), newExport(s), newList(s), newSchema(s), newVersion(s))
 	commandNames = nil
 	for _, c := range root.Commands() {
 		commandNames = append(commandNames, c.Name())

@@ -25,6 +25,7 @@ const presetPrefix = "preset:"
 // source is where a spec comes from and what the command line changes in it.
 type source struct {
 	gpu, precision, optimizer, allocConf string
+	cudnnWorkspace                       string
 	memory, arch, devices                string
 	sms                                  int64
 	batch                                int64
@@ -47,6 +48,7 @@ func (o *source) flags(c *cobra.Command) {
 	f.StringVar(&o.precision, "precision", "", "fp32, bf16, fp16, amp-bf16 or amp-fp16")
 	f.StringVar(&o.optimizer, "optimizer", "", `optimizer, such as AdamW or "{SGD: {momentum: 0.9}}"`)
 	f.StringVar(&o.allocConf, "alloc-conf", "", "PYTORCH_CUDA_ALLOC_CONF")
+	f.StringVar(&o.cudnnWorkspace, "cudnn-workspace", "", "workspaces of cuDNN's convolutions: apart (default: beside the peak), model (part of it), none, or the size of each")
 	f.Int64Var(&o.steps, "steps", 0, "steps to simulate (default: until two are alike)")
 	f.StringArrayVar(&o.set, "set", nil, "override a key of the spec: --set train.loop=flat (may be repeated)")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -73,6 +75,7 @@ func (o *source) overrides(c *cobra.Command) []spec.Flag {
 		{"precision", "train.precision", o.precision, true},
 		{"optimizer", "train.optimizer", optimizerName(o.optimizer), false},
 		{"alloc-conf", "device.alloc_conf", o.allocConf, true},
+		{"cudnn-workspace", "device.cudnn_workspace", o.cudnnWorkspace, true},
 		{"steps", "train.steps", strconv.FormatInt(o.steps, 10), false},
 	} {
 		if c.Flags().Changed(f.flag) {
@@ -93,10 +96,9 @@ func optimizerName(s string) string {
 	return s
 }
 
-// load reads the spec that the arguments name: a path, "-" for standard input,
-// preset:NAME, or, without an argument, the default preset. A spec may come
-// with an error: more mistakes are found when it is elaborated.
-func (o *source) load(c *cobra.Command, s *Streams, args []string) (*spec.Spec, error) {
+// recipe reads the spec that the arguments name: a path, "-" for standard
+// input, preset:NAME, or, without an argument, the default preset.
+func (o *source) recipe(c *cobra.Command, s *Streams, args []string) (*estimate.Recipe, error) {
 	name := presetPrefix + specs.Default
 	if len(args) > 0 {
 		name = args[0]
@@ -115,6 +117,9 @@ func (o *source) load(c *cobra.Command, s *Streams, args []string) (*spec.Spec, 
 		}
 	}
 	options := spec.Options{Set: o.set, Flags: o.overrides(c)}
+	if o.config != nil {
+		options.Label = name + " (as a spec)"
+	}
 	if o.devices != "" {
 		list, err := readFile(s, o.devices)
 		if err != nil {
@@ -124,7 +129,17 @@ func (o *source) load(c *cobra.Command, s *Streams, args []string) (*spec.Spec, 
 			return nil, err
 		}
 	}
-	return spec.Parse(name, text, options)
+	return &estimate.Recipe{Path: name, Text: text, Options: options, ReadFile: o.files(name)}, nil
+}
+
+// load reads a spec. It may come with an error: more mistakes are found when it
+// is elaborated.
+func (o *source) load(c *cobra.Command, s *Streams, args []string) (*spec.Spec, error) {
+	r, err := o.recipe(c, s, args)
+	if err != nil {
+		return nil, err
+	}
+	return spec.Parse(r.Path, r.Text, r.Options)
 }
 
 func readSource(s *Streams, name string) ([]byte, error) {
@@ -155,11 +170,11 @@ func readFile(s *Streams, name string) ([]byte, error) {
 
 // job reads a spec and elaborates it.
 func (o *source) job(c *cobra.Command, s *Streams, args []string) (*estimate.Job, error) {
-	sp, err := o.load(c, s, args)
-	if sp == nil {
+	r, err := o.recipe(c, s, args)
+	if err != nil {
 		return nil, err
 	}
-	return estimate.NewJob(sp, o.files(sp.Path))
+	return r.Job()
 }
 
 // files reads the files that a spec names, whose paths start at its folder.

@@ -50,12 +50,23 @@ func (p *Player) doAutocast(r *op.Row, args any, in []*op.Tensor) []*op.Tensor {
 	to, cast := r.AutocastType(p.env.AutocastDType, in)
 	args = r.AutocastArgs(args, in)
 	ins := append([]*op.Tensor(nil), in...)
+	guarded := cast && p.trail.active > 0
+	var g *guard
+	if guarded {
+		g = p.guard(nil)
+	}
 	if cast {
 		for _, i := range r.CastOrder(len(in)) {
 			ins[i] = p.cachedCast(to, in[i])
+			if guarded && ins[i] != nil {
+				g.own(ins[i])
+			}
 		}
 	}
 	outs := p.Do(r, args, ins...)
+	if guarded {
+		p.unguard()
+	}
 	if cast {
 		p.Drop(ins...)
 	}

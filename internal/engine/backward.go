@@ -6,17 +6,27 @@ import (
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// graphTask is one call of backward().
+// graphTask is one call of backward(). A node may call it again, so that several
+// are under way; each has its own counts and sums of gradients.
 type graphTask struct {
-	keep  bool // retain_graph
-	ready readyQueue
+	id        int
+	depth     int  // of calls inside of calls
+	keep      bool // retain_graph
+	suspended []suspended
+}
+
+// suspended is what another backward pass has noted of a node.
+type suspended struct {
+	n     *node
+	task  int
+	waits int
+	grads []*op.Tensor
 }
 
 // Backward plays loss.backward(gradient): it runs the graph behind root. It
 // takes over the caller's reference to grad; a nil grad is a tensor of ones.
 func (p *Player) Backward(root, grad *op.Tensor, retain bool) {
-	r := obj(root)
-	if !r.requires {
+	if !obj(root).requires {
 		p.Fail("backward of a value that does not require grad")
 	}
 	if grad == nil {
@@ -27,31 +37,65 @@ func (p *Player) Backward(root, grad *op.Tensor, retain bool) {
 		grad = p.New(root.LikeDense(), root.DType)
 		p.op = 0
 	}
-	first := p.gradEdge(r)
-	g := &graphTask{keep: retain}
-	countDependencies(first.fn)
+	p.runBackward([]*op.Tensor{root}, []*op.Tensor{grad}, retain)
+	p.Drop(grad) // Python holds it until the call returns
+}
 
-	saveThread, saveMode, saveLayer, savePhase := p.thread, p.env.GradMode, p.layer, p.phase
-	p.thread, p.env.GradMode = 1, false
+// runBackward is torch.autograd.backward: the graph behind roots runs for
+// gradients that the caller keeps.
+func (p *Player) runBackward(roots, grads []*op.Tensor, retain bool) {
+	outer := p.task
+	p.tasks++
+	g := &graphTask{id: p.tasks, keep: retain}
+	if outer != nil {
+		g.depth = outer.depth + 1
+	}
+	var graphRoot node // of several roots
+	for _, t := range roots {
+		graphRoot.edges = append(graphRoot.edges, p.gradEdge(obj(t)))
+	}
+	saveThread, saveMode, saveLayer, savePhase, saveRetain := p.thread, p.env.GradMode, p.layer, p.phase, p.retain
+	p.task, p.thread, p.env.GradMode, p.retain = g, 1, false, retain
 	if p.phase == trace.Forward || p.phase == trace.Other {
 		p.phase = trace.Backward
 	}
-	p.accumulate(first, p.Keep(grad))
-	g.ready.push(first.fn)
-	for len(g.ready) > 0 {
-		p.evaluate(g, g.ready.pop())
+	if len(roots) == 1 {
+		first := graphRoot.edges[0]
+		g.countDependencies(first.fn)
+		p.accumulate(first, p.Keep(grads[0])) // the first
+		p.ready.push(readyNode{first.fn, g.depth})
+	} else {
+		g.countDependencies(&graphRoot)
+		for i, e := range graphRoot.edges {
+			p.Drop(p.arrive(g, e, p.Keep(grads[i])))
+		}
 	}
-	p.thread, p.env.GradMode, p.layer, p.op = saveThread, saveMode, saveLayer, 0
-
-	// Python holds the root gradient and the graph task the root node until
-	// the call returns.
-	p.dropNode(first.fn)
-	p.Drop(grad)
+	for len(p.ready) > 0 && p.ready[0].depth == g.depth {
+		p.evaluate(g, p.ready.pop())
+	}
+	for _, s := range g.suspended {
+		s.n.task, s.n.waits, s.n.grads = s.task, s.waits, s.grads
+	}
+	p.task, p.thread, p.env.GradMode, p.layer, p.op, p.retain = outer, saveThread, saveMode, saveLayer, 0, saveRetain
+	for _, e := range graphRoot.edges { // the task holds the roots until the call returns
+		p.dropNode(e.fn)
+	}
 	p.phase = savePhase
 }
 
+// arrive hands a gradient to the node that e leads to, which is ready with the
+// last one, and returns what accumulate does.
+func (p *Player) arrive(g *graphTask, e edge, t *op.Tensor) *op.Tensor {
+	rest := p.accumulate(e, t)
+	if e.fn.waits--; e.fn.waits == 0 {
+		p.ready.push(readyNode{e.fn, g.depth})
+	}
+	return rest
+}
+
 // countDependencies counts for each node how many gradients will arrive.
-func countDependencies(root *node) {
+func (g *graphTask) countDependencies(root *node) {
+	g.enter(root)
 	stack := []*node{root}
 	for len(stack) > 0 {
 		n := stack[len(stack)-1]
@@ -60,12 +104,22 @@ func countDependencies(root *node) {
 			if e.fn == nil {
 				continue
 			}
-			if e.fn.waits == 0 {
+			if e.fn.task != g.id {
+				g.enter(e.fn)
 				stack = append(stack, e.fn)
 			}
 			e.fn.waits++
 		}
 	}
+}
+
+// enter makes n a node of this task.
+func (g *graphTask) enter(n *node) {
+	if n.waits > 0 || len(n.grads) > 0 {
+		g.suspended = append(g.suspended, suspended{n, n.task, n.waits, n.grads})
+		n.waits, n.grads = 0, nil
+	}
+	n.task = g.id
 }
 
 // evaluate runs one node and routes its gradients
@@ -88,16 +142,14 @@ func (p *Player) evaluate(g *graphTask, n *node) {
 	if !g.keep {
 		p.releaseSaved(n)
 	}
-	for i, o := range b.Results {
-		e := n.edges[i]
-		if e.fn == nil {
-			p.Drop(o)
-			continue
+	for k := range b.Results {
+		i := n.edge(k)
+		if e := n.edges[i]; e.fn != nil {
+			b.Results[i] = p.arrive(g, e, b.Results[i])
 		}
-		p.accumulate(e, o)
-		if e.fn.waits--; e.fn.waits == 0 {
-			g.ready.push(e.fn)
-		}
+	}
+	for k := range b.Results {
+		p.Drop(b.Results[n.edge(k)])
 	}
 	p.backs.put(b)
 }
@@ -107,7 +159,7 @@ func (p *Player) newBack(n *node, grads []*op.Tensor) *op.Back {
 	b := p.backs.get()
 	*b = op.Back{
 		Call:  op.Call{Exec: p, Row: n.row, Args: n.args},
-		Grads: grads, InM: n.inM, OutM: n.outM,
+		Grads: grads, InM: n.inM, OutM: n.outM, Retain: p.retain,
 		SavedIn: zeroed(b.SavedIn, len(n.inM)), SavedOut: zeroed(b.SavedOut, len(n.outM)),
 		Needs: zeroed(b.Needs, len(n.edges)), Results: zeroed(b.Results, len(n.edges)),
 	}
@@ -121,6 +173,10 @@ func (p *Player) newBack(n *node, grads []*op.Tensor) *op.Back {
 // the incoming gradients; in the end it puts the Back into its pool.
 func (p *Player) apply(n *node, grads []*op.Tensor) *op.Back {
 	b := p.newBack(n, grads)
+	if n.again != nil {
+		p.recompute(n, b)
+		return b
+	}
 	defined := false
 	for _, t := range grads {
 		defined = defined || t != nil
@@ -132,11 +188,20 @@ func (p *Player) apply(n *node, grads []*op.Tensor) *op.Back {
 		p.applySlices(n, b)
 		return b
 	}
+	var room [4]*op.Tensor
+	unpacked := room[:0]
 	for _, s := range n.saved {
-		if s.out {
-			b.SavedOut[s.idx] = s.t
-		} else {
-			b.SavedIn[s.idx] = s.t
+		t := s.t
+		if s.packed != nil {
+			t = s.packed.unpack(p)
+			unpacked = append(unpacked, t)
+		}
+		switch {
+		case s.state:
+		case s.out:
+			b.SavedOut[s.idx] = t
+		default:
+			b.SavedIn[s.idx] = t
 		}
 	}
 	p.depth++
@@ -144,11 +209,12 @@ func (p *Player) apply(n *node, grads []*op.Tensor) *op.Back {
 	b.End()
 	p.depth--
 	for i, t := range b.Results { // a formula may compute what nobody wants
-		if t != nil && !b.Needs[i] {
+		if t != nil && !b.Needs[i] && (b.Listed == 0 || i < b.Listed) {
 			p.Drop(t)
 			b.Results[i] = nil
 		}
 	}
+	p.dropUnpacked(n, unpacked)
 	return b
 }
 
@@ -156,10 +222,10 @@ func (p *Player) apply(n *node, grads []*op.Tensor) *op.Back {
 // of (validate_outputs): a broadcast is summed away, a type converted.
 func (p *Player) validate(n *node, grads []*op.Tensor) {
 	for i, g := range grads {
-		if g == nil {
+		e := n.edges[i]
+		if g == nil || e.fn == nil {
 			continue
 		}
-		e := n.edges[i]
 		want := e.fn.outM[e.nr]
 		if g.Size != want.Size {
 			s := p.SumTo(g, want.Size)
@@ -208,21 +274,22 @@ func (p *Player) do1(r *op.Row, args any, in ...*op.Tensor) *op.Tensor {
 	return p.Do(r, args, in...)[0]
 }
 
-// accumulate adds a gradient to those of the result that e leads to, taking
-// over the reference to it (torch/csrc/autograd/input_buffer.cpp). The sum is
-// formed in place only if nothing else refers to the first gradient or to its
-// storage.
-func (p *Player) accumulate(e edge, t *op.Tensor) {
+// accumulate adds a gradient to those of the result that e leads to
+// (torch/csrc/autograd/input_buffer.cpp). The first one moves in; of a further
+// one a sum is formed, in place only if nothing else refers to the first gradient
+// or to its storage. What is returned is the caller's to drop: a gradient that
+// was added lives until all that its node computed have been handed on.
+func (p *Player) accumulate(e edge, t *op.Tensor) *op.Tensor {
 	if len(e.fn.grads) == 0 {
 		e.fn.grads = zeroed(e.fn.grads, len(e.fn.outM))
 	}
 	if t == nil {
-		return
+		return nil
 	}
 	sum := &e.fn.grads[e.nr]
 	if *sum == nil {
 		*sum = t
-		return
+		return nil
 	}
 	old := obj(*sum)
 	p.op = p.names.op("add")
@@ -232,7 +299,7 @@ func (p *Player) accumulate(e edge, t *op.Tensor) {
 		*sum = p.do1(op.Add, &op.AddArgs{}, *sum, t)
 		p.Drop(&old.Tensor)
 	}
-	p.Drop(t)
+	return t
 }
 
 // accumulateGrad adds to a leaf's .grad, taking over the reference to g
@@ -246,10 +313,8 @@ func (p *Player) accumulateGrad(leaf *object, g *op.Tensor) {
 	switch {
 	case leaf.grad != nil:
 		p.Drop(p.do1(op.AddInPlace, &op.AddArgs{}, &leaf.grad.Tensor, g))
-		p.Drop(g)
 	case o.refs == 1 && obeysLayout(o, leaf):
 		leaf.grad = obj(p.Alias(g, g.Layout, g.DType))
-		p.Drop(g)
 	default:
 		l := leaf.Layout
 		if l.IsDense() {
@@ -258,10 +323,13 @@ func (p *Player) accumulateGrad(leaf *object, g *op.Tensor) {
 			l = tensor.Contiguous(l.Size)
 		}
 		p.op = p.names.op("clone")
-		leaf.grad = obj(p.New(l, g.DType))
-		p.Drop(g)
+		p.on(o.st.host, false, func() { leaf.grad = obj(p.New(l, g.DType)) })
 	}
 	p.mark(leaf.grad, trace.Gradients)
+	if leaf.ready != nil {
+		leaf.ready(leaf)
+	}
+	p.Drop(g)
 }
 
 // obeysLayout is the gradient layout contract: a stolen gradient must have
@@ -285,18 +353,27 @@ func obeysLayout(g, leaf *object) bool {
 // readyQueue is a binary heap of ready nodes, the youngest on top. It moves
 // its elements as libstdc++'s push_heap and pop_heap do, because the order of
 // equals (AccumulateGrad nodes) follows from that.
-type readyQueue []*node
+type readyQueue []readyNode
 
-func before(a, b *node) bool { return a.seq < b.seq }
+// readyNode is a node all of whose gradients are there, with the depth of its
+// backward pass. Those of inner passes go first.
+type readyNode struct {
+	*node
+	depth int
+}
 
-func (q *readyQueue) push(n *node) {
+func before(a, b readyNode) bool {
+	return a.depth < b.depth || (a.depth == b.depth && a.seq < b.seq)
+}
+
+func (q *readyQueue) push(n readyNode) {
 	*q = append(*q, n)
 	h := *q
 	h.siftUp(len(h)-1, 0, n)
 }
 
 // siftUp puts n at hole or above it, not above top.
-func (q readyQueue) siftUp(hole, top int, n *node) {
+func (q readyQueue) siftUp(hole, top int, n readyNode) {
 	for parent := (hole - 1) / 2; hole > top && before(q[parent], n); parent = (hole - 1) / 2 {
 		q[hole] = q[parent]
 		hole = parent
@@ -328,5 +405,5 @@ func (q *readyQueue) pop() *node {
 		h.siftUp(hole, 0, n)
 	}
 	*q = h
-	return result
+	return result.node
 }

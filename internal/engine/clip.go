@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -14,32 +15,27 @@ const normChunk = 65536
 // forms. The latter works in place; the former needs the norm of each gradient,
 // their norm, and scalars (torch/nn/utils/clip_grad.py).
 func (j *job) clip(s *program.Stmt) {
-	if s.Kind == program.ClipValue {
+	if s.Kind == program.ClipValue || j.offload.Parameters || j.offload.Gradients { // in place, or on the CPU
 		return
 	}
-	var groups [][]*op.Tensor // of one type, in the order of first appearance
-	index := map[tensor.DType]int{}
+	var grads []*op.Tensor
 	for _, c := range j.opts[s.Optimizer] {
-		g := obj(c.t).grad
-		if g == nil {
-			continue
+		if g := obj(c.t).grad; g != nil {
+			grads = append(grads, &g.Tensor)
 		}
-		i, ok := index[g.DType]
-		if !ok {
-			i = len(groups)
-			index[g.DType] = i
-			groups = append(groups, nil)
-		}
-		groups[i] = append(groups[i], &g.Tensor)
 	}
-	if len(groups) == 0 {
+	if len(grads) == 0 {
 		return
 	}
 	var norms []*op.Tensor
-	for _, g := range groups {
+	for _, g := range optim.ByType(grads, func(g *op.Tensor) tensor.DType { return g.DType }) {
 		norms = append(norms, j.foreachNorm(g)...)
 	}
-	stacked := j.New(tensor.Contiguous(tensor.D(int64(len(norms)))), norms[0].DType)
+	d := norms[0].DType
+	for _, n := range norms {
+		d = tensor.Promote(d, n.DType)
+	}
+	stacked := j.New(tensor.Contiguous(tensor.D(int64(len(norms)))), d)
 	two := 2.0
 	total := j.do1(op.Row0("linalg_vector_norm"), &op.NormArgs{P: &two}, stacked)
 	j.Drop(stacked)

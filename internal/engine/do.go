@@ -16,11 +16,18 @@ func (p *Player) Do(r *op.Row, args any, in ...*op.Tensor) []*op.Tensor {
 	}
 	p.depth++
 	c := op.Call{Exec: p, Row: r, In: in, Args: args}
+	guarded := p.trail.active > 0
+	if guarded {
+		c.Exec = p.guard(&c)
+	}
 	if r.Composite {
 		r.Run(&c)
 		c.End()
 	} else {
 		p.primitive(r, &c)
+	}
+	if guarded {
+		p.unguard()
 	}
 	p.depth--
 	p.op = saveOp
@@ -32,8 +39,13 @@ func (p *Player) Do(r *op.Row, args any, in ...*op.Tensor) []*op.Tensor {
 	return c.Out
 }
 
-// primitive runs a row that autograd sees as one node.
+// primitive runs a row that autograd sees as one node, where its first input
+// lies.
 func (p *Player) primitive(r *op.Row, c *op.Call) {
+	if len(c.In) > 0 && c.In[0] != nil && obj(c.In[0]).st.host != p.onHost {
+		p.on(!p.onHost, false, func() { p.primitive(r, c) })
+		return
+	}
 	record := false
 	if p.env.GradMode && r.Grad != nil {
 		for _, t := range c.In {
@@ -43,25 +55,32 @@ func (p *Player) primitive(r *op.Row, c *op.Call) {
 			}
 		}
 	}
-	var original *op.Tensor
+	var n *node
+	if record {
+		var original *op.Tensor
+		if r.InPlace {
+			original = p.original(r, c)
+		}
+		n = p.begin(r, c, original)
+	}
 	switch {
 	case r.View != nil:
 		for _, l := range r.View(c) {
-			c.Return(p.ViewOf(c.In[0], l))
+			c.Return(c.ViewOf(c.In[0], l))
 		}
 	case r.InPlace:
-		if record {
-			original = p.original(r, c)
-		}
+		obj(c.In[0]).st.version++
 		r.Run(c)
-		c.Return(p.Keep(c.In[0]))
+		c.Return(c.Keep(c.In[0]))
+	case len(p.dispatch) > 0:
+		p.runDispatched(r, c)
 	default:
 		r.Run(c)
 	}
+	c.End() // the kernel returns before autograd saves results
 	if record {
-		p.record(r, c, original)
+		p.record(n, r, c)
 	}
-	c.End()
 }
 
 // original is a copy of what an in-place operator is about to overwrite, if a
@@ -76,19 +95,21 @@ func (p *Player) original(r *op.Row, c *op.Call) *op.Tensor {
 			need = need || (i < len(c.In) && c.In[i] != nil && obj(c.In[i]).requires)
 		}
 		if need {
-			return p.New(c.In[0].LikeDense(), c.In[0].DType)
+			return c.Local(c.New(c.In[0].LikeDense(), c.In[0].DType))
 		}
 	}
 	return nil
 }
 
-// record makes the gradient node of a call and hangs it on the results;
-// original stands for the input that an in-place operator overwrote.
-func (p *Player) record(r *op.Row, c *op.Call, original *op.Tensor) {
+// begin makes the gradient node of a call and saves its inputs, before the
+// operator runs; original stands for the input that an in-place operator will
+// overwrite.
+func (p *Player) begin(r *op.Row, c *op.Call, original *op.Tensor) *node {
 	if r.InPlace {
 		p.refuseLeaf(obj(c.In[0]))
 	}
 	n := p.newNode(r, c.Args, p.names.node(r), p.nextSeq())
+	p.trail.made(n)
 	n.edges = zeroed(n.edges, len(c.In))
 	n.inM = zeroed(n.inM, len(c.In))
 	for i, t := range c.In {
@@ -101,17 +122,52 @@ func (p *Player) record(r *op.Row, c *op.Call, original *op.Tensor) {
 			n.edges[i] = p.gradEdge(o)
 		}
 	}
-	for _, s := range r.Save {
-		t := original
-		if t == nil || s.Out || s.Index != 0 {
-			t = p.savedTensor(n, c, s)
-		}
-		if t != nil {
-			p.mark(obj(t), trace.Activations)
-			p.countSaved(obj(t).st)
-			n.saved = append(n.saved, saved{t: t, out: s.Out, idx: s.Index})
+	saves := r.Saves(len(c.In))
+	n.saved = zeroed(n.saved, len(saves)) // in the row's order
+	for k, s := range saves {
+		switch {
+		case s.State:
+			if p.rnnState != nil { // another layer's dropout may have made it
+				p.save(&n.saved[k], s, p.rnnState)
+			}
+		case s.Out || !n.wants(s):
+		case original != nil && s.Index == 0:
+			p.save(&n.saved[k], s, original)
+		case s.Index < len(c.In) && c.In[s.Index] != nil:
+			p.save(&n.saved[k], s, c.In[s.Index])
 		}
 	}
+	return n
+}
+
+// wants reports whether a gradient that is asked for uses what s saves.
+func (n *node) wants(s op.Save) bool {
+	if len(s.IfNeeds) == 0 {
+		return true
+	}
+	for _, i := range s.IfNeeds {
+		if i < len(n.edges) && n.edges[i].fn != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// record saves the results of a call and hangs its gradient node on them.
+func (p *Player) record(n *node, r *op.Row, c *op.Call) {
+	kept := 0
+	for k, s := range r.Saves(len(c.In)) {
+		if s.Out && n.wants(s) && s.Index < len(c.Out) && c.Out[s.Index] != nil {
+			p.save(&n.saved[k], s, c.Out[s.Index])
+		}
+		if x := n.saved[k]; x.t != nil || x.packed != nil {
+			n.saved[k] = saved{} // a hook may stop the run of the loop
+			n.saved[kept] = x
+			kept++
+		}
+	}
+	n.saved = n.saved[:kept]
+	p.trail.made(nil)
 	n.outM = zeroed(n.outM, len(c.Out))
 	for i, t := range c.Out {
 		n.outM[i] = metaOf(obj(t))
@@ -146,32 +202,6 @@ func (p *Player) refuseLeaf(o *object) {
 	if o.requires && o.fn == nil {
 		p.Fail("a parameter, or a view of one, is changed in place while gradients are recorded")
 	}
-}
-
-// savedTensor packs what s names, with a reference of its own; nil if it is
-// absent or no wanted gradient uses it.
-func (p *Player) savedTensor(n *node, c *op.Call, s op.Save) *op.Tensor {
-	if len(s.IfNeeds) > 0 {
-		need := false
-		for _, i := range s.IfNeeds {
-			need = need || (i < len(n.edges) && n.edges[i].fn != nil)
-		}
-		if !need {
-			return nil
-		}
-	}
-	if !s.Out {
-		if s.Index >= len(c.In) || c.In[s.Index] == nil {
-			return nil
-		}
-		return p.Keep(c.In[s.Index])
-	}
-	if s.Index >= len(c.Out) || c.Out[s.Index] == nil {
-		return nil
-	}
-	// A result is saved without its gradient function, which would be a cycle.
-	o := obj(c.Out[s.Index])
-	return p.Alias(&o.Tensor, o.Layout, o.DType)
 }
 
 // rebase gives an in-place result its new gradient function. On a view it is
@@ -233,8 +263,8 @@ func (p *Player) gradFn(o *object) *node {
 }
 
 func (p *Player) nextSeq() uint64 {
-	p.seq++
-	return p.seq
+	p.seq[p.thread]++
+	return p.seq[p.thread]
 }
 
 // NeedsGrad implements op.Exec.

@@ -22,10 +22,12 @@ func (p *Player) allocHost(st *storage, n tensor.Bytes) {
 	p.host.Categories = append(p.host.Categories, trace.Temporaries)
 	p.host.Pinned = append(p.host.Pinned, p.pinned)
 	p.host.Events = append(p.host.Events, p.event(trace.Alloc, st.id, n))
+	p.hostLive += n
 }
 
 func (p *Player) freeHost(st *storage) {
 	p.host.Events = append(p.host.Events, p.event(trace.Free, st.id, 0))
+	p.hostLive -= st.bytes
 }
 
 // on makes f's new tensors on the host, or on the device.
@@ -63,18 +65,6 @@ func sameDense(a, b tensor.Layout) bool {
 	return true
 }
 
-// preserved is the layout that Tensor.to gives a copy: the tensor's own order of
-// dimensions if it is dense.
-func preserved(t *op.Tensor) tensor.Layout {
-	if !t.IsDense() && t.IsChannelsLast() {
-		return tensor.ChannelsLast(t.Size)
-	}
-	if !t.IsDense() {
-		return tensor.Contiguous(t.Size)
-	}
-	return t.LikeDense()
-}
-
 // toHostRow and toDeviceRow are Tensor.to for the other side, as autograd sees
 // it: the gradient is copied back.
 var (
@@ -88,11 +78,19 @@ func init() { // their functions refer to each other
 }
 
 func copyTo(host bool) func(*op.Call) {
-	return func(c *op.Call) { c.Return(c.Exec.(*Player).transfer(c.In[0], host, false, preserved(c.In[0]))) }
+	return func(c *op.Call) { c.Return(playerOf(c.Exec).transfer(c.In[0], host, false, c.In[0].LikeDense())) }
 }
 
 func copyBack(host bool) func(*op.Back) {
 	return func(b *op.Back) {
-		b.Set(0, b.Exec.(*Player).transfer(b.Grads[0], host, false, preserved(b.Grads[0])))
+		b.Set(0, playerOf(b.Exec).transfer(b.Grads[0], host, false, b.Grads[0].LikeDense()))
 	}
+}
+
+// playerOf is the player behind what a row sees.
+func playerOf(x op.Exec) *Player {
+	if g, ok := x.(*guard); ok {
+		return g.Player
+	}
+	return x.(*Player)
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/op"
-	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -26,8 +25,11 @@ type module struct {
 type cell struct {
 	decl  *program.Param
 	t     *op.Tensor // nil until the model is moved to the device
-	opt   optim.Param
 	layer int32
+
+	frozen bool // does not require grad
+
+	device *op.Tensor // the copy on the device, while t is on the CPU
 }
 
 // Leaf allocates a tensor that no operator made: an input, a parameter.
@@ -70,13 +72,13 @@ func (p *Player) instantiate(c *program.Class, path string) *module {
 // param returns the place of the parameter or buffer at a path from m; graph
 // has checked that it exists.
 func (m *module) param(path string) **cell {
-	for i, c := range m.params {
-		if c.decl.Name == path {
+	for i := range m.class.Params { // a tied parameter may have another name where it comes from
+		if m.class.Params[i].Name == path {
 			return &m.params[i]
 		}
 	}
-	for i, c := range m.buffers {
-		if c.decl.Name == path {
+	for i := range m.class.Buffers {
+		if m.class.Buffers[i].Name == path {
 			return &m.buffers[i]
 		}
 	}
@@ -97,12 +99,14 @@ func (p *Player) toDevice(m *module) {
 		p.toDevice(ch)
 	}
 	p.layer = m.layer
+	p.load(m)
 	for _, c := range m.params {
 		p.move(c, true)
 	}
 	for _, c := range m.buffers {
 		p.move(c, false)
 	}
+	p.flatten(m)
 	p.layer = 0
 }
 
@@ -110,8 +114,11 @@ func (p *Player) move(c *cell, grad bool) {
 	if c.t != nil {
 		return
 	}
-	c.t = p.Leaf(trace.Parameters, c.decl.DType, grad, c.decl.Size...)
-	c.opt.T = c.t
+	d := c.decl.DType
+	if p.loading != nil && grad && d.IsFloating() {
+		d = *p.loading
+	}
+	c.t = p.Leaf(trace.Parameters, d, grad && !c.frozen, c.decl.Size...)
 	obj(c.t).param = grad
 }
 
@@ -120,20 +127,24 @@ func (p *Player) move(c *cell, grad bool) {
 func parameters(ms []*module) []*cell {
 	var out []*cell
 	seen := map[*cell]bool{}
-	var add func(m *module)
-	add = func(m *module) {
-		for _, c := range m.params {
+	for _, m := range ms {
+		eachParameter(m, func(_ *module, c *cell) {
 			if !seen[c] {
 				seen[c] = true
 				out = append(out, c)
 			}
-		}
-		for _, ch := range m.registered {
-			add(ch)
-		}
-	}
-	for _, m := range ms {
-		add(m)
+		})
 	}
 	return out
+}
+
+// eachParameter calls f for each parameter of m and of the modules in it, with
+// the module that holds it; for one that several hold several times.
+func eachParameter(m *module, f func(m *module, c *cell)) {
+	for _, c := range m.params {
+		f(m, c)
+	}
+	for _, ch := range m.registered {
+		eachParameter(ch, f)
+	}
 }

@@ -22,9 +22,11 @@ type node struct {
 
 	leaf   *object     // of an AccumulateGrad node
 	slices *copySlices // of an in-place operation on a view
+	again  *reentrant  // of a CheckpointFunction
 	done   bool        // saved tensors were released
 
 	// While a backward pass runs:
+	task  int          // its number
 	waits int          // how many gradients are still to come
 	grads []*op.Tensor // the sum of those that came, for each result; empty before the first
 }
@@ -35,11 +37,14 @@ type edge struct {
 	nr int
 }
 
-// saved is a SavedVariable.
+// saved is a SavedVariable: a tensor, or what a pack hook made of it.
 type saved struct {
-	t   *op.Tensor
-	out bool
-	idx int
+	t      *op.Tensor
+	packed packed
+	out    bool
+	state  bool // the state of dropout: no input
+	item   bool // of a list
+	idx    int
 }
 
 // seqAccumulate puts AccumulateGrad nodes before all others.
@@ -77,6 +82,14 @@ func (p *Player) gradEdge(o *object) edge {
 
 func metaOf(o *object) op.Meta { return op.Meta{Layout: o.Layout, DType: o.DType} }
 
+// edge is the input whose edge is the k-th in PyTorch's order.
+func (n *node) edge(k int) int {
+	if n.row == nil {
+		return k
+	}
+	return n.row.Edge(k, len(n.edges))
+}
+
 // dropNode gives up one reference to n. A dying node releases its saved
 // tensors; its successors that die with it follow from a stack, last in first
 // out, as in torch/csrc/autograd/function.cpp (deleteNode).
@@ -91,7 +104,8 @@ func (p *Player) dropNode(n *node) {
 		f := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		p.releaseSaved(f)
-		for i := range f.edges {
+		for k := range f.edges {
+			i := f.edge(k)
 			g := f.edges[i].fn
 			f.edges[i].fn = nil
 			if g == nil {
@@ -109,6 +123,13 @@ func (p *Player) dropNode(n *node) {
 			f.slices = nil
 			p.dropSlices(s)
 		}
+		if a := f.again; a != nil {
+			f.again = nil
+			p.dropReentrant(a)
+		}
+		if a, ok := f.args.(*application); ok {
+			a.drop()
+		}
 		p.recycle(f)
 	}
 }
@@ -120,6 +141,10 @@ func (p *Player) releaseSaved(n *node) {
 		if t := n.saved[i].t; t != nil {
 			n.saved[i].t = nil
 			p.Drop(t)
+		}
+		if x := n.saved[i].packed; x != nil {
+			n.saved[i].packed = nil
+			x.drop(p)
 		}
 	}
 	if n.slices != nil && n.slices.fn != nil {

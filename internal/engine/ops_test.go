@@ -312,7 +312,7 @@ func (pr *probe) compare(env op.Env, precision string, rec opRecording) (err err
 	from := len(j.tr.Events)
 	j.casts.probed = true
 	j.autocast(true)
-	out := j.callModule(j.models["model"], args).t
+	out := j.callModule(j.models["model"], nil, args).t
 	j.autocast(false)
 	if got, want := listed(render(j.tr, from)), listed(rec.Forward); got != want {
 		return fmt.Errorf("forward\n got %s\nwant %s", got, want)

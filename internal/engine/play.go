@@ -10,12 +10,6 @@ import (
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// Limits on how many steps are played to find a steady state.
-const (
-	minSteps = 3
-	maxSteps = 10
-)
-
 // Played is what came of playing a job.
 type Played struct {
 	Trace *trace.Trace
@@ -30,16 +24,28 @@ type Played struct {
 	// Kinds are the classes of the trace's layers, as Trace.Layers; "" for what
 	// is no module.
 	Kinds []string
+	// Workspaces are those of cuDNN's convolutions.
+	Workspaces Workspaces
+	// Host is what the job keeps in the machine's memory.
+	Host HostTrace
+	// Cycle is the index of the first event of the last Period steps, which go on
+	// and on once steps are alike: after how many, that is. Growth is what live
+	// blocks on the device gain in a period, HostGrowth those of Host; if steps
+	// are not alike, in the last period that was played.
+	Cycle, Period      int
+	Growth, HostGrowth tensor.Bytes
 }
 
 // Totals are sums over one step.
 type Totals struct {
 	Parameters          int64 // elements
+	Trainable           int64 // those that require grad
 	ParameterTensors    int
 	ParameterBytes      tensor.Bytes
 	BufferBytes         tensor.Bytes
 	GradientBytes       tensor.Bytes // after backward
 	OptimizerStateBytes tensor.Bytes
+	PagedStateBytes     tensor.Bytes // optimizer state in managed memory, beside
 	SavedBytes          tensor.Bytes // kept by the graph at the end of the forward pass, without parameters and inputs
 	BatchBytes          tensor.Bytes
 	// LayerSaved and LayerParams are bytes by layer, indexed as Trace.Layers.
@@ -49,17 +55,27 @@ type Totals struct {
 // job is a program while it is played.
 type job struct {
 	*Player
-	prog   *program.Job
-	models map[string]*module
-	order  []*module
-	params []*cell // of all models
-	aux    *module
-	opts   [][]*cell // parameters of each optimizer
-	batch  []*op.Tensor
-	scaler gradScaler
-	frame  *frame
-	totals Totals
-	stepNo int64
+	prog     *program.Job
+	models   map[string]*module
+	order    []*module
+	params   []*cell // of all models
+	aux      *module
+	opts     [][]*cell // parameters of each optimizer
+	steppers []stepper
+	stepping *program.Stmt // the statement that steps an optimizer
+	batch    []*op.Tensor
+	scaler   gradScaler
+	frame    *frame
+	totals   Totals
+	stepNo   int64
+
+	inputs  []program.Input // of next_batch
+	ahead   []*op.Tensor    // the batch that was copied ahead
+	kept    map[string]value
+	updated bool // the averaged weights, once
+	evalAux *module
+	evals   map[string]*module // models as an evaluation calls them, if otherwise
+	onCPU   [][]*optim.Param   // the copies that each optimizer steps, if it is offloaded
 }
 
 // Play plays a job: what comes before the loop, then steps, as many as asked
@@ -67,7 +83,8 @@ type job struct {
 func Play(prog *program.Job, env op.Env, backend Backend, steps int) (played *Played, err error) {
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
 	env.Deterministic = prog.Determ
-	j := &job{Player: New(env, backend), prog: prog, models: map[string]*module{}}
+	j := &job{Player: New(env, backend), prog: prog, models: map[string]*module{}, inputs: prog.Inputs, kept: map[string]value{}}
+	j.offload = prog.Offload
 	defer func() {
 		if r := recover(); r != nil {
 			pe, ok := r.(*ProgramError)
@@ -78,12 +95,14 @@ func Play(prog *program.Job, env op.Env, backend Backend, steps int) (played *Pl
 		}
 	}()
 	j.setup()
-	n, steady := j.run(steps)
+	played = &Played{Trace: j.tr}
+	j.run(steps, played)
 	j.sum()
 	for len(j.names.kinds) < len(j.tr.Layers) {
 		j.names.kind(int32(len(j.names.kinds)), "")
 	}
-	return &Played{Trace: j.tr, Steps: n, Steady: steady, Totals: j.totals, Kinds: j.names.kinds, Unreached: j.unreached(n)}, nil
+	played.Totals, played.Kinds, played.Workspaces, played.Host = j.totals, j.names.kinds, j.workspaces, j.host
+	return played, nil
 }
 
 // setup moves the models to the device, makes the optimizers and, if the input
@@ -98,126 +117,37 @@ func (j *job) setup() {
 		root := j.instantiate(m.Root, path)
 		j.models[m.Name] = root
 		j.order = append(j.order, root)
-		j.toDevice(root)
+		j.quantize(root, m.Quantized)
+		freeze(root, "", m)
+		if j.offload.Parameters {
+			j.toHost(root)
+		} else {
+			j.toDevice(root)
+		}
+		j.convert(root, m.Quantized)
+		j.adapt(root, m.Adapters)
 	}
 	j.params = parameters(j.order)
 	j.aux = j.instantiate(j.prog.Aux, "")
-	for i, o := range j.prog.Optimizers {
-		var ms []*module
-		for _, name := range o.Models {
-			ms = append(ms, j.models[name])
-		}
-		j.opts = append(j.opts, parameters(ms))
-		o.Row.Start(j, o.Args, j.optimParams(i))
-	}
+	j.makeOptimizers()
+	j.average()
 	j.toDevice(j.aux)
-	if j.prog.Static {
+	j.setupEval()
+	switch {
+	case j.prog.Static:
 		j.batch = j.newBatch()
+	case j.prog.Prefetch:
+		j.prefetch()
 	}
 	j.frame = &frame{self: j.aux, fn: j.prog.Step, slots: make([]value, len(j.prog.Step.Slots))}
 }
 
 func (j *job) newBatch() []*op.Tensor {
 	var out []*op.Tensor
-	for _, in := range j.prog.Inputs {
+	for _, in := range j.inputs {
 		out = append(out, j.Leaf(trace.Inputs, in.DType, false, in.Size...))
 	}
 	return out
-}
-
-// run plays the steps and returns their number and the first steady one.
-func (j *job) run(steps int) (played, steady int) {
-	period := j.period()
-	limit, least := steps, max(minSteps, 2*period+1)
-	if steps == 0 {
-		limit = max(maxSteps, least)
-	}
-	starts := []int{0}
-	var birth []int // event index by block id
-	for n := 1; n <= limit; n++ {
-		starts = append(starts, len(j.tr.Events))
-		j.playStep(n)
-		if n == 1 { // room for the other steps, which are about as long
-			j.tr.Events = slices.Grow(j.tr.Events, (max(steps, minSteps)-1)*(len(j.tr.Events)-starts[1]))
-		}
-		for i := len(birth); i <= int(j.nextID); i++ {
-			birth = append(birth, 0)
-		}
-		for i := starts[n]; i < len(j.tr.Events); i++ {
-			if e := &j.tr.Events[i]; e.Kind == trace.Alloc {
-				birth[e.ID] = i
-			}
-		}
-		if n <= period || !alike(j.tr.Events, starts, birth, n, period) {
-			steady = n
-		}
-		played = n
-		if steps == 0 && n >= least && n-steady >= period {
-			break
-		}
-	}
-	if played-steady < period {
-		steady = 0
-	}
-	return played, steady
-}
-
-// maxPeriod bounds how many steps are played because statements run in every
-// n-th only.
-const maxPeriod = 100
-
-// period is the number of steps after which the statements that run in every
-// n-th step come round together; 1 if that is too many to play.
-func (j *job) period() int {
-	p := int64(1)
-	for i := range j.prog.Step.Body {
-		if e := j.prog.Step.Body[i].Every; e > 1 {
-			a, b := p, e
-			for b > 0 {
-				a, b = b, a%b
-			}
-			if p = p / a * e; p > maxPeriod {
-				return 1
-			}
-		}
-	}
-	return int(p)
-}
-
-// unreached is the longest interval of a statement that was not played.
-func (j *job) unreached(played int) int64 {
-	var most int64
-	for i := range j.prog.Step.Body {
-		if e := j.prog.Step.Body[i].Every; e > int64(played) {
-			most = max(most, e)
-		}
-	}
-	return most
-}
-
-// alike reports whether step n and the one a period before are equal event for
-// event: the same calls in the same order, on blocks that were born at the same
-// place of steps equally long ago.
-func alike(events []trace.Event, starts, birth []int, n, period int) bool {
-	a, b := events[starts[n-period]:starts[n-period+1]], events[starts[n]:]
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		x, y := &a[i], &b[i]
-		if x.Kind != y.Kind || x.Bytes != y.Bytes || x.Phase != y.Phase || x.Thread != y.Thread {
-			return false
-		}
-		if x.Kind != trace.Free {
-			continue
-		}
-		bx, by := birth[x.ID], birth[y.ID]
-		sx, sy := events[bx].Step, events[by].Step
-		if int(sy-sx) != period || bx-starts[sx] != by-starts[sy] {
-			return false
-		}
-	}
-	return true
 }
 
 // playStep plays one step. The names of a function die when it returns; those
@@ -229,16 +159,34 @@ func (j *job) playStep(n int) {
 		if s.Every > 1 && j.stepNo%s.Every != 0 {
 			continue
 		}
-		j.autocast(s.Computes())
-		j.statement(s)
+		j.run1(s)
 	}
 	j.autocast(false)
 	if !j.prog.Flat {
 		j.phase = trace.Return
+		cells := j.prog.Step.Cells
 		for i := range j.frame.slots {
+			if !slices.Contains(cells, i) {
+				j.store(j.frame, i, value{})
+			}
+		}
+		for _, i := range cells {
 			j.store(j.frame, i, value{})
 		}
 	}
+	if e := j.prog.Eval; e != nil && j.stepNo%e.Every == 0 {
+		j.evaluate(e)
+	}
+}
+
+// run1 runs one statement within the contexts that it stands in.
+func (j *job) run1(s *program.Stmt) {
+	j.autocast(s.Computes())
+	var hooks savedHooks
+	if s.Computes() && !j.evaluating {
+		hooks = j.savedHooks()
+	}
+	j.withHooks(hooks, func() { j.statement(s) })
 }
 
 // autocast enters or leaves the region in which a job computes.
@@ -260,26 +208,38 @@ func (j *job) statement(s *program.Stmt) {
 	case program.Batch:
 		j.phase = trace.Input
 		ts := j.batch
-		if !j.prog.Static {
+		switch {
+		case j.evaluating:
+			ts = j.newBatch()
+		case j.prog.Static:
+			for _, t := range ts {
+				j.Keep(t)
+			}
+		case j.prog.Prefetch:
+			ts = j.ahead // the tuple still holds them
+			for _, t := range ts {
+				j.Keep(t)
+			}
+		default:
 			ts = j.newBatch()
 		}
 		for i, slot := range s.Targets {
-			v := value{t: ts[i]}
-			if j.prog.Static {
-				j.keep(v)
-			}
-			j.store(fr, slot, v)
+			j.store(fr, slot, value{t: ts[i]})
+		}
+		if j.prog.Prefetch && !j.evaluating {
+			j.prefetch()
 		}
 	case program.Forward:
 		j.phase = trace.Forward
-		mode := j.env.GradMode
+		mode, training := j.env.GradMode, j.env.Training
 		j.env.GradMode = mode && !s.NoGrad
+		j.env.Training = training && !j.evalOnly(s.Model)
 		var args []value
 		for _, a := range s.Values {
 			args = append(args, j.eval(fr, a))
 		}
-		v := j.callModule(j.models[s.Model], args)
-		j.env.GradMode = mode
+		v := j.callModule(j.model(s.Model), nil, args)
+		j.env.GradMode, j.env.Training = mode, training
 		j.assign(fr, s, v)
 	case program.Backward:
 		j.phase = trace.Backward
@@ -297,6 +257,7 @@ func (j *job) statement(s *program.Stmt) {
 		j.countGradients()
 	case program.OptStep:
 		j.phase = trace.Optimizer
+		j.stepping = s
 		if j.prog.Scaler {
 			j.scaledStep(s.Optimizer)
 		} else {
@@ -315,48 +276,28 @@ func (j *job) statement(s *program.Stmt) {
 		j.updateScale()
 	case program.ZeroGrad:
 		j.phase = trace.ZeroGrad
-		for _, c := range j.opts[s.Optimizer] {
-			if g := obj(c.t).grad; g != nil && s.SetToNone {
-				obj(c.t).grad = nil
-				j.release(g)
-			}
+		if s.SetToNone {
+			j.zeroGrad(s.Optimizer)
 		}
 	case program.EmptyCache:
 		j.phase = trace.Other
 		j.emit(trace.EmptyCache, 0, 0)
+	case program.KeepValue:
+		j.phase = trace.Other
+		j.keepValue(fr, s)
+	case program.UpdateEMA:
+		j.phase = trace.Optimizer
+		j.updateAverage()
 	default: // the loss, and whatever else the step computes
 		j.phase = trace.Forward
 		j.exec(fr, s)
 	}
 }
 
-// optimize steps one optimizer.
-func (j *job) optimize(i int) {
-	o := j.prog.Optimizers[i]
-	mode := j.env.GradMode
-	j.env.GradMode = false // step is under torch.no_grad
-	params := j.optimParams(i)
-	j.Player.op = j.names.op("Optimizer.step#" + o.Row.Name + ".step")
-	o.Row.Step(j, o.Args, params)
-	j.Player.op = 0
-	j.env.GradMode = mode
-}
-
-// optimParams are the parameters of an optimizer with their gradients.
-func (j *job) optimParams(i int) []*optim.Param {
-	params := make([]*optim.Param, len(j.opts[i]))
-	for k, c := range j.opts[i] {
-		c.opt.Grad = nil
-		if g := obj(c.t).grad; g != nil {
-			c.opt.Grad = &g.Tensor
-		}
-		params[k] = &c.opt
+// dropGrad sets a leaf's .grad to None.
+func (j *job) dropGrad(leaf *object) {
+	if g := leaf.grad; g != nil {
+		leaf.grad = nil
+		j.release(g)
 	}
-	return params
-}
-
-// Persist implements optim.Exec.
-func (j *job) Persist(t *op.Tensor) *op.Tensor {
-	j.mark(obj(t), trace.OptimizerState)
-	return t
 }

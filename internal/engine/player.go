@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -23,23 +24,43 @@ type Player struct {
 	env     op.Env
 	backend Backend
 
-	tr     *trace.Trace
-	host   HostTrace
+	tr   *trace.Trace
+	host HostTrace
+
+	live, hostLive tensor.Bytes // in blocks on the device and on the host
+
 	onHost bool // new tensors lie in the machine's memory
 	pinned bool // and there in page-locked memory
-	names  names
-	nextID int32
 
-	op, layer int32
-	step      int16
-	phase     trace.Phase
-	thread    uint8
-	stream    int16 // whose memory new blocks are taken from
-	depth     int
-	seq       uint64
-	saved     account // of the graph
-	casts     castCache
-	blas      [2]*op.Tensor // cuBLAS workspace of each thread's handle
+	offload  program.Offload
+	onloaded int // parameters that are on the device for a call under way
+	whole    int // calls under way of modules that are copied to the device as a whole
+	names    names
+	nextID   int32
+
+	op, layer  int32
+	step       int16
+	phase      trace.Phase
+	evaluating bool
+	thread     uint8
+	stream     int16 // whose memory new blocks are taken from
+	depth      int
+	seq        [2]uint64 // of each thread
+	saved      account   // of the graph
+	casts      castCache
+	hooks      []savedHooks  // saved_tensors_hooks that are entered, the innermost last
+	dispatch   []*selective  // modes of torch dispatch that are entered, the innermost last
+	trail      trail         // what a checkpoint under way owns
+	ready      readyQueue    // of the thread that runs backward passes
+	task       *graphTask    // the backward pass under way
+	tasks      int           // how many there were
+	blas       [2]*op.Tensor // cuBLAS workspace of each thread's handle
+	workspaces Workspaces    // of cuDNN's convolutions
+	maxTable   bool          // of 4-bit weights' maxima was made
+	loading    *tensor.DType // of parameters that are moved to the device, in place of their own; nil: none
+	rnnState   *op.Tensor    // random numbers of cuDNN's RNN
+	rnnReset   bool          // the device's random numbers were set since
+	retain     bool          // the backward pass that runs keeps the graph
 
 	objects  pool[object]
 	storages pool[storage]

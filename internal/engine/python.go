@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
@@ -44,11 +46,31 @@ func (p *Player) drop(v value) {
 	}
 }
 
+// keepAll adds a reference to each value of a tuple, dropAll gives it up, from
+// the last to the first.
+func (p *Player) keepAll(vs []value) []value {
+	out := make([]value, len(vs))
+	for i, v := range vs {
+		out[i] = p.keep(v)
+	}
+	return out
+}
+
+func (p *Player) dropAll(vs []value) {
+	for i := len(vs) - 1; i >= 0; i-- {
+		p.drop(vs[i])
+	}
+}
+
 // frame is one call of a function.
 type frame struct {
 	self  *module
 	fn    *program.Func
 	slots []value
+
+	held       []value          // arguments that the caller keeps to the end
+	checkpoint *checkpointFrame // of a call of torch.utils.checkpoint
+	node       *node            // of an autograd.Function
 }
 
 // store binds a slot: the new value first, then the old one drops.
@@ -62,17 +84,22 @@ func (p *Player) store(fr *frame, slot int, v value) {
 // locals drop in slot order after the value was taken.
 func (p *Player) call(fr *frame) value {
 	var ret value
+	p.trail.enter(fr)
 	casts := p.env.Autocast
 	p.env.Autocast = casts && !fr.fn.NoAutocast
 	for i := range fr.fn.Body {
 		s := &fr.fn.Body[i]
-		if s.Kind == program.Return || (s.Kind == program.FastReturn && p.inference()) {
+		if s.Fast && !p.inference() {
+			continue
+		}
+		if s.Kind == program.Return || (s.Kind == program.FastReturn && p.inference() && !p.hooked(fr.self)) {
 			ret = p.returned(fr, s)
 			break
 		}
 		p.exec(fr, s)
 	}
 	p.env.Autocast = casts
+	p.trail.leave()
 	for i := range fr.slots {
 		p.drop(fr.slots[i])
 	}
@@ -88,9 +115,12 @@ func (p *Player) returned(fr *frame, s *program.Stmt) value {
 
 func (p *Player) items(fr *frame, es []*program.Expr) *list {
 	l := &list{refs: 1, items: make([]value, len(es))}
+	from := len(p.trail.temps)
 	for i, e := range es {
 		l.items[i] = p.eval(fr, e)
+		p.trail.push(l.items[i])
 	}
+	p.trail.pop(from)
 	return l
 }
 
@@ -119,6 +149,8 @@ func (p *Player) exec(fr *frame, s *program.Stmt) {
 		}
 	case program.Expression:
 		p.drop(p.eval(fr, s.Value))
+	case program.SetAttr:
+		p.setAttr(*fr.self.param(s.Path), p.eval(fr, s.Value).t)
 	case program.FastReturn: // not taken
 	default:
 		p.Fail("statement of a step inside of a module")
@@ -131,14 +163,30 @@ func (p *Player) assign(fr *frame, s *program.Stmt, v value) {
 		p.store(fr, s.Targets[0], v)
 		return
 	}
-	for _, it := range v.list.items {
+	items := spread(v.list.items, s.Nest)
+	for _, it := range items {
 		p.keep(it)
 	}
-	items := v.list.items
 	p.drop(v)
 	for i, t := range s.Targets {
 		p.store(fr, t, items[i])
 	}
+}
+
+// spread replaces the items of a tuple that are unpacked again by theirs.
+func spread(items []value, nest []int) []value {
+	if nest == nil {
+		return items
+	}
+	var out []value
+	for i, it := range items {
+		if nest[i] == 0 {
+			out = append(out, it)
+		} else {
+			out = append(out, it.list.items...)
+		}
+	}
+	return out
 }
 
 // assignEach is a, b = e1, e2: all values, then the targets. CPython makes no
@@ -146,9 +194,12 @@ func (p *Player) assign(fr *frame, s *program.Stmt, v value) {
 // the stores); more are a tuple and go from left to right.
 func (p *Player) assignEach(fr *frame, s *program.Stmt) {
 	vs := make([]value, len(s.Values))
+	from := len(p.trail.temps)
 	for i, e := range s.Values {
 		vs[i] = p.eval(fr, e)
+		p.trail.push(vs[i])
 	}
+	p.trail.pop(from)
 	for i := range vs {
 		if len(vs) <= 3 {
 			i = len(vs) - 1 - i
@@ -175,7 +226,7 @@ func (p *Player) eval(fr *frame, e *program.Expr) value {
 		l.items = l.items[:len(l.items)-1]
 		return v
 	case program.Attr:
-		return value{t: p.Keep((*fr.self.param(e.Path)).t)}
+		return value{t: p.Keep(p.attribute(*fr.self.param(e.Path)))}
 	case program.Pick:
 		v := p.eval(fr, e.Args[0])
 		it := p.keep(v.list.items[e.Index])
@@ -187,13 +238,25 @@ func (p *Player) eval(fr *frame, e *program.Expr) value {
 		return p.callOp(fr, e)
 	case program.CallMod:
 		var room [4]value
-		return p.callModule(fr.self.children[e.Child], p.args(room[:0], fr, e))
-	case program.CallFun:
-		next := &frame{self: fr.self, fn: e.Func, slots: make([]value, len(e.Func.Slots))}
-		for i, a := range e.Args { // the arguments move in
-			next.slots[i] = p.eval(fr, a)
+		from := len(p.trail.temps)
+		args := p.args(room[:0], fr, e)
+		if e.Checkpoint != nil {
+			return p.callCheckpoint(fr, e, args)
 		}
-		return p.call(next)
+		p.trail.pop(from)
+		return p.callModule(fr.self.children[e.Child], e.Forward, args)
+	case program.CallFun:
+		if e.Func.Autograd != nil {
+			return p.applyFunction(fr, e)
+		}
+		var room [4]value
+		from := len(p.trail.temps)
+		args := p.args(room[:0], fr, e)
+		if e.Checkpoint != nil {
+			return p.callCheckpoint(fr, e, args)
+		}
+		p.trail.pop(from)
+		return p.callFunction(fr.self, e.Func, args)
 	}
 	return value{} // None
 }
@@ -202,7 +265,9 @@ func (p *Player) eval(fr *frame, e *program.Expr) value {
 // to.
 func (p *Player) args(to []value, fr *frame, e *program.Expr) []value {
 	for _, a := range e.Args {
-		to = append(to, p.eval(fr, a))
+		v := p.eval(fr, a)
+		p.trail.push(v)
+		to = append(to, v)
 	}
 	return to
 }
@@ -211,6 +276,7 @@ func (p *Player) args(to []value, fr *frame, e *program.Expr) []value {
 // evaluation order.
 func (p *Player) callOp(fr *frame, e *program.Expr) value {
 	var room [4]value
+	from := len(p.trail.temps)
 	args := p.args(room[:0], fr, e)
 	ins := make([]*op.Tensor, 0, max(len(e.Inputs), len(args)))
 	if e.Inputs == nil {
@@ -232,7 +298,10 @@ func (p *Player) callOp(fr *frame, e *program.Expr) value {
 			}
 		}
 	}
+	p.trail.running = from
 	outs := p.Do(e.Row, e.OpArgs, ins...)
+	p.trail.running = -1
+	p.trail.pop(from)
 	for _, a := range args {
 		p.drop(a)
 	}
@@ -248,17 +317,32 @@ func (p *Player) callOp(fr *frame, e *program.Expr) value {
 
 // callModule calls a module. The caller holds the arguments until the call has
 // returned and its frame is gone.
-func (p *Player) callModule(m *module, args []value) value {
-	fr := &frame{self: m, fn: m.class.Forward, slots: make([]value, len(m.class.Forward.Slots))}
+func (p *Player) callModule(m *module, forward *program.Func, args []value) value {
+	if forward == nil {
+		forward = m.class.Forward
+	}
+	fr := &frame{self: m, fn: forward, slots: make([]value, len(forward.Slots))}
+	if p.trail.active > 0 {
+		fr.held = slices.Clone(args)
+	}
 	for i, a := range args {
 		fr.slots[i] = p.keep(a)
 	}
 	saved := p.layer
 	p.layer = m.layer
+	done := p.onload(m)
 	v := p.call(fr)
+	done()
 	p.layer = saved
 	for _, a := range args {
 		p.drop(a)
 	}
 	return v
+}
+
+// callFunction calls a function, into whose locals the arguments move.
+func (p *Player) callFunction(self *module, fn *program.Func, args []value) value {
+	fr := &frame{self: self, fn: fn, slots: make([]value, len(fn.Slots))}
+	copy(fr.slots, args)
+	return p.call(fr)
 }

@@ -13,7 +13,10 @@ type storage struct {
 	bytes tensor.Bytes
 	layer int32 // that made it
 	saved bool  // counted among what the graph keeps
-	host  bool  // in the machine's memory: id is one of the host's trace
+
+	version int   // how often an operator modified it in place
+	host    bool  // in the machine's memory: id is one of the host's trace
+	from    *cell // of which this is the copy on the device
 }
 
 // object is what lies behind an op.Tensor: PyTorch's TensorImpl with its
@@ -31,6 +34,7 @@ type object struct {
 	grad     *object
 	acc      *node // the leaf's AccumulateGrad node while a graph holds it
 	param    bool
+	ready    func(leaf *object) // Tensor.register_post_accumulate_grad_hook
 }
 
 func obj(t *op.Tensor) *object { return t.Aux.(*object) }
@@ -144,6 +148,7 @@ func (p *Player) alloc(n tensor.Bytes) *storage {
 		return st
 	}
 	p.nextID++
+	p.live += n
 	st.id, st.bytes, st.layer = p.nextID, n, p.layer
 	p.tr.Categories = append(p.tr.Categories, trace.Temporaries)
 	p.emit(trace.Alloc, st.id, n)
@@ -158,6 +163,7 @@ func (p *Player) freeBlock(st *storage) {
 		p.freeHost(st)
 		return
 	}
+	p.live -= st.bytes
 	p.emit(trace.Free, st.id, 0)
 	if p.backend != nil {
 		p.backend.Free(st.id)
@@ -173,7 +179,11 @@ func (p *Player) emit(k trace.Kind, id int32, n tensor.Bytes) {
 
 // event is an event of the present moment.
 func (p *Player) event(k trace.Kind, id int32, n tensor.Bytes) trace.Event {
-	return trace.Event{Kind: k, ID: id, Bytes: n, Op: p.op, Layer: p.layer, Step: p.step, Phase: p.phase, Stream: p.stream, Thread: p.thread}
+	phase := p.phase
+	if p.evaluating {
+		phase = trace.Eval
+	}
+	return trace.Event{Kind: k, ID: id, Bytes: n, Op: p.op, Layer: p.layer, Step: p.step, Phase: phase, Stream: p.stream, Thread: p.thread}
 }
 
 // durable lists the categories from the most durable role to the least; a

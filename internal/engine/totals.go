@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -46,8 +47,10 @@ func (j *job) sumSaved() {
 // countGradients sums the gradients after a backward pass.
 func (j *job) countGradients() {
 	var sum tensor.Bytes
+	seen := map[*storage]bool{} // gradients of a recurrent layer share a block
 	for _, c := range j.params {
-		if g := obj(c.t).grad; g != nil {
+		if g := obj(c.t).grad; g != nil && !seen[g.st] {
+			seen[g.st] = true
 			sum += g.st.bytes
 		}
 	}
@@ -58,14 +61,35 @@ func (j *job) countGradients() {
 func (j *job) sum() {
 	t := &j.totals
 	t.LayerParams = make([]tensor.Bytes, len(j.tr.Layers))
+	seen := map[*storage]bool{} // parameters of a recurrent layer share a block
 	for _, c := range j.params {
-		t.Parameters += c.t.Numel()
-		t.ParameterTensors++
-		t.ParameterBytes += obj(c.t).st.bytes
-		t.LayerParams[c.layer] += obj(c.t).st.bytes
-		for _, s := range c.opt.State {
-			t.OptimizerStateBytes += obj(s).st.bytes
+		elements := c.t.Numel()
+		if c.decl.Elements > 0 {
+			elements = c.decl.Elements
 		}
+		t.Parameters += elements
+		if !c.frozen {
+			t.Trainable += elements
+		}
+		t.ParameterTensors++
+		if st := obj(c.t).st; !seen[st] {
+			seen[st] = true
+			t.ParameterBytes += st.bytes
+			t.LayerParams[c.layer] += st.bytes
+		}
+	}
+	states := func(ps []*optim.Param) {
+		for _, p := range ps {
+			for _, s := range p.State {
+				t.OptimizerStateBytes += obj(s).st.bytes
+			}
+		}
+	}
+	for _, o := range j.steppers {
+		states(o.params)
+	}
+	for _, copies := range j.onCPU {
+		states(copies)
 	}
 	for _, m := range j.order {
 		m.eachBuffer(func(c *cell) { t.BufferBytes += obj(c.t).st.bytes })

@@ -8,6 +8,10 @@
 // it tells whether a request fails, and whether cached memory had to be given
 // back first.
 //
+// Workspaces of cuDNN's convolutions are part of both, as device.cudnn_workspace
+// says; a third replay tells the peaks without them. A workspace that does not fit
+// on the device is no OOM: PyTorch tries another plan.
+//
 // Not part of the figures: what Report.NotModelled lists, and memory that CUDA
 // libraries take beside the allocator (NCCL, cuFFT plans, CUDA graphs).
 package estimate

@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/allocsim"
@@ -61,7 +62,7 @@ func NewMachine(s *spec.Spec) *Machine {
 			ver = torchver.Default
 		}
 	}
-	m.Env = op.Env{Arch: gpu.Arch, SMs: gpu.SMs, ThreadsPerSM: gpu.ThreadsPerSM(), Torch: ver}
+	m.Env = op.Env{Arch: gpu.Arch, SMs: gpu.SMs, ThreadsPerSM: gpu.ThreadsPerSM(), Torch: ver, CudnnWorkspace: cudnnWorkspace(s)}
 	for _, o := range []struct {
 		size *spec.Size
 		to   *tensor.Bytes
@@ -141,16 +142,19 @@ type Outcome struct {
 	Job    *Job
 	Played *engine.Played
 	Free   *allocsim.Result // without a limit
+	Bare   *allocsim.Result // without a limit and without workspaces of cuDNN's convolutions
+	With   *allocsim.Result // without a limit and with the workspaces that are expected
 	OnGPU  *allocsim.Result // at the device's capacity, up to the first request that fails
 	Host   *host.Usage
+
+	WithOnGPU *allocsim.Result // OnGPU with the workspaces that are expected; nil unless they are shown apart
 }
 
 // Run plays a job and replays its allocations.
 func Run(j *Job) (*Outcome, error) {
-	o := &Outcome{Job: j}
-	var err error
-	if o.Played, err = engine.Play(j.Program, j.Machine.Env, nil, int(j.Spec.Train.Steps.V)); err != nil {
-		return nil, fmt.Errorf("%s: %w", j.Spec.Path, err)
+	o, err := play(j)
+	if err != nil {
+		return nil, err
 	}
 	if o.Host, err = o.hostUsage(); err != nil {
 		return nil, err
@@ -159,11 +163,37 @@ func Run(j *Job) (*Outcome, error) {
 	if o.Free, err = allocsim.Replay(events, allocsim.ReplayOptions{Config: j.Machine.Conf}); err != nil {
 		return nil, err
 	}
-	o.OnGPU, err = allocsim.Replay(events, allocsim.ReplayOptions{
-		Config: j.Machine.Conf, Capacity: j.Machine.Total, Occupied: j.Machine.Context + j.Machine.Occupied,
-		MemoryFraction: j.Machine.Fraction, StopAtOOM: true,
+	if err := o.otherWorkspaces(); err != nil {
+		return nil, err
+	}
+	return o, o.replayOnGPU(o.cycle())
+}
+
+func play(j *Job) (*Outcome, error) {
+	p, err := engine.Play(j.Program, j.Machine.Env, nil, int(j.Spec.Train.Steps.V))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", j.Spec.Path, err)
+	}
+	return &Outcome{Job: j, Played: p}, nil
+}
+
+// replayOnGPU replays the allocations at the device's capacity, and what goes on
+// after them.
+func (o *Outcome) replayOnGPU(cycle *allocsim.Cycle) (err error) {
+	o.OnGPU, err = o.Job.Machine.replay(o.Played, o.cycle())
+	return err
+}
+
+// replay replays what was played at the device's capacity, up to the first
+// request that fails; after says what goes on behind it.
+func (m *Machine) replay(p *engine.Played, after *allocsim.Cycle) (*allocsim.Result, error) {
+	return allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{
+		Config: m.Conf, Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, StopAtOOM: true, Cycle: after,
+		MayFail: func(event int) bool { // another plan of cuDNN is tried
+			_, found := slices.BinarySearch(p.Workspaces.Events, event)
+			return found
+		},
 	})
-	return o, err
 }
 
 // Report turns the outcome into a report.
@@ -174,7 +204,7 @@ func (o *Outcome) Report() *report.Report {
 	r := &report.Report{
 		Version: report.Version,
 		Spec:    j.Spec.Path,
-		Model:   report.Model{Name: j.Program.Name, Parameters: p.Parameters, TrainableParameters: p.Parameters},
+		Model:   report.Model{Name: j.Program.Name, Parameters: p.Parameters, TrainableParameters: p.Trainable},
 		Device: report.Device{
 			Name: m.GPU.Name, DisplayName: m.GPU.Display, Arch: fmt.Sprintf("sm_%d", m.GPU.Arch), SMs: m.GPU.SMs,
 			TotalBytes: m.Total, UsableBytes: m.Usable(), ContextBytes: m.Context, OccupiedBytes: m.Occupied,
@@ -186,6 +216,7 @@ func (o *Outcome) Report() *report.Report {
 		Peak: report.Peak{
 			AllocatedBytes: free.PeakAllocated.Allocated, ReservedBytes: free.PeakReserved.Reserved,
 			RequestedBytes: free.PeakAllocated.Requested, DeviceBytes: free.PeakReserved.Reserved + m.Context,
+			AllocatedBareBytes: o.Bare.PeakAllocated.Allocated, ReservedBareBytes: o.Bare.PeakReserved.Reserved,
 		},
 		Totals: report.Totals{
 			ParametersBytes: p.ParameterBytes, BuffersBytes: p.BufferBytes, GradientsBytes: p.GradientBytes,
@@ -202,6 +233,7 @@ func (o *Outcome) Report() *report.Report {
 		NotModelled: append([]string{}, j.NotModelled...),
 		Warnings:    []string{},
 		Steps:       []report.Step{},
+		Phases:      []report.Phase{},
 	}
 	if r.Model.Name == "" {
 		r.Model.Name = "model"
@@ -218,14 +250,21 @@ func (o *Outcome) Report() *report.Report {
 			})
 		}
 	}
+	for p, peaks := range free.Phases {
+		if peaks.Allocated > 0 {
+			r.Phases = append(r.Phases, report.Phase{Phase: trace.Phase(p).String(), PeakAllocatedBytes: peaks.Allocated, PeakReservedBytes: peaks.Reserved})
+		}
+	}
 	o.breakdown(r)
 	o.verdict(r)
+	o.leak(r)
 	o.host(r)
 	o.notes(r)
 	return r
 }
 
-// optimizers names the optimizers as a script would construct them.
+// optimizers names the optimizers as a script would construct them, with the
+// number of their parameter groups if they have several.
 func optimizers(p *program.Job) string {
 	var all []string
 	for _, o := range p.Optimizers {
@@ -233,7 +272,14 @@ func optimizers(p *program.Job) string {
 		for _, a := range o.Given {
 			args = append(args, fmt.Sprintf("%s=%s", a.Name, program.Literal(a.Value)))
 		}
-		all = append(all, o.Row.Name+"("+strings.Join(args, ", ")+")")
+		text := o.Row.Name + "(" + strings.Join(args, ", ") + ")"
+		if n := len(o.Groups); n > 1 {
+			text += fmt.Sprintf(" with %d parameter groups", n)
+		}
+		if p.InBackward {
+			text += " in the backward pass"
+		}
+		all = append(all, text)
 	}
 	return strings.Join(all, ", ")
 }
@@ -265,7 +311,7 @@ func (o *Outcome) verdict(r *report.Report) {
 		tr := o.Played.Trace
 		e := &tr.Events[oom.Event]
 		v.OOM = &report.OOM{
-			Step: int(e.Step), Phase: e.Phase.String(), Op: tr.Ops[e.Op], Layer: tr.Layers[e.Layer],
+			Step: int(e.Step) + int(oom.Turn)*o.Played.Period, Phase: e.Phase.String(), Op: tr.Ops[e.Op], Layer: tr.Layers[e.Layer],
 			TriedBytes: oom.Err.Tried, FreeBytes: oom.Err.Free, Message: oom.Err.Error(),
 		}
 		v.Reason = fmt.Sprintf("dies in %s: %v more asked for, %v free\nwithout a limit %v would be reserved, %v is usable: %v too little",
@@ -295,6 +341,9 @@ func (o *Outcome) notes(r *report.Report) {
 		warn("no GPU named; %s is assumed (--gpu)", m.GPU.Name)
 	}
 	m.gpuNotes(warn)
+	if n := o.Played.Totals.PagedStateBytes; n > 0 {
+		warn("%v of optimizer state lie in CUDA's managed memory, beside what PyTorch reserves: the driver brings them to the GPU for a step, and out of it when memory is short", n)
+	}
 	if m.Usable() <= 0 {
 		warn("nothing is left of the device's %v beside context and other processes", m.Total)
 	}
@@ -304,19 +353,17 @@ func (o *Outcome) notes(r *report.Report) {
 	switch n := o.Played.Steps; {
 	case n < 3 && j.Spec.Mode.V == "train":
 		warn("the first step has no gradients and optimizer state yet when it begins; simulate 3 steps or more to see the peak")
-	case o.Played.Steady == 0 && n >= 3:
+	case o.Played.Steady == 0 && n >= 3 && r.Verdict.Leak == nil:
 		warn("after %d steps memory still differs from step to step: it may be growing (a leak), and later steps may need more", n)
 	}
 	ran := map[string]bool{}
 	for _, name := range o.Played.Trace.Ops {
 		ran[name] = true
 	}
-	conv := false
 	for _, row := range op.Rows() {
 		if row.NotModelled != "" && ran[row.Name] {
 			r.NotModelled = append(r.NotModelled, row.Name+": "+row.NotModelled)
 		}
-		conv = conv || row == op.Conv && ran[row.Name]
 	}
 	for _, option := range m.Conf.NotModelled {
 		r.NotModelled = append(r.NotModelled, "device.alloc_conf: "+option)
@@ -327,29 +374,9 @@ func (o *Outcome) notes(r *report.Report) {
 	} else {
 		r.Uncertainty.ContextLowBytes, r.Uncertainty.ContextHighBytes = m.Context, m.Context
 	}
-	if conv {
-		r.Uncertainty.CudnnWorkspaceBytes = cudnnWorkspace(o.Played.Trace)
-	}
-	if slack := r.Uncertainty.CudnnWorkspaceBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {
+	o.workspaceNotes(r)
+	r.Uncertainty.CudnnRNNBytes = o.rnnSpaces()
+	if slack := r.Uncertainty.ReservedHighBytes - r.Peak.ReservedBytes + r.Uncertainty.CudnnRNNBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {
 		warn("the headroom is less than what is uncertain (%v; see below)", slack)
 	}
-}
-
-// cudnnWorkspace bounds roughly what cuDNN's convolutions take in passing.
-//
-// The heuristics that choose an algorithm, and with it the size of its
-// workspace, are not public; what is known is that kernels that work in another
-// layout transpose input and output inside the workspace. Both are about as
-// large as the largest result of a convolution, hence twice that. On 20 runs of
-// torchvision CNNs measured on RTX 3060 and 4060 (fp32, PyTorch 2.6) the
-// workspace was 3 % of the peak in the median and 17 % at most.
-func cudnnWorkspace(tr *trace.Trace) tensor.Bytes {
-	var largest tensor.Bytes
-	for i := range tr.Events {
-		e := &tr.Events[i]
-		if e.Kind == trace.Alloc && e.Phase == trace.Forward && tr.Ops[e.Op] == op.Conv.Name {
-			largest = max(largest, e.Bytes)
-		}
-	}
-	return 2 * largest
 }

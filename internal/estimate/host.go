@@ -43,6 +43,10 @@ func (o *Outcome) hostUsage() (*host.Usage, error) {
 			j.Saving = t.ParameterBytes + t.BufferBytes
 		}
 	}
+	var err error
+	if j.Offloaded, j.PinnedOff, err = host.Held(o.Played.Host.Events, o.Played.Host.Pinned); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
 	u, err := host.Estimate(&j)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)

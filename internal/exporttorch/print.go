@@ -15,20 +15,27 @@ type printer struct {
 	fn    *program.Func
 	class *program.Class
 	self  string // "self." inside of a class
+
+	evaluating bool // inside of evaluate
 }
 
 func (p *printer) names(slots []int) string {
 	names := make([]string, len(slots))
 	for i, s := range slots {
-		names[i] = p.fn.Slots[s]
+		names[i] = p.local(s)
 	}
 	return strings.Join(names, ", ")
 }
 
 // unpacked is the left-hand side of an unpacking; one name needs its comma.
 func (p *printer) unpacked(s *program.Stmt) string {
-	t := p.names(s.Targets)
-	if s.Unpack && len(s.Targets) == 1 {
+	names := make([]string, len(s.Targets))
+	for i, t := range s.Targets {
+		names[i] = p.local(t)
+	}
+	names = s.Nested(names)
+	t := strings.Join(names, ", ")
+	if s.Unpack && len(names) == 1 {
 		t += ","
 	}
 	return t
@@ -68,18 +75,25 @@ func (p *printer) stmt(s *program.Stmt) {
 	case program.Expression:
 		p.line(p.expr(s.Value))
 	case program.Batch:
-		source := "next_batch()"
-		if p.job.Static {
-			source = "batch"
+		switch {
+		case p.evaluating:
+			p.printf("%s = next_eval_batch()", p.unpacked(s))
+		case p.job.Static:
+			p.printf("%s = batch", p.unpacked(s))
+		case p.job.Prefetch:
+			p.line("torch.cuda.current_stream().wait_stream(copy_stream)")
+			p.printf("%s = upcoming", p.unpacked(s))
+			p.line("upcoming = prefetch()")
+		default:
+			p.printf("%s = next_batch()", p.unpacked(s))
 		}
-		p.printf("%s = %s", p.unpacked(s), source)
 	case program.Forward:
 		if s.NoGrad {
 			p.line("with torch.no_grad():")
 			p.indent++
 			defer func() { p.indent-- }()
 		}
-		p.printf("%s = %s(%s)", p.unpacked(s), s.Model, p.list(s.Values))
+		p.printf("%s = %s(%s)", p.unpacked(s), p.model(s.Model), p.list(s.Values))
 	case program.Backward:
 		loss, keyword := p.expr(s.Value), ""
 		if p.job.Scaler {
@@ -93,7 +107,7 @@ func (p *printer) stmt(s *program.Stmt) {
 		if o := p.job.Optimizers[s.Optimizer].Name; p.job.Scaler {
 			p.printf("scaler.step(%s)", o)
 		} else {
-			p.printf("%s.step()", o)
+			p.optimizerStep(o, p.closure(s))
 		}
 	case program.Unscale:
 		p.printf("scaler.unscale_(%s)", p.job.Optimizers[s.Optimizer].Name)
@@ -103,13 +117,18 @@ func (p *printer) stmt(s *program.Stmt) {
 		if s.Kind == program.ClipValue {
 			name = "clip_grad_value_"
 		}
-		p.printf("nn.utils.%s(%s, %s)", name, parameters(o), program.Literal(s.Number))
+		p.printf("nn.utils.%s(%s, %s)", name, p.gradients(o), program.Literal(s.Number))
 	case program.UpdateScale:
 		p.line("scaler.update()")
 	case program.ZeroGrad:
 		p.printf("%s.zero_grad(set_to_none=%s)", p.job.Optimizers[s.Optimizer].Name, program.Literal(s.SetToNone))
+		p.zeroOnDevice(s)
 	case program.EmptyCache:
 		p.line("torch.cuda.empty_cache()")
+	case program.KeepValue:
+		p.keep(s)
+	case program.UpdateEMA:
+		p.printf("%s.update_parameters(%s)", p.job.EMA.Name, p.job.EMA.Model)
 	}
 }
 
@@ -124,14 +143,25 @@ func (p *printer) list(es []*program.Expr) string {
 	return strings.Join(parts, ", ")
 }
 
+// arguments prints the arguments of a call, some of them by keyword.
+func (p *printer) arguments(e *program.Expr) string {
+	parts := make([]string, len(e.Args))
+	for i, a := range e.Args {
+		if parts[i] = p.expr(a); i < len(e.Names) && e.Names[i] != "" {
+			parts[i] = e.Names[i] + "=" + parts[i]
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 func (p *printer) expr(e *program.Expr) string {
 	switch e.Kind {
 	case program.Local:
-		return p.fn.Slots[e.Slot]
+		return p.local(e.Slot)
 	case program.Item:
-		return fmt.Sprintf("%s[%d]", p.fn.Slots[e.Slot], e.Index)
+		return fmt.Sprintf("%s[%d]", p.local(e.Slot), e.Index)
 	case program.Pop:
-		return p.fn.Slots[e.Slot] + ".pop()"
+		return p.local(e.Slot) + ".pop()"
 	case program.Attr:
 		return p.self + attr(e.Path)
 	case program.Pick:
@@ -141,13 +171,12 @@ func (p *printer) expr(e *program.Expr) string {
 	case program.Const:
 		return program.Literal(e.Value)
 	case program.CallMod:
-		callee := p.self + attr(p.class.Children[e.Child].Path)
-		if p.self == "" {
-			callee = p.class.Children[e.Child].Path
-		}
-		return callee + "(" + p.list(e.Args) + forwardKeywords(p.class.Children[e.Child].Class) + ")"
+		return p.call(e, p.child(e.Child), forwardKeywords(p.class.Children[e.Child].Class))
 	case program.CallFun:
-		return p.self + e.Func.Name + "(" + p.list(e.Args) + ")"
+		if a := e.Func.Autograd; a != nil {
+			return a.Class.Name + ".apply(" + p.list(e.Args) + ")"
+		}
+		return p.call(e, p.self+e.Func.Name, "")
 	}
 	return p.op(e)
 }
@@ -208,7 +237,7 @@ func (p *printer) op(e *program.Expr) string {
 			}
 		} else if v, has := given[q.Name]; has {
 			text, ok = p.literal(e, q, v), true
-		} else if q.Name == "training" {
+		} else if q.Name == "training" && q.Optional {
 			text, ok = "self.training", true
 		}
 		switch {
@@ -307,7 +336,7 @@ func (p *printer) body(stmts []program.Stmt) {
 		}
 		p.printf("for module in %s:", items)
 		p.indent++
-		p.printf("%s = module(%s)", p.names(stmts[i].Targets), p.list(e.Args))
+		p.printf("%s = %s", p.names(stmts[i].Targets), p.call(e, "module", forwardKeywords(p.class.Children[e.Child].Class)))
 		p.indent--
 		i += n
 	}
@@ -324,7 +353,7 @@ func (p *printer) chain(stmts []program.Stmt) int {
 			break
 		}
 		l, k := p.item(s.Value)
-		t := p.names(s.Targets) + "|" + p.list(s.Value.Args)
+		t := p.names(s.Targets) + "|" + p.call(s.Value, "", forwardKeywords(p.class.Children[s.Value.Child].Class))
 		if i == 0 {
 			list, text = l, t
 			if k < 0 {

@@ -26,6 +26,16 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 		name = "a model"
 	}
 	s.printf("%q", name+": a training step, written by memplan export torch.")
+	if adapted(job) {
+		s.line("import copy")
+	}
+	if patterns(job) {
+		s.line("import fnmatch")
+	}
+	uses, partial := checkpoints(job)
+	if partial {
+		s.line("import functools")
+	}
 	s.line("import json")
 	if job.Determ {
 		s.line("import os")
@@ -36,7 +46,17 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 	s.line("import torch")
 	s.line("import torch.nn as nn")
 	s.line("import torch.nn.functional as F")
+	if uses {
+		s.line("import torch.utils.checkpoint")
+	}
+	if patterns(job) {
+		s.line("")
+		s.b.WriteString(covers)
+	}
+	s.packages()
 	s.classes()
+	s.quantizedClasses()
+	s.adapterClasses()
 	s.setup()
 	s.step()
 	s.loop(o.Steps)
@@ -44,12 +64,19 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 	return err
 }
 
+// sequential is the constructor of nn.Sequential, whose arguments are its
+// children. With a name, it is a class of its own with another forward.
+const sequential = "nn.Sequential"
+
 // script is the text under way.
 type script struct {
 	job    *program.Job
 	b      strings.Builder
 	indent int
 	seen   map[*program.Class]bool
+
+	globals map[string]bool   // see stepName
+	kept    map[string]string // see keptName
 }
 
 func (s *script) line(text string) {
@@ -68,21 +95,38 @@ func (s *script) classes() {
 	for _, m := range s.job.Models {
 		s.class(m.Root)
 	}
+	s.applied(s.job.Aux)
+	if e := s.job.Eval; e != nil {
+		for _, m := range s.job.Models {
+			if e.Apart[m.Name] {
+				s.class(e.Models[m.Name])
+			}
+		}
+		s.applied(e.Aux)
+	}
 }
 
 func (s *script) class(c *program.Class) {
-	if s.seen[c] || (c.Python != "" && c.Python != "nn.Sequential") {
+	if s.seen[c] || (c.Python != "" && c.Python != sequential) {
 		return
 	}
 	s.seen[c] = true
 	for _, ch := range c.Children {
 		s.class(ch.Class)
 	}
+	s.applied(c)
 	if c.Name == "" {
 		return
 	}
 	s.line("")
 	s.line("")
+	if c.Python == sequential {
+		s.printf("class %s(nn.Sequential):", c.Name)
+		s.indent++
+		s.function(c.Forward, c)
+		s.indent--
+		return
+	}
 	s.printf("class %s(nn.Module):", c.Name)
 	s.indent++
 	s.init(c)
@@ -99,7 +143,11 @@ func (s *script) init(c *program.Class) {
 	s.indent++
 	s.line("super().__init__()")
 	for _, p := range c.Params {
-		s.printf("self.%s = nn.Parameter(torch.zeros(%s))", p.Name, sizes(p.Size))
+		dtype := ""
+		if p.DType != s.job.DType {
+			dtype = ", dtype=" + program.Literal(p.DType)
+		}
+		s.printf("self.%s = nn.Parameter(torch.zeros(%s%s))", p.Name, sizes(p.Size), dtype)
 	}
 	for _, p := range c.Buffers {
 		dtype := ""
@@ -166,12 +214,16 @@ func (s *script) wrapped(open string, parts []string, closing string) string {
 // construct prints the expression that makes a module.
 func (s *script) construct(c *program.Class) string {
 	switch {
-	case c.Python == "nn.Sequential":
+	case c.Python == sequential:
 		parts := make([]string, len(c.Children))
 		for i, ch := range c.Children {
 			parts[i] = s.construct(ch.Class)
 		}
-		return s.wrapped("nn.Sequential(", parts, ")")
+		name := sequential
+		if c.Name != "" {
+			name = c.Name
+		}
+		return s.wrapped(name+"(", parts, ")")
 	case c.Name != "":
 		return c.Name + "()"
 	}
@@ -212,6 +264,7 @@ func (s *script) setup() {
 	s.line("")
 	s.line("")
 	s.line(`device = torch.device("cuda")`)
+	s.helpers()
 	if j.Determ {
 		s.line("torch.use_deterministic_algorithms(True)")
 	}
@@ -220,60 +273,86 @@ func (s *script) setup() {
 		to = "device=device, dtype=" + program.Literal(j.DType)
 	}
 	for _, m := range j.Models {
-		s.printf("%s = %s().to(%s)", m.Name, m.Root.Name, to)
-		if j.Inference != "" {
+		switch {
+		case m.Quantized != nil:
+			s.construction(m)
+		case !j.Offload.Parameters:
+			s.printf("%s = %s().to(%s)", m.Name, m.Root.Name, to)
+		case j.DType != tensor.Float32:
+			s.printf("%s = %s().to(%s)", m.Name, m.Root.Name, program.Literal(j.DType))
+		default:
+			s.printf("%s = %s()", m.Name, m.Root.Name)
+		}
+		if j.Inference != "" || m.Eval {
 			s.printf("%s.eval()", m.Name)
 		}
 	}
-	for _, o := range j.Optimizers {
-		p := parameters(o)
-		for _, g := range o.Given {
-			p += fmt.Sprintf(", %s=%s", g.Name, program.Literal(g.Value))
-		}
-		s.printf("%s = %s(%s)", o.Name, o.Row.Signature().Python, p)
-	}
+	s.freeze()
+	s.adapters()
+	s.offloadParameters()
+	s.optimizers()
+	s.averaged()
 	if j.Scaler {
 		s.line(`scaler = torch.amp.GradScaler("cuda")`)
 	}
-	for _, ch := range j.Aux.Children {
+	s.criteria(j.Aux, nil, to)
+	if j.Eval != nil {
+		s.criteria(j.Eval.Aux, j.Aux, to)
+		s.evalModels()
+	}
+	s.nextBatch("next_batch", j.Inputs, s.stepName, j.Prefetch)
+	if e := j.Eval; e != nil {
+		s.nextBatch("next_eval_batch", e.Inputs, s.stepName, false)
+	}
+	switch {
+	case j.Static:
+		s.line("")
+		s.line("")
+		s.line("batch = next_batch()")
+	case j.Prefetch:
+		s.prefetch()
+	}
+	s.lists(j.Kept)
+	s.evaluate()
+}
+
+// criteria makes the modules that a function of the script calls itself, but
+// for those that another has already.
+func (s *script) criteria(c, has *program.Class, to string) {
+	for _, ch := range c.Children {
+		if has != nil && slices.ContainsFunc(has.Children, func(o program.Child) bool { return o.Path == ch.Path }) {
+			continue
+		}
 		move := ""
 		if len(ch.Class.Buffers) > 0 { // the weights of a loss
 			move = ".to(" + to + ")"
 		}
 		s.printf("%s = %s%s", ch.Path, s.construct(ch.Class), move)
 	}
-	s.nextBatch()
-	if j.Static {
-		s.line("")
-		s.line("")
-		s.line("batch = next_batch()")
-	}
 }
 
-// parameters are those that an optimizer steps.
-func parameters(o *program.Optimizer) string {
-	if len(o.Models) == 1 {
-		return o.Models[0] + ".parameters()"
-	}
-	return "[p for m in (" + strings.Join(o.Models, ", ") + ") for p in m.parameters()]"
-}
-
-// nextBatch prints the function that makes a batch on the CPU and copies it.
-func (s *script) nextBatch() {
+// nextBatch prints the function that makes a batch on the CPU and copies it;
+// ahead says that the copy does not wait.
+func (s *script) nextBatch(function string, inputs []program.Input, local func(string) string, ahead bool) {
 	s.line("")
 	s.line("")
-	s.line("def next_batch():")
+	s.printf("def %s():", function)
 	s.indent++
 	var names []string
-	for _, in := range s.job.Inputs {
-		names = append(names, in.Name+".to(device)")
+	for _, in := range inputs {
+		name := local(in.Name)
+		if ahead {
+			names = append(names, name+".pin_memory().to(device, non_blocking=True)")
+		} else {
+			names = append(names, name+".to(device)")
+		}
 		switch {
 		case in.DType == tensor.Float32:
-			s.printf("%s = torch.randn(%s)", in.Name, sizes(in.Size))
+			s.printf("%s = torch.randn(%s)", name, sizes(in.Size))
 		case in.DType.IsFloating():
-			s.printf("%s = torch.randn(%s, dtype=%s)", in.Name, sizes(in.Size), program.Literal(in.DType))
+			s.printf("%s = torch.randn(%s, dtype=%s)", name, sizes(in.Size), program.Literal(in.DType))
 		default:
-			s.printf("%s = torch.zeros(%s, dtype=%s)", in.Name, sizes(in.Size), program.Literal(in.DType))
+			s.printf("%s = torch.zeros(%s, dtype=%s)", name, sizes(in.Size), program.Literal(in.DType))
 		}
 	}
 	tail := ""
@@ -288,7 +367,7 @@ func (s *script) nextBatch() {
 // that.
 func (s *script) counter() string {
 	name := "i"
-	for slices.Contains(s.job.Step.Slots, name) {
+	for slices.Contains(s.job.Step.Slots, name) || (s.job.Eval != nil && slices.Contains(s.job.Eval.Fn.Slots, name)) {
 		name += "_"
 	}
 	return name
@@ -303,6 +382,7 @@ func (s *script) step() {
 	s.line("")
 	s.printf("def step(%s):", s.counter())
 	s.indent++
+	s.globalsOf()
 	s.stepBody()
 	s.indent--
 }
@@ -314,14 +394,19 @@ func (s *script) stepBody() {
 		s.indent++
 		defer func() { s.indent-- }()
 	}
-	body := s.job.Step.Body
+	s.statements(f, s.job.Step.Body, s.contexts())
+}
+
+// statements prints the statements of a function; those that compute stand in
+// the contexts.
+func (s *script) statements(f *printer, body []program.Stmt, contexts string) {
 	for len(body) > 0 {
 		n := 1
 		for n < len(body) && body[n].Computes() == body[0].Computes() {
 			n++
 		}
-		if s.job.Autocast && body[0].Computes() {
-			s.printf(`with torch.autocast("cuda", dtype=%s):`, program.Literal(s.job.LowerType))
+		if contexts != "" && body[0].Computes() {
+			s.printf("with %s:", contexts)
 			s.indent++
 			f.body(body[:n])
 			s.indent--
@@ -344,6 +429,7 @@ func (s *script) loop(steps int) {
 	} else {
 		s.printf("step(%s)", i)
 	}
+	s.callEvaluate(i)
 	s.line(`print(json.dumps({"step": ` + i + `, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))`)
 	s.indent--
 }

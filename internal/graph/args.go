@@ -165,7 +165,6 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) val {
 	t.place(a)
 	t.fill()
 	a.require()
-	el.checkOperand(t)
 
 	x := &program.Expr{Kind: program.CallOp, Row: row, Sig: s.Sig}
 	if e.InPlace != nil && el.evalBool(e.InPlace, sc, "inplace") {
@@ -191,13 +190,26 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) val {
 		}
 		vals[p.Name] = v
 	}
+	reflected := t.reflected()
 	ins := t.collect(x, vals)
+	if reflected { // 1 - x
+		var arg string
+		row, arg = op.Reflected(row)
+		vals = map[string]any{arg: x.Args[0].Value}
+		x.Row, x.Inputs, ins = row, []int{1}, ins[1:]
+	}
 	x.OpArgs = op.BindArgs(row.Args, vals)
 	outs, err := el.shapes.Infer(row, x.OpArgs, ins...)
 	if err != nil {
-		el.fail(e.At, "%s: %v", e.Head.V, err)
+		at := e.At
+		if v := a.from[argOf(err)]; v != nil {
+			at = v.Span
+		}
+		el.fail(at, "%s: %v", e.Head.V, err)
 	}
-	return val{x, results(outs)}
+	m := results(outs)
+	m.causal = row == op.CausalMask
+	return val{x, m}
 }
 
 // tensorArgs places the tensors of an operator call.
@@ -251,6 +263,11 @@ func (t *tensorArgs) place(a *argReader) {
 		}
 	case len(tensors) == 0 || (len(tensors) == 1 && tensors[0].Kind == op.KTensor):
 		t.attributes(a, v)
+	case v.Kind == spec.List && tensors[0].Star && !t.sig.Params[0].IsTensor() && len(v.Items) > 1: // einsum: ["ij,jk->ik", a, b]
+		a.set(&t.sig.Params[0], v.Items[0])
+		rest := *v
+		rest.Items = v.Items[1:]
+		t.assign(tensors[0], &rest)
 	case v.Kind == spec.List && tensors[0].Kind == op.KTensors && (len(v.Items) == 0 || v.Items[0].Kind != spec.List):
 		t.assign(tensors[0], v)
 	case v.Kind == spec.List: // cat: [[a, b], 1], too
@@ -338,7 +355,7 @@ func (t *tensorArgs) put1(p *op.Param, v val, at spec.Span) {
 		return // as if it were not given
 	}
 	switch {
-	case v.e.Kind == program.Const && p.Kind != op.KOperand:
+	case v.e.Kind == program.Const && p.Kind != op.KOperand && !t.reflects(p):
 		el.fail(at, "argument %s of %s is a tensor, not a number", p.Name, t.e.Head.V)
 	case p.Kind == op.KTensors && v.m.tuple != nil: // a list or tuple as a whole
 	case v.m.t == nil && v.e.Kind != program.Const:
@@ -381,15 +398,23 @@ func (t *tensorArgs) fill() {
 	}
 }
 
-// checkOperand refuses arithmetic between numbers alone.
-func (el *elaborator) checkOperand(t *tensorArgs) {
+// reflects reports whether a number may stand for the first operand, p.
+func (t *tensorArgs) reflects(p *op.Param) bool {
+	row, _ := op.Reflected(op.Lookup(t.e.Head.V).Row)
+	return row != nil && p.Name == t.sig.Params[0].Name
+}
+
+// reflected reports whether a number stands for the first operand; it refuses
+// arithmetic between numbers alone.
+func (t *tensorArgs) reflected() bool {
 	ps := t.params()
-	if len(ps) == 2 && ps[1].Kind == op.KOperand {
-		a := t.vals[ps[0].Name]
-		if len(a) == 1 && a[0].e.Kind == program.Const {
-			el.fail(t.e.At, "the first operand of %s must be a tensor", t.e.Head.V)
-		}
+	if len(ps) != 2 || ps[1].Kind != op.KOperand || t.first().e == nil || t.first().e.Kind != program.Const {
+		return false
 	}
+	if t.e.InPlace != nil || t.vals[ps[1].Name][0].e.Kind == program.Const {
+		t.f.u.el.fail(t.e.At, "the first operand of %s must be a tensor", t.e.Head.V)
+	}
+	return true
 }
 
 // collect builds the call's arguments and the row's inputs, in signature

@@ -18,7 +18,7 @@ func (f *fn) call(e *spec.Entry, sc *scope, i int) val {
 	case head == spec.HeadBlock:
 		return f.callBlock(e, sc, i)
 	case head == spec.HeadCall:
-		return f.callDeclared(e, sc)
+		return f.checkpointed(e.Checkpoint, sc, f.callDeclared(e, sc))
 	case head == spec.HeadSeq || layers[head] != nil:
 		return f.callNew(e, sc, i)
 	case op.Lookup(head) != nil:
@@ -44,10 +44,10 @@ func (f *fn) inputs(e *spec.Entry, sc *scope) []val {
 
 // layerInputs evaluates the inputs of a layer, which its argument may name:
 // {CrossEntropyLoss: {target: label}} takes the previous value and label.
-func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *Layer) []val {
+func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *Layer, arg *spec.Value) []val {
 	named := map[string]*spec.Value{}
-	if e.Arg != nil && e.Arg.Kind == spec.Map {
-		for _, p := range e.Arg.Pairs {
+	if arg != nil && arg.Kind == spec.Map {
+		for _, p := range arg.Pairs {
 			if l.isInput(p.Key.Str) {
 				named[p.Key.Str] = p.Value
 			}
@@ -59,8 +59,10 @@ func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *Layer) []val {
 	var ins []val
 	given := e.Inputs
 	for _, name := range l.inputs {
-		name = strings.TrimSuffix(name, "?")
+		name, optional := strings.CutSuffix(name, "?")
 		switch v := named[name]; {
+		case v != nil && v.Kind == spec.Null && optional:
+			ins = append(ins, val{})
 		case v != nil:
 			o := f.u.el.spec.Operand(v)
 			if o == nil {
@@ -73,9 +75,14 @@ func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *Layer) []val {
 		case len(ins) == 0 && !e.HasIn:
 			f.needCur(f.cur, e)
 			ins = append(ins, f.cur)
+		case optional:
+			ins = append(ins, val{})
 		default:
-			f.u.el.fail(e.At, "%s needs %s", e.Head.V, name)
+			f.u.el.fail(e.At, "%s needs %s", l.name, name)
 		}
+	}
+	if len(given) > 0 {
+		f.u.el.fail(e.At, "%s takes %s (%s), but more are given", l.name, plural(len(l.inputs), "input"), strings.Join(l.inputs, ", "))
 	}
 	return ins
 }
@@ -94,7 +101,7 @@ func (l *Layer) isInput(name string) bool {
 func (f *fn) callNew(e *spec.Entry, sc *scope, i int) val {
 	var ins []val
 	if l := layers[e.Head.V]; l != nil {
-		ins = f.layerInputs(e, sc, l)
+		ins = f.layerInputs(e, sc, l, e.Arg)
 	} else {
 		ins = f.inputs(e, sc)
 	}
@@ -132,17 +139,25 @@ func (f *fn) callDeclared(e *spec.Entry, sc *scope) val {
 		el.errs.Unknown(at.Span, "module", s, known)
 		panic(stop{})
 	}
-	ins := f.inputs(e, sc)
 	if d := f.u.declared[path]; d != nil {
-		return f.callModule(d.entry, d.scope, path, ins, kwargs, e.At)
+		return f.callModule(d.entry, d.scope, path, f.declaredInputs(e, sc, d.entry, kwargs), kwargs, e.At)
 	}
-	return f.again(e, idx, ins)
+	return f.again(e, idx, f.declaredInputs(e, sc, f.u.made[idx].entry, kwargs), kwargs)
+}
+
+// declaredInputs evaluates the inputs of a call of the module that entry d made,
+// which a layer's keyword arguments may name.
+func (f *fn) declaredInputs(e *spec.Entry, sc *scope, d *spec.Entry, kwargs *spec.Value) []val {
+	if l := layers[d.Head.V]; l != nil {
+		return f.layerInputs(e, sc, l, kwargs)
+	}
+	return f.inputs(e, sc)
 }
 
 // again calls a module that was made by an earlier entry.
-func (f *fn) again(e *spec.Entry, idx int, ins []val) val {
+func (f *fn) again(e *spec.Entry, idx int, ins []val, kwargs *spec.Value) val {
 	src := f.u.made[idx]
-	return f.callModule(src.entry, src.scope, f.u.class.Children[idx].Path, ins, nil, e.At)
+	return f.callModule(src.entry, src.scope, f.u.class.Children[idx].Path, ins, kwargs, e.At)
 }
 
 // callModule elaborates the module that entry e describes, for inputs ins, and
@@ -150,8 +165,13 @@ func (f *fn) again(e *spec.Entry, idx int, ins []val) val {
 // already must come out the same.
 func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs *spec.Value, at spec.Span) val {
 	el := f.u.el
-	for _, v := range ins {
-		if l := layers[e.Head.V]; v.m.t == nil && l != nil && !(l.Tuples && v.m.tuple != nil) {
+	l := layers[e.Head.V]
+	for i, v := range ins {
+		switch {
+		case l == nil || v.isNone() || v.m.t != nil || l.Tuples && v.m.tuple != nil:
+		case v.m.none && i < len(l.inputs) && strings.HasSuffix(l.inputs[i], "?"):
+			ins[i] = val{}
+		default:
 			el.fail(at, "%s takes tensors, not %s", e.Head.V, v.describe())
 		}
 	}
@@ -162,12 +182,12 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 		class, rets = f.u.sequential(e, sc, ins)
 	case e.Head.V == spec.HeadBlock:
 		b := f.u.findBlock(e, sc)
-		if b.V.Kind.V == "function" {
+		if b.V.Kind.V != spec.KindModule {
 			el.fail(e.At, "block %q is a function, not a module", b.Name.V)
 		}
 		class, rets = el.block(b, f.u, f.u.with(e, sc, b), ins, at)
-	case layers[e.Head.V] != nil:
-		class, rets = f.u.layer(e, sc, layers[e.Head.V], ins, kwargs, at)
+	case l != nil:
+		class, rets = f.u.layer(e, sc, l, ins, kwargs, at)
 	default:
 		el.errs.Unknown(e.Head.At, "layer", e.Head.V, nil)
 		panic(stop{})
@@ -179,6 +199,7 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 		f.u.class.Children = append(f.u.class.Children, program.Child{Path: path})
 	}
 	ch := &f.u.class.Children[idx]
+	x := &program.Expr{Kind: program.CallMod, Child: idx}
 	switch {
 	case ch.Class == nil:
 		ch.Class = class
@@ -187,17 +208,28 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 			f.u.made = map[int]*declared{}
 		}
 		f.u.made[idx] = &declared{e, sc}
-	case !same(ch.Class, class) && f.u.made[idx].entry != e:
+	case same(ch.Class, class):
+	case l != nil && sameModule(ch.Class, class):
+		x.Forward = class.Forward
+	case f.u.made[idx].entry != e:
 		el.fail(at, "module %q is %s already; this entry makes %s of it", path, ch.Class.Describe(), class.Describe())
-	case !same(ch.Class, class):
+	default:
 		el.fail(at, "module %q was made as %s and is called here with an input for which it would have to be %s", path, ch.Class.Describe(), class.Describe())
 	}
-	x := &program.Expr{Kind: program.CallMod, Child: idx}
-	for _, v := range ins {
+	for i, v := range ins {
+		if v.isNone() {
+			continue
+		}
 		x.Args = append(x.Args, v.e)
+		if l != nil && i >= l.keyword {
+			for len(x.Names) < len(x.Args)-1 {
+				x.Names = append(x.Names, "")
+			}
+			x.Names = append(x.Names, strings.TrimSuffix(l.inputs[i], "?"))
+		}
 	}
 	el.bound(class.Forward, class, at)
-	return val{x, metaOf(rets)}
+	return f.checkpointed(e.Checkpoint, sc, val{x, metaOf(rets)})
 }
 
 // paramPaths lists the parameters of the modules that are there so far.
@@ -285,13 +317,16 @@ func (u *unit) findBlock(e *spec.Entry, sc *scope) *spec.Named[spec.Block] {
 // callBlock calls a block of the spec.
 func (f *fn) callBlock(e *spec.Entry, sc *scope, i int) val {
 	b := f.u.findBlock(e, sc)
-	if b.V.Kind.V != "function" {
+	if b.V.Kind.V == spec.KindModule {
 		return f.callNew(e, sc, i)
 	}
 	if e.Module != nil {
 		f.u.el.fail(e.Module.Span, "a function is no module and has no path")
 	}
-	return f.u.callFunction(b, f.u.with(e, sc, b), f.inputs(e, sc), e.At)
+	if b.V.Kind.V == spec.KindAutograd {
+		return f.u.apply(b, f.u.with(e, sc, b), f.inputs(e, sc), e.At)
+	}
+	return f.checkpointed(e.Checkpoint, sc, f.u.callFunction(b, f.u.with(e, sc, b), f.inputs(e, sc), e.At))
 }
 
 // callFunction elaborates a function in the context of this class, whose
@@ -307,7 +342,8 @@ func (u *unit) callFunction(b *spec.Named[spec.Block], with map[string]any, ins 
 		u.what = "block " + b.Name.V
 		f := u.newFn(b.Name.V, program.Function, sc, inputNames(b.V), ins, at)
 		u.what = what
-		fe = &elaboratedFunc{f.f, f.body(b)}
+		fe = &elaboratedFunc{fn: f.f}
+		el.in(b, func() { fe.rets = f.body(b) })
 		el.depth--
 		n := 0
 		for _, m := range u.class.Methods {
@@ -341,6 +377,11 @@ func (u *unit) sequential(e *spec.Entry, sc *scope, ins []val) (*program.Class, 
 	f := n.newFn("forward", program.Module, sc, []string{"input"}, ins, e.At)
 	n.class.Forward = f.f
 	f.chain(e.Body, sc)
+	for _, s := range f.f.Body {
+		if s.Value.Checkpoint != nil && n.class.Name == "" { // a class of its own
+			n.class.Name = el.className(checkpointedSequential)
+		}
+	}
 	f.cur = f.local("input")
 	return n.class, f.finish(e.At)
 }

@@ -27,7 +27,16 @@ func (el *elaborator) check() {
 	for _, m := range models {
 		el.checkModel(m.V)
 	}
+	if s.Teacher != nil {
+		el.checkModel(&s.Teacher.Model)
+		if len(s.Models) > 0 {
+			el.errs.Addf(s.Teacher.At, "teacher stands beside model; among models, give the one that teaches eval: true")
+		}
+	}
 	(&checker{el: el}).entries(s.Step, inStep)
+	if s.Eval != nil {
+		(&checker{el: el}).entries(s.Eval.Step, inStep)
+	}
 	for _, o := range s.Optimizers {
 		if o.V.Optimizer == nil {
 			el.errs.Addf(o.Name.At, "optimizer %s needs optimizer:, its kind, such as {optimizer: AdamW}", o.Name.V)
@@ -46,6 +55,9 @@ func (el *elaborator) checkModel(m *spec.Model) {
 			el.errs.Addf(b.Name.At, "block %q is defined twice", b.Name.V)
 		}
 		c.blocks[b.Name.V] = b.V
+		if b.V.Kind.V == "function" {
+			el.attribute("function", b.Name.V, b.Name.At)
+		}
 		if layers[b.Name.V] != nil {
 			el.errs.Addf(b.Name.At, "block %q has the name of a layer", b.Name.V)
 		}
@@ -99,8 +111,11 @@ func (c *checker) block(b *spec.Named[spec.Block]) {
 		}
 		seen[in.V] = true
 	}
-	if b.V.Kind.V == "function" {
-		const own = "function %q cannot have modules, parameters or buffers of its own; it uses those of the block that calls it"
+	if b.V.Kind.V != spec.KindModule {
+		own := "function %q cannot have modules, parameters or buffers of its own; it uses those of the block that calls it"
+		if b.V.Kind.V == spec.KindAutograd {
+			own = "autograd function %q cannot have modules, parameters or buffers; what it needs is an input"
+		}
 		switch {
 		case len(b.V.Modules) > 0:
 			errs.Addf(b.V.Modules[0].At, own, b.Name.V)
@@ -113,6 +128,7 @@ func (c *checker) block(b *spec.Named[spec.Block]) {
 	if b.V.Layers == nil && errs.Err() == nil {
 		errs.Addf(b.Name.At, "block %q needs layers", b.Name.V)
 	}
+	c.autograd(b)
 	if p := b.V.Params; p != nil && p.Kind != spec.Map && p.Kind != spec.Null {
 		errs.Addf(p.Span, "params is a mapping from names to defaults, such as {width: 64}")
 	}
@@ -129,6 +145,7 @@ func (c *checker) parameters(params, buffers []*spec.Named[spec.Param]) {
 				c.el.errs.Addf(p.Name.At, "parameter or buffer %q is declared twice", p.Name.V)
 			}
 			seen[p.Name.V] = true
+			c.el.attribute([]string{"parameter", "buffer"}[i], p.Name.V, p.Name.At)
 			c.el.try(func() {
 				if d := c.el.dtype(p.V.DType); i == 0 && !d.IsFloating() {
 					c.el.fail(p.V.DType.At, "a parameter needs a floating-point type, not %v; declare a buffer", d)
@@ -181,6 +198,9 @@ func (c *checker) entry(e *spec.Entry, at place) {
 	case c.modules[head]:
 		errs.Addf(e.Head.At, "%q is a module; call it with {call: %s}", head, head)
 		return
+	case refused[head] != "":
+		errs.Addf(e.Head.At, "%s: %s", head, refused[head])
+		return
 	default:
 		known := append(append(append([]string(nil), spec.Statements...), LayerNames()...), op.Names()...)
 		if at == inStep {
@@ -210,7 +230,13 @@ func (c *checker) literals(e *spec.Entry) {
 	}
 	integer(e.Repeat, "repeat", 0)
 	integer(e.Every, "every", 1)
-	integer(e.Pick, "pick", 0)
+	if p := e.Pick; p != nil && p.Kind == spec.List {
+		for _, it := range p.Items {
+			integer(it, "pick", 0)
+		}
+	} else {
+		integer(p, "pick", 0)
+	}
 	boolean(e.InPlace, "inplace")
 	boolean(e.NoGrad, "no_grad")
 	boolean(e.If, "if")
@@ -258,6 +284,9 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 	}
 	if e.Autocast != nil {
 		refuse("autocast", e.Autocast.Span, at == inStep, "it modifies statements of a step")
+	}
+	if e.Checkpoint != nil {
+		refuse("checkpoint", e.Checkpoint.At, isLayer || isBlock || isCall, "only modules and functions are checkpointed")
 	}
 	if e.NoGrad != nil {
 		refuse("no_grad", e.NoGrad.Span, head == spec.HeadForward, "it modifies forward, a statement of a step")
@@ -355,6 +384,10 @@ func (c *checker) optimizer(o *spec.Callee) {
 	row := optim.Lookup(o.Name.V)
 	if row == nil {
 		c.el.errs.Unknown(o.Name.At, "optimizer", o.Name.V, optim.Names())
+		return
+	}
+	if v := o.Arg.Get(spec.KeyGroups); v != nil {
+		c.el.errs.Addf(v.Span, "groups stand beside the arguments of %s: {%s: {lr: 1e-3}, groups: [...]}", o.Name.V, o.Name.V)
 		return
 	}
 	none := func(string) bool { return false }

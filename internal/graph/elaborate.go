@@ -25,16 +25,23 @@ type elaborator struct {
 	job    *program.Job
 	batch  int64
 
-	cache      map[string]*elaborated
-	statements int
-	depth      int
-	sizes      map[*program.Func]int // see sizeOf
-	notes      []string              // not modelled
-	names      map[string]int
-	opts       Options
-	ms         []*model
-	others     []*spec.Errors // of presets
-	dataBytes  Data
+	cache       map[string]*elaborated
+	statements  int
+	depth       int
+	sizes       map[*program.Func]int // see sizeOf
+	notes       []string              // not modelled
+	warnings    []string
+	optimDefs   []*spec.OptimizerDef // of the job's optimizers
+	names       map[string]int
+	opts        Options
+	ms          []*model
+	others      []*spec.Errors               // of presets
+	users       map[*spec.Errors]spec.String // how and where the spec names them
+	unread      bool                         // a file that the spec names could not be read
+	notModelled []string                     // what files ask for and is left out
+	dataBytes   Data
+	kept        *[]program.Kept // that the statements under way declare
+	inEval      *program.Eval   // the evaluation under way
 }
 
 // elaborated is a block that was made for some params and inputs.
@@ -127,7 +134,7 @@ func (s *scope) Names() []string {
 // globals are the names that every expression may use: the batch size, and
 // whether the models are in training mode.
 func (el *elaborator) globals() map[string]any {
-	return map[string]any{"B": el.batch, "training": el.job.Inference == ""}
+	return map[string]any{"B": el.batch, "training": el.training()}
 }
 
 func (s *scope) with(vars map[string]any) *scope { return &scope{parent: s, vars: vars} }
@@ -337,6 +344,7 @@ func (u *unit) modulePath(e *spec.Entry, sc *scope, i int) string {
 	if !spec.IsModulePath(s) {
 		u.el.fail(e.Module.Span, "module must be an attribute such as conv1, or an item of a list such as up[0], not %q", s)
 	}
+	u.el.attribute("module", s, e.Module.Span)
 	p := strings.Join(spec.PathParts(s), ".")
 	if i >= 0 && !e.Module.IsExpr() {
 		n := i
@@ -415,12 +423,17 @@ func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]
 	sc := el.blockScope(b, u, with)
 	n := el.newUnit(b.Name.V, sc, u.blocks)
 	n.what = "block " + b.Name.V
-	n.parameters(b.V.Parameters, b.V.Buffers)
-	n.modules(b.V.Modules)
+	el.in(b, func() {
+		n.parameters(b.V.Parameters, b.V.Buffers)
+		n.modules(b.V.Modules)
+	})
 	f := n.newFn("forward", program.Module, sc, inputNames(b.V), ins, at)
 	n.class.Forward = f.f
-	rets := f.body(b)
-	n.close()
+	var rets []val
+	el.in(b, func() {
+		rets = f.body(b)
+		n.close()
+	})
 	el.cache[key] = &elaborated{n.class, rets}
 	return n.class, rets
 }
@@ -456,7 +469,7 @@ func (el *elaborator) blockScope(b *spec.Named[spec.Block], u *unit, with map[st
 			if v, ok := with[pair.Key.Str]; ok {
 				vars[pair.Key.Str] = v
 			} else {
-				vars[pair.Key.Str] = el.eval(pair.Value, sc)
+				el.in(b, func() { vars[pair.Key.Str] = el.eval(pair.Value, sc) })
 			}
 		}
 	}

@@ -24,6 +24,7 @@ type fn struct {
 	ret   []val
 	done  bool // a return was met
 	early bool // under a condition, so that others may follow
+	inner bool // a closure of a step
 }
 
 func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []string, ins []val, at spec.Span) *fn {
@@ -96,7 +97,7 @@ func (f *fn) statements(es []*spec.Entry, sc *scope) {
 func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
 	switch e.Head.V {
 	case "":
-		if e.Tuple && len(e.Inputs) > 1 && len(e.Inputs) == len(e.Name) {
+		if e.Tuple && e.Nest == nil && len(e.Inputs) > 1 && len(e.Inputs) == len(e.Name) {
 			f.bindEach(e, sc)
 			return
 		}
@@ -141,23 +142,17 @@ func (f *fn) bind(e *spec.Entry, v val) {
 	line := e.At.Line
 	alias := v.e.Kind == program.Local
 	if e.Pick != nil {
-		k := el.evalInt(e.Pick, f.scope, "pick")
-		if v.m.tuple == nil || k < 0 || k >= int64(len(v.m.tuple)) {
-			el.fail(e.Pick.Span, "pick %d does not apply to %s", k, v.m.describe())
-		}
-		v = val{&program.Expr{Kind: program.Pick, Index: int(k), Args: []*program.Expr{v.e}}, v.m.tuple[k]}
+		v = el.picked(e.Pick, f.scope, v)
 	}
 	switch {
 	case e.Tuple:
-		if v.m.tuple == nil || len(v.m.tuple) != len(e.Name) {
-			el.fail(e.Name[0].At, "%d names for %s", len(e.Name), v.m.describe())
-		}
-		st := program.Stmt{Kind: program.Assign, Unpack: true, Value: v.e, Line: line}
-		for i, n := range e.Name {
+		st := program.Stmt{Kind: program.Assign, Unpack: true, Nest: e.Nest, Value: v.e, Line: line}
+		for i, m := range f.spread(e, v.m) {
+			n := e.Name[i]
 			if strings.HasSuffix(n.V, "[]") {
 				el.fail(n.At, "a list cannot be appended to while a tuple is unpacked")
 			}
-			st.Targets = append(st.Targets, f.set(n.V, v.m.tuple[i]))
+			st.Targets = append(st.Targets, f.set(n.V, m))
 		}
 		f.emit(st)
 		f.cur, f.why = val{}, fmt.Sprintf("the entry before gave %d values", len(e.Name))
@@ -184,6 +179,9 @@ func (f *fn) bind(e *spec.Entry, v val) {
 	f.cur, f.why = f.local(name), ""
 	if v.m.t == nil {
 		f.cur, f.why = val{}, "the entry before gave "+v.m.describe()
+		if v.m.tuple != nil && !v.m.list {
+			f.why += ", of which pick: 0 takes the first item"
+		}
 	}
 }
 
@@ -267,7 +265,7 @@ func (f *fn) boundNames() []string {
 }
 
 func (f *fn) doReturn(e *spec.Entry, sc *scope) {
-	if f.f.Kind == program.StepFunc {
+	if f.f.Kind == program.StepFunc && !f.inner {
 		f.u.el.fail(e.Head.At, "a step returns nothing")
 	}
 	if e.Arg == nil {
@@ -340,11 +338,7 @@ func (f *fn) operand(o *spec.Operand, sc *scope) val {
 			}
 			out = f.call(o.Nested, sc, i)
 			if o.Nested.Pick != nil {
-				k := el.evalInt(o.Nested.Pick, sc, "pick")
-				if out.m.tuple == nil || k < 0 || k >= int64(len(out.m.tuple)) {
-					el.fail(o.Nested.Pick.Span, "pick %d does not apply to %s", k, out.m.describe())
-				}
-				out = val{&program.Expr{Kind: program.Pick, Index: int(k), Args: []*program.Expr{out.e}}, out.m.tuple[k]}
+				out = el.picked(o.Nested.Pick, sc, out)
 			}
 		})
 		if n == 0 {
@@ -397,16 +391,7 @@ func (f *fn) reference(s string, at spec.Span) val {
 	}
 	if name, rest, ok := strings.Cut(s, "["); ok && strings.HasSuffix(rest, "]") {
 		if slot, ok := f.slots[name]; ok && f.bound[slot] {
-			k, err := strconv.Atoi(strings.TrimSuffix(rest, "]"))
-			m := f.metas[slot]
-			i := k
-			if k < 0 {
-				i += len(m.tuple)
-			}
-			if err != nil || m.tuple == nil || i < 0 || i >= len(m.tuple) {
-				el.fail(at, "index [%s of %s", rest, m.describe())
-			}
-			return val{&program.Expr{Kind: program.Item, Slot: slot, Index: k}, m.tuple[i]}
+			return f.indexed(slot, rest, at)
 		}
 	}
 	if v, ok := f.u.attribute(strings.TrimPrefix(s, "self.")); ok {
@@ -422,6 +407,29 @@ func (f *fn) reference(s string, at spec.Span) val {
 	}
 	el.errs.Unknown(at, "value", s, known)
 	panic(stop{})
+}
+
+// indexed is an item of a list or tuple, or with several indices, an item of
+// that: rest is "1]" or "1][0]".
+func (f *fn) indexed(slot int, rest string, at spec.Span) val {
+	v := val{m: f.metas[slot]}
+	for _, index := range strings.Split(strings.TrimSuffix(rest, "]"), "][") {
+		k, err := strconv.Atoi(index)
+		i := k
+		if k < 0 {
+			i += len(v.m.tuple)
+		}
+		switch {
+		case err != nil || v.m.tuple == nil || i < 0 || i >= len(v.m.tuple):
+			f.u.el.fail(at, "index [%s] of %s", index, v.m.describe())
+		case v.e == nil:
+			v.e = &program.Expr{Kind: program.Item, Slot: slot, Index: k}
+		default:
+			v.e = &program.Expr{Kind: program.Pick, Index: i, Args: []*program.Expr{v.e}}
+		}
+		v.m = v.m.tuple[i]
+	}
+	return v
 }
 
 func (u *unit) ownNames() []string {

@@ -4,37 +4,23 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
-
-	"github.com/memplan/memplan/internal/spec"
-)
-
-// The presets of Hugging Face's model types are named hf/TYPE. Their params are
-// the keys of config.json with the library's defaults, and those that say how
-// the model is used: task, transformers, attn, mask, use_cache, seq. Three
-// params speak to the loader:
-//
-//	tasks        a list of the tasks that the preset knows
-//	unsupported  null, or what the configuration asks for and is not modelled
-//
-// The blocks of hf/common are those that all types share.
-const (
-	hfFolder = "hf/"
-	hfCommon = "hf/common"
 )
 
 // HFConfig is what memplan reads of a config.json.
 type HFConfig struct {
-	Type   string
-	Task   string // from the architecture that the file names; "" if it says nothing
-	Values map[string]any
+	Type         string
+	Architecture string // the first of architectures; "" if there is none
+	Task         string // that the architecture stands for; "" if it is not known
+	DType        string // of the weights in the files: torch_dtype, or dtype; "" if the file does not say
+	Quantized    string // how the weights are quantized; "" if they are not
+	Values       map[string]any
 }
 
 // hfTasks maps the ends of architectures' names to tasks.
 var hfTasks = []struct{ suffix, task string }{
 	{"LMHeadModel", "causal-lm"}, {"ForCausalLM", "causal-lm"}, {"ForMaskedLM", "masked-lm"},
-	{"ForSequenceClassification", "seq-cls"}, {"ForConditionalGeneration", "seq2seq-lm"},
+	{"ForSequenceClassification", "seq-cls"}, {"ForConditionalGeneration", "seq2seq-lm"}, {"MTModel", "seq2seq-lm"},
 	{"ForImageClassification", "image-cls"},
 }
 
@@ -69,11 +55,22 @@ func ParseHFConfig(text []byte) (*HFConfig, error) {
 		return nil, fmt.Errorf("no model_type in it, which every config.json of a transformers model has")
 	}
 	if archs, _ := c.Values["architectures"].([]any); len(archs) > 0 {
-		name, _ := archs[0].(string)
+		c.Architecture, _ = archs[0].(string)
 		for _, t := range hfTasks {
-			if strings.HasSuffix(name, t.suffix) {
+			if strings.HasSuffix(c.Architecture, t.suffix) {
 				c.Task = t.task
 			}
+		}
+	}
+	for _, k := range []string{"torch_dtype", "dtype"} {
+		if d, ok := c.Values[k].(string); ok {
+			c.DType = strings.TrimPrefix(d, "torch.")
+		}
+	}
+	if q, ok := raw["quantization_config"].(map[string]any); ok {
+		c.Quantized = "quantization_config"
+		if method, ok := q["quant_method"].(string); ok {
+			c.Quantized = method
 		}
 	}
 	return c, nil
@@ -103,123 +100,4 @@ func plainJSON(v any) (any, bool) {
 		return out, true
 	}
 	return nil, false
-}
-
-// loadHF reads a config.json and the preset of its model type.
-func (el *elaborator) loadHF(m *spec.Model) *spec.Spec {
-	if m.Preset.Set || len(m.Layers) > 0 {
-		el.fail(m.HF.At, "hf excludes preset and layers")
-	}
-	if el.opts.ReadFile == nil || el.opts.Preset == nil {
-		el.fail(m.HF.At, "no files can be read here")
-	}
-	text, err := el.opts.ReadFile(m.HF.V)
-	if err != nil {
-		el.fail(m.HF.At, "%v", err)
-	}
-	c, err := ParseHFConfig(text)
-	if err != nil {
-		el.fail(m.HF.At, "%s: %v", m.HF.V, err)
-	}
-	preset, err := el.opts.Preset(hfFolder + c.Type)
-	if err != nil || hfFolder+c.Type == hfCommon {
-		el.fail(m.HF.At, "%s: model_type %q is not known; known are %s", m.HF.V, c.Type, strings.Join(el.opts.HFTypes, ", "))
-	}
-	given := el.hfParams(m, c)
-	s := el.readHF(m, hfFolder+c.Type, preset, given)
-	el.checkHF(m, s)
-	if s.Model.Preset.Set { // a type that sets params of another
-		el.as(&model{spec: s}, func() { s = el.loadPreset(s.Model) })
-	}
-	common, err := el.opts.Preset(hfCommon)
-	if err != nil {
-		el.fail(m.HF.At, "%v", err)
-	}
-	s.Model.Blocks = append(s.Model.Blocks, el.readHF(m, hfCommon, common, nil).Model.Blocks...)
-	return s
-}
-
-// hfParams collects the values for the params of a preset: those of the
-// configuration, the task, and with's, which go before.
-func (el *elaborator) hfParams(m *spec.Model, c *HFConfig) map[string]any {
-	given := map[string]any{}
-	for k, v := range c.Values {
-		given[k] = v
-	}
-	given["precision"] = el.spec.Train.Precision.V
-	if c.Task != "" {
-		given["task"] = c.Task
-	}
-	if m.Task.Set {
-		given["task"] = m.Task.V
-	}
-	if w := m.With; w != nil {
-		if w.Kind != spec.Map && w.Kind != spec.Null {
-			el.fail(w.Span, "with is a mapping from params to values, not %s", w.Describe())
-		}
-		for _, p := range w.Pairs {
-			given[p.Key.Str] = el.eval(p.Value, el.spec.Env)
-		}
-	}
-	if f, ok := given["transformers"].(float64); ok { // 5.12 without quotes
-		given["transformers"] = strconv.FormatFloat(f, 'f', 2, 64)
-	}
-	for _, own := range []string{"tasks", "unsupported"} { // what presets say, not configurations
-		delete(given, own)
-	}
-	return given
-}
-
-// hfChoices are the params that say how a model is used, with their values.
-var hfChoices = []struct {
-	param  string
-	values []string
-}{{"attn", []string{"sdpa", "eager"}}, {"mask", []string{"none", "ones", "padded"}}, {"transformers", []string{"5.12", "4.51"}}}
-
-func (el *elaborator) readHF(m *spec.Model, name string, text []byte, given map[string]any) *spec.Spec {
-	s, err := spec.Parse("preset:"+name, text, spec.Options{Params: given})
-	if err != nil {
-		el.fail(m.HF.At, "preset %s: %v", name, err)
-	}
-	el.others = append(el.others, s.Errs)
-	return s
-}
-
-// checkHF refuses what with: names and the preset has not, tasks that it does
-// not know, and what it says is not supported.
-func (el *elaborator) checkHF(m *spec.Model, s *spec.Spec) {
-	if m.With != nil {
-		failed := false
-		for _, p := range m.With.Pairs {
-			if _, known := s.Env.Lookup(p.Key.Str); !known {
-				el.errs.Unknown(p.Key.Span, "param of "+s.Name.V, p.Key.Str, s.ParamNames())
-				failed = true
-			}
-		}
-		if failed {
-			panic(stop{})
-		}
-	}
-	at := m.HF.At
-	if m.Task.Set {
-		at = m.Task.At
-	}
-	task, _ := s.Env.Lookup("task")
-	tasks, _ := s.Env.Lookup("tasks")
-	var known []string
-	for _, t := range tasks.([]any) {
-		known = append(known, t.(string))
-	}
-	if name, _ := task.(string); !contains(known, name) {
-		el.fail(at, "task %s of %s is not known; known are %s", spec.Show(task), s.Name.V, strings.Join(known, ", "))
-	}
-	for _, c := range hfChoices {
-		v, _ := s.Env.Lookup(c.param)
-		if name, _ := v.(string); !contains(c.values, name) {
-			el.fail(m.HF.At, "%s must be one of %s, not %s", c.param, strings.Join(c.values, ", "), spec.Show(v))
-		}
-	}
-	if what, _ := s.Env.Lookup("unsupported"); what != nil {
-		el.fail(m.HF.At, "%s: %v is not modelled", m.HF.V, what)
-	}
 }

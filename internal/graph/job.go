@@ -1,11 +1,12 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/op"
-	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -48,7 +49,7 @@ type Result struct {
 // too, so that all mistakes of a file come at once.
 func Build(s *spec.Spec, o Options) (*Result, error) {
 	el := &elaborator{
-		spec: s, errs: s.Errs, shapes: &op.Shapes{E: o.Env}, cache: map[string]*elaborated{}, names: map[string]int{}, sizes: map[*program.Func]int{},
+		spec: s, errs: s.Errs, shapes: &op.Shapes{E: o.Env}, cache: map[string]*elaborated{}, names: map[string]int{}, sizes: map[*program.Func]int{}, users: map[*spec.Errors]spec.String{},
 		batch: s.Train.BatchSize.V, opts: o,
 	}
 	el.shapes.E.Training, el.shapes.E.GradMode = true, true
@@ -66,6 +67,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	case "no_grad":
 		job.Inference = "no_grad"
 	}
+	job.Prefetch = s.Data.DevicePrefetch.V && !job.Static
 	el.job = job
 	el.shapes.E.Autocast, el.shapes.E.AutocastDType = job.Autocast, job.LowerType
 	el.check()
@@ -73,14 +75,17 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		return nil, err
 	}
 	el.run()
-	if el.errsAny() {
-		return nil, el.firstErr()
+	if err := el.firstErr(); err != nil {
+		if el.unread {
+			return nil, &FileError{err}
+		}
+		return nil, err
 	}
-	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: s.NotModelled(), Data: el.dataBytes}
+	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: append(s.NotModelled(), el.notModelled...), Data: el.dataBytes}
 	if s.Step != nil { // the keys of train say it otherwise
 		r.NotModelled = append(r.NotModelled, el.notes...)
 	}
-	r.Warnings = el.unused()
+	r.Warnings = slices.Concat(el.unused(), el.idle(), el.warnings)
 	return r, nil
 }
 
@@ -99,6 +104,9 @@ func (el *elaborator) unused() []string {
 		spec.Words(el.spec.Model.Loss, word)
 	}
 	spec.Words(el.spec.Step, word)
+	if el.spec.Eval != nil {
+		spec.Words(el.spec.Eval.Step, word)
+	}
 	for _, m := range el.ms {
 		for _, in := range m.def.Inputs {
 			if n := in.Name.V; !used[n] {
@@ -128,7 +136,7 @@ func (el *elaborator) run() {
 	}
 	if inputs {
 		el.try(func() { el.dataBytes = el.data(&el.spec.Data) })
-		if el.try(el.step) {
+		if el.try(el.ema) && el.try(el.step) {
 			el.try(el.techniques)
 		}
 	}
@@ -144,12 +152,16 @@ type model struct {
 	inputs []string // of forward
 	class  *program.Class
 	calls  map[string][]val // results by inputs
+
+	eval    bool           // in eval mode
+	trained *program.Class // class, while an evaluation is elaborated
 }
 
 // models collects the models; presets are read here.
 func (el *elaborator) models() {
 	add := func(name string, m *spec.Model, at spec.Span) {
-		x := &model{name: name, def: m, use: m, spec: el.spec, at: at}
+		x := &model{name: name, def: m, use: m, spec: el.spec, at: at, eval: m.Eval.V}
+		from := len(el.others)
 		switch {
 		case m.HF.Set:
 			x.spec = el.loadHF(m)
@@ -162,6 +174,9 @@ func (el *elaborator) models() {
 		case len(m.Layers) == 0:
 			el.fail(at, "%s needs layers (or preset)", name)
 		}
+		for _, e := range el.others[from:] {
+			el.users[e] = presetOf(m)
+		}
 		el.as(x, func() { x.def = el.given(x.def) })
 		x.inputs = forwardInputs(x.def)
 		el.ms = append(el.ms, x)
@@ -172,6 +187,18 @@ func (el *elaborator) models() {
 	for _, m := range el.spec.Models {
 		add(m.Name.V, m.V, m.Name.At)
 	}
+	if t := el.spec.Teacher; t != nil && el.job.Inference == "" {
+		add(spec.TeacherName, &t.Model, t.At)
+		el.ms[len(el.ms)-1].eval = true
+	}
+}
+
+// presetOf says which preset a model of the spec stands for, and where.
+func presetOf(m *spec.Model) spec.String {
+	if m.HF.Set {
+		return spec.String{V: "the model of " + m.HF.V, At: m.HF.At}
+	}
+	return spec.String{V: "preset " + m.Preset.V, At: m.Preset.At}
 }
 
 // loadPreset reads a preset with the params that with: gives.
@@ -224,15 +251,18 @@ func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 	return s
 }
 
-// errsAny and firstErr look at the errors of the spec and of presets.
-func (el *elaborator) errsAny() bool { return el.firstErr() != nil }
-
+// firstErr are the mistakes of the spec or, if there are none, of the first
+// preset that has some, with the place where the spec names it.
 func (el *elaborator) firstErr() error {
 	if err := el.spec.Errs.Err(); err != nil {
 		return err
 	}
 	for _, e := range el.others {
 		if err := e.Err(); err != nil {
+			if use, ok := el.users[e]; ok {
+				el.spec.Errs.Addf(use.At, "%s cannot be made with what is said here and in train", use.V)
+				return errors.Join(el.spec.Errs, err)
+			}
 			return err
 		}
 	}
@@ -311,46 +341,21 @@ func (el *elaborator) input(m *model, in *spec.Named[spec.Input], seen map[strin
 	el.job.Inputs = append(el.job.Inputs, program.Input{Name: in.Name.V, Size: size, DType: d})
 }
 
+// in runs f in the file that defines b.
+func (el *elaborator) in(b *spec.Named[spec.Block], f func()) {
+	if b.V.Of == nil {
+		f()
+		return
+	}
+	el.as(&model{spec: b.V.Of}, f)
+}
+
 // as runs f in the file that defines m: names and errors are that file's.
 func (el *elaborator) as(m *model, f func()) {
 	outer, errs := el.spec, el.errs
 	el.spec, el.errs = m.spec, m.spec.Errs
 	defer func() { el.spec, el.errs = outer, errs }()
 	f()
-}
-
-// optimizers resolves train.optimizer or optimizers.
-func (el *elaborator) optimizers() {
-	if el.job.Inference != "" {
-		return
-	}
-	s := el.spec
-	var all []string
-	for _, m := range el.ms {
-		all = append(all, m.name)
-	}
-	if len(s.Optimizers) == 0 {
-		c := s.Train.Optimizer
-		if c == nil {
-			c = &spec.Callee{Name: spec.String{V: "SGD"}}
-		}
-		el.optimizer("optimizer", c, all)
-		return
-	}
-	for _, o := range s.Optimizers {
-		models := all
-		if len(o.V.Models) > 0 {
-			models = nil
-			for _, m := range o.V.Models {
-				if el.findModel(m.V) == nil {
-					el.errs.Unknown(m.At, "model", m.V, all)
-					continue
-				}
-				models = append(models, m.V)
-			}
-		}
-		el.try(func() { el.optimizer(o.Name.V, o.V.Optimizer, models) })
-	}
 }
 
 func (el *elaborator) findModel(name string) *model {
@@ -360,29 +365,4 @@ func (el *elaborator) findModel(name string) *model {
 		}
 	}
 	return nil
-}
-
-func (el *elaborator) optimizer(name string, c *spec.Callee, models []string) {
-	o := &program.Optimizer{Name: name, Models: models}
-	el.job.Optimizers = append(el.job.Optimizers, o) // even with a mistake: the step may name it
-	row := optim.Lookup(c.Name.V)
-	o.Row = row
-	a := &argReader{el: el, env: el.spec.Env, what: c.Name.V, at: c.Name.At, sigs: []*op.Sig{row.Signature()}}
-	a.read(c.Arg)
-	vals := map[string]any{}
-	for _, p := range row.Signature().Params {
-		if v, ok := a.vals[p.Name]; ok {
-			vals[p.Name] = v
-			o.Given = append(o.Given, program.KwArg{Name: p.Name, Value: v})
-		} else {
-			vals[p.Name] = defaultValue(&p)
-		}
-	}
-	o.Args = op.BindArgs(row.Args, vals)
-	if vals["differentiable"] == true {
-		el.fail(c.Name.At, "%s with differentiable: true is not modelled", c.Name.V)
-	}
-	if err := row.Check(o.Args); err != nil {
-		el.fail(c.Name.At, "%v", err)
-	}
 }

@@ -1,7 +1,9 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -18,8 +20,8 @@ type Layer struct {
 	// Forward lists further arguments of forward that are no tensors, as a
 	// signature "forward(need_weights: bool = True)".
 	Forward string
-	// Inputs names the tensors that forward takes; "?" marks optional ones.
-	// The default is "input".
+	// Inputs names the tensors that forward takes; "?" marks optional ones, and
+	// those after "*" are passed by keyword. The default is "input".
 	Inputs string
 	// Tuples says that inputs may be lists of tensors.
 	Tuples bool
@@ -30,6 +32,7 @@ type Layer struct {
 	sig     *op.Sig
 	forward *op.Sig
 	inputs  []string
+	keyword int // the first input that is passed by keyword
 }
 
 var layers = map[string]*Layer{}
@@ -52,6 +55,11 @@ func layer(l Layer) {
 	if l.Inputs != "" {
 		p.inputs = strings.Fields(l.Inputs)
 	}
+	if p.keyword = slices.Index(p.inputs, "*"); p.keyword >= 0 {
+		p.inputs = slices.Delete(p.inputs, p.keyword, p.keyword+1)
+	} else {
+		p.keyword = len(p.inputs)
+	}
 	p.name = p.sig.Key
 	if layers[p.name] != nil {
 		panic("graph: layer " + p.name + " is defined twice")
@@ -68,6 +76,9 @@ func LayerNames() []string {
 	sort.Strings(names)
 	return names
 }
+
+// LookupLayer returns the layer of that name, or nil.
+func LookupLayer(name string) *Layer { return layers[name] }
 
 // required counts the inputs that must be given.
 func (l *Layer) required() int {
@@ -177,6 +188,9 @@ func (b *builder) in(i int) val {
 // dimensions.
 func (b *builder) x(rank int) *op.Tensor {
 	t := b.ins[0].m.t
+	if t == nil {
+		b.fail("", "the first input must be a tensor, not %s", b.ins[0].m.describe())
+	}
 	if t.Rank() < rank {
 		b.fail("", "the input needs at least %d dimensions, not shape %v", rank, t.Size)
 	}
@@ -236,9 +250,18 @@ func (b *builder) call(name string, args any, in ...val) val {
 	}
 	outs, err := b.el.shapes.Infer(row, args, ts...)
 	if err != nil {
-		b.fail("", "%v", err)
+		b.fail(argOf(err), "%v", err)
 	}
 	return val{e, results(outs)}
+}
+
+// argOf is the argument that an error of shapes is about, "" if none is known.
+func argOf(err error) string {
+	var e *op.ShapeError
+	if errors.As(err, &e) {
+		return e.Arg
+	}
+	return ""
 }
 
 func results(outs []*op.Tensor) meta {
@@ -330,6 +353,12 @@ func (b *builder) inline(name string, params []string, args []val, body func(f *
 		call.Args = append(call.Args, args[i].e)
 	}
 	f.fn.Params = len(f.fn.Slots)
+	for i, p := range params { // None at first, but before the other locals
+		if args[i].isNone() {
+			f.slots[p] = len(f.fn.Slots)
+			f.fn.Slots = append(f.fn.Slots, p)
+		}
+	}
 	rets := body(f, in)
 	f.finish(rets)
 	return val{call, metaOf(rets)}
@@ -386,6 +415,10 @@ func (el *elaborator) buildLayer(l *Layer, args map[string]any, given map[string
 		}
 	}
 	for i, v := range ins {
+		if v.isNone() {
+			b.ins = append(b.ins, val{})
+			continue
+		}
 		name := strings.TrimSuffix(l.inputs[min(i, len(l.inputs)-1)], "?")
 		b.slots[name] = len(b.fn.Slots)
 		in := val{&program.Expr{Kind: program.Local, Slot: len(b.fn.Slots)}, v.m}

@@ -9,17 +9,19 @@ import (
 
 func init() {
 	layer(Layer{
-		Sig: "nn.MultiheadAttention(embed_dim: infer int, num_heads: int, dropout: float = 0.0, bias: bool = True, *, batch_first: bool = False)",
+		Sig: "nn.MultiheadAttention(embed_dim: infer int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False, " +
+			"add_zero_attn: bool = False, kdim: infer int, vdim: infer int, batch_first: bool = False)",
 		// forward's own arguments
-		Forward: "forward(need_weights: bool = True, average_attn_weights: bool = True)",
-		Inputs:  "query key value",
+		Forward: "forward(need_weights: bool = True, average_attn_weights: bool = True, is_causal: bool = False)",
+		Inputs:  "query key value * key_padding_mask? attn_mask?",
 		Build:   buildMHA,
 	})
 	layer(Layer{
 		Sig: "nn.TransformerEncoderLayer(d_model: infer int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, " +
 			"activation: str(relu|gelu) = 'relu', layer_norm_eps: float = 1e-05, batch_first: bool = False, norm_first: bool = False, bias: bool = True)",
-		Inputs: "src",
-		Build:  buildEncoderLayer,
+		Forward: "forward(is_causal: bool = False)",
+		Inputs:  "src * src_mask? src_key_padding_mask?",
+		Build:   buildEncoderLayer,
 	})
 }
 
@@ -33,11 +35,21 @@ func buildMHA(b *builder) {
 	if e%heads != 0 {
 		b.fail("num_heads", "embed_dim %d is not divisible by num_heads %d", e, heads)
 	}
-	if k.m.t.Dim(-1) != e || v.m.t.Dim(-1) != e {
-		b.fail("", "keys and values of another width (kdim, vdim) are not modelled")
+	kdim, vdim := k.m.t.Dim(-1), v.m.t.Dim(-1)
+	for name, n := range map[string]int64{"kdim": kdim, "vdim": vdim} {
+		if n != e || b.given[name] {
+			b.infer(name, n)
+		}
 	}
-	m := &mhaParts{heads: heads, dropout: b.float("dropout"), weights: b.bool("need_weights"), average: b.bool("average_attn_weights")}
-	m.inWeight = b.param("in_proj_weight", 3*e, e)
+	m := &mhaParts{
+		heads: heads, dropout: b.float("dropout"), weights: b.bool("need_weights"), average: b.bool("average_attn_weights"), causal: b.bool("is_causal"),
+		zeroAttn: b.bool("add_zero_attn"),
+	}
+	if kdim == e && vdim == e {
+		m.inWeight = b.param("in_proj_weight", 3*e, e)
+	} else {
+		m.apart = []val{b.param("q_proj_weight", e, e), b.param("k_proj_weight", e, kdim), b.param("v_proj_weight", e, vdim)}
+	}
 	if b.bool("bias") {
 		m.inBias = b.param("in_proj_bias", 3*e)
 	}
@@ -49,9 +61,16 @@ func buildMHA(b *builder) {
 		m.outBias = b.own("out_proj.bias", b.dtype(), []int64{e})
 	}
 	b.class.Children = append(b.class.Children, program.Child{Path: "out_proj", Class: out})
+	if b.bool("add_bias_kv") {
+		m.biasK, m.biasV = b.param("bias_k", 1, 1, e), b.param("bias_v", 1, 1, e)
+	}
 
-	self := q.same(k) && k.same(v)
-	batchFirst := b.bool("batch_first")
+	self, batchFirst := q.same(k) && k.same(v), b.bool("batch_first")
+	padding, mask := b.canonical("key_padding_mask", b.in(3), q.m.t.DType), b.canonical("attn_mask", b.in(4), q.m.t.DType)
+	if self && batchFirst && heads%2 == 0 && b.bool("bias") && !b.bool("add_bias_kv") && !m.zeroAttn && m.apart == nil && !isFloat(b.in(3)) && !isFloat(b.in(4)) {
+		merged := b.mergedMasks(mask, padding, q, heads)
+		b.fn.Body = append(b.fn.Body, m.fastPath(b, merged))
+	}
 	if batchFirst {
 		swap := func(v val) val { return b.do("transpose", &op.TransposeArgs{Dim0: 1, Dim1: 0}, v) }
 		// The parameters are rebound to transposed views; the caller still holds
@@ -68,14 +87,11 @@ func buildMHA(b *builder) {
 		}
 	}
 	m.self, m.shared = self, k.same(v)
-	r := b.inline("multi_head_attention_forward", []string{"query", "key", "value"}, []val{q, k, v}, m.forward)
+	r := b.inline("multi_head_attention_forward", []string{"query", "key", "value", "key_padding_mask", "attn_mask"}, []val{q, k, v, padding, mask}, m.forward)
 	outs := b.letAll([]string{"attn_output", "attn_output_weights"}, r)
 	y := outs[0]
 	if batchFirst {
 		y = b.do("transpose", &op.TransposeArgs{Dim0: 1, Dim1: 0}, y)
-	}
-	if self && batchFirst && heads%2 == 0 && b.bool("bias") {
-		b.fn.Body = append([]program.Stmt{m.fastPath(b)}, b.fn.Body...)
 	}
 	b.finish([]val{y, outs[1]})
 }
@@ -84,16 +100,18 @@ func buildMHA(b *builder) {
 type mhaParts struct {
 	heads                                int64
 	dropout                              float64
-	weights, average                     bool
+	weights, average, causal, zeroAttn   bool
 	self, shared                         bool
 	inWeight, inBias, outWeight, outBias val
+	apart                                []val // the weights of query, key and value where they have different widths
+	biasK, biasV                         val
 }
 
 // fastPath is torch._native_multi_head_attention, which eval mode without
 // gradients takes for self-attention.
-func (m *mhaParts) fastPath(b *builder) program.Stmt {
+func (m *mhaParts) fastPath(b *builder, mask val) program.Stmt {
 	a := &op.NativeMHAArgs{Heads: m.heads, Weights: m.weights, Average: m.average}
-	call := b.call("_native_multi_head_attention", a, b.ins[0], m.inWeight, m.inBias, m.outWeight, m.outBias)
+	call := b.call("_native_multi_head_attention", a, b.ins[0], m.inWeight, m.inBias, m.outWeight, m.outBias, mask)
 	st := program.Stmt{Kind: program.FastReturn, Value: call.e}
 	if !m.weights {
 		st.Value, st.Values = nil, []*program.Expr{call.e, noneVal().e}
@@ -101,28 +119,76 @@ func (m *mhaParts) fastPath(b *builder) program.Stmt {
 	return st
 }
 
-// forward is F.multi_head_attention_forward without masks
-// (torch/nn/functional.py).
+// forward is F.multi_head_attention_forward (torch/nn/functional.py).
 func (m *mhaParts) forward(f *builder, in []val) []val {
-	q, k, v := in[0], in[1], in[2]
+	q, k, v, padding, mask := in[0], in[1], in[2], in[3], in[4]
 	if m.self {
 		k, v = q, q
 	} else if m.shared {
 		v = k
 	}
+	causal := m.causal
+	switch {
+	case causal && mask.isNone():
+		f.fail("is_causal", "Need attn_mask if specifying the is_causal hint")
+	case causal && padding.isNone() && !m.weights:
+		mask = val{}
+	case !padding.isNone():
+		causal = false
+	}
 	t, bsz, e := q.m.t.Dim(0), q.m.t.Dim(1), q.m.t.Dim(2)
 	s := k.m.t.Dim(0)
 	d := e / m.heads
-	p := f.inline("_in_projection_packed", []string{"q", "k", "v"}, []val{q, k, v}, m.project)
-	qkv := f.letAll([]string{"q", "k", "v"}, p)
+	var qkv []val
+	if m.apart != nil {
+		qkv = f.letAll([]string{"q", "k", "v"}, f.inline("_in_projection", []string{"q", "k", "v"}, []val{q, k, v}, m.projectApart))
+	} else {
+		qkv = f.letAll([]string{"q", "k", "v"}, f.inline("_in_projection_packed", []string{"q", "k", "v"}, []val{q, k, v}, m.project))
+	}
+	mask = f.batchedMask(mask, bsz*m.heads, t, s)
 	view := func(v val, shape ...int64) val { return f.do("view", &op.ShapeArgs{Shape: shape}, v) }
+	wider := func(name string, v val) val { // one more key that is masked by nothing
+		return f.let(name, f.do("pad", &op.PadArgs{Pad: []int64{0, 1}, Mode: "constant"}, v))
+	}
+	widen := func() {
+		if s++; !mask.isNone() {
+			mask = wider("attn_mask", mask)
+		}
+		if !padding.isNone() {
+			padding = wider("key_padding_mask", padding)
+		}
+	}
+	if !m.biasK.isNone() {
+		for i, bias := range []val{m.biasK, m.biasV} {
+			more := f.do("repeat", &op.RepeatArgs{Repeats: []int64{1, bsz, 1}}, bias)
+			qkv[i+1] = f.let([]string{"k", "v"}[i], f.do("cat", &op.DimArgs{}, qkv[i+1], more))
+		}
+		widen()
+	}
 	split := func(name string, v val, n int64) val {
 		return f.let(name, f.do("transpose", &op.TransposeArgs{Dim0: 0, Dim1: 1}, view(v, n, bsz*m.heads, d)))
 	}
 	q, k, v = split("q", qkv[0], t), split("k", qkv[1], s), split("v", qkv[2], s)
+	if m.zeroAttn {
+		for i, x := range []*val{&k, &v} {
+			dt := x.m.t.DType
+			zeros := f.do("zeros", &op.FillArgs{Size: []int64{bsz * m.heads, 1, d}, DType: &dt})
+			*x = f.let([]string{"k", "v"}[i], f.do("cat", &op.DimArgs{Dim: 1}, *x, zeros))
+		}
+		widen()
+	}
+	if !padding.isNone() {
+		mask = f.paddedMask(mask, padding, bsz, m.heads, s)
+	}
 	if m.weights {
 		scaled := f.let("q_scaled", f.do("mul", &op.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: 1 / math.Sqrt(float64(d))}}, q))
-		w := f.let("attn_output_weights", f.do("bmm", nil, scaled, f.do("transpose", &op.TransposeArgs{Dim0: -2, Dim1: -1}, k)))
+		kt := f.do("transpose", &op.TransposeArgs{Dim0: -2, Dim1: -1}, k)
+		var w val
+		if mask.isNone() {
+			w = f.let("attn_output_weights", f.do("bmm", nil, scaled, kt))
+		} else {
+			w = f.let("attn_output_weights", f.do("baddbmm", &op.BaddbmmArgs{Beta: 1, Alpha: 1}, mask, scaled, kt))
+		}
 		w = f.let("attn_output_weights", f.do("softmax", &op.SoftmaxArgs{Dim: -1}, w))
 		if m.dropout > 0 {
 			w = f.let("attn_output_weights", f.do("dropout", &op.DropoutArgs{P: m.dropout}, w))
@@ -137,8 +203,15 @@ func (m *mhaParts) forward(f *builder, in []val) []val {
 		}
 		return []val{y, w}
 	}
+	if !mask.isNone() {
+		if mask.m.t.Dim(0) == 1 {
+			mask = f.let("attn_mask", f.do("unsqueeze", &op.DimArgs{}, mask))
+		} else {
+			mask = f.let("attn_mask", view(mask, bsz, m.heads, -1, s))
+		}
+	}
 	q, k, v = f.let("q", view(q, bsz, m.heads, t, d)), f.let("k", view(k, bsz, m.heads, s, d)), f.let("v", view(v, bsz, m.heads, s, d))
-	y := f.let("attn_output", f.do("scaled_dot_product_attention", &op.SDPAArgs{DropoutP: m.dropout}, q, k, v, val{}))
+	y := f.let("attn_output", f.do("scaled_dot_product_attention", &op.SDPAArgs{DropoutP: m.dropout, IsCausal: causal}, q, k, v, mask))
 	y = f.let("attn_output", view(f.do("contiguous", nil, f.do("permute", &op.PermuteArgs{Dims: []int64{2, 0, 1, 3}}, y)), bsz*t, e))
 	y = f.let("attn_output", f.do("linear", nil, y, m.outWeight, m.outBias))
 	y = f.let("attn_output", view(y, t, bsz, e))
@@ -192,6 +265,27 @@ func (m *mhaParts) project(f *builder, in []val) []val {
 	return out
 }
 
+// projectApart is F._in_projection: three products of weights of their own.
+func (m *mhaParts) projectApart(f *builder, in []val) []val {
+	bs := []val{{}, {}, {}}
+	if !m.inBias.isNone() { // which multi_head_attention_forward cuts; views take nothing
+		bs = f.letAll([]string{"b_q", "b_k", "b_v"}, f.call("chunk", &op.SplitArgs{Chunks: 3}, m.inBias))
+	}
+	k := in[1]
+	if m.self {
+		k = in[0]
+	}
+	v := in[2]
+	if m.self || m.shared {
+		v = k
+	}
+	out := make([]val, 3)
+	for i, x := range []val{in[0], k, v} {
+		out[i] = f.do("linear", nil, x, m.apart[i], bs[i])
+	}
+	return out
+}
+
 // buildEncoderLayer is nn.TransformerEncoderLayer.forward
 // (torch/nn/modules/transformer.py).
 func buildEncoderLayer(b *builder) {
@@ -206,10 +300,12 @@ func buildEncoderLayer(b *builder) {
 		i, _ := b.child(name, childLayer[name], args, ins...)
 		return i
 	}
-	mha := map[string]any{"embed_dim": d, "num_heads": heads, "dropout": p, "bias": bias, "batch_first": batchFirst, "need_weights": false}
+	mask, padding := b.encoderMasks("src_mask")
+	mha := map[string]any{"embed_dim": d, "num_heads": heads, "dropout": p, "bias": bias, "batch_first": batchFirst, "need_weights": false,
+		"is_causal": b.bool("is_causal")}
 	drop := map[string]any{"p": p}
 	norm := map[string]any{"normalized_shape": []int64{d}, "bias": bias}
-	attn := add("self_attn", mha, src, src, src)
+	attn := add("self_attn", mha, src, src, src, padding, mask)
 	lin1 := add("linear1", map[string]any{"in_features": d, "out_features": ff, "bias": bias}, src)
 	mid := add("dropout", drop, wide)
 	lin2 := add("linear2", map[string]any{"in_features": ff, "out_features": d, "bias": bias}, wide)
@@ -220,8 +316,8 @@ func buildEncoderLayer(b *builder) {
 	mod := func(i int, ins ...val) val { return b.callChild(i, same, ins...) }
 	modWide := func(i int, ins ...val) val { return b.callChild(i, []val{wide}, ins...) }
 	sa := func(x val) val {
-		return b.inline("_sa_block", []string{"x"}, []val{x}, func(f *builder, in []val) []val {
-			r := val{f.callChild(attn, []val{in[0], {}}, in[0], in[0], in[0]).e, meta{tuple: []meta{src.m, {}}}}
+		return b.inline("_sa_block", []string{"x", "attn_mask", "key_padding_mask"}, []val{x, mask, padding}, func(f *builder, in []val) []val {
+			r := val{f.callChild(attn, []val{in[0], {}}, in[0], in[0], in[0], in[2], in[1]).e, meta{tuple: []meta{src.m, {}}}}
 			y := f.let("x", f.pick(r, 0))
 			return []val{f.callChild(drop1, same, y)}
 		})
@@ -235,7 +331,8 @@ func buildEncoderLayer(b *builder) {
 	}
 	plus := func(x, y val) val { return b.do("add", &op.BinaryArgs{}, x, y) }
 	if heads%2 == 0 && batchFirst && bias {
-		b.fn.Body = append(b.fn.Body, program.Stmt{Kind: program.FastReturn, Value: encoderFastPath(b, src, ff)})
+		merged := b.mergedMasks(mask, padding, src, heads)
+		b.fn.Body = append(b.fn.Body, program.Stmt{Kind: program.FastReturn, Value: encoderFastPath(b, src, merged, ff)})
 	}
 	x := b.let("x", src)
 	if normFirst {
@@ -255,7 +352,7 @@ var childLayer = map[string]string{
 }
 
 // encoderFastPath is torch._transformer_encoder_layer_fwd.
-func encoderFastPath(b *builder, src val, ff int64) *program.Expr {
+func encoderFastPath(b *builder, src, mask val, ff int64) *program.Expr {
 	d := src.m.t.Dim(-1)
 	a := &op.EncoderLayerArgs{Heads: b.int("nhead"), NormFirst: b.bool("norm_first"), Activation: b.str("activation")}
 	own := func(path string, size ...int64) val { return b.own(path, b.dtype(), size) }
@@ -263,5 +360,5 @@ func encoderFastPath(b *builder, src val, ff int64) *program.Expr {
 		own("self_attn.in_proj_weight", 3*d, d), own("self_attn.in_proj_bias", 3*d),
 		own("self_attn.out_proj.weight", d, d), own("self_attn.out_proj.bias", d),
 		own("norm1.weight", d), own("norm1.bias", d), own("norm2.weight", d), own("norm2.bias", d),
-		own("linear1.weight", ff, d), own("linear1.bias", ff), own("linear2.weight", d, ff), own("linear2.bias", d)).e
+		own("linear1.weight", ff, d), own("linear1.bias", ff), own("linear2.weight", d, ff), own("linear2.bias", d), mask).e
 }

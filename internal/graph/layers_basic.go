@@ -37,13 +37,6 @@ func init() {
 	})
 	layer(Layer{Sig: "nn.Identity()", Build: func(b *builder) { b.finish([]val{b.in(0)}) }})
 	layer(Layer{
-		Sig: "nn.Embedding(num_embeddings: int, embedding_dim: int, padding_idx: int? = None)",
-		Build: func(b *builder) {
-			w := b.param("weight", b.positive("num_embeddings"), b.positive("embedding_dim"))
-			b.finish([]val{b.do("embedding", &op.EmbeddingArgs{}, b.in(0), w)})
-		},
-	})
-	layer(Layer{
 		Sig: "nn.Dropout(p: float = 0.5, inplace: bool = False)",
 		Build: func(b *builder) {
 			name := "dropout"

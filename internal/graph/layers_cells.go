@@ -1,25 +1,24 @@
 package graph
 
-import (
-	"github.com/memplan/memplan/internal/op"
-	"github.com/memplan/memplan/internal/program"
-)
+import "github.com/memplan/memplan/internal/op"
 
 func init() {
-	layer(Layer{
-		Sig:    "nn.GRUCell(input_size: infer int, hidden_size: int, bias: bool = True)",
-		Inputs: "input hx?",
-		Build: func(b *builder) {
-			weights := b.cell(3)
+	// single is a cell without a cell state.
+	single := func(sig string, gates int64, row func(b *builder) string) {
+		layer(Layer{Sig: sig, Inputs: "input hx?", Build: func(b *builder) {
+			weights := b.cell(gates)
 			h := b.in(1)
 			if h.isNone() {
 				h = b.let("hx", b.zeros())
 			}
 			b.state(h)
-			ret := b.let("ret", b.do("gru_cell", nil, append([]val{b.in(0), h}, weights...)...))
+			ret := b.let("ret", b.do(row(b), nil, append([]val{b.in(0), h}, weights...)...))
 			b.finish([]val{ret})
-		},
-	})
+		}})
+	}
+	single("nn.GRUCell(input_size: infer int, hidden_size: int, bias: bool = True)", 3, func(*builder) string { return "gru_cell" })
+	single("nn.RNNCell(input_size: infer int, hidden_size: int, bias: bool = True, nonlinearity: str(tanh|relu) = 'tanh')", 1,
+		func(b *builder) string { return "rnn_" + b.str("nonlinearity") + "_cell" })
 	layer(Layer{
 		Sig:    "nn.LSTMCell(input_size: infer int, hidden_size: int, bias: bool = True)",
 		Inputs: "input hx?", Tuples: true,
@@ -27,17 +26,11 @@ func init() {
 			weights := b.cell(4)
 			hx := b.in(1)
 			var h, c val
-			switch {
-			case hx.isNone():
+			if hx.isNone() {
 				h = b.let("zeros", b.zeros())
 				c = h
-			case len(hx.m.tuple) != 2 || hx.m.tuple[0].t == nil || hx.m.tuple[1].t == nil:
-				b.fail("", "hx must be a list of hidden state and cell state, not %s", hx.m.describe())
-			default:
-				item := func(i int) val {
-					return val{&program.Expr{Kind: program.Item, Slot: hx.e.Slot, Index: i}, hx.m.tuple[i]}
-				}
-				h, c = item(0), item(1)
+			} else {
+				h, c = b.hiddenAndCell(hx)
 			}
 			b.state(h)
 			b.state(c)

@@ -27,55 +27,54 @@ func (b *builder) convInput(n int) (in, out, groups int64) {
 	return in, out, groups
 }
 
-// convolution defines Conv1d to 3d.
+// convolution defines Conv1d to 3d: the function of the same arguments, of an
+// input that is padded before if its borders are not zeros.
 func convolution(n int) {
 	layer(Layer{
 		Sig: fmt.Sprintf("nn.Conv%dd(in_channels: infer int, out_channels: int, kernel_size: pair, stride: pair = 1, padding: pair(same|valid) = 0, "+
-			"dilation: pair = 1, groups: int = 1, bias: bool = True, padding_mode: str(zeros) = 'zeros')", n),
+			"dilation: pair = 1, groups: int = 1, bias: bool = True, padding_mode: str(zeros|reflect|replicate|circular) = 'zeros')", n),
 		Build: func(b *builder) {
 			in, out, groups := b.convInput(n)
 			kernel := b.spatial("kernel_size", n, 1)
-			a := &op.ConvArgs{Stride: b.spatial("stride", n, 1), Dilation: b.spatial("dilation", n, 1), Groups: groups}
-			x := b.in(0)
-			switch b.str("padding") {
-			case "same":
-				x = b.padSame(x, a, kernel)
-			case "valid":
-				a.Padding = make([]int64, n)
-			default:
-				a.Padding = b.spatial("padding", n, 0)
+			o := &op.ConvOptions{Stride: b.spatial("stride", n, 1), Dilation: b.spatial("dilation", n, 1), Groups: groups, Padding: b.args["padding"]}
+			if b.str("padding") == "" {
+				b.spatial("padding", n, 0)
 			}
 			w := b.param("weight", append([]int64{out, in / groups}, kernel...)...)
 			var bias val
 			if b.bool("bias") {
 				bias = b.param("bias", out)
 			}
-			b.finish([]val{b.do("convolution", a, x, w, bias)})
+			x := b.in(0)
+			if mode := b.str("padding_mode"); mode != "zeros" {
+				x = b.do("pad", &op.PadArgs{Pad: b.border(o, kernel), Mode: mode}, x)
+				o.Padding = []int64{0}
+			}
+			b.finish([]val{b.do(fmt.Sprintf("conv%dd", n), o, x, w, bias)})
 		},
 	})
 }
 
-// padSame sets the padding that keeps the size. Where it cannot be the same on
-// both sides, the input is padded at the end first (convolution_same in
-// aten/src/ATen/native/Convolution.cpp).
-func (b *builder) padSame(x val, a *op.ConvArgs, kernel []int64) val {
+// border is how much a convolution pads its input before, on each side of the
+// dimensions from the last one on (_reversed_padding_repeated_twice).
+func (b *builder) border(o *op.ConvOptions, kernel []int64) []int64 {
 	n := len(kernel)
-	a.Padding = make([]int64, n)
-	uneven := make([]int64, 2*n)
-	pad := false
-	for i := range a.Padding {
-		if a.Stride[i] != 1 {
-			b.fail("padding", "padding 'same' needs stride 1")
+	var pad []int64
+	for i := n - 1; i >= 0; i-- {
+		switch total := o.Dilation[i] * (kernel[i] - 1); b.str("padding") {
+		case "same":
+			if o.Stride[i] != 1 {
+				b.fail("padding", "padding 'same' needs stride 1")
+			}
+			pad = append(pad, total/2, total-total/2)
+		case "valid":
+			pad = append(pad, 0, 0)
+		default:
+			p := b.spatial("padding", n, 0)[i]
+			pad = append(pad, p, p)
 		}
-		total := a.Dilation[i] * (kernel[i] - 1)
-		a.Padding[i] = total / 2
-		uneven[2*(n-1-i)+1] = total % 2
-		pad = pad || total%2 != 0
 	}
-	if pad {
-		return b.do("constant_pad_nd", &op.PadArgs{Pad: uneven}, x)
-	}
-	return x
+	return pad
 }
 
 // transposedConvolution defines ConvTranspose1d to 3d.
@@ -85,21 +84,16 @@ func transposedConvolution(n int) {
 			"output_padding: pair = 0, groups: int = 1, bias: bool = True, dilation: pair = 1, padding_mode: str(zeros) = 'zeros')", n),
 		Build: func(b *builder) {
 			in, out, groups := b.convInput(n)
-			a := &op.ConvArgs{
+			o := &op.ConvOptions{
 				Stride: b.spatial("stride", n, 1), Padding: b.spatial("padding", n, 0), Dilation: b.spatial("dilation", n, 1),
-				OutputPadding: b.spatial("output_padding", n, 0), Groups: groups, Transposed: true,
-			}
-			for i, p := range a.OutputPadding {
-				if p >= a.Stride[i] && p >= a.Dilation[i] {
-					b.fail("output_padding", "output_padding must be smaller than stride or dilation, not %d", p)
-				}
+				OutputPadding: b.spatial("output_padding", n, 0), Groups: groups,
 			}
 			w := b.param("weight", append([]int64{in, out / groups}, b.spatial("kernel_size", n, 1)...)...)
 			var bias val
 			if b.bool("bias") {
 				bias = b.param("bias", out)
 			}
-			b.finish([]val{b.do("convolution", a, b.in(0), w, bias)})
+			b.finish([]val{b.do(fmt.Sprintf("conv_transpose%dd", n), o, b.in(0), w, bias)})
 		},
 	})
 }

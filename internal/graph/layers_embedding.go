@@ -4,10 +4,20 @@ import "github.com/memplan/memplan/internal/op"
 
 func init() {
 	layer(Layer{
-		Sig: "nn.EmbeddingBag(num_embeddings: int, embedding_dim: int, *, mode: str(mean|sum|max) = 'mean')",
+		Sig: "nn.Embedding(num_embeddings: int, embedding_dim: int, padding_idx: int? = None, max_norm: float? = None, norm_type: float = 2.0, " +
+			"scale_grad_by_freq: bool = False, sparse: bool = False)",
 		Build: func(b *builder) {
-			w := b.param("weight", b.positive("num_embeddings"), b.positive("embedding_dim"))
-			b.finish([]val{b.do("embedding_bag", &op.EmbeddingBagArgs{Mode: b.str("mode")}, b.in(0), w)})
+			w := b.table()
+			b.finish([]val{b.do("embedding.any", op.BindArgs(&op.EmbeddingArgs{}, b.args), b.in(0), w)})
+		},
+	})
+	layer(Layer{
+		Sig: "nn.EmbeddingBag(num_embeddings: int, embedding_dim: int, max_norm: float? = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False, " +
+			"mode: str(mean|sum|max) = 'mean', sparse: bool = False, include_last_offset: bool = False, padding_idx: int? = None)",
+		Inputs: "input * offsets? per_sample_weights?",
+		Build: func(b *builder) {
+			w := b.table()
+			b.finish([]val{b.do("embedding_bag", op.BindArgs(&op.EmbeddingBagArgs{}, b.args), b.in(0), w, b.in(1), b.in(2))})
 		},
 	})
 	layer(Layer{
@@ -27,4 +37,13 @@ func init() {
 			b.finish([]val{b.do("bilinear", nil, b.in(0), b.in(1), w, bias)})
 		},
 	})
+}
+
+// table registers the parameter of an embedding and checks padding_idx.
+func (b *builder) table() val {
+	n := b.positive("num_embeddings")
+	if i := b.int("padding_idx"); b.has("padding_idx") && (i < -n || i >= n) {
+		b.fail("padding_idx", "padding_idx %d is not within %d embeddings", i, n)
+	}
+	return b.param("weight", n, b.positive("embedding_dim"))
 }

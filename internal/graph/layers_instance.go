@@ -32,10 +32,11 @@ func init() {
 		layer(Layer{
 			Sig: fmt.Sprintf("nn.Dropout%dd(p: float = 0.5, inplace: bool = False)", n),
 			Build: func(b *builder) {
+				name := fmt.Sprintf("dropout%dd", n)
 				if b.bool("inplace") {
-					b.fail("inplace", "in-place dropout is not modelled")
+					name += "_"
 				}
-				b.finish([]val{b.do(fmt.Sprintf("dropout%dd", n), &op.DropoutArgs{P: b.float("p")}, b.in(0))})
+				b.finish([]val{b.do(name, &op.DropoutArgs{P: b.float("p")}, b.in(0))})
 			},
 		})
 	}

@@ -65,9 +65,4 @@ func init() {
 	loss("nn.TripletMarginLoss(*, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, "+reduction+")",
 		"anchor positive negative", "triplet_margin_loss")
 	loss("nn.CosineEmbeddingLoss(*, margin: float = 0.0, "+reduction+")", "input1 input2 target", "cosine_embedding_loss")
-	layer(Layer{
-		Sig:    "nn.CTCLoss(*, blank: int = 0, reduction: str(none|mean|sum) = 'mean', zero_infinity: bool = False)",
-		Inputs: "log_probs targets input_lengths target_lengths",
-		Build:  func(b *builder) { b.fail("", "not modelled: its memory depends on the lengths in the data") },
-	})
 }

@@ -25,10 +25,11 @@ func init() {
 	layer(Layer{
 		Sig: "nn.MaxPool2d(kernel_size: pair, stride: pair? = None, padding: pair = 0, dilation: pair = 1, return_indices: bool = False, ceil_mode: bool = False)",
 		Build: func(b *builder) {
+			row := "max_pool"
 			if b.bool("return_indices") {
-				b.fail("return_indices", "return_indices is not modelled")
+				row = "max_pool2d_with_indices"
 			}
-			b.finish([]val{b.do("max_pool", b.poolArgs(2), b.in(0))})
+			b.finish([]val{b.call(row, b.poolArgs(2), b.in(0))})
 		},
 	})
 	layer(Layer{

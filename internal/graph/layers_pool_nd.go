@@ -12,10 +12,11 @@ func init() {
 		layer(Layer{
 			Sig: fmt.Sprintf("nn.MaxPool%dd(kernel_size: pair, stride: pair? = None, padding: pair = 0, dilation: pair = 1, return_indices: bool = False, ceil_mode: bool = False)", n),
 			Build: func(b *builder) {
+				row := fmt.Sprintf("max_pool%dd", n)
 				if b.bool("return_indices") {
-					b.fail("return_indices", "return_indices is not modelled")
+					row += "_with_indices"
 				}
-				b.finish([]val{b.do(fmt.Sprintf("max_pool%dd", n), b.poolArgs(n), b.in(0))})
+				b.finish([]val{b.call(row, b.poolArgs(n), b.in(0))})
 			},
 		})
 		further := ""
@@ -40,14 +41,16 @@ func init() {
 		layer(Layer{
 			Sig: fmt.Sprintf("nn.AdaptiveMaxPool%dd(output_size: pair, return_indices: bool = False)", n),
 			Build: func(b *builder) {
-				if b.bool("return_indices") {
-					b.fail("return_indices", "return_indices is not modelled")
-				}
 				row := "adaptive_max_pool"
-				if n == 1 {
+				switch {
+				case n == 1 && b.bool("return_indices"):
+					row = "adaptive_max_pool1d_with_indices"
+				case b.bool("return_indices"):
+					row = fmt.Sprintf("adaptive_max_pool%dd", n)
+				case n == 1:
 					row = "adaptive_max_pool1d"
 				}
-				b.finish([]val{b.do(row, &op.AdaptiveArgs{Size: b.spatial("output_size", n, 1)}, b.in(0))})
+				b.finish([]val{b.call(row, &op.AdaptiveArgs{Size: b.spatial("output_size", n, 1)}, b.in(0))})
 			},
 		})
 	}

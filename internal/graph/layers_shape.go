@@ -5,7 +5,7 @@ import "github.com/memplan/memplan/internal/op"
 // The modules that resize or rearrange.
 func init() {
 	layer(Layer{
-		Sig: "nn.Upsample(size: pair? = None, scale_factor: float? = None, mode: str(nearest|linear|bilinear|bicubic|trilinear) = 'nearest', align_corners: bool? = None)",
+		Sig: "nn.Upsample(size: pair? = None, scale_factor: float? = None, mode: str(nearest|linear|bilinear|bicubic|trilinear|area|nearest-exact) = 'nearest', align_corners: bool? = None)",
 		Build: func(b *builder) {
 			a := &op.InterpolateArgs{Size: b.ints("size"), Mode: b.str("mode")}
 			if b.has("scale_factor") {

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/memplan/memplan/internal/op"
@@ -15,36 +16,53 @@ const transformerArgs = "dim_feedforward: int = 2048, dropout: float = 0.1, acti
 
 func init() {
 	layer(Layer{
-		Sig:    "nn.TransformerDecoderLayer(d_model: infer int, nhead: int, " + transformerArgs + ")",
-		Inputs: "tgt memory",
-		Build:  buildDecoderLayer,
+		Sig:     "nn.TransformerDecoderLayer(d_model: infer int, nhead: int, " + transformerArgs + ")",
+		Forward: "forward(tgt_is_causal: bool = False, memory_is_causal: bool = False)",
+		Inputs:  "tgt memory * tgt_mask? memory_mask? tgt_key_padding_mask? memory_key_padding_mask?",
+		Build:   buildDecoderLayer,
 	})
 	// The stacks take a layer as their first argument; specs give that layer's
 	// own arguments, and norm for a LayerNorm at the end.
 	layer(Layer{
-		Sig:    "nn.TransformerEncoder(num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False)",
-		Inputs: "src",
-		Build:  func(b *builder) { b.stack("TransformerEncoderLayer", "enable_nested_tensor=False") },
+		Sig: "nn.TransformerEncoder(num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False, " +
+			"enable_nested_tensor: bool = True)",
+		Forward: "forward(is_causal: bool? = None)",
+		Inputs:  "src * mask? src_key_padding_mask?",
+		Build: func(b *builder) {
+			mask, padding := b.encoderMasks("mask")
+			if !padding.isNone() && b.nestedTensors() {
+				b.run("_nested_tensor_from_mask_left_aligned", nil, padding)
+			}
+			b.stack("TransformerEncoderLayer", map[string]any{"is_causal": b.detectCausal("is_causal", mask)}, mask, padding)
+		},
 	})
 	layer(Layer{
-		Sig:    "nn.TransformerDecoder(num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False)",
-		Inputs: "tgt memory",
-		Build:  func(b *builder) { b.stack("TransformerDecoderLayer", "") },
+		Sig:     "nn.TransformerDecoder(num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False)",
+		Forward: "forward(tgt_is_causal: bool? = None, memory_is_causal: bool = False)",
+		Inputs:  "tgt memory * tgt_mask? memory_mask? tgt_key_padding_mask? memory_key_padding_mask?",
+		Build: func(b *builder) {
+			causal := map[string]any{"tgt_is_causal": b.detectCausal("tgt_is_causal", b.in(2)), "memory_is_causal": b.bool("memory_is_causal")}
+			b.stack("TransformerDecoderLayer", causal, b.in(1), b.in(2), b.in(3), b.in(4), b.in(5))
+		},
 	})
 	layer(Layer{
 		Sig: "nn.Transformer(d_model: infer int, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6, " +
 			transformerArgs + ")",
-		Inputs: "src tgt",
+		Forward: "forward(src_is_causal: bool? = None, tgt_is_causal: bool? = None, memory_is_causal: bool = False)",
+		Inputs:  "src tgt * src_mask? tgt_mask? memory_mask? src_key_padding_mask? tgt_key_padding_mask? memory_key_padding_mask?",
 		Build: func(b *builder) {
-			args := b.layerArgs()
-			args["norm"] = true
-			stack := func(name, layer, count string, ins ...val) val {
-				args["num_layers"] = b.positive(count)
+			stack := func(name, layer, count string, more map[string]any, ins ...val) val {
+				args := b.layerArgs()
+				args["norm"], args["num_layers"] = true, b.positive(count)
+				maps.Copy(args, more)
 				i, rets := b.child(name, layer, args, ins...)
 				return b.callChild(i, rets, ins...)
 			}
-			memory := b.let("memory", stack("encoder", "TransformerEncoder", "num_encoder_layers", b.in(0)))
-			output := b.let("output", stack("decoder", "TransformerDecoder", "num_decoder_layers", b.in(1), memory))
+			encoder := map[string]any{"is_causal": b.args["src_is_causal"]}
+			decoder := map[string]any{"tgt_is_causal": b.args["tgt_is_causal"], "memory_is_causal": b.args["memory_is_causal"]}
+			memory := b.let("memory", stack("encoder", "TransformerEncoder", "num_encoder_layers", encoder, b.in(0), b.in(2), b.in(5)))
+			output := b.let("output", stack("decoder", "TransformerDecoder", "num_decoder_layers", decoder,
+				b.in(1), memory, b.in(3), b.in(4), b.in(6), b.in(7)))
 			b.finish([]val{output})
 		},
 	})
@@ -59,19 +77,28 @@ func (b *builder) layerArgs() map[string]any {
 	return args
 }
 
+// nestedTensors reports whether a TransformerEncoder in eval mode turns padded
+// sequences into nested tensors (use_nested_tensor).
+func (b *builder) nestedTensors() bool {
+	return b.bool("enable_nested_tensor") && !b.bool("norm_first") && b.bool("batch_first") && b.bool("bias") && b.int("nhead")%2 == 0
+}
+
 // stack is nn.TransformerEncoder or nn.TransformerDecoder: copies of a layer,
 // one after the other, and perhaps a norm (torch/nn/modules/transformer.py).
-func (b *builder) stack(name, further string) {
+// The layers are called with further inputs and with arguments of their
+// forward.
+func (b *builder) stack(name string, forward map[string]any, further ...val) {
 	const most = 1024
 	n := b.positive("num_layers")
 	if n > most {
 		b.fail("num_layers", "num_layers must be at most %d, not %d", most, n)
 	}
 	args, x := b.layerArgs(), b.in(0)
+	maps.Copy(args, forward)
 	var class *program.Class
 	output := b.let("output", x)
 	for i := range n {
-		ins := append([]val{output}, b.ins[1:]...)
+		ins := append([]val{output}, further...)
 		at, rets := b.child(fmt.Sprintf("layers.%d", i), name, args, ins...)
 		class = b.class.Children[at].Class
 		output = b.let("output", b.callChild(at, rets, ins...))
@@ -83,8 +110,8 @@ func (b *builder) stack(name, further string) {
 		parts = append(parts, "norm="+b.class.Children[at].Class.Python)
 		output = b.let("output", b.callChild(at, rets, output))
 	}
-	if further != "" {
-		parts = append(parts, further)
+	if b.given["enable_nested_tensor"] {
+		parts = append(parts, "enable_nested_tensor="+program.Literal(b.bool("enable_nested_tensor")))
 	}
 	b.class.Python = b.layer.sig.Python + "(" + strings.Join(parts, ", ") + ")"
 	b.finish([]val{output})
@@ -104,11 +131,14 @@ func buildDecoderLayer(b *builder) {
 		i, _ := b.child(name, layer, args, ins...)
 		return i
 	}
-	mha := map[string]any{"embed_dim": d, "num_heads": heads, "dropout": p, "bias": bias, "batch_first": b.bool("batch_first"), "need_weights": false}
+	mha := func(causal string) map[string]any {
+		return map[string]any{"embed_dim": d, "num_heads": heads, "dropout": p, "bias": bias, "batch_first": b.bool("batch_first"), "need_weights": false,
+			"is_causal": b.bool(causal)}
+	}
 	drop := map[string]any{"p": p}
 	norm := map[string]any{"normalized_shape": []int64{d}, "bias": bias}
-	self := add("self_attn", "MultiheadAttention", mha, tgt, tgt, tgt)
-	cross := add("multihead_attn", "MultiheadAttention", mha, tgt, memory, memory)
+	self := add("self_attn", "MultiheadAttention", mha("tgt_is_causal"), tgt, tgt, tgt, b.in(4), b.in(2))
+	cross := add("multihead_attn", "MultiheadAttention", mha("memory_is_causal"), tgt, memory, memory, b.in(5), b.in(3))
 	lin1 := add("linear1", "Linear", map[string]any{"in_features": d, "out_features": ff, "bias": bias}, tgt)
 	mid := add("dropout", "Dropout", drop, wide)
 	lin2 := add("linear2", "Linear", map[string]any{"in_features": ff, "out_features": d, "bias": bias}, wide)
@@ -122,20 +152,21 @@ func buildDecoderLayer(b *builder) {
 
 	same := []val{{m: tgt.m}}
 	mod := func(i int, x val) val { return b.callChild(i, same, x) }
-	attend := func(f *builder, attn, dropout int, q, kv val) []val {
-		r := val{f.callChild(attn, []val{q, {}}, q, kv, kv).e, meta{tuple: []meta{tgt.m, {}}}}
+	attend := func(f *builder, attn, dropout int, q, kv, mask, padding val) []val {
+		r := val{f.callChild(attn, []val{q, {}}, q, kv, kv, padding, mask).e, meta{tuple: []meta{tgt.m, {}}}}
 		y := f.let("x", f.pick(r, 0))
 		return []val{f.callChild(dropout, same, y)}
 	}
 	blocks := [3]func(x val) val{
 		func(x val) val {
-			return b.inline("_sa_block", []string{"x"}, []val{x}, func(f *builder, in []val) []val {
-				return attend(f, self, drops[0], in[0], in[0])
+			return b.inline("_sa_block", []string{"x", "attn_mask", "key_padding_mask"}, []val{x, b.in(2), b.in(4)}, func(f *builder, in []val) []val {
+				return attend(f, self, drops[0], in[0], in[0], in[1], in[2])
 			})
 		},
 		func(x val) val {
-			return b.inline("_mha_block", []string{"x", "mem"}, []val{x, memory}, func(f *builder, in []val) []val {
-				return attend(f, cross, drops[1], in[0], in[1])
+			ins := []val{x, memory, b.in(3), b.in(5)}
+			return b.inline("_mha_block", []string{"x", "mem", "attn_mask", "key_padding_mask"}, ins, func(f *builder, in []val) []val {
+				return attend(f, cross, drops[1], in[0], in[1], in[2], in[3])
 			})
 		},
 		func(x val) val {

@@ -24,17 +24,18 @@ func (el *elaborator) patterns(list []spec.String, what string, known []string) 
 			}
 		}
 		if !used {
-			el.errs.Unknown(s.At, what, s.V, alike(s.V, known))
+			el.errs.Unknown(s.At, what, s.V, slips(s.V, known, false))
 		}
 		out = append(out, s.V)
 	}
 	return out
 }
 
-// alike lists what a pattern that fits no path may be a slip of: for each path
+// slips lists what a pattern that fits no path may be a slip of: for each path
 // the pattern with the words that the path has in the same places, counted from
-// the end. A part with a star stays what it is.
-func alike(pattern string, paths []string) []string {
+// the end. A part with a star stays what it is. With ends, the pattern begins
+// with a star that is no part of what was written.
+func slips(pattern string, paths []string, ends bool) []string {
 	parts := strings.Split(pattern, ".")
 	seen := map[string]bool{}
 	var out []string
@@ -50,8 +51,14 @@ func alike(pattern string, paths []string) []string {
 			}
 		}
 		c := strings.Join(words, ".")
+		if c == pattern {
+			c = p
+		}
 		if p != c && !strings.ContainsAny(pattern, "*?[") { // no star: a whole path
 			c = p
+		}
+		if ends {
+			c = strings.TrimPrefix(c, "*.")
 		}
 		if !seen[c] {
 			seen[c] = true

@@ -13,6 +13,12 @@ func same(a, b *program.Class) bool {
 	return (&comparison{seen: map[[2]*program.Class]bool{}}).same(a, b)
 }
 
+// sameModule is same without a look at forward: a module of the library may do
+// other things for other inputs, such as a recurrent layer with a state.
+func sameModule(a, b *program.Class) bool {
+	return (&comparison{seen: map[[2]*program.Class]bool{}}).module(a, b)
+}
+
 // comparison remembers the pairs that were compared, since classes are shared.
 type comparison struct {
 	seen map[[2]*program.Class]bool
@@ -35,7 +41,19 @@ func (c *comparison) same(a, b *program.Class) bool {
 }
 
 func (c *comparison) compare(a, b *program.Class) bool {
-	if a.Python != b.Python || (a.Name == "") != (b.Name == "") || len(a.Children) != len(b.Children) || len(a.Methods) != len(b.Methods) {
+	switch {
+	case !c.module(a, b):
+		return false
+	case a.Forward == nil || b.Forward == nil:
+		return a.Forward == b.Forward
+	default:
+		return a.Forward.Dump(a) == b.Forward.Dump(b)
+	}
+}
+
+// module compares all but forward.
+func (c *comparison) module(a, b *program.Class) bool {
+	if a.Python != b.Python || (a.Name == "") != (b.Name == "") || len(a.Children) != len(b.Children) || len(a.Methods) != len(b.Methods) || len(a.Applied) != len(b.Applied) {
 		return false
 	}
 	if !reflect.DeepEqual(a.Params, b.Params) || !reflect.DeepEqual(a.Buffers, b.Buffers) || !reflect.DeepEqual(a.ForwardGiven, b.ForwardGiven) {
@@ -52,10 +70,14 @@ func (c *comparison) compare(a, b *program.Class) bool {
 			return false
 		}
 	}
-	switch {
-	case a.Forward == nil || b.Forward == nil:
-		return a.Forward == b.Forward
-	default:
-		return a.Forward.Dump(a) == b.Forward.Dump(b)
+	for i := range a.Applied {
+		if !c.sameApplied(a.Applied[i].Autograd, b.Applied[i].Autograd) {
+			return false
+		}
 	}
+	return true
+}
+
+func (c *comparison) sameApplied(a, b *program.Autograd) bool {
+	return reflect.DeepEqual(a.Saved, b.Saved) && reflect.DeepEqual(a.Kept, b.Kept) && c.same(a.Class, b.Class) && a.Backward.Dump(a.Class) == b.Backward.Dump(b.Class)
 }

@@ -36,18 +36,26 @@ func (el *elaborator) sizeOf(f *program.Func, c *program.Class) int {
 		switch e.Kind {
 		case program.CallMod:
 			if ch := c.Children[e.Child].Class; ch != nil {
-				n += el.sizeOf(ch.Forward, ch)
+				forward := ch.Forward
+				if e.Forward != nil {
+					forward = e.Forward
+				}
+				n += el.sizeOf(forward, ch)
 			}
 		case program.CallFun:
+			if a := e.Func.Autograd; a != nil {
+				n += el.sizeOf(e.Func, a.Class) + el.sizeOf(a.Backward, a.Class)
+				break
+			}
 			n += el.sizeOf(e.Func, c)
 		}
 		for _, a := range e.Args {
 			expr(a)
 		}
 	}
-	for i := range f.Body {
-		expr(f.Body[i].Value)
-		for _, v := range f.Body[i].Values {
+	for _, s := range f.Statements() {
+		expr(s.Value)
+		for _, v := range s.Values {
 			expr(v)
 		}
 	}

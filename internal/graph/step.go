@@ -13,51 +13,64 @@ import (
 // step elaborates the statements of a step, those of the spec or what train
 // desugars to.
 func (el *elaborator) step() {
-	if entries := el.spec.Step; entries != nil {
-		el.statementsOf(entries)
+	el.kept = &el.job.Kept
+	entries := el.spec.Step
+	if entries != nil {
+		el.job.Step, el.job.Aux = el.function("step", entries)
 	} else {
 		// The loss is written in the scope of the file that defines the model.
 		loss := el.lossOf()
 		entries = el.spec.Desugar(loss)
-		if m := el.ms[0]; loss != nil && loss != el.spec.LossValue() {
-			el.as(m, func() { el.statementsOf(entries) })
+		if m := el.ms[0]; loss != nil && loss != el.spec.LossValue() && !el.spec.TeachesOtherwise() {
+			el.as(m, func() { el.job.Step, el.job.Aux = el.function("step", entries) })
 		} else {
-			el.statementsOf(entries)
+			el.job.Step, el.job.Aux = el.function("step", entries)
 		}
+	}
+	if el.job.Scaler {
+		updateScale(el.job.Step)
+	}
+	for _, m := range el.ms {
+		if m.class == nil {
+			el.fail(m.at, "model %q takes no part in the step", m.name)
+		}
+		el.job.Models = append(el.job.Models, &program.Model{Name: m.name, Root: m.class, Eval: m.eval})
 	}
 }
 
-func (el *elaborator) statementsOf(entries []*spec.Entry) {
+// function elaborates statements as a function of the script; the class holds
+// the modules that they call themselves.
+func (el *elaborator) function(name string, entries []*spec.Entry) (*program.Func, *program.Class) {
 	sc := &scope{parent: el.spec.Env, vars: el.globals()}
 	u := el.newUnit("", sc, map[string]*spec.Named[spec.Block]{})
-	u.what = "step"
-	f := u.newFn("step", program.StepFunc, sc, nil, nil, spec.Span{})
+	u.what = name
+	f := u.newFn(name, program.StepFunc, sc, nil, nil, spec.Span{})
 	if !hasBatch(entries) {
 		f.batch(0)
 	}
 	f.statements(entries, f.scope)
 	u.close()
 	total := el.sizeOf(f.f, u.class)
-	for _, st := range f.f.Body {
+	for _, st := range f.f.Statements() {
 		if st.Kind == program.Forward {
-			m := el.findModel(st.Model).class
+			m := el.called(st.Model).class
 			total += el.sizeOf(m.Forward, m)
 		}
 		if total > maxSteps {
-			el.fail(entries[0].At, "the step stands for more than %d operations", maxSteps)
+			el.fail(entries[0].At, "the %s stands for more than %d operations", name, maxSteps)
 		}
-	}
-	if el.job.Scaler {
-		updateScale(f.f)
 	}
 	nameCriteria(u.class)
-	el.job.Step, el.job.Aux = f.f, u.class
-	for _, m := range el.ms {
-		if m.class == nil {
-			el.fail(m.at, "model %q takes no part in the step", m.name)
-		}
-		el.job.Models = append(el.job.Models, &program.Model{Name: m.name, Root: m.class})
+	return f.f, u.class
+}
+
+// called is the model behind the name of a call, which may be that of the
+// averaged weights.
+func (el *elaborator) called(name string) *model {
+	if name == spec.EMAName && el.job.EMA != nil {
+		name = el.job.EMA.Model
 	}
+	return el.findModel(name)
 }
 
 // unscaled reports whether the gradients of an optimizer were unscaled since it
@@ -105,18 +118,23 @@ func nameCriteria(c *program.Class) {
 
 // lossOf is the loss of the only model, which may be a preset's.
 func (el *elaborator) lossOf() *spec.Value {
-	if len(el.ms) != 1 {
+	if len(el.spec.Models) > 0 {
 		el.fail(el.ms[0].at, "several models need step:, the statements of a step")
 	}
-	m := el.ms[0]
-	loss := m.spec.LossValue()
-	if v := el.spec.LossValue(); v != nil {
-		loss = v
-	}
-	if loss == nil && el.job.Inference == "" {
-		el.fail(m.at, "a model needs loss:, such as {CrossEntropyLoss: {target: label}}")
+	loss := el.optionalLoss()
+	if loss == nil && el.job.Inference == "" && el.spec.Teacher == nil {
+		el.fail(el.ms[0].at, "a model needs loss:, such as {CrossEntropyLoss: {target: label}}")
 	}
 	return loss
+}
+
+// optionalLoss is the loss of the first model, its preset's if the spec gives
+// none; nil if there is none.
+func (el *elaborator) optionalLoss() *spec.Value {
+	if v := el.spec.LossValue(); v != nil {
+		return v
+	}
+	return el.ms[0].spec.LossValue()
 }
 
 func hasBatch(es []*spec.Entry) bool {
@@ -131,11 +149,20 @@ func hasBatch(es []*spec.Entry) bool {
 // batch binds the inputs to a new batch.
 func (f *fn) batch(line int) {
 	st := program.Stmt{Kind: program.Batch, Unpack: true, Line: line}
-	for _, in := range f.u.el.job.Inputs {
+	inputs := f.u.el.job.Inputs
+	if ev := f.u.el.inEval; ev != nil {
+		inputs = ev.Inputs
+	}
+	for _, in := range inputs {
 		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(in.Size...)), DType: in.DType}
 		st.Targets = append(st.Targets, f.set(in.Name, tensorMeta(t)))
 	}
 	f.emit(st)
+}
+
+// trainingStatements have no place in an evaluation.
+var trainingStatements = []string{
+	spec.HeadBackward, spec.HeadOptimizer, spec.HeadZeroGrad, spec.HeadClipNorm, spec.HeadClipValue, spec.HeadEMA,
 }
 
 // stepStatement elaborates the statements that only a step has; false if e is
@@ -150,6 +177,9 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 		}
 	}
 	kw := func(allowed ...string) map[string]*spec.Value { return f.keywords(e, allowed) }
+	if el.inEval != nil && contains(trainingStatements, e.Head.V) {
+		el.fail(e.Head.At, "an evaluation trains nothing; %s belongs in the step", e.Head.V)
+	}
 	switch e.Head.V {
 	case spec.HeadBatch:
 		kw()
@@ -178,8 +208,9 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 		}
 	case spec.HeadOptimizer:
 		st.Kind, st.Optimizer = program.OptStep, f.optimizer(e, kw("optimizer")["optimizer"], sc)
+		f.closure(&st, e, sc)
 	case spec.HeadZeroGrad:
-		a := kw("set_to_none", "optimizer")
+		a := kw("optimizer", "set_to_none")
 		st.Kind, st.Optimizer, st.SetToNone = program.ZeroGrad, f.optimizer(e, a["optimizer"], sc), true
 		if v := a["set_to_none"]; v != nil {
 			st.SetToNone = el.evalBool(v, sc, "set_to_none")
@@ -203,8 +234,14 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 			f.emit(program.Stmt{Kind: program.Unscale, Optimizer: st.Optimizer, Every: st.Every, Line: st.Line})
 		}
 	case spec.HeadKeep:
-		el.note("step: kept tensors")
+		f.keep(e, sc, st)
 		return true
+	case spec.HeadEMA:
+		kw()
+		if el.job.EMA == nil {
+			el.fail(e.Head.At, "there are no averaged weights; train.ema asks for them")
+		}
+		st.Kind = program.UpdateEMA
 	default:
 		return false
 	}
@@ -272,15 +309,13 @@ func (f *fn) optimizer(e *spec.Entry, v *spec.Value, sc *scope) int {
 func (f *fn) forward(e *spec.Entry, sc *scope, st program.Stmt) {
 	el := f.u.el
 	a := f.keywords(&spec.Entry{At: e.At, Head: e.Head, Arg: e.Arg, Name: e.Name}, []string{"model", "inputs", "no_grad"})
-	var names []string
-	for _, m := range el.ms {
-		names = append(names, m.name)
-	}
+	names := el.modelNames()
 	m := el.ms[0]
+	called := m.name
 	if v := a["model"]; v != nil {
-		s := el.evalStr(v, sc, "model")
-		if m = el.findModel(s); m == nil {
-			el.errs.Unknown(v.Span, "model", s, names)
+		called = el.evalStr(v, sc, "model")
+		if m = el.called(called); m == nil {
+			el.errs.Unknown(v.Span, "model", called, names)
 			panic(stop{})
 		}
 	} else if len(el.ms) > 1 {
@@ -313,7 +348,7 @@ func (f *fn) forward(e *spec.Entry, sc *scope, st program.Stmt) {
 		st.NoGrad = el.evalBool(e.NoGrad, sc, "no_grad")
 	}
 	rets := el.model(m, ins, e.At)
-	st.Kind, st.Model = program.Forward, m.name
+	st.Kind, st.Model = program.Forward, called
 	for _, v := range ins {
 		st.Values = append(st.Values, v.e)
 	}
@@ -326,12 +361,9 @@ func (f *fn) forward(e *spec.Entry, sc *scope, st program.Stmt) {
 		names = []string{"out"}
 	}
 	if e.Tuple {
-		if len(meta.tuple) != len(names) {
-			el.fail(e.At, "%d names for %s", len(names), meta.describe())
-		}
-		st.Unpack = true
-		for i, n := range names {
-			st.Targets = append(st.Targets, f.set(n, meta.tuple[i]))
+		st.Unpack, st.Nest = true, e.Nest
+		for i, m := range f.spread(e, meta) {
+			st.Targets = append(st.Targets, f.set(names[i], m))
 		}
 	} else {
 		st.Targets = []int{f.set(names[0], meta)}

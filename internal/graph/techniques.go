@@ -2,5 +2,13 @@ package graph
 
 // techniques changes the models, which are elaborated, as the job's spec asks.
 func (el *elaborator) techniques() {
+	el.optimParams()
+	el.quantize()
 	el.freeze()
+	el.lora()
+	el.offload()
+	el.optimGiven()
+	el.inBackward()
+	el.evaluation()
+	el.checkpoint()
 }

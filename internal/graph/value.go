@@ -16,6 +16,8 @@ type meta struct {
 	tuple []meta
 	list  bool // a list, which grows
 	none  bool // None itself
+
+	causal bool // a mask that is known to be causal
 }
 
 func tensorMeta(t *op.Tensor) meta { return meta{t: t} }
@@ -24,7 +26,11 @@ func tensorMeta(t *op.Tensor) meta { return meta{t: t} }
 func (m meta) key() string {
 	switch {
 	case m.t != nil:
-		return fmt.Sprintf("%v%v%v", m.t.Size, m.t.Stride, m.t.DType)
+		key := fmt.Sprintf("%v%v%v", m.t.Size, m.t.Stride, m.t.DType)
+		if m.causal {
+			key += "causal"
+		}
+		return key
 	case m.tuple != nil:
 		parts := make([]string, len(m.tuple))
 		for i, x := range m.tuple {

@@ -150,9 +150,6 @@ var flashAttention = define(Row{
 	Name: "_scaled_dot_product_flash_attention", Args: &SDPAArgs{}, Run: func(c *Call) {
 		t := c.swapHeads(c.In...)
 		q, k := t[0], t[1]
-		if q.Dim(1) == 1 && q.Dim(2) != k.Dim(2) {
-			c.Fail("grouped-query attention of a single token is not modelled")
-		}
 		out := c.New(q.LikeDense(), q.DType)
 		lse := c.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))
 		var lseAcc, outAcc *Tensor
@@ -219,7 +216,11 @@ func (c *Call) flashSplits(q, k *Tensor, dropout float64) int64 {
 		block = 128
 	}
 	keys := divUp(k.Dim(1), block)
-	work := q.Dim(0) * q.Dim(2) * divUp(q.Dim(1), 64)
+	heads, rows := q.Dim(2), q.Dim(1)
+	if rows == 1 && heads > k.Dim(2) { // the heads that share a key are seen as tokens (seqlenq_ngroups_swapped)
+		heads, rows = k.Dim(2), heads/k.Dim(2)
+	}
+	work := q.Dim(0) * heads * divUp(rows, 64)
 	sms := int64(c.Env().SMs) * 2
 	if float32(work) >= 0.8*float32(sms) {
 		return 1
@@ -248,17 +249,34 @@ func (c *Call) flashSplits(q, k *Tensor, dropout float64) int64 {
 // memory-efficient kernel.
 func (c *Call) efficient(q, k, v, mask *Tensor, a *SDPAArgs) *Tensor {
 	if mask != nil {
-		if mask.Dim(-1)%16 != 0 {
+		if !alignedMask(mask) {
 			n := mask.Dim(-1)
-			padded := c.Do1(ConstantPad, &PadArgs{Pad: []int64{0, roundUp(n, 16) - n}}, mask)
-			mask = c.Local(c.Do1(Slice, &SliceArgs{Dim: -1, End: &n, Step: 1}, padded))
+			padded := c.Do1(ConstantPad, &PadArgs{Pad: []int64{0, maskAlignment - n%maskAlignment}}, mask)
+			sliced := c.Local(c.Do1(Slice, &SliceArgs{Dim: -1, End: &n, Step: 1}, padded))
 			c.Drop(padded)
+			c.Early(mask) // the padded one takes its place, if it was made from bools
+			mask = sliced
 		}
 		mask = c.Local(c.Do1(Expand, &ShapeArgs{Shape: []int64{q.Dim(0), q.Dim(1), q.Dim(2), k.Dim(2)}}, mask))
 	}
 	outs := c.Do(efficientAttention, &efficientArgs{SDPAArgs: *a, lse: c.NeedsGrad(q) || c.NeedsGrad(k) || c.NeedsGrad(v)}, q, k, v, mask)
 	c.Drop(outs[1:]...)
 	return outs[0]
+}
+
+// maskAlignment is the number of elements to which the rows of a mask must be
+// aligned for the memory-efficient kernels (preprocess_mask).
+const maskAlignment = 8
+
+// alignedMask reports whether all strides but the last are aligned
+// (aligned_tensor).
+func alignedMask(mask *Tensor) bool {
+	for i := range mask.Rank() - 1 {
+		if mask.Stride.At(i)%maskAlignment != 0 {
+			return false
+		}
+	}
+	return mask.Stride.At(-1) == 1
 }
 
 type efficientArgs struct {
@@ -289,12 +307,15 @@ var efficientAttention = define(Row{
 	Grad: func(b *Back) {
 		t := b.swapHeads(b.Grads[0], b.SavedOut[0], b.SavedIn[0], b.SavedIn[1], b.SavedIn[2])
 		g, out, q, k, v := t[0], t[1], t[2], t[3], t[4]
-		if b.Need(3) {
-			b.Fail("the gradient of an attention mask is not modelled")
-		}
 		b.contiguous(g)
 		fresh := func(t *Tensor) *Tensor { return b.New(tensor.Contiguous(t.Size), t.DType) }
 		dq, dk, dv := fresh(q), fresh(k), fresh(v)
+		if b.Need(3) { // rows of a multiple of 16, of which a slice is the gradient
+			last := k.Dim(1)
+			rows := b.NewShape(b.InM[3].DType, q.Dim(0), q.Dim(2), q.Dim(1), roundUp(last, 16))
+			b.Set(3, b.Alias(rows, rows.Narrow(3, 0, last, 1), rows.DType))
+			b.Drop(rows)
+		}
 		b.Set(0, b.swapBack(dq))
 		b.Set(1, b.swapBack(dk))
 		b.Set(2, b.swapBack(dv))
@@ -427,7 +448,12 @@ func runSDPAMath(c *Call) {
 	ks := c.Do1(Mul, &BinaryArgs{Other: Number{Set: true, Float: true}}, kt)
 	attn := c.Do1(Matmul, nil, scaled, ks)
 	c.Drop(ks, kt)
-	if mask != nil {
+	switch {
+	case mask != nil && c.Env().TorchDispatch:
+		masked := c.Do1(Add, &AddArgs{}, attn, mask)
+		c.Drop(attn)
+		attn = masked
+	case mask != nil:
 		c.Drop(c.Do1(AddInPlace, &AddArgs{}, attn, mask))
 	}
 	probs := c.Do1(safeSoftmax, &SoftmaxArgs{Dim: -1}, attn)

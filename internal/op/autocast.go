@@ -14,6 +14,8 @@ func (r *Row) AutocastType(lower tensor.DType, in []*Tensor) (tensor.DType, bool
 		return lower, true
 	case CastFP32:
 		return tensor.Float32, true
+	case CastHalf:
+		return tensor.Float16, true
 	case CastPromote: // the widest of the inputs, lower if there is nothing wider
 		for _, t := range in {
 			if Autocasts(t) && t.DType == tensor.Float32 {
@@ -71,6 +73,12 @@ func (r *Row) AutocastArgs(args any, in []*Tensor) any {
 			return &b
 		}
 	case *NormArgs:
+		if a.DType == nil {
+			b := *a
+			b.DType = &d
+			return &b
+		}
+	case *ProdArgs:
 		if a.DType == nil {
 			b := *a
 			b.DType = &d

@@ -17,7 +17,7 @@ type AddArgs = BinaryArgs
 // the default float32 beside a float); so is a tensor without dimensions.
 func resultType(a, b *Tensor, n Number) tensor.DType {
 	if b == nil {
-		return weak(a.DType, n.Float)
+		return weak(a.DType, n)
 	}
 	if (a.Rank() == 0) != (b.Rank() == 0) {
 		strong, w := a, b
@@ -32,11 +32,12 @@ func resultType(a, b *Tensor, n Number) tensor.DType {
 	return tensor.Promote(a.DType, b.DType)
 }
 
-func weak(d tensor.DType, float bool) tensor.DType {
+// weak is the type of a tensor of type d beside a number.
+func weak(d tensor.DType, n Number) tensor.DType {
 	switch {
-	case float && !d.IsFloating():
+	case n.Float && !d.IsFloating():
 		return tensor.Float32
-	case d == tensor.Bool && !float:
+	case d == tensor.Bool && !n.Float && !n.Bool:
 		return tensor.Int64
 	}
 	return d
@@ -200,11 +201,16 @@ var (
 	_        = compare("ge", ">= ge(input, other: operand)")
 )
 
-// MaskedFill is x.masked_fill(mask, number): the mask is kept.
+// FillValueArgs is the number with which masked_fill fills.
+type FillValueArgs struct {
+	Value Number `arg:"value"`
+}
+
+// MaskedFill is x.masked_fill(mask, value), where the value is a number or a
+// tensor without dimensions: the mask is kept.
 var MaskedFill = define(Row{
-	Name: "masked_fill", Sig: "Tensor.masked_fill(self, mask, value: float)", Args: &struct {
-		Value float64 `arg:"value"`
-	}{}, Run: func(c *Call) {
+	Name: "masked_fill", Sig: "Tensor.masked_fill(self, mask, value: operand)", Args: &FillValueArgs{}, Run: func(c *Call) {
+		c.fillValue()
 		l := c.elementwise(c.In[0], c.In[1])
 		c.Return(c.New(tensor.Contiguous(l.Size), c.In[0].DType)) // a row-major clone, filled in place
 	}, Save: []Save{In(1)}, Node: "MaskedFillBackward0", Grad: gradMaskedFill,
@@ -215,7 +221,23 @@ var maskedFillInPlace = define(Row{
 	Name: "masked_fill_.mask", Run: func(*Call) {}, InPlace: true, Save: []Save{In(1)}, Node: "MaskedFillBackward0", Grad: gradMaskedFill,
 })
 
+// fillValue checks the mask and the value of a masked_fill.
+func (c *Call) fillValue() {
+	if c.In[1].DType != tensor.Bool {
+		c.Fail("the mask must be of type bool, not %v", c.In[1].DType)
+	}
+	if v := c.Opt(2); v != nil && v.Rank() != 0 {
+		c.Fail("the value must be a number or a tensor without dimensions, not of shape %v", v.Size)
+	}
+}
+
 func gradMaskedFill(b *Back) { // grad.masked_fill(mask, 0)
+	if b.Need(2) {
+		b.Fail("the gradient of the value of masked_fill is not modelled: it selects by the mask, how much depends on the data; detach the value")
+	}
+	if !b.Need(0) {
+		return
+	}
 	l := b.elementwise(b.Grads[0], b.SavedIn[1])
 	b.Set(0, b.New(tensor.Contiguous(l.Size), b.Grads[0].DType))
 }

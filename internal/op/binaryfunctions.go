@@ -49,7 +49,10 @@ func (c *Call) promoted(float bool) tensor.DType {
 	if a, ok := c.Args.(*BinaryArgs); ok && a != nil {
 		n = a.Other
 	}
-	d := resultType(c.In[0], c.Opt(1), n)
+	d := c.In[0].DType
+	if c.Opt(1) != nil || n.Set {
+		d = resultType(c.In[0], c.Opt(1), n)
+	}
 	if t := c.Opt(2); t != nil {
 		d = tensor.Promote(d, t.DType)
 	}

@@ -117,7 +117,13 @@ type Back struct {
 	// result; nil where nothing was kept.
 	SavedIn, SavedOut []*Tensor
 	Needs             []bool // whether the gradient of each input is wanted
-	Results           []*Tensor
+	Retain            bool   // the graph is kept for another backward pass
+
+	// Listed is the first of the inputs that are the items of a list; 0: none
+	// are. The gradients of a list are computed all or none, and those that
+	// nobody wants live to the end of the node.
+	Listed  int
+	Results []*Tensor
 }
 
 // Need reports whether the gradient of input i is wanted.

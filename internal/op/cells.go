@@ -7,12 +7,17 @@ func (c *Call) gates(x, h *Tensor, weights int) (igates, hgates *Tensor) {
 		if t.Rank() != 2 || t.DType != w.DType {
 			c.Fail("a recurrent cell with weights of %v does not take shape %v of %v", w.DType, t.Size, t.DType)
 		}
-		wt := c.Do1(T, nil, w)
-		defer c.Drop(wt)
-		return c.Local(c.Do1(Matmul, nil, t, wt))
+		return c.Local(c.timesTransposed(t, w))
 	}
 	igates = product(x, c.In[weights])
 	return igates, product(h, c.In[weights+1])
+}
+
+// timesTransposed is matmul(t, w.t()).
+func (c *Call) timesTransposed(t, w *Tensor) *Tensor {
+	wt := c.Do1(T, nil, w)
+	defer c.Drop(wt)
+	return c.Do1(Matmul, nil, t, wt)
 }
 
 // CellZerosArgs is the width of a cell's state.
@@ -50,6 +55,9 @@ var (
 		},
 		Source: "aten/src/ATen/native/RNN.cpp: LSTMCell",
 	})
+
+	_ = define(Row{Name: "rnn_tanh_cell", Composite: true, Cast: CastLower, Run: simpleCell("tanh"), Source: "aten/src/ATen/native/RNN.cpp: SimpleCell"})
+	_ = define(Row{Name: "rnn_relu_cell", Composite: true, Cast: CastLower, Run: simpleCell("relu"), Source: "aten/src/ATen/native/RNN.cpp: SimpleCell"})
 
 	fusedGRU = define(Row{
 		Name: "_thnn_fused_gru_cell", Cast: CastLower, Run: func(c *Call) {
@@ -94,3 +102,32 @@ var (
 		Source: "aten/src/ATen/native/cuda/RNN.cu: _thnn_fused_lstm_cell_backward_impl_cuda",
 	})
 )
+
+// simpleCell runs a cell of a plain RNN with that nonlinearity.
+func simpleCell(nonlinearity string) func(c *Call) {
+	return func(c *Call) {
+		x, w := c.In[0], c.In[2]
+		if x.Rank() != 2 || x.DType != w.DType {
+			c.Fail("a recurrent cell with weights of %v does not take shape %v of %v", w.DType, x.Size, x.DType)
+		}
+		c.Return(c.simpleCell(Row0(nonlinearity), x, c.In[1], c.In[2:]))
+	}
+}
+
+// simpleCell is one step of a plain RNN: the nonlinearity of both products,
+// which are added in place. w holds weight_ih, weight_hh and, perhaps nil, their
+// biases.
+func (c *Call) simpleCell(nonlinearity *Row, x, h *Tensor, w []*Tensor) *Tensor {
+	bias := func(i int) *Tensor {
+		if i < len(w) {
+			return w[i]
+		}
+		return nil
+	}
+	hgates := c.Do1(Linear, nil, h, w[1], bias(3))
+	igates := c.Do1(Linear, nil, x, w[0], bias(2))
+	c.Drop(c.Do1(AddInPlace, &BinaryArgs{}, hgates, igates))
+	y := c.Do1(nonlinearity, nil, hgates)
+	c.Drop(igates, hgates)
+	return y
+}

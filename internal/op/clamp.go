@@ -12,9 +12,7 @@ type ClampArgs struct {
 var (
 	_ = define(Row{
 		Name: "clamp", Sig: "torch.clamp(input, min: float? = None, max: float? = None)", Args: &ClampArgs{}, Run: func(c *Call) {
-			if a := c.Args.(*ClampArgs); a.Min == nil && a.Max == nil {
-				c.Fail("clamp needs min, max or both")
-			}
+			c.bounded()
 			mapOf(c)
 		}, Save: []Save{In(0)}, Node: "ClampBackward1", Grad: gradClamp,
 		Source: "torch/csrc/autograd/FunctionsManual.cpp: clamp_backward",
@@ -28,6 +26,27 @@ var (
 		Node: "ClampMaxBackward0", Grad: gradClamp, Source: "tools/autograd/derivatives.yaml: clamp_max",
 	})
 )
+
+// Their in-place forms.
+var (
+	_               = clampInPlace("clamp_", "ClampBackward1")
+	_               = clampInPlace("clamp_max_", "ClampMaxBackward0")
+	clampMinInPlace = clampInPlace("clamp_min_", "ClampMinBackward0")
+)
+
+func clampInPlace(name, node string) *Row {
+	return define(Row{
+		Name: name, Args: &ClampArgs{}, Run: func(c *Call) { c.bounded() }, InPlace: true, Save: []Save{In(0)}, Node: node, Grad: gradClamp,
+		Source: "torch/csrc/autograd/FunctionsManual.cpp: clamp_backward",
+	})
+}
+
+// bounded refuses a clamp without bounds.
+func (c *Call) bounded() {
+	if a := c.Args.(*ClampArgs); a.Min == nil && a.Max == nil {
+		c.Fail("clamp needs min, max or both")
+	}
+}
 
 // gradClamp is where(within the bounds, grad, 0).
 func gradClamp(b *Back) {

@@ -44,7 +44,7 @@ var Conv = define(Row{
 			b.gradSlowConv(x, w, g, kind)
 		}
 	},
-	NotModelled: "cuDNN's convolution workspaces",
+	NotModelled: "torch.backends.cudnn.benchmark, whose search takes workspaces of any size",
 	Source:      "aten/src/ATen/native/Convolution.cpp, cudnn/ConvShared.cpp",
 })
 
@@ -69,6 +69,9 @@ func (c *Call) convShape(x, w *Tensor, a *ConvArgs) tensor.Dims {
 	}
 	if x.Dim(1) != in {
 		c.Fail("weight of shape %v needs %d input channels, not shape %v", w.Size, in, x.Size)
+	}
+	if b := c.Opt(2); b != nil && b.Size != tensor.D(out) {
+		c.Fail("bias of shape %v is not one number for each of %d output channels", b.Size, out)
 	}
 	size := tensor.D(x.Dim(0), out)
 	for i := range n {

@@ -9,6 +9,7 @@ func (c *Call) cudnnConvolution(x, w *Tensor, size tensor.Dims) {
 	c.inFormat(x, last)
 	c.Return(c.New(tensor.InFormat(size, last), x.DType))
 	c.inFormat(w, last)
+	c.convWorkspace(Fprop, x, w, c.Out[0], last)
 }
 
 // channelsLastConv reports whether cuDNN works in channels-last layout: the
@@ -35,6 +36,7 @@ func (b *Back) gradCudnnConv(x, w, g *Tensor) {
 		b.Set(0, b.New(tensor.InFormat(x.Size, last), x.DType))
 		b.inFormat(w, last)
 		b.inFormat(g, last)
+		b.convWorkspace(Dgrad, b.Results[0], w, g, last)
 		b.DropTo(inner)
 	}
 	if b.Need(1) {
@@ -46,6 +48,7 @@ func (b *Back) gradCudnnConv(x, w, g *Tensor) {
 		b.inFormat(first, last)
 		b.inFormat(second, last)
 		b.Set(1, b.New(tensor.InFormat(w.Size, last), w.DType))
+		b.convWorkspace(Wgrad, x, w, g, last)
 		b.DropTo(inner)
 	}
 	b.DropTo(mark)

@@ -1,6 +1,10 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // CloneArgs chooses the order of a clone's dimensions.
 type CloneArgs struct {
@@ -134,20 +138,21 @@ var Detach = define(Row{
 var Cat = define(Row{
 	Name: "cat", Sig: "torch.cat(tensors: tensors, dim: int = 0)", Args: &DimArgs{},
 	Run: func(c *Call) {
-		first := c.In[0]
+		at := max(0, slices.IndexFunc(c.In, func(t *Tensor) bool { return !skipped(t.Layout) }))
+		first := c.In[at]
 		d := c.dim(c.Args.(*DimArgs).Dim, first.Rank())
-		size, dt := first.Size, first.DType
+		size, dt := first.Size, c.In[0].DType
 		last := true // the memory format that all inputs suggest
 		for i, t := range c.In {
 			last = last && t.IsChannelsLast()
-			if i == 0 {
+			dt = tensor.Promote(dt, t.DType)
+			if i == at || skipped(t.Layout) && !skipped(first.Layout) {
 				continue
 			}
 			if t.Rank() != first.Rank() || t.Size.Set(d, 0) != first.Size.Set(d, 0) {
 				c.Fail("shapes %v and %v do not join along dimension %d", first.Size, t.Size, d)
 			}
 			size = size.Set(d, size.At(d)+t.Dim(d))
-			dt = tensor.Promote(dt, t.DType)
 		}
 		c.Return(c.New(tensor.InFormat(size, last), dt))
 	},
@@ -157,13 +162,23 @@ var Cat = define(Row{
 		d := b.dim(b.Args.(*DimArgs).Dim, g.Rank())
 		at := int64(0)
 		for i, m := range b.InM {
-			if b.Need(i) {
+			switch {
+			case skipped(m.Layout):
+				if b.Need(i) {
+					b.Set(i, b.New(m.Layout, g.DType))
+				}
+				continue
+			case b.Need(i):
 				b.Set(i, b.ViewOf(g, g.Narrow(d, at, m.Dim(d), 1)))
 			}
 			at += m.Dim(d)
 		}
 	},
 })
+
+// skipped reports whether cat leaves a tensor out whatever the shapes of the
+// others, as it does with torch.tensor([]) (cat_should_skip_tensor).
+func skipped(l tensor.Layout) bool { return l.Rank() == 1 && l.Numel() == 0 }
 
 // Stack joins tensors along a new dimension.
 var Stack = define(Row{

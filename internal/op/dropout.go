@@ -8,20 +8,25 @@ type DropoutArgs struct {
 	Training *bool   `arg:"training"` // nil: the module's mode
 }
 
+// drops checks the arguments of a dropout and reports whether it does anything.
+func (c *Call) drops(a *DropoutArgs) bool {
+	if a.P < 0 || a.P > 1 {
+		c.Fail("dropout probability %v is outside of [0, 1]", a.P)
+	}
+	training := c.Env().Training
+	if a.Training != nil {
+		training = *a.Training
+	}
+	return a.P > 0 && training && c.In[0].Numel() > 0
+}
+
 // Dropout keeps one byte an element for the backward pass; outside of training
 // it is its input.
 var Dropout = define(Row{
 	Name: "dropout", Sig: "F.dropout(input, p: float = 0.5, training: bool? = None)", Args: &DropoutArgs{}, Composite: true,
 	Run: func(c *Call) {
 		a, x := c.Args.(*DropoutArgs), c.In[0]
-		if a.P < 0 || a.P > 1 {
-			c.Fail("dropout probability %v is outside of [0, 1]", a.P)
-		}
-		training := c.Env().Training
-		if a.Training != nil {
-			training = *a.Training
-		}
-		if a.P == 0 || !training || x.Numel() == 0 {
+		if !c.drops(a) {
 			c.ReturnSelf(0)
 			return
 		}

@@ -1,6 +1,8 @@
 package op
 
 import (
+	"bytes"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,68 +14,154 @@ type EinsumArgs struct {
 	Equation string `arg:"equation"`
 }
 
-// Einsum of two operands: a product where nothing is summed, else one batch of
-// matrix products. Its dimensions are the labels, those of the result first.
+// Einsum multiplies its operands from the left to the right: a product where
+// nothing is summed, else one batch of matrix products.
 var _ = define(Row{
 	Name: "einsum", Sig: "torch.einsum(equation: str, *operands: tensors)", Args: &EinsumArgs{}, Composite: true, Cast: CastLower, Run: einsum,
-	Source: "aten/src/ATen/native/Linear.cpp: einsum, sumproduct_pair",
+	NotModelled: "the order in which einsum multiplies more than two operands where the package opt_einsum is installed; without it, it is from the left to the right",
+	Source:      "aten/src/ATen/native/Linear.cpp: einsum, sumproduct_pair",
 })
 
-// einsumLabels reads an equation of two operands with an explicit result.
-func (c *Call) einsumLabels() (operands [2]string, out string) {
-	eq := strings.ReplaceAll(c.Args.(*EinsumArgs).Equation, " ", "")
-	left, out, explicit := strings.Cut(eq, "->")
-	parts := strings.Split(left, ",")
-	if !explicit || len(parts) != 2 || len(c.In) != 2 {
-		c.Fail("einsum %q is not modelled; it must have two operands and an explicit result, as bij,bjk->bik", eq)
+// ellipsis stands for "..." among the labels of an equation.
+const ellipsis = '.'
+
+// equation is what einsum makes of its text: the labels of each operand, and
+// the dimension that each label has in a common order, in which those of the
+// result come first. The ellipsis has several.
+type equation struct {
+	operands [][]byte
+	at       map[byte]int
+	wide     int // dimensions of the ellipsis
+	out, all int
+}
+
+// labels reads one side of an equation.
+func (c *Call) labels(s string) []byte {
+	s = strings.ReplaceAll(s, "...", string(ellipsis))
+	for i := range len(s) {
+		if r := s[i]; !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == ellipsis) || r == ellipsis && strings.IndexByte(s, ellipsis) != i {
+			c.Fail("einsum %q: labels are letters, and one ... for further dimensions", c.Args.(*EinsumArgs).Equation)
+		}
 	}
-	for _, s := range append(parts, out) {
-		for i, r := range s {
-			if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') || strings.IndexByte(s, byte(r)) != i {
-				c.Fail("einsum %q is not modelled; labels are different letters", eq)
+	return []byte(s)
+}
+
+func (c *Call) equation() *equation {
+	text := strings.ReplaceAll(c.Args.(*EinsumArgs).Equation, " ", "")
+	left, right, explicit := strings.Cut(text, "->")
+	e := &equation{at: map[byte]int{}}
+	count := map[byte]int{}
+	for _, part := range strings.Split(left, ",") {
+		e.operands = append(e.operands, c.labels(part))
+	}
+	if len(e.operands) != len(c.In) {
+		c.Fail("einsum %q has %d operands, but %d are given", text, len(e.operands), len(c.In))
+	}
+	for i, labels := range e.operands {
+		rank := c.In[i].Rank()
+		if slices.Contains(labels, ellipsis) && len(labels)-1 <= rank {
+			e.wide = max(e.wide, rank-len(labels)+1)
+		} else if len(labels) != rank {
+			c.Fail("einsum %q names %d dimensions of shape %v", text, len(labels), c.In[i].Size)
+		}
+		for _, l := range labels {
+			count[l]++
+		}
+	}
+	place := func(l byte) {
+		e.at[l] = e.all
+		if e.all++; l == ellipsis {
+			e.all += e.wide - 1
+		}
+	}
+	order := slices.Sorted(maps.Keys(count)) // the ellipsis, capitals, small letters
+	var out []byte
+	if explicit {
+		out = c.labels(right)
+	} else {
+		for _, l := range order {
+			if l == ellipsis || count[l] == 1 {
+				out = append(out, l)
 			}
 		}
 	}
-	for i, s := range parts {
-		if len(s) != c.In[i].Rank() {
-			c.Fail("einsum %q names %d dimensions of shape %v", eq, len(s), c.In[i].Size)
+	for i, l := range out {
+		switch {
+		case count[l] == 0 && l != ellipsis:
+			c.Fail("einsum %q has a label in the result that no operand has", text)
+		case bytes.IndexByte(out, l) != i:
+			c.Fail("einsum %q has label %c twice in the result", text, l)
+		}
+		place(l)
+	}
+	e.out = e.all
+	for _, l := range order {
+		if _, ok := e.at[l]; !ok {
+			place(l)
 		}
 	}
-	for i := range out {
-		if !strings.Contains(left, out[i:i+1]) {
-			c.Fail("einsum %q has a label in the result that no operand has", eq)
-		}
+	if e.all > tensor.MaxRank {
+		c.Fail("einsum with more than %d labels is not modelled", tensor.MaxRank)
 	}
-	return [2]string(parts), out
+	return e
 }
 
 func einsum(c *Call) {
-	labels, out := c.einsumLabels()
-	all := out
-	rest := []byte(labels[0] + labels[1])
-	slices.Sort(rest) // the labels that are summed follow in the order of the alphabet, capitals first
-	for _, r := range rest {
-		if strings.IndexByte(all, r) < 0 {
-			all += string(rune(r))
+	e := c.equation()
+	var ops []*Tensor
+	counts := make([]int, e.all) // in how many operands a dimension is not 1
+	sizes := make([]int64, e.all)
+	for i := range e.operands {
+		x := c.align(c.In[i], e.operands[i], e)
+		ops = append(ops, x)
+		for d := range e.all {
+			if n := x.Dim(d); n != 1 {
+				if counts[d]++; sizes[d] != 0 && sizes[d] != n {
+					c.Fail("einsum %q: a label has %d and %d elements", c.Args.(*EinsumArgs).Equation, sizes[d], n)
+				}
+				sizes[d] = n
+			}
 		}
 	}
-	if len(all) > tensor.MaxRank {
-		c.Fail("einsum with more than %d labels is not modelled", tensor.MaxRank)
+	for len(ops) > 1 {
+		mark := c.Mark()
+		product := c.contract(e, c.Local(ops[0]), c.Local(ops[1]), counts)
+		c.DropTo(mark)
+		ops = append([]*Tensor{product}, ops[2:]...)
 	}
-	a, b := c.align(c.In[0], labels[0], all), c.align(c.In[1], labels[1], all)
+	y := ops[0]
+	switch {
+	case e.all == e.out:
+	case len(e.operands) > 1:
+		c.Local(y)
+		y = c.Do1(View, &ShapeArgs{Shape: y.Size.Slice()[:e.out]}, y)
+	default:
+		a := &ReduceArgs{}
+		for d := e.out; d < e.all; d++ {
+			a.Dim = append(a.Dim, int64(d))
+		}
+		c.Local(y)
+		y = c.Do1(Sum, a, y)
+	}
+	c.Return(y)
+}
+
+// contract multiplies two operands and sums the dimensions that no other has.
+func (c *Call) contract(e *equation, a, b *Tensor, counts []int) *Tensor {
 	var sums, aSums, bSums []int64
-	for d := len(out); d < len(all); d++ {
-		inA, inB := strings.IndexByte(labels[0], all[d]) >= 0, strings.IndexByte(labels[1], all[d]) >= 0
-		switch {
-		case inA && inB && a.Dim(d) != 1 && b.Dim(d) != 1:
-			sums = append(sums, int64(d))
-		case inA && inB && a.Dim(d) != b.Dim(d):
-			c.Fail("einsum sums dimensions of %d and %d elements", a.Dim(d), b.Dim(d))
-		case inA && inB: // of size 1: nothing to sum
-		case inA && a.Dim(d) != 1:
+	for d := e.out; d < e.all; d++ {
+		switch inA, inB := a.Dim(d) != 1, b.Dim(d) != 1; {
+		case inA && inB:
+			if counts[d]--; counts[d] == 1 {
+				sums = append(sums, int64(d))
+				counts[d] = 0
+			}
+		case counts[d] == 1 && inA:
 			aSums = append(aSums, int64(d))
-		case inB && b.Dim(d) != 1:
+			counts[d] = 0
+		case counts[d] == 1 && inB:
 			bSums = append(bSums, int64(d))
+			counts[d] = 0
 		}
 	}
 	if len(aSums) > 0 {
@@ -82,41 +170,114 @@ func einsum(c *Call) {
 	if len(bSums) > 0 {
 		b = c.Local(c.Do1(Sum, &ReduceArgs{Dim: bSums, KeepDim: true}, b))
 	}
-	var y *Tensor
 	if len(sums) == 0 {
-		y = c.Do1(Mul, &BinaryArgs{}, a, b)
-	} else {
-		y = c.sumProduct(a, b, sums)
+		return c.Do1(Mul, &BinaryArgs{}, a, b)
 	}
-	if len(all) > len(out) {
-		c.Local(y)
-		y = c.Do1(View, &ShapeArgs{Shape: y.Size.Slice()[:len(out)]}, y)
-	}
-	c.Return(y)
+	return c.sumProduct(a, b, sums)
 }
 
-// align permutes an operand to the order of all labels, with dimensions of 1
-// for those that it lacks.
-func (c *Call) align(x *Tensor, labels, all string) *Tensor {
+// align permutes an operand to the order of all labels: of a label that it has
+// twice it takes the diagonal, for those that it lacks dimensions of 1. The
+// caller owns the result.
+func (c *Call) align(x *Tensor, labels []byte, e *equation) *Tensor {
+	missing := e.wide - (x.Rank() - len(labels) + 1)
 	x = c.Keep(x)
 	next := func(r *Row, args any) {
 		y := c.Do1(r, args, x)
 		c.Drop(x)
 		x = y
 	}
-	perm := make([]int64, len(all))
-	n := int64(len(labels))
-	for i := range all {
-		perm[i] = int64(strings.IndexByte(labels, all[i]))
+	perm := make([]int64, e.all)
+	for i := range perm {
+		perm[i] = -1
+	}
+	j := 0
+	seen := map[byte]int{}
+	for _, l := range labels {
+		dim, again := seen[l]
+		switch {
+		case l == ellipsis:
+			for range missing {
+				next(Unsqueeze, &DimArgs{Dim: j})
+			}
+			for k := range e.wide {
+				perm[e.at[l]+k] = int64(j)
+				j++
+			}
+		case again: // diagonal(0, dim, j).movedim(-1, dim)
+			if x.Dim(dim) != x.Dim(j) {
+				c.Fail("einsum %q: label %c has %d and %d elements", c.Args.(*EinsumArgs).Equation, l, x.Dim(dim), x.Dim(j))
+			}
+			next(diagonal, &DiagonalOfArgs{Dim1: dim, Dim2: j})
+			next(Permute, &PermuteArgs{Dims: lastTo(x.Rank(), dim)})
+		default:
+			seen[l] = j
+			perm[e.at[l]] = int64(j)
+			j++
+		}
+	}
+	for i := range perm {
 		if perm[i] < 0 {
 			next(Unsqueeze, &DimArgs{Dim: -1})
-			perm[i] = n
-			n++
+			perm[i] = int64(j)
+			j++
 		}
 	}
 	next(Permute, &PermuteArgs{Dims: perm})
-	return c.Local(x)
+	return x
 }
+
+// lastTo is the permutation that moves the last of n dimensions to dim.
+func lastTo(n, dim int) []int64 {
+	var p []int64
+	for i := range n - 1 {
+		if i == dim {
+			p = append(p, int64(n-1))
+		}
+		p = append(p, int64(i))
+	}
+	if dim == n-1 {
+		p = append(p, int64(n-1))
+	}
+	return p
+}
+
+// DiagonalOfArgs are the dimensions of diagonal, and how far it is off.
+type DiagonalOfArgs struct {
+	Offset int64 `arg:"offset"`
+	Dim1   int   `arg:"dim1"`
+	Dim2   int   `arg:"dim2"`
+}
+
+// Diagonal is a view of the elements whose indices along two dimensions are
+// equal, or differ by an offset; its dimension is the last.
+var diagonal = define(Row{
+	Name: "diagonal", Sig: "torch.diagonal(input, offset: int = 0, dim1: int = 0, dim2: int = 1)", Args: &DiagonalOfArgs{},
+	View: func(c *Call) []tensor.Layout {
+		a, l := c.Args.(*DiagonalOfArgs), c.In[0].Layout
+		d1, d2 := c.dim(a.Dim1, l.Rank()), c.dim(a.Dim2, l.Rank())
+		if d1 == d2 || l.Rank() < 2 {
+			c.Fail("a diagonal needs two different dimensions, not %d and %d of shape %v", a.Dim1, a.Dim2, l.Size)
+		}
+		n := max(min(l.Dim(d1), l.Dim(d2)-a.Offset), 0)
+		stride := l.Stride.At(d1) + l.Stride.At(d2)
+		if n > 0 && a.Offset > 0 {
+			l.Offset += a.Offset * l.Stride.At(d2)
+		}
+		if a.Offset < 0 {
+			if n = max(min(l.Dim(d1)+a.Offset, l.Dim(d2)), 0); n > 0 {
+				l.Offset -= a.Offset * l.Stride.At(d1)
+			}
+		}
+		hi, lo := max(d1, d2), min(d1, d2)
+		l.Size = l.Size.Remove(hi).Remove(lo).Append(n)
+		l.Stride = l.Stride.Remove(hi).Remove(lo).Append(stride)
+		return []tensor.Layout{l}
+	},
+	Node:   "DiagonalBackward0",
+	Grad:   func(b *Back) { b.Set(0, b.NewShape(b.Grads[0].DType, b.InM[0].Size.Slice()...)) }, // zeros, then a copy into the diagonal
+	Source: "aten/src/ATen/native/TensorShape.cpp: diagonal; torch/csrc/autograd/FunctionsManual.cpp: diagonal_backward",
+})
 
 // sumProduct is sumproduct_pair: both operands as batches of matrices, one bmm,
 // and its result permuted back. The summed dimensions stay, with size 1.

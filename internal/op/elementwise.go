@@ -90,12 +90,13 @@ var (
 	_ = unary("relu6", "F.relu6(input)", nil, In(0))
 	_ = unary("elu", "F.elu(input, alpha: float = 1.0)", nil, In(0))
 	_ = unarySaved("leaky_relu", "F.leaky_relu(input, negative_slope: float = 0.01)", In(0))
-	_ = unary("log_sigmoid", "F.logsigmoid(input)", nil, In(0))
+
+	logSigmoid = unary("log_sigmoid", "F.logsigmoid(input)", nil, In(0))
 
 	// Relu is at::relu: clamp_min forward, threshold_backward on the result.
 	Relu    = unarySaved("relu", "F.relu(input)", Out(0))
-	Sigmoid = unary("sigmoid", "torch.sigmoid(input)", nil, Out(0))
-	Tanh    = unary("tanh", "torch.tanh(input)", nil, Out(0))
+	Sigmoid = ofFloats(unary("sigmoid", "torch.sigmoid(input)", nil, Out(0)))
+	Tanh    = ofFloats(unary("tanh", "torch.tanh(input)", nil, Out(0)))
 )
 
 // inPlace defines the in-place form of a pointwise function. Its derivative
@@ -117,13 +118,13 @@ var (
 
 // Exp saves its result; the derivative is one multiplication.
 var Exp = define(Row{
-	Name: "exp", Sig: "torch.exp(input)", Cast: CastFP32, Run: mapOf, Save: []Save{Out(0)}, Node: "ExpBackward0",
+	Name: "exp", Sig: "torch.exp(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "ExpBackward0",
 	Grad: gradMap,
 })
 
 // Rsqrt's derivative is -0.5 * grad * result.pow(3).
 var Rsqrt = define(Row{
-	Name: "rsqrt", Sig: "torch.rsqrt(input)", Cast: CastFP32, Run: mapOf, Save: []Save{Out(0)}, Node: "RsqrtBackward0",
+	Name: "rsqrt", Sig: "torch.rsqrt(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "RsqrtBackward0",
 	Grad: func(b *Back) {
 		half := b.Local(b.Do1(MulScalar, nil, b.Grads[0]))
 		cube := b.Local(b.NewLike(b.SavedOut[0]))
@@ -135,10 +136,10 @@ var Rsqrt = define(Row{
 // Sqrt and log.
 var (
 	_ = define(Row{
-		Name: "sqrt", Sig: "torch.sqrt(input)", Run: mapOf, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
+		Name: "sqrt", Sig: "torch.sqrt(input)", Run: floatMap, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
 	})
 	_ = define(Row{
-		Name: "log", Sig: "torch.log(input)", Cast: CastFP32, Run: mapOf, Save: []Save{In(0)}, Node: "LogBackward0",
+		Name: "log", Sig: "torch.log(input)", Cast: CastFP32, Run: floatMap, Save: []Save{In(0)}, Node: "LogBackward0",
 		Grad: gradMap, // grad.div(self)
 	})
 	neg = define(Row{
@@ -152,14 +153,14 @@ var (
 		},
 	})
 	_ = define(Row{
-		Name: "sin", Sig: "torch.sin(input)", Run: mapOf, Save: []Save{In(0)}, Node: "SinBackward0",
+		Name: "sin", Sig: "torch.sin(input)", Run: floatMap, Save: []Save{In(0)}, Node: "SinBackward0",
 		Grad: func(b *Back) { // grad * self.cos()
 			cos := b.Local(b.NewLike(b.SavedIn[0]))
 			b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], cos))
 		},
 	})
 	_ = define(Row{
-		Name: "cos", Sig: "torch.cos(input)", Run: mapOf, Save: []Save{In(0)}, Node: "CosBackward0",
+		Name: "cos", Sig: "torch.cos(input)", Run: floatMap, Save: []Save{In(0)}, Node: "CosBackward0",
 		Grad: func(b *Back) { // grad * -self.sin()
 			sin := b.Local(b.NewLike(b.SavedIn[0]))
 			neg := b.Local(b.NewLike(sin))

@@ -4,12 +4,43 @@ import "github.com/memplan/memplan/internal/tensor"
 
 // EmbeddingArgs are the arguments of embedding.
 type EmbeddingArgs struct {
-	PaddingIdx *int64 `arg:"padding_idx"`
+	PaddingIdx *int64   `arg:"padding_idx"`
+	MaxNorm    *float64 `arg:"max_norm"`
+	ByFreq     bool     `arg:"scale_grad_by_freq"`
+	Sparse     bool     `arg:"sparse"`
 }
+
+// lookup checks the arguments of an embedding and, with max_norm, scales the
+// rows that are used before they are looked up.
+func (c *Call) lookup(idx, w *Tensor, a *EmbeddingArgs) {
+	switch {
+	case a.ByFreq:
+		c.Fail("%s is not modelled", Arg("scale_grad_by_freq"))
+	case a.Sparse:
+		c.Fail("%s is not modelled: the size of a sparse gradient depends on the data", Arg("sparse"))
+	case a.MaxNorm != nil:
+		c.Do(embeddingRenorm, nil, w, idx)
+	}
+}
+
+// F.embedding of a table whose rows may be scaled first.
+var _ = define(Row{
+	Name: "embedding.any", Args: &EmbeddingArgs{}, Composite: true,
+	Sig: "F.embedding(input, weight, padding_idx: int? = None, max_norm: float? = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False)",
+	Run: func(c *Call) {
+		idx, a := c.In[0], c.Args.(*EmbeddingArgs)
+		if a.MaxNorm != nil {
+			idx = c.Local(c.Do1(Contiguous, nil, idx))
+		}
+		c.lookup(idx, c.In[1], a)
+		c.Return(c.Do1(Embedding, a, idx, c.In[1]))
+	},
+	Source: "torch/nn/functional.py: embedding",
+})
 
 // Embedding looks up rows of a table; its gradient is a whole table.
 var Embedding = define(Row{
-	Name: "embedding", Sig: "F.embedding(input, weight, padding_idx: int? = None)", Args: &EmbeddingArgs{}, Run: func(c *Call) {
+	Name: "embedding", Args: &EmbeddingArgs{}, Run: func(c *Call) {
 		idx, w := c.In[0], c.In[1]
 		if idx.DType != tensor.Int64 && idx.DType != tensor.Int32 {
 			c.Fail("indices must be int64 or int32, not %v", idx.DType)
@@ -110,16 +141,26 @@ func cub32For(env *Env) cub {
 const cubAlign, cubSpare = 256, 255
 
 // radixSort is the scratch of cub::DeviceRadixSort::SortPairs over n pairs of
-// an index as key and one as value: second buffers for both, a histogram of
-// each pass (one for each byte), a counter, and the lookback of each tile. What
-// fits one block needs none.
-func (k cub) radixSort(n int64) int64 {
-	const digits = 256
+// an index as key and one as value.
+func (k cub) radixSort(n int64) int64 { return k.sortPairs(n, k.word, k.word, k.word*digitBits) }
+
+const digitBits = 8 // of a key that one pass of a radix sort looks at
+
+// sortPairs is the scratch of cub::DeviceRadixSort::SortPairs over n pairs, of
+// whose keys so many bits are sorted: second buffers for keys and values unless
+// one pass does, a histogram of each pass, a counter, and the lookback of each
+// tile. What fits one block needs none (an empty request is 1 byte).
+func (k cub) sortPairs(n, keySize, valueSize, bits int64) int64 {
+	const digits = 1 << digitBits
 	if n <= k.oneBlock {
 		return 1
 	}
-	buffers := roundUp(n*k.word, cubAlign) * 2
-	return buffers + k.word*digits*8 + cubAlign + divUp(n, k.sortTile)*digits*4 + cubSpare
+	passes := divUp(bits, digitBits)
+	buffers := int64(0)
+	if passes > 1 {
+		buffers = roundUp(n*keySize, cubAlign) + roundUp(n*valueSize, cubAlign)
+	}
+	return buffers + passes*digits*8 + cubAlign + divUp(n, k.sortTile)*digits*4 + cubSpare
 }
 
 // uniqueByKey is the scratch of cub::DeviceSelect::UniqueByKey.

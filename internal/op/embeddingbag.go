@@ -4,30 +4,53 @@ import "github.com/memplan/memplan/internal/tensor"
 
 // EmbeddingBagArgs are the arguments of embedding_bag.
 type EmbeddingBagArgs struct {
-	Mode string `arg:"mode"`
+	EmbeddingArgs
+	Mode       string `arg:"mode"`
+	LastOffset bool   `arg:"include_last_offset"`
 }
 
-// F.embedding_bag of a matrix of indices: each row is a bag. The function's
-// Python views the indices as a vector and counts out where the bags begin;
-// its locals go when it returns.
+// F.embedding_bag of a vector of indices and the offsets at which its bags
+// begin, or of a matrix in which each row is a bag. For that the function's
+// Python views the indices as a vector and counts out where the bags begin; its
+// locals go when it returns.
 var _ = define(Row{
-	Name: "embedding_bag", Sig: "F.embedding_bag(input, weight, *, mode: str(mean|sum|max) = 'mean')", Args: &EmbeddingBagArgs{}, Composite: true,
+	Name: "embedding_bag", Args: &EmbeddingBagArgs{}, Composite: true,
+	Sig: "F.embedding_bag(input, weight, offsets: tensor? = None, max_norm: float? = None, norm_type: float = 2, scale_grad_by_freq: bool = False, " +
+		"mode: str(mean|sum|max) = 'mean', sparse: bool = False, per_sample_weights: tensor? = None, include_last_offset: bool = False, padding_idx: int? = None)",
 	Run: func(c *Call) {
-		idx, w := c.In[0], c.In[1]
+		idx, w, offsets, weights, a := c.In[0], c.In[1], c.Opt(2), c.Opt(3), c.Args.(*EmbeddingBagArgs)
 		if idx.DType != tensor.Int64 && idx.DType != tensor.Int32 {
 			c.Fail("indices must be int64 or int32, not %v", idx.DType)
-		}
-		if idx.Rank() != 2 || idx.Numel() == 0 {
-			c.Fail("the indices must be a matrix with a bag in each row, not of shape %v; offsets are not modelled", idx.Size)
 		}
 		if w.Rank() != 2 {
 			c.Fail("the table must be a matrix, not of shape %v", w.Size)
 		}
-		offsets := c.Do1(Row0("arange"), &ArangeArgs{End: idx.Dim(0), DType: &idx.DType})
-		flat := c.Do1(Reshape, &ShapeArgs{Shape: []int64{-1}}, idx)
-		outs := c.Do(embeddingBag, c.Args, flat, offsets, w)
+		if weights != nil && (a.Mode != "sum" || weights.Size != idx.Size || weights.DType != w.DType) {
+			c.Fail("per_sample_weights need mode 'sum', the indices' shape and the table's type, not mode %q, shape %v and %v", a.Mode, weights.Size, weights.DType)
+		}
+		switch {
+		case idx.Rank() == 2 && idx.Numel() > 0 && offsets == nil:
+			offsets = c.Do1(Row0("arange"), &ArangeArgs{End: idx.Dim(0), DType: &idx.DType})
+			idx = c.Do1(Reshape, &ShapeArgs{Shape: []int64{-1}}, idx)
+			if weights != nil {
+				weights = c.Do1(Reshape, &ShapeArgs{Shape: []int64{-1}}, weights)
+			}
+		case idx.Rank() == 1 && idx.Numel() > 0 && offsets != nil && offsets.Rank() == 1 && offsets.Numel() > 0:
+			if offsets.DType != idx.DType {
+				c.Fail("offsets of %v beside indices of %v are not modelled; give both the same type", offsets.DType, idx.DType)
+			}
+			c.Keep(offsets)
+			c.Keep(idx)
+			if weights != nil {
+				c.Keep(weights)
+			}
+		default:
+			c.Fail("the indices must be a matrix with a bag in each row, or a vector with offsets, not of shape %v", idx.Size)
+		}
+		c.lookup(idx, w, &a.EmbeddingArgs)
+		outs := c.Do(embeddingBag, a, idx, offsets, w, weights)
 		c.Return(outs[0])
-		c.Drop(outs[1], outs[2], flat, offsets) // "ret, _, _, _ =" keeps the last
+		c.Drop(outs[1], outs[2], idx, offsets, weights) // "ret, _, _, _ =" keeps the last
 		c.Drop(outs[3])
 	},
 	Source: "torch/nn/functional.py: embedding_bag; aten/src/ATen/native/EmbeddingBag.cpp: embedding_bag",
@@ -37,18 +60,21 @@ var _ = define(Row{
 // index, the size of each bag, and for a maximum where it was found.
 var embeddingBag = define(Row{
 	Name: "_embedding_bag", Args: &EmbeddingBagArgs{}, Run: func(c *Call) {
-		idx, offsets, w := c.In[0], c.In[1], c.In[2]
+		idx, offsets, w, a := c.In[0], c.In[1], c.In[2], c.Args.(*EmbeddingBagArgs)
 		bags, width := offsets.Dim(0), w.Dim(1)
 		sizes := c.NewShape(idx.DType, bags)
+		if a.LastOffset {
+			bags--
+		}
 		bagOf := c.NewShape(idx.DType, idx.Numel())
 		out := c.NewShape(w.DType, bags, width)
 		where := []int64{0}
-		if c.Args.(*EmbeddingBagArgs).Mode == "max" {
+		if a.Mode == "max" {
 			where = []int64{bags, width}
 		}
 		c.Return(out, bagOf, sizes, c.NewShape(idx.DType, where...))
 	},
-	Save: []Save{In(0), In(1), Out(1), Out(2), Out(3)}, NoGrad: []int{1, 2, 3}, Node: "EmbeddingBagBackward0",
+	Save: []Save{In(0), In(1), In(3), In(2, 3), Out(1), Out(2), Out(3)}, NoGrad: []int{1, 2, 3}, Node: "EmbeddingBagBackward0",
 	Grad:   gradEmbeddingBag,
 	Source: "aten/src/ATen/native/cuda/EmbeddingBag.cu: _embedding_bag_cuda",
 })
@@ -57,6 +83,12 @@ var embeddingBag = define(Row{
 // the table directly; sum and mean always sort the indices first.
 func gradEmbeddingBag(b *Back) {
 	idx, g, w := b.SavedIn[0], b.Grads[0], b.InM[2]
+	if b.Need(3) {
+		b.Set(3, b.NewShape(g.DType, idx.Numel()))
+	}
+	if !b.Need(2) {
+		return
+	}
 	b.contiguous(g)
 	if b.Args.(*EmbeddingBagArgs).Mode == "max" {
 		if b.Env().Deterministic {

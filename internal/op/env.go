@@ -18,10 +18,24 @@ type Env struct {
 	AutocastDType tensor.DType
 	Deterministic bool // torch.use_deterministic_algorithms
 
+	// TorchDispatch says that a mode of torch dispatch is at work, such as that
+	// of a selective checkpoint: operators that are made of others do not modify
+	// their intermediates in place then (isTensorSubclassLike in
+	// aten/src/ATen/TensorSubclassLikeUtils.h).
+	TorchDispatch bool
+
 	// FakeTensors plays the job as under FakeTensorMode, where no kernel runs:
 	// there is only what operators return and what derivative formulas make,
 	// nothing that a kernel or a library allocates inside.
 	FakeTensors bool
+
+	// CudnnWorkspace is what convolutions of cuDNN take while they run.
+	CudnnWorkspace CudnnWorkspace
+
+	// StubCudnn takes the sizes that the recordings in testdata have for the
+	// workspace, the reserve and the random numbers of cuDNN's RNN: there a stub
+	// stood in for cuDNN and answered with round figures of its own.
+	StubCudnn bool
 }
 
 // CublasWorkspace is the size in bytes of the workspace of a cuBLAS handle:

@@ -10,21 +10,25 @@ type FillArgs struct {
 
 func filled(name string) *Row {
 	return define(Row{Name: name, Sig: "torch." + name + "(*size: ints, *, dtype: dtype? = None)", Args: &FillArgs{}, Run: func(c *Call) {
-		a := c.Args.(*FillArgs)
-		d := tensor.Float32
-		if a.DType != nil {
-			d = *a.DType
-		}
-		if len(a.Size) > tensor.MaxRank {
-			c.Fail("%d dimensions; at most %d are handled", len(a.Size), tensor.MaxRank)
-		}
-		for _, n := range a.Size {
-			if n < 0 {
-				c.Fail("negative size %d", n)
-			}
-		}
-		c.Return(c.NewShape(d, a.Size...))
+		c.filledOf(c.Args.(*FillArgs), tensor.Float32)
 	}})
+}
+
+// filledOf returns a tensor of the given size, of type d unless the arguments say
+// another.
+func (c *Call) filledOf(a *FillArgs, d tensor.DType) {
+	if a.DType != nil {
+		d = *a.DType
+	}
+	if len(a.Size) > tensor.MaxRank {
+		c.Fail("%d dimensions; at most %d are handled", len(a.Size), tensor.MaxRank)
+	}
+	for _, n := range a.Size {
+		if n < 0 {
+			c.Fail("negative size %d", n)
+		}
+	}
+	c.Return(c.NewShape(d, a.Size...))
 }
 
 func filledLike(name string) *Row {

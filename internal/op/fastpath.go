@@ -11,7 +11,7 @@ type NativeMHAArgs struct {
 
 // nativeMHA is self-attention in one operator, which eval mode without
 // gradients takes. Inputs: query, in_proj weight and bias, out_proj weight and
-// bias. With need_weights it returns the weights as well.
+// bias, and a mask. With need_weights it returns the weights as well.
 var nativeMHA = define(Row{
 	Name: "_native_multi_head_attention", Args: &NativeMHAArgs{}, Composite: true, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*NativeMHAArgs)
@@ -20,7 +20,7 @@ var nativeMHA = define(Row{
 		probe := tensor.Contiguous(tensor.D(b, t, a.Heads, head))
 		probe = probe.Transpose(1, 2)
 		q := c.Local(c.Alias(x, probe, x.DType))
-		if !a.Weights && head%8 == 0 && c.sdpaBackend(q, q, q, nil, &SDPAArgs{}) != sdpaMath {
+		if !a.Weights && head%8 == 0 && !c.Has(5) && c.sdpaBackend(q, q, q, nil, &SDPAArgs{}) != sdpaMath {
 			c.Early(q)
 			c.Return(c.nativeSDPA(a))
 			return
@@ -33,6 +33,12 @@ var nativeMHA = define(Row{
 		c.Drop(qkv)
 		qkt := c.NewShape(x.DType, b, a.Heads, t, t) // the product, then its softmax in place
 		c.BlasHandle()
+		if mask := c.Opt(5); mask != nil { // masked_softmax takes bools and is not in place
+			flags := c.Do1(To, &ToCopyArgs{DType: tensor.Bool}, mask)
+			probs := c.NewLike(qkt)
+			c.Drop(qkt, flags)
+			qkt = probs
+		}
 		if !a.Weights {
 			c.Drop(qkt)
 			qkt = nil
@@ -104,7 +110,7 @@ var _ = define(Row{
 		if a.NormFirst {
 			rebind(norm(x, 5))
 		}
-		rebind(c.Do1(nativeMHA, &NativeMHAArgs{Heads: a.Heads}, x, c.In[1], c.In[2], c.In[3], c.In[4]))
+		rebind(c.Do1(nativeMHA, &NativeMHAArgs{Heads: a.Heads}, x, c.In[1], c.In[2], c.In[3], c.In[4], c.Opt(13)))
 		if !a.NormFirst {
 			rebind(norm(x, 5))
 		}

@@ -13,6 +13,12 @@ func floatOf(d tensor.DType) tensor.DType {
 // floatMap is mapOf for functions of real numbers.
 func floatMap(c *Call) { c.Return(c.New(c.elementwise(c.In[0]), floatOf(c.In[0].DType))) }
 
+// ofFloats makes a row a function of real numbers.
+func ofFloats(r *Row) *Row {
+	r.Run = floatMap
+	return r
+}
+
 // functions lists pointwise functions of one tensor with their derivatives
 // (tools/autograd/derivatives.yaml) and what autocast does to them.
 var functions = []struct {

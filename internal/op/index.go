@@ -2,14 +2,14 @@ package op
 
 import "github.com/memplan/memplan/internal/tensor"
 
-// indexVector checks an int64 index of one dimension.
-func (c *Call) indexVector(x, idx *Tensor, dim int) int {
+// indexDim checks an int64 index of at least one dimension.
+func (c *Call) indexDim(x, idx *Tensor, dim int) int {
 	d := c.dim(dim, x.Rank())
 	if x.Rank() == 0 {
 		c.Fail("a tensor without dimensions cannot be indexed")
 	}
-	if idx.DType != tensor.Int64 || idx.Rank() != 1 {
-		c.Fail("the index must be int64 of one dimension, not %v of shape %v", idx.DType, idx.Size)
+	if idx.DType != tensor.Int64 || idx.Rank() == 0 || idx.Rank()+x.Rank()-1 > tensor.MaxRank {
+		c.Fail("the index must be int64 with at least one dimension, not %v of shape %v", idx.DType, idx.Size)
 	}
 	return d
 }
@@ -18,7 +18,10 @@ func (c *Call) indexVector(x, idx *Tensor, dim int) int {
 var _ = define(Row{
 	Name: "index_select", Sig: "torch.index_select(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *Call) {
 		x, idx := c.In[0], c.In[1]
-		d := c.indexVector(x, idx, c.Args.(*DimArgs).Dim)
+		d := c.indexDim(x, idx, c.Args.(*DimArgs).Dim)
+		if idx.Rank() != 1 {
+			c.Fail("the index must have one dimension, not shape %v", idx.Size)
+		}
 		c.Return(c.New(tensor.Contiguous(x.Size.Set(d, idx.Dim(0))), x.DType))
 	},
 	Save: []Save{In(1)}, Node: "IndexSelectBackward0",
@@ -26,12 +29,13 @@ var _ = define(Row{
 	Source: "aten/src/ATen/native/cuda/Indexing.cu: index_select_cuda; FunctionsManual.cpp: index_select_backward",
 })
 
-// Index is x[:, index] with an int64 tensor in the place of dim: each ":" is a
-// view, as it is for integers and slices.
+// Index is x[:, index] with an int64 tensor in the place of dim, whose
+// dimensions stand in the result for it: each ":" is a view, as it is for
+// integers and slices.
 var _ = define(Row{
 	Name: "index.any", Sig: "[] index(self, index, dim: int = 0)", Args: &DimArgs{}, Composite: true, Run: func(c *Call) {
 		x, idx := c.In[0], c.In[1]
-		d := c.indexVector(x, idx, c.Args.(*DimArgs).Dim)
+		d := c.indexDim(x, idx, c.Args.(*DimArgs).Dim)
 		x = c.Keep(x)
 		for i := range d {
 			y := c.Do1(Slice, &SliceArgs{Dim: i, Step: 1}, x)
@@ -50,14 +54,18 @@ var indexTensor = define(Row{
 		d := c.Args.(*DimArgs).Dim
 		// AdvancedIndex: the source seen with stride 0 along the indexed
 		// dimension, the index along no other.
-		src := tensor.Layout{Size: x.Size.Set(d, idx.Dim(0)), Stride: x.Stride.Set(d, 0)}
-		at := tensor.Layout{}
+		src, at := tensor.Layout{}, tensor.Layout{}
+		extend := func(l *tensor.Layout, n, s int64) { l.Size, l.Stride = l.Size.Append(n), l.Stride.Append(s) }
 		for i := range x.Rank() {
-			n, s := int64(1), int64(0)
-			if i == d {
-				n, s = idx.Dim(0), idx.Stride.At(0)
+			if i != d {
+				extend(&src, x.Dim(i), x.Stride.At(i))
+				extend(&at, 1, 0)
+				continue
 			}
-			at.Size, at.Stride = at.Size.Append(n), at.Stride.Append(s)
+			for k := range idx.Rank() {
+				extend(&src, idx.Dim(k), 0)
+				extend(&at, idx.Dim(k), idx.Stride.At(k))
+			}
 		}
 		l, err := tensor.Elementwise(&src, &at)
 		if err != nil {
@@ -91,7 +99,7 @@ func gradIndex(b *Back) {
 	b.Local(vec()) // sorted
 	b.Local(vec()) // original positions
 	b.Local(vec()) // range
-	b.Drop(b.NewShape(tensor.Uint8, cubFor(b.Env()).radixSortBits(n, bitLength((in.Numel()-1)/slice))))
+	b.Drop(b.NewShape(tensor.Uint8, cubFor(b.Env()).sortPairs(n, 8, 8, bitLength((in.Numel()-1)/slice))))
 }
 
 // bitLength is the number of bits that n needs, at least 1.
@@ -102,21 +110,4 @@ func bitLength(n int64) int64 {
 		bits++
 	}
 	return bits
-}
-
-// radixSortBits is the scratch of cub::DeviceRadixSort::SortPairs over n pairs
-// of 8-byte keys and values, of which only so many bits of the keys are
-// sorted. One tile needs nothing (an empty request is 1 byte); one pass needs no
-// second buffers.
-func (k cub) radixSortBits(n, bits int64) int64 {
-	const digits, digitBits = 256, 8
-	if n <= k.oneBlock {
-		return 1
-	}
-	passes := divUp(bits, digitBits)
-	buffers := int64(0)
-	if passes > 1 {
-		buffers = roundUp(n*8, cubAlign) * 2
-	}
-	return buffers + passes*digits*8 + cubAlign + divUp(n, k.sortTile)*digits*4 + cubSpare
 }

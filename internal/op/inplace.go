@@ -25,15 +25,8 @@ var _ = define(Row{
 	Name: "dropout_", Args: &DropoutArgs{}, Composite: true,
 	Run: func(c *Call) {
 		a, x := c.Args.(*DropoutArgs), c.In[0]
-		if a.P < 0 || a.P > 1 {
-			c.Fail("dropout probability %v is outside of [0, 1]", a.P)
-		}
-		training := c.Env().Training
-		if a.Training != nil {
-			training = *a.Training
-		}
 		switch {
-		case a.P == 0 || !training || x.Numel() == 0:
+		case !c.drops(a):
 			c.ReturnSelf(0)
 		case a.P == 1: // input *= zeros
 			z := c.Local(c.NewShape(x.DType))

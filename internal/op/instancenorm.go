@@ -2,7 +2,7 @@ package op
 
 // InstanceNormArgs are the arguments of instance_norm.
 type InstanceNormArgs struct {
-	Batch bool // statistics of the input in any mode
+	Batch, Running bool // statistics of the input, or running ones, in any mode
 }
 
 // InstanceNorm is batch_norm with every sample's channels as channels of one
@@ -25,7 +25,7 @@ var _ = define(Row{
 		row := c.Do1(Contiguous, nil, x)
 		in[0] = c.Local(c.Do1(View, &ShapeArgs{Shape: shape}, row))
 		c.Drop(row)
-		out := c.Local(c.Do1(BatchNorm, &BatchNormArgs{Batch: a.Batch}, in...))
+		out := c.Local(c.Do1(BatchNorm, &BatchNormArgs{Batch: a.Batch, Running: a.Running}, in...))
 		for i := 3; i < 5; i++ {
 			if in[i] == nil {
 				continue

@@ -19,13 +19,10 @@ func init() {
 
 // larger defines maximum or minimum. Where both sides are equal each gets half
 // of the gradient.
-func larger(name, node string) {
-	define(Row{
+func larger(name, node string) *Row {
+	return define(Row{
 		Name: name, Sig: "torch." + name + "(input, other)", Run: func(c *Call) {
-			if c.In[0].DType != c.In[1].DType {
-				c.Fail("%s of types %v and %v is not modelled", name, c.In[0].DType, c.In[1].DType)
-			}
-			mapOf(c)
+			c.Return(c.New(c.elementwise(c.In...), resultType(c.In[0], c.In[1], Number{})))
 		},
 		Save: []Save{In(1), In(0)}, Node: node,
 		Grad: func(b *Back) { // where(self == other, grad / 2, grad).masked_fill_(self < other, 0)
@@ -47,10 +44,10 @@ func larger(name, node string) {
 	})
 }
 
-func init() {
-	larger("maximum", "MaximumBackward0")
-	larger("minimum", "MinimumBackward0")
-}
+var (
+	_       = larger("maximum", "MaximumBackward0")
+	minimum = larger("minimum", "MinimumBackward0")
+)
 
 // The square and the reciprocal.
 var (
@@ -60,7 +57,7 @@ var (
 		},
 	})
 	_ = define(Row{
-		Name: "reciprocal", Sig: "torch.reciprocal(input)", Cast: CastFP32, Run: mapOf, Save: []Save{Out(0)}, Node: "ReciprocalBackward0",
+		Name: "reciprocal", Sig: "torch.reciprocal(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "ReciprocalBackward0",
 		Grad: func(b *Back) { // -grad * (result * result)
 			res := b.SavedOut[0]
 			square := b.Local(b.Do1(mulTensor, nil, res, res))
@@ -73,7 +70,10 @@ var (
 
 // Filling in place makes no copy.
 var _ = define(Row{
-	Name: "masked_fill_", Args: MaskedFill.Args, Run: checkInPlace, InPlace: true, Save: []Save{In(1)}, Node: "MaskedFillBackward0",
+	Name: "masked_fill_", Args: MaskedFill.Args, Run: func(c *Call) {
+		c.fillValue()
+		checkInPlace(c)
+	}, InPlace: true, Save: []Save{In(1)}, Node: "MaskedFillBackward0",
 	Grad: gradMaskedFill,
 })
 

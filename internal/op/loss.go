@@ -14,6 +14,8 @@ type LossArgs struct {
 	Swap           bool    `arg:"swap"`
 }
 
+func (a *LossArgs) reduction() string { return a.Reduction }
+
 // lossSig is the end of a loss's signature.
 const lossSig = "reduction: str(none|mean|sum) = 'mean'"
 
@@ -28,7 +30,7 @@ func (c *Call) sameShape(x, target *Tensor) {
 // reduceLoss is apply_loss_reduction: the mean, the sum or the tensor itself.
 // The caller keeps its reference to t and owns the result.
 func (c *Call) reduceLoss(t *Tensor) *Tensor {
-	switch c.Args.(*LossArgs).Reduction {
+	switch c.Args.(interface{ reduction() string }).reduction() {
 	case "mean":
 		return c.Do1(Mean, &ReduceArgs{}, t)
 	case "sum":

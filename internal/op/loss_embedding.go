@@ -10,14 +10,17 @@ var (
 		Sig: "F.triplet_margin_loss(anchor, positive, negative, *, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, " + lossSig + ")",
 		Run: func(c *Call) {
 			a := c.Args.(*LossArgs)
-			if a.Swap {
-				c.Fail("swap is not modelled")
-			}
 			for _, t := range c.In[1:] {
 				c.sameShape(c.In[0], t)
 			}
-			near := c.pairwiseDistance(c.In[0], c.In[1], a.P)
-			far := c.pairwiseDistance(c.In[0], c.In[2], a.P)
+			near := c.pairwiseDistance(c.In[0], c.In[1], a.P, false)
+			far := c.pairwiseDistance(c.In[0], c.In[2], a.P, false)
+			if a.Swap {
+				swapped := c.pairwiseDistance(c.In[1], c.In[2], a.P, false)
+				least := c.Do1(minimum, nil, far, swapped)
+				c.Drop(far, swapped)
+				far = least
+			}
 			sum := c.scaled(Add, near)
 			diff := c.Do1(Sub, &BinaryArgs{}, sum, far)
 			zero := 0.0
@@ -28,6 +31,30 @@ var (
 		},
 		Source: "aten/src/ATen/native/Loss.cpp: triplet_margin_loss",
 	})
+	_ = define(Row{ // of pairwise_distance, the default
+		Name: "triplet_margin_with_distance_loss", Args: &LossArgs{}, Composite: true,
+		Sig: "F.triplet_margin_with_distance_loss(anchor, positive, negative, *, margin: float = 1.0, swap: bool = False, " + lossSig + ")",
+		Run: func(c *Call) {
+			near := c.Local(c.pairwiseDistance(c.In[0], c.In[1], 2, false))
+			far := c.pairwiseDistance(c.In[0], c.In[2], 2, false)
+			var swapped *Tensor
+			if c.Args.(*LossArgs).Swap {
+				swapped = c.pairwiseDistance(c.In[1], c.In[2], 2, false)
+				least := c.Do1(minimum, nil, far, swapped)
+				c.Drop(far)
+				far = least
+			}
+			sum := c.scaled(Add, near)
+			diff := c.Do1(Sub, &BinaryArgs{}, sum, far)
+			c.Drop(sum)
+			loss := c.Do1(clampMin, &ClampArgs{Min: new(float64)}, diff)
+			c.Drop(diff)
+			c.Return(c.reduceLoss(loss))
+			c.Early(near)
+			c.Drop(far, swapped, loss)
+		},
+		Source: "torch/nn/functional.py: triplet_margin_with_distance_loss",
+	})
 	_ = define(Row{
 		Name: "cosine_embedding_loss", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
 		Sig:    "F.cosine_embedding_loss(input1, input2, target, *, margin: float = 0.0, " + lossSig + ")",
@@ -37,10 +64,10 @@ var (
 )
 
 // pairwiseDistance is norm(x - y + eps, p) over the last dimension.
-func (c *Call) pairwiseDistance(x, y *Tensor, p float64) *Tensor {
+func (c *Call) pairwiseDistance(x, y *Tensor, p float64, keepDim bool) *Tensor {
 	diff := c.Do1(Sub, &BinaryArgs{}, x, y)
 	moved := c.scaled(Add, diff)
-	norm := c.Do1(vectorNorm, &NormArgs{P: &p, ReduceArgs: ReduceArgs{Dim: []int64{-1}}}, moved)
+	norm := c.Do1(tensorNorm, &NormArgs{P: &p, ReduceArgs: ReduceArgs{Dim: []int64{-1}, KeepDim: keepDim}}, moved)
 	c.Drop(moved, diff)
 	return norm
 }
@@ -72,11 +99,7 @@ func cosineEmbeddingLoss(c *Call) {
 	zeros := c.New(tensor.Contiguous(cos.Size), cos.DType)
 	pos := c.Do1(Sub, &BinaryArgs{Left: Number{Set: true, Value: 1}}, cos) // 1 - cos
 	neg := c.scaled(Sub, cos)
-	var original *Tensor
-	if c.NeedsGrad(neg) { // clamp_min_ keeps a clone of what it changes
-		original = c.NewLike(neg)
-	}
-	c.Drop(c.Do1(clampMinInPlace, &ClampArgs{Min: new(float64)}, neg, original), original)
+	c.Drop(c.Do1(clampMinInPlace, &ClampArgs{Min: new(float64)}, neg))
 	where := func(t *Tensor) *Tensor {
 		is := c.Do1(isEqual, &BinaryArgs{Other: Number{Set: true, Value: 1}}, target)
 		out := c.Do1(whereSelf, nil, is, t, zeros)
@@ -93,12 +116,5 @@ func cosineEmbeddingLoss(c *Call) {
 var (
 	sqrtInPlace = define(Row{
 		Name: "sqrt_.loss", Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
-	})
-	clampMinInPlace = define(Row{
-		Name: "clamp_min_.loss", Args: &ClampArgs{}, Run: func(*Call) {}, InPlace: true, Save: []Save{In(1)}, Node: "ClampMinBackward0",
-		Grad: func(b *Back) {
-			b.SavedIn[0] = b.SavedIn[1]
-			gradClamp(b)
-		},
 	})
 )

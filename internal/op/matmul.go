@@ -36,7 +36,12 @@ var Linear = define(Row{
 		wt := c.Do1(T, nil, w)
 		y := c.Do1(Matmul, nil, x, wt)
 		c.Drop(wt)
-		if bias != nil {
+		switch {
+		case bias != nil && c.Env().TorchDispatch:
+			c.Return(c.Do1(Add, &AddArgs{}, y, bias))
+			c.Drop(y)
+			return
+		case bias != nil:
 			c.Drop(c.Do1(AddInPlace, &AddArgs{}, y, bias))
 		}
 		c.Return(y)
@@ -239,7 +244,7 @@ func matmul(c *Call) {
 	case da == 2 && db == 2:
 		c.Return(c.Do1(Mm, nil, a, b))
 	case da == 1 || db == 1:
-		c.Fail("products with a vector are not modelled")
+		c.vectorProduct(a, b)
 	case c.folds(a, b):
 		t1, t2, swap := a, b, db > da
 		if swap {

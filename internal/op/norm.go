@@ -102,11 +102,12 @@ func (b *Back) layerNormPartials(x *Tensor, rows int64, weight, bias bool) {
 // BatchNormArgs are the arguments of batch_norm.
 type BatchNormArgs struct {
 	Batch    bool    // batch statistics in any mode: there are no running ones
+	Running  bool    // running statistics in any mode
 	Momentum float64 `arg:"momentum"`
 	Eps      float64 `arg:"eps"`
 }
 
-func (a *BatchNormArgs) training(c *Call) bool { return a.Batch || c.Env().Training }
+func (a *BatchNormArgs) training(c *Call) bool { return a.Batch || !a.Running && c.Env().Training }
 
 // BatchNorm chooses between cuDNN and PyTorch's own kernels
 // (_batch_norm_impl_index in aten/src/ATen/native/Normalization.cpp). Inputs
@@ -200,9 +201,9 @@ var (
 			switch {
 			case channelsLastKernels(x):
 				c.statistics(x, 4)
-			case !x.IsContiguous(): // var_mean, over a float32 copy of 16-bit inputs
+			case !x.IsContiguous(): // var_mean, over a float32 copy of bfloat16 (make_reduction takes float16 as it is)
 				y := x
-				if x.DType.IsHalf() {
+				if x.DType == tensor.BFloat16 {
 					y = c.Local(c.New(x.LikeDense(), acc))
 				}
 				dims := make([]bool, x.Rank())

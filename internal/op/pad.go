@@ -5,30 +5,188 @@ import "github.com/memplan/memplan/internal/tensor"
 // PadArgs are the amounts before and after each dimension, from the last one.
 type PadArgs struct {
 	Pad   []int64 `arg:"pad"`
+	Mode  string  `arg:"mode"`
 	Value float64 `arg:"value"`
 }
 
-// ConstantPad is F.pad with a constant; its gradient is a copy of the inner
-// part.
-var ConstantPad = define(Row{
-	Name: "constant_pad_nd", Sig: "F.pad(input, pad: ints, *, value: float = 0.0)", Args: &PadArgs{}, Run: func(c *Call) {
-		x, p := c.In[0], c.Args.(*PadArgs).Pad
-		if len(p)%2 != 0 || len(p) > 2*x.Rank() {
-			c.Fail("padding %s does not fit %d dimensions; it has two numbers for each, from the last one on", tensor.SizeString(p), x.Rank())
+// Pad is F.pad, which chooses among its modes.
+var Pad = define(Row{
+	Name: "pad", Sig: "F.pad(input, pad: ints, mode: str(constant|reflect|replicate|circular) = 'constant', value: float? = None)", Args: &PadArgs{},
+	Composite: true, Run: func(c *Call) {
+		x, a := c.In[0], c.Args.(*PadArgs)
+		n := len(a.Pad) / 2
+		switch {
+		case a.Mode == "" || a.Mode == "constant":
+			c.Return(c.Do1(ConstantPad, a, x))
+			return
+		case len(a.Pad)%2 != 0 || n < 1 || n > 3 || x.Rank() != n+1 && x.Rank() != n+2 || x.Numel() == 0:
+			c.Fail("padding %s of mode %s does not fit shape %v; it has two numbers for each of the last 1 to 3 dimensions, and one or two dimensions remain",
+				tensor.SizeString(a.Pad), a.Mode, x.Size)
+		case a.Mode == "circular" && x.Rank() != n+2:
+			c.Fail("circular padding of %d dimensions needs two more, not shape %v", n, x.Size)
+		case a.Mode == "circular":
+			c.Return(c.padCircular(x, a))
+			return
 		}
-		size := x.Size
+		c.Return(c.Do1(borderPads[a.Mode][n], a, x))
+	},
+	Source: "aten/src/ATen/native/PadNd.cpp: _pad_enum",
+})
+
+// padded is the shape of a padded tensor.
+func (c *Call) padded(x *Tensor, p []int64) tensor.Dims {
+	if len(p)%2 != 0 || len(p) > 2*x.Rank() {
+		c.Fail("padding %s does not fit %d dimensions; it has two numbers for each, from the last one on", tensor.SizeString(p), x.Rank())
+	}
+	size := x.Size
+	for i := 0; i < len(p); i += 2 {
+		d := x.Rank() - 1 - i/2
+		n := size.At(d) + p[i] + p[i+1]
+		if n < 0 || size.At(d)+min(p[i], 0)+min(p[i+1], 0) < 0 {
+			c.Fail("padding %s makes dimension %d negative", tensor.SizeString(p), d)
+		}
+		size = size.Set(d, n)
+	}
+	return size
+}
+
+// ConstantPad pads with a number; its derivative pads the gradient with the
+// amounts negated. Where nothing is added it is a clone of the inner part.
+var ConstantPad = define(Row{
+	Name: "constant_pad_nd", Args: &PadArgs{}, Run: func(c *Call) {
+		x, p := c.In[0], c.Args.(*PadArgs).Pad
+		size := c.padded(x, p)
+		inner, grows := x.Layout, false
 		for i := 0; i < len(p); i += 2 {
 			d := x.Rank() - 1 - i/2
-			size = size.Set(d, size.At(d)+p[i]+p[i+1])
-			if size.At(d) < 0 {
-				c.Fail("padding %s makes dimension %d negative", tensor.SizeString(p), d)
-			}
+			from := max(-p[i], 0)
+			inner = inner.Narrow(d, from, x.Dim(d)-from-max(-p[i+1], 0), 1)
+			grows = grows || p[i] > 0 || p[i+1] > 0
+		}
+		if !grows {
+			c.Return(c.New(inner.LikeDense(), x.DType))
+			return
 		}
 		c.Return(c.New(tensor.InFormat(size, x.IsChannelsLast()), x.DType))
 	},
-	Node: "ConstantPadNdBackward0",
-	Grad: func(b *Back) {
-		l := tensor.Contiguous(b.InM[0].Size)
-		b.Set(0, b.New(l, b.InM[0].DType))
-	},
+	Node:   "ConstantPadNdBackward0",
+	Source: "aten/src/ATen/native/PadNd.cpp: constant_pad_nd",
 })
+
+func init() {
+	ConstantPad.Grad = func(b *Back) {
+		back := make([]int64, len(b.Args.(*PadArgs).Pad))
+		for i, n := range b.Args.(*PadArgs).Pad {
+			back[i] = -n
+		}
+		b.Set(0, b.Do1(ConstantPad, &PadArgs{Pad: back}, b.Grads[0]))
+	}
+}
+
+// borderPads are the kernels that repeat what lies at the border, by mode and
+// number of dimensions.
+var borderPads = map[string][4]*Row{
+	"reflect":   {1: borderPad("reflection", 1), 2: borderPad("reflection", 2), 3: borderPad("reflection", 3)},
+	"replicate": {1: borderPad("replication", 1), 2: borderPad("replication", 2), 3: borderPad("replication", 3)},
+}
+
+// borderPad defines reflection_pad1d and its like. The kernel of reflection_pad2d
+// alone wants its input in rows and resizes its result.
+func borderPad(kind string, n int) *Row {
+	digit := string(rune('0' + n))
+	word := map[string]string{"reflection": "Reflection", "replication": "Replication"}[kind]
+	return define(Row{
+		Name: kind + "_pad" + digit + "d", Args: &PadArgs{}, Run: func(c *Call) {
+			x, p := c.In[0], c.Args.(*PadArgs).Pad
+			size := c.padded(x, p)
+			for i, amount := range p {
+				if in := x.Dim(-1 - i/2); kind == "reflection" && amount >= in {
+					c.Fail("padding %d reflects more than a dimension of %d elements has", amount, in)
+				}
+			}
+			for i := range p {
+				if size.At(x.Rank()-1-i/2) < 1 {
+					c.Fail("padding %s leaves nothing of shape %v", tensor.SizeString(p), x.Size)
+				}
+			}
+			if kind == "reflection" && n == 2 {
+				out := c.grown(x.DType, size.Slice()...)
+				c.contiguous(x)
+				c.Return(out)
+				return
+			}
+			c.Return(c.New(tensor.Contiguous(size), x.DType))
+		},
+		Save: []Save{In(0)}, Node: word + "Pad" + digit + "DBackward0",
+		Grad: func(b *Back) {
+			if b.Env().Deterministic {
+				b.Fail("%s_pad%sd has no deterministic backward pass in PyTorch; it would raise an error", kind, digit)
+			}
+			x := b.SavedIn[0]
+			l := tensor.Contiguous(x.Size)
+			b.Set(0, b.New(l, x.DType))
+		},
+		Source: "aten/src/ATen/native/cuda/ReflectionPad.cu, ReplicationPadding.cu",
+	})
+}
+
+// padCircular copies the input into the middle of a new tensor and then, one
+// dimension after the other, its ends to the other side (_pad_circular).
+func (c *Call) padCircular(x *Tensor, a *PadArgs) *Tensor {
+	p, rank := a.Pad, x.Rank()
+	size := c.padded(x, p)
+	for i := 0; i < len(p); i += 2 {
+		if n := x.Dim(rank - 1 - i/2); p[i] > n || p[i+1] > n || size.At(rank-1-i/2) < 1 {
+			c.Fail("padding %d, %d wraps around more than once a dimension of %d elements", p[i], p[i+1], n)
+		}
+	}
+	out := c.NewShape(x.DType, size.Slice()...)
+	slice := func(t *Tensor, d int, from, to int64) *Tensor {
+		return c.Do1(Slice, &SliceArgs{Dim: d, Start: &from, End: &to, Step: 1}, t)
+	}
+	inner, source := c.Keep(out), c.Keep(x)
+	rebind := func(t **Tensor, u *Tensor) {
+		c.Drop(*t)
+		*t = u
+	}
+	for i := 0; i < len(p); i += 2 {
+		d, left, right := rank-1-i/2, p[i], p[i+1]
+		rebind(&inner, slice(inner, d, max(left, 0), size.At(d)-max(right, 0)))
+		rebind(&source, slice(source, d, max(-left, 0), x.Dim(d)-max(-right, 0)))
+	}
+	c.Drop(c.Do1(copyInPlace, nil, inner, source))
+	for i := 0; i < len(p); i += 2 {
+		d, left, right := rank-1-i/2, p[i], p[i+1]
+		end := size.At(d)
+		wrap := func(to, from, length int64) {
+			rebind(&inner, slice(out, d, to, to+length))
+			rebind(&source, slice(out, d, from, from+length))
+			c.Drop(c.Do1(copyInPlace, nil, inner, source))
+		}
+		if left > 0 {
+			wrap(0, end-left-max(right, 0), left)
+		}
+		if right > 0 {
+			wrap(end-right, max(left, 0), right)
+		}
+	}
+	c.Drop(source, inner)
+	return out
+}
+
+// copyInPlace is self.copy_(src); what it overwrites has no gradient.
+var copyInPlace = define(Row{
+	Name: "copy_", Run: checkInPlace, InPlace: true, Node: "CopyBackwards",
+	Source: "torch/csrc/autograd/VariableTypeManual.cpp: copy_; functions/tensor.cpp: CopyBackwards",
+})
+
+func init() {
+	copyInPlace.Grad = func(b *Back) {
+		if b.Need(0) {
+			b.Set(0, b.NewLike(b.Grads[0]))
+		}
+		if b.Need(1) {
+			b.Set(1, b.Do1(To, &ToCopyArgs{DType: b.InM[1].DType}, b.Grads[0]))
+		}
+	}
+}

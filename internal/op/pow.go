@@ -2,10 +2,9 @@ package op
 
 import "github.com/memplan/memplan/internal/tensor"
 
-// PowArgs is the exponent of pow, or its base, where that is a number.
+// PowArgs is the exponent of pow where it is a number.
 type PowArgs struct {
 	Exponent Number `arg:"exponent"`
-	Base     Number `arg:"base"`
 }
 
 // Pow chooses among the powers with a number and that of two tensors.
@@ -41,7 +40,7 @@ func gradPow(b *Back) { // grad * (exponent * self.pow(exponent - 1))
 // powTensor is x ** y.
 var powTensor = define(Row{
 	Name: "pow.Tensor_Tensor", Cast: CastFP32, Run: func(c *Call) { c.Return(c.New(c.elementwise(c.In...), c.promoted(false))) },
-	Save: []Save{In(1), In(0), Out(0, 1)}, Node: "PowBackward1",
+	Save: []Save{In(1), In(0), Out(0)}, Node: "PowBackward1",
 	Grad: func(b *Back) {
 		x, y := b.SavedIn[0], b.SavedIn[1]
 		mark := b.Mark()
@@ -51,7 +50,8 @@ var powTensor = define(Row{
 			eq := b.New(x.LikeDense(), tensor.Bool)
 			cond := b.Local(b.New(l, tensor.Bool))
 			b.Drop(eq, ge)
-			log := b.Local(b.NewLike(x))
+			base := b.Local(b.Do1(To, &ToCopyArgs{DType: b.OutM[0].DType}, x))
+			log := b.Local(b.NewLike(base))
 			product := b.Local(b.Do1(mulTensor, nil, b.SavedOut[0], log))
 			zero := b.Local(b.NewShape(b.Grads[0].DType))
 			picked := b.Local(b.Do1(whereSelf, nil, cond, zero, product))
@@ -71,23 +71,3 @@ var powTensor = define(Row{
 	},
 	Source: "torch/csrc/autograd/FunctionsManual.cpp: pow_backward_self, pow_backward_exponent",
 })
-
-// powBase is number ** x; the number becomes a tensor for the kernel.
-var powBase = define(Row{
-	Name: "pow.Scalar", Args: &PowArgs{}, Cast: CastFP32, Run: func(c *Call) {
-		a, x := c.Args.(*PowArgs), c.In[0]
-		if a.Base.Value == 0 {
-			c.Fail("0 ** tensor is not modelled")
-		}
-		d := resultType(x, nil, a.Base)
-		c.Return(c.New(c.elementwise(x), d))
-		if a.Base.Value != 1 {
-			c.Drop(c.NewShape(d))
-		}
-	},
-	Save: []Save{In(0), Out(0)}, Node: "PowBackward2",
-	Grad:   func(b *Back) { exponential.grad(b, 0) },
-	Source: "aten/src/ATen/native/Pow.cpp: pow_Scalar; FunctionsManual.cpp: pow_backward_exponent",
-})
-
-var exponential = parseFormula("grad * (result * 1)")

@@ -17,17 +17,19 @@ type InterpolateArgs struct {
 // spatialModes are the modes of F.interpolate for 1, 2 and 3 spatial
 // dimensions, with the words that make the name of the operator.
 var spatialModes = map[string][3]string{
-	"nearest":   {"nearest1d", "nearest2d", "nearest3d"},
-	"linear":    {"linear1d"},
-	"bilinear":  {1: "bilinear2d"},
-	"bicubic":   {1: "bicubic2d"},
-	"trilinear": {2: "trilinear3d"},
+	"nearest":       {"nearest1d", "nearest2d", "nearest3d"},
+	"nearest-exact": {"nearest_exact1d", "nearest_exact2d", "nearest_exact3d"},
+	"area":          {"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"},
+	"linear":        {"linear1d"},
+	"bilinear":      {1: "bilinear2d"},
+	"bicubic":       {1: "bicubic2d"},
+	"trilinear":     {2: "trilinear3d"},
 }
 
 // Interpolate resizes the spatial dimensions.
 var _ = define(Row{
 	Name: "interpolate", Args: &InterpolateArgs{}, Composite: true,
-	Sig: "F.interpolate(input, size: pair? = None, scale_factor: float? = None, mode: str(nearest|linear|bilinear|bicubic|trilinear) = 'nearest', align_corners: bool? = None)",
+	Sig: "F.interpolate(input, size: pair? = None, scale_factor: float? = None, mode: str(nearest|linear|bilinear|bicubic|trilinear|area|nearest-exact) = 'nearest', align_corners: bool? = None)",
 	Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*InterpolateArgs)
 		n := x.Rank() - 2
@@ -63,23 +65,45 @@ var _ = define(Row{
 		if x.Rank() == 5 && !x.IsContiguous() && x.Stride.At(1) == 1 {
 			c.Fail("interpolate of volumes in channels-last layout is not modelled")
 		}
+		if a.Mode == "area" {
+			c.Return(c.Do1(Row0(meanPools[n]), &AdaptiveArgs{Size: size.Slice()[2:]}, x))
+			return
+		}
 		c.Return(c.Do1(resample[spatialModes[a.Mode][n-1]], &ShapeArgs{Shape: size.Slice()}, x))
 	},
 	Source: "torch/nn/functional.py: interpolate; aten/src/ATen/native/UpSample.cpp: compute_output_size",
 })
 
+// The functions with fixed modes, of images.
+var (
+	_ = upsampling("nearest")
+	_ = upsampling("bilinear")
+)
+
+func upsampling(mode string) *Row {
+	return define(Row{
+		Name: "upsample_" + mode, Sig: "F.upsample_" + mode + "(input, size: pair? = None, scale_factor: float? = None)", Args: &InterpolateArgs{},
+		Composite: true, Run: func(c *Call) {
+			a := *c.Args.(*InterpolateArgs)
+			a.Mode = mode
+			c.Return(c.Do1(Row0("interpolate"), &a, c.In[0]))
+		},
+		Source: "torch/nn/functional.py: upsample_nearest, upsample_bilinear",
+	})
+}
+
 // resample holds the kernels of interpolate by the end of their names.
 var resample = func() map[string]*Row {
 	rows := map[string]*Row{}
-	for _, mode := range []string{"nearest", "linear", "bilinear", "bicubic", "trilinear"} {
+	for _, mode := range []string{"nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear"} {
 		for _, name := range spatialModes[mode] {
 			if name == "" {
 				continue
 			}
-			word := strings.ToUpper(name[:1]) + strings.TrimSuffix(name[1:], "d") + "D"
+			kernel := strings.TrimSuffix(mode, "-exact")
 			rows[name] = define(Row{
-				Name: "upsample_" + name, Args: &ShapeArgs{}, Cast: CastFP32, Run: func(c *Call) { c.upsample(mode) },
-				Node: "Upsample" + word + "Backward0", Grad: func(b *Back) { b.gradUpsample(mode) },
+				Name: "upsample_" + name, Args: &ShapeArgs{}, Cast: CastFP32, Run: func(c *Call) { c.upsample(kernel) },
+				Node: nodeName("upsample_" + name), Grad: func(b *Back) { b.gradUpsample(kernel) },
 				Source: "aten/src/ATen/native/cuda/UpSampleNearest2d.cu, UpSampleBilinear2d.cu and their like",
 			})
 		}

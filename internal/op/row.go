@@ -45,6 +45,10 @@ type Row struct {
 	// derivative, whose results never require grad.
 	Grad func(b *Back)
 
+	// Last are inputs, in order, that come behind all others in PyTorch's
+	// signature: their gradients are handed on last.
+	Last []int
+
 	// Node is the name of the autograd node, e.g. "AddmmBackward0".
 	Node string
 
@@ -72,6 +76,7 @@ const (
 	CastFP32Out                     // fp32_set_opt_dtype: the result in float32 unless a type is given
 	CastPromote                     // the widest type among the inputs
 	CastForbidden                   // an error under autocast
+	CastHalf                        // inputs to float16, whatever the type of autocast is: cuDNN's RNN
 )
 
 // Save names one tensor that autograd keeps.
@@ -81,6 +86,37 @@ type Save struct {
 	// IfNeeds, if not nil, are the inputs for whose gradients the tensor is
 	// used: it is kept only if one of them needs a gradient.
 	IfNeeds []int
+
+	Rest  bool // and all inputs behind Index, the items of one list
+	State bool // the state of the dropout of recurrent layers, which is no input; once there is one
+}
+
+// Edge is the input whose gradient is handed on as the k-th of n.
+func (r *Row) Edge(k, n int) int {
+	if at := k - (n - len(r.Last)); at >= 0 {
+		return r.Last[at]
+	}
+	for _, i := range r.Last {
+		if k >= i {
+			k++
+		}
+	}
+	return k
+}
+
+// Saves lists what autograd keeps of a call with so many inputs, each tensor by
+// itself; Rest says of an item that it is one of a list.
+func (r *Row) Saves(inputs int) []Save {
+	for k, s := range r.Save {
+		if s.Rest {
+			out := append([]Save(nil), r.Save[:k]...)
+			for i := s.Index; i < inputs; i++ {
+				out = append(out, Save{Index: i, IfNeeds: s.IfNeeds, Rest: true})
+			}
+			return append(out, r.Save[k+1:]...)
+		}
+	}
+	return r.Save
 }
 
 // In saves input i; with needs, only if one of those inputs needs a gradient.
@@ -130,6 +166,15 @@ type Exec interface {
 	// BlasHandle says that a cuBLAS call is made now, which needs the calling
 	// thread's handle and its workspace.
 	BlasHandle()
+	// ConvWorkspace says that a kernel of cuDNN's convolutions runs now, which may
+	// need a workspace.
+	ConvWorkspace(c ConvCall)
+	// DropoutState says that cuDNN's RNN drops out now, for which the device
+	// keeps the state of the random numbers.
+	DropoutState()
+	// Packed reports whether tensors lie one after the other in one storage of n
+	// elements, as cuDNN's RNN wants its weights.
+	Packed(n int64, ts ...*Tensor) bool
 	// NeedsGrad reports whether t requires grad while grad mode is on.
 	NeedsGrad(t *Tensor) bool
 	// Requires reports whether t requires grad, whatever the grad mode.

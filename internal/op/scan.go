@@ -20,19 +20,23 @@ var cumsum = define(Row{
 		} else if !d.IsFloating() {
 			d = tensor.Int64
 		}
-		one := x.Rank() > 0 && x.Numel() > 1 && x.Numel() == x.Dim(dim) // one scan by CUB
-		if one && d != tensor.Int64 {
+		one := x.Rank() > 0 && x.Numel() > 0 && x.Numel() == x.Dim(dim) // one scan by CUB
+		if one && d.Size() != 8 && d.Size() != 4 {
 			c.Fail("cumsum over the only dimension of %v is not modelled", d)
 		}
 		out := c.New(tensor.Contiguous(x.Size), d)
-		if d != x.DType { // the kernel takes what it gives; autograd does not see this conversion
+		if d != x.DType && x.Rank() > 0 { // the kernel takes what it gives; autograd does not see this conversion
 			x = c.Local(c.New(x.LikeDense(), d))
 		}
 		if x.Numel() > 1 {
 			c.contiguous(x)
 		}
 		if one {
-			c.Drop(c.NewShape(tensor.Uint8, cubFor(c.Env()).scan(x.Numel())))
+			k := cubFor(c.Env())
+			if d.Size() == 4 {
+				k = cub32For(c.Env())
+			}
+			c.Drop(c.NewShape(tensor.Uint8, k.scan(x.Numel())))
 		}
 		c.Return(out)
 	},

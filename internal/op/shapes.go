@@ -12,8 +12,12 @@ type Shapes struct {
 	E Env
 }
 
-// ShapeError is what Shapes.Fail panics with.
-type ShapeError struct{ Msg string }
+// ShapeError is what Shapes.Fail panics with. Arg is the argument that is wrong
+// if an Arg is among the values of the message.
+type ShapeError struct{ Msg, Arg string }
+
+// Arg is the name of an argument in a message of Fail.
+type Arg string
 
 func (e *ShapeError) Error() string { return e.Msg }
 
@@ -26,7 +30,7 @@ func (s *Shapes) Infer(r *Row, args any, in ...*Tensor) (out []*Tensor, err erro
 			case *ShapeError:
 				err = p
 			case tensor.RankError:
-				err = &ShapeError{p.Error()}
+				err = &ShapeError{Msg: p.Error()}
 			default:
 				panic(p)
 			}
@@ -109,6 +113,15 @@ func (s *Shapes) SumTo(t *Tensor, shape tensor.Dims) *Tensor {
 // BlasHandle implements Exec.
 func (s *Shapes) BlasHandle() {}
 
+// ConvWorkspace implements Exec.
+func (s *Shapes) ConvWorkspace(ConvCall) {}
+
+// DropoutState implements Exec.
+func (s *Shapes) DropoutState() {}
+
+// Packed implements Exec.
+func (s *Shapes) Packed(int64, ...*Tensor) bool { return true }
+
 // NeedsGrad implements Exec.
 func (s *Shapes) NeedsGrad(*Tensor) bool { return false }
 
@@ -116,4 +129,12 @@ func (s *Shapes) NeedsGrad(*Tensor) bool { return false }
 func (s *Shapes) Requires(*Tensor) bool { return false }
 
 // Fail implements Exec.
-func (s *Shapes) Fail(format string, args ...any) { panic(&ShapeError{fmt.Sprintf(format, args...)}) }
+func (s *Shapes) Fail(format string, args ...any) {
+	e := &ShapeError{Msg: fmt.Sprintf(format, args...)}
+	for _, a := range args {
+		if name, ok := a.(Arg); ok {
+			e.Arg = string(name)
+		}
+	}
+	panic(e)
+}

@@ -27,6 +27,27 @@ var (
 	})
 )
 
+// ChannelShuffle changes the order of channels, in a row-major copy.
+var _ = define(Row{
+	Name: "channel_shuffle", Sig: "F.channel_shuffle(input, groups: int)", Args: &GroupsArgs{}, Run: func(c *Call) {
+		x, g := c.In[0], c.Args.(*GroupsArgs).Groups
+		if x.Rank() < 3 || g < 1 || x.Dim(1)%g != 0 || x.Numel() == 0 {
+			c.Fail("%d groups do not fit the channels of shape %v", g, x.Size)
+		}
+		if _, ok := x.View(tensor.D(x.Dim(0), g, x.Dim(1)/g, x.Numel()/(x.Dim(0)*x.Dim(1)))); !ok {
+			c.Fail("shape %v with strides %v cannot be viewed by groups of channels; call contiguous first", x.Size, x.Stride)
+		}
+		c.Return(c.New(tensor.Contiguous(x.Size), x.DType))
+	},
+	Node: "ChannelShuffleBackward0", Grad: func(b *Back) { b.Set(0, b.New(tensor.Contiguous(b.Grads[0].Size), b.Grads[0].DType)) },
+	Source: "aten/src/ATen/native/ChanelShuffle.cpp: math_channel_shuffle",
+})
+
+// GroupsArgs is a number of groups.
+type GroupsArgs struct {
+	Groups int64 `arg:"groups"`
+}
+
 // shuffle moves channels into pixels: a row-major clone of a permuted view.
 func (c *Call) shuffle(x *Tensor, r int64) *Tensor {
 	n := x.Rank()

@@ -22,12 +22,39 @@ var sorted = define(Row{
 		if x.Numel() > 0 {
 			c.Scratch(tensor.Bytes(8 * n)) // the indices of one slice
 		}
+		if n > smallSort {
+			c.Scratch(c.sortScratch(x, n))
+		}
 	},
 	Save: []Save{Out(1)}, Node: "SortBackward0", Grad: gradSelected,
-	Source: "aten/src/ATen/native/cuda/Sort.cpp: sort_cuda_kernel",
+	Source: "aten/src/ATen/native/cuda/Sort.cpp: sort_cuda_kernel; SortStable.cu: launch_stable_sort_kernel",
 })
 
-// sortLength checks that a dimension is short enough for the small sort.
+// sortScratch is what cub::DeviceRadixSort::SortPairs needs for n keys of x and
+// their positions, all bits of the keys being sorted.
+func (c *Call) sortScratch(x *Tensor, n int64) tensor.Bytes {
+	k := cubFor(c.Env())
+	size := x.DType.Size()
+	if size == 4 {
+		k.sortTile = mixedSortTile(c.Env())
+	}
+	return tensor.Bytes(k.sortPairs(n, size, 8, size*digitBits))
+}
+
+// mixedSortTile is cub's sortTile for 4-byte keys with 8-byte values, recorded
+// with CUDA 12.4 on sm_70 to sm_90.
+func mixedSortTile(env *Env) int64 {
+	switch {
+	case env.Arch < 80:
+		return 2816
+	case env.Arch < 90:
+		return 3072
+	}
+	return 5376
+}
+
+// sortLength checks that a dimension is short enough for the small sort, or the
+// only one.
 func (c *Call) sortLength(dim int) int64 {
 	x := c.In[0]
 	d := c.dim(dim, x.Rank())
@@ -35,8 +62,8 @@ func (c *Call) sortLength(dim int) int64 {
 		c.Fail("sorting needs at least one dimension")
 	}
 	n := x.Dim(d)
-	if n > smallSort {
-		c.Fail("sorting more than %d elements along a dimension is not modelled", smallSort)
+	if large := x.Rank() == 1 && x.IsContiguous() && (x.DType.Size() == 4 || x.DType.Size() == 8); n > smallSort && !large {
+		c.Fail("sorting more than %d elements along a dimension is only modelled for one dimension of 4 or 8 bytes an element", smallSort)
 	}
 	return n
 }

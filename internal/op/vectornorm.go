@@ -1,6 +1,10 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // NormArgs are the arguments of norm.
 type NormArgs struct {
@@ -13,8 +17,8 @@ var vectorNorm = define(Row{
 	Name: "linalg_vector_norm", Sig: "Tensor.norm(self, p: float? = None, dim: ints? = None, keepdim: bool = False)", Args: &NormArgs{},
 	Cast: CastFP32Out, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*NormArgs)
-		if a.P != nil && *a.P != 1 && *a.P != 2 {
-			c.Fail("norms of order %v are not modelled; the order must be 1 or 2", *a.P)
+		if a.P != nil && *a.P != 1 && *a.P < 2 {
+			c.Fail("norms of order %v are not modelled; the order must be 1, or at least 2", *a.P)
 		}
 		if a.P == nil && len(a.Dim) > 2 {
 			c.Fail("the Frobenius norm over %d dimensions is not modelled; give p", len(a.Dim))
@@ -35,6 +39,17 @@ var vectorNorm = define(Row{
 	Source: "aten/src/ATen/native/LinearAlgebra.cpp: linalg_vector_norm_out; torch/csrc/autograd/FunctionsManual.cpp: linalg_vector_norm_backward",
 })
 
+// tensorNorm is at::norm, which C++ code calls: its derivative converts the
+// input to the gradient's type first.
+var tensorNorm = define(Row{
+	Name: "norm", Args: &NormArgs{}, Cast: CastFP32Out, Run: vectorNorm.Run, Save: []Save{In(0), Out(0)}, Node: "NormBackward1",
+	Grad: func(b *Back) {
+		b.SavedIn[0] = b.Local(b.Do1(To, &ToCopyArgs{DType: b.Grads[0].DType}, b.SavedIn[0]))
+		gradNorm(b)
+	},
+	Source: "aten/src/ATen/native/ReduceOps.cpp: norm; tools/autograd/derivatives.yaml: norm.ScalarOpt_dim_dtype",
+})
+
 func gradNorm(b *Back) {
 	a, x := b.Args.(*NormArgs), b.SavedIn[0]
 	dims, _ := b.reducedDims(&b.InM[0], &a.ReduceArgs)
@@ -45,9 +60,42 @@ func gradNorm(b *Back) {
 		b.Set(0, b.Do1(mulTensor, nil, sign, g))
 		return
 	}
+	if a.P != nil && math.IsInf(*a.P, 1) {
+		b.gradMaxNorm(a, x, g, norm)
+		return
+	}
+	if a.P != nil && *a.P > 2 { // self * self.abs().pow_(p - 2) * (grad / norm.pow(p - 1)).masked_fill_(norm == 0, 0)
+		size := b.NewLike(x)
+		scaled := b.Local(b.Do1(mulTensor, nil, x, size))
+		b.Drop(size)
+		power := b.NewLike(norm)
+		scale := b.Local(b.Do1(divTensor, nil, g, power))
+		b.Drop(power)
+		b.Drop(b.New(norm.LikeDense(), tensor.Bool))
+		b.Set(0, b.Do1(mulTensor, nil, scaled, scale))
+		return
+	}
 	unit := b.Local(b.Do1(divTensor, nil, x, norm)) // grad * (self / norm).masked_fill_(norm == 0, 0)
 	b.Local(b.New(norm.LikeDense(), tensor.Bool))
 	b.Set(0, b.Do1(mulTensor, nil, g, unit))
+}
+
+// gradMaxNorm shares the gradient among the elements whose size is the norm, NaN
+// among them: self.sgn() * ((grad / mask.sum(dim)) * mask).
+func (b *Back) gradMaxNorm(a *NormArgs, x, g, norm *Tensor) {
+	size := b.Local(b.NewLike(x))
+	l := b.elementwise(size, norm)
+	equal := b.New(l, tensor.Bool)
+	nan := b.New(l, tensor.Bool)
+	mask := b.Local(b.New(l, tensor.Bool))
+	b.Drop(nan, equal)
+	over := a.ReduceArgs
+	over.KeepDim, over.DType = true, nil
+	count := b.Local(b.Do1(Sum, &over, mask))
+	each := b.Local(b.Do1(divTensor, nil, g, count))
+	share := b.Local(b.Do1(mulTensor, nil, each, mask))
+	sign := b.Local(b.NewLike(x))
+	b.Set(0, b.Do1(mulTensor, nil, sign, share))
 }
 
 // NormalizeArgs are the arguments of F.normalize.

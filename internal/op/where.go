@@ -21,9 +21,9 @@ var _ = define(Row{
 		case x == nil && y == nil:
 			c.Fail("where needs a tensor beside the condition")
 		case x == nil:
-			c.Return(c.where(cond, x, y, weak(y.DType, a.Input.Float)))
+			c.Return(c.where(cond, x, y, weak(y.DType, a.Input)))
 		case y == nil:
-			c.Return(c.where(cond, x, y, weak(x.DType, a.Other.Float)))
+			c.Return(c.where(cond, x, y, weak(x.DType, a.Other)))
 		default:
 			c.Return(c.Do1(whereSelf, nil, cond, x, y))
 		}

@@ -12,6 +12,7 @@ var _ = define(Row{
 	Name: "Adadelta", Args: &adadeltaArgs{},
 	Sig: "torch.optim.Adadelta(lr: float = 1.0, rho: float = 0.9, eps: float = 1e-06, weight_decay: float = 0, foreach: bool? = None, *, " +
 		"capturable: bool = False, maximize: bool = False, differentiable: bool = False)",
+	Bounds: []bound{nonNegative("lr"), unit("rho"), nonNegative("eps"), nonNegative("weight_decay")},
 	Init: func(c *Call, p *Param) {
 		c.counter(p)
 		c.moment(p)
@@ -19,20 +20,18 @@ var _ = define(Row{
 	},
 	Foreach: func(c *Call, ps []*Param) {
 		a := c.Args.(*adadeltaArgs)
-		grads, std, deltas := &local{c: c}, &local{c: c}, &local{c: c}
+		grads, std, deltas := c.local(), c.local(), c.local()
 		grads.gradients(ps, a.Maximize, a.WeightDecay != 0)
 		std.set(c.list(ps)...)
 		deltas.set(c.list(ps)...)
-		clearAll(grads, std, deltas)
 	},
 	ForLoop: func(c *Call, ps []*Param) {
 		a := c.Args.(*adadeltaArgs)
-		grad, std, delta := &local{c: c}, &local{c: c}, &local{c: c}
+		grad, std, delta := c.local(), c.local(), c.local()
 		for _, p := range ps {
 			grad.gradient(p, a.Maximize, a.WeightDecay != 0)
 			std.set(c.temp(p))
 			delta.set(c.temp(p))
 		}
-		clearAll(grad, std, delta)
 	},
 })

@@ -19,6 +19,11 @@ var _ = define(Row{
 	Name: "Adafactor", Args: &adafactorArgs{}, LoopByDefault: true,
 	Sig: "torch.optim.Adafactor(lr: float = 0.01, beta2_decay: float = -0.8, eps: floats? = None, d: float = 1.0, weight_decay: float = 0.0, *, " +
 		"foreach: bool? = None, maximize: bool = False)",
+	Bounds: []bound{
+		nonNegative("lr"), nonNegative("weight_decay"), {arg: "eps", n: 2, ok: func(x float64) bool { return x >= 0 }, want: "at least 0"},
+		{arg: "beta2_decay", ok: func(x float64) bool { return x <= 0 }, want: "at most 0"},
+		{arg: "d", ok: func(x float64) bool { return x >= 1 }, want: "at least 1"},
+	},
 	Init: adafactorInit, Foreach: adafactorForeach, ForLoop: adafactorLoop,
 })
 
@@ -36,7 +41,7 @@ func adafactorInit(c *Call, p *Param) {
 
 func adafactorLoop(c *Call, ps []*Param) {
 	a := c.Args.(*adafactorArgs)
-	grad, rowMean, colMean, squared, update := &local{c: c}, &local{c: c}, &local{c: c}, &local{c: c}, &local{c: c}
+	grad, rowMean, colMean, squared, update := c.local(), c.local(), c.local(), c.local(), c.local()
 	for _, p := range ps {
 		grad.gradientAtOnce(p, a.Maximize, false)
 		c.Drop(c.norm(p.T))
@@ -54,7 +59,6 @@ func adafactorLoop(c *Call, ps []*Param) {
 		update.set(estimate) // var_estimate, which holds the same tensor, was bound anew just before
 		c.Drop(c.norm(update.held[0]))
 	}
-	clearAll(grad, rowMean, colMean, squared, update)
 }
 
 // adafactorForeach takes matrices and vectors apart, in the order of first
@@ -69,12 +73,11 @@ func adafactorForeach(c *Call, ps []*Param) {
 		}
 		kinds[k] = append(kinds[k], p)
 	}
-	grads, updates := &local{c: c}, &local{c: c}
+	grads, updates := c.local(), c.local()
 	for _, ps := range kinds {
 		if len(ps) == 0 {
 			continue
 		}
-		grads.clear()
 		grads.gradients(ps, a.Maximize, false)
 		of := make([]*op.Tensor, len(ps))
 		for i, p := range ps {
@@ -106,15 +109,6 @@ func adafactorForeach(c *Call, ps []*Param) {
 			c.Drop(c.norm(u))
 		}
 	}
-	clearAll(grads, updates)
-}
-
-// of is the gradient that the variable holds for p.
-func (v *local) of(p *Param) *op.Tensor {
-	if len(v.held) > 0 {
-		return v.held[0]
-	}
-	return p.Grad
 }
 
 // norm is t.norm(2), or along a dimension that is kept torch.norm.
@@ -132,6 +126,3 @@ func (c *Call) product(p *Param) *op.Tensor {
 func (c *Call) columnMean(p *Param) *op.Tensor {
 	return c.Do(op.Mean, &op.ReduceArgs{Dim: []int64{-2}, KeepDim: true}, p.State[0])[0]
 }
-
-// like makes a tensor like t (t * t, t.clone()).
-func (c *Call) like(t *op.Tensor) *op.Tensor { return c.New(t.LikeDense(), t.DType) }

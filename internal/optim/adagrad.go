@@ -7,30 +7,39 @@ type adagradArgs struct {
 }
 
 // Adagrad makes its sums of squares in the constructor, for all parameters.
-// Its fused implementation is for CPUs only (torch/optim/adagrad.py:
-// _device_dtype_check_for_fused with cuda_unsupported).
+// Its fused implementation was for CPUs only (torch/optim/adagrad.py:
+// _device_dtype_check_for_fused with cuda_unsupported); torchver says until
+// when.
 var _ = define(Row{
 	Name: "Adagrad", Args: &adagradArgs{}, Eager: true,
 	Sig: "torch.optim.Adagrad(lr: float = 0.01, lr_decay: float = 0, weight_decay: float = 0, initial_accumulator_value: float = 0, " +
 		"eps: float = 1e-10, foreach: bool? = None, *, maximize: bool = False, differentiable: bool = False, fused: bool? = None)",
-	Init: func(c *Call, p *Param) { c.moment(p) },
+	Bounds: []bound{nonNegative("lr"), nonNegative("lr_decay"), nonNegative("weight_decay"), nonNegative("initial_accumulator_value"), nonNegative("eps")},
+	Init: func(c *Call, p *Param) {
+		c.counter(p)
+		c.moment(p)
+	},
+	Fused: func(*Call, []*Param) {},
 	Foreach: func(c *Call, ps []*Param) {
 		a := c.Args.(*adagradArgs)
-		numerator, std := &local{c: c}, &local{c: c}
-		numerator.gradients(ps, a.Maximize, a.WeightDecay != 0) // device_grads, which it then is
+		grads, std, numerator := c.local(), c.local(), c.local()
+		grads.gradients(ps, a.Maximize, a.WeightDecay != 0)
 		std.set(c.list(ps)...)
-		if len(numerator.held) == 0 {
+		if len(grads.held) == 0 {
 			numerator.set(c.list(ps)...)
+			return
 		}
-		clearAll(std, numerator)
+		for _, t := range grads.held { // numerator = device_grads
+			c.Keep(t)
+		}
+		numerator.set(grads.held...)
 	},
 	ForLoop: func(c *Call, ps []*Param) {
 		a := c.Args.(*adagradArgs)
-		grad, std := &local{c: c}, &local{c: c}
+		grad, std := c.local(), c.local()
 		for _, p := range ps {
 			grad.gradient(p, a.Maximize, a.WeightDecay != 0)
 			std.set(c.temp(p))
 		}
-		clearAll(grad, std)
 	},
 })

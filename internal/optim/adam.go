@@ -1,11 +1,10 @@
 package optim
 
-import "github.com/memplan/memplan/internal/op"
+import "fmt"
 
 // adamArgs are the arguments of Adam and AdamW.
 type adamArgs struct {
 	Common
-	LR          float64 `arg:"lr"`
 	WeightDecay float64 `arg:"weight_decay"`
 	AMSGrad     bool    `arg:"amsgrad"`
 }
@@ -13,18 +12,21 @@ type adamArgs struct {
 const adamSig = "(lr: float = 0.001, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = %s, amsgrad: bool = False, *, " +
 	"foreach: bool? = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False, fused: bool? = None)"
 
+// adamBounds are those of all that are derived from Adam.
+var adamBounds = []bound{nonNegative("lr"), nonNegative("eps"), betas, nonNegative("weight_decay")}
+
 // Adam and AdamW keep two moments, three with amsgrad. They differ in weight
 // decay: Adam adds it to the gradients, which are copied for it; AdamW scales
 // the parameters in place (torch/optim/adam.py, adamw.py).
 var (
 	_ = define(Row{
-		Name: "Adam", Sig: "torch.optim.Adam" + sprintf(adamSig, "0"), Args: &adamArgs{}, Init: adamInit,
+		Name: "Adam", Sig: "torch.optim.Adam" + fmt.Sprintf(adamSig, "0"), Args: &adamArgs{}, Init: adamInit, Bounds: adamBounds,
 		Foreach: func(c *Call, ps []*Param) { adamForeach(c, ps, true) },
 		ForLoop: func(c *Call, ps []*Param) { adamLoop(c, ps, true) },
 		Fused:   func(*Call, []*Param) {},
 	})
 	_ = define(Row{
-		Name: "AdamW", Sig: "torch.optim.AdamW" + sprintf(adamSig, "0.01"), Args: &adamArgs{}, Init: adamInit,
+		Name: "AdamW", Sig: "torch.optim.AdamW" + fmt.Sprintf(adamSig, "0.01"), Args: &adamArgs{}, Init: adamInit, Bounds: adamBounds,
 		Foreach: func(c *Call, ps []*Param) { adamForeach(c, ps, false) },
 		ForLoop: func(c *Call, ps []*Param) { adamLoop(c, ps, false) },
 		Fused:   func(*Call, []*Param) {},
@@ -41,57 +43,47 @@ func adamInit(c *Call, p *Param) {
 }
 
 // adamForeach takes one list of temporaries, the square roots of the second
-// moments; a copy of the gradients is gone before that.
+// moments; a copy of the gradients is gone before that. With capturable the
+// bias corrections are lists of scalars.
 func adamForeach(c *Call, ps []*Param, coupled bool) {
 	a := c.Args.(*adamArgs)
-	var grads []*op.Tensor
-	if a.Maximize || (coupled && a.WeightDecay != 0) {
-		grads = c.list(ps)
+	grads, correction1, correction2, root := c.local(), c.local(), c.local(), c.local()
+	grads.gradients(ps, a.Maximize, coupled && a.WeightDecay != 0)
+	grads.clear()
+	if a.Capturable {
+		correction1.set(c.scalars(ps)...)
+		correction2.set(c.scalars(ps)...)
 	}
-	c.dropList(grads)
-	if a.Capturable { // bias corrections as lists of scalars
-		c1 := c.scalars(ps)
-		c2 := c.scalars(ps)
-		root := c.list(ps)
-		c.dropList(c1)
-		c.dropList(c2)
-		c.dropList(root)
-		return
-	}
-	c.dropList(c.list(ps))
+	root.set(c.list(ps)...)
 }
 
-// scalars makes a list of scalars on the GPU.
-func (c *Call) scalars(ps []*Param) []*op.Tensor {
-	out := make([]*op.Tensor, len(ps))
-	for i := range ps {
-		out[i] = c.scalar()
-	}
-	return out
-}
-
-// adamLoop works parameter by parameter; the denominator of one lives until
-// the next is computed.
+// adamLoop works parameter by parameter; what one computes lives until the next
+// computes the same.
 func adamLoop(c *Call, ps []*Param, coupled bool) {
 	a := c.Args.(*adamArgs)
-	var grad, denom *op.Tensor
+	grad, correction1, correction2 := c.local(), c.local(), c.local()
+	size, sizeNeg, correction2Sqrt, denom := c.local(), c.local(), c.local(), c.local()
 	for _, p := range ps {
-		var g *op.Tensor
-		if a.Maximize {
-			g = c.temp(p)
+		grad.gradientAtOnce(p, a.Maximize, coupled && a.WeightDecay != 0)
+		if !a.Capturable {
+			root := c.temp(p)
+			d := c.temp(p) // root / bias correction, then += eps
+			c.Drop(root)
+			denom.set(d)
+			continue
 		}
-		c.Drop(grad)
-		grad = g
-		if coupled && a.WeightDecay != 0 {
-			g = c.temp(p)
-			c.Drop(grad)
-			grad = g
+		correction1.set(c.correction())
+		correction2.set(c.correction())
+		size.set(c.quotient())
+		sizeNeg.set(c.scalar())
+		correction2Sqrt.set(c.scalar())
+		if a.AMSGrad {
+			c.Drop(c.temp(p)) // the maximum
 		}
-		root := c.temp(p)
-		d := c.temp(p) // root / bias correction, then += eps
-		c.Drop(root)
-		c.Drop(denom)
-		denom = d
+		root, product := c.temp(p), c.scalar()
+		d := c.temp(p)
+		c.Drop(root, product)
+		c.Drop(c.quotient()) // eps / step_size_neg
+		denom.set(d)
 	}
-	c.Drop(grad, denom)
 }

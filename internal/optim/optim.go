@@ -1,6 +1,6 @@
-// Package optim is the table of optimizers: for each one of torch.optim, what
-// state it keeps for a parameter and what it allocates in a step, in each of
-// its implementations.
+// Package optim is the table of optimizers: for each one, what state it keeps
+// for a parameter and what it allocates in a step, in each of its
+// implementations. Most are those of torch.optim, some are other packages'.
 //
 // An implementation is written as the Python code runs: lists of temporaries
 // are made tensor by tensor and die from the last to the first, as the items
@@ -9,46 +9,96 @@ package optim
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // Row is one optimizer.
 type Row struct {
-	Name string // as in torch.optim
+	Name string // as in torch.optim, or in the package that has it
 	Sig  string // constructor, without params; see op.ParseSig
 	Args any    // pointer to a zero value of the argument struct, which embeds Common
 
-	// Init makes the state of a parameter when it is first stepped.
+	// Init makes the state of a parameter when it is first stepped, for all
+	// parameters of a group before any is stepped.
 	Init func(c *Call, p *Param)
-	// Foreach, ForLoop and Fused step all parameters that have gradients and
-	// are alike in type. Fused is nil if there is no such implementation.
+	// Foreach, ForLoop and Fused step all parameters of a group that have
+	// gradients, the first and the last those of one type at a time. Fused is nil
+	// if there is no such implementation.
 	Foreach, ForLoop, Fused func(c *Call, ps []*Param)
+	// Begin runs before the first group is stepped, with all of them.
+	Begin func(c *Call, groups []Group)
+	// Whole is a step that is not made group by group.
+	Whole func(c *Call, g Group)
 
-	Eager         bool // the constructor runs Init, for all parameters
-	LoopByDefault bool // without foreach, the for-loop runs
-	NotCapturable bool // the capturable forms are not modelled
+	Eager         bool     // the constructor runs Init, for all parameters
+	LoopByDefault bool     // without foreach, the for-loop runs
+	OneFunction   bool     // the variables of ForLoop, and of Begin, are those of one Python function for all groups
+	OneGroup      bool     // the constructor refuses parameter groups
+	GroupArgs     []string // the arguments that a group may have; nil: all but fused
+	Closure       bool     // step needs a closure
+	GPUOnly       bool     // parameters on the CPU are not modelled, or refused
+
+	// Warm is the step of the optimizer from which on it allocates the same; nil
+	// if that is the second.
+	Warm func(args any) int64
+	// Bounds are the ranges of arguments that are numbers.
+	Bounds []bound
+	// Refuse reports an argument that the constructor refuses, or that is not
+	// modelled, in view of the others.
+	Refuse func(args any) (arg string, err error)
+	// RefuseParam reports why the constructor refuses a parameter.
+	RefuseParam func(size []int64) error
+	// Feature names what torchver.OptimizerSince knows of: an optimizer that is
+	// younger than torchver.Oldest.
+	Feature string
+	// Package is a package of its own that has the optimizer, and Python a class
+	// that stands in its place where it is not installed; "" of those of
+	// torch.optim.
+	Package, Python string
+	// Note says what a reader must know of the figures; "" if nothing.
+	Note func(args any) string
 
 	sig *op.Sig
 }
 
 // Common are the arguments that choose an implementation.
 type Common struct {
-	Foreach    *bool `arg:"foreach"`
-	Fused      *bool `arg:"fused"`
-	Capturable bool  `arg:"capturable"`
-	Maximize   bool  `arg:"maximize"`
+	Foreach        *bool `arg:"foreach"`
+	Fused          *bool `arg:"fused"`
+	Capturable     bool  `arg:"capturable"`
+	Maximize       bool  `arg:"maximize"`
+	Differentiable bool  `arg:"differentiable"`
 }
 
 func (c *Common) common() *Common { return c }
+
+// loops reports whether the arguments ask for the for-loop.
+func (c *Common) loops() bool { return c.Foreach != nil && !*c.Foreach }
+
+// fused reports whether they ask for the fused implementation.
+func (c *Common) fused() bool { return c.Fused != nil && *c.Fused }
+
+func commonOf(args any) *Common { return args.(interface{ common() *Common }).common() }
 
 // Param is a parameter with its state.
 type Param struct {
 	T, Grad *op.Tensor
 	State   []*op.Tensor
-	Stepped bool // Init has run
+	Made    bool  // Init has run
+	Steps   int64 // how often the parameter was stepped
+	Own     any   // what else the optimizer remembers
+}
+
+// Group is a parameter group: parameters that are stepped with the same
+// arguments.
+type Group struct {
+	Args   any
+	Params []*Param
 }
 
 // Exec is what an optimizer may ask of the player.
@@ -56,146 +106,189 @@ type Exec interface {
 	op.Exec
 	// Persist marks t as optimizer state.
 	Persist(t *op.Tensor) *op.Tensor
+	// Paged notes state of n bytes outside of the allocator, in managed memory.
+	Paged(n tensor.Bytes)
+	// Evaluate calls the closure, which makes new gradients, and returns the loss.
+	Evaluate() *op.Tensor
 }
 
 // Call is one step of one optimizer.
 type Call struct {
 	Exec
 	Args any
+
+	locals []*local
+	home   *Param // that remembers what is kept for all parameters
+	asked  int    // how many of locals the function has named yet
 }
 
-// Step updates the parameters that have gradients. It fails if the arguments
-// ask for what the optimizer does not have.
-func (r *Row) Step(x Exec, args any, params []*Param) {
-	c := &Call{x, args}
+// Step updates the parameters that have gradients.
+func (r *Row) Step(x Exec, groups []Group) { r.step(x, groups, false) }
+
+// StepOnCPU is Step for parameters on the CPU, where the for-loop is the
+// default.
+func (r *Row) StepOnCPU(x Exec, groups []Group) { r.step(x, groups, true) }
+
+func (r *Row) step(x Exec, groups []Group, cpu bool) {
+	c := &Call{Exec: x}
+	if r.Whole != nil {
+		c.Args = groups[0].Args
+		r.Whole(c, groups[0])
+		c.end()
+		return
+	}
+	if r.Begin != nil {
+		r.Begin(c, groups)
+	}
+	began := c.asked
+	for _, g := range groups {
+		c.Args = g.Args
+		with := c.withGradients(r, g.Params)
+		if len(with) == 0 {
+			continue
+		}
+		impl, grouped := r.implementation(g.Args, cpu)
+		if !grouped {
+			impl(c, with)
+		} else {
+			for _, ps := range ByType(with, func(p *Param) tensor.DType { return p.T.DType }) {
+				c.asked = began
+				impl(c, ps)
+			}
+		}
+		if !r.OneFunction {
+			c.end()
+		}
+		c.asked = began
+	}
+	c.end()
+}
+
+// withGradients lists the parameters to step, with their state made.
+func (c *Call) withGradients(r *Row, params []*Param) []*Param {
 	var with []*Param
 	for _, p := range params {
 		if p.Grad == nil {
 			continue
 		}
 		with = append(with, p)
-		if !p.Stepped {
-			p.Stepped = true
-			if r.Init != nil {
-				r.Init(c, p)
-			}
+		p.Steps++
+		if !p.Made && r.Init != nil {
+			p.Made = true
+			r.Init(c, p)
 		}
 	}
-	if len(with) == 0 {
-		return
-	}
-	impl, grouped := r.implementation(args)
-	if !grouped {
-		impl(c, with)
-		return
-	}
-	for _, g := range groups(with) {
-		impl(c, g)
-	}
+	return with
 }
 
 // Start is what the constructor does: a row that is eager makes its state.
-func (r *Row) Start(x Exec, args any, params []*Param) {
+func (r *Row) Start(x Exec, groups []Group) {
 	if !r.Eager {
 		return
 	}
-	c := &Call{x, args}
-	for _, p := range params {
-		p.Stepped = true
-		r.Init(c, p)
+	for _, g := range groups {
+		c := &Call{Exec: x, Args: g.Args}
+		for _, p := range g.Params {
+			p.Made = true
+			r.Init(c, p)
+		}
 	}
 }
 
 // implementation returns the function that the arguments choose, and whether
 // it is called for each type of parameters apart. On a GPU the default is
-// foreach, but for one optimizer.
-func (r *Row) implementation(args any) (func(*Call, []*Param), bool) {
-	a := args.(interface{ common() *Common }).common()
+// foreach, but for some optimizers.
+func (r *Row) implementation(args any, cpu bool) (func(*Call, []*Param), bool) {
+	a := commonOf(args)
 	switch {
-	case a.Fused != nil && *a.Fused:
+	case a.fused():
 		return r.Fused, true
-	case a.Foreach == nil && r.LoopByDefault, a.Foreach != nil && !*a.Foreach:
+	case a.Foreach == nil && (r.LoopByDefault || cpu), a.loops():
 		return r.ForLoop, false
 	}
 	return r.Foreach, true
 }
 
-// Check reports arguments that PyTorch refuses.
-func (r *Row) Check(args any) error {
-	a := args.(interface{ common() *Common }).common()
-	fused := a.Fused != nil && *a.Fused
+// Check reports arguments that PyTorch refuses, or that are not modelled: the
+// name of one, "" for the optimizer itself, and what is wrong.
+func (r *Row) Check(args any, v torchver.Version) (arg string, err error) {
+	a := commonOf(args)
+	if since, _ := torchver.OptimizerSince(r.Feature); r.Feature != "" && !v.AtLeast(since) {
+		return "", fmt.Errorf("%s came with PyTorch %s; the job is for %s (torch: %q)", r.sig.Python, since, v, since)
+	}
+	if a.fused() {
+		since, _ := torchver.OptimizerSince(r.Name + " fused")
+		switch {
+		case r.Fused == nil:
+			return "fused", fmt.Errorf("%s has no fused implementation", r.Name)
+		case !v.AtLeast(since):
+			return "fused", fmt.Errorf("%s has a fused implementation for GPUs since PyTorch %s; the job is for %s", r.Name, since, v)
+		case a.Foreach != nil && *a.Foreach:
+			return "fused", fmt.Errorf("fused and foreach exclude each other")
+		}
+	}
+	if a.Differentiable {
+		return "differentiable", fmt.Errorf("%s with differentiable: true is not modelled: its steps become part of the graph", r.Name)
+	}
+	if r.Refuse != nil {
+		return r.Refuse(args)
+	}
+	return "", nil
+}
+
+// CheckCPU reports arguments that PyTorch refuses, or that are not modelled, for
+// parameters on the CPU.
+func (r *Row) CheckCPU(args any) error {
 	switch {
-	case fused && r.Fused == nil:
-		return fmt.Errorf("%s has no fused implementation for GPUs", r.Name)
-	case fused && a.Foreach != nil && *a.Foreach:
-		return fmt.Errorf("fused and foreach exclude each other")
-	case r.NotCapturable && a.Capturable:
-		return fmt.Errorf("%s with capturable: true is not modelled", r.Name)
-	case r.ForLoop == nil && a.Foreach != nil && !*a.Foreach:
-		return fmt.Errorf("%s with foreach: false is not modelled: what it allocates changes after some steps", r.Name)
+	case commonOf(args).Capturable:
+		return fmt.Errorf("%s with capturable: true needs its parameters on the GPU", r.Name)
+	case r.GPUOnly:
+		return fmt.Errorf("%s on the CPU is not modelled", r.Name)
 	}
 	return nil
 }
 
 // OnDevice reports whether the step counters live on the GPU.
 func (c *Call) OnDevice() bool {
-	a := c.Args.(interface{ common() *Common }).common()
-	return a.Capturable || (a.Fused != nil && *a.Fused)
+	a := commonOf(c.Args)
+	return a.Capturable || a.fused()
 }
 
 // IsFused reports whether the arguments ask for the fused implementation.
-func IsFused(args any) bool {
-	a := args.(interface{ common() *Common }).common()
-	return a.Fused != nil && *a.Fused
-}
+func IsFused(args any) bool { return commonOf(args).fused() }
 
-// groups splits parameters by type, in the order of first appearance.
-func groups(ps []*Param) [][]*Param {
-	var out [][]*Param
+// ByType splits items by the types of their tensors, those of the type that
+// comes last first: in the order in which a std::unordered_map of few keys is
+// walked (_group_tensors_by_device_and_dtype in aten/src/ATen/native/ForeachUtils.h).
+func ByType[T any](items []T, dtype func(T) tensor.DType) [][]T {
+	var out [][]T
 	index := map[tensor.DType]int{}
-	for _, p := range ps {
-		i, ok := index[p.T.DType]
+	for _, it := range items {
+		i, ok := index[dtype(it)]
 		if !ok {
 			i = len(out)
-			index[p.T.DType] = i
+			index[dtype(it)] = i
 			out = append(out, nil)
 		}
-		out[i] = append(out[i], p)
+		out[i] = append(out[i], it)
 	}
+	slices.Reverse(out)
 	return out
 }
 
-// counter makes a step counter: a scalar in float32, on the GPU only for the
-// fused and capturable implementations.
+// counter makes a step counter: a scalar, on the GPU only for the fused and
+// capturable implementations.
 func (c *Call) counter(p *Param) {
 	if c.OnDevice() {
-		p.State = append(p.State, c.Persist(c.New(tensor.Contiguous(tensor.D()), tensor.Float32)))
+		c.scalarState(p)
 	}
 }
+
+// scalarState makes a state that is a scalar on the GPU.
+func (c *Call) scalarState(p *Param) { p.State = append(p.State, c.Persist(c.scalar())) }
 
 // moment makes a state tensor like the parameter (zeros_like).
-func (c *Call) moment(p *Param) {
-	p.State = append(p.State, c.Persist(c.New(p.T.LikeDense(), p.T.DType)))
-}
-
-// list makes one temporary for each parameter.
-func (c *Call) list(ps []*Param) []*op.Tensor {
-	out := make([]*op.Tensor, len(ps))
-	for i, p := range ps {
-		out[i] = c.New(p.T.LikeDense(), p.T.DType)
-	}
-	return out
-}
-
-// dropList frees a list as Python does: the last item first.
-func (c *Call) dropList(l []*op.Tensor) {
-	for i := len(l) - 1; i >= 0; i-- {
-		c.Drop(l[i])
-	}
-}
-
-// temp makes a temporary like the parameter.
-func (c *Call) temp(p *Param) *op.Tensor { return c.New(p.T.LikeDense(), p.T.DType) }
+func (c *Call) moment(p *Param) { p.State = append(p.State, c.Persist(c.temp(p))) }
 
 var table = map[string]*Row{}
 
@@ -224,4 +317,9 @@ func Names() []string {
 	}
 	sort.Strings(names)
 	return names
+}
+
+// OfGroup reports whether a parameter group may have an argument of its own.
+func (r *Row) OfGroup(arg string) bool {
+	return arg != "fused" && (r.GroupArgs == nil || slices.Contains(r.GroupArgs, arg))
 }

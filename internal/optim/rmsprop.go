@@ -15,6 +15,7 @@ var _ = define(Row{
 	Name: "RMSprop", Args: &rmspropArgs{},
 	Sig: "torch.optim.RMSprop(lr: float = 0.01, alpha: float = 0.99, eps: float = 1e-08, weight_decay: float = 0, momentum: float = 0, " +
 		"centered: bool = False, capturable: bool = False, foreach: bool? = None, maximize: bool = False, differentiable: bool = False)",
+	Bounds: []bound{nonNegative("lr"), nonNegative("eps"), nonNegative("momentum"), nonNegative("weight_decay"), nonNegative("alpha")},
 	Init: func(c *Call, p *Param) {
 		a := c.Args.(*rmspropArgs)
 		c.counter(p)
@@ -28,18 +29,16 @@ var _ = define(Row{
 	},
 	Foreach: func(c *Call, ps []*Param) {
 		a := c.Args.(*rmspropArgs)
-		grads, avg := &local{c: c}, &local{c: c}
+		grads, avg := c.local(), c.local()
 		grads.gradients(ps, a.Maximize, a.WeightDecay != 0)
 		avg.set(c.list(ps)...)
-		clearAll(grads, avg)
 	},
 	ForLoop: func(c *Call, ps []*Param) {
 		a := c.Args.(*rmspropArgs)
-		grad, avg := &local{c: c}, &local{c: c}
+		grad, avg := c.local(), c.local()
 		for _, p := range ps {
 			grad.gradient(p, a.Maximize, a.WeightDecay != 0)
 			avg.set(c.temp(p))
 		}
-		clearAll(grad, avg)
 	},
 })

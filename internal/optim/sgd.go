@@ -1,16 +1,8 @@
 package optim
 
-import (
-	"fmt"
-
-	"github.com/memplan/memplan/internal/op"
-	"github.com/memplan/memplan/internal/tensor"
-)
-
 // sgdArgs are the arguments of SGD.
 type sgdArgs struct {
 	Common
-	LR          float64 `arg:"lr"`
 	Momentum    float64 `arg:"momentum"`
 	Dampening   float64 `arg:"dampening"`
 	WeightDecay float64 `arg:"weight_decay"`
@@ -23,25 +15,29 @@ var _ = define(Row{
 	Name: "SGD", Args: &sgdArgs{},
 	Sig: "torch.optim.SGD(lr: float = 0.001, momentum: float = 0, dampening: float = 0, weight_decay: float = 0, nesterov: bool = False, *, " +
 		"maximize: bool = False, foreach: bool? = None, differentiable: bool = False, fused: bool? = None)",
+	Bounds: []bound{nonNegative("lr"), nonNegative("momentum"), nonNegative("weight_decay")},
+	Refuse: func(args any) (string, error) {
+		if a := args.(*sgdArgs); a.Nesterov && (a.Momentum <= 0 || a.Dampening != 0) {
+			return "nesterov", errNesterov
+		}
+		return "", nil
+	},
 	Foreach: sgdForeach, ForLoop: sgdLoop, Fused: sgdFused,
 })
 
 func sgdForeach(c *Call, ps []*Param) {
 	a := c.Args.(*sgdArgs)
-	var grads []*op.Tensor
-	if a.Maximize || a.WeightDecay != 0 {
-		grads = c.list(ps)
+	grads := c.local()
+	grads.gradients(ps, a.Maximize, a.WeightDecay != 0)
+	if a.Momentum == 0 {
+		return
 	}
-	if a.Momentum != 0 {
-		for _, p := range ps {
-			c.buffer(p)
-		}
-		if !a.Nesterov { // device_grads = bufs
-			c.dropList(grads)
-			grads = nil
-		}
+	for _, p := range ps {
+		c.buffer(p)
 	}
-	c.dropList(grads)
+	if !a.Nesterov { // device_grads = bufs
+		grads.clear()
+	}
 }
 
 // buffer makes the momentum buffer of a parameter if it has none.
@@ -53,30 +49,19 @@ func (c *Call) buffer(p *Param) {
 
 func sgdLoop(c *Call, ps []*Param) {
 	a := c.Args.(*sgdArgs)
-	var grad *op.Tensor
-	rebind := func(t *op.Tensor) {
-		c.Drop(grad)
-		grad = t
-	}
+	grad := c.local()
 	for _, p := range ps {
-		var g *op.Tensor
-		if a.Maximize {
-			g = c.temp(p)
+		grad.gradientAtOnce(p, a.Maximize, a.WeightDecay != 0)
+		if a.Momentum == 0 {
+			continue
 		}
-		rebind(g)
-		if a.WeightDecay != 0 {
-			rebind(c.temp(p))
-		}
-		if a.Momentum != 0 {
-			c.buffer(p)
-			if a.Nesterov {
-				rebind(c.temp(p))
-			} else {
-				rebind(nil)
-			}
+		c.buffer(p)
+		if a.Nesterov {
+			grad.set(c.temp(p))
+		} else {
+			grad.clear()
 		}
 	}
-	c.Drop(grad)
 }
 
 // sgdFused fills its buffers in one kernel; they are made empty first.
@@ -87,8 +72,3 @@ func sgdFused(c *Call, ps []*Param) {
 		}
 	}
 }
-
-// scalar makes a 0-dimensional float32 temporary.
-func (c *Call) scalar() *op.Tensor { return c.New(tensor.Contiguous(tensor.D()), tensor.Float32) }
-
-func sprintf(format string, args ...any) string { return fmt.Sprintf(format, args...) }

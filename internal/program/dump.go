@@ -69,6 +69,10 @@ func (c *Class) dump(b *strings.Builder) {
 	if c.Forward != nil {
 		c.Forward.dump(b, c)
 	}
+	for _, f := range c.Applied {
+		f.Autograd.Class.dump(b)
+		f.Autograd.Backward.dump(b, f.Autograd.Class)
+	}
 }
 
 // Dump prints a function as text; c is the class that its modules belong to.
@@ -93,7 +97,28 @@ func (f *Func) targets(s *Stmt) string {
 	for i, t := range s.Targets {
 		names[i] = f.Slots[t]
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(s.Nested(names), ", ")
+}
+
+// Nested puts the names of the targets into parentheses where an inner tuple is
+// unpacked.
+func (s *Stmt) Nested(names []string) []string {
+	if s.Nest == nil {
+		return names
+	}
+	var out []string
+	for _, n := range s.Nest {
+		if n == 0 {
+			out, names = append(out, names[0]), names[1:]
+			continue
+		}
+		inner := strings.Join(names[:n], ", ")
+		if n == 1 {
+			inner += ","
+		}
+		out, names = append(out, "("+inner+")"), names[n:]
+	}
+	return out
 }
 
 func (f *Func) exprs(es []*Expr, c *Class) string {
@@ -128,6 +153,8 @@ func (f *Func) stmt(s *Stmt, c *Class) string {
 		out = "if inference: return " + value()
 	case Expression:
 		out = value()
+	case SetAttr:
+		out = "self." + s.Path + " = " + value()
 	case Batch:
 		out = t + " = next_batch()"
 	case Forward:
@@ -142,6 +169,12 @@ func (f *Func) stmt(s *Stmt, c *Class) string {
 		}
 	case OptStep:
 		out = fmt.Sprintf("optimizer %d: step", s.Optimizer)
+		if s.Closure != nil {
+			out += " of"
+			for i := range s.Closure.Body {
+				out += " [" + s.Closure.stmt(&s.Closure.Body[i], c) + "]"
+			}
+		}
 	case ZeroGrad:
 		out = fmt.Sprintf("optimizer %d: zero_grad(set_to_none=%v)", s.Optimizer, s.SetToNone)
 	case EmptyCache:

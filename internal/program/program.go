@@ -35,6 +35,7 @@ type Job struct {
 	Scaler     bool         // losses are scaled and steps made by torch.amp.GradScaler
 	Aux        *Class       // the modules that the step itself calls, such as the loss
 	Determ     bool
+	Techniques // what the job does beside the step
 }
 
 // Model is a module tree with a name.
@@ -44,15 +45,29 @@ type Model struct {
 	// Frozen covers the parameters that do not require grad, Trained those of
 	// them that do nevertheless.
 	Frozen, Trained Patterns
+	Eval            bool // in eval mode while the job trains
+
+	Quantized *Quantization // nil: not
+	Adapters  *Adapters     // nil: none
 }
 
 // Optimizer updates the parameters of some models.
 type Optimizer struct {
 	Name   string
 	Row    *optim.Row
+	Args   any          // the row's argument struct
+	Given  []KwArg      // as the spec gives them, for printing
+	Models []string     // whose parameters
+	Params Patterns     // cover those that it updates; none: all
+	Groups []ParamGroup // in their order; none: one of all parameters
+}
+
+// ParamGroup is a parameter group of an optimizer: parameters that are stepped
+// with arguments of their own.
+type ParamGroup struct {
+	Params Patterns // cover those that no group before takes; none: what all others leave
 	Args   any      // the row's argument struct
-	Given  []KwArg  // as the spec gives them, for printing
-	Models []string // whose parameters
+	Given  []KwArg  // that are not the optimizer's, for printing
 }
 
 // KwArg is an argument that was given, for printing.
@@ -78,8 +93,15 @@ type Class struct {
 	Children []Child // in the order of registration
 	Forward  *Func
 	Methods  []*Func // functions of the spec that use this class's modules
+	Applied  []*Func // forwards of the torch.autograd.Functions that this class's functions apply
 
 	ForwardGiven []KwArg // arguments that each call of a torch.nn module passes
+
+	Quantized *Quantized // of a linear layer whose weight is quantized
+
+	// Flat is the number of elements of the buffer whose views the parameters of
+	// a recurrent layer become on the device; 0 of all other modules.
+	Flat int64
 }
 
 // Param is a parameter or buffer of a class.
@@ -89,6 +111,8 @@ type Param struct {
 	DType tensor.DType
 	Fixed bool   // keeps its type when the model is converted (integers)
 	Tied  string // path, from the class, of the parameter that stands in its place
+
+	Elements int64 // that it stands for, if they are packed; 0: its own
 }
 
 // Child is a submodule.
@@ -122,7 +146,25 @@ type Func struct {
 	Slots  []string // names of local variables
 	Body   []Stmt
 
-	NoAutocast bool // the body runs with autocast off
+	NoAutocast bool  // the body runs with autocast off
+	Cells      []int // slots that a closure takes, which go after the others, in the order of their names
+
+	Autograd *Autograd // of the forward of a torch.autograd.Function; nil otherwise
+}
+
+// Autograd makes a function the forward of a torch.autograd.Function: it runs
+// without gradients, and its results get one node, whose gradients Backward
+// computes. What forward returns beyond the results are tensors that it saves,
+// then those that it keeps.
+type Autograd struct {
+	Class   *Class  // holds the functions that forward and backward call, and no modules
+	Row     *op.Row // the node; its Save lists the saved tensors
+	Results int     // of forward
+	Saved   []int   // forward's slots whose tensors ctx.save_for_backward keeps, as Row.Save
+	Kept    []int   // forward's slots whose tensors become attributes of ctx
+	// Backward takes the gradients of the results, then the saved and the kept
+	// tensors, and returns the gradients of the inputs.
+	Backward *Func
 }
 
 // StmtKind is the kind of a statement.
@@ -137,6 +179,7 @@ const (
 	Return                      // return Value, or the tuple of Values
 	FastReturn                  // return so in eval mode without gradients; library modules only
 	Expression                  // Value, for its effect
+	SetAttr                     // the attribute at Path from self = Value
 	Batch                       // Targets = next_batch()
 	Forward                     // Targets[0] = Model(Value...), perhaps without gradients
 	Backward                    // Value.backward()
@@ -147,6 +190,8 @@ const (
 	Unscale                     // scaler.unscale_(Optimizer)
 	ClipNorm                    // clip_grad_norm_(parameters of Optimizer, Number)
 	ClipValue                   // clip_grad_value_(parameters of Optimizer, Number)
+	KeepValue                   // Keep.List.append(Value) or Keep.List += Value
+	UpdateEMA                   // ema.update_parameters(model)
 )
 
 // Stmt is one statement.
@@ -154,6 +199,7 @@ type Stmt struct {
 	Kind    StmtKind
 	Targets []int // slots; Unpack of a tuple goes left to right
 	Unpack  bool
+	Nest    []int // of Unpack, by item of the tuple: how many targets it is unpacked into again, 0 for one; nil if all are so
 	Value   *Expr
 	Values  []*Expr // of a return or an assignment of several, of Forward's arguments
 
@@ -163,17 +209,22 @@ type Stmt struct {
 	Retain    bool
 	Optimizer int // index into Job.Optimizers
 	SetToNone bool
+	Closure   *Func   // of OptStep: what step(closure) calls; its parameters are the names that it takes from around it
+	Captured  []int   // of Closure, by parameter: the slot around it
 	Number    float64 // the bound of ClipNorm and ClipValue
+	Keep      *Keep   // of KeepValue
+	Path      string  // of SetAttr
 	Plain     bool    // outside of autocast
 	Every     int64   // run in every n-th step; 0: always
 	Line      int     // in the spec
+	Fast      bool    // runs in eval mode without gradients only; in library modules
 }
 
 // Computes reports whether the statement is one that autocast covers: forward
 // passes, losses and what else a step computes before its backward pass.
 func (s *Stmt) Computes() bool {
 	switch s.Kind {
-	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, Unscale, ClipNorm, ClipValue, Del:
+	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, Unscale, ClipNorm, ClipValue, KeepValue, UpdateEMA, Del, Return:
 		return false
 	}
 	return !s.Plain
@@ -204,6 +255,11 @@ type Expr struct {
 	Path  string // of Attr
 	Child int    // index into the class's children, of CallMod
 	Func  *Func  // of CallFun
+	// Forward of CallMod is that of a library's module where it does other things
+	// for these inputs than the class's; nil: it does not.
+	Forward *Func
+
+	Checkpoint *Checkpoint // of CallMod and CallFun
 
 	Row     *op.Row // of CallOp
 	Sig     *op.Sig
@@ -211,7 +267,8 @@ type Expr struct {
 	Given   []KwArg // non-tensor arguments that were given, for printing
 	InPlace bool
 
-	Args   []*Expr // in evaluation order
-	Inputs []int   // of CallOp: for each of the row's inputs, the index into Args; -1 if absent
-	Value  any     // of Const
+	Args   []*Expr  // in evaluation order
+	Names  []string // of CallMod: the keyword of each of Args, "" where it stands by its position; nil if all do
+	Inputs []int    // of CallOp: for each of the row's inputs, the index into Args; -1 if absent
+	Value  any      // of Const
 }

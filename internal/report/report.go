@@ -20,6 +20,7 @@ type Report struct {
 	Train       Train       `json:"train"`
 	Peak        Peak        `json:"peak"`
 	Steps       []Step      `json:"steps"`
+	Phases      []Phase     `json:"phases"` // those that allocate, in the order of a step
 	AtPeak      AtPeak      `json:"at_peak"`
 	Layers      []Layer     `json:"layers"` // what lives at the peak, by layer; the largest first
 	Totals      Totals      `json:"totals"`
@@ -27,6 +28,7 @@ type Report struct {
 	Host        *Host       `json:"host"` // null: not modelled
 	Verdict     Verdict     `json:"verdict"`
 	Advice      *Advice     `json:"advice"` // null: none was asked for
+	Curve       []Point     `json:"curve,omitempty"`
 	NotModelled []string    `json:"not_modelled"`
 	Warnings    []string    `json:"warnings"`
 	Uncertainty Uncertainty `json:"uncertainty"`
@@ -73,10 +75,14 @@ type Peak struct {
 	ReservedBytes  tensor.Bytes `json:"reserved_bytes"`
 	RequestedBytes tensor.Bytes `json:"requested_bytes"` // asked for at the peak of allocated
 	DeviceBytes    tensor.Bytes `json:"device_bytes"`    // reserved and CUDA context
-	Step           int          `json:"step"`            // 0 is setup
-	Phase          string       `json:"phase"`
-	Op             string       `json:"op"`
-	Layer          string       `json:"layer"`
+	// AllocatedBareBytes and ReservedBareBytes are the peaks as they would be if
+	// cuDNN's convolutions took no workspaces.
+	AllocatedBareBytes tensor.Bytes `json:"allocated_without_workspaces_bytes"`
+	ReservedBareBytes  tensor.Bytes `json:"reserved_without_workspaces_bytes"`
+	Step               int          `json:"step"` // 0 is setup
+	Phase              string       `json:"phase"`
+	Op                 string       `json:"op"`
+	Layer              string       `json:"layer"`
 }
 
 // Step holds the peaks of one step and what it leaves.
@@ -85,6 +91,14 @@ type Step struct {
 	PeakReservedBytes  tensor.Bytes `json:"peak_reserved_bytes"`
 	EndAllocatedBytes  tensor.Bytes `json:"end_allocated_bytes"`
 	EndReservedBytes   tensor.Bytes `json:"end_reserved_bytes"`
+}
+
+// Phase holds the most that is allocated and reserved when something is
+// allocated in a phase, such as forward or eval, over all steps.
+type Phase struct {
+	Phase              string       `json:"phase"`
+	PeakAllocatedBytes tensor.Bytes `json:"peak_allocated_bytes"`
+	PeakReservedBytes  tensor.Bytes `json:"peak_reserved_bytes"`
 }
 
 // AtPeak says what lives at the peak of allocated memory. The fields sum to
@@ -168,7 +182,19 @@ type Verdict struct {
 	HeadroomBytes  tensor.Bytes `json:"headroom_bytes"`
 	SteadyFromStep int          `json:"steady_from_step"` // 0: the steps played still differ
 	Reason         string       `json:"reason"`
-	OOM            *OOM         `json:"oom"` // null if it fits
+	OOM            *OOM         `json:"oom"`  // null if it fits
+	Leak           *Leak        `json:"leak"` // null if memory does not grow from step to step
+}
+
+// Leak says that each step leaves more on the device than it found. Steps are
+// simulated until the job dies, or a bound is reached; Bytes are those of the
+// last Period steps. The largest part of it was made by Op in Layer.
+type Leak struct {
+	Bytes          tensor.Bytes `json:"bytes"`
+	Period         int          `json:"period_steps"`
+	SimulatedSteps int64        `json:"simulated_steps"`
+	Op             string       `json:"op"`
+	Layer          string       `json:"layer"`
 }
 
 // OOM is the first request that fails.
@@ -189,26 +215,27 @@ const (
 	OOMs  = "OOM"
 )
 
-// Advice says what batch fits and what else would help.
-type Advice struct {
-	MaxBatchSize         int64    `json:"max_batch_size"`
-	RecommendedBatchSize int64    `json:"recommended_batch_size"`
-	Changes              []Change `json:"changes"`
-}
-
-// Change is one thing to change in a spec, and what comes of it.
-type Change struct {
-	Change            string       `json:"change"`
-	PeakReservedBytes tensor.Bytes `json:"peak_reserved_bytes"`
-	Fits              bool         `json:"fits"`
-	Cost              string       `json:"cost"`
-}
-
-// Uncertainty lists what the figures above do not contain and may be more.
+// Uncertainty says what of the figures above is not known for certain, and in
+// which bounds.
 type Uncertainty struct {
-	// CudnnWorkspaceBytes is a rough bound of what cuDNN's convolutions may
-	// take in passing; 0 without convolutions.
-	CudnnWorkspaceBytes tensor.Bytes `json:"cudnn_workspace_bytes"`
+	// CudnnWorkspace says what is counted for cuDNN's convolutions: apart (not in
+	// the peak, but in ReservedExpectedBytes), model, none, or the size of each
+	// workspace.
+	CudnnWorkspace string `json:"cudnn_workspace"`
+	// CudnnWorkspaceBytes is what the largest workspace of cuDNN's convolutions
+	// may be, CudnnWorkspaceExpectedBytes what is expected of it; 0 without
+	// convolutions. The least is nothing.
+	CudnnWorkspaceBytes         tensor.Bytes `json:"cudnn_workspace_bytes"`
+	CudnnWorkspaceExpectedBytes tensor.Bytes `json:"cudnn_workspace_expected_bytes"`
+	// ReservedExpectedBytes is the peak of reserved memory with the workspaces
+	// that are expected; low and high bound it for other plans that cuDNN may
+	// pick.
+	ReservedExpectedBytes tensor.Bytes `json:"reserved_expected_bytes"`
+	ReservedLowBytes      tensor.Bytes `json:"reserved_low_bytes"`
+	ReservedHighBytes     tensor.Bytes `json:"reserved_high_bytes"`
+	// CudnnRNNBytes is the part of Peak.AllocatedBytes that cuDNN's recurrent
+	// layers take beside their results; only cuDNN knows the true sizes.
+	CudnnRNNBytes tensor.Bytes `json:"cudnn_rnn_bytes"`
 	// ContextLowBytes and ContextHighBytes bound the CUDA context as it was
 	// seen or assumed.
 	ContextLowBytes  tensor.Bytes `json:"context_low_bytes"`

@@ -35,6 +35,7 @@ func writeText(w io.Writer, r *Report, o Options) error {
 		return err
 	}
 	t.allocator()
+	t.curve()
 	t.host()
 	t.notes()
 	return out.Flush()
@@ -60,6 +61,7 @@ func (t *text) verdict() {
 	}
 	t.printf("%s  %s (%s) on %s\n", word, r.Model.Name, what, r.Device.DisplayName)
 	t.printf("%s\n", r.Verdict.Reason)
+	t.advice()
 	if h := r.Host; h != nil && h.Result != "" {
 		word := h.Result
 		if t.o.Color {
@@ -91,7 +93,11 @@ func (t *text) numbers() {
 	}
 	t.printf("%s\n", title)
 	t.printf("  allocated  %10v   in tensors: %s\n", p.AllocatedBytes, Where(p.Step, p.Phase, p.Op, p.Layer))
-	t.printf("  reserved   %10v   held by PyTorch's caching allocator\n", p.ReservedBytes)
+	held := "held by PyTorch's caching allocator"
+	if p.ReservedBareBytes != p.ReservedBytes {
+		held += fmt.Sprintf("; %v without workspaces of cuDNN's convolutions", p.ReservedBareBytes)
+	}
+	t.printf("  reserved   %10v   %s\n", p.ReservedBytes, held)
 	t.printf("  device     %10v   %s\n\n", p.DeviceBytes, shown)
 }
 
@@ -162,7 +168,14 @@ func (t *text) steps() error {
 	if more := len(t.r.Steps) - most; more > 0 {
 		t.printf("  and %d more\n", more)
 	}
+	for _, p := range t.r.Phases {
+		if p.Phase == "eval" {
+			t.printf("  evaluation peaks at %v allocated, %v reserved\n", p.PeakAllocatedBytes, p.PeakReservedBytes)
+		}
+	}
 	switch n := t.r.Verdict.SteadyFromStep; {
+	case n > 0 && t.r.Verdict.Leak != nil:
+		t.printf("  every step from %d on does the same, and leaves more than it found\n\n", n)
 	case n > 0:
 		t.printf("  every step from %d on is the same\n\n", n)
 	case len(t.r.Steps) < 3:
@@ -202,7 +215,15 @@ func (t *text) notes() {
 	var unsure []string
 	u := &t.r.Uncertainty
 	if u.CudnnWorkspaceBytes > 0 {
-		unsure = append(unsure, fmt.Sprintf("cuDNN may take up to about %v more in passing for its convolutions (a rough bound)", u.CudnnWorkspaceBytes))
+		what := "none"
+		if n := u.CudnnWorkspaceExpectedBytes; n > 0 {
+			what = fmt.Sprintf("up to %v", n)
+		}
+		unsure = append(unsure, fmt.Sprintf("with cuDNN's workspaces reserved is about %v, between %v and %v: cuDNN picks the plans of its convolutions; a workspace of %s is expected, %v is possible",
+			u.ReservedExpectedBytes, u.ReservedLowBytes, u.ReservedHighBytes, what, u.CudnnWorkspaceBytes))
+	}
+	if u.CudnnRNNBytes > 0 {
+		unsure = append(unsure, fmt.Sprintf("of the peak, %v are what cuDNN's recurrent layers take for themselves, in sizes that are not documented", u.CudnnRNNBytes))
 	}
 	how := "seen"
 	if u.ContextAssumed {

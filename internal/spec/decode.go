@@ -43,7 +43,7 @@ func (d *decoder) section(v *Value, out any, what string) {
 			d.errs.Unknown(p.Key.Span, "key", p.Key.Str, fields.names)
 			continue
 		}
-		d.field(rv.Field(i), rv.Type().Field(i).Tag, p.Key, p.Value)
+		d.field(rv.FieldByIndex(i), rv.Type().FieldByIndex(i).Tag, p.Key, p.Value)
 	}
 }
 
@@ -51,7 +51,7 @@ func (d *decoder) section(v *Value, out any, what string) {
 func (d *decoder) defaults(rv reflect.Value) {
 	for i := range rv.NumField() {
 		f := rv.Type().Field(i)
-		if f.Type.Kind() == reflect.Struct && f.Tag.Get("yaml") != "" && f.Tag.Get("yaml") != "-" && !isScalar(f.Type) {
+		if f.Anonymous || (f.Type.Kind() == reflect.Struct && f.Tag.Get("yaml") != "" && f.Tag.Get("yaml") != "-" && !isScalar(f.Type)) {
 			d.defaults(rv.Field(i))
 			continue
 		}
@@ -80,17 +80,25 @@ func isScalar(t reflect.Type) bool {
 	return false
 }
 
-// fieldSet lists the keys of a section.
+// fieldSet lists the keys of a section; those of an embedded struct are among
+// them.
 type fieldSet struct {
-	index map[string]int
+	index map[string][]int
 	names []string
 }
 
 func fieldsOf(t reflect.Type) fieldSet {
-	s := fieldSet{index: map[string]int{}}
+	s := fieldSet{index: map[string][]int{}}
 	for i := range t.NumField() {
-		if key := t.Field(i).Tag.Get("yaml"); key != "" && key != "-" {
-			s.index[key] = i
+		f := t.Field(i)
+		if f.Anonymous {
+			inner := fieldsOf(f.Type)
+			for _, key := range inner.names {
+				s.index[key] = append([]int{i}, inner.index[key]...)
+			}
+			s.names = append(s.names, inner.names...)
+		} else if key := f.Tag.Get("yaml"); key != "" && key != "-" {
+			s.index[key] = []int{i}
 			s.names = append(s.names, key)
 		}
 	}
@@ -268,23 +276,6 @@ func (d *decoder) bounds(n float64, x any, v *Value, what string, tag reflect.St
 
 // The forms of their own.
 
-func (c *Callee) unmarshal(d *decoder, v *Value) {
-	switch {
-	case v.bad():
-	case v.Kind == Str && v.expr == nil:
-		c.Name = String{v.Str, v.Span, true}
-	case v.Kind == Map && len(v.Pairs) == 1:
-		c.Name = String{v.Pairs[0].Key.Str, v.Pairs[0].Key.Span, true}
-		if a := v.Pairs[0].Value; a.Kind != Null {
-			c.Arg = a
-		}
-	case v.Kind == Map && len(v.Pairs) > 1:
-		d.errs.Addf(v.Pairs[1].Key.Span, "one name is expected; %q is a second beside %q (several optimizers are listed in optimizers:)", v.Pairs[1].Key.Str, v.Pairs[0].Key.Str)
-	default:
-		d.errs.Addf(v.Span, "write a name, or a name with arguments such as {AdamW: {lr: 1e-3}}; not %s", v.Describe())
-	}
-}
-
 func (p *Param) unmarshal(d *decoder, v *Value) {
 	if v.Kind != Map { // cls: [1, 1, 384]
 		d.defaults(reflect.ValueOf(p).Elem())
@@ -349,16 +340,6 @@ func (s *Sample) unmarshal(d *decoder, v *Value) {
 }
 
 type sampleSection Sample
-
-// checkpoint: false stands for none.
-func (c *Checkpoint) unmarshal(d *decoder, v *Value) {
-	if v.Kind == Bool && !v.Bool {
-		return
-	}
-	d.section(v, (*checkpointSection)(c), "checkpoint")
-}
-
-type checkpointSection Checkpoint
 
 func (z *ZeroGrad) unmarshal(d *decoder, v *Value) {
 	d.defaults(reflect.ValueOf(z).Elem())

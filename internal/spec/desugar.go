@@ -1,5 +1,10 @@
 package spec
 
+import (
+	"slices"
+	"strconv"
+)
+
 // Words calls f with every word in the references of entries: names that
 // inputs and arguments may mean.
 func Words(es []*Entry, f func(string)) {
@@ -8,16 +13,7 @@ func Words(es []*Entry, f func(string)) {
 		if v == nil {
 			return
 		}
-		start := -1
-		for i, c := range v.Str + " " {
-			letter := c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (start >= 0 && c >= '0' && c <= '9')
-			if letter && start < 0 {
-				start = i
-			} else if !letter && start >= 0 {
-				f(v.Str[start:i])
-				start = -1
-			}
-		}
+		eachWord(v.Str, f)
 		for _, it := range v.Items {
 			value(it)
 		}
@@ -44,6 +40,20 @@ func Words(es []*Entry, f func(string)) {
 	}
 }
 
+// eachWord calls f with every identifier in a text.
+func eachWord(text string, f func(string)) {
+	start := -1
+	for i, c := range text + " " {
+		letter := c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (start >= 0 && c >= '0' && c <= '9')
+		if letter && start < 0 {
+			start = i
+		} else if !letter && start >= 0 {
+			f(text[start:i])
+			start = -1
+		}
+	}
+}
+
 // LossValue is the loss section of the only model, as written.
 func (s *Spec) LossValue() *Value { return s.root.Get("model").Get("loss") }
 
@@ -54,25 +64,64 @@ func (s *Spec) Desugar(loss *Value) []*Entry {
 	return d.entries(s.stepValue(loss))
 }
 
+// What steps are written with, as YAML values. They stand at the beginning of
+// the file.
+
+func word(w string) *Value { return &Value{Span: madeUp, Kind: Str, Str: w} }
+
+func pair(k string, v *Value) Pair { return Pair{word(k), v} }
+
+func mapping(ps ...Pair) *Value { return &Value{Span: madeUp, Kind: Map, Pairs: ps} }
+
+func boolean(b bool) *Value {
+	return &Value{Span: madeUp, Kind: Bool, Bool: b, Str: strconv.FormatBool(b)}
+}
+
+func integer(n int64) *Value { return &Value{Span: madeUp, Kind: Int, Int: n, Str: pyStr(n)} }
+
+func float(f float64) *Value { return &Value{Span: madeUp, Kind: Float, Float: f, Str: pyStr(f)} }
+
+func sequence(items ...*Value) *Value { return &Value{Span: madeUp, Kind: List, Items: items} }
+
+var madeUp = Span{Pos: Pos{1, 1}}
+
+// forwardOf calls a model and names what it gives.
+func forwardOf(model, name string, more ...Pair) *Value {
+	return mapping(pair(HeadForward, mapping(append([]Pair{pair("model", word(model))}, more...)...)), pair("name", word(name)))
+}
+
+// lossEntries are the entries of a loss, the last of which is named loss.
+func lossEntries(loss *Value) []*Value {
+	if loss == nil {
+		return nil
+	}
+	es := append([]*Value(nil), listOf(loss)...)
+	if n := len(es) - 1; n >= 0 && es[n].Get("name") == nil {
+		es[n] = named(es[n])
+	}
+	return es
+}
+
+// keeps are the statements of a key keep: a value to keep, or several.
+func keeps(v *Value) *Value {
+	out := sequence()
+	if v != nil && v.Kind != Null {
+		for _, it := range listOf(v) {
+			e := mapping(Pair{&Value{Span: it.Span, Kind: Str, Str: HeadKeep}, it})
+			e.Span = it.Span
+			out.Items = append(out.Items, e)
+		}
+	}
+	return out
+}
+
 // stepValue writes the step as YAML values, so that it can be printed too.
 func (s *Spec) stepValue(loss *Value) *Value {
-	at := Span{Pos: Pos{1, 1}}
-	word := func(w string) *Value { return &Value{Span: at, Kind: Str, Str: w} }
-	pair := func(k string, v *Value) Pair { return Pair{word(k), v} }
-	mapping := func(ps ...Pair) *Value { return &Value{Span: at, Kind: Map, Pairs: ps} }
-	boolean := func(b bool) *Value {
-		text := "false"
-		if b {
-			text = "true"
-		}
-		return &Value{Span: at, Kind: Bool, Bool: b, Str: text}
-	}
-	integer := func(n int64) *Value { return &Value{Span: at, Kind: Int, Int: n, Str: pyStr(n)} }
-	list := &Value{Span: at, Kind: List}
-	add := func(v *Value) { list.Items = append(list.Items, v) }
+	body := sequence()
+	add := func(v ...*Value) { body.Items = append(body.Items, v...) }
 	t := &s.Train
 	zero := func(where string) {
-		if t.ZeroGrad.At.V != where {
+		if t.ZeroGrad.At.V != where || t.InBackward.V {
 			return
 		}
 		if t.ZeroGrad.SetToNone.V {
@@ -86,37 +135,44 @@ func (s *Spec) stepValue(loss *Value) *Value {
 			return
 		}
 		if t.EmptyCache.Every.V > 1 {
-			add(mapping(pair(HeadEmpty, &Value{Span: at}), pair("every", integer(t.EmptyCache.Every.V))))
+			add(mapping(pair(HeadEmpty, &Value{Span: madeUp}), pair("every", integer(t.EmptyCache.Every.V))))
 		} else {
 			add(word(HeadEmpty))
 		}
 	}
-	forward := mapping(pair(HeadForward, mapping(pair("model", word("model")))), pair("name", word("out")))
+	forward := forwardOf("model", "out")
 	if s.Mode.V != "train" {
 		empty("step_start")
 		add(word(HeadBatch))
 		add(forward)
+		add(keeps(t.Keep).Items...)
 		empty("step_end")
-		return list
+		return body
 	}
 	empty("step_start")
 	micro := t.GradAccumulation.V
-	outer := list
+	outer := body
 	if micro > 1 { // the statements of a microbatch, repeated
 		zero("before_forward")
 		zero("before_backward")
-		list = &Value{Span: at, Kind: List}
+		body = sequence()
 	}
 	add(word(HeadBatch))
+	closure := micro == 1 && t.Optimizer != nil && slices.Contains(Closures, t.Optimizer.Name.V)
+	if closure { // all up to the step of the optimizer
+		outer, body = body, sequence()
+	}
 	if micro == 1 {
 		zero("before_forward")
 	}
+	if s.Teacher != nil {
+		add(forwardOf(TeacherName, TeacherOut, pair("no_grad", boolean(true))))
+	}
 	add(forward)
-	for i, e := range listOf(loss) {
-		if i == len(listOf(loss))-1 && e.Get("name") == nil {
-			e = named(e, word, pair)
-		}
-		add(e)
+	if s.Teacher != nil {
+		add(s.distillation(loss)...)
+	} else {
+		add(lossEntries(loss)...)
 	}
 	if micro > 1 {
 		add(mapping(pair("div", integer(micro)), pair("inputs", word("loss")), pair("name", word("loss")), pair("autocast", boolean(false))))
@@ -130,24 +186,35 @@ func (s *Spec) stepValue(loss *Value) *Value {
 	}
 	add(backward)
 	if micro > 1 {
-		group := mapping(pair(HeadLayers, list), pair("repeat", integer(micro)))
-		list = outer
+		group := mapping(pair(HeadLayers, body), pair("repeat", integer(micro)))
+		body = outer
 		add(group)
 	}
 	if t.ClipGradNorm.Set {
-		add(mapping(pair(HeadClipNorm, &Value{Span: at, Kind: Float, Float: t.ClipGradNorm.V, Str: pyStr(t.ClipGradNorm.V)})))
+		add(mapping(pair(HeadClipNorm, float(t.ClipGradNorm.V))))
 	}
 	if t.ClipGradValue.Set {
-		add(mapping(pair(HeadClipValue, &Value{Span: at, Kind: Float, Float: t.ClipGradValue.V, Str: pyStr(t.ClipGradValue.V)})))
+		add(mapping(pair(HeadClipValue, float(t.ClipGradValue.V))))
 	}
-	add(word(HeadOptimizer))
+	if closure {
+		add(mapping(pair(HeadReturn, word("loss"))))
+		step := mapping(pair(HeadOptimizer, mapping(pair(keyClosure, body))))
+		body = outer
+		add(step)
+	} else if !t.InBackward.V {
+		add(word(HeadOptimizer))
+	}
+	if t.EMA != nil {
+		add(word(HeadEMA))
+	}
 	zero("after_step")
+	add(keeps(t.Keep).Items...)
 	empty("step_end")
-	return list
+	return body
 }
 
 // named gives an entry the name loss.
-func named(e *Value, word func(string) *Value, pair func(string, *Value) Pair) *Value {
+func named(e *Value) *Value {
 	n := &Value{Span: e.Span, Kind: Map}
 	if e.Kind == Map {
 		n.Pairs = append(n.Pairs, e.Pairs...)

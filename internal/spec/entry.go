@@ -17,6 +17,7 @@ type Entry struct {
 
 	Name    []String // names for the results; "xs[]" appends
 	Tuple   bool     // Name was a list: the result is unpacked
+	Nest    []int    // of a tuple, by item: how many names it is unpacked into again, 0 for one of its own; nil if all are so
 	Inputs  []*Operand
 	HasIn   bool   // inputs: was given
 	Module  *Value // attribute path of the module
@@ -32,7 +33,11 @@ type Entry struct {
 	NoGrad  *Value
 	// Autocast false keeps a statement of a step out of torch.autocast.
 	Autocast *Value
-	Body     []*Entry // of layers: and Sequential:
+	Body     []*Entry // of layers: and Sequential:, and of an optimizer_step's closure
+
+	// Checkpoint calls the entry's module or function through
+	// torch.utils.checkpoint.
+	Checkpoint *Checkpoint
 }
 
 // Loop is one variable of for:.
@@ -72,6 +77,7 @@ const (
 	HeadClipValue = "clip_grad_value"
 	HeadEmpty     = "empty_cache"
 	HeadKeep      = "keep"
+	HeadEMA       = "ema_update"
 	HeadSeq       = "Sequential"
 )
 
@@ -79,12 +85,12 @@ const (
 // of a step alone.
 var (
 	Statements     = []string{HeadBlock, HeadCall, HeadLayers, HeadDel, HeadReturn, HeadSeq}
-	StepStatements = []string{HeadBatch, HeadForward, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadKeep}
+	StepStatements = []string{HeadBatch, HeadForward, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadKeep, HeadEMA}
 )
 
 // Modifiers lists the keys of an entry that are not its head.
 var Modifiers = []string{
-	"name", "inputs", "module", "tie", "with", "if", "repeat", "for", "inplace", "pick", "every", "no_grad", "autocast",
+	"name", "inputs", "module", "tie", "with", "if", "repeat", "for", "inplace", "pick", "every", "no_grad", "autocast", "checkpoint",
 }
 
 func isModifier(key string) bool {
@@ -162,6 +168,10 @@ func (d *decoder) entry(v *Value) *Entry {
 			return nil
 		}
 		e.Body, e.Arg = d.entries(e.Arg), nil
+	case HeadOptimizer:
+		if c := e.Arg.Get(keyClosure); c != nil {
+			e.Body, e.Arg = d.entries(c), e.Arg.without(keyClosure)
+		}
 	case "":
 		if len(e.Name) == 0 {
 			d.errs.Addf(v.Span, "entry without a layer, operator or name")
@@ -175,16 +185,7 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 	switch k.Str {
 	case "name":
 		e.Tuple = v.Kind == List
-		for _, it := range listOf(v) {
-			if it.bad() {
-				continue
-			}
-			if it.Kind != Str || it.expr != nil || !IsName(strings.TrimSuffix(it.Str, "[]")) {
-				d.errs.Addf(it.Span, "name must be a Python identifier, not %s", it.Describe())
-				continue
-			}
-			e.Name = append(e.Name, String{it.Str, it.Span, true})
-		}
+		d.names(e, v)
 	case "inputs":
 		e.HasIn = true
 		for _, it := range listOf(v) {
@@ -258,7 +259,45 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 		e.NoGrad = v
 	case "autocast":
 		e.Autocast = v
+	case "checkpoint":
+		e.Checkpoint = &Checkpoint{At: k.Span}
+		e.Checkpoint.unmarshal(d, v)
 	}
+}
+
+// names reads the names of an entry; a list among them names the items of an
+// inner tuple.
+func (d *decoder) names(e *Entry, v *Value) {
+	nested, all := false, 0
+	var nest []int
+	for _, it := range listOf(v) {
+		inner, n := listOf(it), 0
+		if e.Tuple && it.Kind == List {
+			nested, n = true, len(inner)
+			if n == 0 {
+				d.errs.Addf(it.Span, "name must be a Python identifier or a list of some, not an empty list")
+			}
+		}
+		nest, all = append(nest, n), all+len(inner)
+		for _, x := range inner {
+			d.name(e, x)
+		}
+	}
+	if nested && len(e.Name) == all {
+		e.Nest = nest
+	}
+}
+
+// name reads one of the names of an entry.
+func (d *decoder) name(e *Entry, v *Value) {
+	if v.bad() {
+		return
+	}
+	if v.Kind != Str || v.expr != nil || !IsName(strings.TrimSuffix(v.Str, "[]")) {
+		d.errs.Addf(v.Span, "name must be a Python identifier, not %s", v.Describe())
+		return
+	}
+	e.Name = append(e.Name, String{v.Str, v.Span, true})
 }
 
 // operand reads one input.

@@ -24,18 +24,16 @@ func (s *Spec) Explicit(model *Spec) ([]byte, error) {
 			out.Pairs = append(out.Pairs, Pair{&Value{Kind: Str, Str: key}, v})
 		}
 	}
-	put("memplan", &Value{Kind: Int, Str: strconv.Itoa(Version1)})
-	if params := model.params(); len(params.Pairs) > 0 {
-		put("params", params)
-	}
 	for _, p := range s.root.Pairs {
 		switch key := p.Key.Str; {
 		case key == "memplan" || key == "params" || key == "step":
+		case key == "model" && !own && s.Eval != nil: // the evaluation has the loss, too
+			put(key, model.root.Get(key))
 		case key == "model" && !own:
 			put(key, model.root.Get(key).without("loss"))
 		case key == "train" && !own:
-			put(key, s.constant(p.Value).without("zero_grad", "empty_cache", "clip_grad_norm", "clip_grad_value", "grad_accumulation"))
-		case key == "models" || key == "model":
+			put(key, s.constant(p.Value).without("zero_grad", "empty_cache", "clip_grad_norm", "clip_grad_value", "grad_accumulation", "keep"))
+		case key == "models" || key == "model" || key == "teacher" || key == "eval":
 			put(key, p.Value)
 		default:
 			put(key, s.constant(p.Value))
@@ -50,6 +48,11 @@ func (s *Spec) Explicit(model *Spec) ([]byte, error) {
 		step = s.stepValue(loss)
 	}
 	put("step", step)
+	head := &Value{Kind: Map, Pairs: []Pair{{&Value{Kind: Str, Str: "memplan"}, &Value{Kind: Int, Str: strconv.Itoa(Version1)}}}}
+	if params := model.params(out); len(params.Pairs) > 0 {
+		head.Pairs = append(head.Pairs, Pair{&Value{Kind: Str, Str: "params"}, params})
+	}
+	out.Pairs = append(head.Pairs, out.Pairs...)
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
@@ -59,10 +62,13 @@ func (s *Spec) Explicit(model *Spec) ([]byte, error) {
 	return b.Bytes(), e.Close()
 }
 
-// params are the spec's params with their values.
-func (s *Spec) params() *Value {
-	out := &Value{Kind: Map}
+// params are the spec's params that a tree refers to, with their values.
+func (s *Spec) params(tree *Value) *Value {
+	out, used := &Value{Kind: Map}, tree.words()
 	for _, n := range s.ParamNames() {
+		if !used[n] {
+			continue
+		}
 		x, _ := s.Env.Lookup(n)
 		out.Pairs = append(out.Pairs, Pair{&Value{Kind: Str, Str: n}, valueOf(x)})
 	}

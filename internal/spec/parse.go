@@ -20,6 +20,8 @@ type Options struct {
 	GPUs []*GPU
 	// Params replace the defaults of params; names that the spec has not are left out.
 	Params map[string]any
+	// Label stands for the path in messages, of text that is not the file's; "": the path.
+	Label string
 }
 
 // Flag is the value of one key of a spec, given by a flag of its own.
@@ -34,7 +36,10 @@ type Flag struct {
 // mistake found in sections and expressions; names of layers and operators and
 // shapes are checked later, by package graph, which adds to the same list.
 func Parse(path string, text []byte, o Options) (*Spec, error) {
-	errs := &Errors{File: path, Lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")}
+	if o.Label == "" {
+		o.Label = path
+	}
+	errs := &Errors{File: o.Label, Lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")}
 	root := readYAML(text, errs)
 	if root == nil {
 		return nil, errs.Err()
@@ -66,6 +71,51 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 	d.section(root, s, "spec")
 	s.check(d)
 	return s, errs.Err()
+}
+
+// Given returns what the file has under a path of keys, nil if nothing.
+func (s *Spec) Given(path string) *Value {
+	v := s.root
+	for _, k := range strings.Split(path, ".") {
+		v = v.Get(k)
+	}
+	if v != nil && v.Kind == Null {
+		return nil
+	}
+	return v
+}
+
+// IdleParams lists the params that nothing in the file refers to.
+func (s *Spec) IdleParams() []String {
+	used := s.root.words()
+	var out []String
+	if params := s.root.Get("params"); params != nil {
+		for _, p := range params.Pairs {
+			if !used[p.Key.Str] {
+				out = append(out, String{p.Key.Str, p.Key.Span, true})
+			}
+		}
+	}
+	return out
+}
+
+// words are the names that the expressions of a tree use.
+func (v *Value) words() map[string]bool {
+	used := map[string]bool{}
+	var walk func(v *Value)
+	walk = func(v *Value) {
+		if v.HasExpr() && v.Kind == Str {
+			eachWord(v.Str, func(w string) { used[w] = true })
+		}
+		for _, it := range v.Items {
+			walk(it)
+		}
+		for _, p := range v.Pairs {
+			walk(p.Value)
+		}
+	}
+	walk(v)
+	return used
 }
 
 // ParamNames lists the spec's params.
@@ -221,29 +271,40 @@ func (s *Spec) NotModelled() []string {
 
 // later walks the fields with a `later` tag whose key the file has.
 func later(rv reflect.Value, v *Value, prefix string, out *[]string) {
-	t := rv.Type()
-	for i := range t.NumField() {
-		key := t.Field(i).Tag.Get("yaml")
-		if key == "" || key == "-" {
-			continue
-		}
+	fields := fieldsOf(rv.Type())
+	for _, key := range fields.names {
 		sub := v.Get(key)
 		if sub == nil || sub.Kind == Null {
 			continue
 		}
-		if what := t.Field(i).Tag.Get("later"); what != "" {
-			if sub.Kind == Bool && !sub.Bool || (sub.Kind == Int && sub.Int == 1 && key == "grad_accumulation") {
-				continue // asks for nothing
+		if what := rv.Type().FieldByIndex(fields.index[key]).Tag.Get("later"); what != "" {
+			if sub.Kind != Bool || sub.Bool { // false asks for nothing
+				*out = append(*out, prefix+key+": "+what)
 			}
-			*out = append(*out, prefix+key+": "+what)
 			continue
 		}
-		f := rv.Field(i)
-		if f.Kind() == reflect.Pointer && !f.IsNil() {
-			f = f.Elem()
+		laterIn(rv.FieldByIndex(fields.index[key]), sub, prefix+key+".", out)
+	}
+}
+
+// laterIn looks into the sections below a key: a struct, or those of a mapping
+// from names.
+func laterIn(f reflect.Value, v *Value, prefix string, out *[]string) {
+	if f.Kind() == reflect.Pointer {
+		if f.IsNil() {
+			return
 		}
-		if f.Kind() == reflect.Struct && !isScalar(f.Type()) && f.Type() != reflect.TypeFor[Value]() {
-			later(f, sub, prefix+key+".", out)
+		f = f.Elem()
+	}
+	switch {
+	case f.Kind() == reflect.Struct && !isScalar(f.Type()) && f.Type() != reflect.TypeFor[Value]():
+		later(f, v, prefix, out)
+	case f.Kind() == reflect.Slice:
+		for i := range f.Len() {
+			if n := f.Index(i); n.Kind() == reflect.Pointer && n.Elem().FieldByName("V").IsValid() && v.Kind == Map {
+				name := n.Elem().FieldByName("Name").Interface().(String).V
+				laterIn(n.Elem().FieldByName("V"), v.Get(name), prefix+name+".", out)
+			}
 		}
 	}
 }

@@ -67,12 +67,9 @@ func ref(name string) object { return object{"$ref": "#/$defs/" + name} }
 // section describes a struct with `yaml` tags.
 func (b *schemaBuilder) section(t reflect.Type) object {
 	props := object{}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		key := f.Tag.Get("yaml")
-		if key == "" || key == "-" {
-			continue
-		}
+	fields := fieldsOf(t)
+	for _, key := range fields.names {
+		f := t.FieldByIndex(fields.index[key])
 		s := b.field(f)
 		doc := f.Tag.Get("doc")
 		if later := f.Tag.Get("later"); later != "" {
@@ -107,7 +104,7 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		s := object{"type": "string"}
 		if enum := tag.Get("enum"); enum != "" {
 			s = object{"enum": strings.Split(enum, "|")}
-		} else if key := f.Tag.Get("yaml"); key == "torch" || key == "arch" {
+		} else if key := f.Tag.Get("yaml"); key == "torch" || key == "arch" || key == "cudnn_workspace" {
 			s = object{"type": []string{"string", "number"}}
 		}
 		return withDefault(s, tag)
@@ -125,6 +122,8 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		return object{"type": []string{"array", "string"}, "items": object{"type": "string"}}
 	case reflect.TypeFor[*Callee]():
 		return ref("optimizer")
+	case reflect.TypeFor[ParamGroups]():
+		return ref(KeyGroups)
 	case reflect.TypeFor[[]*Entry]():
 		return ref("entries")
 	case reflect.TypeFor[Modules]():
@@ -134,7 +133,7 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 	switch {
 	case t.Kind() == reflect.Pointer:
 		if t.Elem() == reflect.TypeFor[Checkpoint]() {
-			return object{"anyOf": []any{object{"const": false}, b.named(t.Elem())}}
+			return object{"anyOf": []any{object{"type": []string{"boolean", "array", "string"}, "items": object{"type": "string"}}, b.named(t.Elem())}}
 		}
 		return b.named(t.Elem())
 	case t.Kind() == reflect.Struct:
@@ -199,8 +198,12 @@ func (b *schemaBuilder) vocabulary(v Vocabulary) {
 	}
 	b.defs["optimizer"] = object{"anyOf": []any{
 		object{"enum": optimizers},
-		object{"type": "object", "properties": props, "additionalProperties": false, "maxProperties": 1},
+		object{"type": "object", "properties": props, "additionalProperties": false, "maxProperties": 2},
 	}}
+	props[KeyGroups] = ref(KeyGroups)
+	b.defs[KeyGroups] = object{"type": "array", "items": object{"type": "object", "properties": object{
+		"params": object{"type": []string{"array", "string"}, "items": object{"type": "string"}},
+	}}}
 }
 
 // arguments describes the arguments of a callable, given by name.

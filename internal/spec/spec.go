@@ -40,13 +40,13 @@ type Spec struct {
 	Data       Data                   `yaml:"data" doc:"where batches come from"`
 	Device     Device                 `yaml:"device" doc:"the GPU"`
 
-	Eval     *Value    `yaml:"eval" later:"an evaluation phase"`
-	Teacher  *Value    `yaml:"teacher" later:"knowledge distillation"`
-	Quantize *Value    `yaml:"quantize" later:"quantization"`
+	Eval     *Eval     `yaml:"eval" doc:"an evaluation between training steps"`
+	Teacher  *Teacher  `yaml:"teacher" doc:"knowledge distillation: a second model that model learns from"`
+	Quantize *Quantize `yaml:"quantize" doc:"weights in 4 or 8 bits, as bitsandbytes stores them"`
 	Prune    *Prune    `yaml:"prune" later:"pruning"`
 	Freeze   *Freeze   `yaml:"freeze" doc:"parameters that are not trained: requires_grad_(False)"`
-	LoRA     *Value    `yaml:"lora" later:"LoRA adapters"`
-	Offload  *Offload  `yaml:"offload" later:"offloading to host memory"`
+	LoRA     *LoRA     `yaml:"lora" doc:"low-rank adapters, as PEFT adds them"`
+	Offload  *Offload  `yaml:"offload" doc:"what is kept in host memory"`
 	Parallel *Parallel `yaml:"parallel" later:"several GPUs"`
 
 	root *Value
@@ -67,6 +67,11 @@ type Model struct {
 	Task   String `yaml:"task" doc:"what a Hugging Face model is trained for"`
 
 	Freeze *Freeze `yaml:"freeze" doc:"parameters of this model that are not trained, instead of the job's freeze"`
+	LoRA   *LoRA   `yaml:"lora" doc:"low-rank adapters of this model, instead of the job's lora"`
+
+	Quantize *Quantize `yaml:"quantize" doc:"weights of this model in 4 or 8 bits, instead of the job's quantize"`
+
+	Eval Boolean `yaml:"eval" doc:"the model is in eval mode while the job trains, such as a teacher"`
 
 	Inputs     []*Named[Input] `yaml:"inputs" doc:"tensors of a batch; the batch dimension is implied in front"`
 	Blocks     []*Named[Block] `yaml:"blocks" doc:"modules and functions of the model's own"`
@@ -75,6 +80,7 @@ type Model struct {
 	Buffers    []*Named[Param] `yaml:"buffers" doc:"buffers of the model itself"`
 	Layers     []*Entry        `yaml:"layers" doc:"the forward pass"`
 	Loss       []*Entry        `yaml:"loss" doc:"the loss of the output, which is called out"`
+	Checkpoint []String        `yaml:"checkpoint" doc:"the modules that train.checkpoint: true stands for"`
 }
 
 // Input is one tensor of a batch.
@@ -87,15 +93,26 @@ type Input struct {
 // Block is a module or function that the spec defines.
 type Block struct {
 	At         Span            `yaml:"-"`
-	Kind       String          `yaml:"kind" enum:"module|function" default:"module" doc:"function: a plain function or method, whose arguments it owns"`
+	Of         *Spec           `yaml:"-"` // the file that defines it, if several share a model's blocks
+	Kind       String          `yaml:"kind" enum:"module|function|autograd" default:"module" doc:"function: a plain function or method, whose arguments it owns; autograd: a torch.autograd.Function with a backward of its own"`
 	Params     *Value          `yaml:"params" doc:"named values, given by with"`
 	Inputs     []String        `yaml:"inputs" doc:"names of the arguments; [x] by default"`
 	Modules    Modules         `yaml:"modules" doc:"submodules in the order of registration"`
 	Parameters []*Named[Param] `yaml:"parameters" doc:"parameters of the block itself"`
 	Buffers    []*Named[Param] `yaml:"buffers" doc:"buffers of the block itself"`
 	Layers     []*Entry        `yaml:"layers" doc:"the statements"`
+	Save       []String        `yaml:"save" doc:"names of forward's values that ctx.save_for_backward keeps (kind: autograd)"`
+	Keep       []String        `yaml:"keep" doc:"names of forward's values that become attributes of ctx, which live as long as the gradient node (kind: autograd)"`
+	Backward   String          `yaml:"backward" doc:"the function that computes the gradients of the inputs; it takes those of the results, then the saved tensors, then the kept ones (kind: autograd)"`
 	Autocast   Boolean         `yaml:"autocast" default:"true" doc:"false: the statements run under torch.autocast(enabled=False)"`
 }
+
+// The kinds of blocks.
+const (
+	KindModule   = "module"
+	KindFunction = "function"
+	KindAutograd = "autograd"
+)
 
 // Param is a parameter or buffer that a block declares.
 type Param struct {
@@ -109,14 +126,16 @@ type Train struct {
 	BatchSize        Integer     `yaml:"batch_size" min:"1" max:"2147483647" default:"1" doc:"samples of one batch"`
 	Precision        String      `yaml:"precision" enum:"fp32|bf16|fp16|amp-bf16|amp-fp16" default:"fp32" doc:"bf16, fp16: the whole model; amp-: autocast"`
 	Optimizer        *Callee     `yaml:"optimizer" doc:"an optimizer of torch.optim, with its arguments"`
+	InBackward       Boolean     `yaml:"optimizer_in_backward" doc:"an optimizer for each parameter steps as soon as its gradient is ready, which is then dropped (register_post_accumulate_grad_hook)"`
 	GradAccumulation Integer     `yaml:"grad_accumulation" min:"1" default:"1" doc:"microbatches for each optimizer step"`
 	ZeroGrad         ZeroGrad    `yaml:"zero_grad" doc:"where gradients are cleared"`
 	ClipGradNorm     Number      `yaml:"clip_grad_norm" min:"0" doc:"torch.nn.utils.clip_grad_norm_"`
 	ClipGradValue    Number      `yaml:"clip_grad_value" min:"0" doc:"torch.nn.utils.clip_grad_value_"`
-	Checkpoint       *Checkpoint `yaml:"checkpoint" doc:"activation checkpointing" later:"activation checkpointing"`
+	Checkpoint       *Checkpoint `yaml:"checkpoint" doc:"activation checkpointing: true for the modules that the model names, or which"`
 	Loop             String      `yaml:"loop" enum:"function|flat" default:"function" doc:"function: a step's names die when it returns; flat: they live until rebound"`
 	EmptyCache       *EmptyCache `yaml:"empty_cache" doc:"torch.cuda.empty_cache() now and then"`
-	EMA              *Value      `yaml:"ema" doc:"an exponential moving average of the weights" later:"a moving average of the weights"`
+	EMA              *EMA        `yaml:"ema" doc:"an exponential moving average of the weights (torch.optim.swa_utils.AveragedModel)"`
+	Keep             *Value      `yaml:"keep" doc:"values that a list holds from step to step: a name, {of, detach, item, to, in, sum}, or several"`
 	Save             *Save       `yaml:"save" doc:"checkpoints written by torch.save now and then"`
 	Steps            Integer     `yaml:"steps" min:"1" max:"1000" doc:"steps to simulate; by default until two agree"`
 	Deterministic    Boolean     `yaml:"deterministic" doc:"torch.use_deterministic_algorithms(True)"`
@@ -142,23 +161,21 @@ type Save struct {
 
 // Checkpoint chooses what is recomputed in the backward pass.
 type Checkpoint struct {
-	Modules   []String `yaml:"modules" doc:"module paths or patterns"`
-	Segments  Integer  `yaml:"segments" min:"1" doc:"checkpoint_sequential over the model's layers"`
-	Every     Integer  `yaml:"every" min:"1" doc:"every n-th of the modules"`
-	Reentrant Boolean  `yaml:"use_reentrant" doc:"the older implementation"`
-	Save      []String `yaml:"save" doc:"operators whose results are kept"`
+	At   Span   `yaml:"-"`
+	When *Value `yaml:"-"` // true, false or a condition, in the place of keys
+
+	Modules   []String `yaml:"modules" doc:"module paths or patterns such as layers.*; what lies in a module goes with it"`
+	Every     Integer  `yaml:"every" min:"1" doc:"of the modules every n-th: the n-th, the 2n-th, ..."`
+	Segments  Integer  `yaml:"segments" min:"1" doc:"checkpoint_sequential in so many parts, of a Sequential or of the model's layers"`
+	Reentrant Boolean  `yaml:"use_reentrant" default:"false" doc:"the older implementation"`
+	Save      []String `yaml:"save" doc:"operators whose results are kept (selective checkpointing); matmul stands for mm, addmm and bmm"`
 }
 
-// Prune, Offload and Parallel are read, checked and not modelled yet.
+// Prune and Parallel are read, checked and not modelled yet.
 type (
 	Prune struct {
 		Amount     Number  `yaml:"amount" min:"0" doc:"share of the weights"`
 		Structured Boolean `yaml:"structured" doc:"remove whole channels"`
-	}
-	Offload struct {
-		Parameters  Boolean `yaml:"parameters" doc:"keep parameters in host memory"`
-		Optimizer   Boolean `yaml:"optimizer" doc:"keep optimizer state in host memory"`
-		Activations Boolean `yaml:"activations" doc:"keep saved tensors in host memory"`
 	}
 	Parallel struct {
 		DDP      Integer `yaml:"ddp" min:"1" doc:"data-parallel replicas"`
@@ -173,9 +190,10 @@ type (
 
 // OptimizerDef is one of several optimizers.
 type OptimizerDef struct {
-	Optimizer *Callee  `yaml:"optimizer" doc:"an optimizer of torch.optim, with its arguments"`
-	Models    []String `yaml:"models" doc:"the models whose parameters it updates"`
-	Groups    *Value   `yaml:"groups" doc:"parameter groups" later:"parameter groups"`
+	Optimizer *Callee     `yaml:"optimizer" doc:"an optimizer of torch.optim, with its arguments"`
+	Models    []String    `yaml:"models" doc:"the models whose parameters it updates"`
+	Params    []String    `yaml:"params" doc:"paths or patterns of the modules and parameters that it updates; all by default"`
+	Groups    ParamGroups `yaml:"groups" doc:"parameter groups: {params: [patterns], and arguments of their own}; the rest has the optimizer's, in front unless a group without params says where"`
 }
 
 // Data says where batches come from.
@@ -183,7 +201,7 @@ type Data struct {
 	Input          String              `yaml:"input" enum:"per_step|static" default:"per_step" doc:"per_step: a new batch is copied to the GPU for each step; static: one batch is reused"`
 	Dataset        *Dataset            `yaml:"dataset" doc:"the data set"`
 	Loader         *Loader             `yaml:"loader" doc:"torch.utils.data.DataLoader"`
-	DevicePrefetch Boolean             `yaml:"device_prefetch" doc:"the next batch is copied while the current one is used" later:"prefetching to the GPU"`
+	DevicePrefetch Boolean             `yaml:"device_prefetch" doc:"the next batch is copied on a stream of its own while the current one is used"`
 	Transforms     []*Named[Transform] `yaml:"transforms" doc:"what is done to a sample when it is loaded, step by step, with the shape that each gives"`
 	Source         String              `yaml:"source" doc:"training data for memplan run" later:"training data"`
 }
@@ -228,15 +246,10 @@ type Device struct {
 	Memory         *Size   `yaml:"memory" doc:"total memory, in place of the table's; with arch and sms no gpu is needed"`
 	Context        *Size   `yaml:"context" doc:"memory of the CUDA context, in place of the table's"`
 	Reserved       *Size   `yaml:"other_processes" doc:"memory that other processes hold"`
+	CudnnWorkspace String  `yaml:"cudnn_workspace" default:"apart" doc:"what cuDNN takes while a convolution runs: apart (beside the peak, with an interval), model (part of the peak), none, or a size"`
 	MemoryFraction Number  `yaml:"memory_fraction" min:"0" doc:"torch.cuda.set_per_process_memory_fraction"`
 	HostRAM        *Size   `yaml:"host_ram" doc:"memory of the machine that the job may use"`
 	SHM            *Size   `yaml:"shm" doc:"size of /dev/shm, through which workers hand over batches; 64MiB in a Docker container unless --shm-size says more"`
-}
-
-// Callee is a name with arguments: "AdamW" or {AdamW: {lr: 1e-3}}.
-type Callee struct {
-	Name String
-	Arg  *Value // nil: no arguments
 }
 
 // Modules are the entries of a modules section.

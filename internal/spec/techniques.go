@@ -23,3 +23,57 @@ func (f *Freeze) unmarshal(d *decoder, v *Value) {
 }
 
 type freezeSection Freeze
+
+// LoRA adds low-rank adapters to layers and freezes all else, as PEFT does.
+type LoRA struct {
+	At            Span     `yaml:"-"`
+	R             Integer  `yaml:"r" min:"1" default:"8" doc:"rank"`
+	Alpha         Number   `yaml:"alpha" min:"0" default:"8" doc:"lora_alpha: adapters are scaled by alpha / r"`
+	Dropout       Number   `yaml:"dropout" min:"0" max:"1" doc:"lora_dropout"`
+	Targets       []String `yaml:"targets" doc:"target_modules: names such as q_proj, paths or patterns; all-linear (the default): every linear layer but the last"`
+	Except        []String `yaml:"except" doc:"exclude_modules: names, paths or patterns"`
+	Bias          String   `yaml:"bias" enum:"none|all|lora_only" default:"none" doc:"which biases are trained too"`
+	DType         String   `yaml:"dtype" default:"float32" doc:"type of the adapters; PEFT's autocast_adapter_dtype makes them float32 in a model of 16 bit"`
+	ModulesToSave []String `yaml:"modules_to_save" doc:"names, paths or patterns of modules of which a copy is trained as a whole"`
+}
+
+// lora: 16 stands for its rank.
+func (l *LoRA) unmarshal(d *decoder, v *Value) {
+	if v.Kind == Int || v.IsExpr() {
+		d.defaults(reflect.ValueOf(l).Elem())
+		d.field(reflect.ValueOf(&l.R).Elem(), `min:"1"`, &Value{Str: "lora"}, v)
+		return
+	}
+	d.section(v, (*loraSection)(l), "lora")
+}
+
+type loraSection LoRA
+
+// Quantize stores the weights of linear layers in 4 or 8 bits, as bitsandbytes
+// does.
+type Quantize struct {
+	At        Span     `yaml:"-"`
+	Bits      Integer  `yaml:"bits" default:"4" doc:"4 (Linear4bit) or 8 (Linear8bitLt, LLM.int8())"`
+	Type      String   `yaml:"type" enum:"nf4|fp4" default:"nf4" doc:"bnb_4bit_quant_type"`
+	Double    Boolean  `yaml:"double_quant" doc:"bnb_4bit_use_double_quant: the blocks' maxima are quantized, too"`
+	Compute   String   `yaml:"compute_dtype" default:"float32" doc:"bnb_4bit_compute_dtype"`
+	Threshold Number   `yaml:"threshold" min:"0" default:"6" doc:"llm_int8_threshold: inputs beyond it are computed in 16 bit; 0: none"`
+	DType     String   `yaml:"dtype" doc:"type in which the weights are loaded; what is not quantized is then converted to the model's own type, as prepare_model_for_kbit_training does"`
+	Modules   []String `yaml:"modules" doc:"names, paths or patterns of linear layers; by default all but the last"`
+	Except    []String `yaml:"except" doc:"llm_int8_skip_modules: names, paths or patterns"`
+}
+
+// quantize: 4 stands for its bits.
+func (q *Quantize) unmarshal(d *decoder, v *Value) {
+	d.defaults(reflect.ValueOf(q).Elem())
+	switch {
+	case v.Kind == Bool && !v.Bool:
+		q.Bits.V = 0
+	case v.Kind == Int:
+		d.field(reflect.ValueOf(&q.Bits).Elem(), "", &Value{Str: "quantize"}, v)
+	default:
+		d.section(v, (*quantizeSection)(q), "quantize")
+	}
+}
+
+type quantizeSection Quantize

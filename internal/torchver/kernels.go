@@ -20,3 +20,9 @@ func (v Version) FusedRMSNorm() bool { return v.AtLeast(Version{2, 9}) }
 // PR 146372 (February 2025); the note "BC breaking change to flash seed/offset"
 // in flash_api.cpp.
 func (v Version) FlashStateOnDevice() bool { return v.AtLeast(Version{2, 7}) }
+
+// CudnnTakesBFloat16RNN reports whether recurrent layers in bfloat16 go to cuDNN
+// if that is 9.13 or later, which depends on the CUDA version of the wheel.
+//
+// PR 164411 (October 2025).
+func (v Version) CudnnTakesBFloat16RNN() bool { return v.AtLeast(Version{2, 10}) }

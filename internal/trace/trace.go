@@ -61,11 +61,12 @@ const (
 	ZeroGrad
 	Other
 	Return
+	Eval // an evaluation between steps
 	NumPhases
 )
 
 var phaseNames = [NumPhases]string{
-	"setup", "input", "forward", "backward", "clip", "optimizer", "zero_grad", "other", "return",
+	"setup", "input", "forward", "backward", "clip", "optimizer", "zero_grad", "other", "return", "eval",
 }
 
 // String returns the name used in reports.

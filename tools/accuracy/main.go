@@ -44,6 +44,10 @@ func run(check, update bool) error {
 		return err
 	}
 	fmt.Println()
+	if err := r.WriteMeasured(os.Stdout); err != nil {
+		return err
+	}
+	fmt.Println()
 	now := r.Tallies()
 	if err := accuracy.WriteSummary(os.Stdout, now); err != nil {
 		return err

@@ -17,6 +17,9 @@ type generator struct {
 	depth  int
 	bf16   bool
 	infer  bool
+	scaled bool // may use GradScaler
+
+	checkpoint float64 // share of blocks that are checkpointed
 }
 
 // value is a name with its shape; dimension 0 is the batch.
@@ -275,8 +278,12 @@ func (b *body) forget(name string) {
 // any writes one statement that suits the current shape.
 func (b *body) any() {
 	g := b.g
-	if g.depth < 3 && g.chance(0.12) {
+	if g.depth < 3 && g.chance(0.12+g.checkpoint/5) {
 		b.block()
+		return
+	}
+	if g.checkpoint > 0 && g.chance(0.06) {
+		b.several()
 		return
 	}
 	if g.chance(0.3) && b.more() {
@@ -288,6 +295,9 @@ func (b *body) any() {
 	case 3:
 		if b.cur.shape[1] == 1 && g.chance(0.6) {
 			b.step("squeeze: 1", []int64{b.cur.shape[0], b.cur.shape[2]}, "", true)
+			return
+		}
+		if g.chance(0.08) && b.recurrent() {
 			return
 		}
 		b.sequence()
@@ -332,11 +342,11 @@ func (b *body) block() {
 	}
 	if repeat == "" && g.chance(0.3) {
 		n := b.fresh()
-		b.emit("{block: %s, inputs: %s, name: %s}", name, b.cur.name, n)
+		b.emit("{block: %s, inputs: %s, name: %s%s}", name, b.cur.name, n, g.checkpointed())
 		b.result(n, in.cur.shape, in.cur.view)
 		return
 	}
-	b.emit("{block: %s%s}", name, repeat)
+	b.emit("{block: %s%s%s}", name, repeat, g.checkpointed())
 	b.result("", in.cur.shape, in.cur.view)
 }
 
@@ -398,33 +408,38 @@ func (g *generator) spec(seed uint64) (text, arch string) {
 	}
 	b.WriteString("  layers:\n    " + strings.Join(m.lines, "\n    ") + "\n")
 	b.WriteString(loss.text)
-	fmt.Fprintf(&b, "train:\n  batch_size: %d\n", batch)
+	g.train(&b, batch)
+	return b.String(), arch
+}
+
+// train writes how a step is made.
+func (g *generator) train(b *strings.Builder, batch int64) {
+	fmt.Fprintf(b, "train:\n  batch_size: %d\n", batch)
 	switch {
 	case g.bf16:
 		b.WriteString("  precision: bf16\n")
 	case g.chance(0.4):
-		fmt.Fprintf(&b, "  precision: %s\n", g.pick("amp-bf16", "amp-bf16", "amp-fp16"))
+		fmt.Fprintf(b, "  precision: %s\n", g.pick("amp-bf16", "amp-bf16", "amp-fp16"))
 	}
-	fmt.Fprintf(&b, "  optimizer: %s\n", fuzzOptimizers[g.r.IntN(len(fuzzOptimizers))])
+	fmt.Fprintf(b, "  optimizer: %s\n", fuzzOptimizers[g.r.IntN(len(fuzzOptimizers))])
 	if !g.infer && g.chance(0.15) {
-		fmt.Fprintf(&b, "  grad_accumulation: %d\n", 2+g.r.IntN(2))
+		fmt.Fprintf(b, "  grad_accumulation: %d\n", 2+g.r.IntN(2))
 	}
 	if !g.infer && g.chance(0.2) {
 		b.WriteString(g.pick("  clip_grad_norm: 1.0\n", "  clip_grad_norm: 1.0\n", "  clip_grad_value: 0.5\n"))
 	}
 	if g.chance(0.5) {
-		fmt.Fprintf(&b, "  zero_grad: {at: %s, set_to_none: %s}\n", g.pick("before_forward", "before_backward", "after_step", "never"), g.pick("true", "true", "false"))
+		fmt.Fprintf(b, "  zero_grad: {at: %s, set_to_none: %s}\n", g.pick("before_forward", "before_backward", "after_step", "never"), g.pick("true", "true", "false"))
 	}
 	if g.chance(0.35) {
 		b.WriteString("  loop: flat\n")
 	}
 	if g.chance(0.1) {
-		fmt.Fprintf(&b, "  empty_cache: {every: %d}\n", 1+g.r.IntN(2))
+		fmt.Fprintf(b, "  empty_cache: {every: %d}\n", 1+g.r.IntN(2))
 	}
 	if g.chance(0.3) {
 		b.WriteString("data: {input: static}\n")
 	}
-	return b.String(), arch
 }
 
 type lossText struct{ inputs, text string }

@@ -197,7 +197,8 @@ func (b *body) cell() bool {
 	h := g.size(8, 90)
 	bias := g.pick("true", "false")
 	if g.chance(0.5) {
-		b.emit("{GRUCell: {hidden_size: %d, bias: %s}, inputs: %s}", h, bias, x)
+		kind := g.pick("GRUCell: {", "GRUCell: {", "RNNCell: {nonlinearity: relu, ", "RNNCell: {")
+		b.emit("{%shidden_size: %d, bias: %s}, inputs: %s}", kind, h, bias, x)
 		b.result("", []int64{s[0], h}, false)
 		return true
 	}

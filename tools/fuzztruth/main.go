@@ -4,7 +4,8 @@
 //	go run ./tools/fuzztruth -seed 1 -n 100 -python "python3" -out testdata/fuzz/1.json.gz
 //	go run ./tools/fuzztruth -out testdata/fuzz/ok.json.gz testdata/ok/*.yaml
 //
-// Specs that are given as arguments are run instead of random ones.
+// With -kind presets the specs are those that come with memplan, at random small
+// sizes. Specs that are given as arguments are run instead of random ones.
 // The Python must have a CUDA build of PyTorch 2.6 and a GPU, real or virtual.
 // The environment variable FAKE_GPU_ARCH tells a virtual one which GPU to be; a
 // real one ignores it, so that recordings are only right for its own
@@ -16,9 +17,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	_ "embed"
@@ -33,6 +36,14 @@ import (
 //go:embed record.py
 var recorder []byte
 
+// kinds are the generators of random specs.
+var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
+	"programs":   (*generator).spec,
+	"presets":    (*generator).preset,
+	"optimizers": (*generator).optimizerJob,
+	"checkpoint": (*generator).checkpointJob,
+}
+
 // steps are what each script runs.
 const steps = 3
 
@@ -43,20 +54,31 @@ func main() {
 	out := flag.String("out", "", "file to write (.json.gz); none: only compare")
 	show := flag.Bool("show", false, "print the specs that differ")
 	arch := flag.String("arch", "sm80", "architecture for given specs")
+	freeze := flag.Float64("freeze", 0.2, "share of random programs in which some parameters are frozen")
+	steps := flag.Float64("steps", 0.2, "share of random programs with techniques beside the step: evaluation, offloading, kept values")
+	kind := flag.String("kind", "programs", "what to draw: "+strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	print := flag.Int64("print", -1, "print the spec of this seed and stop")
 	flag.Parse()
+	draw := func(seed uint64) (text, arch string) {
+		text, arch = kinds[*kind](newGenerator(seed), seed)
+		return maySteps(seed, mayFreeze(seed, text, arch, *freeze), arch, *steps), arch
+	}
+	if kinds[*kind] == nil {
+		fmt.Fprintf(os.Stderr, "fuzztruth: unknown kind %q\n", *kind)
+		os.Exit(2)
+	}
 	if *print >= 0 {
-		text, arch := newGenerator(uint64(*print)).spec(uint64(*print))
+		text, arch := draw(uint64(*print))
 		fmt.Printf("# arch %s\n%s", arch, text)
 		return
 	}
-	if err := run(*seed, *n, *python, *out, *show, flag.Args(), *arch); err != nil {
+	if err := run(*seed, *n, *python, *out, *show, flag.Args(), *arch, draw); err != nil {
 		fmt.Fprintln(os.Stderr, "fuzztruth:", err)
 		os.Exit(1)
 	}
 }
 
-func run(seed uint64, n int, python, out string, show bool, specFiles []string, arch string) error {
+func run(seed uint64, n int, python, out string, show bool, specFiles []string, arch string, draw func(seed uint64) (text, arch string)) error {
 	dir, err := os.MkdirTemp(".", ".fuzztruth-")
 	if err != nil {
 		return err
@@ -73,7 +95,7 @@ func run(seed uint64, n int, python, out string, show bool, specFiles []string, 
 	}
 	if len(specFiles) == 0 {
 		for s := seed; s < seed+uint64(n); s++ {
-			text, arch := newGenerator(s).spec(s)
+			text, arch := draw(s)
 			cases = append(cases, &accuracy.FuzzCase{Name: fmt.Sprintf("fuzz-%d", s), Arch: arch, Spec: text})
 		}
 	}

@@ -16,6 +16,29 @@ import torch.nn as nn
 import torch.nn.modules.activation as activation
 
 
+def progress():
+    """LBFGS goes on or not by what numbers are; where no kernel computes them, as in a run that makes progress."""
+    answer = [None]
+    real = {n: getattr(torch.Tensor, n) for n in ("__gt__", "__le__", "__lt__", "__bool__")}
+
+    def compare(name, truth):
+        def f(self, other):
+            result = real[name](self, other)
+            if self.dim() == 0:
+                answer[0] = truth(other)
+            return result
+        setattr(torch.Tensor, name, f)
+
+    def decide(self):
+        a, answer[0] = answer[0], None
+        return real["__bool__"](self) if a is None else a
+
+    compare("__gt__", lambda other: other == 1e-10)  # ys: the pair is kept; not gtd > -tolerance_change
+    compare("__le__", lambda other: isinstance(other, torch.Tensor))  # the Wolfe conditions, not the tolerances
+    compare("__lt__", lambda other: other == 1.0)  # 1 / flat_grad.abs().sum(); not loss > f + c1 * t * gtd
+    torch.Tensor.__bool__ = decide
+
+
 def run(name):
     for k in dir(nn.init):  # weights need no values
         if k.endswith("_") and not k.startswith("_"):
@@ -41,7 +64,13 @@ def run(name):
         return peak()
 
     torch.cuda.reset_peak_memory_stats, torch.cuda.max_memory_allocated = on_reset, on_peak
-    exec(compile(open(name + ".py").read(), name, "exec"), {"__name__": "__main__"})
+    text = open(name + ".py").read()
+    if "torch.optim.LBFGS" in text:
+        progress()
+    if "torch.optim.ASGD" in text:  # whose mu is 1 up to step t0
+        item = torch.Tensor.item
+        torch.Tensor.item = lambda self: 1.0 if sys._getframe(1).f_code.co_name == "_single_tensor_asgd" else item(self)
+    exec(compile(text, name, "exec"), {"__name__": "__main__"})
     trace = torch.cuda.memory._snapshot()["device_traces"][0]
     bounds = [("setup", 0, begins[0])] + [("step%d" % (i + 1), b, e) for i, (b, e) in enumerate(zip(begins, ends))]
     ids, n, events = {}, 0, {}

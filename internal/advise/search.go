@@ -1,0 +1,217 @@
+package advise
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Lookahead is how many sizes beyond the largest that fits are tried.
+const Lookahead = 8
+
+// Axis is what a search varies: an integer key of the spec.
+type Axis struct {
+	Key  string // path of the key: train.batch_size
+	Step int64  // only multiples of it are tried; 1 or more
+	Max  int64  // the greatest value that the key may have
+}
+
+// Batch is the usual axis.
+var Batch = Axis{Key: "train.batch_size", Step: 1, Max: math.MaxInt32}
+
+// Found is the outcome of a search.
+type Found struct {
+	// Largest is the greatest value that fits such that none of the next
+	// Lookahead steps does; 0 if not even the first step fits.
+	Largest int64
+	Tight   bool // Largest fits only after cached memory is given back
+	// Recommended leaves the headroom that was asked for and is round; 0 if no
+	// value does.
+	Recommended int64
+	// Islands are values below Largest that do not fit.
+	Islands []int64
+	// Bound says that the search ended at the axis' greatest value, or where a
+	// size overflows.
+	Bound bool
+	Tries int // simulations
+}
+
+// search is one search under way. Results are kept, as neighbours are asked for
+// more than once.
+type search struct {
+	ctx    context.Context
+	recipe *estimate.Recipe
+	axis   Axis
+	keys   []estimate.Key
+
+	mu    sync.Mutex
+	known map[int64]bool
+	tries int
+	first error // why the first step could not be simulated
+}
+
+// Search finds the largest value on an axis with which a job fits. Headroom is
+// the share of the usable memory that Recommended leaves free of what would be
+// reserved without a limit. Keys are set in every job. The error, if any, is
+// that of the job at the first step, or ctx's.
+func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64, keys ...estimate.Key) (*Found, error) {
+	s := &search{ctx: ctx, recipe: r, axis: axis, keys: keys, known: map[int64]bool{}}
+	f := &Found{}
+	if !s.fits(1) {
+		f.Tries = s.tries
+		return f, s.err()
+	}
+	top := axis.Max / axis.Step
+	lo := int64(1)
+	for s.ctx.Err() == nil {
+		// Gallop to a value that does not fit, and bisect.
+		hi := top + 1
+		for step := int64(1); lo+step <= top; step *= 2 {
+			if !s.fits(lo + step) {
+				hi = lo + step
+				break
+			}
+			lo += step
+		}
+		for hi-lo > 1 {
+			if mid := lo + (hi-lo)/2; s.fits(mid) {
+				lo = mid
+			} else {
+				hi = mid
+			}
+		}
+		s.all(lo+1, min(lo+Lookahead, top))
+		next := lo
+		for k := lo + 1; k <= min(lo+Lookahead, top); k++ {
+			if s.fits(k) {
+				next = k
+			}
+		}
+		if next == lo {
+			break
+		}
+		lo = next
+	}
+	for k := max(1, lo-2*Lookahead); k < lo; k++ {
+		if fits, known := s.known[k]; known && !fits {
+			f.Islands = append(f.Islands, k*axis.Step)
+		}
+	}
+	f.Largest, f.Bound = lo*axis.Step, lo == top
+	if err := s.err(); err != nil {
+		return nil, err
+	}
+	if j, err := s.job(lo); err == nil {
+		_, f.Tight, _ = estimate.Fits(j)
+	}
+	f.Recommended = s.recommend(lo, headroom) * axis.Step
+	f.Tries = s.tries
+	return f, s.err()
+}
+
+func (s *search) err() error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	return s.first
+}
+
+// job makes the job at k steps.
+func (s *search) job(k int64) (*estimate.Job, error) {
+	keys := append(append([]estimate.Key(nil), s.keys...), estimate.Key{Path: s.axis.Key, Value: fmt.Sprint(k * s.axis.Step)})
+	return s.recipe.Job(keys...)
+}
+
+// fits reports whether k steps fit. Sizes that overflow do not, and neither do
+// those that the model refuses.
+func (s *search) fits(k int64) bool {
+	s.mu.Lock()
+	fits, ok := s.known[k]
+	s.mu.Unlock()
+	if ok || s.ctx.Err() != nil {
+		return fits
+	}
+	j, err := s.job(k)
+	if err == nil {
+		fits, _, err = estimate.Fits(j)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && k == 1 {
+		s.first = err
+	}
+	s.known[k] = fits && err == nil
+	s.tries++
+	return s.known[k]
+}
+
+// all tries the values from lo to hi on all cores.
+func (s *search) all(lo, hi int64) {
+	parallel(int(hi-lo+1), func(i int) { s.fits(lo + int64(i)) })
+}
+
+// recommend is the largest round number of steps up to most that leaves the
+// headroom: a power of two below 8, a multiple of 8 from there on.
+func (s *search) recommend(most int64, headroom float64) int64 {
+	roomy := func(k int64) bool {
+		if s.ctx.Err() != nil || !s.fits(k) {
+			return false
+		}
+		j, err := s.job(k)
+		if err != nil {
+			return false
+		}
+		o, err := estimate.Run(j)
+		if err != nil {
+			return false
+		}
+		usable := j.Machine.Usable()
+		left := usable - o.Free.PeakReserved.Reserved
+		return float64(left) >= headroom*float64(usable) && left >= tensor.Bytes(0)
+	}
+	// Among the multiples of 8 the last one is bracketed; it was tried, so that
+	// it holds even where the peaks are not monotone.
+	lo, hi := int64(0), most/8+1
+	if hi > 1 && roomy(8) {
+		lo = 1
+		for hi-lo > 1 {
+			if mid := lo + (hi-lo)/2; roomy(8 * mid) {
+				lo = mid
+			} else {
+				hi = mid
+			}
+		}
+		return 8 * lo
+	}
+	for k := int64(4); k >= 1; k /= 2 {
+		if k <= most && roomy(k) {
+			return k
+		}
+	}
+	return 0
+}
+
+// AxisOf resolves what a user asks to vary: batch, or the name of an integer
+// param of the spec or of its preset, perhaps with a step: "seq:64".
+func AxisOf(s *spec.Spec, name string, step int64) (Axis, error) {
+	if name == "batch" {
+		a := Batch
+		a.Step = step
+		return a, nil
+	}
+	a := Axis{Step: step, Max: math.MaxInt32}
+	switch {
+	case s.Given("params."+name) != nil:
+		a.Key = "params." + name
+	case s.Model != nil && (s.Model.Preset.Set || s.Model.HF.Set):
+		a.Key = "model.with." + name
+	default:
+		return a, fmt.Errorf("the spec has no param %q to vary", name)
+	}
+	return a, nil
+}

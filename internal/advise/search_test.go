@@ -1,0 +1,123 @@
+package advise
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/specs"
+)
+
+// all makes TestPresets walk every preset; without it a few stand for them.
+var all = flag.Bool("all", false, "walk all presets")
+
+func preset(t testing.TB, name string) *estimate.Recipe {
+	text, err := specs.Preset(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &estimate.Recipe{Path: "preset:" + name, Text: text}
+}
+
+var gpus = []string{"rtx-3060", "t4", "rtx-4090", "a100-40gb", "h100-80gb", "v100-32gb"}
+
+// For presets, GPUs and precisions, the largest batch fits and none of the
+// eight beyond it does. What the search says is tried again here, one by one.
+func TestPresets(t *testing.T) {
+	names := []string{"mlp", "gpt", "resnet", "seq2seq", "unet"}
+	if *all {
+		names = specs.Names()
+	}
+	for _, name := range names {
+		for _, precision := range []string{"fp32", "amp-bf16"} {
+			t.Run(name+"/"+precision, func(t *testing.T) {
+				t.Parallel()
+				r := preset(t, name)
+				for _, gpu := range gpus {
+					keys := []estimate.Key{{Path: "device.gpu", Value: gpu}, {Path: "train.precision", Value: precision}}
+					f, err := Search(context.Background(), r, Batch, 0.05, keys...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					fits := func(b int64) bool {
+						j, err := r.Job(append(keys, estimate.Key{Path: Batch.Key, Value: fmt.Sprint(b)})...)
+						if err != nil {
+							return false
+						}
+						fits, _, err := estimate.Fits(j)
+						return err == nil && fits
+					}
+					if f.Largest > 0 && !fits(f.Largest) {
+						t.Errorf("%s: %d does not fit", gpu, f.Largest)
+					}
+					for b := f.Largest + 1; b <= f.Largest+Lookahead && !f.Bound; b++ {
+						if fits(b) {
+							t.Errorf("%s: %d fits, beyond %d", gpu, b, f.Largest)
+						}
+					}
+					if rec := f.Recommended; rec > f.Largest || rec > 0 && (rec%8 != 0 && rec != 1 && rec != 2 && rec != 4 || !fits(rec)) {
+						t.Errorf("%s: recommended %d of %d", gpu, rec, f.Largest)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestSearchParam(t *testing.T) {
+	r := preset(t, "gpt")
+	j, err := r.Job()
+	if err != nil {
+		t.Fatal(err)
+	}
+	axis, err := AxisOf(j.Spec, "seq", 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Search(context.Background(), r, axis, 0.05)
+	if err != nil || f.Largest%64 != 0 || f.Largest < 1024 || f.Recommended > f.Largest {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if _, err := AxisOf(j.Spec, "length", 1); err == nil {
+		t.Error("no error for a param that is not there")
+	}
+}
+
+func TestNothingFits(t *testing.T) {
+	f, err := Search(context.Background(), preset(t, "gpt"), Batch, 0.05, estimate.Key{Path: "device.memory", Value: "1GiB"}, estimate.Key{Path: "device.gpu", Value: "t4"})
+	if err != nil || f.Largest != 0 || f.Recommended != 0 {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Search(ctx, preset(t, "mlp"), Batch, 0); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := Curve(ctx, preset(t, "mlp"), []int64{1}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestWrongSpec(t *testing.T) {
+	r := &estimate.Recipe{Path: "x.yaml", Text: []byte("memplan: 1\nmodel: {preset: nope}\n")}
+	if _, err := Search(context.Background(), r, Batch, 0); err == nil || !strings.Contains(err.Error(), "nope") {
+		t.Error(err)
+	}
+}
+
+func TestCurve(t *testing.T) {
+	if got := fmt.Sprint(CurveSizes(24)); got != "[1 2 4 8 16 24 32]" {
+		t.Error(got)
+	}
+	p, err := Curve(context.Background(), preset(t, "mlp"), []int64{1, 64})
+	if err != nil || len(p) != 2 || p[1].BatchSize != 64 || p[1].AllocatedBytes <= p[0].AllocatedBytes {
+		t.Errorf("%+v, %v", p, err)
+	}
+}

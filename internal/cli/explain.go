@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memplan/memplan/internal/report"
+)
+
+// explainer answers for one kind of thing.
+type explainer struct {
+	kind  string
+	names func() []string
+	// about says what is to be said of a name: lines for people and data for
+	// programs.
+	about func(name string) (text string, data any)
+}
+
+func newExplain(s *Streams) *cobra.Command {
+	var format string
+	var src source
+	var specPath string
+	c := &cobra.Command{
+		Use:   "explain [LOG | NAME]",
+		Short: "Explain an out-of-memory error, an operator, a layer, an optimizer or a GPU",
+		Long: `Explain reads the log of a job that ran out of memory, from a file or from
+standard input, and says of each message what was asked for, what was free, why
+it failed (too much in tensors, fragmentation, another process, a memory limit,
+a leak, the machine's own memory) and what to do. With --spec it compares the
+message with the plan and names where they part.
+
+NAME is an operator, a layer, an optimizer or a GPU: explain says what memplan
+knows of it. Where a name means several things, all are explained; write
+op:NAME, layer:NAME, optimizer:NAME or device:NAME for one.`,
+		Example: `  memplan explain gelu
+  memplan explain --format json device:a100-40gb`,
+		Args: atMost(1, "explain takes one LOG or NAME"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf("format", format, textJSON); err != nil {
+				return err
+			}
+			name := "-"
+			if len(args) > 0 {
+				name = args[0]
+			}
+			if found := explainNames(name); len(found) > 0 {
+				if format == "json" {
+					data := map[string]any{}
+					for _, f := range found {
+						_, data[f.kind] = f.about(f.name)
+					}
+					return report.JSON(s.Out, data)
+				}
+				for i, f := range found {
+					if i > 0 {
+						fmt.Fprintln(s.Out)
+					}
+					text, _ := f.about(f.name)
+					fmt.Fprint(s.Out, text)
+				}
+				return nil
+			}
+			log, err := readFile(s, name)
+			if errors.Is(err, fs.ErrNotExist) {
+				return usagef("%q is neither a file nor the name of something that memplan knows%s", name, didYouMean(name, allNames()))
+			}
+			if err != nil {
+				return err
+			}
+			var plan *source
+			if c.Flags().Changed("spec") {
+				plan = &src
+			}
+			return explainLog(c, s, name, string(log), plan, specPath, format)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&format, "format", "text", "text or json")
+	f.StringVar(&specPath, "spec", "", "spec of the job that died: its plan is compared with the message")
+	src.flags(c)
+	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return allNames(), cobra.ShellCompDirectiveDefault
+	}
+	return c
+}
+
+// named is one thing that a name means.
+type named struct {
+	explainer
+	name string
+}
+
+// explainNames finds what a name means; a file of that name comes before.
+func explainNames(name string) []named {
+	if name == "-" {
+		return nil
+	}
+	var out []named
+	for _, e := range explainers {
+		if n, ok := cutKind(name, e.kind); ok && slices.Contains(e.names(), n) {
+			return []named{{e, n}}
+		}
+		if slices.Contains(e.names(), name) {
+			out = append(out, named{e, name})
+		}
+	}
+	if _, err := os.Stat(name); err == nil {
+		return nil
+	}
+	return out
+}
+
+func cutKind(name, kind string) (string, bool) {
+	if len(name) > len(kind) && name[:len(kind)] == kind && name[len(kind)] == ':' {
+		return name[len(kind)+1:], true
+	}
+	return "", false
+}
+
+// allNames lists the names of all kinds.
+func allNames() []string {
+	var out []string
+	for _, e := range explainers {
+		out = append(out, e.names()...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

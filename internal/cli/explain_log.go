@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/oom"
+	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// explained is one message of a log in JSON.
+type explained struct {
+	*oom.Failure
+	Causes      []oom.Finding `json:"causes"`
+	Divergences []string      `json:"divergences,omitempty"` // from the plan
+}
+
+// explainLog explains the messages of a log; plan is nil without a spec.
+func explainLog(c *cobra.Command, s *Streams, name, log string, src *source, specPath, format string) error {
+	failures := oom.Parse(log)
+	if len(failures) == 0 {
+		return fmt.Errorf("%s: no out-of-memory message of PyTorch, CUDA or the operating system found", name)
+	}
+	var plan *oom.Plan
+	if src != nil {
+		j, err := src.job(c, s, []string{specPath})
+		if err != nil {
+			return err
+		}
+		o, err := estimate.Run(j)
+		if err != nil {
+			return err
+		}
+		plan = planOf(o)
+	}
+	var all []explained
+	for _, f := range failures {
+		x := explained{Failure: f, Causes: oom.Diagnose(f)}
+		if plan != nil {
+			x.Divergences = oom.Compare(f, plan)
+		}
+		all = append(all, x)
+	}
+	if format == "json" {
+		return report.JSON(s.Out, map[string]any{"memplan_explanation": 1, "failures": all})
+	}
+	for i, x := range all {
+		if i > 0 {
+			fmt.Fprintln(s.Out)
+		}
+		writeExplained(s.Out, name, &x)
+	}
+	return nil
+}
+
+// planOf takes from an outcome what a message can be compared with.
+func planOf(o *estimate.Outcome) *oom.Plan {
+	r := o.Report()
+	p := &oom.Plan{
+		Device: r.Device.Name, Total: r.Device.TotalBytes, Context: r.Device.ContextBytes, PeakAllocated: r.Peak.AllocatedBytes,
+		PeakReserved: r.Peak.ReservedBytes, Fits: r.Verdict.Fits, Where: report.Where(r.Peak.Step, r.Peak.Phase, r.Peak.Op, r.Peak.Layer),
+		NotModelled: r.NotModelled,
+	}
+	if x := r.Verdict.OOM; x != nil {
+		p.Tried, p.Free, p.Where = x.TriedBytes, x.FreeBytes, report.Where(x.Step, x.Phase, x.Op, x.Layer)
+	}
+	sizes := map[tensor.Bytes]bool{}
+	for i := range o.Played.Trace.Events {
+		if e := &o.Played.Trace.Events[i]; e.Kind == trace.Alloc {
+			sizes[e.Bytes] = true
+		}
+	}
+	for b := range sizes {
+		p.Requests = append(p.Requests, b)
+	}
+	slices.Sort(p.Requests)
+	return p
+}
+
+// writeExplained prints one message and what it means.
+func writeExplained(w io.Writer, name string, x *explained) {
+	f := x.Failure
+	where := fmt.Sprintf("%s:%d", name, f.Line)
+	if name == "-" {
+		where = fmt.Sprintf("line %d", f.Line)
+	}
+	fmt.Fprintf(w, "%s: ", where)
+	if f.Rank >= 0 {
+		fmt.Fprintf(w, "rank %d, ", f.Rank)
+	}
+	if f.GPU >= 0 {
+		fmt.Fprintf(w, "GPU %d, ", f.GPU)
+	}
+	fmt.Fprintf(w, "%s\n\n", x.Causes[0].Cause)
+	size := func(what string, b tensor.Bytes) {
+		if b >= 0 {
+			fmt.Fprintf(w, "  %-24s %10v\n", what, b)
+		}
+	}
+	size("asked for", f.Tried)
+	size("free on the device", f.Free)
+	size("device", f.Total)
+	size("allowed (fraction)", f.Allowed)
+	size("in tensors (allocated)", f.Allocated)
+	size("of them in CUDA graphs", f.PrivatePools)
+	size("reserved by PyTorch", f.Reserved)
+	size("this process, all", f.InUse)
+	for _, p := range f.Processes {
+		size(fmt.Sprintf("process %d", p.PID), p.Bytes)
+	}
+	for _, c := range x.Causes {
+		fmt.Fprintf(w, "\n%s: %s\n", c.Cause, c.Why)
+		for _, fix := range c.Fixes {
+			fmt.Fprintf(w, "  - %s\n", fix)
+		}
+	}
+	if len(x.Divergences) > 0 {
+		fmt.Fprintf(w, "\nCompared with the plan\n")
+		for _, d := range x.Divergences {
+			fmt.Fprintf(w, "  - %s\n", d)
+		}
+	}
+}

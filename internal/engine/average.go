@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// average is torch.optim.swa_utils.AveragedModel(model): a deep copy of the
+// model, which is made on the GPU and then perhaps moved
+// (torch/optim/swa_utils.py). The number of updates is counted on the CPU.
+func (j *job) average() {
+	e := j.prog.EMA
+	if e == nil {
+		return
+	}
+	source := j.models[e.Model]
+	m := j.instantiate(source.class, e.Name)
+	j.deepCopy(m, source)
+	if e.CPU {
+		j.leave(m)
+	}
+	j.models[e.Name] = m
+}
+
+// deepCopy copies the tensors of a module as copy.deepcopy does: own parameters,
+// own buffers, children. A parameter is cloned; of a buffer it is the storage,
+// and the tensor over it is first made with one element of its own
+// (Tensor.__deepcopy__ in torch/_tensor.py).
+func (p *Player) deepCopy(m, source *module) {
+	p.layer = m.layer
+	for i, c := range m.params {
+		if c.t == nil {
+			p.op = p.names.op("clone")
+			p.move(c, true)
+			c.frozen = source.params[i].frozen
+			obj(c.t).requires = obj(source.params[i].t).requires
+		}
+	}
+	p.op = p.names.op("deepcopy")
+	for _, c := range m.buffers {
+		if c.t == nil {
+			p.move(c, false)
+			p.Drop(p.New(tensor.Contiguous(tensor.D()), c.decl.DType))
+		}
+	}
+	p.op, p.layer = 0, 0
+	for _, i := range m.class.Registered() {
+		p.deepCopy(m.children[i], source.children[i])
+	}
+}
+
+// leave moves a module to the CPU as Module.to does.
+func (p *Player) leave(m *module) {
+	for _, ch := range m.registered {
+		p.leave(ch)
+	}
+	p.layer = m.layer
+	for _, list := range [][]*cell{m.params, m.buffers} {
+		for _, c := range list {
+			if old := obj(c.t); !old.st.host {
+				t := p.transfer(c.t, true, false, c.t.LikeDense())
+				obj(t).requires = old.requires
+				p.mark(obj(t), trace.Parameters)
+				p.Drop(c.t)
+				c.t = t
+			}
+		}
+	}
+	p.layer = 0
+}
+
+// updateAverage is ema.update_parameters(model). The parameters are updated in
+// place; their number of updates is copied to the GPU for each type among them.
+// Averages on the CPU need the parameters there, all at one time.
+func (j *job) updateAverage() {
+	e := j.prog.EMA
+	source := j.models[e.Model]
+	cells := parameters([]*module{source})
+	j.Player.op = j.names.op("AveragedModel.update_parameters")
+	if e.CPU {
+		var copies []*op.Tensor
+		for _, c := range cells {
+			copies = append(copies, j.transfer(c.t, true, false, c.t.LikeDense()))
+		}
+		source.eachBuffer(func(c *cell) { j.Drop(j.transfer(c.t, true, false, c.t.LikeDense())) })
+		for i := len(copies) - 1; i >= 0; i-- {
+			j.Drop(copies[i])
+		}
+	} else if j.updated {
+		seen := map[tensor.DType]bool{}
+		for _, c := range cells {
+			if !seen[c.t.DType] {
+				seen[c.t.DType] = true
+				j.Drop(j.scalar(tensor.Int64))
+			}
+		}
+	}
+	j.updated = true
+	j.Player.op = 0
+}

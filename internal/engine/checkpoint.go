@@ -1,0 +1,334 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// torch.utils.checkpoint with use_reentrant=False, as torch/utils/checkpoint.py
+// has it: while the function runs, a pack hook puts a holder in the place of
+// each tensor that autograd saves. The first holder that is unpacked in a
+// backward pass makes the function run again, under a hook that hands each
+// holder its tensor; the run is stopped when the last one has it.
+
+// callee is what a checkpoint calls: a module, a function of the module at work,
+// or some modules one after the other.
+type callee struct {
+	self  *module
+	fn    *program.Func // nil: self is called
+	chain []*module
+
+	forward *program.Func // of self; nil: the class's
+}
+
+// invoke calls c. It keeps no hold of args, which stay the caller's.
+func (p *Player) invoke(c callee, args []value) value {
+	if c.chain != nil {
+		return p.invokeChain(c.chain, args[0])
+	}
+	own := p.keepAll(args)
+	if c.fn != nil {
+		return p.callFunction(c.self, c.fn, own)
+	}
+	return p.callModule(c.self, c.forward, own)
+}
+
+// invokeChain is run_function of checkpoint_sequential: for each module,
+// input = module(input).
+func (p *Player) invokeChain(chain []*module, arg value) value {
+	fr := &frame{slots: []value{p.keep(arg)}}
+	p.trail.enter(fr)
+	for _, m := range chain {
+		var room [1]value
+		p.store(fr, 0, p.callModule(m, nil, append(room[:0], p.keep(fr.slots[0]))))
+	}
+	p.trail.leave()
+	return fr.slots[0]
+}
+
+// checkpointFrame is _CheckpointFrame: what one call keeps until the tensors
+// that it would have saved are released.
+type checkpointFrame struct {
+	callee callee
+	args   []value // None in the place of tensors, which inputs saves
+	inputs *node   // _NoopSaveInputs
+	places []int   // of its tensors among args
+	refs   int     // hooks of saved tensors, and the call while it runs
+
+	autocast bool // as it was
+	lower    tensor.DType
+	modes    *selective
+
+	holders []*holder // in the order of packing; these references are weak
+	task    int       // the backward pass for which they have their tensors
+	next    int       // the next one to get its own
+}
+
+// holder is _Holder: it stands for a saved tensor.
+type holder struct {
+	frame *checkpointFrame
+	t     *op.Tensor   // recomputed and not unpacked yet
+	older []*op.Tensor // recomputed for other backward passes and never unpacked
+	dead  bool
+}
+
+// noopSaveInputs is the autograd.Function that saves the arguments. It is never
+// run.
+var noopSaveInputs = &op.Row{Name: "_NoopSaveInputs", Node: "_NoopSaveInputsBackward"}
+
+// callCheckpoint evaluates a call through torch.utils.checkpoint. The caller's
+// arguments drop when it has returned.
+func (p *Player) callCheckpoint(fr *frame, e *program.Expr, args []value) value {
+	c := e.Checkpoint
+	var v value
+	switch {
+	case c.Segments > 0:
+		v = p.checkpointSequential(fr, e, args[0])
+	case e.Kind == program.CallFun:
+		v = p.checkpoint(c, callee{self: fr.self, fn: e.Func}, args)
+	default:
+		v = p.checkpoint(c, callee{self: fr.self.children[e.Child], forward: e.Forward}, args)
+	}
+	if p.trail.active > 0 { // they were on the evaluation stack until now
+		p.trail.pop(len(p.trail.temps) - len(args))
+	}
+	for _, a := range args {
+		p.drop(a)
+	}
+	return v
+}
+
+// checkpointSequential is torch.utils.checkpoint.checkpoint_sequential.
+func (p *Player) checkpointSequential(fr *frame, e *program.Expr, arg value) value {
+	c := e.Checkpoint
+	var modules []*module
+	if c.Chain == nil {
+		modules = fr.self.children[e.Child].children
+	}
+	for _, i := range c.Chain {
+		modules = append(modules, fr.self.children[i])
+	}
+	input := &frame{slots: []value{p.keep(arg)}}
+	p.trail.enter(input)
+	var out value
+	for _, s := range c.Cut(len(modules)) {
+		part := callee{chain: modules[s.From:s.To]}
+		if s.Checkpoint {
+			p.store(input, 0, p.checkpoint(c, part, input.slots))
+		} else {
+			out = p.invoke(part, input.slots)
+		}
+	}
+	p.trail.leave()
+	p.drop(input.slots[0])
+	return out
+}
+
+// checkpoint is torch.utils.checkpoint.checkpoint; args stay the caller's.
+func (p *Player) checkpoint(c *program.Checkpoint, to callee, args []value) value {
+	if c.Reentrant {
+		return p.checkpointReentrant(to, args)
+	}
+	if !p.env.GradMode {
+		return p.invoke(to, args)
+	}
+	f := &checkpointFrame{callee: to, refs: 1, autocast: p.env.Autocast, lower: p.env.AutocastDType}
+	if len(c.Save) > 0 {
+		f.modes = newSelective(c.Save)
+	}
+	own := &frame{checkpoint: f, held: p.keepAll(args)}
+	p.trail.enter(own)
+	f.saveInputs(p, args)
+	var v value
+	modes := p.dispatch
+	if f.modes != nil {
+		p.setModes(append(modes[:len(modes):len(modes)], f.modes))
+	}
+	p.withHooks(f, func() { v = p.invoke(to, args) })
+	p.setModes(modes)
+	p.trail.leave()
+	p.dropAll(own.held)
+	p.dropCheckpoint(f)
+	return v
+}
+
+// saveInputs is _NoopSaveInputs.apply.
+func (f *checkpointFrame) saveInputs(p *Player, args []value) {
+	n := p.newNode(noopSaveInputs, nil, p.names.node(noopSaveInputs), 0)
+	n.refs = 1
+	f.inputs = n
+	for i, a := range args {
+		if a.t == nil {
+			f.args = append(f.args, p.keep(a))
+			continue
+		}
+		f.args, f.places = append(f.args, value{}), append(f.places, i)
+		var e edge
+		if o := obj(a.t); o.requires {
+			e = p.gradEdge(o)
+		}
+		n.edges = append(n.edges, e)
+	}
+	n.seq = p.nextSeq()
+	n.saved = zeroed(n.saved, len(f.places))
+	for k, i := range f.places {
+		p.save(&n.saved[k], op.Save{}, args[i].t)
+	}
+}
+
+// dropCheckpoint gives up one reference to f.
+func (p *Player) dropCheckpoint(f *checkpointFrame) {
+	if f.refs--; f.refs > 0 {
+		return
+	}
+	if f.modes != nil {
+		f.modes.clear(p)
+	}
+	p.dropAll(f.args)
+	if n := f.inputs; n != nil {
+		f.inputs = nil
+		p.dropNode(n)
+	}
+}
+
+// pack implements savedHooks: _checkpoint_hook.
+func (f *checkpointFrame) pack(_ *Player, _ *op.Tensor) packed {
+	h := &holder{frame: f}
+	f.holders = append(f.holders, h)
+	f.refs++
+	return h
+}
+
+// unpack implements packed. The tensor is the caller's alone from then on.
+func (h *holder) unpack(p *Player) *op.Tensor {
+	if h.frame.task != p.task.id {
+		h.frame.recompute(p)
+	}
+	t := h.t
+	if t == nil {
+		p.Fail("a tensor of a checkpoint is unpacked a second time in one backward pass")
+	}
+	h.t = nil
+	return t
+}
+
+// drop implements packed.
+func (h *holder) drop(p *Player) {
+	h.dead = true
+	p.dropCheckpoint(h.frame)
+	p.Drop(h.t)
+	p.Drop(h.older...)
+	h.t, h.older = nil, nil
+}
+
+// recompute runs the function again for the holders.
+func (f *checkpointFrame) recompute(p *Player) {
+	f.task, f.next = p.task.id, 0
+	for _, h := range f.holders {
+		if h.t != nil {
+			h.older, h.t = append(h.older, h.t), nil
+		}
+	}
+	args := p.keepAll(f.args)
+	for k, i := range f.places {
+		args[i] = value{t: p.unpackInput(f.inputs, k)}
+	}
+	p.untilStop(func() {
+		p.forkRNG(args)
+		p.env.GradMode = true
+		p.enterCheckpoint(f.autocast, f.lower)
+		p.setModes(nil)
+		if f.modes != nil {
+			p.setModes([]*selective{f.modes.second})
+		}
+		p.withHooks((*recomputation)(f), func() { p.drop(p.invoke(f.callee, args)) })
+	}, p.leaveCheckpoint)
+	p.forkRNG(args)
+	if f.next != len(f.holders) {
+		p.Fail("the recomputation of a checkpoint saves %d tensors, the forward pass saved %d", f.next, len(f.holders))
+	}
+	p.dropAll(args)
+}
+
+// unpackInput returns the tensor that an autograd.Function saved of its argument
+// k, with a reference for the caller. What a hook returns becomes a tensor with
+// the gradient function that the argument had (SavedVariable::unpack).
+func (p *Player) unpackInput(n *node, k int) *op.Tensor {
+	s := &n.saved[k]
+	if s.packed == nil {
+		return p.Keep(s.t)
+	}
+	t := s.packed.unpack(p)
+	if obj(t).refs > 1 || obj(t).fn != nil {
+		x := p.Alias(t, t.Layout, t.DType)
+		p.Drop(t)
+		t = x
+	}
+	o, e := obj(t), n.edges[k]
+	switch {
+	case e.fn == nil:
+		o.requires = false
+	case e.fn.leaf != nil:
+		o.requires, o.acc = true, e.fn
+	default:
+		p.setFn(o, e.fn, e.nr)
+	}
+	return t
+}
+
+// enterCheckpoint enters torch.autocast as it was in the forward pass. The
+// thread of the backward pass is in no region of its own, so that the cache of
+// converted parameters is empty at first and cleared at the end.
+func (p *Player) enterCheckpoint(on bool, lower tensor.DType) {
+	p.env.Autocast = false
+	if on {
+		p.enterAutocast(lower)
+	}
+}
+
+func (p *Player) leaveCheckpoint() { p.exitAutocast() }
+
+// forkRNG sets the state of the device's random numbers to that of the forward
+// pass, or back. The states themselves are kept in the memory of the host. Only
+// devices of tensors among the arguments count.
+func (p *Player) forkRNG(args []value) {
+	for _, a := range args {
+		if a.t != nil {
+			p.rnnReset = true
+		} else if a.list != nil {
+			p.forkRNG(a.list.items)
+		}
+	}
+}
+
+// recomputation is _recomputation_hook of a frame.
+type recomputation checkpointFrame
+
+// pack implements savedHooks: the next holder gets the tensor, and so does the
+// graph of the recomputation, which dies with it.
+func (r *recomputation) pack(p *Player, t *op.Tensor) packed {
+	if r.next == len(r.holders) {
+		p.Fail("the recomputation of a checkpoint saves more tensors than the forward pass did")
+	}
+	x := p.Alias(t, t.Layout, t.DType)
+	p.mark(obj(x), trace.Activations)
+	p.countSaved(obj(x).st)
+	h := r.holders[r.next]
+	if !h.dead {
+		h.t = p.Keep(x)
+	}
+	if r.next++; r.next == len(r.holders) {
+		p.trail.frames = append(p.trail.frames, &frame{slots: []value{{t: x}}})
+		panic(stopRecomputation{})
+	}
+	return keptTensor{x}
+}
+
+// keptTensor is what a pack hook returns that keeps a tensor as it is.
+type keptTensor struct{ t *op.Tensor }
+
+func (k keptTensor) unpack(p *Player) *op.Tensor { return p.Keep(k.t) }
+
+func (k keptTensor) drop(p *Player) { p.Drop(k.t) }

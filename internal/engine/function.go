@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// application is one call of a torch.autograd.Function.
+type application struct {
+	p    *Player
+	self *module
+	fn   *program.Func // forward
+	args []value
+	kept []*op.Tensor // attributes of ctx
+}
+
+// applyFunction plays F.apply(args...). The caller of forward holds the
+// arguments until the call has returned, as that of a module does.
+func (p *Player) applyFunction(fr *frame, e *program.Expr) value {
+	a := &application{p: p, self: fr.self, fn: e.Func}
+	from := len(p.trail.temps)
+	a.args = p.args(nil, fr, e)
+	ins := make([]*op.Tensor, len(a.args))
+	for i, v := range a.args {
+		ins[i] = v.t
+	}
+	p.trail.running = from
+	outs := p.Do(e.Func.Autograd.Row, a, ins...)
+	p.trail.running = -1
+	p.trail.pop(from)
+	for _, v := range a.args {
+		p.drop(v)
+	}
+	a.args = nil
+	n, kept := e.Func.Autograd.Results, len(outs)-len(e.Func.Autograd.Kept)
+	p.Drop(outs[n:kept]...)
+	a.kept = outs[kept:]
+	if fn := obj(outs[0]).fn; fn == nil || fn.args != any(a) { // no node holds ctx
+		a.drop()
+	}
+	if n == 1 {
+		return value{t: outs[0]}
+	}
+	l := &list{refs: 1, items: make([]value, n)}
+	for i := range l.items {
+		l.items[i] = value{t: outs[i]}
+	}
+	return value{list: l}
+}
+
+// play runs a function of the class with its first slots bound.
+func (a *application) play(fn *program.Func, args []value) []*op.Tensor {
+	p := a.p
+	mode := p.env.GradMode
+	p.env.GradMode = false
+	fr := &frame{self: a.self, fn: fn, slots: make([]value, len(fn.Slots))}
+	for i, v := range args {
+		fr.slots[i] = p.keep(v)
+	}
+	v := p.call(fr)
+	p.env.GradMode = mode
+	if v.list == nil {
+		return []*op.Tensor{v.t}
+	}
+	outs := make([]*op.Tensor, len(v.list.items))
+	for i, it := range v.list.items { // the tuple dies
+		outs[i] = it.t
+	}
+	return outs
+}
+
+// drop releases the attributes of ctx.
+func (a *application) drop() {
+	a.p.Drop(a.kept...)
+	a.kept = nil
+}
+
+// Forward implements op.Application.
+func (a *application) Forward(c *op.Call) {
+	outs := a.play(a.fn, a.args)
+	for i := range outs { // c notes what it owns; should it fail, the results die first, from the last on
+		c.Keep(outs[(i+a.fn.Autograd.Results)%len(outs)])
+	}
+	a.p.Drop(outs...)
+	c.Return(outs...)
+}
+
+// Backward implements op.Application. A gradient that did not come is zeros
+// (set_materialize_grads).
+func (a *application) Backward(b *op.Back) {
+	var args []value
+	for i := range a.fn.Autograd.Results {
+		g := b.Grads[i]
+		if g == nil {
+			g = b.Local(b.New(tensor.Contiguous(b.OutM[i].Size), b.OutM[i].DType))
+		}
+		args = append(args, value{t: g})
+	}
+	for _, s := range b.Row.Save {
+		args = append(args, value{t: b.SavedOut[s.Index]})
+	}
+	for _, t := range a.kept {
+		args = append(args, value{t: t})
+	}
+	for i, g := range a.play(a.fn.Autograd.Backward, args) {
+		b.Set(i, g)
+	}
+}

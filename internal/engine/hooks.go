@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// savedHooks are torch.autograd.graph.saved_tensors_hooks: what happens to a
+// tensor when autograd saves it. The innermost pair alone is asked.
+type savedHooks interface {
+	// pack returns what is kept in the place of t, which stays the caller's.
+	pack(p *Player, t *op.Tensor) packed
+}
+
+// packed is what a pack hook returned.
+type packed interface {
+	// unpack makes the tensor again when its node runs; the caller owns it.
+	unpack(p *Player) *op.Tensor
+	// drop is called when the node releases what it saved.
+	drop(p *Player)
+}
+
+// withHooks runs f while h are the innermost hooks; nil are none.
+func (p *Player) withHooks(h savedHooks, f func()) {
+	if h == nil {
+		f()
+		return
+	}
+	p.hooks = append(p.hooks, h)
+	f()
+	p.hooks = p.hooks[:len(p.hooks)-1]
+}
+
+// save fills x with t, or with what the innermost hooks make of it
+// (SavedVariable in torch/csrc/autograd/saved_variable.cpp).
+func (p *Player) save(x *saved, s op.Save, t *op.Tensor) {
+	x.out, x.state, x.item, x.idx = s.Out, s.State, s.Rest, s.Index
+	if n := len(p.hooks); n > 0 {
+		mode := p.env.GradMode
+		p.env.GradMode = false // hooks run under no_grad
+		x.packed = p.hooks[n-1].pack(p, t)
+		p.env.GradMode = mode
+		return
+	}
+	o := obj(t)
+	p.mark(o, trace.Activations)
+	p.countSaved(o.st)
+	if s.Out { // without its gradient function, which would be a cycle
+		x.t = p.Alias(t, o.Layout, o.DType)
+	} else {
+		x.t = p.Keep(t)
+	}
+}
+
+// dropUnpacked gives up what hooks have unpacked for a node, as C++ does with
+// local variables: the last one first, but the items of a list from the first.
+func (p *Player) dropUnpacked(n *node, ts []*op.Tensor) {
+	end := len(ts)
+	for k := len(n.saved) - 1; k >= 0; k-- {
+		if n.saved[k].packed == nil {
+			continue
+		}
+		end--
+		if !n.saved[k].item || end == 0 || !n.saved[k-1].item {
+			p.Drop(ts[end:]...)
+			ts = ts[:end]
+		}
+	}
+}

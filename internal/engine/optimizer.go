@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// stepper is an optimizer while its job is played.
+type stepper struct {
+	params []*optim.Param // beside its cells, which are in the order of Module.parameters
+	groups [][]int        // indices of params, by parameter group
+}
+
+// makeOptimizers constructs the optimizers.
+func (j *job) makeOptimizers() {
+	for i, o := range j.prog.Optimizers {
+		s := stepper{groups: make([][]int, max(len(o.Groups), 1))}
+		var cells []*cell
+		seen := map[*cell]bool{}
+		for _, name := range o.Models {
+			root := j.models[name]
+			eachParameter(root, func(m *module, c *cell) {
+				path := program.Join(strings.TrimPrefix(strings.TrimPrefix(m.path, root.path), "."), c.decl.Name)
+				g := o.Group(path)
+				if seen[c] || g < 0 || c.frozen {
+					return
+				}
+				seen[c] = true
+				s.groups[g] = append(s.groups[g], len(cells))
+				cells = append(cells, c)
+				s.params = append(s.params, &optim.Param{T: c.t})
+			})
+		}
+		j.opts = append(j.opts, cells)
+		j.steppers = append(j.steppers, s)
+		if j.prog.InBackward {
+			j.stepInBackward(i)
+		} else {
+			j.startOptimizer(i)
+		}
+	}
+}
+
+// stepInBackward makes an optimizer for each parameter, which steps in the hook
+// that runs when its gradient is ready and then drops it. The backward pass
+// itself holds the gradient until the hook returns.
+func (j *job) stepInBackward(i int) {
+	o := j.prog.Optimizers[i]
+	for _, g := range j.optimGroups(i) {
+		for _, p := range g.Params {
+			own := []optim.Group{{Args: g.Args, Params: []*optim.Param{p}}}
+			o.Row.Start(j, own)
+			obj(p.T).ready = func(leaf *object) {
+				phase, name, layer := j.phase, j.Player.op, j.layer
+				j.phase, j.Player.op = trace.Optimizer, j.names.op("Optimizer.step#"+o.Row.Name+".step")
+				p.Grad = &leaf.grad.Tensor
+				o.Row.Step(j, own)
+				j.dropGrad(leaf)
+				j.phase, j.Player.op, j.layer = phase, name, layer
+			}
+		}
+	}
+}
+
+// grouped sorts parameters, which stand beside those of optimizer i, into its
+// groups.
+func (j *job) grouped(i int, params []*optim.Param) []optim.Group {
+	o := j.prog.Optimizers[i]
+	var out []optim.Group
+	for g, members := range j.steppers[i].groups {
+		group := optim.Group{Args: o.Args}
+		if len(o.Groups) > 0 {
+			group.Args = o.Groups[g].Args
+		}
+		for _, k := range members {
+			group.Params = append(group.Params, params[k])
+		}
+		out = append(out, group)
+	}
+	return out
+}
+
+// optimGroups are the parameters of an optimizer with their gradients.
+func (j *job) optimGroups(i int) []optim.Group {
+	params := j.steppers[i].params
+	for k, c := range j.opts[i] {
+		p := params[k]
+		p.T, p.Grad = c.t, nil
+		if g := obj(c.t).grad; g != nil {
+			p.Grad = &g.Tensor
+		}
+	}
+	return j.grouped(i, params)
+}
+
+// optimize steps one optimizer.
+func (j *job) optimize(i int) {
+	o := j.prog.Optimizers[i]
+	mode := j.env.GradMode
+	j.env.GradMode = false // step is under torch.no_grad
+	j.Player.op = j.names.op("Optimizer.step#" + o.Row.Name + ".step")
+	var loss *op.Tensor
+	if s := j.stepping; s != nil && s.Closure != nil && !o.Row.Closure {
+		loss = j.Evaluate()
+	}
+	if j.offload.Optimizer || j.offload.Parameters {
+		j.stepOnCPU(i)
+	} else {
+		o.Row.Step(j, j.optimGroups(i))
+	}
+	j.Drop(loss)
+	j.Player.op = 0
+	j.env.GradMode = mode
+}
+
+// maxWarm bounds how many steps are played because an optimizer allocates
+// otherwise at first.
+const maxWarm = 128
+
+// warm is the number of steps after which all optimizers allocate as they do
+// from then on; those that take longer than is played do not count.
+func (j *job) warm() int {
+	most := int64(0)
+	count := func(o *program.Optimizer, every int64) {
+		all := []any{o.Args}
+		for _, g := range o.Groups {
+			all = append(all, g.Args)
+		}
+		for _, args := range all {
+			if o.Row.Warm == nil {
+				continue
+			}
+			if n := o.Row.Warm(args); n <= maxWarm && n*every <= maxWarm {
+				most = max(most, n*every)
+			}
+		}
+	}
+	for _, s := range j.prog.Step.Body {
+		if s.Kind == program.OptStep {
+			count(j.prog.Optimizers[s.Optimizer], max(s.Every, 1))
+		}
+	}
+	if j.prog.InBackward {
+		count(j.prog.Optimizers[0], 1)
+	}
+	return int(most)
+}
+
+// zeroGrad is optimizer.zero_grad(set_to_none=True): parameter group by group.
+func (j *job) zeroGrad(i int) {
+	for _, members := range j.steppers[i].groups {
+		for _, k := range members {
+			j.dropGrad(obj(j.opts[i][k].t))
+		}
+	}
+	if j.onCPU != nil {
+		for _, h := range j.onCPU[i] {
+			j.dropGrad(obj(h.T))
+		}
+	}
+}
+
+// Persist implements optim.Exec.
+func (j *job) Persist(t *op.Tensor) *op.Tensor {
+	j.mark(obj(t), trace.OptimizerState)
+	return t
+}
+
+// Paged implements optim.Exec.
+func (j *job) Paged(n tensor.Bytes) { j.totals.PagedStateBytes += n }
+
+// Evaluate implements optim.Exec: it calls the closure with gradients enabled.
+// The names that it takes from around it live on there.
+func (j *job) Evaluate() *op.Tensor {
+	s := j.stepping
+	if s == nil || s.Closure == nil {
+		j.Fail("the step needs a closure")
+	}
+	outer, phase, name, mode := j.frame, j.phase, j.Player.op, j.env.GradMode
+	fr := &frame{self: j.aux, fn: s.Closure, slots: make([]value, len(s.Closure.Slots))}
+	for i, slot := range s.Captured {
+		fr.slots[i] = j.keep(outer.slots[slot])
+	}
+	j.frame, j.env.GradMode, j.Player.op = fr, true, 0
+	var loss value
+	for i := range s.Closure.Body {
+		if b := &s.Closure.Body[i]; b.Kind == program.Return {
+			loss = j.returned(fr, b)
+		} else {
+			j.run1(b)
+		}
+	}
+	j.autocast(false)
+	for i := range fr.slots {
+		j.store(fr, i, value{})
+	}
+	j.frame, j.phase, j.Player.op, j.env.GradMode = outer, phase, name, mode
+	j.optimGroups(s.Optimizer) // the gradients are others now
+	return loss.t
+}

@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// checkpointFunction is CheckpointFunction of torch/utils/checkpoint.py, which
+// use_reentrant=True means: the function runs without gradients, its arguments
+// are saved; the node's backward runs it again on detached arguments and calls
+// backward for what it returns.
+var checkpointFunction = &op.Row{Name: "CheckpointFunction", Node: "CheckpointFunctionBackward"}
+
+// reentrant is the context of a call.
+type reentrant struct {
+	callee callee
+	args   []value // None in the place of tensors, which the node saves
+	places []int   // of its tensors among args
+	outs   []bool  // which results are tensors
+
+	autocast bool // as it was
+	lower    tensor.DType
+}
+
+// checkpointReentrant is CheckpointFunction.apply; args stay the caller's. Only
+// arguments that are tensors themselves take part in autograd: without one that
+// requires grad, neither do the results.
+func (p *Player) checkpointReentrant(to callee, args []value) value {
+	a := &reentrant{callee: to, autocast: p.env.Autocast, lower: p.env.AutocastDType}
+	records := false
+	for i, x := range args {
+		if x.t != nil {
+			a.places = append(a.places, i)
+			records = records || p.NeedsGrad(x.t)
+		}
+	}
+	var n *node
+	if records {
+		n = p.newNode(checkpointFunction, nil, p.names.node(checkpointFunction), 0)
+		n.edges, n.inM = zeroed(n.edges, len(a.places)), zeroed(n.inM, len(a.places))
+		for k, i := range a.places {
+			o := obj(args[i].t)
+			n.inM[k] = metaOf(o)
+			if o.requires {
+				n.edges[k] = p.gradEdge(o)
+			}
+		}
+		n.seq = p.nextSeq()
+	}
+	own := &frame{node: n, held: p.keepAll(args)}
+	p.trail.enter(own)
+	mode := p.env.GradMode
+	p.env.GradMode = false
+	v := p.invoke(to, args)
+	p.env.GradMode = mode
+	if !records {
+		p.trail.leave()
+		p.dropAll(own.held)
+		return v
+	}
+	n.saved = zeroed(n.saved, len(a.places))
+	from := len(p.trail.temps)
+	p.trail.push(v)
+	for k, i := range a.places {
+		p.save(&n.saved[k], op.Save{Index: k}, args[i].t)
+	}
+	p.trail.pop(from)
+	for _, x := range args {
+		if x.t != nil {
+			x = value{}
+		}
+		a.args = append(a.args, p.keep(x))
+	}
+	n.again = a
+	p.trail.leave()
+	p.dropAll(own.held)
+	return p.wrapOutputs(n, v, args)
+}
+
+// wrapOutputs makes n the gradient function of what it returned (_wrap_outputs
+// in torch/csrc/autograd/custom_function.cpp). An argument that comes back is
+// replaced by a view of it.
+func (p *Player) wrapOutputs(n *node, v value, args []value) value {
+	wrap := func(x *value) {
+		n.again.outs = append(n.again.outs, x.t != nil)
+		if x.t == nil {
+			n.outM = append(n.outM, op.Meta{})
+			return
+		}
+		for _, a := range args {
+			if a.t == x.t {
+				t := p.ViewOf(x.t, x.t.Layout)
+				p.Drop(x.t)
+				x.t = t
+				break
+			}
+		}
+		o := obj(x.t)
+		n.outM = append(n.outM, metaOf(o))
+		if o.DType.IsFloating() {
+			p.setFn(o, n, len(n.outM)-1)
+		}
+	}
+	if v.list == nil {
+		wrap(&v)
+		return v
+	}
+	for i := range v.list.items {
+		wrap(&v.list.items[i])
+	}
+	return v
+}
+
+// recompute is CheckpointFunction.backward.
+func (p *Player) recompute(n *node, b *op.Back) {
+	a := n.again
+	grads := make([]*op.Tensor, len(n.outM))
+	for i, m := range n.outM {
+		if g := b.Grads[i]; g != nil {
+			grads[i] = p.Keep(g)
+		} else if a.outs[i] { // materialized
+			grads[i] = p.New(tensor.Contiguous(m.Size), m.DType)
+		}
+	}
+	inputs := make([]*op.Tensor, len(a.places)) // ctx.saved_tensors
+	for k := range inputs {
+		inputs[k] = p.unpackInput(n, k)
+	}
+	args := p.keepAll(a.args)
+	for k, i := range a.places {
+		t := p.Alias(inputs[k], inputs[k].Layout, inputs[k].DType)
+		obj(t).requires = obj(inputs[k]).requires
+		args[i] = value{t: t}
+	}
+	mode := p.env
+	p.forkRNG(args)
+	p.env.GradMode = true
+	p.enterCheckpoint(a.autocast, a.lower)
+	v := p.invoke(a.callee, args)
+	p.leaveCheckpoint()
+	p.env = mode
+	p.forkRNG(args)
+
+	outs := []value{v}
+	if v.list != nil {
+		outs = v.list.items
+	}
+	var roots, rootGrads []*op.Tensor
+	for i, o := range outs {
+		if o.t != nil && obj(o.t).requires {
+			roots, rootGrads = append(roots, o.t), append(rootGrads, grads[i])
+		}
+	}
+	if len(roots) == 0 {
+		p.Fail("none of the results of a checkpoint requires grad, which use_reentrant=True does not allow, PyTorch says")
+	}
+	p.runBackward(roots, rootGrads, false)
+	p.op, p.layer = n.op, n.layer
+	for k, i := range a.places {
+		if g := obj(args[i].t).grad; g != nil && b.Need(k) {
+			b.Set(k, p.Keep(&g.Tensor))
+		}
+	}
+	// The locals of backward in the order of their slots: inputs, detached_inputs,
+	// outputs; the gradients live as long as the node's call.
+	for k := len(inputs) - 1; k >= 0; k-- {
+		p.Drop(inputs[k])
+	}
+	p.dropAll(args)
+	p.drop(v)
+	p.Drop(grads...)
+}
+
+// dropReentrant drops what the context of a dying node holds.
+func (p *Player) dropReentrant(a *reentrant) {
+	p.dropAll(a.args)
+}

@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/op"
+)
+
+// selective is what create_selective_checkpoint_contexts returns: two modes of
+// torch dispatch over one store. In the forward pass the results of chosen
+// operators are stored, in the recomputation they are taken from there, and the
+// operators do not run (_CachingTorchDispatchMode, _CachedTorchDispatchMode in
+// torch/utils/checkpoint.py). The modes see operators below autograd.
+type selective struct {
+	rows   []*op.Row
+	kept   map[*op.Row][][]kept // results of each call, the first first
+	replay bool
+	second *selective // the mode of the recomputation
+}
+
+// kept is a result in the store, with the version that it had.
+type kept struct {
+	t       *op.Tensor
+	version int
+}
+
+func newSelective(rows []*op.Row) *selective {
+	store := map[*op.Row][][]kept{}
+	return &selective{rows: rows, kept: store, second: &selective{rows: rows, kept: store, replay: true}}
+}
+
+// setModes makes these modes the ones that are entered.
+func (p *Player) setModes(modes []*selective) {
+	p.dispatch, p.env.TorchDispatch = modes, len(modes) > 0
+}
+
+// runDispatched runs a primitive operator under the modes that are entered, the
+// innermost first. Operators that it calls itself are not seen by them.
+func (p *Player) runDispatched(r *op.Row, c *op.Call) {
+	n := len(p.dispatch)
+	if n == 0 {
+		r.Run(c)
+		return
+	}
+	modes := p.dispatch
+	s := modes[n-1]
+	chosen := slices.Contains(s.rows, r)
+	if chosen && s.replay {
+		outs := s.kept[r]
+		if len(outs) == 0 {
+			p.Fail("a checkpoint that keeps results runs backward a second time")
+		}
+		s.kept[r] = outs[1:]
+		for _, k := range outs[0] {
+			if k.version != obj(k.t).st.version {
+				p.Fail("a result that a checkpoint keeps was modified in place, which PyTorch refuses")
+			}
+			c.Return(c.Keep(k.t))
+			p.Drop(k.t)
+		}
+		return
+	}
+	p.setModes(modes[:n-1])
+	p.runDispatched(r, c)
+	p.setModes(modes)
+	if !chosen {
+		return
+	}
+	outs := make([]kept, len(c.Out))
+	for i, t := range c.Out {
+		outs[i] = kept{p.Alias(t, t.Layout, t.DType), obj(t).st.version}
+		p.countSaved(obj(t).st)
+	}
+	s.kept[r] = append(s.kept[r], outs)
+}
+
+// clear drops what was stored and never taken, in the order of the operators.
+func (s *selective) clear(p *Player) {
+	for _, r := range s.rows {
+		for _, outs := range s.kept[r] {
+			for _, k := range outs {
+				p.Drop(k.t)
+			}
+		}
+		delete(s.kept, r)
+	}
+}

@@ -1,0 +1,98 @@
+package estimate
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// maxLeakEvents bounds how many allocations and frees are replayed, beyond those
+// of the steps that were played, to find the step in which a leak kills a job: a
+// few seconds.
+const maxLeakEvents = 10_000_000
+
+// cycle is what goes on after the steps that were played, if it leaves more
+// than it finds and the user did not say how many steps to simulate.
+func (o *Outcome) cycle() *allocsim.Cycle {
+	p := o.Played
+	if p.Steady == 0 || p.Growth <= 0 || o.Job.Spec.Train.Steps.Set {
+		return nil
+	}
+	return &allocsim.Cycle{Begin: p.Cycle, Limit: maxLeakEvents}
+}
+
+// leak reports that memory grows from step to step.
+func (o *Outcome) leak(r *report.Report) {
+	p, v := o.Played, &r.Verdict
+	if p.HostGrowth > 0 && (p.Steady > 0 || p.Growth == 0) {
+		defer o.hostLeak(r)
+	}
+	if p.Growth <= 0 || p.Steps < 3 || p.Steps <= p.Period || (p.Steady == 0 && v.Fits && p.Steps < 100) {
+		return
+	}
+	steps := o.Free.Steps
+	last := len(steps) - 1
+	l := &report.Leak{Bytes: steps[last].EndAllocated - steps[last-p.Period].EndAllocated, Period: p.Period, SimulatedSteps: int64(p.Steps) + o.OnGPU.Cycles*int64(p.Period)}
+	l.Op, l.Layer = o.leaked()
+	v.Leak = l
+	each := fmt.Sprintf("each step leaves %v more than it found", l.Bytes)
+	if l.Period > 1 {
+		each = fmt.Sprintf("each %d steps leave %v more than they found", l.Period, l.Bytes)
+	}
+	if l.Op != "" {
+		each += ", most of it made by " + l.Op
+		if l.Layer != "" {
+			each += " in " + l.Layer
+		}
+	}
+	if v.OOM != nil {
+		l.SimulatedSteps = int64(v.OOM.Step)
+		first := fmt.Sprintf("dies in %s: %v more asked for, %v free", report.Where(v.OOM.Step, v.OOM.Phase, v.OOM.Op, v.OOM.Layer), v.OOM.TriedBytes, v.OOM.FreeBytes)
+		v.Reason = first + "\na leak: " + each
+		return
+	}
+	r.Warnings = append(r.Warnings, fmt.Sprintf("memory keeps growing: %s; the job lives through the %d steps that were simulated, not for ever", each, l.SimulatedSteps))
+}
+
+// leaked names where the largest part of what a period leaves was made.
+func (o *Outcome) leaked() (op, layer string) {
+	p := o.Played
+	tr := p.Trace
+	type maker struct{ op, layer int32 }
+	sums := map[maker]tensor.Bytes{}
+	at := map[int32]int{}
+	events := tr.Events
+	for i := range events {
+		switch e := &events[i]; e.Kind {
+		case trace.Alloc:
+			at[e.ID] = i
+		case trace.Free:
+			delete(at, e.ID)
+		}
+	}
+	for _, i := range at { // blocks that outlived the period after their own
+		if e := &events[i]; int(e.Step) > p.Steps-2*p.Period && int(e.Step) <= p.Steps-p.Period && e.Step > 0 {
+			sums[maker{e.Op, e.Layer}] += e.Bytes
+		}
+	}
+	var most maker
+	for m, n := range sums {
+		if n > sums[most] || (n == sums[most] && (m.op < most.op || m.op == most.op && m.layer < most.layer)) {
+			most = m
+		}
+	}
+	return tr.Ops[most.op], tr.Layers[most.layer]
+}
+
+// hostLeak warns that the machine's memory fills.
+func (o *Outcome) hostLeak(r *report.Report) {
+	p := o.Played
+	each := "each step"
+	if p.Period > 1 {
+		each = fmt.Sprintf("each %d steps", p.Period)
+	}
+	r.Warnings = append(r.Warnings, fmt.Sprintf("host memory keeps growing: %v more for %s that the job keeps on the CPU", p.HostGrowth, each))
+}

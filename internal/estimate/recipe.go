@@ -1,0 +1,51 @@
+package estimate
+
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// Recipe is a spec before it is read, from which jobs are made that differ in
+// some keys. It may be used by several goroutines at once.
+type Recipe struct {
+	Path     string
+	Text     []byte
+	Options  spec.Options
+	ReadFile func(name string) ([]byte, error) // that the spec names; nil: there are none
+}
+
+// Key is one key of a spec with a value in YAML, as --set takes them.
+type Key struct{ Path, Value string }
+
+// String is how the command line would write the key.
+func (k Key) String() string { return k.Path + "=" + k.Value }
+
+// Job makes the job in which these keys are set, after those of the options.
+// The error, if any, is a *spec.Errors.
+func (r *Recipe) Job(keys ...Key) (*Job, error) {
+	o := r.Options
+	o.Flags = slices.Clone(o.Flags)
+	for _, k := range keys {
+		o.Flags = append(o.Flags, spec.Flag{Flag: "--set " + k.String(), Path: k.Path, Value: k.Value})
+	}
+	s, err := spec.Parse(r.Path, r.Text, o)
+	if s == nil {
+		return nil, err
+	}
+	return NewJob(s, r.ReadFile)
+}
+
+// Fits reports whether a job runs on its GPU, and whether only after cached
+// memory was given back, in the steps that are played: a leak, with which no
+// size lives for ever, is not followed.
+func Fits(j *Job) (fits, tight bool, err error) {
+	o, err := play(j)
+	if err != nil {
+		return false, false, err
+	}
+	if err := o.replayOnGPU(nil); err != nil {
+		return false, false, err
+	}
+	return len(o.OnGPU.OOMs) == 0, o.OnGPU.Stats.NumAllocRetries > 0, nil
+}

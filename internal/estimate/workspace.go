@@ -1,0 +1,98 @@
+package estimate
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// The values of device.cudnn_workspace beside sizes.
+const (
+	workspaceNone  = "none"
+	workspaceModel = "model"
+	workspaceApart = "apart"
+)
+
+// workspaceSpread bounds how far the peak of reserved memory is taken to be from
+// what is expected, as a share, because cuDNN may pick other plans. It is an
+// assumption: the 15 measured peaks that the model of workspaces was made with
+// are within 5.5 %, peaks of a family that it was made without may be further off
+// (docs/accuracy.md).
+const workspaceSpread = 0.07
+
+// cudnnWorkspace reads device.cudnn_workspace.
+func cudnnWorkspace(s *spec.Spec) op.CudnnWorkspace {
+	d := &s.Device.CudnnWorkspace
+	switch d.V {
+	case workspaceNone, workspaceApart:
+		return op.CudnnWorkspace{}
+	case workspaceModel:
+		return op.CudnnWorkspace{Model: true}
+	}
+	n, err := tensor.ParseBytes(d.V)
+	if err != nil {
+		s.Errs.Addf(d.At, "cudnn_workspace must be %s, %s, %s or a size such as 64MiB, not %q", workspaceApart, workspaceModel, workspaceNone, d.V)
+	}
+	return op.CudnnWorkspace{Bytes: n}
+}
+
+// otherWorkspaces replays the job as if cuDNN's convolutions took no
+// workspaces, if they do, or with those that the model expects, if they are to
+// be shown apart.
+func (o *Outcome) otherWorkspaces() error {
+	o.Bare, o.With = o.Free, o.Free
+	env, other := o.Job.Machine.Env, &o.Bare
+	switch {
+	case len(o.Played.Workspaces.Events) > 0:
+		env.CudnnWorkspace = op.CudnnWorkspace{}
+	case o.apart() && o.Played.Workspaces.Expected > 0:
+		env.CudnnWorkspace.Model, other = true, &o.With
+	default:
+		return nil
+	}
+	p, err := engine.Play(o.Job.Program, env, nil, o.Played.Steps)
+	if err != nil {
+		return err
+	}
+	if *other, err = allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{Config: o.Job.Machine.Conf}); err != nil || other == &o.Bare {
+		return err
+	}
+	o.WithOnGPU, err = o.Job.Machine.replay(p, nil)
+	return err
+}
+
+// apart reports whether workspaces are left out of the peak and shown beside it.
+func (o *Outcome) apart() bool { return o.Job.Spec.Device.CudnnWorkspace.V == workspaceApart }
+
+// workspaceNotes says what of the peak is cuDNN's, and between what the peak is.
+func (o *Outcome) workspaceNotes(r *report.Report) {
+	w, u, mode := &o.Played.Workspaces, &r.Uncertainty, o.Job.Machine.Env.CudnnWorkspace
+	reserved := o.With.PeakReserved.Reserved
+	u.CudnnWorkspace = o.Job.Spec.Device.CudnnWorkspace.V
+	u.ReservedExpectedBytes, u.ReservedLowBytes, u.ReservedHighBytes = reserved, reserved, reserved
+	if len(w.Calls) == 0 {
+		return
+	}
+	u.CudnnWorkspaceBytes, u.CudnnWorkspaceExpectedBytes = w.Most, w.Expected
+	spread := min(w.Most, tensor.Bytes(workspaceSpread*float64(reserved)))
+	u.ReservedLowBytes -= spread
+	switch {
+	case mode.Model || o.apart():
+		u.ReservedHighBytes += spread
+	case mode.Bytes < w.Most:
+		u.ReservedHighBytes += max(spread, w.Most-mode.Bytes)
+	}
+	if u.CudnnWorkspace == workspaceNone {
+		r.NotModelled = append(r.NotModelled, "convolution: cuDNN's workspaces, which device.cudnn_workspace leaves out")
+	}
+	if on := o.WithOnGPU; on != nil && r.Verdict.Fits && len(on.OOMs) > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("with the workspaces that cuDNN's convolutions are expected to take (reserved: %v) it would run out of memory", reserved))
+	} else if on != nil && r.Verdict.Fits && !r.Verdict.Tight && on.Stats.NumAllocRetries > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("with the workspaces that cuDNN's convolutions are expected to take (reserved: %v) it would fit only after cached memory is given back", reserved))
+	}
+}

@@ -1,0 +1,89 @@
+package exporttorch
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/memplan/memplan/internal/program"
+)
+
+// call prints the call of a module or function with keywords (", a=1"), through
+// torch.utils.checkpoint if the program says so.
+func (p *printer) call(e *program.Expr, callee, keywords string) string {
+	c, args := e.Checkpoint, p.arguments(e)
+	if c == nil {
+		return callee + "(" + args + keywords + ")"
+	}
+	reentrant := ", use_reentrant=" + program.Literal(c.Reentrant) + ")"
+	if c.Segments > 0 {
+		if c.Chain != nil {
+			parts := make([]string, len(c.Chain))
+			for i, k := range c.Chain {
+				parts[i] = p.child(k)
+			}
+			callee = p.wrapped("[", parts, "]")
+		}
+		return "torch.utils.checkpoint.checkpoint_sequential(" + callee + ", " + strconv.FormatInt(c.Segments, 10) + ", " + args + reentrant
+	}
+	if keywords != "" {
+		callee = "functools.partial(" + callee + keywords + ")"
+	}
+	if len(c.Save) > 0 {
+		ops := make([]string, len(c.Save))
+		for i, r := range c.Save {
+			ops[i] = "torch.ops.aten." + r.Name + ".default"
+		}
+		args += ", context_fn=functools.partial(torch.utils.checkpoint.create_selective_checkpoint_contexts, [" + strings.Join(ops, ", ") + "])"
+	}
+	return "torch.utils.checkpoint.checkpoint(" + callee + ", " + args + reentrant
+}
+
+// child prints a submodule as the code of its class names it.
+func (p *printer) child(i int) string {
+	path := p.class.Children[i].Path
+	if p.self == "" {
+		return path
+	}
+	if text := attr(path); text[0] != '[' {
+		return p.self + text
+	}
+	return strings.TrimSuffix(p.self, ".") + attr(path)
+}
+
+// checkpoints reports whether the script calls torch.utils.checkpoint, and
+// whether it needs functools for it.
+func checkpoints(job *program.Job) (uses, partial bool) {
+	var expr func(e *program.Expr, c *program.Class)
+	expr = func(e *program.Expr, c *program.Class) {
+		if e == nil {
+			return
+		}
+		if k := e.Checkpoint; k != nil {
+			uses = true
+			partial = partial || len(k.Save) > 0 || e.Kind == program.CallMod && len(c.Children[e.Child].Class.ForwardGiven) > 0
+		}
+		for _, a := range e.Args {
+			expr(a, c)
+		}
+	}
+	fn := func(f *program.Func, c *program.Class) {
+		if f == nil { // a module inside of a library's
+			return
+		}
+		for _, s := range f.Statements() {
+			expr(s.Value, c)
+			for _, v := range s.Values {
+				expr(v, c)
+			}
+		}
+	}
+	for _, m := range job.Models {
+		m.Root.Walk(func(_ string, c *program.Class) {
+			for _, f := range append(c.Methods[:len(c.Methods):len(c.Methods)], c.Forward) {
+				fn(f, c)
+			}
+		})
+	}
+	fn(job.Step, job.Aux)
+	return uses, partial
+}

@@ -1,0 +1,210 @@
+package exporttorch
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/program"
+)
+
+// share is a function of the script that lays one model over the tensors of
+// another.
+const share = `
+
+def share(model, like):
+    """Gives a model the parameters and buffers of one that is made like it."""
+    for m, l in zip(model.modules(), like.modules()):
+        m._parameters, m._buffers = l._parameters, l._buffers
+    return model
+`
+
+// evalModels makes the models that an evaluation calls with other statements
+// than the step: sizes that a spec computes are numbers in this script.
+func (s *script) evalModels() {
+	e := s.job.Eval
+	for _, m := range s.job.Models {
+		if c := e.Models[m.Name]; e.Apart[m.Name] {
+			s.printf("%s_for_eval = share(%s(), %s)", m.Name, c.Name, m.Name)
+			if s.job.Offload.Parameters {
+				s.printf("offload(%s_for_eval)", m.Name)
+			}
+			if a := s.job.EMA; a != nil && a.Model == m.Name && s.called(a.Name) {
+				s.printf("%s_for_eval = share(%s(), %s.module)", a.Name, c.Name, a.Name)
+			}
+		}
+	}
+}
+
+// called reports whether an evaluation calls a model.
+func (s *script) called(model string) bool {
+	for i := range s.job.Eval.Fn.Body {
+		if st := &s.job.Eval.Fn.Body[i]; st.Kind == program.Forward && st.Model == model {
+			return true
+		}
+	}
+	return false
+}
+
+// model is the variable behind the name of a model.
+func (p *printer) model(name string) string {
+	if !p.evaluating {
+		return name
+	}
+	of := name
+	if a := p.job.EMA; a != nil && name == a.Name {
+		of = a.Model
+	}
+	if p.job.Eval.Apart[of] {
+		return name + "_for_eval"
+	}
+	return name
+}
+
+// modes prints what puts the models that an evaluation calls into eval mode, or
+// back.
+func (s *script) modes(method string) {
+	e := s.job.Eval
+	if e.Train {
+		return
+	}
+	f := &printer{script: s, evaluating: true}
+	names := make([]string, 0, len(s.job.Models)+1)
+	for _, m := range s.job.Models {
+		if !m.Eval && s.called(m.Name) {
+			names = append(names, m.Name)
+		}
+	}
+	if a := s.job.EMA; a != nil && s.called(a.Name) {
+		names = append(names, a.Name)
+	}
+	for _, n := range names {
+		s.printf("%s.%s()", f.model(n), method)
+	}
+}
+
+// evaluate prints the function of an evaluation.
+func (s *script) evaluate() {
+	e := s.job.Eval
+	if e == nil {
+		return
+	}
+	s.line("")
+	s.line("")
+	s.printf("def evaluate(%s):", s.counter())
+	s.indent++
+	s.modes("eval")
+	for _, k := range e.Kept {
+		s.printf("%s = %s", s.keptName(k.Name), empty(k))
+	}
+	if e.Context != "" {
+		s.printf("with torch.%s():", e.Context)
+		s.indent++
+	}
+	s.printf("for _ in range(%d):", e.Batches)
+	s.indent++
+	contexts := ""
+	if s.job.Autocast {
+		contexts = s.autocast()
+	}
+	s.statements(&printer{script: s, fn: e.Fn, class: e.Aux, evaluating: true}, e.Fn.Body, contexts)
+	s.indent--
+	if e.Context != "" {
+		s.indent--
+	}
+	s.modes("train")
+	s.indent--
+}
+
+// callEvaluate prints the call of evaluate in the loop.
+func (s *script) callEvaluate(counter string) {
+	e := s.job.Eval
+	switch {
+	case e == nil:
+	case e.Every > 1:
+		s.printf("if %s %% %d == 0:", counter, e.Every)
+		s.indent++
+		s.printf("evaluate(%s)", counter)
+		s.indent--
+	default:
+		s.printf("evaluate(%s)", counter)
+	}
+}
+
+// empty is what a variable of keep begins as.
+func empty(k program.Kept) string {
+	if k.Sum {
+		return "0.0"
+	}
+	return "[]"
+}
+
+// lists prints the variables that outlive steps.
+func (s *script) lists(kept []program.Kept) {
+	if len(kept) > 0 {
+		s.line("")
+		s.line("")
+	}
+	for _, k := range kept {
+		s.printf("%s = %s", s.keptName(k.Name), empty(k))
+	}
+}
+
+// globalsOf declares the variables of the script that a step binds.
+func (s *script) globalsOf() {
+	var names []string
+	if s.job.Prefetch && !s.job.Static {
+		names = append(names, "upcoming")
+	}
+	for _, k := range s.job.Kept {
+		if k.Sum {
+			names = append(names, s.keptName(k.Name))
+		}
+	}
+	if len(names) > 0 {
+		s.printf("global %s", strings.Join(names, ", "))
+	}
+}
+
+// keep prints what holds a value longer than its name does.
+func (p *printer) keep(s *program.Stmt) {
+	k := s.Keep
+	v := p.expr(s.Value)
+	if k.Detach {
+		v += ".detach()"
+	}
+	if k.CPU {
+		v += ".cpu()"
+	}
+	if k.Item {
+		v += ".item()"
+	}
+	if k.Sum {
+		p.printf("%s += %s", p.keptName(k.List), v)
+	} else {
+		p.printf("%s.append(%s)", p.keptName(k.List), v)
+	}
+}
+
+// prefetch prints what copies batches ahead.
+func (s *script) prefetch() {
+	s.line("")
+	s.line("")
+	s.line("copy_stream = torch.cuda.Stream()")
+	s.line("")
+	s.line("")
+	s.line("def prefetch():")
+	s.indent++
+	s.line("copy_stream.wait_stream(torch.cuda.current_stream())")
+	s.line("with torch.cuda.stream(copy_stream):")
+	s.indent++
+	s.line("return next_batch()")
+	s.indent -= 2
+	s.line("")
+	s.line("")
+	s.line("upcoming = prefetch()")
+}
+
+// autocast is the context of mixed precision.
+func (s *script) autocast() string {
+	return fmt.Sprintf(`torch.autocast("cuda", dtype=%s)`, program.Literal(s.job.LowerType))
+}

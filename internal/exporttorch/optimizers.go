@@ -1,0 +1,186 @@
+package exporttorch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memplan/memplan/internal/program"
+)
+
+// optimizers prints the constructors of the optimizers.
+func (s *script) optimizers() {
+	if s.job.InBackward {
+		s.inBackward(s.job.Optimizers[0])
+		return
+	}
+	for _, o := range s.job.Optimizers {
+		params := s.onCPU(o, s.given(o))
+		s.printf("%s = %s(%s%s)", o.Name, callee(o), params, arguments(o.Given, ", %s=%s"))
+		s.moveGradients(o)
+	}
+}
+
+// callee is the constructor of an optimizer; those of other packages are
+// imported by their names.
+func callee(o *program.Optimizer) string {
+	if o.Row.Package != "" {
+		return o.Row.Signature().Key
+	}
+	return o.Row.Signature().Python
+}
+
+// arguments prints those that were given.
+func arguments(given []program.KwArg, format string) string {
+	var b strings.Builder
+	for _, g := range given {
+		fmt.Fprintf(&b, format, g.Name, program.Literal(g.Value))
+	}
+	return b.String()
+}
+
+// inBackward prints an optimizer for each parameter and the hook in which it
+// steps.
+func (s *script) inBackward(o *program.Optimizer) {
+	s.line("optimizers = {}")
+	for _, g := range s.groups(o) {
+		s.printf("for p in %s:", g.params)
+		s.printf("    optimizers[p] = %s([p]%s)", callee(o), arguments(overlaid(o.Given, g.given), ", %s=%s"))
+	}
+	s.line("")
+	s.line("")
+	s.line("def step_parameter(p):")
+	s.line("    optimizers[p].step()")
+	s.line("    optimizers[p].zero_grad()")
+	s.line("")
+	s.line("")
+	s.line("for p in optimizers:")
+	s.line("    p.register_post_accumulate_grad_hook(step_parameter)")
+}
+
+// overlaid are the arguments of an optimizer with those of a group in their
+// place.
+func overlaid(base, own []program.KwArg) []program.KwArg {
+	out := slices.DeleteFunc(slices.Clone(base), func(b program.KwArg) bool {
+		return slices.ContainsFunc(own, func(o program.KwArg) bool { return o.Name == b.Name })
+	})
+	return append(out, own...)
+}
+
+// given is what an optimizer is constructed with: parameters, or a list of
+// parameter groups.
+func (s *script) given(o *program.Optimizer) string {
+	groups := s.groups(o)
+	if len(o.Groups) == 0 {
+		return groups[0].params
+	}
+	var b strings.Builder
+	b.WriteString("[\n")
+	for _, g := range groups {
+		fmt.Fprintf(&b, "    {\"params\": %s%s},\n", g.params, arguments(g.given, ", %q: %s"))
+	}
+	b.WriteString("]")
+	return b.String()
+}
+
+// paramGroup is a parameter group: the expression of its parameters, and its own
+// arguments.
+type paramGroup struct {
+	params string
+	given  []program.KwArg
+}
+
+// groups lists the parameter groups of an optimizer; one if it has none.
+func (s *script) groups(o *program.Optimizer) []paramGroup {
+	var trained []string
+	if s.job.FreezesAny(o) {
+		trained = []string{"p.requires_grad"}
+	}
+	if len(o.Groups) == 0 {
+		return []paramGroup{{selected(o, trained), nil}}
+	}
+	var out []paramGroup
+	var before []string // what the groups before do not take
+	for i, g := range o.Groups {
+		conditions := slices.Clone(before)
+		if len(g.Params) > 0 {
+			taken := "covers(" + quoted(g.Params) + ", name)"
+			conditions = append([]string{taken}, before...)
+			before = append(before, "not "+taken)
+		} else {
+			for _, later := range o.Groups[i+1:] {
+				conditions = append(conditions, "not covers("+quoted(later.Params)+", name)")
+			}
+		}
+		out = append(out, paramGroup{selected(o, append(conditions, trained...)), g.Given})
+	}
+	return out
+}
+
+// selected are the parameters of an optimizer that fulfil the conditions, on
+// name and p.
+func selected(o *program.Optimizer, conditions []string) string {
+	if len(o.Params) > 0 {
+		conditions = append([]string{"covers(" + quoted(o.Params) + ", name)"}, conditions...)
+	}
+	model, loop := o.Models[0], ""
+	if len(o.Models) > 1 {
+		model, loop = "m", "for m in ("+strings.Join(o.Models, ", ")+") "
+	}
+	all := strings.Join(conditions, " and ")
+	switch {
+	case strings.Contains(all, "name)"):
+		return fmt.Sprintf("[p %sfor name, p in %s.named_parameters() if %s]", loop, model, all)
+	case all != "":
+		return fmt.Sprintf("[p %sfor p in %s.parameters() if %s]", loop, model, all)
+	case loop != "":
+		return fmt.Sprintf("[p %sfor p in m.parameters()]", loop)
+	}
+	return model + ".parameters()"
+}
+
+// parameters are those that an optimizer steps, frozen ones among them, which
+// have no gradients.
+func parameters(o *program.Optimizer) string { return selected(o, nil) }
+
+// closure prints the function that a step of an optimizer calls and returns its
+// name; "" if there is none.
+func (p *printer) closure(s *program.Stmt) string {
+	if s.Closure == nil {
+		return ""
+	}
+	p.line("")
+	p.line("def closure():")
+	p.indent++
+	p.statements(&printer{script: p.script, fn: s.Closure, class: p.class}, s.Closure.Body, p.contexts())
+	p.indent--
+	p.line("")
+	return "closure"
+}
+
+// packages imports the optimizers that are not PyTorch's. Where a package is not
+// installed, a class of the same memory stands in its place.
+func (s *script) packages() {
+	seen := map[string]bool{}
+	for _, o := range s.job.Optimizers {
+		row := o.Row
+		if row.Package == "" || seen[row.Name] {
+			continue
+		}
+		seen[row.Name] = true
+		s.line("")
+		if row.Python == "" {
+			s.printf("from %s import %s", row.Package, row.Signature().Key)
+			continue
+		}
+		s.line("try:")
+		s.printf("    from %s import %s", row.Package, row.Signature().Key)
+		s.line("except ImportError:")
+		for _, line := range strings.Split(strings.TrimRight(row.Python, "\n"), "\n") {
+			if line != "" {
+				line = "    " + line
+			}
+			s.line(line)
+		}
+	}
+}

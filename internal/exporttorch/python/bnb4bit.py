@@ -1,0 +1,70 @@
+
+
+maxima_table = {}
+
+
+def quantize_blockwise(a, blocksize=256):
+    if not maxima_table:
+        maxima_table["dynamic"] = torch.zeros(256).to(a.device)
+    absmax = torch.empty(-(a.numel() // -blocksize), dtype=torch.float32, device=a.device)
+    out = torch.empty_like(a, dtype=torch.uint8)
+    return out, absmax
+
+
+def quantize_4bit(a, double_quant):
+    absmax = torch.empty(-(a.numel() // -64), dtype=torch.float32, device=a.device)
+    out = torch.empty((a.numel() + 1) // 2, 1, dtype=torch.uint8, device=a.device)
+    code = torch.tensor([0.0] * 16, device=a.device)
+    code.div_(code.abs().max())
+    state = {"absmax": absmax, "code": code, "shape": a.shape, "dtype": a.dtype}
+    if double_quant:
+        offset = absmax.mean()
+        state["absmax"], nested = quantize_blockwise(absmax - offset)
+        del absmax
+        state.update(offset=offset, nested=nested)
+    return out, state
+
+
+def dequantize_4bit(a, state):
+    absmax = state["absmax"]
+    if "nested" in state:
+        absmax = torch.empty_like(absmax, dtype=torch.float32)
+        absmax += state["offset"]
+    out = torch.empty(state["shape"], dtype=state["dtype"], device=a.device)
+    if a.shape[0] == 1:
+        return out.t()
+    return out
+
+
+class MatMul4Bit(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, A, B, bias, state):
+        output = F.linear(A, dequantize_4bit(B, state).to(A.dtype).t(), bias)
+        ctx.state = state
+        ctx.B = B
+        return output
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        grad_A = torch.matmul(grad_output, dequantize_4bit(ctx.B, ctx.state).to(grad_output.dtype).t())
+        return grad_A, None, None, None
+
+
+class Linear4bit(QuantizedLinear):
+    def __init__(self, layer, compute_dtype, double_quant):
+        super().__init__(layer)
+        self.compute_dtype, self.double_quant = compute_dtype, double_quant
+
+    def load(self, fn):
+        w = self.weight.data if self.weight.shape == (self.out_features, self.in_features) else self.weight.data.t()
+        w = fn(w.contiguous())
+        w_4bit, self.state = quantize_4bit(w, self.double_quant)
+        self.weight = nn.Parameter(w_4bit, requires_grad=False)
+
+    def forward(self, x):
+        if self.bias is not None and self.bias.dtype != x.dtype:
+            self.bias.data = self.bias.data.to(x.dtype)
+        inp_dtype = x.dtype
+        x = x.to(self.compute_dtype)
+        bias = None if self.bias is None else self.bias.to(self.compute_dtype)
+        return MatMul4Bit.apply(x, self.weight.t(), bias, self.state).to(inp_dtype)

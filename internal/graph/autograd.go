@@ -1,0 +1,194 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// autograd checks what a block says of its backward.
+func (c *checker) autograd(b *spec.Named[spec.Block]) {
+	errs := c.el.errs
+	if b.V.Kind.V != spec.KindAutograd {
+		const only = "block %q has no %s; only blocks of kind autograd have one"
+		if b.V.Backward.Set {
+			errs.Addf(b.V.Backward.At, only, b.Name.V, "backward")
+		}
+		if len(b.V.Save) > 0 {
+			errs.Addf(b.V.Save[0].At, only, b.Name.V, "save")
+		}
+		if len(b.V.Keep) > 0 {
+			errs.Addf(b.V.Keep[0].At, only, b.Name.V, "keep")
+		}
+		return
+	}
+	var functions []string
+	for _, name := range sorted(keys(c.blocks)) {
+		if c.blocks[name].Kind.V == spec.KindFunction {
+			functions = append(functions, name)
+		}
+	}
+	switch {
+	case !b.V.Backward.Set:
+		errs.Addf(b.Name.At, "block %q of kind autograd needs backward, the name of a function that computes its gradients", b.Name.V)
+	case !contains(functions, b.V.Backward.V):
+		errs.Unknown(b.V.Backward.At, "function", b.V.Backward.V, functions)
+	}
+}
+
+// apply elaborates a torch.autograd.Function and applies it to inputs. Its
+// backward is a function that takes the gradients of the results, then the saved
+// and the kept tensors; it gets the params of the block that it has, too.
+func (u *unit) apply(b *spec.Named[spec.Block], with map[string]any, ins []val, at spec.Span) val {
+	el := u.el
+	key := fmt.Sprintf("%p %s %s", b, keyOf(with), keyOfVals(ins))
+	made := el.cache[key]
+	if made == nil {
+		el.enter(at)
+		made = u.autograd(b, with, ins, at)
+		el.depth--
+		el.cache[key] = made
+	}
+	f := made.class.Forward
+	known := false
+	for _, g := range u.class.Applied {
+		known = known || g == f
+	}
+	if !known {
+		u.class.Applied = append(u.class.Applied, f)
+	}
+	x := &program.Expr{Kind: program.CallFun, Func: f}
+	for _, v := range ins {
+		x.Args = append(x.Args, v.e)
+	}
+	v := val{x, metaOf(made.rets)}
+	el.bound(f, made.class, at)
+	return v
+}
+
+// autograd elaborates the forward and the backward of a torch.autograd.Function.
+func (u *unit) autograd(b *spec.Named[spec.Block], with map[string]any, ins []val, at spec.Span) *elaborated {
+	el := u.el
+	sc := el.blockScope(b, u, with)
+	n := el.newUnit(b.Name.V, sc, u.blocks)
+	n.what = "block " + b.Name.V
+	f := n.newFn("forward", program.Module, sc, inputNames(b.V), ins, at)
+	n.class.Forward = f.f
+	var rets []val
+	el.in(b, func() {
+		rets = f.body(b)
+		n.gradients(f, b, u, ins, rets)
+	})
+	if len(n.class.Children) > 0 {
+		el.fail(b.Name.At, "block %q is an autograd function and cannot hold modules", b.Name.V)
+	}
+	return &elaborated{n.class, rets}
+}
+
+// gradients makes the autograd function of a forward: what it saves, and its
+// backward.
+func (u *unit) gradients(f *fn, b *spec.Named[spec.Block], outer *unit, ins, rets []val) {
+	el := u.el
+	a := &program.Autograd{Class: u.class, Results: len(rets)}
+	for _, r := range rets {
+		if r.m.t == nil {
+			el.fail(b.Name.At, "an autograd function returns tensors, not %s", r.m.describe())
+		}
+		for _, v := range ins {
+			if v.m.t == r.m.t {
+				el.fail(b.Name.At, "an autograd function that returns one of its inputs is not modelled")
+			}
+		}
+	}
+	saved, save := f.saved(b, a, rets)
+	var noGrad []int
+	for i := a.Results; i < len(f.ret); i++ {
+		noGrad = append(noGrad, i)
+	}
+	a.Row = op.Function(u.class.Name, save, noGrad)
+	f.f.Autograd = a
+	a.Backward = u.backward(b, outer, ins, rets, saved)
+}
+
+// saved resolves the names that an autograd function saves and those that it
+// keeps. Forward returns them behind its results, because they are saved when it
+// has returned.
+func (f *fn) saved(b *spec.Named[spec.Block], a *program.Autograd, rets []val) (saved []val, save []op.Save) {
+	ret := &f.f.Body[len(f.f.Body)-1]
+	hide := func(v val) {
+		if ret.Value != nil {
+			ret.Value, ret.Values = nil, []*program.Expr{ret.Value}
+		}
+		ret.Values = append(ret.Values, v.e)
+		f.ret = append(f.ret[:len(f.ret):len(f.ret)], v)
+	}
+	for _, s := range b.V.Save {
+		v := f.tensor(s)
+		saved, a.Saved = append(saved, v), append(a.Saved, v.e.Slot)
+		if i := slices.IndexFunc(rets, func(r val) bool { return r.m.t == v.m.t }); i >= 0 {
+			save = append(save, op.Out(i))
+		} else {
+			hide(v)
+			save = append(save, op.Out(len(ret.Values)-1))
+		}
+	}
+	for _, s := range b.V.Keep {
+		v := f.tensor(s)
+		saved, a.Kept = append(saved, v), append(a.Kept, v.e.Slot)
+		hide(v)
+	}
+	return saved, save
+}
+
+// tensor is the local tensor of that name.
+func (f *fn) tensor(s spec.String) val {
+	if slot, ok := f.slots[s.V]; !ok || !f.bound[slot] {
+		f.u.el.errs.Unknown(s.At, "value", s.V, f.boundNames())
+		panic(stop{})
+	}
+	v := f.local(s.V)
+	if v.m.t == nil {
+		f.u.el.fail(s.At, "this must be a tensor, not %s", v.m.describe())
+	}
+	return v
+}
+
+// backward elaborates the function that computes the gradients of ins.
+func (u *unit) backward(b *spec.Named[spec.Block], outer *unit, ins, rets, saved []val) *program.Func {
+	el := u.el
+	back := u.blocks[b.V.Backward.V]
+	given := map[string]any{}
+	if p := back.V.Params; p != nil {
+		for _, pair := range p.Pairs {
+			if v, ok := u.scope.vars[pair.Key.Str]; ok {
+				given[pair.Key.Str] = v
+			}
+		}
+	}
+	var args []val
+	for _, r := range rets {
+		args = append(args, val{m: tensorMeta(&op.Tensor{Layout: tensor.Contiguous(r.m.t.Size), DType: r.m.t.DType})})
+	}
+	args = append(args, saved...)
+	sc := el.blockScope(back, outer, given)
+	u.what = "block " + back.Name.V
+	f := u.newFn("backward", program.Function, sc, inputNames(back.V), args, back.Name.At)
+	var grads []val
+	el.in(back, func() { grads = f.body(back) })
+	if len(grads) != len(ins) {
+		el.fail(back.Name.At, "function %q returns %s for %s of %q; None stands for an input without one", back.Name.V,
+			plural(len(grads), "gradient"), plural(len(ins), "input"), b.Name.V)
+	}
+	for i, g := range grads {
+		switch in := ins[i].m.t; {
+		case g.m.none || g.m.t == nil && in == nil:
+		case g.m.t == nil || in == nil || g.m.t.Size != in.Size:
+			el.fail(back.Name.At, "function %q returns %s as the gradient of %s", back.Name.V, g.m.describe(), ins[i].m.describe())
+		}
+	}
+	return f.f
+}

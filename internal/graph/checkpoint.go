@@ -1,0 +1,269 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// checkpointed makes the call of an entry one through torch.utils.checkpoint if
+// the entry asks for it.
+func (f *fn) checkpointed(c *spec.Checkpoint, sc *scope, v val) val {
+	el := f.u.el
+	if c == nil || (c.When != nil && !el.evalBool(c.When, sc, "checkpoint")) || el.job.Inference != "" {
+		return v
+	}
+	if len(c.Modules) > 0 {
+		el.fail(c.Modules[0].At, "modules belongs to train.checkpoint; here the module is that of the entry")
+	}
+	if c.Every.Set {
+		el.fail(c.Every.At, "every belongs to train.checkpoint")
+	}
+	x := *v.e
+	x.Checkpoint = el.checkpointOf(c)
+	if x.Kind == program.CallFun && c.Segments.Set {
+		el.fail(c.Segments.At, "segments are made of a Sequential")
+	}
+	if x.Kind == program.CallMod && c.Segments.Set {
+		el.checkSegments(c, f.u.class.Children[x.Child].Class, f.u.class.Children[x.Child].Path)
+	}
+	return val{&x, v.m}
+}
+
+// checkpointOf reads what does not depend on the module.
+func (el *elaborator) checkpointOf(c *spec.Checkpoint) *program.Checkpoint {
+	out := &program.Checkpoint{Reentrant: c.Reentrant.V, Segments: c.Segments.V}
+	for _, s := range c.Save {
+		rows := op.Keepable(s.V)
+		if rows == nil {
+			el.errs.Unknown(s.At, "operator to keep", s.V, op.KeepableNames())
+			panic(stop{})
+		}
+		for _, r := range rows {
+			if !slices.Contains(out.Save, r) {
+				out.Save = append(out.Save, r)
+			}
+		}
+	}
+	switch {
+	case len(out.Save) > 0 && out.Reentrant:
+		el.fail(c.Save[0].At, "save needs use_reentrant: false, PyTorch says")
+	case len(out.Save) > 0 && out.Segments > 0:
+		el.fail(c.Save[0].At, "checkpoint_sequential keeps no operators' results; save and segments exclude each other")
+	}
+	return out
+}
+
+// checkSegments refuses what checkpoint_sequential cannot cut.
+func (el *elaborator) checkSegments(c *spec.Checkpoint, class *program.Class, path string) {
+	if class.Python != "nn.Sequential" {
+		el.fail(c.Segments.At, "segments are made of a Sequential; %s is %s", path, class.Describe())
+	}
+	el.checkCount(c, len(class.Children))
+}
+
+func (el *elaborator) checkCount(c *spec.Checkpoint, modules int) {
+	if c.Segments.V > int64(modules) {
+		el.fail(c.Segments.At, "%d segments of %s", c.Segments.V, plural(modules, "module"))
+	}
+}
+
+// checkpoint applies train.checkpoint to the models, which are elaborated: calls
+// of the modules that it names go through torch.utils.checkpoint. Of modules
+// that lie in one another the outermost counts.
+func (el *elaborator) checkpoint() {
+	c := el.spec.Train.Checkpoint
+	if c == nil || el.job.Inference != "" {
+		return
+	}
+	if c.When != nil && !el.evalBool(c.When, el.spec.Env, "checkpoint") {
+		return
+	}
+	if c.Segments.Set && len(c.Modules) == 0 && c.When == nil {
+		el.sequential(c)
+		return
+	}
+	r := &checkpointer{el: el, spec: c, to: el.checkpointOf(c), made: map[string]*program.Class{}}
+	var known []string
+	for _, m := range el.job.Models {
+		known = append(known, m.Root.ModulePaths()...)
+	}
+	given := el.patterns(c.Modules, "module", known)
+	for i, m := range el.ms {
+		patterns := given
+		if len(c.Modules) == 0 {
+			patterns = nil
+			for _, s := range m.def.Checkpoint {
+				patterns = append(patterns, s.V)
+			}
+			if patterns == nil {
+				el.fail(c.At, "%s does not say which of its modules are checkpointed; name them with modules, such as {modules: [\"layers.*\"]}", m.name)
+			}
+		}
+		r.find(el.job.Models[i].Root, "", i, patterns)
+	}
+	if el.errs.Err() != nil { // a pattern that fits nothing
+		panic(stop{})
+	}
+	r.choose()
+	for i, m := range el.ms {
+		m.class = r.rewrite(el.job.Models[i].Root, "", i)
+		el.job.Models[i].Root = m.class
+	}
+	el.uniqueNames()
+}
+
+// checkpointedSequential is the name of classes that are nn.Sequential but for
+// the calls of their children.
+const checkpointedSequential = "checkpointed_sequential"
+
+// checkpointer rewrites the classes of models.
+type checkpointer struct {
+	el     *elaborator
+	spec   *spec.Checkpoint
+	to     *program.Checkpoint
+	found  []checkpointPath
+	chosen map[checkpointPath]bool
+	made   map[string]*program.Class
+}
+
+// checkpointPath is a module of one of the models.
+type checkpointPath struct {
+	model int
+	path  string
+}
+
+// find collects the outermost modules below c that patterns fit, in the order of
+// Module.named_modules. A pattern may name a list of modules.
+func (r *checkpointer) find(c *program.Class, path string, model int, patterns program.Patterns) {
+	for _, i := range c.Registered() {
+		ch := &c.Children[i]
+		at := program.Join(path, ch.Path)
+		fits := false
+		for n := len(path) + 1; n <= len(at); n++ {
+			fits = fits || (n == len(at) || at[n] == '.') && patterns.Fits(at[:n])
+		}
+		switch {
+		case !fits:
+			r.find(ch.Class, at, model, patterns)
+		case c.Python != "" && c.Python != "nn.Sequential":
+			r.el.fail(r.spec.At, "%s is called by the code of %s, which cannot be changed; checkpoint a module around it", at, c.Describe())
+		default:
+			if r.spec.Segments.Set {
+				r.el.checkSegments(r.spec, ch.Class, at)
+			}
+			r.found = append(r.found, checkpointPath{model, at})
+		}
+	}
+}
+
+// choose keeps every n-th.
+func (r *checkpointer) choose() {
+	r.chosen = map[checkpointPath]bool{}
+	n := max(int(r.spec.Every.V), 1)
+	if n > len(r.found) {
+		r.el.fail(r.spec.Every.At, "every %d of %s leaves none", n, plural(len(r.found), "module"))
+	}
+	for i := n - 1; i < len(r.found); i += n {
+		r.chosen[r.found[i]] = true
+	}
+}
+
+// rewrite returns the class of the module at path with its calls changed; c
+// itself if there is nothing to change. Modules of one class in which the same
+// is chosen share the result.
+func (r *checkpointer) rewrite(c *program.Class, path string, model int) *program.Class {
+	key := fmt.Sprintf("%p", c)
+	for _, f := range r.found {
+		if rest, ok := strings.CutPrefix(f.path, path+"."); f.model == model && r.chosen[f] && (ok || path == "") {
+			if path == "" {
+				rest = f.path
+			}
+			key += " " + rest
+		}
+	}
+	if !strings.Contains(key, " ") {
+		return c
+	}
+	if out := r.made[key]; out != nil {
+		return out
+	}
+	out := *c
+	r.made[key] = &out
+	out.Children = slices.Clone(c.Children)
+	calls := map[int]bool{}
+	for i := range out.Children {
+		ch := &out.Children[i]
+		at := program.Join(path, ch.Path)
+		if r.chosen[checkpointPath{model, at}] {
+			calls[i] = true
+		} else {
+			ch.Class = r.rewrite(ch.Class, at, model)
+		}
+	}
+	if len(calls) > 0 {
+		if out.Python == "nn.Sequential" { // a class of its own
+			out.Name = r.el.className(checkpointedSequential)
+		}
+		out.CheckpointCalls(r.to, calls)
+	}
+	return &out
+}
+
+// uniqueNames gives classes that were rewritten in several ways names of their
+// own.
+func (el *elaborator) uniqueNames() {
+	seen := map[*program.Class]bool{}
+	names := map[string]*program.Class{}
+	for _, m := range el.job.Models {
+		m.Root.Walk(func(_ string, c *program.Class) {
+			if seen[c] || c.Name == "" {
+				return
+			}
+			seen[c] = true
+			for names[c.Name] != nil {
+				c.Name = el.className(c.Name)
+			}
+			names[c.Name] = c
+		})
+	}
+}
+
+// sequential applies checkpoint_sequential to the model's only Sequential, or to
+// its layers if they are a chain.
+func (el *elaborator) sequential(c *spec.Checkpoint) {
+	for i, m := range el.ms {
+		to := el.checkpointOf(c)
+		root := *el.job.Models[i].Root
+		f := root.Forward
+		chain := f.Chain()
+		switch {
+		case len(chain) > 1:
+			el.checkCount(c, len(chain))
+			to.Chain = chain
+			first := *f.Body[0].Value
+			first.Checkpoint = to
+			g := *f
+			g.Body = []program.Stmt{{Kind: program.Return, Value: &first, Line: f.Body[0].Line}}
+			root.Forward = &g
+		default:
+			var lists []int
+			for k, ch := range root.Children {
+				if ch.Class.Python == "nn.Sequential" {
+					lists = append(lists, k)
+				}
+			}
+			if len(lists) != 1 {
+				el.fail(c.Segments.At, "segments are made of a Sequential; %s has %d and its layers are no chain; name one with modules", m.name, len(lists))
+			}
+			el.checkSegments(c, root.Children[lists[0]].Class, root.Children[lists[0]].Path)
+			root.CheckpointCalls(to, map[int]bool{lists[0]: true})
+		}
+		m.class = &root
+		el.job.Models[i].Root = &root
+	}
+}

@@ -1,0 +1,101 @@
+package graph
+
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// evaluation elaborates the evaluation between steps: the same models in eval mode,
+// for batches of another size. A model whose statements then come out otherwise
+// (sizes that the spec computes from B, conditions on training) is a class of
+// its own over the same parameters.
+func (el *elaborator) evaluation() {
+	e := el.spec.Eval
+	if e == nil || el.job.Inference != "" {
+		return
+	}
+	if e.EMA.V && el.job.EMA == nil {
+		el.fail(e.EMA.At, "there are no averaged weights; train.ema asks for them")
+	}
+	ev := &program.Eval{Every: e.Every.V, Batches: e.Batches.V, Train: e.TrainMode.V, Models: map[string]*program.Class{}, Apart: map[string]bool{}}
+	if e.Context.V != "grad" {
+		ev.Context = e.Context.V
+	}
+	restore := el.evaluating(e, ev)
+	defer restore()
+	for _, in := range el.job.Inputs {
+		in.Size = slices.Clone(in.Size)
+		in.Size[0] = el.batch
+		ev.Inputs = append(ev.Inputs, in)
+	}
+	el.inEval = ev
+	el.kept = &ev.Kept
+	loss := el.optionalLoss()
+	var entries []*spec.Entry
+	ours := true
+	if m := el.ms[0]; loss != nil && loss != el.spec.LossValue() && e.Step == nil {
+		entries, ours = el.spec.EvalStep(loss), false
+		el.as(m, func() { ev.Fn, ev.Aux = el.function("evaluate", entries) })
+	}
+	if ours {
+		entries = el.spec.EvalStep(loss)
+		ev.Fn, ev.Aux = el.function("evaluate", entries)
+	}
+	for _, m := range el.ms {
+		trained := m.trained
+		switch {
+		case m.class == nil: // is not called
+		case !shareable(trained, m.class):
+			el.fail(e.At, "model %q has other parameters in eval mode, for batches of %d", m.name, el.batch)
+		default:
+			ev.Models[m.name], ev.Apart[m.name] = m.class, !same(trained, m.class)
+		}
+	}
+	el.job.Eval = ev
+}
+
+// evaluating makes the elaborator see the models as an evaluation does; it
+// returns what puts everything back.
+func (el *elaborator) evaluating(e *spec.Eval, ev *program.Eval) func() {
+	batch, env, cache := el.batch, el.shapes.E, el.cache
+	if e.BatchSize.Set {
+		el.batch = e.BatchSize.V
+	}
+	el.shapes.E.Training, el.shapes.E.GradMode = ev.Train, ev.Context == ""
+	el.cache = map[string]*elaborated{}
+	for _, m := range el.ms {
+		m.trained, m.class, m.calls = m.class, nil, nil
+	}
+	return func() {
+		el.batch, el.shapes.E, el.cache, el.inEval = batch, env, cache, nil
+		for _, m := range el.ms {
+			m.class, m.trained = m.trained, nil
+		}
+	}
+}
+
+// training reports whether the models are in training mode.
+func (el *elaborator) training() bool {
+	return el.job.Inference == "" && (el.inEval == nil || el.inEval.Train)
+}
+
+// shareable reports whether two classes hold the same parameters and buffers in
+// modules of the same places.
+func shareable(a, b *program.Class) bool {
+	if len(a.Children) != len(b.Children) || !slices.EqualFunc(a.Params, b.Params, sameParam) || !slices.EqualFunc(a.Buffers, b.Buffers, sameParam) {
+		return false
+	}
+	for i := range a.Children {
+		x, y := &a.Children[i], &b.Children[i]
+		if x.Path != y.Path || !slices.Equal(x.Ties, y.Ties) || !shareable(x.Class, y.Class) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameParam(a, b program.Param) bool {
+	return a.Name == b.Name && a.DType == b.DType && slices.Equal(a.Size, b.Size)
+}

@@ -1,0 +1,146 @@
+package graph
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// hfChoices are the params that say how a model is used, with their values.
+var hfChoices = []struct {
+	param  string
+	values []string
+}{{"attn", []string{"sdpa", "eager"}}, {"mask", []string{"none", "ones", "padded"}}, {"transformers", []string{"5.12", "4.51"}}}
+
+// hfActivations are the params that name an activation function.
+var hfActivations = []string{"hidden_act", "hidden_activation", "activation_function", "activation"}
+
+func list(names []string) string { return strings.Join(names, ", ") }
+
+// types refuses values of another type than the defaults of their params.
+func (h *hfModel) types(name string, text []byte, given map[string]any) {
+	s, err := spec.Parse("preset:"+name, text, spec.Options{})
+	if err != nil {
+		h.el.fail(h.m.HF.At, "preset %s: %v", name, err)
+	}
+	for _, p := range s.Params.Pairs {
+		x, ok := given[p.Key.Str]
+		if !ok || x == nil || p.Value.IsExpr() {
+			continue
+		}
+		want := ""
+		switch p.Value.Kind {
+		case spec.Int:
+			if _, ok := x.(int64); !ok {
+				want = "an integer"
+			}
+		case spec.Float:
+			if _, ok := x.(int64); !ok {
+				if _, ok = x.(float64); !ok {
+					want = "a number"
+				}
+			}
+		case spec.Bool:
+			if _, ok := x.(bool); !ok {
+				want = "true or false"
+			}
+		}
+		if want != "" {
+			h.el.fail(h.at(p.Key.Str), "%s: %s must be %s, not %s", h.m.HF.V, p.Key.Str, want, spec.Show(x))
+		}
+	}
+}
+
+// hfList is the value of a param that is a list of names; nil if there is none.
+func hfList(s *spec.Spec, param string) []string {
+	x, _ := s.Env.Lookup(param)
+	items, _ := x.([]any)
+	var out []string
+	for _, it := range items {
+		name, _ := it.(string)
+		out = append(out, name)
+	}
+	return out
+}
+
+// check refuses what with: names and the preset has not, tasks and precisions
+// that it does not know, and what it says is not supported.
+func (h *hfModel) check(s *spec.Spec) {
+	el := h.el
+	failed := false
+	if h.m.With != nil {
+		for _, p := range h.m.With.Pairs {
+			if _, known := s.Env.Lookup(p.Key.Str); !known {
+				el.errs.Unknown(p.Key.Span, "param of "+s.Name.V, p.Key.Str, s.ParamNames())
+				failed = true
+			}
+		}
+	}
+	if failed {
+		panic(stop{})
+	}
+	h.task(s)
+	for _, c := range hfChoices {
+		v, _ := s.Env.Lookup(c.param)
+		if name, _ := v.(string); !contains(c.values, name) {
+			el.fail(h.at(c.param), "%s must be one of %s, not %s", c.param, list(c.values), spec.Show(v))
+		}
+	}
+	if known := hfList(s, "precisions"); known != nil && !contains(known, el.spec.Train.Precision.V) {
+		el.fail(el.spec.Train.Precision.At, "precision %s of %s is not modelled; modelled are %s", el.spec.Train.Precision.V, s.Name.V, list(known))
+	}
+	h.length(s)
+	if what, _ := s.Env.Lookup("unsupported"); what != nil {
+		el.fail(h.m.HF.At, "%s: %v is not modelled", h.m.HF.V, what)
+	}
+}
+
+// task checks what the model is trained for.
+func (h *hfModel) task(s *spec.Spec) {
+	at := h.at("task")
+	if h.m.Task.Set {
+		at = h.m.Task.At
+	}
+	task, _ := s.Env.Lookup("task")
+	known := hfList(s, "tasks")
+	switch name, _ := task.(string); {
+	case contains(known, name):
+	case task == nil:
+		h.el.fail(at, "%s: the architecture %q stands for no task that is modelled; say one: task: %s", h.m.HF.V, h.c.Architecture, strings.Join(known, " or "))
+	default:
+		h.el.fail(at, "task %s of %s is not known; known are %s", spec.Show(task), s.Name.V, list(known))
+	}
+}
+
+// length warns of sequences that are longer than there are positions.
+func (h *hfModel) length(s *spec.Spec) {
+	x, _ := s.Env.Lookup("positions")
+	positions, ok := x.(int64)
+	if !ok {
+		return
+	}
+	for _, param := range []string{"seq", "target_seq"} {
+		x, _ := s.Env.Lookup(param)
+		if n, _ := x.(int64); n > positions {
+			h.el.warnings = append(h.el.warnings, fmt.Sprintf("%s %d is more than the %d positions that the model has weights for; the job would fail", param, n, positions))
+		}
+	}
+}
+
+// activations refuses the names of functions that there are no blocks for.
+func (h *hfModel) activations(s *spec.Spec) {
+	const prefix = "act_"
+	var known []string
+	for _, b := range s.Model.Blocks {
+		if name, ok := strings.CutPrefix(b.Name.V, prefix); ok {
+			known = append(known, name)
+		}
+	}
+	for _, param := range hfActivations {
+		x, _ := s.Env.Lookup(param)
+		if name, ok := x.(string); ok && !contains(known, name) {
+			h.el.fail(h.at(param), "%s: %s %q is not modelled; modelled are %s", h.m.HF.V, param, name, list(sorted(known)))
+		}
+	}
+}

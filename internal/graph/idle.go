@@ -1,0 +1,77 @@
+package graph
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// stepKeys stand for statements of a step.
+var stepKeys = []string{
+	"train.zero_grad", "train.grad_accumulation", "train.clip_grad_norm", "train.clip_grad_value", "train.empty_cache", "train.keep",
+}
+
+// trainingKeys are about training alone.
+var trainingKeys = []string{
+	"train.optimizer", "optimizers", "train.zero_grad", "train.grad_accumulation", "train.clip_grad_norm", "train.clip_grad_value",
+	"train.checkpoint", "train.ema", "eval", "teacher", "offload.optimizer", "offload.gradients", "offload.activations",
+}
+
+// idle warns of keys and params that change nothing.
+func (el *elaborator) idle() []string {
+	s := el.spec
+	var out []string
+	given := func(keys []string) []string {
+		var found []string
+		for _, k := range keys {
+			if s.Given(k) != nil {
+				found = append(found, k)
+			}
+		}
+		return found
+	}
+	warn := func(keys []string, why string) {
+		switch len(keys) {
+		case 0:
+		case 1:
+			out = append(out, keys[0]+" has no effect "+why)
+		default:
+			out = append(out, strings.Join(keys, ", ")+" have no effect "+why)
+		}
+	}
+	training := el.job.Inference == ""
+	if s.Step != nil {
+		keys := stepKeys
+		if s.Eval == nil || s.Eval.Step != nil {
+			keys = append(keys[:len(keys):len(keys)], "model.loss")
+		}
+		if s.TeachesOtherwise() {
+			keys = append(keys[:len(keys):len(keys)], "teacher.loss")
+		}
+		warn(given(keys), "beside step:, whose statements are the step")
+		if training && el.job.EMA != nil && !has(el.job.Step, program.UpdateEMA) {
+			warn([]string{"train.ema"}, "but for a second copy of the weights: the step has no "+spec.HeadEMA)
+		}
+	}
+	if !training && s.Mode.At.Line > 0 { // the file itself says so, not a flag
+		warn(given(trainingKeys), "in mode "+s.Mode.V)
+	}
+	if s.Data.DevicePrefetch.V && el.job.Static {
+		warn([]string{"data.device_prefetch"}, "with input: static, one batch for all steps")
+	}
+	for _, p := range s.IdleParams() {
+		out = append(out, fmt.Sprintf("param %q (%s:%d) is never used", p.V, s.Path, p.At.Line))
+	}
+	return out
+}
+
+func has(f *program.Func, k program.StmtKind) bool {
+	for i := range f.Body {
+		if f.Body[i].Kind == k {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,324 @@
+package graph
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// lora adds adapters to the models that the spec asks it for. What a model says
+// of itself stands in the place of what the job says of all.
+func (el *elaborator) lora() {
+	for i, m := range el.ms {
+		l := m.use.LoRA
+		if l == nil {
+			l = el.spec.LoRA
+		}
+		if l != nil && !el.job.Models[i].Eval {
+			el.try(func() { el.adapters(m.name, el.job.Models[i], l) })
+		}
+	}
+}
+
+// allLinear is the target that stands for every linear layer but the last.
+const allLinear = "all-linear"
+
+// adapters wraps the layers that are targeted, as get_peft_model of PEFT does.
+func (el *elaborator) adapters(name string, m *program.Model, l *spec.LoRA) {
+	a := &program.Adapters{R: l.R.V, Alpha: l.Alpha.V, Dropout: l.Dropout.V, Bias: l.Bias.V, DType: el.dtype(l.DType)}
+	if !a.DType.IsFloating() {
+		el.fail(l.DType.At, "adapters need a floating-point type, not %v", a.DType)
+	}
+	layers, last := adaptable(m)
+	var known []string
+	for _, p := range layers {
+		known = append(known, p.Path)
+	}
+	if len(known) == 0 {
+		el.fail(l.At, "lora: %s has no layer that an adapter goes around (Linear, Conv1d to Conv3d, Embedding)", name)
+	}
+	targets := l.Targets
+	all := len(targets) == 0 || (len(targets) == 1 && targets[0].V == allLinear)
+	if all {
+		targets = nil
+	}
+	a.Targets = el.moduleNames(targets, "layer for an adapter", known)
+	a.Except = el.moduleNames(l.Except, "layer for an adapter", known)
+	for _, p := range layers {
+		switch {
+		case all && (!isLinear(p.Class) || p.Path == last), !all && !a.Targets.Fits(p.Path), a.Except.Fits(p.Path):
+			continue
+		}
+		el.as(&model{spec: el.spec}, func() {
+			a.Layers = append(a.Layers, program.Place{Path: p.Path, Class: el.adapted(p.Path, p.Class, a, l)})
+		})
+	}
+	if all {
+		a.Linear, a.Targets, a.Except = true, program.Patterns{"*"}, append(a.Except, last)
+	}
+	if len(a.Layers) == 0 {
+		el.fail(l.At, "lora: no layer of %s is left for an adapter; targets names some: %s", name, strings.Join(known, ", "))
+	}
+	a.Modules = el.moduleNames(l.ModulesToSave, "module", m.Root.ModulePaths())
+	el.savedModules(m, a, l)
+	m.Adapters = a
+}
+
+// moduleNames reads names of modules as PEFT takes them: a name without a star stands
+// for every module whose path ends with it.
+func (el *elaborator) moduleNames(list []spec.String, what string, known []string) program.Patterns {
+	var out program.Patterns
+	var patterns []spec.String
+	for _, s := range list {
+		if strings.ContainsAny(s.V, "*?[") {
+			patterns = append(patterns, s)
+			continue
+		}
+		found := program.Patterns{s.V, "*." + s.V}
+		ok := false
+		for _, k := range known {
+			ok = ok || found.Fits(k)
+		}
+		if !ok {
+			el.errs.Unknown(s.At, what, s.V, slips("*."+s.V, known, true))
+			panic(stop{})
+		}
+		out = append(out, found...)
+	}
+	return append(out, el.patterns(patterns, what, known)...)
+}
+
+// adaptable lists the layers that an adapter may go around and the path of the
+// last linear one, which is the model's output.
+func adaptable(m *program.Model) (layers []program.Place, last string) {
+	quantized := map[string]*program.Class{}
+	if q := m.Quantized; q != nil {
+		for _, p := range q.Layers {
+			quantized[p.Path] = p.Class
+		}
+	}
+	m.Root.Walk(func(path string, c *program.Class) {
+		if isLinear(c) {
+			last = path
+		}
+		if q := quantized[path]; q != nil {
+			c = q
+		}
+		if isLinear(c) || isConv(c) || strings.HasPrefix(c.Python, "nn.Embedding(") {
+			layers = append(layers, program.Place{Path: path, Class: c})
+		}
+	})
+	return layers, last
+}
+
+// isLinear reports whether a class is a linear layer: of torch.nn, quantized, or
+// the Conv1D of transformers, whose weight lies the other way round.
+func isLinear(c *program.Class) bool {
+	return strings.HasPrefix(c.Python, "nn.Linear(") || quantizedLinear(c) || isConv1D(c)
+}
+
+func isConv1D(c *program.Class) bool {
+	return strings.TrimRight(c.Name, "0123456789") == "Conv1D" && len(c.Children) == 0 && len(c.Params) == 2
+}
+
+func isConv(c *program.Class) bool {
+	for n := 1; n <= 3; n++ {
+		if strings.HasPrefix(c.Python, fmt.Sprintf("nn.Conv%dd(", n)) {
+			return true
+		}
+	}
+	return false
+}
+
+// adapted is the class of a layer with its adapter.
+func (el *elaborator) adapted(path string, base *program.Class, a *program.Adapters, l *spec.LoRA) *program.Class {
+	kind := "Linear"
+	switch {
+	case quantizedLinear(base):
+		kind = fmt.Sprintf("Linear%dbit", base.Quantized.Bits)
+	case !isLinear(base):
+		kind, _, _ = strings.Cut(strings.TrimPrefix(base.Python, "nn."), "(")
+	}
+	b := &builder{
+		el: el, class: &program.Class{Python: "Lora" + kind + "()"}, fn: &program.Func{Name: "forward", Kind: program.Module, Params: 1, Slots: []string{"x"}},
+		args: map[string]any{}, slots: map[string]int{"x": 0},
+	}
+	b.class.Forward = b.fn
+	b.class.Children = []program.Child{{Path: program.BaseLayer, Class: base}}
+	defer func() {
+		if r := recover(); r != nil {
+			e, ok := r.(*buildError)
+			if !ok {
+				panic(r)
+			}
+			el.fail(l.At, "lora: %s: %s", path, e.msg)
+		}
+	}()
+	outer := el.job.DType
+	el.job.DType = a.DType // of the adapters' parameters
+	defer func() { el.job.DType = outer }()
+	switch {
+	case isLinear(base):
+		b.linearAdapter(base, a)
+	case isConv(base):
+		b.convAdapter(base, kind, a)
+	default:
+		b.embeddingAdapter(base, a)
+	}
+	return b.class
+}
+
+// input is x, the argument of an adapter's forward, with a size that its layers
+// can take.
+func (b *builder) input(size ...int64) val {
+	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(append([]int64{b.el.batch}, size...)...)), DType: b.dtype()}
+	return val{&program.Expr{Kind: program.Local, Slot: 0}, tensorMeta(t)}
+}
+
+// base calls the layer itself; its result has the given size.
+func (b *builder) base(x val, size ...int64) val {
+	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(append([]int64{b.el.batch}, size...)...)), DType: b.dtype()}
+	return b.let("result", val{&program.Expr{Kind: program.CallMod, Child: 0, Args: []*program.Expr{x.e}}, tensorMeta(t)})
+}
+
+// dropout registers lora_dropout, which does nothing without a probability.
+func (b *builder) dropout(a *program.Adapters, x val) (int, []val) {
+	if a.Dropout > 0 {
+		return b.child("lora_dropout", "Dropout", map[string]any{"p": a.Dropout}, x)
+	}
+	return b.child("lora_dropout", "Identity", nil, x)
+}
+
+// scaled is an adapter's part times alpha / r.
+func (b *builder) scaled(a *program.Adapters, v val) val {
+	return b.do("mul", &op.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: a.Alpha / float64(a.R)}}, v)
+}
+
+// linearAdapter is peft.tuners.lora.layer.Linear, or one of its forms around a
+// quantized layer (peft/tuners/lora/bnb.py), which convert outside of autocast
+// alone and, around four bits, copy the result before they add to it.
+func (b *builder) linearAdapter(base *program.Class, a *program.Adapters) {
+	in, out := linearSize(base)
+	plain := quantizedLinear(base)
+	x := b.input(in)
+	drop, dropped := b.dropout(a, x)
+	down, _ := b.child("lora_A", "Linear", map[string]any{"out_features": a.R, "bias": false}, x)
+	up, _ := b.child("lora_B", "Linear", map[string]any{"out_features": out, "bias": false}, b.input(a.R))
+	result := b.base(x, out)
+	if fourBits(base) {
+		result = b.let("result", b.do("clone", nil, result))
+	}
+	dtype := b.let("dtype", b.do("dtype_of", nil, result))
+	x = b.let("x", b.do("to_type_of", &op.ToTypeOfArgs{Plain: plain}, x, b.own("lora_A.weight", b.dtype(), []int64{a.R, in})))
+	y := b.callChild(drop, dropped, x)
+	y = b.callChild(down, []val{b.input(a.R)}, y)
+	y = b.scaled(a, b.callChild(up, []val{b.input(out)}, y))
+	if plain {
+		y = b.let("output", y)
+		y = b.let("output", b.do("to_type_of", &op.ToTypeOfArgs{Plain: true}, y, dtype))
+		b.finish([]val{b.let("result", b.do("add", &op.AddArgs{}, result, y))})
+		return
+	}
+	result = b.let("result", b.do("add", &op.AddArgs{}, result, y))
+	b.finish([]val{b.let("result", b.do("to_type_of", nil, result, dtype))})
+}
+
+// linearSize is the number of input and output features of a linear layer.
+func linearSize(c *program.Class) (in, out int64) {
+	size := c.Params[0].Size
+	switch {
+	case isConv1D(c):
+		return size[0], size[1]
+	case quantizedLinear(c):
+		return c.Quantized.In, c.Quantized.Out
+	}
+	return size[1], size[0]
+}
+
+// convAdapter is peft.tuners.lora.layer.Conv1d to Conv3d: a convolution like the
+// layer's to r channels, and one over single points.
+func (b *builder) convAdapter(base *program.Class, kind string, a *program.Adapters) {
+	ret := base.Forward.Body[len(base.Forward.Body)-1].Value
+	o, ok := ret.OpArgs.(*op.ConvOptions)
+	if !ok || len(base.Forward.Body) > 1 {
+		b.fail("", "an adapter around a convolution that pads by itself is not modelled")
+	}
+	for _, d := range o.Dilation {
+		ok = ok && d == 1
+	}
+	if !ok || o.Groups != 1 {
+		b.fail("", "an adapter around a convolution with groups or dilation is not modelled")
+	}
+	size := base.Params[0].Size
+	kernel := size[2:]
+	image := func(channels int64) val { return b.input(append([]int64{channels}, kernel...)...) }
+	x := image(size[1])
+	drop, dropped := b.dropout(a, x)
+	down, _ := b.child("lora_A", kind, map[string]any{
+		"out_channels": a.R, "kernel_size": kernel, "stride": o.Stride, "padding": o.Padding, "bias": false,
+	}, x)
+	one := make([]int64, len(kernel))
+	for i := range one {
+		one[i] = 1
+	}
+	up, _ := b.child("lora_B", kind, map[string]any{"out_channels": size[0], "kernel_size": one, "bias": false}, image(a.R))
+	result := b.base(x, append([]int64{size[0]}, kernel...)...)
+	dtype := b.let("dtype", b.do("dtype_of", nil, result))
+	x = b.let("x", b.do("to_type_of", nil, x, b.own("lora_A.weight", b.dtype(), append([]int64{a.R, size[1]}, kernel...))))
+	y := b.callChild(drop, dropped, x)
+	y = b.callChild(down, []val{image(a.R)}, y)
+	y = b.scaled(a, b.callChild(up, []val{image(size[0])}, y))
+	result = b.let("result", b.do("add", &op.AddArgs{}, result, y))
+	b.finish([]val{b.let("result", b.do("to_type_of", nil, result, dtype))})
+}
+
+// embeddingAdapter is peft.tuners.lora.layer.Embedding: the adapter's own table
+// of r columns, and a matrix.
+func (b *builder) embeddingAdapter(base *program.Class, a *program.Adapters) {
+	ret := base.Forward.Body[len(base.Forward.Body)-1].Value
+	size := base.Params[0].Size
+	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(b.el.batch)), DType: tensor.Int64}
+	x := val{&program.Expr{Kind: program.Local, Slot: 0}, tensorMeta(t)}
+	down, up := b.param("lora_embedding_A", a.R, size[0]), b.param("lora_embedding_B", size[1], a.R)
+	result := b.base(x, size[1])
+	dtype := b.let("dtype", b.do("dtype_of", nil, result))
+	first := b.let("embedding_A", b.do("t", nil, down))
+	second := b.let("embedding_B", b.do("t", nil, up))
+	after := b.let("after_A", b.do(ret.Row.Name, ret.OpArgs, x, first))
+	y := b.scaled(a, b.do("matmul", nil, after, second))
+	result = b.let("result", b.do("add", &op.AddArgs{}, result, y))
+	b.finish([]val{b.let("result", b.do("to_type_of", nil, result, dtype))})
+}
+
+// savedModules wraps the modules that are trained as a whole
+// (peft.utils.other.ModulesToSaveWrapper).
+func (el *elaborator) savedModules(m *program.Model, a *program.Adapters, l *spec.LoRA) {
+	if len(a.Modules) == 0 {
+		return
+	}
+	adapted := map[string]bool{}
+	for _, p := range a.Layers {
+		adapted[p.Path] = true
+	}
+	m.Root.Walk(func(path string, c *program.Class) {
+		if path == "" || !a.Modules.Fits(path) {
+			return
+		}
+		if adapted[path] {
+			el.fail(l.At, "lora: %s has an adapter and is among modules_to_save, too", path)
+		}
+		f := c.Forward
+		w := &program.Class{Python: "ModulesToSave()", Children: []program.Child{{Path: program.OriginalModule, Class: c}, {Path: program.ModulesToSave, Class: c}}}
+		call := &program.Expr{Kind: program.CallMod, Child: 1}
+		w.Forward = &program.Func{Name: "forward", Kind: program.Module, Params: f.Params, Slots: f.Slots[:f.Params:f.Params]}
+		for i := range f.Params {
+			call.Args = append(call.Args, &program.Expr{Kind: program.Local, Slot: i})
+		}
+		w.Forward.Body = []program.Stmt{{Kind: program.Return, Value: call}}
+		a.Saved = append(a.Saved, program.Place{Path: path, Class: w})
+	})
+}

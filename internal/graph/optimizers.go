@@ -1,0 +1,243 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// optimizers resolves train.optimizer or optimizers, but for the patterns of
+// parameters, which need the models elaborated.
+func (el *elaborator) optimizers() {
+	if el.job.Inference != "" {
+		return
+	}
+	s := el.spec
+	var all []string
+	for _, m := range el.ms {
+		if s.Teacher == nil || m.name != spec.TeacherName {
+			all = append(all, m.name)
+		}
+	}
+	if len(s.Optimizers) == 0 {
+		c := s.Train.Optimizer
+		if c == nil {
+			c = &spec.Callee{Name: spec.String{V: "SGD"}}
+		}
+		el.optimizer("optimizer", &spec.OptimizerDef{Optimizer: c}, all)
+		return
+	}
+	for _, o := range s.Optimizers {
+		models := all
+		if len(o.V.Models) > 0 {
+			models = nil
+			for _, m := range o.V.Models {
+				if el.findModel(m.V) == nil {
+					el.errs.Unknown(m.At, "model", m.V, all)
+					continue
+				}
+				models = append(models, m.V)
+			}
+		}
+		el.try(func() { el.optimizer(o.Name.V, o.V, models) })
+	}
+}
+
+// optimizer reads one optimizer with its groups.
+func (el *elaborator) optimizer(name string, def *spec.OptimizerDef, models []string) {
+	o := &program.Optimizer{Name: name, Models: models}
+	el.job.Optimizers = append(el.job.Optimizers, o) // even with a mistake: the step may name it
+	c := def.Optimizer
+	el.optimDefs = append(el.optimDefs, def)
+	o.Row = optim.Lookup(c.Name.V)
+	a := el.optimArgs(o.Row, c.Arg, c.Name.V, c.Name.At)
+	var vals map[string]any
+	vals, o.Given = a.merged(nil)
+	args := el.bindOptimizer(o.Row, a, vals)
+	var groups []program.ParamGroup
+	for _, g := range groupsOf(def) {
+		if o.Row.OneGroup {
+			el.fail(g.At, "%s takes no parameter groups", c.Name.V)
+		}
+		a := el.optimArgs(o.Row, g.Arg, c.Name.V, g.At)
+		for _, arg := range a.order {
+			if !o.Row.OfGroup(arg) {
+				el.fail(a.from[arg].Span, "%s: %s is for all parameters, not for a group", c.Name.V, arg)
+			}
+		}
+		own, given := a.merged(vals)
+		groups = append(groups, program.ParamGroup{Args: el.bindOptimizer(o.Row, a, own), Given: given})
+	}
+	o.Args, o.Groups = args, groups
+}
+
+// groupsOf are the groups that a definition gives, in its own key or beside the
+// optimizer's name.
+func groupsOf(def *spec.OptimizerDef) spec.ParamGroups {
+	return slices.Concat(def.Optimizer.Groups, def.Groups)
+}
+
+// optimArgs reads arguments of an optimizer, each within its range.
+func (el *elaborator) optimArgs(row *optim.Row, v *spec.Value, what string, at spec.Span) *argReader {
+	a := &argReader{el: el, env: el.spec.Env, what: what, at: at, sigs: []*op.Sig{row.Signature()}}
+	a.read(v)
+	for _, arg := range a.order {
+		if err := row.Range(arg, a.vals[arg]); err != nil {
+			el.fail(a.from[arg].Span, "%s: %v", what, err)
+		}
+	}
+	return a
+}
+
+// merged returns all arguments by name, with base, or the defaults, in the
+// place of those that a does not give, and those that it gives.
+func (a *argReader) merged(base map[string]any) (vals map[string]any, given []program.KwArg) {
+	vals = map[string]any{}
+	for _, p := range a.sigs[0].Params {
+		if v, ok := a.vals[p.Name]; ok {
+			vals[p.Name] = v
+			given = append(given, program.KwArg{Name: p.Name, Value: v})
+		} else if base != nil {
+			vals[p.Name] = base[p.Name]
+		} else {
+			vals[p.Name] = defaultValue(&p)
+		}
+	}
+	return vals, given
+}
+
+// bindOptimizer fills the row's argument struct and checks it as a whole.
+func (el *elaborator) bindOptimizer(row *optim.Row, a *argReader, vals map[string]any) any {
+	args := op.BindArgs(row.Args, vals)
+	if arg, err := row.Check(args, el.opts.Env.Torch); err != nil {
+		at := a.at
+		if v := a.from[arg]; v != nil {
+			at = v.Span
+		}
+		el.fail(at, "%v", err)
+	}
+	return args
+}
+
+// optimParams resolves which parameters optimizers and their groups take.
+func (el *elaborator) optimParams() {
+	for i, o := range el.job.Optimizers {
+		if o.Args == nil { // a mistake, which is reported
+			panic(stop{})
+		}
+		var known []string
+		for _, m := range el.job.Models {
+			if slices.Contains(o.Models, m.Name) {
+				known = append(append(known, m.Root.ModulePaths()...), m.Root.ParamPaths()...)
+			}
+		}
+		def := el.optimDefs[i]
+		const what = "module or parameter"
+		o.Params = el.mayFit(def.Params, what, known)
+		rest := false
+		for k, g := range groupsOf(def) {
+			o.Groups[k].Params = el.mayFit(g.Params, what, known)
+			rest = rest || len(g.Params) == 0
+		}
+		if el.errs.Err() != nil {
+			panic(stop{})
+		}
+		if len(o.Groups) > 0 && !rest { // the optimizer's own arguments are those of what is left
+			o.Groups = slices.Insert(o.Groups, 0, program.ParamGroup{Args: o.Args})
+		}
+	}
+}
+
+// mayFit reads patterns of paths. One with stars that fits none of the known
+// paths takes nothing, as "norm" in name does: that is said, and no mistake.
+func (el *elaborator) mayFit(list []spec.String, what string, known []string) program.Patterns {
+	var fitting []spec.String
+	var all program.Patterns
+	for _, s := range list {
+		p := program.Patterns{s.V}
+		if !strings.ContainsAny(s.V, "*?[") || program.CheckPattern(s.V) != nil || slices.ContainsFunc(known, p.Fits) {
+			fitting = append(fitting, s)
+			continue
+		}
+		el.warnings = append(el.warnings, fmt.Sprintf("pattern %q (%s:%d) fits no %s", s.V, el.spec.Path, s.At.Line, what))
+		all = append(all, s.V)
+	}
+	return append(el.patterns(fitting, what, known), all...)
+}
+
+// optimGiven checks what optimizers are given, once it is known what is frozen.
+// It warns of parameters that require grad and that no optimizer is given,
+// though another one of their model is.
+func (el *elaborator) optimGiven() {
+	for i, o := range el.job.Optimizers {
+		at := el.optimDefs[i].Optimizer.Name.At
+		if el.job.Offload.Optimizer && len(o.Params)+len(o.Groups) > 0 {
+			el.fail(at, "parameter groups, and optimizers of some parameters only, are not modelled on the CPU (offload.optimizer)")
+		}
+		if el.job.Offload.Optimizer && slices.ContainsFunc(el.job.Step.Body, func(s program.Stmt) bool { return s.Closure != nil }) {
+			el.fail(at, "a closure is not modelled with the optimizer on the CPU (offload.optimizer)")
+		}
+		if len(o.Params) > 0 && !el.job.Trains(o) {
+			el.fail(at, "%s is given no parameter that requires grad", o.Name)
+		}
+		for _, m := range el.job.Models {
+			if refuse := o.Row.RefuseParam; refuse != nil && slices.Contains(o.Models, m.Name) {
+				for _, path := range m.Root.ParamPaths() {
+					if !o.Updates(path) || m.Freezes(path) {
+						continue
+					}
+					if err := refuse(m.Root.FindParam(path).Size); err != nil {
+						el.fail(at, "%v; %s of %s has another shape (optimizers: and params: give it to another optimizer)", err, path, m.Name)
+					}
+				}
+			}
+		}
+	}
+	for _, o := range el.job.Optimizers {
+		el.optimNotes(o)
+	}
+	for _, m := range el.job.Models {
+		var left []string
+		some := false
+		for _, path := range m.Root.ParamPaths() {
+			updated := slices.ContainsFunc(el.job.Optimizers, func(o *program.Optimizer) bool { return slices.Contains(o.Models, m.Name) && o.Updates(path) })
+			some = some || updated
+			if !updated && !m.Freezes(path) {
+				left = append(left, path)
+			}
+		}
+		if some && len(left) > 0 {
+			el.warnings = append(el.warnings, fmt.Sprintf("no optimizer is given %s of %s; they require grad all the same, and their gradients are never cleared (freeze them?)", shortList(left), m.Name))
+		}
+	}
+}
+
+// optimNotes warns of what the figures of an optimizer leave open.
+func (el *elaborator) optimNotes(o *program.Optimizer) {
+	if o.Row.Note == nil {
+		return
+	}
+	all := []any{o.Args}
+	for _, g := range o.Groups {
+		all = append(all, g.Args)
+	}
+	for _, args := range all {
+		if n := o.Row.Note(args); n != "" && !slices.Contains(el.warnings, n) {
+			el.warnings = append(el.warnings, n)
+		}
+	}
+}
+
+// shortList names the first of some paths.
+func shortList(paths []string) string {
+	const most = 3
+	if len(paths) <= most {
+		return strings.Join(paths, ", ")
+	}
+	return fmt.Sprintf("%s and %d more parameters", strings.Join(paths[:most], ", "), len(paths)-most)
+}

@@ -1,0 +1,248 @@
+package graph
+
+import (
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// quantize replaces linear layers by quantized ones in the models that the spec
+// asks it for. What a model says of itself stands in the place of what the job
+// says of all.
+func (el *elaborator) quantize() {
+	for i, m := range el.ms {
+		q := m.use.Quantize
+		if q == nil {
+			q = el.spec.Quantize
+		}
+		if q != nil && q.Bits.V != 0 {
+			el.try(func() { el.quantized(m.name, el.job.Models[i], q) })
+		}
+	}
+}
+
+// quantized replaces the linear layers of a model as transformers does with
+// bitsandbytes: all but the last, unless the spec names them.
+func (el *elaborator) quantized(name string, m *program.Model, q *spec.Quantize) {
+	if q.Bits.V != 4 && q.Bits.V != 8 {
+		el.fail(q.Bits.At, "bits must be 4 or 8, not %d", q.Bits.V)
+	}
+	loaded := el.job.DType
+	if q.DType.Set {
+		if loaded = el.dtype(q.DType); !loaded.IsFloating() {
+			el.fail(q.DType.At, "weights are loaded in a floating-point type, not %v", loaded)
+		}
+	}
+	all, last := adaptable(m)
+	var known []string
+	for _, p := range all {
+		if isLinear(p.Class) {
+			known = append(known, p.Path)
+		}
+	}
+	z := &program.Quantization{DType: loaded, Of: program.Quantized{Bits: int(q.Bits.V), Source: loaded}}
+	if z.Of.Bits == 4 {
+		z.Of.Type, z.Of.Double, z.Of.Compute = q.Type.V, q.Double.V, el.dtype(q.Compute)
+	} else {
+		z.Of.Threshold = q.Threshold.V
+	}
+	z.Modules = el.moduleNames(q.Modules, "linear layer", known)
+	z.Except = el.moduleNames(q.Except, "linear layer", known)
+	if len(q.Modules) == 0 {
+		z.Modules, z.Except = program.Patterns{"*"}, append(z.Except, last)
+	}
+	tied := tiedModules(m.Root)
+	for _, p := range all {
+		if !isLinear(p.Class) || !z.Modules.Fits(p.Path) || z.Except.Fits(p.Path) {
+			continue
+		}
+		if tied[p.Path] {
+			el.fail(q.At, "quantize: the weight of %s is tied to another module's, which quantization would part", p.Path)
+		}
+		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: el.quantizedLayer(p.Class, z.Of)})
+	}
+	if len(z.Layers) == 0 {
+		el.fail(q.At, "quantize: %s has no linear layer to quantize beside the last", name)
+	}
+	m.Quantized = z
+}
+
+// tiedModules holds the paths of the modules that share a parameter with
+// another.
+func tiedModules(root *program.Class) map[string]bool {
+	out := map[string]bool{}
+	add := func(path, param string) {
+		p := program.Join(path, param)
+		out[p[:strings.LastIndexByte(p, '.')]] = true
+	}
+	root.Walk(func(path string, c *program.Class) {
+		for _, ch := range c.Children {
+			for _, t := range ch.Ties {
+				add(program.Join(path, ch.Path), t.Param)
+				add(path, t.Source)
+			}
+		}
+	})
+	return out
+}
+
+// quantizedLinear reports whether a class is a linear layer whose weight is
+// quantized.
+func quantizedLinear(c *program.Class) bool { return c.Quantized != nil }
+
+func fourBits(c *program.Class) bool { return c.Quantized != nil && c.Quantized.Bits == 4 }
+
+// quantizedLayer is the class of a quantized linear layer.
+func (el *elaborator) quantizedLayer(c *program.Class, q program.Quantized) *program.Class {
+	q.In, q.Out = linearSize(c)
+	weight := program.Param{Name: "weight", Size: []int64{q.Out, q.In}, DType: tensor.Int8, Fixed: true, Elements: q.Out * q.In}
+	state := []program.Param{{Name: "SCB", Size: []int64{q.Out}, DType: tensor.Float32, Fixed: true}}
+	python := "Linear8bitLt()"
+	if q.Bits == 4 {
+		python = "Linear4bit()"
+		weight.Size, weight.DType = []int64{(q.Out*q.In + 1) / 2, 1}, tensor.Uint8
+		state = []program.Param{{Name: "absmax", DType: tensor.Float32, Fixed: true}, {Name: "code", Size: []int64{16}, DType: tensor.Float32, Fixed: true}}
+		if q.Double {
+			state[0].DType = tensor.Uint8
+			state = append(state, program.Param{Name: "offset", DType: tensor.Float32, Fixed: true}, program.Param{Name: "nested_absmax", DType: tensor.Float32, Fixed: true})
+		}
+	}
+	b := &builder{
+		el: el, fn: &program.Func{Name: "forward", Kind: program.Module, Params: 1, Slots: []string{"x"}}, slots: map[string]int{"x": 0},
+		class: &program.Class{Python: python, Quantized: &q, Params: []program.Param{weight}, Buffers: state},
+	}
+	b.class.Forward = b.fn
+	if len(c.Params) > 1 {
+		b.class.Params = append(b.class.Params, c.Params[1])
+	}
+	if q.Bits == 4 {
+		b.linear4bit(&q)
+	} else {
+		b.linear8bit(&q)
+	}
+	return b.class
+}
+
+// attr is a parameter of the class under way, nothing if it has none of that
+// name.
+func (b *builder) attr(name string) val {
+	p := b.class.FindParam(name)
+	if p == nil {
+		return val{}
+	}
+	return b.own(name, p.DType, p.Size)
+}
+
+// retype converts the bias to the input's type for good, as both layers do:
+// self.bias.data = self.bias.data.to(x.dtype).
+func (b *builder) retype(x val) {
+	if bias := b.attr("bias"); !bias.isNone() {
+		v := b.do("data_to_type_of", nil, bias, x)
+		b.fn.Body = append(b.fn.Body, program.Stmt{Kind: program.SetAttr, Path: "bias", Value: v.e})
+	}
+}
+
+// linear4bit is bitsandbytes.nn.Linear4bit: the input in the compute type, the
+// product with the dequantized weight, and the result in the input's type.
+func (b *builder) linear4bit(q *program.Quantized) {
+	x := b.input(q.In)
+	b.retype(x)
+	dtype := b.let("inp_dtype", b.do("dtype_of", nil, x))
+	to := &op.ToCopyArgs{DType: q.Compute}
+	x = b.let("x", b.do("to", to, x))
+	bias := b.attr("bias")
+	if !bias.isNone() {
+		bias = b.let("bias", b.do("to", to, bias))
+	}
+	dequantized := func(f *builder, like val) val {
+		a := &op.Dequantize4bitArgs{Out: q.Out, In: q.In, DType: q.Source, Double: q.Double}
+		return f.do("to_type_of", nil, f.do("dequantize_4bit", a, b.attr("weight"), b.attr("absmax")), like)
+	}
+	y := b.apply("MatMul4Bit", []string{"A", "bias"}, []val{x, bias}, func(f *builder, in []val) ([]val, []val) {
+		return []val{f.let("output", f.do("linear", nil, in[0], dequantized(f, in[0]), in[1]))}, nil
+	}, func(f *builder, grads, _ []val) []val {
+		return []val{f.let("grad_A", f.do("matmul", nil, grads[0], dequantized(f, grads[0])))}
+	})
+	b.finish([]val{b.do("to_type_of", nil, y, dtype)})
+}
+
+// linear8bit is bitsandbytes.nn.Linear8bitLt (LLM.int8()): the input is
+// quantized, too, and kept as it was by an attribute of the context, which lives
+// as long as the graph.
+func (b *builder) linear8bit(q *program.Quantized) {
+	x := b.input(q.In)
+	b.retype(x)
+	half := &op.ToCopyArgs{DType: tensor.Float16}
+	quantize := op.Int8Quantize.Name
+	if q.Threshold > 0 {
+		quantize = op.Int8Outliers.Name
+	}
+	y := b.apply("MatMul8bitLt", []string{"A", "bias"}, []val{x, b.attr("bias")}, func(f *builder, in []val) ([]val, []val) {
+		whole := f.let("input", in[0])
+		a := f.let("A", f.do("reshape", &op.ShapeArgs{Shape: []int64{-1, q.In}}, in[0]))
+		parts := f.letAll([]string{"CA", "SCA"}, f.call(quantize, nil, f.do("to", half, a)))
+		out := f.let("output", f.do("int8_scaled_mm", nil, parts[0], b.attr("weight"), a, in[1]))
+		return []val{f.do("rows_of", nil, out, whole)}, []val{a}
+	}, func(f *builder, grads, kept []val) []val {
+		whole := f.let("grad", grads[0])
+		g := f.let("grad_output", f.do("reshape", &op.ShapeArgs{Shape: []int64{-1, q.Out}}, grads[0]))
+		w := f.let("CB", f.do("int8_dequantize", nil, b.attr("weight"), kept[0]))
+		grad := f.do("matmul", nil, f.do("to_type_of", nil, g, kept[0]), w)
+		return []val{f.let("grad_A", f.do("rows_of", nil, grad, whole))}
+	})
+	b.finish([]val{y})
+}
+
+// apply applies a torch.autograd.Function of a library: forward returns its
+// results and what it keeps as attributes of the context, backward takes the
+// gradients and what was kept and returns the first inputs' gradients.
+func (b *builder) apply(name string, params []string, args []val, forward func(f *builder, in []val) (rets, kept []val), backward func(f *builder, grads, kept []val) []val) val {
+	f := &builder{el: b.el, class: b.class, slots: map[string]int{}, fn: &program.Func{Name: name, Kind: program.Module}}
+	call := &program.Expr{Kind: program.CallFun, Func: f.fn}
+	in := make([]val, len(params))
+	for i, p := range params {
+		if args[i].isNone() {
+			continue
+		}
+		in[i] = f.slot(p, args[i].m)
+		call.Args = append(call.Args, args[i].e)
+	}
+	f.fn.Params = len(f.fn.Slots)
+	rets, kept := forward(f, in)
+	f.finish(append(append([]val{}, rets...), kept...))
+	a := &program.Autograd{Class: b.class, Results: len(rets)}
+	var noGrad []int
+	for i, k := range kept {
+		a.Kept = append(a.Kept, k.e.Slot)
+		noGrad = append(noGrad, len(rets)+i)
+	}
+	a.Row = op.Function(name, nil, noGrad)
+	f.fn.Autograd = a
+
+	g := &builder{el: b.el, class: b.class, slots: map[string]int{}, fn: &program.Func{Name: "backward", Kind: program.Function}}
+	var grads, attrs []val
+	for _, r := range rets {
+		grads = append(grads, g.slot("grad_output", r.m))
+	}
+	for i, k := range kept {
+		attrs = append(attrs, g.slot(f.fn.Slots[a.Kept[i]], k.m))
+	}
+	g.fn.Params = len(g.fn.Slots)
+	out := backward(g, grads, attrs)
+	for len(out) < len(call.Args) {
+		out = append(out, noneVal())
+	}
+	g.finish(out)
+	a.Backward = g.fn
+	return val{call, metaOf(rets)}
+}
+
+// slot makes a new local variable of the function under way.
+func (b *builder) slot(name string, m meta) val {
+	b.slots[name] = len(b.fn.Slots)
+	b.fn.Slots = append(b.fn.Slots, name)
+	return val{&program.Expr{Kind: program.Local, Slot: b.slots[name]}, m}
+}

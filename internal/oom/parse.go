@@ -1,0 +1,318 @@
+package oom
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Kind says whose message it is.
+type Kind string
+
+// The kinds of failures.
+const (
+	Device Kind = "device" // PyTorch's caching allocator, with figures
+	Async  Kind = "async"  // the cudaMallocAsync backend
+	MPS    Kind = "mps"    // Apple's GPUs
+	Driver Kind = "driver" // CUDA itself, without figures
+	CuBLAS Kind = "cublas"
+	CuDNN  Kind = "cudnn"
+	NCCL   Kind = "nccl"
+	CPU    Kind = "cpu"    // the allocator of host memory
+	Shared Kind = "shm"    // /dev/shm
+	Killed Kind = "killed" // by the kernel or a scheduler, for host memory
+)
+
+// Process is another process on the GPU, as NVML lists it.
+type Process struct {
+	PID   int64        `json:"pid"`
+	Bytes tensor.Bytes `json:"bytes"`
+}
+
+// Failure is one message. Sizes that it does not state are -1.
+type Failure struct {
+	Kind Kind   `json:"kind"`
+	Line int    `json:"line"` // of the log, from 1
+	Text string `json:"text"` // the message, on one line
+	GPU  int    `json:"gpu"`  // -1: not said
+	Rank int    `json:"rank"` // of torchrun; -1: not said
+
+	Tried        tensor.Bytes `json:"tried_bytes"`
+	Total        tensor.Bytes `json:"total_bytes"`
+	Free         tensor.Bytes `json:"free_bytes"`
+	Allowed      tensor.Bytes `json:"allowed_bytes"` // by a memory fraction
+	InUse        tensor.Bytes `json:"in_use_bytes"`  // of this process, PyTorch's and not
+	Allocated    tensor.Bytes `json:"allocated_bytes"`
+	PrivatePools tensor.Bytes `json:"private_pools_bytes"` // part of Allocated
+	Reserved     tensor.Bytes `json:"reserved_bytes"`
+	Processes    []Process    `json:"processes"`
+
+	// Progress is the largest number of steps that the log shows before the
+	// message; 0: none.
+	Progress int64 `json:"progress"`
+}
+
+const none = tensor.Bytes(-1)
+
+// size is how PyTorch prints bytes.
+const size = `([0-9]+(?:\.[0-9]+)?) ?(bytes|B|KB|MB|GB|KiB|MiB|GiB|TiB)`
+
+var (
+	// anchors are what every message of a kind contains.
+	anchors = []struct {
+		kind Kind
+		re   *regexp.Regexp
+	}{
+		{Device, regexp.MustCompile(`(?:CUDA|HIP|XPU|Metal) out of memory\. +Tried to allocate`)},
+		{MPS, regexp.MustCompile(`MPS backend out of memory`)},
+		{Async, regexp.MustCompile(`Allocation on device(?: [0-9]+)? +would exceed allowed memory`)},
+		{CuBLAS, regexp.MustCompile(`CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)`)},
+		{CuDNN, regexp.MustCompile(`CUDNN_STATUS_(?:ALLOC_FAILED|INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)|[Uu]nable to find (?:a valid cuDNN algorithm|an engine to execute)`)},
+		{NCCL, regexp.MustCompile(`(?i)cuda failure (?:2 )?'out of memory'`)},
+		{Shared, regexp.MustCompile(`killed by signal: Bus error|insufficient shared memory \(shm\)|unable to (?:open|write to|allocate|mmap) shared memory|unable to resize file .*No space left on device`)},
+		{CPU, regexp.MustCompile(`DefaultCPUAllocator: (?:can't allocate|not enough) memory|not enough memory: you tried to allocate|Cannot allocate memory|\bMemoryError\b`)},
+		{Killed, regexp.MustCompile(`killed by signal: Killed|[Oo]ut of memory: Kill(?:ed)? process|oom[-_]kill|OOMKilled|oom_reaper|Exceeded (?:job|step) memory limit`)},
+		{Driver, regexp.MustCompile(`CUDA error(?: \([0-9]+\))?: out of memory|cuda runtime error \(2\) ?: out of memory|CUDA_ERROR_OUT_OF_MEMORY|error=2 : out of memory|cudaErrorMemoryAllocation|CUDA driver error: out of memory`)},
+	}
+
+	tried       = regexp.MustCompile(`Tried to allocate ` + size)
+	oldForm     = regexp.MustCompile(`\(GPU ([0-9]+); ` + size + ` total capacity; ` + size + ` already allocated; ` + size + ` free; (?:` + size + ` allowed; )?` + size + ` (?:cached|reserved in total)`)
+	capacity    = regexp.MustCompile(`GPU ([0-9]+) has a total capac(?:i)?ty of ` + size + ` of which ` + size + ` is free`)
+	thisProcess = regexp.MustCompile(`this process has ` + size + ` memory in use`)
+	process     = regexp.MustCompile(`Process ([0-9]+) has ` + size + ` memory in use`)
+	allowed     = regexp.MustCompile(size + ` allowed;`)
+	allocated   = regexp.MustCompile(`Of the allocated memory ` + size + ` is allocated by PyTorch`)
+	pools       = regexp.MustCompile(`with ` + size + ` allocated in private pools`)
+	unallocated = regexp.MustCompile(`and ` + size + ` is reserved by PyTorch but unallocated`)
+
+	asyncDevice = regexp.MustCompile(`on device ([0-9]+)`)
+	asyncCur    = regexp.MustCompile(`Currently allocated ?: ?` + size)
+	asyncTried  = regexp.MustCompile(`Requested ?: ?` + size)
+	asyncTotal  = regexp.MustCompile(`Device limit ?: ?` + size)
+	asyncFree   = regexp.MustCompile(`Free \(according to CUDA\) ?: ?` + size)
+	asyncLimit  = regexp.MustCompile(`user-supplied memory fraction\) ?: ?` + size)
+
+	mpsForm  = regexp.MustCompile(`\(MPS allocated: ` + size + `, other allocations: ` + size + `, max allowed: ` + size + `\)`)
+	cpuTried = regexp.MustCompile(`tried to allocate ([0-9]+) bytes`)
+
+	rank   = regexp.MustCompile(`\[rank([0-9]+)\]`)
+	prefix = regexp.MustCompile(`^\s*(?:\[[a-z]*rank[ ]?[0-9]+\]:?|\[[0-9]+\]:|\((?:[A-Za-z_]+ )?pid=[0-9]+[^)]*\)|[│|])\s*`)
+	// Counters of steps: a progress bar's 12/345 [, or step 12.
+	bar     = regexp.MustCompile(`\b([0-9]{1,12})/[0-9]{1,12} \[`)
+	counter = regexp.MustCompile(`(?i)\b(?:global_step|step|iter(?:ation)?|batch)[s ]*[:=#\[ ]\s*([0-9]{1,12})\b`)
+)
+
+// reach is how far behind its anchor a message is looked at, in bytes.
+const reach = 2000
+
+// Parse finds all messages of a log. One that is repeated word for word, as
+// when an exception is chained or printed twice, is taken once.
+func Parse(log string) []*Failure {
+	var out []*Failure
+	seen := map[string]bool{}
+	lines := strings.SplitAfter(log, "\n")
+	progress := int64(0)
+	lastShared := -1000
+	for i, line := range lines {
+		progress = max(progress, steps(line))
+		// Some messages are wrapped: the anchor may end on the next line.
+		here, next := clean(line), ""
+		if i+1 < len(lines) {
+			next = " " + clean(lines[i+1])
+		}
+		kind, at := anchor(here + next)
+		if kind == "" || at >= len(here) {
+			continue
+		}
+		f := &Failure{Kind: kind, Line: i + 1, GPU: -1, Rank: -1, Tried: none, Total: none, Free: none, Allowed: none, InUse: none,
+			Allocated: none, PrivatePools: none, Reserved: none, Processes: []Process{}, Progress: progress}
+		if m := rank.FindStringSubmatch(line); m != nil {
+			f.Rank = int(number(m[1]))
+		}
+		text := here[at:]
+		for _, l := range lines[i+1:] {
+			if len(text) > reach || kind != Device && kind != Async && strings.Count(text, " ") > 60 {
+				break
+			}
+			c := clean(l)
+			if c == "" || kind != Device && kind != Async || starts(c) {
+				break
+			}
+			text += " " + c
+		}
+		f.Text = trim(text)
+		f.read()
+		if kind == Shared { // the worker says it, then the loader
+			if i-lastShared < 40 {
+				continue
+			}
+			lastShared = i
+		}
+		key := string(kind) + strconv.Itoa(f.Rank) + f.Text
+		if !seen[key] {
+			seen[key] = true
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// anchor finds the first message of a line.
+func anchor(s string) (Kind, int) {
+	for _, a := range anchors {
+		if m := a.re.FindStringIndex(s); m != nil {
+			return a.kind, m[0]
+		}
+	}
+	return "", -1
+}
+
+// clean strips what launchers and tracebacks put before a line, and joins its
+// blanks.
+func clean(line string) string {
+	for range 4 {
+		short := prefix.ReplaceAllString(line, "")
+		if short == line {
+			break
+		}
+		line = short
+	}
+	return strings.TrimRight(strings.Join(strings.Fields(line), " "), " │|")
+}
+
+var starters = regexp.MustCompile(`^(?:Traceback|File "|During handling|The above exception|\S*Error:|Exception in|Process finished)`)
+
+// starts reports whether a line begins something other than the rest of a
+// message.
+func starts(line string) bool { return starters.MatchString(line) }
+
+// ends are the last words of messages.
+var ends = regexp.MustCompile(`environment-variables\)|PYTORCH_CUDA_ALLOC_CONF$|to avoid fragmentation\.|reserved in total by PyTorch\)|cached\)|but unallocated\.`)
+
+func trim(s string) string {
+	last := -1
+	for _, m := range ends.FindAllStringIndex(s, -1) {
+		last = m[1]
+	}
+	if last > 0 {
+		s = s[:last]
+	}
+	if len(s) > reach {
+		s = strings.ToValidUTF8(s[:reach], "")
+	}
+	return s
+}
+
+// steps is the largest count of steps that a line shows.
+func steps(line string) int64 {
+	n := int64(0)
+	if len(line) > 4000 { // a progress bar that was rewritten many times
+		line = line[len(line)-4000:]
+	}
+	for _, re := range []*regexp.Regexp{bar, counter} {
+		for _, m := range re.FindAllStringSubmatch(line, -1) {
+			n = max(n, number(m[1]))
+		}
+	}
+	return n
+}
+
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+var units = map[string]float64{"bytes": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+// bytes reads a size; one beyond a PiB stands for no limit.
+func bytes(value, unit string) tensor.Bytes {
+	x, err := strconv.ParseFloat(value, 64)
+	if x *= units[unit]; err != nil || x > 1<<50 {
+		return none
+	}
+	return tensor.Bytes(x)
+}
+
+// read takes the figures from the text.
+func (f *Failure) read() {
+	get := func(re *regexp.Regexp, to *tensor.Bytes) {
+		if m := re.FindStringSubmatch(f.Text); m != nil {
+			*to = bytes(m[1], m[2])
+		}
+	}
+	get(tried, &f.Tried)
+	switch f.Kind {
+	case Device:
+		f.readDevice(get)
+	case Async:
+		if m := asyncDevice.FindStringSubmatch(f.Text); m != nil {
+			f.GPU = int(number(m[1]))
+		}
+		get(asyncCur, &f.Allocated)
+		get(asyncTried, &f.Tried)
+		get(asyncTotal, &f.Total)
+		get(asyncFree, &f.Free)
+		get(asyncLimit, &f.Allowed)
+	case MPS:
+		if m := mpsForm.FindStringSubmatch(f.Text); m != nil {
+			f.Allocated, f.Allowed = bytes(m[1], m[2]), bytes(m[5], m[6])
+		}
+	case CPU:
+		if m := cpuTried.FindStringSubmatch(f.Text); m != nil {
+			f.Tried = tensor.Bytes(number(m[1]))
+		}
+	}
+}
+
+func (f *Failure) readDevice(get func(*regexp.Regexp, *tensor.Bytes)) {
+	if m := oldForm.FindStringSubmatch(f.Text); m != nil {
+		f.GPU = int(number(m[1]))
+		f.Total, f.Allocated, f.Free = bytes(m[2], m[3]), bytes(m[4], m[5]), bytes(m[6], m[7])
+		if m[8] != "" {
+			f.Allowed = bytes(m[8], m[9])
+		}
+		f.Reserved = bytes(m[10], m[11])
+		return
+	}
+	if m := capacity.FindStringSubmatch(f.Text); m != nil {
+		f.GPU = int(number(m[1]))
+		f.Total, f.Free = bytes(m[2], m[3]), bytes(m[4], m[5])
+	}
+	get(thisProcess, &f.InUse)
+	for _, m := range process.FindAllStringSubmatch(f.Text, -1) {
+		f.Processes = append(f.Processes, Process{number(m[1]), bytes(m[2], m[3])})
+	}
+	get(allowed, &f.Allowed)
+	get(allocated, &f.Allocated)
+	get(pools, &f.PrivatePools)
+	rest := none
+	get(unallocated, &rest)
+	if f.Allocated >= 0 && rest >= 0 {
+		f.Reserved = f.Allocated + rest
+	}
+	f.own()
+}
+
+// own recognizes this process among the numbered ones: in a container NVML
+// numbers it otherwise, and the message lists it as another one. It holds at
+// least what PyTorch reserved; of several such, the nearest is taken.
+func (f *Failure) own() {
+	if f.InUse >= 0 || f.Reserved < 0 {
+		return
+	}
+	best := -1
+	for i, p := range f.Processes {
+		if p.Bytes >= f.Reserved && (best < 0 || p.Bytes < f.Processes[best].Bytes) {
+			best = i
+		}
+	}
+	if best >= 0 {
+		f.InUse = f.Processes[best].Bytes
+		f.Processes = append(f.Processes[:best:best], f.Processes[best+1:]...)
+	}
+}

@@ -1,0 +1,135 @@
+package op
+
+// AlphaArgs is the scale of celu.
+type AlphaArgs struct {
+	Alpha float64 `arg:"alpha"`
+}
+
+// ThresholdArgs are the arguments of threshold.
+type ThresholdArgs struct {
+	Threshold float64 `arg:"threshold"`
+	Value     float64 `arg:"value"`
+}
+
+// ShrinkArgs is the bound of hardshrink and softshrink.
+type ShrinkArgs struct {
+	Lambd float64 `arg:"lambd"`
+}
+
+// The rarer activations with a fused derivative.
+var (
+	_ = unary("celu", "F.celu(input, alpha: float = 1.0)", &AlphaArgs{}, In(0))
+	_ = unary("selu", "F.selu(input)", nil, In(0))
+	_ = unary("threshold", "F.threshold(input, threshold: float, value: float)", &ThresholdArgs{}, In(0))
+	_ = unary("hardshrink", "F.hardshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0))
+	_ = unary("softshrink", "F.softshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0))
+	_ = inPlace("celu_", gradMap)
+	_ = inPlace("selu_", gradMap)
+	_ = inPlaceOriginal("threshold_")
+)
+
+// RReLUArgs are the arguments of rrelu.
+type RReLUArgs struct {
+	Lower    float64 `arg:"lower"`
+	Upper    float64 `arg:"upper"`
+	Training *bool   `arg:"training"` // nil: the module's mode
+}
+
+// Rrelu draws a slope for each element, in any mode; autograd keeps them.
+var (
+	_ = define(Row{
+		Name: "rrelu", Sig: "F.rrelu(input, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool? = None)", Args: &RReLUArgs{},
+		Composite: true, Run: func(c *Call) {
+			noise := c.Local(c.NewLike(c.In[0]))
+			c.Return(c.Do1(rreluNoise, c.Args, c.In[0], noise))
+		},
+		Source: "aten/src/ATen/native/Activation.cpp: rrelu",
+	})
+	_ = define(Row{
+		Name: "rrelu_", Args: &RReLUArgs{}, Composite: true, Run: func(c *Call) {
+			noise := c.Local(c.NewLike(c.In[0]))
+			c.Return(c.Do1(rreluNoiseInPlace, c.Args, c.In[0], noise))
+		},
+		Source: "aten/src/ATen/native/Activation.cpp: rrelu_",
+	})
+	rreluNoise = define(Row{
+		Name: "rrelu_with_noise", Args: &RReLUArgs{}, Run: func(c *Call) { c.Return(c.NewLike(c.In[0])) },
+		Save: []Save{In(1), In(0)}, Node: "RreluWithNoiseBackward0", Grad: func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
+		Source: "aten/src/ATen/native/cuda/RreluWithNoise.cu",
+	})
+	rreluNoiseInPlace = define(Row{
+		Name: "rrelu_with_noise_", Args: &RReLUArgs{}, Run: func(*Call) {}, InPlace: true, Save: []Save{In(1), Out(0)},
+		Node: "RreluWithNoiseBackward1", Grad: func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
+		Source: "aten/src/ATen/native/cuda/RreluWithNoise.cu",
+	})
+)
+
+// What torch/nn/functional.py composes of other operators.
+var (
+	_ = define(Row{
+		Name: "softmin", Sig: "F.softmin(input, dim: int)", Args: &SoftmaxArgs{}, Composite: true, Run: func(c *Call) {
+			minus := c.Local(c.Do1(neg, nil, c.In[0]))
+			c.Return(c.Do1(Softmax, c.Args, minus))
+		},
+		Source: "torch/nn/functional.py: softmin",
+	})
+	_ = define(Row{
+		Name: "softsign", Sig: "F.softsign(input)", Composite: true, Run: func(c *Call) { // input / (input.abs() + 1)
+			size := c.Do1(abs, nil, c.In[0])
+			sum := c.Local(c.scaled(Add, size))
+			c.Drop(size)
+			c.Return(c.Do1(Div, &BinaryArgs{}, c.In[0], sum))
+		},
+		Source: "torch/nn/functional.py: softsign",
+	})
+	_ = define(Row{
+		Name: "tanhshrink", Sig: "F.tanhshrink(input)", Composite: true, Run: func(c *Call) { // input - input.tanh()
+			tanh := c.Local(c.Do1(Tanh, nil, c.In[0]))
+			c.Return(c.Do1(Sub, &BinaryArgs{}, c.In[0], tanh))
+		},
+		Source: "torch/nn/functional.py: tanhshrink",
+	})
+)
+
+// GumbelArgs are the arguments of gumbel_softmax.
+type GumbelArgs struct {
+	Tau  float64 `arg:"tau"`
+	Hard bool    `arg:"hard"`
+	Dim  int     `arg:"dim"`
+}
+
+// GumbelSoftmax samples from a distribution over classes; hard ones keep the
+// gradient of the soft.
+var _ = define(Row{
+	Name: "gumbel_softmax", Sig: "F.gumbel_softmax(logits, tau: float = 1, hard: bool = False, *, dim: int = -1)", Args: &GumbelArgs{}, Composite: true,
+	Run: func(c *Call) {
+		x, a := c.In[0], c.Args.(*GumbelArgs)
+		dim := int64(c.dim(a.Dim, x.Rank()))
+		next := func(t, old *Tensor) *Tensor {
+			c.Drop(old)
+			return t
+		}
+		noise := c.NewShape(x.DType, x.Size.Slice()...) // exponential_()
+		noise = next(c.Do1(Row0("log"), nil, noise), noise)
+		noise = next(c.Do1(neg, nil, noise), noise)
+		sum := c.Do1(Add, &BinaryArgs{}, x, noise)
+		scaled := c.scaled(Div, sum)
+		c.Drop(sum)
+		noise = next(scaled, noise)
+		soft := c.Do1(Softmax, &SoftmaxArgs{Dim: int(dim)}, noise)
+		if !a.Hard {
+			c.Return(soft)
+			c.Drop(noise)
+			return
+		}
+		best := c.Do(Row0("max.dim"), &ExtremeArgs{Dim: &dim, KeepDim: true}, soft)
+		c.Drop(best[0])
+		hard := c.NewShape(x.DType, x.Size.Slice()...)
+		plain := c.Do1(Detach, nil, soft)
+		diff := c.Do1(Sub, &BinaryArgs{}, hard, plain)
+		c.Drop(plain)
+		c.Return(c.Do1(Add, &BinaryArgs{}, diff, soft))
+		c.Drop(diff, noise, soft, best[1], hard)
+	},
+	Source: "torch/nn/functional.py: gumbel_softmax",
+})

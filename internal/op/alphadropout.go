@@ -1,0 +1,49 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// alphaDropout defines alpha_dropout or, by channels, feature_alpha_dropout, and
+// their in-place forms: a product with noise and a sum with a shift made of it.
+func alphaDropout(name string, noise func(x *Tensor) tensor.Layout) {
+	run := func(mul, add *Row) func(c *Call) {
+		return func(c *Call) {
+			a, x := c.Args.(*DropoutArgs), c.In[0]
+			if !c.drops(a) {
+				c.ReturnSelf(0)
+				return
+			}
+			if a.P == 1 {
+				c.Return(c.Do1(mul, &BinaryArgs{}, x, c.Local(c.NewShape(x.DType))))
+				return
+			}
+			n := c.Local(c.New(noise(x), x.DType))
+			shift := c.Local(c.NewLike(n))
+			y := c.Do1(mul, &BinaryArgs{}, x, n)
+			c.Return(c.Do1(add, &BinaryArgs{}, y, shift))
+			c.Drop(y)
+		}
+	}
+	define(Row{
+		Name: name, Sig: "F." + name + "(input, p: float = 0.5, training: bool? = None)", Args: &DropoutArgs{}, Composite: true,
+		Run: run(Mul, AddInPlace), Source: "aten/src/ATen/native/Dropout.cpp: _dropout_impl<alpha_dropout>",
+	})
+	define(Row{
+		Name: name + "_", Args: &DropoutArgs{}, Composite: true, Run: run(MulInPlace, AddInPlace),
+		Source: "aten/src/ATen/native/Dropout.cpp: _dropout_impl<alpha_dropout, inplace>",
+	})
+}
+
+func init() {
+	alphaDropout("alpha_dropout", func(x *Tensor) tensor.Layout { return x.LikeDense() })
+	alphaDropout("feature_alpha_dropout", func(x *Tensor) tensor.Layout { return featureNoise(x) })
+}
+
+// featureNoise is the layout of noise of one element a channel
+// (make_feature_noise).
+func featureNoise(x *Tensor) tensor.Layout {
+	size := x.Size
+	for i := 2; i < x.Rank(); i++ {
+		size = size.Set(i, 1)
+	}
+	return tensor.Contiguous(size)
+}

@@ -1,0 +1,131 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// GridArgs are the arguments of grid_sample.
+type GridArgs struct {
+	Mode         string `arg:"mode"`
+	PaddingMode  string `arg:"padding_mode"`
+	AlignCorners bool   `arg:"align_corners"`
+}
+
+// GridSample reads images at the places of a grid. cuDNN takes the bilinear
+// one with zeros around images whose corners are aligned.
+var (
+	_ = define(Row{
+		Name: "grid_sampler", Args: &GridArgs{}, Cast: CastPromote, Composite: true,
+		Sig: "F.grid_sample(input, grid, mode: str(bilinear|nearest|bicubic) = 'bilinear', padding_mode: str(zeros|border|reflection) = 'zeros', align_corners: bool? = None)",
+		Run: func(c *Call) {
+			x, g, a := c.In[0], c.In[1], c.Args.(*GridArgs)
+			n := x.Rank() - 2
+			if n != 2 && n != 3 || g.Rank() != n+2 || g.Dim(0) != x.Dim(0) || g.Dim(-1) != int64(n) || x.Numel() == 0 {
+				c.Fail("a grid of shape %v does not fit an input of shape %v; it is (batch, ..., dimensions of space)", g.Size, x.Size)
+			}
+			if g.DType != x.DType {
+				c.Fail("the input has type %v, the grid %v", x.DType, g.DType)
+			}
+			if n == 3 && a.Mode == "bicubic" {
+				c.Fail("mode bicubic needs two dimensions of space")
+			}
+			row := gridSampler
+			if n == 2 && x.DType.Size() >= 4 && x.Dim(1) <= 1024 && a.AlignCorners && a.Mode == "bilinear" && a.PaddingMode == "zeros" {
+				row = cudnnGridSampler
+			}
+			c.Return(c.Do1(row, a, x, g))
+		},
+		Source: "aten/src/ATen/native/GridSampler.cpp: grid_sampler; GridSamplerUtils.h: cond_cudnn_grid_sampler",
+	})
+	gridSampler = define(Row{
+		Name: "grid_sampler_nd", Args: &GridArgs{}, Run: func(c *Call) { c.Return(c.gridResult()) },
+		Save: []Save{In(1), In(0)}, Node: "GridSampler2DBackward0",
+		Grad: func(b *Back) { // the grid's gradient is always computed
+			if b.Need(0) {
+				b.Set(0, b.NewShape(b.InM[0].DType, b.InM[0].Size.Slice()...))
+			}
+			b.Set(1, b.NewShape(b.InM[1].DType, b.InM[1].Size.Slice()...))
+		},
+		Source: "aten/src/ATen/native/cuda/GridSampler.cpp, GridSampler.cu",
+	})
+	cudnnGridSampler = define(Row{
+		Name: "cudnn_grid_sampler", Args: &GridArgs{}, Run: func(c *Call) {
+			c.contiguous(c.In[0])
+			c.contiguous(c.In[1])
+			c.Return(c.gridResult())
+		},
+		Save: []Save{In(1), In(0)}, Node: "CudnnGridSamplerBackward0",
+		Grad: func(b *Back) {
+			b.contiguous(b.SavedIn[0])
+			b.contiguous(b.SavedIn[1])
+			b.contiguous(b.Grads[0])
+			for i := range 2 {
+				b.Set(i, b.NewShape(b.InM[i].DType, b.InM[i].Size.Slice()...))
+			}
+		},
+		Source: "aten/src/ATen/native/cudnn/GridSampler.cpp",
+	})
+)
+
+// gridResult has the grid's positions and the input's channels.
+func (c *Call) gridResult() *Tensor {
+	x, g := c.In[0], c.In[1]
+	return c.NewShape(x.DType, append([]int64{x.Dim(0), x.Dim(1)}, g.Size.Slice()[1:g.Rank()-1]...)...)
+}
+
+// AffineArgs are the arguments of affine_grid.
+type AffineArgs struct {
+	Size         []int64 `arg:"size"`
+	AlignCorners bool    `arg:"align_corners"`
+}
+
+// AffineGrid multiplies a base grid by matrices; the base is made anew for the
+// derivative.
+var _ = define(Row{
+	Name: "affine_grid_generator", Sig: "F.affine_grid(theta, size: ints, align_corners: bool? = None)", Args: &AffineArgs{}, Run: func(c *Call) {
+		theta, size := c.In[0], c.Args.(*AffineArgs).Size
+		n := int64(len(size)) - 2
+		if n != 2 && n != 3 || theta.Size != tensor.D(size[0], n, n+1) || slices.Min(size) < 1 {
+			c.Fail("matrices of shape %v do not fit a size of %s; they have (batch, dimensions of space, those and one)", theta.Size, tensor.SizeString(size))
+		}
+		base := c.baseGrid(theta.DType, size)
+		rows := c.Alias(base, tensor.Contiguous(tensor.D(size[0], spatial(tensor.D(size...)), n+1)), base.DType)
+		y := c.Do1(Bmm, nil, rows, c.Local(c.Alias(theta, theta.Transpose(1, 2), theta.DType)))
+		c.Return(c.Alias(y, tensor.Contiguous(tensor.D(append(append([]int64{size[0]}, size[2:]...), n)...)), y.DType))
+		c.Drop(y, rows, base)
+	},
+	Node: "AffineGridGeneratorBackward0",
+	Grad: func(b *Back) {
+		size, g := b.Args.(*AffineArgs).Size, b.Grads[0]
+		n := int64(len(size)) - 2
+		base := b.baseGrid(g.DType, size)
+		l := tensor.Contiguous(tensor.D(size[0], spatial(tensor.D(size...)), n+1))
+		cols := b.Alias(base, l.Transpose(1, 2), base.DType)
+		rows := b.contiguous(g)
+		flat := b.Alias(rows, tensor.Contiguous(tensor.D(size[0], spatial(tensor.D(size...)), n)), g.DType)
+		y := b.Do1(Bmm, nil, cols, flat)
+		b.Set(0, b.Alias(y, y.Transpose(1, 2), y.DType))
+		b.Drop(y, flat, cols, base)
+	},
+	Source: "aten/src/ATen/native/AffineGridGenerator.cpp",
+})
+
+// baseGrid holds the coordinates of each position and a one; each coordinate
+// comes from a linspace, which is scaled if corners are not aligned.
+func (c *Call) baseGrid(d tensor.DType, size []int64) *Tensor {
+	n := len(size) - 2
+	grid := c.NewShape(d, append(append([]int64{size[0]}, size[2:]...), int64(n+1))...)
+	for i := len(size) - 1; i >= 2; i-- {
+		line := c.NewShape(d, size[i])
+		if size[i] > 1 && !c.Args.(*AffineArgs).AlignCorners { // range * (steps - 1) / steps
+			scaled := c.Do1(MulScalar, nil, line)
+			shrunk := c.Do1(MulScalar, nil, scaled)
+			c.Drop(line, scaled, shrunk)
+			continue
+		}
+		c.Drop(line)
+	}
+	return grid
+}

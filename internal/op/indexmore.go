@@ -1,0 +1,101 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// IndexFillArgs are the arguments of index_add, index_copy and index_fill.
+type IndexFillArgs struct {
+	Dim   int     `arg:"dim"`
+	Value float64 `arg:"value"`
+	Alpha float64 `arg:"alpha"`
+}
+
+// indexVector is indexDim for an index that must have one dimension.
+func (c *Call) indexVector(x, idx *Tensor, dim int) int {
+	d := c.indexDim(x, idx, dim)
+	if idx.Rank() != 1 {
+		c.Fail("the index must have one dimension, not shape %v", idx.Size)
+	}
+	return d
+}
+
+// indexSource checks the source of index_add and index_copy: a slice for each
+// index.
+func (c *Call) indexSource() {
+	x, idx, src := c.In[0], c.In[1], c.In[2]
+	d := c.indexVector(x, idx, c.Args.(*IndexFillArgs).Dim)
+	if want := x.Size.Set(d, idx.Dim(0)); src.Size != want || src.DType != x.DType {
+		c.Fail("a source of shape %v and %v does not fit; it must have shape %v and type %v", src.Size, src.DType, want, x.DType)
+	}
+}
+
+// gradIndexSource selects the gradient of the source.
+func (b *Back) gradIndexSource() {
+	b.Set(2, b.Do1(Row0("index_select"), &DimArgs{Dim: b.Args.(*IndexFillArgs).Dim}, b.Grads[0], b.SavedIn[1]))
+}
+
+// Slices along a dimension that are added to, replaced or filled. The copy that
+// they change keeps the order of the input's dimensions.
+var (
+	_ = define(Row{
+		Name: "index_add", Sig: "torch.index_add(input, dim: int, index, source, *, alpha: float = 1.0)", Args: &IndexFillArgs{}, Run: func(c *Call) {
+			c.indexSource()
+			c.Return(c.New(tensor.Contiguous(c.In[0].Size), c.In[0].DType))
+		},
+		Save: []Save{In(1, 2), In(2, 2)}, Node: "IndexAddBackward0",
+		Grad: func(b *Back) {
+			if b.Need(0) {
+				b.Pass(0)
+			}
+			if b.Need(2) {
+				b.gradIndexSource()
+			}
+		},
+		Source: "aten/src/ATen/native/cuda/Indexing.cu: index_add_cuda_out",
+	})
+	_ = define(Row{
+		Name: "index_copy", Sig: "torch.index_copy(input, dim: int, index, source)", Args: &IndexFillArgs{}, Run: func(c *Call) {
+			c.indexSource()
+			c.Return(c.New(tensor.Contiguous(c.In[0].Size), c.In[0].DType))
+		},
+		Save: []Save{In(1), In(2, 2)}, Node: "IndexCopyBackward0",
+		Grad: func(b *Back) {
+			if b.Need(0) {
+				b.Set(0, b.NewLike(b.Grads[0]))
+			}
+			if b.Need(2) {
+				b.gradIndexSource()
+			}
+		},
+		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index_copy",
+	})
+	_ = define(Row{
+		Name: "index_fill", Sig: "torch.index_fill(input, dim: int, index, value: float)", Args: &IndexFillArgs{}, Run: func(c *Call) {
+			c.indexVector(c.In[0], c.In[1], c.Args.(*IndexFillArgs).Dim)
+			c.Return(c.NewLike(c.In[0]))
+		},
+		Save: []Save{In(1)}, Node: "IndexFillBackward0", Grad: func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
+		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index_fill",
+	})
+	_ = define(Row{ // the index broadcasts against the input in the other dimensions
+		Name: "take_along_dim", Sig: "torch.take_along_dim(input, indices, dim: int)", Args: &DimArgs{}, Composite: true, Run: func(c *Call) {
+			x, idx := c.In[0], c.In[1]
+			d := c.dim(c.Args.(*DimArgs).Dim, x.Rank())
+			if idx.Rank() != x.Rank() || x.Rank() == 0 {
+				c.Fail("indices of shape %v do not fit shape %v", idx.Size, x.Size)
+			}
+			expand := func(t *Tensor, to tensor.Dims) *Tensor {
+				if t.Size == to {
+					return t
+				}
+				return c.Local(c.Do1(Expand, &ShapeArgs{Shape: to.Slice()}, t))
+			}
+			both, err := tensor.Broadcast(x.Size.Set(d, 1), idx.Size.Set(d, 1))
+			if err != nil {
+				c.Fail("indices: %v", err)
+			}
+			idx, x = expand(idx, both.Set(d, idx.Dim(d))), expand(x, both.Set(d, x.Dim(d)))
+			c.Return(c.Do1(Row0("gather"), &DimArgs{Dim: d}, x, idx))
+		},
+		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: take_along_dim",
+	})
+)

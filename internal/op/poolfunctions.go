@@ -1,0 +1,198 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// The rows of poolings by number of dimensions.
+var (
+	maxPools  = [4]string{"", "max_pool1d", "max_pool", "max_pool3d"}
+	avgPools  = [4]string{"", "avg_pool1d", "avg_pool", "avg_pool3d"}
+	maxBoth   = [4]string{"", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices"}
+	meanPools = [4]string{"", "adaptive_avg_pool1d", "adaptive_avg_pool", "adaptive_avg_pool3d"}
+	peakPools = [4]string{"", "adaptive_max_pool1d", "adaptive_max_pool", "adaptive_max_pool"}
+	peakBoth  = [4]string{"", "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool3d"}
+)
+
+// AdaptiveOptions are the arguments of F.adaptive_max_pool2d and its like.
+type AdaptiveOptions struct {
+	Size    []int64 `arg:"output_size"`
+	Indices bool    `arg:"return_indices"`
+}
+
+// poolFunctions defines the poolings of torch.nn.functional over n dimensions.
+func poolFunctions(n int) {
+	name := func(s string) string { return fmt.Sprintf(s, n) }
+	define(Row{
+		Name: name("max_pool%dd.any"), Args: &PoolOptions{}, Composite: true,
+		Sig: name("F.max_pool%dd(input, kernel_size: pair, stride: pair? = None, padding: pair = 0, dilation: pair = 1, ceil_mode: bool = False, return_indices: bool = False)"),
+		Run: func(c *Call) {
+			o, row := c.Args.(*PoolOptions), maxPools[n]
+			if o.Indices {
+				row = maxBoth[n]
+			}
+			c.Return(c.Do(Row0(row), c.pool(o, n), c.In[0])...)
+		},
+		Source: "torch/nn/functional.py: max_pool2d",
+	})
+	further := ""
+	if n > 1 {
+		further = ", divisor_override: int? = None"
+	}
+	define(Row{
+		Name: name("avg_pool%dd.any"), Args: &PoolOptions{}, Composite: true,
+		Sig: name("F.avg_pool%dd(input, kernel_size: pair, stride: pair? = None, padding: pair = 0, ceil_mode: bool = False, count_include_pad: bool = True" + further + ")"),
+		Run: func(c *Call) { c.Return(c.Do1(Row0(avgPools[n]), c.pool(c.Args.(*PoolOptions), n), c.In[0])) },
+	})
+	define(Row{
+		Name: name("adaptive_avg_pool%dd.any"), Args: &AdaptiveOptions{}, Composite: true,
+		Sig: name("F.adaptive_avg_pool%dd(input, output_size: pair)"),
+		Run: func(c *Call) {
+			size := c.spatial("output_size", c.Args.(*AdaptiveOptions).Size, n, 1)
+			c.Return(c.Do1(Row0(meanPools[n]), &AdaptiveArgs{Size: size}, c.In[0]))
+		},
+	})
+	define(Row{
+		Name: name("adaptive_max_pool%dd.any"), Args: &AdaptiveOptions{}, Composite: true,
+		Sig: name("F.adaptive_max_pool%dd(input, output_size: pair, return_indices: bool = False)"),
+		Run: func(c *Call) {
+			o, row := c.Args.(*AdaptiveOptions), peakPools[n]
+			if o.Indices {
+				row = peakBoth[n]
+			}
+			c.Return(c.Do(Row0(row), &AdaptiveArgs{Size: c.spatial("output_size", o.Size, n, 1)}, c.In[0])...)
+		},
+	})
+	define(Row{ // (sign(out) * relu(abs(out))).mul(k).pow(1 / p) of the mean of powers
+		Name: name("lp_pool%dd"), Args: &PoolOptions{}, Composite: true,
+		Sig: name("F.lp_pool%dd(input, norm_type: float, kernel_size: pair, stride: pair? = None, ceil_mode: bool = False)"),
+		Run: func(c *Call) {
+			o := c.Args.(*PoolOptions)
+			if o.Norm == 0 {
+				c.Fail("norm_type must not be 0")
+			}
+			power := c.Do1(PowScalar, &PowArgs{Exponent: Number{Set: true, Float: true, Value: o.Norm}}, c.In[0])
+			out := c.Local(c.Do1(Row0(avgPools[n]), c.pool(o, n), power))
+			c.Drop(power)
+			sign := c.Do1(Row0("sign"), nil, out)
+			size := c.Do1(abs, nil, out)
+			up := c.Do1(Relu, nil, size)
+			c.Drop(size)
+			product := c.Do1(Mul, &BinaryArgs{}, sign, up)
+			c.Drop(sign, up)
+			scaled := c.scaled(Mul, product)
+			c.Drop(product)
+			c.Return(c.Do1(PowScalar, &PowArgs{Exponent: Number{Set: true, Float: true, Value: 1 / o.Norm}}, scaled))
+			c.Drop(scaled)
+		},
+		Source: "torch/nn/functional.py: lp_pool2d",
+	})
+}
+
+func init() {
+	for n := 1; n <= 3; n++ {
+		poolFunctions(n)
+	}
+	flatBoth("max_pool1d_with_indices", &PoolArgs{}, func(c *Call, x *Tensor) []*Tensor {
+		return c.Do(maxPoolIndices, c.Args.(*PoolArgs).wide(), x)
+	})
+	flatBoth("adaptive_max_pool1d_with_indices", &AdaptiveArgs{}, func(c *Call, x *Tensor) []*Tensor {
+		return c.Do(adaptiveMaxPool2d, &AdaptiveArgs{Size: []int64{1, c.Args.(*AdaptiveArgs).Size[0]}}, x)
+	})
+}
+
+// flatBoth is flat for a pooling that gives its indices, too.
+func flatBoth(name string, args any, run func(c *Call, x *Tensor) []*Tensor) {
+	define(Row{
+		Name: name, Args: args, Composite: true, Run: func(c *Call) {
+			if r := c.In[0].Rank(); r != 2 && r != 3 {
+				c.Fail("pooling over one dimension needs 2 or 3 dimensions, not shape %v", c.In[0].Size)
+			}
+			x := c.Local(c.Do1(Unsqueeze, &DimArgs{Dim: -2}, c.In[0]))
+			outs := run(c, x)
+			for _, t := range outs {
+				c.Return(c.Do1(Squeeze, &DimArgs{Dim: -2}, t))
+			}
+			c.Drop(outs...)
+		},
+		Source: "aten/src/ATen/native/Pooling.cpp",
+	})
+}
+
+// FractionalArgs are the arguments of fractional max pooling.
+type FractionalArgs struct {
+	Kernel  []int64   `arg:"kernel_size"`
+	Size    []int64   `arg:"output_size"`
+	Ratio   []float64 `arg:"output_ratio"`
+	Indices bool      `arg:"return_indices"`
+}
+
+// fractionalPool defines fractional max pooling over n dimensions: where the
+// windows lie is drawn for each channel.
+func fractionalPool(n int) {
+	name := fmt.Sprintf("fractional_max_pool%dd", n)
+	kernel := define(Row{
+		Name: name, Args: &FractionalArgs{}, Run: func(c *Call) {
+			x, a := c.In[0], c.Args.(*FractionalArgs)
+			size := x.Size
+			for i := range n {
+				size = size.Set(x.Rank()-n+i, a.Size[i])
+			}
+			l := tensor.Contiguous(size)
+			c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
+		},
+		Save: []Save{In(0), Out(1)}, Node: fmt.Sprintf("FractionalMaxPool%dDBackward0", n),
+		Grad:   func(b *Back) { b.Set(0, b.New(tensor.Contiguous(b.InM[0].Size), b.Grads[0].DType)) },
+		Source: "aten/src/ATen/native/cuda/FractionalMaxPool2d.cu, FractionalMaxPool3d.cu",
+	})
+	define(Row{
+		Name: name + ".any", Args: &FractionalArgs{}, Composite: true,
+		Sig: "F." + name + "(input, kernel_size: pair, output_size: pair? = None, output_ratio: floats? = None, return_indices: bool = False)",
+		Run: func(c *Call) {
+			x, a := c.In[0], *c.Args.(*FractionalArgs)
+			if x.Rank() != n+1 && x.Rank() != n+2 || x.Numel() == 0 {
+				c.Fail("pooling over %d dimensions needs %d or %d dimensions, not shape %v", n, n+1, n+2, x.Size)
+			}
+			if (len(a.Size) == 0) == (len(a.Ratio) == 0) {
+				c.Fail("%s needs either output_size or output_ratio", name)
+			}
+			if len(a.Ratio) > 0 {
+				if len(a.Ratio) != n {
+					c.Fail("output_ratio must have %d numbers, not %d", n, len(a.Ratio))
+				}
+				for i, r := range a.Ratio {
+					if !(r > 0 && r < 1) {
+						c.Fail("output_ratio must be between 0 and 1, not %v", r)
+					}
+					a.Size = append(a.Size, int64(float64(x.Dim(x.Rank()-n+i))*r))
+				}
+			}
+			a.Size, a.Kernel = c.spatial("output_size", a.Size, n, 1), c.spatial("kernel_size", a.Kernel, n, 1)
+			for i, k := range a.Kernel {
+				if in := x.Dim(x.Rank() - n + i); a.Size[i]+k-1 > in-int64(n-2) { // in three dimensions less than the input
+					c.Fail("kernel of size %d and output of size %d do not fit %d elements", k, a.Size[i], in)
+				}
+			}
+			batch := int64(1)
+			if x.Rank() == n+2 {
+				batch = x.Dim(0)
+			}
+			samples := c.Local(c.NewShape(x.DType, batch, x.Dim(-n-1), int64(n)))
+			outs := c.Do(kernel, &a, x, samples)
+			c.Return(outs[0])
+			if a.Indices {
+				c.Return(outs[1])
+			} else {
+				c.Drop(outs[1])
+			}
+		},
+		Source: "torch/nn/functional.py: fractional_max_pool2d",
+	})
+}
+
+func init() {
+	fractionalPool(2)
+	fractionalPool(3)
+}

@@ -1,0 +1,144 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// What bitsandbytes allocates (0.46 to 0.49): its kernels write into tensors
+// that its Python code makes with torch.empty.
+
+// Blocks of values that share a maximum: of 4-bit weights, and of those maxima
+// when they are quantized in their turn.
+const (
+	block4bit  = 64
+	blockOfMax = 256
+)
+
+// Quantize4bitArgs says how a weight is stored in four bits.
+type Quantize4bitArgs struct {
+	Double bool // the maxima are quantized, too
+	First  bool // the first such weight of the process, which makes the table of the maxima
+}
+
+// Quantize4bit is functional.quantize_4bit: the packed weight, the maxima of its
+// blocks and the table of the sixteen values; with double quantization also
+// their mean and the maxima of their blocks, and then perhaps the table.
+var Quantize4bit = define(Row{
+	Name: "quantize_4bit", Args: &Quantize4bitArgs{}, Composite: true, Run: func(c *Call) {
+		a, n := c.Args.(*Quantize4bitArgs), c.In[0].Numel()
+		blocks := divUp(n, block4bit)
+		absmax := c.NewShape(tensor.Float32, blocks)
+		packed := c.NewShape(tensor.Uint8, (n+1)/2, 1)
+		code := c.NewShape(tensor.Float32, 16) // scaled to its largest: data.div_(data.abs().max())
+		abs := c.Do1(Row0("abs"), nil, code)
+		largest := c.Do1(Row0("max"), &ExtremeArgs{}, abs)
+		c.Drop(abs, largest)
+		if !a.Double {
+			c.Return(packed, absmax, code)
+			return
+		}
+		offset := c.Do1(Row0("mean"), &ReduceArgs{}, absmax)
+		centred := c.Do1(Row0("sub"), &BinaryArgs{}, absmax, offset)
+		var table *Tensor
+		if a.First {
+			table = c.NewShape(tensor.Float32, 256)
+		}
+		nested := c.NewShape(tensor.Float32, divUp(blocks, blockOfMax))
+		quantized := c.NewShape(tensor.Uint8, blocks)
+		c.Drop(centred, absmax)
+		c.Return(packed, quantized, code, offset, nested)
+		if a.First {
+			c.Return(table)
+		}
+	},
+	Source: "bitsandbytes/functional.py: quantize_4bit, quantize_blockwise, get_4bit_type",
+})
+
+// Dequantize4bitArgs are the shape and type of a weight before it was quantized.
+type Dequantize4bitArgs struct {
+	Out, In int64
+	DType   tensor.DType
+	Double  bool
+}
+
+// Dequantize4bit is functional.dequantize_4bit of a packed weight.
+var Dequantize4bit = define(Row{
+	Name: "dequantize_4bit", Args: &Dequantize4bitArgs{}, Run: func(c *Call) {
+		a := c.Args.(*Dequantize4bitArgs)
+		if a.Double { // the maxima
+			c.Local(c.NewShape(tensor.Float32, divUp(a.Out*a.In, block4bit)))
+		}
+		c.Return(c.NewShape(a.DType, a.Out, a.In))
+	},
+	Source: "bitsandbytes/functional.py: dequantize_4bit, dequantize_blockwise",
+})
+
+// Int8Quantize is functional.int8_vectorwise_quant of a matrix of float16, with
+// one scale a row.
+var Int8Quantize = define(Row{
+	Name: "int8_vectorwise_quant", Composite: true, Run: func(c *Call) {
+		stats := c.NewShape(tensor.Float32, c.In[0].Dim(0))
+		c.Return(c.NewShape(tensor.Int8, c.In[0].Size.Slice()...), stats)
+	},
+	Source: "bitsandbytes/backends/cuda/ops.py: int8_vectorwise_quant",
+})
+
+// Int8Outliers does the same and looks for columns that hold larger values than
+// a threshold. Which do depends on the data; here none does.
+var Int8Outliers = define(Row{
+	Name: "int8_vectorwise_quant.threshold", Run: func(c *Call) {
+		x := c.In[0]
+		parts := c.Do(Int8Quantize, nil, x)
+		abs := c.Do1(Row0("abs"), nil, x)
+		large := c.NewShape(tensor.Bool, x.Size.Slice()...) // abs >= threshold
+		c.Drop(abs)
+		c.Drop(c.Do1(Row0("any"), &ReduceArgs{}, large))
+		c.Drop(large)
+		c.Return(parts...)
+	},
+	NotModelled: "columns of inputs beyond LLM.int8()'s threshold, which are computed in 16 bit",
+	Source:      "bitsandbytes/backends/cuda/ops.py: int8_vectorwise_quant",
+})
+
+// Int8Product is int8_scaled_mm of a quantized input and a quantized weight, in
+// the type of input 2; the bias changes the result in place.
+var Int8Product = define(Row{
+	Name: "int8_scaled_mm", Composite: true, Run: func(c *Call) {
+		x, w, like := c.In[0], c.In[1], c.In[2]
+		sums := c.NewShape(tensor.Int32, x.Dim(0), w.Dim(0))
+		if x.Dim(1)%4 != 0 { // cuBLASLt cannot; the product is computed in float32
+			a := c.Do1(To, &ToCopyArgs{DType: tensor.Float32}, x)
+			b := c.Do1(To, &ToCopyArgs{DType: tensor.Float32}, w)
+			t := c.Do1(T, nil, b)
+			c.Drop(b)
+			y := c.Do1(Matmul, nil, a, t)
+			c.Drop(a, t)
+			i := c.Do1(To, &ToCopyArgs{DType: tensor.Int32}, y)
+			c.Drop(y, i)
+		}
+		out := c.NewShape(tensor.Float16, x.Dim(0), w.Dim(0))
+		y := c.Do1(To, &ToCopyArgs{DType: like.DType}, out)
+		c.Drop(out, sums)
+		c.Return(y)
+	},
+	Source: "bitsandbytes/backends/default/ops.py: int8_scaled_mm; cuda/ops.py: int8_linear_matmul, int8_mm_dequant",
+})
+
+// Int8Dequantize is a weight of eight bits in the type of input 1:
+// CB.to(dtype, copy=True).mul_(SCB.unsqueeze(1).mul(1 / 127)).
+var Int8Dequantize = define(Row{
+	Name: "int8_dequantize", Run: func(c *Call) {
+		w := c.NewShape(c.In[1].DType, c.In[0].Size.Slice()...)
+		c.Drop(c.NewShape(tensor.Float32, c.In[0].Dim(0), 1))
+		c.Return(w)
+	},
+	Source: "bitsandbytes/autograd/_functions.py: MatMul8bitLt.backward",
+})
+
+// RowsOf is a matrix as the sequence whose rows it holds: y.reshape(*x.shape[:-1], -1).
+var RowsOf = define(Row{
+	Name: "rows_of", Composite: true, Run: func(c *Call) {
+		y, x := c.In[0], c.In[1]
+		shape := x.Size.Slice()
+		shape[len(shape)-1] = y.Dim(1)
+		c.Return(c.Do1(Reshape, &ShapeArgs{Shape: shape}, y))
+	},
+})

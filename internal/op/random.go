@@ -1,0 +1,166 @@
+package op
+
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Random numbers on the device.
+var (
+	_ = filled("empty")
+	_ = filledLike("empty_like")
+	_ = filledLike("rand_like")
+	_ = define(Row{
+		Name: "full_like", Sig: "torch.full_like(input, fill_value: float, *, dtype: dtype? = None)", Args: &FullArgs{}, Composite: true, Run: func(c *Call) {
+			c.Return(c.Do1(Row0("zeros_like"), &c.Args.(*FullArgs).FillArgs, c.In[0]))
+		},
+	})
+	_ = define(Row{
+		Name: "randint", Sig: "torch.randint(low: int, high: int, size: ints, *, dtype: dtype? = None)", Args: &FillArgs{}, Run: func(c *Call) {
+			c.filledOf(c.Args.(*FillArgs), tensor.Int64)
+		},
+	})
+	_ = define(Row{
+		Name: "bernoulli", Sig: "torch.bernoulli(input)", Run: func(c *Call) {
+			if !c.In[0].DType.IsFloating() {
+				c.Fail("bernoulli needs probabilities of a floating type, not %v", c.In[0].DType)
+			}
+			c.Return(c.New(tensor.Contiguous(c.In[0].Size), c.In[0].DType))
+		},
+		Node: "BernoulliBackward0", Grad: func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
+		Source: "aten/src/ATen/native/Distributions.cpp: bernoulli",
+	})
+	_ = define(Row{
+		Name: "eye", Sig: "torch.eye(n: int, m: int? = None, *, dtype: dtype? = None)", Args: &EyeArgs{}, Run: func(c *Call) {
+			a := c.Args.(*EyeArgs)
+			m := a.N
+			if a.M != nil {
+				m = *a.M
+			}
+			c.filledOf(&FillArgs{Size: []int64{a.N, m}, DType: a.DType}, tensor.Float32)
+		},
+	})
+	_ = define(Row{
+		Name: "linspace", Sig: "torch.linspace(start: float, end: float, steps: int, *, dtype: dtype? = None)", Args: &LinspaceArgs{}, Run: func(c *Call) {
+			a := c.Args.(*LinspaceArgs)
+			c.filledOf(&FillArgs{Size: []int64{a.Steps}, DType: a.DType}, tensor.Float32)
+		},
+	})
+)
+
+// EyeArgs are the sizes of eye.
+type EyeArgs struct {
+	N     int64         `arg:"n"`
+	M     *int64        `arg:"m"`
+	DType *tensor.DType `arg:"dtype"`
+}
+
+// LinspaceArgs are the arguments of linspace.
+type LinspaceArgs struct {
+	Steps int64         `arg:"steps"`
+	DType *tensor.DType `arg:"dtype"`
+}
+
+// The tensors that a method makes, of the type of its own unless another is
+// given.
+func init() {
+	for name, sig := range map[string]string{
+		"new_empty": "(self, size: ints, *, dtype: dtype? = None)", "new_zeros": "(self, size: ints, *, dtype: dtype? = None)",
+		"new_ones": "(self, size: ints, *, dtype: dtype? = None)", "new_full": "(self, size: ints, fill_value: float, *, dtype: dtype? = None)",
+	} {
+		define(Row{Name: name, Sig: "Tensor." + name + sig, Args: &FillArgs{}, Run: func(c *Call) {
+			c.filledOf(c.Args.(*FillArgs), c.In[0].DType)
+		}})
+	}
+}
+
+// RandpermArgs are the arguments of randperm.
+type RandpermArgs struct {
+	N     int64         `arg:"n"`
+	DType *tensor.DType `arg:"dtype"`
+}
+
+// Randperm sorts random keys; for few numbers one thread block does.
+var _ = define(Row{
+	Name: "randperm", Sig: "torch.randperm(n: int, *, dtype: dtype? = None)", Args: &RandpermArgs{}, Run: func(c *Call) {
+		a := c.Args.(*RandpermArgs)
+		d := tensor.Int64
+		if a.DType != nil {
+			d = *a.DType
+		}
+		const most = 2048
+		if a.N < 1 || a.N > most || d != tensor.Int64 && d != tensor.Int32 {
+			c.Fail("randperm of %d numbers of %v is not modelled; it is of 1 to %d of int64 or int32", a.N, d, most)
+		}
+		c.Return(c.NewShape(d, a.N))
+		c.Drop(c.NewShape(d)) // whether the numbers fit the type
+		if c.Env().FakeTensors {
+			return
+		}
+		c.Local(c.NewShape(d, a.N)) // arange
+		c.Local(c.NewShape(tensor.Int32, a.N))
+		c.Local(c.NewShape(tensor.Int32, a.N)) // the keys, and sorted
+		c.Drop(c.NewShape(tensor.Uint8, 1))
+	},
+	Source: "aten/src/ATen/native/cuda/Randperm.cu",
+})
+
+// MultinomialArgs are the arguments of multinomial.
+type MultinomialArgs struct {
+	N           int64 `arg:"num_samples"`
+	Replacement bool  `arg:"replacement"`
+}
+
+// Multinomial draws from weights: with replacement by running sums, else it
+// divides the weights by random numbers and takes the largest.
+var _ = define(Row{
+	Name: "multinomial", Sig: "torch.multinomial(input, num_samples: int, replacement: bool = False)", Args: &MultinomialArgs{}, Run: func(c *Call) {
+		x, a := c.In[0], c.Args.(*MultinomialArgs)
+		if x.Rank() != 1 && x.Rank() != 2 || x.DType != tensor.Float32 || x.Numel() == 0 || a.N < 1 || !a.Replacement && a.N > x.Dim(-1) {
+			c.Fail("multinomial of %d samples from shape %v of %v is not modelled; weights are of float32, and one or two dimensions", a.N, x.Size, x.DType)
+		}
+		size := x.Size.Set(x.Rank()-1, a.N)
+		c.Return(c.New(tensor.Contiguous(size), tensor.Int64))
+		if a.Replacement && a.N > 1 {
+			if x.Rank() == 1 {
+				c.Fail("multinomial with replacement from one row of weights is not modelled; unsqueeze it")
+			}
+			for range 3 { // the weights in rows, normalized, and their running sums
+				c.Local(c.New(tensor.Contiguous(x.Size), x.DType))
+			}
+			return
+		}
+		c.validWeights(x)
+		noise := c.Local(c.NewLike(x))
+		if a.N > 1 {
+			if multiBlock(x.Numel()/x.Dim(-1), x.Dim(-1)) {
+				c.Fail("multinomial among %d weights in %d rows is not modelled", x.Dim(-1), x.Numel()/x.Dim(-1))
+			}
+			c.Drop(c.New(tensor.Contiguous(size), x.DType)) // the values of topk
+			return
+		}
+		dims := make([]bool, x.Rank())
+		dims[x.Rank()-1] = true
+		reduceScratch(c, noise, dims, valueIndex, 4)
+	},
+	Source: "aten/src/ATen/native/Distributions.cpp: multinomial_out; cuda/MultinomialKernel.cu",
+})
+
+// validWeights checks on the device that weights are finite, not negative, and
+// not all 0; what it finds lives to the end of the row.
+func (c *Call) validWeights(x *Tensor) {
+	within := func(extreme, compare string, bound float64) (value, is *Tensor) {
+		value = c.Do1(Row0(extreme), nil, x)
+		return value, c.Do1(Row0(compare), &BinaryArgs{Other: Number{Set: true, Float: true, Value: bound}}, value)
+	}
+	least, some := within("min.all", "ge", 0)
+	most, finite := within("max.all", "lt", math.Inf(1))
+	c.Local(c.NewShape(tensor.Bool))
+	c.Drop(finite, most, some, least)
+	sums := c.Do1(Sum, &ReduceArgs{Dim: []int64{-1}}, x)
+	none := c.Do1(isEqual, &BinaryArgs{Other: Number{Set: true}}, sums)
+	c.Local(c.Do1(Row0("any"), &ReduceArgs{}, none))
+	c.Drop(none, sums)
+	c.Drop(c.NewShape(tensor.Bool)) // its opposite
+}

@@ -1,0 +1,40 @@
+package op
+
+// reflected are the operators that a number may stand on the left of, with the
+// row that Python runs then on the tensor and the argument that takes the number.
+var reflected = map[string]struct{ row, arg string }{
+	"add": {"add", "other"}, "mul": {"mul", "other"}, "sub": {"sub", "left"}, "div": {"rdiv", "other"},
+}
+
+// Reflected returns the row of number OPERATOR tensor and the argument that the
+// number is; nil if there is none.
+func Reflected(r *Row) (row *Row, arg string) {
+	if m, ok := reflected[r.Name]; ok {
+		return Row0(m.row), m.arg
+	}
+	return nil, ""
+}
+
+// Tensor.__rdiv__ is self.reciprocal() * number.
+var _ = define(Row{
+	Name: "rdiv", Args: &BinaryArgs{}, Composite: true, Run: func(c *Call) {
+		inverse := c.Do1(Row0("reciprocal"), nil, c.In[0])
+		c.Return(c.Do1(Mul, c.Args, inverse))
+		c.Drop(inverse)
+	},
+	Source: "torch/_tensor.py: __rdiv__",
+})
+
+// Rsub is other - input.
+var _ = define(Row{
+	Name: "rsub", Sig: "torch.rsub(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic, Node: "RsubBackward0",
+	Grad: func(b *Back) {
+		if b.Need(1) {
+			b.Pass(1)
+		}
+		if b.Need(0) {
+			b.Set(0, b.NewLike(b.Grads[0]))
+		}
+	},
+	Source: "aten/src/ATen/native/BinaryOps.cpp: rsub",
+})

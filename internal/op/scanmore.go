@@ -1,0 +1,131 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// Cumprod is the running product along a dimension. Its derivative looks for
+// zeros, for which the GPU is waited for; there are taken to be none.
+var cumprod = define(Row{
+	Name: "cumprod", Sig: "torch.cumprod(input, dim: int, *, dtype: dtype? = None)", Args: &CumsumArgs{}, Cast: CastFP32Out, Run: func(c *Call) {
+		x, a := c.In[0], c.Args.(*CumsumArgs)
+		dim := c.dim(a.Dim, x.Rank())
+		d := x.DType
+		if a.DType != nil {
+			d = *a.DType
+		} else if !d.IsFloating() {
+			d = tensor.Int64
+		}
+		if x.Rank() > 0 && x.Numel() > 1 && x.Numel() == x.Dim(dim) {
+			c.Fail("cumprod over the only dimension, by CUB, is not modelled")
+		}
+		out := c.New(tensor.Contiguous(x.Size), d)
+		if d != x.DType {
+			x = c.Local(c.New(x.LikeDense(), d))
+		}
+		if x.Numel() > 1 {
+			c.contiguous(x)
+		}
+		c.Return(out)
+	},
+	Save: []Save{In(0), Out(0)}, Node: "CumprodBackward0",
+	NotModelled: "the gradient of cumprod and prod where elements are 0",
+	Source:      "aten/src/ATen/native/ReduceOps.cpp: cumprod, cumprod_backward",
+})
+
+func init() {
+	cumprod.Grad = func(b *Back) { // reversed_cumsum(result * grad).div(input)
+		x, dim := b.SavedIn[0], b.Args.(*CumsumArgs).Dim
+		if x.Numel() <= 1 || x.Dim(b.dim(dim, x.Rank())) == 1 {
+			b.Pass(0)
+			return
+		}
+		g := b.Local(b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))
+		w := b.Local(b.Do1(mulTensor, nil, b.SavedOut[0], g))
+		zero := b.Local(b.New(x.LikeDense(), tensor.Bool))
+		b.Drop(b.Do1(Row0("any"), &ReduceArgs{}, zero))
+		flipped := b.NewLike(w)
+		sum := b.Do1(cumsum, &CumsumArgs{Dim: dim}, flipped)
+		back := b.NewLike(sum)
+		b.Drop(sum, flipped)
+		b.Set(0, b.Do1(divTensor, nil, back, x))
+		b.Drop(back)
+	}
+	for _, name := range []string{"cummax", "cummin"} {
+		define(Row{
+			Name: name, Sig: "torch." + name + "(input, dim: int)", Args: &DimArgs{}, Run: func(c *Call) {
+				x := c.In[0]
+				c.dim(c.Args.(*DimArgs).Dim, x.Rank())
+				l := tensor.Contiguous(x.Size)
+				c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
+				c.contiguous(x)
+			},
+			Save: []Save{In(0), Out(1)}, Node: nodeName(name), Grad: gradSelected,
+			Source: "aten/src/ATen/native/ReduceOps.cpp: cummax, cummaxmin_backward",
+		})
+	}
+	for _, name := range []string{"median", "kthvalue"} {
+		sig := "torch.median(input, dim: int, keepdim: bool = False)"
+		if name == "kthvalue" {
+			sig = "torch.kthvalue(input, k: int, dim: int = -1, keepdim: bool = False)"
+		}
+		define(Row{
+			Name: name, Sig: sig, Args: &ExtremeArgs{}, Run: func(c *Call) {
+				x := c.In[0]
+				_, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ExtremeArgs).over())
+				if x.Numel() == 0 {
+					c.Fail("%s of no elements", name)
+				}
+				l := tensor.Contiguous(size)
+				c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
+			},
+			Save: []Save{Out(1)}, Node: nodeName(name), Grad: gradSelected,
+			Source: "aten/src/ATen/native/cuda/Sorting.cpp",
+		})
+	}
+}
+
+// Prod is the product along a dimension.
+var _ = define(Row{
+	Name: "prod", Sig: "torch.prod(input, dim: int, keepdim: bool = False, *, dtype: dtype? = None)", Args: &ProdArgs{}, Cast: CastFP32Out, Run: func(c *Call) {
+		x, a := c.In[0], c.Args.(*ProdArgs)
+		d := x.DType
+		switch half := d.IsHalf(); {
+		case a.DType != nil && *a.DType != d && !(half && *a.DType == tensor.Float32):
+			c.Fail("prod with a conversion from %v to %v is not modelled; convert first", d, *a.DType)
+		case a.DType != nil:
+			d = *a.DType
+		case !d.IsFloating():
+			d = tensor.Int64
+		}
+		over := &Call{Exec: c.Exec, In: c.In, Args: a.over()}
+		c.Return(over.reduce(d))
+		over.End()
+	},
+	Save: []Save{In(0), Out(0)}, Node: "ProdBackward1",
+	Grad: func(b *Back) { // grad * (result / input) where nothing is 0
+		x, a := b.SavedIn[0], b.Args.(*ProdArgs)
+		if x.DType != b.Grads[0].DType {
+			b.Fail("the gradient of prod with another type is not modelled; convert first")
+		}
+		dims, _ := b.reducedDims(&b.InM[0], a.over())
+		g, res := b.restored(b.Grads[0], dims, a.KeepDim), b.restored(b.SavedOut[0], dims, a.KeepDim)
+		mark := b.Mark()
+		zero := b.Local(b.New(x.LikeDense(), tensor.Bool))
+		count := b.Local(b.Do1(Sum, &ReduceArgs{Dim: []int64{a.Dim}, KeepDim: true}, zero))
+		b.Drop(b.Do1(Sum, &ReduceArgs{}, count))
+		share := b.Local(b.Do1(divTensor, nil, res, x))
+		b.Set(0, b.Do1(mulTensor, nil, g, share))
+		b.Early(share)
+		b.Early(count)
+		b.DropTo(mark)
+	},
+	Source: "aten/src/ATen/native/ReduceOps.cpp: prod; torch/csrc/autograd/FunctionsManual.cpp: prod_backward",
+})
+
+// ProdArgs are the arguments of prod.
+type ProdArgs struct {
+	Dim     int64         `arg:"dim"`
+	KeepDim bool          `arg:"keepdim"`
+	DType   *tensor.DType `arg:"dtype"`
+}
+
+func (a *ProdArgs) over() *ReduceArgs { return &ReduceArgs{Dim: []int64{a.Dim}, KeepDim: a.KeepDim} }

@@ -1,0 +1,57 @@
+package op
+
+// SimilarityArgs are the arguments of cosine_similarity and pairwise_distance.
+type SimilarityArgs struct {
+	Dim     int     `arg:"dim"`
+	P       float64 `arg:"p"`
+	Eps     float64 `arg:"eps"`
+	KeepDim bool    `arg:"keepdim"`
+}
+
+// CosineSimilarity divides both by their norms, of which it changes clones
+// outside of autograd, multiplies and sums.
+var _ = define(Row{
+	Name: "cosine_similarity", Sig: "F.cosine_similarity(x1, x2, dim: int = 1, eps: float = 1e-08)", Args: &SimilarityArgs{}, Cast: CastFP32, Composite: true,
+	Run: func(c *Call) {
+		a := c.Args.(*SimilarityArgs)
+		l := c.elementwise(c.In...)
+		d := resultType(c.In[0], c.In[1], Number{})
+		if !d.IsFloating() {
+			c.Fail("cosine_similarity needs a floating type, not %v", d)
+		}
+		dim := int64(c.dim(a.Dim, l.Rank()))
+		two := 2.0
+		expand := func(t *Tensor) *Tensor {
+			same := c.Do1(To, &ToCopyArgs{DType: d}, t)
+			defer c.Drop(same)
+			return c.Local(c.Do1(Expand, &ShapeArgs{Shape: l.Size.Slice()}, same))
+		}
+		x1, x2 := expand(c.In[0]), expand(c.In[1])
+		norm := func(t *Tensor) *Tensor {
+			n := c.Do1(vectorNorm, &NormArgs{P: &two, ReduceArgs: ReduceArgs{Dim: []int64{dim}, KeepDim: true}}, t)
+			defer c.Drop(n)
+			return c.Local(c.Do1(Clone, nil, n))
+		}
+		n1, n2 := norm(x1), norm(x2)
+		mark := c.Mark()
+		right := c.Local(c.Do1(Div, &BinaryArgs{}, x2, n2))
+		left := c.Local(c.Do1(Div, &BinaryArgs{}, x1, n1))
+		product := c.Local(c.Do1(Mul, &BinaryArgs{}, left, right))
+		c.Return(c.Do1(Sum, &ReduceArgs{Dim: []int64{dim}}, product))
+		c.DropTo(mark)
+	},
+	Source: "aten/src/ATen/native/Distance.cpp: cosine_similarity",
+})
+
+// PairwiseDistance is the norm of the difference along the last dimension.
+var _ = define(Row{
+	Name: "pairwise_distance", Sig: "F.pairwise_distance(x1, x2, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False)", Args: &SimilarityArgs{},
+	Composite: true, Run: func(c *Call) {
+		a := c.Args.(*SimilarityArgs)
+		if c.In[0].Rank() == 0 || c.In[1].Rank() == 0 {
+			c.Fail("pairwise_distance needs at least one dimension")
+		}
+		c.Return(c.pairwiseDistance(c.In[0], c.In[1], a.P, a.KeepDim))
+	},
+	Source: "aten/src/ATen/native/Distance.cpp: pairwise_distance",
+})

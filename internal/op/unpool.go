@@ -1,0 +1,94 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// UnpoolArgs are the arguments of max_unpool; the rows of kernels take the size
+// of the result alone.
+type UnpoolArgs struct {
+	Kernel  []int64 `arg:"kernel_size"`
+	Stride  []int64 `arg:"stride"`
+	Padding []int64 `arg:"padding"`
+	Size    []int64 `arg:"output_size"`
+}
+
+// unpool defines the kernel of max_unpool over n dimensions. Its derivative is
+// gather over the flattened dimensions.
+func unpool(n int) *Row {
+	return define(Row{
+		Name: fmt.Sprintf("max_unpool%dd", n), Args: &UnpoolArgs{}, Run: func(c *Call) {
+			x, idx := c.In[0], c.In[1]
+			size := x.Size
+			for i, s := range c.Args.(*UnpoolArgs).Size {
+				size = size.Set(x.Rank()-n+i, s)
+			}
+			x = c.contiguous(x)
+			c.contiguous(idx)
+			c.Return(c.grown(x.DType, size.Slice()...))
+		},
+		Save: []Save{In(1)}, Node: fmt.Sprintf("MaxUnpool%dDBackward0", n),
+		Grad: func(b *Back) {
+			b.contiguous(b.Grads[0])
+			b.Set(0, b.New(tensor.Contiguous(b.InM[0].Size), b.Grads[0].DType))
+		},
+		Source: "aten/src/ATen/native/cuda/MaxUnpooling.cu; torch/csrc/autograd/FunctionsManual.cpp: max_pool_double_backward",
+	})
+}
+
+var maxUnpools = [4]*Row{2: unpool(2), 3: unpool(3)}
+
+func init() {
+	for n := 1; n <= 3; n++ {
+		define(Row{
+			Name: fmt.Sprintf("max_unpool%dd.any", n), Args: &UnpoolArgs{}, Composite: true, Run: func(c *Call) { c.unpool(n) },
+			Sig:    fmt.Sprintf("F.max_unpool%dd(input, indices, kernel_size: pair, stride: pair? = None, padding: pair = 0, output_size: ints? = None)", n),
+			Source: "torch/nn/functional.py: max_unpool2d",
+		})
+	}
+}
+
+// unpool checks the arguments; one dimension is two, of which the last has
+// size 1.
+func (c *Call) unpool(n int) {
+	x, idx, o := c.In[0], c.In[1], c.Args.(*UnpoolArgs)
+	if x.Rank() != n+1 && x.Rank() != n+2 || x.Size != idx.Size || idx.DType != tensor.Int64 {
+		c.Fail("unpooling over %d dimensions needs %d or %d of them and int64 indices of the same shape, not %v and %v of %v", n, n+1, n+2, x.Size, idx.Size, idx.DType)
+	}
+	p := c.pool(&PoolOptions{Kernel: o.Kernel, Stride: o.Stride, Padding: o.Padding}, n)
+	size := make([]int64, n)
+	for i := range size {
+		size[i] = (x.Dim(x.Rank()-n+i)-1)*p.Stride[i] + p.Kernel[i] - 2*p.Padding[i]
+	}
+	if given := o.Size; len(given) > 0 {
+		if len(given) == n+2 {
+			given = given[2:]
+		}
+		if len(given) != n {
+			c.Fail("output_size must have %d or %d numbers, not %d", n, n+2, len(given))
+		}
+		for i, s := range given {
+			if s <= size[i]-p.Stride[i] || s >= size[i]+p.Stride[i] {
+				c.Fail("output_size %d must lie between %d and %d", s, size[i]-p.Stride[i], size[i]+p.Stride[i])
+			}
+		}
+		size = given
+	}
+	for _, s := range size {
+		if s < 1 {
+			c.Fail("shape %v cannot be unpooled to %s", x.Size, tensor.SizeString(size))
+		}
+	}
+	if n > 1 {
+		c.Return(c.Do1(maxUnpools[n], &UnpoolArgs{Size: size}, x, idx))
+		return
+	}
+	wide := c.Do1(Unsqueeze, &DimArgs{Dim: -1}, x)
+	at := c.Do1(Unsqueeze, &DimArgs{Dim: -1}, idx)
+	y := c.Do1(maxUnpools[2], &UnpoolArgs{Size: append(size, 1)}, wide, at)
+	c.Drop(wide, at)
+	c.Return(c.Do1(Squeeze, &DimArgs{Dim: -1}, y))
+	c.Drop(y)
+}

@@ -1,0 +1,155 @@
+package optim
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+//go:embed python/eightbit.py
+var eightBitPython string
+
+// eightBitArgs are the arguments of bitsandbytes' optimizers.
+type eightBitArgs struct {
+	Common
+	AMSGrad    bool  `arg:"amsgrad"`
+	OptimBits  int64 `arg:"optim_bits"`
+	MinSize    int64 `arg:"min_8bit_size"`
+	Percentile int64 `arg:"percentile_clipping"`
+	BlockWise  bool  `arg:"block_wise"`
+	Paged      bool  `arg:"is_paged"`
+}
+
+// Figures of bitsandbytes/optim/optimizer.py.
+const (
+	quantBlock = 256     // numbers that share a scale; 2048 before bitsandbytes 0.44 (its PR 1365)
+	quantMap   = 256     // entries of a quantization map
+	pagedSize  = 100_000 // numbers from which on the states of a paged optimizer lie in managed memory
+)
+
+// The optimizers of bitsandbytes step parameter by parameter, in kernels that
+// take no memory. With 8 bits a state is one byte for each number and one scale
+// for each block; those of small parameters stay in float32. The maps of
+// quantization are shared. The states of paged optimizers lie in CUDA's managed
+// memory, which is not the caching allocator's.
+var (
+	_ = eightBit("Adam8bit", 8, 2, false, 0)
+	_ = eightBit("AdamW8bit", 8, 2, false, 0.01)
+	_ = eightBit("PagedAdam8bit", 8, 2, true, 0)
+	_ = eightBit("PagedAdamW8bit", 8, 2, true, 0.01)
+	_ = eightBit("PagedAdam", 32, 2, true, 0)
+	_ = eightBit("PagedAdamW", 32, 2, true, 0.01)
+	_ = eightBit("Lion8bit", 8, 1, false, 0)
+	_ = eightBit("PagedLion8bit", 8, 1, true, 0)
+	_ = eightBit("PagedLion", 32, 1, true, 0)
+)
+
+func eightBit(name string, bits int64, states int, paged bool, decay float64) *Row {
+	sig := "lr: float = 0.001, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = %v, amsgrad: bool = False, optim_bits: int = 32, "
+	bounds := adamBounds
+	if states == 1 {
+		sig = "lr: float = 0.0001, betas: floats = (0.9, 0.99), weight_decay: float = %v, "
+		bounds = []bound{nonNegative("lr"), betas, nonNegative("weight_decay")}
+	}
+	sig = fmt.Sprintf(sig, decay) + "min_8bit_size: int = 4096, percentile_clipping: int = 100, block_wise: bool = True"
+	if !paged {
+		sig += ", is_paged: bool = False"
+	}
+	return define(Row{
+		Name: name, Args: &eightBitArgs{}, LoopByDefault: true, GPUOnly: true, Package: "bitsandbytes.optim",
+		Sig: "bitsandbytes.optim." + name + "(" + sig + ")", Bounds: bounds, GroupArgs: []string{"lr", "betas", "eps", "weight_decay"},
+		Python: strings.NewReplacer("NAME", name, "BITS", fmt.Sprint(bits), "STATES", fmt.Sprint(states), "PAGED", map[bool]string{true: "True", false: "False"}[paged],
+			"RATE", map[int]string{1: "1e-4", 2: "1e-3"}[states], "BETA2", map[int]string{1: "0.99", 2: "0.999"}[states]).Replace(eightBitPython),
+		Refuse: func(args any) (string, error) {
+			switch a := args.(*eightBitArgs); {
+			case a.AMSGrad:
+				return "amsgrad", fmt.Errorf("%s has no amsgrad; bitsandbytes takes the argument and does nothing, or refuses it", name)
+			case a.Percentile != 100:
+				return "percentile_clipping", errors.New("percentile_clipping is not modelled; newer bitsandbytes has none")
+			case !a.BlockWise:
+				return "block_wise", errors.New("block_wise: false is not modelled; newer bitsandbytes has none")
+			case states == 2 && a.OptimBits != 32:
+				return "optim_bits", fmt.Errorf("optim_bits says nothing here: %s keeps %d bits", name, bits)
+			}
+			return "", nil
+		},
+		Begin: func(c *Call, groups []Group) { c.findHome(groups) },
+		ForLoop: func(c *Call, ps []*Param) {
+			a := c.Args.(*eightBitArgs)
+			for _, p := range ps {
+				c.inTurn(p, func() { c.quantized(p, bits, states, paged || a.Paged, a.MinSize) })
+			}
+		},
+		Note: func(args any) string {
+			note := "its kernels were not compared with a recording"
+			if bits == 8 {
+				note += fmt.Sprintf("; blocks of %d, as from version 0.44 on", quantBlock)
+			}
+			return name + " of bitsandbytes: " + note
+		},
+	})
+}
+
+// quantMaps are the maps that an optimizer has on the GPU.
+type quantMaps struct{ signed, unsigned *op.Tensor }
+
+// findHome finds the parameter that remembers what an optimizer keeps for all.
+func (c *Call) findHome(groups []Group) {
+	for _, g := range groups {
+		for _, p := range g.Params {
+			if c.home == nil {
+				c.home = p
+			}
+		}
+	}
+}
+
+// quantized makes the states of a parameter (init_state).
+func (c *Call) quantized(p *Param, bits int64, states int, paged bool, least int64) {
+	n := p.T.Numel()
+	d := tensor.Float32
+	if bits == 8 && n >= least {
+		d = tensor.Uint8
+	}
+	if d == tensor.Uint8 {
+		c.quantMaps(states)
+	}
+	for range states {
+		if paged && n >= pagedSize {
+			bytes, err := tensor.MulBytes(n, d.Size())
+			if err != nil {
+				c.Fail("optimizer state of %d numbers: %v", n, err)
+			}
+			c.Paged(bytes)
+			continue
+		}
+		p.State = append(p.State, c.Persist(c.New(p.T.LikeDense(), d)))
+	}
+	if d == tensor.Uint8 {
+		for range states {
+			p.State = append(p.State, c.Persist(c.New(tensor.Contiguous(tensor.D((n+quantBlock-1)/quantBlock)), tensor.Float32)))
+		}
+	}
+}
+
+// quantMaps moves the maps to the GPU, once for an optimizer.
+func (c *Call) quantMaps(states int) {
+	maps, _ := c.home.Own.(*quantMaps)
+	if maps == nil {
+		maps = &quantMaps{}
+		c.home.Own = maps
+		table := func() *op.Tensor {
+			t := c.Persist(c.New(tensor.Contiguous(tensor.D(quantMap)), tensor.Float32))
+			c.home.State = append(c.home.State, t)
+			return t
+		}
+		maps.signed = table()
+		if states == 2 {
+			maps.unsigned = table()
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package optim
+
+import (
+	_ "embed"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+//go:embed python/lamb.py
+var lambPython string
+
+// lambArgs are the arguments of Lamb.
+type lambArgs struct {
+	Common
+	WeightDecay float64  `arg:"weight_decay"`
+	MaxGradNorm *float64 `arg:"max_grad_norm"`
+	TrustClip   bool     `arg:"trust_clip"`
+	AlwaysAdapt bool     `arg:"always_adapt"`
+	Caution     bool     `arg:"caution"`
+}
+
+// Lamb is that of timm 1.0: it clips the gradients by their norm over all groups,
+// then works parameter by parameter, all in one function
+// (timm/optim/lamb.py: Lamb.step).
+var _ = define(Row{
+	Name: "Lamb", Args: &lambArgs{}, LoopByDefault: true, Package: "timm.optim", Python: lambPython, OneFunction: true, Begin: lambBegin, ForLoop: lambLoop,
+	Sig: "timm.optim.Lamb(lr: float = 0.001, bias_correction: bool = True, betas: floats = (0.9, 0.999), eps: float = 1e-06, weight_decay: float = 0.01, " +
+		"grad_averaging: bool = True, max_grad_norm: float? = 1.0, trust_clip: bool = False, always_adapt: bool = False, caution: bool = False, decoupled_decay: bool = False)",
+	Bounds:    adamBounds,
+	GroupArgs: []string{"lr", "bias_correction", "betas", "eps", "weight_decay", "grad_averaging", "trust_clip", "always_adapt", "caution", "decoupled_decay"},
+})
+
+func lambBegin(c *Call, groups []Group) {
+	clip := c.local()
+	if groups[0].Args.(*lambArgs).MaxGradNorm == nil {
+		return
+	}
+	var norms []*op.Tensor
+	for _, g := range groups {
+		for _, p := range g.Params {
+			if p.Grad != nil {
+				norms = append(norms, c.norm(p.Grad))
+			}
+		}
+	}
+	if len(norms) == 0 {
+		c.Fail("Lamb clips gradients, and there are none")
+	}
+	stacked := c.New(tensor.Contiguous(tensor.D(int64(len(norms)))), norms[0].DType)
+	total := c.norm(stacked)
+	c.Drop(stacked)
+	clip.set(c.like(total)) // (global_norm / max_grad_norm).clamp_(min=1.0)
+	c.dropList(norms)
+	c.Drop(total)
+}
+
+func lambLoop(c *Call, ps []*Param) {
+	a := c.Args.(*lambArgs)
+	denom, update, mask := c.local(), c.local(), c.local()
+	weightNorm, updateNorm, ratio := c.local(), c.local(), c.local()
+	for _, p := range ps {
+		c.inTurn(p, func() {
+			c.moment(p)
+			c.moment(p)
+		})
+		root := c.temp(p)
+		d := c.temp(p)
+		c.Drop(root)
+		denom.set(d)
+		update.set(c.temp(p))
+		if a.Caution { // (update * grad > 0).to(grad.dtype)
+			product := c.temp(p)
+			flags := c.mask(p)
+			c.Drop(product)
+			m := c.temp(p)
+			c.Drop(flags)
+			mask.set(m)
+			c.Drop(c.Do(op.Mean, &op.ReduceArgs{}, m)[0])
+		}
+		if a.WeightDecay == 0 && !a.AlwaysAdapt {
+			continue
+		}
+		weightNorm.set(c.norm(p.T))
+		updateNorm.set(c.norm(update.one()))
+		number := func() *op.Tensor { return c.scalarOf(p.T.DType) }
+		ratio.set(number())
+		outer, inner := c.scalarOf(tensor.Bool), c.scalarOf(tensor.Bool) // the norms, where they are not 0
+		one := number()
+		chosen := number()
+		c.Drop(one, inner)
+		one = number()
+		result := number()
+		c.Drop(one, outer, chosen)
+		ratio.set(result)
+		if a.TrustClip {
+			ratio.set(number())
+		}
+	}
+}

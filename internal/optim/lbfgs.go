@@ -1,0 +1,282 @@
+package optim
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// lbfgsArgs are the arguments of LBFGS.
+type lbfgsArgs struct {
+	Common
+	MaxIter     int64   `arg:"max_iter"`
+	MaxEval     *int64  `arg:"max_eval"`
+	HistorySize int64   `arg:"history_size"`
+	LineSearch  *string `arg:"line_search_fn"`
+}
+
+// LBFGS works on all parameters as one vector: its history holds the last
+// differences of gradients and steps (torch/optim/lbfgs.py).
+//
+// How far a step goes depends on numbers. What is modelled is a run that makes
+// progress: iterations go on to max_iter or max_eval, each adds to the history,
+// and the first point of a line search satisfies the Wolfe conditions. A run that
+// ends iterations early takes less, one whose line searches go on takes three
+// vectors more for a while.
+var _ = define(Row{
+	Name: "LBFGS", Args: &lbfgsArgs{}, OneGroup: true, Closure: true, GPUOnly: true, Whole: lbfgsStep,
+	Sig: "torch.optim.LBFGS(lr: float = 1, max_iter: int = 20, max_eval: int? = None, tolerance_grad: float = 1e-07, tolerance_change: float = 1e-09, " +
+		"history_size: int = 100, line_search_fn: str(strong_wolfe)? = None)",
+	Bounds: []bound{nonNegative("lr"), {arg: "max_iter", ok: func(x float64) bool { return x >= 1 }, want: "at least 1"},
+		{arg: "history_size", ok: func(x float64) bool { return x >= 1 }, want: "at least 1"}},
+	Warm: func(args any) int64 {
+		a := args.(*lbfgsArgs)
+		n := a.iterations()
+		return (a.HistorySize+n)/n + 1 // the first iteration of all adds nothing
+	},
+	Note: func(args any) string {
+		a := args.(*lbfgsArgs)
+		return fmt.Sprintf("LBFGS: how many iterations a step takes depends on the numbers; %d are assumed, each of which adds to the history", a.iterations())
+	},
+})
+
+// evaluations is the number of calls of the closure after which iterations end.
+func (a *lbfgsArgs) evaluations() int64 {
+	if a.MaxEval != nil {
+		return *a.MaxEval
+	}
+	return a.MaxIter * 5 / 4
+}
+
+// iterations is how many a step takes: the closure is called once before them
+// and once in each.
+func (a *lbfgsArgs) iterations() int64 { return max(min(a.MaxIter, a.evaluations()-1), 1) }
+
+// lbfgsState is what LBFGS keeps beside the gradients, for all parameters.
+type lbfgsState struct {
+	iterations       int64
+	d, t             *op.Tensor // t: nil for a number
+	hDiag, prevGrad  *op.Tensor
+	dirs, steps, ros []*op.Tensor
+	al               []*op.Tensor
+}
+
+// held lists the tensors of the state.
+func (s *lbfgsState) held() []*op.Tensor {
+	var out []*op.Tensor
+	for _, list := range [][]*op.Tensor{{s.d, s.t, s.hDiag, s.prevGrad}, s.dirs, s.steps, s.ros, s.al} {
+		for _, t := range list {
+			if t != nil {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
+
+func lbfgsStep(c *Call, g Group) {
+	a := c.Args.(*lbfgsArgs)
+	if len(g.Params) == 0 {
+		return
+	}
+	first := g.Params[0]
+	s, _ := first.Own.(*lbfgsState)
+	if s == nil {
+		s = &lbfgsState{al: make([]*op.Tensor, a.HistorySize)}
+		first.Own = s
+	}
+	flat, met, d, t, hDiag := c.local(), c.local(), c.local(), c.local(), c.local()
+	ys, q, r, be, gtd, start := c.local(), c.local(), c.local(), c.local(), c.local(), c.local()
+	origLoss := c.Evaluate()
+	flat.set(c.flatGradient(g.Params))
+	met.set(c.compared(c.largest(flat.one())))
+	d.share(s.d)
+	t.share(s.t)
+	hDiag.share(s.hDiag)
+	evaluations := int64(1)
+	for n := int64(1); ; n++ {
+		s.iterations++
+		if s.iterations == 1 {
+			d.set(c.like(flat.one()))
+		} else {
+			c.direction(s, a, flat, d, hDiag, ys, q, r, be)
+		}
+		if s.prevGrad == nil {
+			s.prevGrad = c.Persist(c.like(flat.one()))
+		}
+		if s.iterations == 1 { // min(1.0, 1.0 / flat_grad.abs().sum()) * lr
+			abs := c.like(flat.one())
+			sum := c.Do(op.Sum, &op.ReduceArgs{}, abs)[0]
+			c.Drop(abs)
+			inverse := c.quotientOf(sum)
+			c.Drop(sum)
+			c.Drop(c.scalarOf(tensor.Bool))
+			size := c.like(inverse)
+			c.Drop(inverse)
+			t.set(size)
+		} else {
+			t.clear()
+		}
+		gtd.set(c.dot(flat.one()))
+		c.Drop(c.scalarOf(tensor.Bool))
+		if a.LineSearch != nil {
+			start.set(each(g.Params, c.temp)...)
+			c.lineSearch(g.Params, flat, d.one(), t.one())
+			met.set(c.compared(c.largest(flat.one())))
+		} else if n != a.MaxIter {
+			c.Drop(c.Evaluate())
+			flat.set(c.flatGradient(g.Params))
+			met.set(c.compared(c.largest(flat.one())))
+		}
+		evaluations++
+		if n == a.MaxIter || evaluations >= a.evaluations() {
+			break
+		}
+		step := c.like(d.one())
+		abs := c.like(step)
+		c.Drop(step)
+		c.Drop(c.compared(c.reduced(abs)))
+	}
+	s.keep(c, d, t, hDiag)
+	first.State = s.held()
+	c.end()
+	c.Drop(origLoss)
+}
+
+// direction updates the history and computes the next direction.
+func (c *Call) direction(s *lbfgsState, a *lbfgsArgs, flat, d, hDiag, ys, q, r, be *local) {
+	y, step := c.Persist(c.like(flat.one())), c.Persist(c.like(d.one()))
+	ys.set(c.dot(y))
+	c.Drop(c.scalarOf(tensor.Bool))
+	if int64(len(s.dirs)) == a.HistorySize {
+		for _, list := range []*[]*op.Tensor{&s.dirs, &s.steps, &s.ros} {
+			oldest := (*list)[0]
+			*list = (*list)[1:]
+			c.Drop(oldest)
+		}
+	}
+	s.dirs, s.steps = append(s.dirs, y), append(s.steps, step)
+	s.ros = append(s.ros, c.Persist(c.quotientOf(y)))
+	square := c.dot(y)
+	diagonal := c.like(square)
+	c.Drop(square)
+	hDiag.set(diagonal)
+	q.set(c.like(y))
+	for i := len(s.dirs) - 1; i >= 0; i-- {
+		old := s.al[i]
+		s.al[i] = c.Persist(c.scaledDot(y))
+		c.Drop(old)
+		c.Drop(c.like(s.al[i]))
+	}
+	next := c.like(y)
+	d.set(next)
+	r.set(c.Keep(next))
+	for range s.dirs {
+		be.set(c.scaledDot(y))
+		c.Drop(c.like(be.one()))
+	}
+}
+
+// lineSearch is _strong_wolfe whose first point is accepted. d is the direction,
+// t the step size; nil for a number.
+func (c *Call) lineSearch(ps []*Param, flat *local, d, t *op.Tensor) {
+	norm := c.largest(d)
+	gradient := c.like(flat.one())
+	c.Drop(c.Evaluate())
+	next := c.flatGradient(ps)
+	slope := c.dot(next)
+	var bound *op.Tensor // f + c1 * t * gtd
+	for range 2 {
+		b := c.like(slope)
+		c.Drop(bound)
+		bound = b
+	}
+	if t != nil {
+		b := c.like(slope)
+		c.Drop(bound)
+		bound = b
+	}
+	c.Drop(c.compared(bound))
+	size, limit := c.like(slope), c.like(slope)
+	flag := c.scalarOf(tensor.Bool)
+	c.Drop(size, limit, flag)
+	c.Drop(norm, slope, gradient)
+	flat.set(next)
+}
+
+// keep binds the state to what the step ends with.
+func (s *lbfgsState) keep(c *Call, d, t, hDiag *local) {
+	for _, x := range []struct {
+		to   **op.Tensor
+		from *local
+	}{{&s.d, d}, {&s.t, t}, {&s.hDiag, hDiag}} {
+		old := *x.to
+		*x.to = x.from.one()
+		if *x.to != nil {
+			c.Persist(c.Keep(*x.to))
+		}
+		c.Drop(old)
+	}
+	for _, v := range []*local{d, t, hDiag} { // the state holds them
+		v.clear()
+	}
+}
+
+// flatGradient is _gather_flat_grad: the gradients as one vector, with zeros for
+// parameters that have none.
+func (c *Call) flatGradient(ps []*Param) *op.Tensor {
+	var views, made []*op.Tensor
+	for _, p := range ps {
+		g := p.Grad
+		if g == nil {
+			g = c.New(tensor.Contiguous(tensor.D(p.T.Numel())), p.T.DType)
+			made = append(made, g)
+		}
+		views = append(views, c.Do(op.View, &op.ShapeArgs{Shape: []int64{-1}}, g)[0])
+	}
+	flat := c.Do(op.Row0("cat"), &op.DimArgs{}, views...)[0]
+	c.dropList(views)
+	c.dropList(made)
+	return flat
+}
+
+// largest is t.abs().max().
+func (c *Call) largest(t *op.Tensor) *op.Tensor { return c.reduced(c.like(t)) }
+
+// reduced is t.max() of a temporary.
+func (c *Call) reduced(t *op.Tensor) *op.Tensor {
+	most := c.Do(op.Row0("max.all"), nil, t)[0]
+	c.Drop(t)
+	return most
+}
+
+// compared is the result of a comparison with a temporary.
+func (c *Call) compared(t *op.Tensor) *op.Tensor {
+	flag := c.scalarOf(tensor.Bool)
+	c.Drop(t)
+	return flag
+}
+
+// dot is a scalar product of vectors of t's type, by cuBLAS.
+func (c *Call) dot(t *op.Tensor) *op.Tensor {
+	out := c.scalarOf(t.DType)
+	c.BlasHandle()
+	return out
+}
+
+// scaledDot is x.dot(y) * number.
+func (c *Call) scaledDot(t *op.Tensor) *op.Tensor {
+	dot := c.dot(t)
+	out := c.like(dot)
+	c.Drop(dot)
+	return out
+}
+
+// quotientOf is number / t for scalars of t's type.
+func (c *Call) quotientOf(t *op.Tensor) *op.Tensor {
+	reciprocal := c.scalarOf(t.DType)
+	out := c.scalarOf(t.DType)
+	c.Drop(reciprocal)
+	return out
+}

@@ -1,0 +1,36 @@
+package optim
+
+import _ "embed"
+
+//go:embed python/lion.py
+var lionPython string
+
+// lionArgs are the arguments of Lion.
+type lionArgs struct{ Common }
+
+// Lion keeps one moment. Its update is a copy of that, changed in place but for
+// one addition (lion_pytorch/lion_pytorch.py: update_fn).
+var _ = define(Row{
+	Name: "Lion", Args: &lionArgs{}, LoopByDefault: true, Package: "lion_pytorch", Python: lionPython, GroupArgs: []string{"lr", "betas", "weight_decay"},
+	Sig: "lion_pytorch.Lion(lr: float = 0.0001, betas: floats = (0.9, 0.99), weight_decay: float = 0.0, use_triton: bool = False, decoupled_weight_decay: bool = False)",
+	Bounds: []bound{
+		{arg: "lr", ok: func(x float64) bool { return x > 0 }, want: "above 0"},
+		{arg: "betas", n: 2, ok: func(x float64) bool { return x >= 0 && x <= 1 }, want: "from 0 to 1"},
+	},
+	ForLoop: func(c *Call, ps []*Param) {
+		for _, p := range ps {
+			c.inTurn(p, func() { c.moment(p) })
+			copied := c.temp(p)
+			update := c.temp(p)
+			c.Drop(copied, update)
+		}
+	},
+})
+
+// inTurn makes the state of a parameter when it comes to be stepped.
+func (c *Call) inTurn(p *Param, f func()) {
+	if !p.Made {
+		p.Made = true
+		f()
+	}
+}

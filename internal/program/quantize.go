@@ -1,0 +1,25 @@
+package program
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// Quantized says how a linear layer's weight is stored (bitsandbytes).
+type Quantized struct {
+	In, Out int64
+	Bits    int
+	Type    string       // of four bits: nf4 or fp4
+	Double  bool         // of four bits: the blocks' maxima are quantized, too
+	Compute tensor.DType // of four bits: in which the product is computed
+	// Threshold is LLM.int8()'s: inputs beyond it are computed in 16 bit; 0: none.
+	Threshold float64
+	Source    tensor.DType // of the weight before
+}
+
+// Quantization replaces linear layers of a model before it is moved to the
+// device, which quantizes them.
+type Quantization struct {
+	Layers []Place
+	Of     Quantized    // what all layers share
+	DType  tensor.DType // in which the model is loaded; then its parameters are converted
+
+	Modules, Except Patterns // of the layers' paths, for printing
+}

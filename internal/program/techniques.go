@@ -1,0 +1,65 @@
+package program
+
+// Techniques are what a job does beside the statements of its step.
+type Techniques struct {
+	Kept    []Kept // what outlives a step, in the order of first use
+	EMA     *EMA
+	Eval    *Eval
+	Offload Offload
+	// InBackward: each parameter has an optimizer of its own, which steps when its
+	// gradient is ready and drops it (Tensor.register_post_accumulate_grad_hook).
+	InBackward bool
+	Prefetch   bool // the next batch is copied on a stream of its own while a step runs
+}
+
+// Keep says how a statement keeps a value: list.append(value), or, as a sum,
+// list += value.
+type Keep struct {
+	List   string
+	Detach bool // value.detach()
+	CPU    bool // value.cpu()
+	Item   bool // value.item()
+	Sum    bool
+}
+
+// Kept is a variable that lives longer than what appends to it: across steps, or
+// across the batches of an evaluation.
+type Kept struct {
+	Name string
+	Sum  bool // a number at first, not a list
+}
+
+// EMA is a second copy of a model whose weights follow those of the first
+// (torch.optim.swa_utils.AveragedModel).
+type EMA struct {
+	Name  string // by which the step calls it
+	Model string
+	Decay float64
+	CPU   bool
+}
+
+// Eval is a function that runs between steps.
+type Eval struct {
+	Fn      *Func // the statements of one batch
+	Every   int64
+	Batches int64
+	Context string // "no_grad", "inference_mode" or "": gradients are recorded
+	Train   bool   // the models stay in training mode
+	Inputs  []Input
+	Aux     *Class // the modules that the statements themselves call
+	Kept    []Kept
+	// Models are the classes of the models as these inputs make them, by name:
+	// over the same parameters, with other sizes. Apart are those of them that
+	// are other programs, too.
+	Models map[string]*Class
+	Apart  map[string]bool
+}
+
+// Offload says what lies in host memory.
+type Offload struct {
+	Parameters  bool
+	Optimizer   bool
+	Gradients   bool
+	Activations bool
+	Pinned      bool
+}

@@ -1,0 +1,119 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Advice says what batch fits and what else would help. MaxBatchSize is the
+// largest batch that fits such that none of the next eight does; 0 if none
+// fits. RecommendedBatchSize is round (a power of two below 8, else a multiple
+// of 8) and leaves Headroom of the usable memory; 0 if none does.
+type Advice struct {
+	MaxBatchSize         int64    `json:"max_batch_size"`
+	RecommendedBatchSize int64    `json:"recommended_batch_size"`
+	MaxIsTight           bool     `json:"max_is_tight"`        // the largest fits only after cached memory is given back
+	Headroom             float64  `json:"headroom"`            // share of the usable memory
+	NotFitting           []int64  `json:"not_fitting"`         // batch sizes below the largest that do not fit
+	Unbounded            bool     `json:"unbounded,omitempty"` // the search ended at the greatest batch size
+	Search               *Search  `json:"search,omitempty"`    // of another key than the batch size
+	Changes              []Change `json:"changes"`
+}
+
+// Search is the outcome for a key that was asked for.
+type Search struct {
+	Key         string  `json:"key"`
+	Largest     int64   `json:"largest"`
+	Tight       bool    `json:"largest_is_tight"`
+	Recommended int64   `json:"recommended"`
+	NotFitting  []int64 `json:"not_fitting"`
+}
+
+// Change is one thing to change in a spec, and what comes of it.
+type Change struct {
+	Change            string       `json:"change"`
+	PeakReservedBytes tensor.Bytes `json:"peak_reserved_bytes"`
+	Fits              bool         `json:"fits"`
+	Cost              string       `json:"cost"`
+}
+
+// Point is one batch size of a curve.
+type Point struct {
+	BatchSize      int64        `json:"batch_size"`
+	AllocatedBytes tensor.Bytes `json:"allocated_bytes"`
+	ReservedBytes  tensor.Bytes `json:"reserved_bytes"`
+	DeviceBytes    tensor.Bytes `json:"device_bytes"`
+	Result         string       `json:"result"`
+}
+
+// advice prints what batch fits, below the reason of the verdict.
+func (t *text) advice() {
+	a := t.r.Advice
+	if a == nil {
+		return
+	}
+	t.printf("%s\n", a.batch())
+	if s := a.Search; s != nil {
+		t.printf("%s: %s\n", s.Key, largest(s.Largest, s.Tight, s.Recommended, a.Headroom))
+	}
+}
+
+func (a *Advice) batch() string {
+	if a.Unbounded {
+		return fmt.Sprintf("batch size: even %d fits", a.MaxBatchSize)
+	}
+	s := "batch size: " + largest(a.MaxBatchSize, a.MaxIsTight, a.RecommendedBatchSize, a.Headroom)
+	if len(a.NotFitting) > 0 {
+		s += fmt.Sprintf("; %s below it, though", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(a.NotFitting)), ", "), "[]")+" do not fit")
+	}
+	return s
+}
+
+func largest(most int64, tight bool, recommended int64, headroom float64) string {
+	if most == 0 {
+		return "not even the smallest fits"
+	}
+	s := fmt.Sprintf("%d is the largest that fits", most)
+	if tight {
+		s += " (TIGHT)"
+	}
+	if recommended == 0 {
+		return s + fmt.Sprintf("; none leaves %.3g %% headroom", 100*headroom)
+	}
+	return s + fmt.Sprintf(", %d recommended (round, %.3g %% headroom)", recommended, 100*headroom)
+}
+
+// curve draws the peaks over the batch size, a bar each. The bar ends in what
+// is reserved beyond the allocated; | marks what is usable.
+func (t *text) curve() {
+	points := t.r.Curve
+	if len(points) == 0 {
+		return
+	}
+	const width = 50
+	usable := t.r.Device.UsableBytes
+	scale := usable
+	for _, p := range points {
+		scale = max(scale, p.ReservedBytes)
+	}
+	if scale <= 0 {
+		return
+	}
+	cell := func(b tensor.Bytes) int { return int(float64(b) / float64(scale) * width) }
+	t.printf("\nPeak by batch size (# allocated, + reserved, | usable)\n")
+	for _, p := range points {
+		bar := []rune(strings.Repeat(" ", width+1))
+		for i := range bar {
+			switch {
+			case i < cell(p.AllocatedBytes):
+				bar[i] = '#'
+			case i < cell(p.ReservedBytes):
+				bar[i] = '+'
+			}
+		}
+		bar[cell(max(usable, 0))] = '|'
+		t.printf("  %8d  %s %10v  %s\n", p.BatchSize, string(bar), p.ReservedBytes, p.Result)
+	}
+}

@@ -1,0 +1,126 @@
+"a model: a training step, written by memplan export torch."
+import json
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([
+            nn.Linear(32, 32),
+            nn.TransformerEncoderLayer(32, 4, dim_feedforward=64, batch_first=True),
+            nn.MultiheadAttention(32, 4, batch_first=True),
+            nn.Linear(32, 9),
+        ])
+
+    def forward(self, x):
+        x = self.layers[0](x)
+        x = self.layers[1](x)
+        x = self.layers[2](x, x, x)[0]
+        x = torch.mean(x, (1,))
+        x = self.layers[3](x)
+        return x
+
+
+device = torch.device("cuda")
+
+
+resident = {}  # where the copies on the GPU are, and of which parameters
+
+
+def units(module):
+    """The modules that own parameters; one of torch.nn uses those of its child, too."""
+    if isinstance(module, nn.MultiheadAttention):
+        yield module, list(module.modules())
+        return
+    if any(p is not None for p in module._parameters.values()):
+        yield module, [module]
+    for child in module.children():
+        yield from units(child)
+
+
+def offload(model):
+    """Leaves the parameters on the CPU and copies those of a module to the GPU while it runs."""
+    for m in model.modules():
+        for name, b in m._buffers.items():
+            m._buffers[name] = None if b is None else b.to(device)
+    for module, owners in units(model):
+        own = [(m, name, p) for m in owners for name, p in m._parameters.items() if p is not None]
+
+        def before(module, args, own=own):
+            for m, name, p in own:
+                del m._parameters[name]
+                setattr(m, name, p.to(device))
+                resident[getattr(m, name).untyped_storage().data_ptr()] = p
+
+        def after(module, args, output, own=own):
+            for m, name, p in own:
+                del resident[getattr(m, name).untyped_storage().data_ptr()]
+                delattr(m, name)
+                m._parameters[name] = p
+
+        module.register_forward_pre_hook(before)
+        module.register_forward_hook(after)
+
+
+def pack(t):
+    p = resident.get(t.untyped_storage().data_ptr())
+    if p is not None:
+        return p, t.size(), t.stride(), t.storage_offset()
+    return t.device, t.detach()
+
+
+def unpack(packed):
+    if len(packed) == 2:
+        where, t = packed
+        return t.to(where)
+    p, *view = packed
+    return p.detach().to(device).as_strided(*view)
+
+
+model = Model()
+offload(model)
+optimizer = torch.optim.Adagrad(model.parameters())
+criterion = nn.CrossEntropyLoss()
+
+
+def next_batch():
+    x = torch.randn(7, 10, 32)
+    y = torch.zeros(7, dtype=torch.int64)
+    return x.to(device), y.to(device)
+
+
+def next_eval_batch():
+    x = torch.randn(7, 10, 32)
+    y = torch.zeros(7, dtype=torch.int64)
+    return x.to(device), y.to(device)
+
+
+def evaluate(i):
+    model.eval()
+    with torch.no_grad():
+        for _ in range(2):
+            x, y = next_eval_batch()
+            out = model(x)
+            loss = criterion(out, y)
+    model.train()
+
+
+def step(i):
+    x, y = next_batch()
+    optimizer.zero_grad(set_to_none=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        out = model(x)
+        loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+
+
+for i in range(1, 4):
+    torch.cuda.reset_peak_memory_stats()
+    step(i)
+    evaluate(i)
+    print(json.dumps({"step": i, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))
