@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -72,7 +73,7 @@ func (r *HFRecording) skipped() string {
 		return "transformers 5.12 patched to behave as " + c.Compat + " in part"
 	}
 	for _, f := range c.Features {
-		if f != "clip" {
+		if f != "clip" && f != "checkpoint" && f != "reentrant" {
 			return f
 		}
 	}
@@ -102,6 +103,9 @@ func (r *HFRecording) Spec() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "memplan: 1\nname: %s\nmodel: {hf: config.json, task: %s, with: {%s}}\n", r.Name, hfTasks[c.Task], strings.Join(with, ", "))
 	fmt.Fprintf(&b, "train:\n  batch_size: %d\n  precision: %s\n  optimizer: %s\n", c.Batch, precisions[c.Precision], optimizers[c.Optimizer])
+	if slices.Contains(c.Features, "checkpoint") {
+		fmt.Fprintf(&b, "  checkpoint: {use_reentrant: %v}\n", slices.Contains(c.Features, "reentrant"))
+	}
 	if c.Loop == "flat" {
 		b.WriteString("  loop: flat\n")
 	}
@@ -126,7 +130,7 @@ func (r *HFRecording) Spec() string {
 		}
 		b.WriteString("  - {backward: loss}\n")
 	}
-	if len(c.Features) > 0 {
+	if slices.Contains(c.Features, "clip") {
 		b.WriteString("  - {clip_grad_norm: 1.0}\n")
 	}
 	b.WriteString("  - optimizer_step\n")

@@ -92,8 +92,9 @@ func (r *Results) WriteMarkdown(w io.Writer) error {
 # How exact memplan is
 
 Predictions are held against recordings of real PyTorch 2.6 (its CUDA build, on a virtual GPU on which kernels and NVIDIA's libraries do
-nothing, so that cuDNN's workspaces are not in the recordings). "Equal" means: in setup and in each step, the same bytes are allocated and
-freed in the same order.
+nothing, so that cuDNN's workspaces for convolutions are not in the recordings; what its recurrent layers take for themselves are round figures
+there, with which predictions are made to count). "Equal" means: in setup and in each step, the same bytes are allocated and freed in the same
+order.
 
 - **truth**: training and inference runs of whole models, written by hand in PyTorch. memplan predicts them from specs with its presets.
 - **hf**: training runs of models of Hugging Face's transformers, predicted from their config.json.

@@ -80,7 +80,7 @@ func hfName(path, modelType string) string {
 	return name
 }
 
-// yamlScalar writes a value of a configuration as YAML.
+// yamlScalar writes a value of a configuration as YAML, a list in one line.
 func yamlScalar(v any) (string, bool) {
 	switch v := v.(type) {
 	case nil:
@@ -95,6 +95,16 @@ func yamlScalar(v any) (string, bool) {
 			s += ".0"
 		}
 		return s, true
+	case []any:
+		items := make([]string, len(v))
+		for i, it := range v {
+			literal, ok := yamlScalar(it)
+			if !ok {
+				return "", false
+			}
+			items[i] = literal
+		}
+		return "[" + strings.Join(items, ", ") + "]", true
 	}
 	return "", false
 }

@@ -53,7 +53,7 @@ func (m *module) child(path string) *module {
 // inherit gives m the parameters, buffers and children of the module whose
 // place it takes, which keeps its own class.
 func (m *module) inherit(old *module) {
-	m.params, m.buffers = old.params, old.buffers
+	m.params, m.buffers, m.attrs = old.params, old.buffers, old.attrs
 	for i := range m.children {
 		m.children[i].inherit(old.children[i])
 	}

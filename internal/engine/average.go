@@ -18,7 +18,7 @@ func (j *job) average() {
 	m := j.instantiate(source.class, e.Name)
 	j.deepCopy(m, source)
 	if e.CPU {
-		j.leave(m)
+		j.toCPU(m)
 	}
 	j.models[e.Name] = m
 }
@@ -50,10 +50,10 @@ func (p *Player) deepCopy(m, source *module) {
 	}
 }
 
-// leave moves a module to the CPU as Module.to does.
-func (p *Player) leave(m *module) {
+// toCPU moves a module to the CPU as Module.to does.
+func (p *Player) toCPU(m *module) {
 	for _, ch := range m.registered {
-		p.leave(ch)
+		p.toCPU(ch)
 	}
 	p.layer = m.layer
 	for _, list := range [][]*cell{m.params, m.buffers} {

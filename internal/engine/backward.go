@@ -125,7 +125,8 @@ func (g *graphTask) enter(n *node) {
 // evaluate runs one node and routes its gradients
 // (Engine::evaluate_function and call_function in torch/csrc/autograd/engine.cpp).
 func (p *Player) evaluate(g *graphTask, n *node) {
-	p.layer, p.op = n.layer, n.op
+	defer p.leave(p.at)
+	p.layer, p.op, p.at = n.layer, n.op, n.at
 	if n.done && !g.keep && len(n.saved) > 0 {
 		p.Fail("backward through the graph a second time: its saved tensors were released (retain_graph keeps them)")
 	}
@@ -192,6 +193,9 @@ func (p *Player) apply(n *node, grads []*op.Tensor) *op.Back {
 	unpacked := room[:0]
 	for _, s := range n.saved {
 		t := s.t
+		if t != nil && obj(t).st.version != s.version {
+			p.refuseChanged(n, t)
+		}
 		if s.packed != nil {
 			t = s.packed.unpack(p)
 			unpacked = append(unpacked, t)

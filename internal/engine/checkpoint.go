@@ -21,6 +21,10 @@ type callee struct {
 	chain []*module
 
 	forward *program.Func // of self; nil: the class's
+
+	// keywords are arguments that functools.partial holds, in the order in which
+	// its dict lets go of them.
+	keywords []value
 }
 
 // invoke calls c. It keeps no hold of args, which stay the caller's.
@@ -28,7 +32,7 @@ func (p *Player) invoke(c callee, args []value) value {
 	if c.chain != nil {
 		return p.invokeChain(c.chain, args[0])
 	}
-	own := p.keepAll(args)
+	own := append(p.keepAll(args), p.keepAll(c.keywords)...)
 	if c.fn != nil {
 		return p.callFunction(c.self, c.fn, own)
 	}
@@ -89,7 +93,11 @@ func (p *Player) callCheckpoint(fr *frame, e *program.Expr, args []value) value 
 	case e.Kind == program.CallFun:
 		v = p.checkpoint(c, callee{self: fr.self, fn: e.Func}, args)
 	default:
-		v = p.checkpoint(c, callee{self: fr.self.children[e.Child], forward: e.Forward}, args)
+		n := len(args)
+		for n > 0 && n <= len(e.Names) && e.Names[n-1] != "" {
+			n--
+		}
+		v = p.checkpoint(c, callee{self: fr.self.children[e.Child], forward: e.Forward, keywords: p.keepAll(args[n:])}, args[:n])
 	}
 	if p.trail.active > 0 { // they were on the evaluation stack until now
 		p.trail.pop(len(p.trail.temps) - len(args))
@@ -132,7 +140,11 @@ func (p *Player) checkpoint(c *program.Checkpoint, to callee, args []value) valu
 		return p.checkpointReentrant(to, args)
 	}
 	if !p.env.GradMode {
-		return p.invoke(to, args)
+		p.trail.enter(&frame{slots: to.keywords})
+		v := p.invoke(to, args)
+		p.trail.leave()
+		p.dropEach(to.keywords)
+		return v
 	}
 	f := &checkpointFrame{callee: to, refs: 1, autocast: p.env.Autocast, lower: p.env.AutocastDType}
 	if len(c.Save) > 0 {
@@ -184,8 +196,9 @@ func (p *Player) dropCheckpoint(f *checkpointFrame) {
 		return
 	}
 	if f.modes != nil {
-		f.modes.clear(p)
+		f.modes.store.clear(p)
 	}
+	p.dropEach(f.callee.keywords)
 	p.dropAll(f.args)
 	if n := f.inputs; n != nil {
 		f.inputs = nil

@@ -69,7 +69,7 @@ func (p *Player) primitive(r *op.Row, c *op.Call) {
 			c.Return(c.ViewOf(c.In[0], l))
 		}
 	case r.InPlace:
-		obj(c.In[0]).st.version++
+		p.changes(obj(c.In[0]).st)
 		r.Run(c)
 		c.Return(c.Keep(c.In[0]))
 	case len(p.dispatch) > 0:

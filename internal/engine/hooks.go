@@ -43,6 +43,7 @@ func (p *Player) save(x *saved, s op.Save, t *op.Tensor) {
 		return
 	}
 	o := obj(t)
+	x.version = o.st.version
 	p.mark(o, trace.Activations)
 	p.countSaved(o.st)
 	if s.Out { // without its gradient function, which would be a cycle

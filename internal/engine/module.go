@@ -16,6 +16,7 @@ type module struct {
 	layer    int32 // of path, in the trace
 	params   []*cell
 	buffers  []*cell
+	attrs    []*cell
 	children []*module
 
 	registered []*module // the children in PyTorch's order
@@ -51,6 +52,9 @@ func (p *Player) instantiate(c *program.Class, path string) *module {
 	for i := range c.Buffers {
 		m.buffers = append(m.buffers, &cell{decl: &c.Buffers[i], layer: m.layer})
 	}
+	for i := range c.Attrs {
+		m.attrs = append(m.attrs, &cell{decl: &c.Attrs[i], layer: m.layer})
+	}
 	for _, ch := range c.Children {
 		sub := ch.Path
 		if path != "" {
@@ -80,6 +84,11 @@ func (m *module) param(path string) **cell {
 	for i := range m.class.Buffers {
 		if m.class.Buffers[i].Name == path {
 			return &m.buffers[i]
+		}
+	}
+	for i := range m.class.Attrs {
+		if m.class.Attrs[i].Name == path {
+			return &m.attrs[i]
 		}
 	}
 	for i, ch := range m.class.Children {

@@ -19,6 +19,7 @@ type node struct {
 	refs  int32
 	layer int32
 	op    int32 // index of the name in the trace
+	at    place // of the operator in the spec
 
 	leaf   *object     // of an AccumulateGrad node
 	slices *copySlices // of an in-place operation on a view
@@ -45,6 +46,8 @@ type saved struct {
 	state  bool // the state of dropout: no input
 	item   bool // of a list
 	idx    int
+
+	version int // that t's storage had
 }
 
 // seqAccumulate puts AccumulateGrad nodes before all others.
@@ -53,7 +56,7 @@ const seqAccumulate = math.MaxUint64
 // newNode makes a node that nothing refers to yet.
 func (p *Player) newNode(row *op.Row, args any, name int32, seq uint64) *node {
 	n := p.nodes.get()
-	n.row, n.args, n.op, n.layer, n.seq = row, args, name, p.layer, seq
+	n.row, n.args, n.op, n.layer, n.at, n.seq = row, args, name, p.layer, p.at, seq
 	return n
 }
 

@@ -60,6 +60,7 @@ func (j *job) stepInBackward(i int) {
 				j.phase, j.Player.op = trace.Optimizer, j.names.op("Optimizer.step#"+o.Row.Name+".step")
 				p.Grad = &leaf.grad.Tensor
 				o.Row.Step(j, own)
+				j.changes(obj(p.T).st)
 				j.dropGrad(leaf)
 				j.phase, j.Player.op, j.layer = phase, name, layer
 			}
@@ -112,6 +113,11 @@ func (j *job) optimize(i int) {
 		j.stepOnCPU(i)
 	} else {
 		o.Row.Step(j, j.optimGroups(i))
+	}
+	for _, c := range j.opts[i] {
+		if o := obj(c.t); o.grad != nil {
+			j.changes(o.st)
+		}
 	}
 	j.Drop(loss)
 	j.Player.op = 0

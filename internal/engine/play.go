@@ -117,6 +117,7 @@ func (j *job) setup() {
 		root := j.instantiate(m.Root, path)
 		j.models[m.Name] = root
 		j.order = append(j.order, root)
+		j.prune(root, m.Pruned)
 		j.quantize(root, m.Quantized)
 		freeze(root, "", m)
 		if j.offload.Parameters {
@@ -204,6 +205,7 @@ func (j *job) autocast(on bool) {
 // statement runs one statement of the step.
 func (j *job) statement(s *program.Stmt) {
 	fr := j.frame
+	j.enterStmt(fr.fn, s)
 	switch s.Kind {
 	case program.Batch:
 		j.phase = trace.Input

@@ -38,7 +38,8 @@ type Player struct {
 	names    names
 	nextID   int32
 
-	op, layer  int32
+	op, layer int32
+	at        place // the statement at work
 	step       int16
 	phase      trace.Phase
 	evaluating bool
@@ -80,14 +81,20 @@ func New(env op.Env, backend Backend) *Player {
 func (p *Player) Trace() *trace.Trace { return p.tr }
 
 // ProgramError is an error of the program that is played: shapes that do not
-// fit, or something that PyTorch would refuse or memplan does not model.
+// fit, or something that PyTorch would refuse or memplan does not model. File and
+// Line are those of the statement at work, if it has any in a spec.
 type ProgramError struct {
+	File      string
+	Line      int
 	Layer, Op string
 	Msg       string
 }
 
 func (e *ProgramError) Error() string {
 	var b strings.Builder
+	if e.Line > 0 {
+		fmt.Fprintf(&b, "%s:%d: ", e.File, e.Line)
+	}
 	if e.Layer != "" {
 		b.WriteString(e.Layer + ": ")
 	}
@@ -99,7 +106,7 @@ func (e *ProgramError) Error() string {
 
 // Fail implements op.Exec. Play recovers the error.
 func (p *Player) Fail(format string, args ...any) {
-	panic(&ProgramError{Layer: p.tr.Layers[p.layer], Op: p.tr.Ops[p.op], Msg: fmt.Sprintf(format, args...)})
+	p.failAt(p.at, format, args...)
 }
 
 // BlasHandle implements op.Exec. The first cuBLAS call of a thread allocates

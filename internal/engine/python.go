@@ -62,6 +62,13 @@ func (p *Player) dropAll(vs []value) {
 	}
 }
 
+// dropEach gives up the values of a dict, from the first on.
+func (p *Player) dropEach(vs []value) {
+	for _, v := range vs {
+		p.drop(v)
+	}
+}
+
 // frame is one call of a function.
 type frame struct {
 	self  *module
@@ -84,6 +91,7 @@ func (p *Player) store(fr *frame, slot int, v value) {
 // locals drop in slot order after the value was taken.
 func (p *Player) call(fr *frame) value {
 	var ret value
+	defer p.leave(p.at)
 	p.trail.enter(fr)
 	casts := p.env.Autocast
 	p.env.Autocast = casts && !fr.fn.NoAutocast
@@ -92,6 +100,7 @@ func (p *Player) call(fr *frame) value {
 		if s.Fast && !p.inference() {
 			continue
 		}
+		p.enterStmt(fr.fn, s)
 		if s.Kind == program.Return || (s.Kind == program.FastReturn && p.inference() && !p.hooked(fr.self)) {
 			ret = p.returned(fr, s)
 			break

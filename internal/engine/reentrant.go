@@ -47,7 +47,7 @@ func (p *Player) checkpointReentrant(to callee, args []value) value {
 		}
 		n.seq = p.nextSeq()
 	}
-	own := &frame{node: n, held: p.keepAll(args)}
+	own := &frame{node: n, slots: to.keywords, held: p.keepAll(args)}
 	p.trail.enter(own)
 	mode := p.env.GradMode
 	p.env.GradMode = false
@@ -55,6 +55,7 @@ func (p *Player) checkpointReentrant(to callee, args []value) value {
 	p.env.GradMode = mode
 	if !records {
 		p.trail.leave()
+		p.dropEach(to.keywords)
 		p.dropAll(own.held)
 		return v
 	}
@@ -173,5 +174,6 @@ func (p *Player) recompute(n *node, b *op.Back) {
 
 // dropReentrant drops what the context of a dying node holds.
 func (p *Player) dropReentrant(a *reentrant) {
+	p.dropEach(a.callee.keywords)
 	p.dropAll(a.args)
 }

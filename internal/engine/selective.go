@@ -13,9 +13,15 @@ import (
 // torch/utils/checkpoint.py). The modes see operators below autograd.
 type selective struct {
 	rows   []*op.Row
-	kept   map[*op.Row][][]kept // results of each call, the first first
+	store  *store
 	replay bool
 	second *selective // the mode of the recomputation
+}
+
+// store is a dict from operators to the results of their calls.
+type store struct {
+	keys []*op.Row // in the order of insertion
+	kept map[*op.Row][][]kept
 }
 
 // kept is a result in the store, with the version that it had.
@@ -25,8 +31,8 @@ type kept struct {
 }
 
 func newSelective(rows []*op.Row) *selective {
-	store := map[*op.Row][][]kept{}
-	return &selective{rows: rows, kept: store, second: &selective{rows: rows, kept: store, replay: true}}
+	s := &store{kept: map[*op.Row][][]kept{}}
+	return &selective{rows: rows, store: s, second: &selective{rows: rows, store: s, replay: true}}
 }
 
 // setModes makes these modes the ones that are entered.
@@ -46,11 +52,11 @@ func (p *Player) runDispatched(r *op.Row, c *op.Call) {
 	s := modes[n-1]
 	chosen := slices.Contains(s.rows, r)
 	if chosen && s.replay {
-		outs := s.kept[r]
+		outs := s.store.kept[r]
 		if len(outs) == 0 {
 			p.Fail("a checkpoint that keeps results runs backward a second time")
 		}
-		s.kept[r] = outs[1:]
+		s.store.kept[r] = outs[1:]
 		for _, k := range outs[0] {
 			if k.version != obj(k.t).st.version {
 				p.Fail("a result that a checkpoint keeps was modified in place, which PyTorch refuses")
@@ -71,17 +77,22 @@ func (p *Player) runDispatched(r *op.Row, c *op.Call) {
 		outs[i] = kept{p.Alias(t, t.Layout, t.DType), obj(t).st.version}
 		p.countSaved(obj(t).st)
 	}
-	s.kept[r] = append(s.kept[r], outs)
+	if s.store.kept[r] == nil {
+		s.store.keys = append(s.store.keys, r)
+	}
+	s.store.kept[r] = append(s.store.kept[r], outs)
 }
 
-// clear drops what was stored and never taken, in the order of the operators.
-func (s *selective) clear(p *Player) {
-	for _, r := range s.rows {
-		for _, outs := range s.kept[r] {
-			for _, k := range outs {
-				p.Drop(k.t)
+// clear drops what was stored and never taken: the lists of the operators in
+// their order, each from its end.
+func (s *store) clear(p *Player) {
+	for _, r := range s.keys {
+		calls := s.kept[r]
+		for i := len(calls) - 1; i >= 0; i-- {
+			for k := len(calls[i]) - 1; k >= 0; k-- {
+				p.Drop(calls[i][k].t)
 			}
 		}
-		delete(s.kept, r)
 	}
+	s.keys, s.kept = nil, nil
 }

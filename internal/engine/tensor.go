@@ -15,6 +15,7 @@ type storage struct {
 	saved bool  // counted among what the graph keeps
 
 	version int   // how often an operator modified it in place
+	changed place // where it did last
 	host    bool  // in the machine's memory: id is one of the host's trace
 	from    *cell // of which this is the copy on the device
 }

@@ -10,10 +10,21 @@ import (
 // call prints the call of a module or function with keywords (", a=1"), through
 // torch.utils.checkpoint if the program says so.
 func (p *printer) call(e *program.Expr, callee, keywords string) string {
-	c, args := e.Checkpoint, p.arguments(e)
-	if c == nil {
-		return callee + "(" + args + keywords + ")"
+	args := p.arguments(e)
+	if e.Checkpoint == nil {
+		return callee + "(" + strings.Join(args, ", ") + keywords + ")"
 	}
+	n := len(args)
+	for n > 0 && n <= len(e.Names) && e.Names[n-1] != "" {
+		n--
+		keywords = ", " + args[n] + keywords
+	}
+	return p.checkpoint(e.Checkpoint, callee, strings.Join(args[:n], ", "), keywords)
+}
+
+// checkpoint prints the call of torch.utils.checkpoint. What has keywords is
+// called through functools.partial, which works with both implementations.
+func (p *printer) checkpoint(c *program.Checkpoint, callee, args, keywords string) string {
 	reentrant := ", use_reentrant=" + program.Literal(c.Reentrant) + ")"
 	if c.Segments > 0 {
 		if c.Chain != nil {
@@ -60,7 +71,7 @@ func checkpoints(job *program.Job) (uses, partial bool) {
 		}
 		if k := e.Checkpoint; k != nil {
 			uses = true
-			partial = partial || len(k.Save) > 0 || e.Kind == program.CallMod && len(c.Children[e.Child].Class.ForwardGiven) > 0
+			partial = partial || len(k.Save) > 0 || len(e.Names) > 0 || e.Kind == program.CallMod && len(c.Children[e.Child].Class.ForwardGiven) > 0
 		}
 		for _, a := range e.Args {
 			expr(a, c)

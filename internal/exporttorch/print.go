@@ -144,14 +144,14 @@ func (p *printer) list(es []*program.Expr) string {
 }
 
 // arguments prints the arguments of a call, some of them by keyword.
-func (p *printer) arguments(e *program.Expr) string {
+func (p *printer) arguments(e *program.Expr) []string {
 	parts := make([]string, len(e.Args))
 	for i, a := range e.Args {
 		if parts[i] = p.expr(a); i < len(e.Names) && e.Names[i] != "" {
 			parts[i] = e.Names[i] + "=" + parts[i]
 		}
 	}
-	return strings.Join(parts, ", ")
+	return parts
 }
 
 func (p *printer) expr(e *program.Expr) string {

@@ -55,6 +55,9 @@ func (s *script) quantizedClasses() {
 func (s *script) construction(m *program.Model) {
 	q := m.Quantized
 	s.printf("%s = %s()", m.Name, m.Root.Name)
+	if m.Pruned != nil {
+		s.pruning(m)
+	}
 	if q.DType != tensor.Float32 {
 		s.printf("%s.to(%s)", m.Name, program.Literal(q.DType))
 	}

@@ -46,6 +46,9 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 	s.line("import torch")
 	s.line("import torch.nn as nn")
 	s.line("import torch.nn.functional as F")
+	if prunes(job) {
+		s.line("import torch.nn.utils.prune as prune")
+	}
 	if uses {
 		s.line("import torch.utils.checkpoint")
 	}
@@ -55,6 +58,9 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 	}
 	s.packages()
 	s.classes()
+	if prunes(job) {
+		s.b.WriteString(masks)
+	}
 	s.quantizedClasses()
 	s.adapterClasses()
 	s.setup()
@@ -276,6 +282,10 @@ func (s *script) setup() {
 		switch {
 		case m.Quantized != nil:
 			s.construction(m)
+		case m.Pruned != nil:
+			s.printf("%s = %s()", m.Name, m.Root.Name)
+			s.pruning(m)
+			s.printf("%s.to(%s)", m.Name, to)
 		case !j.Offload.Parameters:
 			s.printf("%s = %s().to(%s)", m.Name, m.Root.Name, to)
 		case j.DType != tensor.Float32:

@@ -177,6 +177,10 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 	}
 	var class *program.Class
 	var rets []val
+	var keywords []spec.String // of the last inputs
+	outer := el.path
+	el.path = program.Join(outer, path)
+	defer func() { el.path = outer }()
 	switch {
 	case e.Head.V == spec.HeadSeq:
 		class, rets = f.u.sequential(e, sc, ins)
@@ -186,6 +190,7 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 			el.fail(e.At, "block %q is a function, not a module", b.Name.V)
 		}
 		class, rets = el.block(b, f.u, f.u.with(e, sc, b), ins, at)
+		keywords = b.V.Keywords
 	case l != nil:
 		class, rets = f.u.layer(e, sc, l, ins, kwargs, at)
 	default:
@@ -226,6 +231,12 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 				x.Names = append(x.Names, "")
 			}
 			x.Names = append(x.Names, strings.TrimSuffix(l.inputs[i], "?"))
+		}
+	}
+	if n := len(keywords); n > 0 {
+		x.Names = make([]string, len(x.Args)-n)
+		for _, k := range keywords {
+			x.Names = append(x.Names, k.V)
 		}
 	}
 	el.bound(class.Forward, class, at)
@@ -425,6 +436,7 @@ func (u *unit) layer(e *spec.Entry, sc *scope, l *Layer, ins []val, kwargs *spec
 		el.fail(at, "%s takes %s (%s), but %d given", e.Head.V, plural(l.required(), "input"), strings.Join(l.inputs, ", "), n)
 	}
 	a.require()
+	el.shrunk.shrink(el.path, a.vals)
 	defer func() {
 		switch r := recover().(type) {
 		case nil:

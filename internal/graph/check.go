@@ -111,6 +111,7 @@ func (c *checker) block(b *spec.Named[spec.Block]) {
 		}
 		seen[in.V] = true
 	}
+	c.keywords(b)
 	if b.V.Kind.V != spec.KindModule {
 		own := "function %q cannot have modules, parameters or buffers of its own; it uses those of the block that calls it"
 		if b.V.Kind.V == spec.KindAutograd {
@@ -135,6 +136,25 @@ func (c *checker) block(b *spec.Named[spec.Block]) {
 	c.parameters(b.V.Parameters, b.V.Buffers)
 	c.entries(b.V.Modules, inModules)
 	c.entries(b.V.Layers, inLayers)
+}
+
+// keywords checks which inputs of a block are keywords.
+func (c *checker) keywords(b *spec.Named[spec.Block]) {
+	ks := b.V.Keywords
+	if len(ks) == 0 {
+		return
+	}
+	if b.V.Kind.V != spec.KindModule {
+		c.el.errs.Addf(ks[0].At, "keywords are of modules; a function takes its inputs by position")
+		return
+	}
+	n := len(b.V.Inputs) - len(ks)
+	for i, k := range ks {
+		if n < 1 || b.V.Inputs[n+i].V != k.V {
+			c.el.errs.Addf(k.At, "keywords are the last of the inputs, in their order, and not all of them")
+			return
+		}
+	}
 }
 
 func (c *checker) parameters(params, buffers []*spec.Named[spec.Param]) {

@@ -25,6 +25,7 @@ func (f *fn) checkpointed(c *spec.Checkpoint, sc *scope, v val) val {
 	}
 	x := *v.e
 	x.Checkpoint = el.checkpointOf(c)
+	el.plainKeywords(&x, c.At)
 	if x.Kind == program.CallFun && c.Segments.Set {
 		el.fail(c.Segments.At, "segments are made of a Sequential")
 	}
@@ -32,6 +33,16 @@ func (f *fn) checkpointed(c *spec.Checkpoint, sc *scope, v val) val {
 		el.checkSegments(c, f.u.class.Children[x.Child].Class, f.u.class.Children[x.Child].Path)
 	}
 	return val{&x, v.m}
+}
+
+// plainKeywords refuses a checkpointed call with a keyword whose value is computed
+// in the call: functools.partial would compute it before the other arguments.
+func (el *elaborator) plainKeywords(x *program.Expr, at spec.Span) {
+	for i, n := range x.Names {
+		if k := x.Args[i].Kind; n != "" && k != program.Local && k != program.Item && k != program.Attr && k != program.Const {
+			el.fail(at, "argument %s of a checkpointed call is computed in the call; give it a name before", n)
+		}
+	}
 }
 
 // checkpointOf reads what does not depend on the module.
@@ -72,18 +83,25 @@ func (el *elaborator) checkCount(c *spec.Checkpoint, modules int) {
 	}
 }
 
+// checkpoints reports whether train.checkpoint asks for checkpoints.
+func (el *elaborator) checkpoints() bool {
+	c := el.spec.Train.Checkpoint
+	return c != nil && el.job.Inference == "" && (c.When == nil || el.evalBool(c.When, el.spec.Env, "checkpoint"))
+}
+
 // checkpoint applies train.checkpoint to the models, which are elaborated: calls
 // of the modules that it names go through torch.utils.checkpoint. Of modules
-// that lie in one another the outermost counts.
+// that lie in one another the outermost counts. Without it, the configuration
+// of a Hugging Face model may ask for the same (gradient_checkpointing).
 func (el *elaborator) checkpoint() {
 	c := el.spec.Train.Checkpoint
-	if c == nil || el.job.Inference != "" {
+	all := el.checkpoints()
+	switch {
+	case !all && c != nil || el.job.Inference != "":
 		return
-	}
-	if c.When != nil && !el.evalBool(c.When, el.spec.Env, "checkpoint") {
-		return
-	}
-	if c.Segments.Set && len(c.Modules) == 0 && c.When == nil {
+	case !all:
+		c = &spec.Checkpoint{}
+	case c.Segments.Set && len(c.Modules) == 0 && c.When == nil:
 		el.sequential(c)
 		return
 	}
@@ -96,18 +114,21 @@ func (el *elaborator) checkpoint() {
 	for i, m := range el.ms {
 		patterns := given
 		if len(c.Modules) == 0 {
-			patterns = nil
-			for _, s := range m.def.Checkpoint {
-				patterns = append(patterns, s.V)
-			}
-			if patterns == nil {
+			patterns = m.checkpointed()
+			switch on, _ := m.spec.Env.Lookup(gradientCheckpointing); {
+			case !all && on != true:
+				continue
+			case patterns == nil:
 				el.fail(c.At, "%s does not say which of its modules are checkpointed; name them with modules, such as {modules: [\"layers.*\"]}", m.name)
 			}
 		}
 		r.find(el.job.Models[i].Root, "", i, patterns)
 	}
-	if el.errs.Err() != nil { // a pattern that fits nothing
+	switch {
+	case el.errs.Err() != nil: // a pattern that fits nothing
 		panic(stop{})
+	case len(r.found) == 0 && !all:
+		return
 	}
 	r.choose()
 	for i, m := range el.ms {
@@ -115,6 +136,15 @@ func (el *elaborator) checkpoint() {
 		el.job.Models[i].Root = m.class
 	}
 	el.uniqueNames()
+}
+
+// checkpointed are the modules that the model itself names.
+func (m *model) checkpointed() program.Patterns {
+	var out program.Patterns
+	for _, s := range m.def.Checkpoint {
+		out = append(out, s.V)
+	}
+	return out
 }
 
 // checkpointedSequential is the name of classes that are nn.Sequential but for
@@ -209,7 +239,9 @@ func (r *checkpointer) rewrite(c *program.Class, path string, model int) *progra
 		if out.Python == "nn.Sequential" { // a class of its own
 			out.Name = r.el.className(checkpointedSequential)
 		}
-		out.CheckpointCalls(r.to, calls)
+		for _, x := range out.CheckpointCalls(r.to, calls) {
+			r.el.plainKeywords(x, r.spec.At)
+		}
 	}
 	return &out
 }

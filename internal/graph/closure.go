@@ -40,12 +40,8 @@ func (f *fn) closure(st *program.Stmt, e *spec.Entry, sc *scope) {
 		if f.bound[slot] && used[name] {
 			names, ins = append(names, name), append(ins, f.local(name))
 			st.Captured = append(st.Captured, slot)
-			if !slices.Contains(f.f.Cells, slot) {
-				f.f.Cells = append(f.f.Cells, slot)
-			}
 		}
 	}
-	slices.SortFunc(f.f.Cells, func(a, b int) int { return strings.Compare(f.f.Slots[a], f.f.Slots[b]) })
 	c := f.u.newFn("closure", program.StepFunc, sc, names, ins, e.At)
 	c.inner, c.cur, c.why = true, val{}, "nothing precedes it in the closure"
 	c.statements(e.Body, c.scope)
@@ -58,4 +54,35 @@ func (f *fn) closure(st *program.Stmt, e *spec.Entry, sc *scope) {
 		}
 	}
 	st.Closure = c.f
+	for slot := range reads(c.f) { // which makes cells of them
+		if slot < len(st.Captured) && !slices.Contains(f.f.Cells, st.Captured[slot]) {
+			f.f.Cells = append(f.f.Cells, st.Captured[slot])
+		}
+	}
+	slices.SortFunc(f.f.Cells, func(a, b int) int { return strings.Compare(f.f.Slots[a], f.f.Slots[b]) })
+}
+
+// reads are the slots that the expressions of a function name.
+func reads(f *program.Func) map[int]bool {
+	slots := map[int]bool{}
+	var expr func(e *program.Expr)
+	expr = func(e *program.Expr) {
+		if e == nil {
+			return
+		}
+		switch e.Kind {
+		case program.Local, program.Item, program.Pop:
+			slots[e.Slot] = true
+		}
+		for _, a := range e.Args {
+			expr(a)
+		}
+	}
+	for i := range f.Body {
+		expr(f.Body[i].Value)
+		for _, v := range f.Body[i].Values {
+			expr(v)
+		}
+	}
+	return slots
 }

@@ -42,6 +42,8 @@ type elaborator struct {
 	dataBytes   Data
 	kept        *[]program.Kept // that the statements under way declare
 	inEval      *program.Eval   // the evaluation under way
+	shrunk      *shrinking      // of the model under way
+	path        string          // of the module under way, in its model
 }
 
 // elaborated is a block that was made for some params and inputs.
@@ -279,6 +281,9 @@ func (el *elaborator) className(name string) string {
 func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 	for i, list := range [][]*spec.Named[spec.Param]{params, buffers} {
 		for _, p := range list {
+			if p.V.If != nil && !spec.Truth(u.el.eval(p.V.If, u.scope)) {
+				continue
+			}
 			if p.V.Shape == nil {
 				u.el.fail(p.Name.At, "parameter or buffer %q needs a shape", p.Name.V)
 			}
@@ -415,6 +420,9 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 // block elaborates a module block for some params and inputs.
 func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]any, ins []val, at spec.Span) (*program.Class, []val) {
 	key := fmt.Sprintf("%p %s %s", b, keyOf(with), keyOfVals(ins))
+	if el.shrunk != nil { // blocks that are alike may be pruned differently
+		key += el.path
+	}
 	if c, ok := el.cache[key]; ok {
 		return c.class, c.rets
 	}

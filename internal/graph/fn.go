@@ -28,7 +28,7 @@ type fn struct {
 }
 
 func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []string, ins []val, at spec.Span) *fn {
-	f := &fn{u: u, f: &program.Func{Name: name, Kind: kind}, slots: map[string]int{}}
+	f := &fn{u: u, f: &program.Func{Name: name, Kind: kind, File: u.el.errs.File}, slots: map[string]int{}}
 	f.scope = &scope{parent: sc.parent, vars: sc.vars, fn: f}
 	if len(ins) != len(params) {
 		u.el.fail(at, "%s takes %s (%s), but %d given", u.what, plural(len(params), "input"), strings.Join(params, ", "), len(ins))

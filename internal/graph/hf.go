@@ -17,6 +17,10 @@ type HFConfig struct {
 	Values       map[string]any
 }
 
+// gradientCheckpointing is the param of Hugging Face models that says whether
+// their layers are checkpointed: they keep no cache then.
+const gradientCheckpointing = "gradient_checkpointing"
+
 // hfTasks maps the ends of architectures' names to tasks.
 var hfTasks = []struct{ suffix, task string }{
 	{"LMHeadModel", "causal-lm"}, {"ForCausalLM", "causal-lm"}, {"ForMaskedLM", "masked-lm"},

@@ -91,6 +91,9 @@ func (h *hfModel) check(s *spec.Spec) {
 		el.fail(el.spec.Train.Precision.At, "precision %s of %s is not modelled; modelled are %s", el.spec.Train.Precision.V, s.Name.V, list(known))
 	}
 	h.length(s)
+	if what, _ := s.Env.Lookup("left_out"); what != nil {
+		el.notModelled = append(el.notModelled, fmt.Sprint(what))
+	}
 	if what, _ := s.Env.Lookup("unsupported"); what != nil {
 		el.fail(h.m.HF.At, "%s: %v is not modelled", h.m.HF.V, what)
 	}

@@ -18,6 +18,9 @@ import (
 //	precisions   a list of the precisions that it knows; without it, all
 //	positions    how many positions there are weights for, if there are
 //	unsupported  null, or what the configuration asks for and is not modelled
+//	left_out     null, or what is left out of the figures
+//	torch_minor  given by the loader: 6 for PyTorch 2.6
+//	precision    given by the loader: train.precision
 //
 // The blocks of hf/common are those that all types share.
 const (
@@ -27,7 +30,7 @@ const (
 
 // HFOwn lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var HFOwn = []string{"tasks", "precision", "precisions", "positions", "unsupported"}
+var HFOwn = []string{"tasks", "precision", "precisions", "positions", "unsupported", "left_out", "torch_minor"}
 
 // A FileError says that a file which a spec names cannot be read.
 type FileError struct {
@@ -139,10 +142,17 @@ func (h *hfModel) params() map[string]any {
 	if f, ok := given["transformers"].(float64); ok { // 5.12 without quotes
 		given["transformers"] = strconv.FormatFloat(f, 'f', 2, 64)
 	}
+	switch {
+	case el.checkpoints():
+		given[gradientCheckpointing] = true
+	case el.job.Inference != "":
+		given[gradientCheckpointing] = false
+	}
 	for _, own := range HFOwn {
 		delete(given, own)
 	}
 	given["precision"] = el.spec.Train.Precision.V
+	given["torch_minor"] = int64(el.opts.Env.Torch.Minor)
 	return given
 }
 

@@ -146,6 +146,7 @@ func (el *elaborator) run() {
 type model struct {
 	name   string
 	def    *spec.Model
+	shrunk *shrinking  // structured pruning; nil: none
 	use    *spec.Model // as the job's own spec writes it; def, unless that is a preset's
 	spec   *spec.Spec  // that defines it: the spec, or a preset
 	at     spec.Span
@@ -161,6 +162,9 @@ type model struct {
 func (el *elaborator) models() {
 	add := func(name string, m *spec.Model, at spec.Span) {
 		x := &model{name: name, def: m, use: m, spec: el.spec, at: at, eval: m.Eval.V}
+		if x.shrunk = el.shrinks(el.spec.Prune); m.Prune != nil {
+			x.shrunk = el.shrinks(m.Prune)
+		}
 		from := len(el.others)
 		switch {
 		case m.HF.Set:

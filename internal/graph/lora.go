@@ -95,18 +95,18 @@ func (el *elaborator) moduleNames(list []spec.String, what string, known []strin
 // adaptable lists the layers that an adapter may go around and the path of the
 // last linear one, which is the model's output.
 func adaptable(m *program.Model) (layers []program.Place, last string) {
-	quantized := map[string]*program.Class{}
-	if q := m.Quantized; q != nil {
-		for _, p := range q.Layers {
-			quantized[p.Path] = p.Class
+	changed := quantizedLayers(m)
+	if z := m.Pruned; z != nil {
+		for _, p := range z.Layers {
+			changed[p.Path] = p.Class
 		}
 	}
 	m.Root.Walk(func(path string, c *program.Class) {
 		if isLinear(c) {
 			last = path
 		}
-		if q := quantized[path]; q != nil {
-			c = q
+		if other := changed[path]; other != nil {
+			c = other
 		}
 		if isLinear(c) || isConv(c) || strings.HasPrefix(c.Python, "nn.Embedding(") {
 			layers = append(layers, program.Place{Path: path, Class: c})
@@ -227,9 +227,19 @@ func (b *builder) linearAdapter(base *program.Class, a *program.Adapters) {
 	b.finish([]val{b.let("result", b.do("to_type_of", nil, result, dtype))})
 }
 
+// weightSize is the shape of a layer's weight, masked or not.
+func weightSize(c *program.Class) []int64 {
+	for _, name := range []string{"weight", "weight_orig"} {
+		if p := c.FindParam(name); p != nil {
+			return p.Size
+		}
+	}
+	panic("graph: " + c.Describe() + " has no weight")
+}
+
 // linearSize is the number of input and output features of a linear layer.
 func linearSize(c *program.Class) (in, out int64) {
-	size := c.Params[0].Size
+	size := weightSize(c)
 	switch {
 	case isConv1D(c):
 		return size[0], size[1]
@@ -244,7 +254,7 @@ func linearSize(c *program.Class) (in, out int64) {
 func (b *builder) convAdapter(base *program.Class, kind string, a *program.Adapters) {
 	ret := base.Forward.Body[len(base.Forward.Body)-1].Value
 	o, ok := ret.OpArgs.(*op.ConvOptions)
-	if !ok || len(base.Forward.Body) > 1 {
+	if !ok || ret.Args[0].Kind != program.Local {
 		b.fail("", "an adapter around a convolution that pads by itself is not modelled")
 	}
 	for _, d := range o.Dilation {
@@ -253,7 +263,7 @@ func (b *builder) convAdapter(base *program.Class, kind string, a *program.Adapt
 	if !ok || o.Groups != 1 {
 		b.fail("", "an adapter around a convolution with groups or dilation is not modelled")
 	}
-	size := base.Params[0].Size
+	size := weightSize(base)
 	kernel := size[2:]
 	image := func(channels int64) val { return b.input(append([]int64{channels}, kernel...)...) }
 	x := image(size[1])

@@ -89,6 +89,17 @@ func tiedModules(root *program.Class) map[string]bool {
 	return out
 }
 
+// quantizedLayers holds the classes of a model's quantized layers by path.
+func quantizedLayers(m *program.Model) map[string]*program.Class {
+	out := map[string]*program.Class{}
+	if m.Quantized != nil {
+		for _, p := range m.Quantized.Layers {
+			out[p.Path] = p.Class
+		}
+	}
+	return out
+}
+
 // quantizedLinear reports whether a class is a linear layer whose weight is
 // quantized.
 func quantizedLinear(c *program.Class) bool { return c.Quantized != nil }

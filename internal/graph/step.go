@@ -384,6 +384,8 @@ func (el *elaborator) model(m *model, ins []val, at spec.Span) []val {
 	}
 	var class *program.Class
 	var rets []val
+	el.shrunk, el.path = m.shrunk, ""
+	defer func() { el.shrunk = nil }()
 	el.as(m, func() {
 		sc := &scope{parent: m.spec.Env, vars: el.globals()}
 		blocks := map[string]*spec.Named[spec.Block]{}

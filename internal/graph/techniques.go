@@ -4,6 +4,7 @@ package graph
 func (el *elaborator) techniques() {
 	el.optimParams()
 	el.quantize()
+	el.prune()
 	el.freeze()
 	el.lora()
 	el.offload()

@@ -27,6 +27,30 @@ func (r *Row) AutocastType(lower tensor.DType, in []*Tensor) (tensor.DType, bool
 	return 0, false
 }
 
+// refusal names an operator, the type of an input and that of autocast.
+const refusal = "%s does not take %v under autocast to %v, PyTorch says; convert it first"
+
+// AutocastRefuses returns the first input with which an operator that promotes
+// its inputs does not work under autocast: one of the other 16-bit type, such as
+// the float16 that cuDNN's RNN returns under autocast to bfloat16, unless a
+// float32 comes before it (at::autocast::prioritize). It returns nil if there is
+// none.
+func (r *Row) AutocastRefuses(lower tensor.DType, in []*Tensor) *Tensor {
+	if r.Cast != CastPromote {
+		return nil
+	}
+	for _, t := range in {
+		switch {
+		case !Autocasts(t) || t.DType == lower:
+		case t.DType == tensor.Float32:
+			return nil
+		default:
+			return t
+		}
+	}
+	return nil
+}
+
 // CastOrder lists the n inputs in the order in which autocast converts them:
 // from the last to the first, as GCC evaluates the arguments of a call, but the
 // items of a list from its first on.

@@ -88,18 +88,25 @@ func gradIndex(b *Back) {
 	wrapped := vec()
 	b.Local(vec()) // linear index
 	b.Drop(wrapped)
-	b.contiguous(g)
 	slice := int64(1)
 	for i := d + 1; i < in.Rank(); i++ {
 		slice *= in.Dim(i)
 	}
-	if n == 0 || in.Numel() == 0 {
+	b.putSorted(g, n, in.Numel(), slice)
+}
+
+// putSorted sorts n linear indices of slices of a tensor of numel elements and
+// adds g by them.
+func (b *Back) putSorted(g *Tensor, n, numel, slice int64) {
+	b.contiguous(g)
+	if n == 0 || numel == 0 {
 		return
 	}
+	vec := func() *Tensor { return b.NewShape(tensor.Int64, n) }
 	b.Local(vec()) // sorted
 	b.Local(vec()) // original positions
 	b.Local(vec()) // range
-	b.Drop(b.NewShape(tensor.Uint8, cubFor(b.Env()).sortPairs(n, 8, 8, bitLength((in.Numel()-1)/slice))))
+	b.Drop(b.NewShape(tensor.Uint8, cubFor(b.Env()).sortPairs(n, 8, 8, bitLength((numel-1)/slice))))
 }
 
 // bitLength is the number of bits that n needs, at least 1.

@@ -20,9 +20,13 @@ var embeddingRenorm = define(Row{
 			c.Drop(c.NewShape(tensor.Uint8, uniqueScratch(c.Env(), idx.DType, idx.Numel())))
 		}
 		c.Drop(count, unique, rows)
+		c.Drop(c.Do1(renormInPlace, nil, c.In[0]))
 	},
 	Source: "aten/src/ATen/native/cuda/Embedding.cu: embedding_renorm_cuda_",
 })
+
+// renormInPlace is the change that it makes.
+var renormInPlace = define(Row{Name: "embedding_renorm_.table", Run: func(*Call) {}, InPlace: true})
 
 // uniqueTiles are the items that a thread block of cub::DeviceSelect::Unique
 // works on, for indices of 8 and of 4 bytes, by the least architecture; recorded

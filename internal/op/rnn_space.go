@@ -49,12 +49,12 @@ func (a *RNNArgs) WorkspaceBytes(e *Env, steps, batch, input int64, d tensor.DTy
 	return tensor.MulBytes(a.matrices(input)+int64(n), d.Size())
 }
 
-// RNNDropoutState is the size in bytes of the random numbers' state that cuDNN
+// rnnDropoutState is the size in bytes of the random numbers' state that cuDNN
 // keeps for dropout between the layers of an RNN (cudnnDropoutGetStatesSize):
 // the 48 bytes of cuRAND's XORWOW generator for each thread that a device
 // holds. That is assumed; PyTorch's source says "slightly over 2MB", which fits
 // the GPUs with 22 to 24 multiprocessors of its time.
-func (e *Env) RNNDropoutState() int64 {
+func (e *Env) rnnDropoutState() int64 {
 	if e.StubCudnn {
 		return 1 << 20
 	}
@@ -76,9 +76,18 @@ var (
 	})
 )
 
+// InitDropoutState makes the state of random numbers.
+var InitDropoutState = define(Row{
+	Name: "_cudnn_init_dropout_state", Run: func(c *Call) { c.Return(c.NewShape(tensor.Uint8, c.Env().rnnDropoutState())) },
+	NotModelled: "cuDNN documents no size for its random numbers; 48 bytes for each thread that the GPU can hold are assumed",
+	Source:      "aten/src/ATen/native/cudnn/RNN.cpp: _cudnn_init_dropout_state",
+})
+
 // RNNSpaces are the names of operators that stand for what cuDNN's RNN takes
 // for itself, in sizes that are not known.
-func RNNSpaces() []string { return []string{rnnReserve.Name, rnnWorkspace.Name} }
+func RNNSpaces() []string {
+	return []string{rnnReserve.Name, rnnWorkspace.Name, InitDropoutState.Name}
+}
 
 type rnnSpaceArgs struct {
 	Bytes tensor.Bytes

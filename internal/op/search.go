@@ -99,6 +99,5 @@ var (
 	_ = dependsOnData("torch.nonzero(input)")
 	_ = dependsOnData("torch.argwhere(input)")
 	_ = dependsOnData("torch.unique(input)")
-	_ = dependsOnData("torch.unique_consecutive(input)")
 	_ = dependsOnData("torch.bincount(input)")
 )

@@ -94,6 +94,9 @@ func (s *Shapes) Do(r *Row, args any, in ...*Tensor) []*Tensor {
 func (s *Shapes) doAutocast(r *Row, args any, in []*Tensor) []*Tensor {
 	s.E.Autocast = false
 	defer func() { s.E.Autocast = true }()
+	if t := r.AutocastRefuses(s.E.AutocastDType, in); t != nil {
+		s.Fail(refusal, r.Name, t.DType, s.E.AutocastDType)
+	}
 	ins := append([]*Tensor(nil), in...)
 	if to, ok := r.AutocastType(s.E.AutocastDType, in); ok {
 		for i, t := range ins {

@@ -50,8 +50,9 @@ var (
 
 func eightBit(name string, bits int64, states int, paged bool, decay float64) *Row {
 	sig := "lr: float = 0.001, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = %v, amsgrad: bool = False, optim_bits: int = 32, "
-	bounds := adamBounds
+	bounds, ofGroup := adamBounds, []string{"lr", "betas", "weight_decay", "eps"}
 	if states == 1 {
+		ofGroup = ofGroup[:3]
 		sig = "lr: float = 0.0001, betas: floats = (0.9, 0.99), weight_decay: float = %v, "
 		bounds = []bound{nonNegative("lr"), betas, nonNegative("weight_decay")}
 	}
@@ -61,7 +62,7 @@ func eightBit(name string, bits int64, states int, paged bool, decay float64) *R
 	}
 	return define(Row{
 		Name: name, Args: &eightBitArgs{}, LoopByDefault: true, GPUOnly: true, Package: "bitsandbytes.optim",
-		Sig: "bitsandbytes.optim." + name + "(" + sig + ")", Bounds: bounds, GroupArgs: []string{"lr", "betas", "eps", "weight_decay"},
+		Sig: "bitsandbytes.optim." + name + "(" + sig + ")", Bounds: bounds, GroupArgs: ofGroup,
 		Python: strings.NewReplacer("NAME", name, "BITS", fmt.Sprint(bits), "STATES", fmt.Sprint(states), "PAGED", map[bool]string{true: "True", false: "False"}[paged],
 			"RATE", map[int]string{1: "1e-4", 2: "1e-3"}[states], "BETA2", map[int]string{1: "0.99", 2: "0.999"}[states]).Replace(eightBitPython),
 		Refuse: func(args any) (string, error) {

@@ -35,9 +35,9 @@ func (c *Checkpoint) Cut(n int) []Segment {
 }
 
 // CheckpointCalls makes the calls of some children go through
-// torch.utils.checkpoint. The functions of c are replaced; those of other
-// classes stay as they are.
-func (c *Class) CheckpointCalls(to *Checkpoint, children map[int]bool) {
+// torch.utils.checkpoint and returns them. The functions of c are replaced; those
+// of other classes stay as they are.
+func (c *Class) CheckpointCalls(to *Checkpoint, children map[int]bool) (changed []*Expr) {
 	funcs := map[*Func]*Func{}
 	var expr func(e *Expr) *Expr
 	exprs := func(es []*Expr) []*Expr {
@@ -61,6 +61,7 @@ func (c *Class) CheckpointCalls(to *Checkpoint, children map[int]bool) {
 		}
 		if e.Kind == CallMod && children[e.Child] {
 			out.Checkpoint = to
+			changed = append(changed, &out)
 		}
 		return &out
 	}
@@ -83,6 +84,7 @@ func (c *Class) CheckpointCalls(to *Checkpoint, children map[int]bool) {
 		fill(m)
 	}
 	fill(c.Forward)
+	return changed
 }
 
 // Chain lists the children that f calls if it is nothing but calls of modules,

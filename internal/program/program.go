@@ -47,6 +47,7 @@ type Model struct {
 	Frozen, Trained Patterns
 	Eval            bool // in eval mode while the job trains
 
+	Pruned    *Pruning      // nil: not
 	Quantized *Quantization // nil: not
 	Adapters  *Adapters     // nil: none
 }
@@ -90,6 +91,7 @@ type Class struct {
 	Python   string // constructor call of a module of torch.nn: "nn.Linear(10, 20)"
 	Params   []Param
 	Buffers  []Param
+	Attrs    []Param // other attributes that hold tensors, bound by SetAttr
 	Children []Child // in the order of registration
 	Forward  *Func
 	Methods  []*Func // functions of the spec that use this class's modules
@@ -146,8 +148,9 @@ type Func struct {
 	Slots  []string // names of local variables
 	Body   []Stmt
 
-	NoAutocast bool  // the body runs with autocast off
-	Cells      []int // slots that a closure takes, which go after the others, in the order of their names
+	File       string // that the lines of its statements are in
+	NoAutocast bool   // the body runs with autocast off
+	Cells      []int  // slots that a closure takes, which go after the others, in the order of their names
 
 	Autograd *Autograd // of the forward of a torch.autograd.Function; nil otherwise
 }

@@ -193,6 +193,9 @@ func (d *decoder) nested(f reflect.Value, key, v *Value) {
 	case reflect.Struct:
 		d.section(v, f.Addr().Interface(), key.Str)
 	case reflect.Pointer:
+		if v.Kind == Null && v.Str != "" { // null is absent; an empty value asks for the defaults
+			return
+		}
 		f.Set(reflect.New(f.Type().Elem()))
 		if at := f.Elem().FieldByName("At"); at.IsValid() && at.Type() == reflect.TypeFor[Span]() {
 			at.Set(reflect.ValueOf(key.Span))

@@ -43,7 +43,7 @@ type Spec struct {
 	Eval     *Eval     `yaml:"eval" doc:"an evaluation between training steps"`
 	Teacher  *Teacher  `yaml:"teacher" doc:"knowledge distillation: a second model that model learns from"`
 	Quantize *Quantize `yaml:"quantize" doc:"weights in 4 or 8 bits, as bitsandbytes stores them"`
-	Prune    *Prune    `yaml:"prune" later:"pruning"`
+	Prune    *Prune    `yaml:"prune" doc:"weights that are masked, or channels that are removed"`
 	Freeze   *Freeze   `yaml:"freeze" doc:"parameters that are not trained: requires_grad_(False)"`
 	LoRA     *LoRA     `yaml:"lora" doc:"low-rank adapters, as PEFT adds them"`
 	Offload  *Offload  `yaml:"offload" doc:"what is kept in host memory"`
@@ -70,6 +70,7 @@ type Model struct {
 	LoRA   *LoRA   `yaml:"lora" doc:"low-rank adapters of this model, instead of the job's lora"`
 
 	Quantize *Quantize `yaml:"quantize" doc:"weights of this model in 4 or 8 bits, instead of the job's quantize"`
+	Prune    *Prune    `yaml:"prune" doc:"pruning of this model, instead of the job's prune"`
 
 	Eval Boolean `yaml:"eval" doc:"the model is in eval mode while the job trains, such as a teacher"`
 
@@ -97,6 +98,7 @@ type Block struct {
 	Kind       String          `yaml:"kind" enum:"module|function|autograd" default:"module" doc:"function: a plain function or method, whose arguments it owns; autograd: a torch.autograd.Function with a backward of its own"`
 	Params     *Value          `yaml:"params" doc:"named values, given by with"`
 	Inputs     []String        `yaml:"inputs" doc:"names of the arguments; [x] by default"`
+	Keywords   []String        `yaml:"keywords" doc:"the last of the arguments, which callers pass by keyword"`
 	Modules    Modules         `yaml:"modules" doc:"submodules in the order of registration"`
 	Parameters []*Named[Param] `yaml:"parameters" doc:"parameters of the block itself"`
 	Buffers    []*Named[Param] `yaml:"buffers" doc:"buffers of the block itself"`
@@ -119,6 +121,7 @@ type Param struct {
 	Shape      *Value  `yaml:"shape" doc:"sizes"`
 	DType      String  `yaml:"dtype" default:"float32" doc:"element type"`
 	Persistent Boolean `yaml:"persistent" default:"true" doc:"saved in the state dict (buffers)"`
+	If         *Value  `yaml:"if" doc:"a condition; without it the parameter or buffer does not exist"`
 }
 
 // Train holds the keys that desugar to a step.
@@ -171,12 +174,8 @@ type Checkpoint struct {
 	Save      []String `yaml:"save" doc:"operators whose results are kept (selective checkpointing); matmul stands for mm, addmm and bmm"`
 }
 
-// Prune and Parallel are read, checked and not modelled yet.
+// Parallel is read, checked and not modelled yet.
 type (
-	Prune struct {
-		Amount     Number  `yaml:"amount" min:"0" doc:"share of the weights"`
-		Structured Boolean `yaml:"structured" doc:"remove whole channels"`
-	}
 	Parallel struct {
 		DDP      Integer `yaml:"ddp" min:"1" doc:"data-parallel replicas"`
 		FSDP     Integer `yaml:"fsdp" min:"1" doc:"fully sharded ranks"`

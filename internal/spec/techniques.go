@@ -77,3 +77,24 @@ func (q *Quantize) unmarshal(d *decoder, v *Value) {
 }
 
 type quantizeSection Quantize
+
+// Prune takes weights out of linear layers and convolutions. Unstructured, they
+// are masked (torch.nn.utils.prune); structured, the layers have fewer outputs.
+type Prune struct {
+	At         Span     `yaml:"-"`
+	Amount     Number   `yaml:"amount" min:"0" max:"1" default:"0.5" doc:"share of the weights, or of the output features and channels"`
+	Structured Boolean  `yaml:"structured" doc:"the layers named by modules are built with fewer output features or channels"`
+	Modules    []String `yaml:"modules" doc:"names, paths or patterns of layers; by default every linear layer and convolution is masked"`
+	Except     []String `yaml:"except" doc:"names, paths or patterns of layers that stay as they are"`
+}
+
+// prune: 0.3 stands for its amount.
+func (p *Prune) unmarshal(d *decoder, v *Value) {
+	if v.Kind == Float || v.Kind == Int {
+		d.field(reflect.ValueOf(&p.Amount).Elem(), `min:"0" max:"1"`, &Value{Str: "prune"}, v)
+		return
+	}
+	d.section(v, (*pruneSection)(p), "prune")
+}
+
+type pruneSection Prune

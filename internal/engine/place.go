@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+)
+
+// place is a line of the spec, or of a preset: that of the statement at work. The
+// statements of library modules have none; their place is the caller's.
+type place struct {
+	fn   *program.Func
+	line int
+}
+
+// enterStmt notes the statement at work.
+func (p *Player) enterStmt(fn *program.Func, s *program.Stmt) {
+	if s.Line > 0 {
+		p.at = place{fn, s.Line}
+	}
+}
+
+// leave returns to the place of the caller.
+func (p *Player) leave(at place) { p.at = at }
+
+// failAt reports an error of the program at a place.
+func (p *Player) failAt(at place, format string, args ...any) {
+	e := &ProgramError{Layer: p.tr.Layers[p.layer], Op: p.tr.Ops[p.op], Msg: fmt.Sprintf(format, args...)}
+	if at.fn != nil {
+		e.File, e.Line = at.fn.File, at.line
+	}
+	panic(e)
+}
+
+// changes notes that an operator modifies a storage in place: PyTorch counts it
+// in the version of all tensors over it.
+func (p *Player) changes(st *storage) {
+	st.version++
+	st.changed = p.at
+}
+
+// refuseChanged fails at the statement that changed t in place after a node had
+// saved it (SavedVariable::unpack in torch/csrc/autograd/saved_variable.cpp).
+func (p *Player) refuseChanged(n *node, t *op.Tensor) {
+	p.failAt(obj(t).st.changed, "one of the variables needed for gradient computation has been modified by an inplace operation, PyTorch says: "+
+		"here a tensor of shape %v is changed that %s needs", t.Size, p.tr.Ops[n.op])
+}

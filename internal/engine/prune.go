@@ -1,0 +1,17 @@
+package engine
+
+import "github.com/memplan/memplan/internal/program"
+
+// prune puts masked layers in the place of others, before the model is moved to
+// the device: what is left of their parameters stays, the weight is now
+// weight_orig.
+func (p *Player) prune(root *module, z *program.Pruning) {
+	if z == nil {
+		return
+	}
+	for _, place := range z.Layers {
+		old, m := p.put(root, place)
+		copy(m.params, old.params[1:])
+		copy(m.buffers, old.buffers)
+	}
+}

@@ -1,0 +1,131 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// MaskIndexArgs says how many elements of the mask are true, which the data
+// decides.
+type MaskIndexArgs struct {
+	Count int64 `arg:"count"`
+}
+
+// Index by a bool tensor for the first dimensions: x[mask]. The mask is turned
+// into indices (nonzero), of which the host reads how many there are.
+var _ = define(Row{
+	Name: "index.mask", Sig: "[] index_mask(self, mask, count: int)", Args: &MaskIndexArgs{}, Run: func(c *Call) {
+		x, m, n := c.In[0], c.In[1], c.Args.(*MaskIndexArgs).Count
+		k := m.Rank()
+		if m.DType != tensor.Bool || k == 0 || k > x.Rank() {
+			c.Fail("the mask must be a bool tensor of up to %d dimensions, not %v of shape %v", x.Rank(), m.DType, m.Size)
+		}
+		size := tensor.D(n)
+		for i := range x.Rank() {
+			if i < k && x.Dim(i) != m.Dim(i) {
+				c.Fail("a mask of shape %v does not fit shape %v", m.Size, x.Size)
+			}
+			if i >= k {
+				size = size.Append(x.Dim(i))
+			}
+		}
+		if n < 0 || n > m.Numel() {
+			c.Fail("%d elements of a mask of shape %v cannot be true", n, m.Size)
+		}
+		indices := c.nonzero(m, n)
+		c.Return(c.New(tensor.Contiguous(size), x.DType))
+		c.Drop(indices)
+	},
+	Save: []Save{In(1)}, Node: "IndexBackward0", Grad: gradMaskIndex,
+	NotModelled: "how many elements a mask picks is the data's; memplan takes the number in the spec",
+	Source:      "aten/src/ATen/native/IndexingUtils.h: expandTensors; cuda/Nonzero.cu",
+})
+
+// nonzero makes the indices of the n elements of a mask that are true.
+func (c *Call) nonzero(m *Tensor, n int64) *Tensor {
+	total := m.Numel()
+	count := c.NewShape(tensor.Int32)
+	c.Drop(c.NewShape(tensor.Uint8, cubSum(c.Env(), total)))
+	out := c.NewShape(tensor.Int64, n, int64(m.Rank()))
+	if n > 0 {
+		c.Drop(c.NewShape(tensor.Uint8, cubSelect(total, selectTile(c.Env()))))
+	}
+	c.Drop(count)
+	return out
+}
+
+// gradMaskIndex adds the gradient to zeros by sorted indices, as gradIndex.
+func gradMaskIndex(b *Back) {
+	m, g, in, n := b.SavedIn[1], b.Grads[0], b.InM[0], b.Args.(*MaskIndexArgs).Count
+	b.Set(0, b.NewShape(in.DType, in.Size.Slice()...))
+	indices := b.nonzero(m, n)
+	if n == 0 {
+		b.Drop(indices)
+		return
+	}
+	vec := func() *Tensor { return b.NewShape(tensor.Int64, n) }
+	for i := range m.Rank() {
+		wrapped, part := vec(), vec()
+		b.Drop(wrapped)
+		if i == 0 {
+			b.Local(part) // linear index, to which the others are added
+		} else {
+			b.Drop(part)
+		}
+	}
+	b.Drop(indices)
+	b.putSorted(g, n, in.Numel(), in.Numel()/m.Numel())
+}
+
+// cubSum is what cub::DeviceReduce::Sum needs for n bools: nothing (an
+// empty request is 1 byte) in one tile, else a partial sum of each block.
+func cubSum(env *Env, n int64) int64 {
+	const tile, blocks, partial = 4096, 10, 4 // blocks of a multiprocessor, bytes of a sum
+	if n <= tile {
+		return 1
+	}
+	return roundUp(int64(env.SMs)*blocks*partial, cubAlign) + cubSpare
+}
+
+// cubSelect is what cub's selections of n items need, of which a tile holds
+// so many: 8 bytes a tile.
+func cubSelect(n, tile int64) int64 {
+	const padding, state = 32, 8
+	return roundUp((divUp(n, tile)+padding)*state, cubAlign) + cubSpare
+}
+
+// selectTile is the tile of cub::DeviceSelect::Flagged, uniqueTile that of
+// DeviceSelect::Unique over 8-byte items, recorded with CUDA 12.4 on sm_70 to
+// sm_90.
+func selectTile(env *Env) int64 {
+	switch {
+	case env.Arch >= 90:
+		return 4224
+	case env.Arch == 80:
+		return 2304
+	}
+	return 640
+}
+
+func uniqueTile(env *Env) int64 {
+	if env.Arch == 80 {
+		return 1920
+	}
+	return selectTile(env)
+}
+
+// unique_consecutive leaves out repetitions. The result keeps the storage of
+// the input's size; here it has that shape, too.
+var _ = define(Row{
+	Name: "unique_consecutive", Sig: "torch.unique_consecutive(input)", Run: func(c *Call) {
+		x := c.In[0]
+		if x.Rank() != 1 || x.DType != tensor.Int64 {
+			c.Fail("unique_consecutive of %v of shape %v is not modelled", x.DType, x.Size)
+		}
+		c.Return(c.New(tensor.Contiguous(x.Size), x.DType))
+		if n := x.Numel(); n > 0 {
+			count := c.NewShape(tensor.Int64)
+			c.Drop(c.NewShape(tensor.Uint8, cubSelect(n, uniqueTile(c.Env()))))
+			c.Drop(count)
+		}
+	},
+	NotModelled: "how many elements differ is the data's; memplan takes all of them",
+	Source:      "aten/src/ATen/native/cuda/UniqueCub.cu, Unique.cu: unique_consecutive_cuda_template",
+})
