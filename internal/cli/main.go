@@ -60,8 +60,8 @@ func Main(args []string, s *Streams) (code int) {
 		return exitOK
 	}
 	prefix := "memplan: "
-	wrong, file := (*spec.Errors)(nil), (*graph.FileError)(nil)
-	if errors.As(err, &wrong) || errors.As(err, &file) {
+	wrong, file, played := (*spec.Errors)(nil), (*graph.FileError)(nil), (*engine.ProgramError)(nil)
+	if errors.As(err, &wrong) || errors.As(err, &file) || errors.As(err, &played) {
 		prefix = "" // each begins with its place, as tools expect
 	}
 	fmt.Fprintf(s.Err, "%s%s\n", prefix, err)

@@ -63,7 +63,7 @@ func (p *Player) DropoutState() {
 	}
 	p.Drop(p.New(tensor.Layout{}, tensor.Int64))
 	old := p.rnnState
-	p.rnnState, p.rnnReset = p.New(tensor.Contiguous(tensor.D(p.env.RNNDropoutState())), tensor.Uint8), false
+	p.rnnState, p.rnnReset = p.do1(op.InitDropoutState, nil), false
 	p.mark(obj(p.rnnState), trace.Workspace)
 	p.Drop(old)
 }

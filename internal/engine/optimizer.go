@@ -25,12 +25,14 @@ func (j *job) makeOptimizers() {
 		for _, name := range o.Models {
 			root := j.models[name]
 			eachParameter(root, func(m *module, c *cell) {
-				path := program.Join(strings.TrimPrefix(strings.TrimPrefix(m.path, root.path), "."), c.decl.Name)
-				g := o.Group(path)
-				if seen[c] || g < 0 || c.frozen {
+				if seen[c] { // its first name counts, as in Module.named_parameters
 					return
 				}
 				seen[c] = true
+				g := o.Group(program.Join(strings.TrimPrefix(strings.TrimPrefix(m.path, root.path), "."), c.decl.Name))
+				if g < 0 || c.frozen {
+					return
+				}
 				s.groups[g] = append(s.groups[g], len(cells))
 				cells = append(cells, c)
 				s.params = append(s.params, &optim.Param{T: c.t})

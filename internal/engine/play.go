@@ -84,7 +84,7 @@ func Play(prog *program.Job, env op.Env, backend Backend, steps int) (played *Pl
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
 	env.Deterministic = prog.Determ
 	j := &job{Player: New(env, backend), prog: prog, models: map[string]*module{}, inputs: prog.Inputs, kept: map[string]value{}}
-	j.offload = prog.Offload
+	j.offload, j.at.fn = prog.Offload, prog.Step
 	defer func() {
 		if r := recover(); r != nil {
 			pe, ok := r.(*ProgramError)

@@ -38,8 +38,8 @@ type Player struct {
 	names    names
 	nextID   int32
 
-	op, layer int32
-	at        place // the statement at work
+	op, layer  int32
+	at         place // the statement at work
 	step       int16
 	phase      trace.Phase
 	evaluating bool
@@ -92,8 +92,11 @@ type ProgramError struct {
 
 func (e *ProgramError) Error() string {
 	var b strings.Builder
-	if e.Line > 0 {
+	switch {
+	case e.Line > 0:
 		fmt.Fprintf(&b, "%s:%d: ", e.File, e.Line)
+	case e.File != "":
+		b.WriteString(e.File + ": ")
 	}
 	if e.Layer != "" {
 		b.WriteString(e.Layer + ": ")

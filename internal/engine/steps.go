@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 
 	"github.com/memplan/memplan/internal/program"
@@ -13,6 +14,9 @@ import (
 const (
 	minSteps = 3
 	maxSteps = 10
+
+	// maxLeaps bounds how many steps are played for what runs rarely.
+	maxLeaps = 4
 
 	maxGrowing       = 1000
 	maxGrowingEvents = 1_000_000
@@ -59,13 +63,14 @@ func (j *job) run(steps int, out *Played) {
 			limit++
 		}
 	}
-	out.Steady, out.Period, out.Unreached = steady, period, j.unreached(out.Steps)
+	out.Steady, out.Period = steady, period
 	if out.Steps-steady < period {
 		out.Steady = 0
 	}
 	before := max(0, out.Steps-period)
 	out.Cycle = starts[before+1]
 	out.Growth, out.HostGrowth = j.live-live[before], j.hostLive-hostLive[before]
+	out.Unreached = j.leap(out, steps > 0)
 }
 
 // maxPeriod bounds how many steps are played because statements run in every
@@ -91,30 +96,55 @@ func (j *job) intervals() []int64 {
 }
 
 // period is the number of steps after which the statements that run in every
-// n-th step come round together; 1 if that is too many to play.
+// n-th step come round together; those with which it would be too many to play
+// are left out, and come in far.
 func (j *job) period() int {
 	p := int64(1)
 	for _, e := range j.intervals() {
-		a, b := p, e
-		for b > 0 {
-			a, b = b, a%b
-		}
-		if p = p / a * e; p > maxPeriod {
-			return 1
+		if q := lcm(p, e); q <= maxPeriod {
+			p = q
 		}
 	}
 	return int(p)
 }
 
-// unreached is the longest interval of what was not played.
-func (j *job) unreached(played int) int64 {
-	var most int64
+// far lists the intervals that are no part of a period, the shortest first.
+func (j *job) far(period int) []int64 {
+	var out []int64
 	for _, e := range j.intervals() {
-		if e > int64(played) {
-			most = max(most, e)
+		if int64(period)%e != 0 {
+			out = append(out, e)
 		}
 	}
-	return most
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func lcm(a, b int64) int64 {
+	x, y := a, b
+	for y > 0 {
+		x, y = y, x%y
+	}
+	return a / x * b
+}
+
+// leap plays one step for each interval that is far, in the order of their
+// numbers. The steps before are like those that were played, and are left out.
+// It returns the longest interval that it does not reach.
+func (j *job) leap(out *Played, asked bool) (unreached int64) {
+	last := int64(out.Steps)
+	for k, e := range j.far(out.Period) {
+		n := (last/e + 1) * e
+		switch {
+		case e <= int64(out.Steps): // it was among those played
+		case asked || out.Steady == 0 || out.Growth > 0 || out.HostGrowth > 0 || k >= maxLeaps || n > math.MaxInt16:
+			unreached = max(unreached, e)
+		default:
+			j.playStep(int(n))
+			last = n
+		}
+	}
+	return unreached
 }
 
 // alike reports whether step n and the one a period before are equal event for

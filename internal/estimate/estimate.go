@@ -172,7 +172,7 @@ func Run(j *Job) (*Outcome, error) {
 func play(j *Job) (*Outcome, error) {
 	p, err := engine.Play(j.Program, j.Machine.Env, nil, int(j.Spec.Train.Steps.V))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", j.Spec.Path, err)
+		return nil, err
 	}
 	return &Outcome{Job: j, Played: p}, nil
 }
@@ -245,6 +245,7 @@ func (o *Outcome) Report() *report.Report {
 	for _, s := range free.Steps {
 		if s.Step > 0 {
 			r.Steps = append(r.Steps, report.Step{
+				Step:               s.Step,
 				PeakAllocatedBytes: s.PeakAllocated.Allocated, PeakReservedBytes: s.PeakReserved.Reserved,
 				EndAllocatedBytes: s.EndAllocated, EndReservedBytes: s.EndReserved,
 			})

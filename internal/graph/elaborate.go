@@ -29,7 +29,6 @@ type elaborator struct {
 	statements  int
 	depth       int
 	sizes       map[*program.Func]int // see sizeOf
-	notes       []string              // not modelled
 	warnings    []string
 	optimDefs   []*spec.OptimizerDef // of the job's optimizers
 	names       map[string]int
@@ -73,15 +72,6 @@ func (el *elaborator) try(f func()) (ok bool) {
 func (el *elaborator) fail(s spec.Span, format string, args ...any) {
 	el.errs.Addf(s, format, args...)
 	panic(stop{})
-}
-
-func (el *elaborator) note(what string) {
-	for _, n := range el.notes {
-		if n == what {
-			return
-		}
-	}
-	el.notes = append(el.notes, what)
 }
 
 // shaped is a contiguous tensor like t with another last dimension.

@@ -82,9 +82,6 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: append(s.NotModelled(), el.notModelled...), Data: el.dataBytes}
-	if s.Step != nil { // the keys of train say it otherwise
-		r.NotModelled = append(r.NotModelled, el.notes...)
-	}
 	r.Warnings = slices.Concat(el.unused(), el.idle(), el.warnings)
 	return r, nil
 }

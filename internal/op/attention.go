@@ -324,14 +324,15 @@ var efficientAttention = define(Row{
 		}
 		kern := efficientKernelFor(b.Env(), q.DType, max(q.Dim(3), v.Dim(3)), b.Args.(*efficientArgs).DropoutP > 0)
 		var delta *Tensor // sum over the head of grad_out * out, as (batch, heads, length)
-		if q.DType.IsHalf() {
+		if q.DType.IsHalf() && (b.Env().Arch >= 75 || max(q.Dim(3), v.Dim(3)) <= 128) { // the kernel computes it (kKernelComputesDelta)
 			delta = b.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))
 		} else {
-			prod := b.Do1(mulTensor, nil, g, out)
+			g32, out32 := b.Do1(To, &ToCopyArgs{DType: tensor.Float32}, g), b.Do1(To, &ToCopyArgs{DType: tensor.Float32}, out)
+			prod := b.Do1(mulTensor, nil, g32, out32)
 			sum := b.Do1(Sum, &ReduceArgs{Dim: []int64{-1}}, prod)
 			swapped := b.Alias(sum, sum.Transpose(1, 2), sum.DType)
 			delta = b.Do1(Contiguous, nil, swapped)
-			b.Drop(swapped, sum, prod)
+			b.Drop(swapped, sum, prod, out32, g32)
 		}
 		ws := b.NewShape(tensor.Uint8, q.Dim(0)*q.Dim(2)*kern.workspace(q.Dim(1), k.Dim(1), q.Dim(3), v.Dim(3)))
 		b.Drop(delta, ws)

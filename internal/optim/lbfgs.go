@@ -109,7 +109,7 @@ func lbfgsStep(c *Call, g Group) {
 			abs := c.like(flat.one())
 			sum := c.Do(op.Sum, &op.ReduceArgs{}, abs)[0]
 			c.Drop(abs)
-			inverse := c.quotientOf(sum)
+			inverse := c.quotientOf(sum.DType)
 			c.Drop(sum)
 			c.Drop(c.scalarOf(tensor.Bool))
 			size := c.like(inverse)
@@ -157,7 +157,7 @@ func (c *Call) direction(s *lbfgsState, a *lbfgsArgs, flat, d, hDiag, ys, q, r, 
 		}
 	}
 	s.dirs, s.steps = append(s.dirs, y), append(s.steps, step)
-	s.ros = append(s.ros, c.Persist(c.quotientOf(y)))
+	s.ros = append(s.ros, c.Persist(c.quotientOf(y.DType)))
 	square := c.dot(y)
 	diagonal := c.like(square)
 	c.Drop(square)
@@ -270,13 +270,5 @@ func (c *Call) scaledDot(t *op.Tensor) *op.Tensor {
 	dot := c.dot(t)
 	out := c.like(dot)
 	c.Drop(dot)
-	return out
-}
-
-// quotientOf is number / t for scalars of t's type.
-func (c *Call) quotientOf(t *op.Tensor) *op.Tensor {
-	reciprocal := c.scalarOf(t.DType)
-	out := c.scalarOf(t.DType)
-	c.Drop(reciprocal)
 	return out
 }

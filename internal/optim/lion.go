@@ -1,12 +1,18 @@
 package optim
 
-import _ "embed"
+import (
+	_ "embed"
+	"errors"
+)
 
 //go:embed python/lion.py
 var lionPython string
 
 // lionArgs are the arguments of Lion.
-type lionArgs struct{ Common }
+type lionArgs struct {
+	Common
+	Triton bool `arg:"use_triton"`
+}
 
 // Lion keeps one moment. Its update is a copy of that, changed in place but for
 // one addition (lion_pytorch/lion_pytorch.py: update_fn).
@@ -16,6 +22,12 @@ var _ = define(Row{
 	Bounds: []bound{
 		{arg: "lr", ok: func(x float64) bool { return x > 0 }, want: "above 0"},
 		{arg: "betas", n: 2, ok: func(x float64) bool { return x >= 0 && x <= 1 }, want: "from 0 to 1"},
+	},
+	Refuse: func(args any) (string, error) {
+		if args.(*lionArgs).Triton {
+			return "use_triton", errors.New("Lion with use_triton: true is not modelled")
+		}
+		return "", nil
 	},
 	ForLoop: func(c *Call, ps []*Param) {
 		for _, p := range ps {

@@ -168,4 +168,11 @@ func (c *Call) correction() *op.Tensor { return c.then(c.power()) }
 
 // quotient is number / t for a scalar t: t.reciprocal() * number
 // (Tensor.__rtruediv__).
-func (c *Call) quotient() *op.Tensor { return c.then(c.scalar()) }
+func (c *Call) quotient() *op.Tensor { return c.quotientOf(tensor.Float32) }
+
+func (c *Call) quotientOf(d tensor.DType) *op.Tensor {
+	reciprocal := c.scalarOf(d)
+	out := c.scalarOf(d)
+	c.Drop(reciprocal)
+	return out
+}

@@ -85,8 +85,10 @@ type Peak struct {
 	Layer              string       `json:"layer"`
 }
 
-// Step holds the peaks of one step and what it leaves.
+// Step holds the peaks of one step and what it leaves. Steps that are not there
+// are like the one before them.
 type Step struct {
+	Step               int          `json:"step"`
 	PeakAllocatedBytes tensor.Bytes `json:"peak_allocated_bytes"`
 	PeakReservedBytes  tensor.Bytes `json:"peak_reserved_bytes"`
 	EndAllocatedBytes  tensor.Bytes `json:"end_allocated_bytes"`

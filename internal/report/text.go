@@ -161,12 +161,17 @@ func (t *text) steps() error {
 		if i == most {
 			break
 		}
-		tab.Rows = append(tab.Rows, []string{fmt.Sprint(i + 1), s.PeakAllocatedBytes.String(), s.PeakReservedBytes.String(),
+		tab.Rows = append(tab.Rows, []string{fmt.Sprint(s.Step), s.PeakAllocatedBytes.String(), s.PeakReservedBytes.String(),
 			s.EndAllocatedBytes.String(), s.EndReservedBytes.String()})
 	}
 	err := t.table(tab)
 	if more := len(t.r.Steps) - most; more > 0 {
 		t.printf("  and %d more\n", more)
+	}
+	for i, s := range t.r.Steps {
+		if i > 0 && s.Step > t.r.Steps[i-1].Step+1 {
+			t.printf("  steps %d to %d are like those before them, and left out\n", t.r.Steps[i-1].Step+1, s.Step-1)
+		}
 	}
 	for _, p := range t.r.Phases {
 		if p.Phase == "eval" {

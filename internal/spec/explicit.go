@@ -27,12 +27,14 @@ func (s *Spec) Explicit(model *Spec) ([]byte, error) {
 	for _, p := range s.root.Pairs {
 		switch key := p.Key.Str; {
 		case key == "memplan" || key == "params" || key == "step":
-		case key == "model" && !own && s.Eval != nil: // the evaluation has the loss, too
+		case key == "model" && !own && s.Eval != nil && s.Eval.Step == nil: // the evaluation has the loss, too
 			put(key, model.root.Get(key))
 		case key == "model" && !own:
 			put(key, model.root.Get(key).without("loss"))
 		case key == "train" && !own:
 			put(key, s.constant(p.Value).without("zero_grad", "empty_cache", "clip_grad_norm", "clip_grad_value", "grad_accumulation", "keep"))
+		case key == "teacher" && !own:
+			put(key, p.Value.without("loss"))
 		case key == "models" || key == "model" || key == "teacher" || key == "eval":
 			put(key, p.Value)
 		default:

@@ -135,6 +135,9 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		if t.Elem() == reflect.TypeFor[Checkpoint]() {
 			return object{"anyOf": []any{object{"type": []string{"boolean", "array", "string"}, "items": object{"type": "string"}}, b.named(t.Elem())}}
 		}
+		if t.Elem() == reflect.TypeFor[Freeze]() {
+			return object{"anyOf": []any{object{"type": []string{"boolean", "array", "string"}, "items": object{"type": "string"}}, b.named(t.Elem())}}
+		}
 		return b.named(t.Elem())
 	case t.Kind() == reflect.Struct:
 		return b.named(t)

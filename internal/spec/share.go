@@ -1,20 +1,28 @@
 package spec
 
-// Share adds the blocks of another file to those of s's model.
+// Share adds the blocks of another file to those of s's model, but for those
+// whose names s has itself.
 func (s *Spec) Share(from *Spec) {
-	for _, o := range []*Spec{s, from} {
-		for _, b := range o.Model.Blocks {
-			if b.V.Of == nil {
-				b.V.Of = o
-			}
+	own := map[string]bool{}
+	for _, b := range s.Model.Blocks {
+		b.V.Of = s
+		own[b.Name.V] = true
+	}
+	for _, b := range from.Model.Blocks {
+		if !own[b.Name.V] {
+			b.V.Of = from
+			s.Model.Blocks = append(s.Model.Blocks, b)
 		}
 	}
-	s.Model.Blocks = append(s.Model.Blocks, from.Model.Blocks...)
-	blocks := from.root.Get("model").Get("blocks")
 	model := s.root.Get("model")
-	if own := model.Get("blocks"); own != nil {
-		own.Pairs = append(own.Pairs, blocks.Pairs...)
-		return
+	blocks := model.Get("blocks")
+	if blocks == nil {
+		blocks = &Value{Kind: Map}
+		model.Pairs = append(model.Pairs, Pair{&Value{Kind: Str, Str: "blocks"}, blocks})
 	}
-	model.Pairs = append(model.Pairs, Pair{&Value{Kind: Str, Str: "blocks"}, blocks})
+	for _, p := range from.root.Get("model").Get("blocks").Pairs {
+		if !own[p.Key.Str] {
+			blocks.Pairs = append(blocks.Pairs, p)
+		}
+	}
 }

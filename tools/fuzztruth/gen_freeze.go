@@ -4,11 +4,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/memplan/memplan/internal/accuracy"
-	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/program"
-	"github.com/memplan/memplan/internal/spec"
-	"github.com/memplan/memplan/specs"
 )
 
 // mayFreeze freezes some parameters of a share of the specs.
@@ -24,15 +20,11 @@ func mayFreeze(seed uint64, text, arch string, share float64) string {
 // from the first parameter on, whole modules, or single parameters. A spec that
 // cannot be built stays as it is.
 func frozen(text, arch string, r *rand.Rand) string {
-	s, err := spec.Parse("fuzz.yaml", []byte(text), spec.Options{})
-	if err != nil || s.Mode.V != "train" {
+	job := built(text, arch)
+	if job == nil || job.Inference != "" {
 		return text
 	}
-	g, err := graph.Build(s, graph.Options{Env: accuracy.ArchEnv(arch), Preset: specs.Preset, Presets: specs.Names()})
-	if err != nil {
-		return text
-	}
-	root := g.Job.Models[0].Root
+	root := job.Models[0].Root
 	params := root.ParamPaths()
 	var patterns []string
 	switch share := r.Float64(); r.IntN(4) {
