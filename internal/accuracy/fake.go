@@ -24,7 +24,7 @@ type FakeRecording struct {
 	Precision string          `json:"precision"`
 	Optimizer map[string]any  `json:"optimizer"`
 	Features  struct {
-		Checkpoint any     `json:"ckpt"`
+		Checkpoint any `json:"ckpt"`
 		LoRA       *struct {
 			Targets        []string
 			R              int
@@ -66,12 +66,24 @@ func LoadFake(dir string) ([]*FakeRecording, error) {
 
 // skipped says what of the run memplan does not model; "" if it does.
 func (r *FakeRecording) skipped() string {
-	f := r.Features
-	switch {
-	case f.Checkpoint != nil || r.Model.Args["ckpt"] == true:
-		return "checkpoint"
-	case r.Model.ChannelsLast:
+	if r.Model.ChannelsLast {
 		return "model.to(memory_format=channels_last)"
+	}
+	return ""
+}
+
+// fakeBlocks are the modules that were checkpointed in models of torchvision.
+var fakeBlocks = map[string]string{"resnet50": "layers.?.*", "vit_b_16": "encoder.layers.*"}
+
+// checkpoint is the key of train for what was checkpointed.
+func (r *FakeRecording) checkpoint() string {
+	switch kind, ckpt := r.Features.Checkpoint, r.Model.Args["ckpt"] == true; {
+	case kind == "block":
+		return fmt.Sprintf("  checkpoint: {modules: %q}\n", fakeBlocks[r.Model.Name])
+	case kind != nil:
+		return fmt.Sprintf("  checkpoint: {use_reentrant: %v}\n", kind == "reentrant")
+	case ckpt:
+		return "  checkpoint: true\n"
 	}
 	return ""
 }
@@ -92,6 +104,7 @@ func (r *FakeRecording) Spec() string {
 	if f.Clip > 0 {
 		fmt.Fprintf(&b, "  clip_grad_norm: %g\n", f.Clip)
 	}
+	b.WriteString(r.checkpoint())
 	if f.ZeroGrad == "after" {
 		b.WriteString("  zero_grad: {at: after_step}\n")
 	}

@@ -107,5 +107,6 @@ model:
     - {add: [{call: wte, inputs: ids}, {call: wpe, inputs: [{arange: "${ids.shape[1]}"}]}], name: x}
     - {call: "blocks[${i}]", repeat: {n: 12, as: i}}
     - return: {call: head, inputs: [{call: lnf, inputs: x}]}
+  checkpoint: blocks
   loss: {cross_entropy: {input: {view: [-1, 50304], inputs: out}, target: {view: [-1], inputs: y}}}
 `

@@ -131,6 +131,7 @@ func (r *XMemRun) errorsWith(tables []op.ConvWorkspaces) ([]float64, error) {
 		return nil, err
 	}
 	env := j.Machine.Env
+	env.CudnnWorkspace.Model = true
 	play := func(t *op.ConvWorkspaces) (*engine.Played, error) {
 		env.CudnnWorkspace.TF32 = t
 		return engine.Play(j.Program, env, nil, 3)

@@ -43,9 +43,7 @@ func (p *Player) exitAutocast() {
 // doAutocast runs an operator under autocast. The converted inputs are dropped
 // from the first on; operators that this one is made of see them only.
 func (p *Player) doAutocast(r *op.Row, args any, in []*op.Tensor) []*op.Tensor {
-	if r.Cast == op.CastForbidden {
-		p.Fail("%s does not work under autocast, PyTorch says; use its form with logits", r.Name)
-	}
+	r.RefuseAutocast(p)
 	p.env.Autocast = false
 	to, cast := r.AutocastType(p.env.AutocastDType, in)
 	args = r.AutocastArgs(args, in)

@@ -282,5 +282,12 @@ func (p *Player) Requires(t *op.Tensor) bool {
 	return o.requires || (o.base != nil && o.base.requires)
 }
 
+// RequireGrad implements op.Exec.
+func (p *Player) RequireGrad(t *op.Tensor) {
+	if o := obj(t); o.fn == nil {
+		o.requires = true
+	}
+}
+
 // Env implements op.Exec.
 func (p *Player) Env() *op.Env { return &p.env }

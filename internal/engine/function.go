@@ -20,7 +20,8 @@ type application struct {
 func (p *Player) applyFunction(fr *frame, e *program.Expr) value {
 	a := &application{p: p, self: fr.self, fn: e.Func}
 	from := len(p.trail.temps)
-	a.args = p.args(nil, fr, e)
+	var room [4]value // args itself must not keep what it gets: callers have it on their stacks
+	a.args = append(a.args, p.args(room[:0], fr, e)...)
 	ins := make([]*op.Tensor, len(a.args))
 	for i, v := range a.args {
 		ins[i] = v.t
@@ -36,7 +37,8 @@ func (p *Player) applyFunction(fr *frame, e *program.Expr) value {
 	n, kept := e.Func.Autograd.Results, len(outs)-len(e.Func.Autograd.Kept)
 	p.Drop(outs[n:kept]...)
 	a.kept = outs[kept:]
-	if fn := obj(outs[0]).fn; fn == nil || fn.args != any(a) { // no node holds ctx
+	fn := obj(outs[0]).fn
+	if i := e.Func.Autograd.KeptFor - 1; fn == nil || fn.args != any(a) || i >= 0 && fn.edges[i].fn == nil { // no node holds ctx, or it needs none
 		a.drop()
 	}
 	if n == 1 {
@@ -50,11 +52,11 @@ func (p *Player) applyFunction(fr *frame, e *program.Expr) value {
 }
 
 // play runs a function of the class with its first slots bound.
-func (a *application) play(fn *program.Func, args []value) []*op.Tensor {
+func (a *application) play(fn *program.Func, args []value, wanted []bool) []*op.Tensor {
 	p := a.p
 	mode := p.env.GradMode
 	p.env.GradMode = false
-	fr := &frame{self: a.self, fn: fn, slots: make([]value, len(fn.Slots))}
+	fr := &frame{self: a.self, fn: fn, slots: make([]value, len(fn.Slots)), wanted: wanted}
 	for i, v := range args {
 		fr.slots[i] = p.keep(v)
 	}
@@ -78,7 +80,7 @@ func (a *application) drop() {
 
 // Forward implements op.Application.
 func (a *application) Forward(c *op.Call) {
-	outs := a.play(a.fn, a.args)
+	outs := a.play(a.fn, a.args, nil)
 	for i := range outs { // c notes what it owns; should it fail, the results die first, from the last on
 		c.Keep(outs[(i+a.fn.Autograd.Results)%len(outs)])
 	}
@@ -103,7 +105,7 @@ func (a *application) Backward(b *op.Back) {
 	for _, t := range a.kept {
 		args = append(args, value{t: t})
 	}
-	for i, g := range a.play(a.fn.Autograd.Backward, args) {
+	for i, g := range a.play(a.fn.Autograd.Backward, args, b.Needs) {
 		b.Set(i, g)
 	}
 }

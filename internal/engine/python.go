@@ -78,7 +78,12 @@ type frame struct {
 	held       []value          // arguments that the caller keeps to the end
 	checkpoint *checkpointFrame // of a call of torch.utils.checkpoint
 	node       *node            // of an autograd.Function
+	wanted     []bool           // in its backward: which inputs' gradients
 }
+
+// wants reports whether the gradient of input i is wanted; one that is absent
+// has none.
+func (fr *frame) wants(i int) bool { return i < len(fr.wanted) && fr.wanted[i] }
 
 // store binds a slot: the new value first, then the old one drops.
 func (p *Player) store(fr *frame, slot int, v value) {
@@ -97,7 +102,7 @@ func (p *Player) call(fr *frame) value {
 	p.env.Autocast = casts && !fr.fn.NoAutocast
 	for i := range fr.fn.Body {
 		s := &fr.fn.Body[i]
-		if s.Fast && !p.inference() {
+		if s.Fast && !p.inference() || s.Wants > 0 && !fr.wants(s.Wants-1) {
 			continue
 		}
 		p.enterStmt(fr.fn, s)

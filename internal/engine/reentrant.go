@@ -163,13 +163,15 @@ func (p *Player) recompute(n *node, b *op.Back) {
 		}
 	}
 	// The locals of backward in the order of their slots: inputs, detached_inputs,
-	// outputs; the gradients live as long as the node's call.
+	// outputs; the gradients live as long as the node's call, in a tuple.
 	for k := len(inputs) - 1; k >= 0; k-- {
 		p.Drop(inputs[k])
 	}
 	p.dropAll(args)
 	p.drop(v)
-	p.Drop(grads...)
+	for i := len(grads) - 1; i >= 0; i-- {
+		p.Drop(grads[i])
+	}
 }
 
 // dropReentrant drops what the context of a dying node holds.

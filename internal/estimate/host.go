@@ -91,16 +91,20 @@ func (o *Outcome) host(r *report.Report) {
 // size is what the tensors of a model take together, and the largest of them.
 type size struct{ total, largest tensor.Bytes }
 
-// built is the size of a model as its constructor makes it in host memory:
-// before it is converted to another type.
-func built(c *program.Class) size {
+// built is the size of a model as its constructor makes it in host memory, before
+// it is converted to another type.
+func built(c *program.Class, converted tensor.DType) size {
 	var s size
 	for _, list := range [][]program.Param{c.Params, c.Buffers} {
 		for _, p := range list {
 			if p.Tied != "" {
 				continue
 			}
-			b, err := tensor.MulBytes(append([]int64{p.DType.Size()}, p.Size...)...)
+			d := p.DType
+			if d == converted && !p.Fixed { // by the call that moves the model
+				d = tensor.Float32
+			}
+			b, err := tensor.MulBytes(append([]int64{d.Size()}, p.Size...)...)
 			if err != nil {
 				continue // it was refused when it was played
 			}
@@ -109,7 +113,7 @@ func built(c *program.Class) size {
 		}
 	}
 	for _, ch := range c.Children {
-		sub := built(ch.Class)
+		sub := built(ch.Class, converted)
 		s.total += sub.total
 		s.largest = max(s.largest, sub.largest)
 	}

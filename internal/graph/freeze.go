@@ -37,9 +37,31 @@ func (el *elaborator) freezeModels(f *spec.Freeze, models []*program.Model) {
 	for _, m := range models {
 		m.Frozen, m.Trained = frozen, trained
 	}
+}
+
+// trains checks that every optimizer is left with a parameter: PyTorch refuses
+// an empty list.
+func (el *elaborator) trains() {
 	for _, o := range el.job.Optimizers {
-		if !el.job.Trains(o) {
-			el.fail(f.At, "freeze leaves no parameter to train for %s", o.Name)
+		if el.job.Trains(o) {
+			continue
 		}
+		m := el.findModel(o.Models[0])
+		at, why := m.at, "the model has none"
+		for _, t := range []struct {
+			given bool
+			at    func() spec.Span
+			what  string
+		}{
+			{m.use.Quantize != nil, func() spec.Span { return m.use.Quantize.At }, "quantize leaves none; lora adds some"},
+			{el.spec.Quantize != nil, func() spec.Span { return el.spec.Quantize.At }, "quantize leaves none; lora adds some"},
+			{m.use.Freeze != nil, func() spec.Span { return m.use.Freeze.At }, "freeze leaves none"},
+			{el.spec.Freeze != nil, func() spec.Span { return el.spec.Freeze.At }, "freeze leaves none"},
+		} {
+			if t.given {
+				at, why = t.at(), t.what
+			}
+		}
+		el.fail(at, "%s needs a parameter to train: %s", o.Name, why)
 	}
 }

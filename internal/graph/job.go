@@ -325,7 +325,7 @@ func (el *elaborator) input(m *model, in *spec.Named[spec.Input], seen map[strin
 	sc := &scope{parent: m.spec.Env, vars: el.globals()}
 	size := append([]int64{el.batch}, el.shape(in.V.Shape, sc)...)
 	d := el.dtype(in.V.DType)
-	if d.IsFloating() && el.job.DType.IsHalf() {
+	if !in.V.DType.Set && el.job.DType.IsHalf() {
 		d = el.job.DType
 	}
 	what := fmt.Sprintf("%s of %v", tensor.SizeString(size), d)

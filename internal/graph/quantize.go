@@ -175,7 +175,10 @@ func (b *builder) linear4bit(q *program.Quantized) {
 	y := b.apply("MatMul4Bit", []string{"A", "bias"}, []val{x, bias}, func(f *builder, in []val) ([]val, []val) {
 		return []val{f.let("output", f.do("linear", nil, in[0], dequantized(f, in[0]), in[1]))}, nil
 	}, func(f *builder, grads, _ []val) []val {
-		return []val{f.let("grad_A", f.do("matmul", nil, grads[0], dequantized(f, grads[0])))}
+		bias := f.biasGradient(grads[0])
+		a := f.let("grad_A", f.do("matmul", nil, grads[0], dequantized(f, grads[0])))
+		f.wants(1, 1)
+		return []val{a, bias}
 	})
 	b.finish([]val{b.do("to_type_of", nil, y, dtype)})
 }
@@ -198,13 +201,32 @@ func (b *builder) linear8bit(q *program.Quantized) {
 		out := f.let("output", f.do("int8_scaled_mm", nil, parts[0], b.attr("weight"), a, in[1]))
 		return []val{f.do("rows_of", nil, out, whole)}, []val{a}
 	}, func(f *builder, grads, kept []val) []val {
+		bias := f.biasGradient(grads[0])
 		whole := f.let("grad", grads[0])
 		g := f.let("grad_output", f.do("reshape", &op.ShapeArgs{Shape: []int64{-1, q.Out}}, grads[0]))
 		w := f.let("CB", f.do("int8_dequantize", nil, b.attr("weight"), kept[0]))
 		grad := f.do("matmul", nil, f.do("to_type_of", nil, g, kept[0]), w)
-		return []val{f.let("grad_A", f.do("rows_of", nil, grad, whole))}
+		a := f.let("grad_A", f.do("rows_of", nil, grad, whole))
+		f.wants(1, 2)
+		return []val{a, bias}
 	})
 	b.finish([]val{y})
+}
+
+// biasGradient is what both functions compute first, if it is wanted:
+// grad_output.sum(0).
+func (b *builder) biasGradient(grad val) val {
+	v := b.let("grad_bias", b.do("sum", &op.ReduceArgs{Dim: []int64{0}}, grad))
+	b.wants(2, 1)
+	return v
+}
+
+// wants makes the last n statements depend on whether the gradient of an input,
+// counted from 1, is wanted.
+func (b *builder) wants(input, n int) {
+	for i := len(b.fn.Body) - n; i < len(b.fn.Body); i++ {
+		b.fn.Body[i].Wants = input
+	}
 }
 
 // apply applies a torch.autograd.Function of a library: forward returns its
@@ -230,6 +252,9 @@ func (b *builder) apply(name string, params []string, args []val, forward func(f
 		a.Kept = append(a.Kept, k.e.Slot)
 		noGrad = append(noGrad, len(rets)+i)
 	}
+	if len(kept) > 0 {
+		a.KeptFor = 1
+	}
 	a.Row = op.Function(name, nil, noGrad)
 	f.fn.Autograd = a
 
@@ -243,10 +268,7 @@ func (b *builder) apply(name string, params []string, args []val, forward func(f
 	}
 	g.fn.Params = len(g.fn.Slots)
 	out := backward(g, grads, attrs)
-	for len(out) < len(call.Args) {
-		out = append(out, noneVal())
-	}
-	g.finish(out)
+	g.finish(out[:len(call.Args)])
 	a.Backward = g.fn
 	return val{call, metaOf(rets)}
 }

@@ -7,6 +7,7 @@ func (el *elaborator) techniques() {
 	el.prune()
 	el.freeze()
 	el.lora()
+	el.trains()
 	el.offload()
 	el.optimGiven()
 	el.inBackward()

@@ -27,6 +27,13 @@ func (r *Row) AutocastType(lower tensor.DType, in []*Tensor) (tensor.DType, bool
 	return 0, false
 }
 
+// RefuseAutocast fails for an operator that PyTorch refuses under autocast.
+func (r *Row) RefuseAutocast(e Exec) {
+	if r.Cast == CastForbidden {
+		e.Fail("%s does not work under autocast, PyTorch says; use its form with logits", r.Name)
+	}
+}
+
 // refusal names an operator, the type of an input and that of autocast.
 const refusal = "%s does not take %v under autocast to %v, PyTorch says; convert it first"
 

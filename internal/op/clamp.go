@@ -2,27 +2,36 @@ package op
 
 import "github.com/memplan/memplan/internal/tensor"
 
-// ClampArgs are the bounds of clamp; nil where there is none.
+// ClampArgs are the bounds of clamp, which are not set where there is none.
 type ClampArgs struct {
-	Min *float64 `arg:"min"`
-	Max *float64 `arg:"max"`
+	Min Number `arg:"min"`
+	Max Number `arg:"max"`
 }
+
+// clampRun makes the result. Bounds that are floats make integers float32.
+func clampRun(c *Call) {
+	a := c.Args.(*ClampArgs)
+	c.Return(c.New(c.elementwise(c.In[0]), weak(weak(c.In[0].DType, a.Min), a.Max)))
+}
+
+// atLeast are the arguments of a clamp to a least number.
+func atLeast(n float64) *ClampArgs { return &ClampArgs{Min: Number{Set: true, Float: true, Value: n}} }
 
 // The clamps to numbers. Outside of the bounds the gradient is 0.
 var (
 	_ = define(Row{
-		Name: "clamp", Sig: "torch.clamp(input, min: float? = None, max: float? = None)", Args: &ClampArgs{}, Run: func(c *Call) {
+		Name: "clamp", Sig: "torch.clamp(input, min: number? = None, max: number? = None)", Args: &ClampArgs{}, Run: func(c *Call) {
 			c.bounded()
-			mapOf(c)
+			clampRun(c)
 		}, Save: []Save{In(0)}, Node: "ClampBackward1", Grad: gradClamp,
 		Source: "torch/csrc/autograd/FunctionsManual.cpp: clamp_backward",
 	})
 	clampMin = define(Row{
-		Name: "clamp_min", Sig: "Tensor.clamp_min(self, min: float)", Args: &ClampArgs{}, Run: mapOf, Save: []Save{In(0)},
+		Name: "clamp_min", Sig: "Tensor.clamp_min(self, min: number)", Args: &ClampArgs{}, Run: clampRun, Save: []Save{In(0)},
 		Node: "ClampMinBackward0", Grad: gradClamp, Source: "tools/autograd/derivatives.yaml: clamp_min",
 	})
 	_ = define(Row{
-		Name: "clamp_max", Sig: "Tensor.clamp_max(self, max: float)", Args: &ClampArgs{}, Run: mapOf, Save: []Save{In(0)},
+		Name: "clamp_max", Sig: "Tensor.clamp_max(self, max: number)", Args: &ClampArgs{}, Run: clampRun, Save: []Save{In(0)},
 		Node: "ClampMaxBackward0", Grad: gradClamp, Source: "tools/autograd/derivatives.yaml: clamp_max",
 	})
 )
@@ -43,7 +52,7 @@ func clampInPlace(name, node string) *Row {
 
 // bounded refuses a clamp without bounds.
 func (c *Call) bounded() {
-	if a := c.Args.(*ClampArgs); a.Min == nil && a.Max == nil {
+	if a := c.Args.(*ClampArgs); !a.Min.Set && !a.Max.Set {
 		c.Fail("clamp needs min, max or both")
 	}
 }
@@ -53,7 +62,7 @@ func gradClamp(b *Back) {
 	a, x, g := b.Args.(*ClampArgs), b.SavedIn[0], b.Grads[0]
 	zero := b.Local(b.NewShape(g.DType))
 	within := b.Local(b.New(x.LikeDense(), tensor.Bool))
-	if a.Min != nil && a.Max != nil { // the second comparison is and-ed into the first
+	if a.Min.Set && a.Max.Set { // the second comparison is and-ed into the first
 		b.Local(b.New(x.LikeDense(), tensor.Bool))
 	}
 	b.Set(0, b.Do1(whereSelf, nil, within, g, zero))

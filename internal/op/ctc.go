@@ -49,7 +49,7 @@ var _ = define(Row{
 			return
 		}
 		long := c.Do1(To, &ToCopyArgs{DType: res.DType}, lengths) // the mean of the loss of each letter
-		n := c.Local(c.Do1(clampMin, &ClampArgs{Min: new(float64)}, long))
+		n := c.Local(c.Do1(clampMin, &ClampArgs{Min: Number{Set: true}}, long))
 		c.Drop(long)
 		each := c.Do1(Div, &BinaryArgs{}, res, n)
 		c.Return(c.reduceLoss(each))

@@ -89,9 +89,9 @@ var (
 		Grad:   func(b *Back) { finite.grad(b, 0) },
 		Source: "tools/autograd/derivatives.yaml: nan_to_num",
 	})
-	_ = unary("logit", "torch.logit(input, eps: float? = None)", &struct {
+	_ = ofFloats(unary("logit", "torch.logit(input, eps: float? = None)", &struct {
 		Eps *float64 `arg:"eps"`
-	}{}, In(0))
+	}{}, In(0)))
 
 	finite = parseFormula("grad * isfinite(self)")
 )

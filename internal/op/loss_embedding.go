@@ -24,7 +24,7 @@ var (
 			sum := c.scaled(Add, near)
 			diff := c.Do1(Sub, &BinaryArgs{}, sum, far)
 			zero := 0.0
-			out := c.Do1(clampMin, &ClampArgs{Min: &zero}, diff) // clamp_min(margin + near - far, 0)
+			out := c.Do1(clampMin, atLeast(0), diff) // clamp_min(margin + near - far, 0)
 			c.Drop(diff, sum)
 			c.Return(c.reduceLoss(out))
 			c.Drop(out, far, near)
@@ -47,7 +47,7 @@ var (
 			sum := c.scaled(Add, near)
 			diff := c.Do1(Sub, &BinaryArgs{}, sum, far)
 			c.Drop(sum)
-			loss := c.Do1(clampMin, &ClampArgs{Min: new(float64)}, diff)
+			loss := c.Do1(clampMin, atLeast(0), diff)
 			c.Drop(diff)
 			c.Return(c.reduceLoss(loss))
 			c.Early(near)
@@ -99,7 +99,7 @@ func cosineEmbeddingLoss(c *Call) {
 	zeros := c.New(tensor.Contiguous(cos.Size), cos.DType)
 	pos := c.Do1(Sub, &BinaryArgs{Left: Number{Set: true, Value: 1}}, cos) // 1 - cos
 	neg := c.scaled(Sub, cos)
-	c.Drop(c.Do1(clampMinInPlace, &ClampArgs{Min: new(float64)}, neg))
+	c.Drop(c.Do1(clampMinInPlace, atLeast(0), neg))
 	where := func(t *Tensor) *Tensor {
 		is := c.Do1(isEqual, &BinaryArgs{Other: Number{Set: true, Value: 1}}, target)
 		out := c.Do1(whereSelf, nil, is, t, zeros)

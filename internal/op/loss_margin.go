@@ -12,7 +12,7 @@ var (
 			c.sameShape(x, target)
 			zeros := c.Local(c.NewShape(x.DType, x.Size.Slice()...))
 			diff := c.Local(c.Do1(Sub, &BinaryArgs{Left: Number{Set: true, Float: true, Value: 1}}, x))
-			c.Drop(c.Do1(clampMinInPlace, &ClampArgs{Min: new(float64)}, diff))
+			c.Drop(c.Do1(clampMinInPlace, atLeast(0), diff))
 			pick := func(t *Tensor) *Tensor {
 				is := c.Do1(Row0("ne"), &BinaryArgs{Other: Number{Set: true, Value: 1}}, target)
 				defer c.Drop(is)
@@ -36,7 +36,7 @@ var (
 			out := c.scaled(Add, product)
 			c.DropTo(mark)
 			c.Local(out)
-			c.Drop(c.Do1(clampMinInPlace, &ClampArgs{Min: new(float64)}, out))
+			c.Drop(c.Do1(clampMinInPlace, atLeast(0), out))
 			c.Return(c.reduceLoss(out))
 		},
 		Source: "aten/src/ATen/native/Loss.cpp: margin_ranking_loss",

@@ -179,6 +179,8 @@ type Exec interface {
 	NeedsGrad(t *Tensor) bool
 	// Requires reports whether t requires grad, whatever the grad mode.
 	Requires(t *Tensor) bool
+	// RequireGrad makes t, if it is a leaf, one that requires grad.
+	RequireGrad(t *Tensor)
 	// Fail reports an error of the program (shapes that do not fit, an operator
 	// that cannot be modelled): it does not return.
 	Fail(format string, args ...any)

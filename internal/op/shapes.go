@@ -92,6 +92,7 @@ func (s *Shapes) Do(r *Row, args any, in ...*Tensor) []*Tensor {
 
 // doAutocast runs an operator on inputs of the types that autocast gives them.
 func (s *Shapes) doAutocast(r *Row, args any, in []*Tensor) []*Tensor {
+	r.RefuseAutocast(s)
 	s.E.Autocast = false
 	defer func() { s.E.Autocast = true }()
 	if t := r.AutocastRefuses(s.E.AutocastDType, in); t != nil {
@@ -130,6 +131,9 @@ func (s *Shapes) NeedsGrad(*Tensor) bool { return false }
 
 // Requires implements Exec.
 func (s *Shapes) Requires(*Tensor) bool { return false }
+
+// RequireGrad implements Exec.
+func (s *Shapes) RequireGrad(*Tensor) {}
 
 // Fail implements Exec.
 func (s *Shapes) Fail(format string, args ...any) {

@@ -22,6 +22,7 @@ const (
 	KPair                     // "pair", "pair?": as ints; one number stands for every spatial dimension
 	KFloat                    // "float", "float?"
 	KFloats                   // "floats": a list of numbers
+	KNumber                   // "number", "number?": an integer or a float, which decides on the type of the result
 	KBool                     // "bool"
 	KStr                      // "str(a|b|c)", "str"
 	KDType                    // "dtype", "dtype?"
@@ -30,14 +31,14 @@ const (
 
 var kindNames = [numKinds]string{
 	KTensor: "tensor", KTensors: "tensors", KOperand: "operand", KInt: "int", KInts: "ints", KPair: "pair",
-	KFloat: "float", KFloats: "floats", KBool: "bool", KStr: "str", KDType: "dtype",
+	KFloat: "float", KFloats: "floats", KNumber: "number", KBool: "bool", KStr: "str", KDType: "dtype",
 }
 
 // kindHelp says in error messages what a kind accepts.
 var kindHelp = [numKinds]string{
 	KTensor: "the name of a value", KTensors: "a list of names of values", KOperand: "the name of a value or a number",
 	KInt: "an integer", KInts: "an integer or a list of integers", KPair: "an integer or a list of integers",
-	KFloat: "a number", KFloats: "a list of numbers", KBool: "true or false", KStr: "a string", KDType: "a dtype such as float32 or bfloat16",
+	KFloat: "a number", KFloats: "a list of numbers", KNumber: "a number", KBool: "true or false", KStr: "a string", KDType: "a dtype such as float32 or bfloat16",
 }
 
 // Param is one parameter of a signature.
@@ -264,6 +265,11 @@ func (p *Param) Check(v any) (any, error) {
 	case KOperand:
 		switch v.(type) {
 		case float64, int64, bool:
+			return v, nil
+		}
+	case KNumber:
+		switch v.(type) {
+		case float64, int64:
 			return v, nil
 		}
 	case KBool:

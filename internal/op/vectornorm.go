@@ -111,7 +111,7 @@ var _ = define(Row{
 	Run: func(c *Call) {
 		a, x := c.Args.(*NormalizeArgs), c.In[0]
 		norm := c.Do1(vectorNorm, &NormArgs{P: &a.P, ReduceArgs: ReduceArgs{Dim: []int64{a.Dim}, KeepDim: true}}, x)
-		least := c.Do1(clampMin, &ClampArgs{Min: &a.Eps}, norm)
+		least := c.Do1(clampMin, atLeast(a.Eps), norm)
 		c.Drop(norm)
 		denom := c.Local(c.Do1(Expand, &ShapeArgs{Shape: x.Size.Slice()}, least))
 		c.Drop(least)

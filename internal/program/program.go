@@ -165,6 +165,7 @@ type Autograd struct {
 	Results int     // of forward
 	Saved   []int   // forward's slots whose tensors ctx.save_for_backward keeps, as Row.Save
 	Kept    []int   // forward's slots whose tensors become attributes of ctx
+	KeptFor int     // they do only if the gradient of the input before this one is wanted; 0: always
 	// Backward takes the gradients of the results, then the saved and the kept
 	// tensors, and returns the gradients of the inputs.
 	Backward *Func
@@ -217,6 +218,7 @@ type Stmt struct {
 	Number    float64 // the bound of ClipNorm and ClipValue
 	Keep      *Keep   // of KeepValue
 	Path      string  // of SetAttr
+	Wants     int     // in the backward of a torch.autograd.Function: only if the gradient of the input before this one is wanted; 0: always
 	Plain     bool    // outside of autocast
 	Every     int64   // run in every n-th step; 0: always
 	Line      int     // in the spec

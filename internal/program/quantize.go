@@ -1,6 +1,10 @@
 package program
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // Quantized says how a linear layer's weight is stored (bitsandbytes).
 type Quantized struct {
@@ -22,4 +26,10 @@ type Quantization struct {
 	DType  tensor.DType // in which the model is loaded; then its parameters are converted
 
 	Modules, Except Patterns // of the layers' paths, for printing
+}
+
+// quantizes reports whether the parameter at a path is a weight that is
+// quantized.
+func (m *Model) quantizes(path string) bool {
+	return m.Quantized != nil && slices.ContainsFunc(m.Quantized.Layers, func(p Place) bool { return path == p.Path+".weight" })
 }

@@ -44,7 +44,7 @@ func (j *Job) Trains(o *Optimizer) bool {
 			return true
 		}
 		for _, p := range m.Root.ParamPaths() {
-			if o.Updates(p) && !m.Freezes(p) {
+			if o.Updates(p) && !m.Freezes(p) && !m.quantizes(p) {
 				return true
 			}
 		}

@@ -31,7 +31,7 @@ train:
   zero_grad: after_step
   empty_cache: {at: step_start}
 device: {memory: 24GiB, context: "${n}00MiB", memory_fraction: "${half}"}
-data: {loader: {pin_memory: true}}
+data: {loader: {pin_memory: true}, source: mnist}
 `), Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ data: {loader: {pin_memory: true}}
 		{"section not given", s.Data.Dataset == nil, true},
 		{"pin_memory", s.Data.Loader.PinMemory.V, true},
 		{"params", s.ParamNames(), []string{"n", "half", "words"}},
-		{"not modelled", s.NotModelled(), []string{"data.loader: host memory of the data loader"}},
+		{"not modelled", s.NotModelled(), []string{"data.source: training data"}},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s: %#v, want %#v", c.name, c.got, c.want)
@@ -98,7 +98,7 @@ func TestMistakesHavePlaces(t *testing.T) {
 		{minimal + "train:\r\n  steps: 0\r\n", []string{"4:10:1 steps must be at least 1, not 0"}},
 		{minimal + "train: {steps: '0'}", []string{"3:16:3 steps must be an integer, not \"0\""}},
 		{minimal + "train: {steps: 1, steps: 2, loop: x}", []string{"3:19:5 key \"steps\" occurs twice in this mapping", "3:35:1 unknown value of loop \"x\""}},
-		{minimal + "data: &d {source: 3}\neval: *d", nil},
+		{minimal + "data: &d {input: static}\nteacher: {preset: mlp, with: *d}", nil},
 	} {
 		_, err := Parse("a.yaml", []byte(c.text), Options{})
 		if got := mistakes(err); !reflect.DeepEqual(got, c.want) {

@@ -46,8 +46,12 @@ class MatMul4Bit(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_output):
-        grad_A = torch.matmul(grad_output, dequantize_4bit(ctx.B, ctx.state).to(grad_output.dtype).t())
-        return grad_A, None, None, None
+        grad_A = grad_bias = None
+        if ctx.needs_input_grad[2]:
+            grad_bias = grad_output.sum(0)
+        if ctx.needs_input_grad[0]:
+            grad_A = torch.matmul(grad_output, dequantize_4bit(ctx.B, ctx.state).to(grad_output.dtype).t())
+        return grad_A, None, grad_bias, None
 
 
 class Linear4bit(QuantizedLinear):

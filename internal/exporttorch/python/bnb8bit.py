@@ -41,18 +41,24 @@ class MatMul8bitLt(torch.autograd.Function):
             A = A.reshape(-1, A.shape[-1])
         CA, SCA = int8_vectorwise_quant(A.to(torch.float16), threshold=layer.threshold)
         output = int8_scaled_mm(CA, layer.weight, bias, A.dtype)
-        ctx.layer, ctx.shape, ctx.A = layer, shape, A
+        ctx.layer, ctx.shape = layer, shape
+        if ctx.needs_input_grad[0]:
+            ctx.A = A
         if len(shape) == 3:
             return output.reshape(*shape[:-1], layer.weight.shape[0])
         return output
 
     @staticmethod
     def backward(ctx, grad_output):
+        grad_A = grad_bias = None
+        if ctx.needs_input_grad[2]:
+            grad_bias = grad_output.sum(0)
         if len(grad_output.shape) == 3:
             grad_output = grad_output.reshape(-1, grad_output.shape[-1]).contiguous()
-        CB = ctx.layer.weight.to(ctx.A.dtype, copy=True).mul_(ctx.layer.SCB.unsqueeze(1).mul(1.0 / 127.0))
-        grad_A = torch.matmul(grad_output.to(ctx.A.dtype), CB).view(ctx.shape)
-        return grad_A, None, None
+        if ctx.needs_input_grad[0]:
+            CB = ctx.layer.weight.to(ctx.A.dtype, copy=True).mul_(ctx.layer.SCB.unsqueeze(1).mul(1.0 / 127.0))
+            grad_A = torch.matmul(grad_output.to(ctx.A.dtype), CB).view(ctx.shape)
+        return grad_A, None, grad_bias
 
 
 class Linear8bitLt(QuantizedLinear):
