@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/program"
@@ -16,16 +17,20 @@ func (p *Player) put(root *module, place program.Place) (old, new *module) {
 		if path == parent.class.Children[i].Path {
 			old = parent.children[i]
 			new = p.instantiate(place.Class, old.path)
-			parent.children[i] = new
-			for k, m := range parent.registered {
-				if m == old {
-					parent.registered[k] = new
-				}
-			}
+			parent.replace(old, new)
 			return old, new
 		}
 		path = path[len(parent.class.Children[i].Path)+1:]
 		parent = parent.children[i]
+	}
+}
+
+// replace makes another module a child in the place of old.
+func (m *module) replace(old, new *module) {
+	for _, list := range [][]*module{m.children, m.registered} {
+		if i := slices.Index(list, old); i >= 0 {
+			list[i] = new
+		}
 	}
 }
 

@@ -271,6 +271,9 @@ func (f *checkpointFrame) recompute(p *Player) {
 func (p *Player) unpackInput(n *node, k int) *op.Tensor {
 	s := &n.saved[k]
 	if s.packed == nil {
+		if obj(s.t).st.version != s.version {
+			p.refuseChanged(n, s.t)
+		}
 		return p.Keep(s.t)
 	}
 	t := s.packed.unpack(p)

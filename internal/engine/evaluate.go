@@ -41,9 +41,13 @@ func (p *Player) over(c *program.Class, m *module) *module {
 }
 
 func (p *Player) take(n, from *module) {
-	n.params, n.buffers = from.params, from.buffers
+	n.params, n.buffers, n.attrs = from.params, from.buffers, from.attrs
 	p.names.kind(n.layer, from.class.Kind())
-	for i := range n.children {
+	for i, ch := range from.class.Children {
+		if from.children[i].class != ch.Class { // put in the place of another; its forward suits any batch
+			n.replace(n.children[i], from.children[i])
+			continue
+		}
 		p.take(n.children[i], from.children[i])
 	}
 }

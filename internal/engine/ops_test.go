@@ -280,6 +280,9 @@ func (pr *probe) compare(env op.Env, precision string, rec opRecording) (err err
 		}
 	}
 	text := fmt.Sprintf("memplan: 1\nmodel:\n  inputs: {%s}\n  layers: [%s]\n  loss: {sum: }\n", pr.inputs, layers)
+	if !strings.HasPrefix(pr.rest, "parameters:") { // for the optimizer, which needs one
+		text += "  parameters: {unused: [1]}\n"
+	}
 	if pr.rest != "" {
 		text += "  " + pr.rest + "\n"
 	}

@@ -21,6 +21,8 @@ type Played struct {
 	// Unreached is the interval of a statement that runs in every n-th step and
 	// in none of those played; 0 if there is none.
 	Unreached int64
+	// Warnings tell what PyTorch would warn of.
+	Warnings []string
 	// Kinds are the classes of the trace's layers, as Trace.Layers; "" for what
 	// is no module.
 	Kinds []string
@@ -101,7 +103,7 @@ func Play(prog *program.Job, env op.Env, backend Backend, steps int) (played *Pl
 	for len(j.names.kinds) < len(j.tr.Layers) {
 		j.names.kind(int32(len(j.names.kinds)), "")
 	}
-	played.Totals, played.Kinds, played.Workspaces, played.Host = j.totals, j.names.kinds, j.workspaces, j.host
+	played.Totals, played.Kinds, played.Workspaces, played.Host, played.Warnings = j.totals, j.names.kinds, j.workspaces, j.host, j.warnings
 	return played, nil
 }
 

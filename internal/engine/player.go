@@ -55,6 +55,7 @@ type Player struct {
 	ready      readyQueue    // of the thread that runs backward passes
 	task       *graphTask    // the backward pass under way
 	tasks      int           // how many there were
+	warnings   []string      // what PyTorch would warn of, each once
 	blas       [2]*op.Tensor // cuBLAS workspace of each thread's handle
 	workspaces Workspaces    // of cuDNN's convolutions
 	maxTable   bool          // of 4-bit weights' maxima was made

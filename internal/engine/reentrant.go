@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -33,6 +36,9 @@ func (p *Player) checkpointReentrant(to callee, args []value) value {
 			a.places = append(a.places, i)
 			records = records || p.NeedsGrad(x.t)
 		}
+	}
+	if !records && p.env.GradMode {
+		p.warn("the checkpoint of %s has use_reentrant: true and no input that requires grad, so that its parameters get no gradients", to.name())
 	}
 	var n *node
 	if records {
@@ -178,4 +184,22 @@ func (p *Player) recompute(n *node, b *op.Back) {
 func (p *Player) dropReentrant(a *reentrant) {
 	p.dropEach(a.callee.keywords)
 	p.dropAll(a.args)
+}
+
+// warn notes what PyTorch would warn of.
+func (p *Player) warn(format string, args ...any) {
+	if w := fmt.Sprintf(format, args...); !slices.Contains(p.warnings, w) {
+		p.warnings = append(p.warnings, w)
+	}
+}
+
+// name is what messages call c.
+func (c *callee) name() string {
+	switch {
+	case c.fn != nil:
+		return c.fn.Name
+	case c.chain != nil:
+		return c.chain[0].path
+	}
+	return c.self.path
 }

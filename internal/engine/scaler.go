@@ -47,6 +47,11 @@ func (j *job) unscale(optimizer int) {
 		j.scaler.unscaled = map[int]bool{}
 	}
 	j.scaler.unscaled[optimizer] = true
+	for _, c := range j.opts[optimizer] {
+		if g := obj(c.t).grad; g != nil && g.DType == tensor.Float16 {
+			j.Fail("attempting to unscale float16 gradients, PyTorch says; parameters that a GradScaler scales are float32")
+		}
+	}
 	double := j.scalar(tensor.Float64)
 	reciprocal := j.scalar(tensor.Float64)
 	j.Drop(double)

@@ -335,7 +335,7 @@ func (o *Outcome) notes(r *report.Report) {
 		}
 		warn("asked for and not modelled yet: %s; the figures are without", strings.Join(keys, ", "))
 	}
-	for _, w := range j.Warnings {
+	for _, w := range slices.Concat(j.Warnings, o.Played.Warnings) {
 		warn("%s", w)
 	}
 	if !m.Given {

@@ -28,14 +28,14 @@ func (o *Outcome) hostUsage() (*host.Usage, error) {
 		}
 	}
 	for _, m := range p.Models {
-		j.Model = max(j.Model, built(m.Root).total)
+		j.Model = max(j.Model, built(m.Root, p.DType).total)
 	}
 	if save := s.Train.Save; save != nil && p.Inference == "" {
 		t := &o.Played.Totals
 		switch {
 		case !save.CPUCopy.V: // one tensor at a time
 			for _, m := range p.Models {
-				j.Saving = max(j.Saving, built(m.Root).largest)
+				j.Saving = max(j.Saving, built(m.Root, p.DType).largest)
 			}
 		case save.Optimizer.V:
 			j.Saving = t.ParameterBytes + t.BufferBytes + t.OptimizerStateBytes

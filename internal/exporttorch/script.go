@@ -129,6 +129,7 @@ func (s *script) class(c *program.Class) {
 	if c.Python == sequential {
 		s.printf("class %s(nn.Sequential):", c.Name)
 		s.indent++
+		s.line(`"""nn.Sequential, some of whose modules are checkpointed."""`)
 		s.function(c.Forward, c)
 		s.indent--
 		return

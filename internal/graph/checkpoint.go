@@ -122,6 +122,9 @@ func (el *elaborator) checkpoint() {
 				el.fail(c.At, "%s does not say which of its modules are checkpointed; name them with modules, such as {modules: [\"layers.*\"]}", m.name)
 			}
 		}
+		if v, _ := m.spec.Env.Lookup("transformers"); v == "4.51" {
+			el.notModelled = append(el.notModelled, "train.checkpoint: how transformers 4.51 passes arguments to a layer that is checkpointed; it is planned as in 5.12")
+		}
 		r.find(el.job.Models[i].Root, "", i, patterns)
 	}
 	switch {

@@ -42,6 +42,18 @@ func (el *elaborator) freezeModels(f *spec.Freeze, models []*program.Model) {
 // trains checks that every optimizer is left with a parameter: PyTorch refuses
 // an empty list.
 func (el *elaborator) trains() {
+	for _, m := range el.job.Models {
+		if m.Quantized == nil || !el.job.Autocast {
+			continue
+		}
+		for _, l := range m.Quantized.Layers {
+			path := l.Path + ".bias"
+			if l.Class.FindParam("bias") != nil && (m.Adapters == nil && !m.Freezes(path) || m.Adapters != nil && m.Adapters.Bias != "none") {
+				el.notModelled = append(el.notModelled, "quantize: optimizer state of trained biases of quantized layers, which change their type in the first forward pass")
+				break
+			}
+		}
+	}
 	for _, o := range el.job.Optimizers {
 		if el.job.Trains(o) {
 			continue

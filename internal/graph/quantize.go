@@ -196,17 +196,17 @@ func (b *builder) linear8bit(q *program.Quantized) {
 	}
 	y := b.apply("MatMul8bitLt", []string{"A", "bias"}, []val{x, b.attr("bias")}, func(f *builder, in []val) ([]val, []val) {
 		whole := f.let("input", in[0])
-		a := f.let("A", f.do("reshape", &op.ShapeArgs{Shape: []int64{-1, q.In}}, in[0]))
+		a := f.let("A", f.do("rows3", nil, in[0]))
 		parts := f.letAll([]string{"CA", "SCA"}, f.call(quantize, nil, f.do("to", half, a)))
 		out := f.let("output", f.do("int8_scaled_mm", nil, parts[0], b.attr("weight"), a, in[1]))
 		return []val{f.do("rows_of", nil, out, whole)}, []val{a}
 	}, func(f *builder, grads, kept []val) []val {
 		bias := f.biasGradient(grads[0])
 		whole := f.let("grad", grads[0])
-		g := f.let("grad_output", f.do("reshape", &op.ShapeArgs{Shape: []int64{-1, q.Out}}, grads[0]))
+		g := f.let("grad_output", f.do("rows3", nil, grads[0]))
 		w := f.let("CB", f.do("int8_dequantize", nil, b.attr("weight"), kept[0]))
 		grad := f.do("matmul", nil, f.do("to_type_of", nil, g, kept[0]), w)
-		a := f.let("grad_A", f.do("rows_of", nil, grad, whole))
+		a := f.let("grad_A", f.do("view_rows_of", nil, grad, whole))
 		f.wants(1, 2)
 		return []val{a, bias}
 	})

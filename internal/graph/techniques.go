@@ -13,4 +13,25 @@ func (el *elaborator) techniques() {
 	el.inBackward()
 	el.evaluation()
 	el.checkpoint()
+	el.apart()
+}
+
+// apart refuses what is not modelled together: a moving average and offloaded
+// parameters are elaborated over modules as they were before others took their
+// places.
+func (el *elaborator) apart() {
+	changed := false
+	for _, m := range el.job.Models {
+		changed = changed || m.Adapters != nil || m.Quantized != nil || m.Pruned != nil
+		if e := el.job.Eval; e != nil && e.Apart[m.Name] && m.Adapters != nil && len(m.Adapters.Saved) > 0 {
+			el.fail(el.ms[0].at, "modules_to_save beside an eval: of other sizes is not modelled")
+		}
+	}
+	switch {
+	case !changed:
+	case el.job.EMA != nil:
+		el.fail(el.ms[0].at, "a moving average (ema) of a model with lora, quantize or prune is not modelled")
+	case el.job.Offload.Parameters:
+		el.fail(el.ms[0].at, "offloaded parameters of a model with lora, quantize or prune are not modelled")
+	}
 }

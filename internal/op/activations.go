@@ -76,7 +76,7 @@ var (
 	_ = define(Row{
 		Name: "softsign", Sig: "F.softsign(input)", Composite: true, Run: func(c *Call) { // input / (input.abs() + 1)
 			size := c.Do1(abs, nil, c.In[0])
-			sum := c.Local(c.scaled(Add, size))
+			sum := c.Local(c.Do1(Add, &BinaryArgs{Other: Number{Set: true, Value: 1}}, size))
 			c.Drop(size)
 			c.Return(c.Do1(Div, &BinaryArgs{}, c.In[0], sum))
 		},

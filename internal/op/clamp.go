@@ -11,7 +11,7 @@ type ClampArgs struct {
 // clampRun makes the result. Bounds that are floats make integers float32.
 func clampRun(c *Call) {
 	a := c.Args.(*ClampArgs)
-	c.Return(c.New(c.elementwise(c.In[0]), weak(weak(c.In[0].DType, a.Min), a.Max)))
+	c.convertedMap(weak(weak(c.In[0].DType, a.Min), a.Max))
 }
 
 // atLeast are the arguments of a clamp to a least number.

@@ -25,6 +25,16 @@ func (c *Call) elementwise(ts ...*Tensor) tensor.Layout {
 // type of the first.
 func mapOf(c *Call) { c.Return(c.New(c.elementwise(c.In...), c.In[0].DType)) }
 
+// convertedMap makes a result of type d; an input of another one is converted
+// first.
+func (c *Call) convertedMap(d tensor.DType) {
+	x := c.In[0]
+	if x.DType != d {
+		c.Local(c.New(x.LikeDense(), d))
+	}
+	c.Return(c.New(c.elementwise(x), d))
+}
+
 // saved lists the tensors that were saved, inputs first.
 func (b *Back) saved() []*Tensor {
 	var ts []*Tensor

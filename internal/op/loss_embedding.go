@@ -23,7 +23,6 @@ var (
 			}
 			sum := c.scaled(Add, near)
 			diff := c.Do1(Sub, &BinaryArgs{}, sum, far)
-			zero := 0.0
 			out := c.Do1(clampMin, atLeast(0), diff) // clamp_min(margin + near - far, 0)
 			c.Drop(diff, sum)
 			c.Return(c.reduceLoss(out))

@@ -119,6 +119,11 @@ var BatchNorm = define(Row{
 		if x.Rank() < 2 {
 			c.Fail("batch_norm needs at least two dimensions, not shape %v", x.Size)
 		}
+		for i := 3; i <= 4; i++ {
+			if t := c.Opt(i); t != nil && c.NeedsGrad(t) {
+				c.Fail("running_mean and running_var must not require grad, PyTorch says")
+			}
+		}
 		a := c.Args.(*BatchNormArgs)
 		in, row := c.In, nativeBatchNorm
 		if c.usesCudnnBatchNorm(a, x, w, bias) {

@@ -21,10 +21,10 @@ var _ = define(Row{
 // PowScalar is x ** number.
 var PowScalar = define(Row{
 	Name: "pow", Args: &PowArgs{}, Cast: CastFP32, Run: func(c *Call) {
-		c.Return(c.New(c.elementwise(c.In[0]), resultType(c.In[0], nil, c.Args.(*PowArgs).Exponent)))
+		c.convertedMap(weak(c.In[0].DType, c.Args.(*PowArgs).Exponent))
 	},
 	Save: []Save{In(0)}, Node: "PowBackward0", Grad: gradPow,
-	Source: "torch/csrc/autograd/FunctionsManual.cpp: pow_backward",
+	Source: "aten/src/ATen/native/Pow.cpp: pow_Tensor_Scalar; torch/csrc/autograd/FunctionsManual.cpp: pow_backward",
 })
 
 func gradPow(b *Back) { // grad * (exponent * self.pow(exponent - 1))

@@ -71,11 +71,11 @@ var Dequantize4bit = define(Row{
 	Source: "bitsandbytes/functional.py: dequantize_4bit, dequantize_blockwise",
 })
 
-// Int8Quantize is functional.int8_vectorwise_quant of a matrix of float16, with
-// one scale a row.
+// Int8Quantize is functional.int8_vectorwise_quant of float16, with one scale a
+// row.
 var Int8Quantize = define(Row{
 	Name: "int8_vectorwise_quant", Composite: true, Run: func(c *Call) {
-		stats := c.NewShape(tensor.Float32, c.In[0].Dim(0))
+		stats := c.NewShape(tensor.Float32, c.In[0].Numel()/max(c.In[0].Dim(-1), 1))
 		c.Return(c.NewShape(tensor.Int8, c.In[0].Size.Slice()...), stats)
 	},
 	Source: "bitsandbytes/backends/cuda/ops.py: int8_vectorwise_quant",
@@ -103,8 +103,9 @@ var Int8Outliers = define(Row{
 var Int8Product = define(Row{
 	Name: "int8_scaled_mm", Composite: true, Run: func(c *Call) {
 		x, w, like := c.In[0], c.In[1], c.In[2]
-		sums := c.NewShape(tensor.Int32, x.Dim(0), w.Dim(0))
-		if x.Dim(1)%4 != 0 { // cuBLASLt cannot; the product is computed in float32
+		size := x.Size.Set(x.Rank()-1, w.Dim(0)).Slice()
+		sums := c.NewShape(tensor.Int32, size...)
+		if x.Dim(-1)%4 != 0 { // cuBLASLt cannot; the product is computed in float32
 			a := c.Do1(To, &ToCopyArgs{DType: tensor.Float32}, x)
 			b := c.Do1(To, &ToCopyArgs{DType: tensor.Float32}, w)
 			t := c.Do1(T, nil, b)
@@ -114,7 +115,7 @@ var Int8Product = define(Row{
 			i := c.Do1(To, &ToCopyArgs{DType: tensor.Int32}, y)
 			c.Drop(y, i)
 		}
-		out := c.NewShape(tensor.Float16, x.Dim(0), w.Dim(0))
+		out := c.NewShape(tensor.Float16, size...)
 		y := c.Do1(To, &ToCopyArgs{DType: like.DType}, out)
 		c.Drop(out, sums)
 		c.Return(y)
@@ -133,12 +134,36 @@ var Int8Dequantize = define(Row{
 	Source: "bitsandbytes/autograd/_functions.py: MatMul8bitLt.backward",
 })
 
-// RowsOf is a matrix as the sequence whose rows it holds: y.reshape(*x.shape[:-1], -1).
+// Rows3 is a sequence of three dimensions as a matrix, anything else itself:
+// bitsandbytes looks at those alone.
+var Rows3 = define(Row{
+	Name: "rows3", Composite: true, Run: func(c *Call) {
+		x := c.In[0]
+		if x.Rank() != 3 {
+			c.ReturnSelf(0)
+			return
+		}
+		c.Return(c.Do1(Reshape, &ShapeArgs{Shape: []int64{x.Dim(0) * x.Dim(1), x.Dim(2)}}, x))
+	},
+})
+
+// RowsOf is a matrix as the sequence whose rows it holds, if that has three
+// dimensions.
 var RowsOf = define(Row{
 	Name: "rows_of", Composite: true, Run: func(c *Call) {
 		y, x := c.In[0], c.In[1]
-		shape := x.Size.Slice()
-		shape[len(shape)-1] = y.Dim(1)
-		c.Return(c.Do1(Reshape, &ShapeArgs{Shape: shape}, y))
+		if x.Rank() != 3 {
+			c.ReturnSelf(0)
+			return
+		}
+		c.Return(c.Do1(Reshape, &ShapeArgs{Shape: []int64{x.Dim(0), x.Dim(1), y.Dim(1)}}, y))
+	},
+})
+
+// ViewRowsOf is y.view(*x.shape[:-1], -1), a view in any case.
+var ViewRowsOf = define(Row{
+	Name: "view_rows_of", Composite: true, Run: func(c *Call) {
+		y, x := c.In[0], c.In[1]
+		c.Return(c.Do1(View, &ShapeArgs{Shape: x.Size.Set(x.Rank()-1, y.Dim(-1)).Slice()}, y))
 	},
 })

@@ -272,7 +272,7 @@ func TestWriteCompact(t *testing.T) {
 "config":"max_split_size_mb:64",
 "capacity_bytes":1073741824,
 "categories":["parameters","gradients","optimizer_state","activations","inputs","temporaries","workspace"],
-"phases":["setup","input","forward","backward","clip","optimizer","zero_grad","other","return"],
+"phases":["setup","input","forward","backward","clip","optimizer","zero_grad","other","return","eval"],
 "ops":["","aten::mm"],
 "layers":["","fc"],
 "contexts":[

@@ -61,10 +61,10 @@ func adapted(g *generator, seed uint64) (text, arch string) {
 	switch r.IntN(5) {
 	case 0:
 		change = fmt.Sprintf("prune: {amount: 0.4, modules: %s}\n", some(linear))
-	case 1:
-		change = quantize()
+	case 1: // biases are not trained: under autocast they change their type in the first forward
+		change = quantize() + "freeze: [\"*.bias\"]\n"
 	case 2:
-		change = quantize() + strings.Replace(lora(linear), "bias: all", "bias: none", 1)
+		change = quantize() + strings.NewReplacer("bias: all", "bias: none", "bias: lora_only", "bias: none").Replace(lora(linear))
 	default:
 		change = lora(all)
 	}

@@ -27,6 +27,7 @@ import (
 	_ "embed"
 
 	"github.com/memplan/memplan/internal/accuracy"
+	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/spec"
@@ -42,6 +43,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"presets":    (*generator).preset,
 	"optimizers": (*generator).optimizerJob,
 	"checkpoint": (*generator).checkpointJob,
+	"adapted":    adapted,
 }
 
 // steps are what each script runs.
@@ -133,12 +135,26 @@ func run(seed uint64, n int, python, out string, show bool, specFiles []string, 
 	return compare(dir, kept, out, show)
 }
 
-func export(c *accuracy.FuzzCase, path string) error {
+func build(c *accuracy.FuzzCase) (*graph.Result, error) {
 	s, err := spec.Parse(c.Name+".yaml", []byte(c.Spec), spec.Options{})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	g, err := graph.Build(s, graph.Options{Env: accuracy.ArchEnv(c.Arch), Preset: specs.Preset, Presets: specs.Names()})
+	return graph.Build(s, graph.Options{Env: accuracy.ArchEnv(c.Arch), Preset: specs.Preset, Presets: specs.Names()})
+}
+
+// accepts reports whether memplan plays a program.
+func accepts(c *accuracy.FuzzCase) bool {
+	g, err := build(c)
+	if err != nil {
+		return false
+	}
+	_, err = engine.Play(g.Job, accuracy.ArchEnv(c.Arch), nil, steps)
+	return err == nil
+}
+
+func export(c *accuracy.FuzzCase, path string) error {
+	g, err := build(c)
 	if err != nil {
 		return err
 	}
@@ -153,7 +169,7 @@ func export(c *accuracy.FuzzCase, path string) error {
 // compare reads the recordings, holds the predictions against them and keeps
 // them.
 func compare(dir string, cases []*accuracy.FuzzCase, out string, show bool) error {
-	equal, refused := 0, 0
+	equal, refused, accepted := 0, 0, 0
 	var kept []*accuracy.FuzzCase
 	for _, c := range cases {
 		b, err := os.ReadFile(filepath.Join(dir, c.Name+".json"))
@@ -169,7 +185,12 @@ func compare(dir string, cases []*accuracy.FuzzCase, out string, show bool) erro
 		}
 		if rec.Error != "" {
 			refused++
-			fmt.Printf("%s: PyTorch refuses: %s\n", c.Name, rec.Error)
+			but := ""
+			if accepts(c) {
+				accepted++
+				but = ", memplan does not"
+			}
+			fmt.Printf("%s: PyTorch refuses%s: %s\n", c.Name, but, rec.Error)
 			if show && !strings.Contains(rec.Error, "inplace") {
 				fmt.Println(c.Spec)
 			}
@@ -190,7 +211,7 @@ func compare(dir string, cases []*accuracy.FuzzCase, out string, show bool) erro
 			fmt.Println(c.Spec)
 		}
 	}
-	fmt.Printf("%d of %d equal, %d refused by PyTorch\n", equal, len(kept), refused)
+	fmt.Printf("%d of %d equal, %d refused by PyTorch, %d of them not by memplan\n", equal, len(kept), refused, accepted)
 	if out == "" {
 		return nil
 	}
