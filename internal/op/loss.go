@@ -44,19 +44,19 @@ func (c *Call) reduceLoss(t *Tensor) *Tensor {
 // of the loss stays as large as the input.
 func elementLoss(c *Call) {
 	c.sameShape(c.In[0], c.In[1])
-	x, l := c.In[0], c.elementwise(c.In[0], c.In[1])
+	d, l := c.promoted(false), c.elementwise(c.In[0], c.In[1])
 	if c.Args.(*LossArgs).Reduction == "none" {
-		c.Return(c.New(l, x.DType))
+		c.Return(c.New(l, d))
 		return
 	}
-	n := tensor.Bytes(l.Numel() * x.DType.Size())
-	out := c.NewIn(n, tensor.Contiguous(tensor.D()), x.DType)
-	each := c.New(l, x.DType)
+	n := tensor.Bytes(l.Numel() * d.Size())
+	out := c.NewIn(n, tensor.Contiguous(tensor.D()), d)
+	each := c.New(l, d)
 	all := make([]bool, l.Rank())
 	for i := range all {
 		all[i] = true
 	}
-	reduceScratch(c, each, all, x.DType.Accumulate().Size(), 4)
+	reduceScratch(c, each, all, d.Accumulate().Size(), 4)
 	c.Drop(each)
 	c.Return(out)
 }
@@ -71,11 +71,19 @@ func gradElementLoss(b *Back) {
 	}
 }
 
+// gradSameType is gradElementLoss where the kernel converts nothing.
+func gradSameType(b *Back) {
+	if x, y := b.InM[0].DType, b.InM[1].DType; x != y {
+		b.Fail("the gradient takes an input and a target of one type, not %v and %v, PyTorch says; convert one", x, y)
+	}
+	gradElementLoss(b)
+}
+
 // The losses of the difference between input and target.
 var (
 	_ = define(Row{
 		Name: "mse_loss", Sig: "F.mse_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Cast: CastFP32, Run: elementLoss,
-		Save: []Save{In(0), In(1)}, Node: "MseLossBackward0", Grad: gradElementLoss,
+		Save: []Save{In(0), In(1)}, Node: "MseLossBackward0", Grad: gradSameType,
 		Source: "aten/src/ATen/native/Loss.cpp, BinaryOps",
 	})
 	smoothL1 = define(Row{
@@ -114,11 +122,11 @@ var (
 		Name: "huber_loss", Sig: "F.huber_loss(input, target, *, " + lossSig + ", delta: float = 1.0)", Args: &LossArgs{}, Cast: CastFP32,
 		Run: func(c *Call) {
 			c.sameShape(c.In[0], c.In[1])
-			each := c.New(c.elementwise(c.In...), c.In[0].DType)
+			each := c.New(c.elementwise(c.In...), c.promoted(false))
 			c.Return(c.reduceLoss(each))
 			c.Drop(each)
 		},
-		Save: []Save{In(0), In(1)}, Node: "HuberLossBackward0", Grad: gradElementLoss,
+		Save: []Save{In(0), In(1)}, Node: "HuberLossBackward0", Grad: gradSameType,
 		Source: "aten/src/ATen/native/Loss.cpp: huber_loss, huber_loss_backward",
 	})
 )

@@ -167,7 +167,7 @@ var _ = define(Row{
 		product := b.Do1(mulTensor, nil, minus, b.SavedIn[0])
 		z := b.Local(b.NewLike(product))
 		b.Drop(product, minus)
-		b.Set(0, b.Do1(mulTensor, nil, b.SavedIn[1], z))
+		b.Set(0, b.New(b.elementwise(b.SavedIn[1], z), b.SavedIn[0].DType))
 	},
 	Source: "aten/src/ATen/native/Loss.cpp: soft_margin_loss_out, soft_margin_loss_backward_out",
 })

@@ -16,9 +16,10 @@ var typeRules = []struct {
 	{`adaptive_avg_pool adaptive_avg_pool3d adaptive_max_pool2d avg_pool avg_pool3d max_pool2d_with_indices max_pool3d
 		celu elu frac gelu hardshrink hardsigmoid hardswish leaky_relu log_sigmoid mish rrelu selu silu softplus softshrink
 		hypot lerp logaddexp alpha_dropout native_dropout mean _softmax _log_softmax native_layer_norm group_norm batch_norm
-		binary_cross_entropy binary_cross_entropy_with_logits huber_loss kl_div.any l1_loss mse_loss smooth_l1_loss soft_margin_loss
+		binary_cross_entropy binary_cross_entropy_with_logits huber_loss l1_loss mse_loss smooth_l1_loss soft_margin_loss
 		addmm mm bmm baddbmm mv im2col interpolate gumbel_softmax addcdiv dropout1d dropout2d dropout3d hinge_embedding_loss`, (*Call).floats},
 	{`addmm mm bmm baddbmm mv dot linear convolution native_layer_norm group_norm prelu bilinear _cudnn_rnn`, (*Call).oneType},
+	{`kl_div`, (*Call).allFloats},
 	{`batch_norm`, (*Call).normTypes},
 	{`scaled_dot_product_attention`, func(c *Call) { c.typesOf(c.In[:3]) }},
 }
@@ -51,6 +52,15 @@ func (c *Call) floats() {
 		}
 	}
 	c.Fail("takes floating point tensors, not %v, PyTorch says", c.In[0].DType)
+}
+
+// allFloats wants inputs of floating types.
+func (c *Call) allFloats() {
+	for _, t := range c.In {
+		if t != nil && !t.DType.IsFloating() {
+			c.Fail("takes floating point tensors, not %v, PyTorch says", t.DType)
+		}
+	}
 }
 
 // oneType wants inputs of one type.
