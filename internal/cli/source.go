@@ -132,16 +132,6 @@ func (o *source) recipe(c *cobra.Command, s *Streams, args []string) (*estimate.
 	return &estimate.Recipe{Path: name, Text: text, Options: options, ReadFile: o.files(name)}, nil
 }
 
-// load reads a spec. It may come with an error: more mistakes are found when it
-// is elaborated.
-func (o *source) load(c *cobra.Command, s *Streams, args []string) (*spec.Spec, error) {
-	r, err := o.recipe(c, s, args)
-	if err != nil {
-		return nil, err
-	}
-	return spec.Parse(r.Path, r.Text, r.Options)
-}
-
 func readSource(s *Streams, name string) ([]byte, error) {
 	if t, ok := strings.CutPrefix(name, presetPrefix+hfPreset); ok { // the library's own defaults
 		return []byte(`{"model_type": ` + strconv.Quote(t) + `}`), nil

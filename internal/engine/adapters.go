@@ -72,9 +72,7 @@ func (p *Player) adapt(root *module, a *program.Adapters) {
 		return
 	}
 	eachParameter(root, func(_ *module, c *cell) {
-		if !(a.Bias == "all" && biasName(c.decl.Name)) {
-			c.freeze()
-		}
+		c.setFrozen(a.Bias != "all" || !biasName(c.decl.Name))
 	})
 	var added []*cell
 	for _, place := range a.Layers {
@@ -84,7 +82,7 @@ func (p *Player) adapt(root *module, a *program.Adapters) {
 		if a.Bias == "lora_only" {
 			for _, c := range base.params {
 				if biasName(c.decl.Name) {
-					c.train()
+					c.setFrozen(false)
 				}
 			}
 		}
@@ -102,7 +100,7 @@ func (p *Player) adapt(root *module, a *program.Adapters) {
 		old, m := p.put(root, place)
 		m.child(program.OriginalModule).inherit(old)
 		p.deepCopy(m.child(program.ModulesToSave), old)
-		eachParameter(m.child(program.ModulesToSave), func(_ *module, c *cell) { c.train() })
+		eachParameter(m.child(program.ModulesToSave), func(_ *module, c *cell) { c.setFrozen(false) })
 	}
 	for _, c := range added {
 		if c.t.DType != a.DType {
@@ -131,12 +129,8 @@ func (m *module) adapterCells() []*cell {
 // biasName reports whether PEFT takes a parameter for a bias.
 func biasName(name string) bool { return strings.Contains(name, "bias") }
 
-// freeze takes a parameter out of training, before or after it is moved to the
-// device.
-func (c *cell) freeze() { c.setFrozen(true) }
-
-func (c *cell) train() { c.setFrozen(false) }
-
+// setFrozen takes a parameter out of training or into it, before or after it is
+// moved to the device.
 func (c *cell) setFrozen(frozen bool) {
 	c.frozen = frozen
 	if c.t != nil {

@@ -43,7 +43,7 @@ func (p *Player) invoke(c callee, args []value) value {
 // input = module(input).
 func (p *Player) invokeChain(chain []*module, arg value) value {
 	fr := &frame{slots: []value{p.keep(arg)}}
-	p.trail.enter(fr)
+	p.trail.enter(*fr)
 	for _, m := range chain {
 		var room [1]value
 		p.store(fr, 0, p.callModule(m, nil, append(room[:0], p.keep(fr.slots[0]))))
@@ -119,7 +119,7 @@ func (p *Player) checkpointSequential(fr *frame, e *program.Expr, arg value) val
 		modules = append(modules, fr.self.children[i])
 	}
 	input := &frame{slots: []value{p.keep(arg)}}
-	p.trail.enter(input)
+	p.trail.enter(*input)
 	var out value
 	for _, s := range c.Cut(len(modules)) {
 		part := callee{chain: modules[s.From:s.To]}
@@ -140,7 +140,7 @@ func (p *Player) checkpoint(c *program.Checkpoint, to callee, args []value) valu
 		return p.checkpointReentrant(to, args)
 	}
 	if !p.env.GradMode {
-		p.trail.enter(&frame{slots: to.keywords})
+		p.trail.enter(frame{slots: to.keywords})
 		v := p.invoke(to, args)
 		p.trail.leave()
 		p.dropEach(to.keywords)
@@ -151,7 +151,7 @@ func (p *Player) checkpoint(c *program.Checkpoint, to callee, args []value) valu
 		f.modes = newSelective(c.Save)
 	}
 	own := &frame{checkpoint: f, held: p.keepAll(args)}
-	p.trail.enter(own)
+	p.trail.enter(*own)
 	f.saveInputs(p, args)
 	var v value
 	modes := p.dispatch
@@ -336,7 +336,7 @@ func (r *recomputation) pack(p *Player, t *op.Tensor) packed {
 		h.t = p.Keep(x)
 	}
 	if r.next++; r.next == len(r.holders) {
-		p.trail.frames = append(p.trail.frames, &frame{slots: []value{{t: x}}})
+		p.trail.frames = append(p.trail.frames, frame{slots: []value{{t: x}}})
 		panic(stopRecomputation{})
 	}
 	return keptTensor{x}

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
@@ -62,6 +60,10 @@ func (p *Player) dropAll(vs []value) {
 	}
 }
 
+// copied is a copy of args, which may lie on the stack of a Go function. What
+// slices.Clone returns is over the same array as far as the compiler can tell.
+func copied(args []value) []value { return append([]value(nil), args...) }
+
 // dropEach gives up the values of a dict, from the first on.
 func (p *Player) dropEach(vs []value) {
 	for _, v := range vs {
@@ -97,16 +99,16 @@ func (p *Player) store(fr *frame, slot int, v value) {
 func (p *Player) call(fr *frame) value {
 	var ret value
 	defer p.leave(p.at)
-	p.trail.enter(fr)
+	p.trail.enter(*fr)
 	casts := p.env.Autocast
 	p.env.Autocast = casts && !fr.fn.NoAutocast
 	for i := range fr.fn.Body {
 		s := &fr.fn.Body[i]
-		if s.Fast && !p.inference() || s.Wants > 0 && !fr.wants(s.Wants-1) {
+		if s.Fast && !p.inference(fr) || s.Wants > 0 && !fr.wants(s.Wants-1) {
 			continue
 		}
 		p.enterStmt(fr.fn, s)
-		if s.Kind == program.Return || (s.Kind == program.FastReturn && p.inference() && !p.hooked(fr.self)) {
+		if s.Kind == program.Return || (s.Kind == program.FastReturn && p.inference(fr) && !p.hooked(fr.self)) {
 			ret = p.returned(fr, s)
 			break
 		}
@@ -131,16 +133,29 @@ func (p *Player) items(fr *frame, es []*program.Expr) *list {
 	l := &list{refs: 1, items: make([]value, len(es))}
 	from := len(p.trail.temps)
 	for i, e := range es {
-		l.items[i] = p.eval(fr, e)
-		p.trail.push(l.items[i])
+		l.items[i] = p.pushed(fr, e)
 	}
 	p.trail.pop(from)
 	return l
 }
 
-// inference reports whether library modules take their fused paths.
-func (p *Player) inference() bool {
-	return !p.env.Training && !p.env.GradMode && !p.env.Autocast
+// inference reports whether the library module of a call takes its fused path:
+// in eval mode, where no gradient of its arguments and parameters is wanted.
+func (p *Player) inference(fr *frame) bool {
+	if p.env.Training || p.env.Autocast {
+		return false
+	}
+	if !p.env.GradMode {
+		return true
+	}
+	for _, v := range fr.slots[:fr.fn.Params] {
+		if p.Requires(v.t) {
+			return false
+		}
+	}
+	wanted := false
+	eachParameter(fr.self, func(_ *module, c *cell) { wanted = wanted || obj(c.t).requires })
+	return !wanted
 }
 
 // exec runs a statement of a module or function.
@@ -210,8 +225,7 @@ func (p *Player) assignEach(fr *frame, s *program.Stmt) {
 	vs := make([]value, len(s.Values))
 	from := len(p.trail.temps)
 	for i, e := range s.Values {
-		vs[i] = p.eval(fr, e)
-		p.trail.push(vs[i])
+		vs[i] = p.pushed(fr, e)
 	}
 	p.trail.pop(from)
 	for i := range vs {
@@ -255,7 +269,7 @@ func (p *Player) eval(fr *frame, e *program.Expr) value {
 		from := len(p.trail.temps)
 		args := p.args(room[:0], fr, e)
 		if e.Checkpoint != nil {
-			return p.callCheckpoint(fr, e, args)
+			return p.callCheckpoint(fr, e, copied(args))
 		}
 		p.trail.pop(from)
 		return p.callModule(fr.self.children[e.Child], e.Forward, args)
@@ -267,7 +281,7 @@ func (p *Player) eval(fr *frame, e *program.Expr) value {
 		from := len(p.trail.temps)
 		args := p.args(room[:0], fr, e)
 		if e.Checkpoint != nil {
-			return p.callCheckpoint(fr, e, args)
+			return p.callCheckpoint(fr, e, copied(args))
 		}
 		p.trail.pop(from)
 		return p.callFunction(fr.self, e.Func, args)
@@ -276,14 +290,19 @@ func (p *Player) eval(fr *frame, e *program.Expr) value {
 }
 
 // args evaluates the arguments of a call, from the first, and appends them to
-// to.
+// to. It is small enough to be inlined, so that to may lie on a stack.
 func (p *Player) args(to []value, fr *frame, e *program.Expr) []value {
 	for _, a := range e.Args {
-		v := p.eval(fr, a)
-		p.trail.push(v)
-		to = append(to, v)
+		to = append(to, p.pushed(fr, a))
 	}
 	return to
+}
+
+// pushed evaluates an expression whose value lies on the evaluation stack then.
+func (p *Player) pushed(fr *frame, e *program.Expr) value {
+	v := p.eval(fr, e)
+	p.trail.push(v)
+	return v
 }
 
 // callOp pushes the arguments, runs the operator, and drops the arguments in
@@ -337,7 +356,7 @@ func (p *Player) callModule(m *module, forward *program.Func, args []value) valu
 	}
 	fr := &frame{self: m, fn: forward, slots: make([]value, len(forward.Slots))}
 	if p.trail.active > 0 {
-		fr.held = slices.Clone(args)
+		fr.held = copied(args)
 	}
 	for i, a := range args {
 		fr.slots[i] = p.keep(a)

@@ -54,7 +54,7 @@ func (p *Player) checkpointReentrant(to callee, args []value) value {
 		n.seq = p.nextSeq()
 	}
 	own := &frame{node: n, slots: to.keywords, held: p.keepAll(args)}
-	p.trail.enter(own)
+	p.trail.enter(*own)
 	mode := p.env.GradMode
 	p.env.GradMode = false
 	v := p.invoke(to, args)

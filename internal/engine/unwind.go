@@ -22,9 +22,9 @@ type stopRecomputation struct{}
 type trail struct {
 	active  int // recomputations under way
 	guards  []*guard
-	temps   []value  // on the evaluation stacks
-	running int      // from here on temps are the arguments of the operator at work
-	frames  []*frame // of Python functions
+	temps   []value // on the evaluation stacks
+	running int     // from here on temps are the arguments of the operator at work
+	frames  []frame // of Python functions
 }
 
 // mark is a place on the trail.
@@ -44,7 +44,7 @@ func (t *trail) push(v value) {
 func (t *trail) pop(n int) { t.temps = t.temps[:n] }
 
 // enter notes the frame of a call, leave its end.
-func (t *trail) enter(fr *frame) {
+func (t *trail) enter(fr frame) {
 	if t.active > 0 {
 		t.frames = append(t.frames, fr)
 	}
@@ -215,7 +215,7 @@ func (p *Player) unwindStacks(from mark) {
 func (p *Player) unwindFrames(from mark) {
 	t := &p.trail
 	for i := len(t.frames) - 1; i >= from.frames; i-- {
-		fr := t.frames[i]
+		fr := &t.frames[i]
 		for _, v := range fr.slots {
 			p.drop(v)
 		}

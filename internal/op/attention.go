@@ -323,7 +323,7 @@ var efficientAttention = define(Row{
 			return
 		}
 		kern := efficientKernelFor(b.Env(), q.DType, max(q.Dim(3), v.Dim(3)), b.Args.(*efficientArgs).DropoutP > 0)
-		var delta *Tensor // sum over the head of grad_out * out, as (batch, heads, length)
+		var delta *Tensor                                                               // sum over the head of grad_out * out, as (batch, heads, length)
 		if q.DType.IsHalf() && (b.Env().Arch >= 75 || max(q.Dim(3), v.Dim(3)) <= 128) { // the kernel computes it (kKernelComputesDelta)
 			delta = b.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))
 		} else {

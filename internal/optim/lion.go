@@ -25,7 +25,7 @@ var _ = define(Row{
 	},
 	Refuse: func(args any) (string, error) {
 		if args.(*lionArgs).Triton {
-			return "use_triton", errors.New("Lion with use_triton: true is not modelled")
+			return "use_triton", errors.New("use_triton: true of Lion is not modelled")
 		}
 		return "", nil
 	},

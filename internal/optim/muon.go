@@ -27,7 +27,7 @@ var _ = define(Row{
 	},
 	RefuseParam: func(size []int64) error {
 		if len(size) != 2 {
-			return errors.New("Muon takes matrices only")
+			return errors.New("only matrices can be trained by Muon")
 		}
 		return nil
 	},

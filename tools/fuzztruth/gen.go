@@ -20,6 +20,7 @@ type generator struct {
 	scaled bool // may use GradScaler
 
 	checkpoint float64 // share of blocks that are checkpointed
+	breadth    float64 // share of the less common operators
 }
 
 // value is a name with its shape; dimension 0 is the batch.
@@ -284,6 +285,9 @@ func (b *body) any() {
 	}
 	if g.checkpoint > 0 && g.chance(0.06) {
 		b.several()
+		return
+	}
+	if g.breadth > 0 && g.chance(g.breadth) && b.rare() {
 		return
 	}
 	if g.chance(0.3) && b.more() {

@@ -20,6 +20,10 @@ func (g *generator) elementLoss(m *body) lossText {
 	args := "target: y, reduction: " + reduction
 	head := g.pick("mse_loss", "MSELoss", "smooth_l1_loss", "l1_loss", "L1Loss", "huber_loss", "kl_div", "KLDivLoss", "SmoothL1Loss", "HuberLoss",
 		"BCEWithLogitsLoss", "binary_cross_entropy_with_logits", "BCELoss", "TripletMarginLoss", "CosineEmbeddingLoss")
+	if g.breadth > 0 {
+		head = g.pick("PoissonNLLLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "MarginRankingLoss", "SoftMarginLoss", "MultiLabelSoftMarginLoss", "TripletMarginLoss",
+			"TripletMarginWithDistanceLoss", head)
+	}
 	switch head {
 	case "SmoothL1Loss":
 		args += ", beta: " + g.pick("0.0", "0.5")
@@ -31,8 +35,19 @@ func (g *generator) elementLoss(m *body) lossText {
 		args += weights("weight") + weights("pos_weight")
 	case "BCELoss":
 		args += weights("weight")
+	case "GaussianNLLLoss":
+		args += ", var: z, full: " + g.pick("true", "false")
+		input += fmt.Sprintf("    z: {shape: %s}\n", list(s[1:]))
+	case "PoissonNLLLoss":
+		args += ", log_input: " + g.pick("true", "false") + ", full: " + g.pick("true", "false")
+	case "MarginRankingLoss":
+		args += ", input2: z, margin: " + g.pick("0.0", "0.4")
+		input += fmt.Sprintf("    z: {shape: %s}\n", list(s[1:]))
+	case "TripletMarginWithDistanceLoss":
+		args = "positive: y, negative: z, swap: " + g.pick("true", "false") + ", reduction: " + reduction
+		input += fmt.Sprintf("    z: {shape: %s}\n", list(s[1:]))
 	case "TripletMarginLoss":
-		args = "positive: y, negative: z, p: " + g.pick("1.0", "2.0") + ", reduction: " + reduction
+		args = "positive: y, negative: z, p: " + g.pick("1.0", "2.0") + ", swap: " + g.pick("true", "false") + ", reduction: " + reduction
 		input += fmt.Sprintf("    z: {shape: %s}\n", list(s[1:]))
 	case "CosineEmbeddingLoss":
 		if len(s) != 2 {

@@ -43,6 +43,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"presets":    (*generator).preset,
 	"optimizers": (*generator).optimizerJob,
 	"checkpoint": (*generator).checkpointJob,
+	"breadth":    (*generator).breadthJob,
 	"adapted":    adapted,
 }
 
