@@ -9,6 +9,9 @@ import (
 // which see nothing of what kernels allocate inside. What is off by more than
 // 1 % is listed with its reason.
 func TestFake(t *testing.T) {
+	if testing.Short() {
+		t.Skip("without the race detector, the whole suite runs")
+	}
 	r := results(t)
 	logUnequal(t, r.Fake)
 	cases, near := 0, 0

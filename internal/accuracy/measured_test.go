@@ -9,6 +9,9 @@ import (
 // memplan promises: the median and the 95th percentile of their errors, without
 // signs and in percent.
 func TestMeasured(t *testing.T) {
+	if testing.Short() {
+		t.Skip("without the race detector, the whole suite runs")
+	}
 	r := results(t)
 	for _, want := range []struct {
 		suite       string
@@ -41,6 +44,9 @@ func TestMeasured(t *testing.T) {
 // TestMeasuredIntervals holds the intervals that workspaces of cuDNN ask for to
 // what memplan promises.
 func TestMeasuredIntervals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("without the race detector, the whole suite runs")
+	}
 	list := results(t).measured(suiteCNNs)
 	runs, inside := counts(list)
 	if float64(inside) < 0.9*float64(runs) {
@@ -56,6 +62,9 @@ func TestMeasuredIntervals(t *testing.T) {
 // TestLeftOut checks that every family is left out once, and that the filter
 // gradients of first layers are foretold by other families' runs.
 func TestLeftOut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("without the race detector, the whole suite runs")
+	}
 	for _, l := range results(t).LeftOut {
 		if len(l.Errors) == 0 {
 			t.Errorf("%s: no runs", l.Family)

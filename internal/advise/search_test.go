@@ -28,8 +28,11 @@ var gpus = []string{"rtx-3060", "t4", "rtx-4090", "a100-40gb", "h100-80gb", "v10
 // For presets, GPUs and precisions, the largest batch fits and none of the
 // eight beyond it does. What the search says is tried again here, one by one.
 func TestPresets(t *testing.T) {
-	names := []string{"mlp", "gpt", "resnet", "seq2seq", "unet"}
-	if *all {
+	names, gpus := []string{"mlp", "gpt", "resnet"}, gpus
+	switch {
+	case testing.Short():
+		names, gpus = names[:1], gpus[:2]
+	case *all:
 		names = specs.Names()
 	}
 	for _, name := range names {
