@@ -18,7 +18,7 @@ type application struct {
 // applyFunction plays F.apply(args...). The caller of forward holds the
 // arguments until the call has returned, as that of a module does.
 func (p *Player) applyFunction(fr *frame, e *program.Expr) value {
-	a := &application{p: p, self: fr.self, fn: e.Func}
+	a := &application{p: p, self: fr.self}
 	from := len(p.trail.temps)
 	var room [4]value // args itself must not keep what it gets: callers have it on their stacks
 	a.args = append(a.args, p.args(room[:0], fr, e)...)
@@ -26,19 +26,22 @@ func (p *Player) applyFunction(fr *frame, e *program.Expr) value {
 	for i, v := range a.args {
 		ins[i] = v.t
 	}
+	a.fn = e.Func
+	if f := a.fn.Autograd.Unkept; f != nil && !p.NeedsGrad(ins[0]) {
+		a.fn = f
+	}
 	p.trail.running = from
-	outs := p.Do(e.Func.Autograd.Row, a, ins...)
+	outs := p.Do(a.fn.Autograd.Row, a, ins...)
 	p.trail.running = -1
 	p.trail.pop(from)
 	for _, v := range a.args {
 		p.drop(v)
 	}
 	a.args = nil
-	n, kept := e.Func.Autograd.Results, len(outs)-len(e.Func.Autograd.Kept)
+	n, kept := a.fn.Autograd.Results, len(outs)-len(a.fn.Autograd.Kept)
 	p.Drop(outs[n:kept]...)
 	a.kept = outs[kept:]
-	fn := obj(outs[0]).fn
-	if i := e.Func.Autograd.KeptFor - 1; fn == nil || fn.args != any(a) || i >= 0 && fn.edges[i].fn == nil { // no node holds ctx, or it needs none
+	if fn := obj(outs[0]).fn; fn == nil || fn.args != any(a) { // no node holds ctx
 		a.drop()
 	}
 	if n == 1 {

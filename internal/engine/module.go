@@ -98,6 +98,9 @@ func (m *module) param(path string) **cell {
 			}
 		}
 	}
+	if base := m.child(program.BaseLayer); base != nil { // whose weight and bias a wrapper shows as its own
+		return base.param(path)
+	}
 	return nil
 }
 

@@ -94,7 +94,9 @@ var whole = map[string]bool{"MultiheadAttention": true}
 // hooked reports whether hooks keep a module from its fused path: those of the
 // modules in it do (TransformerEncoderLayer.forward in
 // torch/nn/modules/transformer.py).
-func (p *Player) hooked(m *module) bool { return p.offload.Parameters && !whole[m.class.Kind()] }
+func (p *Player) hooked(m *module) bool {
+	return p.offload.Parameters && !whole[m.class.Kind()] || m.masks()
+}
 
 // onload copies the parameters that m needs to the device before its forward (a
 // forward pre-hook), and returns what gives up the copies after it (a forward

@@ -15,3 +15,17 @@ func (p *Player) prune(root *module, z *program.Pruning) {
 		copy(m.buffers, old.buffers)
 	}
 }
+
+// masks reports whether m or a module in it computes its weight in a forward
+// pre-hook.
+func (m *module) masks() bool {
+	if len(m.attrs) > 0 {
+		return true
+	}
+	for _, ch := range m.children {
+		if ch.masks() {
+			return true
+		}
+	}
+	return false
+}

@@ -58,7 +58,11 @@ func (s *script) construction(m *program.Model) {
 	if m.Pruned != nil {
 		s.pruning(m)
 	}
-	if q.DType != tensor.Float32 {
+	switch {
+	case q.DType != s.job.DType: // buffers keep their type
+		s.printf("for p in %s.parameters():", m.Name)
+		s.printf("    p.data = p.data.to(%s)", program.Literal(q.DType))
+	case q.DType != tensor.Float32:
 		s.printf("%s.to(%s)", m.Name, program.Literal(q.DType))
 	}
 	args := quoted(q.Modules) + ", " + quoted(q.Except)

@@ -134,11 +134,20 @@ func (el *elaborator) checkpoint() {
 		return
 	}
 	r.choose()
-	for i, m := range el.ms {
-		m.class = r.rewrite(el.job.Models[i].Root, "", i)
-		el.job.Models[i].Root = m.class
-	}
+	el.replaceRoots(func(i int, c *program.Class) *program.Class { return r.rewrite(c, "", i) })
 	el.uniqueNames()
+}
+
+// replaceRoots replaces the class of each model, and that by which an evaluation
+// calls the same modules for its own batches.
+func (el *elaborator) replaceRoots(f func(i int, c *program.Class) *program.Class) {
+	for i, m := range el.ms {
+		m.class = f(i, el.job.Models[i].Root)
+		el.job.Models[i].Root = m.class
+		if e := el.job.Eval; e != nil && e.Models[m.name] != nil {
+			e.Models[m.name] = f(i, e.Models[m.name])
+		}
+	}
 }
 
 // checkpointed are the modules that the model itself names.
@@ -271,34 +280,30 @@ func (el *elaborator) uniqueNames() {
 // sequential applies checkpoint_sequential to the model's only Sequential, or to
 // its layers if they are a chain.
 func (el *elaborator) sequential(c *spec.Checkpoint) {
-	for i, m := range el.ms {
-		to := el.checkpointOf(c)
-		root := *el.job.Models[i].Root
+	el.replaceRoots(func(i int, root *program.Class) *program.Class {
+		to, out := el.checkpointOf(c), *root
 		f := root.Forward
-		chain := f.Chain()
-		switch {
-		case len(chain) > 1:
+		if chain := f.Chain(); len(chain) > 1 {
 			el.checkCount(c, len(chain))
 			to.Chain = chain
 			first := *f.Body[0].Value
 			first.Checkpoint = to
 			g := *f
 			g.Body = []program.Stmt{{Kind: program.Return, Value: &first, Line: f.Body[0].Line}}
-			root.Forward = &g
-		default:
-			var lists []int
-			for k, ch := range root.Children {
-				if ch.Class.Python == "nn.Sequential" {
-					lists = append(lists, k)
-				}
-			}
-			if len(lists) != 1 {
-				el.fail(c.Segments.At, "segments are made of a Sequential; %s has %d and its layers are no chain; name one with modules", m.name, len(lists))
-			}
-			el.checkSegments(c, root.Children[lists[0]].Class, root.Children[lists[0]].Path)
-			root.CheckpointCalls(to, map[int]bool{lists[0]: true})
+			out.Forward = &g
+			return &out
 		}
-		m.class = &root
-		el.job.Models[i].Root = &root
-	}
+		var lists []int
+		for k, ch := range root.Children {
+			if ch.Class.Python == "nn.Sequential" {
+				lists = append(lists, k)
+			}
+		}
+		if len(lists) != 1 {
+			el.fail(c.Segments.At, "segments are made of a Sequential; %s has %d and its layers are no chain; name one with modules", el.ms[i].name, len(lists))
+		}
+		el.checkSegments(c, root.Children[lists[0]].Class, root.Children[lists[0]].Path)
+		out.CheckpointCalls(to, map[int]bool{lists[0]: true})
+		return &out
+	})
 }

@@ -84,7 +84,7 @@ func (el *elaborator) moduleNames(list []spec.String, what string, known []strin
 			ok = ok || found.Fits(k)
 		}
 		if !ok {
-			el.errs.Unknown(s.At, what, s.V, slips("*."+s.V, known, true))
+			el.errs.Unknown(s.At, what, s.V, slips(s.V, known, true))
 			panic(stop{})
 		}
 		out = append(out, found...)

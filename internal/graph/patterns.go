@@ -33,8 +33,8 @@ func (el *elaborator) patterns(list []spec.String, what string, known []string) 
 
 // slips lists what a pattern that fits no path may be a slip of: for each path
 // the pattern with the words that the path has in the same places, counted from
-// the end. A part with a star stays what it is. With ends, the pattern begins
-// with a star that is no part of what was written.
+// the end. A part with a star stays what it is; without one it is a whole path
+// that is meant, or, with ends, the end of one.
 func slips(pattern string, paths []string, ends bool) []string {
 	parts := strings.Split(pattern, ".")
 	seen := map[string]bool{}
@@ -54,11 +54,8 @@ func slips(pattern string, paths []string, ends bool) []string {
 		if c == pattern {
 			c = p
 		}
-		if p != c && !strings.ContainsAny(pattern, "*?[") { // no star: a whole path
+		if !ends && !strings.ContainsAny(pattern, "*?[") {
 			c = p
-		}
-		if ends {
-			c = strings.TrimPrefix(c, "*.")
 		}
 		if !seen[c] {
 			seen[c] = true

@@ -202,6 +202,9 @@ func (b *builder) linear8bit(q *program.Quantized) {
 		return []val{f.do("rows_of", nil, out, whole)}, []val{a}
 	}, func(f *builder, grads, kept []val) []val {
 		bias := f.biasGradient(grads[0])
+		if len(kept) == 0 {
+			return []val{noneVal(), bias}
+		}
 		whole := f.let("grad", grads[0])
 		g := f.let("grad_output", f.do("rows3", nil, grads[0]))
 		w := f.let("CB", f.do("int8_dequantize", nil, b.attr("weight"), kept[0]))
@@ -253,7 +256,11 @@ func (b *builder) apply(name string, params []string, args []val, forward func(f
 		noGrad = append(noGrad, len(rets)+i)
 	}
 	if len(kept) > 0 {
-		a.KeptFor = 1
+		unkept := b.apply(name, params, args, func(f *builder, in []val) ([]val, []val) {
+			rets, _ := forward(f, in)
+			return rets, nil
+		}, backward)
+		a.Unkept = unkept.e.Func
 	}
 	a.Row = op.Function(name, nil, noGrad)
 	f.fn.Autograd = a

@@ -40,29 +40,49 @@ var (
 	_ = define(Row{
 		Name: "rrelu", Sig: "F.rrelu(input, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool? = None)", Args: &RReLUArgs{},
 		Composite: true, Run: func(c *Call) {
-			noise := c.Local(c.NewLike(c.In[0]))
+			noise := c.Local(c.NewShape(c.In[0].DType, c.In[0].Size.Slice()...))
 			c.Return(c.Do1(rreluNoise, c.Args, c.In[0], noise))
 		},
 		Source: "aten/src/ATen/native/Activation.cpp: rrelu",
 	})
 	_ = define(Row{
 		Name: "rrelu_", Args: &RReLUArgs{}, Composite: true, Run: func(c *Call) {
-			noise := c.Local(c.NewLike(c.In[0]))
+			noise := c.Local(c.NewShape(c.In[0].DType, c.In[0].Size.Slice()...))
 			c.Return(c.Do1(rreluNoiseInPlace, c.Args, c.In[0], noise))
 		},
 		Source: "aten/src/ATen/native/Activation.cpp: rrelu_",
 	})
 	rreluNoise = define(Row{
-		Name: "rrelu_with_noise", Args: &RReLUArgs{}, Run: func(c *Call) { c.Return(c.NewLike(c.In[0])) },
-		Save: []Save{In(1), In(0)}, Node: "RreluWithNoiseBackward0", Grad: func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
+		Name: "rrelu_with_noise", Args: &RReLUArgs{}, Run: func(c *Call) {
+			if !c.draws() {
+				c.Return(c.NewLike(c.In[0]))
+				return
+			}
+			c.Return(c.NewShape(c.In[0].DType, c.In[0].Size.Slice()...))
+			c.contiguous(c.In[0])
+		},
+		Save: []Save{In(1), In(0)}, Node: "RreluWithNoiseBackward0", Grad: gradRrelu,
 		Source: "aten/src/ATen/native/cuda/RreluWithNoise.cu",
 	})
 	rreluNoiseInPlace = define(Row{
-		Name: "rrelu_with_noise_", Args: &RReLUArgs{}, Run: func(*Call) {}, InPlace: true, Save: []Save{In(1), Out(0)},
-		Node: "RreluWithNoiseBackward1", Grad: func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
+		Name: "rrelu_with_noise_", Args: &RReLUArgs{}, Run: func(c *Call) {
+			if c.draws() { // it reads from one copy and writes to another
+				c.contiguous(c.In[0])
+				c.contiguous(c.In[0])
+			}
+		}, InPlace: true, Save: []Save{In(1), Out(0)}, Node: "RreluWithNoiseBackward1", Grad: gradRrelu,
 		Source: "aten/src/ATen/native/cuda/RreluWithNoise.cu",
 	})
 )
+
+// draws reports whether slopes are drawn.
+func (c *Call) draws() bool {
+	a := c.Args.(*RReLUArgs)
+	return a.Training == nil && c.Env().Training || a.Training != nil && *a.Training
+}
+
+// gradRrelu is the gradient times the noise.
+func gradRrelu(b *Back) { b.Set(0, b.New(b.elementwise(b.SavedIn[1], b.Grads[0]), b.Grads[0].DType)) }
 
 // What torch/nn/functional.py composes of other operators.
 var (

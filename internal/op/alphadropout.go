@@ -16,11 +16,11 @@ func alphaDropout(name string, noise func(x *Tensor) tensor.Layout) {
 				c.Return(c.Do1(mul, &BinaryArgs{}, x, c.Local(c.NewShape(x.DType))))
 				return
 			}
-			n := c.Local(c.New(noise(x), x.DType))
-			shift := c.Local(c.NewLike(n))
+			n := c.New(noise(x), x.DType)
+			shift := c.NewLike(n)
 			y := c.Do1(mul, &BinaryArgs{}, x, n)
 			c.Return(c.Do1(add, &BinaryArgs{}, y, shift))
-			c.Drop(y)
+			c.Drop(y, n, shift)
 		}
 	}
 	define(Row{

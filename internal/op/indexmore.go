@@ -28,9 +28,12 @@ func (c *Call) indexSource() {
 	}
 }
 
-// gradIndexSource selects the gradient of the source.
+// gradIndexSource selects the gradient of the source: a view of what was selected
+// (expand_as).
 func (b *Back) gradIndexSource() {
-	b.Set(2, b.Do1(Row0("index_select"), &DimArgs{Dim: b.Args.(*IndexFillArgs).Dim}, b.Grads[0], b.SavedIn[1]))
+	selected := b.Do1(Row0("index_select"), &DimArgs{Dim: b.Args.(*IndexFillArgs).Dim}, b.Grads[0], b.SavedIn[1])
+	b.Set(2, b.Do1(Expand, &ShapeArgs{Shape: b.InM[2].Size.Slice()}, selected))
+	b.Drop(selected)
 }
 
 // Slices along a dimension that are added to, replaced or filled. The copy that

@@ -90,8 +90,9 @@ var borderPads = map[string][4]*Row{
 	"replicate": {1: borderPad("replication", 1), 2: borderPad("replication", 2), 3: borderPad("replication", 3)},
 }
 
-// borderPad defines reflection_pad1d and its like. The kernel of reflection_pad2d
-// alone wants its input in rows and resizes its result.
+// borderPad defines reflection_pad1d and its like. The kernels of reflection want
+// their input in rows, those of one and two dimensions the gradient, too;
+// reflection_pad2d resizes its result.
 func borderPad(kind string, n int) *Row {
 	digit := string(rune('0' + n))
 	word := map[string]string{"reflection": "Reflection", "replication": "Replication"}[kind]
@@ -109,13 +110,16 @@ func borderPad(kind string, n int) *Row {
 					c.Fail("padding %s leaves nothing of shape %v", tensor.SizeString(p), x.Size)
 				}
 			}
-			if kind == "reflection" && n == 2 {
-				out := c.grown(x.DType, size.Slice()...)
+			switch {
+			case kind == "replication":
+				c.Return(c.New(tensor.Contiguous(size), x.DType))
+			case n == 2:
+				c.Return(c.grown(x.DType, size.Slice()...))
 				c.contiguous(x)
-				c.Return(out)
-				return
+			default:
+				c.Return(c.New(tensor.Contiguous(size), x.DType))
+				c.contiguous(x)
 			}
-			c.Return(c.New(tensor.Contiguous(size), x.DType))
 		},
 		Save: []Save{In(0)}, Node: word + "Pad" + digit + "DBackward0",
 		Grad: func(b *Back) {
@@ -125,6 +129,9 @@ func borderPad(kind string, n int) *Row {
 			x := b.SavedIn[0]
 			l := tensor.Contiguous(x.Size)
 			b.Set(0, b.New(l, x.DType))
+			if kind == "reflection" && n < 3 {
+				b.contiguous(b.Grads[0])
+			}
 		},
 		Source: "aten/src/ATen/native/cuda/ReflectionPad.cu, ReplicationPadding.cu",
 	})

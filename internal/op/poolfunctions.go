@@ -144,7 +144,12 @@ func fractionalPool(n int) {
 			c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
 		},
 		Save: []Save{In(0), Out(1)}, Node: fmt.Sprintf("FractionalMaxPool%dDBackward0", n),
-		Grad:   func(b *Back) { b.Set(0, b.New(tensor.Contiguous(b.InM[0].Size), b.Grads[0].DType)) },
+		Grad: func(b *Back) {
+			if n == 2 {
+				b.contiguous(b.Grads[0])
+			}
+			b.Set(0, b.New(tensor.Contiguous(b.InM[0].Size), b.Grads[0].DType))
+		},
 		Source: "aten/src/ATen/native/cuda/FractionalMaxPool2d.cu, FractionalMaxPool3d.cu",
 	})
 	define(Row{
@@ -179,8 +184,9 @@ func fractionalPool(n int) {
 			if x.Rank() == n+2 {
 				batch = x.Dim(0)
 			}
-			samples := c.Local(c.NewShape(x.DType, batch, x.Dim(-n-1), int64(n)))
+			samples := c.NewShape(x.DType, batch, x.Dim(-n-1), int64(n))
 			outs := c.Do(kernel, &a, x, samples)
+			c.Drop(samples)
 			c.Return(outs[0])
 			if a.Indices {
 				c.Return(outs[1])

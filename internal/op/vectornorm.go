@@ -31,9 +31,13 @@ var vectorNorm = define(Row{
 		if a.DType != nil {
 			d = *a.DType
 		}
-		out := c.New(tensor.Contiguous(size), d)
-		reduceScratch(c, x, dims, d.Accumulate().Size(), 4)
-		c.Return(out)
+		c.Return(c.New(tensor.Contiguous(size), d))
+		switch {
+		case size.Numel() != x.Numel():
+			reduceScratch(c, x, dims, d.Accumulate().Size(), 4)
+		case d != x.DType: // dimensions of one element: the absolute values
+			c.Drop(c.New(x.LikeDense(), d))
+		}
 	},
 	Save: []Save{In(0), Out(0)}, Node: "LinalgVectorNormBackward0", Grad: gradNorm,
 	Source: "aten/src/ATen/native/LinearAlgebra.cpp: linalg_vector_norm_out; torch/csrc/autograd/FunctionsManual.cpp: linalg_vector_norm_backward",

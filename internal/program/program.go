@@ -165,7 +165,7 @@ type Autograd struct {
 	Results int     // of forward
 	Saved   []int   // forward's slots whose tensors ctx.save_for_backward keeps, as Row.Save
 	Kept    []int   // forward's slots whose tensors become attributes of ctx
-	KeptFor int     // they do only if the gradient of the input before this one is wanted; 0: always
+	Unkept  *Func   // of a function that keeps attributes only if the first input's gradient is wanted: its form otherwise; nil: it always does
 	// Backward takes the gradients of the results, then the saved and the kept
 	// tensors, and returns the gradients of the inputs.
 	Backward *Func

@@ -72,7 +72,11 @@ func (t *text) verdict() {
 	for _, w := range r.Warnings {
 		t.printf("! %s\n", w)
 	}
-	t.printf("\n  model      %s parameters, %s", count(r.Model.Parameters), r.Train.Precision)
+	t.printf("\n  model      %s parameters", count(r.Model.Parameters))
+	if n := r.Model.TrainableParameters; n != r.Model.Parameters {
+		t.printf(" (%s trainable)", count(n))
+	}
+	t.printf(", %s", r.Train.Precision)
 	if r.Train.Optimizer != "" {
 		t.printf(", %s", r.Train.Optimizer)
 	}

@@ -91,12 +91,12 @@ var anyShape = []template{
 	{entry: "{pow: [$x, $y]}"},
 	{entry: "{sub: [1, $x]}"},
 	{entry: "{div: [2.0, $x]}"},
-	{entry: "{masked_fill: [$x, {gt: [$y, 0]}, {mean: , inputs: $y}]}"},
+	{entry: "{masked_fill: [$x, {gt: [$y, 0]}, {detach: , inputs: [{mean: , inputs: $y}]}]}"},
 	{entry: "{maximum: [$x, {mean: , inputs: $y}]}"},
 	{entry: "{where: [{lt: [$x, 0]}, $y, {sum: , inputs: $x}]}"},
 	{entry: "{add: [$x, {gt: [$y, 0]}]}"},
 	{entry: "{mul: [$x, {long: , inputs: [{gt: [$y, 0]}]}]}"},
-	{entry: "{add: [$x, {bucketize: [{detach: , inputs: $y}, {linspace: [0.0, 1.0, 9]}]}]}"},
+	{entry: "{add: [$x, {bucketize: [{detach: , inputs: $y}, {type_as: [{linspace: [0.0, 1.0, 9]}, $y]}]}]}"},
 	{entry: "{mul: [$x, {rand_like: , inputs: $y}]}"},
 	{entry: "{add: [$x, {new_full: {size: [1], fill_value: 0.5}, inputs: $y}]}"},
 	{entry: "{cumprod: 1, inputs: $x}"},
@@ -306,8 +306,8 @@ func (b *body) masked() bool {
 			memory = p.name
 		}
 		mask := pick("tgt_mask", causal)
-		if mask != "" {
-			mask += causality("tgt_is_causal")
+		if mask != "" { // without a word PyTorch looks at the mask, which a virtual GPU has not computed
+			mask += ", tgt_is_causal: " + g.pick("true", "false")
 		}
 		b.emit("{TransformerDecoder: {nhead: %d, num_layers: 1, dim_feedforward: %d, %s%s%s%s}, inputs: [%s, %s]}", heads, g.size(8, 60), args,
 			mask, pick("tgt_key_padding_mask", padding), pick("memory_key_padding_mask", padding), x, memory)

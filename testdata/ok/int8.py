@@ -1,0 +1,264 @@
+"int8: a training step, written by memplan export torch."
+import copy
+import fnmatch
+import json
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+def covers(patterns, path):
+    """Whether a path, or that of a module in which it lies, matches one of the patterns."""
+    parts = path.split(".")
+    return any(fnmatch.fnmatchcase(".".join(parts[:n]), p) for p in patterns for n in range(len(parts) + 1))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(64, 256)
+        self.layers = nn.ModuleList([nn.ReLU()])
+        self.down = nn.Linear(256, 64)
+        self.head = nn.Linear(64, 100)
+
+    def forward(self, x):
+        x = self.up(x)
+        x = self.layers[0](x)
+        x = self.down(x)
+        x = self.head(x)
+        x = x.view(-1, 100)
+        return x
+
+
+# What follows stands for bitsandbytes, whose kernels write into tensors like these.
+
+
+def bnb_linear(model, kind, modules, excluded, **options):
+    """Puts quantized layers in the place of linear ones; .to(device) quantizes them."""
+    def fits(patterns, path):
+        return any(fnmatch.fnmatchcase(path, p) for p in patterns)
+
+    for path, layer in list(model.named_modules()):
+        if isinstance(layer, LINEAR) and fits(modules, path) and not fits(excluded, path):
+            parent, _, name = path.rpartition(".")
+            setattr(model.get_submodule(parent), name, kind(layer, **options))
+
+
+class QuantizedLinear(nn.Linear):
+    def __init__(self, layer):
+        nn.Module.__init__(self)
+        self.weight = nn.Parameter(layer.weight.data, requires_grad=False)
+        self.out_features, self.in_features = layer.weight.shape if isinstance(layer, nn.Linear) else layer.weight.shape[::-1]
+        self.bias = layer.bias
+        self.loaded = False
+
+    def _apply(self, fn, recurse=True):
+        if not self.loaded:
+            self.load(fn)
+            self.loaded = True
+        return super()._apply(fn, recurse)
+
+
+def int8_vectorwise_quant(a, threshold=0.0):
+    return int8_rows(a, threshold)  # the operator behind it has a frame of its own
+
+
+def int8_rows(a, threshold):
+    row_stats = torch.empty(a.shape[0], dtype=torch.float32, device=a.device)
+    out_row = torch.empty(a.shape, dtype=torch.int8, device=a.device)
+    if threshold > 0.0:
+        outliers = a.abs() >= threshold
+        outliers.any()  # taken as false: which columns hold large values depends on the data
+    return out_row, row_stats
+
+
+def int8_linear_matmul(a, b):
+    out = torch.empty(a.shape[0], b.shape[0], dtype=torch.int32, device=a.device)
+    if a.shape[1] % 4 != 0:
+        result = torch.matmul(a.float(), b.float().t()).to(torch.int32)
+        return out.copy_(result)
+    return out
+
+
+def int8_mm_dequant(a, dtype, bias):
+    out = torch.empty_like(a, dtype=torch.float16)
+    if bias is not None and bias.dtype != torch.float16:
+        out.add_(bias)
+    return out.to(dtype)
+
+
+def int8_scaled_mm(a, b, bias, dtype):
+    out_i32 = int8_linear_matmul(a, b)
+    return int8_mm_dequant(out_i32, dtype, bias)
+
+
+class MatMul8bitLt(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, A, layer, bias):
+        shape = A.shape
+        if len(shape) == 3:
+            A = A.reshape(-1, A.shape[-1])
+        CA, SCA = int8_vectorwise_quant(A.to(torch.float16), threshold=layer.threshold)
+        output = int8_scaled_mm(CA, layer.weight, bias, A.dtype)
+        ctx.layer, ctx.shape = layer, shape
+        if ctx.needs_input_grad[0]:
+            ctx.A = A
+        if len(shape) == 3:
+            return output.reshape(*shape[:-1], layer.weight.shape[0])
+        return output
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        grad_A = grad_bias = None
+        if ctx.needs_input_grad[2]:
+            grad_bias = grad_output.sum(0)
+        if len(grad_output.shape) == 3:
+            grad_output = grad_output.reshape(-1, grad_output.shape[-1]).contiguous()
+        if ctx.needs_input_grad[0]:
+            CB = ctx.layer.weight.to(ctx.A.dtype, copy=True).mul_(ctx.layer.SCB.unsqueeze(1).mul(1.0 / 127.0))
+            grad_A = torch.matmul(grad_output.to(ctx.A.dtype), CB).view(ctx.shape)
+        return grad_A, None, grad_bias
+
+
+class Linear8bitLt(QuantizedLinear):
+    def __init__(self, layer, threshold):
+        super().__init__(layer)
+        self.threshold = threshold
+
+    def load(self, fn):
+        w = self.weight.data if self.weight.shape == (self.out_features, self.in_features) else self.weight.data.t()
+        B = fn(w.contiguous().to(torch.float16))
+        CB, self.SCB = int8_vectorwise_quant(B)
+        self.weight = nn.Parameter(CB, requires_grad=False)
+
+    def forward(self, x):
+        if self.bias is not None and self.bias.dtype != x.dtype:
+            self.bias.data = self.bias.data.to(x.dtype)
+        return MatMul8bitLt.apply(x, self, self.bias)
+
+
+LINEAR = (nn.Linear,)
+
+
+class LoraLayer(nn.Module):
+    """A layer with an adapter of rank r, as PEFT's LoraLayer."""
+
+    def __init__(self, base_layer, r, alpha, dropout):
+        super().__init__()
+        self.base_layer = base_layer
+        self.scaling = alpha / r
+        self.lora_dropout = nn.Dropout(dropout) if dropout > 0 else nn.Identity()
+
+    @property
+    def weight(self):
+        return self.base_layer.weight
+
+    @property
+    def bias(self):
+        return self.base_layer.bias
+
+    def forward(self, x):
+        result = self.base_layer(x)
+        dtype = result.dtype
+        x = x.to(self.lora_A.weight.dtype)
+        result = result + self.lora_B(self.lora_A(self.lora_dropout(x))) * self.scaling
+        result = result.to(dtype)
+        return result
+
+
+class LoraLinear(LoraLayer):
+    def __init__(self, base_layer, r, alpha, dropout):
+        super().__init__(base_layer, r, alpha, dropout)
+        if isinstance(base_layer, nn.Linear):
+            in_features, out_features = base_layer.in_features, base_layer.out_features
+        else:  # Conv1D of transformers
+            in_features, out_features = base_layer.weight.shape
+        self.lora_A = nn.Linear(in_features, r, bias=False)
+        self.lora_B = nn.Linear(r, out_features, bias=False)
+
+
+class LoraLinear8bit(LoraLinear):
+    def forward(self, x):
+        result = self.base_layer(x)
+        requires_conversion = not torch.is_autocast_enabled()
+        if requires_conversion:
+            expected_dtype = result.dtype
+            x = x.to(self.lora_A.weight.dtype)
+        output = self.lora_B(self.lora_A(self.lora_dropout(x))) * self.scaling
+        if requires_conversion:
+            output = output.to(expected_dtype)
+        result = result + output
+        return result
+
+
+class ModulesToSave(nn.Module):
+    """A module of which a copy is trained, as PEFT's ModulesToSaveWrapper."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.original_module = module
+        self.modules_to_save = copy.deepcopy(module).requires_grad_(True)
+
+    def forward(self, *args):
+        return self.modules_to_save(*args)
+
+
+def add_adapters(model, kinds, targets, excluded, modules, r, alpha, dropout, dtype, bias="none"):
+    """Freezes a model on the GPU and adds adapters, as PEFT's get_peft_model."""
+    def fits(patterns, path):
+        return any(fnmatch.fnmatchcase(path, p) for p in patterns)
+
+    def replace(path, new):
+        parent, _, name = path.rpartition(".")
+        setattr(model.get_submodule(parent), name, new)
+
+    layers = [(path, m) for path, m in model.named_modules() if type(m) in kinds and fits(targets, path) and not fits(excluded, path)]
+    saved = [(path, m) for path, m in model.named_modules() if path and fits(modules, path)]
+    for name, p in model.named_parameters():
+        p.requires_grad_(bias == "all" and "bias" in name)
+    added = []
+    for path, layer in layers:
+        adapter = kinds[type(layer)](layer, r, alpha, dropout)
+        if bias == "lora_only" and getattr(layer, "bias", None) is not None:
+            layer.bias.requires_grad_(True)
+        for name, p in adapter.named_parameters():
+            if name.startswith("lora_"):
+                p.data = p.data.to(device, dtype=layer.weight.dtype if layer.weight.is_floating_point() else p.dtype)
+                added.append(p)
+        replace(path, adapter)
+    for path, module in saved:
+        replace(path, ModulesToSave(module))
+    for p in added:
+        if p.dtype != dtype:
+            p.data = p.data.to(dtype)
+
+
+device = torch.device("cuda")
+model = Model()
+model.to(torch.float16)
+bnb_linear(model, Linear8bitLt, ["up", "*.up", "down", "*.down"], [], threshold=6.0)
+model.to(device)
+add_adapters(model, {Linear8bitLt: LoraLinear8bit}, ["up", "*.up", "down", "*.down"], [], [], r=8, alpha=8.0, dropout=0.0, dtype=torch.float32)
+optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])
+
+
+def next_batch():
+    x = torch.randn(8, 16, 64, dtype=torch.float16)
+    y = torch.zeros(8, 16, dtype=torch.int64)
+    return x.to(device), y.to(device)
+
+
+def step(i):
+    x, y = next_batch()
+    optimizer.zero_grad(set_to_none=True)
+    out = model(x)
+    loss = F.cross_entropy(out, y.view(-1))
+    loss.backward()
+    optimizer.step()
+
+
+for i in range(1, 4):
+    torch.cuda.reset_peak_memory_stats()
+    step(i)
+    print(json.dumps({"step": i, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))

@@ -1,0 +1,166 @@
+"lora: a training step, written by memplan export torch."
+import copy
+import fnmatch
+import json
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+def covers(patterns, path):
+    """Whether a path, or that of a module in which it lies, matches one of the patterns."""
+    parts = path.split(".")
+    return any(fnmatch.fnmatchcase(".".join(parts[:n]), p) for p in patterns for n in range(len(parts) + 1))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb = nn.Embedding(500, 32)
+        self.conv = nn.Conv1d(32, 48, 3, padding=1)
+        self.q_proj = nn.Linear(48, 48, bias=False)
+        self.mlp = nn.Linear(48, 96)
+        self.head = nn.Linear(96, 10)
+
+    def forward(self, tokens):
+        x = self.emb(tokens).transpose(1, 2)
+        x = self.conv(x)
+        x = x.transpose(1, 2)
+        x = self.q_proj(x)
+        x = F.gelu(self.mlp(x))
+        x = torch.mean(x, (1,))
+        x = self.head(x)
+        return x
+
+
+class LoraLayer(nn.Module):
+    """A layer with an adapter of rank r, as PEFT's LoraLayer."""
+
+    def __init__(self, base_layer, r, alpha, dropout):
+        super().__init__()
+        self.base_layer = base_layer
+        self.scaling = alpha / r
+        self.lora_dropout = nn.Dropout(dropout) if dropout > 0 else nn.Identity()
+
+    @property
+    def weight(self):
+        return self.base_layer.weight
+
+    @property
+    def bias(self):
+        return self.base_layer.bias
+
+    def forward(self, x):
+        result = self.base_layer(x)
+        dtype = result.dtype
+        x = x.to(self.lora_A.weight.dtype)
+        result = result + self.lora_B(self.lora_A(self.lora_dropout(x))) * self.scaling
+        result = result.to(dtype)
+        return result
+
+
+class LoraLinear(LoraLayer):
+    def __init__(self, base_layer, r, alpha, dropout):
+        super().__init__(base_layer, r, alpha, dropout)
+        if isinstance(base_layer, nn.Linear):
+            in_features, out_features = base_layer.in_features, base_layer.out_features
+        else:  # Conv1D of transformers
+            in_features, out_features = base_layer.weight.shape
+        self.lora_A = nn.Linear(in_features, r, bias=False)
+        self.lora_B = nn.Linear(r, out_features, bias=False)
+
+
+class LoraConv(LoraLayer):
+    def __init__(self, base_layer, r, alpha, dropout):
+        super().__init__(base_layer, r, alpha, dropout)
+        conv = type(base_layer)
+        self.lora_A = conv(base_layer.in_channels, r, base_layer.kernel_size, base_layer.stride, base_layer.padding, bias=False)
+        self.lora_B = conv(r, base_layer.out_channels, 1, bias=False)
+
+
+class LoraEmbedding(LoraLayer):
+    def __init__(self, base_layer, r, alpha, dropout):
+        super().__init__(base_layer, r, alpha, dropout)
+        self.lora_embedding_A = nn.Parameter(torch.zeros(r, base_layer.num_embeddings))
+        self.lora_embedding_B = nn.Parameter(torch.zeros(base_layer.embedding_dim, r))
+
+    def forward(self, x):
+        result = self.base_layer(x)
+        dtype = result.dtype
+        embedding_A = self.lora_embedding_A.T
+        embedding_B = self.lora_embedding_B.T
+        after_A = F.embedding(x, embedding_A, self.base_layer.padding_idx)
+        result = result + (after_A @ embedding_B) * self.scaling
+        result = result.to(dtype)
+        return result
+
+
+class ModulesToSave(nn.Module):
+    """A module of which a copy is trained, as PEFT's ModulesToSaveWrapper."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.original_module = module
+        self.modules_to_save = copy.deepcopy(module).requires_grad_(True)
+
+    def forward(self, *args):
+        return self.modules_to_save(*args)
+
+
+def add_adapters(model, kinds, targets, excluded, modules, r, alpha, dropout, dtype, bias="none"):
+    """Freezes a model on the GPU and adds adapters, as PEFT's get_peft_model."""
+    def fits(patterns, path):
+        return any(fnmatch.fnmatchcase(path, p) for p in patterns)
+
+    def replace(path, new):
+        parent, _, name = path.rpartition(".")
+        setattr(model.get_submodule(parent), name, new)
+
+    layers = [(path, m) for path, m in model.named_modules() if type(m) in kinds and fits(targets, path) and not fits(excluded, path)]
+    saved = [(path, m) for path, m in model.named_modules() if path and fits(modules, path)]
+    for name, p in model.named_parameters():
+        p.requires_grad_(bias == "all" and "bias" in name)
+    added = []
+    for path, layer in layers:
+        adapter = kinds[type(layer)](layer, r, alpha, dropout)
+        if bias == "lora_only" and getattr(layer, "bias", None) is not None:
+            layer.bias.requires_grad_(True)
+        for name, p in adapter.named_parameters():
+            if name.startswith("lora_"):
+                p.data = p.data.to(device, dtype=layer.weight.dtype if layer.weight.is_floating_point() else p.dtype)
+                added.append(p)
+        replace(path, adapter)
+    for path, module in saved:
+        replace(path, ModulesToSave(module))
+    for p in added:
+        if p.dtype != dtype:
+            p.data = p.data.to(dtype)
+
+
+device = torch.device("cuda")
+model = Model().to(device=device, dtype=torch.bfloat16)
+add_adapters(model, {nn.Embedding: LoraEmbedding, nn.Conv1d: LoraConv, nn.Linear: LoraLinear}, ["emb", "*.emb", "conv", "*.conv", "mlp", "*.mlp", "*_proj"], [], ["head", "*.head"], r=4, alpha=16.0, dropout=0.05, dtype=torch.float32, bias="lora_only")
+optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])
+criterion = nn.CrossEntropyLoss()
+
+
+def next_batch():
+    tokens = torch.zeros(16, 24, dtype=torch.int64)
+    label = torch.zeros(16, dtype=torch.int64)
+    return tokens.to(device), label.to(device)
+
+
+def step(i):
+    tokens, label = next_batch()
+    optimizer.zero_grad(set_to_none=True)
+    out = model(tokens)
+    loss = criterion(out, label)
+    loss.backward()
+    optimizer.step()
+
+
+for i in range(1, 4):
+    torch.cuda.reset_peak_memory_stats()
+    step(i)
+    print(json.dumps({"step": i, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))

@@ -1,0 +1,267 @@
+"qlora: a training step, written by memplan export torch."
+import copy
+import fnmatch
+import json
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+def covers(patterns, path):
+    """Whether a path, or that of a module in which it lies, matches one of the patterns."""
+    parts = path.split(".")
+    return any(fnmatch.fnmatchcase(".".join(parts[:n]), p) for p in patterns for n in range(len(parts) + 1))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(64, 256)
+        self.layers = nn.ModuleList([nn.ReLU(), nn.LayerNorm(64)])
+        self.down = nn.Linear(256, 64, bias=False)
+        self.head = nn.Linear(64, 100)
+
+    def forward(self, x):
+        x = self.up(x)
+        x = self.layers[0](x)
+        x = self.down(x)
+        x = self.layers[1](x)
+        x = self.head(x)
+        x = x.view(-1, 100)
+        return x
+
+
+# What follows stands for bitsandbytes, whose kernels write into tensors like these.
+
+
+def bnb_linear(model, kind, modules, excluded, **options):
+    """Puts quantized layers in the place of linear ones; .to(device) quantizes them."""
+    def fits(patterns, path):
+        return any(fnmatch.fnmatchcase(path, p) for p in patterns)
+
+    for path, layer in list(model.named_modules()):
+        if isinstance(layer, LINEAR) and fits(modules, path) and not fits(excluded, path):
+            parent, _, name = path.rpartition(".")
+            setattr(model.get_submodule(parent), name, kind(layer, **options))
+
+
+class QuantizedLinear(nn.Linear):
+    def __init__(self, layer):
+        nn.Module.__init__(self)
+        self.weight = nn.Parameter(layer.weight.data, requires_grad=False)
+        self.out_features, self.in_features = layer.weight.shape if isinstance(layer, nn.Linear) else layer.weight.shape[::-1]
+        self.bias = layer.bias
+        self.loaded = False
+
+    def _apply(self, fn, recurse=True):
+        if not self.loaded:
+            self.load(fn)
+            self.loaded = True
+        return super()._apply(fn, recurse)
+
+
+maxima_table = {}
+
+
+def quantize_blockwise(a, blocksize=256):
+    if not maxima_table:
+        maxima_table["dynamic"] = torch.zeros(256).to(a.device)
+    absmax = torch.empty(-(a.numel() // -blocksize), dtype=torch.float32, device=a.device)
+    out = torch.empty_like(a, dtype=torch.uint8)
+    return out, absmax
+
+
+def quantize_4bit(a, double_quant):
+    absmax = torch.empty(-(a.numel() // -64), dtype=torch.float32, device=a.device)
+    out = torch.empty((a.numel() + 1) // 2, 1, dtype=torch.uint8, device=a.device)
+    code = torch.tensor([0.0] * 16, device=a.device)
+    code.div_(code.abs().max())
+    state = {"absmax": absmax, "code": code, "shape": a.shape, "dtype": a.dtype}
+    if double_quant:
+        offset = absmax.mean()
+        state["absmax"], nested = quantize_blockwise(absmax - offset)
+        del absmax
+        state.update(offset=offset, nested=nested)
+    return out, state
+
+
+def dequantize_4bit(a, state):
+    absmax = state["absmax"]
+    if "nested" in state:
+        absmax = torch.empty_like(absmax, dtype=torch.float32)
+        absmax += state["offset"]
+    out = torch.empty(state["shape"], dtype=state["dtype"], device=a.device)
+    if a.shape[0] == 1:
+        return out.t()
+    return out
+
+
+class MatMul4Bit(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, A, B, bias, state):
+        output = F.linear(A, dequantize_4bit(B, state).to(A.dtype).t(), bias)
+        ctx.state = state
+        ctx.B = B
+        return output
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        grad_A = grad_bias = None
+        if ctx.needs_input_grad[2]:
+            grad_bias = grad_output.sum(0)
+        if ctx.needs_input_grad[0]:
+            grad_A = torch.matmul(grad_output, dequantize_4bit(ctx.B, ctx.state).to(grad_output.dtype).t())
+        return grad_A, None, grad_bias, None
+
+
+class Linear4bit(QuantizedLinear):
+    def __init__(self, layer, compute_dtype, double_quant):
+        super().__init__(layer)
+        self.compute_dtype, self.double_quant = compute_dtype, double_quant
+
+    def load(self, fn):
+        w = self.weight.data if self.weight.shape == (self.out_features, self.in_features) else self.weight.data.t()
+        w = fn(w.contiguous())
+        w_4bit, self.state = quantize_4bit(w, self.double_quant)
+        self.weight = nn.Parameter(w_4bit, requires_grad=False)
+
+    def forward(self, x):
+        if self.bias is not None and self.bias.dtype != x.dtype:
+            self.bias.data = self.bias.data.to(x.dtype)
+        inp_dtype = x.dtype
+        x = x.to(self.compute_dtype)
+        bias = None if self.bias is None else self.bias.to(self.compute_dtype)
+        return MatMul4Bit.apply(x, self.weight.t(), bias, self.state).to(inp_dtype)
+
+
+LINEAR = (nn.Linear,)
+
+
+class LoraLayer(nn.Module):
+    """A layer with an adapter of rank r, as PEFT's LoraLayer."""
+
+    def __init__(self, base_layer, r, alpha, dropout):
+        super().__init__()
+        self.base_layer = base_layer
+        self.scaling = alpha / r
+        self.lora_dropout = nn.Dropout(dropout) if dropout > 0 else nn.Identity()
+
+    @property
+    def weight(self):
+        return self.base_layer.weight
+
+    @property
+    def bias(self):
+        return self.base_layer.bias
+
+    def forward(self, x):
+        result = self.base_layer(x)
+        dtype = result.dtype
+        x = x.to(self.lora_A.weight.dtype)
+        result = result + self.lora_B(self.lora_A(self.lora_dropout(x))) * self.scaling
+        result = result.to(dtype)
+        return result
+
+
+class LoraLinear(LoraLayer):
+    def __init__(self, base_layer, r, alpha, dropout):
+        super().__init__(base_layer, r, alpha, dropout)
+        if isinstance(base_layer, nn.Linear):
+            in_features, out_features = base_layer.in_features, base_layer.out_features
+        else:  # Conv1D of transformers
+            in_features, out_features = base_layer.weight.shape
+        self.lora_A = nn.Linear(in_features, r, bias=False)
+        self.lora_B = nn.Linear(r, out_features, bias=False)
+
+
+class LoraLinear4bit(LoraLinear):
+    def forward(self, x):
+        result = self.base_layer(x)
+        result = result.clone()
+        requires_conversion = not torch.is_autocast_enabled()
+        if requires_conversion:
+            expected_dtype = result.dtype
+            x = x.to(self.lora_A.weight.dtype)
+        output = self.lora_B(self.lora_A(self.lora_dropout(x))) * self.scaling
+        if requires_conversion:
+            output = output.to(expected_dtype)
+        result = result + output
+        return result
+
+
+class ModulesToSave(nn.Module):
+    """A module of which a copy is trained, as PEFT's ModulesToSaveWrapper."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.original_module = module
+        self.modules_to_save = copy.deepcopy(module).requires_grad_(True)
+
+    def forward(self, *args):
+        return self.modules_to_save(*args)
+
+
+def add_adapters(model, kinds, targets, excluded, modules, r, alpha, dropout, dtype, bias="none"):
+    """Freezes a model on the GPU and adds adapters, as PEFT's get_peft_model."""
+    def fits(patterns, path):
+        return any(fnmatch.fnmatchcase(path, p) for p in patterns)
+
+    def replace(path, new):
+        parent, _, name = path.rpartition(".")
+        setattr(model.get_submodule(parent), name, new)
+
+    layers = [(path, m) for path, m in model.named_modules() if type(m) in kinds and fits(targets, path) and not fits(excluded, path)]
+    saved = [(path, m) for path, m in model.named_modules() if path and fits(modules, path)]
+    for name, p in model.named_parameters():
+        p.requires_grad_(bias == "all" and "bias" in name)
+    added = []
+    for path, layer in layers:
+        adapter = kinds[type(layer)](layer, r, alpha, dropout)
+        if bias == "lora_only" and getattr(layer, "bias", None) is not None:
+            layer.bias.requires_grad_(True)
+        for name, p in adapter.named_parameters():
+            if name.startswith("lora_"):
+                p.data = p.data.to(device, dtype=layer.weight.dtype if layer.weight.is_floating_point() else p.dtype)
+                added.append(p)
+        replace(path, adapter)
+    for path, module in saved:
+        replace(path, ModulesToSave(module))
+    for p in added:
+        if p.dtype != dtype:
+            p.data = p.data.to(dtype)
+
+
+device = torch.device("cuda")
+model = Model()
+for p in model.parameters():
+    p.data = p.data.to(torch.bfloat16)
+bnb_linear(model, Linear4bit, ["*"], ["head"], compute_dtype=torch.bfloat16, double_quant=True)
+model.to(device)
+for p in model.parameters():
+    if p.is_floating_point() and p.dtype != torch.float32:
+        p.data = p.data.to(torch.float32)
+add_adapters(model, {Linear4bit: LoraLinear4bit}, ["*"], ["head"], [], r=8, alpha=16.0, dropout=0.1, dtype=torch.float32)
+optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])
+
+
+def next_batch():
+    x = torch.randn(8, 16, 64)
+    y = torch.zeros(8, 16, dtype=torch.int64)
+    return x.to(device), y.to(device)
+
+
+def step(i):
+    x, y = next_batch()
+    optimizer.zero_grad(set_to_none=True)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        out = model(x)
+        loss = F.cross_entropy(out, y.view(-1))
+    loss.backward()
+    optimizer.step()
+
+
+for i in range(1, 4):
+    torch.cuda.reset_peak_memory_stats()
+    step(i)
+    print(json.dumps({"step": i, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))
