@@ -66,7 +66,7 @@ func buildMHA(b *builder) {
 	}
 
 	self, batchFirst := q.same(k) && k.same(v), b.bool("batch_first")
-	padding, mask := b.canonical("key_padding_mask", b.in(3), q.m.t.DType), b.canonical("attn_mask", b.in(4), q.m.t.DType)
+	padding, mask := b.canonical("key_padding_mask", b.in(3), q), b.canonical("attn_mask", b.in(4), q)
 	if self && batchFirst && heads%2 == 0 && b.bool("bias") && !b.bool("add_bias_kv") && !m.zeroAttn && m.apart == nil && !isFloat(b.in(3)) && !isFloat(b.in(4)) {
 		merged := b.mergedMasks(mask, padding, q, heads)
 		b.fn.Body = append(b.fn.Body, m.fastPath(b, merged))
@@ -296,8 +296,10 @@ func buildEncoderLayer(b *builder) {
 	bias, p, batchFirst, normFirst := b.bool("bias"), b.float("dropout"), b.bool("batch_first"), b.bool("norm_first")
 	src := b.in(0)
 	wide := val{&program.Expr{}, tensorMeta(b.el.shaped(src.m.t, ff))}
+	var results [][]val // of the children
 	add := func(name string, args map[string]any, ins ...val) int {
-		i, _ := b.child(name, childLayer[name], args, ins...)
+		i, rets := b.child(name, childLayer[name], args, ins...)
+		results = append(results, rets)
 		return i
 	}
 	mask, padding := b.encoderMasks("src_mask")
@@ -312,21 +314,20 @@ func buildEncoderLayer(b *builder) {
 	norm1, norm2 := add("norm1", norm, src), add("norm2", norm, src)
 	drop1, drop2 := add("dropout1", drop, src), add("dropout2", drop, src)
 
-	same := []val{{m: src.m}}
-	mod := func(i int, ins ...val) val { return b.callChild(i, same, ins...) }
-	modWide := func(i int, ins ...val) val { return b.callChild(i, []val{wide}, ins...) }
+	mod := func(i int, x val) val { return b.callChild(i, results[i], x) }
+	drops := func(b *builder, i int, x val) val { return b.callChild(i, []val{x}, x) }
 	sa := func(x val) val {
 		return b.inline("_sa_block", []string{"x", "attn_mask", "key_padding_mask"}, []val{x, mask, padding}, func(f *builder, in []val) []val {
-			r := val{f.callChild(attn, []val{in[0], {}}, in[0], in[0], in[0], in[2], in[1]).e, meta{tuple: []meta{src.m, {}}}}
+			r := val{f.callChild(attn, results[attn], in[0], in[0], in[0], in[2], in[1]).e, meta{tuple: []meta{results[attn][0].m, {}}}}
 			y := f.let("x", f.pick(r, 0))
-			return []val{f.callChild(drop1, same, y)}
+			return []val{drops(f, drop1, y)}
 		})
 	}
 	feed := func(x val) val {
 		return b.inline("_ff_block", []string{"x"}, []val{x}, func(f *builder, in []val) []val {
-			h := f.do(b.str("activation"), nil, modWide(lin1, in[0]))
-			y := f.let("x", mod(lin2, modWide(mid, h)))
-			return []val{f.callChild(drop2, same, y)}
+			h := f.do(b.str("activation"), nil, mod(lin1, in[0]))
+			y := f.let("x", mod(lin2, drops(b, mid, h)))
+			return []val{drops(f, drop2, y)}
 		})
 	}
 	plus := func(x, y val) val { return b.do("add", &op.BinaryArgs{}, x, y) }

@@ -12,24 +12,23 @@ import (
 func isFloat(mask val) bool { return !mask.isNone() && mask.m.t.DType.IsFloating() }
 
 // canonical is F._canonical_mask: a mask of bools becomes one that is added, of
-// zeros and -inf, under its own name.
-func (b *builder) canonical(name string, mask val, d tensor.DType) val {
+// zeros and -inf in the type of the query, under its own name.
+func (b *builder) canonical(name string, mask, query val) val {
 	switch {
 	case mask.isNone() || isFloat(mask):
 		return mask
 	case mask.m.t.DType != tensor.Bool:
 		b.fail("", "only bool and floating types of %s are supported, not %v", name, mask.m.t.DType)
 	}
-	zeros := b.do("zeros_like", &op.FillArgs{DType: &d}, mask)
+	zeros := b.do("zeros_like.query", nil, mask, query)
 	fill := op.Row0("masked_fill_")
 	return b.let(name, b.do(fill.Name, op.BindArgs(fill.Args, map[string]any{"value": math.Inf(-1)}), zeros, mask))
 }
 
 // encoderMasks are the masks of an encoder or its layer, inputs 1 and 2.
 func (b *builder) encoderMasks(name string) (mask, padding val) {
-	d := b.x(3).DType
-	padding = b.canonical("src_key_padding_mask", b.in(2), d)
-	return b.canonical(name, b.in(1), d), padding
+	padding = b.canonical("src_key_padding_mask", b.in(2), b.in(0))
+	return b.canonical(name, b.in(1), b.in(0)), padding
 }
 
 // mergedMasks is MultiheadAttention.merge_masks, which the fused paths call; none

@@ -127,8 +127,10 @@ func buildDecoderLayer(b *builder) {
 	bias, p := b.bool("bias"), b.float("dropout")
 	tgt, memory := b.in(0), b.in(1)
 	wide := val{&program.Expr{}, tensorMeta(b.el.shaped(tgt.m.t, ff))}
+	var results [][]val // of the children
 	add := func(name, layer string, args map[string]any, ins ...val) int {
-		i, _ := b.child(name, layer, args, ins...)
+		i, rets := b.child(name, layer, args, ins...)
+		results = append(results, rets)
 		return i
 	}
 	mha := func(causal string) map[string]any {
@@ -150,12 +152,12 @@ func buildDecoderLayer(b *builder) {
 		drops[i] = add(fmt.Sprintf("dropout%d", i+1), "Dropout", drop, tgt)
 	}
 
-	same := []val{{m: tgt.m}}
-	mod := func(i int, x val) val { return b.callChild(i, same, x) }
+	mod := func(i int, x val) val { return b.callChild(i, results[i], x) }
+	dropped := func(b *builder, i int, x val) val { return b.callChild(i, []val{x}, x) }
 	attend := func(f *builder, attn, dropout int, q, kv, mask, padding val) []val {
-		r := val{f.callChild(attn, []val{q, {}}, q, kv, kv, padding, mask).e, meta{tuple: []meta{tgt.m, {}}}}
+		r := val{f.callChild(attn, results[attn], q, kv, kv, padding, mask).e, meta{tuple: []meta{results[attn][0].m, {}}}}
 		y := f.let("x", f.pick(r, 0))
-		return []val{f.callChild(dropout, same, y)}
+		return []val{dropped(f, dropout, y)}
 	}
 	blocks := [3]func(x val) val{
 		func(x val) val {
@@ -171,9 +173,9 @@ func buildDecoderLayer(b *builder) {
 		},
 		func(x val) val {
 			return b.inline("_ff_block", []string{"x"}, []val{x}, func(f *builder, in []val) []val {
-				h := f.do(b.str("activation"), nil, b.callChild(lin1, []val{wide}, in[0]))
-				y := f.let("x", mod(lin2, b.callChild(mid, []val{wide}, h)))
-				return []val{f.callChild(drops[2], same, y)}
+				h := f.do(b.str("activation"), nil, mod(lin1, in[0]))
+				y := f.let("x", mod(lin2, dropped(b, mid, h)))
+				return []val{dropped(f, drops[2], y)}
 			})
 		},
 	}

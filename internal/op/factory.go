@@ -41,6 +41,12 @@ func filledLike(name string) *Row {
 	}})
 }
 
+// zerosForQuery is torch.zeros_like(mask, dtype=query.dtype).
+var _ = define(Row{Name: "zeros_like.query", Run: func(c *Call) {
+	mask, query := c.In[0], c.In[1]
+	c.Return(c.New(mask.LikeDense(), query.DType))
+}})
+
 // Tensors from nothing.
 var (
 	_ = filled("zeros")

@@ -310,7 +310,8 @@ var GroupNorm = define(Row{
 	Name: "group_norm", Args: &GroupNormArgs{}, Cast: CastFP32, Composite: true,
 	Sig: "F.group_norm(input, num_groups: int, weight: tensor? = None, bias: tensor? = None, eps: float = 1e-05)",
 	Run: func(c *Call) {
-		outs := c.Do(nativeGroupNorm, c.Args, c.In...)
+		in := append([]*Tensor{c.Local(c.Do1(Contiguous, nil, c.In[0]))}, c.In[1:]...)
+		outs := c.Do(nativeGroupNorm, c.Args, in...)
 		c.Return(outs[0])
 		c.Drop(outs[1], outs[2])
 	},
@@ -324,7 +325,7 @@ var nativeGroupNorm = define(Row{
 		if c.Opt(1) == nil && c.Opt(2) != nil {
 			c.Fail("a bias without a weight is not modelled")
 		}
-		x, g := c.contiguous(c.In[0]), c.Args.(*GroupNormArgs).Groups
+		x, g := c.In[0], c.Args.(*GroupNormArgs).Groups
 		n, ch := x.Dim(0), x.Dim(1)
 		if g <= 0 || ch%g != 0 {
 			c.Fail("%d channels do not divide into %d groups", ch, g)
@@ -349,7 +350,6 @@ var nativeGroupNorm = define(Row{
 		n, ch, g := x.Dim(0), x.Dim(1), b.Args.(*GroupNormArgs).Groups
 		acc := x.DType.Accumulate()
 		b.contiguous(b.Grads[0])
-		b.contiguous(x)
 		if b.Need(0) {
 			b.Set(0, b.New(tensor.Contiguous(x.Size), x.DType))
 		}

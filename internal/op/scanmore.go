@@ -103,9 +103,7 @@ var _ = define(Row{
 	Save: []Save{In(0), Out(0)}, Node: "ProdBackward1",
 	Grad: func(b *Back) { // grad * (result / input) where nothing is 0
 		x, a := b.SavedIn[0], b.Args.(*ProdArgs)
-		if x.DType != b.Grads[0].DType {
-			b.Fail("the gradient of prod with another type is not modelled; convert first")
-		}
+		x = b.Local(b.Do1(To, &ToCopyArgs{DType: b.Grads[0].DType}, x))
 		dims, _ := b.reducedDims(&b.InM[0], a.over())
 		g, res := b.restored(b.Grads[0], dims, a.KeepDim), b.restored(b.SavedOut[0], dims, a.KeepDim)
 		mark := b.Mark()

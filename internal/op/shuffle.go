@@ -27,21 +27,33 @@ var (
 	})
 )
 
-// ChannelShuffle changes the order of channels, in a row-major copy.
+// ChannelShuffle changes the order of channels. Its derivative shuffles by as many
+// groups as a group has channels.
 var _ = define(Row{
 	Name: "channel_shuffle", Sig: "F.channel_shuffle(input, groups: int)", Args: &GroupsArgs{}, Run: func(c *Call) {
 		x, g := c.In[0], c.Args.(*GroupsArgs).Groups
 		if x.Rank() < 3 || g < 1 || x.Dim(1)%g != 0 || x.Numel() == 0 {
 			c.Fail("%d groups do not fit the channels of shape %v", g, x.Size)
 		}
-		if _, ok := x.View(tensor.D(x.Dim(0), g, x.Dim(1)/g, x.Numel()/(x.Dim(0)*x.Dim(1)))); !ok {
-			c.Fail("shape %v with strides %v cannot be viewed by groups of channels; call contiguous first", x.Size, x.Stride)
-		}
-		c.Return(c.New(tensor.Contiguous(x.Size), x.DType))
+		c.Return(c.shuffleChannels(x, g))
 	},
-	Node: "ChannelShuffleBackward0", Grad: func(b *Back) { b.Set(0, b.New(tensor.Contiguous(b.Grads[0].Size), b.Grads[0].DType)) },
+	Node:   "ChannelShuffleBackward0",
+	Grad:   func(b *Back) { b.Set(0, b.shuffleChannels(b.Grads[0], b.Grads[0].Dim(1)/b.Args.(*GroupsArgs).Groups)) },
 	Source: "aten/src/ATen/native/ChanelShuffle.cpp: math_channel_shuffle",
 })
+
+// shuffleChannels copies a permuted view into rows, unless it lies so.
+func (c *Call) shuffleChannels(x *Tensor, groups int64) *Tensor {
+	l, ok := x.View(tensor.D(x.Dim(0), groups, x.Dim(1)/groups, x.Numel()/(x.Dim(0)*x.Dim(1))))
+	if !ok {
+		c.Fail("shape %v with strides %v cannot be viewed by groups of channels; call contiguous first", x.Size, x.Stride)
+	}
+	l = l.Permute([]int{0, 2, 1, 3})
+	if l.IsContiguous() {
+		return c.Alias(x, tensor.Contiguous(x.Size), x.DType)
+	}
+	return c.New(tensor.Contiguous(x.Size), x.DType)
+}
 
 // GroupsArgs is a number of groups.
 type GroupsArgs struct {
