@@ -71,6 +71,9 @@ func run(t *testing.T, line, dir string) (out, errs string, code int) {
 // TestExamples runs the examples of every command's help. Each command that
 // does something has two.
 func TestExamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing in it runs at the same time as something else")
+	}
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		for _, sub := range c.Commands() {
@@ -97,6 +100,9 @@ func TestExamples(t *testing.T) {
 // TestREADME runs the specs and the memplan commands of the README, and checks
 // that what it shows of outputs is what comes.
 func TestREADME(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing in it runs at the same time as something else")
+	}
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)

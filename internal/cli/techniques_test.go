@@ -105,6 +105,9 @@ machine's own memory, whose processes are assumed.
 // TestTechniques estimates every technique before and after, checks that each
 // does what it is known for, and that docs/techniques.md says so.
 func TestTechniques(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing in it runs at the same time as something else")
+	}
 	var doc strings.Builder
 	doc.WriteString(techniquesHead)
 	for _, q := range techniques {

@@ -35,6 +35,7 @@ func (p *Player) Backward(root, grad *op.Tensor, retain bool) {
 		}
 		p.op = p.names.op("ones_like")
 		grad = p.New(root.LikeDense(), root.DType)
+		p.fill(grad, 1)
 		p.op = 0
 	}
 	p.runBackward([]*op.Tensor{root}, []*op.Tensor{grad}, retain)
@@ -209,7 +210,7 @@ func (p *Player) apply(n *node, grads []*op.Tensor) *op.Back {
 		}
 	}
 	p.depth++
-	n.row.Grad(b)
+	p.derive(n.row, b)
 	b.End()
 	p.depth--
 	for i, t := range b.Results { // a formula may compute what nobody wants
@@ -328,6 +329,7 @@ func (p *Player) accumulateGrad(leaf *object, g *op.Tensor) {
 		}
 		p.op = p.names.op("clone")
 		p.on(o.st.host, false, func() { leaf.grad = obj(p.New(l, g.DType)) })
+		p.copyTo(&leaf.grad.Tensor, g)
 	}
 	p.mark(leaf.grad, trace.Gradients)
 	if leaf.ready != nil {

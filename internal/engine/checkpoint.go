@@ -63,6 +63,7 @@ type checkpointFrame struct {
 
 	autocast bool // as it was
 	lower    tensor.DType
+	random   uint64 // the state of random numbers, as it was
 	modes    *selective
 
 	holders []*holder // in the order of packing; these references are weak
@@ -146,7 +147,7 @@ func (p *Player) checkpoint(c *program.Checkpoint, to callee, args []value) valu
 		p.dropEach(to.keywords)
 		return v
 	}
-	f := &checkpointFrame{callee: to, refs: 1, autocast: p.env.Autocast, lower: p.env.AutocastDType}
+	f := &checkpointFrame{callee: to, refs: 1, autocast: p.env.Autocast, lower: p.env.AutocastDType, random: p.random()}
 	if len(c.Save) > 0 {
 		f.modes = newSelective(c.Save)
 	}
@@ -248,8 +249,9 @@ func (f *checkpointFrame) recompute(p *Player) {
 	for k, i := range f.places {
 		args[i] = value{t: p.unpackInput(f.inputs, k)}
 	}
+	random := p.random()
 	p.untilStop(func() {
-		p.forkRNG(args)
+		p.forkRNG(args, f.random)
 		p.env.GradMode = true
 		p.enterCheckpoint(f.autocast, f.lower)
 		p.setModes(nil)
@@ -258,7 +260,7 @@ func (f *checkpointFrame) recompute(p *Player) {
 		}
 		p.withHooks((*recomputation)(f), func() { p.drop(p.invoke(f.callee, args)) })
 	}, p.leaveCheckpoint)
-	p.forkRNG(args)
+	p.forkRNG(args, random)
 	if f.next != len(f.holders) {
 		p.Fail("the recomputation of a checkpoint saves %d tensors, the forward pass saved %d", f.next, len(f.holders))
 	}
@@ -309,14 +311,25 @@ func (p *Player) leaveCheckpoint() { p.exitAutocast() }
 // forkRNG sets the state of the device's random numbers to that of the forward
 // pass, or back. The states themselves are kept in the memory of the host. Only
 // devices of tensors among the arguments count.
-func (p *Player) forkRNG(args []value) {
+func (p *Player) forkRNG(args []value, state uint64) {
+	if p.executes() {
+		p.backend.SetRandom(state)
+	}
 	for _, a := range args {
 		if a.t != nil {
 			p.rnnReset = true
 		} else if a.list != nil {
-			p.forkRNG(a.list.items)
+			p.forkRNG(a.list.items, state)
 		}
 	}
+}
+
+// random is the state of the device's random numbers.
+func (p *Player) random() uint64 {
+	if p.backend == nil {
+		return 0
+	}
+	return p.backend.Random()
 }
 
 // recomputation is _recomputation_hook of a frame.

@@ -15,16 +15,13 @@ const normChunk = 65536
 // forms. The latter works in place; the former needs the norm of each gradient,
 // their norm, and scalars (torch/nn/utils/clip_grad.py).
 func (j *job) clip(s *program.Stmt) {
-	if s.Kind == program.ClipValue || j.offload.Parameters || j.offload.Gradients { // in place, or on the CPU
-		return
+	grads := j.gradients(s.Optimizer)
+	if j.executes() {
+		must(j.backend.Clip(grads, s.Kind == program.ClipValue, s.Number))
+		j.muted++
+		defer func() { j.muted-- }()
 	}
-	var grads []*op.Tensor
-	for _, c := range j.opts[s.Optimizer] {
-		if g := obj(c.t).grad; g != nil {
-			grads = append(grads, &g.Tensor)
-		}
-	}
-	if len(grads) == 0 {
+	if s.Kind == program.ClipValue || j.offload.Parameters || j.offload.Gradients || len(grads) == 0 { // in place, or on the CPU
 		return
 	}
 	var norms []*op.Tensor

@@ -70,12 +70,12 @@ func (p *Player) primitive(r *op.Row, c *op.Call) {
 		}
 	case r.InPlace:
 		p.changes(obj(c.In[0]).st)
-		r.Run(c)
+		p.runRow(r, c)
 		c.Return(c.Keep(c.In[0]))
 	case len(p.dispatch) > 0:
 		p.runDispatched(r, c)
 	default:
-		r.Run(c)
+		p.runRow(r, c)
 	}
 	c.End() // the kernel returns before autograd saves results
 	if record {
@@ -95,7 +95,9 @@ func (p *Player) original(r *op.Row, c *op.Call) *op.Tensor {
 			need = need || (i < len(c.In) && c.In[i] != nil && obj(c.In[i]).requires)
 		}
 		if need {
-			return c.Local(c.New(c.In[0].LikeDense(), c.In[0].DType))
+			x := c.Local(c.New(c.In[0].LikeDense(), c.In[0].DType))
+			p.copyTo(x, c.In[0])
+			return x
 		}
 	}
 	return nil

@@ -29,6 +29,7 @@ type cell struct {
 	layer int32
 
 	frozen bool // does not require grad
+	valued bool // the backend has initialized it
 
 	device *op.Tensor // the copy on the device, while t is on the CPU
 }
@@ -114,9 +115,11 @@ func (p *Player) toDevice(m *module) {
 	p.load(m)
 	for _, c := range m.params {
 		p.move(c, true)
+		p.initialize(m, c)
 	}
 	for _, c := range m.buffers {
 		p.move(c, false)
+		p.initialize(m, c)
 	}
 	p.flatten(m)
 	p.layer = 0

@@ -53,7 +53,8 @@ func (j *job) makeOptimizers() {
 // itself holds the gradient until the hook returns.
 func (j *job) stepInBackward(i int) {
 	o := j.prog.Optimizers[i]
-	for _, g := range j.optimGroups(i) {
+	for k, g := range j.optimGroups(i) {
+		groupOf := k
 		for _, p := range g.Params {
 			own := []optim.Group{{Args: g.Args, Params: []*optim.Param{p}}}
 			o.Row.Start(j, own)
@@ -61,7 +62,8 @@ func (j *job) stepInBackward(i int) {
 				phase, name, layer := j.phase, j.Player.op, j.layer
 				j.phase, j.Player.op = trace.Optimizer, j.names.op("Optimizer.step#"+o.Row.Name+".step")
 				p.Grad = &leaf.grad.Tensor
-				o.Row.Step(j, own)
+				j.quiet(func() { o.Row.Step(j, own) })
+				j.update(i, groupOf, own[0].Params)
 				j.changes(obj(p.T).st)
 				j.dropGrad(leaf)
 				j.phase, j.Player.op, j.layer = phase, name, layer
@@ -114,7 +116,11 @@ func (j *job) optimize(i int) {
 	if j.offload.Optimizer || j.offload.Parameters {
 		j.stepOnCPU(i)
 	} else {
-		o.Row.Step(j, j.optimGroups(i))
+		groups := j.optimGroups(i)
+		j.quiet(func() { o.Row.Step(j, groups) })
+		for g, group := range groups {
+			j.update(i, g, group.Params)
+		}
 	}
 	for _, c := range j.opts[i] {
 		if o := obj(c.t); o.grad != nil {

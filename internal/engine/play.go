@@ -50,6 +50,9 @@ type Totals struct {
 	PagedStateBytes     tensor.Bytes // optimizer state in managed memory, beside
 	SavedBytes          tensor.Bytes // kept by the graph at the end of the forward pass, without parameters and inputs
 	BatchBytes          tensor.Bytes
+	// Flops is what the forward passes of the last step computed in matrix
+	// products, and HalfFlops the part of it whose operands had 16 bits.
+	Flops, HalfFlops float64
 	// LayerSaved and LayerParams are bytes by layer, indexed as Trace.Layers.
 	LayerSaved, LayerParams []tensor.Bytes
 }
@@ -81,7 +84,8 @@ type job struct {
 }
 
 // Play plays a job: what comes before the loop, then steps, as many as asked
-// for or, with 0, until two are alike. An error is a *ProgramError.
+// for or, with 0, until two are alike. An error is a *ProgramError, or
+// what the backend returned.
 func Play(prog *program.Job, env op.Env, backend Backend, steps int) (played *Played, err error) {
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
 	env.Deterministic = prog.Determ
@@ -89,11 +93,14 @@ func Play(prog *program.Job, env op.Env, backend Backend, steps int) (played *Pl
 	j.offload, j.at.fn = prog.Offload, prog.Step
 	defer func() {
 		if r := recover(); r != nil {
-			pe, ok := r.(*ProgramError)
-			if !ok {
+			switch stopped := r.(type) {
+			case *ProgramError:
+				err = stopped
+			case backendError:
+				err = stopped.err
+			default:
 				panic(r)
 			}
-			err = pe
 		}
 	}()
 	j.setup()
@@ -148,7 +155,11 @@ func (j *job) setup() {
 func (j *job) newBatch() []*op.Tensor {
 	var out []*op.Tensor
 	for _, in := range j.inputs {
-		out = append(out, j.Leaf(trace.Inputs, in.DType, false, in.Size...))
+		t := j.Leaf(trace.Inputs, in.DType, false, in.Size...)
+		if j.executes() {
+			must(j.backend.Load(t, in))
+		}
+		out = append(out, t)
 	}
 	return out
 }
@@ -157,6 +168,7 @@ func (j *job) newBatch() []*op.Tensor {
 // of a flat loop live on.
 func (j *job) playStep(n int) {
 	j.step, j.stepNo = int16(n), int64(n)
+	j.flops = [2]float64{}
 	for i := range j.prog.Step.Body {
 		s := &j.prog.Step.Body[i]
 		if s.Every > 1 && j.stepNo%s.Every != 0 {
@@ -179,6 +191,9 @@ func (j *job) playStep(n int) {
 	}
 	if e := j.prog.Eval; e != nil && j.stepNo%e.Every == 0 {
 		j.evaluate(e)
+	}
+	if j.executes() {
+		must(j.backend.EndStep(n))
 	}
 }
 
@@ -256,6 +271,9 @@ func (j *job) statement(s *program.Stmt) {
 			j.drop(v)
 			v = value{t: scaled}
 		}
+		if j.executes() {
+			must(j.backend.Loss(v.t))
+		}
 		j.Backward(v.t, nil, s.Retain)
 		j.drop(v)
 		j.countGradients()
@@ -282,10 +300,17 @@ func (j *job) statement(s *program.Stmt) {
 		j.phase = trace.ZeroGrad
 		if s.SetToNone {
 			j.zeroGrad(s.Optimizer)
+		} else {
+			for _, g := range j.gradients(s.Optimizer) {
+				j.fill(g, 0)
+			}
 		}
 	case program.EmptyCache:
 		j.phase = trace.Other
 		j.emit(trace.EmptyCache, 0, 0)
+		if j.executes() {
+			must(j.backend.EmptyCache())
+		}
 	case program.KeepValue:
 		j.phase = trace.Other
 		j.keepValue(fr, s)

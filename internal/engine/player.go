@@ -10,19 +10,12 @@ import (
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// Backend executes what the player decides. A nil Backend only counts.
-type Backend interface {
-	// Alloc makes block id of n bytes.
-	Alloc(id int32, n tensor.Bytes)
-	// Free gives it back.
-	Free(id int32)
-}
-
 // Player plays programs: it holds every tensor, the autograd graph and the
 // trace of what was allocated.
 type Player struct {
 	env     op.Env
 	backend Backend
+	muted   int // rows under way that the backend computes as a whole
 
 	tr   *trace.Trace
 	host HostTrace
@@ -46,8 +39,9 @@ type Player struct {
 	thread     uint8
 	stream     int16 // whose memory new blocks are taken from
 	depth      int
-	seq        [2]uint64 // of each thread
-	saved      account   // of the graph
+	seq        [2]uint64  // of each thread
+	saved      account    // of the graph
+	flops      [2]float64 // of the step's forward passes: all, and those of 16 bits
 	casts      castCache
 	hooks      []savedHooks  // saved_tensors_hooks that are entered, the innermost last
 	dispatch   []*selective  // modes of torch dispatch that are entered, the innermost last

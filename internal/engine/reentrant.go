@@ -23,13 +23,14 @@ type reentrant struct {
 
 	autocast bool // as it was
 	lower    tensor.DType
+	random   uint64 // the state of random numbers, as it was
 }
 
 // checkpointReentrant is CheckpointFunction.apply; args stay the caller's. Only
 // arguments that are tensors themselves take part in autograd: without one that
 // requires grad, neither do the results.
 func (p *Player) checkpointReentrant(to callee, args []value) value {
-	a := &reentrant{callee: to, autocast: p.env.Autocast, lower: p.env.AutocastDType}
+	a := &reentrant{callee: to, autocast: p.env.Autocast, lower: p.env.AutocastDType, random: p.random()}
 	records := false
 	for i, x := range args {
 		if x.t != nil {
@@ -139,14 +140,14 @@ func (p *Player) recompute(n *node, b *op.Back) {
 		obj(t).requires = obj(inputs[k]).requires
 		args[i] = value{t: t}
 	}
-	mode := p.env
-	p.forkRNG(args)
+	mode, random := p.env, p.random()
+	p.forkRNG(args, a.random)
 	p.env.GradMode = true
 	p.enterCheckpoint(a.autocast, a.lower)
 	v := p.invoke(a.callee, args)
 	p.leaveCheckpoint()
 	p.env = mode
-	p.forkRNG(args)
+	p.forkRNG(args, random)
 
 	outs := []value{v}
 	if v.list != nil {

@@ -45,7 +45,7 @@ func (p *Player) setModes(modes []*selective) {
 func (p *Player) runDispatched(r *op.Row, c *op.Call) {
 	n := len(p.dispatch)
 	if n == 0 {
-		r.Run(c)
+		p.runRow(r, c)
 		return
 	}
 	modes := p.dispatch

@@ -25,13 +25,16 @@ func (p *Player) applySlices(n *node, b *op.Back) {
 	view.Offset -= s.base.Offset
 	slice := p.Alias(result, view, grad.DType)
 	clone := p.New(view.LikeDense(), grad.DType)
+	p.copyTo(result, grad)
+	p.copyTo(clone, slice)
 	inner := p.apply(s.fn, []*op.Tensor{clone})
 	p.Drop(clone)
 	for i, r := range inner.Results {
 		switch {
 		case r == nil:
 		case i == 0:
-			p.Drop(r) // after grad_slice.copy_(r)
+			p.copyTo(slice, r)
+			p.Drop(r)
 			if b.Need(0) {
 				b.Set(0, p.Keep(result))
 			}
@@ -48,18 +51,34 @@ func (p *Player) applySlices(n *node, b *op.Back) {
 // asStridedGrad is as_strided_backward (torch/csrc/autograd/FunctionsManual.cpp)
 // for views whose elements do not overlap.
 func asStridedGrad(b *op.Back) {
-	in, g := b.InM[0], b.Grads[0]
-	view := b.Args.(*asStrided).view
-	shared := min(in.Offset, view.Offset)
-	inL, outL := in.Layout, view
-	inL.Offset, outL.Offset = in.Offset-shared, view.Offset-shared
+	inL, outL, n := asStridedLayouts(b)
 	if selfOverlaps(&inL) || selfOverlaps(&outL) {
 		b.Fail("an in-place operation on an expanded view is not modelled")
 	}
-	n := max(inL.StorageElems(), outL.StorageElems())
-	base := b.NewShape(g.DType, n)
+	base := b.NewShape(b.Grads[0].DType, n)
 	b.Set(0, b.ViewOf(base, inL))
 	b.Drop(base)
+}
+
+// asStridedLayouts are the base and the view within the elements that they
+// share.
+func asStridedLayouts(b *op.Back) (in, out tensor.Layout, elements int64) {
+	in, out = b.InM[0].Layout, b.Args.(*asStrided).view
+	shared := min(in.Offset, out.Offset)
+	in.Offset -= shared
+	out.Offset -= shared
+	return in, out, max(in.StorageElems(), out.StorageElems())
+}
+
+// asStridedValues computes what asStridedGrad allocated: zeros, with the gradient
+// where the view was.
+func (p *Player) asStridedValues(b *op.Back) {
+	_, view, n := asStridedLayouts(b)
+	whole := p.Alias(b.Results[0], tensor.Contiguous(tensor.D(n)), b.Grads[0].DType)
+	p.fill(whole, 0)
+	part := p.Alias(b.Results[0], view, b.Grads[0].DType)
+	p.copyTo(part, b.Grads[0])
+	p.Drop(part, whole)
 }
 
 // selfOverlaps reports a dimension that repeats elements.

@@ -154,7 +154,7 @@ func (p *Player) alloc(n tensor.Bytes) *storage {
 	p.tr.Categories = append(p.tr.Categories, trace.Temporaries)
 	p.emit(trace.Alloc, st.id, n)
 	if p.backend != nil {
-		p.backend.Alloc(st.id, n)
+		must(p.backend.Alloc(st.id, n))
 	}
 	return st
 }
@@ -167,7 +167,7 @@ func (p *Player) freeBlock(st *storage) {
 	p.live -= st.bytes
 	p.emit(trace.Free, st.id, 0)
 	if p.backend != nil {
-		p.backend.Free(st.id)
+		must(p.backend.Free(st.id))
 	}
 	if st.saved {
 		p.saved.add(st.layer, -st.bytes)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -35,6 +36,19 @@ func (p *Player) countSaved(st *storage) {
 	p.saved.add(st.layer, st.bytes)
 }
 
+// countFlops counts what an operator computed in the forward pass of a step.
+func (p *Player) countFlops(c *op.Call) {
+	if p.phase != trace.Forward || p.thread != 0 || p.evaluating {
+		return
+	}
+	if n := c.Flops(); n > 0 {
+		p.flops[0] += n
+		if c.In[1].DType.IsHalf() {
+			p.flops[1] += n
+		}
+	}
+}
+
 // sumSaved is called before each backward pass; the largest sum stays.
 func (j *job) sumSaved() {
 	if j.saved.sum > j.totals.SavedBytes {
@@ -60,6 +74,7 @@ func (j *job) countGradients() {
 // sum fills in the totals that do not change from step to step.
 func (j *job) sum() {
 	t := &j.totals
+	t.Flops, t.HalfFlops = j.flops[0], j.flops[1]
 	t.LayerParams = make([]tensor.Bytes, len(j.tr.Layers))
 	seen := map[*storage]bool{} // parameters of a recurrent layer share a block
 	for _, c := range j.params {

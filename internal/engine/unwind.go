@@ -145,7 +145,7 @@ func (p *Player) untilStop(body, leave func()) {
 	t.active++
 	t.running = -1
 	op, layer, depth, env, hooks, modes := p.op, p.layer, p.depth, p.env, len(p.hooks), p.dispatch
-	onloaded := p.onloaded
+	onloaded, muted := p.onloaded, p.muted
 	stopped := func() (stopped bool) {
 		defer func() {
 			switch r := recover().(type) {
@@ -160,7 +160,7 @@ func (p *Player) untilStop(body, leave func()) {
 		return false
 	}()
 	t.active--
-	p.op, p.layer, p.depth, p.hooks, p.dispatch = op, layer, depth, p.hooks[:hooks], modes
+	p.op, p.layer, p.depth, p.hooks, p.dispatch, p.muted = op, layer, depth, p.hooks[:hooks], modes, muted
 	if stopped {
 		if p.onloaded != onloaded {
 			p.Fail("a checkpoint's recomputation ends inside of a module whose parameters are on the CPU (offload.parameters); PyTorch then skips the hook that takes them back")

@@ -52,6 +52,15 @@ func build(name string, text []byte) (*graph.Result, error) {
 	return graph.Build(s, options()) // adds what it finds to the mistakes of Parse
 }
 
+// patience is how long a test waits, for something that takes d at most: with
+// -short, which the race detector goes with, longer.
+func patience(d time.Duration) time.Duration {
+	if testing.Short() {
+		return 10 * d
+	}
+	return d
+}
+
 // bounded runs f in less than ten seconds; a panic becomes an error.
 func bounded(t *testing.T, f func() error) error {
 	t.Helper()
@@ -67,7 +76,7 @@ func bounded(t *testing.T, f func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience(10 * time.Second)):
 		t.Fatal("takes more than ten seconds")
 		return nil
 	}

@@ -45,7 +45,7 @@ func FuzzSpec(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		start := time.Now()
 		defer func() {
-			if d := time.Since(start); d > slow {
+			if d := time.Since(start); d > patience(slow) {
 				t.Errorf("takes %v", d)
 			}
 		}()
