@@ -22,6 +22,9 @@ type Backend interface {
 	// EmptyCache is torch.cuda.empty_cache().
 	EmptyCache() error
 
+	// Compose reports why a composite row cannot be executed: some describe what
+	// they allocate, not what they compute.
+	Compose(c *op.Call) error
 	// Forward computes the results c.Out of a primitive row from c.In, with the
 	// row's arguments; for a row in place it changes c.In[0].
 	Forward(c *op.Call) error

@@ -21,6 +21,9 @@ func (p *Player) Do(r *op.Row, args any, in ...*op.Tensor) []*op.Tensor {
 		c.Exec = p.guard(&c)
 	}
 	if r.Composite {
+		if p.executes() {
+			must(p.backend.Compose(&c))
+		}
 		r.Run(&c)
 		c.End()
 	} else {
@@ -77,6 +80,7 @@ func (p *Player) primitive(r *op.Row, c *op.Call) {
 	default:
 		p.runRow(r, c)
 	}
+	p.countFlops(c)
 	c.End() // the kernel returns before autograd saves results
 	if record {
 		p.record(n, r, c)

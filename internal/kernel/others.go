@@ -1,0 +1,151 @@
+package kernel
+
+// Reductions. The result has the operands' size and stride 0 in the dimensions
+// that are reduced. scale multiplies the sum.
+var (
+	Sum = define(Kernel{Name: "sum", Kind: Reduce, Tensors: []string{"y", "a"}, Floats: []string{"scale"}}) // integers too
+	Max = define(Kernel{Name: "amax", Kind: Reduce, Tensors: []string{"y", "a"}})
+	// SumSquares may have an operand of another floating type than its result.
+	SumSquares = define(Kernel{Name: "sum_squares", Kind: Reduce, Tensors: []string{"y", "a"}, Floats: []string{"scale"}})
+	MSE        = define(Kernel{Name: "mse", Kind: Reduce, Tensors: []string{"y", "a", "b"}, Floats: []string{"scale"}}) // (a-b)²
+	L1         = define(Kernel{Name: "l1", Kind: Reduce, Tensors: []string{"y", "a", "b"}, Floats: []string{"scale"}})  // |a-b|
+	BCE        = define(Kernel{Name: "bce_logits", Kind: Reduce, Tensors: []string{"y", "a", "b"}, Floats: []string{"scale"}})
+)
+
+// Linear algebra.
+var (
+	// Gemm is batches of matrix products: c[n,i,j] = alpha*Σ_k a[n,i,k]*b[n,k,j] +
+	// beta*bias[n,i,j]. Without a bias beta counts for nothing. All have three
+	// dimensions; any strides, 0 among them for a, b and bias.
+	Gemm = define(Kernel{Name: "gemm", Kind: Other, Tensors: []string{"c", "a", "b", "bias?"}, Floats: []string{"alpha", "beta"}})
+)
+
+// Softmaxes over the last dimension of operands of one size.
+var (
+	Softmax        = define(Kernel{Name: "softmax", Kind: Other, Tensors: []string{"y", "a"}})
+	SoftmaxGrad    = define(Kernel{Name: "softmax_grad", Kind: Other, Tensors: []string{"y", "g", "r"}})
+	LogSoftmax     = define(Kernel{Name: "log_softmax", Kind: Other, Tensors: []string{"y", "a"}})
+	LogSoftmaxGrad = define(Kernel{Name: "log_softmax_grad", Kind: Other, Tensors: []string{"y", "g", "r"}})
+)
+
+// Normalizations.
+var (
+	// LayerNorm: x and y are [..., n] with the statistics mean and rstd [...],
+	// weight and bias [n]. The statistics are of the accumulation type.
+	LayerNorm = define(Kernel{Name: "layer_norm", Kind: Other, Outputs: 3, Tensors: []string{"y", "mean", "rstd", "x", "weight?", "bias?"}, Floats: []string{"eps"}})
+	// LayerNormGrad computes those gradients that are there.
+	LayerNormGrad = define(Kernel{Name: "layer_norm_grad", Kind: Other, Outputs: 3,
+		Tensors: []string{"gx?", "gweight?", "gbias?", "g", "x", "mean", "rstd", "weight?"}})
+	// RMSNorm: y = x * rstd * weight, without a mean.
+	RMSNorm     = define(Kernel{Name: "rms_norm", Kind: Other, Outputs: 2, Tensors: []string{"y", "rstd", "x", "weight?"}, Floats: []string{"eps"}})
+	RMSNormGrad = define(Kernel{Name: "rms_norm_grad", Kind: Other, Outputs: 2, Tensors: []string{"gx?", "gweight?", "g", "x", "rstd", "weight?"}})
+	// BatchNorm: x and y are [N, C, S]; all others [C]. With training set it
+	// computes mean and rstd of the batch, and updates the running statistics by
+	// momentum (the variance unbiased); else the running ones are used, and mean
+	// and rstd may be absent.
+	BatchNorm = define(Kernel{Name: "batch_norm", Kind: Other, Outputs: 3, Ints: []string{"training"}, Floats: []string{"momentum", "eps"},
+		Tensors: []string{"y", "mean?", "rstd?", "x", "weight?", "bias?", "running_mean?", "running_var?"}})
+	// BatchNormGrad: mean and rstd are those that the forward pass used; training
+	// says that they are the batch's own.
+	BatchNormGrad = define(Kernel{Name: "batch_norm_grad", Kind: Other, Outputs: 3, Ints: []string{"training"},
+		Tensors: []string{"gx?", "gweight?", "gbias?", "g", "x", "mean", "rstd", "weight?"}})
+	// GroupNorm: x and y are [N, G, C/G, S], mean and rstd [N, G], weight and bias
+	// [G, C/G].
+	GroupNorm     = define(Kernel{Name: "group_norm", Kind: Other, Outputs: 3, Tensors: []string{"y", "mean", "rstd", "x", "weight?", "bias?"}, Floats: []string{"eps"}})
+	GroupNormGrad = define(Kernel{Name: "group_norm_grad", Kind: Other, Outputs: 3,
+		Tensors: []string{"gx?", "gweight?", "gbias?", "g", "x", "mean", "rstd", "weight?"}})
+)
+
+// spatial names three numbers, of depth, height and width.
+func spatial(names ...string) []string {
+	var out []string
+	for _, n := range names {
+		out = append(out, n+"_d", n+"_h", n+"_w")
+	}
+	return out
+}
+
+// Convolutions over images [N, C, D, H, W] with weights [O, C/groups, KD, KH, KW];
+// fewer spatial dimensions are ones of size 1 in front.
+var (
+	Conv = define(Kernel{Name: "conv", Kind: Other, Tensors: []string{"y", "x", "weight", "bias?"},
+		Ints: append(spatial("stride", "padding", "dilation"), "groups")})
+	// ConvInputGrad is the gradient of x; it is also the forward pass of a
+	// transposed convolution, which has a bias over gx's channels.
+	ConvInputGrad = define(Kernel{Name: "conv_input_grad", Kind: Other, Tensors: []string{"gx", "g", "weight", "bias?"},
+		Ints: append(spatial("stride", "padding", "dilation"), "groups")})
+	ConvWeightGrad = define(Kernel{Name: "conv_weight_grad", Kind: Other, Tensors: []string{"gweight", "g", "x"},
+		Ints: append(spatial("stride", "padding", "dilation"), "groups")})
+)
+
+// Pooling over images [N, C, D, H, W].
+var (
+	// MaxPool: index is the place of the maximum, the first of equals, in its image
+	// of D*H*W elements, row by row. A NaN counts as the largest.
+	MaxPool = define(Kernel{Name: "max_pool", Kind: Other, Outputs: 2, Tensors: []string{"y", "index", "x"},
+		Ints: spatial("kernel", "stride", "padding", "dilation")})
+	MaxPoolGrad = define(Kernel{Name: "max_pool_grad", Kind: Other, Tensors: []string{"gx", "g", "index"},
+		Ints: spatial("kernel", "stride", "padding", "dilation")})
+	// AvgPool divides by divisor or, if that is 0, by the number of elements of the
+	// window, with those of the padding if include_pad is set.
+	AvgPool     = define(Kernel{Name: "avg_pool", Kind: Other, Tensors: []string{"y", "x"}, Ints: append(spatial("kernel", "stride", "padding"), "include_pad", "divisor")})
+	AvgPoolGrad = define(Kernel{Name: "avg_pool_grad", Kind: Other, Tensors: []string{"gx", "g"}, Ints: append(spatial("kernel", "stride", "padding"), "include_pad", "divisor")})
+	// AdaptiveAvgPool: window i of n over a dimension of m goes from floor(i*m/n)
+	// to before ceil((i+1)*m/n).
+	AdaptiveAvgPool     = define(Kernel{Name: "adaptive_avg_pool", Kind: Other, Tensors: []string{"y", "x"}})
+	AdaptiveAvgPoolGrad = define(Kernel{Name: "adaptive_avg_pool_grad", Kind: Other, Tensors: []string{"gx", "g"}})
+)
+
+// Lookups.
+var (
+	// Embedding: y [n, d], weight [v, d], index [n]. An index outside of the table
+	// is an error of the call on the CPU; on a GPU the row is filled with NaN.
+	Embedding = define(Kernel{Name: "embedding", Kind: Other, Tensors: []string{"y", "weight", "index"}})
+	// EmbeddingGrad: gweight [v, d] is written as a whole; the rows of padding_idx,
+	// if that is not negative, get nothing.
+	EmbeddingGrad = define(Kernel{Name: "embedding_grad", Kind: Other, Tensors: []string{"gweight", "g", "index"}, Ints: []string{"padding_idx"}})
+	// Arange: y [n] of any type is start, start+step, ...
+	Arange = define(Kernel{Name: "arange", Kind: Other, Tensors: []string{"y"}, Floats: []string{"start", "step"}})
+)
+
+// The values of reduction.
+const (
+	ReduceNone = iota
+	ReduceMean
+	ReduceSum
+)
+
+// Losses.
+var (
+	// NLLLoss: x [N, C, S], target [N, S], weight [C]; y [N, S] without a
+	// reduction, else one element; total, one element, is the sum of the weights
+	// of the targets that are not ignored, by which a mean divides.
+	NLLLoss = define(Kernel{Name: "nll_loss", Kind: Other, Outputs: 2, Tensors: []string{"y", "total", "x", "target", "weight?"},
+		Ints: []string{"reduction", "ignore_index"}})
+	// NLLLossGrad writes the whole of gx [N, C, S].
+	NLLLossGrad = define(Kernel{Name: "nll_loss_grad", Kind: Other, Tensors: []string{"gx", "g", "target", "weight?", "total"},
+		Ints: []string{"reduction", "ignore_index"}})
+)
+
+// Attention: q, y [B, H, L, E], k [B, H, S, E], v [B, H, S, Ev], lse [B, H, L] of the
+// accumulation type, mask [B, H, L, S] added to the scores, or bool: false
+// forbids. With causal set, query i sees keys up to i. The weights drop out with
+// probability p: that of (b, h, i, j) by Uniform(seed, ((b*H+h)*L+i)*S+j). No
+// kernel stores the L×S scores. A row that sees nothing gives zeros.
+var (
+	Attention = define(Kernel{Name: "attention", Kind: Other, Outputs: 2, Tensors: []string{"y", "lse?", "q", "k", "v", "mask?"},
+		Ints: []string{"causal", "seed"}, Floats: []string{"scale", "p"}})
+	AttentionGrad = define(Kernel{Name: "attention_grad", Kind: Other, Outputs: 3, Tensors: []string{"gq", "gk", "gv", "g", "y", "lse", "q", "k", "v", "mask?"},
+		Ints: []string{"causal", "seed"}, Floats: []string{"scale", "p"}})
+)
+
+// Optimizers, element by element. step counts from 1; states are of the
+// parameter's type, and written without being read in step 1.
+var (
+	// SGD as torch.optim.SGD: buf is the momentum buffer.
+	SGD = define(Kernel{Name: "sgd", Tensors: []string{"p", "buf?", "g"}, Outputs: 2, Ints: []string{"step", "nesterov", "maximize"},
+		Floats: []string{"lr", "momentum", "dampening", "weight_decay"}})
+	// Adam as torch.optim.Adam; decoupled: AdamW. vmax is there with amsgrad.
+	Adam = define(Kernel{Name: "adam", Tensors: []string{"p", "m", "v", "vmax?", "g"}, Outputs: 4, Ints: []string{"step", "decoupled", "maximize"},
+		Floats: []string{"lr", "beta1", "beta2", "eps", "weight_decay"}})
+)

@@ -1,0 +1,113 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// memory is what blocks lie in: the device's segments, divided by the same
+// allocator that predicts.
+type memory struct {
+	device Device
+	alloc  *allocsim.Allocator
+	blocks []allocation // by block id
+	poison bool         // what is free, or fresh, is overwritten
+	live   int
+}
+
+type allocation struct {
+	block allocsim.Block
+	bytes tensor.Bytes
+}
+
+// poisonByte makes every floating number that is read before it is written a
+// NaN, and every index one that is out of range.
+const poisonByte = 0xff
+
+func (m *memory) get(id int32) *allocation {
+	for int(id) >= len(m.blocks) {
+		m.blocks = append(m.blocks, allocation{})
+	}
+	return &m.blocks[id]
+}
+
+// Alloc implements engine.Backend.
+func (m *memory) Alloc(id int32, n tensor.Bytes) error {
+	b, err := m.alloc.Alloc(n, 0)
+	if err != nil {
+		return err
+	}
+	*m.get(id) = allocation{b, n}
+	m.live++
+	if m.poison {
+		return m.device.Set(b.Address, n, poisonByte)
+	}
+	return nil
+}
+
+// Free implements engine.Backend. The allocator may hand the memory out again
+// at once: kernels run in the order in which they are launched.
+func (m *memory) Free(id int32) error {
+	a := m.get(id)
+	if a.bytes == 0 {
+		return fmt.Errorf("block %d is freed, which does not exist", id)
+	}
+	if m.poison {
+		if err := m.device.Set(a.block.Address, a.bytes, poisonByte); err != nil {
+			return err
+		}
+	}
+	block := a.block
+	*a = allocation{}
+	m.live--
+	m.alloc.Free(block)
+	return nil
+}
+
+// EmptyCache implements engine.Backend.
+func (m *memory) EmptyCache() error { return m.alloc.EmptyCache() }
+
+// release gives all memory back to the device: what lives still, then what is
+// cached.
+func (m *memory) release() error {
+	var errs []error
+	for id := range m.blocks {
+		if m.blocks[id].bytes > 0 {
+			errs = append(errs, m.Free(int32(id)))
+		}
+	}
+	return errors.Join(append(errs, m.alloc.EmptyCache())...)
+}
+
+// operand is t as kernels see it; absent for nil and for a tensor without
+// memory.
+func (m *memory) operand(t *op.Tensor) kernel.Tensor {
+	if t == nil {
+		return kernel.Tensor{}
+	}
+	return m.at(t, t.Layout)
+}
+
+// at is the storage of t under another layout.
+func (m *memory) at(t *op.Tensor, l tensor.Layout) kernel.Tensor {
+	k := kernel.Tensor{DType: t.DType, Size: l.Size, Stride: l.Stride}
+	if id := engine.BlockOf(t); id > 0 {
+		k.At = uint64(m.get(id).block.Address) + uint64(l.Offset*t.DType.Size())
+	}
+	return k
+}
+
+// broadcast is t with the sizes of a larger shape.
+func (m *memory) broadcast(t *op.Tensor, size tensor.Dims) (kernel.Tensor, error) {
+	l, err := t.Expand(size.Slice())
+	if err != nil {
+		return kernel.Tensor{}, err
+	}
+	return m.at(t, l), nil
+}

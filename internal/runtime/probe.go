@@ -1,0 +1,114 @@
+package runtime
+
+import (
+	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Uses say what a job does with its inputs, as far as data must fit it.
+type Uses struct {
+	// Bounds are, for inputs of integers that index a table or name a class, how
+	// many rows or classes there are.
+	Bounds map[string]int64
+	// Targets are the inputs that name classes.
+	Targets map[string]bool
+}
+
+// Probe plays one step without executing it, and reports what cannot be
+// executed and how the inputs are used.
+func Probe(prog *program.Job, env op.Env) (Uses, error) {
+	p := &probe{uses: Uses{map[string]int64{}, map[string]bool{}}, inputs: map[int32]string{}}
+	if err := executable(prog); err != nil {
+		return p.uses, err
+	}
+	_, err := engine.Play(prog, env, p, 1)
+	return p.uses, err
+}
+
+// executable refuses what jobs do beside operators that has no counterpart in
+// the backend.
+func executable(prog *program.Job) error {
+	t := &prog.Techniques
+	for _, m := range prog.Models {
+		if m.Pruned != nil || m.Quantized != nil || m.Adapters != nil {
+			return unsupported("a model that is pruned, quantized or has adapters")
+		}
+	}
+	switch {
+	case prog.Scaler:
+		return unsupported("a GradScaler (precision amp-fp16)")
+	case t.EMA != nil:
+		return unsupported("an average of the weights (ema)")
+	case t.Offload != program.Offload{}:
+		return unsupported("offload")
+	case t.Prefetch:
+		return unsupported("data.device_prefetch")
+	}
+	for _, o := range prog.Optimizers {
+		if updates[o.Row.Name] == nil {
+			return unsupported("optimizer %s", o.Row.Name)
+		}
+	}
+	return nil
+}
+
+// probe is a backend without memory.
+type probe struct {
+	Executor
+	uses   Uses
+	inputs map[int32]string // by block
+}
+
+func (p *probe) Alloc(int32, tensor.Bytes) error { return nil }
+func (p *probe) Free(int32) error                { return nil }
+func (p *probe) EmptyCache() error               { return nil }
+
+func (p *probe) Forward(c *op.Call) error {
+	if !c.Row.InPlace && aliases(c.Out, c.In) {
+		return nil
+	}
+	if _, ok := rows[c.Row.Name]; !ok {
+		return unsupported("operator %s", c.Row.Name)
+	}
+	switch c.Row.Name {
+	case "embedding":
+		p.bound(c.In[0], c.In[1].Dim(0), false)
+	case "nll_loss_forward", "nll_loss2d_forward":
+		p.bound(c.In[1], c.In[0].Dim(min(1, c.In[0].Rank()-1)), true)
+	}
+	return nil
+}
+
+// bound notes that an input, if t is one, holds indices below n.
+func (p *probe) bound(t *op.Tensor, n int64, target bool) {
+	name, ok := p.inputs[engine.BlockOf(t)]
+	if !ok {
+		return
+	}
+	if old, twice := p.uses.Bounds[name]; !twice || n < old {
+		p.uses.Bounds[name] = n
+	}
+	p.uses.Targets[name] = p.uses.Targets[name] || target
+}
+
+func (p *probe) Backward(b *op.Back) error {
+	if b.Row.View == nil && rows[b.Row.Name].backward == nil {
+		return unsupported("the derivative of operator %s", b.Row.Name)
+	}
+	return nil
+}
+
+func (p *probe) Fill(*op.Tensor, float64) error                     { return nil }
+func (p *probe) Copy(_, _ *op.Tensor) error                         { return nil }
+func (p *probe) Initialize(*op.Tensor, engine.Initial) error        { return nil }
+func (p *probe) Step(*program.Optimizer, int, []*optim.Param) error { return nil }
+func (p *probe) Clip([]*op.Tensor, bool, float64) error             { return nil }
+func (p *probe) Loss(*op.Tensor) error                              { return nil }
+
+func (p *probe) Load(t *op.Tensor, in program.Input) error {
+	p.inputs[engine.BlockOf(t)] = in.Name
+	return nil
+}

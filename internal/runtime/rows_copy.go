@@ -1,0 +1,67 @@
+package runtime
+
+import (
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/op"
+)
+
+// copied is an operator that copies its input in another order or type.
+func copied(x *Executor, c *op.Call) error { return x.Copy(c.Out[0], c.In[0]) }
+
+// constant fills the result.
+func constant(v float64) row {
+	return row{forward: func(x *Executor, c *op.Call) error { return x.Fill(c.Out[0], v) }}
+}
+
+// triangle is an operator that keeps a triangle, as its derivative does.
+func triangle(k *kernel.Kernel) row {
+	return row{
+		forward: func(x *Executor, c *op.Call) error {
+			return x.launch(k, x.operands(c.Out[0], c.In[0]), []int64{arg(c.Args, "diagonal").(int64)})
+		},
+		backward: func(x *Executor, b *op.Back) error {
+			return x.launch(k, x.operands(b.Results[0], b.Grads[0]), []int64{arg(b.Args, "diagonal").(int64)})
+		},
+	}
+}
+
+// joined copies the inputs into the places that they have in the result.
+func joined(x *Executor, c *op.Call) error {
+	y, at := c.Out[0], int64(0)
+	d := dim(c.Args.(*op.DimArgs).Dim, y.Rank())
+	for _, t := range c.In {
+		if t.Rank() == 1 && t.Numel() == 0 { // as torch.tensor([]), which joins anything
+			continue
+		}
+		n := t.Dim(d)
+		if err := x.launch(kernel.Copy, x.places(y, d, at, n, t), nil); err != nil {
+			return err
+		}
+		at += n
+	}
+	return nil
+}
+
+func (x *Executor) places(y *op.Tensor, d int, at, n int64, t *op.Tensor) []kernel.Tensor {
+	return append([]kernel.Tensor{x.at(y, y.Narrow(d, at, n, 1))}, x.operand(t))
+}
+
+// copyRows make tensors of others or of nothing.
+var copyRows = map[string]row{
+	"clone":      {forward: copied, composed: true},
+	"_to_copy":   {forward: copied, composed: true},
+	"cat":        {forward: joined, composed: true},
+	"zeros":      constant(0),
+	"ones":       constant(1),
+	"zeros_like": constant(0),
+	"ones_like":  constant(1),
+	"arange": {forward: func(x *Executor, c *op.Call) error {
+		start, _ := number(c.Args, "start")
+		return x.launch(kernel.Arange, x.operands(c.Out[0]), nil, start, 1)
+	}},
+	"tril": triangle(kernel.Tril),
+	"triu": triangle(kernel.Triu),
+	// Their results lie where their inputs do.
+	"_unsafe_view": {composed: true},
+	"detach":       {composed: true},
+}

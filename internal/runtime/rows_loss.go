@@ -1,0 +1,120 @@
+package runtime
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// reductions are the names of reductions as kernels number them.
+var reductions = map[string]int64{"none": kernel.ReduceNone, "mean": kernel.ReduceMean, "sum": kernel.ReduceSum}
+
+// classes is the input of nll_loss as [N, C, S], rows the target as [N, S].
+func (x *Executor) classes(t *op.Tensor) (kernel.Tensor, error) {
+	switch t.Rank() {
+	case 1:
+		return x.viewed(t, 1, t.Dim(0), 1)
+	case 2:
+		return x.viewed(t, t.Dim(0), t.Dim(1), 1)
+	}
+	return x.pixels(t)
+}
+
+func (x *Executor) rowsOf(t *op.Tensor) (kernel.Tensor, error) {
+	if t.Rank() == 0 {
+		return x.viewed(t, 1, 1)
+	}
+	return x.viewed(t, t.Dim(0), t.Numel()/max(t.Dim(0), 1))
+}
+
+func nllInts(a any) []int64 {
+	l := a.(*op.LossArgs)
+	return []int64{reductions[l.Reduction], l.IgnoreIndex}
+}
+
+func nllLoss(x *Executor, c *op.Call) error {
+	if c.In[1].DType != tensor.Int64 {
+		return unsupported("nll_loss with a target of type %v", c.In[1].DType)
+	}
+	var o collector
+	if c.Args.(*op.LossArgs).Reduction == "none" {
+		o.add(x.rowsOf(c.Out[0]))
+	} else {
+		o.add(x.viewed(c.Out[0], 1, 1))
+	}
+	o.add(x.viewed(c.Out[1], 1))
+	o.add(x.classes(c.In[0]))
+	o.add(x.rowsOf(c.In[1]))
+	o.add(x.operand(optional(c.In, 2)), nil)
+	if o.err != nil {
+		return o.err
+	}
+	return x.launch(kernel.NLLLoss, o.ts, nllInts(c.Args))
+}
+
+func nllLossGrad(x *Executor, b *op.Back) error {
+	var o collector
+	o.add(x.classes(b.Results[0]))
+	if b.Args.(*op.LossArgs).Reduction == "none" {
+		o.add(x.rowsOf(b.Grads[0]))
+	} else {
+		o.add(x.viewed(b.Grads[0], 1, 1))
+	}
+	o.add(x.rowsOf(b.SavedIn[1]))
+	o.add(x.operand(optional(b.SavedIn, 2)), nil)
+	o.add(x.viewed(b.SavedOut[1], 1))
+	if o.err != nil {
+		return o.err
+	}
+	return x.launch(kernel.NLLLossGrad, o.ts, nllInts(b.Args))
+}
+
+// elementLoss is a loss of each element's difference, and its mean or sum.
+func elementLoss(k, grad *kernel.Kernel) row {
+	scale := func(reduction string, n int64) (float64, error) {
+		switch reduction {
+		case "mean":
+			return 1 / float64(n), nil
+		case "sum":
+			return 1, nil
+		}
+		return 0, unsupported("a loss with reduction %q", reduction)
+	}
+	return row{
+		forward: func(x *Executor, c *op.Call) error {
+			s, err := scale(c.Args.(*op.LossArgs).Reduction, c.In[0].Numel())
+			if err != nil {
+				return err
+			}
+			if optional(c.In, 2) != nil || optional(c.In, 3) != nil {
+				return unsupported("a loss with weights")
+			}
+			y := c.Out[0]
+			return x.launch(k, []kernel.Tensor{x.at(y, spread(y, c.In[0].Size, &op.ReduceArgs{})), x.operand(c.In[0]), x.operand(c.In[1])}, nil, s)
+		},
+		backward: func(x *Executor, b *op.Back) error {
+			s, err := scale(b.Args.(*op.LossArgs).Reduction, b.SavedIn[0].Numel())
+			if err != nil {
+				return err
+			}
+			if y := wanted(b, 0); y != nil {
+				if err := x.apply(grad, y, []*op.Tensor{b.Grads[0], b.SavedIn[0], b.SavedIn[1]}, s); err != nil {
+					return err
+				}
+			}
+			if y := wanted(b, 1); y != nil {
+				return fmt.Errorf("%w", unsupported("the gradient of a loss for its target"))
+			}
+			return nil
+		},
+	}
+}
+
+// lossRows are losses.
+var lossRows = map[string]row{
+	"nll_loss_forward":   {forward: nllLoss, backward: nllLossGrad},
+	"nll_loss2d_forward": {forward: nllLoss, backward: nllLossGrad},
+	"mse_loss":           elementLoss(kernel.MSE, kernel.MSEGrad),
+}

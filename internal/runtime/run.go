@@ -1,0 +1,102 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Options say how a job is executed.
+type Options struct {
+	Device Device
+	Config allocsim.Config // of the allocator
+	Source Source          // nil: Synthetic
+	Steps  int
+	Seed   uint64
+	Poison bool // memory that is free or fresh is overwritten, so that a use of it shows
+	// OnStep is called after each step; an error from it ends the run.
+	OnStep func(Progress) error
+	Now    func() time.Time // nil: time stands still
+}
+
+// Progress is what one step gave.
+type Progress struct {
+	Step                int
+	Loss                float64 // the mean of those of the step's backward passes; 0 without
+	HasLoss             bool
+	Took                time.Duration
+	Allocated, Reserved tensor.Bytes // peaks so far
+}
+
+// Result is what came of a run.
+type Result struct {
+	Device string
+	Steps  []Progress
+	Played *engine.Played
+	Stats  allocsim.Stats
+	// Live are the blocks that were alive when the run ended.
+	Live int
+}
+
+// Run executes steps of a job and gives all memory back. What it did before an
+// error is in the result, which is never nil.
+func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result, error) {
+	r := &Result{Device: o.Device.Name()}
+	uses, err := Probe(prog, env)
+	if err != nil {
+		return r, err
+	}
+	alloc, err := allocsim.New(o.Config, o.Device, allocsim.Options{})
+	if err != nil {
+		return r, err
+	}
+	x := NewExecutor(o.Device, alloc, o.Source, o.Seed)
+	x.poison = o.Poison
+	if x.source == nil {
+		x.source = NewSynthetic(prog, uses, o.Seed)
+	}
+	now := o.Now
+	if now == nil {
+		now = func() time.Time { return time.Time{} }
+	}
+	start := now()
+	x.onStep = func(n int) error {
+		if err := o.Device.Synchronize(); err != nil {
+			return err
+		}
+		end := now()
+		p := Progress{Step: n, Took: end.Sub(start)}
+		start = end
+		for _, l := range x.losses {
+			p.Loss += l / float64(len(x.losses))
+			p.HasLoss = true
+		}
+		x.losses = x.losses[:0]
+		s := alloc.Stats()
+		p.Allocated, p.Reserved = s.AllocatedBytes.All.Peak, s.ReservedBytes.All.Peak
+		r.Steps = append(r.Steps, p)
+		if o.OnStep != nil {
+			if err := o.OnStep(p); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	}
+	r.Played, err = engine.Play(prog, env, x, o.Steps)
+	r.Stats, r.Live = alloc.Stats(), x.live
+	return r, errors.Join(err, x.release())
+}
+
+// NewExecutor returns a backend over a device whose memory an allocator divides.
+func NewExecutor(d Device, alloc *allocsim.Allocator, source Source, seed uint64) *Executor {
+	return &Executor{
+		memory: memory{device: d, alloc: alloc}, source: source, seed: seed,
+		loads: map[string]int{}, seeds: map[int32]int64{},
+	}
+}
