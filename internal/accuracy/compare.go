@@ -64,17 +64,17 @@ func (f *FuzzCase) Compare() *Case {
 
 // compare fills in the result. With late, what dies when a step returns was
 // recorded in the step after it.
-func (c *Case) compare(text string, env op.Env, recorded map[string][]RecordedEvent, steps []RecordedStep, late bool) {
+func (c *Case) compare(text string, env op.Env, recorded map[string][]trace.RecordedEvent, steps []RecordedStep, late bool) {
 	p, err := predict(c.Name, text, env, len(steps), c.files)
 	if err != nil {
 		c.Difference = "no prediction: " + err.Error()
 		return
 	}
-	c.Difference = difference(recorded, p.events, late, p.autocast)
+	c.Difference = trace.Difference(recorded, p.events, late, p.autocast)
 	c.Equal = c.Difference == ""
 	events := slices.Clone(p.events)
 	for i := range events {
-		events[i].Step = int16(step(&events[i], late))
+		events[i].Step = int16(trace.StepOf(&events[i], late))
 	}
 	res, err := allocsim.Replay(events, allocsim.ReplayOptions{Config: p.conf})
 	if err != nil {

@@ -4,25 +4,19 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"os"
+
+	"github.com/memplan/memplan/internal/trace"
 )
 
 // FuzzCase is a random spec with what real PyTorch allocated when it ran the
 // script that the spec means.
 type FuzzCase struct {
-	Name   string                     `json:"name"`
-	Arch   string                     `json:"arch"`
-	Torch  string                     `json:"torch"`
-	Spec   string                     `json:"spec"`
-	Events map[string][]RecordedEvent `json:"events"`
-	Steps  []RecordedStep             `json:"steps"`
-}
-
-// MarshalJSON writes an event as UnmarshalJSON reads it.
-func (e RecordedEvent) MarshalJSON() ([]byte, error) {
-	if e.ID <= 0 {
-		return json.Marshal(e.ID)
-	}
-	return json.Marshal([2]int64{e.ID, int64(e.Bytes)})
+	Name   string                           `json:"name"`
+	Arch   string                           `json:"arch"`
+	Torch  string                           `json:"torch"`
+	Spec   string                           `json:"spec"`
+	Events map[string][]trace.RecordedEvent `json:"events"`
+	Steps  []RecordedStep                   `json:"steps"`
 }
 
 // CompareFuzz returns the first difference between prediction and recording,

@@ -9,15 +9,16 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/trace"
 )
 
 // HFRecording is one recorded run of a model of Hugging Face's transformers;
 // see testdata/truth-hf/README.md.
 type HFRecording struct {
-	Name   string                     `json:"name"`
-	Config HFConfig                   `json:"config"`
-	Steps  []RecordedStep             `json:"steps"`
-	Events map[string][]RecordedEvent `json:"events"`
+	Name   string                           `json:"name"`
+	Config HFConfig                         `json:"config"`
+	Steps  []RecordedStep                   `json:"steps"`
+	Events map[string][]trace.RecordedEvent `json:"events"`
 }
 
 // HFConfig says what was run.

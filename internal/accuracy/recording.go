@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
 )
 
 // Recording is one recorded run; see testdata/truth/README.md.
@@ -21,7 +22,7 @@ type Recording struct {
 	Config Config
 	Steps  []RecordedStep
 	Setup  map[string]RecordedMark
-	Events map[string][]RecordedEvent
+	Events map[string][]trace.RecordedEvent
 	Final  map[string]int64
 	Params int64 `json:"param_count"`
 }
@@ -56,29 +57,6 @@ type RecordedStep struct {
 type RecordedMark struct {
 	PeakAllocated tensor.Bytes `json:"peak_allocated"`
 	PeakReserved  tensor.Bytes `json:"peak_reserved"`
-}
-
-// RecordedEvent is an allocation of Bytes (ID > 0) or a free (ID < 0, or 0 for
-// a block that was not seen being allocated).
-type RecordedEvent struct {
-	ID    int64
-	Bytes tensor.Bytes
-}
-
-// UnmarshalJSON reads [id, bytes] or -id.
-func (e *RecordedEvent) UnmarshalJSON(b []byte) error {
-	if b[0] != '[' {
-		return json.Unmarshal(b, &e.ID)
-	}
-	var a []int64
-	if err := json.Unmarshal(b, &a); err != nil {
-		return err
-	}
-	if len(a) < 2 {
-		return fmt.Errorf("event %s has no size", b)
-	}
-	e.ID, e.Bytes = a[0], tensor.Bytes(a[1])
-	return nil
 }
 
 // Load reads the recordings of a folder, sorted by name.

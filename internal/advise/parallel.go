@@ -1,36 +1,6 @@
 package advise
 
-import (
-	"runtime"
-	"sync"
-)
+import "github.com/memplan/memplan/internal/pool"
 
 // parallel runs f for 0 to n-1 on all cores. A panic in f is that of parallel.
-func parallel(n int, f func(i int)) {
-	var (
-		wg     sync.WaitGroup
-		mu     sync.Mutex
-		failed any
-	)
-	gate := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for i := range n {
-		wg.Add(1)
-		gate <- struct{}{}
-		go func() {
-			defer func() {
-				if r := recover(); r != nil {
-					mu.Lock()
-					failed = r
-					mu.Unlock()
-				}
-				<-gate
-				wg.Done()
-			}()
-			f(i)
-		}()
-	}
-	wg.Wait()
-	if failed != nil {
-		panic(failed)
-	}
-}
+func parallel(n int, f func(i int)) { pool.Do(n, f) }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/spec"
-	"github.com/memplan/memplan/internal/tensor"
 )
 
 // Lookahead is how many sizes beyond the largest that fits are tried.
@@ -48,9 +47,10 @@ type search struct {
 	recipe *estimate.Recipe
 	axis   Axis
 	keys   []estimate.Key
+	top    int64 // steps
 
 	mu    sync.Mutex
-	known map[int64]bool
+	known map[int64]estimate.Probed
 	tries int
 	first error // why the first step could not be simulated
 }
@@ -60,34 +60,18 @@ type search struct {
 // reserved without a limit. Keys are set in every job. The error, if any, is
 // that of the job at the first step, or ctx's.
 func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64, keys ...estimate.Key) (*Found, error) {
-	s := &search{ctx: ctx, recipe: r, axis: axis, keys: keys, known: map[int64]bool{}}
+	s := &search{ctx: ctx, recipe: r, axis: axis, keys: keys, top: axis.Max / axis.Step, known: map[int64]estimate.Probed{}}
 	f := &Found{}
 	if !s.fits(1) {
 		f.Tries = s.tries
 		return f, s.err()
 	}
-	top := axis.Max / axis.Step
-	lo := int64(1)
+	lo := s.guess()
 	for s.ctx.Err() == nil {
-		// Gallop to a value that does not fit, and bisect.
-		hi := top + 1
-		for step := int64(1); lo+step <= top; step *= 2 {
-			if !s.fits(lo + step) {
-				hi = lo + step
-				break
-			}
-			lo += step
-		}
-		for hi-lo > 1 {
-			if mid := lo + (hi-lo)/2; s.fits(mid) {
-				lo = mid
-			} else {
-				hi = mid
-			}
-		}
-		s.all(lo+1, min(lo+Lookahead, top))
+		lo = s.end(lo)
+		s.all(lo+1, min(lo+Lookahead, s.top))
 		next := lo
-		for k := lo + 1; k <= min(lo+Lookahead, top); k++ {
+		for k := lo + 1; k <= min(lo+Lookahead, s.top); k++ {
 			if s.fits(k) {
 				next = k
 			}
@@ -98,20 +82,68 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 		lo = next
 	}
 	for k := max(1, lo-2*Lookahead); k < lo; k++ {
-		if fits, known := s.known[k]; known && !fits {
+		if t, known := s.known[k]; known && !t.Fits {
 			f.Islands = append(f.Islands, k*axis.Step)
 		}
 	}
-	f.Largest, f.Bound = lo*axis.Step, lo == top
+	f.Largest, f.Bound = lo*axis.Step, lo == s.top
 	if err := s.err(); err != nil {
 		return nil, err
 	}
-	if j, err := s.job(lo); err == nil {
-		_, f.Tight, _ = estimate.Fits(j)
-	}
+	f.Tight = s.try(lo).Tight
 	f.Recommended = s.recommend(lo, headroom) * axis.Step
 	f.Tries = s.tries
 	return f, s.err()
+}
+
+// guess tells about where fitting ends: what is reserved is nearly linear in
+// the value, so the place follows from two of them. The second one is where the
+// memory would end if all of it grew with the value.
+func (s *search) guess() int64 {
+	line := func(a, b int64) int64 { // where the line through both reaches the usable memory
+		x, y := s.try(a), s.try(b)
+		if a == b || x.Reserved <= 0 || y.Reserved <= x.Reserved {
+			return b
+		}
+		at := float64(a) + float64(b-a)*float64(x.Usable-x.Reserved)/float64(y.Reserved-x.Reserved)
+		return int64(min(max(at, 1), float64(s.top)))
+	}
+	one := s.try(1)
+	second := int64(min(max(2, float64(one.Usable)/float64(max(one.Reserved, 1))), float64(s.top)))
+	return line(1, second)
+}
+
+// end returns a value that fits while the next one does not, or the greatest:
+// from a guess on in growing steps until the end lies between, then by halves.
+func (s *search) end(guess int64) int64 {
+	lo, hi := int64(1), s.top+1
+	if s.fits(guess) {
+		lo = guess
+		for step := int64(1); lo+step < hi; step *= 2 {
+			if !s.fits(lo + step) {
+				hi = lo + step
+				break
+			}
+			lo += step
+		}
+	} else {
+		hi = guess
+		for step := int64(1); hi-step > lo; step *= 2 {
+			if s.fits(hi - step) {
+				lo = hi - step
+				break
+			}
+			hi -= step
+		}
+	}
+	for hi-lo > 1 && s.ctx.Err() == nil {
+		if mid := lo + (hi-lo)/2; s.fits(mid) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return lo
 }
 
 func (s *search) err() error {
@@ -129,25 +161,28 @@ func (s *search) job(k int64) (*estimate.Job, error) {
 
 // fits reports whether k steps fit. Sizes that overflow do not, and neither do
 // those that the model refuses.
-func (s *search) fits(k int64) bool {
+func (s *search) fits(k int64) bool { return s.try(k).Fits }
+
+// try simulates k steps.
+func (s *search) try(k int64) estimate.Probed {
 	s.mu.Lock()
-	fits, ok := s.known[k]
+	t, ok := s.known[k]
 	s.mu.Unlock()
 	if ok || s.ctx.Err() != nil {
-		return fits
+		return t
 	}
 	j, err := s.job(k)
 	if err == nil {
-		fits, _, err = estimate.Fits(j)
+		t, err = estimate.Probe(j)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil && k == 1 {
 		s.first = err
 	}
-	s.known[k] = fits && err == nil
+	s.known[k] = t
 	s.tries++
-	return s.known[k]
+	return t
 }
 
 // all tries the values from lo to hi on all cores.
@@ -159,20 +194,9 @@ func (s *search) all(lo, hi int64) {
 // headroom: a power of two below 8, a multiple of 8 from there on.
 func (s *search) recommend(most int64, headroom float64) int64 {
 	roomy := func(k int64) bool {
-		if s.ctx.Err() != nil || !s.fits(k) {
-			return false
-		}
-		j, err := s.job(k)
-		if err != nil {
-			return false
-		}
-		o, err := estimate.Run(j)
-		if err != nil {
-			return false
-		}
-		usable := j.Machine.Usable()
-		left := usable - o.Free.PeakReserved.Reserved
-		return float64(left) >= headroom*float64(usable) && left >= tensor.Bytes(0)
+		t := s.try(k)
+		left := t.Usable - t.Reserved
+		return t.Fits && left >= 0 && float64(left) >= headroom*float64(t.Usable)
 	}
 	// Among the multiples of 8 the last one is bracketed; it was tried, so that
 	// it holds even where the peaks are not monotone.

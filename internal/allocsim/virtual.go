@@ -69,6 +69,9 @@ func (d *VirtualDriver) reset(capacity, occupied tensor.Bytes) {
 	d.gaps = append(d.gaps[:0], span{virtualBase, virtualSpan})
 }
 
+// Occupy sets how much of the capacity others than the allocator hold.
+func (d *VirtualDriver) Occupy(n tensor.Bytes) { d.occupied = n }
+
 // Counters returns what the device has done so far.
 func (d *VirtualDriver) Counters() DriverCounters { return d.counters }
 

@@ -23,7 +23,12 @@ type estimation struct {
 	search   string
 	headroom string
 	share    float64 // headroom, parsed
+	fix      fixing
 }
+
+// defaultShare is the headroom of a recommended batch, unless --headroom says
+// otherwise.
+const defaultShare = 0.05
 
 func newEstimate(s *Streams) *cobra.Command {
 	var e estimation
@@ -39,7 +44,12 @@ is 0 whatever the verdict.
 Several GPUs, separated by commas, give a table: --gpu a100-40gb,rtx-4090.
 --batch-curve draws the peak over the batch size. --search NAME finds the largest
 value of a param of the spec or its preset, such as seq; NAME:64 tries multiples
-of 64.`,
+of 64.
+
+Of a job that does not fit it says what would make it fit: changes of the spec and
+of the training script, alone and together, each simulated, the cheapest first
+(memplan list changes). --advise looks for more of them, and longer; of a job that
+fits it says what leaves more room.`,
 		Example: `  memplan estimate
   memplan estimate preset:resnet --batch-size 512 --gpu rtx-3060,a100-40gb`,
 		Args: atMost(1, "estimate takes one SPEC"),
@@ -47,12 +57,15 @@ of 64.`,
 	}
 	e.flags(c)
 	f := c.Flags()
-	f.StringVar(&e.format, "format", report.Formats[0].Name, "text or json")
+	f.StringVar(&e.format, "format", report.Formats[0].Name, strings.Join(report.FormatNames(), ", "))
+	completeFlag(c, "format", report.FormatNames)
 	f.IntVar(&e.top, "top", 8, "layers to show")
-	f.BoolVar(&e.quick, "quick", false, "do not search for the largest batch")
+	f.BoolVar(&e.quick, "quick", false, "do not search for the largest batch and for changes")
+	f.BoolVar(&e.fix.more, "advise", false, "look longer for changes that make the job fit, or leave more room, and show how to make each")
+	f.BoolVar(&e.fix.none, "no-advise", false, "do not look for changes that make the job fit")
 	f.BoolVar(&e.curve, "batch-curve", false, "draw the peak over the batch size")
 	f.StringVar(&e.search, "search", "", "find the largest value of this param too: seq, or seq:64 for multiples of 64")
-	f.StringVar(&e.headroom, "headroom", "5%", "share of the usable memory that the recommended batch leaves")
+	f.StringVar(&e.headroom, "headroom", fmt.Sprintf("%g%%", 100*defaultShare), "share of the usable memory that the recommended batch leaves")
 	return c
 }
 
@@ -66,6 +79,9 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 	if e.quick && (e.curve || e.search != "") {
 		return usagef("--quick does not go with --batch-curve and --search")
 	}
+	if e.fix.more && (e.quick || e.fix.none) {
+		return usagef("--advise does not go with --quick and --no-advise")
+	}
 	var err error
 	if e.share, err = parseShare(e.headroom); err != nil {
 		return usagef("--headroom: %w", err)
@@ -74,10 +90,18 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 	if err != nil {
 		return err
 	}
+	format := report.Lookup(e.format)
 	gpus := strings.Split(e.gpu, ",")
 	if len(gpus) > 1 {
+		if format.Request {
+			return usagef("--format %s asks for one GPU; --gpu names %d", e.format, len(gpus))
+		}
+		if e.fix.more {
+			return usagef("--advise is for one GPU; --gpu names %d", len(gpus))
+		}
 		e.gpu = gpus[0]
 	}
+	e.quick = e.quick || format.Request // what else fits is not asked for
 	r, err := e.recipe(c, s, args)
 	if err != nil {
 		return err
@@ -85,21 +109,34 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 	if len(gpus) > 1 {
 		return e.matrix(c.Context(), s, r, gpus)
 	}
-	j, err := r.Job()
+	e.fix.progress = newProgress(s)
+	rep, err := e.report(c.Context(), r)
 	if err != nil {
 		return err
+	}
+	if format.Request && !rep.Verdict.Fits {
+		fmt.Fprintf(s.Err, "memplan: %s\n", report.NotFitting(rep))
+	}
+	return format.Write(s.Out, rep, report.Options{Top: e.top, Color: color, Shown: e.fix.shown()})
+}
+
+// report estimates one job.
+func (e *estimation) report(ctx context.Context, r *estimate.Recipe) (*report.Report, error) {
+	j, err := r.Job()
+	if err != nil {
+		return nil, err
 	}
 	o, err := estimate.Run(j)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rep := o.Report()
 	if !e.quick && rep.Verdict.Leak == nil { // with a leak no batch fits for ever
-		if err := e.advise(c.Context(), r, j, rep); err != nil {
-			return err
+		if err = e.advise(ctx, r, j, rep); err == nil {
+			err = e.fix.run(ctx, r, o, rep)
 		}
 	}
-	return report.Lookup(e.format).Write(s.Out, rep, report.Options{Top: e.top, Color: color})
+	return rep, err
 }
 
 // advise adds what batch fits and what else was asked for.

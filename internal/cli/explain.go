@@ -34,9 +34,10 @@ it failed (too much in tensors, fragmentation, another process, a memory limit,
 a leak, the machine's own memory) and what to do. With --spec it compares the
 message with the plan and names where they part.
 
-NAME is an operator, a layer, an optimizer or a GPU: explain says what memplan
-knows of it. Where a name means several things, all are explained; write
-op:NAME, layer:NAME, optimizer:NAME or device:NAME for one.`,
+NAME is an operator, a layer, an optimizer, a GPU, a rule of memplan check or a
+change that memplan tries where a job does not fit: explain says what memplan knows
+of it. Where a name means several things, all are explained; write op:NAME,
+layer:NAME, optimizer:NAME, device:NAME, rule:NAME or change:NAME for one.`,
 		Example: `  memplan explain gelu
   memplan explain --format json device:a100-40gb`,
 		Args: atMost(1, "explain takes one LOG or NAME"),
@@ -81,6 +82,7 @@ op:NAME, layer:NAME, optimizer:NAME or device:NAME for one.`,
 	}
 	f := c.Flags()
 	f.StringVar(&format, "format", "text", "text or json")
+	completeFlag(c, "format", func() []string { return textJSON })
 	f.StringVar(&specPath, "spec", "", "spec of the job that died: its plan is compared with the message")
 	src.flags(c)
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -97,9 +97,14 @@ func writeExplained(w io.Writer, name string, x *explained) {
 	if f.GPU >= 0 {
 		fmt.Fprintf(w, "GPU %d, ", f.GPU)
 	}
-	fmt.Fprintf(w, "%s\n\n", x.Causes[0].Cause)
+	fmt.Fprintf(w, "%s\n", x.Causes[0].Cause)
+	said := false
 	size := func(what string, b tensor.Bytes) {
 		if b >= 0 {
+			if !said {
+				fmt.Fprintln(w)
+			}
+			said = true
 			fmt.Fprintf(w, "  %-24s %10v\n", what, b)
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/memplan/memplan/internal/advise"
 	"github.com/memplan/memplan/internal/device"
+	"github.com/memplan/memplan/internal/gate"
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -16,6 +18,8 @@ var explainers = []explainer{
 	{"layer", graph.LayerNames, explainLayer},
 	{"optimizer", optim.Names, explainOptimizer},
 	{"device", deviceNames, explainDevice},
+	{"change", advise.Names, explainChange},
+	{"rule", gate.RuleNames, explainRule},
 }
 
 // castDocs says what autocast does to an operator's inputs.
@@ -122,4 +126,11 @@ func explainDevice(name string) (string, any) {
 	}
 	fmt.Fprintf(&b, "  %-14s %v\n", "usable", g.Usable())
 	return b.String(), gpuData(g)
+}
+
+// explainRule says what a rule of memplan check means.
+func explainRule(name string) (string, any) {
+	d := ruleDataOf(gate.LookupRule(name))
+	return fmt.Sprintf("rule %s: %s\n  %-14s %s (rules: {%s: error | warning | note | off} in %s)\n  %-14s %s\n  %s\n",
+		d.ID, d.Name, "severity", d.Severity, d.ID, gate.ConfigName, "finds that", d.Doc, strings.ReplaceAll(d.Help, "\n", "\n  ")), d
 }

@@ -88,7 +88,10 @@ func newExportTrace(s *Streams) *cobra.Command {
 				if text {
 					return trace.WriteText(w, p.Trace)
 				}
-				return trace.Write(w, &trace.File{Config: j.Machine.ConfText, Capacity: j.Machine.Usable(), Trace: *p.Trace})
+				m := j.Machine
+				return trace.Write(w, &trace.File{
+					Config: m.ConfText, Torch: m.Env.Torch.String(), Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, Trace: *p.Trace,
+				})
 			})
 		},
 	}

@@ -70,6 +70,9 @@ func wrapHF(path string, text []byte) ([]byte, error) {
 
 // hfName names the job after the folder of its config.json, or after the file.
 func hfName(path, modelType string) string {
+	if _, inCommit, ok := gitName(path); ok {
+		path = inCommit
+	}
 	name := strings.TrimSuffix(filepath.Base(path), ".json")
 	if name == "config" {
 		name = filepath.Base(filepath.Dir(path))

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memplan/memplan/internal/device"
+	"github.com/memplan/memplan/internal/gate"
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -30,7 +31,9 @@ var listings = []listing{
 	{"ops", "operators that a spec may use, with their arguments", signatures(opSigs), items(opSigs)},
 	{"optimizers", "optimizers, with their arguments", signatures(optimizerSigs), items(optimizerSigs)},
 	{"devices", "GPUs, with memory and context (~: nobody measured it)", deviceTable, deviceData},
+	{"changes", "changes that are tried where a job does not fit", changeTable, changeData},
 	{"formats", "formats of reports", formatTable, func() (any, error) { return report.FormatNames(), nil }},
+	{"rules", "rules of memplan check", ruleTable, ruleData},
 	{"presets", "models that come with memplan", presetTable, presetData},
 }
 
@@ -44,7 +47,7 @@ func newList(s *Streams) *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use:       "list {" + strings.Join(names, " | ") + "}",
-		Short:     "List layers, operators, optimizers, GPUs, formats and presets",
+		Short:     "List layers, operators, optimizers, GPUs, formats, rules and presets",
 		Long:      long,
 		Example:   "  memplan list devices\n  memplan list presets --format json",
 		ValidArgs: names,
@@ -79,6 +82,7 @@ func newList(s *Streams) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&format, "format", "text", "text or json")
+	completeFlag(c, "format", func() []string { return textJSON })
 	return c
 }
 
@@ -177,9 +181,39 @@ func figure(f device.Figure) string {
 }
 
 func formatTable() (*report.Table, error) {
-	t := &report.Table{Header: []string{"Name", "what for"}}
+	t := &report.Table{Header: []string{"Command", "format", "what for"}}
 	for _, f := range report.Formats {
-		t.Rows = append(t.Rows, []string{f.Name, f.Doc})
+		t.Rows = append(t.Rows, []string{"estimate", f.Name, f.Doc})
+	}
+	for _, f := range gate.Formats {
+		t.Rows = append(t.Rows, []string{"check", f.Name, f.Doc})
+	}
+	return t, nil
+}
+
+// ruleDatum is a rule of memplan check in JSON.
+type ruleDatum struct {
+	ID       string        `json:"id"`
+	Name     string        `json:"name"`
+	Severity gate.Severity `json:"severity"`
+	Doc      string        `json:"doc"`
+	Help     string        `json:"help"`
+}
+
+func ruleDataOf(r *gate.Rule) ruleDatum { return ruleDatum{r.ID, r.Name, r.Severity, r.Doc, r.Help} }
+
+func ruleData() (any, error) {
+	var out []ruleDatum
+	for i := range gate.Rules {
+		out = append(out, ruleDataOf(&gate.Rules[i]))
+	}
+	return out, nil
+}
+
+func ruleTable() (*report.Table, error) {
+	t := &report.Table{Header: []string{"Rule", "name", "severity", "finds that"}}
+	for _, r := range gate.Rules {
+		t.Rows = append(t.Rows, []string{r.ID, r.Name, string(r.Severity), r.Doc})
 	}
 	return t, nil
 }

@@ -36,9 +36,11 @@ It needs no GPU and no Python.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%s (see %s --help)", flagError(c, err.Error()), c.CommandPath())
 	})
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.PersistentFlags().String("color", "auto", "colours: auto, always or never")
-	root.AddCommand(newEstimate(s), newExplain(s), newSimulate(s), newExport(s), newList(s), newSchema(s), newVersion(s))
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(newHelp())
+	root.PersistentFlags().String("color", colors[0], "colours: auto, always or never")
+	root.AddCommand(newEstimate(s), newCheck(s), newDiff(s), newRun(s), newExplain(s), newSimulate(s), newExport(s), newList(s), newSchema(s), newCompletion(s), newVersion(s))
+	completeFlags(root)
 	commandNames = nil
 	for _, c := range root.Commands() {
 		commandNames = append(commandNames, c.Name())
@@ -61,6 +63,9 @@ func flagError(c *cobra.Command, msg string) string {
 	}
 	return msg
 }
+
+// colors are the values of --color.
+var colors = []string{"auto", "always", "never"}
 
 // commandNames are what an unknown command is compared with.
 var commandNames []string

@@ -25,9 +25,9 @@ func newSimulate(s *Streams) *cobra.Command {
 		Short: "Replay a recorded trace of allocations in the caching allocator",
 		Long: `Simulate replays a trace (JSON with an "events" list; see memplan export trace) in
 a model of PyTorch's caching allocator and prints its statistics. FILE may be -
-for standard input. --alloc-conf and --capacity replace what the trace says. A
-request that fails is skipped and the replay goes on, so that all of them are
-seen.
+for standard input. --alloc-conf and --capacity replace what the trace says; of
+the capacity, what its occupied_bytes say is not free. A request that fails is
+skipped and the replay goes on, so that all of them are seen.
 --map draws the allocator's segments and blocks: # is in use, . is cached, : is
 both.`,
 		Example: `  memplan export trace preset:lenet | memplan simulate -
@@ -67,13 +67,19 @@ both.`,
 				}
 				events = events[:at+1]
 			}
-			cfg, err := allocsim.ParseConfig(f.Config, torchver.Default)
+			ver := torchver.Default
+			if f.Torch != "" {
+				if ver, err = torchver.Parse(f.Torch); err != nil {
+					return usagef("%s: \"torch\": %w", args[0], err)
+				}
+			}
+			cfg, err := allocsim.ParseConfig(f.Config, ver)
 			if err != nil {
 				return err
 			}
 			var replayer allocsim.Replayer
 			r, err := replayer.Replay(events, allocsim.ReplayOptions{
-				Config: cfg, Capacity: f.Capacity, MemoryFraction: f.MemoryFraction, Series: series,
+				Config: cfg, Capacity: f.Capacity, Occupied: f.Occupied, MemoryFraction: f.MemoryFraction, Series: series,
 			})
 			if err != nil {
 				return usagef("%s: %w", args[0], err)
@@ -94,6 +100,7 @@ both.`,
 	}
 	f := c.Flags()
 	f.StringVar(&format, "format", "text", "text or json")
+	completeFlag(c, "format", func() []string { return textJSON })
 	f.StringVar(&conf, "alloc-conf", "", "PYTORCH_CUDA_ALLOC_CONF, in place of the trace's")
 	f.StringVar(&capacity, "capacity", "", "memory of the device, such as 24GiB, in place of the trace's")
 	f.BoolVar(&series, "series", false, "list reserved and allocated memory after each event")

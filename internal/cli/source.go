@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -52,11 +54,7 @@ func (o *source) flags(c *cobra.Command) {
 	f.Int64Var(&o.steps, "steps", 0, "steps to simulate (default: until two are alike)")
 	f.StringArrayVar(&o.set, "set", nil, "override a key of the spec: --set train.loop=flat (may be repeated)")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var out []string
-		for _, n := range specs.Names() {
-			out = append(out, presetPrefix+n)
-		}
-		return out, cobra.ShellCompDirectiveDefault
+		return presetArgs(), cobra.ShellCompDirectiveDefault
 	}
 }
 
@@ -97,16 +95,23 @@ func optimizerName(s string) string {
 }
 
 // recipe reads the spec that the arguments name: a path, "-" for standard
-// input, preset:NAME, or, without an argument, the default preset.
+// input, preset:NAME, REF:PATH as of a commit, or, without an argument, the
+// default preset.
 func (o *source) recipe(c *cobra.Command, s *Streams, args []string) (*estimate.Recipe, error) {
 	name := presetPrefix + specs.Default
 	if len(args) > 0 {
 		name = args[0]
 	}
-	text, err := readSource(s, name)
+	text, err := readSource(c.Context(), s, name)
 	if err != nil {
 		return nil, err
 	}
+	return o.recipeOf(c, s, name, text)
+}
+
+// recipeOf makes the recipe of a spec that was read.
+func (o *source) recipeOf(c *cobra.Command, s *Streams, name string, text []byte) (*estimate.Recipe, error) {
+	var err error
 	if name == "-" {
 		name = "<stdin>"
 	}
@@ -129,10 +134,10 @@ func (o *source) recipe(c *cobra.Command, s *Streams, args []string) (*estimate.
 			return nil, err
 		}
 	}
-	return &estimate.Recipe{Path: name, Text: text, Options: options, ReadFile: o.files(name)}, nil
+	return &estimate.Recipe{Path: name, Text: text, Options: options, ReadFile: o.files(c.Context(), name)}, nil
 }
 
-func readSource(s *Streams, name string) ([]byte, error) {
+func readSource(ctx context.Context, s *Streams, name string) ([]byte, error) {
 	if t, ok := strings.CutPrefix(name, presetPrefix+hfPreset); ok { // the library's own defaults
 		return []byte(`{"model_type": ` + strconv.Quote(t) + `}`), nil
 	}
@@ -143,6 +148,9 @@ func readSource(s *Streams, name string) ([]byte, error) {
 		}
 		return text, nil
 	}
+	if ref, path, ok := gitName(name); ok {
+		return readGit(ctx, ref, path)
+	}
 	text, err := readFile(s, name)
 	if errors.Is(err, fs.ErrNotExist) && slices.Contains(specs.Names(), name) {
 		return nil, usagef("there is no file %q; the preset is written %s%s", name, presetPrefix, name)
@@ -150,12 +158,19 @@ func readSource(s *Streams, name string) ([]byte, error) {
 	return text, err
 }
 
-// readFile reads a file, or standard input if its name is "-".
-func readFile(s *Streams, name string) ([]byte, error) {
+// readFile reads a file, or standard input if its name is "-", without the mark
+// of its encoding that editors on Windows put before a text.
+func readFile(s *Streams, name string) (text []byte, err error) {
 	if name == "-" {
-		return io.ReadAll(s.In)
+		if s.inRead {
+			return nil, usagef("standard input can be read once; two files are named -")
+		}
+		s.inRead = true
+		text, err = io.ReadAll(s.In)
+	} else {
+		text, err = os.ReadFile(name)
 	}
-	return os.ReadFile(name)
+	return bytes.TrimPrefix(text, []byte("\ufeff")), err
 }
 
 // job reads a spec and elaborates it.
@@ -167,14 +182,23 @@ func (o *source) job(c *cobra.Command, s *Streams, args []string) (*estimate.Job
 	return r.Job()
 }
 
-// files reads the files that a spec names, whose paths start at its folder.
-func (o *source) files(path string) func(name string) ([]byte, error) {
+// files reads the files that a spec names, whose paths start at its folder; as
+// of the same commit, if the spec is of one.
+func (o *source) files(ctx context.Context, path string) func(name string) ([]byte, error) {
+	ref, inCommit, ofCommit := gitName(path)
+	if ofCommit {
+		path = inCommit
+	}
 	return func(name string) ([]byte, error) {
 		if o.config != nil && name == o.configPath {
 			return o.config, nil
 		}
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(filepath.Dir(path), name)
+		if filepath.IsAbs(name) {
+			return os.ReadFile(name)
+		}
+		name = filepath.Join(filepath.Dir(path), name)
+		if ofCommit {
+			return readGit(ctx, ref, name)
 		}
 		return os.ReadFile(name)
 	}

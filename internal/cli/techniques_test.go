@@ -64,6 +64,7 @@ var techniques = []technique{
 	{"Activation checkpointing", "Recomputation in the backward pass: every block, every second one, all but the results of matrix products.", gpt, []variant{
 		{args: set(`train.checkpoint={modules: ["blocks.*"]}`), gpu: "<"}, {args: set(`train.checkpoint={modules: ["blocks.*"], every: 2}`), gpu: "<"},
 		{args: set(`train.checkpoint={modules: ["blocks.*"], save: [mm, addmm]}`), gpu: "<"}, {args: set(`train.checkpoint={modules: ["blocks.*"], use_reentrant: true}`), gpu: "<"}}},
+	{"Attention", "Written out in matrix products it keeps scores for each pair of tokens.", gpt, []variant{{args: set("params.manual=true"), gpu: ">"}}},
 	{"checkpoint_sequential", "", []string{"preset:vgg", "--gpu", "a100-40gb"}, []variant{{args: set("train.checkpoint={modules: [features], segments: 4}"), gpu: "<"}}},
 	{"Evaluation and inference", "Without gradients nothing is saved; an evaluation on larger batches can be the peak of a training job.", gpt, []variant{
 		{args: set("mode=inference"), gpu: "<"}, {args: set("eval={batch_size: 32}"), gpu: ">"}}},

@@ -57,6 +57,7 @@ func newVersion(s *Streams) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&format, "format", "text", "text or json")
+	completeFlag(c, "format", func() []string { return textJSON })
 	return c
 }
 

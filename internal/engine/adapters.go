@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
 
@@ -65,14 +66,19 @@ func (m *module) inherit(old *module) {
 }
 
 // adapt freezes a model and puts its adapters in, as PEFT does with a model that
-// is on the device: the weights of each are made in the type of the layer's own
-// and converted when all are there (cast_adapter_dtype).
+// is on the device: the weights of each are made in the type of the layer's own,
+// float32 if that is quantized, and converted when all are there
+// (cast_adapter_dtype).
 func (p *Player) adapt(root *module, a *program.Adapters) {
 	if a == nil {
 		return
 	}
-	eachParameter(root, func(_ *module, c *cell) {
-		c.setFrozen(a.Bias != "all" || !biasName(c.decl.Name))
+	seen := map[*cell]bool{}
+	eachParameter(root, func(m *module, i int) {
+		if c := m.params[i]; !seen[c] { // its first name counts, as in Module.named_parameters
+			seen[c] = true
+			c.setFrozen(a.Bias != "all" || !biasName(m.parameterPath(root, i)))
+		}
 	})
 	var added []*cell
 	for _, place := range a.Layers {
@@ -80,13 +86,13 @@ func (p *Player) adapt(root *module, a *program.Adapters) {
 		base := m.child(program.BaseLayer)
 		base.inherit(old)
 		if a.Bias == "lora_only" {
-			for _, c := range base.params {
-				if biasName(c.decl.Name) {
+			for i, c := range base.params {
+				if biasName(base.class.Params[i].Name) {
 					c.setFrozen(false)
 				}
 			}
 		}
-		first := a.DType
+		first := tensor.Float32
 		if d := old.params[0].t.DType; d.IsFloating() {
 			first = d
 		}
@@ -100,7 +106,7 @@ func (p *Player) adapt(root *module, a *program.Adapters) {
 		old, m := p.put(root, place)
 		m.child(program.OriginalModule).inherit(old)
 		p.deepCopy(m.child(program.ModulesToSave), old)
-		eachParameter(m.child(program.ModulesToSave), func(_ *module, c *cell) { c.setFrozen(false) })
+		eachParameter(m.child(program.ModulesToSave), func(m *module, i int) { m.params[i].setFrozen(false) })
 	}
 	for _, c := range added {
 		if c.t.DType != a.DType {

@@ -126,10 +126,11 @@ func (g *graphTask) enter(n *node) {
 // evaluate runs one node and routes its gradients
 // (Engine::evaluate_function and call_function in torch/csrc/autograd/engine.cpp).
 func (p *Player) evaluate(g *graphTask, n *node) {
-	defer p.leave(p.at)
+	caller := p.at
+	defer p.leave(caller)
 	p.layer, p.op, p.at = n.layer, n.op, n.at
 	if n.done && !g.keep && len(n.saved) > 0 {
-		p.Fail("backward through the graph a second time: its saved tensors were released (retain_graph keeps them)")
+		p.failAt(caller, "backward through the graph a second time: its saved tensors were released (retain_graph keeps them)")
 	}
 	if n.leaf != nil {
 		p.accumulateGrad(n.leaf, n.grads[0])
@@ -162,8 +163,8 @@ func (p *Player) newBack(n *node, grads []*op.Tensor) *op.Back {
 	*b = op.Back{
 		Call:  op.Call{Exec: p, Row: n.row, Args: n.args},
 		Grads: grads, InM: n.inM, OutM: n.outM, Retain: p.retain,
-		SavedIn: zeroed(b.SavedIn, len(n.inM)), SavedOut: zeroed(b.SavedOut, len(n.outM)),
-		Needs: zeroed(b.Needs, len(n.edges)), Results: zeroed(b.Results, len(n.edges)),
+		SavedIn: p.tensors.zeroed(b.SavedIn, len(n.inM)), SavedOut: p.tensors.zeroed(b.SavedOut, len(n.outM)),
+		Needs: p.flags.zeroed(b.Needs, len(n.edges)), Results: p.tensors.zeroed(b.Results, len(n.edges)),
 	}
 	for i := range n.edges {
 		b.Needs[i] = n.edges[i].fn != nil
@@ -286,7 +287,7 @@ func (p *Player) do1(r *op.Row, args any, in ...*op.Tensor) *op.Tensor {
 // was added lives until all that its node computed have been handed on.
 func (p *Player) accumulate(e edge, t *op.Tensor) *op.Tensor {
 	if len(e.fn.grads) == 0 {
-		e.fn.grads = zeroed(e.fn.grads, len(e.fn.outM))
+		e.fn.grads = p.tensors.zeroed(e.fn.grads, len(e.fn.outM))
 	}
 	if t == nil {
 		return nil

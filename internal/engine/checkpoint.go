@@ -185,7 +185,7 @@ func (f *checkpointFrame) saveInputs(p *Player, args []value) {
 		n.edges = append(n.edges, e)
 	}
 	n.seq = p.nextSeq()
-	n.saved = zeroed(n.saved, len(f.places))
+	n.saved = p.savings.zeroed(n.saved, len(f.places))
 	for k, i := range f.places {
 		p.save(&n.saved[k], op.Save{}, args[i].t)
 	}

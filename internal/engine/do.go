@@ -15,19 +15,20 @@ func (p *Player) Do(r *op.Row, args any, in ...*op.Tensor) []*op.Tensor {
 		p.op = p.names.row(r)
 	}
 	p.depth++
-	c := op.Call{Exec: p, Row: r, In: in, Args: args}
+	c := &p.calls.take(1)[0]
+	c.Exec, c.Row, c.In, c.Args = p, r, in, args
 	guarded := p.trail.active > 0
 	if guarded {
-		c.Exec = p.guard(&c)
+		c.Exec = p.guard(c)
 	}
 	if r.Composite {
 		if p.executes() {
-			must(p.backend.Compose(&c))
+			must(p.backend.Compose(c))
 		}
-		r.Run(&c)
+		r.Run(c)
 		c.End()
 	} else {
-		p.primitive(r, &c)
+		p.primitive(r, c)
 	}
 	if guarded {
 		p.unguard()
@@ -116,8 +117,8 @@ func (p *Player) begin(r *op.Row, c *op.Call, original *op.Tensor) *node {
 	}
 	n := p.newNode(r, c.Args, p.names.node(r), p.nextSeq())
 	p.trail.made(n)
-	n.edges = zeroed(n.edges, len(c.In))
-	n.inM = zeroed(n.inM, len(c.In))
+	n.edges = p.edges.zeroed(n.edges, len(c.In))
+	n.inM = p.metas.zeroed(n.inM, len(c.In))
 	for i, t := range c.In {
 		if t == nil {
 			continue
@@ -129,7 +130,7 @@ func (p *Player) begin(r *op.Row, c *op.Call, original *op.Tensor) *node {
 		}
 	}
 	saves := r.Saves(len(c.In))
-	n.saved = zeroed(n.saved, len(saves)) // in the row's order
+	n.saved = p.savings.zeroed(n.saved, len(saves)) // in the row's order
 	for k, s := range saves {
 		switch {
 		case s.State:
@@ -174,7 +175,7 @@ func (p *Player) record(n *node, r *op.Row, c *op.Call) {
 	}
 	n.saved = n.saved[:kept]
 	p.trail.made(nil)
-	n.outM = zeroed(n.outM, len(c.Out))
+	n.outM = p.metas.zeroed(n.outM, len(c.Out))
 	for i, t := range c.Out {
 		n.outM[i] = metaOf(obj(t))
 	}
@@ -219,7 +220,7 @@ func (p *Player) rebase(o *object, n *node) {
 		cs.slices = &copySlices{fn: n, base: metaOf(b), view: o.Layout}
 		cs.inM = append(cs.inM, n.inM...)
 		cs.outM = append(cs.outM, metaOf(b))
-		cs.edges = zeroed(cs.edges, len(n.edges))
+		cs.edges = p.edges.zeroed(cs.edges, len(n.edges))
 		n.refs++
 		for i := 1; i < len(n.edges); i++ {
 			if g := n.edges[i].fn; g != nil {

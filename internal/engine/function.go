@@ -59,7 +59,8 @@ func (a *application) play(fn *program.Func, args []value, wanted []bool) []*op.
 	p := a.p
 	mode := p.env.GradMode
 	p.env.GradMode = false
-	fr := &frame{self: a.self, fn: fn, slots: make([]value, len(fn.Slots)), wanted: wanted}
+	fr := p.newFrame(a.self, fn)
+	fr.wanted = wanted
 	for i, v := range args {
 		fr.slots[i] = p.keep(v)
 	}

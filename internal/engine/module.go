@@ -47,15 +47,7 @@ func (p *Player) Leaf(c trace.Category, d tensor.DType, requiresGrad bool, size 
 func (p *Player) instantiate(c *program.Class, path string) *module {
 	m := &module{class: c, path: path, layer: p.names.layer(path)}
 	p.names.kind(m.layer, c.Kind())
-	for i := range c.Params {
-		m.params = append(m.params, &cell{decl: &c.Params[i], layer: m.layer})
-	}
-	for i := range c.Buffers {
-		m.buffers = append(m.buffers, &cell{decl: &c.Buffers[i], layer: m.layer})
-	}
-	for i := range c.Attrs {
-		m.attrs = append(m.attrs, &cell{decl: &c.Attrs[i], layer: m.layer})
-	}
+	m.params, m.buffers, m.attrs = cells(c.Params, m.layer), cells(c.Buffers, m.layer), cells(c.Attrs, m.layer)
 	for _, ch := range c.Children {
 		sub := ch.Path
 		if path != "" {
@@ -72,6 +64,25 @@ func (p *Player) instantiate(c *program.Class, path string) *module {
 		}
 	}
 	return m
+}
+
+// cells are the places of what a module of that layer declares.
+func cells(decls []program.Param, layer int32) []*cell {
+	if len(decls) == 0 {
+		return nil
+	}
+	made, out := make([]cell, len(decls)), make([]*cell, len(decls))
+	for i := range decls {
+		made[i] = cell{decl: &decls[i], layer: layer}
+		out[i] = &made[i]
+	}
+	return out
+}
+
+// parameterPath is the path of m's i-th parameter from root, a module that m is
+// in. One that is tied may have another name where it comes from.
+func (m *module) parameterPath(root *module, i int) string {
+	return program.Join(strings.TrimPrefix(strings.TrimPrefix(m.path, root.path), "."), m.class.Params[i].Name)
 }
 
 // param returns the place of the parameter or buffer at a path from m; graph
@@ -143,8 +154,8 @@ func parameters(ms []*module) []*cell {
 	var out []*cell
 	seen := map[*cell]bool{}
 	for _, m := range ms {
-		eachParameter(m, func(_ *module, c *cell) {
-			if !seen[c] {
+		eachParameter(m, func(m *module, i int) {
+			if c := m.params[i]; !seen[c] {
 				seen[c] = true
 				out = append(out, c)
 			}
@@ -153,11 +164,11 @@ func parameters(ms []*module) []*cell {
 	return out
 }
 
-// eachParameter calls f for each parameter of m and of the modules in it, with
-// the module that holds it; for one that several hold several times.
-func eachParameter(m *module, f func(m *module, c *cell)) {
-	for _, c := range m.params {
-		f(m, c)
+// eachParameter calls f for each parameter of m and of the modules in it, the
+// i-th of the module that holds it; for one that several hold several times.
+func eachParameter(m *module, f func(m *module, i int)) {
+	for i := range m.params {
+		f(m, i)
 	}
 	for _, ch := range m.registered {
 		eachParameter(ch, f)

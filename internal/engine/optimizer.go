@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"strings"
-
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
@@ -24,12 +22,13 @@ func (j *job) makeOptimizers() {
 		seen := map[*cell]bool{}
 		for _, name := range o.Models {
 			root := j.models[name]
-			eachParameter(root, func(m *module, c *cell) {
+			eachParameter(root, func(m *module, k int) {
+				c := m.params[k]
 				if seen[c] { // its first name counts, as in Module.named_parameters
 					return
 				}
 				seen[c] = true
-				g := o.Group(program.Join(strings.TrimPrefix(strings.TrimPrefix(m.path, root.path), "."), c.decl.Name))
+				g := o.Group(m.parameterPath(root, k))
 				if g < 0 || c.frozen {
 					return
 				}

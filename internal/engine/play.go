@@ -135,7 +135,9 @@ func (j *job) setup() {
 			j.toDevice(root)
 		}
 		j.convert(root, m.Quantized)
-		j.adapt(root, m.Adapters)
+	}
+	for i, m := range j.prog.Models {
+		j.adapt(j.order[i], m.Adapters)
 	}
 	j.params = parameters(j.order)
 	j.aux = j.instantiate(j.prog.Aux, "")

@@ -62,6 +62,14 @@ type Player struct {
 	storages pool[storage]
 	nodes    pool[node]
 	backs    pool[op.Back]
+	frames   pool[frame]
+	calls    arena[op.Call]
+	edges    arena[edge]
+	metas    arena[op.Meta]
+	savings  arena[saved]
+	tensors  arena[*op.Tensor]
+	flags    arena[bool]
+	slots    arena[value]
 }
 
 // New returns a player for one device.

@@ -94,8 +94,8 @@ func (p *Player) store(fr *frame, slot int, v value) {
 	p.drop(old)
 }
 
-// call runs a function whose first slots are bound and returns its value. The
-// locals drop in slot order after the value was taken.
+// call runs a function whose first slots are bound, returns its value and gives
+// up the frame. The locals drop in slot order after the value was taken.
 func (p *Player) call(fr *frame) value {
 	var ret value
 	defer p.leave(p.at)
@@ -116,10 +116,20 @@ func (p *Player) call(fr *frame) value {
 	}
 	p.env.Autocast = casts
 	p.trail.leave()
-	for i := range fr.slots {
-		p.drop(fr.slots[i])
+	slots := fr.slots
+	for i := range slots {
+		p.drop(slots[i])
 	}
+	*fr = frame{slots: slots[:0]}
+	p.frames.put(fr)
 	return ret
+}
+
+// newFrame makes the frame of a call, which call gives up.
+func (p *Player) newFrame(self *module, fn *program.Func) *frame {
+	fr := p.frames.get()
+	fr.self, fr.fn, fr.slots = self, fn, p.slots.zeroed(fr.slots, len(fn.Slots))
+	return fr
 }
 
 func (p *Player) returned(fr *frame, s *program.Stmt) value {
@@ -154,7 +164,7 @@ func (p *Player) inference(fr *frame) bool {
 		}
 	}
 	wanted := false
-	eachParameter(fr.self, func(_ *module, c *cell) { wanted = wanted || obj(c.t).requires })
+	eachParameter(fr.self, func(m *module, i int) { wanted = wanted || obj(m.params[i].t).requires })
 	return !wanted
 }
 
@@ -311,7 +321,7 @@ func (p *Player) callOp(fr *frame, e *program.Expr) value {
 	var room [4]value
 	from := len(p.trail.temps)
 	args := p.args(room[:0], fr, e)
-	ins := make([]*op.Tensor, 0, max(len(e.Inputs), len(args)))
+	ins := p.tensors.take(max(len(e.Inputs), len(args)))[:0]
 	if e.Inputs == nil {
 		for _, a := range args { // a list is spread over the inputs
 			if a.list == nil {
@@ -354,7 +364,7 @@ func (p *Player) callModule(m *module, forward *program.Func, args []value) valu
 	if forward == nil {
 		forward = m.class.Forward
 	}
-	fr := &frame{self: m, fn: forward, slots: make([]value, len(forward.Slots))}
+	fr := p.newFrame(m, forward)
 	if p.trail.active > 0 {
 		fr.held = copied(args)
 	}
@@ -375,7 +385,7 @@ func (p *Player) callModule(m *module, forward *program.Func, args []value) valu
 
 // callFunction calls a function, into whose locals the arguments move.
 func (p *Player) callFunction(self *module, fn *program.Func, args []value) value {
-	fr := &frame{self: self, fn: fn, slots: make([]value, len(fn.Slots))}
+	fr := p.newFrame(self, fn)
 	copy(fr.slots, args)
 	return p.call(fr)
 }

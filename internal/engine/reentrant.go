@@ -44,7 +44,7 @@ func (p *Player) checkpointReentrant(to callee, args []value) value {
 	var n *node
 	if records {
 		n = p.newNode(checkpointFunction, nil, p.names.node(checkpointFunction), 0)
-		n.edges, n.inM = zeroed(n.edges, len(a.places)), zeroed(n.inM, len(a.places))
+		n.edges, n.inM = p.edges.zeroed(n.edges, len(a.places)), p.metas.zeroed(n.inM, len(a.places))
 		for k, i := range a.places {
 			o := obj(args[i].t)
 			n.inM[k] = metaOf(o)
@@ -66,7 +66,7 @@ func (p *Player) checkpointReentrant(to callee, args []value) value {
 		p.dropAll(own.held)
 		return v
 	}
-	n.saved = zeroed(n.saved, len(a.places))
+	n.saved = p.savings.zeroed(n.saved, len(a.places))
 	from := len(p.trail.temps)
 	p.trail.push(v)
 	for k, i := range a.places {

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/tensor"
@@ -47,22 +49,23 @@ func (j *job) unscale(optimizer int) {
 		j.scaler.unscaled = map[int]bool{}
 	}
 	j.scaler.unscaled[optimizer] = true
-	for _, c := range j.opts[optimizer] {
-		if g := obj(c.t).grad; g != nil && g.DType == tensor.Float16 {
-			j.Fail("attempting to unscale float16 gradients, PyTorch says; parameters that a GradScaler scales are float32")
-		}
+	if j.hasGradient(optimizer, tensor.Float16) {
+		j.Fail("attempting to unscale float16 gradients, PyTorch says; parameters that a GradScaler scales are float32")
 	}
 	double := j.scalar(tensor.Float64)
 	reciprocal := j.scalar(tensor.Float64)
 	j.Drop(double)
 	inverse := j.scalar(tensor.Float32)
 	j.Drop(reciprocal)
-	j.check(inverse)
+	j.check(optimizer, inverse)
 }
 
 // check is what unscale_ and _check_inf_per_device share; it takes over the
 // reference to inverse.
-func (j *job) check(inverse *op.Tensor) {
+func (j *job) check(optimizer int, inverse *op.Tensor) {
+	if j.hasGradient(optimizer, tensor.BFloat16) {
+		j.Fail("GradScaler does not work with bfloat16 gradients, PyTorch says; parameters that it scales are float32")
+	}
 	foundInf := j.scalar(tensor.Float32)
 	j.scaler.found = append(j.scaler.found, j.scalar(tensor.Float32))
 	copied := j.scalar(tensor.Float32)
@@ -84,7 +87,7 @@ func (j *job) scaledStep(i int) {
 	}
 	unscaled := j.scaler.unscaled[i]
 	if !unscaled {
-		j.check(j.scalar(tensor.Float32))
+		j.check(i, j.scalar(tensor.Float32))
 	}
 	foundInf := j.scalar(tensor.Float32) // the sum over devices
 	var scale *op.Tensor                 // the product with the optimizer's own grad_scale
@@ -96,12 +99,12 @@ func (j *job) scaledStep(i int) {
 }
 
 func (j *job) hasGradients(i int) bool {
-	for _, c := range j.opts[i] {
-		if obj(c.t).grad != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.opts[i], func(c *cell) bool { return obj(c.t).grad != nil })
+}
+
+// hasGradient reports whether one of an optimizer's gradients has that type.
+func (j *job) hasGradient(i int, d tensor.DType) bool {
+	return slices.ContainsFunc(j.opts[i], func(c *cell) bool { g := obj(c.t).grad; return g != nil && g.DType == d })
 }
 
 // updateScale is scaler.update().

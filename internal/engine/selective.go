@@ -41,10 +41,11 @@ func (p *Player) setModes(modes []*selective) {
 }
 
 // runDispatched runs a primitive operator under the modes that are entered, the
-// innermost first. Operators that it calls itself are not seen by them.
+// innermost first. Operators that it calls itself are not seen by them; those of
+// a torch.autograd.Function are, for it is Python.
 func (p *Player) runDispatched(r *op.Row, c *op.Call) {
 	n := len(p.dispatch)
-	if n == 0 {
+	if _, python := c.Args.(op.Application); python || n == 0 {
 		p.runRow(r, c)
 		return
 	}

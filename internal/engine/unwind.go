@@ -117,6 +117,13 @@ func (g *guard) SumTo(t *op.Tensor, shape tensor.Dims) *op.Tensor {
 	return g.own(g.Player.SumTo(t, shape))
 }
 
+// Youngest is what op.Call.Youngest asks for.
+func (g *guard) Youngest(t *op.Tensor) {
+	if i := slices.Index(g.owned, t); i >= 0 {
+		g.owned = append(slices.Delete(g.owned, i, i+1), t)
+	}
+}
+
 // Do implements op.Exec.
 func (g *guard) Do(r *op.Row, args any, in ...*op.Tensor) []*op.Tensor {
 	outs := g.Player.Do(r, args, in...)

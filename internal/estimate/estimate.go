@@ -152,7 +152,7 @@ type Outcome struct {
 
 // Run plays a job and replays its allocations.
 func Run(j *Job) (*Outcome, error) {
-	o, err := play(j)
+	o, err := play(j, int(j.Spec.Train.Steps.V))
 	if err != nil {
 		return nil, err
 	}
@@ -169,8 +169,9 @@ func Run(j *Job) (*Outcome, error) {
 	return o, o.replayOnGPU(o.cycle())
 }
 
-func play(j *Job) (*Outcome, error) {
-	p, err := engine.Play(j.Program, j.Machine.Env, nil, int(j.Spec.Train.Steps.V))
+// play plays so many steps or, with 0, until two are alike.
+func play(j *Job, steps int) (*Outcome, error) {
+	p, err := engine.Play(j.Program, j.Machine.Env, nil, steps)
 	if err != nil {
 		return nil, err
 	}
@@ -333,7 +334,7 @@ func (o *Outcome) notes(r *report.Report) {
 		for i, a := range asked {
 			keys[i], _, _ = strings.Cut(a, ":")
 		}
-		warn("asked for and not modelled yet: %s; the figures are without", strings.Join(keys, ", "))
+		warn(NoteAsked+"%s; the figures are without", strings.Join(keys, ", "))
 	}
 	for _, w := range slices.Concat(j.Warnings, o.Played.Warnings) {
 		warn("%s", w)
@@ -378,6 +379,6 @@ func (o *Outcome) notes(r *report.Report) {
 	o.workspaceNotes(r)
 	r.Uncertainty.CudnnRNNBytes = o.rnnSpaces()
 	if slack := r.Uncertainty.ReservedHighBytes - r.Peak.ReservedBytes + r.Uncertainty.CudnnRNNBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {
-		warn("the headroom is less than what is uncertain (%v; see below)", slack)
+		warn(NoteUncertain+" (%v; see below)", slack)
 	}
 }

@@ -54,7 +54,7 @@ func (o *Outcome) leak(r *report.Report) {
 		v.Reason = first + "\na leak: " + each
 		return
 	}
-	r.Warnings = append(r.Warnings, fmt.Sprintf("memory keeps growing: %s; the job lives through the %d steps that were simulated, not for ever", each, l.SimulatedSteps))
+	r.Warnings = append(r.Warnings, fmt.Sprintf(NoteGrowing+"%s; the job lives through the %d steps that were simulated, not for ever", each, l.SimulatedSteps))
 }
 
 // leaked names where the largest part of what a period leaves was made.
@@ -94,5 +94,5 @@ func (o *Outcome) hostLeak(r *report.Report) {
 	if p.Period > 1 {
 		each = fmt.Sprintf("each %d steps", p.Period)
 	}
-	r.Warnings = append(r.Warnings, fmt.Sprintf("host memory keeps growing: %v more for %s that the job keeps on the CPU", p.HostGrowth, each))
+	r.Warnings = append(r.Warnings, fmt.Sprintf(NoteHostGrowing+"%v more for %s that the job keeps on the CPU", p.HostGrowth, each))
 }

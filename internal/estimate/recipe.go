@@ -40,12 +40,42 @@ func (r *Recipe) Job(keys ...Key) (*Job, error) {
 // memory was given back, in the steps that are played: a leak, with which no
 // size lives for ever, is not followed.
 func Fits(j *Job) (fits, tight bool, err error) {
-	o, err := play(j)
+	o, err := play(j, int(j.Spec.Train.Steps.V))
 	if err != nil {
 		return false, false, err
 	}
 	if err := o.replayOnGPU(nil); err != nil {
 		return false, false, err
 	}
-	return len(o.OnGPU.OOMs) == 0, o.OnGPU.Stats.NumAllocRetries > 0, nil
+	return o.Fits(), o.OnGPU.Stats.NumAllocRetries > 0, nil
+}
+
+// Try says what Fits does, sooner of a job that dies in its first step: no other
+// is played then. Of the outcome there are only what was played and OnGPU.
+func Try(j *Job) (*Outcome, error) {
+	o, err := play(j, 1)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.replayOnGPU(nil); err != nil || !o.Fits() {
+		return o, err
+	}
+	if o, err = play(j, int(j.Spec.Train.Steps.V)); err != nil {
+		return nil, err
+	}
+	return o, o.replayOnGPU(nil)
+}
+
+// Fits reports whether no request fails on the device.
+func (o *Outcome) Fits() bool { return len(o.OnGPU.OOMs) == 0 }
+
+// FitsHost reports whether the machine's own memory suffices, if the spec says how
+// much there is.
+func (o *Outcome) FitsHost() bool {
+	limit := o.Job.Spec.Device.HostRAM
+	if limit == nil {
+		return true
+	}
+	u, err := o.hostUsage()
+	return err == nil && u.Total <= limit.V
 }

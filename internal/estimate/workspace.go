@@ -91,8 +91,8 @@ func (o *Outcome) workspaceNotes(r *report.Report) {
 		r.NotModelled = append(r.NotModelled, "convolution: cuDNN's workspaces, which device.cudnn_workspace leaves out")
 	}
 	if on := o.WithOnGPU; on != nil && r.Verdict.Fits && len(on.OOMs) > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("with the workspaces that cuDNN's convolutions are expected to take (reserved: %v) it would run out of memory", reserved))
+		r.Warnings = append(r.Warnings, fmt.Sprintf(NoteWorkspaces+" (reserved: %v) it would run out of memory", reserved))
 	} else if on != nil && r.Verdict.Fits && !r.Verdict.Tight && on.Stats.NumAllocRetries > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("with the workspaces that cuDNN's convolutions are expected to take (reserved: %v) it would fit only after cached memory is given back", reserved))
+		r.Warnings = append(r.Warnings, fmt.Sprintf(NoteWorkspaces+" (reserved: %v) it would fit only after cached memory is given back", reserved))
 	}
 }

@@ -2,6 +2,7 @@ package exporttorch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/program"
@@ -17,6 +18,40 @@ def share(model, like):
         m._parameters, m._buffers = l._parameters, l._buffers
     return model
 `
+
+// shareReplaced is share where layers of the trained model were replaced or got
+// hooks: those suit any batch and are taken as they are.
+const shareReplaced = `
+
+def share(model, like):
+    """Gives a model the tensors of one that is made like it, and the layers that were changed there."""
+    model._parameters, model._buffers = like._parameters, like._buffers
+    for name, module in like.named_children():
+        if CHANGED:
+            model._modules[name] = module
+        else:
+            share(model._modules[name], module)
+    return model
+`
+
+// sharing is the function that lays one model over another.
+func (s *script) sharing() string {
+	var changed []string
+	add := func(used bool, what string) {
+		if used && !slices.Contains(changed, what) {
+			changed = append(changed, what)
+		}
+	}
+	for _, m := range s.job.Models {
+		add(m.Adapters != nil, "isinstance(module, LoraLayer)")
+		add(m.Quantized != nil, "isinstance(module, QuantizedLinear)")
+		add(m.Pruned != nil, `hasattr(module, "weight_orig")`)
+	}
+	if changed == nil {
+		return share
+	}
+	return strings.ReplaceAll(shareReplaced, "CHANGED", strings.Join(changed, " or "))
+}
 
 // evalModels makes the models that an evaluation calls with other statements
 // than the step: sizes that a spec computes are numbers in this script.

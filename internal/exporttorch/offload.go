@@ -17,7 +17,11 @@ func (s *script) helpers() {
 		}
 	}
 	if sharing {
-		s.b.WriteString(share)
+		s.b.WriteString(s.sharing())
+	}
+	types := s.hasOwnTypes()
+	if types {
+		s.b.WriteString(typed)
 	}
 	if o.Optimizer {
 		s.b.WriteString(strings.ReplaceAll(bringBack, "PIN", pin(o)))
@@ -31,7 +35,7 @@ func (s *script) helpers() {
 			s.b.WriteString(strings.ReplaceAll(packing, "SAVED", saved(o)))
 		}
 	}
-	if o.Optimizer || o.Gradients || o.Parameters || sharing {
+	if o.Optimizer || o.Gradients || o.Parameters || sharing || types {
 		s.line("")
 		s.line("")
 	}

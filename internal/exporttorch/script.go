@@ -151,7 +151,7 @@ func (s *script) init(c *program.Class) {
 	s.line("super().__init__()")
 	for _, p := range c.Params {
 		dtype := ""
-		if p.DType != s.job.DType {
+		if p.Fixed {
 			dtype = ", dtype=" + program.Literal(p.DType)
 		}
 		s.printf("self.%s = nn.Parameter(torch.zeros(%s%s))", p.Name, sizes(p.Size), dtype)
@@ -283,6 +283,8 @@ func (s *script) setup() {
 		switch {
 		case m.Quantized != nil:
 			s.construction(m)
+		case s.ownTypes(m) != nil:
+			s.typed(m)
 		case m.Pruned != nil:
 			s.printf("%s = %s()", m.Name, m.Root.Name)
 			s.pruning(m)

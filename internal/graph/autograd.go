@@ -35,7 +35,7 @@ func (c *checker) autograd(b *spec.Named[spec.Block]) {
 	switch {
 	case !b.V.Backward.Set:
 		errs.Addf(b.Name.At, "block %q of kind autograd needs backward, the name of a function that computes its gradients", b.Name.V)
-	case !contains(functions, b.V.Backward.V):
+	case !slices.Contains(functions, b.V.Backward.V):
 		errs.Unknown(b.V.Backward.At, "function", b.V.Backward.V, functions)
 	}
 }

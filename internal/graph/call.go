@@ -178,9 +178,9 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 	var class *program.Class
 	var rets []val
 	var keywords []spec.String // of the last inputs
-	outer := el.path
-	el.path = program.Join(outer, path)
-	defer func() { el.path = outer }()
+	outer, dtype := el.path, el.job.DType
+	el.path, el.job.DType = program.Join(outer, path), el.moduleType(e, sc)
+	defer func() { el.path, el.job.DType = outer, dtype }()
 	switch {
 	case e.Head.V == spec.HeadSeq:
 		class, rets = f.u.sequential(e, sc, ins)
@@ -243,6 +243,20 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 	return f.checkpointed(e.Checkpoint, sc, val{x, metaOf(rets)})
 }
 
+// moduleType is the type of the floating-point parameters and buffers of the
+// module that an entry makes: its own, or that of the module it is in.
+func (el *elaborator) moduleType(e *spec.Entry, sc *scope) tensor.DType {
+	if e.DType == nil {
+		return el.job.DType
+	}
+	name := el.evalStr(e.DType, sc, "dtype")
+	d := el.dtype(spec.String{V: name, At: e.DType.Span})
+	if !d.IsFloating() {
+		el.fail(e.DType.Span, "a module is converted to a floating-point type, not to %v", d)
+	}
+	return d
+}
+
 // paramPaths lists the parameters of the modules that are there so far.
 func (u *unit) paramPaths() []string {
 	var out []string
@@ -285,6 +299,9 @@ func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Ti
 			}
 			u.el.errs.Unknown(t.Source.Span, "parameter", src, known)
 			panic(stop{})
+		}
+		if p.DType != v.m.t.DType {
+			u.el.fail(t.Source.Span, "%s is of %v, but %s of %v", src, v.m.t.DType, t.Param.V, p.DType)
 		}
 		if size := tensor.D(p.Size...); v.m.t.Size != size {
 			u.el.fail(t.Source.Span, "%s has shape %v, but %s has shape %v", src, v.m.t.Size, t.Param.V, size)

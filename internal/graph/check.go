@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/memplan/memplan/internal/op"
@@ -205,9 +206,9 @@ func (c *checker) entry(e *spec.Entry, at place) {
 	case head == spec.HeadBlock:
 		c.callBlock(e)
 	case head == spec.HeadCall && e.Arg != nil && e.Arg.Kind == spec.Map: // call: {attn: {need_weights: false}}, read when it is made
-	case head == "" || contains(spec.Statements, head):
+	case head == "" || slices.Contains(spec.Statements, head):
 		c.nested(e.Arg)
-	case contains(spec.StepStatements, head):
+	case slices.Contains(spec.StepStatements, head):
 		if at != inStep {
 			errs.Addf(e.Head.At, "%s is a statement of a step and has no place in a model", head)
 			return
@@ -275,7 +276,7 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 	head := e.Head.V
 	isLayer, isOp := layers[head] != nil || head == spec.HeadSeq, op.Lookup(head) != nil
 	isBlock, isCall := head == spec.HeadBlock, head == spec.HeadCall
-	isStep := contains(spec.StepStatements, head)
+	isStep := slices.Contains(spec.StepStatements, head)
 	isValue := isLayer || isOp || isBlock || isCall
 	refuse := func(key string, s spec.Span, ok bool, where string) {
 		if !ok {
@@ -307,6 +308,9 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 	}
 	if e.Checkpoint != nil {
 		refuse("checkpoint", e.Checkpoint.At, isLayer || isBlock || isCall, "only modules and functions are checkpointed")
+	}
+	if e.DType != nil {
+		refuse("dtype", e.DType.Span, isLayer || isBlock, "only layers and blocks are converted; {to: {dtype: float32}} converts a value")
 	}
 	if e.NoGrad != nil {
 		refuse("no_grad", e.NoGrad.Span, head == spec.HeadForward, "it modifies forward, a statement of a step")
@@ -347,7 +351,7 @@ func (el *elaborator) checkWith(e *spec.Entry, name string, b *spec.Block) bool 
 		}
 	}
 	for _, p := range e.With.Pairs {
-		if !contains(names, p.Key.Str) {
+		if !slices.Contains(names, p.Key.Str) {
 			el.errs.Unknown(p.Key.Span, "param of block "+name, p.Key.Str, names)
 			ok = false
 		}
@@ -451,15 +455,6 @@ func (c *checker) args(v *spec.Value, a *argReader, tensor func(string) bool) {
 			check(param, p.Value)
 		}
 	}
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 func keys[T any](m map[string]T) []string {

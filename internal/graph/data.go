@@ -7,10 +7,14 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// Data is what the data section says in bytes.
+// Data is what the data section says.
 type Data struct {
 	Dataset   tensor.Bytes // held in host memory
 	Transform tensor.Bytes // the most that one sample takes while it is transformed
+
+	// Source names the files of training data by the input that they are for, ""
+	// one that is for all; nil: there are none.
+	Source map[string]string
 }
 
 // data elaborates the data section: how large samples are as they are stored,
@@ -18,6 +22,9 @@ type Data struct {
 func (el *elaborator) data(d *spec.Data) Data {
 	sc := &scope{parent: el.spec.Env, vars: el.globals()}
 	var out Data
+	if d.Source != nil {
+		out.Source = el.dataSource(d.Source)
+	}
 	if l := d.Loader; l != nil && l.NumWorkers.V == 0 {
 		if l.PrefetchFactor.Set {
 			el.errs.Addf(l.PrefetchFactor.At, "prefetch_factor needs num_workers of 1 or more")
@@ -75,6 +82,33 @@ func (el *elaborator) data(d *spec.Data) Data {
 			el.fail(ds.Samples.At, "%d samples of %v: %v", ds.Samples.V, stored, err)
 		}
 		out.Dataset = n
+	}
+	return out
+}
+
+// dataSource reads data.source: a path, or paths by input.
+func (el *elaborator) dataSource(v *spec.Value) map[string]string {
+	out := map[string]string{}
+	path := func(name string, v *spec.Value) {
+		if v.Kind != spec.Str || v.Str == "" {
+			el.fail(v.Span, "must be the path of a file, not %s", v.Describe())
+		}
+		out[name] = v.Str
+	}
+	if v.Kind != spec.Map {
+		path("", v)
+		return out
+	}
+	var names []string
+	for _, in := range el.job.Inputs {
+		names = append(names, in.Name)
+	}
+	for _, p := range v.Pairs {
+		if !slices.Contains(names, p.Key.Str) {
+			el.errs.Unknown(p.Key.Span, "input", p.Key.Str, names)
+			continue
+		}
+		path(p.Key.Str, p.Value)
 	}
 	return out
 }

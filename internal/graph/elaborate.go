@@ -409,7 +409,7 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 
 // block elaborates a module block for some params and inputs.
 func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]any, ins []val, at spec.Span) (*program.Class, []val) {
-	key := fmt.Sprintf("%p %s %s", b, keyOf(with), keyOfVals(ins))
+	key := fmt.Sprintf("%p %s %s %v", b, keyOf(with), keyOfVals(ins), el.job.DType)
 	if el.shrunk != nil { // blocks that are alike may be pruned differently
 		key += el.path
 	}

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -400,7 +401,7 @@ func (f *fn) reference(s string, at spec.Span) val {
 	known := append(f.boundNames(), f.u.ownNames()...)
 	if el.findModel(f.u.what) != nil { // an input that forward takes if it is named
 		for _, in := range el.job.Inputs {
-			if !contains(known, in.Name) {
+			if !slices.Contains(known, in.Name) {
 				known = append(known, in.Name)
 			}
 		}

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/spec"
@@ -83,11 +84,11 @@ func (h *hfModel) check(s *spec.Spec) {
 	h.task(s)
 	for _, c := range hfChoices {
 		v, _ := s.Env.Lookup(c.param)
-		if name, _ := v.(string); !contains(c.values, name) {
+		if name, _ := v.(string); !slices.Contains(c.values, name) {
 			el.fail(h.at(c.param), "%s must be one of %s, not %s", c.param, list(c.values), spec.Show(v))
 		}
 	}
-	if known := hfList(s, "precisions"); known != nil && !contains(known, el.spec.Train.Precision.V) {
+	if known := hfList(s, "precisions"); known != nil && !slices.Contains(known, el.spec.Train.Precision.V) {
 		el.fail(el.spec.Train.Precision.At, "precision %s of %s is not modelled; modelled are %s", el.spec.Train.Precision.V, s.Name.V, list(known))
 	}
 	h.length(s)
@@ -108,7 +109,7 @@ func (h *hfModel) task(s *spec.Spec) {
 	task, _ := s.Env.Lookup("task")
 	known := hfList(s, "tasks")
 	switch name, _ := task.(string); {
-	case contains(known, name):
+	case slices.Contains(known, name):
 	case task == nil:
 		h.el.fail(at, "%s: the architecture %q stands for no task that is modelled; say one: task: %s", h.m.HF.V, h.c.Architecture, strings.Join(known, " or "))
 	default:
@@ -142,7 +143,7 @@ func (h *hfModel) activations(s *spec.Spec) {
 	}
 	for _, param := range hfActivations {
 		x, _ := s.Env.Lookup(param)
-		if name, ok := x.(string); ok && !contains(known, name) {
+		if name, ok := x.(string); ok && !slices.Contains(known, name) {
 			h.el.fail(h.at(param), "%s: %s %q is not modelled; modelled are %s", h.m.HF.V, param, name, list(sorted(known)))
 		}
 	}

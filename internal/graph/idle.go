@@ -19,6 +19,9 @@ var trainingKeys = []string{
 	"train.checkpoint", "train.ema", "eval", "teacher", "offload.optimizer", "offload.gradients", "offload.activations",
 }
 
+// definingKeys define a model, unless a preset or a config.json does.
+var definingKeys = []string{"inputs", "blocks", "modules", "parameters", "buffers", "checkpoint"}
+
 // idle warns of keys and params that change nothing.
 func (el *elaborator) idle() []string {
 	s := el.spec
@@ -53,6 +56,22 @@ func (el *elaborator) idle() []string {
 		warn(given(keys), "beside step:, whose statements are the step")
 		if training && el.job.EMA != nil && !has(el.job.Step, program.UpdateEMA) {
 			warn([]string{"train.ema"}, "but for a second copy of the weights: the step has no "+spec.HeadEMA)
+		}
+	}
+	models := []string{"model"}
+	for _, m := range s.Models {
+		models = append(models, "models."+m.Name.V)
+	}
+	for _, m := range models {
+		for _, by := range []string{"preset", "hf"} {
+			if s.Given(m+"."+by) == nil {
+				continue
+			}
+			var keys []string
+			for _, k := range definingKeys {
+				keys = append(keys, m+"."+k)
+			}
+			warn(given(keys), "beside "+by+", which defines the model")
 		}
 	}
 	if !training && s.Mode.At.Line > 0 { // the file itself says so, not a flag

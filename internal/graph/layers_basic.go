@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/memplan/memplan/internal/op"
 )
@@ -10,7 +11,7 @@ import (
 // asked for.
 func pointwise(sig, row string, args func(b *builder) any) {
 	layer(Layer{Sig: sig, Build: func(b *builder) {
-		var a any
+		a := op.BindArgs(op.Row0(row).Args, b.args)
 		if args != nil {
 			a = args(b)
 		}
@@ -75,7 +76,7 @@ func init() {
 	pointwise("nn.Hardswish(inplace: bool = False)", "hardswish", nil)
 	pointwise("nn.Hardsigmoid(inplace: bool = False)", "hardsigmoid", nil)
 	pointwise("nn.Hardtanh(min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False)", "hardtanh", nil)
-	pointwise("nn.ReLU6(inplace: bool = False)", "hardtanh", nil)
+	pointwise("nn.ReLU6(inplace: bool = False)", "hardtanh", func(*builder) any { return &op.RangeArgs{Max: 6} })
 	pointwise("nn.ELU(alpha: float = 1.0, inplace: bool = False)", "elu", nil)
 	pointwise("nn.LeakyReLU(negative_slope: float = 0.01, inplace: bool = False)", "leaky_relu", nil)
 	pointwise("nn.LogSigmoid()", "log_sigmoid", nil)
@@ -95,7 +96,7 @@ func init() {
 					bias = b.param("bias", shape...)
 				}
 			}
-			b.finish([]val{b.do("layer_norm", &op.LayerNormArgs{Shape: shape}, b.in(0), w, bias)})
+			b.finish([]val{b.do("layer_norm", &op.LayerNormArgs{Shape: shape, Eps: b.float("eps")}, b.in(0), w, bias)})
 		},
 	})
 	layer(Layer{
@@ -121,7 +122,7 @@ func init() {
 			if b.bool("affine") {
 				w, bias = b.param("weight", c), b.param("bias", c)
 			}
-			b.finish([]val{b.do("group_norm", &op.GroupNormArgs{Groups: b.positive("num_groups")}, b.in(0), w, bias)})
+			b.finish([]val{b.do("group_norm", &op.GroupNormArgs{Groups: b.positive("num_groups"), Eps: b.float("eps")}, b.in(0), w, bias)})
 		},
 	})
 	for n := 1; n <= 3; n++ {
@@ -129,7 +130,12 @@ func init() {
 	}
 	// In one process it is a batch norm; the exchange between several, which
 	// allocates more, is not modelled.
-	batchNormLayer("SyncBatchNorm", func(*builder, *op.Tensor) {})
+	const alone = "SyncBatchNorm is played as in one process, where it is a batch normalization; its exchange with others takes memory, too"
+	batchNormLayer("SyncBatchNorm", func(b *builder, _ *op.Tensor) {
+		if !slices.Contains(b.el.warnings, alone) {
+			b.el.warnings = append(b.el.warnings, alone)
+		}
+	})
 }
 
 // batchNorm defines BatchNorm1d to 3d.
@@ -158,7 +164,11 @@ func batchNormLayer(name string, check func(b *builder, x *op.Tensor)) {
 				mean, variance = b.buffer("running_mean", c), b.buffer("running_var", c)
 				b.run("add_", &op.BinaryArgs{Other: op.Number{Set: true, Value: 1}}, b.counter("num_batches_tracked"))
 			}
-			b.finish([]val{b.do("batch_norm", &op.BatchNormArgs{Batch: !track}, b.in(0), w, bias, mean, variance)})
+			a := &op.BatchNormArgs{Batch: !track, Eps: b.float("eps")}
+			if b.has("momentum") {
+				a.Momentum = b.float("momentum")
+			}
+			b.finish([]val{b.do("batch_norm", a, b.in(0), w, bias, mean, variance)})
 		},
 	})
 }

@@ -13,6 +13,10 @@ func (b *builder) poolArgs(n int) *op.PoolArgs {
 	if b.has("dilation") {
 		a.Dilation = b.spatial("dilation", n, 1)
 	}
+	a.ExcludePadding = b.has("count_include_pad") && !b.bool("count_include_pad")
+	if b.has("divisor_override") {
+		a.Divisor = b.int("divisor_override")
+	}
 	for i := range a.Padding {
 		if a.Padding[i] > a.Kernel[i]/2 {
 			b.fail("padding", "padding %d is more than half of kernel size %d", a.Padding[i], a.Kernel[i])

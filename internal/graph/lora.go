@@ -321,6 +321,13 @@ func (el *elaborator) savedModules(m *program.Model, a *program.Adapters, l *spe
 		if adapted[path] {
 			el.fail(l.At, "lora: %s has an adapter and is among modules_to_save, too", path)
 		}
+		if q := m.Quantized; q != nil {
+			for _, p := range q.Layers {
+				if p.Path == path || strings.HasPrefix(p.Path, path+".") {
+					el.fail(l.At, "lora: %s is quantized and among modules_to_save, too; only tensors of a floating-point type can require gradients, PyTorch says (except: of quantize leaves it out)", p.Path)
+				}
+			}
+		}
 		f := c.Forward
 		w := &program.Class{Python: "ModulesToSave()", Children: []program.Child{{Path: program.OriginalModule, Class: c}, {Path: program.ModulesToSave, Class: c}}}
 		call := &program.Expr{Kind: program.CallMod, Child: 1}

@@ -62,8 +62,10 @@ func (el *elaborator) offload() {
 	}
 	if p.Optimizer || p.Parameters {
 		for _, j := range el.job.Optimizers {
-			if err := j.Row.CheckCPU(j.Args); err != nil {
-				el.fail(o.At, "%v", err)
+			for _, args := range j.AllArgs() {
+				if err := j.Row.CheckCPU(args); err != nil {
+					el.fail(o.At, "%v", err)
+				}
 			}
 		}
 	}

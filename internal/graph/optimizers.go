@@ -222,11 +222,7 @@ func (el *elaborator) optimNotes(o *program.Optimizer) {
 	if o.Row.Note == nil {
 		return
 	}
-	all := []any{o.Args}
-	for _, g := range o.Groups {
-		all = append(all, g.Args)
-	}
-	for _, args := range all {
+	for _, args := range o.AllArgs() {
 		if n := o.Row.Note(args); n != "" && !slices.Contains(el.warnings, n) {
 			el.warnings = append(el.warnings, n)
 		}

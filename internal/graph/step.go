@@ -177,7 +177,7 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 		}
 	}
 	kw := func(allowed ...string) map[string]*spec.Value { return f.keywords(e, allowed) }
-	if el.inEval != nil && contains(trainingStatements, e.Head.V) {
+	if el.inEval != nil && slices.Contains(trainingStatements, e.Head.V) {
 		el.fail(e.Head.At, "an evaluation trains nothing; %s belongs in the step", e.Head.V)
 	}
 	switch e.Head.V {

@@ -51,6 +51,9 @@ func Diagnose(f *Failure) []Finding {
 			add(HostMemory, "the machine's own memory ran out, not a GPU's")
 		}
 		return out
+	case Pinned:
+		add(HostMemory, "page-locked memory of the machine was asked for (pin_memory), which CUDA words as its own: the machine has no more of it")
+		return out
 	case Killed:
 		add(HostMemory, "the kernel or the scheduler killed the process because the machine's (or the container's) own memory ran out")
 		return out
@@ -73,10 +76,10 @@ func Diagnose(f *Failure) []Finding {
 	lacking := f.Tried - max(f.Free, 0)
 	switch {
 	case f.Tried < 0:
-	case capacity >= 0 && f.Tried > capacity:
-		add(OneTensor, "a single request of %v is more than the %v that there are", f.Tried, capacity)
 	case f.Allowed >= 0 && f.Free >= f.Tried:
 		add(Limit, "%v would have been free for the %v asked for, but the process may take no more than %v", f.Free, f.Tried, f.Allowed)
+	case capacity >= 0 && f.Tried > capacity:
+		add(OneTensor, "a single request of %v is more than the %v that there are", f.Tried, capacity)
 	}
 	if f.Tried >= 0 && rest >= f.Tried && len(out) == 0 {
 		add(Fragmentation, "%v lie unused in what PyTorch reserved, more than the %v asked for, but not in one piece", rest, f.Tried)
@@ -95,6 +98,8 @@ func Diagnose(f *Failure) []Finding {
 		switch {
 		case f.Allocated >= 0 && f.Tried >= 0 && capacity >= 0:
 			add(Size, "%v were in tensors and %v more were asked for; the device has %v", f.Allocated, f.Tried, capacity)
+		case f.Kind == Async:
+			add(Size, "what the job holds is too much for the device; PyTorch's cudaMallocAsync backend says no more than that")
 		default:
 			add(Size, "what the job holds is too much for the device")
 		}

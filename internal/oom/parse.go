@@ -21,6 +21,7 @@ const (
 	CuDNN  Kind = "cudnn"
 	NCCL   Kind = "nccl"
 	CPU    Kind = "cpu"    // the allocator of host memory
+	Pinned Kind = "pinned" // host memory again, page-locked, which CUDA allocates and words as if it were a GPU's
 	Shared Kind = "shm"    // /dev/shm
 	Killed Kind = "killed" // by the kernel or a scheduler, for host memory
 )
@@ -87,6 +88,10 @@ var (
 	pools       = regexp.MustCompile(`with ` + size + ` allocated in private pools`)
 	unallocated = regexp.MustCompile(`and ` + size + ` is reserved by PyTorch but unallocated`)
 
+	// asyncAlone is what Python mostly shows of cudaMallocAsync's message: the
+	// number of the device is written as a character, often NUL, which ends the
+	// text.
+	asyncAlone  = regexp.MustCompile(`(?:OutOfMemoryError:|Message:\**|!!!) (Allocation on device)$`)
 	asyncDevice = regexp.MustCompile(`on device ([0-9]+)`)
 	asyncCur    = regexp.MustCompile(`Currently allocated ?: ?` + size)
 	asyncTried  = regexp.MustCompile(`Requested ?: ?` + size)
@@ -97,12 +102,18 @@ var (
 	mpsForm  = regexp.MustCompile(`\(MPS allocated: ` + size + `, other allocations: ` + size + `, max allowed: ` + size + `\)`)
 	cpuTried = regexp.MustCompile(`tried to allocate ([0-9]+) bytes`)
 
+	// pinned is what a traceback has where host memory was to be page-locked.
+	pinned = regexp.MustCompile(`pin_memory|\bpinned\b|cudaHostAlloc|cudaHostRegister`)
+
 	rank   = regexp.MustCompile(`\[rank([0-9]+)\]`)
 	prefix = regexp.MustCompile(`^\s*(?:\[[a-z]*rank[ ]?[0-9]+\]:?|\[[0-9]+\]:|\((?:[A-Za-z_]+ )?pid=[0-9]+[^)]*\)|[│|])\s*`)
 	// Counters of steps: a progress bar's 12/345 [, or step 12.
 	bar     = regexp.MustCompile(`\b([0-9]{1,12})/[0-9]{1,12} \[`)
 	counter = regexp.MustCompile(`(?i)\b(?:global_step|step|iter(?:ation)?|batch)[s ]*[:=#\[ ]\s*([0-9]{1,12})\b`)
 )
+
+// traceback is how many lines before a message are looked at for its cause.
+const traceback = 12
 
 // reach is how far behind its anchor a message is looked at, in bytes.
 const reach = 2000
@@ -120,11 +131,14 @@ func Parse(log string) []*Failure {
 		// Some messages are wrapped: the anchor may end on the next line.
 		here, next := clean(line), ""
 		if i+1 < len(lines) {
-			next = " " + clean(lines[i+1])
+			next = clean(lines[i+1])
 		}
-		kind, at := anchor(here + next)
+		kind, at := anchor(here, next)
 		if kind == "" || at >= len(here) {
 			continue
+		}
+		if kind == Driver && pinned.MatchString(strings.Join(lines[max(0, i-traceback):i], "")) {
+			kind = Pinned
 		}
 		f := &Failure{Kind: kind, Line: i + 1, GPU: -1, Rank: -1, Tried: none, Total: none, Free: none, Allowed: none, InUse: none,
 			Allocated: none, PrivatePools: none, Reserved: none, Processes: []Process{}, Progress: progress}
@@ -132,8 +146,9 @@ func Parse(log string) []*Failure {
 			f.Rank = int(number(m[1]))
 		}
 		text := here[at:]
+		alone := kind == Async && !strings.Contains(text+next, "would exceed")
 		for _, l := range lines[i+1:] {
-			if len(text) > reach || kind != Device && kind != Async && strings.Count(text, " ") > 60 {
+			if alone || len(text) > reach || kind != Device && kind != Async && strings.Count(text, " ") > 60 {
 				break
 			}
 			c := clean(l)
@@ -159,10 +174,13 @@ func Parse(log string) []*Failure {
 	return out
 }
 
-// anchor finds the first message of a line.
-func anchor(s string) (Kind, int) {
+// anchor finds the first message of a line, which may end on the next one.
+func anchor(here, next string) (Kind, int) {
+	if m := asyncAlone.FindStringSubmatchIndex(here); m != nil {
+		return Async, m[2]
+	}
 	for _, a := range anchors {
-		if m := a.re.FindStringIndex(s); m != nil {
+		if m := a.re.FindStringIndex(here + " " + next); m != nil {
 			return a.kind, m[0]
 		}
 	}

@@ -69,6 +69,11 @@ var messages = []struct {
 		Failure{Kind: MPS, GPU: -1, Tried: m(768), Allocated: g(17.5), Allowed: g(18.13)}, []Cause{Size}},
 	{"cudaMallocAsync", "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 6.52 GiB\nRequested               : 1.00 GiB\nDevice limit            : 7.79 GiB\nFree (according to CUDA): 18.06 MiB\nPyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB\n",
 		Failure{Kind: Async, GPU: 0, Tried: g(1), Total: g(7.79), Free: m(18.06), Allocated: g(6.52)}, []Cause{Size}},
+	{"cudaMallocAsync, cut at the device's number", "torch.OutOfMemoryError: Allocation on device \n\nGot an OOM, unloading all loaded models.", Failure{Kind: Async, GPU: -1}, []Cause{Size}},
+	{"cudaMallocAsync in a report of ComfyUI", "- **Exception Type:** torch.OutOfMemoryError\n- **Exception Message:** Allocation on device \n## Stack Trace\n", Failure{Kind: Async, Line: 2, GPU: -1}, []Cause{Size}},
+	{"page-locked memory", "    x = torch.empty(1 << 46, dtype=torch.uint8, pin_memory=True)\nRuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call", Failure{Kind: Pinned, Line: 2, GPU: -1}, []Cause{HostMemory}},
+	{"2.6: one tensor beyond the fraction", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 10.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 80.00 GiB is free. 4.00 GiB allowed; Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+		Failure{Kind: Device, GPU: 0, Tried: g(10), Total: g(80), Free: g(80), Allowed: g(4)}, []Cause{Limit}},
 	{"the driver", "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.", Failure{Kind: Driver, GPU: -1}, []Cause{Library}},
 	{"THC", "THCudaCheck FAIL file=/pytorch/aten/src/THC/THCGeneral.cpp line=50 error=2 : out of memory", Failure{Kind: Driver, GPU: -1}, []Cause{Library}},
 	{"cuBLAS", "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", Failure{Kind: CuBLAS, GPU: -1}, []Cause{Library}},
@@ -163,7 +168,8 @@ func FuzzParse(f *testing.F) {
 
 // Logs of real runs of PyTorch 2.6: each died for the reason in its name.
 func TestLogs(t *testing.T) {
-	for name, want := range map[string]Cause{"size": Size, "one": OneTensor, "limit": Limit, "frag": Fragmentation, "leak": Growth} {
+	for name, want := range map[string]Cause{"size": Size, "one": OneTensor, "limit": Limit, "frag": Fragmentation, "leak": Growth,
+		"expandable": Size, "expandable-one": OneTensor, "fraction-one": Limit} {
 		b, err := os.ReadFile(filepath.Join("../../testdata/oom", name+".log"))
 		if err != nil {
 			t.Fatal(err)
@@ -174,6 +180,23 @@ func TestLogs(t *testing.T) {
 		}
 		if d := Diagnose(got[0]); d[0].Cause != want {
 			t.Errorf("%s: %+v, want %s", name, d, want)
+		}
+	}
+}
+
+// Logs of real runs whose messages have no figures.
+func TestLogsWithoutFigures(t *testing.T) {
+	for name, want := range map[string]struct {
+		kind  Kind
+		cause Cause
+	}{"async": {Async, Size}, "pinned": {Pinned, HostMemory}} {
+		b, err := os.ReadFile(filepath.Join("../../testdata/oom", name+".log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := Parse(string(b))
+		if len(got) != 1 || got[0].Kind != want.kind || got[0].Tried >= 0 || Diagnose(got[0])[0].Cause != want.cause {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

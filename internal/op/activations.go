@@ -23,9 +23,9 @@ var (
 	_ = unary("threshold", "F.threshold(input, threshold: float, value: float)", &ThresholdArgs{}, In(0))
 	_ = unary("hardshrink", "F.hardshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0))
 	_ = unary("softshrink", "F.softshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0))
-	_ = inPlace("celu_", gradMap)
-	_ = inPlace("selu_", gradMap)
-	_ = inPlaceOriginal("threshold_")
+	_ = inPlace("celu_", &AlphaArgs{}, gradMap)
+	_ = inPlace("selu_", nil, gradMap)
+	_ = inPlaceOriginal("threshold_", &ThresholdArgs{})
 )
 
 // RReLUArgs are the arguments of rrelu.

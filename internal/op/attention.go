@@ -424,9 +424,15 @@ func runSDPAMath(c *Call) {
 		return c.Keep(t)
 	}
 	q, k, v = up(q), up(k), up(v)
-	scaled := c.Do1(Mul, &BinaryArgs{Other: Number{Set: true, Float: true}}, q)
+	scale := 1 / math.Sqrt(float64(q.Dim(-1)))
+	if a.Scale != nil {
+		scale = *a.Scale
+	}
+	root := &BinaryArgs{Other: Number{Set: true, Float: true, Value: math.Sqrt(scale)}}
+	scaled := c.Do1(Mul, root, q)
 	if a.IsCausal {
-		lt := c.NewShape(tensor.Bool, q.Dim(-2), k.Dim(-2)) // ones().tril()
+		boolean := tensor.Bool
+		lt := c.Do1(Row0("ones"), &FillArgs{Size: []int64{q.Dim(-2), k.Dim(-2)}, DType: &boolean})
 		tri := c.Do1(table["tril"], &DiagonalArgs{}, lt)
 		c.Drop(lt)
 		mask = c.Do1(boolMask, &ToCopyArgs{DType: q.DType}, tri)
@@ -434,6 +440,7 @@ func runSDPAMath(c *Call) {
 	} else if mask != nil {
 		c.Keep(mask)
 	}
+	c.Youngest(scaled) // query is declared after attn_mask
 	// pre_process_group_query_attention_input: keys and values for each head
 	kx, vx := c.Keep(k), c.Keep(v)
 	if a.EnableGQA && k.Dim(-3) != q.Dim(-3) {
@@ -446,7 +453,7 @@ func runSDPAMath(c *Call) {
 		kx, vx = c.Do1(repeatInterleave, repeat, k), c.Do1(repeatInterleave, repeat, v)
 	}
 	kt := c.Do1(Transpose, &TransposeArgs{Dim0: -2, Dim1: -1}, kx)
-	ks := c.Do1(Mul, &BinaryArgs{Other: Number{Set: true, Float: true}}, kt)
+	ks := c.Do1(Mul, root, kt)
 	attn := c.Do1(Matmul, nil, scaled, ks)
 	c.Drop(ks, kt)
 	switch {

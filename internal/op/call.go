@@ -77,6 +77,14 @@ func (c *Call) End() {
 	c.locals = nil
 }
 
+// Youngest says that the variable that holds t is declared after those of all
+// that the row holds now: should the row be interrupted, it dies before them.
+func (c *Call) Youngest(t *Tensor) {
+	if x, ok := c.Exec.(interface{ Youngest(*Tensor) }); ok {
+		x.Youngest(t)
+	}
+}
+
 // Do1 runs an operator with one result.
 func (c *Call) Do1(r *Row, args any, in ...*Tensor) *Tensor { return c.Do(r, args, in...)[0] }
 

@@ -78,10 +78,27 @@ func inFloat32(r *Row) *Row {
 }
 
 // unarySaved is unary with gradMapSaved.
-func unarySaved(name, sig string, save Save) *Row {
-	r := unary(name, sig, nil, save)
+func unarySaved(name, sig string, args any, save Save) *Row {
+	r := unary(name, sig, args, save)
 	r.Grad = gradMapSaved
 	return r
+}
+
+// SlopeArgs is the slope of leaky_relu.
+type SlopeArgs struct {
+	Slope float64 `arg:"negative_slope"`
+}
+
+// RangeArgs are the bounds of hardtanh.
+type RangeArgs struct {
+	Min float64 `arg:"min_val"`
+	Max float64 `arg:"max_val"`
+}
+
+// SoftplusArgs are the arguments of softplus.
+type SoftplusArgs struct {
+	Beta      float64 `arg:"beta"`
+	Threshold float64 `arg:"threshold"`
 }
 
 // The activations and other functions whose derivative is one kernel. What
@@ -93,27 +110,27 @@ var (
 	}{}, In(0))
 	_ = unary("silu", "F.silu(input)", nil, In(0))
 	_ = unary("mish", "F.mish(input)", nil, In(0))
-	_ = inFloat32(unary("softplus", "F.softplus(input, beta: float = 1.0, threshold: float = 20.0)", nil, In(0)))
+	_ = inFloat32(unary("softplus", "F.softplus(input, beta: float = 1.0, threshold: float = 20.0)", &SoftplusArgs{}, In(0)))
 	_ = unary("hardswish", "F.hardswish(input)", nil, In(0))
 	_ = unary("hardsigmoid", "F.hardsigmoid(input)", nil, In(0))
-	_ = unary("hardtanh", "F.hardtanh(input, min_val: float = -1.0, max_val: float = 1.0)", nil, In(0))
+	_ = unary("hardtanh", "F.hardtanh(input, min_val: float = -1.0, max_val: float = 1.0)", &RangeArgs{}, In(0))
 	_ = unary("relu6", "F.relu6(input)", nil, In(0))
-	_ = unary("elu", "F.elu(input, alpha: float = 1.0)", nil, In(0))
-	_ = unarySaved("leaky_relu", "F.leaky_relu(input, negative_slope: float = 0.01)", In(0))
+	_ = unary("elu", "F.elu(input, alpha: float = 1.0)", &AlphaArgs{}, In(0))
+	_ = unarySaved("leaky_relu", "F.leaky_relu(input, negative_slope: float = 0.01)", &SlopeArgs{}, In(0))
 
 	logSigmoid = unary("log_sigmoid", "F.logsigmoid(input)", nil, In(0))
 
 	// Relu is at::relu: clamp_min forward, threshold_backward on the result.
-	Relu    = unarySaved("relu", "F.relu(input)", Out(0))
+	Relu    = unarySaved("relu", "F.relu(input)", nil, Out(0))
 	Sigmoid = ofFloats(unary("sigmoid", "torch.sigmoid(input)", nil, Out(0)))
 	Tanh    = ofFloats(unary("tanh", "torch.tanh(input)", nil, Out(0)))
 )
 
 // inPlace defines the in-place form of a pointwise function. Its derivative
 // has the type of the out-of-place one.
-func inPlace(name string, grad func(*Back)) *Row {
+func inPlace(name string, args any, grad func(*Back)) *Row {
 	return define(Row{
-		Name: name, Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Grad: grad,
+		Name: name, Args: args, Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Grad: grad,
 		Node:   nodeName(name[:len(name)-1]),
 		Source: "tools/autograd/derivatives.yaml: the in-place forms that save their result",
 	})
@@ -121,9 +138,9 @@ func inPlace(name string, grad func(*Back)) *Row {
 
 // The activations that nn modules offer with inplace=True.
 var (
-	ReluInPlace      = inPlace("relu_", gradMapSaved)
-	LeakyReluInPlace = inPlace("leaky_relu_", gradMapSaved)
-	EluInPlace       = inPlace("elu_", gradMap)
+	ReluInPlace      = inPlace("relu_", nil, gradMapSaved)
+	LeakyReluInPlace = inPlace("leaky_relu_", &SlopeArgs{}, gradMapSaved)
+	EluInPlace       = inPlace("elu_", &AlphaArgs{}, gradMap)
 )
 
 // Exp saves its result; the derivative is one multiplication.

@@ -79,7 +79,7 @@ var _ = define(Row{
 
 // In-place functions that keep their result.
 var (
-	_ = inPlace("sigmoid_", gradMap)
-	_ = inPlace("tanh_", gradMap)
-	_ = inPlace("exp_", gradMap)
+	_ = inPlace("sigmoid_", nil, gradMap)
+	_ = inPlace("tanh_", nil, gradMap)
+	_ = inPlace("exp_", nil, gradMap)
 )

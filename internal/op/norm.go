@@ -151,11 +151,23 @@ func (c *Call) usesCudnnBatchNorm(a *BatchNormArgs, x, w, bias *Tensor) bool {
 		stats && x.Rank() >= 3 && x.Dim(0) <= limit
 }
 
-// channelsLastKernels reports whether PyTorch's own kernels treat x as
-// channels-last: so it lies, or there is one pixel a channel.
-func channelsLastKernels(x *Tensor) bool {
-	return (x.Rank() == 4 && x.IsChannelsLastContiguous()) || (x.IsContiguous() && x.Stride.At(1) == 1)
+// channelsLastKernels reports whether the backward kernels treat x as
+// channels-last: so it lies, or there is one pixel a channel
+// (batch_norm_use_channels_last_kernels).
+func channelsLastKernels(x *Tensor) bool { return x.IsChannelsLastContiguous() || onePixel(x) }
+
+// channelsLastStatistics reports the same of the forward kernels, which look at
+// the plain order first, that images of one channel have too, and take no
+// volumes (batch_norm_choose_impl).
+func channelsLastStatistics(x *Tensor) bool {
+	if x.IsContiguous() {
+		return onePixel(x)
+	}
+	return x.Rank() == 4 && x.IsChannelsLastContiguous()
 }
+
+// onePixel reports whether the channels of x lie side by side in plain order.
+func onePixel(x *Tensor) bool { return x.IsContiguous() && x.Stride.At(1) == 1 }
 
 // welford is the size in bytes of an accumulator of mean and variance: mean,
 // sum of squares, count as integer and as float.
@@ -204,7 +216,7 @@ var (
 				return
 			}
 			switch {
-			case channelsLastKernels(x):
+			case channelsLastStatistics(x):
 				c.statistics(x, 4)
 			case !x.IsContiguous(): // var_mean, over a float32 copy of bfloat16 (make_reduction takes float16 as it is)
 				y := x

@@ -6,6 +6,8 @@ import "github.com/memplan/memplan/internal/tensor"
 type PoolArgs struct {
 	Kernel, Stride, Padding, Dilation []int64
 	CeilMode                          bool
+	ExcludePadding                    bool  // averages count the elements of the input alone
+	Divisor                           int64 // that averages divide by; 0: the number of elements
 }
 
 // poolSize is the number of windows along one dimension

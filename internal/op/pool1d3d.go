@@ -26,7 +26,7 @@ func flat(name string, run func(c *Call, x *Tensor) *Tensor) *Row {
 func (a *PoolArgs) wide() *PoolArgs {
 	return &PoolArgs{
 		Kernel: []int64{1, a.Kernel[0]}, Stride: []int64{1, a.Stride[0]}, Padding: []int64{0, a.Padding[0]},
-		Dilation: []int64{1, a.Dilation[0]}, CeilMode: a.CeilMode,
+		Dilation: []int64{1, a.Dilation[0]}, CeilMode: a.CeilMode, ExcludePadding: a.ExcludePadding, Divisor: a.Divisor,
 	}
 }
 

@@ -74,6 +74,7 @@ func init() {
 				if x.Numel() == 0 {
 					c.Fail("%s of no elements", name)
 				}
+				c.contiguous(x)
 				l := tensor.Contiguous(size)
 				c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
 			},

@@ -1,10 +1,6 @@
 package op
 
-import (
-	"fmt"
-	"strconv"
-	"strings"
-)
+import "strings"
 
 // String writes the signature as Python does: names and defaults. A parameter
 // that is inferred from the input is in brackets.
@@ -23,30 +19,9 @@ func (s *Sig) String() string {
 		case p.Infer:
 			text = "[" + text + "]"
 		case !p.Required:
-			text += "=" + pythonDefault(p.Default)
+			text += "=" + Literal(p.Default)
 		}
 		parts = append(parts, text)
 	}
 	return s.Python + "(" + strings.Join(parts, ", ") + ")"
-}
-
-func pythonDefault(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "None"
-	case bool:
-		if v {
-			return "True"
-		}
-		return "False"
-	case string:
-		return strconv.Quote(v)
-	case []any:
-		parts := make([]string, len(v))
-		for i, x := range v {
-			parts[i] = pythonDefault(x)
-		}
-		return "(" + strings.Join(parts, ", ") + ")"
-	}
-	return fmt.Sprint(v)
 }

@@ -323,3 +323,10 @@ func Names() []string {
 func (r *Row) OfGroup(arg string) bool {
 	return arg != "fused" && (r.GroupArgs == nil || slices.Contains(r.GroupArgs, arg))
 }
+
+// Implementation reports whether the arguments choose the for-loop or the fused
+// implementation on a GPU; neither is foreach.
+func (r *Row) Implementation(args any) (loop, fused bool) {
+	a := commonOf(args)
+	return !a.fused() && (a.loops() || a.Foreach == nil && r.LoopByDefault), a.fused()
+}

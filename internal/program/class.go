@@ -1,6 +1,10 @@
 package program
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // Kind is the class's name as reports show it: Linear for nn.Linear(...), the
 // class's own name for those of the spec.
@@ -10,6 +14,20 @@ func (c *Class) Kind() string {
 	}
 	callee, _, _ := strings.Cut(c.Python, "(")
 	return callee[strings.LastIndexByte(callee, '.')+1:]
+}
+
+// OtherTypes lists c's own parameters and buffers that stay in another type when
+// the model is converted to d.
+func (c *Class) OtherTypes(d tensor.DType) []Param {
+	var out []Param
+	for _, list := range [][]Param{c.Params, c.Buffers} {
+		for _, p := range list {
+			if !p.Fixed && p.DType != d {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
 }
 
 // FindParam returns the parameter or buffer at a path from c, such as "weight"

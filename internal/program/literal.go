@@ -1,48 +1,6 @@
 package program
 
-import (
-	"fmt"
-	"strconv"
-	"strings"
-
-	"github.com/memplan/memplan/internal/tensor"
-)
+import "github.com/memplan/memplan/internal/op"
 
 // Literal prints a value as Python writes it.
-func Literal(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "None"
-	case bool:
-		if v {
-			return "True"
-		}
-		return "False"
-	case string:
-		return strconv.Quote(v)
-	case float64:
-		s := strconv.FormatFloat(v, 'g', -1, 64)
-		if !strings.ContainsAny(s, ".e") {
-			s += ".0"
-		}
-		return s
-	case []int64:
-		if len(v) == 1 {
-			return strconv.FormatInt(v[0], 10)
-		}
-		parts := make([]string, len(v))
-		for i, n := range v {
-			parts[i] = strconv.FormatInt(n, 10)
-		}
-		return "(" + strings.Join(parts, ", ") + ")"
-	case []float64:
-		parts := make([]string, len(v))
-		for i, n := range v {
-			parts[i] = Literal(n)
-		}
-		return "(" + strings.Join(parts, ", ") + ")"
-	case tensor.DType:
-		return "torch." + v.String()
-	}
-	return fmt.Sprint(v)
-}
+func Literal(v any) string { return op.Literal(v) }

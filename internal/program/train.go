@@ -13,6 +13,15 @@ func (j *Job) model(name string) *Model {
 	return nil
 }
 
+// AllArgs are an optimizer's own arguments and those of its groups.
+func (o *Optimizer) AllArgs() []any {
+	all := []any{o.Args}
+	for _, g := range o.Groups {
+		all = append(all, g.Args)
+	}
+	return all
+}
+
 // Updates reports whether an optimizer is given the parameter at a path of one
 // of its models.
 func (o *Optimizer) Updates(path string) bool { return len(o.Params) == 0 || o.Params.Cover(path) }

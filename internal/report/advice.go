@@ -20,6 +20,7 @@ type Advice struct {
 	Unbounded            bool     `json:"unbounded,omitempty"` // the search ended at the greatest batch size
 	Search               *Search  `json:"search,omitempty"`    // of another key than the batch size
 	Changes              []Change `json:"changes"`
+	Fix                  *Fix     `json:"fix"` // null: no changes were looked for
 }
 
 // Search is the outcome for a key that was asked for.
@@ -31,12 +32,47 @@ type Search struct {
 	NotFitting  []int64 `json:"not_fitting"`
 }
 
-// Change is one thing to change in a spec, and what comes of it.
+// Change is a set of changes that belong together, and what comes of them.
 type Change struct {
-	Change            string       `json:"change"`
+	Change            string       `json:"change"` // the changes' names and values, with + between them
 	PeakReservedBytes tensor.Bytes `json:"peak_reserved_bytes"`
 	Fits              bool         `json:"fits"`
-	Cost              string       `json:"cost"`
+	Result            string       `json:"result"` // of the verdict: FITS, TIGHT or OOM
+	HeadroomBytes     tensor.Bytes `json:"headroom_bytes"`
+	HostBytes         tensor.Bytes `json:"host_total_bytes"` // of the machine's own memory
+	// Cost orders changes: the per cent by which a step becomes slower, and prices
+	// of what changes in numbers and of the work to adopt it (docs/advice.md).
+	Cost     float64 `json:"cost"`
+	Slowdown float64 `json:"slowdown"` // modelled time of a step, by that before
+	Numerics string  `json:"numerics"` // none, rounding or different training
+	Effort   string  `json:"effort"`
+	Parts    []Part  `json:"parts"`
+	// Set is what --set takes, and Arguments are what to append to the command
+	// line, in the place of flags that it has already.
+	Set       []string `json:"set"`
+	Arguments []string `json:"arguments"`
+	SpecLines []string `json:"spec_lines"` // where to change the spec
+	Code      string   `json:"code"`       // in a PyTorch script
+}
+
+// Part is one of the changes.
+type Part struct {
+	ID       string `json:"id"`
+	Text     string `json:"text"`
+	Numerics string `json:"numerics"`
+	Effort   string `json:"effort"`
+	Code     string `json:"code"`
+}
+
+// Fix says how changes were looked for.
+type Fix struct {
+	Combinations int `json:"combinations"` // that the catalogue has for this job
+	Simulated    int `json:"simulated"`
+	// Excluded are those of which simulations of others tell that they do not fit.
+	Excluded int `json:"excluded"`
+	// Cut says that the search ended at its limit; what was not tried may be
+	// cheaper.
+	Cut bool `json:"cut"`
 }
 
 // Point is one batch size of a curve.

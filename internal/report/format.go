@@ -9,6 +9,7 @@ import (
 type Options struct {
 	Top   int  // layers that text shows; 0: none
 	Color bool // mark the verdict with ANSI colours
+	Shown int  // changes of which text shows the lines; the first always
 }
 
 // Format is one way to print a report.
@@ -16,12 +17,18 @@ type Format struct {
 	Name  string
 	Doc   string
 	Write func(w io.Writer, r *Report, o Options) error
+	// Request says that the format asks a scheduler for resources, and is no
+	// verdict: that a job does not fit is to be said elsewhere too.
+	Request bool
 }
 
 // Formats is the table of formats; the first is the default.
 var Formats = []Format{
-	{"text", "for people: the verdict, the three numbers, what the peak is made of", writeText},
-	{"json", "for programs: everything, bytes as integers, names that do not change", writeJSON},
+	{"text", "for people: the verdict, the three numbers, what the peak is made of", writeText, false},
+	{"json", "for programs: everything, bytes as integers, names that do not change", writeJSON, false},
+	{"slurm", "the #SBATCH lines that ask for what the job needs", writeSlurm, true},
+	{"kubernetes", "the part of a Pod that asks for what the job needs", writeKubernetes, true},
+	{"hami", "the same for a part of a GPU, as HAMi shares them", writeHAMi, true},
 }
 
 // FormatNames lists the names of Formats.

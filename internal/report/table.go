@@ -44,7 +44,11 @@ func (t *Table) Write(w io.Writer) error {
 	)
 	out.Header(t.Header)
 	for _, r := range t.Rows {
-		if err := out.Append(r); err != nil {
+		cells := make([]string, len(r))
+		for i, c := range r {
+			cells[i] = Printable(c)
+		}
+		if err := out.Append(cells); err != nil {
 			return err
 		}
 	}

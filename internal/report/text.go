@@ -24,6 +24,7 @@ func writeText(w io.Writer, r *Report, o Options) error {
 	out := bufio.NewWriter(w)
 	t := &text{Writer: out, r: r, o: o}
 	t.verdict()
+	t.changes()
 	t.numbers()
 	if err := t.breakdown(); err != nil {
 		return err
@@ -59,7 +60,7 @@ func (t *text) verdict() {
 	if r.Train.Mode != "train" {
 		what += ", " + r.Train.Mode
 	}
-	t.printf("%s  %s (%s) on %s\n", word, r.Model.Name, what, r.Device.DisplayName)
+	t.printf("%s  %s (%s) on %s\n", word, Printable(r.Model.Name), what, Printable(r.Device.DisplayName))
 	t.printf("%s\n", r.Verdict.Reason)
 	t.advice()
 	if h := r.Host; h != nil && h.Result != "" {

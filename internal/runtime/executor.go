@@ -14,13 +14,14 @@ import (
 // Executor is a backend of the engine: it computes what is played on a device.
 type Executor struct {
 	memory
-	source Source
-	loads  map[string]int  // how often each input was loaded
-	seeds  map[int32]int64 // of attention's dropout, by the block of its log-sum-exp
-	seed   uint64          // of the job
-	random uint64          // how often random numbers were drawn
-	losses []float64
-	onStep func(step int) error
+	source  Source
+	loads   map[string]int  // how often each input was loaded
+	seeds   map[int32]int64 // of attention's dropout, by the block of its log-sum-exp
+	seed    uint64          // of the job
+	random  uint64          // how often random numbers were drawn
+	losses  []float64
+	weights Weights
+	onStep  func(step int) error
 }
 
 var _ engine.Backend = (*Executor)(nil)
@@ -157,7 +158,7 @@ func (x *Executor) scalar(t *op.Tensor) (float64, error) {
 	if err := x.device.Read(data, addressOf(o)); err != nil {
 		return 0, err
 	}
-	v := decode(o.DType, data)
+	v := tensor.Decode(o.DType, data)
 	if len(v) == 0 {
 		return math.NaN(), nil
 	}

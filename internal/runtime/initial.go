@@ -7,6 +7,7 @@ import (
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // distribution is how the elements of a parameter are drawn at first.
@@ -97,6 +98,9 @@ func ones(*program.Class, *program.Param) distribution { return distribution{con
 
 // Initialize implements engine.Backend.
 func (x *Executor) Initialize(t *op.Tensor, of engine.Initial) error {
+	name := program.Join(of.Path, of.Param.Name)
+	x.weights.names = append(x.weights.names, name)
+	x.weights.of[name] = t
 	kind := of.Class.Kind()
 	if of.Class.Python == "" {
 		kind = "" // a block that happens to have the name of a module
@@ -122,7 +126,7 @@ func (x *Executor) Initialize(t *op.Tensor, of engine.Initial) error {
 			clear(v[row*width : (row+1)*width])
 		}
 	}
-	return x.write(t, encode(t.DType, v))
+	return x.write(t, tensor.Encode(t.DType, v))
 }
 
 // paddingRow is the row of an embedding whose index is padding: it starts as

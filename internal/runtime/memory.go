@@ -111,3 +111,5 @@ func (m *memory) broadcast(t *op.Tensor, size tensor.Dims) (kernel.Tensor, error
 	}
 	return m.at(t, l), nil
 }
+
+func addressOf(t kernel.Tensor) allocsim.Address { return allocsim.Address(t.At) }

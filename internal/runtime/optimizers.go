@@ -8,6 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // updates are the optimizers that can be executed: what one does to a parameter
@@ -156,5 +157,5 @@ func (x *Executor) Values(t *op.Tensor) ([]float64, error) {
 	if err := x.device.Read(data, addressOf(x.operand(t))); err != nil {
 		return nil, err
 	}
-	return decode(t.DType, data), nil
+	return tensor.Decode(t.DType, data), nil
 }

@@ -36,7 +36,8 @@ func init() {
 // refuse.
 var composites = map[string]func(c *op.Call) error{
 	"linear": nil, "matmul": nil, "mm.any": nil, "outer": nil,
-	"reshape": nil, "flatten": nil, "contiguous": nil, "expand_as": nil, "getitem": nil, "repeat_interleave": nil,
+	"conv1d": nil, "conv2d": nil, "conv3d": nil, "conv_transpose1d": nil, "conv_transpose2d": nil, "conv_transpose3d": nil,
+	"unflatten": nil, "reshape": nil, "flatten": nil, "contiguous": nil, "expand_as": nil, "getitem": nil, "repeat_interleave": nil,
 	"to": nil, "float": nil, "half": nil, "bfloat16": nil, "double": nil, "long": nil, "int": nil, "bool": nil, "type_as": nil,
 	"layer_norm": nil, "batch_norm": nil, "group_norm": nil,
 	"softmax": nil, "log_softmax": nil, "softmin": nil, "softsign": nil, "tanhshrink": nil,
@@ -67,6 +68,12 @@ var composites = map[string]func(c *op.Call) error{
 		return nil
 	},
 	"scaled_dot_product_attention": nil,
+	"_scaled_dot_product_attention_math": func(c *op.Call) error {
+		if optional(c.In, 3) != nil {
+			return unsupported("attention by matrix products with a mask")
+		}
+		return nil
+	},
 }
 
 // composedViews are views whose derivative is made of operators; that of the

@@ -72,5 +72,14 @@ func attentionGrad(x *Executor, b *op.Back) error {
 
 // attentionRows are fused attentions.
 var attentionRows = map[string]row{
+	// 0 where the mask is set, else -inf.
+	"where.bool_mask": {forward: func(x *Executor, c *op.Call) error {
+		if err := x.Fill(c.Out[0], math.Inf(-1)); err != nil {
+			return err
+		}
+		return x.apply(kernel.MaskedFill, c.Out[0], []*op.Tensor{c.Out[0], c.In[0]}, 0)
+	}},
+	// Rows that are masked whole do not occur: composites refuses other masks than causal ones.
+	"_safe_softmax": softmax(kernel.Softmax, kernel.SoftmaxGrad),
 	"_scaled_dot_product_efficient_attention": {forward: attention, backward: attentionGrad},
 }

@@ -108,8 +108,10 @@ func maxPoolGrad(x *Executor, b *op.Back) error {
 	return x.launch(kernel.MaxPoolGrad, []kernel.Tensor{x.volume(b.Results[0], n), x.volume(b.Grads[0], n), x.volume(b.SavedOut[1], n)}, poolInts(a, true))
 }
 
-// averages are those of the windows of nn.AvgPool2d, with the padding's zeros.
-func averages(a *op.PoolArgs) []int64 { return append(poolInts(a, false), 1, 0) }
+// averages are the integers of average pooling.
+func averages(a *op.PoolArgs) []int64 {
+	return append(poolInts(a, false), flag(!a.ExcludePadding), a.Divisor)
+}
 
 // adaptive runs a kernel over images and the like of another size.
 func (x *Executor) adaptive(k *kernel.Kernel, y, in *op.Tensor, a *op.AdaptiveArgs) error {

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"fmt"
+
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 )
@@ -9,19 +11,23 @@ import (
 // arguments named; its derivative is one kernel of the gradient and of what was
 // saved. Without one the operator has no derivative here.
 func unary(k, grad *kernel.Kernel, saved saves, args ...string) row {
-	numbers := func(a any) []float64 {
+	numbers := func(a any) ([]float64, error) {
 		var out []float64
 		for _, name := range args {
-			v, _ := number(a, name)
+			v, ok := number(a, name)
+			if !ok {
+				return nil, fmt.Errorf("argument %s is not known", name)
+			}
 			out = append(out, v)
 		}
-		return out
+		return out, nil
 	}
 	r := row{forward: func(x *Executor, c *op.Call) error {
-		if c.Row.InPlace {
-			return x.apply(k, c.In[0], c.In[:1], numbers(c.Args)...)
+		n, err := numbers(c.Args)
+		if err != nil {
+			return err
 		}
-		return x.apply(k, c.Out[0], c.In[:1], numbers(c.Args)...)
+		return x.apply(k, target(c), c.In[:1], n...)
 	}}
 	if grad != nil {
 		r.backward = func(x *Executor, b *op.Back) error {
@@ -29,7 +35,11 @@ func unary(k, grad *kernel.Kernel, saved saves, args ...string) row {
 			if saved == result {
 				s = b.SavedOut
 			}
-			return x.apply(grad, b.Results[0], []*op.Tensor{b.Grads[0], s[0]}, numbers(b.Args)...)
+			n, err := numbers(b.Args)
+			if err != nil {
+				return err
+			}
+			return x.apply(grad, b.Results[0], []*op.Tensor{b.Grads[0], s[0]}, n...)
 		}
 	}
 	return r
@@ -55,29 +65,34 @@ func scaledBy(f float64) row {
 
 // mapRows are functions of one tensor, element by element.
 var mapRows = map[string]row{
-	"relu":        unary(kernel.Relu, kernel.ReluGrad, result),
-	"relu_":       unary(kernel.Relu, kernel.ReluGrad, result),
-	"leaky_relu":  unary(kernel.LeakyRelu, kernel.LeakyReluGrad, input, "negative_slope"),
-	"elu":         unary(kernel.Elu, kernel.EluGrad, input, "alpha"),
-	"silu":        unary(kernel.Silu, kernel.SiluGrad, input),
-	"softplus":    unary(kernel.Softplus, kernel.SoftplusGrad, input, "beta", "threshold"),
-	"hardtanh":    unary(kernel.Hardtanh, kernel.HardtanhGrad, input, "min_val", "max_val"),
-	"hardswish":   unary(kernel.Hardswish, kernel.HardswishGrad, input),
-	"hardsigmoid": unary(kernel.Hardsigm, kernel.HardsigmGrad, input),
-	"log_sigmoid": unary(kernel.LogSigmoid, kernel.LogSigmoidGrad, input),
-	"relu6":       relu6(),
-	"gelu":        gelu(),
-	"sigmoid":     unary(kernel.Sigmoid, kernel.SigmoidGrad, result),
-	"tanh":        unary(kernel.Tanh, kernel.TanhGrad, result),
-	"exp":         unary(kernel.Exp, kernel.Mul, result),
-	"log":         unary(kernel.Log, kernel.Div, input),
-	"sqrt":        unary(kernel.Sqrt, kernel.SqrtGrad, result),
-	"rsqrt":       unary(kernel.Rsqrt, kernel.RsqrtGrad, result),
-	"sin":         unary(kernel.Sin, kernel.SinGrad, input),
-	"cos":         unary(kernel.Cos, kernel.CosGrad, input),
-	"abs":         unary(kernel.Abs, kernel.AbsGrad, input),
-	"neg":         scaledBy(-1),
-	"pow":         unary(kernel.PowScalar, kernel.PowScalarGrad, input, "exponent"),
+	"relu":         unary(kernel.Relu, kernel.ReluGrad, result),
+	"relu_":        unary(kernel.Relu, kernel.ReluGrad, result),
+	"leaky_relu":   unary(kernel.LeakyRelu, kernel.LeakyReluGrad, input, "negative_slope"),
+	"elu":          unary(kernel.Elu, kernel.EluGrad, input, "alpha"),
+	"silu":         unary(kernel.Silu, kernel.SiluGrad, input),
+	"softplus":     unary(kernel.Softplus, kernel.SoftplusGrad, input, "beta", "threshold"),
+	"hardtanh":     unary(kernel.Hardtanh, kernel.HardtanhGrad, input, "min_val", "max_val"),
+	"hardswish":    unary(kernel.Hardswish, kernel.HardswishGrad, input),
+	"hardsigmoid":  unary(kernel.Hardsigm, kernel.HardsigmGrad, input),
+	"log_sigmoid":  unary(kernel.LogSigmoid, kernel.LogSigmoidGrad, input),
+	"leaky_relu_":  unary(kernel.LeakyRelu, kernel.LeakyReluGrad, result, "negative_slope"),
+	"hardtanh_":    unary(kernel.Hardtanh, kernel.HardtanhGrad, input, "min_val", "max_val"),
+	"hardswish_":   unary(kernel.Hardswish, kernel.HardswishGrad, input),
+	"silu_":        unary(kernel.Silu, kernel.SiluGrad, input),
+	"relu6":        relu6(),
+	"hardsigmoid_": unary(kernel.Hardsigm, kernel.HardsigmGrad, input),
+	"gelu":         gelu(),
+	"sigmoid":      unary(kernel.Sigmoid, kernel.SigmoidGrad, result),
+	"tanh":         unary(kernel.Tanh, kernel.TanhGrad, result),
+	"exp":          unary(kernel.Exp, kernel.Mul, result),
+	"log":          unary(kernel.Log, kernel.Div, input),
+	"sqrt":         unary(kernel.Sqrt, kernel.SqrtGrad, result),
+	"rsqrt":        unary(kernel.Rsqrt, kernel.RsqrtGrad, result),
+	"sin":          unary(kernel.Sin, kernel.SinGrad, input),
+	"cos":          unary(kernel.Cos, kernel.CosGrad, input),
+	"abs":          unary(kernel.Abs, kernel.AbsGrad, input),
+	"neg":          scaledBy(-1),
+	"pow":          unary(kernel.PowScalar, kernel.PowScalarGrad, input, "exponent"),
 
 	"native_dropout": {
 		forward: func(x *Executor, c *op.Call) error {

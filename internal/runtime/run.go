@@ -22,7 +22,9 @@ type Options struct {
 	Poison bool // memory that is free or fresh is overwritten, so that a use of it shows
 	// OnStep is called after each step; an error from it ends the run.
 	OnStep func(Progress) error
-	Now    func() time.Time // nil: time stands still
+	// OnEnd is called when all steps are done and the weights are still there.
+	OnEnd func(*Weights) error
+	Now   func() time.Time // nil: time stands still
 }
 
 // Progress is what one step gave.
@@ -90,13 +92,18 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 	}
 	r.Played, err = engine.Play(prog, env, x, o.Steps)
 	r.Stats, r.Live = alloc.Stats(), x.live
+	if err == nil && o.OnEnd != nil {
+		err = o.OnEnd(&x.weights)
+	}
 	return r, errors.Join(err, x.release())
 }
 
 // NewExecutor returns a backend over a device whose memory an allocator divides.
 func NewExecutor(d Device, alloc *allocsim.Allocator, source Source, seed uint64) *Executor {
-	return &Executor{
+	x := &Executor{
 		memory: memory{device: d, alloc: alloc}, source: source, seed: seed,
 		loads: map[string]int{}, seeds: map[int32]int64{},
 	}
+	x.weights = Weights{x: x, of: map[string]*op.Tensor{}}
+	return x
 }

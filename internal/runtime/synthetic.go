@@ -110,7 +110,7 @@ func (s *Synthetic) Values(n int, in program.Input) ([]byte, error) {
 			}
 		}
 	}
-	return encode(in.DType, out), nil
+	return tensor.Encode(in.DType, out), nil
 }
 
 // builtinText is a text whose words, its bytes, are easy to predict.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/memplan/memplan/internal/nearest"
 )
@@ -104,10 +105,16 @@ func (e *Errors) Error() string {
 }
 
 // caret shows the line and marks the span. Tabs are kept so that the mark
-// stays under its place; very long lines are cut around it.
+// stays under its place, other control characters replaced; very long lines are
+// cut around it.
 func caret(line string, s Span) string {
 	const width = 110
-	r := []rune(line)
+	r := []rune(strings.Map(func(c rune) rune {
+		if steers(c) {
+			return utf8.RuneError
+		}
+		return c
+	}, line))
 	col, n := min(s.Col-1, len(r)), max(s.Len, 1)
 	from, cut := 0, ""
 	if col > width-20 {

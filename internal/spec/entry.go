@@ -33,7 +33,9 @@ type Entry struct {
 	NoGrad  *Value
 	// Autocast false keeps a statement of a step out of torch.autocast.
 	Autocast *Value
-	Body     []*Entry // of layers: and Sequential:, and of an optimizer_step's closure
+	// DType is the type to which the entry's module is converted.
+	DType *Value
+	Body  []*Entry // of layers: and Sequential:, and of an optimizer_step's closure
 
 	// Checkpoint calls the entry's module or function through
 	// torch.utils.checkpoint.
@@ -90,7 +92,7 @@ var (
 
 // Modifiers lists the keys of an entry that are not its head.
 var Modifiers = []string{
-	"name", "inputs", "module", "tie", "with", "if", "repeat", "for", "inplace", "pick", "every", "no_grad", "autocast", "checkpoint",
+	"name", "inputs", "module", "tie", "with", "if", "repeat", "for", "inplace", "pick", "every", "no_grad", "autocast", "checkpoint", "dtype",
 }
 
 func isModifier(key string) bool {
@@ -259,6 +261,8 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 		e.NoGrad = v
 	case "autocast":
 		e.Autocast = v
+	case "dtype":
+		e.DType = v
 	case "checkpoint":
 		e.Checkpoint = &Checkpoint{At: k.Span}
 		e.Checkpoint.unmarshal(d, v)

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -30,6 +31,7 @@ type Flag struct {
 	Path  string // of the key: "device.gpu"
 	Value string
 	Text  bool // Value is a string as it stands, not YAML
+	Drop  bool // the key is taken away, if it is there
 }
 
 // Parse reads a spec. The error, if any, is an *Errors that holds every
@@ -58,6 +60,10 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 		override(root, path, text, at, errs)
 	}
 	for _, f := range o.Flags {
+		if f.Drop {
+			root.drop(strings.Split(f.Path, "."))
+			continue
+		}
 		text := f.Value
 		if f.Text {
 			text = strconv.Quote(text)
@@ -244,6 +250,17 @@ func (v *Value) put(key, val *Value) {
 		}
 	}
 	v.Pairs = append(v.Pairs, Pair{key, val})
+}
+
+// drop takes away the key of a path.
+func (v *Value) drop(path []string) {
+	if len(path) > 1 {
+		if sub := v.Get(path[0]); sub != nil {
+			sub.drop(path[1:])
+		}
+		return
+	}
+	v.Pairs = slices.DeleteFunc(v.Pairs, func(p Pair) bool { return p.Key.Str == path[0] })
 }
 
 // moveTo gives a tree one place.

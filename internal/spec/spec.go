@@ -202,7 +202,8 @@ type Data struct {
 	Loader         *Loader             `yaml:"loader" doc:"torch.utils.data.DataLoader"`
 	DevicePrefetch Boolean             `yaml:"device_prefetch" doc:"the next batch is copied on a stream of its own while the current one is used"`
 	Transforms     []*Named[Transform] `yaml:"transforms" doc:"what is done to a sample when it is loaded, step by step, with the shape that each gives"`
-	Source         String              `yaml:"source" doc:"training data for memplan run" later:"training data"`
+	Source         *Value              `yaml:"source" doc:"training data for memplan run: a file (CIFAR binary, or a text for a language model), or {INPUT: file} (IDX, npy)"`
+	Tokenizer      String              `yaml:"tokenizer" enum:"bytes|bpe" default:"bytes" doc:"tokens of a text: its bytes, or a byte-pair encoding learned from it"`
 }
 
 // Dataset and Loader describe host memory.

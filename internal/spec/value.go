@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -109,6 +110,10 @@ func readYAML(text []byte, errs *Errors) *Value {
 		errs.Addf(Span{Pos: Pos{1, 1}}, "file is not valid UTF-8")
 		return nil
 	}
+	if at, c := controlIn(string(text)); c != 0 {
+		errs.Addf(at, "control character %U; allowed are printable characters", c)
+		return nil
+	}
 	dec := yaml.NewDecoder(strings.NewReader(string(text)))
 	var doc yaml.Node
 	if err := dec.Decode(&doc); err != nil {
@@ -137,6 +142,25 @@ func readYAML(text []byte, errs *Errors) *Value {
 	}
 	return v
 }
+
+// controlIn finds the first control character of a text but line ends and tabs.
+func controlIn(text string) (Span, rune) {
+	line, col := 1, 1
+	for _, c := range text {
+		switch {
+		case c == '\n':
+			line, col = line+1, 1
+			continue
+		case steers(c) && c != '\r' && c != '\u0085':
+			return Span{Pos: Pos{line, col}}, c
+		}
+		col++
+	}
+	return Span{}, 0
+}
+
+// steers reports control characters: a terminal that prints one obeys it.
+func steers(c rune) bool { return unicode.IsControl(c) && c != '\t' && c != '\n' }
 
 var (
 	yamlLine      = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
@@ -237,6 +261,10 @@ func (r *reader) value(n *yaml.Node, depth int) *Value {
 			v.Pairs = append(v.Pairs, Pair{k, r.value(n.Content[i+1], depth+1)})
 		}
 	case yaml.ScalarNode:
+		if i := strings.IndexFunc(n.Value, steers); i >= 0 { // of an escape
+			c, _ := utf8.DecodeRuneInString(n.Value[i:])
+			r.errs.Addf(v.Span, "a string with the control character %U; allowed are printable characters", c)
+		}
 		r.scalar(v, n)
 	default:
 		r.errs.Addf(v.Span, "unexpected YAML node")

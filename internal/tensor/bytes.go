@@ -17,6 +17,7 @@ const (
 	MiB Bytes = 1 << 20
 	GiB Bytes = 1 << 30
 	TiB Bytes = 1 << 40
+	PiB Bytes = 1 << 50
 )
 
 // MaxBytes bounds every single size that memplan accepts or computes for one
@@ -41,8 +42,10 @@ func (b Bytes) String() string {
 		return fmt.Sprintf("%s%.2f MiB", sign, v/float64(MiB))
 	case v < float64(TiB):
 		return fmt.Sprintf("%s%.2f GiB", sign, v/float64(GiB))
+	case v < float64(PiB):
+		return fmt.Sprintf("%s%.2f TiB", sign, v/float64(TiB))
 	}
-	return fmt.Sprintf("%s%.2f TiB", sign, v/float64(TiB))
+	return fmt.Sprintf("%s%.2f PiB", sign, v/float64(PiB))
 }
 
 // CeilTo rounds b up to a multiple of unit; unit must be positive.
@@ -72,7 +75,7 @@ func MulBytes(factors ...int64) (Bytes, error) {
 }
 
 // byteUnits lists the accepted unit spellings in lower case. A bare letter and
-// the IEC forms are binary; kB, MB, GB and TB are decimal, as in SI.
+// the IEC forms are binary; kB, MB, GB, TB and PB are decimal, as in SI.
 var byteUnits = []struct {
 	name  string
 	bytes float64
@@ -82,6 +85,7 @@ var byteUnits = []struct {
 	{"m", 1 << 20}, {"mib", 1 << 20}, {"mb", 1e6},
 	{"g", 1 << 30}, {"gib", 1 << 30}, {"gb", 1e9},
 	{"t", 1 << 40}, {"tib", 1 << 40}, {"tb", 1e12},
+	{"p", 1 << 50}, {"pib", 1 << 50}, {"pb", 1e15},
 }
 
 // ParseBytes reads a non-negative size such as "512", "24GiB", "1.5 GB" or
@@ -95,7 +99,7 @@ func ParseBytes(s string) (Bytes, error) {
 	num, unit := t[:i], strings.TrimSpace(t[i:])
 	v, err := strconv.ParseFloat(num, 64)
 	if err != nil {
-		return 0, fmt.Errorf("size %q is not a number with a unit (B, KiB, MiB, GiB, TiB, kB, MB, GB, TB)", s)
+		return 0, fmt.Errorf("size %q is not a number with a unit (B, KiB, MiB, GiB, TiB, PiB, kB, MB, GB, TB, PB)", s)
 	}
 	for _, u := range byteUnits {
 		if u.name == unit {
@@ -106,5 +110,5 @@ func ParseBytes(s string) (Bytes, error) {
 			return Bytes(math.Round(v)), nil
 		}
 	}
-	return 0, fmt.Errorf("size %q has unknown unit %q; allowed are B, KiB, MiB, GiB, TiB, kB, MB, GB, TB", s, unit)
+	return 0, fmt.Errorf("size %q has unknown unit %q; allowed are B, KiB, MiB, GiB, TiB, PiB, kB, MB, GB, TB, PB", s, unit)
 }

@@ -21,7 +21,7 @@ func TestBytesString(t *testing.T) {
 		{GiB, "1.00 GiB"},
 		{GiB + GiB/4, "1.25 GiB"},
 		{3 * TiB, "3.00 TiB"},
-		{MaxBytes, "1024.00 TiB"},
+		{MaxBytes, "1.00 PiB"},
 		{-512, "-512 B"},
 		{-2 * MiB, "-2.00 MiB"},
 	} {

@@ -14,7 +14,9 @@ import (
 //
 //	{
 //	  "config": "max_split_size_mb:128",    PYTORCH_CUDA_ALLOC_CONF; "" by default
+//	  "torch": "2.6",                       whose allocator it was; memplan's default if absent
 //	  "capacity_bytes": 17179869184,        memory of the device; 0 or absent: unbounded
+//	  "occupied_bytes": 536870912,          of it, by the CUDA context and other processes
 //	  "memory_fraction": 0.5,               set_per_process_memory_fraction, or null
 //	  "events": [
 //	    ["a", 7, 4096],                     allocate 4096 bytes as block 7
@@ -46,8 +48,10 @@ import (
 // context].
 type File struct {
 	Config         string
+	Torch          string       // version of PyTorch; "": not said
 	Capacity       tensor.Bytes // 0: unbounded
-	MemoryFraction *float64     // nil: no limit
+	Occupied       tensor.Bytes // of it, by others than the allocator
+	MemoryFraction *float64     // of the capacity; nil: no limit
 	Trace
 }
 

@@ -57,7 +57,9 @@ var members = []struct {
 }{
 	{"memplan_trace", true, (*reader).version},
 	{"config", false, func(d *reader) { d.out.Config = d.string(`"config"`) }},
-	{"capacity_bytes", false, (*reader).capacity},
+	{"torch", false, func(d *reader) { d.out.Torch = d.string(`"torch"`) }},
+	{"capacity_bytes", false, func(d *reader) { d.bytes(`"capacity_bytes"`, &d.out.Capacity) }},
+	{"occupied_bytes", false, func(d *reader) { d.bytes(`"occupied_bytes"`, &d.out.Occupied) }},
 	{"memory_fraction", false, (*reader).fraction},
 	{"categories", true, (*reader).categoryTable},
 	{"phases", true, (*reader).phaseTable},
@@ -124,9 +126,10 @@ func (d *reader) version() {
 	d.own = true
 }
 
-func (d *reader) capacity() {
+// bytes reads a size; null stands for none.
+func (d *reader) bytes(what string, to *tensor.Bytes) {
 	if !d.null() {
-		d.out.Capacity = tensor.Bytes(d.integer(`"capacity_bytes"`, 0, tensor.MaxBytes))
+		*to = tensor.Bytes(d.integer(what, 0, tensor.MaxBytes))
 	}
 }
 

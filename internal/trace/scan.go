@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
+	"unicode"
 )
 
 // ReadError says what is wrong with a trace file, and where.
@@ -226,7 +228,13 @@ func (s *scanner) strings(what string) []string {
 	list := []string{}
 	s.expect('[', "before the list of "+what)
 	for first := true; s.more(&first, ']', "in the list of "+what); {
-		list = append(list, s.string(what))
+		s.peek()
+		at := s.pos
+		name := s.string(what)
+		if i := strings.IndexFunc(name, unicode.IsControl); i >= 0 {
+			s.fail(at, "%s has a control character in %s; names are printed", what, strconv.QuoteToASCII(name))
+		}
+		list = append(list, name)
 	}
 	return list
 }

@@ -19,7 +19,7 @@ func read(s string) (*File, error) { return Read(strings.NewReader(s)) }
 func TestReadRecorded(t *testing.T) {
 	f, err := read(`{
   "name": "x", "events_of_mine": [1, {"events": []}],
-  "config": "max_split_size_mb:64", "capacity_bytes": 1000, "memory_fraction": 0.25,
+  "config": "max_split_size_mb:64", "torch": "2.6", "capacity_bytes": 1000, "occupied_bytes": 10, "memory_fraction": 0.25,
   "events": [["a", 140733193388032, 5], ["a", -1, 0], ["s", 2], ["f", 140733193388032],
     ["a", 140733193388032, 7], ["e"], ["r"], ["s", 0], ["f", -1]],
   "expected": {"reserved": [1, 2.5e3, null, true, "é\n"]}
@@ -29,7 +29,7 @@ func TestReadRecorded(t *testing.T) {
 	}
 	quarter := 0.25
 	want := &File{
-		Config: "max_split_size_mb:64", Capacity: 1000, MemoryFraction: &quarter,
+		Config: "max_split_size_mb:64", Torch: "2.6", Capacity: 1000, Occupied: 10, MemoryFraction: &quarter,
 		Trace: Trace{Events: []Event{
 			{Kind: Alloc, ID: 1, Bytes: 5},
 			{Kind: Alloc, ID: 2},
@@ -132,7 +132,8 @@ func TestReadErrors(t *testing.T) {
 		// memplan's own members.
 		{`{"memplan_trace": 2, "events": []}`, `"memplan_trace" is 2; allowed are whole numbers from 1 to 1`},
 		{`{"config": "", "memplan_trace": 1, "events": []}`, `"memplan_trace" must be the first member`},
-		{`{"memplan_trace": 1, "capcity": 5, "events": []}`, `unknown member "capcity"; allowed are memplan_trace, config, capacity_bytes,`},
+		{`{"memplan_trace": 1, "capcity": 5, "events": []}`, `unknown member "capcity"; allowed are memplan_trace, config, torch, capacity_bytes,`},
+		{`{"memplan_trace": 1, "layers": ["", "a\u001b[2J"], "events": []}`, `"layers" has a control character in "a\x1b[2J"; names are printed`},
 		{`{"memplan_trace": 1, "events": [], "ops": []}`, `"ops" must come before "events"`},
 		{`{"memplan_trace": 1, "categories": ["fish"], "events": []}`, `line 1, column 37: "categories" has "fish"; allowed are parameters, gradients,`},
 		{`{"memplan_trace": 1, "categories": [], "events": []}`, `"categories" is empty; allowed are parameters,`},
@@ -173,6 +174,10 @@ func randomFile(r *rand.Rand) *File {
 	}
 	if maybe() {
 		f.Capacity = tensor.Bytes(r.Int64N(tensor.MaxBytes))
+		f.Occupied = tensor.Bytes(r.Int64N(tensor.MaxBytes))
+	}
+	if maybe() {
+		f.Torch = "2.9"
 	}
 	if maybe() {
 		v := r.Float64()

@@ -28,7 +28,9 @@ func Write(w io.Writer, f *File) error {
 		given bool
 	}{
 		{"config", f.Config, f.Config != ""},
+		{"torch", f.Torch, f.Torch != ""},
 		{"capacity_bytes", f.Capacity, f.Capacity != 0},
+		{"occupied_bytes", f.Occupied, f.Occupied != 0},
 		{"memory_fraction", f.MemoryFraction, f.MemoryFraction != nil},
 		{"categories", categoryNames, f.Categories != nil},
 		{"phases", phaseNames, len(t.rows) > 0},

@@ -45,6 +45,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"checkpoint": (*generator).checkpointJob,
 	"breadth":    (*generator).breadthJob,
 	"adapted":    adapted,
+	"options":    options,
 }
 
 // steps are what each script runs.

@@ -1,17 +1,48 @@
-package accuracy
+package trace
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/trace"
 )
 
-// step maps an event to the recorded list that it belongs to. With late, what
+// RecordedEvent is an allocation of Bytes (ID > 0) or a free (ID < 0, or 0 for
+// a block that was not seen being allocated).
+type RecordedEvent struct {
+	ID    int64
+	Bytes tensor.Bytes
+}
+
+// UnmarshalJSON reads [id, bytes] or -id.
+func (e *RecordedEvent) UnmarshalJSON(b []byte) error {
+	if b[0] != '[' {
+		return json.Unmarshal(b, &e.ID)
+	}
+	var a []int64
+	if err := json.Unmarshal(b, &a); err != nil {
+		return err
+	}
+	if len(a) < 2 {
+		return fmt.Errorf("event %s has no size", b)
+	}
+	e.ID, e.Bytes = a[0], tensor.Bytes(a[1])
+	return nil
+}
+
+// MarshalJSON writes an event as UnmarshalJSON reads it.
+func (e RecordedEvent) MarshalJSON() ([]byte, error) {
+	if e.ID <= 0 {
+		return json.Marshal(e.ID)
+	}
+	return json.Marshal([2]int64{e.ID, int64(e.Bytes)})
+}
+
+// StepOf maps an event to the recorded list that it belongs to. With late, what
 // dies when a step returns was recorded at the start of the next one.
-func step(e *trace.Event, late bool) int {
-	if late && e.Phase == trace.Return {
+func StepOf(e *Event, late bool) int {
+	if late && e.Phase == Return {
 		return int(e.Step) + 1
 	}
 	return int(e.Step)
@@ -37,11 +68,11 @@ func (t token) same(o token) bool {
 	return t.alloc == o.alloc && t.bytes == o.bytes && (t.alloc || t.block == o.block)
 }
 
-// difference compares event lists: sizes and order, ids by birth. With
+// Difference compares event lists: sizes and order, ids by birth. With
 // unordered, the order within a run of frees does not count: PyTorch itself
 // frees autocast's cache in another order in each run. It returns "" if the
 // lists are equal, else a description of the first difference.
-func difference(recorded map[string][]RecordedEvent, events []trace.Event, late, unordered bool) string {
+func Difference(recorded map[string][]RecordedEvent, events []Event, late, unordered bool) string {
 	steps := 0
 	for recorded[stepName(steps)] != nil {
 		steps++
@@ -92,20 +123,20 @@ func recordedTokens(recorded map[string][]RecordedEvent, steps int) [][]token {
 
 // predictedTokens leaves out what comes after the last recorded step, and, if
 // frees on return belong to the next one, those of the last.
-func predictedTokens(events []trace.Event, steps int, late bool) [][]token {
+func predictedTokens(events []Event, steps int, late bool) [][]token {
 	out := make([][]token, steps)
 	birth := map[int32]int{}
 	for i := range events {
 		e := &events[i]
-		k := step(e, late)
+		k := StepOf(e, late)
 		if k >= steps {
 			continue
 		}
 		switch e.Kind {
-		case trace.Alloc:
+		case Alloc:
 			birth[e.ID] = len(birth) + 1
 			out[k] = append(out[k], token{true, e.Bytes, birth[e.ID]})
-		case trace.Free:
+		case Free:
 			out[k] = append(out[k], token{block: birth[e.ID]})
 		}
 	}

@@ -1,37 +1,31 @@
-package runtime
+package tensor
 
 import (
 	"encoding/binary"
 	"math"
-
-	"github.com/memplan/memplan/internal/allocsim"
-	"github.com/memplan/memplan/internal/kernel"
-	"github.com/memplan/memplan/internal/tensor"
 )
 
-func addressOf(t kernel.Tensor) allocsim.Address { return allocsim.Address(t.At) }
-
-// encode writes numbers as elements of a type, little-endian. 16-bit floating
+// Encode writes numbers as elements of a type, little-endian. 16-bit floating
 // types are rounded to nearest, ties to even.
-func encode(d tensor.DType, v []float64) []byte {
+func Encode(d DType, v []float64) []byte {
 	out := make([]byte, int64(len(v))*d.Size())
 	for i, x := range v {
 		at := out[int64(i)*d.Size():]
 		switch d {
-		case tensor.Float32:
+		case Float32:
 			binary.LittleEndian.PutUint32(at, math.Float32bits(float32(x)))
-		case tensor.Float64:
+		case Float64:
 			binary.LittleEndian.PutUint64(at, math.Float64bits(x))
-		case tensor.BFloat16:
+		case BFloat16:
 			b := math.Float32bits(float32(x))
 			binary.LittleEndian.PutUint16(at, uint16((b+0x7fff+b>>16&1)>>16))
-		case tensor.Float16:
+		case Float16:
 			binary.LittleEndian.PutUint16(at, half(float32(x)))
-		case tensor.Int64:
+		case Int64:
 			binary.LittleEndian.PutUint64(at, uint64(int64(x)))
-		case tensor.Int32:
+		case Int32:
 			binary.LittleEndian.PutUint32(at, uint32(int32(x)))
-		case tensor.Int16:
+		case Int16:
 			binary.LittleEndian.PutUint16(at, uint16(int16(x)))
 		default:
 			at[0] = byte(int64(x))
@@ -40,27 +34,27 @@ func encode(d tensor.DType, v []float64) []byte {
 	return out
 }
 
-// decode reads elements of a type as numbers.
-func decode(d tensor.DType, data []byte) []float64 {
+// Decode reads elements of a type as numbers.
+func Decode(d DType, data []byte) []float64 {
 	out := make([]float64, int64(len(data))/d.Size())
 	for i := range out {
 		at := data[int64(i)*d.Size():]
 		switch d {
-		case tensor.Float32:
+		case Float32:
 			out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(at)))
-		case tensor.Float64:
+		case Float64:
 			out[i] = math.Float64frombits(binary.LittleEndian.Uint64(at))
-		case tensor.BFloat16:
+		case BFloat16:
 			out[i] = float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(at)) << 16))
-		case tensor.Float16:
+		case Float16:
 			out[i] = float64(unhalf(binary.LittleEndian.Uint16(at)))
-		case tensor.Int64:
+		case Int64:
 			out[i] = float64(int64(binary.LittleEndian.Uint64(at)))
-		case tensor.Int32:
+		case Int32:
 			out[i] = float64(int32(binary.LittleEndian.Uint32(at)))
-		case tensor.Int16:
+		case Int16:
 			out[i] = float64(int16(binary.LittleEndian.Uint16(at)))
-		case tensor.Int8:
+		case Int8:
 			out[i] = float64(int8(at[0]))
 		default:
 			out[i] = float64(at[0])

@@ -1,0 +1,194 @@
+package advise
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/estimate"
+)
+
+// Numerics is what a change does to the numbers that training computes.
+type Numerics uint8
+
+// The kinds, by how much they change.
+const (
+	Same      Numerics = iota // the same sums in the same types, perhaps in another order
+	Rounding                  // fewer bits
+	Different                 // another training: results must be looked at anew
+)
+
+// Effort is the work to adopt a change.
+type Effort uint8
+
+// The kinds, by how much work they are.
+const (
+	Switch  Effort = iota // an environment variable or an argument
+	Lines                 // a few lines of the training script
+	Rewrite               // another library, or another structure of the script
+)
+
+// The price of what a change does beside the time that it takes, in per cent of
+// the time of a step: for how much slower a step people would rather leave it.
+// That is taste rather than measurement. A tenth of a step's time for fewer bits,
+// the double time before anybody trains something else.
+var (
+	numericsPrice = [...]float64{Same: 0, Rounding: 10, Different: 100}
+	effortPrice   = [...]float64{Switch: 0.5, Lines: 2, Rewrite: 10}
+	numericsName  = [...]string{Same: "none", Rounding: "rounding", Different: "different training"}
+	effortName    = [...]string{Switch: "a switch", Lines: "a few lines", Rewrite: "another library or structure"}
+)
+
+// String is the name in reports.
+func (n Numerics) String() string { return numericsName[n] }
+
+// String is the name in reports.
+func (e Effort) String() string { return effortName[e] }
+
+// Change is one kind of change that may make a job fit: a row of the catalogue.
+type Change struct {
+	ID    string
+	Title string
+	// Group: a proposal has at most one change of a group.
+	Group string
+	// Technique is the section of docs/techniques.md that shows what it does.
+	Technique string
+	Numerics  Numerics
+	Effort    Effort
+	// Cost says in words what Option.Work computes, and Source where the figures
+	// are from.
+	Cost, Source string
+	// Reach says which figures of a job it may change: see bounds.
+	Reach Reach
+	// Options are the ways in which it can be made in a job; none: it does not
+	// apply.
+	Options func(b *Base) []Option
+}
+
+// Option is a change with its values.
+type Option struct {
+	Change *Change
+	Name   string         // of the option among those of the change: 4, or ""
+	Keys   []estimate.Key // of the spec
+	Text   string         // what it does, for people
+	Code   string         // in a PyTorch script
+	Work   func(w *Work)  // what becomes of the work; nil: nothing
+	// Worse are numerics that are not those of the change in this job.
+	Worse Numerics
+}
+
+// ID names the change and its value: accumulate:4.
+func (o *Option) ID() string {
+	if o.Name == "" {
+		return o.Change.ID
+	}
+	return o.Change.ID + ":" + o.Name
+}
+
+// Numerics is what the option does to numbers in this job.
+func (o *Option) Numerics() Numerics { return max(o.Change.Numerics, o.Worse) }
+
+// Reach says what of a job's memory a change may alter. What a change leaves
+// alone it leaves alone to the byte: that is what lets one simulation speak for
+// many, see bounds.
+type Reach uint8
+
+// The parts.
+const (
+	Weights   Reach = 1 << iota // parameters and buffers
+	Gradients                   // of parameters, when the optimizer steps
+	State                       // of the optimizer, and what its step takes
+	Passing                     // what forward and backward passes hold beside those
+
+	Everything = Weights | Gradients | State | Passing
+)
+
+// Base is the job that does not fit, as changes see it.
+type Base struct {
+	Recipe  *estimate.Recipe
+	Job     *estimate.Job
+	Outcome *estimate.Outcome
+	Work    Work
+	rate    rate
+	blocks  *blocks // that checkpoints can be put around
+}
+
+// newBase reads what changes need to know of a job that was run.
+func newBase(r *estimate.Recipe, o *estimate.Outcome) *Base {
+	b := &Base{Recipe: r, Job: o.Job, Outcome: o, Work: workOf(o), rate: rateOf(o.Job.Machine.Env.Arch)}
+	b.blocks = blocksOf(b)
+	return b
+}
+
+// trains reports whether the job trains, rather than infers.
+func (b *Base) trains() bool { return b.Job.Program.Inference == "" }
+
+// sugar reports whether the keys of train make the step: a step of its own does
+// what it says.
+func (b *Base) sugar() bool { return b.trains() && b.Job.Spec.Step == nil }
+
+// seconds is the time of a step after the work of some options.
+func (b *Base) seconds(options []*Option) float64 {
+	w := b.Work
+	for _, o := range options {
+		if o.Work != nil {
+			o.Work(&w)
+		}
+	}
+	return w.Seconds(b.rate, b.Job.Machine.Env.SMs)
+}
+
+// key makes a key with any scalar for its value.
+func key(path string, value any) estimate.Key {
+	return estimate.Key{Path: path, Value: fmt.Sprint(value)}
+}
+
+// All is the catalogue of changes, in the order of reports.
+func All() []*Change {
+	var out []*Change
+	for _, list := range [][]*Change{stepChanges, precisionChanges, checkpointChanges, optimizerChanges, modelChanges, offloadChanges} {
+		out = append(out, list...)
+	}
+	return out
+}
+
+// Lookup returns the change of that name, nil if there is none.
+func Lookup(id string) *Change {
+	for _, c := range All() {
+		if c.ID == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// Names lists the changes.
+func Names() []string {
+	var out []string
+	for _, c := range All() {
+		out = append(out, c.ID)
+	}
+	return out
+}
+
+// options are all ways to change a job, by group, in the order of the catalogue.
+func (b *Base) options(catalogue []*Change) [][]*Option {
+	var groups []string
+	byGroup := map[string][]*Option{}
+	for _, c := range catalogue {
+		for _, o := range c.Options(b) {
+			o.Change = c
+			if byGroup[c.Group] == nil {
+				groups = append(groups, c.Group)
+			}
+			byGroup[c.Group] = append(byGroup[c.Group], &o)
+		}
+	}
+	var out [][]*Option
+	for _, g := range groups {
+		out = append(out, byGroup[g])
+	}
+	return out
+}
+
+// lines joins lines of code.
+func lines(s ...string) string { return strings.Join(s, "\n") }

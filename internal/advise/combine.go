@@ -1,0 +1,114 @@
+package advise
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/memplan/memplan/internal/estimate"
+)
+
+// MaxChanges is how many changes a proposal has at the most.
+const MaxChanges = 5
+
+// combination is a set of changes, at most one of a group.
+type combination struct {
+	options []*Option // in the order of the catalogue
+	seconds float64   // of a step
+	cost    float64
+	id      string
+}
+
+// keys are those of all options. Where two give the same key the same value, it
+// is set once.
+func (c *combination) keys() []estimate.Key {
+	var out []estimate.Key
+	for _, o := range c.options {
+		for _, k := range o.Keys {
+			if !slices.Contains(out, k) {
+				out = append(out, k)
+			}
+		}
+	}
+	return out
+}
+
+// has reports whether a combination has all changes of another.
+func (c *combination) has(d *combination) bool {
+	for _, o := range d.options {
+		if !slices.Contains(c.options, o) {
+			return false
+		}
+	}
+	return true
+}
+
+// varies reports whether a combination is made of the same changes as another, with
+// other values.
+func (c *combination) varies(d *combination) bool {
+	return slices.EqualFunc(c.options, d.options, func(x, y *Option) bool { return x.Change == y.Change })
+}
+
+// combine makes a combination and its cost: by how many per cent a step is
+// slower, and the prices of numerics and work. A job that becomes faster counts
+// as one that does not become slower: advice is for what does not fit, and speed
+// pays for no change of numbers.
+func (b *Base) combine(options []*Option) *combination {
+	c := &combination{options: options, seconds: b.seconds(options)}
+	before := b.seconds(nil)
+	if before > 0 {
+		c.cost = max(0, 100*(c.seconds/before-1))
+	}
+	var ids []string
+	for _, o := range options {
+		c.cost += numericsPrice[o.Numerics()] + effortPrice[o.Change.Effort]
+		ids = append(ids, o.ID())
+	}
+	c.id = strings.Join(ids, " ")
+	return c
+}
+
+// combinations are all sets of up to MaxChanges changes of different groups, the
+// cheapest first; then those of fewer changes, of shorter steps, and by name.
+func (b *Base) combinations(groups [][]*Option) []*combination {
+	var out []*combination
+	var walk func(i int, chosen []*Option)
+	walk = func(i int, chosen []*Option) {
+		if len(chosen) > 0 {
+			out = append(out, b.combine(slices.Clone(chosen)))
+		}
+		if len(chosen) == MaxChanges {
+			return
+		}
+		for ; i < len(groups); i++ {
+			for _, o := range groups[i] {
+				walk(i+1, append(chosen, o))
+			}
+		}
+	}
+	walk(0, nil)
+	slices.SortFunc(out, byCost)
+	return out
+}
+
+// byCost is the order of combinations.
+func byCost(x, y *combination) int {
+	return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(len(x.options), len(y.options)), cmp.Compare(x.seconds, y.seconds), cmp.Compare(x.id, y.id))
+}
+
+// parts are the sets that a combination properly contains, but for the empty
+// one, the smallest first.
+func (b *Base) parts(c *combination) []*combination {
+	var out []*combination
+	for set := 1; set < 1<<len(c.options)-1; set++ {
+		var chosen []*Option
+		for i, o := range c.options {
+			if set&(1<<i) != 0 {
+				chosen = append(chosen, o)
+			}
+		}
+		out = append(out, b.combine(chosen))
+	}
+	slices.SortStableFunc(out, func(x, y *combination) int { return cmp.Compare(len(x.options), len(y.options)) })
+	return out
+}

@@ -1,0 +1,310 @@
+package advise
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Limits are where the search for proposals ends.
+type Limits struct {
+	Proposals int // that fit; then it ends
+	// Events bounds the allocations and frees that are simulated, all together:
+	// a measure of time that is the same on all machines. 0: no bound.
+	Events int64
+	// Progress, if it is there, is called now and then with the simulations made
+	// and the proposals found.
+	Progress func(tried, found int)
+}
+
+// Proposal is a set of changes.
+type Proposal struct {
+	Options  []*Option
+	Keys     []estimate.Key
+	Outcome  *estimate.Outcome // of the job with these changes
+	Cost     float64
+	Slowdown float64 // time of a step by that before
+	Fits     bool
+}
+
+// Numerics is the greatest change of numbers among the changes.
+func (p *Proposal) Numerics() Numerics {
+	n := Same
+	for _, o := range p.Options {
+		n = max(n, o.Numerics())
+	}
+	return n
+}
+
+// Effort is the greatest work among the changes.
+func (p *Proposal) Effort() Effort {
+	e := Switch
+	for _, o := range p.Options {
+		e = max(e, o.Change.Effort)
+	}
+	return e
+}
+
+// Fixes are what a search for proposals found.
+type Fixes struct {
+	// Proposals fit, and nothing less than all of their changes does as well. They
+	// come by cost, and no cheaper combination of the catalogue fits but those
+	// that have the changes of a proposal and more, or the same with other values.
+	Proposals []*Proposal
+	// Smallest is, where nothing fits, what was found to need the least.
+	Smallest *Proposal
+	Tried    int // simulations
+	Known    int // combinations of which a bound told that they do not fit
+	All      int // combinations there are
+	// Cut says that the search ended at its limit: after the proposals that it
+	// found others, or with none the first, may have been missed.
+	Cut bool
+}
+
+// batch is how many combinations are simulated at the most before what was learnt
+// from them is used; at first it is firstBatch, and then it doubles. Both are the
+// same on all machines, so that results are.
+const (
+	firstBatch = 4
+	batch      = 16
+)
+
+// outcome is what came of a combination.
+type outcome uint8
+
+const (
+	fails outcome = iota // or cannot be made: the changes do not go together
+	tight
+	fits
+)
+
+// tightPrice is what a proposal costs beside that fits only after cached memory
+// was given back, in per cent of the time of a step: each time the device waits
+// for all that it has to do (PyTorch's notes on CUDA semantics).
+const tightPrice = 10
+
+// fixer is one search under way.
+type fixer struct {
+	ctx    context.Context
+	base   *Base
+	limits Limits
+	bounds *bounds
+	host   bool // the machine's own memory suffices, and must go on to
+
+	known    map[string]outcome // by id
+	events   int64
+	tried    int
+	smallest *combination
+	peak     tensor.Bytes // of smallest, in tensors
+}
+
+// Fix finds the cheapest changes with which a job fits that does not, or that fits
+// only after cached memory is given back: then those with which it need not. The
+// base was run; catalogue are the changes to try. The error is ctx's.
+func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue []*Change, limits Limits) (*Fixes, error) {
+	b := newBase(r, o)
+	enough := tight
+	if o.Fits() {
+		enough = fits
+	}
+	f := &fixer{ctx: ctx, base: b, limits: limits, host: o.FitsHost(), bounds: newBounds(o.Job.Machine.Usable()), known: map[string]outcome{}}
+	f.bounds.learn(&combination{}, o)
+	all := b.combinations(b.options(catalogue))
+	out := &Fixes{All: len(all)}
+	var found []*combination // by cost
+	for next, size := 0, firstBatch; next < len(all) && !f.done(found, all[next]); size = min(2*size, batch) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if limits.Events > 0 && f.events >= limits.Events {
+			out.Cut = true
+			break
+		}
+		var trial []*combination
+		for ; next < len(all) && len(trial) < size; next++ {
+			switch c := all[next]; {
+			case f.covered(found, c, fits):
+			case f.bounds.dies(c):
+				out.Known++
+			default:
+				trial = append(trial, c)
+			}
+		}
+		f.simulate(trial)
+		for _, c := range trial {
+			verdict := f.known[c.id]
+			if verdict == tight {
+				c.cost += tightPrice
+			}
+			if verdict < enough || f.done(found, c) || f.covered(found, c, verdict) || !f.whole(c) {
+				continue
+			}
+			found = slices.DeleteFunc(found, func(d *combination) bool { return d.varies(c) && byCost(c, d) < 0 })
+			found = append(found, c)
+			slices.SortStableFunc(found, byCost)
+		}
+		if limits.Progress != nil {
+			limits.Progress(f.tried, len(found))
+		}
+	}
+	if len(found) == 0 {
+		if c := f.last(all, enough); c != nil {
+			found = append(found, c)
+		}
+	}
+	for _, c := range found[:min(len(found), max(limits.Proposals, 1))] {
+		p, err := f.proposal(c)
+		if err != nil {
+			return nil, err
+		}
+		if f.known[c.id] >= enough {
+			out.Proposals = append(out.Proposals, p)
+		} else {
+			out.Smallest = p
+		}
+	}
+	out.Tried = f.tried
+	return out, ctx.Err()
+}
+
+// done reports whether enough is found that costs no more than the next would.
+func (f *fixer) done(found []*combination, next *combination) bool {
+	n := f.limits.Proposals
+	return len(found) >= n && byCost(found[n-1], next) <= 0
+}
+
+// covered reports whether a proposal says already what a combination would that
+// has this outcome: with fewer changes and an outcome no worse, or with other
+// values of the same changes at no greater cost.
+func (f *fixer) covered(found []*combination, c *combination, verdict outcome) bool {
+	return slices.ContainsFunc(found, func(d *combination) bool {
+		return c.has(d) && f.known[d.id] >= verdict || c.varies(d) && byCost(d, c) < 0
+	})
+}
+
+// Save simulates each change of the catalogue by itself, in a job that fits, and
+// returns those by which less is reserved, by cost.
+func Save(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue []*Change) (*Fixes, error) {
+	b := newBase(r, o)
+	f := &fixer{ctx: ctx, base: b}
+	var all []*combination
+	for _, group := range b.options(catalogue) {
+		for _, x := range group {
+			all = append(all, b.combine([]*Option{x}))
+		}
+	}
+	slices.SortFunc(all, byCost)
+	proposals := make([]*Proposal, len(all))
+	parallel(len(all), func(i int) {
+		if ctx.Err() == nil {
+			proposals[i], _ = f.proposal(all[i]) // nil: it cannot be made in this job
+		}
+	})
+	out := &Fixes{All: len(all)}
+	for _, p := range proposals {
+		if p != nil {
+			out.Tried++
+			if p.Fits && p.Outcome.Free.PeakReserved.Reserved < o.Free.PeakReserved.Reserved {
+				out.Proposals = append(out.Proposals, p)
+			}
+		}
+	}
+	return out, ctx.Err()
+}
+
+// simulate tries combinations on all cores, each once. What they tell of others
+// is learnt in their order.
+func (f *fixer) simulate(cs []*combination) {
+	cs = slices.DeleteFunc(slices.Clone(cs), func(c *combination) bool { _, known := f.known[c.id]; return known })
+	outcomes := make([]*estimate.Outcome, len(cs))
+	parallel(len(cs), func(i int) {
+		if f.ctx.Err() != nil {
+			return
+		}
+		if j, err := f.base.Recipe.Job(cs[i].keys()...); err == nil {
+			outcomes[i], _ = estimate.Try(j)
+		}
+	})
+	for i, c := range cs {
+		o := outcomes[i]
+		f.known[c.id] = fails
+		if o == nil { // the changes do not go together, or the search was cancelled
+			continue
+		}
+		switch {
+		case o.Fits() && f.host && !o.FitsHost():
+		case o.Fits() && o.OnGPU.Stats.NumAllocRetries > 0:
+			f.known[c.id] = tight
+		case o.Fits():
+			f.known[c.id] = fits
+		}
+		f.tried++
+		f.events += int64(len(o.Played.Trace.Events))
+		if peak := f.bounds.learn(c, o); f.smallest == nil || peak < f.peak {
+			f.smallest, f.peak = c, peak
+		}
+	}
+}
+
+// whole reports whether no part of a combination that fits does as well alone.
+func (f *fixer) whole(c *combination) bool {
+	var parts []*combination
+	for _, p := range f.base.parts(c) {
+		if !f.bounds.dies(p) {
+			parts = append(parts, p)
+		}
+	}
+	f.simulate(parts)
+	return !slices.ContainsFunc(parts, func(p *combination) bool { return f.known[p.id] >= f.known[c.id] })
+}
+
+// last is what remains to be said when the search found nothing. Combinations
+// that seem to need the least by what each change does alone are simulated,
+// whatever they cost. If one will do,
+// it is the cheapest of its parts that does; if none, the one that needs the least.
+func (f *fixer) last(all []*combination, enough outcome) *combination {
+	alone := slices.DeleteFunc(slices.Clone(all), func(c *combination) bool { return len(c.options) > 1 })
+	f.simulate(alone)
+	guess := map[*combination]tensor.Bytes{}
+	for _, c := range all {
+		guess[c] = f.bounds.guess(c)
+	}
+	slices.SortStableFunc(all, func(x, y *combination) int { return cmp.Compare(guess[x], guess[y]) })
+	few := all[:min(batch, len(all))]
+	f.simulate(few)
+	will := func(c *combination) bool { return f.known[c.id] >= enough }
+	i := slices.IndexFunc(few, will)
+	if i < 0 {
+		return f.smallest
+	}
+	parts := f.base.parts(few[i])
+	f.simulate(parts)
+	parts = append(slices.DeleteFunc(parts, func(c *combination) bool { return !will(c) }), few[i])
+	slices.SortFunc(parts, byCost)
+	for _, c := range parts {
+		if f.whole(c) {
+			return c
+		}
+	}
+	return parts[0]
+}
+
+// proposal runs a combination as estimate does.
+func (f *fixer) proposal(c *combination) (*Proposal, error) {
+	j, err := f.base.Recipe.Job(c.keys()...)
+	if err != nil {
+		return nil, err
+	}
+	o, err := estimate.Run(j)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proposal{Options: c.options, Keys: c.keys(), Outcome: o, Cost: c.cost, Slowdown: 1, Fits: o.Fits()}
+	if before := f.base.seconds(nil); before > 0 {
+		p.Slowdown = c.seconds / before
+	}
+	return p, nil
+}

@@ -1,0 +1,358 @@
+package advise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/internal/estimate"
+)
+
+// fix runs a job and looks for what makes it fit.
+func fix(t testing.TB, r *estimate.Recipe, catalogue []*Change, limits Limits) (*Base, *Fixes) {
+	t.Helper()
+	b := base(t, r)
+	f, err := Fix(context.Background(), r, b.Outcome, catalogue, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, f
+}
+
+// with sets keys of a preset.
+func with(t testing.TB, name string, keys ...string) *estimate.Recipe {
+	r := preset(t, name)
+	r.Options.Set = keys
+	return r
+}
+
+// some are rows of the catalogue.
+func some(ids ...string) []*Change {
+	var out []*Change
+	for _, id := range ids {
+		out = append(out, Lookup(id))
+	}
+	return out
+}
+
+func names(options []*Option) string {
+	var out []string
+	for _, o := range options {
+		out = append(out, o.ID())
+	}
+	return strings.Join(out, " ")
+}
+
+// brute simulates every combination and says what Fix must find: those that fit,
+// without those of which a part does as well or a cheaper one has the same changes,
+// by cost.
+func brute(t testing.TB, b *Base, catalogue []*Change, n int) []string {
+	var all, fit []*combination
+	var walk func(groups [][]*Option, chosen []*Option)
+	walk = func(groups [][]*Option, chosen []*Option) {
+		if len(groups) == 0 {
+			if len(chosen) > 0 && len(chosen) <= MaxChanges {
+				all = append(all, b.combine(slices.Clone(chosen)))
+			}
+			return
+		}
+		walk(groups[1:], chosen)
+		for _, o := range groups[0] {
+			walk(groups[1:], append(slices.Clone(chosen), o))
+		}
+	}
+	walk(b.options(catalogue), nil)
+	verdict := map[*combination]outcome{}
+	for _, c := range all {
+		j, err := b.Recipe.Job(c.keys()...)
+		if err != nil {
+			continue
+		}
+		ok, retried, err := estimate.Fits(j)
+		if err != nil || !ok {
+			continue
+		}
+		fit = append(fit, c)
+		if verdict[c] = fits; retried {
+			verdict[c] = tight
+			c.cost += tightPrice
+		}
+	}
+	slices.SortFunc(fit, byCost)
+	var kept []*combination
+	var out []string
+	for _, c := range fit {
+		spare := slices.ContainsFunc(fit, func(d *combination) bool { return d != c && c.has(d) && verdict[d] >= verdict[c] })
+		if !spare && !slices.ContainsFunc(kept, c.varies) && len(out) < n && (verdict[c] == fits || !b.Outcome.Fits()) {
+			kept, out = append(kept, c), append(out, c.id)
+		}
+	}
+	return out
+}
+
+// What Fix finds is what trying everything finds: the bounds exclude nothing that
+// fits, and the order by cost misses nothing.
+func TestCheapest(t *testing.T) {
+	few := some("expandable-segments", "accumulate", "checkpoint", "offload-activations")
+	precise := some("amp", "bf16", "8-bit", "fused", "accumulate", "in-backward")
+	cases := []struct {
+		r         *estimate.Recipe
+		catalogue []*Change
+	}{
+		{with(t, "gpt", "params.layers=3", "params.d=256", "params.heads=4", "params.vocab=4096", "train.batch_size=8", "device.gpu=rtx-3060", "device.memory=720MiB"), few},
+		{with(t, "gpt", "params.layers=3", "params.d=256", "params.heads=4", "params.vocab=4096", "train.batch_size=8", "device.gpu=rtx-3060", "device.memory=800MiB"), precise},
+		{with(t, "resnet", "params.img=64", "train.batch_size=16", "device.gpu=rtx-3060", "device.memory=290MiB"), some("expandable-segments", "accumulate", "checkpoint", "zero-grad")},
+		{with(t, "mlp", "params.sizes=[2048, 2048, 2048, 2048]", "train.optimizer=AdamW", "train.batch_size=64", "device.gpu=t4", "device.memory=300MiB"), append(precise, some("offload-optimizer", "for-loop")...)},
+	}
+	if testing.Short() {
+		cases = cases[1:2]
+	}
+	for i, c := range cases {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			const n = 4
+			b, f := fix(t, c.r, c.catalogue, Limits{Proposals: n})
+			var got []string
+			for _, p := range f.Proposals {
+				got = append(got, names(p.Options))
+			}
+			want := brute(t, b, c.catalogue, n)
+			t.Logf("%d of %d simulated, %d excluded: %q", f.Tried, f.All, f.Known, got)
+			if !slices.Equal(got, want) || len(want) == 0 || f.Cut {
+				t.Errorf("found %q\nwant  %q", got, want)
+			}
+		})
+	}
+}
+
+// A bound that was learnt from some combinations is less than what others need.
+func TestBounds(t *testing.T) {
+	const seed = 7
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	recipes := []*estimate.Recipe{
+		with(t, "gpt", "params.layers=2", "params.d=128", "params.heads=2", "params.vocab=512", "params.seq=128", "params.manual=true", "train.batch_size=8"),
+		with(t, "resnet", "train.batch_size=8", "params.img=64", "train.loop=flat", "train.optimizer=AdamW"),
+		with(t, "llama", "params.layers=2", "params.vocab=512", "params.seq=64", "train.zero_grad.set_to_none=false", "train.precision=amp-bf16"),
+	}
+	n := 60
+	if testing.Short() {
+		n, recipes = 20, recipes[:1]
+	}
+	for _, r := range recipes {
+		b := base(t, r)
+		groups := b.options(All())
+		known := newBounds(0)
+		tested, useful := 0, 0
+		for range n {
+			var chosen []*Option
+			for _, g := range groups {
+				if rng.IntN(len(groups)) < 3 {
+					chosen = append(chosen, g[rng.IntN(len(g))])
+				}
+			}
+			c := b.combine(chosen)
+			j, err := r.Job(c.keys()...)
+			if err != nil {
+				continue
+			}
+			o, err := estimate.Try(j)
+			if err != nil {
+				continue
+			}
+			least := known.least(c)
+			peak := known.learn(c, o)
+			tested++
+			if least > 0 {
+				useful++
+			}
+			if least > peak {
+				t.Errorf("%s: %s needs %v, and others said at least %v", r.Path, c.id, peak, least)
+			}
+		}
+		t.Logf("%s: %d combinations, of %d something was known before", r.Path, tested, useful)
+	}
+}
+
+// jobs are specs that do not fit, by preset, GPU and keys.
+var jobs = []struct{ preset, gpu, keys string }{
+	{"gpt", "rtx-3060", ""},
+	{"gpt", "rtx-3060", "train.batch_size=32"},
+	{"gpt", "t4", "train.batch_size=16"},
+	{"gpt", "v100-16gb", "train.batch_size=16 train.optimizer={AdamW: {fused: true}}"},
+	{"gpt", "rtx-4090", "train.batch_size=16 params.manual=true"},
+	{"gpt", "rtx-4090", "train.batch_size=24 train.zero_grad={set_to_none: false}"},
+	{"gpt", "rtx-3060", "params.layers=24 params.d=1024 params.heads=16 train.batch_size=4"},
+	{"gpt2", "a100-40gb", "train.batch_size=48"},
+	{"bert", "rtx-3060", "train.batch_size=128"},
+	{"bert", "t4", "params.seq=512 train.batch_size=64 train.precision=amp-fp16"},
+	{"llama", "rtx-3060", "train.batch_size=16"},
+	{"llama", "rtx-4090", "params.layers=32 params.d=2048 params.heads=16 params.kv=16 params.ff=5504 train.batch_size=2"},
+	{"llama", "rtx-3090", "train.batch_size=64 train.precision=bf16"},
+	{"vit", "rtx-3060", "train.batch_size=256"},
+	{"vision_transformer", "rtx-3060", "train.batch_size=128"},
+	{"mha", "t4", "train.batch_size=8192"},
+	{"resnet", "rtx-3060", "train.batch_size=1024"},
+	{"resnet", "t4", "params.depth=50 train.batch_size=256"},
+	{"resnet", "rtx-3060", "params.depth=152 train.batch_size=96 train.optimizer=AdamW"},
+	{"vgg", "rtx-3060", "train.batch_size=256"},
+	{"densenet", "rtx-3060", "train.batch_size=128"},
+	{"efficientnet", "rtx-3060", "train.batch_size=256"},
+	{"convnext", "t4", "train.batch_size=256"},
+	{"swin", "rtx-3060", "train.batch_size=128"},
+	{"unet", "rtx-3060", "train.batch_size=256"},
+	{"mlp", "rtx-3060", "params.sizes=[16384, 16384, 16384, 16384] train.optimizer=AdamW"},
+	{"mlp_mixer", "rtx-3060", "train.batch_size=256"},
+	{"autoencoder", "t4", "train.batch_size=65536"},
+	{"lstm", "rtx-3060", "train.batch_size=4096"},
+	{"alexnet", "t4", "train.batch_size=8192 train.loop=flat"},
+	{"regnet", "rtx-3060", "train.batch_size=1024"},
+	{"dlrm", "t4", "train.batch_size=4194304"},
+}
+
+// words cuts keys at spaces outside of brackets.
+func words(s string) []string {
+	var out []string
+	depth, from := 0, 0
+	for i, c := range s + " " {
+		switch {
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ' ' && depth == 0:
+			if i > from {
+				out = append(out, s[from:i])
+			}
+			from = i + 1
+		}
+	}
+	return out
+}
+
+// Of jobs that do not fit, the proposals do when they are made.
+func TestProposals(t *testing.T) {
+	list := jobs
+	if testing.Short() {
+		list = list[:3]
+	}
+	for _, c := range list {
+		t.Run(c.preset+" "+c.gpu+" "+c.keys, func(t *testing.T) {
+			t.Parallel()
+			r := with(t, c.preset, append(words(c.keys), "device.gpu="+c.gpu)...)
+			b, f := fix(t, r, All(), Limits{Proposals: 1, Events: 400_000})
+			if b.Outcome.Fits() {
+				t.Fatal("it fits as it is")
+			}
+			if len(f.Proposals) == 0 {
+				t.Fatalf("nothing found: %d of %d simulated, cut: %v", f.Tried, f.All, f.Cut)
+			}
+			for _, p := range f.Proposals {
+				changed := *r
+				for _, a := range Arguments(r, p.Keys) {
+					key, ok := strings.CutPrefix(a, "--set ")
+					if !ok {
+						t.Errorf("argument %s", a)
+					}
+					changed.Options.Set = append(slices.Clone(changed.Options.Set), strings.Trim(key, "'"))
+				}
+				if o := base(t, &changed).Outcome; !o.Fits() || o.Free.PeakReserved.Reserved != p.Outcome.Free.PeakReserved.Reserved {
+					t.Errorf("%s does not fit when it is made", names(p.Options))
+				}
+				t.Logf("%s: cost %.1f, time %.2f; %d of %d simulated, %d excluded, cut: %v", names(p.Options), p.Cost, p.Slowdown, f.Tried, f.All, f.Known, f.Cut)
+			}
+		})
+	}
+}
+
+// Where nothing fits, the least that was found is said.
+func TestNothingHelps(t *testing.T) {
+	_, f := fix(t, with(t, "gpt", "device.gpu=t4", "device.memory=300MiB"), some("accumulate", "checkpoint", "8-bit"), Limits{Proposals: 3})
+	if len(f.Proposals) != 0 || f.Smallest == nil || f.Smallest.Fits || f.Cut {
+		t.Errorf("%+v", f)
+	}
+	if f.Tried+f.Known < 10 {
+		t.Errorf("%d simulated, %d excluded", f.Tried, f.Known)
+	}
+}
+
+// The machine's own memory counts.
+func TestHostMemory(t *testing.T) {
+	offload := some("offload-activations")
+	keys := []string{"device.gpu=rtx-3060"}
+	if _, f := fix(t, with(t, "gpt", keys...), offload, Limits{Proposals: 1}); len(f.Proposals) != 1 {
+		t.Errorf("without a limit: %+v", f)
+	}
+	if _, f := fix(t, with(t, "gpt", append(keys, "device.host_ram=8GiB")...), offload, Limits{Proposals: 1}); len(f.Proposals) != 0 {
+		t.Errorf("with 8 GiB: %s", names(f.Proposals[0].Options))
+	}
+}
+
+// A budget that is used up is said, and results do not depend on it otherwise.
+func TestCut(t *testing.T) {
+	r := with(t, "gpt", "device.gpu=rtx-3060", "train.batch_size=32")
+	_, f := fix(t, r, All(), Limits{Proposals: 5, Events: 1})
+	if !f.Cut || f.Tried == 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestFixCancelled(t *testing.T) {
+	r := with(t, "gpt", "device.gpu=rtx-3060")
+	b := base(t, r)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Fix(ctx, r, b.Outcome, All(), Limits{Proposals: 1}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := Save(ctx, r, b.Outcome, All()); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestSpecLines(t *testing.T) {
+	r := &estimate.Recipe{Path: "my.yaml", Text: []byte("memplan: 1\nmodel: {preset: mlp}\ntrain:\n  batch_size: 64\n  optimizer: {AdamW: {lr: 1.0e-3}}\n")}
+	j, err := r.Job()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := []estimate.Key{key("train.batch_size", 32), key("train.grad_accumulation", 2), key("offload.activations", true), key("lora.r", 8), {Path: "train.optimizer", Value: "{AdamW: {fused: true}}"}}
+	got := strings.Join(SpecLines(r, j.Spec, keys), "\n")
+	const want = `my.yaml:4: batch_size: 64 -> batch_size: 32
+my.yaml:4: under train, add grad_accumulation: 2
+my.yaml: add offload: {activations: true}
+my.yaml: add lora: {r: 8}
+my.yaml:5: optimizer: {AdamW: {lr: 1.0e-3}} -> optimizer: {AdamW: {fused: true}}`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// The rows of the catalogue are complete, and their sections exist.
+func TestCatalogue(t *testing.T) {
+	figures, err := os.ReadFile("../../docs/techniques.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, c := range All() {
+		if seen[c.ID] {
+			t.Errorf("%s stands there twice", c.ID)
+		}
+		seen[c.ID] = true
+		if c.Title == "" || c.Group == "" || c.Cost == "" || c.Source == "" || c.Options == nil {
+			t.Errorf("%s is not complete", c.ID)
+		}
+		if !strings.Contains(string(figures), "## "+c.Technique+"\n") {
+			t.Errorf("%s: docs/techniques.md has no section %q", c.ID, c.Technique)
+		}
+		if Lookup(c.ID) == nil || !slices.Contains(Names(), c.ID) {
+			t.Errorf("%s is not found by its name", c.ID)
+		}
+	}
+}

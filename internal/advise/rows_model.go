@@ -1,0 +1,108 @@
+package advise
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/estimate"
+)
+
+// modelChanges are those of the model itself.
+var modelChanges = []*Change{
+	{
+		ID: "sdpa", Title: "fused attention", Group: "attention", Technique: "Attention",
+		Numerics: Same, Effort: Lines, Reach: Weights | Passing,
+		Cost: "less: scores are neither written nor read", Source: "Dao et al. 2022, FlashAttention (arXiv:2205.14135): the same products, fewer bytes",
+		Options: fusedAttention,
+	},
+	{
+		ID: "lora", Title: "low-rank adapters", Group: "adapters", Technique: "LoRA",
+		Numerics: Different, Effort: Rewrite, Reach: Everything,
+		Cost: "gradients of frozen weights are not computed, and only adapters are stepped", Source: `Hu et al. 2021, LoRA (arXiv:2106.09685), section 4.2: 25 % faster`,
+		Options: func(b *Base) []Option { return adapters(b, false) },
+	},
+	{
+		ID: "qlora", Title: "low-rank adapters on a model in 4 bits", Group: "adapters", Technique: "Quantization",
+		Numerics: Different, Effort: Rewrite, Reach: Everything,
+		Cost: "as lora, and weights are unpacked in each pass", Source: "Dettmers et al. 2023, QLoRA (arXiv:2305.14314)",
+		Options: func(b *Base) []Option { return adapters(b, true) },
+	},
+}
+
+// attentionParams are the params of presets by which attention is written out
+// in matrix products, and their other value.
+var attentionParams = []struct {
+	name string
+	from any
+	to   string
+}{
+	{"attn", "eager", "sdpa"},
+	{"manual", true, "false"},
+	{"need_weights", true, "false"},
+}
+
+func fusedAttention(b *Base) []Option {
+	for _, p := range attentionParams {
+		if path, v := b.param(p.name); path != "" && v == p.from {
+			return []Option{{Keys: keys(estimate.Key{Path: path, Value: p.to}), Text: "compute attention with scaled_dot_product_attention, which keeps no scores",
+				Code: lines("y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+					`# of transformers: AutoModel.from_pretrained(name, attn_implementation="sdpa")`)}}
+		}
+	}
+	return nil
+}
+
+// param is the path of a param of the model and its value: one of the spec, or
+// of its preset.
+func (b *Base) param(name string) (path string, value any) {
+	s := b.Job.Spec
+	if v, ok := s.Env.Lookup(name); ok && s.Given("params."+name) != nil {
+		return "params." + name, v
+	}
+	if m := s.Model; m != nil && (m.Preset.Set || m.HF.Set) {
+		if v, ok := b.Job.Definer.Env.Lookup(name); ok {
+			return "model.with." + name, v
+		}
+	}
+	return "", nil
+}
+
+// adapters freezes all weights and trains adapters of the linear layers, which
+// PEFT looks for by itself.
+func adapters(b *Base, quantized bool) []Option {
+	s := b.Job.Spec
+	if !b.trains() || s.Model == nil || s.LoRA != nil || s.Model.LoRA != nil || s.Freeze != nil || s.Model.Freeze != nil || s.Quantize != nil || s.Model.Quantize != nil ||
+		s.Prune != nil || s.Train.EMA != nil || !b.hasKind("Linear") || b.blocks == nil || b.blocks.n == 0 {
+		return nil
+	}
+	const rank = 16
+	o := Option{Keys: keys(key("lora.r", rank)), Text: fmt.Sprintf("freeze the model and train adapters of rank %d", rank),
+		Code: lines("from peft import LoraConfig, get_peft_model", fmt.Sprintf(`model = get_peft_model(model, LoraConfig(r=%d, target_modules="all-linear"))`, rank)),
+		Work: func(w *Work) { w.train(0.02, 0) }}
+	if quantized {
+		if b.Job.Machine.Env.Arch < 75 {
+			return nil
+		}
+		compute := "float16"
+		if b.rate.bfloat16 {
+			compute = "bfloat16"
+		}
+		o.Keys = append(o.Keys, key("quantize.bits", 4), key("quantize.compute_dtype", compute))
+		o.Text = fmt.Sprintf("hold the linear layers in 4 bits and train adapters of rank %d", rank)
+		o.Code = lines("from transformers import BitsAndBytesConfig",
+			fmt.Sprintf(`config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.%s)`, compute),
+			"model = AutoModelForCausalLM.from_pretrained(name, quantization_config=config)", "model = prepare_model_for_kbit_training(model)", o.Code)
+		o.Work = func(w *Work) { w.train(0.02, 2) }
+	}
+	return []Option{o}
+}
+
+// train leaves a share of the parameters to train; unpacked is how often the
+// weights are written in full for a microbatch.
+func (w *Work) train(share, unpacked float64) {
+	w.Passes -= 1 - share
+	w.Optimizer *= share
+	w.Host *= share
+	w.GradientBytes *= share
+	w.StateBytes *= share
+	w.Forward += unpacked * w.Microbatches * w.Parameters * 2
+}

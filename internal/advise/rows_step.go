@@ -1,0 +1,193 @@
+package advise
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/program"
+)
+
+// Figures that several rows refer to: bert-large with 512 tokens on a V100, batch
+// 4, before and after each change.
+const bertLarge = `Hugging Face, "Efficient Training on a Single GPU" (transformers 4.21 documentation): bert-large, 512 tokens, V100`
+
+// stepChanges are those of the step, of its loop and of the allocator under it.
+var stepChanges = []*Change{
+	{
+		ID: "expandable-segments", Title: "expandable segments", Group: "allocator", Technique: "Options of the allocator",
+		Numerics: Same, Effort: Switch,
+		Cost: "nothing", Source: "PyTorch's notes on CUDA semantics (PYTORCH_CUDA_ALLOC_CONF): mapping takes place while the job warms up",
+		Options: expandable,
+	},
+	{
+		ID: "zero-grad", Title: "gradients dropped before the forward pass", Group: "zero_grad", Technique: "zero_grad",
+		Numerics: Same, Effort: Lines, Reach: Gradients | Passing,
+		Cost: "nothing", Source: "PyTorch's performance tuning guide: set_to_none is the cheaper of the two",
+		Options: zeroGrad,
+	},
+	{
+		ID: "loop", Title: "the step in a function", Group: "loop", Technique: "Keeping tensors: a leak",
+		Numerics: Same, Effort: Lines, Reach: Passing,
+		Cost: "nothing", Source: "Python's scopes: names of a function die when it returns",
+		Options: func(b *Base) []Option {
+			if b.Job.Spec.Train.Loop.V != "flat" {
+				return nil
+			}
+			return []Option{{Keys: keys(key("train.loop", "function")), Text: "write the step as a function, so that its tensors die when it returns",
+				Code: lines("def train_step():", "    ...  # what the body of the loop was", "for step in range(steps):", "    train_step()")}}
+		},
+	},
+	{
+		ID: "no-prefetch", Title: "batches copied when they are needed", Group: "prefetch", Technique: "The next batch on the GPU",
+		Numerics: Same, Effort: Lines, Reach: Passing,
+		Cost: "the batch's bytes over PCI Express", Source: "data sheets of PCI Express",
+		Options: func(b *Base) []Option {
+			if !b.Job.Spec.Data.DevicePrefetch.V {
+				return nil
+			}
+			return []Option{{Keys: keys(key("data.device_prefetch", false)), Text: "copy a batch when its step begins, not while the step before runs",
+				Code: `batch = [t.to("cuda", non_blocking=True) for t in batch]  # in the step, on its own stream`, Work: func(w *Work) { w.Link += w.Batch * w.Microbatches }}}
+		},
+	},
+	{
+		ID: "eval-batch", Title: "smaller batches in the evaluation", Group: "eval", Technique: "Evaluation and inference",
+		Numerics: Same, Effort: Switch, Reach: Passing,
+		Cost: "nothing in training steps", Source: "evaluation keeps no gradients and no batch statistics",
+		Options: evalBatch,
+	},
+	{
+		ID: "ema-cpu", Title: "the average of the weights on the CPU", Group: "ema", Technique: "An average of the weights",
+		Numerics: Same, Effort: Lines, Reach: Everything,
+		Cost: "the parameters over PCI Express in each step", Source: "data sheets of PCI Express; pageable memory: Harris 2012",
+		Options: func(b *Base) []Option {
+			if e := b.Job.Program.EMA; e == nil || e.CPU || b.Job.Spec.Train.EMA == nil {
+				return nil
+			}
+			return []Option{{Keys: keys(key("train.ema.device", "cpu")), Text: "keep the averaged weights in host memory",
+				Code: `ema = AveragedModel(model, device="cpu", multi_avg_fn=get_ema_multi_avg_fn(decay))`, Work: func(w *Work) { w.Link += w.ParameterBytes / unpinned }}}
+		},
+	},
+	{
+		ID: "accumulate", Title: "gradient accumulation", Group: "batch", Technique: "Gradient accumulation",
+		Numerics: Same, Effort: Lines, Reach: Passing,
+		Cost:    "the kernels of each microbatch cost their launches again, and gradients are added up",
+		Source:  bertLarge + ": 57.8 s with batch 4, 66.0 s with 4 of 1",
+		Options: accumulate,
+	},
+}
+
+func expandable(b *Base) []Option {
+	conf := b.Job.Machine.ConfText
+	if strings.Contains(conf, "expandable_segments") {
+		return nil
+	}
+	const on = "expandable_segments:True"
+	if conf != "" {
+		conf += ","
+	}
+	return []Option{{Keys: keys(key("device.alloc_conf", conf+on)), Text: "let the allocator grow its segments",
+		Code: "export PYTORCH_CUDA_ALLOC_CONF=" + conf + on + "  # in the shell, before Python starts"}}
+}
+
+func zeroGrad(b *Base) []Option {
+	z := b.Job.Spec.Train.ZeroGrad
+	if !b.sugar() || b.Job.Program.InBackward {
+		return nil
+	}
+	var o Option
+	if z.SetToNone.Set && !z.SetToNone.V {
+		o.Keys = append(o.Keys, key("train.zero_grad.set_to_none", true))
+	}
+	switch z.At.V {
+	case "never":
+		o.Worse = Different
+		fallthrough
+	case "before_backward":
+		o.Keys = append(o.Keys, key("train.zero_grad.at", "before_forward"))
+	}
+	if len(o.Keys) == 0 {
+		return nil
+	}
+	o.Text = "drop the gradients before the forward pass"
+	o.Code = lines("optimizer.zero_grad(set_to_none=True)  # first thing in the step", "out = model(x)")
+	return []Option{o}
+}
+
+func evalBatch(b *Base) []Option {
+	e := b.Job.Program.Eval
+	if e == nil || b.Job.Spec.Eval == nil {
+		return nil
+	}
+	var out []Option
+	n := b.Job.Program.Batch
+	if size := b.Job.Spec.Eval.BatchSize; size.Set {
+		n = size.V
+	}
+	for n > 1 && len(out) < 4 {
+		n /= 2
+		out = append(out, Option{Name: fmt.Sprint(n), Keys: keys(key("eval.batch_size", n)), Text: fmt.Sprintf("evaluate in batches of %d", n),
+			Code: fmt.Sprintf("eval_loader = DataLoader(eval_set, batch_size=%d)", n)})
+	}
+	return out
+}
+
+// accumulate offers the microbatches into which the batch divides: by powers of
+// two, by each divisor if there are few, and down to one sample.
+func accumulate(b *Base) []Option {
+	t := &b.Job.Spec.Train
+	batch, already := b.Job.Program.Batch, max(t.GradAccumulation.V, 1)
+	if !b.sugar() || t.InBackward.V || batch < 2 {
+		return nil
+	}
+	var ns []int64
+	for n := int64(2); n <= batch; n++ {
+		if batch%n == 0 && (n&(n-1) == 0 || n == batch || batch <= 64) {
+			ns = append(ns, n)
+		}
+	}
+	worse := Same
+	if b.hasKind("BatchNorm") {
+		worse = Different // statistics are those of a microbatch
+	}
+	var out []Option
+	for _, n := range ns {
+		text := fmt.Sprintf("accumulate gradients over %d microbatches of %d", n*already, batch/n)
+		if worse == Different {
+			text += "; batch normalization then sees microbatches"
+		}
+		out = append(out, Option{
+			Name: fmt.Sprint(n * already), Keys: keys(key("train.batch_size", batch/n), key("train.grad_accumulation", n*already)), Text: text, Worse: worse,
+			Code: lines(
+				fmt.Sprintf("for i, (x, y) in enumerate(loader):  # batch_size=%d", batch/n),
+				fmt.Sprintf("    loss = loss_fn(model(x), y) / %d", n*already),
+				"    loss.backward()",
+				fmt.Sprintf("    if (i + 1) %% %d == 0:", n*already),
+				"        optimizer.step()",
+				"        optimizer.zero_grad()"),
+			Work: func(w *Work) {
+				k := float64(n)
+				w.Optimizer += 3 * w.GradientBytes * w.Microbatches * (k - 1)
+				w.Kernels *= k
+				w.Microbatches *= k
+				w.Saved /= k
+				w.Batch /= k
+			},
+		})
+	}
+	return out
+}
+
+// hasKind reports whether a model that is trained has a module whose kind begins
+// so.
+func (b *Base) hasKind(prefix string) bool {
+	found := false
+	for _, m := range b.Job.Program.Models {
+		if !m.Eval {
+			m.Root.Walk(func(_ string, c *program.Class) { found = found || strings.HasPrefix(c.Kind(), prefix) })
+		}
+	}
+	return found
+}
+
+func keys(list ...estimate.Key) []estimate.Key { return list }

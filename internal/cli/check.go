@@ -1,0 +1,298 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/gate"
+	"github.com/memplan/memplan/internal/report"
+)
+
+// checking is what the command line asks of a check.
+type checking struct {
+	gate.Flags
+	config, against, commit, write string
+	format                         string
+	reports                        []string
+	onlySpecs                      bool
+}
+
+func newCheck(s *Streams) *cobra.Command {
+	var k checking
+	c := &cobra.Command{
+		Use:   "check [PATH...]",
+		Short: "Check specs in continuous integration: fail if one no longer fits",
+		Long: `Check estimates specs and applies rules: a job that runs out of memory, too little
+headroom, more memory than before. PATH is a spec, a folder in which all files
+*.yaml and *.yml with the key memplan are specs, a config.json of Hugging Face, or
+preset:NAME; the current folder by default. memplan list rules shows the rules,
+memplan explain MP001 what one means.
+
+Settings come from ` + gate.ConfigName + `, which is looked for from the current folder
+upward: devices, headroom, max_growth, rules, and overrides for some specs.
+
+--against FILE compares with figures that --write-baseline FILE wrote,
+--against-git REF with the specs as of a commit. --report FORMAT=FILE writes more
+reports beside the one that is printed.
+
+The exit code is 0 if the gate holds, 1 if it fails, 2 if flags, the configuration
+or a spec are wrong (all other specs are checked all the same), 3 if the check
+could not finish.`,
+		Example: `  memplan check preset:lenet --gpu t4,rtx-4090
+  memplan check preset:resnet --headroom 10% --format markdown`,
+		RunE: func(c *cobra.Command, args []string) error { return k.run(c, s, args) },
+	}
+	f := c.Flags()
+	f.StringVar(&k.config, "config", "", "configuration (default: "+gate.ConfigName+" of this folder or one above)")
+	f.StringSliceVar(&k.Devices, "gpu", nil, "check every spec on these GPUs, in place of its own: a100-40gb,t4")
+	f.StringVar(&k.Headroom, "headroom", "", "memory that must stay free: 5% of the usable memory, or 2GiB")
+	f.StringVar(&k.MaxGrowth, "max-growth", "", "how much a peak may grow, such as 1% or 256MiB (default "+gate.DefaultGrowth+")")
+	f.StringArrayVar(&k.Rules, "rule", nil, "severity of a rule: MP005=off, MP006=error (may be repeated)")
+	f.StringVar(&k.FailOn, "fail-on", "", "lightest finding that makes the gate fail: error, warning, note or never (default error)")
+	f.StringVar(&k.against, "against", "", "compare with the figures in this file")
+	f.StringVar(&k.commit, "against-git", "", "compare with the specs as of this commit, such as origin/main")
+	f.StringVar(&k.write, "write-baseline", "", "write the figures to this file, for --against")
+	f.StringVar(&k.format, "format", gate.Formats[0].Name, strings.Join(gate.FormatNames(), ", "))
+	f.StringArrayVar(&k.reports, "report", nil, "write a report to a file, too: junit=out.xml (may be repeated)")
+	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return presetArgs(), cobra.ShellCompDirectiveDefault
+	}
+	completeFlag(c, "format", gate.FormatNames)
+	completeFlag(c, "fail-on", func() []string { return gate.FailOnNames })
+	f.BoolVar(&k.onlySpecs, "only-specs", false, "leave out named files that are no specs, for tools that name all files that changed")
+	return c
+}
+
+func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
+	format, err := gate.LookupFormat(k.format)
+	if err != nil {
+		return usagef("--format: %w", err)
+	}
+	outs, err := k.outputs()
+	if err != nil {
+		return err
+	}
+	color, err := colored(c, s)
+	if err != nil {
+		return err
+	}
+	conf, err := k.configuration(c, s)
+	if err != nil {
+		return err
+	}
+	o := &gate.Options{Config: conf, Version: versionText(), Recipe: recipes(c, s)}
+	if len(args) == 0 && !k.onlySpecs {
+		args = []string{"."}
+	}
+	o.Specs, err = conf.Find(args, k.onlySpecs, notInFolders)
+	if none := (*gate.NoSpecs)(nil); errors.As(err, &none) {
+		return usagef("%w", err)
+	} else if err != nil {
+		return err
+	}
+	if err := k.compare(c, s, o); err != nil {
+		return err
+	}
+	if _, given := s.Env("GOGC"); !given { // many jobs of a few MiB that die young: a quarter of the time goes to collecting them
+		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	}
+	progress := newProgress(s)
+	o.Progress = progress.show
+	r, err := gate.Check(c.Context(), o)
+	progress.clear()
+	if err != nil {
+		return err
+	}
+	text, err := format.Print(r, gate.Style{Version: versionText(), Color: color})
+	if err != nil {
+		return err
+	}
+	if _, err := s.Out.Write(text); err != nil {
+		return err
+	}
+	for _, out := range outs {
+		text, err := out.format.Print(r, gate.Style{Version: versionText()})
+		if err != nil {
+			return err
+		}
+		if err := gate.WriteFile(out.path, text); err != nil {
+			return fmt.Errorf("--report: %w", err)
+		}
+	}
+	if k.write != "" {
+		if err := k.writeBaseline(r); err != nil {
+			return err
+		}
+	}
+	switch {
+	case r.Unread > 0:
+		return usagef("%s cannot be read", report.Plural(int64(r.Unread), "spec"))
+	case r.Failed:
+		return answerNo{}
+	}
+	return nil
+}
+
+// gcPercent lets the heap of a check grow to five times what is alive.
+const gcPercent = 400
+
+// output is a report that goes to a file.
+type output struct {
+	format *gate.Format
+	path   string
+}
+
+// outputs reads --report.
+func (k *checking) outputs() ([]output, error) {
+	var out []output
+	for _, r := range k.reports {
+		name, path, ok := strings.Cut(r, "=")
+		if !ok || path == "" {
+			return nil, usagef("--report %s: must be FORMAT=FILE, such as junit=report.xml", r)
+		}
+		f, err := gate.LookupFormat(name)
+		if err != nil {
+			return nil, usagef("--report %s: %w", r, err)
+		}
+		if slices.ContainsFunc(out, func(o output) bool { return o.path == path }) {
+			return nil, usagef("--report %s: two reports go to the same file", r)
+		}
+		out = append(out, output{f, path})
+	}
+	return out, nil
+}
+
+// configuration reads the configuration and adds the flags.
+func (k *checking) configuration(c *cobra.Command, s *Streams) (*gate.Config, error) {
+	path := k.config
+	if path == "" {
+		path = findConfig()
+	}
+	var text []byte
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	if path != "" {
+		if text, err = readFile(s, path); err != nil {
+			return nil, err
+		}
+		if dir, err = filepath.Abs(filepath.Dir(path)); err != nil {
+			return nil, err
+		}
+	}
+	conf, err := gate.ParseConfig(path, dir, text, func(name string) ([]byte, error) { return readFile(s, name) })
+	if err != nil {
+		return nil, err
+	}
+	if k.FailOn != "" {
+		if err := oneOf("fail-on", k.FailOn, gate.FailOnNames); err != nil {
+			return nil, err
+		}
+	}
+	if err := conf.Force(&k.Flags); err != nil {
+		return nil, usagef("%w", err)
+	}
+	return conf, nil
+}
+
+// findConfig looks for the configuration from the current folder upward; "": there
+// is none.
+func findConfig() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	up := ""
+	for {
+		path := filepath.Join(up, gate.ConfigName)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return ""
+		}
+		dir, up = parent, filepath.Join(up, "..")
+	}
+}
+
+// compare says what the specs are compared with.
+func (k *checking) compare(c *cobra.Command, s *Streams, o *gate.Options) error {
+	path := k.against
+	if path != "" && k.commit != "" {
+		return usagef("--against and --against-git exclude each other")
+	}
+	if k.commit != "" {
+		at, err := openCommit(c.Context(), k.commit, o.Specs)
+		if err != nil {
+			return err
+		}
+		o.Against = k.commit
+		o.Before = func(path string, now []byte) (*estimate.Recipe, error) { return at.recipe(c.Context(), s, path, now) }
+		return nil
+	}
+	if b := &o.Config.Baseline; path == "" && b.Set {
+		path = o.Config.File(b.V)
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && k.write != "" { // to be written now
+			return nil
+		}
+	}
+	if path == "" {
+		return nil
+	}
+	text, err := readFile(s, path)
+	if err != nil {
+		return err
+	}
+	o.Against = path
+	if o.Baseline, err = gate.ReadBaseline(path, text); err != nil {
+		return usagef("%w", err)
+	}
+	return nil
+}
+
+func (k *checking) writeBaseline(r *gate.Result) error {
+	b, err := r.Baseline(k.write, versionText())
+	if err != nil {
+		return err
+	}
+	text, err := b.Text()
+	if err != nil {
+		return err
+	}
+	if err := gate.WriteFile(k.write, text); err != nil {
+		return fmt.Errorf("--write-baseline: %w", err)
+	}
+	return nil
+}
+
+// notInFolders reports arguments that name specs which are no files.
+func notInFolders(name string) bool { return name == "-" || strings.HasPrefix(name, presetPrefix) }
+
+// recipes reads specs as the other commands do, without their flags.
+func recipes(c *cobra.Command, s *Streams) func(path string) (*estimate.Recipe, error) {
+	return func(path string) (*estimate.Recipe, error) {
+		text, err := readSource(c.Context(), s, path)
+		if err != nil {
+			return nil, err
+		}
+		return plainRecipe(c.Context(), s, path, text)
+	}
+}
+
+// plainRecipe is the recipe of a spec in which no flag changes anything.
+func plainRecipe(ctx context.Context, s *Streams, path string, text []byte) (*estimate.Recipe, error) {
+	bare := &cobra.Command{}
+	bare.SetContext(ctx)
+	return new(source).recipeOf(bare, s, path, text)
+}

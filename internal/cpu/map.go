@@ -1,0 +1,84 @@
+package cpu
+
+// Functions of single elements are computed in float64 and rounded once, as
+// float32 kernels of PyTorch are within an ulp or two. Runs of elements that lie
+// side by side have loops of their own.
+
+// map1 is a kernel y = f(a), where f depends on the call's numbers.
+func map1[T float](make func(n []float64) func(a float64) float64) runner {
+	return func(l *launch) error {
+		f, y, a := make(l.call.F), view[T](l, 0), view[T](l, 1)
+		l.over().each(func(at []int, n int, step []int) {
+			y, a := y[at[0]:], a[at[1]:]
+			if step[0] == 1 && step[1] == 1 {
+				y = y[:n]
+				for i, v := range a[:n] {
+					y[i] = T(f(float64(v)))
+				}
+				return
+			}
+			for i := range n {
+				y[i*step[0]] = T(f(float64(a[i*step[1]])))
+			}
+		})
+		return nil
+	}
+}
+
+// map2 is a kernel y = f(a, b).
+func map2[T float](make func(n []float64) func(a, b float64) float64) runner {
+	return func(l *launch) error {
+		f, y, a, b := make(l.call.F), view[T](l, 0), view[T](l, 1), view[T](l, 2)
+		l.over().each(func(at []int, n int, step []int) {
+			y, a, b := y[at[0]:], a[at[1]:], b[at[2]:]
+			if step[0] == 1 && step[1] == 1 && step[2] == 1 {
+				y, b = y[:n], b[:n]
+				for i, v := range a[:n] {
+					y[i] = T(f(float64(v), float64(b[i])))
+				}
+				return
+			}
+			for i := range n {
+				y[i*step[0]] = T(f(float64(a[i*step[1]]), float64(b[i*step[2]])))
+			}
+		})
+		return nil
+	}
+}
+
+// map3 is a kernel y = f(a, b, c).
+func map3[T float](make func(n []float64) func(a, b, c float64) float64) runner {
+	return func(l *launch) error {
+		f, y, a, b, c := make(l.call.F), view[T](l, 0), view[T](l, 1), view[T](l, 2), view[T](l, 3)
+		l.over().each(func(at []int, n int, step []int) {
+			y, a, b, c := y[at[0]:], a[at[1]:], b[at[2]:], c[at[3]:]
+			for i := range n {
+				y[i*step[0]] = T(f(float64(a[i*step[1]]), float64(b[i*step[2]]), float64(c[i*step[3]])))
+			}
+		})
+		return nil
+	}
+}
+
+// unary is a row of a function of one operand.
+func unary(f func(a float64) float64) row {
+	return unaryOf(func([]float64) func(float64) float64 { return f })
+}
+
+func unaryOf(f func(n []float64) func(a float64) float64) row {
+	return floats(map1[float32](f), map1[float64](f))
+}
+
+// binary is a row of a function of two.
+func binary(f func(a, b float64) float64) row {
+	return binaryOf(func([]float64) func(a, b float64) float64 { return f })
+}
+
+func binaryOf(f func(n []float64) func(a, b float64) float64) row {
+	return floats(map2[float32](f), map2[float64](f))
+}
+
+// ternaryOf is a row of a function of three.
+func ternaryOf(f func(n []float64) func(a, b, c float64) float64) row {
+	return floats(map3[float32](f), map3[float64](f))
+}

@@ -1,0 +1,75 @@
+package data
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/memplan/memplan/internal/program"
+)
+
+// values is what batches come from.
+type values interface {
+	Values(n int, in program.Input) ([]byte, error)
+}
+
+// Prefetch makes the next batch in the background while one is used.
+type Prefetch struct {
+	from   values
+	inputs []program.Input
+	ready  map[int]chan batch
+}
+
+type batch struct {
+	of  map[string][]byte
+	err error
+}
+
+// NewPrefetch returns a source over another one, which is called from one
+// goroutine at a time.
+func NewPrefetch(from values, inputs []program.Input) *Prefetch {
+	return &Prefetch{from: from, inputs: inputs, ready: map[int]chan batch{}}
+}
+
+// Values returns an input of batch n. Batches are asked for in their order;
+// inputs of other sizes, as of an evaluation, are made at once.
+func (p *Prefetch) Values(n int, in program.Input) ([]byte, error) {
+	if !slices.ContainsFunc(p.inputs, func(i program.Input) bool { return i.Name == in.Name && slices.Equal(i.Size, in.Size) }) {
+		return p.from.Values(n, in)
+	}
+	if p.ready[n] == nil {
+		p.start(n)
+	}
+	b := <-p.ready[n]
+	p.ready[n] <- b
+	if p.ready[n+1] == nil {
+		delete(p.ready, n-1)
+		p.start(n + 1)
+	}
+	if b.err != nil {
+		return nil, b.err
+	}
+	data, ok := b.of[in.Name]
+	if !ok {
+		return nil, fmt.Errorf("there is no data")
+	}
+	return data, nil
+}
+
+func (p *Prefetch) start(n int) {
+	c := make(chan batch, 1)
+	before := p.ready[n-1] // the source serves one at a time
+	p.ready[n] = c
+	go func() {
+		if before != nil {
+			b := <-before
+			before <- b
+		}
+		out := batch{of: map[string][]byte{}}
+		for _, in := range p.inputs {
+			if out.of[in.Name], out.err = p.from.Values(n, in); out.err != nil {
+				break
+			}
+		}
+		c <- out
+	}()
+}

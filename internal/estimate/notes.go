@@ -1,0 +1,11 @@
+package estimate
+
+// How warnings begin that tell more than that something is odd; who reads a
+// report by program knows them by it.
+const (
+	NoteAsked       = "asked for and not modelled yet: "
+	NoteGrowing     = "memory keeps growing: "
+	NoteHostGrowing = "host memory keeps growing: "
+	NoteUncertain   = "the headroom is less than what is uncertain"
+	NoteWorkspaces  = "with the workspaces that cuDNN's convolutions are expected to take"
+)

@@ -1,0 +1,31 @@
+package estimate
+
+import (
+	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Probed is what a search wants to know of a job. All of it is nothing where the
+// model refuses the job, or a size overflows.
+type Probed struct {
+	Fits     bool
+	Tight    bool         // fits only after cached memory is given back
+	Reserved tensor.Bytes // at the peak, without a limit
+	Usable   tensor.Bytes
+}
+
+// Probe says what Fits does, and what would be reserved without a limit.
+func Probe(j *Job) (Probed, error) {
+	o, err := play(j, int(j.Spec.Train.Steps.V))
+	if err != nil {
+		return Probed{}, err
+	}
+	if err := o.replayOnGPU(nil); err != nil {
+		return Probed{}, err
+	}
+	if o.Free, err = allocsim.Replay(o.Played.Trace.Events, allocsim.ReplayOptions{Config: j.Machine.Conf}); err != nil {
+		return Probed{}, err
+	}
+	fits := len(o.OnGPU.OOMs) == 0
+	return Probed{fits, fits && o.OnGPU.Stats.NumAllocRetries > 0, o.Free.PeakReserved.Reserved, j.Machine.Usable()}, nil
+}

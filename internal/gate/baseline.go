@@ -1,0 +1,241 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// BaselineVersion is the version of the JSON of Baseline.
+const BaselineVersion = 1
+
+// Baseline holds what specs needed when it was written. It is meant to be
+// committed: entries are sorted, each on lines of its own.
+type Baseline struct {
+	Version int     `json:"memplan_baseline"`
+	By      string  `json:"memplan"` // the version that wrote it
+	Entries []Entry `json:"specs"`
+
+	path string
+	dir  string // absolute path of the folder that specs are relative to
+}
+
+// Entry holds the figures of a spec on a GPU. Spec is the path from the
+// baseline's folder, with slashes.
+type Entry struct {
+	Spec   string `json:"spec"`
+	Device string `json:"device"` // that was asked for; "": the spec's own
+	GPU    string `json:"gpu"`
+	Batch  int64  `json:"batch_size"`
+	Result string `json:"result"`
+	Figures
+}
+
+// ReadBaseline reads the JSON of a baseline that stands at path. The error names
+// what is wrong.
+func ReadBaseline(path string, text []byte) (*Baseline, error) {
+	b := &Baseline{path: path}
+	var head struct {
+		Version *int `json:"memplan_baseline"`
+	}
+	if err := json.Unmarshal(text, &head); err != nil {
+		return nil, fmt.Errorf("%s: not valid JSON: %w", path, err)
+	}
+	switch {
+	case head.Version == nil:
+		return nil, fmt.Errorf("%s: not a baseline: the key memplan_baseline is missing (memplan check --write-baseline writes one)", path)
+	case *head.Version != BaselineVersion:
+		return nil, fmt.Errorf("%s: version %d of baselines is unknown; this memplan reads version %d", path, *head.Version, BaselineVersion)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(b); err != nil {
+		return nil, fmt.Errorf("%s: not a baseline: %w", path, err)
+	}
+	for _, e := range b.Entries {
+		if e.Spec == "" || e.AllocatedBytes < 0 || e.ReservedBytes < 0 || e.ExpectedBytes < 0 {
+			return nil, fmt.Errorf("%s: the entry of spec %q is not one that memplan writes", path, e.Spec)
+		}
+	}
+	return b, b.locate()
+}
+
+func (b *Baseline) locate() error {
+	abs, err := filepath.Abs(b.path)
+	b.dir = filepath.Dir(abs)
+	return err
+}
+
+// name is how the baseline calls a spec.
+func (b *Baseline) name(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		if _, err := os.Lstat(path); err == nil { // not preset:NAME or <stdin>
+			if rel, err := filepath.Rel(b.dir, abs); err == nil {
+				path = rel
+			}
+		}
+	}
+	return filepath.ToSlash(path)
+}
+
+func (b *Baseline) find(path, device string) *Entry {
+	name := b.name(path)
+	for i := range b.Entries {
+		if e := &b.Entries[i]; e.Spec == name && e.Device == device {
+			return e
+		}
+	}
+	return nil
+}
+
+// Baseline makes the baseline of a result, to be written at path. Specs that
+// could not be read are not in it.
+func (r *Result) Baseline(path, version string) (*Baseline, error) {
+	b := &Baseline{Version: BaselineVersion, By: version, Entries: []Entry{}, path: path}
+	if err := b.locate(); err != nil {
+		return nil, err
+	}
+	for i := range r.Specs {
+		if c := &r.Specs[i]; c.Peak != nil {
+			b.Entries = append(b.Entries, Entry{b.name(c.Spec), c.Asked, c.GPU, c.Batch, c.Result, *c.Peak})
+		}
+	}
+	sort.SliceStable(b.Entries, func(i, j int) bool { return b.Entries[i].Spec < b.Entries[j].Spec })
+	return b, nil
+}
+
+// Text is the baseline as it is written.
+func (b *Baseline) Text() ([]byte, error) {
+	var out bytes.Buffer
+	err := report.JSON(&out, b)
+	return out.Bytes(), err
+}
+
+// gone reports entries whose specs are no more.
+func (o *Options) gone() []Finding {
+	var out []Finding
+	r := &Rules[baselineRule]
+	severity := o.Config.policy(o.Baseline.path).severity(r)
+	if severity == Off {
+		return nil
+	}
+	said := map[string]bool{}
+	text, _ := os.ReadFile(o.Baseline.path)
+	for _, e := range o.Baseline.Entries {
+		if _, err := os.Lstat(filepath.Join(o.Baseline.dir, filepath.FromSlash(e.Spec))); !os.IsNotExist(err) || said[e.Spec] || isPreset(e.Spec) {
+			continue
+		}
+		said[e.Spec] = true
+		name, _ := json.Marshal(e.Spec)
+		at := spec.Pos{Line: 1, Col: 1}
+		if i := bytes.Index(text, append([]byte(`"spec": `), name...)); i >= 0 {
+			at = posOf(string(text), i)
+		}
+		out = append(out, Finding{Rule: r.ID, Name: r.Name, Severity: severity, File: o.Baseline.path, Line: at.Line, Column: at.Col,
+			Message: fmt.Sprintf("the baseline has figures of %s, which is gone", e.Spec)})
+	}
+	return out
+}
+
+// compare holds the outcome against what the spec needed before.
+func (u *unit) compare(o *Options, out *outcome) error {
+	switch {
+	case o.Baseline != nil:
+		e := o.Baseline.find(u.Spec, u.Asked)
+		if e == nil {
+			u.add(baselineRule, u.at(baselineRule), "%s has no figures for this spec%s", o.Against, u.asked())
+			return nil
+		}
+		was := ""
+		if e.GPU != u.GPU {
+			was = fmt.Sprintf(" on %s", e.GPU)
+			u.add(baselineRule, u.place("device.gpu", "memplan"), "%s has figures of %s, and the spec is for %s now", o.Against, e.GPU, u.GPU)
+		}
+		if o.Baseline.By != o.Version {
+			was += fmt.Sprintf(" by memplan %s", o.Baseline.By)
+		}
+		u.grew(&e.Figures, o.Against+was, nil)
+	case o.Before != nil:
+		before, err := o.Before(u.path, u.recipe.Text)
+		if err != nil {
+			return err
+		}
+		if before == nil {
+			u.add(baselineRule, u.at(baselineRule), "the spec is new since %s", o.Against)
+			return nil
+		}
+		old := out
+		if !bytes.Equal(before.Text, u.recipe.Text) || out.files {
+			before.Options.GPUs = append(before.Options.GPUs, o.Config.GPUs...)
+			if old, err = play(on(before, u.Asked)); err != nil {
+				u.add(baselineRule, u.at(baselineRule), "as of %s the spec cannot be read; there is nothing to compare with", o.Against)
+				return nil
+			}
+		}
+		u.grew(old.figures(), o.Against, u.changes(before))
+	}
+	return nil
+}
+
+// asked names the GPU in messages, if the spec is checked on several.
+func (u *unit) asked() string {
+	if u.Asked == "" {
+		return ""
+	}
+	return " on " + u.Asked
+}
+
+// changes lists what the spec says otherwise than it did.
+func (u *unit) changes(before *estimate.Recipe) []spec.Change {
+	older, _ := spec.Parse(before.Path, before.Text, before.Options)
+	if older == nil || u.recipe.Options.Label != "" {
+		return nil
+	}
+	return u.text.ChangesSince(older)
+}
+
+// shownChanges is how many changes a message names.
+const shownChanges = 3
+
+// grew reports that a peak is greater than it was by more than is allowed, at
+// the first of the changes if they are known.
+func (u *unit) grew(before *Figures, against string, changes []spec.Change) {
+	u.Before = before
+	at, why := u.at(growth), ""
+	for i, c := range changes {
+		switch {
+		case i == shownChanges:
+			why += fmt.Sprintf(" and %d more", len(changes)-i)
+		case i < shownChanges && c.Was != "" && c.Now != "":
+			why += fmt.Sprintf(", %s %s (was %s)", c.Path, c.Now, c.Was)
+		case i < shownChanges:
+			why += ", " + c.Path
+		}
+	}
+	if len(changes) > 0 {
+		at, why = changes[0].At, "; changed: "+strings.TrimPrefix(why, ", ")
+	}
+	for _, p := range []struct {
+		what     string
+		was, now tensor.Bytes
+	}{
+		{"reserved memory", before.ReservedBytes, u.Peak.ReservedBytes},
+		{"reserved memory with cuDNN's workspaces", before.ExpectedBytes, u.Peak.ExpectedBytes},
+		{"allocated memory", before.AllocatedBytes, u.Peak.AllocatedBytes},
+	} {
+		if by := p.now - p.was; by > u.policy.growth.Of(p.was) {
+			u.add(growth, at, "on %s: the peak of %s grew by %v (%s) since %s: %v, before %v; allowed is %v%s",
+				u.GPU, p.what, by, percent(by, p.was), against, p.now, p.was, u.policy.growth, why)
+			return
+		}
+	}
+}

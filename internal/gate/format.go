@@ -1,0 +1,175 @@
+package gate
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/memplan/memplan/internal/nearest"
+	"github.com/memplan/memplan/internal/report"
+)
+
+// Style changes what is printed, not what is true.
+type Style struct {
+	Color   bool
+	Version string // of memplan
+}
+
+// Format is one way to print a result.
+type Format struct {
+	Name  string
+	Doc   string
+	Write func(w io.Writer, r *Result, s Style) error
+}
+
+// Formats is the table of formats; the first is the default.
+var Formats = []Format{
+	{"text", "for people: findings with their places, a table of specs", writeText},
+	{"json", "for programs: everything, bytes as integers, names that do not change", func(w io.Writer, r *Result, _ Style) error { return report.JSON(w, r) }},
+	{"junit", "for test reports (Jenkins, GitLab): a test case for each spec and GPU", writeJUnit},
+	{"sarif", "for code scanning (GitHub): SARIF 2.1.0", writeSARIF},
+	{"markdown", "for a comment on a change: the verdict, a table, the findings", writeMarkdown},
+	{"github", "for GitHub's log: annotations of the lines of specs", writeGitHub},
+}
+
+// FormatNames lists the names of Formats.
+func FormatNames() []string {
+	var names []string
+	for _, f := range Formats {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// LookupFormat returns the format of that name; the error lists the allowed
+// ones.
+func LookupFormat(name string) (*Format, error) {
+	for i := range Formats {
+		if Formats[i].Name == name {
+			return &Formats[i], nil
+		}
+	}
+	hint := ""
+	if n := nearest.To(name, FormatNames()); n != "" {
+		hint = fmt.Sprintf("; did you mean %q?", n)
+	}
+	return nil, fmt.Errorf("unknown format %q; allowed are %s%s", name, strings.Join(FormatNames(), ", "), hint)
+}
+
+// WriteFile writes text to a file at once: what reads the file sees the old text
+// or the new, never a part. Links are followed, and a pipe or a device is written to as it is.
+func WriteFile(path string, text []byte) (err error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	mode := os.FileMode(0o644)
+	if info, err := os.Stat(path); err == nil {
+		if !info.Mode().IsRegular() {
+			return os.WriteFile(path, text, mode)
+		}
+		mode = info.Mode().Perm()
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(text); err != nil {
+		return err
+	}
+	if err = f.Chmod(mode); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// Print renders a result.
+func (f *Format) Print(r *Result, s Style) ([]byte, error) {
+	var b bytes.Buffer
+	err := f.Write(&b, r, s)
+	return b.Bytes(), err
+}
+
+// counts says how many findings there are of each severity.
+func (r *Result) counts() string {
+	return fmt.Sprintf("%s, %s, %s", report.Plural(int64(r.Errors), "error"), report.Plural(int64(r.Warnings), "warning"), report.Plural(int64(r.Notes), "note"))
+}
+
+// verdict is the word for the whole.
+func (r *Result) verdict() string {
+	if r.Failed {
+		return "FAILED"
+	}
+	return "PASSED"
+}
+
+// scope says what was checked.
+func (r *Result) scope() string {
+	specs, gpus := map[string]bool{}, map[string]bool{}
+	for _, c := range r.Specs {
+		specs[c.Spec] = true
+		if c.GPU != "" {
+			gpus[c.GPU] = true
+		}
+	}
+	s := report.Plural(int64(len(specs)), "spec")
+	if len(gpus) > 0 {
+		s += " on " + report.Plural(int64(len(gpus)), "GPU")
+	}
+	return s
+}
+
+// word is the result of a spec in tables.
+func (c *Checked) word() string {
+	if c.Fits == nil {
+		return "ERROR"
+	}
+	return c.Result
+}
+
+// change is how the peak of reserved memory differs from the baseline's, or that
+// of allocated memory where it does not.
+func (c *Checked) change() string {
+	if c.Before == nil || c.Peak == nil {
+		return ""
+	}
+	was, now := c.Before.ReservedBytes, c.Peak.ReservedBytes
+	if was == now {
+		was, now = c.Before.AllocatedBytes, c.Peak.AllocatedBytes
+	}
+	if was == now || was == 0 {
+		return "="
+	}
+	return fmt.Sprintf("%+.1f %%", 100*float64(now-was)/float64(was))
+}
+
+// table lists the specs.
+func (r *Result) table() *report.Table {
+	t := &report.Table{Header: []string{"Result", "spec", "GPU", "batch", "reserved", "usable", "headroom"}, Numbers: []bool{false, false, false, true, true, true, true}}
+	if r.Against != "" {
+		t.Header, t.Numbers = append(t.Header, "change"), append(t.Numbers, true)
+	}
+	for i := range r.Specs {
+		c := &r.Specs[i]
+		row := []string{c.word(), c.Spec, c.GPU, "", "", "", ""}
+		if c.Peak != nil {
+			row = []string{c.word(), c.Spec, c.GPU, fmt.Sprint(c.Batch), c.Peak.ReservedBytes.String(), c.UsableBytes.String(), c.HeadroomBytes.String()}
+		}
+		if r.Against != "" {
+			row = append(row, c.change())
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}

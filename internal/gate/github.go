@@ -1,0 +1,39 @@
+package gate
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/memplan/memplan/internal/report"
+)
+
+// githubCommands are the workflow commands that annotate lines.
+var githubCommands = map[Severity]string{Error: "error", Warning: "warning", Note: "notice"}
+
+// What workflow commands end at must be escaped, in properties more than in
+// messages (actions/toolkit, packages/core/src/command.ts).
+var (
+	githubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+// writeGitHub prints an annotation for each finding, and the verdict as text.
+func writeGitHub(w io.Writer, r *Result, _ Style) error {
+	for _, f := range r.All() {
+		place := ""
+		message := f.Message
+		if isFile(f.File) {
+			place = fmt.Sprintf("file=%s,line=%d,col=%d,", githubProperty.Replace(report.Printable(filepath.ToSlash(f.File))), f.Line, f.Column)
+		} else {
+			message = f.File + ": " + message
+		}
+		title := f.Rule + " " + f.Name
+		if _, err := fmt.Fprintf(w, "::%s %stitle=%s::%s\n", githubCommands[f.Severity], place, githubProperty.Replace(title), githubData.Replace(report.Printable(message))); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s  %s: %s\n", r.verdict(), r.scope(), r.counts())
+	return err
+}

@@ -1,0 +1,41 @@
+package gate
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/memplan/memplan/internal/report"
+)
+
+// markdownMark lets a bot find its own comment, to write it anew.
+const markdownMark = "<!-- memplan check -->"
+
+// writeMarkdown prints a comment for a change.
+func writeMarkdown(w io.Writer, r *Result, _ Style) error {
+	fmt.Fprintf(w, "%s\n### memplan check: %s\n\n%s: %s.", markdownMark, r.verdict(), r.scope(), r.counts())
+	if r.Against != "" {
+		fmt.Fprintf(w, " Compared with %s.", report.Markdown(r.Against))
+	}
+	fmt.Fprint(w, "\n\n")
+	if err := r.table().WriteMarkdown(w); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		severity Severity
+		title    string
+	}{{Error, "Errors"}, {Warning, "Warnings"}, {Note, "Notes"}} {
+		first := true
+		for _, f := range r.All() {
+			if f.Severity != s.severity {
+				continue
+			}
+			if first {
+				fmt.Fprintf(w, "\n**%s**\n\n", s.title)
+				first = false
+			}
+			fmt.Fprintf(w, "- %s:%d: %s (%s %s)\n", report.Markdown(f.File), f.Line, report.Markdown(f.Message), f.Rule, f.Name)
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n`memplan explain %s` says what a rule means.\n", Rules[predictedOOM].ID)
+	return err
+}

@@ -1,0 +1,146 @@
+package gate
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// place is the first of the keys that the spec's file has; its first line, if it
+// has none. Where the file is no spec, as a config.json of Hugging Face, it is
+// the line that says so.
+func (u *unit) place(keys ...string) spec.Span {
+	if u.text != nil && u.recipe.Options.Label == "" {
+		for _, k := range keys {
+			if at, ok := u.text.Place(k); ok {
+				return at
+			}
+		}
+	} else if u.recipe != nil && u.recipe.Options.Label != "" {
+		if text, err := u.recipe.ReadFile(u.recipe.Path); err == nil {
+			if i := strings.Index(string(text), `"model_type"`); i >= 0 {
+				return spec.Span{Pos: posOf(string(text), i)}
+			}
+		}
+	}
+	return spec.Span{Pos: spec.Pos{Line: 1, Col: 1}}
+}
+
+// posOf is the line and column of an offset.
+func posOf(text string, offset int) spec.Pos {
+	before := text[:offset]
+	return spec.Pos{Line: 1 + strings.Count(before, "\n"), Col: 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])}
+}
+
+var (
+	namedLine = regexp.MustCompile(`\(([^()]*):(\d+)\)`)
+	keyPath   = regexp.MustCompile(`^[a-z_]+(?:\.[a-z_]+)*|[a-z_]+(?:\.[a-z_]+)+`)
+)
+
+// subject is the place of what a sentence of the report is about: the line that
+// it names; a key of the spec that it begins with, or whose whole path it names;
+// the operator, layer or optimizer that it begins with.
+func (u *unit) subject(text string, o *outcome) spec.Span {
+	if u.recipe.Options.Label != "" {
+		return u.place()
+	}
+	if m := namedLine.FindStringSubmatch(text); m != nil && m[1] == u.recipe.Path {
+		if n, err := strconv.Atoi(m[2]); err == nil {
+			return spec.Span{Pos: spec.Pos{Line: n, Col: 1}}
+		}
+	}
+	for _, k := range keyPath.FindAllString(text, -1) {
+		if at, ok := u.text.Place(k); ok {
+			return at
+		}
+	}
+	name, _, _ := strings.Cut(text, ":")
+	if at, ok := u.layer(name, o); ok {
+		return at
+	}
+	return u.place("model.preset", "model.hf", "model", "models", "memplan")
+}
+
+// layer is the first entry of the spec's own layers that is an operator, or a
+// module which runs it; or the optimizer of that name.
+func (u *unit) layer(name string, o *outcome) (spec.Span, bool) {
+	if opt := u.text.Train.Optimizer; opt != nil && opt.Name.V == name {
+		return opt.Name.At, opt.Name.At.Line > 0
+	}
+	op, _, _ := strings.Cut(name, ".") // _cudnn_rnn.reserve is a part of _cudnn_rnn
+	runs := map[string]bool{op: true}
+	tr := o.Played.Trace
+	for i := range tr.Events {
+		if e := &tr.Events[i]; tr.Ops[e.Op] == name || tr.Ops[e.Op] == op {
+			runs[o.Played.Kinds[e.Layer]] = true
+		}
+	}
+	for _, m := range o.Job.Program.Models { // operators that allocate nothing by themselves
+		m.Root.Walk(func(_ string, c *program.Class) {
+			if c.Forward != nil && calls(c.Forward, op) {
+				runs[c.Kind()] = true
+			}
+		})
+	}
+	delete(runs, "")
+	var found *spec.Entry
+	var walk func(list []*spec.Entry)
+	walk = func(list []*spec.Entry) {
+		for _, e := range list {
+			if found == nil && runs[e.Head.V] {
+				found = e
+			}
+			for _, in := range e.Inputs {
+				if in.Nested != nil {
+					walk([]*spec.Entry{in.Nested})
+				}
+			}
+			walk(e.Body)
+		}
+	}
+	s := u.text
+	models := s.Models
+	if s.Model != nil {
+		models = append(models[:len(models):len(models)], &spec.Named[spec.Model]{V: s.Model})
+	}
+	for _, m := range models {
+		walk(m.V.Modules)
+		walk(m.V.Layers)
+		walk(m.V.Loss)
+		for _, b := range m.V.Blocks {
+			walk(b.V.Modules)
+			walk(b.V.Layers)
+		}
+	}
+	walk(s.Step)
+	if found == nil || found.Head.At.Line < 1 {
+		return spec.Span{}, false
+	}
+	return found.Head.At, true
+}
+
+// leakAt is the entry of the step that keeps a value, else the key that does.
+func (u *unit) leakAt() spec.Span {
+	if u.text != nil {
+		for _, e := range u.text.Step {
+			if e.Head.V == spec.HeadKeep && e.Head.At.Line > 0 {
+				return e.Head.At
+			}
+		}
+	}
+	return u.at(leak)
+}
+
+// calls reports whether a function calls an operator itself.
+func calls(f *program.Func, op string) bool {
+	var in func(e *program.Expr) bool
+	in = func(e *program.Expr) bool {
+		return e != nil && (e.Kind == program.CallOp && e.Row.Name == op || slices.ContainsFunc(e.Args, in))
+	}
+	return slices.ContainsFunc(f.Statements(), func(s *program.Stmt) bool { return in(s.Value) || slices.ContainsFunc(s.Values, in) })
+}

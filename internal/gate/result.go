@@ -1,0 +1,122 @@
+package gate
+
+import (
+	"sort"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// ResultVersion is the version of the JSON of Result.
+const ResultVersion = 1
+
+// Result is what a check found. Its JSON is a contract: a change of a name or
+// of a meaning raises ResultVersion, a new name does not.
+type Result struct {
+	Version  int       `json:"memplan_check"`
+	Specs    []Checked `json:"specs"`    // by path, then in the order of devices
+	Findings []Finding `json:"findings"` // about no spec, such as figures of one that is gone
+	Against  string    `json:"against"`  // what growth was measured against: a file or a commit; "": nothing
+	Errors   int       `json:"errors"`
+	Warnings int       `json:"warnings"`
+	Notes    int       `json:"notes"`
+	Unread   int       `json:"unread"` // specs that could not be read
+	Failed   bool      `json:"failed"`
+
+	failsOn func(Severity) bool
+}
+
+// Checked is one spec on one GPU; a spec that cannot be read comes once.
+type Checked struct {
+	Spec          string       `json:"spec"`
+	Model         string       `json:"model"`
+	GPU           string       `json:"gpu"`
+	Asked         string       `json:"device"` // the GPU that the configuration or a flag asks for; "": the spec's own
+	Batch         int64        `json:"batch_size"`
+	Fits          *bool        `json:"fits"`   // null: not known, as the spec cannot be read
+	Result        string       `json:"result"` // FITS, TIGHT or OOM; "" if not known
+	Peak          *Figures     `json:"peak"`
+	UsableBytes   tensor.Bytes `json:"usable_bytes"`
+	HeadroomBytes tensor.Bytes `json:"headroom_bytes"`
+	Before        *Figures     `json:"baseline"` // null: nothing to compare with
+	Findings      []Finding    `json:"findings"`
+}
+
+// Figures are the peaks that are compared.
+type Figures struct {
+	AllocatedBytes tensor.Bytes `json:"allocated_bytes"`
+	ReservedBytes  tensor.Bytes `json:"reserved_bytes"`
+	// ExpectedBytes is reserved memory with the workspaces that cuDNN's
+	// convolutions are expected to take.
+	ExpectedBytes tensor.Bytes `json:"reserved_expected_bytes"`
+}
+
+// Finding is one thing that a rule found. Lines and columns count from 1, columns
+// in characters.
+type Finding struct {
+	Rule     string   `json:"rule"`
+	Name     string   `json:"name"`
+	Severity Severity `json:"severity"`
+	File     string   `json:"file"`
+	Line     int      `json:"line"`
+	Column   int      `json:"column"`
+	Message  string   `json:"message"`
+}
+
+// All lists the findings of a result, of specs first, each with the spec that it
+// is about (nil: none). What is the same on several GPUs comes once.
+func (r *Result) All() []Located {
+	var out []Located
+	seen := map[Finding]bool{}
+	for i := range r.Specs {
+		for _, f := range r.Specs[i].Findings {
+			if !seen[f] {
+				out = append(out, Located{f, &r.Specs[i]})
+			}
+			seen[f] = true
+		}
+	}
+	for _, f := range r.Findings {
+		out = append(out, Located{f, nil})
+	}
+	return out
+}
+
+// Located is a finding with the spec that it is about.
+type Located struct {
+	Finding
+	Of *Checked
+}
+
+// sum counts findings and decides. Findings of a spec are sorted: the heaviest
+// first, then by place.
+func (r *Result) sum(c *Config) {
+	r.failsOn = c.FailsOn
+	for i := range r.Specs {
+		f := r.Specs[i].Findings
+		sort.SliceStable(f, func(i, j int) bool {
+			a, b := &f[i], &f[j]
+			switch {
+			case a.Severity != b.Severity:
+				return a.Severity.weight() > b.Severity.weight()
+			case a.Line != b.Line:
+				return a.Line < b.Line
+			}
+			return a.Rule < b.Rule
+		})
+		if r.Specs[i].Fits == nil {
+			r.Unread++
+		}
+	}
+	for _, f := range r.All() {
+		switch f.Severity {
+		case Error:
+			r.Errors++
+		case Warning:
+			r.Warnings++
+		case Note:
+			r.Notes++
+		}
+		r.Failed = r.Failed || c.FailsOn(f.Severity)
+	}
+	r.Failed = r.Failed || r.Unread > 0
+}

@@ -1,0 +1,217 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/pool"
+	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// Options say what to check.
+type Options struct {
+	Specs  []string // as Find lists them
+	Config *Config
+	// Recipe reads a spec. Before, if it is not nil, does so as the spec was
+	// earlier: at a commit; now is its text today. The recipe is nil if there was none.
+	Recipe  func(path string) (*estimate.Recipe, error)
+	Before  func(path string, now []byte) (*estimate.Recipe, error)
+	Against string // names what Before or Baseline is
+	// Baseline holds earlier figures; nil: there is none.
+	Baseline *Baseline
+	Version  string // of memplan
+	// Progress is told how many of the specs are done; it may be nil.
+	Progress func(done, total int)
+}
+
+// Check estimates the specs on all cores and applies the rules. The error, if
+// any, is ctx's, or that of git.
+func Check(ctx context.Context, o *Options) (*Result, error) {
+	units := o.units()
+	var (
+		mu   sync.Mutex
+		done int
+		errs = make([]error, len(units))
+	)
+	pool.Do(len(units), func(i int) {
+		if ctx.Err() != nil {
+			return
+		}
+		errs[i] = units[i].check(o)
+		mu.Lock()
+		defer mu.Unlock()
+		if done++; o.Progress != nil {
+			o.Progress(done, len(units))
+		}
+	})
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	r := &Result{Version: ResultVersion, Against: o.Against, Specs: []Checked{}, Findings: []Finding{}}
+	for i := range units {
+		if u := &units[i]; i == 0 || !u.repeats(&units[i-1]) {
+			r.Specs = append(r.Specs, u.Checked)
+		}
+	}
+	if o.Baseline != nil {
+		r.Findings = append(r.Findings, o.gone()...)
+	}
+	r.sum(o.Config)
+	return r, nil
+}
+
+// unit is a spec on a GPU.
+type unit struct {
+	Checked
+	path   string // as Options.Specs has it
+	recipe *estimate.Recipe
+	policy *setting
+	text   *spec.Spec // as the file has it, for places; nil if it cannot be read
+}
+
+// units lists what is to be checked: each spec on each GPU that is asked for.
+func (o *Options) units() []unit {
+	var out []unit
+	for _, path := range o.Specs {
+		u := unit{path: path, Checked: Checked{Spec: path, Findings: []Finding{}}, policy: o.Config.policy(path)}
+		var err error
+		if u.recipe, err = o.Recipe(path); err != nil {
+			u.unread(err)
+			out = append(out, u)
+			continue
+		}
+		u.Spec = u.recipe.Path
+		u.recipe.Options.GPUs = append(u.recipe.Options.GPUs, o.Config.GPUs...)
+		if u.text, err = spec.Parse(u.recipe.Path, u.recipe.Text, u.recipe.Options); u.text == nil {
+			u.unread(err)
+			out = append(out, u)
+			continue
+		}
+		devices := u.policy.devices
+		if own := u.text.Device; !u.policy.force && (own.GPU.Set || own.Arch.Set || own.SMs.Set) || len(devices) == 0 {
+			devices = []string{""}
+		}
+		for _, d := range devices {
+			u.Asked = d
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// repeats reports a spec that cannot be read on one GPU for the same reason as on
+// the one before; it is then said once.
+func (u *unit) repeats(before *unit) bool {
+	return u.Fits == nil && before.Fits == nil && u.Spec == before.Spec && slices.Equal(u.Findings, before.Findings)
+}
+
+// ownGPU are the keys of a device section that describe the spec's own GPU.
+var ownGPU = []string{"device.memory", "device.context", "device.arch", "device.sms", "device.name"}
+
+// on is a recipe on the GPU that is asked for.
+func on(r *estimate.Recipe, device string) *estimate.Recipe {
+	if device == "" {
+		return r
+	}
+	other := *r
+	other.Options.Flags = slices.Clone(r.Options.Flags)
+	for _, key := range ownGPU {
+		other.Options.Flags = append(other.Options.Flags, spec.Flag{Path: key, Drop: true})
+	}
+	other.Options.Flags = append(other.Options.Flags, spec.Flag{Flag: "device " + device, Path: "device.gpu", Value: device, Text: true})
+	return &other
+}
+
+// outcome is a job that was estimated.
+type outcome struct {
+	*estimate.Outcome
+	report *report.Report
+	files  bool // it reads files beside the spec
+}
+
+// play estimates a recipe.
+func play(r *estimate.Recipe) (*outcome, error) {
+	out := &outcome{}
+	watched := *r
+	watched.ReadFile = func(name string) ([]byte, error) {
+		out.files = true
+		return r.ReadFile(name)
+	}
+	j, err := watched.Job()
+	if err != nil {
+		return nil, err
+	}
+	if out.Outcome, err = estimate.Run(j); err != nil {
+		return nil, err
+	}
+	out.report = out.Report()
+	return out, nil
+}
+
+// figures are the peaks of an outcome.
+func (o *outcome) figures() *Figures {
+	r := o.report
+	return &Figures{r.Peak.AllocatedBytes, r.Peak.ReservedBytes, r.Uncertainty.ReservedExpectedBytes}
+}
+
+// check estimates the unit and applies the rules.
+func (u *unit) check(o *Options) error {
+	if u.recipe == nil || u.text == nil {
+		return nil
+	}
+	out, err := play(on(u.recipe, u.Asked))
+	if err != nil {
+		u.unread(err)
+		return nil
+	}
+	r := out.report
+	u.Model, u.GPU, u.Batch = r.Model.Name, r.Device.Name, r.Train.BatchSize
+	u.Fits, u.Result, u.Peak = &r.Verdict.Fits, r.Verdict.Result, out.figures()
+	u.UsableBytes, u.HeadroomBytes = r.Device.UsableBytes, r.Verdict.HeadroomBytes
+	u.examine(out)
+	return u.compare(o, out)
+}
+
+// unread reports that the spec cannot be read, each mistake at its place.
+func (u *unit) unread(err error) {
+	wrong, played, file := (*spec.Errors)(nil), (*engine.ProgramError)(nil), (*fs.PathError)(nil)
+	if named := (*graph.FileError)(nil); errors.As(err, &named) {
+		err = named.Err
+	}
+	switch {
+	case errors.As(err, &file) && filepath.Clean(file.Path) == filepath.Clean(u.Spec):
+		u.add(specError, u.place(), "the file cannot be read: %v", file.Err)
+	case errors.As(err, &wrong) && (u.recipe == nil || u.recipe.Options.Label == ""):
+		for _, d := range wrong.List {
+			msg := d.Msg
+			if d.Hint != "" {
+				msg += " (" + d.Hint + ")"
+			}
+			at := d.Span
+			if at.Line < 1 { // what a flag or the configuration says
+				at = u.place("device.gpu", "memplan")
+				msg = wrong.Overrides[-d.Line-1] + ": " + msg
+			}
+			u.add(specError, at, "%s", msg)
+		}
+	case errors.As(err, &played) && played.File == u.Spec && played.Line > 0:
+		at := spec.Span{Pos: spec.Pos{Line: played.Line, Col: 1}}
+		inner := *played
+		inner.File, inner.Line = "", 0
+		u.add(specError, at, "%v", &inner)
+	default:
+		u.add(specError, u.place("memplan"), "%s", strings.TrimPrefix(err.Error(), u.Spec+": "))
+	}
+}

@@ -1,0 +1,136 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/internal/estimate"
+)
+
+// checkTexts checks specs that are given by their texts.
+func checkTexts(ctx context.Context, t *testing.T, conf string, texts map[string]string, paths ...string) (*Result, error) {
+	t.Helper()
+	return Check(ctx, &Options{Specs: paths, Config: config(t, conf), Recipe: func(path string) (*estimate.Recipe, error) {
+		return &estimate.Recipe{Path: path, Text: []byte(texts[path])}, nil
+	}})
+}
+
+// What is printed does not depend on which core is done first.
+func TestOrder(t *testing.T) {
+	all := originals(t)
+	texts := map[string]string{}
+	var paths []string
+	for i := range 12 {
+		o := &all[i%len(all)]
+		path := fmt.Sprintf("%02d.yaml", i)
+		texts[path] = o.text
+		paths = append(paths, path)
+	}
+	var first []byte
+	for range 3 {
+		r, err := checkTexts(context.Background(), t, "devices: [t4]\noverrides: [{specs: '0*', devices: [t4, a100-40gb]}]", texts, paths...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := render(t, "json", r)
+		if first == nil {
+			first = text
+		} else if !bytes.Equal(text, first) {
+			t.Fatal("two checks of the same specs differ")
+		}
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := checkTexts(ctx, t, "", map[string]string{"a.yaml": "memplan: 1\nmodel: {preset: mlp}\n"}, "a.yaml"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// Which GPUs a spec is checked on.
+func TestDevices(t *testing.T) {
+	texts := map[string]string{
+		"none.yaml":  "memplan: 1\nmodel: {preset: mlp}\n",
+		"own.yaml":   "memplan: 1\nmodel: {preset: mlp}\ndevice: {gpu: a100-40gb, memory: 20GiB}\n",
+		"arch.yaml":  "memplan: 1\nmodel: {preset: mlp}\ndevice: {memory: 20GiB, arch: sm_80, sms: 60}\n",
+		"wrong.yaml": "memplan: 1\nmodel: {preset: mpl}\n",
+	}
+	for _, c := range []struct{ conf, spec, want string }{
+		{"", "none.yaml", "a100-40gb 39.01 GiB"},
+		{"devices: [t4, rtx-4090]", "none.yaml", "t4 14.43 GiB, rtx-4090 23.06 GiB"},
+		{"devices: [t4, rtx-4090]", "own.yaml", "a100-40gb 19.51 GiB"},
+		{"devices: [t4, rtx-4090]", "arch.yaml", "custom 19.71 GiB"},
+		{"overrides: [{specs: '*', devices: [t4, rtx-4090]}]", "own.yaml", "t4 14.43 GiB, rtx-4090 23.06 GiB"},
+		{"overrides: [{specs: '*', devices: [t4]}]", "arch.yaml", "t4 14.43 GiB"},
+		{"devices: [t4, rtx-4090]", "wrong.yaml", " 0 B"}, // it comes once
+	} {
+		r, err := checkTexts(context.Background(), t, c.conf, texts, c.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range r.Specs {
+			got = append(got, fmt.Sprintf("%s %v", s.GPU, s.UsableBytes))
+		}
+		if g := strings.Join(got, ", "); g != c.want {
+			t.Errorf("%s, %s: %s, want %s", c.conf, c.spec, g, c.want)
+		}
+	}
+}
+
+// A job that fits only by giving memory back, one that wastes it, and one whose
+// convolutions may not find their workspaces.
+func TestFigures(t *testing.T) {
+	tightly := func(memory string) string {
+		return "memplan: 1\nmodel: {preset: resnet}\ntrain:\n  batch_size: 64\n  optimizer: SGD\ndevice: {gpu: t4, memory: " + memory + ", context: 0}\n"
+	}
+	found := map[int]bool{}
+	for _, memory := range []string{"1000MiB", "1900MiB", "1950MiB", "2000MiB", "2050MiB", "2100MiB", "2150MiB", "2200MiB", "2300MiB"} {
+		r, err := checkTexts(context.Background(), t, "max_fragmentation: 1%", map[string]string{"a.yaml": tightly(memory)}, "a.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range Rules {
+			if has(r, i) {
+				found[i] = true
+			}
+		}
+		if has(r, predictedOOM) && has(r, tight) {
+			t.Errorf("%s: both out of memory and tight", memory)
+		}
+		for _, f := range r.All() {
+			if f.Rule != Rules[notModelled].ID && f.Line != 4 && f.Line != 6 {
+				t.Errorf("%s at line %d", f.Rule, f.Line)
+			}
+		}
+	}
+	for _, rule := range []int{predictedOOM, fragmentation, tight, uncertain} {
+		if !found[rule] {
+			t.Errorf("%s was never found", Rules[rule].Name)
+		}
+	}
+}
+
+// The table of rules: identifiers in order, names and texts that can be shown.
+func TestRules(t *testing.T) {
+	for i, r := range Rules {
+		if want := fmt.Sprintf("MP%03d", i); r.ID != want {
+			t.Errorf("%s is at the place of %s", r.ID, want)
+		}
+		if r.Name == "" || strings.ToLower(r.Name) != r.Name || r.Doc == "" || r.Help == "" || r.Severity.weight() == 0 {
+			t.Errorf("%+v", r)
+		}
+		if LookupRule(r.Name) != &Rules[i] || LookupRule(strings.ToLower(r.ID)) != &Rules[i] {
+			t.Errorf("%s is not found", r.ID)
+		}
+	}
+	if Rules[estimateWarning].Name != "estimate-warning" || len(Rules) != estimateWarning+1 {
+		t.Error("the constants and the table differ")
+	}
+}

@@ -1,0 +1,38 @@
+package gate
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/memplan/memplan/internal/report"
+)
+
+// ANSI colours of severities and of the verdict; words say the same.
+var colors = map[string]string{
+	"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1;36m", "FAILED": "\x1b[1;31m", "PASSED": "\x1b[1;32m",
+}
+
+// writeText prints findings as compilers do, so that editors find the places, a
+// table of specs, and the verdict.
+func writeText(w io.Writer, r *Result, s Style) error {
+	color := func(word string) string {
+		if s.Color {
+			return colors[word] + word + "\x1b[0m"
+		}
+		return word
+	}
+	all := r.All()
+	for _, f := range all {
+		if _, err := fmt.Fprintf(w, "%s:%d:%d: %s: %s [%s %s]\n", report.Printable(f.File), f.Line, f.Column, color(string(f.Severity)), report.Printable(f.Message), f.Rule, f.Name); err != nil {
+			return err
+		}
+	}
+	if len(all) > 0 {
+		fmt.Fprintln(w)
+	}
+	if err := r.table().Write(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s  %s: %s\n", color(r.verdict()), r.scope(), r.counts())
+	return err
+}

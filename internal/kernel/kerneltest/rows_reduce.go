@@ -1,0 +1,121 @@
+package kerneltest
+
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// sums is how many units in the last place a sum may be off, relative to the
+// sum of the absolute values.
+const sums = 100
+
+// reduced is a row of a reduction: start is its value over nothing, step adds
+// an element of each operand.
+func reduced(start float64, step func(sum, a, b float64) (v, term float64), target distribution) row {
+	return row{
+		draw: func(g *generator) {
+			size := g.shape()
+			for g.k == kernel.Max && tensor.D(size...).Numel() == 0 {
+				size = g.shape()
+			}
+			a := g.layout(g.d, size, false)
+			over, kept := make([]bool, len(size)), append([]int64(nil), size...)
+			all := g.chance(3)
+			for i := range size {
+				if over[i] = all || g.chance(2); over[i] {
+					kept[i] = 1
+				}
+			}
+			y := g.layout(g.d, kept, false)
+			y.Size = a.Size
+			for i := range size {
+				if over[i] {
+					y.Stride = y.Stride.Set(i, 0)
+				}
+			}
+			g.arrays["y"] = y
+			g.in("a", normal, size...)
+			if len(g.k.Tensors) > 2 {
+				g.in("b", target, size...)
+			}
+			g.f["scale"] = among(1, 0.25, 1.0/3)(g.rng)
+		},
+		expect: func(c *calculation) {
+			scale, ok := c.f["scale"]
+			if !ok {
+				scale = 1
+			}
+			y := c.t["y"] // has an element for each of a; those that are one have one place
+			sum, size := map[int64]float64{}, map[int64]float64{}
+			for _, at := range y.place {
+				sum[at] = start
+			}
+			for n, a := range c.t["a"].v {
+				b := 0.0
+				if c.t["b"] != nil {
+					b = c.t["b"].v[n]
+				}
+				v, term := step(sum[y.place[n]], a, b)
+				sum[y.place[n]] = v
+				size[y.place[n]] += term * scale
+			}
+			for n, at := range y.place {
+				y.v[n], y.scale[n] = sum[at]*scale, size[at]
+			}
+		},
+		factor: sums,
+	}
+}
+
+var reduceRows = map[*kernel.Kernel]row{
+	kernel.Sum:        reduced(0, func(s, a, _ float64) (float64, float64) { return s + a, math.Abs(a) }, nil),
+	kernel.Max:        reduced(math.Inf(-1), func(s, a, _ float64) (float64, float64) { return math.Max(s, a), 0 }, nil),
+	kernel.SumSquares: reduced(0, func(s, a, _ float64) (float64, float64) { return s + a*a, 0 }, nil),
+	kernel.MSE:        reduced(0, func(s, a, b float64) (float64, float64) { return s + (a-b)*(a-b), 2 * (a*a + b*b) }, normal),
+	kernel.L1:         reduced(0, func(s, a, b float64) (float64, float64) { return s + math.Abs(a-b), math.Abs(a) + math.Abs(b) }, normal),
+	kernel.BCE: reduced(0, func(s, a, b float64) (float64, float64) {
+		return s + math.Max(a, 0) - a*b + math.Log1p(math.Exp(-math.Abs(a))), 1 + math.Abs(a)
+	}, unit),
+}
+
+var gemmRows = map[*kernel.Kernel]row{
+	kernel.Gemm: {
+		draw: func(g *generator) {
+			n, m, k, p := g.dim(4), g.dim(90), g.dim(200), g.dim(90)
+			if g.chance(3) {
+				k = g.dim(1500)
+			}
+			if g.chance(30) {
+				k = 0
+			}
+			g.out("c", n, m, p)
+			g.in("a", normal, n, m, k)
+			g.in("b", normal, n, k, p)
+			if g.chance(2) {
+				g.in("bias", normal, n, m, p)
+			}
+			g.f["alpha"], g.f["beta"] = among(1, 0.5)(g.rng), among(1, -2, 0)(g.rng)
+		},
+		expect: func(c *calculation) {
+			y, a, b := c.t["c"], c.t["a"], c.t["b"]
+			y.clear()
+			for n := range y.size[0] {
+				for i := range y.size[1] {
+					for j := range y.size[2] {
+						for k := range a.size[2] {
+							v := c.f["alpha"] * a.get(n, i, k) * b.get(n, k, j)
+							y.add(v, math.Abs(v), n, i, j)
+						}
+						if c.t["bias"] != nil {
+							v := c.f["beta"] * c.t["bias"].get(n, i, j)
+							y.add(v, math.Abs(v), n, i, j)
+						}
+					}
+				}
+			}
+		},
+		factor: sums,
+	},
+}

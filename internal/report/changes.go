@@ -1,0 +1,83 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+)
+
+// changes prints what makes the job fit, or fit with more room.
+func (t *text) changes() {
+	a := t.r.Advice
+	if a == nil || a.Fix == nil {
+		return
+	}
+	title := "What makes it fit, the cheapest first"
+	switch {
+	case t.r.Verdict.Result == Fits:
+		title = "What leaves more room, the cheapest first"
+	case t.r.Verdict.Result == Tight:
+		title = "What makes it fit without giving cached memory back"
+	case len(a.Changes) == 0 || !a.Changes[0].Fits:
+		title = "Nothing was found that makes it fit"
+	}
+	t.printf("%s (%s, %d simulated%s)\n", title, Plural(int64(a.Fix.Combinations), "combination"), a.Fix.Simulated, a.Fix.excluded())
+	for i := range a.Changes {
+		c := &a.Changes[i]
+		lacks := ""
+		if !c.Fits {
+			lacks = fmt.Sprintf(", the least that was found: %v too little", -c.HeadroomBytes)
+		}
+		t.printf("  %d. %s\n", i+1, c.texts())
+		if h := t.r.Host; h != nil && c.HostBytes > h.TotalBytes {
+			lacks += fmt.Sprintf(", %v of host memory", c.HostBytes)
+		}
+		t.printf("     %s  %v reserved%s; %s; numbers: %s; work: %s\n", c.Result, c.PeakReservedBytes, lacks, c.time(), c.Numerics, c.Effort)
+		if i < t.o.Shown || i == 0 {
+			t.block("spec", c.SpecLines)
+			t.block("code", strings.Split(c.Code, "\n"))
+		}
+	}
+	if a.Fix.Cut {
+		t.printf("  the search ended at its limit: something cheaper may have been missed (--advise searches on)\n")
+	}
+	t.printf("\n")
+}
+
+// block prints lines of a spec or of code, with a word in front.
+func (t *text) block(word string, lines []string) {
+	for i, l := range lines {
+		if i > 0 {
+			word = ""
+		}
+		t.printf("       %-5s %s\n", word, l)
+	}
+}
+
+func (f *Fix) excluded() string {
+	if f.Excluded == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d excluded by them", f.Excluded)
+}
+
+// texts say what the parts do.
+func (c *Change) texts() string {
+	var out []string
+	for _, p := range c.Parts {
+		out = append(out, p.Text)
+	}
+	return strings.Join(out, "; ")
+}
+
+// time says what becomes of a step's time.
+func (c *Change) time() string {
+	switch x := 100 * (c.Slowdown - 1); {
+	case x >= 100:
+		return fmt.Sprintf("a step takes %.1f times as long", c.Slowdown)
+	case x >= 0.5:
+		return fmt.Sprintf("a step takes %.0f %% longer", x)
+	case x <= -0.5:
+		return fmt.Sprintf("a step takes %.0f %% less time", -x)
+	}
+	return "a step takes as long as before"
+}

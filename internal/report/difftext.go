@@ -1,0 +1,219 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// DiffFormat is one way to print a Diff.
+type DiffFormat struct {
+	Name  string
+	Doc   string
+	Write func(w io.Writer, d *Diff, o DiffOptions) error
+}
+
+// DiffFormats is the table of formats of comparisons; the first is the default.
+var DiffFormats = []DiffFormat{
+	{"text", "for people: what differs, in tables", writeDiffText},
+	{"markdown", "for comments on changes: the same tables", writeDiffMarkdown},
+	{"json", "for programs: everything, bytes as integers", func(w io.Writer, d *Diff, _ DiffOptions) error { return JSON(w, d) }},
+}
+
+// DiffOptions change what is printed.
+type DiffOptions struct {
+	All bool // figures that are equal too
+	Top int  // layers to show
+}
+
+// tables are the sections of a comparison; those in which nothing is to be
+// shown are left out.
+func (d *Diff) tables(o DiffOptions) []*Table {
+	var out []*Table
+	add := func(title string, rows [][]string, numbers bool, more ...string) {
+		if len(rows) > 0 {
+			out = append(out, &Table{Header: append([]string{title, "A", "B"}, more...), Numbers: []bool{false, numbers, numbers, true, true}, Rows: rows})
+		}
+	}
+	var rows [][]string
+	for _, s := range d.Settings {
+		rows = append(rows, []string{s.Name, orDash(s.A), orDash(s.B)})
+	}
+	add("Differs", rows, false)
+	rows = nil
+	for _, c := range d.Batch {
+		rows = append(rows, []string{c.label, fmt.Sprint(c.A), fmt.Sprint(c.B), fmt.Sprintf("%+d", c.Delta)})
+	}
+	add("Batch size", rows, true, "change")
+	for _, s := range []struct {
+		title string
+		list  []DiffBytes
+	}{{"Peak memory", d.Peak}, {"At the peak", d.AtPeak}, {"In all", d.Totals}, {"Host memory", d.Host}} {
+		rows = nil
+		for _, x := range s.list {
+			if (x.Delta != 0 || o.All) && !d.repeats(&x) {
+				rows = append(rows, append([]string{x.label}, x.cells()...))
+			}
+		}
+		add(s.title, rows, true, "change", "%")
+	}
+	rows = nil
+	for i := range d.Layers {
+		if len(rows) == o.Top {
+			break
+		}
+		l := &d.Layers[i]
+		rows = append(rows, append([]string{l.name()}, append(l.Total.cells(), l.remark())...))
+	}
+	if len(rows) > 0 {
+		title := "Layer, at the peak"
+		if n := len(d.Layers) - len(rows); n > 0 {
+			title += fmt.Sprintf(" (%d more)", n)
+		}
+		add(title, rows, true, "change", "%", "")
+	}
+	return out
+}
+
+// repeats reports a row that says the same as that of reserved memory, as where
+// there are no convolutions.
+func (d *Diff) repeats(x *DiffBytes) bool {
+	if x.Name != "reserved_expected_bytes" {
+		return false
+	}
+	for _, r := range d.Peak {
+		if r.Name == "reserved_bytes" {
+			return r.A == x.A && r.B == x.B
+		}
+	}
+	return false
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// cells are both sizes, the change, and the change in per cent.
+func (x *DiffBytes) cells() []string {
+	p := "-"
+	if x.Percent != nil {
+		p = fmt.Sprintf("%+.1f %%", *x.Percent)
+	}
+	return []string{size(x.A), size(x.B), change(x.Delta), p}
+}
+
+// change prints a difference.
+func change(b tensor.Bytes) string {
+	sign := ""
+	if b > 0 {
+		sign = "+"
+	}
+	return sign + b.String()
+}
+
+func (l *DiffLayer) name() string {
+	name := l.Layer
+	if name == "" {
+		name = "(none)"
+	}
+	if l.Kind != "" {
+		name += " " + l.Kind
+	}
+	return name
+}
+
+// remark says that only one side has the layer, or what changed most.
+func (l *DiffLayer) remark() string {
+	switch l.In {
+	case "a":
+		return "only in A"
+	case "b":
+		return "only in B"
+	}
+	var most *DiffBytes
+	for i := range l.Parts {
+		if p := &l.Parts[i]; most == nil || abs(p.Delta) > abs(most.Delta) {
+			most = p
+		}
+	}
+	s := ""
+	if most != nil {
+		s = most.label + " " + change(most.Delta)
+	}
+	if l.CountA != l.CountB {
+		s = strings.TrimPrefix(fmt.Sprintf("%s, %d layers, not %d", s, l.CountB, l.CountA), ", ")
+	}
+	return s
+}
+
+// sides says in a line each what is compared.
+func (d *Diff) sides() [2]string {
+	var out [2]string
+	for i, s := range []DiffSide{d.A, d.B} {
+		out[i] = Printable(fmt.Sprintf("%s: %s, %s on %s", s.Source, s.Result, s.Model, s.Device))
+	}
+	return out
+}
+
+// remarks are the lines behind the tables.
+func (d *Diff) remarks() []string {
+	var out []string
+	for _, m := range d.Missing {
+		in := map[string]string{"a": " (in A)", "b": " (in B)"}[m.In]
+		out = append(out, Printable("not modelled"+in+": "+m.Text))
+	}
+	if d.Equal && len(d.Renamed) > 0 {
+		out = append(out, Plural(int64(len(d.Renamed)), "layer")+" named otherwise, with the same memory")
+	}
+	return out
+}
+
+const diffEqual = "no difference in memory or settings"
+
+func writeDiffText(w io.Writer, d *Diff, o DiffOptions) error {
+	sides := d.sides()
+	if _, err := fmt.Fprintf(w, "A  %s\nB  %s\n", sides[0], sides[1]); err != nil {
+		return err
+	}
+	if d.Equal {
+		fmt.Fprintf(w, "%s\n", diffEqual)
+	}
+	for _, t := range d.tables(o) {
+		fmt.Fprintln(w)
+		if err := t.Write(w); err != nil {
+			return err
+		}
+	}
+	if remarks := d.remarks(); len(remarks) > 0 {
+		fmt.Fprintf(w, "\n  %s\n", strings.Join(remarks, "\n  "))
+	}
+	return nil
+}
+
+func writeDiffMarkdown(w io.Writer, d *Diff, o DiffOptions) error {
+	sides := d.sides()
+	if _, err := fmt.Fprintf(w, "- **A** %s\n- **B** %s\n", markdown(sides[0]), markdown(sides[1])); err != nil {
+		return err
+	}
+	if d.Equal {
+		fmt.Fprintf(w, "\n%s\n", diffEqual)
+	}
+	for _, t := range d.tables(o) {
+		fmt.Fprintln(w)
+		if err := t.WriteMarkdown(w); err != nil {
+			return err
+		}
+	}
+	if remarks := d.remarks(); len(remarks) > 0 {
+		fmt.Fprintln(w)
+		for _, r := range remarks {
+			fmt.Fprintf(w, "- %s\n", markdown(r))
+		}
+	}
+	return nil
+}

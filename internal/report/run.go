@@ -1,0 +1,91 @@
+package report
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// RunVersion is the version of the JSON of Run.
+const RunVersion = 1
+
+// Run is what came of executing a job, beside what was predicted.
+type Run struct {
+	Version   int       `json:"memplan_run"`
+	Spec      string    `json:"spec"`
+	Backend   string    `json:"backend"` // cpu, cuda or torch
+	Device    string    `json:"device"`
+	Steps     int       `json:"steps"`
+	Losses    []float64 `json:"losses"` // by step; none where the backend does not tell
+	StepMS    []float64 `json:"step_ms"`
+	Predicted RunBytes  `json:"predicted"`
+	Measured  RunBytes  `json:"measured"`
+	Trace     RunTrace  `json:"trace"`
+	Agrees    bool      `json:"agrees"` // within the tolerance
+	Warnings  []string  `json:"warnings"`
+}
+
+// RunBytes are the three numbers, at their peaks. DeviceBytes is 0 where the
+// backend has no context.
+type RunBytes struct {
+	AllocatedBytes tensor.Bytes `json:"allocated_bytes"`
+	ReservedBytes  tensor.Bytes `json:"reserved_bytes"`
+	DeviceBytes    tensor.Bytes `json:"device_bytes"`
+}
+
+// RunTrace compares the allocations and frees one by one.
+type RunTrace struct {
+	Events          int    `json:"events"`
+	Equal           bool   `json:"equal"`
+	FirstDifference string `json:"first_difference,omitempty"`
+}
+
+// Difference is what was measured beyond what was predicted, as a share.
+func Difference(predicted, measured tensor.Bytes) float64 {
+	if predicted == 0 {
+		return 0
+	}
+	return float64(measured-predicted) / float64(predicted)
+}
+
+// RunFormats are the formats of a run.
+var RunFormats = []string{"text", "json"}
+
+// WriteRun prints a run in one of RunFormats.
+func WriteRun(w io.Writer, r *Run, format string) error {
+	if format == "json" {
+		return JSON(w, r)
+	}
+	t := Table{Header: []string{"", "predicted", "measured", "difference"}, Numbers: []bool{false, true, true, true}}
+	add := func(name string, p, m tensor.Bytes) {
+		if m > 0 {
+			t.Rows = append(t.Rows, []string{name, p.String(), m.String(), fmt.Sprintf("%v (%.2f %%)", m-p, 100*Difference(p, m))})
+		}
+	}
+	add("allocated", r.Predicted.AllocatedBytes, r.Measured.AllocatedBytes)
+	add("reserved", r.Predicted.ReservedBytes, r.Measured.ReservedBytes)
+	add("device", r.Predicted.DeviceBytes, r.Measured.DeviceBytes)
+	verdict := "AGREES"
+	if !r.Agrees {
+		verdict = "DIFFERS"
+	}
+	fmt.Fprintf(w, "%s: the prediction for %s, executed by %s (%s), %s\n\n", verdict, Printable(r.Spec), r.Backend, Printable(r.Device), Plural(int64(r.Steps), "step"))
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	switch {
+	case r.Trace.Equal:
+		fmt.Fprintf(w, "all %d allocations and frees are the predicted ones, in their order\n", r.Trace.Events)
+	case r.Trace.FirstDifference != "":
+		fmt.Fprintf(w, "the allocations differ: %s\n", r.Trace.FirstDifference)
+	}
+	if n := len(r.Losses); n > 1 {
+		fmt.Fprintf(w, "loss %.4g in the first step, %.4g in the last\n", r.Losses[0], r.Losses[n-1])
+	}
+	for _, warning := range r.Warnings {
+		fmt.Fprintf(w, "note: %s\n", warning)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package runtime
+
+import (
+	"testing"
+
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/specs"
+)
+
+// job elaborates a preset with settings.
+func job(t *testing.T, preset string, set ...string) *estimate.Job {
+	t.Helper()
+	text, err := specs.Preset(preset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Parse(preset+".yaml", text, spec.Options{Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := estimate.NewJob(s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// TestProbe checks which presets can be executed, and what their inputs are
+// bounded by.
+func TestProbe(t *testing.T) {
+	for _, c := range []struct {
+		preset string
+		set    []string
+		bounds map[string]int64
+	}{
+		{"mlp", nil, map[string]int64{"y": 10}},
+		{"lenet", nil, map[string]int64{"y": 10}},
+		{"resnet", nil, map[string]int64{"y": 1000}},
+		{"vgg", nil, map[string]int64{"y": 1000}},
+		{"vit", nil, map[string]int64{"y": 1000}},
+		{"gpt", nil, map[string]int64{"ids": 50257, "y": 50257}},
+		{"gpt", []string{"params.manual=true"}, map[string]int64{"ids": 50257, "y": 50257}},
+		{"bert", nil, map[string]int64{"ids": 30522, "y": 2}},
+		{"llama", nil, map[string]int64{"ids": 32000, "y": 32000}},
+		{"vision_transformer", nil, map[string]int64{"y": 1000}},
+		{"gpt2", nil, nil},
+		{"unet", nil, nil},
+		{"autoencoder", nil, nil},
+		{"mha", nil, nil},
+		{"mlp_mixer", nil, nil},
+		{"convnext", nil, nil},
+		{"mobilenet_v2", nil, nil},
+		{"densenet", nil, nil},
+		{"alexnet", nil, nil},
+		{"squeezenet", nil, nil},
+		{"dcgan", nil, nil},
+		{"efficientnet", nil, nil},
+		{"diffusion", nil, nil},
+		{"seq2seq", nil, nil},
+		{"swin", nil, nil},
+		{"dlrm", nil, nil},
+		{"distillation", nil, nil},
+		{"segmentation", nil, nil},
+		{"regnet", nil, nil},
+		{"mnasnet", nil, nil},
+		{"shufflenet_v2", nil, nil},
+		{"googlenet", nil, nil},
+		{"mobilenet_v3", nil, nil},
+	} {
+		j := job(t, c.preset, c.set...)
+		u, err := Probe(j.Program, j.Machine.Env)
+		if err != nil {
+			t.Errorf("%s: %v", c.preset, err)
+			continue
+		}
+		for name, n := range c.bounds {
+			if u.Bounds[name] != n {
+				t.Errorf("%s: %s is bounded by %d, not %d", c.preset, name, n, u.Bounds[name])
+			}
+		}
+	}
+}

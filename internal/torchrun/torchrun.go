@@ -1,0 +1,142 @@
+// Package torchrun runs the exported script of a job in the user's own PyTorch
+// and reads what its CUDA allocator did, event by event. It is how a prediction
+// is confirmed by the real thing.
+package torchrun
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // the script below
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+//go:embed confirm.py
+var confirm string
+
+// Python is a command that runs Python, with its arguments.
+type Python []string
+
+// Error says that Python or PyTorch could not do what they were asked.
+type Error struct {
+	Command string
+	Err     error
+	Output  string // of the command, the end of it
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("%s: %v", e.Command, e.Err)
+	if e.Output != "" {
+		s += "\n" + e.Output
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Device is the first GPU that PyTorch finds.
+type Device struct {
+	Torch  string       `json:"torch"`
+	Name   string       `json:"name"`
+	Arch   int          `json:"arch"` // compute capability × 10
+	SMs    int          `json:"sms"`
+	Memory tensor.Bytes `json:"memory"`
+	Error  string       `json:"error"`
+}
+
+// Find asks for the GPU and the version of PyTorch.
+func (p Python) Find(ctx context.Context) (*Device, error) {
+	out, err := p.run(ctx, "", "-c", confirm)
+	if err != nil {
+		return nil, err
+	}
+	var d Device
+	if err := json.Unmarshal(lastLine(out), &d); err != nil {
+		return nil, &Error{p.String(), err, string(out)}
+	}
+	if d.Error != "" {
+		return nil, &Error{Command: p.String(), Err: fmt.Errorf("%s (PyTorch %s)", d.Error, d.Torch)}
+	}
+	return &d, nil
+}
+
+// Step is what one step of a recording gave.
+type Step struct {
+	PeakAllocated tensor.Bytes `json:"peak_allocated_bytes"`
+	PeakReserved  tensor.Bytes `json:"peak_reserved_bytes"`
+	MS            float64      `json:"ms"`
+}
+
+// Recording is what PyTorch did.
+type Recording struct {
+	Events  map[string][]trace.RecordedEvent `json:"events"` // setup, step1, step2, ...
+	Steps   []Step                           `json:"steps"`
+	Error   string                           `json:"error"` // that ended the script, such as out of memory
+	Device  tensor.Bytes                     `json:"device_bytes"`
+	Context tensor.Bytes                     `json:"context_bytes"`
+}
+
+// Record runs a script of package exporttorch.
+func (p Python) Record(ctx context.Context, script []byte) (*Recording, error) {
+	dir, err := os.MkdirTemp("", "memplan-run-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path, out, own := filepath.Join(dir, "job.py"), filepath.Join(dir, "out.json"), filepath.Join(dir, "confirm.py")
+	if err := os.WriteFile(path, script, 0o600); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(own, []byte(confirm), 0o600); err != nil {
+		return nil, err
+	}
+	if _, err := p.run(ctx, dir, own, path, out); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		return nil, &Error{Command: p.String(), Err: err}
+	}
+	var r Recording
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, &Error{Command: p.String(), Err: err}
+	}
+	return &r, nil
+}
+
+func (p Python) String() string { return strings.Join(p, " ") }
+
+// maxOutput is how much of what a failed command printed is shown.
+const maxOutput = 2000
+
+func (p Python) run(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, p[0], append(p[1:len(p):len(p)], args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		text := strings.TrimSpace(stderr.String())
+		if len(text) > maxOutput {
+			text = "… " + text[len(text)-maxOutput:]
+		}
+		return nil, &Error{p.String(), err, text}
+	}
+	return stdout.Bytes(), nil
+}
+
+func lastLine(b []byte) []byte {
+	b = bytes.TrimSpace(b)
+	if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
+		return b[i+1:]
+	}
+	return b
+}
