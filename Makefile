@@ -1,8 +1,15 @@
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 5s
+CLANG ?= clang-19
 
-.PHONY: build test race fuzz lint golden accuracy bench clean
+# The CUDA backend is built against the project's own cuda.h; the stub satisfies
+# the binding's -lcuda, the driver is opened at run time (internal/cuda/driver).
+CUDA = internal/cuda
+CUDA_OUT = $(CURDIR)/bin/cuda
+CUDA_ENV = CGO_ENABLED=1 CGO_CFLAGS="-I$(CURDIR)/$(CUDA)/driver" CGO_LDFLAGS="-L$(CUDA_OUT)"
+
+.PHONY: build test race fuzz lint golden accuracy bench clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check
 
 build: ## the binary, in bin/
 	$(GO) build -o bin/memplan ./cmd/memplan
@@ -31,6 +38,31 @@ accuracy: ## hold predictions against recordings of real PyTorch; fails if they 
 bench: ## speed, memory, start-up
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/allocsim ./internal/engine
 	./tools/startup.sh
+
+cuda: cuda-stub ## the binary with the CUDA backend; needs a C compiler, no CUDA toolkit
+	$(CUDA_ENV) $(GO) build -tags cuda -o bin/memplan ./cmd/memplan
+
+cuda-stub:
+	@mkdir -p $(CUDA_OUT)
+	@printf '!<arch>\n' > $(CUDA_OUT)/libcuda.a
+
+cuda-test: cuda-stub $(CUDA_OUT)/libcuda.so.1 ## tests of the CUDA backend on an emulated GPU; needs a C++ compiler
+	$(CUDA_ENV) $(GO) vet -tags cuda ./$(CUDA)/...
+	$(CUDA_ENV) MEMPLAN_LIBCUDA=$(CUDA_OUT)/libcuda.so.1 $(GO) test -count=1 -tags cuda ./$(CUDA)/...
+
+$(CUDA_OUT)/libcuda.so.1: $(wildcard $(CUDA)/emulator/* $(CUDA)/kernels/* $(CUDA)/driver/*.h)
+	@mkdir -p $(CUDA_OUT)
+	gzip -dc $(CUDA)/kernels/module.ptx.gz | sed -n 's/.*\.entry \([a-z_0-9]*\)(.*/ENTRY(\1)/p' > $(CUDA_OUT)/entries.h
+	$(CXX) -std=c++17 -O2 -fPIC -shared -Wall -Wno-unknown-pragmas -I$(CUDA_OUT) -o $@ $(CUDA)/emulator/driver.cpp
+
+cuda-gpu-test: cuda-stub ## what tools/gpu.sh runs on a machine with a GPU, in bin/
+	$(CUDA_ENV) $(GO) test -c -trimpath -ldflags='-s -w' -tags cuda -o bin/cuda.test ./$(CUDA)
+
+ptx: ## compile the kernels, after a change of internal/cuda/kernels
+	CLANG=$(CLANG) ./tools/ptx.sh
+
+ptx-check: ## the committed code is that of the kernels, where the compiler is there
+	CLANG=$(CLANG) ./tools/ptx.sh -check
 
 clean:
 	rm -rf bin

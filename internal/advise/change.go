@@ -126,15 +126,20 @@ func (b *Base) trains() bool { return b.Job.Program.Inference == "" }
 // what it says.
 func (b *Base) sugar() bool { return b.trains() && b.Job.Spec.Step == nil }
 
-// seconds is the time of a step after the work of some options.
-func (b *Base) seconds(options []*Option) float64 {
+// work is the work of a step with some options.
+func (b *Base) work(options []*Option) *Work {
 	w := b.Work
 	for _, o := range options {
 		if o.Work != nil {
 			o.Work(&w)
 		}
 	}
-	return w.Seconds(b.rate, b.Job.Machine.Env.SMs)
+	return &w
+}
+
+// seconds is the time of a step with some options.
+func (b *Base) seconds(options []*Option) float64 {
+	return b.work(options).Seconds(b.rate, b.Job.Machine.Env.SMs)
 }
 
 // key makes a key with any scalar for its value.

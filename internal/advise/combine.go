@@ -16,6 +16,7 @@ type combination struct {
 	options []*Option // in the order of the catalogue
 	seconds float64   // of a step
 	cost    float64
+	size    float64 // events of a simulation, by those of the job as it is
 	id      string
 }
 
@@ -54,7 +55,8 @@ func (c *combination) varies(d *combination) bool {
 // as one that does not become slower: advice is for what does not fit, and speed
 // pays for no change of numbers.
 func (b *Base) combine(options []*Option) *combination {
-	c := &combination{options: options, seconds: b.seconds(options)}
+	w := b.work(options)
+	c := &combination{options: options, seconds: w.Seconds(b.rate, b.Job.Machine.Env.SMs), size: w.Microbatches / b.Work.Microbatches}
 	before := b.seconds(nil)
 	if before > 0 {
 		c.cost = max(0, 100*(c.seconds/before-1))

@@ -28,6 +28,8 @@ type Proposal struct {
 	Cost     float64
 	Slowdown float64 // time of a step by that before
 	Fits     bool
+	// Cheapest says that everything that costs less was tried or excluded.
+	Cheapest bool
 }
 
 // Numerics is the greatest change of numbers among the changes.
@@ -59,8 +61,8 @@ type Fixes struct {
 	Tried    int // simulations
 	Known    int // combinations of which a bound told that they do not fit
 	All      int // combinations there are
-	// Cut says that the search ended at its limit: after the proposals that it
-	// found others, or with none the first, may have been missed.
+	// Cut says that the search ended at its limit: combinations were left out that
+	// may cost less than proposals that are not said to be the cheapest.
 	Cut bool
 }
 
@@ -94,6 +96,7 @@ type fixer struct {
 	bounds *bounds
 	host   bool // the machine's own memory suffices, and must go on to
 
+	cut      float64            // cost of the first combination that was left out
 	known    map[string]outcome // by id
 	events   int64
 	tried    int
@@ -119,18 +122,20 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if limits.Events > 0 && f.events >= limits.Events {
-			out.Cut = true
-			break
-		}
 		var trial []*combination
+		pending := 0.0
 		for ; next < len(all) && len(trial) < size; next++ {
 			switch c := all[next]; {
 			case f.covered(found, c, fits):
 			case f.bounds.dies(c):
 				out.Known++
+			case f.exceeds(pending + c.size):
+				if !out.Cut {
+					out.Cut, f.cut = true, c.cost
+				}
 			default:
 				trial = append(trial, c)
+				pending += c.size
 			}
 		}
 		f.simulate(trial)
@@ -160,6 +165,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 		if err != nil {
 			return nil, err
 		}
+		p.Cheapest = !out.Cut || p.Cost <= f.cut
 		if f.known[c.id] >= enough {
 			out.Proposals = append(out.Proposals, p)
 		} else {
@@ -174,6 +180,13 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 func (f *fixer) done(found []*combination, next *combination) bool {
 	n := f.limits.Proposals
 	return len(found) >= n && byCost(found[n-1], next) <= 0
+}
+
+// exceeds reports whether simulations of that size would take more than is left;
+// a few are made whatever they take.
+func (f *fixer) exceeds(size float64) bool {
+	events := int64(size * float64(len(f.base.Outcome.Played.Trace.Events)))
+	return f.limits.Events > 0 && f.tried >= firstBatch && f.events+events > f.limits.Events
 }
 
 // covered reports whether a proposal says already what a combination would that
@@ -267,13 +280,14 @@ func (f *fixer) whole(c *combination) bool {
 // it is the cheapest of its parts that does; if none, the one that needs the least.
 func (f *fixer) last(all []*combination, enough outcome) *combination {
 	alone := slices.DeleteFunc(slices.Clone(all), func(c *combination) bool { return len(c.options) > 1 })
-	f.simulate(alone)
+	f.simulate(slices.DeleteFunc(alone, f.large))
 	guess := map[*combination]tensor.Bytes{}
 	for _, c := range all {
 		guess[c] = f.bounds.guess(c)
 	}
 	slices.SortStableFunc(all, func(x, y *combination) int { return cmp.Compare(guess[x], guess[y]) })
-	few := all[:min(batch, len(all))]
+	few := slices.DeleteFunc(all, f.large)
+	few = few[:min(batch, len(few))]
 	f.simulate(few)
 	will := func(c *combination) bool { return f.known[c.id] >= enough }
 	i := slices.IndexFunc(few, will)
@@ -290,6 +304,13 @@ func (f *fixer) last(all []*combination, enough outcome) *combination {
 		}
 	}
 	return parts[0]
+}
+
+// large reports whether one simulation would take a good part of the limit.
+func (f *fixer) large(c *combination) bool {
+	const part = 8
+	events := int64(c.size * float64(len(f.base.Outcome.Played.Trace.Events)))
+	return f.limits.Events > 0 && events > f.limits.Events/part
 }
 
 // proposal runs a combination as estimate does.

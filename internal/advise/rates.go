@@ -9,13 +9,14 @@ type rate struct {
 	memory    float64 // bytes a second
 	link      float64 // bytes a second of PCI Express, of page-locked memory, for the whole card
 	bfloat16  bool    // tensor cores know bfloat16
-	dataSheet string
+	dataSheet string  // the card
+	sms       int     // of the card
 }
 
 // card makes a row from the figures of a card: TFLOPS, GB/s, multiprocessors.
 func card(arch int, full, half, memory float64, sms int, link float64, name string) rate {
 	n := float64(sms)
-	return rate{arch, full * 1e12 / n, half * 1e12 / n, memory * 1e9 / n, link * 1e9, arch >= 80, name}
+	return rate{arch, full * 1e12 / n, half * 1e12 / n, memory * 1e9 / n, link * 1e9, arch >= 80, name, sms}
 }
 
 // What of a PCI Express slot of 16 lanes is left for copies: generations 3, 4

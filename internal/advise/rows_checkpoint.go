@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/program"
 )
 
@@ -43,7 +44,8 @@ type blocks struct {
 	named    bool     // by the model itself: checkpoint: true
 	n        int
 	share    float64 // of the bytes that are saved for the backward pass
-	chain    int     // modules of the model, if it is a chain; 0: it is none
+	chain    int     // modules of the model, if it is a chain, or of its longest nn.Sequential; 0: there is none
+	chainAt  string  // path of the nn.Sequential; "": the model
 	paths    []string
 }
 
@@ -55,6 +57,13 @@ func blocksOf(b *Base) *blocks {
 	}
 	root := b.Job.Program.Models[0].Root
 	out := &blocks{chain: len(root.Forward.Chain())}
+	if out.chain == 0 {
+		for _, ch := range root.Children {
+			if ch.Class != nil && ch.Class.Python == "nn.Sequential" && len(ch.Class.Children) > out.chain {
+				out.chain, out.chainAt = len(ch.Class.Children), ch.Path
+			}
+		}
+	}
 	if m := b.Job.Definer.Model; m != nil {
 		for _, p := range m.Checkpoint {
 			out.patterns = append(out.patterns, p.V)
@@ -205,6 +214,10 @@ func segments(b *Base) []Option {
 	if !b.free() || b.blocks.chain < 4 {
 		return nil
 	}
+	keys, called := "{segments: %d}", "self.layers"
+	if at := b.blocks.chainAt; at != "" {
+		keys, called = fmt.Sprintf("{modules: [%q], segments: %%d}", at), "self."+at
+	}
 	var out []Option
 	for _, k := range []int{2, 3, 4, 6, 8} {
 		if 2*k > b.blocks.chain {
@@ -213,8 +226,8 @@ func segments(b *Base) []Option {
 		share := float64(k-1) / float64(k)
 		out = append(out, Option{
 			Name: fmt.Sprint(k), Text: fmt.Sprintf("run the layers in %d segments, of which all but the last are computed again in the backward pass", k),
-			Keys: keys(key("train.checkpoint", fmt.Sprintf("{segments: %d}", k))),
-			Code: fmt.Sprintf("x = torch.utils.checkpoint.checkpoint_sequential(self.layers, %d, x, use_reentrant=False)", k),
+			Keys: []estimate.Key{key("train.checkpoint", fmt.Sprintf(keys, k))},
+			Code: fmt.Sprintf("x = torch.utils.checkpoint.checkpoint_sequential(%s, %d, x, use_reentrant=False)", called, k),
 			Work: func(w *Work) { w.recompute(share, true); w.Saved *= 1 - 0.9*share },
 		})
 	}

@@ -75,6 +75,13 @@ var stepChanges = []*Change{
 		Source:  bertLarge + ": 57.8 s with batch 4, 66.0 s with 4 of 1",
 		Options: accumulate,
 	},
+	{
+		ID: "smaller-batch", Title: "inference in smaller batches", Group: "batch", Technique: "Batch size",
+		Numerics: Same, Effort: Switch, Reach: Passing,
+		Cost:    "the kernels of each batch cost their launches again",
+		Source:  "samples of a batch do not see each other in eval mode",
+		Options: smallerBatch,
+	},
 }
 
 func expandable(b *Base) []Option {
@@ -132,6 +139,24 @@ func evalBatch(b *Base) []Option {
 	return out
 }
 
+// smallerBatch cuts the batch of a job that only infers.
+func smallerBatch(b *Base) []Option {
+	if b.trains() || b.Job.Spec.Step != nil {
+		return nil
+	}
+	var out []Option
+	for n, k := b.Job.Program.Batch/2, 2.0; n >= 1; n, k = n/2, 2*k {
+		out = append(out, Option{Name: fmt.Sprint(n), Keys: keys(key("train.batch_size", n)), Text: fmt.Sprintf("infer in batches of %d", n),
+			Code: fmt.Sprintf("loader = DataLoader(dataset, batch_size=%d)", n), Work: func(w *Work) { w.Kernels *= k }})
+	}
+	return out
+}
+
+// normBatch is the batch from which on batch normalization hardly depends on its
+// size: the error of ResNet-50 is the same from 16 images on, and grows below (Wu
+// and He 2018, "Group Normalization", arXiv:1803.08494, figure 1).
+const normBatch = 16
+
 // accumulate offers the microbatches into which the batch divides: by powers of
 // two, by each divisor if there are few, and down to one sample.
 func accumulate(b *Base) []Option {
@@ -146,15 +171,16 @@ func accumulate(b *Base) []Option {
 			ns = append(ns, n)
 		}
 	}
-	worse := Same
-	if b.hasKind("BatchNorm") {
-		worse = Different // statistics are those of a microbatch
-	}
+	normalized := b.hasKind("BatchNorm")
 	var out []Option
 	for _, n := range ns {
 		text := fmt.Sprintf("accumulate gradients over %d microbatches of %d", n*already, batch/n)
-		if worse == Different {
+		worse := Same
+		if normalized { // statistics are those of a microbatch
 			text += "; batch normalization then sees microbatches"
+			if worse = Rounding; batch/n < normBatch {
+				worse = Different
+			}
 		}
 		out = append(out, Option{
 			Name: fmt.Sprint(n * already), Keys: keys(key("train.batch_size", batch/n), key("train.grad_accumulation", n*already)), Text: text, Worse: worse,

@@ -66,20 +66,24 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 		f.Tries = s.tries
 		return f, s.err()
 	}
-	lo := s.guess()
+	lo, guess, window := int64(1), s.guess(), int64(0)
 	for s.ctx.Err() == nil {
-		lo = s.end(lo)
-		s.all(lo+1, min(lo+Lookahead, s.top))
-		next := lo
-		for k := lo + 1; k <= min(lo+Lookahead, s.top); k++ {
-			if s.fits(k) {
-				next = k
-			}
-		}
+		lo = s.end(lo, s.top+1, guess, s.fits)
+		next := s.greatest(lo, Lookahead)
 		if next == lo {
 			break
 		}
-		lo = next
+		// Where values fit here and there, more of them may do so far beyond.
+		if window == 0 {
+			window = lo / Lookahead
+		}
+		reach := int64(Lookahead)
+		for ; window > Lookahead; window /= 2 {
+			if far := s.greatest(next, window); far > next {
+				next, reach = far, max(reach, 2*window)
+			}
+		}
+		lo, guess, window = next, next, reach
 	}
 	for k := max(1, lo-2*Lookahead); k < lo; k++ {
 		if t, known := s.known[k]; known && !t.Fits {
@@ -96,31 +100,35 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 	return f, s.err()
 }
 
-// guess tells about where fitting ends: what is reserved is nearly linear in
-// the value, so the place follows from two of them. The second one is where the
-// memory would end if all of it grew with the value.
+// guess tells about where fitting ends. The second value is where the memory
+// would end if all of it grew with the value.
 func (s *search) guess() int64 {
-	line := func(a, b int64) int64 { // where the line through both reaches the usable memory
-		x, y := s.try(a), s.try(b)
-		if a == b || x.Reserved <= 0 || y.Reserved <= x.Reserved {
-			return b
-		}
-		at := float64(a) + float64(b-a)*float64(x.Usable-x.Reserved)/float64(y.Reserved-x.Reserved)
-		return int64(min(max(at, 1), float64(s.top)))
-	}
 	one := s.try(1)
-	second := int64(min(max(2, float64(one.Usable)/float64(max(one.Reserved, 1))), float64(s.top)))
-	return line(1, second)
+	second := float64(one.Usable) / float64(max(one.Reserved, 1))
+	return s.line(1, int64(min(max(2, second), float64(s.top))), 0)
 }
 
-// end returns a value that fits while the next one does not, or the greatest:
-// from a guess on in growing steps until the end lies between, then by halves.
-func (s *search) end(guess int64) int64 {
-	lo, hi := int64(1), s.top+1
-	if s.fits(guess) {
+// line tells about where a share of the usable memory is left: what is reserved
+// is nearly linear in the value, so the place follows from two of them. Where
+// it does not, it is the second.
+func (s *search) line(a, b int64, left float64) int64 {
+	x, y := s.try(a), s.try(b)
+	if a == b || x.Reserved <= 0 || y.Reserved <= x.Reserved {
+		return b
+	}
+	room := (1-left)*float64(x.Usable) - float64(x.Reserved)
+	at := float64(a) + float64(b-a)*room/float64(y.Reserved-x.Reserved)
+	return int64(min(max(at, 1), float64(s.top)))
+}
+
+// end returns a value between lo and hi for which ok holds while it does not for
+// the next one; it holds for lo and not for hi. It goes from a guess on in
+// growing steps until the end lies between two, and then by halves.
+func (s *search) end(lo, hi, guess int64, ok func(int64) bool) int64 {
+	if guess = min(max(guess, lo), hi-1); guess == lo || ok(guess) {
 		lo = guess
 		for step := int64(1); lo+step < hi; step *= 2 {
-			if !s.fits(lo + step) {
+			if !ok(lo + step) {
 				hi = lo + step
 				break
 			}
@@ -129,7 +137,7 @@ func (s *search) end(guess int64) int64 {
 	} else {
 		hi = guess
 		for step := int64(1); hi-step > lo; step *= 2 {
-			if s.fits(hi - step) {
+			if ok(hi - step) {
 				lo = hi - step
 				break
 			}
@@ -137,7 +145,7 @@ func (s *search) end(guess int64) int64 {
 		}
 	}
 	for hi-lo > 1 && s.ctx.Err() == nil {
-		if mid := lo + (hi-lo)/2; s.fits(mid) {
+		if mid := lo + (hi-lo)/2; ok(mid) {
 			lo = mid
 		} else {
 			hi = mid
@@ -185,9 +193,18 @@ func (s *search) try(k int64) estimate.Probed {
 	return t
 }
 
-// all tries the values from lo to hi on all cores.
-func (s *search) all(lo, hi int64) {
-	parallel(int(hi-lo+1), func(i int) { s.fits(lo + int64(i)) })
+// greatest tries Lookahead values, evenly spread over the window above lo, on all
+// cores. It returns the greatest that fits, or lo.
+func (s *search) greatest(lo, window int64) int64 {
+	window = min(window, s.top-lo)
+	at := func(i int) int64 { return lo + window*int64(i+1)/Lookahead }
+	parallel(Lookahead, func(i int) { s.fits(at(i)) })
+	for i := Lookahead - 1; i >= 0; i-- {
+		if s.fits(at(i)) {
+			return at(i)
+		}
+	}
+	return lo
 }
 
 // recommend is the largest round number of steps up to most that leaves the
@@ -198,19 +215,10 @@ func (s *search) recommend(most int64, headroom float64) int64 {
 		left := t.Usable - t.Reserved
 		return t.Fits && left >= 0 && float64(left) >= headroom*float64(t.Usable)
 	}
-	// Among the multiples of 8 the last one is bracketed; it was tried, so that
-	// it holds even where the peaks are not monotone.
-	lo, hi := int64(0), most/8+1
-	if hi > 1 && roomy(8) {
-		lo = 1
-		for hi-lo > 1 {
-			if mid := lo + (hi-lo)/2; roomy(8 * mid) {
-				lo = mid
-			} else {
-				hi = mid
-			}
-		}
-		return 8 * lo
+	// The last of the multiples of 8 was tried, so that it holds even where the
+	// peaks are not monotone.
+	if most >= 8 && roomy(8) {
+		return 8 * s.end(1, most/8+1, s.line(1, most, headroom)/8, func(k int64) bool { return roomy(8 * k) })
 	}
 	for k := int64(4); k >= 1; k /= 2 {
 		if k <= most && roomy(k) {

@@ -89,16 +89,17 @@ func TestPresets(t *testing.T) {
 			if rec := f.Recommended; rec > f.Largest || rec > 0 && (rec%8 != 0 && rec != 1 && rec != 2 && rec != 4 || !fits(rec)) {
 				t.Errorf("recommended %d of %d", rec, f.Largest)
 			}
-			if most := 120; f.Tries > most {
-				t.Errorf("%d simulations for %d, more than %d", f.Tries, f.Largest, most)
-			}
 		})
 	}
 }
 
 // However large the memory, a search takes few simulations.
 func TestHugeMemory(t *testing.T) {
-	for _, name := range []string{"mlp", "gpt"} {
+	names := []string{"mlp", "gpt"}
+	if testing.Short() {
+		names = names[:1]
+	}
+	for _, name := range names {
 		f, err := Search(context.Background(), preset(t, name), Batch, 0.05, estimate.Key{Path: "device.memory", Value: "100TiB"}, estimate.Key{Path: "device.gpu", Value: "t4"})
 		if err != nil || f.Largest < 10000 || f.Tries > 50 {
 			t.Errorf("%s: %+v, %v", name, f, err)

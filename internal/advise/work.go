@@ -28,7 +28,6 @@ type Work struct {
 	Saved               float64 // bytes that one microbatch keeps for its backward pass
 	Batch               float64 // bytes of one microbatch
 	Tensors             float64 // that hold parameters
-	StateTensors        float64 // of the optimizer, by the bytes of parameters
 }
 
 // Seconds is the time that the work takes on a GPU with so many
@@ -102,7 +101,6 @@ func (w *Work) optimizer(p *program.Job) {
 		return
 	}
 	row := p.Optimizers[0].Row
-	w.StateTensors = w.StateBytes / max(w.GradientBytes, 1)
 	loops, fused := row.Implementation(p.Optimizers[0].Args)
 	w.step(fused || row.Package != "", loops)
 }

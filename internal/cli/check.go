@@ -112,7 +112,7 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	text, err := format.Print(r, gate.Style{Version: versionText(), Color: color})
+	text, err := format.Print(r, gate.Style{Version: versionText(), Root: sourceRoot(s), Color: color})
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 		return err
 	}
 	for _, out := range outs {
-		text, err := out.format.Print(r, gate.Style{Version: versionText()})
+		text, err := out.format.Print(r, gate.Style{Version: versionText(), Root: sourceRoot(s)})
 		if err != nil {
 			return err
 		}
@@ -226,6 +226,17 @@ func findConfig() string {
 	}
 }
 
+// sourceRoot is the folder of the project where a service of continuous
+// integration runs memplan: paths of annotations start there.
+func sourceRoot(s *Streams) string {
+	for _, name := range []string{"GITHUB_WORKSPACE", "CI_PROJECT_DIR"} {
+		if dir, _ := s.Env(name); filepath.IsAbs(dir) {
+			return dir
+		}
+	}
+	return ""
+}
+
 // compare says what the specs are compared with.
 func (k *checking) compare(c *cobra.Command, s *Streams, o *gate.Options) error {
 	path := k.against
@@ -248,9 +259,15 @@ func (k *checking) compare(c *cobra.Command, s *Streams, o *gate.Options) error 
 		}
 	}
 	if path == "" {
+		if k.MaxGrowth != "" && k.write == "" {
+			return usagef("--max-growth has nothing to compare with; give --against or --against-git")
+		}
 		return nil
 	}
 	text, err := readFile(s, path)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%w (--write-baseline writes it)", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -151,9 +151,9 @@ func TestAction(t *testing.T) {
 
 	asMemplan(t, temp)
 	step := a.Runs.Steps[2]
-	run := func(set map[string]string) (out string, code int, outputs string) {
+	run := func(where string, set map[string]string) (out string, code int, outputs string) {
 		summary, results := filepath.Join(t.TempDir(), "summary"), filepath.Join(t.TempDir(), "outputs")
-		env := []string{"RUNNER_TEMP=" + temp, "GITHUB_STEP_SUMMARY=" + summary, "GITHUB_OUTPUT=" + results}
+		env := []string{"RUNNER_TEMP=" + temp, "GITHUB_STEP_SUMMARY=" + summary, "GITHUB_OUTPUT=" + results, "GITHUB_WORKSPACE=" + dir}
 		for name, v := range step.Env {
 			in := input.FindStringSubmatch(v)[1]
 			value, ok := set[in]
@@ -162,20 +162,27 @@ func TestAction(t *testing.T) {
 			}
 			env = append(env, name+"="+value)
 		}
-		out, code = shell(t, "bash", step.Run, dir, env...)
+		out, code = shell(t, "bash", step.Run, filepath.Join(dir, where), env...)
 		said, _ := os.ReadFile(results)
 		if text, _ := os.ReadFile(summary); !strings.Contains(string(text), "### memplan check: ") {
 			t.Errorf("summary: %q\n%s", text, out)
 		}
 		return out, code, string(said)
 	}
-	out, code, outputs := run(nil)
+	out, code, outputs := run(".", nil)
 	if code != 0 || !strings.Contains(out, "PASSED  2 specs on 1 GPU") || !strings.HasPrefix(outputs, "exit-code=0\nsarif="+temp) {
 		t.Errorf("%d\n%s\n%s", code, out, outputs)
 	}
-	out, code, outputs = run(map[string]string{"against-git": first, "paths": "specs/my model.yaml\nother\n", "args": "--max-growth=1%\n--rule\nMP006=off"})
+	out, code, outputs = run(".", map[string]string{"against-git": first, "paths": "specs/my model.yaml\nother\n", "args": "--max-growth=1%\n--rule\nMP006=off"})
 	if code != 1 || !strings.Contains(out, "::error file=specs/my model.yaml,line=3,col=21,title=MP003 growth::") || !strings.HasPrefix(outputs, "exit-code=1\n") {
 		t.Errorf("%d\n%s\n%s", code, out, outputs)
+	}
+	out, code, _ = run("specs", map[string]string{"against-git": first}) // working-directory; annotations start at the root
+	if code != 1 || !strings.Contains(out, "::error file=specs/my model.yaml,line=3") {
+		t.Errorf("%d\n%s", code, out)
+	}
+	if text, err := os.ReadFile(filepath.Join(temp, "memplan-reports", "memplan.sarif")); !strings.Contains(string(text), `"uri": "specs/my%20model.yaml"`) {
+		t.Error(string(text), err)
 	}
 	for _, f := range []string{"memplan.sarif", "memplan.xml", "memplan.md"} {
 		if _, err := os.Stat(filepath.Join(temp, "memplan-reports", f)); err != nil {

@@ -1,7 +1,7 @@
 package cpu
 
 import (
-	"encoding/binary"
+	encoding "encoding/binary"
 
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
@@ -12,11 +12,11 @@ func (l *launch) integer(operand int, d tensor.DType, i int) int64 {
 	data := l.data[operand][int64(i)*d.Size():]
 	switch d {
 	case tensor.Int64:
-		return int64(binary.LittleEndian.Uint64(data))
+		return int64(encoding.LittleEndian.Uint64(data))
 	case tensor.Int32:
-		return int64(int32(binary.LittleEndian.Uint32(data)))
+		return int64(int32(encoding.LittleEndian.Uint32(data)))
 	case tensor.Int16:
-		return int64(int16(binary.LittleEndian.Uint16(data)))
+		return int64(int16(encoding.LittleEndian.Uint16(data)))
 	case tensor.Int8:
 		return int64(int8(data[0]))
 	}
@@ -28,11 +28,11 @@ func (l *launch) putInteger(operand int, d tensor.DType, i int, v int64) {
 	data := l.data[operand][int64(i)*d.Size():]
 	switch d {
 	case tensor.Int64:
-		binary.LittleEndian.PutUint64(data, uint64(v))
+		encoding.LittleEndian.PutUint64(data, uint64(v))
 	case tensor.Int32:
-		binary.LittleEndian.PutUint32(data, uint32(v))
+		encoding.LittleEndian.PutUint32(data, uint32(v))
 	case tensor.Int16:
-		binary.LittleEndian.PutUint16(data, uint16(v))
+		encoding.LittleEndian.PutUint16(data, uint16(v))
 	case tensor.Bool:
 		data[0] = 0
 		if v != 0 {
@@ -68,7 +68,7 @@ func moving(b8, b16, b32, b64 runner) row {
 func element[B bits](d tensor.DType, v float64) B {
 	var data [8]byte
 	d.Put(data[:], v)
-	return B(binary.LittleEndian.Uint64(data[:]))
+	return B(encoding.LittleEndian.Uint64(data[:]))
 }
 
 func fill[B bits](l *launch) error {
@@ -155,7 +155,10 @@ func copied(l *launch) error {
 	return sameType.run[d](l)
 }
 
-var sameType = moving(move[uint8], move[uint16], move[uint32], move[uint64])
+var (
+	sameType = moving(move[uint8], move[uint16], move[uint32], move[uint64])
+	filling  = moving(fill[uint8], fill[uint16], fill[uint32], fill[uint64])
+)
 
 func maskedFill[B bits](l *launch) error {
 	y, a, mask, v := view[B](l, 0), view[B](l, 1), view[uint8](l, 2), element[B](l.call.T[0].DType, l.call.F[0])
@@ -215,7 +218,7 @@ func upper(row, column, diagonal int) bool { return column-row >= diagonal }
 
 // copyRows move and convert elements of all types.
 var copyRows = map[*kernel.Kernel]row{
-	kernel.Fill:       moving(fill[uint8], fill[uint16], fill[uint32], fill[uint64]),
+	kernel.Fill:       filling,
 	kernel.Copy:       everything(0, true, copied),
 	kernel.MaskedFill: moving(maskedFill[uint8], maskedFill[uint16], maskedFill[uint32], maskedFill[uint64]),
 	kernel.Where:      moving(where[uint8], where[uint16], where[uint32], where[uint64]),

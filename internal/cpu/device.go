@@ -148,15 +148,15 @@ func (d *Device) Launch(c *kernel.Call) error {
 	if err := r.checkTypes(c); err != nil {
 		return fmt.Errorf("kernel %s: %w", c.Kernel.Name, err)
 	}
-	l := &launch{call: c, data: make([][]byte, len(c.T))}
+	memory := make([][]byte, len(c.T))
 	for i := range c.T {
 		data, err := d.segments.operand(&c.T[i], c.Kernel.Kind == kernel.Reduce && i == 0)
 		if err != nil {
 			return fmt.Errorf("kernel %s: operand %s: %w", c.Kernel.Name, c.Kernel.Tensors[i], err)
 		}
-		l.data[i] = data
+		memory[i] = data
 	}
-	if err := run(l); err != nil {
+	if err := run(newLaunch(c, memory)); err != nil {
 		return fmt.Errorf("kernel %s: %w", c.Kernel.Name, err)
 	}
 	return nil

@@ -90,8 +90,7 @@ func (l *launch) converted(operand int, d tensor.DType, run runner) error {
 	c := tensor.Contiguous(t.Size)
 	to := kernel.Tensor{At: t.At, DType: d, Size: t.Size, Stride: c.Stride}
 	data := aligned(tensor.Bytes(t.Numel() * d.Size()))
-	conversion := &launch{&kernel.Call{Kernel: kernel.Copy, T: []kernel.Tensor{to, t}}, [][]byte{data, l.data[operand]}}
-	if err := convert(conversion); err != nil {
+	if err := convert(newLaunch(&kernel.Call{Kernel: kernel.Copy, T: []kernel.Tensor{to, t}}, [][]byte{data, l.data[operand]})); err != nil {
 		return err
 	}
 	call := *l.call
@@ -99,7 +98,7 @@ func (l *launch) converted(operand int, d tensor.DType, run runner) error {
 	call.T[operand] = to
 	all := append([][]byte(nil), l.data...)
 	all[operand] = data
-	return run(&launch{&call, all})
+	return run(newLaunch(&call, all))
 }
 
 // plan splits the dimensions of a reduction: those that stay and those that are

@@ -7,32 +7,28 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// lines calls f for each row of the last dimension of the operands, which all
-// have the first one's sizes but for those in `without`, that have none there:
-// at are the places of its first element.
+// lines calls f for each row of the last dimension of the operands, all of the
+// first one's sizes: at are the places of its first elements.
 func (l *launch) lines(f func(at []int)) {
 	size := l.call.T[0].Size
-	for i := range l.call.T { // the first one may be absent
-		if l.has(i) && l.call.T[i].Size.Len() > size.Len() {
-			size = l.call.T[i].Size
-		}
+	all := make([]int, len(l.call.T))
+	for i := range all {
+		all[i] = i
 	}
-	l.linesOf(size.Remove(size.Len()-1), f)
+	l.linesOf(size.Remove(size.Len()-1), all, f)
 }
 
-// linesOf does so for sizes without the last dimension. Operands with fewer
-// dimensions are the same for all rows.
-func (l *launch) linesOf(lead tensor.Dims, f func(at []int)) {
+// linesOf does so for the dimensions that come first in some operands; the
+// others are the same for all rows.
+func (l *launch) linesOf(lead tensor.Dims, operands []int, f func(at []int)) {
 	strides := make([]tensor.Dims, len(l.call.T))
-	for o := range strides {
-		s := l.call.T[o].Stride
-		if !l.has(o) || s.Len() < lead.Len() {
-			continue
+	for _, o := range operands {
+		if s := l.call.T[o].Stride; l.has(o) {
+			for s.Len() > lead.Len() {
+				s = s.Remove(s.Len() - 1)
+			}
+			strides[o] = s
 		}
-		for s.Len() > lead.Len() {
-			s = s.Remove(s.Len() - 1)
-		}
-		strides[o] = s
 	}
 	w := newWalk(lead, strides...)
 	parallel(w.total, l.rowGrain(), func(from, to int) {
@@ -55,7 +51,7 @@ func (l *launch) rowGrain() int {
 	return max(1, grain/4/int(most))
 }
 
-// row is n elements from a place on.
+// line is a row of an operand.
 type line[T float] struct {
 	data []T
 	step int
@@ -66,7 +62,7 @@ func lineOf[T float](l *launch, operand, at int) line[T] {
 	if data != nil {
 		data = data[at:]
 	}
-	return line[T]{data, l.stride(operand, l.call.T[operand].Stride.Len()-1)}
+	return line[T]{data, l.columnStride(operand)}
 }
 
 func (r line[T]) get(i int) float64    { return float64(r.data[i*r.step]) }

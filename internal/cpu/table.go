@@ -18,8 +18,19 @@ type runner func(l *launch) error
 // launch is a call and the memory of its operands, from the element at index 0;
 // nil: absent, or no elements.
 type launch struct {
-	call *kernel.Call
-	data [][]byte
+	call    *kernel.Call
+	data    [][]byte
+	strides [][tensor.MaxRank]int // 0 of an operand that is absent
+}
+
+func newLaunch(c *kernel.Call, data [][]byte) *launch {
+	l := &launch{c, data, make([][tensor.MaxRank]int, len(c.T))}
+	for i := range c.T {
+		for d := range c.T[i].Stride.Len() {
+			l.strides[i][d] = int(c.T[i].Stride.At(d))
+		}
+	}
+	return l
 }
 
 // row says how a kernel runs for which type of one of its operands.
@@ -49,6 +60,13 @@ func (d *Device) Supports(k *kernel.Kernel, t tensor.DType) bool { return rows[k
 // floats is a row of a kernel for floating numbers.
 func floats(single, double runner) row {
 	return row{run: map[tensor.DType]runner{tensor.Float32: single, tensor.Float64: double}}
+}
+
+// decidedBy is the row of a kernel whose first operand may be absent or of
+// another type than what it computes with.
+func (r row) decidedBy(operand int) row {
+	r.decides = operand
+	return r
 }
 
 // everyType are all types.
@@ -130,13 +148,7 @@ func view[T any](l *launch, i int) []T {
 func (l *launch) size(operand, dim int) int { return int(l.call.T[operand].Size.At(dim)) }
 
 // stride is that of a dimension of an operand; 0 of one that is absent.
-func (l *launch) stride(operand, dim int) int {
-	s := l.call.T[operand].Stride
-	if s.Len() == 0 {
-		return 0
-	}
-	return int(s.At(dim))
-}
+func (l *launch) stride(operand, dim int) int { return l.strides[operand][dim] }
 
 // has reports whether an optional operand is there.
 func (l *launch) has(operand int) bool { return !l.call.T[operand].Absent() }

@@ -77,6 +77,9 @@ type holder struct {
 	t     *op.Tensor   // recomputed and not unpacked yet
 	older []*op.Tensor // recomputed for other backward passes and never unpacked
 	dead  bool
+
+	size  tensor.Dims // of the tensor in the forward pass
+	dtype tensor.DType
 }
 
 // noopSaveInputs is the autograd.Function that saves the arguments. It is never
@@ -208,8 +211,8 @@ func (p *Player) dropCheckpoint(f *checkpointFrame) {
 }
 
 // pack implements savedHooks: _checkpoint_hook.
-func (f *checkpointFrame) pack(_ *Player, _ *op.Tensor) packed {
-	h := &holder{frame: f}
+func (f *checkpointFrame) pack(_ *Player, t *op.Tensor) packed {
+	h := &holder{frame: f, size: t.Size, dtype: t.DType}
 	f.holders = append(f.holders, h)
 	f.refs++
 	return h
@@ -346,6 +349,9 @@ func (r *recomputation) pack(p *Player, t *op.Tensor) packed {
 	p.countSaved(obj(x).st)
 	h := r.holders[r.next]
 	if !h.dead {
+		if t.Size != h.size || t.DType != h.dtype {
+			p.Fail("the recomputation of a checkpoint saves %v of shape %v where the forward pass saved %v of shape %v, which PyTorch refuses", t.DType, t.Size, h.dtype, h.size)
+		}
 		h.t = p.Keep(x)
 	}
 	if r.next++; r.next == len(r.holders) {

@@ -144,6 +144,9 @@ func (s *script) class(c *program.Class) {
 	s.indent--
 }
 
+// initials are the functions that make first values.
+var initials = map[string]string{"": "torch.zeros", "zeros": "torch.zeros", "ones": "torch.ones", "normal": "torch.randn"}
+
 // init prints __init__: own parameters, buffers, then submodules.
 func (s *script) init(c *program.Class) {
 	s.line("def __init__(self):")
@@ -154,14 +157,14 @@ func (s *script) init(c *program.Class) {
 		if p.Fixed {
 			dtype = ", dtype=" + program.Literal(p.DType)
 		}
-		s.printf("self.%s = nn.Parameter(torch.zeros(%s%s))", p.Name, sizes(p.Size), dtype)
+		s.printf("self.%s = nn.Parameter(%s(%s%s))", p.Name, initials[p.Init], sizes(p.Size), dtype)
 	}
 	for _, p := range c.Buffers {
 		dtype := ""
 		if p.Fixed {
 			dtype = ", dtype=" + program.Literal(p.DType)
 		}
-		s.printf("self.register_buffer(%q, torch.zeros(%s%s))", p.Name, sizes(p.Size), dtype)
+		s.printf("self.register_buffer(%q, %s(%s%s))", p.Name, initials[p.Init], sizes(p.Size), dtype)
 	}
 	order := c.Registered()
 	for i := 0; i < len(order); {

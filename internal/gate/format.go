@@ -16,6 +16,21 @@ import (
 type Style struct {
 	Color   bool
 	Version string // of memplan
+	// Root is the folder that services take paths to start at, absolute; "": the
+	// current one.
+	Root string
+}
+
+// path is how services name a file: from the root, with slashes.
+func (s *Style) path(name string) string {
+	if s.Root != "" && isFile(name) {
+		if abs, err := filepath.Abs(name); err == nil {
+			if rel, err := filepath.Rel(s.Root, abs); err == nil && filepath.IsLocal(rel) {
+				name = rel
+			}
+		}
+	}
+	return filepath.ToSlash(name)
 }
 
 // Format is one way to print a result.

@@ -3,7 +3,6 @@ package gate
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 
 	"github.com/memplan/memplan/internal/report"
@@ -20,12 +19,12 @@ var (
 )
 
 // writeGitHub prints an annotation for each finding, and the verdict as text.
-func writeGitHub(w io.Writer, r *Result, _ Style) error {
+func writeGitHub(w io.Writer, r *Result, s Style) error {
 	for _, f := range r.All() {
 		place := ""
 		message := f.Message
 		if isFile(f.File) {
-			place = fmt.Sprintf("file=%s,line=%d,col=%d,", githubProperty.Replace(report.Printable(filepath.ToSlash(f.File))), f.Line, f.Column)
+			place = fmt.Sprintf("file=%s,line=%d,col=%d,", githubProperty.Replace(report.Printable(s.path(f.File))), f.Line, f.Column)
 		} else {
 			message = f.File + ": " + message
 		}

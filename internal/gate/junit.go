@@ -46,7 +46,7 @@ type (
 // writeJUnit prints a suite for each spec with a case for each GPU. What makes
 // the gate fail is a failure, a spec that cannot be read an error; the rest is
 // output of the case.
-func writeJUnit(w io.Writer, r *Result, _ Style) error {
+func writeJUnit(w io.Writer, r *Result, s Style) error {
 	top := junitSuites{Name: "memplan check"}
 	suite := func(name, file string) *junitSuite {
 		if n := len(top.Suites); n == 0 || top.Suites[n-1].Name != name {
@@ -54,8 +54,8 @@ func writeJUnit(w io.Writer, r *Result, _ Style) error {
 		}
 		return &top.Suites[len(top.Suites)-1]
 	}
-	one := func(s *junitSuite, name string, findings []Finding) {
-		c := junitCase{Name: name, ClassName: s.Name}
+	one := func(suite *junitSuite, name string, findings []Finding) {
+		c := junitCase{Name: name, ClassName: suite.Name}
 		var out strings.Builder
 		for _, f := range findings {
 			line := fmt.Sprintf("%s:%d:%d: %s: %s [%s %s]\n", report.Printable(f.File), f.Line, f.Column, f.Severity, report.Printable(f.Message), f.Rule, f.Name)
@@ -70,14 +70,14 @@ func writeJUnit(w io.Writer, r *Result, _ Style) error {
 			}
 		}
 		c.Out = out.String()
-		s.Cases = append(s.Cases, c)
-		s.Tests++
+		suite.Cases = append(suite.Cases, c)
+		suite.Tests++
 		top.Tests++
 		if len(c.Errors) > 0 {
-			s.Errors++
+			suite.Errors++
 			top.Errors++
 		} else if len(c.Failures) > 0 {
-			s.Failures++
+			suite.Failures++
 			top.Failures++
 		}
 	}
@@ -85,7 +85,7 @@ func writeJUnit(w io.Writer, r *Result, _ Style) error {
 		c := &r.Specs[i]
 		file := ""
 		if isFile(c.Spec) {
-			file = report.Printable(c.Spec)
+			file = report.Printable(s.path(c.Spec))
 		}
 		name := "on " + c.GPU
 		if c.Fits == nil {

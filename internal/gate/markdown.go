@@ -20,20 +20,27 @@ func writeMarkdown(w io.Writer, r *Result, _ Style) error {
 	if err := r.table().WriteMarkdown(w); err != nil {
 		return err
 	}
-	for _, s := range []struct {
-		severity Severity
-		title    string
-	}{{Error, "Errors"}, {Warning, "Warnings"}, {Note, "Notes"}} {
+	for _, l := range []struct {
+		severity   Severity
+		head, tail string
+	}{
+		{Error, "**Errors**\n\n", ""},
+		{Warning, "**Warnings**\n\n", ""},
+		{Note, "<details><summary>Notes</summary>\n\n", "\n</details>\n"}, // many, and seldom read
+	} {
 		first := true
 		for _, f := range r.All() {
-			if f.Severity != s.severity {
+			if f.Severity != l.severity {
 				continue
 			}
 			if first {
-				fmt.Fprintf(w, "\n**%s**\n\n", s.title)
+				fmt.Fprintf(w, "\n%s", l.head)
 				first = false
 			}
 			fmt.Fprintf(w, "- %s:%d: %s (%s %s)\n", report.Markdown(f.File), f.Line, report.Markdown(f.Message), f.Rule, f.Name)
+		}
+		if !first {
+			fmt.Fprint(w, l.tail)
 		}
 	}
 	_, err := fmt.Fprintf(w, "\n`memplan explain %s` says what a rule means.\n", Rules[predictedOOM].ID)

@@ -15,6 +15,7 @@ type Result struct {
 	Version  int       `json:"memplan_check"`
 	Specs    []Checked `json:"specs"`    // by path, then in the order of devices
 	Findings []Finding `json:"findings"` // about no spec, such as figures of one that is gone
+	Config   string    `json:"config"`   // the configuration; "": none
 	Against  string    `json:"against"`  // what growth was measured against: a file or a commit; "": nothing
 	Errors   int       `json:"errors"`
 	Warnings int       `json:"warnings"`

@@ -59,7 +59,7 @@ func Check(ctx context.Context, o *Options) (*Result, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	r := &Result{Version: ResultVersion, Against: o.Against, Specs: []Checked{}, Findings: []Finding{}}
+	r := &Result{Version: ResultVersion, Config: o.Config.Path, Against: o.Against, Specs: []Checked{}, Findings: []Finding{}}
 	for i := range units {
 		if u := &units[i]; i == 0 || !u.repeats(&units[i-1]) {
 			r.Specs = append(r.Specs, u.Checked)

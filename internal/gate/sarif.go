@@ -95,7 +95,7 @@ func writeSARIF(w io.Writer, r *Result, s Style) error {
 	for _, f := range r.All() {
 		run.Results = append(run.Results, sarifResult{
 			RuleID: f.Rule, RuleIndex: index[f.Rule], Level: f.Severity, Message: sarifText{report.Printable(f.Message)},
-			Locations:    []sarifLocation{{sarifPhysical{artifact(f.File), sarifRegion{f.Line, f.Column}}}},
+			Locations:    []sarifLocation{{sarifPhysical{artifact(s.path(f.File)), sarifRegion{f.Line, f.Column}}}},
 			Fingerprints: map[string]string{"memplan/v1": fingerprint(&f)},
 		})
 	}

@@ -61,7 +61,7 @@ func patience(d time.Duration) time.Duration {
 	return d
 }
 
-// bounded runs f in less than ten seconds; a panic becomes an error.
+// bounded runs f in less than twenty seconds; a panic becomes an error.
 func bounded(t *testing.T, f func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -76,8 +76,8 @@ func bounded(t *testing.T, f func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(patience(10 * time.Second)):
-		t.Fatal("takes more than ten seconds")
+	case <-time.After(patience(20 * time.Second)):
+		t.Fatal("takes more than twenty seconds")
 		return nil
 	}
 }

@@ -17,7 +17,7 @@ import (
 const maxPlayed = 2000
 
 // slow is what no input of FuzzSpec may take.
-const slow = 5 * time.Second
+const slow = 20 * time.Second
 
 // FuzzSpec reads, builds and plays whatever a file may hold: there must be a
 // result or *spec.Errors with a place and a message each, and no panic.

@@ -149,15 +149,7 @@ func (el *elaborator) adapted(path string, base *program.Class, a *program.Adapt
 	}
 	b.class.Forward = b.fn
 	b.class.Children = []program.Child{{Path: program.BaseLayer, Class: base}}
-	defer func() {
-		if r := recover(); r != nil {
-			e, ok := r.(*buildError)
-			if !ok {
-				panic(r)
-			}
-			el.fail(l.At, "lora: %s: %s", path, e.msg)
-		}
-	}()
+	defer el.replacing(l.At, "lora: "+path)
 	outer := el.job.DType
 	el.job.DType = a.DType // of the adapters' parameters
 	defer func() { el.job.DType = outer }()
@@ -170,6 +162,18 @@ func (el *elaborator) adapted(path string, base *program.Class, a *program.Adapt
 		b.embeddingAdapter(base, a)
 	}
 	return b.class
+}
+
+// replacing reports what goes wrong while the class that takes another one's
+// place is built; it is deferred.
+func (el *elaborator) replacing(at spec.Span, what string) {
+	if r := recover(); r != nil {
+		e, ok := r.(*buildError)
+		if !ok {
+			panic(r)
+		}
+		el.fail(at, "%s: %s", what, e.msg)
+	}
 }
 
 // input is x, the argument of an adapter's forward, with a size that its layers

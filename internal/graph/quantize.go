@@ -46,6 +46,9 @@ func (el *elaborator) quantized(name string, m *program.Model, q *spec.Quantize)
 	z := &program.Quantization{DType: loaded, Of: program.Quantized{Bits: int(q.Bits.V), Source: loaded}}
 	if z.Of.Bits == 4 {
 		z.Of.Type, z.Of.Double, z.Of.Compute = q.Type.V, q.Double.V, el.dtype(q.Compute)
+		if !z.Of.Compute.IsFloating() {
+			el.fail(q.Compute.At, "weights are multiplied in a floating-point type, not %v", z.Of.Compute)
+		}
 	} else {
 		z.Of.Threshold = q.Threshold.V
 	}
@@ -62,7 +65,7 @@ func (el *elaborator) quantized(name string, m *program.Model, q *spec.Quantize)
 		if tied[p.Path] {
 			el.fail(q.At, "quantize: the weight of %s is tied to another module's, which quantization would part", p.Path)
 		}
-		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: el.quantizedLayer(p.Class, z.Of)})
+		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: el.quantizedLayer(p, z.Of, q.At)})
 	}
 	if len(z.Layers) == 0 {
 		el.fail(q.At, "quantize: %s has no linear layer to quantize beside the last", name)
@@ -106,8 +109,10 @@ func quantizedLinear(c *program.Class) bool { return c.Quantized != nil }
 
 func fourBits(c *program.Class) bool { return c.Quantized != nil && c.Quantized.Bits == 4 }
 
-// quantizedLayer is the class of a quantized linear layer.
-func (el *elaborator) quantizedLayer(c *program.Class, q program.Quantized) *program.Class {
+// quantizedLayer is the class of the quantized linear layer at a place.
+func (el *elaborator) quantizedLayer(p program.Place, q program.Quantized, at spec.Span) *program.Class {
+	defer el.replacing(at, "quantize: "+p.Path)
+	c := p.Class
 	q.In, q.Out = linearSize(c)
 	weight := program.Param{Name: "weight", Size: []int64{q.Out, q.In}, DType: tensor.Int8, Fixed: true, Elements: q.Out * q.In}
 	state := []program.Param{{Name: "SCB", Size: []int64{q.Out}, DType: tensor.Float32, Fixed: true}}

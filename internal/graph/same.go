@@ -2,6 +2,7 @@ package graph
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/memplan/memplan/internal/program"
 )
@@ -47,8 +48,33 @@ func (c *comparison) compare(a, b *program.Class) bool {
 	case a.Forward == nil || b.Forward == nil:
 		return a.Forward == b.Forward
 	default:
-		return a.Forward.Dump(a) == b.Forward.Dump(b)
+		return sameFunc(a.Forward, a, b.Forward, b)
 	}
+}
+
+// sameFunc compares two functions: as they are printed, and the arguments of
+// operators that are not, as in a library's modules.
+func sameFunc(f *program.Func, a *program.Class, g *program.Func, b *program.Class) bool {
+	if f.Dump(a) != g.Dump(b) {
+		return false
+	}
+	other := g.Statements()
+	for i, s := range f.Statements() {
+		o := other[i]
+		if !sameArgs(s.Value, o.Value) || !slices.EqualFunc(s.Values, o.Values, sameArgs) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameArgs compares the arguments of operators in expressions that are printed
+// alike.
+func sameArgs(x, y *program.Expr) bool {
+	if x == nil || y == nil {
+		return x == y
+	}
+	return reflect.DeepEqual(x.OpArgs, y.OpArgs) && slices.EqualFunc(x.Args, y.Args, sameArgs)
 }
 
 // module compares all but forward.
@@ -66,7 +92,7 @@ func (c *comparison) module(a, b *program.Class) bool {
 		}
 	}
 	for i := range a.Methods {
-		if a.Methods[i].Dump(a) != b.Methods[i].Dump(b) {
+		if !sameFunc(a.Methods[i], a, b.Methods[i], b) {
 			return false
 		}
 	}
@@ -79,5 +105,5 @@ func (c *comparison) module(a, b *program.Class) bool {
 }
 
 func (c *comparison) sameApplied(a, b *program.Autograd) bool {
-	return reflect.DeepEqual(a.Saved, b.Saved) && reflect.DeepEqual(a.Kept, b.Kept) && c.same(a.Class, b.Class) && a.Backward.Dump(a.Class) == b.Backward.Dump(b.Class)
+	return reflect.DeepEqual(a.Saved, b.Saved) && reflect.DeepEqual(a.Kept, b.Kept) && c.same(a.Class, b.Class) && sameFunc(a.Backward, a.Class, b.Backward, b.Class)
 }

@@ -97,7 +97,8 @@ var (
 	BCEGrad = mapping("bce_logits_grad", []string{"scale"}, "c", "a", "b") // c*scale*(sigmoid(a)-b)
 
 	// Dropout draws for the element with row-major index i the number
-	// Uniform(seed, i): mask = number >= p, y = a/(1-p) where it is set.
+	// Uniform(seed, i): mask = number >= p, compared as float32, and y = a/(1-p)
+	// where it is set, else 0.
 	Dropout = define(Kernel{Name: "dropout", Tensors: []string{"y", "mask", "a"}, Outputs: 2, Ints: []string{"seed"}, Floats: []string{"p"}})
 
 	// Lower and upper triangle over the last two dimensions.

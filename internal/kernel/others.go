@@ -81,7 +81,8 @@ var (
 // Pooling over images [N, C, D, H, W].
 var (
 	// MaxPool: index is the place of the maximum, the first of equals, in its image
-	// of D*H*W elements, row by row. A NaN counts as the largest.
+	// of D*H*W elements, row by row. A NaN counts as the largest, the last of
+	// several.
 	MaxPool = define(Kernel{Name: "max_pool", Kind: Other, Outputs: 2, Tensors: []string{"y", "index", "x"},
 		Ints: spatial("kernel", "stride", "padding", "dilation")})
 	MaxPoolGrad = define(Kernel{Name: "max_pool_grad", Kind: Other, Tensors: []string{"gx", "g", "index"},
@@ -131,7 +132,8 @@ var (
 // accumulation type, mask [B, H, L, S] added to the scores, or bool: false
 // forbids. With causal set, query i sees keys up to i. The weights drop out with
 // probability p: that of (b, h, i, j) by Uniform(seed, ((b*H+h)*L+i)*S+j). No
-// kernel stores the L×S scores. A row that sees nothing gives zeros.
+// kernel stores the L×S scores. A row that sees nothing gives zeros, and +Inf in
+// lse, from which the derivative makes zeros again.
 var (
 	Attention = define(Kernel{Name: "attention", Kind: Other, Outputs: 2, Tensors: []string{"y", "lse?", "q", "k", "v", "mask?"},
 		Ints: []string{"causal", "seed"}, Floats: []string{"scale", "p"}})

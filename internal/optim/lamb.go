@@ -28,6 +28,7 @@ var _ = define(Row{
 	Sig: "timm.optim.Lamb(lr: float = 0.001, bias_correction: bool = True, betas: floats = (0.9, 0.999), eps: float = 1e-06, weight_decay: float = 0.01, " +
 		"grad_averaging: bool = True, max_grad_norm: float? = 1.0, trust_clip: bool = False, always_adapt: bool = False, caution: bool = False, decoupled_decay: bool = False)",
 	Bounds:    adamBounds,
+	Note:      func(any) string { return "Lamb of timm: follows the package's source, without a recording of it" },
 	GroupArgs: []string{"lr", "bias_correction", "betas", "eps", "weight_decay", "grad_averaging", "trust_clip", "always_adapt", "caution", "decoupled_decay"},
 })
 

@@ -29,6 +29,9 @@ var _ = define(Row{
 		}
 		return "", nil
 	},
+	Note: func(any) string {
+		return "Lion of lion_pytorch: follows the package's source, without a recording of it"
+	},
 	ForLoop: func(c *Call, ps []*Param) {
 		for _, p := range ps {
 			c.inTurn(p, func() { c.moment(p) })

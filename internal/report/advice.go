@@ -43,6 +43,7 @@ type Change struct {
 	// Cost orders changes: the per cent by which a step becomes slower, and prices
 	// of what changes in numbers and of the work to adopt it (docs/advice.md).
 	Cost     float64 `json:"cost"`
+	Cheapest bool    `json:"cheapest"` // everything that costs less was tried or excluded
 	Slowdown float64 `json:"slowdown"` // modelled time of a step, by that before
 	Numerics string  `json:"numerics"` // none, rounding or different training
 	Effort   string  `json:"effort"`
@@ -70,8 +71,8 @@ type Fix struct {
 	Simulated    int `json:"simulated"`
 	// Excluded are those of which simulations of others tell that they do not fit.
 	Excluded int `json:"excluded"`
-	// Cut says that the search ended at its limit; what was not tried may be
-	// cheaper.
+	// Cut says that the search ended at its limit; what was not tried may cost less
+	// than changes that are not said to be the cheapest.
 	Cut bool `json:"cut"`
 }
 

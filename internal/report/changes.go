@@ -37,10 +37,26 @@ func (t *text) changes() {
 			t.block("code", strings.Split(c.Code, "\n"))
 		}
 	}
-	if a.Fix.Cut {
-		t.printf("  the search ended at its limit: something cheaper may have been missed (--advise searches on)\n")
+	if sure := a.cheapest(); a.Fix.Cut && sure == len(a.Changes) && sure > 0 {
+		t.printf("  the search ended at its limit: there may be more (--advise searches on)\n")
+	} else if a.Fix.Cut {
+		behind := ""
+		if sure > 0 {
+			behind = fmt.Sprintf("behind number %d ", sure)
+		}
+		t.printf("  the search ended at its limit: %ssomething cheaper may have been missed (--advise searches on)\n", behind)
 	}
 	t.printf("\n")
+}
+
+// cheapest counts the changes than which nothing costs less, as far as they are
+// known to be complete.
+func (a *Advice) cheapest() int {
+	n := 0
+	for n < len(a.Changes) && a.Changes[n].Cheapest {
+		n++
+	}
+	return n
 }
 
 // block prints lines of a spec or of code, with a word in front.

@@ -11,18 +11,19 @@ import (
 // DiffVersion is the version of the JSON of Diff.
 const DiffVersion = 1
 
-// Diff is what two reports say differently. Peak, AtPeak, Totals and Host hold
-// all their figures, equal ones too, in the order of reports; the other lists
-// hold only what differs.
+// Diff is what two reports say differently. Peak, AtPeak, Phases, Totals and
+// Host hold all their figures, equal ones too, in the order of reports; the
+// other lists hold only what differs.
 type Diff struct {
 	Version  int          `json:"memplan_diff"`
 	A        DiffSide     `json:"a"`
 	B        DiffSide     `json:"b"`
 	Equal    bool         `json:"equal"` // no setting, figure or layer differs, names aside
 	Settings []DiffText   `json:"settings"`
-	Batch    []DiffCount  `json:"batch"` // empty unless both reports have advice
+	Batch    []DiffCount  `json:"batch"` // what differs, if both reports have advice
 	Peak     []DiffBytes  `json:"peak"`
 	AtPeak   []DiffBytes  `json:"at_peak"`
+	Phases   []DiffBytes  `json:"phases"` // the most that is allocated in each
 	Totals   []DiffBytes  `json:"totals"`
 	Host     []DiffBytes  `json:"host"` // empty unless both reports have it
 	Layers   []DiffLayer  `json:"layers"`
@@ -95,6 +96,18 @@ var diffTexts = []struct {
 			return Where(o.Step, o.Phase, o.Op, "")
 		}
 		return "-"
+	}},
+	{"grows by", func(r *Report) string {
+		if l := r.Verdict.Leak; l != nil {
+			return fmt.Sprintf("%v in %s", l.Bytes, Plural(int64(l.Period), "step"))
+		}
+		return "-"
+	}},
+	{"host memory", func(r *Report) string {
+		if r.Host == nil {
+			return "-"
+		}
+		return r.Host.Result
 	}},
 	{"peak in", func(r *Report) string { return Where(r.Peak.Step, r.Peak.Phase, r.Peak.Op, "") }},
 	{"device", func(r *Report) string { return r.Device.Name }},
@@ -182,6 +195,7 @@ func Compare(a, b *Report) *Diff {
 		d.Equal = d.Equal && x.Delta == 0
 		d.AtPeak = append(d.AtPeak, x)
 	}
+	d.phases(a.Phases, b.Phases)
 	if a.Host != nil && b.Host != nil {
 		d.Host = sizes(diffHost)
 	}
@@ -219,6 +233,28 @@ func diffOf(name, label string, a, b tensor.Bytes) DiffBytes {
 		d.Percent = &p
 	}
 	return d
+}
+
+// phases pairs the phases of two steps by name.
+func (d *Diff) phases(a, b []Phase) {
+	d.Phases = []DiffBytes{}
+	peak := func(list []Phase, name string) tensor.Bytes {
+		for _, p := range list {
+			if p.Phase == name {
+				return p.PeakAllocatedBytes
+			}
+		}
+		return 0
+	}
+	seen := map[string]bool{}
+	for _, p := range slices.Concat(a, b) {
+		if !seen[p.Phase] {
+			seen[p.Phase] = true
+			x := diffOf(p.Phase, p.Phase, peak(a, p.Phase), peak(b, p.Phase))
+			d.Equal = d.Equal && x.Delta == 0
+			d.Phases = append(d.Phases, x)
+		}
+	}
 }
 
 func (d *Diff) count(name, label string, a, b int64) {

@@ -31,6 +31,10 @@ func TestCompareLayers(t *testing.T) {
 	if p := d.Layers[2].Parts; len(p) != 1 || p[0].Name != "activations_bytes" || p[0].Delta != 10 || *p[0].Percent != 100 {
 		t.Errorf("%+v", p)
 	}
+	b = &Report{Layers: a.Layers, Phases: []Phase{{Phase: "eval", PeakAllocatedBytes: 5}}}
+	if d := Compare(a, b); d.Equal || len(d.Phases) != 1 || d.Phases[0].Delta != 5 || len(d.Layers) != 0 {
+		t.Errorf("%+v", d)
+	}
 	if d := Compare(a, a); !d.Equal || len(d.Layers)+len(d.Renamed)+len(d.Settings) != 0 {
 		t.Errorf("%+v", d)
 	}

@@ -50,7 +50,7 @@ func (d *Diff) tables(o DiffOptions) []*Table {
 	for _, s := range []struct {
 		title string
 		list  []DiffBytes
-	}{{"Peak memory", d.Peak}, {"At the peak", d.AtPeak}, {"In all", d.Totals}, {"Host memory", d.Host}} {
+	}{{"Peak memory", d.Peak}, {"At the peak", d.AtPeak}, {"Peak of each phase", d.Phases}, {"In all", d.Totals}, {"Host memory", d.Host}} {
 		rows = nil
 		for _, x := range s.list {
 			if (x.Delta != 0 || o.All) && !d.repeats(&x) {

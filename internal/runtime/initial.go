@@ -42,7 +42,7 @@ func sibling(c *program.Class, name string) []int64 {
 
 // initials are the rules by class and name of the parameter, "*" for every
 // other name: reset_parameters of the modules in torch/nn/modules. What is not
-// listed is 0, as is every parameter that a spec declares itself.
+// listed is 0; parameters that a spec declares itself say so with init.
 var initials = map[string]map[string]func(c *program.Class, p *program.Param) distribution{
 	"Linear":                          kaiming,
 	"NonDynamicallyQuantizableLinear": {"weight": kaimingWeight},
@@ -108,6 +108,12 @@ func (x *Executor) Initialize(t *op.Tensor, of engine.Initial) error {
 	d := distribution{}
 	if rule := initials[kind][of.Param.Name]; rule != nil {
 		d = rule(of.Class, of.Param)
+	}
+	switch of.Param.Init {
+	case "ones":
+		d.constant = 1
+	case "normal":
+		d.normal = 1
 	}
 	if d.uniform == 0 && d.normal == 0 || !t.DType.IsFloating() {
 		return x.Fill(t, d.constant)

@@ -120,6 +120,7 @@ const (
 type Param struct {
 	Shape      *Value  `yaml:"shape" doc:"sizes"`
 	DType      String  `yaml:"dtype" default:"float32" doc:"element type"`
+	Init       String  `yaml:"init" enum:"zeros|ones|normal" default:"zeros" doc:"its first values; of no matter to memory"`
 	Persistent Boolean `yaml:"persistent" default:"true" doc:"saved in the state dict (buffers)"`
 	If         *Value  `yaml:"if" doc:"a condition; without it the parameter or buffer does not exist"`
 }

@@ -16,19 +16,18 @@ func (a *Array) Absent() bool { return a.Storage == nil }
 // places calls f for each element in row-major order with its place in the
 // storage, in bytes.
 func (a *Array) places(f func(i int, at int64)) {
-	n := a.Size.Numel()
-	index := make([]int64, a.Size.Len())
+	n, last := int(a.Size.Numel()), a.Size.Len()-1
+	index, at := make([]int64, last+1), a.Offset
 	for i := range n {
-		rest := i
-		for d := len(index) - 1; d >= 0; d-- {
-			index[d] = rest % a.Size.At(d)
-			rest /= a.Size.At(d)
+		f(i, at*a.DType.Size())
+		for d := last; d >= 0; d-- { // on to the next one
+			at += a.Stride.At(d)
+			if index[d]++; index[d] < a.Size.At(d) {
+				break
+			}
+			at -= index[d] * a.Stride.At(d)
+			index[d] = 0
 		}
-		at := a.Offset
-		for d, x := range index {
-			at += x * a.Stride.At(d)
-		}
-		f(int(i), at*a.DType.Size())
 	}
 }
 
@@ -56,21 +55,29 @@ func (a *Array) dense() bool {
 	return true
 }
 
+// once is the array without what repeats elements: the result of a reduction.
+func (a Array) once() Array {
+	for d := range a.Size.Len() {
+		if a.Stride.At(d) == 0 {
+			a.Size = a.Size.Set(d, 1)
+		}
+	}
+	return a
+}
+
 // operand is an array as it is computed with: its elements row by row and, of
 // one that is written, how large the numbers were of which each is made, which
 // bounds the error of a sum.
 type operand struct {
 	size     []int64
 	v, scale []float64
-	place    []int64 // in the storage, of an array
-	truth    bool    // it is a mask
+	truth    bool // it is a mask
 }
 
 func (a *Array) operand() *operand {
 	o := empty(a.Size.Slice()...)
 	o.truth = a.DType == tensor.Bool
-	o.place = make([]int64, len(o.v))
-	a.places(func(i int, at int64) { o.v[i], o.place[i] = a.DType.Number(a.Storage[at:]), at })
+	a.places(func(i int, at int64) { o.v[i] = a.DType.Number(a.Storage[at:]) })
 	return o
 }
 

@@ -44,14 +44,19 @@ func (g *generator) volume(n int64) []int64 {
 	return out
 }
 
-// source is the place that element k of a window at o reads along a dimension.
-func (c *calculation) source(axis string, o, k int64) int64 {
-	dilation := int64(1)
+// along is a dimension of a window: element k at o reads place
+// o*stride - padding + k*dilation.
+type along struct{ stride, padding, dilation int64 }
+
+func (c *calculation) along(axis string) along {
+	a := along{c.i["stride"+axis], c.i["padding"+axis], 1}
 	if v, ok := c.i["dilation"+axis]; ok {
-		dilation = v
+		a.dilation = v
 	}
-	return o*c.i["stride"+axis] - c.i["padding"+axis] + k*dilation
+	return a
 }
+
+func (a along) at(o, k int64) int64 { return o*a.stride - a.padding + k*a.dilation }
 
 // each3 calls f for all indices below size.
 func each3(size []int64, f func(d, h, w int64)) {
@@ -67,9 +72,10 @@ func each3(size []int64, f func(d, h, w int64)) {
 // windows calls f for each place of a window and each element of it that lies
 // within an image.
 func (c *calculation) windows(out, window, in []int64, f func(o, k, i [3]int64)) {
+	deep, high, wide := c.along("_d"), c.along("_h"), c.along("_w")
 	each3(out, func(od, oh, ow int64) {
 		each3(window, func(kd, kh, kw int64) {
-			d, h, w := c.source("_d", od, kd), c.source("_h", oh, kh), c.source("_w", ow, kw)
+			d, h, w := deep.at(od, kd), high.at(oh, kh), wide.at(ow, kw)
 			if d >= 0 && h >= 0 && w >= 0 && d < in[0] && h < in[1] && w < in[2] {
 				f([3]int64{od, oh, ow}, [3]int64{kd, kh, kw}, [3]int64{d, h, w})
 			}
@@ -229,7 +235,7 @@ func (c *calculation) divisors(out, in []int64, f func(o, i [3]int64, by float64
 		case c.i["include_pad"] != 0: // windows end where the padding does
 			by = 1
 			for d, axis := range axes {
-				start := c.source(axis, o[d], 0)
+				start := c.along(axis).at(o[d], 0)
 				by *= float64(min(start+c.i["kernel"+axis], in[d]+c.i["padding"+axis]) - start)
 			}
 		}

@@ -47,22 +47,27 @@ func reduced(start float64, step func(sum, a, b float64) (v, term float64), targ
 			if !ok {
 				scale = 1
 			}
-			y := c.t["y"] // has an element for each of a; those that are one have one place
-			sum, size := map[int64]float64{}, map[int64]float64{}
-			for _, at := range y.place {
-				sum[at] = start
+			y, a := c.t["y"], c.t["a"] // the reduced dimensions of y have one element
+			for i := range y.v {
+				y.v[i] = start
 			}
-			for n, a := range c.t["a"].v {
-				b := 0.0
+			index := make([]int64, len(a.size))
+			for n, v := range a.v {
+				rest := int64(n)
+				for d := len(index) - 1; d >= 0; d-- {
+					index[d] = min(rest%a.size[d], y.size[d]-1)
+					rest /= a.size[d]
+				}
+				b, at := 0.0, y.at(index...)
 				if c.t["b"] != nil {
 					b = c.t["b"].v[n]
 				}
-				v, term := step(sum[y.place[n]], a, b)
-				sum[y.place[n]] = v
-				size[y.place[n]] += term * scale
+				sum, term := step(y.v[at], v, b)
+				y.v[at] = sum
+				y.scale[at] += term * scale
 			}
-			for n, at := range y.place {
-				y.v[n], y.scale[n] = sum[at]*scale, size[at]
+			for i := range y.v {
+				y.v[i] *= scale
 			}
 		},
 		factor: sums,

@@ -1,0 +1,81 @@
+package advise
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/advice.md")
+
+const adviceHead = `# What memplan tries where a job does not fit
+
+Written by a test from the table of changes (` + "`go test ./internal/advise -run TestDoc -update`" + `), so that it stays true.
+
+` + "`memplan estimate`" + ` tries these changes in a job that does not fit, alone and up to %d together, at most one of a group. Each combination is simulated
+as the job itself is: it fits if no request fails on the device, and if the machine's own memory suffices, where the spec says how much there is. A
+proposal is a combination that fits such that none of its parts does as well; of those with the same changes and other values the cheapest is shown.
+
+## Cost
+
+The cost of a combination is the sum of
+
+- the per cent by which a step becomes slower; a faster step counts as nothing, for speed pays for no change of numbers,
+- for each change, what it does to the numbers: none (the same sums in the same types, perhaps in another order) %g, rounding (fewer bits) %g, different training %g,
+- for each change, the work: a switch (an environment variable or an argument) %g, a few lines %g, another library or structure %g,
+- %g if cached memory has to be given back (TIGHT).
+
+The prices are taste, in per cent of the time of a step. Of equal cost are first fewer changes, then the faster step. Combinations are tried in the order
+of cost, so that what is found first is the cheapest. Combinations are left out only if others tell that they cannot fit: where two have the same changes
+to weights, the weights are the same to the byte, and so for gradients, for optimizer state, and for what forward and backward passes hold; the sum of the
+parts is less than what the combination needs. Nothing is taken to grow or shrink with anything. A test compares the outcome with trying everything.
+
+## Time of a step
+
+A roofline model (Williams, Waterman and Patterson 2009): matrix products, counted as torch.utils.flop_counter does, at %.0f %% of the peak on float32 and
+%.0f %% on tensor cores (Narayanan et al. 2021, arXiv:2104.04473); bytes that kernels write, %d times (written once, read by the next operator and by the
+backward pass), at %.0f %% of the bandwidth; %g µs for each kernel on top (Gray 2019, NVIDIA's blog on CUDA graphs); copies at four fifths of PCI Express,
+%g of that from pageable memory (Harris 2012, NVIDIA's blog on data transfers); %g s on the CPU for a billion parameters (Ren et al. 2021, arXiv:2101.06840).
+It tells slowdowns apart rather than seconds: TF32, CUDA graphs and compilers are not part of it. On bert-large it is held against seven measured runs on a V100.
+
+| architecture | card | float32 TFLOPS | 16 bits TFLOPS | GB/s | PCIe GB/s |
+|---|---|---|---|---|---|
+`
+
+// docText is docs/advice.md.
+func docText() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, adviceHead, MaxChanges, numericsPrice[Same], numericsPrice[Rounding], numericsPrice[Different],
+		effortPrice[Switch], effortPrice[Lines], effortPrice[Rewrite], float64(tightPrice), 100*fullShare, 100*halfShare, uses, 100*memoryShare, kernelTime*1e6, unpinned, hostAdam*1e9)
+	for _, r := range rates {
+		n := float64(r.sms)
+		fmt.Fprintf(&b, "| sm_%d | %s | %.4g | %.4g | %.4g | %.4g |\n", r.arch, r.dataSheet, r.full*n/1e12, r.half*n/1e12, r.memory*n/1e9, r.link/1e9)
+	}
+	b.WriteString("\n## Changes\n\n| name | change | group | numbers | work | time | source | figures |\n|---|---|---|---|---|---|---|---|\n")
+	for _, c := range All() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %v | %v | %s | %s | [%s](techniques.md) |\n", c.ID, c.Title, c.Group, c.Numerics, c.Effort, c.Cost, c.Source, c.Technique)
+	}
+	b.WriteString(`
+## What is not tried
+
+Smaller inputs (shorter sequences, smaller images): they are another task. A loss that is computed in chunks, and other rewriting of the model's code:
+a spec says it with blocks of its own. Where a spec writes its own step, what the keys of train would change (accumulation, where gradients are
+dropped). Pruning and distillation: they are other models. Several GPUs.
+`)
+	return b.String()
+}
+
+func TestDoc(t *testing.T) {
+	const path = "../../docs/advice.md"
+	text := docText()
+	if *update {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if was, err := os.ReadFile(path); err != nil || string(was) != text {
+		t.Errorf("docs/advice.md is stale (%v): run go test ./internal/advise -run TestDoc -update", err)
+	}
+}
