@@ -72,7 +72,7 @@ func sum(of func(m measure) tensor.Bytes) tensor.Bytes {
 }
 
 // guess is least with guesses of what is not known: that each change does by
-// itself what it does with others.
+// itself what it does with others, and may do wonders where it was not seen.
 func (b *bounds) guess(c *combination) tensor.Bytes {
 	return sum(func(m measure) tensor.Bytes {
 		if n, known := b.parts[m.key(c)]; known {
@@ -80,8 +80,8 @@ func (b *bounds) guess(c *combination) tensor.Bytes {
 		}
 		n := float64(b.parts[m.name])
 		for _, o := range c.options {
-			if alone, known := b.parts[m.key(&combination{options: []*Option{o}})]; known && b.parts[m.name] > 0 {
-				n *= float64(alone) / float64(b.parts[m.name])
+			if o.Change.Reach&m.reach != 0 && n > 0 {
+				n *= float64(b.parts[m.key(&combination{options: []*Option{o}})]) / float64(b.parts[m.name])
 			}
 		}
 		return tensor.Bytes(n)

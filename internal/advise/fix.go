@@ -165,7 +165,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 		if err != nil {
 			return nil, err
 		}
-		p.Cheapest = !out.Cut || p.Cost <= f.cut
+		p.Cheapest = p.Fits && (!out.Cut || p.Cost <= f.cut)
 		if f.known[c.id] >= enough {
 			out.Proposals = append(out.Proposals, p)
 		} else {
@@ -286,11 +286,15 @@ func (f *fixer) last(all []*combination, enough outcome) *combination {
 		guess[c] = f.bounds.guess(c)
 	}
 	slices.SortStableFunc(all, func(x, y *combination) int { return cmp.Compare(guess[x], guess[y]) })
-	few := slices.DeleteFunc(all, f.large)
-	few = few[:min(batch, len(few))]
-	f.simulate(few)
 	will := func(c *combination) bool { return f.known[c.id] >= enough }
-	i := slices.IndexFunc(few, will)
+	few, i := slices.DeleteFunc(all, f.large), -1
+	for before := f.tried; len(few) > 0 && f.tried < before+2*batch && f.ctx.Err() == nil; few = few[min(batch, len(few)):] {
+		trial := few[:min(batch, len(few))]
+		f.simulate(trial)
+		if i = slices.IndexFunc(trial, will); i >= 0 {
+			break
+		}
+	}
 	if i < 0 {
 		return f.smallest
 	}
@@ -308,7 +312,7 @@ func (f *fixer) last(all []*combination, enough outcome) *combination {
 
 // large reports whether one simulation would take a good part of the limit.
 func (f *fixer) large(c *combination) bool {
-	const part = 8
+	const part = 4
 	events := int64(c.size * float64(len(f.base.Outcome.Played.Trace.Events)))
 	return f.limits.Events > 0 && events > f.limits.Events/part
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -57,13 +58,14 @@ func exitCode(err error) int {
 		played *engine.ProgramError
 		conf   *allocsim.ConfigError
 		read   *trace.ReadError
+		not    *runtime.UnsupportedError
 	)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.Is(err, errMismatch):
 		return exitMismatch
-	case errors.As(err, &usage), errors.As(err, &wrong), errors.As(err, &played), errors.As(err, &conf), errors.As(err, &read):
+	case errors.As(err, &usage), errors.As(err, &wrong), errors.As(err, &played), errors.As(err, &conf), errors.As(err, &read), errors.As(err, &not):
 		return exitUsage
 	}
 	return exitFailed

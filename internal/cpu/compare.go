@@ -2,9 +2,11 @@ package cpu
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 
 	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // unordered is the order of a NaN and anything.
@@ -24,6 +26,9 @@ func order(a, b float64) int {
 func comparison(holds func(order int) bool) row {
 	return everything(1, true, func(l *launch) error {
 		y, a := view[uint8](l, 0), l.call.T[1].DType
+		if d := l.call.T[0].DType; d != tensor.Bool {
+			return fmt.Errorf("operand y is of type %v, not %v", d, tensor.Bool)
+		}
 		two := len(l.call.T) > 2
 		whole := !a.IsFloating()
 		value := 0.0

@@ -77,6 +77,19 @@ type operand struct {
 	kept  []int64
 }
 
+// array is the operand as it lies in memory.
+func (o *operand) array() kerneltest.Array {
+	a := kerneltest.Array{DType: o.dtype, Size: tensor.D(o.size...), Storage: make([]byte, int64(len(o.v))*o.dtype.Size())}
+	a.Stride = tensor.Contiguous(a.Size).Stride
+	if o.kept != nil {
+		a.Stride = tensor.D(o.kept...)
+	}
+	for i, v := range o.v {
+		o.dtype.Put(a.Storage[int64(i)*o.dtype.Size():], v)
+	}
+	return a
+}
+
 // numbers are those of a call by name.
 type numbers struct {
 	i map[string]int64
@@ -93,15 +106,7 @@ func (h host) run(k *kernel.Kernel, ops map[string]*operand, n numbers) {
 			c.T = append(c.T, kerneltest.Array{})
 			continue
 		}
-		a := kerneltest.Array{DType: o.dtype, Size: tensor.D(o.size...), Storage: make([]byte, int64(len(o.v))*o.dtype.Size())}
-		a.Stride = tensor.Contiguous(a.Size).Stride
-		if o.kept != nil {
-			a.Stride = tensor.D(o.kept...)
-		}
-		for i, v := range o.v {
-			o.dtype.Put(a.Storage[int64(i)*o.dtype.Size():], v)
-		}
-		c.T = append(c.T, a)
+		c.T = append(c.T, o.array())
 	}
 	for _, name := range k.Ints {
 		c.I = append(c.I, n.i[name])

@@ -53,7 +53,7 @@ type Device struct {
 
 // Find asks for the GPU and the version of PyTorch.
 func (p Python) Find(ctx context.Context) (*Device, error) {
-	out, err := p.run(ctx, "", "-c", confirm)
+	out, err := p.run(ctx, "-c", confirm)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (p Python) Record(ctx context.Context, script []byte) (*Recording, error) {
 	if err := os.WriteFile(own, []byte(confirm), 0o600); err != nil {
 		return nil, err
 	}
-	if _, err := p.run(ctx, dir, own, path, out); err != nil {
+	if _, err := p.run(ctx, own, path, out); err != nil {
 		return nil, err
 	}
 	text, err := os.ReadFile(out)
@@ -116,10 +116,10 @@ func (p Python) String() string { return strings.Join(p, " ") }
 // maxOutput is how much of what a failed command printed is shown.
 const maxOutput = 2000
 
-func (p Python) run(ctx context.Context, dir string, args ...string) ([]byte, error) {
+func (p Python) run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p[0], append(p[1:len(p):len(p)], args...)...)
 	var stdout, stderr bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
