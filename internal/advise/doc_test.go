@@ -32,6 +32,10 @@ of cost, so that what is found first is the cheapest. Combinations are left out 
 to weights, the weights are the same to the byte, and so for gradients, for optimizer state, and for what forward and backward passes hold; the sum of the
 parts is less than what the combination needs. Nothing is taken to grow or shrink with anything. A test compares the outcome with trying everything.
 
+The search that is made by itself ends with three proposals or after a million allocations and frees, ` + "`--advise`" + ` with five or after ten millions: the
+same on all machines. If it ends before the first is found, what each change does alone tells which combinations are tried yet. The output says if the
+search ended so, and of which proposals it is certain that nothing costs less.
+
 ## Time of a step
 
 A roofline model (Williams, Waterman and Patterson 2009): matrix products, counted as torch.utils.flop_counter does, at %.0f %% of the peak on float32 and

@@ -274,40 +274,51 @@ func (f *fixer) whole(c *combination) bool {
 	return !slices.ContainsFunc(parts, func(p *combination) bool { return f.known[p.id] >= f.known[c.id] })
 }
 
-// last is what remains to be said when the search found nothing. Combinations
-// that seem to need the least by what each change does alone are simulated,
-// whatever they cost. If one will do,
-// it is the cheapest of its parts that does; if none, the one that needs the least.
+// last is what remains to be said when the search found nothing. What each change
+// does alone gives a guess of what combinations need: first those are simulated
+// that may fit by it, in the order of cost, then those that seem to need the least.
+// If one will do, it is the cheapest of its parts that does; if none, the one that
+// was found to need the least.
 func (f *fixer) last(all []*combination, enough outcome) *combination {
-	alone := slices.DeleteFunc(slices.Clone(all), func(c *combination) bool { return len(c.options) > 1 })
-	f.simulate(slices.DeleteFunc(alone, f.large))
+	all = slices.DeleteFunc(all, f.large)
+	f.simulate(slices.DeleteFunc(slices.Clone(all), func(c *combination) bool { return len(c.options) > 1 }))
 	guess := map[*combination]tensor.Bytes{}
+	var hopeful []*combination
 	for _, c := range all {
-		guess[c] = f.bounds.guess(c)
+		if guess[c] = f.bounds.guess(c); guess[c] <= f.bounds.usable {
+			hopeful = append(hopeful, c)
+		}
 	}
 	slices.SortStableFunc(all, func(x, y *combination) int { return cmp.Compare(guess[x], guess[y]) })
-	will := func(c *combination) bool { return f.known[c.id] >= enough }
-	few, i := slices.DeleteFunc(all, f.large), -1
-	for before := f.tried; len(few) > 0 && f.tried < before+2*batch && f.ctx.Err() == nil; few = few[min(batch, len(few)):] {
-		trial := few[:min(batch, len(few))]
-		f.simulate(trial)
-		if i = slices.IndexFunc(trial, will); i >= 0 {
-			break
-		}
+	c := f.first(hopeful, enough)
+	if c == nil {
+		c = f.first(all, enough)
 	}
-	if i < 0 {
+	if c == nil {
 		return f.smallest
 	}
-	parts := f.base.parts(few[i])
+	parts := f.base.parts(c)
 	f.simulate(parts)
-	parts = append(slices.DeleteFunc(parts, func(c *combination) bool { return !will(c) }), few[i])
+	parts = append(slices.DeleteFunc(parts, func(c *combination) bool { return f.known[c.id] < enough }), c)
 	slices.SortFunc(parts, byCost)
-	for _, c := range parts {
-		if f.whole(c) {
-			return c
+	return parts[slices.IndexFunc(parts, f.whole)]
+}
+
+// first simulates some combinations in their order until one will do.
+func (f *fixer) first(cs []*combination, enough outcome) *combination {
+	for before := f.tried; len(cs) > 0 && f.tried < before+2*batch && f.ctx.Err() == nil; {
+		var trial []*combination
+		for ; len(cs) > 0 && len(trial) < firstBatch; cs = cs[1:] {
+			if !f.bounds.dies(cs[0]) {
+				trial = append(trial, cs[0])
+			}
+		}
+		f.simulate(trial)
+		if i := slices.IndexFunc(trial, func(c *combination) bool { return f.known[c.id] >= enough }); i >= 0 {
+			return trial[i]
 		}
 	}
-	return parts[0]
+	return nil
 }
 
 // large reports whether one simulation would take a good part of the limit.

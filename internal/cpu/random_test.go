@@ -20,9 +20,9 @@ func source(t *testing.T, n int) *rand.Rand {
 // TestRandom runs calls of every kernel, drawn at random, and compares with
 // what they must give.
 func TestRandom(t *testing.T) {
-	cases := 40
+	cases := 25
 	if testing.Short() {
-		cases = 10
+		cases = 8
 	}
 	for _, k := range kernel.All() {
 		for _, dtype := range []tensor.DType{tensor.Float32, tensor.Float64} {

@@ -32,6 +32,7 @@ train:
   empty_cache: {at: step_start}
 device: {memory: 24GiB, context: "${n}00MiB", memory_fraction: "${half}"}
 data: {loader: {pin_memory: true}, source: mnist}
+parallel: {ddp: 2}
 `), Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +56,7 @@ data: {loader: {pin_memory: true}, source: mnist}
 		{"section not given", s.Data.Dataset == nil, true},
 		{"pin_memory", s.Data.Loader.PinMemory.V, true},
 		{"params", s.ParamNames(), []string{"n", "half", "words"}},
-		{"not modelled", s.NotModelled(), []string{"data.source: training data"}},
+		{"not modelled", s.NotModelled(), []string{"parallel: several GPUs"}},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s: %#v, want %#v", c.name, c.got, c.want)
@@ -119,7 +120,7 @@ func TestErrorText(t *testing.T) {
 a.yaml:3:218: unknown key "inptu"; did you mean "input"?
     3 | ...xxxxxxxxxxxxxxxxxx, inptu: static}
       |                        ^~~~~
-      = allowed: input, dataset, loader, device_prefetch, transforms, source`
+      = allowed: input, dataset, loader, device_prefetch, transforms, source, tokenizer`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
