@@ -7,6 +7,7 @@ import (
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/trace"
@@ -59,13 +60,14 @@ func exitCode(err error) int {
 		conf   *allocsim.ConfigError
 		read   *trace.ReadError
 		not    *runtime.UnsupportedError
+		kinds  *kernel.UnsupportedError
 	)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.Is(err, errMismatch):
 		return exitMismatch
-	case errors.As(err, &usage), errors.As(err, &wrong), errors.As(err, &played), errors.As(err, &conf), errors.As(err, &read), errors.As(err, &not):
+	case errors.As(err, &usage), errors.As(err, &wrong), errors.As(err, &played), errors.As(err, &conf), errors.As(err, &read), errors.As(err, &not), errors.As(err, &kinds):
 		return exitUsage
 	}
 	return exitFailed

@@ -136,14 +136,11 @@ func (d *Device) Launch(c *kernel.Call) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	r, ok := rows[c.Kernel]
-	if !ok {
-		return fmt.Errorf("kernel %s does not run on the CPU", c.Kernel.Name)
-	}
+	r := rows[c.Kernel]
 	t := c.T[r.decides].DType
 	run := r.run[t]
 	if run == nil {
-		return fmt.Errorf("kernel %s does not run on %v on the CPU", c.Kernel.Name, t)
+		return &kernel.UnsupportedError{Kernel: c.Kernel, DType: t, Device: "the CPU"}
 	}
 	if err := r.checkTypes(c); err != nil {
 		return fmt.Errorf("kernel %s: %w", c.Kernel.Name, err)

@@ -93,3 +93,14 @@ func All() []*Kernel { return all }
 
 // Lookup returns the kernel of that name, or nil.
 func Lookup(name string) *Kernel { return byName[name] }
+
+// UnsupportedError says that a device cannot run a kernel on a type of numbers.
+type UnsupportedError struct {
+	Kernel *Kernel
+	DType  tensor.DType
+	Device string // "the CPU"
+}
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("kernel %s does not run on %v on %s", e.Kernel.Name, e.DType, e.Device)
+}

@@ -3,6 +3,7 @@ package runtime
 import (
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // copied is an operator that copies its input in another order or type.
@@ -11,6 +12,17 @@ func copied(x *Executor, c *op.Call) error { return x.Copy(c.Out[0], c.In[0]) }
 // constant fills the result.
 func constant(v float64) row {
 	return row{forward: func(x *Executor, c *op.Call) error { return x.Fill(c.Out[0], v) }}
+}
+
+// drawn fills the result with random numbers, which are made on the host.
+func drawn(next func(*stream) float64) row {
+	return row{forward: func(x *Executor, c *op.Call) error {
+		v, r := make([]float64, c.Out[0].Numel()), newStream(uint64(x.draw()))
+		for i := range v {
+			v[i] = next(r)
+		}
+		return x.write(c.Out[0], tensor.Encode(c.Out[0].DType, v))
+	}}
 }
 
 // triangle is an operator that keeps a triangle, as its derivative does.
@@ -55,6 +67,8 @@ var copyRows = map[string]row{
 	"ones":       constant(1),
 	"zeros_like": constant(0),
 	"ones_like":  constant(1),
+	"rand":       drawn((*stream).uniform),
+	"randn":      drawn((*stream).normal),
 	"arange": {forward: func(x *Executor, c *op.Call) error {
 		start, _ := number(c.Args, "start")
 		return x.launch(kernel.Arange, x.operands(c.Out[0]), nil, start, 1)
