@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"errors"
 	"math"
 
 	"github.com/memplan/memplan/internal/kernel"
@@ -23,7 +24,7 @@ func batchNorm[T float](l *launch) error {
 	}
 	training, momentum, eps := l.call.I[0] != 0, l.call.F[0], l.call.F[1]
 	if !training && (!l.has(runMean) || !l.has(runVar)) {
-		return l.wrongRank(runMean, 1)
+		return errors.New("operands running_mean and running_var are absent, without training")
 	}
 	count := float64(n * s)
 	parallel(c, channelGrain(n*s), func(from, to int) {

@@ -4,10 +4,10 @@ package cpu
 // float32 kernels of PyTorch are within an ulp or two. Runs of elements that lie
 // side by side have loops of their own.
 
-// map1 is a kernel y = f(a), where f depends on the call's numbers.
-func map1[T float](make func(n []float64) func(a float64) float64) runner {
+// map1 is a kernel y = f(a); bind gives f for the numbers of a call.
+func map1[T float](bind func(n []float64) func(a float64) float64) runner {
 	return func(l *launch) error {
-		f, y, a := make(l.call.F), view[T](l, 0), view[T](l, 1)
+		f, y, a := bind(l.call.F), view[T](l, 0), view[T](l, 1)
 		l.over().each(func(at []int, n int, step []int) {
 			y, a := y[at[0]:], a[at[1]:]
 			if step[0] == 1 && step[1] == 1 {
@@ -26,9 +26,9 @@ func map1[T float](make func(n []float64) func(a float64) float64) runner {
 }
 
 // map2 is a kernel y = f(a, b).
-func map2[T float](make func(n []float64) func(a, b float64) float64) runner {
+func map2[T float](bind func(n []float64) func(a, b float64) float64) runner {
 	return func(l *launch) error {
-		f, y, a, b := make(l.call.F), view[T](l, 0), view[T](l, 1), view[T](l, 2)
+		f, y, a, b := bind(l.call.F), view[T](l, 0), view[T](l, 1), view[T](l, 2)
 		l.over().each(func(at []int, n int, step []int) {
 			y, a, b := y[at[0]:], a[at[1]:], b[at[2]:]
 			if step[0] == 1 && step[1] == 1 && step[2] == 1 {
@@ -47,9 +47,9 @@ func map2[T float](make func(n []float64) func(a, b float64) float64) runner {
 }
 
 // map3 is a kernel y = f(a, b, c).
-func map3[T float](make func(n []float64) func(a, b, c float64) float64) runner {
+func map3[T float](bind func(n []float64) func(a, b, c float64) float64) runner {
 	return func(l *launch) error {
-		f, y, a, b, c := make(l.call.F), view[T](l, 0), view[T](l, 1), view[T](l, 2), view[T](l, 3)
+		f, y, a, b, c := bind(l.call.F), view[T](l, 0), view[T](l, 1), view[T](l, 2), view[T](l, 3)
 		l.over().each(func(at []int, n int, step []int) {
 			y, a, b, c := y[at[0]:], a[at[1]:], b[at[2]:], c[at[3]:]
 			for i := range n {

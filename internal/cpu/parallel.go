@@ -36,7 +36,7 @@ func parallel(n, grain int, f func(from, to int)) {
 	wg.Wait()
 }
 
-// pools hold memory for intermediate numbers between kernels.
+// pool32 and pool64 hold memory for intermediate numbers between kernels.
 var pool32, pool64 sync.Pool
 
 // borrow returns n numbers, whatever was left in them, and what gives them back.

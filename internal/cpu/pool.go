@@ -201,7 +201,7 @@ func avgPool[T float](of averages) runner {
 				o, sum := place(out, p), 0.0
 				from, to, by := boxes(o)
 				box(from, to, func(i [3]int) { sum += float64(*x.plane(n, c).at(i)) })
-				if sum != 0 || by != 0 {
+				if by != 0 { // else the window lies in the padding
 					sum /= by
 				}
 				*y.plane(n, c).at(o) = T(sum)

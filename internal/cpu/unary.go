@@ -39,8 +39,8 @@ func sign(x float64) float64 {
 	return 0
 }
 
-// softplusInverse is what both log_sigmoid and the loss with logits need:
-// log(1+exp(-|x|)).
+// logOnePlusExp is log(1+exp(-|x|)), which both log_sigmoid and the loss with
+// logits need.
 func logOnePlusExp(x float64) float64 { return math.Log1p(math.Exp(-math.Abs(x))) }
 
 // unaryRows are functions of one operand: aten/src/ATen/native/cpu/Activation.cpp

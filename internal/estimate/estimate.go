@@ -181,7 +181,7 @@ func play(j *Job, steps int) (*Outcome, error) {
 // replayOnGPU replays the allocations at the device's capacity, and what goes on
 // after them.
 func (o *Outcome) replayOnGPU(cycle *allocsim.Cycle) (err error) {
-	o.OnGPU, err = o.Job.Machine.replay(o.Played, o.cycle())
+	o.OnGPU, err = o.Job.Machine.replay(o.Played, cycle)
 	return err
 }
 
