@@ -133,6 +133,9 @@ var errMismatch = errors.New("the run differs from the prediction by more than -
 // agrees compares the peaks. What the device holds beside them depends on the
 // driver, and does not count.
 func (e *execution) agrees(r *report.Run) bool {
+	if r.Predicted.OutOfMemory || r.Measured.OutOfMemory { // the peaks are those of another story
+		return r.Predicted.OutOfMemory == r.Measured.OutOfMemory
+	}
 	near := func(p, m tensor.Bytes) bool { return math.Abs(report.Difference(p, m)) <= e.share }
 	return near(r.Predicted.AllocatedBytes, r.Measured.AllocatedBytes) && near(r.Predicted.ReservedBytes, r.Measured.ReservedBytes)
 }
@@ -275,9 +278,20 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	for _, events := range rec.Events {
 		rep.Trace.Events += len(events)
 	}
-	rep.Trace.FirstDifference = trace.Difference(rec.Events, o.Played.Trace.Events, false, j.Program.Autocast)
+	predictedEvents := o.Played.Trace.Events
+	rep.Predicted.OutOfMemory, rep.Measured.OutOfMemory = !o.Fits(), strings.Contains(rec.Error, "out of memory")
+	if rep.Predicted.OutOfMemory {
+		p := o.Report()
+		predictedEvents = predictedEvents[:o.OnGPU.OOMs[0].Event]
+		rec.Events = trace.Until(rec.Events, predictedEvents) // then the exception frees what it unwinds
+		rep.Warnings = append(rep.Warnings, "predicted: "+strings.ReplaceAll(p.Verdict.Reason, "\n", "; "))
+	}
+	rep.Trace.FirstDifference = trace.Difference(rec.Events, predictedEvents, false, j.Program.Autocast)
 	rep.Trace.Equal = rep.Trace.FirstDifference == ""
-	if rec.Error != "" {
+	switch {
+	case rep.Measured.OutOfMemory:
+		rep.Warnings = append(rep.Warnings, "PyTorch: "+rec.Error)
+	case rec.Error != "":
 		return rep, fmt.Errorf("the script ended early: %s", rec.Error)
 	}
 	return rep, nil

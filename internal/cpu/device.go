@@ -78,12 +78,11 @@ func (d *Device) Unreserve(a allocsim.Address, n tensor.Bytes) error {
 
 // Map implements allocsim.Driver.
 func (d *Device) Map(a allocsim.Address, n, granule tensor.Bytes) error {
-	if err := d.segments.setMapped(a, n, true); err != nil {
+	if err := d.VirtualDriver.Map(a, n, granule); err != nil {
 		return err
 	}
-	err := d.VirtualDriver.Map(a, n, granule)
-	if err != nil {
-		return errors.Join(err, d.segments.setMapped(a, n, false))
+	if err := d.segments.setMapped(a, n, true); err != nil {
+		return errors.Join(err, d.VirtualDriver.Unmap(a, n, granule))
 	}
 	return nil
 }
@@ -98,7 +97,7 @@ func (d *Device) Unmap(a allocsim.Address, n, granule tensor.Bytes) error {
 }
 
 // Reserved is how many bytes of the machine's memory lie behind segments, now
-// and at most so far.
+// and at most so far. Address space without memory does not count.
 func (d *Device) Reserved() (now, peak tensor.Bytes) { return d.segments.reserved, d.segments.peak }
 
 // Write implements runtime.Device.
@@ -162,18 +161,20 @@ func (d *Device) Launch(c *kernel.Call) error {
 // Synchronize implements runtime.Device.
 func (d *Device) Synchronize() error { return nil }
 
-// Close implements runtime.Device. Segments that were not given back are an
-// error; their memory is released all the same.
+// Close implements runtime.Device. Memory that was not given back is an error; it
+// is released all the same. Address space without memory is none: the allocator
+// keeps what it reserved before memory ran out.
 func (d *Device) Close() error {
 	var errs []error
 	for _, s := range d.segments.list {
-		kind := "reserved"
 		if s.whole {
-			kind = "allocated"
-		} else {
-			errs = append(errs, unreserve(s.data))
+			errs = append(errs, fmt.Errorf("%v at %#x are allocated still", tensor.Bytes(len(s.data)), s.at))
+			continue
 		}
-		errs = append(errs, fmt.Errorf("%v at %#x are %s still", tensor.Bytes(len(s.data)), s.at, kind))
+		for _, m := range s.mapped {
+			errs = append(errs, fmt.Errorf("%v at %#x are mapped still", tensor.Bytes(m.to-m.from), m.from))
+		}
+		errs = append(errs, unreserve(s.data))
 	}
 	d.segments = segments{}
 	return errors.Join(errs...)

@@ -93,6 +93,9 @@ func TestExpandable(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(t, d.Unmap(at(granule), granule, granule), "not mapped")
+	if now, peak := d.Reserved(); now != 2*granule || peak != 3*granule {
+		t.Errorf("%v reserved, at most %v", now, peak)
+	}
 	wants(t, d.Write(at(granule), []byte{1}), "outside of allocated memory")
 	if err := errors.Join(d.Write(a, []byte{1}), d.Write(at(2*granule), []byte{1})); err != nil {
 		t.Error(err)
@@ -104,6 +107,14 @@ func TestExpandable(t *testing.T) {
 	if now, _ := d.Reserved(); now != 0 {
 		t.Errorf("%v reserved", now)
 	}
+	b, err := d.Reserve(8 * tensor.MiB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Map(b, granule, granule); err != nil {
+		t.Error(err)
+	}
+	wants(t, d.Close(), "2.00 MiB at 0x200000000000 are mapped still")
 	if _, err := New(0).Reserve(allocsim.Unbounded); err == nil {
 		t.Error("16 PiB of address space are reserved")
 	}

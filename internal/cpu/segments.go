@@ -70,7 +70,9 @@ func (z *segments) find(a allocsim.Address) *segment {
 func (z *segments) add(s segment) {
 	i, _ := slices.BinarySearchFunc(z.list, s.at, func(s segment, a allocsim.Address) int { return int(int64(s.at) - int64(a)) })
 	z.list = slices.Insert(z.list, i, s)
-	z.count(tensor.Bytes(len(s.data)))
+	if s.whole {
+		z.count(tensor.Bytes(len(s.data)))
+	}
 }
 
 // count adds to what is reserved.
@@ -88,7 +90,9 @@ func (z *segments) remove(a allocsim.Address, n tensor.Bytes) error {
 	if len(s.mapped) > 0 {
 		return fmt.Errorf("%d bytes at %#x are mapped still", n, a)
 	}
-	z.count(-n)
+	if s.whole {
+		z.count(-n)
+	}
 	i := slices.IndexFunc(z.list, func(s segment) bool { return s.at == a })
 	z.list = slices.Delete(z.list, i, i+1)
 	return nil
@@ -114,6 +118,10 @@ func (z *segments) setMapped(a allocsim.Address, n tensor.Bytes, on bool) error 
 		s.mapped = append(slices.Delete(s.mapped, i, i+1), span{m.from, a}, span{end, m.to})
 	}
 	s.merge()
+	if !on {
+		n = -n
+	}
+	z.count(n)
 	return nil
 }
 

@@ -32,6 +32,7 @@ type RunBytes struct {
 	AllocatedBytes tensor.Bytes `json:"allocated_bytes"`
 	ReservedBytes  tensor.Bytes `json:"reserved_bytes"`
 	DeviceBytes    tensor.Bytes `json:"device_bytes"`
+	OutOfMemory    bool         `json:"out_of_memory"` // the job died of it
 }
 
 // RunTrace compares the allocations and frees one by one.
@@ -63,9 +64,16 @@ func WriteRun(w io.Writer, r *Run, format string) error {
 			t.Rows = append(t.Rows, []string{name, p.String(), m.String(), fmt.Sprintf("%v (%.2f %%)", m-p, 100*Difference(p, m))})
 		}
 	}
-	add("allocated", r.Predicted.AllocatedBytes, r.Measured.AllocatedBytes)
-	add("reserved", r.Predicted.ReservedBytes, r.Measured.ReservedBytes)
-	add("device", r.Predicted.DeviceBytes, r.Measured.DeviceBytes)
+	oom := r.Predicted.OutOfMemory || r.Measured.OutOfMemory
+	if oom {
+		word := map[bool]string{true: "OOM", false: "runs"}
+		t.Rows = append(t.Rows, []string{"outcome", word[r.Predicted.OutOfMemory], word[r.Measured.OutOfMemory], ""})
+	}
+	if !oom {
+		add("allocated", r.Predicted.AllocatedBytes, r.Measured.AllocatedBytes)
+		add("reserved", r.Predicted.ReservedBytes, r.Measured.ReservedBytes)
+		add("device", r.Predicted.DeviceBytes, r.Measured.DeviceBytes)
+	}
 	verdict := "AGREES"
 	if !r.Agrees {
 		verdict = "DIFFERS"

@@ -3,6 +3,7 @@ package trace
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/memplan/memplan/internal/tensor"
@@ -96,6 +97,24 @@ func Difference(recorded map[string][]RecordedEvent, events []Event, late, unord
 		}
 	}
 	return ""
+}
+
+// Until cuts what was recorded behind the last of events, in the step in which
+// they end.
+func Until(recorded map[string][]RecordedEvent, events []Event) map[string][]RecordedEvent {
+	if len(events) == 0 {
+		return recorded
+	}
+	last, n := events[len(events)-1].Step, 0
+	for i := range events {
+		if e := &events[i]; e.Step == last && (e.Kind == Alloc || e.Kind == Free) {
+			n++
+		}
+	}
+	out := maps.Clone(recorded)
+	name := stepName(int(last))
+	out[name] = out[name][:min(n, len(out[name]))]
+	return out
 }
 
 func stepName(k int) string {

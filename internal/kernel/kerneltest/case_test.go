@@ -62,7 +62,7 @@ func (f *fake) Launch(c *kernel.Call) error {
 func TestCompare(t *testing.T) {
 	for _, k := range kernel.All() {
 		for seed := range uint64(4) {
-			c := Random(k, tensor.Float32, rand.New(rand.NewPCG(1, seed)), 500)
+			c := Random(k, tensor.Float32, rand.New(rand.NewPCG(1, seed)), 200)
 			run := func(f *fake) error {
 				got, err := c.Run(f)
 				if err != nil {

@@ -10,8 +10,9 @@ import (
 // drawAttention draws the sizes, numbers and what is read in both passes; it
 // returns the sizes of y and lse.
 func drawAttention(g *generator) (y, lse []int64) {
-	b, h := 1+g.rng.Int64N(3), 1+g.rng.Int64N(3)
-	l, s, e, ev := g.dim(150), g.dim(150), g.dim(70), g.dim(70)
+	b, h := 1+g.rng.Int64N(2), 1+g.rng.Int64N(3)
+	long, wide := min(150, max(2, g.size/8)), min(70, max(2, g.size/8))
+	l, s, e, ev := g.dim(long), g.dim(long), g.dim(wide), g.dim(wide)
 	if g.chance(3) {
 		s = l
 	}
