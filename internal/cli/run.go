@@ -58,6 +58,9 @@ confirmation by the real thing. cuda and cpu train with kernels of memplan's own
 in memory that is divided by the allocator that predicts; they need no Python.
 auto is cuda where there is a GPU and memplan was built for it, else cpu.
 
+Without a SPEC it trains LeNet-5 with Adam for some seconds, so that a falling loss
+can be seen on any machine.
+
 The exit code is 4 if the measured peaks differ from the predicted ones by more
 than --tolerance.`,
 		Example: `  memplan run preset:mlp --steps 3
@@ -90,16 +93,20 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 	if e.share, err = parseShare(e.tolerance); err != nil {
 		return usagef("--tolerance: %w", err)
 	}
+	var keys []estimate.Key
+	steps := runSteps
 	if len(args) == 0 {
-		args = []string{runDefault}
+		args, steps = []string{runDefault}, 2*runSteps
+		if e.optimizer == "" {
+			keys = append(keys, estimate.Key{Path: "train.optimizer", Value: "{Adam: {lr: 0.003}}"})
+		}
 	}
 	r, err := e.recipe(c, s, args)
 	if err != nil {
 		return err
 	}
-	var keys []estimate.Key
 	if !c.Flags().Changed("steps") {
-		keys = append(keys, estimate.Key{Path: "train.steps", Value: strconv.Itoa(runSteps)})
+		keys = append(keys, estimate.Key{Path: "train.steps", Value: strconv.Itoa(steps)})
 	}
 	if e.capacity != "" {
 		if _, err := tensor.ParseBytes(e.capacity); err != nil {

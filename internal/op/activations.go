@@ -20,12 +20,12 @@ type ShrinkArgs struct {
 var (
 	_ = unary("celu", "F.celu(input, alpha: float = 1.0)", &AlphaArgs{}, In(0))
 	_ = unary("selu", "F.selu(input)", nil, In(0))
-	_ = unary("threshold", "F.threshold(input, threshold: float, value: float)", &ThresholdArgs{}, In(0))
+	_ = unarySaved("threshold", "F.threshold(input, threshold: float, value: float)", &ThresholdArgs{}, In(0))
 	_ = unary("hardshrink", "F.hardshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0))
 	_ = unary("softshrink", "F.softshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0))
 	_ = inPlace("celu_", &AlphaArgs{}, gradMap)
 	_ = inPlace("selu_", nil, gradMap)
-	_ = inPlaceOriginal("threshold_", &ThresholdArgs{})
+	_ = inPlaceOriginal("threshold_", &ThresholdArgs{}, gradMapSaved)
 )
 
 // RReLUArgs are the arguments of rrelu.

@@ -2,9 +2,9 @@ package op
 
 // inPlaceOriginal defines the in-place form of a pointwise function whose
 // derivative needs what was overwritten: autograd clones the input first.
-func inPlaceOriginal(name string, args any) *Row {
+func inPlaceOriginal(name string, args any, grad func(*Back)) *Row {
 	return define(Row{
-		Name: name, Args: args, Run: func(*Call) {}, InPlace: true, Save: []Save{In(0)}, Grad: gradMap,
+		Name: name, Args: args, Run: func(*Call) {}, InPlace: true, Save: []Save{In(0)}, Grad: grad,
 		Node:   nodeName(name[:len(name)-1]),
 		Source: "tools/autograd/derivatives.yaml: no formula of its own in terms of the result; gen_variable_type.py: original_self",
 	})
@@ -12,11 +12,11 @@ func inPlaceOriginal(name string, args any) *Row {
 
 // The in-place forms of activations that save a copy of their input.
 var (
-	_ = inPlaceOriginal("hardtanh_", &RangeArgs{})
-	_ = inPlaceOriginal("hardswish_", nil)
-	_ = inPlaceOriginal("hardsigmoid_", nil)
-	_ = inPlaceOriginal("silu_", nil)
-	_ = inPlaceOriginal("mish_", nil)
+	_ = inPlaceOriginal("hardtanh_", &RangeArgs{}, gradMap)
+	_ = inPlaceOriginal("hardswish_", nil, gradMap)
+	_ = inPlaceOriginal("hardsigmoid_", nil, gradMap)
+	_ = inPlaceOriginal("silu_", nil, gradMap)
+	_ = inPlaceOriginal("mish_", nil, gradMap)
 )
 
 // dropoutInPlace multiplies its input by noise of the same type, which
