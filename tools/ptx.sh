@@ -1,7 +1,9 @@
 #!/bin/sh
 # ptx.sh [-check]: compiles the kernels of the CUDA backend to PTX, which is
-# committed, compressed. With -check it compares instead, and passes where the
-# compiler is not installed: another version of it writes other code.
+# committed, compressed, with the version of the compiler and the hash of the
+# sources in its first lines (a Go test looks at the hash). With -check it compares
+# instead, and passes where that compiler is not installed: another version may
+# write other code.
 set -eu
 cd "$(dirname "$0")/../internal/cuda/kernels"
 clang=${CLANG:-clang-19}
@@ -13,13 +15,25 @@ if ! command -v "$clang" >/dev/null; then
 fi
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
+version="// $("$clang" --version | head -1 | grep -o 'clang version [0-9.]*')"
+if [ "${1:-}" = -check ]; then
+	gzip -dc module.ptx.gz > "$out/committed.ptx"
+	committed=$(head -1 "$out/committed.ptx")
+	if [ "$committed" != "$version" ]; then
+		echo "ptx.sh: compiled by ${committed#// }, installed is ${version#// }: not checked"
+		exit 0
+	fi
+fi
+{
+	echo "$version"
+	echo "// sources $(cat $(LC_ALL=C ls *.cu *.cuh *.h) | sha256sum | cut -c1-64)"
+} > "$out/module.ptx"
 # sm_70 is the oldest GPU; the driver compiles for the one that is there.
-"$clang" -x cuda --cuda-device-only --cuda-gpu-arch=sm_70 -nocudainc -nocudalib -std=c++17 -O3 -S -o "$out/module.ptx" module.cu
+"$clang" -x cuda --cuda-device-only --cuda-gpu-arch=sm_70 -nocudainc -nocudalib -std=c++17 -O3 -S -o - module.cu >> "$out/module.ptx"
 if [ "${1:-}" != -check ]; then
 	gzip -9nc "$out/module.ptx" > module.ptx.gz
 	exit 0
 fi
-gzip -dc module.ptx.gz > "$out/committed.ptx"
 if ! cmp -s "$out/module.ptx" "$out/committed.ptx"; then
 	echo "ptx.sh: module.ptx.gz is not that of the kernels; run make ptx"
 	exit 1

@@ -33,9 +33,9 @@ func changeData() (any, error) {
 }
 
 func changeTable() (*report.Table, error) {
-	t := &report.Table{Header: []string{"Name", "change", "numbers", "work", "time"}}
+	t := &report.Table{Header: []string{"Name", "change (memplan explain NAME: more)", "numbers", "work"}, Width: lineWidth}
 	for _, c := range advise.All() {
-		t.Rows = append(t.Rows, []string{c.ID, c.Title, c.Numerics.String(), c.Effort.String(), c.Cost})
+		t.Rows = append(t.Rows, []string{c.ID, c.Title, c.Numerics.String(), c.Effort.String()})
 	}
 	return t, nil
 }
@@ -49,9 +49,7 @@ func explainChange(name string) (string, any) {
 		{"numbers", c.Numerics}, {"work", c.Effort}, {"time", c.Cost}, {"source", c.Source},
 		{"figures", "docs/techniques.md, " + c.Technique}, {"not with", strings.Join(rivals(c), ", ")},
 	} {
-		if line[1] != "" {
-			fmt.Fprintf(&b, "  %-14s %s\n", line[0], line[1])
-		}
+		writeField(&b, line[0], line[1])
 	}
 	return b.String(), c
 }

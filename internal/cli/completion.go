@@ -11,7 +11,6 @@ import (
 	"github.com/memplan/memplan/internal/device"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/spec"
-	"github.com/memplan/memplan/specs"
 )
 
 // shells is the table behind memplan completion.
@@ -123,11 +122,8 @@ func completeFlag(c *cobra.Command, flag string, values func() []string) {
 // presetArgs are the presets as arguments name them.
 func presetArgs() []string {
 	var out []string
-	for _, n := range specs.Names() {
+	for _, n := range presetNames() {
 		out = append(out, presetPrefix+n)
-	}
-	for _, t := range specs.HFTypes() {
-		out = append(out, presetPrefix+hfPreset+t)
 	}
 	return out
 }

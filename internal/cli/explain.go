@@ -34,10 +34,11 @@ it failed (too much in tensors, fragmentation, another process, a memory limit,
 a leak, the machine's own memory) and what to do. With --spec it compares the
 message with the plan and names where they part.
 
-NAME is an operator, a layer, an optimizer, a GPU, a rule of memplan check or a
-change that memplan tries where a job does not fit: explain says what memplan knows
-of it. Where a name means several things, all are explained; write op:NAME,
-layer:NAME, optimizer:NAME, device:NAME, rule:NAME or change:NAME for one.`,
+NAME is an operator, a layer, an optimizer, a GPU, a preset, a rule of memplan
+check or a change that memplan tries where a job does not fit: explain says what
+memplan knows of it. Where a name means several things, all are explained; write
+op:NAME, layer:NAME, optimizer:NAME, device:NAME, preset:NAME, rule:NAME or
+change:NAME for one.`,
 		Example: `  memplan explain gelu
   memplan explain --format json device:a100-40gb`,
 		Args: atMost(1, "explain takes one LOG or NAME"),

@@ -10,6 +10,7 @@ import (
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/report"
 )
 
 // explainers is the table of what memplan can explain by name.
@@ -20,6 +21,32 @@ var explainers = []explainer{
 	{"device", deviceNames, explainDevice},
 	{"change", advise.Names, explainChange},
 	{"rule", gate.RuleNames, explainRule},
+	{"preset", presetNames, explainPreset},
+}
+
+// writeField prints one thing that is known of a name, in lines of lineWidth;
+// nothing if it is empty.
+func writeField(b *strings.Builder, what, text string) {
+	const column = 17
+	for i, line := range report.Wrap(text, lineWidth-column) {
+		if i > 0 {
+			what = ""
+		}
+		if line != "" {
+			fmt.Fprintf(b, "  %-*s %s\n", column-3, what, line)
+		}
+	}
+}
+
+// writeSignature prints how a name is called.
+func writeSignature(b *strings.Builder, kind, name, signature string) {
+	fmt.Fprintf(b, "%s %s\n", kind, name)
+	for i, line := range report.Wrap(signature, lineWidth-4) {
+		if i > 0 {
+			line = "  " + line
+		}
+		fmt.Fprintf(b, "  %s\n", line)
+	}
 }
 
 // castDocs says what autocast does to an operator's inputs.
@@ -55,12 +82,8 @@ func explainOp(name string) (string, any) {
 		d.Saves = append(d.Saves, what)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "operator %s\n  %s\n", name, d.Signature)
-	line := func(what, text string) {
-		if text != "" {
-			fmt.Fprintf(&b, "  %-14s %s\n", what, text)
-		}
-	}
+	writeSignature(&b, "operator", name, d.Signature)
+	line := func(what, text string) { writeField(&b, what, text) }
 	line("ATen", d.Aten)
 	switch {
 	case d.View:
@@ -84,19 +107,20 @@ func explainLayer(name string) (string, any) {
 		Forward   string `json:"forward,omitempty"`
 		Inputs    string `json:"inputs,omitempty"`
 	}{name, graph.LayerSig(name).String(), l.Forward, l.Inputs}
-	text := fmt.Sprintf("layer %s\n  %s\n", name, d.Signature)
+	var b strings.Builder
+	writeSignature(&b, "layer", name, d.Signature)
 	if d.Inputs != "" {
-		text += fmt.Sprintf("  %-14s %s (? optional; after * by keyword)\n", "takes", d.Inputs)
+		writeField(&b, "takes", d.Inputs+" (? optional; after * by keyword)")
 	}
-	if d.Forward != "" {
-		text += fmt.Sprintf("  %-14s %s\n", "at a call", d.Forward)
-	}
-	return text, d
+	writeField(&b, "at a call", d.Forward)
+	return b.String(), d
 }
 
 func explainOptimizer(name string) (string, any) {
 	d := signature{name, optim.Lookup(name).Signature().String()}
-	return fmt.Sprintf("optimizer %s\n  %s\n", name, d.Signature), d
+	var b strings.Builder
+	writeSignature(&b, "optimizer", name, d.Signature)
+	return b.String(), d
 }
 
 func deviceNames() []string {
@@ -113,7 +137,8 @@ func explainDevice(name string) (string, any) {
 		return err.Error() + "\n", nil
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "device %s: %s\n  %-14s sm_%d, %d streaming multiprocessors\n", g.Name, g.Display, "chip", g.Arch, g.SMs)
+	fmt.Fprintf(&b, "device %s: %s\n", g.Name, g.Display)
+	writeField(&b, "chip", fmt.Sprintf("sm_%d, %d streaming multiprocessors", g.Arch, g.SMs))
 	for _, f := range []struct {
 		what string
 		f    device.Figure
@@ -122,9 +147,9 @@ func explainDevice(name string) (string, any) {
 		if f.f.Assumed {
 			how = "assumed"
 		}
-		fmt.Fprintf(&b, "  %-14s %v, %s between %v and %v: %s\n", f.what, f.f.Value, how, f.f.Low, f.f.High, f.f.Source)
+		writeField(&b, f.what, fmt.Sprintf("%v, %s between %v and %v: %s", f.f.Value, how, f.f.Low, f.f.High, f.f.Source))
 	}
-	fmt.Fprintf(&b, "  %-14s %v\n", "usable", g.Usable())
+	writeField(&b, "usable", g.Usable().String())
 	return b.String(), gpuData(g)
 }
 
@@ -133,4 +158,30 @@ func explainRule(name string) (string, any) {
 	d := ruleDataOf(gate.LookupRule(name))
 	return fmt.Sprintf("rule %s: %s\n  %-14s %s (rules: {%s: error | warning | note | off} in %s)\n  %-14s %s\n  %s\n",
 		d.ID, d.Name, "severity", d.Severity, d.ID, gate.ConfigName, "finds that", d.Doc, strings.ReplaceAll(d.Help, "\n", "\n  ")), d
+}
+
+// explainPreset says what a preset is and which of its params may be set.
+func explainPreset(name string) (string, any) {
+	p, err := lookupPreset(name)
+	if err != nil {
+		return err.Error() + "\n", nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "preset %s\n", name)
+	for _, line := range report.Wrap(p.Doc, lineWidth-2) {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	var params []string
+	for _, k := range p.names {
+		if _, ok := p.Params[k]; ok && !isTable(p.Params[k]) {
+			literal, _ := yamlScalar(p.Params[k])
+			params = append(params, k+"="+literal)
+		}
+	}
+	writeField(&b, "params", strings.Join(params, " "))
+	if len(params) > 0 {
+		writeField(&b, "set by", "--set params.NAME=VALUE, or with: {NAME: VALUE} in a spec")
+	}
+	writeField(&b, "as a spec", "memplan schema --desugar "+presetPrefix+name)
+	return b.String(), p
 }

@@ -17,6 +17,10 @@ import (
 	"github.com/memplan/memplan/specs"
 )
 
+// lineWidth is how wide lists are: a terminal of a common width shows them
+// without broken lines.
+const lineWidth = 100
+
 // listing is one thing that memplan list can show.
 type listing struct {
 	name  string
@@ -34,7 +38,7 @@ var listings = []listing{
 	{"changes", "changes that are tried where a job does not fit", changeTable, changeData},
 	{"formats", "formats of reports", formatTable, func() (any, error) { return report.FormatNames(), nil }},
 	{"rules", "rules of memplan check", ruleTable, ruleData},
-	{"presets", "models that come with memplan", presetTable, presetData},
+	{"presets", "models that come with memplan (preset:NAME in place of a file)", presetTable, presetData},
 }
 
 func newList(s *Streams) *cobra.Command {
@@ -118,7 +122,7 @@ func optimizerSigs() []signature {
 
 func signatures(list func() []signature) func() (*report.Table, error) {
 	return func() (*report.Table, error) {
-		t := &report.Table{Header: []string{"Name", "as in PyTorch"}}
+		t := &report.Table{Header: []string{"Name", "as in PyTorch"}, Width: lineWidth}
 		for _, s := range list() {
 			t.Rows = append(t.Rows, []string{s.Name, s.Signature})
 		}
@@ -181,7 +185,7 @@ func figure(f device.Figure) string {
 }
 
 func formatTable() (*report.Table, error) {
-	t := &report.Table{Header: []string{"Command", "format", "what for"}}
+	t := &report.Table{Header: []string{"Command", "format", "what for"}, Width: lineWidth}
 	for _, f := range report.Formats {
 		t.Rows = append(t.Rows, []string{"estimate", f.Name, f.Doc})
 	}
@@ -211,7 +215,7 @@ func ruleData() (any, error) {
 }
 
 func ruleTable() (*report.Table, error) {
-	t := &report.Table{Header: []string{"Rule", "name", "severity", "finds that"}}
+	t := &report.Table{Header: []string{"Rule", "name", "severity", "finds that"}, Width: lineWidth}
 	for _, r := range gate.Rules {
 		t.Rows = append(t.Rows, []string{r.ID, r.Name, string(r.Severity), r.Doc})
 	}
@@ -228,42 +232,48 @@ type preset struct {
 
 func presets() ([]preset, error) {
 	var out []preset
+	for _, n := range presetNames() {
+		p, err := lookupPreset(n)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, *p)
+	}
+	return out, nil
+}
+
+func presetNames() []string {
 	names := specs.Names()
 	for _, t := range specs.HFTypes() {
 		names = append(names, hfPreset+t)
 	}
-	for _, n := range names {
-		text, err := specs.Preset(n)
-		if err != nil {
-			return nil, err
-		}
-		s, err := spec.Parse(presetPrefix+n, text, spec.Options{})
-		if err != nil {
-			return nil, err
-		}
-		p := preset{Name: n, Doc: specs.Doc(text), Params: map[string]any{}, names: s.ParamNames()}
-		for _, k := range p.names {
-			p.Params[k], _ = s.Env.Lookup(k)
-		}
-		delete(p.Params, "unsupported") // what presets of hf/ say to their loader
-		out = append(out, p)
+	return names
+}
+
+func lookupPreset(name string) (*preset, error) {
+	text, err := specs.Preset(name)
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	s, err := spec.Parse(presetPrefix+name, text, spec.Options{})
+	if err != nil {
+		return nil, err
+	}
+	p := &preset{Name: name, Doc: specs.Doc(text), Params: map[string]any{}, names: s.ParamNames()}
+	for _, k := range p.names {
+		p.Params[k], _ = s.Env.Lookup(k)
+	}
+	delete(p.Params, "unsupported") // what presets of hf/ say to their loader
+	return p, nil
 }
 
 func presetData() (any, error) { return presets() }
 
 func presetTable() (*report.Table, error) {
 	all, err := presets()
-	t := &report.Table{Header: []string{"Name", "model", "params (--set params.NAME=..., or with:)"}}
+	t := &report.Table{Header: []string{"Name", "model (memplan explain preset:NAME shows its params)"}, Width: lineWidth}
 	for _, p := range all {
-		var params []string
-		for _, k := range p.names {
-			if _, ok := p.Params[k]; ok && !isTable(p.Params[k]) {
-				params = append(params, fmt.Sprintf("%s=%v", k, p.Params[k]))
-			}
-		}
-		t.Rows = append(t.Rows, []string{p.Name, p.Doc, strings.Join(params, " ")})
+		t.Rows = append(t.Rows, []string{p.Name, p.Doc})
 	}
 	return t, err
 }

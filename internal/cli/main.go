@@ -24,12 +24,14 @@ type Streams struct {
 	OutTTY   bool // Out is a terminal
 	ErrTTY   bool // Err is one
 
+	InTTY    bool // In is one: somebody types
+
 	inRead bool // In was read to its end
 }
 
 // System returns the streams of the process.
 func System() *Streams {
-	return &Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, OutTTY: isatty.IsTerminal(os.Stdout.Fd()), ErrTTY: isatty.IsTerminal(os.Stderr.Fd())}
+	return &Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, OutTTY: isatty.IsTerminal(os.Stdout.Fd()), ErrTTY: isatty.IsTerminal(os.Stderr.Fd()), InTTY: isatty.IsTerminal(os.Stdin.Fd())}
 }
 
 // Main runs memplan with the arguments of a command line and returns the exit
@@ -51,6 +53,9 @@ func Main(args []string, s *Streams) (code int) {
 	}
 	if errors.As(err, new(answerNo)) {
 		return exitGate
+	}
+	if errors.Is(err, context.Canceled) {
+		err = errInterrupted
 	}
 	prefix := "memplan: "
 	wrong, file, played := (*spec.Errors)(nil), (*graph.FileError)(nil), (*engine.ProgramError)(nil)

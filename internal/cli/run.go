@@ -73,7 +73,8 @@ than --tolerance.`,
 	f.StringVar(&e.backend, "backend", backends[0], strings.Join(backends, ", "))
 	completeFlag(c, "backend", func() []string { return backends })
 	f.StringVar(&e.capacity, "capacity", "", "memory that the job may take, such as 2GiB (default: the GPU's)")
-	f.StringVar(&e.tolerance, "tolerance", "0%", "how far the measured peaks may be from the predicted ones")
+	f.Lookup("steps").Usage = fmt.Sprintf("steps to run (default %d)", runSteps)
+	f.StringVar(&e.tolerance, "tolerance", "", "how far the measured peaks may be from the predicted ones (default 0%, with torch 2% for the workspaces of cuDNN)")
 	f.StringVar(&e.python, "python", "python3", "command that runs Python, for --backend torch")
 	f.Uint64Var(&e.seed, "seed", 0, "seed of weights, data and dropout")
 	f.StringVar(&e.save, "save", "", "write the weights to this file when the steps are done, as safetensors (backends cpu and cuda)")
@@ -89,8 +90,16 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 	if err := oneOf("backend", e.backend, backends); err != nil {
 		return err
 	}
+	tolerance := e.tolerance
+	switch {
+	case tolerance != "":
+	case e.backend == "torch":
+		tolerance = "2%"
+	default:
+		tolerance = "0%"
+	}
 	var err error
-	if e.share, err = parseShare(e.tolerance); err != nil {
+	if e.share, err = parseShare(tolerance); err != nil {
 		return usagef("--tolerance: %w", err)
 	}
 	var keys []estimate.Key

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/tensor"
@@ -18,8 +19,7 @@ type Array struct {
 	Name  string // of the file, for messages
 	Size  []int64
 	DType tensor.DType
-	order binary.ByteOrder
-	data  []byte
+	data  []byte // little-endian
 }
 
 // Samples is how many there are.
@@ -38,23 +38,8 @@ func (a *Array) Each() int64 {
 func (a *Array) At(sample int64, out []float64) {
 	each, size := a.Each(), a.DType.Size()
 	for i := range out {
-		b := a.data[(sample*each+int64(i))*size:]
-		switch a.DType {
-		case tensor.Float32:
-			out[i] = float64(math.Float32frombits(a.order.Uint32(b)))
-		case tensor.Float64:
-			out[i] = math.Float64frombits(a.order.Uint64(b))
-		case tensor.Int64:
-			out[i] = float64(int64(a.order.Uint64(b)))
-		case tensor.Int32:
-			out[i] = float64(int32(a.order.Uint32(b)))
-		case tensor.Int16:
-			out[i] = float64(int16(a.order.Uint16(b)))
-		case tensor.Int8:
-			out[i] = float64(int8(b[0]))
-		default: // uint8 and bool
-			out[i] = float64(b[0])
-		}
+		at := (sample*each + int64(i)) * size
+		out[i] = a.DType.Number(a.data[at : at+size])
 	}
 }
 
@@ -76,7 +61,13 @@ func newArray(name string, size []int64, d tensor.DType, order binary.ByteOrder,
 	if n == 0 {
 		return nil, fmt.Errorf("%s: there are no samples", name)
 	}
-	return &Array{name, size, d, order, data}, nil
+	if order == binary.BigEndian && d.Size() > 1 {
+		data = slices.Clone(data)
+		for e := data; len(e) > 0; e = e[d.Size():] {
+			slices.Reverse(e[:d.Size()])
+		}
+	}
+	return &Array{name, size, d, data}, nil
 }
 
 // maxFile bounds what a compressed file may unpack to.

@@ -65,7 +65,7 @@ func TestLookup(t *testing.T) {
 }
 
 func TestLookupErrors(t *testing.T) {
-	known := fmt.Sprintf("; %d are known (memplan list devices), others need memory, arch and sms instead", len(table))
+	known := fmt.Sprintf(" (memplan list devices shows the %d that are known; others need memory, arch and sms instead)", len(table))
 	for _, c := range []struct{ in, want string }{
 		{"a100", `gpu "a100" comes in several sizes; allowed are a100-40gb (39.49 GiB), a100-80gb (79.25 GiB)`},
 		{"NVIDIA V100", `gpu "NVIDIA V100" comes in several sizes; allowed are v100-16gb (15.77 GiB), v100-32gb (31.73 GiB)`},

@@ -105,5 +105,5 @@ func unknown(name, key string) error {
 	if n := nearest.To(key, keys); n != "" {
 		hint = fmt.Sprintf("; did you mean %q?", meaning[n])
 	}
-	return fmt.Errorf("unknown gpu %q%s; %d are known (memplan list devices), others need memory, arch and sms instead", name, hint, len(table))
+	return fmt.Errorf("unknown gpu %q%s (memplan list devices shows the %d that are known; others need memory, arch and sms instead)", name, hint, len(table))
 }

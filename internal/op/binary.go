@@ -44,16 +44,19 @@ func weak(d tensor.DType, n Number) tensor.DType {
 }
 
 // arithmetic is the Run of a binary kernel.
-func arithmetic(c *Call) {
+func arithmetic(c *Call) { binaryKernel(c, c.In[0], c.Opt(1)) }
+
+// binaryKernel computes a result over tensors in the order in which the kernel
+// takes them: the first decides the order of the result's dimensions.
+func binaryKernel(c *Call, a, b *Tensor) {
 	var n Number
-	if a, ok := c.Args.(*BinaryArgs); ok && a != nil {
-		n = a.Other
-		if a.Left.Set {
-			n = a.Left
+	if args, ok := c.Args.(*BinaryArgs); ok && args != nil {
+		n = args.Other
+		if args.Left.Set {
+			n = args.Left
 		}
 	}
-	a, b := c.In[0], c.Opt(1)
-	c.Return(c.New(c.elementwise(a, b), resultType(a, b, n)))
+	c.Return(c.New(c.elementwise(a, b), resultType(c.In[0], c.Opt(1), n)))
 }
 
 // Add is a + b; the gradient goes to both sides as it is.

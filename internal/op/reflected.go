@@ -28,14 +28,7 @@ var _ = define(Row{
 // Rsub is other - input.
 var _ = define(Row{
 	Name: "rsub", Sig: "torch.rsub(input, other: operand)", Args: &BinaryArgs{}, Node: "RsubBackward0",
-	Run: func(c *Call) { // at::sub(other, self): other decides the order of the result's dimensions
-		var n Number
-		if a, ok := c.Args.(*BinaryArgs); ok && a != nil {
-			n = a.Other
-		}
-		x, other := c.In[0], c.Opt(1)
-		c.Return(c.New(c.elementwise(other, x), resultType(x, other, n)))
-	},
+	Run: func(c *Call) { binaryKernel(c, c.Opt(1), c.In[0]) }, // at::sub(other, self)
 	Grad: func(b *Back) {
 		if b.Need(1) {
 			b.Pass(1)

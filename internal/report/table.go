@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/olekukonko/tablewriter"
 	"github.com/olekukonko/tablewriter/tw"
@@ -16,6 +17,7 @@ type Table struct {
 	Numbers []bool // by column: aligned to the right
 	Rows    [][]string
 	Footer  []string
+	Width   int // the last column is wrapped at spaces so that lines are no longer; 0: they are as long as they are
 }
 
 // Write prints the table without frames, indented by two columns.
@@ -43,10 +45,14 @@ func (t *Table) Write(w io.Writer) error {
 		tablewriter.WithAlignment(align),
 	)
 	out.Header(t.Header)
+	rest := t.lastWidth()
 	for _, r := range t.Rows {
 		cells := make([]string, len(r))
 		for i, c := range r {
 			cells[i] = Printable(c)
+		}
+		if last := len(cells) - 1; rest > 0 && last == len(t.Header)-1 {
+			cells[last] = strings.Join(Wrap(cells[last], rest), "\n")
 		}
 		if err := out.Append(cells); err != nil {
 			return err
@@ -64,4 +70,41 @@ func (t *Table) Write(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// lastWidth is what Width leaves for the last column, and at least a few words;
+// 0 where nothing is to be wrapped.
+func (t *Table) lastWidth() int {
+	if t.Width == 0 {
+		return 0
+	}
+	const indent, gap, least = 2, 2, 20
+	rest := t.Width - indent
+	for i := range t.Header[:len(t.Header)-1] {
+		wide := utf8.RuneCountInString(t.Header[i])
+		for _, r := range t.Rows {
+			wide = max(wide, utf8.RuneCountInString(r[i]))
+		}
+		rest -= wide + gap
+	}
+	return max(rest, least)
+}
+
+// Wrap breaks a line at spaces into lines of at most width characters; a word
+// that is longer has a line of its own.
+func Wrap(s string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(s) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+			lines = append(lines, line)
+			line = word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
 }
