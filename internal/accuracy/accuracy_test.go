@@ -15,6 +15,9 @@ var results = func() func(t *testing.T) *Results {
 	var r *Results
 	return func(t *testing.T) *Results {
 		t.Helper()
+		if testing.Short() {
+			t.Skip("without the race detector, the whole suite runs")
+		}
 		if r == nil {
 			var err error
 			if r, err = Run(testdata); err != nil {
@@ -78,9 +81,6 @@ func TestTruth(t *testing.T) {
 
 // TestHF holds the predictions of Hugging Face models to what memplan promises.
 func TestHF(t *testing.T) {
-	if testing.Short() {
-		t.Skip("without the race detector, the whole suite runs")
-	}
 	r := results(t)
 	logUnequal(t, r.HF)
 	families := 0
@@ -105,9 +105,6 @@ func TestHF(t *testing.T) {
 
 // TestFuzz holds random programs against what PyTorch did with their scripts.
 func TestFuzz(t *testing.T) {
-	if testing.Short() {
-		t.Skip("without the race detector, the whole suite runs")
-	}
 	r := results(t)
 	logUnequal(t, r.Fuzz)
 	equal := 0
@@ -150,9 +147,6 @@ func TestGolden(t *testing.T) {
 // TestCommitted checks that nothing is worse than the committed figures, and
 // that they and the page made from them are up to date.
 func TestCommitted(t *testing.T) {
-	if testing.Short() {
-		t.Skip("without the race detector, the whole suite runs")
-	}
 	r := results(t)
 	text, err := os.ReadFile(testdata + "/accuracy.json")
 	if err != nil {

@@ -62,6 +62,9 @@ func roundPower2Division(n, d tensor.Bytes) tensor.Bytes {
 	return (n + part - 1) &^ (part - 1)
 }
 
+// Shown is what a message says that a request of n bytes tried to allocate.
+func (c *Config) Shown(n tensor.Bytes) tensor.Bytes { return c.segmentSize(c.roundSize(n)) }
+
 // segmentSize returns the bytes asked of cudaMalloc when no cached block can
 // serve a rounded size. It is also what "Tried to allocate" prints.
 func (c *Config) segmentSize(size tensor.Bytes) tensor.Bytes {

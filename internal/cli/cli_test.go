@@ -126,8 +126,9 @@ func TestREADME(t *testing.T) {
 		t.Errorf("found %d specs in the README", specs)
 	}
 	for name, text := range map[string]string{
-		"my.yaml":  "memplan: 1\nmodel: {preset: mlp}\n",
-		"lab.yaml": "- {name: lab-card, memory: 20GiB, arch: 8.9, sms: 60}\n",
+		"train.log": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 39.49 GiB of which 0 bytes is free.\n",
+		"my.yaml":   "memplan: 1\nmodel: {preset: mlp}\n",
+		"lab.yaml":  "- {name: lab-card, memory: 20GiB, arch: 8.9, sms: 60}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)

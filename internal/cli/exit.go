@@ -51,15 +51,6 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// errInterrupted is what a cancelled context means to the user.
-var errInterrupted = fmt.Errorf("interrupted%w", silent{context.Canceled})
-
-// silent is an error that others recognize and nobody reads.
-type silent struct{ error }
-
-func (silent) Error() string   { return "" }
-func (s silent) Unwrap() error { return s.error }
-
 // exitCode maps an error to the exit code, here and nowhere else.
 func exitCode(err error) int {
 	var (

@@ -27,7 +27,7 @@ func newExplain(s *Streams) *cobra.Command {
 	var specPath string
 	c := &cobra.Command{
 		Use:   "explain [LOG | NAME]",
-		Short: "Explain an out-of-memory error, an operator, a layer, an optimizer or a GPU",
+		Short: "Explain an out-of-memory error, or what a name means to memplan",
 		Long: `Explain reads the log of a job that ran out of memory, from a file or from
 standard input, and says of each message what was asked for, what was free, why
 it failed (too much in tensors, fragmentation, another process, a memory limit,
@@ -112,7 +112,7 @@ func explainNames(name string) []named {
 			out = append(out, named{e, name})
 		}
 	}
-	if _, err := os.Stat(name); err == nil {
+	if st, err := os.Stat(name); err == nil && !st.IsDir() {
 		return nil
 	}
 	return out

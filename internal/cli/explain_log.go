@@ -3,7 +3,9 @@ package cli
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +27,7 @@ type explained struct {
 func explainLog(c *cobra.Command, s *Streams, name, log string, src *source, specPath, format string) error {
 	failures := oom.Parse(log)
 	if len(failures) == 0 {
-		return fmt.Errorf("%s: no out-of-memory message of PyTorch, CUDA or the operating system found", name)
+		return noMessage(name, log)
 	}
 	var plan *oom.Plan
 	if src != nil {
@@ -56,7 +58,24 @@ func explainLog(c *cobra.Command, s *Streams, name, log string, src *source, spe
 		}
 		writeExplained(s.Out, name, &x)
 	}
+	if plan == nil && failures[0].Tried >= 0 {
+		if name == "-" {
+			name = "LOG"
+		}
+		fmt.Fprintf(s.Out, "\nmemplan explain %s --spec SPEC compares it with the plan of the job\n", name)
+	}
 	return nil
+}
+
+// noMessage says what a file without a message may be.
+func noMessage(name, log string) error {
+	switch {
+	case name == "-":
+		name = "standard input"
+	case strings.Contains(log, "memplan:") && strings.Contains(log, "model") && slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name)):
+		return usagef("%s is a spec, not a log; memplan estimate %s tells whether it fits", name, name)
+	}
+	return fmt.Errorf("%s: no out-of-memory message of PyTorch, CUDA or the operating system found; name the file that holds what the job printed", name)
 }
 
 // planOf takes from an outcome what a message can be compared with.
@@ -73,7 +92,7 @@ func planOf(o *estimate.Outcome) *oom.Plan {
 	sizes := map[tensor.Bytes]bool{}
 	for i := range o.Played.Trace.Events {
 		if e := &o.Played.Trace.Events[i]; e.Kind == trace.Alloc {
-			sizes[e.Bytes] = true
+			sizes[o.Job.Machine.Conf.Shown(e.Bytes)] = true
 		}
 	}
 	for b := range sizes {

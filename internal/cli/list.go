@@ -41,6 +41,9 @@ var listings = []listing{
 	{"presets", "models that come with memplan (preset:NAME in place of a file)", presetTable, presetData},
 }
 
+// otherNames are what one might call a listing, too.
+var otherNames = map[string]string{"gpus": "devices", "models": "presets", "operators": "ops", "modules": "layers"}
+
 func newList(s *Streams) *cobra.Command {
 	var format string
 	var names []string
@@ -51,7 +54,7 @@ func newList(s *Streams) *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use:       "list {" + strings.Join(names, " | ") + "}",
-		Short:     "List layers, operators, optimizers, GPUs, formats, rules and presets",
+		Short:     "List layers, operators, optimizers, GPUs, changes, formats, rules and presets",
 		Long:      long,
 		Example:   "  memplan list devices\n  memplan list presets --format json",
 		ValidArgs: names,
@@ -65,8 +68,12 @@ func newList(s *Streams) *cobra.Command {
 			if err := oneOf("format", format, textJSON); err != nil {
 				return err
 			}
+			asked := args[0]
+			if known, ok := otherNames[asked]; ok {
+				asked = known
+			}
 			for _, l := range listings {
-				if l.name != args[0] {
+				if l.name != asked {
 					continue
 				}
 				if format == "json" {

@@ -24,7 +24,7 @@ type Streams struct {
 	OutTTY   bool // Out is a terminal
 	ErrTTY   bool // Err is one
 
-	InTTY    bool // In is one: somebody types
+	InTTY bool // In is one
 
 	inRead bool // In was read to its end
 }
@@ -54,8 +54,9 @@ func Main(args []string, s *Streams) (code int) {
 	if errors.As(err, new(answerNo)) {
 		return exitGate
 	}
-	if errors.Is(err, context.Canceled) {
-		err = errInterrupted
+	if code = exitCode(err); code == exitInterrupted {
+		fmt.Fprintln(s.Err, "memplan: interrupted")
+		return code
 	}
 	prefix := "memplan: "
 	wrong, file, played := (*spec.Errors)(nil), (*graph.FileError)(nil), (*engine.ProgramError)(nil)
@@ -63,5 +64,5 @@ func Main(args []string, s *Streams) (code int) {
 		prefix = "" // each begins with its place, as tools expect
 	}
 	fmt.Fprintf(s.Err, "%s%s\n", prefix, err)
-	return exitCode(err)
+	return code
 }

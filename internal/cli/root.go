@@ -17,7 +17,16 @@ func newRoot(s *Streams) *cobra.Command {
 		Short: "Plan the GPU memory of a training job before it is started",
 		Long: `memplan tells, from a YAML file, what PyTorch's CUDA allocator will do during a
 training job: the peak, the fragmentation, and whether it runs out of memory.
-It needs no GPU and no Python.`,
+It needs no GPU and no Python.
+
+A job died of "CUDA out of memory"? From there to a check in CI:
+
+  memplan explain train.log                      what the message says, and why
+  memplan schema --desugar preset:gpt > my.yaml  a spec to start from; or write one,
+                                                 or take a config.json of Hugging Face
+  memplan explain train.log --spec my.yaml       is it the job that died?
+  memplan estimate my.yaml                       the verdict, and what makes it fit
+  memplan check my.yaml                          exits with 1 while it does not fit`,
 		Example: `  memplan estimate
   memplan estimate preset:resnet --batch-size 256 --gpu rtx-3090`,
 		SilenceErrors: true,
@@ -28,8 +37,10 @@ It needs no GPU and no Python.`,
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+		Version: versionText(),
 	}
+	root.SetVersionTemplate("memplan {{.Version}}\n")
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/oom"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/specs"
@@ -155,7 +156,23 @@ func readSource(ctx context.Context, s *Streams, name string) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) && slices.Contains(specs.Names(), name) {
 		return nil, usagef("there is no file %q; the preset is written %s%s", name, presetPrefix, name)
 	}
+	if err == nil {
+		err = notSpec(name, text)
+	}
 	return text, err
+}
+
+// notSpec tells files that one might take for specs.
+func notSpec(name string, text []byte) error {
+	switch filepath.Ext(name) {
+	case ".py", ".ipynb":
+		return usagef("%s is Python; memplan reads a spec in YAML that says the same (memplan schema --desugar preset:gpt prints one to start from, memplan list presets shows others)", name)
+	case ".log", ".txt", ".out", ".err":
+		if len(oom.Parse(string(text))) > 0 {
+			return usagef("%s is a log, not a spec; memplan explain %s tells what it says", name, name)
+		}
+	}
+	return nil
 }
 
 // readFile reads a file, or standard input if its name is "-", without the mark
@@ -166,11 +183,25 @@ func readFile(s *Streams, name string) (text []byte, err error) {
 			return nil, usagef("standard input can be read once; two files are named -")
 		}
 		s.inRead = true
+		if s.InTTY {
+			fmt.Fprintln(s.Err, "memplan: reading standard input; Ctrl-D ends it")
+		}
 		text, err = io.ReadAll(s.In)
+	} else if st, statErr := os.Stat(name); statErr == nil && st.IsDir() {
+		return nil, folderError(name)
 	} else {
 		text, err = os.ReadFile(name)
 	}
 	return bytes.TrimPrefix(text, []byte("\ufeff")), err
+}
+
+// folderError says what to name in place of a folder.
+func folderError(name string) error {
+	config := filepath.Join(name, "config.json")
+	if _, err := os.Stat(config); err == nil {
+		return usagef("%s is a folder; name the file: %s", name, config)
+	}
+	return usagef("%s is a folder; name a file in it (memplan check takes folders)", name)
 }
 
 // job reads a spec and elaborates it.

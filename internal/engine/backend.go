@@ -38,7 +38,8 @@ type Backend interface {
 	// Copy sets t to from, which has its shape.
 	Copy(t, from *op.Tensor) error
 
-	// Initialize gives a parameter or buffer its first value.
+	// Initialize gives a parameter or buffer its first value, unless it has it: it
+	// is told of each module that shares one.
 	Initialize(t *op.Tensor, of Initial) error
 	// Load fills a tensor of the batch.
 	Load(t *op.Tensor, in program.Input) error
@@ -62,14 +63,22 @@ type Backend interface {
 
 // Initial says which parameter or buffer is to be initialized.
 type Initial struct {
-	Class *program.Class // of the module that holds it
-	Param *program.Param
-	Path  string // of the module in the model
+	Class  *program.Class // that declares it
+	Param  *program.Param
+	Name   string // of this module's, in Module.state_dict
+	Shared bool   // another module held it before, and it has its value
+	Model  bool   // it is a model's, not of a module that the step itself calls
 }
 
-// BlockOf returns the number of the block that t lies in; 0 for a tensor
-// without memory.
-func BlockOf(t *op.Tensor) int32 { return obj(t).st.id }
+// BlockOf returns the number of the block on the device that t lies in; 0 for a
+// tensor without memory, and a number below 0 for one in the machine's own.
+func BlockOf(t *op.Tensor) int32 {
+	st := obj(t).st
+	if st.host {
+		return -st.id
+	}
+	return st.id
+}
 
 // OnHost reports whether t lies in the machine's own memory.
 func OnHost(t *op.Tensor) bool { return obj(t).st.host }
@@ -126,14 +135,15 @@ func (p *Player) derive(r *op.Row, b *op.Back) {
 	must(p.backend.Backward(b))
 }
 
-// initialize gives a tensor that was just moved to the device its first value.
-// One that several modules share gets it from the first.
-func (p *Player) initialize(m *module, c *cell) {
-	if !p.executes() || c.valued {
+// initialize gives a tensor that was just moved to the device, and that a module
+// holds under a name, its first value. One that several modules share gets the
+// value of the class that declares it.
+func (p *Player) initialize(c *cell, m *module, name string) {
+	if !p.executes() {
 		return
 	}
+	must(p.backend.Initialize(c.t, Initial{c.class, c.decl, program.Join(m.path, name), c.valued, !p.ofStep}))
 	c.valued = true
-	must(p.backend.Initialize(c.t, Initial{m.class, c.decl, m.path}))
 }
 
 // gradients are those of the parameters of optimizer i.

@@ -24,6 +24,7 @@ type module struct {
 
 // cell holds a parameter or buffer; tied parameters share one.
 type cell struct {
+	class *program.Class // that declares it
 	decl  *program.Param
 	t     *op.Tensor // nil until the model is moved to the device
 	layer int32
@@ -47,7 +48,7 @@ func (p *Player) Leaf(c trace.Category, d tensor.DType, requiresGrad bool, size 
 func (p *Player) instantiate(c *program.Class, path string) *module {
 	m := &module{class: c, path: path, layer: p.names.layer(path)}
 	p.names.kind(m.layer, c.Kind())
-	m.params, m.buffers, m.attrs = cells(c.Params, m.layer), cells(c.Buffers, m.layer), cells(c.Attrs, m.layer)
+	m.params, m.buffers, m.attrs = cells(c, c.Params, m.layer), cells(c, c.Buffers, m.layer), cells(c, c.Attrs, m.layer)
 	for _, ch := range c.Children {
 		sub := ch.Path
 		if path != "" {
@@ -66,14 +67,14 @@ func (p *Player) instantiate(c *program.Class, path string) *module {
 	return m
 }
 
-// cells are the places of what a module of that layer declares.
-func cells(decls []program.Param, layer int32) []*cell {
+// cells are the places of what a module of that class and layer declares.
+func cells(c *program.Class, decls []program.Param, layer int32) []*cell {
 	if len(decls) == 0 {
 		return nil
 	}
 	made, out := make([]cell, len(decls)), make([]*cell, len(decls))
 	for i := range decls {
-		made[i] = cell{decl: &decls[i], layer: layer}
+		made[i] = cell{class: c, decl: &decls[i], layer: layer}
 		out[i] = &made[i]
 	}
 	return out
@@ -124,13 +125,13 @@ func (p *Player) toDevice(m *module) {
 	}
 	p.layer = m.layer
 	p.load(m)
-	for _, c := range m.params {
+	for i, c := range m.params {
 		p.move(c, true)
-		p.initialize(m, c)
+		p.initialize(c, m, m.class.Params[i].Name)
 	}
-	for _, c := range m.buffers {
+	for i, c := range m.buffers {
 		p.move(c, false)
-		p.initialize(m, c)
+		p.initialize(c, m, m.class.Buffers[i].Name)
 	}
 	p.flatten(m)
 	p.layer = 0

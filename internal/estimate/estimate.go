@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -71,8 +72,8 @@ func NewMachine(s *spec.Spec) *Machine {
 			*o.to = o.size.V
 		}
 	}
-	if d.Memory != nil && d.Memory.V == 0 {
-		s.Errs.Addf(d.Memory.At, "memory must be more than nothing")
+	if d.Memory != nil && d.Memory.V < tensor.MiB { // a unit was forgotten
+		s.Errs.Addf(d.Memory.At, "memory must be a size such as 24GiB, not %v", d.Memory.V)
 	}
 	if d.MemoryFraction.Set {
 		if f := d.MemoryFraction.V; f > 1 {
@@ -237,7 +238,7 @@ func (o *Outcome) Report() *report.Report {
 		Phases:      []report.Phase{},
 	}
 	if r.Model.Name == "" {
-		r.Model.Name = "model"
+		r.Model.Name = nameOf(j.Spec.Path)
 	}
 	if i := free.PeakAllocated.Event; i >= 0 {
 		e := &tr.Events[i]
@@ -263,6 +264,16 @@ func (o *Outcome) Report() *report.Report {
 	o.host(r)
 	o.notes(r)
 	return r
+}
+
+// nameOf is what a job without a name is called: as its file, which may be one of
+// a commit, REF:PATH.
+func nameOf(path string) string {
+	name := filepath.Base(path[strings.LastIndexByte(path, ':')+1:])
+	if name = strings.TrimSuffix(name, filepath.Ext(name)); name == "" || strings.HasPrefix(path, "<") {
+		return "model"
+	}
+	return name
 }
 
 // optimizers names the optimizers as a script would construct them, with the

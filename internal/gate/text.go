@@ -33,6 +33,21 @@ func writeText(w io.Writer, r *Result, s Style) error {
 	if err := r.table().Write(w); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s  %s: %s\n", color(r.verdict()), r.scope(), r.counts())
+	_, err := fmt.Fprintf(w, "\n%s  %s: %s\n%s", color(r.verdict()), r.scope(), r.counts(), r.next())
 	return err
+}
+
+// next says what to do about a job that does not fit: for the first of them,
+// what to call.
+func (r *Result) next() string {
+	for _, c := range r.Specs {
+		if c.Result == report.OOMs {
+			on := ""
+			if c.Asked != "" {
+				on = " --gpu " + report.Printable(c.Asked)
+			}
+			return fmt.Sprintf("memplan estimate %s%s says what makes it fit\n", report.Printable(c.Spec), on)
+		}
+	}
+	return ""
 }

@@ -27,7 +27,9 @@ func (b *builder) weights(name string) val {
 		return val{}
 	}
 	b.args[name] = numbers(v)
-	return b.buffer(name, int64(len(v)))
+	t := b.buffer(name, int64(len(v)))
+	b.class.Buffers[len(b.class.Buffers)-1].Given = v
+	return t
 }
 
 func (b *builder) lossArgs() *op.LossArgs {

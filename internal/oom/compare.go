@@ -17,7 +17,7 @@ type Plan struct {
 	Tried, Free   tensor.Bytes // of the first request that fails, if any
 	Where         string       // of that request, or of the peak
 	NotModelled   []string
-	Requests      []tensor.Bytes // the sizes that the plan asks for
+	Requests      []tensor.Bytes // the sizes that the plan asks for, as messages name them
 }
 
 // near is how far two figures may be apart and still be the same: messages are

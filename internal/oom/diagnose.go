@@ -81,7 +81,7 @@ func Diagnose(f *Failure) []Finding {
 	case capacity >= 0 && f.Tried > capacity:
 		add(OneTensor, "a single request of %v is more than the %v that there are", f.Tried, capacity)
 	}
-	if f.Tried >= 0 && rest >= f.Tried && len(out) == 0 {
+	if f.Tried >= 0 && rest >= f.Tried && !f.full(capacity) && len(out) == 0 {
 		add(Fragmentation, "%v lie unused in what PyTorch reserved, more than the %v asked for, but not in one piece", rest, f.Tried)
 	}
 	if others := f.others(); f.Tried >= 0 && others >= lacking && others > f.Total/20 && lacking > 0 {
@@ -105,6 +105,13 @@ func Diagnose(f *Failure) []Finding {
 		}
 	}
 	return out
+}
+
+// full reports whether tensors fill all but a twentieth of what there is: a job
+// that dies then of a small request, which would go into what lies unused, dies
+// of the next.
+func (f *Failure) full(capacity tensor.Bytes) bool {
+	return capacity >= 0 && f.Allocated > capacity-capacity/20
 }
 
 // grown adds that the job had run for long.
@@ -141,7 +148,7 @@ var libraries = map[Kind]string{Driver: "CUDA", CuBLAS: "cuBLAS", CuDNN: "cuDNN"
 // fixes are what helps against each cause, the cheapest first.
 var fixes = map[Cause][]string{
 	Size: {
-		"memplan estimate SPEC --advise: the cheapest changes that fit",
+		"memplan estimate SPEC: the cheapest changes that fit, of a job described in YAML",
 		"a smaller batch with gradient accumulation: the same effective batch",
 		"autocast (bf16) or activation checkpointing",
 	},

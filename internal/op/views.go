@@ -388,16 +388,25 @@ var (
 			return out
 		},
 		Node: "UnbindBackward0",
-		Grad: func(b *Back) { // unbind_backward: stack of the gradients, zeros where there is none
+		Grad: func(b *Back) { // unbind_backward: stack of the gradients, an expanded zero where there is none
 			d := b.dim(b.Args.(*DimArgs).Dim, b.InM[0].Rank())
+			var zeros []*Tensor
 			parts := make([]*Tensor, len(b.Grads))
 			for i, g := range b.Grads {
-				parts[i] = g
 				if g == nil {
-					parts[i] = b.Local(b.New(tensor.Contiguous(b.InM[0].Size.Remove(d)), b.InM[0].DType))
+					zero := b.NewShape(b.InM[0].DType)
+					l, err := zero.Expand(b.InM[0].Size.Remove(d).Slice())
+					if err != nil {
+						b.Fail("%v", err)
+					}
+					g = b.ViewOf(zero, l)
+					b.Drop(zero)
+					zeros = append(zeros, g)
 				}
+				parts[i] = g
 			}
 			b.Set(0, b.Do1(Stack, &DimArgs{Dim: d}, parts...))
+			b.Drop(zeros...) // a vector dies from its front
 		},
 	})
 )

@@ -111,9 +111,10 @@ type Param struct {
 	Name  string
 	Size  []int64
 	DType tensor.DType
-	Fixed bool   // keeps its type when the model is converted (integers)
-	Init  string // of one that a block declares: zeros, ones or normal
-	Tied  string // path, from the class, of the parameter that stands in its place
+	Fixed bool      // keeps its type when the model is converted (integers)
+	Init  string    // of one that a block declares: zeros, ones or normal
+	Given []float64 // the elements, where a list of numbers says them
+	Tied  string    // path, from the class, of the parameter that stands in its place
 
 	Elements int64 // that it stands for, if they are packed; 0: its own
 }

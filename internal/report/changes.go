@@ -37,14 +37,18 @@ func (t *text) changes() {
 			t.block("code", strings.Split(c.Code, "\n"))
 		}
 	}
+	on := " (--advise searches on)"
+	if t.o.Shown > 1 { // it did
+		on = ""
+	}
 	if sure := a.cheapest(); a.Fix.Cut && sure == len(a.Changes) && sure > 0 {
-		t.printf("  the search ended at its limit: there may be more (--advise searches on)\n")
+		t.printf("  the search ended at its limit: there may be more%s\n", on)
 	} else if a.Fix.Cut {
 		behind := ""
 		if sure > 0 {
 			behind = fmt.Sprintf("behind number %d ", sure)
 		}
-		t.printf("  the search ended at its limit: %ssomething cheaper may have been missed (--advise searches on)\n", behind)
+		t.printf("  the search ended at its limit: %ssomething cheaper may have been missed%s\n", behind, on)
 	}
 	t.printf("\n")
 }
@@ -89,11 +93,11 @@ func (c *Change) texts() string {
 func (c *Change) time() string {
 	switch x := 100 * (c.Slowdown - 1); {
 	case x >= 100:
-		return fmt.Sprintf("a step takes %.1f times as long", c.Slowdown)
+		return fmt.Sprintf("a step takes about %.1f times as long", c.Slowdown)
 	case x >= 0.5:
-		return fmt.Sprintf("a step takes %.0f %% longer", x)
+		return fmt.Sprintf("a step takes about %.0f %% longer", x)
 	case x <= -0.5:
-		return fmt.Sprintf("a step takes %.0f %% less time", -x)
+		return fmt.Sprintf("a step takes about %.0f %% less time", -x)
 	}
-	return "a step takes as long as before"
+	return "a step takes about as long as before"
 }

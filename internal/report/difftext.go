@@ -117,10 +117,7 @@ func change(b tensor.Bytes) string {
 }
 
 func (l *DiffLayer) name() string {
-	name := l.Layer
-	if name == "" {
-		name = "(none)"
-	}
+	name := layerName(l.Layer)
 	if l.Kind != "" {
 		name += " " + l.Kind
 	}

@@ -143,11 +143,7 @@ func (t *text) layers() error {
 	tab := &Table{Header: []string{"Largest layers", "kind", "count", "parameters", "gradients", "activations", "other", "total"},
 		Numbers: []bool{false, false, true, true, true, true, true, true}}
 	for _, l := range t.r.Layers[:n] {
-		name := l.Layer
-		if name == "" {
-			name = "(outside the model)"
-		}
-		tab.Rows = append(tab.Rows, []string{name, l.Kind, fmt.Sprint(l.Count), size(l.ParametersBytes), size(l.GradientsBytes),
+		tab.Rows = append(tab.Rows, []string{layerName(l.Layer), l.Kind, fmt.Sprint(l.Count), size(l.ParametersBytes), size(l.GradientsBytes),
 			size(l.ActivationsBytes), size(l.OtherBytes), size(l.TotalBytes)})
 	}
 	err := t.table(tab)
@@ -156,6 +152,15 @@ func (t *text) layers() error {
 	}
 	t.printf("\n")
 	return err
+}
+
+// layerName is a layer's path, or what stands for none: the loss, the optimizer,
+// the batch.
+func layerName(path string) string {
+	if path == "" {
+		return "(outside the model)"
+	}
+	return path
 }
 
 func (t *text) steps() error {

@@ -196,7 +196,23 @@ func (e *Errors) addYAML(err error) {
 	if line <= len(e.Lines) {
 		col = 1 + len(e.Lines[line-1]) - len(strings.TrimLeft(e.Lines[line-1], " \t"))
 	}
+	if line <= len(e.Lines) {
+		msg = reworded(msg, e.Lines[line-1])
+	}
 	e.Addf(Span{Pos: Pos{line, col}}, "not valid YAML: %s", msg)
+}
+
+// reworded says what a message of the YAML library is about where it is a slip
+// of indentation, its most common cause.
+func reworded(msg, line string) string {
+	indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+	switch {
+	case msg == "found character that cannot start any token" && strings.Contains(indent, "\t"):
+		return "the line is indented with a tab; YAML is indented with spaces"
+	case msg == "mapping values are not allowed in this context", msg == "did not find expected key":
+		return msg + "; is the line indented as those beside it?"
+	}
+	return msg
 }
 
 func (r *reader) value(n *yaml.Node, depth int) *Value {

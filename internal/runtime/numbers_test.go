@@ -1,0 +1,366 @@
+package runtime
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	commandline "flag"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/cpu"
+	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/exporttorch"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+var (
+	numbersPython = commandline.String("numbers-python", "", "command that runs Python with PyTorch, which records testdata/numbers.json.gz anew")
+	numbersSpecs  = commandline.String("numbers-specs", "", "with -numbers-python: only compare, the specs of these files, recordings of programs or YAML (a pattern)")
+)
+
+const (
+	numbersFile  = "testdata/numbers.json.gz"
+	numbersSteps = 3
+)
+
+// numbers are what training a job from known weights on known batches gives: the
+// value of each loss, and how each parameter and buffer changed, as the product
+// with known numbers and as the norm.
+type numbers struct {
+	Name    string                `json:"name"`
+	Spec    string                `json:"spec,omitempty"`
+	Losses  []float64             `json:"losses"`
+	Changes map[string][2]float64 `json:"changes"`
+	Error   string                `json:"error,omitempty"`
+}
+
+// digits are numbers in [0, 1) that a name stands for, as testdata/train_numbers.py
+// makes them: splitmix64 of the 64-bit FNV-1a hash of the name.
+func digits(name string, n int64) []float64 {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	start := h.Sum64()
+	out := make([]float64, n)
+	for i := range out {
+		z := uint64(i+1)*0x9e3779b97f4a7c15 + start
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		out[i] = float64((z^z>>31)>>11) / (1 << 53)
+	}
+	return out
+}
+
+// known is a backend whose weights and batches are functions of their names.
+type known struct {
+	tangent
+	uses    Uses
+	started map[string][]float64
+	losses  []float64
+}
+
+func (k *known) Initialize(t *op.Tensor, of engine.Initial) error {
+	if err := k.Executor.Initialize(t, of); err != nil || !t.DType.IsFloating() {
+		return err
+	}
+	k.random = 0
+	name := program.Join(of.Path, of.Param.Name)
+	v := digits(name, t.Numel())
+	for i, u := range v {
+		switch {
+		case t.Rank() >= 2:
+			v[i] = (2*u - 1) * math.Sqrt(3/math.Floor(float64(t.Numel())/float64(t.Dim(0))))
+		case strings.HasSuffix(name, "weight"), strings.HasSuffix(name, "running_var"):
+			v[i] = 0.5 + u
+		default:
+			v[i] = 0.2 * (2*u - 1)
+		}
+	}
+	k.started[name] = v
+	return k.write(t, tensor.Encode(t.DType, v))
+}
+
+// Values implements Source.
+func (k *known) Values(n int, in program.Input) ([]byte, error) {
+	v := digits(fmt.Sprintf("%s/%d", in.Name, n), tensor.D(in.Size...).Numel())
+	bound := k.uses.Bounds[in.Name]
+	for i, u := range v {
+		switch {
+		case bound > 0:
+			v[i] = math.Floor(u * float64(bound))
+		case in.DType.IsFloating():
+			v[i] = 4*u - 2
+		default:
+			v[i] = 1
+		}
+	}
+	return tensor.Encode(in.DType, v), nil
+}
+
+func (k *known) Loss(t *op.Tensor) error {
+	v, err := k.scalar(t)
+	k.losses = append(k.losses, v)
+	return err
+}
+
+func (k *known) Step(o *program.Optimizer, group int, params []*optim.Param) error {
+	return k.Executor.Step(o, group, params)
+}
+
+// errRandom says that a job draws random numbers, which PyTorch draws otherwise.
+var errRandom = errors.New("the job draws random numbers")
+
+// trained are the numbers of a job, in float64.
+func trained(j *estimate.Job, uses Uses) (*numbers, error) {
+	device := cpu.New(4 * tensor.GiB)
+	defer device.Close()
+	alloc, err := allocsim.New(j.Machine.Conf, device, allocsim.Options{})
+	if err != nil {
+		return nil, err
+	}
+	k := &known{uses: uses, started: map[string][]float64{}}
+	k.Executor = NewExecutor(device, alloc, k, 1)
+	k.poison = true
+	if _, err := engine.Play(j.Program, j.Machine.Env, k, numbersSteps); err != nil {
+		return nil, err
+	}
+	if k.random != 0 {
+		return nil, errRandom
+	}
+	n := &numbers{Losses: k.losses, Changes: map[string][2]float64{}}
+	for name, was := range k.started {
+		now, err := k.rowMajor(k.weights.of[name])
+		if err != nil {
+			return nil, err
+		}
+		product, squares := 0.0, 0.0
+		for i, u := range digits(name+"/change", int64(len(now))) {
+			d := now[i] - was[i]
+			product += d * (2*u - 1)
+			squares += d * d
+		}
+		n.Changes[name] = [2]float64{product, math.Sqrt(squares)}
+	}
+	return n, k.release()
+}
+
+// differences tell how far two sets of numbers are apart, the worst first.
+func differences(got, want *numbers) []string {
+	type far struct {
+		by   float64
+		text string
+	}
+	var all []far
+	hold := func(what string, got, want, scale float64) {
+		if d := math.Abs(got-want) / (scale + 1e-9); !(d <= 1e-6) {
+			all = append(all, far{d, fmt.Sprintf("%s: %.9g, PyTorch %.9g", what, got, want)})
+		}
+	}
+	if len(got.Losses) != len(want.Losses) {
+		all = append(all, far{math.Inf(1), fmt.Sprintf("%d losses, PyTorch %d", len(got.Losses), len(want.Losses))})
+	}
+	for i := range min(len(got.Losses), len(want.Losses)) {
+		hold(fmt.Sprintf("loss %d", i), got.Losses[i], want.Losses[i], math.Abs(want.Losses[i]))
+	}
+	for name, w := range want.Changes {
+		g, ok := got.Changes[name]
+		if !ok {
+			all = append(all, far{math.Inf(1), name + ": not there"})
+		}
+		hold(name, g[0], w[0], w[1])
+		hold(name+" (norm)", g[1], w[1], w[1])
+	}
+	if len(got.Changes) != len(want.Changes) {
+		all = append(all, far{math.Inf(1), fmt.Sprintf("%d parameters and buffers, PyTorch %d", len(got.Changes), len(want.Changes))})
+	}
+	slices.SortFunc(all, func(a, b far) int { return cmp.Or(cmp.Compare(b.by, a.by), strings.Compare(a.text, b.text)) })
+	var out []string
+	for _, f := range all {
+		out = append(out, f.text)
+	}
+	return out
+}
+
+// parsed is the job of a spec, with everything in float64.
+func parsed(name, text string) (*estimate.Job, error) {
+	s, err := spec.Parse(name, []byte(text), spec.Options{})
+	if err != nil {
+		return nil, err
+	}
+	j, err := estimate.NewJob(s, nil)
+	if err != nil {
+		return nil, err
+	}
+	asFloat64(j.Program)
+	return j, nil
+}
+
+// inPyTorch are the numbers of jobs by PyTorch, under their names.
+func inPyTorch(t *testing.T, python string, jobs map[string]*estimate.Job, uses map[string]Uses) map[string]*numbers {
+	t.Helper()
+	type input struct {
+		Name  string  `json:"name"`
+		Size  []int64 `json:"size"`
+		DType string  `json:"dtype"`
+		Bound int64   `json:"bound"`
+	}
+	type work struct {
+		Name   string   `json:"name"`
+		Script string   `json:"script"`
+		Models []string `json:"models"`
+		Inputs []input  `json:"inputs"`
+		Eval   []input  `json:"eval_inputs"`
+	}
+	var list []work
+	for name, j := range jobs {
+		var b bytes.Buffer
+		if err := exporttorch.Write(&b, j.Program, exporttorch.Options{Steps: numbersSteps}); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		w := work{Name: name, Script: b.String()}
+		for _, m := range j.Program.Models {
+			w.Models = append(w.Models, m.Name)
+		}
+		inputs := func(ins []program.Input) (out []input) {
+			for _, in := range ins {
+				out = append(out, input{in.Name, append([]int64{}, in.Size...), in.DType.String(), uses[name].Bounds[in.Name]})
+			}
+			return out
+		}
+		w.Inputs = inputs(j.Program.Inputs)
+		if e := j.Program.Eval; e != nil {
+			w.Eval = inputs(e.Inputs)
+		}
+		list = append(list, w)
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append(strings.Fields(python), "testdata/train_numbers.py")
+	c := exec.Command(args[0], args[1:]...)
+	c.Stdin, c.Stderr = bytes.NewReader(text), os.Stderr
+	said, err := c.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]*numbers{}
+	for d := json.NewDecoder(bytes.NewReader(said)); d.More(); {
+		n := &numbers{}
+		if err := d.Decode(n); err != nil {
+			t.Fatal(err)
+		}
+		out[n.Name] = n
+	}
+	return out
+}
+
+// specsOf reads the specs of files: YAML, or recordings of programs.
+func specsOf(t *testing.T, pattern string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: no files (%v)", pattern, err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(f, ".json.gz") {
+			out[filepath.Base(f)] = string(text)
+			continue
+		}
+		for _, n := range recorded(t, f) {
+			out[filepath.Base(f)+" "+n.Name] = n.Spec
+		}
+	}
+	return out
+}
+
+func recorded(t *testing.T, file string) (out []*numbers) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(z).Decode(&out); err != nil {
+		t.Fatal(file, err)
+	}
+	return out
+}
+
+// TestExplore compares the jobs of -numbers-specs with PyTorch.
+func TestExplore(t *testing.T) {
+	if *numbersSpecs == "" {
+		t.Skip("no -numbers-specs")
+	}
+	jobs, uses, got := map[string]*estimate.Job{}, map[string]Uses{}, map[string]*numbers{}
+	refused := map[string]int{}
+	for name, text := range specsOf(t, *numbersSpecs) {
+		j, err := parsed(name, text)
+		if err != nil {
+			refused["not a spec"]++
+			continue
+		}
+		u, err := Probe(j.Program, j.Machine.Env)
+		if err != nil {
+			refused[err.Error()]++
+			continue
+		}
+		o, err := estimate.Run(j)
+		if err != nil || o.Free.PeakAllocated.Allocated > 64*tensor.MiB {
+			refused["too large"]++
+			continue
+		}
+		n, err := trained(j, u)
+		if err != nil {
+			refused["RUN "+err.Error()]++
+			if err != errRandom {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		jobs[name], uses[name], got[name] = j, u, n
+	}
+	why := make([]string, 0, len(refused))
+	for w, n := range refused {
+		why = append(why, fmt.Sprintf("%5d %s", n, w))
+	}
+	slices.Sort(why)
+	t.Logf("%d jobs run; not:\n%s", len(got), strings.Join(why, "\n"))
+	want := inPyTorch(t, *numbersPython, jobs, uses)
+	for name, n := range got {
+		w := want[name]
+		switch {
+		case w == nil || w.Error != "":
+			t.Logf("%s: PyTorch: %+v", name, w)
+		default:
+			if d := differences(n, w); d != nil {
+				t.Errorf("%s: %d differences:\n  %s", name, len(d), strings.Join(d[:min(3, len(d))], "\n  "))
+			}
+		}
+	}
+}
