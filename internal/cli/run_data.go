@@ -14,7 +14,7 @@ func trainingData(r *estimate.Recipe, j *estimate.Job, seed uint64) (runtime.Sou
 	if j.Data.Source == nil {
 		return nil, nil
 	}
-	uses, err := runtime.Probe(j.Program, j.Machine.Env)
+	uses, err := runtime.Probe(j.Program, j.Machine.Env, nil)
 	if err != nil {
 		return nil, err
 	}

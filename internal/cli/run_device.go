@@ -4,14 +4,27 @@ import (
 	"fmt"
 
 	"github.com/memplan/memplan/internal/cpu"
+	"github.com/memplan/memplan/internal/cuda"
 	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// openDevice opens the device of a backend.
+// openDevice opens the device of a backend: auto is a GPU where there is one, else
+// the CPU. why says why it is the CPU although there is a GPU.
 func openDevice(backend string, capacity tensor.Bytes) (d runtime.Device, name, why string, err error) {
-	if backend == "cuda" {
-		return nil, "", "", fmt.Errorf("no GPU to run on")
+	if backend != "cpu" {
+		_, missing := cuda.Available()
+		if missing == nil {
+			gpu, err := cuda.Open(0)
+			if err == nil {
+				gpu.Limit(capacity)
+				return gpu, "cuda", "", nil
+			}
+			missing, why = err, fmt.Sprintf("trained on the CPU: %v", err)
+		}
+		if backend == "cuda" {
+			return nil, "", "", fmt.Errorf("no GPU to run on: %w", missing)
+		}
 	}
 	return cpu.New(capacity), "cpu", why, nil
 }

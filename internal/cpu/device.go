@@ -130,19 +130,34 @@ func (d *Device) Set(at allocsim.Address, n tensor.Bytes, b byte) error {
 	return nil
 }
 
-// Launch implements runtime.Device. It returns when the kernel has run.
-func (d *Device) Launch(c *kernel.Call) error {
+// Check implements runtime.Device.
+func (d *Device) Check(c *kernel.Call) error {
+	_, err := runs(c)
+	return err
+}
+
+// runs finds what runs a call, whose operands it checks.
+func runs(c *kernel.Call) (runner, error) {
 	if err := c.Check(); err != nil {
-		return err
+		return nil, err
 	}
 	r := rows[c.Kernel]
 	t := c.T[r.decides].DType
 	run := r.run[t]
 	if run == nil {
-		return &kernel.UnsupportedError{Kernel: c.Kernel, DType: t, Device: "the CPU"}
+		return nil, &kernel.UnsupportedError{Kernel: c.Kernel, DType: t, Device: "the CPU"}
 	}
 	if err := r.checkTypes(c); err != nil {
-		return fmt.Errorf("kernel %s: %w", c.Kernel.Name, err)
+		return nil, fmt.Errorf("kernel %s: %w", c.Kernel.Name, err)
+	}
+	return run, nil
+}
+
+// Launch implements runtime.Device. It returns when the kernel has run.
+func (d *Device) Launch(c *kernel.Call) error {
+	run, err := runs(c)
+	if err != nil {
+		return err
 	}
 	memory := make([][]byte, len(c.T))
 	for i := range c.T {

@@ -111,7 +111,9 @@ func (p *Player) onload(m *module) func() {
 	}
 	p.whole += all
 	p.onloaded += len(cells)
-	for _, c := range cells {
+	outer := make([]*op.Tensor, len(cells)) // of a module around m that has the parameter, too
+	for i, c := range cells {
+		outer[i] = c.device
 		c.device = p.Do(toDeviceRow, nil, c.t)[0]
 		o := obj(c.device)
 		o.st.from = c
@@ -120,9 +122,9 @@ func (p *Player) onload(m *module) func() {
 	return func() {
 		p.whole -= all
 		p.onloaded -= len(cells)
-		for _, c := range cells {
+		for i, c := range cells {
 			t := c.device
-			c.device = nil
+			c.device = outer[i]
 			obj(t).st.from = nil
 			p.Drop(t)
 		}

@@ -143,8 +143,10 @@ func (j *job) setup() {
 	j.aux = j.instantiate(j.prog.Aux, "")
 	j.makeOptimizers()
 	j.average()
+	j.ofStep = true
 	j.toDevice(j.aux)
 	j.setupEval()
+	j.ofStep = false
 	switch {
 	case j.prog.Static:
 		j.batch = j.newBatch()

@@ -15,7 +15,8 @@ import (
 type Player struct {
 	env     op.Env
 	backend Backend
-	muted   int // rows under way that the backend computes as a whole
+	muted   int  // rows under way that the backend computes as a whole
+	ofStep  bool // modules that the step itself calls are moved to the device
 
 	tr   *trace.Trace
 	host HostTrace

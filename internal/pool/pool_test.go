@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -12,8 +13,8 @@ func TestDo(t *testing.T) {
 		t.Error(sum.Load())
 	}
 	defer func() {
-		if r := recover(); r != "five" {
-			t.Errorf("recovered %v", r)
+		if p, ok := recover().(*Panic); !ok || p.Value != "five" || !strings.Contains(p.String(), "TestDo") {
+			t.Errorf("recovered %v", p)
 		}
 	}()
 	Do(10, func(i int) {

@@ -20,6 +20,8 @@ type Device interface {
 	Read(to []byte, from allocsim.Address) error
 	// Set fills n bytes with b.
 	Set(at allocsim.Address, n tensor.Bytes, b byte) error
+	// Check reports a call that Launch would refuse, whatever lies in memory.
+	Check(c *kernel.Call) error
 	// Launch runs a kernel after those that were launched before. On a GPU it does
 	// not wait, so that an error may be that of an earlier one.
 	Launch(c *kernel.Call) error

@@ -3,6 +3,7 @@ package runtime
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/kernel"
@@ -48,8 +49,15 @@ func (x *Executor) Compose(c *op.Call) error {
 }
 
 // Forward implements engine.Backend. A row whose results lie where its inputs do
-// has nothing to compute.
+// has nothing to compute. What is copied to the machine's memory is not either:
+// nobody reads it, for operators there are refused.
 func (x *Executor) Forward(c *op.Call) error {
+	if slices.ContainsFunc(c.In, onHost) {
+		return unsupported("operator %s on the CPU", c.Row.Name)
+	}
+	if slices.ContainsFunc(c.Out, onHost) {
+		return nil
+	}
 	if !c.Row.InPlace && aliases(c.Out, c.In) {
 		return nil
 	}
@@ -79,6 +87,8 @@ func (x *Executor) Backward(b *op.Back) error {
 	}
 	return x.named(b.Row, r.backward(x, b))
 }
+
+func onHost(t *op.Tensor) bool { return t != nil && engine.OnHost(t) }
 
 func (x *Executor) named(r *op.Row, err error) error {
 	if err != nil {

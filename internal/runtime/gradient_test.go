@@ -65,9 +65,11 @@ func (s *tangent) Initialize(t *op.Tensor, of engine.Initial) error {
 	if err := s.Executor.Initialize(t, of); err != nil {
 		return err
 	}
-	name := program.Join(of.Path, of.Param.Name)
-	s.names[engine.BlockOf(t)] = name
-	if name != s.path {
+	if of.Shared {
+		return nil
+	}
+	s.names[engine.BlockOf(t)] = of.Name
+	if of.Name != s.path {
 		return nil
 	}
 	v, err := s.Values(t)
@@ -132,7 +134,7 @@ func play(t *testing.T, prog *program.Job, env op.Env, path string, element int,
 	if err != nil {
 		t.Fatal(err)
 	}
-	uses, err := Probe(prog, env)
+	uses, err := Probe(prog, env, device)
 	if err != nil {
 		t.Fatal(err)
 	}

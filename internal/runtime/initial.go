@@ -98,9 +98,16 @@ func ones(*program.Class, *program.Param) distribution { return distribution{con
 
 // Initialize implements engine.Backend.
 func (x *Executor) Initialize(t *op.Tensor, of engine.Initial) error {
-	name := program.Join(of.Path, of.Param.Name)
-	x.weights.names = append(x.weights.names, name)
-	x.weights.of[name] = t
+	if of.Model {
+		x.weights.names = append(x.weights.names, of.Name)
+		x.weights.of[of.Name] = t
+	}
+	switch {
+	case of.Shared:
+		return nil
+	case of.Param.Given != nil:
+		return x.write(t, tensor.Encode(t.DType, of.Param.Given))
+	}
 	kind := of.Class.Kind()
 	if of.Class.Python == "" {
 		kind = "" // a block that happens to have the name of a module

@@ -1,7 +1,11 @@
 package runtime
 
 import (
+	"errors"
+
+	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
@@ -18,14 +22,31 @@ type Uses struct {
 }
 
 // Probe plays one step without executing it, and reports what cannot be
-// executed and how the inputs are used.
-func Probe(prog *program.Job, env op.Env) (Uses, error) {
+// executed, on a device if there is one, and how the inputs are used.
+func Probe(prog *program.Job, env op.Env, d Device) (Uses, error) {
 	p := &probe{uses: Uses{map[string]int64{}, map[string]bool{}}, inputs: map[int32]string{}}
+	p.device, p.seeds = dry{checks: d}, map[int32]int64{}
 	if err := executable(prog); err != nil {
 		return p.uses, err
 	}
 	_, err := engine.Play(prog, env, p, 1)
 	return p.uses, err
+}
+
+// dry is a device that only checks what another one is to run, if there is one.
+type dry struct {
+	Device
+	checks Device
+}
+
+func (d dry) Write(allocsim.Address, []byte) error { return nil }
+func (d dry) Read([]byte, allocsim.Address) error  { return nil }
+
+func (d dry) Launch(c *kernel.Call) error {
+	if d.checks == nil {
+		return nil
+	}
+	return d.checks.Check(c)
 }
 
 // executable refuses what jobs do beside operators that has no counterpart in
@@ -55,31 +76,44 @@ func executable(prog *program.Job) error {
 	return nil
 }
 
-// probe is a backend without memory.
+// probe is a backend whose memory is only addresses.
 type probe struct {
 	Executor
 	uses   Uses
 	inputs map[int32]string // by block
 }
 
-func (p *probe) Alloc(int32, tensor.Bytes) error { return nil }
-func (p *probe) Free(int32) error                { return nil }
-func (p *probe) EmptyCache() error               { return nil }
+// somewhere is where all blocks of a probe lie.
+const somewhere = 512
+
+func (p *probe) Alloc(id int32, n tensor.Bytes) error {
+	*p.get(id) = allocation{allocsim.Block{Address: somewhere}, n}
+	return nil
+}
+
+func (p *probe) Free(int32) error  { return nil }
+func (p *probe) EmptyCache() error { return nil }
+
+// refused makes an error that says what a device does not run one that says what
+// cannot be executed.
+func refused(r string, err error) error {
+	if known := (*UnsupportedError)(nil); err == nil || errors.As(err, &known) {
+		return err
+	}
+	if types := (*kernel.UnsupportedError)(nil); errors.As(err, &types) {
+		return unsupported("operator %s of %v on %s", r, types.DType, types.Device)
+	}
+	return unsupported("operator %s of these tensors (%v)", r, err)
+}
 
 func (p *probe) Forward(c *op.Call) error {
-	if !c.Row.InPlace && aliases(c.Out, c.In) {
-		return nil
-	}
-	if _, ok := rows[c.Row.Name]; !ok {
-		return unsupported("operator %s", c.Row.Name)
-	}
 	switch c.Row.Name {
 	case "embedding":
 		p.bound(c.In[0], c.In[1].Dim(0), false)
 	case "nll_loss_forward", "nll_loss2d_forward":
 		p.bound(c.In[1], c.In[0].Dim(min(1, c.In[0].Rank()-1)), true)
 	}
-	return nil
+	return refused(c.Row.Name, p.Executor.Forward(c))
 }
 
 // bound notes that an input, if t is one, holds indices below n.
@@ -95,18 +129,16 @@ func (p *probe) bound(t *op.Tensor, n int64, target bool) {
 }
 
 func (p *probe) Backward(b *op.Back) error {
-	if b.Row.View == nil && rows[b.Row.Name].backward == nil {
-		return unsupported("the derivative of operator %s", b.Row.Name)
-	}
-	return nil
+	return refused("the derivative of "+b.Row.Name, p.Executor.Backward(b))
 }
 
-func (p *probe) Fill(*op.Tensor, float64) error                     { return nil }
-func (p *probe) Copy(_, _ *op.Tensor) error                         { return nil }
-func (p *probe) Initialize(*op.Tensor, engine.Initial) error        { return nil }
-func (p *probe) Step(*program.Optimizer, int, []*optim.Param) error { return nil }
-func (p *probe) Clip([]*op.Tensor, bool, float64) error             { return nil }
-func (p *probe) Loss(*op.Tensor) error                              { return nil }
+func (p *probe) Step(o *program.Optimizer, group int, params []*optim.Param) error {
+	return refused(o.Row.Name, p.Executor.Step(o, group, params))
+}
+
+func (p *probe) Initialize(*op.Tensor, engine.Initial) error { return nil }
+func (p *probe) Clip([]*op.Tensor, bool, float64) error      { return nil }
+func (p *probe) Loss(*op.Tensor) error                       { return nil }
 
 func (p *probe) Load(t *op.Tensor, in program.Input) error {
 	p.inputs[engine.BlockOf(t)] = in.Name

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/specs"
@@ -44,7 +45,7 @@ func TestProbe(t *testing.T) {
 		{"llama", nil, map[string]int64{"ids": 32000, "y": 32000}},
 	} {
 		j := job(t, c.preset, c.set...)
-		u, err := Probe(j.Program, j.Machine.Env)
+		u, err := Probe(j.Program, j.Machine.Env, &cpu.Device{})
 		if err != nil {
 			t.Errorf("%s: %v", c.preset, err)
 			continue
@@ -69,7 +70,7 @@ var notYet = map[string]string{
 func TestExecutable(t *testing.T) {
 	for _, preset := range specs.Names() {
 		j := job(t, preset)
-		_, err := Probe(j.Program, j.Machine.Env)
+		_, err := Probe(j.Program, j.Machine.Env, &cpu.Device{})
 		missing, not := notYet[preset]
 		refused := (*UnsupportedError)(nil)
 		switch {

@@ -50,7 +50,7 @@ type Result struct {
 // error is in the result, which is never nil.
 func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result, error) {
 	r := &Result{Device: o.Device.Name()}
-	uses, err := Probe(prog, env)
+	uses, err := Probe(prog, env, o.Device)
 	if err != nil {
 		return r, err
 	}

@@ -19,7 +19,7 @@ type Weights struct {
 }
 
 // Names lists them: paths from the model, as in Module.state_dict; one that
-// several modules share by its first.
+// several modules share stands under the name in each of them.
 func (w *Weights) Names() []string { return w.names }
 
 // Read returns the elements of one, row-major.

@@ -38,16 +38,19 @@ def first(name, t):
 def run(job):
     losses, tensors, loads = [], {}, {}
 
-    def initialize(name, model):
-        if len(job["models"]) == 1:
-            name = ""
-        for group in model.named_parameters, model.named_buffers:
-            for path, t in group():
-                path = f"{name}.{path}" if name else path
-                if t.is_floating_point() and id(t) not in tensors:
+    def visit(path, module):  # in the order of Module.to
+        for name, child in module._modules.items():
+            visit(f"{path}{name}.", child)
+        for group in module._parameters, module._buffers:
+            for name, t in group.items():
+                if t is not None and t.is_floating_point() and id(t) not in tensors:
                     with torch.no_grad():
-                        t.copy_(first(path, t))
-                    tensors[id(t)] = path, t, t.detach().clone()
+                        t.copy_(first(path + name, t))
+                    tensors[id(t)] = path + name, t, t.detach().clone()
+
+    def initialize(name, model):
+        if name in job["models"]:
+            visit("" if len(job["models"]) == 1 else name + ".", model)
 
     def batch(inputs):
         out = []

@@ -1,0 +1,9 @@
+package cuda
+
+import "github.com/memplan/memplan/internal/kernel"
+
+// Check implements runtime.Device.
+func (d *Device) Check(c *kernel.Call) error {
+	_, err := plan(c)
+	return err
+}

@@ -1,0 +1,363 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/cuda/driver"
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// The driver's library, and the variable that names another one.
+const (
+	library         = "libcuda.so.1"
+	libraryVariable = "MEMPLAN_LIBCUDA"
+)
+
+//go:embed kernels/module.ptx.gz
+var compressed []byte
+
+// ptx is the module of all kernels.
+var ptx = sync.OnceValues(func() (string, error) {
+	r, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(r)
+	return string(text), err
+})
+
+// load opens the driver. It may be called again.
+func load() error {
+	path := library
+	if v := os.Getenv(libraryVariable); v != "" {
+		path = v
+	}
+	_, err := driver.Load(path)
+	return err
+}
+
+// Available returns how many GPUs can be opened; why says what is missing if
+// there is none.
+func Available() (n int, why error) {
+	if err := load(); err != nil {
+		return 0, err
+	}
+	n, err := cu.NumDevices()
+	if err == nil && n == 0 {
+		err = errors.New("the CUDA driver finds no GPU")
+	}
+	return n, err
+}
+
+// Device is a GPU. All calls of the driver are made by one goroutine that is
+// locked to its thread, in the order in which they were asked for, on the
+// default stream.
+type Device struct {
+	name string
+	work chan func() // for the owner
+	done chan struct{}
+	gpu  cu.Device
+
+	// Of the owner alone.
+	module    cu.Module
+	functions map[string]cu.Function
+	held      map[allocsim.Address]tensor.Bytes
+	total     tensor.Bytes // of held
+	limit     tensor.Bytes // of total; 0: none
+	failed    error        // of the first launch that failed; nothing is certain after it
+	cells     []unsafe.Pointer
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// oldest is the compute capability for which the kernels are compiled; the driver
+// makes code for later ones of it.
+const oldest = 7
+
+// queued is how many launches may wait for the owner.
+const queued = 1024
+
+// Open makes a GPU ready: it takes the primary context, as PyTorch does, and
+// loads the kernels.
+func Open(index int) (*Device, error) {
+	n, err := Available()
+	if err != nil {
+		return nil, err
+	}
+	if index < 0 || index >= n {
+		return nil, fmt.Errorf("there is no GPU %d: there are %d, counted from 0", index, n)
+	}
+	d := &Device{work: make(chan func(), queued), done: make(chan struct{}), gpu: cu.Device(index),
+		functions: map[string]cu.Function{}, held: map[allocsim.Address]tensor.Bytes{}}
+	go d.own()
+	if err := d.do(d.start); err != nil {
+		d.stop()
+		return nil, fmt.Errorf("GPU %d: %w", index, err)
+	}
+	return d, nil
+}
+
+// own is the goroutine that owns the context.
+func (d *Device) own() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(d.done)
+	for f := range d.work {
+		f()
+	}
+}
+
+var errClosed = errors.New("the GPU has been closed")
+
+// post leaves work to the owner.
+func (d *Device) post(f func()) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return errClosed
+	}
+	d.work <- f
+	return nil
+}
+
+// do waits for work of the owner.
+func (d *Device) do(f func() error) error {
+	result := make(chan error, 1)
+	if err := d.post(func() { result <- f() }); err != nil {
+		return err
+	}
+	return <-result
+}
+
+// checked is do, unless a launch has failed before.
+func (d *Device) checked(f func() error) error {
+	return d.do(func() error {
+		if d.failed != nil {
+			return d.failed
+		}
+		return f()
+	})
+}
+
+func (d *Device) start() error {
+	text, err := ptx()
+	if err != nil {
+		return fmt.Errorf("the kernels' code: %w", err)
+	}
+	if d.name, err = d.gpu.Name(); err != nil {
+		return err
+	}
+	major, err := d.gpu.Attribute(cu.ComputeCapabilityMajor)
+	if err != nil {
+		return err
+	}
+	if major < oldest {
+		return fmt.Errorf("%s has compute capability %d; the kernels need %d.0 (Volta) or later", d.name, major, oldest)
+	}
+	context, err := d.gpu.RetainPrimaryCtx()
+	if err != nil {
+		return fmt.Errorf("its context: %w", err)
+	}
+	if err = cu.SetCurrentContext(context); err == nil {
+		d.module, err = cu.LoadData(text)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("loading the kernels: %w", err), d.gpu.ReleasePrimaryCtx())
+	}
+	return nil
+}
+
+// stop ends the owner.
+func (d *Device) stop() {
+	d.mu.Lock()
+	if !d.closed {
+		d.closed = true
+		close(d.work)
+	}
+	d.mu.Unlock()
+	<-d.done
+}
+
+// Close implements runtime.Device. What was not freed is freed.
+func (d *Device) Close() error {
+	err := d.do(func() error {
+		var errs []error
+		for a := range d.held {
+			errs = append(errs, cu.MemFree(cu.DevicePtr(a)))
+		}
+		errs = append(errs, d.module.Unload(), d.gpu.ReleasePrimaryCtx())
+		return errors.Join(errs...)
+	})
+	if errors.Is(err, errClosed) {
+		return nil
+	}
+	d.stop()
+	return err
+}
+
+// Name implements runtime.Device.
+func (d *Device) Name() string { return d.name }
+
+// Limit makes the GPU one of n bytes at most, of which nobody else has any; 0
+// takes the limit away.
+func (d *Device) Limit(n tensor.Bytes) {
+	_ = d.post(func() { d.limit = n })
+}
+
+// Malloc implements allocsim.Driver.
+func (d *Device) Malloc(n tensor.Bytes) (a allocsim.Address, err error) {
+	err = d.checked(func() error {
+		if d.limit > 0 && n > d.limit-d.total {
+			return fmt.Errorf("%w: %d bytes of the %d that may be taken are left, %d are asked for",
+				allocsim.ErrOutOfMemory, int64(d.limit-d.total), int64(d.limit), int64(n))
+		}
+		p, err := cu.MemAlloc(int64(n))
+		if errors.Is(err, cu.OutOfMemory) {
+			return fmt.Errorf("%w: cuMemAlloc of %d bytes", allocsim.ErrOutOfMemory, int64(n))
+		}
+		if err != nil {
+			return fmt.Errorf("cuMemAlloc of %d bytes: %w", int64(n), err)
+		}
+		a = allocsim.Address(p)
+		d.held[a] = n
+		d.total += n
+		return nil
+	})
+	return a, err
+}
+
+// Free implements allocsim.Driver.
+func (d *Device) Free(a allocsim.Address, n tensor.Bytes) error {
+	return d.checked(func() error {
+		if held, ok := d.held[a]; !ok || held != n {
+			return fmt.Errorf("no %d bytes are allocated at %#x", int64(n), uint64(a))
+		}
+		if err := cu.Synchronize(); err != nil {
+			return d.fail(err)
+		}
+		delete(d.held, a)
+		d.total -= n
+		return cu.MemFree(cu.DevicePtr(a))
+	})
+}
+
+var errExpandable = errors.New("expandable segments need the driver's virtual memory management, which the CUDA binding does not have")
+
+// Reserve implements allocsim.Driver: it fails.
+func (d *Device) Reserve(tensor.Bytes) (allocsim.Address, error) { return 0, errExpandable }
+
+// Unreserve implements allocsim.Driver: it fails.
+func (d *Device) Unreserve(allocsim.Address, tensor.Bytes) error { return errExpandable }
+
+// Map implements allocsim.Driver: it fails.
+func (d *Device) Map(allocsim.Address, tensor.Bytes, tensor.Bytes) error { return errExpandable }
+
+// Unmap implements allocsim.Driver: it fails.
+func (d *Device) Unmap(allocsim.Address, tensor.Bytes, tensor.Bytes) error { return errExpandable }
+
+// MemInfo implements allocsim.Driver; a GPU that fails has no memory.
+func (d *Device) MemInfo() (free, total tensor.Bytes) {
+	_ = d.checked(func() error {
+		f, t, err := cu.MemInfo()
+		free, total = tensor.Bytes(f), tensor.Bytes(t)
+		if d.limit > 0 {
+			free, total = min(free, d.limit-d.total), min(total, d.limit)
+		}
+		return err
+	})
+	return free, total
+}
+
+// Write implements runtime.Device.
+func (d *Device) Write(to allocsim.Address, from []byte) error {
+	if len(from) == 0 {
+		return nil
+	}
+	return d.checked(func() error {
+		return d.fail(cu.MemcpyHtoD(cu.DevicePtr(to), unsafe.Pointer(&from[0]), int64(len(from))))
+	})
+}
+
+// Read implements runtime.Device.
+func (d *Device) Read(to []byte, from allocsim.Address) error {
+	if len(to) == 0 {
+		return nil
+	}
+	return d.checked(func() error {
+		return d.fail(cu.MemcpyDtoH(unsafe.Pointer(&to[0]), cu.DevicePtr(from), int64(len(to))))
+	})
+}
+
+// Set implements runtime.Device.
+func (d *Device) Set(at allocsim.Address, n tensor.Bytes, b byte) error {
+	if n == 0 {
+		return nil
+	}
+	return d.checked(func() error { return d.fail(cu.MemsetD8(cu.DevicePtr(at), b, int64(n))) })
+}
+
+// Synchronize implements runtime.Device.
+func (d *Device) Synchronize() error {
+	return d.checked(func() error { return d.fail(cu.Synchronize()) })
+}
+
+// fail keeps the first error of work on the GPU: after an illegal address, say,
+// the context is of no use any more.
+func (d *Device) fail(err error) error {
+	if err != nil && d.failed == nil {
+		d.failed = fmt.Errorf("the GPU failed: %w", err)
+	}
+	return d.failed
+}
+
+// Launch implements runtime.Device. A failure of the launch shows at the next
+// call that waits.
+func (d *Device) Launch(c *kernel.Call) error {
+	launches, err := plan(c)
+	if err != nil || len(launches) == 0 {
+		return err
+	}
+	return d.post(func() {
+		for _, l := range launches {
+			if d.failed != nil {
+				return
+			}
+			if err := d.run(l); err != nil {
+				_ = d.fail(fmt.Errorf("kernel %s: %w", c.Kernel.Name, err))
+			}
+		}
+	})
+}
+
+// run starts one function.
+func (d *Device) run(l launch) error {
+	f, ok := d.functions[l.function]
+	if !ok {
+		var err error
+		if f, err = d.module.Function(l.function); err != nil {
+			return fmt.Errorf("function %s: %w", l.function, err)
+		}
+		d.functions[l.function] = f
+	}
+	d.cells = d.cells[:0]
+	for i := range l.args {
+		d.cells = append(d.cells, unsafe.Pointer(&l.args[i]))
+	}
+	return f.Launch(int(l.x), int(l.y), 1, threads, 1, 1, 0, cu.NoStream, d.cells)
+}

@@ -1,0 +1,37 @@
+// Package cuda is the device of package runtime that is a GPU of NVIDIA's.
+//
+// # What is built where
+//
+// Without the build tag cuda the package plans launches and has no device: Open
+// and Available say so. With it (make cuda) the device is driven through
+// gorgonia.org/cu, which needs a C compiler, but neither CUDA toolkit nor driver:
+// package driver has the declarations it is compiled against, and opens
+// libcuda.so.1 when Available or Open is called. One binary serves machines with
+// and without a GPU. MEMPLAN_LIBCUDA names another library, such as the emulator.
+//
+// # Launches
+//
+// A call of a kernel becomes one launch or a few of functions of the module
+// (launch.go, plan_*.go): data, made without a GPU, in which the table of plans
+// says how sizes and strides become parameters, and which function serves which
+// sizes. Nothing is allocated: what a reduction holds between two launches is in
+// memory of the module, since the allocator accounts for every byte of the device.
+// All sums have an order that depends on sizes alone; there are no atomics.
+//
+// # Kernels
+//
+// kernels/*.cuh are CUDA C++ in the dialect that clang knows without the CUDA
+// toolkit; elementary functions are in math.cuh. make ptx compiles them for the
+// oldest GPU (sm_70), and the driver compiles that for the one that is there.
+// Operands may be float32, bfloat16 and float16, with sums in float32; kernels of
+// kind Map, sum and amax also know integers. float64 is refused.
+//
+// # Tests
+//
+// emulator/ runs the same sources on the CPU behind the same interface of the
+// driver: make cuda-test compares every kernel with package kerneltest, trains
+// small models, and makes the driver fail. It cannot show what needs a GPU:
+// speed, the driver's own compiler, and races that whole threads in any order
+// between barriers hide. tools/gpu.sh tests and measures on a machine that has
+// one; so far nothing was run on one, and testdata/measured has no figures of it.
+package cuda

@@ -1,0 +1,34 @@
+package cuda
+
+import "github.com/memplan/memplan/internal/kernel"
+
+var lookupPlans = map[*kernel.Kernel]planner{
+	kernel.Embedding: func(c *kernel.Call) ([]launch, error) {
+		y, weight, index := &c.T[0], &c.T[1], &c.T[2]
+		p := args{}.ints(weight.Size.At(0)).sizes(y.Size.Slice()).whole(y).whole(weight).whole(index)
+		return each("embedding", y.Numel(), p), nil
+	},
+	kernel.EmbeddingGrad: func(c *kernel.Call) ([]launch, error) {
+		gweight, g, index := &c.T[0], &c.T[1], &c.T[2]
+		p := args{}.ints(c.I[0], index.Size.At(0), gweight.Size.At(1)).whole(gweight).whole(g).whole(index)
+		return []launch{{"embedding_grad", gweight.Size.At(0), 1, p}}, nil
+	},
+	kernel.Arange: func(c *kernel.Call) ([]launch, error) {
+		y := &c.T[0]
+		return each("arange", y.Numel(), args{}.doubles(c.F...).sizes(y.Size.Slice()).whole(y)), nil
+	},
+	kernel.NLLLoss: func(c *kernel.Call) ([]launch, error) {
+		x, target := operand(c, "x"), operand(c, "target")
+		p := args{}.ints(c.I[0], c.I[1], x.Size.At(0), x.Size.At(1), x.Size.At(2)).whole(&c.T[0]).whole(operand(c, "total")).
+			whole(x).whole(target).whole(operand(c, "weight"))
+		return []launch{{"nll_loss", 1, 1, p}}, nil
+	},
+	kernel.NLLLossGrad: func(c *kernel.Call) ([]launch, error) {
+		gx := &c.T[0]
+		p := args{}.ints(c.I[0], c.I[1], gx.Size.At(0), gx.Size.At(1), gx.Size.At(2)).whole(gx).whole(operand(c, "g")).
+			whole(operand(c, "target")).whole(operand(c, "weight")).whole(operand(c, "total"))
+		return each("nll_loss_grad", gx.Numel(), p), nil
+	},
+}
+
+func init() { anyType[kernel.Arange] = true }
