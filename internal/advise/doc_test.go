@@ -36,6 +36,9 @@ The search that is made by itself ends with three proposals or after a million a
 same on all machines. If it ends before the first is found, what each change does alone tells which combinations are tried yet. The output says if the
 search ended so, and of which proposals it is certain that nothing costs less.
 
+In a job that fits, ` + "`--advise`" + ` tries each change by itself and names those that free a hundredth of the reserved memory or more; of one change the
+values that leave more room than cheaper ones.
+
 ## Time of a step
 
 A roofline model (Williams, Waterman and Patterson 2009): matrix products, counted as torch.utils.flop_counter does, at %.0f %% of the peak on float32 and

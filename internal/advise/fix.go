@@ -198,8 +198,13 @@ func (f *fixer) covered(found []*combination, c *combination, verdict outcome) b
 	})
 }
 
+// noticed is the part of the reserved memory, one hundredth, that a change must
+// free to be named in a job that fits without it.
+const noticed = 100
+
 // Save simulates each change of the catalogue by itself, in a job that fits, and
-// returns those by which less is reserved, by cost.
+// returns those by which noticeably less is reserved, by cost; of the values of one
+// change those that leave more room than cheaper ones.
 func Save(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue []*Change) (*Fixes, error) {
 	b := newBase(r, o)
 	f := &fixer{ctx: ctx, base: b}
@@ -217,12 +222,20 @@ func Save(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogu
 		}
 	})
 	out := &Fixes{All: len(all)}
-	for _, p := range proposals {
-		if p != nil {
-			out.Tried++
-			if p.Fits && p.Outcome.Free.PeakReserved.Reserved < o.Free.PeakReserved.Reserved {
-				out.Proposals = append(out.Proposals, p)
-			}
+	reserved := func(o *estimate.Outcome) tensor.Bytes { return o.Free.PeakReserved.Reserved }
+	most := reserved(o) - reserved(o)/noticed
+	var shown []int
+	for i, p := range proposals {
+		if p == nil {
+			continue
+		}
+		out.Tried++
+		beaten := func(k int) bool {
+			return all[i].varies(all[k]) && reserved(proposals[k].Outcome) <= reserved(p.Outcome)
+		}
+		if p.Fits && reserved(p.Outcome) <= most && !slices.ContainsFunc(shown, beaten) {
+			shown = append(shown, i)
+			out.Proposals = append(out.Proposals, p)
 		}
 	}
 	return out, ctx.Err()

@@ -312,6 +312,26 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// In a job that fits, what is named frees a hundredth at the least, and of the
+// values of one change a dearer one more than a cheaper one.
+func TestSave(t *testing.T) {
+	r := with(t, "gpt2", "device.gpu=a100-80gb", "train.batch_size=8")
+	b := base(t, r)
+	f, err := Save(context.Background(), r, b.Outcome, some("fused", "8-bit", "accumulate", "checkpoint", "expandable-segments"))
+	if err != nil || len(f.Proposals) < 3 || f.Tried <= len(f.Proposals) {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	before := b.Outcome.Free.PeakReserved.Reserved
+	last, cost := map[*Change]tensor.Bytes{}, 0.0
+	for _, p := range f.Proposals {
+		c, now := p.Options[0].Change, p.Outcome.Free.PeakReserved.Reserved
+		if now > before-before/100 || p.Cost < cost || last[c] > 0 && now >= last[c] {
+			t.Errorf("%s costs %g after %g: %v of %v, a cheaper value %v", names(p.Options), p.Cost, cost, now, before, last[c])
+		}
+		last[c], cost = now, p.Cost
+	}
+}
+
 func TestFixCancelled(t *testing.T) {
 	r := with(t, "gpt", "device.gpu=rtx-3060")
 	b := base(t, r)

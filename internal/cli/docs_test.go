@@ -24,6 +24,7 @@ func TestDocs(t *testing.T) {
 	walk = func(c *cobra.Command) {
 		c.DisableAutoGenTag = true
 		c.InitDefaultHelpFlag()
+		c.Long = strings.ReplaceAll(c.Long, "\n  ", "\n    ") // lists of help, as Markdown marks what is printed as it stands
 		var page, section bytes.Buffer
 		name := strings.ReplaceAll(c.CommandPath(), " ", "-")
 		if err := doc.GenMan(c, &doc.GenManHeader{Section: "1", Source: "memplan", Manual: "memplan", Date: &time.Time{}}, &page); err != nil {

@@ -61,7 +61,7 @@ fits it says what leaves more room.`,
 	completeFlag(c, "format", report.FormatNames)
 	f.IntVar(&e.top, "top", 8, "layers to show")
 	f.BoolVar(&e.quick, "quick", false, "do not search for the largest batch and for changes")
-	f.BoolVar(&e.fix.more, "advise", false, "look longer for changes that make the job fit, or leave more room, and show how to make each")
+	f.BoolVar(&e.fix.more, "advise", false, "look longer for changes that make the job fit or leave more room; show how to make each")
 	f.BoolVar(&e.fix.none, "no-advise", false, "do not look for changes that make the job fit")
 	f.BoolVar(&e.curve, "batch-curve", false, "draw the peak over the batch size")
 	f.StringVar(&e.search, "search", "", "find the largest value of this param too: seq, or seq:64 for multiples of 64")

@@ -87,7 +87,7 @@ func planOf(o *estimate.Outcome) *oom.Plan {
 		NotModelled: r.NotModelled,
 	}
 	if x := r.Verdict.OOM; x != nil {
-		p.Tried, p.Free, p.Where = x.TriedBytes, x.FreeBytes, report.Where(x.Step, x.Phase, x.Op, x.Layer)
+		p.Tried, p.Free, p.Held, p.Where = x.TriedBytes, x.FreeBytes, o.OnGPU.OOMs[0].Err.Allocated, report.Where(x.Step, x.Phase, x.Op, x.Layer)
 	}
 	sizes := map[tensor.Bytes]bool{}
 	for i := range o.Played.Trace.Events {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,9 @@ func newList(s *Streams) *cobra.Command {
 		Example:   "  memplan list devices\n  memplan list presets --format json",
 		ValidArgs: names,
 		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 2 && slices.Contains(names, args[0]) {
+				return usagef("list %s takes no name; memplan explain %s tells what is known of one", args[0], args[1])
+			}
 			if len(args) != 1 {
 				return usagef("list needs one of %s", strings.Join(names, ", "))
 			}

@@ -16,8 +16,11 @@ const maxSpec = 8 << 20
 // specKey finds the key that every spec has, at the margin or in braces.
 var specKey = regexp.MustCompile(`(?m)^(?:\x{feff})?(?:memplan|"memplan"|'memplan')[ \t]*:|\A(?:\x{feff})?\s*\{[^{}\[\]]*\bmemplan["']?[ \t]*:`)
 
+// outputKey finds the key with which what memplan itself writes as JSON begins.
+var outputKey = regexp.MustCompile(`\A\s*\{\s*"memplan_\w+"\s*:`)
+
 // IsSpec reports whether a YAML file means to be a spec.
-func IsSpec(text []byte) bool { return specKey.Match(text) }
+func IsSpec(text []byte) bool { return specKey.Match(text) && !outputKey.Match(text) }
 
 // NoSpecs is the error where a path leads to no spec.
 type NoSpecs struct {

@@ -267,10 +267,13 @@ func (t *tensorArgs) place(a *argReader) {
 		a.set(&t.sig.Params[0], v.Items[0])
 		rest := *v
 		rest.Items = v.Items[1:]
+		if len(rest.Items) == 1 && rest.Items[0].Kind == spec.List { // ["ij,jk->ik", [a, b]], too
+			rest = *rest.Items[0]
+		}
 		t.assign(tensors[0], &rest)
-	case v.Kind == spec.List && tensors[0].Kind == op.KTensors && (len(v.Items) == 0 || v.Items[0].Kind != spec.List):
+	case v.Kind == spec.List && tensors[0].Kind == op.KTensors && isListOfTensors(v):
 		t.assign(tensors[0], v)
-	case v.Kind == spec.List: // cat: [[a, b], 1], too
+	case v.Kind == spec.List: // cat: [[a, b], 1] or cat: [parts, 1], too
 		if len(v.Items) > len(t.sig.Params) {
 			el.fail(v.Span, "%s takes at most %d arguments, not %d", t.e.Head.V, len(t.sig.Params), len(v.Items))
 		}
@@ -288,6 +291,13 @@ func (t *tensorArgs) place(a *argReader) {
 		}
 		t.assign(tensors[1], v)
 	}
+}
+
+// isListOfTensors reports whether the argument of an operator on a list is that
+// list, as in cat: [a, b], and not all the operator's arguments.
+func isListOfTensors(v *spec.Value) bool {
+	n := len(v.Items)
+	return n == 0 || v.Items[0].Kind != spec.List && v.Items[n-1].Kind != spec.Int
 }
 
 // attributes places a scalar or list on the arguments that are no tensors.

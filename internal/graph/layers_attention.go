@@ -306,7 +306,7 @@ func buildEncoderLayer(b *builder) {
 	mha := map[string]any{"embed_dim": d, "num_heads": heads, "dropout": p, "bias": bias, "batch_first": batchFirst, "need_weights": false,
 		"is_causal": b.bool("is_causal")}
 	drop := map[string]any{"p": p}
-	norm := map[string]any{"normalized_shape": []int64{d}, "bias": bias}
+	norm := map[string]any{"normalized_shape": []int64{d}, "eps": b.float("layer_norm_eps"), "bias": bias}
 	attn := add("self_attn", mha, src, src, src, padding, mask)
 	lin1 := add("linear1", map[string]any{"in_features": d, "out_features": ff, "bias": bias}, src)
 	mid := add("dropout", drop, wide)

@@ -162,11 +162,13 @@ func batchNormLayer(name string, check func(b *builder, x *op.Tensor)) {
 			track := b.bool("track_running_stats")
 			if track {
 				mean, variance = b.buffer("running_mean", c), b.buffer("running_var", c)
-				b.run("add_", &op.BinaryArgs{Other: op.Number{Set: true, Value: 1}}, b.counter("num_batches_tracked"))
+				b.run(op.CountBatch.Name, nil, b.counter("num_batches_tracked"))
 			}
 			a := &op.BatchNormArgs{Batch: !track, Eps: b.float("eps")}
 			if b.has("momentum") {
 				a.Momentum = b.float("momentum")
+			} else {
+				a.Cumulative = track
 			}
 			b.finish([]val{b.do("batch_norm", a, b.in(0), w, bias, mean, variance)})
 		},

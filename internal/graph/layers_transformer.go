@@ -138,9 +138,10 @@ func buildDecoderLayer(b *builder) {
 			"is_causal": b.bool(causal)}
 	}
 	drop := map[string]any{"p": p}
-	norm := map[string]any{"normalized_shape": []int64{d}, "bias": bias}
+	norm := map[string]any{"normalized_shape": []int64{d}, "eps": b.float("layer_norm_eps"), "bias": bias}
 	self := add("self_attn", "MultiheadAttention", mha("tgt_is_causal"), tgt, tgt, tgt, b.in(4), b.in(2))
-	cross := add("multihead_attn", "MultiheadAttention", mha("memory_is_causal"), tgt, memory, memory, b.in(5), b.in(3))
+	query := val{&program.Expr{Kind: program.Local, Slot: -1}, tgt.m} // never the memory itself
+	cross := add("multihead_attn", "MultiheadAttention", mha("memory_is_causal"), query, memory, memory, b.in(5), b.in(3))
 	lin1 := add("linear1", "Linear", map[string]any{"in_features": d, "out_features": ff, "bias": bias}, tgt)
 	mid := add("dropout", "Dropout", drop, wide)
 	lin2 := add("linear2", "Linear", map[string]any{"in_features": ff, "out_features": d, "bias": bias}, wide)

@@ -15,6 +15,7 @@ type Plan struct {
 	PeakReserved  tensor.Bytes
 	Fits          bool
 	Tried, Free   tensor.Bytes // of the first request that fails, if any
+	Held          tensor.Bytes // in tensors when that request fails
 	Where         string       // of that request, or of the peak
 	NotModelled   []string
 	Requests      []tensor.Bytes // the sizes that the plan asks for, as messages name them
@@ -43,11 +44,17 @@ func Compare(f *Failure, p *Plan) []string {
 		say("as planned: the plan dies of the same request, %v in %s", p.Tried, p.Where)
 	case !p.Fits:
 		say("the plan dies too, but of %v in %s, not of the %v of the message", p.Tried, p.Where, f.Tried)
+		if f.Allocated >= 0 && p.requests(f.Tried) {
+			say("the sizes agree, as the plan asks for %v, too; what lives beside does not: %v in tensors, the plan has %v (a mask, a buffer, a tensor that is kept?)", f.Tried, f.Allocated, p.Held)
+		}
 	}
 	if !p.requests(f.Tried) {
 		say("the plan makes no request of %v: the job does something that the spec does not say, or in other sizes (batch, sequence length, precision)", f.Tried)
 	}
-	if f.Allocated >= 0 && p.Fits {
+	switch {
+	case f.Total >= 0 && p.Fits && p.PeakReserved+p.Context > f.Total:
+		say("the plan's peak of %v reserved is too much for the job's GPU, as it was for the job", p.PeakReserved)
+	case f.Allocated >= 0 && p.Fits:
 		switch over := f.Allocated + f.Tried - p.PeakAllocated; {
 		case over > p.PeakAllocated/50:
 			say("with this request the job would hold %v in tensors, %v more than the plan's peak of %v", f.Allocated+f.Tried, over, p.PeakAllocated)

@@ -80,6 +80,10 @@ var AddInPlace = define(Row{
 	Node: "AddBackward0", Grad: passBoth,
 })
 
+// CountBatch is num_batches_tracked.add_(1), which a batch norm does in training
+// alone (torch/nn/modules/batchnorm.py).
+var CountBatch = define(Row{Name: "add_.batch", Run: func(*Call) {}, InPlace: true})
+
 // checkInPlace refuses an in-place result that would have to grow.
 func checkInPlace(c *Call) {
 	if b := c.Opt(1); b != nil {

@@ -105,6 +105,8 @@ type BatchNormArgs struct {
 	Running  bool    // running statistics in any mode
 	Momentum float64 `arg:"momentum"`
 	Eps      float64 `arg:"eps"`
+
+	Cumulative bool // momentum None: running statistics are means over all batches
 }
 
 func (a *BatchNormArgs) training(c *Call) bool { return a.Batch || !a.Running && c.Env().Training }

@@ -31,7 +31,7 @@ func (t *text) changes() {
 		if h := t.r.Host; h != nil && c.HostBytes > h.TotalBytes {
 			lacks += fmt.Sprintf(", %v of host memory", c.HostBytes)
 		}
-		t.printf("     %s  %v reserved%s; %s; numbers: %s; work: %s\n", c.Result, c.PeakReservedBytes, lacks, c.time(), c.Numerics, c.Effort)
+		t.printf("     %s  %v reserved%s; %s; change of numbers: %s; work: %s\n", c.Result, c.PeakReservedBytes, lacks, c.time(), c.Numerics, c.Effort)
 		if i < t.o.Shown || i == 0 {
 			t.block("spec", c.SpecLines)
 			t.block("code", strings.Split(c.Code, "\n"))

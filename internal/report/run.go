@@ -78,7 +78,11 @@ func WriteRun(w io.Writer, r *Run, format string) error {
 	if !r.Agrees {
 		verdict = "DIFFERS"
 	}
-	fmt.Fprintf(w, "%s: the prediction for %s, executed by %s (%s), %s\n\n", verdict, Printable(r.Spec), r.Backend, Printable(r.Device), Plural(int64(r.Steps), "step"))
+	by := r.Backend
+	if r.Device != r.Backend {
+		by += fmt.Sprintf(" (%s)", Printable(r.Device))
+	}
+	fmt.Fprintf(w, "%s: the prediction for %s, executed by %s, %s\n\n", verdict, Printable(r.Spec), by, Plural(int64(r.Steps), "step"))
 	if err := t.Write(w); err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ type Executor struct {
 	losses  []float64
 	weights Weights
 	onStep  func(step int) error
+	stopped func() error // an error ends the run; nil: nothing does
 }
 
 var _ engine.Backend = (*Executor)(nil)
@@ -123,6 +124,11 @@ func wanted(b *op.Back, i int) *op.Tensor {
 // launch runs a kernel. Operands of Map and Reduce kernels are broadcast to the
 // size of the first one that is read.
 func (x *Executor) launch(k *kernel.Kernel, ts []kernel.Tensor, ints []int64, floats ...float64) error {
+	if x.stopped != nil {
+		if err := x.stopped(); err != nil {
+			return err
+		}
+	}
 	c := &kernel.Call{Kernel: k, T: ts, I: ints, F: floats}
 	if err := c.Check(); err != nil {
 		return err

@@ -29,14 +29,21 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
+// With -numbers-python, TestAgainstPyTorch trains the jobs of -numbers-specs in PyTorch
+// and here; with -numbers-out it records those that are equal. The recording is
+// made anew with
+//
+//	go test ./internal/runtime -run AgainstPyTorch -numbers-python python3 -numbers-specs testdata/numbers.json.gz -numbers-out testdata/numbers.json.gz
 var (
-	numbersPython = commandline.String("numbers-python", "", "command that runs Python with PyTorch, which records testdata/numbers.json.gz anew")
-	numbersSpecs  = commandline.String("numbers-specs", "", "with -numbers-python: only compare, the specs of these files, recordings of programs or YAML (a pattern)")
+	numbersPython = commandline.String("numbers-python", "", "command that runs Python with PyTorch")
+	numbersSpecs  = commandline.String("numbers-specs", "", "files of the specs: YAML, or recordings of programs (a pattern)")
+	numbersOut    = commandline.String("numbers-out", "", "recording to write")
 )
 
 const (
 	numbersFile  = "testdata/numbers.json.gz"
 	numbersSteps = 3
+	numbersMost  = 1536 * tensor.MiB // of memory, of jobs that are compared
 )
 
 // numbers are what training a job from known weights on known batches gives: the
@@ -75,11 +82,15 @@ type known struct {
 }
 
 func (k *known) Initialize(t *op.Tensor, of engine.Initial) error {
-	if err := k.Executor.Initialize(t, of); err != nil || !t.DType.IsFloating() || of.Shared || !of.Model {
+	if err := k.Executor.Initialize(t, of); err != nil || of.Shared || !of.Model {
 		return err
 	}
 	k.random = 0
 	name := of.Name
+	if !t.DType.IsFloating() {
+		k.started[name] = make([]float64, t.Numel())
+		return nil
+	}
 	v := digits(name, t.Numel())
 	for i, u := range v {
 		switch {
@@ -280,17 +291,17 @@ func specsOf(t *testing.T, pattern string) map[string]string {
 		t.Fatalf("%s: no files (%v)", pattern, err)
 	}
 	for _, f := range files {
+		if strings.HasSuffix(f, ".json.gz") {
+			for _, n := range recorded(t, f) {
+				out[n.Name] = n.Spec
+			}
+			continue
+		}
 		text, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasSuffix(f, ".json.gz") {
-			out[filepath.Base(f)] = string(text)
-			continue
-		}
-		for _, n := range recorded(t, f) {
-			out[filepath.Base(f)+" "+n.Name] = n.Spec
-		}
+		out[strings.TrimSuffix(filepath.Base(f), ".yaml")] = string(text)
 	}
 	return out
 }
@@ -303,64 +314,103 @@ func recorded(t *testing.T, file string) (out []*numbers) {
 	}
 	defer f.Close()
 	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		err = json.NewDecoder(z).Decode(&out)
 	}
-	if err := json.NewDecoder(z).Decode(&out); err != nil {
+	if err != nil {
 		t.Fatal(file, err)
 	}
 	return out
 }
 
-// TestExplore compares the jobs of -numbers-specs with PyTorch.
-func TestExplore(t *testing.T) {
-	if *numbersSpecs == "" {
-		t.Skip("no -numbers-specs")
+// record writes numbers in the order of their names.
+func record(t *testing.T, file string, all []*numbers) {
+	t.Helper()
+	slices.SortFunc(all, func(a, b *numbers) int { return strings.Compare(a.Name, b.Name) })
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if err := errors.Join(json.NewEncoder(z).Encode(all), z.Close(), os.WriteFile(file, b.Bytes(), 0o644)); err != nil {
+		t.Fatal(err)
 	}
-	jobs, uses, got := map[string]*estimate.Job{}, map[string]Uses{}, map[string]*numbers{}
-	refused := map[string]int{}
-	for name, text := range specsOf(t, *numbersSpecs) {
-		j, err := parsed(name, text)
+}
+
+// TestNumbers trains the jobs of the recording, and holds every loss and what
+// became of every parameter and buffer against PyTorch. A short test takes some.
+func TestNumbers(t *testing.T) {
+	for i, want := range recorded(t, numbersFile) {
+		if testing.Short() && i%8 != 0 {
+			continue
+		}
+		j, err := parsed(want.Name+".yaml", want.Spec)
 		if err != nil {
-			refused["not a spec"]++
+			t.Errorf("%s: %v", want.Name, err)
 			continue
 		}
 		u, err := Probe(j.Program, j.Machine.Env, &cpu.Device{})
 		if err != nil {
-			refused[err.Error()]++
+			t.Errorf("%s: %v", want.Name, err)
 			continue
 		}
-		o, err := estimate.Run(j)
-		if err != nil || o.Free.PeakAllocated.Allocated > 64*tensor.MiB {
-			refused["too large"]++
+		got, err := trained(j, u)
+		if err != nil {
+			t.Errorf("%s: %v", want.Name, err)
+			continue
+		}
+		if d := differences(got, want); d != nil {
+			t.Errorf("%s: %d differences:\n  %s", want.Name, len(d), strings.Join(d[:min(3, len(d))], "\n  "))
+		}
+	}
+}
+
+// TestAgainstPyTorch compares jobs with PyTorch, and records what is equal.
+func TestAgainstPyTorch(t *testing.T) {
+	if *numbersPython == "" {
+		t.Skip("no -numbers-python")
+	}
+	jobs, uses, got := map[string]*estimate.Job{}, map[string]Uses{}, map[string]*numbers{}
+	var not []string
+	specs := specsOf(t, *numbersSpecs)
+	for name, text := range specs {
+		j, err := parsed(name+".yaml", text)
+		if err != nil {
+			not = append(not, err.Error())
+			continue
+		}
+		u, err := Probe(j.Program, j.Machine.Env, &cpu.Device{})
+		if err != nil {
+			not = append(not, name+": "+err.Error())
+			continue
+		}
+		if o, err := estimate.Run(j); err != nil || o.Free.PeakAllocated.Allocated > numbersMost {
+			not = append(not, fmt.Sprintf("%s: too large (%v)", name, err))
 			continue
 		}
 		n, err := trained(j, u)
-		if err != nil {
-			refused["RUN "+err.Error()]++
-			if err != errRandom {
-				t.Errorf("%s: %v", name, err)
-			}
+		switch {
+		case err == errRandom:
+			not = append(not, name+": "+err.Error())
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		default:
+			jobs[name], uses[name], got[name] = j, u, n
+		}
+	}
+	slices.Sort(not)
+	t.Logf("%d jobs run; not:\n%s", len(got), strings.Join(not, "\n"))
+	var equal []*numbers
+	for name, w := range inPyTorch(t, *numbersPython, jobs, uses) {
+		if w.Error != "" {
+			t.Logf("%s: PyTorch: %s", name, w.Error)
 			continue
 		}
-		jobs[name], uses[name], got[name] = j, u, n
-	}
-	why := make([]string, 0, len(refused))
-	for w, n := range refused {
-		why = append(why, fmt.Sprintf("%5d %s", n, w))
-	}
-	slices.Sort(why)
-	t.Logf("%d jobs run; not:\n%s", len(got), strings.Join(why, "\n"))
-	want := inPyTorch(t, *numbersPython, jobs, uses)
-	for name, n := range got {
-		w := want[name]
-		switch {
-		case w == nil || w.Error != "":
-			t.Logf("%s: PyTorch: %+v", name, w)
-		default:
-			if d := differences(n, w); d != nil {
-				t.Errorf("%s: %d differences:\n  %s", name, len(d), strings.Join(d[:min(3, len(d))], "\n  "))
-			}
+		if d := differences(got[name], w); d != nil {
+			t.Errorf("%s: %d differences:\n  %s", name, len(d), strings.Join(d[:min(3, len(d))], "\n  "))
+			continue
 		}
+		w.Spec = specs[name]
+		equal = append(equal, w)
+	}
+	if *numbersOut != "" {
+		record(t, *numbersOut, equal)
 	}
 }

@@ -101,9 +101,9 @@ func refused(r string, err error) error {
 		return err
 	}
 	if types := (*kernel.UnsupportedError)(nil); errors.As(err, &types) {
-		return unsupported("operator %s of %v on %s", r, types.DType, types.Device)
+		return unsupported("%s of %v on %s", r, types.DType, types.Device)
 	}
-	return unsupported("operator %s of these tensors (%v)", r, err)
+	return unsupported("%s of these tensors (%v)", r, err)
 }
 
 func (p *probe) Forward(c *op.Call) error {
@@ -113,7 +113,7 @@ func (p *probe) Forward(c *op.Call) error {
 	case "nll_loss_forward", "nll_loss2d_forward":
 		p.bound(c.In[1], c.In[0].Dim(min(1, c.In[0].Rank()-1)), true)
 	}
-	return refused(c.Row.Name, p.Executor.Forward(c))
+	return refused("operator "+c.Row.Name, p.Executor.Forward(c))
 }
 
 // bound notes that an input, if t is one, holds indices below n.
@@ -129,11 +129,11 @@ func (p *probe) bound(t *op.Tensor, n int64, target bool) {
 }
 
 func (p *probe) Backward(b *op.Back) error {
-	return refused("the derivative of "+b.Row.Name, p.Executor.Backward(b))
+	return refused("the derivative of operator "+b.Row.Name, p.Executor.Backward(b))
 }
 
 func (p *probe) Step(o *program.Optimizer, group int, params []*optim.Param) error {
-	return refused(o.Row.Name, p.Executor.Step(o, group, params))
+	return refused("optimizer "+o.Row.Name, p.Executor.Step(o, group, params))
 }
 
 func (p *probe) Initialize(*op.Tensor, engine.Initial) error { return nil }

@@ -37,6 +37,7 @@ func init() {
 var composites = map[string]func(c *op.Call) error{
 	"linear": nil, "matmul": nil, "mm.any": nil, "outer": nil,
 	"conv1d": nil, "conv2d": nil, "conv3d": nil, "conv_transpose1d": nil, "conv_transpose2d": nil, "conv_transpose3d": nil,
+	"narrow": nil, "movedim": nil, "swapaxes": nil, "swapdims": nil, "view_as": nil, "reshape_as": nil, "ravel": nil, "vstack": nil, "hstack": nil, "dstack": nil,
 	"unflatten": nil, "reshape": nil, "flatten": nil, "contiguous": nil, "expand_as": nil, "getitem": nil, "repeat_interleave": nil,
 	"to": nil, "float": nil, "half": nil, "bfloat16": nil, "double": nil, "long": nil, "int": nil, "bool": nil, "type_as": nil,
 	"layer_norm": nil, "batch_norm": nil, "group_norm": nil,

@@ -98,6 +98,9 @@ func (x *Executor) pixels(t *op.Tensor) (kernel.Tensor, error) {
 func batchNorm(x *Executor, c *op.Call) error {
 	a, in := c.Args.(*op.BatchNormArgs), c.In[0]
 	training := a.Batch || !a.Running && c.Env().Training
+	if training && a.Cumulative {
+		return unsupported("a batch_norm with momentum None")
+	}
 	var o collector
 	o.add(x.pixels(c.Out[0]))
 	for _, t := range c.Out[1:3] {
@@ -134,6 +137,14 @@ func batchNormGrad(x *Executor, b *op.Back) error {
 		return o.err
 	}
 	return x.launch(kernel.BatchNormGrad, o.ts, []int64{1})
+}
+
+// countBatch adds 1 in training.
+func countBatch(x *Executor, c *op.Call) error {
+	if !c.Env().Training {
+		return nil
+	}
+	return x.apply(kernel.Affine, c.In[0], c.In[:1], 1, 1)
 }
 
 // groups is a tensor of images as [N, G, C/G, S].
@@ -211,6 +222,7 @@ func flag(b bool) int64 {
 var normRows = map[string]row{
 	"native_layer_norm": {forward: layerNorm, backward: layerNormGrad},
 	"native_group_norm": {forward: groupNorm, backward: groupNormGrad},
+	"add_.batch":        {forward: countBatch},
 	"native_batch_norm": {forward: batchNorm, backward: batchNormGrad},
 	"cudnn_batch_norm":  {forward: batchNorm, backward: batchNormGrad},
 	"_softmax":          softmax(kernel.Softmax, kernel.SoftmaxGrad),

@@ -30,7 +30,7 @@ type Options struct {
 // Progress is what one step gave.
 type Progress struct {
 	Step                int
-	Loss                float64 // the mean of those of the step's backward passes; 0 without
+	Loss                float64 // the sum of those of the step's backward passes; 0 without
 	HasLoss             bool
 	Took                time.Duration
 	Allocated, Reserved tensor.Bytes // peaks so far
@@ -59,7 +59,7 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 		return r, err
 	}
 	x := NewExecutor(o.Device, alloc, o.Source, o.Seed)
-	x.poison = o.Poison
+	x.poison, x.stopped = o.Poison, ctx.Err
 	if x.source == nil {
 		x.source = NewSynthetic(prog, uses, o.Seed)
 	}
@@ -76,7 +76,7 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 		p := Progress{Step: n, Took: end.Sub(start)}
 		start = end
 		for _, l := range x.losses {
-			p.Loss += l / float64(len(x.losses))
+			p.Loss += l
 			p.HasLoss = true
 		}
 		x.losses = x.losses[:0]
@@ -88,7 +88,7 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 				return err
 			}
 		}
-		return ctx.Err()
+		return nil
 	}
 	r.Played, err = engine.Play(prog, env, x, o.Steps)
 	r.Stats, r.Live = alloc.Stats(), x.live

@@ -245,7 +245,7 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 			return
 		}
 		for _, p := range v.Pairs {
-			if !IsName(p.Key.Str) {
+			if !isVariable(p.Key.Str) {
 				d.errs.Addf(p.Key.Span, "variable must be an identifier, not %q", p.Key.Str)
 				continue
 			}
@@ -343,7 +343,7 @@ func (s *Spec) Operand(v *Value) *Operand {
 }
 
 func (d *decoder) identifier(v *Value) String {
-	if v.Kind != Str || !IsName(v.Str) {
+	if v.Kind != Str || !isVariable(v.Str) {
 		d.errs.Addf(v.Span, "variable must be an identifier, not %s", v.Describe())
 		return String{}
 	}
@@ -358,8 +358,13 @@ func listOf(v *Value) []*Value {
 	return []*Value{v}
 }
 
-// IsName reports whether s is an identifier of Python that is no keyword.
-func IsName(s string) bool {
+// IsName reports whether s may be the name of a value or module in a script: an
+// identifier of Python that is no keyword, nor what scripts have already.
+func IsName(s string) bool { return isVariable(s) && !scriptNames[s] }
+
+// isVariable reports whether s may be the name of a param or a loop's variable,
+// which stand in expressions alone.
+func isVariable(s string) bool {
 	if s == "" {
 		return false
 	}
@@ -376,8 +381,11 @@ var pythonKeywords = map[string]bool{
 	"break": true, "class": true, "continue": true, "def": true, "del": true, "elif": true, "else": true, "except": true,
 	"finally": true, "for": true, "from": true, "global": true, "if": true, "import": true, "in": true, "is": true,
 	"lambda": true, "nonlocal": true, "not": true, "or": true, "pass": true, "raise": true, "return": true, "try": true,
-	"while": true, "with": true, "yield": true, "self": true, "torch": true, "nn": true, "F": true,
+	"while": true, "with": true, "yield": true,
 }
+
+// scriptNames are the names that every script and method has.
+var scriptNames = map[string]bool{"self": true, "torch": true, "nn": true, "F": true}
 
 // modulePathForm says what IsModulePath accepts.
 const modulePathForm = "an attribute such as conv1, or an item of a list such as up[0]"

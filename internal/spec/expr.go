@@ -124,6 +124,9 @@ func parseExpr(src string) (e syntax.Expr, d *Diag) {
 			e, d = nil, &Diag{Span: span, Msg: "expression cannot be parsed"}
 		}
 	}()
+	if at := strings.Index(src, "**"); at >= 0 && !strings.ContainsAny(src[:at], `'"`) {
+		return nil, &Diag{Span: Span{Pos: Pos{0, utf8.RuneCountInString(src[:at])}, Len: 2}, Msg: "expression: ** is not in the language; multiply, shift (1 << n), or take sqrt"}
+	}
 	lead := len(src) - len(strings.TrimLeft(src, " \t"))
 	x, err := (&syntax.FileOptions{}).ParseExpr("", strings.TrimSpace(src), 0)
 	if err != nil {

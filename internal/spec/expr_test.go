@@ -175,6 +175,7 @@ func TestExprSyntax(t *testing.T) {
 	}{
 		{"${", 1, "not closed"}, {"a ${1", 3, "not closed"}, {"${}", 3, "empty"}, {"${ }", 3, "empty"}, {"${1 +}", 6, "unexpected end"},
 		{"${1 2}", 5, "unexpected"}, {"${a b}", 5, "unexpected"}, {"${(1}", 5, ""}, {"${1 = 2}", 5, ""}, {"é${)}", 4, ""},
+		{"${2 ** 3}", 5, "** is not in the language"},
 		{"${" + strings.Repeat("(", 100) + "}", 3, "nested deeper"}, {"${" + strings.Repeat("1+", 1500) + "1}", 3, "longer than"},
 		{"${" + strings.Repeat("-", 100) + "1}", 3, "nested deeper"},
 	} {

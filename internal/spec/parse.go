@@ -170,7 +170,7 @@ func (d *decoder) params(v *Value, given map[string]any) *paramEnv {
 		return env
 	}
 	for _, p := range v.Pairs {
-		if !IsName(p.Key.Str) {
+		if !isVariable(p.Key.Str) {
 			d.errs.Addf(p.Key.Span, "name must be an identifier, not %q", p.Key.Str)
 			continue
 		}

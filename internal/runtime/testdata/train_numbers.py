@@ -43,10 +43,12 @@ def run(job):
             visit(f"{path}{name}.", child)
         for group in module._parameters, module._buffers:
             for name, t in group.items():
-                if t is not None and t.is_floating_point() and id(t) not in tensors:
+                if t is None or id(t) in tensors:
+                    continue
+                if t.is_floating_point():
                     with torch.no_grad():
                         t.copy_(first(path + name, t))
-                    tensors[id(t)] = path + name, t, t.detach().clone()
+                tensors[id(t)] = path + name, t, t.detach().clone() if t.is_floating_point() else torch.zeros_like(t)
 
     def initialize(name, model):
         if name in job["models"]:
@@ -87,7 +89,7 @@ def run(job):
         torch.Tensor.backward = original
     changes = {}
     for path, t, was in tensors.values():
-        d = (t.detach() - was).reshape(-1)
+        d = (t.detach().double() - was).reshape(-1)
         changes[path] = [(d * (2 * digits(path + "/change", d.numel()) - 1)).sum().item(), d.norm().item()]
     return {"losses": losses, "changes": changes}
 
@@ -100,6 +102,8 @@ def main():
             r = run(job)
         except Exception as e:  # whatever a script does
             r = {"error": f"{type(e).__name__}: {e}"}
+        if re.search("NaN|Infinity", json.dumps(r)):
+            r = {"error": "not a number"}
         r["name"] = job["name"]
         print(json.dumps(r), file=say, flush=True)
 
