@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -122,6 +124,9 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 			return usagef("--capacity: %w", err)
 		}
 	}
+	if err := e.checkSave(); err != nil {
+		return err
+	}
 	var rep *report.Run
 	if e.backend == "torch" {
 		rep, err = e.onTorch(c, s, r, keys)
@@ -131,7 +136,7 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 	if rep == nil {
 		return err
 	}
-	rep.Agrees = err == nil && e.agrees(rep)
+	rep.Agrees = rep.Stopped == "" && e.agrees(rep)
 	if len(rep.StepMS) > 0 {
 		if werr := report.WriteRun(s.Out, rep, e.format); werr != nil {
 			return werr
@@ -141,6 +146,23 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 		return errMismatch
 	}
 	return err
+}
+
+// checkSave finds out before the run whether a file can be made for its weights.
+func (e *execution) checkSave() error {
+	switch info, err := os.Stat(e.save); {
+	case e.save == "" || err == nil && info.Mode().Type()&(os.ModeDevice|os.ModeNamedPipe) != 0:
+		return nil
+	case e.save == "-":
+		return usagef("--save takes the name of a file; the report goes to standard output")
+	case err == nil && info.IsDir():
+		return usagef("--save: %s is a directory", e.save)
+	}
+	f, err := os.CreateTemp(filepath.Dir(e.save), filepath.Base(e.save)+".*")
+	if err != nil {
+		return fmt.Errorf("--save: %w", err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // errMismatch says that a run contradicts its prediction, which was printed.
@@ -218,6 +240,9 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 		}
 	}
 	rep.Steps = len(res.Steps)
+	if err != nil && rep.Steps < options.Steps {
+		rep.Stopped = err.Error()
+	}
 	rep.Measured = report.RunBytes{AllocatedBytes: res.Stats.AllocatedBytes.All.Peak, ReservedBytes: res.Stats.ReservedBytes.All.Peak}
 	if res.Played != nil {
 		rep.Trace = sameTrace(o.Played, res.Played)
@@ -261,7 +286,7 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	}
 	found, err := python.Find(c.Context())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--python: %w", err)
 	}
 	keys = append(keys, deviceKeys(found)...)
 	j, err := r.Job(keys...)
@@ -308,6 +333,7 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	case rep.Measured.OutOfMemory:
 		rep.Warnings = append(rep.Warnings, "PyTorch: "+rec.Error)
 	case rec.Error != "":
+		rep.Stopped = rec.Error
 		return rep, fmt.Errorf("the script ended early: %s", rec.Error)
 	}
 	return rep, nil

@@ -22,7 +22,8 @@ type Run struct {
 	Predicted RunBytes  `json:"predicted"`
 	Measured  RunBytes  `json:"measured"`
 	Trace     RunTrace  `json:"trace"`
-	Agrees    bool      `json:"agrees"` // within the tolerance
+	Agrees    bool      `json:"agrees"`            // within the tolerance
+	Stopped   string    `json:"stopped,omitempty"` // what ended the run before its last step, so that nothing is compared
 	Warnings  []string  `json:"warnings"`
 }
 
@@ -58,6 +59,14 @@ func WriteRun(w io.Writer, r *Run, format string) error {
 	if format == "json" {
 		return JSON(w, r)
 	}
+	by := r.Backend
+	if r.Device != r.Backend {
+		by += fmt.Sprintf(" (%s)", Printable(r.Device))
+	}
+	if r.Stopped != "" {
+		_, err := fmt.Fprintf(w, "STOPPED: %s, executed by %s, ended after %s\n", Printable(r.Spec), by, Plural(int64(r.Steps), "step"))
+		return err
+	}
 	t := Table{Header: []string{"", "predicted", "measured", "difference"}, Numbers: []bool{false, true, true, true}}
 	add := func(name string, p, m tensor.Bytes) {
 		if m > 0 {
@@ -77,10 +86,6 @@ func WriteRun(w io.Writer, r *Run, format string) error {
 	verdict := "AGREES"
 	if !r.Agrees {
 		verdict = "DIFFERS"
-	}
-	by := r.Backend
-	if r.Device != r.Backend {
-		by += fmt.Sprintf(" (%s)", Printable(r.Device))
 	}
 	fmt.Fprintf(w, "%s: the prediction for %s, executed by %s, %s\n\n", verdict, Printable(r.Spec), by, Plural(int64(r.Steps), "step"))
 	if err := t.Write(w); err != nil {

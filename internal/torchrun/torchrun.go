@@ -8,6 +8,7 @@ import (
 	"context"
 	_ "embed" // the script below
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -125,6 +126,9 @@ func (p Python) run(ctx context.Context, args ...string) ([]byte, error) {
 			return nil, ctx.Err()
 		}
 		text := strings.TrimSpace(stderr.String())
+		if strings.Contains(text, "No module named 'torch'") {
+			return nil, &Error{Command: p.String(), Err: errors.New("this Python has no PyTorch; name one that has")}
+		}
 		if len(text) > maxOutput {
 			text = "… " + text[len(text)-maxOutput:]
 		}
