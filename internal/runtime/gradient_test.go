@@ -39,10 +39,20 @@ func asFloat64(prog *program.Job) {
 		class(m.Root)
 	}
 	class(prog.Aux)
-	for i := range prog.Inputs {
-		if prog.Inputs[i].DType == tensor.Float32 {
-			prog.Inputs[i].DType = tensor.Float64
+	inputs := func(list []program.Input) {
+		for i := range list {
+			if list[i].DType == tensor.Float32 {
+				list[i].DType = tensor.Float64
+			}
 		}
+	}
+	inputs(prog.Inputs)
+	if e := prog.Eval; e != nil {
+		class(e.Aux)
+		for _, c := range e.Models {
+			class(c)
+		}
+		inputs(e.Inputs)
 	}
 	prog.DType = tensor.Float64
 }
@@ -57,7 +67,6 @@ type tangent struct {
 	loss      float64
 	gradients map[string][]float64
 	names     map[int32]string // of parameters, by block
-	sizes     map[string]int
 	order     []string
 }
 

@@ -1,8 +1,6 @@
 package runtime
 
 import (
-	"fmt"
-
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -103,14 +101,6 @@ func (x *Executor) viewGrad(b *op.Back) error {
 		if err := x.launch(kernel.Copy, []kernel.Tensor{x.at(y, places[i]), from}, nil); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// sized fails if a tensor has not so many dimensions.
-func sized(t *op.Tensor, least, most int) error {
-	if r := t.Rank(); r < least || r > most {
-		return fmt.Errorf("a tensor of shape %v has not %d to %d dimensions", t.Size, least, most)
 	}
 	return nil
 }
