@@ -1,7 +1,6 @@
 package data
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/memplan/memplan/internal/program"
@@ -19,9 +18,12 @@ type Prefetch struct {
 	ready  map[int]chan batch
 }
 
-type batch struct {
-	of  map[string][]byte
-	err error
+// batch is what came of each input, by name.
+type batch map[string]made
+
+type made struct {
+	data []byte
+	err  error
 }
 
 // NewPrefetch returns a source over another one, which is called from one
@@ -45,14 +47,7 @@ func (p *Prefetch) Values(n int, in program.Input) ([]byte, error) {
 		delete(p.ready, n-1)
 		p.start(n + 1)
 	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	data, ok := b.of[in.Name]
-	if !ok {
-		return nil, fmt.Errorf("there is no data")
-	}
-	return data, nil
+	return b[in.Name].data, b[in.Name].err
 }
 
 func (p *Prefetch) start(n int) {
@@ -64,11 +59,10 @@ func (p *Prefetch) start(n int) {
 			b := <-before
 			before <- b
 		}
-		out := batch{of: map[string][]byte{}}
+		out := batch{}
 		for _, in := range p.inputs {
-			if out.of[in.Name], out.err = p.from.Values(n, in); out.err != nil {
-				break
-			}
+			data, err := p.from.Values(n, in)
+			out[in.Name] = made{data, err}
 		}
 		c <- out
 	}()

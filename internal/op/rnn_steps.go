@@ -91,8 +91,27 @@ func (c *Call) layerStack(x *Tensor, states []rnnState) (*Tensor, []rnnState) {
 			x = c.Do1(Dropout, &DropoutArgs{P: a.Dropout, Training: &train}, y)
 			c.Drop(y)
 		}
+		for i := len(final) - dirs; i >= 0; i -= dirs { // final_hiddens is declared after layer_input; a pair dies from its end
+			for _, s := range final[i : i+dirs] {
+				c.youngestState(s)
+			}
+		}
 	}
 	return x, final
+}
+
+// youngestState and youngestRun say that what holds a state, or outputs and then
+// a state, is declared last: a tuple and a vector die from their front.
+func (c *Call) youngestState(s rnnState) {
+	c.Youngest(s.c)
+	c.Youngest(s.h)
+}
+
+func (c *Call) youngestRun(r rnnRun) {
+	for i := len(r.outs) - 1; i >= 0; i-- {
+		c.Youngest(r.outs[i])
+	}
+	c.youngestState(r.final)
 }
 
 // rnnLayer is FullLayer or FullBidirectionalLayer.
@@ -106,6 +125,7 @@ func (c *Call) rnnLayer(x *Tensor, states []rnnState, w []*Tensor, per int) (*Te
 		c.Drop(fw.outs...)
 		return y, []rnnState{fw.final}
 	}
+	c.youngestRun(fw)
 	front := c.Do1(Stack, &DimArgs{}, fw.outs...)
 	reverse(steps)
 	rev := c.rnnDirection(steps, states[1], w[per:2*per])
@@ -129,12 +149,19 @@ func reverse(ts []*Tensor) {
 // rnnDirection runs the cell over the steps. The caller owns what comes of it.
 func (c *Call) rnnDirection(steps []*Tensor, s rnnState, w []*Tensor) rnnRun {
 	r := rnnRun{final: c.keepState(s)}
+	done := false
+	defer func() { // where a recomputation ends in a cell, hidden dies, then step_outputs from its front
+		if !done {
+			c.youngestRun(r)
+		}
+	}()
 	for _, x := range steps {
 		next := c.rnnCell(x, r.final, w)
 		c.dropState(r.final)
 		r.final = next
 		r.outs = append(r.outs, c.Keep(next.h))
 	}
+	done = true
 	return r
 }
 

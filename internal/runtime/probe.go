@@ -94,14 +94,17 @@ func (p *probe) Alloc(id int32, n tensor.Bytes) error {
 func (p *probe) Free(int32) error  { return nil }
 func (p *probe) EmptyCache() error { return nil }
 
-// refused makes an error that says what a device does not run one that says what
-// cannot be executed.
+// refused turns the error of a dry run of r into one that says what cannot be
+// executed.
 func refused(r string, err error) error {
 	if known := (*UnsupportedError)(nil); err == nil || errors.As(err, &known) {
 		return err
 	}
 	if types := (*kernel.UnsupportedError)(nil); errors.As(err, &types) {
 		return unsupported("%s of %v on %s", r, types.DType, types.Device)
+	}
+	if why := errors.Unwrap(err); why != nil { // without the operator's name
+		err = why
 	}
 	return unsupported("%s of these tensors (%v)", r, err)
 }
