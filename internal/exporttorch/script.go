@@ -164,7 +164,11 @@ func (s *script) init(c *program.Class) {
 		if p.Fixed {
 			dtype = ", dtype=" + program.Literal(p.DType)
 		}
-		s.printf("self.register_buffer(%q, %s(%s%s))", p.Name, initials[p.Init], sizes(p.Size), dtype)
+		persistent := ""
+		if p.Aside {
+			persistent = ", persistent=False"
+		}
+		s.printf("self.register_buffer(%q, %s(%s%s)%s)", p.Name, initials[p.Init], sizes(p.Size), dtype, persistent)
 	}
 	order := c.Registered()
 	for i := 0; i < len(order); {

@@ -286,7 +286,7 @@ func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 				u.el.fail(p.Name.At, "shape %s: %v", tensor.SizeString(size), err)
 			}
 			u.shapes[p.Name.V], u.dtypes[p.Name.V] = append([]int64{}, size...), d
-			pp := program.Param{Name: p.Name.V, Size: size, DType: d, Fixed: !d.IsFloating(), Init: p.V.Init.V}
+			pp := program.Param{Name: p.Name.V, Size: size, DType: d, Fixed: !d.IsFloating(), Init: p.V.Init.V, Aside: i == 1 && !p.V.Persistent.V}
 			if i == 0 {
 				u.class.Params = append(u.class.Params, pp)
 			} else {

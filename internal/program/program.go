@@ -113,6 +113,7 @@ type Param struct {
 	DType tensor.DType
 	Fixed bool      // keeps its type when the model is converted (integers)
 	Init  string    // of one that a block declares: zeros, ones or normal
+	Aside bool      // a buffer that is no part of the state dict: persistent=False
 	Given []float64 // the elements, where a list of numbers says them
 	Tied  string    // path, from the class, of the parameter that stands in its place
 

@@ -98,7 +98,7 @@ func ones(*program.Class, *program.Param) distribution { return distribution{con
 
 // Initialize implements engine.Backend.
 func (x *Executor) Initialize(t *op.Tensor, of engine.Initial) error {
-	if of.Model {
+	if of.Model && !of.Param.Aside {
 		x.weights.names = append(x.weights.names, of.Name)
 		x.weights.of[of.Name] = t
 	}

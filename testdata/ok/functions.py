@@ -9,7 +9,7 @@ import torch.nn.functional as F
 class Attention(nn.Module):
     def __init__(self):
         super().__init__()
-        self.register_buffer("cos", torch.zeros(6, 4))
+        self.register_buffer("cos", torch.zeros(6, 4), persistent=False)
         self.qkv = nn.Linear(8, 24)
         self.out = nn.Linear(8, 8)
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 class BlockManual(nn.Module):
     def __init__(self):
         super().__init__()
-        self.register_buffer("mask", torch.zeros(8, 8))
+        self.register_buffer("mask", torch.zeros(8, 8), persistent=False)
         self.ln1 = nn.LayerNorm(32)
         self.ln2 = nn.LayerNorm(32)
         self.qkv = nn.Linear(32, 96)
