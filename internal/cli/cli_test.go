@@ -21,8 +21,13 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs testdata/script/<command>_<topic>.txtar.
 func TestScripts(t *testing.T) {
+	dir := "../../testdata/script"
+	var files []string
+	if testing.Short() { // those in which several things happen at the same time
+		dir, files = "", []string{"../../testdata/script/check_rules.txtar", "../../testdata/script/estimate_advise.txtar", "../../testdata/script/run.txtar"}
+	}
 	testscript.Run(t, testscript.Params{
-		Dir: "../../testdata/script", UpdateScripts: *update, RequireExplicitExec: true,
+		Dir: dir, Files: files, UpdateScripts: *update, RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			root, err := filepath.Abs("../..")
 			e.Setenv("ROOT", root)
