@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -102,9 +101,6 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	if err := k.compare(c, s, o); err != nil {
 		return err
 	}
-	if _, given := s.Env("GOGC"); !given { // many jobs of a few MiB that die young: a quarter of the time goes to collecting them
-		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
-	}
 	progress := newProgress(s)
 	o.Progress = progress.show
 	r, err := gate.Check(c.Context(), o)
@@ -141,9 +137,6 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	}
 	return nil
 }
-
-// gcPercent lets the heap of a check grow to five times what is alive.
-const gcPercent = 400
 
 // output is a report that goes to a file.
 type output struct {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -194,6 +195,9 @@ func predicted(j *estimate.Job, backend, device string) (*estimate.Outcome, *rep
 
 // onDevice trains on a device of memplan's own.
 func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, keys []estimate.Key) (*report.Run, error) {
+	if _, given := s.Env("GOGC"); !given { // segments are large, and what is freed goes back soon
+		defer debug.SetGCPercent(debug.SetGCPercent(100))
+	}
 	j, err := r.Job(keys...)
 	if err != nil {
 		return nil, err
