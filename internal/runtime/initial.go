@@ -98,9 +98,11 @@ func ones(*program.Class, *program.Param) distribution { return distribution{con
 
 // Initialize implements engine.Backend.
 func (x *Executor) Initialize(t *op.Tensor, of engine.Initial) error {
-	if of.Model && !of.Param.Aside {
-		x.weights.names = append(x.weights.names, of.Name)
+	if of.Model {
 		x.weights.of[of.Name] = t
+		if !of.Param.Aside { // no part of the state dict
+			x.weights.names = append(x.weights.names, of.Name)
+		}
 	}
 	switch {
 	case of.Shared:
