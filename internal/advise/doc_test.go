@@ -67,8 +67,8 @@ func docText() string {
 	b.WriteString(`
 ## What is not tried
 
-Smaller inputs (shorter sequences, smaller images): they are another task. A loss that is computed in chunks, and other rewriting of the model's code:
-a spec says it with blocks of its own. Where a spec writes its own step, what the keys of train would change (accumulation, where gradients are
+Smaller inputs (shorter sequences, smaller images): they are another task. Rewriting of the model's code beyond what presets have params
+for, such as a loss in chunks of one's own model: a spec says it with blocks. Where a spec writes its own step, what the keys of train would change (accumulation, where gradients are
 dropped). Pruning and distillation: they are other models. Several GPUs.
 `)
 	return b.String()

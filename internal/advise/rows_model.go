@@ -15,6 +15,13 @@ var modelChanges = []*Change{
 		Options: fusedAttention,
 	},
 	{
+		ID: "chunk-loss", Title: "a loss in chunks", Group: "loss", Technique: "A loss in chunks",
+		Numerics: Same, Effort: Lines, Reach: Passing,
+		Cost:    "the products of the last layer once more; its share of them is that of its weights",
+		Source:  "Hsu et al. 2024, Liger Kernel (arXiv:2410.10989): logits of one part of the tokens at a time; recomputed as by a checkpoint",
+		Options: chunkedLoss,
+	},
+	{
 		ID: "lora", Title: "low-rank adapters", Group: "adapters", Technique: "LoRA",
 		Numerics: Different, Effort: Rewrite, Reach: Everything,
 		Cost: "gradients of frozen weights are not computed, and only adapters are stepped", Source: `Hu et al. 2021, LoRA (arXiv:2106.09685), section 4.2: 25 % faster`,
@@ -49,6 +56,40 @@ func fusedAttention(b *Base) []Option {
 		}
 	}
 	return nil
+}
+
+// chunkedLoss computes the logits of a language model for a part of the sequence
+// at a time, where the model has a param for it. The parts are equal, so that the
+// mean of their losses is the loss.
+func chunkedLoss(b *Base) []Option {
+	path, n := b.param("loss_chunks")
+	_, seq := b.param("seq")
+	_, vocab := b.param("vocab")
+	_, width := b.param("d")
+	length, ok := seq.(int64)
+	if path == "" || n != int64(1) || !ok || !b.trains() {
+		return nil
+	}
+	v, _ := vocab.(int64)
+	d, _ := width.(int64)
+	var out []Option
+	for _, parts := range []int64{4, 16} {
+		if length%parts != 0 {
+			continue
+		}
+		out = append(out, Option{
+			Name: fmt.Sprint(parts), Keys: keys(key(path, parts)), Text: fmt.Sprintf("compute logits and loss for %d parts of the sequence, one after the other", parts),
+			Code: lines("def part(x, y): return F.cross_entropy(head(x).view(-1, vocab), y.reshape(-1))",
+				"losses = [torch.utils.checkpoint.checkpoint(part, x, y, use_reentrant=False)",
+				fmt.Sprintf("          for x, y in zip(hidden.chunk(%d, 1), target.chunk(%d, 1))]", parts, parts), "loss = torch.stack(losses).mean()"),
+			Work: func(w *Work) {
+				if w.Parameters > 0 {
+					w.Passes += float64(v*d) / w.Parameters
+				}
+			},
+		})
+	}
+	return out
 }
 
 // param is the path of a param of the model and its value: one of the spec, or

@@ -65,6 +65,8 @@ var techniques = []technique{
 		{args: set(`train.checkpoint={modules: ["blocks.*"]}`), gpu: "<"}, {args: set(`train.checkpoint={modules: ["blocks.*"], every: 2}`), gpu: "<"},
 		{args: set(`train.checkpoint={modules: ["blocks.*"], save: [mm, addmm]}`), gpu: "<"}, {args: set(`train.checkpoint={modules: ["blocks.*"], use_reentrant: true}`), gpu: "<"}}},
 	{"Attention", "Written out in matrix products it keeps scores for each pair of tokens.", gpt, []variant{{args: set("params.manual=true"), gpu: ">"}}},
+	{"A loss in chunks", "The logits of a language model, and what the loss makes of them, for a part of the sequence at a time; each part is computed again in the backward pass.", gpt, []variant{
+		{args: set("params.loss_chunks=4"), gpu: "<"}, {args: set("params.loss_chunks=16"), gpu: "<"}}},
 	{"checkpoint_sequential", "", []string{"preset:vgg", "--gpu", "a100-40gb"}, []variant{{args: set("train.checkpoint={modules: [features], segments: 4}"), gpu: "<"}}},
 	{"Evaluation and inference", "Without gradients nothing is saved; an evaluation on larger batches can be the peak of a training job.", gpt, []variant{
 		{args: set("mode=inference"), gpu: "<"}, {args: set("eval={batch_size: 32}"), gpu: ">"}}},

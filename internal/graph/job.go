@@ -179,7 +179,7 @@ func (el *elaborator) models() {
 			el.users[e] = presetOf(m)
 		}
 		el.as(x, func() { x.def = el.given(x.def) })
-		x.inputs = forwardInputs(x.def)
+		x.inputs = forwardInputs(x.def, x.spec.Env)
 		el.ms = append(el.ms, x)
 	}
 	if m := el.spec.Model; m != nil {
@@ -284,13 +284,20 @@ func (el *elaborator) given(m *spec.Model) *spec.Model {
 }
 
 // forwardInputs lists the inputs that a model's forward takes: the first, and
-// those that its layers name.
-func forwardInputs(m *spec.Model) []string {
+// those that its layers name, but for layers that params rule out.
+func forwardInputs(m *spec.Model, params spec.Env) []string {
 	if len(m.Inputs) == 0 {
 		return []string{"x"}
 	}
 	used := map[string]bool{m.Inputs[0].Name.V: true}
-	spec.Words(m.Layers, func(w string) { used[w] = true })
+	layers := slices.DeleteFunc(slices.Clone(m.Layers), func(e *spec.Entry) bool {
+		if e.If == nil {
+			return false
+		}
+		x, err := e.If.Eval(params)
+		return err == nil && !spec.Truth(x)
+	})
+	spec.Words(layers, func(w string) { used[w] = true })
 	var out []string
 	for _, i := range m.Inputs {
 		if used[i.Name.V] {
