@@ -16,7 +16,7 @@ var results = func() func(t *testing.T) *Results {
 	return func(t *testing.T) *Results {
 		t.Helper()
 		if testing.Short() {
-			t.Skip("without the race detector, the whole suite runs")
+			t.Skip("-short: the whole suite runs without it")
 		}
 		if r == nil {
 			var err error

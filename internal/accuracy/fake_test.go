@@ -10,7 +10,7 @@ import (
 // 1 % is listed with its reason.
 func TestFake(t *testing.T) {
 	if testing.Short() {
-		t.Skip("without the race detector, the whole suite runs")
+		t.Skip("-short: the whole suite runs without it")
 	}
 	r := results(t)
 	logUnequal(t, r.Fake)

@@ -10,7 +10,7 @@ import (
 // signs and in percent.
 func TestMeasured(t *testing.T) {
 	if testing.Short() {
-		t.Skip("without the race detector, the whole suite runs")
+		t.Skip("-short: the whole suite runs without it")
 	}
 	r := results(t)
 	for _, want := range []struct {
@@ -45,7 +45,7 @@ func TestMeasured(t *testing.T) {
 // what memplan promises.
 func TestMeasuredIntervals(t *testing.T) {
 	if testing.Short() {
-		t.Skip("without the race detector, the whole suite runs")
+		t.Skip("-short: the whole suite runs without it")
 	}
 	list := results(t).measured(suiteCNNs)
 	runs, inside := counts(list)
@@ -63,7 +63,7 @@ func TestMeasuredIntervals(t *testing.T) {
 // gradients of first layers are foretold by other families' runs.
 func TestLeftOut(t *testing.T) {
 	if testing.Short() {
-		t.Skip("without the race detector, the whole suite runs")
+		t.Skip("-short: the whole suite runs without it")
 	}
 	for _, l := range results(t).LeftOut {
 		if len(l.Errors) == 0 {

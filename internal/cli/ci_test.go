@@ -26,7 +26,7 @@ func asMemplan(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(self, filepath.Join(dir, "memplan")); err != nil {
-		t.Skip(err)
+		t.Skip("symbolic links cannot be made here: ", err)
 	}
 }
 
@@ -50,7 +50,7 @@ func project(t *testing.T) (dir, first string) {
 	t.Helper()
 	for _, tool := range []string{"git", "bash", "sh"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
+			t.Skip("needs git and a shell: ", err)
 		}
 	}
 	dir = t.TempDir()

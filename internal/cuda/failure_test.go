@@ -22,7 +22,7 @@ func emulated(t *testing.T, settings ...string) *Device {
 	}
 	t.Cleanup(func() { _ = load() }) // forgets them
 	if _, why := Available(); why != nil {
-		t.Skip(why)
+		absent(t, why)
 	}
 	d, err := Open(0)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestVanished(t *testing.T) {
 		t.Setenv("MEMPLAN_EMULATOR_VANISH", string(rune('0'+from/10))+string(rune('0'+from%10)))
 		t.Cleanup(func() { _ = load() })
 		if _, err := Available(); err != nil && !errors.Is(err, cu.Unknown) {
-			t.Skip(err)
+			absent(t, err)
 		}
 		d, err := Open(0)
 		if err != nil {

@@ -96,7 +96,7 @@ func TestMeasure(t *testing.T) {
 // opened the GPU.
 func (m *measured) start(t *testing.T) {
 	if _, why := Available(); why != nil {
-		t.Skip(why)
+		absent(t, why)
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -241,7 +241,7 @@ func (m *measured) gemm(t *testing.T, d *Device, dtype tensor.DType, rows, cols,
 		bytes := tensor.Bytes(a * b * dtype.Size())
 		at, err := d.Malloc(bytes)
 		if err != nil {
-			t.Skip(err)
+			t.Skip("not enough memory for these matrices: ", err)
 		}
 		t.Cleanup(func() { _ = d.Free(at, bytes) })
 		x := kernel.Tensor{At: uint64(at), DType: dtype, Size: tensor.D(1, a, b), Stride: tensor.D(a*b, b, 1)}
