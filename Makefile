@@ -9,7 +9,7 @@ CUDA = internal/cuda
 CUDA_OUT = $(CURDIR)/bin/cuda
 CUDA_ENV = CGO_ENABLED=1 CGO_CFLAGS="-I$(CURDIR)/$(CUDA)/driver" CGO_LDFLAGS="-L$(CUDA_OUT)"
 
-.PHONY: build test race fuzz lint golden accuracy bench clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check
+.PHONY: build test race fuzz lint golden accuracy bench clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check ptx-assemble
 
 build: ## the binary, in bin/
 	$(GO) build -o bin/memplan ./cmd/memplan
@@ -52,8 +52,8 @@ cuda-test: cuda-stub $(CUDA_OUT)/libcuda.so.1 ## tests of the CUDA backend on an
 
 $(CUDA_OUT)/libcuda.so.1: $(wildcard $(CUDA)/emulator/* $(CUDA)/kernels/* $(CUDA)/driver/*.h)
 	@mkdir -p $(CUDA_OUT)
-	gzip -dc $(CUDA)/kernels/module.ptx.gz | sed -n 's/.*\.entry \([a-z_0-9]*\)(.*/ENTRY(\1)/p' > $(CUDA_OUT)/entries.h
-	$(CXX) -std=c++17 -O2 -fPIC -shared -Wall -Wno-unknown-pragmas -I$(CUDA_OUT) -o $@ $(CUDA)/emulator/driver.cpp
+	gzip -dc $(CUDA)/kernels/*.ptx.gz | sed -n 's/.*\.entry \([a-z_0-9]*\)(.*/ENTRY(\1)/p' > $(CUDA_OUT)/entries.h
+	$(CXX) -std=c++17 -O3 -march=native -ffp-contract=off -fPIC -shared -Wall -Wno-unknown-pragmas -Wno-maybe-uninitialized -I$(CUDA_OUT) -o $@ $(CUDA)/emulator/driver.cpp
 
 cuda-gpu-test: cuda-stub ## what tools/gpu.sh runs on a machine with a GPU, in bin/
 	$(CUDA_ENV) $(GO) test -c -trimpath -ldflags='-s -w' -tags cuda -o bin/cuda.test ./$(CUDA)
@@ -63,6 +63,9 @@ ptx: ## compile the kernels, after a change of internal/cuda/kernels
 
 ptx-check: ## the committed code is that of the kernels, where the compiler is there
 	CLANG=$(CLANG) ./tools/ptx.sh -check
+
+ptx-assemble: ## NVIDIA's assembler takes the committed code, where ptxas is there
+	./tools/ptxas.sh
 
 clean:
 	rm -rf bin

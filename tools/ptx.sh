@@ -16,25 +16,33 @@ fi
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 version="// $("$clang" --version | head -1 | grep -o 'clang version [0-9.]*')"
-if [ "${1:-}" = -check ]; then
-	gzip -dc module.ptx.gz > "$out/committed.ptx"
-	committed=$(head -1 "$out/committed.ptx")
-	if [ "$committed" != "$version" ]; then
-		echo "ptx.sh: compiled by ${committed#// }, installed is ${version#// }: not checked"
-		exit 0
+sources="// sources $(cat $(LC_ALL=C ls *.cu *.cuh *.h) | sha256sum | cut -c1-64)"
+
+# module NAME GPU PTX: one of the modules, for the oldest GPU that it is for, in the
+# oldest version of PTX that has its instructions; the driver compiles for the GPU
+# that is there.
+module() {
+	if [ "${check:-}" ]; then
+		gzip -dc "$1.ptx.gz" > "$out/committed.ptx"
+		committed=$(head -1 "$out/committed.ptx")
+		if [ "$committed" != "$version" ]; then
+			echo "ptx.sh: compiled by ${committed#// }, installed is ${version#// }: not checked"
+			return
+		fi
 	fi
-fi
-{
-	echo "$version"
-	echo "// sources $(cat $(LC_ALL=C ls *.cu *.cuh *.h) | sha256sum | cut -c1-64)"
-} > "$out/module.ptx"
-# sm_70 is the oldest GPU; the driver compiles for the one that is there.
-"$clang" -x cuda --cuda-device-only --cuda-gpu-arch=sm_70 -nocudainc -nocudalib -std=c++17 -O3 -S -o - module.cu >> "$out/module.ptx"
-if [ "${1:-}" != -check ]; then
-	gzip -9nc "$out/module.ptx" > module.ptx.gz
-	exit 0
-fi
-if ! cmp -s "$out/module.ptx" "$out/committed.ptx"; then
-	echo "ptx.sh: module.ptx.gz is not that of the kernels; run make ptx"
-	exit 1
-fi
+	{
+		echo "$version"
+		echo "$sources"
+		"$clang" -x cuda --cuda-device-only --cuda-gpu-arch="$2" --cuda-feature=+"$3" -nocudainc -nocudalib -std=c++17 -O3 -S -o - "$1.cu"
+	} > "$out/module.ptx"
+	if [ ! "${check:-}" ]; then
+		gzip -9nc "$out/module.ptx" > "$1.ptx.gz"
+	elif ! cmp -s "$out/module.ptx" "$out/committed.ptx"; then
+		echo "ptx.sh: $1.ptx.gz is not that of the kernels; run make ptx"
+		exit 1
+	fi
+}
+
+[ "${1:-}" = -check ] && check=yes
+module module sm_70 ptx60
+module module_80 sm_80 ptx70

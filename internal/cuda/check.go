@@ -4,6 +4,6 @@ import "github.com/memplan/memplan/internal/kernel"
 
 // Check implements runtime.Device.
 func (d *Device) Check(c *kernel.Call) error {
-	_, err := plan(c)
+	_, err := d.is.plan(c)
 	return err
 }

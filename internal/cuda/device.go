@@ -28,18 +28,32 @@ const (
 	libraryVariable = "MEMPLAN_LIBCUDA"
 )
 
-//go:embed kernels/module.ptx.gz
-var compressed []byte
+var (
+	//go:embed kernels/module.ptx.gz
+	module70 []byte
+	//go:embed kernels/module_80.ptx.gz
+	module80 []byte
+)
 
-// ptx is the module of all kernels.
-var ptx = sync.OnceValues(func() (string, error) {
-	r, err := gzip.NewReader(bytes.NewReader(compressed))
-	if err != nil {
-		return "", err
+// ptx are the modules of a GPU of that compute capability.
+func ptx(capability int) (texts []string, err error) {
+	modules := [][]byte{module70}
+	if capability >= 80 {
+		modules = append(modules, module80)
 	}
-	text, err := io.ReadAll(r)
-	return string(text), err
-})
+	for _, compressed := range modules {
+		r, err := gzip.NewReader(bytes.NewReader(compressed))
+		if err != nil {
+			return nil, fmt.Errorf("the kernels' code: %w", err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			return nil, fmt.Errorf("the kernels' code: %w", err)
+		}
+		texts = append(texts, string(text))
+	}
+	return texts, nil
+}
 
 // load opens the driver. It may be called again.
 func load() error {
@@ -72,14 +86,17 @@ type Device struct {
 	work chan func() // for the owner
 	done chan struct{}
 	gpu  cu.Device
+	is   gpu
 
 	// Of the owner alone.
-	module    cu.Module
+	modules   []cu.Module
 	functions map[string]cu.Function
 	held      map[allocsim.Address]tensor.Bytes
-	total     tensor.Bytes // of held
+	virtual   virtual
+	total     tensor.Bytes // of held, and mapped
 	limit     tensor.Bytes // of total; 0: none
 	failed    error        // of the first launch that failed; nothing is certain after it
+	told      bool         // somebody was told of it
 	cells     []unsafe.Pointer
 
 	mu     sync.Mutex
@@ -104,19 +121,19 @@ func Open(index int) (*Device, error) {
 		return nil, fmt.Errorf("there is no GPU %d: there are %d, counted from 0", index, n)
 	}
 	d := &Device{work: make(chan func(), queued), done: make(chan struct{}), gpu: cu.Device(index),
-		functions: map[string]cu.Function{}, held: map[allocsim.Address]tensor.Bytes{}}
+		functions: map[string]cu.Function{}, held: map[allocsim.Address]tensor.Bytes{}, virtual: newVirtual(index)}
 	go d.own()
 	if err := d.do(d.start); err != nil {
-		d.stop()
+		_ = d.stop(func() error { return nil })
 		return nil, fmt.Errorf("GPU %d: %w", index, err)
 	}
 	return d, nil
 }
 
-// own is the goroutine that owns the context.
+// own is the goroutine that owns the context. Its thread ends with it, and with the
+// thread what the driver keeps for one, such as that the context is current.
 func (d *Device) own() {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	defer close(d.done)
 	for f := range d.work {
 		f()
@@ -148,66 +165,105 @@ func (d *Device) do(f func() error) error {
 // checked is do, unless a launch has failed before.
 func (d *Device) checked(f func() error) error {
 	return d.do(func() error {
-		if d.failed != nil {
-			return d.failed
+		if d.failed == nil {
+			if err := f(); err == nil || d.failed == nil {
+				return err
+			}
 		}
-		return f()
+		d.told = true
+		return d.failed
 	})
 }
 
 func (d *Device) start() error {
-	text, err := ptx()
-	if err != nil {
-		return fmt.Errorf("the kernels' code: %w", err)
-	}
+	var err error
 	if d.name, err = d.gpu.Name(); err != nil {
 		return err
 	}
-	major, err := d.gpu.Attribute(cu.ComputeCapabilityMajor)
-	if err != nil {
-		return err
+	var attributes [3]int
+	for i, a := range []cu.DeviceAttribute{cu.ComputeCapabilityMajor, cu.ComputeCapabilityMinor, cu.MultiprocessorCount} {
+		if attributes[i], err = d.gpu.Attribute(a); err != nil {
+			return err
+		}
 	}
+	major, minor := attributes[0], attributes[1]
 	if major < oldest {
-		return fmt.Errorf("%s has compute capability %d; the kernels need %d.0 (Volta) or later", d.name, major, oldest)
+		return fmt.Errorf("%s has compute capability %d.%d; the kernels need %d.0 (Volta) or later", d.name, major, minor, oldest)
 	}
+	d.is = gpu{sms: int64(attributes[2]), capability: 10*major + minor}
 	context, err := d.gpu.RetainPrimaryCtx()
 	if err != nil {
 		return fmt.Errorf("its context: %w", err)
 	}
 	if err = cu.SetCurrentContext(context); err == nil {
-		d.module, err = cu.LoadData(text)
+		err = d.load()
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("loading the kernels: %w", err), d.gpu.ReleasePrimaryCtx())
+		return errors.Join(err, d.gpu.ReleasePrimaryCtx())
 	}
 	return nil
 }
 
-// stop ends the owner.
-func (d *Device) stop() {
+// load loads the kernels.
+func (d *Device) load() error {
+	texts, err := ptx(d.is.capability)
+	if err != nil {
+		return err
+	}
+	for _, text := range texts {
+		m, err := cu.LoadData(text)
+		if err != nil {
+			return fmt.Errorf("loading the kernels: %w", err)
+		}
+		d.modules = append(d.modules, m)
+	}
+	return nil
+}
+
+// stop ends the owner, whose last work is f; none comes after it. A second call
+// waits for the first, and is told so.
+func (d *Device) stop(f func() error) error {
+	result := make(chan error, 1)
 	d.mu.Lock()
-	if !d.closed {
+	again := d.closed
+	if !again {
 		d.closed = true
+		d.work <- func() { result <- f() }
 		close(d.work)
 	}
 	d.mu.Unlock()
 	<-d.done
+	if again {
+		return errClosed
+	}
+	return <-result
 }
 
-// Close implements runtime.Device. What was not freed is freed.
+// Close implements runtime.Device. What was not freed is freed. Of a GPU that has
+// failed nothing can be given back; that is an error only if nobody knows of the
+// failure.
 func (d *Device) Close() error {
-	err := d.do(func() error {
+	err := d.stop(func() error {
 		var errs []error
 		for a := range d.held {
 			errs = append(errs, cu.MemFree(cu.DevicePtr(a)))
 		}
-		errs = append(errs, d.module.Unload(), d.gpu.ReleasePrimaryCtx())
-		return errors.Join(errs...)
+		errs = append(errs, d.virtual.close())
+		for _, m := range d.modules {
+			errs = append(errs, m.Unload())
+		}
+		errs = append(errs, d.gpu.ReleasePrimaryCtx())
+		switch {
+		case d.failed == nil:
+			return errors.Join(errs...)
+		case d.told:
+			return nil
+		}
+		return d.failed
 	})
 	if errors.Is(err, errClosed) {
 		return nil
 	}
-	d.stop()
 	return err
 }
 
@@ -223,16 +279,15 @@ func (d *Device) Limit(n tensor.Bytes) {
 // Malloc implements allocsim.Driver.
 func (d *Device) Malloc(n tensor.Bytes) (a allocsim.Address, err error) {
 	err = d.checked(func() error {
-		if d.limit > 0 && n > d.limit-d.total {
-			return fmt.Errorf("%w: %d bytes of the %d that may be taken are left, %d are asked for",
-				allocsim.ErrOutOfMemory, int64(d.limit-d.total), int64(d.limit), int64(n))
+		if err := d.within(n); err != nil {
+			return err
 		}
 		p, err := cu.MemAlloc(int64(n))
-		if errors.Is(err, cu.OutOfMemory) {
-			return fmt.Errorf("%w: cuMemAlloc of %d bytes", allocsim.ErrOutOfMemory, int64(n))
-		}
 		if err != nil {
-			return fmt.Errorf("cuMemAlloc of %d bytes: %w", int64(n), err)
+			if err = outOfMemory(err, "cuMemAlloc", n); !errors.Is(err, allocsim.ErrOutOfMemory) {
+				err = d.fail(err)
+			}
+			return err
 		}
 		a = allocsim.Address(p)
 		d.held[a] = n
@@ -240,6 +295,15 @@ func (d *Device) Malloc(n tensor.Bytes) (a allocsim.Address, err error) {
 		return nil
 	})
 	return a, err
+}
+
+// within reports that n bytes more are not within the limit.
+func (d *Device) within(n tensor.Bytes) error {
+	if d.limit > 0 && n > d.limit-d.total {
+		return fmt.Errorf("%w: %d bytes of the %d that may be taken are left, %d are asked for",
+			allocsim.ErrOutOfMemory, int64(d.limit-d.total), int64(d.limit), int64(n))
+	}
+	return nil
 }
 
 // Free implements allocsim.Driver.
@@ -253,23 +317,9 @@ func (d *Device) Free(a allocsim.Address, n tensor.Bytes) error {
 		}
 		delete(d.held, a)
 		d.total -= n
-		return cu.MemFree(cu.DevicePtr(a))
+		return d.fail(cu.MemFree(cu.DevicePtr(a)))
 	})
 }
-
-var errExpandable = errors.New("expandable segments need the driver's virtual memory management, which the CUDA binding does not have")
-
-// Reserve implements allocsim.Driver: it fails.
-func (d *Device) Reserve(tensor.Bytes) (allocsim.Address, error) { return 0, errExpandable }
-
-// Unreserve implements allocsim.Driver: it fails.
-func (d *Device) Unreserve(allocsim.Address, tensor.Bytes) error { return errExpandable }
-
-// Map implements allocsim.Driver: it fails.
-func (d *Device) Map(allocsim.Address, tensor.Bytes, tensor.Bytes) error { return errExpandable }
-
-// Unmap implements allocsim.Driver: it fails.
-func (d *Device) Unmap(allocsim.Address, tensor.Bytes, tensor.Bytes) error { return errExpandable }
 
 // MemInfo implements allocsim.Driver; a GPU that fails has no memory.
 func (d *Device) MemInfo() (free, total tensor.Bytes) {
@@ -329,7 +379,7 @@ func (d *Device) fail(err error) error {
 // Launch implements runtime.Device. A failure of the launch shows at the next
 // call that waits.
 func (d *Device) Launch(c *kernel.Call) error {
-	launches, err := plan(c)
+	launches, err := d.is.plan(c)
 	if err != nil || len(launches) == 0 {
 		return err
 	}
@@ -339,7 +389,8 @@ func (d *Device) Launch(c *kernel.Call) error {
 				return
 			}
 			if err := d.run(l); err != nil {
-				_ = d.fail(fmt.Errorf("kernel %s: %w", c.Kernel.Name, err))
+				// What the driver reports may be of a kernel that was launched before.
+				_ = d.fail(fmt.Errorf("kernel %s, or one before it: %w", c.Kernel.Name, err))
 			}
 		}
 	})
@@ -350,7 +401,12 @@ func (d *Device) run(l launch) error {
 	f, ok := d.functions[l.function]
 	if !ok {
 		var err error
-		if f, err = d.module.Function(l.function); err != nil {
+		for _, m := range d.modules {
+			if f, err = m.Function(l.function); err == nil {
+				break
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("function %s: %w", l.function, err)
 		}
 		d.functions[l.function] = f

@@ -16,21 +16,32 @@
 // says how sizes and strides become parameters, and which function serves which
 // sizes. Nothing is allocated: what a reduction holds between two launches is in
 // memory of the module, since the allocator accounts for every byte of the device.
-// All sums have an order that depends on sizes alone; there are no atomics.
+// All sums have an order that depends on sizes and the GPU alone; there are no
+// atomics.
+//
+// Products of matrices (plan_tile.go) are computed by tiles, with k in parts where
+// tiles alone leave multiprocessors idle. float32 is multiplied as such, never in
+// TF32; float16, and bfloat16 from compute capability 8.0 on, by tensor cores with
+// sums in float32. Convolutions are products of what is read from the images where
+// they lie, and attention multiplies in the same two ways.
 //
 // # Kernels
 //
 // kernels/*.cuh are CUDA C++ in the dialect that clang knows without the CUDA
 // toolkit; elementary functions are in math.cuh. make ptx compiles them for the
-// oldest GPU (sm_70), and the driver compiles that for the one that is there.
+// oldest GPU (sm_70), and what later ones have beside that (sm_80); the driver
+// compiles both for the one that is there. make ptx-assemble shows what NVIDIA's
+// assembler makes of them, where that is installed.
 // Operands may be float32, bfloat16 and float16, with sums in float32; kernels of
 // kind Map, sum and amax also know integers. float64 is refused.
 //
 // # Tests
 //
 // emulator/ runs the same sources on the CPU behind the same interface of the
-// driver: make cuda-test compares every kernel with package kerneltest, trains
-// small models, and makes the driver fail. It cannot show what needs a GPU:
+// driver: make cuda-test compares every kernel with package kerneltest, gradients of
+// whole models with those in float64, trains small models, and makes the driver
+// fail. Calls without a context, memory that is not given back, and addresses that
+// are not mapped show as errors. It cannot show what needs a GPU:
 // speed, the driver's own compiler, and races that whole threads in any order
 // between barriers hide. tools/gpu.sh tests and measures on a machine that has
 // one; so far nothing was run on one, and testdata/measured has no figures of it.

@@ -69,9 +69,6 @@ func TestMemory(t *testing.T) {
 	if free, _ := d.MemInfo(); free != 1<<20 {
 		t.Errorf("%d bytes are free in the end", free)
 	}
-	if _, err := d.Reserve(1 << 21); !errors.Is(err, errExpandable) {
-		t.Errorf("expandable segments: %v", err)
-	}
 }
 
 func TestCloseFreesAll(t *testing.T) {
@@ -140,6 +137,24 @@ func TestFailedLaunch(t *testing.T) {
 	if _, err := d.Malloc(512); !errors.Is(err, cu.IllegalAddress) {
 		t.Errorf("an allocation on a GPU that failed: %v", err)
 	}
+	if err := d.Close(); err != nil {
+		t.Errorf("Close repeats what was said: %v", err)
+	}
+}
+
+// TestFailureUntold: a failure that nobody waited for is told by Close.
+func TestFailureUntold(t *testing.T) {
+	d := emulated(t, "FAIL_LAUNCH", "1")
+	a, err := d.Malloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Launch(fill(a, 1024)), d.Launch(fill(a, 1024))); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); !errors.Is(err, cu.IllegalAddress) || !strings.Contains(err.Error(), "the GPU failed: kernel fill, or one before it: ") {
+		t.Errorf("got %v", err)
+	}
 }
 
 // TestVanished: whatever call it is from which on the driver fails, errors come
@@ -165,8 +180,8 @@ func TestVanished(t *testing.T) {
 		if !errors.Is(err, cu.Unknown) {
 			t.Errorf("from call %d on: %v", from, err)
 		}
-		if err := d.Close(); err == nil {
-			t.Errorf("from call %d on: Close passes", from)
+		if err := d.Close(); err != nil {
+			t.Errorf("from call %d on: Close repeats what was said: %v", from, err)
 		}
 	}
 }
@@ -177,7 +192,7 @@ func TestOpen(t *testing.T) {
 		t.Error(err)
 	}
 	t.Setenv("MEMPLAN_EMULATOR_CAPABILITY", "6")
-	if _, err := Open(0); err == nil || err.Error() != "GPU 0: emulated GPU has compute capability 6; the kernels need 7.0 (Volta) or later" {
+	if _, err := Open(0); err == nil || err.Error() != "GPU 0: emulated GPU has compute capability 6.0; the kernels need 7.0 (Volta) or later" {
 		t.Error(err)
 	}
 	t.Setenv("MEMPLAN_EMULATOR_DEVICES", "0")

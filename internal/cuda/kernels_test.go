@@ -73,17 +73,13 @@ func check(t *testing.T, d *Device, c *kerneltest.Case) {
 	}
 }
 
-var floating = []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
-
 func testKernel(t *testing.T, d *Device, k *kernel.Kernel) {
 	for _, dtype := range floating {
 		t.Run(k.Name+"/"+dtype.String(), func(t *testing.T) {
 			rng := seeded(k.Name + dtype.String())
 			for range runs() {
 				c := kerneltest.Random(k, dtype, rng, 2048)
-				if k == kernel.AttentionGrad && dtype.IsHalf() {
-					c.Factor *= 1 << 14 // the sum of g*y is of the y that was rounded to half precision
-				}
+				c.Factor *= rounded(k, dtype)
 				check(t, d, c)
 			}
 		})
@@ -95,24 +91,46 @@ func TestKernels(t *testing.T) {
 	for _, k := range kernel.All() {
 		testKernel(t, d, k)
 	}
-	for _, c := range cases(t) {
+	for _, c := range cases() {
 		check(t, d, c)
 	}
 }
 
-// TestWays runs the kernels that are launched in several ways in those that only
-// large operands take.
+// TestWays runs reductions in the ways that only large operands take.
 func TestWays(t *testing.T) {
 	d := open(t)
 	for _, enough := range []int64{1, 256} {
 		small(t, enough)
-		for _, k := range []*kernel.Kernel{kernel.Sum, kernel.Max, kernel.SumSquares, kernel.MSE, kernel.BCE, kernel.Gemm, kernel.Conv,
-			kernel.ConvInputGrad, kernel.ConvWeightGrad, kernel.LayerNormGrad, kernel.RMSNormGrad} {
+		for _, k := range []*kernel.Kernel{kernel.Sum, kernel.Max, kernel.Norm, kernel.MSE, kernel.BCE, kernel.LayerNormGrad, kernel.RMSNormGrad} {
 			testKernel(t, d, k)
 		}
-		for _, c := range cases(t) {
-			if k := c.Kernel; k == kernel.Sum || k == kernel.Max || k == kernel.Gemm {
+		for _, c := range cases() {
+			if k := c.Kernel; k == kernel.Sum || k == kernel.Max {
 				check(t, d, c)
+			}
+		}
+	}
+}
+
+// TestProducts runs products in all ways in which they can be computed: by tiles of
+// each size, whole and in parts, with tensor cores and without, which on GPUs before
+// 8.0 is the way of bfloat16.
+func TestProducts(t *testing.T) {
+	t.Setenv("MEMPLAN_EMULATOR_CAPABILITY", "8")
+	d := open(t)
+	for _, old := range []bool{false, true} {
+		for _, d.is.sms = range []int64{1, 256} {
+			small(t, d.is.sms)
+			if old {
+				d.is.capability = 70
+			}
+			for _, c := range products(t) {
+				if !old || c.T[2].DType == tensor.BFloat16 {
+					check(t, d, c)
+				}
+			}
+			for _, k := range []*kernel.Kernel{kernel.Gemm, kernel.Conv, kernel.ConvInputGrad, kernel.ConvWeightGrad, kernel.Attention, kernel.AttentionGrad} {
+				testKernel(t, d, k)
 			}
 		}
 	}

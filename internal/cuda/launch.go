@@ -150,7 +150,7 @@ func each(function string, n int64, a args) []launch {
 }
 
 // plan puts a call into launches.
-func plan(c *kernel.Call) ([]launch, error) {
+func (g gpu) plan(c *kernel.Call) ([]launch, error) {
 	p, ok := plans[c.Kernel]
 	if !ok {
 		return nil, unsupported(c, "is not there")
@@ -158,7 +158,7 @@ func plan(c *kernel.Call) ([]launch, error) {
 	if err := checkTypes(c); err != nil {
 		return nil, err
 	}
-	ls, err := p(c)
+	ls, err := p(c, g)
 	if err != nil {
 		return nil, err
 	}
@@ -195,17 +195,26 @@ func checkTypes(c *kernel.Call) error {
 	return nil
 }
 
-// planner puts calls of a kernel into launches.
-type planner func(c *kernel.Call) ([]launch, error)
+// planner puts calls of a kernel into launches, gpuPlanner those that are not the
+// same for all GPUs.
+type (
+	planner    func(c *kernel.Call) ([]launch, error)
+	gpuPlanner func(c *kernel.Call, g gpu) ([]launch, error)
+)
 
 // plans is the table.
-var plans = map[*kernel.Kernel]planner{}
+var plans = map[*kernel.Kernel]gpuPlanner{}
 
 // anyType are kernels that look at types themselves.
 var anyType = map[*kernel.Kernel]bool{}
 
 func init() {
-	for _, t := range []map[*kernel.Kernel]planner{mapPlans(), reducePlans, productPlans, normPlans, attentionPlans, imagePlans, lookupPlans} {
+	for _, t := range []map[*kernel.Kernel]planner{mapPlans(), reducePlans, normPlans, imagePlans, lookupPlans} {
+		for k, p := range t {
+			plans[k] = func(c *kernel.Call, _ gpu) ([]launch, error) { return p(c) }
+		}
+	}
+	for _, t := range []map[*kernel.Kernel]gpuPlanner{productPlans, attentionPlans} {
 		for k, p := range t {
 			plans[k] = p
 		}
@@ -215,14 +224,17 @@ func init() {
 // tuning is what decides between launches that give the same numbers. Tests make
 // it small.
 var tuning = struct {
-	enough   int64 // blocks that keep a GPU busy
-	part     int64 // elements that one block reduces at least
-	partOf   int64 // of the same, along columns
-	depth    int64 // of a product, that one block has at least
-	narrow   int64 // channels below which a convolution is not worth tiles
-	scratch  int64 // cells of float
-	scratchI int64 // cells of integers
-}{256, 4096, 256, 256, 16, 1 << 20, 1 << 16}
+	enough   int64   // blocks that keep a GPU busy
+	part     int64   // elements that one block reduces at least
+	partOf   int64   // of the same, along columns
+	depth    int64   // of a product, that one block has at least
+	fill     int64   // steps of k that a tile takes to begin and to end
+	finish   float64 // multiplications in the time of another launch
+	sum      float64 // and in that of an element of a part, written and read
+	narrow   int64   // channels below which a convolution is not worth tiles
+	scratch  int64   // cells of float
+	scratchI int64   // cells of integers
+}{enough: 256, part: 4096, partOf: 256, depth: 128, fill: 32, finish: 2e5, sum: 32, narrow: 16, scratch: 1 << 20, scratchI: 1 << 16}
 
 // parts divides n elements so that blocks are enough, each part has at least
 // least, and a result of each part and each of width columns fits into scratch.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,10 @@ import (
 
 // measured is what TestMeasure finds out about a GPU, as testdata/measured has it.
 type measured struct {
+	By      string `json:"by"`      // what measured
+	Date    string `json:"date"`    // when
+	Sources string `json:"sources"` // hash of the kernels' sources
+
 	GPU        string `json:"gpu"`
 	Capability string `json:"compute_capability"`
 	SMs        int    `json:"sms"`
@@ -39,7 +44,9 @@ type measured struct {
 	Granularity []taken            `json:"granularity"`
 	Errors      map[string]float64 `json:"errors"`      // by kernel and type, in units of what is allowed
 	PeakGFLOPS  float64            `json:"peak_gflops"` // of float32: two for each core and tick of the clock that the driver tells
-	Gemm        []speed            `json:"gemm"`
+	Speed       []speed            `json:"speed"`
+
+	Functions map[string]compiled `json:"functions"`
 }
 
 // taken is by how much free memory shrinks for an allocation.
@@ -48,28 +55,23 @@ type taken struct {
 	Took  int64 `json:"took"`
 }
 
-// speed is that of a product of matrices.
-type speed struct {
-	DType  string  `json:"dtype"`
-	M      int64   `json:"m"`
-	N      int64   `json:"n"`
-	K      int64   `json:"k"`
-	GFLOPS float64 `json:"gflops"`
-}
-
 // cores are those of one multiprocessor for float32, by compute capability.
 var cores = map[string]int{"7.0": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.7": 128, "8.9": 128, "9.0": 128, "10.0": 128, "12.0": 128}
 
 // TestMeasure measures a GPU and writes what it found to the file that
-// MEMPLAN_MEASURE names. On the emulator it is run to see that it works.
+// MEMPLAN_MEASURE names; then it reports products that are slower than wanted. On
+// the emulator it is run to see that it works.
 func TestMeasure(t *testing.T) {
-	file, kernels, calls, unit := os.Getenv("MEMPLAN_MEASURE"), kernel.All(), 20, int64(512)
-	if os.Getenv(libraryVariable) != "" {
-		file, kernels, calls, unit = filepath.Join(t.TempDir(), "measured.json"), kernels[:3], 1, 8
+	file, kernels, calls, side, repeat := os.Getenv("MEMPLAN_MEASURE"), kernel.All(), 20, int64(4096), 10
+	emulator := os.Getenv(libraryVariable) != ""
+	if emulator {
+		t.Setenv("MEMPLAN_EMULATOR_CAPABILITY", "8")
+		t.Setenv("MEMPLAN_EMULATOR_MEMORY", "1073741824")
+		file, kernels, calls, side, repeat = filepath.Join(t.TempDir(), "measured.json"), kernels[:3], 1, 128, 1
 	} else if file == "" {
 		t.Skip("MEMPLAN_MEASURE names no file")
 	}
-	var m measured
+	m := measured{By: "tools/gpu.sh of memplan, " + runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly)}
 	m.start(t)
 	d := open(t)
 	if err := d.do(d.timeLaunch(&m)); err != nil {
@@ -77,18 +79,21 @@ func TestMeasure(t *testing.T) {
 	}
 	m.granularity(t, d)
 	m.errors(t, d, kernels, calls)
-	for _, dtype := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
-		for n := unit; n <= 8*unit; n *= 2 {
-			m.gemm(t, d, dtype, n, n, n)
-		}
-		m.gemm(t, d, dtype, unit*3/2, unit*6, unit*32) // a gradient of a weight
+	if err := d.do(m.functions(d)); err != nil {
+		t.Fatal(err)
 	}
+	m.speeds(t, d, side, repeat)
 	data, err := json.MarshalIndent(m, "", "\t")
 	if err == nil {
 		err = os.WriteFile(file, append(data, '\n'), 0o644)
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, s := range m.Speed {
+		if !emulator && m.PeakGFLOPS > 0 && s.OfPeak < s.least {
+			t.Errorf("%s of %s, %s, by %s: %.0f GFLOPS are %.2f of the peak of float32; %.2f is wanted", s.Kernel, s.DType, s.What, s.Function, s.GFLOPS, s.OfPeak, s.least)
+		}
 	}
 }
 
@@ -115,7 +120,8 @@ func (m *measured) start(t *testing.T) {
 	var err error
 	m.GPU, err = gpu.Name()
 	must(err)
-	m.Capability = fmt.Sprintf("%d.%d", attribute(cu.ComputeCapabilityMajor), attribute(cu.ComputeCapabilityMinor))
+	major, minor := attribute(cu.ComputeCapabilityMajor), attribute(cu.ComputeCapabilityMinor)
+	m.Capability = fmt.Sprintf("%d.%d", major, minor)
 	m.SMs, m.Driver = attribute(cu.MultiprocessorCount), cu.Version()
 	clock := float64(attribute(cu.ClockRate)) * 1e3
 	m.PeakGFLOPS = 2 * clock * float64(m.SMs*cores[m.Capability]) / 1e9
@@ -135,16 +141,23 @@ func (m *measured) start(t *testing.T) {
 	must(cu.SetCurrentContext(first))
 	before, _, err = cu.MemInfo()
 	must(err)
-	text, err := ptx()
+	texts, err := ptx(10*major + minor)
 	must(err)
+	m.Sources = strings.TrimPrefix(strings.Split(texts[0], "\n")[1], "// sources ")
 	begun := time.Now()
-	module, err := cu.LoadData(text)
-	must(err)
+	var loaded []cu.Module
+	for _, text := range texts {
+		module, err := cu.LoadData(text)
+		must(err)
+		loaded = append(loaded, module)
+	}
 	m.ModuleSeconds = time.Since(begun).Seconds()
 	after, _, err = cu.MemInfo()
 	must(err)
 	m.ModuleBytes = before - after
-	must(module.Unload())
+	for _, module := range loaded {
+		must(module.Unload())
+	}
 	must(first.Destroy())
 }
 
@@ -156,7 +169,7 @@ func (d *Device) timeLaunch(m *measured) func() error {
 		if err != nil {
 			return err
 		}
-		launches, err := plan(fill(allocsim.Address(a), 1024))
+		launches, err := d.is.plan(fill(allocsim.Address(a), 1024))
 		if err != nil {
 			return err
 		}
@@ -234,61 +247,4 @@ func (m *measured) errors(t *testing.T, d *Device, kernels []*kernel.Kernel, cal
 			m.Errors[k.Name+"/"+dtype.String()] = worst
 		}
 	}
-}
-
-func (m *measured) gemm(t *testing.T, d *Device, dtype tensor.DType, rows, cols, depth int64) {
-	matrix := func(a, b int64) kernel.Tensor {
-		bytes := tensor.Bytes(a * b * dtype.Size())
-		at, err := d.Malloc(bytes)
-		if err != nil {
-			t.Skip("not enough memory for these matrices: ", err)
-		}
-		t.Cleanup(func() { _ = d.Free(at, bytes) })
-		x := kernel.Tensor{At: uint64(at), DType: dtype, Size: tensor.D(1, a, b), Stride: tensor.D(a*b, b, 1)}
-		if err := d.Launch(&kernel.Call{Kernel: kernel.Fill, F: []float64{0.5}, T: []kernel.Tensor{x}}); err != nil {
-			t.Fatal(err)
-		}
-		return x
-	}
-	c := &kernel.Call{Kernel: kernel.Gemm, F: []float64{1, 0}, T: []kernel.Tensor{matrix(rows, cols), matrix(rows, depth), matrix(depth, cols), {}}}
-	const n = 10
-	var ms float64
-	run := func() error {
-		launches, err := plan(c)
-		if err != nil {
-			return err
-		}
-		start, err := cu.MakeEvent(cu.DefaultEvent)
-		if err != nil {
-			return err
-		}
-		end, err := cu.MakeEvent(cu.DefaultEvent)
-		if err != nil {
-			return err
-		}
-		for i := range n + 2 { // the first ones warm up
-			if i == 2 {
-				if err := start.Record(cu.NoStream); err != nil {
-					return err
-				}
-			}
-			for _, l := range launches {
-				if err := d.run(l); err != nil {
-					return err
-				}
-			}
-		}
-		if err := end.Record(cu.NoStream); err != nil {
-			return err
-		}
-		if err := end.Synchronize(); err != nil {
-			return err
-		}
-		ms, err = start.Elapsed(end)
-		return err
-	}
-	if err := d.do(run); err != nil {
-		t.Fatal(err)
-	}
-	m.Gemm = append(m.Gemm, speed{dtype.String(), rows, cols, depth, 2 * float64(rows*cols*depth) * n / ms / 1e6})
 }

@@ -17,7 +17,7 @@ var errNotBuilt = errors.New("this memplan was built without CUDA; make cuda bui
 func Available() (n int, why error) { return 0, errNotBuilt }
 
 // Device is a GPU; there is none.
-type Device struct{}
+type Device struct{ is gpu }
 
 // Open fails.
 func Open(int) (*Device, error) { return nil, errNotBuilt }
@@ -66,6 +66,6 @@ func (d *Device) Synchronize() error { return errNotBuilt }
 
 // Launch implements runtime.Device. It checks the call only.
 func (d *Device) Launch(c *kernel.Call) error {
-	_, err := plan(c)
+	_, err := d.is.plan(c)
 	return errors.Join(err, errNotBuilt)
 }

@@ -2,32 +2,45 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/memplan/memplan/internal/kernel"
 )
 
-var attentionPlans = map[*kernel.Kernel]planner{kernel.Attention: attention, kernel.AttentionGrad: attentionGrad}
+var attentionPlans = map[*kernel.Kernel]gpuPlanner{kernel.Attention: attention, kernel.AttentionGrad: attentionGrad}
 
-// headSizes are those for which there are functions, with the rows that a block
-// of each has: forward and backward.
-var headSizes = []struct{ size, rows, gradRows int64 }{{64, 32, 32}, {128, 32, 16}, {256, 16, 8}, {512, 8, 4}}
+// headSize is the largest size of heads that a function is for, with the rows that
+// a block has: forward and backward.
+type headSize struct{ size, rows, gradRows int64 }
 
-// heads are the parameters HEADS, and the row of headSizes.
-func heads(c *kernel.Call) (p args, size, rows, gradRows int64, err error) {
+// headSizes are those of float32, and those of tensor cores.
+var (
+	headSizes       = []headSize{{64, 32, 32}, {128, 32, 16}, {256, 16, 8}, {512, 8, 4}}
+	tensorHeadSizes = []headSize{{64, 64, 64}, {128, 32, 32}}
+)
+
+// heads are the parameters HEADS, the size of the functions, and the end of their
+// names.
+func (g gpu) heads(c *kernel.Call) (p args, size headSize, suffix string, err error) {
 	q, k, v := operand(c, "q"), operand(c, "k"), operand(c, "v")
 	e, ev, drop := q.Size.At(3), v.Size.At(3), float(c, "p")
-	for _, h := range headSizes {
-		if max(e, ev) <= h.size {
-			p = args{}.ints(q.Size.At(1), q.Size.At(2), k.Size.At(2), e, ev).floats(float(c, "scale"), 1/(1-drop)).
-				ints(number(c, "causal"), number(c, "seed"), threshold(drop))
-			return p, h.size, h.rows, h.gradRows, nil
+	p = args{}.ints(q.Size.At(1), q.Size.At(2), k.Size.At(2), e, ev).floats(float(c, "scale"), 1/(1-drop)).
+		ints(number(c, "causal"), number(c, "seed"), threshold(drop))
+	fits := func(h headSize) bool { return max(e, ev) <= h.size }
+	if u := g.unit(q, k); u.tensor && v.DType == q.DType && (c.Kernel == kernel.Attention || operand(c, "g").DType == q.DType) {
+		if i := slices.IndexFunc(tensorHeadSizes, fits); i >= 0 {
+			return p, tensorHeadSizes[i], u.suffix, nil
 		}
 	}
-	return nil, 0, 0, 0, unsupported(c, fmt.Sprintf("heads of size %d; at most %d are computed there", max(e, ev), headSizes[len(headSizes)-1].size))
+	i := slices.IndexFunc(headSizes, fits)
+	if i < 0 {
+		return nil, headSize{}, "", unsupported(c, fmt.Sprintf("heads of size %d; at most %d are computed there", max(e, ev), headSizes[len(headSizes)-1].size))
+	}
+	return p, headSizes[i], "", nil
 }
 
-func attention(c *kernel.Call) ([]launch, error) {
-	p, size, rows, _, err := heads(c)
+func attention(c *kernel.Call, g gpu) ([]launch, error) {
+	p, h, suffix, err := g.heads(c)
 	if err != nil {
 		return nil, err
 	}
@@ -35,11 +48,11 @@ func attention(c *kernel.Call) ([]launch, error) {
 	for _, name := range []string{"y", "lse", "q", "k", "v", "mask"} {
 		p = p.whole(operand(c, name))
 	}
-	return []launch{{fmt.Sprintf("attention_%d", size), q.Size.At(0) * q.Size.At(1) * ceilDiv(q.Size.At(2), rows), 1, p}}, nil
+	return []launch{{fmt.Sprintf("attention_%d%s", h.size, suffix), q.Size.At(0) * q.Size.At(1) * ceilDiv(q.Size.At(2), h.rows), 1, p}}, nil
 }
 
-func attentionGrad(c *kernel.Call) ([]launch, error) {
-	p, size, _, rows, err := heads(c)
+func attentionGrad(c *kernel.Call, g gpu) ([]launch, error) {
+	p, h, suffix, err := g.heads(c)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +67,7 @@ func attentionGrad(c *kernel.Call) ([]launch, error) {
 	q, k := operand(c, "q"), operand(c, "k")
 	all := q.Size.At(0) * q.Size.At(1)
 	return []launch{
-		{fmt.Sprintf("attention_queries_%d", size), all * ceilDiv(q.Size.At(2), rows), 1, with("gq")},
-		{fmt.Sprintf("attention_keys_%d", size), all * ceilDiv(k.Size.At(2), rows), 1, with("gk", "gv")},
+		{fmt.Sprintf("attention_queries_%d%s", h.size, suffix), all * ceilDiv(q.Size.At(2), h.gradRows), 1, with("gq")},
+		{fmt.Sprintf("attention_keys_%d%s", h.size, suffix), all * ceilDiv(k.Size.At(2), h.gradRows), 1, with("gk", "gv")},
 	}, nil
 }

@@ -29,7 +29,9 @@ func operands(c *kernel.Call) []*kernel.Tensor {
 func mapPlans() map[*kernel.Kernel]planner {
 	out := map[*kernel.Kernel]planner{kernel.Dropout: dropout, kernel.Tril: triangle(false), kernel.Triu: triangle(true), kernel.SGD: sgd, kernel.Adam: adam}
 	for _, k := range kernel.All() {
-		if _, ok := out[k]; k.Kind == kernel.Map && !ok {
+		if k.Formula != nil {
+			out[k] = updates
+		} else if _, ok := out[k]; k.Kind == kernel.Map && !ok {
 			out[k], anyType[k] = elementwise, true
 		}
 	}

@@ -5,49 +5,48 @@ import (
 	"math"
 
 	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
-var productPlans = map[*kernel.Kernel]planner{
+var productPlans = map[*kernel.Kernel]gpuPlanner{
 	kernel.Gemm:           gemm,
 	kernel.Conv:           convolution("conv", "y", "x", "weight", "x"),
 	kernel.ConvInputGrad:  convolution("conv_input_grad", "g", "gx", "weight", "g"),
 	kernel.ConvWeightGrad: convolution("conv_weight_grad", "g", "x", "g", "x"),
 }
 
-// mostRows bounds the sizes of a product, and the strides along which it sums:
-// the functions count them, and some more, in 32 bits.
-const mostRows = math.MaxInt32 - 1<<10
+// mostRows bounds the sizes of a product: the functions count them, and some more,
+// in 32 bits. Coordinates of images, with what is beside them, are below
+// mostPixels, so that a sum of them is not taken for OUTSIDE of operand.cuh.
+const (
+	mostRows   = math.MaxInt32 - 1<<10
+	mostPixels = 1 << 28
+)
 
-// splits divides the depth of a product if its tiles alone do not keep a GPU
-// busy.
-func splits(tiles, batches, rows, cols, depth int64) (count, each int64) {
-	if 2*tiles > tuning.enough {
-		return 1, depth
-	}
-	return parts(depth, 2*tiles, tuning.depth, batches*rows*cols, tuning.scratch)
+// matrices is the product that a call of gemm is, with what computes it, and
+// whether the operands can be read by groups.
+func (g gpu) matrices(c *kernel.Call) (p product, u unit, groups bool) {
+	y, a, b := &c.T[0], &c.T[1], &c.T[2]
+	u = g.unit(a, b)
+	// Half precision is read by groups for tensor cores only.
+	groups = grouped(a, 1, 2) && grouped(b, 2, 1) && a.DType == b.DType && (u.tensor || a.DType == tensor.Float32)
+	return product{y.Size.At(0), y.Size.At(1), y.Size.At(2), a.Size.At(2)}, u, groups
 }
 
-func gemm(c *kernel.Call) ([]launch, error) {
+func gemm(c *kernel.Call, g gpu) ([]launch, error) {
 	y, a, b, bias := &c.T[0], &c.T[1], &c.T[2], &c.T[3]
-	batches, rows, cols, depth := y.Size.At(0), y.Size.At(1), y.Size.At(2), a.Size.At(2)
-	if batches*rows*cols == 0 {
+	p, u, groups := g.matrices(c)
+	if p.batches*p.rows*p.cols == 0 {
 		return nil, nil
 	}
-	if max(rows, cols, depth, a.Stride.At(2), b.Stride.At(1)) > mostRows {
-		return nil, unsupported(c, fmt.Sprintf("a product of %d×%d×%d, strides %v and %v", rows, cols, depth, a.Stride, b.Stride))
+	if max(p.rows, p.cols, p.depth) > mostRows {
+		return nil, unsupported(c, fmt.Sprintf("a product of %v", p))
 	}
-	side := int64(128)
-	tiles := batches * ceilDiv(rows, side) * ceilDiv(cols, side)
-	n, length := int64(1), depth
-	if 2*tiles < tuning.enough {
-		side = 64
-		tiles = batches * ceilDiv(rows, side) * ceilDiv(cols, side)
-		n, length = splits(tiles, batches, rows, cols, depth)
-	}
-	p := args{}.floats(c.F...).ints(rows, cols, depth, n, length).whole(y).whole(a).whole(b).whole(bias)
-	ls := []launch{{fmt.Sprintf("gemm_%d", side), tiles * n, 1, p}}
+	t, n, length, _ := g.tile(p, u, groups)
+	first := args{}.floats(c.F...).ints(p.rows, p.cols, p.depth, n, length).whole(y).whole(a).whole(b).whole(bias)
+	ls := []launch{{t.function + u.suffix, p.blocks(t) * n, 1, first}}
 	if n > 1 {
-		ls = append(ls, each("gemm_finish", batches*rows*cols, args{}.floats(c.F...).ints(batches, rows, cols, n).whole(y).whole(bias))...)
+		ls = append(ls, each("gemm_finish"+u.finish, p.batches*p.rows*p.cols, args{}.floats(c.F...).ints(p.batches, p.rows, p.cols, n).whole(y).whole(bias))...)
 	}
 	return ls, nil
 }
@@ -61,8 +60,8 @@ func triple(c *kernel.Call, name string) []int64 {
 
 // convolution is one of the three products of a convolution. out and in name the
 // images on both sides of it, left and right what the product is of.
-func convolution(function, out, in, left, right string) planner {
-	return func(c *kernel.Call) ([]launch, error) {
+func convolution(function, out, in, left, right string) gpuPlanner {
+	return func(c *kernel.Call, g gpu) ([]launch, error) {
 		y, l, r := &c.T[0], operand(c, left), operand(c, right)
 		weight := operand(c, "weight")
 		if function == "conv_weight_grad" {
@@ -71,20 +70,20 @@ func convolution(function, out, in, left, right string) planner {
 		image, result, groups := operand(c, in), operand(c, out), number(c, "groups")
 		ins, outs, batch := image.Size.At(1)/groups, result.Size.At(1)/groups, image.Size.At(0)
 		pixelsIn, pixelsOut, taps := batch*numel(spatial(image)), batch*numel(spatial(result)), numel(spatial(weight))
-		var rows, cols, depth int64
+		p := product{batches: groups}
 		switch function {
 		case "conv":
-			rows, cols, depth = outs, pixelsOut, ins*taps
+			p.rows, p.cols, p.depth = outs, pixelsOut, ins*taps
 		case "conv_input_grad":
-			rows, cols, depth = ins, pixelsIn, outs*taps
+			p.rows, p.cols, p.depth = ins, pixelsIn, outs*taps
 		default:
-			rows, cols, depth = outs, ins*taps, pixelsOut
+			p.rows, p.cols, p.depth = outs, ins*taps, pixelsOut
 		}
 		if y.Numel() == 0 {
 			return nil, nil
 		}
-		if max(rows, cols, depth) > mostRows {
-			return nil, unsupported(c, fmt.Sprintf("a product of %d×%d×%d", rows, cols, depth))
+		if max(p.rows, p.cols, p.depth) > mostRows || beyond(c, image, weight) {
+			return nil, unsupported(c, fmt.Sprintf("a product of %v, of images %v", p, image.Size))
 		}
 		geometry := args{}.ints(batch, ins, outs)
 		for _, t := range [][]int64{spatial(image), spatial(result), spatial(weight), triple(c, "stride"), triple(c, "padding"), triple(c, "dilation")} {
@@ -92,18 +91,34 @@ func convolution(function, out, in, left, right string) planner {
 		}
 		bias := operand(c, "bias")
 		geometry = geometry.whole(y).whole(l).whole(r).whole(bias)
-		if min(rows, cols) < tuning.narrow {
+		if min(p.rows, p.cols) < tuning.narrow {
 			if function == "conv_weight_grad" {
-				return []launch{{function + "_long", groups * rows * cols, 1, append(args{}.ints(rows, cols, depth), geometry...)}}, nil
+				return []launch{{function + "_long", groups * p.rows * p.cols, 1, append(args{}.ints(p.rows, p.cols, p.depth), geometry...)}}, nil
 			}
-			return each(function+"_direct", groups*rows*cols, append(args{}.ints(rows, cols, depth, groups), geometry...)), nil
+			return each(function+"_direct", groups*p.rows*p.cols, append(args{}.ints(p.rows, p.cols, p.depth, groups), geometry...)), nil
 		}
-		tiles := groups * ceilDiv(rows, 64) * ceilDiv(cols, 64)
-		n, length := splits(tiles, groups, rows, cols, depth)
-		ls := []launch{{function + "_tile", tiles * n, 1, append(args{}.ints(rows, cols, depth, n, length), geometry...)}}
+		u := g.unit(l, r)
+		n, length, time := g.divide(p, convTile, u)
+		if as, ok := pointwise(c); ok {
+			if _, _, _, faster := g.tile(g.matrices(as)); faster < time {
+				return gemm(as, g)
+			}
+		}
+		ls := []launch{{function + "_tile" + u.suffix, p.blocks(convTile) * n, 1, append(args{}.ints(p.rows, p.cols, p.depth, n, length), geometry...)}}
 		if n > 1 {
-			ls = append(ls, each(function+"_finish", groups*rows*cols, append(args{}.ints(rows, cols, groups, n), geometry...))...)
+			ls = append(ls, each(function+"_finish"+u.finish, groups*p.rows*p.cols, append(args{}.ints(p.rows, p.cols, groups, n), geometry...))...)
 		}
 		return ls, nil
 	}
+}
+
+// beyond reports whether coordinates of a convolution may be too large.
+func beyond(c *kernel.Call, image, weight *kernel.Tensor) bool {
+	padding, dilation := triple(c, "padding"), triple(c, "dilation")
+	for d, n := range spatial(image) {
+		if n+2*padding[d]+spatial(weight)[d]*dilation[d] > mostPixels {
+			return true
+		}
+	}
+	return false
 }

@@ -8,7 +8,7 @@ import (
 )
 
 var reducePlans = map[*kernel.Kernel]planner{
-	kernel.Sum: reduction("sum", true), kernel.Max: reduction("max", true), kernel.SumSquares: reduction("sum", false),
+	kernel.Sum: reduction("sum", true), kernel.Max: reduction("max", true), kernel.Norm: reduction("sum", false),
 	kernel.MSE: reduction("sum", false), kernel.L1: reduction("sum", false), kernel.BCE: reduction("sum", false),
 }
 
@@ -50,7 +50,7 @@ func reduction(name string, integers bool) planner {
 			tensors(kept, y, a, b).tensors(reduced, a, b)
 		ls := []launch{{function + way, blocks, n, first}}
 		if n > 1 {
-			ls = append(ls, launch{function + "_combine", results, 1, args{}.doubles(scale).ints(n).sizes(kept.size).tensor(y, kept.stride[0]...)})
+			ls = append(ls, launch{function + "_combine", results, 1, args{}.ints(int64(c.Kernel.Index())).doubles(scale).ints(n).sizes(kept.size).tensor(y, kept.stride[0]...)})
 		}
 		return ls, nil
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-var update = flag.Bool("update", false, "write kernels/ops.h")
+var update = flag.Bool("update", false, "write kernels/ops.h and kernels/update.cuh")
 
 func seeded(name string) *rand.Rand {
 	h := fnv.New64a()
@@ -33,7 +33,7 @@ func seeded(name string) *rand.Rand {
 // many blocks are said to be enough, those of large tiles if few are.
 func small(t *testing.T, enough int64) {
 	saved := tuning
-	tuning.enough, tuning.part, tuning.partOf, tuning.depth, tuning.narrow = enough, 32, 8, 16, 3
+	tuning.enough, tuning.part, tuning.partOf, tuning.depth, tuning.finish, tuning.sum, tuning.narrow = enough, 32, 8, 16, 0, 0, 3
 	t.Cleanup(func() { tuning = saved })
 }
 
@@ -56,25 +56,47 @@ func TestKernelNumbers(t *testing.T) {
 	}
 }
 
-// module reads the compiled module.
-func module(t *testing.T) string {
+// modules reads the compiled modules.
+func modules(t *testing.T) map[string]string {
 	t.Helper()
-	data, err := os.ReadFile("kernels/module.ptx.gz")
-	if err != nil {
-		t.Fatal(err)
+	files, err := filepath.Glob("kernels/*.ptx.gz")
+	if err != nil || len(files) != 2 {
+		t.Fatalf("compiled modules: %v, %v", files, err)
 	}
-	r, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
+	out := map[string]string{}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[file] = string(text)
 	}
-	text, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return out
 }
 
-// TestModuleIsCurrent holds the hash in the compiled module against the sources.
+// TestUpdates holds update.cuh against the formulas of package kernel.
+func TestUpdates(t *testing.T) {
+	const file = "kernels/update.cuh"
+	want := updateSource()
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != want {
+		t.Errorf("%s is not that of package kernel (%v); run go test ./internal/cuda -update, then make ptx", file, err)
+	}
+}
+
+// TestModuleIsCurrent holds the hash in the compiled modules against the sources.
 func TestModuleIsCurrent(t *testing.T) {
 	entries, err := os.ReadDir("kernels") // sorted
 	if err != nil {
@@ -91,28 +113,38 @@ func TestModuleIsCurrent(t *testing.T) {
 		}
 		h.Write(data)
 	}
-	if want := fmt.Sprintf("// sources %x\n", h.Sum(nil)); !strings.Contains(module(t)[:200], want) {
-		t.Errorf("kernels/module.ptx.gz is of other sources; run make ptx")
-	}
-}
-
-// TestScratch holds the sizes of the module's memory against what plans count on.
-func TestScratch(t *testing.T) {
-	for _, want := range []string{fmt.Sprintf(" scratch[%d];", 4*tuning.scratch), fmt.Sprintf(" scratch_int[%d];", 8*tuning.scratchI)} {
-		if !strings.Contains(module(t), want) {
-			t.Errorf("the module has no%s", want)
+	for file, text := range modules(t) {
+		if want := fmt.Sprintf("// sources %x\n", h.Sum(nil)); !strings.Contains(text[:200], want) {
+			t.Errorf("%s is of other sources; run make ptx", file)
 		}
 	}
 }
 
-// signatures reads, from the compiled module, the type of each parameter of each
+// TestScratch holds the sizes of the modules' memory against what plans count on.
+func TestScratch(t *testing.T) {
+	for file, text := range modules(t) {
+		for _, want := range []string{fmt.Sprintf(" scratch[%d];", 4*tuning.scratch), fmt.Sprintf(" scratch_int[%d];", 8*tuning.scratchI)} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s has no%s", file, want)
+			}
+		}
+	}
+}
+
+// signatures reads, from the compiled modules, the type of each parameter of each
 // function.
 func signatures(t *testing.T) map[string][]string {
 	out := map[string][]string{}
 	parameter := regexp.MustCompile(`\.param \.(\w+)`)
-	for _, m := range regexp.MustCompile(`(?s)\.entry (\w+)\((.*?)\)`).FindAllStringSubmatch(module(t), -1) {
-		for _, p := range parameter.FindAllStringSubmatch(m[2], -1) {
-			out[m[1]] = append(out[m[1]], p[1])
+	entry := regexp.MustCompile(`(?s)\.entry (\w+)\((.*?)\)`)
+	for file, text := range modules(t) {
+		for _, m := range entry.FindAllStringSubmatch(text, -1) {
+			if out[m[1]] != nil {
+				t.Errorf("%s has a function %s, as another module", file, m[1])
+			}
+			for _, p := range parameter.FindAllStringSubmatch(m[2], -1) {
+				out[m[1]] = append(out[m[1]], p[1])
+			}
 		}
 	}
 	return out
@@ -131,13 +163,13 @@ func (r recorder) Read([]byte, allocsim.Address) error           { return nil }
 func (r recorder) Synchronize() error                            { return nil }
 func (r recorder) Launch(c *kernel.Call) error                   { return r.check(c) }
 
-// TestPlans holds launches against the compiled module: each kernel has a plan,
+// TestPlans holds launches against the compiled modules: each kernel has a plan,
 // whose functions exist and take that many parameters; where a parameter is a
 // float, the upper half of the cell is empty. And each function is launched.
 func TestPlans(t *testing.T) {
-	known, used := signatures(t), map[string]bool{}
+	known, used, is := signatures(t), map[string]bool{}, gpu{}
 	device := recorder{check: func(c *kernel.Call) error {
-		launches, err := plan(c)
+		launches, err := is.plan(c)
 		if err != nil {
 			return err
 		}
@@ -163,8 +195,8 @@ func TestPlans(t *testing.T) {
 			t.Errorf("%v: %v", c, err)
 		}
 	}
-	for _, enough := range []int64{1, 256} {
-		small(t, enough)
+	for _, is = range []gpu{{1, 70}, {1, 80}, {256, 70}, {256, 80}} {
+		small(t, is.sms)
 		for _, k := range kernel.All() {
 			rng := seeded(k.Name)
 			for _, d := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16} {
@@ -173,7 +205,7 @@ func TestPlans(t *testing.T) {
 				}
 			}
 		}
-		for _, c := range cases(t) {
+		for _, c := range append(cases(), products(t)...) {
 			run(c)
 		}
 	}
@@ -205,7 +237,7 @@ func TestUnsupported(t *testing.T) {
 			at(tensor.Float32, 1, 1, 2, 600), at(tensor.Float32, 1, 1, 2, 600), at(tensor.Float32, 1, 1, 2, 600), {}}},
 			"kernel attention on a GPU: heads of size 600; at most 512 are computed there"},
 	} {
-		if _, err := plan(&c.call); err == nil || err.Error() != c.want {
+		if _, err := (gpu{}).plan(&c.call); err == nil || err.Error() != c.want {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
 	}

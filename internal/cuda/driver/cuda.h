@@ -1,5 +1,6 @@
 /* The part of the CUDA driver's interface that the Go binding gorgonia.org/cu
- * is compiled against: what it names, and no more. Written for this project, so
+ * is compiled against: what it names, and the virtual memory management that it
+ * does not have. Written for this project, so
  * that a C compiler is all that a build needs; at run time the driver library is
  * opened by shim.c. Names, numbers and the order of members are those of the
  * driver's ABI, version 12. */
@@ -337,6 +338,28 @@ typedef struct {
 #define cuTexRefGetAddress cuTexRefGetAddress_v2
 #define cuTexRefSetAddress cuTexRefSetAddress_v2
 #define cuTexRefSetAddress2D cuTexRefSetAddress2D_v3
+
+/* Virtual memory management. */
+#define CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ((CUdevice_attribute)102)
+typedef unsigned long long CUmemGenericAllocationHandle;
+typedef enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1, CU_MEM_ALLOCATION_TYPE_MAX = 0x7fffffff } CUmemAllocationType;
+typedef enum { CU_MEM_HANDLE_TYPE_NONE = 0, CU_MEM_HANDLE_TYPE_MAX = 0x7fffffff } CUmemAllocationHandleType;
+typedef enum { CU_MEM_LOCATION_TYPE_DEVICE = 1, CU_MEM_LOCATION_TYPE_MAX = 0x7fffffff } CUmemLocationType;
+typedef enum { CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3, CU_MEM_ACCESS_FLAGS_PROT_MAX = 0x7fffffff } CUmemAccess_flags;
+typedef enum { CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1 } CUmemAllocationGranularity_flags;
+typedef struct { CUmemLocationType type; int id; } CUmemLocation;
+typedef struct {
+	CUmemAllocationType type;
+	CUmemAllocationHandleType requestedHandleTypes;
+	CUmemLocation location;
+	void *win32HandleMetaData;
+	struct {
+		unsigned char compressionType, gpuDirectRDMACapable;
+		unsigned short usage;
+		unsigned char reserved[4];
+	} allocFlags;
+} CUmemAllocationProp;
+typedef struct { CUmemLocation location; CUmemAccess_flags flags; } CUmemAccessDesc;
 
 #define MEMPLAN_FUNCTION(name, parameters) CUresult name parameters;
 #include "functions.h"

@@ -10,6 +10,7 @@ package driver
 /*
 #cgo LDFLAGS: -ldl
 #include <stdlib.h>
+#include "cuda.h"
 #include "shim.h"
 */
 import "C"
@@ -26,7 +27,16 @@ var ErrNoDriver = errors.New("no CUDA driver")
 // Result is a code of the driver, CUresult, that is not success.
 type Result int
 
-func (r Result) Error() string { return fmt.Sprintf("CUresult %d", int(r)) }
+// OutOfMemory is CUDA_ERROR_OUT_OF_MEMORY.
+const OutOfMemory Result = C.CUDA_ERROR_OUT_OF_MEMORY
+
+func (r Result) Error() string {
+	var name *C.char
+	if C.cuGetErrorName(C.CUresult(r), &name) == C.CUDA_SUCCESS && name != nil {
+		return C.GoString(name)
+	}
+	return fmt.Sprintf("CUresult %d", int(r))
+}
 
 // Load opens the library at path, such as libcuda.so.1, and initializes the
 // driver. missing counts the functions that the library does not have; they

@@ -4,94 +4,31 @@
 //
 //	MEMPLAN_EMULATOR_MEMORY        bytes of the device (64 MiB)
 //	MEMPLAN_EMULATOR_SEED          of the order of threads
-//	MEMPLAN_EMULATOR_FAIL_ALLOC    the n-th allocation finds no memory
+//	MEMPLAN_EMULATOR_ADDRESSES     bytes of addresses that can be reserved (1 TiB)
+//	MEMPLAN_EMULATOR_VIRTUAL       whether it maps memory (1)
+//	MEMPLAN_EMULATOR_FAIL_ALLOC    the n-th allocation, or creation of memory to map, finds none
+//	MEMPLAN_EMULATOR_FAIL_MAP      the n-th mapping, or permission to use one, fails
 //	MEMPLAN_EMULATOR_FAIL_LAUNCH   the n-th launch fails
 //	MEMPLAN_EMULATOR_VANISH        from the n-th call on, all fail
 //	MEMPLAN_EMULATOR_DEVICES       how many devices there are (1)
 //	MEMPLAN_EMULATOR_CAPABILITY    the first part of their compute capability (7)
-#include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <ucontext.h>
 
 #include <map>
+#include <mutex>
+#include <set>
 #include <utility>
 
-#include "emulator.h"
+#include "fibers.h"
 extern "C" {
 #include "../driver/cuda.h"
 }
+#define MODULE_80 // its kernels, too
 #include "../kernels/module.cu"
 
-Emulated emulated;
-
 namespace {
-
-enum { STACK = 128 << 10, MOST_THREADS = 256 };
-
-uint64_t state;
-uint64_t random_bits() { // splitmix64
-	uint64_t z = state += 0x9e3779b97f4a7c15;
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-	z = (z ^ z >> 27) * 0x94d049bb133111eb;
-	return z ^ z >> 31;
-}
-
-// Fibers live on, and run the body of one block after the other.
-struct Fiber {
-	jmp_buf at;
-	bool made = false, done = false;
-	char *stack = nullptr;
-};
-Fiber fibers[MOST_THREADS];
-jmp_buf scheduler;
-ucontext_t start;
-int current;
-void (*call)(void **);
-void **parameters;
-bool diverged;
-
-void run_fiber() {
-	int self = current;
-	for (;;) {
-		call(parameters);
-		fibers[self].done = true;
-		if (!_setjmp(fibers[self].at)) _longjmp(scheduler, 1);
-	}
-}
-
-void resume(int i) {
-	current = i;
-	emulated.thread = i;
-	if (_setjmp(scheduler)) return;
-	Fiber &f = fibers[i];
-	if (f.made) _longjmp(f.at, 1);
-	f.made = true;
-	f.stack = (char *)malloc(STACK);
-	getcontext(&start);
-	start.uc_stack.ss_sp = f.stack;
-	start.uc_stack.ss_size = STACK - i * 448 % (STACK / 4); // tops that do not compete for one line of the cache
-	start.uc_link = nullptr;
-	makecontext(&start, run_fiber, 0);
-	setcontext(&start);
-}
-
-void run_block(int threads) {
-	for (int i = 0; i < threads; i++) fibers[i].done = false;
-	for (int live = threads; live > 0;) {
-		// Every thread once, from a random one on by random steps, which are odd.
-		int waiting = 0, at = (int)(random_bits() % MOST_THREADS), by = (int)(random_bits() % MOST_THREADS) | 1;
-		for (int n = 0; n < MOST_THREADS; n++) {
-			int i = (at + n * by) % MOST_THREADS;
-			if (i >= threads || fibers[i].done) continue;
-			resume(i);
-			waiting += !fibers[i].done;
-		}
-		if (waiting > 0 && waiting != live) diverged = true; // a barrier that some threads never reach
-		live = waiting;
-	}
-}
 
 extern "C" char __start_emulator_shared[], __stop_emulator_shared[];
 
@@ -109,8 +46,8 @@ const Entry entries[] = {
 };
 
 // What goes wrong, and what is held.
-long calls, allocations, launches, vanish, fail_alloc, fail_launch, devices;
-size_t total, used;
+long calls, allocations, launches, mappings, vanish, fail_alloc, fail_launch, fail_map, devices;
+size_t total, used, addresses;
 std::map<CUdeviceptr, size_t> blocks;
 CUresult pending; // of an earlier launch
 
@@ -119,41 +56,57 @@ long setting(const char *name, long otherwise) {
 	return v && *v ? atol(v) : otherwise;
 }
 
-// Each call comes by here.
-CUresult enter() {
-	calls++;
-	if (vanish && calls >= vanish) return CUDA_ERROR_UNKNOWN;
-	return pending;
+// Contexts: that of the device, number 1, lives while somebody retains it. A thread
+// has a current one.
+long retained;
+uintptr_t last_context = 1;
+std::set<CUcontext> contexts;
+thread_local CUcontext context;
+
+void lose_mappings();
+
+// What a device held that vanished, or whose kernel failed, is lost.
+void lose_all() {
+	for (auto &b : blocks) free((void *)b.first);
+	blocks.clear();
+	lose_mappings();
+	contexts.clear();
+	used = retained = 0;
 }
 
-// inside reports whether n bytes at a lie in one block.
-bool inside(CUdeviceptr a, size_t n) {
-	auto b = blocks.upper_bound(a);
-	if (b == blocks.begin()) return false;
-	--b;
-	return a + n <= b->first + b->second;
+// Each call comes by here; one that needs a context, with it. They come one at a
+// time, from whatever thread.
+std::mutex one_at_a_time;
+CUresult enter(bool with_context) {
+	calls++;
+	if (vanish && calls >= vanish) return CUDA_ERROR_UNKNOWN;
+	if (with_context && !contexts.count(context)) return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+	return pending;
 }
 
 } // namespace
 
-// Where a thread waits for the others of its block.
-void emulated_barrier() {
-	int self = current;
-	if (!_setjmp(fibers[self].at)) _longjmp(scheduler, 1);
-	emulated.thread = self;
-}
+#define ENTER(with_context) \
+	std::lock_guard<std::mutex> lock(one_at_a_time); \
+	if (CUresult r = enter(with_context)) return r
+#define CALL ENTER(false)
+#define CALL_IN_CONTEXT ENTER(true)
 
-#define CALL if (CUresult r = enter()) return r
+#include "virtual.h"
 
 extern "C" {
 CUresult cuInit(unsigned) {
+	std::lock_guard<std::mutex> lock(one_at_a_time);
+	if (vanish || pending) lose_all();
 	state = setting("MEMPLAN_EMULATOR_SEED", 1);
 	total = setting("MEMPLAN_EMULATOR_MEMORY", 64 << 20);
+	addresses = setting("MEMPLAN_EMULATOR_ADDRESSES", 1l << 40);
+	fail_map = setting("MEMPLAN_EMULATOR_FAIL_MAP", 0);
 	fail_alloc = setting("MEMPLAN_EMULATOR_FAIL_ALLOC", 0);
 	fail_launch = setting("MEMPLAN_EMULATOR_FAIL_LAUNCH", 0);
 	vanish = setting("MEMPLAN_EMULATOR_VANISH", 0);
 	devices = setting("MEMPLAN_EMULATOR_DEVICES", 1);
-	calls = allocations = launches = 0;
+	calls = allocations = launches = mappings = 0;
 	pending = CUDA_SUCCESS;
 	return CUDA_SUCCESS;
 }
@@ -163,17 +116,42 @@ CUresult cuDeviceGetName(char *s, int n, CUdevice) { CALL; snprintf(s, n, "emula
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
 	CALL;
 	*v = a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? (int)setting("MEMPLAN_EMULATOR_CAPABILITY", 7) : a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? 1 : 0;
+	if (a == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) *v = (int)setting("MEMPLAN_EMULATOR_VIRTUAL", 1);
 	return CUDA_SUCCESS;
 }
-CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice) { CALL; *c = (CUcontext)1; return CUDA_SUCCESS; }
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { CALL; return CUDA_SUCCESS; }
-CUresult cuCtxCreate_v2(CUcontext *c, unsigned, CUdevice) { CALL; *c = (CUcontext)1; return CUDA_SUCCESS; }
-CUresult cuCtxDestroy_v2(CUcontext) { CALL; return CUDA_SUCCESS; }
-CUresult cuCtxSetCurrent(CUcontext) { CALL; return CUDA_SUCCESS; }
-CUresult cuCtxSynchronize(void) { CALL; return CUDA_SUCCESS; }
-CUresult cuMemGetInfo_v2(size_t *f, size_t *t) { CALL; *f = total - used; *t = total; return CUDA_SUCCESS; }
-CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
+CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice) {
 	CALL;
+	retained++;
+	contexts.insert(*c = (CUcontext)1);
+	return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
+	CALL;
+	if (retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+	if (--retained == 0) contexts.erase((CUcontext)1);
+	return CUDA_SUCCESS;
+}
+CUresult cuCtxCreate_v2(CUcontext *c, unsigned, CUdevice) {
+	CALL;
+	contexts.insert(context = *c = (CUcontext)++last_context);
+	return CUDA_SUCCESS;
+}
+CUresult cuCtxDestroy_v2(CUcontext c) {
+	CALL;
+	if (contexts.erase(c) == 0) return CUDA_ERROR_INVALID_CONTEXT;
+	if (context == c) context = nullptr;
+	return CUDA_SUCCESS;
+}
+CUresult cuCtxSetCurrent(CUcontext c) {
+	CALL;
+	if (c && !contexts.count(c)) return CUDA_ERROR_INVALID_CONTEXT;
+	context = c;
+	return CUDA_SUCCESS;
+}
+CUresult cuCtxSynchronize(void) { CALL_IN_CONTEXT; return CUDA_SUCCESS; }
+CUresult cuMemGetInfo_v2(size_t *f, size_t *t) { CALL_IN_CONTEXT; *f = total - used; *t = total; return CUDA_SUCCESS; }
+CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
+	CALL_IN_CONTEXT;
 	allocations++;
 	if (n == 0) return CUDA_ERROR_INVALID_VALUE;
 	void *m = allocations == fail_alloc || used + n > total ? nullptr : aligned_alloc(512, (n + 511) / 512 * 512);
@@ -184,7 +162,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
 	return CUDA_SUCCESS;
 }
 CUresult cuMemFree_v2(CUdeviceptr p) {
-	CALL;
+	CALL_IN_CONTEXT;
 	auto b = blocks.find(p);
 	if (b == blocks.end()) return CUDA_ERROR_INVALID_VALUE;
 	used -= b->second;
@@ -192,18 +170,19 @@ CUresult cuMemFree_v2(CUdeviceptr p) {
 	blocks.erase(b);
 	return CUDA_SUCCESS;
 }
-CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void *s, size_t n) { CALL; if (!inside(d, n)) return CUDA_ERROR_INVALID_VALUE; memcpy((void *)d, s, n); return CUDA_SUCCESS; }
-CUresult cuMemcpyDtoH_v2(void *d, CUdeviceptr s, size_t n) { CALL; if (!inside(s, n)) return CUDA_ERROR_INVALID_VALUE; memcpy(d, (void *)s, n); return CUDA_SUCCESS; }
-CUresult cuMemsetD8_v2(CUdeviceptr d, unsigned char b, size_t n) { CALL; if (!inside(d, n)) return CUDA_ERROR_INVALID_VALUE; memset((void *)d, b, n); return CUDA_SUCCESS; }
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void *s, size_t n) { CALL_IN_CONTEXT; if (!inside(d, n)) return CUDA_ERROR_INVALID_VALUE; memcpy((void *)d, s, n); return CUDA_SUCCESS; }
+CUresult cuMemcpyDtoH_v2(void *d, CUdeviceptr s, size_t n) { CALL_IN_CONTEXT; if (!inside(s, n)) return CUDA_ERROR_INVALID_VALUE; memcpy(d, (void *)s, n); return CUDA_SUCCESS; }
+CUresult cuMemsetD8_v2(CUdeviceptr d, unsigned char b, size_t n) { CALL_IN_CONTEXT; if (!inside(d, n)) return CUDA_ERROR_INVALID_VALUE; memset((void *)d, b, n); return CUDA_SUCCESS; }
 CUresult cuModuleLoadData(CUmodule *m, const void *ptx) {
-	CALL;
+	CALL_IN_CONTEXT;
 	if (strstr((const char *)ptx, ".version") == nullptr) return CUDA_ERROR_INVALID_PTX;
 	*m = (CUmodule)1;
 	return CUDA_SUCCESS;
 }
-CUresult cuModuleUnload(CUmodule) { CALL; return CUDA_SUCCESS; }
+CUresult cuModuleUnload(CUmodule) { CALL_IN_CONTEXT; return CUDA_SUCCESS; }
 CUresult cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
-	CALL;
+	CALL_IN_CONTEXT;
 	for (const Entry &e : entries)
 		if (!strcmp(e.name, name)) {
 			*f = (CUfunction)&e;
@@ -211,15 +190,16 @@ CUresult cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
 		}
 	return CUDA_ERROR_NOT_FOUND;
 }
-CUresult cuEventCreate(CUevent *e, unsigned) { CALL; *e = (CUevent)1; return CUDA_SUCCESS; }
-CUresult cuEventRecord(CUevent, CUstream) { CALL; return CUDA_SUCCESS; }
-CUresult cuEventSynchronize(CUevent) { CALL; return CUDA_SUCCESS; }
-CUresult cuEventElapsedTime(float *ms, CUevent, CUevent) { CALL; *ms = 1; return CUDA_SUCCESS; }
-CUresult cuEventDestroy_v2(CUevent) { CALL; return CUDA_SUCCESS; }
+CUresult cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) { CALL; *v = 0; return CUDA_SUCCESS; }
+CUresult cuEventCreate(CUevent *e, unsigned) { CALL_IN_CONTEXT; *e = (CUevent)1; return CUDA_SUCCESS; }
+CUresult cuEventRecord(CUevent, CUstream) { CALL_IN_CONTEXT; return CUDA_SUCCESS; }
+CUresult cuEventSynchronize(CUevent) { CALL_IN_CONTEXT; return CUDA_SUCCESS; }
+CUresult cuEventElapsedTime(float *ms, CUevent, CUevent) { CALL_IN_CONTEXT; *ms = 1; return CUDA_SUCCESS; }
+CUresult cuEventDestroy_v2(CUevent) { CALL_IN_CONTEXT; return CUDA_SUCCESS; }
 
 // A launch that fails shows at the next call, as those that fault on a GPU do.
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, CUstream, void **p, void **) {
-	CALL;
+	CALL_IN_CONTEXT;
 	launches++;
 	if (gz != 1 || by != 1 || bz != 1 || gx == 0 || gy == 0 || gy > 65535 || bx == 0 || bx > MOST_THREADS) return CUDA_ERROR_INVALID_VALUE;
 	if (launches == fail_launch) {

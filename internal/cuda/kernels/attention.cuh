@@ -26,18 +26,25 @@ template <int D, int R> INLINE void fetch(float *to, const View &v, i64 head, i6
 	}
 }
 
-// score is what the weight of key j for query i is the exponential of; minus
-// infinity where it may not look.
-template <int D> INLINE float score(const float *q, const float *k, const View &mask, const Heads &h, i64 bh, i64 i, i64 j) {
-	if (i >= h.queries || j >= h.keys || (h.causal && j > i)) return -infinity();
-	float s = 0;
-#pragma unroll 8
-	for (int c = 0; c < D; c++) s = fused(q[c], k[c], s);
+// hidden reports what query i may not see; masked is the score of what it may, of
+// the product with key j.
+INLINE bool hidden(const Heads &h, i64 i, i64 j) { return i >= h.queries || j >= h.keys || (h.causal && j > i); }
+INLINE float masked(float s, const View &mask, const Heads &h, i64 bh, i64 i, i64 j) {
 	s *= h.scale;
 	if (!mask.at) return s;
 	i64 o = head_of(mask, h, bh) + i * mask.stride[1] + j * mask.stride[0];
 	if (mask.type == BOOL) return ((const unsigned char *)mask.at)[o] ? s : -infinity();
 	return s + get(mask, o);
+}
+
+// score is what the weight of key j for query i is the exponential of; minus
+// infinity where it may not look.
+template <int D> INLINE float score(const float *q, const float *k, const View &mask, const Heads &h, i64 bh, i64 i, i64 j) {
+	if (hidden(h, i, j)) return -infinity();
+	float s = 0;
+#pragma unroll 8
+	for (int c = 0; c < D; c++) s = fused(q[c], k[c], s);
+	return masked(s, mask, h, bh, i, j);
 }
 
 // dropped is what dropout multiplies a weight by.
@@ -255,7 +262,9 @@ INLINE void attend_keys(const Heads &h, const View &gk, const View &gv, const Vi
 		HEADS_OF(h); \
 		attend_keys<D, RB>(h, gk, gv, g, y, lse, q, k, v, mask, sq, sg, sk, sv, sp, sw, sd, cells); \
 	}
+#ifdef MODULE_70
 ATTENTION_KERNELS(64, 32, 32)
 ATTENTION_KERNELS(128, 32, 16)
 ATTENTION_KERNELS(256, 16, 8)
 ATTENTION_KERNELS(512, 8, 4)
+#endif

@@ -6,7 +6,7 @@
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
-#define __launch_bounds__(n) __attribute__((launch_bounds(n)))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 
 #define TID ((int)__nvvm_read_ptx_sreg_tid_x())
 #define BLOCK_X ((long long)__nvvm_read_ptx_sreg_ctaid_x())
@@ -15,6 +15,7 @@
 #define GRID_X ((long long)__nvvm_read_ptx_sreg_nctaid_x())
 #define GRID_Y ((long long)__nvvm_read_ptx_sreg_nctaid_y())
 #define SYNC() __nvvm_bar_sync(0)
+#define WARP_SYNC() __nvvm_bar_warp_sync(0xffffffff)
 
 #define INLINE static __device__ inline __attribute__((always_inline))
 

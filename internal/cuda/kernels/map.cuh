@@ -3,8 +3,6 @@
 #pragma once
 
 INLINE float sign(float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : a; }
-INLINE float larger(float a, float b) { return a != a || a > b ? a : b; }
-INLINE float smaller(float a, float b) { return a != a || a < b ? a : b; }
 INLINE float softplus(float a) { return larger(a, 0) + log1p_(exp_(-(a < 0 ? -a : a))); } // log(1+eᵃ)
 
 // elementwise computes y of floating operands; p and q are the kernel's numbers.
@@ -157,28 +155,6 @@ INLINE void map(int op, int inputs, double p, double q, const Sizes &s, const Vi
 	}
 MAP_KERNEL(map_float, float, float)
 MAP_KERNEL(map_int, i64, double)
-
-// word is word i%4 of block i/4 of Philox4x32-10, as in kernel.Philox.
-INLINE u32 philox_word(u64 seed, u64 i) {
-	u64 n = i / 4;
-	u32 c0 = (u32)n, c1 = (u32)(n >> 32), c2 = 0, c3 = 0, k0 = (u32)seed, k1 = (u32)(seed >> 32);
-#pragma unroll
-	for (int r = 0; r < 10; r++) {
-		u64 p0 = (u64)0xD2511F53u * c0, p1 = (u64)0xCD9E8D57u * c2;
-		u32 n0 = (u32)(p1 >> 32) ^ c1 ^ k0, n2 = (u32)(p0 >> 32) ^ c3 ^ k1;
-		c1 = (u32)p1;
-		c3 = (u32)p0;
-		c0 = n0;
-		c2 = n2;
-		k0 += 0x9E3779B9u;
-		k1 += 0xBB67AE85u;
-	}
-	return i % 4 == 0 ? c0 : i % 4 == 1 ? c1 : i % 4 == 2 ? c2 : c3;
-}
-
-// kept says whether the element at place i outlives dropout: threshold is p in
-// units of 2^-24, rounded up.
-INLINE bool kept(u64 seed, i64 i, i64 threshold) { return (i64)(philox_word(seed, (u64)i) >> 8) >= threshold; }
 
 extern "C" __global__ void __launch_bounds__(256) dropout(i64 seed, i64 threshold, float scale, SIZES, TENSOR(y), TENSOR(mask), TENSOR(a)) {
 	SIZES_OF(s);

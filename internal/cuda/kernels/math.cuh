@@ -3,6 +3,11 @@
 // place; the polynomials are least maximum error fits over the intervals given.
 #pragma once
 
+// A NaN is larger, and smaller, than all others.
+INLINE float larger(float a, float b) { return a != a || a > b ? a : b; }
+INLINE float smaller(float a, float b) { return a != a || a < b ? a : b; }
+INLINE float absolute(float a) { return a < 0 ? -a : a; }
+
 INLINE float scaled(float p, int k) { // p * 2^k, also where 2^k alone is no float
 	int h = k / 2;
 	return p * as_float((u32)(h + 127) << 23) * as_float((u32)(k - h + 127) << 23);

@@ -7,16 +7,20 @@
 #define KEPT_OF(s) \
 	Sizes s = {(int)kept_rank, kept_numel, {kept_0, kept_1, kept_2, kept_3, kept_4, kept_5, kept_6, kept_7}}
 
-template <class C> INLINE C term(int op, C a, C) { return op == OP_sum_squares ? a * a : a; }
+template <class C> INLINE C term(int op, C a, C) { return op == OP_norm ? a * a : a; }
 template <> __device__ inline float term<float>(int op, float a, float b) {
 	switch (op) {
-	case OP_sum_squares: return a * a;
+	case OP_norm: return a * a;
 	case OP_mse: return (a - b) * (a - b);
 	case OP_l1: return a < b ? b - a : a - b;
 	case OP_bce_logits: return larger(a, 0) - a * b + log1p_(exp_(-(a < 0 ? -a : a)));
 	}
 	return a;
 }
+
+// What a result is of the whole sum.
+template <class C> INLINE C whole(int, C v, double scale) { return v * (C)scale; }
+template <> __device__ inline float whole<float>(int op, float v, double scale) { return op == OP_norm ? square_root(v) : v * (float)scale; }
 
 template <class C> INLINE C *partial();
 template <> __device__ inline float *partial<float>() { return scratch; }
@@ -42,7 +46,7 @@ INLINE void rows(int op, C none, double scale, i64 parts, i64 each, const Sizes 
 	}
 	v = reduce<Op, 256>(v, cells);
 	if (TID) return;
-	if (parts == 1) store<C>(y.at, y.type, offset(y, at, kept.rank), (C)(v * (C)scale));
+	if (parts == 1) store<C>(y.at, y.type, offset(y, at, kept.rank), whole<C>(op, v, scale));
 	else partial<C>()[out * parts + part] = v;
 }
 
@@ -68,16 +72,16 @@ INLINE void columns(int op, C none, double scale, i64 parts, i64 each, const Siz
 	SYNC();
 	if (TID >= 32 || !live) return;
 	for (int k = 1; k < 8; k++) v = Op::of(v, cells[TID + 32 * k]);
-	if (parts == 1) store<C>(y.at, y.type, offset(y, at, kept.rank), (C)(v * (C)scale));
+	if (parts == 1) store<C>(y.at, y.type, offset(y, at, kept.rank), whole<C>(op, v, scale));
 	else partial<C>()[out * parts + part] = v;
 }
 
 // The second pass: one block for each result.
-template <class C, class Op> INLINE void combine(C none, double scale, i64 parts, const Sizes &kept, const View &y, C *cells) {
+template <class C, class Op> INLINE void combine(int op, C none, double scale, i64 parts, const Sizes &kept, const View &y, C *cells) {
 	C v = none;
 	for (i64 i = TID; i < parts; i += 256) v = Op::of(v, partial<C>()[BLOCK_X * parts + i]);
 	v = reduce<Op, 256>(v, cells);
-	if (TID == 0) store<C>(y.at, y.type, offset(y, place(kept, BLOCK_X), kept.rank), (C)(v * (C)scale));
+	if (TID == 0) store<C>(y.at, y.type, offset(y, place(kept, BLOCK_X), kept.rank), whole<C>(op, v, scale));
 }
 
 #define REDUCTION(name, C, Op, none) \
@@ -95,11 +99,11 @@ template <class C, class Op> INLINE void combine(C none, double scale, i64 parts
 		VIEW(y); VIEW(ka); VIEW(kb); VIEW(a); VIEW(b); \
 		columns<C, Op>((int)op, none, scale, parts, each, kept, s, y, ka, kb, a, b, cells); \
 	} \
-	extern "C" __global__ void __launch_bounds__(256) name##_combine(double scale, i64 parts, KEPT, TENSOR(y)) { \
+	extern "C" __global__ void __launch_bounds__(256) name##_combine(i64 op, double scale, i64 parts, KEPT, TENSOR(y)) { \
 		__shared__ C cells[256]; \
 		KEPT_OF(kept); \
 		VIEW(y); \
-		combine<C, Op>(none, scale, parts, kept, y, cells); \
+		combine<C, Op>((int)op, none, scale, parts, kept, y, cells); \
 	}
 REDUCTION(sum_float, float, Plus, 0.0f)
 REDUCTION(max_float, float, Larger, -infinity())

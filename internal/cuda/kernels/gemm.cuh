@@ -1,0 +1,100 @@
+// Products of matrices with strides, in batches.
+#pragma once
+
+struct Product {
+	View c, bias;
+	i64 batch;
+	float alpha, beta;
+	INLINE_MEMBER i64 column(int n) const { return n * c.stride[0]; }
+	INLINE_MEMBER void put(int m, int n, i64 column, float v) const {
+		v *= alpha;
+		if (bias.at) v = fused(beta, get(bias, batch * bias.stride[2] + m * bias.stride[1] + n * bias.stride[0]), v);
+		::put(c, batch * c.stride[2] + m * c.stride[1] + column, v);
+	}
+};
+
+INLINE const char *of_batch(const View &v, i64 batch) { return v.at + batch * v.stride[2] * (v.type == F32 ? 4 : 2); }
+INLINE Matrix grouped(const View &v, i64 batch, i64 row_stride, i64 k_stride) {
+	Matrix m = {of_batch(v, batch), k_stride == 1, row_stride, k_stride};
+	return m;
+}
+INLINE Strided strided(const View &v, i64 batch, i64 row_stride, i64 k_stride) {
+	Strided m = {of_batch(v, batch), v.type, k_stride == 1 || (row_stride != 1 && k_stride < row_stride), row_stride, k_stride};
+	return m;
+}
+
+// by_k says what is known of a matrix, for the compiler.
+template <bool by_k> INLINE Matrix lying(Matrix m) {
+	m.by_k = by_k;
+	return m;
+}
+
+#define GEMM_PARAMETERS float alpha, float beta, i64 rows, i64 cols, i64 depth, i64 splits, i64 each, TENSOR(c), TENSOR(a), TENSOR(b), TENSOR(bias)
+#define GEMM_OPERANDS(TM, TN, kind) \
+	VIEW(c); VIEW(a); VIEW(b); VIEW(bias); \
+	Block w = block_of(TM, TN, rows, cols, depth, splits, each); \
+	Product p = {c, bias, w.batch, alpha, beta}; \
+	auto ma = kind(a, w.batch, a.stride[1], a.stride[0]), mb = kind(b, w.batch, b.stride[0], b.stride[1])
+
+// T×T elements by a block, K of k at a time.
+#define GEMM_FUSED(name, T, K) \
+	extern "C" __global__ void __launch_bounds__(256, 2) name(GEMM_PARAMETERS) { \
+		typedef Fused<T, T, K> Core; \
+		__shared__ Shared<Core, Matrix, Matrix> s; \
+		GEMM_OPERANDS(T, T, grouped); \
+		Core core; \
+		core.clear(); \
+		accumulate<true, true>(core, ma, mb, w, rows, cols, s); \
+		write(core, p, w, rows, cols, splits, s); \
+	}
+
+// The four ways in which the operands can lie are four loops.
+#define GEMM_TENSOR(name, H, T, K) \
+	extern "C" __global__ void __launch_bounds__(256, 2) name(GEMM_PARAMETERS) { \
+		typedef Tensor<H, T, T, K> Core; \
+		__shared__ Shared<Core, Matrix, Matrix> s; \
+		GEMM_OPERANDS(T, T, grouped); \
+		Core core; \
+		core.clear(); \
+		if (ma.by_k && mb.by_k) accumulate<true, true>(core, lying<true>(ma), lying<true>(mb), w, rows, cols, s); \
+		else if (ma.by_k) accumulate<true, false>(core, lying<true>(ma), lying<false>(mb), w, rows, cols, s); \
+		else if (mb.by_k) accumulate<false, true>(core, lying<false>(ma), lying<true>(mb), w, rows, cols, s); \
+		else accumulate<false, false>(core, lying<false>(ma), lying<false>(mb), w, rows, cols, s); \
+		write(core, p, w, rows, cols, splits, s); \
+	}
+
+// 64×128 elements by a block, of any matrices.
+#define GEMM_ANY(name, CORE) \
+	extern "C" __global__ void __launch_bounds__(256, 2) name(GEMM_PARAMETERS) { \
+		__shared__ Shared<CORE, Strided, Strided> s; \
+		GEMM_OPERANDS(64, 128, strided); \
+		CORE core; \
+		core.clear(); \
+		accumulate<true, true>(core, ma, mb, w, rows, cols, s); \
+		write(core, p, w, rows, cols, splits, s); \
+	}
+
+#define GEMM_FINISH(name) \
+	extern "C" __global__ void __launch_bounds__(256) name(float alpha, float beta, i64 batches, i64 rows, i64 cols, i64 splits, TENSOR(c), TENSOR(bias)) { \
+		VIEW(c); VIEW(bias); \
+		i64 i = BLOCK_X * 256 + TID; \
+		if (i >= batches * rows * cols) return; \
+		Product p = {c, bias, i / (rows * cols), alpha, beta}; \
+		finish(p, p.batch, i % (rows * cols), rows, cols, splits); \
+	}
+
+#ifdef MODULE_70
+GEMM_FUSED(gemm_64, 64, 16)
+GEMM_FUSED(gemm_128, 128, 8)
+GEMM_ANY(gemm_any, WideFused)
+GEMM_TENSOR(gemm_64_f16, Float16, 64, 32)
+GEMM_TENSOR(gemm_128_f16, Float16, 128, 32)
+GEMM_ANY(gemm_any_f16, WideTensor<Float16>)
+GEMM_FINISH(gemm_finish)
+#endif
+#ifdef MODULE_80
+GEMM_TENSOR(gemm_64_bf16, Bfloat16, 64, 32)
+GEMM_TENSOR(gemm_128_bf16, Bfloat16, 128, 32)
+GEMM_ANY(gemm_any_bf16, WideTensor<Bfloat16>)
+GEMM_FINISH(gemm_finish_bf16)
+#endif
