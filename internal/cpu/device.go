@@ -132,30 +132,26 @@ func (d *Device) Set(at allocsim.Address, n tensor.Bytes, b byte) error {
 
 // Check implements runtime.Device.
 func (d *Device) Check(c *kernel.Call) error {
-	_, err := runs(c)
+	_, _, err := runs(c)
 	return err
 }
 
-// runs finds what runs a call, whose operands it checks.
-func runs(c *kernel.Call) (runner, error) {
+// runs finds what runs a call, whose operands it checks, and the call that it
+// takes: c, or one whose operands are widened.
+func runs(c *kernel.Call) (*kernel.Call, runner, error) {
 	if err := c.Check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r := rows[c.Kernel]
-	t := c.T[r.decides].DType
-	run := r.run[t]
-	if run == nil {
-		return nil, &kernel.UnsupportedError{Kernel: c.Kernel, DType: t, Device: "the CPU"}
+	if run := r.run[c.T[r.decides].DType]; run != nil && r.checkTypes(c) == nil {
+		return c, run, nil
 	}
-	if err := r.checkTypes(c); err != nil {
-		return nil, fmt.Errorf("kernel %s: %w", c.Kernel.Name, err)
-	}
-	return run, nil
+	return r.widened(c)
 }
 
 // Launch implements runtime.Device. It returns when the kernel has run.
 func (d *Device) Launch(c *kernel.Call) error {
-	run, err := runs(c)
+	as, run, err := runs(c)
 	if err != nil {
 		return err
 	}
@@ -167,7 +163,12 @@ func (d *Device) Launch(c *kernel.Call) error {
 		}
 		memory[i] = data
 	}
-	if err := run(newLaunch(c, memory)); err != nil {
+	if as == c {
+		err = run(newLaunch(c, memory))
+	} else {
+		err = runWidened(c, as, run, memory)
+	}
+	if err != nil {
 		return fmt.Errorf("kernel %s: %w", c.Kernel.Name, err)
 	}
 	return nil

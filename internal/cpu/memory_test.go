@@ -142,10 +142,12 @@ func TestOperands(t *testing.T) {
 		{vector(a, tensor.Float32, all, 2), vector(a, tensor.Float32, all, 0), "outside of allocated memory"},
 		{vector(a, tensor.Float32, 4, 1), vector(a+2, tensor.Float32, 4, 1), "is not a multiple of the 4 bytes of float32"},
 		{vector(a, tensor.Float32, 4, 1), vector(a, tensor.Float32, 4, -1), "stride -1 is negative"},
-		{vector(a, tensor.Float32, 4, 1), vector(a, tensor.Float64, 4, 1), "operand a is of type float64, not float32"},
+		{vector(a, tensor.Float32, 4, 1), vector(a, tensor.Float64, 4, 1), ""},
+		{vector(a, tensor.Int32, 4, 1), vector(a, tensor.Float32, 4, 1), "kernel neg: operand a is of type float32, not int32"},
 		{vector(a, tensor.Float32, 4, 1), vector(a, tensor.Float32, 5, 1), "operand a has shape [5], not [4]"},
 		{vector(a, tensor.Float32, 4, 1), vector(0, tensor.Float32, 4, 1), "operand a is absent"},
-		{vector(a, tensor.BFloat16, 4, 1), vector(a, tensor.BFloat16, 4, 1), "kernel neg does not run on bfloat16 on the CPU"},
+		{vector(a, tensor.BFloat16, 4, 1), vector(a, tensor.BFloat16, 4, 1), ""},
+		{vector(a, tensor.Bool, 4, 1), vector(a, tensor.Bool, 4, 1), "kernel neg does not run on bool on the CPU"},
 		{vector(a, tensor.Int64, 4, 1), vector(a, tensor.Int64, 4, 1), "kernel neg does not run on int64 on the CPU"},
 	} {
 		err := d.Launch(&kernel.Call{Kernel: kernel.Neg, T: []kernel.Tensor{c.y, c.a}})
@@ -176,7 +178,7 @@ func TestSupports(t *testing.T) {
 	}{
 		{kernel.Fill, tensor.BFloat16, true}, {kernel.Copy, tensor.Float16, true}, {kernel.Where, tensor.Int8, true}, {kernel.Tril, tensor.Bool, true},
 		{kernel.Add, tensor.Int64, true}, {kernel.Add, tensor.Bool, false}, {kernel.Mul, tensor.Bool, true}, {kernel.Eq, tensor.Int64, true},
-		{kernel.Sum, tensor.Int64, true}, {kernel.Gemm, tensor.BFloat16, false}, {kernel.Exp, tensor.Float16, false},
+		{kernel.Sum, tensor.Int64, true}, {kernel.Gemm, tensor.BFloat16, true}, {kernel.Exp, tensor.Float16, true}, {kernel.Exp, tensor.Int32, false},
 	} {
 		if got := d.Supports(c.k, c.d); got != c.want {
 			t.Errorf("%s on %v: %v", c.k.Name, c.d, got)

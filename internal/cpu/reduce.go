@@ -21,6 +21,7 @@ type reduction struct {
 	start float64
 	add   func(acc, a, b float64) float64
 	join  func(x, y float64) float64 // of the sums of two chunks
+	last  func(v float64) float64    // of the whole sum; nil: it is the result
 }
 
 func plus(x, y float64) float64 { return x + y }
@@ -28,22 +29,22 @@ func plus(x, y float64) float64 { return x + y }
 // aten/src/ATen/native/cpu/SumKernel.cpp, ReduceOpsKernel.cpp,
 // aten/src/ATen/native/Loss.cpp
 var (
-	sum        = reduction{0, func(acc, a, _ float64) float64 { return acc + a }, plus}
-	sumSquares = reduction{0, func(acc, a, _ float64) float64 { return acc + a*a }, plus}
-	largest    = reduction{math.Inf(-1), func(acc, a, _ float64) float64 { return max(acc, a) }, func(x, y float64) float64 { return max(x, y) }}
-	mse        = reduction{0, func(acc, a, b float64) float64 { return acc + (a-b)*(a-b) }, plus}
-	l1         = reduction{0, func(acc, a, b float64) float64 { return acc + math.Abs(a-b) }, plus}
-	bce        = reduction{0, func(acc, a, b float64) float64 { return acc + max(a, 0) - a*b + logOnePlusExp(a) }, plus}
+	sum     = reduction{0, func(acc, a, _ float64) float64 { return acc + a }, plus, nil}
+	norm    = reduction{0, func(acc, a, _ float64) float64 { return acc + a*a }, plus, math.Sqrt}
+	largest = reduction{math.Inf(-1), func(acc, a, _ float64) float64 { return max(acc, a) }, func(x, y float64) float64 { return max(x, y) }, nil}
+	mse     = reduction{0, func(acc, a, b float64) float64 { return acc + (a-b)*(a-b) }, plus, nil}
+	l1      = reduction{0, func(acc, a, b float64) float64 { return acc + math.Abs(a-b) }, plus, nil}
+	bce     = reduction{0, func(acc, a, b float64) float64 { return acc + max(a, 0) - a*b + logOnePlusExp(a) }, plus, nil}
 )
 
 // reduceRows are reductions.
 var reduceRows = map[*kernel.Kernel]row{
-	kernel.Sum:        summed(),
-	kernel.Max:        floats(reduce[float32, float32](largest), reduce[float64, float64](largest)),
-	kernel.SumSquares: squares(),
-	kernel.MSE:        floats(reduce[float32, float32](mse), reduce[float64, float64](mse)),
-	kernel.L1:         floats(reduce[float32, float32](l1), reduce[float64, float64](l1)),
-	kernel.BCE:        floats(reduce[float32, float32](bce), reduce[float64, float64](bce)),
+	kernel.Sum:  summed(),
+	kernel.Max:  floats(reduce[float32, float32](largest), reduce[float64, float64](largest)),
+	kernel.Norm: norms(),
+	kernel.MSE:  floats(reduce[float32, float32](mse), reduce[float64, float64](mse)),
+	kernel.L1:   floats(reduce[float32, float32](l1), reduce[float64, float64](l1)),
+	kernel.BCE:  floats(reduce[float32, float32](bce), reduce[float64, float64](bce)),
 }
 
 // summed adds whole numbers, of any type into any other.
@@ -56,8 +57,8 @@ func summed() row {
 	return r
 }
 
-// squares is sum_squares, whose operand may be of another type than the result.
-func squares() row {
+// norms is norm, whose operand may be of another type than the result.
+func norms() row {
 	mixed := func(same tensor.DType, run, other runner) runner {
 		return func(l *launch) error {
 			switch d := l.call.T[1].DType; {
@@ -66,22 +67,22 @@ func squares() row {
 			case d == tensor.Float32 || d == tensor.Float64:
 				return other(l)
 			}
-			return l.converted(1, tensor.Float32, mixedSquares(same))
+			return l.converted(1, tensor.Float32, mixedNorm(same))
 		}
 	}
 	r := floats(
-		mixed(tensor.Float32, reduce[float32, float32](sumSquares), reduce[float32, float64](sumSquares)),
-		mixed(tensor.Float64, reduce[float64, float64](sumSquares), reduce[float64, float32](sumSquares)))
+		mixed(tensor.Float32, reduce[float32, float32](norm), reduce[float32, float64](norm)),
+		mixed(tensor.Float64, reduce[float64, float64](norm), reduce[float64, float32](norm)))
 	r.mixed = true
 	return r
 }
 
-// mixedSquares sums squares of float32.
-func mixedSquares(result tensor.DType) runner {
+// mixedNorm is the norm of float32.
+func mixedNorm(result tensor.DType) runner {
 	if result == tensor.Float64 {
-		return reduce[float64, float32](sumSquares)
+		return reduce[float64, float32](norm)
 	}
-	return reduce[float32, float32](sumSquares)
+	return reduce[float32, float32](norm)
 }
 
 // converted runs with an operand in another type.
@@ -190,6 +191,9 @@ func reduce[Y, A float](r reduction) runner {
 		tasks := outer * blocks
 		write := func(at []int, acc []float64) {
 			for j, v := range acc {
+				if r.last != nil {
+					v = r.last(v)
+				}
 				y[at[0]+j*p.sideStep[0]] = Y(v * scale)
 			}
 		}

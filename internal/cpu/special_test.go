@@ -195,10 +195,10 @@ func TestTypes(t *testing.T) {
 	if sum.v[0] != 2 {
 		t.Errorf("the sum of a mask is %v", sum.v)
 	}
-	squares := &operand{size: []int64{2}, dtype: tensor.Float32, v: []float64{0}, kept: []int64{0}}
-	h.run(kernel.SumSquares, map[string]*operand{"y": squares, "a": of(tensor.BFloat16, []int64{2}, 3, 4)}, numbers{nil, map[string]float64{"scale": 1}})
-	if squares.v[0] != 25 {
-		t.Errorf("the sum of squares is %v", squares.v)
+	norm := &operand{size: []int64{2}, dtype: tensor.Float32, v: []float64{0}, kept: []int64{0}}
+	h.run(kernel.Norm, map[string]*operand{"y": norm, "a": of(tensor.BFloat16, []int64{2}, 3, 4)}, numbers{})
+	if norm.v[0] != 5 {
+		t.Errorf("the norm is %v", norm.v)
 	}
 	y := of(tensor.Int64, []int64{1}, 0)
 	c := kerneltest.Case{Kernel: kernel.Affine, F: []float64{0.5, 0}, T: arrays(y, y)}

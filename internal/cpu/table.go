@@ -46,7 +46,7 @@ var rows = map[*kernel.Kernel]row{}
 
 func init() {
 	for _, t := range []map[*kernel.Kernel]row{copyRows, unaryRows, gradRows, binaryRows, compareRows, placeRows, reduceRows, gemmRows,
-		softmaxRows, layerRows, batchRows, groupRows, convRows, poolRows, averageRows, lookupRows, lossRows, attentionRows, optimizerRows} {
+		softmaxRows, layerRows, batchRows, groupRows, convRows, poolRows, averageRows, lookupRows, lossRows, attentionRows, optimizerRows, formulaRows()} {
 		for k, r := range t {
 			rows[k] = r
 		}
@@ -55,7 +55,9 @@ func init() {
 
 // Supports reports whether a kernel runs on operands of a type: that of what it
 // computes with, which is not the result of a comparison or an index.
-func (d *Device) Supports(k *kernel.Kernel, t tensor.DType) bool { return rows[k].run[t] != nil }
+func (d *Device) Supports(k *kernel.Kernel, t tensor.DType) bool {
+	return rows[k].run[t] != nil || t.IsFloating() && rows[k].run[tensor.Float32] != nil
+}
 
 // floats is a row of a kernel for floating numbers.
 func floats(single, double runner) row {

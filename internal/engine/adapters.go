@@ -99,6 +99,7 @@ func (p *Player) adapt(root *module, a *program.Adapters) {
 		for _, c := range m.adapterCells() {
 			p.layer = c.layer
 			c.t = p.Leaf(trace.Parameters, first, true, c.decl.Size...)
+			c.adapter = true
 			added = append(added, c)
 		}
 	}

@@ -35,13 +35,17 @@ func (p *Player) deepCopy(m, source *module) {
 			p.move(c, true)
 			c.frozen = source.params[i].frozen
 			obj(c.t).requires = obj(source.params[i].t).requires
+			p.copyTo(c.t, source.params[i].t)
+			c.valued = true
 		}
 	}
 	p.op = p.names.op("deepcopy")
-	for _, c := range m.buffers {
+	for i, c := range m.buffers {
 		if c.t == nil {
 			p.move(c, false)
 			p.Drop(p.New(tensor.Contiguous(tensor.D()), c.decl.DType))
+			p.copyTo(c.t, source.buffers[i].t)
+			c.valued = true
 		}
 	}
 	p.op, p.layer = 0, 0
@@ -72,29 +76,54 @@ func (p *Player) toCPU(m *module) {
 
 // updateAverage is ema.update_parameters(model). The parameters are updated in
 // place; their number of updates is copied to the GPU for each type among them.
-// Averages on the CPU need the parameters there, all at one time.
+// Averages on the CPU need the parameters there, all at one time. The first update
+// is a copy; buffers are copied in each.
 func (j *job) updateAverage() {
 	e := j.prog.EMA
 	source := j.models[e.Model]
-	cells := parameters([]*module{source})
+	cells, averages := parameters([]*module{source}), parameters([]*module{j.models[e.Name]})
+	follow := func(average, now *op.Tensor) {
+		switch {
+		case !j.executes():
+		case !j.updated:
+			j.copyTo(average, now)
+		default:
+			j.must(j.backend.Lerp(average, now, 1-e.Decay))
+		}
+	}
+	var buffers []*cell
+	j.models[e.Name].eachBuffer(func(c *cell) { buffers = append(buffers, c) })
+	buffer := func(now *op.Tensor) {
+		j.copyTo(buffers[0].t, now)
+		buffers = buffers[1:]
+	}
 	j.Player.op = j.names.op("AveragedModel.update_parameters")
 	if e.CPU {
 		var copies []*op.Tensor
 		for _, c := range cells {
 			copies = append(copies, j.transfer(c.t, true, false, c.t.LikeDense()))
 		}
-		source.eachBuffer(func(c *cell) { j.Drop(j.transfer(c.t, true, false, c.t.LikeDense())) })
+		for i, c := range copies {
+			follow(averages[i].t, c)
+		}
+		source.eachBuffer(func(c *cell) {
+			t := j.transfer(c.t, true, false, c.t.LikeDense())
+			buffer(t)
+			j.Drop(t)
+		})
 		for i := len(copies) - 1; i >= 0; i-- {
 			j.Drop(copies[i])
 		}
-	} else if j.updated {
+	} else {
 		seen := map[tensor.DType]bool{}
-		for _, c := range cells {
-			if !seen[c.t.DType] {
+		for i, c := range cells {
+			if j.updated && !seen[c.t.DType] {
 				seen[c.t.DType] = true
 				j.Drop(j.scalar(tensor.Int64))
 			}
+			follow(averages[i].t, c.t)
 		}
+		source.eachBuffer(func(c *cell) { buffer(c.t) })
 	}
 	j.updated = true
 	j.Player.op = 0

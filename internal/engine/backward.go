@@ -13,6 +13,7 @@ type graphTask struct {
 	depth     int  // of calls inside of calls
 	keep      bool // retain_graph
 	suspended []suspended
+	callbacks []func() // run when it is over (Engine::queue_callback)
 }
 
 // suspended is what another backward pass has noted of a node.
@@ -73,6 +74,9 @@ func (p *Player) runBackward(roots, grads []*op.Tensor, retain bool) {
 	}
 	for len(p.ready) > 0 && p.ready[0].depth == g.depth {
 		p.evaluate(g, p.ready.pop())
+	}
+	for _, f := range g.callbacks {
+		f()
 	}
 	for _, s := range g.suspended {
 		s.n.task, s.n.waits, s.n.grads = s.task, s.waits, s.grads
@@ -137,6 +141,9 @@ func (p *Player) evaluate(g *graphTask, n *node) {
 		n.grads = n.grads[:0]
 		p.op = 0
 		return
+	}
+	for _, hook := range n.before {
+		hook()
 	}
 	b := p.apply(n, n.grads)
 	p.validate(n, b.Results)
@@ -313,6 +320,9 @@ func (p *Player) accumulate(e edge, t *op.Tensor) *op.Tensor {
 // stolen if nobody else refers to it and its strides are the leaf's.
 func (p *Player) accumulateGrad(leaf *object, g *op.Tensor) {
 	if g == nil {
+		if leaf.reduce != nil {
+			leaf.reduce(leaf)
+		}
 		return
 	}
 	o := obj(g)
@@ -335,6 +345,9 @@ func (p *Player) accumulateGrad(leaf *object, g *op.Tensor) {
 	p.mark(leaf.grad, trace.Gradients)
 	if leaf.ready != nil {
 		leaf.ready(leaf)
+	}
+	if leaf.reduce != nil {
+		leaf.reduce(leaf)
 	}
 	p.Drop(g)
 }

@@ -16,35 +16,46 @@ const normChunk = 65536
 // their norm, and scalars (torch/nn/utils/clip_grad.py).
 func (j *job) clip(s *program.Stmt) {
 	grads := j.gradients(s.Optimizer)
-	if j.executes() {
-		must(j.backend.Clip(grads, s.Kind == program.ClipValue, s.Number))
-		j.muted++
-		defer func() { j.muted-- }()
-	}
-	if s.Kind == program.ClipValue || j.offload.Parameters || j.offload.Gradients || len(grads) == 0 { // in place, or on the CPU
+	if s.Kind == program.ClipValue || j.parametersOnCPU() || j.offload.Gradients || len(grads) == 0 { // in place, or on the CPU
+		if j.executes() {
+			j.must(j.backend.Clip(grads, s.Kind == program.ClipValue, s.Number))
+		}
 		return
 	}
-	var norms []*op.Tensor
+	var norms, with []*op.Tensor
 	for _, g := range optim.ByType(grads, func(g *op.Tensor) tensor.DType { return g.DType }) {
 		norms = append(norms, j.foreachNorm(g)...)
+		with = append(with, g...)
 	}
 	d := norms[0].DType
 	for _, n := range norms {
 		d = tensor.Promote(d, n.DType)
 	}
 	stacked := j.New(tensor.Contiguous(tensor.D(int64(len(norms)))), d)
+	if j.executes() {
+		j.must(j.backend.Norms(norms, with, stacked))
+	}
 	two := 2.0
-	total := j.do1(op.Row0("linalg_vector_norm"), &op.NormArgs{P: &two}, stacked)
+	var total *op.Tensor
+	j.quiet(func() { total = j.do1(op.Row0("linalg_vector_norm"), &op.NormArgs{P: &two}, stacked) })
+	if j.executes() {
+		j.must(j.backend.Norms([]*op.Tensor{total}, []*op.Tensor{stacked}, nil))
+	}
 	j.Drop(stacked)
 	for i := len(norms) - 1; i >= 0; i-- {
 		j.Drop(norms[i])
 	}
 	// max_norm / (total_norm + 1e-6), clamped to 1
 	sum := j.scalar(total.DType)
+	reduced := j.reduceNorm(total.DType)
 	reciprocal := j.scalar(total.DType)
+	j.Drop(reduced)
 	coefficient := j.scalar(total.DType)
 	j.Drop(reciprocal, sum)
 	clamped := j.scalar(total.DType)
+	if j.executes() {
+		j.must(j.backend.Scale(grads, total, s.Number, coefficient, clamped))
+	}
 	j.Drop(coefficient, clamped, total)
 }
 

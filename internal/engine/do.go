@@ -22,10 +22,11 @@ func (p *Player) Do(r *op.Row, args any, in ...*op.Tensor) []*op.Tensor {
 		c.Exec = p.guard(c)
 	}
 	if r.Composite {
-		if p.executes() {
-			must(p.backend.Compose(c))
+		if p.executes() && !p.backend.Composes(r) {
+			p.runRow(r, c)
+		} else {
+			r.Run(c)
 		}
-		r.Run(c)
 		c.End()
 	} else {
 		p.primitive(r, c)
@@ -203,6 +204,9 @@ outputs:
 // PyTorch does not let an operator change those in place (check_inplace in
 // torch/csrc/autograd/VariableTypeUtils.h).
 func (p *Player) refuseLeaf(o *object) {
+	if o.returned {
+		p.Fail("output of RegisterPostBackwardFunctionBackward is a view and is being modified inplace, PyTorch says: an argument of a module that fully_shard was called on")
+	}
 	if o.base != nil {
 		o = o.base
 	}
@@ -286,7 +290,7 @@ func (p *Player) Requires(t *op.Tensor) bool {
 		return false
 	}
 	o := obj(t)
-	return o.requires || (o.base != nil && o.base.requires)
+	return o.requires || (o.base != nil && o.base.requires && !o.base.inference)
 }
 
 // RequireGrad implements op.Exec.

@@ -23,6 +23,7 @@ func (j *job) setupEval() {
 	}
 	j.evalAux.registered = j.evalAux.children
 	j.toDevice(j.evalAux) // what it shares is there already
+	j.initialize(j.evalAux, nil)
 	j.evals = map[string]*module{}
 	for name, class := range e.Models {
 		j.evals[name] = j.over(class, j.models[name])
@@ -41,7 +42,7 @@ func (p *Player) over(c *program.Class, m *module) *module {
 }
 
 func (p *Player) take(n, from *module) {
-	n.params, n.buffers, n.attrs = from.params, from.buffers, from.attrs
+	n.params, n.buffers, n.attrs, n.sharded = from.params, from.buffers, from.attrs, from.sharded
 	p.names.kind(n.layer, from.class.Kind())
 	for i, ch := range from.class.Children {
 		if from.children[i].class != ch.Class { // put in the place of another; its forward suits any batch

@@ -100,6 +100,7 @@ func (a *application) Backward(b *op.Back) {
 		g := b.Grads[i]
 		if g == nil {
 			g = b.Local(b.New(tensor.Contiguous(b.OutM[i].Size), b.OutM[i].DType))
+			a.p.fill(g, 0)
 		}
 		args = append(args, value{t: g})
 	}

@@ -23,11 +23,17 @@ func (p *Player) allocHost(st *storage, n tensor.Bytes) {
 	p.host.Pinned = append(p.host.Pinned, p.pinned)
 	p.host.Events = append(p.host.Events, p.event(trace.Alloc, st.id, n))
 	p.hostLive += n
+	if p.backend != nil {
+		p.must(p.backend.Alloc(-st.id, n, 0))
+	}
 }
 
 func (p *Player) freeHost(st *storage) {
 	p.host.Events = append(p.host.Events, p.event(trace.Free, st.id, 0))
 	p.hostLive -= st.bytes
+	if p.backend != nil {
+		p.must(p.backend.Free(-st.id))
+	}
 }
 
 // on makes f's new tensors on the host, or on the device.
@@ -45,6 +51,7 @@ func (p *Player) on(host, pinned bool, f func()) {
 func (p *Player) transfer(t *op.Tensor, host, pinned bool, like tensor.Layout) *op.Tensor {
 	var c *op.Tensor
 	p.on(host, pinned, func() { c = p.New(like, t.DType) })
+	p.copyTo(c, t)
 	if from := obj(t).st; from.host != host && !sameDense(t.Layout, like) {
 		p.on(from.host, false, func() { p.Drop(p.New(tensor.Contiguous(t.Size), t.DType)) })
 	}

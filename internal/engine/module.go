@@ -20,6 +20,8 @@ type module struct {
 	children []*module
 
 	registered []*module // the children in PyTorch's order
+
+	sharded *shardState // fully_shard was called on it; nil: not
 }
 
 // cell holds a parameter or buffer; tied parameters share one.
@@ -29,10 +31,14 @@ type cell struct {
 	t     *op.Tensor // nil until the model is moved to the device
 	layer int32
 
-	frozen bool // does not require grad
-	valued bool // the backend has initialized it
+	frozen  bool // does not require grad
+	adapter bool // a weight of an adapter
+	valued  bool // the backend has initialized it, or a row has made its value
 
 	device *op.Tensor // the copy on the device, while t is on the CPU
+
+	divided bool       // t is this rank's part of it
+	whole   *op.Tensor // gathered from all ranks, until it is divided again
 }
 
 // Leaf allocates a tensor that no operator made: an input, a parameter.
@@ -125,13 +131,11 @@ func (p *Player) toDevice(m *module) {
 	}
 	p.layer = m.layer
 	p.load(m)
-	for i, c := range m.params {
+	for _, c := range m.params {
 		p.move(c, true)
-		p.initialize(c, m, m.class.Params[i].Name)
 	}
-	for i, c := range m.buffers {
+	for _, c := range m.buffers {
 		p.move(c, false)
-		p.initialize(c, m, m.class.Buffers[i].Name)
 	}
 	p.flatten(m)
 	p.layer = 0

@@ -25,6 +25,7 @@ type node struct {
 	slices *copySlices // of an in-place operation on a view
 	again  *reentrant  // of a CheckpointFunction
 	done   bool        // saved tensors were released
+	before []func()    // Tensor.register_hook on its results
 
 	// While a backward pass runs:
 	task  int          // its number

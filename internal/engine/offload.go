@@ -95,7 +95,7 @@ var whole = map[string]bool{"MultiheadAttention": true}
 // modules in it do (TransformerEncoderLayer.forward in
 // torch/nn/modules/transformer.py).
 func (p *Player) hooked(m *module) bool {
-	return p.offload.Parameters && !whole[m.class.Kind()] || m.masks()
+	return p.offload.Parameters && !whole[m.class.Kind()] || m.masks() || m.isSharded()
 }
 
 // onload copies the parameters that m needs to the device before its forward (a
@@ -134,13 +134,24 @@ func (p *Player) onload(m *module) func() {
 // attribute is the tensor of a parameter or buffer, where a module uses it.
 func (p *Player) attribute(c *cell) *op.Tensor {
 	t := c.t
-	if c.device != nil {
+	switch {
+	case c.whole != nil:
+		return c.whole
+	case c.divided:
+		p.Fail("parameter %s is used while it is divided among processes, by a module that is not in the one that is sharded with it; PyTorch would mix a torch.Tensor and a DTensor", c.decl.Name)
+	case c.device != nil:
 		t = c.device
 	}
 	if obj(t).st.host {
 		p.Fail("parameter %s is on the CPU (offload.parameters) and used by a module that does not own it", c.decl.Name)
 	}
 	return t
+}
+
+// parametersOnCPU reports whether optimizers step parameters in host memory.
+func (j *job) parametersOnCPU() bool {
+	f := j.prog.Parallel.FSDP
+	return j.offload.Parameters || f != nil && f.Offload
 }
 
 // startOptimizer is the constructor of an optimizer. One that is offloaded gets
@@ -162,7 +173,7 @@ func (j *job) startOptimizer(i int) {
 		}
 		j.onCPU = append(j.onCPU, ps)
 		j.on(true, false, func() { o.Row.Start(j, j.grouped(i, ps)) })
-	case j.offload.Parameters:
+	case j.parametersOnCPU():
 		j.on(true, false, func() { o.Row.Start(j, j.optimGroups(i)) })
 	default:
 		o.Row.Start(j, j.optimGroups(i))
@@ -177,6 +188,7 @@ func (j *job) takeGradient(leaf *object, h *optim.Param) {
 	if sum := obj(h.T); sum.grad == nil {
 		sum.grad = g
 	} else {
+		j.Drop(j.do1(op.AddInPlace, &op.AddArgs{}, &sum.grad.Tensor, &g.Tensor))
 		j.release(g)
 	}
 	j.dropGrad(leaf)
@@ -186,8 +198,10 @@ func (j *job) takeGradient(leaf *object, h *optim.Param) {
 // copies of those on the device, and the parameters are copied back.
 func (j *job) stepOnCPU(i int) {
 	o := j.prog.Optimizers[i]
-	if j.offload.Parameters {
-		j.on(true, false, func() { o.Row.StepOnCPU(j, j.optimGroups(i)) })
+	if j.parametersOnCPU() {
+		groups := j.optimGroups(i)
+		j.on(true, false, func() { j.quiet(func() { o.Row.StepOnCPU(j, groups) }) })
+		j.update(i, groups)
 		return
 	}
 	for k, h := range j.onCPU[i] {
@@ -205,5 +219,10 @@ func (j *job) stepOnCPU(i int) {
 			h.Grad = &g.Tensor
 		}
 	}
-	j.on(true, false, func() { o.Row.StepOnCPU(j, j.grouped(i, j.onCPU[i])) })
+	groups := j.grouped(i, j.onCPU[i])
+	j.on(true, false, func() { j.quiet(func() { o.Row.StepOnCPU(j, groups) }) })
+	j.update(i, groups)
+	for k, h := range j.onCPU[i] {
+		j.copyTo(j.opts[i][k].t, h.T)
+	}
 }

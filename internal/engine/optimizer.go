@@ -12,6 +12,7 @@ import (
 type stepper struct {
 	params []*optim.Param // beside its cells, which are in the order of Module.parameters
 	groups [][]int        // indices of params, by parameter group
+	own    [][]int        // those of them that this process steps; nil: all
 }
 
 // makeOptimizers constructs the optimizers.
@@ -37,12 +38,25 @@ func (j *job) makeOptimizers() {
 				s.params = append(s.params, &optim.Param{T: c.t})
 			})
 		}
+		var parts [][][]int
+		if j.prog.Parallel.ZeRO != nil {
+			for _, c := range cells {
+				if a, b := cells[0].t.DType, c.t.DType; a != b {
+					j.Fail("ZeroRedundancyOptimizer only supports using the same dense type for all parameters, PyTorch says: not %s and %s", a, b)
+				}
+			}
+			parts = s.divide(cells, j.prog.Parallel.Ranks)
+			s.own = parts[0]
+		}
 		j.opts = append(j.opts, cells)
 		j.steppers = append(j.steppers, s)
 		if j.prog.InBackward {
 			j.stepInBackward(i)
 		} else {
 			j.startOptimizer(i)
+		}
+		if z := j.prog.Parallel.ZeRO; z != nil && z.BucketView {
+			j.viewBuckets(cells, parts)
 		}
 	}
 }
@@ -62,7 +76,9 @@ func (j *job) stepInBackward(i int) {
 				j.phase, j.Player.op = trace.Optimizer, j.names.op("Optimizer.step#"+o.Row.Name+".step")
 				p.Grad = &leaf.grad.Tensor
 				j.quiet(func() { o.Row.Step(j, own) })
-				j.update(i, groupOf, own[0].Params)
+				groups := make([]optim.Group, groupOf+1)
+				groups[groupOf] = own[0]
+				j.update(i, groups)
 				j.changes(obj(p.T).st)
 				j.dropGrad(leaf)
 				j.phase, j.Player.op, j.layer = phase, name, layer
@@ -76,7 +92,11 @@ func (j *job) stepInBackward(i int) {
 func (j *job) grouped(i int, params []*optim.Param) []optim.Group {
 	o := j.prog.Optimizers[i]
 	var out []optim.Group
-	for g, members := range j.steppers[i].groups {
+	groups := j.steppers[i].groups
+	if own := j.steppers[i].own; own != nil {
+		groups = own
+	}
+	for g, members := range groups {
 		group := optim.Group{Args: o.Args}
 		if len(o.Groups) > 0 {
 			group.Args = o.Groups[g].Args
@@ -112,14 +132,12 @@ func (j *job) optimize(i int) {
 	if s := j.stepping; s != nil && s.Closure != nil && !o.Row.Closure {
 		loss = j.Evaluate()
 	}
-	if j.offload.Optimizer || j.offload.Parameters {
+	if j.offload.Optimizer || j.parametersOnCPU() {
 		j.stepOnCPU(i)
 	} else {
 		groups := j.optimGroups(i)
 		j.quiet(func() { o.Row.Step(j, groups) })
-		for g, group := range groups {
-			j.update(i, g, group.Params)
-		}
+		j.update(i, groups)
 	}
 	for _, c := range j.opts[i] {
 		if o := obj(c.t); o.grad != nil {
@@ -194,7 +212,8 @@ func (j *job) Evaluate() *op.Tensor {
 	if s == nil || s.Closure == nil {
 		j.Fail("the step needs a closure")
 	}
-	outer, phase, name, mode := j.frame, j.phase, j.Player.op, j.env.GradMode
+	outer, phase, name, mode, muted := j.frame, j.phase, j.Player.op, j.env.GradMode, j.muted
+	j.muted = 0 // the row that calls it is, not the closure
 	fr := &frame{self: j.aux, fn: s.Closure, slots: make([]value, len(s.Closure.Slots))}
 	for i, slot := range s.Captured {
 		fr.slots[i] = j.keep(outer.slots[slot])
@@ -212,7 +231,7 @@ func (j *job) Evaluate() *op.Tensor {
 	for i := range fr.slots {
 		j.store(fr, i, value{})
 	}
-	j.frame, j.phase, j.Player.op, j.env.GradMode = outer, phase, name, mode
+	j.frame, j.phase, j.Player.op, j.env.GradMode, j.muted = outer, phase, name, mode, muted
 	j.optimGroups(s.Optimizer) // the gradients are others now
 	return loss.t
 }

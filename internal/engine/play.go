@@ -21,6 +21,9 @@ type Played struct {
 	// Unreached is the interval of a statement that runs in every n-th step and
 	// in none of those played; 0 if there is none.
 	Unreached int64
+	// Skipped is how many steps of optimizers a GradScaler has left out, since
+	// gradients were infinite; 0 where nothing is computed.
+	Skipped int
 	// Warnings tell what PyTorch would warn of.
 	Warnings []string
 	// Kinds are the classes of the trace's layers, as Trace.Layers; "" for what
@@ -80,7 +83,10 @@ type job struct {
 	updated bool // the averaged weights, once
 	evalAux *module
 	evals   map[string]*module // models as an evaluation calls them, if otherwise
-	onCPU   [][]*optim.Param   // the copies that each optimizer steps, if it is offloaded
+
+	buckets  []*object           // whose views parameters are (ZeRO)
+	reducers map[string]*reducer // of models that DistributedDataParallel is around
+	onCPU    [][]*optim.Param    // the copies that each optimizer steps, if it is offloaded
 }
 
 // Play plays a job: what comes before the loop, then steps, as many as asked
@@ -110,6 +116,7 @@ func Play(prog *program.Job, env op.Env, backend Backend, steps int) (played *Pl
 	for len(j.names.kinds) < len(j.tr.Layers) {
 		j.names.kind(int32(len(j.names.kinds)), "")
 	}
+	played.Skipped = j.scaler.skipped
 	played.Totals, played.Kinds, played.Workspaces, played.Host, played.Warnings = j.totals, j.names.kinds, j.workspaces, j.host, j.warnings
 	return played, nil
 }
@@ -129,15 +136,19 @@ func (j *job) setup() {
 		j.prune(root, m.Pruned)
 		j.quantize(root, m.Quantized)
 		freeze(root, "", m)
-		if j.offload.Parameters {
+		switch {
+		case j.offload.Parameters:
 			j.toHost(root)
-		} else {
+		case j.prog.Parallel.FSDP != nil:
+			j.fullyShard(root, j.prog)
+		default:
 			j.toDevice(root)
 		}
 		j.convert(root, m.Quantized)
 	}
 	for i, m := range j.prog.Models {
 		j.adapt(j.order[i], m.Adapters)
+		j.initialize(j.order[i], m)
 	}
 	j.params = parameters(j.order)
 	j.aux = j.instantiate(j.prog.Aux, "")
@@ -145,8 +156,10 @@ func (j *job) setup() {
 	j.average()
 	j.ofStep = true
 	j.toDevice(j.aux)
+	j.initialize(j.aux, nil)
 	j.setupEval()
 	j.ofStep = false
+	j.distribute()
 	switch {
 	case j.prog.Static:
 		j.batch = j.newBatch()
@@ -161,7 +174,7 @@ func (j *job) newBatch() []*op.Tensor {
 	for _, in := range j.inputs {
 		t := j.Leaf(trace.Inputs, in.DType, false, in.Size...)
 		if j.executes() {
-			must(j.backend.Load(t, in))
+			j.must(j.backend.Load(t, in))
 		}
 		out = append(out, t)
 	}
@@ -197,7 +210,7 @@ func (j *job) playStep(n int) {
 		j.evaluate(e)
 	}
 	if j.executes() {
-		must(j.backend.EndStep(n))
+		j.must(j.backend.EndStep(n))
 	}
 }
 
@@ -261,7 +274,7 @@ func (j *job) statement(s *program.Stmt) {
 		for _, a := range s.Values {
 			args = append(args, j.eval(fr, a))
 		}
-		v := j.callModule(j.model(s.Model), nil, args)
+		v := j.callModel(s.Model, args)
 		j.env.GradMode, j.env.Training = mode, training
 		j.assign(fr, s, v)
 	case program.Backward:
@@ -270,13 +283,13 @@ func (j *job) statement(s *program.Stmt) {
 			j.sumSaved()
 		}
 		v := j.eval(fr, s.Value)
+		if j.executes() {
+			j.must(j.backend.Loss(v.t))
+		}
 		if j.prog.Scaler {
 			scaled := j.scaled(v.t)
 			j.drop(v)
 			v = value{t: scaled}
-		}
-		if j.executes() {
-			must(j.backend.Loss(v.t))
 		}
 		j.Backward(v.t, nil, s.Retain)
 		j.drop(v)
@@ -313,11 +326,18 @@ func (j *job) statement(s *program.Stmt) {
 		j.phase = trace.Other
 		j.emit(trace.EmptyCache, 0, 0)
 		if j.executes() {
-			must(j.backend.EmptyCache())
+			j.must(j.backend.EmptyCache())
 		}
 	case program.KeepValue:
 		j.phase = trace.Other
 		j.keepValue(fr, s)
+	case program.GradSync:
+		if r := j.reducers[s.Model]; r != nil {
+			r.sync = !s.NoSync
+		}
+		if m := j.models[s.Model]; m.sharded != nil {
+			m.sharded.local = s.NoSync
+		}
 	case program.UpdateEMA:
 		j.phase = trace.Optimizer
 		j.updateAverage()

@@ -365,17 +365,28 @@ func (p *Player) callModule(m *module, forward *program.Func, args []value) valu
 		forward = m.class.Forward
 	}
 	fr := p.newFrame(m, forward)
-	if p.trail.active > 0 {
-		fr.held = copied(args)
-	}
-	for i, a := range args {
-		fr.slots[i] = p.keep(a)
-	}
 	saved := p.layer
 	p.layer = m.layer
+	passed := args
+	if m.sharded != nil {
+		passed = m.sharded.preForward(p, args)
+	}
+	if p.trail.active > 0 {
+		fr.held = copied(args)
+		if m.sharded != nil {
+			fr.held = append(fr.held, passed...)
+		}
+	}
+	for i, a := range passed {
+		fr.slots[i] = p.keep(a)
+	}
 	done := p.onload(m)
 	v := p.call(fr)
 	done()
+	if m.sharded != nil {
+		v = m.sharded.postForward(p, v)
+		p.dropAll(passed)
+	}
 	p.layer = saved
 	for _, a := range args {
 		p.drop(a)

@@ -39,11 +39,15 @@ func (p *Player) load(m *module) {
 		source = tensor.Float16
 	}
 	w := p.Leaf(trace.Temporaries, source, false, q.Out, q.In)
+	if p.executes() {
+		decl := &program.Param{Name: "weight", Size: []int64{q.Out, q.In}, DType: source}
+		p.must(p.backend.Initialize(w, Initial{Class: m.class, Param: decl, Name: program.Join(m.path, decl.Name)}))
+	}
 	var parts []*op.Tensor
 	if q.Bits == 8 {
 		parts = p.Do(op.Int8Quantize, nil, w)
 	} else {
-		parts = p.Do(op.Quantize4bit, &op.Quantize4bitArgs{Double: q.Double, First: !p.maxTable}, w)
+		parts = p.Do(op.Quantize4bit, &op.Quantize4bitArgs{Type: q.Type, Double: q.Double, First: !p.maxTable}, w)
 		p.maxTable = p.maxTable || q.Double
 	}
 	p.Drop(w)
@@ -51,9 +55,9 @@ func (p *Player) load(m *module) {
 	for _, t := range parts {
 		p.mark(obj(t), trace.Parameters)
 	}
-	m.params[0].t = parts[0]
+	m.params[0].t, m.params[0].valued = parts[0], true
 	for i, c := range m.buffers {
-		c.t = parts[i+1]
+		c.t, c.valued = parts[i+1], true
 	}
 }
 

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"maps"
+	"math"
 	"slices"
 
 	"github.com/memplan/memplan/internal/op"
@@ -10,11 +12,42 @@ import (
 )
 
 // gradScaler is torch.amp.GradScaler: what scale, step and update allocate
-// (torch/amp/grad_scaler.py). All of it is scalars.
+// (torch/amp/grad_scaler.py). All of it is scalars. Which steps are left out
+// depends on numbers: where nothing is computed, none is.
 type gradScaler struct {
 	scale, tracker *op.Tensor
 	unscaled       map[int]bool // optimizers whose gradients were unscaled in this step
 	found          []*op.Tensor // found_inf of each optimizer that stepped since the last update
+
+	factor   float64      // the value of scale
+	growth   int          // that of tracker: updates since one was left out, or the factor grew
+	infinite map[int]bool // optimizers whose gradients hold infinities or NaN
+	skipped  int          // steps that were left out
+}
+
+// The defaults of GradScaler's constructor.
+const (
+	initScale      = 65536
+	growthFactor   = 2
+	backoffFactor  = 0.5
+	growthInterval = 2000
+)
+
+// next is what update makes of the factor
+// (amp_update_scale_cuda_kernel in aten/src/ATen/native/cuda/AmpKernels.cu).
+func (s *gradScaler) next(infinite bool) {
+	switch {
+	case infinite:
+		s.factor *= backoffFactor
+		s.growth = 0
+	case s.growth+1 < growthInterval:
+		s.growth++
+	default:
+		if f := s.factor * growthFactor; !math.IsInf(float64(float32(f)), 0) {
+			s.factor = f
+		}
+		s.growth = 0
+	}
 }
 
 // scalar allocates a tensor without dimensions.
@@ -34,6 +67,9 @@ func (j *job) scaled(loss *op.Tensor) *op.Tensor {
 	if s.scale == nil {
 		s.scale = j.persistent(tensor.Float32)
 		s.tracker = j.persistent(tensor.Int32)
+		s.factor, s.infinite = initScale, map[int]bool{}
+		j.fill(s.scale, s.factor)
+		j.fill(s.tracker, 0)
 	}
 	return j.do1(op.Row0("mul"), &op.BinaryArgs{}, loss, s.scale)
 }
@@ -69,19 +105,32 @@ func (j *job) check(optimizer int, inverse *op.Tensor) {
 	foundInf := j.scalar(tensor.Float32)
 	j.scaler.found = append(j.scaler.found, j.scalar(tensor.Float32))
 	copied := j.scalar(tensor.Float32)
+	if j.executes() {
+		finite, err := j.backend.Unscale(j.gradients(optimizer), 1/j.scaler.factor)
+		j.must(err)
+		j.scaler.infinite[optimizer] = !finite
+	}
+	if j.prog.Parallel.FSDP != nil { // all-reduced (found_inf_reduce_handler in torch/distributed/tensor/_dispatch.py)
+		j.Drop(j.scalar(tensor.Float32))
+	}
 	j.Drop(copied, inverse, foundInf)
 }
 
-// scaledStep is scaler.step(optimizer). Fused optimizers unscale by themselves
-// and only need to know of infinities.
+// scaledStep is scaler.step(optimizer), which leaves the step out if gradients
+// hold infinities. Fused optimizers unscale by themselves and only need to know of
+// those.
 func (j *job) scaledStep(i int) {
 	o := j.prog.Optimizers[i]
 	if !j.hasGradients(i) {
 		j.optimize(i)
 		return
 	}
-	if !optim.IsFused(o.Args) {
+	if !optim.IsFused(o.Args) || j.prog.Parallel.ZeRO != nil { // which does not say that its optimizer is fused
 		j.unscale(i)
+		if j.scaler.infinite[i] {
+			j.scaler.skipped++
+			return
+		}
 		j.optimize(i)
 		return
 	}
@@ -95,6 +144,9 @@ func (j *job) scaledStep(i int) {
 		scale = j.scalar(tensor.Float32)
 	}
 	j.optimize(i)
+	if j.scaler.infinite[i] {
+		j.scaler.skipped++
+	}
 	j.Drop(scale, foundInf)
 }
 
@@ -112,4 +164,10 @@ func (j *job) updateScale() {
 	j.Drop(j.scaler.found...)
 	j.scaler.found = j.scaler.found[:0]
 	clear(j.scaler.unscaled)
+	if s := &j.scaler; j.executes() && s.scale != nil {
+		s.next(slices.Contains(slices.Collect(maps.Values(s.infinite)), true))
+		clear(s.infinite)
+		j.fill(s.scale, s.factor)
+		j.fill(s.tracker, float64(s.growth))
+	}
 }

@@ -27,15 +27,18 @@ type object struct {
 	st   *storage
 	refs int32
 
-	requires bool  // requires_grad of a leaf, or there is a gradient function
-	fn       *node // gradient function; nil for a leaf
-	nr       int   // which result of fn this is
-	version  int   // in-place modifications seen by fn, for views
-	base     *object
-	grad     *object
-	acc      *node // the leaf's AccumulateGrad node while a graph holds it
-	param    bool
-	ready    func(leaf *object) // Tensor.register_post_accumulate_grad_hook
+	requires  bool  // requires_grad of a leaf, or there is a gradient function
+	fn        *node // gradient function; nil for a leaf
+	nr        int   // which result of fn this is
+	version   int   // in-place modifications seen by fn, for views
+	base      *object
+	inference bool // made under torch.inference_mode: its views know nothing of it
+	returned  bool // a view of an input that an autograd.Function returned, or a view of that
+	grad      *object
+	acc       *node // the leaf's AccumulateGrad node while a graph holds it
+	param     bool
+	ready     func(leaf *object) // Tensor.register_post_accumulate_grad_hook
+	reduce    func(leaf *object) // a post hook of the AccumulateGrad node: it runs without a gradient, too
 }
 
 func obj(t *op.Tensor) *object { return t.Aux.(*object) }
@@ -78,7 +81,7 @@ func (p *Player) ViewOf(t *op.Tensor, l tensor.Layout) *op.Tensor {
 		v.base = base.base
 	}
 	v.base.refs++
-	v.version = v.base.version
+	v.version, v.returned = v.base.version, base.returned
 	return &v.Tensor
 }
 
@@ -141,12 +144,17 @@ func (p *Player) dropStorage(st *storage) {
 func (p *Player) alloc(n tensor.Bytes) *storage {
 	st := p.storages.get()
 	st.host = p.onHost
-	if n == 0 {
-		return st
+	if n > 0 {
+		p.allocBlock(st, n)
 	}
-	if p.onHost {
+	return st
+}
+
+// allocBlock gives a storage that has none a block of n bytes.
+func (p *Player) allocBlock(st *storage, n tensor.Bytes) {
+	if st.host {
 		p.allocHost(st, n)
-		return st
+		return
 	}
 	p.nextID++
 	p.live += n
@@ -154,9 +162,8 @@ func (p *Player) alloc(n tensor.Bytes) *storage {
 	p.tr.Categories = append(p.tr.Categories, trace.Temporaries)
 	p.emit(trace.Alloc, st.id, n)
 	if p.backend != nil {
-		must(p.backend.Alloc(st.id, n))
+		p.must(p.backend.Alloc(st.id, n, p.stream))
 	}
-	return st
 }
 
 func (p *Player) freeBlock(st *storage) {
@@ -167,11 +174,17 @@ func (p *Player) freeBlock(st *storage) {
 	p.live -= st.bytes
 	p.emit(trace.Free, st.id, 0)
 	if p.backend != nil {
-		must(p.backend.Free(st.id))
+		p.must(p.backend.Free(st.id))
 	}
 	if st.saved {
 		p.saved.add(st.layer, -st.bytes)
 	}
+}
+
+// emptyStorage frees the block of a storage that stays (resize_storage_bytes_ to 0).
+func (p *Player) emptyStorage(st *storage) {
+	p.freeBlock(st)
+	st.id, st.bytes, st.saved = 0, 0, false
 }
 
 func (p *Player) emit(k trace.Kind, id int32, n tensor.Bytes) {

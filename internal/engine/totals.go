@@ -79,6 +79,9 @@ func (j *job) sum() {
 	seen := map[*storage]bool{} // parameters of a recurrent layer share a block
 	for _, c := range j.params {
 		elements := c.t.Numel()
+		if c.divided {
+			elements = tensor.D(c.decl.Size...).Numel()
+		}
 		if c.decl.Elements > 0 {
 			elements = c.decl.Elements
 		}

@@ -25,6 +25,7 @@ type Kernel struct {
 	Outputs int      // how many are written
 	Ints    []string
 	Floats  []string
+	Formula Formula // what is computed, of kernels that are defined by it
 	index   int
 }
 
@@ -48,6 +49,12 @@ type Call struct {
 	T      []Tensor
 	I      []int64
 	F      []float64
+}
+
+// Writes reports whether a kernel writes an operand: the first ones, and the
+// running statistics of batch_norm.
+func (k *Kernel) Writes(operand int) bool {
+	return operand < k.Outputs || strings.HasPrefix(k.Tensors[operand], "running_")
 }
 
 // Index is the kernel's place in All.

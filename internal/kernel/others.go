@@ -5,11 +5,12 @@ package kernel
 var (
 	Sum = define(Kernel{Name: "sum", Kind: Reduce, Tensors: []string{"y", "a"}, Floats: []string{"scale"}}) // integers too
 	Max = define(Kernel{Name: "amax", Kind: Reduce, Tensors: []string{"y", "a"}})
-	// SumSquares may have an operand of another floating type than its result.
-	SumSquares = define(Kernel{Name: "sum_squares", Kind: Reduce, Tensors: []string{"y", "a"}, Floats: []string{"scale"}})
-	MSE        = define(Kernel{Name: "mse", Kind: Reduce, Tensors: []string{"y", "a", "b"}, Floats: []string{"scale"}}) // (a-b)²
-	L1         = define(Kernel{Name: "l1", Kind: Reduce, Tensors: []string{"y", "a", "b"}, Floats: []string{"scale"}})  // |a-b|
-	BCE        = define(Kernel{Name: "bce_logits", Kind: Reduce, Tensors: []string{"y", "a", "b"}, Floats: []string{"scale"}})
+	// Norm is the root of the sum of squares. Its operand may have another floating
+	// type than its result.
+	Norm = define(Kernel{Name: "norm", Kind: Reduce, Tensors: []string{"y", "a"}})
+	MSE  = define(Kernel{Name: "mse", Kind: Reduce, Tensors: []string{"y", "a", "b"}, Floats: []string{"scale"}}) // (a-b)²
+	L1   = define(Kernel{Name: "l1", Kind: Reduce, Tensors: []string{"y", "a", "b"}, Floats: []string{"scale"}})  // |a-b|
+	BCE  = define(Kernel{Name: "bce_logits", Kind: Reduce, Tensors: []string{"y", "a", "b"}, Floats: []string{"scale"}})
 )
 
 // Linear algebra.

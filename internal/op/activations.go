@@ -118,6 +118,16 @@ type GumbelArgs struct {
 	Dim  int     `arg:"dim"`
 }
 
+// What gumbel_softmax does in place to tensors that it made: random numbers of the
+// exponential distribution, and a number at the places of an index.
+var (
+	exponential   = define(Row{Name: "exponential_", Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: exponential_"})
+	scatterNumber = define(Row{
+		Name: "scatter_.value", Args: &ScatterArgs{}, Run: func(*Call) {}, InPlace: true,
+		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: scatter_",
+	})
+)
+
 // GumbelSoftmax samples from a distribution over classes; hard ones keep the
 // gradient of the soft.
 var _ = define(Row{
@@ -129,11 +139,12 @@ var _ = define(Row{
 			c.Drop(old)
 			return t
 		}
-		noise := c.NewShape(x.DType, x.Size.Slice()...) // exponential_()
+		noise := c.NewShape(x.DType, x.Size.Slice()...)
+		c.Drop(c.Do1(exponential, nil, noise))
 		noise = next(c.Do1(Row0("log"), nil, noise), noise)
 		noise = next(c.Do1(neg, nil, noise), noise)
 		sum := c.Do1(Add, &BinaryArgs{}, x, noise)
-		scaled := c.scaled(Div, sum)
+		scaled := c.scaled(Div, sum, a.Tau)
 		c.Drop(sum)
 		noise = next(scaled, noise)
 		soft := c.Do1(Softmax, &SoftmaxArgs{Dim: int(dim)}, noise)
@@ -144,7 +155,8 @@ var _ = define(Row{
 		}
 		best := c.Do(Row0("max.dim"), &ExtremeArgs{Dim: &dim, KeepDim: true}, soft)
 		c.Drop(best[0])
-		hard := c.NewShape(x.DType, x.Size.Slice()...)
+		hard := c.Do1(Row0("zeros"), &FillArgs{Size: x.Size.Slice(), DType: &x.DType})
+		c.Drop(c.Do1(scatterNumber, &ScatterArgs{Dim: int(dim), Src: Number{Set: true, Float: true, Value: 1}}, hard, best[1]))
 		plain := c.Do1(Detach, nil, soft)
 		diff := c.Do1(Sub, &BinaryArgs{}, hard, plain)
 		c.Drop(plain)

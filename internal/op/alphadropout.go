@@ -1,6 +1,10 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // alphaDropout defines alpha_dropout or, by channels, feature_alpha_dropout, and
 // their in-place forms: a product with noise and a sum with a shift made of it.
@@ -13,11 +17,17 @@ func alphaDropout(name string, noise func(x *Tensor) tensor.Layout) {
 				return
 			}
 			if a.P == 1 {
-				c.Return(c.Do1(mul, &BinaryArgs{}, x, c.Local(c.NewShape(x.DType))))
+				c.Return(c.Do1(mul, &BinaryArgs{}, x, c.Local(c.Do1(Row0("zeros"), &FillArgs{DType: &x.DType}))))
 				return
 			}
+			const alpha = 1.7580993408473766
+			scale := 1 / math.Sqrt((alpha*alpha*a.P+1)*(1-a.P))
 			n := c.New(noise(x), x.DType)
-			shift := c.NewLike(n)
+			c.Drop(c.Do1(bernoulliNumber, &BernoulliArgs{P: 1 - a.P}, n))
+			shift := c.scaled(Add, n, -1)
+			c.Drop(c.Do1(MulInPlace, float(alpha*scale), shift))
+			c.Drop(c.Do1(AddInPlace, float(alpha*scale*a.P), shift))
+			c.Drop(c.Do1(MulInPlace, float(scale), n))
 			y := c.Do1(mul, &BinaryArgs{}, x, n)
 			c.Return(c.Do1(add, &BinaryArgs{}, y, shift))
 			c.Drop(y, n, shift)

@@ -175,6 +175,7 @@ var (
 			flags := func() *Tensor { return c.New(x.LikeDense(), tensor.Bool) }
 			if x.DType.IsFloating() {
 				c.Local(c.NewLike(x))
+				c.filled(x.DType)
 				c.Local(flags())
 				c.Local(flags())
 			}
@@ -187,6 +188,7 @@ var (
 			x := c.In[0]
 			if x.DType.IsFloating() {
 				c.Local(c.NewLike(x))
+				c.filled(x.DType)
 			}
 			c.Return(c.New(x.LikeDense(), tensor.Bool))
 		},

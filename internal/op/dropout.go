@@ -31,7 +31,7 @@ var Dropout = define(Row{
 			return
 		}
 		if a.P == 1 { // input * zeros
-			z := c.Local(c.NewShape(x.DType))
+			z := c.Local(c.noise(a, tensor.Layout{}))
 			c.Return(c.Do1(Mul, &BinaryArgs{}, x, z))
 			return
 		}

@@ -35,6 +35,6 @@ var DataToTypeOf = define(Row{
 			c.ReturnSelf(0)
 			return
 		}
-		c.Return(c.New(x.LikeDense(), d))
+		c.withoutGrad(func() { c.Return(c.Do1(ToCopy, &ToCopyArgs{DType: d}, x)) })
 	},
 })

@@ -173,7 +173,10 @@ var (
 		Name: "neg", Sig: "torch.neg(input)", Run: mapOf, Node: "NegBackward0", Grad: gradMap,
 	})
 	abs = define(Row{
-		Name: "abs", Sig: "torch.abs(input)", Run: mapOf, Save: []Save{In(0)}, Node: "AbsBackward0",
+		Name: "abs", Sig: "torch.abs(input)", Run: func(c *Call) {
+			mapOf(c)
+			c.filled(c.In[0].DType)
+		}, Save: []Save{In(0)}, Node: "AbsBackward0",
 		Grad: func(b *Back) { // grad * self.sgn()
 			sign := b.Local(b.NewLike(b.SavedIn[0]))
 			b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], sign))

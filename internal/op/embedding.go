@@ -6,6 +6,7 @@ import "github.com/memplan/memplan/internal/tensor"
 type EmbeddingArgs struct {
 	PaddingIdx *int64   `arg:"padding_idx"`
 	MaxNorm    *float64 `arg:"max_norm"`
+	NormType   float64  `arg:"norm_type"`
 	ByFreq     bool     `arg:"scale_grad_by_freq"`
 	Sparse     bool     `arg:"sparse"`
 }
@@ -19,7 +20,7 @@ func (c *Call) lookup(idx, w *Tensor, a *EmbeddingArgs) {
 	case a.Sparse:
 		c.Fail("%s is not modelled: the size of a sparse gradient depends on the data", Arg("sparse"))
 	case a.MaxNorm != nil:
-		c.Do(embeddingRenorm, nil, w, idx)
+		c.Do(embeddingRenorm, a, w, idx)
 	}
 }
 
@@ -49,7 +50,7 @@ var Embedding = define(Row{
 			c.Fail("the table must be a matrix, not of shape %v", w.Size)
 		}
 		c.contiguous(idx)
-		c.Return(c.NewShape(w.DType, append(idx.Size.Slice(), w.Dim(1))...))
+		c.Return(c.grown(w.DType, append(idx.Size.Slice(), w.Dim(1))...)) // index_select, and a view
 	},
 	Save: []Save{In(0)}, Node: "EmbeddingBackward0", Grad: gradEmbedding,
 	Source: "aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu",
@@ -168,8 +169,10 @@ func (k cub) uniqueByKey(n int64) int64 {
 	return roundUp(divUp(n, k.uniqueTile)*2*k.word, cubAlign) + cubAlign + cubSpare
 }
 
-// scan is the scratch of cub::DeviceScan::ExclusiveSum.
+// scanPadding is how many tile states a scan has before the first.
+const scanPadding = 32
+
+// scan is the scratch of cub::DeviceScan over n elements of the index's size.
 func (k cub) scan(n int64) int64 {
-	const padding = 32 // tile states before the first
-	return roundUp((divUp(n, k.scanTile)+padding)*2*k.word, cubAlign) + cubSpare
+	return roundUp((divUp(n, k.scanTile)+scanPadding)*2*k.word, cubAlign) + cubSpare
 }

@@ -30,7 +30,9 @@ var _ = define(Row{
 		}
 		switch {
 		case idx.Rank() == 2 && idx.Numel() > 0 && offsets == nil:
-			offsets = c.Do1(Row0("arange"), &ArangeArgs{End: idx.Dim(0), DType: &idx.DType})
+			offsets = c.Do1(Row0("arange"), &ArangeArgs{
+				Start: Number{Set: true}, End: Number{Set: true, Value: float64(idx.Numel())}, Step: Number{Set: true, Value: float64(idx.Dim(1))}, DType: &idx.DType,
+			})
 			idx = c.Do1(Reshape, &ShapeArgs{Shape: []int64{-1}}, idx)
 			if weights != nil {
 				weights = c.Do1(Reshape, &ShapeArgs{Shape: []int64{-1}}, weights)

@@ -2,10 +2,12 @@ package op
 
 import "github.com/memplan/memplan/internal/tensor"
 
-// ExtremeArgs are the arguments of max, min, argmax and argmin.
+// ExtremeArgs are the arguments of max, min, argmax and argmin, and of median and
+// kthvalue.
 type ExtremeArgs struct {
 	Dim     *int64 `arg:"dim"`
 	KeepDim bool   `arg:"keepdim"`
+	K       int64  `arg:"k"` // of kthvalue
 }
 
 // valueIndex is the size in bytes of an accumulator of a value and its index.
@@ -119,7 +121,30 @@ func argExtreme(c *Call) {
 // gradSelected puts the gradient where the indices say, among zeros
 // (value_selecting_reduction_backward).
 func gradSelected(b *Back) {
-	b.Set(0, b.NewShape(b.Grads[0].DType, b.InM[0].Size.Slice()...))
+	in := tensor.Contiguous(b.InM[0].Size)
+	b.Set(0, b.New(in, b.Grads[0].DType))
+	if !b.Env().Deterministic || in.Rank() == 0 {
+		return
+	}
+	dim := b.dim(selectedDim(b.Args), in.Rank())
+	idx := *b.saved()[len(b.saved())-1]
+	if idx.Rank() < in.Rank() { // indices.unsqueeze(dim)
+		idx.Layout = tensor.Contiguous(in.Size.Set(dim, 1))
+	}
+	b.scatterDeterministic(in, &idx, b.Grads[0], dim)
+}
+
+// selectedDim is the dimension along which elements were selected.
+func selectedDim(args any) int {
+	switch a := args.(type) {
+	case *ExtremeArgs:
+		return int(*a.Dim)
+	case *SortArgs:
+		return a.Dim
+	case *TopkArgs:
+		return a.Dim
+	}
+	return args.(*DimArgs).Dim
 }
 
 // gradAmax is (grad / mask.sum) * mask with a mask of the elements that equal

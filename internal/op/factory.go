@@ -1,6 +1,10 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // FillArgs say what a tensor made from nothing looks like.
 type FillArgs struct {
@@ -67,32 +71,57 @@ type FullArgs struct {
 // Full is a tensor of one number, of float32 unless a type is given.
 var _ = define(Row{
 	Name: "full", Sig: "torch.full(size: ints, fill_value: float, *, dtype: dtype? = None)", Args: &FullArgs{}, Run: func(c *Call) {
-		a := c.Args.(*FullArgs)
-		c.Return(c.Do1(Row0("zeros"), &a.FillArgs))
+		c.filledOf(&c.Args.(*FullArgs).FillArgs, tensor.Float32)
 	},
-	Composite: true,
 })
 
-// ArangeArgs are the bounds of arange.
+// ArangeArgs are the bounds of arange: Start alone is where it ends.
 type ArangeArgs struct {
-	Start int64         `arg:"start"`
-	End   int64         `arg:"end"`
+	Start Number        `arg:"start"`
+	End   Number        `arg:"end"`
+	Step  Number        `arg:"step"`
 	DType *tensor.DType `arg:"dtype"`
 }
 
-// Arange counts from start to end, in int64 unless a type is given.
+// Range is where arange starts, its step, and how many elements it has; less than
+// 0, or no number, where it has no end.
+func (a *ArangeArgs) Range() (start, step, n float64) {
+	start, step = a.Start.Value, 1
+	end := a.End.Value
+	if !a.End.Set {
+		start, end = 0, start
+	}
+	if a.Step.Set {
+		step = a.Step.Value
+	}
+	return start, step, math.Ceil((end - start) / step)
+}
+
+// Arange counts from start to end, in int64 unless a type is given or a bound is
+// a floating-point number.
 var _ = define(Row{
-	Name: "arange", Sig: "torch.arange(end: int, *, start: int = 0, dtype: dtype? = None)", Args: &ArangeArgs{}, Run: func(c *Call) {
+	Name: "arange", Sig: "torch.arange(start: number? = None, end: number? = None, step: number? = None, *, dtype: dtype? = None)", Args: &ArangeArgs{},
+	Run: func(c *Call) {
 		a := c.Args.(*ArangeArgs)
 		d := tensor.Int64
-		if a.DType != nil {
+		switch {
+		case a.DType != nil:
 			d = *a.DType
+		case a.Start.Float || a.End.Float || a.Step.Float:
+			d = tensor.Float32
 		}
-		if a.End < a.Start {
-			c.Fail("arange from %d to %d counts down", a.Start, a.End)
+		start, step, n := a.Range()
+		switch {
+		case !a.Start.Set && !a.End.Set:
+			c.Fail("arange needs end")
+		case a.Step.Set && (!a.Start.Set || !a.End.Set):
+			c.Fail("arange with step needs start and end")
+		case !(n >= 0 && n <= maxSize):
+			c.Fail("arange does not come from %v to its end by steps of %v", start, step)
 		}
-		c.Return(c.NewShape(d, a.End-a.Start))
+		c.Return(c.grown(d, int64(n)))
 	},
+	Source: "aten/src/ATen/native/cuda/RangeFactories.cu: arange_cuda_out",
 })
 
 // DiagonalArgs is the diagonal of tril and triu.

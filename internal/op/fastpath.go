@@ -91,6 +91,7 @@ type EncoderLayerArgs struct {
 	Heads      int64
 	NormFirst  bool
 	Activation string
+	Eps        float64
 }
 
 // The encoder layer in one operator. Inputs: src; in_proj and out_proj weight
@@ -100,7 +101,7 @@ var _ = define(Row{
 	Name: "_transformer_encoder_layer_fwd", Args: &EncoderLayerArgs{}, Composite: true, Run: func(c *Call) {
 		src, a := c.In[0], c.Args.(*EncoderLayerArgs)
 		norm := func(x *Tensor, i int) *Tensor {
-			return c.Do1(LayerNorm, &LayerNormArgs{Shape: []int64{src.Dim(-1)}}, x, c.In[i], c.In[i+1])
+			return c.Do1(LayerNorm, &LayerNormArgs{Shape: []int64{src.Dim(-1)}, Eps: a.Eps}, x, c.In[i], c.In[i+1])
 		}
 		x := c.Keep(src)
 		rebind := func(t *Tensor) {

@@ -20,12 +20,7 @@ func featureDropout(n int) {
 				c.ReturnSelf(0)
 				return
 			}
-			l := featureNoise(x)
-			if a.P == 1 { // the product with a scalar of 0
-				l = tensor.Contiguous(tensor.D())
-			}
-			noise := c.Local(c.New(l, x.DType))
-			c.Return(c.Do1(mul, &BinaryArgs{}, x, noise))
+			c.Return(c.Do1(mul, &BinaryArgs{}, x, c.Local(c.noise(a, featureNoise(x)))))
 		}
 	}
 	define(Row{
@@ -36,6 +31,29 @@ func featureDropout(n int) {
 		Name: name + "_", Args: &DropoutArgs{}, Composite: true, Run: run(MulInPlace),
 		Source: "aten/src/ATen/native/Dropout.cpp: _dropout_impl<inplace>",
 	})
+}
+
+// BernoulliArgs is a probability.
+type BernoulliArgs struct {
+	P float64
+}
+
+// bernoulliNumber is noise.bernoulli_(p).
+var bernoulliNumber = define(Row{
+	Name: "bernoulli_.float", Args: &BernoulliArgs{}, Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: bernoulli_",
+})
+
+// noise is what a dropout multiplies with: 0 with probability p, else 1/(1-p), in
+// the layout given; where everything is dropped a scalar of 0. The caller owns it.
+func (c *Call) noise(a *DropoutArgs, l tensor.Layout) *Tensor {
+	d := c.In[0].DType
+	if a.P == 1 {
+		return c.Do1(Row0("zeros"), &FillArgs{DType: &d})
+	}
+	n := c.New(l, d)
+	c.Drop(c.Do1(bernoulliNumber, &BernoulliArgs{P: 1 - a.P}, n))
+	c.Drop(c.Do1(DivInPlace, float(1-a.P), n))
+	return n
 }
 
 func init() {

@@ -25,7 +25,11 @@ var _ = define(Row{
 		c.Return(c.New(tensor.Contiguous(c.In[1].Size), c.In[0].DType))
 	},
 	Save: []Save{In(1), In(0)}, Node: "GatherBackward0",
-	Grad:   gradSelected, // zeros, into which the gradient is scattered
+	Grad: func(b *Back) { // zeros, into which the gradient is scattered
+		in := tensor.Contiguous(b.InM[0].Size)
+		b.Set(0, b.New(in, b.Grads[0].DType))
+		b.scatterDeterministic(in, b.SavedIn[1], b.Grads[0], b.dim(b.Args.(*DimArgs).Dim, in.Rank()))
+	},
 	Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: gather, gather_backward",
 })
 
@@ -49,7 +53,11 @@ func runScatter(c *Call) {
 			}
 		}
 	}
-	c.Return(c.New(tensor.Contiguous(x.Size), x.DType))
+	out := c.New(tensor.Contiguous(x.Size), x.DType)
+	c.Return(out)
+	if src := c.Opt(2); src != nil {
+		c.scatterDeterministic(out.Layout, c.In[1], src, c.dim(c.Args.(*ScatterArgs).Dim, x.Rank()))
+	}
 }
 
 // The scatters.

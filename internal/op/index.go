@@ -22,10 +22,16 @@ var _ = define(Row{
 		if idx.Rank() != 1 {
 			c.Fail("the index must have one dimension, not shape %v", idx.Size)
 		}
-		c.Return(c.New(tensor.Contiguous(x.Size.Set(d, idx.Dim(0))), x.DType))
+		c.Return(c.grown(x.DType, x.Size.Set(d, idx.Dim(0)).Slice()...))
 	},
 	Save: []Save{In(1)}, Node: "IndexSelectBackward0",
-	Grad:   gradSelected, // zeros, to which the gradient is added
+	Grad: func(b *Back) { // zeros, to which the gradient is added
+		in := tensor.Contiguous(b.InM[0].Size)
+		b.Set(0, b.New(in, b.Grads[0].DType))
+		if b.Env().Deterministic {
+			b.putDeterministic(in, b.SavedIn[1], b.Local(b.NewLike(b.Grads[0])), b.dim(b.Args.(*DimArgs).Dim, in.Rank()))
+		}
+	},
 	Source: "aten/src/ATen/native/cuda/Indexing.cu: index_select_cuda; FunctionsManual.cpp: index_select_backward",
 })
 
@@ -84,10 +90,7 @@ func gradIndex(b *Back) {
 	d := b.Args.(*DimArgs).Dim
 	b.Set(0, b.NewShape(in.DType, in.Size.Slice()...))
 	n := idx.Numel()
-	vec := func() *Tensor { return b.NewShape(tensor.Int64, n) }
-	wrapped := vec()
-	b.Local(vec()) // linear index
-	b.Drop(wrapped)
+	b.linearIndex(n, 1)
 	slice := int64(1)
 	for i := d + 1; i < in.Rank(); i++ {
 		slice *= in.Dim(i)
@@ -95,18 +98,35 @@ func gradIndex(b *Back) {
 	b.putSorted(g, n, in.Numel(), slice)
 }
 
+// linearIndex adds up so many indices of n elements, each times the stride of
+// its dimension (computeLinearIndex).
+func (c *Call) linearIndex(n int64, indices int) {
+	vec := func() *Tensor { return c.NewShape(tensor.Int64, n) }
+	for i := range indices {
+		wrapped := vec()
+		index := vec()
+		c.Drop(wrapped)
+		if i == 0 {
+			c.Local(index)
+		} else {
+			c.Drop(index)
+		}
+	}
+}
+
 // putSorted sorts n linear indices of slices of a tensor of numel elements and
 // adds g by them.
-func (b *Back) putSorted(g *Tensor, n, numel, slice int64) {
-	b.contiguous(g)
+func (c *Call) putSorted(g *Tensor, n, numel, slice int64) {
+	c.contiguous(g)
 	if n == 0 || numel == 0 {
 		return
 	}
-	vec := func() *Tensor { return b.NewShape(tensor.Int64, n) }
-	b.Local(vec()) // sorted
-	b.Local(vec()) // original positions
-	b.Local(vec()) // range
-	b.Drop(b.NewShape(tensor.Uint8, cubFor(b.Env()).sortPairs(n, 8, 8, bitLength((numel-1)/slice))))
+	vec := func() *Tensor { return c.NewShape(tensor.Int64, n) }
+	c.Local(vec()) // sorted
+	c.Local(vec()) // original positions
+	c.Local(vec()) // range
+	c.filled(tensor.Int64)
+	c.Drop(c.NewShape(tensor.Uint8, cubFor(c.Env()).sortPairs(n, 8, 8, bitLength((numel-1)/slice))))
 }
 
 // bitLength is the number of bits that n needs, at least 1.

@@ -43,6 +43,10 @@ var (
 		Name: "index_add", Sig: "torch.index_add(input, dim: int, index, source, *, alpha: float = 1.0)", Args: &IndexFillArgs{}, Run: func(c *Call) {
 			c.indexSource()
 			c.Return(c.New(tensor.Contiguous(c.In[0].Size), c.In[0].DType))
+			if c.Env().Deterministic { // index_put_ of source * alpha
+				scaled := c.Local(c.NewLike(c.In[2]))
+				c.putDeterministic(c.In[0].Layout, c.In[1], scaled, c.dim(c.Args.(*IndexFillArgs).Dim, c.In[0].Rank()))
+			}
 		},
 		Save: []Save{In(1, 2), In(2, 2)}, Node: "IndexAddBackward0",
 		Grad: func(b *Back) {
@@ -51,6 +55,7 @@ var (
 			}
 			if b.Need(2) {
 				b.gradIndexSource()
+				b.Set(2, b.maybeMultiply(b.Results[2], b.Args.(*IndexFillArgs).Alpha))
 			}
 		},
 		Source: "aten/src/ATen/native/cuda/Indexing.cu: index_add_cuda_out",
@@ -59,6 +64,9 @@ var (
 		Name: "index_copy", Sig: "torch.index_copy(input, dim: int, index, source)", Args: &IndexFillArgs{}, Run: func(c *Call) {
 			c.indexSource()
 			c.Return(c.New(tensor.Contiguous(c.In[0].Size), c.In[0].DType))
+			if c.Env().Deterministic {
+				c.putDeterministic(c.In[0].Layout, c.In[1], c.In[2], c.dim(c.Args.(*IndexFillArgs).Dim, c.In[0].Rank()))
+			}
 		},
 		Save: []Save{In(1), In(2, 2)}, Node: "IndexCopyBackward0",
 		Grad: func(b *Back) {

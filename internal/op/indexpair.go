@@ -10,9 +10,6 @@ var _ = define(Row{
 		if x.Rank() < 2 || i.DType != tensor.Int64 || j.DType != tensor.Int64 {
 			c.Fail("two indices must be int64 and take two dimensions, not %v and %v of shape %v", i.DType, j.DType, x.Size)
 		}
-		if c.NeedsGrad(x) {
-			c.Fail("the gradient of indexing by two tensors is not modelled")
-		}
 		size, err := tensor.Broadcast(i.Size, j.Size)
 		if err != nil {
 			c.Fail("indices: %v", err)
@@ -36,5 +33,17 @@ var _ = define(Row{
 		}
 		c.Return(c.New(tensor.Contiguous(size), x.DType))
 	},
-	Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index, make_info",
+	Save: []Save{In(1), In(2)}, Node: "IndexBackward0",
+	Grad: func(b *Back) { // by sorted indices, as that of one index
+		g, in := b.Grads[0], b.InM[0]
+		b.Set(0, b.NewShape(in.DType, in.Size.Slice()...))
+		slice := int64(1)
+		for i := 2; i < in.Rank(); i++ {
+			slice *= in.Dim(i)
+		}
+		n := g.Numel() / max(slice, 1)
+		b.linearIndex(n, 2)
+		b.putSorted(g, n, in.Numel(), slice)
+	},
+	Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index, make_info; cuda/Indexing.cu: index_put_with_sort_kernel",
 })

@@ -25,16 +25,11 @@ var _ = define(Row{
 	Name: "dropout_", Args: &DropoutArgs{}, Composite: true,
 	Run: func(c *Call) {
 		a, x := c.Args.(*DropoutArgs), c.In[0]
-		switch {
-		case !c.drops(a):
+		if !c.drops(a) {
 			c.ReturnSelf(0)
-		case a.P == 1: // input *= zeros
-			z := c.Local(c.NewShape(x.DType))
-			c.Return(c.Do1(MulInPlace, &BinaryArgs{}, x, z))
-		default:
-			noise := c.Local(c.New(x.LikeDense(), x.DType))
-			c.Return(c.Do1(MulInPlace, &BinaryArgs{}, x, noise))
+			return
 		}
+		c.Return(c.Do1(MulInPlace, &BinaryArgs{}, x, c.Local(c.noise(a, x.LikeDense()))))
 	},
 	Source: "aten/src/ATen/native/Dropout.cpp: _dropout_impl<inplace>",
 })

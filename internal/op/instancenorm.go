@@ -3,6 +3,7 @@ package op
 // InstanceNormArgs are the arguments of instance_norm.
 type InstanceNormArgs struct {
 	Batch, Running bool // statistics of the input, or running ones, in any mode
+	Momentum, Eps  float64
 }
 
 // InstanceNorm is batch_norm with every sample's channels as channels of one
@@ -25,13 +26,15 @@ var _ = define(Row{
 		row := c.Do1(Contiguous, nil, x)
 		in[0] = c.Local(c.Do1(View, &ShapeArgs{Shape: shape}, row))
 		c.Drop(row)
-		out := c.Local(c.Do1(BatchNorm, &BatchNormArgs{Batch: a.Batch, Running: a.Running}, in...))
+		out := c.Local(c.Do1(BatchNorm, &BatchNormArgs{Batch: a.Batch, Running: a.Running, Momentum: a.Momentum, Eps: a.Eps}, in...))
 		for i := 3; i < 5; i++ {
 			if in[i] == nil {
 				continue
 			}
 			v := c.Do1(View, &ShapeArgs{Shape: []int64{n, ch}}, in[i])
-			c.Drop(c.Do1(Mean, &ReduceArgs{Dim: []int64{0}}, v), v)
+			mean := c.Do1(Mean, &ReduceArgs{Dim: []int64{0}}, v)
+			c.Drop(c.Do1(copyInPlace, nil, c.In[i], mean))
+			c.Drop(mean, v)
 		}
 		c.Return(c.Do1(View, &ShapeArgs{Shape: x.Size.Slice()}, out))
 	},

@@ -13,10 +13,10 @@ var _ = define(Row{
 		_, kept := c.reducedDims(&Meta{x.Layout, x.DType}, &ReduceArgs{Dim: a.Dim, KeepDim: true})
 		maxes := c.Local(c.New(tensor.Contiguous(kept), x.DType))
 		reduceScratch(c, x, dims, x.DType.Size(), 4)
-		abs := c.New(tensor.Contiguous(size), x.DType)
+		abs := c.grown(x.DType, size.Slice()...)
 		c.Drop(c.New(tensor.Contiguous(size), tensor.Bool), abs) // maxes_squeezed.abs() == INFINITY
 		exp := c.Local(c.Do1(Sub, &BinaryArgs{}, x, maxes))
-		out := c.New(tensor.Contiguous(size), x.DType)
+		out := c.grown(x.DType, size.Slice()...)
 		reduceScratch(c, exp, dims, x.DType.Accumulate().Size(), 4)
 		c.Return(out)
 	},

@@ -12,6 +12,8 @@ type LossArgs struct {
 	Margin         float64 `arg:"margin"`
 	P              float64 `arg:"p"`
 	Swap           bool    `arg:"swap"`
+	Eps            float64 `arg:"eps"`
+	Delta          float64 `arg:"delta"` // of huber_loss
 }
 
 func (a *LossArgs) reduction() string { return a.Reduction }

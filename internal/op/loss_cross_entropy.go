@@ -1,7 +1,5 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
-
 // CrossEntropy is log_softmax and nll_loss; the log-probabilities are what
 // stays for the backward pass.
 var CrossEntropy = define(Row{
@@ -41,9 +39,14 @@ func (c *Call) classWeight(x, weight *Tensor, class int) *Tensor {
 	return c.Do1(View, &ShapeArgs{Shape: shape}, weight)
 }
 
-// scaled is t * number or t / number.
-func (c *Call) scaled(r *Row, t *Tensor) *Tensor {
-	return c.Do1(r, &BinaryArgs{Other: Number{Set: true, Float: true, Value: 1}}, t)
+// scaled is t * number, t / number, or another operator between the two.
+func (c *Call) scaled(r *Row, t *Tensor, number float64) *Tensor {
+	return c.Do1(r, float(number), t)
+}
+
+// float is a number of Python's type float on the right-hand side of an operator.
+func float(v float64) *BinaryArgs {
+	return &BinaryArgs{Other: Number{Set: true, Float: true, Value: v}}
 }
 
 // probTarget is the loss against class probabilities
@@ -52,9 +55,9 @@ func (c *Call) probTarget(logp, target *Tensor, class int) {
 	a := c.Args.(*LossArgs)
 	target = c.Keep(target)
 	if a.LabelSmoothing > 0 { // target * (1 - smoothing) + smoothing / classes
-		mixed := c.scaled(Mul, target)
+		mixed := c.scaled(Mul, target, 1-a.LabelSmoothing)
 		c.Drop(target)
-		target = c.scaled(Add, mixed)
+		target = c.scaled(Add, mixed, a.LabelSmoothing/float64(logp.Dim(class)))
 		c.Drop(mixed)
 	}
 	weight := c.Opt(2)
@@ -75,7 +78,7 @@ func (c *Call) probTarget(logp, target *Tensor, class int) {
 	last(c.Do1(Sum, dims, temps[len(temps)-1]))
 	last(c.Do1(neg, nil, temps[len(temps)-1]))
 	if a.Reduction == "mean" {
-		last(c.scaled(Div, temps[len(temps)-1]))
+		last(c.scaled(Div, temps[len(temps)-1], float64(logp.Numel()/max(logp.Dim(class), 1))))
 	}
 	c.Return(temps[len(temps)-1])
 	for i := len(temps) - 2; i >= 0; i-- {
@@ -106,13 +109,13 @@ func (c *Call) smoothed(logp, target *Tensor, class int) {
 		smooth = c.Do1(neg, nil, sum)
 		c.Drop(sum, weighted, weight)
 	}
-	ignored := c.Do1(isEqual, &BinaryArgs{Other: Number{Set: true}}, target)
+	ignored := c.Do1(isEqual, &BinaryArgs{Other: Number{Set: true, Value: float64(a.IgnoreIndex)}}, target)
 	c.Drop(c.Do1(maskedFillInPlace, nil, smooth, ignored))
 
 	var ret *Tensor
 	switch a.Reduction {
 	case "mean": // smooth.sum() / (~ignored).sum()
-		kept := c.New(ignored.LikeDense(), tensor.Bool)
+		kept := c.Do1(Row0("bitwise_not"), nil, ignored)
 		n := c.Do1(Sum, &ReduceArgs{}, kept)
 		sum := c.Do1(Sum, &ReduceArgs{}, smooth)
 		ret = c.Do1(Div, &BinaryArgs{}, sum, n)
@@ -122,8 +125,8 @@ func (c *Call) smoothed(logp, target *Tensor, class int) {
 	default:
 		ret = c.Keep(smooth)
 	}
-	even := c.scaled(Mul, ret)
-	hard := c.scaled(Mul, nll)
+	even := c.scaled(Mul, ret, a.LabelSmoothing/float64(logp.Dim(class)))
+	hard := c.scaled(Mul, nll, 1-a.LabelSmoothing)
 	c.Return(c.Do1(Add, &BinaryArgs{}, hard, even))
 	c.Drop(hard, even, ret, ignored, smooth, nll)
 }

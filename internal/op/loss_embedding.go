@@ -1,7 +1,5 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
-
 // The losses of distances between embeddings. Both are made of operators in
 // C++; what an expression makes goes in reverse order at its end.
 var (
@@ -13,15 +11,15 @@ var (
 			for _, t := range c.In[1:] {
 				c.sameShape(c.In[0], t)
 			}
-			near := c.pairwiseDistance(c.In[0], c.In[1], a.P, false)
-			far := c.pairwiseDistance(c.In[0], c.In[2], a.P, false)
+			near := c.pairwiseDistance(c.In[0], c.In[1], a.P, a.Eps, false)
+			far := c.pairwiseDistance(c.In[0], c.In[2], a.P, a.Eps, false)
 			if a.Swap {
-				swapped := c.pairwiseDistance(c.In[1], c.In[2], a.P, false)
+				swapped := c.pairwiseDistance(c.In[1], c.In[2], a.P, a.Eps, false)
 				least := c.Do1(minimum, nil, far, swapped)
 				c.Drop(far, swapped)
 				far = least
 			}
-			sum := c.scaled(Add, near)
+			sum := c.scaled(Add, near, a.Margin)
 			diff := c.Do1(Sub, &BinaryArgs{}, sum, far)
 			out := c.Do1(clampMin, atLeast(0), diff) // clamp_min(margin + near - far, 0)
 			c.Drop(diff, sum)
@@ -34,16 +32,18 @@ var (
 		Name: "triplet_margin_with_distance_loss", Args: &LossArgs{}, Composite: true,
 		Sig: "F.triplet_margin_with_distance_loss(anchor, positive, negative, *, margin: float = 1.0, swap: bool = False, " + lossSig + ")",
 		Run: func(c *Call) {
-			near := c.Local(c.pairwiseDistance(c.In[0], c.In[1], 2, false))
-			far := c.pairwiseDistance(c.In[0], c.In[2], 2, false)
+			a := c.Args.(*LossArgs)
+			const eps = 1e-6 // of pairwise_distance, by default
+			near := c.Local(c.pairwiseDistance(c.In[0], c.In[1], 2, eps, false))
+			far := c.pairwiseDistance(c.In[0], c.In[2], 2, eps, false)
 			var swapped *Tensor
-			if c.Args.(*LossArgs).Swap {
-				swapped = c.pairwiseDistance(c.In[1], c.In[2], 2, false)
+			if a.Swap {
+				swapped = c.pairwiseDistance(c.In[1], c.In[2], 2, eps, false)
 				least := c.Do1(minimum, nil, far, swapped)
 				c.Drop(far)
 				far = least
 			}
-			sum := c.scaled(Add, near)
+			sum := c.scaled(Add, near, a.Margin)
 			diff := c.Do1(Sub, &BinaryArgs{}, sum, far)
 			c.Drop(sum)
 			loss := c.Do1(clampMin, atLeast(0), diff)
@@ -63,9 +63,9 @@ var (
 )
 
 // pairwiseDistance is norm(x - y + eps, p) over the last dimension.
-func (c *Call) pairwiseDistance(x, y *Tensor, p float64, keepDim bool) *Tensor {
+func (c *Call) pairwiseDistance(x, y *Tensor, p, eps float64, keepDim bool) *Tensor {
 	diff := c.Do1(Sub, &BinaryArgs{}, x, y)
-	moved := c.scaled(Add, diff)
+	moved := c.scaled(Add, diff, eps)
 	norm := c.Do1(tensorNorm, &NormArgs{P: &p, ReduceArgs: ReduceArgs{Dim: []int64{-1}, KeepDim: keepDim}}, moved)
 	c.Drop(moved, diff)
 	return norm
@@ -87,7 +87,8 @@ func cosineEmbeddingLoss(c *Call) {
 	square := func(x *Tensor) *Tensor { // (x * x).sum() + epsilon
 		product := c.Do1(Mul, &BinaryArgs{}, x, x)
 		sum := c.Do1(Sum, dims, product)
-		out := c.scaled(Add, sum)
+		const epsilon = 1e-12
+		out := c.scaled(Add, sum, epsilon)
 		c.Drop(sum, product)
 		return out
 	}
@@ -95,18 +96,18 @@ func cosineEmbeddingLoss(c *Call) {
 	denom := c.Do1(Mul, &BinaryArgs{}, mag1, mag2)
 	c.Drop(c.Do1(sqrtInPlace, nil, denom))
 	cos := c.Do1(Div, &BinaryArgs{}, prod, denom)
-	zeros := c.New(tensor.Contiguous(cos.Size), cos.DType)
+	zeros := c.Do1(Row0("zeros"), &FillArgs{Size: cos.Size.Slice(), DType: &cos.DType})
 	pos := c.Do1(Sub, &BinaryArgs{Left: Number{Set: true, Value: 1}}, cos) // 1 - cos
-	neg := c.scaled(Sub, cos)
+	neg := c.scaled(Sub, cos, c.Args.(*LossArgs).Margin)
 	c.Drop(c.Do1(clampMinInPlace, atLeast(0), neg))
-	where := func(t *Tensor) *Tensor {
-		is := c.Do1(isEqual, &BinaryArgs{Other: Number{Set: true, Value: 1}}, target)
+	where := func(sign float64, t *Tensor) *Tensor {
+		is := c.Do1(isEqual, &BinaryArgs{Other: Number{Set: true, Value: sign}}, target)
 		out := c.Do1(whereSelf, nil, is, t, zeros)
 		c.Drop(is)
 		return out
 	}
-	outPos := where(pos)
-	outNeg := where(neg)
+	outPos := where(1, pos)
+	outNeg := where(-1, neg)
 	out := c.Do1(Add, &BinaryArgs{}, outPos, outNeg)
 	c.Return(c.reduceLoss(out))
 	c.Drop(out, outNeg, outPos, neg, pos, zeros, cos, denom, mag2, mag1, prod)

@@ -10,16 +10,16 @@ var (
 		Run: func(c *Call) {
 			x, target := c.In[0], c.In[1]
 			c.sameShape(x, target)
-			zeros := c.Local(c.NewShape(x.DType, x.Size.Slice()...))
-			diff := c.Local(c.Do1(Sub, &BinaryArgs{Left: Number{Set: true, Float: true, Value: 1}}, x))
+			zeros := c.Local(c.Do1(Row0("zeros"), &FillArgs{Size: x.Size.Slice(), DType: &x.DType}))
+			diff := c.Local(c.Do1(Sub, &BinaryArgs{Left: Number{Set: true, Float: true, Value: c.Args.(*LossArgs).Margin}}, x))
 			c.Drop(c.Do1(clampMinInPlace, atLeast(0), diff))
-			pick := func(t *Tensor) *Tensor {
-				is := c.Do1(Row0("ne"), &BinaryArgs{Other: Number{Set: true, Value: 1}}, target)
+			pick := func(not float64, t *Tensor) *Tensor {
+				is := c.Do1(Row0("ne"), &BinaryArgs{Other: Number{Set: true, Value: not}}, target)
 				defer c.Drop(is)
 				return c.Local(c.Do1(whereSelf, nil, is, t, zeros))
 			}
-			far := pick(diff)
-			near := pick(x)
+			far := pick(1, diff)
+			near := pick(-1, x)
 			out := c.Local(c.Do1(Add, &BinaryArgs{}, far, near))
 			c.Return(c.reduceLoss(out))
 		},
@@ -33,7 +33,7 @@ var (
 			diff := c.Local(c.Do1(Sub, &BinaryArgs{}, c.In[0], c.In[1]))
 			minus := c.Local(c.Do1(neg, nil, c.In[2]))
 			product := c.Local(c.Do1(Mul, &BinaryArgs{}, minus, diff))
-			out := c.scaled(Add, product)
+			out := c.scaled(Add, product, c.Args.(*LossArgs).Margin)
 			c.DropTo(mark)
 			c.Local(out)
 			c.Drop(c.Do1(clampMinInPlace, atLeast(0), out))
@@ -204,7 +204,7 @@ var _ = define(Row{
 			loss = weighted
 		}
 		classes := c.Do1(Sum, &ReduceArgs{Dim: []int64{-1}}, loss)
-		each := c.Local(c.scaled(Div, classes))
+		each := c.Local(c.scaled(Div, classes, float64(x.Dim(-1))))
 		c.Drop(classes, loss)
 		c.Return(c.reduceLoss(each))
 	},

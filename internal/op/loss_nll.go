@@ -2,9 +2,10 @@ package op
 
 import "github.com/memplan/memplan/internal/tensor"
 
-// NLLLoss is the negative log likelihood of (N, C) or (N, C, ...) inputs.
+// NLLLoss is the negative log likelihood of (N, C) or (N, C, ...) inputs. What
+// autocast converts is what it calls: after targets without gaps are made.
 var NLLLoss = define(Row{
-	Name: "nll_loss", Args: &LossArgs{}, Composite: true, Cast: CastFP32,
+	Name: "nll_loss_nd", Args: &LossArgs{}, Composite: true,
 	Sig: "F.nll_loss(input, target, weight: tensor? = None, *, ignore_index: int = -100, " + lossSig + ")",
 	Run: func(c *Call) {
 		x, target := c.In[0], c.In[1]
@@ -21,9 +22,9 @@ var NLLLoss = define(Row{
 		c.checkClassWeight(x, c.Opt(2))
 		switch x.Rank() {
 		case 1, 2:
-			c.nll(nllLossForward, x, target)
+			c.Return(c.Do1(nllLoss, c.Args, x, target, c.Opt(2)))
 		case 4:
-			c.nll(nllLoss2dForward, x, target)
+			c.Return(c.Do1(nllLoss2d, c.Args, x, target, c.Opt(2)))
 		default:
 			c.nllSpatial(x, target)
 		}
@@ -43,11 +44,17 @@ func (c *Call) checkClassWeight(x, weight *Tensor) {
 	}
 }
 
-// nll returns the loss and drops the sum of the weights, which autograd keeps.
-func (c *Call) nll(r *Row, x, target *Tensor) {
-	outs := c.Do(r, c.Args, x, target, c.Opt(2))
-	c.Return(outs[0])
-	c.Drop(outs[1])
+// nllOf defines a loss of one kernel, which returns the loss and drops the sum of
+// the weights, which autograd keeps.
+func nllOf(name string, forward *Row) *Row {
+	return define(Row{
+		Name: name, Args: &LossArgs{}, Composite: true, Cast: CastFP32, Run: func(c *Call) {
+			outs := c.Do(forward, c.Args, c.In[0], c.In[1], c.Opt(2))
+			c.Return(outs[0])
+			c.Drop(outs[1])
+		},
+		Source: "aten/src/ATen/native/LossNLL.cpp: nll_loss, nll_loss2d; aten/src/ATen/autocast_mode.h: AT_FORALL_FP32",
+	})
 }
 
 // nllSpatial views other numbers of dimensions as images of height 1.
@@ -64,7 +71,7 @@ func (c *Call) nllSpatial(x, target *Tensor) {
 	size := target.Size
 	x = view(x, x.Dim(0), x.Dim(1), 1, -1)
 	target = view(target, target.Dim(0), 1, -1)
-	c.nll(nllLoss2dForward, x, target)
+	c.Return(c.Do1(nllLoss2d, c.Args, x, target, c.Opt(2)))
 	if out := c.Out[0]; c.Args.(*LossArgs).Reduction == "none" {
 		c.Out[0] = c.Do1(View, &ShapeArgs{Shape: size.Slice()}, out)
 		c.Drop(out)
@@ -72,6 +79,9 @@ func (c *Call) nllSpatial(x, target *Tensor) {
 }
 
 var (
+	nllLoss   = nllOf("nll_loss", nllLossForward)
+	nllLoss2d = nllOf("nll_loss2d", nllLoss2dForward)
+
 	nllLossForward = define(Row{
 		Name: "nll_loss_forward", Args: &LossArgs{}, Run: func(c *Call) {
 			x, weight := c.In[0], c.Opt(2)

@@ -1,5 +1,7 @@
 package op
 
+import "math"
+
 // PoissonArgs are the arguments of poisson_nll_loss.
 type PoissonArgs struct {
 	LossArgs
@@ -23,7 +25,7 @@ var _ = define(Row{
 			exp := c.Local(c.Do1(Exp, nil, x))
 			loss = c.Do1(Sub, &BinaryArgs{}, exp, product)
 		} else {
-			sum := c.Local(c.scaled(Add, x))
+			sum := c.Local(c.scaled(Add, x, a.Eps))
 			log := c.Local(c.Do1(Row0("log"), nil, sum))
 			product := c.Local(c.Do1(Mul, &BinaryArgs{}, target, log))
 			loss = c.Do1(Sub, &BinaryArgs{}, x, product)
@@ -42,9 +44,9 @@ var _ = define(Row{
 // target is more than 1.
 func (c *Call) stirling(loss, target *Tensor) {
 	mark := c.Mark()
-	circle := c.Local(c.scaled(Mul, target))
+	circle := c.Local(c.scaled(Mul, target, 2*math.Pi))
 	logCircle := c.Local(c.Do1(Row0("log"), nil, circle))
-	half := c.Local(c.scaled(Mul, logCircle))
+	half := c.Local(c.scaled(Mul, logCircle, 0.5))
 	log := c.Local(c.Do1(Row0("log"), nil, target))
 	product := c.Local(c.Do1(Mul, &BinaryArgs{}, target, log))
 	diff := c.Local(c.Do1(Sub, &BinaryArgs{}, product, target))
@@ -88,6 +90,7 @@ var _ = define(Row{
 		clone := c.Do1(Clone, nil, v)
 		c.Drop(v)
 		v = clone
+		c.withoutGrad(func() { c.Drop(c.Do1(clampMinInPlace, atLeast(a.Eps), v)) })
 		log := c.Do1(Row0("log"), nil, v)
 		diff := c.Do1(Sub, &BinaryArgs{}, x, target)
 		square := c.Do1(PowScalar, &PowArgs{Exponent: Number{Set: true, Value: 2}}, diff)
@@ -96,10 +99,10 @@ var _ = define(Row{
 		c.Drop(square)
 		sum := c.Do1(Add, &BinaryArgs{}, log, share)
 		c.Drop(log, share)
-		loss := c.scaled(Mul, sum)
+		loss := c.scaled(Mul, sum, 0.5)
 		c.Drop(sum)
 		if a.Full {
-			c.Drop(c.Do1(AddInPlace, &AddArgs{Other: Number{Set: true, Float: true}}, loss))
+			c.Drop(c.Do1(AddInPlace, float(0.5*math.Log(2*math.Pi)), loss))
 		}
 		c.Return(c.reduceLoss(loss))
 		c.Drop(v, loss)

@@ -1,6 +1,10 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // SquareMaskArgs are the arguments of generate_square_subsequent_mask.
 type SquareMaskArgs struct {
@@ -28,7 +32,7 @@ var CausalMask = define(Row{
 
 // squareMask is torch.triu(torch.full((n, n), -inf), diagonal=1).
 func (c *Call) squareMask(n int64, d tensor.DType) *Tensor {
-	full := c.NewShape(d, n, n)
+	full := c.Do1(Row0("full"), &FullArgs{FillArgs: FillArgs{Size: []int64{n, n}, DType: &d}, Value: math.Inf(-1)})
 	defer c.Drop(full)
 	return c.Do1(Row0("triu"), &DiagonalArgs{Diagonal: 1}, full)
 }

@@ -281,6 +281,9 @@ func gradBatchNorm(b *Back) {
 	training := b.Args.(*BatchNormArgs).training(&b.Call)
 	sums := training || b.Need(1) || b.Need(2)
 	if sums && b.Need(0) && !channelsLastKernels(x) {
+		if m := b.Opt2(b.SavedIn, 3); m != nil && w != nil && w.DType == x.DType && m.DType != x.DType {
+			b.Fail("expected running_mean to have type %s but got %s, PyTorch says", x.DType, m.DType)
+		}
 		b.flatPixels(x)
 		b.flatPixels(g)
 		b.Set(0, b.New(tensor.Contiguous(x.Size), x.DType))

@@ -16,7 +16,7 @@ var (
 			"momentum: float = 0.1, eps: float = 1e-05)",
 		Run: func(c *Call) {
 			a := c.Args.(*NormFunctionArgs)
-			c.normFunction(BatchNorm, &BatchNormArgs{Batch: a.Training, Running: !a.Training}, !a.Training)
+			c.normFunction(BatchNorm, &BatchNormArgs{Batch: a.Training, Running: !a.Training, Momentum: a.Momentum, Eps: a.Eps}, !a.Training)
 		},
 		Source: "torch/nn/functional.py: batch_norm",
 	})
@@ -26,7 +26,7 @@ var (
 			"use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-05)",
 		Run: func(c *Call) {
 			a := c.Args.(*NormFunctionArgs)
-			c.normFunction(Row0("instance_norm"), &InstanceNormArgs{Batch: a.Use, Running: !a.Use}, !a.Use)
+			c.normFunction(Row0("instance_norm"), &InstanceNormArgs{Batch: a.Use, Running: !a.Use, Momentum: a.Momentum, Eps: a.Eps}, !a.Use)
 		},
 		Source: "torch/nn/functional.py: instance_norm",
 	})

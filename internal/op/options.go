@@ -29,11 +29,13 @@ type PoolOptions struct {
 	Ceil     bool    `arg:"ceil_mode"`
 	Indices  bool    `arg:"return_indices"`
 	Norm     float64 `arg:"norm_type"`
+	Include  *bool   `arg:"count_include_pad"`
+	Divisor  int64   `arg:"divisor_override"`
 }
 
 // pool resolves the options for n dimensions.
 func (c *Call) pool(o *PoolOptions, n int) *PoolArgs {
-	a := &PoolArgs{Kernel: c.spatial("kernel_size", o.Kernel, n, 1), CeilMode: o.Ceil}
+	a := &PoolArgs{Kernel: c.spatial("kernel_size", o.Kernel, n, 1), CeilMode: o.Ceil, ExcludePadding: o.Include != nil && !*o.Include, Divisor: o.Divisor}
 	a.Stride, a.Padding, a.Dilation = a.Kernel, make([]int64, n), []int64{1, 1, 1}[:n]
 	if len(o.Stride) > 0 {
 		a.Stride = c.spatial("stride", o.Stride, n, 1)

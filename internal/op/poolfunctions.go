@@ -82,7 +82,11 @@ func poolFunctions(n int) {
 			c.Drop(size)
 			product := c.Do1(Mul, &BinaryArgs{}, sign, up)
 			c.Drop(sign, up)
-			scaled := c.scaled(Mul, product)
+			window := 1.0
+			for _, k := range c.pool(o, n).Kernel {
+				window *= float64(k)
+			}
+			scaled := c.scaled(Mul, product, window)
 			c.Drop(product)
 			c.Return(c.Do1(PowScalar, &PowArgs{Exponent: Number{Set: true, Float: true, Value: 1 / o.Norm}}, scaled))
 			c.Drop(scaled)
@@ -184,7 +188,7 @@ func fractionalPool(n int) {
 			if x.Rank() == n+2 {
 				batch = x.Dim(0)
 			}
-			samples := c.NewShape(x.DType, batch, x.Dim(-n-1), int64(n))
+			samples := c.Do1(Row0("rand"), &FillArgs{Size: []int64{batch, x.Dim(-n - 1), int64(n)}, DType: &x.DType})
 			outs := c.Do(kernel, &a, x, samples)
 			c.Drop(samples)
 			c.Return(outs[0])

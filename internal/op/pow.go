@@ -71,3 +71,36 @@ var powTensor = define(Row{
 	},
 	Source: "torch/csrc/autograd/FunctionsManual.cpp: pow_backward_self, pow_backward_exponent",
 })
+
+// PowBaseArgs is the base of pow where it is a number.
+type PowBaseArgs struct {
+	Base Number `arg:"base"`
+}
+
+// The power of a number and a tensor; the result has no gaps, whatever the exponent is like.
+var _ = define(Row{
+	Name: "pow.Scalar", Args: &PowBaseArgs{}, Cast: CastFP32, Run: func(c *Call) {
+		base := c.Args.(*PowBaseArgs).Base
+		c.Return(c.NewShape(weak(c.In[0].DType, base), c.In[0].Size.Slice()...))
+		if base.Value != 1 { // the base becomes a tensor of the GPU's
+			d := tensor.Int64
+			if base.Float {
+				d = tensor.Float64
+			}
+			c.Scratch(tensor.Bytes(d.Size()))
+		}
+	},
+	Save: []Save{In(0), Out(0)}, Node: "PowBackward2",
+	Grad: func(b *Back) { // grad * (result * base.log()), but 0 where base is 0 and the exponent is not negative
+		mark := b.Mark()
+		factor := b.Local(b.Do1(MulScalar, nil, b.SavedOut[0]))
+		if b.Args.(*PowBaseArgs).Base.Value == 0 {
+			zero := b.Local(b.NewShape(b.Grads[0].DType))
+			cond := b.Local(b.New(b.SavedIn[0].LikeDense(), tensor.Bool))
+			factor = b.Local(b.Do1(whereSelf, nil, cond, zero, factor))
+		}
+		b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], factor))
+		b.DropTo(mark)
+	},
+	Source: "aten/src/ATen/native/Pow.cpp: TORCH_META_FUNC2(pow, Scalar); torch/csrc/autograd/FunctionsManual.cpp: pow_backward_exponent",
+})

@@ -8,14 +8,15 @@ import "github.com/memplan/memplan/internal/tensor"
 // Blocks of values that share a maximum: of 4-bit weights, and of those maxima
 // when they are quantized in their turn.
 const (
-	block4bit  = 64
-	blockOfMax = 256
+	Block4bit  = 64
+	BlockOfMax = 256
 )
 
 // Quantize4bitArgs says how a weight is stored in four bits.
 type Quantize4bitArgs struct {
-	Double bool // the maxima are quantized, too
-	First  bool // the first such weight of the process, which makes the table of the maxima
+	Type   string // nf4 or fp4
+	Double bool   // the maxima are quantized, too
+	First  bool   // the first such weight of the process, which makes the table of the maxima
 }
 
 // Quantize4bit is functional.quantize_4bit: the packed weight, the maxima of its
@@ -24,7 +25,7 @@ type Quantize4bitArgs struct {
 var Quantize4bit = define(Row{
 	Name: "quantize_4bit", Args: &Quantize4bitArgs{}, Composite: true, Run: func(c *Call) {
 		a, n := c.Args.(*Quantize4bitArgs), c.In[0].Numel()
-		blocks := divUp(n, block4bit)
+		blocks := divUp(n, Block4bit)
 		absmax := c.NewShape(tensor.Float32, blocks)
 		packed := c.NewShape(tensor.Uint8, (n+1)/2, 1)
 		code := c.NewShape(tensor.Float32, 16) // scaled to its largest: data.div_(data.abs().max())
@@ -41,7 +42,7 @@ var Quantize4bit = define(Row{
 		if a.First {
 			table = c.NewShape(tensor.Float32, 256)
 		}
-		nested := c.NewShape(tensor.Float32, divUp(blocks, blockOfMax))
+		nested := c.NewShape(tensor.Float32, divUp(blocks, BlockOfMax))
 		quantized := c.NewShape(tensor.Uint8, blocks)
 		c.Drop(centred, absmax)
 		c.Return(packed, quantized, code, offset, nested)
@@ -64,7 +65,7 @@ var Dequantize4bit = define(Row{
 	Name: "dequantize_4bit", Args: &Dequantize4bitArgs{}, Run: func(c *Call) {
 		a := c.Args.(*Dequantize4bitArgs)
 		if a.Double { // the maxima
-			c.Local(c.NewShape(tensor.Float32, divUp(a.Out*a.In, block4bit)))
+			c.Local(c.NewShape(tensor.Float32, divUp(a.Out*a.In, Block4bit)))
 		}
 		c.Return(c.NewShape(a.DType, a.Out, a.In))
 	},
@@ -81,10 +82,13 @@ var Int8Quantize = define(Row{
 	Source: "bitsandbytes/backends/cuda/ops.py: int8_vectorwise_quant",
 })
 
+// Int8Args say from which size on numbers are not quantized.
+type Int8Args struct{ Threshold float64 }
+
 // Int8Outliers does the same and looks for columns that hold larger values than
 // a threshold. Which do depends on the data; here none does.
 var Int8Outliers = define(Row{
-	Name: "int8_vectorwise_quant.threshold", Run: func(c *Call) {
+	Name: "int8_vectorwise_quant.threshold", Args: &Int8Args{}, Run: func(c *Call) {
 		x := c.In[0]
 		parts := c.Do(Int8Quantize, nil, x)
 		abs := c.Do1(Row0("abs"), nil, x)

@@ -12,13 +12,17 @@ var (
 	_ = filledLike("empty_like")
 	_ = filledLike("rand_like")
 	_ = define(Row{
-		Name: "full_like", Sig: "torch.full_like(input, fill_value: float, *, dtype: dtype? = None)", Args: &FullArgs{}, Composite: true, Run: func(c *Call) {
-			c.Return(c.Do1(Row0("zeros_like"), &c.Args.(*FullArgs).FillArgs, c.In[0]))
+		Name: "full_like", Sig: "torch.full_like(input, fill_value: float, *, dtype: dtype? = None)", Args: &FullArgs{}, Run: func(c *Call) {
+			x, d := c.In[0], c.In[0].DType
+			if a := c.Args.(*FullArgs); a.DType != nil {
+				d = *a.DType
+			}
+			c.Return(c.New(x.LikeDense(), d))
 		},
 	})
 	_ = define(Row{
-		Name: "randint", Sig: "torch.randint(low: int, high: int, size: ints, *, dtype: dtype? = None)", Args: &FillArgs{}, Run: func(c *Call) {
-			c.filledOf(c.Args.(*FillArgs), tensor.Int64)
+		Name: "randint", Sig: "torch.randint(low: int, high: int, size: ints, *, dtype: dtype? = None)", Args: &RandintArgs{}, Run: func(c *Call) {
+			c.filledOf(&c.Args.(*RandintArgs).FillArgs, tensor.Int64)
 		},
 	})
 	_ = define(Row{
@@ -39,6 +43,7 @@ var (
 				m = *a.M
 			}
 			c.filledOf(&FillArgs{Size: []int64{a.N, m}, DType: a.DType}, tensor.Float32)
+			c.filled(c.Out[0].DType)
 		},
 	})
 	_ = define(Row{
@@ -49,6 +54,13 @@ var (
 	})
 )
 
+// RandintArgs are the bounds of randint, the upper one not among the numbers.
+type RandintArgs struct {
+	FillArgs
+	Low  int64 `arg:"low"`
+	High int64 `arg:"high"`
+}
+
 // EyeArgs are the sizes of eye.
 type EyeArgs struct {
 	N     int64         `arg:"n"`
@@ -58,6 +70,8 @@ type EyeArgs struct {
 
 // LinspaceArgs are the arguments of linspace.
 type LinspaceArgs struct {
+	Start float64       `arg:"start"`
+	End   float64       `arg:"end"`
 	Steps int64         `arg:"steps"`
 	DType *tensor.DType `arg:"dtype"`
 }
@@ -69,8 +83,8 @@ func init() {
 		"new_empty": "(self, size: ints, *, dtype: dtype? = None)", "new_zeros": "(self, size: ints, *, dtype: dtype? = None)",
 		"new_ones": "(self, size: ints, *, dtype: dtype? = None)", "new_full": "(self, size: ints, fill_value: float, *, dtype: dtype? = None)",
 	} {
-		define(Row{Name: name, Sig: "Tensor." + name + sig, Args: &FillArgs{}, Run: func(c *Call) {
-			c.filledOf(c.Args.(*FillArgs), c.In[0].DType)
+		define(Row{Name: name, Sig: "Tensor." + name + sig, Args: &FullArgs{}, Run: func(c *Call) {
+			c.filledOf(&c.Args.(*FullArgs).FillArgs, c.In[0].DType)
 		}})
 	}
 }
@@ -98,7 +112,7 @@ var _ = define(Row{
 		if c.Env().FakeTensors {
 			return
 		}
-		c.Local(c.NewShape(d, a.N)) // arange
+		c.Local(c.grown(d, a.N)) // arange
 		c.Local(c.NewShape(tensor.Int32, a.N))
 		c.Local(c.NewShape(tensor.Int32, a.N)) // the keys, and sorted
 		c.Drop(c.NewShape(tensor.Uint8, 1))
@@ -121,7 +135,7 @@ var _ = define(Row{
 			c.Fail("multinomial of %d samples from shape %v of %v is not modelled; weights are of float32, and one or two dimensions", a.N, x.Size, x.DType)
 		}
 		size := x.Size.Set(x.Rank()-1, a.N)
-		c.Return(c.New(tensor.Contiguous(size), tensor.Int64))
+		c.Return(c.grown(tensor.Int64, size.Slice()...))
 		if a.Replacement && a.N > 1 {
 			if x.Rank() == 1 {
 				c.Fail("multinomial with replacement from one row of weights is not modelled; unsqueeze it")

@@ -4,6 +4,7 @@ package op
 // row that Python runs then on the tensor and the argument that takes the number.
 var reflected = map[string]struct{ row, arg string }{
 	"add": {"add", "other"}, "mul": {"mul", "other"}, "sub": {"sub", "left"}, "div": {"rdiv", "other"},
+	"pow.any": {"pow.Scalar", "base"},
 }
 
 // Reflected returns the row of number OPERATOR tensor and the argument that the

@@ -6,7 +6,7 @@ import "github.com/memplan/memplan/internal/tensor"
 // uses to a norm, each once. For that it sorts the indices and picks the
 // different ones; the table is changed in place, outside of autograd.
 var embeddingRenorm = define(Row{
-	Name: "embedding_renorm_", Composite: true, Run: func(c *Call) {
+	Name: "embedding_renorm_", Args: &EmbeddingArgs{}, Composite: true, Run: func(c *Call) {
 		idx := c.In[1]
 		if idx.Rank() == 0 || idx.Numel() == 0 {
 			c.Fail("max_norm with indices of shape %v is not modelled", idx.Size)
@@ -20,13 +20,13 @@ var embeddingRenorm = define(Row{
 			c.Drop(c.NewShape(tensor.Uint8, uniqueScratch(c.Env(), idx.DType, idx.Numel())))
 		}
 		c.Drop(count, unique, rows)
-		c.Drop(c.Do1(renormInPlace, nil, c.In[0]))
+		c.Drop(c.Do1(renormInPlace, c.Args, c.In...))
 	},
 	Source: "aten/src/ATen/native/cuda/Embedding.cu: embedding_renorm_cuda_",
 })
 
 // renormInPlace is the change that it makes.
-var renormInPlace = define(Row{Name: "embedding_renorm_.table", Run: func(*Call) {}, InPlace: true})
+var renormInPlace = define(Row{Name: "embedding_renorm_.table", Args: &EmbeddingArgs{}, Run: func(*Call) {}, InPlace: true})
 
 // uniqueTiles are the items that a thread block of cub::DeviceSelect::Unique
 // works on, for indices of 8 and of 4 bytes, by the least architecture; recorded

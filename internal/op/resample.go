@@ -12,6 +12,7 @@ type InterpolateArgs struct {
 	Size  []int64  `arg:"size"`
 	Scale *float64 `arg:"scale_factor"`
 	Mode  string   `arg:"mode"`
+	Align bool     `arg:"align_corners"`
 }
 
 // spatialModes are the modes of F.interpolate for 1, 2 and 3 spatial
@@ -69,7 +70,7 @@ var _ = define(Row{
 			c.Return(c.Do1(Row0(meanPools[n]), &AdaptiveArgs{Size: size.Slice()[2:]}, x))
 			return
 		}
-		c.Return(c.Do1(resample[spatialModes[a.Mode][n-1]], &ShapeArgs{Shape: size.Slice()}, x))
+		c.Return(c.Do1(resample[spatialModes[a.Mode][n-1]], &ResampleArgs{ShapeArgs{size.Slice()}, a.Scale, a.Align}, x))
 	},
 	Source: "torch/nn/functional.py: interpolate; aten/src/ATen/native/UpSample.cpp: compute_output_size",
 })
@@ -85,11 +86,20 @@ func upsampling(mode string) *Row {
 		Name: "upsample_" + mode, Sig: "F.upsample_" + mode + "(input, size: pair? = None, scale_factor: float? = None)", Args: &InterpolateArgs{},
 		Composite: true, Run: func(c *Call) {
 			a := *c.Args.(*InterpolateArgs)
-			a.Mode = mode
+			a.Mode, a.Align = mode, mode == "bilinear"
 			c.Return(c.Do1(Row0("interpolate"), &a, c.In[0]))
 		},
 		Source: "torch/nn/functional.py: upsample_nearest, upsample_bilinear",
 	})
+}
+
+// ResampleArgs are the arguments of the kernels of interpolate: the result's shape,
+// the factor by which it was asked for, if it was, and whether corners stay where
+// they are.
+type ResampleArgs struct {
+	ShapeArgs
+	Scale *float64
+	Align bool
 }
 
 // resample holds the kernels of interpolate by the end of their names.
@@ -102,7 +112,7 @@ var resample = func() map[string]*Row {
 			}
 			kernel := strings.TrimSuffix(mode, "-exact")
 			rows[name] = define(Row{
-				Name: "upsample_" + name, Args: &ShapeArgs{}, Cast: CastFP32, Run: func(c *Call) { c.upsample(kernel) },
+				Name: "upsample_" + name, Args: &ResampleArgs{}, Cast: CastFP32, Run: func(c *Call) { c.upsample(kernel) },
 				Node: nodeName("upsample_" + name), Grad: func(b *Back) { b.gradUpsample(kernel) },
 				Source: "aten/src/ATen/native/cuda/UpSampleNearest2d.cu, UpSampleBilinear2d.cu and their like",
 			})
@@ -116,7 +126,7 @@ var resample = func() map[string]*Row {
 // row-major order; the others read any strides.
 func (c *Call) upsample(mode string) {
 	x, last := c.In[0], c.In[0].IsChannelsLast()
-	out := c.New(tensor.InFormat(tensor.D(c.shapeArg()...), last), x.DType)
+	out := c.New(tensor.InFormat(tensor.D(c.Args.(*ResampleArgs).Shape...), last), x.DType)
 	switch {
 	case mode == "nearest" && last && x.Dim(1) >= 4:
 		c.inFormat(x, true)

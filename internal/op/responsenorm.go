@@ -22,14 +22,13 @@ var _ = define(Row{
 			c.Drop(div)
 			div = y
 		}
-		number := func(v float64) *BinaryArgs { return &BinaryArgs{Other: Number{Set: true, Float: true, Value: v}} }
 		next(View, &ShapeArgs{Shape: []int64{x.Dim(0), 1, x.Dim(1), x.Dim(2), -1}})
 		next(ConstantPad, &PadArgs{Pad: []int64{0, 0, 0, 0, a.Size / 2, (a.Size - 1) / 2}})
 		next(avgPool3d, &PoolArgs{Kernel: []int64{a.Size, 1, 1}, Stride: []int64{1, 1, 1}, Padding: []int64{0, 0, 0}, Dilation: []int64{1, 1, 1}})
 		next(Squeeze, &DimArgs{Dim: 1})
 		next(View, &ShapeArgs{Shape: x.Size.Slice()})
-		scaled := c.Do1(Mul, number(a.Alpha), div) // one expression: its temporaries die before the variable is rebound
-		plus := c.Do1(Add, number(a.K), scaled)
+		scaled := c.Do1(Mul, float(a.Alpha), div) // one expression: its temporaries die before the variable is rebound
+		plus := c.Do1(Add, float(a.K), scaled)
 		c.Drop(scaled)
 		power := c.Do1(PowScalar, &PowArgs{Exponent: Number{Set: true, Float: true, Value: a.Beta}}, plus)
 		c.Drop(plus, div)

@@ -20,29 +20,48 @@ var cumsum = define(Row{
 		} else if !d.IsFloating() {
 			d = tensor.Int64
 		}
-		one := x.Rank() > 0 && x.Numel() > 0 && x.Numel() == x.Dim(dim) // one scan by CUB
-		if one && d.Size() != 8 && d.Size() != 4 {
-			c.Fail("cumsum over the only dimension of %v is not modelled", d)
-		}
-		out := c.New(tensor.Contiguous(x.Size), d)
-		if d != x.DType && x.Rank() > 0 { // the kernel takes what it gives; autograd does not see this conversion
-			x = c.Local(c.New(x.LikeDense(), d))
-		}
-		if x.Numel() > 1 {
-			c.contiguous(x)
-		}
-		if one {
-			k := cubFor(c.Env())
-			if d.Size() == 4 {
-				k = cub32For(c.Env())
-			}
-			c.Drop(c.NewShape(tensor.Uint8, k.scan(x.Numel())))
-		}
-		c.Return(out)
+		c.Return(c.scanned(x, dim, d))
 	},
 	Node:   "CumsumBackward0",
 	Source: "aten/src/ATen/native/cuda/ScanKernels.cpp, ScanUtils.cuh: scan_dim",
 })
+
+// scanned is the running sum or product of x along a dimension, in type d. Over
+// the only dimension it is one scan by CUB.
+func (c *Call) scanned(x *Tensor, dim int, d tensor.DType) *Tensor {
+	out := c.New(tensor.Contiguous(x.Size), d)
+	if d != x.DType && x.Rank() > 0 { // the kernel takes what it gives; autograd does not see this conversion
+		x = c.Local(c.New(x.LikeDense(), d))
+	}
+	if x.Numel() > 1 {
+		c.contiguous(x)
+	}
+	if n := x.Numel(); x.Rank() > 0 && n > 0 && n == x.Dim(dim) {
+		c.Drop(c.NewShape(tensor.Uint8, c.scanScratch(d, n)))
+	}
+	return out
+}
+
+// halfScanTile is cub's scanTile for floating-point numbers of 2 bytes, recorded
+// with CUDA 12.4 on sm_70 to sm_90.
+const halfScanTile = 3840
+
+// scanScratch is the scratch of cub::DeviceScan::InclusiveScan over n elements.
+// PyTorch's types of 2 bytes are none of C++'s: a tile's status and its two sums
+// lie in arrays of their own.
+func (c *Call) scanScratch(d tensor.DType, n int64) int64 {
+	switch {
+	case d.Size() == 8:
+		return cubFor(c.Env()).scan(n)
+	case d.Size() == 4:
+		return cub32For(c.Env()).scan(n)
+	case d.Size() != 2 || !d.IsFloating():
+		c.Fail("a scan over the only dimension of %v is not modelled", d)
+	}
+	tiles := divUp(n, halfScanTile) + scanPadding
+	arrays := roundUp(tiles*4, cubAlign) + 2*roundUp(tiles*2, cubAlign) + cubSpare
+	return roundUp(arrays, cubAlign) + cubSpare
+}
 
 func init() {
 	cumsum.Grad = func(b *Back) { // cumsum_backward of grad in self's type: grad.flip(dim).cumsum(dim).flip(dim)

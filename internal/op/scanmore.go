@@ -14,17 +14,7 @@ var cumprod = define(Row{
 		} else if !d.IsFloating() {
 			d = tensor.Int64
 		}
-		if x.Rank() > 0 && x.Numel() > 1 && x.Numel() == x.Dim(dim) {
-			c.Fail("cumprod over the only dimension, by CUB, is not modelled")
-		}
-		out := c.New(tensor.Contiguous(x.Size), d)
-		if d != x.DType {
-			x = c.Local(c.New(x.LikeDense(), d))
-		}
-		if x.Numel() > 1 {
-			c.contiguous(x)
-		}
-		c.Return(out)
+		c.Return(c.scanned(x, dim, d))
 	},
 	Save: []Save{In(0), Out(0)}, Node: "CumprodBackward0",
 	NotModelled: "the gradient of cumprod and prod where elements are 0",
@@ -71,8 +61,11 @@ func init() {
 			Name: name, Sig: sig, Args: &ExtremeArgs{}, Run: func(c *Call) {
 				x := c.In[0]
 				_, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ExtremeArgs).over())
-				if x.Numel() == 0 {
+				switch {
+				case x.Numel() == 0:
 					c.Fail("%s of no elements", name)
+				case c.Env().Deterministic:
+					c.Fail("%s has no deterministic form in PyTorch; it would raise an error", name)
 				}
 				c.contiguous(x)
 				l := tensor.Contiguous(size)

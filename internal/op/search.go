@@ -9,6 +9,7 @@ import (
 // SearchArgs are the arguments of bucketize and searchsorted.
 type SearchArgs struct {
 	Int32 bool `arg:"out_int32"`
+	Right bool `arg:"right"`
 }
 
 // search makes the index of each of the values; both operands are made row-major.
@@ -20,7 +21,7 @@ func (c *Call) search(boundaries, values *Tensor) {
 	if boundaries.DType != values.DType {
 		c.Fail("boundaries of %v do not fit values of %v; convert first", boundaries.DType, values.DType)
 	}
-	out := c.NewShape(d, values.Size.Slice()...)
+	out := c.grown(d, values.Size.Slice()...)
 	c.contiguous(values)
 	c.contiguous(boundaries)
 	c.Return(out)

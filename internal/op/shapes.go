@@ -81,7 +81,7 @@ func (s *Shapes) Do(r *Row, args any, in ...*Tensor) []*Tensor {
 			}
 			c.Return(&Tensor{Layout: l, DType: in[0].DType})
 		}
-	case r.InPlace:
+	case r.InPlace && !r.Composite:
 		r.Run(&c)
 		c.Return(in[0])
 	default:

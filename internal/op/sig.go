@@ -19,6 +19,7 @@ const (
 	KOperand                  // "operand": a tensor or a number
 	KInt                      // "int", "int?"
 	KInts                     // "ints", "ints?": a list, or one number for a list of one
+	KSizes                    // "sizes": one number or a list, which mean different things
 	KPair                     // "pair", "pair?": as ints; one number stands for every spatial dimension
 	KFloat                    // "float", "float?"
 	KFloats                   // "floats": a list of numbers
@@ -30,14 +31,14 @@ const (
 )
 
 var kindNames = [numKinds]string{
-	KTensor: "tensor", KTensors: "tensors", KOperand: "operand", KInt: "int", KInts: "ints", KPair: "pair",
+	KTensor: "tensor", KTensors: "tensors", KOperand: "operand", KInt: "int", KInts: "ints", KSizes: "sizes", KPair: "pair",
 	KFloat: "float", KFloats: "floats", KNumber: "number", KBool: "bool", KStr: "str", KDType: "dtype",
 }
 
 // kindHelp says in error messages what a kind accepts.
 var kindHelp = [numKinds]string{
 	KTensor: "the name of a value", KTensors: "a list of names of values", KOperand: "the name of a value or a number",
-	KInt: "an integer", KInts: "an integer or a list of integers", KPair: "an integer or a list of integers",
+	KInt: "an integer", KInts: "an integer or a list of integers", KSizes: "an integer or a list of integers", KPair: "an integer or a list of integers",
 	KFloat: "a number", KFloats: "a list of numbers", KNumber: "a number", KBool: "true or false", KStr: "a string", KDType: "a dtype such as float32 or bfloat16",
 }
 
@@ -219,8 +220,11 @@ func (p *Param) Check(v any) (any, error) {
 		if i, ok := v.(int64); ok {
 			return i, p.inRange(i)
 		}
-	case KInts, KPair:
+	case KInts, KSizes, KPair:
 		if i, ok := v.(int64); ok {
+			if p.Kind == KSizes {
+				return i, p.inRange(i)
+			}
 			return []int64{i}, p.inRange(i)
 		}
 		if list, ok := v.([]any); ok {
@@ -268,9 +272,11 @@ func (p *Param) Check(v any) (any, error) {
 			return v, nil
 		}
 	case KNumber:
-		switch v.(type) {
-		case float64, int64:
-			return v, nil
+		switch n := v.(type) {
+		case float64:
+			return n, nil
+		case int64:
+			return n, p.inRange(n)
 		}
 	case KBool:
 		if b, ok := v.(bool); ok {
@@ -278,6 +284,9 @@ func (p *Param) Check(v any) (any, error) {
 		}
 	case KStr:
 		s, ok := v.(string)
+		if i, isInt := v.(int64); isInt { // getitem: 0
+			s, ok = strconv.FormatInt(i, 10), true
+		}
 		if ok && len(p.Choices) == 0 {
 			return s, nil
 		}

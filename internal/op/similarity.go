@@ -30,7 +30,9 @@ var _ = define(Row{
 		norm := func(t *Tensor) *Tensor {
 			n := c.Do1(vectorNorm, &NormArgs{P: &two, ReduceArgs: ReduceArgs{Dim: []int64{dim}, KeepDim: true}}, t)
 			defer c.Drop(n)
-			return c.Local(c.Do1(Clone, nil, n))
+			clone := c.Local(c.Do1(Clone, nil, n))
+			c.withoutGrad(func() { c.Drop(c.Do1(clampMinInPlace, atLeast(a.Eps), clone)) })
+			return clone
 		}
 		n1, n2 := norm(x1), norm(x2)
 		mark := c.Mark()
@@ -51,7 +53,7 @@ var _ = define(Row{
 		if c.In[0].Rank() == 0 || c.In[1].Rank() == 0 {
 			c.Fail("pairwise_distance needs at least one dimension")
 		}
-		c.Return(c.pairwiseDistance(c.In[0], c.In[1], a.P, a.KeepDim))
+		c.Return(c.pairwiseDistance(c.In[0], c.In[1], a.P, a.Eps, a.KeepDim))
 	},
 	Source: "aten/src/ATen/native/Distance.cpp: pairwise_distance",
 })

@@ -21,6 +21,7 @@ var sorted = define(Row{
 		c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
 		if x.Numel() > 0 {
 			c.Scratch(tensor.Bytes(8 * n)) // the indices of one slice
+			c.filled(tensor.Int64)
 		}
 		if n > smallSort {
 			c.Scratch(c.sortScratch(x, n))

@@ -38,7 +38,7 @@ func runVar(c *Call) {
 		c.Fail("the variance needs a floating type, not %v", x.DType)
 	}
 	dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, &a.ReduceArgs)
-	out := c.New(tensor.Contiguous(size), x.DType)
+	out := c.grown(x.DType, size.Slice()...)
 	acc := int64(welford)
 	if x.DType == tensor.Float64 {
 		acc *= 2

@@ -48,8 +48,10 @@ var vectorNorm = define(Row{
 var tensorNorm = define(Row{
 	Name: "norm", Args: &NormArgs{}, Cast: CastFP32Out, Run: vectorNorm.Run, Save: []Save{In(0), Out(0)}, Node: "NormBackward1",
 	Grad: func(b *Back) {
-		b.SavedIn[0] = b.Local(b.Do1(To, &ToCopyArgs{DType: b.Grads[0].DType}, b.SavedIn[0]))
+		x := b.SavedIn[0]
+		b.SavedIn[0] = b.Local(b.Do1(To, &ToCopyArgs{DType: b.Grads[0].DType}, x))
 		gradNorm(b)
+		b.SavedIn[0] = x
 	},
 	Source: "aten/src/ATen/native/ReduceOps.cpp: norm; tools/autograd/derivatives.yaml: norm.ScalarOpt_dim_dtype",
 })

@@ -285,18 +285,29 @@ var Expand = define(Row{
 
 // SplitArgs says how a dimension is cut.
 type SplitArgs struct {
-	Size   int64   `arg:"split_size"`
+	Size   any     `arg:"split_size"` // an int64 or []int64
 	Chunks int64   `arg:"chunks"`
 	Sizes  []int64 `arg:"split_sizes"`
 	Dim    int     `arg:"dim"`
 }
 
+// pieces are the sizes of all pieces, or else that of each but the last.
+func (a *SplitArgs) pieces() (sizes []int64, size int64) {
+	switch s := a.Size.(type) {
+	case []int64:
+		return s, 0
+	case int64:
+		return nil, s
+	}
+	return a.Sizes, 0
+}
+
 // sizes lists the lengths of the pieces of a dimension of n elements.
 func (a *SplitArgs) sizes(n int64) []int64 {
-	if len(a.Sizes) > 0 {
-		return a.Sizes
+	sizes, step := a.pieces()
+	if len(sizes) > 0 {
+		return sizes
 	}
-	step := a.Size
 	if a.Chunks > 0 {
 		step = max(divUp(n, a.Chunks), 1)
 	}
@@ -319,11 +330,12 @@ func splitView(c *Call) []tensor.Layout {
 	if x.Rank() == 0 {
 		c.Fail("cannot split a tensor without dimensions")
 	}
+	sizes, size := a.pieces()
 	switch n := x.Dim(d); {
-	case len(a.Sizes) > 0:
-	case a.Size <= 0 && a.Chunks <= 0:
-		c.Fail("pieces must be at least 1, not %d", min(a.Size, a.Chunks))
-	case a.Chunks <= 0 && divUp(n, a.Size) > maxPieces, a.Chunks > maxPieces:
+	case len(sizes) > 0:
+	case size <= 0 && a.Chunks <= 0:
+		c.Fail("pieces must be at least 1, not %d", min(size, a.Chunks))
+	case a.Chunks <= 0 && divUp(n, size) > maxPieces, a.Chunks > maxPieces:
 		c.Fail("more than %d pieces of dimension %d of shape %v", maxPieces, a.Dim, x.Size)
 	}
 	var out []tensor.Layout
@@ -359,7 +371,7 @@ func gradSplit(b *Back) {
 // The ways to cut a tensor into views.
 var (
 	_ = define(Row{
-		Name: "split", Sig: "Tensor.split(self, split_size: int, dim: int = 0)", Args: &SplitArgs{}, View: splitView,
+		Name: "split", Sig: "Tensor.split(self, split_size: sizes, dim: int = 0)", Args: &SplitArgs{}, View: splitView,
 		Node: "SplitBackward0", Grad: gradSplit,
 	})
 	_ = define(Row{

@@ -21,9 +21,9 @@ var _ = define(Row{
 		case x == nil && y == nil:
 			c.Fail("where needs a tensor beside the condition")
 		case x == nil:
-			c.Return(c.where(cond, x, y, weak(y.DType, a.Input)))
+			c.Return(c.where(cond, x, y, weak(y.DType, a.Input), a.Input.Value))
 		case y == nil:
-			c.Return(c.where(cond, x, y, weak(x.DType, a.Other)))
+			c.Return(c.where(cond, x, y, weak(x.DType, a.Other), a.Other.Value))
 		default:
 			c.Return(c.Do1(whereSelf, nil, cond, x, y))
 		}
@@ -31,13 +31,13 @@ var _ = define(Row{
 	Source: "aten/src/ATen/native/TensorCompare.cpp: where",
 })
 
-// where calls the operator with a scalar tensor for the operand that is nil and
-// the other one converted. Its locals die before it returns.
-func (c *Call) where(cond, x, y *Tensor, d tensor.DType) *Tensor {
+// where calls the operator with a scalar tensor of a number for the operand that is
+// nil and the other one converted. Its locals die before it returns.
+func (c *Call) where(cond, x, y *Tensor, d tensor.DType, number float64) *Tensor {
 	mark := c.Mark()
 	operand := func(t *Tensor) *Tensor {
 		if t == nil {
-			return c.Local(c.NewShape(d))
+			return c.Local(c.Do1(Row0("full"), &FullArgs{FillArgs: FillArgs{DType: &d}, Value: number}))
 		}
 		return c.Local(c.Do1(To, &ToCopyArgs{DType: d}, t))
 	}
@@ -71,10 +71,10 @@ func init() {
 	whereSelf.Grad = func(b *Back) {
 		g := b.Grads[0]
 		if b.Need(2) {
-			b.Set(2, b.where(b.SavedIn[0], nil, g, g.DType))
+			b.Set(2, b.where(b.SavedIn[0], nil, g, g.DType, 0))
 		}
 		if b.Need(1) {
-			b.Set(1, b.where(b.SavedIn[0], g, nil, g.DType))
+			b.Set(1, b.where(b.SavedIn[0], g, nil, g.DType, 0))
 		}
 	}
 }

@@ -51,8 +51,9 @@ func adamForeach(c *Call, ps []*Param, coupled bool) {
 	grads.gradients(ps, a.Maximize, coupled && a.WeightDecay != 0)
 	grads.clear()
 	if a.Capturable {
-		correction1.set(c.scalars(ps)...)
-		correction2.set(c.scalars(ps)...)
+		first, second := c.scalars(ps), c.scalars(ps) // step_size and bias_correction2_sqrt hold those of the type before
+		correction1.set(first...)
+		correction2.set(second...)
 	}
 	root.set(c.list(ps)...)
 }

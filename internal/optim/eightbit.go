@@ -61,6 +61,7 @@ func eightBit(name string, bits int64, states int, paged bool, decay float64) *R
 		sig += ", is_paged: bool = False"
 	}
 	return define(Row{
+		states: states, bits: bits,
 		Name: name, Args: &eightBitArgs{}, LoopByDefault: true, GPUOnly: true, Package: "bitsandbytes.optim",
 		Sig: "bitsandbytes.optim." + name + "(" + sig + ")", Bounds: bounds, GroupArgs: ofGroup,
 		Python: strings.NewReplacer("NAME", name, "BITS", fmt.Sprint(bits), "STATES", fmt.Sprint(states), "PAGED", map[bool]string{true: "True", false: "False"}[paged],
@@ -126,15 +127,31 @@ func (c *Call) quantized(p *Param, bits int64, states int, paged bool, least int
 				c.Fail("optimizer state of %d numbers: %v", n, err)
 			}
 			c.Paged(bytes)
+			p.Quantized = append(p.Quantized, nil)
 			continue
 		}
-		p.State = append(p.State, c.Persist(c.New(p.T.LikeDense(), d)))
+		p.quantized(c.Persist(c.New(p.T.LikeDense(), d)))
 	}
 	if d == tensor.Uint8 {
 		for range states {
-			p.State = append(p.State, c.Persist(c.New(tensor.Contiguous(tensor.D((n+quantBlock-1)/quantBlock)), tensor.Float32)))
+			p.quantized(c.Persist(c.New(tensor.Contiguous(tensor.D((n+quantBlock-1)/quantBlock)), tensor.Float32)))
 		}
 	}
+}
+
+// quantized adds a state, or the scales of one.
+func (p *Param) quantized(t *op.Tensor) {
+	p.State, p.Quantized = append(p.State, t), append(p.Quantized, t)
+}
+
+// EightBit says how an optimizer of bitsandbytes keeps a parameter of n numbers: how
+// many states, whether in 8 bits, and if so in blocks of how many.
+func (r *Row) EightBit(args any, n int64) (states int, quantized bool, block int) {
+	a, ok := args.(*eightBitArgs)
+	if !ok {
+		return 0, false, 0
+	}
+	return r.states, r.bits == 8 && n >= a.MinSize, quantBlock
 }
 
 // quantMaps moves the maps to the GPU, once for an optimizer.

@@ -14,6 +14,10 @@ type lbfgsArgs struct {
 	MaxEval     *int64  `arg:"max_eval"`
 	HistorySize int64   `arg:"history_size"`
 	LineSearch  *string `arg:"line_search_fn"`
+
+	LR              float64 `arg:"lr"`
+	ToleranceGrad   float64 `arg:"tolerance_grad"`
+	ToleranceChange float64 `arg:"tolerance_change"`
 }
 
 // LBFGS works on all parameters as one vector: its history holds the last
@@ -23,9 +27,10 @@ type lbfgsArgs struct {
 // progress: iterations go on to max_iter or max_eval, each adds to the history,
 // and the first point of a line search satisfies the Wolfe conditions. A run that
 // ends iterations early takes less, one whose line searches go on takes three
-// vectors more for a while.
+// vectors more for a while. Where the step is computed, numbers decide
+// (lbfgs_numbers.go), but for those vectors.
 var _ = define(Row{
-	Name: "LBFGS", Args: &lbfgsArgs{}, OneGroup: true, Closure: true, GPUOnly: true, Whole: lbfgsStep,
+	Name: "LBFGS", Args: &lbfgsArgs{}, OneGroup: true, Closure: true, GPUOnly: true, RefuseSharded: wholeOnly, Whole: lbfgsStep,
 	Sig: "torch.optim.LBFGS(lr: float = 1, max_iter: int = 20, max_eval: int? = None, tolerance_grad: float = 1e-07, tolerance_change: float = 1e-09, " +
 		"history_size: int = 100, line_search_fn: str(strong_wolfe)? = None)",
 	Bounds: []bound{nonNegative("lr"), {arg: "max_iter", ok: func(x float64) bool { return x >= 1 }, want: "at least 1"},
@@ -60,6 +65,8 @@ type lbfgsState struct {
 	hDiag, prevGrad  *op.Tensor
 	dirs, steps, ros []*op.Tensor
 	al               []*op.Tensor
+
+	numbers lbfgsNumbers
 }
 
 // held lists the tensors of the state.
@@ -87,10 +94,18 @@ func lbfgsStep(c *Call, g Group) {
 		first.Own = s
 	}
 	flat, met, d, t, hDiag := c.local(), c.local(), c.local(), c.local(), c.local()
+	y, step := c.local(), c.local()
 	ys, q, r, be, gtd, start := c.local(), c.local(), c.local(), c.local(), c.local(), c.local()
 	origLoss := c.Evaluate()
 	flat.set(c.flatGradient(g.Params))
 	met.set(c.compared(c.largest(flat.one())))
+	x := &s.numbers
+	x.begin(c.Numbers(), a, g.Params, origLoss)
+	if x.converged() {
+		c.end()
+		c.Drop(origLoss)
+		return
+	}
 	d.share(s.d)
 	t.share(s.t)
 	hDiag.share(s.hDiag)
@@ -100,8 +115,9 @@ func lbfgsStep(c *Call, g Group) {
 		if s.iterations == 1 {
 			d.set(c.like(flat.one()))
 		} else {
-			c.direction(s, a, flat, d, hDiag, ys, q, r, be)
+			c.direction(s, a, flat, d, hDiag, y, step, ys, q, r, be)
 		}
+		x.direction(s.iterations == 1)
 		if s.prevGrad == nil {
 			s.prevGrad = c.Persist(c.like(flat.one()))
 		}
@@ -112,31 +128,45 @@ func lbfgsStep(c *Call, g Group) {
 			inverse := c.quotientOf(sum.DType)
 			c.Drop(sum)
 			c.Drop(c.scalarOf(tensor.Bool))
-			size := c.like(inverse)
-			c.Drop(inverse)
-			t.set(size)
+			if x.whole() { // the number 1.0
+				c.Drop(inverse)
+				t.clear()
+			} else {
+				size := c.like(inverse)
+				c.Drop(inverse)
+				t.set(size)
+			}
 		} else {
 			t.clear()
 		}
 		gtd.set(c.dot(flat.one()))
 		c.Drop(c.scalarOf(tensor.Bool))
-		if a.LineSearch != nil {
-			start.set(each(g.Params, c.temp)...)
-			c.lineSearch(g.Params, flat, d.one(), t.one())
-			met.set(c.compared(c.largest(flat.one())))
-		} else if n != a.MaxIter {
-			c.Drop(c.Evaluate())
-			flat.set(c.flatGradient(g.Params))
-			met.set(c.compared(c.largest(flat.one())))
+		if x.flat() {
+			break
 		}
-		evaluations++
-		if n == a.MaxIter || evaluations >= a.evaluations() {
+		switch {
+		case a.LineSearch != nil:
+			start.set(each(g.Params, c.temp)...)
+			evaluations += c.lineSearch(x, g.Params, flat, d.one(), t.one())
+			met.set(c.compared(c.largest(flat.one())))
+		case n != a.MaxIter:
+			x.move(x.t)
+			x.evaluated(c.evaluated(g.Params, flat))
+			met.set(c.compared(c.largest(flat.one())))
+			evaluations++
+		default:
+			x.move(x.t)
+		}
+		if n == a.MaxIter || evaluations >= a.evaluations() || x.converged() {
 			break
 		}
 		step := c.like(d.one())
 		abs := c.like(step)
 		c.Drop(step)
 		c.Drop(c.compared(c.reduced(abs)))
+		if x.stuck() {
+			break
+		}
 	}
 	s.keep(c, d, t, hDiag)
 	first.State = s.held()
@@ -145,23 +175,15 @@ func lbfgsStep(c *Call, g Group) {
 }
 
 // direction updates the history and computes the next direction.
-func (c *Call) direction(s *lbfgsState, a *lbfgsArgs, flat, d, hDiag, ys, q, r, be *local) {
-	y, step := c.Persist(c.like(flat.one())), c.Persist(c.like(d.one()))
+func (c *Call) direction(s *lbfgsState, a *lbfgsArgs, flat, d, hDiag, yLocal, stepLocal, ys, q, r, be *local) {
+	y, step := c.like(flat.one()), c.like(d.one())
+	yLocal.set(y)
+	stepLocal.set(step)
 	ys.set(c.dot(y))
 	c.Drop(c.scalarOf(tensor.Bool))
-	if int64(len(s.dirs)) == a.HistorySize {
-		for _, list := range []*[]*op.Tensor{&s.dirs, &s.steps, &s.ros} {
-			oldest := (*list)[0]
-			*list = (*list)[1:]
-			c.Drop(oldest)
-		}
+	if s.numbers.curved() {
+		c.remember(s, a, y, step, hDiag)
 	}
-	s.dirs, s.steps = append(s.dirs, y), append(s.steps, step)
-	s.ros = append(s.ros, c.Persist(c.quotientOf(y.DType)))
-	square := c.dot(y)
-	diagonal := c.like(square)
-	c.Drop(square)
-	hDiag.set(diagonal)
 	q.set(c.like(y))
 	for i := len(s.dirs) - 1; i >= 0; i-- {
 		old := s.al[i]
@@ -178,12 +200,52 @@ func (c *Call) direction(s *lbfgsState, a *lbfgsArgs, flat, d, hDiag, ys, q, r, 
 	}
 }
 
-// lineSearch is _strong_wolfe whose first point is accepted. d is the direction,
-// t the step size; nil for a number.
-func (c *Call) lineSearch(ps []*Param, flat *local, d, t *op.Tensor) {
+// remember adds a difference of gradients and a step to the history.
+func (c *Call) remember(s *lbfgsState, a *lbfgsArgs, y, step *op.Tensor, hDiag *local) {
+	if int64(len(s.dirs)) == a.HistorySize {
+		for _, list := range []*[]*op.Tensor{&s.dirs, &s.steps, &s.ros} {
+			oldest := (*list)[0]
+			*list = (*list)[1:]
+			c.Drop(oldest)
+		}
+	}
+	s.dirs, s.steps = append(s.dirs, c.Persist(c.Keep(y))), append(s.steps, c.Persist(c.Keep(step)))
+	s.ros = append(s.ros, c.Persist(c.quotientOf(y.DType)))
+	square := c.dot(y)
+	diagonal := c.like(square)
+	c.Drop(square)
+	hDiag.set(diagonal)
+}
+
+// evaluated calls the closure, whose gradients are the new flat one, and returns
+// the value of the loss.
+func (c *Call) evaluated(ps []*Param, flat *local) float64 {
+	loss := c.Evaluate()
+	v := c.value(loss)
+	c.Drop(loss)
+	flat.set(c.flatGradient(ps))
+	return v
+}
+
+// value is that of a scalar; 0 where nothing is computed.
+func (c *Call) value(t *op.Tensor) float64 {
+	n := c.Numbers()
+	if n == nil || t == nil {
+		return 0
+	}
+	return n.Read(t)[0]
+}
+
+// lineSearch is _strong_wolfe whose first point is accepted, unless numbers say
+// that the search goes on. d is the direction, t the step size; nil for a number.
+// It returns how often it called the closure.
+func (c *Call) lineSearch(x *lbfgsNumbers, ps []*Param, flat *local, d, t *op.Tensor) int64 {
 	norm := c.largest(d)
 	gradient := c.like(flat.one())
-	c.Drop(c.Evaluate())
+	x.move(x.t)
+	loss := c.Evaluate()
+	v := c.value(loss)
+	c.Drop(loss)
 	next := c.flatGradient(ps)
 	slope := c.dot(next)
 	var bound *op.Tensor // f + c1 * t * gtd
@@ -201,8 +263,18 @@ func (c *Call) lineSearch(ps []*Param, flat *local, d, t *op.Tensor) {
 	size, limit := c.like(slope), c.like(slope)
 	flag := c.scalarOf(tensor.Bool)
 	c.Drop(size, limit, flag)
+	evaluations := x.search(v, func() float64 {
+		loss := c.Evaluate()
+		v := c.value(loss)
+		c.Drop(loss)
+		old := next
+		next = c.flatGradient(ps)
+		c.Drop(old)
+		return v
+	})
 	c.Drop(norm, slope, gradient)
 	flat.set(next)
+	return evaluations
 }
 
 // keep binds the state to what the step ends with.

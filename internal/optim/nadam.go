@@ -1,6 +1,10 @@
 package optim
 
-import "github.com/memplan/memplan/internal/op"
+import (
+	"errors"
+
+	"github.com/memplan/memplan/internal/op"
+)
 
 // nadamArgs are the arguments of NAdam and RAdam.
 type nadamArgs struct {
@@ -17,6 +21,12 @@ func (a *nadamArgs) coupled() bool { return a.WeightDecay != 0 && !a.Decoupled }
 // the momenta. Its gradients live to the end (torch/optim/nadam.py).
 var _ = define(Row{
 	Name: "NAdam", Args: &nadamArgs{},
+	RefuseSharded: func(args any) error {
+		if args.(*nadamArgs).Capturable {
+			return errors.New("capturable: true, which gathers scalars from all processes, is not modelled where parameters are divided among them")
+		}
+		return nil
+	},
 	Sig: "torch.optim.NAdam(lr: float = 0.002, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0, " +
 		"momentum_decay: float = 0.004, decoupled_weight_decay: bool = False, *, " +
 		"foreach: bool? = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False)",

@@ -8,6 +8,7 @@
 package optim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -53,6 +54,9 @@ type Row struct {
 	Refuse func(args any) (arg string, err error)
 	// RefuseParam reports why the constructor refuses a parameter.
 	RefuseParam func(size []int64) error
+	// RefuseSharded reports why an implementation does not step parameters that
+	// are divided among processes (DTensors); nil: all do.
+	RefuseSharded func(args any) error
 	// Feature names what torchver.OptimizerSince knows of: an optimizer that is
 	// younger than torchver.Oldest.
 	Feature string
@@ -63,7 +67,9 @@ type Row struct {
 	// Note says what a reader must know of the figures; "" if nothing.
 	Note func(args any) string
 
-	sig *op.Sig
+	sig    *op.Sig
+	states int   // of a bitsandbytes optimizer
+	bits   int64 // of those
 }
 
 // Common are the arguments that choose an implementation.
@@ -92,6 +98,9 @@ type Param struct {
 	Made    bool  // Init has run
 	Steps   int64 // how often the parameter was stepped
 	Own     any   // what else the optimizer remembers
+	// Quantized are the states of bitsandbytes' optimizers, then the scales of those
+	// of 8 bits; nil for one in managed memory.
+	Quantized []*op.Tensor
 }
 
 // Group is a parameter group: parameters that are stepped with the same
@@ -110,6 +119,15 @@ type Exec interface {
 	Paged(n tensor.Bytes)
 	// Evaluate calls the closure, which makes new gradients, and returns the loss.
 	Evaluate() *op.Tensor
+	// Numbers are the elements of tensors; nil where nothing is computed.
+	Numbers() Numbers
+}
+
+// Numbers are the elements of tensors, row-major, where a step is computed and its
+// way depends on them.
+type Numbers interface {
+	Read(t *op.Tensor) []float64
+	Write(t *op.Tensor, v []float64)
 }
 
 // Call is one step of one optimizer.
@@ -246,6 +264,32 @@ func (r *Row) CheckCPU(args any) error {
 		return fmt.Errorf("%s on the CPU is not modelled", r.Name)
 	}
 	return nil
+}
+
+// CheckSharded reports arguments that PyTorch refuses, or that are not modelled,
+// for parameters that are divided among processes.
+func (r *Row) CheckSharded(args any) error {
+	switch {
+	case r.Package != "":
+		return fmt.Errorf("%s of %s is not modelled for parameters that are divided among processes", r.Name, r.Package)
+	case r.RefuseSharded != nil:
+		if err := r.RefuseSharded(args); err != nil {
+			return fmt.Errorf("%s: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+// wholeOnly is the RefuseSharded of optimizers that look at all elements of a
+// parameter together.
+func wholeOnly(any) error {
+	return errors.New("what this optimizer computes of whole parameters is not modelled where they are divided among processes")
+}
+
+// noStrategy is what PyTorch 2.6 says of operators of lists that DTensor does not
+// know or that get an empty list.
+func noStrategy(op string) error {
+	return fmt.Errorf("found no DeviceMesh from dtensor args for aten.%s, PyTorch says", op)
 }
 
 // OnDevice reports whether the step counters live on the GPU.

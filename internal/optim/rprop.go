@@ -22,6 +22,7 @@ var _ = define(Row{
 		}
 		return "", nil
 	},
+	RefuseSharded: func(any) error { return noStrategy("_foreach_copy_.default") },
 	Init: func(c *Call, p *Param) {
 		c.counter(p)
 		c.moment(p)

@@ -22,6 +22,12 @@ var _ = define(Row{
 		}
 		return "", nil
 	},
+	RefuseSharded: func(args any) error {
+		if IsFused(args) {
+			return noStrategy("_fused_sgd_.default")
+		}
+		return nil
+	},
 	Foreach: sgdForeach, ForLoop: sgdLoop, Fused: sgdFused,
 })
 

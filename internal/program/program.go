@@ -153,6 +153,7 @@ type Func struct {
 
 	File       string // that the lines of its statements are in
 	NoAutocast bool   // the body runs with autocast off
+	Merged     bool   // some parameters are one tensor, which the body knows by the first of them
 	Cells      []int  // slots that a closure takes, which go after the others, in the order of their names
 
 	Autograd *Autograd // of the forward of a torch.autograd.Function; nil otherwise
@@ -199,6 +200,7 @@ const (
 	ClipValue                   // clip_grad_value_(parameters of Optimizer, Number)
 	KeepValue                   // Keep.List.append(Value) or Keep.List += Value
 	UpdateEMA                   // ema.update_parameters(model)
+	GradSync                    // Model.require_backward_grad_sync = not NoSync
 )
 
 // Stmt is one statement.
@@ -213,6 +215,7 @@ type Stmt struct {
 	InPlace   bool   // out += x: prints so
 	Model     string // of Forward
 	NoGrad    bool
+	NoSync    bool // of GradSync: gradients stay with their process
 	Retain    bool
 	Optimizer int // index into Job.Optimizers
 	SetToNone bool
@@ -232,7 +235,7 @@ type Stmt struct {
 // passes, losses and what else a step computes before its backward pass.
 func (s *Stmt) Computes() bool {
 	switch s.Kind {
-	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, Unscale, ClipNorm, ClipValue, KeepValue, UpdateEMA, Del, Return:
+	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, Unscale, ClipNorm, ClipValue, KeepValue, UpdateEMA, GradSync, Del, Return:
 		return false
 	}
 	return !s.Plain

@@ -2,10 +2,11 @@ package program
 
 // Techniques are what a job does beside the statements of its step.
 type Techniques struct {
-	Kept    []Kept // what outlives a step, in the order of first use
-	EMA     *EMA
-	Eval    *Eval
-	Offload Offload
+	Kept     []Kept // what outlives a step, in the order of first use
+	EMA      *EMA
+	Eval     *Eval
+	Offload  Offload
+	Parallel Parallel
 	// InBackward: each parameter has an optimizer of its own, which steps when its
 	// gradient is ready and drops it (Tensor.register_post_accumulate_grad_hook).
 	InBackward bool

@@ -1,13 +1,14 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -16,52 +17,70 @@ import (
 type Executor struct {
 	memory
 	source  Source
-	loads   map[string]int  // how often each input was loaded
-	seeds   map[int32]int64 // of attention's dropout, by the block of its log-sum-exp
-	seed    uint64          // of the job
-	random  uint64          // how often random numbers were drawn
+	loads   map[string]int               // how often each input was loaded
+	seeds   map[int32]int64              // of attention's dropout, by the block of its log-sum-exp
+	lengths map[int32][2][]float64       // of the sequences of a ctc_loss, by the block of its table
+	batches map[int32]int                // of a batch_norm that averages over all, by the block of its running mean
+	known   map[int32]quantity           // of blocks of quantized numbers
+	managed map[*optim.Param][][]float64 // states of paged optimizers
+	seed    uint64                       // of the job
+	random  uint64                       // how often random numbers were drawn
+	running string                       // the operator that is computed now
+	asides  map[string]bool              // operators of the device that were computed aside
 	losses  []float64
 	weights Weights
 	onStep  func(step int) error
+	onStart func() error // called once, when the weights are there and the first batch is loaded
 	stopped func() error // an error ends the run; nil: nothing does
 }
 
 var _ engine.Backend = (*Executor)(nil)
 
 // UnsupportedError says that something of a job can be planned but not
-// executed.
-type UnsupportedError struct{ What string }
+// executed, and which statement of the spec and layer it belongs to, if any.
+type UnsupportedError struct {
+	What  string
+	File  string
+	Line  int
+	Layer string
+}
 
-func (e *UnsupportedError) Error() string { return e.What + " cannot be executed by memplan run yet" }
+func (e *UnsupportedError) Error() string {
+	text := e.What + " cannot be executed by memplan run yet"
+	if e.Layer != "" {
+		text = e.Layer + ": " + text
+	}
+	if e.Line > 0 {
+		text = fmt.Sprintf("%s:%d: %s", e.File, e.Line, text)
+	}
+	return text
+}
+
+// At implements engine.Refusal.
+func (e *UnsupportedError) At(file string, line int, layer string) {
+	e.File, e.Line, e.Layer = file, line, layer
+}
 
 func unsupported(format string, args ...any) error {
-	return &UnsupportedError{fmt.Sprintf(format, args...)}
+	return &UnsupportedError{What: fmt.Sprintf(format, args...)}
 }
 
-// Compose implements engine.Backend.
-func (x *Executor) Compose(c *op.Call) error {
-	if refuse, ok := composites[c.Row.Name]; ok {
-		if refuse == nil {
-			return nil
-		}
-		return refuse(c)
-	}
-	return unsupported("operator %s", c.Row.Name)
+// Free implements engine.Backend.
+func (x *Executor) Free(id int32) error {
+	delete(x.known, id)
+	return x.memory.Free(id)
 }
+
+// Composes implements engine.Backend.
+func (x *Executor) Composes(r *op.Row) bool { return rows[r.Name].forward == nil }
 
 // Forward implements engine.Backend. A row whose results lie where its inputs do
-// has nothing to compute. What is copied to the machine's memory is not either:
-// nobody reads it, for operators there are refused.
+// has nothing to compute.
 func (x *Executor) Forward(c *op.Call) error {
-	if slices.ContainsFunc(c.In, onHost) {
-		return unsupported("operator %s on the CPU", c.Row.Name)
-	}
-	if slices.ContainsFunc(c.Out, onHost) {
+	if !c.Row.InPlace && !rows[c.Row.Name].aliased && aliases(c.Out, c.In) {
 		return nil
 	}
-	if !c.Row.InPlace && aliases(c.Out, c.In) {
-		return nil
-	}
+	x.running = c.Row.Name
 	r, ok := rows[c.Row.Name]
 	if !ok {
 		return unsupported("operator %s", c.Row.Name)
@@ -79,6 +98,7 @@ func (x *Executor) Derives(r *op.Row) bool {
 
 // Backward implements engine.Backend.
 func (x *Executor) Backward(b *op.Back) error {
+	x.running = b.Row.Name
 	if b.Row.View != nil {
 		return x.named(b.Row, x.viewGrad(b))
 	}
@@ -88,8 +108,6 @@ func (x *Executor) Backward(b *op.Back) error {
 	}
 	return x.named(b.Row, r.backward(x, b))
 }
-
-func onHost(t *op.Tensor) bool { return t != nil && engine.OnHost(t) }
 
 func (x *Executor) named(r *op.Row, err error) error {
 	if err != nil {
@@ -136,7 +154,7 @@ func (x *Executor) launch(k *kernel.Kernel, ts []kernel.Tensor, ints []int64, fl
 	if ts[0].Numel() == 0 && k.Kind == kernel.Map {
 		return nil
 	}
-	return x.device.Launch(c)
+	return x.start(c)
 }
 
 // apply runs a Map kernel over tensors that are broadcast to the first one.
@@ -171,7 +189,7 @@ func (x *Executor) Loss(t *op.Tensor) error {
 func (x *Executor) scalar(t *op.Tensor) (float64, error) {
 	o := x.operand(t)
 	data := make([]byte, o.DType.Size())
-	if err := x.device.Read(data, addressOf(o)); err != nil {
+	if err := x.read(data, o); err != nil {
 		return 0, err
 	}
 	v := tensor.Decode(o.DType, data)
@@ -180,6 +198,23 @@ func (x *Executor) scalar(t *op.Tensor) (float64, error) {
 	}
 	return v[0], nil
 }
+
+// Read implements engine.Backend.
+func (x *Executor) Read(t *op.Tensor) ([]float64, error) {
+	a := &aside{x: x}
+	v := a.get(t).v
+	return v, a.err
+}
+
+// Write implements engine.Backend.
+func (x *Executor) Write(t *op.Tensor, v []float64) error {
+	a := &aside{x: x}
+	a.put(t, v)
+	return a.err
+}
+
+// Dry implements engine.Backend.
+func (x *Executor) Dry() bool { return false }
 
 // Random implements engine.Backend.
 func (x *Executor) Random() uint64 { return x.random }
@@ -203,6 +238,12 @@ func (x *Executor) EndStep(n int) error {
 
 // Load implements engine.Backend.
 func (x *Executor) Load(t *op.Tensor, in program.Input) error {
+	if start := x.onStart; start != nil {
+		x.onStart = nil
+		if err := start(); err != nil {
+			return err
+		}
+	}
 	n := x.loads[in.Name]
 	x.loads[in.Name]++
 	data, err := x.source.Values(n, in)
@@ -220,18 +261,20 @@ func (x *Executor) write(t *op.Tensor, data []byte) error {
 	if !t.IsContiguous() || int64(len(data)) != t.Numel()*t.DType.Size() {
 		return fmt.Errorf("%d bytes do not fill a tensor of shape %v and type %v", len(data), t.Size, t.DType)
 	}
-	return x.device.Write(addressOf(x.operand(t)), data)
+	return x.overwrite(x.operand(t), data)
 }
 
-// viewed is a tensor with other sizes, or an error if its strides do not allow
-// them; absent if t is nil.
+// errView says that a kernel cannot see an operand as it must.
+var errView = errors.New("an operand cannot be seen as the kernel must")
+
+// viewed is a tensor with other sizes, or errView if its strides do not allow them; absent if t is nil.
 func (x *Executor) viewed(t *op.Tensor, size ...int64) (kernel.Tensor, error) {
 	if t == nil {
 		return kernel.Tensor{}, nil
 	}
 	l, ok := t.View(tensor.D(size...))
 	if !ok {
-		return kernel.Tensor{}, fmt.Errorf("strides %v of shape %v cannot be seen as %s", t.Stride, t.Size, tensor.SizeString(size))
+		return kernel.Tensor{}, errView
 	}
 	return x.at(t, l), nil
 }

@@ -18,9 +18,9 @@ import (
 // every call after it.
 type faulty struct {
 	*cpu.Device
-	mallocs, launches, writes, reads int // calls left until one fails; negative: none does
-	gone                             bool
-	dead                             bool
+	mallocs, maps, launches, writes, reads int // calls left until one fails; negative: none does
+	gone                                   bool
+	dead                                   bool
 }
 
 var errInjected = errors.New("injected fault")
@@ -42,6 +42,13 @@ func (f *faulty) Malloc(n tensor.Bytes) (allocsim.Address, error) {
 		return 0, fmt.Errorf("%w: %w", errInjected, allocsim.ErrOutOfMemory)
 	}
 	return f.Device.Malloc(n)
+}
+
+func (f *faulty) Map(a allocsim.Address, n, granule tensor.Bytes) error {
+	if f.fails(&f.maps) {
+		return fmt.Errorf("%w: %w", errInjected, allocsim.ErrOutOfMemory)
+	}
+	return f.Device.Map(a, n, granule)
 }
 
 func (f *faulty) Launch(c *kernel.Call) error {
@@ -71,7 +78,8 @@ func (f *faulty) Read(to []byte, from allocsim.Address) error {
 // also survive.
 func TestFaults(t *testing.T) {
 	j := job(t, "lenet", "train.batch_size=2", "device.gpu=a100-40gb")
-	try := func(name string, f *faulty) (failed bool) {
+	expandable := job(t, "lenet", "train.batch_size=2", "device.gpu=a100-40gb", "device.alloc_conf=expandable_segments:True")
+	try := func(name string, j *estimate.Job, f *faulty) (failed bool) {
 		f.Device = cpu.New(tensor.GiB)
 		r, err := Run(context.Background(), j.Program, j.Machine.Env, Options{Device: f, Config: j.Machine.Conf, Steps: 2, Seed: 1})
 		if err == nil && len(r.Steps) != 2 {
@@ -88,16 +96,18 @@ func TestFaults(t *testing.T) {
 		}
 		return err != nil
 	}
-	none := faulty{mallocs: -1, launches: -1, writes: -1, reads: -1}
+	none := faulty{mallocs: -1, maps: -1, launches: -1, writes: -1, reads: -1}
 	for _, kind := range []struct {
 		name string
+		job  *estimate.Job
 		set  func(f *faulty, n int)
 		left func(f *faulty) int
 	}{
-		{"malloc", func(f *faulty, n int) { f.mallocs = n }, func(f *faulty) int { return f.mallocs }},
-		{"launch", func(f *faulty, n int) { f.launches = n }, func(f *faulty) int { return f.launches }},
-		{"write", func(f *faulty, n int) { f.writes = n }, func(f *faulty) int { return f.writes }},
-		{"read", func(f *faulty, n int) { f.reads = n }, func(f *faulty) int { return f.reads }},
+		{"map", expandable, func(f *faulty, n int) { f.maps = n }, func(f *faulty) int { return f.maps }},
+		{"malloc", j, func(f *faulty, n int) { f.mallocs = n }, func(f *faulty) int { return f.mallocs }},
+		{"launch", j, func(f *faulty, n int) { f.launches = n }, func(f *faulty) int { return f.launches }},
+		{"write", j, func(f *faulty, n int) { f.writes = n }, func(f *faulty) int { return f.writes }},
+		{"read", j, func(f *faulty, n int) { f.reads = n }, func(f *faulty) int { return f.reads }},
 	} {
 		for _, gone := range []bool{false, true} {
 			n, failures := 0, 0
@@ -105,7 +115,7 @@ func TestFaults(t *testing.T) {
 				f := none
 				f.gone = gone
 				kind.set(&f, n)
-				if try(fmt.Sprintf("%s %d, gone %v", kind.name, n, gone), &f) {
+				if try(fmt.Sprintf("%s %d, gone %v", kind.name, n, gone), kind.job, &f) {
 					failures++
 				}
 				if kind.left(&f) >= 0 {
@@ -123,8 +133,9 @@ func TestFaults(t *testing.T) {
 // TestCapacity checks where a run dies: it lives in the memory that the
 // simulator says is enough, and not in one segment less.
 func TestCapacity(t *testing.T) {
-	for _, preset := range []string{"mlp", "lenet"} {
-		j := job(t, preset, "train.batch_size=8", "device.gpu=a100-40gb", "train.steps=3")
+	for _, c := range [][2]string{{"mlp", ""}, {"lenet", ""}, {"lenet", "expandable_segments:True"}} {
+		preset := c[0] + " " + c[1]
+		j := job(t, c[0], "train.batch_size=8", "device.gpu=a100-40gb", "train.steps=3", "device.alloc_conf="+c[1])
 		run := func(capacity tensor.Bytes) error {
 			device := cpu.New(capacity)
 			_, err := Run(context.Background(), j.Program, j.Machine.Env, Options{Device: device, Config: j.Machine.Conf, Steps: 3, Seed: 1})

@@ -11,51 +11,9 @@ import (
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/program/programtest"
 	"github.com/memplan/memplan/internal/tensor"
 )
-
-// asFloat64 makes every floating parameter, buffer and input of a job one of
-// float64.
-func asFloat64(prog *program.Job) {
-	seen := map[*program.Class]bool{}
-	var class func(c *program.Class)
-	class = func(c *program.Class) {
-		if c == nil || seen[c] {
-			return
-		}
-		seen[c] = true
-		for _, list := range [][]program.Param{c.Params, c.Buffers, c.Attrs} {
-			for i := range list {
-				if list[i].DType == tensor.Float32 {
-					list[i].DType = tensor.Float64
-				}
-			}
-		}
-		for _, ch := range c.Children {
-			class(ch.Class)
-		}
-	}
-	for _, m := range prog.Models {
-		class(m.Root)
-	}
-	class(prog.Aux)
-	inputs := func(list []program.Input) {
-		for i := range list {
-			if list[i].DType == tensor.Float32 {
-				list[i].DType = tensor.Float64
-			}
-		}
-	}
-	inputs(prog.Inputs)
-	if e := prog.Eval; e != nil {
-		class(e.Aux)
-		for _, c := range e.Models {
-			class(c)
-		}
-		inputs(e.Inputs)
-	}
-	prog.DType = tensor.Float64
-}
 
 // tangent runs one step with one element of one parameter moved, and keeps the
 // gradients.
@@ -94,12 +52,13 @@ func (s *tangent) Loss(t *op.Tensor) (err error) {
 	return err
 }
 
-func (s *tangent) Step(_ *program.Optimizer, _ int, params []*optim.Param) error {
+func (s *tangent) Step(_ *program.Optimizer, groups []optim.Group) error {
+	var params []*optim.Param
+	for _, g := range groups {
+		params = append(params, g.Params...)
+	}
 	for _, p := range params {
-		if p.Grad == nil {
-			continue
-		}
-		v, err := s.rowMajor(p.Grad)
+		v, err := s.Read(p.Grad)
 		if err != nil {
 			return err
 		}
@@ -108,26 +67,6 @@ func (s *tangent) Step(_ *program.Optimizer, _ int, params []*optim.Param) error
 		s.order = append(s.order, name)
 	}
 	return nil
-}
-
-// rowMajor reads a tensor of any strides in row-major order.
-func (s *tangent) rowMajor(t *op.Tensor) ([]float64, error) {
-	n := t.StorageElems()
-	data := make([]byte, n*t.DType.Size())
-	if err := s.device.Read(data, addressOf(s.operand(t))); err != nil {
-		return nil, err
-	}
-	flat := tensor.Decode(t.DType, data)
-	out := make([]float64, t.Numel())
-	for i := range out {
-		at, rest := int64(0), int64(i)
-		for d := t.Rank() - 1; d >= 0; d-- {
-			at += rest % t.Dim(d) * t.Stride.At(d)
-			rest /= t.Dim(d)
-		}
-		out[i] = flat[at]
-	}
-	return out, nil
 }
 
 // play runs one step with a parameter moved.
@@ -180,7 +119,7 @@ func TestGradients(t *testing.T) {
 				t.Skip("takes long")
 			}
 			j := job(t, c.preset, append([]string{"device.gpu=a100-40gb"}, c.set...)...)
-			asFloat64(j.Program)
+			programtest.AsFloat64(j.Program)
 			base := play(t, j.Program, j.Machine.Env, "", 0, 0)
 			if len(base.gradients) == 0 || math.IsNaN(base.loss) {
 				t.Fatalf("%s: %d gradients, loss %v", name, len(base.gradients), base.loss)

@@ -1,7 +1,9 @@
 package runtime
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/engine"
@@ -33,7 +35,7 @@ func fans(size []int64) (in, out float64) {
 // sibling is the parameter of a class with a name.
 func sibling(c *program.Class, name string) []int64 {
 	for _, p := range c.Params {
-		if p.Name == name {
+		if unmasked(p.Name) == name {
 			return p.Size
 		}
 	}
@@ -60,7 +62,21 @@ var initials = map[string]map[string]func(c *program.Class, p *program.Param) di
 	"BatchNorm2d":                     batchNormInitial,
 	"BatchNorm3d":                     batchNormInitial,
 	"SyncBatchNorm":                   batchNormInitial,
+	"EmbeddingBag":                    {"weight": func(*program.Class, *program.Param) distribution { return distribution{normal: 1} }},
+	"InstanceNorm1d":                  batchNormInitial,
+	"InstanceNorm2d":                  batchNormInitial,
+	"InstanceNorm3d":                  batchNormInitial,
+	"Bilinear":                        {"*": bilinearInitial},
+	"LSTM":                            recurrentInitial(4),
+	"LSTMCell":                        recurrentInitial(4),
+	"GRU":                             recurrentInitial(3),
+	"GRUCell":                         recurrentInitial(3),
+	"RNN":                             recurrentInitial(1),
+	"RNNCell":                         recurrentInitial(1),
 	"PReLU":                           {"weight": func(*program.Class, *program.Param) distribution { return distribution{constant: 0.25} }},
+	"Linear4bit":                      quantizedInitial,
+	"Linear8bitLt":                    quantizedInitial,
+	"LoraEmbedding":                   {"lora_embedding_B": func(*program.Class, *program.Param) distribution { return distribution{normal: 1} }},
 	"MultiheadAttention": {
 		"in_proj_weight": xavier, "q_proj_weight": xavier, "k_proj_weight": xavier, "v_proj_weight": xavier,
 		"bias_k": xavierNormal, "bias_v": xavierNormal,
@@ -75,8 +91,32 @@ var (
 			return distribution{uniform: 1 / math.Sqrt(in)}
 		},
 	}
+	// The layer that a quantized one stands for is an nn.Linear.
+	quantizedInitial = map[string]func(c *program.Class, p *program.Param) distribution{
+		"weight": kaimingWeight,
+		"bias": func(c *program.Class, _ *program.Param) distribution {
+			return distribution{uniform: 1 / math.Sqrt(float64(c.Quantized.In))}
+		},
+	}
 	batchNormInitial = map[string]func(c *program.Class, p *program.Param) distribution{"weight": ones, "running_var": ones}
 )
+
+// recurrentInitial draws all parameters of a recurrent layer or cell of so many gates
+// within the root of the width of its state (RNNBase.reset_parameters).
+func recurrentInitial(gates float64) map[string]func(c *program.Class, p *program.Param) distribution {
+	return map[string]func(c *program.Class, p *program.Param) distribution{"*": func(_ *program.Class, p *program.Param) distribution {
+		hidden := float64(p.Size[0]) / gates
+		if strings.HasPrefix(p.Name, "weight_hr") { // the projection of an LSTM
+			hidden = float64(p.Size[1])
+		}
+		return distribution{uniform: 1 / math.Sqrt(hidden)}
+	}}
+}
+
+// bilinearInitial is Bilinear.reset_parameters.
+func bilinearInitial(c *program.Class, _ *program.Param) distribution {
+	return distribution{uniform: 1 / math.Sqrt(float64(sibling(c, "weight")[1]))}
+}
 
 // kaimingWeight is kaiming_uniform_ with a = sqrt(5).
 func kaimingWeight(_ *program.Class, p *program.Param) distribution {
@@ -109,13 +149,24 @@ func (x *Executor) Initialize(t *op.Tensor, of engine.Initial) error {
 		return nil
 	case of.Param.Given != nil:
 		return x.write(t, tensor.Encode(t.DType, of.Param.Given))
+	case of.Masked != nil:
+		return x.pruned(t, of.Masked, of.Amount)
+	case of.Adapter && strings.HasSuffix(of.Name, ".lora_B.weight"): // LoraLayer.reset_lora_parameters of PEFT
+		return x.Fill(t, 0)
 	}
 	kind := of.Class.Kind()
-	if of.Class.Python == "" {
+	switch {
+	case kind == "": // out_proj of nn.MultiheadAttention; its bias starts as zeros (torch/nn/modules/activation.py)
+		kind = "NonDynamicallyQuantizableLinear"
+	case of.Class.Python == "":
 		kind = "" // a block that happens to have the name of a module
 	}
 	d := distribution{}
-	if rule := initials[kind][of.Param.Name]; rule != nil {
+	rule := initials[kind][unmasked(of.Param.Name)]
+	if rule == nil {
+		rule = initials[kind]["*"]
+	}
+	if rule != nil {
 		d = rule(of.Class, of.Param)
 	}
 	switch of.Param.Init {
@@ -142,6 +193,30 @@ func (x *Executor) Initialize(t *op.Tensor, of engine.Initial) error {
 		}
 	}
 	return x.write(t, tensor.Encode(t.DType, v))
+}
+
+// unmasked is the name of a parameter without what torch.nn.utils.prune appends
+// where it puts a mask over it.
+func unmasked(name string) string { return strings.TrimSuffix(name, "_orig") }
+
+// pruned fills a mask of torch.nn.utils.prune.l1_unstructured: 0 for the smallest
+// elements of a weight, an amount of all.
+func (x *Executor) pruned(t, weight *op.Tensor, amount float64) error {
+	return x.aside(func(a *aside) {
+		w := a.get(weight).v
+		order := make([]int, len(w))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(math.Abs(w[i]), math.Abs(w[j])) })
+		out := make([]float64, len(w))
+		for i, at := range order {
+			if i >= int(math.RoundToEven(amount*float64(len(w)))) {
+				out[at] = 1
+			}
+		}
+		a.put(t, out)
+	})
 }
 
 // paddingRow is the row of an embedding whose index is padding: it starts as

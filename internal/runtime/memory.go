@@ -11,14 +11,20 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// memory is what blocks lie in: the device's segments, divided by the same
-// allocator that predicts.
+// memory is what blocks lie in: the device's, and the machine's own.
 type memory struct {
+	arena
+	host   arena // of blocks with numbers below 0; without a device until there is one
+	poison bool  // what is free, or fresh, is overwritten
+	live   int
+}
+
+// arena is memory of one device: its segments, divided by the same allocator that
+// predicts.
+type arena struct {
 	device Device
 	alloc  *allocsim.Allocator
 	blocks []allocation // by block id
-	poison bool         // what is free, or fresh, is overwritten
-	live   int
 }
 
 type allocation struct {
@@ -30,23 +36,39 @@ type allocation struct {
 // NaN, and every index one that is out of range.
 const poisonByte = 0xff
 
-func (m *memory) get(id int32) *allocation {
-	for int(id) >= len(m.blocks) {
-		m.blocks = append(m.blocks, allocation{})
+// of is where a block lies.
+func (m *memory) of(id int32) *arena {
+	if id < 0 {
+		return &m.host
 	}
-	return &m.blocks[id]
+	return &m.arena
+}
+
+func (m *memory) get(id int32) *allocation {
+	a := m.of(id)
+	if id < 0 {
+		id = -id
+	}
+	for int(id) >= len(a.blocks) {
+		a.blocks = append(a.blocks, allocation{})
+	}
+	return &a.blocks[id]
 }
 
 // Alloc implements engine.Backend.
-func (m *memory) Alloc(id int32, n tensor.Bytes) error {
-	b, err := m.alloc.Alloc(n, 0)
+func (m *memory) Alloc(id int32, n tensor.Bytes, stream int16) error {
+	if err := m.openHost(id); err != nil {
+		return err
+	}
+	a := m.of(id)
+	b, err := a.alloc.Alloc(n, stream)
 	if err != nil {
 		return err
 	}
 	*m.get(id) = allocation{b, n}
 	m.live++
 	if m.poison {
-		return m.device.Set(b.Address, n, poisonByte)
+		return a.device.Set(b.Address, n, poisonByte)
 	}
 	return nil
 }
@@ -58,15 +80,16 @@ func (m *memory) Free(id int32) error {
 	if a.bytes == 0 {
 		return fmt.Errorf("block %d is freed, which does not exist", id)
 	}
+	from := m.of(id)
 	if m.poison {
-		if err := m.device.Set(a.block.Address, a.bytes, poisonByte); err != nil {
+		if err := from.device.Set(a.block.Address, a.bytes, poisonByte); err != nil {
 			return err
 		}
 	}
 	block := a.block
 	*a = allocation{}
 	m.live--
-	m.alloc.Free(block)
+	from.alloc.Free(block)
 	return nil
 }
 
@@ -82,7 +105,12 @@ func (m *memory) release() error {
 			errs = append(errs, m.Free(int32(id)))
 		}
 	}
-	return errors.Join(append(errs, m.alloc.EmptyCache())...)
+	for id := range m.host.blocks {
+		if m.host.blocks[id].bytes > 0 {
+			errs = append(errs, m.Free(int32(-id)))
+		}
+	}
+	return errors.Join(append(errs, m.alloc.EmptyCache(), m.closeHost())...)
 }
 
 // operand is t as kernels see it; absent for nil and for a tensor without
@@ -97,8 +125,11 @@ func (m *memory) operand(t *op.Tensor) kernel.Tensor {
 // at is the storage of t under another layout.
 func (m *memory) at(t *op.Tensor, l tensor.Layout) kernel.Tensor {
 	k := kernel.Tensor{DType: t.DType, Size: l.Size, Stride: l.Stride}
-	if id := engine.BlockOf(t); id > 0 {
+	if id := engine.BlockOf(t); id != 0 {
 		k.At = uint64(m.get(id).block.Address) + uint64(l.Offset*t.DType.Size())
+		if id < 0 {
+			k.At |= hostBit
+		}
 	}
 	return k
 }
@@ -111,5 +142,3 @@ func (m *memory) broadcast(t *op.Tensor, size tensor.Dims) (kernel.Tensor, error
 	}
 	return m.at(t, l), nil
 }
-
-func addressOf(t kernel.Tensor) allocsim.Address { return allocsim.Address(t.At) }

@@ -25,6 +25,7 @@ import (
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/program/programtest"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -41,7 +42,7 @@ var (
 )
 
 const (
-	numbersFile  = "testdata/numbers.json.gz"
+	numbersFiles = "testdata/numbers*.json.gz" // of models, of single operators (numbers_ops), and of ways to train (numbers_training)
 	numbersSteps = 3
 	numbersMost  = 1536 * tensor.MiB // of memory, of jobs that are compared
 )
@@ -79,14 +80,22 @@ type known struct {
 	uses    Uses
 	started map[string][]float64
 	losses  []float64
+	seen    map[[2]int64]bool // blocks of parameters and buffers
 }
 
 func (k *known) Initialize(t *op.Tensor, of engine.Initial) error {
-	if err := k.Executor.Initialize(t, of); err != nil || of.Shared || !of.Model {
+	place := [2]int64{int64(engine.BlockOf(t)), t.Offset} // the parameters of a recurrent layer share a block
+	if err := k.Executor.Initialize(t, of); err != nil || !of.Model || k.seen[place] {
 		return err
 	}
 	k.random = 0
+	k.seen[place] = true
 	name := of.Name
+	if of.Shared { // a copy of another
+		v, err := k.Read(t)
+		k.started[name] = v
+		return err
+	}
 	if !t.DType.IsFloating() {
 		k.started[name] = make([]float64, t.Numel())
 		return nil
@@ -102,8 +111,9 @@ func (k *known) Initialize(t *op.Tensor, of engine.Initial) error {
 			v[i] = 0.2 * (2*u - 1)
 		}
 	}
-	k.started[name] = v
-	return k.write(t, tensor.Encode(t.DType, v))
+	data := tensor.Encode(t.DType, v)
+	k.started[name] = tensor.Decode(t.DType, data)
+	return k.write(t, data)
 }
 
 // Values implements Source.
@@ -129,8 +139,8 @@ func (k *known) Loss(t *op.Tensor) error {
 	return err
 }
 
-func (k *known) Step(o *program.Optimizer, group int, params []*optim.Param) error {
-	return k.Executor.Step(o, group, params)
+func (k *known) Step(o *program.Optimizer, groups []optim.Group) error {
+	return k.Executor.Step(o, groups)
 }
 
 // errRandom says that a job draws random numbers, which PyTorch draws otherwise.
@@ -144,7 +154,7 @@ func trained(j *estimate.Job, uses Uses) (*numbers, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &known{uses: uses, started: map[string][]float64{}}
+	k := &known{uses: uses, started: map[string][]float64{}, seen: map[[2]int64]bool{}}
 	k.Executor = NewExecutor(device, alloc, k, 1)
 	k.poison = true
 	if _, err := engine.Play(j.Program, j.Machine.Env, k, numbersSteps); err != nil {
@@ -155,7 +165,7 @@ func trained(j *estimate.Job, uses Uses) (*numbers, error) {
 	}
 	n := &numbers{Losses: k.losses, Changes: map[string][2]float64{}}
 	for name, was := range k.started {
-		now, err := k.rowMajor(k.weights.of[name])
+		now, err := k.Read(k.weights.of[name])
 		if err != nil {
 			return nil, err
 		}
@@ -217,7 +227,7 @@ func parsed(name, text string) (*estimate.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	asFloat64(j.Program)
+	programtest.AsFloat64(j.Program)
 	return j, nil
 }
 
@@ -337,7 +347,15 @@ func record(t *testing.T, file string, all []*numbers) {
 // TestNumbers trains the jobs of the recording, and holds every loss and what
 // became of every parameter and buffer against PyTorch. A short test takes some.
 func TestNumbers(t *testing.T) {
-	for i, want := range recorded(t, numbersFile) {
+	files, err := filepath.Glob(numbersFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*numbers
+	for _, f := range files {
+		all = append(all, recorded(t, f)...)
+	}
+	for i, want := range all {
 		if testing.Short() && i%8 != 0 {
 			continue
 		}

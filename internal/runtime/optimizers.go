@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/memplan/memplan/internal/engine"
@@ -11,12 +12,45 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// updates are the optimizers that can be executed: what one does to a parameter
-// with the states that its row made.
-var updates = map[string]func(x *Executor, h hyper, p *optim.Param) error{
-	"SGD":   sgd,
-	"Adam":  adam(false),
-	"AdamW": adam(true),
+// update is how an optimizer is executed.
+type update struct {
+	// begin runs before the first parameter, with the parameters of all groups.
+	begin func(x *Executor, h hyper, groups []optim.Group) error
+	// step changes a parameter, with the states that the optimizer's row made.
+	step func(x *Executor, h hyper, p *optim.Param) error
+}
+
+// updates are the optimizers that can be executed. Those whose way depends on
+// numbers, as LBFGS, compute in their rows.
+var updates = map[string]update{
+	"SGD":   {step: sgd},
+	"Adam":  {step: adam(false)},
+	"AdamW": {step: adam(true)},
+
+	"Adadelta": {step: adadelta.step},
+	"Adagrad":  {step: adagrad.step},
+	"Adamax":   {step: adamax.step},
+	"ASGD":     {step: asgd.step},
+	"NAdam":    {step: nadam.step},
+	"RAdam":    {step: radam.step},
+	"RMSprop":  {step: rmsprop.step},
+	"Rprop":    {step: rprop.step},
+	"Lion":     {step: lion.step},
+
+	"Adafactor":              {step: asideStep(adafactor)},
+	"transformers.Adafactor": {step: asideStep(hfAdafactor)},
+	"Lamb":                   {begin: lambClip, step: asideStep(lamb)},
+	"Muon":                   {step: asideStep(muon)},
+
+	"Adam8bit":       {step: eightBit},
+	"AdamW8bit":      {step: eightBit},
+	"PagedAdam8bit":  {step: eightBit},
+	"PagedAdamW8bit": {step: eightBit},
+	"PagedAdam":      {step: eightBit},
+	"PagedAdamW":     {step: eightBit},
+	"Lion8bit":       {step: eightBit},
+	"PagedLion8bit":  {step: eightBit},
+	"PagedLion":      {step: eightBit},
 }
 
 // hyper are the arguments of an optimizer for one parameter group.
@@ -37,7 +71,9 @@ func (h hyper) value(name string) any {
 		}
 	}
 	if p := h.o.Row.Signature().Find(name); p != nil {
-		return p.Default
+		if v, err := p.Check(p.Default); err == nil {
+			return v
+		}
 	}
 	return nil
 }
@@ -57,26 +93,64 @@ func (h hyper) flag(name string) int64 {
 	return flag(b)
 }
 
-// betas are the two of Adam.
-func (h hyper) betas() (float64, float64) {
-	if v, ok := h.value("betas").([]float64); ok && len(v) == 2 {
-		return v[0], v[1]
+// pair is an argument of two numbers, such as betas.
+func (h hyper) pair(name string) (float64, float64) {
+	v, _ := h.value(name).([]float64)
+	if len(v) != 2 {
+		return 0, 0
 	}
-	return 0.9, 0.999
+	return v[0], v[1]
 }
 
 // Step implements engine.Backend.
-func (x *Executor) Step(o *program.Optimizer, group int, params []*optim.Param) error {
-	update := updates[o.Row.Name]
-	if update == nil {
+func (x *Executor) Step(o *program.Optimizer, groups []optim.Group) error {
+	u := updates[o.Row.Name]
+	if u.step == nil {
 		return unsupported("optimizer %s", o.Row.Name)
 	}
-	for _, p := range params {
-		if err := x.named(&op.Row{Name: o.Row.Name}, update(x, hyper{o, group}, p)); err != nil {
+	if u.begin != nil {
+		if err := x.ofOptimizer(o, u.begin(x, hyper{o, 0}, groups)); err != nil {
 			return err
 		}
 	}
+	for i, g := range groups {
+		for _, p := range g.Params {
+			if err := x.ofOptimizer(o, u.step(x, hyper{o, i}, p)); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
+}
+
+func (x *Executor) ofOptimizer(o *program.Optimizer, err error) error {
+	if err != nil {
+		return fmt.Errorf("optimizer %s: %w", o.Row.Name, err)
+	}
+	return nil
+}
+
+// Unscale implements engine.Backend.
+func (x *Executor) Unscale(grads []*op.Tensor, factor float64) (bool, error) {
+	finite := true
+	for _, g := range grads {
+		v, err := x.Values(g)
+		if err != nil {
+			return false, err
+		}
+		for _, f := range v {
+			finite = finite && !math.IsInf(f, 0) && !math.IsNaN(f)
+		}
+		if err := x.apply(kernel.Affine, g, []*op.Tensor{g}, factor, 0); err != nil {
+			return false, err
+		}
+	}
+	return finite, nil
+}
+
+// Lerp implements engine.Backend.
+func (x *Executor) Lerp(t, to *op.Tensor, weight float64) error {
+	return x.launch(kernel.Lerp, x.operands(t, to), nil, weight)
 }
 
 func sgd(x *Executor, h hyper, p *optim.Param) error {
@@ -90,7 +164,7 @@ func sgd(x *Executor, h hyper, p *optim.Param) error {
 
 func adam(decoupled bool) func(x *Executor, h hyper, p *optim.Param) error {
 	return func(x *Executor, h hyper, p *optim.Param) error {
-		beta1, beta2 := h.betas()
+		beta1, beta2 := h.pair("betas")
 		first := 0
 		if h.flag("capturable") == 1 || h.flag("fused") == 1 { // the step counter is a state on the device
 			first = 1
@@ -106,8 +180,60 @@ func adam(decoupled bool) func(x *Executor, h hyper, p *optim.Param) error {
 	}
 }
 
-// Clip implements engine.Backend: torch.nn.utils.clip_grad_norm_ and
-// clip_grad_value_.
+// normEpsilon is added to a norm before it divides (torch/nn/utils/clip_grad.py).
+const normEpsilon = 1e-6
+
+// Norms implements engine.Backend.
+func (x *Executor) Norms(norms, of []*op.Tensor, stacked *op.Tensor) error {
+	for i, n := range norms {
+		all := tensor.Layout{Size: of[i].Size, Stride: of[i].Size, Offset: n.Offset}
+		for d := range all.Stride.Len() {
+			all.Stride = all.Stride.Set(d, 0)
+		}
+		if err := x.launch(kernel.Norm, []kernel.Tensor{x.at(n, all), x.operand(of[i])}, nil); err != nil {
+			return err
+		}
+		if stacked == nil {
+			continue
+		}
+		element := n.Layout
+		element.Offset = stacked.Offset + int64(i)
+		if err := x.launch(kernel.Copy, []kernel.Tensor{x.at(stacked, element), x.operand(n)}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Scale implements engine.Backend. The factor stays on the device: PyTorch, too,
+// multiplies by it where it is 1.
+func (x *Executor) Scale(grads []*op.Tensor, norm *op.Tensor, bound float64, spare, factor *op.Tensor) error {
+	for _, step := range []struct {
+		k      *kernel.Kernel
+		y      *op.Tensor
+		in     []*op.Tensor
+		floats []float64
+	}{
+		{kernel.Fill, spare, nil, []float64{1}},
+		{kernel.Affine, factor, []*op.Tensor{norm}, []float64{1, normEpsilon}},
+		{kernel.Div, factor, []*op.Tensor{spare, factor}, nil},
+		{kernel.Affine, factor, []*op.Tensor{factor}, []float64{bound, 0}},
+		{kernel.Hardtanh, factor, []*op.Tensor{factor}, []float64{math.Inf(-1), 1}},
+	} {
+		if err := x.apply(step.k, step.y, step.in, step.floats...); err != nil {
+			return err
+		}
+	}
+	for _, g := range grads {
+		if err := x.apply(kernel.Mul, g, []*op.Tensor{g, factor}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Clip implements engine.Backend: torch.nn.utils.clip_grad_value_, and
+// clip_grad_norm_ of gradients in the machine's own memory.
 func (x *Executor) Clip(grads []*op.Tensor, byValue bool, bound float64) error {
 	if byValue {
 		for _, g := range grads {
@@ -125,7 +251,7 @@ func (x *Executor) Clip(grads []*op.Tensor, byValue bool, bound float64) error {
 		}
 		total += n * n
 	}
-	f := bound / (math.Sqrt(total) + 1e-6)
+	f := bound / (math.Sqrt(total) + normEpsilon)
 	if f >= 1 {
 		return nil
 	}
@@ -154,7 +280,7 @@ func (x *Executor) Values(t *op.Tensor) ([]float64, error) {
 	if len(data) == 0 || engine.BlockOf(t) == 0 {
 		return nil, nil
 	}
-	if err := x.device.Read(data, addressOf(x.operand(t))); err != nil {
+	if err := x.read(data, x.operand(t)); err != nil {
 		return nil, err
 	}
 	return tensor.Decode(t.DType, data), nil

@@ -2,8 +2,10 @@ package runtime
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
@@ -25,9 +27,9 @@ type Uses struct {
 // executed, on a device if there is one, and how the inputs are used.
 func Probe(prog *program.Job, env op.Env, d Device) (Uses, error) {
 	p := &probe{uses: Uses{map[string]int64{}, map[string]bool{}}, inputs: map[int32]string{}}
-	p.device, p.seeds = dry{checks: d}, map[int32]int64{}
-	if err := executable(prog); err != nil {
-		return p.uses, err
+	p.device, p.host.device, p.seeds = dry{checks: d}, dry{checks: cpu.New(0)}, map[int32]int64{}
+	if n := prog.Parallel.Ranks; n > 0 {
+		return p.uses, unsupported("a job of %d processes", n)
 	}
 	_, err := engine.Play(prog, env, p, 1)
 	return p.uses, err
@@ -49,33 +51,6 @@ func (d dry) Launch(c *kernel.Call) error {
 	return d.checks.Check(c)
 }
 
-// executable refuses what jobs do beside operators that has no counterpart in
-// the backend.
-func executable(prog *program.Job) error {
-	t := &prog.Techniques
-	for _, m := range prog.Models {
-		if m.Pruned != nil || m.Quantized != nil || m.Adapters != nil {
-			return unsupported("a model that is pruned, quantized or has adapters")
-		}
-	}
-	switch {
-	case prog.Scaler:
-		return unsupported("a GradScaler (precision amp-fp16)")
-	case t.EMA != nil:
-		return unsupported("an average of the weights (ema)")
-	case t.Offload != program.Offload{}:
-		return unsupported("offload")
-	case t.Prefetch:
-		return unsupported("data.device_prefetch")
-	}
-	for _, o := range prog.Optimizers {
-		if updates[o.Row.Name] == nil {
-			return unsupported("optimizer %s", o.Row.Name)
-		}
-	}
-	return nil
-}
-
 // probe is a backend whose memory is only addresses.
 type probe struct {
 	Executor
@@ -86,7 +61,7 @@ type probe struct {
 // somewhere is where all blocks of a probe lie.
 const somewhere = 512
 
-func (p *probe) Alloc(id int32, n tensor.Bytes) error {
+func (p *probe) Alloc(id int32, n tensor.Bytes, _ int16) error {
 	*p.get(id) = allocation{allocsim.Block{Address: somewhere}, n}
 	return nil
 }
@@ -109,12 +84,37 @@ func refused(r string, err error) error {
 	return unsupported("%s of these tensors (%v)", r, err)
 }
 
+// bounded are the inputs of operators that hold indices or classes, and what they are
+// below.
+var bounded = []struct {
+	rows   []string
+	index  int
+	below  func(c *op.Call) int64
+	target bool
+}{
+	{[]string{"embedding"}, 0, func(c *op.Call) int64 { return c.In[1].Dim(0) }, false},
+	{[]string{"_embedding_bag"}, 0, func(c *op.Call) int64 { return c.In[2].Dim(0) }, false},
+	{[]string{"_embedding_bag"}, 1, func(*op.Call) int64 { return 1 }, false}, // all bags but the last are empty
+	{[]string{"nll_loss_forward", "nll_loss2d_forward"}, 1, classesOf, true},
+	{[]string{"multi_margin_loss", "multilabel_margin_loss_forward"}, 1, func(c *op.Call) int64 { return c.In[0].Dim(-1) }, true},
+	{[]string{"gather", "scatter", "scatter_add", "index_select", "index_add", "index_copy", "index_fill", "index"}, 1, alongDim, false},
+	{[]string{"index.pair"}, 1, func(c *op.Call) int64 { return c.In[0].Dim(0) }, false},
+	{[]string{"index.pair"}, 2, func(c *op.Call) int64 { return c.In[0].Dim(1) }, false},
+	{[]string{"one_hot"}, 0, func(c *op.Call) int64 { return c.Args.(*op.OneHotArgs).Classes }, false},
+	{[]string{"_ctc_loss"}, 1, func(c *op.Call) int64 { return c.In[0].Dim(-1) }, true},
+}
+
+// classesOf is how many classes the input of nll_loss has.
+func classesOf(c *op.Call) int64 { return c.In[0].Dim(min(1, c.In[0].Rank()-1)) }
+
+// alongDim is the size of the dimension that an operator is told.
+func alongDim(c *op.Call) int64 { return c.In[0].Dim(dim(arg(c.Args, "dim").(int), c.In[0].Rank())) }
+
 func (p *probe) Forward(c *op.Call) error {
-	switch c.Row.Name {
-	case "embedding":
-		p.bound(c.In[0], c.In[1].Dim(0), false)
-	case "nll_loss_forward", "nll_loss2d_forward":
-		p.bound(c.In[1], c.In[0].Dim(min(1, c.In[0].Rank()-1)), true)
+	for _, b := range bounded {
+		if slices.Contains(b.rows, c.Row.Name) && b.index < len(c.In) {
+			p.bound(c.In[b.index], b.below(c), b.target)
+		}
 	}
 	return refused("operator "+c.Row.Name, p.Executor.Forward(c))
 }
@@ -135,13 +135,33 @@ func (p *probe) Backward(b *op.Back) error {
 	return refused("the derivative of operator "+b.Row.Name, p.Executor.Backward(b))
 }
 
-func (p *probe) Step(o *program.Optimizer, group int, params []*optim.Param) error {
-	return refused("optimizer "+o.Row.Name, p.Executor.Step(o, group, params))
+func (p *probe) Step(o *program.Optimizer, groups []optim.Group) error {
+	return refused("optimizer "+o.Row.Name, p.Executor.Step(o, groups))
+}
+
+// Dry implements engine.Backend.
+func (p *probe) Dry() bool { return true }
+
+func (p *probe) Unscale(grads []*op.Tensor, factor float64) (bool, error) {
+	_, err := p.Executor.Unscale(grads, factor)
+	return true, refused("GradScaler", err)
 }
 
 func (p *probe) Initialize(*op.Tensor, engine.Initial) error { return nil }
-func (p *probe) Clip([]*op.Tensor, bool, float64) error      { return nil }
-func (p *probe) Loss(*op.Tensor) error                       { return nil }
+
+func (p *probe) Clip(grads []*op.Tensor, byValue bool, bound float64) error {
+	return refused("clip_grad", p.Executor.Clip(grads, byValue, bound))
+}
+
+func (p *probe) Norms(norms, of []*op.Tensor, stacked *op.Tensor) error {
+	return refused("clip_grad_norm", p.Executor.Norms(norms, of, stacked))
+}
+
+func (p *probe) Scale(grads []*op.Tensor, norm *op.Tensor, bound float64, spare, factor *op.Tensor) error {
+	return refused("clip_grad_norm", p.Executor.Scale(grads, norm, bound, spare, factor))
+}
+
+func (p *probe) Loss(*op.Tensor) error { return nil }
 
 func (p *probe) Load(t *op.Tensor, in program.Input) error {
 	p.inputs[engine.BlockOf(t)] = in.Name

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"strings"
+
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -13,13 +15,16 @@ type row struct {
 	forward  func(x *Executor, c *op.Call) error
 	backward func(x *Executor, b *op.Back) error
 	composed bool
+	aliased  bool // it writes where an input lies, though it is not in place
 }
 
 // rows is the table, by the names of the operator table.
 var rows = map[string]row{}
 
 func init() {
-	for _, t := range []map[string]row{mapRows, binaryRows, copyRows, reduceRows, productRows, normRows, imageRows, lossRows, lookupRows, attentionRows} {
+	for _, t := range []map[string]row{mapRows, binaryRows, copyRows, reduceRows, productRows, normRows, imageRows, lossRows, lookupRows, attentionRows,
+		functionRows, functionsRows, linearRows, resampleRows, gridRows, orderRows, statisticRows, scatterRows, criterionRows, ctcRows, recurrentRows,
+		windowRows, randomRows, moreRows, encoderRows, quantizedRows} {
 		for name, r := range t {
 			if _, twice := rows[name]; twice || op.Row0(name) == nil {
 				panic("runtime: operator " + name)
@@ -27,52 +32,11 @@ func init() {
 			rows[name] = r
 		}
 	}
-}
-
-// composites are the composite rows that do what they say, so that their parts
-// can be executed one by one. With a function, only calls that it does not
-// refuse.
-var composites = map[string]func(c *op.Call) error{
-	"linear": nil, "matmul": nil, "mm.any": nil, "outer": nil,
-	"conv1d": nil, "conv2d": nil, "conv3d": nil, "conv_transpose1d": nil, "conv_transpose2d": nil, "conv_transpose3d": nil,
-	"narrow": nil, "movedim": nil, "swapaxes": nil, "swapdims": nil, "view_as": nil, "reshape_as": nil, "ravel": nil, "vstack": nil, "hstack": nil, "dstack": nil,
-	"unflatten": nil, "reshape": nil, "flatten": nil, "contiguous": nil, "expand_as": nil, "getitem": nil, "repeat_interleave": nil,
-	"to": nil, "float": nil, "half": nil, "bfloat16": nil, "double": nil, "long": nil, "int": nil, "bool": nil, "type_as": nil,
-	"layer_norm": nil, "batch_norm": nil, "group_norm": nil,
-	"softmax": nil, "log_softmax": nil, "softmin": nil, "softsign": nil, "tanhshrink": nil,
-	"max_pool": nil, "adaptive_avg_pool": nil,
-	"dropout": func(c *op.Call) error {
-		if c.Args.(*op.DropoutArgs).P == 1 {
-			return unsupported("dropout with p = 1")
+	for _, r := range op.Rows() { // the in-place form of what writes to its target
+		if name, is := strings.CutSuffix(r.Name, "_"); is && r.InPlace && rows[r.Name].forward == nil {
+			rows[r.Name] = rows[name]
 		}
-		return nil
-	},
-	"cross_entropy": func(c *op.Call) error {
-		if c.Args.(*op.LossArgs).LabelSmoothing > 0 || c.In[1].DType.IsFloating() {
-			return unsupported("cross_entropy with label smoothing or class probabilities")
-		}
-		return nil
-	},
-	"nll_loss": nil, "l1_loss": nil,
-	"pow.any": func(c *op.Call) error {
-		if len(c.In) > 1 && c.In[1] != nil {
-			return unsupported("pow with a tensor as the exponent")
-		}
-		return nil
-	},
-	"embedding.any": func(c *op.Call) error {
-		if c.Args.(*op.EmbeddingArgs).MaxNorm != nil {
-			return unsupported("an embedding with max_norm")
-		}
-		return nil
-	},
-	"scaled_dot_product_attention": nil,
-	"_scaled_dot_product_attention_math": func(c *op.Call) error {
-		if optional(c.In, 3) != nil {
-			return unsupported("attention by matrix products with a mask")
-		}
-		return nil
-	},
+	}
 }
 
 // composedViews are views whose derivative is made of operators; that of the
@@ -85,6 +49,9 @@ func (x *Executor) viewGrad(b *op.Back) error {
 	y := wanted(b, 0)
 	if y == nil {
 		return nil
+	}
+	if a, is := b.Args.(*op.WindowArgs); is && a.Step < a.Size {
+		return x.aside(func(s *aside) { s.windowGrad(b, y, a) })
 	}
 	if err := x.Fill(y, 0); err != nil {
 		return err
@@ -103,6 +70,19 @@ func (x *Executor) viewGrad(b *op.Back) error {
 		}
 	}
 	return nil
+}
+
+// windowGrad adds up the gradients of windows that overlap.
+func (a *aside) windowGrad(b *op.Back, y *op.Tensor, w *op.WindowArgs) {
+	g, size := a.get(b.Grads[0]), ints(y.Size)
+	d := dim(w.Dimension, len(size))
+	out, src := make([]float64, numel(size)), make([]int, len(size))
+	walk(g.size, func(i int, at []int) {
+		copy(src, at)
+		src[d] = at[d]*int(w.Step) + at[len(size)]
+		out[place(size, src)] += g.v[i]
+	})
+	a.put(y, out)
 }
 
 // dim resolves a dimension that may be negative.

@@ -31,7 +31,7 @@ func attentionNumbers(args any, width int64) (causal int64, scale, p float64) {
 func attention(x *Executor, c *op.Call) error {
 	q := c.In[0]
 	if c.In[1].Dim(1) != q.Dim(1) {
-		return unsupported("attention with fewer heads of keys than of queries (enable_gqa)")
+		return attentionAside.forward(x, c)
 	}
 	causal, scale, p := attentionNumbers(c.Args, q.Dim(3))
 	seed := int64(0)
@@ -57,10 +57,13 @@ func (x *Executor) mask(m, q, k *op.Tensor) (kernel.Tensor, error) {
 
 func attentionGrad(x *Executor, b *op.Back) error {
 	q, k, v := b.SavedIn[0], b.SavedIn[1], b.SavedIn[2]
-	if wanted(b, 3) != nil {
-		return unsupported("the gradient of an attention's mask")
-	}
 	causal, scale, p := attentionNumbers(b.Args, q.Dim(3))
+	switch masked := wanted(b, 3) != nil; {
+	case k.Dim(1) != q.Dim(1), masked && p == 0:
+		return attentionAside.backward(x, b)
+	case masked: // the kernel dropped out by numbers of its own
+		return unsupported("the gradient of the mask of an attention with dropout")
+	}
 	mask, err := x.mask(optional(b.SavedIn, 3), q, k)
 	if err != nil {
 		return err
@@ -79,7 +82,7 @@ var attentionRows = map[string]row{
 		}
 		return x.apply(kernel.MaskedFill, c.Out[0], []*op.Tensor{c.Out[0], c.In[0]}, 0)
 	}},
-	// Rows that are masked whole do not occur: composites refuses other masks than causal ones.
-	"_safe_softmax": softmax(kernel.Softmax, kernel.SoftmaxGrad),
+	"_safe_softmax": {forward: asideRow(safeSoftmax, nil).forward, backward: softmax(kernel.Softmax, kernel.SoftmaxGrad).backward},
 	"_scaled_dot_product_efficient_attention": {forward: attention, backward: attentionGrad},
+	"_scaled_dot_product_flash_attention":     {forward: attention, backward: attentionGrad},
 }

@@ -140,17 +140,4 @@ var binaryRows = map[string]row{
 	"le": comparison(kernel.Le, kernel.LeScalar),
 	"gt": comparison(kernel.Gt, kernel.GtScalar),
 	"ge": comparison(kernel.Ge, kernel.GeScalar),
-
-	"masked_fill": {
-		forward: func(x *Executor, c *op.Call) error {
-			v, ok := number(c.Args, "value")
-			if !ok {
-				return unsupported("masked_fill with a tensor as the value")
-			}
-			return x.apply(kernel.MaskedFill, c.Out[0], c.In[:2], v)
-		},
-		backward: func(x *Executor, b *op.Back) error {
-			return x.apply(kernel.MaskedFill, b.Results[0], []*op.Tensor{b.Grads[0], b.SavedIn[1]}, 0)
-		},
-	},
 }

@@ -29,7 +29,7 @@ func drawn(next func(*stream) float64) row {
 func triangle(k *kernel.Kernel) row {
 	return row{
 		forward: func(x *Executor, c *op.Call) error {
-			return x.launch(k, x.operands(c.Out[0], c.In[0]), []int64{arg(c.Args, "diagonal").(int64)})
+			return x.launch(k, x.operands(target(c), c.In[0]), []int64{arg(c.Args, "diagonal").(int64)})
 		},
 		backward: func(x *Executor, b *op.Back) error {
 			return x.launch(k, x.operands(b.Results[0], b.Grads[0]), []int64{arg(b.Args, "diagonal").(int64)})
@@ -70,8 +70,8 @@ var copyRows = map[string]row{
 	"rand":       drawn((*stream).uniform),
 	"randn":      drawn((*stream).normal),
 	"arange": {forward: func(x *Executor, c *op.Call) error {
-		start, _ := number(c.Args, "start")
-		return x.launch(kernel.Arange, x.operands(c.Out[0]), nil, start, 1)
+		start, step, _ := c.Args.(*op.ArangeArgs).Range()
+		return x.launch(kernel.Arange, x.operands(c.Out[0]), nil, start, step)
 	}},
 	"tril": triangle(kernel.Tril),
 	"triu": triangle(kernel.Triu),

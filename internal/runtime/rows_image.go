@@ -127,7 +127,7 @@ var imageRows = map[string]row{
 		forward: func(x *Executor, c *op.Call) error {
 			a := c.Args.(*op.PoolArgs)
 			if a.CeilMode {
-				return unsupported("average pooling with ceil_mode")
+				return averaged(len(a.Kernel)).forward(x, c)
 			}
 			n := len(a.Kernel)
 			return x.launch(kernel.AvgPool, []kernel.Tensor{x.volume(c.Out[0], n), x.volume(c.In[0], n)}, averages(a))
@@ -135,6 +135,9 @@ var imageRows = map[string]row{
 		backward: func(x *Executor, b *op.Back) error {
 			a := b.Args.(*op.PoolArgs)
 			n := len(a.Kernel)
+			if a.CeilMode {
+				return averaged(n).backward(x, b)
+			}
 			return x.launch(kernel.AvgPoolGrad, []kernel.Tensor{x.volume(b.Results[0], n), x.volume(b.Grads[0], n)}, averages(a))
 		},
 	},

@@ -10,7 +10,7 @@ import (
 func embedding(x *Executor, c *op.Call) error {
 	idx, w, y := c.In[0], c.In[1], c.Out[0]
 	if idx.DType != tensor.Int64 {
-		return unsupported("an embedding with indices of type %v", idx.DType)
+		return errView
 	}
 	var o collector
 	o.add(x.viewed(y, idx.Numel(), w.Dim(1)))
@@ -24,6 +24,9 @@ func embedding(x *Executor, c *op.Call) error {
 
 func embeddingGrad(x *Executor, b *op.Back) error {
 	idx, g, y := b.SavedIn[0], b.Grads[0], b.Results[1]
+	if idx.DType != tensor.Int64 {
+		return errView
+	}
 	padding := int64(-1)
 	if a := b.Args.(*op.EmbeddingArgs); a.PaddingIdx != nil {
 		padding = *a.PaddingIdx
@@ -43,5 +46,5 @@ func embeddingGrad(x *Executor, b *op.Back) error {
 
 // lookupRows read at indices.
 var lookupRows = map[string]row{
-	"embedding": {forward: embedding, backward: embeddingGrad},
+	"embedding": row{forward: embedding, backward: embeddingGrad}.otherwise(embeddingAside),
 }

@@ -1,8 +1,6 @@
 package runtime
 
 import (
-	"fmt"
-
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -36,7 +34,7 @@ func nllInts(a any) []int64 {
 
 func nllLoss(x *Executor, c *op.Call) error {
 	if c.In[1].DType != tensor.Int64 {
-		return unsupported("nll_loss with a target of type %v", c.In[1].DType)
+		return errView
 	}
 	var o collector
 	if c.Args.(*op.LossArgs).Reduction == "none" {
@@ -55,6 +53,9 @@ func nllLoss(x *Executor, c *op.Call) error {
 }
 
 func nllLossGrad(x *Executor, b *op.Back) error {
+	if b.SavedIn[1].DType != tensor.Int64 {
+		return errView
+	}
 	var o collector
 	o.add(x.classes(b.Results[0]))
 	if b.Args.(*op.LossArgs).Reduction == "none" {
@@ -71,50 +72,30 @@ func nllLossGrad(x *Executor, b *op.Back) error {
 	return x.launch(kernel.NLLLossGrad, o.ts, nllInts(b.Args))
 }
 
-// elementLoss is a loss of each element's difference, and its mean or sum.
-func elementLoss(k, grad *kernel.Kernel) row {
-	scale := func(reduction string, n int64) (float64, error) {
-		switch reduction {
-		case "mean":
-			return 1 / float64(n), nil
-		case "sum":
-			return 1, nil
+// meanSquares is mse_loss: its mean or sum, and the gradient of the input, have
+// kernels.
+var meanSquares = row{
+	forward: func(x *Executor, c *op.Call) error {
+		s, is := reduce(c.Args, int(c.In[0].Numel()))
+		if !is {
+			return squared.forward(x, c)
 		}
-		return 0, unsupported("a loss with reduction %q", reduction)
-	}
-	return row{
-		forward: func(x *Executor, c *op.Call) error {
-			s, err := scale(c.Args.(*op.LossArgs).Reduction, c.In[0].Numel())
-			if err != nil {
-				return err
-			}
-			if optional(c.In, 2) != nil || optional(c.In, 3) != nil {
-				return unsupported("a loss with weights")
-			}
-			y := c.Out[0]
-			return x.launch(k, []kernel.Tensor{x.at(y, spread(y, c.In[0].Size, &op.ReduceArgs{})), x.operand(c.In[0]), x.operand(c.In[1])}, nil, s)
-		},
-		backward: func(x *Executor, b *op.Back) error {
-			s, err := scale(b.Args.(*op.LossArgs).Reduction, b.SavedIn[0].Numel())
-			if err != nil {
-				return err
-			}
-			if y := wanted(b, 0); y != nil {
-				if err := x.apply(grad, y, []*op.Tensor{b.Grads[0], b.SavedIn[0], b.SavedIn[1]}, s); err != nil {
-					return err
-				}
-			}
-			if y := wanted(b, 1); y != nil {
-				return fmt.Errorf("%w", unsupported("the gradient of a loss for its target"))
-			}
-			return nil
-		},
-	}
+		y := c.Out[0]
+		return x.launch(kernel.MSE, []kernel.Tensor{x.at(y, spread(y, c.In[0].Size, &op.ReduceArgs{})), x.operand(c.In[0]), x.operand(c.In[1])}, nil, s)
+	},
+	backward: func(x *Executor, b *op.Back) error {
+		s, is := reduce(b.Args, int(b.SavedIn[0].Numel()))
+		y := wanted(b, 0)
+		if !is || y == nil || wanted(b, 1) != nil {
+			return squared.backward(x, b)
+		}
+		return x.apply(kernel.MSEGrad, y, []*op.Tensor{b.Grads[0], b.SavedIn[0], b.SavedIn[1]}, s)
+	},
 }
 
 // lossRows are losses.
 var lossRows = map[string]row{
-	"nll_loss_forward":   {forward: nllLoss, backward: nllLossGrad},
-	"nll_loss2d_forward": {forward: nllLoss, backward: nllLossGrad},
-	"mse_loss":           elementLoss(kernel.MSE, kernel.MSEGrad),
+	"nll_loss_forward":   row{forward: nllLoss, backward: nllLossGrad}.otherwise(nllAside),
+	"nll_loss2d_forward": row{forward: nllLoss, backward: nllLossGrad}.otherwise(nllAside),
+	"mse_loss":           meanSquares,
 }

@@ -56,7 +56,7 @@ const (
 // scaledBy is a linear operator of one input, whose derivative is it again.
 func scaledBy(f float64) row {
 	return row{
-		forward: func(x *Executor, c *op.Call) error { return x.apply(kernel.Affine, c.Out[0], c.In[:1], f, 0) },
+		forward: func(x *Executor, c *op.Call) error { return x.apply(kernel.Affine, target(c), c.In[:1], f, 0) },
 		backward: func(x *Executor, b *op.Back) error {
 			return x.apply(kernel.Affine, b.Results[0], b.Grads[:1], f, 0)
 		},

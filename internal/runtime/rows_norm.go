@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 )
@@ -95,12 +96,19 @@ func (x *Executor) pixels(t *op.Tensor) (kernel.Tensor, error) {
 	return x.viewed(t, t.Dim(0), t.Dim(1), n)
 }
 
+// cumulative is the momentum with which running statistics are means over all
+// batches so far, of which this is one more.
+func (x *Executor) cumulative(mean *op.Tensor) float64 {
+	if x.batches == nil {
+		x.batches = map[int32]int{}
+	}
+	x.batches[engine.BlockOf(mean)]++
+	return 1 / float64(x.batches[engine.BlockOf(mean)])
+}
+
 func batchNorm(x *Executor, c *op.Call) error {
 	a, in := c.Args.(*op.BatchNormArgs), c.In[0]
 	training := a.Batch || !a.Running && c.Env().Training
-	if training && a.Cumulative {
-		return unsupported("a batch_norm with momentum None")
-	}
 	var o collector
 	o.add(x.pixels(c.Out[0]))
 	for _, t := range c.Out[1:3] {
@@ -116,13 +124,17 @@ func batchNorm(x *Executor, c *op.Call) error {
 	if o.err != nil {
 		return o.err
 	}
-	return x.launch(kernel.BatchNorm, o.ts, []int64{flag(training)}, a.Momentum, a.Eps)
+	momentum := a.Momentum
+	if training && a.Cumulative {
+		momentum = x.cumulative(c.In[3])
+	}
+	return x.launch(kernel.BatchNorm, o.ts, []int64{flag(training)}, momentum, a.Eps)
 }
 
 func batchNormGrad(x *Executor, b *op.Back) error {
 	a := b.Args.(*op.BatchNormArgs)
 	if !(a.Batch || !a.Running && b.Env().Training) {
-		return unsupported("the derivative of a batch_norm in eval mode")
+		return errView
 	}
 	var o collector
 	o.add(x.pixels(wanted(b, 0)))
@@ -197,14 +209,17 @@ func softmax(forward, grad *kernel.Kernel) row {
 	return row{
 		forward: func(x *Executor, c *op.Call) error {
 			in, y := c.In[0], c.Out[0]
-			if in.Rank() == 0 {
-				return unsupported("a softmax over no dimension")
+			if in.Rank() == 0 { // as if it were a vector of one element
+				return x.launch(forward, []kernel.Tensor{x.at(y, y.Unsqueeze(0)), x.at(in, in.Unsqueeze(0))}, nil)
 			}
 			d := dim(c.Args.(*op.SoftmaxArgs).Dim, in.Rank())
 			return x.launch(forward, []kernel.Tensor{x.at(y, last(y, d)), x.at(in, last(in, d))}, nil)
 		},
 		backward: func(x *Executor, b *op.Back) error {
 			g, r, y := b.Grads[0], b.SavedOut[0], b.Results[0]
+			if g.Rank() == 0 {
+				return x.launch(grad, []kernel.Tensor{x.at(y, y.Unsqueeze(0)), x.at(g, g.Unsqueeze(0)), x.at(r, r.Unsqueeze(0))}, nil)
+			}
 			d := dim(b.Args.(*op.SoftmaxArgs).Dim, g.Rank())
 			return x.launch(grad, []kernel.Tensor{x.at(y, last(y, d)), x.at(g, last(g, d)), x.at(r, last(r, d))}, nil)
 		},
@@ -220,11 +235,11 @@ func flag(b bool) int64 {
 
 // normRows are normalizations.
 var normRows = map[string]row{
-	"native_layer_norm": {forward: layerNorm, backward: layerNormGrad},
-	"native_group_norm": {forward: groupNorm, backward: groupNormGrad},
+	"native_layer_norm": row{forward: layerNorm, backward: layerNormGrad}.otherwise(layerNormAside),
+	"native_group_norm": row{forward: groupNorm, backward: groupNormGrad}.otherwise(groupNormAside),
 	"add_.batch":        {forward: countBatch},
-	"native_batch_norm": {forward: batchNorm, backward: batchNormGrad},
-	"cudnn_batch_norm":  {forward: batchNorm, backward: batchNormGrad},
+	"native_batch_norm": row{forward: batchNorm, backward: batchNormGrad}.otherwise(batchNormAside),
+	"cudnn_batch_norm":  row{forward: batchNorm, backward: batchNormGrad}.otherwise(batchNormAside),
 	"_softmax":          softmax(kernel.Softmax, kernel.SoftmaxGrad),
 	"_log_softmax":      softmax(kernel.LogSoftmax, kernel.LogSoftmaxGrad),
 }

@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/memplan/memplan/internal/allocsim"
@@ -32,8 +34,8 @@ type Progress struct {
 	Step                int
 	Loss                float64 // the sum of those of the step's backward passes; 0 without
 	HasLoss             bool
-	Took                time.Duration
-	Allocated, Reserved tensor.Bytes // peaks so far
+	Took                time.Duration // until the device had done it; in the first step, from its first batch on
+	Allocated, Reserved tensor.Bytes  // peaks so far
 }
 
 // Result is what came of a run.
@@ -44,6 +46,8 @@ type Result struct {
 	Stats  allocsim.Stats
 	// Live are the blocks that were alive when the run ended.
 	Live int
+	// Aside are the operators that were computed in the machine's own memory, sorted.
+	Aside []string
 }
 
 // Run executes steps of a job and gives all memory back. What it did before an
@@ -68,6 +72,11 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 		now = func() time.Time { return time.Time{} }
 	}
 	start := now()
+	x.onStart = func() error {
+		err := o.Device.Synchronize()
+		start = now()
+		return err
+	}
 	x.onStep = func(n int) error {
 		if err := o.Device.Synchronize(); err != nil {
 			return err
@@ -91,19 +100,32 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 		return nil
 	}
 	r.Played, err = engine.Play(prog, env, x, o.Steps)
-	r.Stats, r.Live = alloc.Stats(), x.live
+	r.Stats, r.Live, r.Aside = alloc.Stats(), x.live, slices.Sorted(maps.Keys(x.asides))
 	if err == nil && o.OnEnd != nil {
 		err = o.OnEnd(&x.weights)
 	}
-	return r, errors.Join(err, x.release())
+	return r, also(err, x.release())
 }
 
 // NewExecutor returns a backend over a device whose memory an allocator divides.
 func NewExecutor(d Device, alloc *allocsim.Allocator, source Source, seed uint64) *Executor {
 	x := &Executor{
-		memory: memory{device: d, alloc: alloc}, source: source, seed: seed,
-		loads: map[string]int{}, seeds: map[int32]int64{},
+		memory: memory{arena: arena{device: d, alloc: alloc}}, source: source, seed: seed,
+		loads: map[string]int{}, seeds: map[int32]int64{}, known: map[int32]quantity{}, lengths: map[int32][2][]float64{},
 	}
 	x.weights = Weights{x: x, of: map[string]*op.Tensor{}}
 	return x
+}
+
+// also joins to an error what others say that is not part of it: after a device
+// failed, every call says the same again.
+func also(err error, more ...error) error {
+	for _, e := range more {
+		if several, ok := e.(interface{ Unwrap() []error }); ok {
+			err = also(err, several.Unwrap()...)
+		} else if e != nil && !errors.Is(err, e) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
 }

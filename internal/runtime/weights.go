@@ -73,7 +73,7 @@ func (w *Weights) WriteSafetensors(out io.Writer) error {
 			continue
 		}
 		data := make([]byte, t.Numel()*t.DType.Size())
-		if err := w.x.device.Read(data, addressOf(w.x.operand(t))); err != nil {
+		if err := w.x.read(data, w.x.operand(t)); err != nil {
 			return err
 		}
 		if _, err := out.Write(data); err != nil {

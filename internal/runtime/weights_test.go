@@ -3,10 +3,13 @@ package runtime
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/memplan/memplan/internal/cpu"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -57,21 +60,33 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestRefused checks that what a device does not run, or what would be computed
-// otherwise than PyTorch does, is refused before anything runs.
+// narrow is a device without kernels for bfloat16.
+type narrow struct{ *cpu.Device }
+
+func (narrow) Check(c *kernel.Call) error {
+	for i := range c.T {
+		if c.T[i].DType == tensor.BFloat16 {
+			return &kernel.UnsupportedError{Kernel: c.Kernel, DType: tensor.BFloat16, Device: "a narrow device"}
+		}
+	}
+	return nil
+}
+
+// TestRefused checks that what a device does not run is refused before anything
+// runs, with the line of the spec.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ spec, want string }{
-		{"layers: [{Linear: 4}, {BatchNorm1d: {momentum: null}}]", "operator native_batch_norm: a batch_norm with momentum None cannot be executed by memplan run yet"},
-		{"layers: [{Linear: 4}, {add: [x, {arange: 4}]}]", "operator add of these tensors (kernel add: operand b is of type int64, not float64) cannot be executed by memplan run yet"},
-		{"layers: [{Linear: 4}, {to: bfloat16}, {mul: 2}, {to: float64}]", "operator mul of bfloat16 on the CPU cannot be executed by memplan run yet"},
+		{"layers: [{Linear: 4}, {to: bfloat16}, {mul: 2}, {to: float64}]", "refused.yaml:4: operator _to_copy of bfloat16 on a narrow device cannot be executed by memplan run yet"},
+		{"layers: [{Linear: 4}]\nparallel: {ddp: 2}", "a job of 2 processes cannot be executed by memplan run yet"},
 	} {
-		j, err := parsed("refused.yaml", "memplan: 1\nmodel:\n  inputs: {x: {shape: [3]}, y: {shape: [], dtype: int64}}\n  "+c.spec+
-			"\n  loss: {cross_entropy: {target: y}}\ntrain: {batch_size: 2, optimizer: SGD}\n")
+		layers, more, _ := strings.Cut(c.spec, "\n")
+		j, err := parsed("refused.yaml", "memplan: 1\nmodel:\n  inputs: {x: {shape: [3]}, y: {shape: [], dtype: int64}}\n  "+layers+
+			"\n  loss: {cross_entropy: {target: y}}\ntrain: {batch_size: 2, optimizer: SGD}\n"+more+"\n")
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		_, err = Probe(j.Program, j.Machine.Env, cpu.New(0))
+		_, err = Probe(j.Program, j.Machine.Env, narrow{cpu.New(0)})
 		if not := (*UnsupportedError)(nil); !errors.As(err, &not) {
 			t.Errorf("%s: %v is no UnsupportedError", c.spec, err)
 			continue
@@ -79,5 +94,45 @@ func TestRefused(t *testing.T) {
 		if err.Error() != c.want {
 			t.Errorf("%s:\n  got  %v\n  want %s", c.spec, err, c.want)
 		}
+	}
+}
+
+// TestInitialAttention: of nn.MultiheadAttention, the projections start within the
+// bounds that reset_parameters gives them, and reach towards them; biases start as
+// zeros.
+func TestInitialAttention(t *testing.T) {
+	j, err := parsed("attention.yaml", `memplan: 1
+model:
+  inputs: {x: {shape: [3, 32]}, y: {shape: [], dtype: int64}}
+  layers:
+    - {MultiheadAttention: {num_heads: 2, batch_first: true}, inputs: [x, x, x], pick: 0}
+    - {getitem: ":, 0"}
+  loss: {cross_entropy: {target: y}}
+train: {batch_size: 2, optimizer: {SGD: {lr: 0.0}}}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounds := map[string]float64{"in_proj_weight": math.Sqrt(6.0 / (96 + 32)), "in_proj_bias": 0, "out_proj.weight": 1 / math.Sqrt(32), "out_proj.bias": 0}
+	_, err = Run(context.Background(), j.Program, j.Machine.Env, Options{
+		Device: cpu.New(tensor.GiB), Config: j.Machine.Conf, Steps: 1,
+		OnEnd: func(w *Weights) error {
+			for _, name := range w.Names() {
+				v, err := w.Read(name)
+				if err != nil {
+					return err
+				}
+				param := strings.TrimPrefix(name, "layers.0.")
+				bound, known := bounds[param]
+				if lo, hi := slices.Min(v), slices.Max(v); !known || lo < -bound || hi > bound || hi < 0.95*bound || lo > -0.95*bound {
+					t.Errorf("%s lies from %v to %v, the bound is %v", name, lo, hi, bound)
+				}
+				delete(bounds, param)
+			}
+			return nil
+		},
+	})
+	if err != nil || len(bounds) > 0 {
+		t.Errorf("%v; not seen: %v", err, bounds)
 	}
 }

@@ -1,6 +1,9 @@
 package tensor
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // DType is an element type of a tensor, named as in torch.
 type DType uint8
@@ -64,6 +67,47 @@ func (d DType) Accumulate() DType {
 		return Float32
 	}
 	return d
+}
+
+// Epsilon is the distance from 1 to the next number of a floating type; 0 of
+// others.
+func (d DType) Epsilon() float64 {
+	switch d {
+	case Float64:
+		return 0x1p-52
+	case Float32:
+		return 0x1p-23
+	case Float16:
+		return 0x1p-10
+	case BFloat16:
+		return 0x1p-7
+	}
+	return 0
+}
+
+// Largest is the largest finite number of a type.
+func (d DType) Largest() float64 {
+	switch d {
+	case Float64:
+		return math.MaxFloat64
+	case Float32:
+		return math.MaxFloat32
+	case BFloat16:
+		return 0x1.fep127
+	case Float16:
+		return 65504
+	case Int64:
+		return math.MaxInt64
+	case Int32:
+		return math.MaxInt32
+	case Int16:
+		return math.MaxInt16
+	case Int8:
+		return math.MaxInt8
+	case Uint8:
+		return math.MaxUint8
+	}
+	return 1
 }
 
 // ParseDType reads torch's name of an element type, with or without the

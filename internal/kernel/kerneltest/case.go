@@ -59,12 +59,6 @@ func (c *Case) String() string {
 	return b.String() + ")"
 }
 
-// Written reports whether a kernel writes an operand: the first ones, and the
-// running statistics of batch_norm.
-func Written(k *kernel.Kernel, i int) bool {
-	return i < k.Outputs || strings.HasPrefix(k.Tensors[i], "running_")
-}
-
 // canary lies between operands on the device.
 const (
 	canary = 256
@@ -143,7 +137,7 @@ func (c *Case) Compare(got []Array) error {
 		if t.Absent() {
 			continue
 		}
-		if !Written(c.Kernel, i) {
+		if !c.Kernel.Writes(i) {
 			if !bytes.Equal(t.Storage, got[i].Storage) && !slices.ContainsFunc(c.T[:c.Kernel.Outputs], t.shares) {
 				return fmt.Errorf("operand %s, which is only read, changed", name)
 			}

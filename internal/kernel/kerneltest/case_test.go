@@ -39,7 +39,7 @@ func (f *fake) Synchronize() error { return nil }
 func (f *fake) Launch(c *kernel.Call) error {
 	want := f.c.expect()
 	for i := range c.T {
-		if f.c.T[i].Absent() || !Written(c.Kernel, i) {
+		if f.c.T[i].Absent() || !c.Kernel.Writes(i) {
 			continue
 		}
 		a := f.c.result(i, f.c.T[i])
@@ -78,7 +78,7 @@ func TestCompare(t *testing.T) {
 			}
 			want := c.expect()
 			for i := range c.T {
-				finite := Written(k, i) && !c.T[i].Absent() && len(want[i].v) > 0 && near(want[i].v[len(want[i].v)/2], 0, 1e30)
+				finite := k.Writes(i) && !c.T[i].Absent() && len(want[i].v) > 0 && near(want[i].v[len(want[i].v)/2], 0, 1e30)
 				if !finite || c.T[i].DType == tensor.Bool {
 					continue
 				}

@@ -74,12 +74,25 @@ func reduced(start float64, step func(sum, a, b float64) (v, term float64), targ
 	}
 }
 
+// norm is the root of a sum of squares.
+func norm() row {
+	r := reduced(0, func(s, a, _ float64) (float64, float64) { return s + a*a, 0 }, nil)
+	squares := r.expect
+	r.expect = func(c *calculation) {
+		squares(c)
+		for i, v := range c.t["y"].v {
+			c.t["y"].v[i] = math.Sqrt(v)
+		}
+	}
+	return r
+}
+
 var reduceRows = map[*kernel.Kernel]row{
-	kernel.Sum:        reduced(0, func(s, a, _ float64) (float64, float64) { return s + a, math.Abs(a) }, nil),
-	kernel.Max:        reduced(math.Inf(-1), func(s, a, _ float64) (float64, float64) { return math.Max(s, a), 0 }, nil),
-	kernel.SumSquares: reduced(0, func(s, a, _ float64) (float64, float64) { return s + a*a, 0 }, nil),
-	kernel.MSE:        reduced(0, func(s, a, b float64) (float64, float64) { return s + (a-b)*(a-b), 2 * (a*a + b*b) }, normal),
-	kernel.L1:         reduced(0, func(s, a, b float64) (float64, float64) { return s + math.Abs(a-b), math.Abs(a) + math.Abs(b) }, normal),
+	kernel.Sum:  reduced(0, func(s, a, _ float64) (float64, float64) { return s + a, math.Abs(a) }, nil),
+	kernel.Max:  reduced(math.Inf(-1), func(s, a, _ float64) (float64, float64) { return math.Max(s, a), 0 }, nil),
+	kernel.Norm: norm(),
+	kernel.MSE:  reduced(0, func(s, a, b float64) (float64, float64) { return s + (a-b)*(a-b), 2 * (a*a + b*b) }, normal),
+	kernel.L1:   reduced(0, func(s, a, b float64) (float64, float64) { return s + math.Abs(a-b), math.Abs(a) + math.Abs(b) }, normal),
 	kernel.BCE: reduced(0, func(s, a, b float64) (float64, float64) {
 		return s + math.Max(a, 0) - a*b + math.Log1p(math.Exp(-math.Abs(a))), 1 + math.Abs(a)
 	}, unit),

@@ -47,7 +47,7 @@ def run(job):
                     continue
                 if t.is_floating_point():
                     with torch.no_grad():
-                        t.copy_(first(path + name, t))
+                        t.copy_(first((path + name).replace(".modules_to_save.", ".original_module."), t))
                 tensors[id(t)] = path + name, t, t.detach().clone() if t.is_floating_point() else torch.zeros_like(t)
 
     def initialize(name, model):
@@ -63,7 +63,7 @@ def run(job):
             u = digits(f"{i['name']}/{n}", count).reshape(i["size"])
             if i["bound"]:
                 u = (u * i["bound"]).floor()
-            elif i["dtype"].startswith("float"):
+            elif "float" in i["dtype"]:
                 u = 4 * u - 2
             else:
                 u = torch.ones(i["size"])
@@ -71,11 +71,21 @@ def run(job):
         return tuple(out)
 
     def backward(self, *args, **kwargs):
-        losses.append(self.item())
+        if "scaler" not in space:
+            losses.append(self.item())
         return torch.autograd.backward(self, *args, **kwargs)
 
+    def scale(self, loss):
+        losses.append(loss.item())
+        return original_scale(self, loss)
+
     script = job["script"].replace('torch.device("cuda")', 'torch.device("cpu")').replace("torch.float32", "torch.float64")
-    script = re.sub(r"^((\w+) = .*\.to\(device.*\))$", r'\1\ninitialize("\2", \2)', script, flags=re.M)
+    script = script.replace('GradScaler("cuda")', 'GradScaler("cpu")').replace(".pin_memory()", "").replace("pin_memory=True", "pin_memory=False")
+    script = script.replace("capturable=True", "capturable=False").replace('torch.autocast("cuda"', 'torch.autocast("cpu"')
+    # once the models are as they stay, with masks and adapters
+    first_use = re.search(r"^(optimizer|criterion|ema\b|upcoming|def next_batch|def step_parameter)", script, flags=re.M).start()
+    models = "".join(f'initialize("{m}", {m})\n' for m in job["models"])
+    script = script[:first_use] + models + script[first_use:]
     script = script.replace("def next_batch():", "def unused():").replace("def next_eval_batch():", "def unused_eval():")
     space = {"__name__": "script", "initialize": initialize,
              "next_batch": lambda: batch(job["inputs"]), "next_eval_batch": lambda: batch(job["eval_inputs"])}
@@ -83,10 +93,11 @@ def run(job):
     for f in "reset_peak_memory_stats", "max_memory_allocated", "max_memory_reserved", "empty_cache", "synchronize":
         setattr(torch.cuda, f, lambda *a: 0)
     original, torch.Tensor.backward = torch.Tensor.backward, backward
+    original_scale, torch.amp.GradScaler.scale = torch.amp.GradScaler.scale, scale
     try:
         exec(compile(script, job["name"], "exec"), space)
     finally:
-        torch.Tensor.backward = original
+        torch.Tensor.backward, torch.amp.GradScaler.scale = original, original_scale
     changes = {}
     for path, t, was in tensors.values():
         d = (t.detach().double() - was).reshape(-1)

@@ -1,0 +1,220 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// FSDP2, as torch/distributed/fsdp/_fully_shard has it, on rank 0. fully_shard
+// makes a group of the parameters of a module that no call before took, and
+// leaves of each the rows that are this rank's. Hooks of the module's forward and
+// of the gradients of its results gather the group's parameters on a stream of
+// their own and free them again; when the gradients of its inputs are there,
+// those of its parameters are reduced and divided.
+//
+// Rank 0 has the first rows of each parameter, never fewer than another, so that
+// its part is never padded.
+
+// Streams of FSDP's collectives (FSDPCommContext); each has memory of its own.
+const (
+	gatherStream int16 = copyStream + 1 + iota
+	reduceStream
+)
+
+// shardPhase is TrainingState.
+type shardPhase uint8
+
+const (
+	shardIdle shardPhase = iota
+	shardForward
+	shardPreBackward
+	shardPostBackward
+)
+
+// sharding is what the modules of one model share: FSDPStateContext and
+// FSDPCommContext.
+type sharding struct {
+	*program.FSDP
+	ranks     int64
+	inference bool          // the job runs under torch.inference_mode
+	states    []*shardState // in the order of Module.named_modules
+
+	forwardRoot *shardState   // whose forward is under way
+	order       []*shardGroup // whose forwards have run since the last backward
+	gathered    *op.Tensor    // an all-gather's output that was copied from, until the next one was
+	reduced     *op.Tensor    // a reduce-scatter's input, until the next one starts
+	queued      bool          // the final callback of this backward pass
+	local       bool          // gradients are not reduced: set_requires_gradient_sync(False)
+}
+
+// shardState is FSDPState: a module that fully_shard was called on.
+type shardState struct {
+	*sharding
+	module *module
+	group  *shardGroup // nil if no parameters were left for it
+	phase  shardPhase
+}
+
+// shardGroup is FSDPParamGroup: parameters that are gathered together.
+type shardGroup struct {
+	*sharding
+	module  *module
+	params  []*shardParam
+	dtype   tensor.DType // of the parameters
+	phase   shardPhase
+	reshard int64 // as FSDP.Reshard
+
+	unsharded bool
+	regrouped bool       // divided over fewer ranks since the forward pass (SHARDED_POST_FORWARD)
+	result    *op.Tensor // of an all-gather, not copied from yet
+	indices   []int      // in sharding.order
+}
+
+// shardParam is FSDPParam.
+type shardParam struct {
+	cell *cell
+	size tensor.Dims // of the whole parameter
+	part int64       // elements of a rank's part, with padding
+
+	output *op.Tensor // of the all-gather, flat; its memory comes and goes
+	whole  *op.Tensor // the parameter over it, which autograd knows
+	after  *op.Tensor // this rank's part after the forward pass, if regrouped
+	sum    *op.Tensor // gradients that were not reduced, in the type of reductions
+}
+
+// fullyShard calls fully_shard on modules of a model, inner ones first, and on
+// the model, all of which lies in host memory before.
+func (p *Player) fullyShard(root *module, j *program.Job) {
+	s := j.Parallel.FSDP
+	c := &sharding{FSDP: s, ranks: j.Parallel.Ranks, inference: j.Inference == "inference_mode"}
+	for _, path := range s.Modules {
+		m := root
+		for path != "" {
+			i := m.step(path)
+			path = path[min(len(path), len(m.class.Children[i].Path)+1):]
+			m = m.children[i]
+		}
+		p.shard(c, m, s.Reshard)
+	}
+	p.shard(c, root, 1) // _lazy_init: the root's parameters are needed at once in the backward pass
+	root.collectStates(&c.states)
+}
+
+// collectStates lists the states below m as Module.named_modules comes to them.
+func (m *module) collectStates(to *[]*shardState) {
+	if m.sharded != nil {
+		*to = append(*to, m.sharded)
+	}
+	for _, ch := range m.registered {
+		ch.collectStates(to)
+	}
+}
+
+// managed lists the modules whose parameters fully_shard takes: what is in m but
+// not in a module that is sharded already, children first
+// (_get_managed_modules).
+func (m *module) managed(root bool, to []*module) []*module {
+	if !root && m.sharded != nil {
+		return to
+	}
+	for _, ch := range m.registered {
+		to = ch.managed(false, to)
+	}
+	return append(to, m)
+}
+
+// shard is fully_shard of one module: parameters and buffers are moved to the
+// device, and the rows that are this rank's copied; the rest dies when the call
+// returns, in the order of Module.named_parameters.
+func (p *Player) shard(c *sharding, m *module, reshard int64) {
+	if m.sharded != nil {
+		return
+	}
+	m.sharded = &shardState{sharding: c, module: m}
+	g := &shardGroup{sharding: c, module: m, reshard: reshard}
+	modules := m.managed(true, nil)
+	seen := map[*cell]bool{}
+	each := func(f func(c *cell, grad bool)) {
+		for _, params := range []bool{true, false} {
+			for _, sub := range modules {
+				p.layer = sub.layer
+				cells := sub.params
+				if !params {
+					cells = sub.buffers
+				}
+				for _, x := range cells {
+					if !seen[x] {
+						seen[x] = true
+						f(x, params)
+					}
+				}
+			}
+		}
+	}
+	each(func(x *cell, grad bool) {
+		if grad && x.t != nil {
+			p.Fail("parameter %s is shared by modules that are sharded apart, which would no longer share it; that is not modelled", x.decl.Name)
+		}
+		p.move(x, grad)
+		if grad {
+			g.params = append(g.params, &shardParam{cell: x})
+		}
+	})
+	whole := map[*cell]*op.Tensor{}
+	for _, x := range g.params {
+		whole[x.cell] = x.cell.t
+		p.divide(x, c)
+		if d := x.cell.t.DType; x == g.params[0] {
+			g.dtype = d
+		} else if d != g.dtype {
+			p.Fail("FSDP expects uniform original parameter dtype, PyTorch says: %s and %s in one module that is sharded", g.dtype, d)
+		}
+	}
+	eachParameter(m, func(sub *module, i int) {
+		if t := whole[sub.params[i]]; t != nil {
+			p.Drop(t)
+			delete(whole, sub.params[i])
+		}
+	})
+	if len(g.params) > 0 {
+		m.sharded.group = g
+	}
+	p.layer = 0
+}
+
+// divide leaves a rank's part of a parameter (FSDPParam._init_sharded_param).
+func (p *Player) divide(x *shardParam, c *sharding) {
+	t := x.cell.t
+	if t.Rank() == 0 {
+		p.Fail("fully_shard does not support scalar parameters, PyTorch says: %s is one", x.cell.decl.Name)
+	}
+	p.layer = x.cell.layer
+	x.size = t.Size
+	part := t.Size.Slice()
+	part[0] = (part[0] + c.ranks - 1) / c.ranks
+	local := p.Leaf(trace.Parameters, t.DType, !x.cell.frozen, part...)
+	if c.Offload {
+		device := local
+		local = p.transfer(device, true, c.Pinned, device.LikeDense())
+		p.mark(obj(local), trace.Parameters)
+		obj(local).requires = !x.cell.frozen
+		p.Drop(device)
+	}
+	obj(local).param = true
+	x.cell.t, x.cell.divided, x.part = local, true, local.Numel()
+}
+
+// isSharded reports whether fully_shard was called on m or a module in it.
+func (m *module) isSharded() bool {
+	if m.sharded != nil {
+		return true
+	}
+	for _, ch := range m.children {
+		if ch.isSharded() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// onStream makes f's new tensors in the memory of another stream.
+func (p *Player) onStream(s int16, f func()) {
+	saved := p.stream
+	p.stream = s
+	f()
+	p.stream = saved
+}
+
+// labelled runs f, which works for a module, as an operation of that name.
+func (p *Player) labelled(name string, m *module, f func()) {
+	saveOp, layer := p.op, p.layer
+	p.op, p.layer = p.names.op(name), m.layer
+	f()
+	p.op, p.layer = saveOp, layer
+}
+
+// world is the number of ranks that have the parts which are gathered.
+func (g *shardGroup) world() int64 {
+	if g.regrouped {
+		return g.reshard
+	}
+	return g.ranks
+}
+
+// gathers is the type in which parameters are gathered and computed with.
+func (g *shardGroup) gathers() tensor.DType {
+	if g.ParamDType != nil {
+		return *g.ParamDType
+	}
+	return g.dtype
+}
+
+// unshard starts an all-gather (foreach_all_gather): the parts are copied to this
+// rank's place in the buffer of all. Where parameters are gathered in another type
+// the parts are first converted, into one buffer; those on the CPU are copied to
+// the device one by one.
+func (g *shardGroup) unshard(p *Player) {
+	if g.result != nil || g.unsharded {
+		return
+	}
+	p.labelled("FSDP::all_gather", g.module, func() {
+		p.onStream(gatherStream, func() {
+			d, world := g.gathers(), g.world()
+			var n int64
+			var inputs []*op.Tensor
+			for _, x := range g.params {
+				n += x.numel(world)
+				if g.Offload && !g.regrouped {
+					t := p.transfer(x.cell.t, false, false, x.cell.t.LikeDense())
+					if d != g.dtype {
+						c := p.do1(op.ToCopy, &op.ToCopyArgs{DType: d}, t)
+						p.Drop(t)
+						t = c
+					}
+					inputs = append(inputs, t)
+				}
+			}
+			if d != g.dtype && !g.Offload {
+				inputs = append(inputs, p.New(tensor.Contiguous(tensor.D(n)), d))
+			}
+			g.result = p.New(tensor.Contiguous(tensor.D(n*world)), d)
+			for i := len(inputs) - 1; i >= 0; i-- {
+				p.Drop(inputs[i])
+			}
+		})
+	})
+}
+
+// numel is the number of elements of a part where so many ranks have one.
+func (x *shardParam) numel(world int64) int64 {
+	if x.after != nil {
+		return x.after.Numel()
+	}
+	return x.part
+}
+
+// waitForUnshard copies what was gathered to the parameters
+// (foreach_all_gather_copy_out). In the forward pass the buffer lives on until
+// the next group's parameters were copied, otherwise it dies.
+func (g *shardGroup) waitForUnshard(p *Player) {
+	if g.result == nil {
+		return
+	}
+	var before *op.Tensor // a local name until the end
+	if g.phase == shardForward {
+		before, g.gathered = g.gathered, nil
+	}
+	p.labelled("FSDP::all_gather_copy_out", g.module, func() {
+		world, d := g.world(), g.gathers()
+		sizes := make([]int64, len(g.params))
+		for i, x := range g.params {
+			n := x.numel(world)
+			sizes[i] = n * d.Size()
+			p.layer = x.cell.layer
+			if x.output == nil {
+				x.output = p.New(tensor.Contiguous(tensor.D(n*world)), d)
+			} else if st := obj(x.output).st; st.id == 0 {
+				p.allocBlock(st, tensor.Bytes(n*world*d.Size()))
+			}
+			p.mark(obj(x.output), trace.Parameters)
+		}
+		p.layer = g.module.layer
+		p.onDevice(splitCopyTable(sizes, world, p.env.SMs, p.env.ThreadsPerSM))
+		for _, x := range g.params {
+			if x.whole == nil {
+				x.whole = p.Alias(x.output, tensor.Contiguous(x.size), d)
+				o := obj(x.whole)
+				o.requires, o.param, o.inference = !x.cell.frozen, true, g.inference
+			}
+			x.cell.whole = x.whole
+			p.Drop(x.after)
+			x.after = nil
+		}
+		g.unsharded, g.regrouped = true, false
+	})
+	if g.phase == shardForward {
+		g.gathered = g.result
+	} else {
+		p.Drop(g.result)
+	}
+	g.result = nil
+	p.Drop(before)
+}
+
+// freeAfterForward is FSDPParamGroup.reshard after the forward pass. Where fewer
+// ranks are to have the parameters until the backward pass, each keeps a copy of
+// its part.
+func (g *shardGroup) freeAfterForward(p *Player) {
+	switch {
+	case g.reshard == 1:
+		return
+	case g.reshard == g.ranks:
+		g.free(p)
+		return
+	}
+	for _, x := range g.params {
+		p.layer = x.cell.layer
+		x.after = p.New(tensor.Contiguous(tensor.D(x.output.Numel()/g.reshard)), x.output.DType)
+		p.mark(obj(x.after), trace.Parameters)
+		p.emptyStorage(obj(x.output).st)
+		x.cell.whole = nil
+	}
+	p.layer = g.module.layer
+	g.unsharded, g.regrouped = false, true
+}
+
+// free gives up the gathered parameters' memory (FSDPParam.to_sharded).
+func (g *shardGroup) free(p *Player) {
+	if !g.unsharded && !g.regrouped {
+		return
+	}
+	for _, x := range g.params {
+		x.cell.whole = nil
+		if st := obj(x.output).st; st.id != 0 {
+			p.emptyStorage(st)
+		}
+	}
+	g.unsharded, g.regrouped = false, false
+}
+
+// onDevice is a table that a kernel reads, which is packed on the host and copied.
+func (p *Player) onDevice(elements int64) {
+	p.Drop(p.New(tensor.Contiguous(tensor.D(elements)), tensor.Int64))
+}
+
+// The kernels of split_with_sizes_copy and _chunk_cat work in blocks of so many
+// bytes (BLOCK_SIZE and BYTES_PER_THREAD in
+// aten/src/ATen/native/cuda/TensorShape.cu).
+const (
+	copyThreads = 128
+	copyBytes   = 16 * copyThreads
+)
+
+// splitCopyTable is the number of elements of the table of
+// split_with_sizes_copy.out: three for each split, one for each block and the
+// sums of blocks. A block takes more where there are more than the device runs at
+// once; sizes are the bytes of each split of a chunk.
+func splitCopyTable(sizes []int64, chunks int64, sms, threadsPerSM int) int64 {
+	var blocks int64
+	for _, n := range sizes {
+		blocks += divUp(n, copyBytes)
+	}
+	most := max(int64(sms)*int64(threadsPerSM)/copyThreads*2, 1)
+	factor := divUp(blocks*chunks, most)
+	perBlock := min(int64(math.Ceil(math.Sqrt(float64(factor)))), chunks)
+	iterations := divUp(factor, perBlock)
+	total := 4*int64(len(sizes)) + 1
+	for _, n := range sizes {
+		total += divUp(n, copyBytes*iterations)
+	}
+	return total
+}
+
+// chunkCatTable is the number of elements of the table of _chunk_cat.out: six for
+// each tensor, one for each block of a chunk, and two more; sizes are the bytes of
+// each tensor's part of a chunk.
+func chunkCatTable(sizes []int64) int64 {
+	total := 6*int64(len(sizes)) + 2
+	for _, n := range sizes {
+		total += divUp(n, copyBytes)
+	}
+	return total
+}
+
+func divUp(a, b int64) int64 { return (a + b - 1) / b }

@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// preForward is FSDPState._pre_forward. What it returns goes into forward in the
+// place of the arguments, and is the caller's.
+func (s *shardState) preForward(p *Player, args []value) []value {
+	if s.phase == shardPreBackward { // a checkpoint recomputes: the parameters are there
+		return p.keepAll(args)
+	}
+	s.phase = shardForward
+	if s.forwardRoot == nil {
+		s.forwardRoot = s
+	}
+	out := p.keepAll(args)
+	if s.ParamDType != nil && !s.KeepInputs {
+		p.castAll(out, *s.ParamDType)
+	}
+	if g := s.group; g != nil {
+		g.phase = shardForward
+		g.unshard(p)
+		g.waitForUnshard(p)
+		g.watchInputs(p, out)
+	}
+	return out
+}
+
+// castAll converts the floating tensors among values, in their places.
+func (p *Player) castAll(vs []value, d tensor.DType) {
+	for i, v := range vs {
+		switch {
+		case v.list != nil:
+			l := &list{refs: 1, items: p.keepAll(v.list.items)}
+			p.castAll(l.items, d)
+			p.drop(v)
+			vs[i] = value{list: l}
+		case v.t != nil && v.t.DType.IsFloating() && v.t.DType != d:
+			vs[i] = value{t: p.do1(op.ToCopy, &op.ToCopyArgs{DType: d}, v.t)}
+			p.drop(v)
+		}
+	}
+}
+
+// postForward is FSDPState._post_forward.
+func (s *shardState) postForward(p *Player, v value) value {
+	if s.phase == shardPreBackward {
+		return v
+	}
+	if g := s.group; g != nil {
+		g.freeAfterForward(p)
+		g.indices = append(g.indices, len(s.order))
+		s.order = append(s.order, g)
+		g.phase = shardIdle
+	}
+	if p.env.GradMode {
+		s.watchResults(p, v)
+	}
+	s.phase = shardIdle
+	var last *op.Tensor // a local name of the hook
+	if s.forwardRoot == s {
+		last, s.gathered, s.forwardRoot = s.gathered, nil, nil
+	}
+	if s.OutputDType != nil {
+		out := []value{v}
+		p.castAll(out, *s.OutputDType)
+		v = out[0]
+	}
+	p.Drop(last)
+	return v
+}
+
+// watchResults registers the hook that gathers the parameters before the
+// gradients of a result go on (_register_pre_backward_hook).
+func (s *shardState) watchResults(p *Player, v value) {
+	if v.list != nil {
+		for _, it := range v.list.items {
+			s.watchResults(p, it)
+		}
+		return
+	}
+	if v.t == nil || !obj(v.t).requires {
+		return
+	}
+	if fn := p.gradFn(obj(v.t)); fn != nil {
+		fn.before = append(fn.before, func() { s.preBackward(p) })
+	}
+}
+
+// postBackwardRow stands for RegisterPostBackwardFunction, an autograd.Function
+// that returns its inputs and, in the backward pass, reduces the gradients of the
+// module's parameters before it hands those of its inputs on.
+var postBackwardRow = &op.Row{
+	Name: "RegisterPostBackwardFunction", Node: "RegisterPostBackwardFunctionBackward",
+	Grad: func(b *op.Back) {
+		for i, g := range b.Grads {
+			if g == nil { // set_materialize_grads
+				b.Set(i, b.New(tensor.Contiguous(b.OutM[i].Size), b.OutM[i].DType))
+			}
+		}
+		b.Args.(*shardGroup).postBackward(playerOf(b.Exec))
+		for i, g := range b.Grads {
+			if g != nil {
+				b.Set(i, b.Keep(g))
+			}
+		}
+	},
+}
+
+// watchInputs puts the arguments that require a gradient through
+// RegisterPostBackwardFunction; those in lists stay in their places.
+func (g *shardGroup) watchInputs(p *Player, args []value) {
+	if !p.env.GradMode {
+		return
+	}
+	var n *node
+	var each func(vs []value)
+	each = func(vs []value) {
+		for i, v := range vs {
+			switch {
+			case v.list != nil:
+				l := &list{refs: 1, items: p.keepAll(v.list.items)}
+				each(l.items)
+				p.drop(v)
+				vs[i] = value{list: l}
+			case v.t != nil && obj(v.t).requires:
+				if n == nil {
+					n = p.newNode(postBackwardRow, g, p.names.node(postBackwardRow), p.nextSeq())
+				}
+				l, _ := v.t.View(v.t.Size) // view_as: dimensions of one element may get other strides
+				o := obj(p.ViewOf(v.t, l))
+				n.edges = append(n.edges, p.gradEdge(obj(v.t)))
+				n.inM, n.outM = append(n.inM, metaOf(o)), append(n.outM, metaOf(o))
+				o.requires, o.returned, o.fn, o.nr = true, true, n, len(n.outM)-1
+				n.refs++
+				vs[i] = value{t: &o.Tensor}
+				p.drop(v)
+			}
+		}
+	}
+	each(args)
+}
+
+// preBackward is FSDPState._pre_backward.
+func (s *shardState) preBackward(p *Player) {
+	s.phase = shardPreBackward
+	if !s.queued {
+		s.queued = true
+		p.task.callbacks = append(p.task.callbacks, func() { s.finish(p) })
+	}
+	if g := s.group; g != nil && g.phase != shardPreBackward {
+		g.phase = shardPreBackward
+		g.unshard(p)
+		g.waitForUnshard(p)
+		g.prefetch(p)
+	}
+}
+
+// prefetch gathers the parameters of the group whose forward ran before
+// (_backward_prefetch).
+func (g *shardGroup) prefetch(p *Player) {
+	if len(g.indices) == 0 {
+		return
+	}
+	last := len(g.indices) - 1
+	i := g.indices[last] - 1
+	g.indices = g.indices[:last]
+	if i < 0 {
+		return
+	}
+	target := g.order[i]
+	phase := target.phase
+	target.phase = shardPreBackward
+	target.unshard(p)
+	target.phase = phase
+}
+
+// finish is _root_post_backward_final_callback, which runs when a backward pass
+// is over: groups whose module's inputs required no gradient are still to be
+// reduced.
+func (c *sharding) finish(p *Player) {
+	for _, s := range c.states {
+		if s.group != nil && s.group.unsharded {
+			s.group.postBackward(p)
+		}
+		s.phase = shardIdle
+		if g := s.group; g != nil {
+			g.phase = shardIdle
+			p.Drop(g.result) // an all-gather that nobody waited for
+			g.result, g.indices = nil, g.indices[:0]
+		}
+	}
+	c.order = c.order[:0]
+	p.Drop(c.reduced)
+	c.reduced, c.queued = nil, false
+}

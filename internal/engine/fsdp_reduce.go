@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// postBackward is FSDPParamGroup.post_backward: the gathered parameters are
+// freed, then the gradients reduced.
+func (g *shardGroup) postBackward(p *Player) {
+	g.phase = shardPostBackward
+	for _, x := range g.params {
+		if w := obj(x.whole); x.sum != nil && w.grad != nil {
+			p.Drop(p.do1(op.AddInPlace, &op.AddArgs{}, x.sum, &w.grad.Tensor))
+			p.takeGrad(x)
+		}
+	}
+	if g.local {
+		g.free(p)
+		g.convertSums(p)
+		return
+	}
+	var params []*shardParam
+	var grads []*op.Tensor
+	for _, x := range g.params {
+		t := x.sum
+		x.sum = nil
+		if t == nil && obj(x.whole).grad != nil {
+			t = &obj(x.whole).grad.Tensor
+			obj(x.whole).grad = nil
+		}
+		if t != nil {
+			params, grads = append(params, x), append(grads, t)
+		}
+	}
+	g.free(p)
+	if len(grads) == 0 {
+		return
+	}
+	p.Drop(g.reduced)
+	g.reduced = nil
+	p.labelled("FSDP::post_backward_reduce", g.module, func() { g.reduced = g.reduce(p, params, grads) })
+}
+
+// takeGrad gives up the gradient of a gathered parameter.
+func (p *Player) takeGrad(x *shardParam) {
+	w := obj(x.whole)
+	t := w.grad
+	w.grad = nil
+	p.release(t)
+}
+
+// convertSums keeps gradients that are not reduced yet in the type of reductions
+// (to_accumulated_grad_if_needed).
+func (g *shardGroup) convertSums(p *Player) {
+	if g.ReduceDType == nil {
+		return
+	}
+	for _, x := range g.params {
+		w := obj(x.whole)
+		if w.grad == nil || w.grad.DType == *g.ReduceDType {
+			continue
+		}
+		x.sum = p.do1(op.ToCopy, &op.ToCopyArgs{DType: *g.ReduceDType}, &w.grad.Tensor)
+		p.mark(obj(x.sum), trace.Gradients)
+		p.takeGrad(x)
+	}
+}
+
+// reduce is foreach_reduce: gradients are copied to the input of a
+// reduce-scatter, and die; the output's parts become the gradients of the sharded
+// parameters. It returns the input. The last gradient lives longer: it is a loop
+// variable.
+func (g *shardGroup) reduce(p *Player, params []*shardParam, grads []*op.Tensor) *op.Tensor {
+	d := grads[0].DType
+	to := d
+	if g.ReduceDType != nil {
+		to = *g.ReduceDType
+	}
+	var total int64
+	sizes := make([]int64, len(grads))
+	fast := d == to || d == tensor.BFloat16 && to == tensor.Float32
+	for i, t := range grads {
+		if t.DType != d {
+			p.Fail("FSDP reduce-scatter expects uniform gradient dtype, PyTorch says: %s and %s", d, t.DType)
+		}
+		total += params[i].part
+		sizes[i] = params[i].part * to.Size()
+		fast = fast && t.IsDense()
+	}
+	input := p.New(tensor.Contiguous(tensor.D(total*g.ranks)), to)
+	if fast {
+		p.onDevice(chunkCatTable(sizes))
+	} else {
+		g.padded(p, params, grads)
+	}
+	last := len(grads) - 1
+	for i := last - 1; i >= 0; i-- {
+		p.Drop(grads[i])
+	}
+	var output *op.Tensor
+	p.onStream(reduceStream, func() {
+		output = p.New(tensor.Contiguous(tensor.D(total)), to)
+		if to != g.dtype {
+			c := p.do1(op.ToCopy, &op.ToCopyArgs{DType: g.dtype}, output)
+			p.Drop(output)
+			output = c
+		}
+		p.mark(obj(output), trace.Gradients)
+		var at int64
+		for _, x := range params {
+			leaf := obj(x.cell.t)
+			l := leaf.Layout
+			l.Offset = at
+			at += x.part
+			part := p.Alias(output, l, g.dtype)
+			if g.Offload {
+				c := p.transfer(part, true, g.Pinned && leaf.grad == nil, part.LikeDense())
+				p.mark(obj(c), trace.Gradients)
+				p.Drop(part)
+				part = c
+			}
+			if leaf.grad != nil {
+				p.Drop(p.do1(op.AddInPlace, &op.AddArgs{}, &leaf.grad.Tensor, part), part)
+			} else {
+				leaf.grad = obj(part)
+			}
+			if leaf.ready != nil {
+				leaf.ready(leaf)
+			}
+		}
+	})
+	p.Drop(grads[last], output)
+	return input
+}
+
+// padded is _chunk_cat.out where its kernel does not do: gradients whose first
+// dimension is no multiple of the ranks are copied to zeros first (_pad_chunk in
+// aten/src/ATen/native/TensorShape.cpp).
+func (g *shardGroup) padded(p *Player, params []*shardParam, grads []*op.Tensor) {
+	var copies []*op.Tensor
+	for i, t := range grads {
+		if n := params[i].part * g.ranks; n != t.Numel() {
+			copies = append(copies, p.New(tensor.Contiguous(tensor.D(n)), t.DType))
+		}
+	}
+	p.Drop(copies...)
+}
+
+// reduceNorm is what makes a norm of sharded gradients that of all ranks: a
+// DTensor is a part of the norm until a reciprocal is taken of it (_NormPartial in
+// torch/distributed/tensor/_ops/_math_ops.py), then the squares are summed over
+// the ranks. It returns nil if gradients are not sharded.
+func (j *job) reduceNorm(d tensor.DType) *op.Tensor {
+	if j.prog.Parallel.FSDP == nil {
+		return nil
+	}
+	square, sum := j.scalar(d), j.scalar(d)
+	root := j.scalar(d)
+	j.Drop(square, sum)
+	return root
+}

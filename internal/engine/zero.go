@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// torch.distributed.optim.ZeroRedundancyOptimizer: each process steps some of the
+// parameters and tells the others, in place, what came of it. Gradients are
+// zeroed, clipped and unscaled of all parameters.
+
+// divide gives each parameter of an optimizer to a process: group by group, the
+// largest first, to the process that has the fewest elements
+// (_partition_parameters). It returns the members of each group for each process.
+func (s *stepper) divide(cells []*cell, ranks int64) [][][]int {
+	out := make([][][]int, ranks)
+	sizes := make([]int64, ranks)
+	for _, members := range s.groups {
+		bySize := slices.Clone(members)
+		slices.SortStableFunc(bySize, func(a, b int) int { return int(min(max(cells[b].t.Numel()-cells[a].t.Numel(), -1), 1)) })
+		for r := range out {
+			out[r] = append(out[r], nil)
+		}
+		for _, k := range bySize {
+			r := slices.Index(sizes, slices.Min(sizes))
+			own := &out[r][len(out[r])-1]
+			*own = append(*own, k)
+			sizes[r] += cells[k].t.Numel()
+		}
+	}
+	return out
+}
+
+// viewBuckets makes the parameters of each process views of one tensor
+// (_build_param_buckets). Where they are not contiguous, a copy that is goes in.
+func (j *job) viewBuckets(cells []*cell, parts [][][]int) {
+	for _, groups := range parts {
+		var own []int
+		var n int64
+		for _, members := range groups {
+			own = append(own, members...)
+		}
+		for _, k := range own {
+			n += cells[k].t.Numel()
+		}
+		d := tensor.Float32
+		if n > 0 {
+			d = cells[own[0]].t.DType
+		}
+		bucket := obj(j.New(tensor.Contiguous(tensor.D(max(n, 1))), d))
+		j.mark(bucket, trace.Parameters)
+		at := int64(0)
+		for _, k := range own {
+			o := obj(cells[k].t)
+			if !o.IsContiguous() {
+				j.Drop(j.New(tensor.Contiguous(o.Size), d))
+			}
+			old := o.st
+			o.st, o.Layout = bucket.st, tensor.Contiguous(o.Size)
+			o.Offset = at
+			bucket.st.refs++
+			at += o.Numel()
+			j.dropStorage(old)
+		}
+		j.buckets = append(j.buckets, bucket)
+	}
+}

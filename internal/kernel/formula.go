@@ -1,0 +1,128 @@
+package kernel
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
+)
+
+// Formula says what a kernel of kind Map computes: assignments, one after the
+// other, to operands and to variables that they make up, for each element. Devices
+// run it or are generated from it, so that there is one place that says what a
+// step of an optimizer is.
+type Formula []Assignment
+
+// Assignment is one line of a formula: "[when NAME:] TARGET = EXPRESSION". With
+// when, it counts only where the optional operand of that name is there, or the
+// number is not 0.
+type Assignment struct {
+	When, To string
+	Value    *Term
+}
+
+// Term is a part of an expression: an operator or function of others, a name, or
+// a number.
+type Term struct {
+	Op     string // of Functions; "" for a name or a number
+	Name   string
+	Number float64
+	Args   []*Term
+}
+
+// Functions are what formulas may call or write as operators, with how many terms
+// each takes. choose(x, a, b, c) is a for x > 0, b for x < 0, c otherwise.
+var Functions = map[string]int{"+": 2, "-": 2, "*": 2, "/": 2, "sqrt": 1, "abs": 1, "sign": 1, "max": 2, "min": 2, "choose": 4}
+
+// parseFormula reads lines whose expressions are written as in Go.
+func parseFormula(lines []string) (Formula, error) {
+	var f Formula
+	for _, line := range lines {
+		var a Assignment
+		rest := line
+		if when, then, ok := strings.Cut(line, ":"); ok {
+			a.When, rest = strings.TrimSpace(strings.TrimPrefix(when, "when")), then
+		}
+		to, value, ok := strings.Cut(rest, "=")
+		if !ok {
+			return nil, fmt.Errorf("formula %q has no =", line)
+		}
+		e, err := parser.ParseExpr(value)
+		if err != nil {
+			return nil, fmt.Errorf("formula %q: %w", line, err)
+		}
+		if a.Value, err = term(e); err != nil {
+			return nil, fmt.Errorf("formula %q: %w", line, err)
+		}
+		a.To = strings.TrimSpace(to)
+		f = append(f, a)
+	}
+	return f, nil
+}
+
+func term(e ast.Expr) (*Term, error) {
+	call := func(op string, args ...ast.Expr) (*Term, error) {
+		if n, ok := Functions[op]; !ok || n != len(args) {
+			return nil, fmt.Errorf("no function %s of %d terms", op, len(args))
+		}
+		t := &Term{Op: op}
+		for _, a := range args {
+			x, err := term(a)
+			if err != nil {
+				return nil, err
+			}
+			t.Args = append(t.Args, x)
+		}
+		return t, nil
+	}
+	switch x := e.(type) {
+	case *ast.ParenExpr:
+		return term(x.X)
+	case *ast.Ident:
+		return &Term{Name: x.Name}, nil
+	case *ast.BasicLit:
+		v, err := strconv.ParseFloat(x.Value, 64)
+		return &Term{Number: v}, err
+	case *ast.BinaryExpr:
+		return call(x.Op.String(), x.X, x.Y)
+	case *ast.UnaryExpr:
+		if x.Op == token.SUB {
+			return call("-", &ast.BasicLit{Value: "0"}, x.X)
+		}
+	case *ast.CallExpr:
+		if name, ok := x.Fun.(*ast.Ident); ok {
+			return call(name.Name, x.Args...)
+		}
+	}
+	return nil, fmt.Errorf("%T is no part of a formula", e)
+}
+
+// Variables lists the names that assignments make up, in the order of their first
+// appearance.
+func (k *Kernel) Variables() []string {
+	known := map[string]bool{}
+	for _, n := range k.Tensors {
+		known[strings.TrimSuffix(n, "?")] = true
+	}
+	var out []string
+	for _, a := range k.Formula {
+		if !known[a.To] {
+			known[a.To] = true
+			out = append(out, a.To)
+		}
+	}
+	return out
+}
+
+// updating is the kernel of a step of an optimizer: operands, of which the first
+// ones, all but the gradient g, are written; numbers; and the formula.
+func updating(name string, operands, numbers string, lines ...string) *Kernel {
+	f, err := parseFormula(lines)
+	if err != nil {
+		panic("kernel: " + name + ": " + err.Error())
+	}
+	ts := strings.Fields(operands)
+	return define(Kernel{Name: name, Tensors: append(ts, "g"), Outputs: len(ts), Floats: strings.Fields(numbers), Formula: f})
+}

@@ -1,0 +1,21 @@
+package program
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// FSDP are the arguments of fully_shard (FSDP2, torch.distributed.fsdp), which is
+// called on some modules of the model and then on the model itself. A rank keeps a
+// part of each parameter; a module's are gathered while it runs.
+type FSDP struct {
+	Modules []string // paths, in the order of the calls: inner ones first
+
+	// Reshard is reshard_after_forward: over how many ranks the parameters of a
+	// module are divided when its forward has run. 1: they stay whole.
+	Reshard int64
+
+	// MixedPrecisionPolicy; nil: not given.
+	ParamDType, ReduceDType, OutputDType *tensor.DType
+	KeepInputs                           bool // cast_forward_inputs=False
+
+	Offload bool // CPUOffloadPolicy
+	Pinned  bool // its pin_memory
+}

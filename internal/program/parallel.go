@@ -1,0 +1,46 @@
+package program
+
+// Parallel says how a job is spread over several GPUs. A program is what one of
+// the processes does; all do the same.
+type Parallel struct {
+	Ranks int64 // processes, one on each GPU; 0: the job is on one GPU
+	DDP   *DDP  // torch.nn.parallel.DistributedDataParallel around each model that is trained; nil: none
+	FSDP  *FSDP // nil: parameters are not sharded
+	ZeRO  *ZeRO // ZeroRedundancyOptimizer around each optimizer; nil: none
+}
+
+// DDP are the arguments of DistributedDataParallel.
+type DDP struct {
+	Given []KwArg // as the spec gives them, for printing
+
+	BucketCap  float64 // of gradients in one all-reduce, in MiB
+	FirstCap   float64 // of the first bucket
+	BucketView bool    // gradients are views of the buckets
+	FindUnused bool
+	Static     bool
+	Broadcast  bool   // buffers are broadcast before a forward pass
+	Compress   string // the communication hook: fp16 or bf16; "": none
+}
+
+// ZeRO are the arguments of torch.distributed.optim.ZeroRedundancyOptimizer: an
+// optimizer of the parameters that are this process's to step.
+type ZeRO struct {
+	BucketView bool // the parameters of each process are views of one tensor
+}
+
+// Wraps reports whether DistributedDataParallel is around a model: it refuses
+// one without parameters that require grad.
+func (j *Job) Wraps(m *Model) bool {
+	if j.Parallel.DDP == nil || j.Inference != "" {
+		return false
+	}
+	if m.Adapters != nil {
+		return true
+	}
+	for _, p := range m.Root.ParamPaths() {
+		if !m.Freezes(p) && !m.quantizes(p) {
+			return true
+		}
+	}
+	return false
+}

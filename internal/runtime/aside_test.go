@@ -1,0 +1,96 @@
+package runtime
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// TestPlaces checks the order in which elements of any strides are visited.
+func TestPlaces(t *testing.T) {
+	l := tensor.Contiguous(tensor.D(2, 3))
+	for _, c := range []struct {
+		layout tensor.Layout
+		want   []int
+	}{
+		{l, []int{0, 1, 2, 3, 4, 5}},
+		{l.Transpose(0, 1), []int{0, 3, 1, 4, 2, 5}},
+		{l.Narrow(1, 0, 2, 2), []int{0, 2, 3, 5}},
+		{tensor.Layout{Size: tensor.D(2, 2), Stride: tensor.D(0, 1)}, []int{0, 1, 0, 1}},
+		{tensor.Contiguous(tensor.D()), []int{0}},
+		{tensor.Contiguous(tensor.D(0, 3)), nil},
+	} {
+		var got []int
+		places(c.layout, func(_, at int) { got = append(got, at) })
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, not %v", c.layout, got, c.want)
+		}
+	}
+}
+
+// TestGroups checks which elements a reduction joins.
+func TestGroups(t *testing.T) {
+	for _, c := range []struct {
+		dims []int64
+		want [][]int
+	}{
+		{[]int64{1}, [][]int{{0, 1, 2}, {3, 4, 5}}},
+		{[]int64{-2}, [][]int{{0, 3}, {1, 4}, {2, 5}}},
+		{nil, [][]int{{0, 1, 2, 3, 4, 5}}},
+	} {
+		var got [][]int
+		groupsOf(tensor.D(2, 3), &op.ReduceArgs{Dim: c.dims}, func(_ int, at []int) { got = append(got, slices.Clone(at)) })
+		if !slices.EqualFunc(got, c.want, slices.Equal[[]int]) {
+			t.Errorf("dimensions %v: %v, not %v", c.dims, got, c.want)
+		}
+	}
+}
+
+// TestSpecialFunctions holds functions that Go's library lacks against values of
+// scipy.special.
+func TestSpecialFunctions(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"digamma(1)", digamma(1), -0.5772156649015329},
+		{"digamma(0.1)", digamma(0.1), -10.423754940411076},
+		{"digamma(-1.5)", digamma(-1.5), 0.7031566406452432},
+		{"digamma(25)", digamma(25), 3.198742512851974}, // the 24th harmonic number less that of Euler
+		{"trigamma(1)", trigamma(1), math.Pi * math.Pi / 6},
+		{"trigamma(0.5)", trigamma(0.5), math.Pi * math.Pi / 2},
+		{"trigamma(-0.5)", trigamma(-0.5), math.Pi*math.Pi/2 + 4},
+		{"floor_divide(-7, 2)", floorDivide(-7, 2), -4},
+		{"floor_divide(7, -2)", floorDivide(7, -2), -4},
+		{"remainder(-7, 2)", remainder(-7, 2), 1},
+		{"remainder(7, -2)", remainder(7, -2), -1},
+	} {
+		if math.Abs(c.got-c.want) > 1e-12*max(1, math.Abs(c.want)) {
+			t.Errorf("%s is %.16g, not %.16g", c.name, c.got, c.want)
+		}
+	}
+}
+
+// TestRandomStatistics checks that what dropout multiplies with has the mean and the
+// share of zeros that it must.
+func TestRandomStatistics(t *testing.T) {
+	const n, p = 100_000, 0.3
+	s := newStream(7)
+	sum, zeros := 0.0, 0
+	for range n {
+		if v := truth(s.uniform() < 1-p) / (1 - p); v == 0 {
+			zeros++
+		} else {
+			sum += v
+		}
+	}
+	if m := sum / n; math.Abs(m-1) > 0.01 {
+		t.Errorf("the mean is %v", m)
+	}
+	if share := float64(zeros) / n; math.Abs(share-p) > 0.01 {
+		t.Errorf("the share of zeros is %v", share)
+	}
+}

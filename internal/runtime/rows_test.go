@@ -1,0 +1,32 @@
+package runtime
+
+import (
+	"testing"
+
+	"github.com/memplan/memplan/internal/op"
+)
+
+// notRun are the operators of the table that memplan run does not compute, with the
+// reason.
+var notRun = map[string]string{
+	"masked_select": "the size of the result depends on the data, which memplan refuses for every command",
+	"nonzero":       "the same", "argwhere": "the same", "unique": "the same", "bincount": "the same",
+	"mul.Scalar": "a part of derivatives, which are computed as a whole",
+}
+
+// TestEveryOperator goes over the table of operators: what is not refused by name must
+// be computed, and so must the derivative of what has one.
+func TestEveryOperator(t *testing.T) {
+	for _, r := range op.Rows() {
+		row, has := rows[r.Name]
+		why, refused := notRun[r.Name]
+		switch {
+		case r.Composite: // its parts are computed
+		case r.View != nil: // nothing is computed, and derivatives put gradients where the views were
+		case refused == has:
+			t.Errorf("%s: computed %v, but listed as refused %v (%s)", r.Name, has, refused, why)
+		case has && r.Grad != nil && row.backward == nil && !row.composed:
+			t.Errorf("%s has a derivative, which is not computed", r.Name)
+		}
+	}
+}
