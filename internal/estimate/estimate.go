@@ -212,7 +212,7 @@ func (o *Outcome) Report() *report.Report {
 			TotalBytes: m.Total, UsableBytes: m.Usable(), ContextBytes: m.Context, OccupiedBytes: m.Occupied,
 		},
 		Train: report.Train{
-			Mode: j.Spec.Mode.V, BatchSize: j.Program.Batch, Precision: j.Spec.Train.Precision.V, Optimizer: optimizers(j.Program),
+			Mode: j.Spec.Mode.V, BatchSize: j.Program.Batch, Precision: j.Spec.Train.Precision.V, Optimizer: optimizers(j.Program), Ranks: j.Program.Parallel.Ranks,
 			Loop: j.Spec.Train.Loop.V, Input: j.Spec.Data.Input.V, Steps: o.Played.Steps, Torch: m.Env.Torch.String(),
 		},
 		Peak: report.Peak{
@@ -336,6 +336,15 @@ func (o *Outcome) verdict(r *report.Report) {
 	}
 }
 
+// What one NCCL communicator was seen to take on each GPU of one machine, by
+// topology and version: 484 MiB with the context on two RTX 3090 (NVIDIA/nccl pull
+// request 2366), 544 MiB for two and 688 MiB for four A100 with NVLink (issue 964),
+// 1.6 GB (issue 864).
+const (
+	ncclLow  tensor.Bytes = 128 << 20
+	ncclHigh tensor.Bytes = 1600 * 1000 * 1000
+)
+
 // notes collects what a reader must know to trust the figures.
 func (o *Outcome) notes(r *report.Report) {
 	j, m := o.Job, o.Job.Machine
@@ -389,7 +398,10 @@ func (o *Outcome) notes(r *report.Report) {
 	}
 	o.workspaceNotes(r)
 	r.Uncertainty.CudnnRNNBytes = o.rnnSpaces()
-	if slack := r.Uncertainty.ReservedHighBytes - r.Peak.ReservedBytes + r.Uncertainty.CudnnRNNBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {
+	if j.Program.Parallel.Ranks > 1 {
+		r.Uncertainty.NCCLLowBytes, r.Uncertainty.NCCLHighBytes = ncclLow, ncclHigh
+	}
+	if slack := r.Uncertainty.ReservedHighBytes - r.Peak.ReservedBytes + r.Uncertainty.CudnnRNNBytes + r.Uncertainty.NCCLHighBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {
 		warn(NoteUncertain+" (%v; see below)", slack)
 	}
 }

@@ -54,8 +54,9 @@ func (o *Outcome) hostUsage() (*host.Usage, error) {
 	return u, nil
 }
 
-// host reports the need and compares it with what the spec says the machine
-// has.
+// host reports the need of one process and compares that of all with what the
+// spec says the machine has: processes on several GPUs are taken to be on one
+// machine.
 func (o *Outcome) host(r *report.Report) {
 	u, d := o.Host, &o.Job.Spec.Device
 	h := &report.Host{
@@ -65,24 +66,28 @@ func (o *Outcome) host(r *report.Report) {
 		TotalBytes: u.Total, LowBytes: u.Low, HighBytes: u.High, Phase: string(u.Phase),
 	}
 	r.Host = h
+	all, each := tensor.Bytes(1), ""
+	if n := o.Job.Program.Parallel.Ranks; n > 1 {
+		all, each = tensor.Bytes(n), fmt.Sprintf(" by %d processes on one machine", n)
+	}
 	if shm := d.SHM; shm != nil {
 		h.SharedMemoryLimitBytes = shm.V
-		if h.SharedMemoryBytes > shm.V {
+		if all*h.SharedMemoryBytes > shm.V {
 			h.Result = report.OOMs
-			h.Reason = fmt.Sprintf("workers hand over batches in up to %v of /dev/shm, which has %v: they die of a bus error", h.SharedMemoryBytes, shm.V)
+			h.Reason = fmt.Sprintf("workers hand over batches in up to %v of /dev/shm, which has %v: they die of a bus error", all*h.SharedMemoryBytes, shm.V)
 		}
 	}
 	if d.HostRAM == nil {
 		return
 	}
 	h.LimitBytes = d.HostRAM.V
-	need := fmt.Sprintf("%v of host memory needed while %s, %v there", h.TotalBytes, report.HostPhases[h.Phase], h.LimitBytes)
+	need := fmt.Sprintf("%v of host memory needed%s while %s, %v there", all*h.TotalBytes, each, report.HostPhases[h.Phase], h.LimitBytes)
 	switch {
 	case h.Result != "": // of /dev/shm
-	case h.TotalBytes > h.LimitBytes:
+	case all*h.TotalBytes > h.LimitBytes:
 		h.Result, h.Reason = report.OOMs, need
-	case h.HighBytes > h.LimitBytes:
-		h.Result, h.Reason = report.Tight, fmt.Sprintf("%s; with what is assumed at its worst it would be %v", need, h.HighBytes)
+	case all*h.HighBytes > h.LimitBytes:
+		h.Result, h.Reason = report.Tight, fmt.Sprintf("%s; with what is assumed at its worst it would be %v", need, all*h.HighBytes)
 	default:
 		h.Result, h.Reason = report.Fits, need
 	}

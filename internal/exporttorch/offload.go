@@ -231,7 +231,7 @@ func (p *printer) gradients(o *program.Optimizer) string {
 	if p.job.Offload.Gradients {
 		return copies(o.Name)
 	}
-	return parameters(o)
+	return p.parameters(o)
 }
 
 // zeroOnDevice clears the gradients on the GPU if the optimizer has those on the

@@ -16,6 +16,10 @@ func (s *script) optimizers() {
 	}
 	for _, o := range s.job.Optimizers {
 		params := s.onCPU(o, s.given(o))
+		if z := s.job.Parallel.ZeRO; z != nil {
+			s.zero(z, o, params)
+			continue
+		}
 		s.printf("%s = %s(%s%s)", o.Name, callee(o), params, arguments(o.Given, ", %s=%s"))
 		s.moveGradients(o)
 	}
@@ -97,7 +101,7 @@ func (s *script) groups(o *program.Optimizer) []paramGroup {
 		trained = []string{"p.requires_grad"}
 	}
 	if len(o.Groups) == 0 {
-		return []paramGroup{{selected(o, trained), nil}}
+		return []paramGroup{{s.selected(o, trained), nil}}
 	}
 	var out []paramGroup
 	var before []string // what the groups before do not take
@@ -112,22 +116,28 @@ func (s *script) groups(o *program.Optimizer) []paramGroup {
 				conditions = append(conditions, "not covers("+quoted(later.Params)+", name)")
 			}
 		}
-		out = append(out, paramGroup{selected(o, append(conditions, trained...)), g.Given})
+		out = append(out, paramGroup{s.selected(o, append(conditions, trained...)), g.Given})
 	}
 	return out
 }
 
 // selected are the parameters of an optimizer that fulfil the conditions, on
 // name and p.
-func selected(o *program.Optimizer, conditions []string) string {
+func (s *script) selected(o *program.Optimizer, conditions []string) string {
 	if len(o.Params) > 0 {
 		conditions = append([]string{"covers(" + quoted(o.Params) + ", name)"}, conditions...)
 	}
-	model, loop := o.Models[0], ""
-	if len(o.Models) > 1 {
-		model, loop = "m", "for m in ("+strings.Join(o.Models, ", ")+") "
-	}
 	all := strings.Join(conditions, " and ")
+	models := slices.Clone(o.Models)
+	for i, m := range models {
+		if s.inDDP[m] && strings.Contains(all, "name)") {
+			models[i] += ".module" // names within the model
+		}
+	}
+	model, loop := models[0], ""
+	if len(models) > 1 {
+		model, loop = "m", "for m in ("+strings.Join(models, ", ")+") "
+	}
 	switch {
 	case strings.Contains(all, "name)"):
 		return fmt.Sprintf("[p %sfor name, p in %s.named_parameters() if %s]", loop, model, all)
@@ -141,7 +151,7 @@ func selected(o *program.Optimizer, conditions []string) string {
 
 // parameters are those that an optimizer steps, frozen ones among them, which
 // have no gradients.
-func parameters(o *program.Optimizer) string { return selected(o, nil) }
+func (s *script) parameters(o *program.Optimizer) string { return s.selected(o, nil) }
 
 // closure prints the function that a step of an optimizer calls and returns its
 // name; "" if there is none.

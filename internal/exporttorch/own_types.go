@@ -41,7 +41,7 @@ func (s *script) typed(m *program.Model) {
 	if m.Pruned != nil {
 		s.pruning(m)
 	}
-	if !s.job.Offload.Parameters {
+	if !s.job.Offload.Parameters && s.job.Parallel.FSDP == nil { // fully_shard moves what it takes
 		s.printf("%s.to(device)", m.Name)
 	}
 }

@@ -127,6 +127,8 @@ func (p *printer) stmt(s *program.Stmt) {
 		p.line("torch.cuda.empty_cache()")
 	case program.KeepValue:
 		p.keep(s)
+	case program.GradSync:
+		p.gradSync(s)
 	case program.UpdateEMA:
 		p.printf("%s.update_parameters(%s)", p.job.EMA.Name, p.job.EMA.Model)
 	}
@@ -254,7 +256,8 @@ func (p *printer) op(e *program.Expr) string {
 		if self == "" {
 			self, out = p.operand(args[0]), out[1:]
 		}
-		return self + "." + e.Row.Name + "(" + strings.Join(out, ", ") + ")"
+		name, _, _ := strings.Cut(strings.TrimSuffix(e.Row.Name, "_"), ".") // "pow.any_"
+		return self + "." + name + "_(" + strings.Join(out, ", ") + ")"
 	}
 	if e.InPlace {
 		out = append(out, "inplace=True")
@@ -271,7 +274,7 @@ func (p *printer) op(e *program.Expr) string {
 // takes reports whether argument k is the one of tensor parameter q: optional
 // tensors may be absent.
 func (p *printer) takes(e *program.Expr, q *op.Param, k int) bool {
-	if e.Inputs == nil {
+	if e.Inputs == nil || e.Args[0].Kind == program.Const { // a number stands for the first operand
 		return true
 	}
 	n := 0
@@ -301,7 +304,7 @@ func (p *printer) literal(e *program.Expr, q *op.Param, v any) string {
 			parts[i] = fmt.Sprint(n)
 		}
 		return strings.Join(parts, ", ")
-	case isList && len(list) == 1 && q.Kind == op.KInts:
+	case isList && len(list) == 1 && (q.Kind == op.KInts || q.Kind == op.KSizes):
 		return fmt.Sprintf("(%d,)", list[0])
 	case q.Name == "dropout_p":
 		return text + " if self.training else 0.0"

@@ -25,7 +25,11 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 	if name == "" {
 		name = "a model"
 	}
-	s.printf("%q", name+": a training step, written by memplan export torch.")
+	about := name + ": a training step, written by memplan export torch."
+	if n := job.Parallel.Ranks; n > 0 {
+		about += fmt.Sprintf(" Run it with torchrun --nproc-per-node %d.", n)
+	}
+	s.printf("%q", about)
 	if adapted(job) {
 		s.line("import copy")
 	}
@@ -37,13 +41,18 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 		s.line("import functools")
 	}
 	s.line("import json")
-	if job.Determ {
+	if job.Determ || job.Parallel.Ranks > 0 {
 		s.line("import os")
+	}
+	if job.Determ {
 		s.line("")
 		s.line(`os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # deterministic cuBLAS needs it before the first use`)
 	}
 	s.line("")
 	s.line("import torch")
+	if job.Parallel.Ranks > 0 {
+		s.line("import torch.distributed as dist")
+	}
 	s.line("import torch.nn as nn")
 	s.line("import torch.nn.functional as F")
 	if prunes(job) {
@@ -52,6 +61,7 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 	if uses {
 		s.line("import torch.utils.checkpoint")
 	}
+	s.parallelImports()
 	if patterns(job) {
 		s.line("")
 		s.b.WriteString(covers)
@@ -81,6 +91,7 @@ type script struct {
 	indent int
 	seen   map[*program.Class]bool
 
+	inDDP   map[string]bool   // models that are modules of DistributedDataParallel by now
 	globals map[string]bool   // see stepName
 	kept    map[string]string // see keptName
 }
@@ -277,7 +288,7 @@ func (s *script) setup() {
 	j := s.job
 	s.line("")
 	s.line("")
-	s.line(`device = torch.device("cuda")`)
+	s.processGroup()
 	s.helpers()
 	if j.Determ {
 		s.line("torch.use_deterministic_algorithms(True)")
@@ -296,7 +307,7 @@ func (s *script) setup() {
 			s.printf("%s = %s()", m.Name, m.Root.Name)
 			s.pruning(m)
 			s.printf("%s.to(%s)", m.Name, to)
-		case !j.Offload.Parameters:
+		case !j.Offload.Parameters && j.Parallel.FSDP == nil:
 			s.printf("%s = %s().to(%s)", m.Name, m.Root.Name, to)
 		case j.DType != tensor.Float32:
 			s.printf("%s = %s().to(%s)", m.Name, m.Root.Name, program.Literal(j.DType))
@@ -308,6 +319,7 @@ func (s *script) setup() {
 		}
 	}
 	s.freeze()
+	s.fullyShard(j.Models[0].Name)
 	s.adapters()
 	s.offloadParameters()
 	s.optimizers()
@@ -320,6 +332,7 @@ func (s *script) setup() {
 		s.criteria(j.Eval.Aux, j.Aux, to)
 		s.evalModels()
 	}
+	s.distribute()
 	s.nextBatch("next_batch", j.Inputs, s.stepName, j.Prefetch)
 	if e := j.Eval; e != nil {
 		s.nextBatch("next_eval_batch", e.Inputs, s.stepName, false)
@@ -452,6 +465,9 @@ func (s *script) loop(steps int) {
 	s.callEvaluate(i)
 	s.line(`print(json.dumps({"step": ` + i + `, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))`)
 	s.indent--
+	if s.job.Parallel.Ranks > 0 {
+		s.line("dist.destroy_process_group()")
+	}
 }
 
 // function prints a method of a class.

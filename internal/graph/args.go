@@ -277,8 +277,9 @@ func (t *tensorArgs) place(a *argReader) {
 		if len(v.Items) > len(t.sig.Params) {
 			el.fail(v.Span, "%s takes at most %d arguments, not %d", t.e.Head.V, len(t.sig.Params), len(v.Items))
 		}
+		n := t.before(v)
 		for i, it := range v.Items {
-			if p := &t.sig.Params[i]; p.IsTensor() {
+			if p := &t.sig.Params[i+n]; p.IsTensor() {
 				t.assign(p, it)
 			} else {
 				a.set(p, it)
@@ -291,6 +292,69 @@ func (t *tensorArgs) place(a *argReader) {
 		}
 		t.assign(tensors[1], v)
 	}
+}
+
+// before is how many parameters precede a list of arguments. As in a call, the
+// list goes on behind the inputs, or behind the previous value if it does not
+// name all tensors itself: index_select: [0, i], where: [a, b]. What would take a
+// number for a tensor or the name of one for a number is not meant.
+func (t *tensorArgs) before(v *spec.Value) int {
+	behind, complete := 1, true
+	if t.e.HasIn {
+		behind, complete = len(t.e.Inputs), false
+	}
+	for i := range t.sig.Params {
+		if p := &t.sig.Params[i]; p.IsTensor() && p.Required && i >= len(v.Items) {
+			complete = false
+		}
+	}
+	order := []int{behind, 0}
+	if complete {
+		order = []int{0, behind}
+	}
+	for _, n := range order {
+		if t.fits(v, n) {
+			return n
+		}
+	}
+	return 0
+}
+
+// fits reports whether a list can be the arguments behind the first n, which are
+// tensors.
+func (t *tensorArgs) fits(v *spec.Value, n int) bool {
+	params := t.sig.Params
+	if n+len(v.Items) > len(params) {
+		return false
+	}
+	for i := range params[:n] {
+		if !params[i].IsTensor() || params[i].Kind == op.KTensors {
+			return false
+		}
+	}
+	for i, it := range v.Items {
+		p := &params[n+i]
+		number := t.isNumber(it)
+		switch {
+		case number && p.Kind == op.KTensor && !t.reflects(p):
+			return false
+		case !number && (p.Kind == op.KInt || p.Kind == op.KFloat || p.Kind == op.KNumber) && it.Kind != spec.Null:
+			return false
+		}
+	}
+	return true
+}
+
+// isNumber reports whether a value of the spec is a number, or an expression for one.
+func (t *tensorArgs) isNumber(v *spec.Value) bool {
+	if v.Kind == spec.List || v.Kind == spec.Map {
+		return false
+	}
+	switch t.f.u.el.eval(v, t.sc).(type) {
+	case int64, float64:
+		return true
+	}
+	return false
 }
 
 // isListOfTensors reports whether the argument of an operator on a list is that

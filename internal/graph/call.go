@@ -181,6 +181,10 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 	outer, dtype := el.path, el.job.DType
 	el.path, el.job.DType = program.Join(outer, path), el.moduleType(e, sc)
 	defer func() { el.path, el.job.DType = outer, dtype }()
+	apart := el.shardedApart(outer, el.path)
+	if apart {
+		ins = el.castInputs(ins)
+	}
 	switch {
 	case e.Head.V == spec.HeadSeq:
 		class, rets = f.u.sequential(e, sc, ins)
@@ -196,6 +200,9 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 	default:
 		el.errs.Unknown(e.Head.At, "layer", e.Head.V, nil)
 		panic(stop{})
+	}
+	if apart {
+		rets = el.castResults(rets)
 	}
 	idx, ok := f.u.children[path]
 	if !ok {
@@ -218,6 +225,8 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 		x.Forward = class.Forward
 	case f.u.made[idx].entry != e:
 		el.fail(at, "module %q is %s already; this entry makes %s of it", path, ch.Class.Describe(), class.Describe())
+	case ch.Class.Describe() == class.Describe():
+		el.fail(at, "module %q is called here with other inputs than before (a mask or none, say), with which %s runs other code; declare it twice", path, class.Describe())
 	default:
 		el.fail(at, "module %q was made as %s and is called here with an input for which it would have to be %s", path, ch.Class.Describe(), class.Describe())
 	}
@@ -300,7 +309,7 @@ func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Ti
 			u.el.errs.Unknown(t.Source.Span, "parameter", src, known)
 			panic(stop{})
 		}
-		if p.DType != v.m.t.DType {
+		if u.el.computed(p.DType) != v.m.t.DType {
 			u.el.fail(t.Source.Span, "%s is of %v, but %s of %v", src, v.m.t.DType, t.Param.V, p.DType)
 		}
 		if size := tensor.D(p.Size...); v.m.t.Size != size {

@@ -179,9 +179,24 @@ type checkpointPath struct {
 	path  string
 }
 
-// find collects the outermost modules below c that patterns fit, in the order of
-// Module.named_modules. A pattern may name a list of modules.
+// find collects the outermost modules below c that patterns fit.
 func (r *checkpointer) find(c *program.Class, path string, model int, patterns program.Patterns) {
+	outermost(c, path, patterns, func(at string, child int, c *program.Class) {
+		ch := &c.Children[child]
+		if c.Python != "" && c.Python != "nn.Sequential" {
+			r.el.fail(r.spec.At, "%s is called by the code of %s, which cannot be changed; checkpoint a module around it", at, c.Describe())
+		}
+		if r.spec.Segments.Set {
+			r.el.checkSegments(r.spec, ch.Class, at)
+		}
+		r.found = append(r.found, checkpointPath{model, at})
+	})
+}
+
+// outermost calls f for the outermost modules below c that patterns fit, in the
+// order of Module.named_modules, with the class that has the module and its place
+// there. A pattern may name a list of modules.
+func outermost(c *program.Class, path string, patterns program.Patterns, f func(at string, child int, c *program.Class)) {
 	for _, i := range c.Registered() {
 		ch := &c.Children[i]
 		at := program.Join(path, ch.Path)
@@ -189,16 +204,10 @@ func (r *checkpointer) find(c *program.Class, path string, model int, patterns p
 		for n := len(path) + 1; n <= len(at); n++ {
 			fits = fits || (n == len(at) || at[n] == '.') && patterns.Fits(at[:n])
 		}
-		switch {
-		case !fits:
-			r.find(ch.Class, at, model, patterns)
-		case c.Python != "" && c.Python != "nn.Sequential":
-			r.el.fail(r.spec.At, "%s is called by the code of %s, which cannot be changed; checkpoint a module around it", at, c.Describe())
-		default:
-			if r.spec.Segments.Set {
-				r.el.checkSegments(r.spec, ch.Class, at)
-			}
-			r.found = append(r.found, checkpointPath{model, at})
+		if fits {
+			f(at, i, c)
+		} else {
+			outermost(ch.Class, at, patterns, f)
 		}
 	}
 }

@@ -43,6 +43,8 @@ type elaborator struct {
 	inEval      *program.Eval   // the evaluation under way
 	shrunk      *shrinking      // of the model under way
 	path        string          // of the module under way, in its model
+	gpus        *spec.Parallel  // how the job is spread over several GPUs; nil: it is not
+	gathered    *tensor.DType   // in which FSDP gathers the parameters of the model under way; nil: in their own
 }
 
 // elaborated is a block that was made for some params and inputs.
@@ -286,6 +288,9 @@ func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 				u.el.fail(p.Name.At, "shape %s: %v", tensor.SizeString(size), err)
 			}
 			u.shapes[p.Name.V], u.dtypes[p.Name.V] = append([]int64{}, size...), d
+			if i == 0 {
+				u.dtypes[p.Name.V] = u.el.computed(d)
+			}
 			pp := program.Param{Name: p.Name.V, Size: size, DType: d, Fixed: !d.IsFloating(), Init: p.V.Init.V, Aside: i == 1 && !p.V.Persistent.V}
 			if i == 0 {
 				u.class.Params = append(u.class.Params, pp)

@@ -450,9 +450,14 @@ func (u *unit) attribute(path string) (val, bool) {
 		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(size...)), DType: u.dtypes[path]}
 		return val{&program.Expr{Kind: program.Attr, Path: path}, tensorMeta(t)}, true
 	}
-	if p := u.class.FindParam(strings.Join(spec.PathParts(path), ".")); p != nil {
-		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(p.Size...)), DType: p.DType}
-		return val{&program.Expr{Kind: program.Attr, Path: strings.Join(spec.PathParts(path), ".")}, tensorMeta(t)}, true
+	full := strings.Join(spec.PathParts(path), ".")
+	if p := u.class.FindParam(full); p != nil {
+		d := p.DType
+		if u.class.IsParameter(full) {
+			d = u.el.computed(d)
+		}
+		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(p.Size...)), DType: d}
+		return val{&program.Expr{Kind: program.Attr, Path: full}, tensorMeta(t)}, true
 	}
 	return val{}, false
 }

@@ -43,7 +43,7 @@ func (c *chooser) value(p *op.Param) string {
 		return c.of("[x, y]", "[x, x]", "[x]", "[]", "[i, w]", "x")
 	case op.KInt:
 		return integer()
-	case op.KInts, op.KPair:
+	case op.KInts, op.KSizes, op.KPair:
 		n := c.n(5)
 		if n == 0 {
 			return integer()

@@ -51,6 +51,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	el := &elaborator{
 		spec: s, errs: s.Errs, shapes: &op.Shapes{E: o.Env}, cache: map[string]*elaborated{}, names: map[string]int{}, sizes: map[*program.Func]int{}, users: map[*spec.Errors]spec.String{},
 		batch: s.Train.BatchSize.V, opts: o,
+		gpus: s.Parallel,
 	}
 	el.shapes.E.Training, el.shapes.E.GradMode = true, true
 	if o.Batch > 0 {

@@ -203,7 +203,7 @@ func (b *builder) dtype() tensor.DType { return b.el.job.DType }
 // param registers a parameter.
 func (b *builder) param(name string, size ...int64) val {
 	b.class.Params = append(b.class.Params, program.Param{Name: name, Size: size, DType: b.dtype()})
-	return b.own(name, b.dtype(), size)
+	return b.own(name, b.el.computed(b.dtype()), size)
 }
 
 // buffer registers a buffer in the model's type.
@@ -424,7 +424,7 @@ func (el *elaborator) buildLayer(l *Layer, args map[string]any, given map[string
 		in := val{&program.Expr{Kind: program.Local, Slot: len(b.fn.Slots)}, v.m}
 		for j := range i { // the same object passed twice: Python's "is" holds inside
 			if v.e != nil && v.same(ins[j]) {
-				in.e = b.ins[j].e
+				in.e, b.fn.Merged = b.ins[j].e, true
 				break
 			}
 		}

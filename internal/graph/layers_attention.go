@@ -55,10 +55,10 @@ func buildMHA(b *builder) {
 	}
 	// out_proj is a Linear whose weights the function takes.
 	out := &program.Class{Python: "", Params: []program.Param{{Name: "weight", Size: []int64{e, e}, DType: b.dtype()}}}
-	m.outWeight = b.own("out_proj.weight", b.dtype(), []int64{e, e})
+	m.outWeight = b.own("out_proj.weight", b.el.computed(b.dtype()), []int64{e, e})
 	if b.bool("bias") {
 		out.Params = append(out.Params, program.Param{Name: "bias", Size: []int64{e}, DType: b.dtype()})
-		m.outBias = b.own("out_proj.bias", b.dtype(), []int64{e})
+		m.outBias = b.own("out_proj.bias", b.el.computed(b.dtype()), []int64{e})
 	}
 	b.class.Children = append(b.class.Children, program.Child{Path: "out_proj", Class: out})
 	if b.bool("add_bias_kv") {
@@ -355,8 +355,8 @@ var childLayer = map[string]string{
 // encoderFastPath is torch._transformer_encoder_layer_fwd.
 func encoderFastPath(b *builder, src, mask val, ff int64) *program.Expr {
 	d := src.m.t.Dim(-1)
-	a := &op.EncoderLayerArgs{Heads: b.int("nhead"), NormFirst: b.bool("norm_first"), Activation: b.str("activation")}
-	own := func(path string, size ...int64) val { return b.own(path, b.dtype(), size) }
+	a := &op.EncoderLayerArgs{Heads: b.int("nhead"), NormFirst: b.bool("norm_first"), Activation: b.str("activation"), Eps: b.float("layer_norm_eps")}
+	own := func(path string, size ...int64) val { return b.own(path, b.el.computed(b.dtype()), size) }
 	return b.do("_transformer_encoder_layer_fwd", a, src,
 		own("self_attn.in_proj_weight", 3*d, d), own("self_attn.in_proj_bias", 3*d),
 		own("self_attn.out_proj.weight", d, d), own("self_attn.out_proj.bias", d),

@@ -111,7 +111,7 @@ func init() {
 			if b.bool("elementwise_affine") {
 				w = b.param("weight", shape...)
 			}
-			b.finish([]val{b.do("rms_norm", &op.LayerNormArgs{Shape: shape}, b.in(0), w)})
+			b.finish([]val{b.do("rms_norm", op.BindArgs(&op.RMSNormArgs{}, b.args), b.in(0), w)})
 		},
 	})
 	layer(Layer{

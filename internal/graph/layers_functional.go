@@ -62,7 +62,7 @@ func init() {
 			}
 			layer(Layer{Sig: sig, Build: func(b *builder) {
 				const least = -1 << 31
-				b.finish([]val{b.do("pad", &op.PadArgs{Pad: b.spatial("padding", 2*n, least), Mode: mode}, b.in(0))})
+				b.finish([]val{b.do("pad", &op.PadArgs{Pad: b.spatial("padding", 2*n, least), Mode: mode, Value: b.float("value")}, b.in(0))})
 			}})
 		}
 	}

@@ -25,7 +25,7 @@ func init() {
 					mean, variance = b.buffer("running_mean", c), b.buffer("running_var", c)
 					b.counter("num_batches_tracked") // which nothing counts
 				}
-				a := &op.InstanceNormArgs{Batch: !b.bool("track_running_stats")}
+				a := &op.InstanceNormArgs{Batch: !b.bool("track_running_stats"), Momentum: b.float("momentum"), Eps: b.float("eps")}
 				b.finish([]val{b.do("instance_norm", a, b.in(0), w, bias, mean, variance)})
 			},
 		})

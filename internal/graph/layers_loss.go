@@ -36,6 +36,7 @@ func (b *builder) lossArgs() *op.LossArgs {
 	return &op.LossArgs{
 		Reduction: b.str("reduction"), IgnoreIndex: b.int("ignore_index"), LabelSmoothing: b.float("label_smoothing"),
 		Beta: b.float("beta"), LogTarget: b.bool("log_target"), Margin: b.float("margin"), P: b.float("p"), Swap: b.bool("swap"),
+		Eps: b.float("eps"), Delta: b.float("delta"),
 	}
 }
 

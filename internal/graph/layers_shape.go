@@ -7,7 +7,7 @@ func init() {
 	layer(Layer{
 		Sig: "nn.Upsample(size: pair? = None, scale_factor: float? = None, mode: str(nearest|linear|bilinear|bicubic|trilinear|area|nearest-exact) = 'nearest', align_corners: bool? = None)",
 		Build: func(b *builder) {
-			a := &op.InterpolateArgs{Size: b.ints("size"), Mode: b.str("mode")}
+			a := &op.InterpolateArgs{Size: b.ints("size"), Mode: b.str("mode"), Align: b.bool("align_corners")}
 			if b.has("scale_factor") {
 				f := b.float("scale_factor")
 				a.Scale = &f

@@ -33,6 +33,10 @@ func init() {
 			if !padding.isNone() && b.nestedTensors() {
 				b.run("_nested_tensor_from_mask_left_aligned", nil, padding)
 			}
+			if !padding.isNone() { // names that hold the mask where a recomputation stops early
+				b.let("output", b.in(0))
+				padding = b.let("src_key_padding_mask_for_layers", padding)
+			}
 			b.stack("TransformerEncoderLayer", map[string]any{"is_causal": b.detectCausal("is_causal", mask)}, mask, padding)
 		},
 	})

@@ -195,14 +195,14 @@ func (b *builder) linear8bit(q *program.Quantized) {
 	x := b.input(q.In)
 	b.retype(x)
 	half := &op.ToCopyArgs{DType: tensor.Float16}
-	quantize := op.Int8Quantize.Name
+	quantize, args := op.Int8Quantize.Name, any(nil)
 	if q.Threshold > 0 {
-		quantize = op.Int8Outliers.Name
+		quantize, args = op.Int8Outliers.Name, &op.Int8Args{Threshold: q.Threshold}
 	}
 	y := b.apply("MatMul8bitLt", []string{"A", "bias"}, []val{x, b.attr("bias")}, func(f *builder, in []val) ([]val, []val) {
 		whole := f.let("input", in[0])
 		a := f.let("A", f.do("rows3", nil, in[0]))
-		parts := f.letAll([]string{"CA", "SCA"}, f.call(quantize, nil, f.do("to", half, a)))
+		parts := f.letAll([]string{"CA", "SCA"}, f.call(quantize, args, f.do("to", half, a)))
 		out := f.let("output", f.do("int8_scaled_mm", nil, parts[0], b.attr("weight"), a, in[1]))
 		return []val{f.do("rows_of", nil, out, whole)}, []val{a}
 	}, func(f *builder, grads, kept []val) []val {

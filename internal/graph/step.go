@@ -162,7 +162,7 @@ func (f *fn) batch(line int) {
 
 // trainingStatements have no place in an evaluation.
 var trainingStatements = []string{
-	spec.HeadBackward, spec.HeadOptimizer, spec.HeadZeroGrad, spec.HeadClipNorm, spec.HeadClipValue, spec.HeadEMA,
+	spec.HeadBackward, spec.HeadOptimizer, spec.HeadZeroGrad, spec.HeadClipNorm, spec.HeadClipValue, spec.HeadEMA, spec.HeadSync,
 }
 
 // stepStatement elaborates the statements that only a step has; false if e is
@@ -242,6 +242,9 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 			el.fail(e.Head.At, "there are no averaged weights; train.ema asks for them")
 		}
 		st.Kind = program.UpdateEMA
+	case spec.HeadSync:
+		f.gradSync(e, sc, st)
+		return true
 	default:
 		return false
 	}
@@ -385,7 +388,9 @@ func (el *elaborator) model(m *model, ins []val, at spec.Span) []val {
 	var class *program.Class
 	var rets []val
 	el.shrunk, el.path = m.shrunk, ""
-	defer func() { el.shrunk = nil }()
+	el.gathered = el.gathers(m)
+	ins = el.castInputs(ins)
+	defer func() { el.shrunk, el.gathered = nil, nil }()
 	el.as(m, func() {
 		sc := &scope{parent: m.spec.Env, vars: el.globals()}
 		blocks := map[string]*spec.Named[spec.Block]{}
@@ -403,6 +408,7 @@ func (el *elaborator) model(m *model, ins []val, at spec.Span) []val {
 		u.close()
 		class = u.class
 	})
+	rets = el.castResults(rets)
 	switch {
 	case m.class == nil:
 		m.class, m.calls = class, map[string][]val{}

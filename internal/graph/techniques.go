@@ -14,6 +14,7 @@ func (el *elaborator) techniques() {
 	el.optimGiven()
 	el.inBackward()
 	el.evaluation()
+	el.parallel()
 	el.checkpoint()
 	el.apart()
 }

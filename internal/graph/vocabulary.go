@@ -42,7 +42,7 @@ func Vocabulary() spec.Vocabulary {
 
 // argForms maps the kinds of parameters to what YAML may hold for them.
 var argForms = map[op.ParamKind]spec.Form{
-	op.KTensor: spec.AnyForm, op.KTensors: spec.AnyForm, op.KOperand: spec.AnyForm, op.KInt: spec.IntForm, op.KInts: spec.IntsForm,
+	op.KTensor: spec.AnyForm, op.KTensors: spec.AnyForm, op.KOperand: spec.AnyForm, op.KInt: spec.IntForm, op.KInts: spec.IntsForm, op.KSizes: spec.IntsForm,
 	op.KPair: spec.IntsForm, op.KFloat: spec.NumberForm, op.KFloats: spec.NumbersForm, op.KNumber: spec.NumberForm, op.KBool: spec.BoolForm, op.KStr: spec.StringForm,
 	op.KDType: spec.StringForm,
 }

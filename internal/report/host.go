@@ -41,7 +41,11 @@ func (t *text) host() {
 	if h == nil {
 		return
 	}
-	t.printf("\nHost memory\n")
+	of := ""
+	if n := t.r.Train.Ranks; n > 1 {
+		of = fmt.Sprintf(" of each of %d processes", n)
+	}
+	t.printf("\nHost memory%s\n", of)
 	t.printf("  total          %v, while %s; between %v and %v, as the sizes of processes are assumed\n", h.TotalBytes, HostPhases[h.Phase], h.LowBytes, h.HighBytes)
 	parts := []string{fmt.Sprintf("process %v", h.ProcessBytes)}
 	part := func(b tensor.Bytes, format string, args ...any) {

@@ -64,6 +64,9 @@ type Train struct {
 	Input     string `json:"input"`
 	Steps     int    `json:"steps"`
 	Torch     string `json:"torch"`
+	// Ranks is how many processes there are, each on a GPU of its own, whose
+	// figures these are; 0: the job is on one GPU.
+	Ranks int64 `json:"ranks,omitempty"`
 }
 
 // Peak holds the three numbers that are never one: what the program holds in
@@ -243,4 +246,8 @@ type Uncertainty struct {
 	ContextLowBytes  tensor.Bytes `json:"context_low_bytes"`
 	ContextHighBytes tensor.Bytes `json:"context_high_bytes"`
 	ContextAssumed   bool         `json:"context_assumed"` // nobody measured it on this GPU
+	// NCCLLowBytes and NCCLHighBytes bound what NCCL takes on each GPU for the
+	// connections between processes, beside PyTorch's allocator; 0 on one GPU.
+	NCCLLowBytes  tensor.Bytes `json:"nccl_low_bytes,omitempty"`
+	NCCLHighBytes tensor.Bytes `json:"nccl_high_bytes,omitempty"`
 }

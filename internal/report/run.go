@@ -1,8 +1,10 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -17,7 +19,8 @@ type Run struct {
 	Backend   string    `json:"backend"` // cpu, cuda or torch
 	Device    string    `json:"device"`
 	Steps     int       `json:"steps"`
-	Losses    []float64 `json:"losses"` // by step; none where the backend does not tell
+	Ranks     int       `json:"ranks,omitempty"` // processes that were measured, with torch; the largest of their figures count
+	Losses    []Loss    `json:"losses"`          // by step; none where the backend does not tell
 	StepMS    []float64 `json:"step_ms"`
 	Predicted RunBytes  `json:"predicted"`
 	Measured  RunBytes  `json:"measured"`
@@ -25,6 +28,17 @@ type Run struct {
 	Agrees    bool      `json:"agrees"`            // within the tolerance
 	Stopped   string    `json:"stopped,omitempty"` // what ended the run before its last step, so that nothing is compared
 	Warnings  []string  `json:"warnings"`
+}
+
+// Loss is one that was computed. JSON has no infinities and no NaN: they are null.
+type Loss float64
+
+// MarshalJSON implements json.Marshaler.
+func (l Loss) MarshalJSON() ([]byte, error) {
+	if f := float64(l); math.IsInf(f, 0) || math.IsNaN(f) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(l))
 }
 
 // RunBytes are the three numbers, at their peaks. DeviceBytes is 0 where the

@@ -21,7 +21,8 @@ const containerShm = 64
 
 // request is what a job asks a scheduler for, in whole MiB, rounded up.
 type request struct {
-	gpu  int64 // reserved memory, with the workspaces that are expected, and the context at its largest
+	gpus int64 // of one machine
+	gpu  int64 // of each: reserved memory, with the workspaces that are expected, and the context at its largest
 	all  bool  // gpu is the whole device: the job fits, but not with headroom
 	host int64 // 0: not modelled
 	shm  int64 // of host, in /dev/shm; 0: no more than every container has
@@ -31,14 +32,15 @@ type request struct {
 // are not the job's.
 func requestOf(r *Report) request {
 	u := &r.Uncertainty
-	var q request
-	q.gpu = mib(max(r.Peak.ReservedBytes, u.ReservedExpectedBytes) + max(r.Device.ContextBytes, u.ContextHighBytes))
+	q := request{gpus: max(r.Train.Ranks, 1)}
+	q.gpu = mib(max(r.Peak.ReservedBytes, u.ReservedExpectedBytes) + max(r.Device.ContextBytes, u.ContextHighBytes) + u.NCCLHighBytes)
 	if whole := int64(r.Device.TotalBytes / tensor.MiB); r.Verdict.Fits && q.gpu > whole {
 		q.gpu, q.all = whole, true
 	}
 	if h := r.Host; h != nil {
-		q.host = mib(h.HighBytes)
-		if n := mib(h.SharedMemoryBytes); n > containerShm {
+		all := tensor.Bytes(q.gpus)
+		q.host = mib(all * h.HighBytes)
+		if n := mib(all * h.SharedMemoryBytes); n > containerShm {
 			q.shm = n
 		}
 	}
@@ -52,10 +54,14 @@ func mib(b tensor.Bytes) int64 {
 
 // comments say where the figures come from.
 func (q *request) comments(r *Report) []string {
+	nccl := ""
+	if n := r.Uncertainty.NCCLHighBytes; n > 0 {
+		nccl = fmt.Sprintf(", up to %v for NCCL", n)
+	}
 	out := []string{
 		fmt.Sprintf("memplan: %s (batch %d), planned on %s: %s", r.Model.Name, r.Train.BatchSize, r.Device.DisplayName, r.Verdict.Result),
-		fmt.Sprintf("GPU memory: %v reserved and a CUDA context of up to %v, with %.0f %% headroom", max(r.Peak.ReservedBytes, r.Uncertainty.ReservedExpectedBytes),
-			max(r.Device.ContextBytes, r.Uncertainty.ContextHighBytes), 100*requestHeadroom),
+		fmt.Sprintf("GPU memory: %v reserved and a CUDA context of up to %v%s, with %.0f %% headroom", max(r.Peak.ReservedBytes, r.Uncertainty.ReservedExpectedBytes),
+			max(r.Device.ContextBytes, r.Uncertainty.ContextHighBytes), nccl, 100*requestHeadroom),
 	}
 	if q.all {
 		out[1] += "; that is more than the GPU has, so all of it"
@@ -67,7 +73,11 @@ func (q *request) comments(r *Report) []string {
 		out = append(out, "OUT OF MEMORY: "+NotFitting(r))
 	}
 	if h := r.Host; h != nil {
-		out = append(out, fmt.Sprintf("host memory: %v at most, while %s, with %.0f %% headroom", h.HighBytes, HostPhases[h.Phase], 100*requestHeadroom))
+		each := ""
+		if q.gpus > 1 {
+			each = fmt.Sprintf(" for each of %d processes on one machine", q.gpus)
+		}
+		out = append(out, fmt.Sprintf("host memory: %v at most%s, while %s, with %.0f %% headroom", h.HighBytes, each, HostPhases[h.Phase], 100*requestHeadroom))
 	} else {
 		out = append(out, "host memory is not modelled: ask for it yourself")
 	}
@@ -104,8 +114,8 @@ func writeSlurm(w io.Writer, r *Report, _ Options) error {
 	p := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	p("#!/bin/sh\n%s", strings.Join(q.comments(r), "\n"))
 	p("#SBATCH --job-name=%s", jobName(r))
-	p("#SBATCH --gres=gpu:1")
-	p("# a GPU of %d MiB or more; by a feature, or by gpu:TYPE:1, as your site names them:", q.gpu)
+	p("#SBATCH --gres=gpu:%d", q.gpus)
+	p("# a GPU of %d MiB or more; by a feature, or by gpu:TYPE:%d, as your site names them:", q.gpu, q.gpus)
 	p("##SBATCH --constraint=FEATURE")
 	if q.host > 0 {
 		p("#SBATCH --mem=%dM", q.host)
@@ -120,7 +130,7 @@ func writeSlurm(w io.Writer, r *Report, _ Options) error {
 // of nodes is that of NVIDIA's GPU feature discovery, in MiB.
 func writeKubernetes(w io.Writer, r *Report, _ Options) error {
 	return writePod(w, r, "GPU feature discovery labels nodes with nvidia.com/gpu.memory, in MiB",
-		func(p func(string, ...any), _ request) { p("          nvidia.com/gpu: 1") },
+		func(p func(string, ...any), q request) { p("          nvidia.com/gpu: %d", q.gpus) },
 		func(p func(string, ...any), q request) {
 			p("  affinity:")
 			p("    nodeAffinity:")
@@ -137,7 +147,7 @@ func writeKubernetes(w io.Writer, r *Report, _ Options) error {
 func writeHAMi(w io.Writer, r *Report, _ Options) error {
 	return writePod(w, r, "HAMi shares GPUs; gpumem is in MiB, of each GPU",
 		func(p func(string, ...any), q request) {
-			p("          nvidia.com/gpu: 1")
+			p("          nvidia.com/gpu: %d", q.gpus)
 			p("          nvidia.com/gpumem: %d", q.gpu)
 		}, nil)
 }

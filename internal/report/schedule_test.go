@@ -25,7 +25,7 @@ func planned() *Report {
 func TestRequest(t *testing.T) {
 	r := planned()
 	// 10540 MiB + 1 B and 4096 MiB, times 1.05.
-	if q := requestOf(r); q != (request{gpu: 11068, host: 4301, shm: 105}) {
+	if q := requestOf(r); q != (request{gpus: 1, gpu: 11068, host: 4301, shm: 105}) {
 		t.Errorf("%+v", q)
 	}
 	r.Peak.ReservedBytes = 15 * tensor.GiB
@@ -35,6 +35,15 @@ func TestRequest(t *testing.T) {
 	r.Verdict.Fits, r.Host = false, nil
 	if q := requestOf(r); q.gpu != 16443 || q.all || q.host != 0 {
 		t.Errorf("not fitting: %+v", q)
+	}
+}
+
+func TestRequestOfProcesses(t *testing.T) {
+	r := planned()
+	// For each of 4 processes, and 100 MiB of NCCL: (10640 MiB + 1 B) and 4 * 4096 MiB, times 1.05.
+	r.Train.Ranks, r.Uncertainty.NCCLHighBytes = 4, 100*tensor.MiB
+	if q := requestOf(r); q != (request{gpus: 4, gpu: 11173, host: 17204, shm: 420}) {
+		t.Errorf("of 4 processes: %+v", q)
 	}
 }
 

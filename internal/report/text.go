@@ -57,10 +57,15 @@ func (t *text) verdict() {
 		word = verdictColors[word] + word + plain
 	}
 	what := fmt.Sprintf("batch %d", r.Train.BatchSize)
+	where := Printable(r.Device.DisplayName)
+	if n := r.Train.Ranks; n > 0 {
+		what += " on each"
+		where = Plural(n, "GPU") + ": " + where
+	}
 	if r.Train.Mode != "train" {
 		what += ", " + r.Train.Mode
 	}
-	t.printf("%s  %s (%s) on %s\n", word, Printable(r.Model.Name), what, Printable(r.Device.DisplayName))
+	t.printf("%s  %s (%s) on %s\n", word, Printable(r.Model.Name), what, where)
 	t.printf("%s\n", r.Verdict.Reason)
 	t.advice()
 	if h := r.Host; h != nil && h.Result != "" {
@@ -247,6 +252,9 @@ func (t *text) notes() {
 	if u.ContextHighBytes > u.ContextLowBytes {
 		unsure = append(unsure, fmt.Sprintf("the CUDA context is between %v and %v (%s)", u.ContextLowBytes, u.ContextHighBytes, how))
 	}
+	if u.NCCLHighBytes > 0 {
+		unsure = append(unsure, fmt.Sprintf("NCCL takes between %v and %v on each GPU for the connections between them, more where there are many; it is not in the figures", u.NCCLLowBytes, u.NCCLHighBytes))
+	}
 	list("Uncertain", unsure)
 }
 
@@ -289,6 +297,8 @@ func Plural(n int64, what string) string {
 	switch {
 	case n == 1:
 		return "1 " + what
+	case strings.HasSuffix(what, "s"):
+		return fmt.Sprintf("%d %ses", n, what)
 	case strings.HasSuffix(what, "y"):
 		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(what, "y"))
 	}

@@ -186,9 +186,19 @@ func (s *Spec) stepValue(loss *Value) *Value {
 	}
 	add(backward)
 	if micro > 1 {
-		group := mapping(pair(HeadLayers, body), pair("repeat", integer(micro)))
-		body = outer
-		add(group)
+		repeated := func(n int64) *Value { return mapping(pair(HeadLayers, body), pair("repeat", integer(n))) }
+		if group := repeated(micro); s.Parallel != nil && s.Parallel.NoSync.V {
+			local, last := repeated(micro-1), body.Items
+			sync := func(on bool) *Value {
+				return mapping(pair(HeadSync, mapping(pair("on", boolean(on)), pair("model", word("model")))))
+			}
+			body = outer
+			add(sync(false), local, sync(true))
+			add(last...)
+		} else {
+			body = outer
+			add(group)
+		}
 	}
 	if t.ClipGradNorm.Set {
 		add(mapping(pair(HeadClipNorm, float(t.ClipGradNorm.V))))

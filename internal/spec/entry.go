@@ -80,6 +80,7 @@ const (
 	HeadEmpty     = "empty_cache"
 	HeadKeep      = "keep"
 	HeadEMA       = "ema_update"
+	HeadSync      = "grad_sync"
 	HeadSeq       = "Sequential"
 )
 
@@ -87,7 +88,7 @@ const (
 // of a step alone.
 var (
 	Statements     = []string{HeadBlock, HeadCall, HeadLayers, HeadDel, HeadReturn, HeadSeq}
-	StepStatements = []string{HeadBatch, HeadForward, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadKeep, HeadEMA}
+	StepStatements = []string{HeadBatch, HeadForward, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadKeep, HeadEMA, HeadSync}
 )
 
 // Modifiers lists the keys of an entry that are not its head.

@@ -32,7 +32,7 @@ train:
   empty_cache: {at: step_start}
 device: {memory: 24GiB, context: "${n}00MiB", memory_fraction: "${half}"}
 data: {loader: {pin_memory: true}, source: mnist}
-parallel: {ddp: 2}
+parallel: {ddp: 2, tensor: 2}
 `), Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ parallel: {ddp: 2}
 		{"section not given", s.Data.Dataset == nil, true},
 		{"pin_memory", s.Data.Loader.PinMemory.V, true},
 		{"params", s.ParamNames(), []string{"n", "half", "words"}},
-		{"not modelled", s.NotModelled(), []string{"parallel: several GPUs"}},
+		{"not modelled", s.NotModelled(), []string{"parallel.tensor: tensor parallelism"}},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s: %#v, want %#v", c.name, c.got, c.want)

@@ -47,7 +47,7 @@ type Spec struct {
 	Freeze   *Freeze   `yaml:"freeze" doc:"parameters that are not trained: requires_grad_(False)"`
 	LoRA     *LoRA     `yaml:"lora" doc:"low-rank adapters, as PEFT adds them"`
 	Offload  *Offload  `yaml:"offload" doc:"what is kept in host memory"`
-	Parallel *Parallel `yaml:"parallel" later:"several GPUs"`
+	Parallel *Parallel `yaml:"parallel" doc:"several GPUs; all else is what one process does on its GPU"`
 
 	root *Value
 }
@@ -174,19 +174,6 @@ type Checkpoint struct {
 	Reentrant Boolean  `yaml:"use_reentrant" default:"false" doc:"the older implementation"`
 	Save      []String `yaml:"save" doc:"operators whose results are kept (selective checkpointing); matmul stands for mm, addmm and bmm"`
 }
-
-// Parallel is read, checked and not modelled yet.
-type (
-	Parallel struct {
-		DDP      Integer `yaml:"ddp" min:"1" doc:"data-parallel replicas"`
-		FSDP     Integer `yaml:"fsdp" min:"1" doc:"fully sharded ranks"`
-		ZeRO     Integer `yaml:"zero" min:"1" doc:"ZeRO stage"`
-		Tensor   Integer `yaml:"tensor" min:"1" doc:"tensor-parallel ranks"`
-		Pipeline Integer `yaml:"pipeline" min:"1" doc:"pipeline stages"`
-		Sequence Integer `yaml:"sequence" min:"1" doc:"sequence-parallel ranks"`
-		Context  Integer `yaml:"context" min:"1" doc:"context-parallel ranks"`
-	}
-)
 
 // OptimizerDef is one of several optimizers.
 type OptimizerDef struct {

@@ -1,7 +1,9 @@
 """Runs a script of `memplan export torch` and writes what the CUDA allocator did.
 
-usage: confirm.py             writes what GPU and PyTorch there are
-       confirm.py SCRIPT OUT  runs the script, writes OUT
+usage: confirm.py                  writes what GPUs and PyTorch there are
+       confirm.py SCRIPT OUT       runs the script, writes OUT
+       confirm.py SCRIPT OUT N     as the first of N processes, without the others
+       torchrun confirm.py SCRIPT OUT    as one of several, writes OUT.RANK
 
 A script resets the peak statistics at the start of each step and reads them at
 its end; between lie the step's events.
@@ -19,16 +21,18 @@ def device():
     if not torch.cuda.is_available():
         return {"torch": torch.__version__, "error": "this PyTorch finds no CUDA GPU"}
     p = torch.cuda.get_device_properties(0)
-    return {"torch": torch.__version__, "name": p.name, "arch": p.major * 10 + p.minor, "sms": p.multi_processor_count, "memory": p.total_memory}
+    return {"torch": torch.__version__, "name": p.name, "arch": p.major * 10 + p.minor, "sms": p.multi_processor_count, "memory": p.total_memory, "count": torch.cuda.device_count()}
 
 
 def run(path):
+    own = int(os.environ.get("LOCAL_RANK", 0))
+    torch.cuda.set_device(own)
     torch.cuda.init()
     free_before, total = torch.cuda.mem_get_info()
     torch.cuda.memory._record_memory_history(enabled="all", context=None, stacks="python", max_entries=4000000)
     gc.collect()
     gc.disable()
-    count = lambda: len(torch.cuda.memory._snapshot()["device_traces"][0])
+    count = lambda: len(torch.cuda.memory._snapshot()["device_traces"][own])
     reset, peak, reserved = torch.cuda.reset_peak_memory_stats, torch.cuda.max_memory_allocated, torch.cuda.max_memory_reserved
     begins, ends, steps, started = [], [], [], [0.0]
 
@@ -54,7 +58,7 @@ def run(path):
         if len(ends) < len(begins):  # the step that died
             ends.append(count())
             steps.append({"peak_allocated_bytes": peak(), "peak_reserved_bytes": reserved(), "ms": 0})
-    trace = torch.cuda.memory._snapshot()["device_traces"][0]
+    trace = torch.cuda.memory._snapshot()["device_traces"][own]
     if not begins:
         begins.append(len(trace))
     bounds = [("setup", 0, begins[0])] + [("step%d" % (i + 1), b, e) for i, (b, e) in enumerate(zip(begins, ends))]
@@ -75,6 +79,13 @@ def run(path):
 if len(sys.argv) == 1:
     print(json.dumps(device()))
 else:
+    if len(sys.argv) > 3:
+        import standin
+
+        standin.install(int(sys.argv[3]))
+    elif "RANK" in os.environ:
+        sys.argv[2] += "." + os.environ["RANK"]
     out, sys.stdout = sys.argv[2], open(os.devnull, "w")
+    result = run(sys.argv[1])
     with open(out, "w") as f:
-        json.dump(run(sys.argv[1]), f, separators=(",", ":"))
+        json.dump(result, f, separators=(",", ":"))

@@ -13,7 +13,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -21,6 +23,12 @@ import (
 
 //go:embed confirm.py
 var confirm string
+
+// StandIn is a Python module for scripts of jobs on several GPUs, by which one
+// process stands for the first of them.
+//
+//go:embed standin.py
+var StandIn string
 
 // Python is a command that runs Python, with its arguments.
 type Python []string
@@ -42,13 +50,14 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Device is the first GPU that PyTorch finds.
+// Device is the first GPU that PyTorch finds, and how many there are.
 type Device struct {
 	Torch  string       `json:"torch"`
 	Name   string       `json:"name"`
 	Arch   int          `json:"arch"` // compute capability × 10
 	SMs    int          `json:"sms"`
 	Memory tensor.Bytes `json:"memory"`
+	Count  int64        `json:"count"`
 	Error  string       `json:"error"`
 }
 
@@ -84,35 +93,55 @@ type Recording struct {
 	Context tensor.Bytes                     `json:"context_bytes"`
 }
 
-// Record runs a script of package exporttorch.
-func (p Python) Record(ctx context.Context, script []byte) (*Recording, error) {
+// Record runs a script of package exporttorch, which is for so many processes, 0
+// or 1 of them on one GPU. With a GPU for each, torchrun starts them all, and each
+// gives a recording; otherwise one process stands for the first of them.
+func (p Python) Record(ctx context.Context, script []byte, ranks, gpus int64) ([]*Recording, error) {
 	dir, err := os.MkdirTemp("", "memplan-run-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	path, out, own := filepath.Join(dir, "job.py"), filepath.Join(dir, "out.json"), filepath.Join(dir, "confirm.py")
-	if err := os.WriteFile(path, script, 0o600); err != nil {
+	for name, text := range map[string][]byte{path: script, own: []byte(confirm), filepath.Join(dir, "standin.py"): []byte(StandIn)} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	args, outs := []string{own, path, out}, []string{out}
+	switch {
+	case ranks == 0:
+	case ranks > gpus:
+		args = append(args, strconv.FormatInt(ranks, 10))
+	default:
+		args = append([]string{"-m", "torch.distributed.run", "--standalone", fmt.Sprintf("--nproc-per-node=%d", ranks)}, args...)
+		outs = outs[:0]
+		for r := range ranks {
+			outs = append(outs, fmt.Sprintf("%s.%d", out, r))
+		}
+	}
+	if _, err := p.run(ctx, args...); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(own, []byte(confirm), 0o600); err != nil {
-		return nil, err
+	var recs []*Recording
+	for _, name := range outs {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, &Error{Command: p.String(), Err: err}
+		}
+		var r Recording
+		if err := json.Unmarshal(text, &r); err != nil {
+			return nil, &Error{Command: p.String(), Err: err}
+		}
+		recs = append(recs, &r)
 	}
-	if _, err := p.run(ctx, own, path, out); err != nil {
-		return nil, err
-	}
-	text, err := os.ReadFile(out)
-	if err != nil {
-		return nil, &Error{Command: p.String(), Err: err}
-	}
-	var r Recording
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, &Error{Command: p.String(), Err: err}
-	}
-	return &r, nil
+	return recs, nil
 }
 
 func (p Python) String() string { return strings.Join(p, " ") }
+
+// patience is how long an interrupted Python may take to end.
+const patience = 10 * time.Second
 
 // maxOutput is how much of what a failed command printed is shown.
 const maxOutput = 2000
@@ -121,6 +150,8 @@ func (p Python) run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p[0], append(p[1:len(p):len(p)], args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // torchrun ends the processes that it started
+	cmd.WaitDelay = patience
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()

@@ -31,11 +31,12 @@ import (
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/torchrun"
 	"github.com/memplan/memplan/specs"
 )
 
 //go:embed record.py
-var recorder []byte
+var recorder string
 
 // kinds are the generators of random specs.
 var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
@@ -46,6 +47,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"breadth":    (*generator).breadthJob,
 	"adapted":    adapted,
 	"options":    options,
+	"ddp":        replicated,
 }
 
 // steps are what each script runs.
@@ -103,8 +105,10 @@ func run(seed uint64, n int, python, out string, show bool, specFiles []string, 
 			cases = append(cases, &accuracy.FuzzCase{Name: fmt.Sprintf("fuzz-%d", s), Arch: arch, Spec: text})
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "record.py"), recorder, 0o644); err != nil {
-		return err
+	for name, text := range map[string]string{"record.py": recorder, "standin.py": torchrun.StandIn} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
 	}
 	var kept []*accuracy.FuzzCase
 	list, err := os.Create(filepath.Join(dir, "list.txt"))

@@ -15,6 +15,8 @@ import torch
 import torch.nn as nn
 import torch.nn.modules.activation as activation
 
+import standin
+
 
 def progress():
     """LBFGS goes on or not by what numbers are; where no kernel computes them, as in a run that makes progress."""
@@ -70,6 +72,8 @@ def run(name):
     if "torch.optim.ASGD" in text:  # whose mu is 1 up to step t0
         item = torch.Tensor.item
         torch.Tensor.item = lambda self: 1.0 if sys._getframe(1).f_code.co_name == "_single_tensor_asgd" else item(self)
+    if standin.ranks(text):
+        standin.install(standin.ranks(text))
     exec(compile(text, name, "exec"), {"__name__": "__main__"})
     trace = torch.cuda.memory._snapshot()["device_traces"][0]
     bounds = [("setup", 0, begins[0])] + [("step%d" % (i + 1), b, e) for i, (b, e) in enumerate(zip(begins, ends))]

@@ -1,0 +1,92 @@
+package exporttorch
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// fsdpImports prints what fully_shard and its arguments are imported from.
+func (s *script) fsdpImports(f *program.FSDP) {
+	names := []string{"fully_shard"}
+	if mixedPrecision(f) != "" {
+		names = append([]string{"MixedPrecisionPolicy"}, names...)
+	}
+	if f.Offload {
+		names = append([]string{"CPUOffloadPolicy"}, names...)
+	}
+	s.line("from torch.distributed.device_mesh import init_device_mesh")
+	s.line("from torch.distributed.fsdp import " + strings.Join(names, ", "))
+}
+
+// fullyShard prints the calls of fully_shard, which moves the parameters to the
+// device.
+func (s *script) fullyShard(model string) {
+	f := s.job.Parallel.FSDP
+	if f == nil {
+		return
+	}
+	args := "mesh=mesh"
+	switch f.Reshard {
+	case s.job.Parallel.Ranks: // the default
+		if f.Reshard == 1 {
+			args += ", reshard_after_forward=False"
+		}
+	case 1:
+		args += ", reshard_after_forward=False"
+	default:
+		args += fmt.Sprintf(", reshard_after_forward=%d", f.Reshard)
+	}
+	if mp := mixedPrecision(f); mp != "" {
+		args += ", mp_policy=" + mp
+	}
+	if f.Offload {
+		args += ", offload_policy=CPUOffloadPolicy(" + map[bool]string{true: "", false: "pin_memory=False"}[f.Pinned] + ")"
+	}
+	if len(s.job.Models[0].Frozen) > 0 {
+		s.line("del p  # it would keep a whole parameter")
+	}
+	s.printf("mesh = init_device_mesh(\"cuda\", (%d,))", s.job.Parallel.Ranks)
+	if args != "mesh=mesh" {
+		s.printf("sharding = dict(%s)", args)
+		args = "**sharding"
+	}
+	if len(f.Modules) > 0 {
+		s.printf("for name in %s:", quoted(f.Modules))
+		s.indent++
+		s.printf("fully_shard(%s.get_submodule(name), %s)", model, args)
+		s.indent--
+	}
+	s.printf("fully_shard(%s, %s)", model, args)
+}
+
+// mixedPrecision prints the MixedPrecisionPolicy; "" if it is the default.
+func mixedPrecision(f *program.FSDP) string {
+	var args []string
+	add := func(name string, d *tensor.DType) {
+		if d != nil {
+			args = append(args, name+"="+program.Literal(*d))
+		}
+	}
+	add("param_dtype", f.ParamDType)
+	add("reduce_dtype", f.ReduceDType)
+	add("output_dtype", f.OutputDType)
+	if f.KeepInputs {
+		args = append(args, "cast_forward_inputs=False")
+	}
+	if len(args) == 0 {
+		return ""
+	}
+	return "MixedPrecisionPolicy(" + strings.Join(args, ", ") + ")"
+}
+
+// gradSync prints what lets the gradients of a model be reduced or not.
+func (p *printer) gradSync(s *program.Stmt) {
+	if p.job.Parallel.FSDP != nil {
+		p.printf("%s.set_requires_gradient_sync(%s)", s.Model, program.Literal(!s.NoSync))
+		return
+	}
+	p.printf("%s.require_backward_grad_sync = %s", s.Model, program.Literal(!s.NoSync))
+}

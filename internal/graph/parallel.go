@@ -1,0 +1,158 @@
+package graph
+
+import (
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// defaultBucketCap and firstBucket are DistributedDataParallel's, in MiB
+// (torch/nn/parallel/distributed.py and kDefaultFirstBucketBytes in
+// torch/csrc/distributed/c10d/reducer.hpp).
+const (
+	defaultBucketCap = 25
+	firstBucket      = 1
+)
+
+// parallel reads how the job is spread over GPUs, and refuses what does not go
+// with it.
+func (el *elaborator) parallel() {
+	s := el.spec.Parallel
+	if s == nil {
+		return
+	}
+	el.parallelKeys(s)
+	if s.FSDP.Set {
+		el.fsdp(s)
+	}
+	if !s.DDP.Set {
+		return
+	}
+	p := &el.job.Parallel
+	p.Ranks = s.DDP.V
+	d := &program.DDP{
+		BucketCap: defaultBucketCap, FirstCap: firstBucket,
+		BucketView: s.View.V, FindUnused: s.Unused.V, Static: s.Static.V, Broadcast: s.Broadcast.V,
+	}
+	given := func(name string, set bool, value any) {
+		if set {
+			d.Given = append(d.Given, program.KwArg{Name: name, Value: value})
+		}
+	}
+	if s.BucketCap.Set {
+		d.BucketCap, d.FirstCap = s.BucketCap.V, s.BucketCap.V
+	}
+	given("broadcast_buffers", s.Broadcast.Set, s.Broadcast.V)
+	given("bucket_cap_mb", s.BucketCap.Set, s.BucketCap.V)
+	given("find_unused_parameters", s.Unused.Set, s.Unused.V)
+	given("gradient_as_bucket_view", s.View.Set, s.View.V)
+	given("static_graph", s.Static.Set, s.Static.V)
+	switch s.Hook.V {
+	case "fp16_compress_hook":
+		d.Compress = "fp16"
+	case "bf16_compress_hook":
+		d.Compress = "bf16"
+	}
+	switch o := el.spec.Offload; {
+	case el.job.Inference != "":
+		return // DistributedDataParallel is for training
+	case el.job.Offload.Parameters:
+		el.fail(o.Parameters.At, "parameters on the CPU do not go with parallel.ddp, which reduces gradients on the GPUs")
+	case el.job.Offload.Gradients:
+		el.fail(o.Gradients.At, "gradients that leave the GPU as soon as they are ready do not go with parallel.ddp, which reduces them later")
+	case el.job.InBackward:
+		el.fail(s.DDP.At, "optimizer_in_backward does not go with parallel.ddp: an optimizer would step before its gradient is reduced")
+	}
+	el.checkNoSync(s)
+	p.DDP = d
+	el.zero(s)
+	for i, m := range el.job.Models {
+		if e := el.job.Eval; e != nil && e.Apart[m.Name] && el.job.Wraps(m) {
+			el.fail(el.ms[i].at, "an eval: of other sizes is not modelled with parallel.ddp")
+		}
+	}
+}
+
+// parallelKeys refuses keys of one way to spread a job where it is spread in
+// another.
+func (el *elaborator) parallelKeys(s *spec.Parallel) {
+	if s.DDP.Set && s.FSDP.Set {
+		el.fail(s.FSDP.At, "ddp and fsdp exclude each other: a model is copied to all processes or divided among them")
+	}
+	for _, k := range []struct {
+		key, of string
+		at      spec.Span
+		wrong   bool
+	}{
+		{"bucket_cap_mb", "ddp", s.BucketCap.At, s.BucketCap.Set && !s.DDP.Set},
+		{"gradient_as_bucket_view", "ddp", s.View.At, s.View.Set && !s.DDP.Set},
+		{"find_unused_parameters", "ddp", s.Unused.At, s.Unused.Set && !s.DDP.Set},
+		{"static_graph", "ddp", s.Static.At, s.Static.Set && !s.DDP.Set},
+		{"broadcast_buffers", "ddp", s.Broadcast.At, s.Broadcast.Set && !s.DDP.Set},
+		{"comm_hook", "ddp", s.Hook.At, s.Hook.Set && !s.DDP.Set},
+		{"zero", "ddp", s.ZeRO.At, s.ZeRO.Set && !s.DDP.Set},
+		{"parameters_as_bucket_view", "zero", s.Bucket.At, s.Bucket.Set && !s.ZeRO.Set},
+		{"modules", "fsdp", first(s.Modules).At, len(s.Modules) > 0 && !s.FSDP.Set},
+		{"reshard_after_forward", "fsdp", spanOf(s.Reshard), s.Reshard != nil && !s.FSDP.Set},
+		{"param_dtype", "fsdp", s.Param.At, s.Param.Set && !s.FSDP.Set},
+		{"reduce_dtype", "fsdp", s.Reduce.At, s.Reduce.Set && !s.FSDP.Set},
+		{"output_dtype", "fsdp", s.Output.At, s.Output.Set && !s.FSDP.Set},
+		{"cast_forward_inputs", "fsdp", s.Cast.At, s.Cast.Set && !s.FSDP.Set},
+		{"cpu_offload", "fsdp", s.Offload.At, s.Offload.Set && !s.FSDP.Set},
+		{"pin_memory", "fsdp", s.Pin.At, s.Pin.Set && !s.FSDP.Set},
+	} {
+		if k.wrong {
+			el.fail(k.at, "%s is a key of parallel.%s, which is not given", k.key, k.of)
+		}
+	}
+}
+
+func first(list []spec.String) spec.String {
+	if len(list) == 0 {
+		return spec.String{}
+	}
+	return list[0]
+}
+
+func spanOf(v *spec.Value) spec.Span {
+	if v == nil {
+		return spec.Span{}
+	}
+	return v.Span
+}
+
+// checkNoSync refuses what leaves no microbatch before the last.
+func (el *elaborator) checkNoSync(s *spec.Parallel) {
+	if s.NoSync.V && el.spec.Train.GradAccumulation.V < 2 && el.spec.Step == nil {
+		el.fail(s.NoSync.At, "no_sync needs grad_accumulation of 2 or more: the gradients of the last microbatch are always reduced")
+	}
+}
+
+// gradSync elaborates {grad_sync: true or false}, of all models or of one.
+func (f *fn) gradSync(e *spec.Entry, sc *scope, st program.Stmt) {
+	el := f.u.el
+	if p := el.gpus; p == nil || !p.DDP.Set && !p.FSDP.Set {
+		el.fail(e.Head.At, "%s is for jobs on several GPUs; parallel.ddp or parallel.fsdp makes one", e.Head.V)
+	}
+	a := f.keywords(e, []string{"on", "model"})
+	if a["on"] == nil {
+		el.fail(e.At, "%s needs true or false", e.Head.V)
+	}
+	st.Kind, st.NoSync = program.GradSync, !el.evalBool(a["on"], sc, "on")
+	var names []string
+	for _, m := range el.ms {
+		names = append(names, m.name)
+	}
+	switch v := a["model"]; {
+	case v != nil:
+		st.Model = el.evalStr(v, sc, "model")
+		if el.findModel(st.Model) == nil {
+			el.errs.Unknown(v.Span, "model", st.Model, names)
+			panic(stop{})
+		}
+	case len(names) > 1:
+		el.fail(e.At, "%s needs the name of a model", e.Head.V)
+	default:
+		st.Model = names[0]
+	}
+	f.emit(st)
+}
