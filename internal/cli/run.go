@@ -189,7 +189,7 @@ func predicted(j *estimate.Job, backend, device string) (*estimate.Outcome, *rep
 	return o, &report.Run{
 		Version: report.RunVersion, Spec: j.Spec.Path, Backend: backend, Device: device,
 		Predicted: report.RunBytes{AllocatedBytes: p.Peak.AllocatedBytes, ReservedBytes: p.Peak.ReservedBytes, DeviceBytes: p.Peak.DeviceBytes},
-		Losses:    []float64{}, StepMS: []float64{}, Warnings: []string{},
+		Losses:    []report.Loss{}, StepMS: []float64{}, Warnings: []string{},
 	}, nil
 }
 
@@ -201,6 +201,9 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 	j, err := r.Job(keys...)
 	if err != nil {
 		return nil, err
+	}
+	if n := j.Program.Parallel.Ranks; n > 0 {
+		return nil, usagef("%s: parallel: %s, each on a GPU of its own, run with --backend torch", j.Spec.Path, report.Plural(n, "process"))
 	}
 	capacity := j.Machine.Usable()
 	if e.capacity != "" {
@@ -240,19 +243,39 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 	for _, q := range res.Steps {
 		rep.StepMS = append(rep.StepMS, float64(q.Took.Microseconds())/1000)
 		if q.HasLoss {
-			rep.Losses = append(rep.Losses, q.Loss)
+			rep.Losses = append(rep.Losses, report.Loss(q.Loss))
 		}
 	}
 	rep.Steps = len(res.Steps)
 	if err != nil && rep.Steps < options.Steps {
 		rep.Stopped = err.Error()
 	}
+	if rep.Backend == "cuda" && len(res.Aside) > 0 {
+		rep.Warnings = append(rep.Warnings, "computed in the machine's own memory, which takes time: operators "+strings.Join(res.Aside, ", "))
+	}
 	rep.Measured = report.RunBytes{AllocatedBytes: res.Stats.AllocatedBytes.All.Peak, ReservedBytes: res.Stats.ReservedBytes.All.Peak}
 	if res.Played != nil {
 		rep.Trace = sameTrace(o.Played, res.Played)
+		rep.Warnings = append(rep.Warnings, byNumbers(j, res.Played, rep.Trace.Equal)...)
 	}
 	err = errors.Join(err, device.Close())
 	return rep, outOfMemory(err)
+}
+
+// byNumbers says which allocations depended on numbers, which a prediction does not
+// know.
+func byNumbers(j *estimate.Job, p *engine.Played, equal bool) []string {
+	var out []string
+	if p.Skipped > 0 {
+		out = append(out, fmt.Sprintf("GradScaler left out %s, since gradients were infinite; the prediction is of a job in which none is left out",
+			report.Plural(int64(p.Skipped), "optimizer step")))
+	}
+	for _, o := range j.Program.Optimizers {
+		if o.Row.Whole != nil && !equal {
+			out = append(out, o.Row.Note(o.Args))
+		}
+	}
+	return out
 }
 
 // sameTrace compares what was played with what was predicted.
@@ -309,16 +332,29 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	}
 	p := newProgress(s)
 	p.line("PyTorch runs %s", report.Plural(int64(steps), "step"))
-	rec, err := python.Record(c.Context(), script.Bytes())
+	ranks := j.Program.Parallel.Ranks
+	recs, err := python.Record(c.Context(), script.Bytes(), ranks, found.Count)
 	p.clear()
 	if err != nil {
 		return nil, err
 	}
-	rep.Steps, rep.Measured.DeviceBytes = len(rec.Steps), rec.Device
+	if ranks > found.Count {
+		rep.Warnings = append(rep.Warnings, fmt.Sprintf("PyTorch finds %s, the job is for %d: one process stood for the first of %d, without NCCL", report.Plural(found.Count, "GPU"), ranks, ranks))
+	}
+	for _, rec := range recs {
+		rep.Measured.DeviceBytes = max(rep.Measured.DeviceBytes, rec.Device)
+		for _, q := range rec.Steps {
+			rep.Measured.AllocatedBytes = max(rep.Measured.AllocatedBytes, q.PeakAllocated)
+			rep.Measured.ReservedBytes = max(rep.Measured.ReservedBytes, q.PeakReserved)
+		}
+	}
+	rec := recs[0] // of the first process, whose events are compared
+	rep.Steps = len(rec.Steps)
+	if rep.Ranks = len(recs); rep.Ranks > 1 {
+		rep.Device += ", " + report.Plural(int64(rep.Ranks), "process")
+	}
 	for _, q := range rec.Steps {
 		rep.StepMS = append(rep.StepMS, q.MS)
-		rep.Measured.AllocatedBytes = max(rep.Measured.AllocatedBytes, q.PeakAllocated)
-		rep.Measured.ReservedBytes = max(rep.Measured.ReservedBytes, q.PeakReserved)
 	}
 	for _, events := range rec.Events {
 		rep.Trace.Events += len(events)

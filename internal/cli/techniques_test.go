@@ -43,6 +43,10 @@ var (
 )
 
 var techniques = []technique{
+	{"Several GPUs: DDP", "Each GPU has the whole model and a batch of its own; the buckets in which gradients are reduced are a copy of them, unless these are views.", gpt, []variant{
+		{args: set("parallel={ddp: 8}"), gpu: ">"},
+		{args: set("parallel={ddp: 8, gradient_as_bucket_view: true}")},
+		{args: append([]string{"--batch-size", "1"}, set("parallel={ddp: 8}")...), gpu: "<"}}},
 	{"Batch size", "Activations grow with it; parameters and their state do not.", gpt, []variant{{args: []string{"--batch-size", "4"}, gpu: "<"}, {args: []string{"--batch-size", "16"}, gpu: ">"}}},
 	{"Gradient accumulation", "The effective batch stays 8; gradients live through the forward passes.", gpt, []variant{
 		{args: append([]string{"--batch-size", "2"}, set("train.grad_accumulation=4")...), gpu: "<"}}},
