@@ -48,6 +48,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"adapted":    adapted,
 	"options":    options,
 	"ddp":        replicated,
+	"allocator":  configured,
 }
 
 // steps are what each script runs.
@@ -117,14 +118,15 @@ func run(seed uint64, n int, python, out string, show bool, specFiles []string, 
 	}
 	w := bufio.NewWriter(list)
 	for _, c := range cases {
-		if err := export(c, filepath.Join(dir, c.Name+".py")); err != nil {
+		conf, err := export(c, filepath.Join(dir, c.Name+".py"))
+		if err != nil {
 			fmt.Printf("%s: not exported: %v\n", c.Name, err)
 			if show {
 				fmt.Println(c.Spec)
 			}
 			continue
 		}
-		fmt.Fprintln(w, c.Arch, c.Name)
+		fmt.Fprintln(w, c.Arch, c.Name, conf)
 		kept = append(kept, c)
 	}
 	if err := w.Flush(); err != nil {
@@ -141,17 +143,18 @@ func run(seed uint64, n int, python, out string, show bool, specFiles []string, 
 	return compare(dir, kept, out, show)
 }
 
-func build(c *accuracy.FuzzCase) (*graph.Result, error) {
+func build(c *accuracy.FuzzCase) (*spec.Spec, *graph.Result, error) {
 	s, err := spec.Parse(c.Name+".yaml", []byte(c.Spec), spec.Options{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return graph.Build(s, graph.Options{Env: accuracy.ArchEnv(c.Arch), Preset: specs.Preset, Presets: specs.Names()})
+	g, err := graph.Build(s, graph.Options{Env: accuracy.ArchEnv(c.Arch), Preset: specs.Preset, Presets: specs.Names()})
+	return s, g, err
 }
 
 // accepts reports whether memplan plays a program.
 func accepts(c *accuracy.FuzzCase) bool {
-	g, err := build(c)
+	_, g, err := build(c)
 	if err != nil {
 		return false
 	}
@@ -159,17 +162,17 @@ func accepts(c *accuracy.FuzzCase) bool {
 	return err == nil
 }
 
-func export(c *accuracy.FuzzCase, path string) error {
-	g, err := build(c)
+func export(c *accuracy.FuzzCase, path string) (allocConf string, err error) {
+	s, g, err := build(c)
 	if err != nil {
-		return err
+		return "", err
 	}
 	f, err := os.Create(path)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer f.Close()
-	return exporttorch.Write(f, g.Job, exporttorch.Options{Steps: steps})
+	return s.Device.AllocConf.V, exporttorch.Write(f, g.Job, exporttorch.Options{Steps: steps})
 }
 
 // compare reads the recordings, holds the predictions against them and keeps

@@ -1,6 +1,7 @@
 """Runs PyTorch scripts and writes what the CUDA allocator did in each.
 
-usage: record.py LIST       lines "ARCH NAME": runs NAME.py, writes NAME.json
+usage: record.py LIST       lines "ARCH NAME [CONF]": runs NAME.py with CONF as
+                            PYTORCH_CUDA_ALLOC_CONF, writes NAME.json
 
 A script resets the peak statistics at the start of each step and reads them at
 its end; between lie the step's events.
@@ -90,8 +91,10 @@ def run(name):
     return {"torch": torch.__version__, "events": events, "steps": steps}
 
 
-def child(arch, name):
+def child(arch, name, conf=None):
     os.environ["FAKE_GPU_ARCH"] = arch
+    if conf:
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = conf
     sys.stdout = open(os.devnull, "w")
     try:
         result = run(name)
