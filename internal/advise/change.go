@@ -150,7 +150,7 @@ func key(path string, value any) estimate.Key {
 // All is the catalogue of changes, in the order of reports.
 func All() []*Change {
 	var out []*Change
-	for _, list := range [][]*Change{stepChanges, precisionChanges, checkpointChanges, optimizerChanges, modelChanges, offloadChanges} {
+	for _, list := range [][]*Change{stepChanges, precisionChanges, checkpointChanges, optimizerChanges, modelChanges, offloadChanges, parallelChanges} {
 		out = append(out, list...)
 	}
 	return out

@@ -69,7 +69,7 @@ func docText() string {
 
 Smaller inputs (shorter sequences, smaller images): they are another task. Rewriting of the model's code beyond what presets have params
 for, such as a loss in chunks of one's own model: a spec says it with blocks. Where a spec writes its own step, what the keys of train would change (accumulation, where gradients are
-dropped). Pruning and distillation: they are other models. Several GPUs.
+dropped). Pruning and distillation: they are other models.
 `)
 	return b.String()
 }

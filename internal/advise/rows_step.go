@@ -21,18 +21,6 @@ var stepChanges = []*Change{
 		Options: expandable,
 	},
 	{
-		ID: "bucket-view", Title: "gradients that are views of the buckets", Group: "ddp", Technique: "Several GPUs: DDP",
-		Numerics: Same, Effort: Switch, Reach: Gradients | Passing,
-		Cost: "nothing", Source: "documentation of DistributedDataParallel: gradient_as_bucket_view saves a copy between gradients and buckets",
-		Options: func(b *Base) []Option {
-			if d := b.Job.Program.Parallel.DDP; d == nil || d.BucketView {
-				return nil
-			}
-			return []Option{{Keys: keys(key("parallel.gradient_as_bucket_view", true)), Text: "let gradients be views of the buckets in which they are reduced",
-				Code: "model = DistributedDataParallel(model, device_ids=[rank], gradient_as_bucket_view=True)"}}
-		},
-	},
-	{
 		ID: "zero-grad", Title: "gradients dropped before the forward pass", Group: "zero_grad", Technique: "zero_grad",
 		Numerics: Same, Effort: Lines, Reach: Gradients | Passing,
 		Cost: "nothing", Source: "PyTorch's performance tuning guide: set_to_none is the cheaper of the two",

@@ -47,6 +47,12 @@ var techniques = []technique{
 		{args: set("parallel={ddp: 8}"), gpu: ">"},
 		{args: set("parallel={ddp: 8, gradient_as_bucket_view: true}")},
 		{args: append([]string{"--batch-size", "1"}, set("parallel={ddp: 8}")...), gpu: "<"}}},
+	{"Several GPUs: sharding", "Each GPU has a part of the optimizer's state (ZeRO 1), or of parameters and gradients, too (FSDP2).", append(gpt, set("parallel={ddp: 8, gradient_as_bucket_view: true}")...), []variant{
+		{args: set("parallel={ddp: 8, gradient_as_bucket_view: true, zero: 1}"), gpu: "<"},
+		{args: set("parallel={fsdp: 8}"), gpu: "<"},
+		{args: set("parallel={fsdp: 8, param_dtype: bfloat16, reduce_dtype: float32}"), gpu: "<"},
+		{args: set("parallel={fsdp: 8, reshard_after_forward: false}"), gpu: "<"},
+		{args: set("parallel={fsdp: 8, cpu_offload: true}"), gpu: "<"}}},
 	{"Batch size", "Activations grow with it; parameters and their state do not.", gpt, []variant{{args: []string{"--batch-size", "4"}, gpu: "<"}, {args: []string{"--batch-size", "16"}, gpu: ">"}}},
 	{"Gradient accumulation", "The effective batch stays 8; gradients live through the forward passes.", gpt, []variant{
 		{args: append([]string{"--batch-size", "2"}, set("train.grad_accumulation=4")...), gpu: "<"}}},
