@@ -1,12 +1,9 @@
-"a model: a training step, written by memplan export torch. Run it with torchrun --nproc-per-node 2."
+"a model: a training step, written by memplan export torch."
 import json
-import os
 
 import torch
-import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.nn.parallel import DistributedDataParallel
 
 
 class Model(nn.Module):
@@ -19,12 +16,9 @@ class Model(nn.Module):
         return x
 
 
-dist.init_process_group("nccl")
-device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-torch.cuda.set_device(device)
+device = torch.device("cuda")
 model = Model().to(device)
 optimizer = torch.optim.SGD(model.parameters())
-model = DistributedDataParallel(model, device_ids=[device.index])
 
 
 def next_batch():
@@ -67,4 +61,3 @@ for i in range(1, 4):
     torch.cuda.reset_peak_memory_stats()
     step(i)
     print(json.dumps({"step": i, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))
-dist.destroy_process_group()
