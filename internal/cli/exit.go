@@ -34,7 +34,7 @@ var exitDocs = []struct {
 	{exitUsage, "Wrong flags or arguments, or a spec, trace, report or configuration with mistakes. Nothing was computed."},
 	{exitFailed, "The command could not finish: a file that is not there or cannot be written, a log without a message, a mistake of memplan's own."},
 	{exitMismatch, "A run contradicts its prediction by more than its tolerance (`run`)."},
-	{exitInterrupted, "Interrupted with Ctrl-C."},
+	{exitInterrupted, "Interrupted with Ctrl-C, or asked to end (SIGTERM)."},
 }
 
 // answerNo is no mistake: the command has said all there is to say, and the

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/mattn/go-isatty"
 
@@ -51,8 +52,9 @@ func Main(args []string, s *Streams) (code int) {
 	if _, given := s.Env("GOGC"); !given {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	defer context.AfterFunc(ctx, stop)() // a second signal ends what does not end by itself
 	root := newRoot(s)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

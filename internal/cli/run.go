@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -17,12 +16,9 @@ import (
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
-	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/torchrun"
-	"github.com/memplan/memplan/internal/trace"
 )
 
 // execution is what the command line asks of a run.
@@ -121,8 +117,11 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 		keys = append(keys, estimate.Key{Path: "train.steps", Value: strconv.Itoa(steps)})
 	}
 	if e.capacity != "" {
-		if _, err := tensor.ParseBytes(e.capacity); err != nil {
+		switch n, err := tensor.ParseBytes(e.capacity); {
+		case err != nil:
 			return usagef("--capacity: %w", err)
+		case n <= 0:
+			return usagef("--capacity: must be more than nothing")
 		}
 	}
 	if err := e.checkSave(); err != nil {
@@ -161,7 +160,10 @@ func (e *execution) checkSave() error {
 	}
 	f, err := os.CreateTemp(filepath.Dir(e.save), filepath.Base(e.save)+".*")
 	if err != nil {
-		return fmt.Errorf("--save: %w", err)
+		if path := (*os.PathError)(nil); errors.As(err, &path) { // whose name nobody gave
+			err = path.Err
+		}
+		return fmt.Errorf("--save: no file can be made in %s: %w", filepath.Dir(e.save), err)
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
@@ -202,14 +204,18 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 	if err != nil {
 		return nil, err
 	}
-	if n := j.Program.Parallel.Ranks; n > 0 {
-		return nil, usagef("%s: parallel: %s, each on a GPU of its own, run with --backend torch", j.Spec.Path, report.Plural(n, "process"))
+	if j.Program.Parallel.Ranks > 0 {
+		j.Spec.Errs.Addf(j.Spec.Parallel.At, "a job of processes that have a GPU each is run with --backend torch")
+		return nil, j.Spec.Errs
 	}
 	capacity := j.Machine.Usable()
 	if e.capacity != "" {
 		if capacity, err = tensor.ParseBytes(e.capacity); err != nil {
 			return nil, err
 		}
+	}
+	if capacity <= 0 {
+		return nil, usagef("%s: nothing is left of the device's %v beside context and other processes; --capacity says what the job may take", j.Spec.Path, j.Machine.Total)
 	}
 	source, err := trainingData(r, j, e.seed)
 	if err != nil {
@@ -222,6 +228,11 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 	o, rep, err := predicted(j, backend, device.Name())
 	if err != nil {
 		return nil, errors.Join(err, device.Close())
+	}
+	if backend == "cpu" {
+		if err := enoughMemory(min(rep.Predicted.AllocatedBytes, capacity)); err != nil {
+			return nil, errors.Join(err, device.Close())
+		}
 	}
 	rep.Predicted.DeviceBytes = 0
 	if why != "" {
@@ -248,14 +259,16 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 	}
 	rep.Steps = len(res.Steps)
 	if err != nil && rep.Steps < options.Steps {
-		rep.Stopped = err.Error()
+		if rep.Stopped = err.Error(); c.Context().Err() != nil {
+			rep.Stopped = "interrupted"
+		}
 	}
 	if rep.Backend == "cuda" && len(res.Aside) > 0 {
 		rep.Warnings = append(rep.Warnings, "computed in the machine's own memory, which takes time: operators "+strings.Join(res.Aside, ", "))
 	}
 	rep.Measured = report.RunBytes{AllocatedBytes: res.Stats.AllocatedBytes.All.Peak, ReservedBytes: res.Stats.ReservedBytes.All.Peak}
 	if res.Played != nil {
-		rep.Trace = sameTrace(o.Played, res.Played)
+		rep.Trace = sameTrace(o.Played, res.Played, rep.Stopped != "")
 		rep.Warnings = append(rep.Warnings, byNumbers(j, res.Played, rep.Trace.Equal)...)
 	}
 	err = errors.Join(err, device.Close())
@@ -278,10 +291,14 @@ func byNumbers(j *estimate.Job, p *engine.Played, equal bool) []string {
 	return out
 }
 
-// sameTrace compares what was played with what was predicted.
-func sameTrace(p, m *engine.Played) report.RunTrace {
+// sameTrace compares what was played with what was predicted, of a run that stopped
+// as far as it went.
+func sameTrace(p, m *engine.Played, stopped bool) report.RunTrace {
 	t := report.RunTrace{Events: len(m.Trace.Events), Equal: true}
 	a, b := p.Trace.Events, m.Trace.Events
+	if stopped {
+		a = a[:min(len(a), len(b))]
+	}
 	for i := range max(len(a), len(b)) {
 		if i >= len(a) || i >= len(b) || a[i] != b[i] {
 			t.Equal, t.FirstDifference = false, fmt.Sprintf("event %d is another one than predicted", i)
@@ -297,99 +314,4 @@ func outOfMemory(err error) error {
 		return fmt.Errorf("%w\nmemplan estimate says what would make the job fit", err)
 	}
 	return err
-}
-
-// onTorch runs the exported script in the user's PyTorch.
-func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, keys []estimate.Key) (*report.Run, error) {
-	python := torchrun.Python(strings.Fields(e.python))
-	if len(python) == 0 {
-		return nil, usagef("--python must name a command")
-	}
-	if e.save != "" {
-		return nil, usagef("--save is for the other backends")
-	}
-	if e.capacity != "" {
-		return nil, usagef("--capacity is for the other backends; with torch use --set device.memory_fraction")
-	}
-	found, err := python.Find(c.Context())
-	if err != nil {
-		return nil, fmt.Errorf("--python: %w", err)
-	}
-	keys = append(keys, deviceKeys(found)...)
-	j, err := r.Job(keys...)
-	if err != nil {
-		return nil, err
-	}
-	o, rep, err := predicted(j, "torch", fmt.Sprintf("%s, PyTorch %s", found.Name, found.Torch))
-	if err != nil {
-		return nil, err
-	}
-	rep.Warnings = append(rep.Warnings, j.NotModelled...)
-	steps := int(j.Spec.Train.Steps.V)
-	var script bytes.Buffer
-	if err := exporttorch.Write(&script, j.Program, exporttorch.Options{Steps: steps}); err != nil {
-		return nil, err
-	}
-	p := newProgress(s)
-	p.line("PyTorch runs %s", report.Plural(int64(steps), "step"))
-	ranks := j.Program.Parallel.Ranks
-	recs, err := python.Record(c.Context(), script.Bytes(), ranks, found.Count)
-	p.clear()
-	if err != nil {
-		return nil, err
-	}
-	if ranks > found.Count {
-		rep.Warnings = append(rep.Warnings, fmt.Sprintf("PyTorch finds %s, the job is for %d: one process stood for the first of %d, without NCCL", report.Plural(found.Count, "GPU"), ranks, ranks))
-	}
-	for _, rec := range recs {
-		rep.Measured.DeviceBytes = max(rep.Measured.DeviceBytes, rec.Device)
-		for _, q := range rec.Steps {
-			rep.Measured.AllocatedBytes = max(rep.Measured.AllocatedBytes, q.PeakAllocated)
-			rep.Measured.ReservedBytes = max(rep.Measured.ReservedBytes, q.PeakReserved)
-		}
-	}
-	rec := recs[0] // of the first process, whose events are compared
-	rep.Steps = len(rec.Steps)
-	if rep.Ranks = len(recs); rep.Ranks > 1 {
-		rep.Device += ", " + report.Plural(int64(rep.Ranks), "process")
-	}
-	for _, q := range rec.Steps {
-		rep.StepMS = append(rep.StepMS, q.MS)
-	}
-	for _, events := range rec.Events {
-		rep.Trace.Events += len(events)
-	}
-	predictedEvents := o.Played.Trace.Events
-	rep.Predicted.OutOfMemory, rep.Measured.OutOfMemory = !o.Fits(), strings.Contains(rec.Error, "out of memory")
-	if rep.Predicted.OutOfMemory {
-		p := o.Report()
-		predictedEvents = predictedEvents[:o.OnGPU.OOMs[0].Event]
-		rec.Events = trace.Until(rec.Events, predictedEvents) // then the exception frees what it unwinds
-		rep.Warnings = append(rep.Warnings, "predicted: "+strings.ReplaceAll(p.Verdict.Reason, "\n", "; "))
-	}
-	rep.Trace.FirstDifference = trace.Difference(rec.Events, predictedEvents, false, j.Program.Autocast)
-	rep.Trace.Equal = rep.Trace.FirstDifference == ""
-	switch {
-	case rep.Measured.OutOfMemory:
-		rep.Warnings = append(rep.Warnings, "PyTorch: "+rec.Error)
-	case rec.Error != "":
-		rep.Stopped = rec.Error
-		return rep, fmt.Errorf("the script ended early: %s", rec.Error)
-	}
-	return rep, nil
-}
-
-// deviceKeys are the keys of a spec that describe a GPU and a version of PyTorch.
-func deviceKeys(d *torchrun.Device) []estimate.Key {
-	version := strings.SplitN(d.Torch, "+", 2)[0]
-	parts := strings.Split(version, ".")
-	if len(parts) > 2 {
-		version = strings.Join(parts[:2], ".")
-	}
-	return []estimate.Key{
-		{Path: "device.arch", Value: fmt.Sprintf("sm_%d", d.Arch)},
-		{Path: "device.sms", Value: strconv.Itoa(d.SMs)},
-		{Path: "device.memory", Value: strconv.FormatInt(int64(d.Memory), 10)},
-		{Path: "torch", Value: strconv.Quote(version)},
-	}
 }

@@ -28,3 +28,12 @@ func openDevice(backend string, capacity tensor.Bytes) (d runtime.Device, name, 
 	}
 	return cpu.New(capacity), "cpu", why, nil
 }
+
+// enoughMemory refuses what would make the kernel end memplan, or another process,
+// in the middle of a run.
+func enoughMemory(need tensor.Bytes) error {
+	if have, known := cpu.Available(); known && need > have {
+		return fmt.Errorf("the job takes %v, and %v of this machine's memory are available; a smaller batch or --capacity makes it less", need, have)
+	}
+	return nil
+}

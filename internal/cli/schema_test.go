@@ -38,7 +38,7 @@ func TestSchema(t *testing.T) {
 		}
 		return schema.Validate(v)
 	}
-	names := append(specs.Names(), "hf/common")
+	names := append(specs.Names(), "hf/common", "hf/heads")
 	for _, t := range specs.HFTypes() {
 		names = append(names, "hf/"+t)
 	}

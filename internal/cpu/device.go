@@ -36,16 +36,21 @@ func (d *Device) Malloc(n tensor.Bytes) (allocsim.Address, error) {
 	if err != nil {
 		return 0, err
 	}
-	d.segments.add(segment{at: a, data: aligned(n), whole: true})
+	data, err := commit(n)
+	if err != nil {
+		return 0, errors.Join(fmt.Errorf("this machine has no %v more for the job: %w", n, err), d.VirtualDriver.Free(a, n))
+	}
+	d.segments.add(segment{at: a, data: data, whole: true})
 	return a, nil
 }
 
 // Free implements allocsim.Driver.
 func (d *Device) Free(a allocsim.Address, n tensor.Bytes) error {
-	if err := d.segments.remove(a, n); err != nil {
+	data, err := d.segments.remove(a, n)
+	if err != nil {
 		return err
 	}
-	return d.VirtualDriver.Free(a, n)
+	return errors.Join(unreserve(data), d.VirtualDriver.Free(a, n))
 }
 
 // Reserve implements allocsim.Driver: memory that is committed when it is first
@@ -69,8 +74,8 @@ func (d *Device) Unreserve(a allocsim.Address, n tensor.Bytes) error {
 	if s == nil || s.at != a || tensor.Bytes(len(s.data)) != n || s.whole {
 		return fmt.Errorf("no %d bytes are reserved at %#x", n, a)
 	}
-	data := s.data
-	if err := d.segments.remove(a, n); err != nil {
+	data, err := d.segments.remove(a, n)
+	if err != nil {
 		return err
 	}
 	return errors.Join(unreserve(data), d.VirtualDriver.Unreserve(a, n))
@@ -185,7 +190,6 @@ func (d *Device) Close() error {
 	for _, s := range d.segments.list {
 		if s.whole {
 			errs = append(errs, fmt.Errorf("%v at %#x are allocated still", tensor.Bytes(len(s.data)), s.at))
-			continue
 		}
 		for _, m := range s.mapped {
 			errs = append(errs, fmt.Errorf("%v at %#x are mapped still", tensor.Bytes(m.to-m.from), m.from))

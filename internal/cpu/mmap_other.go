@@ -9,6 +9,8 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
+func commit(n tensor.Bytes) ([]byte, error) { return aligned(n), nil }
+
 func reserve(tensor.Bytes) ([]byte, error) {
 	return nil, errors.New("expandable segments cannot be executed on the CPU under " + runtime.GOOS)
 }

@@ -81,21 +81,22 @@ func (z *segments) count(n tensor.Bytes) {
 	z.peak = max(z.peak, z.reserved)
 }
 
-// remove forgets a whole segment.
-func (z *segments) remove(a allocsim.Address, n tensor.Bytes) error {
+// remove forgets a whole segment, and returns its memory.
+func (z *segments) remove(a allocsim.Address, n tensor.Bytes) ([]byte, error) {
 	s := z.find(a)
 	if s == nil || s.at != a || tensor.Bytes(len(s.data)) != n {
-		return fmt.Errorf("%d bytes at %#x were not allocated as such", n, a)
+		return nil, fmt.Errorf("%d bytes at %#x were not allocated as such", n, a)
 	}
 	if len(s.mapped) > 0 {
-		return fmt.Errorf("%d bytes at %#x are mapped still", n, a)
+		return nil, fmt.Errorf("%d bytes at %#x are mapped still", n, a)
 	}
 	if s.whole {
 		z.count(-n)
 	}
+	data := s.data
 	i := slices.IndexFunc(z.list, func(s segment) bool { return s.at == a })
 	z.list = slices.Delete(z.list, i, i+1)
-	return nil
+	return data, nil
 }
 
 // setMapped notes that a range of a reservation has memory, or has it no more.

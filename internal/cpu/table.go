@@ -53,12 +53,6 @@ func init() {
 	}
 }
 
-// Supports reports whether a kernel runs on operands of a type: that of what it
-// computes with, which is not the result of a comparison or an index.
-func (d *Device) Supports(k *kernel.Kernel, t tensor.DType) bool {
-	return rows[k].run[t] != nil || t.IsFloating() && rows[k].run[tensor.Float32] != nil
-}
-
 // floats is a row of a kernel for floating numbers.
 func floats(single, double runner) row {
 	return row{run: map[tensor.DType]runner{tensor.Float32: single, tensor.Float64: double}}

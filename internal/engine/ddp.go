@@ -42,16 +42,6 @@ type reducer struct {
 	delayed  bool        // and all its gradients were reduced
 }
 
-// place2D is a bucket and a place in it.
-type place2D struct{ bucket, at int }
-
-// bucket is one flat tensor, with a view for each of its parameters.
-type bucket struct {
-	flat    *op.Tensor
-	members []int
-	pending int
-}
-
 // distribute puts DistributedDataParallel around the models that are trained.
 func (j *job) distribute() {
 	j.reducers = map[string]*reducer{}
@@ -135,11 +125,6 @@ func buffers(m *module) []*cell {
 	return out
 }
 
-// caps are the sizes at which buckets are full: the first, and the others.
-func (r *reducer) caps() []tensor.Bytes {
-	return []tensor.Bytes{tensor.Bytes(r.FirstCap * mib), tensor.Bytes(r.BucketCap * mib)}
-}
-
 // verify compares the parameters' shapes with those of other processes: their
 // number, a place for that of each process, which NCCL gathers into one tensor
 // first (newLikeFlat in torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp), then
@@ -187,85 +172,6 @@ func (r *reducer) broadcast(cells []*cell) {
 		flying = append(flying, flat)
 	}
 	r.Drop(flying...)
-}
-
-func elementsOf(cells []*cell, members []int) int64 {
-	var n int64
-	for _, i := range members {
-		n += cells[i].t.Numel()
-	}
-	return n
-}
-
-// assign puts tensors into groups of one type each, in their order; a group is
-// full when it reaches its cap, of which the last counts for all further ones
-// (compute_bucket_assignment_by_size). Groups that are not full come last, those
-// of the type that was met last first: libstdc++'s hash map yields them so.
-func assign(cells []*cell, order []int, caps []tensor.Bytes) [][]int {
-	type group struct {
-		members []int
-		bytes   tensor.Bytes
-		filled  int
-	}
-	var out [][]int
-	var types []tensor.DType
-	open := map[tensor.DType]*group{}
-	for _, i := range order {
-		t := cells[i].t
-		g := open[t.DType]
-		if g == nil {
-			g = &group{}
-			open[t.DType] = g
-			types = append(types, t.DType)
-		}
-		g.members = append(g.members, i)
-		if g.bytes += tensor.Bytes(t.Numel() * t.DType.Size()); g.bytes >= caps[min(g.filled, len(caps)-1)] {
-			out = append(out, g.members)
-			*g = group{filled: g.filled + 1}
-		}
-	}
-	for _, d := range slices.Backward(types) {
-		if g := open[d]; len(g.members) > 0 {
-			out = append(out, g.members)
-		}
-	}
-	return out
-}
-
-// allocate makes buckets, the old ones having been given up. Gradients that are
-// views move into the new ones.
-func (r *reducer) allocate(groups [][]int) {
-	for _, b := range r.buckets {
-		r.Drop(b.flat)
-	}
-	r.buckets, r.places = nil, make([]place2D, len(r.params))
-	for k, members := range groups {
-		b := &bucket{members: members}
-		b.flat = r.vector(elementsOf(r.params, members), r.params[members[0]].t.DType)
-		r.mark(obj(b.flat), trace.Gradients)
-		r.buckets = append(r.buckets, b)
-		for at, i := range members {
-			r.places[i] = place2D{k, at}
-			if leaf := obj(r.params[i].t); r.BucketView && leaf.grad != nil {
-				r.view(leaf, b)
-			}
-		}
-	}
-	r.reset()
-}
-
-// view makes a parameter's gradient a view of its bucket.
-func (r *reducer) view(leaf *object, b *bucket) {
-	old := leaf.grad
-	if old.st == obj(b.flat).st {
-		return
-	}
-	l := tensor.Contiguous(leaf.Size)
-	if leaf.IsDense() {
-		l = tensor.Layout{Size: leaf.Size, Stride: leaf.Stride}
-	}
-	leaf.grad = obj(r.Alias(b.flat, l, b.flat.DType))
-	r.release(old)
 }
 
 // mapUsed makes the tensor that tells other processes which parameters were
@@ -452,97 +358,4 @@ func (r *reducer) reduceAll() {
 		r.reduce(b)
 	}
 	r.finish()
-}
-
-// unreached lists the parameters that no gradient function of v leads to.
-func (r *reducer) unreached(v value) []int {
-	seen := map[*node]bool{}
-	var stack []*node
-	each(v, func(t *op.Tensor) {
-		if fn := r.gradFn(obj(t)); fn != nil {
-			stack = append(stack, fn)
-		}
-	})
-	for len(stack) > 0 {
-		n := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		for _, e := range n.edges {
-			if e.fn != nil && !seen[e.fn] {
-				seen[e.fn] = true
-				stack = append(stack, e.fn)
-			}
-		}
-	}
-	var out []int
-	for i, c := range r.params {
-		if acc := obj(c.t).acc; acc == nil || !seen[acc] {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
-// each calls f for each tensor of a value.
-func each(v value, f func(t *op.Tensor)) {
-	if v.t != nil {
-		f(v.t)
-	}
-	if v.list != nil {
-		for _, it := range v.list.items {
-			each(it, f)
-		}
-	}
-}
-
-// ddpSink is _DDPSink, an autograd function that clones the results of a model.
-var ddpSink = &op.Row{
-	Name: "_DDPSink", Node: "_DDPSinkBackward",
-	Run: func(c *op.Call) {
-		for _, t := range c.In {
-			c.Return(c.New(t.LikeDense(), t.DType))
-		}
-	},
-	Grad: func(b *op.Back) {
-		b.Args.(*reducer).delay()
-		for i, g := range b.Grads {
-			if g != nil {
-				b.Set(i, b.Keep(g))
-			}
-		}
-	},
-}
-
-// sink passes the tensors of v through ddpSink. Those that have no gradient
-// function come back themselves.
-func (r *reducer) sink(v value) value {
-	var ins []*op.Tensor
-	each(v, func(t *op.Tensor) { ins = append(ins, t) })
-	if len(ins) == 0 {
-		return v
-	}
-	outs := r.Do(ddpSink, r, ins...)
-	k := 0
-	var replace func(v value) value
-	replace = func(v value) value {
-		switch {
-		case v.t != nil:
-			t := outs[k]
-			k++
-			if r.gradFn(obj(v.t)) == nil {
-				r.Drop(t)
-				return r.keep(v)
-			}
-			return value{t: t}
-		case v.list != nil:
-			l := &list{refs: 1, items: make([]value, len(v.list.items))}
-			for i, it := range v.list.items {
-				l.items[i] = replace(it)
-			}
-			return value{list: l}
-		}
-		return v
-	}
-	out := replace(v)
-	r.drop(v)
-	return out
 }

@@ -98,7 +98,7 @@ func (p *Player) fullyShard(root *module, j *program.Job) {
 		}
 		p.shard(c, m, s.Reshard)
 	}
-	p.shard(c, root, 1) // _lazy_init: the root's parameters are needed at once in the backward pass
+	p.shard(c, root, 0) // _lazy_init: the root's parameters are needed at once in the backward pass
 	root.collectStates(&c.states)
 }
 

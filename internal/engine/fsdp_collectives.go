@@ -137,7 +137,7 @@ func (g *shardGroup) waitForUnshard(p *Player) {
 // its part.
 func (g *shardGroup) freeAfterForward(p *Player) {
 	switch {
-	case g.reshard == 1:
+	case g.reshard == 0:
 		return
 	case g.reshard == g.ranks:
 		g.free(p)

@@ -31,10 +31,7 @@ func (s *script) fullyShard(model string) {
 	args := "mesh=mesh"
 	switch f.Reshard {
 	case s.job.Parallel.Ranks: // the default
-		if f.Reshard == 1 {
-			args += ", reshard_after_forward=False"
-		}
-	case 1:
+	case 0:
 		args += ", reshard_after_forward=False"
 	default:
 		args += fmt.Sprintf(", reshard_after_forward=%d", f.Reshard)

@@ -9,7 +9,7 @@ type FSDP struct {
 	Modules []string // paths, in the order of the calls: inner ones first
 
 	// Reshard is reshard_after_forward: over how many ranks the parameters of a
-	// module are divided when its forward has run. 1: they stay whole.
+	// module are divided when its forward has run. 0: they stay whole.
 	Reshard int64
 
 	// MixedPrecisionPolicy; nil: not given.

@@ -1,5 +1,7 @@
 package program
 
+import "slices"
+
 // Parallel says how a job is spread over several GPUs. A program is what one of
 // the processes does; all do the same.
 type Parallel struct {
@@ -28,10 +30,15 @@ type ZeRO struct {
 	BucketView bool // the parameters of each process are views of one tensor
 }
 
-// Wraps reports whether DistributedDataParallel is around a model: it refuses
-// one without parameters that require grad.
+// Wraps reports whether DistributedDataParallel is around a model: one of which an
+// optimizer has parameters, if there is an optimizer. It refuses a model without
+// parameters that require grad.
 func (j *Job) Wraps(m *Model) bool {
 	if j.Parallel.DDP == nil || j.Inference != "" {
+		return false
+	}
+	trains := func(o *Optimizer) bool { return slices.Contains(o.Models, m.Name) }
+	if len(j.Optimizers) > 0 && !slices.ContainsFunc(j.Optimizers, trains) {
 		return false
 	}
 	if m.Adapters != nil {

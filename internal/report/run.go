@@ -112,7 +112,10 @@ func WriteRun(w io.Writer, r *Run, format string) error {
 	case r.Trace.FirstDifference != "":
 		fmt.Fprintf(w, "the allocations differ: %s\n", r.Trace.FirstDifference)
 	}
-	if n := len(r.Losses); n > 1 {
+	switch n := len(r.Losses); {
+	case n == 1:
+		fmt.Fprintf(w, "loss %.4g\n", r.Losses[0])
+	case n > 1:
 		fmt.Fprintf(w, "loss %.4g in the first step, %.4g in the last\n", r.Losses[0], r.Losses[n-1])
 	}
 	for _, warning := range r.Warnings {

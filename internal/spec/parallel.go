@@ -4,7 +4,7 @@ package spec
 // process does on its GPU: the batch is that of one rank.
 type Parallel struct {
 	At        Span    `yaml:"-"`
-	DDP       Integer `yaml:"ddp" min:"1" doc:"processes, one on each GPU, with torch.nn.parallel.DistributedDataParallel around each model that is trained"`
+	DDP       Integer `yaml:"ddp" min:"1" max:"131072" doc:"processes, one on each GPU, with torch.nn.parallel.DistributedDataParallel around each model that is trained"`
 	BucketCap Number  `yaml:"bucket_cap_mb" min:"0" default:"25" doc:"of ddp: MiB of gradients that are reduced at a time"`
 	View      Boolean `yaml:"gradient_as_bucket_view" default:"false" doc:"of ddp: gradients are views of the buckets, not copies"`
 	Unused    Boolean `yaml:"find_unused_parameters" default:"false" doc:"of ddp: parameters may get no gradient"`
@@ -13,7 +13,7 @@ type Parallel struct {
 	Hook      String  `yaml:"comm_hook" enum:"fp16_compress_hook|bf16_compress_hook" doc:"of ddp: gradients are reduced in 16 bits"`
 	NoSync    Boolean `yaml:"no_sync" default:"false" doc:"with grad_accumulation, gradients are reduced after the last microbatch only"`
 
-	FSDP    Integer  `yaml:"fsdp" min:"1" doc:"processes, one on each GPU, which share the parameters of the model, their gradients and optimizer state: FSDP2, torch.distributed.fsdp.fully_shard of some modules and of the model"`
+	FSDP    Integer  `yaml:"fsdp" min:"1" max:"131072" doc:"processes, one on each GPU, which share the parameters of the model, their gradients and optimizer state: FSDP2, torch.distributed.fsdp.fully_shard of some modules and of the model"`
 	Modules []String `yaml:"modules" doc:"of fsdp: paths or patterns of modules that are sharded apart, such as blocks.*; by default those that a preset names for checkpoints"`
 	Reshard *Value   `yaml:"reshard_after_forward" doc:"of fsdp: true, false, or over how many processes the parameters of a module are divided between its forward and its backward pass"`
 	Param   String   `yaml:"param_dtype" doc:"of fsdp: type in which parameters are gathered and computed with"`

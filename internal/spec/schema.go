@@ -160,6 +160,9 @@ func bounded(s object, tag reflect.StructTag) object {
 	if low, err := strconv.ParseFloat(tag.Get("min"), 64); err == nil {
 		s["minimum"] = low
 	}
+	if high, err := strconv.ParseFloat(tag.Get("max"), 64); err == nil {
+		s["maximum"] = high
+	}
 	return s
 }
 

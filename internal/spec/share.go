@@ -5,14 +5,22 @@ package spec
 func (s *Spec) Share(from *Spec) {
 	own := map[string]bool{}
 	for _, b := range s.Model.Blocks {
-		b.V.Of = s
+		if b.V.Of == nil {
+			b.V.Of = s
+		}
 		own[b.Name.V] = true
 	}
 	for _, b := range from.Model.Blocks {
 		if !own[b.Name.V] {
-			b.V.Of = from
+			if b.V.Of == nil {
+				b.V.Of = from
+			}
 			s.Model.Blocks = append(s.Model.Blocks, b)
 		}
+	}
+	more := from.root.Get("model").Get("blocks")
+	if more == nil {
+		return
 	}
 	model := s.root.Get("model")
 	blocks := model.Get("blocks")
@@ -20,7 +28,7 @@ func (s *Spec) Share(from *Spec) {
 		blocks = &Value{Kind: Map}
 		model.Pairs = append(model.Pairs, Pair{&Value{Kind: Str, Str: "blocks"}, blocks})
 	}
-	for _, p := range from.root.Get("model").Get("blocks").Pairs {
+	for _, p := range more.Pairs {
 		if !own[p.Key.Str] {
 			blocks.Pairs = append(blocks.Pairs, p)
 		}

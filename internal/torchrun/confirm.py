@@ -89,3 +89,5 @@ else:
     result = run(sys.argv[1])
     with open(out, "w") as f:
         json.dump(result, f, separators=(",", ":"))
+    if result["error"] and "TORCHELASTIC_RUN_ID" in os.environ:
+        os._exit(1)  # so that torchrun ends the others, which wait for this one

@@ -69,7 +69,7 @@ func (p Python) Find(ctx context.Context) (*Device, error) {
 	}
 	var d Device
 	if err := json.Unmarshal(lastLine(out), &d); err != nil {
-		return nil, &Error{p.String(), err, string(out)}
+		return nil, &Error{Command: p.String(), Err: errors.New("is this a Python? It did not say what GPU there is")}
 	}
 	if d.Error != "" {
 		return nil, &Error{Command: p.String(), Err: fmt.Errorf("%s (PyTorch %s)", d.Error, d.Torch)}
@@ -95,7 +95,8 @@ type Recording struct {
 
 // Record runs a script of package exporttorch, which is for so many processes, 0
 // or 1 of them on one GPU. With a GPU for each, torchrun starts them all, and each
-// gives a recording; otherwise one process stands for the first of them.
+// gives a recording, or one that died gives the only one; otherwise one process
+// stands for the first of them.
 func (p Python) Record(ctx context.Context, script []byte, ranks, gpus int64) ([]*Recording, error) {
 	dir, err := os.MkdirTemp("", "memplan-run-")
 	if err != nil {
@@ -120,22 +121,36 @@ func (p Python) Record(ctx context.Context, script []byte, ranks, gpus int64) ([
 			outs = append(outs, fmt.Sprintf("%s.%d", out, r))
 		}
 	}
-	if _, err := p.run(ctx, args...); err != nil {
-		return nil, err
+	_, failed := p.run(ctx, args...)
+	if failed != nil && (len(outs) == 1 || ctx.Err() != nil) {
+		return nil, failed
 	}
 	var recs []*Recording
 	for _, name := range outs {
-		text, err := os.ReadFile(name)
-		if err != nil {
+		r, err := read(name)
+		switch {
+		case failed != nil && err == nil && r.Error != "": // this process died; torchrun has ended the others
+			return []*Recording{r}, nil
+		case failed != nil: // it may have been ended before it wrote
+		case err != nil:
 			return nil, &Error{Command: p.String(), Err: err}
 		}
-		var r Recording
-		if err := json.Unmarshal(text, &r); err != nil {
-			return nil, &Error{Command: p.String(), Err: err}
-		}
-		recs = append(recs, &r)
+		recs = append(recs, r)
+	}
+	if failed != nil {
+		return nil, failed
 	}
 	return recs, nil
+}
+
+// read reads what confirm.py wrote.
+func read(path string) (*Recording, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var r Recording
+	return &r, json.Unmarshal(text, &r)
 }
 
 func (p Python) String() string { return strings.Join(p, " ") }

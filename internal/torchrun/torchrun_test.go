@@ -32,6 +32,8 @@ func TestRecord(t *testing.T) {
 		{"one GPU", 0, 1, `[ "$#" = 3 ] && [ -s "$2" ] && echo '` + recording + `' > "$3"`, 1, ""},
 		{"one process for several", 4, 2, `[ "$4" = 4 ] && [ -s "$(dirname "$1")/standin.py" ] && echo '` + recording + `' > "$3"`, 1, ""},
 		{"a process for each GPU", 3, 3, `[ "$1 $2 $3 $4" = "-m torch.distributed.run --standalone --nproc-per-node=3" ] && for r in 0 1 2; do echo '` + recording + `' > "$7.$r"; done`, 3, ""},
+		{"a process that died", 2, 2, `echo '` + strings.Replace(recording, "{", `{"error": "out of memory", `, 1) + `' > "$7.1"; exit 1`, 1, ""},
+		{"torchrun that failed", 2, 2, `echo "Traceback: no rendezvous" >&2; exit 1`, 0, "no rendezvous"},
 		{"a process that wrote nothing", 2, 2, `echo '` + recording + `' > "$7.0"`, 0, "out.json.1"},
 		{"a failure", 0, 1, `echo out; echo "Traceback: it broke" >&2; exit 5`, 0, "exit status 5\nTraceback: it broke"},
 		{"a long complaint", 0, 1, `i=0; while [ $i -lt 300 ]; do echo "line $i of a traceback" >&2; i=$((i+1)); done; exit 1`, 0, "line 299 of a traceback"},
@@ -85,5 +87,9 @@ func TestFind(t *testing.T) {
 	_, err = python(t, `echo '{"torch": "2.6.0", "error": "this PyTorch finds no CUDA GPU"}'`).Find(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "this PyTorch finds no CUDA GPU (PyTorch 2.6.0)") {
 		t.Errorf("without a GPU: %v", err)
+	}
+	_, err = python(t, `echo "$2"`).Find(t.Context())
+	if err == nil || !strings.HasSuffix(err.Error(), "is this a Python? It did not say what GPU there is") {
+		t.Errorf("what is no Python: %v", err)
 	}
 }

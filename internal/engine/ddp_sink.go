@@ -1,0 +1,96 @@
+package engine
+
+import "github.com/memplan/memplan/internal/op"
+
+// unreached lists the parameters that no gradient function of v leads to.
+func (r *reducer) unreached(v value) []int {
+	seen := map[*node]bool{}
+	var stack []*node
+	each(v, func(t *op.Tensor) {
+		if fn := r.gradFn(obj(t)); fn != nil {
+			stack = append(stack, fn)
+		}
+	})
+	for len(stack) > 0 {
+		n := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		for _, e := range n.edges {
+			if e.fn != nil && !seen[e.fn] {
+				seen[e.fn] = true
+				stack = append(stack, e.fn)
+			}
+		}
+	}
+	var out []int
+	for i, c := range r.params {
+		if acc := obj(c.t).acc; acc == nil || !seen[acc] {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// each calls f for each tensor of a value.
+func each(v value, f func(t *op.Tensor)) {
+	if v.t != nil {
+		f(v.t)
+	}
+	if v.list != nil {
+		for _, it := range v.list.items {
+			each(it, f)
+		}
+	}
+}
+
+// ddpSink is _DDPSink, an autograd function that clones the results of a model.
+var ddpSink = &op.Row{
+	Name: "_DDPSink", Node: "_DDPSinkBackward",
+	Run: func(c *op.Call) {
+		for _, t := range c.In {
+			c.Return(c.New(t.LikeDense(), t.DType))
+		}
+	},
+	Grad: func(b *op.Back) {
+		b.Args.(*reducer).delay()
+		for i, g := range b.Grads {
+			if g != nil {
+				b.Set(i, b.Keep(g))
+			}
+		}
+	},
+}
+
+// sink passes the tensors of v through ddpSink. Those that have no gradient
+// function come back themselves.
+func (r *reducer) sink(v value) value {
+	var ins []*op.Tensor
+	each(v, func(t *op.Tensor) { ins = append(ins, t) })
+	if len(ins) == 0 {
+		return v
+	}
+	outs := r.Do(ddpSink, r, ins...)
+	k := 0
+	var replace func(v value) value
+	replace = func(v value) value {
+		switch {
+		case v.t != nil:
+			t := outs[k]
+			k++
+			if r.gradFn(obj(v.t)) == nil {
+				r.Drop(t)
+				return r.keep(v)
+			}
+			return value{t: t}
+		case v.list != nil:
+			l := &list{refs: 1, items: make([]value, len(v.list.items))}
+			for i, it := range v.list.items {
+				l.items[i] = replace(it)
+			}
+			return value{list: l}
+		}
+		return v
+	}
+	out := replace(v)
+	r.drop(v)
+	return out
+}
