@@ -38,7 +38,7 @@ func HFTypes() []string {
 	}
 	var types []string
 	for _, e := range entries {
-		if name := strings.TrimSuffix(e.Name(), ".yaml"); name != "common" {
+		if name := strings.TrimSuffix(e.Name(), ".yaml"); name != "common" && name != "heads" && name != "vision" {
 			types = append(types, name)
 		}
 	}

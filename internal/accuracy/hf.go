@@ -30,6 +30,8 @@ type HFConfig struct {
 	Batch      int64           `json:"batch"`
 	Seq        int64           `json:"seq"`
 	Target     int64           `json:"tgt_seq"`
+	Image      int64           `json:"image"` // side of the images, if it is not the configuration's
+	Choices    int64           `json:"choices"`
 	Mask       string          `json:"mask"`
 	Labels     string          `json:"labels"`
 	Precision  string          `json:"precision"`
@@ -44,7 +46,9 @@ type HFConfig struct {
 }
 
 // hfTasks maps the recordings' tasks to those of specs.
-var hfTasks = map[string]string{"causal_lm": "causal-lm", "mlm": "masked-lm", "seqcls": "seq-cls", "seq2seq": "seq2seq-lm", "speech": "seq2seq-lm", "image": "image-cls"}
+var hfTasks = map[string]string{"causal_lm": "causal-lm", "mlm": "masked-lm", "seqcls": "seq-cls", "seq2seq": "seq2seq-lm", "tokencls": "token-cls", "qa": "question-answering",
+	"mc": "multiple-choice", "nsp": "next-sentence", "pretrain": "pretraining", "speech": "seq2seq-lm", "image": "image-cls",
+	"contrastive": "contrastive", "segment": "image-seg", "audiocls": "seq-cls", "reconstruct": "pretraining"}
 
 // LoadHF reads the recordings of a folder, sorted by name.
 func LoadHF(dir string) ([]*HFRecording, error) {
@@ -92,11 +96,17 @@ func (r *HFRecording) Spec() string {
 	if c.Mask != "" {
 		with = append(with, "mask: "+c.Mask)
 	}
+	if c.Image > 0 {
+		with = append(with, fmt.Sprintf("input_size: %d", c.Image))
+	}
 	if c.Target > 0 {
 		with = append(with, fmt.Sprintf("target_seq: %d", c.Target))
 	}
 	if (c.Task == "causal_lm" || c.Task == "mlm") && (c.Labels == "" || c.Labels == "same") {
 		with = append(with, "shared_labels: true")
+	}
+	if c.Choices > 0 {
+		with = append(with, fmt.Sprintf("num_choices: %d", c.Choices))
 	}
 	if c.Compat != "" {
 		with = append(with, fmt.Sprintf("transformers: %q", c.Compat))

@@ -34,7 +34,7 @@ var optimizers = map[string]string{
 }
 
 // precisions maps the recordings' names to those of train.precision.
-var precisions = map[string]string{"fp32": "fp32", "bf16": "bf16", "pure_bf16": "bf16", "amp_bf16": "amp-bf16", "amp_fp16": "amp-fp16"}
+var precisions = map[string]string{"fp32": "fp32", "bf16": "bf16", "pure_bf16": "bf16", "pure_fp16": "fp16", "amp_bf16": "amp-bf16", "amp_fp16": "amp-fp16"}
 
 // preset is a preset with params that every recording of a model has.
 type preset struct {

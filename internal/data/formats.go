@@ -39,7 +39,7 @@ var npyTypes = map[string]tensor.DType{
 }
 
 var npyHeader = struct{ descr, order, shape *regexp.Regexp }{
-	regexp.MustCompile(`'descr':\s*'([<>=|]?)([a-z]\d+)'`),
+	regexp.MustCompile(`'descr':\s*'([<>=|]?)([a-zA-Z]\d*)'`),
 	regexp.MustCompile(`'fortran_order':\s*(True|False)`),
 	regexp.MustCompile(`'shape':\s*\(([^)]*)\)`),
 }

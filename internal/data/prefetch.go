@@ -26,8 +26,8 @@ type made struct {
 	err  error
 }
 
-// NewPrefetch returns a source over another one, which is called from one
-// goroutine at a time.
+// NewPrefetch returns a source over another one, which may be asked by several
+// goroutines at once.
 func NewPrefetch(from values, inputs []program.Input) *Prefetch {
 	return &Prefetch{from: from, inputs: inputs, ready: map[int]chan batch{}}
 }
@@ -52,7 +52,7 @@ func (p *Prefetch) Values(n int, in program.Input) ([]byte, error) {
 
 func (p *Prefetch) start(n int) {
 	c := make(chan batch, 1)
-	before := p.ready[n-1] // the source serves one at a time
+	before := p.ready[n-1] // one batch at a time is made ahead
 	p.ready[n] = c
 	go func() {
 		if before != nil {

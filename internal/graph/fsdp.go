@@ -1,11 +1,13 @@
 package graph
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // fsdp reads how a model is divided among processes, and refuses what does not go
@@ -20,6 +22,9 @@ func (el *elaborator) fsdp(s *spec.Parallel) {
 		el.fail(s.FSDP.At, "fsdp of several models is not modelled; this job has %s", plural(len(el.ms), "model"))
 	}
 	el.fsdpGoesWith(s)
+	if v := el.opts.Env.Torch; v != torchver.Default {
+		el.warnings = append(el.warnings, fmt.Sprintf("parallel.fsdp: FSDP2 of PyTorch %v is planned as that of %v", v, torchver.Default))
+	}
 	el.checkNoSync(s)
 	root, patterns := el.job.Models[0].Root, el.patterns(s.Modules, "module", el.job.Models[0].Root.ModulePaths())
 	if len(s.Modules) == 0 {
@@ -55,9 +60,12 @@ func (el *elaborator) reshard(s *spec.Parallel, ranks int64) int64 {
 		if v {
 			return ranks
 		}
-		return 1
+		return 0
 	case int64:
-		if v >= 1 && ranks%v == 0 {
+		switch { // as _get_post_forward_mesh_info reads it
+		case v == 1:
+			return 0
+		case v > 1 && ranks%v == 0:
 			return v
 		}
 	}
@@ -80,6 +88,9 @@ func (el *elaborator) floating(s spec.String) *tensor.DType {
 // fsdpGoesWith refuses what is not modelled of models that are divided.
 func (el *elaborator) fsdpGoesWith(s *spec.Parallel) {
 	m, j := el.job.Models[0], el.job
+	if s.Pin.Set && !s.Offload.V {
+		el.fail(s.Pin.At, "pin_memory is for cpu_offload: true")
+	}
 	if f := j.Parallel.FSDP; f.Offload && j.Scaler {
 		el.fail(s.Offload.At, "a GradScaler (amp-fp16) of gradients in host memory is not modelled")
 	}

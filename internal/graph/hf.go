@@ -25,7 +25,10 @@ const gradientCheckpointing = "gradient_checkpointing"
 var hfTasks = []struct{ suffix, task string }{
 	{"LMHeadModel", "causal-lm"}, {"ForCausalLM", "causal-lm"}, {"ForMaskedLM", "masked-lm"},
 	{"ForSequenceClassification", "seq-cls"}, {"ForConditionalGeneration", "seq2seq-lm"}, {"MTModel", "seq2seq-lm"},
-	{"ForImageClassification", "image-cls"},
+	{"ForTokenClassification", "token-cls"}, {"ForQuestionAnswering", "question-answering"}, {"ForMultipleChoice", "multiple-choice"},
+	{"ForNextSentencePrediction", "next-sentence"}, {"ForPreTraining", "pretraining"},
+	{"ForImageClassification", "image-cls"}, {"ForSemanticSegmentation", "image-seg"}, {"ForCTC", "ctc"},
+	{"CLIPModel", "contrastive"}, {"SiglipModel", "contrastive"},
 }
 
 // ParseHFConfig reads a config.json of the transformers library: the values
@@ -49,6 +52,20 @@ func ParseHFConfig(text []byte) (*HFConfig, error) {
 			if x, ok := plainJSON(rope[from]); ok && x != nil {
 				c.Values[to] = x
 			}
+		}
+	}
+	for _, k := range []string{"text", "vision"} { // of the parts of a model: their values after the part's name
+		part, _ := raw[k+"_config"].(map[string]any)
+		for name, v := range part {
+			if x, ok := plainJSON(v); ok {
+				c.Values[k+"_"+name] = x
+			}
+		}
+	}
+	attn, _ := raw["attn_config"].(map[string]any) // MPT's
+	for _, k := range []string{"attn_pdrop", "clip_qkv"} {
+		if x, ok := plainJSON(attn[k]); ok && x != nil {
+			c.Values[k] = x
 		}
 	}
 	if labels, ok := raw["id2label"].(map[string]any); ok && c.Values["num_labels"] == nil {

@@ -15,7 +15,7 @@ var hfChoices = []struct {
 }{{"attn", []string{"sdpa", "eager"}}, {"mask", []string{"none", "ones", "padded"}}, {"transformers", []string{"5.12", "4.51"}}}
 
 // hfActivations are the params that name an activation function.
-var hfActivations = []string{"hidden_act", "hidden_activation", "activation_function", "activation"}
+var hfActivations = []string{"hidden_act", "hidden_activation", "activation_function", "activation", "text_hidden_act", "vision_hidden_act", "feat_extract_activation"}
 
 func list(names []string) string { return strings.Join(names, ", ") }
 
@@ -92,6 +92,8 @@ func (h *hfModel) check(s *spec.Spec) {
 		el.fail(el.spec.Train.Precision.At, "precision %s of %s is not modelled; modelled are %s", el.spec.Train.Precision.V, s.Name.V, list(known))
 	}
 	h.length(s)
+	h.padding(s)
+	h.olderHeads(s)
 	if what, _ := s.Env.Lookup("left_out"); what != nil {
 		el.notModelled = append(el.notModelled, fmt.Sprint(what))
 	}
@@ -114,6 +116,33 @@ func (h *hfModel) task(s *spec.Spec) {
 		h.el.fail(at, "%s: the architecture %q stands for no task that is modelled; say one: task: %s", h.m.HF.V, h.c.Architecture, strings.Join(known, " or "))
 	default:
 		h.el.fail(at, "task %s of %s is not known; known are %s", spec.Show(task), s.Name.V, list(known))
+	}
+}
+
+// padding refuses to classify batches of sequences by the last token that is no
+// padding where no token stands for padding: decoders of the library raise
+// "Cannot handle batch sizes > 1 if no padding token is defined."
+func (h *hfModel) padding(s *spec.Spec) {
+	task, _ := s.Env.Lookup("task")
+	pad, ok := s.Env.Lookup("pad_token_id")
+	if task != "seq-cls" || !slices.Contains(hfList(s, "tasks"), "causal-lm") || !ok || pad != nil || h.el.batch == 1 {
+		return
+	}
+	h.el.fail(h.at("pad_token_id"),
+		"%s: pad_token_id is null; without one %s cannot classify batches of %d, only of 1 (Cannot handle batch sizes > 1 if no padding token is defined)",
+		h.m.HF.V, s.Name.V, h.el.batch)
+}
+
+// olderHeads refuses the tasks whose heads only the current version of the
+// library is followed in.
+func (h *hfModel) olderHeads(s *spec.Spec) {
+	version, _ := s.Env.Lookup("transformers")
+	task, _ := s.Env.Lookup("task")
+	name, _ := task.(string)
+	newer := slices.Contains([]string{"token-cls", "question-answering", "multiple-choice", "next-sentence", "pretraining"}, name) ||
+		(name == "seq-cls" && slices.Contains(hfList(s, "tasks"), "causal-lm"))
+	if newer && version != "5.12" {
+		h.el.fail(h.at("transformers"), "transformers %v of task %s is not modelled; modelled is 5.12", version, name)
 	}
 }
 

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/memplan/memplan/internal/nearest"
@@ -21,16 +22,16 @@ import (
 //	left_out     null, or what is left out of the figures
 //	torch_minor  given by the loader: 6 for PyTorch 2.6
 //	precision    given by the loader: train.precision
-//
-// The blocks of hf/common are those that all types share.
-const (
-	hfFolder = "hf/"
-	hfCommon = "hf/common"
-)
+//	reentrant    given by the loader: use_reentrant of train.checkpoint
+const hfFolder = "hf/"
+
+// hfShared are the files of blocks that all types share; hf/heads has those of
+// tasks, hf/vision those of images and sound.
+var hfShared = []string{"hf/common", "hf/heads", "hf/vision"}
 
 // HFOwn lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var HFOwn = []string{"tasks", "precision", "precisions", "positions", "unsupported", "left_out", "torch_minor"}
+var HFOwn = []string{"tasks", "precision", "precisions", "positions", "unsupported", "left_out", "torch_minor", "reentrant"}
 
 // A FileError says that a file which a spec names cannot be read.
 type FileError struct {
@@ -58,7 +59,7 @@ func (el *elaborator) loadHF(m *spec.Model) *spec.Spec {
 	}
 	name := hfFolder + c.Type
 	preset, err := el.opts.Preset(name)
-	if err != nil || name == hfCommon {
+	if err != nil || slices.Contains(hfShared, name) {
 		el.unknownHF(m, c)
 	}
 	h := &hfModel{el: el, m: m, c: c, with: map[string]spec.Span{}}
@@ -66,15 +67,14 @@ func (el *elaborator) loadHF(m *spec.Model) *spec.Spec {
 	h.types(name, preset, given)
 	s := el.readHF(m, name, preset, given)
 	h.check(s)
-	if s.Model.Preset.Set { // a type that sets params of another
-		el.as(&model{spec: s}, func() { s = el.loadPreset(s.Model) })
+	s = el.presetOfPreset(s)
+	for _, shared := range hfShared {
+		text, err = el.opts.Preset(shared)
+		if err != nil {
+			el.fail(m.HF.At, "%v", err)
+		}
+		s.Share(el.readHF(m, shared, text, nil))
 	}
-	text, err = el.opts.Preset(hfCommon)
-	if err != nil {
-		el.fail(m.HF.At, "%v", err)
-	}
-	common := el.readHF(m, hfCommon, text, nil)
-	s.Share(common)
 	h.activations(s)
 	h.weights()
 	return s
@@ -152,6 +152,7 @@ func (h *hfModel) params() map[string]any {
 		delete(given, own)
 	}
 	given["precision"] = el.spec.Train.Precision.V
+	given["reentrant"] = el.spec.Train.Checkpoint != nil && el.spec.Train.Checkpoint.Reentrant.V
 	given["torch_minor"] = int64(el.opts.Env.Torch.Minor)
 	return given
 }

@@ -247,9 +247,18 @@ func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 	if s.Model == nil {
 		el.fail(m.Preset.At, "preset %s is a job of several models, which cannot stand for one", m.Preset.V)
 	}
-	if s.Model.Preset.Set { // a preset that sets params of another
-		el.as(&model{spec: s}, func() { s = el.loadPreset(s.Model) })
+	return el.presetOfPreset(s)
+}
+
+// presetOfPreset loads the preset whose params s sets, if s is such a preset.
+// Blocks that s has of its own go along; params of the other name them.
+func (el *elaborator) presetOfPreset(s *spec.Spec) *spec.Spec {
+	if !s.Model.Preset.Set {
+		return s
 	}
+	outer := s
+	el.as(&model{spec: s}, func() { s = el.loadPreset(s.Model) })
+	s.Share(outer)
 	return s
 }
 

@@ -99,6 +99,7 @@ func (el *elaborator) parallelKeys(s *spec.Parallel) {
 		{"cast_forward_inputs", "fsdp", s.Cast.At, s.Cast.Set && !s.FSDP.Set},
 		{"cpu_offload", "fsdp", s.Offload.At, s.Offload.Set && !s.FSDP.Set},
 		{"pin_memory", "fsdp", s.Pin.At, s.Pin.Set && !s.FSDP.Set},
+		{"no_sync", "ddp or fsdp", s.NoSync.At, s.NoSync.Set && !s.DDP.Set && !s.FSDP.Set},
 	} {
 		if k.wrong {
 			el.fail(k.at, "%s is a key of parallel.%s, which is not given", k.key, k.of)

@@ -25,10 +25,11 @@ func (c *Call) slowConvolution(x, w *Tensor, kind convBackend, size tensor.Dims)
 }
 
 // group is part i of a tensor that is divided into the convolution's groups
-// along dimension d, row-major (subtensor).
+// along dimension d, in the format that the whole suggests (subtensor in
+// aten/src/ATen/native/Convolution.cpp).
 func (c *Call) group(t *Tensor, d int, i int64) *Tensor {
 	n := t.Dim(d) / c.Args.(*ConvArgs).Groups
-	return c.contiguous(c.Local(c.Alias(t, t.Narrow(d, n*i, n, 1), t.DType)))
+	return c.inFormat(c.Local(c.Alias(t, t.Narrow(d, n*i, n, 1), t.DType)), t.IsChannelsLast())
 }
 
 // slowOne is one group's convolution: the result, then a buffer of columns,

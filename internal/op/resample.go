@@ -140,12 +140,16 @@ func (c *Call) upsample(mode string) {
 }
 
 // gradUpsample makes the gradient in the incoming one's memory format; that of
-// the bicubic kernel is row-major.
+// the bicubic kernel is row-major. Images that keep their size are copied by the
+// backward kernels for nearest neighbours and bilinear ones, from any strides.
 func (b *Back) gradUpsample(mode string) {
 	g, size := b.Grads[0], b.InM[0].Size
 	last := g.IsChannelsLast() && mode != "bicubic"
 	out := b.New(tensor.InFormat(size, last), g.DType)
 	b.Set(0, out)
+	if size.Len() == 4 && mode != "bicubic" && g.Size == size {
+		return
+	}
 	if last && size.At(1) >= 4 {
 		b.inFormat(g, true)
 		return
