@@ -34,7 +34,7 @@ func results(t *testing.T) map[string]*Result {
 	t.Helper()
 	specs := map[string]string{
 		"fits.yaml":        "memplan: 1\nname: fits\nmodel: {preset: mlp}\ndevice: {gpu: t4}\n",
-		"oom.yaml":         "memplan: 1\nmodel: {preset: gpt}\ntrain:\n  batch_size: 512\ndevice: {gpu: t4}\nparallel: {ddp: 2}\n",
+		"oom.yaml":         "memplan: 1\nmodel: {preset: gpt}\ntrain:\n  batch_size: 512\ndevice: {gpu: t4}\nparallel: {tensor: 2}\n",
 		"wrong.yaml":       "memplan: 1\nmodel:\n  layers: [Linera]\n",
 		"a b/ü,:%.yaml":    "memplan: 1\nmodel: {preset: lenet}\nparams: {unused: 1}\n",
 		hostile + ".yaml":  "memplan: 1\nname: \"evil |<b> @team ::error::\"\nmodel: {preset: gpt}\ntrain: {batch_size: 4096}\n",
