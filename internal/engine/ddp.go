@@ -32,7 +32,6 @@ type reducer struct {
 	open     bool // some were, and not all yet
 	marked   bool // the parameters that are not used are
 	rebuilt  bool // buckets are in the order of gradients
-	passes   int  // forward passes that a reduction was prepared for
 	unused   []int
 	ready    []int // the order in which gradients became ready in the first pass
 	isReady  map[int]bool
