@@ -32,6 +32,9 @@ func buildHF(text, config string) (*Result, error) {
 // TestHFTypes elaborates the defaults of every model type, for each task, with
 // each attention, cache and mask that it has.
 func TestHFTypes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds hundreds of models, and shares nothing between goroutines")
+	}
 	for _, typ := range specs.HFTypes() {
 		text, err := specs.Preset("hf/" + typ)
 		if err != nil {
