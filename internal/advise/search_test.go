@@ -62,10 +62,11 @@ func TestPresets(t *testing.T) {
 			keys := []estimate.Key{{Path: "device.gpu", Value: c.gpu}, {Path: "train.precision", Value: c.precision}}
 			f, err := Search(context.Background(), r, Batch, 0.05, keys...)
 			if refused := (*spec.Errors)(nil); errors.As(err, &refused) {
-				if c.precision == "fp32" || c.preset != "dcgan" {
+				// PyTorch refuses binary_cross_entropy under autocast, and so does memplan.
+				if c.precision == "fp32" || c.preset != "dcgan" || !strings.Contains(err.Error(), "binary_cross_entropy") {
 					t.Fatal(err)
 				}
-				t.Skip("PyTorch refuses binary_cross_entropy under autocast: ", err)
+				return
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -77,7 +77,7 @@ func run(t *testing.T, line, dir string) (out, errs string, code int) {
 // does something has two.
 func TestExamples(t *testing.T) {
 	if testing.Short() {
-		t.Skip("nothing in it runs at the same time as something else")
+		t.Skip("-short: nothing in it runs at the same time as something else")
 	}
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -106,7 +106,7 @@ func TestExamples(t *testing.T) {
 // that what it shows of outputs is what comes.
 func TestREADME(t *testing.T) {
 	if testing.Short() {
-		t.Skip("nothing in it runs at the same time as something else")
+		t.Skip("-short: nothing in it runs at the same time as something else")
 	}
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {

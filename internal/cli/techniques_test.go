@@ -119,7 +119,7 @@ machine's own memory, whose processes are assumed.
 // does what it is known for, and that docs/techniques.md says so.
 func TestTechniques(t *testing.T) {
 	if testing.Short() {
-		t.Skip("nothing in it runs at the same time as something else")
+		t.Skip("-short: nothing in it runs at the same time as something else")
 	}
 	var doc strings.Builder
 	doc.WriteString(techniquesHead)

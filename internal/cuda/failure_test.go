@@ -29,9 +29,7 @@ func emulated(t *testing.T, settings ...string) *Device {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
-	if d.Name() != "emulated GPU" {
-		t.Skip("only the emulator fails on demand")
-	}
+	onEmulator(t, d)
 	return d
 }
 
@@ -170,9 +168,7 @@ func TestVanished(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if d.Name() != "emulated GPU" {
-			t.Skip("only the emulator fails on demand")
-		}
+		onEmulator(t, d)
 		a, err := d.Malloc(4096)
 		for i := 0; err == nil && i < 20; i++ {
 			err = errors.Join(d.Launch(fill(a, 1024)), d.Write(a, make([]byte, 16)), d.Set(a, 16, 0), d.Read(make([]byte, 16), a))

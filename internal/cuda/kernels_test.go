@@ -20,10 +20,23 @@ var _ runtime.Device = (*Device)(nil)
 // where MEMPLAN_LIBCUDA names a driver, as in make cuda-test, it fails.
 func absent(t testing.TB, why error) {
 	t.Helper()
-	if os.Getenv("MEMPLAN_LIBCUDA") != "" {
+	if os.Getenv(libraryVariable) != "" {
 		t.Fatalf("the driver that MEMPLAN_LIBCUDA names: %v", why)
 	}
-	t.Skip("no GPU, and no emulator (make cuda-test): ", why)
+	t.Skip("needs a GPU, or the emulated one (make cuda-test): ", why)
+}
+
+// onEmulator skips a test of failures on a GPU, which does not fail on demand.
+// Where MEMPLAN_LIBCUDA names a driver, it must be the emulated one.
+func onEmulator(t testing.TB, d *Device) {
+	t.Helper()
+	switch {
+	case d.Name() == "emulated GPU":
+	case os.Getenv(libraryVariable) != "":
+		t.Fatalf("the driver that %s names has a %s, not the emulated GPU", libraryVariable, d.Name())
+	default:
+		t.Skip("needs the emulated GPU (make cuda-test), which fails on demand; this is a ", d.Name())
+	}
 }
 
 // open opens the first GPU, or the emulator that stands for it, or skips.

@@ -121,7 +121,7 @@ func (m *measured) speeds(t *testing.T, d *Device, n int64, repeat int) {
 			size := tensor.Bytes(x.Numel() * x.DType.Size())
 			at, err := d.Malloc(size)
 			if err != nil {
-				t.Skipf("%s of %s: not enough memory: %v", b.kernel.Name, b.what, err)
+				t.Fatalf("%s of %s needs an operand of %v: %v", b.kernel.Name, b.what, size, err)
 			}
 			free = append(free, func() {
 				if err := d.Free(at, size); err != nil {

@@ -69,7 +69,7 @@ func TestMeasure(t *testing.T) {
 		t.Setenv("MEMPLAN_EMULATOR_MEMORY", "1073741824")
 		file, kernels, calls, side, repeat = filepath.Join(t.TempDir(), "measured.json"), kernels[:3], 1, 128, 1
 	} else if file == "" {
-		t.Skip("MEMPLAN_MEASURE names no file")
+		t.Skip("needs a GPU and, in MEMPLAN_MEASURE, the name of the file to write (tools/gpu.sh)")
 	}
 	m := measured{By: "tools/gpu.sh of memplan, " + runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly)}
 	m.start(t)

@@ -74,7 +74,7 @@ func TestLeakElsewhere(t *testing.T) {
 // report says so.
 func TestLeakBound(t *testing.T) {
 	if testing.Short() {
-		t.Skip("replays a long time")
+		t.Skip("-short: replays a long time; the whole suite runs without it")
 	}
 	_, r := estimateText(t, small, "train.keep=loss", "device.memory=20GiB")
 	v := r.Verdict

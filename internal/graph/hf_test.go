@@ -33,7 +33,7 @@ func buildHF(text, config string) (*Result, error) {
 // each attention, cache and mask that it has.
 func TestHFTypes(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds hundreds of models, and shares nothing between goroutines")
+		t.Skip("-short: builds hundreds of models, and shares nothing between goroutines")
 	}
 	for _, typ := range specs.HFTypes() {
 		text, err := specs.Preset("hf/" + typ)

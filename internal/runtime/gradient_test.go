@@ -116,7 +116,7 @@ func TestGradients(t *testing.T) {
 		name := fmt.Sprint(c.preset, " ", c.set)
 		t.Run(c.preset, func(t *testing.T) {
 			if testing.Short() && c.preset == "resnet" {
-				t.Skip("takes long")
+				t.Skip("-short: takes long; the whole suite runs without it")
 			}
 			j := job(t, c.preset, append([]string{"device.gpu=a100-40gb"}, c.set...)...)
 			programtest.AsFloat64(j.Program)

@@ -58,7 +58,7 @@ func TestPresets(t *testing.T) {
 					t.Fatal("the preset has no settings for this test")
 				}
 				if testing.Short() {
-					t.Skip("takes long")
+					t.Skip("-short: takes long; the whole suite runs without it")
 				}
 			}
 			j := job(t, preset, append([]string{"device.gpu=a100-40gb", "train.batch_size=2"}, set...)...)
