@@ -109,14 +109,17 @@ func TestTrain(t *testing.T) {
 			}
 			difference, norm := errorOf(gotWeights, weights)
 			// Adam makes steps of gradients that are nothing but rounding, as those of the
-			// keys' biases are.
-			if !(difference <= 5e-3*norm) {
+			// keys' biases are: 4e-4 in gpt, where others have 4e-5 at most.
+			if !(difference <= 1e-3*norm) {
 				t.Errorf("weights differ by %.2g of %.2g", difference, norm)
 			}
-			worst := 0.0
+			worst, bound := 0.0, 1e-5 // of a sum; 2e-7 was seen
+			if c.preset == "resnet" { // batch norms of few elements magnify it: 2e-5 was seen
+				bound = 1e-4
+			}
 			for i := range want.Steps {
 				a, b := got.Steps[i].Loss, want.Steps[i].Loss
-				if !(math.Abs(a-b) <= 1e-3*math.Abs(b)) {
+				if !(math.Abs(a-b) <= bound*math.Abs(b)) {
 					t.Errorf("step %d: loss %v, on the CPU %v", i, a, b)
 				}
 				worst = max(worst, math.Abs(a-b)/math.Abs(b))
