@@ -1,7 +1,9 @@
 package spec
 
 // Parallel spreads a job over several GPUs. All else in a spec is what one
-// process does on its GPU: the batch is that of one rank.
+// process does on its GPU: the batch is that of one rank. More than 131072
+// processes, eight times the GPUs of Llama 3 (arXiv:2407.21783), are taken
+// for a slip: what is allocated for each of them would be played.
 type Parallel struct {
 	At        Span    `yaml:"-"`
 	DDP       Integer `yaml:"ddp" min:"1" max:"131072" doc:"processes, one on each GPU, with torch.nn.parallel.DistributedDataParallel around each model that is trained"`
