@@ -37,8 +37,8 @@ func rows(t *testing.T) map[string][]string {
 }
 
 // imports lists what each package of the module imports from outside the
-// standard library, tests aside, by the last element of its path; "tablewriter"
-// stands for its subpackages too.
+// standard library, tests aside, by the last element of its path; of some
+// libraries the name stands for their subpackages too.
 func imports(t *testing.T) map[string][]string {
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, module+"...").Output()
 	if err != nil {
@@ -53,8 +53,13 @@ func imports(t *testing.T) map[string][]string {
 			if !strings.Contains(strings.Split(imp, "/")[0], ".") {
 				continue // the standard library
 			}
-			name := path.Base(strings.Replace(imp, "tablewriter/tw", "tablewriter", 1))
-			name = strings.Replace(name, "go-isatty", "isatty", 1)
+			name := path.Base(imp)
+			for _, lib := range []string{"tablewriter", "go-git/v5", "go-billy/v5"} { // with their subpackages
+				if strings.Contains(imp+"/", "/"+lib+"/") {
+					name = strings.TrimSuffix(lib, "/v5")
+				}
+			}
+			name = strings.TrimPrefix(name, "go-")
 			if !slices.Contains(got[pkg], name) {
 				got[pkg] = append(got[pkg], name)
 			}

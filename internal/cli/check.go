@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/gate"
 	"github.com/memplan/memplan/internal/report"
 )
@@ -84,11 +84,20 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	conf, err := k.configuration(c, s)
+	var at *commit
+	if k.commit != "" || c.Flags().Changed("against-git") {
+		if at, err = openCommit(k.commit); err != nil {
+			return err
+		}
+	}
+	conf, file, err := k.configuration(s, at)
 	if err != nil {
 		return err
 	}
-	o := &gate.Options{Config: conf, Version: versionText(), Recipe: recipes(c, s)}
+	o := &gate.Options{Config: conf, Version: versionText(), Recipe: recipes(s)}
+	if o.ConfigChange, err = k.configChange(s, at, file); err != nil {
+		return err
+	}
 	if len(args) == 0 && !k.onlySpecs {
 		args = []string{"."}
 	}
@@ -98,7 +107,7 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	} else if err != nil {
 		return err
 	}
-	if err := k.compare(c, s, o); err != nil {
+	if err := k.compare(s, o, at, file, args); err != nil {
 		return err
 	}
 	progress := newProgress(s)
@@ -164,61 +173,6 @@ func (k *checking) outputs() ([]output, error) {
 	return out, nil
 }
 
-// configuration reads the configuration and adds the flags.
-func (k *checking) configuration(c *cobra.Command, s *Streams) (*gate.Config, error) {
-	path := k.config
-	if path == "" {
-		path = findConfig()
-	}
-	var text []byte
-	dir, err := os.Getwd()
-	if err != nil {
-		return nil, err
-	}
-	if path != "" {
-		if text, err = readFile(s, path); err != nil {
-			return nil, err
-		}
-		if dir, err = filepath.Abs(filepath.Dir(path)); err != nil {
-			return nil, err
-		}
-	}
-	conf, err := gate.ParseConfig(path, dir, text, func(name string) ([]byte, error) { return readFile(s, name) })
-	if err != nil {
-		return nil, err
-	}
-	if k.FailOn != "" {
-		if err := oneOf("fail-on", k.FailOn, gate.FailOnNames); err != nil {
-			return nil, err
-		}
-	}
-	if err := conf.Force(&k.Flags); err != nil {
-		return nil, usagef("%w", err)
-	}
-	return conf, nil
-}
-
-// findConfig looks for the configuration from the current folder upward; "": there
-// is none.
-func findConfig() string {
-	dir, err := os.Getwd()
-	if err != nil {
-		return ""
-	}
-	up := ""
-	for {
-		path := filepath.Join(up, gate.ConfigName)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-			return path
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return ""
-		}
-		dir, up = parent, filepath.Join(up, "..")
-	}
-}
-
 // sourceRoot is the folder of the project where a service of continuous
 // integration runs memplan: paths of annotations start there.
 func sourceRoot(s *Streams) string {
@@ -230,26 +184,24 @@ func sourceRoot(s *Streams) string {
 	return ""
 }
 
-// compare says what the specs are compared with.
-func (k *checking) compare(c *cobra.Command, s *Streams, o *gate.Options) error {
+// compare says what the specs are compared with: the commit, if it is not nil, or
+// a baseline.
+func (k *checking) compare(s *Streams, o *gate.Options, at *commit, file *configFile, args []string) error {
 	path := k.against
 	if path != "" && k.commit != "" {
 		return usagef("--against and --against-git exclude each other")
 	}
-	if k.commit != "" {
-		at, err := openCommit(c.Context(), k.commit, o.Specs)
-		if err != nil {
-			return err
-		}
+	if at != nil {
 		o.Against = k.commit
-		o.Before = func(path string, now []byte) (*estimate.Recipe, error) { return at.recipe(c.Context(), s, path, now) }
-		return nil
+		o.Before = func(path string, now []byte) (*estimate.Recipe, error) { return at.recipe(s, path, now) }
+		var err error
+		o.Gone, err = at.moved(o.Config, args, o.Specs)
+		return err
 	}
+	read := func() ([]byte, error) { return s.read(path, files.MaxText) }
 	if b := &o.Config.Baseline; path == "" && b.Set {
-		path = o.Config.File(b.V)
-		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && k.write != "" { // to be written now
-			return nil
-		}
+		path = file.Named(b.V)
+		read = func() ([]byte, error) { return file.Read(b.V) }
 	}
 	if path == "" {
 		if k.MaxGrowth != "" && k.write == "" {
@@ -257,8 +209,11 @@ func (k *checking) compare(c *cobra.Command, s *Streams, o *gate.Options) error 
 		}
 		return nil
 	}
-	text, err := readFile(s, path)
+	text, err := read()
 	if errors.Is(err, os.ErrNotExist) {
+		if k.against == "" && k.write != "" { // to be written now
+			return nil
+		}
 		return fmt.Errorf("%w (--write-baseline writes it)", err)
 	}
 	if err != nil {
@@ -267,6 +222,9 @@ func (k *checking) compare(c *cobra.Command, s *Streams, o *gate.Options) error 
 	o.Against = path
 	if o.Baseline, err = gate.ReadBaseline(path, text); err != nil {
 		return usagef("%w", err)
+	}
+	if k.against == "" {
+		o.Baseline.From(filepath.Join(file.dir, filepath.Dir(o.Config.Baseline.V)))
 	}
 	return nil
 }
@@ -290,19 +248,17 @@ func (k *checking) writeBaseline(r *gate.Result) error {
 func notInFolders(name string) bool { return name == "-" || strings.HasPrefix(name, presetPrefix) }
 
 // recipes reads specs as the other commands do, without their flags.
-func recipes(c *cobra.Command, s *Streams) func(path string) (*estimate.Recipe, error) {
+func recipes(s *Streams) func(path string) (*estimate.Recipe, error) {
 	return func(path string) (*estimate.Recipe, error) {
-		text, err := readSource(c.Context(), s, path)
+		text, err := readSource(s, path)
 		if err != nil {
 			return nil, err
 		}
-		return plainRecipe(c.Context(), s, path, text)
+		return plainRecipe(s, path, text)
 	}
 }
 
 // plainRecipe is the recipe of a spec in which no flag changes anything.
-func plainRecipe(ctx context.Context, s *Streams, path string, text []byte) (*estimate.Recipe, error) {
-	bare := &cobra.Command{}
-	bare.SetContext(ctx)
-	return new(source).recipeOf(bare, s, path, text)
+func plainRecipe(s *Streams, path string, text []byte) (*estimate.Recipe, error) {
+	return new(source).recipeOf(&cobra.Command{}, s, path, text)
 }

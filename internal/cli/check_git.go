@@ -1,144 +1,233 @@
 package cli
 
 import (
-	"context"
-	"crypto/sha1"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
+	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/files"
+	"github.com/memplan/memplan/internal/gate"
+	"github.com/memplan/memplan/internal/history"
 )
 
-// commit is what specs were at a commit of the repositories that they lie in.
+// commit is what files were at a commit of the repositories that they lie in.
 type commit struct {
 	ref   string
-	roots map[string]string            // folder → top of its repository
-	trees map[string]map[string]string // top → path from there → name of the blob
+	trees map[string]*history.Tree // by folder
+	tops  map[string]*history.Tree // by top of the repository
+	// renamed tells which spec of the commit a new one was, by the path of the new
+	// one as it was named.
+	renamed map[string]inTree
 }
 
-// openCommit looks a commit up in the repositories of the specs.
-func openCommit(ctx context.Context, ref string, specs []string) (*commit, error) {
+// inTree is a file of a commit.
+type inTree struct {
+	tree *history.Tree
+	name string // from the top, with slashes
+}
+
+// openCommit is the commit that --against-git names.
+func openCommit(ref string) (*commit, error) {
 	if ref == "" || strings.HasPrefix(ref, "-") {
 		return nil, usagef("--against-git %q: must be a commit, a branch or a tag", ref)
 	}
-	at := &commit{ref: ref, roots: map[string]string{}, trees: map[string]map[string]string{}}
-	for _, path := range specs {
-		dir, _, err := folderOf(path)
-		if notInFolders(path) || err == nil && at.roots[dir] != "" {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		top, err := runGit(ctx, dir, "rev-parse", "--show-toplevel")
-		if err != nil {
-			return nil, at.wrong(err, "not a git repository")
-		}
-		root := strings.TrimRight(string(top), "\r\n")
-		at.roots[dir] = root
-		if at.trees[root] != nil {
-			continue
-		}
-		if _, err := runGit(ctx, root, "rev-parse", "--verify", "--quiet", ref+"^{commit}"); err != nil {
-			return nil, at.wrong(err, "")
-		}
-		list, err := runGit(ctx, root, "ls-tree", "-r", "-z", "--full-tree", ref)
-		if err != nil {
-			return nil, fmt.Errorf("--against-git %s: %w", ref, err)
-		}
-		tree := map[string]string{}
-		for _, entry := range strings.Split(string(list), "\x00") {
-			if about, name, ok := strings.Cut(entry, "\t"); ok { // mode type hash TAB path
-				tree[name] = about[strings.LastIndexByte(about, ' ')+1:]
-			}
-		}
-		at.trees[root] = tree
-	}
-	return at, nil
+	return &commit{ref, map[string]*history.Tree{}, map[string]*history.Tree{}, map[string]inTree{}}, nil
 }
 
-// wrong words an error of git: a mistake of the user if git says so in these
-// words, or ("") by its exit code alone.
-func (at *commit) wrong(err error, words string) error {
-	said := (*gitError)(nil)
-	switch {
-	case !errors.As(err, &said):
-		return fmt.Errorf("--against-git %s: %w", at.ref, err)
-	case words == "":
-		return usagef("--against-git %s: there is no such commit (a shallow clone has it only once it is fetched)", at.ref)
-	case strings.Contains(said.message, words):
-		return usagef("--against-git %s: %w", at.ref, err)
+// tree is the commit of the repository that a folder lies in.
+func (at *commit) tree(dir string) (*history.Tree, error) {
+	if t := at.trees[dir]; t != nil {
+		return t, nil
 	}
-	return fmt.Errorf("--against-git %s: %w", at.ref, err)
+	repo, err := history.Open(dir)
+	if errors.Is(err, history.ErrNoRepository) {
+		return nil, usagef("--against-git %s: %w", at.ref, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--against-git %s: %w", at.ref, err)
+	}
+	t := at.tops[repo.Top]
+	if t == nil {
+		if t, err = repo.Commit(at.ref); errors.As(err, new(*history.CommitError)) {
+			return nil, usagef("--against-git %s: %w", at.ref, err)
+		} else if err != nil {
+			return nil, fmt.Errorf("--against-git %s: %w", at.ref, err)
+		}
+		at.tops[repo.Top] = t
+	}
+	at.trees[dir] = t
+	return t, nil
 }
 
-// folderOf is the folder of a file, with links followed as git does, and its
-// name there.
-func folderOf(path string) (dir, base string, err error) {
+// file finds what a file was; the name may be one that is gone, but its folder
+// must be there.
+func (at *commit) file(path string) (inTree, error) {
 	full, err := filepath.Abs(path)
 	if err != nil {
-		return "", "", err
+		return inTree{}, err
 	}
-	dir, err = filepath.EvalSymlinks(filepath.Dir(full))
-	return dir, filepath.Base(full), err
+	dir := filepath.Dir(full)
+	t, err := at.tree(dir)
+	if err != nil {
+		return inTree{}, err
+	}
+	name, err := inRepo(t, dir, full)
+	return inTree{t, name}, err
+}
+
+// blob is the hash of a file's text; "" if there was none.
+func (f inTree) blob() (string, error) { return f.tree.Blob(f.name) }
+
+// shown is how a file of the commit is called now, from the current folder.
+func (f inTree) shown() string {
+	full := filepath.Join(f.tree.Top(), filepath.FromSlash(f.name))
+	cwd, err := os.Getwd()
+	if err == nil {
+		if cwd, err = filepath.EvalSymlinks(cwd); err == nil {
+			if rel, err := filepath.Rel(cwd, full); err == nil {
+				return rel
+			}
+		}
+	}
+	return full
 }
 
 // recipe is that of a spec as it was; nil if there was none.
-func (at *commit) recipe(ctx context.Context, s *Streams, path string, now []byte) (*estimate.Recipe, error) {
-	if notInFolders(path) {
-		return plainRecipe(ctx, s, path, now) // presets are of memplan, not of a commit
+func (at *commit) recipe(s *Streams, name string, now []byte) (*estimate.Recipe, error) {
+	if notInFolders(name) {
+		return plainRecipe(s, name, now) // presets are of memplan, not of a commit
 	}
-	dir, base, err := folderOf(path)
+	was, err := at.file(name)
 	if err != nil {
 		return nil, err
 	}
-	root := at.roots[dir]
-	rel, err := filepath.Rel(root, filepath.Join(dir, base))
-	if err != nil {
-		return nil, err
+	asNamed := name
+	if old, ok := at.renamed[name]; ok {
+		was, asNamed = old, old.shown()
 	}
-	name := filepath.ToSlash(rel)
-	blob := at.trees[root][name]
+	blob, err := was.blob()
+	if err != nil {
+		return nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, asNamed, err)
+	}
 	if blob == "" {
 		return nil, nil
 	}
 	text := now
-	if blobName(now, len(blob)) != blob {
-		if text, err = runGit(ctx, root, "cat-file", "blob", blob); err != nil {
-			return nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, path, err)
+	if history.BlobHash(now) != blob {
+		if text, err = was.tree.Read(was.name, files.MaxText); err != nil {
+			return nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, asNamed, err)
 		}
 	}
-	r, err := plainRecipe(ctx, s, path, text)
+	r, err := plainRecipe(s, asNamed, text)
 	if err != nil { // it could not be read then
-		return &estimate.Recipe{Path: path, Text: text}, nil
+		return &estimate.Recipe{Path: asNamed, Text: text}, nil
 	}
 	own := r.ReadFile
 	r.ReadFile = func(file string) ([]byte, error) {
-		if filepath.IsAbs(file) || file == path { // a config.json that stands for the spec is read already
+		if filepath.IsAbs(file) || file == asNamed { // a config.json that stands for the spec is read already
 			return own(file)
 		}
-		rel, err := filepath.Rel(root, filepath.Join(dir, file))
-		if err != nil {
-			return nil, err
+		inside := path.Join(path.Dir(was.name), filepath.ToSlash(file))
+		if !filepath.IsLocal(filepath.FromSlash(inside)) {
+			return nil, &files.OutsideError{Name: file, Root: was.tree.Top()}
 		}
-		return runGit(ctx, root, "cat-file", "blob", at.ref+":"+filepath.ToSlash(rel))
+		return was.tree.Read(inside, files.MaxText)
 	}
 	return r, nil
 }
 
-// blobName is how git calls a file of that text, by the hash whose names have n
-// digits.
-func blobName(text []byte, n int) string {
-	var h hash.Hash = sha1.New()
-	if n == hex.EncodedLen(sha256.Size) {
-		h = sha256.New()
+// moved finds the specs of the commit that are no more. Those in the folders
+// among args are listed, by the names that they would have now; and new specs
+// that are like one of them are taken for it.
+func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string, err error) {
+	var added []string
+	for _, s := range specs {
+		if notInFolders(s) {
+			continue
+		}
+		f, err := at.file(s)
+		if err != nil {
+			return nil, err
+		}
+		blob, err := f.blob()
+		if err != nil {
+			return nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, s, err)
+		}
+		if blob == "" {
+			added = append(added, s)
+		}
 	}
-	fmt.Fprintf(h, "blob %d\x00", len(text))
-	h.Write(text)
-	return hex.EncodeToString(h.Sum(nil))
+	var folders []inTree
+	for _, a := range args {
+		if info, err := os.Stat(a); notInFolders(a) || err != nil || !info.IsDir() {
+			continue
+		}
+		full, err := filepath.Abs(a)
+		if err != nil {
+			return nil, err
+		}
+		t, err := at.tree(full)
+		if err != nil {
+			return nil, err
+		}
+		name, err := inRepo(t, full, full)
+		if err != nil {
+			return nil, err
+		}
+		folders = append(folders, inTree{t, name})
+	}
+	if len(added) == 0 && len(folders) == 0 {
+		return nil, nil
+	}
+	var (
+		lost  []inTree
+		was   [][]byte
+		asked []bool
+	)
+	for _, t := range at.tops {
+		visible := func(name string) bool { return !strings.HasPrefix(path.Base(name), ".") }
+		names, err := t.Files(".", visible, func(name string) bool {
+			return visible(name) && gate.SpecName(name) && !conf.Excluded(inTree{t, name}.shown())
+		})
+		if err != nil {
+			return nil, fmt.Errorf("--against-git %s: %w", at.ref, err)
+		}
+		for _, name := range names {
+			f := inTree{t, name}
+			if _, err := os.Lstat(f.shown()); err == nil && gate.FileIsSpec(f.shown()) {
+				continue
+			}
+			text, err := t.Read(name, files.MaxText)
+			if err != nil && !errors.As(err, new(*files.SizeError)) {
+				return nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, f.shown(), err)
+			}
+			if err != nil || !gate.IsSpec(text) {
+				continue
+			}
+			lost, was = append(lost, f), append(was, text)
+			asked = append(asked, slices.ContainsFunc(folders, func(dir inTree) bool {
+				return dir.tree == t && (dir.name == "." || strings.HasPrefix(name, dir.name+"/"))
+			}))
+		}
+	}
+	now := make([][]byte, len(added))
+	for i, name := range added {
+		now[i], _ = files.Read(name, files.MaxText) // checking it says why
+	}
+	for i, old := range gate.Renames(was, now) {
+		at.renamed[added[i]] = lost[old]
+		asked[old] = false
+	}
+	for i, f := range lost {
+		if asked[i] {
+			gone = append(gone, f.shown())
+		}
+	}
+	slices.Sort(gone)
+	return gone, nil
 }

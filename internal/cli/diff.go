@@ -69,7 +69,7 @@ func (d *comparison) run(c *cobra.Command, s *Streams, args, formats []string) e
 	var sides [2]*report.Report
 	reports := 0
 	for i, name := range args {
-		text, err := readSource(c.Context(), s, name)
+		text, err := readSource(s, name)
 		if err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ change:NAME for one.`,
 				}
 				return nil
 			}
-			log, err := readFile(s, name)
+			log, err := s.read(name, maxLog)
 			if errors.Is(err, fs.ErrNotExist) {
 				return usagef("%q is neither a file nor the name of something that memplan knows%s", name, didYouMean(name, allNames()))
 			}

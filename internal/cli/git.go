@@ -1,14 +1,13 @@
 package cli
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/memplan/memplan/internal/history"
 )
 
 // gitName splits REF:PATH, which means the file at PATH as of a commit, as git
@@ -23,10 +22,23 @@ func gitName(name string) (ref, path string, ok bool) {
 	return ref, path, err != nil
 }
 
-// readGit reads the file at path as of a commit by running the user's git. As
-// with all names of files, the path starts at the current folder; git looks for
-// its repository from the file's folder on.
-func readGit(ctx context.Context, ref, path string) ([]byte, error) {
+// A noFileError says that there is no file of a name, neither as it stands nor as
+// of a commit.
+type noFileError struct {
+	name string
+	err  error
+}
+
+func (e *noFileError) Error() string {
+	return fmt.Sprintf("%s: no such file, and as of a commit neither: %v", e.name, e.err)
+}
+func (e *noFileError) Unwrap() error { return e.err }
+
+// readCommit reads the file at path as of a commit. As with all names of files,
+// the path starts at the current folder; the repository is looked for from the
+// file's folder on.
+func readCommit(ref, path string, limit int64) ([]byte, error) {
+	fail := func(err error) ([]byte, error) { return nil, &noFileError{ref + ":" + path, err} }
 	full, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -38,46 +50,43 @@ func readGit(ctx context.Context, ref, path string) ([]byte, error) {
 		}
 		dir = filepath.Dir(dir) // the commit may have folders that are gone
 	}
-	rel, err := filepath.Rel(dir, full)
+	repo, err := history.Open(dir)
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
-	text, err := runGit(ctx, dir, "cat-file", "blob", ref+":./"+filepath.ToSlash(rel))
-	said := (*gitError)(nil)
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("%s:%s: no such file, and to read one as of a commit git is needed: %w", ref, path, err)
-	case errors.As(err, &said):
-		return nil, fmt.Errorf("%s:%s: no such file, and as of a commit neither: %w", ref, path, err)
+	tree, err := repo.Commit(ref)
+	if err != nil {
+		return fail(err)
 	}
-	return text, err
+	name, err := inRepo(tree, dir, full)
+	if err != nil {
+		return fail(err)
+	}
+	text, err := tree.Read(name, limit)
+	if errors.Is(err, os.ErrNotExist) {
+		return fail(fmt.Errorf("the commit has no %s", name))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s:%s: %w", ref, path, err)
+	}
+	return text, nil
 }
 
-// gitError is what git says when it fails.
-type gitError struct{ message string }
-
-func (e *gitError) Error() string { return "git says: " + e.message }
-
-// runGit runs the user's git in a folder and returns what it prints. The error
-// is a *gitError, or wraps exec.ErrNotFound if there is no git, or is ctx's.
-func runGit(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	c := exec.CommandContext(ctx, "git", args...)
-	var out, said bytes.Buffer
-	c.Dir, c.Stdout, c.Stderr = dir, &out, &said
-	for _, v := range os.Environ() { // a hook of git runs with the places of another folder
-		if !strings.HasPrefix(v, "GIT_DIR=") && !strings.HasPrefix(v, "GIT_WORK_TREE=") && !strings.HasPrefix(v, "GIT_INDEX_FILE=") {
-			c.Env = append(c.Env, v)
-		}
+// inRepo is the path of a file from the top of its repository, with slashes; the
+// links of dir, a folder that there is and the file lies in, are followed as git
+// does.
+func inRepo(tree *history.Tree, dir, full string) (string, error) {
+	rest, err := filepath.Rel(dir, full)
+	if err != nil {
+		return "", err
 	}
-	exit := (*exec.ExitError)(nil)
-	switch err := c.Run(); {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case errors.As(err, &exit):
-		message, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
-		return nil, &gitError{strings.TrimPrefix(message, "fatal: ")}
-	case err != nil:
-		return nil, err
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", err
 	}
-	return out.Bytes(), nil
+	rel, err := filepath.Rel(tree.Top(), filepath.Join(real, rest))
+	if err != nil || !filepath.IsLocal(rel) {
+		return "", fmt.Errorf("%s lies outside of the repository", full)
+	}
+	return filepath.ToSlash(rel), nil
 }

@@ -27,7 +27,8 @@ type Streams struct {
 
 	InTTY bool // In is one
 
-	inRead bool // In was read to its end
+	inRead bool   // In was read to its end
+	root   string // --root
 }
 
 // System returns the streams of the process.

@@ -50,6 +50,7 @@ A job died of "CUDA out of memory"? From there to a check in CI:
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelp())
 	root.PersistentFlags().String("color", colors[0], "colours: auto, always or never")
+	root.PersistentFlags().StringVar(&s.root, "root", "", "folder in which files that specs and configurations name must lie (default: the repository, or this folder)")
 	root.AddCommand(newEstimate(s), newCheck(s), newDiff(s), newRun(s), newExplain(s), newSimulate(s), newExport(s), newList(s), newSchema(s), newCompletion(s), newVersion(s))
 	completeFlags(root)
 	commandNames = nil

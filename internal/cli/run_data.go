@@ -10,7 +10,7 @@ import (
 
 // trainingData opens the files that a spec names under data.source; nil if it
 // names none, so that data are made up.
-func trainingData(r *estimate.Recipe, j *estimate.Job, seed uint64) (runtime.Source, error) {
+func trainingData(read func(name string, limit int64) ([]byte, error), j *estimate.Job, seed uint64) (runtime.Source, error) {
 	if j.Data.Source == nil {
 		return nil, nil
 	}
@@ -23,7 +23,7 @@ func trainingData(r *estimate.Recipe, j *estimate.Job, seed uint64) (runtime.Sou
 		Batch: j.Program.Batch, Seed: seed, Pairs: j.Spec.Data.Tokenizer.V == "bpe",
 	}
 	for input, path := range j.Data.Source {
-		text, err := r.ReadFile(path)
+		text, err := read(path, data.MaxFile)
 		if err != nil {
 			return nil, fmt.Errorf("data.source: %w", err)
 		}

@@ -109,8 +109,14 @@ both.`,
 	return c
 }
 
+// maxTrace and maxLog bound what is read of a trace and of a log.
+const (
+	maxTrace = 1 << 30
+	maxLog   = 256 << 20
+)
+
 func readTrace(s *Streams, name string) (*trace.File, error) {
-	text, err := readFile(s, name)
+	text, err := s.read(name, maxTrace)
 	if err != nil {
 		return nil, err
 	}

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/oom"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/spec"
@@ -103,7 +102,7 @@ func (o *source) recipe(c *cobra.Command, s *Streams, args []string) (*estimate.
 	if len(args) > 0 {
 		name = args[0]
 	}
-	text, err := readSource(c.Context(), s, name)
+	text, err := readSource(s, name)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +126,7 @@ func (o *source) recipeOf(c *cobra.Command, s *Streams, name string, text []byte
 		options.Label = name + " (as a spec)"
 	}
 	if o.devices != "" {
-		list, err := readFile(s, o.devices)
+		list, err := s.read(o.devices, files.MaxText)
 		if err != nil {
 			return nil, err
 		}
@@ -135,10 +134,10 @@ func (o *source) recipeOf(c *cobra.Command, s *Streams, name string, text []byte
 			return nil, err
 		}
 	}
-	return &estimate.Recipe{Path: name, Text: text, Options: options, ReadFile: o.files(c.Context(), name)}, nil
+	return &estimate.Recipe{Path: name, Text: text, Options: options, ReadFile: o.files(s, name)}, nil
 }
 
-func readSource(ctx context.Context, s *Streams, name string) ([]byte, error) {
+func readSource(s *Streams, name string) ([]byte, error) {
 	if t, ok := strings.CutPrefix(name, presetPrefix+hfPreset); ok { // the library's own defaults
 		return []byte(`{"model_type": ` + strconv.Quote(t) + `}`), nil
 	}
@@ -150,9 +149,12 @@ func readSource(ctx context.Context, s *Streams, name string) ([]byte, error) {
 		return text, nil
 	}
 	if ref, path, ok := gitName(name); ok {
-		return readGit(ctx, ref, path)
+		return readCommit(ref, path, files.MaxText)
 	}
-	text, err := readFile(s, name)
+	if err := s.insideProject(name); err != nil {
+		return nil, err
+	}
+	text, err := s.read(name, files.MaxText)
 	if errors.Is(err, fs.ErrNotExist) && slices.Contains(specs.Names(), name) {
 		return nil, usagef("there is no file %q; the preset is written %s%s", name, presetPrefix, name)
 	}
@@ -175,9 +177,10 @@ func notSpec(name string, text []byte) error {
 	return nil
 }
 
-// readFile reads a file, or standard input if its name is "-", without the mark
-// of its encoding that editors on Windows put before a text.
-func readFile(s *Streams, name string) (text []byte, err error) {
+// read reads a file that the command line names, or standard input if its name
+// is "-", without the mark of its encoding that editors on Windows put before a
+// text. It may have at most limit bytes.
+func (s *Streams) read(name string, limit int64) (text []byte, err error) {
 	if name == "-" {
 		if s.inRead {
 			return nil, usagef("standard input can be read once; two files are named -")
@@ -186,13 +189,47 @@ func readFile(s *Streams, name string) (text []byte, err error) {
 		if s.InTTY {
 			fmt.Fprintln(s.Err, "memplan: reading standard input; Ctrl-D ends it")
 		}
-		text, err = io.ReadAll(s.In)
+		text, err = files.ReadStream(s.In, "<stdin>", limit)
 	} else if st, statErr := os.Stat(name); statErr == nil && st.IsDir() {
 		return nil, folderError(name)
 	} else {
-		text, err = os.ReadFile(name)
+		text, err = files.ReadNamed(name, limit)
 	}
 	return bytes.TrimPrefix(text, []byte("\ufeff")), err
+}
+
+// rootOf is the folder that files which the file at path names must lie in:
+// that of --root, or the project of the file. Project is false where there is
+// none.
+func (s *Streams) rootOf(path string) (root files.Root, project bool, err error) {
+	dir := s.root
+	if project = true; dir == "" {
+		if notInFolders(path) {
+			path = "."
+		}
+		if dir, project, err = files.ProjectRoot(path); err != nil {
+			return root, false, err
+		}
+	}
+	root, err = files.NewRoot(dir)
+	return root, project, err
+}
+
+// insideProject refuses a file of a project that is a link out of it: whoever
+// made the link, and not who called memplan, chose what is read.
+func (s *Streams) insideProject(name string) error {
+	if name == "-" {
+		return nil
+	}
+	root, project, err := s.rootOf(name)
+	if err != nil || !project {
+		return nil // reading says what is wrong
+	}
+	_, err = root.Resolve(name)
+	if outside := (*files.OutsideError)(nil); errors.As(err, &outside) && (outside.Link || outside.Git) {
+		return usagef("%w", err)
+	}
+	return nil
 }
 
 // folderError says what to name in place of a folder.
@@ -215,22 +252,31 @@ func (o *source) job(c *cobra.Command, s *Streams, args []string) (*estimate.Job
 
 // files reads the files that a spec names, whose paths start at its folder; as
 // of the same commit, if the spec is of one.
-func (o *source) files(ctx context.Context, path string) func(name string) ([]byte, error) {
+func (o *source) files(s *Streams, path string) func(name string) ([]byte, error) {
+	read := o.open(s, path)
+	return func(name string) ([]byte, error) { return read(name, files.MaxText) }
+}
+
+// open is files for those that may be larger.
+func (o *source) open(s *Streams, path string) func(name string, limit int64) ([]byte, error) {
 	ref, inCommit, ofCommit := gitName(path)
 	if ofCommit {
 		path = inCommit
 	}
-	return func(name string) ([]byte, error) {
+	return func(name string, limit int64) ([]byte, error) {
 		if o.config != nil && name == o.configPath {
 			return o.config, nil
 		}
-		if filepath.IsAbs(name) {
-			return os.ReadFile(name)
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Dir(path), name)
+			if ofCommit {
+				return readCommit(ref, name, limit)
+			}
 		}
-		name = filepath.Join(filepath.Dir(path), name)
-		if ofCommit {
-			return readGit(ctx, ref, name)
+		root, _, err := s.rootOf(path)
+		if err != nil {
+			return nil, err
 		}
-		return os.ReadFile(name)
+		return root.Read(name, limit)
 	}
 }

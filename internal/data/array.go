@@ -70,8 +70,8 @@ func newArray(name string, size []int64, d tensor.DType, order binary.ByteOrder,
 	return &Array{name, size, d, data}, nil
 }
 
-// maxFile bounds what a compressed file may unpack to.
-const maxFile = 4 << 30
+// MaxFile bounds what a file may hold, and what a compressed one may unpack to.
+const MaxFile = 4 << 30
 
 // unpack returns the content of a file that may be compressed, and its name
 // without .gz.
@@ -83,12 +83,12 @@ func unpack(name string, content []byte) (string, []byte, error) {
 	if err != nil {
 		return name, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	out, err := io.ReadAll(io.LimitReader(z, maxFile+1))
+	out, err := io.ReadAll(io.LimitReader(z, MaxFile+1))
 	if err != nil {
 		return name, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if len(out) > maxFile {
-		return name, nil, fmt.Errorf("%s: more than %d bytes when unpacked", name, maxFile)
+	if len(out) > MaxFile {
+		return name, nil, fmt.Errorf("%s: more than %d bytes when unpacked", name, MaxFile)
 	}
 	return strings.TrimSuffix(name, ".gz"), out, nil
 }

@@ -26,6 +26,7 @@ type Baseline struct {
 	Entries []Entry `json:"specs"`
 
 	path string
+	text []byte
 	dir  string // absolute path of the folder that specs are relative to
 }
 
@@ -43,7 +44,7 @@ type Entry struct {
 // ReadBaseline reads the JSON of a baseline that stands at path. The error names
 // what is wrong.
 func ReadBaseline(path string, text []byte) (*Baseline, error) {
-	b := &Baseline{path: path}
+	b := &Baseline{path: path, text: text}
 	var head struct {
 		Version *int `json:"memplan_baseline"`
 	}
@@ -74,6 +75,10 @@ func (b *Baseline) locate() error {
 	b.dir = filepath.Dir(abs)
 	return err
 }
+
+// From says which folder specs are relative to, of a baseline that is no file
+// there, as one of a commit.
+func (b *Baseline) From(dir string) { b.dir = dir }
 
 // name is how the baseline calls a spec.
 func (b *Baseline) name(path string) string {
@@ -120,16 +125,26 @@ func (b *Baseline) Text() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// gone reports entries whose specs are no more.
+// gone reports specs that are no more: those of a commit, and those that a
+// baseline has figures of.
 func (o *Options) gone() []Finding {
 	var out []Finding
 	r := &Rules[baselineRule]
+	for _, name := range o.Gone {
+		if severity := o.Config.policy(name).severity(r); severity != Off {
+			out = append(out, Finding{Rule: r.ID, Name: r.Name, Severity: severity, File: name, Line: 1, Column: 1,
+				Message: fmt.Sprintf("the spec was there at %s, and is gone", o.Against)})
+		}
+	}
+	if o.Baseline == nil {
+		return out
+	}
 	severity := o.Config.policy(o.Baseline.path).severity(r)
 	if severity == Off {
-		return nil
+		return out
 	}
 	said := map[string]bool{}
-	text, _ := os.ReadFile(o.Baseline.path)
+	text := o.Baseline.text
 	for _, e := range o.Baseline.Entries {
 		if _, err := os.Lstat(filepath.Join(o.Baseline.dir, filepath.FromSlash(e.Spec))); !os.IsNotExist(err) || said[e.Spec] || isPreset(e.Spec) {
 			continue
@@ -172,6 +187,9 @@ func (u *unit) compare(o *Options, out *outcome) error {
 		if before == nil {
 			u.add(baselineRule, u.at(baselineRule), "the spec is new since %s", o.Against)
 			return nil
+		}
+		if before.Path != u.recipe.Path {
+			u.add(baselineRule, u.at(baselineRule), "the spec was %s at %s", before.Path, o.Against)
 		}
 		old := out
 		if !bytes.Equal(before.Text, u.recipe.Text) || out.files {

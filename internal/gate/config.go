@@ -1,8 +1,8 @@
 package gate
 
 import (
+	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/memplan/memplan/internal/device"
@@ -62,9 +62,9 @@ const (
 	maxGrowthShare = 100
 )
 
-// ParseConfig reads a configuration, nil for none. Its globs and files are
-// relative to dir, an absolute path. The error, if any, is a *spec.Errors, or
-// that of reading the file that the configuration names.
+// ParseConfig reads a configuration, nil for none. Its globs are relative to dir,
+// an absolute path; readFile reads the files that it names. The error, if any, is a
+// *spec.Errors, or that of reading such a file.
 func ParseConfig(path, dir string, text []byte, readFile func(name string) ([]byte, error)) (*Config, error) {
 	c := &Config{Path: path, root: dir}
 	if nothing(text) {
@@ -76,10 +76,13 @@ func ParseConfig(path, dir string, text []byte, readFile func(name string) ([]by
 	}
 	d.Section(d.Root, c, "configuration")
 	if t := &c.DeviceTable; t.Set {
-		list, err := readFile(c.File(t.V))
+		list, err := readFile(t.V)
 		if err != nil {
 			d.Errs.Addf(t.At, "device_table: %v", err)
 		} else if c.GPUs, err = spec.ParseGPUs(t.V, list); err != nil {
+			if wrong := (*spec.Errors)(nil); errors.As(err, &wrong) {
+				wrong.Private = true
+			}
 			return nil, err
 		}
 	}
@@ -110,14 +113,6 @@ func nothing(text []byte) bool {
 		}
 	}
 	return true
-}
-
-// File is a path as the configuration means it.
-func (c *Config) File(name string) string {
-	if filepath.IsAbs(name) || c.Path == "" {
-		return name
-	}
-	return filepath.Join(filepath.Dir(c.Path), name)
 }
 
 // decode checks settings.

@@ -1,26 +1,55 @@
 package gate
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/memplan/memplan/internal/files"
+	"github.com/memplan/memplan/internal/spec"
 )
 
-// maxSpec is more than the language allows a file to hold.
-const maxSpec = 8 << 20
-
-// specKey finds the key that every spec has, at the margin or in braces.
+// specKey finds the key that every spec has, at the margin or in braces, in a
+// file that is not valid YAML or too large to be read.
 var specKey = regexp.MustCompile(`(?m)^(?:\x{feff})?(?:memplan|"memplan"|'memplan')[ \t]*:|\A(?:\x{feff})?\s*\{[^{}\[\]]*\bmemplan["']?[ \t]*:`)
 
 // outputKey finds the key with which what memplan itself writes as JSON begins.
 var outputKey = regexp.MustCompile(`\A\s*\{\s*"memplan_\w+"\s*:`)
 
-// IsSpec reports whether a YAML file means to be a spec.
-func IsSpec(text []byte) bool { return specKey.Match(text) && !outputKey.Match(text) }
+// IsSpec reports whether a YAML file means to be a spec: read as specs are, it is
+// a mapping with the key memplan. What cannot be read is one if the key stands
+// where it would be seen.
+func IsSpec(text []byte) bool {
+	if outputKey.Match(text) || !mayHaveKey(text) {
+		return false
+	}
+	if d := spec.ReadDocument("", text); d.Root != nil {
+		return d.Root.Get("memplan") != nil
+	}
+	return specKey.Match(text)
+}
+
+// mayHaveKey spares most files from being read as YAML: the key's letters are in
+// a file, unless they are escaped.
+func mayHaveKey(text []byte) bool {
+	return bytes.Contains(text, []byte("memplan")) || bytes.ContainsRune(text, '\\')
+}
+
+// SpecName reports whether a file in a folder is looked at by its name.
+func SpecName(path string) bool {
+	ext := strings.ToLower(filepath.Ext(path))
+	return ext == ".yaml" || ext == ".yml"
+}
+
+// Excluded reports whether the configuration leaves a path out of folders.
+func (c *Config) Excluded(path string) bool { return c.exclude.match(path) }
 
 // NoSpecs is the error where a path leads to no spec.
 type NoSpecs struct {
@@ -46,7 +75,7 @@ func (c *Config) Find(paths []string, onlySpecs bool, isFile func(path string) b
 	var out, empty []string
 	for _, p := range paths {
 		if info, err := os.Stat(p); isFile(p) || err != nil || !info.IsDir() {
-			if !onlySpecs || isFile(p) || fileIsSpec(p) {
+			if !onlySpecs || isFile(p) || FileIsSpec(p) {
 				out = append(out, clean(p, isFile))
 			}
 			continue
@@ -84,12 +113,12 @@ func (c *Config) folder(dir string) ([]string, error) {
 			return err
 		}
 		switch {
-		case p != dir && (strings.HasPrefix(e.Name(), ".") || c.exclude.match(p)):
+		case p != dir && (strings.HasPrefix(e.Name(), ".") || c.Excluded(p)):
 			if e.IsDir() {
 				return fs.SkipDir
 			}
 		case e.IsDir():
-		case (strings.HasSuffix(p, ".yaml") || strings.HasSuffix(p, ".yml")) && fileIsSpec(p):
+		case SpecName(p) && FileIsSpec(p):
 			out = append(out, p)
 		}
 		return nil
@@ -97,15 +126,22 @@ func (c *Config) folder(dir string) ([]string, error) {
 	return out, err
 }
 
-// fileIsSpec reports whether a file is a spec, or cannot be read.
-func fileIsSpec(p string) bool {
-	info, err := os.Stat(p)
+// FileIsSpec reports whether a file is a spec, or cannot be read.
+func FileIsSpec(p string) bool {
+	text, err := files.Read(p, files.MaxText)
 	switch {
-	case err != nil:
-		return true
-	case !info.Mode().IsRegular() || info.Size() > maxSpec:
+	case err == nil:
+		return IsSpec(text)
+	case errors.Is(err, files.ErrNotRegular):
 		return false
+	case errors.As(err, new(*files.SizeError)): // checking it says so
+		f, err := os.Open(p)
+		if err != nil {
+			return true
+		}
+		defer f.Close()
+		text, err := io.ReadAll(io.LimitReader(f, files.MaxText))
+		return err != nil || specKey.Match(text)
 	}
-	text, err := os.ReadFile(p)
-	return err != nil || IsSpec(text)
+	return true
 }

@@ -121,6 +121,15 @@ func (r *Result) counts() string {
 	return fmt.Sprintf("%s, %s, %s", report.Plural(int64(r.Errors), "error"), report.Plural(int64(r.Warnings), "warning"), report.Plural(int64(r.Notes), "note"))
 }
 
+// lenient is the line that tells of leniency, between two texts; "" if there is
+// nothing to tell.
+func (r *Result) lenient(before, after string) string {
+	if l := r.leniency(); l != "" {
+		return before + "not enforced: " + l + after
+	}
+	return ""
+}
+
 // verdict is the word for the whole.
 func (r *Result) verdict() string {
 	if r.Failed {

@@ -94,7 +94,7 @@ func writeJUnit(w io.Writer, r *Result, s Style) error {
 		one(suite(report.Printable(c.Spec), file), name, c.Findings)
 	}
 	if len(r.Findings) > 0 {
-		one(suite(report.Printable(r.Findings[0].File), ""), "baseline", r.Findings)
+		one(suite(report.Printable(r.Findings[0].File), ""), "gate", r.Findings)
 	}
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err

@@ -16,7 +16,7 @@ func writeMarkdown(w io.Writer, r *Result, _ Style) error {
 	if r.Against != "" {
 		fmt.Fprintf(w, " Compared with %s.", report.Markdown(r.Against))
 	}
-	fmt.Fprint(w, "\n\n")
+	fmt.Fprint(w, r.lenient("\n\n**", "**"), "\n\n")
 	if err := r.table().WriteMarkdown(w); err != nil {
 		return err
 	}

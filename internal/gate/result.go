@@ -1,8 +1,11 @@
 package gate
 
 import (
+	"fmt"
 	"sort"
+	"strings"
 
+	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -17,6 +20,8 @@ type Result struct {
 	Findings []Finding `json:"findings"` // about no spec, such as figures of one that is gone
 	Config   string    `json:"config"`   // the configuration; "": none
 	Against  string    `json:"against"`  // what growth was measured against: a file or a commit; "": nothing
+	RulesOff []RuleOff `json:"rules_off"` // rules that weigh less than by default
+	FailOn   string    `json:"fail_on"`   // the lightest finding that makes the gate fail, or never
 	Errors   int       `json:"errors"`
 	Warnings int       `json:"warnings"`
 	Notes    int       `json:"notes"`
@@ -24,6 +29,65 @@ type Result struct {
 	Failed   bool      `json:"failed"`
 
 	failsOn func(Severity) bool
+}
+
+// RuleOff is a rule that the configuration or a flag has turned off or made
+// lighter.
+type RuleOff struct {
+	Rule     string   `json:"rule"`
+	Name     string   `json:"name"`
+	Severity Severity `json:"severity"`
+	Specs    int      `json:"specs"` // for so many
+}
+
+// rulesOff lists them, by rule and severity.
+func (o *Options) rulesOff() []RuleOff {
+	out := []RuleOff{}
+	for i := range Rules {
+		r := &Rules[i]
+		specs := map[Severity]int{}
+		for _, path := range o.Specs {
+			if s := o.Config.policy(path).severity(r); s.weight() < r.Severity.weight() {
+				specs[s]++
+			}
+		}
+		for _, s := range severities {
+			if specs[s] > 0 {
+				out = append(out, RuleOff{r.ID, r.Name, s, specs[s]})
+			}
+		}
+	}
+	return out
+}
+
+// leniency says what the summary must not leave out: rules that are off or
+// lighter than by default, and that no finding fails the gate; "" if there is
+// nothing.
+func (r *Result) leniency() string {
+	var parts []string
+	total := map[string]bool{}
+	for i := range r.Specs {
+		total[r.Specs[i].Spec] = true
+	}
+	for _, o := range r.RulesOff {
+		part := fmt.Sprintf("%s %s is %s", o.Rule, o.Name, o.weight())
+		if o.Specs < len(total) {
+			part += " for " + report.Plural(int64(o.Specs), "spec")
+		}
+		parts = append(parts, part)
+	}
+	if r.FailOn == "never" {
+		parts = append(parts, "no finding fails the gate (fail_on)")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// weight is how the summary calls the severity of a rule.
+func (o *RuleOff) weight() string {
+	if o.Severity == Off {
+		return "off"
+	}
+	return "a " + string(o.Severity) + " only"
 }
 
 // Checked is one spec on one GPU; a spec that cannot be read comes once.
@@ -91,7 +155,7 @@ type Located struct {
 // sum counts findings and decides. Findings of a spec are sorted: the heaviest
 // first, then by place.
 func (r *Result) sum(c *Config) {
-	r.failsOn = c.FailsOn
+	r.failsOn, r.FailOn = c.FailsOn, c.FailOn.V
 	for i := range r.Specs {
 		f := r.Specs[i].Findings
 		sort.SliceStable(f, func(i, j int) bool {

@@ -86,6 +86,10 @@ var Rules = []Rule{
 		"The headroom is less than what memplan cannot know for certain: the CUDA context, and the workspaces of cuDNN.", sizeKeys},
 	{"MP012", "estimate-warning", Note, "the estimate warns of something",
 		"What memplan estimate prints as a warning beside the above: keys that change nothing, a GPU that is assumed, a\nPyTorch without kernels for the GPU.", nil},
+	{"MP013", "configuration", Warning, "the configuration of the gate changed",
+		"With --against-git the configuration of that commit counts, not the one beside the specs, so that a change cannot\nwiden the gate that it has to pass; the finding says how they differ, the files that they name included. What is new in the configuration\ncounts once it is merged, or with --config.", nil},
+	{"MP014", "gpu-changed", Warning, "a GPU is larger than memplan knows it under that name",
+		"A device_table describes a GPU under the name of one that memplan knows, or a spec gives its GPU more memory or a\nsmaller context than the table has. Where that is meant, another name says so.", []string{"device.memory", "device.context", "device.gpu", "device"}},
 }
 
 // The rules by what they are about.
@@ -103,6 +107,8 @@ const (
 	baselineRule
 	uncertain
 	estimateWarning
+	configuration
+	gpuChanged
 )
 
 // LookupRule finds a rule by its identifier or name, in any case; nil if there

@@ -26,6 +26,10 @@ type Options struct {
 	Recipe  func(path string) (*estimate.Recipe, error)
 	Before  func(path string, now []byte) (*estimate.Recipe, error)
 	Against string // names what Before or Baseline is
+	// Gone are specs that there were earlier, by the paths that they had.
+	Gone []string
+	// ConfigChange is how the configuration differs from that of a commit; nil if it does not.
+	ConfigChange *ConfigChange
 	// Baseline holds earlier figures; nil: there is none.
 	Baseline *Baseline
 	Version  string // of memplan
@@ -65,9 +69,13 @@ func Check(ctx context.Context, o *Options) (*Result, error) {
 			r.Specs = append(r.Specs, u.Checked)
 		}
 	}
-	if o.Baseline != nil {
-		r.Findings = append(r.Findings, o.gone()...)
+	if c := o.ConfigChange; c != nil {
+		if f, ok := c.finding(o.Config); ok {
+			r.Findings = append(r.Findings, f)
+		}
 	}
+	r.Findings = append(r.Findings, o.gone()...)
+	r.RulesOff = o.rulesOff()
 	r.sum(o.Config)
 	return r, nil
 }
@@ -195,7 +203,7 @@ func (u *unit) unread(err error) {
 		u.add(specError, u.place(), "the file cannot be read: %v", file.Err)
 	case errors.As(err, &wrong) && (u.recipe == nil || u.recipe.Options.Label == ""):
 		for _, d := range wrong.List {
-			msg := d.Msg
+			msg := wrong.Message(&d)
 			if d.Hint != "" {
 				msg += " (" + d.Hint + ")"
 			}

@@ -33,7 +33,7 @@ func writeText(w io.Writer, r *Result, s Style) error {
 	if err := r.table().Write(w); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s  %s: %s\n%s", color(r.verdict()), r.scope(), r.counts(), r.next())
+	_, err := fmt.Fprintf(w, "\n%s  %s: %s\n%s%s", color(r.verdict()), r.scope(), r.counts(), r.lenient("", "\n"), r.next())
 	return err
 }
 

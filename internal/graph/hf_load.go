@@ -1,10 +1,12 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 
+	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/nearest"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -50,7 +52,7 @@ func (el *elaborator) loadHF(m *spec.Model) *spec.Spec {
 	}
 	text, err := el.opts.ReadFile(m.HF.V)
 	if err != nil {
-		el.unread = true
+		el.unread = !errors.As(err, new(*files.OutsideError)) // that one is the spec's own mistake
 		el.fail(m.HF.At, "%v", err)
 	}
 	c, err := ParseHFConfig(text)

@@ -12,7 +12,9 @@ type Change struct {
 // ChangesSince lists what s has and older has not, or has otherwise, in the order
 // of the file. The order of keys does not count, and neither do names and
 // comments.
-func (s *Spec) ChangesSince(older *Spec) []Change {
+func (s *Spec) ChangesSince(older *Spec) []Change { return changes(s.root, older.root) }
+
+func changes(now, was *Value) []Change {
 	var out []Change
 	var walk func(path string, at Span, now, was *Value)
 	walk = func(path string, at Span, now, was *Value) {
@@ -47,7 +49,7 @@ func (s *Spec) ChangesSince(older *Spec) []Change {
 			out = append(out, Change{path, now.Span, was.short(), now.short()})
 		}
 	}
-	walk("", Span{}, s.root, older.root)
+	walk("", Span{}, now, was)
 	return out
 }
 

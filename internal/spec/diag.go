@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"regexp"
 	"sort"
 	"strings"
 	"unicode/utf8"
@@ -37,7 +38,10 @@ type Diag struct {
 // Errors are all mistakes of one file. It prints them sorted, each with its
 // source line and a caret.
 type Errors struct {
-	File      string
+	File string
+	// Private says that who wrote the spec may have chosen what file this is:
+	// nothing of its text is printed, neither lines nor what messages quote.
+	Private   bool
 	Lines     []string
 	Overrides []string // flags as written: "--set key=value"
 	List      []Diag
@@ -89,12 +93,13 @@ func (e *Errors) Error() string {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
+		msg := e.Message(&d)
 		if d.Line < 0 && -d.Line <= len(e.Overrides) {
-			fmt.Fprintf(&b, "%s: %s", e.Overrides[-d.Line-1], d.Msg)
+			fmt.Fprintf(&b, "%s: %s", e.Overrides[-d.Line-1], msg)
 		} else {
-			fmt.Fprintf(&b, "%s:%d:%d: %s", e.File, d.Line, d.Col, d.Msg)
+			fmt.Fprintf(&b, "%s:%d:%d: %s", e.File, d.Line, d.Col, msg)
 		}
-		if d.Line >= 1 && d.Line <= len(e.Lines) {
+		if d.Line >= 1 && d.Line <= len(e.Lines) && !e.Private {
 			b.WriteString(caret(e.Lines[d.Line-1], d.Span))
 		}
 		if d.Hint != "" {
@@ -102,6 +107,25 @@ func (e *Errors) Error() string {
 		}
 	}
 	return b.String()
+}
+
+// quoted is what a message quotes of a file, in quotes or as a number.
+var quoted = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*\"?|'[^']*'?|`[^`]*`?|[+-]?[0-9][^\\s,;:]*")
+
+// didYouMean is the part of a message that quotes what memplan knows.
+const didYouMean = "; did you mean "
+
+// Message is what a mistake says, without what is private.
+func (e *Errors) Message(d *Diag) string {
+	if !e.Private || d.Line < 0 {
+		return d.Msg
+	}
+	msg, hint, found := strings.Cut(d.Msg, didYouMean)
+	msg = quoted.ReplaceAllString(msg, "...")
+	if found {
+		msg += didYouMean + hint
+	}
+	return msg
 }
 
 // caret shows the line and marks the span. Tabs are kept so that the mark

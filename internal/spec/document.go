@@ -21,6 +21,10 @@ func (d *Document) Section(v *Value, out any, what string) {
 	(&decoder{errs: d.Errs, env: &paramEnv{}}).section(v, out, what)
 }
 
+// ChangesSince lists what d has and older has not, or has otherwise, as
+// Spec.ChangesSince does. Both must have been read.
+func (d *Document) ChangesSince(older *Document) []Change { return changes(d.Root, older.Root) }
+
 // Place returns where the file has the key of that path, keys joined by dots: a
 // scalar's value, else the key. It is false if the file has not, or if the
 // command line says it instead.

@@ -21,6 +21,8 @@ type Options struct {
 	GPUs []*GPU
 	// Params replace the defaults of params; names that the spec has not are left out.
 	Params map[string]any
+	// Private keeps the text of the file out of messages, as Errors has it.
+	Private bool
 	// Label stands for the path in messages, of text that is not the file's; "": the path.
 	Label string
 }
@@ -41,7 +43,7 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 	if o.Label == "" {
 		o.Label = path
 	}
-	errs := &Errors{File: o.Label, Lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")}
+	errs := &Errors{File: o.Label, Private: o.Private, Lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")}
 	root := readYAML(text, errs)
 	if root == nil {
 		return nil, errs.Err()

@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/memplan/memplan/internal/files"
+	"github.com/memplan/memplan/internal/gate"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// configFile is a configuration and where it comes from.
+type configFile struct {
+	gate.ConfigFile
+	dir  string // the folder that it is about, absolute
+	link bool   // it is reached through a link
+}
+
+// configuration reads the configuration and adds the flags. Where specs are
+// compared with a commit, the configuration is the commit's, so that a change
+// cannot widen the gate that it has to pass; --config says otherwise.
+func (k *checking) configuration(s *Streams, at *commit) (*gate.Config, *configFile, error) {
+	file, err := k.configFile(s, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	conf, err := gate.ParseConfig(file.Path, file.dir, file.Text, file.Read)
+	if wrong := (*spec.Errors)(nil); errors.As(err, &wrong) && file.link {
+		wrong.Private = true
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if k.FailOn != "" {
+		if err := oneOf("fail-on", k.FailOn, gate.FailOnNames); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := conf.Force(&k.Flags); err != nil {
+		return nil, nil, usagef("%w", err)
+	}
+	return conf, file, nil
+}
+
+// configFile finds the configuration.
+func (k *checking) configFile(s *Streams, at *commit) (*configFile, error) {
+	switch {
+	case k.config != "":
+		if ref, name, ok := gitName(k.config); ok {
+			return configOf(ref, name)
+		}
+		return s.configAt(k.config)
+	case at != nil:
+		return at.config()
+	}
+	return s.configHere()
+}
+
+// configHere is the configuration of the current folder or the nearest one above
+// it.
+func (s *Streams) configHere() (*configFile, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	for folder, up := dir, ""; ; {
+		name := filepath.Join(up, gate.ConfigName)
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+			return s.configAt(name)
+		}
+		parent := filepath.Dir(folder)
+		if parent == folder {
+			return &configFile{dir: dir}, nil
+		}
+		folder, up = parent, filepath.Join(up, "..")
+	}
+}
+
+// configAt is the configuration in a file.
+func (s *Streams) configAt(name string) (*configFile, error) {
+	if err := s.insideProject(name); err != nil {
+		return nil, err
+	}
+	text, err := s.read(name, files.MaxText)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(filepath.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	return &configFile{dir: dir, link: isLink(name), ConfigFile: gate.ConfigFile{Path: name, Text: text, Read: func(file string) ([]byte, error) {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(filepath.Dir(name), file)
+		}
+		root, _, err := s.rootOf(name)
+		if err != nil {
+			return nil, err
+		}
+		return root.Read(file, files.MaxText)
+	}}}, nil
+}
+
+// configOf is the configuration in a file as of a commit; the files that it names
+// are the commit's too.
+func configOf(ref, name string) (*configFile, error) {
+	text, err := readCommit(ref, name, files.MaxText)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(filepath.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	return &configFile{dir: dir, ConfigFile: gate.ConfigFile{Path: ref + ":" + name, Text: text, Read: func(file string) ([]byte, error) {
+		if filepath.IsAbs(file) {
+			return nil, &files.OutsideError{Name: file, Root: dir}
+		}
+		return readCommit(ref, filepath.Join(filepath.Dir(name), file), files.MaxText)
+	}}}, nil
+}
+
+// config is the configuration of the commit: the nearest from the current folder
+// upward.
+func (at *commit) config() (*configFile, error) {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	t, err := at.tree(cwd)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := inRepo(t, cwd, cwd)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		f := inTree{t, path.Join(dir, gate.ConfigName)}
+		switch blob, err := f.blob(); {
+		case err != nil:
+			return nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, f.name, err)
+		case blob != "":
+			return configOf(at.ref, f.shown())
+		case dir == ".":
+			return &configFile{dir: cwd}, nil
+		}
+		dir = path.Dir(dir)
+	}
+}
+
+// configChange says how the configuration in the working tree differs from that
+// of the commit; nil where nothing is compared, or nothing differs. Used is the
+// one that counts.
+func (k *checking) configChange(s *Streams, at *commit, used *configFile) (*gate.ConfigChange, error) {
+	ref, name, ofCommit := gitName(k.config)
+	var was, now *configFile
+	var err error
+	switch {
+	case k.config != "" && ofCommit:
+		was = used
+		if now, err = s.configAt(name); errors.Is(err, fs.ErrNotExist) {
+			now, err = &configFile{}, nil
+		}
+	case at == nil:
+		return nil, nil
+	case k.config != "":
+		now, ref = used, at.ref
+		if was, err = configOf(at.ref, k.config); errors.As(err, new(*noFileError)) {
+			was, err = &configFile{}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	default:
+		was, ref = used, at.ref
+		now, err = s.configHere()
+	}
+	c := gate.CompareConfig(&was.ConfigFile, configOrNone(now), err)
+	if c != nil {
+		c.Since, c.Used = ref, used == was
+	}
+	return c, nil
+}
+
+func configOrNone(f *configFile) *gate.ConfigFile {
+	if f == nil {
+		return &gate.ConfigFile{}
+	}
+	return &f.ConfigFile
+}
+
+// isLink reports whether a file is reached through a link, by its last name.
+func isLink(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
+}

@@ -1,0 +1,238 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// MaxText bounds what is read of a file that holds text for people: a spec, a
+// configuration, a baseline, a table of devices, a config.json.
+const MaxText = 16 << 20
+
+// ErrNotRegular is the error where a folder, a device, a pipe or a socket stands
+// in place of a file.
+var ErrNotRegular = errors.New("not a regular file")
+
+// A SizeError is the error where a file is larger than what is read of it.
+type SizeError struct{ Limit int64 }
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("larger than the limit of %d bytes for files of its kind", e.Limit)
+}
+
+// Read reads a regular file of at most limit bytes, with links followed. The
+// error is an *fs.PathError, which wraps ErrNotRegular or a *SizeError.
+func Read(name string, limit int64) ([]byte, error) {
+	info, err := os.Stat(name) // before opening, which would wait for a pipe's other end
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: ErrNotRegular}
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readOpen(f, name, limit)
+}
+
+// ReadNamed is Read of a file that the user named on the command line, which may
+// also be a pipe, such as a shell's <(command).
+func ReadNamed(name string, limit int64) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil || info.Mode().Type() != fs.ModeNamedPipe {
+		return Read(name, limit)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return ReadStream(f, name, limit)
+}
+
+// readOpen reads an open file, if it is a regular one.
+func readOpen(f *os.File, name string, limit int64) ([]byte, error) {
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "read", Path: name, Err: ErrNotRegular}
+	case info.Size() > limit:
+		return nil, &fs.PathError{Op: "read", Path: name, Err: &SizeError{limit}}
+	}
+	return ReadStream(f, name, limit)
+}
+
+// ReadStream reads a stream to its end, which must come after at most limit
+// bytes; name is what errors call it.
+func ReadStream(r io.Reader, name string, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = &fs.PathError{Op: "read", Path: name, Err: &SizeError{limit}}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+// Root is the folder that files which a spec or a configuration names must lie
+// in. Its zero value lets them lie anywhere.
+type Root struct{ dir string } // absolute, links followed; "": anywhere
+
+// An OutsideError says that a file which a spec or a configuration names lies
+// outside of the project.
+type OutsideError struct {
+	Name, Root string
+	Link       bool // a link leads out
+	Git        bool // it is git's own
+}
+
+func (e *OutsideError) Error() string {
+	switch {
+	case e.Git:
+		return fmt.Sprintf("%s belongs to git, and is not read", e.Name)
+	case e.Link:
+		return fmt.Sprintf("%s is a link that leads out of the project, %s (--root names another folder)", e.Name, e.Root)
+	}
+	return fmt.Sprintf("%s lies outside of the project, %s (--root names another folder)", e.Name, e.Root)
+}
+
+// NewRoot returns the root at a folder.
+func NewRoot(dir string) (Root, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return Root{}, err
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return Root{}, err
+	}
+	info, err := os.Stat(real)
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: dir, Err: errors.New("not a folder")}
+	}
+	if real == filepath.VolumeName(real)+string(filepath.Separator) {
+		real = ""
+	}
+	return Root{real}, err
+}
+
+// Read reads a file in the root like the function Read. Neither the name nor a
+// link on its way may lead out of the root, or to what is git's: the error is
+// then an *OutsideError, whether or not there is such a file.
+func (r Root) Read(name string, limit int64) ([]byte, error) {
+	path, err := r.Resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := Read(path, limit)
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		at.Path = name
+	}
+	return text, err
+}
+
+// Resolve follows the links of a name and returns where it leads, if that is in
+// the root.
+func (r Root) Resolve(name string) (string, error) {
+	if r.dir == "" {
+		return name, nil
+	}
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	// The folder's links first, as those above the root are not the name's.
+	if err := r.lexical(name, abs); err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			at.Op, at.Path = "open", name
+		}
+		return "", err
+	}
+	rel, err := filepath.Rel(r.dir, real)
+	if err != nil || !filepath.IsLocal(rel) {
+		return "", &OutsideError{Name: name, Root: r.dir, Link: true}
+	}
+	if ofGit(rel) {
+		return "", &OutsideError{Name: name, Root: r.dir, Git: true}
+	}
+	return real, nil
+}
+
+// lexical refuses a name that leads out of the root by itself: nothing is asked
+// of the file system about what lies there.
+func (r Root) lexical(name, abs string) error {
+	for _, root := range r.spellings(abs) {
+		if rel, err := filepath.Rel(root, abs); err == nil && filepath.IsLocal(rel) {
+			return nil
+		}
+	}
+	return &OutsideError{Name: name, Root: r.dir}
+}
+
+// spellings are the root as a path may spell it: with its links followed, and,
+// where one of the path's own folders is the root by way of a link, that folder.
+func (r Root) spellings(abs string) []string {
+	out := []string{r.dir}
+	for dir := filepath.Dir(abs); ; dir = filepath.Dir(dir) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil && real == r.dir && dir != r.dir {
+			return append(out, dir)
+		}
+		if dir == filepath.Dir(dir) {
+			return out
+		}
+	}
+}
+
+// ofGit reports a path through a folder of git's, whose configuration may hold
+// credentials.
+func ofGit(rel string) bool {
+	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
+		if strings.EqualFold(part, ".git") {
+			return true
+		}
+	}
+	return false
+}
+
+// ProjectRoot is the folder of the project that a file belongs to: the nearest
+// one above it that holds a .git; without one the current folder, if the file lies
+// in it; else its own, and the file belongs to no project.
+func ProjectRoot(name string) (dir string, project bool, err error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return "", false, err
+	}
+	for dir := filepath.Dir(abs); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return dir, true, nil
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	cwd, err := os.Getwd()
+	if err != nil {
+		return "", false, err
+	}
+	if rel, err := filepath.Rel(cwd, abs); err == nil && filepath.IsLocal(rel) {
+		return cwd, true, nil
+	}
+	return filepath.Dir(abs), false, nil
+}
