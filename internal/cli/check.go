@@ -201,7 +201,12 @@ func (k *checking) compare(s *Streams, o *gate.Options, at *commit, file *config
 	read := func() ([]byte, error) { return s.read(path, files.MaxText) }
 	if b := &o.Config.Baseline; path == "" && b.Set {
 		path = file.Named(b.V)
-		read = func() ([]byte, error) { return file.Read(b.V) }
+		read = func() (text []byte, err error) {
+			if text, err = file.Read(b.V); err != nil {
+				err = fmt.Errorf("baseline: %w", err)
+			}
+			return text, err
+		}
 	}
 	if path == "" {
 		if k.MaxGrowth != "" && k.write == "" {

@@ -118,7 +118,7 @@ func configOf(ref, name string) (*configFile, error) {
 	}
 	return &configFile{dir: dir, ConfigFile: gate.ConfigFile{Path: ref + ":" + name, Text: text, Read: func(file string) ([]byte, error) {
 		if filepath.IsAbs(file) {
-			return nil, &files.OutsideError{Name: file, Root: dir}
+			return nil, &files.OutsideError{Name: file}
 		}
 		return readCommit(ref, filepath.Join(filepath.Dir(name), file), files.MaxText)
 	}}}, nil

@@ -134,7 +134,7 @@ func (at *commit) recipe(s *Streams, name string, now []byte) (*estimate.Recipe,
 		}
 		inside := path.Join(path.Dir(was.name), filepath.ToSlash(file))
 		if !filepath.IsLocal(filepath.FromSlash(inside)) {
-			return nil, &files.OutsideError{Name: file, Root: was.tree.Top()}
+			return nil, &files.OutsideError{Name: file}
 		}
 		return was.tree.Read(inside, files.MaxText)
 	}

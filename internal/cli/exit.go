@@ -7,6 +7,7 @@ import (
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/internal/spec"
@@ -61,13 +62,14 @@ func exitCode(err error) int {
 		read   *trace.ReadError
 		not    *runtime.UnsupportedError
 		kinds  *kernel.UnsupportedError
+		away   *files.OutsideError
 	)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.Is(err, errMismatch):
 		return exitMismatch
-	case errors.As(err, &usage), errors.As(err, &wrong), errors.As(err, &played), errors.As(err, &conf), errors.As(err, &read), errors.As(err, &not), errors.As(err, &kinds):
+	case errors.As(err, &usage), errors.As(err, &wrong), errors.As(err, &played), errors.As(err, &conf), errors.As(err, &read), errors.As(err, &not), errors.As(err, &kinds), errors.As(err, &away):
 		return exitUsage
 	}
 	return exitFailed

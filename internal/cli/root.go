@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/nearest"
 )
 
@@ -34,6 +35,15 @@ A job died of "CUDA out of memory"? From there to a check in CI:
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command %q%s (see memplan --help)", args[0], didYouMean(args[0], commandNames))
+			}
+			return nil
+		},
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if s.root == "" {
+				return nil
+			}
+			if _, err := files.NewRoot(s.root); err != nil {
+				return usagef("--root: %w", err)
 			}
 			return nil
 		},

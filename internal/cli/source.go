@@ -121,7 +121,7 @@ func (o *source) recipeOf(c *cobra.Command, s *Streams, name string, text []byte
 			return nil, err
 		}
 	}
-	options := spec.Options{Set: o.set, Flags: o.overrides(c)}
+	options := spec.Options{Set: o.set, Flags: o.overrides(c), Private: isLink(name)}
 	if o.config != nil {
 		options.Label = name + " (as a spec)"
 	}

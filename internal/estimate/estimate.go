@@ -31,7 +31,8 @@ type Machine struct {
 	Conf     allocsim.Config
 	ConfText string // as written
 	Env      op.Env
-	Given    bool // the spec names a GPU
+	Given    bool   // the spec names a GPU
+	Shadowed string // how it is larger than the GPU that memplan knows by that name; "": it is not
 }
 
 // Usable is what the allocator can reserve: what context and other processes
@@ -82,6 +83,7 @@ func NewMachine(s *spec.Spec) *Machine {
 			m.Fraction = &f
 		}
 	}
+	m.Shadowed = m.shadowed(s)
 	m.ConfText = d.AllocConf.V
 	if m.Conf, err = allocsim.ParseConfig(d.AllocConf.V, ver); err != nil {
 		at := d.AllocConf.At

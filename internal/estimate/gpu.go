@@ -105,8 +105,40 @@ func missingKeys(d *spec.Device) []string {
 	return out
 }
 
+// shadowed says how a GPU that a file or the spec describes differs from the row
+// of the table whose name it has, if that lets a job take more: a spec or a
+// configuration may not have been written by who trusts the verdict. What the
+// command line says is not told.
+func (m *Machine) shadowed(s *spec.Spec) string {
+	d := &s.Device
+	if !d.GPU.Set {
+		return ""
+	}
+	known, err := device.Lookup(d.GPU.V)
+	if err != nil {
+		return ""
+	}
+	for _, g := range s.GPUs {
+		if strings.EqualFold(g.Name.V, d.GPU.V) {
+			return fmt.Sprintf("the file of devices gives %s %v, sm_%d and %d SMs; it has %v, sm_%d and %d SMs", known.Name, m.GPU.Total.Value, m.GPU.Arch, m.GPU.SMs,
+				known.Total.Value, known.Arch, known.SMs)
+		}
+	}
+	fromFile := func(size *spec.Size) bool { return size != nil && size.At.Line > 0 }
+	switch {
+	case fromFile(d.Memory) && d.Memory.V > known.Total.High:
+		return fmt.Sprintf("device.memory gives %s %v; it has %v", known.Name, d.Memory.V, known.Total.Value)
+	case fromFile(d.Context) && d.Context.V < known.Context.Low:
+		return fmt.Sprintf("device.context gives %s %v; what is known is %v to %v", known.Name, d.Context.V, known.Context.Low, known.Context.High)
+	}
+	return ""
+}
+
 // gpuNotes warns of what the figures of a GPU leave open.
 func (m *Machine) gpuNotes(warn func(format string, args ...any)) {
+	if m.Shadowed != "" {
+		warn(NoteGPU+"%s", m.Shadowed)
+	}
 	arch := m.GPU.Arch
 	if !m.Env.Torch.WheelsRunOn(arch) {
 		warn("the wheels of PyTorch %v have no kernels for sm_%d; %v is the first that has", m.Env.Torch, arch, torchver.FirstWheelsFor(arch))

@@ -92,9 +92,9 @@ type Root struct{ dir string } // absolute, links followed; "": anywhere
 // An OutsideError says that a file which a spec or a configuration names lies
 // outside of the project.
 type OutsideError struct {
-	Name, Root string
-	Link       bool // a link leads out
-	Git        bool // it is git's own
+	Name string
+	Link bool // a link leads out
+	Git  bool // it is git's own
 }
 
 func (e *OutsideError) Error() string {
@@ -102,9 +102,9 @@ func (e *OutsideError) Error() string {
 	case e.Git:
 		return fmt.Sprintf("%s belongs to git, and is not read", e.Name)
 	case e.Link:
-		return fmt.Sprintf("%s is a link that leads out of the project, %s (--root names another folder)", e.Name, e.Root)
+		return e.Name + " is a link that leads out of the project (--root names another folder)"
 	}
-	return fmt.Sprintf("%s lies outside of the project, %s (--root names another folder)", e.Name, e.Root)
+	return e.Name + " lies outside of the project (--root names another folder)"
 }
 
 // NewRoot returns the root at a folder.
@@ -167,10 +167,10 @@ func (r Root) Resolve(name string) (string, error) {
 	}
 	rel, err := filepath.Rel(r.dir, real)
 	if err != nil || !filepath.IsLocal(rel) {
-		return "", &OutsideError{Name: name, Root: r.dir, Link: true}
+		return "", &OutsideError{Name: name, Link: true}
 	}
 	if ofGit(rel) {
-		return "", &OutsideError{Name: name, Root: r.dir, Git: true}
+		return "", &OutsideError{Name: name, Git: true}
 	}
 	return real, nil
 }
@@ -183,7 +183,7 @@ func (r Root) lexical(name, abs string) error {
 			return nil
 		}
 	}
-	return &OutsideError{Name: name, Root: r.dir}
+	return &OutsideError{Name: name}
 }
 
 // spellings are the root as a path may spell it: with its links followed, and,
