@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/files"
@@ -15,9 +16,11 @@ import (
 	"github.com/memplan/memplan/internal/history"
 )
 
-// commit is what files were at a commit of the repositories that they lie in.
+// commit is what files were at a commit of the repositories that they lie in. It
+// may be used by several goroutines at once.
 type commit struct {
 	ref   string
+	mu    sync.Mutex               // of trees and tops
 	trees map[string]*history.Tree // by folder
 	tops  map[string]*history.Tree // by top of the repository
 	// renamed tells which spec of the commit a new one was, by the path of the new
@@ -36,11 +39,13 @@ func openCommit(ref string) (*commit, error) {
 	if ref == "" || strings.HasPrefix(ref, "-") {
 		return nil, usagef("--against-git %q: must be a commit, a branch or a tag", ref)
 	}
-	return &commit{ref, map[string]*history.Tree{}, map[string]*history.Tree{}, map[string]inTree{}}, nil
+	return &commit{ref: ref, trees: map[string]*history.Tree{}, tops: map[string]*history.Tree{}, renamed: map[string]inTree{}}, nil
 }
 
 // tree is the commit of the repository that a folder lies in.
 func (at *commit) tree(dir string) (*history.Tree, error) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
 	if t := at.trees[dir]; t != nil {
 		return t, nil
 	}

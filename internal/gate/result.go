@@ -16,10 +16,10 @@ const ResultVersion = 1
 // of a meaning raises ResultVersion, a new name does not.
 type Result struct {
 	Version  int       `json:"memplan_check"`
-	Specs    []Checked `json:"specs"`    // by path, then in the order of devices
-	Findings []Finding `json:"findings"` // about no spec, such as figures of one that is gone
-	Config   string    `json:"config"`   // the configuration; "": none
-	Against  string    `json:"against"`  // what growth was measured against: a file or a commit; "": nothing
+	Specs    []Checked `json:"specs"`     // by path, then in the order of devices
+	Findings []Finding `json:"findings"`  // about no spec, such as figures of one that is gone
+	Config   string    `json:"config"`    // the configuration; "": none
+	Against  string    `json:"against"`   // what growth was measured against: a file or a commit; "": nothing
 	RulesOff []RuleOff `json:"rules_off"` // rules that weigh less than by default
 	FailOn   string    `json:"fail_on"`   // the lightest finding that makes the gate fail, or never
 	Errors   int       `json:"errors"`

@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/go-git/go-billy/v5"
 	"github.com/go-git/go-billy/v5/osfs"
@@ -46,10 +47,12 @@ func (e *CommitError) Error() string {
 }
 func (e *CommitError) Unwrap() error { return e.Err }
 
-// Repo is a repository.
+// Repo is a repository. It may be used by several goroutines at once, and so may
+// its trees.
 type Repo struct {
 	Top string // its folder, absolute, with links followed
 	git *git.Repository
+	mu  sync.Mutex // trees fill as they are read
 }
 
 // objects are those of a repository, without its configuration.
@@ -85,7 +88,7 @@ func Open(dir string) (*Repo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(top, dotGit), err)
 	}
-	return &Repo{top, r}, nil
+	return &Repo{Top: top, git: r}, nil
 }
 
 // storage opens what a .git is: a folder, or a file that names one, as those of
@@ -170,6 +173,9 @@ type Tree struct {
 // Commit looks a commit up: a branch, a tag, a hash or its beginning, HEAD~2. The
 // error is a *CommitError, if there is none.
 func (r *Repo) Commit(ref string) (*Tree, error) {
+	if strings.Contains(ref, ":") { // no commit, but a file of one
+		return nil, &CommitError{ref, errors.New("it has a colon")}
+	}
 	hash, err := r.git.ResolveRevision(plumbing.Revision(ref))
 	if err != nil {
 		return nil, &CommitError{ref, err}
@@ -192,6 +198,8 @@ func (t *Tree) Top() string { return t.repo.Top }
 // Blob names the file at a path, which starts at the top of the repository and
 // has slashes, by the hash of its text; "" if there was none.
 func (t *Tree) Blob(name string) (string, error) {
+	t.repo.mu.Lock()
+	defer t.repo.mu.Unlock()
 	e, err := t.entry(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -233,20 +241,18 @@ func kind(m filemode.FileMode) string {
 // slashes. The error is fs.ErrNotExist if there was none, and a *files.SizeError
 // if it is larger than limit.
 func (t *Tree) Read(name string, limit int64) ([]byte, error) {
+	t.repo.mu.Lock()
+	defer t.repo.mu.Unlock()
 	e, err := t.entry(name)
 	if err != nil {
 		return nil, err
 	}
-	size, err := t.repo.git.Storer.EncodedObjectSize(e.Hash)
+	b, err := t.repo.git.BlobObject(e.Hash) // a large one stays where it is
 	if err != nil {
 		return nil, fmt.Errorf("%w (a partial clone has it only once it is fetched)", err)
 	}
-	if size > limit {
+	if b.Size > limit {
 		return nil, &files.SizeError{Limit: limit}
-	}
-	b, err := t.repo.git.BlobObject(e.Hash)
-	if err != nil {
-		return nil, err
 	}
 	r, err := b.Reader()
 	if err != nil {
@@ -263,6 +269,8 @@ const maxFiles = 1_000_000
 // paths from the top of the repository match; "." is the top. Folders for which
 // enter is false are left out. There may be no such folder.
 func (t *Tree) Files(dir string, enter, match func(name string) bool) ([]string, error) {
+	t.repo.mu.Lock()
+	defer t.repo.mu.Unlock()
 	root := t.root
 	if dir = path.Clean(dir); dir != "." {
 		var err error
