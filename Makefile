@@ -1,5 +1,6 @@
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZTIME ?= 5s
 CLANG ?= clang-19
 
@@ -9,7 +10,7 @@ CUDA = internal/cuda
 CUDA_OUT = $(CURDIR)/bin/cuda
 CUDA_ENV = CGO_ENABLED=1 CGO_CFLAGS="-I$(CURDIR)/$(CUDA)/driver" CGO_LDFLAGS="-L$(CUDA_OUT)"
 
-.PHONY: build test race fuzz lint golden accuracy bench clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check ptx-assemble
+.PHONY: build test race fuzz lint vulncheck golden accuracy bench clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check ptx-assemble
 
 build: ## the binary, in bin/
 	$(GO) build -o bin/memplan ./cmd/memplan
@@ -27,6 +28,9 @@ lint: ## gofmt, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on these"; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+
+vulncheck: ## known vulnerabilities in what memplan calls; needs the database's service
+	./tools/vulncheck.sh "$(GO)" $(GOVULNCHECK)
 
 golden: ## rewrite expected outputs; look at the difference before you commit it
 	$(GO) test ./internal/graph ./internal/exporttorch ./internal/cli -update
