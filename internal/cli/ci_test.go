@@ -304,7 +304,14 @@ func TestCIDocs(t *testing.T) {
 	}
 	var a action
 	decodeYAML(t, "action.yml", &a)
+	pinned := regexp.MustCompile(`@[0-9a-f]{40}$`) // tags of others move
+	for _, s := range a.Runs.Steps {
+		if s.Uses != "" && !pinned.MatchString(s.Uses) {
+			t.Errorf("action.yml uses %s, which is no commit", s.Uses)
+		}
+	}
 	var workflow struct {
+		Permissions map[string]string
 		Jobs map[string]struct {
 			Steps []struct {
 				Uses string
@@ -315,7 +322,13 @@ func TestCIDocs(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(blocks[1][1]), &workflow); err != nil {
 		t.Fatal(err)
 	}
+	if p := workflow.Permissions; len(p) != 1 || p["contents"] != "read" {
+		t.Errorf("the workflow in docs/ci.md may by default %v", p)
+	}
 	for _, s := range workflow.Jobs["memory"].Steps {
+		if !strings.HasPrefix(s.Uses, "memplan/") && !pinned.MatchString(s.Uses) {
+			t.Errorf("docs/ci.md uses %s, which is no commit", s.Uses)
+		}
 		for in, v := range s.With {
 			if _, ok := a.Inputs[in]; strings.HasPrefix(s.Uses, "memplan/") && !ok {
 				t.Errorf("the action has no input %s", in)
