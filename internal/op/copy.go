@@ -180,20 +180,32 @@ var Cat = define(Row{
 // others, as it does with torch.tensor([]) (cat_should_skip_tensor).
 func skipped(l tensor.Layout) bool { return l.Rank() == 1 && l.Numel() == 0 }
 
-// Stack joins tensors along a new dimension.
+// Stack joins tensors along a new dimension: cat, and a view of what it returns
+// if the dimension is not the last, so that its memory format is cat's.
 var Stack = define(Row{
 	Name: "stack", Sig: "torch.stack(tensors: tensors, dim: int = 0)", Args: &DimArgs{},
 	Run: func(c *Call) {
 		first := c.In[0]
 		d := c.dim(c.Args.(*DimArgs).Dim, first.Rank()+1)
+		dt, last := first.DType, first.IsChannelsLast()
 		for _, t := range c.In[1:] {
 			if t.Size != first.Size {
 				c.Fail("shapes %v and %v do not stack", first.Size, t.Size)
 			}
+			dt = tensor.Promote(dt, t.DType)
+			last = last && t.IsChannelsLast()
 		}
-		c.Return(c.New(tensor.Contiguous(first.Size.Insert(d, int64(len(c.In)))), first.DType))
+		size, n := first.Size.Insert(d, int64(len(c.In))), int64(len(c.In))
+		layout := tensor.Contiguous(size)
+		if last && d < first.Rank() {
+			joined := tensor.InFormat(first.Size.Set(d, n*first.Dim(d)), last)
+			if l, ok := joined.View(size); ok {
+				layout = l
+			}
+		}
+		c.Return(c.New(layout, dt))
 	},
-	Node: "StackBackward0",
+	Node: "StackBackward0", Source: "aten/src/ATen/native/TensorShape.cpp: stack",
 	Grad: func(b *Back) {
 		g := b.Grads[0]
 		d := b.dim(b.Args.(*DimArgs).Dim, g.Rank())

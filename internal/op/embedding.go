@@ -49,7 +49,9 @@ var Embedding = define(Row{
 		if w.Rank() != 2 {
 			c.Fail("the table must be a matrix, not of shape %v", w.Size)
 		}
-		c.contiguous(idx)
+		if idx.Rank() != 1 {
+			idx = c.Local(c.Do1(Reshape, &ShapeArgs{Shape: []int64{-1}}, idx))
+		}
 		c.Return(c.grown(w.DType, append(idx.Size.Slice(), w.Dim(1))...)) // index_select, and a view
 	},
 	Save: []Save{In(0)}, Node: "EmbeddingBackward0", Grad: gradEmbedding,
