@@ -10,6 +10,7 @@ import (
 
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/gate"
+	"github.com/memplan/memplan/internal/history"
 	"github.com/memplan/memplan/internal/spec"
 )
 
@@ -55,7 +56,10 @@ func (k *checking) configFile(s *Streams, at *commit) (*configFile, error) {
 		}
 		return s.configAt(k.config)
 	case at != nil:
-		return at.config()
+		f, err := at.config()
+		if !errors.Is(err, history.ErrNoRepository) { // the specs may lie in one
+			return f, err
+		}
 	}
 	return s.configHere()
 }

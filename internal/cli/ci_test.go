@@ -312,7 +312,7 @@ func TestCIDocs(t *testing.T) {
 	}
 	var workflow struct {
 		Permissions map[string]string
-		Jobs map[string]struct {
+		Jobs        map[string]struct {
 			Steps []struct {
 				Uses string
 				With map[string]string

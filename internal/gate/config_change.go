@@ -36,7 +36,8 @@ type ConfigChange struct {
 	File  string // that changed
 	What  string
 	Since string // the commit
-	Used  bool   // the commit's is the one that counts
+	New   bool   // the commit has none
+	Used  bool   // what the commit has is what counts
 }
 
 // CompareConfig says how a configuration differs from what it was; nil if it
@@ -48,7 +49,7 @@ func CompareConfig(was, now *ConfigFile, err error) *ConfigChange {
 	case was.Path == "" && now.Path == "":
 		return nil
 	case was.Path == "":
-		return &ConfigChange{File: now.Path, What: "it is new"}
+		return &ConfigChange{File: now.Path, New: true}
 	case now.Path == "":
 		_, path, _ := strings.Cut(was.Path, ":")
 		return &ConfigChange{File: path, What: "it is gone"}
@@ -101,10 +102,15 @@ func changedKeys(a, b *spec.Document) []string {
 func (c *ConfigChange) finding(conf *Config) (f Finding, ok bool) {
 	r := &Rules[configuration]
 	severity := conf.policy(c.File).severity(r)
-	used := "this one is used, as --config says"
-	if c.Used {
+	differs, used := "the configuration differs from that of "+c.Since+": "+c.What, "this one is used, as --config says"
+	switch {
+	case c.Used && c.New:
+		used = "it is not used before it is there (--config takes it)"
+	case c.Used:
 		used = "that of " + c.Since + " is used"
 	}
-	return Finding{Rule: r.ID, Name: r.Name, Severity: severity, File: c.File, Line: 1, Column: 1,
-		Message: fmt.Sprintf("the configuration differs from that of %s: %s; %s", c.Since, c.What, used)}, severity != Off
+	if c.New {
+		differs = "the configuration is new since " + c.Since
+	}
+	return Finding{Rule: r.ID, Name: r.Name, Severity: severity, File: c.File, Line: 1, Column: 1, Message: differs + "; " + used}, severity != Off
 }

@@ -49,8 +49,8 @@ var Embedding = define(Row{
 		if w.Rank() != 2 {
 			c.Fail("the table must be a matrix, not of shape %v", w.Size)
 		}
-		if idx.Rank() != 1 {
-			idx = c.Local(c.Do1(Reshape, &ShapeArgs{Shape: []int64{-1}}, idx))
+		if _, flat := idx.View(tensor.D(idx.Numel())); !flat { // reshape(-1)
+			c.contiguous(idx)
 		}
 		c.Return(c.grown(w.DType, append(idx.Size.Slice(), w.Dim(1))...)) // index_select, and a view
 	},
