@@ -26,13 +26,11 @@ import (
 // hostileNames are names that mean something to what reads memplan's output.
 var hostileNames = []string{
 	// Ends of lines, of YAML's readers and others.
-	"x\u2028hostNetwork: true\u2028y", "x\u2029hostNetwork: true", "x\u0085hostNetwork: true", "x\vhostNetwork: true\fy", "x\rhostNetwork: true",
-	"x\nhostNetwork: true\n#SBATCH --uid=0\ntouch PWNED", "\nmemplan: forged",
+	"x\u2028hostNetwork: true\u2028y\u2029z: 1", "x\u0085hostNetwork: true\vy\fz", "x\rhostNetwork: true\r\n::error::y", "x\nhostNetwork: true\n#SBATCH --uid=0\ntouch PWNED\n::add-mask::x",
 	// Commands of GitHub, Azure and TeamCity.
-	"::error file=a::b", "x\n::add-mask::x", "x\r\n ::stop-commands::x", "\u00a0::set-env name=a::b", "##[stop-commands]x", "x ##[add-mask]y", "##vso[task.setvariable variable=a]b", "##teamcity[x]",
-	"x%0A::error::y",
+	"::error file=a::b", "\u00a0::set-env name=a::b%0A::error::y", "##[stop-commands]x", "x ##vso[task.setvariable variable=a]b ##teamcity[x]",
 	// What is not seen, or turns what is.
-	"\u202egnp.exe", "x\u2066y\u2069", "x\u200by\u00ad", "\ufeffx", "x\U000e0041y", "x\ue000y\ufffe", "x\x1b[31m", "x\u009b31m", "x\x07\x08", "x\xff\xfe\xc0\x80", "x\xed\xa0\xa8y",
+	"\u202egnp.exe\u2066y\u2069", "\ufeffx\u200by\u00ad\U000e0041\ue000\ufffe", "x\x1b[31m\x07\u009b31m", "x\xff\xfe\xc0\x80\xed\xa0\xa8y",
 	// Markdown, HTML, shells.
 	"<b>&@team</b> `x` | [a](http://evil.example) ![i](//e) --> #1 www.evil.example ~~~", "$(touch PWNED)`touch PWNED`;touch PWNED'\"", "--config=evil.yaml", "-",
 }
@@ -175,7 +173,7 @@ func noMarkup(t *testing.T, what, plain, text string) {
 	for _, own := range []string{"<!-- memplan check -->", "<details><summary>", "</summary>", "</details>"} {
 		text = strings.ReplaceAll(text, own, "")
 	}
-	if bad := regexp.MustCompile(`[<>]|@[A-Za-z0-9]|[^\\]\[|://|www\.|#\d|[^\\\n]~`).FindString(text); bad != "" {
+	if bad := regexp.MustCompile(`[<>]|@[A-Za-z0-9]|[^\\]\[|://|www\.|[^&]#\d|[^\\\n]~`).FindString(text); bad != "" {
 		t.Errorf("%s: %q in\n%s", what, bad, text)
 	}
 }
@@ -186,6 +184,12 @@ type hostileRun struct {
 	line    []string
 	files   map[string]string
 	formats []string
+	free    bool // what is said depends on the name
+}
+
+func (r hostileRun) any() hostileRun {
+	r.free = true
+	return r
 }
 
 // hostileRuns puts a name into every place of every command that takes one.
@@ -211,7 +215,9 @@ func hostileRuns(name string) map[string][]hostileRun {
 	}
 	spec["log "+file] = spec["log"]
 	spec["report.json"] = `{"memplan_report": 1, "spec": ` + jsonString(name) + `, "model": {"name": ` + jsonString(name) + `}, "device": {"display_name": ` + jsonString(name) + `}, "layers": [{"layer": ` + jsonString(name) + `, "kind": ` + jsonString(name) + `, "total_bytes": 5}], "not_modelled": [` + jsonString(name) + `]}`
-	as := func(formats []string, line ...string) hostileRun { return hostileRun{line, spec, formats} }
+	as := func(formats []string, line ...string) hostileRun {
+		return hostileRun{line: line, files: spec, formats: formats}
+	}
 	none := []string{""}
 	var runs, diffs []string
 	runs = append(runs, report.RunFormats...)
@@ -228,8 +234,8 @@ func hostileRuns(name string) map[string][]hostileRun {
 			as(none, "estimate", "log "+file),
 		},
 		"check": {
-			as(gate.FormatNames(), "check", "--headroom=99%", f, "--", "named.yaml", path, "oom/"+file, "wrong/"+file), as(gate.FormatNames(), "check", f, "--against=base.json", "other.yaml"), as(none, "check", "raw.yaml"),
-			as(gate.FormatNames(), "check", f, "hf/config.json"), as(gate.FormatNames(), "check", f, "--config=gpus.yaml", "other.yaml"),
+			as(gate.FormatNames(), "check", "--headroom=99%", f, "--", path, "oom/"+file), as(gate.FormatNames(), "check", f, "--", "wrong/"+file).any(), as(gate.FormatNames(), "check", f, "named.yaml").any(), as(gate.FormatNames(), "check", f, "--against=base.json", "other.yaml"), as(none, "check", "raw.yaml"),
+			as(gate.FormatNames(), "check", f, "hf/config.json"), as(gate.FormatNames(), "check", f, "--config=gpus.yaml", "other.yaml").any(),
 			as(none, "check", "--config=conf.yaml"), as(none, "check", "--config="+name), as(none, "check", "--against="+name, "other.yaml"), as(none, "check", "--against-git="+name, "other.yaml"), as(none, "check", "--report="+name, "other.yaml"),
 			as(none, "check", "--write-baseline=-", "--", path), as(none, "check", "no"+file), as(none, "check", "--gpu="+name, "other.yaml"),
 		},
@@ -261,7 +267,7 @@ func jsonString(s string) string {
 func TestHostileNames(t *testing.T) {
 	plain := map[string]string{} // output with a harmless name
 	for i, name := range append([]string{"plain"}, hostileNames...) {
-		if testing.Short() && i%8 != 0 {
+		if testing.Short() && i%6 != 0 {
 			continue
 		}
 		t.Run(strconv.Quote(name), func(t *testing.T) {
@@ -308,7 +314,11 @@ func TestHostileNames(t *testing.T) {
 								t.Errorf("%s: exit code %d, no output: %s", what, code, errs)
 							}
 						} else if format != "" && plain[key] != "" && out != "" {
-							shapes[format](t, what, plain[key], out)
+							before := plain[key]
+							if r.free {
+								before = out
+							}
+							shapes[format](t, what, before, out)
 						}
 					}
 				}

@@ -152,10 +152,10 @@ func (s *script) resolve() map[nameKey]string {
 			if !t.isName() || t.attr || t.keyword || !slices.ContainsFunc(s.extents[k.of], func(e extent) bool { return e.from <= t.at && t.at < e.to }) {
 				continue
 			}
-			if t.user {
-				used[final[s.keys[index(t.text)]]] = true // of another space; locals come below
-			} else {
+			if !t.user {
 				used[t.text] = true
+			} else if u := s.keys[index(t.text)]; u.space == global {
+				used[final[u]] = true
 			}
 		}
 		if k.of == nil { // the body of the loop, if the step is flat
