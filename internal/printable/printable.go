@@ -24,27 +24,21 @@ func Rune(r rune) bool { return unicode.IsGraphic(r) }
 
 // Text is a name or message in one line: what may not be printed is escaped,
 // and what a service would take for a command is broken up.
-func Text(s string) string {
-	s = escape(s, Rune)
-	if at := indent(s); strings.HasPrefix(s[at:], "::") {
+func Text(s string) string { return disarmed(escape(s, Rune)) }
+
+// disarmed is a line that is no command, and holds none.
+func disarmed(s string) string {
+	if at := len(s) - len(strings.TrimLeftFunc(s, unicode.IsSpace)); strings.HasPrefix(s[at:], "::") {
 		s = s[:at] + `\u003a` + s[at+1:]
 	}
-	return Quoted(s)
+	return command.ReplaceAllString(s, `#\u0023$1`)
 }
 
 // Lines is text of several lines, each as Text has it; tabs stay.
 func Lines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
-		parts := strings.Split(l, "\t")
-		for k, p := range parts {
-			parts[k] = escape(p, Rune)
-		}
-		l = strings.Join(parts, "\t")
-		if at := indent(l); strings.HasPrefix(l[at:], "::") {
-			l = l[:at] + `\u003a` + l[at+1:]
-		}
-		lines[i] = Quoted(l)
+		lines[i] = disarmed(escape(l, func(r rune) bool { return Rune(r) || r == '\t' }))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -88,9 +82,6 @@ func Masked(line string) string {
 // form, anywhere in a line), Azure (##vso[, ##[) and TeamCity (##teamcity[). The
 // other form of GitHub's, ::error::, begins its line.
 var command = regexp.MustCompile(`##(\w*\[)`)
-
-// indent is how much space a line begins with.
-func indent(s string) int { return len(s) - len(strings.TrimLeftFunc(s, unicode.IsSpace)) }
 
 // escape writes the characters that are not kept as Python does.
 func escape(s string, keep func(rune) bool) string {
@@ -137,7 +128,7 @@ func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 }
 
 // bare matches words that mean themselves to a shell.
-var bare = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,-]+$`)
+var bare = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,-][A-Za-z0-9_./:@%+,=-]*$`)
 
 // File is a path as an argument of a command line that can be copied: quoted
 // for a shell, and never taken for a flag.
