@@ -126,7 +126,7 @@ func (s *script) resolve() map[nameKey]string {
 		return out
 	}
 	s.choose(final, global, nil, reserved(words, builtins))
-	s.choose(final, member, nil, reserved(moduleAttributes))
+	s.choose(final, member, nil, reserved(program.ModuleAttributes, shardedAttributes))
 	for _, k := range s.keys {
 		if k.space == method { // beside the members of its class
 			own := map[string]bool{}
@@ -138,7 +138,7 @@ func (s *script) resolve() map[nameKey]string {
 					own[final[o]] = true
 				}
 			}
-			final[k] = pick(k.base, reserved(moduleAttributes, contextAttributes, own))
+			final[k] = pick(k.base, reserved(program.ModuleAttributes, shardedAttributes, contextAttributes, own))
 		}
 	}
 	s.choose(final, kept, nil, reserved(contextAttributes))
@@ -147,7 +147,7 @@ func (s *script) resolve() map[nameKey]string {
 		if _, done := final[k]; done || k.space != local {
 			continue
 		}
-		used := map[string]bool{}
+		used := map[string]bool{"super": true} // Python looks for it by its name
 		for _, t := range all {
 			if !t.isName() || t.attr || t.keyword || !slices.ContainsFunc(s.extents[k.of], func(e extent) bool { return e.from <= t.at && t.at < e.to }) {
 				continue
@@ -161,6 +161,9 @@ func (s *script) resolve() map[nameKey]string {
 		if k.of == nil { // the body of the loop, if the step is flat
 			for n := range words {
 				used[n] = true
+			}
+			for n := range builtins {
+				used[n] = used[n] || s.job.Flat
 			}
 			for o, n := range final {
 				used[n] = used[n] || o.space == global

