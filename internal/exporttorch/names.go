@@ -39,7 +39,10 @@ const mark = "\x01"
 // name prints the name of something.
 func (s *script) name(k nameKey) string {
 	if s.final != nil {
-		return s.final[k]
+		if n := s.final[k]; n != "" {
+			return n
+		}
+		return k.base // of a module of torch.nn, in a path
 	}
 	n, ok := s.number[k]
 	if !ok {

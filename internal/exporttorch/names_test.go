@@ -129,7 +129,7 @@ func TestNames(t *testing.T) {
 	for _, set := range []map[string]bool{builtins, program.ModuleAttributes, contextAttributes, keywords, set(worst)} {
 		maps.Copy(names, set)
 	}
-	for n := range set("h o r t v w x y") { // names of the spec above
+	for n := range set("h layers o r t v w x y") { // names of the spec above
 		delete(names, n)
 	}
 	every, everywhere := slices.Sorted(maps.Keys(names)), set(worst)
@@ -233,7 +233,7 @@ func TestRenamedPatterns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`if covers(["zqchild._a", "zqchild.unshard_", "*"], name) and not covers(["zqchild._a"], name):`,
+		`if covers(["zqchild._a", "zqchild.unshard_", "*"], name) and not covers(["zqchild._a", "zqchild._a.weight", "zqchild._a.bias"], name):`,
 		"# _a is __a in the spec", "self._a = nn.Linear(8, 8)", "self.unshard_ = nn.ModuleList(",
 	} {
 		if !strings.Contains(string(text), want) {
