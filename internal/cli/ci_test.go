@@ -259,8 +259,18 @@ func TestPreCommit(t *testing.T) {
 	if out, code := shell(t, "sh", h.Entry+" "+strings.Join(changed, " "), dir, env); code != 0 || !strings.Contains(out, "PASSED  1 spec") || len(changed) != 2 {
 		t.Errorf("%d\n%s", code, out)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "oom.yaml"), []byte("memplan: 1\nmodel: {preset: gpt}\ntrain: {batch_size: 512}\n"), 0o644); err != nil {
+	oom := []byte("memplan: 1\nmodel: {preset: gpt}\ntrain: {batch_size: 512}\n")
+	if err := os.WriteFile(filepath.Join(dir, "oom.yaml"), oom, 0o644); err != nil {
 		t.Fatal(err)
+	}
+	// Names that look like flags are names.
+	for _, name := range []string{"--config=evil.yaml", "--fail-on=never.yaml", "-h.yaml"} {
+		if err := os.WriteFile(filepath.Join(dir, name), oom, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, code := shell(t, "sh", h.Entry+" "+name, dir, env); code != 1 || !strings.Contains(out, name+":3:21: error: ") || !strings.Contains(out, "\nmemplan estimate ./"+name+" says") {
+			t.Errorf("%s: %d\n%s", name, code, out)
+		}
 	}
 	if out, code := shell(t, "sh", h.Entry+" oom.yaml values.yaml", dir, env); code != 1 || !strings.Contains(out, "[MP001 predicted-oom]") {
 		t.Errorf("%d\n%s", code, out)

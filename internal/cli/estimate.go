@@ -10,6 +10,7 @@ import (
 
 	"github.com/memplan/memplan/internal/advise"
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/report"
 )
 
@@ -115,7 +116,7 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 		return err
 	}
 	if format.Request && !rep.Verdict.Fits {
-		fmt.Fprintf(s.Err, "memplan: %s\n", report.NotFitting(rep))
+		printable.Fprintf(s.Err, "memplan: %s\n", report.NotFitting(rep))
 	}
 	return format.Write(s.Out, rep, report.Options{Top: e.top, Color: color, Shown: e.fix.shown()})
 }

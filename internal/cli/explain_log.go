@@ -11,6 +11,7 @@ import (
 
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/oom"
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -62,7 +63,7 @@ func explainLog(c *cobra.Command, s *Streams, name, log string, src *source, spe
 		if name == "-" {
 			name = "LOG"
 		}
-		fmt.Fprintf(s.Out, "\nmemplan explain %s --spec SPEC compares it with the plan of the job\n", name)
+		fmt.Fprintf(s.Out, "\nmemplan explain %s --spec SPEC compares it with the plan of the job\n", printable.File(name))
 	}
 	return nil
 }
@@ -73,7 +74,7 @@ func noMessage(name, log string) error {
 	case name == "-":
 		name = "standard input"
 	case strings.Contains(log, "memplan:") && strings.Contains(log, "model") && slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name)):
-		return usagef("%s is a spec, not a log; memplan estimate %s tells whether it fits", name, name)
+		return usagef("%s is a spec, not a log; memplan estimate %s tells whether it fits", name, printable.File(name))
 	}
 	return fmt.Errorf("%s: no out-of-memory message of PyTorch, CUDA or the operating system found; name the file that holds what the job printed", name)
 }
@@ -109,14 +110,14 @@ func writeExplained(w io.Writer, name string, x *explained) {
 	if name == "-" {
 		where = fmt.Sprintf("line %d", f.Line)
 	}
-	fmt.Fprintf(w, "%s: ", where)
+	printable.Fprintf(w, "%s: ", where)
 	if f.Rank >= 0 {
-		fmt.Fprintf(w, "rank %d, ", f.Rank)
+		printable.Fprintf(w, "rank %d, ", f.Rank)
 	}
 	if f.GPU >= 0 {
-		fmt.Fprintf(w, "GPU %d, ", f.GPU)
+		printable.Fprintf(w, "GPU %d, ", f.GPU)
 	}
-	fmt.Fprintf(w, "%s\n", x.Causes[0].Cause)
+	printable.Fprintf(w, "%s\n", x.Causes[0].Cause)
 	said := false
 	size := func(what string, b tensor.Bytes) {
 		if b >= 0 {
@@ -124,7 +125,7 @@ func writeExplained(w io.Writer, name string, x *explained) {
 				fmt.Fprintln(w)
 			}
 			said = true
-			fmt.Fprintf(w, "  %-24s %10v\n", what, b)
+			printable.Fprintf(w, "  %-24s %10v\n", what, b)
 		}
 	}
 	size("asked for", f.Tried)
@@ -139,15 +140,15 @@ func writeExplained(w io.Writer, name string, x *explained) {
 		size(fmt.Sprintf("process %d", p.PID), p.Bytes)
 	}
 	for _, c := range x.Causes {
-		fmt.Fprintf(w, "\n%s: %s\n", c.Cause, c.Why)
+		printable.Fprintf(w, "\n%s: %s\n", c.Cause, c.Why)
 		for _, fix := range c.Fixes {
-			fmt.Fprintf(w, "  - %s\n", fix)
+			printable.Fprintf(w, "  - %s\n", fix)
 		}
 	}
 	if len(x.Divergences) > 0 {
-		fmt.Fprintf(w, "\nCompared with the plan\n")
+		printable.Fprintf(w, "\nCompared with the plan\n")
 		for _, d := range x.Divergences {
-			fmt.Fprintf(w, "  - %s\n", d)
+			printable.Fprintf(w, "  - %s\n", d)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/exporttorch"
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/trace"
 )
 
@@ -49,7 +50,7 @@ memplan; run on a GPU it prints the peaks of each step as JSON.`,
 				return err
 			}
 			for _, n := range j.NotModelled {
-				if _, err := io.WriteString(s.Err, "memplan: not in the script: "+n+"\n"); err != nil {
+				if _, err := printable.Fprintf(s.Err, "memplan: not in the script: %s\n", n); err != nil {
 					return err
 				}
 			}

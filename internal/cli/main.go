@@ -14,6 +14,7 @@ import (
 
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/spec"
 )
 
@@ -46,7 +47,7 @@ const gcPercent = 400
 func Main(args []string, s *Streams) (code int) {
 	defer func() {
 		if r := recover(); r != nil {
-			fmt.Fprintf(s.Err, "memplan: internal error: %v\n%s\nThis is a bug in memplan; please report it with the spec and the flags.\n", r, debug.Stack())
+			fmt.Fprintf(s.Err, "memplan: internal error: %s\n%s\nThis is a bug in memplan; please report it with the spec and the flags.\n", printable.Lines(fmt.Sprint(r)), debug.Stack())
 			code = exitFailed
 		}
 	}()
@@ -74,6 +75,6 @@ func Main(args []string, s *Streams) (code int) {
 	if errors.As(err, &wrong) || errors.As(err, &file) || errors.As(err, &played) {
 		prefix = "" // each begins with its place, as tools expect
 	}
-	fmt.Fprintf(s.Err, "%s%s\n", prefix, err)
+	fmt.Fprintf(s.Err, "%s\n", printable.Lines(prefix+err.Error()))
 	return code
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/torchver"
@@ -122,7 +123,7 @@ func readTrace(s *Streams, name string) (*trace.File, error) {
 	}
 	f, err := trace.Read(bytes.NewReader(text))
 	if err != nil && bytes.HasPrefix(bytes.TrimSpace(text), []byte("memplan:")) {
-		return nil, usagef("%s is a spec, not a trace; write memplan export trace %s | memplan simulate -", name, name)
+		return nil, usagef("%s is a spec, not a trace; write memplan export trace %s | memplan simulate -", name, printable.File(name))
 	}
 	if err != nil {
 		return nil, usagef("%s: %w", name, err)
@@ -142,12 +143,12 @@ func writeSimulation(w io.Writer, f *trace.File, sim *allocsim.Simulation, r *al
 	if err := t.Write(w); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n  %d events, %d segments, %d device allocations, %d device frees, %d retries, %d out of memory\n",
+	_, err := printable.Fprintf(w, "\n  %d events, %d segments, %d device allocations, %d device frees, %d retries, %d out of memory\n",
 		r.Events, sim.Segments, sim.NumDeviceAlloc, sim.NumDeviceFree, sim.NumAllocRetries, sim.NumOOMs)
 	const shown = 3
 	for i, o := range r.OOMs {
 		if i == shown {
-			_, err = fmt.Fprintf(w, "  and %d more; a program would have died at the first\n", len(r.OOMs)-shown)
+			_, err = printable.Fprintf(w, "  and %d more; a program would have died at the first\n", len(r.OOMs)-shown)
 			break
 		}
 		e := &f.Events[o.Event]
@@ -156,14 +157,14 @@ func writeSimulation(w io.Writer, f *trace.File, sim *allocsim.Simulation, r *al
 			place = " (" + report.Where(int(e.Step), e.Phase.String(), f.Ops[e.Op], f.Layers[e.Layer]) + ")"
 		}
 		if err == nil {
-			_, err = fmt.Fprintf(w, "  event %d%s: %v\n", o.Event, place, o.Err)
+			_, err = printable.Fprintf(w, "  event %d%s: %v\n", o.Event, place, o.Err)
 		}
 	}
 	if sim.Series != nil && err == nil {
-		_, err = fmt.Fprintf(w, "\n%10s %16s %16s\n", "event", "allocated", "reserved")
+		_, err = printable.Fprintf(w, "\n%10s %16s %16s\n", "event", "allocated", "reserved")
 		for i := range sim.Series.Allocated {
 			if err == nil {
-				_, err = fmt.Fprintf(w, "%10d %16d %16d\n", i, int64(sim.Series.Allocated[i]), int64(sim.Series.Reserved[i]))
+				_, err = printable.Fprintf(w, "%10d %16d %16d\n", i, int64(sim.Series.Allocated[i]), int64(sim.Series.Reserved[i]))
 			}
 		}
 	}

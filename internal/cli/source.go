@@ -17,6 +17,7 @@ import (
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/oom"
 	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/specs"
 )
@@ -171,7 +172,7 @@ func notSpec(name string, text []byte) error {
 		return usagef("%s is Python; memplan reads a spec in YAML that says the same (memplan schema --desugar preset:gpt prints one to start from, memplan list presets shows others)", name)
 	case ".log", ".txt", ".out", ".err":
 		if len(oom.Parse(string(text))) > 0 {
-			return usagef("%s is a log, not a spec; memplan explain %s tells what it says", name, name)
+			return usagef("%s is a log, not a spec; memplan explain %s tells what it says", name, printable.File(name))
 		}
 	}
 	return nil

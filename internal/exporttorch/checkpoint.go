@@ -53,12 +53,13 @@ func (p *printer) checkpoint(c *program.Checkpoint, callee, args, keywords strin
 func (p *printer) child(i int) string {
 	path := p.class.Children[i].Path
 	if p.self == "" {
-		return path
+		return p.criterion(path)
 	}
-	if text := attr(path); text[0] != '[' {
+	text := p.attr(path)
+	if text[0] != '[' {
 		return p.self + text
 	}
-	return strings.TrimSuffix(p.self, ".") + attr(path)
+	return strings.TrimSuffix(p.self, ".") + text
 }
 
 // checkpoints reports whether the script calls torch.utils.checkpoint, and

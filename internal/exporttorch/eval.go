@@ -59,15 +59,20 @@ func (s *script) evalModels() {
 	e := s.job.Eval
 	for _, m := range s.job.Models {
 		if c := e.Models[m.Name]; e.Apart[m.Name] {
-			s.printf("%s_for_eval = share(%s(), %s)", m.Name, c.Name, m.Name)
+			s.printf("%s = share(%s(), %s)", s.forEval(m.Name), s.className(c), s.modelName(m.Name))
 			if s.job.Offload.Parameters {
-				s.printf("offload(%s_for_eval)", m.Name)
+				s.printf("offload(%s)", s.forEval(m.Name))
 			}
 			if a := s.job.EMA; a != nil && a.Model == m.Name && s.called(a.Name) {
-				s.printf("%s_for_eval = share(%s(), %s.module)", a.Name, c.Name, a.Name)
+				s.printf("%s = share(%s(), %s.module)", s.forEval(a.Name), s.className(c), s.modelName(a.Name))
 			}
 		}
 	}
+}
+
+// forEval is the variable of a model that is another in evaluations.
+func (s *script) forEval(model string) string {
+	return s.name(nameKey{global, "model for eval", model + "_for_eval"})
 }
 
 // called reports whether an evaluation calls a model.
@@ -83,16 +88,16 @@ func (s *script) called(model string) bool {
 // model is the variable behind the name of a model.
 func (p *printer) model(name string) string {
 	if !p.evaluating {
-		return name
+		return p.modelName(name)
 	}
 	of := name
 	if a := p.job.EMA; a != nil && name == a.Name {
 		of = a.Model
 	}
 	if p.job.Eval.Apart[of] {
-		return name + "_for_eval"
+		return p.forEval(name)
 	}
-	return name
+	return p.modelName(name)
 }
 
 // modes prints what puts the models that an evaluation calls into eval mode, or
@@ -125,6 +130,11 @@ func (s *script) evaluate() {
 	}
 	s.line("")
 	s.line("")
+	s.scope(nil, s.evaluateText)
+}
+
+func (s *script) evaluateText() {
+	e := s.job.Eval
 	s.printf("def evaluate(%s):", s.counter())
 	s.indent++
 	s.modes("eval")

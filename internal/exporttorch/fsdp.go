@@ -51,12 +51,16 @@ func (s *script) fullyShard(model string) {
 		args = "**sharding"
 	}
 	if len(f.Modules) > 0 {
-		s.printf("for name in %s:", quoted(f.Modules))
+		modules := make([]string, len(f.Modules))
+		for i, m := range f.Modules {
+			modules[i] = `"` + s.path(m) + `"`
+		}
+		s.printf("for name in [%s]:", strings.Join(modules, ", "))
 		s.indent++
-		s.printf("fully_shard(%s.get_submodule(name), %s)", model, args)
+		s.printf("fully_shard(%s.get_submodule(name), %s)", s.modelName(model), args)
 		s.indent--
 	}
-	s.printf("fully_shard(%s, %s)", model, args)
+	s.printf("fully_shard(%s, %s)", s.modelName(model), args)
 }
 
 // mixedPrecision prints the MixedPrecisionPolicy; "" if it is the default.
@@ -82,8 +86,8 @@ func mixedPrecision(f *program.FSDP) string {
 // gradSync prints what lets the gradients of a model be reduced or not.
 func (p *printer) gradSync(s *program.Stmt) {
 	if p.job.Parallel.FSDP != nil {
-		p.printf("%s.set_requires_gradient_sync(%s)", s.Model, program.Literal(!s.NoSync))
+		p.printf("%s.set_requires_gradient_sync(%s)", p.modelName(s.Model), program.Literal(!s.NoSync))
 		return
 	}
-	p.printf("%s.require_backward_grad_sync = %s", s.Model, program.Literal(!s.NoSync))
+	p.printf("%s.require_backward_grad_sync = %s", p.modelName(s.Model), program.Literal(!s.NoSync))
 }

@@ -18,51 +18,65 @@ func (s *script) applied(c *program.Class) {
 		s.applied(a.Class)
 		s.line("")
 		s.line("")
-		s.printf("class %s(torch.autograd.Function):", a.Class.Name)
+		s.printf("class %s(torch.autograd.Function):", s.className(a.Class))
 		s.indent++
 		for i, m := range a.Class.Methods {
 			if i > 0 {
 				s.line("")
 			}
-			s.static(m.Name, m.Slots[:m.Params])
-			s.staticBody(m, a.Class, m.Body)
+			s.scope(m, func() {
+				s.static(s.name(nameKey{method, a.Class, m.Name}), s.variables(m, 0, m.Params))
+				s.staticBody(m, a.Class, m.Body)
+			})
 		}
 		if len(a.Class.Methods) > 0 {
 			s.line("")
 		}
-		s.static("forward", append([]string{"ctx"}, f.Slots[:f.Params]...))
-		last := len(f.Body) - 1
-		s.staticBody(f, a.Class, f.Body[:last])
-		s.indent++
-		if len(a.Saved) > 0 {
-			p := s.staticPrinter(f, a.Class)
-			s.printf("ctx.save_for_backward(%s)", p.names(a.Saved))
-		}
-		for _, k := range a.Kept {
-			s.printf("ctx.%s = %s", f.Slots[k], f.Slots[k])
-		}
-		s.indent--
-		s.staticBody(f, a.Class, []program.Stmt{results(&f.Body[last], a.Results)})
+		s.scope(f, func() { s.applyForward(f) })
 		s.line("")
-		b := a.Backward
-		s.static("backward", append([]string{"ctx"}, b.Slots[:a.Results]...))
-		if n := len(a.Saved); n > 0 {
-			names := strings.Join(b.Slots[a.Results:a.Results+n], ", ")
-			if n == 1 {
-				names += "," // the tuple is unpacked
-			}
-			s.indent++
-			s.printf("%s = ctx.saved_tensors", names)
-			s.indent--
-		}
-		s.indent++
-		for i, k := range a.Kept {
-			s.printf("%s = ctx.%s", b.Slots[a.Results+len(a.Saved)+i], f.Slots[k])
-		}
-		s.indent--
-		s.staticBody(b, a.Class, b.Body)
+		s.scope(a.Backward, func() { s.applyBackward(f) })
 		s.indent--
 	}
+}
+
+// applyForward prints the forward of a torch.autograd.Function.
+func (s *script) applyForward(f *program.Func) {
+	a := f.Autograd
+	s.static("forward", append([]string{"ctx"}, s.variables(f, 0, f.Params)...))
+	last := len(f.Body) - 1
+	s.staticBody(f, a.Class, f.Body[:last])
+	s.indent++
+	if len(a.Saved) > 0 {
+		p := s.staticPrinter(f, a.Class)
+		s.printf("ctx.save_for_backward(%s)", p.names(a.Saved))
+	}
+	for _, k := range a.Kept {
+		s.printf("ctx.%s = %s", s.name(nameKey{kept, f, f.Slots[k]}), s.variable(f, k))
+	}
+	s.indent--
+	s.staticBody(f, a.Class, []program.Stmt{results(&f.Body[last], a.Results)})
+}
+
+// applyBackward prints the backward.
+func (s *script) applyBackward(f *program.Func) {
+	a := f.Autograd
+	b := a.Backward
+	s.static("backward", append([]string{"ctx"}, s.variables(b, 0, a.Results)...))
+	if n := len(a.Saved); n > 0 {
+		names := strings.Join(s.variables(b, a.Results, a.Results+n), ", ")
+		if n == 1 {
+			names += "," // the tuple is unpacked
+		}
+		s.indent++
+		s.printf("%s = ctx.saved_tensors", names)
+		s.indent--
+	}
+	s.indent++
+	for i, k := range a.Kept {
+		s.printf("%s = ctx.%s", s.variable(b, a.Results+len(a.Saved)+i), s.name(nameKey{kept, f, f.Slots[k]}))
+	}
+	s.indent--
+	s.staticBody(b, a.Class, b.Body)
 }
 
 // results is forward's return without the tensors that it only saves.
@@ -83,7 +97,7 @@ func (s *script) static(name string, params []string) {
 }
 
 func (s *script) staticPrinter(f *program.Func, c *program.Class) *printer {
-	return &printer{script: s, fn: f, class: c, self: c.Name + "."}
+	return &printer{script: s, fn: f, class: c, self: s.className(c) + "."}
 }
 
 func (s *script) staticBody(f *program.Func, c *program.Class, body []program.Stmt) {

@@ -32,7 +32,7 @@ func (s *script) adapterKinds(a *program.Adapters) (kinds []string, adapters map
 		base := l.Class.Children[0].Class
 		kind, _, _ := strings.Cut(base.Python, "(")
 		if kind == "" {
-			kind = base.Name
+			kind = s.className(base)
 		}
 		if adapters[kind] == "" {
 			kinds = append(kinds, kind)
@@ -88,10 +88,10 @@ func (s *script) adapters() {
 		if a.Bias != "none" {
 			bias = ", bias=" + program.Literal(a.Bias)
 		}
-		s.printf("add_adapters(%s, {%s}, %s, %s, %s, r=%d, alpha=%s, dropout=%s, dtype=%s%s)", m.Name, strings.Join(parts, ", "),
-			quoted(a.Targets), quoted(a.Except), quoted(a.Modules), a.R, program.Literal(a.Alpha), program.Literal(a.Dropout), program.Literal(a.DType), bias)
+		s.printf("add_adapters(%s, {%s}, %s, %s, %s, r=%d, alpha=%s, dropout=%s, dtype=%s%s)", s.modelName(m.Name), strings.Join(parts, ", "),
+			s.patterns(a.Targets, m), s.patterns(a.Except, m), s.patterns(a.Modules, m), a.R, program.Literal(a.Alpha), program.Literal(a.Dropout), program.Literal(a.DType), bias)
 		if s.job.Inference != "" || m.Eval {
-			s.printf("%s.eval()", m.Name)
+			s.printf("%s.eval()", s.modelName(m.Name))
 		}
 	}
 }

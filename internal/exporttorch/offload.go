@@ -169,15 +169,20 @@ func (s *script) contexts() string {
 func (s *script) offloadParameters() {
 	if s.job.Offload.Parameters {
 		for _, m := range s.job.Models {
-			s.printf("offload(%s)", m.Name)
+			s.printf("offload(%s)", s.modelName(m.Name))
 		}
 	}
 }
 
 // The variables of an offloaded optimizer: its parameters on the GPU, and the
 // copies that it steps.
-func onDevice(optimizer string) string { return optimizer + "_params" }
-func copies(optimizer string) string   { return optimizer + "_copies" }
+func (s *script) onDevice(optimizer string) string {
+	return s.name(nameKey{global, "params", optimizer + "_params"})
+}
+
+func (s *script) copies(optimizer string) string {
+	return s.name(nameKey{global, "copies", optimizer + "_copies"})
+}
 
 // onCPU prints the copies that an offloaded optimizer steps and returns what it
 // is given.
@@ -188,9 +193,9 @@ func (s *script) onCPU(o *program.Optimizer, params string) string {
 	if !strings.HasPrefix(params, "[") {
 		params = "list(" + params + ")"
 	}
-	s.printf("%s = %s", onDevice(o.Name), params)
-	s.printf("%s = [p.detach().cpu()%s.requires_grad_() for p in %s]", copies(o.Name), pin(s.job.Offload), onDevice(o.Name))
-	return copies(o.Name)
+	s.printf("%s = %s", s.onDevice(o.Name), params)
+	s.printf("%s = [p.detach().cpu()%s.requires_grad_() for p in %s]", s.copies(o.Name), pin(s.job.Offload), s.onDevice(o.Name))
+	return s.copies(o.Name)
 }
 
 // moveGradients registers the hooks that move gradients.
@@ -198,7 +203,7 @@ func (s *script) moveGradients(o *program.Optimizer) {
 	if !s.job.Offload.Gradients {
 		return
 	}
-	s.printf("for p, c in zip(%s, %s):", onDevice(o.Name), copies(o.Name))
+	s.printf("for p, c in zip(%s, %s):", s.onDevice(o.Name), s.copies(o.Name))
 	s.indent++
 	s.line("p.register_post_accumulate_grad_hook(move_gradient(c))")
 	s.indent--
@@ -214,22 +219,22 @@ func (s *script) averaged() {
 	if e.CPU {
 		where = `, device="cpu"`
 	}
-	s.printf("%s = torch.optim.swa_utils.AveragedModel(%s%s, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(%s))", e.Name, e.Model, where, program.Literal(e.Decay))
+	s.printf("%s = torch.optim.swa_utils.AveragedModel(%s%s, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(%s))", s.modelName(e.Name), s.modelName(e.Model), where, program.Literal(e.Decay))
 }
 
 // optimizerStep prints the step of an optimizer.
 func (p *printer) optimizerStep(name, closure string) {
 	if o := p.job.Offload; o.Optimizer {
-		p.printf("bring_back(%s, %s, %s, %s)", name, onDevice(name), copies(name), program.Literal(!o.Gradients))
+		p.printf("bring_back(%s, %s, %s, %s)", p.optimizerName(name), p.onDevice(name), p.copies(name), program.Literal(!o.Gradients))
 	} else {
-		p.printf("%s.step(%s)", name, closure)
+		p.printf("%s.step(%s)", p.optimizerName(name), closure)
 	}
 }
 
 // gradients are the parameters whose gradients are clipped.
 func (p *printer) gradients(o *program.Optimizer) string {
 	if p.job.Offload.Gradients {
-		return copies(o.Name)
+		return p.copies(o.Name)
 	}
 	return p.parameters(o)
 }
@@ -239,7 +244,7 @@ func (p *printer) gradients(o *program.Optimizer) string {
 func (p *printer) zeroOnDevice(s *program.Stmt) {
 	if o := p.job.Optimizers[s.Optimizer]; p.job.Offload.Optimizer {
 		for _, m := range o.Models {
-			p.printf("%s.zero_grad(set_to_none=%s)", m, program.Literal(s.SetToNone))
+			p.printf("%s.zero_grad(set_to_none=%s)", p.modelName(m), program.Literal(s.SetToNone))
 		}
 	}
 }

@@ -20,7 +20,7 @@ func (s *script) optimizers() {
 			s.zero(z, o, params)
 			continue
 		}
-		s.printf("%s = %s(%s%s)", o.Name, callee(o), params, arguments(o.Given, ", %s=%s"))
+		s.printf("%s = %s(%s%s)", s.optimizerName(o.Name), callee(o), params, arguments(o.Given, ", %s=%s"))
 		s.moveGradients(o)
 	}
 }
@@ -108,12 +108,12 @@ func (s *script) groups(o *program.Optimizer) []paramGroup {
 	for i, g := range o.Groups {
 		conditions := slices.Clone(before)
 		if len(g.Params) > 0 {
-			taken := "covers(" + quoted(g.Params) + ", name)"
+			taken := "covers(" + s.patterns(g.Params, s.modelsOf(o)...) + ", name)"
 			conditions = append([]string{taken}, before...)
 			before = append(before, "not "+taken)
 		} else {
 			for _, later := range o.Groups[i+1:] {
-				conditions = append(conditions, "not covers("+quoted(later.Params)+", name)")
+				conditions = append(conditions, "not covers("+s.patterns(later.Params, s.modelsOf(o)...)+", name)")
 			}
 		}
 		out = append(out, paramGroup{s.selected(o, append(conditions, trained...)), g.Given})
@@ -125,11 +125,12 @@ func (s *script) groups(o *program.Optimizer) []paramGroup {
 // name and p.
 func (s *script) selected(o *program.Optimizer, conditions []string) string {
 	if len(o.Params) > 0 {
-		conditions = append([]string{"covers(" + quoted(o.Params) + ", name)"}, conditions...)
+		conditions = append([]string{"covers(" + s.patterns(o.Params, s.modelsOf(o)...) + ", name)"}, conditions...)
 	}
 	all := strings.Join(conditions, " and ")
-	models := slices.Clone(o.Models)
-	for i, m := range models {
+	models := make([]string, len(o.Models))
+	for i, m := range o.Models {
+		models[i] = s.modelName(m)
 		if s.inDDP[m] && strings.Contains(all, "name)") {
 			models[i] += ".module" // names within the model
 		}
@@ -147,6 +148,17 @@ func (s *script) selected(o *program.Optimizer, conditions []string) string {
 		return fmt.Sprintf("[p %sfor p in m.parameters()]", loop)
 	}
 	return model + ".parameters()"
+}
+
+// modelsOf are the models whose parameters an optimizer steps.
+func (s *script) modelsOf(o *program.Optimizer) []*program.Model {
+	var out []*program.Model
+	for _, m := range s.job.Models {
+		if slices.Contains(o.Models, m.Name) {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // parameters are those that an optimizer steps, frozen ones among them, which

@@ -24,7 +24,7 @@ func (s *script) ownTypes(m *program.Model) []string {
 	var out []string
 	m.Root.Walk(func(path string, c *program.Class) {
 		for _, p := range c.OtherTypes(s.job.DType) {
-			out = append(out, program.Literal(program.Join(path, p.Name))+": "+program.Literal(p.DType))
+			out = append(out, `"`+s.path(program.Join(path, p.Name))+`": `+program.Literal(p.DType))
 		}
 	})
 	return out
@@ -37,11 +37,11 @@ func (s *script) hasOwnTypes() bool {
 
 // typed prints what makes a model of several types and moves it to the GPU.
 func (s *script) typed(m *program.Model) {
-	s.line(s.wrapped(m.Name+" = typed("+m.Root.Name+"(), "+program.Literal(s.job.DType)+", {", s.ownTypes(m), "})"))
+	s.line(s.wrapped(s.modelName(m.Name)+" = typed("+s.className(m.Root)+"(), "+program.Literal(s.job.DType)+", {", s.ownTypes(m), "})"))
 	if m.Pruned != nil {
 		s.pruning(m)
 	}
 	if !s.job.Offload.Parameters && s.job.Parallel.FSDP == nil { // fully_shard moves what it takes
-		s.printf("%s.to(device)", m.Name)
+		s.printf("%s.to(device)", s.modelName(m.Name))
 	}
 }

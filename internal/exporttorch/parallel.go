@@ -52,9 +52,9 @@ func (s *script) distribute() {
 			continue
 		}
 		s.inDDP[m.Name] = true
-		s.printf("%s = DistributedDataParallel(%s, device_ids=[device.index]%s)", m.Name, m.Name, given.String())
+		s.printf("%s = DistributedDataParallel(%s, device_ids=[device.index]%s)", s.modelName(m.Name), s.modelName(m.Name), given.String())
 		if d.Compress != "" {
-			s.printf("%s.register_comm_hook(None, default_hooks.%s_compress_hook)", m.Name, d.Compress)
+			s.printf("%s.register_comm_hook(None, default_hooks.%s_compress_hook)", s.modelName(m.Name), d.Compress)
 		}
 	}
 }
@@ -65,5 +65,5 @@ func (s *script) zero(z *program.ZeRO, o *program.Optimizer, params string) {
 	if z.BucketView {
 		view = ", parameters_as_bucket_view=True"
 	}
-	s.printf("%s = ZeroRedundancyOptimizer(%s, optimizer_class=%s%s%s)", o.Name, params, callee(o), view, arguments(o.Given, ", %s=%s"))
+	s.printf("%s = ZeroRedundancyOptimizer(%s, optimizer_class=%s%s%s)", s.optimizerName(o.Name), params, callee(o), view, arguments(o.Given, ", %s=%s"))
 }

@@ -105,12 +105,12 @@ func (p *printer) stmt(s *program.Stmt) {
 		p.printf("%s.backward(%s)", loss, keyword)
 	case program.OptStep:
 		if o := p.job.Optimizers[s.Optimizer].Name; p.job.Scaler {
-			p.printf("scaler.step(%s)", o)
+			p.printf("scaler.step(%s)", p.optimizerName(o))
 		} else {
 			p.optimizerStep(o, p.closure(s))
 		}
 	case program.Unscale:
-		p.printf("scaler.unscale_(%s)", p.job.Optimizers[s.Optimizer].Name)
+		p.printf("scaler.unscale_(%s)", p.optimizerName(p.job.Optimizers[s.Optimizer].Name))
 	case program.ClipNorm, program.ClipValue:
 		o := p.job.Optimizers[s.Optimizer]
 		name := "clip_grad_norm_"
@@ -121,7 +121,7 @@ func (p *printer) stmt(s *program.Stmt) {
 	case program.UpdateScale:
 		p.line("scaler.update()")
 	case program.ZeroGrad:
-		p.printf("%s.zero_grad(set_to_none=%s)", p.job.Optimizers[s.Optimizer].Name, program.Literal(s.SetToNone))
+		p.printf("%s.zero_grad(set_to_none=%s)", p.optimizerName(p.job.Optimizers[s.Optimizer].Name), program.Literal(s.SetToNone))
 		p.zeroOnDevice(s)
 	case program.EmptyCache:
 		p.line("torch.cuda.empty_cache()")
@@ -130,7 +130,7 @@ func (p *printer) stmt(s *program.Stmt) {
 	case program.GradSync:
 		p.gradSync(s)
 	case program.UpdateEMA:
-		p.printf("%s.update_parameters(%s)", p.job.EMA.Name, p.job.EMA.Model)
+		p.printf("%s.update_parameters(%s)", p.modelName(p.job.EMA.Name), p.modelName(p.job.EMA.Model))
 	}
 }
 
@@ -150,10 +150,19 @@ func (p *printer) arguments(e *program.Expr) []string {
 	parts := make([]string, len(e.Args))
 	for i, a := range e.Args {
 		if parts[i] = p.expr(a); i < len(e.Names) && e.Names[i] != "" {
-			parts[i] = e.Names[i] + "=" + parts[i]
+			parts[i] = p.keyword(e, i) + "=" + parts[i]
 		}
 	}
 	return parts
+}
+
+// keyword is the name of an argument of a module's forward: a block's own, or
+// that of a module of torch.nn.
+func (p *printer) keyword(e *program.Expr, i int) string {
+	if c := p.class.Children[e.Child].Class; c.Forward != nil && c.Python == "" {
+		return p.name(nameKey{local, c.Forward, e.Names[i]})
+	}
+	return e.Names[i]
 }
 
 func (p *printer) expr(e *program.Expr) string {
@@ -165,7 +174,7 @@ func (p *printer) expr(e *program.Expr) string {
 	case program.Pop:
 		return p.local(e.Slot) + ".pop()"
 	case program.Attr:
-		return p.self + attr(e.Path)
+		return p.self + p.attr(e.Path)
 	case program.Pick:
 		return fmt.Sprintf("%s[%d]", p.expr(e.Args[0]), e.Index)
 	case program.ListLit:
@@ -176,9 +185,9 @@ func (p *printer) expr(e *program.Expr) string {
 		return p.call(e, p.child(e.Child), forwardKeywords(p.class.Children[e.Child].Class))
 	case program.CallFun:
 		if a := e.Func.Autograd; a != nil {
-			return a.Class.Name + ".apply(" + p.list(e.Args) + ")"
+			return p.className(a.Class) + ".apply(" + p.list(e.Args) + ")"
 		}
-		return p.call(e, p.self+e.Func.Name, "")
+		return p.call(e, p.self+p.name(nameKey{method, p.class, e.Func.Name}), "")
 	}
 	return p.op(e)
 }
@@ -333,7 +342,7 @@ func (p *printer) body(stmts []program.Stmt) {
 		}
 		e := stmts[i].Value
 		list, first := p.item(e)
-		items := p.self + attr(list)
+		items := p.self + p.attr(list)
 		if total := p.listLen(list); first > 0 || n < total {
 			items += fmt.Sprintf("[%d:%d]", first, first+n)
 		}

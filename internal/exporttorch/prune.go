@@ -39,5 +39,5 @@ func (s *script) pruning(m *program.Model) {
 			kinds = append(kinds, kind)
 		}
 	}
-	s.printf("mask_weights(%s, [%s], %s, %s, amount=%s)", m.Name, strings.Join(kinds, ", "), quoted(m.Pruned.Modules), quoted(m.Pruned.Except), program.Literal(m.Pruned.Amount))
+	s.printf("mask_weights(%s, [%s], %s, %s, amount=%s)", s.modelName(m.Name), strings.Join(kinds, ", "), s.patterns(m.Pruned.Modules, m), s.patterns(m.Pruned.Except, m), program.Literal(m.Pruned.Amount))
 }

@@ -31,8 +31,8 @@ func (s *script) quantizedClasses() {
 		}
 		bits = append(bits, q.Of.Bits)
 		m.Root.Walk(func(_ string, c *program.Class) {
-			if strings.TrimRight(c.Name, "0123456789") == "Conv1D" && !slices.Contains(linear, c.Name) {
-				linear = append(linear, c.Name)
+			if strings.TrimRight(c.Name, "0123456789") == "Conv1D" && !slices.Contains(linear, s.className(c)) {
+				linear = append(linear, s.className(c))
 			}
 		})
 	}
@@ -54,26 +54,27 @@ func (s *script) quantizedClasses() {
 // it to the GPU.
 func (s *script) construction(m *program.Model) {
 	q := m.Quantized
-	s.printf("%s = %s()", m.Name, m.Root.Name)
+	name := s.modelName(m.Name)
+	s.printf("%s = %s()", name, s.className(m.Root))
 	if m.Pruned != nil {
 		s.pruning(m)
 	}
 	switch {
 	case q.DType != s.job.DType: // buffers keep their type
-		s.printf("for p in %s.parameters():", m.Name)
+		s.printf("for p in %s.parameters():", name)
 		s.printf("    p.data = p.data.to(%s)", program.Literal(q.DType))
 	case q.DType != tensor.Float32:
-		s.printf("%s.to(%s)", m.Name, program.Literal(q.DType))
+		s.printf("%s.to(%s)", name, program.Literal(q.DType))
 	}
-	args := quoted(q.Modules) + ", " + quoted(q.Except)
+	args := s.patterns(q.Modules, m) + ", " + s.patterns(q.Except, m)
 	if q.Of.Bits == 4 {
-		s.printf("bnb_linear(%s, Linear4bit, %s, compute_dtype=%s, double_quant=%s)", m.Name, args, program.Literal(q.Of.Compute), program.Literal(q.Of.Double))
+		s.printf("bnb_linear(%s, Linear4bit, %s, compute_dtype=%s, double_quant=%s)", name, args, program.Literal(q.Of.Compute), program.Literal(q.Of.Double))
 	} else {
-		s.printf("bnb_linear(%s, Linear8bitLt, %s, threshold=%s)", m.Name, args, program.Literal(q.Of.Threshold))
+		s.printf("bnb_linear(%s, Linear8bitLt, %s, threshold=%s)", name, args, program.Literal(q.Of.Threshold))
 	}
-	s.printf("%s.to(device)", m.Name)
+	s.printf("%s.to(device)", name)
 	if q.DType != s.job.DType {
-		s.printf("for p in %s.parameters():", m.Name)
+		s.printf("for p in %s.parameters():", name)
 		s.printf("    if p.is_floating_point() and p.dtype != %s:", program.Literal(s.job.DType))
 		s.printf("        p.data = p.data.to(%s)", program.Literal(s.job.DType))
 	}

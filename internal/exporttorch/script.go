@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -20,7 +21,23 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 	if o.Steps == 0 {
 		o.Steps = 3
 	}
-	s := &script{job: job}
+	first := newScript(job, nil)
+	first.print(o)
+	s := newScript(job, first.resolve())
+	s.keys = first.keys
+	s.print(o)
+	_, err := io.WriteString(w, printable.Quoted(s.b.String()))
+	return err
+}
+
+// newScript begins a script; final is nil in the first text.
+func newScript(job *program.Job, final map[nameKey]string) *script {
+	return &script{job: job, final: final, number: map[nameKey]int{}, extents: map[any][]extent{}, members: map[*program.Class][]string{}}
+}
+
+// print prints the script.
+func (s *script) print(o Options) {
+	job := s.job
 	name := job.Name
 	if name == "" {
 		name = "a model"
@@ -30,6 +47,9 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 		about += fmt.Sprintf(" Run it with torchrun --nproc-per-node %d.", n)
 	}
 	s.printf("%q", about)
+	for _, r := range s.renamed() {
+		s.printf("# %s is %s in the spec: modules of PyTorch have that name, or Python takes it for another.", r[0], r[1])
+	}
 	if adapted(job) {
 		s.line("import copy")
 	}
@@ -76,8 +96,6 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 	s.setup()
 	s.step()
 	s.loop(o.Steps)
-	_, err := io.WriteString(w, s.b.String())
-	return err
 }
 
 // sequential is the constructor of nn.Sequential, whose arguments are its
@@ -91,9 +109,13 @@ type script struct {
 	indent int
 	seen   map[*program.Class]bool
 
-	inDDP   map[string]bool   // models that are modules of DistributedDataParallel by now
-	globals map[string]bool   // see stepName
-	kept    map[string]string // see keptName
+	inDDP map[string]bool // models that are modules of DistributedDataParallel by now
+
+	final   map[nameKey]string          // the names; nil in the first text
+	keys    []nameKey                   // in the order of their first use
+	number  map[nameKey]int             // of keys
+	extents map[any][]extent            // of functions; nil: the step's
+	members map[*program.Class][]string // of classes with methods
 }
 
 func (s *script) line(text string) {
@@ -138,15 +160,16 @@ func (s *script) class(c *program.Class) {
 	s.line("")
 	s.line("")
 	if c.Python == sequential {
-		s.printf("class %s(nn.Sequential):", c.Name)
+		s.printf("class %s(nn.Sequential):", s.className(c))
 		s.indent++
 		s.line(`"""nn.Sequential, some of whose modules are checkpointed."""`)
 		s.function(c.Forward, c)
 		s.indent--
 		return
 	}
-	s.printf("class %s(nn.Module):", c.Name)
+	s.printf("class %s(nn.Module):", s.className(c))
 	s.indent++
+	s.members[c] = c.Members()
 	s.init(c)
 	for _, f := range c.Methods {
 		s.function(f, c)
@@ -168,7 +191,7 @@ func (s *script) init(c *program.Class) {
 		if p.Fixed {
 			dtype = ", dtype=" + program.Literal(p.DType)
 		}
-		s.printf("self.%s = nn.Parameter(%s(%s%s))", p.Name, initials[p.Init], sizes(p.Size), dtype)
+		s.printf("self.%s = nn.Parameter(%s(%s%s))", s.path(p.Name), initials[p.Init], sizes(p.Size), dtype)
 	}
 	for _, p := range c.Buffers {
 		dtype := ""
@@ -179,14 +202,14 @@ func (s *script) init(c *program.Class) {
 		if p.Aside {
 			persistent = ", persistent=False"
 		}
-		s.printf("self.register_buffer(%q, %s(%s%s)%s)", p.Name, initials[p.Init], sizes(p.Size), dtype, persistent)
+		s.printf(`self.register_buffer("%s", %s(%s%s)%s)`, s.path(p.Name), initials[p.Init], sizes(p.Size), dtype, persistent)
 	}
 	order := c.Registered()
 	for i := 0; i < len(order); {
 		ch := &c.Children[order[i]]
 		name, index, isList := strings.Cut(ch.Path, ".")
 		if !isList {
-			s.printf("self.%s = %s", name, s.construct(ch.Class))
+			s.printf("self.%s = %s", s.path(name), s.construct(ch.Class))
 			i++
 			continue
 		}
@@ -195,12 +218,12 @@ func (s *script) init(c *program.Class) {
 		for n < len(order) && strings.HasPrefix(c.Children[order[n]].Path, name+".") {
 			n++
 		}
-		s.printf("self.%s = %s", name, s.moduleList(c, order[i:n]))
+		s.printf("self.%s = %s", s.path(name), s.moduleList(c, order[i:n]))
 		i = n
 	}
 	for _, ch := range c.Children {
 		for _, t := range ch.Ties {
-			s.printf("self.%s.%s = self.%s", attr(ch.Path), attr(t.Param), attr(t.Source))
+			s.printf("self.%s.%s = self.%s", s.attr(ch.Path), s.attr(t.Param), s.attr(t.Source))
 		}
 	}
 	s.indent--
@@ -246,11 +269,11 @@ func (s *script) construct(c *program.Class) string {
 		}
 		name := sequential
 		if c.Name != "" {
-			name = c.Name
+			name = s.className(c)
 		}
 		return s.wrapped(name+"(", parts, ")")
 	case c.Name != "":
-		return c.Name + "()"
+		return s.className(c) + "()"
 	}
 	return c.Python
 }
@@ -268,9 +291,9 @@ func sizes(n []int64) string {
 
 // attr writes a path of attributes and indices as Python: "blocks.0.fc" is
 // blocks[0].fc.
-func attr(path string) string {
+func (s *script) attr(path string) string {
 	var b strings.Builder
-	for i, p := range strings.Split(path, ".") {
+	for i, p := range strings.Split(s.path(path), ".") {
 		switch {
 		case p != "" && strings.Trim(p, "0123456789") == "":
 			b.WriteString("[" + p + "]")
@@ -298,24 +321,25 @@ func (s *script) setup() {
 		to = "device=device, dtype=" + program.Literal(j.DType)
 	}
 	for _, m := range j.Models {
+		name := s.modelName(m.Name)
 		switch {
 		case m.Quantized != nil:
 			s.construction(m)
 		case s.ownTypes(m) != nil:
 			s.typed(m)
 		case m.Pruned != nil:
-			s.printf("%s = %s()", m.Name, m.Root.Name)
+			s.printf("%s = %s()", name, s.className(m.Root))
 			s.pruning(m)
-			s.printf("%s.to(%s)", m.Name, to)
+			s.printf("%s.to(%s)", name, to)
 		case !j.Offload.Parameters && j.Parallel.FSDP == nil:
-			s.printf("%s = %s().to(%s)", m.Name, m.Root.Name, to)
+			s.printf("%s = %s().to(%s)", name, s.className(m.Root), to)
 		case j.DType != tensor.Float32:
-			s.printf("%s = %s().to(%s)", m.Name, m.Root.Name, program.Literal(j.DType))
+			s.printf("%s = %s().to(%s)", name, s.className(m.Root), program.Literal(j.DType))
 		default:
-			s.printf("%s = %s()", m.Name, m.Root.Name)
+			s.printf("%s = %s()", name, s.className(m.Root))
 		}
 		if j.Inference != "" || m.Eval {
-			s.printf("%s.eval()", m.Name)
+			s.printf("%s.eval()", name)
 		}
 	}
 	s.freeze()
@@ -333,9 +357,9 @@ func (s *script) setup() {
 		s.evalModels()
 	}
 	s.distribute()
-	s.nextBatch("next_batch", j.Inputs, s.stepName, j.Prefetch)
+	s.nextBatch("next_batch", j.Inputs, j.Prefetch)
 	if e := j.Eval; e != nil {
-		s.nextBatch("next_eval_batch", e.Inputs, s.stepName, false)
+		s.nextBatch("next_eval_batch", e.Inputs, false)
 	}
 	switch {
 	case j.Static:
@@ -360,20 +384,24 @@ func (s *script) criteria(c, has *program.Class, to string) {
 		if len(ch.Class.Buffers) > 0 { // the weights of a loss
 			move = ".to(" + to + ")"
 		}
-		s.printf("%s = %s%s", ch.Path, s.construct(ch.Class), move)
+		s.printf("%s = %s%s", s.criterion(ch.Path), s.construct(ch.Class), move)
 	}
 }
 
 // nextBatch prints the function that makes a batch on the CPU and copies it;
 // ahead says that the copy does not wait.
-func (s *script) nextBatch(function string, inputs []program.Input, local func(string) string, ahead bool) {
+func (s *script) nextBatch(function string, inputs []program.Input, ahead bool) {
 	s.line("")
 	s.line("")
+	s.scope(nil, func() { s.batch(function, inputs, ahead) })
+}
+
+func (s *script) batch(function string, inputs []program.Input, ahead bool) {
 	s.printf("def %s():", function)
 	s.indent++
 	var names []string
 	for _, in := range inputs {
-		name := local(in.Name)
+		name := s.stepName(in.Name)
 		if ahead {
 			names = append(names, name+".pin_memory().to(device, non_blocking=True)")
 		} else {
@@ -413,11 +441,13 @@ func (s *script) step() {
 	}
 	s.line("")
 	s.line("")
-	s.printf("def step(%s):", s.counter())
-	s.indent++
-	s.globalsOf()
-	s.stepBody()
-	s.indent--
+	s.scope(nil, func() {
+		s.printf("def step(%s):", s.counter())
+		s.indent++
+		s.globalsOf()
+		s.stepBody()
+		s.indent--
+	})
 }
 
 func (s *script) stepBody() {
@@ -458,7 +488,7 @@ func (s *script) loop(steps int) {
 	s.indent++
 	s.line("torch.cuda.reset_peak_memory_stats()")
 	if s.job.Flat {
-		s.stepBody()
+		s.scope(nil, s.stepBody)
 	} else {
 		s.printf("step(%s)", i)
 	}
@@ -473,8 +503,16 @@ func (s *script) loop(steps int) {
 // function prints a method of a class.
 func (s *script) function(f *program.Func, c *program.Class) {
 	s.line("")
-	params := append([]string{"self"}, f.Slots[:f.Params]...)
-	s.printf("def %s(%s):", f.Name, strings.Join(params, ", "))
+	s.scope(f, func() { s.methodText(f, c) })
+}
+
+func (s *script) methodText(f *program.Func, c *program.Class) {
+	name := "forward"
+	if f != c.Forward {
+		name = s.name(nameKey{method, c, f.Name})
+	}
+	params := append([]string{"self"}, s.variables(f, 0, f.Params)...)
+	s.printf("def %s(%s):", name, strings.Join(params, ", "))
 	s.indent++
 	p := &printer{script: s, fn: f, class: c, self: "self."}
 	if f.NoAutocast {

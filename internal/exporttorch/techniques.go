@@ -45,11 +45,11 @@ func (s *script) freeze() {
 		if len(m.Frozen) == 0 {
 			continue
 		}
-		cond := "covers(" + quoted(m.Frozen) + ", name)"
+		cond := "covers(" + s.patterns(m.Frozen, m) + ", name)"
 		if len(m.Trained) > 0 {
-			cond += " and not covers(" + quoted(m.Trained) + ", name)"
+			cond += " and not covers(" + s.patterns(m.Trained, m) + ", name)"
 		}
-		s.printf("for name, p in %s.named_parameters(remove_duplicate=False):", m.Name)
+		s.printf("for name, p in %s.named_parameters(remove_duplicate=False):", s.modelName(m.Name))
 		s.indent++
 		s.printf("if %s:", cond)
 		s.indent++

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/printable"
 )
 
 // githubCommands are the workflow commands that annotate lines.
@@ -24,12 +24,12 @@ func writeGitHub(w io.Writer, r *Result, s Style) error {
 		place := ""
 		message := f.Message
 		if isFile(f.File) {
-			place = fmt.Sprintf("file=%s,line=%d,col=%d,", githubProperty.Replace(report.Printable(s.path(f.File))), f.Line, f.Column)
+			place = fmt.Sprintf("file=%s,line=%d,col=%d,", githubProperty.Replace(printable.Text(s.path(f.File))), f.Line, f.Column)
 		} else {
 			message = f.File + ": " + message
 		}
 		title := f.Rule + " " + f.Name
-		if _, err := fmt.Fprintf(w, "::%s %stitle=%s::%s\n", githubCommands[f.Severity], place, githubProperty.Replace(title), githubData.Replace(report.Printable(message))); err != nil {
+		if _, err := fmt.Fprintf(w, "::%s %stitle=%s::%s\n", githubCommands[f.Severity], place, githubProperty.Replace(title), githubData.Replace(printable.Text(message))); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/printable"
 )
 
 // The elements of JUnit's XML that Jenkins' schema (junit-10.xsd) and GitLab
@@ -58,8 +58,8 @@ func writeJUnit(w io.Writer, r *Result, s Style) error {
 		c := junitCase{Name: name, ClassName: suite.Name}
 		var out strings.Builder
 		for _, f := range findings {
-			line := fmt.Sprintf("%s:%d:%d: %s: %s [%s %s]\n", report.Printable(f.File), f.Line, f.Column, f.Severity, report.Printable(f.Message), f.Rule, f.Name)
-			p := junitProblem{Type: f.Rule + " " + f.Name, Message: report.Printable(f.Message), Text: strings.TrimSuffix(line, "\n")}
+			line := fmt.Sprintf("%s:%d:%d: %s: %s [%s %s]\n", printable.Text(f.File), f.Line, f.Column, f.Severity, printable.Text(f.Message), f.Rule, f.Name)
+			p := junitProblem{Type: f.Rule + " " + f.Name, Message: printable.Text(f.Message), Text: strings.TrimSuffix(line, "\n")}
 			switch {
 			case f.Rule == Rules[specError].ID:
 				c.Errors = append(c.Errors, p)
@@ -85,16 +85,16 @@ func writeJUnit(w io.Writer, r *Result, s Style) error {
 		c := &r.Specs[i]
 		file := ""
 		if isFile(c.Spec) {
-			file = report.Printable(s.path(c.Spec))
+			file = printable.Text(s.path(c.Spec))
 		}
-		name := "on " + c.GPU
+		name := "on " + printable.Text(c.GPU)
 		if c.Fits == nil {
 			name = "is read"
 		}
-		one(suite(report.Printable(c.Spec), file), name, c.Findings)
+		one(suite(printable.Text(c.Spec), file), name, c.Findings)
 	}
 	if len(r.Findings) > 0 {
-		one(suite(report.Printable(r.Findings[0].File), ""), "gate", r.Findings)
+		one(suite(printable.Text(r.Findings[0].File), ""), "gate", r.Findings)
 	}
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/report"
 )
 
@@ -94,13 +95,16 @@ func writeSARIF(w io.Writer, r *Result, s Style) error {
 	}
 	for _, f := range r.All() {
 		run.Results = append(run.Results, sarifResult{
-			RuleID: f.Rule, RuleIndex: index[f.Rule], Level: f.Severity, Message: sarifText{report.Printable(f.Message)},
+			RuleID: f.Rule, RuleIndex: index[f.Rule], Level: f.Severity, Message: sarifText{unlinked(printable.Text(f.Message))},
 			Locations:    []sarifLocation{{sarifPhysical{artifact(s.path(f.File)), sarifRegion{f.Line, f.Column}}}},
 			Fingerprints: map[string]string{"memplan/v1": fingerprint(&f)},
 		})
 	}
 	return report.JSON(w, sarifLog{Schema: sarifSchema, Version: "2.1.0", Runs: []sarifRun{run}})
 }
+
+// unlinked is a message without links, which SARIF writes as Markdown does.
+func unlinked(s string) string { return strings.ReplaceAll(s, "](", "] (") }
 
 // sentence begins with a capital letter and ends with a stop, as SARIF asks of
 // descriptions.

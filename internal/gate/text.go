@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/report"
 )
 
@@ -15,15 +16,15 @@ var colors = map[string]string{
 // writeText prints findings as compilers do, so that editors find the places, a
 // table of specs, and the verdict.
 func writeText(w io.Writer, r *Result, s Style) error {
-	color := func(word string) string {
+	color := func(word string) printable.Verbatim {
 		if s.Color {
-			return colors[word] + word + "\x1b[0m"
+			return printable.Verbatim(colors[word] + word + "\x1b[0m")
 		}
-		return word
+		return printable.Verbatim(word)
 	}
 	all := r.All()
 	for _, f := range all {
-		if _, err := fmt.Fprintf(w, "%s:%d:%d: %s: %s [%s %s]\n", report.Printable(f.File), f.Line, f.Column, color(string(f.Severity)), report.Printable(f.Message), f.Rule, f.Name); err != nil {
+		if _, err := printable.Fprintf(w, "%s:%d:%d: %s: %s [%s %s]\n", f.File, f.Line, f.Column, color(string(f.Severity)), f.Message, f.Rule, f.Name); err != nil {
 			return err
 		}
 	}
@@ -44,9 +45,9 @@ func (r *Result) next() string {
 		if c.Result == report.OOMs {
 			on := ""
 			if c.Asked != "" {
-				on = " --gpu " + report.Printable(c.Asked)
+				on = " --gpu " + printable.Word(c.Asked)
 			}
-			return fmt.Sprintf("memplan estimate %s%s says what makes it fit\n", report.Printable(c.Spec), on)
+			return fmt.Sprintf("memplan estimate %s%s says what makes it fit\n", printable.File(c.Spec), on)
 		}
 	}
 	return ""

@@ -110,3 +110,19 @@ func grouped(idx []int, parts [][]string, depth int) []int {
 	}
 	return out
 }
+
+// Members lists the names of c's attributes that hold parameters, buffers, other
+// tensors and submodules.
+func (c *Class) Members() []string {
+	var out []string
+	for _, list := range [][]Param{c.Params, c.Buffers, c.Attrs} {
+		for _, p := range list {
+			out = append(out, p.Name)
+		}
+	}
+	for _, ch := range c.Children {
+		name, _, _ := strings.Cut(ch.Path, ".")
+		out = append(out, name)
+	}
+	return out
+}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -61,7 +62,7 @@ func TestCompareNames(t *testing.T) {
 
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{"blocks.0 ü": "blocks.0 ü", "a\x1b[31mb\n": `a\u001b[31mb\u000a`, "x\u202ey": `x\u202ey`} {
-		if got := Printable(in); got != want {
+		if got := printable.Text(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -152,7 +153,7 @@ func (l *DiffLayer) remark() string {
 func (d *Diff) sides() [2]string {
 	var out [2]string
 	for i, s := range []DiffSide{d.A, d.B} {
-		out[i] = Printable(fmt.Sprintf("%s: %s, %s on %s", s.Source, s.Result, s.Model, s.Device))
+		out[i] = printable.Text(fmt.Sprintf("%s: %s, %s on %s", s.Source, s.Result, s.Model, s.Device))
 	}
 	return out
 }
@@ -162,7 +163,7 @@ func (d *Diff) remarks() []string {
 	var out []string
 	for _, m := range d.Missing {
 		in := map[string]string{"a": " (in A)", "b": " (in B)"}[m.In]
-		out = append(out, Printable("not modelled"+in+": "+m.Text))
+		out = append(out, printable.Text("not modelled"+in+": "+m.Text))
 	}
 	if d.Equal && len(d.Renamed) > 0 {
 		out = append(out, Plural(int64(len(d.Renamed)), "layer")+" named otherwise, with the same memory")

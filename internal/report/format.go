@@ -3,6 +3,9 @@ package report
 import (
 	"encoding/json"
 	"io"
+	"strings"
+
+	"github.com/memplan/memplan/internal/printable"
 )
 
 // Options change what is printed, not what is true.
@@ -53,10 +56,16 @@ func Lookup(name string) *Format {
 func writeJSON(w io.Writer, r *Report, _ Options) error { return JSON(w, r) }
 
 // JSON prints any value of the contract, indented, with a newline at the end.
-// Characters that only HTML minds are left alone.
+// Characters that only HTML minds are left alone; those that steer what the text
+// is printed on are escaped.
 func JSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	var b strings.Builder
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, printable.JSON(b.String()))
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -31,7 +32,7 @@ type MatrixRow struct {
 
 // Write prints the matrix as a table.
 func (m *Matrix) Write(w io.Writer, o Options) error {
-	fmt.Fprintf(w, "%s, batch %d\n\n", Printable(m.Model), m.Batch)
+	printable.Fprintf(w, "%s, batch %d\n\n", m.Model, m.Batch)
 	t := &Table{Header: []string{"GPU", "", "usable", "reserved", "headroom", "largest batch", "recommended"},
 		Numbers: []bool{false, false, true, true, true, true, true}}
 	for _, r := range m.Rows {

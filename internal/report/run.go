@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -75,10 +76,10 @@ func WriteRun(w io.Writer, r *Run, format string) error {
 	}
 	by := r.Backend
 	if r.Device != r.Backend {
-		by += fmt.Sprintf(" (%s)", Printable(r.Device))
+		by += fmt.Sprintf(" (%s)", r.Device)
 	}
 	if r.Stopped != "" {
-		_, err := fmt.Fprintf(w, "STOPPED: %s, executed by %s, ended after %s\n", Printable(r.Spec), by, Plural(int64(r.Steps), "step"))
+		_, err := printable.Fprintf(w, "STOPPED: %s, executed by %s, ended after %s\n", r.Spec, by, Plural(int64(r.Steps), "step"))
 		return err
 	}
 	t := Table{Header: []string{"", "predicted", "measured", "difference"}, Numbers: []bool{false, true, true, true}}
@@ -101,25 +102,25 @@ func WriteRun(w io.Writer, r *Run, format string) error {
 	if !r.Agrees {
 		verdict = "DIFFERS"
 	}
-	fmt.Fprintf(w, "%s: the prediction for %s, executed by %s, %s\n\n", verdict, Printable(r.Spec), by, Plural(int64(r.Steps), "step"))
+	printable.Fprintf(w, "%s: the prediction for %s, executed by %s, %s\n\n", verdict, r.Spec, by, Plural(int64(r.Steps), "step"))
 	if err := t.Write(w); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
 	switch {
 	case r.Trace.Equal:
-		fmt.Fprintf(w, "all %d allocations and frees are the predicted ones, in their order\n", r.Trace.Events)
+		printable.Fprintf(w, "all %d allocations and frees are the predicted ones, in their order\n", r.Trace.Events)
 	case r.Trace.FirstDifference != "":
-		fmt.Fprintf(w, "the allocations differ: %s\n", r.Trace.FirstDifference)
+		printable.Fprintf(w, "the allocations differ: %s\n", r.Trace.FirstDifference)
 	}
 	switch n := len(r.Losses); {
 	case n == 1:
-		fmt.Fprintf(w, "loss %.4g\n", r.Losses[0])
+		printable.Fprintf(w, "loss %.4g\n", r.Losses[0])
 	case n > 1:
-		fmt.Fprintf(w, "loss %.4g in the first step, %.4g in the last\n", r.Losses[0], r.Losses[n-1])
+		printable.Fprintf(w, "loss %.4g in the first step, %.4g in the last\n", r.Losses[0], r.Losses[n-1])
 	}
 	for _, warning := range r.Warnings {
-		fmt.Fprintf(w, "note: %s\n", warning)
+		printable.Fprintf(w, "note: %s\n", warning)
 	}
 	return nil
 }

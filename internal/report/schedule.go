@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -82,7 +83,7 @@ func (q *request) comments(r *Report) []string {
 		out = append(out, "host memory is not modelled: ask for it yourself")
 	}
 	for i, s := range out {
-		out[i] = "# " + Printable(s)
+		out[i] = "# " + printable.Text(s)
 	}
 	return out
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/olekukonko/tablewriter"
 	"github.com/olekukonko/tablewriter/tw"
+
+	"github.com/memplan/memplan/internal/printable"
 )
 
 // Table is a table of text. Columns are named; those of numbers are aligned to
@@ -49,7 +51,7 @@ func (t *Table) Write(w io.Writer) error {
 	for _, r := range t.Rows {
 		cells := make([]string, len(r))
 		for i, c := range r {
-			cells[i] = Printable(c)
+			cells[i] = printable.Text(c)
 		}
 		if last := len(cells) - 1; rest > 0 && last == len(t.Header)-1 {
 			cells[last] = strings.Join(Wrap(cells[last], rest), "\n")

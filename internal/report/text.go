@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -48,16 +49,13 @@ type text struct {
 	o Options
 }
 
-func (t *text) printf(format string, args ...any) { fmt.Fprintf(t.Writer, format, args...) }
+func (t *text) printf(format string, args ...any) { printable.Fprintf(t.Writer, format, args...) }
 
 // verdict is one line that answers the question, and one with the reason.
 func (t *text) verdict() {
-	r, word := t.r, t.r.Verdict.Result
-	if t.o.Color {
-		word = verdictColors[word] + word + plain
-	}
+	r := t.r
 	what := fmt.Sprintf("batch %d", r.Train.BatchSize)
-	where := Printable(r.Device.DisplayName)
+	where := r.Device.DisplayName
 	if n := r.Train.Ranks; n > 0 {
 		what += " on each"
 		where = Plural(n, "GPU") + ": " + where
@@ -65,15 +63,11 @@ func (t *text) verdict() {
 	if r.Train.Mode != "train" {
 		what += ", " + r.Train.Mode
 	}
-	t.printf("%s  %s (%s) on %s\n", word, Printable(r.Model.Name), what, where)
+	t.printf("%s  %s (%s) on %s\n", t.word(r.Verdict.Result), r.Model.Name, what, where)
 	t.printf("%s\n", r.Verdict.Reason)
 	t.advice()
 	if h := r.Host; h != nil && h.Result != "" {
-		word := h.Result
-		if t.o.Color {
-			word = verdictColors[word] + word + plain
-		}
-		t.printf("%s  CPU: %s\n", word, h.Reason)
+		t.printf("%s  CPU: %s\n", t.word(h.Result), h.Reason)
 	}
 	for _, w := range r.Warnings {
 		t.printf("! %s\n", w)
@@ -92,6 +86,14 @@ func (t *text) verdict() {
 		t.printf(" - %v of other processes", o)
 	}
 	t.printf("\n\n")
+}
+
+// word is a verdict, in colour if that is wanted.
+func (t *text) word(result string) printable.Verbatim {
+	if t.o.Color {
+		return printable.Verbatim(verdictColors[result] + result + plain)
+	}
+	return printable.Verbatim(result)
 }
 
 // numbers are the three that are never one.
@@ -228,7 +230,7 @@ func (t *text) notes() {
 		}
 		t.printf("\n%s\n", title)
 		for _, s := range items {
-			t.printf("  - %s\n", strings.ReplaceAll(s, "\n", "\n    "))
+			t.printf("  - %s\n", printable.Verbatim(strings.ReplaceAll(printable.Lines(s), "\n", "\n    ")))
 		}
 	}
 	list("Not modelled", t.r.NotModelled)

@@ -5,9 +5,9 @@ import (
 	"regexp"
 	"sort"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/memplan/memplan/internal/nearest"
+	"github.com/memplan/memplan/internal/printable"
 )
 
 // Pos is a place in a file: line and column from 1, the column counted in
@@ -95,15 +95,15 @@ func (e *Errors) Error() string {
 		}
 		msg := e.Message(&d)
 		if d.Line < 0 && -d.Line <= len(e.Overrides) {
-			fmt.Fprintf(&b, "%s: %s", e.Overrides[-d.Line-1], msg)
+			printable.Fprintf(&b, "%s: %s", e.Overrides[-d.Line-1], msg)
 		} else {
-			fmt.Fprintf(&b, "%s:%d:%d: %s", e.File, d.Line, d.Col, msg)
+			printable.Fprintf(&b, "%s:%d:%d: %s", e.File, d.Line, d.Col, msg)
 		}
 		if d.Line >= 1 && d.Line <= len(e.Lines) && !e.Private {
 			b.WriteString(caret(e.Lines[d.Line-1], d.Span))
 		}
 		if d.Hint != "" {
-			b.WriteString("\n      = " + d.Hint)
+			b.WriteString("\n      = " + printable.Text(d.Hint))
 		}
 	}
 	return b.String()
@@ -129,16 +129,11 @@ func (e *Errors) Message(d *Diag) string {
 }
 
 // caret shows the line and marks the span. Tabs are kept so that the mark
-// stays under its place, other control characters replaced; very long lines are
-// cut around it.
+// stays under its place, what may not be printed is replaced character by
+// character; very long lines are cut around it.
 func caret(line string, s Span) string {
 	const width = 110
-	r := []rune(strings.Map(func(c rune) rune {
-		if steers(c) {
-			return utf8.RuneError
-		}
-		return c
-	}, line))
+	r := []rune(printable.Masked(line))
 	col, n := min(s.Col-1, len(r)), max(s.Len, 1)
 	from, cut := 0, ""
 	if col > width-20 {

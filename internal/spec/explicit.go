@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/memplan/memplan/internal/printable"
 )
 
 // Explicit prints the spec with everything said that it implies, as YAML: the
@@ -61,7 +63,7 @@ func (s *Spec) Explicit(model *Spec) ([]byte, error) {
 	if err := e.Encode(out.node(0)); err != nil {
 		return nil, fmt.Errorf("printing the spec: %w", err)
 	}
-	return b.Bytes(), e.Close()
+	return []byte(printable.Quoted(b.String())), e.Close()
 }
 
 // params are the spec's params that a tree refers to, with their values.
@@ -167,6 +169,9 @@ func (v *Value) node(depth int) *yaml.Node {
 	default:
 		n.Kind, n.Value = yaml.ScalarNode, v.Str
 		n.Tag = scalarTags[v.Kind]
+		if printable.Text(v.Str) != v.Str { // in quotes that know escapes
+			n.Style = yaml.DoubleQuotedStyle
+		}
 	}
 	return n
 }

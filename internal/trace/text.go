@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/memplan/memplan/internal/printable"
 )
 
 // WriteText writes a trace for people, one line per event: its index, what it
@@ -55,7 +57,7 @@ func (t *Trace) why(e *Event) string {
 	}
 	name := func(prefix string, names []string, i int32) {
 		if i > 0 && int(i) < len(names) {
-			b.WriteString(prefix + names[i])
+			b.WriteString(prefix + printable.Text(names[i]))
 		}
 	}
 	name(", ", t.Ops, e.Op)

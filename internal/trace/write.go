@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+
+	"github.com/memplan/memplan/internal/printable"
 )
 
 // Write writes f in the JSON format of File, one event to a line. Read of the
@@ -18,7 +20,7 @@ func Write(w io.Writer, f *File) error {
 		if err != nil {
 			return fmt.Errorf("writing %s of a trace: %w", name, err)
 		}
-		fmt.Fprintf(out, "%q:%s,\n", name, text)
+		fmt.Fprintf(out, "%q:%s,\n", name, printable.JSON(string(text)))
 		return nil
 	}
 	fmt.Fprint(out, "{\"memplan_trace\":1,\n")

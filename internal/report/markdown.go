@@ -4,39 +4,23 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/memplan/memplan/internal/printable"
 )
-
-// Printable replaces characters that would steer a terminal by their escapes:
-// names come from files that others wrote.
-func Printable(s string) string {
-	if strings.IndexFunc(s, steers) < 0 && utf8.ValidString(s) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if steers(r) {
-			fmt.Fprintf(&b, "\\u%04x", r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// steers reports control characters and those that change the direction of
-// writing (Unicode's Bidi_Control).
-func steers(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
 // Markdown escapes what Markdown would read as more than text, and the @ that
 // would send somebody a message.
 func Markdown(s string) string { return markdown(s) }
 
 // markdown escapes what Markdown would read as more than text.
-func markdown(s string) string { return markdownEscapes.Replace(Printable(s)) }
+func markdown(s string) string { return markdownEscapes.Replace(printable.Text(s)) }
 
-var markdownEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`, "<", "&lt;", "&", "&amp;", "@", "&#64;", "[", `\[`, "#", `\#`)
+var markdownEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`, "~", `\~`, "$", `\$`,
+	"<", "&lt;", ">", "&gt;", "&", "&amp;", "[", `\[`, "@", "@"+apart, "#", `\#`+apart, "://", ":"+apart+"//", "www.", "www"+apart+".")
+
+// apart is a space of no width: GitHub looks for mentions, links and numbers of
+// issues in the text that was rendered, in which escapes are gone.
+const apart = "&#8203;"
 
 // WriteMarkdown prints the table as one of GitHub's Markdown.
 func (t *Table) WriteMarkdown(w io.Writer) error {
