@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -129,6 +130,18 @@ func (s *scope) Names() []string {
 // whether the models are in training mode.
 func (el *elaborator) globals() map[string]any {
 	return map[string]any{"B": el.batch, "training": el.training()}
+}
+
+// Meter is that of the spec's params, where the chain of scopes ends.
+func (s *scope) Meter() *limit.Meter {
+	for s.parent != nil {
+		outer, ok := s.parent.(*scope)
+		if !ok {
+			return s.parent.Meter()
+		}
+		s = outer
+	}
+	return nil
 }
 
 func (s *scope) with(vars map[string]any) *scope { return &scope{parent: s, vars: vars} }

@@ -40,17 +40,37 @@ type Errors struct {
 	File      string
 	Lines     []string
 	Overrides []string // flags as written: "--set key=value"
-	List      []Diag
+	List      []Diag   // the first maxErrors that were found
+	More      int      // mistakes beyond those
 }
+
+// maxErrors is how many mistakes of a file are told.
+const maxErrors = 100
 
 // add appends a mistake unless the very same was reported before.
 func (e *Errors) add(d Diag) {
+	d.Msg, d.Hint = clip(d.Msg), clip(d.Hint)
 	for _, o := range e.List {
 		if o == d {
 			return
 		}
 	}
+	if len(e.List) == maxErrors {
+		e.More++
+		return
+	}
 	e.List = append(e.List, d)
+}
+
+// maxMessage is how many bytes of a message are told.
+const maxMessage = 4000
+
+// clip cuts a message, of names for instance that are as long as the file.
+func clip(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxMessage], "") + "..."
 }
 
 // Addf reports a mistake at s.
@@ -61,6 +81,10 @@ func (e *Errors) Addf(s Span, format string, args ...any) {
 // Unknown reports a name that is not among the allowed ones, with the nearest
 // of them if one is near.
 func (e *Errors) Unknown(s Span, what, name string, allowed []string) {
+	if len(e.List) == maxErrors { // what is near costs time
+		e.More++
+		return
+	}
 	d := Diag{Span: s, Msg: fmt.Sprintf("unknown %s %q", what, name)}
 	if n := nearest.To(name, allowed); n != "" {
 		d.Msg += fmt.Sprintf("; did you mean %q?", n)
@@ -101,6 +125,9 @@ func (e *Errors) Error() string {
 			b.WriteString("\n      = " + d.Hint)
 		}
 	}
+	if e.More > 0 {
+		fmt.Fprintf(&b, "\n%s: and %d more", e.File, e.More)
+	}
 	return b.String()
 }
 
@@ -109,24 +136,26 @@ func (e *Errors) Error() string {
 // cut around it.
 func caret(line string, s Span) string {
 	const width = 110
+	_, col := cutAt(line, s.Col-1)
+	n := max(s.Len, 1)
+	from, cut := 0, ""
+	if col > width-20 {
+		from, cut = col-20, "..."
+	}
+	begin, _ := cutAt(line, from)
+	end, _ := cutAt(line[begin:], width)
 	r := []rune(strings.Map(func(c rune) rune {
 		if steers(c) {
 			return utf8.RuneError
 		}
 		return c
-	}, line))
-	col, n := min(s.Col-1, len(r)), max(s.Len, 1)
-	from, cut := 0, ""
-	if col > width-20 {
-		from, cut = col-20, "..."
-	}
-	to := min(len(r), from+width)
+	}, line[begin:begin+end]))
 	var pad strings.Builder
 	for _, c := range cut {
 		_ = c
 		pad.WriteByte(' ')
 	}
-	for _, c := range r[from:col] {
+	for _, c := range r[:col-from] {
 		switch {
 		case c == '\t':
 			pad.WriteByte('\t')
@@ -136,8 +165,20 @@ func caret(line string, s Span) string {
 			pad.WriteByte(' ')
 		}
 	}
-	n = max(1, min(n, to-col))
-	return fmt.Sprintf("\n %4d | %s%s\n      | %s%s%s", s.Line, cut, string(r[from:to]), pad.String(), "^", strings.Repeat("~", n-1))
+	n = max(1, min(n, from+len(r)-col))
+	return fmt.Sprintf("\n %4d | %s%s\n      | %s%s%s", s.Line, cut, string(r), pad.String(), "^", strings.Repeat("~", n-1))
+}
+
+// cutAt returns the byte at which the n-th character of a text begins, from 0, or
+// its end, and how many characters are before.
+func cutAt(s string, n int) (at, before int) {
+	for at = range s {
+		if before == n {
+			return at, n
+		}
+		before++
+	}
+	return len(s), before
 }
 
 // wide reports characters that terminals show in two columns: the East Asian
