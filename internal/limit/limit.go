@@ -129,8 +129,11 @@ func (b *Budget) Work() int64 { return b.work.Load() }
 func (b *Budget) Held() tensor.Bytes { return tensor.Bytes(b.held.Load()) }
 
 // Catch turns the panic of a meter into an error.
-func Catch(err *error) {
-	switch r := recover().(type) {
+func Catch(err *error) { Caught(recover(), err) }
+
+// Caught is Catch for what was recovered.
+func Caught(r any, err *error) {
+	switch r := r.(type) {
 	case nil:
 	case *stop:
 		*err = r.err

@@ -90,7 +90,7 @@ func lbfgsStep(c *Call, g Group) {
 	first := g.Params[0]
 	s, _ := first.Own.(*lbfgsState)
 	if s == nil {
-		s = &lbfgsState{al: make([]*op.Tensor, a.HistorySize)}
+		s = &lbfgsState{}
 		first.Own = s
 	}
 	flat, met, d, t, hDiag := c.local(), c.local(), c.local(), c.local(), c.local()
@@ -185,6 +185,9 @@ func (c *Call) direction(s *lbfgsState, a *lbfgsArgs, flat, d, hDiag, yLocal, st
 		c.remember(s, a, y, step, hDiag)
 	}
 	q.set(c.like(y))
+	for len(s.al) < len(s.dirs) { // of history_size items in PyTorch, None at first
+		s.al = append(s.al, nil)
+	}
 	for i := len(s.dirs) - 1; i >= 0; i-- {
 		old := s.al[i]
 		s.al[i] = c.Persist(c.scaledDot(y))
