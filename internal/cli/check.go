@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/gate"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/report"
 )
 
@@ -45,7 +47,7 @@ reports beside the one that is printed.
 
 The exit code is 0 if the gate holds, 1 if it fails, 2 if flags, the configuration
 or a spec are wrong (all other specs are checked all the same), 3 if the check
-could not finish.`,
+could not finish: a limit of memory or time ended that of a spec, too.`,
 		Example: `  memplan check preset:lenet --gpu t4,rtx-4090
   memplan check preset:resnet --headroom 10% --format markdown`,
 		RunE: func(c *cobra.Command, args []string) error { return k.run(c, s, args) },
@@ -88,7 +90,7 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	o := &gate.Options{Config: conf, Version: versionText(), Recipe: recipes(c, s)}
+	o := &gate.Options{Config: conf, Version: versionText(), Recipe: recipes(c, s), Budget: s.guard.Budget, Time: checkTime * s.guard.Limits().Time}
 	if len(args) == 0 && !k.onlySpecs {
 		args = []string{"."}
 	}
@@ -120,7 +122,7 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 		if err != nil {
 			return err
 		}
-		if err := gate.WriteFile(out.path, text); err != nil {
+		if err := files.WriteBytes(out.path, text); err != nil {
 			return fmt.Errorf("--report: %w", err)
 		}
 	}
@@ -130,6 +132,8 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 		}
 	}
 	switch {
+	case r.Unfinished > 0:
+		return fmt.Errorf("a limit ended the check of %s (--%s and --%s raise the limits)", report.Plural(int64(r.Unfinished), "spec"), limit.MemoryFlag, limit.TimeFlag)
 	case r.Unread > 0:
 		return usagef("%s cannot be read", report.Plural(int64(r.Unread), "spec"))
 	case r.Failed:
@@ -137,6 +141,9 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	}
 	return nil
 }
+
+// checkTime is how much longer a check may take as a whole than one of its jobs.
+const checkTime = 15
 
 // output is a report that goes to a file.
 type output struct {
@@ -280,7 +287,7 @@ func (k *checking) writeBaseline(r *gate.Result) error {
 	if err != nil {
 		return err
 	}
-	if err := gate.WriteFile(k.write, text); err != nil {
+	if err := files.WriteBytes(k.write, text); err != nil {
 		return fmt.Errorf("--write-baseline: %w", err)
 	}
 	return nil

@@ -50,6 +50,9 @@ A job died of "CUDA out of memory"? From there to a check in CI:
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelp())
 	root.PersistentFlags().String("color", colors[0], "colours: auto, always or never")
+	var bounds bounding
+	bounds.flags(root)
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return bounds.begin(c, s) }
 	root.AddCommand(newEstimate(s), newCheck(s), newDiff(s), newRun(s), newExplain(s), newSimulate(s), newExport(s), newList(s), newSchema(s), newCompletion(s), newVersion(s))
 	completeFlags(root)
 	commandNames = nil

@@ -135,7 +135,7 @@ func (o *source) recipeOf(c *cobra.Command, s *Streams, name string, text []byte
 			return nil, err
 		}
 	}
-	return &estimate.Recipe{Path: name, Text: text, Options: options, ReadFile: o.files(c.Context(), name)}, nil
+	return &estimate.Recipe{Path: name, Text: text, Options: options, ReadFile: o.files(c.Context(), name), Budget: s.bounded(c.Context())}, nil
 }
 
 func readSource(ctx context.Context, s *Streams, name string) ([]byte, error) {

@@ -151,7 +151,18 @@ func NewJob(s *spec.Spec, readFile func(name string) ([]byte, error)) (*Job, err
 	if err := s.Errs.Err(); err != nil {
 		return nil, err
 	}
-	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: g.NotModelled, Warnings: g.Warnings, Data: g.Data}, nil
+	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: few(g.NotModelled), Warnings: few(g.Warnings), Data: g.Data}, nil
+}
+
+// maxNotes is how many warnings of one kind are told.
+const maxNotes = 100
+
+// few cuts a list of warnings.
+func few(list []string) []string {
+	if len(list) > maxNotes {
+		return append(list[:maxNotes:maxNotes], fmt.Sprintf("and %d more", len(list)-maxNotes))
+	}
+	return list
 }
 
 // Outcome is a job that was played and replayed.

@@ -3,6 +3,7 @@ package estimate
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -42,6 +43,16 @@ func (r *Recipe) Job(keys ...Key) (j *Job, err error) {
 		j.budget = r.Budget
 	}
 	return j, err
+}
+
+// Play plays a job, and replays nothing.
+func Play(j *Job) (p *engine.Played, err error) {
+	defer j.metered(&err)()
+	o, err := play(j, int(j.Spec.Train.Steps.V))
+	if err != nil {
+		return nil, err
+	}
+	return o.Played, nil
 }
 
 // Fits reports whether a job runs on its GPU, and whether only after cached

@@ -86,6 +86,8 @@ var Rules = []Rule{
 		"The headroom is less than what memplan cannot know for certain: the CUDA context, and the workspaces of cuDNN.", sizeKeys},
 	{"MP012", "estimate-warning", Note, "the estimate warns of something",
 		"What memplan estimate prints as a warning beside the above: keys that change nothing, a GPU that is assumed, a\nPyTorch without kernels for the GPU.", nil},
+	{"MP013", "unfinished", Error, "a limit ended the estimate of a spec",
+		"Estimating the spec takes more memory or time than --max-memory and --max-time allow, or the check as a whole took too\nlong (docs/limits.md). All others are checked all the same, and the exit code is 3. The rule cannot be turned off.", nil},
 }
 
 // The rules by what they are about.
@@ -103,6 +105,7 @@ const (
 	baselineRule
 	uncertain
 	estimateWarning
+	unfinished
 )
 
 // LookupRule finds a rule by its identifier or name, in any case; nil if there
@@ -139,8 +142,11 @@ func ruleSetting(rule, severity string) (id string, s Severity, err error) {
 		if string(s) != severity {
 			continue
 		}
-		if r == &Rules[specError] {
+		switch r {
+		case &Rules[specError]:
 			return "", "", fmt.Errorf("rule %s is always an error: a spec that cannot be read was not checked", r.ID)
+		case &Rules[unfinished]:
+			return "", "", fmt.Errorf("rule %s is always an error: the spec was not checked to the end", r.ID)
 		}
 		return r.ID, s, nil
 	}

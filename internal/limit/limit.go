@@ -50,8 +50,13 @@ func memoryError(most tensor.Bytes) *Error {
 	return &Error{MemoryFlag, fmt.Sprintf("stopped: computing this takes more than %v of memory", most)}
 }
 
+// Late is the error of what takes more time than there is for it.
+func Late(what string, most time.Duration) *Error {
+	return &Error{TimeFlag, fmt.Sprintf("stopped: %s takes more than %v", what, most)}
+}
+
 func timeError(most time.Duration) *Error {
-	return &Error{TimeFlag, fmt.Sprintf("stopped: computing this takes more than %v", most)}
+	return Late("computing this", most)
 }
 
 func workError(most time.Duration, units int64) *Error {
@@ -79,7 +84,7 @@ type stop struct{ err error }
 func New(ctx context.Context, l Limits) *Budget {
 	b := &Budget{limits: l, units: int64(l.Time.Seconds() * WorkPerSecond)}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
-	unwatch := context.AfterFunc(ctx, func() { b.stop(ctx.Err()) })
+	unwatch := context.AfterFunc(ctx, func() { b.stop(context.Cause(ctx)) })
 	b.end = func() { unwatch() }
 	if l.Time > 0 {
 		clock := time.AfterFunc(l.Time, func() { b.stop(timeError(l.Time)) })

@@ -51,7 +51,7 @@ const (
 	maxString    = 4096
 	maxExprDepth = 64
 	maxExprSteps = 100_000
-	maxParts     = 256 // of a scalar: expressions and what is between them
+	maxParts     = 256     // of a scalar: expressions and what is between them
 	maxWeight    = 1 << 19 // bytes of a list, as weight counts
 )
 
