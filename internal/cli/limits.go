@@ -41,6 +41,18 @@ func (b *bounding) begin(c *cobra.Command, s *Streams) error {
 		return usagef("--%s %v: must be more than nothing, such as 90s or 10m", limit.TimeFlag, b.time)
 	}
 	s.guard = limit.NewGuard(limit.Limits{Memory: memory, Time: b.time})
+	lost := func(err error) {
+		files.Abandon()
+		fmt.Fprintf(s.Err, "memplan: %v\n", err)
+		os.Exit(exitFailed)
+	}
+	if most := b.time; !executes(c) || c.Flags().Changed(limit.TimeFlag) { // what counts nothing is bounded, too
+		if c.Name() == "check" {
+			most *= checkTime
+		}
+		end := time.AfterFunc(most+overdue, func() { lost(limit.Late("the command", most)) })
+		context.AfterFunc(c.Context(), func() { end.Stop() })
+	}
 	if executes(c) && !c.Flags().Changed(limit.MemoryFlag) { // what is trained may be large
 		return nil
 	}
@@ -48,13 +60,12 @@ func (b *bounding) begin(c *cobra.Command, s *Streams) error {
 		debug.SetMemoryLimit(int64(memory))
 		context.AfterFunc(c.Context(), func() { debug.SetMemoryLimit(given) })
 	}
-	go s.guard.Watch(c.Context(), func(err error) {
-		files.Abandon()
-		fmt.Fprintf(s.Err, "memplan: %v\n", err)
-		os.Exit(exitFailed)
-	})
+	go s.guard.Watch(c.Context(), lost)
 	return nil
 }
+
+// overdue is how much longer than its limit a command may take to say so.
+const overdue = 3 * time.Second
 
 // leastMemory is what memplan takes to do anything.
 const leastMemory = 64 * tensor.MiB
@@ -68,4 +79,12 @@ func (s *Streams) bounded(ctx context.Context) *limit.Budget {
 		s.budget = s.guard.Budget(ctx)
 	}
 	return s.budget
+}
+
+// metered runs f within the budget of the command.
+func (s *Streams) metered(ctx context.Context, f func(*limit.Meter) error) (err error) {
+	m := s.bounded(ctx).Meter()
+	defer m.Close()
+	defer limit.Catch(&err)
+	return f(m)
 }

@@ -71,7 +71,7 @@ func newArray(name string, size []int64, d tensor.DType, order binary.ByteOrder,
 }
 
 // maxFile bounds what a compressed file may unpack to.
-const maxFile = 4 << 30
+const maxFile = 1 << 30
 
 // unpack returns the content of a file that may be compressed, and its name
 // without .gz.
