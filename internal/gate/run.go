@@ -232,6 +232,10 @@ func (u *unit) check(o *Options) error {
 	if u.recipe == nil || u.text == nil {
 		return nil
 	}
+	if late := context.Cause(o.whole); late != nil {
+		u.unread(late)
+		return nil
+	}
 	b := o.budget()
 	defer b.Close()
 	u.recipe.Budget = b
@@ -250,14 +254,14 @@ func (u *unit) check(o *Options) error {
 
 // unread reports that the spec cannot be read, each mistake at its place.
 func (u *unit) unread(err error) {
-	wrong, played, file, met := (*spec.Errors)(nil), (*engine.ProgramError)(nil), (*fs.PathError)(nil), (*limit.Error)(nil)
+	wrong, played, file := (*spec.Errors)(nil), (*engine.ProgramError)(nil), (*fs.PathError)(nil)
 	if named := (*graph.FileError)(nil); errors.As(err, &named) {
 		err = named.Err
 	}
 	switch {
-	case errors.As(err, &met):
+	case errors.As(err, new(*limit.Error)):
 		u.met = true
-		u.add(unfinished, u.place("memplan"), "not checked to the end: %v", met)
+		u.add(unfinished, u.place("memplan"), "not checked to the end: %v", err)
 	case errors.As(err, &file) && filepath.Clean(file.Path) == filepath.Clean(u.Spec):
 		u.add(specError, u.place(), "the file cannot be read: %v", file.Err)
 	case errors.As(err, &wrong) && (u.recipe == nil || u.recipe.Options.Label == ""):
