@@ -143,7 +143,8 @@ func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, er
 	var peaks Stats // the peaks since the last ResetPeaks event, but for this step's
 	var step *Step
 	for i := range events {
-		opts.Meter.Work(1)
+		opts.Meter.Work(1 + a.looked)
+		a.looked = 0
 		e := &events[i]
 		if step == nil || step.Step != int(e.Step) {
 			peaks.raisePeaks(&a.stats)

@@ -73,7 +73,7 @@ func failed(path string, err error) error {
 	if inner := (*os.LinkError)(nil); errors.As(err, &inner) {
 		err = inner.Err
 	}
-	return fmt.Errorf("no file can be written in %s: %w", filepath.Dir(path), err)
+	return fmt.Errorf("no file can be made in %s: %w", filepath.Dir(path), err)
 }
 
 // writing is a file under way: without a name or, where the system has no such

@@ -148,7 +148,7 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := WriteBytes(filepath.Join(dir, "f"), nil)
-	if err == nil || err.Error() != "no file can be written in "+dir+": permission denied" {
+	if err == nil || err.Error() != "no file can be made in "+dir+": permission denied" {
 		t.Errorf("%v", err)
 	}
 	if err := Try(filepath.Join(dir, "f")); err == nil {

@@ -35,6 +35,11 @@ func TestBounds(t *testing.T) {
 	for i := range 9 {
 		aliases += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i), 10), ", "))
 	}
+	var unknown strings.Builder
+	unknown.WriteString("params:\n")
+	for i := range 10_000 {
+		fmt.Fprintf(&unknown, "  p%d: '${q%d}'\n", i, i)
+	}
 	for _, c := range []struct{ name, text, want string }{
 		{"lists that double", doubled, tooHeavy},
 		{"lists of lists", "params: {a: '${[1] * 4096}', b: '${[a] * 4096}', c: '${[b] * 4096}'}\n", tooHeavy},
@@ -51,6 +56,7 @@ func TestBounds(t *testing.T) {
 		{"nested mappings", "a: " + strings.Repeat("{a: ", 5000) + strings.Repeat("}", 5000) + "\n", "nested deeper than"},
 		{"nested brackets", "params: {a: '${" + strings.Repeat("(", 500) + "1" + strings.Repeat(")", 500) + "}'}\n", "nested deeper than 64"},
 		{"unknown keys", keys(20_000), "and 19901 more"},
+		{"unknown names", unknown.String(), "and 9901 more"},
 		{"a long line", "train: {batch_size: " + strings.Repeat("x", 1<<20) + "}\n", "batch_size must be"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

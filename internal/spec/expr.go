@@ -415,9 +415,7 @@ func (ev *evaluator) name(e *syntax.Ident) (any, error) {
 		}
 		return v, nil
 	}
-	names := ev.env.Names()
-	ev.env.Meter().Work(int64(len(names)))
-	return nil, ev.fail(e, "unknown name %q in an expression%s", e.Name, suggest(e.Name, names))
+	return nil, ev.fail(e, "unknown name %q in an expression%s", e.Name, suggest(e.Name, ev.env.Names()))
 }
 
 func (ev *evaluator) list(e syntax.Expr, es []syntax.Expr) (any, error) {

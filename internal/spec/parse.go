@@ -129,7 +129,9 @@ func (v *Value) words() map[string]bool {
 }
 
 // ParamNames lists the spec's params.
-func (s *Spec) ParamNames() []string { return s.Env.Names() }
+func (s *Spec) ParamNames() []string {
+	return slices.Clone(s.Env.(*paramEnv).names)
+}
 
 // check looks at what single fields cannot see.
 func (s *Spec) check(d *decoder) {
@@ -159,11 +161,20 @@ type paramEnv struct {
 	names []string
 	vals  map[string]any
 	meter *limit.Meter
+	asked int // for suggestions
 }
 
 func (p *paramEnv) Lookup(name string) (any, bool) { v, ok := p.vals[name]; return v, ok }
-func (p *paramEnv) Names() []string                { return append([]string(nil), p.names...) }
 func (p *paramEnv) Meter() *limit.Meter            { return p.meter }
+
+// Names is for suggestions: there are none once there are more mistakes than are
+// told.
+func (p *paramEnv) Names() []string {
+	if p.asked++; p.asked > maxErrors {
+		return nil
+	}
+	return slices.Clone(p.names)
+}
 
 // params evaluates a params section; later ones may use earlier ones.
 func (d *decoder) params(v *Value, given map[string]any, m *limit.Meter) *paramEnv {
