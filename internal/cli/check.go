@@ -143,7 +143,7 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 }
 
 // checkTime is how much longer a check may take as a whole than one of its jobs.
-const checkTime = 15
+const checkTime = 6
 
 // output is a report that goes to a file.
 type output struct {

@@ -18,13 +18,13 @@ import (
 // What a job may take unless the command line says otherwise.
 const (
 	DefaultMemory = 4 * tensor.GiB
-	DefaultTime   = 2 * time.Minute
+	DefaultTime   = 5 * time.Minute
 )
 
 // WorkPerSecond is the work that a limit of time allows for each of its seconds. A
 // unit is a step of an expression, an event that is played or replayed, or the
 // like: some tens of nanoseconds.
-const WorkPerSecond = 20_000_000
+const WorkPerSecond = 10_000_000
 
 // The flags that raise the limits.
 const (
