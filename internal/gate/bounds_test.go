@@ -57,7 +57,9 @@ func TestUnfinished(t *testing.T) {
 // So is one of an earlier commit.
 func TestUnfinishedBefore(t *testing.T) {
 	o := &Options{Specs: []string{"a.yaml"}, Config: config(t, ""), Recipe: texts(map[string]string{"a.yaml": good}), Against: "main",
-		Before: func(path string, _ []byte) (*estimate.Recipe, error) { return texts(map[string]string{path: huge})(path) },
+		Before: func(path string, _ []byte) (*estimate.Recipe, error) {
+			return texts(map[string]string{path: huge})(path)
+		},
 		Budget: limit.NewGuard(limit.Limits{Memory: 16 * tensor.MiB}).Budget}
 	r, err := Check(t.Context(), o)
 	if err != nil {
