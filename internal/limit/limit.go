@@ -3,7 +3,7 @@
 //
 // A Budget is that of one job. What computes it counts on a Meter, which panics
 // where a limit is met or the command is interrupted; Catch makes an error of that
-// at the end of a package. A Budget or Meter that is nil bounds nothing.
+// where the job began. A Budget or Meter that is nil bounds nothing.
 package limit
 
 import (

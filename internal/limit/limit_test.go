@@ -69,7 +69,7 @@ func TestEnds(t *testing.T) {
 	b := New(ctx, Limits{})
 	defer b.Close()
 	cancel()
-	<-b.Context(nil).Done()
+	<-b.Context(ctx).Done()
 	for b.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
@@ -78,7 +78,7 @@ func TestEnds(t *testing.T) {
 	}
 	late := New(t.Context(), Limits{Time: time.Millisecond})
 	defer late.Close()
-	<-late.Context(nil).Done()
+	<-late.Context(ctx).Done()
 	if met := (*Error)(nil); !errors.As(late.Err(), &met) || met.Flag != TimeFlag {
 		t.Errorf("%v", late.Err())
 	}
