@@ -36,6 +36,7 @@ type Allocator struct {
 	spare    []int32             // free slots of it
 	segments []expandableSegment // all that were ever reserved
 	scratch  []int32             // blocks to release, while the sets change
+	looked   int64               // cached blocks that were looked at, all in a row
 	streams  []streamState       // by stream number
 	lookups  [numPools]int64     // get_free_blocks_call_count
 	waiting  int                 // events in all queues

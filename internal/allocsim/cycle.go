@@ -58,6 +58,8 @@ func (p *Replayer) repeat(events []trace.Event, opts *ReplayOptions, r *Result) 
 	replayed := 0
 	for turn := int64(1); replayed+len(cycle) <= c.Limit; turn++ {
 		for i := range cycle {
+			opts.Meter.Work(1 + p.allocator.looked)
+			p.allocator.looked = 0
 			e := &cycle[i]
 			id := int64(e.ID) + turn*born
 			at := &ring[id%int64(len(ring))]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -26,6 +27,9 @@ type ReplayOptions struct {
 	// Cycle, if set, is replayed again and again after the events, until a
 	// request fails.
 	Cycle *Cycle
+
+	// Meter counts the events that are replayed.
+	Meter *limit.Meter
 
 	// observe, if set, sees the block of each allocation that succeeds.
 	observe func(event int, b Block)
@@ -139,6 +143,8 @@ func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, er
 	var peaks Stats // the peaks since the last ResetPeaks event, but for this step's
 	var step *Step
 	for i := range events {
+		opts.Meter.Work(1 + a.looked)
+		a.looked = 0
 		e := &events[i]
 		if step == nil || step.Step != int(e.Step) {
 			peaks.raisePeaks(&a.stats)

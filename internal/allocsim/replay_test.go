@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/internal/trace"
@@ -297,5 +298,30 @@ func TestReplayMayFail(t *testing.T) {
 	r, err = Replay(events, opts)
 	if err != nil || len(r.OOMs) != 0 || r.PeakReserved.Reserved != 50*mib {
 		t.Errorf("%d OOMs, %v reserved, error %v; want none and 50 MiB", len(r.OOMs), r.PeakReserved.Reserved, err)
+	}
+}
+
+// What a replay looks at beside its events is counted.
+func TestMeter(t *testing.T) {
+	var events []trace.Event
+	const n = 4000
+	for i := range int32(n) {
+		events = append(events, trace.Event{Kind: trace.Alloc, ID: i + 1, Bytes: 512})
+	}
+	for i := range int32(n / 2) {
+		events = append(events, trace.Event{Kind: trace.Free, ID: 2*i + 1})
+	}
+	for range n {
+		events = append(events, trace.Event{Kind: trace.EmptyCache})
+	}
+	b := limit.New(t.Context(), limit.Limits{})
+	defer b.Close()
+	m := b.Meter()
+	if _, err := Replay(events, ReplayOptions{Meter: m}); err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	if b.Work() < n*n/2 {
+		t.Errorf("%d steps of work for %d looks at %d blocks", b.Work(), n, n/2)
 	}
 }

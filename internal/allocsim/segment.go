@@ -86,6 +86,7 @@ func (a *Allocator) releaseCached() error {
 		for s := range a.streams {
 			a.scratch = a.streams[s].free[pool].appendTo(a.scratch)
 		}
+		a.looked += int64(len(a.scratch))
 		for _, i := range a.scratch {
 			var err error
 			if a.blocks[i].segment != none {
@@ -117,6 +118,7 @@ func (a *Allocator) collect() error {
 	for s := range a.streams {
 		a.scratch = a.streams[s].free[largePool].appendTo(a.scratch)
 	}
+	a.looked += int64(len(a.scratch))
 	var totalAge float64
 	candidates := a.scratch[:0]
 	for _, i := range a.scratch {

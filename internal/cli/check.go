@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/gate"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/report"
 )
 
@@ -45,7 +47,7 @@ reports beside the one that is printed.
 
 The exit code is 0 if the gate holds, 1 if it fails, 2 if flags, the configuration
 or a spec are wrong (all other specs are checked all the same), 3 if the check
-could not finish.`,
+could not finish: a limit of memory or time ended that of a spec, too.`,
 		Example: `  memplan check preset:lenet --gpu t4,rtx-4090
   memplan check preset:resnet --headroom 10% --format markdown`,
 		RunE: func(c *cobra.Command, args []string) error { return k.run(c, s, args) },
@@ -94,7 +96,7 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	o := &gate.Options{Config: conf, Version: versionText(), Recipe: recipes(s)}
+	o := &gate.Options{Config: conf, Version: versionText(), Recipe: recipes(c.Context(), s), Budget: s.guard.Budget, Time: checkTime * s.guard.Limits().Time}
 	if o.ConfigChange, err = k.configChange(s, at, file); err != nil {
 		return err
 	}
@@ -107,7 +109,7 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	} else if err != nil {
 		return err
 	}
-	if err := k.compare(s, o, at, file, args); err != nil {
+	if err := k.compare(c, s, o, at, file, args); err != nil {
 		return err
 	}
 	progress := newProgress(s)
@@ -129,7 +131,7 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 		if err != nil {
 			return err
 		}
-		if err := gate.WriteFile(out.path, text); err != nil {
+		if err := files.WriteBytes(out.path, text); err != nil {
 			return fmt.Errorf("--report: %w", err)
 		}
 	}
@@ -139,6 +141,8 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 		}
 	}
 	switch {
+	case r.Unfinished > 0:
+		return fmt.Errorf("a limit ended the check of %s (--%s and --%s raise the limits)", report.Plural(int64(r.Unfinished), "spec"), limit.MemoryFlag, limit.TimeFlag)
 	case r.Unread > 0:
 		return usagef("%s cannot be read", report.Plural(int64(r.Unread), "spec"))
 	case r.Failed:
@@ -146,6 +150,9 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	}
 	return nil
 }
+
+// checkTime is how much longer a check may take as a whole than one of its jobs.
+const checkTime = 6
 
 // output is a report that goes to a file.
 type output struct {
@@ -186,14 +193,14 @@ func sourceRoot(s *Streams) string {
 
 // compare says what the specs are compared with: the commit, if it is not nil, or
 // a baseline.
-func (k *checking) compare(s *Streams, o *gate.Options, at *commit, file *configFile, args []string) error {
+func (k *checking) compare(c *cobra.Command, s *Streams, o *gate.Options, at *commit, file *configFile, args []string) error {
 	path := k.against
 	if path != "" && k.commit != "" {
 		return usagef("--against and --against-git exclude each other")
 	}
 	if at != nil {
 		o.Against = k.commit
-		o.Before = func(path string, now []byte) (*estimate.Recipe, error) { return at.recipe(s, path, now) }
+		o.Before = func(path string, now []byte) (*estimate.Recipe, error) { return at.recipe(c.Context(), s, path, now) }
 		var err error
 		o.Gone, err = at.moved(o.Config, args, o.Specs)
 		return err
@@ -243,7 +250,7 @@ func (k *checking) writeBaseline(r *gate.Result) error {
 	if err != nil {
 		return err
 	}
-	if err := gate.WriteFile(k.write, text); err != nil {
+	if err := files.WriteBytes(k.write, text); err != nil {
 		return fmt.Errorf("--write-baseline: %w", err)
 	}
 	return nil
@@ -253,17 +260,19 @@ func (k *checking) writeBaseline(r *gate.Result) error {
 func notInFolders(name string) bool { return name == "-" || strings.HasPrefix(name, presetPrefix) }
 
 // recipes reads specs as the other commands do, without their flags.
-func recipes(s *Streams) func(path string) (*estimate.Recipe, error) {
+func recipes(ctx context.Context, s *Streams) func(path string) (*estimate.Recipe, error) {
 	return func(path string) (*estimate.Recipe, error) {
 		text, err := readSource(s, path)
 		if err != nil {
 			return nil, err
 		}
-		return plainRecipe(s, path, text)
+		return plainRecipe(ctx, s, path, text)
 	}
 }
 
 // plainRecipe is the recipe of a spec in which no flag changes anything.
-func plainRecipe(s *Streams, path string, text []byte) (*estimate.Recipe, error) {
-	return new(source).recipeOf(&cobra.Command{}, s, path, text)
+func plainRecipe(ctx context.Context, s *Streams, path string, text []byte) (*estimate.Recipe, error) {
+	bare := &cobra.Command{}
+	bare.SetContext(ctx)
+	return new(source).recipeOf(bare, s, path, text)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -103,9 +104,9 @@ func (f inTree) shown() string {
 }
 
 // recipe is that of a spec as it was; nil if there was none.
-func (at *commit) recipe(s *Streams, name string, now []byte) (*estimate.Recipe, error) {
+func (at *commit) recipe(ctx context.Context, s *Streams, name string, now []byte) (*estimate.Recipe, error) {
 	if notInFolders(name) {
-		return plainRecipe(s, name, now) // presets are of memplan, not of a commit
+		return plainRecipe(ctx, s, name, now) // presets are of memplan, not of a commit
 	}
 	was, err := at.file(name)
 	if err != nil {
@@ -128,7 +129,7 @@ func (at *commit) recipe(s *Streams, name string, now []byte) (*estimate.Recipe,
 			return nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, asNamed, err)
 		}
 	}
-	r, err := plainRecipe(s, asNamed, text)
+	r, err := plainRecipe(ctx, s, asNamed, text)
 	if err != nil { // it could not be read then
 		return &estimate.Recipe{Path: asNamed, Text: text}, nil
 	}

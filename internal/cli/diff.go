@@ -109,7 +109,7 @@ func (d *comparison) side(c *cobra.Command, s *Streams, name string, text []byte
 	if err != nil {
 		return nil, err
 	}
-	return e.report(c.Context(), r)
+	return e.report(r.Budget.Context(c.Context()), r)
 }
 
 // given names a flag of a spec that was given, "" if none was.

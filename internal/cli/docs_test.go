@@ -92,7 +92,7 @@ func TestExitDocs(t *testing.T) {
 	for _, e := range exitDocs {
 		seen[e.code] = true
 	}
-	for _, code := range []int{exitOK, exitGate, exitUsage, exitFailed, exitMismatch, exitInterrupted} {
+	for _, code := range []int{exitOK, exitGate, exitUsage, exitFailed, exitMismatch, exitInterrupted, exitTerminated} {
 		if !seen[code] {
 			t.Errorf("exit code %d is not documented", code)
 		}

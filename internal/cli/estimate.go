@@ -108,10 +108,10 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 		return err
 	}
 	if len(gpus) > 1 {
-		return e.matrix(c.Context(), s, r, gpus)
+		return e.matrix(r.Budget.Context(c.Context()), s, r, gpus)
 	}
 	e.fix.progress = newProgress(s)
-	rep, err := e.report(c.Context(), r)
+	rep, err := e.report(r.Budget.Context(c.Context()), r)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
@@ -22,7 +22,9 @@ const (
 	exitFailed   = 3
 	exitMismatch = 4
 
-	exitInterrupted = 130 // as of a shell, for SIGINT
+	exitSignal      = 128 // and the number of the signal, as of a shell
+	exitInterrupted = exitSignal + int(syscall.SIGINT)
+	exitTerminated  = exitSignal + int(syscall.SIGTERM)
 )
 
 // exitDocs says what each exit code means; docs/exit-codes.md is made of it.
@@ -33,9 +35,10 @@ var exitDocs = []struct {
 	{exitOK, "The command did what it was asked for. `estimate` exits with it whatever the verdict."},
 	{exitGate, "The command ran, and the answer is no: a gate failed (`check`), or two jobs differ (`diff --exit-code`)."},
 	{exitUsage, "Wrong flags or arguments, or a spec, trace, report or configuration with mistakes. Nothing was computed."},
-	{exitFailed, "The command could not finish: a file that is not there or cannot be written, a log without a message, a mistake of memplan's own."},
+	{exitFailed, "The command could not finish: a file that is not there or cannot be written, a log without a message, a limit of memory or time that was met, a mistake of memplan's own."},
 	{exitMismatch, "A run contradicts its prediction by more than its tolerance (`run`)."},
-	{exitInterrupted, "Interrupted with Ctrl-C, or asked to end (SIGTERM)."},
+	{exitInterrupted, "Interrupted with Ctrl-C (SIGINT)."},
+	{exitTerminated, "Asked to end (SIGTERM)."},
 }
 
 // answerNo is no mistake: the command has said all there is to say, and the
@@ -65,8 +68,6 @@ func exitCode(err error) int {
 		away   *files.OutsideError
 	)
 	switch {
-	case errors.Is(err, context.Canceled):
-		return exitInterrupted
 	case errors.Is(err, errMismatch):
 		return exitMismatch
 	case errors.As(err, &usage), errors.As(err, &wrong), errors.As(err, &played), errors.As(err, &conf), errors.As(err, &read), errors.As(err, &not), errors.As(err, &kinds), errors.As(err, &away):

@@ -3,12 +3,12 @@ package cli
 import (
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/exporttorch"
+	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -81,7 +81,7 @@ func newExportTrace(s *Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := engine.Play(j.Program, j.Machine.Env, nil, int(j.Spec.Train.Steps.V))
+			p, err := estimate.Play(j)
 			if err != nil {
 				return err
 			}
@@ -106,43 +106,13 @@ func outFile(c *cobra.Command, out *string) {
 	c.Flags().StringVar(out, "out-file", "", "write to this file instead of standard output")
 }
 
-// writeTo runs f on standard output, or on a file. A new or regular file
-// appears whole or not at all; anything else, such as a pipe, is written to.
+// writeTo runs f on standard output, or on a file (see files.Write).
 func writeTo(s *Streams, path string, f func(io.Writer) error) error {
 	if path == "" || path == "-" {
 		return f(s.Out)
 	}
-	if resolved, err := filepath.EvalSymlinks(path); err == nil {
-		path = resolved
-	}
-	mode := os.FileMode(0o644)
-	switch info, err := os.Stat(path); {
-	case err == nil && info.IsDir():
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return usagef("--out-file %s is a directory", path)
-	case err == nil && !info.Mode().IsRegular():
-		out, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		defer out.Close()
-		return f(out)
-	case err == nil:
-		mode = info.Mode().Perm()
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // fails once it is renamed
-	if err := f(tmp); err != nil {
-		tmp.Close()
-		return err
-	}
-	if err := tmp.Close(); err != nil {
-		return err
-	}
-	if err := os.Chmod(tmp.Name(), mode); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return files.Write(path, f)
 }

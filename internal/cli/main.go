@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime/debug"
-	"syscall"
 
 	"github.com/mattn/go-isatty"
 
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -30,6 +29,9 @@ type Streams struct {
 
 	inRead bool   // In was read to its end
 	root   string // --root
+
+	guard  *limit.Guard  // of the jobs of the command; nil before flags are read
+	budget *limit.Budget // of the only job of most commands; nil before it is asked for
 }
 
 // System returns the streams of the process.
@@ -43,33 +45,44 @@ func System() *Streams {
 const gcPercent = 400
 
 // Main runs memplan with the arguments of a command line and returns the exit
-// code. It prints every error, and recovers from panics.
+// code. It prints every error, and recovers from panics. Where a command does not
+// end by itself when it is interrupted, Main ends the process.
 func Main(args []string, s *Streams) (code int) {
+	own := *s // what is written is checked
+	out := &checked{w: s.Out}
+	own.Out, s = out, &own
 	defer func() {
 		if r := recover(); r != nil {
 			fmt.Fprintf(s.Err, "memplan: internal error: %s\n%s\nThis is a bug in memplan; please report it with the spec and the flags.\n", printable.Lines(fmt.Sprint(r)), debug.Stack())
 			code = exitFailed
 		}
 	}()
+	defer func() { s.budget.Close() }()
 	if _, given := s.Env("GOGC"); !given {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	defer context.AfterFunc(ctx, stop)() // a second signal ends what does not end by itself
+	ctx, signals := interruptible(s.Err)
+	defer signals.stop()
 	root := newRoot(s)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if code := signals.code(); code != exitOK {
+		fmt.Fprintln(s.Err, interrupted)
+		return code
+	}
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("standard output cannot be written: %w", out.err)
+	}
 	if err == nil {
 		return exitOK
 	}
-	if errors.As(err, new(answerNo)) {
+	if errors.As(err, new(answerNo)) && out.err == nil {
 		return exitGate
 	}
-	if code = exitCode(err); code == exitInterrupted {
-		fmt.Fprintln(s.Err, "memplan: interrupted")
-		return code
+	if met := (*limit.Error)(nil); errors.Is(err, context.Canceled) && errors.As(s.budget.Err(), &met) {
+		err = met // the command was told that its context has ended
 	}
+	code = exitCode(err)
 	prefix := "memplan: "
 	wrong, file, played := (*spec.Errors)(nil), (*graph.FileError)(nil), (*engine.ProgramError)(nil)
 	if errors.As(err, &wrong) || errors.As(err, &file) || errors.As(err, &played) {
@@ -77,4 +90,19 @@ func Main(args []string, s *Streams) (code int) {
 	}
 	fmt.Fprintf(s.Err, "%s\n", printable.Lines(prefix+err.Error()))
 	return code
+}
+
+// checked notes the first error of a writer: help, tables and scripts are written
+// by what does not look at it.
+type checked struct {
+	w   io.Writer
+	err error
+}
+
+func (c *checked) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	if c.err == nil {
+		c.err = err
+	}
+	return n, err
 }

@@ -38,15 +38,6 @@ A job died of "CUDA out of memory"? From there to a check in CI:
 			}
 			return nil
 		},
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if s.root == "" {
-				return nil
-			}
-			if _, err := files.NewRoot(s.root); err != nil {
-				return usagef("--root: %w", err)
-			}
-			return nil
-		},
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 		Version: versionText(),
 	}
@@ -61,6 +52,16 @@ A job died of "CUDA out of memory"? From there to a check in CI:
 	root.SetHelpCommand(newHelp())
 	root.PersistentFlags().String("color", colors[0], "colours: auto, always or never")
 	root.PersistentFlags().StringVar(&s.root, "root", "", "folder in which files that specs and configurations name must lie (default: the repository, or this folder)")
+	var bounds bounding
+	bounds.flags(root)
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		if s.root != "" {
+			if _, err := files.NewRoot(s.root); err != nil {
+				return usagef("--root: %w", err)
+			}
+		}
+		return bounds.begin(c, s)
+	}
 	root.AddCommand(newEstimate(s), newCheck(s), newDiff(s), newRun(s), newExplain(s), newSimulate(s), newExport(s), newList(s), newSchema(s), newCompletion(s), newVersion(s))
 	completeFlags(root)
 	commandNames = nil

@@ -1,11 +1,11 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -16,6 +16,8 @@ import (
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/files"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/internal/tensor"
@@ -158,14 +160,10 @@ func (e *execution) checkSave() error {
 	case err == nil && info.IsDir():
 		return usagef("--save: %s is a directory", e.save)
 	}
-	f, err := os.CreateTemp(filepath.Dir(e.save), filepath.Base(e.save)+".*")
-	if err != nil {
-		if path := (*os.PathError)(nil); errors.As(err, &path) { // whose name nobody gave
-			err = path.Err
-		}
-		return fmt.Errorf("--save: no file can be made in %s: %w", filepath.Dir(e.save), err)
+	if err := files.Try(e.save); err != nil {
+		return fmt.Errorf("--save: %w", err)
 	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	return nil
 }
 
 // errMismatch says that a run contradicts its prediction, which was printed.
@@ -249,7 +247,7 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 	if e.save != "" {
 		options.OnEnd = func(w *runtime.Weights) error { return writeTo(s, e.save, w.WriteSafetensors) }
 	}
-	res, err := runtime.Run(c.Context(), j.Program, j.Machine.Env, options)
+	res, err := runtime.Run(e.context(c, r), j.Program, j.Machine.Env, options)
 	p.clear()
 	for _, q := range res.Steps {
 		rep.StepMS = append(rep.StepMS, float64(q.Took.Microseconds())/1000)
@@ -273,6 +271,14 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 	}
 	err = errors.Join(err, device.Close())
 	return rep, outOfMemory(err)
+}
+
+// context is that of the training itself, which a limit ends only if it was asked for.
+func (e *execution) context(c *cobra.Command, r *estimate.Recipe) context.Context {
+	if c.Flags().Changed(limit.TimeFlag) {
+		return r.Budget.Context(c.Context())
+	}
+	return c.Context()
 }
 
 // byNumbers says which allocations depended on numbers, which a prediction does not

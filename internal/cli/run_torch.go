@@ -49,7 +49,7 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	p := newProgress(s)
 	p.line("PyTorch runs %s", report.Plural(int64(steps), "step"))
 	ranks := j.Program.Parallel.Ranks
-	recs, err := python.Record(c.Context(), script.Bytes(), ranks, found.Count)
+	recs, err := python.Record(e.context(c, r), script.Bytes(), ranks, found.Count)
 	p.clear()
 	if err != nil {
 		return nil, err

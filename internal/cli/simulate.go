@@ -2,12 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/tensor"
@@ -79,10 +81,16 @@ both.`,
 				return err
 			}
 			var replayer allocsim.Replayer
-			r, err := replayer.Replay(events, allocsim.ReplayOptions{
-				Config: cfg, Capacity: f.Capacity, Occupied: f.Occupied, MemoryFraction: f.MemoryFraction, Series: series,
+			var r *allocsim.Result
+			err = s.metered(c.Context(), func(m *limit.Meter) (err error) {
+				r, err = replayer.Replay(events, allocsim.ReplayOptions{
+					Config: cfg, Capacity: f.Capacity, Occupied: f.Occupied, MemoryFraction: f.MemoryFraction, Series: series, Meter: m,
+				})
+				return err
 			})
-			if err != nil {
+			if met := (*limit.Error)(nil); errors.As(err, &met) {
+				return met
+			} else if err != nil {
 				return usagef("%s: %w", args[0], err)
 			}
 			sim := r.Simulation()

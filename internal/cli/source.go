@@ -135,7 +135,7 @@ func (o *source) recipeOf(c *cobra.Command, s *Streams, name string, text []byte
 			return nil, err
 		}
 	}
-	return &estimate.Recipe{Path: name, Text: text, Options: options, ReadFile: o.files(s, name)}, nil
+	return &estimate.Recipe{Path: name, Text: text, Options: options, ReadFile: o.files(s, name), Budget: s.bounded(c.Context())}, nil
 }
 
 func readSource(s *Streams, name string) ([]byte, error) {

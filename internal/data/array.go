@@ -70,8 +70,12 @@ func newArray(name string, size []int64, d tensor.DType, order binary.ByteOrder,
 	return &Array{name, size, d, data}, nil
 }
 
-// MaxFile bounds what a file may hold, and what a compressed one may unpack to.
-const MaxFile = 4 << 30
+// MaxFile bounds what a file may hold, maxUnpacked what a compressed one may
+// unpack to.
+const (
+	MaxFile     = 4 << 30
+	maxUnpacked = 1 << 30
+)
 
 // unpack returns the content of a file that may be compressed, and its name
 // without .gz.
@@ -83,12 +87,12 @@ func unpack(name string, content []byte) (string, []byte, error) {
 	if err != nil {
 		return name, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	out, err := io.ReadAll(io.LimitReader(z, MaxFile+1))
+	out, err := io.ReadAll(io.LimitReader(z, maxUnpacked+1))
 	if err != nil {
 		return name, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if len(out) > MaxFile {
-		return name, nil, fmt.Errorf("%s: more than %d bytes when unpacked", name, MaxFile)
+	if len(out) > maxUnpacked {
+		return name, nil, fmt.Errorf("%s: more than %d bytes when unpacked", name, maxUnpacked)
 	}
 	return strings.TrimSuffix(name, ".gz"), out, nil
 }

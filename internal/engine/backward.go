@@ -166,7 +166,7 @@ func (p *Player) evaluate(g *graphTask, n *node) {
 
 // newBack prepares a run of n's derivative formula.
 func (p *Player) newBack(n *node, grads []*op.Tensor) *op.Back {
-	b := p.backs.get()
+	b := p.backs.get(p.meter)
 	*b = op.Back{
 		Call:  op.Call{Exec: p, Row: n.row, Args: n.args},
 		Grads: grads, InM: n.inM, OutM: n.outM, Retain: p.retain,

@@ -112,6 +112,7 @@ func (j *job) grouped(i int, params []*optim.Param) []optim.Group {
 // optimGroups are the parameters of an optimizer with their gradients.
 func (j *job) optimGroups(i int) []optim.Group {
 	params := j.steppers[i].params
+	j.meter.Work(int64(len(params)))
 	for k, c := range j.opts[i] {
 		p := params[k]
 		p.T, p.Grad = c.t, nil

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
@@ -92,11 +93,16 @@ type job struct {
 // Play plays a job: what comes before the loop, then steps, as many as asked
 // for or, with 0, until two are alike. An error is a *ProgramError, or
 // what the backend returned.
-func Play(prog *program.Job, env op.Env, backend Backend, steps int) (played *Played, err error) {
+func Play(prog *program.Job, env op.Env, backend Backend, steps int) (*Played, error) {
+	return PlayWithin(nil, prog, env, backend, steps)
+}
+
+// PlayWithin is Play for a job whose work and memory m counts.
+func PlayWithin(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, steps int) (played *Played, err error) {
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
 	env.Deterministic = prog.Determ
 	j := &job{Player: New(env, backend), prog: prog, models: map[string]*module{}, inputs: prog.Inputs, kept: map[string]value{}}
-	j.offload, j.at.fn = prog.Offload, prog.Step
+	j.offload, j.at.fn, j.meter = prog.Offload, prog.Step, m
 	defer func() {
 		if r := recover(); r != nil {
 			switch stopped := r.(type) {
@@ -212,6 +218,7 @@ func (j *job) playStep(n int) {
 	if j.executes() {
 		j.must(j.backend.EndStep(n))
 	}
+	j.meter.Check()
 }
 
 // run1 runs one statement within the contexts that it stands in.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
@@ -15,6 +16,7 @@ import (
 type Player struct {
 	env     op.Env
 	backend Backend
+	meter   *limit.Meter
 	muted   int  // rows under way that the backend computes as a whole
 	ofStep  bool // modules that the step itself calls are moved to the device
 

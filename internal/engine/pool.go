@@ -1,5 +1,18 @@
 package engine
 
+import (
+	"unsafe"
+
+	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// What is counted as memory of the program itself, beside what pools hold.
+const (
+	eventBytes  = 96 // an event, with its replay
+	moduleBytes = 1 << 10
+)
+
 // pool holds dead values to be used again: a step makes what the one before
 // has given up. Whoever puts a value back has cleared it. New values come from
 // slabs, since a step makes thousands.
@@ -8,9 +21,10 @@ type pool[T any] struct {
 	slab arena[T]
 }
 
-func (p *pool[T]) get() *T {
+func (p *pool[T]) get(m *limit.Meter) *T {
 	n := len(p.dead)
 	if n == 0 {
+		m.Hold(tensor.Bytes(unsafe.Sizeof(*new(T))))
 		return &p.slab.take(1)[0]
 	}
 	v := p.dead[n-1]

@@ -107,6 +107,7 @@ func (p *Player) call(fr *frame) value {
 		if s.Fast && !p.inference(fr) || s.Wants > 0 && !fr.wants(s.Wants-1) {
 			continue
 		}
+		p.meter.Work(1)
 		p.enterStmt(fr.fn, s)
 		if s.Kind == program.Return || (s.Kind == program.FastReturn && p.inference(fr) && !p.hooked(fr.self)) {
 			ret = p.returned(fr, s)
@@ -127,7 +128,7 @@ func (p *Player) call(fr *frame) value {
 
 // newFrame makes the frame of a call, which call gives up.
 func (p *Player) newFrame(self *module, fn *program.Func) *frame {
-	fr := p.frames.get()
+	fr := p.frames.get(p.meter)
 	fr.self, fr.fn, fr.slots = self, fn, p.slots.zeroed(fr.slots, len(fn.Slots))
 	return fr
 }

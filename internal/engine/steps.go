@@ -41,6 +41,7 @@ func (j *job) run(steps int, out *Played) {
 		if n == 1 { // room for the other steps, which are about as long
 			j.tr.Events = slices.Grow(j.tr.Events, (max(min(steps, maxSteps), minSteps)-1)*(len(j.tr.Events)-starts[1]))
 		}
+		j.meter.Work(int64(len(j.tr.Events) - starts[n]))
 		for i := len(birth); i <= int(j.nextID); i++ {
 			birth = append(birth, 0)
 		}

@@ -45,7 +45,7 @@ func obj(t *op.Tensor) *object { return t.Aux.(*object) }
 
 // newObject makes a tensor object with one reference over st, which gains one.
 func (p *Player) newObject(st *storage, l tensor.Layout, d tensor.DType) *object {
-	o := p.objects.get()
+	o := p.objects.get(p.meter)
 	o.Tensor = op.Tensor{Layout: l, DType: d, Aux: o}
 	o.st, o.refs = st, 1
 	st.refs++
@@ -142,7 +142,7 @@ func (p *Player) dropStorage(st *storage) {
 
 // alloc asks for a block; zero bytes are none.
 func (p *Player) alloc(n tensor.Bytes) *storage {
-	st := p.storages.get()
+	st := p.storages.get(p.meter)
 	st.host = p.onHost
 	if n > 0 {
 		p.allocBlock(st, n)
@@ -188,6 +188,7 @@ func (p *Player) emptyStorage(st *storage) {
 }
 
 func (p *Player) emit(k trace.Kind, id int32, n tensor.Bytes) {
+	p.meter.Hold(eventBytes)
 	p.tr.Events = append(p.tr.Events, p.event(k, id, n))
 }
 

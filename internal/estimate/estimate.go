@@ -11,6 +11,7 @@ import (
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/host"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/report"
@@ -123,6 +124,21 @@ type Job struct {
 	NotModelled []string
 	Warnings    []string
 	Data        graph.Data
+
+	budget *limit.Budget
+	meter  *limit.Meter // of what is done with the job at present
+}
+
+// metered counts what is done with a job until the function that it returns, which
+// is deferred, is called: that one makes an error of a limit that was met. It is
+// of one goroutine at a time.
+func (j *Job) metered(err *error) (end func()) {
+	j.meter = j.budget.Meter()
+	return func() {
+		j.meter.Close()
+		j.meter = nil
+		limit.Caught(recover(), err)
+	}
 }
 
 // NewJob elaborates a spec; readFile reads the files that it names, by their
@@ -137,7 +153,18 @@ func NewJob(s *spec.Spec, readFile func(name string) ([]byte, error)) (*Job, err
 	if err := s.Errs.Err(); err != nil {
 		return nil, err
 	}
-	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: g.NotModelled, Warnings: g.Warnings, Data: g.Data}, nil
+	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: few(g.NotModelled), Warnings: few(g.Warnings), Data: g.Data}, nil
+}
+
+// maxNotes is how many warnings of one kind are told.
+const maxNotes = 100
+
+// few cuts a list of warnings.
+func few(list []string) []string {
+	if len(list) > maxNotes {
+		return append(list[:maxNotes:maxNotes], fmt.Sprintf("and %d more", len(list)-maxNotes))
+	}
+	return list
 }
 
 // Outcome is a job that was played and replayed.
@@ -154,8 +181,9 @@ type Outcome struct {
 }
 
 // Run plays a job and replays its allocations.
-func Run(j *Job) (*Outcome, error) {
-	o, err := play(j, int(j.Spec.Train.Steps.V))
+func Run(j *Job) (o *Outcome, err error) {
+	defer j.metered(&err)()
+	o, err = play(j, int(j.Spec.Train.Steps.V))
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +191,7 @@ func Run(j *Job) (*Outcome, error) {
 		return nil, err
 	}
 	events := o.Played.Trace.Events
-	if o.Free, err = allocsim.Replay(events, allocsim.ReplayOptions{Config: j.Machine.Conf}); err != nil {
+	if o.Free, err = allocsim.Replay(events, allocsim.ReplayOptions{Config: j.Machine.Conf, Meter: j.meter}); err != nil {
 		return nil, err
 	}
 	if err := o.otherWorkspaces(); err != nil {
@@ -174,7 +202,7 @@ func Run(j *Job) (*Outcome, error) {
 
 // play plays so many steps or, with 0, until two are alike.
 func play(j *Job, steps int) (*Outcome, error) {
-	p, err := engine.Play(j.Program, j.Machine.Env, nil, steps)
+	p, err := engine.PlayWithin(j.meter, j.Program, j.Machine.Env, nil, steps)
 	if err != nil {
 		return nil, err
 	}
@@ -184,15 +212,16 @@ func play(j *Job, steps int) (*Outcome, error) {
 // replayOnGPU replays the allocations at the device's capacity, and what goes on
 // after them.
 func (o *Outcome) replayOnGPU(cycle *allocsim.Cycle) (err error) {
-	o.OnGPU, err = o.Job.Machine.replay(o.Played, cycle)
+	o.OnGPU, err = o.Job.replay(o.Played, cycle)
 	return err
 }
 
 // replay replays what was played at the device's capacity, up to the first
 // request that fails; after says what goes on behind it.
-func (m *Machine) replay(p *engine.Played, after *allocsim.Cycle) (*allocsim.Result, error) {
+func (j *Job) replay(p *engine.Played, after *allocsim.Cycle) (*allocsim.Result, error) {
+	m := j.Machine
 	return allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{
-		Config: m.Conf, Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, StopAtOOM: true, Cycle: after,
+		Config: m.Conf, Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, StopAtOOM: true, Cycle: after, Meter: j.meter,
 		MayFail: func(event int) bool { // another plan of cuDNN is tried
 			_, found := slices.BinarySearch(p.Workspaces.Events, event)
 			return found

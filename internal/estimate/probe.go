@@ -15,7 +15,8 @@ type Probed struct {
 }
 
 // Probe says what Fits does, and what would be reserved without a limit.
-func Probe(j *Job) (Probed, error) {
+func Probe(j *Job) (p Probed, err error) {
+	defer j.metered(&err)()
 	o, err := play(j, int(j.Spec.Train.Steps.V))
 	if err != nil {
 		return Probed{}, err
@@ -23,7 +24,7 @@ func Probe(j *Job) (Probed, error) {
 	if err := o.replayOnGPU(nil); err != nil {
 		return Probed{}, err
 	}
-	if o.Free, err = allocsim.Replay(o.Played.Trace.Events, allocsim.ReplayOptions{Config: j.Machine.Conf}); err != nil {
+	if o.Free, err = allocsim.Replay(o.Played.Trace.Events, allocsim.ReplayOptions{Config: j.Machine.Conf, Meter: j.meter}); err != nil {
 		return Probed{}, err
 	}
 	fits := len(o.OnGPU.OOMs) == 0

@@ -3,6 +3,8 @@ package estimate
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/spec"
 )
 
@@ -13,6 +15,7 @@ type Recipe struct {
 	Text     []byte
 	Options  spec.Options
 	ReadFile func(name string) ([]byte, error) // that the spec names; nil: there are none
+	Budget   *limit.Budget                     // of all that is done with the jobs; nil: no limits
 }
 
 // Key is one key of a spec with a value in YAML, as --set takes them.
@@ -22,9 +25,12 @@ type Key struct{ Path, Value string }
 func (k Key) String() string { return k.Path + "=" + k.Value }
 
 // Job makes the job in which these keys are set, after those of the options.
-// The error, if any, is a *spec.Errors.
-func (r *Recipe) Job(keys ...Key) (*Job, error) {
+// The error, if any, is a *spec.Errors, or why the budget ended.
+func (r *Recipe) Job(keys ...Key) (j *Job, err error) {
 	o := r.Options
+	o.Meter = r.Budget.Meter()
+	defer o.Meter.Close()
+	defer limit.Catch(&err)
 	o.Flags = slices.Clone(o.Flags)
 	for _, k := range keys {
 		o.Flags = append(o.Flags, spec.Flag{Flag: "--set " + k.String(), Path: k.Path, Value: k.Value})
@@ -33,13 +39,27 @@ func (r *Recipe) Job(keys ...Key) (*Job, error) {
 	if s == nil {
 		return nil, err
 	}
-	return NewJob(s, r.ReadFile)
+	if j, err = NewJob(s, r.ReadFile); err == nil {
+		j.budget = r.Budget
+	}
+	return j, err
+}
+
+// Play plays a job, and replays nothing.
+func Play(j *Job) (p *engine.Played, err error) {
+	defer j.metered(&err)()
+	o, err := play(j, int(j.Spec.Train.Steps.V))
+	if err != nil {
+		return nil, err
+	}
+	return o.Played, nil
 }
 
 // Fits reports whether a job runs on its GPU, and whether only after cached
 // memory was given back, in the steps that are played: a leak, with which no
 // size lives for ever, is not followed.
 func Fits(j *Job) (fits, tight bool, err error) {
+	defer j.metered(&err)()
 	o, err := play(j, int(j.Spec.Train.Steps.V))
 	if err != nil {
 		return false, false, err
@@ -52,8 +72,9 @@ func Fits(j *Job) (fits, tight bool, err error) {
 
 // Try says what Fits does, sooner of a job that dies in its first step: no other
 // is played then. Of the outcome there are only what was played and OnGPU.
-func Try(j *Job) (*Outcome, error) {
-	o, err := play(j, 1)
+func Try(j *Job) (o *Outcome, err error) {
+	defer j.metered(&err)()
+	o, err = play(j, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -55,14 +55,14 @@ func (o *Outcome) otherWorkspaces() error {
 	default:
 		return nil
 	}
-	p, err := engine.Play(o.Job.Program, env, nil, o.Played.Steps)
+	p, err := engine.PlayWithin(o.Job.meter, o.Job.Program, env, nil, o.Played.Steps)
 	if err != nil {
 		return err
 	}
-	if *other, err = allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{Config: o.Job.Machine.Conf}); err != nil || other == &o.Bare {
+	if *other, err = allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{Config: o.Job.Machine.Conf, Meter: o.Job.meter}); err != nil || other == &o.Bare {
 		return err
 	}
-	o.WithOnGPU, err = o.Job.Machine.replay(p, nil)
+	o.WithOnGPU, err = o.Job.replay(p, nil)
 	return err
 }
 

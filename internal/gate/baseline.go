@@ -3,13 +3,17 @@ package gate
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -25,9 +29,10 @@ type Baseline struct {
 	By      string  `json:"memplan"` // the version that wrote it
 	Entries []Entry `json:"specs"`
 
-	path string
-	text []byte
-	dir  string // absolute path of the folder that specs are relative to
+	path  string
+	text  []byte
+	dir   string            // absolute path of the folder that specs are relative to
+	index map[[2]string]int // of entries by spec and device, the first of each; nil: not made
 }
 
 // Entry holds the figures of a spec on a GPU. Spec is the path from the
@@ -67,8 +72,16 @@ func ReadBaseline(path string, text []byte) (*Baseline, error) {
 			return nil, fmt.Errorf("%s: the entry of spec %q is not one that memplan writes", path, e.Spec)
 		}
 	}
+	b.index = map[[2]string]int{}
+	for i, e := range b.Entries {
+		if key := [2]string{e.Spec, e.Device}; !b.has(key) {
+			b.index[key] = i
+		}
+	}
 	return b, b.locate()
 }
+
+func (b *Baseline) has(key [2]string) bool { _, ok := b.index[key]; return ok }
 
 func (b *Baseline) locate() error {
 	abs, err := filepath.Abs(b.path)
@@ -93,11 +106,8 @@ func (b *Baseline) name(path string) string {
 }
 
 func (b *Baseline) find(path, device string) *Entry {
-	name := b.name(path)
-	for i := range b.Entries {
-		if e := &b.Entries[i]; e.Spec == name && e.Device == device {
-			return e
-		}
+	if i, ok := b.index[[2]string{b.name(path), device}]; ok {
+		return &b.Entries[i]
 	}
 	return nil
 }
@@ -125,6 +135,32 @@ func (b *Baseline) Text() ([]byte, error) {
 	return out.Bytes(), err
 }
 
+// maxGone is how many specs that are gone are told.
+const maxGone = 100
+
+// entryKey finds the specs that a baseline names, as they are written.
+var entryKey = regexp.MustCompile(`"spec": ("(?:[^"\\]|\\.)*")`)
+
+// entryPlaces tells where a baseline names each spec first.
+func entryPlaces(text []byte) map[string]spec.Pos {
+	out := map[string]spec.Pos{}
+	line, from := 1, 0 // the line that begins at from
+	for _, m := range entryKey.FindAllSubmatchIndex(text, -1) {
+		var name string
+		if json.Unmarshal(text[m[2]:m[3]], &name) != nil {
+			continue
+		}
+		line += bytes.Count(text[from:m[0]], []byte("\n"))
+		if i := bytes.LastIndexByte(text[from:m[0]], '\n'); i >= 0 {
+			from += i + 1
+		}
+		if _, ok := out[name]; !ok {
+			out[name] = spec.Pos{Line: line, Col: 1 + utf8.RuneCount(text[from:m[0]])}
+		}
+	}
+	return out
+}
+
 // gone reports specs that are no more: those of a commit, and those that a
 // baseline has figures of.
 func (o *Options) gone() []Finding {
@@ -144,16 +180,23 @@ func (o *Options) gone() []Finding {
 		return out
 	}
 	said := map[string]bool{}
-	text := o.Baseline.text
+	places := entryPlaces(o.Baseline.text)
 	for _, e := range o.Baseline.Entries {
-		if _, err := os.Lstat(filepath.Join(o.Baseline.dir, filepath.FromSlash(e.Spec))); !os.IsNotExist(err) || said[e.Spec] || isPreset(e.Spec) {
+		if said[e.Spec] || isPreset(e.Spec) {
 			continue
 		}
 		said[e.Spec] = true
-		name, _ := json.Marshal(e.Spec)
-		at := spec.Pos{Line: 1, Col: 1}
-		if i := bytes.Index(text, append([]byte(`"spec": `), name...)); i >= 0 {
-			at = posOf(string(text), i)
+		if _, err := os.Lstat(filepath.Join(o.Baseline.dir, filepath.FromSlash(e.Spec))); !os.IsNotExist(err) {
+			continue
+		}
+		at, ok := places[e.Spec]
+		if !ok {
+			at = spec.Pos{Line: 1, Col: 1}
+		}
+		if len(out) == maxGone {
+			out = append(out, Finding{Rule: r.ID, Name: r.Name, Severity: severity, File: o.Baseline.path, Line: at.Line, Column: at.Col,
+				Message: "and of more specs that are gone"})
+			break
 		}
 		out = append(out, Finding{Rule: r.ID, Name: r.Name, Severity: severity, File: o.Baseline.path, Line: at.Line, Column: at.Col,
 			Message: fmt.Sprintf("the baseline has figures of %s, which is gone", e.Spec)})
@@ -194,7 +237,11 @@ func (u *unit) compare(o *Options, out *outcome) error {
 		old := out
 		if !bytes.Equal(before.Text, u.recipe.Text) || out.files {
 			before.Options.GPUs = append(before.Options.GPUs, o.Config.GPUs...)
-			if old, err = play(on(before, u.Asked)); err != nil {
+			before.Budget = u.recipe.Budget
+			if old, err = play(on(before, u.Asked)); errors.As(err, new(*limit.Error)) {
+				u.unread(fmt.Errorf("as of %s: %w", o.Against, err))
+				return nil
+			} else if err != nil {
 				u.add(baselineRule, u.at(baselineRule), "as of %s the spec cannot be read; there is nothing to compare with", o.Against)
 				return nil
 			}

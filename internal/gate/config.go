@@ -21,6 +21,8 @@ type Config struct {
 	settings []setting
 	exclude  *globs
 
+	globCount int // of all globs
+
 	Settings
 	DeviceTable spec.String   `yaml:"device_table" doc:"file that describes more GPUs, as estimate --devices takes it"`
 	Baseline    spec.String   `yaml:"baseline" doc:"baseline that growth is measured against"`

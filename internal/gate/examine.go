@@ -25,10 +25,19 @@ func (u *unit) addAs(rule int, most Severity, at spec.Span, format string, args 
 	}
 	f := Finding{Rule: r.ID, Name: r.Name, Severity: severity.atMost(most), File: u.Spec, Line: at.Line, Column: at.Col,
 		Message: strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")}
-	if !slices.Contains(u.Findings, f) {
+	if len(f.Message) > maxMessage {
+		f.Message = strings.ToValidUTF8(f.Message[:maxMessage], "") + "..."
+	}
+	if len(u.Findings) < maxFindings && !slices.Contains(u.Findings, f) {
 		u.Findings = append(u.Findings, f)
 	}
 }
+
+// Limits on what is told of one spec on one GPU.
+const (
+	maxFindings = 200
+	maxMessage  = 4000
+)
 
 // at is the place that a rule's findings have by default.
 func (u *unit) at(rule int) spec.Span { return u.place(append(Rules[rule].keys, "memplan")...) }

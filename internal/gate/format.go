@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -72,41 +71,6 @@ func LookupFormat(name string) (*Format, error) {
 		hint = fmt.Sprintf("; did you mean %q?", n)
 	}
 	return nil, fmt.Errorf("unknown format %q; allowed are %s%s", name, strings.Join(FormatNames(), ", "), hint)
-}
-
-// WriteFile writes text to a file at once: what reads the file sees the old text
-// or the new, never a part. Links are followed, and a pipe or a device is written to as it is.
-func WriteFile(path string, text []byte) (err error) {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
-	mode := os.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
-		if !info.Mode().IsRegular() {
-			return os.WriteFile(path, text, mode)
-		}
-		mode = info.Mode().Perm()
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(text); err != nil {
-		return err
-	}
-	if err = f.Chmod(mode); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 // Print renders a result.

@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -306,34 +304,5 @@ func TestMarkdown(t *testing.T) {
 		if strings.Contains(line, "@team") || strings.Contains(strings.TrimPrefix(line, markdownMark), "<b") {
 			t.Error(line)
 		}
-	}
-}
-
-func TestWriteFile(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "report.xml")
-	for _, text := range []string{"first", "second"} {
-		if err := WriteFile(path, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		if got, _ := os.ReadFile(path); string(got) != text {
-			t.Errorf("%q, want %q", got, text)
-		}
-	}
-	link := filepath.Join(dir, "link.xml")
-	if err := os.Symlink(path, link); err == nil {
-		if err := WriteFile(link, []byte("third")); err != nil {
-			t.Fatal(err)
-		}
-		if got, _ := os.ReadFile(path); string(got) != "third" {
-			t.Errorf("a link was replaced: %q", got)
-		}
-	}
-	if err := WriteFile(filepath.Join(dir, "no", "folder"), nil); err == nil {
-		t.Error("no error")
-	}
-	left, _ := filepath.Glob(filepath.Join(dir, ".*"))
-	if files, _ := os.ReadDir(dir); len(left) > 0 || len(files) > 2 {
-		t.Errorf("left behind: %v", fmt.Sprint(files))
 	}
 }

@@ -17,10 +17,24 @@ type globs struct {
 	list []*regexp.Regexp
 }
 
+// Limits on globs: each file is held against all of them.
+const (
+	maxGlobs = 1000
+	maxGlob  = 250
+)
+
 // globs compiles the globs of a configuration.
 func (c *Config) globs(d *spec.Document, list []spec.String) *globs {
 	g := &globs{root: c.root}
+	if c.globCount += len(list); c.globCount > maxGlobs {
+		d.Errs.Addf(list[0].At, "a configuration has at most %d globs", maxGlobs)
+		return g
+	}
 	for _, s := range list {
+		if len(s.V) > maxGlob {
+			d.Errs.Addf(s.At, "a glob must be no longer than %d bytes", maxGlob)
+			continue
+		}
 		if s.V == "" {
 			d.Errs.Addf(s.At, "a glob must not be empty")
 			continue

@@ -25,8 +25,10 @@ type Result struct {
 	Errors   int       `json:"errors"`
 	Warnings int       `json:"warnings"`
 	Notes    int       `json:"notes"`
-	Unread   int       `json:"unread"` // specs that could not be read
-	Failed   bool      `json:"failed"`
+	Unread   int       `json:"unread"` // specs that could not be read, or checked to the end
+	// Unfinished is how many of them were ended by a limit of memory or time.
+	Unfinished int  `json:"unfinished"`
+	Failed     bool `json:"failed"`
 
 	failsOn func(Severity) bool
 }
@@ -152,10 +154,14 @@ type Located struct {
 	Of *Checked
 }
 
+// maxTold bounds the findings of a result: of specs beyond, the first is told.
+const maxTold = 10_000
+
 // sum counts findings and decides. Findings of a spec are sorted: the heaviest
 // first, then by place.
 func (r *Result) sum(c *Config) {
 	r.failsOn, r.FailOn = c.FailsOn, c.FailOn.V
+	told := 0
 	for i := range r.Specs {
 		f := r.Specs[i].Findings
 		sort.SliceStable(f, func(i, j int) bool {
@@ -170,6 +176,10 @@ func (r *Result) sum(c *Config) {
 		})
 		if r.Specs[i].Fits == nil {
 			r.Unread++
+		}
+		if told += len(f); told > maxTold && len(f) > 1 { // the heaviest stays
+			told -= len(f) - 1
+			r.Specs[i].Findings = f[:1:1]
 		}
 	}
 	for _, f := range r.All() {

@@ -90,6 +90,8 @@ var Rules = []Rule{
 		"With --against-git the configuration of that commit counts, not the one beside the specs, so that a change cannot\nwiden the gate that it has to pass; the finding says how they differ, the files that they name included. What is new in the configuration\ncounts once it is merged, or with --config.", nil},
 	{"MP014", "gpu-changed", Warning, "a GPU is larger than memplan knows it under that name",
 		"A device_table describes a GPU under the name of one that memplan knows, or a spec gives its GPU more memory or a\nsmaller context than the table has. Where that is meant, another name says so.", []string{"device.memory", "device.context", "device.gpu", "device"}},
+	{"MP015", "unfinished", Error, "a limit ended the estimate of a spec",
+		"Estimating the spec takes more memory or time than --max-memory and --max-time allow, or the check as a whole took too\nlong (docs/limits.md). All others are checked all the same, and the exit code is 3. The rule cannot be turned off.", nil},
 }
 
 // The rules by what they are about.
@@ -109,6 +111,7 @@ const (
 	estimateWarning
 	configuration
 	gpuChanged
+	unfinished
 )
 
 // LookupRule finds a rule by its identifier or name, in any case; nil if there
@@ -145,8 +148,11 @@ func ruleSetting(rule, severity string) (id string, s Severity, err error) {
 		if string(s) != severity {
 			continue
 		}
-		if r == &Rules[specError] {
+		switch r {
+		case &Rules[specError]:
 			return "", "", fmt.Errorf("rule %s is always an error: a spec that cannot be read was not checked", r.ID)
+		case &Rules[unfinished]:
+			return "", "", fmt.Errorf("rule %s is always an error: the spec was not checked to the end", r.ID)
 		}
 		return r.ID, s, nil
 	}

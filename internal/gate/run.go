@@ -3,15 +3,18 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/pool"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
@@ -33,14 +36,49 @@ type Options struct {
 	// Baseline holds earlier figures; nil: there is none.
 	Baseline *Baseline
 	Version  string // of memplan
+	// Budget opens the budget of one spec on one GPU; nil: there are no limits.
+	Budget func(context.Context) *limit.Budget
+	// Time bounds the check as a whole; 0: it has no limit.
+	Time time.Duration
 	// Progress is told how many of the specs are done; it may be nil.
 	Progress func(done, total int)
+
+	whole context.Context // of the check
 }
 
+// TooMany is the error of a check of more specs, times GPUs, than are checked at
+// once.
+type TooMany struct{}
+
+func (TooMany) Error() string {
+	return fmt.Sprintf("more than %d specs times GPUs are not checked at once; name folders, or exclude some in the configuration", maxUnits)
+}
+
+// budget opens the budget of a unit.
+func (o *Options) budget() *limit.Budget {
+	if o.Budget == nil {
+		return nil
+	}
+	return o.Budget(o.whole)
+}
+
+// maxUnits bounds specs times GPUs.
+const maxUnits = 10_000
+
 // Check estimates the specs on all cores and applies the rules. The error, if
-// any, is ctx's, or that of git.
+// any, is ctx's, that of git, or TooMany.
 func Check(ctx context.Context, o *Options) (*Result, error) {
-	units := o.units()
+	if o.Time > 0 {
+		var cancel context.CancelFunc
+		o.whole, cancel = context.WithTimeoutCause(ctx, o.Time, limit.Late("the check as a whole", o.Time))
+		defer cancel()
+	} else {
+		o.whole = ctx
+	}
+	units, err := o.units()
+	if err != nil {
+		return nil, err
+	}
 	var (
 		mu   sync.Mutex
 		done int
@@ -67,6 +105,9 @@ func Check(ctx context.Context, o *Options) (*Result, error) {
 	for i := range units {
 		if u := &units[i]; i == 0 || !u.repeats(&units[i-1]) {
 			r.Specs = append(r.Specs, u.Checked)
+			if u.met {
+				r.Unfinished++
+			}
 		}
 	}
 	if c := o.ConfigChange; c != nil {
@@ -87,12 +128,19 @@ type unit struct {
 	recipe *estimate.Recipe
 	policy *setting
 	text   *spec.Spec // as the file has it, for places; nil if it cannot be read
+	met    bool       // a limit ended it
 }
 
 // units lists what is to be checked: each spec on each GPU that is asked for.
-func (o *Options) units() []unit {
+func (o *Options) units() ([]unit, error) {
 	var out []unit
 	for _, path := range o.Specs {
+		if err := context.Cause(o.whole); err != nil && !errors.As(err, new(*limit.Error)) {
+			return nil, err
+		}
+		if len(out) >= maxUnits {
+			return nil, TooMany{}
+		}
 		u := unit{path: path, Checked: Checked{Spec: path, Findings: []Finding{}}, policy: o.Config.policy(path)}
 		var err error
 		if u.recipe, err = o.Recipe(path); err != nil {
@@ -102,7 +150,7 @@ func (o *Options) units() []unit {
 		}
 		u.Spec = u.recipe.Path
 		u.recipe.Options.GPUs = append(u.recipe.Options.GPUs, o.Config.GPUs...)
-		if u.text, err = spec.Parse(u.recipe.Path, u.recipe.Text, u.recipe.Options); u.text == nil {
+		if u.text, err = o.parse(u.recipe); u.text == nil {
 			u.unread(err)
 			out = append(out, u)
 			continue
@@ -111,12 +159,25 @@ func (o *Options) units() []unit {
 		if own := u.text.Device; !u.policy.force && (own.GPU.Set || own.Arch.Set || own.SMs.Set) || len(devices) == 0 {
 			devices = []string{""}
 		}
+		if len(out)+len(devices) > maxUnits {
+			return nil, TooMany{}
+		}
 		for _, d := range devices {
 			u.Asked = d
 			out = append(out, u)
 		}
 	}
-	return out
+	return out, nil
+}
+
+// parse reads a spec, of which the mistakes are told when it is estimated.
+func (o *Options) parse(r *estimate.Recipe) (s *spec.Spec, err error) {
+	b := o.budget()
+	defer b.Close()
+	options := r.Options
+	options.Meter = b.Meter()
+	defer limit.Catch(&err)
+	return spec.Parse(r.Path, r.Text, options)
 }
 
 // repeats reports a spec that cannot be read on one GPU for the same reason as on
@@ -179,6 +240,13 @@ func (u *unit) check(o *Options) error {
 	if u.recipe == nil || u.text == nil {
 		return nil
 	}
+	if late := context.Cause(o.whole); late != nil {
+		u.unread(late)
+		return nil
+	}
+	b := o.budget()
+	defer b.Close()
+	u.recipe.Budget = b
 	out, err := play(on(u.recipe, u.Asked))
 	if err != nil {
 		u.unread(err)
@@ -199,6 +267,9 @@ func (u *unit) unread(err error) {
 		err = named.Err
 	}
 	switch {
+	case errors.As(err, new(*limit.Error)):
+		u.met = true
+		u.add(unfinished, u.place("memplan"), "not checked to the end: %v", err)
 	case errors.As(err, &file) && filepath.Clean(file.Path) == filepath.Clean(u.Spec):
 		u.add(specError, u.place(), "the file cannot be read: %v", file.Err)
 	case errors.As(err, &wrong) && (u.recipe == nil || u.recipe.Options.Label == ""):
@@ -213,6 +284,9 @@ func (u *unit) unread(err error) {
 				msg = wrong.Overrides[-d.Line-1] + ": " + msg
 			}
 			u.add(specError, at, "%s", msg)
+		}
+		if wrong.More > 0 {
+			u.add(specError, u.place("memplan"), "and %d more mistakes", wrong.More)
 		}
 	case errors.As(err, &played) && played.File == u.Spec && played.Line > 0:
 		at := spec.Span{Pos: spec.Pos{Line: played.Line, Col: 1}}

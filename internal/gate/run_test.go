@@ -130,7 +130,7 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s is not found", r.ID)
 		}
 	}
-	if Rules[gpuChanged].Name != "gpu-changed" || len(Rules) != gpuChanged+1 {
+	if Rules[unfinished].Name != "unfinished" || len(Rules) != unfinished+1 {
 		t.Error("the constants and the table differ")
 	}
 }

@@ -45,7 +45,7 @@ func (c *checker) autograd(b *spec.Named[spec.Block]) {
 // and the kept tensors; it gets the params of the block that it has, too.
 func (u *unit) apply(b *spec.Named[spec.Block], with map[string]any, ins []val, at spec.Span) val {
 	el := u.el
-	key := fmt.Sprintf("%p %s %s", b, keyOf(with), keyOfVals(ins))
+	key := fmt.Sprintf("%p %s %s", b, keyOf(with), el.keyOfVals(ins))
 	made := el.cache[key]
 	if made == nil {
 		el.enter(at)

@@ -370,7 +370,7 @@ func (f *fn) callBlock(e *spec.Entry, sc *scope, i int) val {
 // modules it may use, and calls it.
 func (u *unit) callFunction(b *spec.Named[spec.Block], with map[string]any, ins []val, at spec.Span) val {
 	el := u.el
-	key := fmt.Sprintf("%p %s %s", b, keyOf(with), keyOfVals(ins))
+	key := fmt.Sprintf("%p %s %s", b, keyOf(with), el.keyOfVals(ins))
 	fe := u.funcs[key]
 	if fe == nil {
 		el.enter(at)

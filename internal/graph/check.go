@@ -428,7 +428,7 @@ func (c *checker) args(v *spec.Value, a *argReader, tensor func(string) bool) {
 		if v.HasExpr() {
 			return
 		}
-		x, err := v.Eval(nil)
+		x, err := v.Eval(c.el.spec.Env)
 		if err == nil {
 			_, err = p.Check(x)
 		}

@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -15,12 +16,17 @@ import (
 const (
 	maxStatements = 200_000
 	maxNesting    = 40
+
+	// statementBytes is what a statement takes in the program, with its module,
+	// at the most but for rare ones.
+	statementBytes = 4 << 10
 )
 
 // elaborator holds what is shared while one spec becomes a job.
 type elaborator struct {
 	spec   *spec.Spec
 	errs   *spec.Errors
+	meter  *limit.Meter
 	shapes *op.Shapes
 	job    *program.Job
 	batch  int64
@@ -129,6 +135,18 @@ func (s *scope) Names() []string {
 // whether the models are in training mode.
 func (el *elaborator) globals() map[string]any {
 	return map[string]any{"B": el.batch, "training": el.training()}
+}
+
+// Meter is that of the spec's params, where the chain of scopes ends.
+func (s *scope) Meter() *limit.Meter {
+	for s.parent != nil {
+		outer, ok := s.parent.(*scope)
+		if !ok {
+			return s.parent.Meter()
+		}
+		s = outer
+	}
+	return nil
 }
 
 func (s *scope) with(vars map[string]any) *scope { return &scope{parent: s, vars: vars} }
@@ -364,11 +382,15 @@ func (u *unit) modulePath(e *spec.Entry, sc *scope, i int) string {
 // the entry is repeated.
 func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 	el := u.el
-	turn := func(sc *scope, i int) {
-		el.statements++
-		if el.statements > maxStatements {
+	room := func(turns int64) {
+		if turns > int64(maxStatements-el.statements) {
 			el.fail(e.At, "the spec unrolls to more than %d statements", maxStatements)
 		}
+	}
+	turn := func(sc *scope, i int) {
+		room(1)
+		el.statements++
+		el.meter.Hold(statementBytes)
 		if e.If != nil && !spec.Truth(el.eval(e.If, sc)) {
 			return
 		}
@@ -380,6 +402,7 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 		if n < 0 {
 			el.fail(e.Repeat.Span, "repeat must not be negative, but is %d", n)
 		}
+		room(n)
 		for i := range n {
 			s := sc
 			if e.As.Set {
@@ -400,6 +423,7 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 			}
 			lists = append(lists, list)
 		}
+		room(int64(len(lists[0])))
 		for i := range lists[0] {
 			vars := map[string]any{}
 			for k, l := range e.For {
@@ -414,7 +438,8 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 
 // block elaborates a module block for some params and inputs.
 func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]any, ins []val, at spec.Span) (*program.Class, []val) {
-	key := fmt.Sprintf("%p %s %s %v", b, keyOf(with), keyOfVals(ins), el.job.DType)
+	key := fmt.Sprintf("%p %s %s %v", b, keyOf(with), el.keyOfVals(ins), el.job.DType)
+	el.meter.Work(int64(len(key)))
 	if el.shrunk != nil { // blocks that are alike may be pruned differently
 		key += el.path
 	}
@@ -516,10 +541,12 @@ func keyOf(with map[string]any) string {
 }
 
 // keyOfVals describes arguments: shapes, and which are the same object.
-func keyOfVals(ins []val) string {
+func (el *elaborator) keyOfVals(ins []val) string {
 	var b strings.Builder
 	for i, v := range ins {
-		b.WriteString(v.m.key())
+		key := v.m.key()
+		el.meter.Work(int64(i + len(key)))
+		b.WriteString(key)
 		for j := range i {
 			if v.e != nil && v.same(ins[j]) {
 				fmt.Fprintf(&b, "=%d", j)

@@ -222,9 +222,10 @@ func (f *fn) appendTo(e *spec.Entry, name string, v val) {
 	if !f.metas[s].list {
 		f.u.el.fail(e.Name[0].At, "%q is %s, not a list", name, f.metas[s].describe())
 	}
-	m := f.metas[s]
-	m.tuple = append(append([]meta{}, m.tuple...), v.m)
-	f.metas[s] = m
+	if m := &f.metas[s]; m.grown == nil || *m.grown != len(m.tuple) { // it is copied
+		f.u.el.meter.Work(int64(len(m.tuple)))
+	}
+	f.metas[s] = f.metas[s].appended(v.m)
 	f.emit(program.Stmt{Kind: program.Append, Targets: []int{s}, Value: v.e, Line: e.At.Line})
 	f.cur, f.why = val{&program.Expr{Kind: program.Item, Slot: s, Index: -1}, v.m}, ""
 }

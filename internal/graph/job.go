@@ -49,7 +49,7 @@ type Result struct {
 // too, so that all mistakes of a file come at once.
 func Build(s *spec.Spec, o Options) (*Result, error) {
 	el := &elaborator{
-		spec: s, errs: s.Errs, shapes: &op.Shapes{E: o.Env}, cache: map[string]*elaborated{}, names: map[string]int{}, sizes: map[*program.Func]int{}, users: map[*spec.Errors]spec.String{},
+		spec: s, errs: s.Errs, meter: s.Env.Meter(), shapes: &op.Shapes{E: o.Env, Meter: s.Env.Meter()}, cache: map[string]*elaborated{}, names: map[string]int{}, sizes: map[*program.Func]int{}, users: map[*spec.Errors]spec.String{},
 		batch: s.Train.BatchSize.V, opts: o,
 		gpus: s.Parallel,
 	}
@@ -228,7 +228,7 @@ func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 	for _, p := range with {
 		ok = el.try(func() { given[p.Key.Str] = el.eval(p.Value, el.spec.Env) }) && ok
 	}
-	s, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{Params: given})
+	s, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{Params: given, Meter: el.meter})
 	if s != nil {
 		for _, p := range with {
 			if _, known := s.Env.Lookup(p.Key.Str); !known {

@@ -381,7 +381,7 @@ func (f *fn) forward(e *spec.Entry, sc *scope, st program.Stmt) {
 // model elaborates a model for some inputs; with others, it must come out the
 // same.
 func (el *elaborator) model(m *model, ins []val, at spec.Span) []val {
-	key := keyOfVals(ins)
+	key := el.keyOfVals(ins)
 	if rets, ok := m.calls[key]; ok {
 		return rets
 	}

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/op"
@@ -16,11 +17,28 @@ type meta struct {
 	tuple []meta
 	list  bool // a list, which grows
 	none  bool // None itself
+	grown *int // of a list: how much of the array under tuple is in use
 
 	causal bool // a mask that is known to be causal
 }
 
 func tensorMeta(t *op.Tensor) meta { return meta{t: t} }
+
+// appended is a list with one item more. Lists over the same array, such as this
+// one before, do not change: where the array goes on behind a list already, the new
+// one is a copy.
+func (m meta) appended(x meta) meta {
+	n := len(m.tuple)
+	if m.grown == nil || *m.grown != n {
+		m.tuple = slices.Clip(m.tuple)
+	}
+	if cap(m.tuple) == n { // another array
+		m.grown = new(int)
+	}
+	m.tuple = append(m.tuple, x)
+	*m.grown = n + 1
+	return m
+}
 
 // key describes a meta for comparison: shapes, strides and types.
 func (m meta) key() string {

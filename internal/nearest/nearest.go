@@ -6,16 +6,23 @@ import "strings"
 
 // To returns the candidate that s is most likely a slip of: the one at the
 // smallest edit distance, if that is at most a third of its length. Case does
-// not count. Of equals the first wins; "" means none is near.
+// not count. Of equals the first wins; "" means none is near. Of very many
+// candidates the first alone count.
 func To(s string, candidates []string) string {
 	best, bestDistance := "", 0
-	for _, c := range candidates {
+	for _, c := range candidates[:min(len(candidates), maxCandidates)] {
+		if long := len(c) - len(s); max(long, -long) > len(c)/3 {
+			continue // so many letters are to be inserted or deleted at least
+		}
 		if d := distance(strings.ToLower(s), strings.ToLower(c)); d <= len(c)/3 && (best == "" || d < bestDistance) {
 			best, bestDistance = c, d
 		}
 	}
 	return best
 }
+
+// maxCandidates bounds the work on hostile input.
+const maxCandidates = 2000
 
 // distance counts the letters to insert, delete, replace or swap with their
 // neighbour that make b of a (optimal string alignment), on bytes.

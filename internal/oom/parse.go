@@ -2,6 +2,7 @@ package oom
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -118,8 +119,12 @@ const traceback = 12
 // reach is how far behind its anchor a message is looked at, in bytes.
 const reach = 2000
 
-// Parse finds all messages of a log. One that is repeated word for word, as
-// when an exception is chained or printed twice, is taken once.
+// maxFailures bounds the messages of a log that are read.
+const maxFailures = 1000
+
+// Parse finds all messages of a log, or the first of very many. One that is
+// repeated word for word, as when an exception is chained or printed twice, is
+// taken once.
 func Parse(log string) []*Failure {
 	var out []*Failure
 	seen := map[string]bool{}
@@ -168,7 +173,9 @@ func Parse(log string) []*Failure {
 		key := string(kind) + strconv.Itoa(f.Rank) + f.Text
 		if !seen[key] {
 			seen[key] = true
-			out = append(out, f)
+			if out = append(out, f); len(out) == maxFailures {
+				break
+			}
 		}
 	}
 	return out
@@ -176,6 +183,9 @@ func Parse(log string) []*Failure {
 
 // anchor finds the first message of a line, which may end on the next one.
 func anchor(here, next string) (Kind, int) {
+	if !suspicious(here + " " + next) {
+		return "", -1
+	}
 	if m := asyncAlone.FindStringSubmatchIndex(here); m != nil {
 		return Async, m[2]
 	}
@@ -223,11 +233,25 @@ func trim(s string) string {
 	return s
 }
 
+// barEnd is how much of the end of a line is looked at for steps: a progress bar may
+// be rewritten many times, and the last time counts.
+const barEnd = 500
+
+// words are such that each message has one of them, in any case.
+var words = []string{"memory", "alloc", "cublas", "cudnn", "nable to find", "bus error", "kill", "oom", "space left"}
+
+// suspicious reports whether a text may hold a message; most lines do not, and this
+// is sooner told than what it is.
+func suspicious(text string) bool {
+	text = strings.ToLower(text)
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+}
+
 // steps is the largest count of steps that a line shows.
 func steps(line string) int64 {
 	n := int64(0)
-	if len(line) > 4000 { // a progress bar that was rewritten many times
-		line = line[len(line)-4000:]
+	if len(line) > barEnd {
+		line = line[len(line)-barEnd:]
 	}
 	for _, re := range []*regexp.Regexp{bar, counter} {
 		for _, m := range re.FindAllStringSubmatch(line, -1) {

@@ -3,14 +3,19 @@ package op
 import (
 	"fmt"
 
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
 // Shapes is an Exec that knows only shapes: it tells what an operator returns
 // without a graph, an allocator or a device.
 type Shapes struct {
-	E Env
+	E     Env
+	Meter *limit.Meter
 }
+
+// shapeBytes is what a result of Shapes takes.
+const shapeBytes = 512
 
 // ShapeError is what Shapes.Fail panics with. Arg is the argument that is wrong
 // if an Arg is among the values of the message.
@@ -47,6 +52,7 @@ func (s *Shapes) New(l tensor.Layout, d tensor.DType) *Tensor {
 	if _, err := tensor.MulBytes(append(l.Size.Slice(), d.Size())...); err != nil {
 		s.Fail("a tensor of shape %v: %v", l.Size, err)
 	}
+	s.Meter.Hold(shapeBytes)
 	return &Tensor{Layout: l, DType: d}
 }
 
@@ -55,6 +61,7 @@ func (s *Shapes) NewIn(_ tensor.Bytes, l tensor.Layout, d tensor.DType) *Tensor 
 
 // Alias implements Exec.
 func (s *Shapes) Alias(_ *Tensor, l tensor.Layout, d tensor.DType) *Tensor {
+	s.Meter.Hold(shapeBytes)
 	return &Tensor{Layout: l, DType: d}
 }
 
@@ -76,6 +83,7 @@ func (s *Shapes) Do(r *Row, args any, in ...*Tensor) []*Tensor {
 	switch {
 	case r.View != nil:
 		for _, l := range r.View(&c) {
+			s.Meter.Hold(shapeBytes)
 			if _, err := l.Size.CheckNumel(); err != nil {
 				s.Fail("a tensor of shape %v: %v", l.Size, err)
 			}

@@ -2,6 +2,7 @@ package optim
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -42,7 +43,11 @@ var _ = define(Row{
 	},
 	Note: func(args any) string {
 		a := args.(*lbfgsArgs)
-		return fmt.Sprintf("LBFGS: how many iterations a step takes depends on the numbers; %d are assumed, each of which adds to the history", a.iterations())
+		note := fmt.Sprintf("LBFGS: how many iterations a step takes depends on the numbers; %d are assumed, each of which adds to the history", a.iterations())
+		if cut := a.cut().iterations(); cut < a.iterations() {
+			note += fmt.Sprintf("; %d are played, since from then on all are alike", cut)
+		}
+		return note
 	},
 })
 
@@ -51,12 +56,34 @@ func (a *lbfgsArgs) evaluations() int64 {
 	if a.MaxEval != nil {
 		return *a.MaxEval
 	}
+	if a.MaxIter > math.MaxInt64/2 {
+		return math.MaxInt64
+	}
 	return a.MaxIter * 5 / 4
 }
 
 // iterations is how many a step takes: the closure is called once before them
 // and once in each.
 func (a *lbfgsArgs) iterations() int64 { return max(min(a.MaxIter, a.evaluations()-1), 1) }
+
+// alikeIterations is how many iterations of a step are played beyond those that
+// fill the history.
+const alikeIterations = 100
+
+// cut are the arguments with as many iterations as there are before all are alike:
+// the history is full, and each takes what the one before has given back.
+func (a *lbfgsArgs) cut() *lbfgsArgs {
+	most := a.HistorySize + alikeIterations
+	if most < a.HistorySize || a.iterations() <= most {
+		return a
+	}
+	b := *a
+	b.MaxIter = most
+	if b.MaxEval != nil {
+		b.MaxEval = &most
+	}
+	return &b
+}
 
 // lbfgsState is what LBFGS keeps beside the gradients, for all parameters.
 type lbfgsState struct {
@@ -87,10 +114,13 @@ func lbfgsStep(c *Call, g Group) {
 	if len(g.Params) == 0 {
 		return
 	}
+	if c.Numbers() == nil {
+		a = a.cut()
+	}
 	first := g.Params[0]
 	s, _ := first.Own.(*lbfgsState)
 	if s == nil {
-		s = &lbfgsState{al: make([]*op.Tensor, a.HistorySize)}
+		s = &lbfgsState{}
 		first.Own = s
 	}
 	flat, met, d, t, hDiag := c.local(), c.local(), c.local(), c.local(), c.local()
@@ -185,6 +215,9 @@ func (c *Call) direction(s *lbfgsState, a *lbfgsArgs, flat, d, hDiag, yLocal, st
 		c.remember(s, a, y, step, hDiag)
 	}
 	q.set(c.like(y))
+	for len(s.al) < len(s.dirs) { // of history_size items in PyTorch, None at first
+		s.al = append(s.al, nil)
+	}
 	for i := len(s.dirs) - 1; i >= 0; i-- {
 		old := s.al[i]
 		s.al[i] = c.Persist(c.scaledDot(y))

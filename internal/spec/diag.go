@@ -44,17 +44,37 @@ type Errors struct {
 	Private   bool
 	Lines     []string
 	Overrides []string // flags as written: "--set key=value"
-	List      []Diag
+	List      []Diag   // the first maxErrors that were found
+	More      int      // mistakes beyond those
 }
+
+// maxErrors is how many mistakes of a file are told.
+const maxErrors = 100
 
 // add appends a mistake unless the very same was reported before.
 func (e *Errors) add(d Diag) {
+	d.Msg, d.Hint = clip(d.Msg), clip(d.Hint)
 	for _, o := range e.List {
 		if o == d {
 			return
 		}
 	}
+	if len(e.List) == maxErrors {
+		e.More++
+		return
+	}
 	e.List = append(e.List, d)
+}
+
+// maxMessage is how many bytes of a message are told.
+const maxMessage = 4000
+
+// clip cuts a message, of names for instance that are as long as the file.
+func clip(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxMessage], "") + "..."
 }
 
 // Addf reports a mistake at s.
@@ -65,6 +85,10 @@ func (e *Errors) Addf(s Span, format string, args ...any) {
 // Unknown reports a name that is not among the allowed ones, with the nearest
 // of them if one is near.
 func (e *Errors) Unknown(s Span, what, name string, allowed []string) {
+	if len(e.List) == maxErrors { // what is near costs time
+		e.More++
+		return
+	}
 	d := Diag{Span: s, Msg: fmt.Sprintf("unknown %s %q", what, name)}
 	if n := nearest.To(name, allowed); n != "" {
 		d.Msg += fmt.Sprintf("; did you mean %q?", n)
@@ -106,6 +130,9 @@ func (e *Errors) Error() string {
 			b.WriteString("\n      = " + printable.Text(d.Hint))
 		}
 	}
+	if e.More > 0 {
+		fmt.Fprintf(&b, "\n%s: and %d more", e.File, e.More)
+	}
 	return b.String()
 }
 
@@ -133,19 +160,21 @@ func (e *Errors) Message(d *Diag) string {
 // character; very long lines are cut around it.
 func caret(line string, s Span) string {
 	const width = 110
-	r := []rune(printable.Masked(line))
-	col, n := min(s.Col-1, len(r)), max(s.Len, 1)
+	_, col := cutAt(line, s.Col-1)
+	n := max(s.Len, 1)
 	from, cut := 0, ""
 	if col > width-20 {
 		from, cut = col-20, "..."
 	}
-	to := min(len(r), from+width)
+	begin, _ := cutAt(line, from)
+	end, _ := cutAt(line[begin:], width)
+	r := []rune(printable.Masked(line[begin : begin+end]))
 	var pad strings.Builder
 	for _, c := range cut {
 		_ = c
 		pad.WriteByte(' ')
 	}
-	for _, c := range r[from:col] {
+	for _, c := range r[:col-from] {
 		switch {
 		case c == '\t':
 			pad.WriteByte('\t')
@@ -155,8 +184,20 @@ func caret(line string, s Span) string {
 			pad.WriteByte(' ')
 		}
 	}
-	n = max(1, min(n, to-col))
-	return fmt.Sprintf("\n %4d | %s%s\n      | %s%s%s", s.Line, cut, string(r[from:to]), pad.String(), "^", strings.Repeat("~", n-1))
+	n = max(1, min(n, from+len(r)-col))
+	return fmt.Sprintf("\n %4d | %s%s\n      | %s%s%s", s.Line, cut, string(r), pad.String(), "^", strings.Repeat("~", n-1))
+}
+
+// cutAt returns the byte at which the n-th character of a text begins, from 0, or
+// its end, and how many characters are before.
+func cutAt(s string, n int) (at, before int) {
+	for at = range s {
+		if before == n {
+			return at, n
+		}
+		before++
+	}
+	return len(s), before
 }
 
 // wide reports characters that terminals show in two columns: the East Asian

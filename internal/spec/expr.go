@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"go.starlark.net/syntax"
+
+	"github.com/memplan/memplan/internal/limit"
 )
 
 // Env gives expressions their names. A value is int64, float64, bool, string,
@@ -16,6 +18,7 @@ import (
 type Env interface {
 	Lookup(name string) (any, bool)
 	Names() []string // for suggestions
+	Meter() *limit.Meter
 }
 
 // Object is a value with attributes, such as a tensor with its shape.
@@ -39,12 +42,17 @@ type part struct {
 	at   int // characters before it in the scalar
 }
 
-// Limits on expressions: they are pure and small.
+// Limits on expressions: they are pure and small. A value counts with the lists in
+// it each time that they occur, though they may be one and the same: what prints or
+// compares it goes through all of them.
 const (
 	maxExprBytes = 2000
 	maxList      = 4096
 	maxString    = 4096
 	maxExprDepth = 64
+	maxExprSteps = 100_000
+	maxParts     = 256     // of a scalar: expressions and what is between them
+	maxWeight    = 1 << 19 // bytes of a list, as weight counts
 )
 
 // parseTemplate splits a scalar at its ${...} and parses the expressions,
@@ -53,6 +61,9 @@ func parseTemplate(s string) (*template, *Diag) {
 	t := &template{}
 	at := 0
 	for s != "" {
+		if len(t.parts) >= maxParts {
+			return nil, &Diag{Span: Span{Pos: Pos{0, at}, Len: 1}, Msg: fmt.Sprintf("a string has at most %d expressions and parts between them", maxParts)}
+		}
 		i := strings.Index(s, "${")
 		if i < 0 {
 			t.parts = append(t.parts, part{text: s})
@@ -205,6 +216,11 @@ func (v *Value) Eval(env Env) (any, error) {
 			}
 			out[i] = x
 		}
+		w := weight(out, maxWeight)
+		env.Meter().Work(int64(w))
+		if w > maxWeight {
+			return nil, &EvalError{v.Span, tooHeavy}
+		}
 		return out, nil
 	case v.Kind == Map:
 		return nil, &EvalError{v.Span, "a mapping is not a value"}
@@ -226,8 +242,7 @@ func (v *Value) Eval(env Env) (any, error) {
 		if len(v.expr.parts) == 1 {
 			return x, nil
 		}
-		b.WriteString(pyStr(x))
-		if b.Len() > maxString {
+		if !writePy(&b, x, maxString) {
 			return nil, &EvalError{v.Span, fmt.Sprintf("string is longer than %d bytes", maxString)}
 		}
 	}
@@ -266,7 +281,51 @@ type evaluator struct {
 }
 
 func evalExpr(e syntax.Expr, env Env) (any, error) {
-	return (&evaluator{env: env}).eval(e)
+	ev := &evaluator{env: env}
+	x, err := ev.eval(e)
+	env.Meter().Work(int64(ev.steps))
+	return x, err
+}
+
+// spend counts steps that an expression takes beside those of its parts: values
+// that are compared, copied or printed.
+func (ev *evaluator) spend(e syntax.Expr, n int) error {
+	if ev.steps += n; ev.steps > maxExprSteps {
+		return ev.fail(e, "expression takes too long")
+	}
+	return nil
+}
+
+const tooHeavy = "list is too large: with the lists in it, it holds more than 512 KiB"
+
+// made checks a list that an expression made.
+func (ev *evaluator) made(e syntax.Expr, list []any) (any, error) {
+	w := weight(list, maxWeight)
+	if w > maxWeight {
+		return nil, ev.fail(e, tooHeavy)
+	}
+	return list, ev.spend(e, w/perStep)
+}
+
+// perStep is how many bytes of a list are looked at in the time of a step.
+const perStep = 64
+
+// weight is about how many bytes a value has when it is printed. It stops counting
+// beyond most.
+func weight(x any, most int) int {
+	switch x := x.(type) {
+	case string:
+		return 8 + len(x)
+	case []any:
+		w := 8
+		for _, it := range x {
+			if w += weight(it, most-w); w > most {
+				break
+			}
+		}
+		return w
+	}
+	return 8
 }
 
 func (ev *evaluator) fail(e syntax.Expr, format string, args ...any) error {
@@ -279,9 +338,8 @@ func (ev *evaluator) fail(e syntax.Expr, format string, args ...any) error {
 }
 
 func (ev *evaluator) eval(e syntax.Expr) (any, error) {
-	ev.steps++
-	if ev.steps > 100_000 {
-		return nil, ev.fail(e, "expression takes too long")
+	if err := ev.spend(e, 1); err != nil {
+		return nil, err
 	}
 	switch e := e.(type) {
 	case *syntax.ParenExpr:
@@ -310,9 +368,9 @@ func (ev *evaluator) eval(e syntax.Expr) (any, error) {
 		}
 		return ev.eval(e.False)
 	case *syntax.ListExpr:
-		return ev.list(e.List)
+		return ev.list(e, e.List)
 	case *syntax.TupleExpr:
-		return ev.list(e.List)
+		return ev.list(e, e.List)
 	case *syntax.IndexExpr:
 		return ev.index(e)
 	case *syntax.SliceExpr:
@@ -360,7 +418,7 @@ func (ev *evaluator) name(e *syntax.Ident) (any, error) {
 	return nil, ev.fail(e, "unknown name %q in an expression%s", e.Name, suggest(e.Name, ev.env.Names()))
 }
 
-func (ev *evaluator) list(es []syntax.Expr) (any, error) {
+func (ev *evaluator) list(e syntax.Expr, es []syntax.Expr) (any, error) {
 	out := make([]any, 0, len(es))
 	for _, x := range es {
 		v, err := ev.eval(x)
@@ -369,7 +427,7 @@ func (ev *evaluator) list(es []syntax.Expr) (any, error) {
 		}
 		out = append(out, v)
 	}
-	return out, nil
+	return ev.made(e, out)
 }
 
 func (ev *evaluator) unary(e *syntax.UnaryExpr) (any, error) {
@@ -530,5 +588,5 @@ func (ev *evaluator) comprehension(e *syntax.Comprehension) (any, error) {
 	if err := run(0); err != nil {
 		return nil, err
 	}
-	return out, nil
+	return ev.made(e, out)
 }

@@ -38,10 +38,9 @@ func (ev *evaluator) binary(e *syntax.BinaryExpr) (any, error) {
 	switch e.Op {
 	case syntax.AND, syntax.OR:
 		return y, nil
-	case syntax.EQL:
-		return equal(x, y), nil
-	case syntax.NEQ:
-		return !equal(x, y), nil
+	case syntax.EQL, syntax.NEQ:
+		same, err := ev.equal(e, x, y)
+		return same == (e.Op == syntax.EQL), err
 	case syntax.IN, syntax.NOT_IN:
 		list, ok := y.([]any)
 		if !ok {
@@ -49,7 +48,12 @@ func (ev *evaluator) binary(e *syntax.BinaryExpr) (any, error) {
 		}
 		found := false
 		for _, v := range list {
-			found = found || equal(x, v)
+			if found {
+				break
+			}
+			if found, err = ev.equal(e, x, v); err != nil {
+				return nil, err
+			}
 		}
 		return found == (e.Op == syntax.IN), nil
 	}
@@ -105,7 +109,7 @@ func (ev *evaluator) repeat(e syntax.Expr, lists [][]any) (any, error) {
 		}
 		out = append(out, l...)
 	}
-	return out, nil
+	return ev.made(e, out)
 }
 
 func (ev *evaluator) times(e syntax.Expr, l []any, n int64) (any, error) {
@@ -113,10 +117,12 @@ func (ev *evaluator) times(e syntax.Expr, l []any, n int64) (any, error) {
 		return nil, ev.fail(e, "list is longer than %d", maxList)
 	}
 	var out []any
-	for range max(n, 0) {
-		out = append(out, l...)
+	if len(l) > 0 {
+		for range max(n, 0) {
+			out = append(out, l...)
+		}
 	}
-	return out, nil
+	return ev.made(e, out)
 }
 
 func number(x any) (float64, bool) {
@@ -129,25 +135,36 @@ func number(x any) (float64, bool) {
 	return 0, false
 }
 
-func equal(x, y any) bool {
+// equal compares values; each pair of them that is looked at is a step.
+func (ev *evaluator) equal(e syntax.Expr, x, y any) (bool, error) {
+	if err := ev.spend(e, 1); err != nil {
+		return false, err
+	}
+	a, ok := x.([]any)
+	b, ok2 := y.([]any)
+	if !ok || !ok2 {
+		return same(x, y), nil
+	}
+	if len(a) != len(b) {
+		return false, nil
+	}
+	for i := range a {
+		if eq, err := ev.equal(e, a[i], b[i]); !eq || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// same compares values that are not both lists.
+func same(x, y any) bool {
 	f, ok := number(x)
 	g, ok2 := number(y)
 	if ok && ok2 {
 		return f == g
 	}
-	a, ok := x.([]any)
-	b, ok2 := y.([]any)
-	if ok && ok2 {
-		if len(a) != len(b) {
-			return false
-		}
-		for i := range a {
-			if !equal(a[i], b[i]) {
-				return false
-			}
-		}
-		return true
-	}
+	_, ok = x.([]any)
+	_, ok2 = y.([]any)
 	_, xObject := x.(Object)
 	_, yObject := y.(Object)
 	if ok || ok2 || xObject || yObject {
@@ -279,7 +296,10 @@ func (ev *evaluator) choose(e *syntax.IndexExpr, d *syntax.DictExpr) (any, error
 		if err != nil {
 			return nil, err
 		}
-		if equal(k, x) {
+		switch eq, err := ev.equal(entry, k, x); {
+		case err != nil:
+			return nil, err
+		case eq:
 			return ev.eval(entry.Value)
 		}
 		known = append(known, pyStr(k))
@@ -393,12 +413,15 @@ func (ev *evaluator) rangeOf(e *syntax.CallExpr, args []any) (any, error) {
 			break
 		}
 	}
-	return out, nil
+	return ev.made(e, out)
 }
 
 func (ev *evaluator) fold(e *syntax.CallExpr, name string, list []any) (any, error) {
 	if len(list) == 0 && name != "sum" {
 		return nil, ev.fail(e, "%s of nothing", name)
+	}
+	if err := ev.spend(e, len(list)); err != nil {
+		return nil, err
 	}
 	var acc any = int64(0)
 	for i, v := range list {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/memplan/memplan/internal/limit"
 )
 
 // Version1 is the only version of the spec language.
@@ -25,6 +27,8 @@ type Options struct {
 	Private bool
 	// Label stands for the path in messages, of text that is not the file's; "": the path.
 	Label string
+	// Meter counts the work of expressions.
+	Meter *limit.Meter
 }
 
 // Flag is the value of one key of a spec, given by a flag of its own.
@@ -74,7 +78,7 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 	}
 	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root}
 	d := &decoder{errs: errs}
-	params := d.params(root.Get("params"), o.Params)
+	params := d.params(root.Get("params"), o.Params, o.Meter)
 	s.Env, d.env = params, params
 	d.section(root, s, "spec")
 	s.check(d)
@@ -127,7 +131,9 @@ func (v *Value) words() map[string]bool {
 }
 
 // ParamNames lists the spec's params.
-func (s *Spec) ParamNames() []string { return s.Env.Names() }
+func (s *Spec) ParamNames() []string {
+	return slices.Clone(s.Env.(*paramEnv).names)
+}
 
 // check looks at what single fields cannot see.
 func (s *Spec) check(d *decoder) {
@@ -156,14 +162,25 @@ func (s *Spec) check(d *decoder) {
 type paramEnv struct {
 	names []string
 	vals  map[string]any
+	meter *limit.Meter
+	asked int // for suggestions
 }
 
 func (p *paramEnv) Lookup(name string) (any, bool) { v, ok := p.vals[name]; return v, ok }
-func (p *paramEnv) Names() []string                { return append([]string(nil), p.names...) }
+func (p *paramEnv) Meter() *limit.Meter            { return p.meter }
+
+// Names is for suggestions: there are none once there are more mistakes than are
+// told.
+func (p *paramEnv) Names() []string {
+	if p.asked++; p.asked > maxErrors {
+		return nil
+	}
+	return slices.Clone(p.names)
+}
 
 // params evaluates a params section; later ones may use earlier ones.
-func (d *decoder) params(v *Value, given map[string]any) *paramEnv {
-	env := &paramEnv{vals: map[string]any{}}
+func (d *decoder) params(v *Value, given map[string]any, m *limit.Meter) *paramEnv {
+	env := &paramEnv{vals: map[string]any{}, meter: m}
 	if v == nil || v.Kind == Null {
 		return env
 	}

@@ -2,33 +2,55 @@ package spec
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // pyStr prints a value as Python's str does.
 func pyStr(x any) string {
+	var b strings.Builder
+	writePy(&b, x, math.MaxInt)
+	return b.String()
+}
+
+// writePy appends what pyStr prints, and stops where there is more than most. It
+// reports whether that was all.
+func writePy(b *strings.Builder, x any, most int) bool {
 	switch x := x.(type) {
 	case nil:
-		return "None"
+		b.WriteString("None")
 	case bool:
 		if x {
-			return "True"
+			b.WriteString("True")
+		} else {
+			b.WriteString("False")
 		}
-		return "False"
 	case float64:
-		return pyFloat(x)
+		b.WriteString(pyFloat(x))
+	case string:
+		b.WriteString(x)
 	case []any:
-		parts := make([]string, len(x))
+		b.WriteByte('[')
 		for i, e := range x {
-			parts[i] = pyStr(e)
+			if i > 0 {
+				b.WriteString(", ")
+			}
 			if s, ok := e.(string); ok {
-				parts[i] = strconv.Quote(s)
+				b.WriteString(strconv.Quote(s))
+			} else {
+				writePy(b, e, most)
+			}
+			if b.Len() > most {
+				return false
 			}
 		}
-		return "[" + strings.Join(parts, ", ") + "]"
+		b.WriteByte(']')
+	default:
+		fmt.Fprint(b, x)
 	}
-	return fmt.Sprint(x)
+	return b.Len() <= most
 }
 
 func pyFloat(f float64) string {
@@ -53,7 +75,9 @@ func Show(x any) string {
 	case Object:
 		return "a tensor"
 	}
-	return shorten(pyStr(x))
+	var b strings.Builder
+	writePy(&b, x, maxShown*utf8.UTFMax)
+	return shorten(b.String())
 }
 
 // truth is Python's.

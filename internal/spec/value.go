@@ -77,9 +77,19 @@ func (v *Value) Describe() string {
 	return v.Str
 }
 
+// maxShown is how many characters of a value messages show.
+const maxShown = 40
+
+// shorten cuts a text for messages. It looks at no more than it shows.
 func shorten(s string) string {
-	if utf8.RuneCountInString(s) > 40 {
-		return string([]rune(s)[:37]) + "..."
+	n, cut := 0, 0
+	for i := range s {
+		if n == maxShown-3 {
+			cut = i
+		}
+		if n++; n > maxShown {
+			return s[:cut] + "..."
+		}
 	}
 	return s
 }

@@ -155,8 +155,9 @@ func read(path string) (*Recording, error) {
 
 func (p Python) String() string { return strings.Join(p, " ") }
 
-// patience is how long an interrupted Python may take to end.
-const patience = 10 * time.Second
+// patience is how long an interrupted Python may take to end; it is less than
+// what memplan itself takes when it is interrupted.
+const patience = 150 * time.Millisecond
 
 // maxOutput is how much of what a failed command printed is shown.
 const maxOutput = 2000
@@ -165,8 +166,7 @@ func (p Python) run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p[0], append(p[1:len(p):len(p)], args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // torchrun ends the processes that it started
-	cmd.WaitDelay = patience
+	apart(cmd)
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/memplan/memplan/internal/files"
+)
+
+// interrupted is what is said of a command that a signal ended.
+const interrupted = "memplan: interrupted"
+
+// grace is how long a command may take to end by itself when it is interrupted:
+// what waits for a file or a pipe does not.
+const grace = 350 * time.Millisecond
+
+// signals are SIGINT and SIGTERM while a command runs.
+type signals struct {
+	in   chan os.Signal
+	over chan struct{}
+	end  func()
+
+	mu   sync.Mutex
+	came syscall.Signal
+}
+
+// interruptible returns a context that ends with the first signal. When the grace
+// is over, or with a second signal, the process ends.
+func interruptible(stderr io.Writer) (context.Context, *signals) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &signals{in: make(chan os.Signal, 2), over: make(chan struct{})}
+	s.end = sync.OnceFunc(func() {
+		signal.Stop(s.in)
+		close(s.over)
+		cancel()
+	})
+	signal.Notify(s.in, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-s.over:
+			return
+		case sig := <-s.in:
+			s.mu.Lock()
+			s.came, _ = sig.(syscall.Signal)
+			s.mu.Unlock()
+			cancel()
+		}
+		select {
+		case <-s.over:
+			return
+		case <-s.in:
+		case <-time.After(grace):
+		}
+		files.Abandon()
+		fmt.Fprintln(stderr, interrupted)
+		os.Exit(s.code())
+	}()
+	return ctx, s
+}
+
+// code is the exit code that the signal asks for, as of a shell; 0: none came.
+func (s *signals) code() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.came == 0 {
+		return exitOK
+	}
+	return exitSignal + int(s.came)
+}
+
+func (s *signals) stop() { s.end() }
