@@ -250,8 +250,12 @@ func (f *fixer) simulate(cs []*combination) {
 		if f.ctx.Err() != nil {
 			return
 		}
-		if j, err := f.base.Recipe.Job(cs[i].keys()...); err == nil {
-			outcomes[i], _ = estimate.Try(j)
+		j, err := f.base.Recipe.Job(cs[i].keys()...)
+		if err != nil {
+			return
+		}
+		if o, err := estimate.Try(j); err == nil {
+			outcomes[i] = o
 		}
 	})
 	for i, c := range cs {
