@@ -160,14 +160,13 @@ func Run(j *Job) (*Outcome, error) {
 	if o.Host, err = o.hostUsage(); err != nil {
 		return nil, err
 	}
-	events := o.Played.Trace.Events
-	if o.Free, err = allocsim.Replay(events, allocsim.ReplayOptions{Config: j.Machine.Conf}); err != nil {
+	if o.Free, err = j.Machine.unlimited(o.Played); err != nil {
 		return nil, err
 	}
 	if err := o.otherWorkspaces(); err != nil {
 		return nil, err
 	}
-	return o, o.replayOnGPU(o.cycle())
+	return o, o.replayOnGPU(true)
 }
 
 // play plays so many steps or, with 0, until two are alike.
@@ -179,18 +178,24 @@ func play(j *Job, steps int) (*Outcome, error) {
 	return &Outcome{Job: j, Played: p}, nil
 }
 
-// replayOnGPU replays the allocations at the device's capacity, and what goes on
-// after them.
-func (o *Outcome) replayOnGPU(cycle *allocsim.Cycle) (err error) {
-	o.OnGPU, err = o.Job.Machine.replay(o.Played, cycle)
+// replayOnGPU replays the allocations at the device's capacity; for ever says
+// whether a leak is followed until the job dies.
+func (o *Outcome) replayOnGPU(forEver bool) (err error) {
+	o.OnGPU, err = o.Job.Machine.replay(o.Played, forEver)
 	return err
 }
 
+// unlimited replays what was played on a device that has no limit.
+func (m *Machine) unlimited(p *engine.Played) (*allocsim.Result, error) {
+	return allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{Config: m.Conf, Loops: loops(p, false), LoopEvents: maxLoopEvents})
+}
+
 // replay replays what was played at the device's capacity, up to the first
-// request that fails; after says what goes on behind it.
-func (m *Machine) replay(p *engine.Played, after *allocsim.Cycle) (*allocsim.Result, error) {
+// request that fails.
+func (m *Machine) replay(p *engine.Played, forEver bool) (*allocsim.Result, error) {
 	return allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{
-		Config: m.Conf, Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, StopAtOOM: true, Cycle: after,
+		Config: m.Conf, Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, StopAtOOM: true,
+		Loops: loops(p, forEver), LoopEvents: maxLoopEvents,
 		MayFail: func(event int) bool { // another plan of cuDNN is tried
 			_, found := slices.BinarySearch(p.Workspaces.Events, event)
 			return found
@@ -242,7 +247,7 @@ func (o *Outcome) Report() *report.Report {
 	}
 	if i := free.PeakAllocated.Event; i >= 0 {
 		e := &tr.Events[i]
-		r.Peak.Step, r.Peak.Phase, r.Peak.Op, r.Peak.Layer = int(e.Step), e.Phase.String(), tr.Ops[e.Op], tr.Layers[e.Layer]
+		r.Peak.Step, r.Peak.Phase, r.Peak.Op, r.Peak.Layer = int(int64(e.Step)+free.PeakAllocated.Ahead), e.Phase.String(), tr.Ops[e.Op], tr.Layers[e.Layer]
 	}
 	for _, s := range free.Steps {
 		if s.Step > 0 {
@@ -324,7 +329,7 @@ func (o *Outcome) verdict(r *report.Report) {
 		tr := o.Played.Trace
 		e := &tr.Events[oom.Event]
 		v.OOM = &report.OOM{
-			Step: int(e.Step) + int(oom.Turn)*o.Played.Period, Phase: e.Phase.String(), Op: tr.Ops[e.Op], Layer: tr.Layers[e.Layer],
+			Step: int(int64(e.Step) + oom.Ahead), Phase: e.Phase.String(), Op: tr.Ops[e.Op], Layer: tr.Layers[e.Layer],
 			TriedBytes: oom.Err.Tried, FreeBytes: oom.Err.Free, Message: oom.Err.Error(),
 		}
 		v.Reason = fmt.Sprintf("dies in %s: %v more asked for, %v free\nwithout a limit %v would be reserved, %v is usable: %v too little",

@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -20,10 +19,10 @@ func Probe(j *Job) (Probed, error) {
 	if err != nil {
 		return Probed{}, err
 	}
-	if err := o.replayOnGPU(nil); err != nil {
+	if err := o.replayOnGPU(false); err != nil {
 		return Probed{}, err
 	}
-	if o.Free, err = allocsim.Replay(o.Played.Trace.Events, allocsim.ReplayOptions{Config: j.Machine.Conf}); err != nil {
+	if o.Free, err = j.Machine.unlimited(o.Played); err != nil {
 		return Probed{}, err
 	}
 	fits := len(o.OnGPU.OOMs) == 0

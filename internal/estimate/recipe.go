@@ -44,7 +44,7 @@ func Fits(j *Job) (fits, tight bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	if err := o.replayOnGPU(nil); err != nil {
+	if err := o.replayOnGPU(false); err != nil {
 		return false, false, err
 	}
 	return o.Fits(), o.OnGPU.Stats.NumAllocRetries > 0, nil
@@ -57,13 +57,13 @@ func Try(j *Job) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.replayOnGPU(nil); err != nil || !o.Fits() {
+	if err := o.replayOnGPU(false); err != nil || !o.Fits() {
 		return o, err
 	}
 	if o, err = play(j, int(j.Spec.Train.Steps.V)); err != nil {
 		return nil, err
 	}
-	return o, o.replayOnGPU(nil)
+	return o, o.replayOnGPU(false)
 }
 
 // Fits reports whether no request fails on the device.

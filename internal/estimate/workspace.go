@@ -3,7 +3,6 @@ package estimate
 import (
 	"fmt"
 
-	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/report"
@@ -55,14 +54,18 @@ func (o *Outcome) otherWorkspaces() error {
 	default:
 		return nil
 	}
-	p, err := engine.Play(o.Job.Program, env, nil, o.Played.Steps)
+	steps := o.Played.Steps
+	if o.Played.LeftOut > 0 { // the same are then
+		steps = int(o.Job.Spec.Train.Steps.V)
+	}
+	p, err := engine.Play(o.Job.Program, env, nil, steps)
 	if err != nil {
 		return err
 	}
-	if *other, err = allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{Config: o.Job.Machine.Conf}); err != nil || other == &o.Bare {
+	if *other, err = o.Job.Machine.unlimited(p); err != nil || other == &o.Bare {
 		return err
 	}
-	o.WithOnGPU, err = o.Job.Machine.replay(p, nil)
+	o.WithOnGPU, err = o.Job.Machine.replay(p, false)
 	return err
 }
 
