@@ -40,6 +40,7 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 	}
 	inner := r.inner(l.Begin, l.End, k)
 	var saved, now state
+	r.observeState(l, &saved)
 	savedTurn := int64(0)
 	for turn := int64(1); l.Turns == 0 || turn <= l.Turns; turn++ {
 		if r.left < int64(l.End-l.Begin) {
@@ -54,7 +55,7 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 			r.result.Turns = turn
 		}
 		s := &r.allocator.stats
-		if savedTurn > 0 && saved.allocated == s.AllocatedBytes.All.Current && saved.reserved == s.ReservedBytes.All.Current {
+		if savedTurn >= 0 && saved.allocated == s.AllocatedBytes.All.Current && saved.reserved == s.ReservedBytes.All.Current {
 			r.observeState(l, &now)
 			if saved.equals(&now) {
 				period := turn - savedTurn
@@ -64,7 +65,7 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 				whole := (l.Turns - turn) / period
 				s.NumAllocRetries += whole * (s.NumAllocRetries - saved.retries)
 				turn += whole * period
-				savedTurn = 0
+				savedTurn = -1
 				continue
 			}
 		}

@@ -54,7 +54,7 @@ func (j *job) run(steps int, out *Played) {
 			if l := h.leaveOut(); l != nil {
 				out.Loops = append(out.Loops, *l)
 				if settled = l.Turns == 0; settled {
-					steady, period = n-l.Steps+1, l.Steps
+					steady, period = n-l.Steps, l.Steps
 				}
 				out.LeftOut += l.Turns * l.Steps
 				continue
@@ -77,7 +77,7 @@ func (j *job) run(steps int, out *Played) {
 	}
 	out.Steps, out.Period, out.Settled = int(n), int(period), settled
 	if period > 0 && n-steady >= period {
-		out.Steady = int(steady)
+		out.Steady = int(max(steady, 1))
 	}
 	if k, found := h.at[max(0, n-period)]; found && period > 0 {
 		out.Growth, out.HostGrowth = h.last().live-h.records[k].live, h.last().host-h.records[k].host

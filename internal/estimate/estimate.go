@@ -178,10 +178,10 @@ func play(j *Job, steps int) (*Outcome, error) {
 	return &Outcome{Job: j, Played: p}, nil
 }
 
-// replayOnGPU replays the allocations at the device's capacity; for ever says
+// replayOnGPU replays the allocations at the device's capacity; follow says
 // whether a leak is followed until the job dies.
-func (o *Outcome) replayOnGPU(forEver bool) (err error) {
-	o.OnGPU, err = o.Job.Machine.replay(o.Played, forEver)
+func (o *Outcome) replayOnGPU(follow bool) (err error) {
+	o.OnGPU, err = o.Job.Machine.replay(o.Played, follow)
 	return err
 }
 
@@ -192,10 +192,10 @@ func (m *Machine) unlimited(p *engine.Played) (*allocsim.Result, error) {
 
 // replay replays what was played at the device's capacity, up to the first
 // request that fails.
-func (m *Machine) replay(p *engine.Played, forEver bool) (*allocsim.Result, error) {
+func (m *Machine) replay(p *engine.Played, follow bool) (*allocsim.Result, error) {
 	return allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{
 		Config: m.Conf, Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, StopAtOOM: true,
-		Loops: loops(p, forEver), LoopEvents: maxLoopEvents,
+		Loops: loops(p, follow), LoopEvents: maxLoopEvents,
 		MayFail: func(event int) bool { // another plan of cuDNN is tried
 			_, found := slices.BinarySearch(p.Workspaces.Events, event)
 			return found

@@ -16,13 +16,13 @@ import (
 // of the steps that were played, for steps that are like them: a few seconds.
 const maxLoopEvents = 10_000_000
 
-// loops are the steps that are like those that were played, and were left out. What
-// goes on after all of them is replayed where the job leaves more than it finds, if
-// that is wanted, and where steps were left out: then the allocator may not be in a
-// state yet in which it was before.
-func loops(p *engine.Played, forEver bool) []trace.Loop {
+// loops are the steps that are like those that were played. Those that come after
+// all others go on until the allocator is in a state in which it was before: it may
+// place blocks otherwise though the steps are alike. Where they leave more than they
+// find, there is no such state; they are replayed if a leak is followed.
+func loops(p *engine.Played, follow bool) []trace.Loop {
 	n := len(p.Loops)
-	if n > 0 && p.Loops[n-1].Turns == 0 && !(p.Growth > 0 && forEver) && (p.Growth > 0 || p.LeftOut == 0) {
+	if p.Growth > 0 && !follow && n > 0 {
 		n--
 	}
 	return p.Loops[:n]
