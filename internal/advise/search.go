@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/memplan/memplan/internal/estimate"
@@ -25,14 +26,16 @@ var Batch = Axis{Key: "train.batch_size", Step: 1, Max: math.MaxInt32}
 
 // Found is the outcome of a search.
 type Found struct {
-	// Largest is the greatest value that fits such that none of the next
-	// Lookahead steps does; 0 if not even the first step fits.
+	// Largest is the greatest value that was found to fit: none of the next
+	// Lookahead steps does, and none of as many spread over those at which what is
+	// in tensors, if it goes on to grow as it does, leaves room. 0 if not even the
+	// first step fits.
 	Largest int64
 	Tight   bool // Largest fits only after cached memory is given back
 	// Recommended leaves the headroom that was asked for and is round; 0 if no
 	// value does.
 	Recommended int64
-	// Islands are values below Largest that do not fit.
+	// Islands are values below Largest that were tried and do not fit.
 	Islands []int64
 	// Bound says that the search ended at the axis' greatest value, or where a
 	// size overflows.
@@ -71,7 +74,9 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 		lo = s.end(lo, s.top+1, guess, s.fits)
 		next := s.greatest(lo, Lookahead)
 		if next == lo {
-			break
+			if next = s.greatest(lo, s.room(lo)); next == lo {
+				break
+			}
 		}
 		// Where values fit here and there, more of them may do so far beyond.
 		if window == 0 {
@@ -85,11 +90,12 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 		}
 		lo, guess, window = next, next, reach
 	}
-	for k := max(1, lo-2*Lookahead); k < lo; k++ {
-		if t, known := s.known[k]; known && !t.Fits {
+	for k, t := range s.known {
+		if k < lo && !t.Fits {
 			f.Islands = append(f.Islands, k*axis.Step)
 		}
 	}
+	slices.Sort(f.Islands)
 	f.Largest, f.Bound = lo*axis.Step, lo == s.top
 	if err := s.err(); err != nil {
 		return nil, err
@@ -119,6 +125,16 @@ func (s *search) line(a, b int64, left float64) int64 {
 	room := (1-left)*float64(x.Usable) - float64(x.Reserved)
 	at := float64(a) + float64(b-a)*room/float64(y.Reserved-x.Reserved)
 	return int64(min(max(at, 1), float64(s.top)))
+}
+
+// room is by how many steps the value can grow beyond lo before what is in tensors
+// alone is more than the usable memory.
+func (s *search) room(lo int64) int64 {
+	x, y := s.try(max(lo/2, 1)), s.try(lo)
+	if grown := y.Allocated - x.Allocated; grown > 0 {
+		return int64(float64(lo-max(lo/2, 1)) * float64(max(y.Usable-y.Allocated, 0)) / float64(grown))
+	}
+	return 0
 }
 
 // end returns a value between lo and hi for which ok holds while it does not for

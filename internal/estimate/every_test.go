@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -107,19 +109,31 @@ func everyNth(t *testing.T, text string, n int) {
 	for _, less := range []tensor.Bytes{2, 20} {
 		m := *left.Job.Machine
 		m.Total = m.Context + all.Peak.ReservedBytes - less*tensor.MiB
-		left.Job.Machine, full.Job.Machine = &m, &m
-		if err := left.replayOnGPU(true); err != nil {
+		a, err := m.replay(left.Played, true)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := full.replayOnGPU(true); err != nil {
+		b, err := m.replay(full.Played, true)
+		if err != nil {
 			t.Fatal(err)
 		}
-		a, b := left.Report().Verdict, full.Report().Verdict
-		if b.OOM == nil && left.Played.Growth > 0 {
+		if len(b.OOMs) == 0 && left.Played.Growth > 0 {
 			continue // it dies later
 		}
-		if a.Result != b.Result || (a.OOM == nil) != (b.OOM == nil) || a.OOM != nil && *a.OOM != *b.OOM {
-			t.Errorf("every: %d, %d MiB less: %s %+v; played out %s %+v", n, less, a.Result, a.OOM, b.Result, b.OOM)
+		if diesIn(left.Played, a) != diesIn(full.Played, b) || m.tight(a, left.Free.PeakReserved.Reserved) != m.tight(b, full.Free.PeakReserved.Reserved) {
+			t.Errorf("every: %d, %d MiB less: dies in %s, %d retries; played out %s, %d retries", n, less, diesIn(left.Played, a), a.Stats.NumAllocRetries,
+				diesIn(full.Played, b), b.Stats.NumAllocRetries)
 		}
 	}
+}
+
+// diesIn tells where a request failed: the step, the phase, the operator, and the
+// message.
+func diesIn(p *engine.Played, r *allocsim.Result) string {
+	if len(r.OOMs) == 0 {
+		return "no step"
+	}
+	oom := r.OOMs[0]
+	e := &p.Trace.Events[oom.Event]
+	return fmt.Sprintf("step %d, %s, %s: %v", int64(e.Step)+oom.Ahead, e.Phase, p.Trace.Ops[e.Op], oom.Err)
 }

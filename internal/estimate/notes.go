@@ -6,6 +6,7 @@ const (
 	NoteAsked       = "asked for and not modelled yet: "
 	NoteGrowing     = "memory keeps growing: "
 	NoteHostGrowing = "host memory keeps growing: "
+	NoteUnsettled   = "not all steps that differ were simulated: "
 	NoteUncertain   = "the headroom is less than what is uncertain"
 	NoteWorkspaces  = "with the workspaces that cuDNN's convolutions are expected to take"
 )

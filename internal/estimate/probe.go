@@ -7,10 +7,11 @@ import (
 // Probed is what a search wants to know of a job. All of it is nothing where the
 // model refuses the job, or a size overflows.
 type Probed struct {
-	Fits     bool
-	Tight    bool         // fits only after cached memory is given back
-	Reserved tensor.Bytes // at the peak, without a limit
-	Usable   tensor.Bytes
+	Fits  bool
+	Tight bool // fits only after cached memory is given back
+	// At their peaks, without a limit.
+	Reserved, Allocated tensor.Bytes
+	Usable              tensor.Bytes
 }
 
 // Probe says what Fits does, and what would be reserved without a limit.
@@ -25,6 +26,6 @@ func Probe(j *Job) (Probed, error) {
 	if o.Free, err = j.Machine.unlimited(o.Played); err != nil {
 		return Probed{}, err
 	}
-	fits := len(o.OnGPU.OOMs) == 0
-	return Probed{fits, fits && o.OnGPU.Stats.NumAllocRetries > 0, o.Free.PeakReserved.Reserved, j.Machine.Usable()}, nil
+	reserved := o.Free.PeakReserved.Reserved
+	return Probed{o.Fits(), j.Machine.tight(o.OnGPU, reserved), reserved, o.Free.PeakAllocated.Allocated, j.Machine.Usable()}, nil
 }

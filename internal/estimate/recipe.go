@@ -40,14 +40,8 @@ func (r *Recipe) Job(keys ...Key) (*Job, error) {
 // memory was given back, in the steps that are played: a leak, with which no
 // size lives for ever, is not followed.
 func Fits(j *Job) (fits, tight bool, err error) {
-	o, err := play(j, int(j.Spec.Train.Steps.V))
-	if err != nil {
-		return false, false, err
-	}
-	if err := o.replayOnGPU(false); err != nil {
-		return false, false, err
-	}
-	return o.Fits(), o.OnGPU.Stats.NumAllocRetries > 0, nil
+	p, err := Probe(j)
+	return p.Fits, p.Tight, err
 }
 
 // Try says what Fits does, sooner of a job that dies in its first step: no other

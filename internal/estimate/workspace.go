@@ -95,7 +95,7 @@ func (o *Outcome) workspaceNotes(r *report.Report) {
 	}
 	if on := o.WithOnGPU; on != nil && r.Verdict.Fits && len(on.OOMs) > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf(NoteWorkspaces+" (reserved: %v) it would run out of memory", reserved))
-	} else if on != nil && r.Verdict.Fits && !r.Verdict.Tight && on.Stats.NumAllocRetries > 0 {
+	} else if on != nil && r.Verdict.Fits && !r.Verdict.Tight && o.Job.Machine.tight(on, reserved) {
 		r.Warnings = append(r.Warnings, fmt.Sprintf(NoteWorkspaces+" (reserved: %v) it would fit only after cached memory is given back", reserved))
 	}
 }

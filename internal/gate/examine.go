@@ -107,6 +107,7 @@ var warnings = []struct {
 	{estimate.NoteAsked, -1, Off},
 	{estimate.NoteGrowing, leak, Warning}, // it lives through all steps that were simulated
 	{estimate.NoteHostGrowing, leak, Warning},
+	{estimate.NoteUnsettled, unsettled, Error},
 	{estimate.NoteUncertain, uncertain, Error},
 	{estimate.NoteWorkspaces, uncertain, Error},
 }
