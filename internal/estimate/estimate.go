@@ -437,6 +437,8 @@ func (o *Outcome) stepNotes(r *report.Report, warn func(format string, args ...a
 		case p.Settled || leak || !r.Verdict.Fits:
 		case p.Unreached > 0:
 			warn(NoteUnsettled+"a statement that runs in every %d-th step was not reached in %d steps", p.Unreached, n)
+		case p.LeftOut > 0:
+			warn(NoteUnsettled+"what runs in every n-th step meets in more ways than there are in %d steps; later steps may need more", n)
 		default:
 			warn(NoteUnsettled+"after %d steps memory still differs from step to step; it may be growing (a leak), and later steps may need more", n)
 		}

@@ -95,7 +95,7 @@ func TestEvery(t *testing.T) {
 func everyNth(t *testing.T, text string, n int) {
 	t.Helper()
 	left, r := estimateText(t, text)
-	steps := 3*n + 10
+	steps := max(3*n+10, r.Peak.Step+1) // the allocator may place blocks otherwise for a while
 	if strings.Contains(text, "every: 7") || strings.Contains(text, "every: 3") { // all comes round later
 		steps = min(1000, 7*n+10)
 	}
@@ -117,8 +117,11 @@ func everyNth(t *testing.T, text string, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if len(b.OOMs) == 0 && len(a.OOMs) > 0 && int64(left.Played.Trace.Events[a.OOMs[0].Event].Step)+a.OOMs[0].Ahead > int64(steps) {
+			continue // it dies later than is written out
+		}
 		if len(b.OOMs) == 0 && left.Played.Growth > 0 {
-			continue // it dies later
+			continue
 		}
 		if diesIn(left.Played, a) != diesIn(full.Played, b) || m.tight(a, left.Free.PeakReserved.Reserved) != m.tight(b, full.Free.PeakReserved.Reserved) {
 			t.Errorf("every: %d, %d MiB less: dies in %s, %d retries; played out %s, %d retries", n, less, diesIn(left.Played, a), a.Stats.NumAllocRetries,
