@@ -27,9 +27,9 @@ var Batch = Axis{Key: "train.batch_size", Step: 1, Max: math.MaxInt32}
 // Found is the outcome of a search.
 type Found struct {
 	// Largest is the greatest value that was found to fit: none of the next
-	// Lookahead steps does, and none of as many spread over those at which what is
-	// in tensors, if it goes on to grow as it does, leaves room. 0 if not even the
-	// first step fits.
+	// Lookahead steps does, and none of three times as many that are spread over
+	// those at which what is in tensors, if it goes on to grow as it does, leaves
+	// room. 0 if not even the first step fits.
 	Largest int64
 	Tight   bool // Largest fits only after cached memory is given back
 	// Recommended leaves the headroom that was asked for and is round; 0 if no
@@ -74,7 +74,7 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 		lo = s.end(lo, s.top+1, guess, s.fits)
 		next := s.greatest(lo, Lookahead)
 		if next == lo {
-			if next = s.greatest(lo, s.room(lo)); next == lo {
+			if next = s.spread(lo, s.room(lo), 3*Lookahead); next == lo {
 				break
 			}
 		}
@@ -209,13 +209,16 @@ func (s *search) try(k int64) estimate.Probed {
 	return t
 }
 
-// greatest tries Lookahead values, evenly spread over the window above lo, on all
-// cores. It returns the greatest that fits, or lo.
-func (s *search) greatest(lo, window int64) int64 {
+// greatest is spread of Lookahead values.
+func (s *search) greatest(lo, window int64) int64 { return s.spread(lo, window, Lookahead) }
+
+// spread tries n values, evenly spread over the window above lo, on all cores. It
+// returns the greatest that fits, or lo.
+func (s *search) spread(lo, window int64, n int) int64 {
 	window = min(window, s.top-lo)
-	at := func(i int) int64 { return lo + window*int64(i+1)/Lookahead }
-	parallel(Lookahead, func(i int) { s.fits(at(i)) })
-	for i := Lookahead - 1; i >= 0; i-- {
+	at := func(i int) int64 { return lo + window*int64(i+1)/int64(n) }
+	parallel(n, func(i int) { s.fits(at(i)) })
+	for i := n - 1; i >= 0; i-- {
 		if s.fits(at(i)) {
 			return at(i)
 		}

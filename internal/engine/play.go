@@ -43,7 +43,8 @@ type Played struct {
 	// Period is after how many steps those come round that are alike; 0: too many to
 	// count. Growth is what live blocks on the device gain in a period, HostGrowth
 	// those of Host; if steps are not alike, in the last period that was played.
-	// Compared says that the last step could be compared with one a period before.
+	// Compared says that so many steps were played that they would be alike by then,
+	// if they ever are: what is made in the first period and in the second is there.
 	Period             int
 	Growth, HostGrowth tensor.Bytes
 	Compared           bool

@@ -81,8 +81,8 @@ func (j *job) run(steps int, out *Played) {
 	}
 	if k, found := h.at[max(0, n-period)]; found && period > 0 {
 		out.Growth, out.HostGrowth = h.last().live-h.records[k].live, h.last().host-h.records[k].host
-		out.Compared = k > 1
 	}
+	out.Compared = period == 1 || period > 0 && n > 3*period
 	for _, e := range h.intervals {
 		if e > n {
 			out.Unreached = e

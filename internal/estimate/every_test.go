@@ -95,7 +95,7 @@ func TestEvery(t *testing.T) {
 func everyNth(t *testing.T, text string, n int) {
 	t.Helper()
 	left, r := estimateText(t, text)
-	steps := max(3*n+10, r.Peak.Step+1) // the allocator may place blocks otherwise for a while
+	steps := max(3*n+10, r.Peak.Step+1)                                           // the allocator may place blocks otherwise for a while
 	if strings.Contains(text, "every: 7") || strings.Contains(text, "every: 3") { // all comes round later
 		steps = min(1000, 7*n+10)
 	}

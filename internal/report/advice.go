@@ -126,8 +126,8 @@ func largest(most int64, tight bool, recommended int64, headroom float64) string
 		return "not even the smallest fits"
 	}
 	s := fmt.Sprintf("%d is the largest that fits", most)
-	if tight {
-		s += " (TIGHT)"
+	if tight { // so near to the limit, of two values the greater may fit and the smaller not
+		s = fmt.Sprintf("%d is the largest that was found to fit (TIGHT)", most)
 	}
 	if recommended == 0 {
 		return s + fmt.Sprintf("; none leaves %.3g %% headroom", 100*headroom)
