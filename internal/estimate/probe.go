@@ -10,7 +10,7 @@ type Probed struct {
 	Fits  bool
 	Tight bool // fits only after cached memory is given back
 	// At their peaks, without a limit.
-	Reserved, Allocated tensor.Bytes
+	Reserved, Requested tensor.Bytes
 	Usable              tensor.Bytes
 }
 
@@ -27,5 +27,5 @@ func Probe(j *Job) (Probed, error) {
 		return Probed{}, err
 	}
 	reserved := o.Free.PeakReserved.Reserved
-	return Probed{o.Fits(), j.Machine.tight(o.OnGPU, reserved), reserved, o.Free.PeakAllocated.Allocated, j.Machine.Usable()}, nil
+	return Probed{o.Fits(), j.Machine.tight(o.OnGPU, reserved), reserved, o.Free.PeakAllocated.Requested, j.Machine.Usable()}, nil
 }
