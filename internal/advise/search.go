@@ -27,9 +27,8 @@ var Batch = Axis{Key: "train.batch_size", Step: 1, Max: math.MaxInt32}
 // Found is the outcome of a search.
 type Found struct {
 	// Largest is the greatest value that was found to fit: none of the next
-	// Lookahead steps does, and none of three times as many that are spread over
-	// those at which what is in tensors, if it goes on to grow as it does, leaves
-	// room, a sixteenth more at least. 0 if not even the first step fits.
+	// Lookahead steps does, and none of three times as many that are spread over an
+	// eighth more. 0 if not even the first step fits.
 	Largest int64
 	Tight   bool // Largest fits only after cached memory is given back
 	// Recommended leaves the headroom that was asked for and is round; 0 if no
@@ -74,7 +73,7 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 		lo = s.end(lo, s.top+1, guess, s.fits)
 		next := s.greatest(lo, Lookahead)
 		if next == lo {
-			if next = s.spread(lo, max(s.room(lo), lo/(2*Lookahead)), 3*Lookahead); next == lo {
+			if next = s.spread(lo, lo/Lookahead, 3*Lookahead); next == lo {
 				break
 			}
 		}
@@ -125,16 +124,6 @@ func (s *search) line(a, b int64, left float64) int64 {
 	room := (1-left)*float64(x.Usable) - float64(x.Reserved)
 	at := float64(a) + float64(b-a)*room/float64(y.Reserved-x.Reserved)
 	return int64(min(max(at, 1), float64(s.top)))
-}
-
-// room is by how many steps the value can grow beyond lo before what is in tensors
-// alone is more than the usable memory.
-func (s *search) room(lo int64) int64 {
-	x, y := s.try(max(lo/2, 1)), s.try(lo)
-	if grown := y.Requested - x.Requested; grown > 0 {
-		return int64(float64(lo-max(lo/2, 1)) * float64(max(y.Usable-y.Requested, 0)) / float64(grown))
-	}
-	return 0
 }
 
 // end returns a value between lo and hi for which ok holds while it does not for

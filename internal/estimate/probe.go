@@ -7,11 +7,10 @@ import (
 // Probed is what a search wants to know of a job. All of it is nothing where the
 // model refuses the job, or a size overflows.
 type Probed struct {
-	Fits  bool
-	Tight bool // fits only after cached memory is given back
-	// At their peaks, without a limit.
-	Reserved, Requested tensor.Bytes
-	Usable              tensor.Bytes
+	Fits     bool
+	Tight    bool         // fits only after cached memory is given back
+	Reserved tensor.Bytes // at the peak, without a limit
+	Usable   tensor.Bytes
 }
 
 // Probe says what Fits does, and what would be reserved without a limit.
@@ -27,5 +26,5 @@ func Probe(j *Job) (Probed, error) {
 		return Probed{}, err
 	}
 	reserved := o.Free.PeakReserved.Reserved
-	return Probed{o.Fits(), j.Machine.tight(o.OnGPU, reserved), reserved, o.Free.PeakAllocated.Requested, j.Machine.Usable()}, nil
+	return Probed{o.Fits(), j.Machine.tight(o.OnGPU, reserved), reserved, j.Machine.Usable()}, nil
 }
