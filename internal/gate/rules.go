@@ -86,7 +86,7 @@ var Rules = []Rule{
 		"The headroom is less than what memplan cannot know for certain: the CUDA context, and the workspaces of cuDNN.", sizeKeys},
 	{"MP012", "estimate-warning", Note, "the estimate warns of something",
 		"What memplan estimate prints as a warning beside the above: keys that change nothing, a GPU that is assumed, a\nPyTorch without kernels for the GPU.", nil},
-	{"MP014", "unsettled", Error, "steps that were not simulated may need more memory",
+	{"MP013", "unsettled", Error, "steps that were not simulated may need more memory",
 		"A spec is simulated until all that comes after is known, whatever train.steps says. Here the limit was met before: what runs in every\nn-th step comes round together too late, or memory differs from step to step without an end. The verdict is of the\nsteps that were simulated. Intervals that divide each other help.",
 		[]string{"step", "eval", "train"}},
 }

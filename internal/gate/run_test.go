@@ -130,7 +130,7 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s is not found", r.ID)
 		}
 	}
-	if Rules[estimateWarning].Name != "estimate-warning" || len(Rules) != estimateWarning+1 {
+	if Rules[unsettled].Name != "unsettled" || len(Rules) != unsettled+1 {
 		t.Error("the constants and the table differ")
 	}
 }
