@@ -74,7 +74,7 @@ func (c *Case) compare(text string, env op.Env, recorded map[string][]trace.Reco
 	c.Equal = c.Difference == ""
 	events := slices.Clone(p.events)
 	for i := range events {
-		events[i].Step = int16(trace.StepOf(&events[i], late))
+		events[i].Step = int32(trace.StepOf(&events[i], late))
 	}
 	res, err := allocsim.Replay(events, allocsim.ReplayOptions{Config: p.conf})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/memplan/memplan/internal/estimate"
@@ -25,14 +26,15 @@ var Batch = Axis{Key: "train.batch_size", Step: 1, Max: math.MaxInt32}
 
 // Found is the outcome of a search.
 type Found struct {
-	// Largest is the greatest value that fits such that none of the next
-	// Lookahead steps does; 0 if not even the first step fits.
+	// Largest is the greatest value that was found to fit: none of the next
+	// Lookahead steps does, and none of three times as many that are spread over an
+	// eighth more. 0 if not even the first step fits.
 	Largest int64
 	Tight   bool // Largest fits only after cached memory is given back
 	// Recommended leaves the headroom that was asked for and is round; 0 if no
 	// value does.
 	Recommended int64
-	// Islands are values below Largest that do not fit.
+	// Islands are values below Largest that were tried and do not fit.
 	Islands []int64
 	// Bound says that the search ended at the axis' greatest value, or where a
 	// size overflows.
@@ -71,7 +73,9 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 		lo = s.end(lo, s.top+1, guess, s.fits)
 		next := s.greatest(lo, Lookahead)
 		if next == lo {
-			break
+			if next = s.spread(lo, lo/Lookahead, 3*Lookahead); next == lo {
+				break
+			}
 		}
 		// Where values fit here and there, more of them may do so far beyond.
 		if window == 0 {
@@ -85,11 +89,12 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 		}
 		lo, guess, window = next, next, reach
 	}
-	for k := max(1, lo-2*Lookahead); k < lo; k++ {
-		if t, known := s.known[k]; known && !t.Fits {
+	for k, t := range s.known {
+		if k < lo && !t.Fits {
 			f.Islands = append(f.Islands, k*axis.Step)
 		}
 	}
+	slices.Sort(f.Islands)
 	f.Largest, f.Bound = lo*axis.Step, lo == s.top
 	if err := s.err(); err != nil {
 		return nil, err
@@ -193,13 +198,16 @@ func (s *search) try(k int64) estimate.Probed {
 	return t
 }
 
-// greatest tries Lookahead values, evenly spread over the window above lo, on all
-// cores. It returns the greatest that fits, or lo.
-func (s *search) greatest(lo, window int64) int64 {
+// greatest is spread of Lookahead values.
+func (s *search) greatest(lo, window int64) int64 { return s.spread(lo, window, Lookahead) }
+
+// spread tries n values, evenly spread over the window above lo, on all cores. It
+// returns the greatest that fits, or lo.
+func (s *search) spread(lo, window int64, n int) int64 {
 	window = min(window, s.top-lo)
-	at := func(i int) int64 { return lo + window*int64(i+1)/Lookahead }
-	parallel(Lookahead, func(i int) { s.fits(at(i)) })
-	for i := Lookahead - 1; i >= 0; i-- {
+	at := func(i int) int64 { return lo + window*int64(i+1)/int64(n) }
+	parallel(n, func(i int) { s.fits(at(i)) })
+	for i := n - 1; i >= 0; i-- {
 		if s.fits(at(i)) {
 			return at(i)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/tensor"
@@ -24,9 +25,11 @@ type ReplayOptions struct {
 	// they fail: they are no OOM, though the device was asked for them.
 	MayFail func(event int) bool
 
-	// Cycle, if set, is replayed again and again after the events, until a
-	// request fails.
-	Cycle *Cycle
+	// Loops are events that come again before others, in the order in which they end.
+	// LoopEvents bounds how many events of them are replayed; 0 is no bound. A loop
+	// without an end goes on until a request fails or nothing changes any more.
+	Loops      []trace.Loop
+	LoopEvents int64
 
 	// Meter counts the events that are replayed.
 	Meter *limit.Meter
@@ -47,7 +50,8 @@ type Result struct {
 	// Phases are the most that was allocated and reserved in each phase.
 	Phases [trace.NumPhases]PhasePeaks
 
-	Cycles int64 // turns of ReplayOptions.Cycle that came to their end
+	Turns    int64 // of the loop without an end, which came to theirs
+	CutShort bool  // ReplayOptions.LoopEvents were too few
 
 	Steps  []Step // in order; setup, if there is one, is step 0
 	OOMs   []OOM  // requests that failed
@@ -62,7 +66,8 @@ type Result struct {
 // (a request that fails may map memory first); the others are as the event left
 // them.
 type Moment struct {
-	Event         int // the first that reached the peak; -1 if nothing ever did
+	Event         int   // the first that reached the peak; -1 if nothing ever did
+	Ahead         int64 // steps by which loops had gone on
 	Allocated     tensor.Bytes
 	Reserved      tensor.Bytes
 	Active        tensor.Bytes
@@ -86,11 +91,10 @@ type Step struct {
 	EndAllocated, EndReserved   tensor.Bytes
 }
 
-// OOM is a request that failed. Turn is that of ReplayOptions.Cycle, from 1; 0
-// of the events themselves.
+// OOM is a request that failed. Ahead is by how many steps loops had gone on.
 type OOM struct {
 	Event int
-	Turn  int64
+	Ahead int64
 	Err   *OOMError
 }
 
@@ -140,48 +144,39 @@ func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, er
 		r.ReservedSeries = make([]tensor.Bytes, 0, len(events))
 		r.AllocatedSeries = make([]tensor.Bytes, 0, len(events))
 	}
+	u := &run{Replayer: p, events: events, opts: &opts, result: r, left: opts.LoopEvents}
+	if u.left == 0 {
+		u.left = math.MaxInt64
+	}
+	loops := u.inner(0, len(events), len(opts.Loops))
 	var peaks Stats // the peaks since the last ResetPeaks event, but for this step's
-	var step *Step
-	for i := range events {
-		opts.Meter.Work(1 + a.looked)
-		a.looked = 0
+	for i, stop := 0, false; i < len(events) && !stop; i++ {
 		e := &events[i]
-		if step == nil || step.Step != int(e.Step) {
+		if u.step == nil || u.step.Step != int(e.Step) {
 			peaks.raisePeaks(&a.stats)
 			a.stats.resetPeaks()
 			r.endStep(i, &a.stats)
-			step = r.beginStep(i, int(e.Step), &a.stats)
+			u.step = r.beginStep(i, int(e.Step), &a.stats)
 		}
-		oom, err := p.play(i, e, len(events), &opts)
-		if err != nil {
-			return nil, fmt.Errorf("event %d: %w", i, err)
+		var err error
+		if stop, err = u.event(i, 0); err != nil {
+			return nil, err
 		}
 		if e.Kind == trace.ResetPeaks {
 			peaks = Stats{}
-		}
-		r.note(i, step, &a.stats)
-		if ph := &r.Phases[e.Phase]; e.Kind == trace.Alloc {
-			ph.Allocated = max(ph.Allocated, a.stats.AllocatedBytes.All.Current)
-			ph.Reserved = max(ph.Reserved, a.stats.ReservedBytes.All.Current)
 		}
 		if opts.Series {
 			r.ReservedSeries = append(r.ReservedSeries, a.stats.ReservedBytes.All.Current)
 			r.AllocatedSeries = append(r.AllocatedSeries, a.stats.AllocatedBytes.All.Current)
 		}
 		r.Events++
-		if oom != nil && (opts.MayFail == nil || !opts.MayFail(i)) {
-			r.OOMs = append(r.OOMs, OOM{Event: i, Err: oom})
-			if opts.StopAtOOM {
-				break
+		for ; !stop && len(loops) > 0 && opts.Loops[loops[0]].End == i+1; loops = loops[1:] {
+			if stop, err = u.repeat(loops[0], 0); err != nil {
+				return nil, err
 			}
 		}
 	}
 	r.endStep(r.Events, &a.stats)
-	if opts.Cycle != nil && r.Events == len(events) && len(r.OOMs) == 0 {
-		if err := p.repeat(events, &opts, r); err != nil {
-			return nil, err
-		}
-	}
 	a.stats.raisePeaks(&peaks)
 	r.Stats = a.stats
 	r.Driver = p.driver.counters
@@ -249,16 +244,16 @@ func (p *Replayer) bear(id int32, total int) error {
 }
 
 // note keeps the peaks up to date after an event.
-func (r *Result) note(i int, step *Step, s *Stats) {
+func (r *Result) note(i int, ahead int64, step *Step, s *Stats) {
 	if peak := s.AllocatedBytes.All.Peak; peak > step.PeakAllocated.Allocated {
-		step.PeakAllocated = momentOf(i, s)
+		step.PeakAllocated = momentOf(i, ahead, s)
 		step.PeakAllocated.Allocated = peak
 		if peak > r.PeakAllocated.Allocated {
 			r.PeakAllocated = step.PeakAllocated
 		}
 	}
 	if peak := s.ReservedBytes.All.Peak; peak > step.PeakReserved.Reserved {
-		step.PeakReserved = momentOf(i, s)
+		step.PeakReserved = momentOf(i, ahead, s)
 		step.PeakReserved.Reserved = peak
 		if peak > r.PeakReserved.Reserved {
 			r.PeakReserved = step.PeakReserved
@@ -267,9 +262,10 @@ func (r *Result) note(i int, step *Step, s *Stats) {
 }
 
 // momentOf returns the state after event i.
-func momentOf(i int, s *Stats) Moment {
+func momentOf(i int, ahead int64, s *Stats) Moment {
 	return Moment{
 		Event:         i,
+		Ahead:         ahead,
 		Allocated:     s.AllocatedBytes.All.Current,
 		Reserved:      s.ReservedBytes.All.Current,
 		Active:        s.ActiveBytes.All.Current,
@@ -281,7 +277,7 @@ func momentOf(i int, s *Stats) Moment {
 
 // beginStep starts a step before event i, at the level of the event before.
 func (r *Result) beginStep(i, number int, s *Stats) *Step {
-	m := momentOf(i-1, s)
+	m := momentOf(i-1, 0, s)
 	r.Steps = append(r.Steps, Step{Step: number, Begin: i, PeakAllocated: m, PeakReserved: m})
 	return &r.Steps[len(r.Steps)-1]
 }

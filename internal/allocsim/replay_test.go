@@ -21,7 +21,7 @@ func alloc(id int32, n tensor.Bytes) trace.Event {
 }
 func free(id int32) trace.Event { return trace.Event{Kind: trace.Free, ID: id} }
 
-func inStep(step int16, events ...trace.Event) []trace.Event {
+func inStep(step int32, events ...trace.Event) []trace.Event {
 	for i := range events {
 		events[i].Step = step
 	}

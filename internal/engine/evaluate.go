@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
@@ -44,12 +46,15 @@ func (p *Player) over(c *program.Class, m *module) *module {
 func (p *Player) take(n, from *module) {
 	n.params, n.buffers, n.attrs, n.sharded = from.params, from.buffers, from.attrs, from.sharded
 	p.names.kind(n.layer, from.class.Kind())
-	for i, ch := range from.class.Children {
-		if from.children[i].class != ch.Class { // put in the place of another; its forward suits any batch
-			n.replace(n.children[i], from.children[i])
-			continue
+	for i, own := range n.class.Children {
+		k := slices.IndexFunc(from.class.Children, func(ch program.Child) bool { return ch.Path == own.Path })
+		switch {
+		case k < 0: // it holds no tensors, and is called here only
+		case from.children[k].class != from.class.Children[k].Class: // put in the place of another; its forward suits any batch
+			n.replace(n.children[i], from.children[k])
+		default:
+			p.take(n.children[i], from.children[k])
 		}
-		p.take(n.children[i], from.children[i])
 	}
 }
 

@@ -23,7 +23,7 @@ func (p *Player) allocHost(st *storage, n tensor.Bytes) {
 	p.host.Pinned = append(p.host.Pinned, p.pinned)
 	p.meter.Hold(eventBytes)
 	p.host.Events = append(p.host.Events, p.event(trace.Alloc, st.id, n))
-	p.hostLive += n
+	p.count(&p.hostLive, n)
 	if p.backend != nil {
 		p.must(p.backend.Alloc(-st.id, n, 0))
 	}

@@ -50,6 +50,7 @@ func (j *job) makeOptimizers() {
 		}
 		j.opts = append(j.opts, cells)
 		j.steppers = append(j.steppers, s)
+		j.stepped = append(j.stepped, 0)
 		if j.prog.InBackward {
 			j.stepInBackward(i)
 		} else {
@@ -75,6 +76,7 @@ func (j *job) stepInBackward(i int) {
 				phase, name, layer := j.phase, j.Player.op, j.layer
 				j.phase, j.Player.op = trace.Optimizer, j.names.op("Optimizer.step#"+o.Row.Name+".step")
 				p.Grad = &leaf.grad.Tensor
+				j.stepped[i]++
 				j.quiet(func() { o.Row.Step(j, own) })
 				groups := make([]optim.Group, groupOf+1)
 				groups[groupOf] = own[0]
@@ -126,6 +128,7 @@ func (j *job) optimGroups(i int) []optim.Group {
 // optimize steps one optimizer.
 func (j *job) optimize(i int) {
 	o := j.prog.Optimizers[i]
+	j.stepped[i]++
 	mode := j.env.GradMode
 	j.env.GradMode = false // step is under torch.no_grad
 	j.Player.op = j.names.op("Optimizer.step#" + o.Row.Name + ".step")
@@ -154,33 +157,37 @@ func (j *job) optimize(i int) {
 // otherwise at first.
 const maxWarm = 128
 
-// warm is the number of steps after which all optimizers allocate as they do
-// from then on; those that take longer than is played do not count.
-func (j *job) warm() int {
-	most := int64(0)
-	count := func(o *program.Optimizer, every int64) {
-		all := []any{o.Args}
-		for _, g := range o.Groups {
-			all = append(all, g.Args)
-		}
-		for _, args := range all {
-			if o.Row.Warm == nil {
-				continue
-			}
-			if n := o.Row.Warm(args); n <= maxWarm && n*every <= maxWarm {
-				most = max(most, n*every)
-			}
+// warmUp is the step of an optimizer from which on it allocates the same; one
+// that takes longer than is played does not count.
+func (j *job) warmUp(i int) int64 {
+	o, most := j.prog.Optimizers[i], int64(0)
+	if o.Row.Warm == nil {
+		return 0
+	}
+	for _, args := range o.AllArgs() {
+		if n := o.Row.Warm(args); n <= maxWarm {
+			most = max(most, n)
 		}
 	}
+	if j.prog.InBackward { // parameter by parameter
+		most *= int64(len(j.opts[i]))
+	}
+	return most
+}
+
+// warm is the number of steps after which all optimizers allocate as they do
+// from then on.
+func (j *job) warm() int64 {
+	most := int64(0)
 	for _, s := range j.prog.Step.Body {
 		if s.Kind == program.OptStep {
-			count(j.prog.Optimizers[s.Optimizer], max(s.Every, 1))
+			most = max(most, j.warmUp(s.Optimizer)*max(s.Every, 1))
 		}
 	}
-	if j.prog.InBackward {
-		count(j.prog.Optimizers[0], 1)
+	if n := len(j.prog.Optimizers); j.prog.InBackward && n > 0 {
+		most = max(most, j.warmUp(0)/max(int64(len(j.opts[0])), 1))
 	}
-	return int(most)
+	return most
 }
 
 // zeroGrad is optimizer.zero_grad(set_to_none=True): parameter group by group.

@@ -19,9 +19,16 @@ type Played struct {
 	// if the steps played are not.
 	Steady int
 	Totals Totals
-	// Unreached is the interval of a statement that runs in every n-th step and
-	// in none of those played; 0 if there is none.
+	// Settled says that steps were played until all that comes after them is known.
+	Settled bool
+	// Unreached is the longest interval of a statement that runs in every n-th step
+	// and in none of those played; 0 if there is none.
 	Unreached int64
+	// Loops are the steps that were not played, as they are like others. Each goes on
+	// where it ends; the last, if it has no end, goes on for ever. LeftOut is how many
+	// steps the others stand for.
+	Loops   []trace.Loop
+	LeftOut int64
 	// Skipped is how many steps of optimizers a GradScaler has left out, since
 	// gradients were infinite; 0 where nothing is computed.
 	Skipped int
@@ -34,12 +41,14 @@ type Played struct {
 	Workspaces Workspaces
 	// Host is what the job keeps in the machine's memory.
 	Host HostTrace
-	// Cycle is the index of the first event of the last Period steps, which go on
-	// and on once steps are alike: after how many, that is. Growth is what live
-	// blocks on the device gain in a period, HostGrowth those of Host; if steps
-	// are not alike, in the last period that was played.
-	Cycle, Period      int
+	// Period is after how many steps those come round that are alike; 0: too many to
+	// count. Growth is what live blocks on the device gain in a period, HostGrowth
+	// those of Host; if steps are not alike, in the last period that was played.
+	// Compared says that so many steps were played that they would be alike by then,
+	// if they ever are: what is made in the first period and in the second is there.
+	Period             int
 	Growth, HostGrowth tensor.Bytes
+	Compared           bool
 }
 
 // Totals are sums over one step.
@@ -71,6 +80,7 @@ type job struct {
 	aux      *module
 	opts     [][]*cell // parameters of each optimizer
 	steppers []stepper
+	stepped  []int64       // how often each optimizer was, of one that steps in the backward pass how many parameters
 	stepping *program.Stmt // the statement that steps an optimizer
 	batch    []*op.Tensor
 	scaler   gradScaler
@@ -189,8 +199,8 @@ func (j *job) newBatch() []*op.Tensor {
 
 // playStep plays one step. The names of a function die when it returns; those
 // of a flat loop live on.
-func (j *job) playStep(n int) {
-	j.step, j.stepNo = int16(n), int64(n)
+func (j *job) playStep(n int64) {
+	j.step, j.stepNo = int32(n), n
 	j.flops = [2]float64{}
 	for i := range j.prog.Step.Body {
 		s := &j.prog.Step.Body[i]
@@ -216,7 +226,7 @@ func (j *job) playStep(n int) {
 		j.evaluate(e)
 	}
 	if j.executes() {
-		j.must(j.backend.EndStep(n))
+		j.must(j.backend.EndStep(int(n)))
 	}
 	j.meter.Check()
 }

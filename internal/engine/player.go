@@ -36,7 +36,7 @@ type Player struct {
 
 	op, layer  int32
 	at         place // the statement at work
-	step       int16
+	step       int32
 	phase      trace.Phase
 	evaluating bool
 	thread     uint8

@@ -157,7 +157,7 @@ func (p *Player) allocBlock(st *storage, n tensor.Bytes) {
 		return
 	}
 	p.nextID++
-	p.live += n
+	p.count(&p.live, n)
 	st.id, st.bytes, st.layer = p.nextID, n, p.layer
 	p.tr.Categories = append(p.tr.Categories, trace.Temporaries)
 	p.emit(trace.Alloc, st.id, n)
@@ -190,6 +190,18 @@ func (p *Player) emptyStorage(st *storage) {
 func (p *Player) emit(k trace.Kind, id int32, n tensor.Bytes) {
 	p.meter.Hold(eventBytes)
 	p.tr.Events = append(p.tr.Events, p.event(k, id, n))
+}
+
+// maxLive bounds the sum of all blocks that live at one time, such that sums of
+// parts of them stay within their type.
+const maxLive = 1 << 62
+
+// count adds a block to a sum of live ones.
+func (p *Player) count(sum *tensor.Bytes, n tensor.Bytes) {
+	if n > maxLive-*sum {
+		p.Fail("tensors of more than 4 EiB live at one time; larger sums are not counted")
+	}
+	*sum += n
 }
 
 // event is an event of the present moment.

@@ -190,14 +190,13 @@ func Run(j *Job) (o *Outcome, err error) {
 	if o.Host, err = o.hostUsage(); err != nil {
 		return nil, err
 	}
-	events := o.Played.Trace.Events
-	if o.Free, err = allocsim.Replay(events, allocsim.ReplayOptions{Config: j.Machine.Conf, Meter: j.meter}); err != nil {
+	if o.Free, err = j.unlimited(o.Played); err != nil {
 		return nil, err
 	}
 	if err := o.otherWorkspaces(); err != nil {
 		return nil, err
 	}
-	return o, o.replayOnGPU(o.cycle())
+	return o, o.replayOnGPU(true)
 }
 
 // play plays so many steps or, with 0, until two are alike.
@@ -209,19 +208,25 @@ func play(j *Job, steps int) (*Outcome, error) {
 	return &Outcome{Job: j, Played: p}, nil
 }
 
-// replayOnGPU replays the allocations at the device's capacity, and what goes on
-// after them.
-func (o *Outcome) replayOnGPU(cycle *allocsim.Cycle) (err error) {
-	o.OnGPU, err = o.Job.replay(o.Played, cycle)
+// replayOnGPU replays the allocations at the device's capacity; follow says
+// whether a leak is followed until the job dies.
+func (o *Outcome) replayOnGPU(follow bool) (err error) {
+	o.OnGPU, err = o.Job.replay(o.Played, follow)
 	return err
 }
 
+// unlimited replays what was played on a device that has no limit.
+func (j *Job) unlimited(p *engine.Played) (*allocsim.Result, error) {
+	return allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{Config: j.Machine.Conf, Loops: loops(p, false), LoopEvents: maxLoopEvents, Meter: j.meter})
+}
+
 // replay replays what was played at the device's capacity, up to the first
-// request that fails; after says what goes on behind it.
-func (j *Job) replay(p *engine.Played, after *allocsim.Cycle) (*allocsim.Result, error) {
+// request that fails.
+func (j *Job) replay(p *engine.Played, follow bool) (*allocsim.Result, error) {
 	m := j.Machine
 	return allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{
-		Config: m.Conf, Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, StopAtOOM: true, Cycle: after, Meter: j.meter,
+		Config: m.Conf, Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, StopAtOOM: true,
+		Loops: loops(p, follow), LoopEvents: maxLoopEvents, Meter: j.meter,
 		MayFail: func(event int) bool { // another plan of cuDNN is tried
 			_, found := slices.BinarySearch(p.Workspaces.Events, event)
 			return found
@@ -273,7 +278,7 @@ func (o *Outcome) Report() *report.Report {
 	}
 	if i := free.PeakAllocated.Event; i >= 0 {
 		e := &tr.Events[i]
-		r.Peak.Step, r.Peak.Phase, r.Peak.Op, r.Peak.Layer = int(e.Step), e.Phase.String(), tr.Ops[e.Op], tr.Layers[e.Layer]
+		r.Peak.Step, r.Peak.Phase, r.Peak.Op, r.Peak.Layer = int(int64(e.Step)+free.PeakAllocated.Ahead), e.Phase.String(), tr.Ops[e.Op], tr.Layers[e.Layer]
 	}
 	for _, s := range free.Steps {
 		if s.Step > 0 {
@@ -328,11 +333,31 @@ func optimizers(p *program.Job) string {
 	return strings.Join(all, ", ")
 }
 
+// tight reports whether a job fits only by giving cached memory back: by retries,
+// or, if more would be reserved without a limit than is usable, by what options of the
+// allocator release without one.
+func (m *Machine) tight(onGPU *allocsim.Result, reserved tensor.Bytes) bool {
+	return len(onGPU.OOMs) == 0 && (onGPU.Stats.NumAllocRetries > 0 || reserved > m.Usable())
+}
+
+// givesBack names the options by which the allocator gives cached segments back
+// before it retries.
+func (m *Machine) givesBack() string {
+	var names []string
+	if m.Conf.MaxSplitSize > 0 {
+		names = append(names, "max_split_size_mb")
+	}
+	if m.Conf.GarbageCollectionThreshold > 0 {
+		names = append(names, "garbage_collection_threshold")
+	}
+	return strings.Join(names, " or ")
+}
+
 // verdict says whether the job fits, and why.
 func (o *Outcome) verdict(r *report.Report) {
 	v, m := &r.Verdict, o.Job.Machine
 	v.Fits = len(o.OnGPU.OOMs) == 0
-	v.Tight = v.Fits && o.OnGPU.Stats.NumAllocRetries > 0
+	v.Tight = m.tight(o.OnGPU, r.Peak.ReservedBytes)
 	v.HeadroomBytes = m.Usable() - r.Peak.ReservedBytes
 	v.SteadyFromStep = o.Played.Steady
 	switch {
@@ -344,6 +369,9 @@ func (o *Outcome) verdict(r *report.Report) {
 		v.Result = report.Fits
 	}
 	switch {
+	case v.Tight && o.OnGPU.Stats.NumAllocRetries == 0:
+		v.Reason = fmt.Sprintf("%v would be reserved without a limit, %v is usable: it fits only by giving cached segments back (%s), which costs time",
+			r.Peak.ReservedBytes, m.Usable(), m.givesBack())
 	case v.Tight:
 		v.Reason = fmt.Sprintf("%v would be reserved without a limit, %v is usable: it fits only by giving cached memory back %s, which costs time",
 			r.Peak.ReservedBytes, m.Usable(), report.Plural(o.OnGPU.Stats.NumAllocRetries, "time"))
@@ -355,7 +383,7 @@ func (o *Outcome) verdict(r *report.Report) {
 		tr := o.Played.Trace
 		e := &tr.Events[oom.Event]
 		v.OOM = &report.OOM{
-			Step: int(e.Step) + int(oom.Turn)*o.Played.Period, Phase: e.Phase.String(), Op: tr.Ops[e.Op], Layer: tr.Layers[e.Layer],
+			Step: int(int64(e.Step) + oom.Ahead), Phase: e.Phase.String(), Op: tr.Ops[e.Op], Layer: tr.Layers[e.Layer],
 			TriedBytes: oom.Err.Tried, FreeBytes: oom.Err.Free, Message: oom.Err.Error(),
 		}
 		v.Reason = fmt.Sprintf("dies in %s: %v more asked for, %v free\nwithout a limit %v would be reserved, %v is usable: %v too little",
@@ -400,15 +428,7 @@ func (o *Outcome) notes(r *report.Report) {
 	if m.Usable() <= 0 {
 		warn("nothing is left of the device's %v beside context and other processes", m.Total)
 	}
-	if n := o.Played.Unreached; n > 0 {
-		warn("a statement that runs in every %d-th step was not reached in %d steps; simulate more (--steps)", n, o.Played.Steps)
-	}
-	switch n := o.Played.Steps; {
-	case n < 3 && j.Spec.Mode.V == "train":
-		warn("the first step has no gradients and optimizer state yet when it begins; simulate 3 steps or more to see the peak")
-	case o.Played.Steady == 0 && n >= 3 && r.Verdict.Leak == nil:
-		warn("after %d steps memory still differs from step to step: it may be growing (a leak), and later steps may need more", n)
-	}
+	o.stepNotes(r, warn)
 	ran := map[string]bool{}
 	for _, name := range o.Played.Trace.Ops {
 		ran[name] = true
@@ -434,5 +454,37 @@ func (o *Outcome) notes(r *report.Report) {
 	}
 	if slack := r.Uncertainty.ReservedHighBytes - r.Peak.ReservedBytes + r.Uncertainty.CudnnRNNBytes + r.Uncertainty.NCCLHighBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {
 		warn(NoteUncertain+" (%v; see below)", slack)
+	}
+}
+
+// stepNotes says what more steps than were played may bring.
+func (o *Outcome) stepNotes(r *report.Report, warn func(format string, args ...any)) {
+	p, n := o.Played, o.Played.Steps
+	asked, leak := o.Job.Spec.Train.Steps.Set, r.Verdict.Leak != nil
+	if !asked {
+		switch {
+		case p.Settled && (o.Free.CutShort || o.OnGPU.CutShort) && !leak:
+			warn(NoteUnsettled + "steps are alike, but how the allocator places their blocks is not yet; later steps may need more")
+		case p.Settled || leak || !r.Verdict.Fits:
+		case p.Unreached > 0:
+			warn(NoteUnsettled+"a statement that runs in every %d-th step was not reached in %d steps", p.Unreached, n)
+		case p.LeftOut > 0:
+			warn(NoteUnsettled+"what runs in every n-th step meets in more ways than there are in %d steps; later steps may need more", n)
+		default:
+			warn(NoteUnsettled+"after %d steps memory still differs from step to step; it may be growing (a leak), and later steps may need more", n)
+		}
+		return
+	}
+	if p.Unreached > 0 {
+		warn("a statement that runs in every %d-th step was not reached in %d steps; simulate more (--steps)", p.Unreached, n)
+	}
+	switch {
+	case n < 3 && o.Job.Spec.Mode.V == "train":
+		warn("the first step has no gradients and optimizer state yet when it begins; simulate 3 steps or more to see the peak")
+	case p.Steady > 0 || n < 3 || leak:
+	case p.Compared:
+		warn("after %d steps memory still differs from step to step: it may be growing (a leak), and later steps may need more", n)
+	default:
+		warn("what runs in every n-th step comes round together after %d steps; %d are too few to tell whether memory grows", p.Period, n)
 	}
 }

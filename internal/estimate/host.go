@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/memplan/memplan/internal/host"
 	"github.com/memplan/memplan/internal/program"
@@ -27,15 +28,21 @@ func (o *Outcome) hostUsage() (*host.Usage, error) {
 			j.Prefetch = l.PrefetchFactor.V
 		}
 	}
+	var sizes []size
 	for _, m := range p.Models {
-		j.Model = max(j.Model, built(m.Root, p.DType).total)
+		b, err := built(m.Root, p.DType)
+		if err != nil {
+			return nil, fmt.Errorf("%s: model %q in host memory: %w", s.Path, m.Name, err)
+		}
+		sizes = append(sizes, b)
+		j.Model = max(j.Model, b.total)
 	}
 	if save := s.Train.Save; save != nil && p.Inference == "" {
 		t := &o.Played.Totals
 		switch {
 		case !save.CPUCopy.V: // one tensor at a time
-			for _, m := range p.Models {
-				j.Saving = max(j.Saving, built(m.Root, p.DType).largest)
+			for _, b := range sizes {
+				j.Saving = max(j.Saving, b.largest)
 			}
 		case save.Optimizer.V:
 			j.Saving = t.ParameterBytes + t.BufferBytes + t.OptimizerStateBytes
@@ -50,6 +57,9 @@ func (o *Outcome) hostUsage() (*host.Usage, error) {
 	u, err := host.Estimate(&j)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	if n := tensor.Bytes(p.Parallel.Ranks); n > 1 && u.High > math.MaxInt64/n {
+		return nil, fmt.Errorf("%s: host memory: %v for each of %d processes is more than 8 EiB", s.Path, u.High, n)
 	}
 	return u, nil
 }
@@ -98,8 +108,9 @@ type size struct{ total, largest tensor.Bytes }
 
 // built is the size of a model as its constructor makes it in host memory, before
 // it is converted to another type.
-func built(c *program.Class, converted tensor.DType) size {
+func built(c *program.Class, converted tensor.DType) (size, error) {
 	var s size
+	var err error
 	for _, list := range [][]program.Param{c.Params, c.Buffers} {
 		for _, p := range list {
 			if p.Tied != "" {
@@ -109,18 +120,25 @@ func built(c *program.Class, converted tensor.DType) size {
 			if d == converted && !p.Fixed { // by the call that moves the model
 				d = tensor.Float32
 			}
-			b, err := tensor.MulBytes(append([]int64{d.Size()}, p.Size...)...)
-			if err != nil {
+			b, wrong := tensor.MulBytes(append([]int64{d.Size()}, p.Size...)...)
+			if wrong != nil {
 				continue // it was refused when it was played
 			}
-			s.total += b
+			if s.total, err = tensor.AddBytes(s.total, b); err != nil {
+				return size{}, err
+			}
 			s.largest = max(s.largest, b)
 		}
 	}
 	for _, ch := range c.Children {
-		sub := built(ch.Class, converted)
-		s.total += sub.total
+		sub, err := built(ch.Class, converted)
+		if err != nil {
+			return size{}, err
+		}
+		if s.total, err = tensor.AddBytes(s.total, sub.total); err != nil {
+			return size{}, err
+		}
 		s.largest = max(s.largest, sub.largest)
 	}
-	return s
+	return s, nil
 }

@@ -1,27 +1,31 @@
 package estimate
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// maxLeakEvents bounds how many allocations and frees are replayed, beyond those
-// of the steps that were played, to find the step in which a leak kills a job: a
-// few seconds.
-const maxLeakEvents = 10_000_000
+// maxLoopEvents bounds how many allocations and frees are replayed, beyond those
+// of the steps that were played, for steps that are like them: a few seconds.
+const maxLoopEvents = 10_000_000
 
-// cycle is what goes on after the steps that were played, if it leaves more
-// than it finds and the user did not say how many steps to simulate.
-func (o *Outcome) cycle() *allocsim.Cycle {
-	p := o.Played
-	if p.Steady == 0 || p.Growth <= 0 || o.Job.Spec.Train.Steps.Set {
-		return nil
+// loops are the steps that are like those that were played. Those that come after
+// all others go on until the allocator is in a state in which it was before: it may
+// place blocks otherwise though the steps are alike. Where they leave more than they
+// find, there is no such state; they are replayed if a leak is followed.
+func loops(p *engine.Played, follow bool) []trace.Loop {
+	n := len(p.Loops)
+	if p.Growth > 0 && !follow && n > 0 {
+		n--
 	}
-	return &allocsim.Cycle{Begin: p.Cycle, Limit: maxLeakEvents}
+	return p.Loops[:n]
 }
 
 // leak reports that memory grows from step to step.
@@ -33,9 +37,7 @@ func (o *Outcome) leak(r *report.Report) {
 	if p.Growth <= 0 || p.Steps < 3 || p.Steps <= p.Period || (p.Steady == 0 && v.Fits && p.Steps < 100) {
 		return
 	}
-	steps := o.Free.Steps
-	last := len(steps) - 1
-	l := &report.Leak{Bytes: steps[last].EndAllocated - steps[last-p.Period].EndAllocated, Period: p.Period, SimulatedSteps: int64(p.Steps) + o.OnGPU.Cycles*int64(p.Period)}
+	l := &report.Leak{Bytes: o.endOf(p.Steps) - o.endOf(p.Steps-p.Period), Period: p.Period, SimulatedSteps: int64(p.Steps) + o.OnGPU.Turns*int64(p.Period)}
 	l.Op, l.Layer = o.leaked()
 	v.Leak = l
 	each := fmt.Sprintf("each step leaves %v more than it found", l.Bytes)
@@ -55,6 +57,13 @@ func (o *Outcome) leak(r *report.Report) {
 		return
 	}
 	r.Warnings = append(r.Warnings, fmt.Sprintf(NoteGrowing+"%s; the job lives through the %d steps that were simulated, not for ever", each, l.SimulatedSteps))
+}
+
+// endOf is what is allocated after a step that was played.
+func (o *Outcome) endOf(step int) tensor.Bytes {
+	steps := o.Free.Steps
+	k, _ := slices.BinarySearchFunc(steps, step, func(s allocsim.Step, step int) int { return cmp.Compare(s.Step, step) })
+	return steps[k].EndAllocated
 }
 
 // leaked names where the largest part of what a period leaves was made.

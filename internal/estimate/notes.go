@@ -7,6 +7,7 @@ const (
 	NoteGrowing     = "memory keeps growing: "
 	NoteHostGrowing = "host memory keeps growing: "
 	NoteGPU         = "the GPU is not as memplan knows it: "
+	NoteUnsettled   = "not all steps that differ were simulated: "
 	NoteUncertain   = "the headroom is less than what is uncertain"
 	NoteWorkspaces  = "with the workspaces that cuDNN's convolutions are expected to take"
 )

@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -21,12 +20,12 @@ func Probe(j *Job) (p Probed, err error) {
 	if err != nil {
 		return Probed{}, err
 	}
-	if err := o.replayOnGPU(nil); err != nil {
+	if err := o.replayOnGPU(false); err != nil {
 		return Probed{}, err
 	}
-	if o.Free, err = allocsim.Replay(o.Played.Trace.Events, allocsim.ReplayOptions{Config: j.Machine.Conf, Meter: j.meter}); err != nil {
+	if o.Free, err = j.unlimited(o.Played); err != nil {
 		return Probed{}, err
 	}
-	fits := len(o.OnGPU.OOMs) == 0
-	return Probed{fits, fits && o.OnGPU.Stats.NumAllocRetries > 0, o.Free.PeakReserved.Reserved, j.Machine.Usable()}, nil
+	reserved := o.Free.PeakReserved.Reserved
+	return Probed{o.Fits(), j.Machine.tight(o.OnGPU, reserved), reserved, j.Machine.Usable()}, nil
 }

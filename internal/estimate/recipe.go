@@ -59,15 +59,8 @@ func Play(j *Job) (p *engine.Played, err error) {
 // memory was given back, in the steps that are played: a leak, with which no
 // size lives for ever, is not followed.
 func Fits(j *Job) (fits, tight bool, err error) {
-	defer j.metered(&err)()
-	o, err := play(j, int(j.Spec.Train.Steps.V))
-	if err != nil {
-		return false, false, err
-	}
-	if err := o.replayOnGPU(nil); err != nil {
-		return false, false, err
-	}
-	return o.Fits(), o.OnGPU.Stats.NumAllocRetries > 0, nil
+	p, err := Probe(j)
+	return p.Fits, p.Tight, err
 }
 
 // Try says what Fits does, sooner of a job that dies in its first step: no other
@@ -78,13 +71,13 @@ func Try(j *Job) (o *Outcome, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.replayOnGPU(nil); err != nil || !o.Fits() {
+	if err := o.replayOnGPU(false); err != nil || !o.Fits() {
 		return o, err
 	}
 	if o, err = play(j, int(j.Spec.Train.Steps.V)); err != nil {
 		return nil, err
 	}
-	return o, o.replayOnGPU(nil)
+	return o, o.replayOnGPU(false)
 }
 
 // Fits reports whether no request fails on the device.

@@ -1,11 +1,14 @@
 package estimate
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/memplan/memplan/internal/host"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -253,5 +256,59 @@ func TestEval(t *testing.T) {
 	got := r.Peak.RequestedBytes - r.AtPeak.WorkspaceBytes
 	if got != want {
 		t.Errorf("%d bytes at the peak, want %d", got, want)
+	}
+}
+
+// TestHugeParameters: parameters whose bytes do not fit into 64 bits are refused,
+// on the device and in the machine's memory alike; they never wrap.
+func TestHugeParameters(t *testing.T) {
+	for _, set := range []string{"device={gpu: t4, host_ram: 64GiB}", "train.precision=bf16"} {
+		s, err := spec.Parse("test.yaml", []byte(`memplan: 1
+model:
+  inputs: {x: [4]}
+  blocks:
+    big: {parameters: {w: {shape: [1000000, 1000000, 250]}}, layers: [{mul: 1.0}]}
+  layers: [{repeat: 9300, block: big}]
+  loss: {sum: , inputs: out}
+`), spec.Options{Set: []string{set}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := NewJob(s, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = Run(j); err == nil || !strings.Contains(err.Error(), "more than 4 EiB") {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+	big := &program.Class{Params: []program.Param{{Name: "w", Size: []int64{1 << 47}, DType: tensor.Float32}}}
+	root := &program.Class{}
+	for range 20000 {
+		root.Children = append(root.Children, program.Child{Class: big})
+	}
+	if n, err := built(root, tensor.Float32); err == nil {
+		t.Errorf("%v, no error", n.total)
+	}
+}
+
+// TestStepsAsked: steps that are asked for and too few to come round are no leak.
+func TestStepsAsked(t *testing.T) {
+	text := strings.ReplaceAll(everyJobs[0].text, "every: N", "every: 7")
+	for _, steps := range []int{5, 8, 11, 14, 16, 30} {
+		_, r := estimateText(t, text, fmt.Sprint("train.steps=", steps))
+		for _, w := range r.Warnings {
+			if strings.Contains(w, "leak") {
+				t.Errorf("%d steps: %s", steps, w)
+			}
+		}
+	}
+	for n := 2; n <= 100; n += 7 {
+		_, r := estimateText(t, strings.ReplaceAll(everyJobs[0].text, "every: N", fmt.Sprint("every: ", n)))
+		for _, w := range r.Warnings {
+			if strings.Contains(w, "leak") {
+				t.Errorf("every: %d: %s", n, w)
+			}
+		}
 	}
 }

@@ -3,7 +3,6 @@ package estimate
 import (
 	"fmt"
 
-	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/report"
@@ -55,14 +54,18 @@ func (o *Outcome) otherWorkspaces() error {
 	default:
 		return nil
 	}
-	p, err := engine.PlayWithin(o.Job.meter, o.Job.Program, env, nil, o.Played.Steps)
+	steps := o.Played.Steps
+	if o.Played.LeftOut > 0 { // the same are then
+		steps = int(o.Job.Spec.Train.Steps.V)
+	}
+	p, err := engine.PlayWithin(o.Job.meter, o.Job.Program, env, nil, steps)
 	if err != nil {
 		return err
 	}
-	if *other, err = allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{Config: o.Job.Machine.Conf, Meter: o.Job.meter}); err != nil || other == &o.Bare {
+	if *other, err = o.Job.unlimited(p); err != nil || other == &o.Bare {
 		return err
 	}
-	o.WithOnGPU, err = o.Job.replay(p, nil)
+	o.WithOnGPU, err = o.Job.replay(p, false)
 	return err
 }
 
@@ -92,7 +95,7 @@ func (o *Outcome) workspaceNotes(r *report.Report) {
 	}
 	if on := o.WithOnGPU; on != nil && r.Verdict.Fits && len(on.OOMs) > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf(NoteWorkspaces+" (reserved: %v) it would run out of memory", reserved))
-	} else if on != nil && r.Verdict.Fits && !r.Verdict.Tight && on.Stats.NumAllocRetries > 0 {
+	} else if on != nil && r.Verdict.Fits && !r.Verdict.Tight && o.Job.Machine.tight(on, reserved) {
 		r.Warnings = append(r.Warnings, fmt.Sprintf(NoteWorkspaces+" (reserved: %v) it would fit only after cached memory is given back", reserved))
 	}
 }

@@ -13,9 +13,10 @@ import (
 const share = `
 
 def share(model, like):
-    """Gives a model the parameters and buffers of one that is made like it."""
-    for m, l in zip(model.modules(), like.modules()):
-        m._parameters, m._buffers = l._parameters, l._buffers
+    """Gives a model the parameters and buffers of one that is made like it. Modules without any may be in one only."""
+    model._parameters, model._buffers = like._parameters, like._buffers
+    for name in model._modules.keys() & like._modules.keys():
+        share(model._modules[name], like._modules[name])
     return model
 `
 
@@ -26,7 +27,8 @@ const shareReplaced = `
 def share(model, like):
     """Gives a model the tensors of one that is made like it, and the layers that were changed there."""
     model._parameters, model._buffers = like._parameters, like._buffers
-    for name, module in like.named_children():
+    for name in model._modules.keys() & like._modules.keys():
+        module = like._modules[name]
         if CHANGED:
             model._modules[name] = module
         else:

@@ -117,6 +117,7 @@ var warnings = []struct {
 	{estimate.NoteGrowing, leak, Warning}, // it lives through all steps that were simulated
 	{estimate.NoteHostGrowing, leak, Warning},
 	{estimate.NoteGPU, gpuChanged, Error},
+	{estimate.NoteUnsettled, unsettled, Error},
 	{estimate.NoteUncertain, uncertain, Error},
 	{estimate.NoteWorkspaces, uncertain, Error},
 }

@@ -92,6 +92,9 @@ var Rules = []Rule{
 		"A device_table describes a GPU under the name of one that memplan knows, or a spec gives its GPU more memory or a\nsmaller context than the table has. Where that is meant, another name says so.", []string{"device.memory", "device.context", "device.gpu", "device"}},
 	{"MP015", "unfinished", Error, "a limit ended the estimate of a spec",
 		"Estimating the spec takes more memory or time than --max-memory and --max-time allow, or the check as a whole took too\nlong (docs/limits.md). All others are checked all the same, and the exit code is 3. The rule cannot be turned off.", nil},
+	{"MP016", "unsettled", Error, "steps that were not simulated may need more memory",
+		"A spec is simulated until all that comes after is known, whatever train.steps says. Here the limit was met before: what runs in every\nn-th step comes round together too late, or memory differs from step to step without an end. The verdict is of the\nsteps that were simulated. Intervals that divide each other help.",
+		[]string{"step", "eval", "train"}},
 }
 
 // The rules by what they are about.
@@ -112,6 +115,7 @@ const (
 	configuration
 	gpuChanged
 	unfinished
+	unsettled
 )
 
 // LookupRule finds a rule by its identifier or name, in any case; nil if there

@@ -210,7 +210,8 @@ type outcome struct {
 	files  bool // it reads files beside the spec
 }
 
-// play estimates a recipe.
+// play estimates a recipe. It is played until its steps are alike, however many
+// the spec wants to be simulated.
 func play(r *estimate.Recipe) (*outcome, error) {
 	out := &outcome{}
 	watched := *r
@@ -222,6 +223,7 @@ func play(r *estimate.Recipe) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	j.Spec.Train.Steps = spec.Integer{}
 	if out.Outcome, err = estimate.Run(j); err != nil {
 		return nil, err
 	}

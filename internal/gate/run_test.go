@@ -130,7 +130,7 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s is not found", r.ID)
 		}
 	}
-	if Rules[unfinished].Name != "unfinished" || len(Rules) != unfinished+1 {
+	if Rules[unsettled].Name != "unsettled" || len(Rules) != unsettled+1 {
 		t.Error("the constants and the table differ")
 	}
 }

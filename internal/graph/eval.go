@@ -82,18 +82,23 @@ func (el *elaborator) training() bool {
 }
 
 // shareable reports whether two classes hold the same parameters and buffers in
-// modules of the same places.
+// modules of the same places. Modules that hold none, such as stochastic depth, may
+// be in one of them only.
 func shareable(a, b *program.Class) bool {
-	if len(a.Children) != len(b.Children) || !slices.EqualFunc(a.Params, b.Params, sameParam) || !slices.EqualFunc(a.Buffers, b.Buffers, sameParam) {
+	if !slices.EqualFunc(a.Params, b.Params, sameParam) || !slices.EqualFunc(a.Buffers, b.Buffers, sameParam) {
 		return false
 	}
-	for i := range a.Children {
-		x, y := &a.Children[i], &b.Children[i]
-		if x.Path != y.Path || !slices.Equal(x.Ties, y.Ties) || !shareable(x.Class, y.Class) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(holders(a), holders(b), func(x, y program.Child) bool {
+		return x.Path == y.Path && slices.Equal(x.Ties, y.Ties) && shareable(x.Class, y.Class)
+	})
+}
+
+// holders are the children of a class that hold parameters or buffers, or have
+// children that do.
+func holders(c *program.Class) []program.Child {
+	return slices.DeleteFunc(slices.Clone(c.Children), func(ch program.Child) bool {
+		return len(ch.Class.Params) == 0 && len(ch.Class.Buffers) == 0 && len(ch.Ties) == 0 && len(holders(ch.Class)) == 0
+	})
 }
 
 func sameParam(a, b program.Param) bool {

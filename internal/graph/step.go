@@ -172,8 +172,11 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 	st := program.Stmt{Line: e.At.Line}
 	if e.Every != nil {
 		st.Every = el.evalInt(e.Every, sc, "every")
-		if st.Every < 1 {
+		switch {
+		case st.Every < 1:
 			el.fail(e.Every.Span, "every must be at least 1, not %d", st.Every)
+		case st.Every > spec.MaxEvery:
+			el.fail(e.Every.Span, "every must be at most %d, not %d", int64(spec.MaxEvery), st.Every)
 		}
 	}
 	kw := func(allowed ...string) map[string]*spec.Value { return f.keywords(e, allowed) }

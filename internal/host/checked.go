@@ -12,12 +12,9 @@ import (
 type checked struct{ err error }
 
 func (c *checked) add(sizes ...tensor.Bytes) tensor.Bytes {
-	var total tensor.Bytes
-	for _, b := range sizes {
-		if total += b; total < 0 {
-			c.err = fmt.Errorf("host memory: a sum of sizes is beyond %d bytes", int64(1<<63-1))
-			return 0
-		}
+	total, err := tensor.AddBytes(sizes...)
+	if err != nil {
+		c.err = fmt.Errorf("host memory: %w", err)
 	}
 	return total
 }

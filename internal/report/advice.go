@@ -93,7 +93,7 @@ func (t *text) advice() {
 	}
 	t.printf("%s\n", a.batch())
 	if s := a.Search; s != nil {
-		t.printf("%s: %s\n", s.Key, largest(s.Largest, s.Tight, s.Recommended, a.Headroom))
+		t.printf("%s: %s\n", s.Key, largest(s.Largest, s.Tight, s.Recommended, a.Headroom)+notFitting(s.NotFitting))
 	}
 }
 
@@ -101,11 +101,24 @@ func (a *Advice) batch() string {
 	if a.Unbounded {
 		return fmt.Sprintf("batch size: even %d fits", a.MaxBatchSize)
 	}
-	s := "batch size: " + largest(a.MaxBatchSize, a.MaxIsTight, a.RecommendedBatchSize, a.Headroom)
-	if len(a.NotFitting) > 0 {
-		s += fmt.Sprintf("; %s below it, though", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(a.NotFitting)), ", "), "[]")+" do not fit")
+	return "batch size: " + largest(a.MaxBatchSize, a.MaxIsTight, a.RecommendedBatchSize, a.Headroom) + notFitting(a.NotFitting)
+}
+
+// notFitting tells of some values below the largest that do not fit.
+func notFitting(values []int64) string {
+	const most = 4
+	if len(values) == 0 {
+		return ""
 	}
-	return s
+	var shown []string
+	for _, v := range values[max(len(values)-most, 0):] {
+		shown = append(shown, fmt.Sprint(v))
+	}
+	more := ""
+	if n := len(values) - len(shown); n > 0 {
+		more = fmt.Sprintf(" and %d more of those tried", n)
+	}
+	return fmt.Sprintf("; %s%s do not fit below it, though", strings.Join(shown, ", "), more)
 }
 
 func largest(most int64, tight bool, recommended int64, headroom float64) string {
@@ -113,8 +126,8 @@ func largest(most int64, tight bool, recommended int64, headroom float64) string
 		return "not even the smallest fits"
 	}
 	s := fmt.Sprintf("%d is the largest that fits", most)
-	if tight {
-		s += " (TIGHT)"
+	if tight { // so near to the limit, of two values the greater may fit and the smaller not
+		s = fmt.Sprintf("%d is the largest that was found to fit (TIGHT)", most)
 	}
 	if recommended == 0 {
 		return s + fmt.Sprintf("; none leaves %.3g %% headroom", 100*headroom)

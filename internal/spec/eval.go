@@ -4,7 +4,7 @@ package spec
 // into eval mode, runs some batches and puts them back.
 type Eval struct {
 	At        Span     `yaml:"-"`
-	Every     Integer  `yaml:"every" min:"1" default:"1" doc:"after every n-th training step"`
+	Every     Integer  `yaml:"every" min:"1" max:"1000000000" default:"1" doc:"after every n-th training step"`
 	BatchSize Integer  `yaml:"batch_size" min:"1" max:"2147483647" doc:"samples of one batch; by default train.batch_size"`
 	Batches   Integer  `yaml:"batches" min:"1" max:"100000" default:"2" doc:"batches of one evaluation; from the second on, the names of the one before are still alive"`
 	Context   String   `yaml:"context" enum:"no_grad|inference_mode|grad" default:"no_grad" doc:"grad: gradients are recorded, as if torch.no_grad was forgotten"`

@@ -151,9 +151,12 @@ type ZeroGrad struct {
 	At        String  `yaml:"at" enum:"before_forward|before_backward|after_step|never" default:"before_forward" doc:"where in the step"`
 }
 
+// MaxEvery is the greatest n of what runs in every n-th step.
+const MaxEvery = 1_000_000_000
+
 // EmptyCache empties the allocator's cache every so many steps.
 type EmptyCache struct {
-	Every Integer `yaml:"every" min:"1" default:"1" doc:"steps between"`
+	Every Integer `yaml:"every" min:"1" max:"1000000000" default:"1" doc:"steps between"`
 	At    String  `yaml:"at" enum:"step_start|step_end|before_backward" default:"step_end" doc:"where in the step"`
 }
 

@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -72,6 +73,19 @@ func MulBytes(factors ...int64) (Bytes, error) {
 		p *= f
 	}
 	return Bytes(p), nil
+}
+
+// AddBytes returns the sum of non-negative sizes, or an error if it exceeds 8
+// EiB.
+func AddBytes(sizes ...Bytes) (Bytes, error) {
+	sum := Bytes(0)
+	for _, b := range sizes {
+		if b < 0 || b > math.MaxInt64-sum {
+			return 0, errors.New("a sum of sizes is more than 8 EiB")
+		}
+		sum += b
+	}
+	return sum, nil
 }
 
 // byteUnits lists the accepted unit spellings in lower case. A bare letter and

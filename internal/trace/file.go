@@ -58,7 +58,7 @@ type File struct {
 // Limits on what a file may hold. They keep numbers within the fields of Event.
 const (
 	maxStream = math.MaxInt16
-	maxStep   = math.MaxInt16
+	maxStep   = math.MaxInt32
 	maxThread = math.MaxUint8
 	maxBlocks = math.MaxInt32
 )
@@ -68,10 +68,11 @@ var kindLetters = [numKinds]byte{Alloc: 'a', Free: 'f', EmptyCache: 'e', ResetPe
 
 // context is what the events of a stretch have in common: a row of "contexts".
 type context struct {
-	op, layer    int32
-	step, stream int16
-	phase        Phase
-	thread       uint8
+	op, layer int32
+	step      int32
+	stream    int16
+	phase     Phase
+	thread    uint8
 }
 
 // contextOf returns the context of an event.

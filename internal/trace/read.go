@@ -185,7 +185,7 @@ func (d *reader) contextTable() {
 	for first := true; d.more(&first, ']', `in the list of "contexts"`); {
 		var c context
 		d.expect('[', "before a context")
-		c.step = int16(d.integer("the step of a context", 0, maxStep))
+		c.step = int32(d.integer("the step of a context", 0, maxStep))
 		d.expect(',', "in a context")
 		phase := d.index("the phase of a context", len(d.phases))
 		d.expect(',', "in a context")

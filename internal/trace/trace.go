@@ -78,7 +78,7 @@ type Event struct {
 	ID     int32        // the block, from 1; 0 for kinds without one
 	Op     int32        // index into Trace.Ops: the operator at work
 	Layer  int32        // index into Trace.Layers: the module at work
-	Step   int16        // 0 in setup, then from 1
+	Step   int32        // 0 in setup, then from 1
 	Stream int16        // 0 is the default stream
 	Kind   Kind
 	Phase  Phase
@@ -95,3 +95,18 @@ type Trace struct {
 	// is nil for a recorded trace that says nothing of roles.
 	Categories []Category
 }
+
+// Loop says that some events come again before what follows them: steps of a job
+// that are like those before, and were left out. Loops that end among the events,
+// and were listed before, are part of it.
+type Loop struct {
+	Begin, End int   // the events: Begin to End-1
+	Turns      int64 // how often they come again; 0: for ever
+	Steps      int64 // of the job in one turn
+	// Names says by which name a turn knows blocks that live when it begins, where
+	// that is another than they were born with.
+	Names []Rename
+}
+
+// Rename gives the block From the name To.
+type Rename struct{ From, To int32 }

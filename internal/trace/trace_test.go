@@ -198,7 +198,7 @@ func randomFile(r *rand.Rand) *File {
 	born := int32(0)
 	for range r.IntN(200) {
 		if r.IntN(4) == 0 {
-			c = context{step: int16(r.IntN(4)), phase: Phase(r.IntN(int(NumPhases))), thread: uint8(r.IntN(3))}
+			c = context{step: int32(r.IntN(4)), phase: Phase(r.IntN(int(NumPhases))), thread: uint8(r.IntN(3))}
 			c.op, c.layer = int32(r.IntN(max(len(f.Ops), 1))), int32(r.IntN(max(len(f.Layers), 1)))
 			if maybe() {
 				c.stream = int16(r.IntN(3))

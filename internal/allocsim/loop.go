@@ -1,0 +1,188 @@
+package allocsim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// run is a replay under way.
+type run struct {
+	*Replayer
+	events []trace.Event
+	opts   *ReplayOptions
+	result *Result
+	step   *Step // at work
+	left   int64 // events of loops that may still be replayed
+}
+
+// inner lists the loops that are part of the events from begin to end, of those
+// before the given one, in the order in which they end.
+func (r *run) inner(begin, end, before int) []int {
+	var out []int
+	for k, l := range r.opts.Loops[:before] {
+		if l.Begin >= begin && l.End > begin && l.End <= end {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// repeat replays the turns of a loop. Once the allocator is in a state in which it
+// was before, what is left of them changes nothing.
+func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
+	l := &r.opts.Loops[k]
+	if l.Begin == l.End {
+		return false, nil
+	}
+	inner := r.inner(l.Begin, l.End, k)
+	var saved, now state
+	r.observeState(l, &saved)
+	savedTurn := int64(0)
+	for turn := int64(1); l.Turns == 0 || turn <= l.Turns; turn++ {
+		if r.left < int64(l.End-l.Begin) {
+			r.result.CutShort = true
+			return false, nil
+		}
+		r.rename(l.Names)
+		if stop, err := r.turn(l, inner, ahead+turn*l.Steps); stop || err != nil {
+			return stop, err
+		}
+		if l.Turns == 0 {
+			r.result.Turns = turn
+		}
+		s := &r.allocator.stats
+		if savedTurn >= 0 && saved.allocated == s.AllocatedBytes.All.Current && saved.reserved == s.ReservedBytes.All.Current {
+			r.observeState(l, &now)
+			if saved.equals(&now) {
+				period := turn - savedTurn
+				if l.Turns == 0 {
+					return false, nil
+				}
+				whole := (l.Turns - turn) / period
+				s.NumAllocRetries += whole * (s.NumAllocRetries - saved.retries)
+				turn += whole * period
+				savedTurn = -1
+				continue
+			}
+		}
+		if turn&(turn-1) == 0 { // Brent's algorithm finds a period of any length
+			r.observeState(l, &saved)
+			savedTurn = turn
+		}
+	}
+	return false, nil
+}
+
+// turn replays a loop, and those inside, once.
+func (r *run) turn(l *trace.Loop, inner []int, ahead int64) (stop bool, err error) {
+	for i := l.Begin; i < l.End; i++ {
+		if e := &r.events[i]; e.Kind == trace.Alloc {
+			r.known[e.ID], r.live[e.ID] = unborn, Block{}
+		}
+		if stop, err := r.event(i, ahead); stop || err != nil {
+			return stop, err
+		}
+		r.left--
+		for ; len(inner) > 0 && r.opts.Loops[inner[0]].End == i+1; inner = inner[1:] {
+			if stop, err := r.repeat(inner[0], ahead); stop || err != nil {
+				return stop, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// rename gives blocks the names by which a turn knows them.
+func (r *run) rename(names []trace.Rename) {
+	type held struct {
+		block Block
+		state lifeState
+	}
+	moved := make([]held, len(names))
+	for i, n := range names {
+		moved[i] = held{r.live[n.From], r.known[n.From]}
+	}
+	for _, n := range names {
+		r.known[n.From] = dead
+	}
+	for i, n := range names {
+		r.live[n.To], r.known[n.To] = moved[i].block, moved[i].state
+	}
+}
+
+// event replays one event, whose step is so many ahead of its own. It reports
+// whether the replay stops.
+func (r *run) event(i int, ahead int64) (stop bool, err error) {
+	e := &r.events[i]
+	r.opts.Meter.Work(1 + r.allocator.looked)
+	r.allocator.looked = 0
+	oom, err := r.play(i, e, len(r.events), r.opts)
+	if err != nil {
+		return false, fmt.Errorf("event %d: %w", i, err)
+	}
+	s := &r.allocator.stats
+	r.result.note(i, ahead, r.step, s)
+	if ph := &r.result.Phases[e.Phase]; e.Kind == trace.Alloc {
+		ph.Allocated = max(ph.Allocated, s.AllocatedBytes.All.Current)
+		ph.Reserved = max(ph.Reserved, s.ReservedBytes.All.Current)
+	}
+	if oom != nil && (r.opts.MayFail == nil || !r.opts.MayFail(i)) {
+		r.result.OOMs = append(r.result.OOMs, OOM{Event: i, Ahead: ahead, Err: oom})
+		return r.opts.StopAtOOM, nil
+	}
+	return false, nil
+}
+
+// state is what decides what an allocator does next: its blocks, and where those
+// lie whose names a loop changes.
+type state struct {
+	allocated, reserved tensor.Bytes
+	retries             int64
+	blocks              []blockAt
+	named               []Address
+}
+
+// blockAt is a block as it was.
+type blockAt struct {
+	addr      Address
+	size      tensor.Bytes
+	requested tensor.Bytes // of one in use
+	age       int64        // of one that is cached, if ages count
+	stream    int16
+	pool      uint8
+	state     blockState
+}
+
+func (s *state) equals(o *state) bool {
+	return slices.Equal(s.blocks, o.blocks) && slices.Equal(s.named, o.named)
+}
+
+// observeState writes down the present state.
+func (r *run) observeState(l *trace.Loop, s *state) {
+	a := &r.allocator
+	s.allocated, s.reserved, s.retries = a.stats.AllocatedBytes.All.Current, a.stats.ReservedBytes.All.Current, a.stats.NumAllocRetries
+	s.blocks, s.named = s.blocks[:0], s.named[:0]
+	for i := range a.blocks {
+		b := &a.blocks[i]
+		if b.size == 0 { // a free slot of the arena
+			continue
+		}
+		at := blockAt{addr: b.addr, size: b.size, stream: b.stream, pool: b.pool, state: b.state}
+		switch {
+		case b.state >= active:
+			at.requested = b.requested
+		case b.state == inactive && a.counts:
+			at.age = a.age(b)
+		}
+		s.blocks = append(s.blocks, at)
+	}
+	r.opts.Meter.Work(int64(len(a.blocks)))
+	slices.SortFunc(s.blocks, func(x, y blockAt) int { return cmp.Compare(x.addr, y.addr) })
+	for _, n := range l.Names {
+		s.named = append(s.named, r.live[n.From].Address)
+	}
+}
