@@ -138,7 +138,19 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 			return err
 		}
 	}
+	for i := range r.Specs {
+		if c := &r.Specs[i]; c.Panic != nil {
+			fmt.Fprintf(s.Err, "memplan: %s: internal error: %v\n", report.Printable(c.Spec), c.Panic)
+		}
+	}
+	return checked(r)
+}
+
+// checked is the error of a result, by which the command exits.
+func checked(r *gate.Result) error {
 	switch {
+	case r.Unfinished > 0:
+		return fmt.Errorf("%s not checked, of a bug in memplan; please report it with the spec", report.Plural(int64(r.Unfinished), "spec"))
 	case r.Unread > 0:
 		return usagef("%s cannot be read", report.Plural(int64(r.Unread), "spec"))
 	case r.Failed:

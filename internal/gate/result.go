@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/memplan/memplan/internal/pool"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -16,17 +17,19 @@ const ResultVersion = 1
 // of a meaning raises ResultVersion, a new name does not.
 type Result struct {
 	Version  int       `json:"memplan_check"`
-	Specs    []Checked `json:"specs"`    // by path, then in the order of devices
-	Findings []Finding `json:"findings"` // about no spec, such as figures of one that is gone
-	Config   string    `json:"config"`   // the configuration; "": none
-	Against  string    `json:"against"`  // what growth was measured against: a file or a commit; "": nothing
+	Specs    []Checked `json:"specs"`     // by path, then in the order of devices
+	Findings []Finding `json:"findings"`  // about no spec, such as figures of one that is gone
+	Config   string    `json:"config"`    // the configuration; "": none
+	Against  string    `json:"against"`   // what growth was measured against: a file or a commit; "": nothing
 	RulesOff []RuleOff `json:"rules_off"` // rules that weigh less than by default
 	FailOn   string    `json:"fail_on"`   // the lightest finding that makes the gate fail, or never
 	Errors   int       `json:"errors"`
 	Warnings int       `json:"warnings"`
 	Notes    int       `json:"notes"`
 	Unread   int       `json:"unread"` // specs that could not be read
-	Failed   bool      `json:"failed"`
+	// Unfinished counts specs over which memplan broke down.
+	Unfinished int  `json:"unfinished"`
+	Failed     bool `json:"failed"`
 
 	failsOn func(Severity) bool
 }
@@ -97,13 +100,15 @@ type Checked struct {
 	GPU           string       `json:"gpu"`
 	Asked         string       `json:"device"` // the GPU that the configuration or a flag asks for; "": the spec's own
 	Batch         int64        `json:"batch_size"`
-	Fits          *bool        `json:"fits"`   // null: not known, as the spec cannot be read
+	Fits          *bool        `json:"fits"`   // null: not known, as the spec cannot be read or memplan broke down over it
 	Result        string       `json:"result"` // FITS, TIGHT or OOM; "" if not known
 	Peak          *Figures     `json:"peak"`
 	UsableBytes   tensor.Bytes `json:"usable_bytes"`
 	HeadroomBytes tensor.Bytes `json:"headroom_bytes"`
 	Before        *Figures     `json:"baseline"` // null: nothing to compare with
 	Findings      []Finding    `json:"findings"`
+
+	Panic *pool.Panic `json:"-"` // where memplan broke down; nil if it did not
 }
 
 // Figures are the peaks that are compared.
@@ -168,7 +173,10 @@ func (r *Result) sum(c *Config) {
 			}
 			return a.Rule < b.Rule
 		})
-		if r.Specs[i].Fits == nil {
+		switch c := &r.Specs[i]; {
+		case c.Panic != nil:
+			r.Unfinished++
+		case c.Fits == nil:
 			r.Unread++
 		}
 	}
@@ -183,5 +191,5 @@ func (r *Result) sum(c *Config) {
 		}
 		r.Failed = r.Failed || c.FailsOn(f.Severity)
 	}
-	r.Failed = r.Failed || r.Unread > 0
+	r.Failed = r.Failed || r.Unread+r.Unfinished > 0
 }

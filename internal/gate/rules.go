@@ -57,7 +57,7 @@ var sizeKeys = []string{"train.batch_size", "device.gpu", "device.memory", "mode
 // Rules is the table of rules.
 var Rules = []Rule{
 	{"MP000", "spec-error", Error, "a spec, or a file that it names, cannot be read",
-		"The file is missing or cannot be read, is not valid YAML, or says something that memplan does not know.\nWhile a spec cannot be read the exit code is 2; all others are checked all the same. The rule cannot be turned off.", nil},
+		"The file is missing or cannot be read, is not valid YAML, or says something that memplan does not know.\nWhile a spec cannot be read the exit code is 2; all others are checked all the same. The rule cannot be turned off.\nAn internal error is a bug in memplan: the spec was not checked, and the exit code is 3.", nil},
 	{"MP001", "predicted-oom", Error, "the job runs out of GPU memory",
 		"The simulated allocator cannot serve a request, as PyTorch would not: torch.OutOfMemoryError. The message names the\nstep, the phase and the operator. Smaller batches, gradient accumulation, checkpointing, a lower precision or a\nlarger GPU help; memplan estimate shows what the peak is made of.", sizeKeys},
 	{"MP002", "headroom", Error, "less memory is left free than the configuration asks for",

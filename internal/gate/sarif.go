@@ -80,7 +80,7 @@ const sarifSchema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/
 func writeSARIF(w io.Writer, r *Result, s Style) error {
 	run := sarifRun{
 		Tool:        sarifTool{sarifDriver{Name: "memplan", Version: s.Version}},
-		Invocations: []sarifInvocation{{Successful: r.Unread == 0}},
+		Invocations: []sarifInvocation{{Successful: r.Unread+r.Unfinished == 0}},
 		ColumnKind:  "unicodeCodePoints",
 		Results:     []sarifResult{},
 	}

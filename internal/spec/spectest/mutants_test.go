@@ -23,7 +23,7 @@ var (
 	keep  = flag.String("keep", "", "folder for the mutants that are slow, large or break something")
 )
 
-// Bounds of a mutant on its whole way.
+// Bounds of a mutant in each command.
 const (
 	maxCPU  = 2 * time.Second
 	maxHeap = 1 << 30
@@ -112,13 +112,13 @@ func (b *breeder) seeded(seed uint64) (*mutant, string) {
 }
 
 // try takes a mutant through its way; a panic becomes an error.
-func try(m *mutant) (accepted bool, err error) {
+func try(m *mutant, done func()) (accepted bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 	}()
-	return m.way()
+	return m.way(done)
 }
 
 // TestMutants tries mutants of every spec there is: none panics, or takes more
@@ -140,7 +140,7 @@ func TestMutants(t *testing.T) {
 		}
 		late := time.AfterFunc(hang, func() { panic(fmt.Sprintf("mutant %d of %s does not end:\n%s", seed, name, m)) })
 		before := allocated()
-		_, err := try(m)
+		_, err := try(m, func() {})
 		late.Stop()
 		if took := allocated() - before; took > maxAllocated {
 			t.Errorf("mutant %d of %s allocates %d MiB:\n%s", seed, name, took>>20, m)
@@ -186,9 +186,14 @@ func sweep(t *testing.T, b *breeder) {
 		}
 		note(m, seed, "running", "running "+name)
 		watch.begin(m, seed)
-		before := cpu()
-		ok, err := try(m)
-		took, heap := cpu()-before, watch.end()
+		took, before := time.Duration(0), cpu()
+		lap := func() {
+			now := cpu()
+			took, before = max(took, now-before), now
+		}
+		ok, err := try(m, lap)
+		lap()
+		heap := watch.end()
 		tried++
 		if ok {
 			accepted++
@@ -269,14 +274,12 @@ func newWatch() *watch {
 	return w
 }
 
-// look takes a sample; six times the bounds are the end.
+// look takes a sample; several times the bounds are the end.
 func (w *watch) look() {
 	if w.mutant == nil {
 		return
 	}
-	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(s)
-	w.most = max(w.most, s[0].Value.Uint64())
+	w.most = max(w.most, heap())
 	if took := cpu() - w.start; w.most > 3*maxHeap || took > 10*maxCPU {
 		why := fmt.Sprintf("holds %d MiB after %v of CPU time; given up", w.most>>20, took)
 		note(w.mutant, w.seed, fmt.Sprint(w.seed), why)
@@ -287,7 +290,17 @@ func (w *watch) look() {
 	}
 }
 
+// heap is what objects take, dead ones among them until they are collected.
+func heap() uint64 {
+	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
 func (w *watch) begin(m *mutant, seed uint64) {
+	if heap() > maxHeap/8 {
+		runtime.GC() // of those before
+	}
 	w.run(func() { w.mutant, w.seed, w.start, w.most = m, seed, cpu(), 0 })
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/gate"
+	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -34,13 +35,14 @@ func (m *mutant) recipe() *estimate.Recipe {
 	return &estimate.Recipe{Path: "mutant.yaml", Text: m.text, Options: spec.Options{Set: m.set}, ReadFile: m.readFile}
 }
 
-// way takes a mutant through all that commands do with a spec, and reports
-// whether it was played. The error is what should not be, beside panics: an
-// error of the wrong type, a mistake without a place.
-func (m *mutant) way() (accepted bool, err error) {
+// way takes a mutant through all that commands do with a spec, calls done after
+// each, and reports whether it was played. The error is what should not be,
+// beside panics: an error of the wrong type, a mistake without a place.
+func (m *mutant) way(done func()) (accepted bool, err error) {
 	if err := m.check(); err != nil {
 		return false, err
 	}
+	done()
 	j, err := m.recipe().Job()
 	if err != nil {
 		return false, proper(err)
@@ -60,9 +62,11 @@ func (m *mutant) way() (accepted bool, err error) {
 			return true, fmt.Errorf("diff in format %s: %w", f.Name, err)
 		}
 	}
+	done()
 	if err := exporttorch.Write(io.Discard, j.Program, exporttorch.Options{Steps: 1}); err != nil {
 		return true, fmt.Errorf("export: %w", err)
 	}
+	done()
 	text, err := j.Spec.Explicit(j.Definer)
 	if err != nil {
 		return true, proper(err)
@@ -109,7 +113,7 @@ func (m *mutant) check() error {
 
 // proper reports errors of a spec that are none which a user can understand.
 func proper(err error) error {
-	wrong, played := (*spec.Errors)(nil), (*engine.ProgramError)(nil)
+	wrong, played, unread := (*spec.Errors)(nil), (*engine.ProgramError)(nil), (*graph.FileError)(nil)
 	switch {
 	case errors.As(err, &wrong):
 		for _, d := range wrong.List {
@@ -120,7 +124,7 @@ func proper(err error) error {
 		if wrong.Error() == "" {
 			return errors.New("an error without text")
 		}
-	case errors.As(err, &played):
+	case errors.As(err, &played), errors.As(err, &unread):
 	default:
 		return fmt.Errorf("an error of type %T: %w", err, err)
 	}
