@@ -73,9 +73,9 @@ func newArray(name string, size []int64, d tensor.DType, order binary.ByteOrder,
 // MaxFile bounds what a file may hold, and what a compressed one may unpack to.
 const MaxFile = 4 << 30
 
-// unpack returns the content of a file that may be compressed, and its name
-// without .gz.
-func unpack(name string, content []byte) (string, []byte, error) {
+// unpack returns the content of a file that may be compressed, most bytes of it,
+// and its name without .gz.
+func unpack(name string, content []byte, most int64) (string, []byte, error) {
 	if !bytes.HasPrefix(content, []byte{0x1f, 0x8b}) {
 		return name, content, nil
 	}
@@ -83,12 +83,12 @@ func unpack(name string, content []byte) (string, []byte, error) {
 	if err != nil {
 		return name, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	out, err := io.ReadAll(io.LimitReader(z, MaxFile+1))
+	out, err := io.ReadAll(io.LimitReader(z, most+1))
 	if err != nil {
 		return name, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if len(out) > MaxFile {
-		return name, nil, fmt.Errorf("%s: more than %d bytes when unpacked", name, MaxFile)
+	if int64(len(out)) > most {
+		return name, nil, fmt.Errorf("%s: more than %d bytes when unpacked", name, most)
 	}
 	return strings.TrimSuffix(name, ".gz"), out, nil
 }
@@ -107,8 +107,10 @@ type File struct {
 const cifarImage = 3 * 32 * 32
 
 // Read reads a file of any of the formats.
-func Read(name string, content []byte) (*File, error) {
-	plain, b, err := unpack(name, content)
+func Read(name string, content []byte) (*File, error) { return read(name, content, MaxFile) }
+
+func read(name string, content []byte, most int64) (*File, error) {
+	plain, b, err := unpack(name, content, most)
 	if err != nil {
 		return nil, err
 	}

@@ -17,12 +17,19 @@ type globs struct {
 	list []*regexp.Regexp
 }
 
+// maxGlob is the greatest length of a glob, in bytes: no path is longer.
+const maxGlob = 4096
+
 // globs compiles the globs of a configuration.
 func (c *Config) globs(d *spec.Document, list []spec.String) *globs {
 	g := &globs{root: c.root}
 	for _, s := range list {
-		if s.V == "" {
+		switch {
+		case s.V == "":
 			d.Errs.Addf(s.At, "a glob must not be empty")
+			continue
+		case len(s.V) > maxGlob:
+			d.Errs.Addf(s.At, "a glob of %d bytes is longer than the limit of %d", len(s.V), maxGlob)
 			continue
 		}
 		g.list = append(g.list, compileGlob(s.V))

@@ -149,6 +149,7 @@ func (s *Spec) check(d *decoder) {
 	if v := s.root.Get("step"); v != nil && (v.Kind == Null || (v.Kind == List && len(v.Items) == 0)) {
 		s.Errs.Addf(v.Span, "step needs statements, such as {forward: {model: model}}; without step, the keys of train make one")
 	}
+	s.Errs.checkMemory(s.Device.Memory)
 	if s.Model != nil && len(s.Models) > 0 {
 		s.Errs.Addf(s.Models[0].Name.At, "model and models exclude each other")
 	}
