@@ -29,8 +29,8 @@ const (
 	maxHeap = 1 << 30
 )
 
-// inCI is how many mutants are tried by default: a minute of one core.
-const inCI = 600
+// inCI is how many mutants are tried by default: half a minute of one core.
+const inCI = 1500
 
 // maxAllocated bounds what a mutant allocates in all, freed or not.
 const maxAllocated = 8 << 30
