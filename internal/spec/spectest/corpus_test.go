@@ -3,7 +3,6 @@ package spectest_test
 import (
 	"compress/gzip"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -126,7 +125,7 @@ func huggingFace(t testing.TB) []sample {
 	slices.Sort(types)
 	var all []sample
 	for _, name := range types {
-		text := fmt.Sprintf("memplan: 1\nmodel: {hf: config.json, with: {seq: 32, attn: sdpa, mask: padded, pad_token_id: 0}}\ntrain: {batch_size: 2, optimizer: AdamW}\n")
+		const text = "memplan: 1\nmodel: {hf: config.json, with: {seq: 32, attn: sdpa, mask: padded, pad_token_id: 0}}\ntrain: {batch_size: 2, optimizer: AdamW}\n"
 		all = append(all, sample{name: "hf:" + name, text: []byte(text), files: map[string][]byte{"config.json": smallest[name]}})
 	}
 	return all
