@@ -14,7 +14,7 @@ import (
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/gate"
-	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/report"
 )
 
@@ -140,9 +140,19 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 			return err
 		}
 	}
+	for i := range r.Specs {
+		if c := &r.Specs[i]; c.Panic != nil {
+			fmt.Fprintf(s.Err, "memplan: %s: internal error: %v\n", printable.Text(c.Spec), c.Panic)
+		}
+	}
+	return verdict(r)
+}
+
+// verdict is the error of a result, by which the command exits.
+func verdict(r *gate.Result) error {
 	switch {
 	case r.Unfinished > 0:
-		return fmt.Errorf("a limit ended the check of %s (--%s and --%s raise the limits)", report.Plural(int64(r.Unfinished), "spec"), limit.MemoryFlag, limit.TimeFlag)
+		return fmt.Errorf("%s could not be checked to the end", report.Plural(int64(r.Unfinished), "spec"))
 	case r.Unread > 0:
 		return usagef("%s cannot be read", report.Plural(int64(r.Unread), "spec"))
 	case r.Failed:

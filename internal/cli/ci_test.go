@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -349,5 +350,23 @@ func TestCIDocs(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What memplan itself broke down over is no mistake of the spec's author.
+func TestCheckedCodes(t *testing.T) {
+	for _, c := range []struct {
+		result gate.Result
+		want   int
+	}{
+		{gate.Result{Unfinished: 1, Unread: 1, Failed: true}, exitFailed},
+		{gate.Result{Unread: 1, Failed: true}, exitUsage},
+	} {
+		if code := exitCode(verdict(&c.result)); code != c.want {
+			t.Errorf("%+v: exit code %d, not %d", c.result, code, c.want)
+		}
+	}
+	if err := verdict(&gate.Result{Failed: true}); !errors.As(err, new(answerNo)) {
+		t.Errorf("a gate that fails: %v", err)
 	}
 }

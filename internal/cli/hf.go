@@ -46,7 +46,7 @@ func wrapHF(path string, text []byte) ([]byte, error) {
 		c.Values["task"] = nil // to be said
 	}
 	var b, with strings.Builder
-	fmt.Fprintf(&b, "memplan: 1\nname: %s\nparams:\n", strconv.Quote(hfName(path, c.Type)))
+	fmt.Fprintf(&b, "memplan: 1\nname: %s\nparams:\n", yamlText(hfName(path, c.Type)))
 	for _, p := range s.Params.Pairs {
 		k := p.Key.Str
 		v, given := c.Values[k]
@@ -63,7 +63,7 @@ func wrapHF(path string, text []byte) ([]byte, error) {
 		fmt.Fprintf(&b, "  %s: %s\n", k, literal)
 		fmt.Fprintf(&with, "    %s: \"${%s}\"\n", k, k)
 	}
-	fmt.Fprintf(&b, "model:\n  hf: %s\n  with:\n%s", strconv.Quote(path), with.String())
+	fmt.Fprintf(&b, "model:\n  hf: %s\n  with:\n%s", yamlText(path), with.String())
 	b.WriteString("train: {batch_size: 8, optimizer: AdamW}\n")
 	return []byte(b.String()), nil
 }
@@ -83,13 +83,17 @@ func hfName(path, modelType string) string {
 	return name
 }
 
+// yamlText writes a text as a string of a spec, in which ${ would begin an
+// expression.
+func yamlText(s string) string { return strconv.Quote(strings.ReplaceAll(s, "${", "${'$'}{")) }
+
 // yamlScalar writes a value of a configuration as YAML, a list in one line.
 func yamlScalar(v any) (string, bool) {
 	switch v := v.(type) {
 	case nil:
 		return "null", true
 	case string:
-		return strconv.Quote(v), true
+		return yamlText(v), true
 	case int64, bool:
 		return fmt.Sprint(v), true
 	case float64:

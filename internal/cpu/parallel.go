@@ -4,11 +4,14 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/memplan/memplan/internal/pool"
 )
 
 // parallel calls f for parts of n things, each of grain but for the last, on as
 // many goroutines as there are processors. What f does must not depend on the
 // order of the parts; that they are always the same makes sums repeatable.
+// A panic in f is one of parallel.
 func parallel(n, grain int, f func(from, to int)) {
 	parts := (n + grain - 1) / grain
 	workers := min(runtime.GOMAXPROCS(0), parts)
@@ -28,12 +31,22 @@ func parallel(n, grain int, f func(from, to int)) {
 			f(i*grain, min((i+1)*grain, n))
 		}
 	}
-	var wg sync.WaitGroup
+	var (
+		wg     sync.WaitGroup
+		failed atomic.Pointer[pool.Panic]
+	)
 	for range workers - 1 {
-		wg.Go(work)
+		wg.Go(func() {
+			if p := pool.Catch(work); p != nil {
+				failed.Store(p)
+			}
+		})
 	}
 	work()
 	wg.Wait()
+	if p := failed.Load(); p != nil {
+		panic(p)
+	}
 }
 
 // pool32 and pool64 hold memory for intermediate numbers between kernels.

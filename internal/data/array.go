@@ -77,9 +77,9 @@ const (
 	maxUnpacked = 1 << 30
 )
 
-// unpack returns the content of a file that may be compressed, and its name
-// without .gz.
-func unpack(name string, content []byte) (string, []byte, error) {
+// unpack returns the content of a file that may be compressed, most bytes of it,
+// and its name without .gz.
+func unpack(name string, content []byte, most int64) (string, []byte, error) {
 	if !bytes.HasPrefix(content, []byte{0x1f, 0x8b}) {
 		return name, content, nil
 	}
@@ -87,12 +87,12 @@ func unpack(name string, content []byte) (string, []byte, error) {
 	if err != nil {
 		return name, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	out, err := io.ReadAll(io.LimitReader(z, maxUnpacked+1))
+	out, err := io.ReadAll(io.LimitReader(z, most+1))
 	if err != nil {
 		return name, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if len(out) > maxUnpacked {
-		return name, nil, fmt.Errorf("%s: more than %d bytes when unpacked", name, maxUnpacked)
+	if int64(len(out)) > most {
+		return name, nil, fmt.Errorf("%s: more than %d bytes when unpacked", name, most)
 	}
 	return strings.TrimSuffix(name, ".gz"), out, nil
 }
@@ -111,8 +111,10 @@ type File struct {
 const cifarImage = 3 * 32 * 32
 
 // Read reads a file of any of the formats.
-func Read(name string, content []byte) (*File, error) {
-	plain, b, err := unpack(name, content)
+func Read(name string, content []byte) (*File, error) { return read(name, content, maxUnpacked) }
+
+func read(name string, content []byte, most int64) (*File, error) {
+	plain, b, err := unpack(name, content, most)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package data
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/pool"
 	"github.com/memplan/memplan/internal/program"
 )
 
@@ -19,7 +20,10 @@ type Prefetch struct {
 }
 
 // batch is what came of each input, by name.
-type batch map[string]made
+type batch struct {
+	of     map[string]made
+	failed *pool.Panic
+}
 
 type made struct {
 	data []byte
@@ -47,7 +51,10 @@ func (p *Prefetch) Values(n int, in program.Input) ([]byte, error) {
 		delete(p.ready, n-1)
 		p.start(n + 1)
 	}
-	return b[in.Name].data, b[in.Name].err
+	if b.failed != nil {
+		panic(b.failed)
+	}
+	return b.of[in.Name].data, b.of[in.Name].err
 }
 
 func (p *Prefetch) start(n int) {
@@ -59,11 +66,13 @@ func (p *Prefetch) start(n int) {
 			b := <-before
 			before <- b
 		}
-		out := batch{}
-		for _, in := range p.inputs {
-			data, err := p.from.Values(n, in)
-			out[in.Name] = made{data, err}
-		}
+		out := batch{of: map[string]made{}}
+		out.failed = pool.Catch(func() {
+			for _, in := range p.inputs {
+				data, err := p.from.Values(n, in)
+				out.of[in.Name] = made{data, err}
+			}
+		})
 		c <- out
 	}()
 }

@@ -74,9 +74,6 @@ func NewMachine(s *spec.Spec) *Machine {
 			*o.to = o.size.V
 		}
 	}
-	if d.Memory != nil && d.Memory.V < tensor.MiB { // a unit was forgotten
-		s.Errs.Addf(d.Memory.At, "memory must be a size such as 24GiB, not %v", d.Memory.V)
-	}
 	if d.MemoryFraction.Set {
 		if f := d.MemoryFraction.V; f > 1 {
 			s.Errs.Addf(d.MemoryFraction.At, "memory_fraction must be between 0 and 1, not %v", f)

@@ -31,12 +31,12 @@ func (c *Config) globs(d *spec.Document, list []spec.String) *globs {
 		return g
 	}
 	for _, s := range list {
-		if len(s.V) > maxGlob {
-			d.Errs.Addf(s.At, "a glob must be no longer than %d bytes", maxGlob)
-			continue
-		}
-		if s.V == "" {
+		switch {
+		case s.V == "":
 			d.Errs.Addf(s.At, "a glob must not be empty")
+			continue
+		case len(s.V) > maxGlob:
+			d.Errs.Addf(s.At, "a glob of %d bytes is longer than the limit of %d", len(s.V), maxGlob)
 			continue
 		}
 		g.list = append(g.list, compileGlob(s.V))

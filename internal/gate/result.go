@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/memplan/memplan/internal/pool"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -26,7 +27,8 @@ type Result struct {
 	Warnings int       `json:"warnings"`
 	Notes    int       `json:"notes"`
 	Unread   int       `json:"unread"` // specs that could not be read, or checked to the end
-	// Unfinished is how many of them were ended by a limit of memory or time.
+	// Unfinished is how many of them were ended by a limit of memory or time, or by a
+	// mistake of memplan's own.
 	Unfinished int  `json:"unfinished"`
 	Failed     bool `json:"failed"`
 
@@ -99,13 +101,15 @@ type Checked struct {
 	GPU           string       `json:"gpu"`
 	Asked         string       `json:"device"` // the GPU that the configuration or a flag asks for; "": the spec's own
 	Batch         int64        `json:"batch_size"`
-	Fits          *bool        `json:"fits"`   // null: not known, as the spec cannot be read
+	Fits          *bool        `json:"fits"`   // null: not known, as the spec cannot be read or memplan broke down over it
 	Result        string       `json:"result"` // FITS, TIGHT or OOM; "" if not known
 	Peak          *Figures     `json:"peak"`
 	UsableBytes   tensor.Bytes `json:"usable_bytes"`
 	HeadroomBytes tensor.Bytes `json:"headroom_bytes"`
 	Before        *Figures     `json:"baseline"` // null: nothing to compare with
 	Findings      []Finding    `json:"findings"`
+
+	Panic *pool.Panic `json:"-"` // where memplan broke down; nil if it did not
 }
 
 // Figures are the peaks that are compared.

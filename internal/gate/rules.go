@@ -57,7 +57,7 @@ var sizeKeys = []string{"train.batch_size", "device.gpu", "device.memory", "mode
 // Rules is the table of rules.
 var Rules = []Rule{
 	{"MP000", "spec-error", Error, "a spec, or a file that it names, cannot be read",
-		"The file is missing or cannot be read, is not valid YAML, or says something that memplan does not know.\nWhile a spec cannot be read the exit code is 2; all others are checked all the same. The rule cannot be turned off.", nil},
+		"The file is missing or cannot be read, is not valid YAML, or says something that memplan does not know.\nWhile a spec cannot be read the exit code is 2; all others are checked all the same. The rule cannot be turned off.\nAn internal error is a bug in memplan: the spec was not checked, and the exit code is 3.", nil},
 	{"MP001", "predicted-oom", Error, "the job runs out of GPU memory",
 		"The simulated allocator cannot serve a request, as PyTorch would not: torch.OutOfMemoryError. The message names the\nstep, the phase and the operator. Smaller batches, gradient accumulation, checkpointing, a lower precision or a\nlarger GPU help; memplan estimate shows what the peak is made of.", sizeKeys},
 	{"MP002", "headroom", Error, "less memory is left free than the configuration asks for",
@@ -90,8 +90,8 @@ var Rules = []Rule{
 		"With --against-git the configuration of that commit counts, not the one beside the specs, so that a change cannot\nwiden the gate that it has to pass; the finding says how they differ, the files that they name included. What is new in the configuration\ncounts once it is merged, or with --config.", nil},
 	{"MP014", "gpu-changed", Warning, "a GPU is larger than memplan knows it under that name",
 		"A device_table describes a GPU under the name of one that memplan knows, or a spec gives its GPU more memory or a\nsmaller context than the table has. Where that is meant, another name says so.", []string{"device.memory", "device.context", "device.gpu", "device"}},
-	{"MP015", "unfinished", Error, "a limit ended the estimate of a spec",
-		"Estimating the spec takes more memory or time than --max-memory and --max-time allow, or the check as a whole took too\nlong (docs/limits.md). All others are checked all the same, and the exit code is 3. The rule cannot be turned off.", nil},
+	{"MP015", "unfinished", Error, "the estimate of a spec did not come to its end",
+		"Estimating the spec takes more memory or time than --max-memory and --max-time allow, the check as a whole took too\nlong (docs/limits.md), or memplan itself made a mistake, which the message names. All others are checked all the same, and the exit code\nis 3. The rule cannot be turned off.", nil},
 	{"MP016", "unsettled", Error, "steps that were not simulated may need more memory",
 		"A spec is simulated until all that comes after is known, whatever train.steps says. Here the limit was met before: what runs in every\nn-th step comes round together too late, or memory differs from step to step without an end. The verdict is of the\nsteps that were simulated. Intervals that divide each other help.",
 		[]string{"step", "eval", "train"}},

@@ -88,7 +88,10 @@ func Check(ctx context.Context, o *Options) (*Result, error) {
 		if ctx.Err() != nil {
 			return
 		}
-		errs[i] = units[i].check(o)
+		u := &units[i]
+		if p := pool.Catch(func() { errs[i] = u.check(o) }); p != nil {
+			u.failed(p)
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		if done++; o.Progress != nil {
@@ -142,22 +145,10 @@ func (o *Options) units() ([]unit, error) {
 			return nil, TooMany{}
 		}
 		u := unit{path: path, Checked: Checked{Spec: path, Findings: []Finding{}}, policy: o.Config.policy(path)}
-		var err error
-		if u.recipe, err = o.Recipe(path); err != nil {
-			u.unread(err)
-			out = append(out, u)
-			continue
-		}
-		u.Spec = u.recipe.Path
-		u.recipe.Options.GPUs = append(u.recipe.Options.GPUs, o.Config.GPUs...)
-		if u.text, err = o.parse(u.recipe); u.text == nil {
-			u.unread(err)
-			out = append(out, u)
-			continue
-		}
-		devices := u.policy.devices
-		if own := u.text.Device; !u.policy.force && (own.GPU.Set || own.Arch.Set || own.SMs.Set) || len(devices) == 0 {
-			devices = []string{""}
+		devices := []string{""}
+		if p := pool.Catch(func() { devices = u.read(o) }); p != nil {
+			u.failed(p)
+			u.text = nil
 		}
 		if len(out)+len(devices) > maxUnits {
 			return nil, TooMany{}
@@ -178,6 +169,26 @@ func (o *Options) parse(r *estimate.Recipe) (s *spec.Spec, err error) {
 	options.Meter = b.Meter()
 	defer limit.Catch(&err)
 	return spec.Parse(r.Path, r.Text, options)
+}
+
+// read reads the spec and says on which GPUs it is to be checked, "" for its own.
+func (u *unit) read(o *Options) []string {
+	own := []string{""}
+	var err error
+	if u.recipe, err = o.Recipe(u.path); err != nil {
+		u.unread(err)
+		return own
+	}
+	u.Spec = u.recipe.Path
+	u.recipe.Options.GPUs = append(u.recipe.Options.GPUs, o.Config.GPUs...)
+	if u.text, err = o.parse(u.recipe); u.text == nil {
+		u.unread(err)
+		return own
+	}
+	if d := u.text.Device; !u.policy.force && (d.GPU.Set || d.Arch.Set || d.SMs.Set) || len(u.policy.devices) == 0 {
+		return own
+	}
+	return u.policy.devices
 }
 
 // repeats reports a spec that cannot be read on one GPU for the same reason as on
@@ -260,6 +271,14 @@ func (u *unit) check(o *Options) error {
 	u.UsableBytes, u.HeadroomBytes = r.Device.UsableBytes, r.Verdict.HeadroomBytes
 	u.examine(out)
 	return u.compare(o, out)
+}
+
+// failed reports that memplan itself broke down over the spec, which is then not
+// checked, whatever was found before.
+func (u *unit) failed(p *pool.Panic) {
+	u.Checked = Checked{Spec: u.Spec, Asked: u.Asked, Panic: p, Findings: []Finding{}}
+	u.met = true
+	u.add(unfinished, spec.Span{Pos: spec.Pos{Line: 1, Col: 1}}, "internal error in %s: %.200v; this is a bug in memplan, please report it", p.At, p.Value)
 }
 
 // unread reports that the spec cannot be read, each mistake at its place.

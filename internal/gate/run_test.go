@@ -53,6 +53,58 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
+// A panic over one spec, wherever it comes, is a finding of that spec: the others
+// are checked, and every report is written.
+func TestPanics(t *testing.T) {
+	const good, hf = "memplan: 1\nmodel: {preset: mlp}\n", "memplan: 1\nmodel: {hf: config.json}\n"
+	boom := func(string) ([]byte, error) { panic("boom\nin two lines") }
+	o := &Options{Specs: []string{"a.yaml", "before.yaml", "read.yaml", "play.yaml", "z.yaml"}, Config: config(t, "devices: [t4]\nrules: {MP010: off}"), Against: "main"}
+	o.Recipe = func(path string) (*estimate.Recipe, error) {
+		switch path {
+		case "read.yaml":
+			panic("boom\nin two lines")
+		case "play.yaml":
+			return &estimate.Recipe{Path: path, Text: []byte(hf), ReadFile: boom}, nil
+		}
+		return &estimate.Recipe{Path: path, Text: []byte(good)}, nil
+	}
+	o.Before = func(path string, _ []byte) (*estimate.Recipe, error) {
+		if path == "before.yaml" {
+			panic("boom\nin two lines")
+		}
+		return nil, nil
+	}
+	r, err := Check(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range r.Specs {
+		if s.Spec == "a.yaml" || s.Spec == "z.yaml" {
+			if s.Result != "FITS" || s.Panic != nil {
+				t.Errorf("%s: %+v", s.Spec, s)
+			}
+			continue
+		}
+		if s.Fits != nil || s.Panic == nil || len(s.Findings) != 1 {
+			t.Errorf("%s: %+v", s.Spec, s)
+			continue
+		}
+		const want = "internal error in internal/gate/run_test.go:"
+		f := s.Findings[0]
+		if f.Rule != "MP015" || f.Severity != Error || !strings.HasPrefix(f.Message, want) || !strings.HasSuffix(f.Message, ": boom; in two lines; this is a bug in memplan, please report it") {
+			t.Errorf("%s: %+v", s.Spec, f)
+		}
+	}
+	if !r.Failed || r.Unfinished != 3 || r.Unread != 3 {
+		t.Errorf("failed %v, %d unfinished, %d unread", r.Failed, r.Unfinished, r.Unread)
+	}
+	for _, f := range Formats {
+		if text := string(render(t, f.Name, r)); strings.Contains(text, "goroutine") || !strings.Contains(text, "internal error in internal/gate/run") {
+			t.Errorf("%s:\n%s", f.Name, text)
+		}
+	}
+}
+
 // Which GPUs a spec is checked on.
 func TestDevices(t *testing.T) {
 	texts := map[string]string{

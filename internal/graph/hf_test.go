@@ -8,6 +8,7 @@ import (
 
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/spec/spectest"
 	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/specs"
 )
@@ -179,4 +180,44 @@ func TestParseHFConfig(t *testing.T) {
 	if err != nil || c.Task != "contrastive" || c.Values["text_hidden_size"] != int64(512) || c.Values["vision_image_size"] != int64(224) {
 		t.Errorf("read %+v, error %v", c, err)
 	}
+}
+
+// maxHF bounds the numbers of the configurations that FuzzHFConfig builds models
+// of.
+const maxHF = 64
+
+// No config.json makes memplan panic, nor says what its preset alone may say.
+func FuzzHFConfig(f *testing.F) {
+	var seeds [][]byte
+	for _, typ := range specs.HFTypes() {
+		seeds = append(seeds, []byte(`{"model_type": "`+typ+`", "num_hidden_layers": 1, "n_layer": 1, "n_layers": 1, "num_layers": 1, "encoder_layers": 1, "decoder_layers": 1, "hidden_size": 16, "n_embd": 16, "d_model": 16, "dim": 16,
+ "num_attention_heads": 2, "num_heads": 2, "n_head": 2, "n_heads": 2, "intermediate_size": 32, "vocab_size": 50, "hidden_act": "gelu", "tie_word_embeddings": false, "pad_token_id": 0, "architectures": ["XForCausalLM"],
+ "rope_scaling": {"rope_type": "linear"}, "text_config": {"hidden_size": 16, "num_hidden_layers": 1}, "vision_config": {"image_size": 32, "patch_size": 16}, "depths": [1, 1, 1, 1], "tasks": ["x"], "positions": -1}`))
+	}
+	mutator := spectest.New(seeds)
+	for i, text := range seeds {
+		f.Add(text)
+		changed, err := mutator.JSON(spectest.Source(uint64(i)), text)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(changed)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := ParseHFConfig(text)
+		if err != nil {
+			return
+		}
+		for _, v := range c.Values {
+			if n, ok := v.(int64); ok && n > maxHF {
+				return
+			}
+		}
+		for _, task := range []string{"", ", task: seq-cls"} {
+			_, err := buildHF("memplan: 1\nmodel: {hf: config.json, with: {seq: 8}"+task+"}\n", string(text))
+			if wrong := (*spec.Errors)(nil); err != nil && !errors.As(err, &wrong) {
+				t.Fatalf("%T: %v", err, err)
+			}
+		}
+	})
 }

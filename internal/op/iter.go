@@ -221,10 +221,11 @@ func (r *reduction) parts() []*reduction {
 		return []*reduction{r}
 	}
 	// get_dim_to_split: the dimension with the largest extent in bytes, the
-	// outermost of equals.
+	// outermost of equals. Of one element none can be split, as of a gradient that
+	// is expanded; PyTorch asserts that then.
 	dim, extent := -1, int64(-1)
 	for d := len(r.shape) - 1; d >= 0; d-- {
-		if r.shape[d] == 0 {
+		if r.shape[d] < 2 {
 			continue
 		}
 		for _, s := range []int64{r.out[d], r.in[d]} {

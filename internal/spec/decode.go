@@ -193,7 +193,7 @@ func (d *decoder) nested(f reflect.Value, key, v *Value) {
 	case reflect.Struct:
 		d.section(v, f.Addr().Interface(), key.Str)
 	case reflect.Pointer:
-		if v.Kind == Null && v.Str != "" { // null is absent; an empty value asks for the defaults
+		if v.absent() {
 			return
 		}
 		f.Set(reflect.New(f.Type().Elem()))
@@ -213,6 +213,10 @@ func (d *decoder) nested(f reflect.Value, key, v *Value) {
 		for _, p := range v.Pairs {
 			if !IsName(p.Key.Str) {
 				d.errs.Addf(p.Key.Span, "name must be a Python identifier, not %q", p.Key.Str)
+				continue
+			}
+			if p.Value.absent() { // what is named is there
+				d.errs.Addf(p.Value.Span, "%s must not be null; without it, leave %s out of %s", p.Key.Str, p.Key.Str, key.Str)
 				continue
 			}
 			named := reflect.New(f.Type().Elem().Elem())

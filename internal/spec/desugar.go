@@ -54,8 +54,15 @@ func eachWord(text string, f func(string)) {
 	}
 }
 
-// LossValue is the loss section of the only model, as written.
-func (s *Spec) LossValue() *Value { return s.root.Get("model").Get("loss") }
+// LossValue is the loss section of the only model, as written; nil if there is
+// none in it.
+func (s *Spec) LossValue() *Value {
+	v := s.root.Get("model").Get("loss")
+	if v == nil || v.Kind == Null {
+		return nil
+	}
+	return v
+}
 
 // Desugar returns the step that the keys of train stand for, with the given
 // loss.

@@ -275,13 +275,17 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 func (d *decoder) names(e *Entry, v *Value) {
 	nested, all := false, 0
 	var nest []int
+	none := func(v *Value) {
+		if v.Kind == List && len(v.Items) == 0 {
+			d.errs.Addf(v.Span, "name must be a Python identifier or a list of some, not an empty list")
+		}
+	}
+	none(v)
 	for _, it := range listOf(v) {
+		none(it)
 		inner, n := listOf(it), 0
 		if e.Tuple && it.Kind == List {
 			nested, n = true, len(inner)
-			if n == 0 {
-				d.errs.Addf(it.Span, "name must be a Python identifier or a list of some, not an empty list")
-			}
 		}
 		nest, all = append(nest, n), all+len(inner)
 		for _, x := range inner {

@@ -1,6 +1,10 @@
 package spec
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // GPU is a GPU that the user describes in a file of his own.
 type GPU struct {
@@ -38,6 +42,7 @@ func ParseGPUs(path string, text []byte) ([]*GPU, error) {
 		if (it.Kind == Map || it.Kind == Null) && len(missing) > 0 {
 			errs.Addf(it.Span, "a device needs name, memory, arch and sms; missing: %s", strings.Join(missing, ", "))
 		}
+		errs.checkMemory(g.Memory)
 		if name := strings.ToLower(g.Name.V); g.Name.Set {
 			if seen[name] {
 				errs.Addf(g.Name.At, "two devices are named %q", g.Name.V)
@@ -47,4 +52,11 @@ func ParseGPUs(path string, text []byte) ([]*GPU, error) {
 		all = append(all, g)
 	}
 	return all, errs.Err()
+}
+
+// checkMemory reports a GPU's memory in which a unit was forgotten, or none.
+func (e *Errors) checkMemory(s *Size) {
+	if s != nil && s.V < tensor.MiB {
+		e.Addf(s.At, "memory must be a size such as 24GiB, not %v", s.V)
+	}
 }

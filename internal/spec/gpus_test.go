@@ -24,6 +24,7 @@ func TestParseGPUs(t *testing.T) {
 		{"- {name: a, memory: 8GiB, arch: 80}", "d.yaml:1:3: a device needs name, memory, arch and sms; missing: sms"},
 		{"- {name: a, memory: 8GiB, arch: 80, sms: 0}", "d.yaml:1:42: sms must be at least 1, not 0"},
 		{"- {name: a, memory: x, arch: 80, sms: 1}", "d.yaml:1:21: memory: "},
+		{"- {name: a, memory: 0, arch: 80, sms: 1}", "d.yaml:1:21: memory must be a size such as 24GiB, not 0 B"},
 		{"- &a {name: a, memory: 8GiB, arch: 80, sms: 1}\n- *a", "d.yaml:1:13: two devices are named \"a\""},
 		{"- {name: '${x}', memory: 8GiB, arch: 80, sms: 1}", "d.yaml:1:13: unknown name"},
 		{"- [", "d.yaml:"},

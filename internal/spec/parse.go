@@ -144,12 +144,18 @@ func (s *Spec) check(d *decoder) {
 	case s.Version.Set && s.Version.V != Version1:
 		s.Errs.Addf(s.Version.At, "version %d of the spec language is unknown; this memplan reads version 1", s.Version.V)
 	}
-	if s.root.Get("models") == nil && s.root.Get("model") == nil {
+	model, models := s.root.Get("model"), s.root.Get("models")
+	switch {
+	case model != nil && !model.absent():
+	case models == nil:
 		s.Errs.Addf(top, "a spec needs model (or models)")
+	case models.Kind == Map && len(models.Pairs) == 0:
+		s.Errs.Addf(models.Span, "models must name a model or more, not none")
 	}
 	if v := s.root.Get("step"); v != nil && (v.Kind == Null || (v.Kind == List && len(v.Items) == 0)) {
 		s.Errs.Addf(v.Span, "step needs statements, such as {forward: {model: model}}; without step, the keys of train make one")
 	}
+	s.Errs.checkMemory(s.Device.Memory)
 	if s.Model != nil && len(s.Models) > 0 {
 		s.Errs.Addf(s.Models[0].Name.At, "model and models exclude each other")
 	}

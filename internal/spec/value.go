@@ -64,6 +64,10 @@ func (v *Value) Get(key string) *Value {
 // IsExpr reports whether the scalar holds a ${...} expression.
 func (v *Value) IsExpr() bool { return v.expr != nil }
 
+// absent reports a null that was written, which takes a key away; an empty value
+// asks for the defaults.
+func (v *Value) absent() bool { return v.Kind == Null && v.Str != "" }
+
 // Describe names a value in messages.
 func (v *Value) Describe() string {
 	switch v.Kind {

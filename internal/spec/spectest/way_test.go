@@ -1,0 +1,132 @@
+package spectest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/exporttorch"
+	"github.com/memplan/memplan/internal/gate"
+	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// mutant is a spec to be tried, with the files and flags that go with it.
+type mutant struct {
+	text  []byte
+	files map[string][]byte
+	set   []string
+}
+
+func (m *mutant) readFile(name string) ([]byte, error) {
+	if text, ok := m.files[name]; ok {
+		return text, nil
+	}
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+func (m *mutant) recipe() *estimate.Recipe {
+	return &estimate.Recipe{Path: "mutant.yaml", Text: m.text, Options: spec.Options{Set: m.set}, ReadFile: m.readFile}
+}
+
+// way takes a mutant through all that commands do with a spec, calls done after
+// each, and reports whether it was played. The error is what should not be,
+// beside panics: an error of the wrong type, a mistake without a place.
+func (m *mutant) way(done func()) (accepted bool, err error) {
+	if err := m.check(); err != nil {
+		return false, err
+	}
+	done()
+	j, err := m.recipe().Job()
+	if err != nil {
+		return false, proper(err)
+	}
+	o, err := estimate.Run(j)
+	if err != nil {
+		return false, proper(err)
+	}
+	rep := o.Report()
+	for _, f := range report.Formats {
+		if err := f.Write(io.Discard, rep, report.Options{Top: 8}); err != nil {
+			return true, fmt.Errorf("format %s: %w", f.Name, err)
+		}
+	}
+	for _, f := range report.DiffFormats {
+		if err := f.Write(io.Discard, report.Compare(rep, rep), report.DiffOptions{Top: 8}); err != nil {
+			return true, fmt.Errorf("diff in format %s: %w", f.Name, err)
+		}
+	}
+	done()
+	if err := exporttorch.Write(io.Discard, j.Program, exporttorch.Options{Steps: 1}); err != nil {
+		return true, fmt.Errorf("export: %w", err)
+	}
+	done()
+	text, err := j.Spec.Explicit(j.Definer)
+	if err != nil {
+		return true, proper(err)
+	}
+	s, err := spec.Parse("explicit.yaml", text, spec.Options{})
+	if s == nil || err != nil {
+		return true, fmt.Errorf("the spec without sugar has mistakes: %w\n%s", err, text)
+	}
+	return true, nil
+}
+
+// config is that of the check: what is asked of a spec in a project.
+const config = `devices: [t4]
+headroom: 5%
+max_fragmentation: 10%
+rules: {MP012: error}
+`
+
+// check examines the mutant as memplan check does, and prints what it finds.
+func (m *mutant) check() error {
+	conf, err := gate.ParseConfig("", "/", []byte(config), nil)
+	if err != nil {
+		return err
+	}
+	r, err := gate.Check(context.Background(), &gate.Options{
+		Specs: []string{"mutant.yaml"}, Config: conf,
+		Recipe: func(string) (*estimate.Recipe, error) { return m.recipe(), nil },
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range gate.Formats {
+		if _, err := f.Print(r, gate.Style{}); err != nil {
+			return fmt.Errorf("check in format %s: %w", f.Name, err)
+		}
+	}
+	for _, f := range r.All() {
+		if strings.Contains(f.Message, "internal error") {
+			return errors.New(f.Message)
+		}
+	}
+	return nil
+}
+
+// proper reports errors of a spec that are none which a user can understand.
+func proper(err error) error {
+	wrong, played, unread := (*spec.Errors)(nil), (*engine.ProgramError)(nil), (*graph.FileError)(nil)
+	switch {
+	case errors.As(err, &wrong):
+		for _, d := range wrong.List {
+			if d.Line == 0 || d.Col < 1 || d.Msg == "" {
+				return fmt.Errorf("a mistake without a place or a message: %+v", d)
+			}
+		}
+		if wrong.Error() == "" {
+			return errors.New("an error without text")
+		}
+	case errors.As(err, &played), errors.As(err, &unread):
+	default:
+		return fmt.Errorf("an error of type %T: %w", err, err)
+	}
+	return nil
+}
