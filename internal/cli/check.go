@@ -39,7 +39,9 @@ preset:NAME; the current folder by default. memplan list rules shows the rules,
 memplan explain MP001 what one means.
 
 Settings come from ` + gate.ConfigName + `, which is looked for from the current folder
-upward: devices, headroom, max_growth, rules, and overrides for some specs.
+upward: devices, headroom, max_growth, rules, and overrides for some specs. With
+--against-git they come from the file as of that commit, so that a change cannot
+widen the gate that it has to pass.
 
 --against FILE compares with figures that --write-baseline FILE wrote,
 --against-git REF with the specs as of a commit. --report FORMAT=FILE writes more
@@ -53,7 +55,7 @@ could not finish: a limit of memory or time ended that of a spec, too.`,
 		RunE: func(c *cobra.Command, args []string) error { return k.run(c, s, args) },
 	}
 	f := c.Flags()
-	f.StringVar(&k.config, "config", "", "configuration (default: "+gate.ConfigName+" of this folder or one above)")
+	f.StringVar(&k.config, "config", "", "configuration (default: "+gate.ConfigName+" of this folder or one above, with --against-git as of the commit)")
 	f.StringSliceVar(&k.Devices, "gpu", nil, "check every spec on these GPUs, in place of its own: a100-40gb,t4")
 	f.StringVar(&k.Headroom, "headroom", "", "memory that must stay free: 5% of the usable memory, or 2GiB")
 	f.StringVar(&k.MaxGrowth, "max-growth", "", "how much a peak may grow, such as 1% or 256MiB (default "+gate.DefaultGrowth+")")
