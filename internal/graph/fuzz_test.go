@@ -8,16 +8,34 @@ import (
 	"time"
 
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/specs"
 )
 
 // maxPlayed bounds the statements of the programs that FuzzSpec plays.
 const maxPlayed = 2000
 
-// slow is what no input of FuzzSpec may take.
-const slow = 20 * time.Second
+// What an input of FuzzSpec may take to be read and built.
+const (
+	fuzzMemory = 256 * tensor.MiB
+	fuzzTime   = time.Second
+)
+
+// buildWithin is build within a budget.
+func buildWithin(b *limit.Budget, text []byte) (r *graph.Result, err error) {
+	m := b.Meter()
+	defer m.Close()
+	defer limit.Catch(&err)
+	s, err := spec.Parse("fuzz.yaml", text, spec.Options{Set: overrides(text), Meter: m})
+	if s == nil {
+		return nil, err
+	}
+	return graph.Build(s, options())
+}
 
 // FuzzSpec reads, builds and plays whatever a file may hold: there must be a
 // result or *spec.Errors with a place and a message each, and no panic.
@@ -43,13 +61,12 @@ func FuzzSpec(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		start := time.Now()
-		defer func() {
-			if d := time.Since(start); d > patience(slow) {
-				t.Errorf("takes %v", d)
-			}
-		}()
-		r, err := build("fuzz.yaml", text)
+		budget := limit.New(t.Context(), limit.Limits{Memory: fuzzMemory, Time: fuzzTime})
+		defer budget.Close()
+		r, err := buildWithin(budget, text)
+		if errors.As(err, new(*limit.Error)) {
+			return
+		}
 		if err != nil {
 			var errs *spec.Errors
 			if !errors.As(err, &errs) {

@@ -64,7 +64,9 @@ func (t *text) verdict() {
 		what += ", " + r.Train.Mode
 	}
 	t.printf("%s  %s (%s) on %s\n", t.word(r.Verdict.Result), r.Model.Name, what, where)
-	t.printf("%s\n", r.Verdict.Reason)
+	for line := range strings.SplitSeq(r.Verdict.Reason, "\n") {
+		t.printf("%s\n", line)
+	}
 	t.advice()
 	if h := r.Host; h != nil && h.Result != "" {
 		t.printf("%s  CPU: %s\n", t.word(h.Result), h.Reason)
