@@ -27,8 +27,9 @@ var Batch = Axis{Key: "train.batch_size", Step: 1, Max: math.MaxInt32}
 // Found is the outcome of a search.
 type Found struct {
 	// Largest is the greatest value that was found to fit: none of the next
-	// Lookahead steps does, and none of three times as many that are spread over an
-	// eighth more. 0 if not even the first step fits.
+	// Lookahead steps does and, where what fits depends on more than the size, none of
+	// three times as many that are spread over an eighth more. 0 if not even the first
+	// step fits.
 	Largest int64
 	Tight   bool // Largest fits only after cached memory is given back
 	// Recommended leaves the headroom that was asked for and is round; 0 if no
@@ -73,6 +74,9 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 		lo = s.end(lo, s.top+1, guess, s.fits)
 		next := s.greatest(lo, Lookahead)
 		if next == lo {
+			if !s.uneven(lo) {
+				break
+			}
 			if next = s.spread(lo, lo/Lookahead, 3*Lookahead); next == lo {
 				break
 			}
@@ -196,6 +200,22 @@ func (s *search) try(k int64) estimate.Probed {
 	s.known[k] = t
 	s.tries++
 	return t
+}
+
+// uneven reports whether greater values may fit though the next do not: the one that
+// fits does so only after cached memory is given back, or a smaller one does not.
+func (s *search) uneven(lo int64) bool {
+	if s.try(lo).Tight {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, t := range s.known {
+		if k < lo && !t.Fits {
+			return true
+		}
+	}
+	return false
 }
 
 // greatest is spread of Lookahead values.

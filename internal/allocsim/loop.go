@@ -31,6 +31,12 @@ func (r *run) inner(begin, end, before int) []int {
 	return out
 }
 
+// quietTurns is after how many turns of a loop without an end, in which nothing was
+// asked of the device and which leave no more than they find, no more is expected:
+// where blocks go round among each other, as in LBFGS' history, the allocator may
+// not be in the same state again for very long.
+const quietTurns = 64
+
 // repeat replays the turns of a loop. Once the allocator is in a state in which it
 // was before, what is left of them changes nothing.
 func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
@@ -42,6 +48,7 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 	var saved, now state
 	r.observeState(l, &saved)
 	savedTurn := int64(0)
+	quiet, asked, left := int64(0), r.driver.counters, r.allocator.stats.AllocatedBytes.All.Current
 	for turn := int64(1); l.Turns == 0 || turn <= l.Turns; turn++ {
 		if r.left < int64(l.End-l.Begin) {
 			r.result.CutShort = true
@@ -55,6 +62,13 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 			r.result.Turns = turn
 		}
 		s := &r.allocator.stats
+		quiet++
+		if now := s.AllocatedBytes.All.Current; r.driver.counters != asked || now > left {
+			quiet, asked, left = 0, r.driver.counters, now
+		}
+		if l.Turns == 0 && quiet >= quietTurns {
+			return false, nil
+		}
 		if savedTurn >= 0 && saved.allocated == s.AllocatedBytes.All.Current && saved.reserved == s.ReservedBytes.All.Current {
 			r.observeState(l, &now)
 			if saved.equals(&now) {

@@ -45,6 +45,7 @@ var limits = []struct{ file, name string }{
 	{"cli/simulate.go", "maxTrace"},
 	{"cli/simulate.go", "maxLog"},
 	{"history/history.go", "maxFiles"},
+	{"gate/rename.go", "maxCompared"},
 }
 
 // constantOf evaluates a constant of a file.

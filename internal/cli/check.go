@@ -84,6 +84,16 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	if err != nil {
 		return err
 	}
+	for _, out := range append(outs, output{path: k.write}) {
+		if out.path == "" {
+			continue
+		}
+		for _, name := range []string{filepath.Dir(out.path), out.path} { // whoever made a link there did not call memplan
+			if err := s.insideProject(name); err != nil {
+				return err
+			}
+		}
+	}
 	color, err := colored(c, s)
 	if err != nil {
 		return err

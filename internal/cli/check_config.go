@@ -41,6 +41,7 @@ func (k *checking) configuration(s *Streams, at *commit) (*gate.Config, *configF
 			return nil, nil, err
 		}
 	}
+	conf.Outside = func(path string) bool { return s.insideProject(path) != nil }
 	if err := conf.Force(&k.Flags); err != nil {
 		return nil, nil, usagef("%w", err)
 	}
@@ -51,7 +52,7 @@ func (k *checking) configuration(s *Streams, at *commit) (*gate.Config, *configF
 func (k *checking) configFile(s *Streams, at *commit) (*configFile, error) {
 	switch {
 	case k.config != "":
-		if ref, name, ok := gitName(k.config); ok {
+		if ref, name, ok := gitConfig(k.config); ok {
 			return configOf(ref, name)
 		}
 		return s.configAt(k.config)
@@ -112,7 +113,21 @@ func (s *Streams) configAt(name string) (*configFile, error) {
 // configOf is the configuration in a file as of a commit; the files that it names
 // are the commit's too.
 func configOf(ref, name string) (*configFile, error) {
-	text, err := readCommit(ref, name, files.MaxText)
+	read := func(name string) ([]byte, error) {
+		f, err := fileOf(ref, name)
+		if err != nil {
+			return nil, &noFileError{ref + ":" + name, err}
+		}
+		text, err := f.tree.Read(f.name, files.MaxText)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &noFileError{ref + ":" + name, fmt.Errorf("the commit has no %s", f.name)}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s:%s: %w", ref, name, err)
+		}
+		return text, nil
+	}
+	text, err := read(name)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +139,7 @@ func configOf(ref, name string) (*configFile, error) {
 		if filepath.IsAbs(file) {
 			return nil, &files.OutsideError{Name: file}
 		}
-		return readCommit(ref, filepath.Join(filepath.Dir(name), file), files.MaxText)
+		return read(filepath.Join(filepath.Dir(name), file))
 	}}}, nil
 }
 
@@ -161,7 +176,7 @@ func (at *commit) config() (*configFile, error) {
 // of the commit; nil where nothing is compared, or nothing differs. Used is the
 // one that counts.
 func (k *checking) configChange(s *Streams, at *commit, used *configFile) (*gate.ConfigChange, error) {
-	ref, name, ofCommit := gitName(k.config)
+	ref, name, ofCommit := gitConfig(k.config)
 	var was, now *configFile
 	var err error
 	switch {

@@ -35,6 +35,10 @@ type inTree struct {
 	name string // from the top, with slashes
 }
 
+// errForeign is the error of a folder in another repository, such as a submodule's,
+// which has no such commit.
+var errForeign = errors.New("it lies in another repository, which has no such commit")
+
 // openCommit is the commit that --against-git names.
 func openCommit(ref string) (*commit, error) {
 	if ref == "" || strings.HasPrefix(ref, "-") {
@@ -59,7 +63,9 @@ func (at *commit) tree(dir string) (*history.Tree, error) {
 	}
 	t := at.tops[repo.Top]
 	if t == nil {
-		if t, err = repo.Commit(at.ref); errors.As(err, new(*history.CommitError)) {
+		if t, err = repo.Commit(at.ref); errors.As(err, new(*history.CommitError)) && len(at.tops) > 0 {
+			return nil, errForeign // the one of the current folder comes first
+		} else if errors.As(err, new(*history.CommitError)) {
 			return nil, usagef("--against-git %s: %w", at.ref, err)
 		} else if err != nil {
 			return nil, fmt.Errorf("--against-git %s: %w", at.ref, err)
@@ -109,6 +115,9 @@ func (at *commit) recipe(ctx context.Context, s *Streams, name string, now []byt
 		return plainRecipe(ctx, s, name, now) // presets are of memplan, not of a commit
 	}
 	was, err := at.file(name)
+	if errors.Is(err, errForeign) {
+		return nil, nil // nothing to compare with
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +166,9 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string,
 			continue
 		}
 		f, err := at.file(s)
+		if errors.Is(err, errForeign) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -166,6 +178,12 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string,
 		}
 		if blob == "" {
 			added = append(added, s)
+		}
+	}
+	found := map[inTree]bool{} // what is checked
+	for _, name := range specs {
+		if f, err := at.file(name); !notInFolders(name) && err == nil {
+			found[f] = true
 		}
 	}
 	var folders []inTree
@@ -178,6 +196,12 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string,
 			return nil, err
 		}
 		t, err := at.tree(full)
+		if errors.Is(err, errForeign) {
+			if f, err := at.lexical(a); err == nil {
+				folders = append(folders, f)
+			}
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -186,6 +210,11 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string,
 			return nil, err
 		}
 		folders = append(folders, inTree{t, name})
+		// The commit's own folder of that name, too, where a link or a repository
+		// stands in its place now.
+		if f, err := at.lexical(a); err == nil && f != folders[len(folders)-1] {
+			folders = append(folders, f)
+		}
 	}
 	if len(added) == 0 && len(folders) == 0 {
 		return nil, nil
@@ -196,7 +225,10 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string,
 		asked []bool
 	)
 	for _, t := range at.tops {
-		visible := func(name string) bool { return !strings.HasPrefix(path.Base(name), ".") }
+		inside := func(name, dir string) bool { return dir == "." || name == dir || strings.HasPrefix(name, dir+"/") }
+		visible := func(name string) bool { // a hidden folder may be asked for
+			return !strings.HasPrefix(path.Base(name), ".") || slices.ContainsFunc(folders, func(dir inTree) bool { return dir.tree == t && inside(dir.name, name) })
+		}
 		names, err := t.Files(".", visible, func(name string) bool {
 			return visible(name) && gate.SpecName(name) && !conf.Excluded(inTree{t, name}.shown())
 		})
@@ -205,20 +237,26 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string,
 		}
 		for _, name := range names {
 			f := inTree{t, name}
-			if _, err := os.Lstat(f.shown()); err == nil && gate.FileIsSpec(f.shown()) {
+			inFolder := slices.ContainsFunc(folders, func(dir inTree) bool {
+				return dir.tree == t && inside(name, dir.name)
+			})
+			if found[f] || !inFolder && len(added) == 0 {
+				continue
+			}
+			// Where folders are checked, what is there but was not found is reached
+			// through a link to a folder, and is not checked: it is gone.
+			if _, err := os.Lstat(f.shown()); err == nil && !(inFolder && files.ThroughLink(t.Top(), name)) && gate.FileIsSpec(f.shown()) {
 				continue
 			}
 			text, err := t.Read(name, files.MaxText)
-			if err != nil && !errors.As(err, new(*files.SizeError)) {
+			if err != nil && !errors.As(err, new(*files.SizeError)) && !errors.Is(err, history.ErrMissing) { // a sparse clone lacks what it does not check out
 				return nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, f.shown(), err)
 			}
 			if err != nil || !gate.IsSpec(text) {
 				continue
 			}
 			lost, was = append(lost, f), append(was, text)
-			asked = append(asked, slices.ContainsFunc(folders, func(dir inTree) bool {
-				return dir.tree == t && (dir.name == "." || strings.HasPrefix(name, dir.name+"/"))
-			}))
+			asked = append(asked, inFolder)
 		}
 	}
 	now := make([][]byte, len(added))
@@ -236,4 +274,28 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string,
 	}
 	slices.Sort(gone)
 	return gone, nil
+}
+
+// lexical is a path of the commit that holds the configuration, whatever links
+// stand on its way now.
+func (at *commit) lexical(name string) (inTree, error) {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return inTree{}, err
+	}
+	t, err := at.tree(cwd)
+	if err != nil {
+		return inTree{}, err
+	}
+	if cwd, err = filepath.EvalSymlinks(cwd); err != nil {
+		return inTree{}, err
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(cwd, name)
+	}
+	rel, err := filepath.Rel(t.Top(), name)
+	if err != nil || !filepath.IsLocal(rel) {
+		return inTree{}, fmt.Errorf("%s lies outside of the repository", name)
+	}
+	return inTree{t, filepath.ToSlash(rel)}, nil
 }

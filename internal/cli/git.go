@@ -22,6 +22,55 @@ func gitName(name string) (ref, path string, ok bool) {
 	return ref, path, err != nil
 }
 
+// gitConfig is gitName of a configuration. A commit comes before a file of the
+// whole name: a change may have brought a folder origin with a file
+// main:.memplan.yaml, which must not pass for what the commit has.
+func gitConfig(name string) (ref, path string, ok bool) {
+	if ref, path, ok = gitName(name); ok {
+		return ref, path, ok
+	}
+	ref, path, ok = strings.Cut(name, ":")
+	if !ok || ref == "" || path == "" || strings.HasPrefix(ref, "-") || filepath.VolumeName(name) != "" {
+		return "", "", false
+	}
+	repo, err := history.Open(".")
+	if err != nil {
+		return "", "", false
+	}
+	if _, err := repo.Commit(ref); err != nil {
+		return "", "", false
+	}
+	return ref, path, true
+}
+
+// fileOf is the file at path as of a commit of the repository that the current
+// folder lies in; links of the working tree count for nothing.
+func fileOf(ref, name string) (inTree, error) {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return inTree{}, err
+	}
+	if cwd, err = filepath.EvalSymlinks(cwd); err != nil {
+		return inTree{}, err
+	}
+	repo, err := history.Open(cwd)
+	if err != nil {
+		return inTree{}, err
+	}
+	tree, err := repo.Commit(ref)
+	if err != nil {
+		return inTree{}, err
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(cwd, name)
+	}
+	rel, err := filepath.Rel(repo.Top, name)
+	if err != nil || !filepath.IsLocal(rel) {
+		return inTree{}, fmt.Errorf("%s lies outside of the repository", name)
+	}
+	return inTree{tree, filepath.ToSlash(rel)}, nil
+}
+
 // A noFileError says that there is no file of a name, neither as it stands nor as
 // of a commit.
 type noFileError struct {

@@ -175,6 +175,23 @@ func (j *job) warmUp(i int) int64 {
 	return most
 }
 
+// late is the step of an optimizer from which on it allocates otherwise, if that is
+// beyond those that are played for it.
+func (j *job) late() int64 {
+	most := int64(0)
+	for _, o := range j.prog.Optimizers {
+		if o.Row.Warm == nil {
+			continue
+		}
+		for _, args := range o.AllArgs() {
+			if n := o.Row.Warm(args); n > maxWarm {
+				most = max(most, n)
+			}
+		}
+	}
+	return most
+}
+
 // warm is the number of steps after which all optimizers allocate as they do
 // from then on.
 func (j *job) warm() int64 {

@@ -21,6 +21,9 @@ type Played struct {
 	Totals Totals
 	// Settled says that steps were played until all that comes after them is known.
 	Settled bool
+	// Late is the step of an optimizer from which on it allocates otherwise than in
+	// those played, 0 if there is none that is so late.
+	Late int64
 	// Unreached is the longest interval of a statement that runs in every n-th step
 	// and in none of those played; 0 if there is none.
 	Unreached int64

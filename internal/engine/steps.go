@@ -84,6 +84,7 @@ func (j *job) run(steps int, out *Played) {
 		out.Growth, out.HostGrowth = h.last().live-h.records[k].live, h.last().host-h.records[k].host
 	}
 	out.Compared = period == 1 || period > 0 && n > 3*period
+	out.Late = j.late()
 	for _, e := range h.intervals {
 		if e > n {
 			out.Unreached = e

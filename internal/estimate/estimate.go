@@ -460,9 +460,11 @@ func (o *Outcome) stepNotes(r *report.Report, warn func(format string, args ...a
 	asked, leak := o.Job.Spec.Train.Steps.Set, r.Verdict.Leak != nil
 	if !asked {
 		switch {
+		case p.Late > 0 && r.Verdict.Fits:
+			warn(NoteUnsettled+"an optimizer allocates otherwise from its step %d on", p.Late)
 		case p.Settled && (o.Free.CutShort || o.OnGPU.CutShort) && !leak:
 			warn(NoteUnsettled + "steps are alike, but how the allocator places their blocks is not yet; later steps may need more")
-		case p.Settled || leak || !r.Verdict.Fits:
+		case p.Settled || !r.Verdict.Fits: // what a leak that is not settled comes to is not known
 		case p.Unreached > 0:
 			warn(NoteUnsettled+"a statement that runs in every %d-th step was not reached in %d steps", p.Unreached, n)
 		case p.LeftOut > 0:

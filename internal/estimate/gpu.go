@@ -114,8 +114,20 @@ func (m *Machine) shadowed(s *spec.Spec) string {
 	if !d.GPU.Set {
 		return ""
 	}
+	fromFile := func(size *spec.Size) bool { return size != nil && size.At.Line > 0 }
 	known, err := device.Lookup(d.GPU.V)
-	if err != nil {
+	if err != nil { // one of a file, which has an owner as well
+		for _, g := range s.GPUs {
+			switch {
+			case !strings.EqualFold(g.Name.V, d.GPU.V):
+			case fromFile(d.Memory) && d.Memory.V > g.Memory.V:
+				return fmt.Sprintf("device.memory gives %s %v; the file of devices has %v", g.Name.V, d.Memory.V, g.Memory.V)
+			case fromFile(d.Context) && g.Context != nil && d.Context.V < g.Context.V:
+				return fmt.Sprintf("device.context gives %s %v; the file of devices has %v", g.Name.V, d.Context.V, g.Context.V)
+			default:
+				return ""
+			}
+		}
 		return ""
 	}
 	for _, g := range s.GPUs {
@@ -124,7 +136,6 @@ func (m *Machine) shadowed(s *spec.Spec) string {
 				known.Total.Value, known.Arch, known.SMs)
 		}
 	}
-	fromFile := func(size *spec.Size) bool { return size != nil && size.At.Line > 0 }
 	switch {
 	case fromFile(d.Memory) && d.Memory.V > known.Total.High:
 		return fmt.Sprintf("device.memory gives %s %v; it has %v", known.Name, d.Memory.V, known.Total.Value)

@@ -22,7 +22,7 @@ const maxLoopEvents = 10_000_000
 // find, there is no such state; they are replayed if a leak is followed.
 func loops(p *engine.Played, follow bool) []trace.Loop {
 	n := len(p.Loops)
-	if p.Growth > 0 && !follow && n > 0 {
+	if p.Growth > 0 && !follow && n > 0 && p.Loops[n-1].Turns == 0 {
 		n--
 	}
 	return p.Loops[:n]
@@ -37,7 +37,7 @@ func (o *Outcome) leak(r *report.Report) {
 	if p.Growth <= 0 || p.Steps < 3 || p.Steps <= p.Period || (p.Steady == 0 && v.Fits && p.Steps < 100) {
 		return
 	}
-	l := &report.Leak{Bytes: o.endOf(p.Steps) - o.endOf(p.Steps-p.Period), Period: p.Period, SimulatedSteps: int64(p.Steps) + o.OnGPU.Turns*int64(p.Period)}
+	l := &report.Leak{Bytes: max(o.endOf(p.Steps)-o.endOf(p.Steps-p.Period), p.Growth), Period: p.Period, SimulatedSteps: int64(p.Steps) + o.OnGPU.Turns*int64(p.Period)}
 	l.Op, l.Layer = o.leaked()
 	v.Leak = l
 	each := fmt.Sprintf("each step leaves %v more than it found", l.Bytes)

@@ -6,6 +6,7 @@ import (
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // Recipe is a spec before it is read, from which jobs are made that differ in
@@ -91,5 +92,5 @@ func (o *Outcome) FitsHost() bool {
 		return true
 	}
 	u, err := o.hostUsage()
-	return err == nil && u.Total <= limit.V
+	return err == nil && u.Total <= limit.V/tensor.Bytes(max(o.Job.Program.Parallel.Ranks, 1))
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 )
@@ -94,13 +95,13 @@ type Root struct{ dir string } // absolute, links followed; "": anywhere
 type OutsideError struct {
 	Name string
 	Link bool // a link leads out
-	Git  bool // it is git's own
+	Git  bool // it is git's own: neither read nor written
 }
 
 func (e *OutsideError) Error() string {
 	switch {
 	case e.Git:
-		return fmt.Sprintf("%s belongs to git, and is not read", e.Name)
+		return fmt.Sprintf("%s belongs to git", e.Name)
 	case e.Link:
 		return e.Name + " is a link that leads out of the project (--root names another folder)"
 	}
@@ -131,11 +132,11 @@ func NewRoot(dir string) (Root, error) {
 // link on its way may lead out of the root, or to what is git's: the error is
 // then an *OutsideError, whether or not there is such a file.
 func (r Root) Read(name string, limit int64) ([]byte, error) {
-	path, err := r.Resolve(name)
+	real, err := r.Resolve(name)
 	if err != nil {
 		return nil, err
 	}
-	text, err := Read(path, limit)
+	text, err := Read(real, limit)
 	var at *fs.PathError
 	if errors.As(err, &at) {
 		at.Path = name
@@ -156,6 +157,9 @@ func (r Root) Resolve(name string) (string, error) {
 	// The folder's links first, as those above the root are not the name's.
 	if err := r.lexical(name, abs); err != nil {
 		return "", err
+	}
+	if r.leadsOut(abs) { // before it is asked what is there
+		return "", &OutsideError{Name: name, Link: true}
 	}
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {
@@ -186,6 +190,56 @@ func (r Root) lexical(name, abs string) error {
 	return &OutsideError{Name: name}
 }
 
+// maxLinks bounds the links of one name.
+const maxLinks = 255
+
+// leadsOut reports whether a link on the way to a path in the root leads out of
+// it, without looking at what is there.
+func (r Root) leadsOut(abs string) bool {
+	within := func(path string) (rel string, ok bool) {
+		for _, root := range r.spellings(path) {
+			if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) {
+				return rel, true
+			}
+		}
+		return "", path == r.dir
+	}
+	rel, ok := within(abs)
+	if !ok {
+		return true
+	}
+	at, rest := r.dir, strings.Split(rel, string(filepath.Separator))
+	for links := 0; len(rest) > 0 && links < maxLinks; {
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			if at == r.dir {
+				return true
+			}
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, part)
+		to, err := os.Readlink(next)
+		if err != nil { // no link
+			at = next
+			continue
+		}
+		links++
+		if filepath.IsAbs(to) {
+			if to, ok = within(filepath.Clean(to)); !ok {
+				return true
+			}
+			at = r.dir
+		}
+		rest = append(strings.Split(to, string(filepath.Separator)), rest...)
+	}
+	return false
+}
+
 // spellings are the root as a path may spell it: with its links followed, and,
 // where one of the path's own folders is the root by way of a link, that folder.
 func (r Root) spellings(abs string) []string {
@@ -211,6 +265,19 @@ func ofGit(rel string) bool {
 	return false
 }
 
+// inside reports whether a folder lies in another one, links followed.
+func inside(dir, outer string) bool {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return false
+	}
+	if outer, err = filepath.EvalSymlinks(outer); err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(outer, real)
+	return err == nil && filepath.IsLocal(rel)
+}
+
 // ProjectRoot is the folder of the project that a file belongs to: the nearest
 // one above it that holds a .git; without one the current folder, if the file lies
 // in it; else its own, and the file belongs to no project.
@@ -219,13 +286,18 @@ func ProjectRoot(name string) (dir string, project bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
+	found := ""
 	for dir := filepath.Dir(abs); ; dir = filepath.Dir(dir) {
-		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			return dir, true, nil
+		// One that a link of an outer project leads to is not the file's.
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil && (found == "" || !inside(found, dir)) {
+			found = dir
 		}
 		if dir == filepath.Dir(dir) {
 			break
 		}
+	}
+	if found != "" {
+		return found, true, nil
 	}
 	cwd, err := os.Getwd()
 	if err != nil {
@@ -235,4 +307,19 @@ func ProjectRoot(name string) (dir string, project bool, err error) {
 		return cwd, true, nil
 	}
 	return filepath.Dir(abs), false, nil
+}
+
+// ThroughLink reports whether a folder below top, on the way to a file, is a link
+// or the top of another repository. The file's name has slashes.
+func ThroughLink(top, name string) bool {
+	for dir := path.Dir(name); dir != "." && dir != "/" && dir != ".."; dir = path.Dir(dir) {
+		at := filepath.Join(top, filepath.FromSlash(dir))
+		if info, err := os.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return true
+		}
+		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+			return true
+		}
+	}
+	return false
 }

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
@@ -179,15 +180,19 @@ func (o *Options) gone() []Finding {
 	if severity == Off {
 		return out
 	}
-	said := map[string]bool{}
+	said, checked := map[string]bool{}, map[string]bool{}
+	for _, s := range o.Specs {
+		checked[o.Baseline.name(s)] = true
+	}
 	places := entryPlaces(o.Baseline.text)
 	for _, e := range o.Baseline.Entries {
 		if said[e.Spec] || isPreset(e.Spec) {
 			continue
 		}
 		said[e.Spec] = true
-		if _, err := os.Lstat(filepath.Join(o.Baseline.dir, filepath.FromSlash(e.Spec))); !os.IsNotExist(err) {
-			continue
+		path := filepath.Join(o.Baseline.dir, filepath.FromSlash(e.Spec))
+		if _, err := os.Lstat(path); checked[e.Spec] || !os.IsNotExist(err) && !files.ThroughLink(o.Baseline.dir, e.Spec) && (!SpecName(path) || FileIsSpec(path)) {
+			continue // what lies behind a link is not looked for
 		}
 		at, ok := places[e.Spec]
 		if !ok {

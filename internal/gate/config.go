@@ -21,6 +21,10 @@ type Config struct {
 	settings []setting
 	exclude  *globs
 
+	// Outside reports a link that leads out of the project, which is listed without
+	// being read; nil: none does.
+	Outside func(path string) bool `yaml:"-"`
+
 	globCount int // of all globs
 
 	Settings

@@ -75,7 +75,7 @@ func (u *unit) examine(o *outcome) {
 		u.add(fragmentation, u.at(fragmentation), "%s%v of the %v that are reserved at the peak (%s) are never in use at once, more than %v",
 			on, frag, r.Peak.ReservedBytes, percent(frag, r.Peak.ReservedBytes), u.policy.fragmentation)
 	}
-	u.host(r.Host)
+	u.host(r.Host, tensor.Bytes(max(r.Train.Ranks, 1)))
 	for i, n := range r.NotModelled {
 		heaviest := Note
 		if i < len(o.Job.NotModelled) { // asked for by the spec
@@ -88,21 +88,21 @@ func (u *unit) examine(o *outcome) {
 	}
 }
 
-// host applies the rules about the machine's own memory.
-func (u *unit) host(h *report.Host) {
+// host applies the rules about the machine's own memory, which so many processes share.
+func (u *unit) host(h *report.Host, all tensor.Bytes) {
 	if h == nil {
 		return
 	}
-	if limit := h.SharedMemoryLimitBytes; limit > 0 && h.SharedMemoryBytes > limit {
-		u.add(sharedMemory, u.at(sharedMemory), "workers hand over batches in up to %v of /dev/shm, which has %v: they die of a bus error", h.SharedMemoryBytes, limit)
+	if limit := h.SharedMemoryLimitBytes; limit > 0 && all*h.SharedMemoryBytes > limit {
+		u.add(sharedMemory, u.at(sharedMemory), "workers hand over batches in up to %v of /dev/shm, which has %v: they die of a bus error", all*h.SharedMemoryBytes, limit)
 	}
-	need := fmt.Sprintf("%v of host memory needed while %s, %v there", h.TotalBytes, report.HostPhases[h.Phase], h.LimitBytes)
+	need := fmt.Sprintf("%v of host memory needed while %s, %v there", all*h.TotalBytes, report.HostPhases[h.Phase], h.LimitBytes)
 	switch limit := h.LimitBytes; {
 	case limit == 0:
-	case h.TotalBytes > limit:
+	case all*h.TotalBytes > limit:
 		u.add(hostRAM, u.at(hostRAM), "%s", need)
-	case h.HighBytes > limit:
-		u.addAs(hostRAM, Warning, u.at(hostRAM), "%s; with what is assumed at its worst it would be %v", need, h.HighBytes)
+	case all*h.HighBytes > limit:
+		u.addAs(hostRAM, Warning, u.at(hostRAM), "%s; with what is assumed at its worst it would be %v", need, all*h.HighBytes)
 	}
 }
 

@@ -118,7 +118,7 @@ func (c *Config) folder(dir string) ([]string, error) {
 				return fs.SkipDir
 			}
 		case e.IsDir():
-		case SpecName(p) && FileIsSpec(p):
+		case SpecName(p) && (e.Type()&fs.ModeSymlink != 0 && c.Outside != nil && c.Outside(p) || FileIsSpec(p)):
 			out = append(out, p)
 		}
 		return nil

@@ -57,6 +57,7 @@ func writeJUnit(w io.Writer, r *Result, s Style) error {
 	one := func(suite *junitSuite, name string, findings []Finding) {
 		c := junitCase{Name: name, ClassName: suite.Name}
 		var out strings.Builder
+		out.WriteString(r.lenient("", "\n")) // where nothing else of the report is shown
 		for _, f := range findings {
 			line := fmt.Sprintf("%s:%d:%d: %s: %s [%s %s]\n", printable.Text(f.File), f.Line, f.Column, f.Severity, printable.Text(f.Message), f.Rule, f.Name)
 			p := junitProblem{Type: f.Rule + " " + f.Name, Message: printable.Text(f.Message), Text: strings.TrimSuffix(line, "\n")}

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
-	"strings"
+
+	"github.com/memplan/memplan/internal/spec"
 )
 
-// alike is the share of lines that a spec has in common with another one, above
+// alike is the share of values that a spec has in common with another one, above
 // which it is taken for the same under another name.
 const alike = 0.5
 
@@ -20,14 +21,15 @@ func Renames(gone, added [][]byte) map[int]int {
 		share    float64
 	}
 	var pairs []pair
-	lines := make([]map[string]int, len(gone))
+	gone, added = gone[:min(len(gone), maxCompared)], added[:min(len(added), maxCompared)]
+	was := make([]map[string]int, len(gone))
 	for i, text := range gone {
-		lines[i] = lineCounts(text)
+		was[i] = values(text)
 	}
 	for i, text := range added {
-		own := lineCounts(text)
+		own := values(text)
 		for k := range gone {
-			if share := common(own, lines[k]); share > alike || bytes.Equal(text, gone[k]) {
+			if share := common(own, was[k]); share > alike || bytes.Equal(text, gone[k]) {
 				pairs = append(pairs, pair{i, k, share})
 			}
 		}
@@ -44,25 +46,42 @@ func Renames(gone, added [][]byte) map[int]int {
 	return out
 }
 
-// versionLine is in every spec, and makes none like another.
-const versionLine = "memplan: 1"
+// versionKey is in every spec, and makes none like another.
+const versionKey = "memplan"
 
-// lineCounts counts the lines of a text that say something.
-func lineCounts(text []byte) map[string]int {
+// maxCompared bounds how many specs are looked through for those with another name.
+const maxCompared = 1000
+
+// values counts the values of a spec, each with its path: order, comments and ways
+// of writing do not count. Of what cannot be read there are none.
+func values(text []byte) map[string]int {
 	out := map[string]int{}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' && line != versionLine {
-			out[line]++
+	d := spec.ReadDocument("", text)
+	var walk func(path string, v *spec.Value)
+	walk = func(path string, v *spec.Value) {
+		for _, p := range v.Pairs {
+			if path != "" || p.Key.Str != versionKey {
+				walk(path+"."+p.Key.Str, p.Value)
+			}
 		}
+		for _, it := range v.Items {
+			walk(path+".-", it)
+		}
+		if v.Kind != spec.Map && v.Kind != spec.List {
+			out[path+"="+v.Str]++
+		}
+	}
+	if d.Root != nil {
+		walk("", d.Root)
 	}
 	return out
 }
 
-// common is the share of lines that two texts have in common.
+// common is the share of values that two specs have in common.
 func common(a, b map[string]int) float64 {
 	same, all := 0, 0
-	for line, n := range a {
-		same += 2 * min(n, b[line])
+	for value, n := range a {
+		same += 2 * min(n, b[value])
 		all += n
 	}
 	for _, n := range b {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -163,6 +164,9 @@ func readable(dot string) error {
 	return nil
 }
 
+// ErrMissing is the error where a clone has not all objects of a commit.
+var ErrMissing = plumbing.ErrObjectNotFound
+
 // Tree is what the files of a repository were at a commit.
 type Tree struct {
 	repo *Repo
@@ -210,18 +214,69 @@ func (t *Tree) Blob(name string) (string, error) {
 	return e.Hash.String(), nil
 }
 
-// entry finds a regular file.
+// maxLinks bounds the links that are followed on the way to a file.
+const maxLinks = 40
+
+// entry finds a regular file. Links of the commit are followed, as they are in the
+// working tree, if they stay in it.
 func (t *Tree) entry(name string) (*object.TreeEntry, error) {
-	e, err := t.root.FindEntry(path.Clean(name))
-	switch {
-	case errors.Is(err, object.ErrEntryNotFound), errors.Is(err, object.ErrDirectoryNotFound), errors.Is(err, object.ErrFileNotFound):
-		return nil, fs.ErrNotExist
-	case err != nil:
-		return nil, fmt.Errorf("%w (a partial clone has it only once it is fetched)", err)
-	case !e.Mode.IsRegular() && e.Mode != filemode.Executable && e.Mode != filemode.Deprecated:
-		return nil, fmt.Errorf("it is no regular file, but %s", kind(e.Mode))
+	for range maxLinks {
+		e, link, err := t.walk(path.Clean(name))
+		if err != nil || link == "" {
+			return e, err
+		}
+		if path.IsAbs(link) || !filepath.IsLocal(filepath.FromSlash(link)) {
+			return nil, errors.New("it is a link that leads out of the repository")
+		}
+		name = link
 	}
-	return e, nil
+	return nil, errors.New("too many links")
+}
+
+// walk finds a regular file, or the name that a link on the way leads to.
+func (t *Tree) walk(name string) (e *object.TreeEntry, link string, err error) {
+	dir, parts := t.root, strings.Split(name, "/")
+	for i, part := range parts {
+		at := slices.IndexFunc(dir.Entries, func(e object.TreeEntry) bool { return e.Name == part })
+		if at < 0 {
+			return nil, "", fs.ErrNotExist
+		}
+		e := &dir.Entries[at]
+		last := i == len(parts)-1
+		switch {
+		case e.Mode == filemode.Symlink:
+			to, err := t.target(e)
+			if err != nil || path.IsAbs(to) {
+				return nil, to, err
+			}
+			return nil, path.Join(append([]string{path.Join(parts[:i]...), to}, parts[i+1:]...)...), nil
+		case last && (e.Mode.IsRegular() || e.Mode == filemode.Executable || e.Mode == filemode.Deprecated):
+			return e, "", nil
+		case last:
+			return nil, "", fmt.Errorf("it is no regular file, but %s", kind(e.Mode))
+		case e.Mode != filemode.Dir:
+			return nil, "", fs.ErrNotExist
+		}
+		if dir, err = t.repo.git.TreeObject(e.Hash); err != nil {
+			return nil, "", fmt.Errorf("%w (a partial clone has it only once it is fetched)", err)
+		}
+	}
+	return nil, "", fs.ErrNotExist
+}
+
+// target is where a link leads.
+func (t *Tree) target(e *object.TreeEntry) (string, error) {
+	b, err := t.repo.git.BlobObject(e.Hash)
+	if err != nil {
+		return "", fmt.Errorf("%w (a partial clone has it only once it is fetched)", err)
+	}
+	r, err := b.Reader()
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	text, err := files.ReadStream(r, "link", maxPointer)
+	return string(text), err
 }
 
 // kind says what an entry is that is no regular file.

@@ -105,7 +105,10 @@ func TestRefs(t *testing.T) {
 				t.Errorf("%q is there", name)
 			}
 		}
-		for name, want := range map[string]string{"deep": "a folder", "link.yaml": "a link"} {
+		if got, err := read(t, dir, "light", "link.yaml"); err != nil || got != "one\n" {
+			t.Errorf("link.yaml: %q, %v", got, err)
+		}
+		for name, want := range map[string]string{"deep": "a folder"} {
 			if _, err := read(t, dir, "light", name); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", name, err)
 			}
