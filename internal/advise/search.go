@@ -28,8 +28,7 @@ var Batch = Axis{Key: "train.batch_size", Step: 1, Max: math.MaxInt32}
 type Found struct {
 	// Largest is the greatest value that was found to fit: none of the next
 	// Lookahead steps does and, where what fits depends on more than the size, none of
-	// three times as many that are spread over an eighth more. 0 if not even the first
-	// step fits.
+	// as many that are spread over an eighth more. 0 if not even the first step fits.
 	Largest int64
 	Tight   bool // Largest fits only after cached memory is given back
 	// Recommended leaves the headroom that was asked for and is round; 0 if no
@@ -77,7 +76,7 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 			if !s.uneven(lo) {
 				break
 			}
-			if next = s.spread(lo, lo/Lookahead, 3*Lookahead); next == lo {
+			if next = s.greatest(lo, lo/Lookahead); next == lo {
 				break
 			}
 		}
@@ -218,12 +217,10 @@ func (s *search) uneven(lo int64) bool {
 	return false
 }
 
-// greatest is spread of Lookahead values.
-func (s *search) greatest(lo, window int64) int64 { return s.spread(lo, window, Lookahead) }
-
-// spread tries n values, evenly spread over the window above lo, on all cores. It
-// returns the greatest that fits, or lo.
-func (s *search) spread(lo, window int64, n int) int64 {
+// greatest tries Lookahead values, evenly spread over the window above lo, on all
+// cores. It returns the greatest that fits, or lo.
+func (s *search) greatest(lo, window int64) int64 {
+	const n = Lookahead
 	window = min(window, s.top-lo)
 	at := func(i int) int64 { return lo + window*int64(i+1)/int64(n) }
 	parallel(n, func(i int) { s.fits(at(i)) })
