@@ -7,14 +7,17 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"sync"
 
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/gate"
 	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // mutant is a spec to be tried, with the files and flags that go with it.
@@ -22,6 +25,43 @@ type mutant struct {
 	text  []byte
 	files map[string][]byte
 	set   []string
+
+	mu      sync.Mutex
+	budgets []*limit.Budget // of the command that is tried
+}
+
+// defaults are the limits of a job unless the command line says otherwise.
+var defaults = limit.Limits{Memory: limit.DefaultMemory, Time: limit.DefaultTime}
+
+// budget opens the budget of a job as commands do.
+func (m *mutant) budget(ctx context.Context) *limit.Budget {
+	b := limit.New(ctx, defaults)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.budgets = append(m.budgets, b)
+	return b
+}
+
+// held are the bytes that the command that is tried counts at present.
+func (m *mutant) held() (bytes tensor.Bytes) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range m.budgets {
+		bytes += b.Held()
+	}
+	return bytes
+}
+
+// close ends the budgets and returns the work that was counted on them.
+func (m *mutant) close() (work int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range m.budgets {
+		b.Close()
+		work += b.Work()
+	}
+	m.budgets = nil
+	return work
 }
 
 func (m *mutant) readFile(name string) ([]byte, error) {
@@ -35,15 +75,19 @@ func (m *mutant) recipe() *estimate.Recipe {
 	return &estimate.Recipe{Path: "mutant.yaml", Text: m.text, Options: spec.Options{Set: m.set}, ReadFile: m.readFile}
 }
 
-// way takes a mutant through all that commands do with a spec, calls done after
-// each, and reports whether it was played. The error is what should not be,
-// beside panics: an error of the wrong type, a mistake without a place.
-func (m *mutant) way(done func()) (accepted bool, err error) {
+// way takes a mutant through all that commands do with a spec, within the limits
+// that they have by default, and reports whether it was played. It calls done after
+// each with the work that was counted. The error is what should not be, beside
+// panics: an error of the wrong type, a mistake without a place.
+func (m *mutant) way(done func(work int64)) (accepted bool, err error) {
+	defer func() { done(m.close()) }()
 	if err := m.check(); err != nil {
 		return false, err
 	}
-	done()
-	j, err := m.recipe().Job()
+	done(m.close())
+	r := m.recipe()
+	r.Budget = m.budget(context.Background())
+	j, err := r.Job()
 	if err != nil {
 		return false, proper(err)
 	}
@@ -62,11 +106,11 @@ func (m *mutant) way(done func()) (accepted bool, err error) {
 			return true, fmt.Errorf("diff in format %s: %w", f.Name, err)
 		}
 	}
-	done()
+	done(m.close())
 	if err := exporttorch.Write(io.Discard, j.Program, exporttorch.Options{Steps: 1}); err != nil {
 		return true, fmt.Errorf("export: %w", err)
 	}
-	done()
+	done(0)
 	text, err := j.Spec.Explicit(j.Definer)
 	if err != nil {
 		return true, proper(err)
@@ -94,6 +138,7 @@ func (m *mutant) check() error {
 	r, err := gate.Check(context.Background(), &gate.Options{
 		Specs: []string{"mutant.yaml"}, Config: conf,
 		Recipe: func(string) (*estimate.Recipe, error) { return m.recipe(), nil },
+		Budget: m.budget,
 	})
 	if err != nil {
 		return err
@@ -124,7 +169,7 @@ func proper(err error) error {
 		if wrong.Error() == "" {
 			return errors.New("an error without text")
 		}
-	case errors.As(err, &played), errors.As(err, &unread):
+	case errors.As(err, &played), errors.As(err, &unread), errors.As(err, new(*limit.Error)):
 	default:
 		return fmt.Errorf("an error of type %T: %w", err, err)
 	}
