@@ -345,8 +345,10 @@ func (h *history) alike(period int64) bool {
 }
 
 // forEver is the loop of the last period, which goes on as it was: a turn knows a
-// block by the name of the one that was born at the same place a period before.
-func (h *history) forEver(period int64) *trace.Loop {
+// block by the name of the one that was born at the same place a period before. The
+// steps after the given one are each alike to that a period before; where blocks
+// that are freed were born earlier, later turns free others, and there is none yet.
+func (h *history) forEver(period, steady int64) *trace.Loop {
 	r := h.last()
 	l := &trace.Loop{Begin: h.records[h.at[r.step-period]].end, End: r.end, Steps: period}
 	events := h.j.tr.Events
@@ -367,7 +369,11 @@ func (h *history) forEver(period int64) *trace.Loop {
 		id := older[0]
 		older = older[1:]
 		b := h.device.birth[id]
-		k := h.at[h.records[b.record].step+period]
+		next := h.records[b.record].step + period
+		if next <= steady {
+			return nil
+		}
+		k := h.at[next]
 		now := events[h.records[k].begin+int(b.offset)].ID
 		l.Names = append(l.Names, trace.Rename{From: now, To: id})
 		use(now)

@@ -30,7 +30,7 @@ func (j *job) run(steps int, out *Played) {
 	case h.tracks:
 		limit, events = maxEvery, maxEveryEvents
 	default:
-		limit = int(max(maxSteps, least))
+		limit = int(max(maxSteps, 2*least)) // what the first steps kept is freed by later ones
 	}
 	steady, grown, settled := int64(0), 0, false
 	for played := 1; played <= limit && !settled; played++ {
@@ -65,8 +65,13 @@ func (j *job) run(steps int, out *Played) {
 			}
 		}
 		if period > 0 && n >= least && n-steady >= period && !h.records[h.at[n-period]].leftOut {
-			out.Loops = append(out.Loops, *h.forEver(period))
-			settled = true
+			switch l := h.forEver(period, steady); {
+			case l != nil:
+				out.Loops = append(out.Loops, *l)
+				settled = true
+			case len(j.tr.Events) < events: // by then what lives now is freed, or never
+				limit = max(limit, int(min(2*n, maxGrowing)))
+			}
 		}
 		if !h.tracks && played == limit && n < maxGrowing && grown >= maxSteps/2 && len(j.tr.Events) < events {
 			limit++

@@ -100,3 +100,33 @@ func TestLBFGS(t *testing.T) {
 		t.Errorf("%v", peaks)
 	}
 }
+
+// What a step of LBFGS adds to the history another frees, which is played until all
+// that is freed was added by steps that were alike.
+func TestLBFGSHistory(t *testing.T) {
+	peak := func(history, iterations, steps int) tensor.Bytes {
+		rest := fmt.Sprintf("train: {steps: %d, optimizer: {LBFGS: {history_size: %d, max_iter: %d}}}\n", steps, history, iterations)
+		if steps == 0 {
+			rest = strings.Replace(rest, "steps: 0, ", "", 1)
+		}
+		j, err := (&Recipe{Path: "a.yaml", Text: fmt.Appendf(nil, tiny, "{Linear: 512}", rest)}).Job()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := Run(j)
+		if err != nil {
+			t.Fatalf("%d in the history, %d iterations: %v", history, iterations, err)
+		}
+		if steps == 0 && !o.Played.Settled {
+			t.Errorf("%d in the history, %d iterations: not played until its steps repeat", history, iterations)
+		}
+		return o.OnGPU.PeakReserved.Reserved
+	}
+	for _, history := range []int{1, 4, 8} {
+		for iterations := 1; iterations <= 3; iterations += 2 {
+			if got, want := peak(history, iterations, 0), peak(history, iterations, 40); got != want {
+				t.Errorf("%d in the history, %d iterations: %v, played out %v", history, iterations, got, want)
+			}
+		}
+	}
+}

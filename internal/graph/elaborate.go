@@ -20,6 +20,8 @@ const (
 	// statementBytes is what a statement takes in the program, with its module,
 	// at the most but for rare ones.
 	statementBytes = 4 << 10
+	// statementWork is the work that there is in elaborating it.
+	statementWork = 100
 )
 
 // elaborator holds what is shared while one spec becomes a job.
@@ -390,6 +392,7 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 	turn := func(sc *scope, i int) {
 		room(1)
 		el.statements++
+		el.meter.Work(statementWork)
 		el.meter.Hold(statementBytes)
 		if e.If != nil && !spec.Truth(el.eval(e.If, sc)) {
 			return
