@@ -35,8 +35,8 @@ const (
 	maxBeside = 3
 )
 
-// inCI is how many mutants are tried by default: half a minute of one core.
-const inCI = 1500
+// inCI is how many mutants are tried by default: about a minute of one core.
+const inCI = 800
 
 // maxAllocated bounds what a mutant allocates in all, freed or not.
 const maxAllocated = 8 << 30
@@ -221,7 +221,7 @@ func sweep(t *testing.T, b *breeder) {
 		case took > maxCPU || heap > maxHeap:
 			large++
 			t.Logf("mutant %v of %s is large", record{seed, took, heap}, name)
-			note(m, seed, fmt.Sprint(seed), "large")
+			note(m, seed, fmt.Sprint(seed), fmt.Sprint("large: ", record{seed, took, heap}))
 			continue
 		default:
 			continue
