@@ -103,7 +103,7 @@ func TestLimits(t *testing.T) {
 	}
 	for _, want := range []string{
 		fmt.Sprintf("| `--%s` | %dGiB |", limit.MemoryFlag, limit.DefaultMemory>>30), fmt.Sprintf("| `--%s` | %v |", limit.TimeFlag, limit.DefaultTime),
-		grouped(limit.WorkPerSecond) + " steps", grouped(constantOf(t, "gate/run.go", "maxUnits")) + " specs times GPUs",
+		fmt.Sprintf("may take %dGiB and %s steps of work", limit.CheckMemory>>30, grouped(limit.CheckWork)), grouped(limit.WorkPerSecond) + " steps", grouped(constantOf(t, "gate/run.go", "maxUnits")) + " specs times GPUs",
 		fmt.Sprintf("%d times as long", constantOf(t, "cli/check.go", "checkTime")), fmt.Sprintf("of %d bytes each", constantOf(t, "gate/glob.go", "maxGlob")),
 	} {
 		if !strings.Contains(string(text), want) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -40,7 +41,16 @@ func (b *bounding) begin(c *cobra.Command, s *Streams) error {
 	case b.time <= 0:
 		return usagef("--%s %v: must be more than nothing, such as 90s or 10m", limit.TimeFlag, b.time)
 	}
-	s.guard = limit.NewGuard(limit.Limits{Memory: memory, Time: b.time})
+	most := limit.Limits{Memory: memory, Time: b.time}
+	if c.Name() == "check" {
+		if !c.Flags().Changed(limit.MemoryFlag) {
+			most.Memory = limit.CheckMemory
+		}
+		if !c.Flags().Changed(limit.TimeFlag) {
+			most.Work = limit.CheckWork
+		}
+	}
+	s.guard = limit.NewGuard(most)
 	lost := func(err error) {
 		files.Abandon()
 		fmt.Fprintf(s.Err, "memplan: %v\n", err)
@@ -56,8 +66,12 @@ func (b *bounding) begin(c *cobra.Command, s *Streams) error {
 	if executes(c) && !c.Flags().Changed(limit.MemoryFlag) { // what is trained may be large
 		return nil
 	}
-	if given := debug.SetMemoryLimit(-1); given > int64(memory) { // collect in time, whatever GOGC is
-		debug.SetMemoryLimit(int64(memory))
+	heap := int64(most.Memory)
+	if c.Name() == "check" { // several at once
+		heap *= int64(runtime.GOMAXPROCS(0))
+	}
+	if given := debug.SetMemoryLimit(-1); given > heap { // collect in time, whatever GOGC is
+		debug.SetMemoryLimit(heap)
 		context.AfterFunc(c.Context(), func() { debug.SetMemoryLimit(given) })
 	}
 	go s.guard.Watch(c.Context(), lost)

@@ -21,7 +21,7 @@ const (
 	// at the most but for rare ones.
 	statementBytes = 4 << 10
 	// statementWork is the work that there is in elaborating it.
-	statementWork = 100
+	statementWork = 300
 )
 
 // elaborator holds what is shared while one spec becomes a job.

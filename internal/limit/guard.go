@@ -58,8 +58,7 @@ const (
 // Watch looks at the memory of the process until ctx ends. Where ending jobs does
 // not help it calls lost, which is expected to end the process.
 func (g *Guard) Watch(ctx context.Context, lost func(error)) {
-	most := g.limits.Memory
-	if most <= 0 {
+	if g.limits.Memory <= 0 {
 		return
 	}
 	tick := time.NewTicker(watchEvery)
@@ -70,7 +69,7 @@ func (g *Guard) Watch(ctx context.Context, lost func(error)) {
 			return
 		case <-tick.C:
 		}
-		h := g.heap()
+		h, most := g.heap(), g.allowed()
 		if h <= most {
 			over = 0
 			continue
@@ -79,10 +78,17 @@ func (g *Guard) Watch(ctx context.Context, lost func(error)) {
 			g.endLargest()
 		}
 		if over++; over > patience || h > tensor.Bytes(overdue*float64(most)) && over > 1 {
-			lost(memoryError(most))
+			lost(memoryError(g.limits.Memory))
 			return
 		}
 	}
+}
+
+// allowed is what the jobs that are open may take together.
+func (g *Guard) allowed() tensor.Bytes {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.limits.Memory * tensor.Bytes(max(len(g.open), 1))
 }
 
 // endLargest ends the job that counted the most bytes.

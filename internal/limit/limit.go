@@ -21,6 +21,14 @@ const (
 	DefaultTime   = 5 * time.Minute
 )
 
+// What a spec in a check may take unless the command line says otherwise: less, as
+// who wrote it may be a stranger. It is some twenty times what a model of 200
+// billion parameters takes.
+const (
+	CheckMemory = tensor.GiB
+	CheckWork   = 15_000_000
+)
+
 // WorkPerSecond is the work that a limit of time allows for each of its seconds. A
 // unit is a step of an expression, an event that is played or replayed, or the
 // like: some tens of nanoseconds.
@@ -36,6 +44,7 @@ const (
 type Limits struct {
 	Memory tensor.Bytes
 	Time   time.Duration
+	Work   int64 // 0: what Time allows
 }
 
 // Error says which limit a job met.
@@ -59,8 +68,8 @@ func timeError(most time.Duration) *Error {
 	return Late("computing this", most)
 }
 
-func workError(most time.Duration, units int64) *Error {
-	return &Error{TimeFlag, fmt.Sprintf("stopped: computing this takes more than %d steps of work, which %v allow", units, most)}
+func workError(units int64) *Error {
+	return &Error{TimeFlag, fmt.Sprintf("stopped: computing this takes more than %d steps of work", units)}
 }
 
 // Budget is what one job may still take. It may be used by several goroutines.
@@ -82,7 +91,10 @@ type stop struct{ err error }
 // New opens the budget of a job; Close ends it. When a limit is met the context
 // of the budget ends, and when ctx ends the job does.
 func New(ctx context.Context, l Limits) *Budget {
-	b := &Budget{limits: l, units: int64(l.Time.Seconds() * WorkPerSecond)}
+	if l.Work == 0 {
+		l.Work = int64(l.Time.Seconds() * WorkPerSecond)
+	}
+	b := &Budget{limits: l, units: l.Work}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
 	unwatch := context.AfterFunc(ctx, func() { b.stop(context.Cause(ctx)) })
 	b.end = func() { unwatch() }
@@ -198,7 +210,7 @@ func (m *Meter) tell() {
 	m.work, m.bytes = 0, 0
 	switch {
 	case b.units > 0 && work > b.units:
-		b.stop(workError(b.limits.Time, b.units))
+		b.stop(workError(b.units))
 	case b.limits.Memory > 0 && held > int64(b.limits.Memory):
 		b.stop(memoryError(b.limits.Memory))
 	}

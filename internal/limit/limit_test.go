@@ -111,7 +111,7 @@ func TestGuard(t *testing.T) {
 	if large.Err() == nil || small.Err() != nil {
 		t.Errorf("ended: %v, %v", large.Err(), small.Err())
 	}
-	g.heap = func() tensor.Bytes { return 2 * tensor.GiB }
+	g.heap = func() tensor.Bytes { return 3 * tensor.GiB } // two are open
 	lost := make(chan error, 1)
 	g.Watch(t.Context(), func(err error) { lost <- err })
 	if err := <-lost; err == nil {

@@ -30,8 +30,9 @@ type mutant struct {
 	budgets []*limit.Budget // of the command that is tried
 }
 
-// defaults are the limits of a job unless the command line says otherwise.
-var defaults = limit.Limits{Memory: limit.DefaultMemory, Time: limit.DefaultTime}
+// defaults are the limits of a spec in a check unless the command line says
+// otherwise.
+var defaults = limit.Limits{Memory: limit.CheckMemory, Time: limit.DefaultTime, Work: limit.CheckWork}
 
 // budget opens the budget of a job as commands do.
 func (m *mutant) budget(ctx context.Context) *limit.Budget {
