@@ -242,7 +242,7 @@ func (u *unit) compare(o *Options, out *outcome) error {
 		old := out
 		if !bytes.Equal(before.Text, u.recipe.Text) || out.files {
 			before.Options.GPUs = append(before.Options.GPUs, o.Config.GPUs...)
-			before.Budget = u.recipe.Budget
+			before.Budget = u.budget
 			if old, err = play(on(before, u.Asked)); errors.As(err, new(*limit.Error)) {
 				u.unread(fmt.Errorf("as of %s: %w", o.Against, err))
 				return nil

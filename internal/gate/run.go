@@ -130,6 +130,7 @@ type unit struct {
 	path   string // as Options.Specs has it
 	recipe *estimate.Recipe
 	policy *setting
+	budget *limit.Budget // while it is checked
 	text   *spec.Spec // as the file has it, for places; nil if it cannot be read
 	met    bool       // a limit ended it
 }
@@ -259,16 +260,17 @@ func (u *unit) check(o *Options) error {
 	}
 	b := o.budget()
 	defer b.Close()
-	u.recipe.Budget = b
-	out, err := play(on(u.recipe, u.Asked))
+	r := *on(u.recipe, u.Asked) // the recipe is that of the spec on other GPUs, too
+	r.Budget, u.budget = b, b
+	out, err := play(&r)
 	if err != nil {
 		u.unread(err)
 		return nil
 	}
-	r := out.report
-	u.Model, u.GPU, u.Batch = r.Model.Name, r.Device.Name, r.Train.BatchSize
-	u.Fits, u.Result, u.Peak = &r.Verdict.Fits, r.Verdict.Result, out.figures()
-	u.UsableBytes, u.HeadroomBytes = r.Device.UsableBytes, r.Verdict.HeadroomBytes
+	is := out.report
+	u.Model, u.GPU, u.Batch = is.Model.Name, is.Device.Name, is.Train.BatchSize
+	u.Fits, u.Result, u.Peak = &is.Verdict.Fits, is.Verdict.Result, out.figures()
+	u.UsableBytes, u.HeadroomBytes = is.Device.UsableBytes, is.Verdict.HeadroomBytes
 	u.examine(out)
 	return u.compare(o, out)
 }
