@@ -131,8 +131,8 @@ type unit struct {
 	recipe *estimate.Recipe
 	policy *setting
 	budget *limit.Budget // while it is checked
-	text   *spec.Spec // as the file has it, for places; nil if it cannot be read
-	met    bool       // a limit ended it
+	text   *spec.Spec    // as the file has it, for places; nil if it cannot be read
+	met    bool          // a limit ended it
 }
 
 // units lists what is to be checked: each spec on each GPU that is asked for.
