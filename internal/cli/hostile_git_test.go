@@ -71,6 +71,9 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 // are repositories of an attacker's: nothing runs, neither git nor what such
 // folders name.
 func TestHostileGit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: hundreds of processes, in which nothing runs at the same time as something else")
+	}
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a POSIX shell")
 	}
@@ -149,6 +152,9 @@ func TestHostileGit(t *testing.T) {
 // is an attacker's repository: the one git that it calls is about the top of the
 // project alone.
 func TestHostileGitAction(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: nothing in it runs at the same time as something else")
+	}
 	for _, h := range hostileRepos {
 		t.Run(h.name, func(t *testing.T) {
 			dir, first := project(t)
