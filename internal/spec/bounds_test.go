@@ -77,7 +77,7 @@ func TestBounds(t *testing.T) {
 			if n := len(fmt.Sprint(err)); n > 1<<20 {
 				t.Errorf("a message of %d bytes", n)
 			}
-			if most := 32*tensor.MiB + tensor.Bytes(100*len(c.text)); bytes > most {
+			if most := 40*tensor.MiB + tensor.Bytes(100*len(c.text)); bytes > most { // some more under the race detector
 				t.Errorf("%v allocated, more than %v", bytes, most)
 			}
 			if b.Work() > 10_000_000 {
