@@ -37,7 +37,7 @@ func built(t *testing.T) string {
 // soon, with the exit code of the signal, and leave no file.
 func TestInterrupt(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: nothing in it takes seconds")
+		t.Skip("-short: builds the binary and waits; nothing in it runs at the same time as something else")
 	}
 	memplan := built(t)
 	dir := t.TempDir()

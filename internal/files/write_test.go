@@ -8,18 +8,28 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// A process that writes a file again and again, to be killed.
+// size is that of the files which are written again and again.
+const size = 1 << 20
+
+// A process that writes files again and again, to be killed: so many, one after the
+// other, or ever new ones.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("MEMPLAN_TEST_WRITE"); path != "" {
-		text := []byte(strings.Repeat("x", 1<<20))
+		names, err := strconv.Atoi(os.Getenv("MEMPLAN_TEST_NAMES"))
+		if err != nil {
+			panic(err)
+		}
+		text := []byte(strings.Repeat("x", size))
 		for i := 0; ; i++ {
-			if err := WriteBytes(path+string(rune('a'+i%3)), text); err != nil {
+			if err := WriteBytes(path+strconv.Itoa(i%names), text); err != nil {
 				panic(err)
 			}
 		}
@@ -131,21 +141,47 @@ func TestUmask(t *testing.T) {
 }
 
 func TestFull(t *testing.T) {
-	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Skip("needs /dev/full")
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /dev/full, which Linux has")
 	}
 	if err := WriteBytes("/dev/full", []byte("x")); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("%v", err)
 	}
 }
 
+// TestReadOnly runs itself as nobody where permissions do not bind who runs it.
 func TestReadOnly(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Skip("needs a user whom permissions bind")
+	const nobody = 65534
+	dir := os.Getenv("MEMPLAN_TEST_READONLY")
+	if dir == "" {
+		dir = t.TempDir()
+		if err := os.Chmod(dir, 0o555); err != nil {
+			t.Fatal(err)
+		}
 	}
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o500); err != nil {
-		t.Fatal(err)
+	if os.Getuid() == 0 {
+		self := filepath.Join(t.TempDir(), "files.test") // which nobody can reach
+		binary, err := os.ReadFile("/proc/self/exe")
+		if err == nil {
+			err = os.WriteFile(self, binary, 0o755)
+		}
+		for at := filepath.Dir(self); err == nil && at != os.TempDir() && at != "/"; at = filepath.Dir(at) {
+			err = os.Chmod(at, 0o755)
+		}
+		for at := filepath.Dir(dir); err == nil && at != os.TempDir() && at != "/"; at = filepath.Dir(at) {
+			err = os.Chmod(at, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := exec.Command(self, "-test.run", "^TestReadOnly$")
+		c.Env = append(os.Environ(), "MEMPLAN_TEST_READONLY="+dir)
+		c.Dir = "/"
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
+			t.Errorf("as nobody: %v\n%s", err, out)
+		}
+		return
 	}
 	err := WriteBytes(filepath.Join(dir, "f"), nil)
 	if err == nil || err.Error() != "no file can be made in "+dir+": permission denied" {
@@ -156,32 +192,49 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// A process that is killed at any time leaves whole files; what it may leave of a
-// file that it replaced has the one name that the next takes away.
+// A process that is killed at any time leaves whole files. Of new files it leaves
+// nothing else; what it may leave of a file that it replaced has the one name that
+// the next takes away.
 func TestKilled(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 12 {
-		dir := t.TempDir()
-		cmd := exec.Command(self)
-		cmd.Env = append(os.Environ(), "MEMPLAN_TEST_WRITE="+filepath.Join(dir, "f"))
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Duration(10+5*i) * time.Millisecond)
-		cmd.Process.Kill()
-		cmd.Wait()
-		for _, name := range []string{"fa", "fb", "fc"} {
-			path := filepath.Join(dir, name)
-			if text, err := os.ReadFile(path); err == nil && len(text) != 1<<20 {
-				t.Errorf("%s has %d bytes", name, len(text))
+	for _, names := range []int{3, 1_000_000} {
+		for i := range 12 {
+			dir := t.TempDir()
+			cmd := exec.Command(self)
+			cmd.Env = append(os.Environ(), "MEMPLAN_TEST_WRITE="+filepath.Join(dir, "f"), "MEMPLAN_TEST_NAMES="+strconv.Itoa(names))
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
 			}
-			if err := WriteBytes(path, []byte("x")); err != nil {
-				t.Error(err)
+			for _, err := os.Stat(filepath.Join(dir, "f2")); err != nil; _, err = os.Stat(filepath.Join(dir, "f2")) { // it is under way
+				time.Sleep(time.Millisecond)
 			}
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			cmd.Process.Kill()
+			cmd.Wait()
+			entries, err := os.ReadDir(dir)
+			if err != nil || len(entries) < 3 {
+				t.Fatalf("%v, %v", entries, err)
+			}
+			for _, e := range entries {
+				if name := e.Name(); names > 3 && name[0] == '.' || name[0] == '.' && !strings.HasSuffix(name, ".memplan-tmp") {
+					t.Errorf("%s is left behind", name)
+				}
+				if info, err := e.Info(); err != nil || info.Size() != size {
+					t.Errorf("%s has %d bytes, %v", e.Name(), info.Size(), err)
+				}
+			}
+			if names > 3 {
+				continue
+			}
+			for _, name := range []string{"f0", "f1", "f2"} {
+				if err := WriteBytes(filepath.Join(dir, name), []byte("x")); err != nil {
+					t.Error(err)
+				}
+			}
+			holds(t, dir, "f0", "f1", "f2")
 		}
-		holds(t, dir, "fa", "fb", "fc")
 	}
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package spectest_test
 
 import (
