@@ -137,15 +137,14 @@ func (r Root) Read(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	text, err := Read(real, limit)
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		at.Path = name
-	}
-	return text, err
+	return text, named(err, name)
 }
 
+// maxLinks bounds the links on the way to a file, as Linux does.
+const maxLinks = 40
+
 // Resolve follows the links of a name and returns where it leads, if that is in
-// the root.
+// the root. Nothing is asked of the file system about what lies outside.
 func (r Root) Resolve(name string) (string, error) {
 	if r.dir == "" {
 		return name, nil
@@ -154,94 +153,71 @@ func (r Root) Resolve(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The folder's links first, as those above the root are not the name's.
-	if err := r.lexical(name, abs); err != nil {
-		return "", err
-	}
-	if r.leadsOut(abs) { // before it is asked what is there
-		return "", &OutsideError{Name: name, Link: true}
-	}
-	real, err := filepath.EvalSymlinks(abs)
-	if err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) {
-			at.Op, at.Path = "open", name
-		}
-		return "", err
-	}
-	rel, err := filepath.Rel(r.dir, real)
-	if err != nil || !filepath.IsLocal(rel) {
-		return "", &OutsideError{Name: name, Link: true}
-	}
-	if ofGit(rel) {
-		return "", &OutsideError{Name: name, Git: true}
-	}
-	return real, nil
-}
-
-// lexical refuses a name that leads out of the root by itself: nothing is asked
-// of the file system about what lies there.
-func (r Root) lexical(name, abs string) error {
-	for _, root := range r.spellings(abs) {
-		if rel, err := filepath.Rel(root, abs); err == nil && filepath.IsLocal(rel) {
-			return nil
-		}
-	}
-	return &OutsideError{Name: name}
-}
-
-// maxLinks bounds the links of one name.
-const maxLinks = 255
-
-// leadsOut reports whether a link on the way to a path in the root leads out of
-// it, without looking at what is there.
-func (r Root) leadsOut(abs string) bool {
-	within := func(path string) (rel string, ok bool) {
-		for _, root := range r.spellings(path) {
-			if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) {
-				return rel, true
-			}
-		}
-		return "", path == r.dir
-	}
-	rel, ok := within(abs)
+	rel, ok := r.within(abs)
 	if !ok {
-		return true
+		return "", &OutsideError{Name: name}
 	}
 	at, rest := r.dir, strings.Split(rel, string(filepath.Separator))
-	for links := 0; len(rest) > 0 && links < maxLinks; {
+	for links := 0; len(rest) > 0; {
 		part := rest[0]
 		rest = rest[1:]
-		switch part {
-		case "", ".":
+		switch {
+		case part == "" || part == ".":
 			continue
-		case "..":
-			if at == r.dir {
-				return true
-			}
+		case part == ".." && at == r.dir:
+			return "", &OutsideError{Name: name, Link: true}
+		case part == "..":
 			at = filepath.Dir(at)
 			continue
 		}
 		next := filepath.Join(at, part)
 		to, err := os.Readlink(next)
-		if err != nil { // no link
+		if err != nil { // no link, or nothing at all
 			at = next
 			continue
 		}
-		links++
+		if links++; links > maxLinks {
+			return "", &fs.PathError{Op: "open", Path: name, Err: errors.New("too many links")}
+		}
 		if filepath.IsAbs(to) {
-			if to, ok = within(filepath.Clean(to)); !ok {
-				return true
+			if to, ok = r.within(filepath.Clean(to)); !ok {
+				return "", &OutsideError{Name: name, Link: true}
 			}
 			at = r.dir
 		}
 		rest = append(strings.Split(to, string(filepath.Separator)), rest...)
 	}
-	return false
+	if rel, err := filepath.Rel(r.dir, at); err != nil || ofGit(rel) {
+		return "", &OutsideError{Name: name, Git: true}
+	}
+	if _, err := os.Lstat(at); err != nil {
+		return "", named(err, name)
+	}
+	return at, nil
 }
 
-// spellings are the root as a path may spell it: with its links followed, and,
-// where one of the path's own folders is the root by way of a link, that folder.
+// named puts the name that the user gave into an error of opening a file.
+func named(err error, name string) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		at.Op, at.Path = "open", name
+	}
+	return err
+}
+
+// within is a path from the root, if it is in the root by itself. The root may be
+// spelt with its links followed, or as one of the path's own folders that is the
+// root by way of a link.
+func (r Root) within(abs string) (rel string, ok bool) {
+	for _, root := range r.spellings(abs) {
+		if rel, err := filepath.Rel(root, abs); err == nil && filepath.IsLocal(rel) {
+			return rel, true
+		}
+	}
+	return "", false
+}
+
+// spellings are the root as a path may spell it.
 func (r Root) spellings(abs string) []string {
 	out := []string{r.dir}
 	for dir := filepath.Dir(abs); ; dir = filepath.Dir(dir) {
