@@ -31,6 +31,12 @@ func (r *run) inner(begin, end, before int) []int {
 	return out
 }
 
+// The work in replaying an event, and in looking at a block of the state.
+const (
+	eventWork = 2
+	blockWork = 5
+)
+
 // quietTurns is after how many turns of a loop without an end, in which nothing was
 // asked of the device and which leave no more than they find, no more is expected:
 // where blocks go round among each other, as in LBFGS' history, the allocator may
@@ -132,7 +138,7 @@ func (r *run) rename(names []trace.Rename) {
 // whether the replay stops.
 func (r *run) event(i int, ahead int64) (stop bool, err error) {
 	e := &r.events[i]
-	r.opts.Meter.Work(1 + r.allocator.looked)
+	r.opts.Meter.Work(eventWork + r.allocator.looked)
 	r.allocator.looked = 0
 	oom, err := r.play(i, e, len(r.events), r.opts)
 	if err != nil {
@@ -194,7 +200,7 @@ func (r *run) observeState(l *trace.Loop, s *state) {
 		}
 		s.blocks = append(s.blocks, at)
 	}
-	r.opts.Meter.Work(int64(len(a.blocks)))
+	r.opts.Meter.Work(blockWork * int64(len(a.blocks)))
 	slices.SortFunc(s.blocks, func(x, y blockAt) int { return cmp.Compare(x.addr, y.addr) })
 	for _, n := range l.Names {
 		s.named = append(s.named, r.live[n.From].Address)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/tensor"
@@ -138,7 +139,8 @@ func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, er
 			return nil, err
 		}
 	}
-	p.live, p.known = p.live[:0], p.known[:0]
+	blocks := len(events)/2 + 1 // most are freed, too
+	p.live, p.known = slices.Grow(p.live[:0], blocks), slices.Grow(p.known[:0], blocks)
 	r := &Result{PeakAllocated: Moment{Event: -1}, PeakReserved: Moment{Event: -1}}
 	if opts.Series {
 		r.ReservedSeries = make([]tensor.Bytes, 0, len(events))

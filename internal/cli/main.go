@@ -39,11 +39,6 @@ func System() *Streams {
 	return &Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, OutTTY: isatty.IsTerminal(os.Stdout.Fd()), ErrTTY: isatty.IsTerminal(os.Stderr.Fd()), InTTY: isatty.IsTerminal(os.Stdin.Fd())}
 }
 
-// gcPercent lets the heap grow to five times what is alive: jobs of a few MiB that
-// die young are played one after the other, and a quarter of the time would go to
-// collecting them.
-const gcPercent = 400
-
 // Main runs memplan with the arguments of a command line and returns the exit
 // code. It prints every error, and recovers from panics. Where a command does not
 // end by itself when it is interrupted, Main ends the process.
@@ -59,7 +54,7 @@ func Main(args []string, s *Streams) (code int) {
 	}()
 	defer func() { s.budget.Close() }()
 	if _, given := s.Env("GOGC"); !given {
-		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+		defer debug.SetGCPercent(debug.SetGCPercent(limit.GCPercent))
 	}
 	ctx, signals := interruptible(s.Err)
 	defer signals.stop()

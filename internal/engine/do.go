@@ -10,7 +10,7 @@ func (p *Player) Do(r *op.Row, args any, in ...*op.Tensor) []*op.Tensor {
 	if p.env.Autocast && r.Cast != op.CastNone {
 		return p.doAutocast(r, args, in)
 	}
-	p.meter.Work(1)
+	p.meter.Work(opWork)
 	saveOp := p.op
 	if p.depth == 0 || !r.Composite {
 		p.op = p.names.row(r)

@@ -3,6 +3,7 @@ package engine
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"hash"
 	"math"
 	"slices"
 
@@ -31,7 +32,39 @@ type history struct {
 	classes  map[[sha256.Size]byte]int32
 	states   map[[sha256.Size]byte]int32
 	outcomes map[situation]*outcome
-	buf      []byte
+	text     fingerprint
+}
+
+// fingerprint is the hash of a text that is written piece by piece.
+type fingerprint struct {
+	sum hash.Hash // SHA-256
+	buf []byte    // not yet hashed
+}
+
+// reset begins a text.
+func (f *fingerprint) reset() { f.sum.Reset(); f.buf = f.buf[:0] }
+
+// add appends numbers to the text.
+func (f *fingerprint) add(numbers ...uint64) {
+	if len(f.buf) >= 1<<12 {
+		f.sum.Write(f.buf)
+		f.buf = f.buf[:0]
+	}
+	for _, n := range numbers {
+		f.buf = binary.LittleEndian.AppendUint64(f.buf, n)
+	}
+}
+
+// number numbers the text, the same by the same number.
+func (f *fingerprint) number(known map[[sha256.Size]byte]int32) int32 {
+	f.sum.Write(f.buf)
+	key := [sha256.Size]byte(f.sum.Sum(nil))
+	n, ok := known[key]
+	if !ok {
+		n = int32(len(known))
+		known[key] = n
+	}
+	return n
 }
 
 // record is a step that was played, or the setup.
@@ -77,7 +110,7 @@ const maxStep = math.MaxInt32
 func newHistory(j *job, tracks bool) *history {
 	h := &history{
 		j: j, intervals: j.intervals(), at: map[int64]int{}, classes: map[[sha256.Size]byte]int32{},
-		states: map[[sha256.Size]byte]int32{}, outcomes: map[situation]*outcome{},
+		states: map[[sha256.Size]byte]int32{}, outcomes: map[situation]*outcome{}, text: fingerprint{sum: sha256.New()},
 	}
 	h.tracks = tracks && len(h.intervals) > 0
 	h.add(0)
@@ -139,15 +172,19 @@ func (h *history) add(n int64) {
 		r.begin, hostBegin = before.end, before.hostThrough
 		r.situation = situation{before.state, h.running(n)}
 	}
-	h.buf = h.buf[:0]
-	h.buf = h.device.take(h.j.tr.Events, r.begin, number, h.tracks, h.buf)
-	h.buf = h.machine.take(h.j.host.Events, hostBegin, number, h.tracks, h.buf)
+	var text *fingerprint
+	if h.tracks {
+		text = &h.text
+		text.reset()
+	}
+	h.device.take(h.j.tr.Events, r.begin, number, text)
+	h.machine.take(h.j.host.Events, hostBegin, number, text)
 	h.at[n] = len(h.records)
 	if !h.tracks {
 		h.records = append(h.records, r)
 		return
 	}
-	r.class = digest(h.classes, h.buf)
+	r.class = text.number(h.classes)
 	h.records = append(h.records, r)
 	h.last().state = h.state()
 	h.last().names = slices.Clone(h.device.names)
@@ -165,31 +202,20 @@ func (h *history) add(n int64) {
 	o.times++
 }
 
-// digest numbers what was written, the same by the same number.
-func digest(known map[[sha256.Size]byte]int32, text []byte) int32 {
-	key := sha256.Sum256(text)
-	n, ok := known[key]
-	if !ok {
-		n = int32(len(known))
-		known[key] = n
-	}
-	return n
-}
-
-// take follows the events of a step from begin on and, if wanted, writes them
-// down such that alike steps read alike: a block by its place in the step in
-// which it was born.
-func (l *lives) take(events []trace.Event, begin int, number int32, write bool, to []byte) []byte {
+// take follows the events of a step from begin on and writes them to a text, if
+// there is one, such that alike steps read alike: a block by its place in the step
+// in which it was born.
+func (l *lives) take(events []trace.Event, begin int, number int32, text *fingerprint) {
 	for i := begin; i < len(events); i++ {
 		e := &events[i]
-		own := byte(1)
+		own := uint64(1)
 		switch e.Kind {
 		case trace.Alloc:
 			for len(l.birth) <= int(e.ID) {
 				l.birth, l.gone = append(l.birth, birth{}), append(l.gone, false)
 			}
 			l.birth[e.ID] = birth{int32(i), number, int32(i - begin)}
-			if write {
+			if text != nil {
 				l.names = append(l.names, e.ID)
 			}
 		case trace.Free:
@@ -198,7 +224,7 @@ func (l *lives) take(events []trace.Event, begin int, number int32, write bool, 
 				own = 0
 			}
 		}
-		if !write {
+		if text == nil {
 			continue
 		}
 		offset, bytes := int32(0), e.Bytes
@@ -206,32 +232,29 @@ func (l *lives) take(events []trace.Event, begin int, number int32, write bool, 
 			b := l.birth[e.ID]
 			offset, bytes = b.offset, events[b.event].Bytes
 		}
-		to = append(to, byte(e.Kind), byte(e.Phase), e.Thread, own)
-		to = binary.LittleEndian.AppendUint16(to, uint16(e.Stream))
-		to = binary.LittleEndian.AppendUint32(to, uint32(offset))
-		to = binary.LittleEndian.AppendUint64(to, uint64(bytes))
+		text.add(uint64(e.Kind)|uint64(e.Phase)<<8|uint64(e.Thread)<<16|own<<24|uint64(uint16(e.Stream))<<32, uint64(offset), uint64(bytes))
 	}
-	if write {
+	if text != nil {
 		l.names = slices.DeleteFunc(l.names, func(id int32) bool { return l.gone[id] })
+		text.add(math.MaxUint64)
 	}
-	return append(to, 0xff)
 }
 
 // state numbers the state that the last step leaves.
 func (h *history) state() int32 {
-	h.buf = h.buf[:0]
+	text := &h.text
+	text.reset()
 	for _, l := range []*lives{&h.device, &h.machine} {
 		for _, id := range l.names {
 			b := l.birth[id]
-			h.buf = binary.LittleEndian.AppendUint32(h.buf, uint32(h.records[b.record].class))
-			h.buf = binary.LittleEndian.AppendUint32(h.buf, uint32(b.offset))
+			text.add(uint64(h.records[b.record].class), uint64(b.offset))
 		}
-		h.buf = binary.LittleEndian.AppendUint64(h.buf, math.MaxUint64)
+		text.add(math.MaxUint64)
 	}
 	for i, n := range h.j.stepped {
-		h.buf = binary.LittleEndian.AppendUint64(h.buf, uint64(min(n, h.j.warmUp(i))))
+		text.add(uint64(min(n, h.j.warmUp(i))))
 	}
-	return digest(h.states, h.buf)
+	return text.number(h.states)
 }
 
 // running tells which statements run in a step, beside those that always do.

@@ -21,8 +21,7 @@ func (p *Player) allocHost(st *storage, n tensor.Bytes) {
 	st.id, st.bytes, st.layer = int32(len(p.host.Categories)), n, p.layer
 	p.host.Categories = append(p.host.Categories, trace.Temporaries)
 	p.host.Pinned = append(p.host.Pinned, p.pinned)
-	p.meter.Hold(eventBytes)
-	p.host.Events = append(p.host.Events, p.event(trace.Alloc, st.id, n))
+	p.host.Events = p.push(p.host.Events, p.event(trace.Alloc, st.id, n))
 	p.count(&p.hostLive, n)
 	if p.backend != nil {
 		p.must(p.backend.Alloc(-st.id, n, 0))
@@ -30,8 +29,7 @@ func (p *Player) allocHost(st *storage, n tensor.Bytes) {
 }
 
 func (p *Player) freeHost(st *storage) {
-	p.meter.Hold(eventBytes)
-	p.host.Events = append(p.host.Events, p.event(trace.Free, st.id, 0))
+	p.host.Events = p.push(p.host.Events, p.event(trace.Free, st.id, 0))
 	p.hostLive -= st.bytes
 	if p.backend != nil {
 		p.must(p.backend.Free(-st.id))

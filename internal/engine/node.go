@@ -56,6 +56,7 @@ const seqAccumulate = math.MaxUint64
 
 // newNode makes a node that nothing refers to yet.
 func (p *Player) newNode(row *op.Row, args any, name int32, seq uint64) *node {
+	p.meter.Work(nodeWork)
 	n := p.nodes.get(p.meter)
 	n.row, n.args, n.op, n.layer, n.at, n.seq = row, args, name, p.layer, p.at, seq
 	return n

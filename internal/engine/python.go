@@ -107,7 +107,7 @@ func (p *Player) call(fr *frame) value {
 		if s.Fast && !p.inference(fr) || s.Wants > 0 && !fr.wants(s.Wants-1) {
 			continue
 		}
-		p.meter.Work(1)
+		p.meter.Work(stmtWork)
 		p.enterStmt(fr.fn, s)
 		if s.Kind == program.Return || (s.Kind == program.FastReturn && p.inference(fr) && !p.hooked(fr.self)) {
 			ret = p.returned(fr, s)

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -188,8 +190,17 @@ func (p *Player) emptyStorage(st *storage) {
 }
 
 func (p *Player) emit(k trace.Kind, id int32, n tensor.Bytes) {
+	p.tr.Events = p.push(p.tr.Events, p.event(k, id, n))
+}
+
+// push appends an event. Where there is no room it doubles it: there are millions of
+// events, and append would grow by a quarter only and so copy each four times.
+func (p *Player) push(events []trace.Event, e trace.Event) []trace.Event {
 	p.meter.Hold(eventBytes)
-	p.tr.Events = append(p.tr.Events, p.event(k, id, n))
+	if n := len(events); n == cap(events) {
+		events = slices.Grow(events, n+1)
+	}
+	return append(events, e)
 }
 
 // maxLive bounds the sum of all blocks that live at one time, such that sums of

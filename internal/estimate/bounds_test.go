@@ -61,6 +61,36 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// Large jobs stay within what docs/limits.md says that they take, and so within what
+// a check allows. Work is counted, and so the same on all machines.
+func TestLargeJobs(t *testing.T) {
+	const (
+		llama70  = "memplan: 1\nmodel: {preset: llama, with: {layers: 80, d: 8192, heads: 64, kv: 8, ff: 28672, hd: 128, vocab: 128256}}\n"
+		llama405 = "memplan: 1\nmodel: {preset: llama, with: {layers: 126, d: 16384, heads: 128, kv: 8, ff: 53248, hd: 128, vocab: 128256}}\n"
+	)
+	for _, c := range []struct {
+		name, text string
+		most       int64 // steps of work
+	}{
+		{"405B", llama405 + "train: {batch_size: 1, precision: bf16}\n", 2_400_000},
+		{"405B with 4 batches", llama405 + "train: {batch_size: 4, grad_accumulation: 4, precision: bf16}\n", 8_000_000},
+		{"70B under FSDP", llama70 + "train: {batch_size: 1, precision: bf16, checkpoint: true}\nparallel: {fsdp: 64}\n", 2_600_000},
+		{"70B under FSDP with 4 batches", llama70 + "train: {batch_size: 4, grad_accumulation: 4, precision: bf16, checkpoint: true}\nparallel: {fsdp: 64}\n", 9_200_000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := limit.New(t.Context(), limit.Limits{Memory: limit.CheckMemory, Work: limit.CheckWork})
+			defer b.Close()
+			j, err := (&Recipe{Path: "a.yaml", Text: []byte(c.text + "device: {gpu: h100-80gb}\n"), Budget: b}).Job()
+			if err == nil {
+				_, err = Run(j)
+			}
+			if err != nil || b.Work() > c.most || b.Work() < c.most/10*9 {
+				t.Errorf("%d steps of work, not about %d: %v", b.Work(), c.most, err)
+			}
+		})
+	}
+}
+
 // A list that grows by one item at a time takes memory in proportion.
 func TestAppend(t *testing.T) {
 	bytes := func(n int) uint64 {

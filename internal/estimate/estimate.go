@@ -124,6 +124,8 @@ type Job struct {
 
 	budget *limit.Budget
 	meter  *limit.Meter // of what is done with the job at present
+
+	replayer allocsim.Replayer
 }
 
 // metered counts what is done with a job until the function that it returns, which
@@ -214,16 +216,16 @@ func (o *Outcome) replayOnGPU(follow bool) (err error) {
 
 // unlimited replays what was played on a device that has no limit.
 func (j *Job) unlimited(p *engine.Played) (*allocsim.Result, error) {
-	return allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{Config: j.Machine.Conf, Loops: loops(p, false), LoopEvents: maxLoopEvents, Meter: j.meter})
+	return j.replayer.Replay(p.Trace.Events, allocsim.ReplayOptions{Config: j.Machine.Conf, Loops: loops(p, false), LoopEvents: j.loopEvents(), Meter: j.meter})
 }
 
 // replay replays what was played at the device's capacity, up to the first
 // request that fails.
 func (j *Job) replay(p *engine.Played, follow bool) (*allocsim.Result, error) {
 	m := j.Machine
-	return allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{
+	return j.replayer.Replay(p.Trace.Events, allocsim.ReplayOptions{
 		Config: m.Conf, Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, StopAtOOM: true,
-		Loops: loops(p, follow), LoopEvents: maxLoopEvents, Meter: j.meter,
+		Loops: loops(p, follow), LoopEvents: j.loopEvents(), Meter: j.meter,
 		MayFail: func(event int) bool { // another plan of cuDNN is tried
 			_, found := slices.BinarySearch(p.Workspaces.Events, event)
 			return found

@@ -9,6 +9,7 @@ package limit
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -22,17 +23,23 @@ const (
 )
 
 // What a spec in a check may take unless the command line says otherwise: less, as
-// who wrote it may be a stranger. It is some twenty times what a model of 200
-// billion parameters takes.
+// who wrote it may be a stranger, and no more than 2 seconds of one core: a step of a
+// model of 405 billion parameters takes 2.3 million, with four accumulated batches 7.9.
 const (
 	CheckMemory = tensor.GiB
 	CheckWork   = 15_000_000
 )
 
 // WorkPerSecond is the work that a limit of time allows for each of its seconds. A
-// unit is a step of an expression, an event that is played or replayed, or the
-// like: some tens of nanoseconds.
-const WorkPerSecond = 10_000_000
+// unit is a step of an expression, half an event that is replayed, or the like:
+// about 50 nanoseconds of one core of an AMD EPYC. What takes longer counts as
+// several, such that the time for a unit is nearly the same in all that a job does.
+const WorkPerSecond = 20_000_000
+
+// GCPercent is the GOGC of memplan, which lets the heap grow to five times what is
+// alive: jobs of a few MiB that die young are played one after the other, and a
+// quarter of the time would go to collecting them.
+const GCPercent = 400
 
 // The flags that raise the limits.
 const (
@@ -190,16 +197,29 @@ func (m *Meter) Work(n int64) {
 	}
 }
 
-// Hold counts bytes that are kept until the meter is closed, and as much work as
-// there is in making them.
+// heldPerWork is how many bytes there are for the work of a unit: memory that is new
+// to the process costs a fault for each page.
+const heldPerWork = 32
+
+// Hold counts bytes that are kept until the meter is closed, and the work in
+// getting them.
 func (m *Meter) Hold(n tensor.Bytes) {
 	if m == nil {
 		return
 	}
-	m.work++
+	m.work += int64(n) / heldPerWork
 	if m.bytes += int64(n); m.bytes >= someBytes || m.work >= someWork {
 		m.tell()
 	}
+}
+
+// Left is the work that may still be done, the most there is without a limit: for
+// what may be cut short.
+func (m *Meter) Left() int64 {
+	if m == nil || m.b.units == 0 {
+		return math.MaxInt64
+	}
+	return max(0, m.b.units-m.b.work.Load()-m.work)
 }
 
 // tell adds to the budget what was counted, and ends the job if it is too much.

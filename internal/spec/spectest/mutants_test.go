@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/spec/spectest"
-	"github.com/memplan/memplan/internal/tensor"
 )
 
 var (
@@ -26,15 +26,10 @@ var (
 	keep  = flag.String("keep", "", "folder for the mutants that are slow, large or break something")
 )
 
-// Bounds of a mutant in each command. Large jobs may take more than maxCPU or
-// maxHeap where that was counted, and so is bounded by the limits of the command:
-// minRate is the least work for each second of CPU time, and maxBeside how often
-// the bytes that were counted may lie on the heap, dead ones among them.
+// Bounds of a mutant in each command, whose limits are those of a check.
 const (
-	maxCPU    = 2 * time.Second
-	maxHeap   = 1 << 30
-	minRate   = 2_000_000
-	maxBeside = 3
+	maxCPU  = 2 * time.Second
+	maxHeap = 1 << 30
 )
 
 // inCI is how many mutants are tried by default: about a minute of one core.
@@ -120,7 +115,7 @@ func (b *breeder) seeded(seed uint64) (*mutant, string) {
 }
 
 // try takes a mutant through its way; a panic becomes an error.
-func try(m *mutant, done func(work int64)) (accepted bool, err error) {
+func try(m *mutant, done func()) (accepted bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
@@ -148,7 +143,7 @@ func TestMutants(t *testing.T) {
 		}
 		late := time.AfterFunc(hang, func() { panic(fmt.Sprintf("mutant %d of %s does not end:\n%s", seed, name, m)) })
 		before := allocated()
-		_, err := try(m, func(int64) {})
+		_, err := try(m, func() {})
 		late.Stop()
 		if took := allocated() - before; took > maxAllocated {
 			t.Errorf("mutant %d of %s allocates %d MiB:\n%s", seed, name, took>>20, m)
@@ -184,7 +179,9 @@ func allocated() uint64 {
 // What it kept in -keep says which: SEED.yaml, and the reason.
 func sweep(t *testing.T, b *breeder) {
 	runtime.GOMAXPROCS(1)
-	var accepted, tried, large int
+	debug.SetGCPercent(limit.GCPercent)
+	debug.SetMemoryLimit(int64(limit.CheckMemory))
+	var accepted, tried int
 	var slowest, biggest record
 	watch := newWatch()
 	for seed := *first; seed < *first+uint64(*count); seed++ {
@@ -194,14 +191,13 @@ func sweep(t *testing.T, b *breeder) {
 		}
 		note(m, seed, "running", "running "+name)
 		watch.begin(m, seed)
-		took, uncounted, before := time.Duration(0), time.Duration(0), cpu()
-		ok, err := try(m, func(work int64) {
+		took, before := time.Duration(0), cpu()
+		ok, err := try(m, func() {
 			now := cpu()
 			took = max(took, now-before)
-			uncounted = max(uncounted, now-before-time.Duration(work)*time.Second/minRate)
 			before = now
 		})
-		heap, beside := watch.end()
+		heap := watch.end()
 		tried++
 		if ok {
 			accepted++
@@ -216,22 +212,15 @@ func sweep(t *testing.T, b *breeder) {
 		switch {
 		case err != nil:
 			why = err.Error()
-		case uncounted > maxCPU:
-			why = fmt.Sprintf("takes %v of CPU time, %v more than was counted", took, uncounted)
-		case beside > maxHeap:
-			why = fmt.Sprintf("holds %d MiB, %d MiB more than was counted", heap>>20, beside>>20)
 		case took > maxCPU || heap > maxHeap:
-			large++
-			t.Logf("mutant %v of %s is large", record{seed, took, heap}, name)
-			note(m, seed, fmt.Sprint(seed), fmt.Sprint("large: ", record{seed, took, heap}))
-			continue
+			why = fmt.Sprintf("takes %v of CPU time and %d MiB", took, heap>>20)
 		default:
 			continue
 		}
 		t.Errorf("mutant %d of %s: %s", seed, name, why)
 		note(m, seed, fmt.Sprint(seed), why)
 	}
-	t.Logf("%d mutants from %d, %d accepted, %d large; slowest %v; biggest %v", tried, *first, accepted, large, slowest, biggest)
+	t.Logf("%d mutants from %d, %d accepted; slowest %v; biggest %v", tried, *first, accepted, slowest, biggest)
 }
 
 type record struct {
@@ -268,8 +257,6 @@ type watch struct {
 	seed   uint64
 	start  time.Duration
 	most   uint64
-	held   tensor.Bytes // the most that was counted
-	beside int64        // the most that was not
 	do     chan func()
 }
 
@@ -296,8 +283,6 @@ func (w *watch) look() {
 	}
 	h := heap()
 	w.most = max(w.most, h)
-	w.held = max(w.held, w.mutant.held())
-	w.beside = max(w.beside, int64(h)-maxBeside*int64(w.held))
 	if took := cpu() - w.start; w.most > 6*maxHeap || took > 300*maxCPU {
 		why := fmt.Sprintf("holds %d MiB after %v of CPU time; given up", w.most>>20, took)
 		note(w.mutant, w.seed, fmt.Sprint(w.seed), why)
@@ -319,13 +304,13 @@ func (w *watch) begin(m *mutant, seed uint64) {
 	if heap() > maxHeap/8 {
 		runtime.GC() // of those before
 	}
-	w.run(func() { w.mutant, w.seed, w.start, w.most, w.held, w.beside = m, seed, cpu(), 0, 0, 0 })
+	w.run(func() { w.mutant, w.seed, w.start, w.most = m, seed, cpu(), 0 })
 }
 
-// end returns the most that was on the heap, and the most that was not counted.
-func (w *watch) end() (most uint64, beside int64) {
-	w.run(func() { w.look(); w.mutant, most, beside = nil, w.most, w.beside })
-	return most, beside
+// end returns the most that was on the heap.
+func (w *watch) end() (most uint64) {
+	w.run(func() { w.look(); w.mutant, most = nil, w.most })
+	return most
 }
 
 func (w *watch) run(f func()) {

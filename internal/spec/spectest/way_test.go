@@ -19,7 +19,6 @@ import (
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
-	"github.com/memplan/memplan/internal/tensor"
 )
 
 // mutant is a spec to be tried, with the files and flags that go with it.
@@ -45,26 +44,14 @@ func (m *mutant) budget(ctx context.Context) *limit.Budget {
 	return b
 }
 
-// held are the bytes that the command that is tried counts at present.
-func (m *mutant) held() (bytes tensor.Bytes) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, b := range m.budgets {
-		bytes += b.Held()
-	}
-	return bytes
-}
-
-// close ends the budgets and returns the work that was counted on them.
-func (m *mutant) close() (work int64) {
+// close ends the budgets.
+func (m *mutant) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range m.budgets {
 		b.Close()
-		work += b.Work()
 	}
 	m.budgets = nil
-	return work
 }
 
 func (m *mutant) readFile(name string) ([]byte, error) {
@@ -80,14 +67,15 @@ func (m *mutant) recipe() *estimate.Recipe {
 
 // way takes a mutant through all that commands do with a spec, within the limits
 // that they have by default, and reports whether it was played. It calls done after
-// each with the work that was counted. The error is what should not be, beside
+// each. The error is what should not be, beside
 // panics: an error of the wrong type, a mistake without a place.
-func (m *mutant) way(done func(work int64)) (accepted bool, err error) {
-	defer func() { done(m.close()) }()
+func (m *mutant) way(done func()) (accepted bool, err error) {
+	defer func() { m.close(); done() }()
 	if err := m.check(); err != nil {
 		return false, err
 	}
-	done(m.close())
+	m.close()
+	done()
 	r := m.recipe()
 	r.Budget = m.budget(context.Background())
 	j, err := r.Job()
@@ -109,11 +97,12 @@ func (m *mutant) way(done func(work int64)) (accepted bool, err error) {
 			return true, fmt.Errorf("diff in format %s: %w", f.Name, err)
 		}
 	}
-	done(m.close())
+	m.close()
+	done()
 	if err := exporttorch.Write(io.Discard, j.Program, exporttorch.Options{Steps: 1}); err != nil {
 		return true, fmt.Errorf("export: %w", err)
 	}
-	done(0)
+	done()
 	text, err := j.Spec.Explicit(j.Definer)
 	if err != nil {
 		return true, proper(err)
