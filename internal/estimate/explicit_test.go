@@ -14,7 +14,11 @@ import (
 // TestExplicit checks that a spec printed without its sugar means the same:
 // event for event, and that printing it again changes nothing.
 func TestExplicit(t *testing.T) {
-	texts := map[string]string{}
+	texts := map[string]string{
+		"a string like an expression": `memplan: 1
+params: {act: "${'${x} \u2028'}"}
+model: {inputs: {x: {shape: [4]}}, loss: [mean], layers: [{Linear: 4, if: "${act != 'relu'}"}]}
+`}
 	for _, name := range specs.Names() {
 		text, err := specs.Preset(name)
 		if err != nil {

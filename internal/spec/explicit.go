@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -142,7 +143,11 @@ func valueOf(x any) *Value {
 		}
 		return v
 	}
-	return &Value{Kind: Str, Str: pyStr(x)}
+	text := pyStr(x)
+	if strings.Contains(text, "${") { // no expression, though it reads like one: the literal of it
+		text = "${" + strconv.Quote(text) + "}"
+	}
+	return &Value{Kind: Str, Str: text}
 }
 
 // node writes the tree for yaml.v3. Collections that hold scalars alone are
