@@ -84,15 +84,8 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, out := range append(outs, output{path: k.write}) {
-		if out.path == "" {
-			continue
-		}
-		for _, name := range []string{filepath.Dir(out.path), out.path} { // whoever made a link there did not call memplan
-			if err := s.insideProject(name); err != nil {
-				return err
-			}
-		}
+	if err := k.writable(s, outs); err != nil {
+		return err
 	}
 	color, err := colored(c, s)
 	if err != nil {
@@ -115,7 +108,11 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	if len(args) == 0 && !k.onlySpecs {
 		args = []string{"."}
 	}
-	o.Specs, err = conf.Find(args, k.onlySpecs, notInFolders)
+	present := args
+	if at != nil {
+		present = at.there(args)
+	}
+	o.Specs, err = conf.Find(present, k.onlySpecs, notInFolders)
 	if none := (*gate.NoSpecs)(nil); errors.As(err, &none) {
 		return usagef("%w", err)
 	} else if err != nil {
@@ -200,6 +197,22 @@ func (k *checking) outputs() ([]output, error) {
 		out = append(out, output{f, path})
 	}
 	return out, nil
+}
+
+// writable refuses to write through links out of the project: whoever made one did
+// not call memplan.
+func (k *checking) writable(s *Streams, outs []output) error {
+	for _, out := range append(outs, output{path: k.write}) {
+		if out.path == "" {
+			continue
+		}
+		for _, name := range []string{filepath.Dir(out.path), out.path} {
+			if err := s.insideProject(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // sourceRoot is the folder of the project where a service of continuous

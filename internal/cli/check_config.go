@@ -52,7 +52,7 @@ func (k *checking) configuration(s *Streams, at *commit) (*gate.Config, *configF
 func (k *checking) configFile(s *Streams, at *commit) (*configFile, error) {
 	switch {
 	case k.config != "":
-		if ref, name, ok := gitConfig(k.config); ok {
+		if ref, name, ok := gitName(k.config); ok {
 			return configOf(ref, name)
 		}
 		return s.configAt(k.config)
@@ -113,21 +113,11 @@ func (s *Streams) configAt(name string) (*configFile, error) {
 // configOf is the configuration in a file as of a commit; the files that it names
 // are the commit's too.
 func configOf(ref, name string) (*configFile, error) {
-	read := func(name string) ([]byte, error) {
-		f, err := fileOf(ref, name)
-		if err != nil {
-			return nil, &noFileError{ref + ":" + name, err}
-		}
-		text, err := f.tree.Read(f.name, files.MaxText)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &noFileError{ref + ":" + name, fmt.Errorf("the commit has no %s", f.name)}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s:%s: %w", ref, name, err)
-		}
-		return text, nil
+	f, err := fileOf(ref, name)
+	if err != nil {
+		return nil, &noFileError{ref + ":" + name, err}
 	}
-	text, err := read(name)
+	text, err := f.read(ref+":"+name, files.MaxText)
 	if err != nil {
 		return nil, err
 	}
@@ -136,10 +126,11 @@ func configOf(ref, name string) (*configFile, error) {
 		return nil, err
 	}
 	return &configFile{dir: dir, ConfigFile: gate.ConfigFile{Path: ref + ":" + name, Text: text, Read: func(file string) ([]byte, error) {
-		if filepath.IsAbs(file) {
-			return nil, &files.OutsideError{Name: file}
+		named, err := f.beside(file)
+		if err != nil {
+			return nil, err
 		}
-		return read(filepath.Join(filepath.Dir(name), file))
+		return named.read(ref+":"+filepath.Join(filepath.Dir(name), file), files.MaxText)
 	}}}, nil
 }
 
@@ -176,41 +167,41 @@ func (at *commit) config() (*configFile, error) {
 // of the commit; nil where nothing is compared, or nothing differs. Used is the
 // one that counts.
 func (k *checking) configChange(s *Streams, at *commit, used *configFile) (*gate.ConfigChange, error) {
-	ref, name, ofCommit := gitConfig(k.config)
-	var was, now *configFile
-	var err error
+	var now, was *configFile
+	var wrong, err error // of reading either
+	ref, name, ofCommit := gitName(k.config)
 	switch {
-	case k.config != "" && ofCommit:
+	case ofCommit:
 		was = used
-		if now, err = s.configAt(name); errors.Is(err, fs.ErrNotExist) {
-			now, err = &configFile{}, nil
-		}
+		now, wrong = orNone(s.configAt(name))
 	case at == nil:
 		return nil, nil
-	case k.config != "":
+	case k.config == "":
+		was, ref = used, at.ref
+		now, wrong = orNone(s.configHere())
+	default:
 		now, ref = used, at.ref
-		if was, err = configOf(at.ref, k.config); errors.As(err, new(*noFileError)) {
-			was, err = &configFile{}, nil
-		}
-		if err != nil {
+		if was, err = orNone(configOf(ref, k.config)); err != nil {
 			return nil, err
 		}
-	default:
-		was, ref = used, at.ref
-		now, err = s.configHere()
 	}
-	c := gate.CompareConfig(&was.ConfigFile, configOrNone(now), err)
+	c := gate.CompareConfig(&was.ConfigFile, &now.ConfigFile, wrong)
 	if c != nil {
 		c.Since, c.Used = ref, used == was
 	}
 	return c, nil
 }
 
-func configOrNone(f *configFile) *gate.ConfigFile {
-	if f == nil {
-		return &gate.ConfigFile{}
+// orNone is an empty configuration in place of one that there is not, or that
+// cannot be read.
+func orNone(f *configFile, err error) (*configFile, error) {
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*noFileError)) {
+		err = nil
 	}
-	return &f.ConfigFile
+	if f == nil {
+		f = &configFile{}
+	}
+	return f, err
 }
 
 // isLink reports whether a file is reached through a link, by its last name.

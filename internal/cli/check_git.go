@@ -29,12 +29,6 @@ type commit struct {
 	renamed map[string]inTree
 }
 
-// inTree is a file of a commit.
-type inTree struct {
-	tree *history.Tree
-	name string // from the top, with slashes
-}
-
 // errForeign is the error of a folder in another repository, such as a submodule's,
 // which has no such commit.
 var errForeign = errors.New("it lies in another repository, which has no such commit")
@@ -147,20 +141,55 @@ func (at *commit) recipe(ctx context.Context, s *Streams, name string, now []byt
 		if filepath.IsAbs(file) || file == asNamed { // a config.json that stands for the spec is read already
 			return own(file)
 		}
-		inside := path.Join(path.Dir(was.name), filepath.ToSlash(file))
-		if !filepath.IsLocal(filepath.FromSlash(inside)) {
-			return nil, &files.OutsideError{Name: file}
+		named, err := was.beside(file)
+		if err != nil {
+			return nil, err
 		}
-		return was.tree.Read(inside, files.MaxText)
+		return named.tree.Read(named.name, files.MaxText)
 	}
 	return r, nil
 }
 
-// moved finds the specs of the commit that are no more. Those in the folders
-// among args are listed, by the names that they would have now; and new specs
-// that are like one of them are taken for it.
+// moved finds the specs of the commit that are no more. Those that args name, or in
+// folders among them, are listed by the names that they would have now; and new
+// specs that are like one of them are taken for it.
 func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string, err error) {
-	var added []string
+	added, kept, err := at.compared(specs)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := at.asked(args)
+	if err != nil || len(added) == 0 && len(asked) == 0 {
+		return nil, err
+	}
+	lost, err := at.lost(conf, asked, kept, len(added) > 0)
+	if err != nil {
+		return nil, err
+	}
+	was, now := make([][]byte, len(lost)), make([][]byte, len(added))
+	for i := range lost {
+		was[i] = lost[i].text
+	}
+	for i, name := range added {
+		now[i], _ = files.Read(name, files.MaxText) // checking it says why
+	}
+	for i, old := range gate.Renames(was, now) {
+		at.renamed[added[i]] = lost[old].inTree
+		lost[old].asked = false
+	}
+	for _, f := range lost {
+		if f.asked {
+			gone = append(gone, f.shown())
+		}
+	}
+	slices.Sort(gone)
+	return gone, nil
+}
+
+// compared tells the specs that the commit does not have from the files that it
+// has.
+func (at *commit) compared(specs []string) (added []string, kept map[inTree]bool, err error) {
+	kept = map[inTree]bool{}
 	for _, s := range specs {
 		if notInFolders(s) {
 			continue
@@ -170,25 +199,43 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string,
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		blob, err := f.blob()
 		if err != nil {
-			return nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, s, err)
+			return nil, nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, s, err)
 		}
-		if blob == "" {
+		if kept[f] = true; blob == "" {
 			added = append(added, s)
 		}
 	}
-	found := map[inTree]bool{} // what is checked
-	for _, name := range specs {
-		if f, err := at.file(name); !notInFolders(name) && err == nil {
-			found[f] = true
+	return added, kept, nil
+}
+
+// there leaves out what is there no more, but was at the commit.
+func (at *commit) there(args []string) []string {
+	return slices.DeleteFunc(slices.Clone(args), func(a string) bool {
+		if _, err := os.Lstat(a); notInFolders(a) || err == nil {
+			return false
 		}
-	}
-	var folders []inTree
+		f, err := at.lexical(a)
+		return err == nil && (f.tree.HasFolder(f.name) || gate.SpecName(a) && f.tree.HasFile(f.name))
+	})
+}
+
+// asked are the folders among args, and what is there no more, as of the commit.
+func (at *commit) asked(args []string) (out []inTree, err error) {
 	for _, a := range args {
-		if info, err := os.Stat(a); notInFolders(a) || err != nil || !info.IsDir() {
+		info, err := os.Stat(a)
+		if notInFolders(a) || err == nil && !info.IsDir() {
+			continue
+		}
+		// The commit's own file or folder of that name, too, where a link or another
+		// repository stands in its place now.
+		if f, err := at.lexical(a); err == nil {
+			out = append(out, f)
+		}
+		if err != nil {
 			continue
 		}
 		full, err := filepath.Abs(a)
@@ -197,9 +244,6 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string,
 		}
 		t, err := at.tree(full)
 		if errors.Is(err, errForeign) {
-			if f, err := at.lexical(a); err == nil {
-				folders = append(folders, f)
-			}
 			continue
 		}
 		if err != nil {
@@ -209,25 +253,25 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string,
 		if err != nil {
 			return nil, err
 		}
-		folders = append(folders, inTree{t, name})
-		// The commit's own folder of that name, too, where a link or a repository
-		// stands in its place now.
-		if f, err := at.lexical(a); err == nil && f != folders[len(folders)-1] {
-			folders = append(folders, f)
-		}
+		out = append(out, inTree{t, name})
 	}
-	if len(added) == 0 && len(folders) == 0 {
-		return nil, nil
-	}
-	var (
-		lost  []inTree
-		was   [][]byte
-		asked []bool
-	)
+	return out, nil
+}
+
+// lostSpec is a spec of the commit that is no more.
+type lostSpec struct {
+	inTree
+	text  []byte
+	asked bool // it is in what was asked for
+}
+
+// lost are the specs of the commit that are no more: those that were asked for, or
+// all.
+func (at *commit) lost(conf *gate.Config, asked []inTree, kept map[inTree]bool, all bool) (out []lostSpec, err error) {
+	inside := func(name, dir string) bool { return dir == "." || name == dir || strings.HasPrefix(name, dir+"/") }
 	for _, t := range at.tops {
-		inside := func(name, dir string) bool { return dir == "." || name == dir || strings.HasPrefix(name, dir+"/") }
 		visible := func(name string) bool { // a hidden folder may be asked for
-			return !strings.HasPrefix(path.Base(name), ".") || slices.ContainsFunc(folders, func(dir inTree) bool { return dir.tree == t && inside(dir.name, name) })
+			return !strings.HasPrefix(path.Base(name), ".") || slices.ContainsFunc(asked, func(f inTree) bool { return f.tree == t && inside(f.name, name) })
 		}
 		names, err := t.Files(".", visible, func(name string) bool {
 			return visible(name) && gate.SpecName(name) && !conf.Excluded(inTree{t, name}.shown())
@@ -236,66 +280,35 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string,
 			return nil, fmt.Errorf("--against-git %s: %w", at.ref, err)
 		}
 		for _, name := range names {
-			f := inTree{t, name}
-			inFolder := slices.ContainsFunc(folders, func(dir inTree) bool {
-				return dir.tree == t && inside(name, dir.name)
-			})
-			if found[f] || !inFolder && len(added) == 0 {
+			f := lostSpec{inTree: inTree{t, name}}
+			f.asked = slices.ContainsFunc(asked, func(a inTree) bool { return a.tree == t && inside(name, a.name) })
+			if kept[f.inTree] || !f.asked && !all {
 				continue
 			}
 			// Where folders are checked, what is there but was not found is reached
 			// through a link to a folder, and is not checked: it is gone.
-			if _, err := os.Lstat(f.shown()); err == nil && !(inFolder && files.ThroughLink(t.Top(), name)) && gate.FileIsSpec(f.shown()) {
+			if _, err := os.Lstat(f.shown()); err == nil && !(f.asked && files.ThroughLink(t.Top(), name)) && gate.FileIsSpec(f.shown()) {
 				continue
 			}
-			text, err := t.Read(name, files.MaxText)
+			f.text, err = t.Read(name, files.MaxText)
 			if err != nil && !errors.As(err, new(*files.SizeError)) && !errors.Is(err, history.ErrMissing) { // a sparse clone lacks what it does not check out
 				return nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, f.shown(), err)
 			}
-			if err != nil || !gate.IsSpec(text) {
-				continue
+			if err == nil && gate.IsSpec(f.text) {
+				out = append(out, f)
 			}
-			lost, was = append(lost, f), append(was, text)
-			asked = append(asked, inFolder)
 		}
 	}
-	now := make([][]byte, len(added))
-	for i, name := range added {
-		now[i], _ = files.Read(name, files.MaxText) // checking it says why
-	}
-	for i, old := range gate.Renames(was, now) {
-		at.renamed[added[i]] = lost[old]
-		asked[old] = false
-	}
-	for i, f := range lost {
-		if asked[i] {
-			gone = append(gone, f.shown())
-		}
-	}
-	slices.Sort(gone)
-	return gone, nil
+	return out, nil
 }
 
 // lexical is a path of the commit that holds the configuration, whatever links
 // stand on its way now.
 func (at *commit) lexical(name string) (inTree, error) {
-	cwd, err := os.Getwd()
+	t, err := at.tree(".")
 	if err != nil {
 		return inTree{}, err
 	}
-	t, err := at.tree(cwd)
-	if err != nil {
-		return inTree{}, err
-	}
-	if cwd, err = filepath.EvalSymlinks(cwd); err != nil {
-		return inTree{}, err
-	}
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(cwd, name)
-	}
-	rel, err := filepath.Rel(t.Top(), name)
-	if err != nil || !filepath.IsLocal(rel) {
-		return inTree{}, fmt.Errorf("%s lies outside of the repository", name)
-	}
-	return inTree{t, filepath.ToSlash(rel)}, nil
+	rel, err := lexical(t.Top(), name)
+	return inTree{t, rel}, err
 }

@@ -251,6 +251,9 @@ func (u *unit) compare(o *Options, out *outcome) error {
 				return nil
 			}
 		}
+		if old.report.Device.Name != u.GPU {
+			u.add(baselineRule, u.place("device.gpu", "memplan"), "the spec was for %s at %s, and is for %s now", old.report.Device.Name, o.Against, u.GPU)
+		}
 		u.grew(old.figures(), o.Against, u.changes(before))
 	}
 	return nil

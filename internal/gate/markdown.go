@@ -17,8 +17,10 @@ func writeMarkdown(w io.Writer, r *Result, _ Style) error {
 		fmt.Fprintf(w, " Compared with %s.", report.Markdown(r.Against))
 	}
 	fmt.Fprint(w, r.lenient("\n\n**", "**"), "\n\n")
-	if err := r.table().WriteMarkdown(w); err != nil {
-		return err
+	if len(r.Specs) > 0 {
+		if err := r.table().WriteMarkdown(w); err != nil {
+			return err
+		}
 	}
 	for _, l := range []struct {
 		severity   Severity

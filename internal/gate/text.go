@@ -31,10 +31,13 @@ func writeText(w io.Writer, r *Result, s Style) error {
 	if len(all) > 0 {
 		fmt.Fprintln(w)
 	}
-	if err := r.table().Write(w); err != nil {
-		return err
+	if len(r.Specs) > 0 {
+		if err := r.table().Write(w); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
 	}
-	_, err := fmt.Fprintf(w, "\n%s  %s: %s\n%s%s", color(r.verdict()), r.scope(), r.counts(), r.lenient("", "\n"), r.next())
+	_, err := fmt.Fprintf(w, "%s  %s: %s\n%s%s", color(r.verdict()), r.scope(), r.counts(), r.lenient("", "\n"), r.next())
 	return err
 }
 

@@ -205,7 +205,7 @@ func (t *Tree) Blob(name string) (string, error) {
 	t.repo.mu.Lock()
 	defer t.repo.mu.Unlock()
 	e, err := t.entry(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errFolder) {
 		return "", nil
 	}
 	if err != nil {
@@ -214,8 +214,24 @@ func (t *Tree) Blob(name string) (string, error) {
 	return e.Hash.String(), nil
 }
 
+// HasFile reports whether there was a file at a path, as Blob takes it.
+func (t *Tree) HasFile(name string) bool {
+	blob, err := t.Blob(name)
+	return err == nil && blob != ""
+}
+
+// HasFolder reports whether there was a folder at a path from the top.
+func (t *Tree) HasFolder(name string) bool {
+	t.repo.mu.Lock()
+	defer t.repo.mu.Unlock()
+	_, err := t.root.Tree(path.Clean(name))
+	return err == nil
+}
+
 // maxLinks bounds the links that are followed on the way to a file.
 const maxLinks = 40
+
+var errFolder = errors.New("it is no regular file, but a folder")
 
 // entry finds a regular file. Links of the commit are followed, as they are in the
 // working tree, if they stay in it.
@@ -252,6 +268,8 @@ func (t *Tree) walk(name string) (e *object.TreeEntry, link string, err error) {
 			return nil, path.Join(append([]string{path.Join(parts[:i]...), to}, parts[i+1:]...)...), nil
 		case last && (e.Mode.IsRegular() || e.Mode == filemode.Executable || e.Mode == filemode.Deprecated):
 			return e, "", nil
+		case last && e.Mode == filemode.Dir:
+			return nil, "", errFolder
 		case last:
 			return nil, "", fmt.Errorf("it is no regular file, but %s", kind(e.Mode))
 		case e.Mode != filemode.Dir:
@@ -282,8 +300,6 @@ func (t *Tree) target(e *object.TreeEntry) (string, error) {
 // kind says what an entry is that is no regular file.
 func kind(m filemode.FileMode) string {
 	switch m {
-	case filemode.Dir:
-		return "a folder"
 	case filemode.Symlink:
 		return "a link"
 	case filemode.Submodule:
