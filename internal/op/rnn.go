@@ -139,7 +139,10 @@ func (c *Call) checkRNN() {
 	if w := c.In[3].DType; x.DType != w && !c.Env().Autocast {
 		c.Fail("an input of %v does not fit weights of %v", x.DType, w)
 	}
-	_, batch := a.steps(x)
+	steps, batch := a.steps(x)
+	if steps == 0 {
+		c.Fail("expected a sequence of one step or more, not shape %v", x.Size)
+	}
 	want := tensor.D(a.Layers*a.Directions(), batch, a.Out())
 	if h := c.In[1]; h.Size != want {
 		c.Fail("expected a hidden state of shape %v, not %v", want, h.Size)
