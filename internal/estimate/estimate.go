@@ -33,7 +33,7 @@ type Machine struct {
 	ConfText string // as written
 	Env      op.Env
 	Given    bool   // the spec names a GPU
-	Shadowed string // how it is larger than the GPU that memplan knows by that name; "": it is not
+	Shadowed string // how the GPU differs from what its name stands for; "": it does not, or has less
 }
 
 // Usable is what the allocator can reserve: what context and other processes
@@ -55,7 +55,8 @@ func (m *Machine) Usable() tensor.Bytes {
 // wrong, so that the rest can be checked too.
 func NewMachine(s *spec.Spec) *Machine {
 	d := &s.Device
-	gpu := gpuOf(s)
+	named := namedGPU(s)
+	gpu := gpuOf(s, named)
 	m := &Machine{GPU: gpu, Total: gpu.Total.Value, Context: gpu.Context.Value, Given: d.GPU.Set || describesGPU(d)}
 	var err error
 	ver := torchver.Default
@@ -81,7 +82,7 @@ func NewMachine(s *spec.Spec) *Machine {
 			m.Fraction = &f
 		}
 	}
-	m.Shadowed = m.shadowed(s)
+	m.Shadowed = m.shadowed(s, named)
 	m.ConfText = d.AllocConf.V
 	if m.Conf, err = allocsim.ParseConfig(d.AllocConf.V, ver); err != nil {
 		at := d.AllocConf.At

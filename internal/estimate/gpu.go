@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/device"
@@ -9,14 +10,12 @@ import (
 	"github.com/memplan/memplan/internal/torchver"
 )
 
-// gpuOf resolves the GPU of a spec: one that the user described in a file, a
-// row of the table, or what the device section says by itself. Keys of the
-// section replace the figures of either; memory and context are left to
-// NewMachine. Mistakes are added to the spec's errors, and the default GPU
-// stands in.
-func gpuOf(s *spec.Spec) *device.GPU {
-	d := &s.Device
-	gpu := namedGPU(s)
+// gpuOf resolves the GPU of a spec: the one that it names, or what the device
+// section says by itself. Keys of the section replace the figures of the one that
+// is named; memory and context are left to NewMachine. Mistakes are added to the
+// spec's errors.
+func gpuOf(s *spec.Spec, named *device.GPU) *device.GPU {
+	d, gpu := &s.Device, named
 	arch, sms := gpu.Arch, gpu.SMs
 	if d.Arch.Set {
 		if a, err := device.ParseArch(d.Arch.V); err != nil {
@@ -54,7 +53,9 @@ func gpuOf(s *spec.Spec) *device.GPU {
 // customName is what a GPU without a name is called.
 func customName(arch, sms int) string { return fmt.Sprintf("a GPU of sm_%d with %d SMs", arch, sms) }
 
-// namedGPU looks up device.gpu, or the default.
+// namedGPU looks up device.gpu, or the default: one that the user described in a
+// file, or a row of the table. Mistakes are added to the spec's errors, and the
+// default GPU stands in.
 func namedGPU(s *spec.Spec) *device.GPU {
 	name := device.Default
 	if at := &s.Device.GPU; at.Set {
@@ -105,44 +106,33 @@ func missingKeys(d *spec.Device) []string {
 	return out
 }
 
-// shadowed says how a GPU that a file or the spec describes differs from the row
-// of the table whose name it has, if that lets a job take more: a spec or a
-// configuration may not have been written by who trusts the verdict. What the
-// command line says is not told.
-func (m *Machine) shadowed(s *spec.Spec) string {
+// shadowed says how the GPU of a job differs from what its name stands for, and
+// what a file has under that name from the row of the table: a spec or a
+// configuration may not have been written by who trusts the verdict. Less memory
+// is not told, as it lets no job take more, nor what the command line says.
+func (m *Machine) shadowed(s *spec.Spec, named *device.GPU) string {
 	d := &s.Device
-	if !d.GPU.Set {
-		return ""
+	if !d.GPU.Set && describesGPU(d) {
+		return "" // it has no name of another
 	}
-	fromFile := func(size *spec.Size) bool { return size != nil && size.At.Line > 0 }
-	known, err := device.Lookup(d.GPU.V)
-	if err != nil { // one of a file, which has an owner as well
-		for _, g := range s.GPUs {
-			switch {
-			case !strings.EqualFold(g.Name.V, d.GPU.V):
-			case fromFile(d.Memory) && d.Memory.V > g.Memory.V:
-				return fmt.Sprintf("device.memory gives %s %v; the file of devices has %v", g.Name.V, d.Memory.V, g.Memory.V)
-			case fromFile(d.Context) && g.Context != nil && d.Context.V < g.Context.V:
-				return fmt.Sprintf("device.context gives %s %v; the file of devices has %v", g.Name.V, d.Context.V, g.Context.V)
-			default:
-				return ""
-			}
-		}
-		return ""
+	var out []string
+	tell := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	fromFile := func(at spec.Span) bool { return at.Line > 0 }
+	if d.Memory != nil && fromFile(d.Memory.At) && d.Memory.V > named.Total.High {
+		tell("device.memory gives %s %v; it has %v", named.Name, d.Memory.V, named.Total.Value)
 	}
-	for _, g := range s.GPUs {
-		if strings.EqualFold(g.Name.V, d.GPU.V) {
-			return fmt.Sprintf("the file of devices gives %s %v, sm_%d and %d SMs; it has %v, sm_%d and %d SMs", known.Name, m.GPU.Total.Value, m.GPU.Arch, m.GPU.SMs,
-				known.Total.Value, known.Arch, known.SMs)
-		}
+	if d.Context != nil && fromFile(d.Context.At) && d.Context.V < named.Context.Low {
+		tell("device.context gives %s %v; it is taken to have %v to %v", named.Name, d.Context.V, named.Context.Low, named.Context.High)
 	}
-	switch {
-	case fromFile(d.Memory) && d.Memory.V > known.Total.High:
-		return fmt.Sprintf("device.memory gives %s %v; it has %v", known.Name, d.Memory.V, known.Total.Value)
-	case fromFile(d.Context) && d.Context.V < known.Context.Low:
-		return fmt.Sprintf("device.context gives %s %v; what is known is %v to %v", known.Name, d.Context.V, known.Context.Low, known.Context.High)
+	if describesGPU(d) && (fromFile(d.Arch.At) || fromFile(d.SMs.At)) && (m.GPU.Arch != named.Arch || m.GPU.SMs != named.SMs) {
+		tell("device.arch and device.sms give %s sm_%d and %d SMs; it has sm_%d and %d SMs", named.Name, m.GPU.Arch, m.GPU.SMs, named.Arch, named.SMs)
 	}
-	return ""
+	known, err := device.Lookup(named.Name)
+	if err == nil && slices.ContainsFunc(s.GPUs, func(g *spec.GPU) bool { return d.GPU.Set && strings.EqualFold(g.Name.V, d.GPU.V) }) {
+		tell("the file of devices gives %s %v, sm_%d and %d SMs; it has %v, sm_%d and %d SMs", known.Name, named.Total.Value, named.Arch, named.SMs,
+			known.Total.Value, known.Arch, known.SMs)
+	}
+	return strings.Join(out, "; ")
 }
 
 // gpuNotes warns of what the figures of a GPU leave open.

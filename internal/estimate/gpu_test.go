@@ -69,6 +69,46 @@ func TestGPU(t *testing.T) {
 	}
 }
 
+// A GPU of which a file says more than its name stands for is told, whether the
+// name is of the table, of the user's file or the default.
+func TestShadowed(t *testing.T) {
+	file, err := spec.ParseGPUs("d.yaml", []byte("[{name: lab, memory: 20GiB, arch: 8.9, sms: 60}, {name: l4, memory: 1GiB, arch: 7.5, sms: 20, context: 64MiB}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const l4 = "the file of devices gives l4 1.00 GiB, sm_75 and 20 SMs; it has 22.03 GiB, sm_89 and 58 SMs"
+	for _, c := range []struct{ device, want string }{
+		{"{gpu: t4}", ""},
+		{"{gpu: t4, memory: 1GiB, context: 900MiB, memory_fraction: 1.0}", ""}, // less
+		{"{gpu: t4, memory: 15GiB}", "device.memory gives t4 15.00 GiB; it has 14.56 GiB"},
+		{"{gpu: NVIDIA T4, memory: 15GiB}", "device.memory gives t4 15.00 GiB; it has 14.56 GiB"},
+		{"{gpu: t4, context: 0}", "device.context gives t4 0 B; it is taken to have 115.00 MiB to 165.00 MiB"},
+		{"{gpu: t4, arch: 7.5, sms: 40}", ""},
+		{"{gpu: t4, arch: 9.0}", "device.arch and device.sms give t4 sm_90 and 40 SMs; it has sm_75 and 40 SMs"},
+		{"{gpu: t4, sms: 20, memory: 15GiB}", "device.memory gives t4 15.00 GiB; it has 14.56 GiB; device.arch and device.sms give t4 sm_75 and 20 SMs; it has sm_75 and 40 SMs"},
+		{"{memory: 900TiB}", "device.memory gives a100-40gb 900.00 TiB; it has 39.49 GiB"},
+		{"{context: 0}", "device.context gives a100-40gb 0 B; it is taken to have 415.00 MiB to 535.00 MiB"},
+		{"{memory: 900TiB, arch: 7.5, sms: 40}", ""}, // of no name
+		{"{gpu: lab}", ""},
+		{"{gpu: lab, memory: 19GiB}", ""},
+		{"{gpu: LAB, memory: 21GiB}", "device.memory gives lab 21.00 GiB; it has 20.00 GiB"},
+		{"{gpu: lab, context: 1MiB}", "device.context gives lab 1.00 MiB; it is taken to have "},
+		{"{gpu: lab, arch: 9.0}", "device.arch and device.sms give lab sm_90 and 60 SMs; it has sm_89 and 60 SMs"},
+		{"{gpu: l4}", l4},
+		{"{gpu: l4, memory: 2GiB}", "device.memory gives l4 2.00 GiB; it has 1.00 GiB; " + l4},
+		{"{gpu: l4, context: 63MiB}", "device.context gives l4 63.00 MiB; it is taken to have 64.00 MiB to 64.00 MiB; " + l4},
+	} {
+		m, err := machine(t, c.device, spec.Options{GPUs: file})
+		if err != nil || !strings.HasPrefix(m.Shadowed, c.want) || (m.Shadowed == "") != (c.want == "") {
+			t.Errorf("%s: %q, %v", c.device, m.Shadowed, err)
+		}
+	}
+	m, err := machine(t, "{gpu: t4}", spec.Options{Set: []string{"device.memory=900TiB", "device.arch=9.0"}})
+	if err != nil || m.Shadowed != "" { // the command line is the user's
+		t.Errorf("%q, %v", m.Shadowed, err)
+	}
+}
+
 // TestGPUNotes checks that a report says what a GPU leaves open.
 func TestGPUNotes(t *testing.T) {
 	for _, c := range []struct {
