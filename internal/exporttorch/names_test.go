@@ -68,7 +68,7 @@ var settings = map[string]string{
 	"":          "",
 	"flat":      "train: {batch_size: 4, loop: flat, precision: amp-fp16}\n",
 	"offloaded": "train: {batch_size: 4, ema: {model: zqmodel}}\noffload: {optimizer: true, gradients: true}\nfreeze: {modules: [zqchild.zqmember]}\neval: {batches: 2, batch_size: 2, step: [batch, {forward: {model: zqmodel, inputs: zqinput}, name: zqout}]}\n",
-	"adapted":   "lora: {r: 2, targets: [\"*zqmember\", \"zqchild.zqlist.0\"], modules_to_save: [\"layers.1\"]}\nprune: {amount: 0.5, modules: [\"*.layers.*\"]}\n",
+	"adapted":   "lora: {r: 2, targets: [\"*zqmember\", \"zqchild.zqlist.0\"], modules_to_save: [\"layers.1\"]}\nprune: {amount: 0.5, modules: [\"*.layers.*\"], except: [\"*.layers.1\"]}\n",
 }
 
 var role = regexp.MustCompile(`zq\w+`)

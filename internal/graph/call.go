@@ -206,9 +206,7 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 	}
 	idx, ok := f.u.children[path]
 	if !ok {
-		idx = len(f.u.class.Children)
-		f.u.children[path] = idx
-		f.u.class.Children = append(f.u.class.Children, program.Child{Path: path})
+		idx = f.u.child(path, at)
 	}
 	ch := &f.u.class.Children[idx]
 	x := &program.Expr{Kind: program.CallMod, Child: idx}

@@ -241,6 +241,7 @@ type unit struct {
 	scope    *scope
 	blocks   map[string]*spec.Named[spec.Block]
 	children map[string]int
+	lists    map[string]bool // paths that children lie below
 	declared map[string]*declared
 	shapes   map[string][]int64 // of own parameters and buffers
 	dtypes   map[string]tensor.DType
@@ -338,11 +339,45 @@ func (u *unit) modules(entries []*spec.Entry) {
 			if _, ok := u.children[path]; ok {
 				u.el.fail(e.At, "module %q is declared twice", path)
 			}
-			u.children[path] = len(u.class.Children)
-			u.class.Children = append(u.class.Children, program.Child{Path: path})
+			u.child(path, e.At)
 			u.declared[path] = &declared{e, sc}
 		})
 	}
+}
+
+// child makes a module at a path, which is no other attribute of the class, and
+// returns its index.
+func (u *unit) child(path string, at spec.Span) int {
+	if first, _, _ := strings.Cut(path, "."); u.shapes[first] != nil {
+		u.el.fail(at, "module %q: %q is a parameter or buffer already", path, first)
+	}
+	if u.lists[path] {
+		u.el.fail(at, "module %q: there are modules below that name already, such as %q", path, u.below(path))
+	}
+	for p := path; strings.Contains(p, "."); {
+		p = p[:strings.LastIndexByte(p, '.')]
+		if _, ok := u.children[p]; ok {
+			u.el.fail(at, "module %q: %q is a module already, no list of modules", path, p)
+		}
+		if u.lists == nil {
+			u.lists = map[string]bool{}
+		}
+		u.lists[p] = true
+	}
+	idx := len(u.class.Children)
+	u.children[path] = idx
+	u.class.Children = append(u.class.Children, program.Child{Path: path})
+	return idx
+}
+
+// below is the first child whose path goes on from a list's.
+func (u *unit) below(list string) string {
+	for _, c := range u.class.Children {
+		if strings.HasPrefix(c.Path, list+".") {
+			return c.Path
+		}
+	}
+	return ""
 }
 
 // modulePath is the attribute path of an entry's module. An entry that is

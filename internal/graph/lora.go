@@ -332,6 +332,13 @@ func (el *elaborator) savedModules(m *program.Model, a *program.Adapters, l *spe
 				}
 			}
 		}
+		if z := m.Pruned; z != nil {
+			for _, p := range z.Layers {
+				if p.Path == path || strings.HasPrefix(p.Path, path+".") {
+					el.fail(l.At, "lora: %s is pruned and among modules_to_save, too; its masked weight is computed, and PyTorch copies only tensors that are not", p.Path)
+				}
+			}
+		}
 		f := c.Forward
 		w := &program.Class{Python: "ModulesToSave()", Children: []program.Child{{Path: program.OriginalModule, Class: c}, {Path: program.ModulesToSave, Class: c}}}
 		call := &program.Expr{Kind: program.CallMod, Child: 1}
