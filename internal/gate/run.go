@@ -302,9 +302,8 @@ func (u *unit) unread(err error) {
 				msg += " (" + d.Hint + ")"
 			}
 			at := d.Span
-			if at.Line < 1 { // what a flag or the configuration says
-				at = u.place("device.gpu", "memplan")
-				msg = wrong.Overrides[-d.Line-1] + ": " + msg
+			if o, ok := wrong.Override(&d); ok {
+				at, msg = u.place("device.gpu", "memplan"), o+": "+msg
 			}
 			u.add(specError, at, "%s", msg)
 		}

@@ -118,8 +118,8 @@ func (e *Errors) Error() string {
 			b.WriteByte('\n')
 		}
 		msg := e.Message(&d)
-		if d.Line < 0 && -d.Line <= len(e.Overrides) {
-			printable.Fprintf(&b, "%s: %s", e.Overrides[-d.Line-1], msg)
+		if o, ok := e.Override(&d); ok {
+			printable.Fprintf(&b, "%s: %s", o, msg)
 		} else {
 			printable.Fprintf(&b, "%s:%d:%d: %s", e.File, d.Line, d.Col, msg)
 		}
@@ -134,6 +134,15 @@ func (e *Errors) Error() string {
 		fmt.Fprintf(&b, "\n%s: and %d more", e.File, e.More)
 	}
 	return b.String()
+}
+
+// Override is what said what is wrong, in place of the file: a flag, or the
+// configuration of a check.
+func (e *Errors) Override(d *Diag) (what string, ok bool) {
+	if d.Line >= 0 || -d.Line > len(e.Overrides) {
+		return "", false
+	}
+	return e.Overrides[-d.Line-1], true
 }
 
 // quoted is what a message quotes of a file, in quotes or as a number.

@@ -33,6 +33,7 @@ const keyClosure = "closure"
 const KeyGroups = "groups"
 
 func (c *Callee) unmarshal(d *decoder, v *Value) {
+	c.Name.At = v.Span
 	switch {
 	case v.bad():
 	case v.Kind == Str && v.expr == nil:
