@@ -73,32 +73,45 @@ func (o *Outcome) endOf(step int) tensor.Bytes {
 	return steps[k].EndAllocated
 }
 
-// leaked names where the largest part of what a period leaves was made.
+// leaked names what made the largest part of what a period leaves: of what lives
+// after the last step, beyond what it had made of the blocks that lived a period
+// before.
 func (o *Outcome) leaked() (op, layer string) {
 	p := o.Played
 	tr := p.Trace
 	type maker struct{ op, layer int32 }
 	sums := map[maker]tensor.Bytes{}
 	at := map[int32]int{}
-	events := tr.Events
-	for i := range events {
-		switch e := &events[i]; e.Kind {
+	add := func(sign tensor.Bytes) {
+		for _, i := range at {
+			e := &tr.Events[i]
+			sums[maker{e.Op, e.Layer}] += sign * e.Bytes
+		}
+	}
+	counted := false
+	for i := range tr.Events {
+		e := &tr.Events[i]
+		if !counted && int(e.Step) > p.Steps-p.Period {
+			add(-1)
+			counted = true
+		}
+		switch e.Kind {
 		case trace.Alloc:
 			at[e.ID] = i
 		case trace.Free:
 			delete(at, e.ID)
 		}
 	}
-	for _, i := range at { // blocks that outlived the period after their own
-		if e := &events[i]; int(e.Step) > p.Steps-2*p.Period && int(e.Step) <= p.Steps-p.Period && e.Step > 0 {
-			sums[maker{e.Op, e.Layer}] += e.Bytes
+	add(1)
+	var most maker
+	largest := tensor.Bytes(0)
+	for m, n := range sums {
+		if n > largest || n == largest && n > 0 && (m.op < most.op || m.op == most.op && m.layer < most.layer) {
+			most, largest = m, n
 		}
 	}
-	var most maker
-	for m, n := range sums {
-		if n > sums[most] || (n == sums[most] && (m.op < most.op || m.op == most.op && m.layer < most.layer)) {
-			most = m
-		}
+	if largest == 0 {
+		return "", ""
 	}
 	return tr.Ops[most.op], tr.Layers[most.layer]
 }
