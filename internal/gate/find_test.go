@@ -94,6 +94,31 @@ func TestFindForms(t *testing.T) {
 	}
 }
 
+// TestFindLinksOut lists a link out of the project without reading it, be what it
+// leads to a spec or not; other links are read.
+func TestFindLinksOut(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	for path, text := range map[string]string{filepath.Join(out, "other"): "image: x\n", filepath.Join(dir, "inside"): "image: x\n", filepath.Join(dir, "spec"): "memplan: 1\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{"out.yaml": filepath.Join(out, "other"), "in.yaml": "inside", "spec.yaml": "spec", ".hidden.yaml": filepath.Join(out, "other")} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Skip("needs symbolic links: ", err)
+		}
+	}
+	c, err := ParseConfig("", dir, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Outside = func(path string) bool { return filepath.Base(path) == "out.yaml" }
+	got, err := c.Find([]string{dir}, false, func(string) bool { return false })
+	if want := []string{filepath.Join(dir, "out.yaml"), filepath.Join(dir, "spec.yaml")}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 func TestRenames(t *testing.T) {
 	text := func(s string) []byte { return []byte("memplan: 1\n" + s) }
 	a, grown := text("model: {preset: mlp}\ntrain: {batch_size: 2}\ndevice: {gpu: t4}\n"), text("# x\nmodel: {preset: mlp}\ntrain: {batch_size: 9}\ndevice: {gpu: t4}\n")
