@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,10 +21,11 @@ import (
 // commit is what files were at a commit of the repositories that they lie in. It
 // may be used by several goroutines at once.
 type commit struct {
-	ref   string
-	mu    sync.Mutex               // of trees and tops
-	trees map[string]*history.Tree // by folder
-	tops  map[string]*history.Tree // by top of the repository
+	ref    string
+	mu     sync.Mutex // of trees and tops
+	sparse map[*history.Tree]*history.Sparse
+	trees  map[string]*history.Tree // by folder
+	tops   map[string]*history.Tree // by top of the repository
 	// renamed tells which spec of the commit a new one was, by the path of the new
 	// one as it was named.
 	renamed map[string]inTree
@@ -38,7 +40,7 @@ func openCommit(ref string) (*commit, error) {
 	if ref == "" || strings.HasPrefix(ref, "-") {
 		return nil, usagef("--against-git %q: must be a commit, a branch or a tag", ref)
 	}
-	return &commit{ref: ref, trees: map[string]*history.Tree{}, tops: map[string]*history.Tree{}, renamed: map[string]inTree{}}, nil
+	return &commit{ref: ref, sparse: map[*history.Tree]*history.Sparse{}, trees: map[string]*history.Tree{}, tops: map[string]*history.Tree{}, renamed: map[string]inTree{}}, nil
 }
 
 // tree is the commit of the repository that a folder lies in.
@@ -145,15 +147,35 @@ func (at *commit) recipe(ctx context.Context, s *Streams, name string, now []byt
 		if err != nil {
 			return nil, err
 		}
-		return named.tree.Read(named.name, files.MaxText)
+		text, err := named.tree.Read(named.name, files.MaxText)
+		if errors.Is(err, history.ErrMissing) {
+			return nil, &gate.LackingError{Err: fmt.Errorf("--against-git %s: %s: %w", at.ref, named.shown(), err)}
+		}
+		return text, err
 	}
 	return r, nil
+}
+
+// leftOut reports whether the checkout leaves a file out, or something in a folder: it
+// is not there, but not gone either.
+func (at *commit) leftOut(f inTree) (bool, error) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	s := at.sparse[f.tree]
+	if s == nil {
+		var err error
+		if s, err = f.tree.Repo().Sparse(); err != nil {
+			return false, fmt.Errorf("--against-git %s: %w", at.ref, err)
+		}
+		at.sparse[f.tree] = s
+	}
+	return s.LeavesOut(f.name), nil
 }
 
 // moved finds the specs of the commit that are no more. Those that args name, or in
 // folders among them, are listed by the names that they would have now; and new
 // specs that are like one of them are taken for it.
-func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string, err error) {
+func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []gate.Gone, err error) {
 	added, kept, err := at.compared(specs)
 	if err != nil {
 		return nil, err
@@ -171,7 +193,9 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string,
 		was[i] = lost[i].text
 	}
 	for i, name := range added {
-		now[i], _ = files.Read(name, files.MaxText) // checking it says why
+		if conf.Outside == nil || !conf.Outside(name) {
+			now[i], _ = files.Read(name, files.MaxText) // checking it says why
+		}
 	}
 	for i, old := range gate.Renames(was, now) {
 		at.renamed[added[i]] = lost[old].inTree
@@ -179,10 +203,10 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []string,
 	}
 	for _, f := range lost {
 		if f.asked {
-			gone = append(gone, f.shown())
+			gone = append(gone, gate.Gone{Spec: f.shown(), Unread: f.unread})
 		}
 	}
-	slices.Sort(gone)
+	slices.SortFunc(gone, func(a, b gate.Gone) int { return strings.Compare(a.Spec, b.Spec) })
 	return gone, nil
 }
 
@@ -195,7 +219,7 @@ func (at *commit) compared(specs []string) (added []string, kept map[inTree]bool
 			continue
 		}
 		f, err := at.file(s)
-		if errors.Is(err, errForeign) {
+		if errors.Is(err, errForeign) || errors.Is(err, fs.ErrNotExist) { // checking it says that there is none
 			continue
 		}
 		if err != nil {
@@ -219,7 +243,13 @@ func (at *commit) there(args []string) []string {
 			return false
 		}
 		f, err := at.lexical(a)
-		return err == nil && (f.tree.HasFolder(f.name) || gate.SpecName(a) && f.tree.HasFile(f.name))
+		if err != nil {
+			return false
+		}
+		if out, err := at.leftOut(f); out || err != nil {
+			return false // it is not there to be checked
+		}
+		return (f.tree.HasFolder(f.name) || gate.SpecName(a) && f.tree.HasFile(f.name))
 	})
 }
 
@@ -261,8 +291,9 @@ func (at *commit) asked(args []string) (out []inTree, err error) {
 // lostSpec is a spec of the commit that is no more.
 type lostSpec struct {
 	inTree
-	text  []byte
-	asked bool // it is in what was asked for
+	text   []byte
+	asked  bool  // it is in what was asked for
+	unread error // it is not known whether it was a spec, as the clone has not its text
 }
 
 // lost are the specs of the commit that are no more: those that were asked for, or
@@ -290,11 +321,19 @@ func (at *commit) lost(conf *gate.Config, asked []inTree, kept map[inTree]bool, 
 			if _, err := os.Lstat(f.shown()); err == nil && !(f.asked && files.ThroughLink(t.Top(), name)) && gate.FileIsSpec(f.shown()) {
 				continue
 			}
-			f.text, err = t.Read(name, files.MaxText)
-			if err != nil && !errors.As(err, new(*files.SizeError)) && !errors.Is(err, history.ErrMissing) { // a sparse clone lacks what it does not check out
-				return nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, f.shown(), err)
+			if left, err := at.leftOut(f.inTree); err != nil {
+				return nil, err
+			} else if left {
+				continue
 			}
-			if err == nil && gate.IsSpec(f.text) {
+			f.text, err = t.Read(name, files.MaxText)
+			switch {
+			case errors.Is(err, history.ErrMissing): // asked for or not, a new spec may be what it was
+				f.asked, f.unread = true, err
+				out = append(out, f)
+			case err != nil && !errors.As(err, new(*files.SizeError)):
+				return nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, f.shown(), err)
+			case err == nil && gate.IsSpec(f.text):
 				out = append(out, f)
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/memplan/memplan/internal/gate"
 )
 
 // owned is a project with a gate, and how to call git and memplan in it.
@@ -168,5 +170,44 @@ func TestSubmoduleIsCheckedAllTheSame(t *testing.T) {
 		if out, code := memplan(append([]string{"check", "--against-git", "origin/main"}, args...)...); code != 0 || !strings.Contains(out, "FITS    specs/ext/b.yaml") {
 			t.Errorf("%v: exit code %d\n%s", args, code, out)
 		}
+	}
+}
+
+// A link out of the project that is met in a folder is a finding, and what it leads to
+// is not read: not to tell whether it is a spec, and not to find what it was called.
+func TestLinksOutAreNotRead(t *testing.T) {
+	dir, git, memplan := owned(t, map[string]string{"specs/a.yaml": smallSpec, "old/gone.yaml": "memplan: 1\nmodel: {preset: lenet}\n"})
+	out := t.TempDir()
+	writeFiles(t, out, map[string]string{"spec": "memplan: 1\nmodel: {preset: lenet}\n", "secret": "machine example.org password hunter2\n"})
+	links := map[string]string{"spec.yaml": filepath.Join(out, "spec"), "secret.yaml": filepath.Join(out, "secret"), "nowhere.yaml": filepath.Join(out, "nowhere"),
+		"chain.yaml": "../passed", "folder.yaml": out}
+	symlink(t, dir, "passed", filepath.Join(out, "secret"))
+	for name, to := range links {
+		symlink(t, dir, "specs/"+name, to)
+	}
+	git("rm", "-q", "old/gone.yaml")
+	for _, args := range [][]string{nil, {"--against-git", "origin/main"}} {
+		text, code := memplan(append([]string{"check", "specs"}, args...)...)
+		for name := range links {
+			if want := "specs/" + name + ":1:1: error: specs/" + name + " is a link that leads out of the project"; !strings.Contains(text, want) {
+				t.Errorf("%v: no %q in\n%s", args, want, text)
+			}
+		}
+		if code != exitUsage || strings.Contains(text, "hunter2") {
+			t.Errorf("%v: exit code %d\n%s", args, code, text)
+		}
+	}
+	at, err := openCommit("origin/main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	conf, err := gate.ParseConfig("", dir, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf.Outside = func(path string) bool { return path == "specs/spec.yaml" }
+	if _, err := at.moved(conf, []string{"."}, []string{"specs/a.yaml", "specs/spec.yaml"}); err != nil || len(at.renamed) > 0 {
+		t.Errorf("%v, %v", at.renamed, err)
 	}
 }

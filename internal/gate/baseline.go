@@ -167,10 +167,13 @@ func entryPlaces(text []byte) map[string]spec.Pos {
 func (o *Options) gone() []Finding {
 	var out []Finding
 	r := &Rules[baselineRule]
-	for _, name := range o.Gone {
-		if severity := o.Config.policy(name).severity(r); severity != Off {
-			out = append(out, Finding{Rule: r.ID, Name: r.Name, Severity: severity, File: name, Line: 1, Column: 1,
-				Message: fmt.Sprintf("the spec was there at %s, and is gone", o.Against)})
+	for _, g := range o.Gone {
+		if severity := o.Config.policy(g.Spec).severity(r); severity != Off {
+			msg := fmt.Sprintf("the spec was there at %s, and is gone", o.Against)
+			if g.Unread != nil {
+				msg = fmt.Sprintf("the file was there at %s, and is gone; it cannot be compared: %v", o.Against, g.Unread)
+			}
+			out = append(out, Finding{Rule: r.ID, Name: r.Name, Severity: severity, File: g.Spec, Line: 1, Column: 1, Message: msg})
 		}
 	}
 	if o.Baseline == nil {
@@ -246,6 +249,8 @@ func (u *unit) compare(o *Options, out *outcome) error {
 			if old, err = play(on(before, u.Asked)); errors.As(err, new(*limit.Error)) {
 				u.unread(fmt.Errorf("as of %s: %w", o.Against, err))
 				return nil
+			} else if errors.As(err, new(*LackingError)) {
+				return err
 			} else if err != nil {
 				u.add(baselineRule, u.at(baselineRule), "as of %s the spec cannot be read; there is nothing to compare with", o.Against)
 				return nil

@@ -29,8 +29,7 @@ type Options struct {
 	Recipe  func(path string) (*estimate.Recipe, error)
 	Before  func(path string, now []byte) (*estimate.Recipe, error)
 	Against string // names what Before or Baseline is
-	// Gone are specs that there were earlier, by the paths that they had.
-	Gone []string
+	Gone    []Gone // specs that there were earlier
 	// ConfigChange is how the configuration differs from that of a commit; nil if it does not.
 	ConfigChange *ConfigChange
 	// Baseline holds earlier figures; nil: there is none.
@@ -45,6 +44,19 @@ type Options struct {
 
 	whole context.Context // of the check
 }
+
+// Gone is a spec that there was earlier, by the path that it had.
+type Gone struct {
+	Spec   string
+	Unread error // why what it was is not known; nil: it is
+}
+
+// A LackingError is the error of a file that a spec named earlier, where a clone has
+// not its text.
+type LackingError struct{ Err error }
+
+func (e *LackingError) Error() string { return e.Err.Error() }
+func (e *LackingError) Unwrap() error { return e.Err }
 
 // TooMany is the error of a check of more specs, times GPUs, than are checked at
 // once.
@@ -227,11 +239,17 @@ type outcome struct {
 func play(r *estimate.Recipe) (*outcome, error) {
 	out := &outcome{}
 	watched := *r
+	var lacking *LackingError
 	watched.ReadFile = func(name string) ([]byte, error) {
 		out.files = true
-		return r.ReadFile(name)
+		text, err := r.ReadFile(name)
+		errors.As(err, &lacking)
+		return text, err
 	}
 	j, err := watched.Job()
+	if lacking != nil {
+		return nil, lacking
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ package history
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -22,6 +23,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/format/index"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	"github.com/go-git/go-git/v5/storage/filesystem/dotgit"
@@ -167,6 +169,14 @@ func readable(dot string) error {
 // ErrMissing is the error where a clone has not all objects of a commit.
 var ErrMissing = plumbing.ErrObjectNotFound
 
+// missing says where objects are that a clone has not.
+func missing(err error) error {
+	if errors.Is(err, ErrMissing) {
+		return fmt.Errorf("%w (a partial clone has it only once it is fetched)", err)
+	}
+	return err
+}
+
 // Tree is what the files of a repository were at a commit.
 type Tree struct {
 	repo *Repo
@@ -190,7 +200,7 @@ func (r *Repo) Commit(ref string) (*Tree, error) {
 	}
 	t, err := c.Tree()
 	if err != nil {
-		return nil, fmt.Errorf("commit %s: %w", ref, err)
+		return nil, fmt.Errorf("commit %s: %w", ref, missing(err))
 	}
 	return &Tree{r, t, hash.String()}, nil
 }
@@ -198,6 +208,9 @@ func (r *Repo) Commit(ref string) (*Tree, error) {
 // Top is the folder that the paths of the tree start at, absolute, with links
 // followed.
 func (t *Tree) Top() string { return t.repo.Top }
+
+// Repo is the repository of the commit.
+func (t *Tree) Repo() *Repo { return t.repo }
 
 // Blob names the file at a path, which starts at the top of the repository and
 // has slashes, by the hash of its text; "" if there was none.
@@ -224,8 +237,26 @@ func (t *Tree) HasFile(name string) bool {
 func (t *Tree) HasFolder(name string) bool {
 	t.repo.mu.Lock()
 	defer t.repo.mu.Unlock()
-	_, err := t.root.Tree(path.Clean(name))
-	return err == nil
+	dir, err := t.folder(path.Clean(name))
+	return err == nil && dir != nil
+}
+
+// folder finds a folder, without links; nil if there was none.
+func (t *Tree) folder(name string) (dir *object.Tree, err error) {
+	dir = t.root
+	if name == "." {
+		return dir, nil
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		at := slices.IndexFunc(dir.Entries, func(e object.TreeEntry) bool { return e.Name == part && e.Mode == filemode.Dir })
+		if at < 0 {
+			return nil, nil
+		}
+		if dir, err = t.repo.git.TreeObject(dir.Entries[at].Hash); err != nil {
+			return nil, missing(err)
+		}
+	}
+	return dir, nil
 }
 
 // maxLinks bounds the links that are followed on the way to a file.
@@ -276,7 +307,7 @@ func (t *Tree) walk(name string) (e *object.TreeEntry, link string, err error) {
 			return nil, "", fs.ErrNotExist
 		}
 		if dir, err = t.repo.git.TreeObject(e.Hash); err != nil {
-			return nil, "", fmt.Errorf("%w (a partial clone has it only once it is fetched)", err)
+			return nil, "", missing(err)
 		}
 	}
 	return nil, "", fs.ErrNotExist
@@ -286,7 +317,7 @@ func (t *Tree) walk(name string) (e *object.TreeEntry, link string, err error) {
 func (t *Tree) target(e *object.TreeEntry) (string, error) {
 	b, err := t.repo.git.BlobObject(e.Hash)
 	if err != nil {
-		return "", fmt.Errorf("%w (a partial clone has it only once it is fetched)", err)
+		return "", missing(err)
 	}
 	r, err := b.Reader()
 	if err != nil {
@@ -320,7 +351,7 @@ func (t *Tree) Read(name string, limit int64) ([]byte, error) {
 	}
 	b, err := t.repo.git.BlobObject(e.Hash) // a large one stays where it is
 	if err != nil {
-		return nil, fmt.Errorf("%w (a partial clone has it only once it is fetched)", err)
+		return nil, missing(err)
 	}
 	if b.Size > limit {
 		return nil, &files.SizeError{Limit: limit}
@@ -342,15 +373,10 @@ const maxFiles = 1_000_000
 func (t *Tree) Files(dir string, enter, match func(name string) bool) ([]string, error) {
 	t.repo.mu.Lock()
 	defer t.repo.mu.Unlock()
-	root := t.root
-	if dir = path.Clean(dir); dir != "." {
-		var err error
-		switch root, err = t.root.Tree(dir); {
-		case errors.Is(err, object.ErrDirectoryNotFound):
-			return nil, nil
-		case err != nil:
-			return nil, err
-		}
+	dir = path.Clean(dir)
+	root, err := t.folder(dir)
+	if root == nil || err != nil {
+		return nil, err
 	}
 	var out []string
 	seen := 0
@@ -368,7 +394,7 @@ func (t *Tree) Files(dir string, enter, match func(name string) bool) ([]string,
 				}
 				sub, err := t.repo.git.TreeObject(e.Hash)
 				if err != nil {
-					return err
+					return missing(err)
 				}
 				if err := walk(sub, name); err != nil {
 					return err
@@ -380,6 +406,71 @@ func (t *Tree) Files(dir string, enter, match func(name string) bool) ([]string,
 		return nil
 	}
 	return out, walk(root, dir)
+}
+
+// A Sparse tells which files of a repository its checkout leaves out.
+type Sparse struct {
+	files   map[string]bool
+	folders map[string]*Tree // with all that is in them; nil: not in this clone
+}
+
+// maxIndex bounds what is read of git's index.
+const maxIndex = 1 << 30
+
+// Sparse reads git's index, which tells what a sparse checkout leaves out.
+func (r *Repo) Sparse() (*Sparse, error) {
+	out := &Sparse{files: map[string]bool{}, folders: map[string]*Tree{}}
+	f, err := r.git.Storer.(objects).Filesystem().Open("index")
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var idx index.Index
+	// What follows the entries is not needed; a sparse index says there that it is one.
+	err = index.NewDecoder(io.LimitReader(f, maxIndex)).Decode(&idx)
+	if err != nil && !errors.Is(err, index.ErrUnknownExtension) && !errors.Is(err, index.ErrInvalidChecksum) {
+		return nil, fmt.Errorf("git's index: %w", err)
+	}
+	for _, e := range idx.Entries {
+		switch {
+		case !e.SkipWorktree:
+		case e.Mode == filemode.Dir:
+			root, err := r.git.TreeObject(e.Hash)
+			if err != nil && !errors.Is(err, ErrMissing) {
+				return nil, err
+			}
+			var in *Tree
+			if root != nil {
+				in = &Tree{repo: r, root: root}
+			}
+			out.folders[strings.TrimSuffix(e.Name, "/")] = in
+		default:
+			out.files[e.Name] = true
+		}
+	}
+	return out, nil
+}
+
+// LeavesOut reports whether the checkout leaves out a file, or something in a folder,
+// by its path from the top.
+func (s *Sparse) LeavesOut(name string) bool {
+	for file := range s.files {
+		if file == name || strings.HasPrefix(file, name+"/") {
+			return true
+		}
+	}
+	for dir, in := range s.folders {
+		if dir == name || strings.HasPrefix(dir, name+"/") {
+			return true
+		}
+		if rest, ok := strings.CutPrefix(name, dir+"/"); ok && (in == nil || in.HasFile(rest) || in.HasFolder(rest)) {
+			return true
+		}
+	}
+	return false
 }
 
 // BlobHash is how git calls a file of that text.
