@@ -56,7 +56,7 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 	savedTurn := int64(0)
 	quiet, asked, left := int64(0), r.driver.counters, r.allocator.stats.AllocatedBytes.All.Current
 	for turn := int64(1); l.Turns == 0 || turn <= l.Turns; turn++ {
-		if r.left < int64(l.End-l.Begin) {
+		if r.left < int64(l.End-l.Begin) || r.opts.Meter.Left() < r.opts.KeepWork {
 			r.result.CutShort = true
 			return false, nil
 		}

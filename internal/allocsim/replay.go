@@ -32,8 +32,10 @@ type ReplayOptions struct {
 	Loops      []trace.Loop
 	LoopEvents int64
 
-	// Meter counts the events that are replayed.
-	Meter *limit.Meter
+	// Meter counts the events that are replayed; so much of the work that it has left
+	// is not for Loops.
+	Meter    *limit.Meter
+	KeepWork int64
 
 	// observe, if set, sees the block of each allocation that succeeds.
 	observe func(event int, b Block)
@@ -52,7 +54,7 @@ type Result struct {
 	Phases [trace.NumPhases]PhasePeaks
 
 	Turns    int64 // of the loop without an end, which came to theirs
-	CutShort bool  // ReplayOptions.LoopEvents were too few
+	CutShort bool  // LoopEvents were too few, or the work that was left
 
 	Steps  []Step // in order; setup, if there is one, is step 0
 	OOMs   []OOM  // requests that failed

@@ -217,7 +217,7 @@ func (o *Outcome) replayOnGPU(follow bool) (err error) {
 
 // unlimited replays what was played on a device that has no limit.
 func (j *Job) unlimited(p *engine.Played) (*allocsim.Result, error) {
-	return j.replayer.Replay(p.Trace.Events, allocsim.ReplayOptions{Config: j.Machine.Conf, Loops: loops(p, false), LoopEvents: j.loopEvents(), Meter: j.meter})
+	return j.replayer.Replay(p.Trace.Events, allocsim.ReplayOptions{Config: j.Machine.Conf, Loops: loops(p, false), LoopEvents: maxLoopEvents, Meter: j.meter, KeepWork: j.keepWork(false)})
 }
 
 // replay replays what was played at the device's capacity, up to the first
@@ -226,7 +226,7 @@ func (j *Job) replay(p *engine.Played, follow bool) (*allocsim.Result, error) {
 	m := j.Machine
 	return j.replayer.Replay(p.Trace.Events, allocsim.ReplayOptions{
 		Config: m.Conf, Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, StopAtOOM: true,
-		Loops: loops(p, follow), LoopEvents: j.loopEvents(), Meter: j.meter,
+		Loops: loops(p, follow), LoopEvents: maxLoopEvents, Meter: j.meter, KeepWork: j.keepWork(follow),
 		MayFail: func(event int) bool { // another plan of cuDNN is tried
 			_, found := slices.BinarySearch(p.Workspaces.Events, event)
 			return found

@@ -16,12 +16,15 @@ import (
 // of the steps that were played, for steps that are like them: a few seconds.
 const maxLoopEvents = 10_000_000
 
-// loopShare is how many of them there may be for the work that is left: each of the
-// replays of a job takes a part of what those before it left.
-const loopShare = 6
-
-// loopEvents bounds them for the next replay of the job.
-func (j *Job) loopEvents() int64 { return min(maxLoopEvents, j.meter.Left()/loopShare+1) }
+// keepWork is the work that the loops of a replay do not take: a leak is followed in
+// the last replay of a job, for nearly all that is left.
+func (j *Job) keepWork(follow bool) int64 {
+	left := j.meter.Left()
+	if follow {
+		return left / 8
+	}
+	return left / 4 * 3
+}
 
 // loops are the steps that are like those that were played. Those that come after
 // all others go on until the allocator is in a state in which it was before: it may
