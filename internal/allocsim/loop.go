@@ -52,8 +52,13 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 	}
 	inner := r.inner(l.Begin, l.End, k)
 	var saved, now state
-	r.observeState(l, &saved)
-	savedTurn := int64(0)
+	savedTurn, next := int64(-1), int64(1)
+	since := 0 // events since a state was looked at, which takes as long as so many blocks
+	observe := func(s *state) { r.observeState(l, s); since = 0 }
+	if l.End-l.Begin >= len(r.allocator.blocks) {
+		observe(&saved)
+		savedTurn = 0
+	}
 	quiet, asked, left := int64(0), r.driver.counters, r.allocator.stats.AllocatedBytes.All.Current
 	for turn := int64(1); l.Turns == 0 || turn <= l.Turns; turn++ {
 		if r.left < int64(l.End-l.Begin) || r.opts.Meter.Left() < r.opts.KeepWork {
@@ -75,8 +80,11 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 		if l.Turns == 0 && quiet >= quietTurns {
 			return false, nil
 		}
+		if since += l.End - l.Begin; since < len(r.allocator.blocks) {
+			continue
+		}
 		if savedTurn >= 0 && saved.allocated == s.AllocatedBytes.All.Current && saved.reserved == s.ReservedBytes.All.Current {
-			r.observeState(l, &now)
+			observe(&now)
 			if saved.equals(&now) {
 				period := turn - savedTurn
 				if l.Turns == 0 {
@@ -89,9 +97,9 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 				continue
 			}
 		}
-		if turn&(turn-1) == 0 { // Brent's algorithm finds a period of any length
-			r.observeState(l, &saved)
-			savedTurn = turn
+		if turn >= next { // Brent's algorithm finds a period of any length
+			observe(&saved)
+			savedTurn, next = turn, 2*turn
 		}
 	}
 	return false, nil
