@@ -349,7 +349,7 @@ func (p *Player) callOp(fr *frame, e *program.Expr) value {
 	for _, a := range args {
 		p.drop(a)
 	}
-	if len(outs) == 1 {
+	if len(outs) == 1 && !e.Row.List {
 		return value{t: outs[0]}
 	}
 	l := &list{refs: 1, items: make([]value, len(outs))}

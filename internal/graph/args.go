@@ -207,7 +207,7 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) val {
 		}
 		el.fail(at, "%s: %v", e.Head.V, err)
 	}
-	m := results(outs)
+	m := results(row, outs)
 	m.causal = row == op.CausalMask
 	return val{x, m}
 }

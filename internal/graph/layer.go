@@ -252,7 +252,7 @@ func (b *builder) call(name string, args any, in ...val) val {
 	if err != nil {
 		b.fail(argOf(err), "%v", err)
 	}
-	return val{e, results(outs)}
+	return val{e, results(row, outs)}
 }
 
 // argOf is the argument that an error of shapes is about, "" if none is known.
@@ -264,8 +264,8 @@ func argOf(err error) string {
 	return ""
 }
 
-func results(outs []*op.Tensor) meta {
-	if len(outs) == 1 {
+func results(row *op.Row, outs []*op.Tensor) meta {
+	if len(outs) == 1 && !row.List {
 		return tensorMeta(outs[0])
 	}
 	m := meta{tuple: []meta{}}

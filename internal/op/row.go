@@ -30,6 +30,9 @@ type Row struct {
 	// Composite marks a Run that calls other rows and records nothing itself.
 	Composite bool
 
+	// List says that the results are a tuple however many there are, one as well.
+	List bool
+
 	// View makes the row a view: it returns the layouts of the results over
 	// the storage of input 0.
 	View func(c *Call) []tensor.Layout

@@ -302,14 +302,17 @@ func (a *SplitArgs) pieces() (sizes []int64, size int64) {
 	return a.Sizes, 0
 }
 
-// sizes lists the lengths of the pieces of a dimension of n elements.
+// sizes lists the lengths of the pieces of a dimension of n elements. One without
+// elements has as many empty pieces as are asked for, or one of any size.
 func (a *SplitArgs) sizes(n int64) []int64 {
 	sizes, step := a.pieces()
-	if len(sizes) > 0 {
+	switch {
+	case len(sizes) > 0:
 		return sizes
-	}
-	if a.Chunks > 0 {
-		step = max(divUp(n, a.Chunks), 1)
+	case n == 0:
+		return make([]int64, max(a.Chunks, 1))
+	case a.Chunks > 0:
+		step = divUp(n, a.Chunks)
 	}
 	if step <= 0 {
 		return nil
@@ -371,19 +374,19 @@ func gradSplit(b *Back) {
 // The ways to cut a tensor into views.
 var (
 	_ = define(Row{
-		Name: "split", Sig: "Tensor.split(self, split_size: sizes, dim: int = 0)", Args: &SplitArgs{}, View: splitView,
+		Name: "split", Sig: "Tensor.split(self, split_size: sizes, dim: int = 0)", Args: &SplitArgs{}, List: true, View: splitView,
 		Node: "SplitBackward0", Grad: gradSplit,
 	})
 	_ = define(Row{
 		Name: "split_with_sizes", Sig: "Tensor.split_with_sizes(self, split_sizes: ints, dim: int = 0)", Args: &SplitArgs{},
-		View: splitView, Node: "SplitWithSizesBackward0", Grad: gradSplit,
+		List: true, View: splitView, Node: "SplitWithSizesBackward0", Grad: gradSplit,
 	})
 	_ = define(Row{
-		Name: "chunk", Sig: "Tensor.chunk(self, chunks: int, dim: int = 0)", Args: &SplitArgs{}, View: splitView,
+		Name: "chunk", Sig: "Tensor.chunk(self, chunks: int, dim: int = 0)", Args: &SplitArgs{}, List: true, View: splitView,
 		Node: "SplitBackward0", Grad: gradSplit,
 	})
 	_ = define(Row{
-		Name: "unbind", Sig: "Tensor.unbind(self, dim: int = 0)", Args: &DimArgs{},
+		Name: "unbind", Sig: "Tensor.unbind(self, dim: int = 0)", Args: &DimArgs{}, List: true,
 		View: func(c *Call) []tensor.Layout {
 			x := c.In[0]
 			d := c.dim(c.Args.(*DimArgs).Dim, x.Rank())

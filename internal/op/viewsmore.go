@@ -98,7 +98,7 @@ var _ = define(Row{
 
 // Meshgrid sees each vector along a dimension of its own.
 var _ = define(Row{
-	Name: "meshgrid", Sig: "torch.meshgrid(*tensors: tensors, indexing: str(ij) = 'ij')", Args: &struct {
+	Name: "meshgrid", Sig: "torch.meshgrid(*tensors: tensors, *, indexing: str(ij) = 'ij')", List: true, Args: &struct {
 		Indexing string `arg:"indexing"`
 	}{}, Composite: true, Run: func(c *Call) {
 		var shape []int64
