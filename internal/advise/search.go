@@ -2,9 +2,11 @@ package advise
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/memplan/memplan/internal/estimate"
@@ -39,7 +41,10 @@ type Found struct {
 	// Bound says that the search ended at the axis' greatest value, or where a
 	// size overflows.
 	Bound bool
-	Tries int // simulations
+	// Refused is why the step after Largest is none that the model takes, whatever
+	// the memory; "" if it is one.
+	Refused string
+	Tries   int // simulations
 }
 
 // search is one search under way. Results are kept, as neighbours are asked for
@@ -51,10 +56,10 @@ type search struct {
 	keys   []estimate.Key
 	top    int64 // steps
 
-	mu    sync.Mutex
-	known map[int64]estimate.Probed
-	tries int
-	first error // why the first step could not be simulated
+	mu      sync.Mutex
+	known   map[int64]estimate.Probed
+	refused map[int64]error // why a step could not be simulated, or its job would fail
+	tries   int
 }
 
 // Search finds the largest value on an axis with which a job fits. Headroom is
@@ -62,7 +67,7 @@ type search struct {
 // reserved without a limit. Keys are set in every job. The error, if any, is
 // that of the job at the first step, or ctx's.
 func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64, keys ...estimate.Key) (*Found, error) {
-	s := &search{ctx: ctx, recipe: r, axis: axis, keys: keys, top: axis.Max / axis.Step, known: map[int64]estimate.Probed{}}
+	s := &search{ctx: ctx, recipe: r, axis: axis, keys: keys, top: axis.Max / axis.Step, known: map[int64]estimate.Probed{}, refused: map[int64]error{}}
 	f := &Found{}
 	if !s.fits(1) {
 		f.Tries = s.tries
@@ -104,6 +109,7 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 	}
 	f.Tight = s.try(lo).Tight
 	f.Recommended = s.recommend(lo, headroom) * axis.Step
+	f.Refused = reason(s.refused[lo+1])
 	f.Tries = s.tries
 	return f, s.err()
 }
@@ -166,7 +172,7 @@ func (s *search) err() error {
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
-	return s.first
+	return s.refused[1]
 }
 
 // job makes the job at k steps.
@@ -175,8 +181,22 @@ func (s *search) job(k int64) (*estimate.Job, error) {
 	return s.recipe.Job(keys...)
 }
 
+// reason is the first line of an error; of several, such as of a spec and of the
+// preset that it names, that of the last.
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		errs := all.Unwrap()
+		err = errs[len(errs)-1]
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
 // fits reports whether k steps fit. Sizes that overflow do not, and neither do
-// those that the model refuses.
+// those that the model refuses or with which the job would fail.
 func (s *search) fits(k int64) bool { return s.try(k).Fits }
 
 // try simulates k steps.
@@ -188,13 +208,17 @@ func (s *search) try(k int64) estimate.Probed {
 		return t
 	}
 	j, err := s.job(k)
-	if err == nil {
+	switch {
+	case err != nil:
+	case len(j.Fails) > 0 && s.axis.Key != Batch.Key: // which a batch has no part in
+		err = errors.New(j.Fails[0])
+	default:
 		t, err = estimate.Probe(j)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil && k == 1 {
-		s.first = err
+	if err != nil {
+		s.refused[k] = err
 	}
 	s.known[k] = t
 	s.tries++

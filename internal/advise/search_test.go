@@ -118,12 +118,41 @@ func TestSearchParam(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := Search(context.Background(), r, axis, 0.05)
-	if err != nil || f.Largest%64 != 0 || f.Largest < 1024 || f.Recommended > f.Largest {
+	f, err := Search(context.Background(), r, axis, 0.05, estimate.Key{Path: "params.ctx", Value: "100000"})
+	if err != nil || f.Largest%64 != 0 || f.Largest < 1024 || f.Recommended > f.Largest || f.Refused != "" {
 		t.Errorf("%+v, %v", f, err)
 	}
 	if _, err := AxisOf(j.Spec, "length", 1); err == nil {
 		t.Error("no error for a param that is not there")
+	}
+}
+
+// A sequence is not longer than the positions that the model knows, however much
+// memory there is.
+func TestSearchPositions(t *testing.T) {
+	for _, c := range []struct {
+		preset, param string
+		want          int64
+		refused       string
+	}{
+		{"gpt", "seq", 1024, "index 1024 of a table of 1024 rows"},
+		{"bert", "seq", 512, "index 512 of a table of 512 rows"},
+		{"llama", "seq", 1024, "mul: shapes [1, 8, 1025, 64] and [1024, 64] do not broadcast"},
+		{"seq2seq", "tgt_len", 512, "add: shapes [1, 513, 512] and [1, 512, 512] do not broadcast"},
+	} {
+		f, err := Search(context.Background(), preset(t, c.preset), Axis{Key: "params." + c.param, Step: 1, Max: 1 << 20}, 0.05,
+			estimate.Key{Path: "train.batch_size", Value: "1"}, estimate.Key{Path: "device.gpu", Value: "h100-80gb"})
+		if err != nil || f.Largest != c.want || f.Recommended != c.want || !strings.Contains(f.Refused, c.refused) {
+			t.Errorf("%s: %+v, %v", c.preset, f, err)
+		}
+	}
+}
+
+// Where no value is one that the model takes, the first one's reason is told.
+func TestSearchFails(t *testing.T) {
+	_, err := Search(context.Background(), preset(t, "gpt"), Axis{Key: "params.layers", Step: 1, Max: 100}, 0.05, estimate.Key{Path: "params.seq", Value: "2048"})
+	if err == nil || !strings.Contains(err.Error(), "index 2047 of a table of 1024 rows") {
+		t.Error(err)
 	}
 }
 

@@ -170,7 +170,7 @@ func (e *estimation) advise(ctx context.Context, r *estimate.Recipe, j *estimate
 		if rep.Advice == nil {
 			rep.Advice = &report.Advice{Headroom: e.share, NotFitting: []int64{}, Changes: []report.Change{}}
 		}
-		rep.Advice.Search = &report.Search{Key: axis.Key, Largest: f.Largest, Tight: f.Tight, Recommended: f.Recommended, NotFitting: append([]int64{}, f.Islands...)}
+		rep.Advice.Search = &report.Search{Key: axis.Key, Largest: f.Largest, Tight: f.Tight, Recommended: f.Recommended, NotFitting: append([]int64{}, f.Islands...), Refused: f.Refused}
 	}
 	if e.curve && rep.Advice != nil {
 		if rep.Curve, err = advise.Curve(ctx, r, advise.CurveSizes(rep.Advice.MaxBatchSize)); err != nil {

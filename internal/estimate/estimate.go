@@ -121,6 +121,7 @@ type Job struct {
 	Program     *program.Job
 	NotModelled []string
 	Warnings    []string
+	Fails       []string // those of Warnings for which it would fail, however much memory there is
 	Data        graph.Data
 
 	budget *limit.Budget
@@ -153,7 +154,7 @@ func NewJob(s *spec.Spec, readFile func(name string) ([]byte, error)) (*Job, err
 	if err := s.Errs.Err(); err != nil {
 		return nil, err
 	}
-	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: few(g.NotModelled), Warnings: few(g.Warnings), Data: g.Data}, nil
+	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: few(g.NotModelled), Warnings: few(g.Warnings), Fails: g.Fails, Data: g.Data}, nil
 }
 
 // maxNotes is how many warnings of one kind are told.

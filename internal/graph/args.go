@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"fmt"
 	"sort"
 	"strings"
 
@@ -207,9 +208,19 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) val {
 		}
 		el.fail(at, "%s: %v", e.Head.V, err)
 	}
+	el.beyond(e.Head.At)
 	m := results(row, outs)
 	m.causal = row == op.CausalMask
 	return val{x, m}
+}
+
+// beyond warns of a lookup beyond the rows of a table, which the GPU asserts
+// against, unless something was said to fail before.
+func (el *elaborator) beyond(at spec.Span) {
+	if what := el.shapes.Beyond; what != "" && len(el.fails) == 0 {
+		el.fails = append(el.fails, fmt.Sprintf("%s (%s:%d); the job would fail", what, el.spec.Path, at.Line))
+	}
+	el.shapes.Beyond = ""
 }
 
 // tensorArgs places the tensors of an operator call.

@@ -484,7 +484,9 @@ func (u *unit) layer(e *spec.Entry, sc *scope, l *Layer, ins []val, kwargs *spec
 		}
 		a.vals["inplace"], a.given["inplace"] = el.evalBool(e.InPlace, sc, "inplace"), true
 	}
-	return el.buildLayer(l, a.vals, a.given, ins)
+	class, rets = el.buildLayer(l, a.vals, a.given, ins)
+	el.beyond(e.Head.At)
+	return class, rets
 }
 
 func plural(n int, what string) string {

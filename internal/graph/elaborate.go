@@ -38,6 +38,7 @@ type elaborator struct {
 	depth       int
 	sizes       map[*program.Func]int // see sizeOf
 	warnings    []string
+	fails       []string             // why the job would fail, however much memory there is
 	optimDefs   []*spec.OptimizerDef // of the job's optimizers
 	names       map[string]int
 	opts        Options

@@ -156,7 +156,7 @@ func (h *hfModel) length(s *spec.Spec) {
 	for _, param := range []string{"seq", "target_seq"} {
 		x, _ := s.Env.Lookup(param)
 		if n, _ := x.(int64); n > positions {
-			h.el.warnings = append(h.el.warnings, fmt.Sprintf("%s %d is more than the %d positions that the model has weights for; the job would fail", param, n, positions))
+			h.el.fails = append(h.el.fails, fmt.Sprintf("%s %d is more than the %d positions that the model has weights for; the job would fail", param, n, positions))
 		}
 	}
 }

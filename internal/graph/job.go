@@ -40,6 +40,9 @@ type Result struct {
 	NotModelled []string
 	// Warnings are about what a spec says and surely does not mean.
 	Warnings []string
+	// Fails are those of Warnings for which the job would fail, however much memory
+	// there is.
+	Fails []string
 	// Data is what the data section says of host memory.
 	Data Data
 }
@@ -82,8 +85,8 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		}
 		return nil, err
 	}
-	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: append(s.NotModelled(), el.notModelled...), Data: el.dataBytes}
-	r.Warnings = slices.Concat(el.unused(), el.idle(), el.warnings)
+	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: append(s.NotModelled(), el.notModelled...), Data: el.dataBytes, Fails: el.fails}
+	r.Warnings = slices.Concat(el.unused(), el.idle(), el.fails, el.warnings)
 	return r, nil
 }
 

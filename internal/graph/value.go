@@ -44,7 +44,7 @@ func (m meta) appended(x meta) meta {
 func (m meta) key() string {
 	switch {
 	case m.t != nil:
-		key := fmt.Sprintf("%v%v%v", m.t.Size, m.t.Stride, m.t.DType)
+		key := fmt.Sprintf("%v%v%v", m.t.Size, m.t.Stride, m.t.DType) + op.Known(m.t)
 		if m.causal {
 			key += "causal"
 		}

@@ -12,6 +12,9 @@ import (
 type Shapes struct {
 	E     Env
 	Meter *limit.Meter
+
+	// Beyond says of the last lookup beyond the rows of a table what it was.
+	Beyond string
 }
 
 // shapeBytes is what a result of Shapes takes.
@@ -94,6 +97,9 @@ func (s *Shapes) Do(r *Row, args any, in ...*Tensor) []*Tensor {
 		c.Return(in[0])
 	default:
 		r.Run(&c)
+	}
+	if !r.Composite {
+		s.follow(&c)
 	}
 	return c.Out
 }

@@ -30,6 +30,7 @@ type Search struct {
 	Tight       bool    `json:"largest_is_tight"`
 	Recommended int64   `json:"recommended"`
 	NotFitting  []int64 `json:"not_fitting"`
+	Refused     string  `json:"refused,omitempty"` // why the model takes no greater value
 }
 
 // Change is a set of changes that belong together, and what comes of them.
@@ -94,6 +95,9 @@ func (t *text) advice() {
 	t.printf("%s\n", a.batch())
 	if s := a.Search; s != nil {
 		t.printf("%s: %s\n", s.Key, largest(s.Largest, s.Tight, s.Recommended, a.Headroom)+notFitting(s.NotFitting))
+		if s.Refused != "" {
+			t.printf("  beyond: %s\n", s.Refused)
+		}
 	}
 }
 
