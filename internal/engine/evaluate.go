@@ -58,6 +58,18 @@ func (p *Player) take(n, from *module) {
 	}
 }
 
+// staticEvalBatch makes the batch that all evaluations take, or finds that of the
+// steps to be one.
+func (j *job) staticEvalBatch() {
+	j.evalBatch = j.batch
+	if e := j.prog.Eval; e != nil && j.prog.OwnBatches() {
+		of := j.inputs
+		j.inputs = e.Inputs
+		j.evalBatch = j.newBatch()
+		j.inputs = of
+	}
+}
+
 // model is the model of that name, as what runs now calls it.
 func (j *job) model(name string) *module {
 	if j.evaluating && j.evals[name] != nil {

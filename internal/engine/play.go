@@ -91,12 +91,14 @@ type job struct {
 	totals   Totals
 	stepNo   int64
 
-	inputs  []program.Input // of next_batch
-	ahead   []*op.Tensor    // the batch that was copied ahead
-	kept    map[string]value
-	updated bool // the averaged weights, once
-	evalAux *module
-	evals   map[string]*module // models as an evaluation calls them, if otherwise
+	inputs []program.Input // of next_batch
+	ahead  []*op.Tensor    // the batch that was copied ahead
+
+	evalBatch []*op.Tensor // of evaluations, where the batch is static
+	kept      map[string]value
+	updated   bool // the averaged weights, once
+	evalAux   *module
+	evals     map[string]*module // models as an evaluation calls them, if otherwise
 
 	buckets  []*object           // whose views parameters are (ZeRO)
 	reducers map[string]*reducer // of models that DistributedDataParallel is around
@@ -182,6 +184,7 @@ func (j *job) setup() {
 	switch {
 	case j.prog.Static:
 		j.batch = j.newBatch()
+		j.staticEvalBatch()
 	case j.prog.Prefetch:
 		j.prefetch()
 	}
@@ -264,14 +267,15 @@ func (j *job) statement(s *program.Stmt) {
 	case program.Batch:
 		j.phase = trace.Input
 		ts := j.batch
+		if j.evaluating {
+			ts = j.evalBatch
+		}
 		switch {
-		case j.evaluating:
-			ts = j.newBatch()
 		case j.prog.Static:
 			for _, t := range ts {
 				j.Keep(t)
 			}
-		case j.prog.Prefetch:
+		case j.prog.Prefetch && !j.evaluating:
 			ts = j.ahead // the tuple still holds them
 			for _, t := range ts {
 				j.Keep(t)

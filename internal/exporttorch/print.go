@@ -76,7 +76,9 @@ func (p *printer) stmt(s *program.Stmt) {
 		p.line(p.expr(s.Value))
 	case program.Batch:
 		switch {
-		case p.evaluating:
+		case p.evaluating && p.job.OwnBatches() && p.job.Static:
+			p.printf("%s = eval_batch", p.unpacked(s))
+		case p.evaluating && p.job.OwnBatches():
 			p.printf("%s = next_eval_batch()", p.unpacked(s))
 		case p.job.Static:
 			p.printf("%s = batch", p.unpacked(s))

@@ -358,7 +358,8 @@ func (s *script) setup() {
 	}
 	s.distribute()
 	s.nextBatch("next_batch", j.Inputs, j.Prefetch)
-	if e := j.Eval; e != nil {
+	own := j.Eval != nil && j.OwnBatches()
+	if e := j.Eval; own {
 		s.nextBatch("next_eval_batch", e.Inputs, false)
 	}
 	switch {
@@ -366,6 +367,9 @@ func (s *script) setup() {
 		s.line("")
 		s.line("")
 		s.line("batch = next_batch()")
+		if own {
+			s.line("eval_batch = next_eval_batch()")
+		}
 	case j.Prefetch:
 		s.prefetch()
 	}

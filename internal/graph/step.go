@@ -45,7 +45,7 @@ func (el *elaborator) function(name string, entries []*spec.Entry) (*program.Fun
 	u := el.newUnit("", sc, map[string]*spec.Named[spec.Block]{})
 	u.what = name
 	f := u.newFn(name, program.StepFunc, sc, nil, nil, spec.Span{})
-	if !hasBatch(entries) {
+	if !hasBatch(entries) && (el.inEval == nil || el.takesInputs(entries)) {
 		f.batch(0)
 	}
 	f.statements(entries, f.scope)
@@ -144,6 +144,18 @@ func hasBatch(es []*spec.Entry) bool {
 		}
 	}
 	return false
+}
+
+// takesInputs reports whether statements take inputs of a batch, by name or as
+// those of a model.
+func (el *elaborator) takesInputs(es []*spec.Entry) bool {
+	takes := false
+	spec.Words(es, func(w string) {
+		takes = takes || slices.ContainsFunc(el.job.Inputs, func(in program.Input) bool { return in.Name == w })
+	})
+	return takes || slices.ContainsFunc(es, func(e *spec.Entry) bool {
+		return e.Head.V == spec.HeadForward && !e.HasIn && e.Arg.Get("inputs") == nil || el.takesInputs(e.Body)
+	})
 }
 
 // batch binds the inputs to a new batch.

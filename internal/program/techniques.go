@@ -1,5 +1,7 @@
 package program
 
+import "slices"
+
 // Techniques are what a job does beside the statements of its step.
 type Techniques struct {
 	Kept     []Kept // what outlives a step, in the order of first use
@@ -54,6 +56,13 @@ type Eval struct {
 	// are other programs, too.
 	Models map[string]*Class
 	Apart  map[string]bool
+}
+
+// OwnBatches reports whether evaluations make batches of their own: their
+// statements take one, and it is not the static batch of the steps.
+func (j *Job) OwnBatches() bool {
+	takes := slices.ContainsFunc(j.Eval.Fn.Body, func(s Stmt) bool { return s.Kind == Batch })
+	return takes && !(j.Static && slices.EqualFunc(j.Inputs, j.Eval.Inputs, func(a, b Input) bool { return slices.Equal(a.Size, b.Size) }))
 }
 
 // Offload says what lies in host memory.

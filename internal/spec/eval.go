@@ -11,7 +11,7 @@ type Eval struct {
 	TrainMode Boolean  `yaml:"train_mode" doc:"the models stay in training mode, as if model.eval() was forgotten"`
 	EMA       Boolean  `yaml:"ema" doc:"the averaged weights of train.ema are evaluated"`
 	Keep      *Value   `yaml:"keep" doc:"values that a list holds until the evaluation ends: a name, {of, detach, item, to, in, sum}, or several"`
-	Step      []*Entry `yaml:"step" doc:"the statements of one batch; by default the forward pass and the loss"`
+	Step      []*Entry `yaml:"step" doc:"the statements of one batch, which is made first where they take inputs and do not say batch; by default the forward pass and the loss"`
 }
 
 // EvalStep returns the statements of one batch of an evaluation, those of the

@@ -188,7 +188,7 @@ type OptimizerDef struct {
 
 // Data says where batches come from.
 type Data struct {
-	Input          String              `yaml:"input" enum:"per_step|static" default:"per_step" doc:"per_step: a new batch is copied to the GPU for each step; static: one batch is reused"`
+	Input          String              `yaml:"input" enum:"per_step|static" default:"per_step" doc:"per_step: a new batch is copied to the GPU for each step; static: one batch is reused, and by evaluations one of theirs if its size is another"`
 	Dataset        *Dataset            `yaml:"dataset" doc:"the data set"`
 	Loader         *Loader             `yaml:"loader" doc:"torch.utils.data.DataLoader"`
 	DevicePrefetch Boolean             `yaml:"device_prefetch" doc:"the next batch is copied on a stream of its own while the current one is used"`
