@@ -18,7 +18,7 @@ import (
 //
 // A state is told by the blocks that live: each by the events of the step in
 // which it was born and its place there, in the order of their birth. Beside
-// them there is what optimizers count. A step that was played twice from the same
+// them there is what optimizers count, and how many plans cuDNN searched for. A step that was played twice from the same
 // state, with the same outcome, is taken to do so again.
 type history struct {
 	j         *job
@@ -254,6 +254,7 @@ func (h *history) state() int32 {
 	for i, n := range h.j.stepped {
 		text.add(uint64(min(n, h.j.warmUp(i))))
 	}
+	text.add(uint64(len(h.j.plans)))
 	return text.number(h.states)
 }
 

@@ -115,7 +115,7 @@ func Play(prog *program.Job, env op.Env, backend Backend, steps int) (*Played, e
 // PlayWithin is Play for a job whose work and memory m counts.
 func PlayWithin(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, steps int) (played *Played, err error) {
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
-	env.Deterministic = prog.Determ
+	env.Deterministic, env.CudnnBenchmark = prog.Determ, prog.Benchmark
 	j := &job{Player: New(env, backend), prog: prog, models: map[string]*module{}, inputs: prog.Inputs, kept: map[string]value{}}
 	j.offload, j.at.fn, j.meter = prog.Offload, prog.Step, m
 	defer func() {
@@ -348,10 +348,7 @@ func (j *job) statement(s *program.Stmt) {
 		}
 	case program.EmptyCache:
 		j.phase = trace.Other
-		j.emit(trace.EmptyCache, 0, 0)
-		if j.executes() {
-			j.must(j.backend.EmptyCache())
-		}
+		j.EmptyCache()
 	case program.KeepValue:
 		j.phase = trace.Other
 		j.keepValue(fr, s)

@@ -55,6 +55,7 @@ type Player struct {
 	warnings   []string      // what PyTorch would warn of, each once
 	blas       [2]*op.Tensor // cuBLAS workspace of each thread's handle
 	workspaces Workspaces    // of cuDNN's convolutions
+	plans      map[plan]bool // that were searched for
 	maxTable   bool          // of 4-bit weights' maxima was made
 	loading    *tensor.DType // of parameters that are moved to the device, in place of their own; nil: none
 	rnnState   *op.Tensor    // random numbers of cuDNN's RNN

@@ -34,3 +34,30 @@ func (p *Player) ConvWorkspace(c op.ConvCall) {
 	p.mark(obj(t), trace.Workspace)
 	p.Drop(t)
 }
+
+// plan is a plan of cuDNN that a thread has.
+type plan struct {
+	op.ConvPlan
+	thread uint8
+}
+
+// FirstPlan implements op.Exec. Each thread keeps its own plans.
+func (p *Player) FirstPlan(c op.ConvPlan) bool {
+	key := plan{c, p.thread}
+	if p.onHost || p.plans[key] {
+		return false
+	}
+	if p.plans == nil {
+		p.plans = map[plan]bool{}
+	}
+	p.plans[key] = true
+	return true
+}
+
+// EmptyCache implements op.Exec.
+func (p *Player) EmptyCache() {
+	p.emit(trace.EmptyCache, 0, 0)
+	if p.executes() {
+		p.must(p.backend.EmptyCache())
+	}
+}

@@ -435,6 +435,9 @@ func (o *Outcome) notes(r *report.Report) {
 		ran[name] = true
 	}
 	for _, row := range op.Rows() {
+		if row == op.Conv && j.Spec.Train.CudnnBenchmark.Set {
+			continue // the spec says whether there is a search
+		}
 		if row.NotModelled != "" && ran[row.Name] {
 			r.NotModelled = append(r.NotModelled, row.Name+": "+row.NotModelled)
 		}

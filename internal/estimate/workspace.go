@@ -82,6 +82,9 @@ func (o *Outcome) workspaceNotes(r *report.Report) {
 		return
 	}
 	u.CudnnWorkspaceBytes, u.CudnnWorkspaceExpectedBytes = w.Most, w.Expected
+	if o.Job.Program.Benchmark {
+		r.NotModelled = append(r.NotModelled, "convolution: what cuDNN's search for kernels (train.cudnn_benchmark) takes beyond the workspace of the one that it finds, and gives back")
+	}
 	spread := min(w.Most, tensor.Bytes(workspaceSpread*float64(reserved)))
 	u.ReservedLowBytes -= spread
 	switch {

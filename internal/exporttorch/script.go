@@ -316,6 +316,9 @@ func (s *script) setup() {
 	if j.Determ {
 		s.line("torch.use_deterministic_algorithms(True)")
 	}
+	if j.Benchmark {
+		s.line("torch.backends.cudnn.benchmark = True")
+	}
 	to := "device"
 	if j.DType != tensor.Float32 {
 		to = "device=device, dtype=" + program.Literal(j.DType)

@@ -63,7 +63,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	job := &program.Job{
 		Name: s.Name.V, Batch: el.batch, Static: s.Data.Input.V == "static", Flat: s.Train.Loop.V == "flat",
 		DType: precisions[s.Train.Precision.V], Autocast: strings.HasPrefix(s.Train.Precision.V, "amp-"), LowerType: lowerTypes[s.Train.Precision.V],
-		Scaler: s.Train.Precision.V == "amp-fp16" && s.Mode.V == "train", Determ: s.Train.Deterministic.V,
+		Scaler: s.Train.Precision.V == "amp-fp16" && s.Mode.V == "train", Determ: s.Train.Deterministic.V, Benchmark: s.Train.CudnnBenchmark.V,
 	}
 	switch s.Mode.V {
 	case "inference":

@@ -6,10 +6,10 @@ import "github.com/memplan/memplan/internal/tensor"
 // bias is added in place to the result, which follows the operands' layout.
 func (c *Call) cudnnConvolution(x, w *Tensor, size tensor.Dims) {
 	last := channelsLastConv(x, w)
-	c.inFormat(x, last)
+	x = c.inFormat(x, last)
 	c.Return(c.New(tensor.InFormat(size, last), x.DType))
-	c.inFormat(w, last)
-	c.convWorkspace(Fprop, x, w, c.Out[0], last)
+	w = c.inFormat(w, last)
+	c.convKernel(Fprop, x, w, c.Out[0], last)
 }
 
 // channelsLastConv reports whether cuDNN works in channels-last layout: the
@@ -34,9 +34,7 @@ func (b *Back) gradCudnnConv(x, w, g *Tensor) {
 	if b.Need(0) {
 		last, inner := channelsLastConv(g, w), b.Mark()
 		b.Set(0, b.New(tensor.InFormat(x.Size, last), x.DType))
-		b.inFormat(w, last)
-		b.inFormat(g, last)
-		b.convWorkspace(Dgrad, b.Results[0], w, g, last)
+		b.convKernel(Dgrad, b.Results[0], b.inFormat(w, last), b.inFormat(g, last), last)
 		b.DropTo(inner)
 	}
 	if b.Need(1) {
@@ -45,10 +43,12 @@ func (b *Back) gradCudnnConv(x, w, g *Tensor) {
 		if transposed { // input and gradient change places
 			first, second = x, g
 		}
-		b.inFormat(first, last)
-		b.inFormat(second, last)
+		first, second = b.inFormat(first, last), b.inFormat(second, last)
 		b.Set(1, b.New(tensor.InFormat(w.Size, last), w.DType))
-		b.convWorkspace(Wgrad, x, w, g, last)
+		if transposed {
+			first, second = second, first
+		}
+		b.convKernel(Wgrad, second, b.Results[1], first, last)
 		b.DropTo(inner)
 	}
 	b.DropTo(mark)

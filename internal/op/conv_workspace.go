@@ -171,19 +171,3 @@ func (t *ConvWorkspaces) Workspace(c ConvCall, arch int) tensor.Bytes {
 func (e *Env) ConvWorkspace(c ConvCall) tensor.Bytes {
 	return e.convWorkspaces(c.DType).Workspace(c, e.Arch)
 }
-
-// convWorkspace tells the player of a kernel of cuDNN. Channels-last convolutions
-// have nothing to convert; what they take all the same is not known.
-func (c *Call) convWorkspace(k ConvKernel, images, filter, results *Tensor, last bool) {
-	if last || c.Env().FakeTensors {
-		return
-	}
-	a := c.Args.(*ConvArgs)
-	if a.Transposed { // the gradient of another convolution
-		images, results = results, images
-		k = [...]ConvKernel{Fprop: Dgrad, Dgrad: Fprop, Wgrad: Wgrad}[k]
-	}
-	c.ConvWorkspace(ConvCall{
-		Kind: a.kind(filter), Kernel: k, DType: images.DType, X: images.Bytes(), W: filter.Bytes(), Y: results.Bytes(),
-	})
-}

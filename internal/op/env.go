@@ -29,6 +29,9 @@ type Env struct {
 	// nothing that a kernel or a library allocates inside.
 	FakeTensors bool
 
+	// CudnnBenchmark is torch.backends.cudnn.benchmark.
+	CudnnBenchmark bool
+
 	// CudnnWorkspace is what convolutions of cuDNN take while they run.
 	CudnnWorkspace CudnnWorkspace
 

@@ -172,6 +172,11 @@ type Exec interface {
 	// ConvWorkspace says that a kernel of cuDNN's convolutions runs now, which may
 	// need a workspace.
 	ConvWorkspace(c ConvCall)
+	// FirstPlan reports whether the calling thread runs a convolution of cuDNN of
+	// this kind for the first time.
+	FirstPlan(p ConvPlan) bool
+	// EmptyCache gives the allocator's unused segments back to the device.
+	EmptyCache()
 	// DropoutState says that cuDNN's RNN drops out now, for which the device
 	// keeps the state of the random numbers.
 	DropoutState()

@@ -134,6 +134,12 @@ func (s *Shapes) BlasHandle() {}
 // ConvWorkspace implements Exec.
 func (s *Shapes) ConvWorkspace(ConvCall) {}
 
+// FirstPlan implements Exec.
+func (s *Shapes) FirstPlan(ConvPlan) bool { return false }
+
+// EmptyCache implements Exec.
+func (s *Shapes) EmptyCache() {}
+
 // DropoutState implements Exec.
 func (s *Shapes) DropoutState() {}
 

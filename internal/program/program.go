@@ -35,7 +35,8 @@ type Job struct {
 	Scaler     bool         // losses are scaled and steps made by torch.amp.GradScaler
 	Aux        *Class       // the modules that the step itself calls, such as the loss
 	Determ     bool
-	Techniques // what the job does beside the step
+	Benchmark  bool // torch.backends.cudnn.benchmark
+	Techniques      // what the job does beside the step
 }
 
 // Model is a module tree with a name.

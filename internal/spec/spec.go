@@ -143,6 +143,7 @@ type Train struct {
 	Save             *Save       `yaml:"save" doc:"checkpoints written by torch.save now and then"`
 	Steps            Integer     `yaml:"steps" min:"1" max:"1000" doc:"steps to simulate; by default until two agree"`
 	Deterministic    Boolean     `yaml:"deterministic" doc:"torch.use_deterministic_algorithms(True)"`
+	CudnnBenchmark   Boolean     `yaml:"cudnn_benchmark" doc:"torch.backends.cudnn.benchmark: the first convolution of each kind tries kernels, and empties the allocator's cache"`
 }
 
 // ZeroGrad says where and how gradients are cleared.
