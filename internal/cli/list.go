@@ -275,6 +275,7 @@ func lookupPreset(name string) (*preset, error) {
 		p.Params[k], _ = s.Env.Lookup(k)
 	}
 	delete(p.Params, "unsupported") // what presets of hf/ say to their loader
+	delete(p.Params, graph.RefusedParam)
 	return p, nil
 }
 

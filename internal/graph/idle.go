@@ -81,6 +81,9 @@ func (el *elaborator) idle() []string {
 		warn([]string{"data.device_prefetch"}, "with input: static, one batch for all steps")
 	}
 	for _, p := range s.IdleParams() {
+		if p.V == RefusedParam {
+			continue
+		}
 		out = append(out, fmt.Sprintf("param %q (%s:%d) is never used", p.V, s.Path, p.At.Line))
 	}
 	return out

@@ -182,6 +182,9 @@ func (el *elaborator) models() {
 		for _, e := range el.others[from:] {
 			el.users[e] = presetOf(m)
 		}
+		if why, _ := x.spec.Env.Lookup(RefusedParam); why != nil {
+			el.refuses(x, why)
+		}
 		el.as(x, func() { x.def = el.given(x.def) })
 		x.inputs = forwardInputs(x.def, x.spec.Env)
 		el.ms = append(el.ms, x)
@@ -196,6 +199,18 @@ func (el *elaborator) models() {
 		add(spec.TeacherName, &t.Model, t.At)
 		el.ms[len(el.ms)-1].eval = true
 	}
+}
+
+// RefusedParam is the param in which a spec says why its params do not go together;
+// null: they do.
+const RefusedParam = "refused"
+
+// refuses ends with what a spec says of its params.
+func (el *elaborator) refuses(m *model, why any) {
+	if m.spec != el.spec {
+		el.fail(m.use.Preset.At, "preset %s: %v", m.use.Preset.V, why)
+	}
+	el.fail(el.spec.Params.Get(RefusedParam).Span, "%v", why)
 }
 
 // presetOf says which preset a model of the spec stands for, and where.
