@@ -18,8 +18,9 @@ import (
 //
 // A state is told by the blocks that live: each by the events of the step in
 // which it was born and its place there, in the order of their birth. Beside
-// them there is what optimizers count, and how many plans cuDNN searched for. A step that was played twice from the same
-// state, with the same outcome, is taken to do so again.
+// them there is what optimizers count, and how many plans cuDNN searched for. A
+// step that was played twice from the same state, with the same outcome, is taken
+// to do so again.
 type history struct {
 	j         *job
 	tracks    bool    // states are told; otherwise steps are compared alone

@@ -182,7 +182,7 @@ func (el *elaborator) models() {
 		for _, e := range el.others[from:] {
 			el.users[e] = presetOf(m)
 		}
-		if why, _ := x.spec.Env.Lookup(RefusedParam); why != nil {
+		if why, _ := x.spec.Env.Lookup(RefusedParam); spec.Truth(why) {
 			el.refuses(x, why)
 		}
 		el.as(x, func() { x.def = el.given(x.def) })
