@@ -36,7 +36,7 @@ var exitDocs = []struct {
 	{exitGate, "The command ran, and the answer is no: a gate failed (`check`), or two jobs differ (`diff --exit-code`)."},
 	{exitUsage, "Wrong flags or arguments, or a spec, trace, report or configuration with mistakes. Nothing was computed."},
 	{exitFailed, "The command could not finish: a file that is not there or cannot be written, a log without a message, a limit of memory or time that was met, a mistake of memplan's own."},
-	{exitMismatch, "A run contradicts its prediction by more than its tolerance (`run`)."},
+	{exitMismatch, "A run contradicts its prediction (`run`): its peaks differ by more than the tolerance, or, without `--tolerance`, any allocation or free does."},
 	{exitInterrupted, "Interrupted with Ctrl-C (SIGINT)."},
 	{exitTerminated, "Asked to end (SIGTERM)."},
 }
@@ -68,7 +68,7 @@ func exitCode(err error) int {
 		away   *files.OutsideError
 	)
 	switch {
-	case errors.Is(err, errMismatch):
+	case errors.Is(err, errMismatch), errors.Is(err, errOther):
 		return exitMismatch
 	case errors.As(err, &usage), errors.As(err, &wrong), errors.As(err, &played), errors.As(err, &conf), errors.As(err, &read), errors.As(err, &not), errors.As(err, &kinds), errors.As(err, &away):
 		return exitUsage

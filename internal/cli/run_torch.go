@@ -72,18 +72,23 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	for _, q := range rec.Steps {
 		rep.StepMS = append(rep.StepMS, q.MS)
 	}
-	for _, events := range rec.Events {
-		rep.Trace.Events += len(events)
-	}
 	predictedEvents := o.Played.Trace.Events
 	rep.Predicted.OutOfMemory, rep.Measured.OutOfMemory = !o.Fits(), strings.Contains(rec.Error, "out of memory")
 	if rep.Predicted.OutOfMemory {
 		p := o.Report()
 		predictedEvents = predictedEvents[:o.OnGPU.OOMs[0].Event]
-		rec.Events = trace.Until(rec.Events, predictedEvents) // then the exception frees what it unwinds
 		rep.Warnings = append(rep.Warnings, "predicted: "+strings.ReplaceAll(p.Verdict.Reason, "\n", "; "))
 	}
-	rep.Trace.FirstDifference = trace.Difference(rec.Events, predictedEvents, false, j.Program.Autocast)
+	w := &o.Played.Workspaces
+	recorded, predictedEvents, taken := trace.WithoutWorkspaces(rec.Events, predictedEvents, w.Places, w.Events)
+	rep.Trace.Workspaces, rep.Trace.LargestWorkspaceBytes = taken.Count, taken.Largest
+	if rep.Predicted.OutOfMemory {
+		recorded = trace.Until(recorded, predictedEvents) // then the exception frees what it unwinds
+	}
+	for _, events := range recorded {
+		rep.Trace.Events += len(events)
+	}
+	rep.Trace.FirstDifference = trace.Difference(recorded, predictedEvents, false, j.Program.Autocast)
 	rep.Trace.Equal = rep.Trace.FirstDifference == ""
 	switch {
 	case rep.Measured.OutOfMemory:

@@ -11,6 +11,7 @@ type Workspaces struct {
 	Calls    []op.ConvCall // in order
 	Expected tensor.Bytes  // the largest that is expected
 	Most     tensor.Bytes  // what the largest may be
+	Places   []int         // of Calls: the events before which each takes its workspace
 	Events   []int         // their allocations in the trace, in order
 }
 
@@ -20,7 +21,7 @@ func (p *Player) ConvWorkspace(c op.ConvCall) {
 		return
 	}
 	w, expected := &p.workspaces, p.env.ConvWorkspace(c)
-	w.Calls = append(w.Calls, c)
+	w.Calls, w.Places = append(w.Calls, c), append(w.Places, len(p.tr.Events))
 	w.Expected, w.Most = max(w.Expected, expected), max(w.Most, expected, c.Most())
 	n := p.env.CudnnWorkspace.Bytes
 	if p.env.CudnnWorkspace.Model {

@@ -26,7 +26,8 @@ type Run struct {
 	Predicted RunBytes  `json:"predicted"`
 	Measured  RunBytes  `json:"measured"`
 	Trace     RunTrace  `json:"trace"`
-	Agrees    bool      `json:"agrees"`            // within the tolerance
+	Within    bool      `json:"within_tolerance"`  // the peaks, or that the job dies
+	Agrees    bool      `json:"agrees"`            // and each allocation and free is the predicted one
 	Stopped   string    `json:"stopped,omitempty"` // what ended the run before its last step, so that nothing is compared
 	Warnings  []string  `json:"warnings"`
 }
@@ -51,11 +52,14 @@ type RunBytes struct {
 	OutOfMemory    bool         `json:"out_of_memory"` // the job died of it
 }
 
-// RunTrace compares the allocations and frees one by one.
+// RunTrace compares the allocations and frees one by one, but for the workspaces of
+// cuDNN's convolutions, which are another machine's matter.
 type RunTrace struct {
-	Events          int    `json:"events"`
-	Equal           bool   `json:"equal"`
-	FirstDifference string `json:"first_difference,omitempty"`
+	Events                int          `json:"events"`
+	Equal                 bool         `json:"equal"`
+	FirstDifference       string       `json:"first_difference,omitempty"`
+	Workspaces            int          `json:"workspaces,omitempty"` // with torch; not among the events
+	LargestWorkspaceBytes tensor.Bytes `json:"largest_workspace_bytes,omitempty"`
 }
 
 // Difference is what was measured beyond what was predicted, as a share.
@@ -98,9 +102,12 @@ func WriteRun(w io.Writer, r *Run, format string) error {
 		add("reserved", r.Predicted.ReservedBytes, r.Measured.ReservedBytes)
 		add("device", r.Predicted.DeviceBytes, r.Measured.DeviceBytes)
 	}
-	verdict := "AGREES"
-	if !r.Agrees {
-		verdict = "DIFFERS"
+	verdict := "DIFFERS"
+	switch {
+	case r.Agrees:
+		verdict = "AGREES"
+	case r.Within:
+		verdict = "DIFFERS WITHIN TOLERANCE"
 	}
 	printable.Fprintf(w, "%s: the prediction for %s, executed by %s, %s\n\n", verdict, r.Spec, by, Plural(int64(r.Steps), "step"))
 	if err := t.Write(w); err != nil {
@@ -109,7 +116,11 @@ func WriteRun(w io.Writer, r *Run, format string) error {
 	fmt.Fprintln(w)
 	switch {
 	case r.Trace.Equal:
-		printable.Fprintf(w, "all %d allocations and frees are the predicted ones, in their order\n", r.Trace.Events)
+		beside := ""
+		if n := r.Trace.Workspaces; n > 0 {
+			beside = fmt.Sprintf("; beside them %s of cuDNN, of at most %v", Plural(int64(n), "workspace"), r.Trace.LargestWorkspaceBytes)
+		}
+		printable.Fprintf(w, "all %d allocations and frees are the predicted ones, in their order%s\n", r.Trace.Events, beside)
 	case r.Trace.FirstDifference != "":
 		printable.Fprintf(w, "the allocations differ: %s\n", r.Trace.FirstDifference)
 	}
