@@ -430,18 +430,7 @@ func (o *Outcome) notes(r *report.Report) {
 		warn("nothing is left of the device's %v beside context and other processes", m.Total)
 	}
 	o.stepNotes(r, warn)
-	ran := map[string]bool{}
-	for _, name := range o.Played.Trace.Ops {
-		ran[name] = true
-	}
-	for _, row := range op.Rows() {
-		if row == op.Conv && j.Spec.Train.CudnnBenchmark.Set {
-			continue // the spec says whether there is a search
-		}
-		if row.NotModelled != "" && ran[row.Name] {
-			r.NotModelled = append(r.NotModelled, row.Name+": "+row.NotModelled)
-		}
-	}
+	r.NotModelled = append(r.NotModelled, o.OperatorNotes()...)
 	for _, option := range m.Conf.NotModelled {
 		r.NotModelled = append(r.NotModelled, "device.alloc_conf: "+option)
 	}
@@ -459,6 +448,25 @@ func (o *Outcome) notes(r *report.Report) {
 	if slack := r.Uncertainty.ReservedHighBytes - r.Peak.ReservedBytes + r.Uncertainty.CudnnRNNBytes + r.Uncertainty.NCCLHighBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {
 		warn(NoteUncertain+" (%v; see below)", slack)
 	}
+}
+
+// OperatorNotes are those of Report.NotModelled that come with the operators that
+// ran, whatever else a spec says.
+func (o *Outcome) OperatorNotes() []string {
+	ran := map[string]bool{}
+	for _, name := range o.Played.Trace.Ops {
+		ran[name] = true
+	}
+	var out []string
+	for _, row := range op.Rows() {
+		if row == op.Conv && o.Job.Spec.Train.CudnnBenchmark.Set {
+			continue // the spec says whether there is a search
+		}
+		if row.NotModelled != "" && ran[row.Name] {
+			out = append(out, row.Name+": "+row.NotModelled)
+		}
+	}
+	return out
 }
 
 // stepNotes says what more steps than were played may bring.

@@ -76,12 +76,18 @@ func (u *unit) examine(o *outcome) {
 			on, frag, r.Peak.ReservedBytes, percent(frag, r.Peak.ReservedBytes), u.policy.fragmentation)
 	}
 	u.host(r.Host, tensor.Bytes(max(r.Train.Ranks, 1)))
+	u.leftOut = o.OperatorNotes()
 	for i, n := range r.NotModelled {
 		heaviest := Note
 		if i < len(o.Job.NotModelled) { // asked for by the spec
 			heaviest = Error
 		}
-		u.addAs(notModelled, heaviest, u.subject(n, o), "not modelled: %s", n)
+		if !slices.Contains(u.leftOut, n) {
+			u.addAs(notModelled, heaviest, u.subject(n, o), "not modelled: %s", n)
+		}
+	}
+	if u.policy.severity(&Rules[notModelled]) == Off {
+		u.leftOut = nil
 	}
 	for _, w := range r.Warnings {
 		u.warning(w, on, o)

@@ -33,6 +33,6 @@ func writeGitHub(w io.Writer, r *Result, s Style) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s  %s: %s\n%s", r.verdict(), r.scope(), r.counts(), r.lenient("", "\n"))
+	_, err := fmt.Fprintf(w, "%s  %s: %s\n%s%s", r.verdict(), r.scope(), r.counts(), r.lenient("", "\n"), r.leftOutLines("", "\n"))
 	return err
 }

@@ -45,6 +45,7 @@ func writeMarkdown(w io.Writer, r *Result, _ Style) error {
 			fmt.Fprint(w, l.tail)
 		}
 	}
+	fmt.Fprint(w, r.leftOutLines("\n", "\n"))
 	_, err := fmt.Fprintf(w, "\n`memplan explain %s` says what a rule means.\n", Rules[predictedOOM].ID)
 	return err
 }

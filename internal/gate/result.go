@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -22,6 +23,7 @@ type Result struct {
 	Config   string    `json:"config"`    // the configuration; "": none
 	Against  string    `json:"against"`   // what growth was measured against: a file or a commit; "": nothing
 	RulesOff []RuleOff `json:"rules_off"` // rules that weigh less than by default
+	LeftOut  []LeftOut `json:"left_out"`  // what the figures do not hold, of operators; no findings
 	FailOn   string    `json:"fail_on"`   // the lightest finding that makes the gate fail, or never
 	Errors   int       `json:"errors"`
 	Warnings int       `json:"warnings"`
@@ -62,6 +64,41 @@ func (o *Options) rulesOff() []RuleOff {
 		}
 	}
 	return out
+}
+
+// LeftOut is what an operator's figures do not hold, whatever a spec says.
+type LeftOut struct {
+	What  string `json:"what"`
+	Specs int    `json:"specs"` // so many run the operator
+}
+
+// leftOut collects what the units left out, the most frequent first.
+func leftOut(units []unit) []LeftOut {
+	out := []LeftOut{}
+	in := map[string]string{} // the spec that had it last
+	for i := range units {
+		for _, what := range units[i].leftOut {
+			last, known := in[what]
+			in[what] = units[i].Spec
+			switch at := slices.IndexFunc(out, func(l LeftOut) bool { return l.What == what }); {
+			case !known:
+				out = append(out, LeftOut{what, 1})
+			case last != units[i].Spec: // not on another GPU
+				out[at].Specs++
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b LeftOut) int { return b.Specs - a.Specs })
+	return out
+}
+
+// leftOutLines tell it, each between two texts.
+func (r *Result) leftOutLines(before, after string) string {
+	var b strings.Builder
+	for _, l := range r.LeftOut {
+		fmt.Fprintf(&b, "%snot in the figures of %s: %s%s", before, report.Plural(int64(l.Specs), "spec"), l.What, after)
+	}
+	return b.String()
 }
 
 // leniency says what the summary must not leave out: rules that are off or

@@ -71,7 +71,7 @@ var Rules = []Rule{
 		"The allocator reserves more than tensors ever hold at once, by more than max_fragmentation (25% by default) of what it\nreserves, and the difference is 5% of the usable memory or more.\ndevice.alloc_conf: expandable_segments:True often helps.",
 		[]string{"device.alloc_conf", "train.batch_size", "device.gpu", "model", "models"}},
 	{"MP006", "not-modelled", Warning, "the figures leave something out",
-		"The spec asks for something that memplan does not model yet, or an operator of it has an effect that depends on what\nmemplan cannot know; of these the finding is a note.", nil},
+		"The spec asks for something that memplan does not model yet; the message says what the figures are worth without it.\nWhat operators leave out whatever a spec says, as it depends on data or on the machine, is no finding: the summary says it\nonce for all specs.", nil},
 	{"MP007", "leak", Error, "memory grows from step to step",
 		"Each step leaves more on the GPU than it found: mostly a list of losses or outputs that still hold their graphs (item: true or\ndetach: true beside keep mends it). Where the job lives through all steps that were simulated, or only the machine's own memory grows, the\nfinding is a warning.",
 		[]string{"train.keep", "step", "train.loop", "train"}},

@@ -130,6 +130,7 @@ func Check(ctx context.Context, o *Options) (*Result, error) {
 			r.Findings = append(r.Findings, f)
 		}
 	}
+	r.LeftOut = leftOut(units)
 	r.Findings = append(r.Findings, o.gone()...)
 	r.RulesOff = o.rulesOff()
 	r.sum(o.Config)
@@ -145,6 +146,8 @@ type unit struct {
 	budget *limit.Budget // while it is checked
 	text   *spec.Spec    // as the file has it, for places; nil if it cannot be read
 	met    bool          // a limit ended it
+
+	leftOut []string // of the figures, by operators
 }
 
 // units lists what is to be checked: each spec on each GPU that is asked for.

@@ -37,7 +37,7 @@ func writeText(w io.Writer, r *Result, s Style) error {
 		}
 		fmt.Fprintln(w)
 	}
-	_, err := fmt.Fprintf(w, "%s  %s: %s\n%s%s", color(r.verdict()), r.scope(), r.counts(), r.lenient("", "\n"), r.next())
+	_, err := fmt.Fprintf(w, "%s  %s: %s\n%s%s%s", color(r.verdict()), r.scope(), r.counts(), r.lenient("", "\n"), r.leftOutLines("", "\n"), r.next())
 	return err
 }
 
