@@ -85,7 +85,11 @@ func (h *hfModel) check(s *spec.Spec) {
 	for _, c := range hfChoices {
 		v, _ := s.Env.Lookup(c.param)
 		if name, _ := v.(string); !slices.Contains(c.values, name) {
-			el.fail(h.at(c.param), "%s must be one of %s, not %s", c.param, list(c.values), spec.Show(v))
+			hint := ""
+			if c.param == "attn" {
+				hint = "; others are known and not modelled: write model.attn_implementation"
+			}
+			el.fail(h.at(c.param), "%s must be one of %s, not %s%s", c.param, list(c.values), spec.Show(v), hint)
 		}
 	}
 	if known := hfList(s, "precisions"); known != nil && !slices.Contains(known, el.spec.Train.Precision.V) {

@@ -40,7 +40,9 @@ func (d *decoder) section(v *Value, out any, what string) {
 	for _, p := range v.Pairs {
 		i, ok := fields.index[p.Key.Str]
 		if !ok {
-			d.errs.Unknown(p.Key.Span, "key", p.Key.Str, fields.names)
+			if !d.errs.otherName(p.Key.Span, p.Key.Str) {
+				d.errs.Unknown(p.Key.Span, "key", p.Key.Str, fields.names)
+			}
 			continue
 		}
 		d.field(rv.FieldByIndex(i), rv.Type().FieldByIndex(i).Tag, p.Key, p.Value)

@@ -28,6 +28,8 @@ type Parallel struct {
 	ZeRO   Integer `yaml:"zero" min:"1" doc:"of ddp: 1, the stage of ZeRO: each process steps some of the parameters and has their optimizer state alone (torch.distributed.optim.ZeroRedundancyOptimizer)"`
 	Bucket Boolean `yaml:"parameters_as_bucket_view" default:"false" doc:"of zero: the parameters that a process steps are views of one tensor"`
 
+	DeepSpeed *Value `yaml:"deepspeed" doc:"DeepSpeed: its configuration, or a path" later:"DeepSpeed"`
+
 	Tensor   Integer `yaml:"tensor" min:"1" doc:"tensor-parallel ranks" later:"tensor parallelism"`
 	Pipeline Integer `yaml:"pipeline" min:"1" doc:"pipeline stages" later:"pipeline parallelism"`
 	Sequence Integer `yaml:"sequence" min:"1" doc:"sequence-parallel ranks" later:"sequence parallelism"`

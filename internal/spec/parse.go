@@ -304,7 +304,7 @@ func (v *Value) moveTo(s Span) {
 }
 
 // NotModelled lists what the spec asks for and memplan does not model yet, as
-// "key: what", in the order of the file's sections.
+// "key: what; worth of the figures", in the order of the file's sections.
 func (s *Spec) NotModelled() []string {
 	var out []string
 	later(reflect.ValueOf(s).Elem(), s.root, "", &out)
@@ -320,8 +320,9 @@ func later(rv reflect.Value, v *Value, prefix string, out *[]string) {
 			continue
 		}
 		if what := rv.Type().FieldByIndex(fields.index[key]).Tag.Get("later"); what != "" {
-			if sub.Kind != Bool || sub.Bool { // false asks for nothing
-				*out = append(*out, prefix+key+": "+what)
+			modelled := rv.Type().FieldByIndex(fields.index[key]).Tag.Get("modelled")
+			if (sub.Kind != Bool || sub.Bool) && (sub.Kind != Str || sub.Str != modelled) { // false asks for nothing
+				*out = append(*out, prefix+key+": "+what+worthOf(prefix+key, sub))
 			}
 			continue
 		}

@@ -20,7 +20,8 @@ type (
 // Fields carry what a section may hold. The tags: `yaml` is the key, `doc` its
 // meaning (for the JSON Schema), `enum` the allowed strings, `min` the least
 // and `max` the greatest number, `default` the value if the key is absent,
-// `later` names what is accepted but not modelled yet.
+// `later` names what is accepted but not modelled yet (see unmodelleds), `modelled`
+// the one value of such a key that is.
 type Spec struct {
 	Path string  `yaml:"-"`
 	Errs *Errors `yaml:"-"`
@@ -65,6 +66,7 @@ type Model struct {
 	With   *Value `yaml:"with" doc:"values for the preset's params"`
 	HF     String `yaml:"hf" doc:"path of a Hugging Face config.json"`
 	Task   String `yaml:"task" doc:"what a Hugging Face model is trained for"`
+	Attn   String `yaml:"attn_implementation" enum:"sdpa|eager|flash_attention_2|flash_attention_3|flex_attention" default:"sdpa" doc:"attention of a Hugging Face model, as transformers calls it; sdpa is modelled, and eager by with: {attn: eager}" later:"attention by another implementation than sdpa" modelled:"sdpa"`
 
 	Freeze *Freeze `yaml:"freeze" doc:"parameters of this model that are not trained, instead of the job's freeze"`
 	LoRA   *LoRA   `yaml:"lora" doc:"low-rank adapters of this model, instead of the job's lora"`
@@ -142,6 +144,8 @@ type Train struct {
 	Keep             *Value      `yaml:"keep" doc:"values that a list holds from step to step: a name, {of, detach, item, to, in, sum}, or several"`
 	Save             *Save       `yaml:"save" doc:"checkpoints written by torch.save now and then"`
 	Steps            Integer     `yaml:"steps" min:"1" max:"1000" doc:"steps to simulate; by default until two agree"`
+	Compile          *Value      `yaml:"compile" doc:"torch.compile: true, a mode, or its arguments" later:"torch.compile"`
+	ChannelsLast     Boolean     `yaml:"channels_last" doc:"model and images in memory_format=torch.channels_last" later:"channels-last tensors"`
 	Deterministic    Boolean     `yaml:"deterministic" doc:"torch.use_deterministic_algorithms(True)"`
 	CudnnBenchmark   Boolean     `yaml:"cudnn_benchmark" doc:"torch.backends.cudnn.benchmark: the first convolution of each kind tries kernels, and empties the allocator's cache"`
 }

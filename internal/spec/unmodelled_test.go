@@ -1,0 +1,91 @@
+package spec
+
+import (
+	"encoding/csv"
+	"fmt"
+	"math"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestWorth asks for each key that is accepted and not modelled: the report says what
+// the figures are worth without it.
+func TestWorth(t *testing.T) {
+	const minimal = "memplan: 1\nmodel: {preset: mlp%s}\n%s"
+	for _, u := range unmodelleds {
+		section, key, _ := strings.Cut(u.key, ".")
+		value := u.value
+		if value == "" {
+			value = map[string]string{"attn_implementation": "flex_attention", "deepspeed": "ds.json", "compile": "true", "channels_last": "true"}[key]
+			if value == "" {
+				value = "2"
+			}
+		}
+		text := fmt.Sprintf(minimal, "", fmt.Sprintf("%s: {%s: %s}", section, key, value))
+		if section == "model" {
+			text = fmt.Sprintf(minimal, fmt.Sprintf(", %s: %s", key, value), "")
+		}
+		s, err := Parse("a.yaml", []byte(text), Options{})
+		if err != nil {
+			t.Errorf("%s: %v", u.key, err)
+			continue
+		}
+		if got := s.NotModelled(); len(got) != 1 || !strings.HasPrefix(got[0], u.key+": ") || !strings.HasSuffix(got[0], "; "+u.worth) {
+			t.Errorf("%s: %s: not modelled: %q", u.key, value, got)
+		}
+		for _, name := range u.also {
+			_, err := Parse("a.yaml", []byte(fmt.Sprintf(minimal, "", name+": true")), Options{})
+			if err == nil || !strings.Contains(err.Error(), "write "+u.key) || !strings.Contains(err.Error(), u.worth) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	for _, text := range []string{"train: {compile: false, channels_last: false}", "train: {compile: null}"} {
+		s, err := Parse("a.yaml", []byte(fmt.Sprintf(minimal, ", attn_implementation: sdpa", text)), Options{})
+		if err != nil || len(s.NotModelled()) > 0 {
+			t.Errorf("%s: %v, %v", text, s.NotModelled(), err)
+		}
+	}
+}
+
+// TestEveryLaterKey holds the tags of keys that are not modelled against the table.
+func TestEveryLaterKey(t *testing.T) {
+	for section, typ := range map[string]reflect.Type{"": reflect.TypeFor[Spec](), "train.": reflect.TypeFor[Train](), "model.": reflect.TypeFor[Model](), "parallel.": reflect.TypeFor[Parallel]()} {
+		fields := fieldsOf(typ)
+		for _, key := range fields.names {
+			if later := typ.FieldByIndex(fields.index[key]).Tag.Get("later"); later != "" && worthOf(section+key, &Value{}) == "" {
+				t.Errorf("%s%s: nothing says what the figures are worth", section, key)
+			}
+		}
+	}
+}
+
+// TestChannelsLast holds what is said of channels-last tensors against recordings.
+func TestChannelsLast(t *testing.T) {
+	f, err := os.Open("../../testdata/measured/channels_last.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	models := map[string]bool{}
+	low, high := [2]float64{math.Inf(1), math.Inf(1)}, [2]float64{math.Inf(-1), math.Inf(-1)}
+	for _, row := range rows[1:] {
+		models[row[0]] = true
+		for i := range 2 {
+			was, _ := strconv.ParseFloat(row[2+i], 64)
+			is, _ := strconv.ParseFloat(row[4+i], 64)
+			low[i], high[i] = min(low[i], 100*(is/was-1)), max(high[i], 100*(is/was-1))
+		}
+	}
+	want := fmt.Sprintf("recorded peaks of %d CNNs were %.1f %% lower to %.1f %% higher (reserved: %.1f %% lower to %.1f %% higher)", len(models), -low[0], high[0], -low[1], high[1])
+	if got := worthOf("train.channels_last", &Value{}); !strings.Contains(got, want) {
+		t.Errorf("%q, recorded: %q", got, want)
+	}
+}
