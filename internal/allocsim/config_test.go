@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/torchver"
 )
 
@@ -52,4 +53,15 @@ func FuzzParseConfig(f *testing.F) {
 			t.Errorf("New(%q): %v", c, err)
 		}
 	})
+}
+
+// TestShown holds what messages say of requests: the segment that was asked for.
+func TestShown(t *testing.T) {
+	for _, c := range []struct{ asked, shown tensor.Bytes }{
+		{4, 2 << 20}, {1 << 20, 2 << 20}, {1<<20 + 1, 20 << 20}, {8 << 20, 20 << 20}, {10 << 20, 10 << 20}, {73 << 20, 74 << 20},
+	} {
+		if got := new(Config).Shown(c.asked); got != c.shown {
+			t.Errorf("%v: %v, want %v", c.asked, got, c.shown)
+		}
+	}
 }

@@ -63,7 +63,10 @@ func roundPower2Division(n, d tensor.Bytes) tensor.Bytes {
 }
 
 // Shown is what a message says that a request of n bytes tried to allocate.
-func (c *Config) Shown(n tensor.Bytes) tensor.Bytes { return c.segmentSize(c.roundSize(n)) }
+func (c *Config) Shown(n tensor.Bytes) tensor.Bytes {
+	d := c.withDefaults()
+	return d.segmentSize(d.roundSize(n))
+}
 
 // segmentSize returns the bytes asked of cudaMalloc when no cached block can
 // serve a rounded size. It is also what "Tried to allocate" prints.

@@ -32,7 +32,9 @@ func newExplain(s *Streams) *cobra.Command {
 standard input, and says of each message what was asked for, what was free, why
 it failed (too much in tensors, fragmentation, another process, a memory limit,
 a leak, the machine's own memory) and what to do. With --spec it compares the
-message with the plan and names where they part.
+message, and the traceback above it, with the plan: the size, the phase, the module
+and the operator of the request, and the steps that the log counts. "As planned" is
+said where nothing of that differs; what the log does not tell is named.
 
 NAME is an operator, a layer, an optimizer, a GPU, a preset, a rule of memplan
 check or a change that memplan tries where a job does not fit: explain says what

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/oom"
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/tensor"
@@ -84,23 +85,56 @@ func planOf(o *estimate.Outcome) *oom.Plan {
 	r := o.Report()
 	p := &oom.Plan{
 		Device: r.Device.Name, Total: r.Device.TotalBytes, Context: r.Device.ContextBytes, PeakAllocated: r.Peak.AllocatedBytes,
-		PeakReserved: r.Peak.ReservedBytes, Fits: r.Verdict.Fits, Where: report.Where(r.Peak.Step, r.Peak.Phase, r.Peak.Op, r.Peak.Layer),
-		NotModelled: r.NotModelled,
+		PeakReserved: r.Peak.ReservedBytes, Fits: r.Verdict.Fits, NotModelled: r.NotModelled, Operators: operatorsOf,
+		Microbatches: o.Job.Spec.Train.GradAccumulation.V,
 	}
 	if x := r.Verdict.OOM; x != nil {
-		p.Tried, p.Free, p.Held, p.Where = x.TriedBytes, x.FreeBytes, o.OnGPU.OOMs[0].Err.Allocated, report.Where(x.Step, x.Phase, x.Op, x.Layer)
+		p.Free, p.Held = x.FreeBytes, o.OnGPU.OOMs[0].Err.Allocated
+		p.Dies = oom.Request{Bytes: x.TriedBytes, Step: x.Step, Phase: x.Phase, Op: x.Op, Layer: x.Layer}
 	}
-	sizes := map[tensor.Bytes]bool{}
-	for i := range o.Played.Trace.Events {
-		if e := &o.Played.Trace.Events[i]; e.Kind == trace.Alloc {
-			sizes[o.Job.Machine.Conf.Shown(e.Bytes)] = true
+	seen := map[oom.Request]bool{}
+	tr := o.Played.Trace
+	for i := range tr.Events {
+		e := &tr.Events[i]
+		if e.Kind != trace.Alloc {
+			continue
+		}
+		q := oom.Request{Bytes: o.Job.Machine.Conf.Shown(e.Bytes), Phase: e.Phase.String(), Op: tr.Ops[e.Op], Layer: tr.Layers[e.Layer]}
+		if !seen[q] {
+			seen[q] = true
+			q.Step = int(e.Step)
+			p.Requests = append(p.Requests, q)
 		}
 	}
-	for b := range sizes {
-		p.Requests = append(p.Requests, b)
-	}
-	slices.Sort(p.Requests)
 	return p
+}
+
+// partsOf are the operators in which functions allocate that are made of others.
+var partsOf = map[string][]string{
+	"linear": {"addmm", "mm", "bmm"}, "matmul": {"mm", "bmm", "addmm"}, "@": {"mm", "bmm", "addmm"},
+	"conv1d": {"convolution"}, "conv2d": {"convolution"}, "conv3d": {"convolution"},
+	"softmax": {"_softmax"}, "log_softmax": {"_log_softmax"}, "dropout": {"native_dropout"}, "embedding": {"embedding"},
+	"layer_norm": {"native_layer_norm"}, "batch_norm": {"native_batch_norm", "cudnn_batch_norm"},
+	"cross_entropy": {"_log_softmax", "nll_loss_forward", "nll_loss2d_forward"}, "cross_entropy_loss": {"_log_softmax", "nll_loss_forward", "nll_loss2d_forward"},
+	"scaled_dot_product_attention": {"_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention", "_softmax", "bmm"},
+	"+":                            {"add", "add_"}, "-": {"sub", "sub_"}, "*": {"mul", "mul_"}, "/": {"div", "div_"},
+}
+
+// operatorsOf are the operators that may run where a line of Python calls a function;
+// nil if memplan does not know.
+func operatorsOf(call string) []string {
+	if list := partsOf[call]; list != nil {
+		return list
+	}
+	if s := op.Lookup(call); s != nil && !s.Row.Composite {
+		return []string{s.Row.Name}
+	}
+	for _, r := range op.Rows() {
+		if r.Name == call && !r.Composite {
+			return []string{call}
+		}
+	}
+	return nil
 }
 
 // writeExplained prints one message and what it means.
@@ -138,6 +172,9 @@ func writeExplained(w io.Writer, name string, x *explained) {
 	size("this process, all", f.InUse)
 	for _, p := range f.Processes {
 		size(fmt.Sprintf("process %d", p.PID), p.Bytes)
+	}
+	if at := f.Place; at != nil && at.String() != "" {
+		printable.Fprintf(w, "\n  the traceback ends in line %d: %s\n", at.Line, at)
 	}
 	for _, c := range x.Causes {
 		printable.Fprintf(w, "\n%s: %s\n", c.Cause, c.Why)

@@ -14,11 +14,21 @@ type Plan struct {
 	PeakAllocated tensor.Bytes // without a limit
 	PeakReserved  tensor.Bytes
 	Fits          bool
-	Tried, Free   tensor.Bytes // of the first request that fails, if any
-	Held          tensor.Bytes // in tensors when that request fails
-	Where         string       // of that request, or of the peak
+	Dies          Request      // the first that fails, if any
+	Free          tensor.Bytes // when it fails
+	Held          tensor.Bytes // in tensors when it fails
 	NotModelled   []string
-	Requests      []tensor.Bytes // the sizes that the plan asks for, as messages name them
+	Requests      []Request // all that the plan makes, each at its first place
+	Microbatches  int64     // of a step
+	// Operators are those that may run where a traceback calls a function; nil: not known.
+	Operators func(call string) []string
+}
+
+// Request is one for memory, in a size as messages name it.
+type Request struct {
+	Bytes            tensor.Bytes
+	Step             int
+	Phase, Op, Layer string
 }
 
 // near is how far two figures may be apart and still be the same: messages are
@@ -32,6 +42,7 @@ func near(a, b tensor.Bytes) bool {
 // would check.
 func Compare(f *Failure, p *Plan) []string {
 	var out []string
+	at := p.meant(f.Place)
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if f.Total >= 0 && !near(f.Total, p.Total) {
 		say("the job ran on a GPU of %v, the plan is for %s with %v: set device in the spec", f.Total, p.Device, p.Total)
@@ -40,15 +51,17 @@ func Compare(f *Failure, p *Plan) []string {
 	case f.Tried < 0:
 		say("the message has no figures to compare with the plan's peak of %v allocated, %v reserved", p.PeakAllocated, p.PeakReserved)
 		return out
-	case !p.Fits && near(f.Tried, p.Tried):
-		say("as planned: the plan dies of the same request, %v in %s", p.Tried, p.Where)
+	case !p.Fits && near(f.Tried, p.Dies.Bytes):
+		out = append(out, p.sameSize(f, at)...)
 	case !p.Fits:
-		say("the plan dies too, but of %v in %s, not of the %v of the message", p.Tried, p.Where, f.Tried)
+		say("the plan dies too, but of %v in %s, not of the %v of the message", p.Dies.Bytes, p.Dies.where(), f.Tried)
 		if f.Allocated >= 0 && p.requests(f.Tried) {
 			say("the sizes agree, as the plan asks for %v, too; what lives beside does not: %v in tensors, the plan has %v (a mask, a buffer, a tensor that is kept?)", f.Tried, f.Allocated, p.Held)
 		}
 	}
-	if !p.requests(f.Tried) {
+	if p.requests(f.Tried) {
+		out = append(out, p.elsewhere(f, at)...)
+	} else {
 		say("the plan makes no request of %v: the job does something that the spec does not say, or in other sizes (batch, sequence length, precision)", f.Tried)
 	}
 	switch {
@@ -83,7 +96,7 @@ func Compare(f *Failure, p *Plan) []string {
 // requests reports whether the plan asks for that many bytes somewhere.
 func (p *Plan) requests(b tensor.Bytes) bool {
 	for _, r := range p.Requests {
-		if near(b, r) {
+		if near(b, r.Bytes) {
 			return true
 		}
 	}

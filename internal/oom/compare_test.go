@@ -3,8 +3,6 @@ package oom
 import (
 	"strings"
 	"testing"
-
-	"github.com/memplan/memplan/internal/tensor"
 )
 
 // TestCompare holds a message against plans: of the same job, of the job on a
@@ -12,16 +10,16 @@ import (
 func TestCompare(t *testing.T) {
 	const log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.93 GiB. GPU 0 has a total capacity of 23.56 GiB of which 2.77 GiB is free. Of the allocated memory 20.46 GiB is allocated by PyTorch, and 22.34 MiB is reserved by PyTorch but unallocated."
 	plan := Plan{
-		Device: "rtx-3090", Total: g(23.56), Context: m(320), PeakAllocated: g(27.33), PeakReserved: g(29.27), Tried: g(2.93), Free: g(2.77),
-		Where: "step 1, backward", Requests: []tensor.Bytes{m(2), g(2.93)},
+		Device: "rtx-3090", Total: g(23.56), Context: m(320), PeakAllocated: g(27.33), PeakReserved: g(29.27), Free: g(2.77),
+		Dies: Request{Bytes: g(2.93), Step: 1, Phase: "backward"}, Requests: []Request{{Bytes: m(2)}, {Bytes: g(2.93)}},
 	}
 	for _, c := range []struct {
 		name   string
 		change func(p *Plan)
 		want   []string // beginnings
 	}{
-		{"the same", func(*Plan) {}, []string{"as planned: the plan dies of the same request, 2.93 GiB in step 1, backward"}},
-		{"a mask is missing", func(p *Plan) { p.Tried, p.Held = g(1.25), g(20.1) }, []string{
+		{"the same", func(*Plan) {}, []string{"the size agrees, as the plan dies of 2.93 GiB, too, in step 1, backward; the log has no traceback that would tell whether it is the same request"}},
+		{"a mask is missing", func(p *Plan) { p.Dies.Bytes, p.Held = g(1.25), g(20.1) }, []string{
 			"the plan dies too, but of 1.25 GiB in step 1, backward, not of the 2.93 GiB of the message",
 			"the sizes agree, as the plan asks for 2.93 GiB, too; what lives beside does not: 20.46 GiB in tensors, the plan has 20.10 GiB",
 		}},
@@ -30,7 +28,7 @@ func TestCompare(t *testing.T) {
 			"the plan's peak of 29.27 GiB reserved is too much for the job's GPU",
 		}},
 		{"a smaller batch", func(p *Plan) {
-			p.Fits, p.PeakAllocated, p.PeakReserved, p.Requests = true, g(18.73), g(19.71), []tensor.Bytes{m(2), g(1.95)}
+			p.Fits, p.PeakAllocated, p.PeakReserved, p.Requests = true, g(18.73), g(19.71), []Request{{Bytes: m(2)}, {Bytes: g(1.95)}}
 		}, []string{
 			"the plan makes no request of 2.93 GiB",
 			"with this request the job would hold 23.39 GiB in tensors, 4.66 GiB more than the plan's peak of 18.73 GiB",

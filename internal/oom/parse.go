@@ -54,6 +54,11 @@ type Failure struct {
 	// Progress is the largest number of steps that the log shows before the
 	// message; 0: none.
 	Progress int64 `json:"progress"`
+
+	Place *Place `json:"place,omitempty"` // where the traceback above ends; nil: there is none
+
+	counted bool  // the log shows steps before the message, be it step 0
+	every   int64 // the least that is between two counts of steps; 0: not known
 }
 
 const none = tensor.Bytes(-1)
@@ -127,12 +132,20 @@ const maxFailures = 1000
 // taken once.
 func Parse(log string) []*Failure {
 	var out []*Failure
-	seen := map[string]bool{}
+	seen := map[string]*Failure{}
+	before := map[int]int{} // of each rank: the line behind its last message
 	lines := strings.SplitAfter(log, "\n")
-	progress := int64(0)
+	progress, every, counted := int64(0), int64(0), false
 	lastShared := -1000
 	for i, line := range lines {
-		progress = max(progress, steps(line))
+		if n := steps(line); n >= 0 {
+			if counted && n > progress {
+				if d := n - progress; every == 0 || d < every {
+					every = d
+				}
+			}
+			counted, progress = true, max(progress, n)
+		}
 		// Some messages are wrapped: the anchor may end on the next line.
 		here, next := clean(line), ""
 		if i+1 < len(lines) {
@@ -146,7 +159,7 @@ func Parse(log string) []*Failure {
 			kind = Pinned
 		}
 		f := &Failure{Kind: kind, Line: i + 1, GPU: -1, Rank: -1, Tried: none, Total: none, Free: none, Allowed: none, InUse: none,
-			Allocated: none, PrivatePools: none, Reserved: none, Processes: []Process{}, Progress: progress}
+			Allocated: none, PrivatePools: none, Reserved: none, Processes: []Process{}, Progress: progress, counted: counted, every: every}
 		if m := rank.FindStringSubmatch(line); m != nil {
 			f.Rank = int(number(m[1]))
 		}
@@ -164,6 +177,8 @@ func Parse(log string) []*Failure {
 		}
 		f.Text = trim(text)
 		f.read()
+		f.Place = readPlace(lines, before[f.Rank], i, f.Rank)
+		before[f.Rank] = i + 1
 		if kind == Shared { // the worker says it, then the loader
 			if i-lastShared < 40 {
 				continue
@@ -171,8 +186,12 @@ func Parse(log string) []*Failure {
 			lastShared = i
 		}
 		key := string(kind) + strconv.Itoa(f.Rank) + f.Text
-		if !seen[key] {
-			seen[key] = true
+		if first := seen[key]; first != nil {
+			if first.Place == nil { // it was logged before it was raised
+				first.Place = f.Place
+			}
+		} else {
+			seen[key] = f
 			if out = append(out, f); len(out) == maxFailures {
 				break
 			}
@@ -247,9 +266,9 @@ func suspicious(text string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 }
 
-// steps is the largest count of steps that a line shows.
+// steps is the largest count of steps that a line shows; -1 if there is none.
 func steps(line string) int64 {
-	n := int64(0)
+	n := int64(-1)
 	if len(line) > barEnd {
 		line = line[len(line)-barEnd:]
 	}
