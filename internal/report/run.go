@@ -53,7 +53,7 @@ type RunBytes struct {
 }
 
 // RunTrace compares the allocations and frees one by one, but for the workspaces of
-// cuDNN's convolutions, which are another machine's matter.
+// cuDNN's convolutions, which depend on the machine.
 type RunTrace struct {
 	Events                int          `json:"events"`
 	Equal                 bool         `json:"equal"`
