@@ -142,7 +142,7 @@ func placeOf(frames []frame) *Place {
 	if p.called {
 		p.Module = strings.Join(path, ".")
 	}
-	if p.Phase == "" && strings.HasSuffix(frames[len(frames)-1].file, "torch/nn/functional.py") {
+	if last := &frames[len(frames)-1]; p.Phase == "" && (last.name == "forward" || strings.HasSuffix(last.file, "torch/nn/functional.py")) {
 		p.Phase = "forward"
 	}
 	return p
