@@ -6,6 +6,7 @@ import (
 
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // Figures that several rows refer to: bert-large with 512 tokens on a V100, batch
@@ -94,7 +95,7 @@ func expandable(b *Base) []Option {
 		conf += ","
 	}
 	return []Option{{Keys: keys(key("device.alloc_conf", conf+on)), Text: "let the allocator grow its segments",
-		Code: "export PYTORCH_CUDA_ALLOC_CONF=" + conf + on + "  # in the shell, before Python starts"}}
+		Code: "export " + torchver.AllocConf + "=" + conf + on + "  # in the shell, before Python starts"}}
 }
 
 func zeroGrad(b *Base) []Option {

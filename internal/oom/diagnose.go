@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // Cause is why a job ran out of memory.
@@ -157,7 +158,7 @@ var fixes = map[Cause][]string{
 		"scaled_dot_product_attention, a loss in chunks, a shorter sequence or a smaller batch",
 	},
 	Fragmentation: {
-		"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PYTORCH_ALLOC_CONF from PyTorch 2.9 on)",
+		fmt.Sprintf("%s=expandable_segments:True (%s, the name in newer messages, is read from PyTorch %v on)", torchver.AllocConf, torchver.AllocConfNew, torchver.AllocConfNewSince),
 		"inputs of one size: pad to a few lengths, drop the last batch",
 		"max_split_size_mb, if expandable segments cannot be used",
 	},

@@ -202,3 +202,12 @@ func TestLogsWithoutFigures(t *testing.T) {
 		}
 	}
 }
+
+// The name of the allocator's variable that is advised is the one that every
+// release reads: 2.9.1, whose messages have the other, ignores that.
+func TestFixesNameWhatIsRead(t *testing.T) {
+	got := fixes[Fragmentation][0]
+	if want := "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PYTORCH_ALLOC_CONF, the name in newer messages, is read from PyTorch 2.10 on)"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

@@ -1,5 +1,20 @@
 package torchver
 
+// AllocConf is the environment variable with the options of CUDA's allocator that
+// every release reads, though 2.9 warns that it is deprecated.
+const AllocConf = "PYTORCH_CUDA_ALLOC_CONF"
+
+// AllocConfNew is its name for all kinds of devices, which messages of 2.9 advise
+// already.
+const AllocConfNew = "PYTORCH_ALLOC_CONF"
+
+// AllocConfNewSince is the first release whose CUDA allocator reads AllocConfNew.
+//
+// CUDAAllocatorConfig of 2.9 reads the old name alone (issue 183387, of 2.9.1): its
+// rebuild, PR 150312, which read both, was reverted by PR 161628 and landed again
+// with PR 165135 (October 2025). If both are set, the old one counts.
+var AllocConfNewSince = Version{2, 10}
+
 // allocatorOptions lists the options of PYTORCH_CUDA_ALLOC_CONF that are
 // younger than Oldest: the release line that first has the option, and the
 // pull request that added it. The release is the first one branched after the
