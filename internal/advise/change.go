@@ -12,9 +12,10 @@ type Numerics uint8
 
 // The kinds, by how much they change.
 const (
-	Same      Numerics = iota // the same sums in the same types, perhaps in another order
-	Rounding                  // fewer bits
-	Different                 // another training: results must be looked at anew
+	Same       Numerics = iota // the same sums in the same types, perhaps in another order
+	Statistics                 // the same training; what an evaluation normalizes by differs
+	Rounding                   // fewer bits
+	Different                  // another training: results must be looked at anew
 )
 
 // Effort is the work to adopt a change.
@@ -30,11 +31,12 @@ const (
 // The price of what a change does beside the time that it takes, in per cent of
 // the time of a step: for how much slower a step people would rather leave it.
 // That is taste rather than measurement. A tenth of a step's time for fewer bits,
-// the double time before anybody trains something else.
+// half of that for other statistics, the double time before anybody trains
+// something else.
 var (
-	numericsPrice = [...]float64{Same: 0, Rounding: 10, Different: 100}
+	numericsPrice = [...]float64{Same: 0, Statistics: 5, Rounding: 10, Different: 100}
 	effortPrice   = [...]float64{Switch: 0.5, Lines: 2, Rewrite: 10}
-	numericsName  = [...]string{Same: "none", Rounding: "rounding", Different: "different training"}
+	numericsName  = [...]string{Same: "none", Statistics: "running statistics", Rounding: "rounding", Different: "different training"}
 	effortName    = [...]string{Switch: "a switch", Lines: "a few lines", Rewrite: "another library or structure"}
 )
 
@@ -54,6 +56,10 @@ type Change struct {
 	Technique string
 	Numerics  Numerics
 	Effort    Effort
+	// Clever changes come behind well-known ones, those of the guides that people
+	// read first: PyTorch's message and tuning guide, Hugging Face's "Efficient
+	// Training on a Single GPU" and on several.
+	Clever bool
 	// Cost says in words what Option.Work computes, and Source where the figures
 	// are from.
 	Cost, Source string

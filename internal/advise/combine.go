@@ -16,6 +16,8 @@ type combination struct {
 	options []*Option // in the order of the catalogue
 	seconds float64   // of a step
 	cost    float64
+	clever  bool    // one of the changes is
+	tight   bool    // it was simulated, and fits only after cached memory was given back
 	size    float64 // events of a simulation, by those of the job as it is
 	id      string
 }
@@ -64,14 +66,15 @@ func (b *Base) combine(options []*Option) *combination {
 	var ids []string
 	for _, o := range options {
 		c.cost += numericsPrice[o.Numerics()] + effortPrice[o.Change.Effort]
+		c.clever = c.clever || o.Change.Clever
 		ids = append(ids, o.ID())
 	}
 	c.id = strings.Join(ids, " ")
 	return c
 }
 
-// combinations are all sets of up to MaxChanges changes of different groups, the
-// cheapest first; then those of fewer changes, of shorter steps, and by name.
+// combinations are all sets of up to MaxChanges changes of different groups, in
+// the order of bySimplicity.
 func (b *Base) combinations(groups [][]*Option) []*combination {
 	var out []*combination
 	var walk func(i int, chosen []*Option)
@@ -89,13 +92,31 @@ func (b *Base) combinations(groups [][]*Option) []*combination {
 		}
 	}
 	walk(0, nil)
-	slices.SortFunc(out, byCost)
+	slices.SortFunc(out, bySimplicity)
 	return out
 }
 
-// byCost is the order of combinations.
-func byCost(x, y *combination) int {
-	return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(len(x.options), len(y.options)), cmp.Compare(x.seconds, y.seconds), cmp.Compare(x.id, y.id))
+// bySimplicity is the order of combinations: those that fit before those that are
+// tight, what leaves the training as it is within the double time of a step before
+// what does not, fewer changes before more, well-known ones before clever ones;
+// then those that cost less, those with shorter steps, and by name.
+func bySimplicity(x, y *combination) int {
+	return cmp.Or(last(x.tight, y.tight), last(x.dear(), y.dear()), cmp.Compare(len(x.options), len(y.options)), last(x.clever, y.clever),
+		cmp.Compare(x.cost, y.cost), cmp.Compare(x.seconds, y.seconds), cmp.Compare(x.id, y.id))
+}
+
+// dear reports whether a combination costs what another training does.
+func (c *combination) dear() bool { return c.cost >= numericsPrice[Different] }
+
+// last orders what is so behind what is not.
+func last(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case x:
+		return 1
+	}
+	return -1
 }
 
 // parts are the sets that a combination properly contains, but for the empty

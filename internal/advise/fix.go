@@ -28,8 +28,8 @@ type Proposal struct {
 	Cost     float64
 	Slowdown float64 // time of a step by that before
 	Fits     bool
-	// Cheapest says that everything that costs less was tried or excluded.
-	Cheapest bool
+	// First says that everything that comes before it was tried or excluded.
+	First bool
 }
 
 // Numerics is the greatest change of numbers among the changes.
@@ -53,8 +53,9 @@ func (p *Proposal) Effort() Effort {
 // Fixes are what a search for proposals found.
 type Fixes struct {
 	// Proposals fit, and nothing less than all of their changes does as well. They
-	// come by cost, and no cheaper combination of the catalogue fits but those
-	// that have the changes of a proposal and more, or the same with other values.
+	// come by simplicity, and no combination of the catalogue that comes before fits
+	// but those that have the changes of a proposal and more, or the same with other
+	// values.
 	Proposals []*Proposal
 	// Smallest is, where nothing fits, what was found to need the least.
 	Smallest *Proposal
@@ -62,7 +63,7 @@ type Fixes struct {
 	Known    int // combinations of which a bound told that they do not fit
 	All      int // combinations there are
 	// Cut says that the search ended at its limit: combinations were left out that
-	// may cost less than proposals that are not said to be the cheapest.
+	// may come before proposals that are not said to be the first.
 	Cut bool
 }
 
@@ -83,11 +84,6 @@ const (
 	fits
 )
 
-// tightPrice is what a proposal costs beside that fits only after cached memory
-// was given back, in per cent of the time of a step: each time the device waits
-// for all that it has to do (PyTorch's notes on CUDA semantics).
-const tightPrice = 10
-
 // fixer is one search under way.
 type fixer struct {
 	ctx    context.Context
@@ -96,7 +92,7 @@ type fixer struct {
 	bounds *bounds
 	host   bool // the machine's own memory suffices, and must go on to
 
-	cut      float64            // cost of the first combination that was left out
+	cut      *combination       // the first that was left out; nil: none was
 	known    map[string]outcome // by id
 	events   int64
 	tried    int
@@ -104,7 +100,7 @@ type fixer struct {
 	peak     tensor.Bytes // of smallest, in tensors
 }
 
-// Fix finds the cheapest changes with which a job fits that does not, or that fits
+// Fix finds the simplest changes with which a job fits that does not, or that fits
 // only after cached memory is given back: then those with which it need not. The
 // base was run; catalogue are the changes to try. The error is ctx's.
 func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue []*Change, limits Limits) (*Fixes, error) {
@@ -117,7 +113,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 	f.bounds.learn(&combination{}, o)
 	all := b.combinations(b.options(catalogue))
 	out := &Fixes{All: len(all)}
-	var found []*combination // by cost
+	var found []*combination // in their order
 	for next, size := 0, firstBatch; next < len(all) && !f.done(found, all[next]); size = min(2*size, batch) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -130,8 +126,8 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 			case f.bounds.dies(c):
 				out.Known++
 			case f.exceeds(pending + c.size):
-				if !out.Cut {
-					out.Cut, f.cut = true, c.cost
+				if f.cut == nil {
+					f.cut = c
 				}
 			default:
 				trial = append(trial, c)
@@ -141,20 +137,19 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 		f.simulate(trial)
 		for _, c := range trial {
 			verdict := f.known[c.id]
-			if verdict == tight {
-				c.cost += tightPrice
-			}
+			c.tight = verdict == tight
 			if verdict < enough || f.done(found, c) || f.covered(found, c, verdict) || !f.whole(c) {
 				continue
 			}
-			found = slices.DeleteFunc(found, func(d *combination) bool { return d.varies(c) && byCost(c, d) < 0 })
+			found = slices.DeleteFunc(found, func(d *combination) bool { return d.varies(c) && bySimplicity(c, d) < 0 })
 			found = append(found, c)
-			slices.SortStableFunc(found, byCost)
+			slices.SortStableFunc(found, bySimplicity)
 		}
 		if limits.Progress != nil {
 			limits.Progress(f.tried, len(found))
 		}
 	}
+	out.Cut = f.cut != nil
 	if len(found) == 0 {
 		if c := f.last(all, enough); c != nil {
 			found = append(found, c)
@@ -165,7 +160,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 		if err != nil {
 			return nil, err
 		}
-		p.Cheapest = p.Fits && (!out.Cut || p.Cost <= f.cut)
+		p.First = p.Fits && (f.cut == nil || bySimplicity(c, f.cut) < 0)
 		if f.known[c.id] >= enough {
 			out.Proposals = append(out.Proposals, p)
 		} else {
@@ -176,10 +171,10 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 	return out, ctx.Err()
 }
 
-// done reports whether enough is found that costs no more than the next would.
+// done reports whether enough is found that comes before what the next would be.
 func (f *fixer) done(found []*combination, next *combination) bool {
 	n := f.limits.Proposals
-	return len(found) >= n && byCost(found[n-1], next) <= 0
+	return len(found) >= n && bySimplicity(found[n-1], next) <= 0
 }
 
 // exceeds reports whether simulations of that size would take more than is left;
@@ -191,10 +186,10 @@ func (f *fixer) exceeds(size float64) bool {
 
 // covered reports whether a proposal says already what a combination would that
 // has this outcome: with fewer changes and an outcome no worse, or with other
-// values of the same changes at no greater cost.
+// values of the same changes that come before.
 func (f *fixer) covered(found []*combination, c *combination, verdict outcome) bool {
 	return slices.ContainsFunc(found, func(d *combination) bool {
-		return c.has(d) && f.known[d.id] >= verdict || c.varies(d) && byCost(d, c) < 0
+		return c.has(d) && f.known[d.id] >= verdict || c.varies(d) && bySimplicity(d, c) < 0
 	})
 }
 
@@ -203,8 +198,8 @@ func (f *fixer) covered(found []*combination, c *combination, verdict outcome) b
 const noticed = 100
 
 // Save simulates each change of the catalogue by itself, in a job that fits, and
-// returns those by which noticeably less is reserved, by cost; of the values of one
-// change those that leave more room than cheaper ones.
+// returns those by which noticeably less is reserved, in the order of simplicity; of
+// the values of one change those that leave more room than cheaper ones.
 func Save(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue []*Change) (*Fixes, error) {
 	b := newBase(r, o)
 	f := &fixer{ctx: ctx, base: b}
@@ -214,7 +209,7 @@ func Save(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogu
 			all = append(all, b.combine([]*Option{x}))
 		}
 	}
-	slices.SortFunc(all, byCost)
+	slices.SortFunc(all, bySimplicity)
 	proposals := make([]*Proposal, len(all))
 	parallel(len(all), func(i int) {
 		if ctx.Err() == nil {
@@ -293,8 +288,8 @@ func (f *fixer) whole(c *combination) bool {
 
 // last is what remains to be said when the search found nothing. What each change
 // does alone gives a guess of what combinations need: first those are simulated
-// that may fit by it, in the order of cost, then those that seem to need the least.
-// If one will do, it is the cheapest of its parts that does; if none, the one that
+// that may fit by it, in their order, then those that seem to need the least.
+// If one will do, it is the first of its parts that does; if none, the one that
 // was found to need the least.
 func (f *fixer) last(all []*combination, enough outcome) *combination {
 	all = slices.DeleteFunc(all, f.large)
@@ -317,7 +312,7 @@ func (f *fixer) last(all []*combination, enough outcome) *combination {
 	parts := f.base.parts(c)
 	f.simulate(parts)
 	parts = append(slices.DeleteFunc(parts, func(c *combination) bool { return f.known[c.id] < enough }), c)
-	slices.SortFunc(parts, byCost)
+	slices.SortFunc(parts, bySimplicity)
 	return parts[slices.IndexFunc(parts, f.whole)]
 }
 

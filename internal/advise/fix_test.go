@@ -59,8 +59,8 @@ func names(options []*Option) string {
 }
 
 // brute simulates every combination and says what Fix must find: those that fit,
-// without those of which a part does as well or a cheaper one has the same changes,
-// by cost.
+// without those of which a part does as well or one that comes before has the same
+// changes, by simplicity.
 func brute(t testing.TB, b *Base, catalogue []*Change, n int) []string {
 	var all, fit []*combination
 	var walk func(groups [][]*Option, chosen []*Option)
@@ -89,11 +89,10 @@ func brute(t testing.TB, b *Base, catalogue []*Change, n int) []string {
 		}
 		fit = append(fit, c)
 		if verdict[c] = fits; retried {
-			verdict[c] = tight
-			c.cost += tightPrice
+			verdict[c], c.tight = tight, true
 		}
 	}
-	slices.SortFunc(fit, byCost)
+	slices.SortFunc(fit, bySimplicity)
 	var kept []*combination
 	var out []string
 	for _, c := range fit {
@@ -106,8 +105,8 @@ func brute(t testing.TB, b *Base, catalogue []*Change, n int) []string {
 }
 
 // What Fix finds is what trying everything finds: the bounds exclude nothing that
-// fits, and the order by cost misses nothing.
-func TestCheapest(t *testing.T) {
+// fits, and the order misses nothing.
+func TestSimplest(t *testing.T) {
 	few := some("expandable-segments", "accumulate", "checkpoint", "offload-activations")
 	precise := some("amp", "bf16", "8-bit", "fused", "accumulate", "in-backward")
 	cases := []struct {
@@ -137,6 +136,97 @@ func TestCheapest(t *testing.T) {
 				t.Errorf("found %q\nwant  %q", got, want)
 			}
 		})
+	}
+}
+
+// llama is Llama-3-8B under QLoRA, with 2048 tokens in a batch of 2 on 24 GB.
+func llama() *estimate.Recipe {
+	return &estimate.Recipe{
+		Path: "llama.yaml", Text: []byte(`memplan: 1
+model: {hf: config.json, with: {seq: 2048}}
+lora: 16
+quantize: {bits: 4, dtype: bfloat16, compute_dtype: bfloat16}
+train: {batch_size: 2, precision: amp-bf16, optimizer: AdamW}
+device: {gpu: rtx-4090}
+`),
+		ReadFile: func(string) ([]byte, error) {
+			return []byte(`{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+"intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 8192, "tie_word_embeddings": false, "torch_dtype": "bfloat16"}`), nil
+		},
+	}
+}
+
+// What everybody would try first is proposed first, within the limits of the search
+// that is made by itself: a checkpoint of each block, and nothing beside.
+func TestObviousFirst(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a model of 8 billion parameters")
+	}
+	b, f := fix(t, llama(), All(), Limits{Proposals: 3, Events: 1_000_000})
+	if b.Outcome.Fits() || len(f.Proposals) == 0 {
+		t.Fatalf("fits: %v; %+v", b.Outcome.Fits(), f)
+	}
+	p := f.Proposals[0]
+	if names(p.Options) != "checkpoint:all" || !p.Fits || p.Outcome.OnGPU.Stats.NumAllocRetries > 0 || !p.First {
+		t.Errorf("%s, fits: %v, first: %v", names(p.Options), p.Fits, p.First)
+	}
+}
+
+// What fits comes before what is tight, fewer changes come before more, well-known
+// ones before clever ones, and all before what costs as much as another training.
+func TestOrder(t *testing.T) {
+	plain, clever := &Option{Change: Lookup("checkpoint")}, &Option{Change: Lookup("checkpoint-every")}
+	c := func(id string, cost float64, tight bool, options ...*Option) *combination {
+		return &combination{id: id, cost: cost, tight: tight, options: options, clever: slices.Contains(options, clever)}
+	}
+	want := []*combination{
+		c("cheap", 2, false, plain), c("slow", 40, false, plain), c("clever", 1, false, clever), c("two", 0, false, plain, plain),
+		c("two clever", 0, false, plain, clever), c("another training", 101, false, plain), c("tight", 0, true, plain),
+	}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortFunc(got, bySimplicity)
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%d: %s, want %s", i, got[i].id, want[i].id)
+		}
+	}
+}
+
+// A selective checkpoint keeps what the blocks compute in products, and is priced by
+// the rest: in a network of convolutions those, which are then not computed again.
+func TestSelective(t *testing.T) {
+	for _, c := range []struct {
+		preset, saved string
+		numerics      Numerics
+	}{
+		{"resnet", "[convolution]", Statistics}, {"gpt", "[matmul, scaled_dot_product_attention]", Same},
+	} {
+		b := base(t, with(t, c.preset, "train.batch_size=8", "device.gpu=a100-40gb"))
+		all, kept := option(t, b, "checkpoint:all"), option(t, b, "checkpoint-selective")
+		if !strings.HasSuffix(kept.Keys[0].Value, "save: "+c.saved+"}") {
+			t.Errorf("%s: %v", c.preset, kept.Keys)
+		}
+		plain, some := b.work([]*Option{all}), b.work([]*Option{kept})
+		share := plain.Passes - b.Work.Passes
+		if redone := some.Passes - b.Work.Passes; share < 0.5 || share > 1 || redone > 1e-9 || some.Backward >= plain.Backward {
+			t.Errorf("%s: %.3f of the products again by a plain checkpoint, %.3f by a selective one", c.preset, share, redone)
+		}
+		reserved := func(o *Option) tensor.Bytes {
+			p, err := (&fixer{base: b}).proposal(b.combine([]*Option{o}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p.Outcome.Free.PeakReserved.Reserved
+		}
+		if x, y := reserved(all), reserved(kept); x >= y {
+			t.Errorf("%s: %v reserved with a plain checkpoint, %v with a selective one", c.preset, x, y)
+		}
+		for _, o := range []*Option{all, kept, option(t, b, "checkpoint-every:2")} {
+			if o.Numerics() != c.numerics || strings.Contains(o.Text, "updated twice") != (c.numerics == Statistics) {
+				t.Errorf("%s, %s: %v, %q", c.preset, o.ID(), o.Numerics(), o.Text)
+			}
+		}
 	}
 }
 
@@ -313,22 +403,26 @@ func TestCut(t *testing.T) {
 }
 
 // In a job that fits, what is named frees a hundredth at the least, and of the
-// values of one change a dearer one more than a cheaper one.
+// values of one change a dearer one more than a cheaper one; what is well known
+// comes first.
 func TestSave(t *testing.T) {
 	r := with(t, "gpt2", "device.gpu=a100-80gb", "train.batch_size=8")
 	b := base(t, r)
-	f, err := Save(context.Background(), r, b.Outcome, some("fused", "8-bit", "accumulate", "checkpoint", "expandable-segments"))
+	f, err := Save(context.Background(), r, b.Outcome, some("fused", "8-bit", "accumulate", "checkpoint", "checkpoint-every", "expandable-segments"))
 	if err != nil || len(f.Proposals) < 3 || f.Tried <= len(f.Proposals) {
 		t.Fatalf("%+v, %v", f, err)
 	}
 	before := b.Outcome.Free.PeakReserved.Reserved
-	last, cost := map[*Change]tensor.Bytes{}, 0.0
+	last, cost, clever := map[*Change]tensor.Bytes{}, 0.0, false
 	for _, p := range f.Proposals {
 		c, now := p.Options[0].Change, p.Outcome.Free.PeakReserved.Reserved
-		if now > before-before/100 || p.Cost < cost || last[c] > 0 && now >= last[c] {
+		if c.Clever != clever {
+			cost = 0
+		}
+		if now > before-before/100 || p.Cost < cost || clever && !c.Clever || last[c] > 0 && now >= last[c] {
 			t.Errorf("%s costs %g after %g: %v of %v, a cheaper value %v", names(p.Options), p.Cost, cost, now, before, last[c])
 		}
-		last[c], cost = now, p.Cost
+		last[c], cost, clever = now, p.Cost, c.Clever
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
 
@@ -17,20 +18,27 @@ var checkpointChanges = []*Change{
 	{
 		ID: "checkpoint", Title: "activation checkpointing", Group: "checkpoint", Technique: "Activation checkpointing",
 		Numerics: Same, Effort: Lines, Reach: Passing,
-		Cost:    "the forward pass of what is checkpointed once more; its share is that of the bytes that it saves",
+		Cost:    "the forward pass of what is checkpointed once more: its share of the products, and of the bytes that are saved",
 		Source:  sublinear + "; " + bertLarge + ": 66.0 s without, 85.5 s with",
 		Options: checkpointing,
 	},
 	{
+		ID: "checkpoint-every", Title: "checkpoints of some blocks", Group: "checkpoint", Technique: "Activation checkpointing",
+		Numerics: Same, Effort: Lines, Reach: Passing, Clever: true,
+		Cost:    "as checkpoint, for every second, third or fourth block",
+		Source:  sublinear,
+		Options: checkpointingSome,
+	},
+	{
 		ID: "checkpoint-selective", Title: "selective checkpointing", Group: "checkpoint", Technique: "Activation checkpointing",
-		Numerics: Same, Effort: Lines, Reach: Passing,
-		Cost:    "the forward pass once more, without its matrix products",
+		Numerics: Same, Effort: Lines, Reach: Passing, Clever: true,
+		Cost:    "the forward pass of the blocks once more, without the products and the bytes of what is kept",
 		Source:  "Korthikanti et al. 2022 (arXiv:2205.05198): selective recomputation costs a few per cent; roofline of what is left",
 		Options: selective,
 	},
 	{
 		ID: "checkpoint-segments", Title: "checkpoint_sequential", Group: "checkpoint", Technique: "checkpoint_sequential",
-		Numerics: Same, Effort: Lines, Reach: Passing,
+		Numerics: Same, Effort: Lines, Reach: Passing, Clever: true,
 		Cost:    "the forward pass of all segments but the last once more",
 		Source:  sublinear,
 		Options: segments,
@@ -44,9 +52,11 @@ type blocks struct {
 	named    bool     // by the model itself: checkpoint: true
 	n        int
 	share    float64 // of the bytes that are saved for the backward pass
+	products float64 // share of what forward passes compute in products
 	chain    int     // modules of the model, if it is a chain, or of its longest nn.Sequential; 0: there is none
 	chainAt  string  // path of the nn.Sequential; "": the model
 	paths    []string
+	inside   []bool // by layer of the trace
 }
 
 // blocksOf finds the blocks that the model names or, of a model that names none,
@@ -74,17 +84,64 @@ func blocksOf(b *Base) *blocks {
 	}
 	out.find(root, "")
 	saved, all := 0.0, 0.0
-	tr, by := b.Outcome.Played.Trace, b.Outcome.Played.Totals.LayerSaved
-	for i, n := range by {
+	t := &b.Outcome.Played.Totals
+	out.inside = make([]bool, len(b.Outcome.Played.Trace.Layers))
+	for i, l := range b.Outcome.Played.Trace.Layers {
+		out.inside[i] = slices.ContainsFunc(out.paths, func(p string) bool { return inside(l, p) })
+	}
+	for i, n := range t.LayerSaved {
 		all += float64(n)
-		if slices.ContainsFunc(out.paths, func(p string) bool { return inside(tr.Layers[i], p) }) {
+		if out.inside[i] {
 			saved += float64(n)
 		}
 	}
 	if all > 0 {
 		out.share = saved / all
 	}
+	out.products, _ = b.computed(out, nil)
 	return out
+}
+
+// computed says what operators compute in the blocks: their share of all products,
+// and the bytes of their results. Without rows all operators are meant.
+func (b *Base) computed(x *blocks, rows []*op.Row) (share, bytes float64) {
+	t := &b.Outcome.Played.Totals
+	for _, p := range t.Products {
+		if x.inside[p.Layer] && (rows == nil || slices.Contains(rows, p.Row)) {
+			share += p.Flops / t.Flops
+			bytes += float64(p.Bytes)
+		}
+	}
+	return share, bytes
+}
+
+// twice tells of modules below c, at the paths or inside, whose running statistics
+// a second forward pass updates once more: those that have some (Module.running_mean
+// of batch and instance normalization).
+func twice(c *program.Class, paths []string) bool {
+	found := false
+	c.Walk(func(at string, c *program.Class) {
+		if slices.ContainsFunc(paths, func(p string) bool { return p == "" || inside(at, p) }) {
+			found = found || slices.ContainsFunc(c.Buffers, func(p program.Param) bool { return p.Name == "running_mean" })
+		}
+	})
+	return found
+}
+
+// updated marks an option that computes modules at the paths again if their running
+// statistics are updated twice. PyTorch does so whatever kind of checkpoint it is;
+// gradients are the same, as they are normalized by the statistics of the batch. Two
+// updates with momentum 1 - sqrt(1-m) are one with m.
+func (b *Base) updated(o *Option, name string, paths []string) {
+	if !twice(b.Job.Program.Models[0].Root, paths) {
+		return
+	}
+	o.Worse = Statistics
+	o.Text += "; running statistics of batch normalization are then updated twice in a step, unless its momentum is changed"
+	o.Code += "\n" + lines(
+		"for m in "+name+".modules():  # once, when the model is made: two updates of statistics are then one of before",
+		"    if getattr(m, \"momentum\", None):",
+		"        m.momentum = 1 - (1 - m.momentum) ** 0.5")
 }
 
 // inside reports whether a module is the one at path or lies in it.
@@ -164,49 +221,105 @@ func checkpointing(b *Base) []Option {
 	if !b.free() || x.n == 0 {
 		return nil
 	}
-	const call = "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"
 	all := Option{Name: "all", Text: fmt.Sprintf("compute the activations of all %d blocks again in the backward pass", x.n),
-		Keys: keys(key("train.checkpoint", "true")), Work: func(w *Work) { w.recompute(x.share, true); w.Saved *= 1 - 0.9*x.share }}
+		Keys: keys(key("train.checkpoint", "true")), Work: func(w *Work) { w.recompute(x.products, x.share, x.share); w.Saved *= 1 - 0.9*x.share }}
 	if !x.named {
 		all.Keys = keys(key("train.checkpoint", "{modules: "+x.modules()+"}"))
 	}
-	all.Code = lines("for block in self.blocks:  # in forward", "    "+call)
+	all.Code = lines("for block in self.blocks:  # in forward", "    "+checkpointCall)
 	if b.hf() {
 		all.Code = `model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})`
 	}
-	out := []Option{all}
+	b.updated(&all, "self.blocks", x.paths)
+	return []Option{all}
+}
+
+const checkpointCall = "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"
+
+// checkpointingSome leaves the activations of the other blocks where they are.
+func checkpointingSome(b *Base) []Option {
+	x := b.blocks
+	if !b.free() {
+		return nil
+	}
+	var out []Option
 	for _, n := range []int{2, 3, 4} {
 		if x.n < n {
 			break
 		}
-		share := x.share * float64(x.n/n) / float64(x.n)
-		out = append(out, Option{
-			Name: fmt.Sprintf("every-%d", n), Text: fmt.Sprintf("compute the activations of every %s block again in the backward pass", ordinals[n]),
+		part := float64(x.n/n) / float64(x.n)
+		var paths []string
+		for i := n - 1; i < x.n; i += n {
+			paths = append(paths, x.paths[i])
+		}
+		o := Option{
+			Name: fmt.Sprint(n), Text: fmt.Sprintf("compute the activations of every %s block again in the backward pass", ordinals[n]),
 			Keys: keys(key("train.checkpoint", fmt.Sprintf("{modules: %s, every: %d}", x.modules(), n))),
-			Code: lines("for i, block in enumerate(self.blocks):  # in forward", fmt.Sprintf("    if (i + 1) %% %d == 0:", n), "        "+call, "    else:", "        x = block(x)"),
-			Work: func(w *Work) { w.recompute(share, true); w.Saved *= 1 - 0.9*share },
-		})
+			Code: lines("for i, block in enumerate(self.blocks):  # in forward", fmt.Sprintf("    if (i + 1) %% %d == 0:", n), "        "+checkpointCall, "    else:", "        x = block(x)"),
+			Work: func(w *Work) {
+				w.recompute(part*x.products, part*x.share, part*x.share)
+				w.Saved *= 1 - 0.9*part*x.share
+			},
+		}
+		b.updated(&o, fmt.Sprintf("self.blocks[%d::%d]", n-1, n), paths)
+		out = append(out, o)
 	}
 	return out
 }
 
 var ordinals = map[int]string{2: "second", 3: "third", 4: "fourth"}
 
-// selective keeps the results of matrix products, which are dear to compute.
+// dear are operators whose results a selective checkpoint keeps, by the words of
+// specs for them: they take most of the time of a forward pass.
+var dear = []struct{ word, text, aten string }{
+	{"matmul", "matrix products", "aten.mm.default, aten.addmm.default, aten.bmm.default"},
+	{"convolution", "convolutions", "aten.convolution.default"},
+	{"scaled_dot_product_attention", "attention", "aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_efficient_attention.default"},
+}
+
+// selective keeps the results of those that the blocks have. In blocks without any
+// it is what plain checkpoints are.
 func selective(b *Base) []Option {
 	x := b.blocks
 	if !b.free() || x.n == 0 {
 		return nil
 	}
-	return []Option{{
-		Text: "compute what is cheap in the blocks again in the backward pass, and keep the results of matrix products and attention",
-		Keys: keys(key("train.checkpoint", "{modules: "+x.modules()+", save: [matmul, scaled_dot_product_attention]}")),
+	var words, texts, names []string
+	var rows []*op.Row
+	for _, d := range dear {
+		keep := op.Keepable(d.word)
+		if share, _ := b.computed(x, keep); share > 0 {
+			words, texts, names, rows = append(words, d.word), append(texts, d.text), append(names, d.aten), append(rows, keep...)
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	kept, bytes := b.computed(x, rows)
+	written := max(x.share-bytes/b.Work.Forward, 0)
+	o := Option{
+		Text: "compute what is cheap in the blocks again in the backward pass, and keep the results of " + and(texts),
+		Keys: keys(key("train.checkpoint", "{modules: "+x.modules()+", save: ["+strings.Join(words, ", ")+"]}")),
 		Code: lines("from functools import partial", "from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts",
 			"aten = torch.ops.aten",
-			"keep = [aten.mm.default, aten.addmm.default, aten.bmm.default, aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_efficient_attention.default]",
+			"keep = ["+strings.Join(names, ", ")+"]",
 			"x = checkpoint(block, x, use_reentrant=False, context_fn=partial(create_selective_checkpoint_contexts, keep))"),
-		Work: func(w *Work) { w.recompute(x.share, false); w.Saved *= 1 - 0.5*x.share },
-	}}
+		Work: func(w *Work) {
+			w.recompute(x.products-kept, written, x.share)
+			w.Saved *= min(1-0.9*x.share+bytes/max(b.Work.Saved*b.Work.Microbatches, 1), 1)
+		},
+	}
+	b.updated(&o, "block", x.paths)
+	return []Option{o}
+}
+
+// and joins words as sentences do.
+func and(words []string) string {
+	n := len(words) - 1
+	if n == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:n], ", ") + " and " + words[n]
 }
 
 // segments cuts a model that is a chain of modules.
@@ -224,12 +337,14 @@ func segments(b *Base) []Option {
 			break
 		}
 		share := float64(k-1) / float64(k)
-		out = append(out, Option{
+		o := Option{
 			Name: fmt.Sprint(k), Text: fmt.Sprintf("run the layers in %d segments, of which all but the last are computed again in the backward pass", k),
 			Keys: []estimate.Key{key("train.checkpoint", fmt.Sprintf(keys, k))},
 			Code: fmt.Sprintf("x = torch.utils.checkpoint.checkpoint_sequential(%s, %d, x, use_reentrant=False)", called, k),
-			Work: func(w *Work) { w.recompute(share, true); w.Saved *= 1 - 0.9*share },
-		})
+			Work: func(w *Work) { w.recompute(share, share, share); w.Saved *= 1 - 0.9*share },
+		}
+		b.updated(&o, fmt.Sprintf("%s[:%d]", called, b.blocks.chain/k*(k-1)), []string{b.blocks.chainAt})
+		out = append(out, o)
 	}
 	return out
 }

@@ -16,7 +16,7 @@ var modelChanges = []*Change{
 	},
 	{
 		ID: "chunk-loss", Title: "a loss in chunks", Group: "loss", Technique: "A loss in chunks",
-		Numerics: Same, Effort: Lines, Reach: Passing,
+		Numerics: Same, Effort: Lines, Reach: Passing, Clever: true,
 		Cost:    "the products of the last layer once more; its share of them is that of its weights",
 		Source:  "Hsu et al. 2024, Liger Kernel (arXiv:2410.10989): logits of one part of the tokens at a time; recomputed as by a checkpoint",
 		Options: chunkedLoss,

@@ -4,7 +4,7 @@ package advise
 var offloadChanges = []*Change{
 	{
 		ID: "offload-activations", Title: "activations in host memory", Group: "offload-activations", Technique: "Offloading to the CPU",
-		Numerics: Same, Effort: Lines, Reach: Passing,
+		Numerics: Same, Effort: Lines, Reach: Passing, Clever: true,
 		Cost: "what autograd saves over PCI Express, in both directions, while the GPU waits", Source: "Rhu et al. 2016, vDNN (arXiv:1602.08124); torch.autograd.graph.save_on_cpu copies in the compute stream",
 		Options: func(b *Base) []Option {
 			if !b.trains() || b.Job.Program.Offload.Activations {
@@ -17,13 +17,13 @@ var offloadChanges = []*Change{
 	},
 	{
 		ID: "offload-optimizer", Title: "the optimizer on the CPU", Group: "offload-state", Technique: "Offloading to the CPU",
-		Numerics: Same, Effort: Rewrite, Reach: Gradients | State | Passing,
+		Numerics: Same, Effort: Rewrite, Reach: Gradients | State | Passing, Clever: true,
 		Cost: "gradients and parameters over PCI Express, and the update on the CPU", Source: "Ren et al. 2021, ZeRO-Offload (arXiv:2101.06840), table 4: 1.39 s for a billion parameters with PyTorch's Adam",
 		Options: offloadOptimizer,
 	},
 	{
 		ID: "offload-parameters", Title: "parameters on the CPU", Group: "offload-state", Technique: "Offloading to the CPU",
-		Numerics: Same, Effort: Rewrite, Reach: Everything,
+		Numerics: Same, Effort: Rewrite, Reach: Everything, Clever: true,
 		Cost:   "the parameters over PCI Express in each forward and backward pass, gradients once, from pageable memory, and the update on the CPU",
 		Source: "Ren et al. 2021, ZeRO-Offload (arXiv:2101.06840); Harris 2012 on pageable memory",
 		Options: func(b *Base) []Option {

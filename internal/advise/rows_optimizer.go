@@ -20,13 +20,13 @@ var optimizerChanges = []*Change{
 	},
 	{
 		ID: "for-loop", Title: "the for-loop optimizer", Group: "optimizer", Technique: "Optimizers",
-		Numerics: Same, Effort: Switch, Reach: State,
+		Numerics: Same, Effort: Switch, Reach: State, Clever: true,
 		Cost: "each operator of the step is launched for each parameter", Source: "torch.optim's documentation: foreach is faster, and takes the size of the parameters more at its peak",
 		Options: loopOptimizer,
 	},
 	{
 		ID: "in-backward", Title: "the optimizer in the backward pass", Group: "optimizer", Technique: "Optimizers",
-		Numerics: Same, Effort: Lines, Reach: Gradients | State | Passing,
+		Numerics: Same, Effort: Lines, Reach: Gradients | State | Passing, Clever: true,
 		Cost: "the optimizer is called for each parameter", Source: `PyTorch's tutorial "How to save memory by fusing the optimizer step into the backward pass"`,
 		Options: inBackward,
 	},
@@ -38,7 +38,7 @@ var optimizerChanges = []*Change{
 	},
 	{
 		ID: "8-bit-paged", Title: "a paged 8-bit optimizer", Group: "optimizer", Technique: "Quantization",
-		Numerics: Rounding, Effort: Rewrite, Reach: State,
+		Numerics: Rounding, Effort: Rewrite, Reach: State, Clever: true,
 		Cost: "as 8-bit, and the state over PCI Express in both directions", Source: "Dettmers et al. 2023, QLoRA (arXiv:2305.14314), section 3: paged optimizers",
 		Options: func(b *Base) []Option { return eightBit(b, "Paged") },
 	},

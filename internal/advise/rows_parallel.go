@@ -7,7 +7,7 @@ import "fmt"
 var parallelChanges = []*Change{
 	{
 		ID: "bucket-view", Title: "gradients that are views of the buckets", Group: "ddp", Technique: "Several GPUs: DDP",
-		Numerics: Same, Effort: Switch, Reach: Gradients | Passing,
+		Numerics: Same, Effort: Switch, Reach: Gradients | Passing, Clever: true,
 		Cost: "nothing", Source: "documentation of DistributedDataParallel: gradient_as_bucket_view saves a copy between gradients and buckets",
 		Options: func(b *Base) []Option {
 			if d := b.Job.Program.Parallel.DDP; d == nil || d.BucketView {

@@ -59,7 +59,7 @@ var stepChanges = []*Change{
 	},
 	{
 		ID: "ema-cpu", Title: "the average of the weights on the CPU", Group: "ema", Technique: "An average of the weights",
-		Numerics: Same, Effort: Lines, Reach: Everything,
+		Numerics: Same, Effort: Lines, Reach: Everything, Clever: true,
 		Cost: "the parameters over PCI Express in each step", Source: "data sheets of PCI Express; pageable memory: Harris 2012",
 		Options: func(b *Base) []Option {
 			if e := b.Job.Program.EMA; e == nil || e.CPU || b.Job.Spec.Train.EMA == nil {

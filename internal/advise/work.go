@@ -116,12 +116,10 @@ func (w *Work) step(fused, loop bool) {
 	}
 }
 
-// recompute is a second forward pass of a share of the model: all of it, or what
-// is no matrix product.
-func (w *Work) recompute(share float64, products bool) {
-	if products {
-		w.Passes += share
-	}
-	w.Backward += share * w.Forward
-	w.Kernels += share * w.Kernels / 3
+// recompute is a second forward pass of a share of the model: shares of what it
+// computes in products, of the bytes that it writes, and of its kernels.
+func (w *Work) recompute(products, bytes, kernels float64) {
+	w.Passes += products
+	w.Backward += bytes * w.Forward
+	w.Kernels += kernels * w.Kernels / 3
 }

@@ -48,7 +48,7 @@ value of a param of the spec or its preset, such as seq; NAME:64 tries multiples
 of 64.
 
 Of a job that does not fit it says what would make it fit: changes of the spec and
-of the training script, alone and together, each simulated, the cheapest first
+of the training script, alone and together, each simulated, the simplest first
 (memplan list changes). --advise looks for more of them, and longer; of a job that
 fits it says what leaves more room.`,
 		Example: `  memplan estimate

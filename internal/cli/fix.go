@@ -71,7 +71,7 @@ func changeOf(r *estimate.Recipe, o *estimate.Outcome, p *advise.Proposal) repor
 	rep := p.Outcome.Report()
 	c := report.Change{
 		PeakReservedBytes: rep.Peak.ReservedBytes, Fits: rep.Verdict.Fits, Result: rep.Verdict.Result, HeadroomBytes: rep.Verdict.HeadroomBytes,
-		Cost: round(p.Cost), Cheapest: p.Cheapest, Slowdown: round(p.Slowdown), Numerics: p.Numerics().String(), Effort: p.Effort().String(),
+		Cost: round(p.Cost), Cheapest: p.First, Slowdown: round(p.Slowdown), Numerics: p.Numerics().String(), Effort: p.Effort().String(),
 		Arguments: advise.Arguments(r, p.Keys), SpecLines: advise.SpecLines(r, o.Job.Spec, p.Keys),
 	}
 	if rep.Host != nil {

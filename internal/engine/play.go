@@ -67,8 +67,10 @@ type Totals struct {
 	SavedBytes          tensor.Bytes // kept by the graph at the end of the forward pass, without parameters and inputs
 	BatchBytes          tensor.Bytes
 	// Flops is what the forward passes of the last step computed in matrix
-	// products, and HalfFlops the part of it whose operands had 16 bits.
+	// products, and HalfFlops the part of it whose operands had 16 bits. Products
+	// are both by layer and operator, in the order of their first calls.
 	Flops, HalfFlops float64
+	Products         []Product
 	// LayerSaved and LayerParams are bytes by layer, indexed as Trace.Layers.
 	LayerSaved, LayerParams []tensor.Bytes
 }
@@ -207,7 +209,7 @@ func (j *job) newBatch() []*op.Tensor {
 // of a flat loop live on.
 func (j *job) playStep(n int64) {
 	j.step, j.stepNo = int32(n), n
-	j.flops = [2]float64{}
+	j.products.reset()
 	for i := range j.prog.Step.Body {
 		s := &j.prog.Step.Body[i]
 		if s.Every > 1 && j.stepNo%s.Every != 0 {

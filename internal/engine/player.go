@@ -42,9 +42,9 @@ type Player struct {
 	thread     uint8
 	stream     int16 // whose memory new blocks are taken from
 	depth      int
-	seq        [2]uint64  // of each thread
-	saved      account    // of the graph
-	flops      [2]float64 // of the step's forward passes: all, and those of 16 bits
+	seq        [2]uint64 // of each thread
+	saved      account   // of the graph
+	products   products  // of the step's forward passes
 	casts      castCache
 	hooks      []savedHooks  // saved_tensors_hooks that are entered, the innermost last
 	dispatch   []*selective  // modes of torch dispatch that are entered, the innermost last

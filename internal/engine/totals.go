@@ -36,17 +36,61 @@ func (p *Player) countSaved(st *storage) {
 	p.saved.add(st.layer, st.bytes)
 }
 
+// Product is what the calls of an operator in a layer computed in matrix
+// products, and the bytes of their results.
+type Product struct {
+	Layer            int32 // index in Trace.Layers
+	Row              *op.Row
+	Flops, HalfFlops float64
+	Bytes            tensor.Bytes
+}
+
+// products are those of a step.
+type products struct {
+	list  []Product
+	index map[productKey]int
+}
+
+type productKey struct {
+	layer int32
+	row   *op.Row
+}
+
+// at is the entry of an operator in a layer.
+func (s *products) at(layer int32, row *op.Row) *Product {
+	k := productKey{layer, row}
+	i, known := s.index[k]
+	if !known {
+		if s.index == nil {
+			s.index = map[productKey]int{}
+		}
+		i = len(s.list)
+		s.list, s.index[k] = append(s.list, Product{Layer: layer, Row: row}), i
+	}
+	return &s.list[i]
+}
+
+// reset forgets what a step computed before the next one begins.
+func (s *products) reset() {
+	s.list = s.list[:0]
+	clear(s.index)
+}
+
 // countFlops counts what an operator computed in the forward pass of a step.
 func (p *Player) countFlops(c *op.Call) {
 	if p.phase != trace.Forward || p.thread != 0 || p.evaluating {
 		return
 	}
-	if n := c.Flops(); n > 0 {
-		p.flops[0] += n
-		if c.In[1].DType.IsHalf() {
-			p.flops[1] += n
-		}
+	n := c.Flops()
+	if n == 0 {
+		return
 	}
+	x := p.products.at(p.layer, c.Row)
+	x.Flops += n
+	if c.In[1].DType.IsHalf() {
+		x.HalfFlops += n
+	}
+	x.Bytes += tensor.Bytes(c.Out[0].Numel() * c.Out[0].DType.Size())
 }
 
 // sumSaved is called before each backward pass; the largest sum stays.
@@ -74,7 +118,11 @@ func (j *job) countGradients() {
 // sum fills in the totals that do not change from step to step.
 func (j *job) sum() {
 	t := &j.totals
-	t.Flops, t.HalfFlops = j.flops[0], j.flops[1]
+	t.Products = j.products.list
+	for i := range t.Products {
+		t.Flops += t.Products[i].Flops
+		t.HalfFlops += t.Products[i].HalfFlops
+	}
 	t.LayerParams = make([]tensor.Bytes, len(j.tr.Layers))
 	seen := map[*storage]bool{} // parameters of a recurrent layer share a block
 	for _, c := range j.params {

@@ -41,12 +41,13 @@ type Change struct {
 	Result            string       `json:"result"` // of the verdict: FITS, TIGHT or OOM
 	HeadroomBytes     tensor.Bytes `json:"headroom_bytes"`
 	HostBytes         tensor.Bytes `json:"host_total_bytes"` // of the machine's own memory
-	// Cost orders changes: the per cent by which a step becomes slower, and prices
-	// of what changes in numbers and of the work to adopt it (docs/advice.md).
+	// Cost is the per cent by which a step becomes slower, and prices of what changes
+	// in numbers and of the work to adopt it. Of as many changes those that cost less
+	// come first (docs/advice.md).
 	Cost     float64 `json:"cost"`
-	Cheapest bool    `json:"cheapest"` // everything that costs less was tried or excluded
+	Cheapest bool    `json:"cheapest"` // everything that comes before it was tried or excluded
 	Slowdown float64 `json:"slowdown"` // modelled time of a step, by that before
-	Numerics string  `json:"numerics"` // none, rounding or different training
+	Numerics string  `json:"numerics"` // none, running statistics, rounding or different training
 	Effort   string  `json:"effort"`
 	Parts    []Part  `json:"parts"`
 	// Set is what --set takes, and Arguments are what to append to the command
@@ -72,8 +73,8 @@ type Fix struct {
 	Simulated    int `json:"simulated"`
 	// Excluded are those of which simulations of others tell that they do not fit.
 	Excluded int `json:"excluded"`
-	// Cut says that the search ended at its limit; what was not tried may cost less
-	// than changes that are not said to be the cheapest.
+	// Cut says that the search ended at its limit; what was not tried may come
+	// before changes that are not said to be the cheapest.
 	Cut bool `json:"cut"`
 }
 

@@ -11,10 +11,10 @@ func (t *text) changes() {
 	if a == nil || a.Fix == nil {
 		return
 	}
-	title := "What makes it fit, the cheapest first"
+	title := "What makes it fit, the simplest first"
 	switch {
 	case t.r.Verdict.Result == Fits:
-		title = "What leaves more room, the cheapest first"
+		title = "What leaves more room, the simplest first"
 	case t.r.Verdict.Result == Tight:
 		title = "What makes it fit without giving cached memory back"
 	case len(a.Changes) == 0 || !a.Changes[0].Fits:
@@ -41,21 +41,20 @@ func (t *text) changes() {
 	if t.o.Shown > 1 { // it did
 		on = ""
 	}
-	if sure := a.cheapest(); a.Fix.Cut && sure == len(a.Changes) && sure > 0 {
+	if sure := a.sure(); a.Fix.Cut && sure == len(a.Changes) && sure > 0 {
 		t.printf("  the search ended at its limit: there may be more%s\n", on)
 	} else if a.Fix.Cut {
 		behind := ""
 		if sure > 0 {
 			behind = fmt.Sprintf("behind number %d ", sure)
 		}
-		t.printf("  the search ended at its limit: %ssomething cheaper may have been missed%s\n", behind, on)
+		t.printf("  the search ended at its limit: %ssomething simpler may have been missed%s\n", behind, on)
 	}
 	t.printf("\n")
 }
 
-// cheapest counts the changes than which nothing costs less, as far as they are
-// known to be complete.
-func (a *Advice) cheapest() int {
+// sure counts the changes before which nothing comes, as far as that is known.
+func (a *Advice) sure() int {
 	n := 0
 	for n < len(a.Changes) && a.Changes[n].Cheapest {
 		n++
