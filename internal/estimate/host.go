@@ -2,7 +2,7 @@ package estimate
 
 import (
 	"fmt"
-	"math"
+	"slices"
 
 	"github.com/memplan/memplan/internal/host"
 	"github.com/memplan/memplan/internal/program"
@@ -13,7 +13,10 @@ import (
 // hostUsage says what the job needs of the machine's own memory.
 func (o *Outcome) hostUsage() (*host.Usage, error) {
 	s, p := o.Job.Spec, o.Job.Program
-	j := host.Job{Static: p.Static, Dataset: o.Job.Data.Dataset, Transform: o.Job.Data.Transform}
+	j := host.Job{Static: p.Static, Dataset: o.Job.Data.Dataset, Transform: o.Job.Data.Transform, Processes: p.Parallel.Ranks, Loading: host.Built}
+	if p.Parallel.FSDP != nil {
+		j.Loading = host.Sharded
+	}
 	for _, in := range p.Inputs {
 		b, err := tensor.MulBytes(append([]int64{in.DType.Size()}, in.Size...)...)
 		if err != nil {
@@ -30,12 +33,18 @@ func (o *Outcome) hostUsage() (*host.Usage, error) {
 	}
 	var sizes []size
 	for _, m := range p.Models {
-		b, err := built(m.Root, p.DType)
+		b, err := built(m.Root, p.DType, tensor.Float32)
+		if q := m.Quantized; q != nil && err == nil {
+			b, err = built(m.Root, p.DType, q.DType)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: model %q in host memory: %w", s.Path, m.Name, err)
 		}
 		sizes = append(sizes, b)
-		j.Model = max(j.Model, b.total)
+		j.Model, j.Tensor = max(j.Model, b.total), max(j.Tensor, b.largest)
+	}
+	if j.Loading == host.Built && streamed(p.Models) {
+		j.Loading = host.Streamed
 	}
 	if save := s.Train.Save; save != nil && p.Inference == "" {
 		t := &o.Played.Totals
@@ -58,10 +67,13 @@ func (o *Outcome) hostUsage() (*host.Usage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
-	if n := tensor.Bytes(p.Parallel.Ranks); n > 1 && u.High > math.MaxInt64/n {
-		return nil, fmt.Errorf("%s: host memory: %v for each of %d processes is more than 8 EiB", s.Path, u.High, n)
-	}
 	return u, nil
+}
+
+// streamed reports whether the models are quantized, and so read by from_pretrained
+// to the GPU.
+func streamed(models []*program.Model) bool {
+	return len(models) > 0 && !slices.ContainsFunc(models, func(m *program.Model) bool { return m.Quantized == nil })
 }
 
 // host reports the need of one process and compares that of all with what the
@@ -73,7 +85,8 @@ func (o *Outcome) host(r *report.Report) {
 		ProcessBytes: u.Process, WorkersBytes: u.Workers, ModelBytes: u.Model, DatasetBytes: u.Dataset,
 		LoaderBytes: u.Loader, LoaderBatches: u.LoaderBatches, SharedMemoryBytes: u.SharedMemory,
 		PinnedBytes: u.Pinned, PinnedBatches: u.PinnedBatches, OffloadedBytes: u.Offloaded, SavingBytes: u.Saving,
-		TotalBytes: u.Total, LowBytes: u.Low, HighBytes: u.High, Phase: string(u.Phase),
+		TotalBytes: u.One.Value, LowBytes: u.One.Low, HighBytes: u.One.High, Phase: string(u.Phase), Loading: string(u.Loading),
+		AllBytes: u.All.Value, AllLowBytes: u.All.Low, AllHighBytes: u.All.High, RequestBytes: u.Request,
 	}
 	r.Host = h
 	all, each := tensor.Bytes(1), ""
@@ -91,13 +104,13 @@ func (o *Outcome) host(r *report.Report) {
 		return
 	}
 	h.LimitBytes = d.HostRAM.V
-	need := fmt.Sprintf("%v of host memory needed%s while %s, %v there", all*h.TotalBytes, each, report.HostPhases[h.Phase], h.LimitBytes)
+	need := fmt.Sprintf("%v of host memory needed%s while %s, %v there", h.AllBytes, each, report.HostPhases[h.Phase], h.LimitBytes)
 	switch {
 	case h.Result != "": // of /dev/shm
-	case all*h.TotalBytes > h.LimitBytes:
+	case h.AllBytes > h.LimitBytes:
 		h.Result, h.Reason = report.OOMs, need
-	case all*h.HighBytes > h.LimitBytes:
-		h.Result, h.Reason = report.Tight, fmt.Sprintf("%s; with what is assumed at its worst it would be %v", need, all*h.HighBytes)
+	case h.AllHighBytes > h.LimitBytes:
+		h.Result, h.Reason = report.Tight, fmt.Sprintf("%s; with what is assumed at its worst it would be %v", need, h.AllHighBytes)
 	default:
 		h.Result, h.Reason = report.Fits, need
 	}
@@ -106,9 +119,9 @@ func (o *Outcome) host(r *report.Report) {
 // size is what the tensors of a model take together, and the largest of them.
 type size struct{ total, largest tensor.Bytes }
 
-// built is the size of a model as its constructor makes it in host memory, before
-// it is converted to another type.
-func built(c *program.Class, converted tensor.DType) (size, error) {
+// built is the size of a model as it is made in host memory in a type, before it is
+// converted to another.
+func built(c *program.Class, converted, made tensor.DType) (size, error) {
 	var s size
 	var err error
 	for _, list := range [][]program.Param{c.Params, c.Buffers} {
@@ -118,7 +131,7 @@ func built(c *program.Class, converted tensor.DType) (size, error) {
 			}
 			d := p.DType
 			if d == converted && !p.Fixed { // by the call that moves the model
-				d = tensor.Float32
+				d = made
 			}
 			b, wrong := tensor.MulBytes(append([]int64{d.Size()}, p.Size...)...)
 			if wrong != nil {
@@ -131,7 +144,7 @@ func built(c *program.Class, converted tensor.DType) (size, error) {
 		}
 	}
 	for _, ch := range c.Children {
-		sub, err := built(ch.Class, converted)
+		sub, err := built(ch.Class, converted, made)
 		if err != nil {
 			return size{}, err
 		}

@@ -6,7 +6,6 @@ import (
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/spec"
-	"github.com/memplan/memplan/internal/tensor"
 )
 
 // Recipe is a spec before it is read, from which jobs are made that differ in
@@ -92,5 +91,5 @@ func (o *Outcome) FitsHost() bool {
 		return true
 	}
 	u, err := o.hostUsage()
-	return err == nil && u.Total <= limit.V/tensor.Bytes(max(o.Job.Program.Parallel.Ranks, 1))
+	return err == nil && u.All.Value <= limit.V
 }

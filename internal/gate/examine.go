@@ -102,13 +102,13 @@ func (u *unit) host(h *report.Host, all tensor.Bytes) {
 	if limit := h.SharedMemoryLimitBytes; limit > 0 && all*h.SharedMemoryBytes > limit {
 		u.add(sharedMemory, u.at(sharedMemory), "workers hand over batches in up to %v of /dev/shm, which has %v: they die of a bus error", all*h.SharedMemoryBytes, limit)
 	}
-	need := fmt.Sprintf("%v of host memory needed while %s, %v there", all*h.TotalBytes, report.HostPhases[h.Phase], h.LimitBytes)
+	need := fmt.Sprintf("%v of host memory needed while %s, %v there", h.AllBytes, report.HostPhases[h.Phase], h.LimitBytes)
 	switch limit := h.LimitBytes; {
 	case limit == 0:
-	case all*h.TotalBytes > limit:
+	case h.AllBytes > limit:
 		u.add(hostRAM, u.at(hostRAM), "%s", need)
-	case all*h.HighBytes > limit:
-		u.addAs(hostRAM, Warning, u.at(hostRAM), "%s; with what is assumed at its worst it would be %v", need, all*h.HighBytes)
+	case h.AllHighBytes > limit:
+		u.addAs(hostRAM, Warning, u.at(hostRAM), "%s; with what is assumed at its worst it would be %v", need, h.AllHighBytes)
 	}
 }
 

@@ -1,12 +1,12 @@
 // Package host says how much of the machine's own memory a training job needs:
 // users run out of that, and of /dev/shm, as they do of the GPU's.
 //
-// The model. One process trains. It holds Python with its libraries and the
+// The model. A process trains. It holds Python with its libraries and the
 // host side of the CUDA context; the data set, if that is in memory; and the
-// batches on their way to the GPU. While it starts it holds each model, which
-// is built in host memory and moved to the GPU afterwards. While it saves a
-// checkpoint it holds what it writes. The phases exclude each other, so the
-// need is the largest of the three.
+// batches on their way to the GPU. While it starts it holds each model, see
+// Loading. While it saves a checkpoint it holds what it writes. The phases
+// exclude each other, so the need is the largest of the three. Processes of one
+// machine are in the same phase.
 //
 // Batches come from torch.utils.data.DataLoader. W workers with prefetch
 // factor p are given W x p batches ahead; a new one is asked for just before
@@ -27,7 +27,7 @@
 //
 // Not modelled: the page cache, the allocator of the C library, and what the
 // user's own code keeps. The sizes of the processes are assumptions with a
-// range, see Process and Worker.
+// range, see Process and Worker, and so is how a model is loaded.
 package host
 
 import (
@@ -36,7 +36,8 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// Range is an assumption and what it is likely to be between.
+// Range is an assumption, or what follows from some, and what it is likely to be
+// between.
 type Range struct{ Low, Value, High tensor.Bytes }
 
 const mib = tensor.Bytes(1) << 20
@@ -49,6 +50,29 @@ var (
 	// Worker is what one worker process of a DataLoader holds of its own.
 	// Assumed: 0.2 to 0.5 GiB in reports of users, with the data set apart.
 	Worker = Range{200 * mib, 350 * mib, 512 * mib}
+)
+
+// Shard is the size of a file of a large checkpoint: save_pretrained of
+// transformers 4 and of Hugging Face's other libraries cuts at 5 GB.
+const Shard = tensor.Bytes(5_000_000_000)
+
+// Loading is how a model comes to the GPU.
+type Loading string
+
+// The ways.
+const (
+	// Built: each process builds the model in its memory, and moves it.
+	Built Loading = "built"
+	// Streamed: from_pretrained makes the model on the meta device and reads one
+	// tensor after the other to the GPU, where it is quantized: device_map is set to
+	// the current GPU if there is a quantization_config. At the worst whole files of
+	// the checkpoint are read, as those that are no safetensors are.
+	Streamed Loading = "streamed"
+	// Sharded: one process has the whole model, the others have it on the meta
+	// device and are sent their parts (cpu_ram_efficient_loading of accelerate's
+	// FSDP). At the best it is on the meta device everywhere, and made or read on the
+	// GPUs; at the worst each process builds it.
+	Sharded Loading = "sharded"
 )
 
 // page is what shared memory is taken in (Linux).
@@ -72,7 +96,11 @@ type Job struct {
 	Dataset   tensor.Bytes
 	Transform tensor.Bytes // of one sample while it is transformed
 
+	Processes int64 // on this machine; 0: 1
+	Loading   Loading
 	Model     tensor.Bytes // the largest model as it is built
+	Tensor    tensor.Bytes // the largest of its tensors as it is loaded
+
 	Offloaded tensor.Bytes // in ordinary memory through all steps: optimizer state, averaged weights
 	PinnedOff tensor.Bytes // the same in page-locked memory, as taken
 	Saving    tensor.Bytes // of a checkpoint, held at one time
@@ -88,16 +116,20 @@ const (
 	Saving   Phase = "saving"
 )
 
-// Usage is what a job needs. Total is the most of any phase; Low and High are
-// Total with the assumptions at their ends.
+// Usage is what a job needs: of the processes the one that needs the most, and all
+// of them. Model is what that one holds of the model while it starts.
 type Usage struct {
 	Process, Workers, Dataset, Loader, Pinned, Model, Offloaded, Saving tensor.Bytes
 
-	SharedMemory     tensor.Bytes // the part of Loader that is in /dev/shm
-	LoaderBatches    int64
-	PinnedBatches    int64
-	Total, Low, High tensor.Bytes
-	Phase            Phase // that needs the most
+	SharedMemory  tensor.Bytes // the part of Loader that is in /dev/shm
+	LoaderBatches int64
+	PinnedBatches int64
+	Loading       Loading
+	One, All      Range
+	// Request is All with processes at their largest and the model loaded as is
+	// assumed: what to ask a scheduler for.
+	Request tensor.Bytes
+	Phase   Phase // in which all need the most
 }
 
 // PinnedSize is what the caching host allocator takes for a request: the next
@@ -111,7 +143,8 @@ func PinnedSize(b tensor.Bytes) tensor.Bytes {
 
 // Estimate says what a job needs. A sum beyond 64 bits is an error.
 func Estimate(j *Job) (*Usage, error) {
-	u := &Usage{Process: Process.Value, Model: j.Model, Saving: j.Saving}
+	first, others := j.loaded()
+	u := &Usage{Process: Process.Value, Loading: j.Loading, Model: first.Value, Saving: j.Saving}
 	var s checked
 	u.Offloaded = s.add(j.Offloaded, j.PinnedOff)
 	if !j.Static {
@@ -123,21 +156,42 @@ func Estimate(j *Job) (*Usage, error) {
 		copies += j.Workers
 	}
 	u.Dataset = s.mul(j.Dataset, copies)
-	total := func(process, worker tensor.Bytes) (tensor.Bytes, Phase) {
+	n := max(j.Processes, 1)
+	total := func(process, worker, first, others tensor.Bytes) (one, all tensor.Bytes, phase Phase) {
 		running := s.add(process, s.mul(worker, j.Workers), u.Dataset, u.Loader, u.Pinned, u.Offloaded)
-		most, phase := running, Training
+		one, phase = running, Training
 		if j.Saving > 0 {
-			most, phase = s.add(running, j.Saving), Saving
+			one, phase = s.add(running, j.Saving), Saving
 		}
-		if start := s.add(process, j.Dataset, j.Model); start > most {
-			most, phase = start, Start
+		all = s.mul(one, n)
+		start := s.add(process, j.Dataset)
+		if together := s.add(s.mul(start, n), first, s.mul(others, n-1)); together > all {
+			all, phase = together, Start
 		}
-		return most, phase
+		return max(one, s.add(start, first)), all, phase
 	}
-	u.Total, u.Phase = total(Process.Value, Worker.Value)
-	u.Low, _ = total(Process.Low, Worker.Low)
-	u.High, _ = total(Process.High, Worker.High)
+	u.One.Value, u.All.Value, u.Phase = total(Process.Value, Worker.Value, first.Value, others.Value)
+	u.One.Low, u.All.Low, _ = total(Process.Low, Worker.Low, first.Low, others.Low)
+	u.One.High, u.All.High, _ = total(Process.High, Worker.High, first.High, others.High)
+	if j.Loading == Sharded {
+		others.High = others.Value
+	}
+	_, u.Request, _ = total(Process.High, Worker.High, first.High, others.High)
 	return u, s.err
+}
+
+// loaded says what the first process holds of the model while it starts, and what
+// each of the others does.
+func (j *Job) loaded() (first, others Range) {
+	switch j.Loading {
+	case Streamed:
+		first = Range{j.Tensor, j.Tensor, max(j.Tensor, min(j.Model, Shard))}
+		return first, first
+	case Sharded:
+		return Range{0, j.Model, j.Model}, Range{0, 0, j.Model}
+	}
+	first = Range{j.Model, j.Model, j.Model}
+	return first, first
 }
 
 // batches counts the batches on their way; see the table of the package.

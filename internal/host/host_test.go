@@ -64,15 +64,44 @@ func TestPhases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u.Phase != c.phase || u.Low != c.low || u.Total != c.value || u.High != c.high {
-			t.Errorf("%s: %s %v, %v to %v, want %s %v, %v to %v", c.name, u.Phase, u.Total, u.Low, u.High, c.phase, c.value, c.low, c.high)
+		if u.Phase != c.phase || u.One != (Range{c.low, c.value, c.high}) || u.All != u.One || u.Request != c.high {
+			t.Errorf("%s: %s %v, %v to %v, want %s %v, %v to %v", c.name, u.Phase, u.One.Value, u.One.Low, u.One.High, c.phase, c.value, c.low, c.high)
+		}
+	}
+}
+
+// How a model is loaded: an 8-billion model in bfloat16 that goes to the GPU weight by
+// weight needs no room for itself, and of 8 processes that share one only the first
+// has it, unless each builds it.
+func TestLoading(t *testing.T) {
+	const model, largest = 15 * gib, gib
+	for _, c := range []struct {
+		loading   Loading
+		processes int64
+		one, all  Range // beside processes
+		request   tensor.Bytes
+	}{
+		{Built, 1, Range{model, model, model}, Range{model, model, model}, model},
+		{Built, 8, Range{model, model, model}, Range{8 * model, 8 * model, 8 * model}, 8 * model},
+		{Streamed, 1, Range{largest, largest, Shard}, Range{largest, largest, Shard}, Shard},
+		{Sharded, 8, Range{0, model, model}, Range{0, model, 8 * model}, model},
+	} {
+		u, err := Estimate(&Job{Loading: c.loading, Processes: c.processes, Model: model, Tensor: largest, Static: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := tensor.Bytes(c.processes)
+		one := Range{u.One.Low - Process.Low, u.One.Value - Process.Value, u.One.High - Process.High}
+		all := Range{u.All.Low - n*Process.Low, u.All.Value - n*Process.Value, u.All.High - n*Process.High}
+		if one != c.one || all != c.all || u.Request-n*Process.High != c.request || u.Phase != Start {
+			t.Errorf("%s by %d: one %v, all %v, request %v, %s", c.loading, c.processes, one, all, u.Request-n*Process.High, u.Phase)
 		}
 	}
 }
 
 func TestOverflow(t *testing.T) {
 	for _, j := range []Job{
-		{Model: math.MaxInt64}, {Workers: math.MaxInt64, Prefetch: 2}, {Batch: []tensor.Bytes{1 << 62}, Workers: 100, Prefetch: 2},
+		{Model: math.MaxInt64}, {Model: math.MaxInt64 / 4, Processes: 8}, {Workers: math.MaxInt64, Prefetch: 2}, {Batch: []tensor.Bytes{1 << 62}, Workers: 100, Prefetch: 2},
 		{Batch: []tensor.Bytes{1 << 62}, Pinned: true},
 	} {
 		if _, err := Estimate(&j); err == nil {

@@ -39,9 +39,8 @@ func requestOf(r *Report) request {
 		q.gpu, q.all = whole, true
 	}
 	if h := r.Host; h != nil {
-		all := tensor.Bytes(q.gpus)
-		q.host = mib(all * h.HighBytes)
-		if n := mib(all * h.SharedMemoryBytes); n > containerShm {
+		q.host = mib(h.RequestBytes)
+		if n := mib(tensor.Bytes(q.gpus) * h.SharedMemoryBytes); n > containerShm {
 			q.shm = n
 		}
 	}
@@ -76,9 +75,12 @@ func (q *request) comments(r *Report) []string {
 	if h := r.Host; h != nil {
 		each := ""
 		if q.gpus > 1 {
-			each = fmt.Sprintf(" for each of %d processes on one machine", q.gpus)
+			each = fmt.Sprintf(" for %d processes on one machine", q.gpus)
 		}
-		out = append(out, fmt.Sprintf("host memory: %v at most%s, while %s, with %.0f %% headroom", h.HighBytes, each, HostPhases[h.Phase], 100*requestHeadroom))
+		out = append(out, fmt.Sprintf("host memory: %v at most%s, while %s, with %.0f %% headroom", h.RequestBytes, each, HostPhases[h.Phase], 100*requestHeadroom))
+		if h.Loading == "sharded" {
+			out = append(out, fmt.Sprintf("assumed: one process has the whole model and sends the others their parts (accelerate's cpu_ram_efficient_loading); if each builds it, all need %v", h.AllHighBytes))
+		}
 	} else {
 		out = append(out, "host memory is not modelled: ask for it yourself")
 	}

@@ -15,7 +15,7 @@ func planned() *Report {
 		Model: Model{Name: "My model: v2\n"}, Train: Train{BatchSize: 8},
 		Device:      Device{DisplayName: "NVIDIA T4", TotalBytes: 15 * tensor.GiB, ContextBytes: 200 * tensor.MiB},
 		Peak:        Peak{ReservedBytes: 10 * tensor.GiB},
-		Host:        &Host{HighBytes: 4 * tensor.GiB, SharedMemoryBytes: 100 * tensor.MiB, Phase: "training"},
+		Host:        &Host{RequestBytes: 4 * tensor.GiB, SharedMemoryBytes: 100 * tensor.MiB, Phase: "training"},
 		Verdict:     Verdict{Result: Fits, Fits: true},
 		Uncertainty: Uncertainty{ReservedExpectedBytes: 10*tensor.GiB + 1, ContextHighBytes: 300 * tensor.MiB},
 	}
@@ -40,9 +40,10 @@ func TestRequest(t *testing.T) {
 
 func TestRequestOfProcesses(t *testing.T) {
 	r := planned()
-	// For each of 4 processes, and 100 MiB of NCCL: (10640 MiB + 1 B) and 4 * 4096 MiB, times 1.05.
+	// For 4 processes together 4096 MiB and 4 * 100 MiB of /dev/shm, and on each GPU, with 100 MiB of NCCL,
+	// 10640 MiB + 1 B; times 1.05.
 	r.Train.Ranks, r.Uncertainty.NCCLHighBytes = 4, 100*tensor.MiB
-	if q := requestOf(r); q != (request{gpus: 4, gpu: 11173, host: 17204, shm: 420}) {
+	if q := requestOf(r); q != (request{gpus: 4, gpu: 11173, host: 4301, shm: 420}) {
 		t.Errorf("of 4 processes: %+v", q)
 	}
 }
