@@ -101,15 +101,15 @@ func (b *Base) combinations(groups [][]*Option) []*combination {
 // what does not, fewer changes before more, well-known ones before clever ones;
 // then those that cost less, those with shorter steps, and by name.
 func bySimplicity(x, y *combination) int {
-	return cmp.Or(last(x.tight, y.tight), last(x.dear(), y.dear()), cmp.Compare(len(x.options), len(y.options)), last(x.clever, y.clever),
+	return cmp.Or(behind(x.tight, y.tight), behind(x.dear(), y.dear()), cmp.Compare(len(x.options), len(y.options)), behind(x.clever, y.clever),
 		cmp.Compare(x.cost, y.cost), cmp.Compare(x.seconds, y.seconds), cmp.Compare(x.id, y.id))
 }
 
 // dear reports whether a combination costs what another training does.
 func (c *combination) dear() bool { return c.cost >= numericsPrice[Different] }
 
-// last orders what is so behind what is not.
-func last(x, y bool) int {
+// behind orders what is so behind what is not.
+func behind(x, y bool) int {
 	switch {
 	case x == y:
 		return 0

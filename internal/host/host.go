@@ -116,8 +116,8 @@ const (
 	Saving   Phase = "saving"
 )
 
-// Usage is what a job needs: of the processes the one that needs the most, and all
-// of them. Model is what that one holds of the model while it starts.
+// Usage is what a job needs: of the processes the one that needs the most in Phase,
+// and all of them. Model is what that one holds of the model while it starts.
 type Usage struct {
 	Process, Workers, Dataset, Loader, Pinned, Model, Offloaded, Saving tensor.Bytes
 
@@ -166,9 +166,9 @@ func Estimate(j *Job) (*Usage, error) {
 		all = s.mul(one, n)
 		start := s.add(process, j.Dataset)
 		if together := s.add(s.mul(start, n), first, s.mul(others, n-1)); together > all {
-			all, phase = together, Start
+			one, all, phase = s.add(start, first), together, Start
 		}
-		return max(one, s.add(start, first)), all, phase
+		return one, all, phase
 	}
 	u.One.Value, u.All.Value, u.Phase = total(Process.Value, Worker.Value, first.Value, others.Value)
 	u.One.Low, u.All.Low, _ = total(Process.Low, Worker.Low, first.Low, others.Low)

@@ -8,9 +8,9 @@ import (
 )
 
 // Host is memory of the machine that one training process and its workers
-// need, of several the one that needs the most. Total is the most of any phase; Low
-// and High bound it, as the sizes of processes and how a model is loaded are assumed.
-// All is what all processes need on one machine, in Phase.
+// need, of several the one that needs the most. Total is that of Phase, in
+// which all processes of one machine need the most; Low and High bound it, as the
+// sizes of processes and how a model is loaded are assumed. All is what all need.
 type Host struct {
 	ProcessBytes           tensor.Bytes `json:"process_bytes"` // Python, its libraries, the host side of CUDA; assumed
 	WorkersBytes           tensor.Bytes `json:"workers_bytes"` // worker processes without their batches; assumed
