@@ -146,7 +146,8 @@ func (j *Job) metered(err *error) (end func()) {
 // paths from the spec's folder (nil: there are none). The error, if any, is a *spec.Errors; a spec in
 // which reading found mistakes is checked for more of them.
 func NewJob(s *spec.Spec, readFile func(name string) ([]byte, error)) (*Job, error) {
-	m := NewMachine(s)
+	var m *Machine
+	s.Errs.Contained(func() { m = NewMachine(s) })
 	g, err := graph.Build(s, graph.Options{Env: m.Env, Preset: specs.Preset, Presets: specs.Names(), HFTypes: specs.HFTypes(), ReadFile: readFile})
 	if err != nil {
 		return nil, err

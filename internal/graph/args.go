@@ -230,6 +230,15 @@ type tensorArgs struct {
 	sc   *scope
 	sig  *op.Sig
 	vals map[string][]val // by parameter; several for a list of tensors
+
+	failed bool // there are mistakes in operands
+}
+
+// sound stops at mistakes in operands.
+func (t *tensorArgs) sound() {
+	if t.failed {
+		panic(stop{})
+	}
 }
 
 // first is the value of the first tensor parameter, which in-place operators
@@ -413,14 +422,22 @@ func (t *tensorArgs) assign(p *op.Param, v *spec.Value) {
 	t.put(p, o)
 }
 
+// put evaluates an operand for a tensor parameter. After a mistake the other
+// operands are evaluated too.
 func (t *tensorArgs) put(p *op.Param, o *spec.Operand) {
+	if !t.f.u.el.attempt(func() { t.putOne(p, o) }) {
+		t.failed = true
+	}
+}
+
+func (t *tensorArgs) putOne(p *op.Param, o *spec.Operand) {
 	el := t.f.u.el
 	if p.Kind == op.KTensors && o.List != nil {
 		if len(o.List) == 0 {
 			el.fail(o.At, "%s needs at least one tensor", t.e.Head.V)
 		}
-		for _, it := range o.List {
-			v := t.f.operand(it, t.sc)
+		for i, v := range t.f.operands(o.List, t.sc) {
+			it := o.List[i]
 			if v.m.t == nil {
 				el.fail(it.At, "argument %s of %s is a list of tensors, but this is %s", p.Name, t.e.Head.V, v.describe())
 			}
@@ -453,6 +470,7 @@ func (t *tensorArgs) put1(p *op.Param, v val, at spec.Span) {
 // does not name.
 func (t *tensorArgs) fill() {
 	el := t.f.u.el
+	t.sound()
 	var open []*op.Param
 	for _, p := range t.params() {
 		if len(t.vals[p.Name]) == 0 {
@@ -464,6 +482,7 @@ func (t *tensorArgs) fill() {
 			for _, o := range t.e.Inputs {
 				t.put(open[0], o)
 			}
+			t.sound()
 			return
 		}
 		if len(t.e.Inputs) > len(open) {
@@ -476,6 +495,7 @@ func (t *tensorArgs) fill() {
 		t.f.needCur(t.f.cur, t.e)
 		t.vals[open[0].Name] = []val{t.f.cur}
 	}
+	t.sound()
 	for _, p := range t.params() {
 		if p.Required && len(t.vals[p.Name]) == 0 {
 			el.fail(t.e.At, "%s needs %s", t.e.Head.V, p.Name)

@@ -46,12 +46,15 @@ func (c *checker) autograd(b *spec.Named[spec.Block]) {
 func (u *unit) apply(b *spec.Named[spec.Block], with map[string]any, ins []val, at spec.Span) val {
 	el := u.el
 	key := fmt.Sprintf("%p %s %s", b, keyOf(with), el.keyOfVals(ins))
-	made := el.cache[key]
-	if made == nil {
+	made, ok := el.cache[key]
+	if !ok {
 		el.enter(at)
-		made = u.autograd(b, with, ins, at)
+		el.try(func() { made = u.autograd(b, with, ins, at) })
 		el.depth--
 		el.cache[key] = made
+	}
+	if made == nil { // its mistakes are known
+		panic(stop{})
 	}
 	f := made.class.Forward
 	known := false

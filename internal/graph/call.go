@@ -15,6 +15,8 @@ import (
 func (f *fn) call(e *spec.Entry, sc *scope, i int) val {
 	el := f.u.el
 	switch head := e.Head.V; {
+	case el.isBad(e):
+		panic(stop{})
 	case head == spec.HeadBlock:
 		return f.callBlock(e, sc, i)
 	case head == spec.HeadCall:
@@ -35,11 +37,7 @@ func (f *fn) inputs(e *spec.Entry, sc *scope) []val {
 		f.needCur(f.cur, e)
 		return []val{f.cur}
 	}
-	var out []val
-	for _, o := range e.Inputs {
-		out = append(out, f.operand(o, sc))
-	}
-	return out
+	return f.operands(e.Inputs, sc)
 }
 
 // layerInputs evaluates the inputs of a layer, which its argument may name:
@@ -58,7 +56,7 @@ func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *Layer, arg *spec.Value) []
 	}
 	var ins []val
 	given := e.Inputs
-	for _, name := range l.inputs {
+	one := func(name string) {
 		name, optional := strings.CutSuffix(name, "?")
 		switch v := named[name]; {
 		case v != nil && v.Kind == spec.Null && optional:
@@ -70,8 +68,9 @@ func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *Layer, arg *spec.Value) []
 			}
 			ins = append(ins, f.operand(o, sc))
 		case len(given) > 0:
-			ins = append(ins, f.operand(given[0], sc))
+			o := given[0]
 			given = given[1:]
+			ins = append(ins, f.operand(o, sc))
 		case len(ins) == 0 && !e.HasIn:
 			f.needCur(f.cur, e)
 			ins = append(ins, f.cur)
@@ -80,6 +79,18 @@ func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *Layer, arg *spec.Value) []
 		default:
 			f.u.el.fail(e.At, "%s needs %s", l.name, name)
 		}
+	}
+	failed := false
+	for i, name := range l.inputs {
+		if !f.u.el.attempt(func() { one(name) }) {
+			failed = true
+		}
+		if len(ins) == i { // for those behind it
+			ins = append(ins, val{m: meta{lost: true}})
+		}
+	}
+	if failed {
+		panic(stop{})
 	}
 	if len(given) > 0 {
 		f.u.el.fail(e.At, "%s takes %s (%s), but more are given", l.name, plural(len(l.inputs), "input"), strings.Join(l.inputs, ", "))
@@ -100,10 +111,11 @@ func (l *Layer) isInput(name string) bool {
 // one is called again.
 func (f *fn) callNew(e *spec.Entry, sc *scope, i int) val {
 	var ins []val
-	if l := layers[e.Head.V]; l != nil {
-		ins = f.layerInputs(e, sc, l, e.Arg)
-	} else {
+	if l := layers[e.Head.V]; l == nil {
 		ins = f.inputs(e, sc)
+	} else if !f.u.el.attempt(func() { ins = f.layerInputs(e, sc, l, e.Arg) }) {
+		f.u.arguments(e, sc, l, nil) // which may have mistakes, too
+		panic(stop{})
 	}
 	return f.callModule(e, sc, f.u.modulePath(e, sc, i), ins, nil, e.At)
 }
@@ -132,6 +144,9 @@ func (f *fn) callDeclared(e *spec.Entry, sc *scope) val {
 			if rest, ok := strings.CutPrefix(c.Path, path+"."); ok && !strings.Contains(rest, ".") {
 				items++
 			}
+		}
+		if f.u.lost { // perhaps it is not made for a mistake
+			panic(stop{})
 		}
 		if items > 0 {
 			el.fail(at.Span, `%s is a list of %s; call each: {call: "%s[${i}]", repeat: {n: %d, as: i}}`, s, plural(items, "module"), s, items)
@@ -165,6 +180,9 @@ func (f *fn) again(e *spec.Entry, idx int, ins []val, kwargs *spec.Value) val {
 // already must come out the same.
 func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs *spec.Value, at spec.Span) val {
 	el := f.u.el
+	if el.isBad(e) {
+		panic(stop{})
+	}
 	l := layers[e.Head.V]
 	for i, v := range ins {
 		switch {
@@ -299,6 +317,9 @@ func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Ti
 			panic(stop{})
 		}
 		v, ok := u.attribute(src)
+		if !ok && u.lost {
+			panic(stop{})
+		}
 		if !ok {
 			known := u.paramPaths()
 			if len(known) == 0 {
@@ -346,6 +367,9 @@ func (u *unit) findBlock(e *spec.Entry, sc *scope) *spec.Named[spec.Block] {
 		u.el.errs.Unknown(e.Arg.Span, "block", name, sorted(known))
 		panic(stop{})
 	}
+	if u.el.badBlocks[b.V] {
+		panic(stop{})
+	}
 	return b
 }
 
@@ -369,16 +393,18 @@ func (f *fn) callBlock(e *spec.Entry, sc *scope, i int) val {
 func (u *unit) callFunction(b *spec.Named[spec.Block], with map[string]any, ins []val, at spec.Span) val {
 	el := u.el
 	key := fmt.Sprintf("%p %s %s", b, keyOf(with), el.keyOfVals(ins))
-	fe := u.funcs[key]
-	if fe == nil {
+	fe, ok := u.funcs[key]
+	if ok && fe == nil { // its mistakes are known
+		panic(stop{})
+	}
+	if !ok {
 		el.enter(at)
-		sc := el.blockScope(b, u, with)
-		what := u.what
-		u.what = "block " + b.Name.V
-		f := u.newFn(b.Name.V, program.Function, sc, inputNames(b.V), ins, at)
-		u.what = what
-		fe = &elaboratedFunc{fn: f.f}
-		el.in(b, func() { fe.rets = f.body(b) })
+		var f *fn
+		if !el.try(func() { f, fe = u.function(b, with, ins, at) }) {
+			el.depth--
+			u.funcs[key] = nil
+			panic(stop{})
+		}
 		el.depth--
 		n := 0
 		for _, m := range u.class.Methods {
@@ -398,6 +424,19 @@ func (u *unit) callFunction(b *spec.Named[spec.Block], with map[string]any, ins 
 		x.Args = append(x.Args, v.e)
 	}
 	return val{x, metaOf(fe.rets)}
+}
+
+// function elaborates a function in the context of this class.
+func (u *unit) function(b *spec.Named[spec.Block], with map[string]any, ins []val, at spec.Span) (*fn, *elaboratedFunc) {
+	sc := u.el.blockScope(b, u, with)
+	what := u.what
+	defer func() { u.what = what }()
+	u.what = "block " + b.Name.V
+	f := u.newFn(b.Name.V, program.Function, sc, inputNames(b.V), ins, at)
+	u.what = what
+	fe := &elaboratedFunc{fn: f.f}
+	u.el.in(b, func() { fe.rets = f.body(b) })
+	return f, fe
 }
 
 // sequential elaborates nn.Sequential: its children are called in a chain.
@@ -447,15 +486,21 @@ func (f *fn) chain(items []*spec.Entry, sc *scope) {
 	}
 }
 
-// layer makes a module of torch.nn.
-func (u *unit) layer(e *spec.Entry, sc *scope, l *Layer, ins []val, kwargs *spec.Value, at spec.Span) (class *program.Class, rets []val) {
-	el := u.el
-	a := &argReader{el: el, env: sc, what: e.Head.V, at: e.Head.At, sigs: []*op.Sig{l.sig, l.forward}}
+// arguments reads the arguments of a layer, those of its call in kwargs.
+func (u *unit) arguments(e *spec.Entry, sc *scope, l *Layer, kwargs *spec.Value) *argReader {
+	a := &argReader{el: u.el, env: sc, what: e.Head.V, at: e.Head.At, sigs: []*op.Sig{l.sig, l.forward}}
 	a.also, a.skip = l.inputs, l.isInput
 	a.read(e.Arg)
 	if kwargs != nil {
 		a.read(kwargs)
 	}
+	return a
+}
+
+// layer makes a module of torch.nn.
+func (u *unit) layer(e *spec.Entry, sc *scope, l *Layer, ins []val, kwargs *spec.Value, at spec.Span) (class *program.Class, rets []val) {
+	el := u.el
+	a := u.arguments(e, sc, l, kwargs)
 	if n := len(ins); n < l.required() || n > len(l.inputs) {
 		el.fail(at, "%s takes %s (%s), but %d given", e.Head.V, plural(l.required(), "input"), strings.Join(l.inputs, ", "), n)
 	}

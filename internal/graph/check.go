@@ -42,9 +42,16 @@ func (el *elaborator) check() {
 		if o.V.Optimizer == nil {
 			el.errs.Addf(o.Name.At, "optimizer %s needs optimizer:, its kind, such as {optimizer: AdamW}", o.Name.V)
 		}
-		(&checker{el: el}).optimizer(o.V.Optimizer)
+		el.checkOptimizer(o.V.Optimizer)
 	}
-	(&checker{el: el}).optimizer(s.Train.Optimizer)
+	el.checkOptimizer(s.Train.Optimizer)
+}
+
+// checkOptimizer checks an optimizer, without which the rest can be elaborated.
+func (el *elaborator) checkOptimizer(o *spec.Callee) {
+	if el.errs.Contained(func() { (&checker{el: el}).optimizer(o) }) {
+		el.badOptim = true
+	}
 }
 
 func (el *elaborator) checkModel(m *spec.Model) {
@@ -67,7 +74,7 @@ func (el *elaborator) checkModel(m *spec.Model) {
 		c.block(b)
 	}
 	for _, in := range m.Inputs {
-		el.try(func() { el.dtype(in.V.DType) })
+		el.errs.Contained(func() { el.try(func() { el.dtype(in.V.DType) }) })
 	}
 	c.parameters(m.Parameters, m.Buffers)
 	c.entries(m.Modules, inModules)
@@ -100,7 +107,18 @@ func (c *checker) declare(ms spec.Modules) {
 	}
 }
 
+// block checks a block, whose calls give nothing known if there are mistakes in it
+// beside its entries.
 func (c *checker) block(b *spec.Named[spec.Block]) {
+	if c.el.errs.Contained(func() { c.frame(b) }) {
+		c.el.badBlocks[b.V] = true
+	}
+	c.entries(b.V.Modules, inModules)
+	c.entries(b.V.Layers, inLayers)
+}
+
+// frame checks a block without its entries.
+func (c *checker) frame(b *spec.Named[spec.Block]) {
 	errs := c.el.errs
 	seen := map[string]bool{}
 	for _, in := range b.V.Inputs {
@@ -135,8 +153,6 @@ func (c *checker) block(b *spec.Named[spec.Block]) {
 		errs.Addf(p.Span, "params is a mapping from names to defaults, such as {width: 64}")
 	}
 	c.parameters(b.V.Parameters, b.V.Buffers)
-	c.entries(b.V.Modules, inModules)
-	c.entries(b.V.Layers, inLayers)
 }
 
 // keywords checks which inputs of a block are keywords.
@@ -182,13 +198,34 @@ func (c *checker) entries(es []*spec.Entry, at place) {
 	}
 }
 
+// entry checks an entry, which is bad if there are mistakes in it.
 func (c *checker) entry(e *spec.Entry, at place) {
-	errs := c.el.errs
 	body := at
 	if e.Head.V == spec.HeadSeq {
 		body = inLayers
 	}
 	c.entries(e.Body, body)
+	if c.el.errs.Contained(func() { c.own(e, at) }) {
+		c.el.bad[inFile{c.el.errs, e.At}] = true
+	}
+}
+
+// inFile is a place of a file.
+type inFile struct {
+	file *spec.Errors
+	at   spec.Span
+}
+
+// isBad reports whether mistakes were found in an entry when it was read or
+// checked. A loss is read once more for the step, so that the place decides.
+func (el *elaborator) isBad(e *spec.Entry) bool { return e.Bad || el.bad[inFile{el.errs, e.At}] }
+
+// own checks an entry without its body.
+func (c *checker) own(e *spec.Entry, at place) {
+	errs := c.el.errs
+	if e.Bad && e.Head.V == "" {
+		return
+	}
 	for _, o := range e.Inputs {
 		c.operand(o)
 	}

@@ -46,6 +46,12 @@ type elaborator struct {
 	others      []*spec.Errors               // of presets
 	users       map[*spec.Errors]spec.String // how and where the spec names them
 	unread      bool                         // a file that the spec names could not be read
+	over        bool                         // something is too large to be elaborated
+	bad         map[inFile]bool              // entries with mistakes
+	badBlocks   map[*spec.Block]bool         // with mistakes outside of their entries
+	badOptim    bool                         // an optimizer is not known
+	lostInputs  []string                     // of a batch, with mistakes
+	noLoss      bool                         // the loss is missing, which was reported
 	notModelled []string                     // what files ask for and is left out
 	dataBytes   Data
 	kept        *[]program.Kept // that the statements under way declare
@@ -79,6 +85,22 @@ func (el *elaborator) try(f func()) (ok bool) {
 	return true
 }
 
+// attempt runs f like try, but for mistakes that end all: those of what is too
+// large, and the last that is told.
+func (el *elaborator) attempt(f func()) bool {
+	ok := el.try(f)
+	if !ok && (el.over || el.errs.Full()) {
+		panic(stop{})
+	}
+	return ok
+}
+
+// tooLarge reports a mistake after which nothing more is elaborated.
+func (el *elaborator) tooLarge(s spec.Span, format string, args ...any) {
+	el.over = true
+	el.fail(s, format, args...)
+}
+
 // fail reports a mistake at a place and stops.
 func (el *elaborator) fail(s spec.Span, format string, args ...any) {
 	el.errs.Addf(s, format, args...)
@@ -104,6 +126,8 @@ func (s *scope) Lookup(name string) (any, bool) {
 	if s.fn != nil {
 		if i, ok := s.fn.slots[name]; ok && s.fn.bound[i] {
 			switch m := s.fn.metas[i]; {
+			case m.lost:
+				return spec.Invalid{}, true
 			case m.t != nil:
 				return m, true
 			case m.none:
@@ -248,6 +272,7 @@ type unit struct {
 	dtypes   map[string]tensor.DType
 	funcs    map[string]*elaboratedFunc
 	layers   int               // modules under the default path
+	lost     bool              // modules may be missing for mistakes
 	made     map[int]*declared // how each child came into being
 }
 
@@ -422,9 +447,10 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 	el := u.el
 	room := func(turns int64) {
 		if turns > int64(maxStatements-el.statements) {
-			el.fail(e.At, "the spec unrolls to more than %d statements", maxStatements)
+			el.tooLarge(e.At, "the spec unrolls to more than %d statements", maxStatements)
 		}
 	}
+	loop := func(turns int64) { room(saturating(turns, 1+u.least(e.Body, sc))) }
 	turn := func(sc *scope, i int) {
 		room(1)
 		el.statements++
@@ -441,7 +467,7 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 		if n < 0 {
 			el.fail(e.Repeat.Span, "repeat must not be negative, but is %d", n)
 		}
-		room(n)
+		loop(n)
 		for i := range n {
 			s := sc
 			if e.As.Set {
@@ -462,7 +488,7 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 			}
 			lists = append(lists, list)
 		}
-		room(int64(len(lists[0])))
+		loop(int64(len(lists[0])))
 		for i := range lists[0] {
 			vars := map[string]any{}
 			for k, l := range e.For {
@@ -475,6 +501,49 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 	}
 }
 
+// least is how many statements entries unroll to at the least, so that loops in
+// loops are refused before they are unrolled. What is not known yet counts as
+// nothing: conditions, what they and return leave out, and the loops whose number
+// of turns follows from variables of others.
+func (u *unit) least(es []*spec.Entry, sc *scope) int64 {
+	var n int64
+	for _, e := range es {
+		turns, inner := int64(1), sc
+		switch {
+		case e.Repeat != nil:
+			x, _ := e.Repeat.Eval(sc)
+			turns, _ = x.(int64)
+			inner = sc.with(map[string]any{e.As.V: spec.Invalid{}})
+		case len(e.For) > 0:
+			x, _ := e.For[0].In.Eval(sc)
+			list, _ := x.([]any)
+			turns = int64(len(list))
+			vars := map[string]any{}
+			for _, l := range e.For {
+				vars[l.Var.V] = spec.Invalid{}
+			}
+			inner = sc.with(vars)
+		}
+		each := int64(1)
+		if e.If == nil && turns > 0 {
+			each += u.least(e.Body, inner)
+		}
+		n = min(n+saturating(turns, each), maxStatements+1)
+		if e.Head.V == spec.HeadReturn {
+			break
+		}
+	}
+	return n
+}
+
+// saturating multiplies two counts of statements, up to one that is too many.
+func saturating(a, b int64) int64 {
+	if a > 0 && b > maxStatements/a {
+		return maxStatements + 1
+	}
+	return a * b
+}
+
 // block elaborates a module block for some params and inputs.
 func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]any, ins []val, at spec.Span) (*program.Class, []val) {
 	key := fmt.Sprintf("%p %s %s %v", b, keyOf(with), el.keyOfVals(ins), el.job.DType)
@@ -483,10 +552,19 @@ func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]
 		key += el.path
 	}
 	if c, ok := el.cache[key]; ok {
+		if c == nil { // its mistakes are known
+			panic(stop{})
+		}
 		return c.class, c.rets
 	}
 	el.enter(at)
-	defer func() { el.depth-- }()
+	done := false
+	defer func() {
+		el.depth--
+		if !done {
+			el.cache[key] = nil
+		}
+	}()
 	sc := el.blockScope(b, u, with)
 	n := el.newUnit(b.Name.V, sc, u.blocks)
 	n.what = "block " + b.Name.V
@@ -501,13 +579,13 @@ func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]
 		rets = f.body(b)
 		n.close()
 	})
-	el.cache[key] = &elaborated{n.class, rets}
+	el.cache[key], done = &elaborated{n.class, rets}, true
 	return n.class, rets
 }
 
 func (el *elaborator) enter(at spec.Span) {
 	if el.depth++; el.depth > maxNesting {
-		el.fail(at, "blocks are nested deeper than %d levels; does one contain itself?", maxNesting)
+		el.tooLarge(at, "blocks are nested deeper than %d levels; does one contain itself?", maxNesting)
 	}
 }
 

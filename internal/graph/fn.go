@@ -26,6 +26,8 @@ type fn struct {
 	done  bool // a return was met
 	early bool // under a condition, so that others may follow
 	inner bool // a closure of a step
+
+	astray bool // names that could not be read may be bound
 }
 
 func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []string, ins []val, at spec.Span) *fn {
@@ -40,7 +42,7 @@ func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []str
 	f.f.Params = len(params)
 	if len(params) > 0 {
 		f.cur = f.local(params[0])
-		if f.cur.m.t == nil {
+		if f.cur.m.t == nil && !f.cur.m.lost {
 			f.why = "the first input is " + f.cur.m.describe()
 			f.cur = val{}
 		}
@@ -73,26 +75,74 @@ func (f *fn) emit(s program.Stmt) { f.f.Body = append(f.f.Body, s) }
 // running is the name of unnamed results.
 const running = "x"
 
-// statements elaborates a list of entries in this frame.
+// statements elaborates a list of entries in this frame. It goes on after an entry
+// with a mistake, whose results are then lost, and stops at the end of the list.
 func (f *fn) statements(es []*spec.Entry, sc *scope) {
+	failed := false
 	for _, e := range es {
-		switch {
-		case f.early:
-			return
-		case f.done:
+		if f.early {
+			break
+		}
+		if f.done {
 			f.u.el.fail(e.At, "nothing after return is reached")
 		}
-		f.u.expand(e, sc, func(sc *scope, i int) {
-			from := len(f.f.Body)
-			f.statement(e, sc, i)
-			if e.Autocast != nil && !f.u.el.evalBool(e.Autocast, sc, "autocast") {
-				for k := from; k < len(f.f.Body); k++ {
-					f.f.Body[k].Plain = true
-				}
-			}
-		})
+		if !f.u.el.attempt(func() { f.entry(e, sc) }) {
+			failed = true
+			f.lose(e)
+		}
 		f.early = f.done && e.If != nil
 	}
+	if failed {
+		panic(stop{})
+	}
+}
+
+// entry elaborates one entry as often as it stands for.
+func (f *fn) entry(e *spec.Entry, sc *scope) {
+	if f.u.el.isBad(e) {
+		panic(stop{})
+	}
+	f.u.expand(e, sc, func(sc *scope, i int) {
+		from := len(f.f.Body)
+		f.statement(e, sc, i)
+		if e.Autocast != nil && !f.u.el.evalBool(e.Autocast, sc, "autocast") {
+			for k := from; k < len(f.f.Body); k++ {
+				f.f.Body[k].Plain = true
+			}
+		}
+	})
+}
+
+// lose makes unknown what an entry with a mistake would have given.
+func (f *fn) lose(e *spec.Entry) {
+	for _, b := range e.Body {
+		f.lose(b)
+	}
+	switch {
+	case e.Head.V == spec.HeadDel:
+		return
+	case e.Head.V == spec.HeadReturn:
+		f.done = true
+		return
+	case slices.Contains(spec.StepStatements, e.Head.V) && e.Head.V != spec.HeadForward:
+		return
+	}
+	f.astray = f.astray || e.Unnamed
+	names := []string{running}
+	if e.Head.V == spec.HeadForward {
+		names[0] = "out"
+	}
+	if len(e.Name) > 0 {
+		names = names[:0]
+		for _, n := range e.Name {
+			names = append(names, strings.TrimSuffix(n.V, "[]"))
+		}
+	}
+	for _, n := range names {
+		f.set(n, meta{lost: true})
+	}
+	f.cur, f.why = val{m: meta{lost: true}}, ""
+	f.u.lost = true
 }
 
 func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
@@ -132,6 +182,9 @@ func (f *fn) only(e *spec.Entry, sc *scope) val {
 
 // needCur stops unless there is a value.
 func (f *fn) needCur(v val, e *spec.Entry) {
+	if v.m.lost {
+		panic(stop{})
+	}
 	if v.e == nil {
 		f.u.el.fail(e.At, "there is no previous value to take: %s; say inputs:", f.why)
 	}
@@ -218,6 +271,9 @@ func (f *fn) appendTo(e *spec.Entry, name string, v val) {
 	if !ok || !f.bound[s] {
 		s = f.set(name, meta{tuple: []meta{}, list: true})
 		f.emit(program.Stmt{Kind: program.ListNew, Targets: []int{s}, Line: e.At.Line})
+	}
+	if f.metas[s].lost {
+		panic(stop{})
 	}
 	if !f.metas[s].list {
 		f.u.el.fail(e.Name[0].At, "%q is %s, not a list", name, f.metas[s].describe())
@@ -315,12 +371,28 @@ func (f *fn) body(b *spec.Named[spec.Block]) []val {
 // finish returns the previous value unless there was a return.
 func (f *fn) finish(at spec.Span) []val {
 	if !f.done {
+		if f.cur.m.lost {
+			panic(stop{})
+		}
 		if f.cur.e == nil {
 			f.u.el.fail(at, "has no value to return: %s; say return:", f.why)
 		}
 		f.returns([]val{f.cur}, at.Line)
 	}
 	return f.ret
+}
+
+// operands evaluates several inputs, all of them before it stops at mistakes.
+func (f *fn) operands(os []*spec.Operand, sc *scope) []val {
+	var out []val
+	failed := false
+	for _, o := range os {
+		failed = !f.u.el.attempt(func() { out = append(out, f.operand(o, sc)) }) || failed
+	}
+	if failed {
+		panic(stop{})
+	}
+	return out
 }
 
 // operand evaluates one input.
@@ -350,8 +422,7 @@ func (f *fn) operand(o *spec.Operand, sc *scope) val {
 	case o.List != nil:
 		e := &program.Expr{Kind: program.ListLit}
 		m := meta{tuple: []meta{}}
-		for _, it := range o.List {
-			v := f.operand(it, sc)
+		for _, v := range f.operands(o.List, sc) {
 			e.Args = append(e.Args, v.e)
 			m.tuple = append(m.tuple, v.m)
 		}
@@ -376,6 +447,10 @@ func (f *fn) operand(o *spec.Operand, sc *scope) val {
 // list, or a parameter or buffer.
 func (f *fn) reference(s string, at spec.Span) val {
 	el := f.u.el
+	stem, _, _ := strings.Cut(strings.TrimSuffix(s, ".pop"), "[")
+	if slot, ok := f.slots[stem]; ok && f.metas[slot].lost {
+		panic(stop{})
+	}
 	if slot, ok := f.slots[s]; ok && f.bound[slot] {
 		return val{&program.Expr{Kind: program.Local, Slot: slot}, f.metas[slot]}
 	}
@@ -398,6 +473,9 @@ func (f *fn) reference(s string, at spec.Span) val {
 	}
 	if v, ok := f.u.attribute(strings.TrimPrefix(s, "self.")); ok {
 		return v
+	}
+	if f.astray || f.u.lost && strings.Contains(s, ".") { // perhaps of a module that is not made
+		panic(stop{})
 	}
 	known := append(f.boundNames(), f.u.ownNames()...)
 	if el.findModel(f.u.what) != nil { // an input that forward takes if it is named

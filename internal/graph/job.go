@@ -52,7 +52,7 @@ type Result struct {
 // too, so that all mistakes of a file come at once.
 func Build(s *spec.Spec, o Options) (*Result, error) {
 	el := &elaborator{
-		spec: s, errs: s.Errs, meter: s.Env.Meter(), shapes: &op.Shapes{E: o.Env, Meter: s.Env.Meter()}, cache: map[string]*elaborated{}, names: map[string]int{}, sizes: map[*program.Func]int{}, users: map[*spec.Errors]spec.String{},
+		spec: s, errs: s.Errs, meter: s.Env.Meter(), shapes: &op.Shapes{E: o.Env, Meter: s.Env.Meter()}, cache: map[string]*elaborated{}, names: map[string]int{}, sizes: map[*program.Func]int{}, users: map[*spec.Errors]spec.String{}, bad: map[inFile]bool{}, badBlocks: map[*spec.Block]bool{},
 		batch: s.Train.BatchSize.V, opts: o,
 		gpus: s.Parallel,
 	}
@@ -75,8 +75,8 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	el.job = job
 	el.shapes.E.Autocast, el.shapes.E.AutocastDType = job.Autocast, job.LowerType
 	el.check()
-	if err := s.Errs.Err(); err != nil {
-		return nil, err
+	if !s.Errs.AllContained() {
+		return nil, s.Errs.Err()
 	}
 	el.run()
 	if err := el.firstErr(); err != nil {
@@ -127,16 +127,18 @@ var precisions = map[string]tensor.DType{
 // lowerTypes maps train.precision to the type of autocast.
 var lowerTypes = map[string]tensor.DType{"amp-bf16": tensor.BFloat16, "amp-fp16": tensor.Float16}
 
-// run elaborates the step and, through it, the models. It stops at the first
-// mistake that leaves shapes unknown.
+// run elaborates the step and, through it, the models. After a mistake it goes on
+// with what does not depend on it.
 func (el *elaborator) run() {
 	models := el.try(el.models)
 	inputs := models && el.try(el.inputs)
-	if models {
-		el.try(el.optimizers)
+	if models && !el.badOptim {
+		el.badOptim = !el.try(el.optimizers)
 	}
 	if inputs {
-		el.try(func() { el.dataBytes = el.data(&el.spec.Data) })
+		if len(el.lostInputs) == 0 {
+			el.try(func() { el.dataBytes = el.data(&el.spec.Data) })
+		}
 		if el.try(el.ema) && el.try(el.step) {
 			el.try(el.techniques)
 		}
@@ -154,6 +156,7 @@ type model struct {
 	inputs []string // of forward
 	class  *program.Class
 	calls  map[string][]val // results by inputs
+	lost   map[string]bool  // inputs with which there were mistakes
 
 	eval    bool           // in eval mode
 	trained *program.Class // class, while an evaluation is elaborated
@@ -162,7 +165,7 @@ type model struct {
 // models collects the models; presets are read here.
 func (el *elaborator) models() {
 	add := func(name string, m *spec.Model, at spec.Span) {
-		x := &model{name: name, def: m, use: m, spec: el.spec, at: at, eval: m.Eval.V}
+		x := &model{name: name, def: m, use: m, spec: el.spec, at: at, eval: m.Eval.V, lost: map[string]bool{}}
 		if x.shrunk = el.shrinks(el.spec.Prune); m.Prune != nil {
 			x.shrunk = el.shrinks(m.Prune)
 		}
@@ -338,16 +341,14 @@ func forwardInputs(m *spec.Model, params spec.Env) []string {
 // inputs collects the tensors of a batch from all models.
 func (el *elaborator) inputs() {
 	seen := map[string]string{}
-	failed := false
 	for _, m := range el.ms {
 		for _, in := range m.def.Inputs {
-			failed = !el.try(func() { el.as(m, func() { el.input(m, in, seen) }) }) || failed
+			if !el.try(func() { el.as(m, func() { el.input(m, in, seen) }) }) {
+				el.lostInputs = append(el.lostInputs, in.Name.V)
+			}
 		}
 	}
-	if failed {
-		panic(stop{})
-	}
-	if len(el.job.Inputs) == 0 {
+	if len(el.job.Inputs)+len(el.lostInputs) == 0 {
 		el.fail(el.ms[0].at, "a model needs inputs, such as {image: {shape: [3, 32, 32]}}")
 	}
 }

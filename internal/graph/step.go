@@ -45,6 +45,9 @@ func (el *elaborator) function(name string, entries []*spec.Entry) (*program.Fun
 	u := el.newUnit("", sc, map[string]*spec.Named[spec.Block]{})
 	u.what = name
 	f := u.newFn(name, program.StepFunc, sc, nil, nil, spec.Span{})
+	if el.noLoss {
+		f.set("loss", meta{lost: true})
+	}
 	if !hasBatch(entries) && (el.inEval == nil || el.takesInputs(entries)) {
 		f.batch(0)
 	}
@@ -123,7 +126,8 @@ func (el *elaborator) lossOf() *spec.Value {
 	}
 	loss := el.optionalLoss()
 	if loss == nil && el.job.Inference == "" && el.spec.Teacher == nil {
-		el.fail(el.ms[0].at, "a model needs loss:, such as {CrossEntropyLoss: {target: label}}")
+		el.errs.Addf(el.ms[0].at, "a model needs loss:, such as {CrossEntropyLoss: {target: label}}")
+		el.noLoss = true
 	}
 	return loss
 }
@@ -168,6 +172,9 @@ func (f *fn) batch(line int) {
 	for _, in := range inputs {
 		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(in.Size...)), DType: in.DType}
 		st.Targets = append(st.Targets, f.set(in.Name, tensorMeta(t)))
+	}
+	for _, name := range f.u.el.lostInputs {
+		f.set(name, meta{lost: true})
 	}
 	f.emit(st)
 }
@@ -300,6 +307,9 @@ func (f *fn) keywords(e *spec.Entry, allowed []string) map[string]*spec.Value {
 // one.
 func (f *fn) optimizer(e *spec.Entry, v *spec.Value, sc *scope) int {
 	el := f.u.el
+	if el.badOptim {
+		panic(stop{})
+	}
 	if len(el.job.Optimizers) == 0 {
 		el.fail(e.At, "there is no optimizer in inference")
 	}
@@ -350,10 +360,7 @@ func (f *fn) forward(e *spec.Entry, sc *scope, st program.Stmt) {
 			operands = o.List
 		}
 	}
-	var ins []val
-	for _, o := range operands {
-		ins = append(ins, f.operand(o, sc))
-	}
+	ins := f.operands(operands, sc)
 	if len(operands) == 0 {
 		for _, n := range m.inputs {
 			ins = append(ins, f.reference(n, e.At))
@@ -400,12 +407,21 @@ func (el *elaborator) model(m *model, ins []val, at spec.Span) []val {
 	if rets, ok := m.calls[key]; ok {
 		return rets
 	}
+	if m.lost[key] {
+		panic(stop{})
+	}
 	var class *program.Class
 	var rets []val
 	el.shrunk, el.path = m.shrunk, ""
 	el.gathered = el.gathers(m)
 	ins = el.castInputs(ins)
-	defer func() { el.shrunk, el.gathered = nil, nil }()
+	done := false
+	defer func() {
+		el.shrunk, el.gathered = nil, nil
+		if !done {
+			m.lost[key] = true
+		}
+	}()
 	el.as(m, func() {
 		sc := &scope{parent: m.spec.Env, vars: el.globals()}
 		blocks := map[string]*spec.Named[spec.Block]{}
@@ -430,6 +446,6 @@ func (el *elaborator) model(m *model, ins []val, at spec.Span) []val {
 	case !same(m.class, class):
 		el.fail(at, "model %q is called with inputs of other shapes, for which it would have to be another model", m.name)
 	}
-	m.calls[key] = rets
+	m.calls[key], done = rets, true
 	return rets
 }

@@ -20,6 +20,7 @@ type meta struct {
 	grown *int // of a list: how much of the array under tuple is in use
 
 	causal bool // a mask that is known to be causal
+	lost   bool // unknown, because of a mistake that was reported
 }
 
 func tensorMeta(t *op.Tensor) meta { return meta{t: t} }

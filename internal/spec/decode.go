@@ -2,9 +2,11 @@ package spec
 
 import (
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/memplan/memplan/internal/nearest"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -38,14 +40,22 @@ func (d *decoder) section(v *Value, out any, what string) {
 	}
 	fields := fieldsOf(rv.Type())
 	for _, p := range v.Pairs {
-		i, ok := fields.index[p.Key.Str]
-		if !ok {
+		read := func() {
 			if !d.errs.otherName(p.Key.Span, p.Key.Str) {
 				d.errs.Unknown(p.Key.Span, "key", p.Key.Str, fields.names)
 			}
-			continue
 		}
-		d.field(rv.FieldByIndex(i), rv.Type().FieldByIndex(i).Tag, p.Key, p.Value)
+		meant, known := fields.index[p.Key.Str]
+		if known {
+			read = func() { d.field(rv.FieldByIndex(meant), rv.Type().FieldByIndex(meant).Tag, p.Key, p.Value) }
+		} else if rv.Type() == reflect.TypeFor[Spec]() && !d.errs.Full() {
+			meant = fields.index[nearest.To(p.Key.Str, fields.names)]
+		}
+		if meant != nil && rv.Type().FieldByIndex(meant).Tag.Get("alone") != "" {
+			d.errs.Contained(read)
+		} else {
+			read()
+		}
 	}
 }
 
@@ -121,9 +131,9 @@ func (d *decoder) field(f reflect.Value, tag reflect.StructTag, key, v *Value) {
 				d.wrong(v, what, "a string", x)
 				return
 			}
-			*p = String{s, v.Span, true}
-			if enum := tag.Get("enum"); enum != "" {
-				d.enum(*p, what, strings.Split(enum, "|"))
+			x := String{s, v.Span, true}
+			if enum := tag.Get("enum"); enum == "" || d.enum(x, what, strings.Split(enum, "|")) {
+				*p = x
 			}
 		}
 	case *Integer:
@@ -133,8 +143,9 @@ func (d *decoder) field(f reflect.Value, tag reflect.StructTag, key, v *Value) {
 				d.wrong(v, what, "an integer", x)
 				return
 			}
-			*p = Integer{n, v.Span, true}
-			d.bounds(float64(n), n, v, what, tag)
+			if d.bounds(float64(n), n, v, what, tag) {
+				*p = Integer{n, v.Span, true}
+			}
 		}
 	case *Number:
 		if x, ok := d.scalar(v, what, "a number"); ok {
@@ -143,8 +154,9 @@ func (d *decoder) field(f reflect.Value, tag reflect.StructTag, key, v *Value) {
 				d.wrong(v, what, "a number", x)
 				return
 			}
-			*p = Number{n, v.Span, true}
-			d.bounds(n, n, v, what, tag)
+			if d.bounds(n, n, v, what, tag) {
+				*p = Number{n, v.Span, true}
+			}
 		}
 	case *Boolean:
 		if x, ok := d.scalar(v, what, "true or false"); ok {
@@ -264,23 +276,28 @@ func (d *decoder) wrong(v *Value, what, want string, got any) {
 	d.errs.Addf(v.Span, "%s must be %s, not %s", what, want, v.Describe())
 }
 
-func (d *decoder) enum(s String, what string, allowed []string) {
-	for _, a := range allowed {
-		if s.V == a {
-			return
-		}
+// enum reports whether a string is one of those that are allowed; if not, the
+// default stands.
+func (d *decoder) enum(s String, what string, allowed []string) bool {
+	if slices.Contains(allowed, s.V) {
+		return true
 	}
 	d.errs.Unknown(s.At, "value of "+what, s.V, allowed)
+	return false
 }
 
-// bounds checks a number, given as x, against the tags `min` and `max`.
-func (d *decoder) bounds(n float64, x any, v *Value, what string, tag reflect.StructTag) {
+// bounds reports whether a number, given as x, is in the bounds of the tags `min`
+// and `max`; if not, the default stands.
+func (d *decoder) bounds(n float64, x any, v *Value, what string, tag reflect.StructTag) bool {
 	if min, err := strconv.ParseFloat(tag.Get("min"), 64); err == nil && n < min {
 		d.errs.Addf(v.Span, "%s must be at least %s, not %s", what, tag.Get("min"), Show(x))
+		return false
 	}
 	if max, err := strconv.ParseFloat(tag.Get("max"), 64); err == nil && n > max {
 		d.errs.Addf(v.Span, "%s must be at most %s, not %s", what, tag.Get("max"), Show(x))
+		return false
 	}
+	return true
 }
 
 // The forms of their own.
@@ -315,8 +332,8 @@ func (m *Modules) unmarshal(d *decoder, v *Value) {
 		for _, it := range listOf(v) {
 			if it.Get("module") == nil && (it.Kind == Map || it.Kind == Str) {
 				d.errs.Addf(it.Span, "a module of this list needs module:, its attribute path")
-			} else if e := d.entry(it); e != nil {
-				*m = append(*m, e)
+			} else {
+				*m = append(*m, d.entry(it))
 			}
 		}
 		return
@@ -327,9 +344,6 @@ func (m *Modules) unmarshal(d *decoder, v *Value) {
 			continue
 		}
 		e := d.entry(p.Value)
-		if e == nil {
-			continue
-		}
 		if e.Module != nil {
 			d.errs.Addf(e.Module.Span, "the module is named %q by its key already", p.Key.Str)
 		}

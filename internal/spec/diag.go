@@ -46,6 +46,10 @@ type Errors struct {
 	Overrides []string // flags as written: "--set key=value"
 	List      []Diag   // the first maxErrors that were found
 	More      int      // mistakes beyond those
+
+	within    int // Contained calls under way
+	contained int // mistakes that were found in them
+	reported  int // mistakes, with those that had been reported before
 }
 
 // maxErrors is how many mistakes of a file are told.
@@ -54,17 +58,46 @@ const maxErrors = 100
 // add appends a mistake unless the very same was reported before.
 func (e *Errors) add(d Diag) {
 	d.Msg, d.Hint = clip(d.Msg), clip(d.Hint)
+	e.reported++
 	for _, o := range e.List {
 		if o == d {
 			return
 		}
 	}
+	e.count()
 	if len(e.List) == maxErrors {
 		e.More++
 		return
 	}
 	e.List = append(e.List, d)
 }
+
+// count notes whether the mistake that is being added is contained.
+func (e *Errors) count() {
+	if e.within > 0 {
+		e.contained++
+	}
+}
+
+// Contained runs f, whose mistakes do not matter to the rest of the file, because
+// a default or what is unknown stands for what they are in. It reports whether
+// there were any.
+func (e *Errors) Contained(f func()) bool {
+	n := e.reported
+	e.within++
+	defer func() { e.within-- }()
+	f()
+	return e.reported > n
+}
+
+// Reported counts the mistakes so far, the same ones too.
+func (e *Errors) Reported() int { return e.reported }
+
+// AllContained reports whether no mistake matters to the rest of the file.
+func (e *Errors) AllContained() bool { return e.contained == len(e.List)+e.More }
+
+// Full reports whether no more mistakes are told.
+func (e *Errors) Full() bool { return len(e.List) == maxErrors }
 
 // maxMessage is how many bytes of a message are told.
 const maxMessage = 4000
@@ -85,7 +118,9 @@ func (e *Errors) Addf(s Span, format string, args ...any) {
 // Unknown reports a name that is not among the allowed ones, with the nearest
 // of them if one is near.
 func (e *Errors) Unknown(s Span, what, name string, allowed []string) {
-	if len(e.List) == maxErrors { // what is near costs time
+	if e.Full() { // what is near costs time
+		e.count()
+		e.reported++
 		e.More++
 		return
 	}

@@ -40,6 +40,12 @@ type Entry struct {
 	// Checkpoint calls the entry's module or function through
 	// torch.utils.checkpoint.
 	Checkpoint *Checkpoint
+
+	// Bad says that mistakes were reported in it, those in Body aside: what it
+	// gives is not known.
+	Bad bool
+	// Unnamed says that some of its names could not be read.
+	Unnamed bool
 }
 
 // Loop is one variable of for:.
@@ -111,38 +117,42 @@ func (d *decoder) entries(v *Value) []*Entry {
 		return nil
 	}
 	if v.Kind != List {
-		if e := d.entry(v); e != nil {
-			return []*Entry{e}
-		}
-		return nil
+		return []*Entry{d.entry(v)}
 	}
 	var out []*Entry
 	for _, it := range v.Items {
-		if e := d.entry(it); e != nil {
-			out = append(out, e)
-		}
+		out = append(out, d.entry(it))
 	}
 	return out
 }
 
-// entry reads one entry: a word, or a mapping with one head and modifiers.
+// entry reads one entry: a word, or a mapping with one head and modifiers. With
+// mistakes in it, it is as much of it as could be read.
 func (d *decoder) entry(v *Value) *Entry {
 	e := &Entry{At: v.Span}
+	before, inBody := d.errs.Reported(), 0
+	d.errs.Contained(func() { inBody = d.readEntry(e, v) })
+	e.Bad = v.bad() || d.errs.Reported()-before > inBody
+	return e
+}
+
+// readEntry fills an entry, and counts the mistakes in its body.
+func (d *decoder) readEntry(e *Entry, v *Value) (inBody int) {
 	switch v.Kind {
 	case Str:
 		if v.bad() {
-			return nil
+			return 0
 		}
 		if v.expr != nil {
 			d.errs.Addf(v.Span, "an entry is a layer or operator, not an expression; write {block: \"${...}\"} for a computed block")
-			return nil
+			return 0
 		}
 		e.Head = String{v.Str, v.Span, true}
-		return e
+		return 0
 	case Map:
 	default:
 		d.errs.Addf(v.Span, "an entry is the name of a layer or operator, or a mapping; not %s", v.Describe())
-		return nil
+		return 0
 	}
 	for _, p := range v.Pairs {
 		if isModifier(p.Key.Str) {
@@ -168,27 +178,30 @@ func (d *decoder) entry(v *Value) *Entry {
 	case HeadLayers, HeadSeq:
 		if e.Arg == nil {
 			d.errs.Addf(e.Head.At, "%s: needs a list of entries", e.Head.V)
-			return nil
+			return 0
 		}
+		before := d.errs.Reported()
 		e.Body, e.Arg = d.entries(e.Arg), nil
+		inBody = d.errs.Reported() - before
 	case HeadOptimizer:
 		if c := e.Arg.Get(keyClosure); c != nil {
+			before := d.errs.Reported()
 			e.Body, e.Arg = d.entries(c), e.Arg.without(keyClosure)
+			inBody = d.errs.Reported() - before
 		}
 	case "":
 		if len(e.Name) == 0 {
 			d.errs.Addf(v.Span, "entry without a layer, operator or name")
-			return nil
 		}
 	}
-	return e
+	return inBody
 }
 
 func (d *decoder) modifier(e *Entry, k, v *Value) {
 	switch k.Str {
 	case "name":
 		e.Tuple = v.Kind == List
-		d.names(e, v)
+		e.Unnamed = d.errs.Contained(func() { d.names(e, v) })
 	case "inputs":
 		e.HasIn = true
 		for _, it := range listOf(v) {
@@ -314,9 +327,6 @@ func (d *decoder) operand(v *Value) *Operand {
 	switch v.Kind {
 	case Map:
 		n := d.entry(v)
-		if n == nil {
-			return nil
-		}
 		if len(n.Name) > 0 {
 			d.errs.Addf(n.Name[0].At, "an inline entry is a nested call and binds no name")
 		}

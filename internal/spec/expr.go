@@ -269,9 +269,9 @@ func (v *Value) locate(p part, err error) error {
 	return &EvalError{s, err.Error()}
 }
 
-// invalid stands for a value whose own mistake was reported: what uses it
+// Invalid stands for a value whose own mistake was reported: what uses it
 // fails without a message.
-type invalid struct{}
+type Invalid struct{}
 
 // evaluator walks one expression.
 type evaluator struct {
@@ -410,7 +410,7 @@ func (ev *evaluator) name(e *syntax.Ident) (any, error) {
 		return v, nil
 	}
 	if v, ok := ev.env.Lookup(e.Name); ok {
-		if _, bad := v.(invalid); bad {
+		if _, bad := v.(Invalid); bad {
 			return nil, ev.fail(e, "")
 		}
 		return v, nil

@@ -26,7 +26,7 @@ func (testTensor) AttrNames() []string { return []string{"shape"} }
 func testEnv() *paramEnv {
 	e := &paramEnv{vals: map[string]any{
 		"n": int64(4), "f": 0.5, "s": "abc", "t": true, "none": nil, "l": []any{int64(1), int64(2), int64(3)},
-		"x": testTensor{8, 3, 32}, "big": int64(1) << 62, "wrong": invalid{},
+		"x": testTensor{8, 3, 32}, "big": int64(1) << 62, "wrong": Invalid{},
 	}}
 	e.names = []string{"n", "f", "s", "t", "none", "l", "x", "big", "wrong"}
 	return e

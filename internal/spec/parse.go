@@ -140,7 +140,7 @@ func (s *Spec) check(d *decoder) {
 	top := Span{Pos: Pos{1, 1}, Len: 1}
 	switch {
 	case s.root.Get("memplan") == nil:
-		s.Errs.Addf(top, "a spec begins with \"memplan: 1\", the version of the language")
+		s.Errs.Contained(func() { s.Errs.Addf(top, "a spec begins with \"memplan: 1\", the version of the language") })
 	case s.Version.Set && s.Version.V != Version1:
 		s.Errs.Addf(s.Version.At, "version %d of the spec language is unknown; this memplan reads version 1", s.Version.V)
 	}
@@ -204,8 +204,8 @@ func (d *decoder) params(v *Value, given map[string]any, m *limit.Meter) *paramE
 			x, err = g, nil
 		}
 		if err != nil {
-			d.errs.AddErr(p.Value.Span, err)
-			x = invalid{}
+			d.errs.Contained(func() { d.errs.AddErr(p.Value.Span, err) })
+			x = Invalid{}
 		}
 		env.names = append(env.names, p.Key.Str)
 		env.vals[p.Key.Str] = x

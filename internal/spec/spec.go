@@ -21,25 +21,26 @@ type (
 // meaning (for the JSON Schema), `enum` the allowed strings, `min` the least
 // and `max` the greatest number, `default` the value if the key is absent,
 // `later` names what is accepted but not modelled yet (see unmodelleds), `modelled`
-// the one value of such a key that is.
+// the one value of such a key that is, `alone` says that mistakes in it leave the
+// other sections as they are.
 type Spec struct {
 	Path string  `yaml:"-"`
 	Errs *Errors `yaml:"-"`
 	Env  Env     `yaml:"-"` // the spec's params
 	GPUs []*GPU  `yaml:"-"` // that the user described beside the table's
 
-	Version    Integer                `yaml:"memplan" doc:"version of the spec language; 1"`
-	Name       String                 `yaml:"name" doc:"name of the job, for reports"`
-	Torch      String                 `yaml:"torch" doc:"PyTorch version to model, such as 2.6"`
+	Version    Integer                `yaml:"memplan" alone:"true" doc:"version of the spec language; 1"`
+	Name       String                 `yaml:"name" alone:"true" doc:"name of the job, for reports"`
+	Torch      String                 `yaml:"torch" alone:"true" doc:"PyTorch version to model, such as 2.6"`
 	Params     *Value                 `yaml:"params" doc:"named values for expressions, with their defaults"`
 	Mode       String                 `yaml:"mode" enum:"train|inference|no_grad" default:"train" doc:"inference: forward passes only, in eval mode under torch.inference_mode"`
 	Model      *Model                 `yaml:"model" doc:"the model"`
 	Models     []*Named[Model]        `yaml:"models" doc:"several models by name, instead of model"`
 	Optimizers []*Named[OptimizerDef] `yaml:"optimizers" doc:"several optimizers by name, instead of train.optimizer"`
-	Train      Train                  `yaml:"train" doc:"how a step is made; sugar for step"`
+	Train      Train                  `yaml:"train" alone:"true" doc:"how a step is made; sugar for step"`
 	Step       []*Entry               `yaml:"step" doc:"the training step as a list of statements"`
-	Data       Data                   `yaml:"data" doc:"where batches come from"`
-	Device     Device                 `yaml:"device" doc:"the GPU"`
+	Data       Data                   `yaml:"data" alone:"true" doc:"where batches come from"`
+	Device     Device                 `yaml:"device" alone:"true" doc:"the GPU"`
 
 	Eval     *Eval     `yaml:"eval" doc:"an evaluation between training steps"`
 	Teacher  *Teacher  `yaml:"teacher" doc:"knowledge distillation: a second model that model learns from"`
