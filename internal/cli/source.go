@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -15,9 +13,7 @@ import (
 
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/files"
-	"github.com/memplan/memplan/internal/oom"
 	"github.com/memplan/memplan/internal/optim"
-	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/specs"
 )
@@ -145,37 +141,25 @@ func readSource(s *Streams, name string) ([]byte, error) {
 	if preset, ok := strings.CutPrefix(name, presetPrefix); ok {
 		text, err := specs.Preset(preset)
 		if err != nil {
-			return nil, usagef("unknown preset %q%s (known: %s)", preset, didYouMean(preset, specs.Names()), strings.Join(specs.Names(), ", "))
+			return nil, unknownPreset(preset)
 		}
 		return text, nil
 	}
 	if ref, path, ok := gitName(name); ok {
-		return readCommit(ref, path, files.MaxText)
+		text, err := readCommit(ref, path, files.MaxText)
+		if err != nil {
+			err = noSource(name, err)
+		}
+		return text, err
 	}
 	if err := s.insideProject(name); err != nil {
 		return nil, err
 	}
 	text, err := s.read(name, files.MaxText)
-	if errors.Is(err, fs.ErrNotExist) && slices.Contains(specs.Names(), name) {
-		return nil, usagef("there is no file %q; the preset is written %s%s", name, presetPrefix, name)
+	if err != nil {
+		return nil, noSource(name, err)
 	}
-	if err == nil {
-		err = notSpec(name, text)
-	}
-	return text, err
-}
-
-// notSpec tells files that one might take for specs.
-func notSpec(name string, text []byte) error {
-	switch filepath.Ext(name) {
-	case ".py", ".ipynb":
-		return usagef("%s is Python; memplan reads a spec in YAML that says the same (memplan schema --desugar preset:gpt prints one to start from, memplan list presets shows others)", name)
-	case ".log", ".txt", ".out", ".err":
-		if len(oom.Parse(string(text))) > 0 {
-			return usagef("%s is a log, not a spec; memplan explain %s tells what it says", name, printable.File(name))
-		}
-	}
-	return nil
+	return text, notSpec(name, text)
 }
 
 // read reads a file that the command line names, or standard input if its name

@@ -45,6 +45,7 @@ type elaborator struct {
 	ms          []*model
 	others      []*spec.Errors               // of presets
 	users       map[*spec.Errors]spec.String // how and where the spec names them
+	tooLong     []spec.Diag                  // sequences that are longer than the positions of their models
 	unread      bool                         // a file that the spec names could not be read
 	over        bool                         // something is too large to be elaborated
 	bad         map[inFile]bool              // entries with mistakes
@@ -123,22 +124,25 @@ func (s *scope) Lookup(name string) (any, bool) {
 	if v, ok := s.vars[name]; ok {
 		return v, true
 	}
+	local := meta{}
 	if s.fn != nil {
 		if i, ok := s.fn.slots[name]; ok && s.fn.bound[i] {
-			switch m := s.fn.metas[i]; {
-			case m.lost:
+			switch local = s.fn.metas[i]; {
+			case local.lost:
 				return spec.Invalid{}, true
-			case m.t != nil:
-				return m, true
-			case m.none:
+			case local.t != nil:
+				return local, true
+			case local.none:
 				return nil, true
 			}
 		}
 	}
-	if s.parent == nil {
-		return nil, false
+	if s.parent != nil {
+		if v, ok := s.parent.Lookup(name); ok {
+			return v, true
+		}
 	}
-	return s.parent.Lookup(name)
+	return local, local.tuple != nil // of which an expression says that it is none of a tensor
 }
 
 func (s *scope) Names() []string {
@@ -147,9 +151,7 @@ func (s *scope) Names() []string {
 		out = append(out, n)
 	}
 	if s.fn != nil {
-		for n := range s.fn.slots {
-			out = append(out, n)
-		}
+		out = append(out, s.fn.boundNames()...)
 	}
 	sort.Strings(out)
 	if s.parent != nil {

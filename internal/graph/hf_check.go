@@ -160,9 +160,27 @@ func (h *hfModel) length(s *spec.Spec) {
 	for _, param := range []string{"seq", "target_seq"} {
 		x, _ := s.Env.Lookup(param)
 		if n, _ := x.(int64); n > positions {
+			h.el.tooLong = append(h.el.tooLong, h.longer(s, param, n, positions))
 			h.el.fails = append(h.el.fails, fmt.Sprintf("%s %d is more than the %d positions that the model has weights for; the job would fail", param, n, positions))
 		}
 	}
+}
+
+// longer says what to change where a sequence is longer than there are positions.
+func (h *hfModel) longer(s *spec.Spec, param string, n, positions int64) spec.Diag {
+	d := spec.Diag{Span: h.at(param)}
+	if w := h.m.With.Get(param); w != nil {
+		d.Span = h.el.spec.Origin(w)
+	}
+	d.Msg = fmt.Sprintf("%s %d is more than the %d positions that the model has weights for; %[1]s may be %[3]d at most", param, n, positions)
+	if from := s.ParamOf("positions"); from != "" {
+		form := "%s: %d"
+		if d.Line < 0 { // of the command line
+			form = "--set params.%s=%d"
+		}
+		d.Msg += "; a model with more positions is " + fmt.Sprintf(form, from, n)
+	}
+	return d
 }
 
 // activations refuses the names of functions that there are no blocks for.

@@ -291,6 +291,12 @@ func (el *elaborator) firstErr() error {
 	}
 	for _, e := range el.others {
 		if err := e.Err(); err != nil {
+			if len(el.tooLong) > 0 { // which is why
+				for _, d := range el.tooLong {
+					el.spec.Errs.Addf(d.Span, "%s", d.Msg)
+				}
+				return el.spec.Errs
+			}
 			if use, ok := el.users[e]; ok {
 				el.spec.Errs.Addf(use.At, "%s cannot be made with what is said here and in train", use.V)
 				return errors.Join(el.spec.Errs, err)

@@ -93,8 +93,21 @@ func (m meta) Attr(name string) (any, bool) {
 	return nil, false
 }
 
+// TypeName is how messages about expressions name a value, which may be a tuple.
+func (m meta) TypeName() string {
+	if m.t != nil {
+		return "a tensor"
+	}
+	return m.describe()
+}
+
 // AttrNames implements spec.Object.
-func (m meta) AttrNames() []string { return []string{"dtype", "ndim", "shape"} }
+func (m meta) AttrNames() []string {
+	if m.t == nil {
+		return nil
+	}
+	return []string{"dtype", "ndim", "shape"}
+}
 
 // val is an expression with what is known of its value.
 type val struct {

@@ -132,7 +132,7 @@ func (d *decoder) field(f reflect.Value, tag reflect.StructTag, key, v *Value) {
 				return
 			}
 			x := String{s, v.Span, true}
-			if enum := tag.Get("enum"); enum == "" || d.enum(x, what, strings.Split(enum, "|")) {
+			if enum := tag.Get("enum"); enum == "" || d.enum(x, what, strings.Split(enum, "|"), tag.Get("means")) {
 				*p = x
 			}
 		}
@@ -277,10 +277,16 @@ func (d *decoder) wrong(v *Value, what, want string, got any) {
 }
 
 // enum reports whether a string is one of those that are allowed; if not, the
-// default stands.
-func (d *decoder) enum(s String, what string, allowed []string) bool {
+// default stands. Means says what to write for others, as the tag does.
+func (d *decoder) enum(s String, what string, allowed []string, means string) bool {
 	if slices.Contains(allowed, s.V) {
 		return true
+	}
+	for _, m := range strings.Split(means, "|") {
+		if known, write, ok := strings.Cut(m, ": "); ok && strings.EqualFold(known, s.V) {
+			d.errs.Addf(s.At, "unknown value of %s %q; write %s", what, s.V, write)
+			return false
+		}
 	}
 	d.errs.Unknown(s.At, "value of "+what, s.V, allowed)
 	return false

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"sort"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 )
 
 func suggest(name string, names []string) string {
+	names = slices.DeleteFunc(names, func(n string) bool { return n == name })
 	sort.Strings(names)
 	if n := nearest.To(name, names); n != "" {
 		return fmt.Sprintf("; did you mean %q?", n)

@@ -97,6 +97,31 @@ func (s *Spec) Given(path string) *Value {
 	return v
 }
 
+// Origin is the place that decides a value: where it is the name of a param alone,
+// that of the param.
+func (s *Spec) Origin(v *Value) Span {
+	if p := s.root.Get("params").Get(soleName(v)); p != nil {
+		return p.Span
+	}
+	return v.Span
+}
+
+// ParamOf names the param whose value another one has by its expression; "" if it
+// has one of its own.
+func (s *Spec) ParamOf(name string) string { return soleName(s.root.Get("params").Get(name)) }
+
+// soleName is the name that an expression consists of, "" of others.
+func soleName(v *Value) string {
+	if v == nil || v.Kind != Str {
+		return ""
+	}
+	name := strings.TrimSuffix(strings.TrimPrefix(v.Str, "${"), "}")
+	if len(name) != len(v.Str)-3 || !isVariable(name) {
+		return ""
+	}
+	return name
+}
+
 // IdleParams lists the params that nothing in the file refers to.
 func (s *Spec) IdleParams() []String {
 	used := s.root.words()

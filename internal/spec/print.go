@@ -73,7 +73,7 @@ func Show(x any) string {
 	case float64:
 		return strconv.FormatFloat(x, 'g', -1, 64)
 	case Object:
-		return "a tensor"
+		return typeName(x)
 	}
 	var b strings.Builder
 	writePy(&b, x, maxShown*utf8.UTFMax)
@@ -103,7 +103,9 @@ func truth(x any) bool {
 func Truth(x any) bool { return truth(x) }
 
 func typeName(x any) string {
-	switch x.(type) {
+	switch x := x.(type) {
+	case interface{ TypeName() string }:
+		return x.TypeName()
 	case nil:
 		return "null"
 	case bool:

@@ -18,7 +18,8 @@ type (
 // Spec is one training job.
 //
 // Fields carry what a section may hold. The tags: `yaml` is the key, `doc` its
-// meaning (for the JSON Schema), `enum` the allowed strings, `min` the least
+// meaning (for the JSON Schema), `enum` the allowed strings, `means` what to write for others that
+// people know, `min` the least
 // and `max` the greatest number, `default` the value if the key is absent,
 // `later` names what is accepted but not modelled yet (see unmodelleds), `modelled`
 // the one value of such a key that is, `alone` says that mistakes in it leave the
@@ -131,7 +132,7 @@ type Param struct {
 // Train holds the keys that desugar to a step.
 type Train struct {
 	BatchSize        Integer     `yaml:"batch_size" min:"1" max:"2147483647" default:"1" doc:"samples of one batch"`
-	Precision        String      `yaml:"precision" enum:"fp32|bf16|fp16|amp-bf16|amp-fp16" default:"fp32" doc:"bf16, fp16: the whole model; amp-: autocast"`
+	Precision        String      `yaml:"precision" enum:"fp32|bf16|fp16|amp-bf16|amp-fp16" means:"float32: fp32|float: fp32|bfloat16: bf16 (the whole model) or amp-bf16 (autocast)|float16: fp16 (the whole model) or amp-fp16 (autocast)|half: fp16 (the whole model) or amp-fp16 (autocast)|mixed: amp-bf16 or amp-fp16|amp: amp-bf16 or amp-fp16" default:"fp32" doc:"bf16, fp16: the whole model; amp-: autocast"`
 	Optimizer        *Callee     `yaml:"optimizer" doc:"an optimizer of torch.optim, with its arguments"`
 	InBackward       Boolean     `yaml:"optimizer_in_backward" doc:"an optimizer for each parameter steps as soon as its gradient is ready, which is then dropped (register_post_accumulate_grad_hook)"`
 	GradAccumulation Integer     `yaml:"grad_accumulation" min:"1" default:"1" doc:"microbatches for each optimizer step"`

@@ -1,6 +1,8 @@
 package spec
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -135,7 +137,9 @@ func readYAML(text []byte, errs *Errors) *Value {
 			errs.Addf(Span{Pos: Pos{1, 1}}, "file is empty")
 			return nil
 		}
-		errs.addYAML(err)
+		if !errs.addJSON(text) {
+			errs.addYAML(err)
+		}
 		return nil
 	}
 	var second yaml.Node
@@ -181,6 +185,27 @@ var (
 	parserError   = regexp.MustCompile(`^did not find expected (node content|'-' indicator|key|',' or|<)`)
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
 )
+
+// addJSON reports a syntax error of a file that is called JSON; it is false of
+// others.
+func (e *Errors) addJSON(text []byte) bool {
+	if name, _, _ := strings.Cut(e.File, " "); !strings.HasSuffix(name, ".json") {
+		return false
+	}
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(text, new(any)); !errors.As(err, &syntax) {
+		return false
+	}
+	read := string(text[:min(int(syntax.Offset), len(text))])
+	what := syntax.Error()
+	if syntax.Offset >= int64(len(text)) { // it ends too early
+		read = strings.TrimRight(string(text), " \t\r\n")
+		what = "the file ends before its JSON does; was it cut off?"
+	}
+	line := strings.Count(read, "\n") + 1
+	e.Addf(Span{Pos: Pos{line, max(1, utf8.RuneCountInString(read[strings.LastIndexByte(read, '\n')+1:]))}}, "not valid JSON: %s", what)
+	return true
+}
 
 // addYAML reports a syntax error of the YAML library, which knows lines only.
 func (e *Errors) addYAML(err error) {
