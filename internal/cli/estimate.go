@@ -205,7 +205,7 @@ func (e *estimation) matrix(ctx context.Context, s *Streams, r *estimate.Recipe,
 			}
 			row.MaxBatchSize, row.RecommendedBatchSize = found.Largest, found.Recommended
 		}
-		m.Model, m.Batch = rep.Model.Name, rep.Train.BatchSize
+		m.Model, m.Batch, m.Settings = rep.Model.Name, rep.Train.BatchSize, report.Settings(rep)
 		m.Rows = append(m.Rows, row)
 	}
 	if e.format == "json" {

@@ -45,7 +45,7 @@ func FuzzHF(f *testing.F) {
 			return
 		}
 		const path = "${x}/config.json"
-		out, err := wrapHF(path, text)
+		out, _, err := wrapHF(path, text)
 		if err != nil {
 			return
 		}

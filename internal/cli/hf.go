@@ -26,19 +26,20 @@ func isHFConfig(text []byte) bool {
 // wrapHF writes the spec for a config.json: its params are those of the preset
 // for the model type, with the configuration's values, so that --set
 // params.NAME=... changes any. Other defaults are those of the library's
-// Trainer: eight samples a batch, AdamW.
-func wrapHF(path string, text []byte) ([]byte, error) {
+// Trainer: eight samples a batch, AdamW. Said are the params that the configuration
+// has.
+func wrapHF(path string, text []byte) (wrapped []byte, said []string, err error) {
 	c, err := graph.ParseHFConfig(text)
 	if err != nil {
-		return nil, usagef("%s: %v", path, err)
+		return nil, nil, usagef("%s: %v", path, err)
 	}
 	preset, err := specs.Preset(hfPreset + c.Type)
 	if err != nil {
-		return nil, usagef("%s: model_type %q is not known%s (known: %s)", path, c.Type, didYouMean(c.Type, specs.HFTypes()), strings.Join(specs.HFTypes(), ", "))
+		return nil, nil, usagef("%s: model_type %q is not known%s (known: %s)", path, c.Type, didYouMean(c.Type, specs.HFTypes()), strings.Join(specs.HFTypes(), ", "))
 	}
 	s, err := spec.Parse(presetPrefix+hfPreset+c.Type, preset, spec.Options{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if c.Task != "" {
 		c.Values["task"] = c.Task
@@ -53,19 +54,21 @@ func wrapHF(path string, text []byte) ([]byte, error) {
 		if slices.Contains(graph.HFOwn, k) || p.Value.IsExpr() && !given {
 			continue
 		}
-		if !given {
+		if given {
+			said = append(said, "params."+k)
+		} else {
 			v, _ = s.Env.Lookup(k)
 		}
 		literal, ok := yamlScalar(v)
 		if !ok {
-			return nil, usagef("%s: %s is a list, which is not modelled", path, k)
+			return nil, nil, usagef("%s: %s is a list, which is not modelled", path, k)
 		}
 		fmt.Fprintf(&b, "  %s: %s\n", k, literal)
 		fmt.Fprintf(&with, "    %s: \"${%s}\"\n", k, k)
 	}
 	fmt.Fprintf(&b, "model:\n  hf: %s\n  with:\n%s", yamlText(path), with.String())
 	b.WriteString("train: {batch_size: 8, optimizer: AdamW}\n")
-	return []byte(b.String()), nil
+	return []byte(b.String()), said, nil
 }
 
 // hfName names the job after the folder of its config.json, or after the file.

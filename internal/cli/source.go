@@ -108,17 +108,21 @@ func (o *source) recipe(c *cobra.Command, s *Streams, args []string) (*estimate.
 
 // recipeOf makes the recipe of a spec that was read.
 func (o *source) recipeOf(c *cobra.Command, s *Streams, name string, text []byte) (*estimate.Recipe, error) {
-	var err error
+	var (
+		said []string
+		err  error
+	)
 	if name == "-" {
 		name = "<stdin>"
 	}
 	if isHFConfig(text) {
 		o.config, o.configPath = text, name
-		if text, err = wrapHF(name, text); err != nil {
+		if text, said, err = wrapHF(name, text); err != nil {
 			return nil, err
 		}
 	}
-	options := spec.Options{Set: o.set, Flags: o.overrides(c), Private: isLink(name)}
+	options := spec.Options{Set: o.set, Flags: o.overrides(c), Private: isLink(name), Said: said}
+	options.Made = o.config != nil || strings.HasPrefix(name, presetPrefix)
 	if o.config != nil {
 		options.Label = name + " (as a spec)"
 	}

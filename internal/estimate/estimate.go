@@ -296,6 +296,7 @@ func (o *Outcome) Report() *report.Report {
 			r.Phases = append(r.Phases, report.Phase{Phase: trace.Phase(p).String(), PeakAllocatedBytes: peaks.Allocated, PeakReservedBytes: peaks.Reserved})
 		}
 	}
+	j.settings(r)
 	o.breakdown(r)
 	o.verdict(r)
 	o.leak(r)

@@ -15,6 +15,8 @@ type Matrix struct {
 	Model   string      `json:"model"`
 	Batch   int64       `json:"batch_size"`
 	Rows    []MatrixRow `json:"rows"`
+
+	Settings string `json:"-"` // as Settings has them
 }
 
 // MatrixRow is the job on one GPU.
@@ -32,7 +34,7 @@ type MatrixRow struct {
 
 // Write prints the matrix as a table.
 func (m *Matrix) Write(w io.Writer, o Options) error {
-	printable.Fprintf(w, "%s, batch %d\n\n", m.Model, m.Batch)
+	printable.Fprintf(w, "%s, batch %d\n%s\n\n", m.Model, m.Batch, m.Settings)
 	t := &Table{Header: []string{"GPU", "", "usable", "reserved", "headroom", "largest batch", "recommended"},
 		Numbers: []bool{false, false, true, true, true, true, true}}
 	for _, r := range m.Rows {

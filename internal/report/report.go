@@ -13,25 +13,31 @@ const Version = 1
 
 // Report is the outcome of an estimate.
 type Report struct {
-	Version     int         `json:"memplan_report"`
-	Spec        string      `json:"spec"` // where it came from: a path, "-" or "preset:NAME"
-	Model       Model       `json:"model"`
-	Device      Device      `json:"device"`
-	Train       Train       `json:"train"`
-	Peak        Peak        `json:"peak"`
-	Steps       []Step      `json:"steps"`
-	Phases      []Phase     `json:"phases"` // those that allocate, in the order of a step
-	AtPeak      AtPeak      `json:"at_peak"`
-	Layers      []Layer     `json:"layers"` // what lives at the peak, by layer; the largest first
-	Totals      Totals      `json:"totals"`
-	Allocator   Allocator   `json:"allocator"`
-	Host        *Host       `json:"host"` // null: not modelled
-	Verdict     Verdict     `json:"verdict"`
-	Advice      *Advice     `json:"advice"` // null: none was asked for
-	Curve       []Point     `json:"curve,omitempty"`
-	NotModelled []string    `json:"not_modelled"`
-	Warnings    []string    `json:"warnings"`
-	Uncertainty Uncertainty `json:"uncertainty"`
+	Version int    `json:"memplan_report"`
+	Spec    string `json:"spec"` // where it came from: a path, "-" or "preset:NAME"
+	Model   Model  `json:"model"`
+	Device  Device `json:"device"`
+	Train   Train  `json:"train"`
+	// Params are those of the model, by name; Deciding are the ones that sizes of its
+	// inputs are, such as seq, and Assumed the keys that nobody said: params.seq,
+	// train.batch_size, torch, device.gpu.
+	Params      map[string]any `json:"params"`
+	Deciding    []string       `json:"deciding_params"`
+	Assumed     []string       `json:"assumed"`
+	Peak        Peak           `json:"peak"`
+	Steps       []Step         `json:"steps"`
+	Phases      []Phase        `json:"phases"` // those that allocate, in the order of a step
+	AtPeak      AtPeak         `json:"at_peak"`
+	Layers      []Layer        `json:"layers"` // what lives at the peak, by layer; the largest first
+	Totals      Totals         `json:"totals"`
+	Allocator   Allocator      `json:"allocator"`
+	Host        *Host          `json:"host"` // null: not modelled
+	Verdict     Verdict        `json:"verdict"`
+	Advice      *Advice        `json:"advice"` // null: none was asked for
+	Curve       []Point        `json:"curve,omitempty"`
+	NotModelled []string       `json:"not_modelled"`
+	Warnings    []string       `json:"warnings"`
+	Uncertainty Uncertainty    `json:"uncertainty"`
 }
 
 // Model says how large the model is, in elements.

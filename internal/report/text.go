@@ -64,6 +64,7 @@ func (t *text) verdict() {
 		what += ", " + r.Train.Mode
 	}
 	t.printf("%s  %s (%s) on %s\n", t.word(r.Verdict.Result), r.Model.Name, what, where)
+	t.printf("%s\n", Settings(r))
 	for line := range strings.SplitSeq(r.Verdict.Reason, "\n") {
 		t.printf("%s\n", line)
 	}
@@ -88,6 +89,33 @@ func (t *text) verdict() {
 		t.printf(" - %v of other processes", o)
 	}
 	t.printf("\n\n")
+}
+
+// Settings says in a line what of a job decides its figures, and what of that
+// nobody said.
+func Settings(r *Report) string {
+	var parts []string
+	for _, p := range r.Deciding {
+		parts = append(parts, fmt.Sprintf("%s %v", p, r.Params[p]))
+	}
+	line := strings.Join(append(parts, r.Train.Precision, "PyTorch "+r.Train.Torch), ", ")
+	if len(r.Assumed) == 0 {
+		return line
+	}
+	var keys []string
+	for _, k := range r.Assumed {
+		word, ok := assumedWords[k]
+		if !ok {
+			word = strings.TrimPrefix(k, "params.")
+		}
+		keys = append(keys, word)
+	}
+	return line + "; assumed: " + strings.Join(keys, ", ")
+}
+
+// assumedWords are how the text names keys that were assumed.
+var assumedWords = map[string]string{
+	"train.batch_size": "batch size", "train.precision": "precision", "train.optimizer": "optimizer", "torch": "PyTorch", "device.gpu": "GPU",
 }
 
 // word is a verdict, in colour if that is wanted.

@@ -69,7 +69,7 @@ func (s *Spec) Explicit(model *Spec) ([]byte, error) {
 
 // params are the spec's params that a tree refers to, with their values.
 func (s *Spec) params(tree *Value) *Value {
-	out, used := &Value{Kind: Map}, tree.words()
+	out, used := &Value{Kind: Map}, tree.Names()
 	for _, n := range s.ParamNames() {
 		if !used[n] {
 			continue

@@ -381,7 +381,7 @@ func (ev *evaluator) eval(e syntax.Expr) (any, error) {
 			return nil, err
 		}
 		o, ok := x.(Object)
-		if !ok {
+		if !ok || len(o.AttrNames()) == 0 {
 			return nil, ev.fail(e, "%s has no attributes", typeName(x))
 		}
 		v, ok := o.Attr(e.Name.Name)

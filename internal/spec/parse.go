@@ -19,6 +19,10 @@ type Options struct {
 	Set []string
 	// Flags override keys as well, after Set; mistakes name the flag.
 	Flags []Flag
+	// Made says that the text is not the user's, but what a preset or a config.json
+	// that was named stands for. Said are the paths of its keys that come from there.
+	Made bool
+	Said []string
 	// GPUs can be named by device.gpu, beside those of the table.
 	GPUs []*GPU
 	// Params replace the defaults of params; names that the spec has not are left out.
@@ -76,7 +80,7 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 		}
 		override(root, f.Path, text, errs.override(f.Flag), errs)
 	}
-	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root}
+	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root, made: o.Made, said: o.Said}
 	d := &decoder{errs: errs}
 	params := d.params(root.Get("params"), o.Params, o.Meter)
 	s.Env, d.env = params, params
@@ -95,6 +99,32 @@ func (s *Spec) Given(path string) *Value {
 		return nil
 	}
 	return v
+}
+
+// Assumed reports whether nobody said what the key of a path is: it is not there,
+// or only in a text that memplan made.
+func (s *Spec) Assumed(path string) bool {
+	v := s.Given(path)
+	switch {
+	case v == nil:
+		return true
+	case v.Line < 0 || !s.made: // of the command line
+		return false
+	}
+	return !slices.Contains(s.said, path)
+}
+
+// ParamAssumed is Assumed of a param of the model's preset, or, without one, of the
+// spec.
+func (s *Spec) ParamAssumed(name string) bool {
+	if s.Model == nil || !s.Model.Preset.Set && !s.Model.HF.Set {
+		return s.Assumed("params." + name)
+	}
+	with := s.Given("model.with." + name)
+	if outer := soleName(with); outer != "" {
+		return s.Assumed("params." + outer)
+	}
+	return with == nil || s.Assumed("model.with."+name)
 }
 
 // Origin is the place that decides a value: where it is the name of a param alone,
@@ -124,7 +154,7 @@ func soleName(v *Value) string {
 
 // IdleParams lists the params that nothing in the file refers to.
 func (s *Spec) IdleParams() []String {
-	used := s.root.words()
+	used := s.root.Names()
 	var out []String
 	if params := s.root.Get("params"); params != nil {
 		for _, p := range params.Pairs {
@@ -136,8 +166,8 @@ func (s *Spec) IdleParams() []String {
 	return out
 }
 
-// words are the names that the expressions of a tree use.
-func (v *Value) words() map[string]bool {
+// Names are the names that the expressions of a tree use.
+func (v *Value) Names() map[string]bool {
 	used := map[string]bool{}
 	var walk func(v *Value)
 	walk = func(v *Value) {

@@ -53,6 +53,8 @@ type Spec struct {
 	Parallel *Parallel `yaml:"parallel" doc:"several GPUs; all else is what one process does on its GPU"`
 
 	root *Value
+	made bool     // as Options.Made
+	said []string // as Options.Said
 }
 
 // Named is an entry of an ordered map.

@@ -1,0 +1,67 @@
+package estimate
+
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/report"
+)
+
+// settings says which params the model has, which of them are sizes of its inputs,
+// and what of all that decides the figures was assumed.
+func (j *Job) settings(r *report.Report) {
+	r.Params, r.Deciding, r.Assumed = map[string]any{}, []string{}, []string{}
+	for _, name := range j.Definer.ParamNames() {
+		x, _ := j.Definer.Env.Lookup(name)
+		if isPlain(x) && !slices.Contains(graph.HFOwn, name) {
+			r.Params[name] = x
+		}
+	}
+	assume := func(key string, assumed bool) {
+		if assumed {
+			r.Assumed = append(r.Assumed, key)
+		}
+	}
+	assume("train.batch_size", j.Spec.Assumed("train.batch_size"))
+	for _, name := range j.Definer.ParamNames() {
+		if j.decides(name) {
+			r.Deciding = append(r.Deciding, name)
+			assume("params."+name, j.Spec.ParamAssumed(name))
+		}
+	}
+	assume("train.precision", j.Spec.Assumed("train.precision"))
+	assume("train.optimizer", j.Program.Inference == "" && len(j.Spec.Optimizers) == 0 && j.Spec.Assumed("train.optimizer"))
+	assume("torch", j.Spec.Assumed("torch"))
+	assume("device.gpu", !j.Machine.Given || j.Spec.Given("device.gpu") != nil && j.Spec.Assumed("device.gpu"))
+}
+
+// decides reports whether a param is a size of an input, beside the batch.
+func (j *Job) decides(name string) bool {
+	x, _ := j.Definer.Env.Lookup(name)
+	n, ok := x.(int64)
+	if !ok || j.Definer.Model == nil {
+		return false
+	}
+	for _, in := range j.Definer.Model.Inputs {
+		if in.V.Shape == nil || !in.V.Shape.Names()[name] {
+			continue
+		}
+		for _, given := range j.Program.Inputs {
+			if given.Name == in.Name.V && slices.Contains(given.Size[1:], n) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isPlain reports whether a value of an expression is one of JSON.
+func isPlain(x any) bool {
+	switch x := x.(type) {
+	case nil, bool, int64, float64, string:
+		return true
+	case []any:
+		return !slices.ContainsFunc(x, func(it any) bool { return !isPlain(it) })
+	}
+	return false
+}
