@@ -146,13 +146,31 @@ func TestREADME(t *testing.T) {
 		}
 	}
 	blocks := regexp.MustCompile("(?s)```text\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 2 {
-		t.Fatalf("found %d outputs in the README, want 2", len(blocks))
+	shown := []string{ // what prints each of them, but for a mistake
+		"estimate",
+		"estimate --gpu rtx-4090,a100-40gb,h100",
+		"estimate --gpu rtx-4090 --batch-curve",
+		"estimate preset:resnet --gpu rtx-4090 --batch-size 64 --search img:32",
+		"",
+		"run preset:lenet --backend cpu --steps 10 --batch-size 64 --set train.optimizer=Adam",
 	}
-	out, _, _ := run(t, "memplan estimate", dir)
-	for line := range strings.Lines(blocks[0][1]) {
-		if line != "...\n" && !strings.Contains(out, line) {
-			t.Errorf("README shows a line that memplan estimate does not print: %s", line)
+	if len(blocks) != len(shown) {
+		t.Fatalf("found %d outputs in the README, want %d", len(blocks), len(shown))
+	}
+	mistake := ""
+	for i, command := range shown {
+		if command == "" {
+			mistake = strings.TrimSuffix(blocks[i][1], "\n")
+			continue
+		}
+		if !strings.Contains(string(text), "memplan "+command+" ") && !strings.Contains(string(text), "memplan "+command+"\n") {
+			t.Errorf("README does not have the command: memplan %s", command)
+		}
+		out, _, _ := run(t, "memplan "+command, dir)
+		for line := range strings.Lines(blocks[i][1]) {
+			if line != "...\n" && !strings.Contains(out, line) {
+				t.Errorf("README shows a line that memplan %s does not print: %s", command, line)
+			}
 		}
 	}
 	tiny, err := os.ReadFile(filepath.Join(dir, "tiny.yaml"))
@@ -164,8 +182,8 @@ func TestREADME(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, errs, code := run(t, "memplan estimate tiny.yaml", dir)
-	if want := strings.TrimSuffix(blocks[1][1], "\n"); code != exitUsage || !strings.HasPrefix(errs, want) {
-		t.Errorf("README shows\n%s\nand memplan prints (%d)\n%s", want, code, errs)
+	if code != exitUsage || !strings.HasPrefix(errs, mistake) {
+		t.Errorf("README shows\n%s\nand memplan prints (%d)\n%s", mistake, code, errs)
 	}
 }
 
