@@ -133,7 +133,7 @@ func (el *elaborator) run() {
 	models := el.try(el.models)
 	inputs := models && el.try(el.inputs)
 	if models && !el.badOptim {
-		el.badOptim = !el.try(el.optimizers)
+		el.badOptim = !el.try(el.optimizers) || el.badOptim
 	}
 	if inputs {
 		if len(el.lostInputs) == 0 {

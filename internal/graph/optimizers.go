@@ -55,6 +55,10 @@ func (el *elaborator) optimizer(name string, def *spec.OptimizerDef, models []st
 	c := def.Optimizer
 	el.optimDefs = append(el.optimDefs, def)
 	o.Row = optim.Lookup(c.Name.V)
+	if o.Row == nil { // which was reported
+		el.badOptim = true
+		panic(stop{})
+	}
 	a := el.optimArgs(o.Row, c.Arg, c.Name.V, c.Name.At)
 	var vals map[string]any
 	vals, o.Given = a.merged(nil)
