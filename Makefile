@@ -1,6 +1,7 @@
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
+GORELEASER = github.com/goreleaser/goreleaser/v2@v2.16.0
 FUZZTIME ?= 5s
 CLANG ?= clang-19
 
@@ -10,7 +11,7 @@ CUDA = internal/cuda
 CUDA_OUT = $(CURDIR)/bin/cuda
 CUDA_ENV = CGO_ENABLED=1 CGO_CFLAGS="-I$(CURDIR)/$(CUDA)/driver" CGO_LDFLAGS="-L$(CUDA_OUT)"
 
-.PHONY: build test race fuzz lint vulncheck golden accuracy bench clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check ptx-assemble
+.PHONY: build test race fuzz lint vulncheck golden accuracy bench clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check ptx-assemble release release-check
 
 build: ## the binary, in bin/
 	$(GO) build -o bin/memplan ./cmd/memplan
@@ -71,5 +72,11 @@ ptx-check: ## the committed code is that of the kernels, where the compiler is t
 ptx-assemble: ## NVIDIA's assembler takes the committed code, where ptxas is there
 	./tools/ptxas.sh
 
+release-check: ## everything that a release has, in dist/, built twice and tested; nothing is published
+	./tools/release.sh $(GORELEASER) check
+
+release: ## publish what release-check has built at a tag: see docs/release.md
+	./tools/release.sh $(GORELEASER) publish
+
 clean:
-	rm -rf bin
+	rm -rf bin dist

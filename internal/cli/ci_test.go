@@ -111,18 +111,32 @@ type action struct {
 	Outputs                   map[string]struct{ Description, Value string }
 	Runs                      struct {
 		Using string
-		Steps []struct {
-			Name, ID, Uses, Shell, Run string
-			With, Env                  map[string]string
-			Dir                        string `yaml:"working-directory"`
+		Steps []actionStep
+	}
+}
+
+type actionStep struct {
+	Name, ID, If, Uses, Shell, Run string
+	With, Env                      map[string]string
+	Dir                            string `yaml:"working-directory"`
+}
+
+// step is the one with that id.
+func (a *action) step(t *testing.T, id string) actionStep {
+	t.Helper()
+	for _, s := range a.Runs.Steps {
+		if s.ID == id {
+			return s
 		}
 	}
+	t.Fatalf("action.yml has no step %s", id)
+	return actionStep{}
 }
 
 func TestAction(t *testing.T) {
 	var a action
 	decodeYAML(t, "action.yml", &a)
-	if a.Runs.Using != "composite" || len(a.Runs.Steps) != 3 {
+	if a.Runs.Using != "composite" || len(a.Runs.Steps) != 4 {
 		t.Fatalf("%+v", a.Runs)
 	}
 	dir, first := project(t)
@@ -149,13 +163,13 @@ func TestAction(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH")
-	out, code := shell(t, "bash", a.Runs.Steps[1].Run, dir, path, "RUNNER_TEMP="+temp, "ACTION_PATH=/the action")
+	out, code := shell(t, "bash", a.step(t, "build").Run, dir, path, "RUNNER_TEMP="+temp, "ACTION_PATH=/the action")
 	if want := "build -C /the action -o " + temp + "/memplan ./cmd/memplan\n"; code != 0 || out != want {
 		t.Errorf("%d, %q, want %q", code, out, want)
 	}
 
 	asMemplan(t, temp)
-	step := a.Runs.Steps[2]
+	step := a.step(t, "check")
 	run := func(where string, set map[string]string) (out string, code int, outputs string) {
 		summary, results := filepath.Join(t.TempDir(), "summary"), filepath.Join(t.TempDir(), "outputs")
 		env := []string{"RUNNER_TEMP=" + temp, "GITHUB_STEP_SUMMARY=" + summary, "GITHUB_OUTPUT=" + results, "GITHUB_WORKSPACE=" + dir}
@@ -225,7 +239,7 @@ func TestGitLab(t *testing.T) {
 		env = append(env, k+"="+v)
 	}
 	out, code := shell(t, "sh", strings.Join(job.Script, "\n"), dir, env...)
-	if code != 1 || !strings.Contains(out, "go install github.com/memplan/memplan/cmd/memplan@latest") || !strings.Contains(out, "[MP003 growth]") {
+	if code != 1 || !strings.Contains(out, "go install github.com/memplan/memplan/cmd/memplan@main") || !strings.Contains(out, "[MP003 growth]") {
 		t.Errorf("%d\n%s", code, out)
 	}
 	for _, f := range append(job.Artifacts.Paths, job.Artifacts.Reports.JUnit) {

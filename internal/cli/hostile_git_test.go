@@ -193,7 +193,7 @@ func runAction(t *testing.T, dir, where, base string) (out string, code int) {
 	decodeYAML(t, "action.yml", &a)
 	temp := t.TempDir()
 	asMemplan(t, temp)
-	step := a.Runs.Steps[2]
+	step := a.step(t, "check")
 	env := []string{"RUNNER_TEMP=" + temp, "GITHUB_STEP_SUMMARY=" + filepath.Join(temp, "summary"), "GITHUB_OUTPUT=" + filepath.Join(temp, "outputs"),
 		"GITHUB_WORKSPACE=" + dir, "INPUT_PATHS=.", "INPUT_CONFIG=", "INPUT_AGAINST=", "INPUT_ARGS=", "INPUT_AGAINST_GIT=" + base}
 	return shell(t, "bash", step.Run, filepath.Join(dir, where), env...)
