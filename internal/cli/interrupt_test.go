@@ -70,26 +70,15 @@ func TestInterrupt(t *testing.T) {
 	} {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 			t.Run(line+" "+sig.String(), func(t *testing.T) {
-				c := exec.Command(memplan, strings.Fields(line)...)
-				c.Dir = dir
-				in, err := c.StdinPipe() // nothing comes, and it does not end
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer in.Close()
+				var c *exec.Cmd
 				var errs bytes.Buffer
-				c.Stderr = &errs
-				if err := c.Start(); err != nil {
-					t.Fatal(err)
+				var took time.Duration
+				for wait := 400 * time.Millisecond; wait < 10*time.Second; wait *= 4 {
+					c, took = interruptAfter(t, dir, wait, sig, &errs, memplan, strings.Fields(line)...)
+					if !c.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+						break
+					} // the machine is slow, and the process had not begun to listen
 				}
-				time.Sleep(400 * time.Millisecond)
-				sent := time.Now()
-				if err := c.Process.Signal(sig); err != nil {
-					t.Fatal(err)
-				}
-				c.Wait()
-				took := time.Since(sent)
-				t.Logf("%v", took)
 				if code := c.ProcessState.ExitCode(); code != exitSignal+int(sig) || took > 5*time.Second {
 					t.Errorf("exit code %d after %v\n%s", code, took, errs.String())
 				}
@@ -112,6 +101,32 @@ func TestInterrupt(t *testing.T) {
 			t.Errorf("%s is left behind", e.Name())
 		}
 	}
+}
+
+// interruptAfter starts a program whose input does not end and sends it a signal
+// after a while. It returns how long the program took to end.
+func interruptAfter(t *testing.T, dir string, wait time.Duration, sig syscall.Signal, errs *bytes.Buffer, name string, args ...string) (*exec.Cmd, time.Duration) {
+	c := exec.Command(name, args...)
+	c.Dir = dir
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	errs.Reset()
+	c.Stderr = errs
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(wait)
+	sent := time.Now()
+	if err := c.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	c.Wait()
+	took := time.Since(sent)
+	t.Logf("%v", took)
+	return c, took
 }
 
 // gone waits until a process is no more, or nobody has asked for its end.

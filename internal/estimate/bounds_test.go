@@ -27,11 +27,12 @@ func TestBounds(t *testing.T) {
 		flag                     string // of a limit of the job; "": a mistake of the spec
 	}{
 		{"repeat", "{ReLU: , repeat: 1000000000}", "", "unrolls to more than 200000 statements", ""},
-		{"repeat of repeat", "{layers: [{layers: [{ReLU: , repeat: 1000}], repeat: 1000}], repeat: 1000}", "", "", limit.MemoryFlag},
-		{"for", "{layers: [{ReLU: , for: {i: '${range(4096)}'}}], for: {k: '${range(4096)}'}}", "", "", limit.MemoryFlag},
+		{"repeat of repeat", "{layers: [{layers: [{ReLU: , repeat: 1000}], repeat: 1000}], repeat: 1000}", "", "unrolls to more than 200000 statements", ""},
+		{"for", "{layers: [{ReLU: , for: {i: '${range(4096)}'}}], for: {k: '${range(4096)}'}}", "", "unrolls to more than 200000 statements", ""},
 		{"blocks that double", "{block: b30}", doubling, "stands for more than 2000000 operations", ""},
 		{"layers", "{layers: [{Linear: 4, repeat: 100}], repeat: 1000}", "", "of memory", limit.MemoryFlag},
-		{"accumulation", "{Linear: 4}", "train: {grad_accumulation: 100000}\n", "", limit.MemoryFlag},
+		{"accumulation", "{Linear: 4}", "train: {grad_accumulation: 10000}\n", "", limit.MemoryFlag},
+		{"accumulation of too much", "{Linear: 4}", "train: {grad_accumulation: 100000}\n", "6:28: the spec unrolls to more than 200000 statements", ""},
 		{"history", "{Linear: 4}", "train: {optimizer: {LBFGS: {max_iter: 1000000000, history_size: 1000000000}}}\n", "", limit.MemoryFlag},
 		{"batches of an evaluation", "{Linear: 4}", "eval: {batches: 100000}\n", "", limit.MemoryFlag},
 		{"RNN", "{LSTM: {hidden_size: 4, num_layers: 1000000000}}", "", "", ""},

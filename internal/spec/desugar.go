@@ -193,7 +193,11 @@ func (s *Spec) stepValue(loss *Value) *Value {
 	}
 	add(backward)
 	if micro > 1 {
-		repeated := func(n int64) *Value { return mapping(pair(HeadLayers, body), pair("repeat", integer(n))) }
+		repeated := func(n int64) *Value {
+			v := mapping(pair(HeadLayers, body), pair("repeat", integer(n)))
+			v.Span = t.GradAccumulation.At
+			return v
+		}
 		if group := repeated(micro); s.Parallel != nil && s.Parallel.NoSync.V {
 			local, last := repeated(micro-1), body.Items
 			sync := func(on bool) *Value {
