@@ -2,7 +2,6 @@ package advise
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // Lookahead is how many sizes beyond the largest that fits are tried.
@@ -21,10 +21,22 @@ type Axis struct {
 	Key  string // path of the key: train.batch_size
 	Step int64  // only multiples of it are tried; 1 or more
 	Max  int64  // the greatest value that the key may have
+
+	// From is a job that was run, and At its value of the key: from it and another
+	// follow the others. Without it all are played.
+	From *estimate.Outcome
+	At   int64
 }
 
 // Batch is the usual axis.
 var Batch = Axis{Key: "train.batch_size", Step: 1, Max: math.MaxInt32}
+
+// BatchFrom is the usual axis, with a job that was run.
+func BatchFrom(o *estimate.Outcome) Axis {
+	a := Batch
+	a.From, a.At = o, o.Job.Program.Batch
+	return a
+}
 
 // Found is the outcome of a search.
 type Found struct {
@@ -45,15 +57,15 @@ type Found struct {
 	// the memory; "" if it is one.
 	Refused string
 	Tries   int // simulations
+	Plays   int // jobs that were played for them
 }
 
 // search is one search under way. Results are kept, as neighbours are asked for
 // more than once.
 type search struct {
 	ctx    context.Context
-	recipe *estimate.Recipe
+	series *estimate.Series
 	axis   Axis
-	keys   []estimate.Key
 	top    int64 // steps
 
 	mu      sync.Mutex
@@ -67,8 +79,55 @@ type search struct {
 // reserved without a limit. Keys are set in every job. The error, if any, is
 // that of the job at the first step, or ctx's.
 func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64, keys ...estimate.Key) (*Found, error) {
-	s := &search{ctx: ctx, recipe: r, axis: axis, keys: keys, top: axis.Max / axis.Step, known: map[int64]estimate.Probed{}, refused: map[int64]error{}}
-	f := &Found{}
+	series := estimate.NewSeries(r, axis.Key, keys...)
+	series.Failing = axis.Key == Batch.Key // which has no part in it
+	if axis.From != nil && lay(series, axis) {
+		s := newSearch(ctx, series, axis)
+		if f, err := s.run(headroom); err == nil && s.holds(f) {
+			f.Plays = series.Played()
+			return f, nil
+		}
+		series.Drop()
+	}
+	s := newSearch(ctx, series, axis)
+	f, err := s.run(headroom)
+	if f != nil {
+		f.Plays = series.Played()
+	}
+	return f, err
+}
+
+func newSearch(ctx context.Context, series *estimate.Series, axis Axis) *search {
+	return &search{ctx: ctx, series: series, axis: axis, top: axis.Max / axis.Step, known: map[int64]estimate.Probed{}, refused: map[int64]error{}}
+}
+
+// lay plays a second job, about as large as may fit, and lays a line through both. The
+// first step must be one that the model takes.
+func lay(series *estimate.Series, axis Axis) bool {
+	if _, err := series.Job(axis.Step); err != nil {
+		return false
+	}
+	second := axis.From.Largest(axis.At) / axis.Step * axis.Step
+	if second = min(max(second, 2*axis.Step), axis.Max/axis.Step*axis.Step); second == axis.At {
+		second += axis.Step
+	}
+	return second <= axis.Max && series.Lay(axis.From, axis.At, second)
+}
+
+// holds plays what the answer stands on: the largest value, and the next, which does
+// not fit.
+func (s *search) holds(f *Found) bool {
+	for _, k := range []int64{max(f.Largest, s.axis.Step), f.Largest + s.axis.Step} {
+		if k <= s.axis.Max && k > 1 && !s.series.Holds(k) {
+			return false
+		}
+	}
+	return true
+}
+
+// run is the search.
+func (s *search) run(headroom float64) (*Found, error) {
+	f, axis := &Found{}, s.axis
 	if !s.fits(1) {
 		f.Tries = s.tries
 		return f, s.err()
@@ -118,7 +177,7 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 // would end if all of it grew with the value.
 func (s *search) guess() int64 {
 	one := s.try(1)
-	second := float64(one.Usable) / float64(max(one.Reserved, 1))
+	second := float64(one.Usable) / float64(max(s.reserved(1), 1))
 	return s.line(1, int64(min(max(2, second), float64(s.top))), 0)
 }
 
@@ -126,12 +185,12 @@ func (s *search) guess() int64 {
 // is nearly linear in the value, so the place follows from two of them. Where
 // it does not, it is the second.
 func (s *search) line(a, b int64, left float64) int64 {
-	x, y := s.try(a), s.try(b)
-	if a == b || x.Reserved <= 0 || y.Reserved <= x.Reserved {
+	x, y := s.reserved(a), s.reserved(b)
+	if a == b || x <= 0 || y <= x {
 		return b
 	}
-	room := (1-left)*float64(x.Usable) - float64(x.Reserved)
-	at := float64(a) + float64(b-a)*room/float64(y.Reserved-x.Reserved)
+	room := (1-left)*float64(s.try(a).Usable) - float64(x)
+	at := float64(a) + float64(b-a)*room/float64(y-x)
 	return int64(min(max(at, 1), float64(s.top)))
 }
 
@@ -175,12 +234,6 @@ func (s *search) err() error {
 	return s.refused[1]
 }
 
-// job makes the job at k steps.
-func (s *search) job(k int64) (*estimate.Job, error) {
-	keys := append(append([]estimate.Key(nil), s.keys...), estimate.Key{Path: s.axis.Key, Value: fmt.Sprint(k * s.axis.Step)})
-	return s.recipe.Job(keys...)
-}
-
 // reason is the first line of an error; of several, such as of a spec and of the
 // preset that it names, that of the last.
 func reason(err error) string {
@@ -202,19 +255,12 @@ func (s *search) fits(k int64) bool { return s.try(k).Fits }
 // try simulates k steps.
 func (s *search) try(k int64) estimate.Probed {
 	s.mu.Lock()
-	t, ok := s.known[k]
+	known, ok := s.known[k]
 	s.mu.Unlock()
 	if ok || s.ctx.Err() != nil {
-		return t
+		return known
 	}
-	j, err := s.job(k)
-	switch {
-	case err != nil:
-	case len(j.Fails) > 0 && s.axis.Key != Batch.Key: // which a batch has no part in
-		err = errors.New(j.Fails[0])
-	default:
-		t, err = estimate.Probe(j)
-	}
+	t, err := s.series.Probe(k * s.axis.Step)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -223,6 +269,19 @@ func (s *search) try(k int64) estimate.Probed {
 	s.known[k] = t
 	s.tries++
 	return t
+}
+
+// reserved is what would be reserved with k steps without a limit.
+func (s *search) reserved(k int64) tensor.Bytes {
+	t := s.try(k)
+	if !t.Over {
+		return t.Reserved
+	}
+	n, err := s.series.Reserved(k * s.axis.Step)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // uneven reports whether greater values may fit though the next do not: the one that
@@ -262,7 +321,7 @@ func (s *search) recommend(most int64, headroom float64) int64 {
 	roomy := func(k int64) bool {
 		t := s.try(k)
 		left := t.Usable - t.Reserved
-		return t.Fits && left >= 0 && float64(left) >= headroom*float64(t.Usable)
+		return t.Fits && !t.Over && left >= 0 && float64(left) >= headroom*float64(t.Usable)
 	}
 	// The last of the multiples of 8 was tried, so that it holds even where the
 	// peaks are not monotone.

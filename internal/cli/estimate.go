@@ -133,7 +133,7 @@ func (e *estimation) report(ctx context.Context, r *estimate.Recipe) (*report.Re
 	}
 	rep := o.Report()
 	if !e.quick && rep.Verdict.Leak == nil { // with a leak no batch fits for ever
-		if err = e.advise(ctx, r, j, rep); err == nil {
+		if err = e.advise(ctx, r, o, rep); err == nil {
 			err = e.fix.run(ctx, r, o, rep)
 		}
 	}
@@ -141,8 +141,8 @@ func (e *estimation) report(ctx context.Context, r *estimate.Recipe) (*report.Re
 }
 
 // advise adds what batch fits and what else was asked for.
-func (e *estimation) advise(ctx context.Context, r *estimate.Recipe, j *estimate.Job, rep *report.Report) error {
-	found, err := advise.Search(ctx, r, advise.Batch, e.share)
+func (e *estimation) advise(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, rep *report.Report) error {
+	found, err := advise.Search(ctx, r, advise.BatchFrom(o), e.share)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -159,7 +159,7 @@ func (e *estimation) advise(ctx context.Context, r *estimate.Recipe, j *estimate
 		if err != nil {
 			return err
 		}
-		axis, err := advise.AxisOf(j.Spec, name, step)
+		axis, err := advise.AxisOf(o.Job.Spec, name, step)
 		if err != nil {
 			return usagef("--search %s: %w", e.search, err)
 		}
@@ -199,7 +199,7 @@ func (e *estimation) matrix(ctx context.Context, s *Streams, r *estimate.Recipe,
 			DeviceBytes: rep.Peak.DeviceBytes, HeadroomBytes: rep.Verdict.HeadroomBytes, Result: rep.Verdict.Result,
 		}
 		if !e.quick {
-			found, err := advise.Search(ctx, r, advise.Batch, e.share, on)
+			found, err := advise.Search(ctx, r, advise.BatchFrom(o), e.share, on)
 			if err != nil {
 				return err
 			}

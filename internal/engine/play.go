@@ -42,6 +42,8 @@ type Played struct {
 	Kinds []string
 	// Workspaces are those of cuDNN's convolutions.
 	Workspaces Workspaces
+	// Kernels are those of whose scratch a rule of their own decides, in order.
+	Kernels []KernelCall
 	// Host is what the job keeps in the machine's memory.
 	Host HostTrace
 	// Period is after how many steps those come round that are alike; 0: too many to
@@ -141,6 +143,7 @@ func PlayWithin(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 	}
 	played.Skipped = j.scaler.skipped
 	played.Totals, played.Kinds, played.Workspaces, played.Host, played.Warnings = j.totals, j.names.kinds, j.workspaces, j.host, j.warnings
+	played.Kernels = j.kernels
 	return played, nil
 }
 

@@ -56,6 +56,7 @@ type Player struct {
 	blas       [2]*op.Tensor // cuBLAS workspace of each thread's handle
 	workspaces Workspaces    // of cuDNN's convolutions
 	plans      map[plan]bool // that were searched for
+	kernels    []KernelCall  // that ran on the device
 	maxTable   bool          // of 4-bit weights' maxima was made
 	loading    *tensor.DType // of parameters that are moved to the device, in place of their own; nil: none
 	rnnState   *op.Tensor    // random numbers of cuDNN's RNN

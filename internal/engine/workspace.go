@@ -62,3 +62,23 @@ func (p *Player) EmptyCache() {
 		p.must(p.backend.EmptyCache())
 	}
 }
+
+// KernelCall is a kernel that ran, and what its events have in common; they are in the
+// trace from At on.
+type KernelCall struct {
+	op.Kernel
+	At    int
+	Event trace.Event
+}
+
+// kernelBytes is what a KernelCall takes.
+const kernelBytes = 300
+
+// Kernel implements op.Exec.
+func (p *Player) Kernel(k op.Kernel) {
+	if p.onHost {
+		return
+	}
+	p.meter.Hold(kernelBytes)
+	p.kernels = append(p.kernels, KernelCall{k, len(p.tr.Events), p.event(trace.Alloc, 0, 0)})
+}

@@ -127,7 +127,7 @@ type Job struct {
 	budget *limit.Budget
 	meter  *limit.Meter // of what is done with the job at present
 
-	replayer allocsim.Replayer
+	replayer *allocsim.Replayer
 }
 
 // metered counts what is done with a job until the function that it returns, which
@@ -155,7 +155,7 @@ func NewJob(s *spec.Spec, readFile func(name string) ([]byte, error)) (*Job, err
 	if err := s.Errs.Err(); err != nil {
 		return nil, err
 	}
-	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: few(g.NotModelled), Warnings: few(g.Warnings), Fails: g.Fails, Data: g.Data}, nil
+	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: few(g.NotModelled), Warnings: few(g.Warnings), Fails: g.Fails, Data: g.Data, replayer: new(allocsim.Replayer)}, nil
 }
 
 // maxNotes is how many warnings of one kind are told.

@@ -7,18 +7,19 @@ import (
 // Probed is what a search wants to know of a job. All of it is nothing where the
 // model refuses the job, or a size overflows.
 type Probed struct {
-	Fits     bool
-	Tight    bool         // fits only after cached memory is given back
-	Reserved tensor.Bytes // at the peak, without a limit
-	Usable   tensor.Bytes
+	Fits   bool
+	Tight  bool // fits only after cached memory is given back
+	Usable tensor.Bytes
+	// Reserved is at the peak, without a limit; of a job that is Over it is not known
+	// but that it is more than Usable.
+	Reserved tensor.Bytes
+	Over     bool
 }
 
-// unhindered reports whether the device's capacity changed nothing: no request was
-// refused, and nothing that the allocator does depends on how much there is.
-func (o *Outcome) unhindered() bool {
-	m := o.Job.Machine
-	return o.Fits() && o.OnGPU.Driver.Failures == 0 && o.OnGPU.Stats.NumAllocRetries == 0 &&
-		m.Fraction == nil && m.Conf.MemoryFraction == nil && m.Conf.GarbageCollectionThreshold == 0
+// depends reports whether the allocator does something else where there is less
+// memory, before a request is refused.
+func (m *Machine) depends() bool {
+	return m.Fraction != nil || m.Conf.MemoryFraction != nil || m.Conf.GarbageCollectionThreshold > 0
 }
 
 // Probe says what Fits does, and what would be reserved without a limit.
@@ -28,14 +29,44 @@ func Probe(j *Job) (p Probed, err error) {
 	if err != nil {
 		return Probed{}, err
 	}
+	return o.probe()
+}
+
+// Reserved is what a job would reserve at its peak without a limit.
+func Reserved(j *Job) (n tensor.Bytes, err error) {
+	defer j.metered(&err)()
+	o, err := play(j, int(j.Spec.Train.Steps.V))
+	if err != nil {
+		return 0, err
+	}
+	return o.reserved()
+}
+
+func (o *Outcome) probe() (Probed, error) {
 	if err := o.replayOnGPU(false); err != nil {
 		return Probed{}, err
 	}
-	if o.Free = o.OnGPU; !o.unhindered() {
-		if o.Free, err = j.unlimited(o.Played); err != nil {
-			return Probed{}, err
-		}
+	m, on := o.Job.Machine, o.OnGPU
+	p := Probed{Fits: o.Fits(), Usable: m.Usable()}
+	switch {
+	case m.depends():
+	case on.Driver.Failures == 0 && on.Stats.NumAllocRetries == 0 && p.Fits: // as without a limit
+		p.Reserved = on.PeakReserved.Reserved
+		return p, nil
+	case !p.Fits || on.Stats.NumAllocRetries > 0: // what was refused first would have been given
+		p.Over, p.Tight = true, p.Fits
+		return p, nil
 	}
-	reserved := o.Free.PeakReserved.Reserved
-	return Probed{o.Fits(), j.Machine.tight(o.OnGPU, reserved), reserved, j.Machine.Usable()}, nil
+	var err error
+	p.Reserved, err = o.reserved()
+	p.Tight = m.tight(on, p.Reserved)
+	return p, err
+}
+
+func (o *Outcome) reserved() (tensor.Bytes, error) {
+	free, err := o.Job.unlimited(o.Played)
+	if err != nil {
+		return 0, err
+	}
+	return free.PeakReserved.Reserved, nil
 }

@@ -65,22 +65,30 @@ func gradEmbedding(b *Back) {
 	idx, g, w := b.SavedIn[0], b.Grads[0], b.InM[1]
 	b.contiguous(idx)
 	b.contiguous(g)
-	n, vocab, width := idx.Numel(), w.Dim(0), w.Dim(1)
+	b.Set(1, b.embeddingTable(g.DType, idx.DType, idx.Numel(), w.Dim(0), w.Dim(1)))
+}
+
+// embeddingTable makes the gradient of a table from n indices. The caller owns it.
+func (b *Back) embeddingTable(d, index tensor.DType, n, vocab, width int64) *Tensor {
+	b.Kernel(tableKernel(embeddingRule, d, index, n, vocab, width))
 	if n <= 3072 {
-		b.Set(1, b.NewShape(g.DType, vocab, width))
-		return
+		return b.NewShape(d, vocab, width)
 	}
-	b.Set(1, b.sumSorted(g, idx, vocab, width))
+	return b.sumSorted(d, index, n, vocab, width)
+}
+
+func tableKernel(rule kernelRule, d, index tensor.DType, n, vocab, width int64) Kernel {
+	return Kernel{rule: rule, in: tensor.Layout{Size: tensor.D(n, vocab, width)}, dtype: d, index: index}
 }
 
 // sumSorted sorts the indices, then sums gradients into a table by segments of
 // equal indices (embedding_backward_cuda_kernel). The caller owns the table.
-func (b *Back) sumSorted(g, idx *Tensor, vocab, width int64) *Tensor {
+func (b *Back) sumSorted(d, index tensor.DType, n, vocab, width int64) *Tensor {
 	if b.Env().FakeTensors {
-		return b.NewShape(g.DType, vocab, width)
+		return b.NewShape(d, vocab, width)
 	}
-	n, k := idx.Numel(), cubFor(b.Env())
-	index := idx.DType
+	defer b.DropTo(b.Mark())
+	k := cubFor(b.Env())
 	if index == tensor.Int32 {
 		k = cub32For(b.Env())
 	}
@@ -92,7 +100,7 @@ func (b *Back) sumSorted(g, idx *Tensor, vocab, width int64) *Tensor {
 	temp(k.radixSort(n))
 	b.Drop(positions)
 
-	table := b.NewShape(g.DType, vocab, width)
+	table := b.NewShape(d, vocab, width)
 	b.Local(vec(n))                   // segment_offsets
 	b.Local(b.NewShape(tensor.Int64)) // num_of_segments
 	dummy := vec(n)
@@ -106,7 +114,7 @@ func (b *Back) sumSorted(g, idx *Tensor, vocab, width int64) *Tensor {
 	const rowsPerThread = 10
 	partials := n/rowsPerThread + segments
 	b.Local(vec(partials)) // partial_segment_offset
-	b.Local(b.NewShape(g.DType.Accumulate(), partials, width))
+	b.Local(b.NewShape(d.Accumulate(), partials, width))
 	return table
 }
 

@@ -102,5 +102,11 @@ func gradEmbeddingBag(b *Back) {
 		b.Set(2, b.NewShape(g.DType, w.Dim(0), w.Dim(1)))
 		return
 	}
-	b.Set(2, b.sumSorted(g, idx, w.Dim(0), w.Dim(1)))
+	b.Set(2, b.embeddingBagTable(g.DType, idx.DType, idx.Numel(), w.Dim(0), w.Dim(1)))
+}
+
+// embeddingBagTable is embeddingTable for bags, whose indices are always sorted.
+func (b *Back) embeddingBagTable(d, index tensor.DType, n, vocab, width int64) *Tensor {
+	b.Kernel(tableKernel(embeddingBagRule, d, index, n, vocab, width))
+	return b.sumSorted(d, index, n, vocab, width)
 }

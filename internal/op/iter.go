@@ -265,6 +265,13 @@ func reduceScratch(c *Call, in *Tensor, dims []bool, accSize, vt0 int64) {
 	if in.Numel() == 0 || c.Env().FakeTensors { // the output is filled; there is no kernel
 		return
 	}
+	k := Kernel{rule: reductionRule, in: in.Layout, dtype: in.DType, accSize: accSize, vt0: vt0}
+	for i, reduced := range dims {
+		if reduced {
+			k.reduced |= 1 << i
+		}
+	}
+	c.Kernel(k)
 	for _, part := range newReduction(in, dims, accSize).parts() {
 		buf, sem := part.scratch(c.Env(), vt0)
 		if buf == 0 {

@@ -177,6 +177,8 @@ type Exec interface {
 	FirstPlan(p ConvPlan) bool
 	// EmptyCache gives the allocator's unused segments back to the device.
 	EmptyCache()
+	// Kernel says that a kernel runs now, of whose blocks its own rule decides.
+	Kernel(k Kernel)
 	// DropoutState says that cuDNN's RNN drops out now, for which the device
 	// keeps the state of the random numbers.
 	DropoutState()

@@ -140,6 +140,9 @@ func (s *Shapes) FirstPlan(ConvPlan) bool { return false }
 // EmptyCache implements Exec.
 func (s *Shapes) EmptyCache() {}
 
+// Kernel implements Exec.
+func (s *Shapes) Kernel(Kernel) {}
+
 // DropoutState implements Exec.
 func (s *Shapes) DropoutState() {}
 

@@ -1,0 +1,81 @@
+package op
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// Kernel is a kernel whose scratch goes by a rule of its own, in steps, rather than
+// with the sizes of its operands.
+type Kernel struct {
+	rule         kernelRule
+	in           tensor.Layout // of its operand
+	dtype, index tensor.DType
+	reduced      uint16 // dimensions, as bits
+	accSize, vt0 int64
+}
+
+type kernelRule uint8
+
+const (
+	reductionRule    kernelRule = iota
+	embeddingRule               // in: the indices, the rows and the width of the table
+	embeddingBagRule            // the same
+)
+
+// Block is what a kernel does to memory: it allocates a block or, where Bytes is
+// negative, frees one. Blocks are counted from 0 by their birth.
+type Block struct {
+	Number int
+	Bytes  tensor.Bytes
+}
+
+// Blocks are what the kernel allocates and frees, in order. What it does not free is
+// its result.
+func (k *Kernel) Blocks(env *Env) []Block {
+	x := &blocks{Shapes: Shapes{E: *env}}
+	c := Call{Exec: x}
+	switch k.rule {
+	case reductionRule:
+		dims := make([]bool, k.in.Rank())
+		for i := range dims {
+			dims[i] = k.reduced>>i&1 != 0
+		}
+		reduceScratch(&c, &Tensor{Layout: k.in, DType: k.dtype}, dims, k.accSize, k.vt0)
+	case embeddingRule:
+		(&Back{Call: c}).embeddingTable(k.dtype, k.index, k.in.Dim(0), k.in.Dim(1), k.in.Dim(2))
+	case embeddingBagRule:
+		(&Back{Call: c}).embeddingBagTable(k.dtype, k.index, k.in.Dim(0), k.in.Dim(1), k.in.Dim(2))
+	}
+	return x.list
+}
+
+// Line is the kernel n of d parts of the way from k to o, where all else than the
+// layouts of their operands is the same; false if there is none.
+func (k Kernel) Line(o Kernel, n, d int64) (Kernel, bool) {
+	l, ok := k.in.Line(o.in, n, d)
+	k.in, o.in = l, l
+	return k, ok && k == o
+}
+
+// blocks is an Exec that writes down what is allocated and freed.
+type blocks struct {
+	Shapes
+	list []Block
+	born int
+}
+
+// New implements Exec.
+func (b *blocks) New(l tensor.Layout, d tensor.DType) *Tensor {
+	t := b.Shapes.New(l, d)
+	t.Aux = b.born
+	b.list = append(b.list, Block{b.born, tensor.Bytes(l.StorageElems() * d.Size())})
+	b.born++
+	return t
+}
+
+// Drop implements Exec.
+func (b *blocks) Drop(ts ...*Tensor) {
+	for _, t := range ts {
+		if t != nil {
+			b.list = append(b.list, Block{t.Aux.(int), -1})
+		}
+	}
+}
