@@ -143,9 +143,9 @@ func (r *XMemRun) errorsWith(tables []op.ConvWorkspaces) ([]float64, error) {
 	seen := map[op.ConvCall]bool{}
 	var distinct []op.ConvCall
 	for _, c := range p.Workspaces.Calls {
-		if !seen[c] {
-			seen[c] = true
-			distinct = append(distinct, c)
+		if !seen[c.ConvCall] {
+			seen[c.ConvCall] = true
+			distinct = append(distinct, c.ConvCall)
 		}
 	}
 	known := map[string]float64{}

@@ -81,44 +81,57 @@ type search struct {
 func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64, keys ...estimate.Key) (*Found, error) {
 	series := estimate.NewSeries(r, axis.Key, keys...)
 	series.Failing = axis.Key == Batch.Key // which has no part in it
-	if axis.From != nil && lay(series, axis) {
-		s := newSearch(ctx, series, axis)
-		if f, err := s.run(headroom); err == nil && s.holds(f) {
-			f.Plays = series.Played()
-			return f, nil
-		}
-		series.Drop()
+	if f := derived(ctx, series, axis, headroom); f != nil {
+		return f, nil
 	}
-	s := newSearch(ctx, series, axis)
-	f, err := s.run(headroom)
+	series.Drop()
+	f, err := newSearch(ctx, series, axis).run(headroom)
 	if f != nil {
 		f.Plays = series.Played()
 	}
 	return f, err
 }
 
-func newSearch(ctx context.Context, series *estimate.Series, axis Axis) *search {
-	return &search{ctx: ctx, series: series, axis: axis, top: axis.Max / axis.Step, known: map[int64]estimate.Probed{}, refused: map[int64]error{}}
-}
-
-// lay plays a second job, about as large as may fit, and lays a line through both. The
-// first step must be one that the model takes.
-func lay(series *estimate.Series, axis Axis) bool {
-	if _, err := series.Job(axis.Step); err != nil {
-		return false
+// derived is a search among jobs that are derived from two that were played; nil if
+// there are none, or what was found is not so where it is played.
+func derived(ctx context.Context, series *estimate.Series, axis Axis, headroom float64) *Found {
+	if axis.From == nil {
+		return nil
 	}
 	second := axis.From.Largest(axis.At) / axis.Step * axis.Step
 	if second = min(max(second, 2*axis.Step), axis.Max/axis.Step*axis.Step); second == axis.At {
 		second += axis.Step
 	}
-	return second <= axis.Max && series.Lay(axis.From, axis.At, second)
+	// The model must take the first step, and the line what there is between.
+	if second > axis.Max || !series.Takes(axis.Step) || !series.Lay(axis.From, axis.At, second) {
+		return nil
+	}
+	s := newSearch(ctx, series, axis)
+	f, err := s.run(headroom)
+	if err == nil && (f.Tight || len(f.Islands) > 0 || f.Largest < 2*axis.Step) {
+		// Which sizes are tried decides what is found here, and how much the first
+		// step reserves decides about that: it is played, as a dimension of size 1 is
+		// not like others.
+		series.PlayFirst = true
+		delete(s.known, 1)
+		f, err = s.run(headroom)
+	}
+	if err != nil || !s.holds(f) {
+		return nil
+	}
+	f.Plays = series.Played()
+	return f
+}
+
+func newSearch(ctx context.Context, series *estimate.Series, axis Axis) *search {
+	return &search{ctx: ctx, series: series, axis: axis, top: axis.Max / axis.Step, known: map[int64]estimate.Probed{}, refused: map[int64]error{}}
 }
 
 // holds plays what the answer stands on: the largest value, and the next, which does
 // not fit.
 func (s *search) holds(f *Found) bool {
-	for _, k := range []int64{max(f.Largest, s.axis.Step), f.Largest + s.axis.Step} {
-		if k <= s.axis.Max && k > 1 && !s.series.Holds(k) {
+	for _, k := range []int64{f.Largest, f.Largest + s.axis.Step} {
+		if 0 < k && k <= s.axis.Max && !s.series.Holds(k) {
 			return false
 		}
 	}

@@ -80,7 +80,7 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 		rep.Warnings = append(rep.Warnings, "predicted: "+strings.ReplaceAll(p.Verdict.Reason, "\n", "; "))
 	}
 	w := &o.Played.Workspaces
-	recorded, predictedEvents, taken := trace.WithoutWorkspaces(rec.Events, predictedEvents, w.Places, w.Events)
+	recorded, predictedEvents, taken := trace.WithoutWorkspaces(rec.Events, predictedEvents, w.Places(), w.Events)
 	rep.Trace.Workspaces, rep.Trace.LargestWorkspaceBytes = taken.Count, taken.Largest
 	if rep.Predicted.OutOfMemory {
 		recorded = trace.Until(recorded, predictedEvents) // then the exception frees what it unwinds

@@ -9,7 +9,7 @@ import (
 
 // What is counted as memory of the program itself, beside what pools hold.
 const (
-	eventBytes  = 96 // an event, with its replay
+	EventBytes  = 96 // an event, with its replay
 	moduleBytes = 1 << 10
 )
 

@@ -196,7 +196,7 @@ func (p *Player) emit(k trace.Kind, id int32, n tensor.Bytes) {
 // push appends an event. Where there is no room it doubles it: there are millions of
 // events, and append would grow by a quarter only and so copy each four times.
 func (p *Player) push(events []trace.Event, e trace.Event) []trace.Event {
-	p.meter.Hold(eventBytes)
+	p.meter.Hold(EventBytes)
 	if n := len(events); n == cap(events) {
 		events = slices.Grow(events, n+1)
 	}

@@ -8,11 +8,27 @@ import (
 
 // Workspaces are what cuDNN's convolutions take while they run.
 type Workspaces struct {
-	Calls    []op.ConvCall // in order
-	Expected tensor.Bytes  // the largest that is expected
-	Most     tensor.Bytes  // what the largest may be
-	Places   []int         // of Calls: the events before which each takes its workspace
-	Events   []int         // their allocations in the trace, in order
+	Calls    []ConvCall   // in order
+	Expected tensor.Bytes // the largest that is expected
+	Most     tensor.Bytes // what the largest may be
+	Events   []int        // their allocations in the trace, in order
+}
+
+// ConvCall is a kernel of a convolution that ran, and what the events of its workspace
+// have in common; they are in the trace from At on.
+type ConvCall struct {
+	op.ConvCall
+	At    int
+	Event trace.Event
+}
+
+// Places are the events before which calls take their workspaces.
+func (w *Workspaces) Places() []int {
+	out := make([]int, len(w.Calls))
+	for i := range w.Calls {
+		out[i] = w.Calls[i].At
+	}
+	return out
 }
 
 // ConvWorkspace implements op.Exec: the workspace lives for the call.
@@ -21,7 +37,7 @@ func (p *Player) ConvWorkspace(c op.ConvCall) {
 		return
 	}
 	w, expected := &p.workspaces, p.env.ConvWorkspace(c)
-	w.Calls, w.Places = append(w.Calls, c), append(w.Places, len(p.tr.Events))
+	w.Calls = append(w.Calls, ConvCall{c, len(p.tr.Events), p.event(trace.Alloc, 0, 0)})
 	w.Expected, w.Most = max(w.Expected, expected), max(w.Most, expected, c.Most())
 	n := p.env.CudnnWorkspace.Bytes
 	if p.env.CudnnWorkspace.Model {

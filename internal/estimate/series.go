@@ -20,9 +20,14 @@ type Series struct {
 	// Failing says that jobs are tried though they would fail (Job.Fails).
 	Failing bool
 
+	// PlayFirst says that the job with the value 1 does not lie on the line.
+	PlayFirst bool
+
 	line *line
-	job  *Job      // of which the others on the line differ in sizes alone
-	room sync.Pool // *room
+	on   map[int64]bool // values that were played, and lie on the line
+	made map[int64]*Job // by Takes
+	job  *Job           // of which the others on the line differ in sizes alone
+	room sync.Pool      // *room
 
 	mu     sync.Mutex
 	played int
@@ -36,13 +41,16 @@ type room struct {
 
 // NewSeries are the jobs of a recipe with these keys.
 func NewSeries(r *Recipe, key string, keys ...Key) *Series {
-	s := &Series{recipe: r, key: key, keys: keys}
+	s := &Series{recipe: r, key: key, keys: keys, made: map[int64]*Job{}}
 	s.room.New = func() any { return &room{replayer: new(allocsim.Replayer)} }
 	return s
 }
 
 // Job makes the job with a value of the key.
 func (s *Series) Job(k int64) (*Job, error) {
+	if j := s.made[k]; j != nil {
+		return j, nil
+	}
 	j, err := s.recipe.Job(append(append([]Key(nil), s.keys...), Key{s.key, fmt.Sprint(k)})...)
 	if err == nil && len(j.Fails) > 0 && !s.Failing {
 		return nil, errors.New(j.Fails[0])
@@ -79,7 +87,7 @@ func (s *Series) Lay(o *Outcome, first, second int64) bool {
 	if err != nil {
 		return false
 	}
-	s.job = o.Job
+	s.job, s.on = o.Job, map[int64]bool{first: true, second: true}
 	s.line = newLine(o.Played, p, first, second, &o.Job.Machine.Env)
 	return s.line != nil
 }
@@ -87,10 +95,17 @@ func (s *Series) Lay(o *Outcome, first, second int64) bool {
 // Drop gives up the line: jobs are played from now on.
 func (s *Series) Drop() { s.line = nil }
 
-// on does something with the job of a value of the key that is played, or derived
+// Takes reports whether there is a job with a value of the key.
+func (s *Series) Takes(k int64) bool {
+	j, err := s.Job(k)
+	s.made[k] = j
+	return err == nil
+}
+
+// with does something with the job of a value of the key that is played, or derived
 // from the line.
-func (s *Series) on(k int64, do func(o *Outcome) error) (err error) {
-	if s.line != nil && k > 1 { // a dimension of size 1 is not like others
+func (s *Series) with(k int64, do func(o *Outcome) error) (err error) {
+	if s.line != nil && (k > 1 || !s.PlayFirst) {
 		r := s.room.Get().(*room)
 		defer s.room.Put(r)
 		j := *s.job
@@ -117,13 +132,13 @@ func (s *Series) on(k int64, do func(o *Outcome) error) (err error) {
 
 // Probe is Probe with a value of the key.
 func (s *Series) Probe(k int64) (p Probed, err error) {
-	err = s.on(k, func(o *Outcome) error { p, err = o.probe(); return err })
+	err = s.with(k, func(o *Outcome) error { p, err = o.probe(); return err })
 	return p, err
 }
 
 // Reserved is Reserved with a value of the key.
 func (s *Series) Reserved(k int64) (n tensor.Bytes, err error) {
-	err = s.on(k, func(o *Outcome) error { n, err = o.reserved(); return err })
+	err = s.with(k, func(o *Outcome) error { n, err = o.reserved(); return err })
 	return n, err
 }
 
@@ -133,6 +148,9 @@ const heldSteps = 2
 
 // Holds plays the job with a value of the key and reports whether it lies on the line.
 func (s *Series) Holds(k int64) bool {
+	if k == 1 && s.PlayFirst || s.on[k] {
+		return true
+	}
 	j, err := s.Job(k)
 	if err != nil {
 		return false

@@ -2,12 +2,14 @@ package estimate
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
 )
 
 // The values of device.cudnn_workspace beside sizes.
@@ -45,28 +47,66 @@ func cudnnWorkspace(s *spec.Spec) op.CudnnWorkspace {
 // be shown apart.
 func (o *Outcome) otherWorkspaces() error {
 	o.Bare, o.With = o.Free, o.Free
-	env, other := o.Job.Machine.Env, &o.Bare
+	env, other, size := &o.Job.Machine.Env, &o.Bare, func(op.ConvCall) tensor.Bytes { return 0 }
 	switch {
 	case len(o.Played.Workspaces.Events) > 0:
-		env.CudnnWorkspace = op.CudnnWorkspace{}
 	case o.apart() && o.Played.Workspaces.Expected > 0:
-		env.CudnnWorkspace.Model, other = true, &o.With
+		other, size = &o.With, env.ConvWorkspace
 	default:
 		return nil
 	}
-	steps := o.Played.Steps
-	if o.Played.LeftOut > 0 { // the same are then
-		steps = int(o.Job.Spec.Train.Steps.V)
-	}
-	p, err := engine.PlayWithin(o.Job.meter, o.Job.Program, env, nil, steps)
-	if err != nil {
-		return err
-	}
+	p := o.workspaces(size)
+	var err error
 	if *other, err = o.Job.unlimited(p); err != nil || other == &o.Bare {
 		return err
 	}
 	o.WithOnGPU, err = o.Job.replay(p, false)
 	return err
+}
+
+// workspaces is what was played with workspaces of other sizes: so many steps, and
+// more only where some between others were left out.
+func (o *Outcome) workspaces(size func(op.ConvCall) tensor.Bytes) *engine.Played {
+	p, w := o.Played, &o.Played.Workspaces
+	events, own, next := make([]trace.Event, 0, len(p.Trace.Events)+2*len(w.Calls)), w.Events, 0
+	number := int32(len(p.Trace.Categories)) // of the next block
+	out := &engine.Played{Growth: p.Growth}
+	o.Job.meter.Hold(tensor.Bytes(cap(events)) * engine.EventBytes)
+	for i := range w.Calls {
+		c := &w.Calls[i]
+		events, next = append(events, p.Trace.Events[next:c.At]...), c.At
+		if len(own) > 0 && own[0] == c.At {
+			own, next = own[1:], next+2
+		}
+		if n := size(c.ConvCall); n > 0 {
+			out.Workspaces.Events = append(out.Workspaces.Events, len(events))
+			alloc, free := c.Event, c.Event
+			alloc.Bytes, alloc.ID, free.ID, free.Kind = n, number, number, trace.Free
+			events = append(events, alloc, free)
+			number++
+		}
+	}
+	events = append(events, p.Trace.Events[next:]...)
+	out.Trace = &trace.Trace{Events: events}
+	if p.LeftOut == 0 {
+		return out
+	}
+	moved := func(at int) int {
+		calls, _ := slices.BinarySearchFunc(w.Calls, at, func(c engine.ConvCall, at int) int { return c.At - at })
+		before, _ := slices.BinarySearch(w.Events, at)
+		added := 0
+		for i := range w.Calls[:calls] {
+			if size(w.Calls[i].ConvCall) > 0 {
+				added += 2
+			}
+		}
+		return at - 2*before + added
+	}
+	for _, l := range p.Loops {
+		l.Begin, l.End = moved(l.Begin), moved(l.End)
+		out.Loops = append(out.Loops, l)
+	}
+	return out
 }
 
 // apart reports whether workspaces are left out of the peak and shown beside it.
