@@ -192,13 +192,15 @@ func Run(j *Job) (o *Outcome, err error) {
 	if o.Host, err = o.hostUsage(); err != nil {
 		return nil, err
 	}
-	if o.Free, err = j.unlimited(o.Played); err != nil {
+	if err := o.replayOnGPU(true); err != nil {
 		return nil, err
 	}
-	if err := o.otherWorkspaces(); err != nil {
-		return nil, err
+	if o.Free = o.OnGPU; o.Played.Growth > 0 || !j.Machine.unhindered(o.OnGPU) {
+		if o.Free, err = j.unlimited(o.Played); err != nil {
+			return nil, err
+		}
 	}
-	return o, o.replayOnGPU(true)
+	return o, o.otherWorkspaces()
 }
 
 // play plays so many steps or, with 0, until two are alike.

@@ -18,12 +18,16 @@ type line struct {
 	events []trace.Event
 	slope  []tensor.Bytes // of the sizes of events
 	most   tensor.Bytes   // of the slopes
+	peaks  []peak         // of what lives at one time, without scratch
 	sites  []site
 	rules  [][2]op.Kernel // of both jobs
 	loops  []loopOfSites
 	growth bool
 	env    *op.Env
 }
+
+// peak is what lives at a time: with the value of the first job, and its slope.
+type peak struct{ bytes, slope float64 }
 
 // skeleton is what a job does beside what kernels do of whose blocks rules decide.
 // The results of those kernels are blocks like others, the rest has no number.
@@ -149,6 +153,7 @@ func newLine(x, y *engine.Played, a, b int64, env *op.Env) *line {
 		l.slope[i] = d / tensor.Bytes(l.over)
 		l.most = max(l.most, l.slope[i], -l.slope[i])
 	}
+	l.findPeaks(s.blocks)
 	pairs := map[[2]int]int{}
 	for i, p := range s.sites {
 		q := t.sites[i]
@@ -172,6 +177,35 @@ func newLine(x, y *engine.Played, a, b int64, env *op.Env) *line {
 		return nil
 	}
 	return l
+}
+
+// findPeaks finds when something is freed after something was allocated.
+func (l *line) findPeaks(blocks int32) {
+	live, of := peak{}, make([]peak, blocks+1)
+	for i := range l.events {
+		switch e := &l.events[i]; e.Kind {
+		case trace.Alloc:
+			of[e.ID] = peak{float64(e.Bytes), float64(l.slope[i])}
+			live.bytes += of[e.ID].bytes
+			live.slope += of[e.ID].slope
+		case trace.Free:
+			if i > 0 && l.events[i-1].Kind == trace.Alloc {
+				l.peaks = append(l.peaks, live)
+			}
+			live.bytes -= of[e.ID].bytes
+			live.slope -= of[e.ID].slope
+		}
+	}
+}
+
+// needs is what blocks take at the least that live at one time, with a value of the
+// key.
+func (l *line) needs(k int64) float64 {
+	most := 0.0
+	for _, p := range l.peaks {
+		most = max(most, p.bytes+p.slope*float64(k-l.at))
+	}
+	return most
 }
 
 // play is what the job allocates with a value of the key; false if the line says

@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -20,6 +21,12 @@ type Probed struct {
 // memory, before a request is refused.
 func (m *Machine) depends() bool {
 	return m.Fraction != nil || m.Conf.MemoryFraction != nil || m.Conf.GarbageCollectionThreshold > 0
+}
+
+// unhindered reports whether the device's capacity changed nothing: no request was
+// refused, and nothing that the allocator does depends on how much there is.
+func (m *Machine) unhindered(on *allocsim.Result) bool {
+	return len(on.OOMs) == 0 && on.Driver.Failures == 0 && on.Stats.NumAllocRetries == 0 && !m.depends()
 }
 
 // Probe says what Fits does, and what would be reserved without a limit.
@@ -49,10 +56,10 @@ func (o *Outcome) probe() (Probed, error) {
 	m, on := o.Job.Machine, o.OnGPU
 	p := Probed{Fits: o.Fits(), Usable: m.Usable()}
 	switch {
-	case m.depends():
-	case on.Driver.Failures == 0 && on.Stats.NumAllocRetries == 0 && p.Fits: // as without a limit
+	case m.unhindered(on):
 		p.Reserved = on.PeakReserved.Reserved
 		return p, nil
+	case m.depends():
 	case !p.Fits || on.Stats.NumAllocRetries > 0: // what was refused first would have been given
 		p.Over, p.Tight = true, p.Fits
 		return p, nil

@@ -102,10 +102,13 @@ func (s *Series) Takes(k int64) bool {
 	return err == nil
 }
 
+// derives reports whether a job is taken to lie on the line.
+func (s *Series) derives(k int64) bool { return s.line != nil && (k > 1 || !s.PlayFirst) }
+
 // with does something with the job of a value of the key that is played, or derived
 // from the line.
 func (s *Series) with(k int64, do func(o *Outcome) error) (err error) {
-	if s.line != nil && (k > 1 || !s.PlayFirst) {
+	if s.derives(k) {
 		r := s.room.Get().(*room)
 		defer s.room.Put(r)
 		j := *s.job
@@ -132,6 +135,11 @@ func (s *Series) with(k int64, do func(o *Outcome) error) (err error) {
 
 // Probe is Probe with a value of the key.
 func (s *Series) Probe(k int64) (p Probed, err error) {
+	if s.derives(k) {
+		if m := s.job.Machine; !m.depends() && s.line.needs(k) > float64(m.Usable()) { // no allocator helps
+			return Probed{Usable: m.Usable(), Over: true}, nil
+		}
+	}
 	err = s.with(k, func(o *Outcome) error { p, err = o.probe(); return err })
 	return p, err
 }

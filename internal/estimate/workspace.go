@@ -57,10 +57,16 @@ func (o *Outcome) otherWorkspaces() error {
 	}
 	p := o.workspaces(size)
 	var err error
-	if *other, err = o.Job.unlimited(p); err != nil || other == &o.Bare {
-		return err
+	if other == &o.With {
+		if o.WithOnGPU, err = o.Job.replay(p, false); err != nil {
+			return err
+		}
+		if o.Job.Machine.unhindered(o.WithOnGPU) {
+			o.With = o.WithOnGPU
+			return nil
+		}
 	}
-	o.WithOnGPU, err = o.Job.replay(p, false)
+	*other, err = o.Job.unlimited(p)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -118,6 +119,26 @@ type reader struct {
 
 // readYAML parses text that holds exactly one YAML document.
 func readYAML(text []byte, errs *Errors) *Value {
+	doc := known.get(text)
+	if doc == nil {
+		if doc = decodeYAML(text, errs); doc == nil {
+			return nil
+		}
+	}
+	r := &reader{errs: errs, stack: map[*yaml.Node]bool{}}
+	if len(doc.Content) == 0 {
+		errs.Addf(Span{Pos: Pos{1, 1}}, "file is empty")
+		return nil
+	}
+	v := r.value(doc.Content[0], 0)
+	if r.over {
+		return nil
+	}
+	return v
+}
+
+// decodeYAML is the document in a text, nil if there is none.
+func decodeYAML(text []byte, errs *Errors) *yaml.Node {
 	if len(text) > maxFileBytes {
 		errs.Addf(Span{Pos: Pos{1, 1}}, "file of %d bytes is larger than the limit of %d", len(text), maxFileBytes)
 		return nil
@@ -148,17 +169,43 @@ func readYAML(text []byte, errs *Errors) *Value {
 		errs.Addf(Span{Pos: Pos{line, max(second.Column, 1)}}, "a second YAML document; a spec is one document")
 	} else if err.Error() != "EOF" {
 		errs.addYAML(err)
+	} else {
+		known.put(text, &doc)
 	}
-	r := &reader{errs: errs, stack: map[*yaml.Node]bool{}}
-	if len(doc.Content) == 0 {
-		errs.Addf(Span{Pos: Pos{1, 1}}, "file is empty")
-		return nil
+	return &doc
+}
+
+// documents are texts that were read: a search reads the same for each job. Nobody
+// changes them.
+type documents struct {
+	mu    sync.Mutex
+	known map[string]*yaml.Node
+}
+
+var known documents
+
+// The texts that are kept: a spec, its preset, and a few more.
+const (
+	maxDocuments     = 8
+	maxDocumentBytes = 1 << 16
+)
+
+func (d *documents) get(text []byte) *yaml.Node {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.known[string(text)]
+}
+
+func (d *documents) put(text []byte, doc *yaml.Node) {
+	if len(text) > maxDocumentBytes {
+		return
 	}
-	v := r.value(doc.Content[0], 0)
-	if r.over {
-		return nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known == nil || len(d.known) >= maxDocuments {
+		d.known = map[string]*yaml.Node{}
 	}
-	return v
+	d.known[string(text)] = doc
 }
 
 // controlIn finds the first control character of a text but line ends and tabs.
