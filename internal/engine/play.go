@@ -117,7 +117,17 @@ func Play(prog *program.Job, env op.Env, backend Backend, steps int) (*Played, e
 }
 
 // PlayWithin is Play for a job whose work and memory m counts.
-func PlayWithin(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, steps int) (played *Played, err error) {
+func PlayWithin(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, steps int) (*Played, error) {
+	return playUnless(m, prog, env, backend, steps, nil)
+}
+
+// PlayUnless is PlayWithin for a job of which no more than the first step is played
+// if it dies there.
+func PlayUnless(m *limit.Meter, prog *program.Job, env op.Env, steps int, dies func(first *Played) bool) (*Played, error) {
+	return playUnless(m, prog, env, nil, steps, dies)
+}
+
+func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, steps int, dies func(first *Played) bool) (played *Played, err error) {
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
 	env.Deterministic, env.CudnnBenchmark = prog.Determ, prog.Benchmark
 	j := &job{Player: New(env, backend), prog: prog, models: map[string]*module{}, inputs: prog.Inputs, kept: map[string]value{}}
@@ -136,7 +146,7 @@ func PlayWithin(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 	}()
 	j.setup()
 	played = &Played{Trace: j.tr}
-	j.run(steps, played)
+	j.run(steps, played, dies)
 	j.sum()
 	for len(j.names.kinds) < len(j.tr.Layers) {
 		j.names.kind(int32(len(j.names.kinds)), "")

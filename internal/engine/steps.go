@@ -19,8 +19,9 @@ const (
 // run plays the steps: as many as asked for or, with 0, until they are alike. A
 // job that grows without its steps becoming alike is played for longer. Where
 // statements run in every n-th step, steps that are known are left out; what
-// comes after those that run rarely is played until it is known, too.
-func (j *job) run(steps int, out *Played) {
+// comes after those that run rarely is played until it is known, too. It ends with the
+// first step if the job dies there.
+func (j *job) run(steps int, out *Played, dies func(first *Played) bool) {
 	h := newHistory(j, steps == 0)
 	period := h.period(int64(steps))
 	limit, least := steps, max(minSteps, 2*period+1, j.warm()+2)
@@ -41,6 +42,11 @@ func (j *job) run(steps int, out *Played) {
 			j.tr.Events = slices.Grow(j.tr.Events, (max(min(steps, maxSteps), minSteps)-1)*(len(j.tr.Events)-h.last().end))
 		}
 		j.meter.Work(int64(len(j.tr.Events) - h.last().end))
+		if n == 1 && dies != nil {
+			if out.Steps, out.Workspaces = 1, j.workspaces; dies(out) {
+				return
+			}
+		}
 		h.add(n)
 		if !h.alike(period) {
 			steady = n

@@ -67,15 +67,22 @@ func Fits(j *Job) (fits, tight bool, err error) {
 // is played then. Of the outcome there are only what was played and OnGPU.
 func Try(j *Job) (o *Outcome, err error) {
 	defer j.metered(&err)()
-	o, err = play(j, 1)
+	o = &Outcome{Job: j}
+	var replayed error
+	dies := func(first *engine.Played) bool {
+		o.Played = first
+		replayed = o.replayOnGPU(false)
+		return replayed != nil || !o.Fits()
+	}
+	p, err := engine.PlayUnless(j.meter, j.Program, j.Machine.Env, int(j.Spec.Train.Steps.V), dies)
+	if err == nil {
+		err = replayed
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := o.replayOnGPU(false); err != nil || !o.Fits() {
-		return o, err
-	}
-	if o, err = play(j, int(j.Spec.Train.Steps.V)); err != nil {
-		return nil, err
+	if o.Played = p; !o.Fits() {
+		return o, nil
 	}
 	return o, o.replayOnGPU(false)
 }
