@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,8 @@ func preset(t testing.TB, name string) *estimate.Recipe {
 var gpus = []string{"rtx-3060", "t4", "rtx-4090", "a100-40gb", "h100-80gb", "v100-32gb"}
 
 // For presets, GPUs and precisions, the largest batch fits and none of the
-// eight beyond it does. What the search says is tried again here, one by one.
+// eight beyond it does. What the search says is tried again here, one by one, and a
+// search that derives jobs says the same as one that plays them.
 // Without -all a random sample stands for all 396.
 func TestPresets(t *testing.T) {
 	type combination struct{ preset, precision, gpu string }
@@ -71,6 +73,7 @@ func TestPresets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			sameDerived(t, r, f, keys...)
 			fits := func(b int64) bool {
 				j, err := r.Job(append(keys, estimate.Key{Path: Batch.Key, Value: fmt.Sprint(b)})...)
 				if err != nil {
@@ -91,6 +94,65 @@ func TestPresets(t *testing.T) {
 				t.Errorf("recommended %d of %d", rec, f.Largest)
 			}
 		})
+	}
+}
+
+// maxPlays is how many jobs a search plays beside the one that it begins with: a
+// second, the first step, the largest and the one that does not fit.
+const maxPlays = 4
+
+// sameDerived holds a search that derives jobs against one that played them.
+func sameDerived(t *testing.T, r *estimate.Recipe, played *Found, keys ...estimate.Key) {
+	t.Helper()
+	j, err := r.Job(keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := estimate.Run(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Search(context.Background(), r, BatchFrom(o), 0.05, keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Plays > maxPlays {
+		t.Errorf("%d jobs were played", f.Plays)
+	}
+	a, b := *f, *played
+	a.Tries, a.Plays, b.Tries, b.Plays = 0, 0, 0, 0
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("derived %+v, played %+v", a, b)
+	}
+}
+
+// Where jobs do not lie on a line, a search plays them.
+func TestNotDerived(t *testing.T) {
+	r := &estimate.Recipe{Path: "test.yaml", Text: []byte(`memplan: 1
+model:
+  inputs: {x: [300], y: {shape: [], dtype: int64}}
+  layers:
+    - {zeros: ["${B // 7 + 1}", 270000], name: t}
+    - {Linear: 700, inputs: x}
+  loss: {cross_entropy: {target: y}}
+train: {batch_size: 30}
+device: {gpu: t4}
+`)}
+	j, err := r.Job()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := estimate.Run(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Search(context.Background(), r, BatchFrom(o), 0.05)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := Search(context.Background(), r, Batch, 0.05)
+	if err != nil || f.Largest != g.Largest || f.Recommended != g.Recommended || f.Plays <= maxPlays {
+		t.Errorf("%+v, played %+v (%v)", f, g, err)
 	}
 }
 

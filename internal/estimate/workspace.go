@@ -47,7 +47,7 @@ func cudnnWorkspace(s *spec.Spec) op.CudnnWorkspace {
 // be shown apart.
 func (o *Outcome) otherWorkspaces() error {
 	o.Bare, o.With = o.Free, o.Free
-	env, other, size := &o.Job.Machine.Env, &o.Bare, func(op.ConvCall) tensor.Bytes { return 0 }
+	env, other, size := &o.Job.Machine.Env, &o.Bare, noWorkspace
 	switch {
 	case len(o.Played.Workspaces.Events) > 0:
 	case o.apart() && o.Played.Workspaces.Expected > 0:
@@ -69,6 +69,8 @@ func (o *Outcome) otherWorkspaces() error {
 	*other, err = o.Job.unlimited(p)
 	return err
 }
+
+func noWorkspace(op.ConvCall) tensor.Bytes { return 0 }
 
 // workspaces is what was played with workspaces of other sizes: so many steps, and
 // more only where some between others were left out.

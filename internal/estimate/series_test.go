@@ -1,0 +1,189 @@
+package estimate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/trace"
+	"github.com/memplan/memplan/specs"
+)
+
+// recipeOf is the recipe of a text with keys that are set.
+func recipeOf(text string, set ...string) *Recipe {
+	r := &Recipe{Path: "test.yaml", Text: []byte(text)}
+	r.Options.Set = set
+	return r
+}
+
+// batchOf runs the job of a recipe with a batch, or with its own.
+func batchOf(t *testing.T, r *Recipe, k int64) *Outcome {
+	t.Helper()
+	var keys []Key
+	if k > 0 {
+		keys = append(keys, Key{"train.batch_size", fmt.Sprint(k)})
+	}
+	j, err := r.Job(keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := Run(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// Jobs on a line through two that were played are those that would be played: event
+// for event, with their loops, and in what a search asks of them.
+func TestLine(t *testing.T) {
+	jobs := map[string]*Recipe{
+		"eval":     recipeOf(everyHead + "  loss: {cross_entropy: {target: y}}\ntrain: {batch_size: 300, optimizer: AdamW}\neval: {every: 50, batch_size: 2000, batches: 2, keep: out}\n"),
+		"leak":     recipeOf(everyStep + "  - optimizer_step\n  - zero_grad\n  - {keep: {of: out, in: outs, detach: true}}\ntrain: {batch_size: 300, optimizer: AdamW}\n"),
+		"two":      recipeOf(strings.ReplaceAll(everyStep+everyOpt+"train: {batch_size: 100, optimizer: AdamW}\n", "every: N", "every: 20")),
+		"fraction": recipeOf(everyStep + "train: {batch_size: 100}\ndevice: {memory_fraction: 0.2}\n"),
+		"steps":    recipeOf(everyStep + "train: {batch_size: 100, steps: 1}\n"),
+	}
+	for _, name := range specs.Names() {
+		text, err := specs.Preset(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs[name] = &Recipe{Path: "preset:" + name, Text: text}
+	}
+	for name, r := range jobs {
+		if testing.Short() && len(name)%3 > 0 {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := batchOf(t, r, 0)
+			at := o.Job.Program.Batch
+			s := NewSeries(r, "train.batch_size")
+			if !s.Lay(o, at, 4*at) {
+				t.Fatal("there is no line")
+			}
+			played := NewSeries(r, "train.batch_size")
+			for _, k := range []int64{2, 3, at / 2, at + 1, 3*at - 1, 5 * at, 40*at + 1} {
+				j, err := played.Job(k)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := Play(j)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, ok := s.line.play(k, nil)
+				if !ok || !like(got.Trace.Events, want.Trace.Events) {
+					t.Errorf("batch %d: other events", k)
+					continue
+				}
+				same := func(a, b trace.Loop) bool {
+					return a.Begin == b.Begin && a.End == b.End && a.Turns == b.Turns && a.Steps == b.Steps && len(a.Names) == len(b.Names)
+				}
+				if !slices.EqualFunc(got.Loops, want.Loops, same) || (got.Growth > 0) != (want.Growth > 0) {
+					t.Errorf("batch %d: other loops", k)
+				}
+				a, err := s.Probe(k)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := played.Probe(k)
+				if err != nil || a != b {
+					t.Errorf("batch %d: %+v, played %+v (%v)", k, a, b, err)
+				}
+			}
+			if n := s.Played(); n != 1 {
+				t.Errorf("%d jobs were played", n)
+			}
+		})
+	}
+}
+
+// What is no line is seen: between two jobs, or where another is played.
+func TestNoLine(t *testing.T) {
+	const text = `memplan: 1
+model:
+  inputs: {x: [300], y: {shape: [], dtype: int64}}
+  layers:
+    - {zeros: ["${B // N + 1}", 270000], name: t}
+    - {Linear: 700, inputs: x}
+  loss: {cross_entropy: {target: y}}
+train: {batch_size: 30}
+`
+	for _, c := range []struct {
+		n, width    string
+		line, holds bool
+	}{{"1", "270000", true, true}, {"7", "270000", true, false}, {"270", "270000", true, false}, {"7", "270001", false, false}} {
+		r := recipeOf(strings.NewReplacer("N", c.n, "270000", c.width).Replace(text))
+		s := NewSeries(r, "train.batch_size")
+		if got := s.Lay(batchOf(t, r, 0), 30, 300); got != c.line {
+			t.Errorf("in steps of %s: a line: %v", c.n, got)
+		}
+		if c.line && s.Holds(301) != c.holds {
+			t.Errorf("in steps of %s: 301 lies on the line: %v", c.n, !c.holds)
+		}
+	}
+}
+
+// Workspaces of convolutions are put into what was played as if it were played with
+// them, and taken out of it.
+func TestWorkspacesOf(t *testing.T) {
+	const eval = "eval: {every: 40, batch_size: 64, batches: 2}\n"
+	resnet := "memplan: 1\nmodel: {preset: resnet, with: {img: 32, classes: 10, stages: [1, 1, 1, 1]}}\ntrain: {batch_size: 16}\n"
+	for _, text := range []string{resnet, resnet + eval} {
+		for _, mode := range []string{workspaceApart, workspaceModel, "3MiB"} {
+			o := batchOf(t, recipeOf(text, "device.gpu=a100-40gb", "device.cudnn_workspace="+mode), 0)
+			env, size := o.Job.Machine.Env, o.Job.Machine.Env.ConvWorkspace
+			env.CudnnWorkspace.Model, env.CudnnWorkspace.Bytes = true, 0
+			if mode != workspaceApart {
+				env.CudnnWorkspace.Model, size = false, nil
+			}
+			steps := o.Played.Steps
+			if o.Played.LeftOut > 0 {
+				steps = 0
+			}
+			want, err := engine.Play(o.Job.Program, env, nil, steps)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if size == nil {
+				size = noWorkspace
+			}
+			got := o.workspaces(size)
+			if !like(got.Trace.Events, want.Trace.Events) || !slices.Equal(got.Workspaces.Events, want.Workspaces.Events) {
+				t.Errorf("%s: other events than played", mode)
+			}
+			edges := func(p *engine.Played) (out []int) {
+				for _, l := range p.Loops {
+					out = append(out, l.Begin, l.End, int(l.Turns))
+				}
+				return out
+			}
+			if !slices.Equal(edges(got), edges(want)) {
+				t.Errorf("%s: loops %v, played %v", mode, edges(got), edges(want))
+			}
+		}
+	}
+}
+
+// What is tried dies in its first step as if no other was asked for.
+func TestTryOnce(t *testing.T) {
+	text := everyStep + "  - optimizer_step\n  - zero_grad\ntrain: {batch_size: 900, optimizer: AdamW}\n"
+	for memory, steps := range map[string]int32{"503MiB": 1, "20GiB": 3} {
+		j, err := recipeOf(text, "device.gpu=t4", "device.context=500MiB", "device.memory="+memory).Job()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := Try(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := o.Played.Trace.Events
+		if last := events[len(events)-1].Step; last != steps || o.Fits() != (steps > 1) {
+			t.Errorf("%s: %d steps were played; fits: %v", memory, last, o.Fits())
+		}
+	}
+}
