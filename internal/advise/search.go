@@ -68,6 +68,9 @@ type search struct {
 	axis   Axis
 	top    int64 // steps
 
+	// before is a search among the same jobs that has ended; its first step is not taken.
+	before *search
+
 	mu      sync.Mutex
 	known   map[int64]estimate.Probed
 	refused map[int64]error // why a step could not be simulated, or its job would fail
@@ -113,7 +116,9 @@ func derived(ctx context.Context, series *estimate.Series, axis Axis, headroom f
 		// step reserves decides about that: it is played, as a dimension of size 1 is
 		// not like others.
 		series.PlayFirst = true
-		delete(s.known, 1)
+		before := s
+		s = newSearch(ctx, series, axis)
+		s.before = before
 		f, err = s.run(headroom)
 	}
 	if err != nil || !s.holds(f) {
@@ -265,6 +270,16 @@ func reason(err error) string {
 // those that the model refuses or with which the job would fail.
 func (s *search) fits(k int64) bool { return s.try(k).Fits }
 
+// probe asks the series of k steps, or the search before.
+func (s *search) probe(k int64) (estimate.Probed, error) {
+	if s.before != nil && k > 1 {
+		if t, ok := s.before.known[k]; ok {
+			return t, s.before.refused[k]
+		}
+	}
+	return s.series.Probe(k * s.axis.Step)
+}
+
 // try simulates k steps.
 func (s *search) try(k int64) estimate.Probed {
 	s.mu.Lock()
@@ -273,7 +288,7 @@ func (s *search) try(k int64) estimate.Probed {
 	if ok || s.ctx.Err() != nil {
 		return known
 	}
-	t, err := s.series.Probe(k * s.axis.Step)
+	t, err := s.probe(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
