@@ -192,15 +192,24 @@ func Run(j *Job) (o *Outcome, err error) {
 	if o.Host, err = o.hostUsage(); err != nil {
 		return nil, err
 	}
-	if err := o.replayOnGPU(true); err != nil {
-		return nil, err
+	grows := o.Played.Growth > 0
+	if !grows {
+		if err := o.replayOnGPU(false); err != nil {
+			return nil, err
+		}
 	}
-	if o.Free = o.OnGPU; o.Played.Growth > 0 || !j.Machine.unhindered(o.OnGPU) {
+	if o.Free = o.OnGPU; grows || !j.Machine.unhindered(o.OnGPU) {
 		if o.Free, err = j.unlimited(o.Played); err != nil {
 			return nil, err
 		}
 	}
-	return o, o.otherWorkspaces()
+	if err := o.otherWorkspaces(); err != nil {
+		return nil, err
+	}
+	if grows || o.OnGPU.CutShort { // the last takes the work that is left
+		return o, o.replayOnGPU(true)
+	}
+	return o, nil
 }
 
 // play plays so many steps or, with 0, until two are alike.
