@@ -156,6 +156,50 @@ device: {gpu: t4}
 	}
 }
 
+// What a model refuses, or fails with, is said alike of jobs that are derived.
+func TestSearchDerivedRefused(t *testing.T) {
+	const refusing = `memplan: 1
+model:
+  inputs: {x: [300], y: {shape: [], dtype: int64}}
+  layers:
+    - {zeros: ["${64 - B}", 300], name: t}
+    - {Linear: 700, inputs: x}
+  loss: {cross_entropy: {target: y}}
+train: {batch_size: 30}
+device: {gpu: t4}
+`
+	for _, c := range []struct {
+		recipe  *estimate.Recipe
+		keys    []estimate.Key
+		refused bool
+	}{
+		{&estimate.Recipe{Path: "test.yaml", Text: []byte(refusing)}, nil, true},
+		{preset(t, "gpt"), []estimate.Key{{Path: "params.seq", Value: "2048"}}, false},
+		{preset(t, "resnet"), []estimate.Key{{Path: "train.cudnn_benchmark", Value: "true"}, {Path: "device.gpu", Value: "t4"}}, false},
+	} {
+		j, err := c.recipe.Job(c.keys...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := estimate.Run(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := Search(context.Background(), c.recipe, BatchFrom(o), 0.05, c.keys...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := Search(context.Background(), c.recipe, Batch, 0.05, c.keys...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Tries, f.Plays, g.Tries, g.Plays = 0, 0, 0, 0
+		if !reflect.DeepEqual(f, g) || (g.Refused != "") != c.refused {
+			t.Errorf("derived %+v, played %+v", f, g)
+		}
+	}
+}
+
 // However large the memory, a search takes few simulations.
 func TestHugeMemory(t *testing.T) {
 	names := []string{"mlp", "gpt"}

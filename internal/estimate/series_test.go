@@ -128,12 +128,26 @@ train: {batch_size: 30}
 	}
 }
 
+// Where cuDNN searches for plans, a batch that is as large as another may share its
+// plans: there is no line.
+func TestNoLineOfPlans(t *testing.T) {
+	for benchmark, line := range map[string]bool{"false": true, "true": false} {
+		r := recipeOf("memplan: 1\nmodel: {preset: resnet, with: {img: 32, classes: 10, stages: [1, 1, 1, 1]}}\n"+
+			"train: {batch_size: 16}\neval: {every: 40, batch_size: 64, batches: 2}\n", "train.cudnn_benchmark="+benchmark)
+		s := NewSeries(r, "train.batch_size")
+		if s.Lay(batchOf(t, r, 0), 16, 100) != line || !line && s.Played() > 0 {
+			t.Errorf("cudnn_benchmark %s: a line: %v, %d played", benchmark, !line, s.Played())
+		}
+	}
+}
+
 // Workspaces of convolutions are put into what was played as if it were played with
 // them, and taken out of it.
 func TestWorkspacesOf(t *testing.T) {
 	const eval = "eval: {every: 40, batch_size: 64, batches: 2}\n"
 	resnet := "memplan: 1\nmodel: {preset: resnet, with: {img: 32, classes: 10, stages: [1, 1, 1, 1]}}\ntrain: {batch_size: 16}\n"
-	for _, text := range []string{resnet, resnet + eval} {
+	searched := strings.Replace(resnet, "16}", "16, cudnn_benchmark: true}", 1)
+	for _, text := range []string{resnet, resnet + eval, searched, searched + eval} {
 		for _, mode := range []string{workspaceApart, workspaceModel, "3MiB"} {
 			o := batchOf(t, recipeOf(text, "device.gpu=a100-40gb", "device.cudnn_workspace="+mode), 0)
 			env, size := o.Job.Machine.Env, o.Job.Machine.Env.ConvWorkspace
