@@ -23,6 +23,9 @@ func TestProbe(t *testing.T) {
 		{"empty cache", "model: {preset: resnet, with: {img: 64}}\ntrain: {batch_size: 32, empty_cache: {every: 2}}\n"},
 		{"mixed", "model: {preset: gpt, with: {layers: 2, d: 256, heads: 4, vocab: 3000, seq: 128}}\ntrain: {batch_size: 16, precision: amp-fp16, optimizer: AdamW}\n"},
 	} {
+		if testing.Short() && (c.name == "resnet" || c.name == "inference" || c.name == "mixed") { // the large ones
+			continue
+		}
 		for _, conf := range []string{"", "max_split_size_mb:21", "garbage_collection_threshold:0.6", "expandable_segments:True", "max_split_size_mb:32,garbage_collection_threshold:0.8"} {
 			free := probeOn(t, c.text, conf, 0, "", hindered)
 			for _, less := range []tensor.Bytes{-20, 2, 20, 60} {
