@@ -160,7 +160,7 @@ device: {gpu: rtx-4090}
 // that is made by itself: a checkpoint of each block, and nothing beside.
 func TestObviousFirst(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a model of 8 billion parameters")
+		t.Skip("-short: plays a model of 8 billion parameters many times")
 	}
 	b, f := fix(t, llama(), All(), Limits{Proposals: 3, Events: 1_000_000})
 	if b.Outcome.Fits() || len(f.Proposals) == 0 {

@@ -66,7 +66,7 @@ func TestBounds(t *testing.T) {
 // a check allows. Work is counted, and so the same on all machines.
 func TestLargeJobs(t *testing.T) {
 	if testing.Short() {
-		t.Skip("plays jobs of hundreds of billions of parameters: not with -short")
+		t.Skip("-short: plays models of hundreds of billions of parameters")
 	}
 	const (
 		llama70  = "memplan: 1\nmodel: {preset: llama, with: {layers: 80, d: 8192, heads: 64, kv: 8, ff: 28672, hd: 128, vocab: 128256}}\n"

@@ -125,7 +125,7 @@ func TestTargets(t *testing.T) {
 func TestDownload(t *testing.T) {
 	for _, tool := range []string{"bash", "tar", "awk"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("needs a shell: ", err)
+			t.Skip("needs bash, tar and awk, as the action does: ", err)
 		}
 	}
 	var action struct {
