@@ -80,6 +80,8 @@ type Option struct {
 	Work   func(w *Work)  // what becomes of the work; nil: nothing
 	// Worse are numerics that are not those of the change in this job.
 	Worse Numerics
+
+	cost float64 // of the option alone
 }
 
 // ID names the change and its value: accumulate:4.
@@ -188,6 +190,7 @@ func (b *Base) options(catalogue []*Change) [][]*Option {
 	for _, c := range catalogue {
 		for _, o := range c.Options(b) {
 			o.Change = c
+			o.cost = b.combine([]*Option{&o}).cost
 			if byGroup[c.Group] == nil {
 				groups = append(groups, c.Group)
 			}

@@ -52,6 +52,17 @@ func (c *combination) varies(d *combination) bool {
 	return slices.EqualFunc(c.options, d.options, func(x, y *Option) bool { return x.Change == y.Change })
 }
 
+// exceeds reports whether a combination makes all changes of another, with the same
+// values or dearer ones.
+func (c *combination) exceeds(d *combination) bool {
+	for _, o := range d.options {
+		if !slices.ContainsFunc(c.options, func(x *Option) bool { return x == o || x.Change == o.Change && x.cost > o.cost }) {
+			return false
+		}
+	}
+	return true
+}
+
 // combine makes a combination and its cost: by how many per cent a step is
 // slower, and the prices of numerics and work. A job that becomes faster counts
 // as one that does not become slower: advice is for what does not fit, and speed

@@ -94,6 +94,7 @@ type fixer struct {
 
 	cut      *combination       // the first that was left out; nil: none was
 	known    map[string]outcome // by id
+	clashes  []*combination     // that cannot be made, and neither can those that have them
 	events   int64
 	tried    int
 	smallest *combination
@@ -121,8 +122,12 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 		var trial []*combination
 		pending := 0.0
 		for ; next < len(all) && len(trial) < size; next++ {
-			switch c := all[next]; {
-			case f.covered(found, c, fits):
+			c := all[next]
+			if slices.ContainsFunc(trial, c.exceeds) { // and is covered, if that one will do
+				break
+			}
+			switch {
+			case f.covered(found, c, fits), f.clash(c):
 			case f.bounds.dies(c):
 				out.Known++
 			case f.exceeds(pending + c.size):
@@ -185,12 +190,29 @@ func (f *fixer) exceeds(size float64) bool {
 }
 
 // covered reports whether a proposal says already what a combination would that
-// has this outcome: with fewer changes and an outcome no worse, or with other
-// values of the same changes that come before.
+// has this outcome: with fewer changes, or cheaper values, and an outcome no worse, or
+// with other values of the same changes that come before.
 func (f *fixer) covered(found []*combination, c *combination, verdict outcome) bool {
 	return slices.ContainsFunc(found, func(d *combination) bool {
-		return c.has(d) && f.known[d.id] >= verdict || c.varies(d) && bySimplicity(d, c) < 0
+		return c.exceeds(d) && f.known[d.id] >= verdict || c.varies(d) && bySimplicity(d, c) < 0
 	})
+}
+
+// clash reports whether some changes of a combination are known not to go together.
+func (f *fixer) clash(c *combination) bool { return slices.ContainsFunc(f.clashes, c.has) }
+
+// clashed finds which changes of a combination that cannot be made do not go together:
+// two of them, or all.
+func (f *fixer) clashed(c *combination) {
+	for i, x := range c.options {
+		for _, y := range c.options[:i] {
+			if pair := f.base.combine([]*Option{y, x}); len(c.options) > 2 && f.try(pair) == nil {
+				f.clashes = append(f.clashes, pair)
+				return
+			}
+		}
+	}
+	f.clashes = append(f.clashes, c)
 }
 
 // noticed is the part of the reserved memory, one hundredth, that a change must
@@ -245,18 +267,15 @@ func (f *fixer) simulate(cs []*combination) {
 		if f.ctx.Err() != nil {
 			return
 		}
-		j, err := f.base.Recipe.Job(cs[i].keys()...)
-		if err != nil {
-			return
-		}
-		if o, err := estimate.Try(j); err == nil {
-			outcomes[i] = o
-		}
+		outcomes[i] = f.try(cs[i])
 	})
 	for i, c := range cs {
 		o := outcomes[i]
 		f.known[c.id] = fails
-		if o == nil { // the changes do not go together, or the search was cancelled
+		if o == nil {
+			if f.ctx.Err() == nil && !f.clash(c) {
+				f.clashed(c)
+			}
 			continue
 		}
 		switch {
@@ -274,11 +293,25 @@ func (f *fixer) simulate(cs []*combination) {
 	}
 }
 
+// try simulates a combination; nil if it cannot be made, as its changes do not go
+// together.
+func (f *fixer) try(c *combination) *estimate.Outcome {
+	j, err := f.base.Recipe.Job(c.keys()...)
+	if err != nil {
+		return nil
+	}
+	o, err := estimate.Try(j)
+	if err != nil {
+		return nil
+	}
+	return o
+}
+
 // whole reports whether no part of a combination that fits does as well alone.
 func (f *fixer) whole(c *combination) bool {
 	var parts []*combination
 	for _, p := range f.base.parts(c) {
-		if !f.bounds.dies(p) {
+		if !f.bounds.dies(p) && !f.clash(p) {
 			parts = append(parts, p)
 		}
 	}
@@ -309,11 +342,16 @@ func (f *fixer) last(all []*combination, enough outcome) *combination {
 	if c == nil {
 		return f.smallest
 	}
-	parts := f.base.parts(c)
-	f.simulate(parts)
-	parts = append(slices.DeleteFunc(parts, func(c *combination) bool { return f.known[c.id] < enough }), c)
+	parts := append(f.base.parts(c), c)
 	slices.SortFunc(parts, bySimplicity)
-	return parts[slices.IndexFunc(parts, f.whole)]
+	for _, p := range parts {
+		if !f.bounds.dies(p) && !f.clash(p) {
+			if f.simulate([]*combination{p}); f.known[p.id] >= enough && f.whole(p) {
+				return p
+			}
+		}
+	}
+	return c
 }
 
 // first simulates some combinations in their order until one will do.
@@ -321,7 +359,7 @@ func (f *fixer) first(cs []*combination, enough outcome) *combination {
 	for before := f.tried; len(cs) > 0 && f.tried < before+2*batch && f.ctx.Err() == nil; {
 		var trial []*combination
 		for ; len(cs) > 0 && len(trial) < firstBatch; cs = cs[1:] {
-			if !f.bounds.dies(cs[0]) {
+			if !f.bounds.dies(cs[0]) && !f.clash(cs[0]) {
 				trial = append(trial, cs[0])
 			}
 		}

@@ -96,7 +96,7 @@ func brute(t testing.TB, b *Base, catalogue []*Change, n int) []string {
 	var kept []*combination
 	var out []string
 	for _, c := range fit {
-		spare := slices.ContainsFunc(fit, func(d *combination) bool { return d != c && c.has(d) && verdict[d] >= verdict[c] })
+		spare := slices.ContainsFunc(fit, func(d *combination) bool { return d != c && c.exceeds(d) && verdict[d] >= verdict[c] })
 		if !spare && !slices.ContainsFunc(kept, c.varies) && len(out) < n && (verdict[c] == fits || !b.Outcome.Fits()) {
 			kept, out = append(kept, c), append(out, c.id)
 		}
@@ -156,13 +156,62 @@ device: {gpu: rtx-4090}
 	}
 }
 
+// What makes no less of a change that will do by itself, and others beside, is not
+// tried: few simulations say what is simplest.
+func TestFewSimulations(t *testing.T) {
+	_, f := fix(t, with(t, "gpt", "train.batch_size=64", "device.gpu=a100-40gb"), All(), Limits{Proposals: 3})
+	if f.Cut || len(f.Proposals) != 3 || f.Tried > 20 {
+		t.Errorf("%d proposals, %d simulations", len(f.Proposals), f.Tried)
+	}
+	accumulated := 0
+	for _, p := range f.Proposals {
+		for _, o := range p.Options {
+			if o.Change.ID == "accumulate" {
+				accumulated++
+			}
+		}
+		if p.Options[0].ID() == "accumulate:4" != (len(p.Options) == 1) {
+			t.Error(names(p.Options))
+		}
+	}
+	if accumulated < 2 {
+		t.Errorf("%d proposals accumulate", accumulated)
+	}
+}
+
+// Changes that do not go together are found once, and left out from then on.
+func TestClash(t *testing.T) {
+	b := base(t, with(t, "gpt", "train.batch_size=8", "device.gpu=a100-40gb"))
+	f := &fixer{ctx: context.Background(), base: b, bounds: newBounds(b.Job.Machine.Usable()), known: map[string]outcome{}}
+	known := map[string]*Option{}
+	c := func(ids ...string) *combination {
+		var options []*Option
+		for _, id := range ids {
+			if known[id] == nil {
+				known[id] = option(t, b, id)
+			}
+			options = append(options, known[id])
+		}
+		return b.combine(options)
+	}
+	f.simulate([]*combination{c("accumulate:2", "amp:bf16", "in-backward")})
+	if len(f.clashes) != 1 || f.clashes[0].id != "accumulate:2 in-backward" {
+		t.Fatalf("clashes: %v", f.clashes)
+	}
+	for id, want := range map[string]bool{"accumulate:2 in-backward": true, "accumulate:2 in-backward checkpoint:all": true, "amp:bf16 in-backward": false, "accumulate:2": false} {
+		if f.clash(c(strings.Fields(id)...)) != want {
+			t.Errorf("%s: %v", id, !want)
+		}
+	}
+}
+
 // What everybody would try first is proposed first, within the limits of the search
 // that is made by itself: a checkpoint of each block, and nothing beside.
 func TestObviousFirst(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: plays a model of 8 billion parameters many times")
 	}
-	b, f := fix(t, llama(), All(), Limits{Proposals: 3, Events: 1_000_000})
+	b, f := fix(t, llama(), All(), Limits{Proposals: 3, Events: 300_000})
 	if b.Outcome.Fits() || len(f.Proposals) == 0 {
 		t.Fatalf("fits: %v; %+v", b.Outcome.Fits(), f)
 	}

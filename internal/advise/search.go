@@ -1,6 +1,7 @@
 package advise
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -9,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/memplan/memplan/internal/estimate"
-	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -67,9 +67,7 @@ type search struct {
 	series *estimate.Series
 	axis   Axis
 	top    int64 // steps
-
-	// before is a search among the same jobs that has ended; its first step is not taken.
-	before *search
+	first  int64 // that are known to begin with; 0: none
 
 	mu      sync.Mutex
 	known   map[int64]estimate.Probed
@@ -95,64 +93,62 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 	return f, err
 }
 
-// derived is a search among jobs that are derived from two that were played; nil if
+// derived is a search among jobs that are derived from a few that were played; nil if
 // there are none, or what was found is not so where it is played.
 func derived(ctx context.Context, series *estimate.Series, axis Axis, headroom float64) *Found {
 	if axis.From == nil {
 		return nil
 	}
-	second := axis.From.Largest(axis.At) / axis.Step * axis.Step
-	if second = min(max(second, 2*axis.Step), axis.Max/axis.Step*axis.Step); second == axis.At {
-		second += axis.Step
-	}
-	// The model must take the first step, and the line what there is between.
-	if second > axis.Max || !series.Takes(axis.Step) || !series.Lay(axis.From, axis.At, second) {
+	if axis.At < axis.Step || axis.At%axis.Step > 0 || !lay(series, axis) {
 		return nil
 	}
-	s := newSearch(ctx, series, axis)
-	f, err := s.run(headroom)
-	if err == nil && (f.Tight || len(f.Islands) > 0 || f.Largest < 2*axis.Step) {
-		// Which sizes are tried decides what is found here, and how much the first
-		// step reserves decides about that: it is played, as a dimension of size 1 is
-		// not like others.
-		series.PlayFirst = true
-		before := s
-		s = newSearch(ctx, series, axis)
-		s.before = before
-		f, err = s.run(headroom)
+	for {
+		f, err := newSearch(ctx, series, axis).run(headroom)
+		if err != nil {
+			return nil
+		}
+		if series.Holds(max(f.Largest, axis.Step)) {
+			f.Plays = series.Played()
+			return f
+		}
+		if !series.Bend() {
+			return nil
+		}
 	}
-	if err != nil || !s.holds(f) {
-		return nil
+}
+
+// lay lays a line through the job that was run and one with another value: about where
+// fitting ends, or one that the model takes.
+func lay(series *estimate.Series, axis Axis) bool {
+	for _, second := range []int64{axis.From.Largest(axis.At), 2 * axis.At, axis.At / 2, 2 * axis.Step} {
+		second = max(min(second, axis.Max)/axis.Step, 2) * axis.Step
+		if second == axis.At || second > axis.Max {
+			continue
+		}
+		if ok, err := series.Lay(axis.From, axis.At, second); err == nil {
+			return ok
+		}
 	}
-	f.Plays = series.Played()
-	return f
+	return false
 }
 
 func newSearch(ctx context.Context, series *estimate.Series, axis Axis) *search {
-	return &search{ctx: ctx, series: series, axis: axis, top: axis.Max / axis.Step, known: map[int64]estimate.Probed{}, refused: map[int64]error{}}
-}
-
-// holds plays what the answer stands on: the largest value, and the next, which does
-// not fit.
-func (s *search) holds(f *Found) bool {
-	for _, k := range []int64{f.Largest, f.Largest + s.axis.Step} {
-		if 0 < k && k <= s.axis.Max && !s.series.Holds(k) {
-			return false
-		}
+	s := &search{ctx: ctx, series: series, axis: axis, top: axis.Max / axis.Step, known: map[int64]estimate.Probed{}, refused: map[int64]error{}}
+	if o := axis.From; o != nil && axis.At >= axis.Step && axis.At%axis.Step == 0 && (series.Failing || len(o.Job.Fails) == 0) {
+		s.first = axis.At / axis.Step
+		s.known[s.first] = o.Probed()
 	}
-	return true
+	return s
 }
 
 // run is the search.
 func (s *search) run(headroom float64) (*Found, error) {
 	f, axis := &Found{}, s.axis
-	if !s.fits(1) {
-		f.Tries = s.tries
-		return f, s.err()
-	}
-	lo, guess, window := int64(1), s.guess(), int64(0)
+	lo, guess, window := int64(0), s.guess(), int64(0)
 	for s.ctx.Err() == nil {
-		lo = s.end(lo, s.top+1, guess, s.fits)
+		if lo = s.end(lo, s.top+1, guess, s.fits); lo == 0 && s.refused[1] == nil {
+			break // the first step is one that the model takes
+		}
 		next := s.greatest(lo, Lookahead)
 		if next == lo {
 			if !s.uneven(lo) {
@@ -181,19 +177,26 @@ func (s *search) run(headroom float64) (*Found, error) {
 	}
 	slices.Sort(f.Islands)
 	f.Largest, f.Bound = lo*axis.Step, lo == s.top
-	if err := s.err(); err != nil {
+	if err := s.ctx.Err(); err != nil {
 		return nil, err
+	}
+	if lo == 0 {
+		f.Tries = s.tries
+		return f, s.refused[1]
 	}
 	f.Tight = s.try(lo).Tight
 	f.Recommended = s.recommend(lo, headroom) * axis.Step
 	f.Refused = reason(s.refused[lo+1])
 	f.Tries = s.tries
-	return f, s.err()
+	return f, s.ctx.Err()
 }
 
-// guess tells about where fitting ends. The second value is where the memory
-// would end if all of it grew with the value.
+// guess tells about where fitting ends. Without a line that tells of room, the second
+// value is where the memory would end if all of it grew with the value.
 func (s *search) guess() int64 {
+	if k := s.series.Room(s.axis.Max) / s.axis.Step; k > 0 {
+		return k
+	}
 	one := s.try(1)
 	second := float64(one.Usable) / float64(max(s.reserved(1), 1))
 	return s.line(1, int64(min(max(2, second), float64(s.top))), 0)
@@ -204,7 +207,7 @@ func (s *search) guess() int64 {
 // it does not, it is the second.
 func (s *search) line(a, b int64, left float64) int64 {
 	x, y := s.reserved(a), s.reserved(b)
-	if a == b || x <= 0 || y <= x {
+	if a == b || x <= 0 || y == x || (y < x) != (b < a) {
 		return b
 	}
 	room := (1-left)*float64(s.try(a).Usable) - float64(x)
@@ -245,13 +248,6 @@ func (s *search) end(lo, hi, guess int64, ok func(int64) bool) int64 {
 	return lo
 }
 
-func (s *search) err() error {
-	if err := s.ctx.Err(); err != nil {
-		return err
-	}
-	return s.refused[1]
-}
-
 // reason is the first line of an error; of several, such as of a spec and of the
 // preset that it names, that of the last.
 func reason(err error) string {
@@ -270,16 +266,6 @@ func reason(err error) string {
 // those that the model refuses or with which the job would fail.
 func (s *search) fits(k int64) bool { return s.try(k).Fits }
 
-// probe asks the series of k steps, or the search before.
-func (s *search) probe(k int64) (estimate.Probed, error) {
-	if s.before != nil && k > 1 {
-		if t, ok := s.before.known[k]; ok {
-			return t, s.before.refused[k]
-		}
-	}
-	return s.series.Probe(k * s.axis.Step)
-}
-
 // try simulates k steps.
 func (s *search) try(k int64) estimate.Probed {
 	s.mu.Lock()
@@ -288,7 +274,7 @@ func (s *search) try(k int64) estimate.Probed {
 	if ok || s.ctx.Err() != nil {
 		return known
 	}
-	t, err := s.probe(k)
+	t, err := s.series.Probe(k * s.axis.Step)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -315,7 +301,7 @@ func (s *search) reserved(k int64) tensor.Bytes {
 // uneven reports whether greater values may fit though the next do not: the one that
 // fits does so only after cached memory is given back, or a smaller one does not.
 func (s *search) uneven(lo int64) bool {
-	if s.try(lo).Tight {
+	if lo > 0 && s.try(lo).Tight {
 		return true
 	}
 	s.mu.Lock()
@@ -353,8 +339,8 @@ func (s *search) recommend(most int64, headroom float64) int64 {
 	}
 	// The last of the multiples of 8 was tried, so that it holds even where the
 	// peaks are not monotone.
-	if most >= 8 && roomy(8) {
-		return 8 * s.end(1, most/8+1, s.line(1, most, headroom)/8, func(k int64) bool { return roomy(8 * k) })
+	if k := 8 * s.end(0, most/8+1, s.line(cmp.Or(s.first, min(8, most)), most, headroom)/8, func(k int64) bool { return roomy(8 * k) }); k > 0 {
+		return k
 	}
 	for k := int64(4); k >= 1; k /= 2 {
 		if k <= most && roomy(k) {
@@ -364,11 +350,12 @@ func (s *search) recommend(most int64, headroom float64) int64 {
 	return 0
 }
 
-// AxisOf resolves what a user asks to vary: batch, or the name of an integer
-// param of the spec or of its preset, perhaps with a step: "seq:64".
-func AxisOf(s *spec.Spec, name string, step int64) (Axis, error) {
+// AxisOf resolves what a user asks to vary in a job that was run: batch, or the name of
+// an integer param of the spec or of its preset, perhaps with a step: "seq:64".
+func AxisOf(o *estimate.Outcome, name string, step int64) (Axis, error) {
+	s := o.Job.Spec
 	if name == "batch" {
-		a := Batch
+		a := BatchFrom(o)
 		a.Step = step
 		return a, nil
 	}
@@ -380,6 +367,9 @@ func AxisOf(s *spec.Spec, name string, step int64) (Axis, error) {
 		a.Key = "model.with." + name
 	default:
 		return a, fmt.Errorf("the spec has no param %q to vary", name)
+	}
+	if n, ok := o.Job.Param(name); ok {
+		a.From, a.At = o, n
 	}
 	return a, nil
 }

@@ -159,7 +159,7 @@ func (e *estimation) advise(ctx context.Context, r *estimate.Recipe, o *estimate
 		if err != nil {
 			return err
 		}
-		axis, err := advise.AxisOf(o.Job.Spec, name, step)
+		axis, err := advise.AxisOf(o, name, step)
 		if err != nil {
 			return usagef("--search %s: %w", e.search, err)
 		}

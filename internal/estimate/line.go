@@ -10,24 +10,23 @@ import (
 )
 
 // line is what a job allocates as a function of one of its keys: the sizes of blocks
-// lie on straight lines through those of two jobs that were played, and so do the
-// operands of kernels whose scratch goes by rules of their own.
+// lie on straight lines through those of two jobs that were played, or on parabolas
+// through those of three, and so do the operands of kernels whose scratch goes by rules
+// of their own.
 type line struct {
-	at     int64 // the key's value in the first job
-	over   int64 // what it is more in the second, or less
+	at     tensor.Places // the key's values in those jobs
 	events []trace.Event
-	slope  []tensor.Bytes // of the sizes of events
-	most   tensor.Bytes   // of the slopes
+	sizes  []tensor.Curve // of events
 	peaks  []peak         // of what lives at one time, without scratch
 	sites  []site
-	rules  [][2]op.Kernel // of both jobs
+	rules  [][]op.Kernel // of all those jobs
 	loops  []loopOfSites
 	growth bool
 	env    *op.Env
 }
 
-// peak is what lives at a time: with the value of the first job, and its slope.
-type peak struct{ bytes, slope float64 }
+// peak is what lives at a time: the sum of curves.
+type peak struct{ first, slope, bend float64 }
 
 // skeleton is what a job does beside what kernels do of whose blocks rules decide.
 // The results of those kernels are blocks like others, the rest has no number.
@@ -131,52 +130,100 @@ func newSkeleton(p *engine.Played, env *op.Env) *skeleton {
 	return s
 }
 
-// newLine lays a line through two jobs that were played with different values of a key;
-// nil if they differ in more than sizes.
-func newLine(x, y *engine.Played, a, b int64, env *op.Env) *line {
-	if len(x.Workspaces.Events) > 0 || len(y.Workspaces.Events) > 0 || (x.Growth > 0) != (y.Growth > 0) ||
-		!slices.Equal(x.Trace.Ops, y.Trace.Ops) || !slices.Equal(x.Trace.Layers, y.Trace.Layers) {
-		return nil
-	}
-	s, t := newSkeleton(x, env), newSkeleton(y, env)
-	if s == nil || t == nil || len(s.events) != len(t.events) || len(s.sites) != len(t.sites) {
-		return nil
-	}
-	l := &line{at: a, over: b - a, events: s.events, slope: make([]tensor.Bytes, len(s.events)), loops: s.loops, growth: x.Growth > 0, env: env}
-	for i := range s.events {
-		e, f := s.events[i], t.events[i]
-		d := f.Bytes - e.Bytes
-		f.Bytes = e.Bytes
-		if e != f || int64(d)%l.over != 0 {
+// newLine lays a line through jobs that were played with different values of a key, or
+// a parabola through three; nil if they differ in more than sizes.
+func newLine(at []int64, played []*engine.Played, env *op.Env) *line {
+	x := played[0]
+	all := make([]*skeleton, len(played))
+	for i, y := range played {
+		if len(y.Workspaces.Events) > 0 || (x.Growth > 0) != (y.Growth > 0) || !slices.Equal(x.Trace.Ops, y.Trace.Ops) || !slices.Equal(x.Trace.Layers, y.Trace.Layers) {
 			return nil
 		}
-		l.slope[i] = d / tensor.Bytes(l.over)
-		l.most = max(l.most, l.slope[i], -l.slope[i])
+		if all[i] = newSkeleton(y, env); all[i] == nil {
+			return nil
+		}
+		if i > 0 && (!all[i].goOn(all[0]) || !all[0].like(all[i])) {
+			return nil
+		}
+	}
+	s := all[0]
+	l := &line{at: tensor.PlacesAt(at...), events: s.events, sizes: make([]tensor.Curve, len(s.events)), loops: s.loops, growth: x.Growth > 0, env: env}
+	values := make([]int64, len(all))
+	for i := range s.events {
+		for k := range all {
+			values[k] = int64(all[k].events[i].Bytes)
+		}
+		var ok bool
+		if l.sizes[i], ok = l.at.Curve(values...); !ok {
+			return nil
+		}
 	}
 	l.findPeaks(s.blocks)
-	pairs := map[[2]int]int{}
+	known := map[[3]int]int{}
 	for i, p := range s.sites {
-		q := t.sites[i]
-		if p.before != q.before || p.event != q.event || !slices.Equal(p.results, q.results) {
-			return nil
+		var of [3]int
+		for k := range all {
+			of[k] = all[k].sites[i].rule
 		}
-		pair := [2]int{p.rule, q.rule}
-		n, found := pairs[pair]
+		n, found := known[of]
 		if !found {
 			n = len(l.rules)
-			pairs[pair] = n
-			l.rules = append(l.rules, [2]op.Kernel{s.rules[p.rule], t.rules[q.rule]})
+			known[of] = n
+			var rules []op.Kernel
+			for k := range all {
+				rules = append(rules, all[k].rules[of[k]])
+			}
+			l.rules = append(l.rules, rules)
 		}
 		p.rule = n
 		l.sites = append(l.sites, p)
 	}
-	same := func(m, n loopOfSites) bool {
-		return m.Begin == n.Begin && m.End == n.End && m.Turns == n.Turns && m.Steps == n.Steps && m.begin == n.begin && m.end == n.end && slices.Equal(m.Names, n.Names)
-	}
-	if !slices.EqualFunc(s.loops, t.loops, same) {
-		return nil
-	}
 	return l
+}
+
+// goOn adds steps that were not played, which another job has: they are like the last
+// one that was. It reports whether those of the other job are like that one.
+func (s *skeleton) goOn(o *skeleton) bool {
+	n, m := len(s.events), len(s.sites)
+	if n == 0 || n >= len(o.events) {
+		return true
+	}
+	last := s.events[n-1].Step
+	begin, _ := slices.BinarySearchFunc(o.events, last, func(e trace.Event, step int32) int { return int(e.Step) - int(step) })
+	first, _ := slices.BinarySearchFunc(o.sites, last, func(x site, step int32) int { return int(x.event.Step) - int(step) })
+	for i := n; i < len(o.events); i++ {
+		e, at := o.events[i], begin+(i-n)%(n-begin)
+		f := o.events[at]
+		if f.ID, f.Step = e.ID, last+1+int32((i-n)/(n-begin)); e != f {
+			return false
+		}
+		e.Bytes = s.events[at].Bytes
+		s.events = append(s.events, e)
+	}
+	for i := m; i < len(o.sites); i++ {
+		if m == first {
+			return false
+		}
+		x, at := o.sites[i], first+(i-m)%(m-first)
+		if x.rule != o.sites[at].rule {
+			return false
+		}
+		x.rule = s.sites[at].rule
+		s.sites = append(s.sites, x)
+	}
+	s.loops = o.loops
+	return true
+}
+
+// like reports whether two skeletons differ in nothing but sizes and rules.
+func (s *skeleton) like(t *skeleton) bool {
+	return slices.EqualFunc(s.events, t.events, func(e, f trace.Event) bool { f.Bytes = e.Bytes; return e == f }) &&
+		slices.EqualFunc(s.sites, t.sites, func(p, q site) bool {
+			return p.before == q.before && p.event == q.event && slices.Equal(p.results, q.results)
+		}) &&
+		slices.EqualFunc(s.loops, t.loops, func(m, n loopOfSites) bool {
+			return m.Begin == n.Begin && m.End == n.End && m.Turns == n.Turns && m.Steps == n.Steps && m.begin == n.begin && m.end == n.end && slices.Equal(m.Names, n.Names)
+		})
 }
 
 // findPeaks finds when something is freed after something was allocated.
@@ -185,25 +232,31 @@ func (l *line) findPeaks(blocks int32) {
 	for i := range l.events {
 		switch e := &l.events[i]; e.Kind {
 		case trace.Alloc:
-			of[e.ID] = peak{float64(e.Bytes), float64(l.slope[i])}
-			live.bytes += of[e.ID].bytes
-			live.slope += of[e.ID].slope
+			c := &l.sizes[i]
+			of[e.ID] = peak{float64(c.First), float64(c.Slope), float64(c.Bend)}
+			live.add(of[e.ID], 1)
 		case trace.Free:
 			if i > 0 && l.events[i-1].Kind == trace.Alloc {
 				l.peaks = append(l.peaks, live)
 			}
-			live.bytes -= of[e.ID].bytes
-			live.slope -= of[e.ID].slope
+			live.add(of[e.ID], -1)
 		}
 	}
+}
+
+func (p *peak) add(q peak, n float64) {
+	p.first += n * q.first
+	p.slope += n * q.slope
+	p.bend += n * q.bend
 }
 
 // needs is what blocks take at the least that live at one time, with a value of the
 // key.
 func (l *line) needs(k int64) float64 {
+	a, b := l.at.From(k)
 	most := 0.0
 	for _, p := range l.peaks {
-		most = max(most, p.bytes+p.slope*float64(k-l.at))
+		most = max(most, p.first+p.slope*a+p.bend*a*b)
 	}
 	return most
 }
@@ -212,22 +265,13 @@ func (l *line) needs(k int64) float64 {
 // nothing of it. Events are appended to the given ones. Of what was played there are
 // only the events and the loops.
 func (l *line) play(k int64, events []trace.Event) (*engine.Played, bool) {
-	const large = 1 << 52 // with which a sum of sizes is far from an overflow
-	away := k - l.at
-	if n, err := tensor.MulBytes(int64(l.most), max(away, -away)); err != nil || n > large {
-		return nil, false
-	}
-	n, d := away, l.over
-	if d < 0 {
-		n, d = -n, -d
-	}
 	scratch := make([][]op.Block, len(l.rules))
 	for i, r := range l.rules {
-		k, ok := r[0].Line(r[1], n, d)
+		kernel, ok := op.KernelThrough(l.at, k, r)
 		if !ok {
 			return nil, false
 		}
-		scratch[i] = k.Blocks(l.env)
+		scratch[i] = kernel.Blocks(l.env)
 	}
 	next := 0
 	ids := make([]int32, 0, 16)
@@ -243,7 +287,7 @@ func (l *line) play(k int64, events []trace.Event) (*engine.Played, bool) {
 	shift := make([]int, len(l.sites))
 	for i := range l.sites {
 		s := &l.sites[i]
-		if events, next = l.copy(events, next, s.before, away); next < 0 {
+		if events, next = l.copy(events, next, s.before, k); next < 0 {
 			return nil, false
 		}
 		ids = ids[:0]
@@ -274,7 +318,7 @@ func (l *line) play(k int64, events []trace.Event) (*engine.Played, bool) {
 		}
 		shift[i] = len(events) - next
 	}
-	if events, next = l.copy(events, next, len(l.events), away); next < 0 {
+	if events, next = l.copy(events, next, len(l.events), k); next < 0 {
 		return nil, false
 	}
 	p := &engine.Played{Trace: &trace.Trace{Events: events}}
@@ -293,14 +337,17 @@ func (l *line) play(k int64, events []trace.Event) (*engine.Played, bool) {
 	return p, true
 }
 
-// copy appends events up to one, with the sizes that they have so far away; next is
-// negative where a size is not there.
-func (l *line) copy(events []trace.Event, from, to int, away int64) (all []trace.Event, next int) {
+// copy appends events up to one, with the sizes that they have with a value of the
+// key; next is negative where a size is not there.
+func (l *line) copy(events []trace.Event, from, to int, k int64) (all []trace.Event, next int) {
 	for i := from; i < to; i++ {
 		e := l.events[i]
-		e.Bytes += l.slope[i] * tensor.Bytes(away)
-		if e.Kind == trace.Alloc && e.Bytes <= 0 {
-			return events, -1
+		if e.Kind == trace.Alloc {
+			n, ok := l.at.At(l.sizes[i], k)
+			if !ok || n <= 0 {
+				return events, -1
+			}
+			e.Bytes = tensor.Bytes(n)
 		}
 		events = append(events, e)
 	}

@@ -49,6 +49,12 @@ func Reserved(j *Job) (n tensor.Bytes, err error) {
 	return o.reserved()
 }
 
+// Probed is what Probe would say of a job that was run.
+func (o *Outcome) Probed() Probed {
+	n := o.Free.PeakReserved.Reserved
+	return Probed{Fits: o.Fits(), Tight: o.Job.Machine.tight(o.OnGPU, n), Usable: o.Job.Machine.Usable(), Reserved: n}
+}
+
 func (o *Outcome) probe() (Probed, error) {
 	if err := o.replayOnGPU(false); err != nil {
 		return Probed{}, err

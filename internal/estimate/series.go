@@ -3,6 +3,8 @@ package estimate
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
 	"sync"
 
 	"github.com/memplan/memplan/internal/allocsim"
@@ -12,7 +14,8 @@ import (
 )
 
 // Series are the jobs of a recipe that differ in one integer key. Those that lie on
-// a line through two that were played need not be played.
+// a line through two that were played, or on a parabola through three, need not be
+// played.
 type Series struct {
 	recipe *Recipe
 	key    string
@@ -21,14 +24,14 @@ type Series struct {
 	// Failing says that jobs are tried though they would fail (Job.Fails).
 	Failing bool
 
-	// PlayFirst says that the job with the value 1 does not lie on the line.
-	PlayFirst bool
-
-	line *line
-	on   map[int64]bool // values that were played, and lie on the line
-	made map[int64]*Job // by Takes
-	job  *Job           // of which the others on the line differ in sizes alone
-	room sync.Pool      // *room
+	line    *line
+	at      []int64 // values that were played, and lie on the line
+	on      []*engine.Played
+	off     *engine.Played // what was played last and does not lie on it
+	offAt   int64
+	dropped bool
+	job     *Job      // of which the others on the line differ in sizes alone
+	room    sync.Pool // *room
 
 	mu     sync.Mutex
 	played int
@@ -42,16 +45,13 @@ type room struct {
 
 // NewSeries are the jobs of a recipe with these keys.
 func NewSeries(r *Recipe, key string, keys ...Key) *Series {
-	s := &Series{recipe: r, key: key, keys: keys, made: map[int64]*Job{}}
+	s := &Series{recipe: r, key: key, keys: keys}
 	s.room.New = func() any { return &room{replayer: new(allocsim.Replayer)} }
 	return s
 }
 
 // Job makes the job with a value of the key.
 func (s *Series) Job(k int64) (*Job, error) {
-	if j := s.made[k]; j != nil {
-		return j, nil
-	}
 	j, err := s.recipe.Job(append(append([]Key(nil), s.keys...), Key{s.key, fmt.Sprint(k)})...)
 	if err == nil && len(j.Fails) > 0 && !s.Failing {
 		return nil, errors.New(j.Fails[0])
@@ -73,38 +73,91 @@ func (s *Series) count() {
 }
 
 // Lay plays the job with the second value, and lays a line through it and one that
-// was played with the first. It reports whether there is one. There is none where the
-// cache is emptied for each plan of cuDNN: which of them are equal goes by the sizes.
-func (s *Series) Lay(o *Outcome, first, second int64) bool {
+// was played with the first; where the first is 1, and the two differ in more than
+// sizes, through it and another. It reports whether there is one; the error is that of
+// the second. There is none where the cache is emptied for each plan of cuDNN: which of
+// them are equal goes by the sizes.
+func (s *Series) Lay(o *Outcome, first, second int64) (bool, error) {
 	if o.Job.Program.Benchmark {
-		return false
+		return false, nil
 	}
-	j, err := s.Job(second)
+	s.job = o.Job
+	p, err := s.play(second, heldSteps)
 	if err != nil {
-		return false
+		return false, err
 	}
-	s.count()
-	p, err := Play(j)
-	if err != nil {
-		return false
+	if s.through([]int64{first, second}, []*engine.Played{o.Played, p}) {
+		return true, nil
 	}
-	s.job, s.on = o.Job, map[int64]bool{first: true, second: true}
-	s.line = newLine(o.Played, p, first, second, &o.Job.Machine.Env)
-	return s.line != nil
+	if p, err = s.play(second, 0); err != nil {
+		return false, err
+	}
+	if s.through([]int64{first, second}, []*engine.Played{o.Played, p}) {
+		return true, nil
+	}
+	if first != 1 {
+		return false, nil
+	}
+	if first = 2; second == first {
+		first = 3
+	}
+	q, err := s.play(first, heldSteps)
+	return err == nil && s.through([]int64{second, first}, []*engine.Played{p, q}), nil
 }
 
-// Drop gives up the line: jobs are played from now on.
-func (s *Series) Drop() { s.line = nil }
+// through lays a line through jobs that were played.
+func (s *Series) through(at []int64, played []*engine.Played) bool {
+	if l := newLine(at, played, &s.job.Machine.Env); l != nil {
+		s.at, s.on, s.line = at, played, l
+		return true
+	}
+	return false
+}
 
-// Takes reports whether there is a job with a value of the key.
-func (s *Series) Takes(k int64) bool {
+// Bend lays a parabola through the two jobs of the line and the one that Holds found
+// not to lie on it. It reports whether there is one.
+func (s *Series) Bend() bool {
+	if len(s.at) > 2 || s.off == nil {
+		return false
+	}
+	return s.through(append(s.at, s.offAt), append(s.on, s.off))
+}
+
+// Drop has jobs played from now on. The line, if there is one, still tells Room.
+func (s *Series) Drop() { s.dropped = true }
+
+// derives reports whether a job is taken to lie on the line. That with the value 1 does
+// not: a dimension of size 1 is not like others.
+func (s *Series) derives(k int64) bool { return s.line != nil && !s.dropped && k > 1 }
+
+// Room is the greatest value of the key up to some with which what lives at one time
+// leaves room, by the line; 0 if there is none.
+func (s *Series) Room(most int64) int64 {
+	if s.line == nil {
+		return 0
+	}
+	usable := float64(s.job.Machine.Usable())
+	return int64(sort.Search(int(most), func(i int) bool { return s.line.needs(int64(i)+1) > usable }))
+}
+
+// play plays the job with a value of the key for so many steps or, with 0, for as many
+// as its spec says.
+func (s *Series) play(k int64, steps int) (p *engine.Played, err error) {
 	j, err := s.Job(k)
-	s.made[k] = j
-	return err == nil
+	if err != nil {
+		return nil, err
+	}
+	defer j.metered(&err)()
+	s.count()
+	if n := int(j.Spec.Train.Steps.V); steps == 0 || 0 < n && n < steps {
+		steps = n
+	}
+	o, err := play(j, steps)
+	if err != nil {
+		return nil, err
+	}
+	return o.Played, nil
 }
-
-// derives reports whether a job is taken to lie on the line.
-func (s *Series) derives(k int64) bool { return s.line != nil && (k > 1 || !s.PlayFirst) }
 
 // with does something with the job of a value of the key that is played, or derived
 // from the line.
@@ -138,6 +191,11 @@ func (s *Series) with(k int64, do func(o *Outcome) error) (err error) {
 // Probe is Probe with a value of the key.
 func (s *Series) Probe(k int64) (p Probed, err error) {
 	if s.derives(k) {
+		if !s.Failing {
+			if _, err := s.Job(k); err != nil {
+				return Probed{}, err
+			}
+		}
 		if m := s.job.Machine; !m.depends() && s.line.needs(k) > float64(m.Usable()) { // no allocator helps
 			return Probed{Usable: m.Usable(), Over: true}, nil
 		}
@@ -158,27 +216,26 @@ const heldSteps = 2
 
 // Holds plays the job with a value of the key and reports whether it lies on the line.
 func (s *Series) Holds(k int64) bool {
-	if k == 1 && s.PlayFirst || s.on[k] {
+	if k == 1 || slices.Contains(s.at, k) {
 		return true
 	}
-	j, err := s.Job(k)
-	if err != nil {
-		return false
-	}
-	defer j.metered(&err)()
-	s.count()
-	steps := heldSteps
-	if n := int(j.Spec.Train.Steps.V); n > 0 {
-		steps = min(steps, n)
-	}
-	o, err := play(j, steps)
+	p, err := s.play(k, heldSteps)
 	if err != nil {
 		return false
 	}
 	r := s.room.Get().(*room)
 	defer s.room.Put(r)
 	derived, ok := s.line.play(k, r.events[:0])
-	return ok && like(derived.Trace.Events, o.Played.Trace.Events)
+	if ok && like(derived.Trace.Events, p.Trace.Events) {
+		return true
+	}
+	if len(s.at) < 3 {
+		if s.off, err = s.play(k, 0); err != nil {
+			s.off = nil
+		}
+		s.offAt = k
+	}
+	return false
 }
 
 // Largest tells about with which value of a key the job would take all memory, that has

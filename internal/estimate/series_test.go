@@ -62,8 +62,8 @@ func TestLine(t *testing.T) {
 			o := batchOf(t, r, 0)
 			at := o.Job.Program.Batch
 			s := NewSeries(r, "train.batch_size")
-			if !s.Lay(o, at, 4*at) {
-				t.Fatal("there is no line")
+			if ok, err := s.Lay(o, at, 4*at); !ok {
+				t.Fatalf("there is no line (%v)", err)
 			}
 			played := NewSeries(r, "train.batch_size")
 			for _, k := range []int64{2, 3, at / 2, at + 1, 3*at - 1, 5 * at, 40*at + 1} {
@@ -95,7 +95,7 @@ func TestLine(t *testing.T) {
 					t.Errorf("batch %d: %+v, played %+v (%v)", k, a, b, err)
 				}
 			}
-			if n := s.Played(); n != 1 {
+			if n := s.Played(); n > 2 { // the second where its first steps do not tell the others
 				t.Errorf("%d jobs were played", n)
 			}
 		})
@@ -119,11 +119,68 @@ train: {batch_size: 30}
 	}{{"1", "270000", true, true}, {"7", "270000", true, false}, {"270", "270000", true, false}, {"7", "270001", false, false}} {
 		r := recipeOf(strings.NewReplacer("N", c.n, "270000", c.width).Replace(text))
 		s := NewSeries(r, "train.batch_size")
-		if got := s.Lay(batchOf(t, r, 0), 30, 300); got != c.line {
-			t.Errorf("in steps of %s: a line: %v", c.n, got)
+		if got, err := s.Lay(batchOf(t, r, 0), 30, 300); got != c.line || err != nil {
+			t.Errorf("in steps of %s: a line: %v (%v)", c.n, got, err)
 		}
 		if c.line && s.Holds(301) != c.holds {
 			t.Errorf("in steps of %s: 301 lies on the line: %v", c.n, !c.holds)
+		}
+	}
+}
+
+// parabolic compares each sample of a batch with all others.
+const parabolic = `memplan: 1
+model:
+  inputs: {x: [300], y: {shape: [], dtype: int64}}
+  layers:
+    - {Linear: 700, inputs: x, name: h}
+    - {transpose: [0, 1], inputs: h}
+    - {matmul: [h, transpose]}
+  loss: {cross_entropy: {target: y}}
+train: {batch_size: 30}
+`
+
+// Where a job does not lie on the line, a parabola may go through all three: jobs on
+// it are those that would be played.
+func TestBend(t *testing.T) {
+	r := recipeOf(strings.Replace(parabolic, "{transpose: [0, 1], inputs: h}", "{transpose: {dim0: 0, dim1: 1}, inputs: h, name: transpose}", 1))
+	s := NewSeries(r, "train.batch_size")
+	if ok, err := s.Lay(batchOf(t, r, 0), 30, 300); !ok {
+		t.Fatalf("there is no line (%v)", err)
+	}
+	if s.Bend() {
+		t.Error("a parabola without a job beside the line")
+	}
+	if s.Holds(500) || !s.Bend() {
+		t.Fatal("there is no parabola")
+	}
+	for _, k := range []int64{2, 31, 64, 301, 1000} {
+		if !s.Holds(k) {
+			t.Errorf("batch %d: other events", k)
+		}
+	}
+	if s.Bend() {
+		t.Error("a curve through four jobs")
+	}
+}
+
+// A job of one sample differs in more than sizes where a dimension of size 1 is not
+// like others: the line goes through two other jobs.
+func TestLineFromOne(t *testing.T) {
+	text, err := specs.Preset("vit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := recipeOf(string(text), "train.batch_size=1", "params.layers=2")
+	for _, second := range []int64{2, 9} {
+		s := NewSeries(r, "train.batch_size")
+		if ok, err := s.Lay(batchOf(t, r, 0), 1, second); !ok || s.Played() != 3 {
+			t.Fatalf("through %d: a line: %v (%v), %d played", second, ok, err, s.Played())
+		}
+		for _, k := range []int64{2, 3, 9, 20} {
+			if !s.Holds(k) {
+				t.Errorf("through %d, batch %d: other events", second, k)
+			}
 		}
 	}
 }
@@ -135,8 +192,8 @@ func TestNoLineOfPlans(t *testing.T) {
 		r := recipeOf("memplan: 1\nmodel: {preset: resnet, with: {img: 32, classes: 10, stages: [1, 1, 1, 1]}}\n"+
 			"train: {batch_size: 16}\neval: {every: 40, batch_size: 64, batches: 2}\n", "train.cudnn_benchmark="+benchmark)
 		s := NewSeries(r, "train.batch_size")
-		if s.Lay(batchOf(t, r, 0), 16, 100) != line || !line && s.Played() > 0 {
-			t.Errorf("cudnn_benchmark %s: a line: %v, %d played", benchmark, !line, s.Played())
+		if got, err := s.Lay(batchOf(t, r, 0), 16, 100); got != line || err != nil || !line && s.Played() > 0 {
+			t.Errorf("cudnn_benchmark %s: a line: %v (%v), %d played", benchmark, got, err, s.Played())
 		}
 	}
 }

@@ -35,10 +35,17 @@ func (j *Job) settings(r *report.Report) {
 	assume("device.gpu", !j.Machine.Given || j.Spec.Given("device.gpu") != nil && j.Spec.Assumed("device.gpu"))
 }
 
-// decides reports whether a param is a size of an input, beside the batch.
-func (j *Job) decides(name string) bool {
+// Param is the value of an integer param of what defines the model; false if there is
+// none.
+func (j *Job) Param(name string) (int64, bool) {
 	x, _ := j.Definer.Env.Lookup(name)
 	n, ok := x.(int64)
+	return n, ok
+}
+
+// decides reports whether a param is a size of an input, beside the batch.
+func (j *Job) decides(name string) bool {
+	n, ok := j.Param(name)
 	if !ok || j.Definer.Model == nil {
 		return false
 	}

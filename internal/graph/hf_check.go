@@ -21,11 +21,11 @@ func list(names []string) string { return strings.Join(names, ", ") }
 
 // types refuses values of another type than the defaults of their params.
 func (h *hfModel) types(name string, text []byte, given map[string]any) {
-	s, err := spec.Parse("preset:"+name, text, spec.Options{})
-	if err != nil {
-		h.el.fail(h.m.HF.At, "preset %s: %v", name, err)
+	params := spec.ReadDocument("preset:"+name, text).Root.Get("params")
+	if params == nil {
+		return
 	}
-	for _, p := range s.Params.Pairs {
+	for _, p := range params.Pairs {
 		x, ok := given[p.Key.Str]
 		if !ok || x == nil || p.Value.IsExpr() {
 			continue

@@ -47,12 +47,24 @@ func (k *Kernel) Blocks(env *Env) []Block {
 	return x.list
 }
 
-// Line is the kernel n of d parts of the way from k to o, where all else than the
-// layouts of their operands is the same; false if there is none.
-func (k Kernel) Line(o Kernel, n, d int64) (Kernel, bool) {
-	l, ok := k.in.Line(o.in, n, d)
-	k.in, o.in = l, l
-	return k, ok && k == o
+// KernelThrough is the kernel at k that is like those at some places but for the
+// layouts of their operands, which lie on curves; false if there is none.
+func KernelThrough(p tensor.Places, k int64, ks []Kernel) (Kernel, bool) {
+	var ins [3]tensor.Layout
+	x, same, alike := ks[0], true, true
+	for i := range ks {
+		ins[i] = ks[i].in
+		same = same && ks[i] == x
+		y := ks[i]
+		y.in = x.in
+		alike = alike && y == x
+	}
+	if same {
+		return x, true
+	}
+	var ok bool
+	x.in, ok = p.Through(k, ins[:len(ks)]...)
+	return x, ok && alike
 }
 
 // blocks is an Exec that writes down what is allocated and freed.

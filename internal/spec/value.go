@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -119,11 +120,13 @@ type reader struct {
 
 // readYAML parses text that holds exactly one YAML document.
 func readYAML(text []byte, errs *Errors) *Value {
-	doc := known.get(text)
+	if v := known.get(text); v != nil {
+		return v.clone()
+	}
+	before := len(errs.List)
+	doc := decodeYAML(text, errs)
 	if doc == nil {
-		if doc = decodeYAML(text, errs); doc == nil {
-			return nil
-		}
+		return nil
 	}
 	r := &reader{errs: errs, stack: map[*yaml.Node]bool{}}
 	if len(doc.Content) == 0 {
@@ -133,6 +136,10 @@ func readYAML(text []byte, errs *Errors) *Value {
 	v := r.value(doc.Content[0], 0)
 	if r.over {
 		return nil
+	}
+	if len(errs.List) == before {
+		known.put(text, v)
+		v = v.clone()
 	}
 	return v
 }
@@ -169,43 +176,60 @@ func decodeYAML(text []byte, errs *Errors) *yaml.Node {
 		errs.Addf(Span{Pos: Pos{line, max(second.Column, 1)}}, "a second YAML document; a spec is one document")
 	} else if err.Error() != "EOF" {
 		errs.addYAML(err)
-	} else {
-		known.put(text, &doc)
 	}
 	return &doc
 }
 
-// documents are texts that were read: a search reads the same for each job. Nobody
-// changes them.
+// documents are texts that were read without a mistake: a search reads the same for
+// each job. Nobody changes them.
 type documents struct {
 	mu    sync.Mutex
-	known map[string]*yaml.Node
+	known map[string]*Value
 }
 
 var known documents
 
-// The texts that are kept: a spec, its preset, and a few more.
+// The texts that are kept: a spec, its preset, those that a preset shares with others.
+// What the command line sets is too short to be worth it.
 const (
 	maxDocuments     = 8
+	minDocumentBytes = 1 << 8
 	maxDocumentBytes = 1 << 16
 )
 
-func (d *documents) get(text []byte) *yaml.Node {
+func (d *documents) get(text []byte) *Value {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.known[string(text)]
 }
 
-func (d *documents) put(text []byte, doc *yaml.Node) {
-	if len(text) > maxDocumentBytes {
+func (d *documents) put(text []byte, v *Value) {
+	if len(text) < minDocumentBytes || len(text) > maxDocumentBytes {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.known == nil || len(d.known) >= maxDocuments {
-		d.known = map[string]*yaml.Node{}
+		d.known = map[string]*Value{}
 	}
-	d.known[string(text)] = doc
+	d.known[string(text)] = v
+}
+
+// clone copies a tree.
+func (v *Value) clone() *Value {
+	c := *v
+	if v.expr != nil {
+		t := *v.expr
+		c.expr = &t
+	}
+	c.Items, c.Pairs = slices.Clone(v.Items), slices.Clone(v.Pairs)
+	for i, it := range c.Items {
+		c.Items[i] = it.clone()
+	}
+	for i, p := range c.Pairs {
+		c.Pairs[i] = Pair{p.Key.clone(), p.Value.clone()}
+	}
+	return &c
 }
 
 // controlIn finds the first control character of a text but line ends and tabs.

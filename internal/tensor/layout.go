@@ -133,37 +133,6 @@ type Layout struct {
 	Offset       int64
 }
 
-// Line is the layout n of d parts of the way from l to o, a straight line in each
-// number; false if there is none.
-func (l Layout) Line(o Layout, n, d int64) (Layout, bool) {
-	if l.Size.n != o.Size.n || l.Stride.n != o.Stride.n {
-		return l, false
-	}
-	ok := Line(&l.Offset, o.Offset, n, d)
-	for i := range l.Size.v {
-		ok = ok && Line(&l.Size.v[i], o.Size.v[i], n, d) && Line(&l.Stride.v[i], o.Stride.v[i], n, d)
-	}
-	return l, ok
-}
-
-// Line moves a number n of d parts of the way to another. It reports whether that
-// is a number that is not negative.
-func Line[N ~int64](from *N, to N, n, d int64) bool {
-	if *from == to {
-		return true
-	}
-	way, err := MulBytes(int64(max(to-*from, *from-to)), max(n, -n))
-	if err != nil || int64(way)%d != 0 {
-		return false
-	}
-	step := N(int64(way) / d)
-	if (to < *from) != (n < 0) {
-		step = -step
-	}
-	*from += step
-	return *from >= 0
-}
-
 // Contiguous is the row-major layout of the given sizes at offset 0.
 func Contiguous(size Dims) Layout {
 	l := Layout{Size: size}
