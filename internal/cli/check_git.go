@@ -169,7 +169,11 @@ func (at *commit) leftOut(f inTree) (bool, error) {
 		}
 		at.sparse[f.tree] = s
 	}
-	return s.LeavesOut(f.name), nil
+	out, err := s.LeavesOut(f.name)
+	if err != nil {
+		err = fmt.Errorf("--against-git %s: %w", at.ref, err)
+	}
+	return out, err
 }
 
 // moved finds the specs of the commit that are no more. Those that args name, or in

@@ -1,5 +1,5 @@
 // Package history reads what files were at commits of a git repository. It reads
-// git's objects and references and nothing else: no process is started, and no
+// git's objects, references and index and nothing else: no process is started, and no
 // configuration, hook, filter, attribute or remote of the repository counts, as a
 // stranger may have written them.
 package history
@@ -7,7 +7,6 @@ package history
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -23,7 +22,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
-	"github.com/go-git/go-git/v5/plumbing/format/index"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	"github.com/go-git/go-git/v5/storage/filesystem/dotgit"
@@ -406,71 +404,6 @@ func (t *Tree) Files(dir string, enter, match func(name string) bool) ([]string,
 		return nil
 	}
 	return out, walk(root, dir)
-}
-
-// A Sparse tells which files of a repository its checkout leaves out.
-type Sparse struct {
-	files   map[string]bool
-	folders map[string]*Tree // with all that is in them; nil: not in this clone
-}
-
-// maxIndex bounds what is read of git's index.
-const maxIndex = 1 << 30
-
-// Sparse reads git's index, which tells what a sparse checkout leaves out.
-func (r *Repo) Sparse() (*Sparse, error) {
-	out := &Sparse{files: map[string]bool{}, folders: map[string]*Tree{}}
-	f, err := r.git.Storer.(objects).Filesystem().Open("index")
-	if errors.Is(err, fs.ErrNotExist) {
-		return out, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var idx index.Index
-	// What follows the entries is not needed; a sparse index says there that it is one.
-	err = index.NewDecoder(io.LimitReader(f, maxIndex)).Decode(&idx)
-	if err != nil && !errors.Is(err, index.ErrUnknownExtension) && !errors.Is(err, index.ErrInvalidChecksum) {
-		return nil, fmt.Errorf("git's index: %w", err)
-	}
-	for _, e := range idx.Entries {
-		switch {
-		case !e.SkipWorktree:
-		case e.Mode == filemode.Dir:
-			root, err := r.git.TreeObject(e.Hash)
-			if err != nil && !errors.Is(err, ErrMissing) {
-				return nil, err
-			}
-			var in *Tree
-			if root != nil {
-				in = &Tree{repo: r, root: root}
-			}
-			out.folders[strings.TrimSuffix(e.Name, "/")] = in
-		default:
-			out.files[e.Name] = true
-		}
-	}
-	return out, nil
-}
-
-// LeavesOut reports whether the checkout leaves out a file, or something in a folder,
-// by its path from the top.
-func (s *Sparse) LeavesOut(name string) bool {
-	for file := range s.files {
-		if file == name || strings.HasPrefix(file, name+"/") {
-			return true
-		}
-	}
-	for dir, in := range s.folders {
-		if dir == name || strings.HasPrefix(dir, name+"/") {
-			return true
-		}
-		if rest, ok := strings.CutPrefix(name, dir+"/"); ok && (in == nil || in.HasFile(rest) || in.HasFolder(rest)) {
-			return true
-		}
-	}
-	return false
 }
 
 // BlobHash is how git calls a file of that text.
