@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,8 +72,8 @@ A job died of "CUDA out of memory"? From there to a check in CI:
 	return root
 }
 
-// flagError words pflag's messages for users: no names of Go functions, and the
-// nearest flag for an unknown one.
+// flagError words pflag's messages for users: no names of Go functions, and for an
+// unknown flag the nearest one, or those that begin so.
 func flagError(c *cobra.Command, msg string) string {
 	if before, _, ok := strings.Cut(msg, ": strconv."); ok {
 		return before + ": must be a whole number"
@@ -80,8 +81,12 @@ func flagError(c *cobra.Command, msg string) string {
 	if name, ok := strings.CutPrefix(msg, "unknown flag: --"); ok {
 		var known []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		meant := slices.DeleteFunc(slices.Clone(known), func(f string) bool { return !strings.HasPrefix(f, name) })
 		if n := nearest.To(name, known); n != "" {
-			return fmt.Sprintf("%s; did you mean --%s?", msg, n)
+			meant = []string{n}
+		}
+		if len(meant) > 0 {
+			return fmt.Sprintf("%s; did you mean --%s?", msg, strings.Join(meant, " or --"))
 		}
 	}
 	return msg

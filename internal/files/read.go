@@ -31,7 +31,7 @@ func (e *SizeError) Error() string {
 func Read(name string, limit int64) ([]byte, error) {
 	info, err := os.Stat(name) // before opening, which would wait for a pipe's other end
 	if err != nil {
-		return nil, err
+		return nil, named(err, name)
 	}
 	if !info.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: ErrNotRegular}
