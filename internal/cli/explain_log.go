@@ -89,7 +89,7 @@ func planOf(o *estimate.Outcome) *oom.Plan {
 		Microbatches: o.Job.Spec.Train.GradAccumulation.V,
 	}
 	if x := r.Verdict.OOM; x != nil {
-		p.Free, p.Held = x.FreeBytes, o.OnGPU.OOMs[0].Err.Allocated
+		p.Held = o.OnGPU.OOMs[0].Err.Allocated
 		p.Dies = oom.Request{Bytes: x.TriedBytes, Step: x.Step, Phase: x.Phase, Op: x.Op, Layer: x.Layer}
 	}
 	seen := map[oom.Request]bool{}

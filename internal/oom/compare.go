@@ -15,12 +15,12 @@ type Plan struct {
 	PeakReserved  tensor.Bytes
 	Fits          bool
 	Dies          Request      // the first that fails, if any
-	Free          tensor.Bytes // when it fails
 	Held          tensor.Bytes // in tensors when it fails
 	NotModelled   []string
 	Requests      []Request // all that the plan makes, each at its first place
 	Microbatches  int64     // of a step
-	// Operators are those that may run where a traceback calls a function; nil: not known.
+	// Operators tells those that may run where a traceback calls a function; nil if it
+	// does not know.
 	Operators func(call string) []string
 }
 

@@ -10,7 +10,7 @@ import (
 func TestCompare(t *testing.T) {
 	const log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.93 GiB. GPU 0 has a total capacity of 23.56 GiB of which 2.77 GiB is free. Of the allocated memory 20.46 GiB is allocated by PyTorch, and 22.34 MiB is reserved by PyTorch but unallocated."
 	plan := Plan{
-		Device: "rtx-3090", Total: g(23.56), Context: m(320), PeakAllocated: g(27.33), PeakReserved: g(29.27), Free: g(2.77),
+		Device: "rtx-3090", Total: g(23.56), Context: m(320), PeakAllocated: g(27.33), PeakReserved: g(29.27),
 		Dies: Request{Bytes: g(2.93), Step: 1, Phase: "backward"}, Requests: []Request{{Bytes: m(2)}, {Bytes: g(2.93)}},
 	}
 	for _, c := range []struct {

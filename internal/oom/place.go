@@ -69,7 +69,12 @@ func (p *Plan) meant(t *Place) *meant {
 	if t.called && (t.Module == "" || strings.Trim(t.Module, "*.") != "") {
 		layers := p.layers()
 		if m.modules = resolve(t.Module, layers); len(m.modules) == 0 { // a spec may call by other names what a module lies in
-			m.what, m.modules = byName, resolve("**."+t.Module[strings.LastIndexByte(t.Module, '.')+1:], layers)
+			parts := strings.Split(t.Module, ".")
+			named := len(parts) - 1
+			for named > 0 && strings.HasPrefix(parts[named], "*") { // any module has some name
+				named--
+			}
+			m.what, m.modules = byName, resolve("**."+strings.Join(parts[named:], "."), layers)
 		}
 	}
 	if t.Call != "" && t.Phase != "backward" {
@@ -94,6 +99,8 @@ func (t *meant) compare(r *Request) *compared {
 		c.other = append(c.other, fmt.Sprintf("phase: %s in the traceback, %s in the plan", t.Phase, r.Phase))
 	}
 	switch {
+	case len(t.modules) == 0 && strings.Trim(t.Module, "*.") != "":
+		c.untold = append(c.untold, "module of the plan")
 	case len(t.modules) == 0:
 		c.untold = append(c.untold, "module")
 	case t.modules[r.Layer]:

@@ -181,16 +181,17 @@ func (f *frame) function() string {
 // line does not tell.
 func (f *frame) callee() string {
 	code := f.code
-	if from := strings.IndexAny(f.mark, "~^"); from >= 0 && from < len(code) {
-		code = code[from:]
+	if from, marked := strings.IndexAny(f.mark, "~^"), []rune(code); from >= 0 && from < len(marked) {
+		marked = marked[from:]
 		marks := f.mark[from:]
 		switch at := strings.IndexByte(marks, '^'); {
 		case at <= 0: // the call as a whole, or all of the line
-		case at < len(code) && code[at] == '(':
-			return strings.TrimSpace(code[:at])
-		case at < len(code):
-			return strings.TrimSpace(code[at:min(len(code), strings.LastIndexByte(marks, '^')+1)])
+		case at < len(marked) && marked[at] == '(':
+			return strings.TrimSpace(string(marked[:at]))
+		case at < len(marked):
+			return strings.TrimSpace(string(marked[at:min(len(marked), strings.LastIndexByte(marks, '^')+1)]))
 		}
+		code = string(marked)
 	}
 	before, _, _ := strings.Cut(code, "(")
 	code = code[strings.LastIndexByte(before, '=')+1:] // what an assignment assigns

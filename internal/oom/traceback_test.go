@@ -39,6 +39,7 @@ func TestCallee(t *testing.T) {
 		{"    return x + self.down(gelu(self.up(x)))", "                              ^^^^^^^^^^", "self.up"},
 		{"    return F.linear(input, self.weight, self.bias)", "           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^", "F.linear"},
 		{"    scores = q @ k.transpose(-2, -1)", "             ~~^~~~~~~~~~~~~~~~~~~~~", "@"},
+		{"    größe = höhe @ breite", "            ~~~~~^~~~~~~~", "@"}, // marks count letters
 		{"    x = x + self.mlp(self.norm(x))", "", ""},
 		{"    x, present = self.h[i](x, mask=None)", "", "self.h[i]"},
 		{"    hidden, _ = self.attn(", "", "self.attn"},
