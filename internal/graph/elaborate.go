@@ -26,14 +26,13 @@ type elaborator struct {
 	depth       int
 	sizes       map[*program.Func]int // see sizeOf
 	warnings    []string
-	fails       []string             // why the job would fail, however much memory there is
+	fails       []spec.Diag          // why the job would fail, however much memory there is; a hint says what to change, if other mistakes come of it
 	optimDefs   []*spec.OptimizerDef // of the job's optimizers
 	names       map[string]int
 	opts        Options
 	ms          []*model
 	others      []*spec.Errors               // of presets
 	users       map[*spec.Errors]spec.String // how and where the spec names them
-	tooLong     []spec.Diag                  // sequences that are longer than the positions of their models
 	unread      bool                         // a file that the spec names could not be read
 	over        bool                         // something is too large to be elaborated
 	bad         map[inFile]bool              // entries with mistakes

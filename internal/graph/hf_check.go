@@ -150,7 +150,7 @@ func (h *hfModel) olderHeads(s *spec.Spec) {
 	}
 }
 
-// length warns of sequences that are longer than there are positions.
+// length notes sequences that are longer than there are positions.
 func (h *hfModel) length(s *spec.Spec) {
 	x, _ := s.Env.Lookup("positions")
 	positions, ok := x.(int64)
@@ -160,25 +160,25 @@ func (h *hfModel) length(s *spec.Spec) {
 	for _, param := range []string{"seq", "target_seq"} {
 		x, _ := s.Env.Lookup(param)
 		if n, _ := x.(int64); n > positions {
-			h.el.tooLong = append(h.el.tooLong, h.longer(s, param, n, positions))
-			h.el.fails = append(h.el.fails, fmt.Sprintf("%s %d is more than the %d positions that the model has weights for; the job would fail", param, n, positions))
+			h.el.fails = append(h.el.fails, h.longer(s, param, n, positions))
 		}
 	}
 }
 
-// longer says what to change where a sequence is longer than there are positions.
+// longer says that a sequence is longer than there are positions, and what to change.
 func (h *hfModel) longer(s *spec.Spec, param string, n, positions int64) spec.Diag {
 	d := spec.Diag{Span: h.at(param)}
 	if w := h.m.With.Get(param); w != nil {
 		d.Span = h.el.spec.Origin(w)
 	}
-	d.Msg = fmt.Sprintf("%s %d is more than the %d positions that the model has weights for; %[1]s may be %[3]d at most", param, n, positions)
+	d.Msg = fmt.Sprintf("%s %d is more than the %d positions that the model has weights for", param, n, positions)
+	d.Hint = fmt.Sprintf("%s may be %d at most", param, positions)
 	if from := s.ParamOf("positions"); from != "" {
 		form := "%s: %d"
 		if d.Line < 0 { // of the command line
 			form = "--set params.%s=%d"
 		}
-		d.Msg += "; a model with more positions is " + fmt.Sprintf(form, from, n)
+		d.Hint += "; a model with more positions is " + fmt.Sprintf(form, from, n)
 	}
 	return d
 }

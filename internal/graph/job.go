@@ -85,8 +85,11 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		}
 		return nil, err
 	}
-	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: append(s.NotModelled(), el.notModelled...), Data: el.dataBytes, Fails: el.fails}
-	r.Warnings = slices.Concat(el.unused(), el.idle(), el.fails, el.warnings)
+	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: append(s.NotModelled(), el.notModelled...), Data: el.dataBytes}
+	for _, d := range el.fails {
+		r.Fails = append(r.Fails, d.Msg+"; the job would fail")
+	}
+	r.Warnings = slices.Concat(el.unused(), el.idle(), r.Fails, el.warnings)
 	return r, nil
 }
 
@@ -291,11 +294,13 @@ func (el *elaborator) firstErr() error {
 	}
 	for _, e := range el.others {
 		if err := e.Err(); err != nil {
-			if len(el.tooLong) > 0 { // which is why
-				for _, d := range el.tooLong {
-					el.spec.Errs.Addf(d.Span, "%s", d.Msg)
+			for _, d := range el.fails {
+				if d.Hint != "" { // which is why
+					el.spec.Errs.Addf(d.Span, "%s; %s", d.Msg, d.Hint)
 				}
-				return el.spec.Errs
+			}
+			if err := el.spec.Errs.Err(); err != nil {
+				return err
 			}
 			if use, ok := el.users[e]; ok {
 				el.spec.Errs.Addf(use.At, "%s cannot be made with what is said here and in train", use.V)
