@@ -30,8 +30,8 @@ type Parallel struct {
 
 	DeepSpeed *Value `yaml:"deepspeed" doc:"DeepSpeed: its configuration, or a path" later:"DeepSpeed"`
 
-	Tensor   Integer `yaml:"tensor" min:"1" doc:"tensor-parallel ranks" later:"tensor parallelism"`
-	Pipeline Integer `yaml:"pipeline" min:"1" doc:"pipeline stages" later:"pipeline parallelism"`
-	Sequence Integer `yaml:"sequence" min:"1" doc:"sequence-parallel ranks" later:"sequence parallelism"`
-	Context  Integer `yaml:"context" min:"1" doc:"context-parallel ranks" later:"context parallelism"`
+	Tensor   Integer `yaml:"tensor" min:"1" doc:"tensor-parallel ranks" later:"tensor parallelism" modelled:"1"`
+	Pipeline Integer `yaml:"pipeline" min:"1" doc:"pipeline stages" later:"pipeline parallelism" modelled:"1"`
+	Sequence Integer `yaml:"sequence" min:"1" doc:"sequence-parallel ranks" later:"sequence parallelism" modelled:"1"`
+	Context  Integer `yaml:"context" min:"1" doc:"context-parallel ranks" later:"context parallelism" modelled:"1"`
 }

@@ -362,12 +362,12 @@ func (v *Value) moveTo(s Span) {
 // "key: what; worth of the figures", in the order of the file's sections.
 func (s *Spec) NotModelled() []string {
 	var out []string
-	later(reflect.ValueOf(s).Elem(), s.root, "", &out)
+	s.later(reflect.ValueOf(s).Elem(), s.root, "", &out)
 	return out
 }
 
 // later walks the fields with a `later` tag whose key the file has.
-func later(rv reflect.Value, v *Value, prefix string, out *[]string) {
+func (s *Spec) later(rv reflect.Value, v *Value, prefix string, out *[]string) {
 	fields := fieldsOf(rv.Type())
 	for _, key := range fields.names {
 		sub := v.Get(key)
@@ -376,18 +376,31 @@ func later(rv reflect.Value, v *Value, prefix string, out *[]string) {
 		}
 		if what := rv.Type().FieldByIndex(fields.index[key]).Tag.Get("later"); what != "" {
 			modelled := rv.Type().FieldByIndex(fields.index[key]).Tag.Get("modelled")
-			if (sub.Kind != Bool || sub.Bool) && (sub.Kind != Str || sub.Str != modelled) { // false asks for nothing
-				*out = append(*out, prefix+key+": "+what+worthOf(prefix+key, sub))
+			if value, asks := s.asks(sub); asks && (modelled == "" || value != modelled) {
+				*out = append(*out, prefix+key+": "+what+worthOf(prefix+key, value))
 			}
 			continue
 		}
-		laterIn(rv.FieldByIndex(fields.index[key]), sub, prefix+key+".", out)
+		s.laterIn(rv.FieldByIndex(fields.index[key]), sub, prefix+key+".", out)
 	}
+}
+
+// asks reports whether a value asks for something, which null and false do not, and
+// how it reads.
+func (s *Spec) asks(v *Value) (value string, ok bool) {
+	if v.Kind == List || v.Kind == Map {
+		return "", true
+	}
+	x, err := v.Eval(s.Env)
+	if err != nil {
+		return "", true
+	}
+	return pyStr(x), x != nil && x != false
 }
 
 // laterIn looks into the sections below a key: a struct, or those of a mapping
 // from names.
-func laterIn(f reflect.Value, v *Value, prefix string, out *[]string) {
+func (s *Spec) laterIn(f reflect.Value, v *Value, prefix string, out *[]string) {
 	if f.Kind() == reflect.Pointer {
 		if f.IsNil() {
 			return
@@ -396,12 +409,12 @@ func laterIn(f reflect.Value, v *Value, prefix string, out *[]string) {
 	}
 	switch {
 	case f.Kind() == reflect.Struct && !isScalar(f.Type()) && f.Type() != reflect.TypeFor[Value]():
-		later(f, v, prefix, out)
+		s.later(f, v, prefix, out)
 	case f.Kind() == reflect.Slice:
 		for i := range f.Len() {
 			if n := f.Index(i); n.Kind() == reflect.Pointer && n.Elem().FieldByName("V").IsValid() && v.Kind == Map {
 				name := n.Elem().FieldByName("Name").Interface().(String).V
-				laterIn(n.Elem().FieldByName("V"), v.Get(name), prefix+name+".", out)
+				s.laterIn(n.Elem().FieldByName("V"), v.Get(name), prefix+name+".", out)
 			}
 		}
 	}

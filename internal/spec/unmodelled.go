@@ -42,14 +42,14 @@ var unmodelleds = []unmodelled{
 	{"parallel.context", "", "the figures are of a process with whole sequences; each of those that share them holds less", []string{"context_parallel", "cp_size"}},
 }
 
-// worthOf says what the figures are worth without a key that is given.
-func worthOf(key string, v *Value) string {
+// worthOf says what the figures are worth without a key that has a value.
+func worthOf(key, value string) string {
 	if name, ok := strings.CutPrefix(key, "models."); ok { // models.NAME.key
 		_, rest, _ := strings.Cut(name, ".")
 		key = "model." + rest
 	}
 	for _, u := range unmodelleds {
-		if u.key == key && (u.value == "" || u.value == v.Str) {
+		if u.key == key && (u.value == "" || u.value == value) {
 			return "; " + u.worth
 		}
 	}
