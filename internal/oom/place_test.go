@@ -43,6 +43,12 @@ func TestPlaces(t *testing.T) {
 		{"another step", "step 3\nstep 4\n" + forward, here, []string{"the place does not:", "step: the log shows step 4 before, the plan dies in step 1"}},
 		{"a step that the log does not reach", "step 1\nstep 2\n" + forward, change(func(r *Request) { r.Step = 9 }), []string{"the place does not:", "step: the log ends at step 2, the plan dies in step 9"}},
 		{"a step of the log", "step 0\nstep 1\n" + forward, change(func(r *Request) { r.Step = 3 }), []string{"as planned: "}},
+		{"steps between others", "step 2\nstep 12\nstep 14\n" + forward, change(func(r *Request) { r.Step = 18 }), []string{"the place does not:", "step: the log ends at step 14, the plan dies in step 18"}},
+		{"microbatches", "batch 5\n" + forward, here, []string{"as planned: "}},
+		{"eval", forward, change(func(r *Request) { r.Phase = "eval" }), []string{"as planned: "}},
+		{"the same place, another size", forward, change(func(r *Request) { r.Bytes = m(20) }), []string{
+			"the plan dies too, but of 20.00 MiB in step 1, forward, convolution in stem.0, not of the 74.00 MiB of the message",
+			"the plan makes the request of the traceback (forward, conv2d in stem.*), too: 74.00 MiB in step 1, forward, convolution in stem.0"}},
 		{"no step", forward, change(func(r *Request) { r.Step = 2 }), []string{"the traceback agrees in phase, module and operator, and tells no step"}},
 		{"no traceback", "", here, []string{"the log has no traceback that would tell whether it is the same request"}},
 		{"ranks", "[rank1]: " + strings.ReplaceAll(strings.TrimSuffix(forward, "\n"), "\n", "\n[rank0]: other\n[rank1]: ") + "\n[rank1]: ", here, []string{"as planned: "}},
@@ -52,6 +58,9 @@ func TestPlaces(t *testing.T) {
 				Device: "x", Total: g(6), PeakAllocated: g(7), PeakReserved: g(7), Dies: c.dies,
 				Requests:  []Request{here, {m(20), 1, "optimizer", "Optimizer.step", ""}, {m(74), 1, "forward", "cat", "head.0"}},
 				Operators: func(call string) []string { return map[string][]string{"conv2d": {"convolution"}}[call] },
+			}
+			if c.name == "microbatches" {
+				p.Microbatches = 5
 			}
 			if c.dies.Phase == "backward" {
 				p.Requests = append(p.Requests, c.dies)

@@ -116,7 +116,7 @@ func placeOf(frames []frame) *Place {
 		f := &frames[i]
 		for _, ph := range phases {
 			if strings.Contains(f.file, ph.file) && (ph.name == "" || ph.name == f.name) {
-				if p.Phase != ph.phase && ph.phase == "backward" && p.Phase != "optimizer" {
+				if p.Phase != ph.phase && ph.phase == "backward" {
 					path, p.called = []string{"**"}, false
 				}
 				p.Phase = ph.phase
