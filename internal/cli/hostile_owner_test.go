@@ -79,13 +79,29 @@ func TestConfigOfCommitFollowsNoLink(t *testing.T) {
 	}
 }
 
-// What a link to a folder hides from the check is gone.
+// A configuration that is no more is told, and that of the commit counts.
+func TestConfigIsGone(t *testing.T) {
+	dir, git, memplan := owned(t, map[string]string{"specs/a.yaml": smallSpec, ".memplan.yaml": "headroom: 5%\n"})
+	git("rm", "-q", ".memplan.yaml")
+	writeFiles(t, dir, map[string]string{"specs/a.yaml": hugeSpec})
+	for _, args := range [][]string{{"--config", "origin/main:.memplan.yaml"}, {"--against-git", "origin/main"}} {
+		out, code := memplan(append([]string{"check", "specs/a.yaml"}, args...)...)
+		if code != exitGate || !strings.Contains(out, ".memplan.yaml:1:1: warning: ") || !strings.Contains(out, "it is gone") {
+			t.Errorf("%v: exit code %d\n%s", args, code, out)
+		}
+	}
+}
+
+// What a link to a folder hides from the check is gone, and so is what is no spec.
 func TestSpecsBehindLinksAreGone(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, dir string, git func(...string)){
 		"a folder in it": func(t *testing.T, dir string, git func(...string)) {
 			git("mv", "specs/sub", ".hidden")
 			symlink(t, dir, "specs/sub", "../.hidden")
 			writeFiles(t, dir, map[string]string{".hidden/a.yaml": hugeSpec})
+		},
+		"no spec any more": func(t *testing.T, dir string, _ func(...string)) {
+			writeFiles(t, dir, map[string]string{"specs/sub/a.yaml": "model: {preset: gpt}\n"})
 		},
 		"the folder": func(t *testing.T, dir string, git func(...string)) {
 			git("mv", "specs", ".hidden")
