@@ -77,7 +77,7 @@ func noSource(name string, err error) error {
 	if isHub(name) {
 		near := ""
 		if t := hubType(name); t != "" {
-			near = fmt.Sprintf(" (%s%s%s has the default sizes of its type)", presetPrefix, hfPreset, t)
+			near = fmt.Sprintf(" (if its model_type is %s, %s%s%[1]s has the default sizes)", t, presetPrefix, hfPreset)
 		}
 		return usagef("there is no file %q; memplan downloads nothing, but reads a model of Hugging Face from its config.json: "+
 			"hf download %s config.json --local-dir %s, then memplan estimate %s%s", name, name, filepath.Base(name), filepath.Join(filepath.Base(name), "config.json"), near)
