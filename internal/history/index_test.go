@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-git/go-git/v5/plumbing"
+
 	"github.com/memplan/memplan/internal/files"
 )
 
@@ -108,6 +110,7 @@ func TestLeavesOut(t *testing.T) {
 	for _, form := range []string{"--no-sparse-index", "--sparse-index"} {
 		dir := repository(t)
 		write(t, dir, "deeper.yaml", "x\n")
+		write(t, dir, "deep-er/a.yaml", "x\n") // git sorts it before deep/
 		write(t, dir, "kept/a.yaml", "x\n")
 		runGit(t, dir, "add", "-A")
 		runGit(t, dir, "commit", "-q", "-m", "more")
@@ -121,12 +124,16 @@ func TestLeavesOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, want := range map[string]bool{
-			"deep": true, "deep/er": true, "deep/er/b.yaml": true, "deep/c.txt": true, ".hidden": true,
+			"deep": true, "deep/er": true, "deep/er/b.yaml": true, "deep/c.txt": true, ".hidden": true, "deep-er": true, "deep-er/a.yaml": true,
 			"dee": false, "deep/nope": false, "deep/er/nope.yaml": false, "deeper.yaml": false, "kept": false, "kept/a.yaml": false, "nope": false, ".": false,
 		} {
 			if got, err := s.LeavesOut(name); got != want || err != nil {
 				t.Errorf("%s: %s: %t, %v", form, name, got, err)
 			}
+		}
+		s.folders["lacking"] = plumbing.Hash{1} // of a partial clone
+		if got, err := s.LeavesOut("lacking/a.yaml"); !got || err != nil {
+			t.Error(got, err)
 		}
 	}
 }
