@@ -64,6 +64,9 @@ func FuzzHF(f *testing.F) {
 
 // No report makes diff panic, whichever side it is on.
 func FuzzReport(f *testing.F) {
+	if testing.Short() {
+		f.Skip("-short: nothing in it runs at the same time as something else")
+	}
 	texts := [][]byte{[]byte("memplan: 1\nmodel: {preset: lenet}\n"), []byte("memplan: 1\nmodel: {preset: mlp}\ntrain: {batch_size: 64, optimizer: AdamW, steps: 2}\ndata: {loader: {num_workers: 2}}\ndevice: {gpu: t4, memory: 600MiB}\n")}
 	var seeds [][]byte
 	var own *report.Report

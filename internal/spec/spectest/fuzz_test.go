@@ -11,6 +11,9 @@ import (
 // FuzzMutants tries mutants of the specs of testdata; what the fuzzer changes is
 // which spec and the choices of the mutator.
 func FuzzMutants(f *testing.F) {
+	if testing.Short() {
+		f.Skip("-short: TestMutants tries some")
+	}
 	b := newBreeder(f)
 	for seed := range uint64(50) {
 		f.Add(uint16(seed*73), seed, []byte{})
