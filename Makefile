@@ -11,13 +11,16 @@ CUDA = internal/cuda
 CUDA_OUT = $(CURDIR)/bin/cuda
 CUDA_ENV = CGO_ENABLED=1 CGO_CFLAGS="-I$(CURDIR)/$(CUDA)/driver" CGO_LDFLAGS="-L$(CUDA_OUT)"
 
-.PHONY: build test race fuzz lint vulncheck golden accuracy bench clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check ptx-assemble release release-check
+.PHONY: build test presets race fuzz lint vulncheck golden accuracy bench clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check ptx-assemble release release-check
 
 build: ## the binary, in bin/
 	$(GO) build -o bin/memplan ./cmd/memplan
 
 test: ## all tests
 	$(GO) test ./...
+
+presets: ## the largest batch of every preset on six GPUs, tried one by one; test takes a sample
+	$(GO) test ./internal/advise -run TestPresets -timeout 20m -args -all
 
 race: ## the tests that share memory between goroutines or arenas, under the race detector
 	$(GO) test -race -short ./...
