@@ -144,6 +144,9 @@ func unpack(path string) (map[string]packed, error) {
 		return nil, err
 	}
 	if strings.HasSuffix(path, ".tar.gz") {
+		if text, err = gunzip(text); err != nil {
+			return nil, err
+		}
 		return untar(text)
 	}
 	z, err := zip.NewReader(bytes.NewReader(text), int64(len(text)))
@@ -165,13 +168,17 @@ func unpack(path string) (map[string]packed, error) {
 	return files, nil
 }
 
-func untar(text []byte) (map[string]packed, error) {
+func gunzip(text []byte) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
+	return io.ReadAll(z)
+}
+
+func untar(text []byte) (map[string]packed, error) {
 	files := map[string]packed{}
-	for r := tar.NewReader(z); ; {
+	for r := tar.NewReader(bytes.NewReader(text)); ; {
 		h, err := r.Next()
 		if err == io.EOF {
 			return files, nil
@@ -314,6 +321,12 @@ func checkImage(d *dist) (string, error) {
 		layer, err := l.open(m.Layers[0], nil)
 		if err != nil {
 			return "", err
+		}
+		if layer, err = gunzip(layer); err != nil {
+			return "", err
+		}
+		if !slices.Equal(c.RootFS.Diffs, []string{digest(layer)}) {
+			return "", fmt.Errorf("the image for %s says %v of its layer, which is %s unpacked", t.arch, c.RootFS.Diffs, digest(layer))
 		}
 		files, err := untar(layer)
 		if err != nil {
