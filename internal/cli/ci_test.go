@@ -208,6 +208,18 @@ func TestAction(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	// Paths that look like flags are paths, and reports are of this step.
+	old := filepath.Join(temp, "memplan-reports", "old")
+	if err := os.WriteFile(old, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	writeFiles(t, dir, map[string]string{"--fail-on=never.yaml": "memplan: 1\nmodel: {preset: gpt}\ntrain: {batch_size: 512}\n"})
+	if out, code, _ := run(".", map[string]string{"paths": "--fail-on=never.yaml"}); code != 1 || !strings.Contains(out, "title=MP001 predicted-oom") {
+		t.Errorf("%d\n%s", code, out)
+	}
+	if _, err := os.Stat(old); err == nil {
+		t.Error("a report of an earlier step is left")
+	}
 	for name, o := range a.Outputs {
 		if key := strings.TrimSuffix(strings.TrimPrefix(o.Value, "${{ steps.check.outputs."), " }}"); !strings.Contains(outputs, key+"=") {
 			t.Errorf("output %s is never set", name)
@@ -246,6 +258,11 @@ func TestGitLab(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, f)); err != nil {
 			t.Error(err)
 		}
+	}
+	writeFiles(t, dir, map[string]string{"--fail-on=never.yaml": "memplan: 1\nmodel: {preset: gpt}\ntrain: {batch_size: 512}\n"})
+	out, code = shell(t, "sh", strings.Join(job.Script, "\n"), dir, append(env, "MEMPLAN_PATHS=--fail-on=never.yaml")...)
+	if code != 1 || !strings.Contains(out, "[MP001 predicted-oom]") {
+		t.Errorf("%d\n%s", code, out)
 	}
 }
 
