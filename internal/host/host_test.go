@@ -54,6 +54,7 @@ func TestPhases(t *testing.T) {
 		high       tensor.Bytes
 	}{
 		{"start", Job{Model: 10 * gib, Static: true}, Start, Process.Low + 10*gib, Process.Value + 10*gib, Process.High + 10*gib},
+		{"start with data", Job{Model: 10 * gib, Dataset: gib, Static: true}, Start, Process.Low + 11*gib, Process.Value + 11*gib, Process.High + 11*gib},
 		{"training", Job{Model: gib, Dataset: 8 * gib, Workers: 2, Prefetch: 2, Offloaded: 3 * gib, PinnedOff: gib}, Training,
 			Process.Low + 2*Worker.Low + 12*gib, Process.Value + 2*Worker.Value + 12*gib, Process.High + 2*Worker.High + 12*gib},
 		{"copied", Job{Dataset: 8 * gib, Workers: 2, Prefetch: 2, Copied: true}, Training,
@@ -74,19 +75,21 @@ func TestPhases(t *testing.T) {
 // weight needs no room for itself, and of 8 processes that share one only the first
 // has it, unless each builds it.
 func TestLoading(t *testing.T) {
-	const model, largest = 15 * gib, gib
+	const model, large = 15 * gib, 6 * gib
 	for _, c := range []struct {
 		loading   Loading
 		processes int64
+		tensor    tensor.Bytes
 		one, all  Range // beside processes
 		request   tensor.Bytes
 	}{
-		{Built, 1, Range{model, model, model}, Range{model, model, model}, model},
-		{Built, 8, Range{model, model, model}, Range{8 * model, 8 * model, 8 * model}, 8 * model},
-		{Streamed, 1, Range{largest, largest, Shard}, Range{largest, largest, Shard}, Shard},
-		{Sharded, 8, Range{0, model, model}, Range{0, model, 8 * model}, model},
+		{Built, 1, gib, Range{model, model, model}, Range{model, model, model}, model},
+		{Built, 8, gib, Range{model, model, model}, Range{8 * model, 8 * model, 8 * model}, 8 * model},
+		{Streamed, 1, gib, Range{gib, gib, Shard}, Range{gib, gib, Shard}, Shard},
+		{Streamed, 1, large, Range{large, large, large}, Range{large, large, large}, large}, // beyond a file's usual size
+		{Sharded, 8, gib, Range{0, model, model}, Range{0, model, 8 * model}, model},
 	} {
-		u, err := Estimate(&Job{Loading: c.loading, Processes: c.processes, Model: model, Tensor: largest, Static: true})
+		u, err := Estimate(&Job{Loading: c.loading, Processes: c.processes, Model: model, Tensor: c.tensor, Static: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,6 +98,21 @@ func TestLoading(t *testing.T) {
 		all := Range{u.All.Low - n*Process.Low, u.All.Value - n*Process.Value, u.All.High - n*Process.High}
 		if one != c.one || all != c.all || u.Request-n*Process.High != c.request || u.Phase != Start {
 			t.Errorf("%s by %d: one %v, all %v, request %v, %s", c.loading, c.processes, one, all, u.Request-n*Process.High, u.Phase)
+		}
+	}
+}
+
+// Processes of a machine train together, each with workers and data of its own; each
+// worker, or else the process, has one sample in hand.
+func TestProcesses(t *testing.T) {
+	for _, workers := range []int64{0, 2} {
+		u, err := Estimate(&Job{Processes: 4, Workers: workers, Prefetch: 2, Dataset: gib, Transform: mib})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := tensor.Bytes(workers)
+		if one := Process.Value + n*Worker.Value + gib + max(n, 1)*mib; u.One.Value != one || u.All.Value != 4*one || u.Phase != Training {
+			t.Errorf("%d workers: one %v, all %v, %s; want %v each", workers, u.One.Value, u.All.Value, u.Phase, one)
 		}
 	}
 }
