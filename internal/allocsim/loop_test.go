@@ -52,6 +52,9 @@ func TestLoopWithoutEnd(t *testing.T) {
 // the loops, are the same; most of the turns are not replayed, as nothing changes in
 // them any more.
 func TestLoops(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: nothing in it runs at the same time as something else")
+	}
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		often, rare := randomTurn(r, false), randomTurn(r, false)

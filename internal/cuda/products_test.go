@@ -150,6 +150,9 @@ func TestTiles(t *testing.T) {
 
 // TestPointwise says which convolutions are products of matrices.
 func TestPointwise(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: nothing in it runs at the same time as something else")
+	}
 	is := gpu{sms: 108, capability: 80}
 	at := func(size ...int64) kernel.Tensor {
 		x := array(tensor.Float32, zero, size...)
