@@ -100,3 +100,26 @@ func TestRandomRepeats(t *testing.T) {
 		}
 	}
 }
+
+// TestSizeOfNorms: rows may be long, but no operand has more elements than was asked
+// for.
+func TestSizeOfNorms(t *testing.T) {
+	const size = 4096
+	for _, k := range []*kernel.Kernel{kernel.LayerNorm, kernel.LayerNormGrad, kernel.RMSNorm, kernel.RMSNormGrad} {
+		longest := int64(0)
+		for seed := range uint64(300) {
+			c := Random(k, tensor.Float32, rand.New(rand.NewPCG(seed, 1)), size)
+			for i := range c.T {
+				if n := c.T[i].Size.Numel(); n > size {
+					t.Errorf("seed %d: operand %d of %v has %d elements", seed, i, c, n)
+				}
+				if size := c.T[i].Size; size.Len() > 0 {
+					longest = max(longest, size.At(size.Len()-1))
+				}
+			}
+		}
+		if longest < size/2 {
+			t.Errorf("%s: the longest row has %d elements", k.Name, longest)
+		}
+	}
+}

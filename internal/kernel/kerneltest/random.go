@@ -160,8 +160,11 @@ func (g *generator) dim(most int64) int64 {
 }
 
 // dims draws so many sizes with at most g.size elements.
-func (g *generator) dims(rank int) []int64 {
-	out, rest := make([]int64, rank), g.size
+func (g *generator) dims(rank int) []int64 { return g.within(rank, g.size) }
+
+// within draws so many sizes with at most so many elements.
+func (g *generator) within(rank int, rest int64) []int64 {
+	out := make([]int64, rank)
 	for _, i := range g.rng.Perm(rank) {
 		out[i] = g.dim(rest)
 		rest /= out[i]

@@ -200,11 +200,14 @@ func (g *generator) wanted(name string, size ...int64) {
 func shifted(r rng) float64 { return r.NormFloat64()*1.5 + 0.7 }
 
 func layerSizes(g *generator) (x []int64, lead int, weight []int64) {
-	x = g.dims(1 + g.rng.IntN(4))
-	if n := len(x); g.chance(2) {
-		x[n-1] = g.dim(g.size)
+	lead = g.rng.IntN(4)
+	if g.chance(2) { // rows are long first
+		row := g.dim(g.size)
+		x = append(g.within(lead, g.size/row), row)
+	} else {
+		x = g.dims(lead + 1)
 	}
-	return x, len(x) - 1, x[len(x)-1:]
+	return x, lead, x[lead:]
 }
 
 func groupSizes(g *generator) (x []int64, lead int, weight []int64) {
