@@ -51,12 +51,13 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 		return false, nil
 	}
 	inner := r.inner(l.Begin, l.End, k)
-	var saved, now state
+	saved, now := r.takeState(), r.takeState()
+	defer func() { r.states = append(r.states, saved, now) }()
 	savedTurn, next := int64(-1), int64(1)
 	since := 0 // events since a state was looked at, which takes as long as so many blocks
 	observe := func(s *state) { r.observeState(l, s); since = 0 }
 	if l.End-l.Begin >= len(r.allocator.blocks) {
-		observe(&saved)
+		observe(saved)
 		savedTurn = 0
 	}
 	quiet, asked, left := int64(0), r.driver.counters, r.allocator.stats.AllocatedBytes.All.Current
@@ -84,8 +85,8 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 			continue
 		}
 		if savedTurn >= 0 && saved.allocated == s.AllocatedBytes.All.Current && saved.reserved == s.ReservedBytes.All.Current {
-			observe(&now)
-			if saved.equals(&now) {
+			observe(now)
+			if saved.equals(now) {
 				period := turn - savedTurn
 				if l.Turns == 0 {
 					return false, nil
@@ -98,7 +99,7 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 			}
 		}
 		if turn >= next { // Brent's algorithm finds a period of any length
-			observe(&saved)
+			observe(saved)
 			savedTurn, next = turn, 2*turn
 		}
 	}
@@ -174,6 +175,17 @@ type state struct {
 	named               []Address
 }
 
+// takeState is room for a state.
+func (r *Replayer) takeState() *state {
+	n := len(r.states)
+	if n == 0 {
+		return &state{}
+	}
+	s := r.states[n-1]
+	r.states = r.states[:n-1]
+	return s
+}
+
 // blockAt is a block as it was.
 type blockAt struct {
 	addr      Address
@@ -193,7 +205,7 @@ func (s *state) equals(o *state) bool {
 func (r *run) observeState(l *trace.Loop, s *state) {
 	a := &r.allocator
 	s.allocated, s.reserved, s.retries = a.stats.AllocatedBytes.All.Current, a.stats.ReservedBytes.All.Current, a.stats.NumAllocRetries
-	s.blocks, s.named = s.blocks[:0], s.named[:0]
+	s.blocks, s.named = slices.Grow(s.blocks[:0], len(a.blocks)), s.named[:0]
 	for i := range a.blocks {
 		b := &a.blocks[i]
 		if b.size == 0 { // a free slot of the arena

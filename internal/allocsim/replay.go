@@ -117,6 +117,7 @@ type Replayer struct {
 	driver    VirtualDriver
 	live      []Block // by block ID
 	known     []lifeState
+	states    []*state // rooms that are free
 }
 
 // lifeState says what became of a block ID.

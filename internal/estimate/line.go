@@ -190,6 +190,7 @@ func (s *skeleton) goOn(o *skeleton) bool {
 	}
 	last := s.events[n-1].Step
 	begin, _ := slices.BinarySearchFunc(o.events, last, func(e trace.Event, step int32) int { return int(e.Step) - int(step) })
+	s.events, s.sites = slices.Grow(s.events, len(o.events)-n), slices.Grow(s.sites, max(0, len(o.sites)-m))
 	first, _ := slices.BinarySearchFunc(o.sites, last, func(x site, step int32) int { return int(x.event.Step) - int(step) })
 	for i := n; i < len(o.events); i++ {
 		e, at := o.events[i], begin+(i-n)%(n-begin)
@@ -285,6 +286,7 @@ func (l *line) play(k int64, events []trace.Event) (*engine.Played, bool) {
 		}
 	}
 	shift := make([]int, len(l.sites))
+	events = slices.Grow(events, len(l.events)+scratchEvents(l, scratch))
 	for i := range l.sites {
 		s := &l.sites[i]
 		if events, next = l.copy(events, next, s.before, k); next < 0 {
@@ -354,6 +356,14 @@ func (l *line) copy(events []trace.Event, from, to int, k int64) (all []trace.Ev
 	return events, to
 }
 
+// scratchEvents counts the events of kernels.
+func scratchEvents(l *line, scratch [][]op.Block) (n int) {
+	for i := range l.sites {
+		n += len(scratch[l.sites[i].rule])
+	}
+	return n
+}
+
 // freedIn reports whether a block is freed again.
 func freedIn(blocks []op.Block, number int) bool {
 	return slices.ContainsFunc(blocks, func(b op.Block) bool { return b.Bytes < 0 && b.Number == number })
@@ -365,9 +375,13 @@ func like(derived, played []trace.Event) bool {
 	if len(played) > len(derived) || len(played) < len(derived) && len(played) > 0 && derived[len(played)].Step == played[len(played)-1].Step {
 		return false
 	}
-	numbers := map[int32]int32{}
-	for i, e := range played {
-		f := derived[i]
+	most := int32(0)
+	for i := range played {
+		most = max(most, derived[i].ID)
+	}
+	numbers := make([]int32, most+1)
+	for i := range played {
+		e, f := &played[i], derived[i]
 		switch e.Kind {
 		case trace.Alloc:
 			numbers[f.ID] = e.ID
@@ -377,7 +391,7 @@ func like(derived, played []trace.Event) bool {
 			}
 		}
 		f.ID = e.ID
-		if e != f {
+		if *e != f {
 			return false
 		}
 	}
