@@ -107,7 +107,7 @@ func derived(ctx context.Context, series *estimate.Series, axis Axis, headroom f
 		if err != nil {
 			return nil
 		}
-		if series.Holds(max(f.Largest, axis.Step)) {
+		if holds(series, axis, f) {
 			f.Plays = series.Played()
 			return f
 		}
@@ -115,6 +115,14 @@ func derived(ctx context.Context, series *estimate.Series, axis Axis, headroom f
 			return nil
 		}
 	}
+}
+
+// holds reports whether the largest that fits and the next, which does not, are as
+// derived where they are played: the line may go through the largest, or tell of it
+// what it tells of no other. A next that is refused was not derived.
+func holds(series *estimate.Series, axis Axis, f *Found) bool {
+	last := max(f.Largest, axis.Step)
+	return series.Holds(last) && (f.Bound || f.Refused != "" || series.Holds(last+axis.Step))
 }
 
 // lay lays a line through the job that was run and one with another value: about where

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -98,8 +99,8 @@ func TestPresets(t *testing.T) {
 }
 
 // maxPlays is how many jobs a search plays beside the one that it begins with: a second,
-// and the largest.
-const maxPlays = 2
+// the largest, and the next.
+const maxPlays = 3
 
 // sameDerived holds a search that derives jobs against one that begins at the same
 // place and plays them, whose outcome it returns.
@@ -162,6 +163,72 @@ device: {gpu: t4}
 	g, err := Search(context.Background(), r, Batch, 0.05)
 	if err != nil || f.Largest != g.Largest || f.Recommended != g.Recommended || f.Plays <= maxPlays {
 		t.Errorf("%+v, played %+v (%v)", f, g, err)
+	}
+}
+
+// Jobs that a line tells wrongly of, though some lie on it, are found out: by the next
+// after the largest, and by all steps where the later ones are others.
+func TestDerivedHolds(t *testing.T) {
+	const text = `memplan: 1
+model:
+  inputs: {x: [300], y: {shape: [], dtype: int64}}
+  layers: [LAYERS]
+  loss: {cross_entropy: {target: y}}
+device: {gpu: t4, context: 0MiB, memory: MEMORY}
+`
+	const zeros = "{zeros: [SIZE, 27000], name: t}, {Linear: 70, inputs: x}"
+	for _, c := range []struct {
+		name, layers, size, more, memory string
+		at                               int64
+	}{
+		{"one fits by the line", zeros, "${10 * min(B, 100)}", "", "115MiB", 2394},
+		{"a line through the largest", zeros, "${B // 8 * 8}", "", "325MiB", 2917},
+		{"each with each", "{Linear: 700, inputs: x, name: h}, {transpose: {dim0: 0, dim1: 1}, inputs: h, name: t}, {matmul: [h, t]}", "", "", "162MiB", 2708},
+		{"every third", "{Linear: 900}, {view: [SIZE, 2700]}, {view: [-1, 900]}, {Linear: 700}", "${B // 3}", "", "46MiB", 45},
+		{"later steps", "{Linear: 700}, ReLU, {Linear: 900}", "", `eval:
+  every: 20
+  step:
+    - batch
+    - {forward: {model: model}, name: out}
+    - {matmul: [out, {transpose: {dim0: 0, dim1: 1}, inputs: out}], name: all}
+`, "221MiB", 1000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			text := strings.NewReplacer("LAYERS", strings.Replace(c.layers, "SIZE", strconv.Quote(c.size), 1), "MEMORY", c.memory).Replace(text) + c.more
+			r := &estimate.Recipe{Path: "test.yaml", Text: []byte(text)}
+			j, err := r.Job(estimate.Key{Path: Batch.Key, Value: fmt.Sprint(c.at)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err := estimate.Run(j)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := Search(context.Background(), r, BatchFrom(o), 0.05)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fits := func(b int64) bool {
+				j, err := r.Job(estimate.Key{Path: Batch.Key, Value: fmt.Sprint(b)})
+				if err != nil {
+					return false
+				}
+				fits, _, err := estimate.Fits(j)
+				return err == nil && fits
+			}
+			if !fits(f.Largest) || !fits(f.Recommended) {
+				t.Errorf("%d or %d does not fit", f.Largest, f.Recommended)
+			}
+			for b := f.Largest + 1; b <= f.Largest+Lookahead; b++ {
+				if fits(b) {
+					t.Errorf("%d fits, beyond %d", b, f.Largest)
+				}
+			}
+			if j, err := r.Job(estimate.Key{Path: Batch.Key, Value: fmt.Sprint(f.Largest + 1)}); (j == nil) != (f.Refused != "") {
+				t.Errorf("refused: %q (%v)", f.Refused, err)
+			}
+		})
 	}
 }
 

@@ -29,6 +29,7 @@ type Series struct {
 	on      []*engine.Played
 	off     *engine.Played // what was played last and does not lie on it
 	offAt   int64
+	steps   int // that tell of a job whether it lies on the line; 0: all
 	dropped bool
 	job     *Job      // of which the others on the line differ in sizes alone
 	room    sync.Pool // *room
@@ -82,18 +83,15 @@ func (s *Series) Lay(o *Outcome, first, second int64) (bool, error) {
 		return false, nil
 	}
 	s.job = o.Job
-	p, err := s.play(second, heldSteps)
-	if err != nil {
-		return false, err
-	}
-	if s.through([]int64{first, second}, []*engine.Played{o.Played, p}) {
-		return true, nil
-	}
-	if p, err = s.play(second, 0); err != nil {
-		return false, err
-	}
-	if s.through([]int64{first, second}, []*engine.Played{o.Played, p}) {
-		return true, nil
+	var p *engine.Played
+	for _, s.steps = range []int{heldSteps, 0} {
+		var err error
+		if p, err = s.play(second, s.steps); err != nil {
+			return false, err
+		}
+		if s.through([]int64{first, second}, []*engine.Played{o.Played, p}) {
+			return true, nil
+		}
 	}
 	if first != 1 {
 		return false, nil
@@ -101,7 +99,8 @@ func (s *Series) Lay(o *Outcome, first, second int64) (bool, error) {
 	if first = 2; second == first {
 		first = 3
 	}
-	q, err := s.play(first, heldSteps)
+	s.steps = heldSteps
+	q, err := s.play(first, s.steps)
 	return err == nil && s.through([]int64{second, first}, []*engine.Played{p, q}), nil
 }
 
@@ -210,8 +209,8 @@ func (s *Series) Reserved(k int64) (n tensor.Bytes, err error) {
 	return n, err
 }
 
-// heldSteps are how many steps are played to see whether a job lies on the line: the
-// second finds gradients and the optimizer's state, and those after it are like it.
+// heldSteps are how many steps tell of a job whether it lies on the line, unless later
+// ones are others: the second finds gradients and the optimizer's state.
 const heldSteps = 2
 
 // Holds plays the job with a value of the key and reports whether it lies on the line.
@@ -219,7 +218,7 @@ func (s *Series) Holds(k int64) bool {
 	if k == 1 || slices.Contains(s.at, k) {
 		return true
 	}
-	p, err := s.play(k, heldSteps)
+	p, err := s.play(k, s.steps)
 	if err != nil {
 		return false
 	}
