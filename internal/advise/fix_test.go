@@ -529,3 +529,27 @@ func TestCatalogue(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesOfAdvice asks advice for models whose blocks have the names of layers:
+// only layers are normalized by their batches, and only those are linear.
+func TestNamesOfAdvice(t *testing.T) {
+	const text = `memplan: 1
+model:
+  inputs: {x: {shape: [8, 16, 16]}, y: {shape: [], dtype: int64}}
+  blocks:
+    batch_norm_free: {layers: [{Conv2d: {out_channels: 8, kernel_size: 1}}, LAYER]}
+    linear_attention: {layers: [{Conv2d: {out_channels: 8, kernel_size: 1}}, ReLU]}
+  layers: [{block: batch_norm_free}, {block: linear_attention}, {block: batch_norm_free}, Flatten, {narrow: [1, 0, 10]}]
+  loss: {CrossEntropyLoss: {target: y}}
+train: {batch_size: 16}
+`
+	for layer, says := range map[string]bool{"ReLU": false, "BatchNorm2d": true, "SyncBatchNorm": true} {
+		b := base(t, &estimate.Recipe{Path: "test.yaml", Text: []byte(strings.ReplaceAll(text, "LAYER", layer))})
+		if o := option(t, b, "accumulate:2"); strings.Contains(o.Text, "batch normalization") != says {
+			t.Errorf("blocks with %s: %s", layer, o.Text)
+		}
+		if got := Lookup("lora").Options(b); len(got) > 0 {
+			t.Errorf("adapters where no layer is linear: %s", got[0].Text)
+		}
+	}
+}

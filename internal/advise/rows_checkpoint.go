@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
@@ -69,7 +70,7 @@ func blocksOf(b *Base) *blocks {
 	out := &blocks{chain: len(root.Forward.Chain())}
 	if out.chain == 0 {
 		for _, ch := range root.Children {
-			if ch.Class != nil && ch.Class.Python == "nn.Sequential" && len(ch.Class.Children) > out.chain {
+			if ch.Class != nil && ch.Class.Layer == nn.Sequential && len(ch.Class.Children) > out.chain {
 				out.chain, out.chainAt = len(ch.Class.Children), ch.Path
 			}
 		}

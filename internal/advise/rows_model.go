@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/nn"
 )
 
 // modelChanges are those of the model itself.
@@ -112,7 +113,7 @@ func (b *Base) param(name string) (path string, value any) {
 func adapters(b *Base, quantized bool) []Option {
 	s := b.Job.Spec
 	if !b.trains() || s.Model == nil || s.LoRA != nil || s.Model.LoRA != nil || s.Freeze != nil || s.Model.Freeze != nil || s.Quantize != nil || s.Model.Quantize != nil ||
-		s.Prune != nil || s.Train.EMA != nil || !b.hasKind("Linear") || b.blocks == nil || b.blocks.n == 0 {
+		s.Prune != nil || s.Train.EMA != nil || !b.has(func(l nn.Layer) bool { return l.Linear }) || b.blocks == nil || b.blocks.n == 0 {
 		return nil
 	}
 	const rank = 16

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/torchver"
 )
@@ -172,7 +173,7 @@ func accumulate(b *Base) []Option {
 			ns = append(ns, n)
 		}
 	}
-	normalized := b.hasKind("BatchNorm")
+	normalized := b.has(func(l nn.Layer) bool { return l.Batch })
 	var out []Option
 	for _, n := range ns {
 		text := fmt.Sprintf("accumulate gradients over %d microbatches of %d", n*already, batch/n)
@@ -205,13 +206,12 @@ func accumulate(b *Base) []Option {
 	return out
 }
 
-// hasKind reports whether a model that is trained has a module whose kind begins
-// so.
-func (b *Base) hasKind(prefix string) bool {
+// has reports whether a model that is trained has a layer with a property.
+func (b *Base) has(property func(l nn.Layer) bool) bool {
 	found := false
 	for _, m := range b.Job.Program.Models {
 		if !m.Eval {
-			m.Root.Walk(func(_ string, c *program.Class) { found = found || strings.HasPrefix(c.Kind(), prefix) })
+			m.Root.Walk(func(_ string, c *program.Class) { found = found || property(c.Is()) })
 		}
 	}
 	return found

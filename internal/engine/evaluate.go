@@ -45,7 +45,7 @@ func (p *Player) over(c *program.Class, m *module) *module {
 
 func (p *Player) take(n, from *module) {
 	n.params, n.buffers, n.attrs, n.sharded = from.params, from.buffers, from.attrs, from.sharded
-	p.names.kind(n.layer, from.class.Kind())
+	p.names.class(n.layer, from.class)
 	for i, own := range n.class.Children {
 		k := slices.IndexFunc(from.class.Children, func(ch program.Child) bool { return ch.Path == own.Path })
 		switch {

@@ -54,7 +54,7 @@ func (p *Player) Leaf(c trace.Category, d tensor.DType, requiresGrad bool, size 
 func (p *Player) instantiate(c *program.Class, path string) *module {
 	p.meter.Hold(moduleBytes + tensor.Bytes(len(path)))
 	m := &module{class: c, path: path, layer: p.names.layer(path)}
-	p.names.kind(m.layer, c.Kind())
+	p.names.class(m.layer, c)
 	m.params, m.buffers, m.attrs = cells(c, c.Params, m.layer), cells(c, c.Buffers, m.layer), cells(c, c.Attrs, m.layer)
 	for _, ch := range c.Children {
 		sub := ch.Path

@@ -87,15 +87,11 @@ func (p *Player) toHost(m *module) {
 	p.layer = 0
 }
 
-// whole lists the modules of torch.nn that use parameters of their children
-// without calling them.
-var whole = map[string]bool{"MultiheadAttention": true}
-
 // hooked reports whether hooks keep a module from its fused path: those of the
 // modules in it do (TransformerEncoderLayer.forward in
 // torch/nn/modules/transformer.py).
 func (p *Player) hooked(m *module) bool {
-	return p.offload.Parameters && !whole[m.class.Kind()] || m.masks() || m.isSharded()
+	return p.offload.Parameters && !m.class.Is().Whole || m.masks() || m.isSharded()
 }
 
 // onload copies the parameters that m needs to the device before its forward (a
@@ -106,7 +102,7 @@ func (p *Player) onload(m *module) func() {
 		return func() {}
 	}
 	cells, all := m.params, 0
-	if whole[m.class.Kind()] {
+	if m.class.Is().Whole {
 		cells, all = parameters([]*module{m}), 1
 	}
 	p.whole += all

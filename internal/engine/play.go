@@ -37,9 +37,9 @@ type Played struct {
 	Skipped int
 	// Warnings tell what PyTorch would warn of.
 	Warnings []string
-	// Kinds are the classes of the trace's layers, as Trace.Layers; "" for what
+	// Classes are those of the trace's layers, as Trace.Layers; nil for what
 	// is no module.
-	Kinds []string
+	Classes []*program.Class
 	// Workspaces are those of cuDNN's convolutions.
 	Workspaces Workspaces
 	// Kernels are those of whose scratch a rule of their own decides, in order.
@@ -148,11 +148,11 @@ func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 	played = &Played{Trace: j.tr}
 	j.run(steps, played, dies)
 	j.sum()
-	for len(j.names.kinds) < len(j.tr.Layers) {
-		j.names.kind(int32(len(j.names.kinds)), "")
+	for len(j.names.classes) < len(j.tr.Layers) {
+		j.names.class(int32(len(j.names.classes)), nil)
 	}
 	played.Skipped = j.scaler.skipped
-	played.Totals, played.Kinds, played.Workspaces, played.Host, played.Warnings = j.totals, j.names.kinds, j.workspaces, j.host, j.warnings
+	played.Totals, played.Classes, played.Workspaces, played.Host, played.Warnings = j.totals, j.names.classes, j.workspaces, j.host, j.warnings
 	played.Kernels = j.kernels
 	return played, nil
 }

@@ -141,7 +141,7 @@ type names struct {
 	tr     *trace.Trace
 	ops    map[string]int32
 	layers map[string]int32
-	kinds  []string // by layer: the module's class
+	classes []*program.Class // by layer; nil of none
 	rows   map[*op.Row]int32
 	nodes  map[*op.Row]int32
 }
@@ -167,12 +167,12 @@ func intern(m map[string]int32, list *[]string, s string) int32 {
 func (n *names) op(s string) int32    { return intern(n.ops, &n.tr.Ops, s) }
 func (n *names) layer(s string) int32 { return intern(n.layers, &n.tr.Layers, s) }
 
-// kind notes of which class a layer is.
-func (n *names) kind(layer int32, kind string) {
-	for len(n.kinds) <= int(layer) {
-		n.kinds = append(n.kinds, "")
+// class notes of which class a layer is.
+func (n *names) class(layer int32, c *program.Class) {
+	for len(n.classes) <= int(layer) {
+		n.classes = append(n.classes, nil)
 	}
-	n.kinds[layer] = kind
+	n.classes[layer] = c
 }
 
 func (n *names) row(r *op.Row) int32 {

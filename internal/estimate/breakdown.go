@@ -23,7 +23,7 @@ func (o *Outcome) breakdown(r *report.Report) {
 		c := tr.Categories[e.ID]
 		sums[c] += e.Bytes
 		requested += e.Bytes
-		path, kind := pattern(tr.Layers[e.Layer]), o.Played.Kinds[e.Layer]
+		path, kind := pattern(tr.Layers[e.Layer]), o.Played.Classes[e.Layer].Kind()
 		key := path + " " + kind
 		l := layers[key]
 		if l == nil {

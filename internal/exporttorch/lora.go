@@ -2,8 +2,10 @@ package exporttorch
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/program"
 )
 
@@ -24,22 +26,40 @@ var (
 	loraAddPython string
 )
 
+// adapter is a class of a script that stands for some of PEFT's.
+type adapter struct {
+	layers []*nn.Layer
+	name   string
+	text   string // its definition; "": it is among what all have
+}
+
+// adapterTable is in the order in which scripts define the classes.
+var adapterTable = []*adapter{
+	{[]*nn.Layer{nn.LoraLinear}, "LoraLinear", ""},
+	{nn.LoraConv[1:], "LoraConv", loraConvPython},
+	{[]*nn.Layer{nn.LoraEmbedding}, "LoraEmbedding", loraEmbeddingPython},
+	{[]*nn.Layer{nn.LoraLinear4bit}, "LoraLinear4bit", lora4bitPython},
+	{[]*nn.Layer{nn.LoraLinear8bit}, "LoraLinear8bit", lora8bitPython},
+}
+
+// adapterOf is the class for an adapter.
+func adapterOf(l *nn.Layer) *adapter {
+	return adapterTable[slices.IndexFunc(adapterTable, func(a *adapter) bool { return slices.Contains(a.layers, l) })]
+}
+
 // adapterKinds lists the classes that adapters go around with the adapter's, in
 // the order of first use.
-func (s *script) adapterKinds(a *program.Adapters) (kinds []string, adapters map[string]string) {
-	adapters = map[string]string{}
+func (s *script) adapterKinds(a *program.Adapters) (kinds []string, adapters map[string]*adapter) {
+	adapters = map[string]*adapter{}
 	for _, l := range a.Layers {
 		base := l.Class.Children[0].Class
-		kind, _, _ := strings.Cut(base.Python, "(")
-		if kind == "" {
+		kind := base.Is().Python
+		if base.IsBlock() {
 			kind = s.className(base)
 		}
-		if adapters[kind] == "" {
+		if adapters[kind] == nil {
 			kinds = append(kinds, kind)
-			adapters[kind], _, _ = strings.Cut(l.Class.Python, "(")
-			if strings.HasPrefix(adapters[kind], "LoraConv") {
-				adapters[kind] = "LoraConv"
-			}
+			adapters[kind] = adapterOf(l.Class.Layer)
 		}
 	}
 	return kinds, adapters
@@ -47,7 +67,7 @@ func (s *script) adapterKinds(a *program.Adapters) (kinds []string, adapters map
 
 // adapterClasses prints what adapters are made of.
 func (s *script) adapterClasses() {
-	used := map[string]bool{}
+	used := map[*adapter]bool{}
 	for _, m := range s.job.Models {
 		if m.Adapters == nil {
 			continue
@@ -61,12 +81,9 @@ func (s *script) adapterClasses() {
 		return
 	}
 	s.b.WriteString(loraPython)
-	for _, part := range []struct{ name, text string }{
-		{"LoraConv", loraConvPython}, {"LoraEmbedding", loraEmbeddingPython},
-		{"LoraLinear4bit", lora4bitPython}, {"LoraLinear8bit", lora8bitPython},
-	} {
-		if used[part.name] {
-			s.b.WriteString(part.text)
+	for _, a := range adapterTable {
+		if used[a] {
+			s.b.WriteString(a.text)
 		}
 	}
 	s.b.WriteString(loraAddPython)
@@ -82,7 +99,7 @@ func (s *script) adapters() {
 		kinds, adapters := s.adapterKinds(a)
 		parts := make([]string, len(kinds))
 		for i, k := range kinds {
-			parts[i] = k + ": " + adapters[k]
+			parts[i] = k + ": " + adapters[k].name
 		}
 		bias := ""
 		if a.Bias != "none" {

@@ -161,7 +161,7 @@ func (p *printer) arguments(e *program.Expr) []string {
 // keyword is the name of an argument of a module's forward: a block's own, or
 // that of a module of torch.nn.
 func (p *printer) keyword(e *program.Expr, i int) string {
-	if c := p.class.Children[e.Child].Class; c.Forward != nil && c.Python == "" {
+	if c := p.class.Children[e.Child].Class; c.Forward != nil && c.IsBlock() {
 		return p.name(nameKey{local, c.Forward, e.Names[i]})
 	}
 	return e.Names[i]

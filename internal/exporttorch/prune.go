@@ -3,6 +3,7 @@ package exporttorch
 import (
 	"strings"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/program"
 )
 
@@ -32,11 +33,11 @@ func prunes(j *program.Job) bool {
 // pruning prints what masks the weights of a model, before it is moved.
 func (s *script) pruning(m *program.Model) {
 	var kinds []string
-	seen := map[string]bool{}
+	seen := map[*nn.Layer]bool{}
 	for _, l := range m.Pruned.Layers {
-		if kind, _, _ := strings.Cut(l.Class.Python, "("); !seen[kind] {
+		if kind := l.Class.Layer; !seen[kind] {
 			seen[kind] = true
-			kinds = append(kinds, kind)
+			kinds = append(kinds, kind.Python)
 		}
 	}
 	s.printf("mask_weights(%s, [%s], %s, %s, amount=%s)", s.modelName(m.Name), strings.Join(kinds, ", "), s.patterns(m.Pruned.Modules, m), s.patterns(m.Pruned.Except, m), program.Literal(m.Pruned.Amount))

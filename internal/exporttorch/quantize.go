@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -31,7 +32,7 @@ func (s *script) quantizedClasses() {
 		}
 		bits = append(bits, q.Of.Bits)
 		m.Root.Walk(func(_ string, c *program.Class) {
-			if strings.TrimRight(c.Name, "0123456789") == "Conv1D" && !slices.Contains(linear, s.className(c)) {
+			if c.Layer == nn.Conv1D && !slices.Contains(linear, s.className(c)) {
 				linear = append(linear, s.className(c))
 			}
 		})

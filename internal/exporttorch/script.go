@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
@@ -98,10 +99,6 @@ func (s *script) print(o Options) {
 	s.loop(o.Steps)
 }
 
-// sequential is the constructor of nn.Sequential, whose arguments are its
-// children. With a name, it is a class of its own with another forward.
-const sequential = "nn.Sequential"
-
 // script is the text under way.
 type script struct {
 	job    *program.Job
@@ -146,7 +143,7 @@ func (s *script) classes() {
 }
 
 func (s *script) class(c *program.Class) {
-	if s.seen[c] || (c.Python != "" && c.Python != sequential) {
+	if s.seen[c] || !c.IsBlock() && c.Layer != nn.Sequential {
 		return
 	}
 	s.seen[c] = true
@@ -159,7 +156,7 @@ func (s *script) class(c *program.Class) {
 	}
 	s.line("")
 	s.line("")
-	if c.Python == sequential {
+	if c.Layer == nn.Sequential {
 		s.printf("class %s(nn.Sequential):", s.className(c))
 		s.indent++
 		s.line(`"""nn.Sequential, some of whose modules are checkpointed."""`)
@@ -262,12 +259,12 @@ func (s *script) wrapped(open string, parts []string, closing string) string {
 // construct prints the expression that makes a module.
 func (s *script) construct(c *program.Class) string {
 	switch {
-	case c.Python == sequential:
+	case c.Layer == nn.Sequential:
 		parts := make([]string, len(c.Children))
 		for i, ch := range c.Children {
 			parts[i] = s.construct(ch.Class)
 		}
-		name := sequential
+		name := nn.Sequential.Python
 		if c.Name != "" {
 			name = s.className(c)
 		}

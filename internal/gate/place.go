@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -73,26 +75,28 @@ func (u *unit) layer(name string, o *outcome) (spec.Span, bool) {
 		return opt.Name.At, opt.Name.At.Line > 0
 	}
 	op, _, _ := strings.Cut(name, ".") // _cudnn_rnn.reserve is a part of _cudnn_rnn
-	runs := map[string]bool{op: true}
+	runs := map[*nn.Layer]bool{}
 	tr := o.Played.Trace
 	for i := range tr.Events {
 		if e := &tr.Events[i]; tr.Ops[e.Op] == name || tr.Ops[e.Op] == op {
-			runs[o.Played.Kinds[e.Layer]] = true
+			if c := o.Played.Classes[e.Layer]; c != nil {
+				runs[c.Layer] = true
+			}
 		}
 	}
 	for _, m := range o.Job.Program.Models { // operators that allocate nothing by themselves
 		m.Root.Walk(func(_ string, c *program.Class) {
 			if c.Forward != nil && calls(c.Forward, op) {
-				runs[c.Kind()] = true
+				runs[c.Layer] = true
 			}
 		})
 	}
-	delete(runs, "")
+	delete(runs, nil)
 	var found *spec.Entry
 	var walk func(list []*spec.Entry)
 	walk = func(list []*spec.Entry) {
 		for _, e := range list {
-			if found == nil && runs[e.Head.V] {
+			if l := graph.LookupLayer(e.Head.V); found == nil && (e.Head.V == op || l != nil && runs[&l.Is]) {
 				found = e
 			}
 			for _, in := range e.Inputs {

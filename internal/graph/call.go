@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -447,7 +448,7 @@ func (u *unit) sequential(e *spec.Entry, sc *scope, ins []val) (*program.Class, 
 	}
 	el.enter(e.At)
 	defer func() { el.depth-- }()
-	n := &unit{el: el, class: &program.Class{Python: "nn.Sequential"}, scope: sc, blocks: u.blocks, children: map[string]int{}, declared: map[string]*declared{}}
+	n := &unit{el: el, class: &program.Class{Layer: nn.Sequential, Python: nn.Sequential.Python}, scope: sc, blocks: u.blocks, children: map[string]int{}, declared: map[string]*declared{}}
 	f := n.newFn("forward", program.Module, sc, []string{"input"}, ins, e.At)
 	n.class.Forward = f.f
 	f.chain(e.Body, sc)

@@ -143,6 +143,8 @@ func (c *checker) frame(b *spec.Named[spec.Block]) {
 			errs.Addf(b.V.Parameters[0].Name.At, own, b.Name.V)
 		case len(b.V.Buffers) > 0:
 			errs.Addf(b.V.Buffers[0].Name.At, own, b.Name.V)
+		case b.V.StandsFor.Set:
+			errs.Addf(b.V.StandsFor.At, "stands_for is of modules; %q is none", b.Name.V)
 		}
 	}
 	if b.V.Layers == nil && errs.Err() == nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -71,7 +72,7 @@ func (el *elaborator) checkpointOf(c *spec.Checkpoint) *program.Checkpoint {
 
 // checkSegments refuses what checkpoint_sequential cannot cut.
 func (el *elaborator) checkSegments(c *spec.Checkpoint, class *program.Class, path string) {
-	if class.Python != "nn.Sequential" {
+	if class.Layer != nn.Sequential {
 		el.fail(c.Segments.At, "segments are made of a Sequential; %s is %s", path, class.Describe())
 	}
 	el.checkCount(c, len(class.Children))
@@ -183,7 +184,7 @@ type checkpointPath struct {
 func (r *checkpointer) find(c *program.Class, path string, model int, patterns program.Patterns) {
 	outermost(c, path, patterns, func(at string, child int, c *program.Class) {
 		ch := &c.Children[child]
-		if c.Python != "" && c.Python != "nn.Sequential" {
+		if !c.IsBlock() && c.Layer != nn.Sequential {
 			r.el.fail(r.spec.At, "%s is called by the code of %s, which cannot be changed; checkpoint a module around it", at, c.Describe())
 		}
 		if r.spec.Segments.Set {
@@ -257,7 +258,7 @@ func (r *checkpointer) rewrite(c *program.Class, path string, model int) *progra
 		}
 	}
 	if len(calls) > 0 {
-		if out.Python == "nn.Sequential" { // a class of its own
+		if out.Layer == nn.Sequential { // a class of its own
 			out.Name = r.el.className(checkpointedSequential)
 		}
 		for _, x := range out.CheckpointCalls(r.to, calls) {
@@ -304,7 +305,7 @@ func (el *elaborator) sequential(c *spec.Checkpoint) {
 		}
 		var lists []int
 		for k, ch := range root.Children {
-			if ch.Class.Python == "nn.Sequential" {
+			if ch.Class.Layer == nn.Sequential {
 				lists = append(lists, k)
 			}
 		}

@@ -226,6 +226,7 @@ func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]
 	el.in(b, func() {
 		n.parameters(b.V.Parameters, b.V.Buffers)
 		n.modules(b.V.Modules)
+		n.standsFor(b.V)
 	})
 	f := n.newFn("forward", program.Module, sc, inputNames(b.V), ins, at)
 	n.class.Forward = f.f

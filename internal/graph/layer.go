@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
@@ -25,6 +26,8 @@ type Layer struct {
 	Inputs string
 	// Tuples says that inputs may be lists of tensors.
 	Tuples bool
+	// Is says what other packages must know of it; its name is that of Sig.
+	Is nn.Layer
 	// Build makes parameters and the body of forward.
 	Build func(b *builder)
 
@@ -60,7 +63,7 @@ func layer(l Layer) {
 	} else {
 		p.keyword = len(p.inputs)
 	}
-	p.name = p.sig.Key
+	p.name, p.Is.Python = p.sig.Key, p.sig.Python
 	if layers[p.name] != nil {
 		panic("graph: layer " + p.name + " is defined twice")
 	}
@@ -401,7 +404,7 @@ func (el *elaborator) buildLayer(l *Layer, args map[string]any, given map[string
 		}
 	}
 	b := &builder{
-		el: el, layer: l, class: &program.Class{}, fn: &program.Func{Name: "forward", Kind: program.Module},
+		el: el, layer: l, class: &program.Class{Layer: &l.Is}, fn: &program.Func{Name: "forward", Kind: program.Module},
 		args: map[string]any{}, given: given, slots: map[string]int{},
 	}
 	b.class.Forward = b.fn

@@ -3,6 +3,7 @@ package graph
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
@@ -14,6 +15,7 @@ func init() {
 		// forward's own arguments
 		Forward: "forward(need_weights: bool = True, average_attn_weights: bool = True, is_causal: bool = False)",
 		Inputs:  "query key value * key_padding_mask? attn_mask?",
+		Is:      nn.Layer{Whole: true, Init: nn.Xavier},
 		Build:   buildMHA,
 	})
 	layer(Layer{
@@ -54,7 +56,7 @@ func buildMHA(b *builder) {
 		m.inBias = b.param("in_proj_bias", 3*e)
 	}
 	// out_proj is a Linear whose weights the function takes.
-	out := &program.Class{Python: "", Params: []program.Param{{Name: "weight", Size: []int64{e, e}, DType: b.dtype()}}}
+	out := &program.Class{Layer: nn.OutProj, Params: []program.Param{{Name: "weight", Size: []int64{e, e}, DType: b.dtype()}}}
 	m.outWeight = b.own("out_proj.weight", b.el.computed(b.dtype()), []int64{e, e})
 	if b.bool("bias") {
 		out.Params = append(out.Params, program.Param{Name: "bias", Size: []int64{e}, DType: b.dtype()})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 )
 
@@ -26,6 +27,7 @@ func pointwise(sig, row string, args func(b *builder) any) {
 func init() {
 	layer(Layer{
 		Sig: "nn.Linear(in_features: infer int, out_features: int, bias: bool = True)",
+		Is:  nn.Layer{Linear: true, Init: nn.Kaiming},
 		Build: func(b *builder) {
 			in, out := b.infer("in_features", b.x(1).Dim(-1)), b.positive("out_features")
 			w := b.param("weight", out, in)
@@ -83,6 +85,7 @@ func init() {
 
 	layer(Layer{
 		Sig: "nn.LayerNorm(normalized_shape: infer ints, eps: float = 1e-05, elementwise_affine: bool = True, bias: bool = True)",
+		Is:  nn.Layer{Init: nn.Ones},
 		Build: func(b *builder) {
 			shape := b.ints("normalized_shape")
 			if shape == nil {
@@ -101,6 +104,7 @@ func init() {
 	})
 	layer(Layer{
 		Sig: "nn.RMSNorm(normalized_shape: infer ints, eps: float? = None, elementwise_affine: bool = True)",
+		Is:  nn.Layer{Init: nn.Ones},
 		Build: func(b *builder) {
 			shape := b.ints("normalized_shape")
 			if shape == nil {
@@ -116,6 +120,7 @@ func init() {
 	})
 	layer(Layer{
 		Sig: "nn.GroupNorm(num_groups: int, num_channels: infer int, eps: float = 1e-05, affine: bool = True)",
+		Is:  nn.Layer{Init: nn.Ones},
 		Build: func(b *builder) {
 			c := b.infer("num_channels", b.x(2).Dim(1))
 			var w, bias val
@@ -151,6 +156,7 @@ func batchNorm(n int) {
 func batchNormLayer(name string, check func(b *builder, x *op.Tensor)) {
 	layer(Layer{
 		Sig: "nn." + name + "(num_features: infer int, eps: float = 1e-05, momentum: float? = 0.1, affine: bool = True, track_running_stats: bool = True)",
+		Is:  nn.Layer{Batch: true, Init: nn.Batch},
 		Build: func(b *builder) {
 			x := b.x(2)
 			check(b, x)

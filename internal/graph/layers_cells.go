@@ -1,11 +1,14 @@
 package graph
 
-import "github.com/memplan/memplan/internal/op"
+import (
+	"github.com/memplan/memplan/internal/nn"
+	"github.com/memplan/memplan/internal/op"
+)
 
 func init() {
 	// single is a cell without a cell state.
 	single := func(sig string, gates int64, row func(b *builder) string) {
-		layer(Layer{Sig: sig, Inputs: "input hx?", Build: func(b *builder) {
+		layer(Layer{Sig: sig, Inputs: "input hx?", Is: nn.Layer{Init: nn.Recurrent(gates)}, Build: func(b *builder) {
 			weights := b.cell(gates)
 			h := b.in(1)
 			if h.isNone() {
@@ -22,6 +25,7 @@ func init() {
 	layer(Layer{
 		Sig:    "nn.LSTMCell(input_size: infer int, hidden_size: int, bias: bool = True)",
 		Inputs: "input hx?", Tuples: true,
+		Is: nn.Layer{Init: nn.Recurrent(4)},
 		Build: func(b *builder) {
 			weights := b.cell(4)
 			hx := b.in(1)

@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 )
 
@@ -33,6 +34,7 @@ func convolution(n int) {
 	layer(Layer{
 		Sig: fmt.Sprintf("nn.Conv%dd(in_channels: infer int, out_channels: int, kernel_size: pair, stride: pair = 1, padding: pair(same|valid) = 0, "+
 			"dilation: pair = 1, groups: int = 1, bias: bool = True, padding_mode: str(zeros|reflect|replicate|circular) = 'zeros')", n),
+		Is: nn.Layer{Conv: n, Init: nn.Kaiming},
 		Build: func(b *builder) {
 			in, out, groups := b.convInput(n)
 			kernel := b.spatial("kernel_size", n, 1)
@@ -82,6 +84,7 @@ func transposedConvolution(n int) {
 	layer(Layer{
 		Sig: fmt.Sprintf("nn.ConvTranspose%dd(in_channels: infer int, out_channels: int, kernel_size: pair, stride: pair = 1, padding: pair = 0, "+
 			"output_padding: pair = 0, groups: int = 1, bias: bool = True, dilation: pair = 1, padding_mode: str(zeros) = 'zeros')", n),
+		Is: nn.Layer{Init: nn.Kaiming},
 		Build: func(b *builder) {
 			in, out, groups := b.convInput(n)
 			o := &op.ConvOptions{

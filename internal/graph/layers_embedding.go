@@ -1,11 +1,15 @@
 package graph
 
-import "github.com/memplan/memplan/internal/op"
+import (
+	"github.com/memplan/memplan/internal/nn"
+	"github.com/memplan/memplan/internal/op"
+)
 
 func init() {
 	layer(Layer{
 		Sig: "nn.Embedding(num_embeddings: int, embedding_dim: int, padding_idx: int? = None, max_norm: float? = None, norm_type: float = 2.0, " +
 			"scale_grad_by_freq: bool = False, sparse: bool = False)",
+		Is: nn.Layer{Table: true, Init: nn.Unit},
 		Build: func(b *builder) {
 			w := b.table()
 			b.finish([]val{b.do("embedding.any", op.BindArgs(&op.EmbeddingArgs{}, b.args), b.in(0), w)})
@@ -15,6 +19,7 @@ func init() {
 		Sig: "nn.EmbeddingBag(num_embeddings: int, embedding_dim: int, max_norm: float? = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False, " +
 			"mode: str(mean|sum|max) = 'mean', sparse: bool = False, include_last_offset: bool = False, padding_idx: int? = None)",
 		Inputs: "input * offsets? per_sample_weights?",
+		Is:     nn.Layer{Init: nn.Unit},
 		Build: func(b *builder) {
 			w := b.table()
 			b.finish([]val{b.do("embedding_bag", op.BindArgs(&op.EmbeddingBagArgs{}, b.args), b.in(0), w, b.in(1), b.in(2))})
@@ -23,6 +28,7 @@ func init() {
 	layer(Layer{
 		Sig:    "nn.Bilinear(in1_features: infer int, in2_features: infer int, out_features: int, bias: bool = True)",
 		Inputs: "input1 input2",
+		Is:     nn.Layer{Init: nn.Bilinear},
 		Build: func(b *builder) {
 			other := b.ins[1].m.t
 			if other.Rank() == 0 {
@@ -42,8 +48,16 @@ func init() {
 // table registers the parameter of an embedding and checks padding_idx.
 func (b *builder) table() val {
 	n := b.positive("num_embeddings")
-	if i := b.int("padding_idx"); b.has("padding_idx") && (i < -n || i >= n) {
+	i := b.int("padding_idx")
+	if b.has("padding_idx") && (i < -n || i >= n) {
 		b.fail("padding_idx", "padding_idx %d is not within %d embeddings", i, n)
 	}
-	return b.param("weight", n, b.positive("embedding_dim"))
+	w := b.param("weight", n, b.positive("embedding_dim"))
+	if b.has("padding_idx") {
+		if i < 0 {
+			i += n
+		}
+		b.class.Params[0].Blank = &i
+	}
+	return w
 }

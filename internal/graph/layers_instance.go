@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 )
 
@@ -11,6 +12,7 @@ func init() {
 	for n := 1; n <= 3; n++ {
 		layer(Layer{
 			Sig: fmt.Sprintf("nn.InstanceNorm%dd(num_features: infer int, eps: float = 1e-05, momentum: float = 0.1, affine: bool = False, track_running_stats: bool = False)", n),
+			Is:  nn.Layer{Init: nn.Batch},
 			Build: func(b *builder) {
 				x := b.x(2)
 				if x.Rank() != n+2 {
@@ -49,6 +51,7 @@ func init() {
 	})
 	layer(Layer{
 		Sig: "nn.PReLU(num_parameters: int = 1, init: float = 0.25)",
+		Is:  nn.Layer{Init: nn.Slope},
 		Build: func(b *builder) {
 			b.finish([]val{b.do("prelu", nil, b.in(0), b.param("weight", b.positive("num_parameters")))})
 		},

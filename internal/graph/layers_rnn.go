@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
@@ -14,7 +15,7 @@ func init() {
 	const args = "bias: bool = True, batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False"
 	const sizes = "input_size: infer int, hidden_size: int, num_layers: int = 1, "
 	recurrent := func(sig string, gates int64, row func(b *builder) string) {
-		layer(Layer{Sig: sig, Inputs: "input hx?", Tuples: true, Build: func(b *builder) { b.recurrent(gates, row(b)) }})
+		layer(Layer{Sig: sig, Inputs: "input hx?", Tuples: true, Is: nn.Layer{Init: nn.Recurrent(gates)}, Build: func(b *builder) { b.recurrent(gates, row(b)) }})
 	}
 	recurrent("nn.LSTM("+sizes+args+", proj_size: int = 0)", 4, func(*builder) string { return "lstm" })
 	recurrent("nn.GRU("+sizes+args+")", 3, func(*builder) string { return "gru" })

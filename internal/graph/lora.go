@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -108,7 +109,7 @@ func adaptable(m *program.Model) (layers []program.Place, last string) {
 		if other := changed[path]; other != nil {
 			c = other
 		}
-		if isLinear(c) || isConv(c) || strings.HasPrefix(c.Python, "nn.Embedding(") {
+		if isLinear(c) || isConv(c) || isTable(c) {
 			layers = append(layers, program.Place{Path: path, Class: c})
 		}
 	})
@@ -117,34 +118,29 @@ func adaptable(m *program.Model) (layers []program.Place, last string) {
 
 // isLinear reports whether a class is a linear layer: of torch.nn, quantized, or
 // the Conv1D of transformers, whose weight lies the other way round.
-func isLinear(c *program.Class) bool {
-	return strings.HasPrefix(c.Python, "nn.Linear(") || quantizedLinear(c) || isConv1D(c)
-}
+func isLinear(c *program.Class) bool { return c.Is().Linear }
 
-func isConv1D(c *program.Class) bool {
-	return strings.TrimRight(c.Name, "0123456789") == "Conv1D" && len(c.Children) == 0 && len(c.Params) == 2
-}
+func isConv1D(c *program.Class) bool { return c.Layer == nn.Conv1D }
 
-func isConv(c *program.Class) bool {
-	for n := 1; n <= 3; n++ {
-		if strings.HasPrefix(c.Python, fmt.Sprintf("nn.Conv%dd(", n)) {
-			return true
-		}
-	}
-	return false
-}
+func isConv(c *program.Class) bool { return c.Is().Conv > 0 }
+
+func isTable(c *program.Class) bool { return c.Is().Table }
 
 // adapted is the class of a layer with its adapter.
 func (el *elaborator) adapted(path string, base *program.Class, a *program.Adapters, l *spec.LoRA) *program.Class {
-	kind := "Linear"
+	layer := nn.LoraLinear
 	switch {
-	case quantizedLinear(base):
-		kind = fmt.Sprintf("Linear%dbit", base.Quantized.Bits)
-	case !isLinear(base):
-		kind, _, _ = strings.Cut(strings.TrimPrefix(base.Python, "nn."), "(")
+	case base.Layer == nn.Linear4bit:
+		layer = nn.LoraLinear4bit
+	case base.Layer == nn.Linear8bit:
+		layer = nn.LoraLinear8bit
+	case isConv(base):
+		layer = nn.LoraConv[base.Layer.Conv]
+	case isTable(base):
+		layer = nn.LoraEmbedding
 	}
 	b := &builder{
-		el: el, class: &program.Class{Python: "Lora" + kind + "()"}, fn: &program.Func{Name: "forward", Kind: program.Module, Params: 1, Slots: []string{"x"}},
+		el: el, class: &program.Class{Layer: layer, Python: layer.Python + "()"}, fn: &program.Func{Name: "forward", Kind: program.Module, Params: 1, Slots: []string{"x"}},
 		args: map[string]any{}, slots: map[string]int{"x": 0},
 	}
 	b.class.Forward = b.fn
@@ -157,7 +153,7 @@ func (el *elaborator) adapted(path string, base *program.Class, a *program.Adapt
 	case isLinear(base):
 		b.linearAdapter(base, a)
 	case isConv(base):
-		b.convAdapter(base, kind, a)
+		b.convAdapter(base, a)
 	default:
 		b.embeddingAdapter(base, a)
 	}
@@ -255,7 +251,8 @@ func linearSize(c *program.Class) (in, out int64) {
 
 // convAdapter is peft.tuners.lora.layer.Conv1d to Conv3d: a convolution like the
 // layer's to r channels, and one over single points.
-func (b *builder) convAdapter(base *program.Class, kind string, a *program.Adapters) {
+func (b *builder) convAdapter(base *program.Class, a *program.Adapters) {
+	kind := fmt.Sprintf("Conv%dd", base.Layer.Conv)
 	ret := base.Forward.Body[len(base.Forward.Body)-1].Value
 	o, ok := ret.OpArgs.(*op.ConvOptions)
 	if !ok || ret.Args[0].Kind != program.Local {
@@ -340,7 +337,7 @@ func (el *elaborator) savedModules(m *program.Model, a *program.Adapters, l *spe
 			}
 		}
 		f := c.Forward
-		w := &program.Class{Python: "ModulesToSave()", Children: []program.Child{{Path: program.OriginalModule, Class: c}, {Path: program.ModulesToSave, Class: c}}}
+		w := &program.Class{Layer: nn.ModulesToSave, Python: nn.ModulesToSave.Python + "()", Children: []program.Child{{Path: program.OriginalModule, Class: c}, {Path: program.ModulesToSave, Class: c}}}
 		call := &program.Expr{Kind: program.CallMod, Child: 1}
 		w.Forward = &program.Func{Name: "forward", Kind: program.Module, Params: f.Params, Slots: f.Slots[:f.Params:f.Params]}
 		for i := range f.Params {

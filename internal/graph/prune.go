@@ -95,7 +95,7 @@ func (el *elaborator) masked(name string, m *program.Model, p *spec.Prune) {
 	var layers []program.Place
 	var known []string
 	m.Root.Walk(func(path string, c *program.Class) {
-		if (strings.HasPrefix(c.Python, "nn.Linear(") || isConv(c)) && quantized[path] == nil {
+		if (isLinear(c) && !isConv1D(c) || isConv(c)) && quantized[path] == nil {
 			layers, known = append(layers, program.Place{Path: path, Class: c}), append(known, path)
 		}
 	})

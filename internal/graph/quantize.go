@@ -3,6 +3,7 @@ package graph
 import (
 	"strings"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -116,9 +117,9 @@ func (el *elaborator) quantizedLayer(p program.Place, q program.Quantized, at sp
 	q.In, q.Out = linearSize(c)
 	weight := program.Param{Name: "weight", Size: []int64{q.Out, q.In}, DType: tensor.Int8, Fixed: true, Elements: q.Out * q.In}
 	state := []program.Param{{Name: "SCB", Size: []int64{q.Out}, DType: tensor.Float32, Fixed: true}}
-	python := "Linear8bitLt()"
+	layer := nn.Linear8bit
 	if q.Bits == 4 {
-		python = "Linear4bit()"
+		layer = nn.Linear4bit
 		weight.Size, weight.DType = []int64{(q.Out*q.In + 1) / 2, 1}, tensor.Uint8
 		state = []program.Param{{Name: "absmax", DType: tensor.Float32, Fixed: true}, {Name: "code", Size: []int64{16}, DType: tensor.Float32, Fixed: true}}
 		if q.Double {
@@ -128,7 +129,7 @@ func (el *elaborator) quantizedLayer(p program.Place, q program.Quantized, at sp
 	}
 	b := &builder{
 		el: el, fn: &program.Func{Name: "forward", Kind: program.Module, Params: 1, Slots: []string{"x"}}, slots: map[string]int{"x": 0},
-		class: &program.Class{Python: python, Quantized: &q, Params: []program.Param{weight}, Buffers: state},
+		class: &program.Class{Layer: layer, Python: layer.Python + "()", Quantized: &q, Params: []program.Param{weight}, Buffers: state},
 	}
 	b.class.Forward = b.fn
 	if len(c.Params) > 1 {

@@ -79,7 +79,7 @@ func sameArgs(x, y *program.Expr) bool {
 
 // module compares all but forward.
 func (c *comparison) module(a, b *program.Class) bool {
-	if a.Python != b.Python || (a.Name == "") != (b.Name == "") || len(a.Children) != len(b.Children) || len(a.Methods) != len(b.Methods) || len(a.Applied) != len(b.Applied) {
+	if a.Layer != b.Layer || a.Python != b.Python || (a.Name == "") != (b.Name == "") || len(a.Children) != len(b.Children) || len(a.Methods) != len(b.Methods) || len(a.Applied) != len(b.Applied) {
 		return false
 	}
 	if !reflect.DeepEqual(a.Params, b.Params) || !reflect.DeepEqual(a.Buffers, b.Buffers) || !reflect.DeepEqual(a.ForwardGiven, b.ForwardGiven) {

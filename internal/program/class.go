@@ -3,17 +3,33 @@ package program
 import (
 	"strings"
 
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
 // Kind is the class's name as reports show it: Linear for nn.Linear(...), the
-// class's own name for those of the spec.
+// class's own name for those of the spec; "" of none. What a class is its Layer
+// says.
 func (c *Class) Kind() string {
-	if c.Python == "" {
+	switch {
+	case c == nil:
+		return ""
+	case c.Python == "":
 		return c.Name
 	}
-	callee, _, _ := strings.Cut(c.Python, "(")
-	return callee[strings.LastIndexByte(callee, '.')+1:]
+	return c.Layer.Kind()
+}
+
+// IsBlock reports whether a class has no constructor: its statements are the
+// spec's own, which a script prints.
+func (c *Class) IsBlock() bool { return c.Python == "" }
+
+// Is is what is known of a class beside its statements: nothing of most blocks.
+func (c *Class) Is() nn.Layer {
+	if c.Layer == nil {
+		return nn.Layer{}
+	}
+	return *c.Layer
 }
 
 // OtherTypes lists c's own parameters and buffers that stay in another type when

@@ -13,6 +13,7 @@
 package program
 
 import (
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/tensor"
@@ -88,6 +89,9 @@ type Input struct {
 // Class is a module type with all its sizes fixed. Modules that are alike
 // share their class.
 type Class struct {
+	// Layer is what the class is of torch.nn or of a library, or what a block of the
+	// spec stands for; nil of all other blocks. Names are for printing alone.
+	Layer    *nn.Layer
 	Name     string // of a block; "" for a module of torch.nn
 	Python   string // constructor call of a module of torch.nn: "nn.Linear(10, 20)"
 	Params   []Param
@@ -117,6 +121,7 @@ type Param struct {
 	Aside bool      // a buffer that is no part of the state dict: persistent=False
 	Given []float64 // the elements, where a list of numbers says them
 	Tied  string    // path, from the class, of the parameter that stands in its place
+	Blank *int64    // the row of a table that starts as zeros; nil: none
 
 	Elements int64 // that it stands for, if they are packed; 0: its own
 }

@@ -113,7 +113,11 @@ type Block struct {
 	Keep       []String        `yaml:"keep" doc:"names of forward's values that become attributes of ctx, which live as long as the gradient node (kind: autograd)"`
 	Backward   String          `yaml:"backward" doc:"the function that computes the gradients of the inputs; it takes those of the results, then the saved tensors, then the kept ones (kind: autograd)"`
 	Autocast   Boolean         `yaml:"autocast" default:"true" doc:"false: the statements run under torch.autocast(enabled=False)"`
+	StandsFor  String          `yaml:"stands_for" enum:"Conv1D" doc:"Conv1D: adapters and quantization take the block for the linear layer of transformers whose weight lies the other way round"`
 }
+
+// StandsForConv1D is a value of Block.StandsFor.
+const StandsForConv1D = "Conv1D"
 
 // The kinds of blocks.
 const (
