@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-const testdata = "../../testdata"
+	"github.com/memplan/memplan/internal/testfiles"
+)
 
 var results = func() func(t *testing.T) *Results {
 	var r *Results
@@ -20,7 +20,7 @@ var results = func() func(t *testing.T) *Results {
 		}
 		if r == nil {
 			var err error
-			if r, err = Run(testdata); err != nil {
+			if r, err = Run(testfiles.Path(t)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -148,7 +148,7 @@ func TestGolden(t *testing.T) {
 // that they and the page made from them are up to date.
 func TestCommitted(t *testing.T) {
 	r := results(t)
-	text, err := os.ReadFile(testdata + "/accuracy.json")
+	text, err := os.ReadFile(testfiles.Path(t, "accuracy.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/testfiles"
 )
 
 // TestAtPeak checks on every recorded run in scope and every recorded program
@@ -18,7 +19,7 @@ func TestAtPeak(t *testing.T) {
 	gpus := map[string]string{"sm70": "v100-32gb", "sm75": "t4", "sm80": "a100-40gb", "sm86": "rtx-3090", "sm89": "rtx-4090", "sm90": "h100-80gb"}
 	type job struct{ text, gpu string }
 	texts := map[string]job{}
-	recs, err := Load(testdata + "/truth")
+	recs, err := Load(testfiles.Path(t, "truth"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,7 @@ func TestAtPeak(t *testing.T) {
 			texts["truth "+r.Name] = job{r.Spec(), gpus[r.Config.Arch]}
 		}
 	}
-	files, err := filepath.Glob(testdata + "/fuzz/*.json.gz")
+	files, err := filepath.Glob(testfiles.Path(t, "fuzz", "*.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

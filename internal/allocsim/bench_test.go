@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/internal/trace"
 )
 
@@ -78,7 +79,7 @@ func benchmarkReplay(b *testing.B, events []trace.Event, opts ReplayOptions) {
 
 // BenchmarkRecorded replays recorded training steps, 100,000 events of each.
 func BenchmarkRecorded(b *testing.B) {
-	paths, err := filepath.Glob(filepath.Join(recordedDir, "*.json.gz"))
+	paths, err := filepath.Glob(testfiles.Path(b, "truth-replay", "*.json.gz"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func BenchmarkRecorded(b *testing.B) {
 
 // BenchmarkGolden replays each golden trace.
 func BenchmarkGolden(b *testing.B) {
-	paths, err := filepath.Glob(filepath.Join(goldenDir, "*.json.gz"))
+	paths, err := filepath.Glob(testfiles.Path(b, "golden", "*.json.gz"))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,13 +11,9 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/internal/trace"
-)
-
-const (
-	goldenDir   = "../../testdata/golden"
-	recordedDir = "../../testdata/truth-replay"
 )
 
 // golden is what PyTorch's allocator did with a trace. The oversize statistics
@@ -38,7 +34,7 @@ type golden struct {
 
 // TestGolden replays the recorded traces and compares every event.
 func TestGolden(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join(goldenDir, "*.json.gz"))
+	paths, err := filepath.Glob(testfiles.Path(t, "golden", "*.json.gz"))
 	if err != nil || len(paths) != 44 {
 		t.Fatalf("found %d golden traces, want 44 (%v)", len(paths), err)
 	}
@@ -119,7 +115,7 @@ func samePlace(a, b *tensor.Bytes) bool {
 // TestRecorded replays recorded training steps and compares the peaks of every
 // step.
 func TestRecorded(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(recordedDir, "expected.json"))
+	data, err := os.ReadFile(testfiles.Path(t, "truth-replay", "expected.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +135,7 @@ func TestRecorded(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			f := readTrace(t, readGzip(t, filepath.Join(recordedDir, c.Name+".json.gz")))
+			f := readTrace(t, readGzip(t, testfiles.Path(t, "truth-replay", c.Name+".json.gz")))
 			r, err := Replay(f.Events, replayOptions(t, f))
 			if err != nil {
 				t.Fatal(err)

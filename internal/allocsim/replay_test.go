@@ -3,7 +3,6 @@ package allocsim
 import (
 	"bytes"
 	"encoding/json"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -148,7 +148,7 @@ func TestReplayRefuses(t *testing.T) {
 func TestReplayerReuse(t *testing.T) {
 	var used Replayer
 	for _, name := range []string{"05_edge", "31_oom", "22_streams", "00_grow", "23_oom"} {
-		f := readTrace(t, readGzip(t, filepath.Join(goldenDir, name+".json.gz")))
+		f := readTrace(t, readGzip(t, testfiles.Path(t, "golden", name+".json.gz")))
 		opts := replayOptions(t, f)
 		opts.Series = true
 		got, err := used.Replay(f.Events, opts)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
+
+	"github.com/memplan/memplan/internal/testfiles"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected outputs of the scripts")
@@ -21,10 +23,13 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs testdata/script/<command>_<topic>.txtar.
 func TestScripts(t *testing.T) {
-	dir := "../../testdata/script"
+	dir := testfiles.Path(t, "script")
 	var files []string
 	if testing.Short() { // those in which several things happen at the same time
-		dir, files = "", []string{"../../testdata/script/check_rules.txtar", "../../testdata/script/estimate_advise.txtar", "../../testdata/script/run.txtar"}
+		for _, name := range []string{"check_rules", "estimate_advise", "run"} {
+			files = append(files, filepath.Join(dir, name+".txtar"))
+		}
+		dir = ""
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: dir, Files: files, UpdateScripts: *update, RequireExplicitExec: true,

@@ -9,6 +9,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
 
+	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/specs"
 )
 
@@ -51,7 +52,7 @@ func TestSchema(t *testing.T) {
 			t.Errorf("preset %s: %.600s", n, err.Error())
 		}
 	}
-	files, err := filepath.Glob("../../testdata/ok/*.yaml")
+	files, err := filepath.Glob(testfiles.Path(t, "ok", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("no right specs", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/specs"
 )
 
@@ -32,7 +33,7 @@ model: {inputs: {x: {shape: [4]}}, loss: [mean], layers: [{Linear: 4, if: "${act
 			texts["with "+name] = "memplan: 1\nmodel: {preset: " + name + "}\n"
 		}
 	}
-	files, err := filepath.Glob("../../testdata/ok/*.yaml")
+	files, err := filepath.Glob(testfiles.Path(t, "ok", "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

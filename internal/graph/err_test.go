@@ -15,6 +15,7 @@ import (
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/specs"
 )
@@ -84,7 +85,7 @@ func bounded(t *testing.T, f func() error) error {
 
 func specFiles(t *testing.T, folder string, atLeast int) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", folder, "*.yaml"))
+	files, err := filepath.Glob(testfiles.Path(t, folder, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

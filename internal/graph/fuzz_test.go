@@ -13,6 +13,7 @@ import (
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/specs"
 )
 
@@ -41,7 +42,7 @@ func buildWithin(b *limit.Budget, text []byte) (r *graph.Result, err error) {
 // result or *spec.Errors with a place and a message each, and no panic.
 func FuzzSpec(f *testing.F) {
 	for _, folder := range []string{"ok", "err"} {
-		files, err := filepath.Glob(filepath.Join("..", "..", "testdata", folder, "*.yaml"))
+		files, err := filepath.Glob(testfiles.Path(f, folder, "*.yaml"))
 		if err != nil || len(files) == 0 {
 			f.Fatal(folder, err)
 		}

@@ -2,9 +2,10 @@ package oom
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memplan/memplan/internal/testfiles"
 )
 
 // TestTracebacks reads tracebacks of real runs of PyTorch 2.6.
@@ -18,7 +19,7 @@ func TestTracebacks(t *testing.T) {
 		"gelu":      {Phase: "forward", Module: "**", Call: "gelu"},
 		"size":      {Call: "empty"},
 	} {
-		b, err := os.ReadFile(filepath.Join("../../testdata/oom", name+".log"))
+		b, err := os.ReadFile(testfiles.Path(t, "oom", name+".log"))
 		if err != nil {
 			t.Fatal(err)
 		}

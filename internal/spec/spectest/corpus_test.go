@@ -14,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/specs"
 )
 
@@ -23,8 +24,6 @@ type sample struct {
 	text  []byte
 	files map[string][]byte // beside it
 }
-
-const testdata = "../../../testdata"
 
 // corpus lists every spec of testdata and the presets, in one order.
 func corpus(t testing.TB) []sample {
@@ -54,7 +53,7 @@ func corpus(t testing.TB) []sample {
 
 func glob(t testing.TB, folder, pattern string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(testdata, folder, pattern))
+	files, err := filepath.Glob(testfiles.Path(t, folder, pattern))
 	if err != nil || len(files) == 0 {
 		t.Fatal(folder, pattern, err)
 	}
