@@ -28,13 +28,14 @@ import (
 	"github.com/memplan/memplan/internal/program/programtest"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/testfiles"
 )
 
 // With -numbers-python, TestAgainstPyTorch trains the jobs of -numbers-specs in PyTorch
 // and here; with -numbers-out it records those that are equal. The recording is
 // made anew with
 //
-//	go test ./internal/runtime -run AgainstPyTorch -numbers-python python3 -numbers-specs testdata/numbers.json.gz -numbers-out testdata/numbers.json.gz
+//	go test ./internal/runtime -run AgainstPyTorch -numbers-python python3 -numbers-specs ../../testdata/numbers/numbers.json.gz -numbers-out ../../testdata/numbers/numbers.json.gz
 var (
 	numbersPython = commandline.String("numbers-python", "", "command that runs Python with PyTorch")
 	numbersSpecs  = commandline.String("numbers-specs", "", "files of the specs: YAML, or recordings of programs (a pattern)")
@@ -42,7 +43,7 @@ var (
 )
 
 const (
-	numbersFiles = "testdata/numbers*.json.gz" // of models, of single operators (numbers_ops), and of ways to train (numbers_training)
+	numbersFiles = "numbers*.json.gz" // in testdata/numbers: of models, of single operators (numbers_ops), and of ways to train (numbers_training)
 	numbersSteps = 3
 	numbersMost  = 1536 * tensor.MiB // of memory, of jobs that are compared
 )
@@ -347,7 +348,7 @@ func record(t *testing.T, file string, all []*numbers) {
 // TestNumbers trains the jobs of the recording, and holds every loss and what
 // became of every parameter and buffer against PyTorch. A short test takes some.
 func TestNumbers(t *testing.T) {
-	files, err := filepath.Glob(numbersFiles)
+	files, err := filepath.Glob(testfiles.Path(t, "numbers", numbersFiles))
 	if err != nil {
 		t.Fatal(err)
 	}
