@@ -84,6 +84,13 @@ const (
 	fits
 )
 
+// clash is a set of changes that cannot be made, and neither can those that have them,
+// but for those that have a change which mends it, too.
+type clash struct {
+	of    *combination
+	mends []*Option
+}
+
 // fixer is one search under way.
 type fixer struct {
 	ctx    context.Context
@@ -94,7 +101,8 @@ type fixer struct {
 
 	cut      *combination       // the first that was left out; nil: none was
 	known    map[string]outcome // by id
-	clashes  []*combination     // that cannot be made, and neither can those that have them
+	options  []*Option          // of the catalogue
+	clashes  []clash
 	events   int64
 	tried    int
 	smallest *combination
@@ -112,7 +120,9 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 	}
 	f := &fixer{ctx: ctx, base: b, limits: limits, host: o.FitsHost(), bounds: newBounds(o.Job.Machine.Usable()), known: map[string]outcome{}}
 	f.bounds.learn(&combination{}, o)
-	all := b.combinations(b.options(catalogue))
+	groups := b.options(catalogue)
+	f.options = slices.Concat(groups...)
+	all := b.combinations(groups)
 	out := &Fixes{All: len(all)}
 	var found []*combination // in their order
 	for next, size := 0, firstBatch; next < len(all) && !f.done(found, all[next]); size = min(2*size, batch) {
@@ -198,21 +208,55 @@ func (f *fixer) covered(found []*combination, c *combination, verdict outcome) b
 	})
 }
 
-// clash reports whether some changes of a combination are known not to go together.
-func (f *fixer) clash(c *combination) bool { return slices.ContainsFunc(f.clashes, c.has) }
+// clash reports whether some changes of a combination are known not to go together, or
+// not with the job.
+func (f *fixer) clash(c *combination) bool {
+	return slices.ContainsFunc(f.clashes, func(x clash) bool {
+		return c.has(x.of) && !slices.ContainsFunc(x.mends, func(o *Option) bool { return slices.Contains(c.options, o) })
+	})
+}
 
 // clashed finds which changes of a combination that cannot be made do not go together:
-// two of them, or all.
+// two of them, or all; or the one that does not go with the job. With that one others
+// may go that change what it does not go with: offloading with another precision.
 func (f *fixer) clashed(c *combination) {
-	for i, x := range c.options {
-		for _, y := range c.options[:i] {
-			if pair := f.base.combine([]*Option{y, x}); len(c.options) > 2 && f.try(pair) == nil {
-				f.clashes = append(f.clashes, pair)
+	var alone []*Option // those that go with the job
+	for _, x := range c.options {
+		if f.made(x) {
+			alone = append(alone, x)
+			continue
+		}
+		one := clash{of: f.base.combine([]*Option{x})}
+		if f.clash(one.of) {
+			continue // and is mended
+		}
+		for i, y := range f.options {
+			pair := []*Option{x, y}
+			if i < slices.Index(f.options, x) {
+				pair = []*Option{y, x}
+			}
+			if x.Change.Group != y.Change.Group && f.made(pair...) {
+				one.mends = append(one.mends, y)
+			}
+		}
+		f.clashes = append(f.clashes, one)
+		return
+	}
+	for i, x := range alone {
+		for _, y := range alone[:i] {
+			if !f.made(y, x) {
+				f.clashes = append(f.clashes, clash{of: f.base.combine([]*Option{y, x})})
 				return
 			}
 		}
 	}
-	f.clashes = append(f.clashes, c)
+	f.clashes = append(f.clashes, clash{of: c})
+}
+
+// made reports whether some changes can be made.
+func (f *fixer) made(options ...*Option) bool {
+	_, err := f.base.Recipe.Job(f.base.combine(options).keys()...)
+	return err == nil
 }
 
 // noticed is the part of the reserved memory, one hundredth, that a change must
@@ -273,7 +317,7 @@ func (f *fixer) simulate(cs []*combination) {
 		o := outcomes[i]
 		f.known[c.id] = fails
 		if o == nil {
-			if f.ctx.Err() == nil && !f.clash(c) {
+			if f.ctx.Err() == nil && !f.clash(c) && !f.made(c.options...) {
 				f.clashed(c)
 			}
 			continue
@@ -293,8 +337,7 @@ func (f *fixer) simulate(cs []*combination) {
 	}
 }
 
-// try simulates a combination; nil if it cannot be made, as its changes do not go
-// together.
+// try simulates a combination; nil if it cannot be made.
 func (f *fixer) try(c *combination) *estimate.Outcome {
 	j, err := f.base.Recipe.Job(c.keys()...)
 	if err != nil {
