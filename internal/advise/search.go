@@ -143,8 +143,10 @@ func lay(series *estimate.Series, axis Axis) bool {
 func newSearch(ctx context.Context, series *estimate.Series, axis Axis) *search {
 	s := &search{ctx: ctx, series: series, axis: axis, top: axis.Max / axis.Step, known: map[int64]estimate.Probed{}, refused: map[int64]error{}}
 	if o := axis.From; o != nil && axis.At >= axis.Step && axis.At%axis.Step == 0 && (series.Failing || len(o.Job.Fails) == 0) {
-		s.first = axis.At / axis.Step
-		s.known[s.first] = o.Probed()
+		if known, ok := o.Probed(); ok {
+			s.first = axis.At / axis.Step
+			s.known[s.first] = known
+		}
 	}
 	return s
 }

@@ -232,7 +232,8 @@ device: {gpu: t4, context: 0MiB, memory: MEMORY}
 	}
 }
 
-// What a model refuses, or fails with, is said alike of jobs that are derived.
+// What a model refuses, or fails with, is said alike of jobs that are derived, and that
+// one leaks, which ends the job that was run, says nothing of its size.
 func TestSearchDerivedRefused(t *testing.T) {
 	const refusing = `memplan: 1
 model:
@@ -244,12 +245,14 @@ model:
 train: {batch_size: 30}
 device: {gpu: t4}
 `
+	leaking := strings.Replace(strings.Replace(refusing, `["${64 - B}", 300]`, "[300]", 1), "30}", "1000, keep: out}", 1)
 	for _, c := range []struct {
 		recipe  *estimate.Recipe
 		keys    []estimate.Key
 		refused bool
 	}{
 		{&estimate.Recipe{Path: "test.yaml", Text: []byte(refusing)}, nil, true},
+		{&estimate.Recipe{Path: "test.yaml", Text: []byte(leaking)}, nil, false},
 		{preset(t, "gpt"), []estimate.Key{{Path: "params.seq", Value: "2048"}}, false},
 		{preset(t, "resnet"), []estimate.Key{{Path: "train.cudnn_benchmark", Value: "true"}, {Path: "device.gpu", Value: "t4"}}, false},
 	} {

@@ -49,10 +49,11 @@ func Reserved(j *Job) (n tensor.Bytes, err error) {
 	return o.reserved()
 }
 
-// Probed is what Probe would say of a job that was run.
-func (o *Outcome) Probed() Probed {
+// Probed is what Probe would say of a job that was run; false where that followed a leak,
+// which Probe does not.
+func (o *Outcome) Probed() (Probed, bool) {
 	n := o.Free.PeakReserved.Reserved
-	return Probed{Fits: o.Fits(), Tight: o.Job.Machine.tight(o.OnGPU, n), Usable: o.Job.Machine.Usable(), Reserved: n}
+	return Probed{Fits: o.Fits(), Tight: o.Job.Machine.tight(o.OnGPU, n), Usable: o.Job.Machine.Usable(), Reserved: n}, o.Played.Growth <= 0
 }
 
 func (o *Outcome) probe() (Probed, error) {
