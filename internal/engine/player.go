@@ -138,12 +138,12 @@ func (p *Player) BlasHandle() {
 
 // names interns operator and layer names for the trace.
 type names struct {
-	tr     *trace.Trace
-	ops    map[string]int32
-	layers map[string]int32
+	tr      *trace.Trace
+	ops     map[string]int32
+	layers  map[string]int32
 	classes []*program.Class // by layer; nil of none
-	rows   map[*op.Row]int32
-	nodes  map[*op.Row]int32
+	rows    map[*op.Row]int32
+	nodes   map[*op.Row]int32
 }
 
 func (n *names) init(tr *trace.Trace) {

@@ -24,11 +24,11 @@ func adapted(g *generator, seed uint64) (text, arch string) {
 	}
 	var linear, all []string
 	job.Models[0].Root.Walk(func(path string, c *program.Class) {
-		switch kind, _, _ := strings.Cut(c.Python, "("); kind {
-		case "nn.Linear":
+		is := c.Is()
+		if is.Linear {
 			linear = append(linear, path)
-			fallthrough
-		case "nn.Conv1d", "nn.Conv2d", "nn.Conv3d", "nn.Embedding":
+		}
+		if is.Linear || is.Conv > 0 || is.Table {
 			all = append(all, path)
 		}
 	})
