@@ -318,7 +318,7 @@ func TestCIDocs(t *testing.T) {
 	}
 	text := string(raw)
 	rows := 0
-	for _, r := range gate.Rules {
+	for _, r := range gate.Rules() {
 		row := "| " + r.ID + " | " + r.Name + " | " + string(r.Severity) + " | " + r.Doc + " |\n"
 		if strings.Contains(text, row) {
 			rows++

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memplan/memplan/internal/advise"
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/report"
 )
@@ -147,7 +148,7 @@ func (e *estimation) advise(ctx context.Context, r *estimate.Recipe, o *estimate
 		return ctx.Err()
 	}
 	if err != nil { // such as a model that does not take a batch of 1
-		rep.Warnings = append(rep.Warnings, fmt.Sprintf("the largest batch is not known: a batch of 1 cannot be simulated (%v)", firstLine(err)))
+		rep.Add(note.BatchNotKnown.New("the largest batch is not known: a batch of 1 cannot be simulated (%v)", firstLine(err)))
 	} else {
 		rep.Advice = &report.Advice{
 			MaxBatchSize: found.Largest, MaxIsTight: found.Tight, RecommendedBatchSize: found.Recommended, Headroom: e.share, NotFitting: append([]int64{}, found.Islands...),

@@ -219,15 +219,15 @@ func ruleDataOf(r *gate.Rule) ruleDatum { return ruleDatum{r.ID, r.Name, r.Sever
 
 func ruleData() (any, error) {
 	var out []ruleDatum
-	for i := range gate.Rules {
-		out = append(out, ruleDataOf(&gate.Rules[i]))
+	for _, r := range gate.Rules() {
+		out = append(out, ruleDataOf(r))
 	}
 	return out, nil
 }
 
 func ruleTable() (*report.Table, error) {
 	t := &report.Table{Header: []string{"Rule", "name", "severity", "finds that"}, Width: lineWidth}
-	for _, r := range gate.Rules {
+	for _, r := range gate.Rules() {
 		t.Rows = append(t.Rows, []string{r.ID, r.Name, string(r.Severity), r.Doc})
 	}
 	return t, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/internal/tensor"
@@ -200,7 +201,7 @@ func predicted(j *estimate.Job, backend, device string) (*estimate.Outcome, *rep
 	return o, &report.Run{
 		Version: report.RunVersion, Spec: j.Spec.Path, Backend: backend, Device: device,
 		Predicted: report.RunBytes{AllocatedBytes: p.Peak.AllocatedBytes, ReservedBytes: p.Peak.ReservedBytes, DeviceBytes: p.Peak.DeviceBytes},
-		Losses:    []report.Loss{}, StepMS: []float64{}, Warnings: []string{},
+		Losses:    []report.Loss{}, StepMS: []float64{}, Warnings: []string{}, Notes: []note.Note{},
 	}, nil
 }
 
@@ -245,7 +246,7 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 	}
 	rep.Predicted.DeviceBytes = 0
 	if why != "" {
-		rep.Warnings = append(rep.Warnings, why)
+		rep.Add(note.Backend.New("%s", why))
 	}
 	p := newProgress(s)
 	options := runtime.Options{
@@ -273,12 +274,12 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 		}
 	}
 	if rep.Backend == "cuda" && len(res.Aside) > 0 {
-		rep.Warnings = append(rep.Warnings, "computed in the machine's own memory, which takes time: operators "+strings.Join(res.Aside, ", "))
+		rep.Add(note.Aside.New("computed in the machine's own memory, which takes time: operators %s", strings.Join(res.Aside, ", ")))
 	}
 	rep.Measured = report.RunBytes{AllocatedBytes: res.Stats.AllocatedBytes.All.Peak, ReservedBytes: res.Stats.ReservedBytes.All.Peak}
 	if res.Played != nil {
 		rep.Trace = sameTrace(o.Played, res.Played, rep.Stopped != "")
-		rep.Warnings = append(rep.Warnings, byNumbers(j, res.Played, rep.Trace.Equal)...)
+		rep.Add(byNumbers(j, res.Played, rep.Trace.Equal)...)
 	}
 	err = errors.Join(err, device.Close())
 	return rep, outOfMemory(err)
@@ -294,15 +295,15 @@ func (e *execution) context(c *cobra.Command, r *estimate.Recipe) context.Contex
 
 // byNumbers says which allocations depended on numbers, which a prediction does not
 // know.
-func byNumbers(j *estimate.Job, p *engine.Played, equal bool) []string {
-	var out []string
+func byNumbers(j *estimate.Job, p *engine.Played, equal bool) []note.Note {
+	var out []note.Note
 	if p.Skipped > 0 {
-		out = append(out, fmt.Sprintf("GradScaler left out %s, since gradients were infinite; the prediction is of a job in which none is left out",
+		out = append(out, note.StepsSkipped.New("GradScaler left out %s, since gradients were infinite; the prediction is of a job in which none is left out",
 			report.Plural(int64(p.Skipped), "optimizer step")))
 	}
 	for _, o := range j.Program.Optimizers {
 		if o.Row.Whole != nil && !equal {
-			out = append(out, o.Row.Note(o.Args))
+			out = append(out, note.ByNumbers.New("%s", o.Row.Note(o.Args)))
 		}
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/exporttorch"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/torchrun"
 	"github.com/memplan/memplan/internal/trace"
@@ -40,7 +41,7 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	if err != nil {
 		return nil, err
 	}
-	rep.Warnings = append(rep.Warnings, j.NotModelled...)
+	rep.Add(j.NotModelled...)
 	steps := int(j.Spec.Train.Steps.V)
 	var script bytes.Buffer
 	if err := exporttorch.Write(&script, j.Program, exporttorch.Options{Steps: steps}); err != nil {
@@ -55,7 +56,7 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 		return nil, err
 	}
 	if ranks > found.Count {
-		rep.Warnings = append(rep.Warnings, fmt.Sprintf("PyTorch finds %s, the job is for %d: one process stood for the first of %d, without NCCL", report.Plural(found.Count, "GPU"), ranks, ranks))
+		rep.Add(note.FewerGPUs.New("PyTorch finds %s, the job is for %d: one process stood for the first of %d, without NCCL", report.Plural(found.Count, "GPU"), ranks, ranks))
 	}
 	for _, rec := range recs {
 		rep.Measured.DeviceBytes = max(rep.Measured.DeviceBytes, rec.Device)
@@ -77,7 +78,7 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	if rep.Predicted.OutOfMemory {
 		p := o.Report()
 		predictedEvents = predictedEvents[:o.OnGPU.OOMs[0].Event]
-		rep.Warnings = append(rep.Warnings, "predicted: "+strings.ReplaceAll(p.Verdict.Reason, "\n", "; "))
+		rep.Add(note.Dies.New("predicted: %s", strings.ReplaceAll(p.Verdict.Reason, "\n", "; ")))
 	}
 	w := &o.Played.Workspaces
 	recorded, predictedEvents, taken := trace.WithoutWorkspaces(rec.Events, predictedEvents, w.Places(), w.Events)
@@ -92,7 +93,7 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	rep.Trace.Equal = rep.Trace.FirstDifference == ""
 	switch {
 	case rep.Measured.OutOfMemory:
-		rep.Warnings = append(rep.Warnings, "PyTorch: "+rec.Error)
+		rep.Add(note.FromPyTorch.New("PyTorch: %s", rec.Error))
 	case rec.Error != "":
 		rep.Stopped = rec.Error
 		return rep, fmt.Errorf("the script ended early: %s", rec.Error)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
@@ -36,7 +37,7 @@ type Played struct {
 	// gradients were infinite; 0 where nothing is computed.
 	Skipped int
 	// Warnings tell what PyTorch would warn of.
-	Warnings []string
+	Warnings []note.Note
 	// Classes are those of the trace's layers, as Trace.Layers; nil for what
 	// is no module.
 	Classes []*program.Class

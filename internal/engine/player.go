@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
@@ -52,7 +53,7 @@ type Player struct {
 	ready      readyQueue    // of the thread that runs backward passes
 	task       *graphTask    // the backward pass under way
 	tasks      int           // how many there were
-	warnings   []string      // what PyTorch would warn of, each once
+	warnings   []note.Note   // what PyTorch would warn of, each once
 	blas       [2]*op.Tensor // cuBLAS workspace of each thread's handle
 	workspaces Workspaces    // of cuDNN's convolutions
 	plans      map[plan]bool // that were searched for

@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"fmt"
-	"slices"
-
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -39,7 +37,7 @@ func (p *Player) checkpointReentrant(to callee, args []value) value {
 		}
 	}
 	if !records && p.env.GradMode {
-		p.warn("the checkpoint of %s has use_reentrant: true and no input that requires grad, so that its parameters get no gradients", to.name())
+		p.warnings = note.Add(p.warnings, note.NoGradients.New("the checkpoint of %s has use_reentrant: true and no input that requires grad, so that its parameters get no gradients", to.name()))
 	}
 	var n *node
 	if records {
@@ -185,13 +183,6 @@ func (p *Player) recompute(n *node, b *op.Back) {
 func (p *Player) dropReentrant(a *reentrant) {
 	p.dropEach(a.callee.keywords)
 	p.dropAll(a.args)
-}
-
-// warn notes what PyTorch would warn of.
-func (p *Player) warn(format string, args ...any) {
-	if w := fmt.Sprintf(format, args...); !slices.Contains(p.warnings, w) {
-		p.warnings = append(p.warnings, w)
-	}
 }
 
 // name is what messages call c.

@@ -12,6 +12,7 @@ import (
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/host"
 	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/report"
@@ -119,9 +120,9 @@ type Job struct {
 	Machine     *Machine
 	Definer     *spec.Spec // defines the model: Spec, or a preset
 	Program     *program.Job
-	NotModelled []string
-	Warnings    []string
-	Fails       []string // those of Warnings for which it would fail, however much memory there is
+	NotModelled []note.Note
+	Warnings    []note.Note
+	Fails       []note.Note // those of Warnings for which it would fail, however much memory there is
 	Data        graph.Data
 
 	budget *limit.Budget
@@ -155,18 +156,23 @@ func NewJob(s *spec.Spec, readFile func(name string) ([]byte, error)) (*Job, err
 	if err := s.Errs.Err(); err != nil {
 		return nil, err
 	}
-	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: few(g.NotModelled), Warnings: few(g.Warnings), Fails: g.Fails, Data: g.Data, replayer: new(allocsim.Replayer)}, nil
+	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: few(g.NotModelled, note.MoreLeftOut), Warnings: few(g.Warnings, note.MoreWarnings), Fails: fails(g.Warnings), Data: g.Data, replayer: new(allocsim.Replayer)}, nil
 }
 
 // maxNotes is how many warnings of one kind are told.
 const maxNotes = 100
 
 // few cuts a list of warnings.
-func few(list []string) []string {
+func few(list []note.Note, more *note.Code) []note.Note {
 	if len(list) > maxNotes {
-		return append(list[:maxNotes:maxNotes], fmt.Sprintf("and %d more", len(list)-maxNotes))
+		return append(list[:maxNotes:maxNotes], more.New("and %d more", len(list)-maxNotes))
 	}
 	return list
+}
+
+// fails are the warnings for which a job would fail.
+func fails(list []note.Note) []note.Note {
+	return slices.DeleteFunc(slices.Clone(list), func(n note.Note) bool { return n.Code != note.WouldFail })
 }
 
 // Outcome is a job that was played and replayed.
@@ -281,8 +287,9 @@ func (o *Outcome) Report() *report.Report {
 			NumAllocRetries:    o.OnGPU.Stats.NumAllocRetries,
 			NumOOMs:            o.OnGPU.Stats.NumOOMs,
 		},
-		NotModelled: append([]string{}, j.NotModelled...),
+		NotModelled: []string{},
 		Warnings:    []string{},
+		Notes:       []note.Note{},
 		Steps:       []report.Step{},
 		Phases:      []report.Phase{},
 	}
@@ -421,31 +428,30 @@ const (
 // notes collects what a reader must know to trust the figures.
 func (o *Outcome) notes(r *report.Report) {
 	j, m := o.Job, o.Job.Machine
-	warn := func(format string, args ...any) { r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...)) }
+	r.Add(j.NotModelled...)
 	if asked := j.NotModelled; len(asked) > 0 {
 		keys := make([]string, len(asked))
 		for i, a := range asked {
-			keys[i], _, _ = strings.Cut(a, ":")
+			keys[i], _, _ = strings.Cut(a.Text, ":")
 		}
-		warn(NoteAsked+"%s; the figures are without", strings.Join(keys, ", "))
+		r.Add(note.AskedWithout.New("asked for and not modelled yet: %s; the figures are without", strings.Join(keys, ", ")))
 	}
-	for _, w := range slices.Concat(j.Warnings, o.Played.Warnings) {
-		warn("%s", w)
-	}
+	r.Add(j.Warnings...)
+	r.Add(o.Played.Warnings...)
 	if !m.Given {
-		warn("no GPU named; %s is assumed (--gpu)", m.GPU.Name)
+		r.Add(note.GPUAssumed.New("no GPU named; %s is assumed (--gpu)", m.GPU.Name))
 	}
-	m.gpuNotes(warn)
+	r.Add(m.gpuNotes()...)
 	if n := o.Played.Totals.PagedStateBytes; n > 0 {
-		warn("%v of optimizer state lie in CUDA's managed memory, beside what PyTorch reserves: the driver brings them to the GPU for a step, and out of it when memory is short", n)
+		r.Add(note.PagedState.New("%v of optimizer state lie in CUDA's managed memory, beside what PyTorch reserves: the driver brings them to the GPU for a step, and out of it when memory is short", n))
 	}
 	if m.Usable() <= 0 {
-		warn("nothing is left of the device's %v beside context and other processes", m.Total)
+		r.Add(note.NothingLeft.New("nothing is left of the device's %v beside context and other processes", m.Total))
 	}
-	o.stepNotes(r, warn)
-	r.NotModelled = append(r.NotModelled, o.OperatorNotes()...)
+	o.stepNotes(r)
+	r.Add(o.operatorNotes()...)
 	for _, option := range m.Conf.NotModelled {
-		r.NotModelled = append(r.NotModelled, "device.alloc_conf: "+option)
+		r.Add(note.AllocConf.New("device.alloc_conf: %s", option).Of("device.alloc_conf"))
 	}
 	c := &m.GPU.Context
 	if j.Spec.Device.Context == nil {
@@ -459,49 +465,53 @@ func (o *Outcome) notes(r *report.Report) {
 		r.Uncertainty.NCCLLowBytes, r.Uncertainty.NCCLHighBytes = ncclLow, ncclHigh
 	}
 	if slack := r.Uncertainty.ReservedHighBytes - r.Peak.ReservedBytes + r.Uncertainty.CudnnRNNBytes + r.Uncertainty.NCCLHighBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {
-		warn(NoteUncertain+" (%v; see below)", slack)
+		r.Add(note.Uncertain.New("the headroom is less than what is uncertain (%v)", slack).InReport("the headroom is less than what is uncertain (%v; see below)", slack))
 	}
 }
 
-// OperatorNotes are those of Report.NotModelled that come with the operators that
-// ran, whatever else a spec says.
-func (o *Outcome) OperatorNotes() []string {
+// operatorNotes say what the figures of the operators that ran leave out, whatever
+// else a spec says.
+func (o *Outcome) operatorNotes() []note.Note {
 	ran := map[string]bool{}
 	for _, name := range o.Played.Trace.Ops {
 		ran[name] = true
 	}
-	var out []string
+	var out []note.Note
 	for _, row := range op.Rows() {
 		if row == op.Conv && o.Job.Spec.Train.CudnnBenchmark.Set {
 			continue // the spec says whether there is a search
 		}
 		if row.NotModelled != "" && ran[row.Name] {
-			out = append(out, row.Name+": "+row.NotModelled)
+			out = append(out, note.Operator.New("%s: %s", row.Name, row.NotModelled).OfOp(row.Name))
 		}
 	}
 	return out
 }
 
 // stepNotes says what more steps than were played may bring.
-func (o *Outcome) stepNotes(r *report.Report, warn func(format string, args ...any)) {
+func (o *Outcome) stepNotes(r *report.Report) {
 	p, n := o.Played, o.Played.Steps
 	asked, leak := o.Job.Spec.Train.Steps.Set, r.Verdict.Leak != nil
 	if !asked {
+		warn := func(format string, args ...any) {
+			r.Add(note.Unsettled.New("not all steps that differ were simulated: "+format, args...))
+		}
 		switch {
 		case p.Late > 0 && r.Verdict.Fits:
-			warn(NoteUnsettled+"an optimizer allocates otherwise from its step %d on", p.Late)
+			warn("an optimizer allocates otherwise from its step %d on", p.Late)
 		case p.Settled && (o.Free.CutShort || o.OnGPU.CutShort) && !leak:
-			warn(NoteUnsettled + "steps are alike, but how the allocator places their blocks is not yet; later steps may need more")
+			warn("steps are alike, but how the allocator places their blocks is not yet; later steps may need more")
 		case p.Settled || !r.Verdict.Fits: // what a leak that is not settled comes to is not known
 		case p.Unreached > 0:
-			warn(NoteUnsettled+"a statement that runs in every %d-th step was not reached in %d steps", p.Unreached, n)
+			warn("a statement that runs in every %d-th step was not reached in %d steps", p.Unreached, n)
 		case p.LeftOut > 0:
-			warn(NoteUnsettled+"what runs in every n-th step meets in more ways than there are in %d steps; later steps may need more", n)
+			warn("what runs in every n-th step meets in more ways than there are in %d steps; later steps may need more", n)
 		default:
-			warn(NoteUnsettled+"after %d steps memory still differs from step to step; it may be growing (a leak), and later steps may need more", n)
+			warn("after %d steps memory still differs from step to step; it may be growing (a leak), and later steps may need more", n)
 		}
 		return
 	}
+	warn := func(format string, args ...any) { r.Add(note.FewSteps.New(format, args...)) }
 	if p.Unreached > 0 {
 		warn("a statement that runs in every %d-th step was not reached in %d steps; simulate more (--steps)", p.Unreached, n)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/device"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/torchver"
 )
@@ -136,18 +137,21 @@ func (m *Machine) shadowed(s *spec.Spec, named *device.GPU) string {
 }
 
 // gpuNotes warns of what the figures of a GPU leave open.
-func (m *Machine) gpuNotes(warn func(format string, args ...any)) {
+func (m *Machine) gpuNotes() []note.Note {
+	var out []note.Note
+	warn := func(c *note.Code, format string, args ...any) { out = append(out, c.New(format, args...)) }
 	if m.Shadowed != "" {
-		warn(NoteGPU+"%s", m.Shadowed)
+		warn(note.GPUChanged, "the GPU is not as memplan knows it: %s", m.Shadowed)
 	}
 	arch := m.GPU.Arch
 	if !m.Env.Torch.WheelsRunOn(arch) {
-		warn("the wheels of PyTorch %v have no kernels for sm_%d; %v is the first that has", m.Env.Torch, arch, torchver.FirstWheelsFor(arch))
+		warn(note.NoKernels, "the wheels of PyTorch %v have no kernels for sm_%d; %v is the first that has", m.Env.Torch, arch, torchver.FirstWheelsFor(arch))
 	}
 	if arch < 70 || arch > 90 {
-		warn("the rules were recorded on sm_70 to sm_90; sm_%d is taken to be like the nearest of them", arch)
+		warn(note.OtherArch, "the rules were recorded on sm_70 to sm_90; sm_%d is taken to be like the nearest of them", arch)
 	}
 	if m.GPU.Unified && m.Occupied == 0 {
-		warn("%s shares its memory with the CPU: what the system and the process hold there is not counted (device.other_processes)", m.GPU.Display)
+		out = append(out, note.SharedRAM.New("%s shares its memory with the CPU: what the system and the process hold there is not counted (device.other_processes)", m.GPU.Display).Of("device.other_processes"))
 	}
+	return out
 }

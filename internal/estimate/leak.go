@@ -7,6 +7,7 @@ import (
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -66,7 +67,7 @@ func (o *Outcome) leak(r *report.Report) {
 		v.Reason = first + "\na leak: " + each
 		return
 	}
-	r.Warnings = append(r.Warnings, fmt.Sprintf(NoteGrowing+"%s; the job lives through the %d steps that were simulated, not for ever", each, l.SimulatedSteps))
+	r.Add(note.Growing.New("memory keeps growing: %s; the job lives through the %d steps that were simulated, not for ever", each, l.SimulatedSteps))
 }
 
 // endOf is what is allocated after a step that was played.
@@ -126,5 +127,5 @@ func (o *Outcome) hostLeak(r *report.Report) {
 	if p.Period > 1 {
 		each = fmt.Sprintf("each %d steps", p.Period)
 	}
-	r.Warnings = append(r.Warnings, fmt.Sprintf(NoteHostGrowing+"%v more for %s that the job keeps on the CPU", p.HostGrowth, each))
+	r.Add(note.HostGrowing.New("host memory keeps growing: %v more for %s that the job keeps on the CPU", p.HostGrowth, each))
 }

@@ -1,10 +1,12 @@
 package estimate
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/note"
 )
 
 // TestLeakUnsettled holds that a leak says no more than was simulated: where what runs
@@ -17,7 +19,7 @@ func TestLeakUnsettled(t *testing.T) {
 	if !r.Verdict.Fits || o.Played.Settled {
 		return // it was followed
 	}
-	if !strings.Contains(strings.Join(r.Warnings, "\n"), NoteUnsettled) {
+	if !slices.ContainsFunc(r.Notes, func(n note.Note) bool { return n.Code == note.Unsettled }) {
 		t.Errorf("%v, though it dies in step 6714: %q", r.Verdict.Result, r.Warnings)
 	}
 }

@@ -55,7 +55,7 @@ func NewSeries(r *Recipe, key string, keys ...Key) *Series {
 func (s *Series) Job(k int64) (*Job, error) {
 	j, err := s.recipe.Job(append(append([]Key(nil), s.keys...), Key{s.key, fmt.Sprint(k)})...)
 	if err == nil && len(j.Fails) > 0 && !s.Failing {
-		return nil, errors.New(j.Fails[0])
+		return nil, errors.New(j.Fails[0].Text)
 	}
 	return j, err
 }

@@ -1,10 +1,10 @@
 package estimate
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
@@ -131,7 +131,7 @@ func (o *Outcome) workspaceNotes(r *report.Report) {
 	}
 	u.CudnnWorkspaceBytes, u.CudnnWorkspaceExpectedBytes = w.Most, w.Expected
 	if o.Job.Program.Benchmark {
-		r.NotModelled = append(r.NotModelled, "convolution: what cuDNN's search for kernels (train.cudnn_benchmark) takes beyond the workspace of the one that it finds, and gives back")
+		r.Add(note.CudnnSearch.New("convolution: what cuDNN's search for kernels (train.cudnn_benchmark) takes beyond the workspace of the one that it finds, and gives back").Of("train.cudnn_benchmark").OfOp(op.Conv.Name))
 	}
 	spread := min(w.Most, tensor.Bytes(workspaceSpread*float64(reserved)))
 	u.ReservedLowBytes -= spread
@@ -142,11 +142,11 @@ func (o *Outcome) workspaceNotes(r *report.Report) {
 		u.ReservedHighBytes += max(spread, w.Most-mode.Bytes)
 	}
 	if u.CudnnWorkspace == workspaceNone {
-		r.NotModelled = append(r.NotModelled, "convolution: cuDNN's workspaces, which device.cudnn_workspace leaves out")
+		r.Add(note.NoWorkspaces.New("convolution: cuDNN's workspaces, which device.cudnn_workspace leaves out").Of("device.cudnn_workspace").OfOp(op.Conv.Name))
 	}
 	if on := o.WithOnGPU; on != nil && r.Verdict.Fits && len(on.OOMs) > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf(NoteWorkspaces+" (reserved: %v) it would run out of memory", reserved))
+		r.Add(note.Workspaces.New("with the workspaces that cuDNN's convolutions are expected to take (reserved: %v) it would run out of memory", reserved))
 	} else if on != nil && r.Verdict.Fits && !r.Verdict.Tight && o.Job.Machine.tight(on, reserved) {
-		r.Warnings = append(r.Warnings, fmt.Sprintf(NoteWorkspaces+" (reserved: %v) it would fit only after cached memory is given back", reserved))
+		r.Add(note.Workspaces.New("with the workspaces that cuDNN's convolutions are expected to take (reserved: %v) it would fit only after cached memory is given back", reserved))
 	}
 }

@@ -166,7 +166,7 @@ func entryPlaces(text []byte) map[string]spec.Pos {
 // baseline has figures of.
 func (o *Options) gone() []Finding {
 	var out []Finding
-	r := &Rules[baselineRule]
+	r := baselineRule
 	for _, g := range o.Gone {
 		if severity := o.Config.policy(g.Spec).severity(r); severity != Off {
 			msg := fmt.Sprintf("the spec was there at %s, and is gone", o.Against)

@@ -100,7 +100,7 @@ func changedKeys(a, b *spec.Document) []string {
 
 // finding is that of the rule; ok is false if it is off.
 func (c *ConfigChange) finding(conf *Config) (f Finding, ok bool) {
-	r := &Rules[configuration]
+	r := configuration
 	severity := conf.policy(c.File).severity(r)
 	differs, used := "the configuration differs from that of "+c.Since+": "+c.What, "this one is used, as --config says"
 	switch {

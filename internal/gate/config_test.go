@@ -79,14 +79,14 @@ overrides:
 		{"last.yaml", "[t4] force=false 5% error note"},
 	} {
 		p := c.policy(want.path)
-		if got := fmt.Sprintf("%v force=%v %v %v %v", p.devices, p.force, p.headroom, p.severity(&Rules[fragmentation]), p.severity(&Rules[tight])); got != want.policy {
+		if got := fmt.Sprintf("%v force=%v %v %v %v", p.devices, p.force, p.headroom, p.severity(fragmentation), p.severity(tight)); got != want.policy {
 			t.Errorf("%s: %s, want %s", want.path, got, want.policy)
 		}
 	}
 	if err := c.Force(&Flags{Devices: []string{"a100-40gb"}, Headroom: "10%", Rules: []string{"MP005=warning"}}); err != nil {
 		t.Fatal(err)
 	}
-	if p := c.policy("big/last.yaml"); p.devices[0] != "a100-40gb" || p.headroom.String() != "10%" || p.severity(&Rules[fragmentation]) != Warning {
+	if p := c.policy("big/last.yaml"); p.devices[0] != "a100-40gb" || p.headroom.String() != "10%" || p.severity(fragmentation) != Warning {
 		t.Errorf("flags: %+v", p)
 	}
 	for _, f := range []Flags{{Devices: []string{"x"}}, {Headroom: "x"}, {MaxGrowth: "-1%"}, {Rules: []string{"MP001"}}, {Rules: []string{"MP0001=off"}}} {

@@ -72,8 +72,8 @@ func checkEdit(t *testing.T, o *original, edited, growth string) *Result {
 }
 
 // has reports whether a rule found something.
-func has(r *Result, rule int) bool {
-	return slices.ContainsFunc(r.All(), func(f Located) bool { return f.Rule == Rules[rule].ID })
+func has(r *Result, rule *Rule) bool {
+	return slices.ContainsFunc(r.All(), func(f Located) bool { return f.Rule == rule.ID })
 }
 
 var (
@@ -132,7 +132,7 @@ func TestInjectedGrowth(t *testing.T) {
 		case found:
 			caught++
 			for _, f := range r.All() {
-				if f.Rule == Rules[growth].ID && f.Line < 2 {
+				if f.Rule == growth.ID && f.Line < 2 {
 					t.Errorf("the finding stands at line %d: %s", f.Line, f.Message)
 				}
 			}

@@ -5,26 +5,30 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
 // add reports what a rule found, unless the rule is off.
-func (u *unit) add(rule int, at spec.Span, format string, args ...any) {
-	u.addAs(rule, Error, at, format, args...)
+func (u *unit) add(r *Rule, at spec.Span, format string, args ...any) {
+	u.addAs(r, Error, at, format, args...)
 }
 
 // addAs reports a finding that weighs no more than most.
-func (u *unit) addAs(rule int, most Severity, at spec.Span, format string, args ...any) {
-	r := &Rules[rule]
+func (u *unit) addAs(r *Rule, most Severity, at spec.Span, format string, args ...any) {
+	u.file(r, most, at, "", fmt.Sprintf(format, args...))
+}
+
+// file adds a finding, which has a code if it is a note of the report.
+func (u *unit) file(r *Rule, most Severity, at spec.Span, code, message string) {
 	severity := u.policy.severity(r)
 	if severity == Off {
 		return
 	}
 	f := Finding{Rule: r.ID, Name: r.Name, Severity: severity.atMost(most), File: u.Spec, Line: at.Line, Column: at.Col,
-		Message: strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")}
+		Message: strings.ReplaceAll(message, "\n", "; "), Code: code}
 	if len(f.Message) > maxMessage {
 		f.Message = strings.ToValidUTF8(f.Message[:maxMessage], "") + "..."
 	}
@@ -40,7 +44,12 @@ const (
 )
 
 // at is the place that a rule's findings have by default.
-func (u *unit) at(rule int) spec.Span { return u.place(append(Rules[rule].keys, "memplan")...) }
+func (u *unit) at(r *Rule) spec.Span {
+	if r.at != nil {
+		return r.at(u)
+	}
+	return u.place(append(slices.Clone(r.keys), "memplan")...)
+}
 
 // fragmentationMatters is the share of the usable memory below which what lies
 // unused is too little to be worth a word: of small jobs, segments of 2 and 20
@@ -68,7 +77,7 @@ func (u *unit) examine(o *outcome) {
 	}
 	if v.Leak != nil && v.OOM != nil { // else a warning says so
 		_, each, _ := strings.Cut(v.Reason, "\n")
-		u.add(leak, u.leakAt(), "%s%s; it dies in step %d", on, each, v.OOM.Step)
+		u.add(leak, u.at(leak), "%s%s; it dies in step %d", on, each, v.OOM.Step)
 	}
 	frag, most := r.Allocator.FragmentationBytes, u.policy.fragmentation.Of(r.Peak.ReservedBytes)
 	if frag > most && float64(frag) >= fragmentationMatters*float64(r.Device.UsableBytes) {
@@ -76,21 +85,12 @@ func (u *unit) examine(o *outcome) {
 			on, frag, r.Peak.ReservedBytes, percent(frag, r.Peak.ReservedBytes), u.policy.fragmentation)
 	}
 	u.host(r.Host, tensor.Bytes(max(r.Train.Ranks, 1)))
-	u.leftOut = o.OperatorNotes()
-	for i, n := range r.NotModelled {
-		heaviest := Note
-		if i < len(o.Job.NotModelled) { // asked for by the spec
-			heaviest = Error
+	for _, leftOut := range []bool{true, false} {
+		for _, n := range r.Notes {
+			if n.Code.LeftOut == leftOut {
+				u.note(n, on, o)
+			}
 		}
-		if !slices.Contains(u.leftOut, n) {
-			u.addAs(notModelled, heaviest, u.subject(n, o), "not modelled: %s", n)
-		}
-	}
-	if u.policy.severity(&Rules[notModelled]) == Off {
-		u.leftOut = nil
-	}
-	for _, w := range r.Warnings {
-		u.warning(w, on, o)
 	}
 }
 
@@ -112,41 +112,27 @@ func (u *unit) host(h *report.Host, all tensor.Bytes) {
 	}
 }
 
-// warnings tells by how a warning of the report begins which rule it belongs to;
-// others are of estimateWarning.
-var warnings = []struct {
-	prefix string
-	rule   int // -1: another rule says it
-	most   Severity
-}{
-	{estimate.NoteAsked, -1, Off},
-	{estimate.NoteGrowing, leak, Warning}, // it lives through all steps that were simulated
-	{estimate.NoteHostGrowing, leak, Warning},
-	{estimate.NoteGPU, gpuChanged, Error},
-	{estimate.NoteUnsettled, unsettled, Error},
-	{estimate.NoteUncertain, uncertain, Error},
-	{estimate.NoteWorkspaces, uncertain, Error},
-}
-
-// warning files a warning of the report.
-func (u *unit) warning(text, on string, o *outcome) {
-	for _, w := range warnings {
-		if !strings.HasPrefix(text, w.prefix) {
-			continue
-		}
-		switch w.rule {
-		case -1:
-		case leak:
-			u.addAs(leak, w.most, u.leakAt(), "%s%s", on, text)
-		default:
-			u.addAs(w.rule, w.most, u.at(w.rule), "%s%s", on, strings.Replace(text, "; see below", "", 1))
-		}
+// note files a note of the report under the rule of its code; on names the GPU.
+func (u *unit) note(n note.Note, on string, o *outcome) {
+	if n.Code == note.Operator && u.policy.severity(notModelled) != Off {
+		u.leftOut = append(u.leftOut, n.Text)
+	}
+	r := LookupRule(n.Code.Rule)
+	if r == nil {
 		return
 	}
-	if slices.Contains(o.Job.Warnings, text) { // about the spec, whatever the GPU
-		on = ""
+	most := Error
+	if n.Code.Most != "" {
+		most = Severity(n.Code.Most)
 	}
-	u.add(estimateWarning, u.subject(text, o), "%s%s", on, text)
+	text := n.Alone()
+	switch {
+	case n.Code.LeftOut:
+		text = "not modelled: " + text
+	case !n.Code.OfSpec:
+		text = on + text
+	}
+	u.file(r, most, u.subject(r, n.Place, o), n.Code.Name, text)
 }
 
 func percent(part, whole tensor.Bytes) string {

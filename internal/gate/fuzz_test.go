@@ -56,8 +56,8 @@ func FuzzConfig(f *testing.F) {
 		}
 		for _, path := range []string{"a/b.yaml", "/project/a/b.yaml", "../x.yaml", "preset:mlp", "-", ""} {
 			p := c.policy(path)
-			for i := range Rules {
-				p.severity(&Rules[i])
+			for _, r := range Rules() {
+				p.severity(r)
 			}
 			c.exclude.match(path)
 		}

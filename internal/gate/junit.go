@@ -62,7 +62,7 @@ func writeJUnit(w io.Writer, r *Result, s Style) error {
 			line := fmt.Sprintf("%s:%d:%d: %s: %s [%s %s]\n", printable.Text(f.File), f.Line, f.Column, f.Severity, printable.Text(f.Message), f.Rule, f.Name)
 			p := junitProblem{Type: f.Rule + " " + f.Name, Message: printable.Text(f.Message), Text: strings.TrimSuffix(line, "\n")}
 			switch {
-			case f.Rule == Rules[specError].ID:
+			case f.Rule == specError.ID:
 				c.Errors = append(c.Errors, p)
 			case r.failsOn(f.Severity):
 				c.Failures = append(c.Failures, p)

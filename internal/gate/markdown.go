@@ -46,6 +46,6 @@ func writeMarkdown(w io.Writer, r *Result, _ Style) error {
 		}
 	}
 	fmt.Fprint(w, r.leftOutLines("\n", "\n"))
-	_, err := fmt.Fprintf(w, "\n`memplan explain %s` says what a rule means.\n", Rules[predictedOOM].ID)
+	_, err := fmt.Fprintf(w, "\n`memplan explain %s` says what a rule means.\n", predictedOOM.ID)
 	return err
 }

@@ -1,14 +1,13 @@
 package gate
 
 import (
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/nn"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -39,41 +38,31 @@ func posOf(text string, offset int) spec.Pos {
 	return spec.Pos{Line: 1 + strings.Count(before, "\n"), Col: 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])}
 }
 
-var (
-	namedLine = regexp.MustCompile(`\(([^()]*):(\d+)\)`)
-	keyPath   = regexp.MustCompile(`^[a-z_]+(?:\.[a-z_]+)*|[a-z_]+(?:\.[a-z_]+)+`)
-)
-
-// subject is the place of what a sentence of the report is about: the line that
-// it names; a key of the spec that it begins with, or whose whole path it names;
-// the operator, layer or optimizer that it begins with.
-func (u *unit) subject(text string, o *outcome) spec.Span {
+// subject is the place of what a note is about: a line of the spec, a key that it
+// has, an entry of an operator; else that of the rule.
+func (u *unit) subject(r *Rule, p note.Place, o *outcome) spec.Span {
 	if u.recipe.Options.Label != "" {
 		return u.place()
 	}
-	if m := namedLine.FindStringSubmatch(text); m != nil && m[1] == u.recipe.Path {
-		if n, err := strconv.Atoi(m[2]); err == nil {
-			return spec.Span{Pos: spec.Pos{Line: n, Col: 1}}
-		}
+	if p.Line > 0 && p.File == u.recipe.Path {
+		return spec.Span{Pos: spec.Pos{Line: p.Line, Col: max(p.Col, 1)}}
 	}
-	for _, k := range keyPath.FindAllString(text, -1) {
+	for _, k := range p.Keys {
 		if at, ok := u.text.Place(k); ok {
 			return at
 		}
 	}
-	name, _, _ := strings.Cut(text, ":")
-	if at, ok := u.layer(name, o); ok {
-		return at
+	if p.Op != "" {
+		if at, ok := u.layer(p.Op, o); ok {
+			return at
+		}
 	}
-	return u.place("model.preset", "model.hf", "model", "models", "memplan")
+	return u.at(r)
 }
 
 // layer is the first entry of the spec's own layers that is an operator, or a
-// module which runs it; or the optimizer of that name.
+// module which runs it.
 func (u *unit) layer(name string, o *outcome) (spec.Span, bool) {
-	if opt := u.text.Train.Optimizer; opt != nil && opt.Name.V == name {
-		return opt.Name.At, opt.Name.At.Line > 0
-	}
 	op, _, _ := strings.Cut(name, ".") // _cudnn_rnn.reserve is a part of _cudnn_rnn
 	runs := map[*nn.Layer]bool{}
 	tr := o.Played.Trace
@@ -128,7 +117,7 @@ func (u *unit) layer(name string, o *outcome) (spec.Span, bool) {
 	return found.Head.At, true
 }
 
-// leakAt is the entry of the step that keeps a value, else the key that does.
+// leakAt is the entry of the step that keeps a value, else one of the keys of the rule.
 func (u *unit) leakAt() spec.Span {
 	if u.text != nil {
 		for _, e := range u.text.Step {
@@ -137,7 +126,7 @@ func (u *unit) leakAt() spec.Span {
 			}
 		}
 	}
-	return u.at(leak)
+	return u.place("train.keep", "step", "train.loop", "train", "memplan")
 }
 
 // calls reports whether a function calls an operator itself.

@@ -49,8 +49,7 @@ type RuleOff struct {
 // rulesOff lists them, by rule and severity.
 func (o *Options) rulesOff() []RuleOff {
 	out := []RuleOff{}
-	for i := range Rules {
-		r := &Rules[i]
+	for _, r := range Rules() {
 		specs := map[Severity]int{}
 		for _, path := range o.Specs {
 			if s := o.Config.policy(path).severity(r); s.weight() < r.Severity.weight() {
@@ -168,6 +167,7 @@ type Finding struct {
 	Line     int      `json:"line"`
 	Column   int      `json:"column"`
 	Message  string   `json:"message"`
+	Code     string   `json:"code,omitempty"` // of a note of the report
 }
 
 // All lists the findings of a result, of specs first, each with the spec that it

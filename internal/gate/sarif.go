@@ -86,7 +86,7 @@ func writeSARIF(w io.Writer, r *Result, s Style) error {
 		Results:     []sarifResult{},
 	}
 	index := map[string]int{}
-	for i, rule := range Rules {
+	for i, rule := range Rules() {
 		index[rule.ID] = i
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{
 			ID: rule.ID, Name: rule.Name, Short: sarifText{sentence(rule.Doc)}, Full: sarifText{strings.ReplaceAll(rule.Help, "\n", " ")}, Help: sarifText{rule.Help},
@@ -141,8 +141,7 @@ func fingerprint(f *Located) string {
 // subject tells apart findings of one rule in one spec: their messages, of rules
 // whose messages have no figures that change with every edit.
 func (f *Located) subject() string {
-	switch f.Rule {
-	case Rules[specError].ID, Rules[notModelled].ID, Rules[estimateWarning].ID:
+	if LookupRule(f.Rule).worded {
 		return f.Message
 	}
 	return ""

@@ -218,7 +218,7 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) val {
 // against, unless something was said to fail before.
 func (el *elaborator) beyond(at spec.Span) {
 	if what := el.shapes.Beyond; what != "" && len(el.fails) == 0 {
-		el.fails = append(el.fails, spec.Diag{Span: at, Msg: fmt.Sprintf("%s (%s:%d)", what, el.spec.Path, at.Line)})
+		el.fails = append(el.fails, failure{spec.Diag{Span: at, Msg: fmt.Sprintf("%s (%s:%d)", what, el.spec.Path, at.Line)}, el.spec.Path})
 	}
 	el.shapes.Beyond = ""
 }

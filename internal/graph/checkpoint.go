@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/nn"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -124,7 +125,7 @@ func (el *elaborator) checkpoint() {
 			}
 		}
 		if v, _ := m.spec.Env.Lookup("transformers"); v == "4.51" {
-			el.notModelled = append(el.notModelled, "train.checkpoint: how transformers 4.51 passes arguments to a layer that is checkpointed; it is planned as in 5.12")
+			el.notModelled = append(el.notModelled, note.Asked.New("train.checkpoint: how transformers 4.51 passes arguments to a layer that is checkpointed; it is planned as in 5.12").Of("train.checkpoint"))
 		}
 		r.find(el.job.Models[i].Root, "", i, patterns)
 	}

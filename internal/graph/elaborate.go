@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -25,8 +26,8 @@ type elaborator struct {
 	statements  int
 	depth       int
 	sizes       map[*program.Func]int // see sizeOf
-	warnings    []string
-	fails       []spec.Diag          // why the job would fail, however much memory there is; a hint says what to change, if other mistakes come of it
+	warnings    []note.Note
+	fails       []failure            // why the job would fail, however much memory there is; a hint says what to change, if other mistakes come of it
 	optimDefs   []*spec.OptimizerDef // of the job's optimizers
 	names       map[string]int
 	opts        Options
@@ -40,7 +41,7 @@ type elaborator struct {
 	badOptim    bool                         // an optimizer is not known
 	lostInputs  []string                     // of a batch, with mistakes
 	noLoss      bool                         // the loss is missing, which was reported
-	notModelled []string                     // what files ask for and is left out
+	notModelled []note.Note                  // what files ask for and is left out
 	dataBytes   Data
 	kept        *[]program.Kept // that the statements under way declare
 	inEval      *program.Eval   // the evaluation under way
@@ -48,6 +49,12 @@ type elaborator struct {
 	path        string          // of the module under way, in its model
 	gpus        *spec.Parallel  // how the job is spread over several GPUs; nil: it is not
 	gathered    *tensor.DType   // in which FSDP gathers the parameters of the model under way; nil: in their own
+}
+
+// failure is why a job would fail, with the file that its place is in.
+type failure struct {
+	spec.Diag
+	file string
 }
 
 // elaborated is a block that was made for some params and inputs.

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -49,7 +50,7 @@ func (el *elaborator) trains() {
 		for _, l := range m.Quantized.Layers {
 			path := l.Path + ".bias"
 			if l.Class.FindParam("bias") != nil && (m.Adapters == nil && !m.Freezes(path) || m.Adapters != nil && m.Adapters.Bias != "none") {
-				el.notModelled = append(el.notModelled, "quantize: optimizer state of trained biases of quantized layers, which change their type in the first forward pass")
+				el.notModelled = append(el.notModelled, note.Asked.New("quantize: optimizer state of trained biases of quantized layers, which change their type in the first forward pass").Of("quantize"))
 				break
 			}
 		}

@@ -1,9 +1,9 @@
 package graph
 
 import (
-	"fmt"
 	"slices"
 
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -23,7 +23,7 @@ func (el *elaborator) fsdp(s *spec.Parallel) {
 	}
 	el.fsdpGoesWith(s)
 	if v := el.opts.Env.Torch; v != torchver.Default {
-		el.warnings = append(el.warnings, fmt.Sprintf("parallel.fsdp: FSDP2 of PyTorch %v is planned as that of %v", v, torchver.Default))
+		el.warnings = append(el.warnings, note.OtherFSDP.New("parallel.fsdp: FSDP2 of PyTorch %v is planned as that of %v", v, torchver.Default).Of("parallel.fsdp"))
 	}
 	el.checkNoSync(s)
 	root, patterns := el.job.Models[0].Root, el.patterns(s.Modules, "module", el.job.Models[0].Root.ModulePaths())

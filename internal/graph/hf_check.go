@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/spec"
 )
 
@@ -99,7 +100,7 @@ func (h *hfModel) check(s *spec.Spec) {
 	h.padding(s)
 	h.olderHeads(s)
 	if what, _ := s.Env.Lookup("left_out"); what != nil {
-		el.notModelled = append(el.notModelled, fmt.Sprint(what))
+		el.notModelled = append(el.notModelled, note.PresetLeavesOut.New("%v", what))
 	}
 	if what, _ := s.Env.Lookup("unsupported"); what != nil {
 		el.fail(h.m.HF.At, "%s: %v is not modelled", h.m.HF.V, what)
@@ -160,7 +161,7 @@ func (h *hfModel) length(s *spec.Spec) {
 	for _, param := range []string{"seq", "target_seq"} {
 		x, _ := s.Env.Lookup(param)
 		if n, _ := x.(int64); n > positions {
-			h.el.fails = append(h.el.fails, h.longer(s, param, n, positions))
+			h.el.fails = append(h.el.fails, failure{h.longer(s, param, n, positions), h.el.spec.Path})
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/nearest"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -163,11 +164,11 @@ func (h *hfModel) params() map[string]any {
 func (h *hfModel) weights() {
 	el, c := h.el, h.c
 	if c.Quantized != "" && el.spec.Quantize == nil {
-		el.notModelled = append(el.notModelled, fmt.Sprintf("the quantization of %s (%s): its weights are planned in %v", h.m.HF.V, c.Quantized, el.job.DType))
+		el.notModelled = append(el.notModelled, note.Asked.New("the quantization of %s (%s): its weights are planned in %v", h.m.HF.V, c.Quantized, el.job.DType))
 	}
 	if d, err := tensor.ParseDType(c.DType); err == nil && d != el.job.DType {
-		el.warnings = append(el.warnings, fmt.Sprintf(
+		el.warnings = append(el.warnings, note.LoadedType.New(
 			"%s says dtype %s, in which from_pretrained of transformers 5 loads weights; they are planned in %v, as train.precision %s says", h.m.HF.V,
-			c.DType, el.job.DType, el.spec.Train.Precision.V))
+			c.DType, el.job.DType, el.spec.Train.Precision.V).Of("train.precision"))
 	}
 }

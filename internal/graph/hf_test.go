@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/spec/spectest"
@@ -132,7 +133,7 @@ func TestHFSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says := strings.Join(append(r.Warnings, r.NotModelled...), "\n")
+	says := strings.Join(note.Texts(append(r.Warnings, r.NotModelled...)), "\n")
 	for _, want := range []string{
 		"seq 128 is more than the 64 positions",
 		"config.json says dtype bfloat16, in which from_pretrained of transformers 5 loads weights; they are planned in float32, as train.precision fp32 says",

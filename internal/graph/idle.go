@@ -1,9 +1,9 @@
 package graph
 
 import (
-	"fmt"
 	"strings"
 
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -23,9 +23,9 @@ var trainingKeys = []string{
 var definingKeys = []string{"inputs", "blocks", "modules", "parameters", "buffers", "checkpoint"}
 
 // idle warns of keys and params that change nothing.
-func (el *elaborator) idle() []string {
+func (el *elaborator) idle() []note.Note {
 	s := el.spec
-	var out []string
+	var out []note.Note
 	given := func(keys []string) []string {
 		var found []string
 		for _, k := range keys {
@@ -39,9 +39,9 @@ func (el *elaborator) idle() []string {
 		switch len(keys) {
 		case 0:
 		case 1:
-			out = append(out, keys[0]+" has no effect "+why)
+			out = append(out, note.NoEffect.New("%s has no effect %s", keys[0], why).Of(keys...))
 		default:
-			out = append(out, strings.Join(keys, ", ")+" have no effect "+why)
+			out = append(out, note.NoEffect.New("%s have no effect %s", strings.Join(keys, ", "), why).Of(keys...))
 		}
 	}
 	training := el.job.Inference == ""
@@ -84,7 +84,7 @@ func (el *elaborator) idle() []string {
 		if p.V == RefusedParam {
 			continue
 		}
-		out = append(out, fmt.Sprintf("param %q (%s:%d) is never used", p.V, s.Path, p.At.Line))
+		out = append(out, note.UnusedParam.New("param %q (%s:%d) is never used", p.V, s.Path, p.At.Line).At(s.Path, p.At.Line))
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -37,12 +38,9 @@ type Result struct {
 	Definer *spec.Spec
 	// NotModelled lists what the spec asks for and memplan does not model. What
 	// is missing in an operator stands in its row.
-	NotModelled []string
+	NotModelled []note.Note
 	// Warnings are about what a spec says and surely does not mean.
-	Warnings []string
-	// Fails are those of Warnings for which the job would fail, however much memory
-	// there is.
-	Fails []string
+	Warnings []note.Note
 	// Data is what the data section says of host memory.
 	Data Data
 }
@@ -86,18 +84,19 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: append(s.NotModelled(), el.notModelled...), Data: el.dataBytes}
+	var fails []note.Note
 	for _, d := range el.fails {
-		r.Fails = append(r.Fails, d.Msg+"; the job would fail")
+		fails = append(fails, note.WouldFail.New("%s; the job would fail", d.Msg).At(d.file, d.Line))
 	}
-	r.Warnings = slices.Concat(el.unused(), el.idle(), r.Fails, el.warnings)
+	r.Warnings = slices.Concat(el.unused(), el.idle(), fails, el.warnings)
 	return r, nil
 }
 
 // unused warns of inputs that nothing takes.
-func (el *elaborator) unused() []string {
+func (el *elaborator) unused() []note.Note {
 	used := map[string]bool{}
 	word := func(w string) { used[w] = true }
-	var out []string
+	var out []note.Note
 	for _, m := range el.ms {
 		for _, in := range m.inputs {
 			used[in] = true
@@ -115,7 +114,7 @@ func (el *elaborator) unused() []string {
 		for _, in := range m.def.Inputs {
 			if n := in.Name.V; !used[n] {
 				used[n] = true
-				out = append(out, fmt.Sprintf("input %q (%s:%d) is never used", n, m.spec.Path, in.Name.At.Line))
+				out = append(out, note.UnusedInput.New("input %q (%s:%d) is never used", n, m.spec.Path, in.Name.At.Line).At(m.spec.Path, in.Name.At.Line))
 			}
 		}
 	}

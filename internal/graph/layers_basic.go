@@ -2,9 +2,9 @@ package graph
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/memplan/memplan/internal/nn"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 )
 
@@ -137,9 +137,7 @@ func init() {
 	// allocates more, is not modelled.
 	const alone = "SyncBatchNorm is played as in one process, where it is a batch normalization; its exchange with others takes memory, too"
 	batchNormLayer("SyncBatchNorm", func(b *builder, _ *op.Tensor) {
-		if !slices.Contains(b.el.warnings, alone) {
-			b.el.warnings = append(b.el.warnings, alone)
-		}
+		b.el.warnings = note.Add(b.el.warnings, note.OneProcess.New(alone))
 	})
 }
 

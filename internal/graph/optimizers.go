@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
@@ -168,7 +169,7 @@ func (el *elaborator) mayFit(list []spec.String, what string, known []string) pr
 			fitting = append(fitting, s)
 			continue
 		}
-		el.warnings = append(el.warnings, fmt.Sprintf("pattern %q (%s:%d) fits no %s", s.V, el.spec.Path, s.At.Line, what))
+		el.warnings = append(el.warnings, note.FitsNothing.New("pattern %q (%s:%d) fits no %s", s.V, el.spec.Path, s.At.Line, what).At(el.spec.Path, s.At.Line))
 		all = append(all, s.V)
 	}
 	return append(el.patterns(fitting, what, known), all...)
@@ -202,8 +203,8 @@ func (el *elaborator) optimGiven() {
 			}
 		}
 	}
-	for _, o := range el.job.Optimizers {
-		el.optimNotes(o)
+	for i, o := range el.job.Optimizers {
+		el.optimNotes(o, el.optimDefs[i].Optimizer.Name.At)
 	}
 	for _, m := range el.job.Models {
 		var left []string
@@ -216,19 +217,21 @@ func (el *elaborator) optimGiven() {
 			}
 		}
 		if some && len(left) > 0 {
-			el.warnings = append(el.warnings, fmt.Sprintf("no optimizer is given %s of %s; they require grad all the same, and their gradients are never cleared (freeze them?)", shortList(left), m.Name))
+			el.warnings = append(el.warnings, note.NotOptimized.New("no optimizer is given %s of %s; they require grad all the same, and their gradients are never cleared (freeze them?)", shortList(left), m.Name))
 		}
 	}
 }
 
 // optimNotes warns of what the figures of an optimizer leave open.
-func (el *elaborator) optimNotes(o *program.Optimizer) {
+func (el *elaborator) optimNotes(o *program.Optimizer, at spec.Span) {
 	if o.Row.Note == nil {
 		return
 	}
 	for _, args := range o.AllArgs() {
-		if n := o.Row.Note(args); n != "" && !slices.Contains(el.warnings, n) {
-			el.warnings = append(el.warnings, n)
+		if text := o.Row.Note(args); text != "" {
+			n := note.OfOptimizer.New("%s", text).At(el.spec.Path, at.Line)
+			n.Place.Col = at.Col
+			el.warnings = note.Add(el.warnings, n)
 		}
 	}
 }

@@ -6,7 +6,11 @@
 // name does not. Sizes are in bytes.
 package report
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/tensor"
+
+	"github.com/memplan/memplan/internal/note"
+)
 
 // Version is the version of the JSON of Report.
 const Version = 1
@@ -35,9 +39,22 @@ type Report struct {
 	Verdict     Verdict        `json:"verdict"`
 	Advice      *Advice        `json:"advice"` // null: none was asked for
 	Curve       []Point        `json:"curve,omitempty"`
-	NotModelled []string       `json:"not_modelled"`
-	Warnings    []string       `json:"warnings"`
+	NotModelled []string       `json:"not_modelled"` // the texts of those of Notes that say what is left out
+	Warnings    []string       `json:"warnings"`     // of the others
+	Notes       []note.Note    `json:"notes"`
 	Uncertainty Uncertainty    `json:"uncertainty"`
+}
+
+// Add adds notes; it is the only way to.
+func (r *Report) Add(notes ...note.Note) {
+	for _, n := range notes {
+		r.Notes = append(r.Notes, n)
+		if n.Code.LeftOut {
+			r.NotModelled = append(r.NotModelled, n.Text)
+		} else {
+			r.Warnings = append(r.Warnings, n.Text)
+		}
+	}
 }
 
 // Model says how large the model is, in elements.

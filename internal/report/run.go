@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -15,21 +16,27 @@ const RunVersion = 1
 
 // Run is what came of executing a job, beside what was predicted.
 type Run struct {
-	Version   int       `json:"memplan_run"`
-	Spec      string    `json:"spec"`
-	Backend   string    `json:"backend"` // cpu, cuda or torch
-	Device    string    `json:"device"`
-	Steps     int       `json:"steps"`
-	Ranks     int       `json:"ranks,omitempty"` // processes that were measured, with torch; the largest of their figures count
-	Losses    []Loss    `json:"losses"`          // by step; none where the backend does not tell
-	StepMS    []float64 `json:"step_ms"`
-	Predicted RunBytes  `json:"predicted"`
-	Measured  RunBytes  `json:"measured"`
-	Trace     RunTrace  `json:"trace"`
-	Within    bool      `json:"within_tolerance"`  // the peaks, or that the job dies
-	Agrees    bool      `json:"agrees"`            // and each allocation and free is the predicted one
-	Stopped   string    `json:"stopped,omitempty"` // what ended the run before its last step, so that nothing is compared
-	Warnings  []string  `json:"warnings"`
+	Version   int         `json:"memplan_run"`
+	Spec      string      `json:"spec"`
+	Backend   string      `json:"backend"` // cpu, cuda or torch
+	Device    string      `json:"device"`
+	Steps     int         `json:"steps"`
+	Ranks     int         `json:"ranks,omitempty"` // processes that were measured, with torch; the largest of their figures count
+	Losses    []Loss      `json:"losses"`          // by step; none where the backend does not tell
+	StepMS    []float64   `json:"step_ms"`
+	Predicted RunBytes    `json:"predicted"`
+	Measured  RunBytes    `json:"measured"`
+	Trace     RunTrace    `json:"trace"`
+	Within    bool        `json:"within_tolerance"`  // the peaks, or that the job dies
+	Agrees    bool        `json:"agrees"`            // and each allocation and free is the predicted one
+	Stopped   string      `json:"stopped,omitempty"` // what ended the run before its last step, so that nothing is compared
+	Warnings  []string    `json:"warnings"`          // the texts of Notes
+	Notes     []note.Note `json:"notes"`
+}
+
+// Add adds notes; it is the only way to.
+func (r *Run) Add(notes ...note.Note) {
+	r.Notes, r.Warnings = append(r.Notes, notes...), append(r.Warnings, note.Texts(notes)...)
 }
 
 // Loss is one that was computed. JSON has no infinities and no NaN: they are null.

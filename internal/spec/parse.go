@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/note"
 )
 
 // Version1 is the only version of the spec language.
@@ -360,14 +361,14 @@ func (v *Value) moveTo(s Span) {
 
 // NotModelled lists what the spec asks for and memplan does not model yet, as
 // "key: what; worth of the figures", in the order of the file's sections.
-func (s *Spec) NotModelled() []string {
-	var out []string
+func (s *Spec) NotModelled() []note.Note {
+	var out []note.Note
 	s.later(reflect.ValueOf(s).Elem(), s.root, "", &out)
 	return out
 }
 
 // later walks the fields with a `later` tag whose key the file has.
-func (s *Spec) later(rv reflect.Value, v *Value, prefix string, out *[]string) {
+func (s *Spec) later(rv reflect.Value, v *Value, prefix string, out *[]note.Note) {
 	fields := fieldsOf(rv.Type())
 	for _, key := range fields.names {
 		sub := v.Get(key)
@@ -377,7 +378,7 @@ func (s *Spec) later(rv reflect.Value, v *Value, prefix string, out *[]string) {
 		if what := rv.Type().FieldByIndex(fields.index[key]).Tag.Get("later"); what != "" {
 			modelled := rv.Type().FieldByIndex(fields.index[key]).Tag.Get("modelled")
 			if value, asks := s.asks(sub); asks && (modelled == "" || value != modelled) {
-				*out = append(*out, prefix+key+": "+what+worthOf(prefix+key, value))
+				*out = append(*out, note.Asked.New("%s: %s%s", prefix+key, what, worthOf(prefix+key, value)).Of(prefix+key))
 			}
 			continue
 		}
@@ -400,7 +401,7 @@ func (s *Spec) asks(v *Value) (value string, ok bool) {
 
 // laterIn looks into the sections below a key: a struct, or those of a mapping
 // from names.
-func (s *Spec) laterIn(f reflect.Value, v *Value, prefix string, out *[]string) {
+func (s *Spec) laterIn(f reflect.Value, v *Value, prefix string, out *[]note.Note) {
 	if f.Kind() == reflect.Pointer {
 		if f.IsNil() {
 			return

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/memplan/memplan/internal/note"
 )
 
 const minimal = "memplan: 1\nmodel: {preset: mlp}\n"
@@ -56,7 +58,7 @@ parallel: {ddp: 2, tensor: 2}
 		{"section not given", s.Data.Dataset == nil, true},
 		{"pin_memory", s.Data.Loader.PinMemory.V, true},
 		{"params", s.ParamNames(), []string{"n", "half", "words"}},
-		{"not modelled", s.NotModelled(), []string{"parallel.tensor: tensor parallelism" + worthOf("parallel.tensor", "")}},
+		{"not modelled", note.Texts(s.NotModelled()), []string{"parallel.tensor: tensor parallelism" + worthOf("parallel.tensor", "")}},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s: %#v, want %#v", c.name, c.got, c.want)

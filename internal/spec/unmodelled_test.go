@@ -35,7 +35,7 @@ func TestWorth(t *testing.T) {
 			t.Errorf("%s: %v", u.key, err)
 			continue
 		}
-		if got := s.NotModelled(); len(got) != 1 || !strings.HasPrefix(got[0], u.key+": ") || !strings.HasSuffix(got[0], "; "+u.worth) {
+		if got := s.NotModelled(); len(got) != 1 || !strings.HasPrefix(got[0].Text, u.key+": ") || !strings.HasSuffix(got[0].Text, "; "+u.worth) {
 			t.Errorf("%s: %s: not modelled: %q", u.key, value, got)
 		}
 		for _, name := range u.also {
