@@ -129,10 +129,8 @@ func operatorsOf(call string) []string {
 	if s := op.Lookup(call); s != nil && !s.Row.Composite {
 		return []string{s.Row.Name}
 	}
-	for _, r := range op.Rows() {
-		if r.Name == call && !r.Composite {
-			return []string{call}
-		}
+	if r := op.Named(call); r != nil && !r.Composite {
+		return []string{call}
 	}
 	return nil
 }

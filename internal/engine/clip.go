@@ -37,7 +37,7 @@ func (j *job) clip(s *program.Stmt) {
 	}
 	two := 2.0
 	var total *op.Tensor
-	j.quiet(func() { total = j.do1(op.Row0("linalg_vector_norm"), &op.NormArgs{P: &two}, stacked) })
+	j.quiet(func() { total = j.do1(op.VectorNorm, &op.NormArgs{P: &two}, stacked) })
 	if j.executes() {
 		j.must(j.backend.Norms([]*op.Tensor{total}, []*op.Tensor{stacked}, nil))
 	}

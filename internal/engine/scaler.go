@@ -71,7 +71,7 @@ func (j *job) scaled(loss *op.Tensor) *op.Tensor {
 		j.fill(s.scale, s.factor)
 		j.fill(s.tracker, 0)
 	}
-	return j.do1(op.Row0("mul"), &op.BinaryArgs{}, loss, s.scale)
+	return j.do1(op.Mul, &op.BinaryArgs{}, loss, s.scale)
 }
 
 // unscale checks the gradients for infinities and divides them by the scale, in

@@ -8,6 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -63,11 +64,12 @@ func (u *unit) subject(r *Rule, p note.Place, o *outcome) spec.Span {
 // layer is the first entry of the spec's own layers that is an operator, or a
 // module which runs it.
 func (u *unit) layer(name string, o *outcome) (spec.Span, bool) {
-	op, _, _ := strings.Cut(name, ".") // _cudnn_rnn.reserve is a part of _cudnn_rnn
+	whole, _, _ := strings.Cut(name, ".") // _cudnn_rnn.reserve is a part of _cudnn_rnn
+	row := op.Named(whole)
 	runs := map[*nn.Layer]bool{}
 	tr := o.Played.Trace
 	for i := range tr.Events {
-		if e := &tr.Events[i]; tr.Ops[e.Op] == name || tr.Ops[e.Op] == op {
+		if e := &tr.Events[i]; tr.Ops[e.Op] == name || tr.Ops[e.Op] == whole {
 			if c := o.Played.Classes[e.Layer]; c != nil {
 				runs[c.Layer] = true
 			}
@@ -75,7 +77,7 @@ func (u *unit) layer(name string, o *outcome) (spec.Span, bool) {
 	}
 	for _, m := range o.Job.Program.Models { // operators that allocate nothing by themselves
 		m.Root.Walk(func(_ string, c *program.Class) {
-			if c.Forward != nil && calls(c.Forward, op) {
+			if c.Forward != nil && row != nil && calls(c.Forward, row) {
 				runs[c.Layer] = true
 			}
 		})
@@ -85,7 +87,7 @@ func (u *unit) layer(name string, o *outcome) (spec.Span, bool) {
 	var walk func(list []*spec.Entry)
 	walk = func(list []*spec.Entry) {
 		for _, e := range list {
-			if l := graph.LookupLayer(e.Head.V); found == nil && (e.Head.V == op || l != nil && runs[&l.Is]) {
+			if l := graph.LookupLayer(e.Head.V); found == nil && (e.Head.V == whole || l != nil && runs[&l.Is]) {
 				found = e
 			}
 			for _, in := range e.Inputs {
@@ -130,10 +132,10 @@ func (u *unit) leakAt() spec.Span {
 }
 
 // calls reports whether a function calls an operator itself.
-func calls(f *program.Func, op string) bool {
+func calls(f *program.Func, row *op.Row) bool {
 	var in func(e *program.Expr) bool
 	in = func(e *program.Expr) bool {
-		return e != nil && (e.Kind == program.CallOp && e.Row.Name == op || slices.ContainsFunc(e.Args, in))
+		return e != nil && (e.Kind == program.CallOp && e.Row == row || slices.ContainsFunc(e.Args, in))
 	}
 	return slices.ContainsFunc(f.Statements(), func(s *program.Stmt) bool { return in(s.Value) || slices.ContainsFunc(s.Values, in) })
 }

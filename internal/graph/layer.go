@@ -229,17 +229,16 @@ func (b *builder) own(name string, d tensor.DType, size []int64) val {
 }
 
 // do calls an operator with one result.
-func (b *builder) do(name string, args any, in ...val) val {
-	v := b.call(name, args, in...)
+func (b *builder) do(row *op.Row, args any, in ...val) val {
+	v := b.call(row, args, in...)
 	if v.m.tuple != nil {
-		b.fail("", "%s has several results", name)
+		b.fail("", "%s has several results", row.Name)
 	}
 	return v
 }
 
 // call calls an operator; several results are a tuple.
-func (b *builder) call(name string, args any, in ...val) val {
-	row := op.Row0(name)
+func (b *builder) call(row *op.Row, args any, in ...val) val {
 	e := &program.Expr{Kind: program.CallOp, Row: row, OpArgs: args}
 	ts := make([]*op.Tensor, len(in))
 	for i, v := range in {
@@ -309,8 +308,8 @@ func (b *builder) letAll(names []string, v val) []val {
 }
 
 // run calls an operator for its effect.
-func (b *builder) run(name string, args any, in ...val) {
-	v := b.call(name, args, in...)
+func (b *builder) run(row *op.Row, args any, in ...val) {
+	v := b.call(row, args, in...)
 	b.fn.Body = append(b.fn.Body, program.Stmt{Kind: program.Expression, Value: v.e})
 }
 

@@ -74,7 +74,7 @@ func buildMHA(b *builder) {
 		b.fn.Body = append(b.fn.Body, m.fastPath(b, merged))
 	}
 	if batchFirst {
-		swap := func(v val) val { return b.do("transpose", &op.TransposeArgs{Dim0: 1, Dim1: 0}, v) }
+		swap := func(v val) val { return b.do(op.Transpose, &op.TransposeArgs{Dim0: 1, Dim1: 0}, v) }
 		// The parameters are rebound to transposed views; the caller still holds
 		// the originals.
 		switch {
@@ -93,7 +93,7 @@ func buildMHA(b *builder) {
 	outs := b.letAll([]string{"attn_output", "attn_output_weights"}, r)
 	y := outs[0]
 	if batchFirst {
-		y = b.do("transpose", &op.TransposeArgs{Dim0: 1, Dim1: 0}, y)
+		y = b.do(op.Transpose, &op.TransposeArgs{Dim0: 1, Dim1: 0}, y)
 	}
 	b.finish([]val{y, outs[1]})
 }
@@ -113,7 +113,7 @@ type mhaParts struct {
 // gradients takes for self-attention.
 func (m *mhaParts) fastPath(b *builder, mask val) program.Stmt {
 	a := &op.NativeMHAArgs{Heads: m.heads, Weights: m.weights, Average: m.average}
-	call := b.call("_native_multi_head_attention", a, b.ins[0], m.inWeight, m.inBias, m.outWeight, m.outBias, mask)
+	call := b.call(op.NativeMHA, a, b.ins[0], m.inWeight, m.inBias, m.outWeight, m.outBias, mask)
 	st := program.Stmt{Kind: program.FastReturn, Value: call.e}
 	if !m.weights {
 		st.Value, st.Values = nil, []*program.Expr{call.e, noneVal().e}
@@ -148,9 +148,9 @@ func (m *mhaParts) forward(f *builder, in []val) []val {
 		qkv = f.letAll([]string{"q", "k", "v"}, f.inline("_in_projection_packed", []string{"q", "k", "v"}, []val{q, k, v}, m.project))
 	}
 	mask = f.batchedMask(mask, bsz*m.heads, t, s)
-	view := func(v val, shape ...int64) val { return f.do("view", &op.ShapeArgs{Shape: shape}, v) }
+	view := func(v val, shape ...int64) val { return f.do(op.View, &op.ShapeArgs{Shape: shape}, v) }
 	wider := func(name string, v val) val { // one more key that is masked by nothing
-		return f.let(name, f.do("pad", &op.PadArgs{Pad: []int64{0, 1}, Mode: "constant"}, v))
+		return f.let(name, f.do(op.Pad, &op.PadArgs{Pad: []int64{0, 1}, Mode: "constant"}, v))
 	}
 	widen := func() {
 		if s++; !mask.isNone() {
@@ -162,20 +162,20 @@ func (m *mhaParts) forward(f *builder, in []val) []val {
 	}
 	if !m.biasK.isNone() {
 		for i, bias := range []val{m.biasK, m.biasV} {
-			more := f.do("repeat", &op.RepeatArgs{Repeats: []int64{1, bsz, 1}}, bias)
-			qkv[i+1] = f.let([]string{"k", "v"}[i], f.do("cat", &op.DimArgs{}, qkv[i+1], more))
+			more := f.do(op.Repeat, &op.RepeatArgs{Repeats: []int64{1, bsz, 1}}, bias)
+			qkv[i+1] = f.let([]string{"k", "v"}[i], f.do(op.Cat, &op.DimArgs{}, qkv[i+1], more))
 		}
 		widen()
 	}
 	split := func(name string, v val, n int64) val {
-		return f.let(name, f.do("transpose", &op.TransposeArgs{Dim0: 0, Dim1: 1}, view(v, n, bsz*m.heads, d)))
+		return f.let(name, f.do(op.Transpose, &op.TransposeArgs{Dim0: 0, Dim1: 1}, view(v, n, bsz*m.heads, d)))
 	}
 	q, k, v = split("q", qkv[0], t), split("k", qkv[1], s), split("v", qkv[2], s)
 	if m.zeroAttn {
 		for i, x := range []*val{&k, &v} {
 			dt := x.m.t.DType
-			zeros := f.do("zeros", &op.FillArgs{Size: []int64{bsz * m.heads, 1, d}, DType: &dt})
-			*x = f.let([]string{"k", "v"}[i], f.do("cat", &op.DimArgs{Dim: 1}, *x, zeros))
+			zeros := f.do(op.Zeros, &op.FillArgs{Size: []int64{bsz * m.heads, 1, d}, DType: &dt})
+			*x = f.let([]string{"k", "v"}[i], f.do(op.Cat, &op.DimArgs{Dim: 1}, *x, zeros))
 		}
 		widen()
 	}
@@ -183,39 +183,39 @@ func (m *mhaParts) forward(f *builder, in []val) []val {
 		mask = f.paddedMask(mask, padding, bsz, m.heads, s)
 	}
 	if m.weights {
-		scaled := f.let("q_scaled", f.do("mul", &op.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: 1 / math.Sqrt(float64(d))}}, q))
-		kt := f.do("transpose", &op.TransposeArgs{Dim0: -2, Dim1: -1}, k)
+		scaled := f.let("q_scaled", f.do(op.Mul, &op.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: 1 / math.Sqrt(float64(d))}}, q))
+		kt := f.do(op.Transpose, &op.TransposeArgs{Dim0: -2, Dim1: -1}, k)
 		var w val
 		if mask.isNone() {
-			w = f.let("attn_output_weights", f.do("bmm", nil, scaled, kt))
+			w = f.let("attn_output_weights", f.do(op.Bmm, nil, scaled, kt))
 		} else {
-			w = f.let("attn_output_weights", f.do("baddbmm", &op.BaddbmmArgs{Beta: 1, Alpha: 1}, mask, scaled, kt))
+			w = f.let("attn_output_weights", f.do(op.Baddbmm, &op.BaddbmmArgs{Beta: 1, Alpha: 1}, mask, scaled, kt))
 		}
-		w = f.let("attn_output_weights", f.do("softmax", &op.SoftmaxArgs{Dim: -1}, w))
+		w = f.let("attn_output_weights", f.do(op.Softmax, &op.SoftmaxArgs{Dim: -1}, w))
 		if m.dropout > 0 {
-			w = f.let("attn_output_weights", f.do("dropout", &op.DropoutArgs{P: m.dropout}, w))
+			w = f.let("attn_output_weights", f.do(op.Dropout, &op.DropoutArgs{P: m.dropout}, w))
 		}
-		y := f.let("attn_output", f.do("bmm", nil, w, v))
-		y = f.let("attn_output", view(f.do("contiguous", nil, f.do("transpose", &op.TransposeArgs{Dim0: 0, Dim1: 1}, y)), t*bsz, e))
-		y = f.let("attn_output", f.do("linear", nil, y, m.outWeight, m.outBias))
+		y := f.let("attn_output", f.do(op.Bmm, nil, w, v))
+		y = f.let("attn_output", view(f.do(op.Contiguous, nil, f.do(op.Transpose, &op.TransposeArgs{Dim0: 0, Dim1: 1}, y)), t*bsz, e))
+		y = f.let("attn_output", f.do(op.Linear, nil, y, m.outWeight, m.outBias))
 		y = f.let("attn_output", view(y, t, bsz, e))
 		w = f.let("attn_output_weights", view(w, bsz, m.heads, t, s))
 		if m.average {
-			w = f.let("attn_output_weights", f.do("mean", &op.ReduceArgs{Dim: []int64{1}}, w))
+			w = f.let("attn_output_weights", f.do(op.Mean, &op.ReduceArgs{Dim: []int64{1}}, w))
 		}
 		return []val{y, w}
 	}
 	if !mask.isNone() {
 		if mask.m.t.Dim(0) == 1 {
-			mask = f.let("attn_mask", f.do("unsqueeze", &op.DimArgs{}, mask))
+			mask = f.let("attn_mask", f.do(op.Unsqueeze, &op.DimArgs{}, mask))
 		} else {
 			mask = f.let("attn_mask", view(mask, bsz, m.heads, -1, s))
 		}
 	}
 	q, k, v = f.let("q", view(q, bsz, m.heads, t, d)), f.let("k", view(k, bsz, m.heads, s, d)), f.let("v", view(v, bsz, m.heads, s, d))
-	y := f.let("attn_output", f.do("scaled_dot_product_attention", &op.SDPAArgs{DropoutP: m.dropout, IsCausal: causal}, q, k, v, mask))
-	y = f.let("attn_output", view(f.do("contiguous", nil, f.do("permute", &op.PermuteArgs{Dims: []int64{2, 0, 1, 3}}, y)), bsz*t, e))
-	y = f.let("attn_output", f.do("linear", nil, y, m.outWeight, m.outBias))
+	y := f.let("attn_output", f.do(op.SDPA, &op.SDPAArgs{DropoutP: m.dropout, IsCausal: causal}, q, k, v, mask))
+	y = f.let("attn_output", view(f.do(op.Contiguous, nil, f.do(op.Permute, &op.PermuteArgs{Dims: []int64{2, 0, 1, 3}}, y)), bsz*t, e))
+	y = f.let("attn_output", f.do(op.Linear, nil, y, m.outWeight, m.outBias))
 	y = f.let("attn_output", view(y, t, bsz, e))
 	return []val{y, noneVal()}
 }
@@ -230,20 +230,20 @@ func (m *mhaParts) project(f *builder, in []val) []val {
 	e := q.m.t.Dim(-1)
 	// linear, then a contiguous copy with the pieces in front
 	packed := func(name string, x, w, b val, n int64) val {
-		p := f.let(name, f.do("linear", nil, x, w, b))
-		p = f.do("unflatten", &op.UnflattenArgs{Dim: -1, Sizes: []int64{n, e}}, p)
-		p = f.do("unsqueeze", &op.DimArgs{Dim: 0}, p)
-		p = f.do("transpose", &op.TransposeArgs{Dim0: 0, Dim1: -2}, p)
-		p = f.do("squeeze", &op.DimArgs{Dim: -2}, p)
-		return f.let(name, f.do("contiguous", nil, p))
+		p := f.let(name, f.do(op.Linear, nil, x, w, b))
+		p = f.do(op.Unflatten, &op.UnflattenArgs{Dim: -1, Sizes: []int64{n, e}}, p)
+		p = f.do(op.Unsqueeze, &op.DimArgs{Dim: 0}, p)
+		p = f.do(op.Transpose, &op.TransposeArgs{Dim0: 0, Dim1: -2}, p)
+		p = f.do(op.Squeeze, &op.DimArgs{Dim: -2}, p)
+		return f.let(name, f.do(op.Contiguous, nil, p))
 	}
-	item := func(p val, i int64) val { return f.do("select", &op.SelectArgs{Dim: 0, Index: i}, p) }
+	item := func(p val, i int64) val { return f.do(op.Select, &op.SelectArgs{Dim: 0, Index: i}, p) }
 	if m.self {
 		p := packed("proj", q, m.inWeight, m.inBias, 3)
 		return []val{item(p, 0), item(p, 1), item(p, 2)}
 	}
 	cut := func(names []string, v val, sizes ...int64) []val {
-		return f.letAll(names, f.call("split_with_sizes", &op.SplitArgs{Sizes: sizes}, v))
+		return f.letAll(names, f.call(op.SplitWithSizes, &op.SplitArgs{Sizes: sizes}, v))
 	}
 	if m.shared {
 		w := cut([]string{"w_q", "w_kv"}, m.inWeight, e, 2*e)
@@ -251,18 +251,18 @@ func (m *mhaParts) project(f *builder, in []val) []val {
 		if !m.inBias.isNone() {
 			bs = cut([]string{"b_q", "b_kv"}, m.inBias, e, 2*e)
 		}
-		qp := f.let("q_proj", f.do("linear", nil, q, w[0], bs[0]))
+		qp := f.let("q_proj", f.do(op.Linear, nil, q, w[0], bs[0]))
 		kv := packed("kv_proj", k, w[1], bs[1], 2)
 		return []val{qp, item(kv, 0), item(kv, 1)}
 	}
-	w := f.letAll([]string{"w_q", "w_k", "w_v"}, f.call("chunk", &op.SplitArgs{Chunks: 3}, m.inWeight))
+	w := f.letAll([]string{"w_q", "w_k", "w_v"}, f.call(op.Chunk, &op.SplitArgs{Chunks: 3}, m.inWeight))
 	bs := []val{{}, {}, {}}
 	if !m.inBias.isNone() {
-		bs = f.letAll([]string{"b_q", "b_k", "b_v"}, f.call("chunk", &op.SplitArgs{Chunks: 3}, m.inBias))
+		bs = f.letAll([]string{"b_q", "b_k", "b_v"}, f.call(op.Chunk, &op.SplitArgs{Chunks: 3}, m.inBias))
 	}
 	out := make([]val, 3)
 	for i := range out {
-		out[i] = f.do("linear", nil, in[i], w[i], bs[i])
+		out[i] = f.do(op.Linear, nil, in[i], w[i], bs[i])
 	}
 	return out
 }
@@ -271,7 +271,7 @@ func (m *mhaParts) project(f *builder, in []val) []val {
 func (m *mhaParts) projectApart(f *builder, in []val) []val {
 	bs := []val{{}, {}, {}}
 	if !m.inBias.isNone() { // which multi_head_attention_forward cuts; views take nothing
-		bs = f.letAll([]string{"b_q", "b_k", "b_v"}, f.call("chunk", &op.SplitArgs{Chunks: 3}, m.inBias))
+		bs = f.letAll([]string{"b_q", "b_k", "b_v"}, f.call(op.Chunk, &op.SplitArgs{Chunks: 3}, m.inBias))
 	}
 	k := in[1]
 	if m.self {
@@ -283,7 +283,7 @@ func (m *mhaParts) projectApart(f *builder, in []val) []val {
 	}
 	out := make([]val, 3)
 	for i, x := range []val{in[0], k, v} {
-		out[i] = f.do("linear", nil, x, m.apart[i], bs[i])
+		out[i] = f.do(op.Linear, nil, x, m.apart[i], bs[i])
 	}
 	return out
 }
@@ -327,12 +327,12 @@ func buildEncoderLayer(b *builder) {
 	}
 	feed := func(x val) val {
 		return b.inline("_ff_block", []string{"x"}, []val{x}, func(f *builder, in []val) []val {
-			h := f.do(b.str("activation"), nil, mod(lin1, in[0]))
+			h := f.do(activations[b.str("activation")], nil, mod(lin1, in[0]))
 			y := f.let("x", mod(lin2, drops(b, mid, h)))
 			return []val{drops(f, drop2, y)}
 		})
 	}
-	plus := func(x, y val) val { return b.do("add", &op.BinaryArgs{}, x, y) }
+	plus := func(x, y val) val { return b.do(op.Add, &op.BinaryArgs{}, x, y) }
 	if heads%2 == 0 && batchFirst && bias {
 		merged := b.mergedMasks(mask, padding, src, heads)
 		b.fn.Body = append(b.fn.Body, program.Stmt{Kind: program.FastReturn, Value: encoderFastPath(b, src, merged, ff)})
@@ -354,12 +354,15 @@ var childLayer = map[string]string{
 	"dropout": "Dropout", "dropout1": "Dropout", "dropout2": "Dropout",
 }
 
+// activations are those of the layers of a transformer.
+var activations = map[string]*op.Row{"relu": op.Relu, "gelu": op.Gelu}
+
 // encoderFastPath is torch._transformer_encoder_layer_fwd.
 func encoderFastPath(b *builder, src, mask val, ff int64) *program.Expr {
 	d := src.m.t.Dim(-1)
 	a := &op.EncoderLayerArgs{Heads: b.int("nhead"), NormFirst: b.bool("norm_first"), Activation: b.str("activation"), Eps: b.float("layer_norm_eps")}
 	own := func(path string, size ...int64) val { return b.own(path, b.el.computed(b.dtype()), size) }
-	return b.do("_transformer_encoder_layer_fwd", a, src,
+	return b.do(op.EncoderLayerForward, a, src,
 		own("self_attn.in_proj_weight", 3*d, d), own("self_attn.in_proj_bias", 3*d),
 		own("self_attn.out_proj.weight", d, d), own("self_attn.out_proj.bias", d),
 		own("norm1.weight", d), own("norm1.bias", d), own("norm2.weight", d), own("norm2.bias", d),

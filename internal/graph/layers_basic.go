@@ -10,17 +10,13 @@ import (
 
 // pointwise defines an activation module: one call of an operator, in place if
 // asked for.
-func pointwise(sig, row string, args func(b *builder) any) {
+func pointwise(sig string, row *op.Row, args func(b *builder) any) {
 	layer(Layer{Sig: sig, Build: func(b *builder) {
-		a := op.BindArgs(op.Row0(row).Args, b.args)
+		a := op.BindArgs(row.Args, b.args)
 		if args != nil {
 			a = args(b)
 		}
-		name := row
-		if b.bool("inplace") {
-			name += "_"
-		}
-		b.finish([]val{b.do(name, a, b.in(0))})
+		b.finish([]val{b.do(b.mayBeInPlace(row), a, b.in(0))})
 	}})
 }
 
@@ -35,53 +31,49 @@ func init() {
 			if b.bool("bias") {
 				bias = b.param("bias", out)
 			}
-			b.finish([]val{b.do("linear", nil, b.in(0), w, bias)})
+			b.finish([]val{b.do(op.Linear, nil, b.in(0), w, bias)})
 		},
 	})
 	layer(Layer{Sig: "nn.Identity()", Build: func(b *builder) { b.finish([]val{b.in(0)}) }})
 	layer(Layer{
 		Sig: "nn.Dropout(p: float = 0.5, inplace: bool = False)",
 		Build: func(b *builder) {
-			name := "dropout"
-			if b.bool("inplace") {
-				name = "dropout_"
-			}
-			b.finish([]val{b.do(name, &op.DropoutArgs{P: b.float("p")}, b.in(0))})
+			b.finish([]val{b.do(b.mayBeInPlace(op.Dropout), &op.DropoutArgs{P: b.float("p")}, b.in(0))})
 		},
 	})
 	layer(Layer{
 		Sig: "nn.Flatten(start_dim: int = 1, end_dim: int = -1)",
 		Build: func(b *builder) {
-			b.finish([]val{b.do("flatten", &op.FlattenArgs{Start: int(b.int("start_dim")), End: int(b.int("end_dim"))}, b.in(0))})
+			b.finish([]val{b.do(op.Flatten, &op.FlattenArgs{Start: int(b.int("start_dim")), End: int(b.int("end_dim"))}, b.in(0))})
 		},
 	})
 	layer(Layer{
 		Sig: "nn.Softmax(dim: int)",
 		Build: func(b *builder) {
-			b.finish([]val{b.do("softmax", &op.SoftmaxArgs{Dim: int(b.int("dim"))}, b.in(0))})
+			b.finish([]val{b.do(op.Softmax, &op.SoftmaxArgs{Dim: int(b.int("dim"))}, b.in(0))})
 		},
 	})
 	layer(Layer{
 		Sig: "nn.LogSoftmax(dim: int)",
 		Build: func(b *builder) {
-			b.finish([]val{b.do("log_softmax", &op.SoftmaxArgs{Dim: int(b.int("dim"))}, b.in(0))})
+			b.finish([]val{b.do(op.LogSoftmax, &op.SoftmaxArgs{Dim: int(b.int("dim"))}, b.in(0))})
 		},
 	})
 
-	pointwise("nn.ReLU(inplace: bool = False)", "relu", nil)
-	pointwise("nn.GELU(approximate: str(none|tanh) = 'none')", "gelu", nil)
-	pointwise("nn.SiLU(inplace: bool = False)", "silu", nil)
-	pointwise("nn.Mish(inplace: bool = False)", "mish", nil)
-	pointwise("nn.Tanh()", "tanh", nil)
-	pointwise("nn.Sigmoid()", "sigmoid", nil)
-	pointwise("nn.Softplus(beta: float = 1.0, threshold: float = 20.0)", "softplus", nil)
-	pointwise("nn.Hardswish(inplace: bool = False)", "hardswish", nil)
-	pointwise("nn.Hardsigmoid(inplace: bool = False)", "hardsigmoid", nil)
-	pointwise("nn.Hardtanh(min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False)", "hardtanh", nil)
-	pointwise("nn.ReLU6(inplace: bool = False)", "hardtanh", func(*builder) any { return &op.RangeArgs{Max: 6} })
-	pointwise("nn.ELU(alpha: float = 1.0, inplace: bool = False)", "elu", nil)
-	pointwise("nn.LeakyReLU(negative_slope: float = 0.01, inplace: bool = False)", "leaky_relu", nil)
-	pointwise("nn.LogSigmoid()", "log_sigmoid", nil)
+	pointwise("nn.ReLU(inplace: bool = False)", op.Relu, nil)
+	pointwise("nn.GELU(approximate: str(none|tanh) = 'none')", op.Gelu, nil)
+	pointwise("nn.SiLU(inplace: bool = False)", op.Silu, nil)
+	pointwise("nn.Mish(inplace: bool = False)", op.Mish, nil)
+	pointwise("nn.Tanh()", op.Tanh, nil)
+	pointwise("nn.Sigmoid()", op.Sigmoid, nil)
+	pointwise("nn.Softplus(beta: float = 1.0, threshold: float = 20.0)", op.Softplus, nil)
+	pointwise("nn.Hardswish(inplace: bool = False)", op.Hardswish, nil)
+	pointwise("nn.Hardsigmoid(inplace: bool = False)", op.Hardsigmoid, nil)
+	pointwise("nn.Hardtanh(min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False)", op.Hardtanh, nil)
+	pointwise("nn.ReLU6(inplace: bool = False)", op.Hardtanh, func(*builder) any { return &op.RangeArgs{Max: 6} })
+	pointwise("nn.ELU(alpha: float = 1.0, inplace: bool = False)", op.Elu, nil)
+	pointwise("nn.LeakyReLU(negative_slope: float = 0.01, inplace: bool = False)", op.LeakyRelu, nil)
+	pointwise("nn.LogSigmoid()", op.LogSigmoid, nil)
 
 	layer(Layer{
 		Sig: "nn.LayerNorm(normalized_shape: infer ints, eps: float = 1e-05, elementwise_affine: bool = True, bias: bool = True)",
@@ -99,7 +91,7 @@ func init() {
 					bias = b.param("bias", shape...)
 				}
 			}
-			b.finish([]val{b.do("layer_norm", &op.LayerNormArgs{Shape: shape, Eps: b.float("eps")}, b.in(0), w, bias)})
+			b.finish([]val{b.do(op.LayerNorm, &op.LayerNormArgs{Shape: shape, Eps: b.float("eps")}, b.in(0), w, bias)})
 		},
 	})
 	layer(Layer{
@@ -115,7 +107,7 @@ func init() {
 			if b.bool("elementwise_affine") {
 				w = b.param("weight", shape...)
 			}
-			b.finish([]val{b.do("rms_norm", op.BindArgs(&op.RMSNormArgs{}, b.args), b.in(0), w)})
+			b.finish([]val{b.do(op.RmsNorm, op.BindArgs(&op.RMSNormArgs{}, b.args), b.in(0), w)})
 		},
 	})
 	layer(Layer{
@@ -127,7 +119,7 @@ func init() {
 			if b.bool("affine") {
 				w, bias = b.param("weight", c), b.param("bias", c)
 			}
-			b.finish([]val{b.do("group_norm", &op.GroupNormArgs{Groups: b.positive("num_groups"), Eps: b.float("eps")}, b.in(0), w, bias)})
+			b.finish([]val{b.do(op.GroupNorm, &op.GroupNormArgs{Groups: b.positive("num_groups"), Eps: b.float("eps")}, b.in(0), w, bias)})
 		},
 	})
 	for n := 1; n <= 3; n++ {
@@ -166,7 +158,7 @@ func batchNormLayer(name string, check func(b *builder, x *op.Tensor)) {
 			track := b.bool("track_running_stats")
 			if track {
 				mean, variance = b.buffer("running_mean", c), b.buffer("running_var", c)
-				b.run(op.CountBatch.Name, nil, b.counter("num_batches_tracked"))
+				b.run(op.CountBatch, nil, b.counter("num_batches_tracked"))
 			}
 			a := &op.BatchNormArgs{Batch: !track, Eps: b.float("eps")}
 			if b.has("momentum") {
@@ -174,7 +166,7 @@ func batchNormLayer(name string, check func(b *builder, x *op.Tensor)) {
 			} else {
 				a.Cumulative = track
 			}
-			b.finish([]val{b.do("batch_norm", a, b.in(0), w, bias, mean, variance)})
+			b.finish([]val{b.do(op.BatchNorm, a, b.in(0), w, bias, mean, variance)})
 		},
 	})
 }

@@ -5,9 +5,12 @@ import (
 	"github.com/memplan/memplan/internal/op"
 )
 
+// plainCells are the cells of a plain RNN by their nonlinearity.
+var plainCells = map[string]*op.Row{"tanh": op.RNNTanhCell, "relu": op.RNNReluCell}
+
 func init() {
 	// single is a cell without a cell state.
-	single := func(sig string, gates int64, row func(b *builder) string) {
+	single := func(sig string, gates int64, row func(b *builder) *op.Row) {
 		layer(Layer{Sig: sig, Inputs: "input hx?", Is: nn.Layer{Init: nn.Recurrent(gates)}, Build: func(b *builder) {
 			weights := b.cell(gates)
 			h := b.in(1)
@@ -19,9 +22,9 @@ func init() {
 			b.finish([]val{ret})
 		}})
 	}
-	single("nn.GRUCell(input_size: infer int, hidden_size: int, bias: bool = True)", 3, func(*builder) string { return "gru_cell" })
+	single("nn.GRUCell(input_size: infer int, hidden_size: int, bias: bool = True)", 3, func(*builder) *op.Row { return op.GRUCell })
 	single("nn.RNNCell(input_size: infer int, hidden_size: int, bias: bool = True, nonlinearity: str(tanh|relu) = 'tanh')", 1,
-		func(b *builder) string { return "rnn_" + b.str("nonlinearity") + "_cell" })
+		func(b *builder) *op.Row { return plainCells[b.str("nonlinearity")] })
 	layer(Layer{
 		Sig:    "nn.LSTMCell(input_size: infer int, hidden_size: int, bias: bool = True)",
 		Inputs: "input hx?", Tuples: true,
@@ -38,7 +41,7 @@ func init() {
 			}
 			b.state(h)
 			b.state(c)
-			ret := b.letAll([]string{"h", "c"}, b.call("lstm_cell", nil, append([]val{b.in(0), h, c}, weights...)...))
+			ret := b.letAll([]string{"h", "c"}, b.call(op.LSTMCell, nil, append([]val{b.in(0), h, c}, weights...)...))
 			b.finish(ret)
 		},
 	})
@@ -63,7 +66,7 @@ func (b *builder) cell(gates int64) []val {
 
 // zeros is the state of a cell that is given none.
 func (b *builder) zeros() val {
-	return b.do("cell_zeros", &op.CellZerosArgs{Hidden: b.int("hidden_size")}, b.in(0))
+	return b.do(op.CellZeros, &op.CellZerosArgs{Hidden: b.int("hidden_size")}, b.in(0))
 }
 
 // state checks the shape of a state.

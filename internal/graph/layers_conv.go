@@ -49,10 +49,10 @@ func convolution(n int) {
 			}
 			x := b.in(0)
 			if mode := b.str("padding_mode"); mode != "zeros" {
-				x = b.do("pad", &op.PadArgs{Pad: b.border(o, kernel), Mode: mode}, x)
+				x = b.do(op.Pad, &op.PadArgs{Pad: b.border(o, kernel), Mode: mode}, x)
 				o.Padding = []int64{0}
 			}
-			b.finish([]val{b.do(fmt.Sprintf("conv%dd", n), o, x, w, bias)})
+			b.finish([]val{b.do(op.Convs[n], o, x, w, bias)})
 		},
 	})
 }
@@ -96,7 +96,7 @@ func transposedConvolution(n int) {
 			if b.bool("bias") {
 				bias = b.param("bias", out)
 			}
-			b.finish([]val{b.do(fmt.Sprintf("conv_transpose%dd", n), o, b.in(0), w, bias)})
+			b.finish([]val{b.do(op.ConvTransposes[n], o, b.in(0), w, bias)})
 		},
 	})
 }

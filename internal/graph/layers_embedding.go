@@ -12,7 +12,7 @@ func init() {
 		Is: nn.Layer{Table: true, Init: nn.Unit},
 		Build: func(b *builder) {
 			w := b.table()
-			b.finish([]val{b.do("embedding.any", op.BindArgs(&op.EmbeddingArgs{}, b.args), b.in(0), w)})
+			b.finish([]val{b.do(op.EmbeddingFunction, op.BindArgs(&op.EmbeddingArgs{}, b.args), b.in(0), w)})
 		},
 	})
 	layer(Layer{
@@ -22,7 +22,7 @@ func init() {
 		Is:     nn.Layer{Init: nn.Unit},
 		Build: func(b *builder) {
 			w := b.table()
-			b.finish([]val{b.do("embedding_bag", op.BindArgs(&op.EmbeddingBagArgs{}, b.args), b.in(0), w, b.in(1), b.in(2))})
+			b.finish([]val{b.do(op.EmbeddingBag, op.BindArgs(&op.EmbeddingBagArgs{}, b.args), b.in(0), w, b.in(1), b.in(2))})
 		},
 	})
 	layer(Layer{
@@ -40,7 +40,7 @@ func init() {
 			if b.bool("bias") {
 				bias = b.param("bias", out)
 			}
-			b.finish([]val{b.do("bilinear", nil, b.in(0), b.in(1), w, bias)})
+			b.finish([]val{b.do(op.Bilinear, nil, b.in(0), b.in(1), w, bias)})
 		},
 	})
 }

@@ -8,51 +8,56 @@ import (
 
 // functional defines a module that calls the function of the same arguments, in
 // place if it is asked to. Inputs are as in Layer.
-func functional(sig, inputs, row string) {
+func functional(sig, inputs string, row *op.Row) {
 	layer(Layer{Sig: sig, Inputs: inputs, Build: func(b *builder) {
-		name := row
-		if b.bool("inplace") {
-			name += "_"
-		}
-		b.finish([]val{b.call(name, op.BindArgs(op.Row0(name).Args, b.args), b.ins...)})
+		row := b.mayBeInPlace(row)
+		b.finish([]val{b.call(row, op.BindArgs(row.Args, b.args), b.ins...)})
 	}})
 }
 
+// mayBeInPlace is the operator or, if the module is asked to work in place, that form.
+func (b *builder) mayBeInPlace(row *op.Row) *op.Row {
+	if b.bool("inplace") {
+		return op.InPlaceForm(row)
+	}
+	return row
+}
+
 func init() {
-	functional("nn.CELU(alpha: float = 1.0, inplace: bool = False)", "", "celu")
-	functional("nn.SELU(inplace: bool = False)", "", "selu")
-	functional("nn.RReLU(lower: float = 0.125, upper: float = 0.3333333333333333, inplace: bool = False)", "", "rrelu")
-	functional("nn.Threshold(threshold: float, value: float, inplace: bool = False)", "", "threshold")
-	functional("nn.Hardshrink(lambd: float = 0.5)", "", "hardshrink")
-	functional("nn.Softshrink(lambd: float = 0.5)", "", "softshrink")
-	functional("nn.Softmin(dim: int)", "", "softmin")
-	functional("nn.Softsign()", "", "softsign")
-	functional("nn.Tanhshrink()", "", "tanhshrink")
-	for name, row := range map[string]string{"AlphaDropout": "alpha_dropout", "FeatureAlphaDropout": "feature_alpha_dropout"} {
+	functional("nn.CELU(alpha: float = 1.0, inplace: bool = False)", "", op.Celu)
+	functional("nn.SELU(inplace: bool = False)", "", op.Selu)
+	functional("nn.RReLU(lower: float = 0.125, upper: float = 0.3333333333333333, inplace: bool = False)", "", op.RReLU)
+	functional("nn.Threshold(threshold: float, value: float, inplace: bool = False)", "", op.Threshold)
+	functional("nn.Hardshrink(lambd: float = 0.5)", "", op.Hardshrink)
+	functional("nn.Softshrink(lambd: float = 0.5)", "", op.Softshrink)
+	functional("nn.Softmin(dim: int)", "", op.Softmin)
+	functional("nn.Softsign()", "", op.Softsign)
+	functional("nn.Tanhshrink()", "", op.Tanhshrink)
+	for name, row := range map[string]*op.Row{"AlphaDropout": op.AlphaDropout, "FeatureAlphaDropout": op.FeatureAlphaDropout} {
 		layer(Layer{Sig: "nn." + name + "(p: float = 0.5, inplace: bool = False)", Build: func(b *builder) { // which takes no notice of inplace
 			b.finish([]val{b.do(row, &op.DropoutArgs{P: b.float("p")}, b.in(0))})
 		}})
 	}
-	functional("nn.ChannelShuffle(groups: int)", "", "channel_shuffle")
-	functional("nn.Unfold(kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", "", "im2col")
-	functional("nn.Fold(output_size: pair, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", "", "col2im")
-	functional("nn.CosineSimilarity(dim: int = 1, eps: float = 1e-08)", "x1 x2", "cosine_similarity")
-	functional("nn.PairwiseDistance(p: float = 2.0, eps: float = 1e-06, keepdim: bool = False)", "x1 x2", "pairwise_distance")
-	functional("nn.UpsamplingNearest2d(size: pair? = None, scale_factor: float? = None)", "", "upsample_nearest")
-	functional("nn.UpsamplingBilinear2d(size: pair? = None, scale_factor: float? = None)", "", "upsample_bilinear")
+	functional("nn.ChannelShuffle(groups: int)", "", op.ChannelShuffle)
+	functional("nn.Unfold(kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", "", op.Im2col)
+	functional("nn.Fold(output_size: pair, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", "", op.Col2im)
+	functional("nn.CosineSimilarity(dim: int = 1, eps: float = 1e-08)", "x1 x2", op.CosineSimilarity)
+	functional("nn.PairwiseDistance(p: float = 2.0, eps: float = 1e-06, keepdim: bool = False)", "x1 x2", op.PairwiseDistance)
+	functional("nn.UpsamplingNearest2d(size: pair? = None, scale_factor: float? = None)", "", op.UpsampleNearest)
+	functional("nn.UpsamplingBilinear2d(size: pair? = None, scale_factor: float? = None)", "", op.UpsampleBilinear)
 	for n := 1; n <= 3; n++ {
-		functional(fmt.Sprintf("nn.LPPool%dd(norm_type: float, kernel_size: pair, stride: pair? = None, ceil_mode: bool = False)", n), "", fmt.Sprintf("lp_pool%dd", n))
+		functional(fmt.Sprintf("nn.LPPool%dd(norm_type: float, kernel_size: pair, stride: pair? = None, ceil_mode: bool = False)", n), "", op.LPPools[n])
 		if n > 1 {
 			functional(fmt.Sprintf("nn.FractionalMaxPool%dd(kernel_size: pair, output_size: pair? = None, output_ratio: floats? = None, return_indices: bool = False)", n),
-				"", fmt.Sprintf("fractional_max_pool%dd.any", n))
+				"", op.FractionalMaxPoolFunctions[n])
 		}
 		layer(Layer{
 			Sig:     fmt.Sprintf("nn.MaxUnpool%dd(kernel_size: pair, stride: pair? = None, padding: pair = 0)", n),
 			Forward: "forward(output_size: ints? = None)",
 			Inputs:  "input indices",
 			Build: func(b *builder) {
-				row := fmt.Sprintf("max_unpool%dd.any", n)
-				b.finish([]val{b.do(row, op.BindArgs(op.Row0(row).Args, b.args), b.ins...)})
+				row := op.MaxUnpoolFunctions[n]
+				b.finish([]val{b.do(row, op.BindArgs(row.Args, b.args), b.ins...)})
 			},
 		})
 		for kind, mode := range paddingModes {
@@ -62,7 +67,7 @@ func init() {
 			}
 			layer(Layer{Sig: sig, Build: func(b *builder) {
 				const least = -1 << 31
-				b.finish([]val{b.do("pad", &op.PadArgs{Pad: b.spatial("padding", 2*n, least), Mode: mode, Value: b.float("value")}, b.in(0))})
+				b.finish([]val{b.do(op.Pad, &op.PadArgs{Pad: b.spatial("padding", 2*n, least), Mode: mode, Value: b.float("value")}, b.in(0))})
 			}})
 		}
 	}
@@ -70,7 +75,7 @@ func init() {
 		if b.x(3).Rank() > 4 {
 			b.fail("", "the input needs three or four dimensions, not shape %v", b.x(3).Size)
 		}
-		b.finish([]val{b.do("softmax", &op.SoftmaxArgs{Dim: -3}, b.in(0))})
+		b.finish([]val{b.do(op.Softmax, &op.SoftmaxArgs{Dim: -3}, b.in(0))})
 	}})
 }
 

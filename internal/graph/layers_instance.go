@@ -28,17 +28,13 @@ func init() {
 					b.counter("num_batches_tracked") // which nothing counts
 				}
 				a := &op.InstanceNormArgs{Batch: !b.bool("track_running_stats"), Momentum: b.float("momentum"), Eps: b.float("eps")}
-				b.finish([]val{b.do("instance_norm", a, b.in(0), w, bias, mean, variance)})
+				b.finish([]val{b.do(op.InstanceNorm, a, b.in(0), w, bias, mean, variance)})
 			},
 		})
 		layer(Layer{
 			Sig: fmt.Sprintf("nn.Dropout%dd(p: float = 0.5, inplace: bool = False)", n),
 			Build: func(b *builder) {
-				name := fmt.Sprintf("dropout%dd", n)
-				if b.bool("inplace") {
-					name += "_"
-				}
-				b.finish([]val{b.do(name, &op.DropoutArgs{P: b.float("p")}, b.in(0))})
+				b.finish([]val{b.do(b.mayBeInPlace(op.FeatureDropouts[n]), &op.DropoutArgs{P: b.float("p")}, b.in(0))})
 			},
 		})
 	}
@@ -46,14 +42,14 @@ func init() {
 		Sig: "nn.LocalResponseNorm(size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0)",
 		Build: func(b *builder) {
 			a := &op.ResponseNormArgs{Size: b.positive("size"), Alpha: b.float("alpha"), Beta: b.float("beta"), K: b.float("k")}
-			b.finish([]val{b.do("local_response_norm", a, b.in(0))})
+			b.finish([]val{b.do(op.LocalResponseNorm, a, b.in(0))})
 		},
 	})
 	layer(Layer{
 		Sig: "nn.PReLU(num_parameters: int = 1, init: float = 0.25)",
 		Is:  nn.Layer{Init: nn.Slope},
 		Build: func(b *builder) {
-			b.finish([]val{b.do("prelu", nil, b.in(0), b.param("weight", b.positive("num_parameters")))})
+			b.finish([]val{b.do(op.Prelu, nil, b.in(0), b.param("weight", b.positive("num_parameters")))})
 		},
 	})
 }

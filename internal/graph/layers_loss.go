@@ -42,7 +42,7 @@ func (b *builder) lossArgs() *op.LossArgs {
 
 // loss defines a loss module that calls the function of the same arguments.
 // Its tensors are inputs, then the buffers of the given names.
-func loss(sig, inputs, row string, buffers ...string) {
+func loss(sig, inputs string, row *op.Row, buffers ...string) {
 	layer(Layer{Sig: sig, Inputs: inputs, Build: func(b *builder) {
 		args := append([]val(nil), b.ins...)
 		for _, name := range buffers {
@@ -55,17 +55,17 @@ func loss(sig, inputs, row string, buffers ...string) {
 func init() {
 	const reduction = "reduction: str(none|mean|sum) = 'mean'"
 	loss("nn.CrossEntropyLoss(*, weight: floats? = None, ignore_index: int = -100, "+reduction+", label_smoothing: float = 0.0)",
-		"input target", "cross_entropy", "weight")
-	loss("nn.NLLLoss(*, weight: floats? = None, ignore_index: int = -100, "+reduction+")", "input target", "nll_loss", "weight")
-	loss("nn.MSELoss(*, "+reduction+")", "input target", "mse_loss")
-	loss("nn.L1Loss(*, "+reduction+")", "input target", "l1_loss")
-	loss("nn.SmoothL1Loss(*, "+reduction+", beta: float = 1.0)", "input target", "smooth_l1_loss.any")
-	loss("nn.HuberLoss(*, "+reduction+", delta: float = 1.0)", "input target", "huber_loss")
-	loss("nn.BCELoss(*, weight: floats? = None, "+reduction+")", "input target", "binary_cross_entropy", "weight")
+		"input target", op.CrossEntropy, "weight")
+	loss("nn.NLLLoss(*, weight: floats? = None, ignore_index: int = -100, "+reduction+")", "input target", op.NLLLossOf, "weight")
+	loss("nn.MSELoss(*, "+reduction+")", "input target", op.MSELoss)
+	loss("nn.L1Loss(*, "+reduction+")", "input target", op.L1Loss)
+	loss("nn.SmoothL1Loss(*, "+reduction+", beta: float = 1.0)", "input target", op.SmoothL1Loss)
+	loss("nn.HuberLoss(*, "+reduction+", delta: float = 1.0)", "input target", op.HuberLoss)
+	loss("nn.BCELoss(*, weight: floats? = None, "+reduction+")", "input target", op.BinaryCrossEntropy, "weight")
 	loss("nn.BCEWithLogitsLoss(*, weight: floats? = None, "+reduction+", pos_weight: floats? = None)", "input target",
-		"binary_cross_entropy_with_logits", "weight", "pos_weight")
-	loss("nn.KLDivLoss(*, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)", "input target", "kl_div.any")
+		op.BinaryCrossEntropyWithLogits, "weight", "pos_weight")
+	loss("nn.KLDivLoss(*, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)", "input target", op.KLDivFunction)
 	loss("nn.TripletMarginLoss(*, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, "+reduction+")",
-		"anchor positive negative", "triplet_margin_loss")
-	loss("nn.CosineEmbeddingLoss(*, margin: float = 0.0, "+reduction+")", "input1 input2 target", "cosine_embedding_loss")
+		"anchor positive negative", op.TripletMarginLoss)
+	loss("nn.CosineEmbeddingLoss(*, margin: float = 0.0, "+reduction+")", "input1 input2 target", op.CosineEmbeddingLoss)
 }

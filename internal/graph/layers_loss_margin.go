@@ -4,10 +4,10 @@ import "github.com/memplan/memplan/internal/op"
 
 // lossOf defines a loss module that calls the function of the same arguments.
 // Its tensors are inputs, then the buffers of the given names.
-func lossOf(sig, inputs, row string, buffers ...string) {
+func lossOf(sig, inputs string, row *op.Row, buffers ...string) {
 	layer(Layer{Sig: sig, Inputs: inputs, Build: func(b *builder) {
 		args := append([]val(nil), b.ins...)
-		a := op.BindArgs(op.Row0(row).Args, b.args)
+		a := op.BindArgs(row.Args, b.args)
 		for _, name := range buffers {
 			args = append(args, b.weights(name))
 		}
@@ -17,15 +17,15 @@ func lossOf(sig, inputs, row string, buffers ...string) {
 
 func init() {
 	const reduction = "reduction: str(none|mean|sum) = 'mean'"
-	lossOf("nn.HingeEmbeddingLoss(margin: float = 1.0, *, "+reduction+")", "input target", "hinge_embedding_loss")
-	lossOf("nn.MarginRankingLoss(margin: float = 0.0, *, "+reduction+")", "input1 input2 target", "margin_ranking_loss")
-	lossOf("nn.MultiMarginLoss(p: int = 1, margin: float = 1.0, weight: floats? = None, *, "+reduction+")", "input target", "multi_margin_loss", "weight")
-	lossOf("nn.MultiLabelMarginLoss(*, "+reduction+")", "input target", "multilabel_margin_loss")
-	lossOf("nn.MultiLabelSoftMarginLoss(weight: floats? = None, *, "+reduction+")", "input target", "multilabel_soft_margin_loss", "weight")
-	lossOf("nn.CTCLoss(blank: int = 0, "+reduction+", zero_infinity: bool = False)", "log_probs targets input_lengths target_lengths", "ctc_loss")
-	lossOf("nn.SoftMarginLoss(*, "+reduction+")", "input target", "soft_margin_loss")
-	lossOf("nn.PoissonNLLLoss(log_input: bool = True, full: bool = False, *, eps: float = 1e-08, "+reduction+")", "input target", "poisson_nll_loss")
-	lossOf("nn.GaussianNLLLoss(*, full: bool = False, eps: float = 1e-06, "+reduction+")", "input target var", "gaussian_nll_loss")
+	lossOf("nn.HingeEmbeddingLoss(margin: float = 1.0, *, "+reduction+")", "input target", op.HingeEmbeddingLoss)
+	lossOf("nn.MarginRankingLoss(margin: float = 0.0, *, "+reduction+")", "input1 input2 target", op.MarginRankingLoss)
+	lossOf("nn.MultiMarginLoss(p: int = 1, margin: float = 1.0, weight: floats? = None, *, "+reduction+")", "input target", op.MultiMarginLoss, "weight")
+	lossOf("nn.MultiLabelMarginLoss(*, "+reduction+")", "input target", op.MultilabelMarginLoss)
+	lossOf("nn.MultiLabelSoftMarginLoss(weight: floats? = None, *, "+reduction+")", "input target", op.MultilabelSoftMarginLoss, "weight")
+	lossOf("nn.CTCLoss(blank: int = 0, "+reduction+", zero_infinity: bool = False)", "log_probs targets input_lengths target_lengths", op.CTCLoss)
+	lossOf("nn.SoftMarginLoss(*, "+reduction+")", "input target", op.SoftMarginLoss)
+	lossOf("nn.PoissonNLLLoss(log_input: bool = True, full: bool = False, *, eps: float = 1e-08, "+reduction+")", "input target", op.PoissonNLLLoss)
+	lossOf("nn.GaussianNLLLoss(*, full: bool = False, eps: float = 1e-06, "+reduction+")", "input target var", op.GaussianNLLLoss)
 	lossOf("nn.TripletMarginWithDistanceLoss(*, margin: float = 1.0, swap: bool = False, "+reduction+")", "anchor positive negative",
-		"triplet_margin_with_distance_loss")
+		op.TripletMarginWithDistanceLoss)
 }

@@ -20,9 +20,9 @@ func (b *builder) canonical(name string, mask, query val) val {
 	case mask.m.t.DType != tensor.Bool:
 		b.fail("", "only bool and floating types of %s are supported, not %v", name, mask.m.t.DType)
 	}
-	zeros := b.do("zeros_like.query", nil, mask, query)
-	fill := op.Row0("masked_fill_")
-	return b.let(name, b.do(fill.Name, op.BindArgs(fill.Args, map[string]any{"value": math.Inf(-1)}), zeros, mask))
+	zeros := b.do(op.ZerosLikeQuery, nil, mask, query)
+	fill := op.MaskedFillInPlace
+	return b.let(name, b.do(fill, op.BindArgs(fill.Args, map[string]any{"value": math.Inf(-1)}), zeros, mask))
 }
 
 // encoderMasks are the masks of an encoder or its layer, inputs 1 and 2.
@@ -44,8 +44,8 @@ func (b *builder) mergedMasks(mask, padding, query val, heads int64) val {
 			f.maskSize("key_padding_mask", padding, n, t)
 			return []val{padding}
 		}
-		expand := func(m val, shape ...int64) val { return f.do("expand", &op.ShapeArgs{Shape: shape}, m) }
-		view := func(m val, shape ...int64) val { return f.do("view", &op.ShapeArgs{Shape: shape}, m) }
+		expand := func(m val, shape ...int64) val { return f.do(op.Expand, &op.ShapeArgs{Shape: shape}, m) }
+		view := func(m val, shape ...int64) val { return f.do(op.View, &op.ShapeArgs{Shape: shape}, m) }
 		if mask.m.t.Rank() == 3 {
 			mask = f.let("attn_mask_expanded", view(mask, n, -1, t, t))
 		} else {
@@ -55,7 +55,7 @@ func (b *builder) mergedMasks(mask, padding, query val, heads int64) val {
 		if !padding.isNone() {
 			f.maskSize("key_padding_mask", padding, n, t)
 			padding = f.let("key_padding_mask_expanded", expand(view(padding, n, 1, 1, t), -1, heads, -1, -1))
-			mask = f.let("merged_mask", f.do("add", &op.BinaryArgs{}, mask, padding))
+			mask = f.let("merged_mask", f.do(op.Add, &op.BinaryArgs{}, mask, padding))
 		}
 		return []val{mask}
 	})
@@ -79,7 +79,7 @@ func (b *builder) batchedMask(mask val, heads, t, s int64) val {
 		return mask
 	case mask.m.t.Rank() == 2:
 		b.maskSize("attn_mask", mask, t, s)
-		return b.let("attn_mask", b.do("unsqueeze", &op.DimArgs{}, mask))
+		return b.let("attn_mask", b.do(op.Unsqueeze, &op.DimArgs{}, mask))
 	}
 	b.maskSize("attn_mask", mask, heads, t, s)
 	return mask
@@ -88,13 +88,13 @@ func (b *builder) batchedMask(mask val, heads, t, s int64) val {
 // paddedMask adds key_padding_mask to attn_mask, for every head.
 func (b *builder) paddedMask(mask, padding val, bsz, heads, s int64) val {
 	b.maskSize("key_padding_mask", padding, bsz, s)
-	v := b.do("view", &op.ShapeArgs{Shape: []int64{bsz, 1, 1, s}}, padding)
-	v = b.do("expand", &op.ShapeArgs{Shape: []int64{-1, heads, -1, -1}}, v)
-	padding = b.let("key_padding_mask", b.do("reshape", &op.ShapeArgs{Shape: []int64{bsz * heads, 1, s}}, v))
+	v := b.do(op.View, &op.ShapeArgs{Shape: []int64{bsz, 1, 1, s}}, padding)
+	v = b.do(op.Expand, &op.ShapeArgs{Shape: []int64{-1, heads, -1, -1}}, v)
+	padding = b.let("key_padding_mask", b.do(op.Reshape, &op.ShapeArgs{Shape: []int64{bsz * heads, 1, s}}, v))
 	if mask.isNone() {
 		return b.let("attn_mask", padding)
 	}
-	return b.let("attn_mask", b.do("add", &op.BinaryArgs{}, mask, padding))
+	return b.let("attn_mask", b.do(op.Add, &op.BinaryArgs{}, mask, padding))
 }
 
 // detectCausal is _detect_is_causal_mask: without a hint the mask is compared
@@ -108,9 +108,9 @@ func (b *builder) detectCausal(arg string, mask val) bool {
 	if b.bool("batch_first") {
 		n = x.Dim(1)
 	}
-	row := "_detect_is_causal_mask"
+	row := op.DetectCausalMask
 	if mask.m.causal {
-		row = "_detect_is_causal_mask.known"
+		row = op.DetectCausalMaskKnown
 	}
 	v := b.call(row, &op.CausalMaskArgs{Size: n}, mask)
 	b.fn.Body = append(b.fn.Body, program.Stmt{Kind: program.Expression, Value: v.e})

@@ -12,9 +12,9 @@ func init() {
 		layer(Layer{
 			Sig: fmt.Sprintf("nn.MaxPool%dd(kernel_size: pair, stride: pair? = None, padding: pair = 0, dilation: pair = 1, return_indices: bool = False, ceil_mode: bool = False)", n),
 			Build: func(b *builder) {
-				row := fmt.Sprintf("max_pool%dd", n)
+				row := op.MaxPools[n]
 				if b.bool("return_indices") {
-					row += "_with_indices"
+					row = op.MaxPoolsWithIndices[n]
 				}
 				b.finish([]val{b.call(row, b.poolArgs(n), b.in(0))})
 			},
@@ -26,14 +26,14 @@ func init() {
 		layer(Layer{
 			Sig: fmt.Sprintf("nn.AvgPool%dd(kernel_size: pair, stride: pair? = None, padding: pair = 0, ceil_mode: bool = False, count_include_pad: bool = True%s)", n, further),
 			Build: func(b *builder) {
-				b.finish([]val{b.do(fmt.Sprintf("avg_pool%dd", n), b.poolArgs(n), b.in(0))})
+				b.finish([]val{b.do(op.AvgPools[n], b.poolArgs(n), b.in(0))})
 			},
 		})
 		layer(Layer{
 			Sig: fmt.Sprintf("nn.AdaptiveAvgPool%dd(output_size: pair)", n),
 			Build: func(b *builder) {
 				a := &op.AdaptiveArgs{Size: b.spatial("output_size", n, 1)}
-				b.finish([]val{b.do(fmt.Sprintf("adaptive_avg_pool%dd", n), a, b.in(0))})
+				b.finish([]val{b.do(op.AdaptiveAvgPools[n], a, b.in(0))})
 			},
 		})
 	}
@@ -41,14 +41,9 @@ func init() {
 		layer(Layer{
 			Sig: fmt.Sprintf("nn.AdaptiveMaxPool%dd(output_size: pair, return_indices: bool = False)", n),
 			Build: func(b *builder) {
-				row := "adaptive_max_pool"
-				switch {
-				case n == 1 && b.bool("return_indices"):
-					row = "adaptive_max_pool1d_with_indices"
-				case b.bool("return_indices"):
-					row = fmt.Sprintf("adaptive_max_pool%dd", n)
-				case n == 1:
-					row = "adaptive_max_pool1d"
+				row := op.AdaptiveMaxPools[n]
+				if b.bool("return_indices") {
+					row = op.AdaptiveMaxPoolsWithIndices[n]
 				}
 				b.finish([]val{b.call(row, &op.AdaptiveArgs{Size: b.spatial("output_size", n, 1)}, b.in(0))})
 			},

@@ -11,26 +11,29 @@ import (
 // maxRNNLayers bounds num_layers.
 const maxRNNLayers = 1024
 
+// plainRNNs are the plain RNNs by their nonlinearity.
+var plainRNNs = map[string]*op.Row{"tanh": op.RNNTanh, "relu": op.RNNRelu}
+
 func init() {
 	const args = "bias: bool = True, batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False"
 	const sizes = "input_size: infer int, hidden_size: int, num_layers: int = 1, "
-	recurrent := func(sig string, gates int64, row func(b *builder) string) {
+	recurrent := func(sig string, gates int64, row func(b *builder) *op.Row) {
 		layer(Layer{Sig: sig, Inputs: "input hx?", Tuples: true, Is: nn.Layer{Init: nn.Recurrent(gates)}, Build: func(b *builder) { b.recurrent(gates, row(b)) }})
 	}
-	recurrent("nn.LSTM("+sizes+args+", proj_size: int = 0)", 4, func(*builder) string { return "lstm" })
-	recurrent("nn.GRU("+sizes+args+")", 3, func(*builder) string { return "gru" })
-	recurrent("nn.RNN("+sizes+"nonlinearity: str(tanh|relu) = 'tanh', "+args+")", 1, func(b *builder) string { return "rnn_" + b.str("nonlinearity") })
+	recurrent("nn.LSTM("+sizes+args+", proj_size: int = 0)", 4, func(*builder) *op.Row { return op.LSTM })
+	recurrent("nn.GRU("+sizes+args+")", 3, func(*builder) *op.Row { return op.GRU })
+	recurrent("nn.RNN("+sizes+"nonlinearity: str(tanh|relu) = 'tanh', "+args+")", 1, func(b *builder) *op.Row { return plainRNNs[b.str("nonlinearity")] })
 }
 
 // recurrent is forward of nn.LSTM, nn.GRU and nn.RNN
 // (torch/nn/modules/rnn.py). It returns the output and the last state, which of
 // an LSTM is a tuple of hidden and cell state.
-func (b *builder) recurrent(gates int64, row string) {
+func (b *builder) recurrent(gates int64, row *op.Row) {
 	if r := b.x(0).Rank(); r != 3 {
 		b.fail("", "expected a batch of sequences, (batch, steps, width) with batch_first: true or else (steps, batch, width), not shape %v", b.x(0).Size)
 	}
 	a := b.rnnArgs(gates)
-	a.ReLU = row == "rnn_relu"
+	a.ReLU = row == op.RNNRelu
 	weights := b.rnnWeights(a)
 	h, c := b.rnnState(a)
 	outs := b.letAll([]string{"output", "h_n", "c_n"}[:1+b.states(a)], b.call(row, a, append([]val{b.in(0), h, c}, weights...)...))
@@ -97,7 +100,7 @@ func (b *builder) rnnState(a *op.RNNArgs) (h, c val) {
 	if hx.isNone() {
 		zeros := func(name string, width int64) val {
 			args := &op.RNNZerosArgs{Cells: a.Layers * a.Directions(), Width: width, BatchFirst: a.BatchFirst}
-			return b.let(name, b.do("rnn_zeros", args, b.in(0)))
+			return b.let(name, b.do(op.RNNZeros, args, b.in(0)))
 		}
 		if h = zeros("h_zeros", a.Out()); a.LSTM() {
 			c = zeros("c_zeros", a.Hidden)

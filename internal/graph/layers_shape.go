@@ -12,31 +12,31 @@ func init() {
 				f := b.float("scale_factor")
 				a.Scale = &f
 			}
-			b.finish([]val{b.do("interpolate", a, b.in(0))})
+			b.finish([]val{b.do(op.Interpolate, a, b.in(0))})
 		},
 	})
 	layer(Layer{
 		Sig: "nn.PixelShuffle(upscale_factor: int)",
 		Build: func(b *builder) {
-			b.finish([]val{b.do("pixel_shuffle", &op.ShuffleArgs{Up: b.int("upscale_factor")}, b.in(0))})
+			b.finish([]val{b.do(op.PixelShuffle, &op.ShuffleArgs{Up: b.int("upscale_factor")}, b.in(0))})
 		},
 	})
 	layer(Layer{
 		Sig: "nn.PixelUnshuffle(downscale_factor: int)",
 		Build: func(b *builder) {
-			b.finish([]val{b.do("pixel_unshuffle", &op.ShuffleArgs{Down: b.int("downscale_factor")}, b.in(0))})
+			b.finish([]val{b.do(op.PixelUnshuffle, &op.ShuffleArgs{Down: b.int("downscale_factor")}, b.in(0))})
 		},
 	})
 	layer(Layer{
 		Sig: "nn.GLU(dim: int = -1)",
 		Build: func(b *builder) {
-			b.finish([]val{b.do("glu", &op.DimArgs{Dim: int(b.int("dim"))}, b.in(0))})
+			b.finish([]val{b.do(op.Glu, &op.DimArgs{Dim: int(b.int("dim"))}, b.in(0))})
 		},
 	})
 	layer(Layer{
 		Sig: "nn.Unflatten(dim: int, unflattened_size: ints)",
 		Build: func(b *builder) {
-			b.finish([]val{b.do("unflatten", &op.UnflattenArgs{Dim: int(b.int("dim")), Sizes: b.ints("unflattened_size")}, b.in(0))})
+			b.finish([]val{b.do(op.Unflatten, &op.UnflattenArgs{Dim: int(b.int("dim")), Sizes: b.ints("unflattened_size")}, b.in(0))})
 		},
 	})
 }

@@ -31,7 +31,7 @@ func init() {
 		Build: func(b *builder) {
 			mask, padding := b.encoderMasks("mask")
 			if !padding.isNone() && b.nestedTensors() {
-				b.run("_nested_tensor_from_mask_left_aligned", nil, padding)
+				b.run(op.NestedFromMask, nil, padding)
 			}
 			if !padding.isNone() { // names that hold the mask where a recomputation stops early
 				b.let("output", b.in(0))
@@ -178,7 +178,7 @@ func buildDecoderLayer(b *builder) {
 		},
 		func(x val) val {
 			return b.inline("_ff_block", []string{"x"}, []val{x}, func(f *builder, in []val) []val {
-				h := f.do(b.str("activation"), nil, mod(lin1, in[0]))
+				h := f.do(activations[b.str("activation")], nil, mod(lin1, in[0]))
 				y := f.let("x", mod(lin2, dropped(b, mid, h)))
 				return []val{dropped(f, drops[2], y)}
 			})
@@ -187,9 +187,9 @@ func buildDecoderLayer(b *builder) {
 	x := b.let("x", tgt)
 	for i, block := range blocks {
 		if b.bool("norm_first") {
-			x = b.let("x", b.do("add", &op.BinaryArgs{}, x, block(mod(norms[i], x))))
+			x = b.let("x", b.do(op.Add, &op.BinaryArgs{}, x, block(mod(norms[i], x))))
 		} else {
-			x = b.let("x", mod(norms[i], b.do("add", &op.BinaryArgs{}, x, block(x))))
+			x = b.let("x", mod(norms[i], b.do(op.Add, &op.BinaryArgs{}, x, block(x))))
 		}
 	}
 	b.finish([]val{x})

@@ -195,7 +195,7 @@ func (b *builder) dropout(a *program.Adapters, x val) (int, []val) {
 
 // scaled is an adapter's part times alpha / r.
 func (b *builder) scaled(a *program.Adapters, v val) val {
-	return b.do("mul", &op.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: a.Alpha / float64(a.R)}}, v)
+	return b.do(op.Mul, &op.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: a.Alpha / float64(a.R)}}, v)
 }
 
 // linearAdapter is peft.tuners.lora.layer.Linear, or one of its forms around a
@@ -210,21 +210,21 @@ func (b *builder) linearAdapter(base *program.Class, a *program.Adapters) {
 	up, _ := b.child("lora_B", "Linear", map[string]any{"out_features": out, "bias": false}, b.input(a.R))
 	result := b.base(x, out)
 	if fourBits(base) {
-		result = b.let("result", b.do("clone", nil, result))
+		result = b.let("result", b.do(op.Clone, nil, result))
 	}
-	dtype := b.let("dtype", b.do("dtype_of", nil, result))
-	x = b.let("x", b.do("to_type_of", &op.ToTypeOfArgs{Plain: plain}, x, b.own("lora_A.weight", b.dtype(), []int64{a.R, in})))
+	dtype := b.let("dtype", b.do(op.DTypeOf, nil, result))
+	x = b.let("x", b.do(op.ToTypeOf, &op.ToTypeOfArgs{Plain: plain}, x, b.own("lora_A.weight", b.dtype(), []int64{a.R, in})))
 	y := b.callChild(drop, dropped, x)
 	y = b.callChild(down, []val{b.input(a.R)}, y)
 	y = b.scaled(a, b.callChild(up, []val{b.input(out)}, y))
 	if plain {
 		y = b.let("output", y)
-		y = b.let("output", b.do("to_type_of", &op.ToTypeOfArgs{Plain: true}, y, dtype))
-		b.finish([]val{b.let("result", b.do("add", &op.AddArgs{}, result, y))})
+		y = b.let("output", b.do(op.ToTypeOf, &op.ToTypeOfArgs{Plain: true}, y, dtype))
+		b.finish([]val{b.let("result", b.do(op.Add, &op.AddArgs{}, result, y))})
 		return
 	}
-	result = b.let("result", b.do("add", &op.AddArgs{}, result, y))
-	b.finish([]val{b.let("result", b.do("to_type_of", nil, result, dtype))})
+	result = b.let("result", b.do(op.Add, &op.AddArgs{}, result, y))
+	b.finish([]val{b.let("result", b.do(op.ToTypeOf, nil, result, dtype))})
 }
 
 // weightSize is the shape of a layer's weight, masked or not.
@@ -278,13 +278,13 @@ func (b *builder) convAdapter(base *program.Class, a *program.Adapters) {
 	}
 	up, _ := b.child("lora_B", kind, map[string]any{"out_channels": size[0], "kernel_size": one, "bias": false}, image(a.R))
 	result := b.base(x, append([]int64{size[0]}, kernel...)...)
-	dtype := b.let("dtype", b.do("dtype_of", nil, result))
-	x = b.let("x", b.do("to_type_of", nil, x, b.own("lora_A.weight", b.dtype(), append([]int64{a.R, size[1]}, kernel...))))
+	dtype := b.let("dtype", b.do(op.DTypeOf, nil, result))
+	x = b.let("x", b.do(op.ToTypeOf, nil, x, b.own("lora_A.weight", b.dtype(), append([]int64{a.R, size[1]}, kernel...))))
 	y := b.callChild(drop, dropped, x)
 	y = b.callChild(down, []val{image(a.R)}, y)
 	y = b.scaled(a, b.callChild(up, []val{image(size[0])}, y))
-	result = b.let("result", b.do("add", &op.AddArgs{}, result, y))
-	b.finish([]val{b.let("result", b.do("to_type_of", nil, result, dtype))})
+	result = b.let("result", b.do(op.Add, &op.AddArgs{}, result, y))
+	b.finish([]val{b.let("result", b.do(op.ToTypeOf, nil, result, dtype))})
 }
 
 // embeddingAdapter is peft.tuners.lora.layer.Embedding: the adapter's own table
@@ -296,13 +296,13 @@ func (b *builder) embeddingAdapter(base *program.Class, a *program.Adapters) {
 	x := val{&program.Expr{Kind: program.Local, Slot: 0}, tensorMeta(t)}
 	down, up := b.param("lora_embedding_A", a.R, size[0]), b.param("lora_embedding_B", size[1], a.R)
 	result := b.base(x, size[1])
-	dtype := b.let("dtype", b.do("dtype_of", nil, result))
-	first := b.let("embedding_A", b.do("t", nil, down))
-	second := b.let("embedding_B", b.do("t", nil, up))
-	after := b.let("after_A", b.do(ret.Row.Name, ret.OpArgs, x, first))
-	y := b.scaled(a, b.do("matmul", nil, after, second))
-	result = b.let("result", b.do("add", &op.AddArgs{}, result, y))
-	b.finish([]val{b.let("result", b.do("to_type_of", nil, result, dtype))})
+	dtype := b.let("dtype", b.do(op.DTypeOf, nil, result))
+	first := b.let("embedding_A", b.do(op.T, nil, down))
+	second := b.let("embedding_B", b.do(op.T, nil, up))
+	after := b.let("after_A", b.do(ret.Row, ret.OpArgs, x, first))
+	y := b.scaled(a, b.do(op.Matmul, nil, after, second))
+	result = b.let("result", b.do(op.Add, &op.AddArgs{}, result, y))
+	b.finish([]val{b.let("result", b.do(op.ToTypeOf, nil, result, dtype))})
 }
 
 // savedModules wraps the modules that are trained as a whole

@@ -157,7 +157,7 @@ func (b *builder) attr(name string) val {
 // self.bias.data = self.bias.data.to(x.dtype).
 func (b *builder) retype(x val) {
 	if bias := b.attr("bias"); !bias.isNone() {
-		v := b.do("data_to_type_of", nil, bias, x)
+		v := b.do(op.DataToTypeOf, nil, bias, x)
 		b.fn.Body = append(b.fn.Body, program.Stmt{Kind: program.SetAttr, Path: "bias", Value: v.e})
 	}
 }
@@ -167,26 +167,26 @@ func (b *builder) retype(x val) {
 func (b *builder) linear4bit(q *program.Quantized) {
 	x := b.input(q.In)
 	b.retype(x)
-	dtype := b.let("inp_dtype", b.do("dtype_of", nil, x))
+	dtype := b.let("inp_dtype", b.do(op.DTypeOf, nil, x))
 	to := &op.ToCopyArgs{DType: q.Compute}
-	x = b.let("x", b.do("to", to, x))
+	x = b.let("x", b.do(op.To, to, x))
 	bias := b.attr("bias")
 	if !bias.isNone() {
-		bias = b.let("bias", b.do("to", to, bias))
+		bias = b.let("bias", b.do(op.To, to, bias))
 	}
 	dequantized := func(f *builder, like val) val {
 		a := &op.Dequantize4bitArgs{Out: q.Out, In: q.In, DType: q.Source, Double: q.Double}
-		return f.do("to_type_of", nil, f.do("dequantize_4bit", a, b.attr("weight"), b.attr("absmax")), like)
+		return f.do(op.ToTypeOf, nil, f.do(op.Dequantize4bit, a, b.attr("weight"), b.attr("absmax")), like)
 	}
 	y := b.apply("MatMul4Bit", []string{"A", "bias"}, []val{x, bias}, func(f *builder, in []val) ([]val, []val) {
-		return []val{f.let("output", f.do("linear", nil, in[0], dequantized(f, in[0]), in[1]))}, nil
+		return []val{f.let("output", f.do(op.Linear, nil, in[0], dequantized(f, in[0]), in[1]))}, nil
 	}, func(f *builder, grads, _ []val) []val {
 		bias := f.biasGradient(grads[0])
-		a := f.let("grad_A", f.do("matmul", nil, grads[0], dequantized(f, grads[0])))
+		a := f.let("grad_A", f.do(op.Matmul, nil, grads[0], dequantized(f, grads[0])))
 		f.wants(1, 1)
 		return []val{a, bias}
 	})
-	b.finish([]val{b.do("to_type_of", nil, y, dtype)})
+	b.finish([]val{b.do(op.ToTypeOf, nil, y, dtype)})
 }
 
 // linear8bit is bitsandbytes.nn.Linear8bitLt (LLM.int8()): the input is
@@ -196,26 +196,26 @@ func (b *builder) linear8bit(q *program.Quantized) {
 	x := b.input(q.In)
 	b.retype(x)
 	half := &op.ToCopyArgs{DType: tensor.Float16}
-	quantize, args := op.Int8Quantize.Name, any(nil)
+	quantize, args := op.Int8Quantize, any(nil)
 	if q.Threshold > 0 {
-		quantize, args = op.Int8Outliers.Name, &op.Int8Args{Threshold: q.Threshold}
+		quantize, args = op.Int8Outliers, &op.Int8Args{Threshold: q.Threshold}
 	}
 	y := b.apply("MatMul8bitLt", []string{"A", "bias"}, []val{x, b.attr("bias")}, func(f *builder, in []val) ([]val, []val) {
 		whole := f.let("input", in[0])
-		a := f.let("A", f.do("rows3", nil, in[0]))
-		parts := f.letAll([]string{"CA", "SCA"}, f.call(quantize, args, f.do("to", half, a)))
-		out := f.let("output", f.do("int8_scaled_mm", nil, parts[0], b.attr("weight"), a, in[1]))
-		return []val{f.do("rows_of", nil, out, whole)}, []val{a}
+		a := f.let("A", f.do(op.Rows3, nil, in[0]))
+		parts := f.letAll([]string{"CA", "SCA"}, f.call(quantize, args, f.do(op.To, half, a)))
+		out := f.let("output", f.do(op.Int8Product, nil, parts[0], b.attr("weight"), a, in[1]))
+		return []val{f.do(op.RowsOf, nil, out, whole)}, []val{a}
 	}, func(f *builder, grads, kept []val) []val {
 		bias := f.biasGradient(grads[0])
 		if len(kept) == 0 {
 			return []val{noneVal(), bias}
 		}
 		whole := f.let("grad", grads[0])
-		g := f.let("grad_output", f.do("rows3", nil, grads[0]))
-		w := f.let("CB", f.do("int8_dequantize", nil, b.attr("weight"), kept[0]))
-		grad := f.do("matmul", nil, f.do("to_type_of", nil, g, kept[0]), w)
-		a := f.let("grad_A", f.do("view_rows_of", nil, grad, whole))
+		g := f.let("grad_output", f.do(op.Rows3, nil, grads[0]))
+		w := f.let("CB", f.do(op.Int8Dequantize, nil, b.attr("weight"), kept[0]))
+		grad := f.do(op.Matmul, nil, f.do(op.ToTypeOf, nil, g, kept[0]), w)
+		a := f.let("grad_A", f.do(op.ViewRowsOf, nil, grad, whole))
 		f.wants(1, 2)
 		return []val{a, bias}
 	})
@@ -225,7 +225,7 @@ func (b *builder) linear8bit(q *program.Quantized) {
 // biasGradient is what both functions compute first, if it is wanted:
 // grad_output.sum(0).
 func (b *builder) biasGradient(grad val) val {
-	v := b.let("grad_bias", b.do("sum", &op.ReduceArgs{Dim: []int64{0}}, grad))
+	v := b.let("grad_bias", b.do(op.Sum, &op.ReduceArgs{Dim: []int64{0}}, grad))
 	b.wants(2, 1)
 	return v
 }

@@ -18,14 +18,14 @@ type ShrinkArgs struct {
 
 // The rarer activations with a fused derivative.
 var (
-	_ = unary("celu", "F.celu(input, alpha: float = 1.0)", &AlphaArgs{}, In(0))
-	_ = unary("selu", "F.selu(input)", nil, In(0))
-	_ = unarySaved("threshold", "F.threshold(input, threshold: float, value: float)", &ThresholdArgs{}, In(0))
-	_ = unary("hardshrink", "F.hardshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0))
-	_ = unary("softshrink", "F.softshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0))
-	_ = inPlace("celu_", &AlphaArgs{}, gradMap)
-	_ = inPlace("selu_", nil, gradMap)
-	_ = inPlaceOriginal("threshold_", &ThresholdArgs{}, gradMapSaved)
+	Celu             = unary("celu", "F.celu(input, alpha: float = 1.0)", &AlphaArgs{}, In(0)).takes((*Call).floats)
+	Selu             = unary("selu", "F.selu(input)", nil, In(0)).takes((*Call).floats)
+	Threshold        = unarySaved("threshold", "F.threshold(input, threshold: float, value: float)", &ThresholdArgs{}, In(0))
+	Hardshrink       = unary("hardshrink", "F.hardshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0)).takes((*Call).floats)
+	Softshrink       = unary("softshrink", "F.softshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0)).takes((*Call).floats)
+	CeluInPlace      = inPlace(Celu, gradMap)
+	SeluInPlace      = inPlace(Selu, gradMap)
+	ThresholdInPlace = inPlaceOriginal(Threshold, gradMapSaved)
 )
 
 // RReLUArgs are the arguments of rrelu.
@@ -37,22 +37,22 @@ type RReLUArgs struct {
 
 // Rrelu draws a slope for each element, in any mode; autograd keeps them.
 var (
-	_ = define(Row{
-		Name: "rrelu", Sig: "F.rrelu(input, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool? = None)", Args: &RReLUArgs{},
+	RReLU = define(Row{
+		Name: "rrelu", Takes: (*Call).floats, Sig: "F.rrelu(input, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool? = None)", Args: &RReLUArgs{},
 		Composite: true, Run: func(c *Call) {
 			noise := c.Local(c.NewShape(c.In[0].DType, c.In[0].Size.Slice()...))
-			c.Return(c.Do1(rreluNoise, c.Args, c.In[0], noise))
+			c.Return(c.Do1(RreluNoise, c.Args, c.In[0], noise))
 		},
 		Source: "aten/src/ATen/native/Activation.cpp: rrelu",
 	})
 	_ = define(Row{
-		Name: "rrelu_", Args: &RReLUArgs{}, Composite: true, Run: func(c *Call) {
+		Name: "rrelu_", Of: RReLU, Args: &RReLUArgs{}, Composite: true, Run: func(c *Call) {
 			noise := c.Local(c.NewShape(c.In[0].DType, c.In[0].Size.Slice()...))
-			c.Return(c.Do1(rreluNoiseInPlace, c.Args, c.In[0], noise))
+			c.Return(c.Do1(RreluNoiseInPlace, c.Args, c.In[0], noise))
 		},
 		Source: "aten/src/ATen/native/Activation.cpp: rrelu_",
 	})
-	rreluNoise = define(Row{
+	RreluNoise = define(Row{
 		Name: "rrelu_with_noise", Args: &RReLUArgs{}, Run: func(c *Call) {
 			if !c.draws() {
 				c.Return(c.NewLike(c.In[0]))
@@ -64,8 +64,8 @@ var (
 		Save: []Save{In(1), In(0)}, Node: "RreluWithNoiseBackward0", Grad: gradRrelu,
 		Source: "aten/src/ATen/native/cuda/RreluWithNoise.cu",
 	})
-	rreluNoiseInPlace = define(Row{
-		Name: "rrelu_with_noise_", Args: &RReLUArgs{}, Run: func(c *Call) {
+	RreluNoiseInPlace = define(Row{
+		Name: "rrelu_with_noise_", Of: RreluNoise, Args: &RReLUArgs{}, Run: func(c *Call) {
 			if c.draws() { // it reads from one copy and writes to another
 				c.contiguous(c.In[0])
 				c.contiguous(c.In[0])
@@ -86,23 +86,23 @@ func gradRrelu(b *Back) { b.Set(0, b.New(b.elementwise(b.SavedIn[1], b.Grads[0])
 
 // What torch/nn/functional.py composes of other operators.
 var (
-	_ = define(Row{
+	Softmin = define(Row{
 		Name: "softmin", Sig: "F.softmin(input, dim: int)", Args: &SoftmaxArgs{}, Composite: true, Run: func(c *Call) {
-			minus := c.Local(c.Do1(neg, nil, c.In[0]))
+			minus := c.Local(c.Do1(Neg, nil, c.In[0]))
 			c.Return(c.Do1(Softmax, c.Args, minus))
 		},
 		Source: "torch/nn/functional.py: softmin",
 	})
-	_ = define(Row{
+	Softsign = define(Row{
 		Name: "softsign", Sig: "F.softsign(input)", Composite: true, Run: func(c *Call) { // input / (input.abs() + 1)
-			size := c.Do1(abs, nil, c.In[0])
+			size := c.Do1(Abs, nil, c.In[0])
 			sum := c.Local(c.Do1(Add, &BinaryArgs{Other: Number{Set: true, Value: 1}}, size))
 			c.Drop(size)
 			c.Return(c.Do1(Div, &BinaryArgs{}, c.In[0], sum))
 		},
 		Source: "torch/nn/functional.py: softsign",
 	})
-	_ = define(Row{
+	Tanhshrink = define(Row{
 		Name: "tanhshrink", Sig: "F.tanhshrink(input)", Composite: true, Run: func(c *Call) { // input - input.tanh()
 			tanh := c.Local(c.Do1(Tanh, nil, c.In[0]))
 			c.Return(c.Do1(Sub, &BinaryArgs{}, c.In[0], tanh))
@@ -121,8 +121,8 @@ type GumbelArgs struct {
 // What gumbel_softmax does in place to tensors that it made: random numbers of the
 // exponential distribution, and a number at the places of an index.
 var (
-	exponential   = define(Row{Name: "exponential_", Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: exponential_"})
-	scatterNumber = define(Row{
+	Exponential   = define(Row{Name: "exponential_", Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: exponential_"})
+	ScatterNumber = define(Row{
 		Name: "scatter_.value", Args: &ScatterArgs{}, Run: func(*Call) {}, InPlace: true,
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: scatter_",
 	})
@@ -131,7 +131,7 @@ var (
 // GumbelSoftmax samples from a distribution over classes; hard ones keep the
 // gradient of the soft.
 var _ = define(Row{
-	Name: "gumbel_softmax", Sig: "F.gumbel_softmax(logits, tau: float = 1, hard: bool = False, *, dim: int = -1)", Args: &GumbelArgs{}, Composite: true,
+	Name: "gumbel_softmax", Takes: (*Call).floats, Sig: "F.gumbel_softmax(logits, tau: float = 1, hard: bool = False, *, dim: int = -1)", Args: &GumbelArgs{}, Composite: true,
 	Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*GumbelArgs)
 		dim := int64(c.dim(a.Dim, x.Rank()))
@@ -140,9 +140,9 @@ var _ = define(Row{
 			return t
 		}
 		noise := c.NewShape(x.DType, x.Size.Slice()...)
-		c.Drop(c.Do1(exponential, nil, noise))
-		noise = next(c.Do1(Row0("log"), nil, noise), noise)
-		noise = next(c.Do1(neg, nil, noise), noise)
+		c.Drop(c.Do1(Exponential, nil, noise))
+		noise = next(c.Do1(Log, nil, noise), noise)
+		noise = next(c.Do1(Neg, nil, noise), noise)
 		sum := c.Do1(Add, &BinaryArgs{}, x, noise)
 		scaled := c.scaled(Div, sum, a.Tau)
 		c.Drop(sum)
@@ -153,10 +153,10 @@ var _ = define(Row{
 			c.Drop(noise)
 			return
 		}
-		best := c.Do(Row0("max.dim"), &ExtremeArgs{Dim: &dim, KeepDim: true}, soft)
+		best := c.Do(Max.Along, &ExtremeArgs{Dim: &dim, KeepDim: true}, soft)
 		c.Drop(best[0])
-		hard := c.Do1(Row0("zeros"), &FillArgs{Size: x.Size.Slice(), DType: &x.DType})
-		c.Drop(c.Do1(scatterNumber, &ScatterArgs{Dim: int(dim), Src: Number{Set: true, Float: true, Value: 1}}, hard, best[1]))
+		hard := c.Do1(Zeros, &FillArgs{Size: x.Size.Slice(), DType: &x.DType})
+		c.Drop(c.Do1(ScatterNumber, &ScatterArgs{Dim: int(dim), Src: Number{Set: true, Float: true, Value: 1}}, hard, best[1]))
 		plain := c.Do1(Detach, nil, soft)
 		diff := c.Do1(Sub, &BinaryArgs{}, hard, plain)
 		c.Drop(plain)

@@ -8,7 +8,7 @@ import (
 
 // alphaDropout defines alpha_dropout or, by channels, feature_alpha_dropout, and
 // their in-place forms: a product with noise and a sum with a shift made of it.
-func alphaDropout(name string, noise func(x *Tensor) tensor.Layout) {
+func alphaDropout(name string, takes func(*Call), noise func(x *Tensor) tensor.Layout) *Row {
 	run := func(mul, add *Row) func(c *Call) {
 		return func(c *Call) {
 			a, x := c.Args.(*DropoutArgs), c.In[0]
@@ -17,13 +17,13 @@ func alphaDropout(name string, noise func(x *Tensor) tensor.Layout) {
 				return
 			}
 			if a.P == 1 {
-				c.Return(c.Do1(mul, &BinaryArgs{}, x, c.Local(c.Do1(Row0("zeros"), &FillArgs{DType: &x.DType}))))
+				c.Return(c.Do1(mul, &BinaryArgs{}, x, c.Local(c.Do1(Zeros, &FillArgs{DType: &x.DType}))))
 				return
 			}
 			const alpha = 1.7580993408473766
 			scale := 1 / math.Sqrt((alpha*alpha*a.P+1)*(1-a.P))
 			n := c.New(noise(x), x.DType)
-			c.Drop(c.Do1(bernoulliNumber, &BernoulliArgs{P: 1 - a.P}, n))
+			c.Drop(c.Do1(BernoulliNumber, &BernoulliArgs{P: 1 - a.P}, n))
 			shift := c.scaled(Add, n, -1)
 			c.Drop(c.Do1(MulInPlace, float(alpha*scale), shift))
 			c.Drop(c.Do1(AddInPlace, float(alpha*scale*a.P), shift))
@@ -33,20 +33,22 @@ func alphaDropout(name string, noise func(x *Tensor) tensor.Layout) {
 			c.Drop(y, n, shift)
 		}
 	}
-	define(Row{
-		Name: name, Sig: "F." + name + "(input, p: float = 0.5, training: bool? = None)", Args: &DropoutArgs{}, Composite: true,
+	row := define(Row{
+		Name: name, Takes: takes, Sig: "F." + name + "(input, p: float = 0.5, training: bool? = None)", Args: &DropoutArgs{}, Composite: true,
 		Run: run(Mul, AddInPlace), Source: "aten/src/ATen/native/Dropout.cpp: _dropout_impl<alpha_dropout>",
 	})
 	define(Row{
-		Name: name + "_", Args: &DropoutArgs{}, Composite: true, Run: run(MulInPlace, AddInPlace),
+		Name: name + "_", Of: row, Args: &DropoutArgs{}, Composite: true, Run: run(MulInPlace, AddInPlace),
 		Source: "aten/src/ATen/native/Dropout.cpp: _dropout_impl<alpha_dropout, inplace>",
 	})
+	return row
 }
 
-func init() {
-	alphaDropout("alpha_dropout", func(x *Tensor) tensor.Layout { return x.LikeDense() })
-	alphaDropout("feature_alpha_dropout", func(x *Tensor) tensor.Layout { return featureNoise(x) })
-}
+// The dropouts that keep mean and variance, of elements and of channels.
+var (
+	AlphaDropout        = alphaDropout("alpha_dropout", (*Call).floats, func(x *Tensor) tensor.Layout { return x.LikeDense() })
+	FeatureAlphaDropout = alphaDropout("feature_alpha_dropout", nil, func(x *Tensor) tensor.Layout { return featureNoise(x) })
+)
 
 // featureNoise is the layout of noise of one element a channel
 // (make_feature_noise).

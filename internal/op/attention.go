@@ -20,7 +20,7 @@ type SDPAArgs struct {
 // the first of three implementations whose conditions hold: flash,
 // memory-efficient, and plain matrix products.
 var SDPA = define(Row{
-	Name: "scaled_dot_product_attention", Args: &SDPAArgs{}, Composite: true, Cast: CastLower,
+	Name: "scaled_dot_product_attention", Takes: func(c *Call) { c.typesOf(c.In[:3]) }, Args: &SDPAArgs{}, Composite: true, Cast: CastLower,
 	Sig: "F.scaled_dot_product_attention(query, key, value, attn_mask: tensor? = None, dropout_p: float = 0.0, is_causal: bool = False, *, scale: float? = None, enable_gqa: bool = False)",
 	Run: func(c *Call) {
 		q, k, v, mask := c.In[0], c.In[1], c.In[2], c.Opt(3)
@@ -36,7 +36,7 @@ var SDPA = define(Row{
 		}
 		backend := c.sdpaBackend(q, k, v, mask, &a)
 		if mask != nil && mask.DType == tensor.Bool {
-			mask = c.Local(c.Do1(boolMask, &ToCopyArgs{DType: q.DType}, mask))
+			mask = c.Local(c.Do1(BoolMask, &ToCopyArgs{DType: q.DType}, mask))
 		}
 		switch backend {
 		case sdpaFlash:
@@ -54,7 +54,7 @@ var SDPA = define(Row{
 
 // boolMask turns a bool mask into one that is added: 0 or -inf. The two
 // numbers become tensors on the device first.
-var boolMask = define(Row{
+var BoolMask = define(Row{
 	Name: "where.bool_mask", Args: &ToCopyArgs{}, Run: func(c *Call) {
 		d := c.Args.(*ToCopyArgs).DType
 		inf, zero := c.NewShape(d), c.NewShape(d)
@@ -137,7 +137,7 @@ func (c *Call) flash(q, k, v *Tensor, a *SDPAArgs) *Tensor {
 			ins[i] = c.Local(c.Do1(ConstantPad, &PadArgs{Pad: []int64{0, pad}}, t))
 		}
 	}
-	outs := c.Do(flashAttention, a, ins...)
+	outs := c.Do(FlashAttention, a, ins...)
 	c.Drop(outs[1:]...)
 	if d%8 == 0 {
 		return outs[0]
@@ -146,8 +146,8 @@ func (c *Call) flash(q, k, v *Tensor, a *SDPAArgs) *Tensor {
 	return c.Do1(Slice, &SliceArgs{Dim: -1, End: &d, Step: 1}, outs[0])
 }
 
-var flashAttention = define(Row{
-	Name: "_scaled_dot_product_flash_attention", Args: &SDPAArgs{}, Run: func(c *Call) {
+var FlashAttention = define(Row{
+	Name: "_scaled_dot_product_flash_attention", Flops: attentionFlops, Args: &SDPAArgs{}, Run: func(c *Call) {
 		t := c.swapHeads(c.In...)
 		q, k := t[0], t[1]
 		out := c.New(q.LikeDense(), q.DType)
@@ -259,7 +259,7 @@ func (c *Call) efficient(q, k, v, mask *Tensor, a *SDPAArgs) *Tensor {
 		}
 		mask = c.Local(c.Do1(Expand, &ShapeArgs{Shape: []int64{q.Dim(0), q.Dim(1), q.Dim(2), k.Dim(2)}}, mask))
 	}
-	outs := c.Do(efficientAttention, &efficientArgs{SDPAArgs: *a, lse: c.NeedsGrad(q) || c.NeedsGrad(k) || c.NeedsGrad(v)}, q, k, v, mask)
+	outs := c.Do(EfficientAttention, &efficientArgs{SDPAArgs: *a, lse: c.NeedsGrad(q) || c.NeedsGrad(k) || c.NeedsGrad(v)}, q, k, v, mask)
 	c.Drop(outs[1:]...)
 	return outs[0]
 }
@@ -284,8 +284,8 @@ type efficientArgs struct {
 	lse bool // compute_log_sumexp
 }
 
-var efficientAttention = define(Row{
-	Name: "_scaled_dot_product_efficient_attention", Args: &efficientArgs{}, Run: func(c *Call) {
+var EfficientAttention = define(Row{
+	Name: "_scaled_dot_product_efficient_attention", Flops: attentionFlops, Args: &efficientArgs{}, Run: func(c *Call) {
 		t := c.swapHeads(c.In[0], c.In[1], c.In[2])
 		q, v := t[0], t[2]
 		out := c.NewShape(q.DType, q.Dim(0), q.Dim(1), q.Dim(2), v.Dim(3))
@@ -328,7 +328,7 @@ var efficientAttention = define(Row{
 			delta = b.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))
 		} else {
 			g32, out32 := b.Do1(To, &ToCopyArgs{DType: tensor.Float32}, g), b.Do1(To, &ToCopyArgs{DType: tensor.Float32}, out)
-			prod := b.Do1(mulTensor, nil, g32, out32)
+			prod := b.Do1(MulTensor, nil, g32, out32)
 			sum := b.Do1(Sum, &ReduceArgs{Dim: []int64{-1}}, prod)
 			swapped := b.Alias(sum, sum.Transpose(1, 2), sum.DType)
 			delta = b.Do1(Contiguous, nil, swapped)
@@ -408,11 +408,9 @@ func (k efficientKernel) workspace(queries, keys, head, headV int64) int64 {
 // sdpaByMath is the implementation by matrix products, in float32 for the
 // 16-bit types. It returns the attention weights as well.
 var sdpaByMath = define(Row{
-	Name: "_scaled_dot_product_attention_math", Args: &SDPAArgs{}, Composite: true,
+	Name: "_scaled_dot_product_attention_math", Args: &SDPAArgs{}, Composite: true, Run: runSDPAMath,
 	Source: "aten/src/ATen/native/transformers/attention.cpp",
 })
-
-func init() { sdpaByMath.Run = runSDPAMath }
 
 func runSDPAMath(c *Call) {
 	q, k, v, mask, a := c.In[0], c.In[1], c.In[2], c.Opt(3), c.Args.(*SDPAArgs)
@@ -432,10 +430,10 @@ func runSDPAMath(c *Call) {
 	scaled := c.Do1(Mul, root, q)
 	if a.IsCausal {
 		boolean := tensor.Bool
-		lt := c.Do1(Row0("ones"), &FillArgs{Size: []int64{q.Dim(-2), k.Dim(-2)}, DType: &boolean})
-		tri := c.Do1(table["tril"], &DiagonalArgs{}, lt)
+		lt := c.Do1(Ones, &FillArgs{Size: []int64{q.Dim(-2), k.Dim(-2)}, DType: &boolean})
+		tri := c.Do1(Tril, &DiagonalArgs{}, lt)
 		c.Drop(lt)
-		mask = c.Do1(boolMask, &ToCopyArgs{DType: q.DType}, tri)
+		mask = c.Do1(BoolMask, &ToCopyArgs{DType: q.DType}, tri)
 		c.Drop(tri)
 	} else if mask != nil {
 		c.Keep(mask)
@@ -464,7 +462,7 @@ func runSDPAMath(c *Call) {
 	case mask != nil:
 		c.Drop(c.Do1(AddInPlace, &AddArgs{}, attn, mask))
 	}
-	probs := c.Do1(safeSoftmax, &SoftmaxArgs{Dim: -1}, attn)
+	probs := c.Do1(SafeSoftmax, &SoftmaxArgs{Dim: -1}, attn)
 	c.Drop(attn)
 	if a.DropoutP > 0 {
 		on := true
@@ -481,7 +479,7 @@ func runSDPAMath(c *Call) {
 }
 
 // safeSoftmax is a softmax that gives zeros for rows that are masked whole.
-var safeSoftmax = define(Row{
+var SafeSoftmax = define(Row{
 	Name: "_safe_softmax", Args: &SoftmaxArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		out := c.New(tensor.Contiguous(x.Size), x.DType)

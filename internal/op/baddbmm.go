@@ -10,8 +10,8 @@ type BaddbmmArgs struct {
 
 // baddbmm is beta * input + alpha * (batch1 @ batch2). The input is copied into
 // the result before the product is added to it.
-var _ = define(Row{
-	Name: "baddbmm", Sig: "torch.baddbmm(input, batch1, batch2, *, beta: float = 1.0, alpha: float = 1.0)", Args: &BaddbmmArgs{}, Cast: CastLower,
+var Baddbmm = define(Row{
+	Name: "baddbmm", Flops: productFlops(1), Takes: (*Call).floatsOfOneType, Sig: "torch.baddbmm(input, batch1, batch2, *, beta: float = 1.0, alpha: float = 1.0)", Args: &BaddbmmArgs{}, Cast: CastLower,
 	Run: func(c *Call) {
 		x, a, b := c.In[0], c.In[1], c.In[2]
 		if a.Rank() != 3 || b.Rank() != 3 || a.Dim(0) != b.Dim(0) || a.Dim(2) != b.Dim(1) {

@@ -7,8 +7,8 @@ import (
 )
 
 // Bilinear is x1' W x2 for each output, and a bias.
-var _ = define(Row{
-	Name: "bilinear", Sig: "F.bilinear(input1, input2, weight, bias: tensor? = None)", Composite: true, Cast: CastPromote,
+var Bilinear = define(Row{
+	Name: "bilinear", Takes: (*Call).oneType, Sig: "F.bilinear(input1, input2, weight, bias: tensor? = None)", Composite: true, Cast: CastPromote,
 	Run: func(c *Call) {
 		x1, x2, w, bias := c.In[0], c.In[1], c.In[2], c.Opt(3)
 		if w.Rank() != 3 {
@@ -26,7 +26,7 @@ var _ = define(Row{
 		}
 		flat1 := c.Local(c.Do1(Reshape, &ShapeArgs{Shape: []int64{-1, x1.Dim(-1)}}, x1))
 		flat2 := c.Local(c.Do1(Reshape, &ShapeArgs{Shape: []int64{-1, x2.Dim(-1)}}, x2))
-		y := c.Do1(trilinear, &trilinearArgs{Expand: [3][]int{{1, 3}, {0}, {1, 2}}, Sum: []int{2, 3}}, flat1, w, flat2)
+		y := c.Do1(Trilinear, &trilinearArgs{Expand: [3][]int{{1, 3}, {0}, {1, 2}}, Sum: []int{2, 3}}, flat1, w, flat2)
 		out := c.Do1(Reshape, &ShapeArgs{Shape: append(x1.Size.Slice()[:x1.Rank()-1:x1.Rank()-1], w.Dim(0))}, y)
 		c.Drop(y)
 		if bias != nil {
@@ -51,7 +51,7 @@ const trilinearUnroll = 1
 
 // trilinear is the sum of products of three operands, one output after the
 // other.
-var trilinear = define(Row{
+var Trilinear = define(Row{
 	Name: "_trilinear", Args: &trilinearArgs{}, Run: func(c *Call) {
 		c.withoutGrad(func() { c.Return(c.trilinear(c.Args.(*trilinearArgs), c.In[0], c.In[1], c.In[2])) })
 	},

@@ -76,7 +76,7 @@ func passBoth(b *Back) {
 
 // AddInPlace is a += b.
 var AddInPlace = define(Row{
-	Name: "add_", Args: &BinaryArgs{}, Run: func(c *Call) { checkInPlace(c) }, InPlace: true,
+	Name: "add_", Of: Add, Args: &BinaryArgs{}, Run: func(c *Call) { checkInPlace(c) }, InPlace: true,
 	Node: "AddBackward0", Grad: passBoth,
 })
 
@@ -100,7 +100,7 @@ var (
 		Name: "sub", Sig: "- sub(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic, Node: "SubBackward0", Grad: gradSub,
 	})
 	SubInPlace = define(Row{
-		Name: "sub_", Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true, Node: "SubBackward0", Grad: gradSub,
+		Name: "sub_", Of: Sub, Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true, Node: "SubBackward0", Grad: gradSub,
 	})
 )
 
@@ -123,13 +123,13 @@ var (
 		Save: []Save{In(1, 0), In(0, 1)}, Node: "MulBackward0", Grad: gradMul,
 	})
 	MulInPlace = define(Row{
-		Name: "mul_", Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true,
+		Name: "mul_", Of: Mul, Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true,
 		Save: []Save{In(1, 0), In(0, 1)}, Node: "MulBackward0", Grad: gradMul,
 	})
 	// MulScalar is the product with a number inside derivative formulas.
 	MulScalar = define(Row{Name: "mul.Scalar", Args: &BinaryArgs{}, Run: mapOf})
-	mulTensor = define(Row{Name: "mul.Tensor", Args: &BinaryArgs{}, Run: arithmetic})
-	divTensor = define(Row{Name: "div.Tensor", Args: &BinaryArgs{}, Run: arithmetic})
+	MulTensor = define(Row{Name: "mul.Tensor", Args: &BinaryArgs{}, Run: arithmetic})
+	DivTensor = define(Row{Name: "div.Tensor", Args: &BinaryArgs{}, Run: arithmetic})
 )
 
 func gradMul(b *Back) { // mul_tensor_backward: grad * other, cast to the input's type
@@ -149,7 +149,7 @@ func (b *Back) product(g, other *Tensor) *Tensor {
 	if other == nil {
 		return b.Do1(MulScalar, nil, g)
 	}
-	return b.Do1(mulTensor, nil, g, other)
+	return b.Do1(MulTensor, nil, g, other)
 }
 
 // Div is a / b.
@@ -159,7 +159,7 @@ var (
 		Save: []Save{In(1), In(0, 1)}, Node: "DivBackward0", Grad: gradDiv,
 	})
 	DivInPlace = define(Row{
-		Name: "div_", Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true,
+		Name: "div_", Of: Div, Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true,
 		Save: []Save{In(1), In(0, 1)}, Node: "DivBackward0", Grad: gradDiv,
 	})
 )
@@ -177,14 +177,14 @@ func trueDiv(c *Call) {
 func gradDiv(b *Back) {
 	if b.Need(1) { // div_tensor_other_backward: -grad * ((self / other) / other)
 		neg := b.Local(b.NewLike(b.Grads[0]))
-		q := b.Local(b.Do1(divTensor, nil, b.SavedIn[0], b.SavedIn[1]))
-		qq := b.Local(b.Do1(divTensor, nil, q, b.SavedIn[1]))
-		b.Set(1, b.Do1(mulTensor, nil, neg, qq))
+		q := b.Local(b.Do1(DivTensor, nil, b.SavedIn[0], b.SavedIn[1]))
+		qq := b.Local(b.Do1(DivTensor, nil, q, b.SavedIn[1]))
+		b.Set(1, b.Do1(MulTensor, nil, neg, qq))
 		b.End()
 	}
 	if b.Need(0) { // div_tensor_self_backward: grad / other
 		if len(b.SavedIn) > 1 && b.SavedIn[1] != nil {
-			b.Set(0, b.Do1(divTensor, nil, b.Grads[0], b.SavedIn[1]))
+			b.Set(0, b.Do1(DivTensor, nil, b.Grads[0], b.SavedIn[1]))
 		} else {
 			b.Set(0, b.Do1(MulScalar, nil, b.Grads[0]))
 		}
@@ -200,12 +200,12 @@ func compare(name, sig string) *Row {
 
 // The comparisons.
 var (
-	isEqual  = compare("eq", "== eq(input, other: operand)")
-	_        = compare("ne", "!= ne(input, other: operand)")
-	_        = compare("lt", "< lt(input, other: operand)")
-	isAtMost = compare("le", "<= le(input, other: operand)")
-	_        = compare("gt", "> gt(input, other: operand)")
-	_        = compare("ge", ">= ge(input, other: operand)")
+	Equal        = compare("eq", "== eq(input, other: operand)")
+	NotEqual     = compare("ne", "!= ne(input, other: operand)")
+	Less         = compare("lt", "< lt(input, other: operand)")
+	LessEqual    = compare("le", "<= le(input, other: operand)")
+	Greater      = compare("gt", "> gt(input, other: operand)")
+	GreaterEqual = compare("ge", ">= ge(input, other: operand)")
 )
 
 // FillValueArgs is the number with which masked_fill fills.
@@ -224,7 +224,7 @@ var MaskedFill = define(Row{
 })
 
 // maskedFillInPlace is its in-place form, of rows alone.
-var maskedFillInPlace = define(Row{
+var FillByMask = define(Row{
 	Name: "masked_fill_.mask", Run: func(*Call) {}, InPlace: true, Save: []Save{In(1)}, Node: "MaskedFillBackward0", Grad: gradMaskedFill,
 })
 

@@ -64,37 +64,37 @@ func (c *Call) promoted(float bool) tensor.DType {
 
 // The pointwise functions of several tensors.
 var (
-	_ = binaryFunction{
+	Hypot = binaryFunction{
 		name: "hypot", sig: "torch.hypot(input, other)", save: []Save{In(1, 1), In(0, 0), Out(0)},
 		grads: []string{"grad * other / result", "grad * self / result"}, order: []int{1, 0},
-	}.define()
-	_ = binaryFunction{
+	}.define().takes((*Call).floats)
+	Logaddexp = binaryFunction{
 		name: "logaddexp", sig: "torch.logaddexp(input, other)", save: []Save{In(1), In(0)},
 		grads: []string{"grad / (1 + exp(self - other))", "grad / (1 + exp(other - self))"}, order: []int{1, 0},
-	}.define()
-	_ = binaryFunction{
+	}.define().takes((*Call).floats)
+	Fmod = binaryFunction{
 		name: "fmod", sig: "torch.fmod(input, other: operand)", args: &BinaryArgs{}, save: []Save{In(1, 1), In(0, 1)},
 		grads: []string{"-grad * self.div(other)", "grad"}, order: []int{1, 0},
 	}.define()
-	_ = binaryFunction{
+	Remainder = binaryFunction{
 		name: "remainder", sig: "% remainder(input, other: operand)", args: &BinaryArgs{}, save: []Save{In(1, 1), In(0, 1)},
 		grads: []string{"-grad * self.div(other)", "grad"}, order: []int{1, 0},
 	}.define()
-	_ = binaryFunction{
+	Addcmul = binaryFunction{
 		name: "addcmul", sig: "torch.addcmul(input, tensor1, tensor2, *, value: float = 1.0)", args: &ValueArgs{}, cast: CastPromote,
 		save: []Save{In(1, 2), In(2, 1)}, grads: []string{"grad", "grad * (tensor2 * 1)", "grad * (tensor1 * 1)"}, order: []int{0, 1, 2},
 	}.define()
-	_ = binaryFunction{
+	Addcdiv = binaryFunction{
 		name: "addcdiv", sig: "torch.addcdiv(input, tensor1, tensor2, *, value: float = 1.0)", args: &ValueArgs{}, cast: CastPromote,
 		save:  []Save{In(1, 2), In(2, 1, 2)},
 		grads: []string{"grad", "grad * (1 / tensor2)", "-grad * (1 * tensor1 / (tensor2 * tensor2))"}, order: []int{0, 1, 2},
-	}.define()
-	_ = binaryFunction{ // a number as the weight is the row's own argument
+	}.define().takes((*Call).floats)
+	Lerp = binaryFunction{ // a number as the weight is the row's own argument
 		name: "lerp", sig: "torch.lerp(input, end, weight: operand)", args: &LerpArgs{}, save: []Save{In(1, 2), In(0, 2), In(2, 0, 1)},
 		grads: []string{"grad * tensor2", "grad * (1 - tensor2)", "grad * (other - self)"}, order: []int{1, 0, 2},
-	}.define()
+	}.define().takes((*Call).floats)
 	// What floors has no derivative; PyTorch says so in the backward pass.
-	_ = define(Row{
+	FloorDivide = define(Row{
 		Name: "floor_divide", Sig: "// floor_divide(input, other: operand)", Args: &BinaryArgs{}, Run: func(c *Call) {
 			for _, t := range c.In {
 				if c.NeedsGrad(t) {
@@ -105,7 +105,7 @@ var (
 		},
 		Source: "tools/autograd/derivatives.yaml: floor_divide",
 	})
-	_ = define(Row{
+	Atan2 = define(Row{
 		Name: "atan2", Sig: "torch.atan2(input, other)", Cast: CastPromote, Run: func(c *Call) {
 			c.Return(c.New(c.elementwise(c.In...), c.promoted(true)))
 		},
@@ -123,8 +123,8 @@ func gradAtan2(b *Back) {
 	b.DropTo(mark)
 	b.Local(recip)
 	product := func(i int, t *Tensor) {
-		p := b.Local(b.Do1(mulTensor, nil, b.Grads[0], t))
-		b.Set(i, b.Do1(mulTensor, nil, p, recip))
+		p := b.Local(b.Do1(MulTensor, nil, b.Grads[0], t))
+		b.Set(i, b.Do1(MulTensor, nil, p, recip))
 	}
 	if b.Need(0) { // grad * other * recip
 		product(0, b.SavedIn[1])
@@ -146,10 +146,10 @@ type LerpArgs struct {
 
 // The bitwise operators, on integers and masks.
 var (
-	_ = bitwise("bitwise_and", "& bitwise_and(input, other: operand)")
-	_ = bitwise("bitwise_or", "| bitwise_or(input, other: operand)")
-	_ = bitwise("bitwise_xor", "^ bitwise_xor(input, other: operand)")
-	_ = bitwise("bitwise_not", "torch.bitwise_not(input)")
+	BitwiseAnd = bitwise("bitwise_and", "& bitwise_and(input, other: operand)")
+	BitwiseOr  = bitwise("bitwise_or", "| bitwise_or(input, other: operand)")
+	BitwiseXor = bitwise("bitwise_xor", "^ bitwise_xor(input, other: operand)")
+	BitwiseNot = bitwise("bitwise_not", "torch.bitwise_not(input)")
 )
 
 func bitwise(name, sig string) *Row {
@@ -169,7 +169,7 @@ func bitwise(name, sig string) *Row {
 // isFinite is (self == self) * (self.abs() != inf), isInf self.abs() == inf;
 // integers are filled in.
 var (
-	isFinite = define(Row{
+	IsFinite = define(Row{
 		Name: "isfinite", Sig: "torch.isfinite(input)", Run: func(c *Call) {
 			x := c.In[0]
 			flags := func() *Tensor { return c.New(x.LikeDense(), tensor.Bool) }
@@ -183,7 +183,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/TensorCompare.cpp: isfinite",
 	})
-	_ = define(Row{
+	Isinf = define(Row{
 		Name: "isinf", Sig: "torch.isinf(input)", Run: func(c *Call) {
 			x := c.In[0]
 			if x.DType.IsFloating() {

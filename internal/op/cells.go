@@ -26,7 +26,7 @@ type CellZerosArgs struct {
 }
 
 // The state of a cell that is given none: zeros in the type of its input.
-var _ = define(Row{
+var CellZeros = define(Row{
 	Name: "cell_zeros", Args: &CellZerosArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		c.Return(c.NewShape(x.DType, x.Dim(0), c.Args.(*CellZerosArgs).Hidden))
@@ -37,29 +37,29 @@ var _ = define(Row{
 // The recurrent cells: two products and one fused kernel, which keeps all its
 // inputs and a workspace.
 var (
-	_ = define(Row{
+	GRUCell = define(Row{
 		Name: "gru_cell", Composite: true, Cast: CastLower, Run: func(c *Call) {
 			i, h := c.gates(c.In[0], c.In[1], 2)
-			outs := c.Do(fusedGRU, nil, i, h, c.In[1], c.Opt(4), c.Opt(5))
+			outs := c.Do(FusedGRU, nil, i, h, c.In[1], c.Opt(4), c.Opt(5))
 			c.Local(outs[1])
 			c.Return(outs[0])
 		},
 		Source: "aten/src/ATen/native/RNN.cpp: GRUCell",
 	})
-	_ = define(Row{
+	LSTMCell = define(Row{
 		Name: "lstm_cell", Composite: true, Cast: CastLower, CastList: [2]int{1, 3}, Run: func(c *Call) {
 			i, h := c.gates(c.In[0], c.In[1], 3)
-			outs := c.Do(fusedLSTM, nil, i, h, c.In[2], c.Opt(5), c.Opt(6))
+			outs := c.Do(FusedLSTM, nil, i, h, c.In[2], c.Opt(5), c.Opt(6))
 			c.Local(outs[2])
 			c.Return(outs[0], outs[1])
 		},
 		Source: "aten/src/ATen/native/RNN.cpp: LSTMCell",
 	})
 
-	_ = define(Row{Name: "rnn_tanh_cell", Composite: true, Cast: CastLower, Run: simpleCell("tanh"), Source: "aten/src/ATen/native/RNN.cpp: SimpleCell"})
-	_ = define(Row{Name: "rnn_relu_cell", Composite: true, Cast: CastLower, Run: simpleCell("relu"), Source: "aten/src/ATen/native/RNN.cpp: SimpleCell"})
+	RNNTanhCell = define(Row{Name: "rnn_tanh_cell", Composite: true, Cast: CastLower, Run: simpleCell(Tanh), Source: "aten/src/ATen/native/RNN.cpp: SimpleCell"})
+	RNNReluCell = define(Row{Name: "rnn_relu_cell", Composite: true, Cast: CastLower, Run: simpleCell(Relu), Source: "aten/src/ATen/native/RNN.cpp: SimpleCell"})
 
-	fusedGRU = define(Row{
+	FusedGRU = define(Row{
 		Name: "_thnn_fused_gru_cell", Cast: CastLower, Run: func(c *Call) {
 			h := c.In[2]
 			ws := c.NewShape(h.DType, h.Dim(0), 5*h.Dim(1))
@@ -80,7 +80,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/RNN.cu: _thnn_fused_gru_cell_cuda",
 	})
-	fusedLSTM = define(Row{
+	FusedLSTM = define(Row{
 		Name: "_thnn_fused_lstm_cell", Cast: CastLower, Run: func(c *Call) {
 			gates, cx := c.In[0], c.In[2]
 			ws := c.NewShape(gates.DType, gates.Size.Slice()...)
@@ -104,13 +104,13 @@ var (
 )
 
 // simpleCell runs a cell of a plain RNN with that nonlinearity.
-func simpleCell(nonlinearity string) func(c *Call) {
+func simpleCell(nonlinearity *Row) func(c *Call) {
 	return func(c *Call) {
 		x, w := c.In[0], c.In[2]
 		if x.Rank() != 2 || x.DType != w.DType {
 			c.Fail("a recurrent cell with weights of %v does not take shape %v of %v", w.DType, x.Size, x.DType)
 		}
-		c.Return(c.simpleCell(Row0(nonlinearity), x, c.In[1], c.In[2:]))
+		c.Return(c.simpleCell(nonlinearity, x, c.In[1], c.In[2:]))
 	}
 }
 

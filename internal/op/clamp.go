@@ -19,18 +19,18 @@ func atLeast(n float64) *ClampArgs { return &ClampArgs{Min: Number{Set: true, Fl
 
 // The clamps to numbers. Outside of the bounds the gradient is 0.
 var (
-	_ = define(Row{
+	Clamp = define(Row{
 		Name: "clamp", Sig: "torch.clamp(input, min: number? = None, max: number? = None)", Args: &ClampArgs{}, Run: func(c *Call) {
 			c.bounded()
 			clampRun(c)
 		}, Save: []Save{In(0)}, Node: "ClampBackward1", Grad: gradClamp,
 		Source: "torch/csrc/autograd/FunctionsManual.cpp: clamp_backward",
 	})
-	clampMin = define(Row{
+	ClampMin = define(Row{
 		Name: "clamp_min", Sig: "Tensor.clamp_min(self, min: number)", Args: &ClampArgs{}, Run: clampRun, Save: []Save{In(0)},
 		Node: "ClampMinBackward0", Grad: gradClamp, Source: "tools/autograd/derivatives.yaml: clamp_min",
 	})
-	_ = define(Row{
+	ClampMax = define(Row{
 		Name: "clamp_max", Sig: "Tensor.clamp_max(self, max: number)", Args: &ClampArgs{}, Run: clampRun, Save: []Save{In(0)},
 		Node: "ClampMaxBackward0", Grad: gradClamp, Source: "tools/autograd/derivatives.yaml: clamp_max",
 	})
@@ -38,14 +38,14 @@ var (
 
 // Their in-place forms.
 var (
-	_               = clampInPlace("clamp_", "ClampBackward1")
-	_               = clampInPlace("clamp_max_", "ClampMaxBackward0")
-	clampMinInPlace = clampInPlace("clamp_min_", "ClampMinBackward0")
+	ClampInPlace    = clampInPlace(Clamp)
+	ClampMaxInPlace = clampInPlace(ClampMax)
+	ClampMinInPlace = clampInPlace(ClampMin)
 )
 
-func clampInPlace(name, node string) *Row {
+func clampInPlace(of *Row) *Row {
 	return define(Row{
-		Name: name, Args: &ClampArgs{}, Run: func(c *Call) { c.bounded() }, InPlace: true, Save: []Save{In(0)}, Node: node, Grad: gradClamp,
+		Name: of.Name + "_", Of: of, Args: &ClampArgs{}, Run: func(c *Call) { c.bounded() }, InPlace: true, Save: []Save{In(0)}, Node: of.Node, Grad: gradClamp,
 		Source: "torch/csrc/autograd/FunctionsManual.cpp: clamp_backward",
 	})
 }
@@ -65,5 +65,5 @@ func gradClamp(b *Back) {
 	if a.Min.Set && a.Max.Set { // the second comparison is and-ed into the first
 		b.Local(b.New(x.LikeDense(), tensor.Bool))
 	}
-	b.Set(0, b.Do1(whereSelf, nil, within, g, zero))
+	b.Set(0, b.Do1(WhereSelf, nil, within, g, zero))
 }

@@ -11,10 +11,14 @@ type ConvOptions struct {
 	Groups        int64   `arg:"groups"`
 }
 
-// convFunctions defines the convolutions of torch.nn.functional over n
-// dimensions.
-func convFunctions(n int) {
-	define(Row{
+// The convolutions of torch.nn.functional, by number of dimensions.
+var (
+	Convs          = [4]*Row{1: convFunction(1), 2: convFunction(2), 3: convFunction(3)}
+	ConvTransposes = [4]*Row{1: convTranspose(1), 2: convTranspose(2), 3: convTranspose(3)}
+)
+
+func convFunction(n int) *Row {
+	return define(Row{
 		Name: fmt.Sprintf("conv%dd", n), Args: &ConvOptions{}, Composite: true,
 		Sig: fmt.Sprintf("F.conv%dd(input, weight, bias: tensor? = None, stride: pair = 1, padding: pair(same|valid) = 0, dilation: pair = 1, groups: int = 1)", n),
 		Run: func(c *Call) {
@@ -27,7 +31,10 @@ func convFunctions(n int) {
 		},
 		Source: "aten/src/ATen/native/Convolution.cpp: conv2d, convolution_same",
 	})
-	define(Row{
+}
+
+func convTranspose(n int) *Row {
+	return define(Row{
 		Name: fmt.Sprintf("conv_transpose%dd", n), Args: &ConvOptions{}, Composite: true,
 		Sig: fmt.Sprintf("F.conv_transpose%dd(input, weight, bias: tensor? = None, stride: pair = 1, padding: pair = 0, output_padding: pair = 0, groups: int = 1, dilation: pair = 1)", n),
 		Run: func(c *Call) {
@@ -42,12 +49,6 @@ func convFunctions(n int) {
 		},
 		Source: "aten/src/ATen/native/Convolution.cpp: conv_transpose2d",
 	})
-}
-
-func init() {
-	for n := 1; n <= 3; n++ {
-		convFunctions(n)
-	}
 }
 
 // convOptions resolves the options for n dimensions. Padding that keeps the size

@@ -14,7 +14,7 @@ type CloneArgs struct {
 
 // Clone is a copy.
 var Clone = define(Row{
-	Name: "clone", Sig: "torch.clone(input)", Args: &CloneArgs{}, Run: func(c *Call) {
+	Name: "clone", Copies: true, Sig: "torch.clone(input)", Args: &CloneArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		if a, ok := c.Args.(*CloneArgs); ok && a != nil && a.Contiguous {
 			c.Return(c.New(tensor.Contiguous(x.Size), x.DType))
@@ -76,17 +76,15 @@ type ToCopyArgs struct {
 
 // ToCopy converts the element type; its gradient is converted back.
 var ToCopy = define(Row{
-	Name: "_to_copy", Args: &ToCopyArgs{}, Run: func(c *Call) {
+	Name: "_to_copy", Copies: true, Args: &ToCopyArgs{}, Run: func(c *Call) {
 		c.Return(c.New(c.In[0].LikeDense(), c.Args.(*ToCopyArgs).DType))
 	},
 	Node: "ToCopyBackward0",
 })
 
-func init() {
-	ToCopy.Grad = func(b *Back) {
-		b.Set(0, b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))
-	}
-}
+var _ = ToCopy.derive(func(b *Back) {
+	b.Set(0, b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))
+})
 
 // To is the tensor itself if it has the type already, else a converted copy.
 var To = define(Row{

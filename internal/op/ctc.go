@@ -11,7 +11,7 @@ type CTCArgs struct {
 
 // CTCLoss of padded targets runs PyTorch's own kernels; cuDNN takes only targets
 // that are joined in one vector. Its memory depends on the longest target.
-var _ = define(Row{
+var CTCLoss = define(Row{
 	Name: "ctc_loss", Args: &CTCArgs{}, Composite: true,
 	Sig: "F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank: int = 0, " + lossSig + ", zero_infinity: bool = False)",
 	Run: func(c *Call) {
@@ -33,13 +33,13 @@ var _ = define(Row{
 				c.Fail("lengths must be an integer for each of a batch of %d, not %v of shape %v", x.Dim(1), t.DType, t.Size)
 			}
 		}
-		outs := c.Do(ctcNative, a, c.In...)
+		outs := c.Do(CTCNative, a, c.In...)
 		res := c.Local(outs[0])
 		c.Drop(outs[1])
 		if a.ZeroInfinity { // where(res == inf, zeros, res)
 			zero := c.NewShape(res.DType)
-			infinite := c.Do1(isEqual, &BinaryArgs{Other: Number{Set: true, Float: true}}, res)
-			finite := c.Do1(whereSelf, nil, infinite, zero, res)
+			infinite := c.Do1(Equal, &BinaryArgs{Other: Number{Set: true, Float: true}}, res)
+			finite := c.Do1(WhereSelf, nil, infinite, zero, res)
 			c.Early(res)
 			c.Drop(infinite, zero)
 			res = c.Local(finite)
@@ -49,7 +49,7 @@ var _ = define(Row{
 			return
 		}
 		long := c.Do1(To, &ToCopyArgs{DType: res.DType}, lengths) // the mean of the loss of each letter
-		n := c.Local(c.Do1(clampMin, &ClampArgs{Min: Number{Set: true}}, long))
+		n := c.Local(c.Do1(ClampMin, &ClampArgs{Min: Number{Set: true}}, long))
 		c.Drop(long)
 		each := c.Do1(Div, &BinaryArgs{}, res, n)
 		c.Return(c.reduceLoss(each))
@@ -60,7 +60,7 @@ var _ = define(Row{
 
 // ctcNative gives the loss of each sample and what was summed on the way: a
 // number for each step of time and each letter, with a blank around every one.
-var ctcNative = define(Row{
+var CTCNative = define(Row{
 	Name: "_ctc_loss", Args: &CTCArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		c.ctcOffsets()

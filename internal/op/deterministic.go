@@ -8,12 +8,12 @@ import "github.com/memplan/memplan/internal/tensor"
 // putDeterministic is x.index_put_(index, src) along a dimension: the index is
 // checked on the device first.
 func (c *Call) putDeterministic(x tensor.Layout, idx, src *Tensor, dim int) {
-	within := func(extreme, compare string, bound int64) {
-		value := c.Do1(Row0(extreme), nil, idx)
-		c.Drop(c.Do1(Row0(compare), &BinaryArgs{Other: Number{Set: true, Value: float64(bound)}}, value), value)
+	within := func(extreme, compare *Row, bound int64) {
+		value := c.Do1(extreme, nil, idx)
+		c.Drop(c.Do1(compare, &BinaryArgs{Other: Number{Set: true, Value: float64(bound)}}, value), value)
 	}
-	within("max.all", "lt", x.Dim(dim))
-	within("min.all", "ge", -x.Dim(dim))
+	within(Max.All, Less, x.Dim(dim))
+	within(Min.All, GreaterEqual, -x.Dim(dim))
 	mark := c.Mark()
 	c.linearIndex(idx.Numel(), 1)
 	slice := int64(1)

@@ -35,15 +35,15 @@ var Dropout = define(Row{
 			c.Return(c.Do1(Mul, &BinaryArgs{}, x, z))
 			return
 		}
-		outs := c.Do(nativeDropout, a, x)
+		outs := c.Do(NativeDropout, a, x)
 		c.Return(outs[0])
 		c.Drop(outs[1])
 	},
 	Source: "aten/src/ATen/native/Dropout.cpp",
 })
 
-var nativeDropout = define(Row{
-	Name: "native_dropout", Args: &DropoutArgs{}, Run: func(c *Call) {
+var NativeDropout = define(Row{
+	Name: "native_dropout", Takes: (*Call).floats, Args: &DropoutArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		mask := c.New(x.LikeDense(), tensor.Bool)
 		c.Return(c.NewLike(x), mask)

@@ -84,6 +84,11 @@ func unarySaved(name, sig string, args any, save Save) *Row {
 	return r
 }
 
+// GeluArgs is whether gelu is computed by tanh.
+type GeluArgs struct {
+	Approximate string `arg:"approximate"`
+}
+
 // SlopeArgs is the slope of leaky_relu.
 type SlopeArgs struct {
 	Slope float64 `arg:"negative_slope"`
@@ -105,20 +110,18 @@ type SoftplusArgs struct {
 // they save decides what lives until the backward pass: the input, or the
 // result, which the next operator often shares.
 var (
-	_ = unary("gelu", "F.gelu(input, *, approximate: str(none|tanh) = 'none')", &struct {
-		Approximate string `arg:"approximate"`
-	}{}, In(0))
-	_ = unary("silu", "F.silu(input)", nil, In(0))
-	_ = unary("mish", "F.mish(input)", nil, In(0))
-	_ = inFloat32(unary("softplus", "F.softplus(input, beta: float = 1.0, threshold: float = 20.0)", &SoftplusArgs{}, In(0)))
-	_ = unary("hardswish", "F.hardswish(input)", nil, In(0))
-	_ = unary("hardsigmoid", "F.hardsigmoid(input)", nil, In(0))
-	_ = unary("hardtanh", "F.hardtanh(input, min_val: float = -1.0, max_val: float = 1.0)", &RangeArgs{}, In(0))
-	_ = unary("relu6", "F.relu6(input)", nil, In(0))
-	_ = unary("elu", "F.elu(input, alpha: float = 1.0)", &AlphaArgs{}, In(0))
-	_ = unarySaved("leaky_relu", "F.leaky_relu(input, negative_slope: float = 0.01)", &SlopeArgs{}, In(0))
+	Gelu        = unary("gelu", "F.gelu(input, *, approximate: str(none|tanh) = 'none')", &GeluArgs{}, In(0)).takes((*Call).floats)
+	Silu        = unary("silu", "F.silu(input)", nil, In(0)).takes((*Call).floats)
+	Mish        = unary("mish", "F.mish(input)", nil, In(0)).takes((*Call).floats)
+	Softplus    = inFloat32(unary("softplus", "F.softplus(input, beta: float = 1.0, threshold: float = 20.0)", &SoftplusArgs{}, In(0))).takes((*Call).floats)
+	Hardswish   = unary("hardswish", "F.hardswish(input)", nil, In(0)).takes((*Call).floats)
+	Hardsigmoid = unary("hardsigmoid", "F.hardsigmoid(input)", nil, In(0)).takes((*Call).floats)
+	Hardtanh    = unary("hardtanh", "F.hardtanh(input, min_val: float = -1.0, max_val: float = 1.0)", &RangeArgs{}, In(0))
+	Relu6       = unary("relu6", "F.relu6(input)", nil, In(0))
+	Elu         = unary("elu", "F.elu(input, alpha: float = 1.0)", &AlphaArgs{}, In(0)).takes((*Call).floats)
+	LeakyRelu   = unarySaved("leaky_relu", "F.leaky_relu(input, negative_slope: float = 0.01)", &SlopeArgs{}, In(0)).takes((*Call).floats)
 
-	logSigmoid = unary("log_sigmoid", "F.logsigmoid(input)", nil, In(0))
+	LogSigmoid = unary("log_sigmoid", "F.logsigmoid(input)", nil, In(0)).takes((*Call).floats)
 
 	// Relu is at::relu: clamp_min forward, threshold_backward on the result.
 	Relu    = unarySaved("relu", "F.relu(input)", nil, Out(0))
@@ -128,19 +131,18 @@ var (
 
 // inPlace defines the in-place form of a pointwise function. Its derivative
 // has the type of the out-of-place one.
-func inPlace(name string, args any, grad func(*Back)) *Row {
+func inPlace(of *Row, grad func(*Back)) *Row {
 	return define(Row{
-		Name: name, Args: args, Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Grad: grad,
-		Node:   nodeName(name[:len(name)-1]),
+		Name: of.Name + "_", Of: of, Args: of.Args, Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Grad: grad, Node: of.Node,
 		Source: "tools/autograd/derivatives.yaml: the in-place forms that save their result",
 	})
 }
 
 // The activations that nn modules offer with inplace=True.
 var (
-	ReluInPlace      = inPlace("relu_", nil, gradMapSaved)
-	LeakyReluInPlace = inPlace("leaky_relu_", &SlopeArgs{}, gradMapSaved)
-	EluInPlace       = inPlace("elu_", &AlphaArgs{}, gradMap)
+	ReluInPlace      = inPlace(Relu, gradMapSaved)
+	LeakyReluInPlace = inPlace(LeakyRelu, gradMapSaved)
+	EluInPlace       = inPlace(Elu, gradMap)
 )
 
 // Exp saves its result; the derivative is one multiplication.
@@ -155,51 +157,51 @@ var Rsqrt = define(Row{
 	Grad: func(b *Back) {
 		half := b.Local(b.Do1(MulScalar, nil, b.Grads[0]))
 		cube := b.Local(b.NewLike(b.SavedOut[0]))
-		b.Set(0, b.Do1(mulTensor, nil, half, cube))
+		b.Set(0, b.Do1(MulTensor, nil, half, cube))
 	},
 	Source: "tools/autograd/derivatives.yaml: rsqrt",
 })
 
 // Sqrt and log.
 var (
-	_ = define(Row{
+	Sqrt = define(Row{
 		Name: "sqrt", Sig: "torch.sqrt(input)", Run: floatMap, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
 	})
-	_ = define(Row{
+	Log = define(Row{
 		Name: "log", Sig: "torch.log(input)", Cast: CastFP32, Run: floatMap, Save: []Save{In(0)}, Node: "LogBackward0",
 		Grad: gradMap, // grad.div(self)
 	})
-	neg = define(Row{
+	Neg = define(Row{
 		Name: "neg", Sig: "torch.neg(input)", Run: mapOf, Node: "NegBackward0", Grad: gradMap,
 	})
-	abs = define(Row{
+	Abs = define(Row{
 		Name: "abs", Sig: "torch.abs(input)", Run: func(c *Call) {
 			mapOf(c)
 			c.filled(c.In[0].DType)
 		}, Save: []Save{In(0)}, Node: "AbsBackward0",
 		Grad: func(b *Back) { // grad * self.sgn()
 			sign := b.Local(b.NewLike(b.SavedIn[0]))
-			b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], sign))
+			b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], sign))
 		},
 	})
-	_ = define(Row{
+	Sin = define(Row{
 		Name: "sin", Sig: "torch.sin(input)", Run: floatMap, Save: []Save{In(0)}, Node: "SinBackward0",
 		Grad: func(b *Back) { // grad * self.cos()
 			cos := b.Local(b.NewLike(b.SavedIn[0]))
-			b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], cos))
+			b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], cos))
 		},
 	})
-	_ = define(Row{
+	Cos = define(Row{
 		Name: "cos", Sig: "torch.cos(input)", Run: floatMap, Save: []Save{In(0)}, Node: "CosBackward0",
 		Grad: func(b *Back) { // grad * -self.sin()
 			sin := b.Local(b.NewLike(b.SavedIn[0]))
 			neg := b.Local(b.NewLike(sin))
-			b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], neg))
+			b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], neg))
 		},
 	})
 )
 
 func gradSqrt(b *Back) { // grad / (2 * result)
 	two := b.Local(b.Do1(MulScalar, nil, b.SavedOut[0]))
-	b.Set(0, b.Do1(divTensor, nil, b.Grads[0], two))
+	b.Set(0, b.Do1(DivTensor, nil, b.Grads[0], two))
 }

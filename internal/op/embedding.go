@@ -25,7 +25,7 @@ func (c *Call) lookup(idx, w *Tensor, a *EmbeddingArgs) {
 }
 
 // F.embedding of a table whose rows may be scaled first.
-var _ = define(Row{
+var EmbeddingFunction = define(Row{
 	Name: "embedding.any", Args: &EmbeddingArgs{}, Composite: true,
 	Sig: "F.embedding(input, weight, padding_idx: int? = None, max_norm: float? = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False)",
 	Run: func(c *Call) {

@@ -13,7 +13,7 @@ type EmbeddingBagArgs struct {
 // begin, or of a matrix in which each row is a bag. For that the function's
 // Python views the indices as a vector and counts out where the bags begin; its
 // locals go when it returns.
-var _ = define(Row{
+var EmbeddingBag = define(Row{
 	Name: "embedding_bag", Args: &EmbeddingBagArgs{}, Composite: true,
 	Sig: "F.embedding_bag(input, weight, offsets: tensor? = None, max_norm: float? = None, norm_type: float = 2, scale_grad_by_freq: bool = False, " +
 		"mode: str(mean|sum|max) = 'mean', sparse: bool = False, per_sample_weights: tensor? = None, include_last_offset: bool = False, padding_idx: int? = None)",
@@ -30,7 +30,7 @@ var _ = define(Row{
 		}
 		switch {
 		case idx.Rank() == 2 && idx.Numel() > 0 && offsets == nil:
-			offsets = c.Do1(Row0("arange"), &ArangeArgs{
+			offsets = c.Do1(Arange, &ArangeArgs{
 				Start: Number{Set: true}, End: Number{Set: true, Value: float64(idx.Numel())}, Step: Number{Set: true, Value: float64(idx.Dim(1))}, DType: &idx.DType,
 			})
 			idx = c.Do1(Reshape, &ShapeArgs{Shape: []int64{-1}}, idx)
@@ -50,7 +50,7 @@ var _ = define(Row{
 			c.Fail("the indices must be a matrix with a bag in each row, or a vector with offsets, not of shape %v", idx.Size)
 		}
 		c.lookup(idx, w, &a.EmbeddingArgs)
-		outs := c.Do(embeddingBag, a, idx, offsets, w, weights)
+		outs := c.Do(EmbeddingBagKernel, a, idx, offsets, w, weights)
 		c.Return(outs[0])
 		c.Drop(outs[1], outs[2], idx, offsets, weights) // "ret, _, _, _ =" keeps the last
 		c.Drop(outs[3])
@@ -60,7 +60,7 @@ var _ = define(Row{
 
 // embeddingBag returns the bags and three tensors of indices: the bag of each
 // index, the size of each bag, and for a maximum where it was found.
-var embeddingBag = define(Row{
+var EmbeddingBagKernel = define(Row{
 	Name: "_embedding_bag", Args: &EmbeddingBagArgs{}, Run: func(c *Call) {
 		idx, offsets, w, a := c.In[0], c.In[1], c.In[2], c.Args.(*EmbeddingBagArgs)
 		bags, width := offsets.Dim(0), w.Dim(1)

@@ -22,10 +22,27 @@ func (a *ExtremeArgs) over() *ReduceArgs {
 	return r
 }
 
-// extreme defines max or min: over everything, or along a dimension with the
-// indices.
-func extreme(name, node string) {
-	all := define(Row{
+// Extremes are the rows of max or min.
+type Extremes struct {
+	Any   *Row // as specs write it
+	All   *Row // over everything
+	Along *Row // along a dimension, with the indices
+	Arg   *Row // the index alone
+	Over  *Row // along several dimensions: amax
+}
+
+// The largest and the smallest elements.
+var (
+	Max = extreme("max", "MaxBackward")
+	Min = extreme("min", "MinBackward")
+
+	_ = Max.Along.derive(gradSelected)
+	_ = Min.Along.derive(gradSelected)
+)
+
+// extreme defines max or min.
+func extreme(name, node string) (rows Extremes) {
+	rows.All = define(Row{
 		Name: name + ".all", Run: func(c *Call) {
 			x := c.In[0]
 			if x.Numel() == 0 {
@@ -39,7 +56,7 @@ func extreme(name, node string) {
 		Save: []Save{In(0), Out(0)}, Node: node + "1", Grad: gradExtremeAll,
 		Source: "aten/src/ATen/native/ReduceAllOps.cpp",
 	})
-	along := define(Row{
+	rows.Along = define(Row{
 		Name: name + ".dim", Args: &ExtremeArgs{}, Run: func(c *Call) {
 			x := c.In[0]
 			dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ExtremeArgs).over())
@@ -48,28 +65,27 @@ func extreme(name, node string) {
 			c.Return(values, indices)
 		},
 		Save: []Save{Out(1)}, Node: node + "0",
-		Grad:   gradSelected,
 		Source: "aten/src/ATen/native/TensorCompare.cpp; cuda/ReduceMaxValuesKernel.cu",
 	})
-	define(Row{
+	rows.Any = define(Row{
 		Name: name, Sig: "torch." + name + "(input, dim: int? = None, keepdim: bool = False)", Args: &ExtremeArgs{}, Composite: true,
 		Run: func(c *Call) {
 			a, x := c.Args.(*ExtremeArgs), c.In[0]
 			if a.Dim == nil {
-				c.Return(c.Do1(all, nil, x))
+				c.Return(c.Do1(rows.All, nil, x))
 				return
 			}
 			if d := c.dim(int(*a.Dim), x.Rank()); x.Rank() == 0 || x.Dim(d) == 0 {
 				c.Fail("%s along dimension %d of shape %v has no elements", name, *a.Dim, x.Size)
 			}
-			c.Return(c.Do(along, a, x)...)
+			c.Return(c.Do(rows.Along, a, x)...)
 		},
 	})
-	define(Row{
+	rows.Arg = define(Row{
 		Name: "arg" + name, Sig: "torch.arg" + name + "(input, dim: int? = None, keepdim: bool = False)", Args: &ExtremeArgs{}, Run: argExtreme,
 		Source: "aten/src/ATen/native/ReduceOps.cpp: argmax_argmin_impl",
 	})
-	define(Row{
+	rows.Over = define(Row{
 		Name: "a" + name, Sig: "torch.a" + name + "(input, dim: ints? = None, keepdim: bool = False)", Args: &ReduceArgs{}, Run: func(c *Call) {
 			x := c.In[0]
 			if x.Numel() == 0 {
@@ -83,11 +99,7 @@ func extreme(name, node string) {
 		Save: []Save{In(0), Out(0)}, Node: "A" + name + "Backward0", Grad: gradAmax,
 		Source: "aten/src/ATen/native/ReduceOps.cpp: amax; cuda/ReduceMaxValuesKernel.cu",
 	})
-}
-
-func init() {
-	extreme("max", "MaxBackward")
-	extreme("min", "MinBackward")
+	return rows
 }
 
 // argExtreme is the index of the extreme value, in a flattened tensor if no
@@ -175,8 +187,8 @@ func (b *Back) restored(t *Tensor, dims []bool, keepDim bool) *Tensor {
 // shareGradient sets (grad / mask.sum) * mask.
 func (b *Back) shareGradient(g, mask *Tensor, a *ReduceArgs) {
 	count := b.Local(b.Do1(Sum, a, mask))
-	each := b.Local(b.Do1(divTensor, nil, g, count))
-	b.Set(0, b.Do1(mulTensor, nil, each, mask))
+	each := b.Local(b.Do1(DivTensor, nil, g, count))
+	b.Set(0, b.Do1(MulTensor, nil, each, mask))
 }
 
 // gradExtremeAll shares the gradient among all elements that equal the result,

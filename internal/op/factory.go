@@ -46,20 +46,20 @@ func filledLike(name string) *Row {
 }
 
 // zerosForQuery is torch.zeros_like(mask, dtype=query.dtype).
-var _ = define(Row{Name: "zeros_like.query", Run: func(c *Call) {
+var ZerosLikeQuery = define(Row{Name: "zeros_like.query", Run: func(c *Call) {
 	mask, query := c.In[0], c.In[1]
 	c.Return(c.New(mask.LikeDense(), query.DType))
 }})
 
 // Tensors from nothing.
 var (
-	_ = filled("zeros")
-	_ = filled("ones")
-	_ = filled("randn")
-	_ = filled("rand")
-	_ = filledLike("zeros_like")
-	_ = filledLike("ones_like")
-	_ = filledLike("randn_like")
+	Zeros     = filled("zeros")
+	Ones      = filled("ones")
+	Randn     = filled("randn")
+	Rand      = filled("rand")
+	ZerosLike = filledLike("zeros_like")
+	OnesLike  = filledLike("ones_like")
+	RandnLike = filledLike("randn_like")
 )
 
 // FullArgs are the arguments of full.
@@ -69,7 +69,7 @@ type FullArgs struct {
 }
 
 // Full is a tensor of one number, of float32 unless a type is given.
-var _ = define(Row{
+var Full = define(Row{
 	Name: "full", Sig: "torch.full(size: ints, fill_value: float, *, dtype: dtype? = None)", Args: &FullArgs{}, Run: func(c *Call) {
 		c.filledOf(&c.Args.(*FullArgs).FillArgs, tensor.Float32)
 	},
@@ -99,7 +99,7 @@ func (a *ArangeArgs) Range() (start, step, n float64) {
 
 // Arange counts from start to end, in int64 unless a type is given or a bound is
 // a floating-point number.
-var _ = define(Row{
+var Arange = define(Row{
 	Name: "arange", Sig: "torch.arange(start: number? = None, end: number? = None, step: number? = None, *, dtype: dtype? = None)", Args: &ArangeArgs{},
 	Run: func(c *Call) {
 		a := c.Args.(*ArangeArgs)
@@ -131,10 +131,10 @@ type DiagonalArgs struct {
 
 // The triangles of a matrix.
 var (
-	_ = define(Row{
+	Tril = define(Row{
 		Name: "tril", Sig: "torch.tril(input, diagonal: int = 0)", Args: &DiagonalArgs{}, Run: triangle, Node: "TrilBackward0", Grad: gradTriangle,
 	})
-	_ = define(Row{
+	Triu = define(Row{
 		Name: "triu", Sig: "torch.triu(input, diagonal: int = 0)", Args: &DiagonalArgs{}, Run: triangle, Node: "TriuBackward0", Grad: gradTriangle,
 	})
 )

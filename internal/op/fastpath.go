@@ -12,7 +12,7 @@ type NativeMHAArgs struct {
 // nativeMHA is self-attention in one operator, which eval mode without
 // gradients takes. Inputs: query, in_proj weight and bias, out_proj weight and
 // bias, and a mask. With need_weights it returns the weights as well.
-var nativeMHA = define(Row{
+var NativeMHA = define(Row{
 	Name: "_native_multi_head_attention", Args: &NativeMHAArgs{}, Composite: true, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*NativeMHAArgs)
 		b, t, d := x.Dim(0), x.Dim(1), x.Dim(2)
@@ -73,7 +73,7 @@ func (c *Call) nativeSDPA(a *NativeMHAArgs) *Tensor {
 	x := c.In[0]
 	b, d := x.Dim(0), x.Dim(2)
 	packed := c.Local(c.Do1(Linear, nil, x, c.In[1], c.In[2]))
-	heads := c.Do(table["chunk"], &SplitArgs{Chunks: 3, Dim: -1}, packed)
+	heads := c.Do(Chunk, &SplitArgs{Chunks: 3, Dim: -1}, packed)
 	for i, h := range heads {
 		v := c.Do1(View, &ShapeArgs{Shape: []int64{b, -1, a.Heads, d / a.Heads}}, h)
 		heads[i] = c.Local(c.Do1(Transpose, &TransposeArgs{Dim0: 1, Dim1: 2}, v))
@@ -97,7 +97,7 @@ type EncoderLayerArgs struct {
 // The encoder layer in one operator. Inputs: src; in_proj and out_proj weight
 // and bias; norm1 and norm2 weight and bias; linear1 and linear2 weight and
 // bias.
-var _ = define(Row{
+var EncoderLayerForward = define(Row{
 	Name: "_transformer_encoder_layer_fwd", Args: &EncoderLayerArgs{}, Composite: true, Run: func(c *Call) {
 		src, a := c.In[0], c.Args.(*EncoderLayerArgs)
 		norm := func(x *Tensor, i int) *Tensor {
@@ -111,7 +111,7 @@ var _ = define(Row{
 		if a.NormFirst {
 			rebind(norm(x, 5))
 		}
-		rebind(c.Do1(nativeMHA, &NativeMHAArgs{Heads: a.Heads}, x, c.In[1], c.In[2], c.In[3], c.In[4], c.Opt(13)))
+		rebind(c.Do1(NativeMHA, &NativeMHAArgs{Heads: a.Heads}, x, c.In[1], c.In[2], c.In[3], c.In[4], c.Opt(13)))
 		if !a.NormFirst {
 			rebind(norm(x, 5))
 		}
@@ -152,7 +152,7 @@ type UnflattenArgs struct {
 }
 
 // Unflatten is a view.
-var _ = define(Row{
+var Unflatten = define(Row{
 	Name: "unflatten", Sig: "Tensor.unflatten(self, dim: int, sizes: ints)", Args: &UnflattenArgs{}, Composite: true, Run: func(c *Call) {
 		a, x := c.Args.(*UnflattenArgs), c.In[0]
 		d := c.dim(a.Dim, x.Rank())

@@ -8,7 +8,7 @@ import (
 
 // featureDropout defines dropout1d to dropout3d, which drop whole channels: a
 // product with noise of one element a channel.
-func featureDropout(n int) {
+func featureDropout(n int) *Row {
 	name := fmt.Sprintf("dropout%dd", n)
 	run := func(mul *Row) func(c *Call) {
 		return func(c *Call) {
@@ -23,15 +23,19 @@ func featureDropout(n int) {
 			c.Return(c.Do1(mul, &BinaryArgs{}, x, c.Local(c.noise(a, featureNoise(x)))))
 		}
 	}
-	define(Row{
-		Name: name, Sig: "F." + name + "(input, p: float = 0.5, training: bool? = None)", Args: &DropoutArgs{}, Composite: true,
+	row := define(Row{
+		Name: name, Takes: (*Call).floats, Sig: "F." + name + "(input, p: float = 0.5, training: bool? = None)", Args: &DropoutArgs{}, Composite: true,
 		Run: run(Mul), Source: "aten/src/ATen/native/Dropout.cpp: _dropout_impl, make_feature_noise",
 	})
 	define(Row{
-		Name: name + "_", Args: &DropoutArgs{}, Composite: true, Run: run(MulInPlace),
+		Name: name + "_", Of: row, Args: &DropoutArgs{}, Composite: true, Run: run(MulInPlace),
 		Source: "aten/src/ATen/native/Dropout.cpp: _dropout_impl<inplace>",
 	})
+	return row
 }
+
+// FeatureDropouts are dropout1d to dropout3d, by number of dimensions.
+var FeatureDropouts = [4]*Row{1: featureDropout(1), 2: featureDropout(2), 3: featureDropout(3)}
 
 // BernoulliArgs is a probability.
 type BernoulliArgs struct {
@@ -39,7 +43,7 @@ type BernoulliArgs struct {
 }
 
 // bernoulliNumber is noise.bernoulli_(p).
-var bernoulliNumber = define(Row{
+var BernoulliNumber = define(Row{
 	Name: "bernoulli_.float", Args: &BernoulliArgs{}, Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: bernoulli_",
 })
 
@@ -48,16 +52,10 @@ var bernoulliNumber = define(Row{
 func (c *Call) noise(a *DropoutArgs, l tensor.Layout) *Tensor {
 	d := c.In[0].DType
 	if a.P == 1 {
-		return c.Do1(Row0("zeros"), &FillArgs{DType: &d})
+		return c.Do1(Zeros, &FillArgs{DType: &d})
 	}
 	n := c.New(l, d)
-	c.Drop(c.Do1(bernoulliNumber, &BernoulliArgs{P: 1 - a.P}, n))
+	c.Drop(c.Do1(BernoulliNumber, &BernoulliArgs{P: 1 - a.P}, n))
 	c.Drop(c.Do1(DivInPlace, float(1-a.P), n))
 	return n
-}
-
-func init() {
-	for n := 1; n <= 3; n++ {
-		featureDropout(n)
-	}
 }

@@ -1,26 +1,21 @@
 package op
 
-// flops counts the multiplications and additions of the operators that are made
-// of matrix products, as torch/utils/flop_counter.py does; all others wait for
-// memory rather than for arithmetic. A causal mask is not taken off there either.
-var flops = map[string]func(c *Call) float64{
-	"mm":                                  func(c *Call) float64 { return product(c.Out[0], c.In[0].Dim(-1)) },
-	"addmm":                               func(c *Call) float64 { return product(c.Out[0], c.In[1].Dim(-1)) },
-	"bmm":                                 func(c *Call) float64 { return product(c.Out[0], c.In[0].Dim(-1)) },
-	"baddbmm":                             func(c *Call) float64 { return product(c.Out[0], c.In[1].Dim(-1)) },
-	"convolution":                         convFlops,
-	"_scaled_dot_product_flash_attention": attentionFlops,
-	"_scaled_dot_product_efficient_attention": attentionFlops,
-	"_cudnn_rnn": rnnFlops,
-}
+// What operators of matrix products count is as torch/utils/flop_counter.py does; all
+// others wait for memory rather than for arithmetic. A causal mask is not taken off
+// there either.
 
 // Flops is what a call that has run computed in matrix products; 0 of an operator
 // without any.
 func (c *Call) Flops() float64 {
-	if f := flops[c.Row.Name]; f != nil && len(c.Out) > 0 {
+	if f := c.Row.Flops; f != nil && len(c.Out) > 0 {
 		return f(c)
 	}
 	return 0
+}
+
+// productFlops counts the product of input i, the left factor, and another.
+func productFlops(i int) func(c *Call) float64 {
+	return func(c *Call) float64 { return product(c.Out[0], c.In[i].Dim(-1)) }
 }
 
 // product counts a matrix product with that result over k terms.

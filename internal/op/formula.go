@@ -144,9 +144,9 @@ func (f *formula) value(b *Back) *Tensor {
 	case len(tensors) == 0:
 		return nil
 	case f.word == "isfinite":
-		return b.Local(b.Do1(isFinite, nil, tensors[0]))
+		return b.Local(b.Do1(IsFinite, nil, tensors[0]))
 	case len(tensors) == 2:
-		return b.Local(b.Do1(mulTensor, nil, tensors...))
+		return b.Local(b.Do1(MulTensor, nil, tensors...))
 	}
 	return b.Local(b.Do1(MulScalar, nil, tensors[0]))
 }

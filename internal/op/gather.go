@@ -19,7 +19,7 @@ func (c *Call) checkIndex(x, idx *Tensor, dim int) {
 }
 
 // Gather takes the elements that an index of the result's shape names.
-var _ = define(Row{
+var Gather = define(Row{
 	Name: "gather", Sig: "torch.gather(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *Call) {
 		c.checkIndex(c.In[0], c.In[1], c.Args.(*DimArgs).Dim)
 		c.Return(c.New(tensor.Contiguous(c.In[1].Size), c.In[0].DType))
@@ -62,7 +62,7 @@ func runScatter(c *Call) {
 
 // The scatters.
 var (
-	_ = define(Row{
+	Scatter = define(Row{
 		Name: "scatter", Sig: "torch.scatter(input, dim: int, index, src: operand)", Args: &ScatterArgs{}, Run: runScatter,
 		Save: []Save{In(1)}, Node: "ScatterBackward0",
 		Grad: func(b *Back) { // grad.scatter(dim, index, 0), grad.gather(dim, index)
@@ -76,7 +76,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: scatter; tools/autograd/derivatives.yaml",
 	})
-	_ = define(Row{
+	ScatterAdd = define(Row{
 		Name: "scatter_add", Sig: "torch.scatter_add(input, dim: int, index, src)", Args: &ScatterArgs{}, Cast: CastPromote, Run: runScatter,
 		Save: []Save{In(1, 2)}, Node: "ScatterAddBackward0",
 		Grad: func(b *Back) {
@@ -105,7 +105,7 @@ type OneHotArgs struct {
 }
 
 // OneHot is int64, a row of zeros with a one for each index.
-var _ = define(Row{
+var OneHot = define(Row{
 	Name: "one_hot", Sig: "F.one_hot(input, num_classes: int)", Args: &OneHotArgs{}, Run: func(c *Call) {
 		x, n := c.In[0], c.Args.(*OneHotArgs).Classes
 		if x.DType != tensor.Int64 {

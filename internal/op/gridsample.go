@@ -31,15 +31,15 @@ var (
 			if n == 3 && a.Mode == "bicubic" {
 				c.Fail("mode bicubic needs two dimensions of space")
 			}
-			row := gridSampler
+			row := GridSampler
 			if n == 2 && x.DType.Size() >= 4 && x.Dim(1) <= 1024 && a.AlignCorners && a.Mode == "bilinear" && a.PaddingMode == "zeros" {
-				row = cudnnGridSampler
+				row = CudnnGridSampler
 			}
 			c.Return(c.Do1(row, a, x, g))
 		},
 		Source: "aten/src/ATen/native/GridSampler.cpp: grid_sampler; GridSamplerUtils.h: cond_cudnn_grid_sampler",
 	})
-	gridSampler = define(Row{
+	GridSampler = define(Row{
 		Name: "grid_sampler_nd", Args: &GridArgs{}, Run: func(c *Call) { c.Return(c.gridResult()) },
 		Save: []Save{In(1), In(0)}, Node: "GridSampler2DBackward0",
 		Grad: func(b *Back) { // the grid's gradient is always computed
@@ -50,7 +50,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/GridSampler.cpp, GridSampler.cu",
 	})
-	cudnnGridSampler = define(Row{
+	CudnnGridSampler = define(Row{
 		Name: "cudnn_grid_sampler", Args: &GridArgs{}, Run: func(c *Call) {
 			c.contiguous(c.In[0])
 			c.contiguous(c.In[1])
@@ -83,7 +83,7 @@ type AffineArgs struct {
 
 // AffineGrid multiplies a base grid by matrices; the base is made anew for the
 // derivative.
-var _ = define(Row{
+var AffineGridGenerator = define(Row{
 	Name: "affine_grid_generator", Sig: "F.affine_grid(theta, size: ints, align_corners: bool? = None)", Args: &AffineArgs{}, Run: func(c *Call) {
 		theta, size := c.In[0], c.Args.(*AffineArgs).Size
 		n := int64(len(size)) - 2

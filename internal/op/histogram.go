@@ -9,7 +9,7 @@ type HistcArgs struct {
 
 // histc counts the elements between min and max in equal bins. Where min is max,
 // PyTorch takes the bounds of the data, which the host reads.
-var _ = define(Row{
+var Histc = define(Row{
 	Name: "histc", Sig: "torch.histc(input, bins: int = 100, min: float = 0.0, max: float = 0.0)", Args: &HistcArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*HistcArgs)
 		switch {
@@ -22,8 +22,8 @@ var _ = define(Row{
 		}
 		c.Return(c.NewShape(x.DType, a.Bins))
 		if a.Min == a.Max {
-			c.Drop(c.Do1(Row0("min"), &ExtremeArgs{}, x))
-			c.Drop(c.Do1(Row0("max"), &ExtremeArgs{}, x))
+			c.Drop(c.Do1(Min.Any, &ExtremeArgs{}, x))
+			c.Drop(c.Do1(Max.Any, &ExtremeArgs{}, x))
 		}
 	},
 	Source: "aten/src/ATen/native/cuda/SummaryOps.cu: _histc_cuda_template",

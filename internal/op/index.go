@@ -15,7 +15,7 @@ func (c *Call) indexDim(x, idx *Tensor, dim int) int {
 }
 
 // IndexSelect takes some indices of a dimension.
-var _ = define(Row{
+var IndexSelect = define(Row{
 	Name: "index_select", Sig: "torch.index_select(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *Call) {
 		x, idx := c.In[0], c.In[1]
 		d := c.indexDim(x, idx, c.Args.(*DimArgs).Dim)
@@ -49,12 +49,12 @@ var _ = define(Row{
 			x = y
 		}
 		c.Local(x)
-		c.Return(c.Do1(indexTensor, &DimArgs{Dim: d}, x, idx))
+		c.Return(c.Do1(IndexTensor, &DimArgs{Dim: d}, x, idx))
 	},
 	Source: "torch/csrc/autograd/python_variable_indexing.cpp",
 })
 
-var indexTensor = define(Row{
+var IndexTensor = define(Row{
 	Name: "index", Args: &DimArgs{}, Run: func(c *Call) {
 		x, idx := c.In[0], c.In[1]
 		d := c.Args.(*DimArgs).Dim

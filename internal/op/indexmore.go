@@ -31,7 +31,7 @@ func (c *Call) indexSource() {
 // gradIndexSource selects the gradient of the source: a view of what was selected
 // (expand_as).
 func (b *Back) gradIndexSource() {
-	selected := b.Do1(Row0("index_select"), &DimArgs{Dim: b.Args.(*IndexFillArgs).Dim}, b.Grads[0], b.SavedIn[1])
+	selected := b.Do1(IndexSelect, &DimArgs{Dim: b.Args.(*IndexFillArgs).Dim}, b.Grads[0], b.SavedIn[1])
 	b.Set(2, b.Do1(Expand, &ShapeArgs{Shape: b.InM[2].Size.Slice()}, selected))
 	b.Drop(selected)
 }
@@ -39,7 +39,7 @@ func (b *Back) gradIndexSource() {
 // Slices along a dimension that are added to, replaced or filled. The copy that
 // they change keeps the order of the input's dimensions.
 var (
-	_ = define(Row{
+	IndexAdd = define(Row{
 		Name: "index_add", Sig: "torch.index_add(input, dim: int, index, source, *, alpha: float = 1.0)", Args: &IndexFillArgs{}, Run: func(c *Call) {
 			c.indexSource()
 			c.Return(c.New(tensor.Contiguous(c.In[0].Size), c.In[0].DType))
@@ -60,7 +60,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/Indexing.cu: index_add_cuda_out",
 	})
-	_ = define(Row{
+	IndexCopy = define(Row{
 		Name: "index_copy", Sig: "torch.index_copy(input, dim: int, index, source)", Args: &IndexFillArgs{}, Run: func(c *Call) {
 			c.indexSource()
 			c.Return(c.New(tensor.Contiguous(c.In[0].Size), c.In[0].DType))
@@ -79,7 +79,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index_copy",
 	})
-	_ = define(Row{
+	IndexFill = define(Row{
 		Name: "index_fill", Sig: "torch.index_fill(input, dim: int, index, value: float)", Args: &IndexFillArgs{}, Run: func(c *Call) {
 			c.indexVector(c.In[0], c.In[1], c.Args.(*IndexFillArgs).Dim)
 			c.Return(c.NewLike(c.In[0]))
@@ -105,7 +105,7 @@ var (
 				c.Fail("indices: %v", err)
 			}
 			idx, x = expand(idx, both.Set(d, idx.Dim(d))), expand(x, both.Set(d, x.Dim(d)))
-			c.Return(c.Do1(Row0("gather"), &DimArgs{Dim: d}, x, idx))
+			c.Return(c.Do1(Gather, &DimArgs{Dim: d}, x, idx))
 		},
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: take_along_dim",
 	})

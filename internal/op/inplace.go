@@ -2,27 +2,26 @@ package op
 
 // inPlaceOriginal defines the in-place form of a pointwise function whose
 // derivative needs what was overwritten: autograd clones the input first.
-func inPlaceOriginal(name string, args any, grad func(*Back)) *Row {
+func inPlaceOriginal(of *Row, grad func(*Back)) *Row {
 	return define(Row{
-		Name: name, Args: args, Run: func(*Call) {}, InPlace: true, Save: []Save{In(0)}, Grad: grad,
-		Node:   nodeName(name[:len(name)-1]),
+		Name: of.Name + "_", Of: of, Args: of.Args, Run: func(*Call) {}, InPlace: true, Save: []Save{In(0)}, Grad: grad, Node: of.Node,
 		Source: "tools/autograd/derivatives.yaml: no formula of its own in terms of the result; gen_variable_type.py: original_self",
 	})
 }
 
 // The in-place forms of activations that save a copy of their input.
 var (
-	_ = inPlaceOriginal("hardtanh_", &RangeArgs{}, gradMap)
-	_ = inPlaceOriginal("hardswish_", nil, gradMap)
-	_ = inPlaceOriginal("hardsigmoid_", nil, gradMap)
-	_ = inPlaceOriginal("silu_", nil, gradMap)
-	_ = inPlaceOriginal("mish_", nil, gradMap)
+	HardtanhInPlace    = inPlaceOriginal(Hardtanh, gradMap)
+	HardswishInPlace   = inPlaceOriginal(Hardswish, gradMap)
+	HardsigmoidInPlace = inPlaceOriginal(Hardsigmoid, gradMap)
+	SiluInPlace        = inPlaceOriginal(Silu, gradMap)
+	MishInPlace        = inPlaceOriginal(Mish, gradMap)
 )
 
 // dropoutInPlace multiplies its input by noise of the same type, which
 // autograd keeps.
 var _ = define(Row{
-	Name: "dropout_", Args: &DropoutArgs{}, Composite: true,
+	Name: "dropout_", Of: Dropout, Args: &DropoutArgs{}, Composite: true,
 	Run: func(c *Call) {
 		a, x := c.Args.(*DropoutArgs), c.In[0]
 		if !c.drops(a) {

@@ -1,27 +1,36 @@
 package op
 
-import "strings"
-
-// inPlaceForms are the operators whose in-place form differs from them in nothing
+// inPlaceForm defines the in-place form of an operator that differs from it in nothing
 // but the result: it does not allocate, the derivative is the same formula, and
 // autograd clones what the formula reads of the input before it is overwritten.
 // Those of acosh, asinh and atanh have no derivative. Autocast leaves in-place
 // forms alone. Sources: tools/autograd/derivatives.yaml, where one entry serves
 // both; aten/src/ATen/autocast_mode.h.
-const inPlaceForms = `abs acos asin atan ceil cos cosh digamma erf erfc erfinv exp2 expm1 floor frac lgamma
-	log log10 log1p log2 logit nan_to_num neg reciprocal round rsqrt sign sin sinh sqrt tan trunc
-	addcdiv addcmul atan2 fmod hypot lerp pow pow.Tensor_Tensor remainder
-	index_add index_copy index_fill scatter scatter_add tril triu`
-
-func init() {
-	for _, name := range strings.Fields(inPlaceForms) {
-		r := Row0(name)
-		define(Row{
-			Name: name + "_", Args: r.Args, Run: func(c *Call) { c.fitsInPlace(r) }, InPlace: true,
-			Save: r.Save, Grad: r.Grad, Node: r.Node, Source: r.Source,
-		})
-	}
+func inPlaceForm(of *Row) *Row {
+	return define(Row{
+		Name: of.Name + "_", Of: of, Args: of.Args, Run: func(c *Call) { c.fitsInPlace(of) }, InPlace: true,
+		Save: of.Save, Grad: of.Grad, Node: of.Node, Source: of.Source,
+	})
 }
+
+func inPlaceForms(rows ...*Row) []*Row {
+	forms := make([]*Row, len(rows))
+	for i, r := range rows {
+		forms[i] = inPlaceForm(r)
+	}
+	return forms
+}
+
+// The in-place forms that are like their operators.
+var (
+	_ = inPlaceForms(
+		Abs, Acos, Asin, Atan, Ceil, Cos, Cosh, Digamma, Erf, Erfc, Erfinv, Exp2, Expm1, Floor, Frac, Lgamma, Log,
+		Log10, Log1p, Log2, Logit, NanToNum, Neg, Reciprocal, Round, Rsqrt, Sign, Sin, Sinh, Sqrt, Tan, Trunc, Addcdiv,
+		Addcmul, Atan2, Fmod, Hypot, Lerp, Remainder, IndexAdd, IndexCopy, IndexFill, Scatter, ScatterAdd, Tril, Triu,
+	)
+	powInPlace       = inPlaceForm(PowScalar)
+	powTensorInPlace = inPlaceForm(PowTensor)
+)
 
 // fitsInPlace checks the operands as r does, and that its result would have the
 // shape of the first of them, and a type that this can take.
@@ -42,18 +51,18 @@ func (c *Call) fitsInPlace(r *Row) {
 // The in-place forms of what chooses among rows.
 var (
 	_ = define(Row{
-		Name: "pow.any_", Args: &PowArgs{}, InPlace: true, Composite: true, Run: func(c *Call) {
+		Name: "pow.any_", Of: Pow, Args: &PowArgs{}, InPlace: true, Composite: true, Run: func(c *Call) {
 			if c.Opt(1) != nil {
-				c.Return(c.Do1(Row0("pow.Tensor_Tensor_"), nil, c.In...))
+				c.Return(c.Do1(powTensorInPlace, nil, c.In...))
 				return
 			}
-			c.Return(c.Do1(Row0("pow_"), c.Args, c.In[0]))
+			c.Return(c.Do1(powInPlace, c.Args, c.In[0]))
 		},
 		Source: "aten/src/ATen/native/Pow.cpp: pow_",
 	})
 	_ = define(Row{
-		Name: "square_", InPlace: true, Composite: true, Run: func(c *Call) {
-			c.Return(c.Do1(Row0("pow_"), &PowArgs{Exponent: Number{Set: true, Value: 2}}, c.In[0]))
+		Name: "square_", Of: square, InPlace: true, Composite: true, Run: func(c *Call) {
+			c.Return(c.Do1(powInPlace, &PowArgs{Exponent: Number{Set: true, Value: 2}}, c.In[0]))
 		},
 		Source: "aten/src/ATen/native/Pow.cpp: square_",
 	})

@@ -8,7 +8,7 @@ type InstanceNormArgs struct {
 
 // InstanceNorm is batch_norm with every sample's channels as channels of one
 // sample. Inputs are those of batch_norm.
-var _ = define(Row{
+var InstanceNorm = define(Row{
 	Name: "instance_norm", Args: &InstanceNormArgs{}, Composite: true, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*InstanceNormArgs)
 		if x.Rank() < 3 {
@@ -33,7 +33,7 @@ var _ = define(Row{
 			}
 			v := c.Do1(View, &ShapeArgs{Shape: []int64{n, ch}}, in[i])
 			mean := c.Do1(Mean, &ReduceArgs{Dim: []int64{0}}, v)
-			c.Drop(c.Do1(copyInPlace, nil, c.In[i], mean))
+			c.Drop(c.Do1(CopyInPlace, nil, c.In[i], mean))
 			c.Drop(mean, v)
 		}
 		c.Return(c.Do1(View, &ShapeArgs{Shape: x.Size.Slice()}, out))

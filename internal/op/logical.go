@@ -3,19 +3,20 @@ package op
 import "github.com/memplan/memplan/internal/tensor"
 
 // truth defines an operator on any types whose result is bool.
-func truth(name, params string) {
-	define(Row{Name: name, Sig: "torch." + name + params, Run: func(c *Call) {
+func truth(name, params string) *Row {
+	return define(Row{Name: name, Sig: "torch." + name + params, Run: func(c *Call) {
 		c.Return(c.New(c.elementwise(c.In...), tensor.Bool))
 	}})
 }
 
-func init() {
-	truth("logical_and", "(input, other)")
-	truth("logical_or", "(input, other)")
-	truth("logical_xor", "(input, other)")
-	truth("logical_not", "(input)")
-	truth("isnan", "(input)")
-}
+// The operators of truth.
+var (
+	LogicalAnd = truth("logical_and", "(input, other)")
+	LogicalOr  = truth("logical_or", "(input, other)")
+	LogicalXor = truth("logical_xor", "(input, other)")
+	LogicalNot = truth("logical_not", "(input)")
+	IsNaN      = truth("isnan", "(input)")
+)
 
 // larger defines maximum or minimum. Where both sides are equal each gets half
 // of the gradient.
@@ -35,7 +36,7 @@ func larger(name, node string) *Row {
 				half := b.Local(b.Do1(MulScalar, nil, g))
 				l := b.elementwise(b.SavedIn...)
 				equal := b.Local(b.New(l, tensor.Bool))
-				b.Set(i, b.Do1(whereSelf, nil, equal, half, g))
+				b.Set(i, b.Do1(WhereSelf, nil, equal, half, g))
 				b.Local(b.New(l, tensor.Bool))
 				b.DropTo(mark)
 			}
@@ -45,32 +46,32 @@ func larger(name, node string) *Row {
 }
 
 var (
-	_       = larger("maximum", "MaximumBackward0")
-	minimum = larger("minimum", "MinimumBackward0")
+	Maximum = larger("maximum", "MaximumBackward0")
+	Minimum = larger("minimum", "MinimumBackward0")
 )
 
 // The square and the reciprocal.
 var (
-	_ = define(Row{
+	square = define(Row{
 		Name: "square", Sig: "torch.square(input)", Composite: true, Run: func(c *Call) {
 			c.Return(c.Do1(PowScalar, &PowArgs{Exponent: Number{Set: true, Value: 2}}, c.In[0]))
 		},
 	})
-	_ = define(Row{
+	Reciprocal = define(Row{
 		Name: "reciprocal", Sig: "torch.reciprocal(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "ReciprocalBackward0",
 		Grad: func(b *Back) { // -grad * (result * result)
 			res := b.SavedOut[0]
-			square := b.Local(b.Do1(mulTensor, nil, res, res))
+			square := b.Local(b.Do1(MulTensor, nil, res, res))
 			neg := b.Local(b.NewLike(b.Grads[0]))
-			b.Set(0, b.Do1(mulTensor, nil, neg, square))
+			b.Set(0, b.Do1(MulTensor, nil, neg, square))
 		},
 		Source: "tools/autograd/derivatives.yaml: reciprocal",
 	})
 )
 
 // Filling in place makes no copy.
-var _ = define(Row{
-	Name: "masked_fill_", Args: MaskedFill.Args, Run: func(c *Call) {
+var MaskedFillInPlace = define(Row{
+	Name: "masked_fill_", Of: MaskedFill, Args: MaskedFill.Args, Run: func(c *Call) {
 		c.fillValue()
 		checkInPlace(c)
 	}, InPlace: true, Save: []Save{In(1)}, Node: "MaskedFillBackward0",
@@ -79,7 +80,7 @@ var _ = define(Row{
 
 // In-place functions that keep their result.
 var (
-	_ = inPlace("sigmoid_", nil, gradMap)
-	_ = inPlace("tanh_", nil, gradMap)
-	_ = inPlace("exp_", nil, gradMap)
+	SigmoidInPlace = inPlace(Sigmoid, gradMap)
+	TanhInPlace    = inPlace(Tanh, gradMap)
+	ExpInPlace     = inPlace(Exp, gradMap)
 )

@@ -3,7 +3,7 @@ package op
 import "github.com/memplan/memplan/internal/tensor"
 
 // LogSumExp is log(sum(exp(x))), computed around the maximum.
-var _ = define(Row{
+var Logsumexp = define(Row{
 	Name: "logsumexp", Sig: "torch.logsumexp(input, dim: ints, keepdim: bool = False)", Args: &ReduceArgs{}, Cast: CastFP32, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*ReduceArgs)
 		if !x.DType.IsFloating() || x.Numel() == 0 {
@@ -28,7 +28,7 @@ var _ = define(Row{
 		g, res := b.restored(b.Grads[0], dims, keep), b.restored(b.SavedOut[0], dims, keep)
 		diff := b.Local(b.Do1(Sub, &BinaryArgs{}, x, res))
 		exp := b.Local(b.NewLike(diff))
-		b.Set(0, b.Do1(mulTensor, nil, g, exp))
+		b.Set(0, b.Do1(MulTensor, nil, g, exp))
 	},
 	Source: "aten/src/ATen/native/ReduceOps.cpp: logsumexp_out_impl; torch/csrc/autograd/FunctionsManual.cpp: logsumexp_backward",
 })

@@ -83,18 +83,18 @@ func gradSameType(b *Back) {
 
 // The losses of the difference between input and target.
 var (
-	_ = define(Row{
-		Name: "mse_loss", Sig: "F.mse_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Cast: CastFP32, Run: elementLoss,
+	MSELoss = define(Row{
+		Name: "mse_loss", Takes: (*Call).floats, Sig: "F.mse_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Cast: CastFP32, Run: elementLoss,
 		Save: []Save{In(0), In(1)}, Node: "MseLossBackward0", Grad: gradSameType,
 		Source: "aten/src/ATen/native/Loss.cpp, BinaryOps",
 	})
-	smoothL1 = define(Row{
-		Name: "smooth_l1_loss", Args: &LossArgs{}, Cast: CastFP32, Run: elementLoss,
+	SmoothL1 = define(Row{
+		Name: "smooth_l1_loss", Takes: (*Call).floats, Args: &LossArgs{}, Cast: CastFP32, Run: elementLoss,
 		Save: []Save{In(0), In(1)}, Node: "SmoothL1LossBackward0", Grad: gradElementLoss,
 		Source: "aten/src/ATen/native/Loss.cpp",
 	})
 	// F.smooth_l1_loss is l1_loss where beta is 0.
-	_ = define(Row{
+	SmoothL1Loss = define(Row{
 		Name: "smooth_l1_loss.any", Sig: "F.smooth_l1_loss(input, target, *, " + lossSig + ", beta: float = 1.0)", Args: &LossArgs{}, Composite: true,
 		Run: func(c *Call) {
 			a := c.Args.(*LossArgs)
@@ -102,26 +102,26 @@ var (
 			case a.Beta < 0:
 				c.Fail("beta must not be negative")
 			case a.Beta == 0:
-				c.Return(c.Do1(l1Loss, a, c.In...))
+				c.Return(c.Do1(L1Loss, a, c.In...))
 			default:
-				c.Return(c.Do1(smoothL1, a, c.In...))
+				c.Return(c.Do1(SmoothL1, a, c.In...))
 			}
 		},
 		Source: "torch/nn/functional.py: smooth_l1_loss",
 	})
-	l1Loss = define(Row{
-		Name: "l1_loss", Sig: "F.l1_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
+	L1Loss = define(Row{
+		Name: "l1_loss", Takes: (*Call).floats, Sig: "F.l1_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
 		Run: func(c *Call) { // apply_loss_reduction((input - target).abs(), reduction)
 			c.sameShape(c.In[0], c.In[1])
 			diff := c.Do1(Sub, &BinaryArgs{}, c.In...)
-			dist := c.Do1(abs, nil, diff)
+			dist := c.Do1(Abs, nil, diff)
 			c.Return(c.reduceLoss(dist))
 			c.Drop(dist, diff)
 		},
 		Source: "aten/src/ATen/native/Loss.cpp: l1_loss",
 	})
-	_ = define(Row{
-		Name: "huber_loss", Sig: "F.huber_loss(input, target, *, " + lossSig + ", delta: float = 1.0)", Args: &LossArgs{}, Cast: CastFP32,
+	HuberLoss = define(Row{
+		Name: "huber_loss", Takes: (*Call).floats, Sig: "F.huber_loss(input, target, *, " + lossSig + ", delta: float = 1.0)", Args: &LossArgs{}, Cast: CastFP32,
 		Run: func(c *Call) {
 			c.sameShape(c.In[0], c.In[1])
 			each := c.New(c.elementwise(c.In...), c.promoted(false))

@@ -5,8 +5,8 @@ import "github.com/memplan/memplan/internal/tensor"
 // The losses of independent probabilities. Inputs are input, target, weight
 // and, with logits, pos_weight.
 var (
-	_ = define(Row{
-		Name: "binary_cross_entropy", Sig: "F.binary_cross_entropy(input, target, weight: tensor? = None, *, " + lossSig + ")", Args: &LossArgs{},
+	BinaryCrossEntropy = define(Row{
+		Name: "binary_cross_entropy", Takes: (*Call).floats, Sig: "F.binary_cross_entropy(input, target, weight: tensor? = None, *, " + lossSig + ")", Args: &LossArgs{},
 		Cast: CastForbidden, Run: func(c *Call) {
 			x := c.In[0]
 			c.sameShape(x, c.In[1])
@@ -33,8 +33,8 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/Loss.cu; torch/csrc/autograd/FunctionsManual.cpp: binary_cross_entropy_target_backward",
 	})
-	_ = define(Row{
-		Name: "binary_cross_entropy_with_logits", Args: &LossArgs{}, Cast: CastFP32, Run: runBCEWithLogits,
+	BinaryCrossEntropyWithLogits = define(Row{
+		Name: "binary_cross_entropy_with_logits", Takes: (*Call).floats, Args: &LossArgs{}, Cast: CastFP32, Run: runBCEWithLogits,
 		Sig:  "F.binary_cross_entropy_with_logits(input, target, weight: tensor? = None, *, " + lossSig + ", pos_weight: tensor? = None)",
 		Save: []Save{In(3), In(0), In(1), In(2)}, Node: "BinaryCrossEntropyWithLogitsBackward0", Grad: gradBCEWithLogits,
 		Source: "aten/src/ATen/native/Loss.cpp; torch/csrc/autograd/FunctionsManual.cpp: binary_cross_entropy_with_logits_backward",
@@ -77,7 +77,7 @@ func gradBCEWithLogits(b *Back) {
 		if pos == nil { // input.sigmoid().sub_(target).mul_(grad)
 			b.Set(0, b.NewLike(x))
 		} else { // t.add(1).sub_(target).mul_(input.sigmoid()).sub_(t), t = pos_weight * target
-			t := b.Do1(mulTensor, nil, pos, target)
+			t := b.Do1(MulTensor, nil, pos, target)
 			b.Set(0, b.NewLike(t))
 			sigmoid := b.NewLike(x)
 			b.Drop(sigmoid, t)
@@ -86,7 +86,7 @@ func gradBCEWithLogits(b *Back) {
 	if b.Need(1) {
 		minus := b.NewLike(x)
 		if pos == nil { // -self * grad
-			b.Set(1, b.Do1(mulTensor, nil, minus, b.Grads[0]))
+			b.Set(1, b.Do1(MulTensor, nil, minus, b.Grads[0]))
 		} else { // log_sigmoid(-self).sub_(log_sigmoid(self).mul_(pos_weight)).mul_(grad)
 			b.Set(1, b.NewLike(minus))
 			b.Drop(b.NewLike(x))

@@ -76,7 +76,7 @@ func (c *Call) probTarget(logp, target *Tensor, class int) {
 		dims.Dim = []int64{int64(class)}
 	}
 	last(c.Do1(Sum, dims, temps[len(temps)-1]))
-	last(c.Do1(neg, nil, temps[len(temps)-1]))
+	last(c.Do1(Neg, nil, temps[len(temps)-1]))
 	if a.Reduction == "mean" {
 		last(c.scaled(Div, temps[len(temps)-1], float64(logp.Numel()/max(logp.Dim(class), 1))))
 	}
@@ -100,22 +100,22 @@ func (c *Call) smoothed(logp, target *Tensor, class int) {
 	var smooth *Tensor
 	if weight == nil {
 		sum := c.Do1(Sum, dims, logp)
-		smooth = c.Do1(neg, nil, sum)
+		smooth = c.Do1(Neg, nil, sum)
 		c.Drop(sum)
 	} else {
 		weight = c.classWeight(logp, weight, class)
 		weighted := c.Do1(Mul, &BinaryArgs{}, logp, weight)
 		sum := c.Do1(Sum, dims, weighted)
-		smooth = c.Do1(neg, nil, sum)
+		smooth = c.Do1(Neg, nil, sum)
 		c.Drop(sum, weighted, weight)
 	}
-	ignored := c.Do1(isEqual, &BinaryArgs{Other: Number{Set: true, Value: float64(a.IgnoreIndex)}}, target)
-	c.Drop(c.Do1(maskedFillInPlace, nil, smooth, ignored))
+	ignored := c.Do1(Equal, &BinaryArgs{Other: Number{Set: true, Value: float64(a.IgnoreIndex)}}, target)
+	c.Drop(c.Do1(FillByMask, nil, smooth, ignored))
 
 	var ret *Tensor
 	switch a.Reduction {
 	case "mean": // smooth.sum() / (~ignored).sum()
-		kept := c.Do1(Row0("bitwise_not"), nil, ignored)
+		kept := c.Do1(BitwiseNot, nil, ignored)
 		n := c.Do1(Sum, &ReduceArgs{}, kept)
 		sum := c.Do1(Sum, &ReduceArgs{}, smooth)
 		ret = c.Do1(Div, &BinaryArgs{}, sum, n)

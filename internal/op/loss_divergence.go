@@ -2,7 +2,7 @@ package op
 
 // KLDiv is the divergence of the input, which is in logarithms, from the
 // target. F.kl_div divides the sum by the batch itself for "batchmean".
-var _ = define(Row{
+var KLDivFunction = define(Row{
 	Name: "kl_div.any", Args: &LossArgs{}, Composite: true,
 	Sig: "F.kl_div(input, target, *, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)",
 	Run: func(c *Call) {
@@ -23,7 +23,7 @@ var _ = define(Row{
 })
 
 var klDiv = define(Row{
-	Name: "kl_div", Args: &LossArgs{}, Cast: CastFP32, Composite: true, Run: func(c *Call) {
+	Name: "kl_div", Takes: (*Call).allFloats, Args: &LossArgs{}, Cast: CastFP32, Composite: true, Run: func(c *Call) {
 		x, target := c.In[0], c.In[1]
 		c.sameShape(x, target)
 		var left, right, each *Tensor
@@ -33,7 +33,7 @@ var klDiv = define(Row{
 			each = c.Do1(Mul, &BinaryArgs{}, left, right)
 		} else { // xlogy(target, target) - target * input
 			right = c.Do1(Mul, &BinaryArgs{}, target, x)
-			left = c.Do1(xlogy, nil, target, target)
+			left = c.Do1(Xlogy, nil, target, target)
 			each = c.Do1(Sub, &BinaryArgs{}, left, right)
 		}
 		c.Drop(left, right)
@@ -44,21 +44,21 @@ var klDiv = define(Row{
 })
 
 // xlogy is x * log(y), and 0 where x is.
-var xlogy = define(Row{
+var Xlogy = define(Row{
 	Name: "xlogy", Run: func(c *Call) { c.Return(c.New(c.elementwise(c.In...), resultType(c.In[0], c.In[1], Number{}))) },
 	Save: []Save{In(1), In(0)}, Node: "XlogyBackward0",
 	Grad: func(b *Back) {
 		x, y, g := b.SavedIn[0], b.SavedIn[1], b.Grads[0]
 		if b.Need(1) { // grad * self / other
-			product := b.Do1(mulTensor, nil, g, x)
-			b.Set(1, b.Do1(divTensor, nil, product, y))
+			product := b.Do1(MulTensor, nil, g, x)
+			b.Set(1, b.Do1(DivTensor, nil, product, y))
 			b.Drop(product)
 		}
 		if b.Need(0) { // xlogy(grad, other).masked_fill((self == 0) & (other <= 0), 0)
 			mark := b.Mark()
 			all := b.Local(b.New(b.elementwise(g, y), g.DType))
-			b.Local(b.Do1(isAtMost, &BinaryArgs{Other: Number{Set: true}}, y))
-			zero := b.Local(b.Do1(isEqual, &BinaryArgs{Other: Number{Set: true}}, x))
+			b.Local(b.Do1(LessEqual, &BinaryArgs{Other: Number{Set: true}}, y))
+			zero := b.Local(b.Do1(Equal, &BinaryArgs{Other: Number{Set: true}}, x))
 			mask := b.Local(b.New(b.elementwise(zero), zero.DType))
 			b.Set(0, b.Do1(MaskedFill, nil, all, mask))
 			b.DropTo(mark)

@@ -3,7 +3,7 @@ package op
 // The losses of distances between embeddings. Both are made of operators in
 // C++; what an expression makes goes in reverse order at its end.
 var (
-	_ = define(Row{
+	TripletMarginLoss = define(Row{
 		Name: "triplet_margin_loss", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
 		Sig: "F.triplet_margin_loss(anchor, positive, negative, *, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, " + lossSig + ")",
 		Run: func(c *Call) {
@@ -15,20 +15,20 @@ var (
 			far := c.pairwiseDistance(c.In[0], c.In[2], a.P, a.Eps, false)
 			if a.Swap {
 				swapped := c.pairwiseDistance(c.In[1], c.In[2], a.P, a.Eps, false)
-				least := c.Do1(minimum, nil, far, swapped)
+				least := c.Do1(Minimum, nil, far, swapped)
 				c.Drop(far, swapped)
 				far = least
 			}
 			sum := c.scaled(Add, near, a.Margin)
 			diff := c.Do1(Sub, &BinaryArgs{}, sum, far)
-			out := c.Do1(clampMin, atLeast(0), diff) // clamp_min(margin + near - far, 0)
+			out := c.Do1(ClampMin, atLeast(0), diff) // clamp_min(margin + near - far, 0)
 			c.Drop(diff, sum)
 			c.Return(c.reduceLoss(out))
 			c.Drop(out, far, near)
 		},
 		Source: "aten/src/ATen/native/Loss.cpp: triplet_margin_loss",
 	})
-	_ = define(Row{ // of pairwise_distance, the default
+	TripletMarginWithDistanceLoss = define(Row{ // of pairwise_distance, the default
 		Name: "triplet_margin_with_distance_loss", Args: &LossArgs{}, Composite: true,
 		Sig: "F.triplet_margin_with_distance_loss(anchor, positive, negative, *, margin: float = 1.0, swap: bool = False, " + lossSig + ")",
 		Run: func(c *Call) {
@@ -39,14 +39,14 @@ var (
 			var swapped *Tensor
 			if a.Swap {
 				swapped = c.pairwiseDistance(c.In[1], c.In[2], 2, eps, false)
-				least := c.Do1(minimum, nil, far, swapped)
+				least := c.Do1(Minimum, nil, far, swapped)
 				c.Drop(far)
 				far = least
 			}
 			sum := c.scaled(Add, near, a.Margin)
 			diff := c.Do1(Sub, &BinaryArgs{}, sum, far)
 			c.Drop(sum)
-			loss := c.Do1(clampMin, atLeast(0), diff)
+			loss := c.Do1(ClampMin, atLeast(0), diff)
 			c.Drop(diff)
 			c.Return(c.reduceLoss(loss))
 			c.Early(near)
@@ -54,7 +54,7 @@ var (
 		},
 		Source: "torch/nn/functional.py: triplet_margin_with_distance_loss",
 	})
-	_ = define(Row{
+	CosineEmbeddingLoss = define(Row{
 		Name: "cosine_embedding_loss", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
 		Sig:    "F.cosine_embedding_loss(input1, input2, target, *, margin: float = 0.0, " + lossSig + ")",
 		Run:    cosineEmbeddingLoss,
@@ -66,7 +66,7 @@ var (
 func (c *Call) pairwiseDistance(x, y *Tensor, p, eps float64, keepDim bool) *Tensor {
 	diff := c.Do1(Sub, &BinaryArgs{}, x, y)
 	moved := c.scaled(Add, diff, eps)
-	norm := c.Do1(tensorNorm, &NormArgs{P: &p, ReduceArgs: ReduceArgs{Dim: []int64{-1}, KeepDim: keepDim}}, moved)
+	norm := c.Do1(Norm, &NormArgs{P: &p, ReduceArgs: ReduceArgs{Dim: []int64{-1}, KeepDim: keepDim}}, moved)
 	c.Drop(moved, diff)
 	return norm
 }
@@ -94,15 +94,15 @@ func cosineEmbeddingLoss(c *Call) {
 	}
 	prod, mag1, mag2 := dot(x, y), square(x), square(y)
 	denom := c.Do1(Mul, &BinaryArgs{}, mag1, mag2)
-	c.Drop(c.Do1(sqrtInPlace, nil, denom))
+	c.Drop(c.Do1(SqrtOfLoss, nil, denom))
 	cos := c.Do1(Div, &BinaryArgs{}, prod, denom)
-	zeros := c.Do1(Row0("zeros"), &FillArgs{Size: cos.Size.Slice(), DType: &cos.DType})
+	zeros := c.Do1(Zeros, &FillArgs{Size: cos.Size.Slice(), DType: &cos.DType})
 	pos := c.Do1(Sub, &BinaryArgs{Left: Number{Set: true, Value: 1}}, cos) // 1 - cos
 	neg := c.scaled(Sub, cos, c.Args.(*LossArgs).Margin)
-	c.Drop(c.Do1(clampMinInPlace, atLeast(0), neg))
+	c.Drop(c.Do1(ClampMinInPlace, atLeast(0), neg))
 	where := func(sign float64, t *Tensor) *Tensor {
-		is := c.Do1(isEqual, &BinaryArgs{Other: Number{Set: true, Value: sign}}, target)
-		out := c.Do1(whereSelf, nil, is, t, zeros)
+		is := c.Do1(Equal, &BinaryArgs{Other: Number{Set: true, Value: sign}}, target)
+		out := c.Do1(WhereSelf, nil, is, t, zeros)
 		c.Drop(is)
 		return out
 	}
@@ -114,7 +114,7 @@ func cosineEmbeddingLoss(c *Call) {
 }
 
 var (
-	sqrtInPlace = define(Row{
+	SqrtOfLoss = define(Row{
 		Name: "sqrt_.loss", Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
 	})
 )

@@ -4,19 +4,19 @@ import "github.com/memplan/memplan/internal/tensor"
 
 // The losses of margins that C++ composes of operators.
 var (
-	_ = define(Row{
-		Name: "hinge_embedding_loss", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
+	HingeEmbeddingLoss = define(Row{
+		Name: "hinge_embedding_loss", Takes: (*Call).floats, Args: &LossArgs{}, Cast: CastFP32, Composite: true,
 		Sig: "F.hinge_embedding_loss(input, target, *, margin: float = 1.0, " + lossSig + ")",
 		Run: func(c *Call) {
 			x, target := c.In[0], c.In[1]
 			c.sameShape(x, target)
-			zeros := c.Local(c.Do1(Row0("zeros"), &FillArgs{Size: x.Size.Slice(), DType: &x.DType}))
+			zeros := c.Local(c.Do1(Zeros, &FillArgs{Size: x.Size.Slice(), DType: &x.DType}))
 			diff := c.Local(c.Do1(Sub, &BinaryArgs{Left: Number{Set: true, Float: true, Value: c.Args.(*LossArgs).Margin}}, x))
-			c.Drop(c.Do1(clampMinInPlace, atLeast(0), diff))
+			c.Drop(c.Do1(ClampMinInPlace, atLeast(0), diff))
 			pick := func(not float64, t *Tensor) *Tensor {
-				is := c.Do1(Row0("ne"), &BinaryArgs{Other: Number{Set: true, Value: not}}, target)
+				is := c.Do1(NotEqual, &BinaryArgs{Other: Number{Set: true, Value: not}}, target)
 				defer c.Drop(is)
-				return c.Local(c.Do1(whereSelf, nil, is, t, zeros))
+				return c.Local(c.Do1(WhereSelf, nil, is, t, zeros))
 			}
 			far := pick(1, diff)
 			near := pick(-1, x)
@@ -25,18 +25,18 @@ var (
 		},
 		Source: "aten/src/ATen/native/Loss.cpp: hinge_embedding_loss",
 	})
-	_ = define(Row{
+	MarginRankingLoss = define(Row{
 		Name: "margin_ranking_loss", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
 		Sig: "F.margin_ranking_loss(input1, input2, target, *, margin: float = 0.0, " + lossSig + ")",
 		Run: func(c *Call) { // (-target * (input1 - input2) + margin).clamp_min_(0)
 			mark := c.Mark()
 			diff := c.Local(c.Do1(Sub, &BinaryArgs{}, c.In[0], c.In[1]))
-			minus := c.Local(c.Do1(neg, nil, c.In[2]))
+			minus := c.Local(c.Do1(Neg, nil, c.In[2]))
 			product := c.Local(c.Do1(Mul, &BinaryArgs{}, minus, diff))
 			out := c.scaled(Add, product, c.Args.(*LossArgs).Margin)
 			c.DropTo(mark)
 			c.Local(out)
-			c.Drop(c.Do1(clampMinInPlace, atLeast(0), out))
+			c.Drop(c.Do1(ClampMinInPlace, atLeast(0), out))
 			c.Return(c.reduceLoss(out))
 		},
 		Source: "aten/src/ATen/native/Loss.cpp: margin_ranking_loss",
@@ -52,7 +52,7 @@ type MarginArgs struct {
 
 // The losses of margins between classes, by kernels of their own.
 var (
-	_ = define(Row{
+	MultiMarginLoss = define(Row{
 		Name: "multi_margin_loss", Args: &MarginArgs{}, Cast: CastFP32,
 		Sig: "F.multi_margin_loss(input, target, p: int = 1, margin: float = 1.0, weight: tensor? = None, *, " + lossSig + ")",
 		Run: func(c *Call) {
@@ -89,16 +89,16 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/MultiMarginLoss.cu",
 	})
-	_ = define(Row{
+	MultilabelMarginLoss = define(Row{
 		Name: "multilabel_margin_loss", Sig: "F.multilabel_margin_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Composite: true,
 		Cast: CastFP32, Run: func(c *Call) {
-			outs := c.Do(multilabelMargin, c.Args, c.In...)
+			outs := c.Do(MultilabelMargin, c.Args, c.In...)
 			c.Return(outs[0])
 			c.Drop(outs[1])
 		},
 		Source: "aten/src/ATen/native/LossMultiLabelMargin.cpp: multilabel_margin_loss",
 	})
-	multilabelMargin = define(Row{
+	MultilabelMargin = define(Row{
 		Name: "multilabel_margin_loss_forward", Args: &LossArgs{}, Run: func(c *Call) {
 			x, target := c.In[0], c.In[1]
 			c.classMargin(x)
@@ -148,8 +148,8 @@ func (c *Call) summed(each *Tensor) {
 
 // SoftMarginLoss works in place on one tensor of the input's shape, whose
 // storage the scalar keeps.
-var _ = define(Row{
-	Name: "soft_margin_loss", Sig: "F.soft_margin_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Cast: CastFP32, Run: func(c *Call) {
+var SoftMarginLoss = define(Row{
+	Name: "soft_margin_loss", Takes: (*Call).floats, Sig: "F.soft_margin_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Cast: CastFP32, Run: func(c *Call) {
 		x := c.In[0]
 		c.sameShape(x, c.In[1])
 		out := c.NewLike(x)
@@ -164,7 +164,7 @@ var _ = define(Row{
 	Save: []Save{In(0), In(1)}, Node: "SoftMarginLossBackward0",
 	Grad: func(b *Back) { // z = exp(-target * input); target * z, then in place
 		minus := b.NewLike(b.SavedIn[1])
-		product := b.Do1(mulTensor, nil, minus, b.SavedIn[0])
+		product := b.Do1(MulTensor, nil, minus, b.SavedIn[0])
 		z := b.Local(b.NewLike(product))
 		b.Drop(product, minus)
 		b.Set(0, b.New(b.elementwise(b.SavedIn[1], z), b.SavedIn[0].DType))
@@ -173,7 +173,7 @@ var _ = define(Row{
 })
 
 // MultilabelSoftMarginLoss is composed in Python.
-var _ = define(Row{
+var MultilabelSoftMarginLoss = define(Row{
 	Name: "multilabel_soft_margin_loss", Sig: "F.multilabel_soft_margin_loss(input, target, weight: tensor? = None, *, " + lossSig + ")",
 	Args: &LossArgs{}, Composite: true, Run: func(c *Call) {
 		x, target := c.In[0], c.In[1]
@@ -183,20 +183,20 @@ var _ = define(Row{
 		}
 		c.broadcastWeight(x, c.Opt(2), "weight")
 		likely := func(factor, input *Tensor) *Tensor { // factor * logsigmoid(input)
-			log := c.Do1(logSigmoid, nil, input)
+			log := c.Do1(LogSigmoid, nil, input)
 			defer c.Drop(log)
 			return c.Do1(Mul, &BinaryArgs{}, factor, log)
 		}
 		yes := likely(target, x)
 		rest := c.Do1(Sub, &BinaryArgs{Left: Number{Set: true, Value: 1}}, target)
-		minus := c.Do1(neg, nil, x)
-		log := c.Do1(logSigmoid, nil, minus)
+		minus := c.Do1(Neg, nil, x)
+		log := c.Do1(LogSigmoid, nil, minus)
 		c.Drop(minus)
 		no := c.Do1(Mul, &BinaryArgs{}, rest, log)
 		c.Drop(rest, log)
 		sum := c.Do1(Add, &BinaryArgs{}, yes, no)
 		c.Drop(yes, no)
-		loss := c.Do1(neg, nil, sum)
+		loss := c.Do1(Neg, nil, sum)
 		c.Drop(sum)
 		if w := c.Opt(2); w != nil {
 			weighted := c.Do1(Mul, &BinaryArgs{}, loss, w)

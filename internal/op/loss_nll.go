@@ -22,7 +22,7 @@ var NLLLoss = define(Row{
 		c.checkClassWeight(x, c.Opt(2))
 		switch x.Rank() {
 		case 1, 2:
-			c.Return(c.Do1(nllLoss, c.Args, x, target, c.Opt(2)))
+			c.Return(c.Do1(NLLLossOf, c.Args, x, target, c.Opt(2)))
 		case 4:
 			c.Return(c.Do1(nllLoss2d, c.Args, x, target, c.Opt(2)))
 		default:
@@ -79,10 +79,10 @@ func (c *Call) nllSpatial(x, target *Tensor) {
 }
 
 var (
-	nllLoss   = nllOf("nll_loss", nllLossForward)
-	nllLoss2d = nllOf("nll_loss2d", nllLoss2dForward)
+	NLLLossOf = nllOf("nll_loss", NLLLossForward)
+	nllLoss2d = nllOf("nll_loss2d", NLLLoss2dForward)
 
-	nllLossForward = define(Row{
+	NLLLossForward = define(Row{
 		Name: "nll_loss_forward", Args: &LossArgs{}, Run: func(c *Call) {
 			x, weight := c.In[0], c.Opt(2)
 			if c.Args.(*LossArgs).Reduction == "none" && x.Rank() == 2 {
@@ -99,7 +99,7 @@ var (
 		Grad:   gradNLL,
 		Source: "aten/src/ATen/native/cuda/Loss.cu",
 	})
-	nllLoss2dForward = define(Row{
+	NLLLoss2dForward = define(Row{
 		Name: "nll_loss2d_forward", Args: &LossArgs{}, Run: func(c *Call) {
 			x := c.In[0]
 			none := c.Args.(*LossArgs).Reduction == "none"

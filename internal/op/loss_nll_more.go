@@ -12,7 +12,7 @@ type PoissonArgs struct {
 
 // PoissonNLLLoss is exp(input) - target * input, or input - target * log(input +
 // eps), and with full Stirling's approximation of the rest.
-var _ = define(Row{
+var PoissonNLLLoss = define(Row{
 	Name: "poisson_nll_loss", Args: &PoissonArgs{}, Cast: CastFP32, Composite: true,
 	Sig: "F.poisson_nll_loss(input, target, log_input: bool = True, full: bool = False, *, eps: float = 1e-08, " + lossSig + ")",
 	Run: func(c *Call) {
@@ -26,7 +26,7 @@ var _ = define(Row{
 			loss = c.Do1(Sub, &BinaryArgs{}, exp, product)
 		} else {
 			sum := c.Local(c.scaled(Add, x, a.Eps))
-			log := c.Local(c.Do1(Row0("log"), nil, sum))
+			log := c.Local(c.Do1(Log, nil, sum))
 			product := c.Local(c.Do1(Mul, &BinaryArgs{}, target, log))
 			loss = c.Do1(Sub, &BinaryArgs{}, x, product)
 		}
@@ -45,15 +45,15 @@ var _ = define(Row{
 func (c *Call) stirling(loss, target *Tensor) {
 	mark := c.Mark()
 	circle := c.Local(c.scaled(Mul, target, 2*math.Pi))
-	logCircle := c.Local(c.Do1(Row0("log"), nil, circle))
+	logCircle := c.Local(c.Do1(Log, nil, circle))
 	half := c.Local(c.scaled(Mul, logCircle, 0.5))
-	log := c.Local(c.Do1(Row0("log"), nil, target))
+	log := c.Local(c.Do1(Log, nil, target))
 	product := c.Local(c.Do1(Mul, &BinaryArgs{}, target, log))
 	diff := c.Local(c.Do1(Sub, &BinaryArgs{}, product, target))
 	term := c.Do1(Add, &BinaryArgs{}, diff, half)
 	c.DropTo(mark)
 	c.Local(term)
-	small := c.Local(c.Do1(isAtMost, &BinaryArgs{Other: Number{Set: true, Value: 1}}, target))
+	small := c.Local(c.Do1(LessEqual, &BinaryArgs{Other: Number{Set: true, Value: 1}}, target))
 	filled := c.Local(c.Do1(MaskedFill, nil, term, small))
 	c.Drop(c.Do1(AddInPlace, &AddArgs{}, loss, filled))
 	c.DropTo(mark)
@@ -68,14 +68,14 @@ type GaussianArgs struct {
 
 // GaussianNLLLoss looks whether a variance is negative, which waits for the GPU,
 // and clamps a clone of the variances outside of autograd.
-var _ = define(Row{
+var GaussianNLLLoss = define(Row{
 	Name: "gaussian_nll_loss", Args: &GaussianArgs{}, Composite: true,
 	Sig: "F.gaussian_nll_loss(input, target, var, full: bool = False, eps: float = 1e-06, " + lossSig + ")",
 	Run: func(c *Call) {
 		x, target, v, a := c.In[0], c.In[1], c.In[2], c.Args.(*GaussianArgs)
 		c.sameShape(x, target)
-		below := c.Do1(Row0("lt"), &BinaryArgs{Other: Number{Set: true}}, v)
-		any := c.Do1(Row0("any"), &ReduceArgs{}, below)
+		below := c.Do1(Less, &BinaryArgs{Other: Number{Set: true}}, v)
+		any := c.Do1(Any, &ReduceArgs{}, below)
 		c.Drop(below, any)
 		v = c.Keep(v)
 		switch n := x.Rank(); {
@@ -90,8 +90,8 @@ var _ = define(Row{
 		clone := c.Do1(Clone, nil, v)
 		c.Drop(v)
 		v = clone
-		c.withoutGrad(func() { c.Drop(c.Do1(clampMinInPlace, atLeast(a.Eps), v)) })
-		log := c.Do1(Row0("log"), nil, v)
+		c.withoutGrad(func() { c.Drop(c.Do1(ClampMinInPlace, atLeast(a.Eps), v)) })
+		log := c.Do1(Log, nil, v)
 		diff := c.Do1(Sub, &BinaryArgs{}, x, target)
 		square := c.Do1(PowScalar, &PowArgs{Exponent: Number{Set: true, Value: 2}}, diff)
 		c.Drop(diff)

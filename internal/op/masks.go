@@ -32,9 +32,9 @@ var CausalMask = define(Row{
 
 // squareMask is torch.triu(torch.full((n, n), -inf), diagonal=1).
 func (c *Call) squareMask(n int64, d tensor.DType) *Tensor {
-	full := c.Do1(Row0("full"), &FullArgs{FillArgs: FillArgs{Size: []int64{n, n}, DType: &d}, Value: math.Inf(-1)})
+	full := c.Do1(Full, &FullArgs{FillArgs: FillArgs{Size: []int64{n, n}, DType: &d}, Value: math.Inf(-1)})
 	defer c.Drop(full)
-	return c.Do1(Row0("triu"), &DiagonalArgs{Diagonal: 1}, full)
+	return c.Do1(Triu, &DiagonalArgs{Diagonal: 1}, full)
 }
 
 // CausalMaskArgs is the length of the sequence that a mask is for.
@@ -45,8 +45,8 @@ type CausalMaskArgs struct {
 // Without a hint the stacks of transformer layers compare their mask with the
 // causal one, and wait for the GPU to know.
 var (
-	_ = define(Row{Name: "_detect_is_causal_mask.known", Args: &CausalMaskArgs{}, Composite: true, Run: detectCausalMask})
-	_ = define(Row{
+	DetectCausalMaskKnown = define(Row{Name: "_detect_is_causal_mask.known", Args: &CausalMaskArgs{}, Composite: true, Run: detectCausalMask})
+	DetectCausalMask      = define(Row{
 		Name: "_detect_is_causal_mask", Args: &CausalMaskArgs{}, Composite: true, Run: detectCausalMask,
 		NotModelled: "whether the mask of a transformer is causal, which depends on its values: one that generate_square_subsequent_mask made is, others " +
 			"are taken not to be (is_causal says so)",
@@ -58,8 +58,8 @@ func detectCausalMask(c *Call) {
 	mask := c.In[0]
 	causal := c.squareMask(c.Args.(*CausalMaskArgs).Size, mask.DType)
 	if mask.Size == causal.Size {
-		same := c.Do1(isEqual, &BinaryArgs{}, mask, causal)
-		all := c.Do1(Row0("all"), &ReduceArgs{}, same)
+		same := c.Do1(Equal, &BinaryArgs{}, mask, causal)
+		all := c.Do1(All, &ReduceArgs{}, same)
 		c.Drop(same, all)
 	}
 	c.Drop(causal)
@@ -67,7 +67,7 @@ func detectCausalMask(c *Call) {
 
 // What a TransformerEncoder does with padded sequences in eval mode: it looks
 // whether they can be nested tensors.
-var _ = define(Row{
+var NestedFromMask = define(Row{
 	Name: "_nested_tensor_from_mask_left_aligned", Run: func(c *Call) {
 		if !c.Env().Training {
 			c.Fail("TransformerEncoder in eval mode makes nested tensors of padded sequences, whose sizes depend on the data; they are not modelled (enable_nested_tensor: false)")

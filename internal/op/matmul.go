@@ -6,7 +6,7 @@ import "github.com/memplan/memplan/internal/tensor"
 // input is a matrix or contiguous and there is a bias, else matmul and an
 // in-place addition.
 var Linear = define(Row{
-	Name: "linear", Sig: "F.linear(input, weight, bias: tensor? = None)", Composite: true, Cast: CastLower,
+	Name: "linear", Takes: (*Call).oneType, Sig: "F.linear(input, weight, bias: tensor? = None)", Composite: true, Cast: CastLower,
 	Run: func(c *Call) {
 		x, w, bias := c.In[0], c.In[1], c.Opt(2)
 		if w.Rank() != 2 {
@@ -65,7 +65,7 @@ func (c *Call) transposed(t *Tensor) *Tensor { return c.Local(c.Alias(t, t.Trans
 
 // Addmm is bias + mat1 @ mat2.
 var Addmm = define(Row{
-	Name: "addmm", Sig: "torch.addmm(input, mat1, mat2)", Cast: CastLower, Run: func(c *Call) {
+	Name: "addmm", Flops: productFlops(1), Takes: (*Call).floatsOfOneType, Sig: "torch.addmm(input, mat1, mat2)", Cast: CastLower, Run: func(c *Call) {
 		bias, a, b := c.In[0], c.In[1], c.In[2]
 		if a.Rank() != 2 || b.Rank() != 2 || a.Dim(1) != b.Dim(0) {
 			c.Fail("matrices of shapes %v and %v do not multiply", a.Size, b.Size)
@@ -114,7 +114,7 @@ func (c *Call) usesLt(bias, mat2, out *Tensor) bool {
 
 // Mm is the product of two matrices.
 var Mm = define(Row{
-	Name: "mm", Cast: CastLower, Run: func(c *Call) {
+	Name: "mm", Flops: productFlops(0), Takes: (*Call).floatsOfOneType, Cast: CastLower, Run: func(c *Call) {
 		a, b := c.In[0], c.In[1]
 		if a.Dim(1) != b.Dim(0) {
 			c.Fail("matrices of shapes %v and %v do not multiply", a.Size, b.Size)
@@ -127,8 +127,10 @@ var Mm = define(Row{
 	Save: []Save{In(1, 0), In(0, 1)}, Node: "MmBackward0",
 })
 
-func init() { // derivatives that call their own row
-	Mm.Grad = func(b *Back) {
+// What calls its own row.
+var (
+	_ = Matmul.runs(matmul)
+	_ = Mm.derive(func(b *Back) {
 		g := b.Grads[0]
 		if b.Need(1) {
 			b.Set(1, b.gradRight(g, b.SavedIn[0], b.InM[1]))
@@ -136,8 +138,8 @@ func init() { // derivatives that call their own row
 		if b.Need(0) {
 			b.Set(0, b.gradLeft(g, b.SavedIn[1], b.InM[0]))
 		}
-	}
-	Bmm.Grad = func(b *Back) {
+	})
+	_ = Bmm.derive(func(b *Back) {
 		g := b.Grads[0]
 		swapped := func(t *Tensor) *Tensor { return b.Local(b.Alias(t, t.Transpose(1, 2), t.DType)) }
 		if b.Need(1) {
@@ -146,9 +148,8 @@ func init() { // derivatives that call their own row
 		if b.Need(0) {
 			b.Set(0, b.Do1(Bmm, nil, g, swapped(b.SavedIn[1])))
 		}
-	}
-	Matmul.Run = matmul
-}
+	})
+)
 
 // gradLeft is the gradient of a in a @ b: grad @ b.T, computed transposed if a
 // was column-major (mm_mat1_backward).
@@ -189,7 +190,7 @@ func (c *Call) blasMatrices(a, b *Tensor) {
 
 // Bmm is the product of two batches of matrices.
 var Bmm = define(Row{
-	Name: "bmm", Sig: "torch.bmm(input, mat2)", Cast: CastLower, Run: func(c *Call) {
+	Name: "bmm", Flops: productFlops(0), Takes: (*Call).floatsOfOneType, Sig: "torch.bmm(input, mat2)", Cast: CastLower, Run: func(c *Call) {
 		a, b := c.In[0], c.In[1]
 		if a.Rank() != 3 || b.Rank() != 3 || a.Dim(0) != b.Dim(0) || a.Dim(2) != b.Dim(1) {
 			c.Fail("batches of matrices of shapes %v and %v do not multiply", a.Size, b.Size)
@@ -230,7 +231,7 @@ func (c *Call) blasBatches(a, b, out *Tensor) {
 // Matmul is torch.matmul: products of vectors, matrices and batches
 // (aten/src/ATen/native/LinearAlgebra.cpp: _matmul_impl).
 var Matmul = define(Row{
-	Name: "matmul", Sig: "@ matmul(input, other)", Composite: true, Cast: CastLower, // Run: matmul
+	Name: "matmul", Sig: "@ matmul(input, other)", Composite: true, Cast: CastLower,
 	Source: "aten/src/ATen/native/LinearAlgebra.cpp: _matmul_impl, should_fold",
 })
 

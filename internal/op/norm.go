@@ -14,14 +14,14 @@ var LayerNorm = define(Row{
 	Name: "layer_norm", Args: &LayerNormArgs{}, Cast: CastFP32, Composite: true,
 	Sig: "F.layer_norm(input, normalized_shape: ints, weight: tensor? = None, bias: tensor? = None, eps: float = 1e-05)",
 	Run: func(c *Call) {
-		outs := c.Do(nativeLayerNorm, c.Args, c.In...)
+		outs := c.Do(NativeLayerNorm, c.Args, c.In...)
 		c.Return(outs[0])
 		c.Drop(outs[1], outs[2])
 	},
 })
 
-var nativeLayerNorm = define(Row{
-	Name: "native_layer_norm", Args: &LayerNormArgs{}, Run: func(c *Call) {
+var NativeLayerNorm = define(Row{
+	Name: "native_layer_norm", Takes: (*Call).floatsOfOneType, Args: &LayerNormArgs{}, Run: func(c *Call) {
 		x, shape := c.In[0], c.Args.(*LayerNormArgs).Shape
 		rows := c.normRows(x, shape)
 		x = c.contiguous(x)
@@ -115,7 +115,7 @@ func (a *BatchNormArgs) training(c *Call) bool { return a.Batch || !a.Running &&
 // (_batch_norm_impl_index in aten/src/ATen/native/Normalization.cpp). Inputs
 // are input, weight, bias, running_mean, running_var.
 var BatchNorm = define(Row{
-	Name: "batch_norm", Args: &BatchNormArgs{}, Composite: true,
+	Name: "batch_norm", Takes: (*Call).normTypes, Args: &BatchNormArgs{}, Composite: true,
 	Run: func(c *Call) {
 		x, w, bias := c.In[0], c.Opt(1), c.Opt(2)
 		if x.Rank() < 2 {
@@ -127,9 +127,9 @@ var BatchNorm = define(Row{
 			}
 		}
 		a := c.Args.(*BatchNormArgs)
-		in, row := c.In, nativeBatchNorm
+		in, row := c.In, NativeBatchNorm
 		if c.usesCudnnBatchNorm(a, x, w, bias) {
-			row = cudnnBatchNorm
+			row = CudnnBatchNorm
 			in = append([]*Tensor{c.Local(c.inSuggestedFormat(x))}, c.In[1:]...)
 		}
 		outs := c.Do(row, a, in...)
@@ -209,7 +209,7 @@ func (c *Call) statistics(x *Tensor, values int64) {
 }
 
 var (
-	nativeBatchNorm = define(Row{
+	NativeBatchNorm = define(Row{
 		Name: "native_batch_norm", Args: &BatchNormArgs{}, Run: func(c *Call) {
 			x := c.In[0]
 			acc := x.DType.Accumulate()
@@ -235,7 +235,7 @@ var (
 		Save: []Save{In(0), In(3), In(4), In(1), Out(1), Out(2)}, NoGrad: []int{1, 2}, Node: "NativeBatchNormBackward0",
 		Grad: gradBatchNorm, Source: "aten/src/ATen/native/cuda/Normalization.cu",
 	})
-	cudnnBatchNorm = define(Row{
+	CudnnBatchNorm = define(Row{
 		Name: "cudnn_batch_norm", Args: &BatchNormArgs{}, Run: func(c *Call) {
 			x, n := c.In[0], int64(0)
 			if c.Args.(*BatchNormArgs).training(c) {
@@ -324,17 +324,17 @@ type GroupNormArgs struct {
 
 // GroupNorm normalizes over groups of channels.
 var GroupNorm = define(Row{
-	Name: "group_norm", Args: &GroupNormArgs{}, Cast: CastFP32, Composite: true,
+	Name: "group_norm", Takes: (*Call).floatsOfOneType, Args: &GroupNormArgs{}, Cast: CastFP32, Composite: true,
 	Sig: "F.group_norm(input, num_groups: int, weight: tensor? = None, bias: tensor? = None, eps: float = 1e-05)",
 	Run: func(c *Call) {
 		in := append([]*Tensor{c.Local(c.Do1(Contiguous, nil, c.In[0]))}, c.In[1:]...)
-		outs := c.Do(nativeGroupNorm, c.Args, in...)
+		outs := c.Do(NativeGroupNorm, c.Args, in...)
 		c.Return(outs[0])
 		c.Drop(outs[1], outs[2])
 	},
 })
 
-var nativeGroupNorm = define(Row{
+var NativeGroupNorm = define(Row{
 	Name: "native_group_norm", Args: &GroupNormArgs{}, Run: func(c *Call) {
 		if c.In[0].Rank() < 2 {
 			c.Fail("group_norm needs at least two dimensions, not shape %v", c.In[0].Size)

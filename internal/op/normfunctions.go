@@ -26,7 +26,7 @@ var (
 			"use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-05)",
 		Run: func(c *Call) {
 			a := c.Args.(*NormFunctionArgs)
-			c.normFunction(Row0("instance_norm"), &InstanceNormArgs{Batch: a.Use, Running: !a.Use, Momentum: a.Momentum, Eps: a.Eps}, !a.Use)
+			c.normFunction(InstanceNorm, &InstanceNormArgs{Batch: a.Use, Running: !a.Use, Momentum: a.Momentum, Eps: a.Eps}, !a.Use)
 		},
 		Source: "torch/nn/functional.py: instance_norm",
 	})

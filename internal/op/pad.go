@@ -73,22 +73,22 @@ var ConstantPad = define(Row{
 	Source: "aten/src/ATen/native/PadNd.cpp: constant_pad_nd",
 })
 
-func init() {
-	ConstantPad.Grad = func(b *Back) {
-		back := make([]int64, len(b.Args.(*PadArgs).Pad))
-		for i, n := range b.Args.(*PadArgs).Pad {
-			back[i] = -n
-		}
-		b.Set(0, b.Do1(ConstantPad, &PadArgs{Pad: back}, b.Grads[0]))
+var _ = ConstantPad.derive(func(b *Back) {
+	back := make([]int64, len(b.Args.(*PadArgs).Pad))
+	for i, n := range b.Args.(*PadArgs).Pad {
+		back[i] = -n
 	}
-}
+	b.Set(0, b.Do1(ConstantPad, &PadArgs{Pad: back}, b.Grads[0]))
+})
 
-// borderPads are the kernels that repeat what lies at the border, by mode and
-// number of dimensions.
-var borderPads = map[string][4]*Row{
-	"reflect":   {1: borderPad("reflection", 1), 2: borderPad("reflection", 2), 3: borderPad("reflection", 3)},
-	"replicate": {1: borderPad("replication", 1), 2: borderPad("replication", 2), 3: borderPad("replication", 3)},
-}
+// The kernels that repeat what lies at the border, by number of dimensions.
+var (
+	ReflectionPads  = [4]*Row{1: borderPad("reflection", 1), 2: borderPad("reflection", 2), 3: borderPad("reflection", 3)}
+	ReplicationPads = [4]*Row{1: borderPad("replication", 1), 2: borderPad("replication", 2), 3: borderPad("replication", 3)}
+)
+
+// borderPads are the rows by the mode of F.pad.
+var borderPads = map[string][4]*Row{"reflect": ReflectionPads, "replicate": ReplicationPads}
 
 // borderPad defines reflection_pad1d and its like. The kernels of reflection want
 // their input in rows, those of one and two dimensions the gradient, too;
@@ -161,14 +161,14 @@ func (c *Call) padCircular(x *Tensor, a *PadArgs) *Tensor {
 		rebind(&inner, slice(inner, d, max(left, 0), size.At(d)-max(right, 0)))
 		rebind(&source, slice(source, d, max(-left, 0), x.Dim(d)-max(-right, 0)))
 	}
-	c.Drop(c.Do1(copyInPlace, nil, inner, source))
+	c.Drop(c.Do1(CopyInPlace, nil, inner, source))
 	for i := 0; i < len(p); i += 2 {
 		d, left, right := rank-1-i/2, p[i], p[i+1]
 		end := size.At(d)
 		wrap := func(to, from, length int64) {
 			rebind(&inner, slice(out, d, to, to+length))
 			rebind(&source, slice(out, d, from, from+length))
-			c.Drop(c.Do1(copyInPlace, nil, inner, source))
+			c.Drop(c.Do1(CopyInPlace, nil, inner, source))
 		}
 		if left > 0 {
 			wrap(0, end-left-max(right, 0), left)
@@ -182,18 +182,16 @@ func (c *Call) padCircular(x *Tensor, a *PadArgs) *Tensor {
 }
 
 // copyInPlace is self.copy_(src); what it overwrites has no gradient.
-var copyInPlace = define(Row{
+var CopyInPlace = define(Row{
 	Name: "copy_", Run: checkInPlace, InPlace: true, Node: "CopyBackwards",
 	Source: "torch/csrc/autograd/VariableTypeManual.cpp: copy_; functions/tensor.cpp: CopyBackwards",
 })
 
-func init() {
-	copyInPlace.Grad = func(b *Back) {
-		if b.Need(0) {
-			b.Set(0, b.NewLike(b.Grads[0]))
-		}
-		if b.Need(1) {
-			b.Set(1, b.Do1(To, &ToCopyArgs{DType: b.InM[1].DType}, b.Grads[0]))
-		}
+var _ = CopyInPlace.derive(func(b *Back) {
+	if b.Need(0) {
+		b.Set(0, b.NewLike(b.Grads[0]))
 	}
-}
+	if b.Need(1) {
+		b.Set(1, b.Do1(To, &ToCopyArgs{DType: b.InM[1].DType}, b.Grads[0]))
+	}
+})

@@ -48,14 +48,14 @@ func (c *Call) poolShape(x *Tensor, a *PoolArgs) tensor.Dims {
 // MaxPool keeps its input and the int64 index of each maximum.
 var MaxPool = define(Row{
 	Name: "max_pool", Args: &PoolArgs{}, Composite: true, Run: func(c *Call) {
-		outs := c.Do(maxPoolIndices, c.Args, c.In[0])
+		outs := c.Do(MaxPool2dIndices, c.Args, c.In[0])
 		c.Return(outs[0])
 		c.Drop(outs[1])
 	},
 })
 
-var maxPoolIndices = define(Row{
-	Name: "max_pool2d_with_indices", Args: &PoolArgs{}, Run: func(c *Call) {
+var MaxPool2dIndices = define(Row{
+	Name: "max_pool2d_with_indices", Takes: (*Call).floats, Args: &PoolArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*PoolArgs)
 		last := x.IsChannelsLast()
 		l := tensor.InFormat(c.poolShape(x, a), last)
@@ -77,7 +77,7 @@ var maxPoolIndices = define(Row{
 
 // AvgPool keeps its input for its shape alone.
 var AvgPool = define(Row{
-	Name: "avg_pool", Args: &PoolArgs{}, Run: func(c *Call) {
+	Name: "avg_pool", Takes: (*Call).floats, Args: &PoolArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*PoolArgs)
 		last := x.IsChannelsLast()
 		out := c.New(tensor.InFormat(c.poolShape(x, a), last), x.DType)
@@ -103,7 +103,7 @@ type AdaptiveArgs struct {
 // AdaptiveAvgPool is a mean where the output has one element, as PyTorch
 // computes it, else a kernel of its own.
 var AdaptiveAvgPool = define(Row{
-	Name: "adaptive_avg_pool", Args: &AdaptiveArgs{}, Composite: true, Run: func(c *Call) {
+	Name: "adaptive_avg_pool", Takes: (*Call).floats, Args: &AdaptiveArgs{}, Composite: true, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*AdaptiveArgs)
 		n := len(a.Size)
 		if x.Rank() != n+1 && x.Rank() != n+2 {
@@ -124,7 +124,7 @@ var AdaptiveAvgPool = define(Row{
 			c.Return(y)
 			return
 		}
-		c.Return(c.Do1(adaptiveAvgPool, a, x))
+		c.Return(c.Do1(AdaptiveAvgPool2dKernel, a, x))
 	},
 	Source: "aten/src/ATen/native/AdaptiveAveragePooling.cpp",
 })
@@ -145,7 +145,7 @@ var channelsLastPixel = define(Row{
 	Source: "torch/csrc/autograd/FunctionsManual.cpp: as_strided_backward",
 })
 
-var adaptiveAvgPool = define(Row{
+var AdaptiveAvgPool2dKernel = define(Row{
 	Name: "_adaptive_avg_pool2d", Args: &AdaptiveArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*AdaptiveArgs)
 		size := x.Size

@@ -32,12 +32,12 @@ func (a *PoolArgs) wide() *PoolArgs {
 
 // The poolings over one dimension.
 var (
-	_ = flat("max_pool1d", func(c *Call, x *Tensor) *Tensor { return c.Do1(MaxPool, c.Args.(*PoolArgs).wide(), x) })
-	_ = flat("avg_pool1d", func(c *Call, x *Tensor) *Tensor { return c.Do1(AvgPool, c.Args.(*PoolArgs).wide(), x) })
-	_ = flat("adaptive_avg_pool1d", func(c *Call, x *Tensor) *Tensor {
+	maxPool1d         = flat("max_pool1d", func(c *Call, x *Tensor) *Tensor { return c.Do1(MaxPool, c.Args.(*PoolArgs).wide(), x) })
+	avgPool1d         = flat("avg_pool1d", func(c *Call, x *Tensor) *Tensor { return c.Do1(AvgPool, c.Args.(*PoolArgs).wide(), x) })
+	adaptiveAvgPool1d = flat("adaptive_avg_pool1d", func(c *Call, x *Tensor) *Tensor {
 		return c.Do1(AdaptiveAvgPool, &AdaptiveArgs{Size: []int64{1, c.Args.(*AdaptiveArgs).Size[0]}}, x)
 	})
-	_ = flat("adaptive_max_pool1d", func(c *Call, x *Tensor) *Tensor {
+	adaptiveMaxPool1d = flat("adaptive_max_pool1d", func(c *Call, x *Tensor) *Tensor {
 		return c.Do1(adaptiveMaxPool, &AdaptiveArgs{Size: []int64{1, c.Args.(*AdaptiveArgs).Size[0]}}, x)
 	})
 )
@@ -70,24 +70,24 @@ func gradPlain(b *Back) {
 
 // The poolings over three dimensions.
 var (
-	_ = define(Row{
-		Name: "max_pool3d", Args: &PoolArgs{}, Composite: true, Run: func(c *Call) {
-			outs := c.Do(maxPool3dIndices, c.Args, c.In[0])
+	maxPool3d = define(Row{
+		Name: "max_pool3d", Takes: (*Call).floats, Args: &PoolArgs{}, Composite: true, Run: func(c *Call) {
+			outs := c.Do(MaxPool3dIndices, c.Args, c.In[0])
 			c.Return(outs[0])
 			c.Drop(outs[1])
 		},
 	})
-	maxPool3dIndices = define(Row{
+	MaxPool3dIndices = define(Row{
 		Name: "max_pool3d_with_indices", Args: &PoolArgs{}, Run: func(c *Call) { c.pool3d(c.In[0].DType, tensor.Int64) },
 		Save: []Save{In(0), Out(1)}, Node: "MaxPool3DWithIndicesBackward0", Grad: gradPlain,
 		Source: "aten/src/ATen/native/cuda/DilatedMaxPool3d.cu",
 	})
-	avgPool3d = define(Row{
-		Name: "avg_pool3d", Args: &PoolArgs{}, Run: func(c *Call) { c.pool3d(c.In[0].DType) },
+	AvgPool3d = define(Row{
+		Name: "avg_pool3d", Takes: (*Call).floats, Args: &PoolArgs{}, Run: func(c *Call) { c.pool3d(c.In[0].DType) },
 		Save: []Save{In(0)}, Node: "AvgPool3DBackward0", Grad: gradPlain,
 		Source: "aten/src/ATen/native/cuda/AveragePool3d.cu",
 	})
-	adaptiveAvgPool3d = define(Row{
+	AdaptiveAvgPool3dKernel = define(Row{
 		Name: "_adaptive_avg_pool3d", Args: &AdaptiveArgs{}, Run: func(c *Call) {
 			c.checkVolume(c.In[0])
 			size := c.adaptiveSize()
@@ -97,11 +97,11 @@ var (
 		Save: []Save{In(0)}, Node: "AdaptiveAvgPool3DBackward0", Grad: gradPlain,
 		Source: "aten/src/ATen/native/cuda/AdaptiveAveragePooling3d.cu",
 	})
-	_ = define(Row{
-		Name: "adaptive_avg_pool3d", Args: &AdaptiveArgs{}, Composite: true, Run: func(c *Call) {
+	adaptiveAvgPool3d = define(Row{
+		Name: "adaptive_avg_pool3d", Takes: (*Call).floats, Args: &AdaptiveArgs{}, Composite: true, Run: func(c *Call) {
 			for _, s := range c.Args.(*AdaptiveArgs).Size {
 				if s != 1 {
-					c.Return(c.Do1(adaptiveAvgPool3d, c.Args, c.In[0]))
+					c.Return(c.Do1(AdaptiveAvgPool3dKernel, c.Args, c.In[0]))
 					return
 				}
 			}
@@ -111,17 +111,17 @@ var (
 	})
 	adaptiveMaxPool = define(Row{
 		Name: "adaptive_max_pool", Args: &AdaptiveArgs{}, Composite: true, Run: func(c *Call) {
-			row := adaptiveMaxPool2d
+			row := AdaptiveMaxPool2d
 			if len(c.Args.(*AdaptiveArgs).Size) == 3 {
-				row = adaptiveMaxPool3d
+				row = AdaptiveMaxPool3d
 			}
 			outs := c.Do(row, c.Args, c.In[0])
 			c.Return(outs[0])
 			c.Drop(outs[1])
 		},
 	})
-	adaptiveMaxPool2d = define(Row{
-		Name: "adaptive_max_pool2d", Args: &AdaptiveArgs{}, Run: func(c *Call) { // the kernel works in row-major order
+	AdaptiveMaxPool2d = define(Row{
+		Name: "adaptive_max_pool2d", Takes: (*Call).floats, Args: &AdaptiveArgs{}, Run: func(c *Call) { // the kernel works in row-major order
 			x := c.In[0]
 			l := tensor.InFormat(c.adaptiveSize(), x.IsChannelsLast())
 			c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
@@ -139,7 +139,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/AdaptiveMaxPooling2d.cu",
 	})
-	adaptiveMaxPool3d = define(Row{
+	AdaptiveMaxPool3d = define(Row{
 		Name: "adaptive_max_pool3d", Args: &AdaptiveArgs{}, Run: func(c *Call) {
 			x, size := c.In[0], tensor.Contiguous(c.adaptiveSize())
 			c.checkVolume(x)

@@ -8,12 +8,12 @@ import (
 
 // The rows of poolings by number of dimensions.
 var (
-	maxPools  = [4]string{"", "max_pool1d", "max_pool", "max_pool3d"}
-	avgPools  = [4]string{"", "avg_pool1d", "avg_pool", "avg_pool3d"}
-	maxBoth   = [4]string{"", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices"}
-	meanPools = [4]string{"", "adaptive_avg_pool1d", "adaptive_avg_pool", "adaptive_avg_pool3d"}
-	peakPools = [4]string{"", "adaptive_max_pool1d", "adaptive_max_pool", "adaptive_max_pool"}
-	peakBoth  = [4]string{"", "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool3d"}
+	MaxPools                    = [4]*Row{1: maxPool1d, 2: MaxPool, 3: maxPool3d}
+	MaxPoolsWithIndices         = [4]*Row{1: maxPool1dIndices, 2: MaxPool2dIndices, 3: MaxPool3dIndices}
+	AvgPools                    = [4]*Row{1: avgPool1d, 2: AvgPool, 3: AvgPool3d}
+	AdaptiveAvgPools            = [4]*Row{1: adaptiveAvgPool1d, 2: AdaptiveAvgPool, 3: adaptiveAvgPool3d}
+	AdaptiveMaxPools            = [4]*Row{1: adaptiveMaxPool1d, 2: adaptiveMaxPool, 3: adaptiveMaxPool}
+	AdaptiveMaxPoolsWithIndices = [4]*Row{1: adaptiveMaxPool1dIndices, 2: AdaptiveMaxPool2d, 3: AdaptiveMaxPool3d}
 )
 
 // AdaptiveOptions are the arguments of F.adaptive_max_pool2d and its like.
@@ -23,61 +23,67 @@ type AdaptiveOptions struct {
 }
 
 // poolFunctions defines the poolings of torch.nn.functional over n dimensions.
-func poolFunctions(n int) {
+func poolFunctions(n int) [4]*Row {
 	name := func(s string) string { return fmt.Sprintf(s, n) }
-	define(Row{
-		Name: name("max_pool%dd.any"), Args: &PoolOptions{}, Composite: true,
-		Sig: name("F.max_pool%dd(input, kernel_size: pair, stride: pair? = None, padding: pair = 0, dilation: pair = 1, ceil_mode: bool = False, return_indices: bool = False)"),
-		Run: func(c *Call) {
-			o, row := c.Args.(*PoolOptions), maxPools[n]
-			if o.Indices {
-				row = maxBoth[n]
-			}
-			c.Return(c.Do(Row0(row), c.pool(o, n), c.In[0])...)
-		},
-		Source: "torch/nn/functional.py: max_pool2d",
-	})
 	further := ""
 	if n > 1 {
 		further = ", divisor_override: int? = None"
 	}
-	define(Row{
-		Name: name("avg_pool%dd.any"), Args: &PoolOptions{}, Composite: true,
-		Sig: name("F.avg_pool%dd(input, kernel_size: pair, stride: pair? = None, padding: pair = 0, ceil_mode: bool = False, count_include_pad: bool = True" + further + ")"),
-		Run: func(c *Call) { c.Return(c.Do1(Row0(avgPools[n]), c.pool(c.Args.(*PoolOptions), n), c.In[0])) },
-	})
-	define(Row{
-		Name: name("adaptive_avg_pool%dd.any"), Args: &AdaptiveOptions{}, Composite: true,
-		Sig: name("F.adaptive_avg_pool%dd(input, output_size: pair)"),
-		Run: func(c *Call) {
-			size := c.spatial("output_size", c.Args.(*AdaptiveOptions).Size, n, 1)
-			c.Return(c.Do1(Row0(meanPools[n]), &AdaptiveArgs{Size: size}, c.In[0]))
-		},
-	})
-	define(Row{
-		Name: name("adaptive_max_pool%dd.any"), Args: &AdaptiveOptions{}, Composite: true,
-		Sig: name("F.adaptive_max_pool%dd(input, output_size: pair, return_indices: bool = False)"),
-		Run: func(c *Call) {
-			o, row := c.Args.(*AdaptiveOptions), peakPools[n]
-			if o.Indices {
-				row = peakBoth[n]
-			}
-			c.Return(c.Do(Row0(row), &AdaptiveArgs{Size: c.spatial("output_size", o.Size, n, 1)}, c.In[0])...)
-		},
-	})
-	define(Row{ // (sign(out) * relu(abs(out))).mul(k).pow(1 / p) of the mean of powers
-		Name: name("lp_pool%dd"), Args: &PoolOptions{}, Composite: true,
-		Sig: name("F.lp_pool%dd(input, norm_type: float, kernel_size: pair, stride: pair? = None, ceil_mode: bool = False)"),
+	return [4]*Row{
+		define(Row{
+			Name: name("max_pool%dd.any"), Args: &PoolOptions{}, Composite: true,
+			Sig: name("F.max_pool%dd(input, kernel_size: pair, stride: pair? = None, padding: pair = 0, dilation: pair = 1, ceil_mode: bool = False, return_indices: bool = False)"),
+			Run: func(c *Call) {
+				o, row := c.Args.(*PoolOptions), MaxPools[n]
+				if o.Indices {
+					row = MaxPoolsWithIndices[n]
+				}
+				c.Return(c.Do(row, c.pool(o, n), c.In[0])...)
+			},
+			Source: "torch/nn/functional.py: max_pool2d",
+		}),
+		define(Row{
+			Name: name("avg_pool%dd.any"), Args: &PoolOptions{}, Composite: true,
+			Sig: name("F.avg_pool%dd(input, kernel_size: pair, stride: pair? = None, padding: pair = 0, ceil_mode: bool = False, count_include_pad: bool = True" + further + ")"),
+			Run: func(c *Call) { c.Return(c.Do1(AvgPools[n], c.pool(c.Args.(*PoolOptions), n), c.In[0])) },
+		}),
+		define(Row{
+			Name: name("adaptive_avg_pool%dd.any"), Args: &AdaptiveOptions{}, Composite: true,
+			Sig: name("F.adaptive_avg_pool%dd(input, output_size: pair)"),
+			Run: func(c *Call) {
+				size := c.spatial("output_size", c.Args.(*AdaptiveOptions).Size, n, 1)
+				c.Return(c.Do1(AdaptiveAvgPools[n], &AdaptiveArgs{Size: size}, c.In[0]))
+			},
+		}),
+		define(Row{
+			Name: name("adaptive_max_pool%dd.any"), Args: &AdaptiveOptions{}, Composite: true,
+			Sig: name("F.adaptive_max_pool%dd(input, output_size: pair, return_indices: bool = False)"),
+			Run: func(c *Call) {
+				o, row := c.Args.(*AdaptiveOptions), AdaptiveMaxPools[n]
+				if o.Indices {
+					row = AdaptiveMaxPoolsWithIndices[n]
+				}
+				c.Return(c.Do(row, &AdaptiveArgs{Size: c.spatial("output_size", o.Size, n, 1)}, c.In[0])...)
+			},
+		}),
+	}
+}
+
+// lpPool defines a mean of powers: (sign(out) * relu(abs(out))).mul(k).pow(1 / p).
+func lpPool(n int) *Row {
+	return define(Row{
+		Name: fmt.Sprintf("lp_pool%dd", n), Args: &PoolOptions{}, Composite: true,
+		Sig: fmt.Sprintf("F.lp_pool%dd(input, norm_type: float, kernel_size: pair, stride: pair? = None, ceil_mode: bool = False)", n),
 		Run: func(c *Call) {
 			o := c.Args.(*PoolOptions)
 			if o.Norm == 0 {
 				c.Fail("norm_type must not be 0")
 			}
 			power := c.Do1(PowScalar, &PowArgs{Exponent: Number{Set: true, Float: true, Value: o.Norm}}, c.In[0])
-			out := c.Local(c.Do1(Row0(avgPools[n]), c.pool(o, n), power))
+			out := c.Local(c.Do1(AvgPools[n], c.pool(o, n), power))
 			c.Drop(power)
-			sign := c.Do1(Row0("sign"), nil, out)
-			size := c.Do1(abs, nil, out)
+			sign := c.Do1(Sign, nil, out)
+			size := c.Do1(Abs, nil, out)
 			up := c.Do1(Relu, nil, size)
 			c.Drop(size)
 			product := c.Do1(Mul, &BinaryArgs{}, sign, up)
@@ -95,21 +101,23 @@ func poolFunctions(n int) {
 	})
 }
 
-func init() {
-	for n := 1; n <= 3; n++ {
-		poolFunctions(n)
-	}
-	flatBoth("max_pool1d_with_indices", &PoolArgs{}, func(c *Call, x *Tensor) []*Tensor {
-		return c.Do(maxPoolIndices, c.Args.(*PoolArgs).wide(), x)
+// The poolings of torch.nn.functional.
+var (
+	_ = [3][4]*Row{poolFunctions(1), poolFunctions(2), poolFunctions(3)}
+
+	LPPools = [4]*Row{1: lpPool(1), 2: lpPool(2), 3: lpPool(3)}
+
+	maxPool1dIndices = flatBoth("max_pool1d_with_indices", &PoolArgs{}, func(c *Call, x *Tensor) []*Tensor {
+		return c.Do(MaxPool2dIndices, c.Args.(*PoolArgs).wide(), x)
 	})
-	flatBoth("adaptive_max_pool1d_with_indices", &AdaptiveArgs{}, func(c *Call, x *Tensor) []*Tensor {
-		return c.Do(adaptiveMaxPool2d, &AdaptiveArgs{Size: []int64{1, c.Args.(*AdaptiveArgs).Size[0]}}, x)
+	adaptiveMaxPool1dIndices = flatBoth("adaptive_max_pool1d_with_indices", &AdaptiveArgs{}, func(c *Call, x *Tensor) []*Tensor {
+		return c.Do(AdaptiveMaxPool2d, &AdaptiveArgs{Size: []int64{1, c.Args.(*AdaptiveArgs).Size[0]}}, x)
 	})
-}
+)
 
 // flatBoth is flat for a pooling that gives its indices, too.
-func flatBoth(name string, args any, run func(c *Call, x *Tensor) []*Tensor) {
-	define(Row{
+func flatBoth(name string, args any, run func(c *Call, x *Tensor) []*Tensor) *Row {
+	return define(Row{
 		Name: name, Args: args, Composite: true, Run: func(c *Call) {
 			if r := c.In[0].Rank(); r != 2 && r != 3 {
 				c.Fail("pooling over one dimension needs 2 or 3 dimensions, not shape %v", c.In[0].Size)
@@ -133,12 +141,17 @@ type FractionalArgs struct {
 	Indices bool      `arg:"return_indices"`
 }
 
-// fractionalPool defines fractional max pooling over n dimensions: where the
-// windows lie is drawn for each channel.
-func fractionalPool(n int) {
-	name := fmt.Sprintf("fractional_max_pool%dd", n)
-	kernel := define(Row{
-		Name: name, Args: &FractionalArgs{}, Run: func(c *Call) {
+// FractionalMaxPools are the kernels of fractional max pooling, by number of
+// dimensions: where the windows lie is drawn for each channel.
+// FractionalMaxPoolFunctions are what specs call.
+var (
+	FractionalMaxPools         = [4]*Row{2: fractionalPool(2), 3: fractionalPool(3)}
+	FractionalMaxPoolFunctions = [4]*Row{2: fractionalPoolFunction(2), 3: fractionalPoolFunction(3)}
+)
+
+func fractionalPool(n int) *Row {
+	return define(Row{
+		Name: fmt.Sprintf("fractional_max_pool%dd", n), Args: &FractionalArgs{}, Run: func(c *Call) {
 			x, a := c.In[0], c.Args.(*FractionalArgs)
 			size := x.Size
 			for i := range n {
@@ -156,7 +169,11 @@ func fractionalPool(n int) {
 		},
 		Source: "aten/src/ATen/native/cuda/FractionalMaxPool2d.cu, FractionalMaxPool3d.cu",
 	})
-	define(Row{
+}
+
+func fractionalPoolFunction(n int) *Row {
+	name := fmt.Sprintf("fractional_max_pool%dd", n)
+	return define(Row{
 		Name: name + ".any", Args: &FractionalArgs{}, Composite: true,
 		Sig: "F." + name + "(input, kernel_size: pair, output_size: pair? = None, output_ratio: floats? = None, return_indices: bool = False)",
 		Run: func(c *Call) {
@@ -188,8 +205,8 @@ func fractionalPool(n int) {
 			if x.Rank() == n+2 {
 				batch = x.Dim(0)
 			}
-			samples := c.Do1(Row0("rand"), &FillArgs{Size: []int64{batch, x.Dim(-n - 1), int64(n)}, DType: &x.DType})
-			outs := c.Do(kernel, &a, x, samples)
+			samples := c.Do1(Rand, &FillArgs{Size: []int64{batch, x.Dim(-n - 1), int64(n)}, DType: &x.DType})
+			outs := c.Do(FractionalMaxPools[n], &a, x, samples)
 			c.Drop(samples)
 			c.Return(outs[0])
 			if a.Indices {
@@ -200,9 +217,4 @@ func fractionalPool(n int) {
 		},
 		Source: "torch/nn/functional.py: fractional_max_pool2d",
 	})
-}
-
-func init() {
-	fractionalPool(2)
-	fractionalPool(3)
 }

@@ -8,10 +8,10 @@ type PowArgs struct {
 }
 
 // Pow chooses among the powers with a number and that of two tensors.
-var _ = define(Row{
+var Pow = define(Row{
 	Name: "pow.any", Sig: "torch.pow(input, exponent: operand)", Args: &PowArgs{}, Composite: true, Run: func(c *Call) {
 		if c.Opt(1) != nil {
-			c.Return(c.Do1(powTensor, nil, c.In...))
+			c.Return(c.Do1(PowTensor, nil, c.In...))
 			return
 		}
 		c.Return(c.Do1(PowScalar, c.Args, c.In[0]))
@@ -34,11 +34,11 @@ func gradPow(b *Back) { // grad * (exponent * self.pow(exponent - 1))
 	}
 	power := b.Local(b.NewLike(b.SavedIn[0]))
 	scaled := b.Local(b.Do1(MulScalar, nil, power))
-	b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], scaled))
+	b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], scaled))
 }
 
 // powTensor is x ** y.
-var powTensor = define(Row{
+var PowTensor = define(Row{
 	Name: "pow.Tensor_Tensor", Cast: CastFP32, Run: func(c *Call) { c.Return(c.New(c.elementwise(c.In...), c.promoted(false))) },
 	Save: []Save{In(1), In(0), Out(0)}, Node: "PowBackward1",
 	Grad: func(b *Back) {
@@ -52,20 +52,20 @@ var powTensor = define(Row{
 			b.Drop(eq, ge)
 			base := b.Local(b.Do1(To, &ToCopyArgs{DType: b.OutM[0].DType}, x))
 			log := b.Local(b.NewLike(base))
-			product := b.Local(b.Do1(mulTensor, nil, b.SavedOut[0], log))
+			product := b.Local(b.Do1(MulTensor, nil, b.SavedOut[0], log))
 			zero := b.Local(b.NewShape(b.Grads[0].DType))
-			picked := b.Local(b.Do1(whereSelf, nil, cond, zero, product))
-			b.Set(1, b.Do1(mulTensor, nil, b.Grads[0], picked))
+			picked := b.Local(b.Do1(WhereSelf, nil, cond, zero, product))
+			b.Set(1, b.Do1(MulTensor, nil, b.Grads[0], picked))
 			b.DropTo(mark)
 		}
 		if b.Need(0) { // where(exponent == 0, 0, grad * (exponent * self.pow(exponent - 1)))
 			less := b.Local(b.Do1(MulScalar, nil, y))
-			power := b.Local(b.Do1(mulTensor, nil, x, less))
-			scaled := b.Local(b.Do1(mulTensor, nil, y, power))
-			product := b.Local(b.Do1(mulTensor, nil, b.Grads[0], scaled))
+			power := b.Local(b.Do1(MulTensor, nil, x, less))
+			scaled := b.Local(b.Do1(MulTensor, nil, y, power))
+			product := b.Local(b.Do1(MulTensor, nil, b.Grads[0], scaled))
 			zero := b.Local(b.NewShape(b.Grads[0].DType))
 			none := b.Local(b.New(y.LikeDense(), tensor.Bool))
-			b.Set(0, b.Do1(whereSelf, nil, none, zero, product))
+			b.Set(0, b.Do1(WhereSelf, nil, none, zero, product))
 			b.DropTo(mark)
 		}
 	},
@@ -78,7 +78,7 @@ type PowBaseArgs struct {
 }
 
 // The power of a number and a tensor; the result has no gaps, whatever the exponent is like.
-var _ = define(Row{
+var PowBase = define(Row{
 	Name: "pow.Scalar", Args: &PowBaseArgs{}, Cast: CastFP32, Run: func(c *Call) {
 		base := c.Args.(*PowBaseArgs).Base
 		c.Return(c.NewShape(weak(c.In[0].DType, base), c.In[0].Size.Slice()...))
@@ -97,9 +97,9 @@ var _ = define(Row{
 		if b.Args.(*PowBaseArgs).Base.Value == 0 {
 			zero := b.Local(b.NewShape(b.Grads[0].DType))
 			cond := b.Local(b.New(b.SavedIn[0].LikeDense(), tensor.Bool))
-			factor = b.Local(b.Do1(whereSelf, nil, cond, zero, factor))
+			factor = b.Local(b.Do1(WhereSelf, nil, cond, zero, factor))
 		}
-		b.Set(0, b.Do1(mulTensor, nil, b.Grads[0], factor))
+		b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], factor))
 		b.DropTo(mark)
 	},
 	Source: "aten/src/ATen/native/Pow.cpp: TORCH_META_FUNC2(pow, Scalar); torch/csrc/autograd/FunctionsManual.cpp: pow_backward_exponent",

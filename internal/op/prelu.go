@@ -1,8 +1,8 @@
 package op
 
 // PReLU has a slope for all channels or for each.
-var _ = define(Row{
-	Name: "prelu", Sig: "F.prelu(input, weight)", Composite: true, Cast: CastLower, Run: func(c *Call) {
+var Prelu = define(Row{
+	Name: "prelu", Takes: (*Call).oneType, Sig: "F.prelu(input, weight)", Composite: true, Cast: CastLower, Run: func(c *Call) {
 		x, w := c.In[0], c.In[1]
 		n := w.Numel()
 		if w.Rank() > 1 || (n != 1 && (x.Rank() < 2 || x.Dim(1) != n)) || n == 0 {
@@ -21,12 +21,12 @@ var _ = define(Row{
 			}
 			w = c.Local(c.Do1(Reshape, &ShapeArgs{Shape: shape}, w))
 		}
-		c.Return(c.Do1(preluKernel, nil, x, w))
+		c.Return(c.Do1(PreluKernel, nil, x, w))
 	},
 	Source: "aten/src/ATen/native/Activation.cpp: prelu",
 })
 
-var preluKernel = define(Row{
+var PreluKernel = define(Row{
 	Name: "_prelu_kernel", Run: func(c *Call) { c.Return(c.NewLike(c.In[0])) },
 	Save: []Save{In(0), In(1)}, Node: "PreluKernelBackward0",
 	Grad: func(b *Back) { // one kernel makes both, the slope's at the input's size

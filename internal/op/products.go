@@ -4,8 +4,8 @@ import "github.com/memplan/memplan/internal/tensor"
 
 // Products with vectors.
 var (
-	dot = define(Row{
-		Name: "dot", Sig: "torch.dot(input, tensor)", Cast: CastPromote, Run: func(c *Call) {
+	Dot = define(Row{
+		Name: "dot", Takes: (*Call).oneType, Sig: "torch.dot(input, tensor)", Cast: CastPromote, Run: func(c *Call) {
 			a, b := c.In[0], c.In[1]
 			if a.Rank() != 1 || a.Size != b.Size || a.DType != b.DType {
 				c.Fail("dot needs two vectors of one size and type, not %v of %v and %v of %v", a.Size, a.DType, b.Size, b.DType)
@@ -17,14 +17,14 @@ var (
 		Grad: func(b *Back) { // grad * tensor, grad * self
 			for i := range 2 {
 				if b.Need(i) {
-					b.Set(i, b.Do1(mulTensor, nil, b.Grads[0], b.SavedIn[1-i]))
+					b.Set(i, b.Do1(MulTensor, nil, b.Grads[0], b.SavedIn[1-i]))
 				}
 			}
 		},
 		Source: "aten/src/ATen/native/cuda/Blas.cpp: dot_cuda",
 	})
-	mv = define(Row{
-		Name: "mv", Sig: "torch.mv(input, vec)", Cast: CastLower, Run: func(c *Call) {
+	Mv = define(Row{
+		Name: "mv", Takes: (*Call).floatsOfOneType, Sig: "torch.mv(input, vec)", Cast: CastLower, Run: func(c *Call) {
 			m, v := c.In[0], c.In[1]
 			if m.Rank() != 2 || v.Rank() != 1 || m.Dim(1) != v.Dim(0) || m.DType != v.DType {
 				c.Fail("a matrix of shape %v and %v does not multiply a vector of shape %v and %v", m.Size, m.DType, v.Size, v.DType)
@@ -60,25 +60,23 @@ var (
 	})
 )
 
-func init() {
-	mv.Grad = func(b *Back) { // grad.ger(vec), self.t().mv(grad)
-		if b.Need(0) {
-			g := b.Local(b.Alias(b.Grads[0], b.Grads[0].Unsqueeze(1), b.Grads[0].DType))
-			b.Set(0, b.Do1(mulTensor, nil, g, b.SavedIn[1]))
-		}
-		if b.Need(1) {
-			b.Set(1, b.Do1(mv, nil, b.transposed(b.SavedIn[0]), b.Grads[0]))
-		}
+var _ = Mv.derive(func(b *Back) { // grad.ger(vec), self.t().mv(grad)
+	if b.Need(0) {
+		g := b.Local(b.Alias(b.Grads[0], b.Grads[0].Unsqueeze(1), b.Grads[0].DType))
+		b.Set(0, b.Do1(MulTensor, nil, g, b.SavedIn[1]))
 	}
-}
+	if b.Need(1) {
+		b.Set(1, b.Do1(Mv, nil, b.transposed(b.SavedIn[0]), b.Grads[0]))
+	}
+})
 
 // vectorProduct is matmul where an operand is a vector.
 func (c *Call) vectorProduct(a, b *Tensor) {
 	switch {
 	case a.Rank() == 1 && b.Rank() == 1:
-		c.Return(c.Do1(dot, nil, a, b))
+		c.Return(c.Do1(Dot, nil, a, b))
 	case a.Rank() == 2:
-		c.Return(c.Do1(mv, nil, a, b))
+		c.Return(c.Do1(Mv, nil, a, b))
 	case b.Rank() == 2: // a row, whose product loses its first dimension in place
 		row := c.Local(c.Do1(Unsqueeze, &DimArgs{}, a))
 		y := c.Local(c.Do1(Mm, nil, row, b))
@@ -90,7 +88,7 @@ func (c *Call) vectorProduct(a, b *Tensor) {
 		}
 		shape := batch.Size.Slice()[:batch.Rank()-1]
 		flat := c.Local(c.Do1(Reshape, &ShapeArgs{Shape: []int64{batch.Numel() / max(batch.Dim(-1), 1), batch.Dim(-1)}}, batch))
-		y := c.Local(c.Do1(mv, nil, flat, vector))
+		y := c.Local(c.Do1(Mv, nil, flat, vector))
 		c.Return(c.Do1(UnsafeView, &ShapeArgs{Shape: shape}, y))
 	default:
 		c.Return(c.batchedVector(a, b))

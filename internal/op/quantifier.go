@@ -17,6 +17,6 @@ func quantifier(name string) *Row {
 
 // The quantifiers over masks.
 var (
-	_ = quantifier("all")
-	_ = quantifier("any")
+	All = quantifier("all")
+	Any = quantifier("any")
 )

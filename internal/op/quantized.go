@@ -29,15 +29,15 @@ var Quantize4bit = define(Row{
 		absmax := c.NewShape(tensor.Float32, blocks)
 		packed := c.NewShape(tensor.Uint8, (n+1)/2, 1)
 		code := c.NewShape(tensor.Float32, 16) // scaled to its largest: data.div_(data.abs().max())
-		abs := c.Do1(Row0("abs"), nil, code)
-		largest := c.Do1(Row0("max"), &ExtremeArgs{}, abs)
+		abs := c.Do1(Abs, nil, code)
+		largest := c.Do1(Max.Any, &ExtremeArgs{}, abs)
 		c.Drop(abs, largest)
 		if !a.Double {
 			c.Return(packed, absmax, code)
 			return
 		}
-		offset := c.Do1(Row0("mean"), &ReduceArgs{}, absmax)
-		centred := c.Do1(Row0("sub"), &BinaryArgs{}, absmax, offset)
+		offset := c.Do1(Mean, &ReduceArgs{}, absmax)
+		centred := c.Do1(Sub, &BinaryArgs{}, absmax, offset)
 		var table *Tensor
 		if a.First {
 			table = c.NewShape(tensor.Float32, 256)
@@ -91,10 +91,10 @@ var Int8Outliers = define(Row{
 	Name: "int8_vectorwise_quant.threshold", Args: &Int8Args{}, Run: func(c *Call) {
 		x := c.In[0]
 		parts := c.Do(Int8Quantize, nil, x)
-		abs := c.Do1(Row0("abs"), nil, x)
+		abs := c.Do1(Abs, nil, x)
 		large := c.NewShape(tensor.Bool, x.Size.Slice()...) // abs >= threshold
 		c.Drop(abs)
-		c.Drop(c.Do1(Row0("any"), &ReduceArgs{}, large))
+		c.Drop(c.Do1(Any, &ReduceArgs{}, large))
 		c.Drop(large)
 		c.Return(parts...)
 	},

@@ -8,10 +8,10 @@ import (
 
 // Random numbers on the device.
 var (
-	_ = filled("empty")
-	_ = filledLike("empty_like")
-	_ = filledLike("rand_like")
-	_ = define(Row{
+	Empty     = filled("empty")
+	EmptyLike = filledLike("empty_like")
+	RandLike  = filledLike("rand_like")
+	FullLike  = define(Row{
 		Name: "full_like", Sig: "torch.full_like(input, fill_value: float, *, dtype: dtype? = None)", Args: &FullArgs{}, Run: func(c *Call) {
 			x, d := c.In[0], c.In[0].DType
 			if a := c.Args.(*FullArgs); a.DType != nil {
@@ -20,12 +20,12 @@ var (
 			c.Return(c.New(x.LikeDense(), d))
 		},
 	})
-	_ = define(Row{
+	Randint = define(Row{
 		Name: "randint", Sig: "torch.randint(low: int, high: int, size: ints, *, dtype: dtype? = None)", Args: &RandintArgs{}, Run: func(c *Call) {
 			c.filledOf(&c.Args.(*RandintArgs).FillArgs, tensor.Int64)
 		},
 	})
-	_ = define(Row{
+	Bernoulli = define(Row{
 		Name: "bernoulli", Sig: "torch.bernoulli(input)", Run: func(c *Call) {
 			if !c.In[0].DType.IsFloating() {
 				c.Fail("bernoulli needs probabilities of a floating type, not %v", c.In[0].DType)
@@ -35,7 +35,7 @@ var (
 		Node: "BernoulliBackward0", Grad: func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
 		Source: "aten/src/ATen/native/Distributions.cpp: bernoulli",
 	})
-	_ = define(Row{
+	Eye = define(Row{
 		Name: "eye", Sig: "torch.eye(n: int, m: int? = None, *, dtype: dtype? = None)", Args: &EyeArgs{}, Run: func(c *Call) {
 			a := c.Args.(*EyeArgs)
 			m := a.N
@@ -46,7 +46,7 @@ var (
 			c.filled(c.Out[0].DType)
 		},
 	})
-	_ = define(Row{
+	Linspace = define(Row{
 		Name: "linspace", Sig: "torch.linspace(start: float, end: float, steps: int, *, dtype: dtype? = None)", Args: &LinspaceArgs{}, Run: func(c *Call) {
 			a := c.Args.(*LinspaceArgs)
 			c.filledOf(&FillArgs{Size: []int64{a.Steps}, DType: a.DType}, tensor.Float32)
@@ -78,15 +78,17 @@ type LinspaceArgs struct {
 
 // The tensors that a method makes, of the type of its own unless another is
 // given.
-func init() {
-	for name, sig := range map[string]string{
-		"new_empty": "(self, size: ints, *, dtype: dtype? = None)", "new_zeros": "(self, size: ints, *, dtype: dtype? = None)",
-		"new_ones": "(self, size: ints, *, dtype: dtype? = None)", "new_full": "(self, size: ints, fill_value: float, *, dtype: dtype? = None)",
-	} {
-		define(Row{Name: name, Sig: "Tensor." + name + sig, Args: &FullArgs{}, Run: func(c *Call) {
-			c.filledOf(&c.Args.(*FullArgs).FillArgs, c.In[0].DType)
-		}})
-	}
+var (
+	NewEmpty = newTensor("new_empty", "")
+	NewZeros = newTensor("new_zeros", "")
+	NewOnes  = newTensor("new_ones", "")
+	NewFull  = newTensor("new_full", " fill_value: float,")
+)
+
+func newTensor(name, value string) *Row {
+	return define(Row{Name: name, Sig: "Tensor." + name + "(self, size: ints," + value + " *, dtype: dtype? = None)", Args: &FullArgs{}, Run: func(c *Call) {
+		c.filledOf(&c.Args.(*FullArgs).FillArgs, c.In[0].DType)
+	}})
 }
 
 // RandpermArgs are the arguments of randperm.
@@ -96,7 +98,7 @@ type RandpermArgs struct {
 }
 
 // Randperm sorts random keys; for few numbers one thread block does.
-var _ = define(Row{
+var Randperm = define(Row{
 	Name: "randperm", Sig: "torch.randperm(n: int, *, dtype: dtype? = None)", Args: &RandpermArgs{}, Run: func(c *Call) {
 		a := c.Args.(*RandpermArgs)
 		d := tensor.Int64
@@ -128,7 +130,7 @@ type MultinomialArgs struct {
 
 // Multinomial draws from weights: with replacement by running sums, else it
 // divides the weights by random numbers and takes the largest.
-var _ = define(Row{
+var Multinomial = define(Row{
 	Name: "multinomial", Sig: "torch.multinomial(input, num_samples: int, replacement: bool = False)", Args: &MultinomialArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*MultinomialArgs)
 		if x.Rank() != 1 && x.Rank() != 2 || x.DType != tensor.Float32 || x.Numel() == 0 || a.N < 1 || !a.Replacement && a.N > x.Dim(-1) {
@@ -164,17 +166,17 @@ var _ = define(Row{
 // validWeights checks on the device that weights are finite, not negative, and
 // not all 0; what it finds lives to the end of the row.
 func (c *Call) validWeights(x *Tensor) {
-	within := func(extreme, compare string, bound float64) (value, is *Tensor) {
-		value = c.Do1(Row0(extreme), nil, x)
-		return value, c.Do1(Row0(compare), &BinaryArgs{Other: Number{Set: true, Float: true, Value: bound}}, value)
+	within := func(extreme, compare *Row, bound float64) (value, is *Tensor) {
+		value = c.Do1(extreme, nil, x)
+		return value, c.Do1(compare, &BinaryArgs{Other: Number{Set: true, Float: true, Value: bound}}, value)
 	}
-	least, some := within("min.all", "ge", 0)
-	most, finite := within("max.all", "lt", math.Inf(1))
+	least, some := within(Min.All, GreaterEqual, 0)
+	most, finite := within(Max.All, Less, math.Inf(1))
 	c.Local(c.NewShape(tensor.Bool))
 	c.Drop(finite, most, some, least)
 	sums := c.Do1(Sum, &ReduceArgs{Dim: []int64{-1}}, x)
-	none := c.Do1(isEqual, &BinaryArgs{Other: Number{Set: true}}, sums)
-	c.Local(c.Do1(Row0("any"), &ReduceArgs{}, none))
+	none := c.Do1(Equal, &BinaryArgs{Other: Number{Set: true}}, sums)
+	c.Local(c.Do1(Any, &ReduceArgs{}, none))
 	c.Drop(none, sums)
 	c.Drop(c.NewShape(tensor.Bool)) // its opposite
 }

@@ -88,7 +88,7 @@ var Sum = define(Row{
 
 // Mean over some or all dimensions.
 var Mean = define(Row{
-	Name: "mean", Sig: "torch.mean(input, dim: ints? = None, keepdim: bool = False)", Args: &ReduceArgs{},
+	Name: "mean", Takes: (*Call).floats, Sig: "torch.mean(input, dim: ints? = None, keepdim: bool = False)", Args: &ReduceArgs{},
 	Run:  func(c *Call) { c.Return(c.reduce(c.In[0].DType)) },
 	Node: "MeanBackward1",
 	Grad: func(b *Back) { // grad.expand(sizes) / n, a new tensor

@@ -2,24 +2,25 @@ package op
 
 // reflected are the operators that a number may stand on the left of, with the
 // row that Python runs then on the tensor and the argument that takes the number.
-var reflected = map[string]struct{ row, arg string }{
-	"add": {"add", "other"}, "mul": {"mul", "other"}, "sub": {"sub", "left"}, "div": {"rdiv", "other"},
-	"pow.any": {"pow.Scalar", "base"},
+var reflected = map[*Row]struct {
+	row *Row
+	arg string
+}{
+	Add: {Add, "other"}, Mul: {Mul, "other"}, Sub: {Sub, "left"}, Div: {DivideNumber, "other"},
+	Pow: {PowBase, "base"},
 }
 
 // Reflected returns the row of number OPERATOR tensor and the argument that the
 // number is; nil if there is none.
 func Reflected(r *Row) (row *Row, arg string) {
-	if m, ok := reflected[r.Name]; ok {
-		return Row0(m.row), m.arg
-	}
-	return nil, ""
+	m := reflected[r]
+	return m.row, m.arg
 }
 
 // Tensor.__rdiv__ is self.reciprocal() * number.
-var _ = define(Row{
+var DivideNumber = define(Row{
 	Name: "rdiv", Args: &BinaryArgs{}, Composite: true, Run: func(c *Call) {
-		inverse := c.Do1(Row0("reciprocal"), nil, c.In[0])
+		inverse := c.Do1(Reciprocal, nil, c.In[0])
 		c.Return(c.Do1(Mul, c.Args, inverse))
 		c.Drop(inverse)
 	},
@@ -27,7 +28,7 @@ var _ = define(Row{
 })
 
 // Rsub is other - input.
-var _ = define(Row{
+var Rsub = define(Row{
 	Name: "rsub", Sig: "torch.rsub(input, other: operand)", Args: &BinaryArgs{}, Node: "RsubBackward0",
 	Run: func(c *Call) { binaryKernel(c, c.Opt(1), c.In[0]) }, // at::sub(other, self)
 	Grad: func(b *Back) {

@@ -11,7 +11,7 @@ var embeddingRenorm = define(Row{
 		if idx.Rank() == 0 || idx.Numel() == 0 {
 			c.Fail("max_norm with indices of shape %v is not modelled", idx.Size)
 		}
-		outs := c.Do(sorted, &SortArgs{Dim: -1}, idx)
+		outs := c.Do(Sort, &SortArgs{Dim: -1}, idx)
 		c.Drop(outs[1])
 		rows := outs[0]
 		unique := c.NewShape(idx.DType, idx.Numel())
@@ -20,13 +20,13 @@ var embeddingRenorm = define(Row{
 			c.Drop(c.NewShape(tensor.Uint8, uniqueScratch(c.Env(), idx.DType, idx.Numel())))
 		}
 		c.Drop(count, unique, rows)
-		c.Drop(c.Do1(renormInPlace, c.Args, c.In...))
+		c.Drop(c.Do1(RenormInPlace, c.Args, c.In...))
 	},
 	Source: "aten/src/ATen/native/cuda/Embedding.cu: embedding_renorm_cuda_",
 })
 
 // renormInPlace is the change that it makes.
-var renormInPlace = define(Row{Name: "embedding_renorm_.table", Args: &EmbeddingArgs{}, Run: func(*Call) {}, InPlace: true})
+var RenormInPlace = define(Row{Name: "embedding_renorm_.table", Args: &EmbeddingArgs{}, Run: func(*Call) {}, InPlace: true})
 
 // uniqueTiles are the items that a thread block of cub::DeviceSelect::Unique
 // works on, for indices of 8 and of 4 bytes, by the least architecture; recorded

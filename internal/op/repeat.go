@@ -102,7 +102,7 @@ var repeatInterleave = define(Row{
 		}
 		d := 0
 		if a.Dim == nil {
-			x = c.Local(c.Do1(Row0("flatten"), &FlattenArgs{End: -1}, x))
+			x = c.Local(c.Do1(Flatten, &FlattenArgs{End: -1}, x))
 		} else {
 			d = c.dim(int(*a.Dim), x.Rank())
 		}
@@ -114,7 +114,7 @@ var repeatInterleave = define(Row{
 		c.Drop(u)
 		y := c.Do1(Clone, &CloneArgs{Contiguous: true}, e)
 		c.Drop(e)
-		c.Return(c.Do1(Row0("flatten"), &FlattenArgs{Start: d, End: d + 1}, y))
+		c.Return(c.Do1(Flatten, &FlattenArgs{Start: d, End: d + 1}, y))
 		c.Drop(y)
 	},
 	Source: "aten/src/ATen/native/Repeat.cpp: repeat_interleave_symint",
@@ -126,7 +126,7 @@ type FlipArgs struct {
 }
 
 // Flip reverses dimensions.
-var _ = define(Row{
+var Flip = define(Row{
 	Name: "flip", Sig: "torch.flip(input, dims: ints)", Args: &FlipArgs{}, Run: func(c *Call) {
 		for _, d := range c.Args.(*FlipArgs).Dims {
 			c.dim(int(d), c.In[0].Rank())
@@ -145,7 +145,7 @@ type RollArgs struct {
 }
 
 // Roll shifts along dimensions, one after the other.
-var _ = define(Row{
+var Roll = define(Row{
 	Name: "roll", Sig: "torch.roll(input, shifts: ints, dims: ints? = None)", Args: &RollArgs{}, Run: func(c *Call) {
 		a := c.Args.(*RollArgs)
 		if len(a.Shifts) == 0 || len(a.Dims) != len(a.Shifts) && !(len(a.Dims) == 0 && len(a.Shifts) == 1) {

@@ -15,26 +15,14 @@ type InterpolateArgs struct {
 	Align bool     `arg:"align_corners"`
 }
 
-// spatialModes are the modes of F.interpolate for 1, 2 and 3 spatial
-// dimensions, with the words that make the name of the operator.
-var spatialModes = map[string][3]string{
-	"nearest":       {"nearest1d", "nearest2d", "nearest3d"},
-	"nearest-exact": {"nearest_exact1d", "nearest_exact2d", "nearest_exact3d"},
-	"area":          {"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"},
-	"linear":        {"linear1d"},
-	"bilinear":      {1: "bilinear2d"},
-	"bicubic":       {1: "bicubic2d"},
-	"trilinear":     {2: "trilinear3d"},
-}
-
 // Interpolate resizes the spatial dimensions.
-var _ = define(Row{
-	Name: "interpolate", Args: &InterpolateArgs{}, Composite: true,
+var Interpolate = define(Row{
+	Name: "interpolate", Takes: (*Call).floats, Args: &InterpolateArgs{}, Composite: true,
 	Sig: "F.interpolate(input, size: pair? = None, scale_factor: float? = None, mode: str(nearest|linear|bilinear|bicubic|trilinear|area|nearest-exact) = 'nearest', align_corners: bool? = None)",
 	Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*InterpolateArgs)
 		n := x.Rank() - 2
-		if n < 1 || n > 3 || spatialModes[a.Mode][n-1] == "" {
+		if n < 1 || n > 3 || spatialModes[a.Mode][n-1] == nil {
 			c.Fail("mode %q does not fit shape %v", a.Mode, x.Size)
 		}
 		if (a.Scale == nil) == (a.Size == nil) {
@@ -66,19 +54,20 @@ var _ = define(Row{
 		if x.Rank() == 5 && !x.IsContiguous() && x.Stride.At(1) == 1 {
 			c.Fail("interpolate of volumes in channels-last layout is not modelled")
 		}
+		row := spatialModes[a.Mode][n-1]
 		if a.Mode == "area" {
-			c.Return(c.Do1(Row0(meanPools[n]), &AdaptiveArgs{Size: size.Slice()[2:]}, x))
+			c.Return(c.Do1(row, &AdaptiveArgs{Size: size.Slice()[2:]}, x))
 			return
 		}
-		c.Return(c.Do1(resample[spatialModes[a.Mode][n-1]], &ResampleArgs{ShapeArgs{size.Slice()}, a.Scale, a.Align}, x))
+		c.Return(c.Do1(row, &ResampleArgs{ShapeArgs{size.Slice()}, a.Scale, a.Align}, x))
 	},
 	Source: "torch/nn/functional.py: interpolate; aten/src/ATen/native/UpSample.cpp: compute_output_size",
 })
 
 // The functions with fixed modes, of images.
 var (
-	_ = upsampling("nearest")
-	_ = upsampling("bilinear")
+	UpsampleNearest  = upsampling("nearest")
+	UpsampleBilinear = upsampling("bilinear")
 )
 
 func upsampling(mode string) *Row {
@@ -87,7 +76,7 @@ func upsampling(mode string) *Row {
 		Composite: true, Run: func(c *Call) {
 			a := *c.Args.(*InterpolateArgs)
 			a.Mode, a.Align = mode, mode == "bilinear"
-			c.Return(c.Do1(Row0("interpolate"), &a, c.In[0]))
+			c.Return(c.Do1(Interpolate, &a, c.In[0]))
 		},
 		Source: "torch/nn/functional.py: upsample_nearest, upsample_bilinear",
 	})
@@ -102,24 +91,36 @@ type ResampleArgs struct {
 	Align bool
 }
 
-// resample holds the kernels of interpolate by the end of their names.
-var resample = func() map[string]*Row {
-	rows := map[string]*Row{}
-	for _, mode := range []string{"nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear"} {
-		for _, name := range spatialModes[mode] {
-			if name == "" {
-				continue
-			}
-			kernel := strings.TrimSuffix(mode, "-exact")
-			rows[name] = define(Row{
-				Name: "upsample_" + name, Args: &ResampleArgs{}, Cast: CastFP32, Run: func(c *Call) { c.upsample(kernel) },
-				Node: nodeName("upsample_" + name), Grad: func(b *Back) { b.gradUpsample(kernel) },
-				Source: "aten/src/ATen/native/cuda/UpSampleNearest2d.cu, UpSampleBilinear2d.cu and their like",
-			})
-		}
-	}
-	return rows
-}()
+// The kernels of interpolate; those of one mode by the number of dimensions.
+var (
+	UpsampleNearests      = [3]*Row{resampling("nearest1d"), resampling("nearest2d"), resampling("nearest3d")}
+	UpsampleNearestExacts = [3]*Row{resampling("nearest_exact1d"), resampling("nearest_exact2d"), resampling("nearest_exact3d")}
+	UpsampleLinear1d      = resampling("linear1d")
+	UpsampleBilinear2d    = resampling("bilinear2d")
+	UpsampleBicubic2d     = resampling("bicubic2d")
+	UpsampleTrilinear3d   = resampling("trilinear3d")
+)
+
+// spatialModes are the modes of F.interpolate for 1, 2 and 3 spatial dimensions.
+var spatialModes = map[string][3]*Row{
+	"nearest":       UpsampleNearests,
+	"nearest-exact": UpsampleNearestExacts,
+	"area":          [3]*Row(AdaptiveAvgPools[1:]),
+	"linear":        {UpsampleLinear1d},
+	"bilinear":      {1: UpsampleBilinear2d},
+	"bicubic":       {1: UpsampleBicubic2d},
+	"trilinear":     {2: UpsampleTrilinear3d},
+}
+
+// resampling defines the kernel of a mode and a number of dimensions.
+func resampling(name string) *Row {
+	mode, _, _ := strings.Cut(name[:len(name)-2], "_")
+	return define(Row{
+		Name: "upsample_" + name, Args: &ResampleArgs{}, Cast: CastFP32, Run: func(c *Call) { c.upsample(mode) },
+		Node: nodeName("upsample_" + name), Grad: func(b *Back) { b.gradUpsample(mode) },
+		Source: "aten/src/ATen/native/cuda/UpSampleNearest2d.cu, UpSampleBilinear2d.cu and their like",
+	})
+}
 
 // upsample makes the result in the input's memory format. The kernels for
 // nearest neighbours want their operands contiguous, those for few channels in

@@ -9,7 +9,7 @@ type ResponseNormArgs struct {
 }
 
 // LocalResponseNorm divides by a mean of squares over neighbouring channels.
-var _ = define(Row{
+var LocalResponseNorm = define(Row{
 	Name: "local_response_norm", Sig: "F.local_response_norm(input, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0)",
 	Args: &ResponseNormArgs{}, Composite: true, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*ResponseNormArgs)
@@ -24,7 +24,7 @@ var _ = define(Row{
 		}
 		next(View, &ShapeArgs{Shape: []int64{x.Dim(0), 1, x.Dim(1), x.Dim(2), -1}})
 		next(ConstantPad, &PadArgs{Pad: []int64{0, 0, 0, 0, a.Size / 2, (a.Size - 1) / 2}})
-		next(avgPool3d, &PoolArgs{Kernel: []int64{a.Size, 1, 1}, Stride: []int64{1, 1, 1}, Padding: []int64{0, 0, 0}, Dilation: []int64{1, 1, 1}})
+		next(AvgPool3d, &PoolArgs{Kernel: []int64{a.Size, 1, 1}, Stride: []int64{1, 1, 1}, Padding: []int64{0, 0, 0}, Dilation: []int64{1, 1, 1}})
 		next(Squeeze, &DimArgs{Dim: 1})
 		next(View, &ShapeArgs{Shape: x.Size.Slice()})
 		scaled := c.Do1(Mul, float(a.Alpha), div) // one expression: its temporaries die before the variable is rebound

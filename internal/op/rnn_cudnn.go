@@ -16,11 +16,11 @@ func (c *Call) cudnnRNN() {
 		buf := c.Local(c.NewShape(tensor.Float16, a.FlatWeights(c.In[0].Dim(-1))))
 		at := int64(0)
 		for i, w := range weights {
-			weights[i] = c.Local(c.Do1(flatCopy, &flatCopyArgs{at}, w, buf))
+			weights[i] = c.Local(c.Do1(FlatCopy, &flatCopyArgs{at}, w, buf))
 			at += w.Numel()
 		}
 	}
-	outs := c.Do(cudnnRNN, a, in...)
+	outs := c.Do(CudnnRNNKernel, a, in...)
 	c.DropTo(mark)
 	c.Drop(outs[3:]...)
 	c.Return(outs[0], outs[1])
@@ -37,7 +37,7 @@ type flatCopyArgs struct {
 
 // flatCopy copies a weight into its place of a buffer, input 1, in the buffer's
 // type.
-var flatCopy = define(Row{
+var FlatCopy = define(Row{
 	Name: "_cudnn_rnn_cast_reflatten", Args: &flatCopyArgs{}, Run: func(c *Call) {
 		l := tensor.Contiguous(tensor.D(c.In[0].Numel(), 1))
 		l.Offset = c.Args.(*flatCopyArgs).offset
@@ -55,16 +55,12 @@ var flatCopy = define(Row{
 
 // cudnnRNN returns output, hidden state, cell state (empty but for an LSTM),
 // reserve and the buffer of the weights.
-var cudnnRNN = define(Row{
-	Name: "_cudnn_rnn", Args: &RNNArgs{}, Cast: CastHalf, Run: runCudnnRNN,
+var CudnnRNNKernel = define(Row{
+	Name: "_cudnn_rnn", Flops: rnnFlops, Takes: (*Call).oneType, Args: &RNNArgs{}, Cast: CastHalf, Run: runCudnnRNN, Grad: gradCudnnRNN,
 	Save:   []Save{In(2), {State: true}, In(1), In(0), {Index: 3, Rest: true}, Out(0), Out(3), Out(4)},
 	NoGrad: []int{3, 4}, Last: []int{1, 2}, Node: "CudnnRnnBackward0",
 	Source: "aten/src/ATen/native/cudnn/RNN.cpp: _cudnn_rnn",
 })
-
-func init() { // its derivative calls rows of this file
-	cudnnRNN.Grad = gradCudnnRNN
-}
 
 // stepsFirst is the layout of a sequence with the steps in front, as cuDNN reads
 // it.

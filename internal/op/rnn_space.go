@@ -64,12 +64,12 @@ func (e *Env) rnnDropoutState() int64 {
 // The spaces of cuDNN's RNN are rows of their own, so that a trace tells them
 // from the results.
 var (
-	rnnReserve = define(Row{
+	RnnReserve = define(Row{
 		Name: "_cudnn_rnn.reserve", Args: &rnnSpaceArgs{}, Run: runRNNSpace,
 		NotModelled: "cuDNN documents no size; this one is what it took on a Tesla P100 in float32, and was not measured on other GPUs, types and versions",
 		Source:      "https://github.com/pytorch/pytorch/issues/2895",
 	})
-	rnnWorkspace = define(Row{
+	RnnWorkspace = define(Row{
 		Name: "_cudnn_rnn.workspace", Args: &rnnSpaceArgs{}, Run: runRNNSpace,
 		NotModelled: "cuDNN documents no size; this one is assumed after what it took on a Tesla P100 in float32",
 		Source:      "https://github.com/pytorch/pytorch/issues/2895",
@@ -86,7 +86,7 @@ var InitDropoutState = define(Row{
 // RNNSpaces are the names of operators that stand for what cuDNN's RNN takes
 // for itself, in sizes that are not known.
 func RNNSpaces() []string {
-	return []string{rnnReserve.Name, rnnWorkspace.Name, InitDropoutState.Name}
+	return []string{RnnReserve.Name, RnnWorkspace.Name, InitDropoutState.Name}
 }
 
 type rnnSpaceArgs struct {
@@ -107,7 +107,7 @@ func (c *Call) reserve(steps, batch int64, d tensor.DType) *Tensor {
 	if err != nil {
 		c.Fail("what cuDNN keeps of %d steps of %d sequences: %v", steps, batch, err)
 	}
-	return c.Do1(rnnReserve, &rnnSpaceArgs{n})
+	return c.Do1(RnnReserve, &rnnSpaceArgs{n})
 }
 
 // workspace allocates the workspace of a call, which is a local.
@@ -119,5 +119,5 @@ func (c *Call) workspace(steps, batch, input int64, d tensor.DType, training boo
 	if err != nil {
 		c.Fail("cuDNN's workspace for %d steps of %d sequences: %v", steps, batch, err)
 	}
-	c.Local(c.Do1(rnnWorkspace, &rnnSpaceArgs{n}))
+	c.Local(c.Do1(RnnWorkspace, &rnnSpaceArgs{n}))
 }

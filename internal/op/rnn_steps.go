@@ -37,11 +37,11 @@ func (c *Call) stepwiseRNN() {
 		x = c.Local(c.Do1(Transpose, &TransposeArgs{Dim0: 0, Dim1: 1}, x))
 	}
 	states := make([]rnnState, a.Layers*a.Directions())
-	for i, h := range c.Do(Row0("unbind"), &DimArgs{}, c.In[1]) {
+	for i, h := range c.Do(Unbind, &DimArgs{}, c.In[1]) {
 		states[i].h = c.Local(h)
 	}
 	if a.LSTM() {
-		for i, cell := range c.Do(Row0("unbind"), &DimArgs{}, c.In[2]) {
+		for i, cell := range c.Do(Unbind, &DimArgs{}, c.In[2]) {
 			states[i].c = c.Local(cell)
 		}
 	}
@@ -58,7 +58,7 @@ func (c *Call) stepwiseRNN() {
 	c.Drop(cs...)
 	c.Drop(hs...)
 	if a.BatchFirst { // of an LSTM it is a view
-		swap := transposeInPlace
+		swap := TransposeInPlace
 		if a.LSTM() {
 			swap = Transpose
 		}
@@ -117,7 +117,7 @@ func (c *Call) youngestRun(r rnnRun) {
 // rnnLayer is FullLayer or FullBidirectionalLayer.
 func (c *Call) rnnLayer(x *Tensor, states []rnnState, w []*Tensor, per int) (*Tensor, []rnnState) {
 	a := c.Args.(*RNNArgs)
-	steps := c.Do(Row0("unbind"), &DimArgs{}, x)
+	steps := c.Do(Unbind, &DimArgs{}, x)
 	fw := c.rnnDirection(steps, states[0], w[:per])
 	if !a.Bidirectional {
 		c.Drop(steps...)
@@ -173,20 +173,20 @@ func (c *Call) rnnCell(x *Tensor, s rnnState, w []*Tensor) rnnState {
 		bih, bhh = w[2], w[3]
 	}
 	if a.Gates == 1 {
-		nonlinearity := Row0("tanh")
+		nonlinearity := Tanh
 		if a.ReLU {
-			nonlinearity = Row0("relu")
+			nonlinearity = Relu
 		}
 		return rnnState{h: c.simpleCell(nonlinearity, x, s.h, w)}
 	}
 	igates := c.timesTransposed(x, w[0])
 	hgates := c.timesTransposed(s.h, w[1])
 	if !a.LSTM() {
-		outs := c.Do(fusedGRU, nil, igates, hgates, s.h, bih, bhh)
+		outs := c.Do(FusedGRU, nil, igates, hgates, s.h, bih, bhh)
 		c.Drop(outs[1], hgates, igates)
 		return rnnState{h: outs[0]}
 	}
-	outs := c.Do(fusedLSTM, nil, igates, hgates, s.c, bih, bhh)
+	outs := c.Do(FusedLSTM, nil, igates, hgates, s.c, bih, bhh)
 	h := outs[0]
 	if a.Proj > 0 {
 		h = c.timesTransposed(h, w[len(w)-1])
@@ -198,8 +198,8 @@ func (c *Call) rnnCell(x *Tensor, s rnnState, w []*Tensor) rnnState {
 
 // transposeInPlace swaps the dimensions of a tensor that nobody else holds, so
 // that the result is no view.
-var transposeInPlace = define(Row{
-	Name: "transpose_", Args: &TransposeArgs{}, Run: func(c *Call) {
+var TransposeInPlace = define(Row{
+	Name: "transpose_", Of: Transpose, Args: &TransposeArgs{}, Run: func(c *Call) {
 		a, x := c.Args.(*TransposeArgs), c.In[0]
 		c.Return(c.Alias(x, x.Transpose(a.Dim0, a.Dim1), x.DType))
 	},

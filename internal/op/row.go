@@ -41,6 +41,25 @@ type Row struct {
 	// scratch only.
 	InPlace bool
 
+	// Of is the operator whose in-place form this is.
+	Of *Row
+
+	// Same is the row of the table whose values this one computes, of a row that a
+	// player makes for itself.
+	Same *Row
+
+	// Takes refuses the element types for which PyTorch has no kernel, or no
+	// conversion between the operands; nil for the check of Of, if there is one.
+	Takes func(c *Call)
+
+	// Copies says that the elements of the results are those of input 0, as they
+	// are those of a view.
+	Copies bool
+
+	// Flops counts the multiplications and additions of a call that has run; nil
+	// for an operator that is not made of matrix products.
+	Flops func(c *Call) float64
+
 	// Save lists what autograd keeps, in the order in which it is released.
 	Save []Save
 
@@ -65,6 +84,8 @@ type Row struct {
 
 	// Source is where the facts were read or recorded.
 	Source string
+
+	inPlace *Row // whose Of it is
 }
 
 // CastPolicy is how torch.autocast treats an operator's inputs

@@ -9,7 +9,7 @@ type CumsumArgs struct {
 }
 
 // Cumsum is the running sum along a dimension; integers are summed in int64.
-var cumsum = define(Row{
+var Cumsum = define(Row{
 	Name: "cumsum", Sig: "torch.cumsum(input, dim: int, *, dtype: dtype? = None)", Args: &CumsumArgs{}, Cast: CastFP32Out,
 	Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*CumsumArgs)
@@ -63,16 +63,14 @@ func (c *Call) scanScratch(d tensor.DType, n int64) int64 {
 	return roundUp(arrays, cubAlign) + cubSpare
 }
 
-func init() {
-	cumsum.Grad = func(b *Back) { // cumsum_backward of grad in self's type: grad.flip(dim).cumsum(dim).flip(dim)
-		a := b.Args.(*CumsumArgs)
-		g := b.Local(b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))
-		if g.Numel() <= 1 || g.Dim(b.dim(a.Dim, g.Rank())) == 1 {
-			b.Set(0, b.Keep(g))
-			return
-		}
-		f := b.Local(b.NewLike(g))
-		s := b.Local(b.Do1(cumsum, &CumsumArgs{Dim: a.Dim}, f))
-		b.Set(0, b.NewLike(s))
+var _ = Cumsum.derive(func(b *Back) { // cumsum_backward of grad in self's type: grad.flip(dim).cumsum(dim).flip(dim)
+	a := b.Args.(*CumsumArgs)
+	g := b.Local(b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))
+	if g.Numel() <= 1 || g.Dim(b.dim(a.Dim, g.Rank())) == 1 {
+		b.Set(0, b.Keep(g))
+		return
 	}
-}
+	f := b.Local(b.NewLike(g))
+	s := b.Local(b.Do1(Cumsum, &CumsumArgs{Dim: a.Dim}, f))
+	b.Set(0, b.NewLike(s))
+})

@@ -4,7 +4,7 @@ import "github.com/memplan/memplan/internal/tensor"
 
 // Cumprod is the running product along a dimension. Its derivative looks for
 // zeros, for which the GPU is waited for; there are taken to be none.
-var cumprod = define(Row{
+var Cumprod = define(Row{
 	Name: "cumprod", Sig: "torch.cumprod(input, dim: int, *, dtype: dtype? = None)", Args: &CumsumArgs{}, Cast: CastFP32Out, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*CumsumArgs)
 		dim := c.dim(a.Dim, x.Rank())
@@ -21,64 +21,70 @@ var cumprod = define(Row{
 	Source:      "aten/src/ATen/native/ReduceOps.cpp: cumprod, cumprod_backward",
 })
 
-func init() {
-	cumprod.Grad = func(b *Back) { // reversed_cumsum(result * grad).div(input)
-		x, dim := b.SavedIn[0], b.Args.(*CumsumArgs).Dim
-		if x.Numel() <= 1 || x.Dim(b.dim(dim, x.Rank())) == 1 {
-			b.Pass(0)
-			return
-		}
-		g := b.Local(b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))
-		w := b.Local(b.Do1(mulTensor, nil, b.SavedOut[0], g))
-		zero := b.Local(b.New(x.LikeDense(), tensor.Bool))
-		b.Drop(b.Do1(Row0("any"), &ReduceArgs{}, zero))
-		flipped := b.NewLike(w)
-		sum := b.Do1(cumsum, &CumsumArgs{Dim: dim}, flipped)
-		back := b.NewLike(sum)
-		b.Drop(sum, flipped)
-		b.Set(0, b.Do1(divTensor, nil, back, x))
-		b.Drop(back)
+var _ = Cumprod.derive(func(b *Back) { // reversed_cumsum(result * grad).div(input)
+	x, dim := b.SavedIn[0], b.Args.(*CumsumArgs).Dim
+	if x.Numel() <= 1 || x.Dim(b.dim(dim, x.Rank())) == 1 {
+		b.Pass(0)
+		return
 	}
-	for _, name := range []string{"cummax", "cummin"} {
-		define(Row{
-			Name: name, Sig: "torch." + name + "(input, dim: int)", Args: &DimArgs{}, Run: func(c *Call) {
-				x := c.In[0]
-				c.dim(c.Args.(*DimArgs).Dim, x.Rank())
-				l := tensor.Contiguous(x.Size)
-				c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
-				c.contiguous(x)
-			},
-			Save: []Save{In(0), Out(1)}, Node: nodeName(name), Grad: gradSelected,
-			Source: "aten/src/ATen/native/ReduceOps.cpp: cummax, cummaxmin_backward",
-		})
-	}
-	for _, name := range []string{"median", "kthvalue"} {
-		sig := "torch.median(input, dim: int, keepdim: bool = False)"
-		if name == "kthvalue" {
-			sig = "torch.kthvalue(input, k: int, dim: int = -1, keepdim: bool = False)"
-		}
-		define(Row{
-			Name: name, Sig: sig, Args: &ExtremeArgs{}, Run: func(c *Call) {
-				x := c.In[0]
-				_, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ExtremeArgs).over())
-				switch {
-				case x.Numel() == 0:
-					c.Fail("%s of no elements", name)
-				case c.Env().Deterministic:
-					c.Fail("%s has no deterministic form in PyTorch; it would raise an error", name)
-				}
-				c.contiguous(x)
-				l := tensor.Contiguous(size)
-				c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
-			},
-			Save: []Save{Out(1)}, Node: nodeName(name), Grad: gradSelected,
-			Source: "aten/src/ATen/native/cuda/Sorting.cpp",
-		})
-	}
+	g := b.Local(b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))
+	w := b.Local(b.Do1(MulTensor, nil, b.SavedOut[0], g))
+	zero := b.Local(b.New(x.LikeDense(), tensor.Bool))
+	b.Drop(b.Do1(Any, &ReduceArgs{}, zero))
+	flipped := b.NewLike(w)
+	sum := b.Do1(Cumsum, &CumsumArgs{Dim: dim}, flipped)
+	back := b.NewLike(sum)
+	b.Drop(sum, flipped)
+	b.Set(0, b.Do1(DivTensor, nil, back, x))
+	b.Drop(back)
+})
+
+// runningExtreme defines cummax or cummin.
+func runningExtreme(name string) *Row {
+	return define(Row{
+		Name: name, Sig: "torch." + name + "(input, dim: int)", Args: &DimArgs{}, Run: func(c *Call) {
+			x := c.In[0]
+			c.dim(c.Args.(*DimArgs).Dim, x.Rank())
+			l := tensor.Contiguous(x.Size)
+			c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
+			c.contiguous(x)
+		},
+		Save: []Save{In(0), Out(1)}, Node: nodeName(name), Grad: gradSelected,
+		Source: "aten/src/ATen/native/ReduceOps.cpp: cummax, cummaxmin_backward",
+	})
 }
 
+// ranked defines median or kthvalue.
+func ranked(name, sig string) *Row {
+	return define(Row{
+		Name: name, Sig: sig, Args: &ExtremeArgs{}, Run: func(c *Call) {
+			x := c.In[0]
+			_, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ExtremeArgs).over())
+			switch {
+			case x.Numel() == 0:
+				c.Fail("%s of no elements", name)
+			case c.Env().Deterministic:
+				c.Fail("%s has no deterministic form in PyTorch; it would raise an error", name)
+			}
+			c.contiguous(x)
+			l := tensor.Contiguous(size)
+			c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
+		},
+		Save: []Save{Out(1)}, Node: nodeName(name), Grad: gradSelected,
+		Source: "aten/src/ATen/native/cuda/Sorting.cpp",
+	})
+}
+
+// The running extremes, and the values at a rank.
+var (
+	Cummax   = runningExtreme("cummax")
+	Cummin   = runningExtreme("cummin")
+	Median   = ranked("median", "torch.median(input, dim: int, keepdim: bool = False)")
+	Kthvalue = ranked("kthvalue", "torch.kthvalue(input, k: int, dim: int = -1, keepdim: bool = False)")
+)
+
 // Prod is the product along a dimension.
-var _ = define(Row{
+var Prod = define(Row{
 	Name: "prod", Sig: "torch.prod(input, dim: int, keepdim: bool = False, *, dtype: dtype? = None)", Args: &ProdArgs{}, Cast: CastFP32Out, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*ProdArgs)
 		d := x.DType
@@ -104,8 +110,8 @@ var _ = define(Row{
 		zero := b.Local(b.New(x.LikeDense(), tensor.Bool))
 		count := b.Local(b.Do1(Sum, &ReduceArgs{Dim: []int64{a.Dim}, KeepDim: true}, zero))
 		b.Drop(b.Do1(Sum, &ReduceArgs{}, count))
-		share := b.Local(b.Do1(divTensor, nil, res, x))
-		b.Set(0, b.Do1(mulTensor, nil, g, share))
+		share := b.Local(b.Do1(DivTensor, nil, res, x))
+		b.Set(0, b.Do1(MulTensor, nil, g, share))
 		b.Early(share)
 		b.Early(count)
 		b.DropTo(mark)

@@ -29,7 +29,7 @@ func (c *Call) search(boundaries, values *Tensor) {
 
 // Where values lie among sorted boundaries.
 var (
-	_ = define(Row{
+	Bucketize = define(Row{
 		Name: "bucketize", Sig: "torch.bucketize(input, boundaries, *, out_int32: bool = False, right: bool = False)", Args: &SearchArgs{}, Run: func(c *Call) {
 			if c.In[1].Rank() != 1 {
 				c.Fail("boundaries must be a vector, not of shape %v", c.In[1].Size)
@@ -38,7 +38,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/Bucketization.cu",
 	})
-	_ = define(Row{
+	Searchsorted = define(Row{
 		Name: "searchsorted", Sig: "torch.searchsorted(sorted_sequence, input, *, out_int32: bool = False, right: bool = False)", Args: &SearchArgs{},
 		Run: func(c *Call) {
 			s, v := c.In[0], c.In[1]
@@ -96,9 +96,9 @@ func dependsOnData(sig string) *Row {
 }
 
 var (
-	_ = dependsOnData("torch.masked_select(input, mask)")
-	_ = dependsOnData("torch.nonzero(input)")
-	_ = dependsOnData("torch.argwhere(input)")
-	_ = dependsOnData("torch.unique(input)")
-	_ = dependsOnData("torch.bincount(input)")
+	MaskedSelect = dependsOnData("torch.masked_select(input, mask)")
+	Nonzero      = dependsOnData("torch.nonzero(input)")
+	Argwhere     = dependsOnData("torch.argwhere(input)")
+	Unique       = dependsOnData("torch.unique(input)")
+	Bincount     = dependsOnData("torch.bincount(input)")
 )

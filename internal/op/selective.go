@@ -6,35 +6,32 @@ import "slices"
 // the names under which torch dispatch sees them below autograd, each with its
 // overload default.
 // Views and operators that modify their inputs cannot be kept.
-var keepable = []string{
-	"_log_softmax", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_flash_attention", "_softmax", "addmm", "bmm",
-	"convolution", "embedding", "gelu", "max_pool2d_with_indices", "mm", "native_dropout", "native_group_norm", "native_layer_norm", "relu",
-	"sigmoid", "silu", "tanh",
+var keepable = []*Row{
+	InnerLogSoftmax, EfficientAttention, FlashAttention, InnerSoftmax, Addmm, Bmm, Conv, Embedding, Gelu, MaxPool2dIndices, Mm, NativeDropout,
+	NativeGroupNorm, NativeLayerNorm, Relu, Sigmoid, Silu, Tanh,
 }
 
 // keepableGroups are words for several of them.
-var keepableGroups = map[string][]string{
-	"matmul":                       {"mm", "addmm", "bmm"},
-	"scaled_dot_product_attention": {"_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"},
+var keepableGroups = map[string][]*Row{
+	"matmul":                       {Mm, Addmm, Bmm},
+	"scaled_dot_product_attention": {FlashAttention, EfficientAttention},
 }
 
 // Keepable returns the operators that a selective checkpoint keeps for a word of
 // a spec; none if the word is not known.
 func Keepable(word string) []*Row {
-	var out []*Row
-	names := keepableGroups[word]
-	if slices.Contains(keepable, word) {
-		names = []string{word}
+	if i := slices.IndexFunc(keepable, func(r *Row) bool { return r.Name == word }); i >= 0 {
+		return keepable[i : i+1 : i+1]
 	}
-	for _, n := range names {
-		out = append(out, Row0(n))
-	}
-	return out
+	return keepableGroups[word]
 }
 
 // KeepableNames lists the words that Keepable knows.
 func KeepableNames() []string {
-	out := slices.Clone(keepable)
+	var out []string
+	for _, r := range keepable {
+		out = append(out, r.Name)
+	}
 	for g := range keepableGroups {
 		out = append(out, g)
 	}

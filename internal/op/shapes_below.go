@@ -6,27 +6,24 @@ import "fmt"
 // less.
 type below int64
 
-// copies are rows whose result has the elements of their input, beside views.
-var copies = map[string]bool{"clone": true, "_to_copy": true, "_unsafe_view": true}
-
 // follow keeps what is known of integers through an operator, and notes a lookup
 // beyond the rows of a table.
 func (s *Shapes) follow(c *Call) {
 	switch {
-	case c.Row.Name == "arange":
+	case c.Row == Arange:
 		start, step, n := c.Args.(*ArangeArgs).Range()
 		if t := c.Out[0]; n > 0 && !t.DType.IsFloating() {
 			t.Aux = below(max(start, start+(n-1)*step)) + 1
 		}
 	case c.Row.InPlace:
 		c.Out[0].Aux = nil
-	case c.Row.View != nil, copies[c.Row.Name]:
+	case c.Row.View != nil, c.Row.Copies:
 		for _, t := range c.Out {
 			t.Aux = c.In[0].Aux
 		}
 	case c.Row == Embedding:
 		s.lookup(c.In[0], c.In[1].Dim(0))
-	case c.Row.Name == "index_select", c.Row == indexTensor:
+	case c.Row == IndexSelect, c.Row == IndexTensor:
 		s.lookup(c.In[1], c.In[0].Dim(c.dim(c.Args.(*DimArgs).Dim, c.In[0].Rank())))
 	}
 }

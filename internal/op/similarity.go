@@ -10,7 +10,7 @@ type SimilarityArgs struct {
 
 // CosineSimilarity divides both by their norms, of which it changes clones
 // outside of autograd, multiplies and sums.
-var _ = define(Row{
+var CosineSimilarity = define(Row{
 	Name: "cosine_similarity", Sig: "F.cosine_similarity(x1, x2, dim: int = 1, eps: float = 1e-08)", Args: &SimilarityArgs{}, Cast: CastFP32, Composite: true,
 	Run: func(c *Call) {
 		a := c.Args.(*SimilarityArgs)
@@ -28,10 +28,10 @@ var _ = define(Row{
 		}
 		x1, x2 := expand(c.In[0]), expand(c.In[1])
 		norm := func(t *Tensor) *Tensor {
-			n := c.Do1(vectorNorm, &NormArgs{P: &two, ReduceArgs: ReduceArgs{Dim: []int64{dim}, KeepDim: true}}, t)
+			n := c.Do1(VectorNorm, &NormArgs{P: &two, ReduceArgs: ReduceArgs{Dim: []int64{dim}, KeepDim: true}}, t)
 			defer c.Drop(n)
 			clone := c.Local(c.Do1(Clone, nil, n))
-			c.withoutGrad(func() { c.Drop(c.Do1(clampMinInPlace, atLeast(a.Eps), clone)) })
+			c.withoutGrad(func() { c.Drop(c.Do1(ClampMinInPlace, atLeast(a.Eps), clone)) })
 			return clone
 		}
 		n1, n2 := norm(x1), norm(x2)
@@ -46,7 +46,7 @@ var _ = define(Row{
 })
 
 // PairwiseDistance is the norm of the difference along the last dimension.
-var _ = define(Row{
+var PairwiseDistance = define(Row{
 	Name: "pairwise_distance", Sig: "F.pairwise_distance(x1, x2, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False)", Args: &SimilarityArgs{},
 	Composite: true, Run: func(c *Call) {
 		a := c.Args.(*SimilarityArgs)

@@ -13,18 +13,18 @@ type SoftmaxArgs struct {
 var (
 	Softmax = define(Row{
 		Name: "softmax", Sig: "F.softmax(input, dim: int, *, dtype: dtype? = None)", Args: &SoftmaxArgs{}, Cast: CastFP32Out,
-		Composite: true, Run: func(c *Call) { c.softmax(innerSoftmax) },
+		Composite: true, Run: func(c *Call) { c.softmax(InnerSoftmax) },
 	})
 	LogSoftmax = define(Row{
 		Name: "log_softmax", Sig: "F.log_softmax(input, dim: int, *, dtype: dtype? = None)", Args: &SoftmaxArgs{}, Cast: CastFP32Out,
-		Composite: true, Run: func(c *Call) { c.softmax(innerLogSoftmax) },
+		Composite: true, Run: func(c *Call) { c.softmax(InnerLogSoftmax) },
 	})
-	innerSoftmax = define(Row{
-		Name: "_softmax", Args: &SoftmaxArgs{}, Run: runSoftmax, Save: []Save{Out(0)}, Node: "SoftmaxBackward0", Grad: gradSoftmax,
+	InnerSoftmax = define(Row{
+		Name: "_softmax", Takes: (*Call).floats, Args: &SoftmaxArgs{}, Run: runSoftmax, Save: []Save{Out(0)}, Node: "SoftmaxBackward0", Grad: gradSoftmax,
 		Source: "aten/src/ATen/native/cuda/SoftMax.cu",
 	})
-	innerLogSoftmax = define(Row{
-		Name: "_log_softmax", Args: &SoftmaxArgs{}, Run: runSoftmax, Save: []Save{Out(0)}, Node: "LogSoftmaxBackward0",
+	InnerLogSoftmax = define(Row{
+		Name: "_log_softmax", Takes: (*Call).floats, Args: &SoftmaxArgs{}, Run: runSoftmax, Save: []Save{Out(0)}, Node: "LogSoftmaxBackward0",
 		Grad: func(b *Back) {
 			b.Set(0, b.New(tensor.Contiguous(b.Grads[0].Size), b.InM[0].DType))
 			b.contiguous(b.Grads[0])
@@ -57,7 +57,7 @@ func runSoftmax(c *Call) {
 // gradSoftmax needs the product of gradient and result beside its output.
 func gradSoftmax(b *Back) {
 	b.Set(0, b.New(tensor.Contiguous(b.Grads[0].Size), b.InM[0].DType))
-	prod := b.Local(b.Do1(mulTensor, nil, b.Grads[0], b.SavedOut[0]))
+	prod := b.Local(b.Do1(MulTensor, nil, b.Grads[0], b.SavedOut[0]))
 	b.contiguous(prod)
 	b.contiguous(b.SavedOut[0])
 }

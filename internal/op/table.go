@@ -28,6 +28,15 @@ func define(r Row) *Row {
 	}
 	p := &r
 	table[r.Name] = p
+	if p.Of != nil {
+		p.Of.inPlace = p
+		if p.Takes == nil {
+			p.Takes = p.Of.Takes
+		}
+	}
+	if p.Takes != nil {
+		p.takes(p.Takes)
+	}
 	if r.Sig != "" {
 		sig, err := ParseSig(r.Sig)
 		if err != nil {
@@ -41,8 +50,35 @@ func define(r Row) *Row {
 	return p
 }
 
+// takes makes the row check the types of its inputs first.
+func (r *Row) takes(check func(*Call)) *Row {
+	run := r.Run
+	r.Takes, r.Run = check, func(c *Call) {
+		check(c)
+		run(c)
+	}
+	return r
+}
+
+// runs sets a Run that calls the row itself, as derive.
+func (r *Row) runs(run func(*Call)) *Row {
+	r.Run = run
+	return r
+}
+
+// derive sets a derivative that calls the row itself, which its definition cannot
+// do: Go knows no variable that depends on itself. Nothing may need it before all
+// rows are there.
+func (r *Row) derive(grad func(*Back)) *Row {
+	r.Grad = grad
+	return r
+}
+
 // Lookup returns the operator that a spec calls name, or nil.
 func Lookup(name string) *Signed { return bySig[name] }
+
+// Named returns the row that a report, a trace or a message names, or nil.
+func Named(name string) *Row { return table[name] }
 
 // Names lists the operators that a spec may use, sorted.
 func Names() []string {
@@ -84,18 +120,13 @@ func nodeName(name string) string {
 	return fmt.Sprintf("%sBackward0", b.String())
 }
 
-// Row0 returns the row of that name; it panics if there is none.
-func Row0(name string) *Row {
-	r := table[name]
-	if r == nil {
-		panic("op: no row " + name)
-	}
-	return r
-}
+// InPlaceForm returns the in-place form of an operator, or nil; one that is made of
+// other operators too.
+func InPlaceForm(r *Row) *Row { return r.inPlace }
 
-// InPlaceOf returns the in-place form of an operator, or nil.
+// InPlaceOf returns the in-place form of an operator that specs may ask for, or nil.
 func InPlaceOf(r *Row) *Row {
-	if p := table[r.Name+"_"]; p != nil && p.InPlace {
+	if p := r.inPlace; p != nil && p.InPlace {
 		return p
 	}
 	return nil

@@ -38,16 +38,19 @@ func unpool(n int) *Row {
 	})
 }
 
-var maxUnpools = [4]*Row{2: unpool(2), 3: unpool(3)}
+// MaxUnpools are the kernels, by number of dimensions; MaxUnpoolFunctions are what
+// specs call.
+var (
+	MaxUnpools         = [4]*Row{2: unpool(2), 3: unpool(3)}
+	MaxUnpoolFunctions = [4]*Row{1: unpoolFunction(1), 2: unpoolFunction(2), 3: unpoolFunction(3)}
+)
 
-func init() {
-	for n := 1; n <= 3; n++ {
-		define(Row{
-			Name: fmt.Sprintf("max_unpool%dd.any", n), Args: &UnpoolArgs{}, Composite: true, Run: func(c *Call) { c.unpool(n) },
-			Sig:    fmt.Sprintf("F.max_unpool%dd(input, indices, kernel_size: pair, stride: pair? = None, padding: pair = 0, output_size: ints? = None)", n),
-			Source: "torch/nn/functional.py: max_unpool2d",
-		})
-	}
+func unpoolFunction(n int) *Row {
+	return define(Row{
+		Name: fmt.Sprintf("max_unpool%dd.any", n), Args: &UnpoolArgs{}, Composite: true, Run: func(c *Call) { c.unpool(n) },
+		Sig:    fmt.Sprintf("F.max_unpool%dd(input, indices, kernel_size: pair, stride: pair? = None, padding: pair = 0, output_size: ints? = None)", n),
+		Source: "torch/nn/functional.py: max_unpool2d",
+	})
 }
 
 // unpool checks the arguments; one dimension is two, of which the last has
@@ -82,12 +85,12 @@ func (c *Call) unpool(n int) {
 		}
 	}
 	if n > 1 {
-		c.Return(c.Do1(maxUnpools[n], &UnpoolArgs{Size: size}, x, idx))
+		c.Return(c.Do1(MaxUnpools[n], &UnpoolArgs{Size: size}, x, idx))
 		return
 	}
 	wide := c.Do1(Unsqueeze, &DimArgs{Dim: -1}, x)
 	at := c.Do1(Unsqueeze, &DimArgs{Dim: -1}, idx)
-	y := c.Do1(maxUnpools[2], &UnpoolArgs{Size: append(size, 1)}, wide, at)
+	y := c.Do1(MaxUnpools[2], &UnpoolArgs{Size: append(size, 1)}, wide, at)
 	c.Drop(wide, at)
 	c.Return(c.Do1(Squeeze, &DimArgs{Dim: -1}, y))
 	c.Drop(y)

@@ -12,18 +12,18 @@ const varSig = "(input, dim: ints? = None, *, correction: float = 1, keepdim: bo
 
 // Variance and standard deviation, by Welford's algorithm in one kernel.
 var (
-	_ = define(Row{
+	Var = define(Row{
 		Name: "var", Sig: "torch.var" + varSig, Args: &VarArgs{}, Run: runVar, Save: []Save{In(0)}, Node: "VarBackward0",
 		Grad:   func(b *Back) { b.gradVar(b.Grads[0]) },
 		Source: "aten/src/ATen/native/ReduceOps.cpp: std_var_out; torch/csrc/autograd/FunctionsManual.cpp: var_backward",
 	})
-	_ = define(Row{
+	Std = define(Row{
 		Name: "std", Sig: "torch.std" + varSig, Args: &VarArgs{}, Run: runVar, Save: []Save{In(0), Out(0)}, Node: "StdBackward0",
 		Grad: func(b *Back) { // (grad / (result * 2)).masked_fill_(result == 0, 0)
 			res := b.SavedOut[0]
 			mark := b.Mark()
 			two := b.Local(b.Do1(MulScalar, nil, res))
-			g := b.Do1(divTensor, nil, b.Grads[0], two)
+			g := b.Do1(DivTensor, nil, b.Grads[0], two)
 			b.Local(b.New(res.LikeDense(), tensor.Bool))
 			b.DropTo(mark)
 			b.gradVar(b.Local(g))
@@ -63,5 +63,5 @@ func (b *Back) gradVar(g *Tensor) {
 	mean := b.Local(b.Do1(Mean, over, x))
 	diff := b.Local(b.Do1(Sub, &BinaryArgs{}, x, mean))
 	scaled := b.Local(b.Do1(MulScalar, nil, g))
-	b.Set(0, b.Do1(mulTensor, nil, scaled, diff))
+	b.Set(0, b.Do1(MulTensor, nil, scaled, diff))
 }

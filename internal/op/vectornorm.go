@@ -13,7 +13,7 @@ type NormArgs struct {
 }
 
 // Norm is the norm of vectors: torch.linalg.vector_norm, of order 1 or 2.
-var vectorNorm = define(Row{
+var VectorNorm = define(Row{
 	Name: "linalg_vector_norm", Sig: "Tensor.norm(self, p: float? = None, dim: ints? = None, keepdim: bool = False)", Args: &NormArgs{},
 	Cast: CastFP32Out, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*NormArgs)
@@ -45,8 +45,8 @@ var vectorNorm = define(Row{
 
 // tensorNorm is at::norm, which C++ code calls: its derivative converts the
 // input to the gradient's type first.
-var tensorNorm = define(Row{
-	Name: "norm", Args: &NormArgs{}, Cast: CastFP32Out, Run: vectorNorm.Run, Save: []Save{In(0), Out(0)}, Node: "NormBackward1",
+var Norm = define(Row{
+	Name: "norm", Args: &NormArgs{}, Cast: CastFP32Out, Run: VectorNorm.Run, Save: []Save{In(0), Out(0)}, Node: "NormBackward1",
 	Grad: func(b *Back) {
 		x := b.SavedIn[0]
 		b.SavedIn[0] = b.Local(b.Do1(To, &ToCopyArgs{DType: b.Grads[0].DType}, x))
@@ -63,7 +63,7 @@ func gradNorm(b *Back) {
 	g, norm := b.restored(b.Grads[0], dims, keep), b.restored(b.SavedOut[0], dims, keep)
 	if a.P != nil && *a.P == 1 { // self.sgn() * grad
 		sign := b.Local(b.NewLike(x))
-		b.Set(0, b.Do1(mulTensor, nil, sign, g))
+		b.Set(0, b.Do1(MulTensor, nil, sign, g))
 		return
 	}
 	if a.P != nil && math.IsInf(*a.P, 1) {
@@ -72,18 +72,18 @@ func gradNorm(b *Back) {
 	}
 	if a.P != nil && *a.P > 2 { // self * self.abs().pow_(p - 2) * (grad / norm.pow(p - 1)).masked_fill_(norm == 0, 0)
 		size := b.NewLike(x)
-		scaled := b.Local(b.Do1(mulTensor, nil, x, size))
+		scaled := b.Local(b.Do1(MulTensor, nil, x, size))
 		b.Drop(size)
 		power := b.NewLike(norm)
-		scale := b.Local(b.Do1(divTensor, nil, g, power))
+		scale := b.Local(b.Do1(DivTensor, nil, g, power))
 		b.Drop(power)
 		b.Drop(b.New(norm.LikeDense(), tensor.Bool))
-		b.Set(0, b.Do1(mulTensor, nil, scaled, scale))
+		b.Set(0, b.Do1(MulTensor, nil, scaled, scale))
 		return
 	}
-	unit := b.Local(b.Do1(divTensor, nil, x, norm)) // grad * (self / norm).masked_fill_(norm == 0, 0)
+	unit := b.Local(b.Do1(DivTensor, nil, x, norm)) // grad * (self / norm).masked_fill_(norm == 0, 0)
 	b.Local(b.New(norm.LikeDense(), tensor.Bool))
-	b.Set(0, b.Do1(mulTensor, nil, g, unit))
+	b.Set(0, b.Do1(MulTensor, nil, g, unit))
 }
 
 // gradMaxNorm shares the gradient among the elements whose size is the norm, NaN
@@ -98,10 +98,10 @@ func (b *Back) gradMaxNorm(a *NormArgs, x, g, norm *Tensor) {
 	over := a.ReduceArgs
 	over.KeepDim, over.DType = true, nil
 	count := b.Local(b.Do1(Sum, &over, mask))
-	each := b.Local(b.Do1(divTensor, nil, g, count))
-	share := b.Local(b.Do1(mulTensor, nil, each, mask))
+	each := b.Local(b.Do1(DivTensor, nil, g, count))
+	share := b.Local(b.Do1(MulTensor, nil, each, mask))
 	sign := b.Local(b.NewLike(x))
-	b.Set(0, b.Do1(mulTensor, nil, sign, share))
+	b.Set(0, b.Do1(MulTensor, nil, sign, share))
 }
 
 // NormalizeArgs are the arguments of F.normalize.
@@ -116,8 +116,8 @@ var _ = define(Row{
 	Name: "normalize", Sig: "F.normalize(input, p: float = 2.0, dim: int = 1, eps: float = 1e-12)", Args: &NormalizeArgs{}, Composite: true,
 	Run: func(c *Call) {
 		a, x := c.Args.(*NormalizeArgs), c.In[0]
-		norm := c.Do1(vectorNorm, &NormArgs{P: &a.P, ReduceArgs: ReduceArgs{Dim: []int64{a.Dim}, KeepDim: true}}, x)
-		least := c.Do1(clampMin, atLeast(a.Eps), norm)
+		norm := c.Do1(VectorNorm, &NormArgs{P: &a.P, ReduceArgs: ReduceArgs{Dim: []int64{a.Dim}, KeepDim: true}}, x)
+		least := c.Do1(ClampMin, atLeast(a.Eps), norm)
 		c.Drop(norm)
 		denom := c.Local(c.Do1(Expand, &ShapeArgs{Shape: x.Size.Slice()}, least))
 		c.Drop(least)

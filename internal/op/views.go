@@ -39,7 +39,7 @@ var View = define(Row{
 
 // UnsafeView is view on a fresh tensor, which autograd does not track as one.
 var UnsafeView = define(Row{
-	Name: "_unsafe_view", Args: &ShapeArgs{}, Run: func(c *Call) {
+	Name: "_unsafe_view", Copies: true, Args: &ShapeArgs{}, Run: func(c *Call) {
 		l, ok := c.In[0].View(c.reshapeSizes())
 		if !ok {
 			c.Fail("cannot view shape %v as %s", c.In[0].Size, tensor.SizeString(c.shapeArg()))
@@ -377,15 +377,15 @@ var (
 		Name: "split", Sig: "Tensor.split(self, split_size: sizes, dim: int = 0)", Args: &SplitArgs{}, List: true, View: splitView,
 		Node: "SplitBackward0", Grad: gradSplit,
 	})
-	_ = define(Row{
+	SplitWithSizes = define(Row{
 		Name: "split_with_sizes", Sig: "Tensor.split_with_sizes(self, split_sizes: ints, dim: int = 0)", Args: &SplitArgs{},
 		List: true, View: splitView, Node: "SplitWithSizesBackward0", Grad: gradSplit,
 	})
-	_ = define(Row{
+	Chunk = define(Row{
 		Name: "chunk", Sig: "Tensor.chunk(self, chunks: int, dim: int = 0)", Args: &SplitArgs{}, List: true, View: splitView,
 		Node: "SplitBackward0", Grad: gradSplit,
 	})
-	_ = define(Row{
+	Unbind = define(Row{
 		Name: "unbind", Sig: "Tensor.unbind(self, dim: int = 0)", Args: &DimArgs{}, List: true,
 		View: func(c *Call) []tensor.Layout {
 			x := c.In[0]
@@ -426,18 +426,20 @@ var (
 	})
 )
 
-func init() { // these derivatives call rows of this file
-	View.Grad, UnsafeView.Grad = gradReshape, gradReshape
-	T.Grad = func(b *Back) {
+// The derivatives that call their own row.
+var (
+	_ = View.derive(gradReshape)
+	_ = UnsafeView.derive(gradReshape)
+	_ = T.derive(func(b *Back) {
 		g := b.Grads[0]
 		if g.Rank() < 2 {
 			b.Pass(0)
 			return
 		}
 		b.Set(0, b.ViewOf(g, g.Transpose(0, 1)))
-	}
-	Transpose.Grad = func(b *Back) {
+	})
+	_ = Transpose.derive(func(b *Back) {
 		a, g := b.Args.(*TransposeArgs), b.Grads[0]
 		b.Set(0, b.ViewOf(g, g.Transpose(b.dim(a.Dim0, g.Rank()), b.dim(a.Dim1, g.Rank()))))
-	}
-}
+	})
+)

@@ -3,8 +3,8 @@ package op
 import "github.com/memplan/memplan/internal/tensor"
 
 // composedView defines a way to see a tensor that is made of other views.
-func composedView(name, sig string, args any, run func(c *Call, x *Tensor) *Tensor) {
-	define(Row{Name: name, Sig: sig, Args: args, Composite: true, Run: func(c *Call) { c.Return(run(c, c.In[0])) }})
+func composedView(name, sig string, args any, run func(c *Call, x *Tensor) *Tensor) *Row {
+	return define(Row{Name: name, Sig: sig, Args: args, Composite: true, Run: func(c *Call) { c.Return(run(c, c.In[0])) }})
 }
 
 // MovedimArgs are two dimensions, or lists of them.
@@ -13,42 +13,50 @@ type MovedimArgs struct {
 	Destination []int64 `arg:"destination"`
 }
 
-func init() {
-	like := func(c *Call, x *Tensor) *Tensor { return c.Do1(Reshape, &ShapeArgs{Shape: c.In[1].Size.Slice()}, x) }
-	composedView("view_as", "Tensor.view_as(self, other)", nil, func(c *Call, x *Tensor) *Tensor {
+// SwapaxesArgs are the two dimensions of swapaxes.
+type SwapaxesArgs struct {
+	Dim0 int `arg:"axis0"`
+	Dim1 int `arg:"axis1"`
+}
+
+// The views that are made of others.
+var (
+	_ = composedView("view_as", "Tensor.view_as(self, other)", nil, func(c *Call, x *Tensor) *Tensor {
 		return c.Do1(View, &ShapeArgs{Shape: c.In[1].Size.Slice()}, x)
 	})
-	composedView("reshape_as", "Tensor.reshape_as(self, other)", nil, like)
-	composedView("ravel", "torch.ravel(input)", nil, func(c *Call, x *Tensor) *Tensor {
+	_ = composedView("reshape_as", "Tensor.reshape_as(self, other)", nil, func(c *Call, x *Tensor) *Tensor {
+		return c.Do1(Reshape, &ShapeArgs{Shape: c.In[1].Size.Slice()}, x)
+	})
+	_ = composedView("ravel", "torch.ravel(input)", nil, func(c *Call, x *Tensor) *Tensor {
 		rows := c.Local(c.Do1(Contiguous, nil, x))
 		return c.Do1(View, &ShapeArgs{Shape: []int64{-1}}, rows)
 	})
-	composedView("movedim", "torch.movedim(input, source: ints, destination: ints)", &MovedimArgs{}, movedim)
-	swap := func(c *Call, x *Tensor) *Tensor { return c.Do1(Transpose, c.Args, x) }
-	composedView("swapaxes", "torch.swapaxes(input, axis0: int, axis1: int)", &struct {
-		Dim0 int `arg:"axis0"`
-		Dim1 int `arg:"axis1"`
-	}{}, func(c *Call, x *Tensor) *Tensor {
-		a := c.Args.(*struct {
-			Dim0 int `arg:"axis0"`
-			Dim1 int `arg:"axis1"`
-		})
+	_ = composedView("movedim", "torch.movedim(input, source: ints, destination: ints)", &MovedimArgs{}, movedim)
+	_ = composedView("swapaxes", "torch.swapaxes(input, axis0: int, axis1: int)", &SwapaxesArgs{}, func(c *Call, x *Tensor) *Tensor {
+		a := c.Args.(*SwapaxesArgs)
 		return c.Do1(Transpose, &TransposeArgs{Dim0: a.Dim0, Dim1: a.Dim1}, x)
 	})
-	composedView("swapdims", "torch.swapdims(input, dim0: int, dim1: int)", &TransposeArgs{}, swap)
-	for name, dim := range map[string]int{"vstack": 0, "hstack": 1, "dstack": 2} {
-		define(Row{
-			Name: name, Sig: "torch." + name + "(tensors: tensors)", Composite: true, Run: func(c *Call) {
-				for _, t := range c.In {
-					if t.Rank() < max(dim+1, 2) {
-						c.Fail("%s of tensors of shape %v is not modelled; they need %d dimensions", name, t.Size, max(dim+1, 2))
-					}
+	_ = composedView("swapdims", "torch.swapdims(input, dim0: int, dim1: int)", &TransposeArgs{}, func(c *Call, x *Tensor) *Tensor {
+		return c.Do1(Transpose, c.Args, x)
+	})
+	_ = stacked("vstack", 0)
+	_ = stacked("hstack", 1)
+	_ = stacked("dstack", 2)
+)
+
+// stacked defines a concatenation along a dimension, of tensors that have it.
+func stacked(name string, dim int) *Row {
+	return define(Row{
+		Name: name, Sig: "torch." + name + "(tensors: tensors)", Composite: true, Run: func(c *Call) {
+			for _, t := range c.In {
+				if t.Rank() < max(dim+1, 2) {
+					c.Fail("%s of tensors of shape %v is not modelled; they need %d dimensions", name, t.Size, max(dim+1, 2))
 				}
-				c.Return(c.Do1(Cat, &DimArgs{Dim: dim}, c.In...))
-			},
-			Source: "aten/src/ATen/native/TensorShape.cpp: " + name,
-		})
-	}
+			}
+			c.Return(c.Do1(Cat, &DimArgs{Dim: dim}, c.In...))
+		},
+		Source: "aten/src/ATen/native/TensorShape.cpp: " + name,
+	})
 }
 
 func movedim(c *Call, x *Tensor) *Tensor {
@@ -83,7 +91,7 @@ func movedim(c *Call, x *Tensor) *Tensor {
 
 // DiagEmbed puts the last dimension on the diagonal of matrices of zeros; its
 // derivative is the diagonal.
-var _ = define(Row{
+var DiagEmbed = define(Row{
 	Name: "diag_embed", Sig: "torch.diag_embed(input)", Run: func(c *Call) {
 		x := c.In[0]
 		if x.Rank() == 0 || x.Rank() == tensor.MaxRank {

@@ -25,7 +25,7 @@ var _ = define(Row{
 		case y == nil:
 			c.Return(c.where(cond, x, y, weak(x.DType, a.Other), a.Other.Value))
 		default:
-			c.Return(c.Do1(whereSelf, nil, cond, x, y))
+			c.Return(c.Do1(WhereSelf, nil, cond, x, y))
 		}
 	},
 	Source: "aten/src/ATen/native/TensorCompare.cpp: where",
@@ -37,19 +37,19 @@ func (c *Call) where(cond, x, y *Tensor, d tensor.DType, number float64) *Tensor
 	mark := c.Mark()
 	operand := func(t *Tensor) *Tensor {
 		if t == nil {
-			return c.Local(c.Do1(Row0("full"), &FullArgs{FillArgs: FillArgs{DType: &d}, Value: number}))
+			return c.Local(c.Do1(Full, &FullArgs{FillArgs: FillArgs{DType: &d}, Value: number}))
 		}
 		return c.Local(c.Do1(To, &ToCopyArgs{DType: d}, t))
 	}
 	x, y = operand(x), operand(y)
-	out := c.Do1(whereSelf, nil, cond, x, y)
+	out := c.Do1(WhereSelf, nil, cond, x, y)
 	c.DropTo(mark)
 	return out
 }
 
 // whereSelf is where of three tensors. Each gradient is where itself, with 0
 // in the other's place.
-var whereSelf = define(Row{
+var WhereSelf = define(Row{
 	Name: "where", Run: func(c *Call) {
 		cond, x, y := c.In[0], c.In[1], c.In[2]
 		d := resultType(x, y, Number{})
@@ -67,14 +67,12 @@ var whereSelf = define(Row{
 	Source: "tools/autograd/derivatives.yaml: where.self",
 })
 
-func init() {
-	whereSelf.Grad = func(b *Back) {
-		g := b.Grads[0]
-		if b.Need(2) {
-			b.Set(2, b.where(b.SavedIn[0], nil, g, g.DType, 0))
-		}
-		if b.Need(1) {
-			b.Set(1, b.where(b.SavedIn[0], g, nil, g.DType, 0))
-		}
+var _ = WhereSelf.derive(func(b *Back) {
+	g := b.Grads[0]
+	if b.Need(2) {
+		b.Set(2, b.where(b.SavedIn[0], nil, g, g.DType, 0))
 	}
-}
+	if b.Need(1) {
+		b.Set(1, b.where(b.SavedIn[0], g, nil, g.DType, 0))
+	}
+})

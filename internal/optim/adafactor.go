@@ -114,7 +114,7 @@ func adafactorForeach(c *Call, ps []*Param) {
 // norm is t.norm(2), or along a dimension that is kept torch.norm.
 func (c *Call) norm(t *op.Tensor, dim ...int64) *op.Tensor {
 	two := 2.0
-	return c.Do(op.Row0("linalg_vector_norm"), &op.NormArgs{P: &two, ReduceArgs: op.ReduceArgs{Dim: dim, KeepDim: len(dim) > 0}}, t)[0]
+	return c.Do(op.VectorNorm, &op.NormArgs{P: &two, ReduceArgs: op.ReduceArgs{Dim: dim, KeepDim: len(dim) > 0}}, t)[0]
 }
 
 // product is row_var @ col_var.

@@ -340,7 +340,7 @@ func (c *Call) flatGradient(ps []*Param) *op.Tensor {
 		}
 		views = append(views, c.Do(op.View, &op.ShapeArgs{Shape: []int64{-1}}, g)[0])
 	}
-	flat := c.Do(op.Row0("cat"), &op.DimArgs{}, views...)[0]
+	flat := c.Do(op.Cat, &op.DimArgs{}, views...)[0]
 	c.dropList(views)
 	c.dropList(made)
 	return flat
@@ -351,7 +351,7 @@ func (c *Call) largest(t *op.Tensor) *op.Tensor { return c.reduced(c.like(t)) }
 
 // reduced is t.max() of a temporary.
 func (c *Call) reduced(t *op.Tensor) *op.Tensor {
-	most := c.Do(op.Row0("max.all"), nil, t)[0]
+	most := c.Do(op.Max.All, nil, t)[0]
 	c.Drop(t)
 	return most
 }

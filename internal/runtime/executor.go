@@ -72,16 +72,19 @@ func (x *Executor) Free(id int32) error {
 }
 
 // Composes implements engine.Backend.
-func (x *Executor) Composes(r *op.Row) bool { return rows[r.Name].forward == nil }
+func (x *Executor) Composes(r *op.Row) bool {
+	is, _ := rowOf(r)
+	return is.forward == nil
+}
 
 // Forward implements engine.Backend. A row whose results lie where its inputs do
 // has nothing to compute.
 func (x *Executor) Forward(c *op.Call) error {
-	if !c.Row.InPlace && !rows[c.Row.Name].aliased && aliases(c.Out, c.In) {
+	r, ok := rowOf(c.Row)
+	if !c.Row.InPlace && !r.aliased && aliases(c.Out, c.In) {
 		return nil
 	}
 	x.running = c.Row.Name
-	r, ok := rows[c.Row.Name]
 	if !ok {
 		return unsupported("operator %s", c.Row.Name)
 	}
@@ -91,9 +94,10 @@ func (x *Executor) Forward(c *op.Call) error {
 // Derives implements engine.Backend.
 func (x *Executor) Derives(r *op.Row) bool {
 	if r.View != nil {
-		return !composedViews[r.Name]
+		return !composedViews[r]
 	}
-	return rows[r.Name].backward != nil || !rows[r.Name].composed
+	is, _ := rowOf(r)
+	return is.backward != nil || !is.composed
 }
 
 // Backward implements engine.Backend.
@@ -102,7 +106,7 @@ func (x *Executor) Backward(b *op.Back) error {
 	if b.Row.View != nil {
 		return x.named(b.Row, x.viewGrad(b))
 	}
-	r := rows[b.Row.Name]
+	r, _ := rowOf(b.Row)
 	if r.backward == nil {
 		return unsupported("the derivative of operator %s", b.Row.Name)
 	}

@@ -87,21 +87,21 @@ func refused(r string, err error) error {
 // bounded are the inputs of operators that hold indices or classes, and what they are
 // below.
 var bounded = []struct {
-	rows   []string
+	rows   []*op.Row
 	index  int
 	below  func(c *op.Call) int64
 	target bool
 }{
-	{[]string{"embedding"}, 0, func(c *op.Call) int64 { return c.In[1].Dim(0) }, false},
-	{[]string{"_embedding_bag"}, 0, func(c *op.Call) int64 { return c.In[2].Dim(0) }, false},
-	{[]string{"_embedding_bag"}, 1, func(*op.Call) int64 { return 1 }, false}, // all bags but the last are empty
-	{[]string{"nll_loss_forward", "nll_loss2d_forward"}, 1, classesOf, true},
-	{[]string{"multi_margin_loss", "multilabel_margin_loss_forward"}, 1, func(c *op.Call) int64 { return c.In[0].Dim(-1) }, true},
-	{[]string{"gather", "scatter", "scatter_add", "index_select", "index_add", "index_copy", "index_fill", "index"}, 1, alongDim, false},
-	{[]string{"index.pair"}, 1, func(c *op.Call) int64 { return c.In[0].Dim(0) }, false},
-	{[]string{"index.pair"}, 2, func(c *op.Call) int64 { return c.In[0].Dim(1) }, false},
-	{[]string{"one_hot"}, 0, func(c *op.Call) int64 { return c.Args.(*op.OneHotArgs).Classes }, false},
-	{[]string{"_ctc_loss"}, 1, func(c *op.Call) int64 { return c.In[0].Dim(-1) }, true},
+	{[]*op.Row{op.Embedding}, 0, func(c *op.Call) int64 { return c.In[1].Dim(0) }, false},
+	{[]*op.Row{op.EmbeddingBagKernel}, 0, func(c *op.Call) int64 { return c.In[2].Dim(0) }, false},
+	{[]*op.Row{op.EmbeddingBagKernel}, 1, func(*op.Call) int64 { return 1 }, false}, // all bags but the last are empty
+	{[]*op.Row{op.NLLLossForward, op.NLLLoss2dForward}, 1, classesOf, true},
+	{[]*op.Row{op.MultiMarginLoss, op.MultilabelMargin}, 1, func(c *op.Call) int64 { return c.In[0].Dim(-1) }, true},
+	{[]*op.Row{op.Gather, op.Scatter, op.ScatterAdd, op.IndexSelect, op.IndexAdd, op.IndexCopy, op.IndexFill, op.IndexTensor}, 1, alongDim, false},
+	{[]*op.Row{op.IndexPair}, 1, func(c *op.Call) int64 { return c.In[0].Dim(0) }, false},
+	{[]*op.Row{op.IndexPair}, 2, func(c *op.Call) int64 { return c.In[0].Dim(1) }, false},
+	{[]*op.Row{op.OneHot}, 0, func(c *op.Call) int64 { return c.Args.(*op.OneHotArgs).Classes }, false},
+	{[]*op.Row{op.CTCNative}, 1, func(c *op.Call) int64 { return c.In[0].Dim(-1) }, true},
 }
 
 // classesOf is how many classes the input of nll_loss has.
@@ -112,7 +112,7 @@ func alongDim(c *op.Call) int64 { return c.In[0].Dim(dim(arg(c.Args, "dim").(int
 
 func (p *probe) Forward(c *op.Call) error {
 	for _, b := range bounded {
-		if slices.Contains(b.rows, c.Row.Name) && b.index < len(c.In) {
+		if slices.Contains(b.rows, c.Row) && b.index < len(c.In) {
 			p.bound(c.In[b.index], b.below(c), b.target)
 		}
 	}

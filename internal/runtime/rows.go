@@ -1,8 +1,6 @@
 package runtime
 
 import (
-	"strings"
-
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -18,30 +16,38 @@ type row struct {
 	aliased  bool // it writes where an input lies, though it is not in place
 }
 
-// rows is the table, by the names of the operator table.
-var rows = map[string]row{}
-
-func init() {
-	for _, t := range []map[string]row{mapRows, binaryRows, copyRows, reduceRows, productRows, normRows, imageRows, lossRows, lookupRows, attentionRows,
+// rows is the table.
+var rows = func() map[*op.Row]row {
+	all := map[*op.Row]row{}
+	for _, t := range []map[*op.Row]row{mapRows, binaryRows, copyRows, reduceRows, productRows, normRows, imageRows, lossRows, lookupRows, attentionRows,
 		functionRows, functionsRows, linearRows, resampleRows, gridRows, orderRows, statisticRows, scatterRows, criterionRows, ctcRows, recurrentRows,
 		windowRows, randomRows, moreRows, encoderRows, quantizedRows} {
-		for name, r := range t {
-			if _, twice := rows[name]; twice || op.Row0(name) == nil {
-				panic("runtime: operator " + name)
+		for r, is := range t {
+			if _, twice := all[r]; twice || r == nil {
+				panic("runtime: an operator is computed twice, or there is none")
 			}
-			rows[name] = r
+			all[r] = is
 		}
 	}
-	for _, r := range op.Rows() { // the in-place form of what writes to its target
-		if name, is := strings.CutSuffix(r.Name, "_"); is && r.InPlace && rows[r.Name].forward == nil {
-			rows[r.Name] = rows[name]
-		}
+	return all
+}()
+
+// rowOf says how an operator is computed; the in-place form of what writes to its
+// target as the operator itself.
+func rowOf(r *op.Row) (row, bool) {
+	if r.Same != nil {
+		r = r.Same
 	}
+	out, ok := rows[r]
+	if !ok && r.InPlace && r.Of != nil {
+		out, ok = rows[r.Of]
+	}
+	return out, ok
 }
 
 // composedViews are views whose derivative is made of operators; that of the
 // others puts the gradients where the views were.
-var composedViews = map[string]bool{"expand": true, "view": true}
+var composedViews = map[*op.Row]bool{op.Expand: true, op.View: true}
 
 // viewGrad is the derivative of a view: the incoming gradient under another
 // layout, or zeros with the gradients in the places of the views.

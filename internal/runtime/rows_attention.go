@@ -74,15 +74,15 @@ func attentionGrad(x *Executor, b *op.Back) error {
 }
 
 // attentionRows are fused attentions.
-var attentionRows = map[string]row{
+var attentionRows = map[*op.Row]row{
 	// 0 where the mask is set, else -inf.
-	"where.bool_mask": {forward: func(x *Executor, c *op.Call) error {
+	op.BoolMask: {forward: func(x *Executor, c *op.Call) error {
 		if err := x.Fill(c.Out[0], math.Inf(-1)); err != nil {
 			return err
 		}
 		return x.apply(kernel.MaskedFill, c.Out[0], []*op.Tensor{c.Out[0], c.In[0]}, 0)
 	}},
-	"_safe_softmax": {forward: asideRow(safeSoftmax, nil).forward, backward: softmax(kernel.Softmax, kernel.SoftmaxGrad).backward},
-	"_scaled_dot_product_efficient_attention": {forward: attention, backward: attentionGrad},
-	"_scaled_dot_product_flash_attention":     {forward: attention, backward: attentionGrad},
+	op.SafeSoftmax:        {forward: asideRow(safeSoftmax, nil).forward, backward: softmax(kernel.Softmax, kernel.SoftmaxGrad).backward},
+	op.EfficientAttention: {forward: attention, backward: attentionGrad},
+	op.FlashAttention:     {forward: attention, backward: attentionGrad},
 }

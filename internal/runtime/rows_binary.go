@@ -122,22 +122,22 @@ func comparison(tensors, scalar *kernel.Kernel) row {
 }
 
 // binaryRows are arithmetic and comparisons.
-var binaryRows = map[string]row{
-	"add":        {forward: sum(1), composed: true},
-	"add_":       {forward: sum(1), composed: true},
-	"sub":        {forward: sum(-1), backward: differenceGrad},
-	"sub_":       {forward: sum(-1), backward: differenceGrad},
-	"mul":        {forward: product, backward: productGrad},
-	"mul_":       {forward: product, backward: productGrad},
-	"mul.Tensor": {forward: product},
-	"div":        {forward: quotient, backward: quotientGrad},
-	"div_":       {forward: quotient, backward: quotientGrad},
-	"div.Tensor": {forward: quotient},
+var binaryRows = map[*op.Row]row{
+	op.Add:        {forward: sum(1), composed: true},
+	op.AddInPlace: {forward: sum(1), composed: true},
+	op.Sub:        {forward: sum(-1), backward: differenceGrad},
+	op.SubInPlace: {forward: sum(-1), backward: differenceGrad},
+	op.Mul:        {forward: product, backward: productGrad},
+	op.MulInPlace: {forward: product, backward: productGrad},
+	op.MulTensor:  {forward: product},
+	op.Div:        {forward: quotient, backward: quotientGrad},
+	op.DivInPlace: {forward: quotient, backward: quotientGrad},
+	op.DivTensor:  {forward: quotient},
 
-	"eq": comparison(kernel.Eq, kernel.EqScalar),
-	"ne": comparison(kernel.Ne, kernel.NeScalar),
-	"lt": comparison(kernel.Lt, kernel.LtScalar),
-	"le": comparison(kernel.Le, kernel.LeScalar),
-	"gt": comparison(kernel.Gt, kernel.GtScalar),
-	"ge": comparison(kernel.Ge, kernel.GeScalar),
+	op.Equal:        comparison(kernel.Eq, kernel.EqScalar),
+	op.NotEqual:     comparison(kernel.Ne, kernel.NeScalar),
+	op.Less:         comparison(kernel.Lt, kernel.LtScalar),
+	op.LessEqual:    comparison(kernel.Le, kernel.LeScalar),
+	op.Greater:      comparison(kernel.Gt, kernel.GtScalar),
+	op.GreaterEqual: comparison(kernel.Ge, kernel.GeScalar),
 }

@@ -59,23 +59,23 @@ func (x *Executor) places(y *op.Tensor, d int, at, n int64, t *op.Tensor) []kern
 }
 
 // copyRows make tensors of others or of nothing.
-var copyRows = map[string]row{
-	"clone":      {forward: copied, composed: true},
-	"_to_copy":   {forward: copied, composed: true},
-	"cat":        {forward: joined, composed: true},
-	"zeros":      constant(0),
-	"ones":       constant(1),
-	"zeros_like": constant(0),
-	"ones_like":  constant(1),
-	"rand":       drawn((*stream).uniform),
-	"randn":      drawn((*stream).normal),
-	"arange": {forward: func(x *Executor, c *op.Call) error {
+var copyRows = map[*op.Row]row{
+	op.Clone:     {forward: copied, composed: true},
+	op.ToCopy:    {forward: copied, composed: true},
+	op.Cat:       {forward: joined, composed: true},
+	op.Zeros:     constant(0),
+	op.Ones:      constant(1),
+	op.ZerosLike: constant(0),
+	op.OnesLike:  constant(1),
+	op.Rand:      drawn((*stream).uniform),
+	op.Randn:     drawn((*stream).normal),
+	op.Arange: {forward: func(x *Executor, c *op.Call) error {
 		start, step, _ := c.Args.(*op.ArangeArgs).Range()
 		return x.launch(kernel.Arange, x.operands(c.Out[0]), nil, start, step)
 	}},
-	"tril": triangle(kernel.Tril),
-	"triu": triangle(kernel.Triu),
+	op.Tril: triangle(kernel.Tril),
+	op.Triu: triangle(kernel.Triu),
 	// Their results lie where their inputs do.
-	"_unsafe_view": {composed: true},
-	"detach":       {composed: true},
+	op.UnsafeView: {composed: true},
+	op.Detach:     {composed: true},
 }

@@ -111,8 +111,8 @@ func logSigmoid(x float64) float64 { return -softplus(-x) }
 const leastLog = -100
 
 // criterionRows are losses of single elements (aten/src/ATen/native/Loss.cpp).
-var criterionRows = map[string]row{
-	"smooth_l1_loss": distance(func(d float64, args any) float64 {
+var criterionRows = map[*op.Row]row{
+	op.SmoothL1: distance(func(d float64, args any) float64 {
 		beta := args.(*op.LossArgs).Beta
 		if d = math.Abs(d); d < beta {
 			return 0.5 * d * d / beta
@@ -124,7 +124,7 @@ var criterionRows = map[string]row{
 		}
 		return signum(d)
 	}).row(),
-	"huber_loss": distance(func(d float64, args any) float64 {
+	op.HuberLoss: distance(func(d float64, args any) float64 {
 		delta := args.(*op.LossArgs).Delta
 		if d = math.Abs(d); d <= delta {
 			return 0.5 * d * d
@@ -134,12 +134,12 @@ var criterionRows = map[string]row{
 		delta := args.(*op.LossArgs).Delta
 		return min(max(d, -delta), delta)
 	}).row(),
-	"soft_margin_loss": criterion{inputs: 2,
+	op.SoftMarginLoss: criterion{inputs: 2,
 		of: func(x []float64, _ any) float64 { return softplus(-x[1] * x[0]) },
 		slopes: [2]func(x []float64, _ any) float64{
 			func(x []float64, _ any) float64 { return -x[1] * logistic(-x[1]*x[0]) },
 		}}.row(),
-	"binary_cross_entropy": criterion{inputs: 3,
+	op.BinaryCrossEntropy: criterion{inputs: 3,
 		of: func(x []float64, _ any) float64 {
 			return -x[2] * (x[1]*max(math.Log(x[0]), leastLog) + (1-x[1])*max(math.Log1p(-x[0]), leastLog))
 		},
@@ -149,7 +149,7 @@ var criterionRows = map[string]row{
 				return x[2] * (max(math.Log1p(-x[0]), leastLog) - max(math.Log(x[0]), leastLog))
 			},
 		}}.row(),
-	"binary_cross_entropy_with_logits": criterion{inputs: 4,
+	op.BinaryCrossEntropyWithLogits: criterion{inputs: 4,
 		of: func(x []float64, _ any) float64 {
 			return x[2] * ((1-x[1])*x[0] - (1+(x[3]-1)*x[1])*logSigmoid(x[0]))
 		},
@@ -160,8 +160,8 @@ var criterionRows = map[string]row{
 			},
 			func(x []float64, _ any) float64 { return x[2] * (logSigmoid(-x[0]) - x[3]*logSigmoid(x[0])) },
 		}}.row(),
-	"multi_margin_loss":              multiMargin,
-	"multilabel_margin_loss_forward": multilabelMargin,
+	op.MultiMarginLoss:  multiMargin,
+	op.MultilabelMargin: multilabelMargin,
 }
 
 // rowsOfClasses are the rows of an input of classes, or the one.

@@ -75,8 +75,8 @@ func layerNormed(a *aside, x []float64, width int, eps float64, weight, bias *op
 }
 
 // encoderRows are the operators.
-var encoderRows = map[string]row{
-	"_native_multi_head_attention": asideRow(func(a *aside, c *op.Call) {
+var encoderRows = map[*op.Row]row{
+	op.NativeMHA: asideRow(func(a *aside, c *op.Call) {
 		args, x := c.Args.(*op.NativeMHAArgs), a.get(c.In[0])
 		heads := int(args.Heads)
 		y, weights := selfAttention(a, x, heads, c.In[1], c.In[2], c.In[3], c.In[4], optional(c.In, 5))
@@ -94,7 +94,7 @@ var encoderRows = map[string]row{
 		}
 		a.put(c.Out[1], weights)
 	}, nil),
-	"_transformer_encoder_layer_fwd": asideRow(func(a *aside, c *op.Call) {
+	op.EncoderLayerForward: asideRow(func(a *aside, c *op.Call) {
 		args, x := c.Args.(*op.EncoderLayerArgs), a.get(c.In[0])
 		width := x.size[2]
 		norm := func(v []float64, i int) []float64 { return layerNormed(a, v, width, args.Eps, c.In[i], c.In[i+1]) }
@@ -126,5 +126,5 @@ var encoderRows = map[string]row{
 		}
 		a.put(c.Out[0], y)
 	}, nil),
-	"_nested_tensor_from_mask_left_aligned": nothing, // in eval mode memplan refuses it
+	op.NestedFromMask: nothing, // in eval mode memplan refuses it
 }

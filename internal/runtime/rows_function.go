@@ -220,25 +220,25 @@ func signum(x float64) float64 {
 
 // functionRows are the rarer functions of one tensor, element by element
 // (tools/autograd/derivatives.yaml).
-var functionRows = map[string]row{
-	"clamp": clamp.row(), "clamp_": clamp.row(), "clamp_min": clamp.row(), "clamp_min_": clamp.row(), "clamp_max": clamp.row(), "clamp_max_": clamp.row(),
-	"celu": celu.row(), "celu_": celu.row(), "elu_": elu.row(), "selu": selu.row(), "selu_": selu.row(), "mish": mish.row(), "mish_": mish.row(),
-	"threshold": threshold.row(), "threshold_": threshold.row(),
-	"hardshrink": function{
+var functionRows = map[*op.Row]row{
+	op.Clamp: clamp.row(), op.ClampInPlace: clamp.row(), op.ClampMin: clamp.row(), op.ClampMinInPlace: clamp.row(), op.ClampMax: clamp.row(), op.ClampMaxInPlace: clamp.row(),
+	op.Celu: celu.row(), op.CeluInPlace: celu.row(), op.EluInPlace: elu.row(), op.Selu: selu.row(), op.SeluInPlace: selu.row(), op.Mish: mish.row(), op.MishInPlace: mish.row(),
+	op.Threshold: threshold.row(), op.ThresholdInPlace: threshold.row(),
+	op.Hardshrink: function{
 		of: func(x float64, p []float64) float64 { return x * truth(x < -p[0] || x > p[0]) },
 		slope: func(x, _ float64, p []float64) float64 {
 			return truth(x < -p[0] || x > p[0])
 		},
 		args: []string{"lambd"},
 	}.row(),
-	"softshrink": function{
+	op.Softshrink: function{
 		of: func(x float64, p []float64) float64 {
 			return x - min(max(x, -p[0]), p[0])
 		},
 		slope: func(x, _ float64, p []float64) float64 { return truth(x < -p[0] || x > p[0]) },
 		args:  []string{"lambd"},
 	}.row(),
-	"logit": function{
+	op.Logit: function{
 		of: func(x float64, p []float64) float64 {
 			if !math.IsNaN(p[0]) {
 				x = min(max(x, p[0]), 1-p[0])
@@ -256,7 +256,7 @@ var functionRows = map[string]row{
 		},
 		args: []string{"eps"},
 	}.row(),
-	"nan_to_num": {
+	op.NanToNum: {
 		forward: func(x *Executor, c *op.Call) error {
 			return x.aside(func(a *aside) {
 				d := c.In[0].DType
@@ -285,38 +285,38 @@ var functionRows = map[string]row{
 		},
 		backward: plain(nil, func(x, _ float64) float64 { return truth(!math.IsNaN(x) && !math.IsInf(x, 0)) }).row().backward,
 	},
-	"acos":       plain(math.Acos, func(x, _ float64) float64 { return -1 / math.Sqrt(1-x*x) }).row(),
-	"acosh":      plain(math.Acosh, func(x, _ float64) float64 { return 1 / math.Sqrt(x*x-1) }).row(),
-	"asin":       plain(math.Asin, func(x, _ float64) float64 { return 1 / math.Sqrt(1-x*x) }).row(),
-	"asinh":      plain(math.Asinh, func(x, _ float64) float64 { return 1 / math.Sqrt(x*x+1) }).row(),
-	"atan":       plain(math.Atan, func(x, _ float64) float64 { return 1 / (x*x + 1) }).row(),
-	"atanh":      plain(math.Atanh, func(x, _ float64) float64 { return 1 / (1 - x*x) }).row(),
-	"cosh":       plain(math.Cosh, func(x, _ float64) float64 { return math.Sinh(x) }).row(),
-	"sinh":       plain(math.Sinh, func(x, _ float64) float64 { return math.Cosh(x) }).row(),
-	"tan":        plain(math.Tan, func(_, y float64) float64 { return 1 + y*y }).row(),
-	"digamma":    plain(digamma, func(x, _ float64) float64 { return trigamma(x) }).row(),
-	"lgamma":     plain(func(x float64) float64 { v, _ := math.Lgamma(x); return v }, func(x, _ float64) float64 { return digamma(x) }).row(),
-	"erf":        plain(math.Erf, func(x, _ float64) float64 { return 2 / math.SqrtPi * math.Exp(-x*x) }).row(),
-	"erfc":       plain(math.Erfc, func(x, _ float64) float64 { return -2 / math.SqrtPi * math.Exp(-x*x) }).row(),
-	"erfinv":     plain(math.Erfinv, func(x, _ float64) float64 { v := math.Erfinv(x); return math.SqrtPi / 2 * math.Exp(v*v) }).row(),
-	"exp2":       plain(math.Exp2, func(_, y float64) float64 { return y * math.Ln2 }).row(),
-	"expm1":      plain(math.Expm1, func(_, y float64) float64 { return y + 1 }).row(),
-	"log1p":      plain(math.Log1p, func(x, _ float64) float64 { return 1 / (x + 1) }).row(),
-	"log2":       plain(math.Log2, func(x, _ float64) float64 { return 1 / (x * math.Ln2) }).row(),
-	"log10":      plain(math.Log10, func(x, _ float64) float64 { return 1 / (x * math.Ln10) }).row(),
-	"reciprocal": plain(func(x float64) float64 { return 1 / x }, func(_, y float64) float64 { return -y * y }).row(),
-	"frac":       plain(func(x float64) float64 { return x - math.Trunc(x) }, func(_, _ float64) float64 { return 1 }).row(),
-	"ceil":       function{of: func(x float64, _ []float64) float64 { return math.Ceil(x) }, slope: flat}.row(),
-	"floor":      function{of: func(x float64, _ []float64) float64 { return math.Floor(x) }, slope: flat}.row(),
-	"round":      function{of: func(x float64, _ []float64) float64 { return math.RoundToEven(x) }, slope: flat}.row(),
-	"trunc":      function{of: func(x float64, _ []float64) float64 { return math.Trunc(x) }, slope: flat}.row(),
-	"sign":       function{of: func(x float64, _ []float64) float64 { return signum(x) }, slope: flat}.row(),
+	op.Acos:       plain(math.Acos, func(x, _ float64) float64 { return -1 / math.Sqrt(1-x*x) }).row(),
+	op.Acosh:      plain(math.Acosh, func(x, _ float64) float64 { return 1 / math.Sqrt(x*x-1) }).row(),
+	op.Asin:       plain(math.Asin, func(x, _ float64) float64 { return 1 / math.Sqrt(1-x*x) }).row(),
+	op.Asinh:      plain(math.Asinh, func(x, _ float64) float64 { return 1 / math.Sqrt(x*x+1) }).row(),
+	op.Atan:       plain(math.Atan, func(x, _ float64) float64 { return 1 / (x*x + 1) }).row(),
+	op.Atanh:      plain(math.Atanh, func(x, _ float64) float64 { return 1 / (1 - x*x) }).row(),
+	op.Cosh:       plain(math.Cosh, func(x, _ float64) float64 { return math.Sinh(x) }).row(),
+	op.Sinh:       plain(math.Sinh, func(x, _ float64) float64 { return math.Cosh(x) }).row(),
+	op.Tan:        plain(math.Tan, func(_, y float64) float64 { return 1 + y*y }).row(),
+	op.Digamma:    plain(digamma, func(x, _ float64) float64 { return trigamma(x) }).row(),
+	op.Lgamma:     plain(func(x float64) float64 { v, _ := math.Lgamma(x); return v }, func(x, _ float64) float64 { return digamma(x) }).row(),
+	op.Erf:        plain(math.Erf, func(x, _ float64) float64 { return 2 / math.SqrtPi * math.Exp(-x*x) }).row(),
+	op.Erfc:       plain(math.Erfc, func(x, _ float64) float64 { return -2 / math.SqrtPi * math.Exp(-x*x) }).row(),
+	op.Erfinv:     plain(math.Erfinv, func(x, _ float64) float64 { v := math.Erfinv(x); return math.SqrtPi / 2 * math.Exp(v*v) }).row(),
+	op.Exp2:       plain(math.Exp2, func(_, y float64) float64 { return y * math.Ln2 }).row(),
+	op.Expm1:      plain(math.Expm1, func(_, y float64) float64 { return y + 1 }).row(),
+	op.Log1p:      plain(math.Log1p, func(x, _ float64) float64 { return 1 / (x + 1) }).row(),
+	op.Log2:       plain(math.Log2, func(x, _ float64) float64 { return 1 / (x * math.Ln2) }).row(),
+	op.Log10:      plain(math.Log10, func(x, _ float64) float64 { return 1 / (x * math.Ln10) }).row(),
+	op.Reciprocal: plain(func(x float64) float64 { return 1 / x }, func(_, y float64) float64 { return -y * y }).row(),
+	op.Frac:       plain(func(x float64) float64 { return x - math.Trunc(x) }, func(_, _ float64) float64 { return 1 }).row(),
+	op.Ceil:       function{of: func(x float64, _ []float64) float64 { return math.Ceil(x) }, slope: flat}.row(),
+	op.Floor:      function{of: func(x float64, _ []float64) float64 { return math.Floor(x) }, slope: flat}.row(),
+	op.Round:      function{of: func(x float64, _ []float64) float64 { return math.RoundToEven(x) }, slope: flat}.row(),
+	op.Trunc:      function{of: func(x float64, _ []float64) float64 { return math.Trunc(x) }, slope: flat}.row(),
+	op.Sign:       function{of: func(x float64, _ []float64) float64 { return signum(x) }, slope: flat}.row(),
 
-	"isfinite":    plain(func(x float64) float64 { return truth(!math.IsNaN(x) && !math.IsInf(x, 0)) }, nil).row(),
-	"isinf":       plain(func(x float64) float64 { return truth(math.IsInf(x, 0)) }, nil).row(),
-	"isnan":       plain(func(x float64) float64 { return truth(math.IsNaN(x)) }, nil).row(),
-	"logical_not": plain(func(x float64) float64 { return truth(x == 0) }, nil).row(),
-	"bitwise_not": asideRow(func(a *aside, c *op.Call) {
+	op.IsFinite:   plain(func(x float64) float64 { return truth(!math.IsNaN(x) && !math.IsInf(x, 0)) }, nil).row(),
+	op.Isinf:      plain(func(x float64) float64 { return truth(math.IsInf(x, 0)) }, nil).row(),
+	op.IsNaN:      plain(func(x float64) float64 { return truth(math.IsNaN(x)) }, nil).row(),
+	op.LogicalNot: plain(func(x float64) float64 { return truth(x == 0) }, nil).row(),
+	op.BitwiseNot: asideRow(func(a *aside, c *op.Call) {
 		x := a.get(c.In[0])
 		for i, v := range x.v {
 			if c.In[0].DType == tensor.Bool {

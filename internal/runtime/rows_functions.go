@@ -148,11 +148,11 @@ func extremeOf(a, b float64, first bool) float64 {
 
 // functionsRows are the rarer functions of several tensors, element by element
 // (tools/autograd/derivatives.yaml).
-var functionsRows = map[string]row{
-	"hypot": two(math.Hypot,
+var functionsRows = map[*op.Row]row{
+	op.Hypot: two(math.Hypot,
 		func(x [3]float64, y, _ float64) float64 { return x[0] / y },
 		func(x [3]float64, y, _ float64) float64 { return x[1] / y }).row(),
-	"logaddexp": two(func(a, b float64) float64 {
+	op.Logaddexp: two(func(a, b float64) float64 {
 		if math.IsInf(a, 0) && a == b {
 			return a
 		}
@@ -160,18 +160,18 @@ var functionsRows = map[string]row{
 	},
 		func(x [3]float64, _, _ float64) float64 { return 1 / (1 + math.Exp(x[1]-x[0])) },
 		func(x [3]float64, _, _ float64) float64 { return 1 / (1 + math.Exp(x[0]-x[1])) }).row(),
-	"fmod":      two(math.Mod, one, func(x [3]float64, _, _ float64) float64 { return -math.Trunc(x[0] / x[1]) }).row(),
-	"remainder": two(remainder, one, func(x [3]float64, _, _ float64) float64 { return -math.Floor(x[0] / x[1]) }).row(),
-	"atan2": two(math.Atan2,
+	op.Fmod:      two(math.Mod, one, func(x [3]float64, _, _ float64) float64 { return -math.Trunc(x[0] / x[1]) }).row(),
+	op.Remainder: two(remainder, one, func(x [3]float64, _, _ float64) float64 { return -math.Floor(x[0] / x[1]) }).row(),
+	op.Atan2: two(math.Atan2,
 		func(x [3]float64, _, _ float64) float64 { return x[1] / (x[0]*x[0] + x[1]*x[1]) },
 		func(x [3]float64, _, _ float64) float64 { return -x[0] / (x[0]*x[0] + x[1]*x[1]) }).row(),
-	"maximum": two(func(a, b float64) float64 { return extremeOf(a, b, a > b) },
+	op.Maximum: two(func(a, b float64) float64 { return extremeOf(a, b, a > b) },
 		func(x [3]float64, _, _ float64) float64 { return share(!(x[0] < x[1]), x[0], x[1]) },
 		func(x [3]float64, _, _ float64) float64 { return share(!(x[0] > x[1]), x[0], x[1]) }).row(),
-	"minimum": two(func(a, b float64) float64 { return extremeOf(a, b, a < b) },
+	op.Minimum: two(func(a, b float64) float64 { return extremeOf(a, b, a < b) },
 		func(x [3]float64, _, _ float64) float64 { return share(!(x[0] > x[1]), x[0], x[1]) },
 		func(x [3]float64, _, _ float64) float64 { return share(!(x[0] < x[1]), x[0], x[1]) }).row(),
-	"xlogy": two(xlogy,
+	op.Xlogy: two(xlogy,
 		func(x [3]float64, _, _ float64) float64 {
 			if x[0] == 0 && x[1] <= 0 {
 				return 0
@@ -179,15 +179,15 @@ var functionsRows = map[string]row{
 			return math.Log(x[1])
 		},
 		func(x [3]float64, _, _ float64) float64 { return x[0] / x[1] }).row(),
-	"rsub":         two(func(a, b float64) float64 { return b - a }, func([3]float64, float64, float64) float64 { return -1 }, one).row(),
-	"floor_divide": two(floorDivide).row(),
-	"bitwise_and":  whole(func(a, b int64) int64 { return a & b }).row(),
-	"bitwise_or":   whole(func(a, b int64) int64 { return a | b }).row(),
-	"bitwise_xor":  whole(func(a, b int64) int64 { return a ^ b }).row(),
-	"logical_and":  two(func(a, b float64) float64 { return truth(a != 0 && b != 0) }).row(),
-	"logical_or":   two(func(a, b float64) float64 { return truth(a != 0 || b != 0) }).row(),
-	"logical_xor":  two(func(a, b float64) float64 { return truth((a != 0) != (b != 0)) }).row(),
-	"pow.Tensor_Tensor": two(math.Pow,
+	op.Rsub:        two(func(a, b float64) float64 { return b - a }, func([3]float64, float64, float64) float64 { return -1 }, one).row(),
+	op.FloorDivide: two(floorDivide).row(),
+	op.BitwiseAnd:  whole(func(a, b int64) int64 { return a & b }).row(),
+	op.BitwiseOr:   whole(func(a, b int64) int64 { return a | b }).row(),
+	op.BitwiseXor:  whole(func(a, b int64) int64 { return a ^ b }).row(),
+	op.LogicalAnd:  two(func(a, b float64) float64 { return truth(a != 0 && b != 0) }).row(),
+	op.LogicalOr:   two(func(a, b float64) float64 { return truth(a != 0 || b != 0) }).row(),
+	op.LogicalXor:  two(func(a, b float64) float64 { return truth((a != 0) != (b != 0)) }).row(),
+	op.PowTensor: two(math.Pow,
 		func(x [3]float64, _, _ float64) float64 {
 			if x[1] == 0 {
 				return 0
@@ -200,7 +200,7 @@ var functionsRows = map[string]row{
 			}
 			return y * math.Log(x[0])
 		}).row(),
-	"_prelu_kernel": two(func(x, w float64) float64 {
+	op.PreluKernel: two(func(x, w float64) float64 {
 		if x > 0 {
 			return x
 		}
@@ -218,7 +218,7 @@ var functionsRows = map[string]row{
 			}
 			return x[0]
 		}).row(),
-	"pow.Scalar": functions{
+	op.PowBase: functions{
 		of: func(x [3]float64, base float64) float64 { return math.Pow(base, x[0]) },
 		slopes: [3]slope{func(x [3]float64, y, base float64) float64 {
 			if base == 0 && x[0] >= 0 {
@@ -228,26 +228,26 @@ var functionsRows = map[string]row{
 		}},
 		param: "base",
 	}.row(),
-	"addcmul": functions{
+	op.Addcmul: functions{
 		of: func(x [3]float64, p float64) float64 { return x[0] + p*x[1]*x[2] },
 		slopes: [3]slope{one, func(x [3]float64, _, p float64) float64 { return p * x[2] },
 			func(x [3]float64, _, p float64) float64 { return p * x[1] }},
 		param: "value",
 	}.row(),
-	"addcdiv": functions{
+	op.Addcdiv: functions{
 		of: func(x [3]float64, p float64) float64 { return x[0] + p*x[1]/x[2] },
 		slopes: [3]slope{one, func(x [3]float64, _, p float64) float64 { return p / x[2] },
 			func(x [3]float64, _, p float64) float64 { return -p * x[1] / (x[2] * x[2]) }},
 		param: "value",
 	}.row(),
-	"lerp": functions{
+	op.Lerp: functions{
 		of: func(x [3]float64, _ float64) float64 { return x[0] + x[2]*(x[1]-x[0]) },
 		slopes: [3]slope{func(x [3]float64, _, _ float64) float64 { return 1 - x[2] }, func(x [3]float64, _, _ float64) float64 { return x[2] },
 			func(x [3]float64, _, _ float64) float64 { return x[1] - x[0] }},
 		number: "weight", at: 2,
 	}.row(),
 	// Its derivative is where itself, with a 0 in the other's place.
-	"where": functions{of: func(x [3]float64, _ float64) float64 {
+	op.WhereSelf: functions{of: func(x [3]float64, _ float64) float64 {
 		if x[0] != 0 {
 			return x[1]
 		}

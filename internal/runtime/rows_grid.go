@@ -191,4 +191,4 @@ var gridRow = asideRow(func(a *aside, c *op.Call) {
 })
 
 // gridRows are grid_sample by PyTorch and by cuDNN.
-var gridRows = map[string]row{"grid_sampler_nd": gridRow, "cudnn_grid_sampler": gridRow}
+var gridRows = map[*op.Row]row{op.GridSampler: gridRow, op.CudnnGridSampler: gridRow}

@@ -120,10 +120,10 @@ func (x *Executor) adaptive(k *kernel.Kernel, y, in *op.Tensor, a *op.AdaptiveAr
 }
 
 // imageRows are convolutions and pooling.
-var imageRows = map[string]row{
-	"convolution":             {forward: convolution, backward: convolutionGrad},
-	"max_pool2d_with_indices": {forward: maxPool, backward: maxPoolGrad},
-	"avg_pool": {
+var imageRows = map[*op.Row]row{
+	op.Conv:             {forward: convolution, backward: convolutionGrad},
+	op.MaxPool2dIndices: {forward: maxPool, backward: maxPoolGrad},
+	op.AvgPool: {
 		forward: func(x *Executor, c *op.Call) error {
 			a := c.Args.(*op.PoolArgs)
 			if a.CeilMode {
@@ -141,7 +141,7 @@ var imageRows = map[string]row{
 			return x.launch(kernel.AvgPoolGrad, []kernel.Tensor{x.volume(b.Results[0], n), x.volume(b.Grads[0], n)}, averages(a))
 		},
 	},
-	"_adaptive_avg_pool2d": {
+	op.AdaptiveAvgPool2dKernel: {
 		forward: func(x *Executor, c *op.Call) error {
 			return x.adaptive(kernel.AdaptiveAvgPool, c.Out[0], c.In[0], c.Args.(*op.AdaptiveArgs))
 		},

@@ -224,34 +224,34 @@ func pairs(a *aside, size []int, i, j *op.Tensor, f func(to, from int)) {
 }
 
 // linearRows move elements, or mix neighbours.
-var linearRows = map[string]row{
-	"flip":                  moved(0, flipped).row(),
-	"roll":                  moved(0, rolled).row(),
-	"repeat":                moved(0, repeated).row().inParts(),
-	"pixel_shuffle":         moved(3, shuffled).row(),
-	"pixel_unshuffle":       moved(3, unshuffled).row(),
-	"channel_shuffle":       linear{entries: regrouped}.row(),
-	"reflection_pad1d":      moved(1, bordered(reflected)).row(),
-	"reflection_pad2d":      moved(2, bordered(reflected)).row(),
-	"reflection_pad3d":      moved(3, bordered(reflected)).row(),
-	"replication_pad1d":     moved(1, bordered(nearest)).row(),
-	"replication_pad2d":     moved(2, bordered(nearest)).row(),
-	"replication_pad3d":     moved(3, bordered(nearest)).row(),
-	"constant_pad_nd":       constantPad.row().inParts(),
-	"index_select":          linear{entries: selected}.row(),
-	"index":                 linear{entries: selected}.row(),
-	"gather":                moved(0, gathered).row(),
-	"affine_grid_generator": linear{entries: affineGrid}.row(),
-	"im2col": linear{planes: func(m *matrix) int { return numel(m.in[:len(m.in)-2]) }, entries: func(m *matrix) {
+var linearRows = map[*op.Row]row{
+	op.Flip:                moved(0, flipped).row(),
+	op.Roll:                moved(0, rolled).row(),
+	op.Repeat:              moved(0, repeated).row().inParts(),
+	op.PixelShuffle:        moved(3, shuffled).row(),
+	op.PixelUnshuffle:      moved(3, unshuffled).row(),
+	op.ChannelShuffle:      linear{entries: regrouped}.row(),
+	op.ReflectionPads[1]:   moved(1, bordered(reflected)).row(),
+	op.ReflectionPads[2]:   moved(2, bordered(reflected)).row(),
+	op.ReflectionPads[3]:   moved(3, bordered(reflected)).row(),
+	op.ReplicationPads[1]:  moved(1, bordered(nearest)).row(),
+	op.ReplicationPads[2]:  moved(2, bordered(nearest)).row(),
+	op.ReplicationPads[3]:  moved(3, bordered(nearest)).row(),
+	op.ConstantPad:         constantPad.row().inParts(),
+	op.IndexSelect:         linear{entries: selected}.row(),
+	op.IndexTensor:         linear{entries: selected}.row(),
+	op.Gather:              moved(0, gathered).row(),
+	op.AffineGridGenerator: linear{entries: affineGrid}.row(),
+	op.Im2col: linear{planes: func(m *matrix) int { return numel(m.in[:len(m.in)-2]) }, entries: func(m *matrix) {
 		_, in := m.last(2)
 		n := m.out[len(m.out)-1]
 		windows(m.args.(*op.FoldArgs), in[0], in[1], func(k, w, from int) { m.emit(k*n+w, from, 1) })
 	}}.row(),
-	"col2im": linear{planes: func(m *matrix) int { return numel(m.out[:len(m.out)-2]) }, entries: func(m *matrix) {
+	op.Col2im: linear{planes: func(m *matrix) int { return numel(m.out[:len(m.out)-2]) }, entries: func(m *matrix) {
 		out, in := m.last(2)
 		windows(m.args.(*op.FoldArgs), out[0], out[1], func(k, w, to int) { m.emit(to, k*in[1]+w, 1) })
 	}}.row(),
-	"index.pair": asideRow(func(a *aside, c *op.Call) {
+	op.IndexPair: asideRow(func(a *aside, c *op.Call) {
 		x := a.get(c.In[0])
 		y := make([]float64, c.Out[0].Numel())
 		pairs(a, x.size, c.In[1], c.In[2], func(to, from int) { y[to] = x.v[from] })
@@ -263,7 +263,7 @@ var linearRows = map[string]row{
 			a.put(r, out)
 		}
 	}),
-	"index.mask": linear{entries: func(m *matrix) {
+	op.IndexMask: linear{entries: func(m *matrix) {
 		inner, k := numel(m.in)/max(len(m.index[0]), 1), 0
 		for from, set := range m.index[0] {
 			if set == 0 {
@@ -279,15 +279,15 @@ var linearRows = map[string]row{
 		}
 	}}.row(),
 	// The derivative is the diagonal, a view.
-	"diag_embed": linear{planes: leading(1), entries: func(m *matrix) {
+	op.DiagEmbed: linear{planes: leading(1), entries: func(m *matrix) {
 		n := m.in[len(m.in)-1]
 		for i := range n {
 			m.emit(i*n+i, i, 1)
 		}
 	}}.row().inParts(),
-	"max_unpool2d": unpooled(2), "max_unpool3d": unpooled(3),
+	op.MaxUnpools[2]: unpooled(2), op.MaxUnpools[3]: unpooled(3),
 
-	"stack": {composed: true, forward: func(x *Executor, c *op.Call) error {
+	op.Stack: {composed: true, forward: func(x *Executor, c *op.Call) error {
 		y := c.Out[0]
 		d := dim(c.Args.(*op.DimArgs).Dim, y.Rank())
 		for i, t := range c.In {

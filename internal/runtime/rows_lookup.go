@@ -45,6 +45,6 @@ func embeddingGrad(x *Executor, b *op.Back) error {
 }
 
 // lookupRows read at indices.
-var lookupRows = map[string]row{
-	"embedding": row{forward: embedding, backward: embeddingGrad}.otherwise(embeddingAside),
+var lookupRows = map[*op.Row]row{
+	op.Embedding: row{forward: embedding, backward: embeddingGrad}.otherwise(embeddingAside),
 }

@@ -94,8 +94,8 @@ var meanSquares = row{
 }
 
 // lossRows are losses.
-var lossRows = map[string]row{
-	"nll_loss_forward":   row{forward: nllLoss, backward: nllLossGrad}.otherwise(nllAside),
-	"nll_loss2d_forward": row{forward: nllLoss, backward: nllLossGrad}.otherwise(nllAside),
-	"mse_loss":           meanSquares,
+var lossRows = map[*op.Row]row{
+	op.NLLLossForward:   row{forward: nllLoss, backward: nllLossGrad}.otherwise(nllAside),
+	op.NLLLoss2dForward: row{forward: nllLoss, backward: nllLossGrad}.otherwise(nllAside),
+	op.MSELoss:          meanSquares,
 }

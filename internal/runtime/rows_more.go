@@ -52,15 +52,15 @@ func halves(size []int, d int, f func(to, value, gate int)) {
 }
 
 // moreRows are constants, products with vectors, and what has no kin.
-var moreRows = map[string]row{
-	"full": valued("fill_value"), "full_like": valued("fill_value"), "new_full": valued("fill_value"),
-	"empty": constant(0), "empty_like": constant(0), "new_empty": constant(0), "new_zeros": constant(0), "new_ones": constant(1),
-	"zeros_like.query": constant(0), "dtype_of": nothing,
-	"sigmoid_":   unary(kernel.Sigmoid, kernel.SigmoidGrad, result),
-	"tanh_":      unary(kernel.Tanh, kernel.TanhGrad, result),
-	"exp_":       unary(kernel.Exp, kernel.Mul, result),
-	"sqrt_.loss": unary(kernel.Sqrt, kernel.SqrtGrad, result),
-	"eye": asideRow(func(a *aside, c *op.Call) {
+var moreRows = map[*op.Row]row{
+	op.Full: valued("fill_value"), op.FullLike: valued("fill_value"), op.NewFull: valued("fill_value"),
+	op.Empty: constant(0), op.EmptyLike: constant(0), op.NewEmpty: constant(0), op.NewZeros: constant(0), op.NewOnes: constant(1),
+	op.ZerosLikeQuery: constant(0), op.DTypeOf: nothing,
+	op.SigmoidInPlace: unary(kernel.Sigmoid, kernel.SigmoidGrad, result),
+	op.TanhInPlace:    unary(kernel.Tanh, kernel.TanhGrad, result),
+	op.ExpInPlace:     unary(kernel.Exp, kernel.Mul, result),
+	op.SqrtOfLoss:     unary(kernel.Sqrt, kernel.SqrtGrad, result),
+	op.Eye: asideRow(func(a *aside, c *op.Call) {
 		n, m := int(c.Out[0].Dim(0)), int(c.Out[0].Dim(1))
 		v := make([]float64, n*m)
 		for i := range min(n, m) {
@@ -68,7 +68,7 @@ var moreRows = map[string]row{
 		}
 		a.put(c.Out[0], v)
 	}, nil),
-	"linspace": asideRow(func(a *aside, c *op.Call) { // from both ends, as PyTorch's kernel
+	op.Linspace: asideRow(func(a *aside, c *op.Call) { // from both ends, as PyTorch's kernel
 		l := c.Args.(*op.LinspaceArgs)
 		step := 0.0
 		if l.Steps > 1 {
@@ -81,7 +81,7 @@ var moreRows = map[string]row{
 			return l.End - step*float64(l.Steps-1-int64(i))
 		}))
 	}, nil),
-	"baddbmm": {
+	op.Baddbmm: {
 		forward: func(x *Executor, c *op.Call) error {
 			args, y := c.Args.(*op.BaddbmmArgs), c.Out[0]
 			bias, err := x.broadcast(c.In[0], y.Size)
@@ -109,7 +109,7 @@ var moreRows = map[string]row{
 			return nil
 		},
 	},
-	"mv": {
+	op.Mv: {
 		forward: func(x *Executor, c *op.Call) error { return x.vectorProduct(c.Out[0], c.In[0], c.In[1]) },
 		backward: func(x *Executor, b *op.Back) error {
 			if y := wanted(b, 0); y != nil { // grad.ger(vec)
@@ -139,7 +139,7 @@ var moreRows = map[string]row{
 		},
 	},
 	// Its derivative is made of products.
-	"dot": {composed: true, forward: func(x *Executor, c *op.Call) error {
+	op.Dot: {composed: true, forward: func(x *Executor, c *op.Call) error {
 		a, b, y := c.In[0], c.In[1], c.Out[0]
 		ts := []kernel.Tensor{x.operand(y), x.operand(a), x.operand(b), {}}
 		for i, stride := range []tensor.Dims{tensor.D(0, 0, 0), tensor.D(0, 0, a.Stride.At(0)), tensor.D(0, b.Stride.At(0), 0)} {
@@ -148,7 +148,7 @@ var moreRows = map[string]row{
 		ts[0].Size, ts[1].Size, ts[2].Size = tensor.D(1, 1, 1), tensor.D(1, 1, a.Numel()), tensor.D(1, b.Numel(), 1)
 		return x.launch(kernel.Gemm, ts, nil, 1, 0)
 	}},
-	"glu": asideRow(func(a *aside, c *op.Call) {
+	op.Glu: asideRow(func(a *aside, c *op.Call) {
 		x, y := a.get(c.In[0]), make([]float64, c.Out[0].Numel())
 		halves(x.size, dim(c.Args.(*op.DimArgs).Dim, len(x.size)), func(to, value, gate int) { y[to] = x.v[value] * logistic(x.v[gate]) })
 		a.put(c.Out[0], y)
@@ -165,7 +165,7 @@ var moreRows = map[string]row{
 		})
 		a.put(r, out)
 	}),
-	"_trilinear": asideRow(func(a *aside, c *op.Call) {
+	op.Trilinear: asideRow(func(a *aside, c *op.Call) {
 		x1, w, x2 := a.get(c.In[0]), a.get(c.In[1]), a.get(c.In[2])
 		y := make([]float64, c.Out[0].Numel())
 		trilinear(x1, w, x2, func(row, o, i, j int) {

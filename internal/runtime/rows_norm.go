@@ -234,12 +234,12 @@ func flag(b bool) int64 {
 }
 
 // normRows are normalizations.
-var normRows = map[string]row{
-	"native_layer_norm": row{forward: layerNorm, backward: layerNormGrad}.otherwise(layerNormAside),
-	"native_group_norm": row{forward: groupNorm, backward: groupNormGrad}.otherwise(groupNormAside),
-	"add_.batch":        {forward: countBatch},
-	"native_batch_norm": row{forward: batchNorm, backward: batchNormGrad}.otherwise(batchNormAside),
-	"cudnn_batch_norm":  row{forward: batchNorm, backward: batchNormGrad}.otherwise(batchNormAside),
-	"_softmax":          softmax(kernel.Softmax, kernel.SoftmaxGrad),
-	"_log_softmax":      softmax(kernel.LogSoftmax, kernel.LogSoftmaxGrad),
+var normRows = map[*op.Row]row{
+	op.NativeLayerNorm: row{forward: layerNorm, backward: layerNormGrad}.otherwise(layerNormAside),
+	op.NativeGroupNorm: row{forward: groupNorm, backward: groupNormGrad}.otherwise(groupNormAside),
+	op.CountBatch:      {forward: countBatch},
+	op.NativeBatchNorm: row{forward: batchNorm, backward: batchNormGrad}.otherwise(batchNormAside),
+	op.CudnnBatchNorm:  row{forward: batchNorm, backward: batchNormGrad}.otherwise(batchNormAside),
+	op.InnerSoftmax:    softmax(kernel.Softmax, kernel.SoftmaxGrad),
+	op.InnerLogSoftmax: softmax(kernel.LogSoftmax, kernel.LogSoftmaxGrad),
 }

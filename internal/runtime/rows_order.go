@@ -243,23 +243,23 @@ func search(boundaries, values int) row {
 func byDim(args any) int { return arg(args, "dim").(int) }
 
 // orderRows sort, pick, search and add up along a dimension.
-var orderRows = map[string]row{
-	"max.dim": extremes(true), "min.dim": extremes(false), "argmax": argExtreme(true), "argmin": argExtreme(false),
-	"sort": picking(byDim, func(args any, x *array, d int, f func(lane, at, step int, chosen []int)) {
+var orderRows = map[*op.Row]row{
+	op.Max.Along: extremes(true), op.Min.Along: extremes(false), op.Max.Arg: argExtreme(true), op.Min.Arg: argExtreme(false),
+	op.Sort: picking(byDim, func(args any, x *array, d int, f func(lane, at, step int, chosen []int)) {
 		ranked(x, d, args.(*op.SortArgs).Descending, f)
 	}),
-	"topk": picking(byDim, func(args any, x *array, d int, f func(lane, at, step int, chosen []int)) {
+	op.Topk: picking(byDim, func(args any, x *array, d int, f func(lane, at, step int, chosen []int)) {
 		ranked(x, d, args.(*op.TopkArgs).Largest, f)
 	}),
-	"kthvalue": ranking(func(args any, _ []float64) int { return int(args.(*op.ExtremeArgs).K) - 1 }),
-	"median": ranking(func(_ any, row []float64) int { // the lower of two; a NaN if there is one
+	op.Kthvalue: ranking(func(args any, _ []float64) int { return int(args.(*op.ExtremeArgs).K) - 1 }),
+	op.Median: ranking(func(_ any, row []float64) int { // the lower of two; a NaN if there is one
 		if n := len(row); math.IsNaN(row[n-1]) {
 			return slices.IndexFunc(row, math.IsNaN)
 		}
 		return (len(row) - 1) / 2
 	}),
-	"cummax": cumulative(true), "cummin": cumulative(false),
-	"cumsum": asideRow(running(func(sum, x float64) float64 { return sum + x }), func(a *aside, b *op.Back) {
+	op.Cummax: cumulative(true), op.Cummin: cumulative(false),
+	op.Cumsum: asideRow(running(func(sum, x float64) float64 { return sum + x }), func(a *aside, b *op.Back) {
 		r := wanted(b, 0)
 		if r == nil {
 			return
@@ -272,12 +272,12 @@ var orderRows = map[string]row{
 		})
 		a.put(r, g.v)
 	}),
-	"cumprod": asideRow(running(func(product, x float64) float64 { return product * x }), func(a *aside, b *op.Back) {
+	op.Cumprod: asideRow(running(func(product, x float64) float64 { return product * x }), func(a *aside, b *op.Back) {
 		if r := wanted(b, 0); r != nil {
 			a.put(r, products(a.get(b.SavedIn[0]), a.get(b.Grads[0]), b.Args.(*op.CumsumArgs).Dim, false))
 		}
 	}),
-	"prod": asideRow(func(a *aside, c *op.Call) {
+	op.Prod: asideRow(func(a *aside, c *op.Call) {
 		x := a.get(c.In[0])
 		out := make([]float64, c.Out[0].Numel())
 		lanes(x.size, dim(int(c.Args.(*op.ProdArgs).Dim), len(x.size)), func(lane, at, step, n int) {
@@ -292,7 +292,7 @@ var orderRows = map[string]row{
 			a.put(r, products(a.get(b.SavedIn[0]), a.get(b.Grads[0]), int(b.Args.(*op.ProdArgs).Dim), true))
 		}
 	}),
-	"bucketize": search(1, 0), "searchsorted": search(0, 1),
+	op.Bucketize: search(1, 0), op.Searchsorted: search(0, 1),
 }
 
 // products is the gradient of products along a dimension: of all elements, or of

@@ -29,8 +29,8 @@ func (x *Executor) multiply(y, a, b, bias *op.Tensor) error {
 }
 
 // productRows are products of matrices. Their derivatives are further products.
-var productRows = map[string]row{
-	"mm":    {forward: func(x *Executor, c *op.Call) error { return x.multiply(c.Out[0], c.In[0], c.In[1], nil) }, composed: true},
-	"bmm":   {forward: func(x *Executor, c *op.Call) error { return x.multiply(c.Out[0], c.In[0], c.In[1], nil) }, composed: true},
-	"addmm": {forward: func(x *Executor, c *op.Call) error { return x.multiply(c.Out[0], c.In[1], c.In[2], c.In[0]) }, composed: true},
+var productRows = map[*op.Row]row{
+	op.Mm:    {forward: func(x *Executor, c *op.Call) error { return x.multiply(c.Out[0], c.In[0], c.In[1], nil) }, composed: true},
+	op.Bmm:   {forward: func(x *Executor, c *op.Call) error { return x.multiply(c.Out[0], c.In[0], c.In[1], nil) }, composed: true},
+	op.Addmm: {forward: func(x *Executor, c *op.Call) error { return x.multiply(c.Out[0], c.In[1], c.In[2], c.In[0]) }, composed: true},
 }

@@ -117,8 +117,8 @@ func dequantized8(indices, code, scales []float64, block int) []float64 {
 }
 
 // quantizedRows are the operators of bitsandbytes.
-var quantizedRows = map[string]row{
-	"quantize_4bit": asideRow(func(a *aside, c *op.Call) {
+var quantizedRows = map[*op.Row]row{
+	op.Quantize4bit: asideRow(func(a *aside, c *op.Call) {
 		args, w := c.Args.(*op.Quantize4bitArgs), a.get(c.In[0]).v
 		code := codes4bit[args.Type]
 		packed, scales := make([]float64, (len(w)+1)/2), []float64(nil)
@@ -158,7 +158,7 @@ var quantizedRows = map[string]row{
 		}
 		a.x.known[engine.BlockOf(c.Out[0])] = quantity{scales: scales, code: code}
 	}, nil),
-	"dequantize_4bit": asideRow(func(a *aside, c *op.Call) {
+	op.Dequantize4bit: asideRow(func(a *aside, c *op.Call) {
 		q, packed := a.x.known[engine.BlockOf(c.In[0])], a.get(c.In[0]).v
 		out := make([]float64, c.Out[0].Numel())
 		for i := range out {
@@ -167,10 +167,10 @@ var quantizedRows = map[string]row{
 		}
 		a.put(c.Out[0], out)
 	}, nil),
-	"int8_vectorwise_quant":           asideRow(func(a *aside, c *op.Call) { quantizeRows(a, c, 0) }, nil),
-	"int8_vectorwise_quant.threshold": asideRow(func(a *aside, c *op.Call) { quantizeRows(a, c, c.Args.(*op.Int8Args).Threshold) }, nil),
-	"int8_scaled_mm":                  asideRow(int8Product, nil),
-	"int8_dequantize": asideRow(func(a *aside, c *op.Call) {
+	op.Int8Quantize: asideRow(func(a *aside, c *op.Call) { quantizeRows(a, c, 0) }, nil),
+	op.Int8Outliers: asideRow(func(a *aside, c *op.Call) { quantizeRows(a, c, c.Args.(*op.Int8Args).Threshold) }, nil),
+	op.Int8Product:  asideRow(int8Product, nil),
+	op.Int8Dequantize: asideRow(func(a *aside, c *op.Call) {
 		w, q := a.get(c.In[0]), a.x.known[engine.BlockOf(c.In[0])]
 		for i := range w.v {
 			w.v[i] *= q.scales[i/w.size[len(w.size)-1]] / 127

@@ -100,15 +100,15 @@ func multinomial(a *aside, c *op.Call) {
 }
 
 // randomRows draw random numbers, which cannot be PyTorch's.
-var randomRows = map[string]row{
-	"rand_like":    drawnBy(always((*stream).uniform)),
-	"randn_like":   drawnBy(always((*stream).normal)),
-	"exponential_": drawnBy(always(func(s *stream) float64 { return -math.Log(s.uniform()) })),
-	"randint": drawnBy(func(c *op.Call, s *stream) func(int) float64 {
+var randomRows = map[*op.Row]row{
+	op.RandLike:    drawnBy(always((*stream).uniform)),
+	op.RandnLike:   drawnBy(always((*stream).normal)),
+	op.Exponential: drawnBy(always(func(s *stream) float64 { return -math.Log(s.uniform()) })),
+	op.Randint: drawnBy(func(c *op.Call, s *stream) func(int) float64 {
 		a := c.Args.(*op.RandintArgs)
 		return func(int) float64 { return float64(a.Low + s.below(a.High-a.Low)) }
 	}),
-	"randperm": drawnBy(func(c *op.Call, s *stream) func(int) float64 {
+	op.Randperm: drawnBy(func(c *op.Call, s *stream) func(int) float64 {
 		keys, order := make([]float64, c.Args.(*op.RandpermArgs).N), make([]int, c.Args.(*op.RandpermArgs).N)
 		for i := range keys {
 			keys[i], order[i] = s.uniform(), i
@@ -116,10 +116,10 @@ var randomRows = map[string]row{
 		slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(keys[i], keys[j]) })
 		return func(i int) float64 { return float64(order[i]) }
 	}),
-	"bernoulli_.float": drawnBy(func(c *op.Call, s *stream) func(int) float64 {
+	op.BernoulliNumber: drawnBy(func(c *op.Call, s *stream) func(int) float64 {
 		return func(int) float64 { return truth(s.uniform() < c.Args.(*op.BernoulliArgs).P) }
 	}),
-	"bernoulli": asideRow(func(a *aside, c *op.Call) {
+	op.Bernoulli: asideRow(func(a *aside, c *op.Call) {
 		p, s := a.get(c.In[0]), newStream(uint64(a.x.draw()))
 		for i, v := range p.v {
 			p.v[i] = truth(s.uniform() < v)
@@ -130,6 +130,6 @@ var randomRows = map[string]row{
 			a.put(r, make([]float64, r.Numel()))
 		}
 	}),
-	"multinomial":      asideRow(multinomial, nil),
-	"rrelu_with_noise": noisy, "rrelu_with_noise_": noisy,
+	op.Multinomial: asideRow(multinomial, nil),
+	op.RreluNoise:  noisy, op.RreluNoiseInPlace: noisy,
 }

@@ -415,17 +415,17 @@ func fusedCell(cell *cell) row {
 var nothing = row{forward: func(*Executor, *op.Call) error { return nil }}
 
 // recurrentRows are recurrent layers and cells.
-var recurrentRows = map[string]row{
-	"_cudnn_rnn":            recurrentLayer,
-	"_thnn_fused_lstm_cell": fusedCell(&lstm),
-	"_thnn_fused_gru_cell":  fusedCell(&gru),
-	"rnn_zeros":             constant(0), "cell_zeros": constant(0),
-	"rnn_bfloat16": nothing, "_cudnn_rnn.reserve": nothing, "_cudnn_rnn.workspace": nothing, "_cudnn_init_dropout_state": nothing,
+var recurrentRows = map[*op.Row]row{
+	op.CudnnRNNKernel: recurrentLayer,
+	op.FusedLSTM:      fusedCell(&lstm),
+	op.FusedGRU:       fusedCell(&gru),
+	op.RNNZeros:       constant(0), op.CellZeros: constant(0),
+	op.RnnBFloat16: nothing, op.RnnReserve: nothing, op.RnnWorkspace: nothing, op.InitDropoutState: nothing,
 	// A weight in its place of a buffer of another type.
-	"_cudnn_rnn_cast_reflatten": {composed: true, aliased: true, forward: func(x *Executor, c *op.Call) error {
+	op.FlatCopy: {composed: true, aliased: true, forward: func(x *Executor, c *op.Call) error {
 		l := tensor.Contiguous(c.In[0].Size)
 		l.Offset = c.Out[0].Offset
 		return x.launch(kernel.Copy, []kernel.Tensor{x.at(c.Out[0], l), x.operand(c.In[0])}, nil)
 	}},
-	"transpose_": nothing.inParts(), // its result lies where its input does
+	op.TransposeInPlace: nothing.inParts(), // its result lies where its input does
 }

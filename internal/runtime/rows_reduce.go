@@ -45,9 +45,9 @@ func reduction(k *kernel.Kernel, mean bool) func(x *Executor, c *op.Call) error 
 }
 
 // reduceRows reduce dimensions.
-var reduceRows = map[string]row{
-	"sum": {forward: reduction(kernel.Sum, false), composed: true},
-	"mean": {
+var reduceRows = map[*op.Row]row{
+	op.Sum: {forward: reduction(kernel.Sum, false), composed: true},
+	op.Mean: {
 		forward: reduction(kernel.Sum, true),
 		backward: func(x *Executor, b *op.Back) error {
 			in, g := b.InM[0], b.Grads[0]

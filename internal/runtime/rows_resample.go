@@ -181,13 +181,13 @@ func averaged(n int) row {
 }
 
 // resampleRows resize images, and average over windows that have no kernel.
-var resampleRows = map[string]row{
-	"upsample_nearest1d": resampled(1, nearestTap(0)), "upsample_nearest_exact1d": resampled(1, nearestTap(0.5)), "upsample_linear1d": resampled(1, linearTaps),
-	"upsample_nearest2d": resampled(2, nearestTap(0)), "upsample_nearest_exact2d": resampled(2, nearestTap(0.5)), "upsample_bilinear2d": resampled(2, linearTaps),
-	"upsample_nearest3d": resampled(3, nearestTap(0)), "upsample_nearest_exact3d": resampled(3, nearestTap(0.5)), "upsample_trilinear3d": resampled(3, linearTaps),
-	"upsample_bicubic2d": resampled(2, cubicTaps),
-	"avg_pool3d":         averaged(3),
-	"_adaptive_avg_pool3d": separable(3, func(_ *matrix, _, in, out int) [][]tap {
+var resampleRows = map[*op.Row]row{
+	op.UpsampleNearests[0]: resampled(1, nearestTap(0)), op.UpsampleNearestExacts[0]: resampled(1, nearestTap(0.5)), op.UpsampleLinear1d: resampled(1, linearTaps),
+	op.UpsampleNearests[1]: resampled(2, nearestTap(0)), op.UpsampleNearestExacts[1]: resampled(2, nearestTap(0.5)), op.UpsampleBilinear2d: resampled(2, linearTaps),
+	op.UpsampleNearests[2]: resampled(3, nearestTap(0)), op.UpsampleNearestExacts[2]: resampled(3, nearestTap(0.5)), op.UpsampleTrilinear3d: resampled(3, linearTaps),
+	op.UpsampleBicubic2d: resampled(2, cubicTaps),
+	op.AvgPool3d:         averaged(3),
+	op.AdaptiveAvgPool3dKernel: separable(3, func(_ *matrix, _, in, out int) [][]tap {
 		return averageTaps(in, out, 0, false, false)
 	}),
 }

@@ -144,16 +144,16 @@ func maskedFillGrad(x *Executor, b *op.Back) error {
 }
 
 // scatterRows put elements at indices.
-var scatterRows = map[string]row{
-	"scatter": scatter(false), "scatter_add": scatter(true), "scatter_.value": scatter(false),
-	"masked_fill":  {forward: maskedFill, backward: maskedFillGrad},
-	"masked_fill_": {forward: maskedFill, backward: maskedFillGrad}, "masked_fill_.mask": {forward: maskedFill, backward: maskedFillGrad},
-	"index_add": indexChange(func(args *op.IndexFillArgs, old, src float64) float64 { return old + args.Alpha*src }, 1,
+var scatterRows = map[*op.Row]row{
+	op.Scatter: scatter(false), op.ScatterAdd: scatter(true), op.ScatterNumber: scatter(false),
+	op.MaskedFill:        {forward: maskedFill, backward: maskedFillGrad},
+	op.MaskedFillInPlace: {forward: maskedFill, backward: maskedFillGrad}, op.FillByMask: {forward: maskedFill, backward: maskedFillGrad},
+	op.IndexAdd: indexChange(func(args *op.IndexFillArgs, old, src float64) float64 { return old + args.Alpha*src }, 1,
 		func(args *op.IndexFillArgs) float64 { return args.Alpha }),
-	"index_copy": indexChange(func(_ *op.IndexFillArgs, _, src float64) float64 { return src }, 0,
+	op.IndexCopy: indexChange(func(_ *op.IndexFillArgs, _, src float64) float64 { return src }, 0,
 		func(*op.IndexFillArgs) float64 { return 1 }),
-	"index_fill": indexChange(func(args *op.IndexFillArgs, _, _ float64) float64 { return args.Value }, 0, nil),
-	"copy_": {
+	op.IndexFill: indexChange(func(args *op.IndexFillArgs, _, _ float64) float64 { return args.Value }, 0, nil),
+	op.CopyInPlace: {
 		forward: func(x *Executor, c *op.Call) error { return x.Copy(c.In[0], c.In[1]) },
 		backward: func(x *Executor, b *op.Back) error {
 			if y := wanted(b, 0); y != nil {
@@ -167,7 +167,7 @@ var scatterRows = map[string]row{
 			return nil
 		},
 	},
-	"one_hot": asideRow(func(a *aside, c *op.Call) {
+	op.OneHot: asideRow(func(a *aside, c *op.Call) {
 		index, n := a.get(c.In[0]), int(c.Args.(*op.OneHotArgs).Classes)
 		out := make([]float64, len(index.v)*n)
 		for i, v := range index.v {
@@ -179,7 +179,7 @@ var scatterRows = map[string]row{
 		}
 		a.put(c.Out[0], out)
 	}, nil),
-	"unique_consecutive": asideRow(func(a *aside, c *op.Call) {
+	op.UniqueConsecutive: asideRow(func(a *aside, c *op.Call) {
 		x := a.get(c.In[0])
 		for i := 1; i < len(x.v); i++ {
 			if x.v[i] == x.v[i-1] {

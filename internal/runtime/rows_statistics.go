@@ -198,16 +198,16 @@ func quantifier(all bool) row {
 }
 
 // statisticRows reduce dimensions to numbers that are no plain sums.
-var statisticRows = map[string]row{
-	"any": quantifier(false), "all": quantifier(true),
-	"max.all": statistic{over: overAll, of: extremeIn(true), slope: sharedBy}.row(),
-	"min.all": statistic{over: overAll, of: extremeIn(false), slope: sharedBy}.row(),
-	"amax":    statistic{over: overDims, of: extremeIn(true), slope: sharedBy}.row(),
-	"amin":    statistic{over: overDims, of: extremeIn(false), slope: sharedBy}.row(),
-	"var": statistic{over: overVar, of: variance, slope: func(x []float64, _ float64, args any) []float64 {
+var statisticRows = map[*op.Row]row{
+	op.Any: quantifier(false), op.All: quantifier(true),
+	op.Max.All:  statistic{over: overAll, of: extremeIn(true), slope: sharedBy}.row(),
+	op.Min.All:  statistic{over: overAll, of: extremeIn(false), slope: sharedBy}.row(),
+	op.Max.Over: statistic{over: overDims, of: extremeIn(true), slope: sharedBy}.row(),
+	op.Min.Over: statistic{over: overDims, of: extremeIn(false), slope: sharedBy}.row(),
+	op.Var: statistic{over: overVar, of: variance, slope: func(x []float64, _ float64, args any) []float64 {
 		return varianceSlope(x, args)
 	}}.row(),
-	"std": statistic{over: overVar, of: func(x []float64, args any) float64 { return math.Sqrt(variance(x, args)) },
+	op.Std: statistic{over: overVar, of: func(x []float64, args any) float64 { return math.Sqrt(variance(x, args)) },
 		slope: func(x []float64, y float64, args any) []float64 {
 			s := varianceSlope(x, args)
 			return each(len(s), func(i int) float64 {
@@ -217,8 +217,8 @@ var statisticRows = map[string]row{
 				return s[i] / (2 * y)
 			})
 		}}.row(),
-	"linalg_vector_norm": vectorNorm.row(), "norm": vectorNorm.row(),
-	"logsumexp": statistic{over: overDims,
+	op.VectorNorm: vectorNorm.row(), op.Norm: vectorNorm.row(),
+	op.Logsumexp: statistic{over: overDims,
 		of: func(x []float64, _ any) float64 {
 			most, sum := extremeIn(true)(x, nil), 0.0
 			if math.IsInf(most, 0) {
@@ -232,7 +232,7 @@ var statisticRows = map[string]row{
 		slope: func(x []float64, y float64, _ any) []float64 {
 			return each(len(x), func(i int) float64 { return math.Exp(x[i] - y) })
 		}}.row(),
-	"histc": asideRow(func(a *aside, c *op.Call) {
+	op.Histc: asideRow(func(a *aside, c *op.Call) {
 		h, x := c.Args.(*op.HistcArgs), a.get(c.In[0])
 		low, high := h.Min, h.Max
 		if low == high && len(x.v) > 0 {

@@ -8,18 +8,18 @@ import (
 
 // notRun are the operators of the table that memplan run does not compute, with the
 // reason.
-var notRun = map[string]string{
-	"masked_select": "the size of the result depends on the data, which memplan refuses for every command",
-	"nonzero":       "the same", "argwhere": "the same", "unique": "the same", "bincount": "the same",
-	"mul.Scalar": "a part of derivatives, which are computed as a whole",
+var notRun = map[*op.Row]string{
+	op.MaskedSelect: "the size of the result depends on the data, which memplan refuses for every command",
+	op.Nonzero:      "the same", op.Argwhere: "the same", op.Unique: "the same", op.Bincount: "the same",
+	op.MulScalar: "a part of derivatives, which are computed as a whole",
 }
 
 // TestEveryOperator goes over the table of operators: what is not refused by name must
 // be computed, and so must the derivative of what has one.
 func TestEveryOperator(t *testing.T) {
 	for _, r := range op.Rows() {
-		row, has := rows[r.Name]
-		why, refused := notRun[r.Name]
+		row, has := rowOf(r)
+		why, refused := notRun[r]
 		switch {
 		case r.Composite: // its parts are computed
 		case r.View != nil: // nothing is computed, and derivatives put gradients where the views were

@@ -220,10 +220,10 @@ func renormed(a *aside, c *op.Call) {
 }
 
 // windowRows pool windows of other kinds, and bags of rows of a table.
-var windowRows = map[string]row{
-	"adaptive_max_pool2d": peaks(2, adaptiveBounds), "adaptive_max_pool3d": peaks(3, adaptiveBounds),
-	"fractional_max_pool2d": peaks(2, fractionalBounds), "fractional_max_pool3d": peaks(3, fractionalBounds),
-	"max_pool3d_with_indices": {forward: maxPool, backward: maxPoolGrad},
-	"_embedding_bag":          embeddingBag,
-	"embedding_renorm_.table": asideRow(renormed, nil),
+var windowRows = map[*op.Row]row{
+	op.AdaptiveMaxPool2d: peaks(2, adaptiveBounds), op.AdaptiveMaxPool3d: peaks(3, adaptiveBounds),
+	op.FractionalMaxPools[2]: peaks(2, fractionalBounds), op.FractionalMaxPools[3]: peaks(3, fractionalBounds),
+	op.MaxPool3dIndices:   {forward: maxPool, backward: maxPoolGrad},
+	op.EmbeddingBagKernel: embeddingBag,
+	op.RenormInPlace:      asideRow(renormed, nil),
 }

@@ -1,0 +1,33 @@
+// Rows prints all rows of the table of operators; order_test.go builds it in the
+// place of a package of the module.
+package main
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/op"
+)
+
+func name(r *op.Row) string {
+	if r == nil {
+		return "-"
+	}
+	return r.Name
+}
+
+func main() {
+	for _, r := range op.Rows() {
+		reflected, arg := op.Reflected(r)
+		fmt.Println(r.Name, r.Sig, fmt.Sprintf("%T", r.Args), r.Cast, r.CastList, r.Composite, r.List, r.InPlace, r.Copies, r.Save, r.Last, r.Node, r.NoGrad, r.NotModelled,
+			r.Source, r.Run != nil, r.View != nil, r.Grad != nil, r.Takes != nil, r.Flops != nil,
+			name(r.Of), name(r.Same), name(op.InPlaceForm(r)), name(reflected), arg)
+	}
+	for _, n := range op.Names() {
+		fmt.Println(n, op.Lookup(n).Row.Name, op.Lookup(n).Sig)
+	}
+	for _, n := range op.KeepableNames() {
+		for _, r := range op.Keepable(n) {
+			fmt.Println(n, r.Name)
+		}
+	}
+}
