@@ -1,9 +1,7 @@
 package accuracy
 
 import (
-	"compress/gzip"
 	"encoding/json"
-	"os"
 
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -11,35 +9,30 @@ import (
 // FuzzCase is a random spec with what real PyTorch allocated when it ran the
 // script that the spec means.
 type FuzzCase struct {
-	Name   string                           `json:"name"`
-	Arch   string                           `json:"arch"`
-	Torch  string                           `json:"torch"`
-	Spec   string                           `json:"spec"`
-	Events map[string][]trace.RecordedEvent `json:"events"`
-	Steps  []RecordedStep                   `json:"steps"`
+	Name   string         `json:"name"`
+	Arch   string         `json:"arch"`
+	Torch  string         `json:"torch"`
+	Spec   string         `json:"spec"`
+	Events trace.Recorded `json:"events"`
+	Steps  []RecordedStep `json:"steps"`
 }
 
 // CompareFuzz returns the first difference between prediction and recording,
 // "" if there is none: of the events, then of the peaks.
 func CompareFuzz(f *FuzzCase) (string, error) { return f.Compare().Unequal(), nil }
 
-// WriteFuzz writes cases as one gzipped JSON list.
+// WriteFuzz writes cases as a list in JSON, each case compressed by itself: where
+// one is recorded anew, the bytes of the others stay, and git stores the difference.
 func WriteFuzz(path string, cases []*FuzzCase) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
+	texts := make([][]byte, len(cases))
+	for i, c := range cases {
+		text, err := json.Marshal(c)
+		if err != nil {
+			return err
+		}
+		texts[i] = text
 	}
-	z, err := gzip.NewWriterLevel(f, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
-	if err := json.NewEncoder(z).Encode(cases); err != nil {
-		return err
-	}
-	if err := z.Close(); err != nil {
-		return err
-	}
-	return f.Close()
+	return writeList(path, texts)
 }
 
 // ReadFuzz reads what WriteFuzz wrote.

@@ -15,10 +15,10 @@ import (
 // HFRecording is one recorded run of a model of Hugging Face's transformers;
 // see testdata/truth-hf/README.md.
 type HFRecording struct {
-	Name   string                           `json:"name"`
-	Config HFConfig                         `json:"config"`
-	Steps  []RecordedStep                   `json:"steps"`
-	Events map[string][]trace.RecordedEvent `json:"events"`
+	Name   string         `json:"name"`
+	Config HFConfig       `json:"config"`
+	Steps  []RecordedStep `json:"steps"`
+	Events trace.Recorded `json:"events"`
 }
 
 // HFConfig says what was run.

@@ -22,7 +22,7 @@ type Recording struct {
 	Config Config
 	Steps  []RecordedStep
 	Setup  map[string]RecordedMark
-	Events map[string][]trace.RecordedEvent
+	Events trace.Recorded
 	Final  map[string]int64
 	Params int64 `json:"param_count"`
 }

@@ -86,7 +86,7 @@ type Step struct {
 
 // Recording is what PyTorch did.
 type Recording struct {
-	Events  map[string][]trace.RecordedEvent `json:"events"` // setup, step1, step2, ...
+	Events  trace.Recorded `json:"events"` // setup, step1, step2, ...
 	Steps   []Step                           `json:"steps"`
 	Error   string                           `json:"error"` // that ended the script, such as out of memory
 	Device  tensor.Bytes                     `json:"device_bytes"`

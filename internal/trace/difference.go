@@ -16,7 +16,7 @@ type RecordedEvent struct {
 	Bytes tensor.Bytes
 }
 
-// UnmarshalJSON reads [id, bytes] or -id.
+// UnmarshalJSON reads [id, bytes] or -id; Recorded says what other numbers are.
 func (e *RecordedEvent) UnmarshalJSON(b []byte) error {
 	if b[0] != '[' {
 		return json.Unmarshal(b, &e.ID)
@@ -30,14 +30,6 @@ func (e *RecordedEvent) UnmarshalJSON(b []byte) error {
 	}
 	e.ID, e.Bytes = a[0], tensor.Bytes(a[1])
 	return nil
-}
-
-// MarshalJSON writes an event as UnmarshalJSON reads it.
-func (e RecordedEvent) MarshalJSON() ([]byte, error) {
-	if e.ID <= 0 {
-		return json.Marshal(e.ID)
-	}
-	return json.Marshal([2]int64{e.ID, int64(e.Bytes)})
 }
 
 // StepOf maps an event to the recorded list that it belongs to. With late, what

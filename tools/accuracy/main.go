@@ -4,6 +4,7 @@
 //	go run ./tools/accuracy            print
 //	go run ./tools/accuracy -check     and fail if a figure is worse than committed
 //	go run ./tools/accuracy -update    and commit the figures: testdata/accuracy.json, docs/accuracy.md
+//	go run ./tools/accuracy -pack      bring new recordings into the form in which files are kept
 //
 // It runs from the root of the repository.
 package main
@@ -28,8 +29,13 @@ const (
 func main() {
 	check := flag.Bool("check", false, "fail if a figure is worse than committed")
 	update := flag.Bool("update", false, "write the committed figures and "+page)
+	packs := flag.Bool("pack", false, "rewrite recordings whose events are not in the form of files")
 	flag.Parse()
-	if err := run(*check, *update); err != nil {
+	work := func() error { return run(*check, *update) }
+	if *packs {
+		work = pack
+	}
+	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "accuracy:", err)
 		os.Exit(1)
 	}
@@ -85,4 +91,21 @@ func write(r *accuracy.Results, now []accuracy.Tally) error {
 		return err
 	}
 	return os.WriteFile(page, b.Bytes(), 0o644)
+}
+
+func pack() error {
+	files, err := accuracy.Files(testdata)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		changed, err := accuracy.Pack(f)
+		if err != nil {
+			return err
+		}
+		if changed {
+			fmt.Println(f)
+		}
+	}
+	return nil
 }
