@@ -3,16 +3,14 @@ package graph_test
 import (
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/testfiles"
@@ -44,43 +42,24 @@ func overrides(text []byte) []string {
 	return out
 }
 
-// build parses and elaborates a spec.
-func build(name string, text []byte) (*graph.Result, error) {
-	s, err := spec.Parse(name, text, spec.Options{Set: overrides(text)})
+// build parses and elaborates a spec, which may take as much work as twenty seconds
+// allow, whatever time that takes.
+func build(t *testing.T, name string, text []byte) (*graph.Result, error) {
+	b := limit.New(t.Context(), limit.Limits{Memory: limit.CheckMemory, Work: 20 * limit.WorkPerSecond})
+	defer b.Close()
+	return buildWithin(b, name, text)
+}
+
+// buildWithin is build within a budget.
+func buildWithin(b *limit.Budget, name string, text []byte) (r *graph.Result, err error) {
+	m := b.Meter()
+	defer m.Close()
+	defer limit.Catch(&err)
+	s, err := spec.Parse(name, text, spec.Options{Set: overrides(text), Meter: m})
 	if s == nil {
 		return nil, err
 	}
 	return graph.Build(s, options()) // adds what it finds to the mistakes of Parse
-}
-
-// patience is how long a test waits, for something that takes d at most: with
-// -short, which the race detector goes with, longer.
-func patience(d time.Duration) time.Duration {
-	if testing.Short() {
-		return 10 * d
-	}
-	return d
-}
-
-// bounded runs f in less than twenty seconds; a panic becomes an error.
-func bounded(t *testing.T, f func() error) error {
-	t.Helper()
-	done := make(chan error, 1)
-	go func() {
-		defer func() {
-			if r := recover(); r != nil {
-				done <- fmt.Errorf("panic: %v\n%s", r, debug.Stack())
-			}
-		}()
-		done <- f()
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(patience(20 * time.Second)):
-		t.Fatal("takes more than twenty seconds")
-		return nil
-	}
 }
 
 func specFiles(t *testing.T, folder string, atLeast int) []string {
@@ -104,10 +83,7 @@ func TestErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = bounded(t, func() error {
-				_, err := build(filepath.Base(path), text)
-				return err
-			})
+			_, err = build(t, filepath.Base(path), text)
 			var errs *spec.Errors
 			switch {
 			case err == nil:
@@ -141,15 +117,11 @@ func TestAccepted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var played *engine.Played
-			err = bounded(t, func() error {
-				r, err := build(filepath.Base(path), text)
-				if err != nil {
-					return err
-				}
-				played, err = engine.Play(r.Job, options().Env, nil, 2)
-				return err
-			})
+			r, err := build(t, filepath.Base(path), text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			played, err := engine.Play(r.Job, options().Env, nil, 2)
 			if err != nil {
 				t.Fatal(err)
 			}

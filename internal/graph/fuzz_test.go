@@ -5,10 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/memplan/memplan/internal/engine"
-	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -23,20 +21,8 @@ const maxPlayed = 2000
 // What an input of FuzzSpec may take to be read and built.
 const (
 	fuzzMemory = 256 * tensor.MiB
-	fuzzTime   = time.Second
+	fuzzWork   = limit.WorkPerSecond
 )
-
-// buildWithin is build within a budget.
-func buildWithin(b *limit.Budget, text []byte) (r *graph.Result, err error) {
-	m := b.Meter()
-	defer m.Close()
-	defer limit.Catch(&err)
-	s, err := spec.Parse("fuzz.yaml", text, spec.Options{Set: overrides(text), Meter: m})
-	if s == nil {
-		return nil, err
-	}
-	return graph.Build(s, options())
-}
 
 // FuzzSpec reads, builds and plays whatever a file may hold: there must be a
 // result or *spec.Errors with a place and a message each, and no panic.
@@ -62,9 +48,9 @@ func FuzzSpec(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		budget := limit.New(t.Context(), limit.Limits{Memory: fuzzMemory, Time: fuzzTime})
+		budget := limit.New(t.Context(), limit.Limits{Memory: fuzzMemory, Work: fuzzWork})
 		defer budget.Close()
-		r, err := buildWithin(budget, text)
+		r, err := buildWithin(budget, "fuzz.yaml", text)
 		if errors.As(err, new(*limit.Error)) {
 			return
 		}

@@ -17,7 +17,7 @@ func TestUnrolled(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := limit.New(context.Background(), limit.Limits{})
-		if _, err := buildWithin(b, text); err == nil {
+		if _, err := buildWithin(b, name, text); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		const most = 10_000 // the work of some statements

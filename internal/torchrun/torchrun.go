@@ -87,10 +87,10 @@ type Step struct {
 // Recording is what PyTorch did.
 type Recording struct {
 	Events  trace.Recorded `json:"events"` // setup, step1, step2, ...
-	Steps   []Step                           `json:"steps"`
-	Error   string                           `json:"error"` // that ended the script, such as out of memory
-	Device  tensor.Bytes                     `json:"device_bytes"`
-	Context tensor.Bytes                     `json:"context_bytes"`
+	Steps   []Step         `json:"steps"`
+	Error   string         `json:"error"` // that ended the script, such as out of memory
+	Device  tensor.Bytes   `json:"device_bytes"`
+	Context tensor.Bytes   `json:"context_bytes"`
 }
 
 // Record runs a script of package exporttorch, which is for so many processes, 0

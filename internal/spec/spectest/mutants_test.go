@@ -38,9 +38,9 @@ const inCI = 800
 // maxAllocated bounds what a mutant allocates in all, freed or not.
 const maxAllocated = 8 << 30
 
-// hang is how long a mutant may take before the test gives up on it and says
-// which it is.
-const hang = 5 * time.Minute
+// long is after how much time the test says which mutant it tries: go test ends it
+// where it hangs, and does not.
+const long = time.Minute
 
 // breeder makes mutants of the corpus.
 type breeder struct {
@@ -141,7 +141,7 @@ func TestMutants(t *testing.T) {
 		if m == nil {
 			continue
 		}
-		late := time.AfterFunc(hang, func() { panic(fmt.Sprintf("mutant %d of %s does not end:\n%s", seed, name, m)) })
+		late := time.AfterFunc(long, func() { fmt.Fprintf(os.Stderr, "mutant %d of %s goes on:\n%s\n", seed, name, m) })
 		before := allocated()
 		_, err := try(m, func() {})
 		late.Stop()
