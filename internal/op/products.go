@@ -30,6 +30,9 @@ var (
 				c.Fail("a matrix of shape %v and %v does not multiply a vector of shape %v and %v", m.Size, m.DType, v.Size, v.DType)
 			}
 			out := c.NewShape(m.DType, m.Dim(0))
+			if v.Stride.At(0) == 0 { // an expanded number, as the gradient of a sum is
+				c.contiguous(v)
+			}
 			rows, cols := m.Stride.At(0), m.Stride.At(1)
 			if !(rows == 1 && cols >= max(1, m.Dim(0))) && !(cols == 1 && rows >= max(1, m.Dim(1))) {
 				c.Local(c.New(tensor.Contiguous(m.Size), m.DType))
