@@ -82,11 +82,14 @@ var CTCNative = define(Row{
 })
 
 // ctcOffsets are the lengths of targets and inputs on the device and where each
-// target begins; they live to the end of the row.
+// target begins, which was counted on the CPU in a variable that is older than
+// theirs; they live to the end of the row.
 func (c *Call) ctcOffsets() {
-	for range 3 {
-		c.Local(c.NewShape(tensor.Int64, c.In[0].Dim(1)))
-	}
+	vec := func() *Tensor { return c.NewShape(tensor.Int64, c.In[0].Dim(1)) }
+	targets, inputs, begins := vec(), vec(), vec()
+	c.Local(begins)
+	c.Local(targets)
+	c.Local(inputs)
 }
 
 func (c *Call) ctcTable() *Tensor {
