@@ -31,6 +31,14 @@ func unpool(n int) *Row {
 		},
 		Save: []Save{In(1)}, Node: fmt.Sprintf("MaxUnpool%dDBackward0", n),
 		Grad: func(b *Back) {
+			idx, flat := b.SavedIn[1], int64(1)
+			lead := idx.Size.Slice()[:idx.Rank()-n]
+			for i := len(lead); i < idx.Rank(); i++ {
+				flat *= idx.Dim(i)
+			}
+			if _, ok := idx.View(tensor.D(append(lead, flat)...)); !ok { // indices.view(size)
+				b.Fail("the indices of max_unpool%dd are strided, of which PyTorch's derivative cannot make a view; it wants contiguous()", n)
+			}
 			b.contiguous(b.Grads[0])
 			b.Set(0, b.New(tensor.Contiguous(b.InM[0].Size), b.Grads[0].DType))
 		},
