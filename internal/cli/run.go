@@ -45,7 +45,7 @@ const runDefault = presetPrefix + "lenet"
 const runSteps = 10
 
 // backends are the values of --backend.
-var backends = []string{"auto", "cpu", "cuda", "torch"}
+var backends = []string{"auto", "cpu", "cuda", report.TorchBackend}
 
 func newRun(s *Streams) *cobra.Command {
 	var e execution
@@ -57,7 +57,9 @@ with the prediction, allocation by allocation.
 
 --backend torch runs the exported script in your own PyTorch, on your GPU: the
 confirmation by the real thing. cuda and cpu train with kernels of memplan's own,
-in memory that is divided by the allocator that predicts; they need no Python.
+in memory that is divided by the allocator that predicts; they need no Python. That
+is a self-check: the engine and the operators are those of the prediction, so that
+it shows that the job runs and learns, and nothing of PyTorch. Only torch AGREES.
 auto is cuda where there is a GPU and memplan was built for it, else cpu.
 
 Without a SPEC it trains LeNet-5 with Adam for some seconds, so that a falling loss
@@ -97,7 +99,7 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 	tolerance := e.tolerance
 	switch {
 	case tolerance != "":
-	case e.backend == "torch":
+	case e.backend == report.TorchBackend:
 		tolerance = "2%"
 	default:
 		tolerance = "0%"
@@ -133,7 +135,7 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 		return err
 	}
 	var rep *report.Run
-	if e.backend == "torch" {
+	if e.backend == report.TorchBackend {
 		rep, err = e.onTorch(c, s, r, keys)
 	} else {
 		rep, err = e.onDevice(c, s, r, keys)
@@ -141,8 +143,7 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 	if rep == nil {
 		return err
 	}
-	rep.Within = rep.Stopped == "" && e.within(rep)
-	rep.Agrees = rep.Within && rep.Trace.Equal
+	asPredicted := rep.Conclude(rep.Stopped == "" && e.within(rep))
 	if len(rep.StepMS) > 0 {
 		if werr := report.WriteRun(s.Out, rep, e.format); werr != nil {
 			return werr
@@ -153,7 +154,7 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 		return err
 	case !rep.Within:
 		return errMismatch
-	case !rep.Agrees && !c.Flags().Changed("tolerance"):
+	case !asPredicted && !c.Flags().Changed("tolerance"):
 		return errOther
 	}
 	return nil

@@ -37,7 +37,7 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	if err != nil {
 		return nil, err
 	}
-	o, rep, err := predicted(j, "torch", fmt.Sprintf("%s, PyTorch %s", found.Name, found.Torch))
+	o, rep, err := predicted(j, report.TorchBackend, fmt.Sprintf("%s, PyTorch %s", found.Name, found.Torch))
 	if err != nil {
 		return nil, err
 	}

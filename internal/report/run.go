@@ -12,7 +12,7 @@ import (
 )
 
 // RunVersion is the version of the JSON of Run.
-const RunVersion = 1
+const RunVersion = 2
 
 // Run is what came of executing a job, beside what was predicted.
 type Run struct {
@@ -28,15 +28,54 @@ type Run struct {
 	Measured  RunBytes    `json:"measured"`
 	Trace     RunTrace    `json:"trace"`
 	Within    bool        `json:"within_tolerance"`  // the peaks, or that the job dies
-	Agrees    bool        `json:"agrees"`            // and each allocation and free is the predicted one
 	Stopped   string      `json:"stopped,omitempty"` // what ended the run before its last step, so that nothing is compared
 	Warnings  []string    `json:"warnings"`          // the texts of Notes
 	Notes     []note.Note `json:"notes"`
+
+	// Agrees and SelfCheck say that each allocation and free is the predicted one, too.
+	// PyTorch agrees, or does not. What memplan runs itself only checks itself: the
+	// engine and the operators that were played are those that predicted. One of them
+	// is there.
+	Agrees    *bool `json:"agrees,omitempty"`
+	SelfCheck *bool `json:"self_check,omitempty"`
 }
 
 // Add adds notes; it is the only way to.
 func (r *Run) Add(notes ...note.Note) {
 	r.Notes, r.Warnings = append(r.Notes, notes...), append(r.Warnings, note.Texts(notes)...)
+}
+
+// Conclude says whether the run is as predicted, as far as its backend can tell, and
+// returns it.
+func (r *Run) Conclude(within bool) bool {
+	r.Within = within
+	same := within && r.Trace.Equal
+	if r.Backend == TorchBackend {
+		r.Agrees = &same
+	} else {
+		r.SelfCheck = &same
+	}
+	return same
+}
+
+// TorchBackend is the backend that is PyTorch itself.
+const TorchBackend = "torch"
+
+// verdict is the first words of a run that came to its end.
+func (r *Run) verdict() string {
+	verdict := "DIFFERS"
+	switch {
+	case r.Agrees != nil && *r.Agrees:
+		verdict = "AGREES"
+	case r.SelfCheck != nil && *r.SelfCheck:
+		verdict = "PASSED"
+	case r.Within:
+		verdict = "DIFFERS WITHIN TOLERANCE"
+	}
+	if r.SelfCheck != nil {
+		verdict = "SELF-CHECK " + verdict
+	}
+	return verdict
 }
 
 // Loss is one that was computed. JSON has no infinities and no NaN: they are null.
@@ -109,14 +148,7 @@ func WriteRun(w io.Writer, r *Run, format string) error {
 		add("reserved", r.Predicted.ReservedBytes, r.Measured.ReservedBytes)
 		add("device", r.Predicted.DeviceBytes, r.Measured.DeviceBytes)
 	}
-	verdict := "DIFFERS"
-	switch {
-	case r.Agrees:
-		verdict = "AGREES"
-	case r.Within:
-		verdict = "DIFFERS WITHIN TOLERANCE"
-	}
-	printable.Fprintf(w, "%s: the prediction for %s, executed by %s, %s\n\n", verdict, r.Spec, by, Plural(int64(r.Steps), "step"))
+	printable.Fprintf(w, "%s: the prediction for %s, executed by %s, %s\n\n", r.verdict(), r.Spec, by, Plural(int64(r.Steps), "step"))
 	if err := t.Write(w); err != nil {
 		return err
 	}
@@ -130,6 +162,9 @@ func WriteRun(w io.Writer, r *Run, format string) error {
 		printable.Fprintf(w, "all %d allocations and frees are the predicted ones, in their order%s\n", r.Trace.Events, beside)
 	case r.Trace.FirstDifference != "":
 		printable.Fprintf(w, "the allocations differ: %s\n", r.Trace.FirstDifference)
+	}
+	if r.SelfCheck != nil {
+		fmt.Fprintln(w, "the engine and the operators are those that predicted: of PyTorch it says nothing, --backend torch does")
 	}
 	switch n := len(r.Losses); {
 	case n == 1:
