@@ -214,11 +214,11 @@ var (
 			x := c.In[0]
 			acc := x.DType.Accumulate()
 			c.Return(c.NewLike(x), c.NewShape(acc, x.Dim(1)), c.NewShape(acc, x.Dim(1)))
-			if !c.Args.(*BatchNormArgs).training(c) {
-				return
-			}
+			last := channelsLastStatistics(x)
+			mark := c.Mark()
 			switch {
-			case channelsLastStatistics(x):
+			case !c.Args.(*BatchNormArgs).training(c):
+			case last:
 				c.statistics(x, 4)
 			case !x.IsContiguous(): // var_mean, over a float32 copy of bfloat16 (make_reduction takes float16 as it is)
 				y := x
@@ -230,6 +230,14 @@ var (
 					dims[i] = i != 1
 				}
 				reduceScratch(c, y, dims, welford, 2)
+				c.DropTo(mark)
+			}
+			if !last && !x.IsContiguous() { // batch_norm_elementwise in any layout: 1 and 0 in place of weight and bias
+				for i := 1; i <= 2; i++ {
+					if !c.Has(i) && !c.Env().FakeTensors {
+						c.Local(c.NewShape(acc))
+					}
+				}
 			}
 		},
 		Save: []Save{In(0), In(3), In(4), In(1), Out(1), Out(2)}, NoGrad: []int{1, 2}, Node: "NativeBatchNormBackward0",
