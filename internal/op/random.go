@@ -30,7 +30,11 @@ var (
 			if !c.In[0].DType.IsFloating() {
 				c.Fail("bernoulli needs probabilities of a floating type, not %v", c.In[0].DType)
 			}
-			c.Return(c.New(tensor.Contiguous(c.In[0].Size), c.In[0].DType))
+			x := c.In[0]
+			c.Return(c.New(tensor.Contiguous(x.Size), x.DType))
+			if x.DType.Size() < 4 && !c.Env().FakeTensors { // the kernel takes probabilities of float32
+				c.Drop(c.New(x.LikeDense(), tensor.Float32))
+			}
 		},
 		Node: "BernoulliBackward0", Grad: func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
 		Source: "aten/src/ATen/native/Distributions.cpp: bernoulli",
