@@ -62,6 +62,9 @@ var (
 				c.Fail("target must be int64 of shape %v, not %v of shape %v", rows, target.DType, target.Size)
 			}
 			c.checkClassWeight(x, c.Opt(2))
+			if w := c.Opt(2); w != nil && w.DType != x.DType {
+				c.Fail("expected weight to have type %s but got %s, PyTorch says", x.DType, w.DType)
+			}
 			if p := c.Args.(*MarginArgs).P; p != 1 && p != 2 {
 				c.Fail("p must be 1 or 2, not %d", p)
 			}
@@ -86,6 +89,7 @@ var (
 			b.Set(0, b.grown(x.DType, x.Size.Slice()...))
 			b.contiguous(x)
 			b.contiguous(b.SavedIn[1])
+			b.contiguous(b.Grads[0])
 		},
 		Source: "aten/src/ATen/native/cuda/MultiMarginLoss.cu",
 	})
@@ -124,9 +128,10 @@ var (
 		Save: []Save{In(0), In(1), Out(1)}, NoGrad: []int{1}, Node: "MultilabelMarginLossBackward0",
 		Grad: func(b *Back) {
 			x := b.SavedIn[0]
+			b.Set(0, b.NewShape(x.DType, x.Size.Slice()...))
 			b.contiguous(x)
 			b.contiguous(b.SavedIn[1])
-			b.Set(0, b.NewShape(x.DType, x.Size.Slice()...))
+			b.contiguous(b.Grads[0])
 		},
 		Source: "aten/src/ATen/native/cuda/MultiLabelMarginCriterion.cu",
 	})

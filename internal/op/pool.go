@@ -69,8 +69,8 @@ var MaxPool2dIndices = define(Row{
 		x := b.SavedIn[0]
 		last := x.IsChannelsLast()
 		b.Set(0, b.New(tensor.InFormat(x.Size, last), x.DType))
-		b.inFormat(b.Grads[0], last)
 		b.inFormat(x, last)
+		b.inFormat(b.Grads[0], last)
 	},
 	Source: "aten/src/ATen/native/cuda/DilatedMaxPool2d.cu",
 })
