@@ -32,7 +32,7 @@ var (
 				c.Fail("mode bicubic needs two dimensions of space")
 			}
 			row := GridSampler
-			if n == 2 && x.DType.Size() >= 4 && x.Dim(1) <= 1024 && a.AlignCorners && a.Mode == "bilinear" && a.PaddingMode == "zeros" {
+			if n == 2 && x.DType != tensor.BFloat16 && x.Dim(1) <= 1024 && a.AlignCorners && a.Mode == "bilinear" && a.PaddingMode == "zeros" {
 				row = CudnnGridSampler
 			}
 			c.Return(c.Do1(row, a, x, g))
@@ -52,15 +52,15 @@ var (
 	})
 	CudnnGridSampler = define(Row{
 		Name: "cudnn_grid_sampler", Args: &GridArgs{}, Run: func(c *Call) {
-			c.contiguous(c.In[0])
+			c.withoutZeroStrides(c.In[0])
 			c.contiguous(c.In[1])
 			c.Return(c.gridResult())
 		},
 		Save: []Save{In(1), In(0)}, Node: "CudnnGridSamplerBackward0",
 		Grad: func(b *Back) {
-			b.contiguous(b.SavedIn[0])
+			b.withoutZeroStrides(b.SavedIn[0])
 			b.contiguous(b.SavedIn[1])
-			b.contiguous(b.Grads[0])
+			b.withoutZeroStrides(b.Grads[0])
 			for i := range 2 {
 				b.Set(i, b.NewShape(b.InM[i].DType, b.InM[i].Size.Slice()...))
 			}
@@ -68,6 +68,17 @@ var (
 		Source: "aten/src/ATen/native/cudnn/GridSampler.cpp",
 	})
 )
+
+// withoutZeroStrides copies t for the row's duration if it is expanded
+// (contiguousIfZeroInStrides).
+func (c *Call) withoutZeroStrides(t *Tensor) {
+	for i := range t.Rank() {
+		if t.Stride.At(i) == 0 {
+			c.contiguous(t)
+			return
+		}
+	}
+}
 
 // gridResult has the grid's positions and the input's channels.
 func (c *Call) gridResult() *Tensor {
@@ -103,8 +114,7 @@ var AffineGridGenerator = define(Row{
 		base := b.baseGrid(g.DType, size)
 		l := tensor.Contiguous(tensor.D(size[0], spatial(tensor.D(size...)), n+1))
 		cols := b.Alias(base, l.Transpose(1, 2), base.DType)
-		rows := b.contiguous(g)
-		flat := b.Alias(rows, tensor.Contiguous(tensor.D(size[0], spatial(tensor.D(size...)), n)), g.DType)
+		flat := b.Do1(Reshape, &ShapeArgs{Shape: []int64{size[0], spatial(tensor.D(size...)), n}}, g)
 		y := b.Do1(Bmm, nil, cols, flat)
 		b.Set(0, b.Alias(y, y.Transpose(1, 2), y.DType))
 		b.Drop(y, flat, cols, base)
