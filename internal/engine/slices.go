@@ -24,7 +24,7 @@ func (p *Player) applySlices(n *node, b *op.Back) {
 	view := s.view
 	view.Offset -= s.base.Offset
 	slice := p.Alias(result, view, grad.DType)
-	clone := p.New(view.LikeDense(), grad.DType)
+	clone := p.New(tensor.Contiguous(view.Size), grad.DType)
 	p.copyTo(result, grad)
 	p.copyTo(clone, slice)
 	inner := p.apply(s.fn, []*op.Tensor{clone})
