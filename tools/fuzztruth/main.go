@@ -49,6 +49,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"options":    options,
 	"ddp":        replicated,
 	"allocator":  configured,
+	"operators":  rareOperator,
 }
 
 // steps are what each script runs.
