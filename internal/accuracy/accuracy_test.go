@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/testfiles"
 )
 
@@ -172,6 +173,34 @@ func TestCommitted(t *testing.T) {
 	}
 	if b.String() != string(page) {
 		t.Error("docs/accuracy.md is stale: run go run ./tools/accuracy -update")
+	}
+}
+
+// TestEvidence checks that the list of recordings of each operator is up to date, and
+// that most operators that specs can name are recorded.
+func TestEvidence(t *testing.T) {
+	found := results(t).Evidence()
+	listed, err := os.ReadFile("../op/evidence.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op.WriteEvidence(found) != string(listed) {
+		t.Errorf("%s is stale: run go run ./tools/accuracy -update", op.EvidenceFile)
+	}
+	named, recorded := 0, 0
+	for _, n := range op.Names() {
+		switch r := op.Lookup(n).Row; r.Judge(found[r]).Basis {
+		case op.Refused:
+			continue
+		case op.Recorded:
+			recorded++
+		default:
+			t.Logf("%s is executed by no recording", n)
+		}
+		named++
+	}
+	if 10*recorded < 9*named {
+		t.Errorf("%d of %d operators that specs can name are recorded", recorded, named)
 	}
 }
 

@@ -3,6 +3,7 @@ package accuracy
 import (
 	"fmt"
 
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -18,6 +19,10 @@ type Case struct {
 	Difference string // the first one, or why nothing was predicted
 	Steps      []StepPeaks
 	PeaksOnly  bool // nothing but peaks of allocated memory was recorded
+
+	// Rows are the operators that ran, Derived those whose derivatives did, where
+	// the event lists are equal.
+	Rows, Derived []*op.Row
 
 	files func(name string) ([]byte, error) // that the spec names
 }

@@ -18,6 +18,8 @@ type prediction struct {
 	events   []trace.Event
 	conf     allocsim.Config // that the spec asks for
 	autocast bool
+	rows     []*op.Row // that ran
+	derived  []*op.Row // whose derivatives did
 }
 
 // predict plays steps of a spec.
@@ -38,7 +40,7 @@ func predict(name, text string, env op.Env, steps int, files func(string) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	return &prediction{p.Trace.Events, conf, g.Job.Autocast}, nil
+	return &prediction{p.Trace.Events, conf, g.Job.Autocast, p.Rows, p.Derived}, nil
 }
 
 // Compare holds the prediction for a recording of testdata/truth against it.
@@ -71,7 +73,9 @@ func (c *Case) compare(text string, env op.Env, recorded map[string][]trace.Reco
 		return
 	}
 	c.Difference = trace.Difference(recorded, p.events, late, p.autocast)
-	c.Equal = c.Difference == ""
+	if c.Equal = c.Difference == ""; c.Equal {
+		c.Rows, c.Derived = p.rows, p.derived
+	}
 	events := slices.Clone(p.events)
 	for i := range events {
 		events[i].Step = int32(trace.StepOf(&events[i], late))

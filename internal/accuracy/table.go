@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/report"
 )
 
@@ -142,7 +143,54 @@ Operators by themselves (` + "`testdata/ops`" + `, forward and backward, five ar
 	for _, s := range why {
 		fmt.Fprintf(&b, "| %s | %d |\n", s, skipped[s])
 	}
+	r.writeOperators(&b)
 	b.WriteString("\n`make accuracy` prints every case, and fails if a figure is worse than in `testdata/accuracy.json`.\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeOperators says what the rows of the op table rest on, and names those that no
+// recording executes.
+func (r *Results) writeOperators(b *strings.Builder) {
+	nameable := map[*op.Row]bool{}
+	for _, n := range op.Names() {
+		nameable[op.Lookup(n).Row] = true
+	}
+	found, count, named := r.Evidence(), map[op.Basis]int{}, map[op.Basis]int{}
+	var rest strings.Builder
+	for _, row := range op.Rows() {
+		e := row.Judge(found[row])
+		count[e.Basis]++
+		if nameable[row] {
+			named[e.Basis]++
+		}
+		what := "-"
+		switch {
+		case e.Basis == op.Recorded:
+			continue
+		case e.Basis == op.Refused:
+		case e.Forward != "":
+			what = "the derivative"
+		default:
+			what = "all"
+		}
+		fmt.Fprintf(&rest, "| `%s` | %s | %s | %s |\n", row.Name, e.Basis, what, row.Source)
+	}
+	b.WriteString(`
+## What operators rest on
+
+An operator is *recorded* if a job with equal event lists executed it, and its derivative (` + "`" + op.EvidenceFile + "`" + ` names the suite); else it is
+*read* from the source that is named, or *assumed*; *refused* are those of which a spec that uses them is told that they are not modelled. It says
+that the operator was right in such a job, not in every type and shape. A report names the operators of its job that are not recorded.
+
+| | recorded | read | assumed | refused |
+|---|---|---|---|---|
+`)
+	for _, c := range []struct {
+		what string
+		of   map[op.Basis]int
+	}{{"operators that specs can name", named}, {"all rows of the op table", count}} {
+		fmt.Fprintf(b, "| %s | %d | %d | %d | %d |\n", c.what, c.of[op.Recorded], c.of[op.Read], c.of[op.Assumed], c.of[op.Refused])
+	}
+	fmt.Fprintf(b, "\n| not recorded | is | what of it | source |\n|---|---|---|---|\n%s", rest.String())
 }

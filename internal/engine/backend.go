@@ -159,6 +159,9 @@ func (p *Player) copyTo(t, from *op.Tensor) {
 // derive runs a derivative formula, which the backend perhaps computes as a
 // whole.
 func (p *Player) derive(r *op.Row, b *op.Back) {
+	if !p.names.derived[r] {
+		p.names.derived[r] = true
+	}
 	_, statements := b.Args.(*application)
 	if statements || !p.executes() || r != asStridedRow && !p.backend.Derives(r) {
 		r.Grad(b)

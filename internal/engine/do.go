@@ -14,6 +14,8 @@ func (p *Player) Do(r *op.Row, args any, in ...*op.Tensor) []*op.Tensor {
 	saveOp := p.op
 	if p.depth == 0 || !r.Composite {
 		p.op = p.names.row(r)
+	} else if !p.names.inner[r] {
+		p.names.inner[r] = true
 	}
 	p.depth++
 	c := &p.calls.take(1)[0]

@@ -43,6 +43,9 @@ type Played struct {
 	Classes []*program.Class
 	// Workspaces are those of cuDNN's convolutions.
 	Workspaces Workspaces
+	// Rows are the operators that ran, Derived those whose derivatives did, sorted by
+	// name.
+	Rows, Derived []*op.Row
 	// Kernels are those of whose scratch a rule of their own decides, in order.
 	Kernels []KernelCall
 	// Host is what the job keeps in the machine's memory.
@@ -155,6 +158,7 @@ func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 	played.Skipped = j.scaler.skipped
 	played.Totals, played.Classes, played.Workspaces, played.Host, played.Warnings = j.totals, j.names.classes, j.workspaces, j.host, j.warnings
 	played.Kernels = j.kernels
+	played.Rows, played.Derived = j.names.ran()
 	return played, nil
 }
 

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/limit"
@@ -145,12 +147,16 @@ type names struct {
 	classes []*program.Class // by layer; nil of none
 	rows    map[*op.Row]int32
 	nodes   map[*op.Row]int32
+
+	inner   map[*op.Row]bool // composites that ran as parts of others
+	derived map[*op.Row]bool // whose derivatives ran
 }
 
 func (n *names) init(tr *trace.Trace) {
 	n.tr = tr
 	n.ops, n.layers = map[string]int32{}, map[string]int32{}
 	n.rows, n.nodes = map[*op.Row]int32{}, map[*op.Row]int32{}
+	n.inner, n.derived = map[*op.Row]bool{}, map[*op.Row]bool{}
 	n.op("")
 	n.layer("")
 }
@@ -196,4 +202,12 @@ func (n *names) node(r *op.Row) int32 {
 		n.nodes[r] = i
 	}
 	return i
+}
+
+// ran lists the rows that ran, and those whose derivatives did, sorted by name.
+func (n *names) ran() (rows, derived []*op.Row) {
+	byName := func(a, b *op.Row) int { return strings.Compare(a.Name, b.Name) }
+	rows = slices.AppendSeq(slices.Collect(maps.Keys(n.rows)), maps.Keys(n.inner))
+	slices.SortFunc(rows, byName)
+	return slices.Compact(rows), slices.SortedFunc(maps.Keys(n.derived), byName)
 }

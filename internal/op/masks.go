@@ -45,8 +45,11 @@ type CausalMaskArgs struct {
 // Without a hint the stacks of transformer layers compare their mask with the
 // causal one, and wait for the GPU to know.
 var (
-	DetectCausalMaskKnown = define(Row{Name: "_detect_is_causal_mask.known", Args: &CausalMaskArgs{}, Composite: true, Run: detectCausalMask})
-	DetectCausalMask      = define(Row{
+	DetectCausalMaskKnown = define(Row{
+		Name: "_detect_is_causal_mask.known", Args: &CausalMaskArgs{}, Composite: true, Run: detectCausalMask,
+		Source: "torch/nn/modules/transformer.py: _detect_is_causal_mask",
+	})
+	DetectCausalMask = define(Row{
 		Name: "_detect_is_causal_mask", Args: &CausalMaskArgs{}, Composite: true, Run: detectCausalMask,
 		NotModelled: "whether the mask of a transformer is causal, which depends on its values: one that generate_square_subsequent_mask made is, others " +
 			"are taken not to be (is_causal says so)",

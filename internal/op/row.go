@@ -82,6 +82,9 @@ type Row struct {
 	// in the report of every plan that uses the row.
 	NotModelled string
 
+	// Refused says that Run always fails: the operator is known, and not modelled.
+	Refused bool
+
 	// Source is where the facts were read or recorded.
 	Source string
 
