@@ -70,7 +70,9 @@ func explainOp(name string) (string, any) {
 		Saves       []string `json:"saves"`
 		NotModelled string   `json:"not_modelled"`
 		Source      string   `json:"source"`
-	}{name, s.Sig.String(), r.Name, castDocs[r.Cast], r.View != nil, r.Node, []string{}, r.NotModelled, r.Source}
+
+		Evidence op.Evidence `json:"evidence"`
+	}{name, s.Sig.String(), r.Name, castDocs[r.Cast], r.View != nil, r.Node, []string{}, r.NotModelled, r.Source, r.Evidence()}
 	for _, sv := range r.Save {
 		what := fmt.Sprintf("input %d", sv.Index)
 		if sv.Out {
@@ -96,7 +98,33 @@ func explainOp(name string) (string, any) {
 	line("autocast", d.Autocast)
 	line("not modelled", d.NotModelled)
 	line("source", d.Source)
+	line("evidence", evidenceText(r))
 	return b.String(), d
+}
+
+// evidenceText says what a row rests on.
+func evidenceText(r *op.Row) string {
+	e := r.Evidence()
+	if e.Basis == op.Refused {
+		return "none: it is not modelled, and refused"
+	}
+	rest := "assumed, neither recorded nor read"
+	if r.Source != "" {
+		rest = "read from the source, and not recorded"
+	}
+	of := func(what, suite string) string {
+		if suite == "" {
+			return what + rest
+		}
+		return what + "recorded (" + suite + ")"
+	}
+	switch {
+	case r.Grad == nil:
+		return of("", e.Forward)
+	case e.Forward == e.Backward:
+		return of("forward and backward ", e.Forward)
+	}
+	return of("forward ", e.Forward) + "; " + of("backward ", e.Backward)
 }
 
 func explainLayer(name string) (string, any) {

@@ -33,7 +33,7 @@ type listing struct {
 // listings is the table behind memplan list.
 var listings = []listing{
 	{"layers", "layers that a spec may use, with their arguments", signatures(layerSigs), items(layerSigs)},
-	{"ops", "operators that a spec may use, with their arguments", signatures(opSigs), items(opSigs)},
+	{"ops", "operators that a spec may use, with their arguments and what is known of them", opTable, opData},
 	{"optimizers", "optimizers, with their arguments", signatures(optimizerSigs), items(optimizerSigs)},
 	{"devices", "GPUs, with memory and context (~: nobody measured it)", deviceTable, deviceData},
 	{"changes", "changes that are tried where a job does not fit", changeTable, changeData},
@@ -115,12 +115,29 @@ func layerSigs() []signature {
 	return out
 }
 
-func opSigs() []signature {
-	var out []signature
+// operator is a row of the op table in JSON.
+type operator struct {
+	signature
+	Evidence op.Evidence `json:"evidence"`
+}
+
+func operators() []operator {
+	var out []operator
 	for _, n := range op.Names() {
-		out = append(out, signature{n, op.Lookup(n).Sig.String()})
+		s := op.Lookup(n)
+		out = append(out, operator{signature{n, s.Sig.String()}, s.Row.Evidence()})
 	}
 	return out
+}
+
+func opData() (any, error) { return operators(), nil }
+
+func opTable() (*report.Table, error) {
+	t := &report.Table{Header: []string{"Name", "evidence", "as in PyTorch"}, Width: lineWidth}
+	for _, o := range operators() {
+		t.Rows = append(t.Rows, []string{o.Name, string(o.Evidence.Basis), o.Signature})
+	}
+	return t, nil
 }
 
 func optimizerSigs() []signature {

@@ -460,6 +460,7 @@ func (o *Outcome) notes(r *report.Report) {
 		r.Uncertainty.ContextLowBytes, r.Uncertainty.ContextHighBytes = m.Context, m.Context
 	}
 	o.workspaceNotes(r)
+	r.Uncertainty.Unrecorded = unrecorded(o.Played)
 	r.Uncertainty.CudnnRNNBytes = o.rnnSpaces()
 	if j.Program.Parallel.Ranks > 1 {
 		r.Uncertainty.NCCLLowBytes, r.Uncertainty.NCCLHighBytes = ncclLow, ncclHigh

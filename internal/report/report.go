@@ -273,4 +273,15 @@ type Uncertainty struct {
 	// connections between processes, beside PyTorch's allocator; 0 on one GPU.
 	NCCLLowBytes  tensor.Bytes `json:"nccl_low_bytes,omitempty"`
 	NCCLHighBytes tensor.Bytes `json:"nccl_high_bytes,omitempty"`
+	// Unrecorded are the operators that the job runs and no recording of PyTorch does,
+	// by name.
+	Unrecorded []Unrecorded `json:"unrecorded"`
+}
+
+// Unrecorded is an operator whose memory was not held against PyTorch's.
+type Unrecorded struct {
+	Op         string `json:"op"`
+	Derivative bool   `json:"derivative"` // only its derivative was not
+	Basis      string `json:"basis"`      // read or assumed
+	Source     string `json:"source"`     // where it was read
 }

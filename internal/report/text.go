@@ -287,7 +287,30 @@ func (t *text) notes() {
 	if u.NCCLHighBytes > 0 {
 		unsure = append(unsure, fmt.Sprintf("NCCL takes between %v and %v on each GPU for the connections between them, more where there are many; it is not in the figures", u.NCCLLowBytes, u.NCCLHighBytes))
 	}
-	list("Uncertain", unsure)
+	list("Uncertain", append(unsure, unrecorded(u.Unrecorded)...))
+}
+
+// unrecorded names operators in one line for each that they may rest on.
+func unrecorded(ops []Unrecorded) []string {
+	var out []string
+	for _, b := range []struct{ basis, says string }{
+		{"read", "read from PyTorch's sources, and in no recording of it"}, {"assumed", "assumed, neither recorded nor read from PyTorch's sources"},
+	} {
+		var names []string
+		for _, u := range ops {
+			switch {
+			case u.Basis != b.basis:
+			case u.Derivative:
+				names = append(names, "the derivative of "+u.Op)
+			default:
+				names = append(names, u.Op)
+			}
+		}
+		if len(names) > 0 {
+			out = append(out, fmt.Sprintf("what these operators allocate is %s: %s", b.says, strings.Join(names, ", ")))
+		}
+	}
+	return out
 }
 
 // table prints a table and an empty line.
