@@ -148,10 +148,11 @@ var operatorForms = []struct{ precision, form, arch string }{
 	{"fp32", "sliced", "sm70"}, {"amp-bf16", "", "sm90"},
 }
 
-// rareOperator is the job of the seed-th operator and form.
+// rareOperator is the job of an operator in a form; each operator has as many seeds as
+// there are forms.
 func rareOperator(g *generator, seed uint64) (text, arch string) {
-	k := uint64(len(rareOperators))
-	c, f := rareOperators[seed%k], operatorForms[seed/k%uint64(len(operatorForms))]
+	k := uint64(len(operatorForms))
+	c, f := rareOperators[seed/k%uint64(len(rareOperators))], operatorForms[seed%k]
 	n := len(c.shape)
 	in, out, after := append([]int64{}, c.shape...), c.shape[n-1], ""
 	switch {

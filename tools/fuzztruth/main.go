@@ -5,7 +5,8 @@
 //	go run ./tools/fuzztruth -out testdata/fuzz/ok.json.gz testdata/ok/*.yaml
 //
 // With -kind presets the specs are those that come with memplan, at random small
-// sizes. Specs that are given as arguments are run instead of random ones.
+// sizes; with -kind operators they are the jobs of gen_operators.go (-freeze 0 -steps 0
+// leaves them as they are). Specs that are given as arguments are run instead of random ones.
 // The Python must have a CUDA build of PyTorch 2.6 and a GPU, real or virtual.
 // The environment variable FAKE_GPU_ARCH tells a virtual one which GPU to be; a
 // real one ignores it, so that recordings are only right for its own
