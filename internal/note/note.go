@@ -64,6 +64,16 @@ func Codes() []*Code {
 // MarshalText implements encoding.TextMarshaler.
 func (c *Code) MarshalText() ([]byte, error) { return []byte(c.Name), nil }
 
+// UnmarshalText implements encoding.TextUnmarshaler. A name that is not in the
+// table is of a report that another version wrote.
+func (c *Code) UnmarshalText(text []byte) error {
+	*c = Code{Name: string(text)}
+	if i := slices.IndexFunc(codes, func(o *Code) bool { return o.Name == c.Name }); i >= 0 {
+		*c = *codes[i]
+	}
+	return nil
+}
+
 // New makes a note without a place.
 func (c *Code) New(format string, args ...any) Note {
 	return Note{Code: c, Text: fmt.Sprintf(format, args...)}

@@ -2,6 +2,7 @@ package note
 
 import (
 	"encoding/json"
+	"reflect"
 	"regexp"
 	"testing"
 )
@@ -38,8 +39,13 @@ func TestNote(t *testing.T) {
 		{Uncertain.New("less (%d)", 3).InReport("less (%d; see below)", 3), `{"code":"uncertain","text":"less (3; see below)"}`},
 		{Operator.New("x").OfOp("conv"), `{"code":"operator","text":"x","place":{"op":"conv"}}`},
 	} {
-		if got, err := json.Marshal(c.n); err != nil || string(got) != c.want {
+		got, err := json.Marshal(c.n)
+		if err != nil || string(got) != c.want {
 			t.Errorf("%s, %v; want %s", got, err, c.want)
+		}
+		var back Note
+		if err := json.Unmarshal(got, &back); err != nil || *back.Code != *c.n.Code || back.Text != c.n.Text || !reflect.DeepEqual(back.Place, c.n.Place) {
+			t.Errorf("%s becomes %+v, %v", got, back, err)
 		}
 	}
 	if got := Uncertain.New("less").InReport("less; see below").Alone(); got != "less" {
