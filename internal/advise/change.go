@@ -1,7 +1,9 @@
 package advise
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/estimate"
@@ -48,7 +50,10 @@ func (e Effort) String() string { return effortName[e] }
 
 // Change is one kind of change that may make a job fit: a row of the catalogue.
 type Change struct {
-	ID    string
+	ID string
+	// Rank is its place in the catalogue: hundreds are of a topic. Changes are made,
+	// priced and listed in this order.
+	Rank  int
 	Title string
 	// Group: a proposal has at most one change of a group.
 	Group string
@@ -155,18 +160,34 @@ func key(path string, value any) estimate.Key {
 	return estimate.Key{Path: path, Value: fmt.Sprint(value)}
 }
 
-// All is the catalogue of changes, in the order of reports.
-func All() []*Change {
-	var out []*Change
-	for _, list := range [][]*Change{stepChanges, precisionChanges, checkpointChanges, optimizerChanges, modelChanges, offloadChanges, parallelChanges} {
-		out = append(out, list...)
+// catalogue holds the changes, each added where it is defined.
+var catalogue changes
+
+type changes []*Change
+
+// add adds rows; an identifier or rank that is used already is a programming
+// error.
+func (c *changes) add(rows ...Change) struct{} {
+	for i := range rows {
+		r := &rows[i]
+		for _, o := range *c {
+			if o.ID == r.ID || o.Rank == r.Rank {
+				panic("advise: changes " + o.ID + " and " + r.ID + " have one name or rank")
+			}
+		}
+		*c = append(*c, r)
 	}
-	return out
+	return struct{}{}
+}
+
+// All is the catalogue of changes, by rank.
+func All() []*Change {
+	return slices.SortedFunc(slices.Values(catalogue), func(a, b *Change) int { return cmp.Compare(a.Rank, b.Rank) })
 }
 
 // Lookup returns the change of that name, nil if there is none.
 func Lookup(id string) *Change {
-	for _, c := range All() {
+	for _, c := range catalogue {
 		if c.ID == id {
 			return c
 		}

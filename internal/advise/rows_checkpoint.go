@@ -13,38 +13,38 @@ import (
 
 const sublinear = `Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost" (arXiv:1604.06174): one more forward pass, about 30 %`
 
-// checkpointChanges are those that compute activations again in the backward
+// Changes that compute activations again in the backward
 // pass rather than keep them.
-var checkpointChanges = []*Change{
-	{
-		ID: "checkpoint", Title: "activation checkpointing", Group: "checkpoint", Technique: "Activation checkpointing",
+var _ = catalogue.add(
+	Change{
+		ID: "checkpoint", Rank: 301, Title: "activation checkpointing", Group: "checkpoint", Technique: "Activation checkpointing",
 		Numerics: Same, Effort: Lines, Reach: Passing,
 		Cost:    "the forward pass of what is checkpointed once more: its share of the products, and of the bytes that are saved",
 		Source:  sublinear + "; " + bertLarge + ": 66.0 s without, 85.5 s with",
 		Options: checkpointing,
 	},
-	{
-		ID: "checkpoint-every", Title: "checkpoints of some blocks", Group: "checkpoint", Technique: "Activation checkpointing",
+	Change{
+		ID: "checkpoint-every", Rank: 302, Title: "checkpoints of some blocks", Group: "checkpoint", Technique: "Activation checkpointing",
 		Numerics: Same, Effort: Lines, Reach: Passing, Clever: true,
 		Cost:    "as checkpoint, for every second, third or fourth block",
 		Source:  sublinear,
 		Options: checkpointingSome,
 	},
-	{
-		ID: "checkpoint-selective", Title: "selective checkpointing", Group: "checkpoint", Technique: "Activation checkpointing",
+	Change{
+		ID: "checkpoint-selective", Rank: 303, Title: "selective checkpointing", Group: "checkpoint", Technique: "Activation checkpointing",
 		Numerics: Same, Effort: Lines, Reach: Passing, Clever: true,
 		Cost:    "the forward pass of the blocks once more, without the products and the bytes of what is kept",
 		Source:  "Korthikanti et al. 2022 (arXiv:2205.05198): selective recomputation costs a few per cent; roofline of what is left",
 		Options: selective,
 	},
-	{
-		ID: "checkpoint-segments", Title: "checkpoint_sequential", Group: "checkpoint", Technique: "checkpoint_sequential",
+	Change{
+		ID: "checkpoint-segments", Rank: 304, Title: "checkpoint_sequential", Group: "checkpoint", Technique: "checkpoint_sequential",
 		Numerics: Same, Effort: Lines, Reach: Passing, Clever: true,
 		Cost:    "the forward pass of all segments but the last once more",
 		Source:  sublinear,
 		Options: segments,
 	},
-}
+)
 
 // blocks are modules of a model that are alike and called one after the other:
 // what checkpoints are put around.

@@ -7,34 +7,34 @@ import (
 	"github.com/memplan/memplan/internal/nn"
 )
 
-// modelChanges are those of the model itself.
-var modelChanges = []*Change{
-	{
-		ID: "sdpa", Title: "fused attention", Group: "attention", Technique: "Attention",
+// Changes of the model itself.
+var _ = catalogue.add(
+	Change{
+		ID: "sdpa", Rank: 501, Title: "fused attention", Group: "attention", Technique: "Attention",
 		Numerics: Same, Effort: Lines, Reach: Weights | Passing,
 		Cost: "less: scores are neither written nor read", Source: "Dao et al. 2022, FlashAttention (arXiv:2205.14135): the same products, fewer bytes",
 		Options: fusedAttention,
 	},
-	{
-		ID: "chunk-loss", Title: "a loss in chunks", Group: "loss", Technique: "A loss in chunks",
+	Change{
+		ID: "chunk-loss", Rank: 502, Title: "a loss in chunks", Group: "loss", Technique: "A loss in chunks",
 		Numerics: Same, Effort: Lines, Reach: Passing, Clever: true,
 		Cost:    "the products of the last layer once more; its share of them is that of its weights",
 		Source:  "Hsu et al. 2024, Liger Kernel (arXiv:2410.10989): logits of one part of the tokens at a time; recomputed as by a checkpoint",
 		Options: chunkedLoss,
 	},
-	{
-		ID: "lora", Title: "low-rank adapters", Group: "adapters", Technique: "LoRA",
+	Change{
+		ID: "lora", Rank: 503, Title: "low-rank adapters", Group: "adapters", Technique: "LoRA",
 		Numerics: Different, Effort: Rewrite, Reach: Everything,
 		Cost: "gradients of frozen weights are not computed, and only adapters are stepped", Source: `Hu et al. 2021, LoRA (arXiv:2106.09685), section 4.2: 25 % faster`,
 		Options: func(b *Base) []Option { return adapters(b, false) },
 	},
-	{
-		ID: "qlora", Title: "low-rank adapters on a model in 4 bits", Group: "adapters", Technique: "Quantization",
+	Change{
+		ID: "qlora", Rank: 504, Title: "low-rank adapters on a model in 4 bits", Group: "adapters", Technique: "Quantization",
 		Numerics: Different, Effort: Rewrite, Reach: Everything,
 		Cost: "as lora, and weights are unpacked in each pass", Source: "Dettmers et al. 2023, QLoRA (arXiv:2305.14314)",
 		Options: func(b *Base) []Option { return adapters(b, true) },
 	},
-}
+)
 
 // attentionParams are the params of presets by which attention is written out
 // in matrix products, and their other value.

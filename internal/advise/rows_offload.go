@@ -1,9 +1,9 @@
 package advise
 
-// offloadChanges are those that keep something in host memory.
-var offloadChanges = []*Change{
-	{
-		ID: "offload-activations", Title: "activations in host memory", Group: "offload-activations", Technique: "Offloading to the CPU",
+// Changes that keep something in host memory.
+var _ = catalogue.add(
+	Change{
+		ID: "offload-activations", Rank: 601, Title: "activations in host memory", Group: "offload-activations", Technique: "Offloading to the CPU",
 		Numerics: Same, Effort: Lines, Reach: Passing, Clever: true,
 		Cost: "what autograd saves over PCI Express, in both directions, while the GPU waits", Source: "Rhu et al. 2016, vDNN (arXiv:1602.08124); torch.autograd.graph.save_on_cpu copies in the compute stream",
 		Options: func(b *Base) []Option {
@@ -15,14 +15,14 @@ var offloadChanges = []*Change{
 				Work: func(w *Work) { w.Link += 2 * w.Microbatches * w.Saved }}}
 		},
 	},
-	{
-		ID: "offload-optimizer", Title: "the optimizer on the CPU", Group: "offload-state", Technique: "Offloading to the CPU",
+	Change{
+		ID: "offload-optimizer", Rank: 602, Title: "the optimizer on the CPU", Group: "offload-state", Technique: "Offloading to the CPU",
 		Numerics: Same, Effort: Rewrite, Reach: Gradients | State | Passing, Clever: true,
 		Cost: "gradients and parameters over PCI Express, and the update on the CPU", Source: "Ren et al. 2021, ZeRO-Offload (arXiv:2101.06840), table 4: 1.39 s for a billion parameters with PyTorch's Adam",
 		Options: offloadOptimizer,
 	},
-	{
-		ID: "offload-parameters", Title: "parameters on the CPU", Group: "offload-state", Technique: "Offloading to the CPU",
+	Change{
+		ID: "offload-parameters", Rank: 603, Title: "parameters on the CPU", Group: "offload-state", Technique: "Offloading to the CPU",
 		Numerics: Same, Effort: Rewrite, Reach: Everything, Clever: true,
 		Cost:   "the parameters over PCI Express in each forward and backward pass, gradients once, from pageable memory, and the update on the CPU",
 		Source: "Ren et al. 2021, ZeRO-Offload (arXiv:2101.06840); Harris 2012 on pageable memory",
@@ -38,7 +38,7 @@ var offloadChanges = []*Change{
 				}}}
 		},
 	},
-}
+)
 
 // onDevice reports whether parameters and optimizer are on the GPU.
 func (b *Base) onDevice() bool {

@@ -2,11 +2,11 @@ package advise
 
 import "fmt"
 
-// parallelChanges are those of jobs on several GPUs: what each of them holds that
+// Changes of jobs on several GPUs: what each of them holds that
 // the others have, too.
-var parallelChanges = []*Change{
-	{
-		ID: "bucket-view", Title: "gradients that are views of the buckets", Group: "ddp", Technique: "Several GPUs: DDP",
+var _ = catalogue.add(
+	Change{
+		ID: "bucket-view", Rank: 701, Title: "gradients that are views of the buckets", Group: "ddp", Technique: "Several GPUs: DDP",
 		Numerics: Same, Effort: Switch, Reach: Gradients | Passing, Clever: true,
 		Cost: "nothing", Source: "documentation of DistributedDataParallel: gradient_as_bucket_view saves a copy between gradients and buckets",
 		Options: func(b *Base) []Option {
@@ -17,8 +17,8 @@ var parallelChanges = []*Change{
 				Code: "model = DistributedDataParallel(model, device_ids=[rank], gradient_as_bucket_view=True)"}}
 		},
 	},
-	{
-		ID: "zero", Title: "optimizer state divided among the GPUs", Group: "zero", Technique: "Several GPUs: sharding",
+	Change{
+		ID: "zero", Rank: 702, Title: "optimizer state divided among the GPUs", Group: "zero", Technique: "Several GPUs: sharding",
 		Numerics: Same, Effort: Lines, Reach: State | Passing,
 		Cost: "the parameters over the links between GPUs in each step", Source: "Rajbhandari et al. 2020, ZeRO (arXiv:1910.02054), stage 1; an all-reduce and a broadcast instead of an all-reduce",
 		Options: func(b *Base) []Option {
@@ -31,8 +31,8 @@ var parallelChanges = []*Change{
 				Work: func(w *Work) { w.Link += w.ParameterBytes }}}
 		},
 	},
-	{
-		ID: "fsdp", Title: "parameters divided among the GPUs", Group: "fsdp", Technique: "Several GPUs: sharding",
+	Change{
+		ID: "fsdp", Rank: 703, Title: "parameters divided among the GPUs", Group: "fsdp", Technique: "Several GPUs: sharding",
 		Numerics: Same, Effort: Rewrite, Reach: Everything,
 		Cost: "the parameters over the links between GPUs in each forward and backward pass, half as much again as gradients alone", Source: "Rajbhandari et al. 2020, ZeRO (arXiv:1910.02054), section 7.2.2: 1.5 times the volume of data parallelism",
 		Options: func(b *Base) []Option {
@@ -45,4 +45,4 @@ var parallelChanges = []*Change{
 				Work: func(w *Work) { w.Link += w.Microbatches * w.ParameterBytes }}}
 		},
 	},
-}
+)

@@ -1,22 +1,22 @@
 package advise
 
-// precisionChanges are those of the types in which a job computes.
-var precisionChanges = []*Change{
-	{
-		ID: "amp", Title: "autocast to 16 bits", Group: "precision", Technique: "Mixed precision (autocast)",
+// Changes of the types in which a job computes.
+var _ = catalogue.add(
+	Change{
+		ID: "amp", Rank: 201, Title: "autocast to 16 bits", Group: "precision", Technique: "Mixed precision (autocast)",
 		Numerics: Rounding, Effort: Lines, Reach: Everything,
 		Cost:    "matrix products at the rate of tensor cores, half of the bytes of activations; weights are converted in each forward pass",
 		Source:  bertLarge + ": 57.8 s in float32, 27.5 s with fp16",
 		Options: amp,
 	},
-	{
-		ID: "bf16", Title: "the whole model in bfloat16", Group: "precision", Technique: "The whole model in 16 bit",
+	Change{
+		ID: "bf16", Rank: 202, Title: "the whole model in bfloat16", Group: "precision", Technique: "The whole model in 16 bit",
 		Numerics: Different, Effort: Lines, Reach: Everything,
 		Cost:    "matrix products at the rate of tensor cores, half of all bytes",
 		Source:  "torchtune's overview of memory optimizations (2 bytes a parameter); weights of 8 bits of mantissa round small updates away (Zamirai et al. 2020, arXiv:2010.06192)",
 		Options: wholeModel,
 	},
-}
+)
 
 // amp converts the inputs of matrix products: to bfloat16, or to float16 with a
 // GradScaler where tensor cores have no other type.

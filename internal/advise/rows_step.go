@@ -14,22 +14,22 @@ import (
 // 4, before and after each change.
 const bertLarge = `Hugging Face, "Efficient Training on a Single GPU" (transformers 4.21 documentation): bert-large, 512 tokens, V100`
 
-// stepChanges are those of the step, of its loop and of the allocator under it.
-var stepChanges = []*Change{
-	{
-		ID: "expandable-segments", Title: "expandable segments", Group: "allocator", Technique: "Options of the allocator",
+// Changes of the step, of its loop and of the allocator under it.
+var _ = catalogue.add(
+	Change{
+		ID: "expandable-segments", Rank: 101, Title: "expandable segments", Group: "allocator", Technique: "Options of the allocator",
 		Numerics: Same, Effort: Switch,
 		Cost: "nothing", Source: "PyTorch's notes on CUDA semantics (PYTORCH_CUDA_ALLOC_CONF): mapping takes place while the job warms up",
 		Options: expandable,
 	},
-	{
-		ID: "zero-grad", Title: "gradients dropped before the forward pass", Group: "zero_grad", Technique: "zero_grad",
+	Change{
+		ID: "zero-grad", Rank: 102, Title: "gradients dropped before the forward pass", Group: "zero_grad", Technique: "zero_grad",
 		Numerics: Same, Effort: Lines, Reach: Gradients | Passing,
 		Cost: "nothing", Source: "PyTorch's performance tuning guide: set_to_none is the cheaper of the two",
 		Options: zeroGrad,
 	},
-	{
-		ID: "loop", Title: "the step in a function", Group: "loop", Technique: "Keeping tensors: a leak",
+	Change{
+		ID: "loop", Rank: 103, Title: "the step in a function", Group: "loop", Technique: "Keeping tensors: a leak",
 		Numerics: Same, Effort: Lines, Reach: Passing,
 		Cost: "nothing", Source: "Python's scopes: names of a function die when it returns",
 		Options: func(b *Base) []Option {
@@ -40,8 +40,8 @@ var stepChanges = []*Change{
 				Code: lines("def train_step():", "    ...  # what the body of the loop was", "for step in range(steps):", "    train_step()")}}
 		},
 	},
-	{
-		ID: "no-prefetch", Title: "batches copied when they are needed", Group: "prefetch", Technique: "The next batch on the GPU",
+	Change{
+		ID: "no-prefetch", Rank: 104, Title: "batches copied when they are needed", Group: "prefetch", Technique: "The next batch on the GPU",
 		Numerics: Same, Effort: Lines, Reach: Passing,
 		Cost: "the batch's bytes over PCI Express", Source: "data sheets of PCI Express",
 		Options: func(b *Base) []Option {
@@ -52,14 +52,14 @@ var stepChanges = []*Change{
 				Code: `batch = [t.to("cuda", non_blocking=True) for t in batch]  # in the step, on its own stream`, Work: func(w *Work) { w.Link += w.Batch * w.Microbatches }}}
 		},
 	},
-	{
-		ID: "eval-batch", Title: "smaller batches in the evaluation", Group: "eval", Technique: "Evaluation and inference",
+	Change{
+		ID: "eval-batch", Rank: 105, Title: "smaller batches in the evaluation", Group: "eval", Technique: "Evaluation and inference",
 		Numerics: Same, Effort: Switch, Reach: Passing,
 		Cost: "nothing in training steps", Source: "evaluation keeps no gradients and no batch statistics",
 		Options: evalBatch,
 	},
-	{
-		ID: "ema-cpu", Title: "the average of the weights on the CPU", Group: "ema", Technique: "An average of the weights",
+	Change{
+		ID: "ema-cpu", Rank: 106, Title: "the average of the weights on the CPU", Group: "ema", Technique: "An average of the weights",
 		Numerics: Same, Effort: Lines, Reach: Everything, Clever: true,
 		Cost: "the parameters over PCI Express in each step", Source: "data sheets of PCI Express; pageable memory: Harris 2012",
 		Options: func(b *Base) []Option {
@@ -70,21 +70,21 @@ var stepChanges = []*Change{
 				Code: `ema = AveragedModel(model, device="cpu", multi_avg_fn=get_ema_multi_avg_fn(decay))`, Work: func(w *Work) { w.Link += w.ParameterBytes / unpinned }}}
 		},
 	},
-	{
-		ID: "accumulate", Title: "gradient accumulation", Group: "batch", Technique: "Gradient accumulation",
+	Change{
+		ID: "accumulate", Rank: 107, Title: "gradient accumulation", Group: "batch", Technique: "Gradient accumulation",
 		Numerics: Same, Effort: Lines, Reach: Passing,
 		Cost:    "the kernels of each microbatch cost their launches again, and gradients are added up",
 		Source:  bertLarge + ": 57.8 s with batch 4, 66.0 s with 4 of 1",
 		Options: accumulate,
 	},
-	{
-		ID: "smaller-batch", Title: "inference in smaller batches", Group: "batch", Technique: "Batch size",
+	Change{
+		ID: "smaller-batch", Rank: 108, Title: "inference in smaller batches", Group: "batch", Technique: "Batch size",
 		Numerics: Same, Effort: Switch, Reach: Passing,
 		Cost:    "the kernels of each batch cost their launches again",
 		Source:  "samples of a batch do not see each other in eval mode",
 		Options: smallerBatch,
 	},
-}
+)
 
 func expandable(b *Base) []Option {
 	conf := b.Job.Machine.ConfText

@@ -64,12 +64,12 @@ could not finish: a limit of memory or time ended that of a spec, too.`,
 	f.StringVar(&k.against, "against", "", "compare with the figures in this file")
 	f.StringVar(&k.commit, "against-git", "", "compare with the specs as of this commit, such as origin/main")
 	f.StringVar(&k.write, "write-baseline", "", "write the figures to this file, for --against")
-	f.StringVar(&k.format, "format", gate.Formats[0].Name, strings.Join(gate.FormatNames(), ", "))
+	f.StringVar(&k.format, "format", gate.Formats.Default(), strings.Join(gate.Formats.Names(), ", "))
 	f.StringArrayVar(&k.reports, "report", nil, "write a report to a file, too: junit=out.xml (may be repeated)")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return presetArgs(), cobra.ShellCompDirectiveDefault
 	}
-	completeFlag(c, "format", gate.FormatNames)
+	completeFlag(c, "format", gate.Formats.Names)
 	completeFlag(c, "fail-on", func() []string { return gate.FailOnNames })
 	f.BoolVar(&k.onlySpecs, "only-specs", false, "leave out named files that are no specs, for tools that name all files that changed")
 	return c

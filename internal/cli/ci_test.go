@@ -329,7 +329,7 @@ func TestCIDocs(t *testing.T) {
 	if n := strings.Count(text, "\n| MP"); n != rows {
 		t.Errorf("docs/ci.md has %d rules, the code %d", n, rows)
 	}
-	for _, f := range gate.Formats {
+	for _, f := range gate.Formats.All() {
 		if !strings.Contains(text, "\n| `"+f.Name+"` | ") {
 			t.Errorf("docs/ci.md has no format %s", f.Name)
 		}

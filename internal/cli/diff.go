@@ -19,10 +19,7 @@ type comparison struct {
 
 func newDiff(s *Streams) *cobra.Command {
 	var d comparison
-	var names []string
-	for _, f := range report.DiffFormats {
-		names = append(names, f.Name)
-	}
+	names := report.DiffFormats.Names()
 	c := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Tell what a change does to a job's memory",
@@ -89,12 +86,8 @@ func (d *comparison) run(c *cobra.Command, s *Streams, args, formats []string) e
 		}
 	}
 	diff := report.Compare(sides[0], sides[1])
-	for _, f := range report.DiffFormats {
-		if f.Name == d.format {
-			if err := f.Write(s.Out, diff, report.DiffOptions{All: d.all, Top: d.top}); err != nil {
-				return err
-			}
-		}
+	if err := report.DiffFormats.Lookup(d.format).Write(s.Out, diff, report.DiffOptions{All: d.all, Top: d.top}); err != nil {
+		return err
 	}
 	if d.exitCode && !diff.Equal {
 		return answerNo{}

@@ -59,8 +59,8 @@ fits it says what leaves more room.`,
 	}
 	e.flags(c)
 	f := c.Flags()
-	f.StringVar(&e.format, "format", report.Formats[0].Name, strings.Join(report.FormatNames(), ", "))
-	completeFlag(c, "format", report.FormatNames)
+	f.StringVar(&e.format, "format", report.Formats.Default(), strings.Join(report.Formats.Names(), ", "))
+	completeFlag(c, "format", report.Formats.Names)
 	f.IntVar(&e.top, "top", 8, "layers to show")
 	f.BoolVar(&e.quick, "quick", false, "do not search for the largest batch and for changes")
 	f.BoolVar(&e.fix.more, "advise", false, "look longer for changes that make the job fit or leave more room; show how to make each")
@@ -72,7 +72,7 @@ fits it says what leaves more room.`,
 }
 
 func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
-	if err := oneOf("format", e.format, report.FormatNames()); err != nil {
+	if err := oneOf("format", e.format, report.Formats.Names()); err != nil {
 		return err
 	}
 	if e.top < 0 {
@@ -92,7 +92,7 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	format := report.Lookup(e.format)
+	format := report.Formats.Lookup(e.format)
 	gpus := strings.Split(e.gpu, ",")
 	if len(gpus) > 1 {
 		if format.Request {

@@ -114,7 +114,7 @@ func FuzzReport(f *testing.F) {
 			if sides[0] == sides[1] && !d.Equal {
 				t.Error("a report differs from itself")
 			}
-			for _, f := range report.DiffFormats {
+			for _, f := range report.DiffFormats.All() {
 				if err := f.Write(io.Discard, d, report.DiffOptions{All: true, Top: 5}); err != nil {
 					t.Errorf("%s: %v", f.Name, err)
 				}

@@ -220,22 +220,20 @@ func hostileRuns(name string) map[string][]hostileRun {
 	}
 	none := []string{""}
 	var runs, diffs []string
-	runs = append(runs, report.RunFormats...)
-	for _, f := range report.DiffFormats {
-		diffs = append(diffs, f.Name)
-	}
+	runs = append(runs, report.RunFormats.Names()...)
+	diffs = append(diffs, report.DiffFormats.Names()...)
 	f, path := "--format=FORMAT", "./"+file
 	return map[string][]hostileRun{
 		"estimate": {
-			as(report.FormatNames(), "estimate", f, "--", "named.yaml"), as(report.FormatNames(), "estimate", f, "--", path), as([]string{"slurm"}, "estimate", f, "oom/"+file),
+			as(report.Formats.Names(), "estimate", f, "--", "named.yaml"), as(report.Formats.Names(), "estimate", f, "--", path), as([]string{"slurm"}, "estimate", f, "oom/"+file),
 			as(none, "estimate", "wrong/"+file), as(none, "estimate", "raw.yaml"), as(none, "estimate", "no"+file), as(none, "estimate", "hf/config.json"),
 			as(none, "estimate", "--", name), as(none, "estimate", "--gpu="+name, "other.yaml"), as(none, "estimate", "--set="+name, "other.yaml"), as(none, "estimate", "--set=name="+name, "other.yaml"),
 			as(none, "estimate", "--alloc-conf="+name, "other.yaml"), as(none, "estimate", "--format="+name, "other.yaml"), as(none, "estimate", "--"+name), as(none, "estimate", "preset:"+name), as(none, "estimate", "HEAD:"+name),
 			as(none, "estimate", "log "+file),
 		},
 		"check": {
-			as(gate.FormatNames(), "check", "--headroom=99%", f, "--", path, "oom/"+file), as(gate.FormatNames(), "check", f, "--", "wrong/"+file).any(), as(gate.FormatNames(), "check", f, "named.yaml").any(), as(gate.FormatNames(), "check", f, "--against=base.json", "other.yaml"), as(none, "check", "raw.yaml"),
-			as(gate.FormatNames(), "check", f, "hf/config.json"), as(gate.FormatNames(), "check", f, "--config=gpus.yaml", "other.yaml").any(),
+			as(gate.Formats.Names(), "check", "--headroom=99%", f, "--", path, "oom/"+file), as(gate.Formats.Names(), "check", f, "--", "wrong/"+file).any(), as(gate.Formats.Names(), "check", f, "named.yaml").any(), as(gate.Formats.Names(), "check", f, "--against=base.json", "other.yaml"), as(none, "check", "raw.yaml"),
+			as(gate.Formats.Names(), "check", f, "hf/config.json"), as(gate.Formats.Names(), "check", f, "--config=gpus.yaml", "other.yaml").any(),
 			as(none, "check", "--config=conf.yaml"), as(none, "check", "--config="+name), as(none, "check", "--against="+name, "other.yaml"), as(none, "check", "--against-git="+name, "other.yaml"), as(none, "check", "--report="+name, "other.yaml"),
 			as(none, "check", "--write-baseline=-", "--", path), as(none, "check", "no"+file), as(none, "check", "--gpu="+name, "other.yaml"),
 		},

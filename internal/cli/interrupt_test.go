@@ -168,13 +168,13 @@ func TestFullOutput(t *testing.T) {
 		"run " + spec + " --backend cpu --steps 1", "run " + spec + " --backend cpu --steps 1 --format json",
 		"estimate " + spec + " --gpu t4,a100-40gb --quick",
 	}
-	for _, f := range report.FormatNames() {
+	for _, f := range report.Formats.Names() {
 		lines = append(lines, "estimate "+spec+" --quick --format "+f)
 	}
-	for _, f := range gate.FormatNames() {
+	for _, f := range gate.Formats.Names() {
 		lines = append(lines, "check "+spec+" --format "+f)
 	}
-	for _, f := range report.DiffFormats {
+	for _, f := range report.DiffFormats.All() {
 		lines = append(lines, "diff "+rep+" "+spec+" --format "+f.Name)
 	}
 	log := filepath.Join(t.TempDir(), "log")

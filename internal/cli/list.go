@@ -37,7 +37,7 @@ var listings = []listing{
 	{"optimizers", "optimizers, with their arguments", signatures(optimizerSigs), items(optimizerSigs)},
 	{"devices", "GPUs, with memory and context (~: nobody measured it)", deviceTable, deviceData},
 	{"changes", "changes that are tried where a job does not fit", changeTable, changeData},
-	{"formats", "formats of reports", formatTable, func() (any, error) { return report.FormatNames(), nil }},
+	{"formats", "formats of reports", formatTable, func() (any, error) { return report.Formats.Names(), nil }},
 	{"rules", "rules of memplan check", ruleTable, ruleData},
 	{"presets", "models that come with memplan (preset:NAME in place of a file)", presetTable, presetData},
 }
@@ -214,10 +214,10 @@ func figure(f device.Figure) string {
 
 func formatTable() (*report.Table, error) {
 	t := &report.Table{Header: []string{"Command", "format", "what for"}, Width: lineWidth}
-	for _, f := range report.Formats {
+	for _, f := range report.Formats.All() {
 		t.Rows = append(t.Rows, []string{"estimate", f.Name, f.Doc})
 	}
-	for _, f := range gate.Formats {
+	for _, f := range gate.Formats.All() {
 		t.Rows = append(t.Rows, []string{"check", f.Name, f.Doc})
 	}
 	return t, nil

@@ -84,13 +84,13 @@ machine, count in the peaks alone.`,
 	f.StringVar(&e.python, "python", "python3", "command that runs Python, for --backend torch")
 	f.Uint64Var(&e.seed, "seed", 0, "seed of weights, data and dropout")
 	f.StringVar(&e.save, "save", "", "write the weights to this file when the steps are done, as safetensors (backends cpu and cuda)")
-	f.StringVar(&e.format, "format", report.RunFormats[0], strings.Join(report.RunFormats, ", "))
-	completeFlag(c, "format", func() []string { return report.RunFormats })
+	f.StringVar(&e.format, "format", report.RunFormats.Default(), strings.Join(report.RunFormats.Names(), ", "))
+	completeFlag(c, "format", report.RunFormats.Names)
 	return c
 }
 
 func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
-	if err := oneOf("format", e.format, report.RunFormats); err != nil {
+	if err := oneOf("format", e.format, report.RunFormats.Names()); err != nil {
 		return err
 	}
 	if err := oneOf("backend", e.backend, backends); err != nil {
@@ -145,7 +145,7 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 	}
 	asPredicted := rep.Conclude(rep.Stopped == "" && e.within(rep))
 	if len(rep.StepMS) > 0 {
-		if werr := report.WriteRun(s.Out, rep, e.format); werr != nil {
+		if werr := report.RunFormats.Lookup(e.format).Write(s.Out, rep, report.RunOptions{}); werr != nil {
 			return werr
 		}
 	}

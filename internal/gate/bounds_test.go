@@ -43,7 +43,7 @@ func TestUnfinished(t *testing.T) {
 		if f := r.Specs[1].Findings; len(f) != 1 || f[0].Rule != "MP015" || f[0].Severity != Error || !strings.Contains(f[0].Message, "--max-memory") {
 			t.Errorf("%+v", f)
 		}
-		for _, f := range Formats {
+		for _, f := range Formats.All() {
 			if text := render(t, f.Name, r); len(text) == 0 {
 				t.Errorf("%s is empty", f.Name)
 			}

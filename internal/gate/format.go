@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -33,51 +32,27 @@ func (s *Style) path(name string) string {
 }
 
 // Format is one way to print a result.
-type Format struct {
-	Name  string
-	Doc   string
-	Write func(w io.Writer, r *Result, s Style) error
-}
+type Format = report.FormatOf[*Result, Style]
 
-// Formats is the table of formats; the first is the default.
-var Formats = []Format{
-	{"text", "for people: findings with their places, a table of specs", writeText},
-	{"json", "for programs: everything, bytes as integers, names that do not change", func(w io.Writer, r *Result, _ Style) error { return report.JSON(w, r) }},
-	{"junit", "for test reports (Jenkins, GitLab): a test case for each spec and GPU", writeJUnit},
-	{"sarif", "for code scanning (GitHub): SARIF 2.1.0", writeSARIF},
-	{"markdown", "for a comment on a change: the verdict, a table, the findings", writeMarkdown},
-	{"github", "for GitHub's log: annotations of the lines of specs", writeGitHub},
-}
+// Formats are the formats of results.
+var Formats report.FormatTable[*Result, Style]
 
-// FormatNames lists the names of Formats.
-func FormatNames() []string {
-	var names []string
-	for _, f := range Formats {
-		names = append(names, f.Name)
-	}
-	return names
-}
+var _ = Formats.Add(Format{
+	Name: "json", Doc: "for programs: everything, bytes as integers, names that do not change", Rank: 1,
+	Write: func(w io.Writer, r *Result, _ Style) error { return report.JSON(w, r) },
+})
 
 // LookupFormat returns the format of that name; the error lists the allowed
 // ones.
 func LookupFormat(name string) (*Format, error) {
-	for i := range Formats {
-		if Formats[i].Name == name {
-			return &Formats[i], nil
-		}
+	if f := Formats.Lookup(name); f != nil {
+		return f, nil
 	}
 	hint := ""
-	if n := nearest.To(name, FormatNames()); n != "" {
+	if n := nearest.To(name, Formats.Names()); n != "" {
 		hint = fmt.Sprintf("; did you mean %q?", n)
 	}
-	return nil, fmt.Errorf("unknown format %q; allowed are %s%s", name, strings.Join(FormatNames(), ", "), hint)
-}
-
-// Print renders a result.
-func (f *Format) Print(r *Result, s Style) ([]byte, error) {
-	var b bytes.Buffer
-	err := f.Write(&b, r, s)
-	return b.Bytes(), err
+	return nil, fmt.Errorf("unknown format %q; allowed are %s%s", name, strings.Join(Formats.Names(), ", "), hint)
 }
 
 // counts says how many findings there are of each severity.

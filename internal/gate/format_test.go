@@ -92,7 +92,7 @@ func render(t *testing.T, format string, r *Result) []byte {
 
 func TestFormats(t *testing.T) {
 	for name, r := range results(t) {
-		for _, f := range Formats {
+		for _, f := range Formats.All() {
 			render(t, f.Name, r)
 			if name == "everything" && bytes.Count(render(t, "text", r), []byte("\n")) < len(r.All()) {
 				t.Error("findings are missing")

@@ -18,6 +18,8 @@ var (
 	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
 
+var _ = Formats.Add(Format{Name: "github", Doc: "for GitHub's log: annotations of the lines of specs", Rank: 5, Write: writeGitHub})
+
 // writeGitHub prints an annotation for each finding, and the verdict as text.
 func writeGitHub(w io.Writer, r *Result, s Style) error {
 	for _, f := range r.All() {

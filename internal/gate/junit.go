@@ -43,6 +43,8 @@ type (
 	}
 )
 
+var _ = Formats.Add(Format{Name: "junit", Doc: "for test reports (Jenkins, GitLab): a test case for each spec and GPU", Rank: 2, Write: writeJUnit})
+
 // writeJUnit prints a suite for each spec with a case for each GPU. What makes
 // the gate fail is a failure, a spec that cannot be read an error; the rest is
 // output of the case.

@@ -10,6 +10,8 @@ import (
 // markdownMark lets a bot find its own comment, to write it anew.
 const markdownMark = "<!-- memplan check -->"
 
+var _ = Formats.Add(Format{Name: "markdown", Doc: "for a comment on a change: the verdict, a table, the findings", Rank: 4, Write: writeMarkdown})
+
 // writeMarkdown prints a comment for a change.
 func writeMarkdown(w io.Writer, r *Result, _ Style) error {
 	fmt.Fprintf(w, "%s\n### memplan check: %s\n\n%s: %s.", markdownMark, r.verdict(), r.scope(), r.counts())

@@ -98,7 +98,7 @@ func TestPanics(t *testing.T) {
 	if !r.Failed || r.Unfinished != 3 || r.Unread != 3 {
 		t.Errorf("failed %v, %d unfinished, %d unread", r.Failed, r.Unfinished, r.Unread)
 	}
-	for _, f := range Formats {
+	for _, f := range Formats.All() {
 		if text := string(render(t, f.Name, r)); strings.Contains(text, "goroutine") || !strings.Contains(text, "internal error in internal/gate/run") {
 			t.Errorf("%s:\n%s", f.Name, text)
 		}

@@ -77,6 +77,8 @@ type (
 
 const sarifSchema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
+var _ = Formats.Add(Format{Name: "sarif", Doc: "for code scanning (GitHub): SARIF 2.1.0", Rank: 3, Write: writeSARIF})
+
 // writeSARIF prints a log of one run. Severities are SARIF's levels.
 func writeSARIF(w io.Writer, r *Result, s Style) error {
 	run := sarifRun{

@@ -13,6 +13,8 @@ var colors = map[string]string{
 	"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1;36m", "FAILED": "\x1b[1;31m", "PASSED": "\x1b[1;32m",
 }
 
+var _ = Formats.Add(Format{Name: "text", Doc: "for people: findings with their places, a table of specs", Rank: 0, Write: writeText})
+
 // writeText prints findings as compilers do, so that editors find the places, a
 // table of specs, and the verdict.
 func writeText(w io.Writer, r *Result, s Style) error {

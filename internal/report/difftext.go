@@ -10,18 +10,15 @@ import (
 )
 
 // DiffFormat is one way to print a Diff.
-type DiffFormat struct {
-	Name  string
-	Doc   string
-	Write func(w io.Writer, d *Diff, o DiffOptions) error
-}
+type DiffFormat = FormatOf[*Diff, DiffOptions]
 
-// DiffFormats is the table of formats of comparisons; the first is the default.
-var DiffFormats = []DiffFormat{
-	{"text", "for people: what differs, in tables", writeDiffText},
-	{"markdown", "for comments on changes: the same tables", writeDiffMarkdown},
-	{"json", "for programs: everything, bytes as integers", func(w io.Writer, d *Diff, _ DiffOptions) error { return JSON(w, d) }},
-}
+// DiffFormats are the formats of comparisons.
+var DiffFormats FormatTable[*Diff, DiffOptions]
+
+var _ = DiffFormats.Add(DiffFormat{
+	Name: "json", Doc: "for programs: everything, bytes as integers", Rank: 2,
+	Write: func(w io.Writer, d *Diff, _ DiffOptions) error { return JSON(w, d) },
+})
 
 // DiffOptions change what is printed.
 type DiffOptions struct {
@@ -173,6 +170,8 @@ func (d *Diff) remarks() []string {
 
 const diffEqual = "no difference in memory or settings"
 
+var _ = DiffFormats.Add(DiffFormat{Name: "text", Doc: "for people: what differs, in tables", Rank: 0, Write: writeDiffText})
+
 func writeDiffText(w io.Writer, d *Diff, o DiffOptions) error {
 	sides := d.sides()
 	if _, err := fmt.Fprintf(w, "A  %s\nB  %s\n", sides[0], sides[1]); err != nil {
@@ -192,6 +191,8 @@ func writeDiffText(w io.Writer, d *Diff, o DiffOptions) error {
 	}
 	return nil
 }
+
+var _ = DiffFormats.Add(DiffFormat{Name: "markdown", Doc: "for comments on changes: the same tables", Rank: 1, Write: writeDiffMarkdown})
 
 func writeDiffMarkdown(w io.Writer, d *Diff, o DiffOptions) error {
 	sides := d.sides()

@@ -1,8 +1,12 @@
 package report
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/printable"
@@ -15,43 +19,75 @@ type Options struct {
 	Shown int  // changes of which text shows the lines; the first always
 }
 
-// Format is one way to print a report.
-type Format struct {
-	Name  string
-	Doc   string
-	Write func(w io.Writer, r *Report, o Options) error
+// FormatOf is one way to print a T.
+type FormatOf[T, O any] struct {
+	Name string
+	Doc  string
+	// Rank is its place where formats are listed; the default has 0.
+	Rank  int
+	Write func(w io.Writer, v T, o O) error
 	// Request says that the format asks a scheduler for resources, and is no
 	// verdict: that a job does not fit is to be said elsewhere too.
 	Request bool
 }
 
-// Formats is the table of formats; the first is the default.
-var Formats = []Format{
-	{"text", "for people: the verdict, the three numbers, what the peak is made of", writeText, false},
-	{"json", "for programs: everything, bytes as integers, names that do not change", writeJSON, false},
-	{"slurm", "the #SBATCH lines that ask for what the job needs", writeSlurm, true},
-	{"kubernetes", "the part of a Pod that asks for what the job needs", writeKubernetes, true},
-	{"hami", "the same for a part of a GPU, as HAMi shares them", writeHAMi, true},
+// Print is what the format prints.
+func (f *FormatOf[T, O]) Print(v T, o O) ([]byte, error) {
+	var b bytes.Buffer
+	err := f.Write(&b, v, o)
+	return b.Bytes(), err
 }
 
-// FormatNames lists the names of Formats.
-func FormatNames() []string {
+// FormatTable holds the ways to print a T. Each is added where it is defined.
+type FormatTable[T, O any] struct{ rows []*FormatOf[T, O] }
+
+// Add adds a row; a name or rank that is used already is a programming error.
+func (t *FormatTable[T, O]) Add(f FormatOf[T, O]) *FormatOf[T, O] {
+	for _, o := range t.rows {
+		if o.Name == f.Name || o.Rank == f.Rank {
+			panic(fmt.Sprintf("report: formats %s and %s have one name or rank", o.Name, f.Name))
+		}
+	}
+	t.rows = append(t.rows, &f)
+	return &f
+}
+
+// All lists the formats by rank.
+func (t *FormatTable[T, O]) All() []*FormatOf[T, O] {
+	return slices.SortedFunc(slices.Values(t.rows), func(a, b *FormatOf[T, O]) int { return cmp.Compare(a.Rank, b.Rank) })
+}
+
+// Names lists the names of the formats.
+func (t *FormatTable[T, O]) Names() []string {
 	var names []string
-	for _, f := range Formats {
+	for _, f := range t.All() {
 		names = append(names, f.Name)
 	}
 	return names
 }
 
+// Default is the name of the format that nobody has to ask for.
+func (t *FormatTable[T, O]) Default() string { return t.All()[0].Name }
+
 // Lookup returns the format of that name, nil if there is none.
-func Lookup(name string) *Format {
-	for i := range Formats {
-		if Formats[i].Name == name {
-			return &Formats[i]
+func (t *FormatTable[T, O]) Lookup(name string) *FormatOf[T, O] {
+	for _, f := range t.rows {
+		if f.Name == name {
+			return f
 		}
 	}
 	return nil
 }
+
+// Format is one way to print a report.
+type Format = FormatOf[*Report, Options]
+
+// Formats are the formats of reports.
+var Formats FormatTable[*Report, Options]
+
+var _ = Formats.Add(Format{
+	Name: "json", Doc: "for programs: everything, bytes as integers, names that do not change", Rank: 1, Write: writeJSON,
+})
 
 func writeJSON(w io.Writer, r *Report, _ Options) error { return JSON(w, r) }
 

@@ -116,14 +116,24 @@ func Difference(predicted, measured tensor.Bytes) float64 {
 	return float64(measured-predicted) / float64(predicted)
 }
 
-// RunFormats are the formats of a run.
-var RunFormats = []string{"text", "json"}
+// RunFormat is one way to print a run.
+type RunFormat = FormatOf[*Run, RunOptions]
 
-// WriteRun prints a run in one of RunFormats.
-func WriteRun(w io.Writer, r *Run, format string) error {
-	if format == "json" {
-		return JSON(w, r)
-	}
+// RunOptions would change what is printed; nothing does.
+type RunOptions struct{}
+
+// RunFormats are the formats of a run.
+var RunFormats FormatTable[*Run, RunOptions]
+
+var (
+	_ = RunFormats.Add(RunFormat{Name: "text", Doc: "for people: predicted and measured, side by side", Rank: 0, Write: writeRunText})
+	_ = RunFormats.Add(RunFormat{
+		Name: "json", Doc: "for programs: everything, bytes as integers", Rank: 1,
+		Write: func(w io.Writer, r *Run, _ RunOptions) error { return JSON(w, r) },
+	})
+)
+
+func writeRunText(w io.Writer, r *Run, _ RunOptions) error {
 	by := r.Backend
 	if r.Device != r.Backend {
 		by += fmt.Sprintf(" (%s)", r.Device)

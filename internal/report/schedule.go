@@ -109,6 +109,10 @@ func jobName(r *Report) string {
 	return s
 }
 
+var _ = Formats.Add(Format{
+	Name: "slurm", Doc: "the #SBATCH lines that ask for what the job needs", Rank: 2, Write: writeSlurm, Request: true,
+})
+
 // writeSlurm prints the head of a batch script. How a site names its GPUs is
 // its own: a line that is no directive yet says what to ask for.
 func writeSlurm(w io.Writer, r *Report, _ Options) error {
@@ -129,6 +133,10 @@ func writeSlurm(w io.Writer, r *Report, _ Options) error {
 	return out.Flush()
 }
 
+var _ = Formats.Add(Format{
+	Name: "kubernetes", Doc: "the part of a Pod that asks for what the job needs", Rank: 3, Write: writeKubernetes, Request: true,
+})
+
 // writeKubernetes prints the part of a Pod that asks for resources. The label
 // of nodes is that of NVIDIA's GPU feature discovery, in MiB.
 func writeKubernetes(w io.Writer, r *Report, _ Options) error {
@@ -143,6 +151,10 @@ func writeKubernetes(w io.Writer, r *Report, _ Options) error {
 			p(`              - {key: nvidia.com/gpu.memory, operator: Gt, values: ["%d"]}`, q.gpu-1)
 		})
 }
+
+var _ = Formats.Add(Format{
+	Name: "hami", Doc: "the same for a part of a GPU, as HAMi shares them", Rank: 4, Write: writeHAMi, Request: true,
+})
 
 // writeHAMi prints the same for clusters where HAMi shares GPUs: the job gets a
 // part of one, and no more of its memory than it asks for (nvidia.com/gpumem, in

@@ -52,7 +52,7 @@ func TestRequestYAML(t *testing.T) {
 	for _, name := range []string{"kubernetes", "hami"} {
 		for _, r := range []*Report{planned(), {Verdict: Verdict{Result: OOMs}}} {
 			var b strings.Builder
-			if err := Lookup(name).Write(&b, r, Options{}); err != nil {
+			if err := Formats.Lookup(name).Write(&b, r, Options{}); err != nil {
 				t.Fatal(err)
 			}
 			var pod struct {
@@ -109,7 +109,7 @@ func TestRequestYAML(t *testing.T) {
 // In a batch script every line is a comment to the shell.
 func TestRequestSlurm(t *testing.T) {
 	var b strings.Builder
-	if err := Lookup("slurm").Write(&b, planned(), Options{}); err != nil {
+	if err := Formats.Lookup("slurm").Write(&b, planned(), Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {

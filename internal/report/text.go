@@ -20,6 +20,10 @@ const (
 
 var verdictColors = map[string]string{Fits: green, Tight: yellow, OOMs: red}
 
+var _ = Formats.Add(Format{
+	Name: "text", Doc: "for people: the verdict, the three numbers, what the peak is made of", Rank: 0, Write: writeText,
+})
+
 // writeText prints the report for people: the verdict first.
 func writeText(w io.Writer, r *Report, o Options) error {
 	out := bufio.NewWriter(w)

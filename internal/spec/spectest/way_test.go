@@ -87,12 +87,12 @@ func (m *mutant) way(done func()) (accepted bool, err error) {
 		return false, proper(err)
 	}
 	rep := o.Report()
-	for _, f := range report.Formats {
+	for _, f := range report.Formats.All() {
 		if err := f.Write(io.Discard, rep, report.Options{Top: 8}); err != nil {
 			return true, fmt.Errorf("format %s: %w", f.Name, err)
 		}
 	}
-	for _, f := range report.DiffFormats {
+	for _, f := range report.DiffFormats.All() {
 		if err := f.Write(io.Discard, report.Compare(rep, rep), report.DiffOptions{Top: 8}); err != nil {
 			return true, fmt.Errorf("diff in format %s: %w", f.Name, err)
 		}
@@ -135,7 +135,7 @@ func (m *mutant) check() error {
 	if err != nil {
 		return err
 	}
-	for _, f := range gate.Formats {
+	for _, f := range gate.Formats.All() {
 		if _, err := f.Print(r, gate.Style{}); err != nil {
 			return fmt.Errorf("check in format %s: %w", f.Name, err)
 		}
