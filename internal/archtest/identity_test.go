@@ -15,11 +15,12 @@ import (
 	"testing"
 )
 
-// displayed are the names of classes and layers, which are for printing: what
-// something is, its nn.Layer says.
+// displayed are the names of classes and layers and the texts of notes, which are
+// for printing: what something is, its nn.Layer or its note.Code says.
 var displayed = []string{
 	"program.Class.Name", "program.Class.Python", "program.Class.Kind", "program.Class.Describe",
 	"nn.Layer.Python", "nn.Layer.Kind", "graph.Layer.name",
+	"note.Note.Text", "note.Note.Alone", "note.Note.String",
 }
 
 // displayers are the packages whose own names these are, and the functions
@@ -27,6 +28,8 @@ var displayed = []string{
 var displayers = map[string]string{
 	"internal/program":                          "prints them",
 	"internal/nn":                               "prints them",
+	"internal/note":                             "leaves out what is said already",
+	"internal/estimate: Outcome.notes":          "names what is asked for in a line",
 	"internal/graph: layer":                     "keeps the table of layers by the names that specs call them by",
 	"internal/graph: comparison.module":         "compares the arguments of constructors, as they are printed, of one layer",
 	"internal/graph: elaborator.buildLayer":     "prints a constructor, unless the layer has done so",
@@ -41,7 +44,7 @@ var displayers = map[string]string{
 // TestNamesAreForPrinting finds comparisons of the names of classes and layers.
 func TestNamesAreForPrinting(t *testing.T) {
 	used := map[string]bool{}
-	for _, p := range typed(t, "internal/program", "internal/nn") {
+	for _, p := range typed(t, "internal/program", "internal/nn", "internal/note") {
 		if displayers[p.path] != "" {
 			used[p.path] = true
 			continue
@@ -67,6 +70,37 @@ func TestNamesAreForPrinting(t *testing.T) {
 			t.Errorf("%s compares no names", key)
 		}
 	}
+}
+
+// TestCodesAreUsed: a note of each code is made somewhere.
+func TestCodesAreUsed(t *testing.T) {
+	used := map[string]bool{}
+	all := 0
+	for _, p := range typed(t, "internal/note") {
+		for _, o := range p.info.Uses {
+			if v, ok := o.(*types.Var); ok && isCode(v) && p.path != "internal/note" {
+				used[v.Name()] = true
+			}
+		}
+		for _, o := range p.info.Defs {
+			if v, ok := o.(*types.Var); ok && isCode(v) && p.path == "internal/note" {
+				defer func() {
+					if !used[v.Name()] {
+						t.Errorf("no note has the code %s", v.Name())
+					}
+				}()
+				all++
+			}
+		}
+	}
+	if all < 30 {
+		t.Errorf("only %d codes are found", all)
+	}
+}
+
+// isCode reports whether a variable is a row of the table of codes.
+func isCode(v *types.Var) bool {
+	return v.Pkg() != nil && v.Parent() == v.Pkg().Scope() && v.Exported() && v.Type().String() == "*"+module+"internal/note.Code"
 }
 
 // TestComparedNames holds what is found against a text.

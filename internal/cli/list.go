@@ -10,6 +10,7 @@ import (
 	"github.com/memplan/memplan/internal/device"
 	"github.com/memplan/memplan/internal/gate"
 	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/report"
@@ -39,11 +40,12 @@ var listings = []listing{
 	{"changes", "changes that are tried where a job does not fit", changeTable, changeData},
 	{"formats", "formats of reports", formatTable, func() (any, error) { return report.Formats.Names(), nil }},
 	{"rules", "rules of memplan check", ruleTable, ruleData},
+	{"notes", "codes of warnings and of what figures leave out", noteTable, noteData},
 	{"presets", "models that come with memplan (preset:NAME in place of a file)", presetTable, presetData},
 }
 
 // otherNames are what one might call a listing, too.
-var otherNames = map[string]string{"gpus": "devices", "models": "presets", "operators": "ops", "modules": "layers"}
+var otherNames = map[string]string{"warnings": "notes", "codes": "notes", "gpus": "devices", "models": "presets", "operators": "ops", "modules": "layers"}
 
 func newList(s *Streams) *cobra.Command {
 	var format string
@@ -55,7 +57,7 @@ func newList(s *Streams) *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use:       "list {" + strings.Join(names, " | ") + "}",
-		Short:     "List layers, operators, optimizers, GPUs, changes, formats, rules and presets",
+		Short:     "List layers, operators, optimizers, GPUs, changes, formats, rules, notes and presets",
 		Long:      long,
 		Example:   "  memplan list devices\n  memplan list presets --format json",
 		ValidArgs: names,
@@ -246,6 +248,30 @@ func ruleTable() (*report.Table, error) {
 	t := &report.Table{Header: []string{"Rule", "name", "severity", "finds that"}, Width: lineWidth}
 	for _, r := range gate.Rules() {
 		t.Rows = append(t.Rows, []string{r.ID, r.Name, string(r.Severity), r.Doc})
+	}
+	return t, nil
+}
+
+// noteDatum is a code of notes in JSON.
+type noteDatum struct {
+	Code    string `json:"code"`
+	LeftOut bool   `json:"left_out"` // else a warning
+	Rule    string `json:"rule"`     // of memplan check; "": none
+	Doc     string `json:"doc"`
+}
+
+func noteData() (any, error) {
+	var out []noteDatum
+	for _, c := range note.Codes() {
+		out = append(out, noteDatum{c.Name, c.LeftOut, c.Rule, c.Doc})
+	}
+	return out, nil
+}
+
+func noteTable() (*report.Table, error) {
+	t := &report.Table{Header: []string{"Code", "rule", "says"}, Width: lineWidth}
+	for _, c := range note.Codes() {
+		t.Rows = append(t.Rows, []string{c.Name, c.Rule, c.Doc})
 	}
 	return t, nil
 }

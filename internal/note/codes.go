@@ -1,6 +1,6 @@
 package note
 
-// Identifiers of rules of memplan check that notes are filed under.
+// Identifiers of the rules of memplan check that notes are filed under.
 const (
 	notModelled     = "MP006"
 	leak            = "MP007"
@@ -12,62 +12,62 @@ const (
 
 // What the figures leave out.
 var (
-	Asked           = code(Code{Name: "asked", LeftOut: true, OfSpec: true, Rule: notModelled}) // by the spec
-	PresetLeavesOut = code(Code{Name: "preset-leaves-out", LeftOut: true, OfSpec: true, Rule: notModelled})
-	MoreLeftOut     = code(Code{Name: "more-left-out", LeftOut: true, OfSpec: true, Rule: notModelled}) // that is not told one by one
-	Operator        = code(Code{Name: "operator", LeftOut: true})                                       // whatever a spec says: no finding
-	AllocConf       = code(Code{Name: "alloc-conf", LeftOut: true, Rule: notModelled, Most: "note"})
-	CudnnSearch     = code(Code{Name: "cudnn-search", LeftOut: true, Rule: notModelled, Most: "note"})
-	NoWorkspaces    = code(Code{Name: "no-workspaces", LeftOut: true, Rule: notModelled, Most: "note"})
+	Asked           = code(Code{Name: "asked", Doc: "the spec asks for something that is not modelled", LeftOut: true, OfSpec: true, Rule: notModelled})
+	PresetLeavesOut = code(Code{Name: "preset-leaves-out", Doc: "a preset leaves out a part of its model", LeftOut: true, OfSpec: true, Rule: notModelled})
+	MoreLeftOut     = code(Code{Name: "more-left-out", Doc: "so many more are left out", LeftOut: true, OfSpec: true, Rule: notModelled})
+	Operator        = code(Code{Name: "operator", Doc: "an operator leaves something out, whatever a spec says", LeftOut: true})
+	AllocConf       = code(Code{Name: "alloc-conf", Doc: "an option of the allocator has no effect here", LeftOut: true, Rule: notModelled, Most: "note"})
+	CudnnSearch     = code(Code{Name: "cudnn-search", Doc: "what cuDNN's search for kernels takes for a moment", LeftOut: true, Rule: notModelled, Most: "note"})
+	NoWorkspaces    = code(Code{Name: "no-workspaces", Doc: "device.cudnn_workspace leaves out cuDNN's workspaces", LeftOut: true, Rule: notModelled, Most: "note"})
 )
 
-// What a spec says and surely does not mean, or means for PyTorch to fail.
+// What a spec says and surely does not mean, or how a part of it is taken.
 var (
-	UnusedInput   = code(Code{Name: "unused-input", OfSpec: true, Rule: estimateWarning})
-	UnusedParam   = code(Code{Name: "unused-param", OfSpec: true, Rule: estimateWarning})
-	NoEffect      = code(Code{Name: "no-effect", OfSpec: true, Rule: estimateWarning})
-	FitsNothing   = code(Code{Name: "fits-nothing", OfSpec: true, Rule: estimateWarning})
-	NotOptimized  = code(Code{Name: "not-optimized", OfSpec: true, Rule: estimateWarning})
-	LoadedType    = code(Code{Name: "loaded-type", OfSpec: true, Rule: estimateWarning})
-	WouldFail     = code(Code{Name: "would-fail", OfSpec: true, Rule: estimateWarning}) // however much memory there is
-	NoGradients   = code(Code{Name: "no-gradients", Rule: estimateWarning})
-	MoreWarnings  = code(Code{Name: "more-warnings", OfSpec: true, Rule: estimateWarning})
-	OfOptimizer   = code(Code{Name: "optimizer", OfSpec: true, Rule: estimateWarning})
-	OneProcess    = code(Code{Name: "one-process", OfSpec: true, Rule: estimateWarning})
-	OtherFSDP     = code(Code{Name: "other-fsdp", OfSpec: true, Rule: estimateWarning})
-	AskedWithout  = code(Code{Name: "asked-without"}) // the findings of Asked say it
-	BatchNotKnown = code(Code{Name: "batch-not-known", Rule: estimateWarning})
+	UnusedInput   = code(Code{Name: "unused-input", Doc: "nothing takes an input", OfSpec: true, Rule: estimateWarning})
+	UnusedParam   = code(Code{Name: "unused-param", Doc: "nothing reads a param", OfSpec: true, Rule: estimateWarning})
+	NoEffect      = code(Code{Name: "no-effect", Doc: "keys change nothing beside others", OfSpec: true, Rule: estimateWarning})
+	FitsNothing   = code(Code{Name: "fits-nothing", Doc: "a pattern fits no path", OfSpec: true, Rule: estimateWarning})
+	NotOptimized  = code(Code{Name: "not-optimized", Doc: "no optimizer is given some parameters that require grad", OfSpec: true, Rule: estimateWarning})
+	LoadedType    = code(Code{Name: "loaded-type", Doc: "a config.json names another type of weights", OfSpec: true, Rule: estimateWarning})
+	WouldFail     = code(Code{Name: "would-fail", Doc: "the job would fail, however much memory there is", OfSpec: true, Rule: estimateWarning})
+	NoGradients   = code(Code{Name: "no-gradients", Doc: "a checkpoint keeps gradients from parameters", Rule: estimateWarning})
+	OfOptimizer   = code(Code{Name: "optimizer", Doc: "what the figures of an optimizer rest on", OfSpec: true, Rule: estimateWarning})
+	OneProcess    = code(Code{Name: "one-process", Doc: "a layer is played as in one process", OfSpec: true, Rule: estimateWarning})
+	OtherFSDP     = code(Code{Name: "other-fsdp", Doc: "FSDP2 is planned as that of another PyTorch", OfSpec: true, Rule: estimateWarning})
+	MoreWarnings  = code(Code{Name: "more-warnings", Doc: "so many more warnings of a spec", OfSpec: true, Rule: estimateWarning})
+	AskedWithout  = code(Code{Name: "asked-without", Doc: "all that is asked for and not modelled, in a line"}) // the findings of Asked say it
+	BatchNotKnown = code(Code{Name: "batch-not-known", Doc: "no largest batch could be found", Rule: estimateWarning})
 )
 
 // What is open of the machine.
 var (
-	GPUAssumed  = code(Code{Name: "gpu-assumed", Rule: estimateWarning})
-	GPUChanged  = code(Code{Name: "gpu-changed", Rule: gpuChanged})
-	NoKernels   = code(Code{Name: "no-kernels", Rule: estimateWarning})
-	OtherArch   = code(Code{Name: "other-arch", Rule: estimateWarning})
-	SharedRAM   = code(Code{Name: "shared-ram", Rule: estimateWarning})
-	PagedState  = code(Code{Name: "paged-state", Rule: estimateWarning})
-	NothingLeft = code(Code{Name: "nothing-left", Rule: estimateWarning})
-	Uncertain   = code(Code{Name: "uncertain", Rule: uncertain})
-	Workspaces  = code(Code{Name: "workspaces", Rule: uncertain})
+	GPUAssumed  = code(Code{Name: "gpu-assumed", Doc: "nobody named a GPU", Rule: estimateWarning})
+	GPUChanged  = code(Code{Name: "gpu-changed", Doc: "a GPU is not what its name stands for", Rule: gpuChanged})
+	NoKernels   = code(Code{Name: "no-kernels", Doc: "the wheels of PyTorch have no kernels for the GPU", Rule: estimateWarning})
+	OtherArch   = code(Code{Name: "other-arch", Doc: "the rules were not recorded on such a GPU", Rule: estimateWarning})
+	SharedRAM   = code(Code{Name: "shared-ram", Doc: "the GPU shares its memory with the CPU", Rule: estimateWarning})
+	PagedState  = code(Code{Name: "paged-state", Doc: "state lies in CUDA's managed memory", Rule: estimateWarning})
+	NothingLeft = code(Code{Name: "nothing-left", Doc: "context and other processes take all of the device", Rule: estimateWarning})
+	Uncertain   = code(Code{Name: "uncertain", Doc: "the headroom is less than what is uncertain", Rule: uncertain})
+	Workspaces  = code(Code{Name: "workspaces", Doc: "with the workspaces of cuDNN it would not fit, or just", Rule: uncertain})
 )
 
 // What more steps may bring. A job that grows lives through all that were
 // simulated; of one that dies the verdict says so.
 var (
-	Growing     = code(Code{Name: "growing", Rule: leak, Most: "warning"})
-	HostGrowing = code(Code{Name: "host-growing", Rule: leak, Most: "warning"})
-	Unsettled   = code(Code{Name: "unsettled", Rule: unsettled})
-	FewSteps    = code(Code{Name: "few-steps", Rule: estimateWarning}) // the spec asks for no more
+	Growing     = code(Code{Name: "growing", Doc: "memory grows from step to step", Rule: leak, Most: "warning"})
+	HostGrowing = code(Code{Name: "host-growing", Doc: "the machine's own memory grows from step to step", Rule: leak, Most: "warning"})
+	Unsettled   = code(Code{Name: "unsettled", Doc: "not all steps that differ were simulated", Rule: unsettled})
+	FewSteps    = code(Code{Name: "few-steps", Doc: "train.steps asks for too few to tell", Rule: estimateWarning})
 )
 
 // Of a run, which check does not make.
 var (
-	Backend      = code(Code{Name: "backend"})
-	Aside        = code(Code{Name: "aside"})
-	StepsSkipped = code(Code{Name: "steps-skipped"})
-	ByNumbers    = code(Code{Name: "by-numbers"})
-	FewerGPUs    = code(Code{Name: "fewer-gpus"})
-	Dies         = code(Code{Name: "dies"})
-	FromPyTorch  = code(Code{Name: "pytorch"})
+	Backend      = code(Code{Name: "backend", Doc: "why this backend runs the job"})
+	Aside        = code(Code{Name: "aside", Doc: "operators are computed in the machine's own memory"})
+	StepsSkipped = code(Code{Name: "steps-skipped", Doc: "GradScaler left out steps of optimizers"})
+	ByNumbers    = code(Code{Name: "by-numbers", Doc: "allocations depend on numbers"})
+	FewerGPUs    = code(Code{Name: "fewer-gpus", Doc: "one process stands for several"})
+	Dies         = code(Code{Name: "dies", Doc: "the job is predicted to die"})
+	FromPyTorch  = code(Code{Name: "pytorch", Doc: "PyTorch's own words for why the job died"})
 )

@@ -32,6 +32,7 @@ type Place struct {
 // Code says what notes are about.
 type Code struct {
 	Name string // in JSON; does not change
+	Doc  string // one line
 	// LeftOut says that the notes name what the figures leave out; others are
 	// warnings.
 	LeftOut bool

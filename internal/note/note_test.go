@@ -11,7 +11,7 @@ import (
 func TestCodes(t *testing.T) {
 	name, rule := regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`), regexp.MustCompile(`^(MP\d{3})?$`)
 	for i, c := range Codes() {
-		if !name.MatchString(c.Name) || !rule.MatchString(c.Rule) || c.Rule == "" && c.Most != "" {
+		if !name.MatchString(c.Name) || !rule.MatchString(c.Rule) || c.Rule == "" && c.Most != "" || c.Doc == "" {
 			t.Errorf("%+v", c)
 		}
 		if i > 0 && Codes()[i-1].Name >= c.Name {
