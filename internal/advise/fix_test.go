@@ -539,16 +539,27 @@ func TestNamesOfAdvice(t *testing.T) {
 model:
   inputs: {x: {shape: [8, 16, 16]}, y: {shape: [], dtype: int64}}
   blocks:
-    batch_norm_free: {layers: [{Conv2d: {out_channels: 8, kernel_size: 1}}, LAYER]}
+    batch_norm_free:
+      buffers: {running_mean: {shape: [8]}}
+      layers: [{Conv2d: {out_channels: 8, kernel_size: 1}}, LAYER]
     linear_attention: {layers: [{Conv2d: {out_channels: 8, kernel_size: 1}}, ReLU]}
   layers: [{block: batch_norm_free}, {block: linear_attention}, {block: batch_norm_free}, Flatten, {narrow: [1, 0, 10]}]
   loss: {CrossEntropyLoss: {target: y}}
 train: {batch_size: 16}
 `
-	for layer, says := range map[string]bool{"ReLU": false, "BatchNorm2d": true, "SyncBatchNorm": true} {
-		b := base(t, &estimate.Recipe{Path: "test.yaml", Text: []byte(strings.ReplaceAll(text, "LAYER", layer))})
-		if o := option(t, b, "accumulate:2"); strings.Contains(o.Text, "batch normalization") != says {
-			t.Errorf("blocks with %s: %s", layer, o.Text)
+	for _, c := range []struct {
+		layer          string
+		batch, running bool
+	}{
+		{"ReLU", false, false}, {"BatchNorm2d", true, true}, {"SyncBatchNorm", true, true}, {"{BatchNorm2d: {track_running_stats: false}}", true, false},
+		{"{batch_norm: {running_mean: running_mean, running_var: running_mean, training: true}}", false, true},
+	} {
+		b := base(t, &estimate.Recipe{Path: "test.yaml", Text: []byte(strings.ReplaceAll(text, "LAYER", c.layer))})
+		if o := option(t, b, "accumulate:2"); strings.Contains(o.Text, "batch normalization") != c.batch {
+			t.Errorf("blocks with %s: %s", c.layer, o.Text)
+		}
+		if o := option(t, b, "checkpoint:all"); strings.Contains(o.Text, "running statistics") != c.running {
+			t.Errorf("blocks with %s: %s", c.layer, o.Text)
 		}
 		if got := Lookup("lora").Options(b); len(got) > 0 {
 			t.Errorf("adapters where no layer is linear: %s", got[0].Text)

@@ -123,10 +123,30 @@ func twice(c *program.Class, paths []string) bool {
 	found := false
 	c.Walk(func(at string, c *program.Class) {
 		if slices.ContainsFunc(paths, func(p string) bool { return p == "" || inside(at, p) }) {
-			found = found || slices.ContainsFunc(c.Buffers, func(p program.Param) bool { return p.Name == "running_mean" })
+			found = found || c.Is().Running && len(c.Buffers) > 0 || c.Forward != nil && normalizes(c.Forward)
 		}
 	})
 	return found
+}
+
+// normalizes reports whether a function calls an operator of the spec's own that
+// takes running statistics, as F.batch_norm does.
+func normalizes(f *program.Func) bool {
+	const statistics = "running_mean"
+	var in func(e *program.Expr) bool
+	in = func(e *program.Expr) bool {
+		if e == nil {
+			return false
+		}
+		if e.Kind == program.CallOp && e.Sig != nil {
+			tensors := slices.DeleteFunc(slices.Clone(e.Sig.Params), func(p op.Param) bool { return !p.IsTensor() })
+			if i := slices.IndexFunc(tensors, func(p op.Param) bool { return p.Name == statistics }); i >= 0 && (e.Inputs == nil || e.Inputs[i] >= 0) {
+				return true
+			}
+		}
+		return slices.ContainsFunc(e.Args, in)
+	}
+	return slices.ContainsFunc(f.Statements(), func(s *program.Stmt) bool { return in(s.Value) || slices.ContainsFunc(s.Values, in) })
 }
 
 // updated marks an option that computes modules at the paths again if their running

@@ -146,7 +146,7 @@ func batchNorm(n int) {
 func batchNormLayer(name string, check func(b *builder, x *op.Tensor)) {
 	layer(Layer{
 		Sig: "nn." + name + "(num_features: infer int, eps: float = 1e-05, momentum: float? = 0.1, affine: bool = True, track_running_stats: bool = True)",
-		Is:  nn.Layer{Batch: true, Init: nn.Batch},
+		Is:  nn.Layer{Batch: true, Running: true, Init: nn.Batch},
 		Build: func(b *builder) {
 			x := b.x(2)
 			check(b, x)

@@ -12,7 +12,7 @@ func init() {
 	for n := 1; n <= 3; n++ {
 		layer(Layer{
 			Sig: fmt.Sprintf("nn.InstanceNorm%dd(num_features: infer int, eps: float = 1e-05, momentum: float = 0.1, affine: bool = False, track_running_stats: bool = False)", n),
-			Is:  nn.Layer{Init: nn.Batch},
+			Is:  nn.Layer{Running: true, Init: nn.Batch},
 			Build: func(b *builder) {
 				x := b.x(2)
 				if x.Rank() != n+2 {

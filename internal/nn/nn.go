@@ -15,6 +15,9 @@ type Layer struct {
 	Conv   int  // dimensions of the space of a convolution, not a transposed one; 0: it is none
 	Table  bool // looks up rows, as nn.Embedding
 	Batch  bool // normalizes by the statistics of a batch
+	// Running says that its buffers, if it has some, are statistics that each forward
+	// pass in training updates.
+	Running bool
 	// Whole says that its forward hands the parameters of modules in it to a
 	// function and does not call them.
 	Whole bool
