@@ -18,11 +18,11 @@ type ShrinkArgs struct {
 
 // The rarer activations with a fused derivative.
 var (
-	Celu             = unary("celu", "F.celu(input, alpha: float = 1.0)", &AlphaArgs{}, In(0)).takes((*Call).floats)
-	Selu             = unary("selu", "F.selu(input)", nil, In(0)).takes((*Call).floats)
-	Threshold        = unarySaved("threshold", "F.threshold(input, threshold: float, value: float)", &ThresholdArgs{}, In(0))
-	Hardshrink       = unary("hardshrink", "F.hardshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0)).takes((*Call).floats)
-	Softshrink       = unary("softshrink", "F.softshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0)).takes((*Call).floats)
+	Celu             = unary("celu", "F.celu(input, alpha: float = 1.0)", &AlphaArgs{}, In(0), celu.eval()).takes((*Call).floats)
+	Selu             = unary("selu", "F.selu(input)", nil, In(0), selu.eval()).takes((*Call).floats)
+	Threshold        = unarySaved("threshold", "F.threshold(input, threshold: float, value: float)", &ThresholdArgs{}, In(0), threshold.eval())
+	Hardshrink       = unary("hardshrink", "F.hardshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0), hardshrink.eval()).takes((*Call).floats)
+	Softshrink       = unary("softshrink", "F.softshrink(input, lambd: float = 0.5)", &ShrinkArgs{}, In(0), softshrink.eval()).takes((*Call).floats)
 	CeluInPlace      = inPlace(Celu, gradMap)
 	SeluInPlace      = inPlace(Selu, gradMap)
 	ThresholdInPlace = inPlaceOriginal(Threshold, gradMapSaved)

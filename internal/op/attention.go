@@ -15,6 +15,9 @@ type SDPAArgs struct {
 	EnableGQA bool     `arg:"enable_gqa"`
 }
 
+// Attention are the arguments as those of the function, of its kernels too.
+func (a *SDPAArgs) Attention() *SDPAArgs { return a }
+
 // SDPA is scaled dot product attention over query, key, value of shape
 // (batch, heads, length, head size), and an optional mask. PyTorch chooses
 // the first of three implementations whose conditions hold: flash,

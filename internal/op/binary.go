@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // BinaryArgs is the right-hand side of an arithmetic operator when it is a
 // number.
@@ -61,7 +64,7 @@ func binaryKernel(c *Call, a, b *Tensor) {
 
 // Add is a + b; the gradient goes to both sides as it is.
 var Add = define(Row{
-	Name: "add", Sig: "+ add(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic,
+	Name: "add", Eval: evalAdd, Sig: "+ add(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic,
 	Node: "AddBackward0", Grad: passBoth,
 })
 
@@ -76,7 +79,7 @@ func passBoth(b *Back) {
 
 // AddInPlace is a += b.
 var AddInPlace = define(Row{
-	Name: "add_", Of: Add, Args: &BinaryArgs{}, Run: func(c *Call) { checkInPlace(c) }, InPlace: true,
+	Name: "add_", Eval: evalAdd, Of: Add, Args: &BinaryArgs{}, Run: func(c *Call) { checkInPlace(c) }, InPlace: true,
 	Node: "AddBackward0", Grad: passBoth,
 })
 
@@ -97,10 +100,10 @@ func checkInPlace(c *Call) {
 // Sub is a - b; the gradient of b is negated.
 var (
 	Sub = define(Row{
-		Name: "sub", Sig: "- sub(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic, Node: "SubBackward0", Grad: gradSub,
+		Name: "sub", Eval: evalSub, Sig: "- sub(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic, Node: "SubBackward0", Grad: gradSub,
 	})
 	SubInPlace = define(Row{
-		Name: "sub_", Of: Sub, Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true, Node: "SubBackward0", Grad: gradSub,
+		Name: "sub_", Eval: evalSub, Of: Sub, Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true, Node: "SubBackward0", Grad: gradSub,
 	})
 )
 
@@ -119,17 +122,17 @@ func gradSub(b *Back) {
 // Mul is a * b: each side is kept for the gradient of the other.
 var (
 	Mul = define(Row{
-		Name: "mul", Sig: "* mul(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic,
+		Name: "mul", Eval: evalMul, Sig: "* mul(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic,
 		Save: []Save{In(1, 0), In(0, 1)}, Node: "MulBackward0", Grad: gradMul,
 	})
 	MulInPlace = define(Row{
-		Name: "mul_", Of: Mul, Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true,
+		Name: "mul_", Eval: evalMul, Of: Mul, Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true,
 		Save: []Save{In(1, 0), In(0, 1)}, Node: "MulBackward0", Grad: gradMul,
 	})
 	// MulScalar is the product with a number inside derivative formulas.
 	MulScalar = define(Row{Name: "mul.Scalar", Args: &BinaryArgs{}, Run: mapOf})
-	MulTensor = define(Row{Name: "mul.Tensor", Args: &BinaryArgs{}, Run: arithmetic})
-	DivTensor = define(Row{Name: "div.Tensor", Args: &BinaryArgs{}, Run: arithmetic})
+	MulTensor = define(Row{Name: "mul.Tensor", Eval: &Eval{Forward: multiply}, Args: &BinaryArgs{}, Run: arithmetic})
+	DivTensor = define(Row{Name: "div.Tensor", Eval: &Eval{Forward: quotient}, Args: &BinaryArgs{}, Run: arithmetic})
 )
 
 func gradMul(b *Back) { // mul_tensor_backward: grad * other, cast to the input's type
@@ -155,11 +158,11 @@ func (b *Back) product(g, other *Tensor) *Tensor {
 // Div is a / b.
 var (
 	Div = define(Row{
-		Name: "div", Sig: "/ div(input, other: operand)", Args: &BinaryArgs{}, Run: trueDiv,
+		Name: "div", Eval: evalDiv, Sig: "/ div(input, other: operand)", Args: &BinaryArgs{}, Run: trueDiv,
 		Save: []Save{In(1), In(0, 1)}, Node: "DivBackward0", Grad: gradDiv,
 	})
 	DivInPlace = define(Row{
-		Name: "div_", Of: Div, Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true,
+		Name: "div_", Eval: evalDiv, Of: Div, Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true,
 		Save: []Save{In(1), In(0, 1)}, Node: "DivBackward0", Grad: gradDiv,
 	})
 )
@@ -192,20 +195,20 @@ func gradDiv(b *Back) {
 }
 
 // compare defines a comparison: a bool result without gradient.
-func compare(name, sig string) *Row {
-	return define(Row{Name: name, Sig: sig, Args: &BinaryArgs{}, Run: func(c *Call) {
+func compare(name, sig string, tensors, number *kernel.Kernel) *Row {
+	return define(Row{Name: name, Eval: comparison(tensors, number), Sig: sig, Args: &BinaryArgs{}, Run: func(c *Call) {
 		c.Return(c.New(c.elementwise(c.In[0], c.Opt(1)), tensor.Bool))
 	}})
 }
 
 // The comparisons.
 var (
-	Equal        = compare("eq", "== eq(input, other: operand)")
-	NotEqual     = compare("ne", "!= ne(input, other: operand)")
-	Less         = compare("lt", "< lt(input, other: operand)")
-	LessEqual    = compare("le", "<= le(input, other: operand)")
-	Greater      = compare("gt", "> gt(input, other: operand)")
-	GreaterEqual = compare("ge", ">= ge(input, other: operand)")
+	Equal        = compare("eq", "== eq(input, other: operand)", kernel.Eq, kernel.EqScalar)
+	NotEqual     = compare("ne", "!= ne(input, other: operand)", kernel.Ne, kernel.NeScalar)
+	Less         = compare("lt", "< lt(input, other: operand)", kernel.Lt, kernel.LtScalar)
+	LessEqual    = compare("le", "<= le(input, other: operand)", kernel.Le, kernel.LeScalar)
+	Greater      = compare("gt", "> gt(input, other: operand)", kernel.Gt, kernel.GtScalar)
+	GreaterEqual = compare("ge", ">= ge(input, other: operand)", kernel.Ge, kernel.GeScalar)
 )
 
 // FillValueArgs is the number with which masked_fill fills.

@@ -1,6 +1,10 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // binaryFunction is a row of a pointwise function of two or three tensors. A
 // gradient that is "grad" is the incoming one.
@@ -13,12 +17,13 @@ type binaryFunction struct {
 	node      string
 	grads     []string // of the inputs, by the order in which they are computed
 	order     []int
+	values    elements
 }
 
 func (f binaryFunction) define() *Row {
-	var formulas []*formula
-	for _, g := range f.grads {
-		formulas = append(formulas, parseFormula(g))
+	var formulas [3]*formula
+	for k, g := range f.grads {
+		formulas[f.order[k]] = parseFormula(g)
 	}
 	node := f.node
 	if node == "" {
@@ -28,16 +33,15 @@ func (f binaryFunction) define() *Row {
 		Name: f.name, Sig: f.sig, Args: f.args, Cast: f.cast, Save: f.save, Node: node, Run: func(c *Call) {
 			c.Return(c.New(c.elementwise(c.In...), c.promoted(f.float)))
 		},
-		Source: "tools/autograd/derivatives.yaml: " + f.name,
-	}
-	if formulas != nil {
-		r.Grad = func(b *Back) {
-			for k, i := range f.order {
+		Grad: func(b *Back) {
+			for _, i := range f.order {
 				if b.Need(i) {
-					formulas[k].grad(b, i)
+					formulas[i].grad(b, i)
 				}
 			}
-		}
+		},
+		Eval:   f.values.derived(formulas),
+		Source: "tools/autograd/derivatives.yaml: " + f.name,
 	}
 	return define(r)
 }
@@ -66,32 +70,42 @@ func (c *Call) promoted(float bool) tensor.DType {
 var (
 	Hypot = binaryFunction{
 		name: "hypot", sig: "torch.hypot(input, other)", save: []Save{In(1, 1), In(0, 0), Out(0)},
-		grads: []string{"grad * other / result", "grad * self / result"}, order: []int{1, 0},
+		grads: []string{"grad * (other / result)", "grad * (self / result)"}, order: []int{1, 0},
+		values: two(math.Hypot),
 	}.define().takes((*Call).floats)
 	Logaddexp = binaryFunction{
 		name: "logaddexp", sig: "torch.logaddexp(input, other)", save: []Save{In(1), In(0)},
 		grads: []string{"grad / (1 + exp(self - other))", "grad / (1 + exp(other - self))"}, order: []int{1, 0},
+		values: two(logaddexp),
 	}.define().takes((*Call).floats)
 	Fmod = binaryFunction{
 		name: "fmod", sig: "torch.fmod(input, other: operand)", args: &BinaryArgs{}, save: []Save{In(1, 1), In(0, 1)},
-		grads: []string{"-grad * self.div(other)", "grad"}, order: []int{1, 0},
+		grads: []string{"-grad * self.div_trunc(other)", "grad"}, order: []int{1, 0},
+		values: two(math.Mod),
 	}.define()
 	Remainder = binaryFunction{
 		name: "remainder", sig: "% remainder(input, other: operand)", args: &BinaryArgs{}, save: []Save{In(1, 1), In(0, 1)},
-		grads: []string{"-grad * self.div(other)", "grad"}, order: []int{1, 0},
+		grads: []string{"-grad * self.div_floor(other)", "grad"}, order: []int{1, 0},
+		values: two(remainder),
 	}.define()
 	Addcmul = binaryFunction{
 		name: "addcmul", sig: "torch.addcmul(input, tensor1, tensor2, *, value: float = 1.0)", args: &ValueArgs{}, cast: CastPromote,
-		save: []Save{In(1, 2), In(2, 1)}, grads: []string{"grad", "grad * (tensor2 * 1)", "grad * (tensor1 * 1)"}, order: []int{0, 1, 2},
+		save: []Save{In(1, 2), In(2, 1)}, grads: []string{"grad", "grad * (tensor2 * value)", "grad * (tensor1 * value)"}, order: []int{0, 1, 2},
+		values: elements{of: func(x [3]float64, p float64) float64 { return x[0] + p*x[1]*x[2] }, param: valueOf},
 	}.define()
 	Addcdiv = binaryFunction{
 		name: "addcdiv", sig: "torch.addcdiv(input, tensor1, tensor2, *, value: float = 1.0)", args: &ValueArgs{}, cast: CastPromote,
 		save:  []Save{In(1, 2), In(2, 1, 2)},
-		grads: []string{"grad", "grad * (1 / tensor2)", "-grad * (1 * tensor1 / (tensor2 * tensor2))"}, order: []int{0, 1, 2},
+		grads: []string{"grad", "grad * (value / tensor2)", "-grad * (value * tensor1 / (tensor2 * tensor2))"}, order: []int{0, 1, 2},
+		values: elements{of: func(x [3]float64, p float64) float64 { return x[0] + p*x[1]/x[2] }, param: valueOf},
 	}.define().takes((*Call).floats)
 	Lerp = binaryFunction{ // a number as the weight is the row's own argument
 		name: "lerp", sig: "torch.lerp(input, end, weight: operand)", args: &LerpArgs{}, save: []Save{In(1, 2), In(0, 2), In(2, 0, 1)},
-		grads: []string{"grad * tensor2", "grad * (1 - tensor2)", "grad * (other - self)"}, order: []int{1, 0, 2},
+		grads: []string{"grad * weight", "grad * (1 - weight)", "grad * (end - self)"}, order: []int{1, 0, 2},
+		values: elements{
+			of:     func(x [3]float64, _ float64) float64 { return x[0] + x[2]*(x[1]-x[0]) },
+			number: func(args any) Number { return args.(*LerpArgs).Weight }, at: 2,
+		},
 	}.define().takes((*Call).floats)
 	// What floors has no derivative; PyTorch says so in the backward pass.
 	FloorDivide = define(Row{
@@ -103,6 +117,7 @@ var (
 			}
 			c.Return(c.New(c.elementwise(c.In...), c.promoted(false)))
 		},
+		Eval:   two(floorDivide).eval(),
 		Source: "tools/autograd/derivatives.yaml: floor_divide",
 	})
 	Atan2 = define(Row{
@@ -110,6 +125,10 @@ var (
 			c.Return(c.New(c.elementwise(c.In...), c.promoted(true)))
 		},
 		Save: []Save{In(1), In(0)}, Node: "Atan2Backward0", Grad: gradAtan2,
+		Eval: two(math.Atan2).derived([3]*formula{
+			parseFormula("grad * other * (self * self + other * other).reciprocal()"),
+			parseFormula("grad * -self * (self * self + other * other).reciprocal()"),
+		}),
 		Source: "torch/csrc/autograd/FunctionsManual.cpp: atan2_backward",
 	})
 )
@@ -134,6 +153,45 @@ func gradAtan2(b *Back) {
 	}
 }
 
+// logaddexp is log(exp(a) + exp(b)).
+func logaddexp(a, b float64) float64 {
+	if math.IsInf(a, 0) && a == b {
+		return a
+	}
+	return max(a, b) + math.Log1p(math.Exp(-math.Abs(a-b)))
+}
+
+// remainder has the sign of b, as Python's %.
+func remainder(a, b float64) float64 {
+	r := math.Mod(a, b)
+	if r != 0 && (r < 0) != (b < 0) {
+		r += b
+	}
+	return r
+}
+
+// floorDivide is Python's // (c10/util/generic_math.h: div_floor_floating).
+func floorDivide(a, b float64) float64 {
+	if b == 0 {
+		return a / b
+	}
+	q := (a - math.Mod(a, b)) / b
+	if m := math.Mod(a, b); m != 0 && (b < 0) != (m < 0) {
+		q--
+	}
+	if q == 0 {
+		return math.Copysign(0, a/b)
+	}
+	f := math.Floor(q)
+	if q-f > 0.5 {
+		f++
+	}
+	return f
+}
+
+// valueOf is the factor among the arguments.
+func valueOf(args any) float64 { return args.(*ValueArgs).Value }
+
 // ValueArgs is the factor of addcmul and addcdiv.
 type ValueArgs struct {
 	Value float64 `arg:"value"`
@@ -146,18 +204,31 @@ type LerpArgs struct {
 
 // The bitwise operators, on integers and masks.
 var (
-	BitwiseAnd = bitwise("bitwise_and", "& bitwise_and(input, other: operand)")
-	BitwiseOr  = bitwise("bitwise_or", "| bitwise_or(input, other: operand)")
-	BitwiseXor = bitwise("bitwise_xor", "^ bitwise_xor(input, other: operand)")
-	BitwiseNot = bitwise("bitwise_not", "torch.bitwise_not(input)")
+	BitwiseAnd = bitwise("bitwise_and", "& bitwise_and(input, other: operand)", whole(func(a, b int64) int64 { return a & b }).eval())
+	BitwiseOr  = bitwise("bitwise_or", "| bitwise_or(input, other: operand)", whole(func(a, b int64) int64 { return a | b }).eval())
+	BitwiseXor = bitwise("bitwise_xor", "^ bitwise_xor(input, other: operand)", whole(func(a, b int64) int64 { return a ^ b }).eval())
+	BitwiseNot = bitwise("bitwise_not", "torch.bitwise_not(input)", evalNot)
 )
 
-func bitwise(name, sig string) *Row {
+// evalNot is that of bools, or of the bits of integers.
+var evalNot = aside(func(a Arrays, c *Call) {
+	x := a.Get(c.In[0])
+	for i, v := range x {
+		if c.In[0].DType == tensor.Bool {
+			x[i] = is(v == 0)
+		} else {
+			x[i] = float64(^int64(v))
+		}
+	}
+	a.Put(c.Out[0], x)
+}, nil)
+
+func bitwise(name, sig string, eval *Eval) *Row {
 	var args any
 	if len(sig) > 2 && sig[1] == ' ' {
 		args = &BinaryArgs{}
 	}
-	return define(Row{Name: name, Sig: sig, Args: args, Run: func(c *Call) {
+	return define(Row{Name: name, Sig: sig, Args: args, Eval: eval, Run: func(c *Call) {
 		d := c.promoted(false)
 		if d.IsFloating() {
 			c.Fail("%s needs integers or bools, not %v", name, d)
@@ -170,7 +241,7 @@ func bitwise(name, sig string) *Row {
 // integers are filled in.
 var (
 	IsFinite = define(Row{
-		Name: "isfinite", Sig: "torch.isfinite(input)", Run: func(c *Call) {
+		Name: "isfinite", Eval: single(func(x float64) float64 { return is(isFiniteNumber(x)) }).eval(), Sig: "torch.isfinite(input)", Run: func(c *Call) {
 			x := c.In[0]
 			flags := func() *Tensor { return c.New(x.LikeDense(), tensor.Bool) }
 			if x.DType.IsFloating() {
@@ -184,7 +255,7 @@ var (
 		Source: "aten/src/ATen/native/TensorCompare.cpp: isfinite",
 	})
 	Isinf = define(Row{
-		Name: "isinf", Sig: "torch.isinf(input)", Run: func(c *Call) {
+		Name: "isinf", Eval: single(func(x float64) float64 { return is(math.IsInf(x, 0)) }).eval(), Sig: "torch.isinf(input)", Run: func(c *Call) {
 			x := c.In[0]
 			if x.DType.IsFloating() {
 				c.Local(c.NewLike(x))

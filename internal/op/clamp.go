@@ -1,11 +1,30 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // ClampArgs are the bounds of clamp, which are not set where there is none.
 type ClampArgs struct {
 	Min Number `arg:"min"`
 	Max Number `arg:"max"`
+}
+
+// clamp keeps within two bounds; the upper one counts where they cross.
+var clamp = element{
+	of: func(x float64, p []float64) float64 {
+		if x < p[0] {
+			x = p[0]
+		}
+		if x > p[1] {
+			x = p[1]
+		}
+		return x
+	},
+	slope:   func(x, _ float64, p []float64) float64 { return is(!(x < p[0]) && !(x > p[1]) && !math.IsNaN(x)) },
+	numbers: numbersOf(func(a *ClampArgs) []float64 { return []float64{a.Min.orNaN(), a.Max.orNaN()} }),
 }
 
 // clampRun makes the result. Bounds that are floats make integers float32.
@@ -23,16 +42,16 @@ var (
 		Name: "clamp", Sig: "torch.clamp(input, min: number? = None, max: number? = None)", Args: &ClampArgs{}, Run: func(c *Call) {
 			c.bounded()
 			clampRun(c)
-		}, Save: []Save{In(0)}, Node: "ClampBackward1", Grad: gradClamp,
+		}, Save: []Save{In(0)}, Node: "ClampBackward1", Grad: gradClamp, Eval: clamp.eval(),
 		Source: "torch/csrc/autograd/FunctionsManual.cpp: clamp_backward",
 	})
 	ClampMin = define(Row{
 		Name: "clamp_min", Sig: "Tensor.clamp_min(self, min: number)", Args: &ClampArgs{}, Run: clampRun, Save: []Save{In(0)},
-		Node: "ClampMinBackward0", Grad: gradClamp, Source: "tools/autograd/derivatives.yaml: clamp_min",
+		Node: "ClampMinBackward0", Grad: gradClamp, Eval: clamp.eval(), Source: "tools/autograd/derivatives.yaml: clamp_min",
 	})
 	ClampMax = define(Row{
 		Name: "clamp_max", Sig: "Tensor.clamp_max(self, max: number)", Args: &ClampArgs{}, Run: clampRun, Save: []Save{In(0)},
-		Node: "ClampMaxBackward0", Grad: gradClamp, Source: "tools/autograd/derivatives.yaml: clamp_max",
+		Node: "ClampMaxBackward0", Grad: gradClamp, Eval: clamp.eval(), Source: "tools/autograd/derivatives.yaml: clamp_max",
 	})
 )
 
@@ -45,7 +64,7 @@ var (
 
 func clampInPlace(of *Row) *Row {
 	return define(Row{
-		Name: of.Name + "_", Of: of, Args: &ClampArgs{}, Run: func(c *Call) { c.bounded() }, InPlace: true, Save: []Save{In(0)}, Node: of.Node, Grad: gradClamp,
+		Name: of.Name + "_", Of: of, Args: &ClampArgs{}, Run: func(c *Call) { c.bounded() }, InPlace: true, Save: []Save{In(0)}, Node: of.Node, Grad: gradClamp, Eval: of.Eval,
 		Source: "torch/csrc/autograd/FunctionsManual.cpp: clamp_backward",
 	})
 }

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // DropoutArgs are the arguments of dropout.
 type DropoutArgs struct {
@@ -52,6 +55,12 @@ var NativeDropout = define(Row{
 	Grad: func(b *Back) {
 		g := b.Grads[0]
 		b.Set(0, b.New(tensor.InFormat(g.Size, g.IsChannelsLast()), g.DType))
+	},
+	Eval: &Eval{
+		Forward: func(m Machine, c *Call) error { return m.Dropout(c.Out[0], c.Out[1], c.In[0], c.Args.(*DropoutArgs).P) },
+		Backward: func(m Machine, b *Back) error {
+			return m.Apply(kernel.MaskScale, b.Results[0], []*Tensor{b.Grads[0], b.SavedOut[1]}, 1/(1-b.Args.(*DropoutArgs).P))
+		},
 	},
 	Source: "aten/src/ATen/native/cuda/Dropout.cu",
 })

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // NoArgs is the argument struct of operators without arguments.
 type NoArgs struct{}
@@ -64,9 +67,9 @@ func gradMapSaved(b *Back) {
 }
 
 // unary defines a pointwise function of one tensor with a fused derivative.
-func unary(name, sig string, args any, save Save) *Row {
+func unary(name, sig string, args any, save Save, eval *Eval) *Row {
 	return define(Row{
-		Name: name, Sig: sig, Args: args, Run: mapOf, Save: []Save{save}, Grad: gradMap, Node: nodeName(name),
+		Name: name, Sig: sig, Args: args, Run: mapOf, Save: []Save{save}, Grad: gradMap, Eval: eval, Node: nodeName(name),
 		Source: "aten/src/ATen/native/cuda/Activation.cpp, UnaryOps.cpp; tools/autograd/derivatives.yaml",
 	})
 }
@@ -78,8 +81,8 @@ func inFloat32(r *Row) *Row {
 }
 
 // unarySaved is unary with gradMapSaved.
-func unarySaved(name, sig string, args any, save Save) *Row {
-	r := unary(name, sig, args, save)
+func unarySaved(name, sig string, args any, save Save, eval *Eval) *Row {
+	r := unary(name, sig, args, save, eval)
 	r.Grad = gradMapSaved
 	return r
 }
@@ -106,34 +109,52 @@ type SoftplusArgs struct {
 	Threshold float64 `arg:"threshold"`
 }
 
+// alpha is the number of elu and celu.
+var alpha = numbersOf(func(a *AlphaArgs) []float64 { return []float64{a.Alpha} })
+
+// evalGelu computes one of two functions.
+var evalGelu = func() *Eval {
+	exact, tanh := mapped(kernel.Gelu, kernel.GeluGrad, nil), mapped(kernel.GeluTanh, kernel.GeluTanhGrad, nil)
+	choose := func(args any) *Eval {
+		if a, _ := args.(*GeluArgs); a != nil && a.Approximate == "tanh" {
+			return tanh
+		}
+		return exact
+	}
+	return &Eval{
+		Forward:  func(m Machine, c *Call) error { return choose(c.Args).Forward(m, c) },
+		Backward: func(m Machine, b *Back) error { return choose(b.Args).Backward(m, b) },
+	}
+}()
+
 // The activations and other functions whose derivative is one kernel. What
 // they save decides what lives until the backward pass: the input, or the
 // result, which the next operator often shares.
 var (
-	Gelu        = unary("gelu", "F.gelu(input, *, approximate: str(none|tanh) = 'none')", &GeluArgs{}, In(0)).takes((*Call).floats)
-	Silu        = unary("silu", "F.silu(input)", nil, In(0)).takes((*Call).floats)
-	Mish        = unary("mish", "F.mish(input)", nil, In(0)).takes((*Call).floats)
-	Softplus    = inFloat32(unary("softplus", "F.softplus(input, beta: float = 1.0, threshold: float = 20.0)", &SoftplusArgs{}, In(0))).takes((*Call).floats)
-	Hardswish   = unary("hardswish", "F.hardswish(input)", nil, In(0)).takes((*Call).floats)
-	Hardsigmoid = unary("hardsigmoid", "F.hardsigmoid(input)", nil, In(0)).takes((*Call).floats)
-	Hardtanh    = unary("hardtanh", "F.hardtanh(input, min_val: float = -1.0, max_val: float = 1.0)", &RangeArgs{}, In(0))
-	Relu6       = unary("relu6", "F.relu6(input)", nil, In(0))
-	Elu         = unary("elu", "F.elu(input, alpha: float = 1.0)", &AlphaArgs{}, In(0)).takes((*Call).floats)
-	LeakyRelu   = unarySaved("leaky_relu", "F.leaky_relu(input, negative_slope: float = 0.01)", &SlopeArgs{}, In(0)).takes((*Call).floats)
+	Gelu        = unary("gelu", "F.gelu(input, *, approximate: str(none|tanh) = 'none')", &GeluArgs{}, In(0), evalGelu).takes((*Call).floats)
+	Silu        = unary("silu", "F.silu(input)", nil, In(0), mapped(kernel.Silu, kernel.SiluGrad, nil)).takes((*Call).floats)
+	Mish        = unary("mish", "F.mish(input)", nil, In(0), mish.eval()).takes((*Call).floats)
+	Softplus    = inFloat32(unary("softplus", "F.softplus(input, beta: float = 1.0, threshold: float = 20.0)", &SoftplusArgs{}, In(0), mapped(kernel.Softplus, kernel.SoftplusGrad, numbersOf(func(a *SoftplusArgs) []float64 { return []float64{a.Beta, a.Threshold} })))).takes((*Call).floats)
+	Hardswish   = unary("hardswish", "F.hardswish(input)", nil, In(0), mapped(kernel.Hardswish, kernel.HardswishGrad, nil)).takes((*Call).floats)
+	Hardsigmoid = unary("hardsigmoid", "F.hardsigmoid(input)", nil, In(0), mapped(kernel.Hardsigm, kernel.HardsigmGrad, nil)).takes((*Call).floats)
+	Hardtanh    = unary("hardtanh", "F.hardtanh(input, min_val: float = -1.0, max_val: float = 1.0)", &RangeArgs{}, In(0), mapped(kernel.Hardtanh, kernel.HardtanhGrad, numbersOf(func(a *RangeArgs) []float64 { return []float64{a.Min, a.Max} })))
+	Relu6       = unary("relu6", "F.relu6(input)", nil, In(0), mapped(kernel.Hardtanh, kernel.HardtanhGrad, func(any) []float64 { return []float64{0, 6} }))
+	Elu         = unary("elu", "F.elu(input, alpha: float = 1.0)", &AlphaArgs{}, In(0), mapped(kernel.Elu, kernel.EluGrad, alpha)).takes((*Call).floats)
+	LeakyRelu   = unarySaved("leaky_relu", "F.leaky_relu(input, negative_slope: float = 0.01)", &SlopeArgs{}, In(0), mapped(kernel.LeakyRelu, kernel.LeakyReluGrad, numbersOf(func(a *SlopeArgs) []float64 { return []float64{a.Slope} }))).takes((*Call).floats)
 
-	LogSigmoid = unary("log_sigmoid", "F.logsigmoid(input)", nil, In(0)).takes((*Call).floats)
+	LogSigmoid = unary("log_sigmoid", "F.logsigmoid(input)", nil, In(0), mapped(kernel.LogSigmoid, kernel.LogSigmoidGrad, nil)).takes((*Call).floats)
 
 	// Relu is at::relu: clamp_min forward, threshold_backward on the result.
-	Relu    = unarySaved("relu", "F.relu(input)", nil, Out(0))
-	Sigmoid = ofFloats(unary("sigmoid", "torch.sigmoid(input)", nil, Out(0)))
-	Tanh    = ofFloats(unary("tanh", "torch.tanh(input)", nil, Out(0)))
+	Relu    = unarySaved("relu", "F.relu(input)", nil, Out(0), mapped(kernel.Relu, kernel.ReluGrad, nil))
+	Sigmoid = ofFloats(unary("sigmoid", "torch.sigmoid(input)", nil, Out(0), mapped(kernel.Sigmoid, kernel.SigmoidGrad, nil)))
+	Tanh    = ofFloats(unary("tanh", "torch.tanh(input)", nil, Out(0), mapped(kernel.Tanh, kernel.TanhGrad, nil)))
 )
 
 // inPlace defines the in-place form of a pointwise function. Its derivative
 // has the type of the out-of-place one.
 func inPlace(of *Row, grad func(*Back)) *Row {
 	return define(Row{
-		Name: of.Name + "_", Of: of, Args: of.Args, Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Grad: grad, Node: of.Node,
+		Name: of.Name + "_", Of: of, Args: of.Args, Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Grad: grad, Eval: of.Eval, Node: of.Node,
 		Source: "tools/autograd/derivatives.yaml: the in-place forms that save their result",
 	})
 }
@@ -142,18 +163,18 @@ func inPlace(of *Row, grad func(*Back)) *Row {
 var (
 	ReluInPlace      = inPlace(Relu, gradMapSaved)
 	LeakyReluInPlace = inPlace(LeakyRelu, gradMapSaved)
-	EluInPlace       = inPlace(Elu, gradMap)
+	EluInPlace       = inPlace(Elu, gradMap).evaluated(eluOfResult.eval())
 )
 
 // Exp saves its result; the derivative is one multiplication.
 var Exp = define(Row{
-	Name: "exp", Sig: "torch.exp(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "ExpBackward0",
+	Name: "exp", Eval: mapped(kernel.Exp, kernel.Mul, nil), Sig: "torch.exp(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "ExpBackward0",
 	Grad: gradMap,
 })
 
 // Rsqrt's derivative is -0.5 * grad * result.pow(3).
 var Rsqrt = define(Row{
-	Name: "rsqrt", Sig: "torch.rsqrt(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "RsqrtBackward0",
+	Name: "rsqrt", Eval: mapped(kernel.Rsqrt, kernel.RsqrtGrad, nil), Sig: "torch.rsqrt(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "RsqrtBackward0",
 	Grad: func(b *Back) {
 		half := b.Local(b.Do1(MulScalar, nil, b.Grads[0]))
 		cube := b.Local(b.NewLike(b.SavedOut[0]))
@@ -165,17 +186,17 @@ var Rsqrt = define(Row{
 // Sqrt and log.
 var (
 	Sqrt = define(Row{
-		Name: "sqrt", Sig: "torch.sqrt(input)", Run: floatMap, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
+		Name: "sqrt", Eval: mapped(kernel.Sqrt, kernel.SqrtGrad, nil), Sig: "torch.sqrt(input)", Run: floatMap, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
 	})
 	Log = define(Row{
-		Name: "log", Sig: "torch.log(input)", Cast: CastFP32, Run: floatMap, Save: []Save{In(0)}, Node: "LogBackward0",
+		Name: "log", Eval: mapped(kernel.Log, kernel.Div, nil), Sig: "torch.log(input)", Cast: CastFP32, Run: floatMap, Save: []Save{In(0)}, Node: "LogBackward0",
 		Grad: gradMap, // grad.div(self)
 	})
 	Neg = define(Row{
-		Name: "neg", Sig: "torch.neg(input)", Run: mapOf, Node: "NegBackward0", Grad: gradMap,
+		Name: "neg", Eval: evalNeg, Sig: "torch.neg(input)", Run: mapOf, Node: "NegBackward0", Grad: gradMap,
 	})
 	Abs = define(Row{
-		Name: "abs", Sig: "torch.abs(input)", Run: func(c *Call) {
+		Name: "abs", Eval: mapped(kernel.Abs, kernel.AbsGrad, nil), Sig: "torch.abs(input)", Run: func(c *Call) {
 			mapOf(c)
 			c.filled(c.In[0].DType)
 		}, Save: []Save{In(0)}, Node: "AbsBackward0",
@@ -185,14 +206,14 @@ var (
 		},
 	})
 	Sin = define(Row{
-		Name: "sin", Sig: "torch.sin(input)", Run: floatMap, Save: []Save{In(0)}, Node: "SinBackward0",
+		Name: "sin", Eval: mapped(kernel.Sin, kernel.SinGrad, nil), Sig: "torch.sin(input)", Run: floatMap, Save: []Save{In(0)}, Node: "SinBackward0",
 		Grad: func(b *Back) { // grad * self.cos()
 			cos := b.Local(b.NewLike(b.SavedIn[0]))
 			b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], cos))
 		},
 	})
 	Cos = define(Row{
-		Name: "cos", Sig: "torch.cos(input)", Run: floatMap, Save: []Save{In(0)}, Node: "CosBackward0",
+		Name: "cos", Eval: mapped(kernel.Cos, kernel.CosGrad, nil), Sig: "torch.cos(input)", Run: floatMap, Save: []Save{In(0)}, Node: "CosBackward0",
 		Grad: func(b *Back) { // grad * -self.sin()
 			sin := b.Local(b.NewLike(b.SavedIn[0]))
 			neg := b.Local(b.NewLike(sin))
@@ -204,4 +225,10 @@ var (
 func gradSqrt(b *Back) { // grad / (2 * result)
 	two := b.Local(b.Do1(MulScalar, nil, b.SavedOut[0]))
 	b.Set(0, b.Do1(DivTensor, nil, b.Grads[0], two))
+}
+
+// evalNeg is linear: its derivative is it again.
+var evalNeg = &Eval{
+	Forward:  func(m Machine, c *Call) error { return m.Apply(kernel.Affine, c.Target(), c.In[:1], -1, 0) },
+	Backward: func(m Machine, b *Back) error { return m.Apply(kernel.Affine, b.Results[0], b.Grads[:1], -1, 0) },
 }

@@ -81,7 +81,7 @@ func (p *formulaParser) atom() *formula {
 
 func (p *formulaParser) name() string {
 	n := 0
-	for n < len(p.text) && (p.text[n] >= 'a' && p.text[n] <= 'z' || p.text[n] == '_' || n > 0 && p.text[n] >= '0' && p.text[n] <= '9') {
+	for n < len(p.text) && (p.text[n] >= 'a' && p.text[n] <= 'z' || p.text[n] >= 'A' && p.text[n] <= 'Z' || p.text[n] == '_' || n > 0 && p.text[n] >= '0' && p.text[n] <= '9') {
 		n++
 	}
 	s := p.text[:n]
@@ -116,7 +116,7 @@ func (f *formula) uses(name string) bool {
 
 // operands are the names that formulas use, with the inputs' indices; an
 // operator of three tensors calls them as torch.addcmul does.
-var operands = map[string]int{"self": 0, "other": 1, "tensor1": 1, "tensor2": 2}
+var operands = map[string]int{"self": 0, "other": 1, "end": 1, "tensor1": 1, "tensor2": 2, "weight": 2}
 
 // value computes the formula: a tensor, or nil for a number. What it makes is a
 // local of the row.

@@ -39,6 +39,9 @@ type ScatterArgs struct {
 	Src Number `arg:"src"`
 }
 
+// Along is the dimension.
+func (a *ScatterArgs) Along() int { return a.Dim }
+
 // runScatter is a row-major copy with some elements replaced.
 func runScatter(c *Call) {
 	x := c.In[0]

@@ -9,6 +9,9 @@ type IndexFillArgs struct {
 	Alpha float64 `arg:"alpha"`
 }
 
+// Along is the dimension.
+func (a *IndexFillArgs) Along() int { return a.Dim }
+
 // indexVector is indexDim for an index that must have one dimension.
 func (c *Call) indexVector(x, idx *Tensor, dim int) int {
 	d := c.indexDim(x, idx, dim)

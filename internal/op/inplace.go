@@ -4,7 +4,7 @@ package op
 // derivative needs what was overwritten: autograd clones the input first.
 func inPlaceOriginal(of *Row, grad func(*Back)) *Row {
 	return define(Row{
-		Name: of.Name + "_", Of: of, Args: of.Args, Run: func(*Call) {}, InPlace: true, Save: []Save{In(0)}, Grad: grad, Node: of.Node,
+		Name: of.Name + "_", Of: of, Args: of.Args, Run: func(*Call) {}, InPlace: true, Save: []Save{In(0)}, Grad: grad, Eval: of.Eval, Node: of.Node,
 		Source: "tools/autograd/derivatives.yaml: no formula of its own in terms of the result; gen_variable_type.py: original_self",
 	})
 }

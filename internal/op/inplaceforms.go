@@ -9,7 +9,7 @@ package op
 func inPlaceForm(of *Row) *Row {
 	return define(Row{
 		Name: of.Name + "_", Of: of, Args: of.Args, Run: func(c *Call) { c.fitsInPlace(of) }, InPlace: true,
-		Save: of.Save, Grad: of.Grad, Node: of.Node, Source: of.Source,
+		Save: of.Save, Grad: of.Grad, Eval: of.Eval, Node: of.Node, Source: of.Source,
 	})
 }
 

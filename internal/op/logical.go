@@ -1,26 +1,30 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // truth defines an operator on any types whose result is bool.
-func truth(name, params string) *Row {
-	return define(Row{Name: name, Sig: "torch." + name + params, Run: func(c *Call) {
+func truth(name, params string, of elements) *Row {
+	return define(Row{Name: name, Eval: of.eval(), Sig: "torch." + name + params, Run: func(c *Call) {
 		c.Return(c.New(c.elementwise(c.In...), tensor.Bool))
 	}})
 }
 
 // The operators of truth.
 var (
-	LogicalAnd = truth("logical_and", "(input, other)")
-	LogicalOr  = truth("logical_or", "(input, other)")
-	LogicalXor = truth("logical_xor", "(input, other)")
-	LogicalNot = truth("logical_not", "(input)")
-	IsNaN      = truth("isnan", "(input)")
+	LogicalAnd = truth("logical_and", "(input, other)", two(func(a, b float64) float64 { return is(a != 0 && b != 0) }))
+	LogicalOr  = truth("logical_or", "(input, other)", two(func(a, b float64) float64 { return is(a != 0 || b != 0) }))
+	LogicalXor = truth("logical_xor", "(input, other)", two(func(a, b float64) float64 { return is((a != 0) != (b != 0)) }))
+	LogicalNot = truth("logical_not", "(input)", single(func(x float64) float64 { return is(x == 0) }))
+	IsNaN      = truth("isnan", "(input)", single(func(x float64) float64 { return is(math.IsNaN(x)) }))
 )
 
 // larger defines maximum or minimum. Where both sides are equal each gets half
 // of the gradient.
-func larger(name, node string) *Row {
+func larger(name, node string, first func(a, b float64) bool) *Row {
 	return define(Row{
 		Name: name, Sig: "torch." + name + "(input, other)", Run: func(c *Call) {
 			c.Return(c.New(c.elementwise(c.In...), resultType(c.In[0], c.In[1], Number{})))
@@ -41,14 +45,38 @@ func larger(name, node string) *Row {
 				b.DropTo(mark)
 			}
 		},
+		Eval: two(func(a, b float64) float64 { return extremeOf(a, b, first(a, b)) },
+			func(x [3]float64, _, _ float64) float64 { return share(!first(x[1], x[0]), x[0], x[1]) },
+			func(x [3]float64, _, _ float64) float64 { return share(!first(x[0], x[1]), x[0], x[1]) }).eval(),
 		Source: "tools/autograd/derivatives.yaml: maximum, minimum",
 	})
 }
 
 var (
-	Maximum = larger("maximum", "MaximumBackward0")
-	Minimum = larger("minimum", "MinimumBackward0")
+	Maximum = larger("maximum", "MaximumBackward0", func(a, b float64) bool { return a > b })
+	Minimum = larger("minimum", "MinimumBackward0", func(a, b float64) bool { return a < b })
 )
+
+// share is the part of the gradient that an operand of maximum or minimum gets.
+func share(wins bool, a, b float64) float64 {
+	if a == b {
+		return 0.5
+	}
+	return is(wins)
+}
+
+// extremeOf keeps a NaN.
+func extremeOf(a, b float64, first bool) float64 {
+	switch {
+	case math.IsNaN(a):
+		return a
+	case math.IsNaN(b):
+		return b
+	case first:
+		return a
+	}
+	return b
+}
 
 // The square and the reciprocal.
 var (
@@ -65,6 +93,7 @@ var (
 			neg := b.Local(b.NewLike(b.Grads[0]))
 			b.Set(0, b.Do1(MulTensor, nil, neg, square))
 		},
+		Eval:   single(func(x float64) float64 { return 1 / x }).derived([3]*formula{parseFormula("-grad * (result * result)")}),
 		Source: "tools/autograd/derivatives.yaml: reciprocal",
 	})
 )

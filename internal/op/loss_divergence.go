@@ -1,5 +1,7 @@
 package op
 
+import "math"
+
 // KLDiv is the divergence of the input, which is in logarithms, from the
 // target. F.kl_div divides the sum by the batch itself for "batchmean".
 var KLDivFunction = define(Row{
@@ -43,9 +45,28 @@ var klDiv = define(Row{
 	Source: "aten/src/ATen/native/Loss.cpp: kl_div",
 })
 
-// xlogy is x * log(y), and 0 where x is.
+var evalXlogy = two(
+	func(x, y float64) float64 {
+		switch {
+		case math.IsNaN(y):
+			return y
+		case x == 0:
+			return 0
+		}
+		return x * math.Log(y)
+	},
+	func(x [3]float64, _, _ float64) float64 {
+		if x[0] == 0 && x[1] <= 0 {
+			return 0
+		}
+		return math.Log(x[1])
+	},
+	func(x [3]float64, _, _ float64) float64 { return x[0] / x[1] },
+).eval()
+
+// Xlogy is x * log(y), and 0 where x is, unless y is no number.
 var Xlogy = define(Row{
-	Name: "xlogy", Run: func(c *Call) { c.Return(c.New(c.elementwise(c.In...), resultType(c.In[0], c.In[1], Number{}))) },
+	Name: "xlogy", Eval: evalXlogy, Run: func(c *Call) { c.Return(c.New(c.elementwise(c.In...), resultType(c.In[0], c.In[1], Number{}))) },
 	Save: []Save{In(1), In(0)}, Node: "XlogyBackward0",
 	Grad: func(b *Back) {
 		x, y, g := b.SavedIn[0], b.SavedIn[1], b.Grads[0]

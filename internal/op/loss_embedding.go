@@ -1,5 +1,7 @@
 package op
 
+import "github.com/memplan/memplan/internal/kernel"
+
 // The losses of distances between embeddings. Both are made of operators in
 // C++; what an expression makes goes in reverse order at its end.
 var (
@@ -115,6 +117,6 @@ func cosineEmbeddingLoss(c *Call) {
 
 var (
 	SqrtOfLoss = define(Row{
-		Name: "sqrt_.loss", Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
+		Name: "sqrt_.loss", Eval: mapped(kernel.Sqrt, kernel.SqrtGrad, nil), Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
 	})
 )

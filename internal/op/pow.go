@@ -1,6 +1,11 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // PowArgs is the exponent of pow where it is a number.
 type PowArgs struct {
@@ -24,6 +29,7 @@ var PowScalar = define(Row{
 		c.convertedMap(weak(c.In[0].DType, c.Args.(*PowArgs).Exponent))
 	},
 	Save: []Save{In(0)}, Node: "PowBackward0", Grad: gradPow,
+	Eval:   mapped(kernel.PowScalar, kernel.PowScalarGrad, numbersOf(func(a *PowArgs) []float64 { return []float64{a.Exponent.Value} })),
 	Source: "aten/src/ATen/native/Pow.cpp: pow_Tensor_Scalar; torch/csrc/autograd/FunctionsManual.cpp: pow_backward",
 })
 
@@ -69,6 +75,19 @@ var PowTensor = define(Row{
 			b.DropTo(mark)
 		}
 	},
+	Eval: two(math.Pow,
+		func(x [3]float64, _, _ float64) float64 {
+			if x[1] == 0 {
+				return 0
+			}
+			return x[1] * math.Pow(x[0], x[1]-1)
+		},
+		func(x [3]float64, y, _ float64) float64 {
+			if x[0] == 0 && x[1] >= 0 {
+				return 0
+			}
+			return y * math.Log(x[0])
+		}).eval(),
 	Source: "torch/csrc/autograd/FunctionsManual.cpp: pow_backward_self, pow_backward_exponent",
 })
 
@@ -102,5 +121,15 @@ var PowBase = define(Row{
 		b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], factor))
 		b.DropTo(mark)
 	},
+	Eval: elements{
+		of: func(x [3]float64, base float64) float64 { return math.Pow(base, x[0]) },
+		slopes: []slope{func(x [3]float64, y, base float64) float64 {
+			if base == 0 && x[0] >= 0 {
+				return 0
+			}
+			return y * math.Log(base)
+		}},
+		param: func(args any) float64 { return args.(*PowBaseArgs).Base.Value },
+	}.eval(),
 	Source: "aten/src/ATen/native/Pow.cpp: TORCH_META_FUNC2(pow, Scalar); torch/csrc/autograd/FunctionsManual.cpp: pow_backward_exponent",
 })

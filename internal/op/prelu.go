@@ -35,5 +35,20 @@ var PreluKernel = define(Row{
 			b.Set(i, b.New(l, b.Grads[0].DType))
 		}
 	},
+	Eval: two(
+		func(x, w float64) float64 {
+			if x > 0 {
+				return x
+			}
+			return w * x
+		},
+		func(x [3]float64, _, _ float64) float64 {
+			if x[0] > 0 {
+				return 1
+			}
+			return x[1]
+		},
+		func(x [3]float64, _, _ float64) float64 { return x[0] * is(!(x[0] > 0)) },
+	).eval(),
 	Source: "aten/src/ATen/native/Activation.cpp: _prelu_kernel_backward",
 })

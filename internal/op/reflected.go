@@ -39,5 +39,6 @@ var Rsub = define(Row{
 			b.Set(0, b.NewLike(b.Grads[0]))
 		}
 	},
+	Eval:   two(func(a, b float64) float64 { return b - a }, func([3]float64, float64, float64) float64 { return -1 }, one).eval(),
 	Source: "aten/src/ATen/native/BinaryOps.cpp: rsub",
 })

@@ -67,6 +67,10 @@ type Row struct {
 	// derivative, whose results never require grad.
 	Grad func(b *Back)
 
+	// Eval is how values are computed; nil for what is made of other operators, and
+	// for views.
+	Eval *Eval
+
 	// Last are inputs, in order, that come behind all others in PyTorch's
 	// signature: their gradients are handed on last.
 	Last []int

@@ -60,6 +60,12 @@ func (r *Row) takes(check func(*Call)) *Row {
 	return r
 }
 
+// evaluated sets how values are computed.
+func (r *Row) evaluated(e *Eval) *Row {
+	r.Eval = e
+	return r
+}
+
 // runs sets a Run that calls the row itself, as derive.
 func (r *Row) runs(run func(*Call)) *Row {
 	r.Run = run

@@ -234,6 +234,9 @@ type DimArgs struct {
 	Dim int `arg:"dim"`
 }
 
+// Along is the dimension.
+func (a *DimArgs) Along() int { return a.Dim }
+
 // Unsqueeze inserts a dimension of size 1, Squeeze drops one.
 var (
 	Unsqueeze = define(Row{

@@ -64,6 +64,12 @@ var WhereSelf = define(Row{
 		c.Return(c.New(c.elementwise(cond, x, y), d))
 	},
 	Save: []Save{In(0)}, Node: "WhereBackward0",
+	Eval: elements{of: func(x [3]float64, _ float64) float64 {
+		if x[0] != 0 {
+			return x[1]
+		}
+		return x[2]
+	}}.eval().inParts(),
 	Source: "tools/autograd/derivatives.yaml: where.self",
 })
 

@@ -49,31 +49,6 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestSpecialFunctions holds functions that Go's library lacks against values of
-// scipy.special.
-func TestSpecialFunctions(t *testing.T) {
-	for _, c := range []struct {
-		name      string
-		got, want float64
-	}{
-		{"digamma(1)", digamma(1), -0.5772156649015329},
-		{"digamma(0.1)", digamma(0.1), -10.423754940411076},
-		{"digamma(-1.5)", digamma(-1.5), 0.7031566406452432},
-		{"digamma(25)", digamma(25), 3.198742512851974}, // the 24th harmonic number less that of Euler
-		{"trigamma(1)", trigamma(1), math.Pi * math.Pi / 6},
-		{"trigamma(0.5)", trigamma(0.5), math.Pi * math.Pi / 2},
-		{"trigamma(-0.5)", trigamma(-0.5), math.Pi*math.Pi/2 + 4},
-		{"floor_divide(-7, 2)", floorDivide(-7, 2), -4},
-		{"floor_divide(7, -2)", floorDivide(7, -2), -4},
-		{"remainder(-7, 2)", remainder(-7, 2), 1},
-		{"remainder(7, -2)", remainder(7, -2), -1},
-	} {
-		if math.Abs(c.got-c.want) > 1e-12*max(1, math.Abs(c.want)) {
-			t.Errorf("%s is %.16g, not %.16g", c.name, c.got, c.want)
-		}
-	}
-}
-
 // TestRandomStatistics checks that what dropout multiplies with has the mean and the
 // share of zeros that it must.
 func TestRandomStatistics(t *testing.T) {

@@ -108,7 +108,9 @@ var bounded = []struct {
 func classesOf(c *op.Call) int64 { return c.In[0].Dim(min(1, c.In[0].Rank()-1)) }
 
 // alongDim is the size of the dimension that an operator is told.
-func alongDim(c *op.Call) int64 { return c.In[0].Dim(dim(arg(c.Args, "dim").(int), c.In[0].Rank())) }
+func alongDim(c *op.Call) int64 {
+	return c.In[0].Dim(dim(c.Args.(interface{ Along() int }).Along(), c.In[0].Rank()))
+}
 
 func (p *probe) Forward(c *op.Call) error {
 	for _, b := range bounded {

@@ -16,14 +16,15 @@ type row struct {
 	aliased  bool // it writes where an input lies, though it is not in place
 }
 
-// rows is the table.
+// rows are the operators that are computed here; the others say how in the table of
+// operators (op.Row.Eval).
 var rows = func() map[*op.Row]row {
 	all := map[*op.Row]row{}
-	for _, t := range []map[*op.Row]row{mapRows, binaryRows, copyRows, reduceRows, productRows, normRows, imageRows, lossRows, lookupRows, attentionRows,
-		functionRows, functionsRows, linearRows, resampleRows, gridRows, orderRows, statisticRows, scatterRows, criterionRows, ctcRows, recurrentRows,
+	for _, t := range []map[*op.Row]row{copyRows, reduceRows, productRows, normRows, imageRows, lossRows, lookupRows, attentionRows,
+		linearRows, resampleRows, gridRows, orderRows, statisticRows, scatterRows, criterionRows, ctcRows, recurrentRows,
 		windowRows, randomRows, moreRows, encoderRows, quantizedRows} {
 		for r, is := range t {
-			if _, twice := all[r]; twice || r == nil {
+			if _, twice := all[r]; twice || r == nil || r.Eval != nil {
 				panic("runtime: an operator is computed twice, or there is none")
 			}
 			all[r] = is
@@ -38,11 +39,23 @@ func rowOf(r *op.Row) (row, bool) {
 	if r.Same != nil {
 		r = r.Same
 	}
+	if e := r.Eval; e != nil {
+		return evaluated(e), true
+	}
 	out, ok := rows[r]
 	if !ok && r.InPlace && r.Of != nil {
 		out, ok = rows[r.Of]
 	}
 	return out, ok
+}
+
+// evaluated is an operator that says itself how it is computed.
+func evaluated(e *op.Eval) row {
+	r := row{forward: func(x *Executor, c *op.Call) error { return e.Forward(x, c) }, composed: e.InParts}
+	if e.Backward != nil {
+		r.backward = func(x *Executor, b *op.Back) error { return e.Backward(x, b) }
+	}
+	return r
 }
 
 // composedViews are views whose derivative is made of operators; that of the

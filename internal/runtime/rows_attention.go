@@ -17,13 +17,12 @@ func (x *Executor) lse(t *op.Tensor, length int64) kernel.Tensor {
 }
 
 func attentionNumbers(args any, width int64) (causal int64, scale, p float64) {
-	on, _ := arg(args, "is_causal").(bool)
-	scale, ok := number(args, "scale")
-	if !ok {
-		scale = 1 / math.Sqrt(float64(width))
+	a := args.(interface{ Attention() *op.SDPAArgs }).Attention()
+	scale = 1 / math.Sqrt(float64(width))
+	if a.Scale != nil {
+		scale = *a.Scale
 	}
-	p, _ = number(args, "dropout_p")
-	return flag(on), scale, p
+	return flag(a.IsCausal), scale, a.DropoutP
 }
 
 // attention is a fused one, whose rows differ in what they allocate. The seed of

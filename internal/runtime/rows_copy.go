@@ -29,10 +29,10 @@ func drawn(next func(*stream) float64) row {
 func triangle(k *kernel.Kernel) row {
 	return row{
 		forward: func(x *Executor, c *op.Call) error {
-			return x.launch(k, x.operands(target(c), c.In[0]), []int64{arg(c.Args, "diagonal").(int64)})
+			return x.launch(k, x.operands(target(c), c.In[0]), []int64{c.Args.(*op.DiagonalArgs).Diagonal})
 		},
 		backward: func(x *Executor, b *op.Back) error {
-			return x.launch(k, x.operands(b.Results[0], b.Grads[0]), []int64{arg(b.Args, "diagonal").(int64)})
+			return x.launch(k, x.operands(b.Results[0], b.Grads[0]), []int64{b.Args.(*op.DiagonalArgs).Diagonal})
 		},
 	}
 }

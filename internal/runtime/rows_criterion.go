@@ -18,7 +18,14 @@ type criterion struct {
 // reduce says by what the sum of so many elements is multiplied; whole reports
 // whether there is one.
 func reduce(args any, n int) (scale float64, whole bool) {
-	switch arg(args, "reduction") {
+	reduction := ""
+	switch a := args.(type) {
+	case *op.LossArgs:
+		reduction = a.Reduction
+	case *op.MarginArgs:
+		reduction = a.Reduction
+	}
+	switch reduction {
 	case "mean":
 		return 1 / float64(n), true
 	case "sum":

@@ -301,10 +301,7 @@ var linearRows = map[*op.Row]row{
 
 var constantPad = linear{
 	entries: moved(0, padded).entries,
-	fill: func(args any) float64 {
-		v, _ := number(args, "value")
-		return v
-	},
+	fill:    func(args any) float64 { return args.(*op.PadArgs).Value },
 }
 
 // unpooled puts the input where the indices of a pooling say, in planes of n

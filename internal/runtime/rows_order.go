@@ -145,7 +145,7 @@ func ranking(k func(args any, row []float64) int) row {
 func running(f func(sum, x float64) float64) func(a *aside, c *op.Call) {
 	return func(a *aside, c *op.Call) {
 		x := a.get(c.In[0])
-		lanes(x.size, dim(arg(c.Args, "dim").(int), len(x.size)), func(_, at, step, n int) {
+		lanes(x.size, dim(c.Args.(*op.CumsumArgs).Dim, len(x.size)), func(_, at, step, n int) {
 			for i := 1; i < n; i++ {
 				x.v[at+i*step] = f(x.v[at+(i-1)*step], x.v[at+i*step])
 			}
@@ -239,16 +239,13 @@ func search(boundaries, values int) row {
 	}, nil)
 }
 
-// byDim is the dimension of an operator whose argument dim is an int.
-func byDim(args any) int { return arg(args, "dim").(int) }
-
 // orderRows sort, pick, search and add up along a dimension.
 var orderRows = map[*op.Row]row{
 	op.Max.Along: extremes(true), op.Min.Along: extremes(false), op.Max.Arg: argExtreme(true), op.Min.Arg: argExtreme(false),
-	op.Sort: picking(byDim, func(args any, x *array, d int, f func(lane, at, step int, chosen []int)) {
+	op.Sort: picking(func(args any) int { return args.(*op.SortArgs).Dim }, func(args any, x *array, d int, f func(lane, at, step int, chosen []int)) {
 		ranked(x, d, args.(*op.SortArgs).Descending, f)
 	}),
-	op.Topk: picking(byDim, func(args any, x *array, d int, f func(lane, at, step int, chosen []int)) {
+	op.Topk: picking(func(args any) int { return args.(*op.TopkArgs).Dim }, func(args any, x *array, d int, f func(lane, at, step int, chosen []int)) {
 		ranked(x, d, args.(*op.TopkArgs).Largest, f)
 	}),
 	op.Kthvalue: ranking(func(args any, _ []float64) int { return int(args.(*op.ExtremeArgs).K) - 1 }),

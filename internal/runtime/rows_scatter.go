@@ -27,13 +27,13 @@ func scattered(a *aside, size []int, d int, index *array, source []int, f func(i
 func scatter(add bool) row {
 	return asideRow(func(a *aside, c *op.Call) {
 		x, index, src := a.get(c.In[0]), a.get(c.In[1]), a.get(optional(c.In, 2))
-		fixed, _ := number(c.Args, "src")
+		args := c.Args.(*op.ScatterArgs)
 		var size []int
 		if src != nil {
 			size = src.size
 		}
-		scattered(a, x.size, dim(c.Args.(*op.ScatterArgs).Dim, len(x.size)), index, size, func(_, from, to int) {
-			v := fixed
+		scattered(a, x.size, dim(args.Dim, len(x.size)), index, size, func(_, from, to int) {
+			v := args.Src.Value
 			if src != nil {
 				v = src.v[from]
 			}
@@ -121,7 +121,10 @@ func (x *Executor) fillMasked(y, t, mask *op.Tensor, v float64) error {
 func maskedFill(x *Executor, c *op.Call) error {
 	value := optional(c.In, 2)
 	if value == nil {
-		v, _ := number(c.Args, "value")
+		v := 0.0
+		if a, is := c.Args.(*op.FillValueArgs); is {
+			v = a.Value.Value
+		}
 		return x.fillMasked(target(c), c.In[0], c.In[1], v)
 	}
 	return x.aside(func(a *aside) {

@@ -1,0 +1,286 @@
+package op
+
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Eval is how the values of a primitive are computed, for what executes a job. It
+// stands in the row beside what the row allocates, saves and derives.
+type Eval struct {
+	// Forward computes the results, which Run has allocated.
+	Forward func(m Machine, c *Call) error
+	// Backward computes the gradients, which Grad has allocated; nil where there is
+	// no derivative.
+	Backward func(m Machine, b *Back) error
+	// InParts says that the derivative is the operators of which Grad makes it, which
+	// are computed one by one.
+	InParts bool
+}
+
+// Machine is what computes values.
+type Machine interface {
+	// Apply runs a kernel over elements; operands are broadcast to the result.
+	Apply(k *kernel.Kernel, y *Tensor, in []*Tensor, numbers ...float64) error
+	// Wanted is the gradient of input i where it is to be computed: nil if nobody
+	// wants it, or if it is the incoming one, handed on.
+	Wanted(b *Back, i int) *Tensor
+	// Dropout drops elements of x with probability p and keeps which ones.
+	Dropout(y, mask, x *Tensor, p float64) error
+	// Aside computes with arrays, on the host: what is rare.
+	Aside(f func(a Arrays)) error
+}
+
+// Arrays reads and writes tensors as arrays in row-major order.
+type Arrays interface {
+	// Wanted is that of the machine.
+	Wanted(b *Back, i int) *Tensor
+	// Get reads a tensor; nil is nil.
+	Get(t *Tensor) []float64
+	// Like reads a tensor as it is broadcast to a size; nil is nil.
+	Like(t *Tensor, size tensor.Dims) []float64
+	// Put writes a tensor; nil is nothing.
+	Put(t *Tensor, v []float64)
+	// PutSummed writes v, which has a size, into a tensor that was broadcast to it.
+	PutSummed(t *Tensor, v []float64, size tensor.Dims)
+}
+
+// Target is where a row writes its first result.
+func (c *Call) Target() *Tensor {
+	if c.Row.InPlace {
+		return c.In[0]
+	}
+	return c.Out[0]
+}
+
+// kept is the first tensor that was saved: the input, or in its place the result.
+func (b *Back) kept() *Tensor {
+	if len(b.SavedIn) > 0 && b.SavedIn[0] != nil {
+		return b.SavedIn[0]
+	}
+	return b.SavedOut[0]
+}
+
+// numbers are the numbers of a row, made of its arguments.
+type numbers func(args any) []float64
+
+// of makes numbers of arguments of one type.
+func numbersOf[A any](f func(a *A) []float64) numbers {
+	return func(args any) []float64 { return f(args.(*A)) }
+}
+
+func (n numbers) of(args any) []float64 {
+	if n == nil {
+		return nil
+	}
+	return n(args)
+}
+
+// mapped is an operator that is one kernel of its input; its derivative is one of the
+// gradient and what was saved.
+func mapped(forward, backward *kernel.Kernel, n numbers) *Eval {
+	return &Eval{
+		Forward: func(m Machine, c *Call) error { return m.Apply(forward, c.Target(), c.In[:1], n.of(c.Args)...) },
+		Backward: func(m Machine, b *Back) error {
+			return m.Apply(backward, b.Results[0], []*Tensor{b.Grads[0], b.kept()}, n.of(b.Args)...)
+		},
+	}
+}
+
+// aside is an operator that is computed with arrays. Without a backward it has no
+// derivative.
+func aside(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *Eval {
+	e := &Eval{Forward: func(m Machine, c *Call) error { return m.Aside(func(a Arrays) { forward(a, c) }) }}
+	if backward != nil {
+		e.Backward = func(m Machine, b *Back) error { return m.Aside(func(a Arrays) { backward(a, b) }) }
+	}
+	return e
+}
+
+// inParts has the derivative that Grad makes of further operators.
+func (e *Eval) inParts() *Eval {
+	e.InParts = true
+	return e
+}
+
+// element is a function of single elements x of one tensor, with the numbers p of the
+// operator, whose slope is computed from x or, where autograd keeps that, from the
+// result y; the other one is NaN. Without a slope there is no derivative.
+type element struct {
+	of    func(x float64, p []float64) float64
+	slope func(x, y float64, p []float64) float64
+	numbers
+}
+
+func (f element) eval() *Eval {
+	var backward func(a Arrays, b *Back)
+	if f.slope != nil {
+		backward = func(a Arrays, b *Back) {
+			y := a.Wanted(b, 0)
+			if y == nil {
+				return
+			}
+			p, g := f.numbers.of(b.Args), a.Like(b.Grads[0], y.Size)
+			x, r := a.Like(first(b.SavedIn), y.Size), a.Like(first(b.SavedOut), y.Size)
+			out := make([]float64, len(g))
+			for i := range out {
+				out[i] = scaled(g[i], f.slope(item(x, i), item(r, i), p))
+			}
+			a.Put(y, out)
+		}
+	}
+	return aside(func(a Arrays, c *Call) {
+		p, x := f.numbers.of(c.Args), a.Get(c.In[0])
+		out := make([]float64, len(x))
+		for i, v := range x {
+			out[i] = f.of(v, p)
+		}
+		a.Put(c.Target(), out)
+	}, backward)
+}
+
+// level is the slope of a step.
+func level(_, _ float64, _ []float64) float64 { return 0 }
+
+// elements is a function of single elements x of several tensors, which are
+// broadcast; a number among the arguments stands for a tensor. slopes are the
+// derivatives by each input, from what autograd keeps: the inputs, and the result y;
+// what is not there is NaN.
+type elements struct {
+	of     func(x [3]float64, p float64) float64
+	slopes []func(x [3]float64, y, p float64) float64
+	number func(args any) Number // what stands in the place of input at
+	at     int
+	param  func(args any) float64 // a further number
+}
+
+func (f *elements) p(args any) float64 {
+	if f.param == nil {
+		return 0
+	}
+	return f.param(args)
+}
+
+// operands reads inputs as they are broadcast to a size.
+func (f *elements) operands(a Arrays, args any, ts []*Tensor, size tensor.Dims) func(i int) [3]float64 {
+	var v [3][]float64
+	for i := range min(len(ts), len(v)) {
+		v[i] = a.Like(ts[i], size)
+	}
+	var fixed Number
+	if f.number != nil {
+		fixed = f.number(args)
+	}
+	return func(i int) (x [3]float64) {
+		for k := range x {
+			x[k] = item(v[k], i)
+		}
+		if fixed.Set && v[f.at] == nil {
+			x[f.at] = fixed.Value
+		}
+		return x
+	}
+}
+
+func (f elements) eval() *Eval {
+	var backward func(a Arrays, b *Back)
+	if f.slopes != nil {
+		backward = func(a Arrays, b *Back) {
+			size := b.OutM[0].Size
+			p, g, x, y := f.p(b.Args), a.Like(b.Grads[0], size), f.operands(a, b.Args, b.SavedIn, size), a.Like(first(b.SavedOut), size)
+			for k := range b.Results {
+				r := a.Wanted(b, k)
+				if r == nil {
+					continue
+				}
+				out := make([]float64, len(g))
+				for i := range out {
+					out[i] = scaled(g[i], f.slopes[k](x(i), item(y, i), p))
+				}
+				a.PutSummed(r, out, size)
+			}
+		}
+	}
+	return aside(func(a Arrays, c *Call) {
+		y := c.Target()
+		p, x := f.p(c.Args), f.operands(a, c.Args, c.In, y.Size)
+		out := make([]float64, y.Numel())
+		for i := range out {
+			out[i] = f.of(x(i), p)
+		}
+		a.Put(y, out)
+	}, backward)
+}
+
+// slope is one by an input.
+type slope = func(x [3]float64, y, p float64) float64
+
+func one([3]float64, float64, float64) float64 { return 1 }
+
+// two makes a function of two operands, of which the second may be a number.
+func two(of func(a, b float64) float64, slopes ...slope) elements {
+	return elements{of: func(x [3]float64, _ float64) float64 { return of(x[0], x[1]) }, slopes: slopes, number: other, at: 1}
+}
+
+// other is the right-hand side of an arithmetic operator when it is a number.
+func other(args any) Number {
+	if a, ok := args.(*BinaryArgs); ok && a != nil {
+		return a.Other
+	}
+	return Number{}
+}
+
+// whole makes a function of two integers.
+func whole(of func(a, b int64) int64) elements {
+	return two(func(a, b float64) float64 { return float64(of(int64(a), int64(b))) })
+}
+
+// scaled is a gradient times a slope; where that is 0 the gradient does not count,
+// infinite or not.
+func scaled(g, slope float64) float64 {
+	if slope == 0 {
+		return 0
+	}
+	return g * slope
+}
+
+// first is the first of the tensors that were kept, if it was.
+func first(ts []*Tensor) *Tensor {
+	if len(ts) == 0 {
+		return nil
+	}
+	return ts[0]
+}
+
+// item is v[i], or NaN where there is no v.
+func item(v []float64, i int) float64 {
+	if v == nil {
+		return math.NaN()
+	}
+	return v[i]
+}
+
+// is is 1 where b holds, else 0.
+func is(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// orNaN is a number that may not be given.
+func orNaN(p *float64) float64 {
+	if p == nil {
+		return math.NaN()
+	}
+	return *p
+}
+
+func (n Number) orNaN() float64 {
+	if !n.Set {
+		return math.NaN()
+	}
+	return n.Value
+}
