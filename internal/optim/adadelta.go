@@ -8,7 +8,7 @@ type adadeltaArgs struct {
 
 // Adadelta keeps mean squares of the gradients and of the updates; both get a
 // temporary for their square roots (torch/optim/adadelta.py).
-var _ = define(Row{
+var Adadelta = define(Row{
 	Name: "Adadelta", Args: &adadeltaArgs{},
 	Sig: "torch.optim.Adadelta(lr: float = 1.0, rho: float = 0.9, eps: float = 1e-06, weight_decay: float = 0, foreach: bool? = None, *, " +
 		"capturable: bool = False, maximize: bool = False, differentiable: bool = False)",

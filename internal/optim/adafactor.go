@@ -15,7 +15,7 @@ type adafactorArgs struct {
 // and a row, that of a vector whole. It is the one optimizer that loops over
 // the parameters unless foreach is asked for (torch/optim/_adafactor.py).
 // PyTorch's default of eps is (None, 0.001): of the type for the first.
-var _ = define(Row{
+var Adafactor = define(Row{
 	Name: "Adafactor", Args: &adafactorArgs{}, LoopByDefault: true, RefuseSharded: wholeOnly,
 	Sig: "torch.optim.Adafactor(lr: float = 0.01, beta2_decay: float = -0.8, eps: floats? = None, d: float = 1.0, weight_decay: float = 0.0, *, " +
 		"foreach: bool? = None, maximize: bool = False)",

@@ -10,7 +10,7 @@ type adagradArgs struct {
 // Its fused implementation was for CPUs only (torch/optim/adagrad.py:
 // _device_dtype_check_for_fused with cuda_unsupported); torchver says until
 // when.
-var _ = define(Row{
+var Adagrad = define(Row{
 	Name: "Adagrad", Args: &adagradArgs{}, Eager: true,
 	Sig: "torch.optim.Adagrad(lr: float = 0.01, lr_decay: float = 0, weight_decay: float = 0, initial_accumulator_value: float = 0, " +
 		"eps: float = 1e-10, foreach: bool? = None, *, maximize: bool = False, differentiable: bool = False, fused: bool? = None)",

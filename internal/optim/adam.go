@@ -19,13 +19,13 @@ var adamBounds = []bound{nonNegative("lr"), nonNegative("eps"), betas, nonNegati
 // decay: Adam adds it to the gradients, which are copied for it; AdamW scales
 // the parameters in place (torch/optim/adam.py, adamw.py).
 var (
-	_ = define(Row{
+	Adam = define(Row{
 		Name: "Adam", Sig: "torch.optim.Adam" + fmt.Sprintf(adamSig, "0"), Args: &adamArgs{}, Init: adamInit, Bounds: adamBounds,
 		Foreach: func(c *Call, ps []*Param) { adamForeach(c, ps, true) },
 		ForLoop: func(c *Call, ps []*Param) { adamLoop(c, ps, true) },
 		Fused:   func(*Call, []*Param) {},
 	})
-	_ = define(Row{
+	AdamW = define(Row{
 		Name: "AdamW", Sig: "torch.optim.AdamW" + fmt.Sprintf(adamSig, "0.01"), Args: &adamArgs{}, Init: adamInit, Bounds: adamBounds,
 		Foreach: func(c *Call, ps []*Param) { adamForeach(c, ps, false) },
 		ForLoop: func(c *Call, ps []*Param) { adamLoop(c, ps, false) },

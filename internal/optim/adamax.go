@@ -9,7 +9,7 @@ type adamaxArgs struct {
 // Adamax keeps a first moment and an infinity norm. The absolute gradients are
 // a temporary, in foreach the copy of the gradients if there is one already
 // (torch/optim/adamax.py).
-var _ = define(Row{
+var Adamax = define(Row{
 	Name: "Adamax", Args: &adamaxArgs{},
 	Sig: "torch.optim.Adamax(lr: float = 0.002, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0, foreach: bool? = None, *, " +
 		"maximize: bool = False, differentiable: bool = False, capturable: bool = False)",

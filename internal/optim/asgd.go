@@ -16,7 +16,7 @@ type asgdArgs struct {
 // ASGD keeps the average of each parameter and three scalars, which lie on the
 // GPU in all implementations (torch/optim/asgd.py). Its for-loop begins to
 // average, which takes a temporary, after t0 steps.
-var _ = define(Row{
+var ASGD = define(Row{
 	Name: "ASGD", Args: &asgdArgs{},
 	Sig: "torch.optim.ASGD(lr: float = 0.01, lambd: float = 0.0001, alpha: float = 0.75, t0: float = 1000000.0, weight_decay: float = 0, " +
 		"foreach: bool? = None, maximize: bool = False, differentiable: bool = False, capturable: bool = False)",

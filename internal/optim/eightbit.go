@@ -37,16 +37,32 @@ const (
 // quantization are shared. The states of paged optimizers lie in CUDA's managed
 // memory, which is not the caching allocator's.
 var (
-	_ = eightBit("Adam8bit", 8, 2, false, 0)
-	_ = eightBit("AdamW8bit", 8, 2, false, 0.01)
-	_ = eightBit("PagedAdam8bit", 8, 2, true, 0)
-	_ = eightBit("PagedAdamW8bit", 8, 2, true, 0.01)
-	_ = eightBit("PagedAdam", 32, 2, true, 0)
-	_ = eightBit("PagedAdamW", 32, 2, true, 0.01)
-	_ = eightBit("Lion8bit", 8, 1, false, 0)
-	_ = eightBit("PagedLion8bit", 8, 1, true, 0)
-	_ = eightBit("PagedLion", 32, 1, true, 0)
+	Adam8bit       = eightBit("Adam8bit", 8, 2, false, 0)
+	AdamW8bit      = eightBit("AdamW8bit", 8, 2, false, 0.01)
+	PagedAdam8bit  = eightBit("PagedAdam8bit", 8, 2, true, 0)
+	PagedAdamW8bit = eightBit("PagedAdamW8bit", 8, 2, true, 0.01)
+	PagedAdam      = eightBit("PagedAdam", 32, 2, true, 0)
+	PagedAdamW     = eightBit("PagedAdamW", 32, 2, true, 0.01)
+	Lion8bit       = eightBit("Lion8bit", 8, 1, false, 0)
+	PagedLion8bit  = eightBit("PagedLion8bit", 8, 1, true, 0)
+	PagedLion      = eightBit("PagedLion", 32, 1, true, 0)
 )
+
+// smaller are the optimizers with states of 8 bits, and those whose states are paged
+// too, of the ones that they step as.
+var smaller = map[*Row][2]*Row{
+	Adam: {Adam8bit, PagedAdam8bit}, AdamW: {AdamW8bit, PagedAdamW8bit}, Lion: {Lion8bit, PagedLion8bit},
+	PagedAdam: {PagedAdam8bit}, PagedAdamW: {PagedAdamW8bit}, PagedLion: {PagedLion8bit},
+}
+
+// In8Bits is the optimizer that steps as r with states of 8 bits, paged or not; nil if
+// there is none.
+func In8Bits(r *Row, paged bool) *Row {
+	if paged {
+		return smaller[r][1]
+	}
+	return smaller[r][0]
+}
 
 func eightBit(name string, bits int64, states int, paged bool, decay float64) *Row {
 	sig := "lr: float = 0.001, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = %v, amsgrad: bool = False, optim_bits: int = 32, "

@@ -21,7 +21,7 @@ type hfAdafactorArgs struct {
 // parameter, a scalar on the GPU (transformers/optimization.py). The step size of
 // a parameter is a number or a scalar, as its root mean square is above eps[1] or
 // not; that of a number, which takes nothing, is modelled.
-var _ = define(Row{
+var HFAdafactor = define(Row{
 	Name: "transformers.Adafactor", Args: &hfAdafactorArgs{}, LoopByDefault: true, GPUOnly: true, Package: "transformers.optimization",
 	Sig: "transformers.optimization.Adafactor(lr: float? = None, eps: floats = (1e-30, 0.001), clip_threshold: float = 1.0, decay_rate: float = -0.8, " +
 		"beta1: float? = None, weight_decay: float = 0.0, scale_parameter: bool = True, relative_step: bool = True, warmup_init: bool = False)",

@@ -23,7 +23,7 @@ type lambArgs struct {
 // Lamb is that of timm 1.0: it clips the gradients by their norm over all groups,
 // then works parameter by parameter, all in one function
 // (timm/optim/lamb.py: Lamb.step).
-var _ = define(Row{
+var Lamb = define(Row{
 	Name: "Lamb", Args: &lambArgs{}, LoopByDefault: true, Package: "timm.optim", Python: lambPython, OneFunction: true, Begin: lambBegin, ForLoop: lambLoop,
 	Sig: "timm.optim.Lamb(lr: float = 0.001, bias_correction: bool = True, betas: floats = (0.9, 0.999), eps: float = 1e-06, weight_decay: float = 0.01, " +
 		"grad_averaging: bool = True, max_grad_norm: float? = 1.0, trust_clip: bool = False, always_adapt: bool = False, caution: bool = False, decoupled_decay: bool = False)",

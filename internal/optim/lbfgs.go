@@ -30,7 +30,7 @@ type lbfgsArgs struct {
 // ends iterations early takes less, one whose line searches go on takes three
 // vectors more for a while. Where the step is computed, numbers decide
 // (lbfgs_numbers.go), but for those vectors.
-var _ = define(Row{
+var LBFGS = define(Row{
 	Name: "LBFGS", Args: &lbfgsArgs{}, OneGroup: true, Closure: true, GPUOnly: true, RefuseSharded: wholeOnly, Whole: lbfgsStep,
 	Sig: "torch.optim.LBFGS(lr: float = 1, max_iter: int = 20, max_eval: int? = None, tolerance_grad: float = 1e-07, tolerance_change: float = 1e-09, " +
 		"history_size: int = 100, line_search_fn: str(strong_wolfe)? = None)",

@@ -16,7 +16,7 @@ type lionArgs struct {
 
 // Lion keeps one moment. Its update is a copy of that, changed in place but for
 // one addition (lion_pytorch/lion_pytorch.py: update_fn).
-var _ = define(Row{
+var Lion = define(Row{
 	Name: "Lion", Args: &lionArgs{}, LoopByDefault: true, Package: "lion_pytorch", Python: lionPython, GroupArgs: []string{"lr", "betas", "weight_decay"},
 	Sig: "lion_pytorch.Lion(lr: float = 0.0001, betas: floats = (0.9, 0.99), weight_decay: float = 0.0, use_triton: bool = False, decoupled_weight_decay: bool = False)",
 	Bounds: []bound{

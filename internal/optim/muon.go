@@ -17,7 +17,7 @@ type muonArgs struct {
 // Muon orthogonalizes the momentum of matrices in bfloat16 by Newton-Schulz
 // iterations, parameter by parameter (torch/optim/_muon.py). It is derived from
 // its source: it is younger than the PyTorch of the recordings.
-var _ = define(Row{
+var Muon = define(Row{
 	Name: "Muon", Args: &muonArgs{}, LoopByDefault: true, GPUOnly: true, RefuseSharded: wholeOnly, Feature: "Muon",
 	Sig: "torch.optim.Muon(lr: float = 0.001, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: bool = True, " +
 		"ns_coefficients: floats = (3.4445, -4.775, 2.0315), eps: float = 1e-07, ns_steps: int = 5, adjust_lr_fn: str(original|match_rms_adamw)? = None)",

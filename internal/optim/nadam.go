@@ -19,7 +19,7 @@ func (a *nadamArgs) coupled() bool { return a.WeightDecay != 0 && !a.Decoupled }
 
 // NAdam keeps two moments and, with capturable, the counter and the product of
 // the momenta. Its gradients live to the end (torch/optim/nadam.py).
-var _ = define(Row{
+var NAdam = define(Row{
 	Name: "NAdam", Args: &nadamArgs{},
 	RefuseSharded: func(args any) error {
 		if args.(*nadamArgs).Capturable {

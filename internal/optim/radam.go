@@ -10,7 +10,7 @@ import (
 // RAdam keeps two moments. Its foreach form deletes a copy of the gradients
 // before the square roots are taken (torch/optim/radam.py). Its for-loop takes
 // more from the step on at which the variance is tractable.
-var _ = define(Row{
+var RAdam = define(Row{
 	Name: "RAdam", Args: &nadamArgs{}, Bounds: adamBounds,
 	Sig: "torch.optim.RAdam(lr: float = 0.001, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0, " +
 		"decoupled_weight_decay: bool = False, *, " +

@@ -11,7 +11,7 @@ type rmspropArgs struct {
 // RMSprop keeps the mean square of the gradients, a momentum buffer with
 // momentum, and their mean if centered; the square roots are temporaries
 // (torch/optim/rmsprop.py).
-var _ = define(Row{
+var RMSprop = define(Row{
 	Name: "RMSprop", Args: &rmspropArgs{},
 	Sig: "torch.optim.RMSprop(lr: float = 0.01, alpha: float = 0.99, eps: float = 1e-08, weight_decay: float = 0, momentum: float = 0, " +
 		"centered: bool = False, capturable: bool = False, foreach: bool? = None, maximize: bool = False, differentiable: bool = False)",

@@ -11,7 +11,7 @@ type rpropArgs struct {
 // Rprop keeps the last gradient and a step size for each number. Signs are
 // changed where a mask says so: each mask is a temporary, and in the capturable
 // forms what torch.where returns (torch/optim/rprop.py).
-var _ = define(Row{
+var Rprop = define(Row{
 	Name: "Rprop", Args: &rpropArgs{},
 	Sig: "torch.optim.Rprop(lr: float = 0.01, etas: floats = (0.5, 1.2), step_sizes: floats = (1e-06, 50), *, " +
 		"capturable: bool = False, foreach: bool? = None, maximize: bool = False, differentiable: bool = False)",

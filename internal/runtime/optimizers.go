@@ -22,35 +22,35 @@ type update struct {
 
 // updates are the optimizers that can be executed. Those whose way depends on
 // numbers, as LBFGS, compute in their rows.
-var updates = map[string]update{
-	"SGD":   {step: sgd},
-	"Adam":  {step: adam(false)},
-	"AdamW": {step: adam(true)},
+var updates = map[*optim.Row]update{
+	optim.SGD:   {step: sgd},
+	optim.Adam:  {step: adam(false)},
+	optim.AdamW: {step: adam(true)},
 
-	"Adadelta": {step: adadelta.step},
-	"Adagrad":  {step: adagrad.step},
-	"Adamax":   {step: adamax.step},
-	"ASGD":     {step: asgd.step},
-	"NAdam":    {step: nadam.step},
-	"RAdam":    {step: radam.step},
-	"RMSprop":  {step: rmsprop.step},
-	"Rprop":    {step: rprop.step},
-	"Lion":     {step: lion.step},
+	optim.Adadelta: {step: adadelta.step},
+	optim.Adagrad:  {step: adagrad.step},
+	optim.Adamax:   {step: adamax.step},
+	optim.ASGD:     {step: asgd.step},
+	optim.NAdam:    {step: nadam.step},
+	optim.RAdam:    {step: radam.step},
+	optim.RMSprop:  {step: rmsprop.step},
+	optim.Rprop:    {step: rprop.step},
+	optim.Lion:     {step: lion.step},
 
-	"Adafactor":              {step: asideStep(adafactor)},
-	"transformers.Adafactor": {step: asideStep(hfAdafactor)},
-	"Lamb":                   {begin: lambClip, step: asideStep(lamb)},
-	"Muon":                   {step: asideStep(muon)},
+	optim.Adafactor:   {step: asideStep(adafactor)},
+	optim.HFAdafactor: {step: asideStep(hfAdafactor)},
+	optim.Lamb:        {begin: lambClip, step: asideStep(lamb)},
+	optim.Muon:        {step: asideStep(muon)},
 
-	"Adam8bit":       {step: eightBit},
-	"AdamW8bit":      {step: eightBit},
-	"PagedAdam8bit":  {step: eightBit},
-	"PagedAdamW8bit": {step: eightBit},
-	"PagedAdam":      {step: eightBit},
-	"PagedAdamW":     {step: eightBit},
-	"Lion8bit":       {step: eightBit},
-	"PagedLion8bit":  {step: eightBit},
-	"PagedLion":      {step: eightBit},
+	optim.Adam8bit:       {step: eightBit},
+	optim.AdamW8bit:      {step: eightBit},
+	optim.PagedAdam8bit:  {step: eightBit},
+	optim.PagedAdamW8bit: {step: eightBit},
+	optim.PagedAdam:      {step: eightBit},
+	optim.PagedAdamW:     {step: eightBit},
+	optim.Lion8bit:       {step: eightBit},
+	optim.PagedLion8bit:  {step: eightBit},
+	optim.PagedLion:      {step: eightBit},
 }
 
 // hyper are the arguments of an optimizer for one parameter group.
@@ -59,8 +59,16 @@ type hyper struct {
 	group int
 }
 
-// value is an argument: the group's, the optimizer's, or the default.
+// has reports whether the optimizer takes an argument.
+func (h hyper) has(name string) bool { return h.o.Row.Signature().Find(name) != nil }
+
+// value is an argument: the group's, the optimizer's, or the default. One that the
+// optimizer does not take is a programming error.
 func (h hyper) value(name string) any {
+	p := h.o.Row.Signature().Find(name)
+	if p == nil {
+		panic("runtime: optimizer " + h.o.Row.Name + " takes no " + name)
+	}
 	given := h.o.Given
 	if h.group < len(h.o.Groups) {
 		given = append(append([]program.KwArg(nil), given...), h.o.Groups[h.group].Given...)
@@ -70,10 +78,8 @@ func (h hyper) value(name string) any {
 			return given[i].Value
 		}
 	}
-	if p := h.o.Row.Signature().Find(name); p != nil {
-		if v, err := p.Check(p.Default); err == nil {
-			return v
-		}
+	if v, err := p.Check(p.Default); err == nil {
+		return v
 	}
 	return nil
 }
@@ -104,7 +110,7 @@ func (h hyper) pair(name string) (float64, float64) {
 
 // Step implements engine.Backend.
 func (x *Executor) Step(o *program.Optimizer, groups []optim.Group) error {
-	u := updates[o.Row.Name]
+	u := updates[o.Row]
 	if u.step == nil {
 		return unsupported("optimizer %s", o.Row.Name)
 	}

@@ -60,7 +60,6 @@ func (e *elementwise) step(x *Executor, h hyper, p *optim.Param) error {
 // numbers are a kernel's, by name: its own, or the optimizer's arguments. sign and
 // decay are those of all optimizers that add the parameter to the gradient.
 func (h hyper) numbers(names []string, own map[string]float64) []float64 {
-	beta1, beta2 := h.pair("betas")
 	out := make([]float64, len(names))
 	for i, n := range names {
 		v, given := own[n]
@@ -71,9 +70,9 @@ func (h hyper) numbers(names []string, own map[string]float64) []float64 {
 		case n == "decay":
 			v = h.float("weight_decay")
 		case n == "beta1":
-			v = beta1
+			v, _ = h.pair("betas")
 		case n == "beta2":
-			v = beta2
+			_, v = h.pair("betas")
 		default:
 			v = h.float(n)
 		}

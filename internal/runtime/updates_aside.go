@@ -27,7 +27,7 @@ func asideStep(f func(h hyper, s *stepAside)) func(x *Executor, h hyper, p *opti
 				}
 				s.states = append(s.states, v.v)
 			}
-			if h.flag("maximize") == 1 {
+			if h.has("maximize") && h.flag("maximize") == 1 {
 				for i := range s.g {
 					s.g[i] = -s.g[i]
 				}

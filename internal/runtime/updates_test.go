@@ -2,6 +2,9 @@ package runtime
 
 import (
 	"math"
+	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/memplan/memplan/internal/optim"
@@ -70,4 +73,40 @@ func TestEightBitSteps(t *testing.T) {
 	if want, m2 := 1*(1-0.1*0.2)+0.1, 0.99*-0.5+0.01*2; math.Abs(w[0]-want) > 1e-12 || math.Abs(m[0]-m2) > 1e-12 { // 0.9*-0.5 + 0.1*2 < 0
 		t.Errorf("Lion: %v, %v, not %v, %v", w[0], m[0], want, m2)
 	}
+}
+
+// TestHyper goes over the names of arguments that steps of optimizers read: each is one
+// that an optimizer takes, and one that it does not take is refused where it is read.
+func TestHyper(t *testing.T) {
+	read := regexp.MustCompile(`\bh\.(?:value|float|flag|pair|has)\("(\w+)"\)`)
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range read.FindAllStringSubmatch(string(text), -1) {
+			found++
+			taken := false
+			for r := range updates {
+				taken = taken || r.Signature().Find(m[1]) != nil
+			}
+			if !taken {
+				t.Errorf("%s reads %q, which no optimizer takes", f, m[1])
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("%d arguments only", found)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an argument that SGD does not take is 0")
+		}
+	}()
+	hyperOf("SGD").float("betas")
 }
