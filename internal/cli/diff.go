@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/plan"
 )
 
 // comparison is what the command line asks of a diff.
@@ -102,7 +103,7 @@ func (d *comparison) side(c *cobra.Command, s *Streams, name string, text []byte
 	if err != nil {
 		return nil, err
 	}
-	return e.report(r.Budget.Context(c.Context()), r)
+	return e.report(within(c, r), plan.FromRecipe(r))
 }
 
 // given names a flag of a spec that was given, "" if none was.

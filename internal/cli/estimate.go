@@ -2,17 +2,19 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/memplan/memplan/internal/advise"
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/plan"
 )
 
 // estimation is what the command line asks of an estimate.
@@ -109,10 +111,10 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 		return err
 	}
 	if len(gpus) > 1 {
-		return e.matrix(r.Budget.Context(c.Context()), s, r, gpus)
+		return e.matrix(within(c, r), s, plan.FromRecipe(r), gpus)
 	}
 	e.fix.progress = newProgress(s)
-	rep, err := e.report(r.Budget.Context(c.Context()), r)
+	rep, err := e.report(within(c, r), plan.FromRecipe(r))
 	if err != nil {
 		return err
 	}
@@ -122,28 +124,30 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 	return format.Write(s.Out, rep, report.Options{Top: e.top, Color: color, Shown: e.fix.shown()})
 }
 
+// within is the context of what is done with a recipe: it ends with the budget, and
+// has it.
+func within(c *cobra.Command, r *estimate.Recipe) context.Context {
+	return limit.In(r.Budget.Context(c.Context()), r.Budget)
+}
+
 // report estimates one job.
-func (e *estimation) report(ctx context.Context, r *estimate.Recipe) (*report.Report, error) {
-	j, err := r.Job()
+func (e *estimation) report(ctx context.Context, j *plan.Job) (*report.Report, error) {
+	o, err := j.Estimate(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o, err := estimate.Run(j)
-	if err != nil {
-		return nil, err
-	}
-	rep := o.Report()
-	if !e.quick && rep.Verdict.Leak == nil { // with a leak no batch fits for ever
-		if err = e.advise(ctx, r, o, rep); err == nil {
-			err = e.fix.run(ctx, r, o, rep)
+	if !e.quick && o.Report.Verdict.Leak == nil { // with a leak no batch fits for ever
+		if err = e.advise(ctx, o); err == nil {
+			err = e.fix.run(ctx, o)
 		}
 	}
-	return rep, err
+	return o.Report, err
 }
 
 // advise adds what batch fits and what else was asked for.
-func (e *estimation) advise(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, rep *report.Report) error {
-	found, err := advise.Search(ctx, r, advise.BatchFrom(o), e.share)
+func (e *estimation) advise(ctx context.Context, o *plan.Estimate) error {
+	rep := o.Report
+	found, err := o.Largest(ctx, plan.Search{Headroom: e.share})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -151,8 +155,8 @@ func (e *estimation) advise(ctx context.Context, r *estimate.Recipe, o *estimate
 		rep.Add(note.BatchNotKnown.New("the largest batch is not known: a batch of 1 cannot be simulated (%v)", firstLine(err)))
 	} else {
 		rep.Advice = &report.Advice{
-			MaxBatchSize: found.Largest, MaxIsTight: found.Tight, RecommendedBatchSize: found.Recommended, Headroom: e.share, NotFitting: append([]int64{}, found.Islands...),
-			Unbounded: found.Bound, Changes: []report.Change{},
+			MaxBatchSize: found.Largest, MaxIsTight: found.Tight, RecommendedBatchSize: found.Recommended, Headroom: e.share, NotFitting: found.NotFitting,
+			Unbounded: found.Unbounded, Changes: []report.Change{},
 		}
 	}
 	if e.search != "" {
@@ -160,21 +164,19 @@ func (e *estimation) advise(ctx context.Context, r *estimate.Recipe, o *estimate
 		if err != nil {
 			return err
 		}
-		axis, err := advise.AxisOf(o, name, step)
-		if err != nil {
+		f, err := o.Largest(ctx, plan.Search{Key: name, Step: step, Headroom: e.share})
+		if unknown := (*plan.KeyError)(nil); errors.As(err, &unknown) {
 			return usagef("--search %s: %w", e.search, err)
-		}
-		f, err := advise.Search(ctx, r, axis, e.share)
-		if err != nil {
+		} else if err != nil {
 			return err
 		}
 		if rep.Advice == nil {
 			rep.Advice = &report.Advice{Headroom: e.share, NotFitting: []int64{}, Changes: []report.Change{}}
 		}
-		rep.Advice.Search = &report.Search{Key: axis.Key, Largest: f.Largest, Tight: f.Tight, Recommended: f.Recommended, NotFitting: append([]int64{}, f.Islands...), Refused: f.Refused}
+		rep.Advice.Search = &report.Search{Key: f.Key, Largest: f.Largest, Tight: f.Tight, Recommended: f.Recommended, NotFitting: f.NotFitting, Refused: f.Refused}
 	}
 	if e.curve && rep.Advice != nil {
-		if rep.Curve, err = advise.Curve(ctx, r, advise.CurveSizes(rep.Advice.MaxBatchSize)); err != nil {
+		if rep.Curve, err = o.Curve(ctx, rep.Advice.MaxBatchSize); err != nil {
 			return err
 		}
 	}
@@ -182,25 +184,20 @@ func (e *estimation) advise(ctx context.Context, r *estimate.Recipe, o *estimate
 }
 
 // matrix estimates the job on several GPUs.
-func (e *estimation) matrix(ctx context.Context, s *Streams, r *estimate.Recipe, gpus []string) error {
-	m := &report.Matrix{Version: 1, Spec: r.Path}
+func (e *estimation) matrix(ctx context.Context, s *Streams, j *plan.Job, gpus []string) error {
+	m := &report.Matrix{Version: 1, Spec: j.Name}
 	for _, g := range gpus {
-		on := estimate.Key{Path: "device.gpu", Value: strconv.Quote(strings.TrimSpace(g))}
-		j, err := r.Job(on)
+		o, err := j.With("device.gpu=" + strconv.Quote(strings.TrimSpace(g))).Estimate(ctx)
 		if err != nil {
 			return err
 		}
-		o, err := estimate.Run(j)
-		if err != nil {
-			return err
-		}
-		rep := o.Report()
+		rep := o.Report
 		row := report.MatrixRow{
 			GPU: rep.Device.Name, DisplayName: rep.Device.DisplayName, UsableBytes: rep.Device.UsableBytes, PeakReservedBytes: rep.Peak.ReservedBytes,
 			DeviceBytes: rep.Peak.DeviceBytes, HeadroomBytes: rep.Verdict.HeadroomBytes, Result: rep.Verdict.Result,
 		}
 		if !e.quick {
-			found, err := advise.Search(ctx, r, advise.BatchFrom(o), e.share, on)
+			found, err := o.Largest(ctx, plan.Search{Headroom: e.share})
 			if err != nil {
 				return err
 			}

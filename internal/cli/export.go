@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/trace"
+	"github.com/memplan/memplan/plan"
 )
 
 func newExport(s *Streams) *cobra.Command {
@@ -77,22 +77,19 @@ func newExportTrace(s *Streams) *cobra.Command {
   memplan export trace preset:mlp --text --steps 1`,
 		Args: atMost(1, "export trace takes one SPEC"),
 		RunE: func(c *cobra.Command, args []string) error {
-			j, err := src.job(c, s, args)
+			r, err := src.recipe(c, s, args)
 			if err != nil {
 				return err
 			}
-			p, err := estimate.Play(j)
+			t, err := plan.FromRecipe(r).Trace(within(c, r))
 			if err != nil {
 				return err
 			}
 			return writeTo(s, out, func(w io.Writer) error {
 				if text {
-					return trace.WriteText(w, p.Trace)
+					return trace.WriteText(w, &t.Trace)
 				}
-				m := j.Machine
-				return trace.Write(w, &trace.File{
-					Config: m.ConfText, Torch: m.Env.Torch.String(), Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, Trace: *p.Trace,
-				})
+				return plan.WriteTrace(w, t)
 			})
 		},
 	}

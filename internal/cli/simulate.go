@@ -13,8 +13,7 @@ import (
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/torchver"
-	"github.com/memplan/memplan/internal/trace"
+	"github.com/memplan/memplan/plan"
 )
 
 func newSimulate(s *Streams) *cobra.Command {
@@ -70,41 +69,25 @@ both.`,
 				}
 				events = events[:at+1]
 			}
-			ver := torchver.Default
-			if f.Torch != "" {
-				if ver, err = torchver.Parse(f.Torch); err != nil {
-					return usagef("%s: \"torch\": %w", args[0], err)
-				}
-			}
-			cfg, err := allocsim.ParseConfig(f.Config, ver)
-			if err != nil {
+			f.Events = events
+			r, err := plan.Replay(limit.In(c.Context(), s.bounded(c.Context())), f, plan.ReplayOptions{Series: series})
+			met, conf := (*limit.Error)(nil), (*allocsim.ConfigError)(nil)
+			if errors.As(err, &met) || errors.As(err, &conf) {
 				return err
-			}
-			var replayer allocsim.Replayer
-			var r *allocsim.Result
-			err = s.metered(c.Context(), func(m *limit.Meter) (err error) {
-				r, err = replayer.Replay(events, allocsim.ReplayOptions{
-					Config: cfg, Capacity: f.Capacity, Occupied: f.Occupied, MemoryFraction: f.MemoryFraction, Series: series, Meter: m,
-				})
-				return err
-			})
-			if met := (*limit.Error)(nil); errors.As(err, &met) {
-				return met
 			} else if err != nil {
 				return usagef("%s: %w", args[0], err)
 			}
-			sim := r.Simulation()
 			if format == "json" {
-				return report.JSON(s.Out, sim)
+				return report.JSON(s.Out, r.Simulation)
 			}
-			if err := writeSimulation(s.Out, f, sim, r); err != nil {
+			if err := writeSimulation(s.Out, f, r); err != nil {
 				return err
 			}
 			if !drawMap {
 				return nil
 			}
 			fmt.Fprintln(s.Out)
-			return replayer.Dump(s.Out)
+			return r.WriteMap(s.Out)
 		},
 	}
 	f := c.Flags()
@@ -124,12 +107,12 @@ const (
 	maxLog   = 256 << 20
 )
 
-func readTrace(s *Streams, name string) (*trace.File, error) {
+func readTrace(s *Streams, name string) (*plan.Trace, error) {
 	text, err := s.read(name, maxTrace)
 	if err != nil {
 		return nil, err
 	}
-	f, err := trace.Read(bytes.NewReader(text))
+	f, err := plan.ReadTrace(bytes.NewReader(text))
 	if err != nil && bytes.HasPrefix(bytes.TrimSpace(text), []byte("memplan:")) {
 		return nil, usagef("%s is a spec, not a trace; write memplan export trace %s | memplan simulate -", name, printable.File(name))
 	}
@@ -140,7 +123,8 @@ func readTrace(s *Streams, name string) (*trace.File, error) {
 }
 
 // writeSimulation prints the outcome for people.
-func writeSimulation(w io.Writer, f *trace.File, sim *allocsim.Simulation, r *allocsim.Result) error {
+func writeSimulation(w io.Writer, f *plan.Trace, r *plan.Replayed) error {
+	sim := r.Simulation
 	t := &report.Table{Header: []string{"Memory", "at the end", "peak", "peak bytes"}, Numbers: []bool{false, true, true, true}}
 	for _, l := range []struct {
 		name  string
@@ -154,9 +138,9 @@ func writeSimulation(w io.Writer, f *trace.File, sim *allocsim.Simulation, r *al
 	_, err := printable.Fprintf(w, "\n  %d events, %d segments, %d device allocations, %d device frees, %d retries, %d out of memory\n",
 		r.Events, sim.Segments, sim.NumDeviceAlloc, sim.NumDeviceFree, sim.NumAllocRetries, sim.NumOOMs)
 	const shown = 3
-	for i, o := range r.OOMs {
+	for i, o := range r.Failures {
 		if i == shown {
-			_, err = printable.Fprintf(w, "  and %d more; a program would have died at the first\n", len(r.OOMs)-shown)
+			_, err = printable.Fprintf(w, "  and %d more; a program would have died at the first\n", len(r.Failures)-shown)
 			break
 		}
 		e := &f.Events[o.Event]

@@ -128,6 +128,18 @@ func (b *Budget) Context(ctx context.Context) context.Context {
 	return b.ctx
 }
 
+// in is the key of a budget in a context.
+type in struct{}
+
+// In gives a context the budget of what is done with it.
+func In(ctx context.Context, b *Budget) context.Context { return context.WithValue(ctx, in{}, b) }
+
+// Of is the budget that In gave a context; nil: none.
+func Of(ctx context.Context) *Budget {
+	b, _ := ctx.Value(in{}).(*Budget)
+	return b
+}
+
 // stop ends the job with an error, unless it is ended already.
 func (b *Budget) stop(err error) {
 	if b.stopped.CompareAndSwap(nil, &stop{err}) {

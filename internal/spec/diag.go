@@ -142,11 +142,17 @@ func (e *Errors) Err() error {
 	return e
 }
 
+// Sorted lists the mistakes by their places.
+func (e *Errors) Sorted() []Diag {
+	list := append([]Diag(nil), e.List...)
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Pos.Before(list[j].Pos) })
+	return list
+}
+
 // Error prints every mistake as "file:line:col: message", the source line and
 // a caret under the place.
 func (e *Errors) Error() string {
-	list := append([]Diag(nil), e.List...)
-	sort.SliceStable(list, func(i, j int) bool { return list[i].Pos.Before(list[j].Pos) })
+	list := e.Sorted()
 	var b strings.Builder
 	for i, d := range list {
 		if i > 0 {
