@@ -11,15 +11,25 @@ CUDA = internal/cuda
 CUDA_OUT = $(CURDIR)/bin/cuda
 CUDA_ENV = CGO_ENABLED=1 CGO_CFLAGS="-I$(CURDIR)/$(CUDA)/driver" CGO_LDFLAGS="-L$(CUDA_OUT)"
 
-.PHONY: build test presets race fuzz lint vulncheck golden accuracy bench clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check ptx-assemble release release-check
+.PHONY: build estimate test test-all compiling presets race fuzz lint vulncheck golden accuracy bench clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check ptx-assemble release release-check
 
-build: ## the binary, in bin/
-	$(GO) build -o bin/memplan ./cmd/memplan
+build: compiling ## the binary, in bin/
+	@$(GO) build -o bin/memplan ./cmd/memplan
 
-test: ## all tests
-	$(GO) test ./...
+estimate: build ## GPT-2 124M on an A100 40GB
+	@bin/memplan estimate
 
-presets: ## the largest batch of every preset on six GPUs, tried one by one; test takes a sample
+test: compiling ## the tests, each in short: no more than three minutes of one core
+	$(GO) test -short -timeout 60m ./...
+
+test-all: compiling ## all tests: about eight minutes of one core
+	$(GO) test -timeout 60m ./...
+
+compiling: ## says so where that takes a while: nothing of the libraries is compiled
+	@if $(GO) build -n -o bin/memplan ./cmd/memplan 2>&1 | grep -q -e '/compile .* -p runtime ' -e '/compile .* -p gopkg.in/yaml.v3 '; then \
+		echo "compiling memplan (the first time takes about a minute)" >&2; fi
+
+presets: ## the largest batch of every preset on six GPUs, tried one by one; tests take a sample
 	$(GO) test ./internal/advise -run TestPresets -timeout 20m -args -all
 
 race: ## the tests that share memory between goroutines or arenas, under the race detector

@@ -29,6 +29,31 @@ var results = func() func(t *testing.T) *Results {
 	}
 }()
 
+// TestSample stands for the suites where they are too long: of every n-th recording,
+// no more differ than the committed figures let expect.
+func TestSample(t *testing.T) {
+	if !testing.Short() {
+		t.Skip("a sample of what the other tests compare")
+	}
+	cases, err := Sample(testfiles.Path(t), 25)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal, compared := 0, 0
+	for _, c := range cases {
+		if c.Skipped != "" {
+			continue
+		}
+		if compared++; c.Exact() {
+			equal++
+		}
+	}
+	logUnequal(t, cases)
+	if compared < 100 || float64(equal) < 0.97*float64(compared) {
+		t.Errorf("%d of %d recordings are equal", equal, compared)
+	}
+}
+
 // logUnequal names the cases that differ.
 func logUnequal(t *testing.T, cases []*Case) {
 	for _, c := range cases {

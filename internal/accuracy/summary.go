@@ -131,6 +131,44 @@ func Run(dir string) (*Results, error) {
 	return r, err
 }
 
+// Sample compares every n-th recording of the suites truth, truth-hf and fuzz.
+func Sample(dir string, n int) ([]*Case, error) {
+	files, err := Files(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []*Case
+	for i, f := range files {
+		suite := filepath.Base(filepath.Dir(f))
+		if suite != "fuzz" && i%n != 0 {
+			continue
+		}
+		switch suite {
+		case "truth":
+			r, err := LoadFile(f)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, Compare(r))
+		case "truth-hf":
+			r := new(HFRecording)
+			if err := readJSON(f, r); err != nil {
+				return nil, err
+			}
+			out = append(out, r.Compare())
+		case "fuzz":
+			cases, err := ReadFuzz(f)
+			if err != nil {
+				return nil, err
+			}
+			for k := 0; k < len(cases); k += n {
+				out = append(out, cases[k].Compare())
+			}
+		}
+	}
+	return out, nil
+}
+
 // Suite is a list of cases with its name.
 type Suite struct {
 	Name  string

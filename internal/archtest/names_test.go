@@ -22,7 +22,7 @@ func TestNamesOfDocs(t *testing.T) {
 	}
 	var sources []string
 	root := os.DirFS("../..")
-	for _, dir := range []string{"cmd", "docs", "internal", "specs", "testdata", "tools"} {
+	for _, dir := range []string{"cmd", "docs", "internal", "plan", "specs", "testdata", "tools"} {
 		err := fs.WalkDir(root, dir, func(p string, e fs.DirEntry, err error) error {
 			sources = append(sources, p)
 			return err
