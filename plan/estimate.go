@@ -66,7 +66,10 @@ func (e *Estimate) Largest(ctx context.Context, s Search) (*Found, error) {
 			return nil, &KeyError{s.Key, err}
 		}
 	}
-	r, ctx, done := e.job.open(ctx)
+	r, ctx, done, err := e.job.open(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer done()
 	f, err := advise.Search(ctx, r, axis, s.Headroom)
 	if err != nil {
@@ -84,7 +87,10 @@ type Point = report.Point
 // Curve estimates powers of two of the batch size, up to beyond the largest that
 // fits, and that.
 func (e *Estimate) Curve(ctx context.Context, largest int64) ([]Point, error) {
-	r, ctx, done := e.job.open(ctx)
+	r, ctx, done, err := e.job.open(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer done()
 	return advise.Curve(ctx, r, advise.CurveSizes(largest))
 }
@@ -120,7 +126,10 @@ var (
 
 // Advise looks for changes that make the job fit or, where it does, leave more room.
 func (e *Estimate) Advise(ctx context.Context, o AdviceOptions) (*Advice, error) {
-	r, ctx, done := e.job.open(ctx)
+	r, ctx, done, err := e.job.open(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer done()
 	limits := byItself
 	if o.Longer {
@@ -129,10 +138,7 @@ func (e *Estimate) Advise(ctx context.Context, o AdviceOptions) (*Advice, error)
 	if limits.Progress = o.Progress; o.Progress == nil {
 		limits.Progress = func(int, int) {}
 	}
-	var (
-		found *advise.Fixes
-		err   error
-	)
+	var found *advise.Fixes
 	if e.Report.Verdict.Result == Fits {
 		found, err = advise.Save(ctx, r, e.outcome, advise.All())
 	} else {

@@ -72,11 +72,10 @@ func (j *Job) With(set ...string) *Job {
 
 // open makes what a call works with: the recipe, with a budget of its own unless the
 // context has one, and a context that ends with the budget. The caller calls done.
-func (j *Job) open(ctx context.Context) (r *estimate.Recipe, within context.Context, done func()) {
-	b, done := limit.Of(ctx), func() {}
-	if b == nil {
-		b = limit.New(ctx, j.Limits)
-		done = b.Close
+func (j *Job) open(ctx context.Context) (r *estimate.Recipe, within context.Context, done func(), err error) {
+	b, done, err := budget(ctx, j.Limits)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	r = &estimate.Recipe{Path: j.Name, Text: j.Text, Options: spec.Options{Set: j.Set}, ReadFile: j.ReadFile}
 	if j.recipe != nil {
@@ -88,21 +87,40 @@ func (j *Job) open(ctx context.Context) (r *estimate.Recipe, within context.Cont
 		}
 	}
 	r.Budget = b
-	return r, b.Context(ctx), done
+	return r, b.Context(ctx), done, nil
+}
+
+// budget is that of the context or, without one, a new one; the error is that the
+// context ended.
+func budget(ctx context.Context, l Limits) (b *limit.Budget, done func(), err error) {
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	if b := limit.Of(ctx); b != nil {
+		return b, func() {}, nil
+	}
+	b = limit.New(ctx, l)
+	return b, b.Close, nil
 }
 
 // Check reads the spec and elaborates its model, and plays nothing. Mistakes lists
 // what is wrong.
 func (j *Job) Check(ctx context.Context) error {
-	r, _, done := j.open(ctx)
+	r, _, done, err := j.open(ctx)
+	if err != nil {
+		return err
+	}
 	defer done()
-	_, err := r.Job()
+	_, err = r.Job()
 	return err
 }
 
 // Estimate plays the job and replays its allocations on the GPU of the spec.
 func (j *Job) Estimate(ctx context.Context) (*Estimate, error) {
-	r, _, done := j.open(ctx)
+	r, _, done, err := j.open(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer done()
 	built, err := r.Job()
 	if err != nil {
@@ -118,7 +136,10 @@ func (j *Job) Estimate(ctx context.Context) (*Estimate, error) {
 // Trace plays the job and returns its allocations and frees, with the GPU's memory as
 // the capacity.
 func (j *Job) Trace(ctx context.Context) (*Trace, error) {
-	r, _, done := j.open(ctx)
+	r, _, done, err := j.open(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer done()
 	built, err := r.Job()
 	if err != nil {

@@ -67,11 +67,11 @@ func Replay(ctx context.Context, t *Trace, o ReplayOptions) (p *Replayed, err er
 	if err != nil {
 		return nil, err
 	}
-	b := limit.Of(ctx)
-	if b == nil {
-		b = limit.New(ctx, o.Limits)
-		defer b.Close()
+	b, done, err := budget(ctx, o.Limits)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	m := b.Meter()
 	defer m.Close()
 	defer limit.Catch(&err)
