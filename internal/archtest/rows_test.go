@@ -22,6 +22,9 @@ import (
 var byName = map[string]bool{
 	"op.define": true, "optim.define": true, // which make the table that parsing reads
 	"op.Keepable":            true, // a word of a spec
+	"op.Evidence":            true, // a line of the list of recordings
+	"op.WriteEvidence":       true,
+	"engine.ran":             true, // sorted for print
 	"estimate.operatorNotes": true, // the operators of a trace
 	"exporttorch.stmt":       true, // x += y, as Python writes it
 	"exporttorch.op":         true,
