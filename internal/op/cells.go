@@ -27,7 +27,7 @@ type CellZerosArgs struct {
 
 // The state of a cell that is given none: zeros in the type of its input.
 var CellZeros = define(Row{
-	Name: "cell_zeros", Args: &CellZerosArgs{}, Run: func(c *Call) {
+	Name: "cell_zeros", Eval: constant(0), Args: &CellZerosArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		c.Return(c.NewShape(x.DType, x.Dim(0), c.Args.(*CellZerosArgs).Hidden))
 	},

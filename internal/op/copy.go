@@ -14,7 +14,7 @@ type CloneArgs struct {
 
 // Clone is a copy.
 var Clone = define(Row{
-	Name: "clone", Copies: true, Sig: "torch.clone(input)", Args: &CloneArgs{}, Run: func(c *Call) {
+	Name: "clone", Eval: copied, Copies: true, Sig: "torch.clone(input)", Args: &CloneArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		if a, ok := c.Args.(*CloneArgs); ok && a != nil && a.Contiguous {
 			c.Return(c.New(tensor.Contiguous(x.Size), x.DType))
@@ -76,7 +76,7 @@ type ToCopyArgs struct {
 
 // ToCopy converts the element type; its gradient is converted back.
 var ToCopy = define(Row{
-	Name: "_to_copy", Copies: true, Args: &ToCopyArgs{}, Run: func(c *Call) {
+	Name: "_to_copy", Eval: copied, Copies: true, Args: &ToCopyArgs{}, Run: func(c *Call) {
 		c.Return(c.New(c.In[0].LikeDense(), c.Args.(*ToCopyArgs).DType))
 	},
 	Node: "ToCopyBackward0",
@@ -126,7 +126,7 @@ var _ = define(Row{
 
 // Detach is an alias outside of the graph.
 var Detach = define(Row{
-	Name: "detach", Sig: "Tensor.detach(self)", Run: func(c *Call) {
+	Name: "detach", Eval: shared, Sig: "Tensor.detach(self)", Run: func(c *Call) {
 		c.Return(c.Alias(c.In[0], c.In[0].Layout, c.In[0].DType))
 	},
 })
@@ -134,7 +134,7 @@ var Detach = define(Row{
 // Cat joins tensors along a dimension; its gradients are views of the incoming
 // one, without a copy.
 var Cat = define(Row{
-	Name: "cat", Sig: "torch.cat(tensors: tensors, dim: int = 0)", Args: &DimArgs{},
+	Name: "cat", Eval: evalCat, Sig: "torch.cat(tensors: tensors, dim: int = 0)", Args: &DimArgs{},
 	Run: func(c *Call) {
 		at := max(0, slices.IndexFunc(c.In, func(t *Tensor) bool { return !skipped(t.Layout) }))
 		first := c.In[at]

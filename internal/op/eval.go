@@ -10,7 +10,8 @@ import (
 // Eval is how the values of a primitive are computed, for what executes a job. It
 // stands in the row beside what the row allocates, saves and derives.
 type Eval struct {
-	// Forward computes the results, which Run has allocated.
+	// Forward computes the results, which Run has allocated; nil where they lie where
+	// the inputs do.
 	Forward func(m Machine, c *Call) error
 	// Backward computes the gradients, which Grad has allocated; nil where there is
 	// no derivative.
@@ -24,6 +25,10 @@ type Eval struct {
 type Machine interface {
 	// Apply runs a kernel over elements; operands are broadcast to the result.
 	Apply(k *kernel.Kernel, y *Tensor, in []*Tensor, numbers ...float64) error
+	// Launch runs a kernel over operands as they are, without those that are absent.
+	Launch(k *kernel.Kernel, operands []kernel.Tensor, ints []int64, numbers ...float64) error
+	// At is a tensor under another layout, as an operand.
+	At(t *Tensor, l tensor.Layout) kernel.Tensor
 	// Wanted is the gradient of input i where it is to be computed: nil if nobody
 	// wants it, or if it is the incoming one, handed on.
 	Wanted(b *Back, i int) *Tensor
@@ -103,6 +108,20 @@ func aside(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *E
 func (e *Eval) inParts() *Eval {
 	e.InParts = true
 	return e
+}
+
+// as is a tensor as it lies, as an operand.
+func as(m Machine, t *Tensor) kernel.Tensor { return m.At(t, t.Layout) }
+
+// copied is an operator that copies its input in another order or type.
+var copied = &Eval{Forward: func(m Machine, c *Call) error { return m.Apply(kernel.Copy, c.Out[0], c.In[:1]) }, InParts: true}
+
+// shared is an operator whose result lies where its input does.
+var shared = &Eval{InParts: true}
+
+// constant fills the result.
+func constant(v float64) *Eval {
+	return &Eval{Forward: func(m Machine, c *Call) error { return m.Apply(kernel.Fill, c.Out[0], nil, v) }}
 }
 
 // element is a function of single elements x of one tensor, with the numbers p of the

@@ -65,7 +65,7 @@ func (c *Call) transposed(t *Tensor) *Tensor { return c.Local(c.Alias(t, t.Trans
 
 // Addmm is bias + mat1 @ mat2.
 var Addmm = define(Row{
-	Name: "addmm", Flops: productFlops(1), Takes: (*Call).floatsOfOneType, Sig: "torch.addmm(input, mat1, mat2)", Cast: CastLower, Run: func(c *Call) {
+	Name: "addmm", Eval: evalAddmm, Flops: productFlops(1), Takes: (*Call).floatsOfOneType, Sig: "torch.addmm(input, mat1, mat2)", Cast: CastLower, Run: func(c *Call) {
 		bias, a, b := c.In[0], c.In[1], c.In[2]
 		if a.Rank() != 2 || b.Rank() != 2 || a.Dim(1) != b.Dim(0) {
 			c.Fail("matrices of shapes %v and %v do not multiply", a.Size, b.Size)
@@ -114,7 +114,7 @@ func (c *Call) usesLt(bias, mat2, out *Tensor) bool {
 
 // Mm is the product of two matrices.
 var Mm = define(Row{
-	Name: "mm", Flops: productFlops(0), Takes: (*Call).floatsOfOneType, Cast: CastLower, Run: func(c *Call) {
+	Name: "mm", Eval: evalMm, Flops: productFlops(0), Takes: (*Call).floatsOfOneType, Cast: CastLower, Run: func(c *Call) {
 		a, b := c.In[0], c.In[1]
 		if a.Dim(1) != b.Dim(0) {
 			c.Fail("matrices of shapes %v and %v do not multiply", a.Size, b.Size)
@@ -190,7 +190,7 @@ func (c *Call) blasMatrices(a, b *Tensor) {
 
 // Bmm is the product of two batches of matrices.
 var Bmm = define(Row{
-	Name: "bmm", Flops: productFlops(0), Takes: (*Call).floatsOfOneType, Sig: "torch.bmm(input, mat2)", Cast: CastLower, Run: func(c *Call) {
+	Name: "bmm", Eval: evalMm, Flops: productFlops(0), Takes: (*Call).floatsOfOneType, Sig: "torch.bmm(input, mat2)", Cast: CastLower, Run: func(c *Call) {
 		a, b := c.In[0], c.In[1]
 		if a.Rank() != 3 || b.Rank() != 3 || a.Dim(0) != b.Dim(0) || a.Dim(2) != b.Dim(1) {
 			c.Fail("batches of matrices of shapes %v and %v do not multiply", a.Size, b.Size)

@@ -8,11 +8,11 @@ import (
 
 // Random numbers on the device.
 var (
-	Empty     = filled("empty")
-	EmptyLike = filledLike("empty_like")
-	RandLike  = filledLike("rand_like")
+	Empty     = filled("empty", constant(0))
+	EmptyLike = filledLike("empty_like", constant(0))
+	RandLike  = filledLike("rand_like", nil)
 	FullLike  = define(Row{
-		Name: "full_like", Sig: "torch.full_like(input, fill_value: float, *, dtype: dtype? = None)", Args: &FullArgs{}, Run: func(c *Call) {
+		Name: "full_like", Eval: evalFull, Sig: "torch.full_like(input, fill_value: float, *, dtype: dtype? = None)", Args: &FullArgs{}, Run: func(c *Call) {
 			x, d := c.In[0], c.In[0].DType
 			if a := c.Args.(*FullArgs); a.DType != nil {
 				d = *a.DType
@@ -83,14 +83,14 @@ type LinspaceArgs struct {
 // The tensors that a method makes, of the type of its own unless another is
 // given.
 var (
-	NewEmpty = newTensor("new_empty", "")
-	NewZeros = newTensor("new_zeros", "")
-	NewOnes  = newTensor("new_ones", "")
-	NewFull  = newTensor("new_full", " fill_value: float,")
+	NewEmpty = newTensor("new_empty", "", constant(0))
+	NewZeros = newTensor("new_zeros", "", constant(0))
+	NewOnes  = newTensor("new_ones", "", constant(1))
+	NewFull  = newTensor("new_full", " fill_value: float,", evalFull)
 )
 
-func newTensor(name, value string) *Row {
-	return define(Row{Name: name, Sig: "Tensor." + name + "(self, size: ints," + value + " *, dtype: dtype? = None)", Args: &FullArgs{}, Run: func(c *Call) {
+func newTensor(name, value string, eval *Eval) *Row {
+	return define(Row{Name: name, Sig: "Tensor." + name + "(self, size: ints," + value + " *, dtype: dtype? = None)", Args: &FullArgs{}, Eval: eval, Run: func(c *Call) {
 		c.filledOf(&c.Args.(*FullArgs).FillArgs, c.In[0].DType)
 	}})
 }

@@ -100,7 +100,7 @@ type RNNZerosArgs struct {
 // The state of a recurrent layer that is given none: zeros in the type of its
 // input.
 var RNNZeros = define(Row{
-	Name: "rnn_zeros", Args: &RNNZerosArgs{}, Run: func(c *Call) {
+	Name: "rnn_zeros", Eval: constant(0), Args: &RNNZerosArgs{}, Run: func(c *Call) {
 		a, x := c.Args.(*RNNZerosArgs), c.In[0]
 		batch := x.Dim(1)
 		if a.BatchFirst {

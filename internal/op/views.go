@@ -39,7 +39,7 @@ var View = define(Row{
 
 // UnsafeView is view on a fresh tensor, which autograd does not track as one.
 var UnsafeView = define(Row{
-	Name: "_unsafe_view", Copies: true, Args: &ShapeArgs{}, Run: func(c *Call) {
+	Name: "_unsafe_view", Eval: shared, Copies: true, Args: &ShapeArgs{}, Run: func(c *Call) {
 		l, ok := c.In[0].View(c.reshapeSizes())
 		if !ok {
 			c.Fail("cannot view shape %v as %s", c.In[0].Size, tensor.SizeString(c.shapeArg()))

@@ -18,6 +18,14 @@ func (x *Executor) Apply(k *kernel.Kernel, y *op.Tensor, in []*op.Tensor, number
 	return x.apply(k, y, in, numbers...)
 }
 
+// Launch implements op.Machine.
+func (x *Executor) Launch(k *kernel.Kernel, operands []kernel.Tensor, ints []int64, numbers ...float64) error {
+	return x.launch(k, operands, ints, numbers...)
+}
+
+// At implements op.Machine.
+func (x *Executor) At(t *op.Tensor, l tensor.Layout) kernel.Tensor { return x.at(t, l) }
+
 // Wanted implements op.Machine.
 func (x *Executor) Wanted(b *op.Back, i int) *op.Tensor { return wanted(b, i) }
 

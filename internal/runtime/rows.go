@@ -20,7 +20,7 @@ type row struct {
 // operators (op.Row.Eval).
 var rows = func() map[*op.Row]row {
 	all := map[*op.Row]row{}
-	for _, t := range []map[*op.Row]row{copyRows, reduceRows, productRows, normRows, imageRows, lossRows, lookupRows, attentionRows,
+	for _, t := range []map[*op.Row]row{drawnRows, normRows, imageRows, lossRows, lookupRows, attentionRows,
 		linearRows, resampleRows, gridRows, orderRows, statisticRows, scatterRows, criterionRows, ctcRows, recurrentRows,
 		windowRows, randomRows, moreRows, encoderRows, quantizedRows} {
 		for r, is := range t {
@@ -51,7 +51,10 @@ func rowOf(r *op.Row) (row, bool) {
 
 // evaluated is an operator that says itself how it is computed.
 func evaluated(e *op.Eval) row {
-	r := row{forward: func(x *Executor, c *op.Call) error { return e.Forward(x, c) }, composed: e.InParts}
+	r := row{composed: e.InParts}
+	if e.Forward != nil {
+		r.forward = func(x *Executor, c *op.Call) error { return e.Forward(x, c) }
+	}
 	if e.Backward != nil {
 		r.backward = func(x *Executor, b *op.Back) error { return e.Backward(x, b) }
 	}

@@ -83,7 +83,7 @@ func convolutionGrad(x *Executor, b *op.Back) error {
 			dims.Dim = append(dims.Dim, int64(i))
 		}
 	}
-	return x.launch(kernel.Sum, []kernel.Tensor{x.at(y, spread(y, g.Size, dims)), x.operand(g)}, nil, 1)
+	return x.launch(kernel.Sum, []kernel.Tensor{x.at(y, dims.Spread(y, g.Size)), x.operand(g)}, nil, 1)
 }
 
 func poolInts(a *op.PoolArgs, dilation bool) []int64 {

@@ -81,7 +81,7 @@ var meanSquares = row{
 			return squared.forward(x, c)
 		}
 		y := c.Out[0]
-		return x.launch(kernel.MSE, []kernel.Tensor{x.at(y, spread(y, c.In[0].Size, &op.ReduceArgs{})), x.operand(c.In[0]), x.operand(c.In[1])}, nil, s)
+		return x.launch(kernel.MSE, []kernel.Tensor{x.at(y, (&op.ReduceArgs{}).Spread(y, c.In[0].Size)), x.operand(c.In[0]), x.operand(c.In[1])}, nil, s)
 	},
 	backward: func(x *Executor, b *op.Back) error {
 		s, is := reduce(b.Args, int(b.SavedIn[0].Numel()))

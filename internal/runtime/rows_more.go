@@ -6,9 +6,6 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// valued fills the result with the number among the arguments.
-var valued = row{forward: func(x *Executor, c *op.Call) error { return x.Fill(c.Out[0], c.Args.(*op.FullArgs).Value) }}
-
 // column sees a vector as a matrix of one column.
 func (x *Executor) column(t *op.Tensor) kernel.Tensor { return x.at(t, t.Unsqueeze(1)) }
 
@@ -48,9 +45,7 @@ func halves(size []int, d int, f func(to, value, gate int)) {
 
 // moreRows are constants, products with vectors, and what has no kin.
 var moreRows = map[*op.Row]row{
-	op.Full: valued, op.FullLike: valued, op.NewFull: valued,
-	op.Empty: constant(0), op.EmptyLike: constant(0), op.NewEmpty: constant(0), op.NewZeros: constant(0), op.NewOnes: constant(1),
-	op.ZerosLikeQuery: constant(0), op.DTypeOf: nothing,
+	op.DTypeOf: nothing,
 	op.Eye: asideRow(func(a *aside, c *op.Call) {
 		n, m := int(c.Out[0].Dim(0)), int(c.Out[0].Dim(1))
 		v := make([]float64, n*m)
