@@ -110,21 +110,25 @@ func planOf(o *estimate.Outcome) *oom.Plan {
 }
 
 // partsOf are the operators in which functions allocate that are made of others.
-var partsOf = map[string][]string{
-	"linear": {"addmm", "mm", "bmm"}, "matmul": {"mm", "bmm", "addmm"}, "@": {"mm", "bmm", "addmm"},
-	"conv1d": {"convolution"}, "conv2d": {"convolution"}, "conv3d": {"convolution"},
-	"softmax": {"_softmax"}, "log_softmax": {"_log_softmax"}, "dropout": {"native_dropout"}, "embedding": {"embedding"},
-	"layer_norm": {"native_layer_norm"}, "batch_norm": {"native_batch_norm", "cudnn_batch_norm"},
-	"cross_entropy": {"_log_softmax", "nll_loss_forward", "nll_loss2d_forward"}, "cross_entropy_loss": {"_log_softmax", "nll_loss_forward", "nll_loss2d_forward"},
-	"scaled_dot_product_attention": {"_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention", "_softmax", "bmm"},
-	"+":                            {"add", "add_"}, "-": {"sub", "sub_"}, "*": {"mul", "mul_"}, "/": {"div", "div_"},
+var partsOf = map[string][]*op.Row{
+	"linear": {op.Addmm, op.Mm, op.Bmm}, "matmul": {op.Mm, op.Bmm, op.Addmm}, "@": {op.Mm, op.Bmm, op.Addmm},
+	"conv1d": {op.Conv}, "conv2d": {op.Conv}, "conv3d": {op.Conv},
+	"softmax": {op.InnerSoftmax}, "log_softmax": {op.InnerLogSoftmax}, "dropout": {op.NativeDropout}, "embedding": {op.Embedding},
+	"layer_norm": {op.NativeLayerNorm}, "batch_norm": {op.NativeBatchNorm, op.CudnnBatchNorm},
+	"cross_entropy": {op.InnerLogSoftmax, op.NLLLossForward, op.NLLLoss2dForward}, "cross_entropy_loss": {op.InnerLogSoftmax, op.NLLLossForward, op.NLLLoss2dForward},
+	"scaled_dot_product_attention": {op.FlashAttention, op.EfficientAttention, op.InnerSoftmax, op.Bmm},
+	"+":                            {op.Add, op.AddInPlace}, "-": {op.Sub, op.SubInPlace}, "*": {op.Mul, op.MulInPlace}, "/": {op.Div, op.DivInPlace},
 }
 
 // operatorsOf are the operators that may run where a line of Python calls a function;
 // nil if memplan does not know.
 func operatorsOf(call string) []string {
-	if list := partsOf[call]; list != nil {
-		return list
+	var names []string
+	for _, r := range partsOf[call] {
+		names = append(names, r.Name)
+	}
+	if names != nil {
+		return names
 	}
 	if s := op.Lookup(call); s != nil && !s.Row.Composite {
 		return []string{s.Row.Name}

@@ -107,7 +107,7 @@ func init() {
 			if b.bool("elementwise_affine") {
 				w = b.param("weight", shape...)
 			}
-			b.finish([]val{b.do(op.RmsNorm, op.BindArgs(&op.RMSNormArgs{}, b.args), b.in(0), w)})
+			b.finish([]val{b.do(op.RMSNorm, op.BindArgs(&op.RMSNormArgs{}, b.args), b.in(0), w)})
 		},
 	})
 	layer(Layer{

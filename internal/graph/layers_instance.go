@@ -49,7 +49,7 @@ func init() {
 		Sig: "nn.PReLU(num_parameters: int = 1, init: float = 0.25)",
 		Is:  nn.Layer{Init: nn.Slope},
 		Build: func(b *builder) {
-			b.finish([]val{b.do(op.Prelu, nil, b.in(0), b.param("weight", b.positive("num_parameters")))})
+			b.finish([]val{b.do(op.PReLU, nil, b.in(0), b.param("weight", b.positive("num_parameters")))})
 		},
 	})
 }

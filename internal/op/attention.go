@@ -55,7 +55,7 @@ var SDPA = define(Row{
 	Source: "aten/src/ATen/native/transformers/attention.cpp, cuda/sdp_utils.cpp",
 })
 
-// boolMask turns a bool mask into one that is added: 0 or -inf. The two
+// BoolMask turns a bool mask into one that is added: 0 or -inf. The two
 // numbers become tensors on the device first.
 var BoolMask = define(Row{
 	Name: "where.bool_mask", Args: &ToCopyArgs{}, Run: func(c *Call) {
@@ -149,6 +149,7 @@ func (c *Call) flash(q, k, v *Tensor, a *SDPAArgs) *Tensor {
 	return c.Do1(Slice, &SliceArgs{Dim: -1, End: &d, Step: 1}, outs[0])
 }
 
+// FlashAttention is the implementation by FlashAttention.
 var FlashAttention = define(Row{
 	Name: "_scaled_dot_product_flash_attention", Flops: attentionFlops, Args: &SDPAArgs{}, Run: func(c *Call) {
 		t := c.swapHeads(c.In...)
@@ -287,6 +288,7 @@ type efficientArgs struct {
 	lse bool // compute_log_sumexp
 }
 
+// EfficientAttention is the memory-efficient implementation.
 var EfficientAttention = define(Row{
 	Name: "_scaled_dot_product_efficient_attention", Flops: attentionFlops, Args: &efficientArgs{}, Run: func(c *Call) {
 		t := c.swapHeads(c.In[0], c.In[1], c.In[2])
@@ -481,7 +483,7 @@ func runSDPAMath(c *Call) {
 	c.Drop(y, probs, kx, vx, scaled, mask, v, k, q) // locals, the youngest first
 }
 
-// safeSoftmax is a softmax that gives zeros for rows that are masked whole.
+// SafeSoftmax is a softmax that gives zeros for rows that are masked whole.
 var SafeSoftmax = define(Row{
 	Name: "_safe_softmax", Args: &SoftmaxArgs{}, Run: func(c *Call) {
 		x := c.In[0]

@@ -8,7 +8,7 @@ type BaddbmmArgs struct {
 	Alpha float64 `arg:"alpha"`
 }
 
-// baddbmm is beta * input + alpha * (batch1 @ batch2). The input is copied into
+// Baddbmm is beta * input + alpha * (batch1 @ batch2). The input is copied into
 // the result before the product is added to it.
 var Baddbmm = define(Row{
 	Name: "baddbmm", Flops: productFlops(1), Takes: (*Call).floatsOfOneType, Sig: "torch.baddbmm(input, batch1, batch2, *, beta: float = 1.0, alpha: float = 1.0)", Args: &BaddbmmArgs{}, Cast: CastLower,

@@ -49,7 +49,7 @@ type trilinearArgs struct {
 // trilinearUnroll is the dimension over which _trilinear loops: the outputs.
 const trilinearUnroll = 1
 
-// trilinear is the sum of products of three operands, one output after the
+// Trilinear is the sum of products of three operands, one output after the
 // other.
 var Trilinear = define(Row{
 	Name: "_trilinear", Args: &trilinearArgs{}, Run: func(c *Call) {

@@ -58,7 +58,7 @@ var CTCLoss = define(Row{
 	Source: "aten/src/ATen/native/LossCTC.cpp: ctc_loss_impl, _use_cudnn_ctc_loss",
 })
 
-// ctcNative gives the loss of each sample and what was summed on the way: a
+// CTCNative gives the loss of each sample and what was summed on the way: a
 // number for each step of time and each letter, with a blank around every one.
 var CTCNative = define(Row{
 	Name: "_ctc_loss", Args: &CTCArgs{}, Run: func(c *Call) {

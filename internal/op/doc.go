@@ -15,6 +15,14 @@
 //   - A composite has no derivative of its own; Run calls other rows, as
 //     PyTorch's CompositeImplicitAutograd functions do.
 //
+// A row is a Go variable, by which others reach it; only what reads a spec, a report
+// or a trace asks for one by name. Go initializes the variables by what they depend
+// on: no function runs at start-up, and no name of a file matters. What a row calls
+// itself is set beside it (derive, runs).
+//
+// Eval is how the values of a row are computed where a job is executed. Where a
+// derivative is a formula, the same text says what it allocates and what it computes.
+//
 // Rows say nothing of graphs, threads or scopes. They see an Exec, which the
 // engine implements with real bookkeeping and [Meta] with shapes alone, and an
 // [Env] that holds the facts which PyTorch's code branches on: architecture,

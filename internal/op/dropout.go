@@ -45,6 +45,7 @@ var Dropout = define(Row{
 	Source: "aten/src/ATen/native/Dropout.cpp",
 })
 
+// NativeDropout is the kernel of dropout, which keeps its mask.
 var NativeDropout = define(Row{
 	Name: "native_dropout", Takes: (*Call).floats, Args: &DropoutArgs{}, Run: func(c *Call) {
 		x := c.In[0]

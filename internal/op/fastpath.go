@@ -9,7 +9,7 @@ type NativeMHAArgs struct {
 	Average bool // average_attn_weights
 }
 
-// nativeMHA is self-attention in one operator, which eval mode without
+// NativeMHA is self-attention in one operator, which eval mode without
 // gradients takes. Inputs: query, in_proj weight and bias, out_proj weight and
 // bias, and a mask. With need_weights it returns the weights as well.
 var NativeMHA = define(Row{

@@ -42,7 +42,7 @@ type BernoulliArgs struct {
 	P float64
 }
 
-// bernoulliNumber is noise.bernoulli_(p).
+// BernoulliNumber is noise.bernoulli_(p).
 var BernoulliNumber = define(Row{
 	Name: "bernoulli_.float", Args: &BernoulliArgs{}, Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: bernoulli_",
 })

@@ -7,7 +7,7 @@ type HistcArgs struct {
 	Max  float64 `arg:"max"`
 }
 
-// histc counts the elements between min and max in equal bins. Where min is max,
+// Histc counts the elements between min and max in equal bins. Where min is max,
 // PyTorch takes the bounds of the data, which the host reads.
 var Histc = define(Row{
 	Name: "histc", Sig: "torch.histc(input, bins: int = 100, min: float = 0.0, max: float = 0.0)", Args: &HistcArgs{}, Run: func(c *Call) {

@@ -54,6 +54,7 @@ var _ = define(Row{
 	Source: "torch/csrc/autograd/python_variable_indexing.cpp",
 })
 
+// IndexTensor takes elements along a dimension at indices of any shape.
 var IndexTensor = define(Row{
 	Name: "index", Args: &DimArgs{}, Run: func(c *Call) {
 		x, idx := c.In[0], c.In[1]

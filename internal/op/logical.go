@@ -52,6 +52,7 @@ func larger(name, node string, first func(a, b float64) bool) *Row {
 	})
 }
 
+// The larger and the smaller of two.
 var (
 	Maximum = larger("maximum", "MaximumBackward0", func(a, b float64) bool { return a > b })
 	Minimum = larger("minimum", "MinimumBackward0", func(a, b float64) bool { return a < b })

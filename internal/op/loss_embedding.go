@@ -115,6 +115,7 @@ func cosineEmbeddingLoss(c *Call) {
 	c.Drop(out, outNeg, outPos, neg, pos, zeros, cos, denom, mag2, mag1, prod)
 }
 
+// SqrtOfLoss is the root in place in cosine_embedding_loss.
 var (
 	SqrtOfLoss = define(Row{
 		Name: "sqrt_.loss", Eval: mapped(kernel.Sqrt, kernel.SqrtGrad, nil), Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,

@@ -78,6 +78,7 @@ func (c *Call) nllSpatial(x, target *Tensor) {
 	}
 }
 
+// The functions of (N, C) and of images, and their kernels.
 var (
 	NLLLossOf = nllOf("nll_loss", NLLLossForward)
 	nllLoss2d = nllOf("nll_loss2d", NLLLoss2dForward)

@@ -20,6 +20,7 @@ var LayerNorm = define(Row{
 	},
 })
 
+// NativeLayerNorm is the kernel of layer_norm, which keeps mean and rstd.
 var NativeLayerNorm = define(Row{
 	Name: "native_layer_norm", Takes: (*Call).floatsOfOneType, Args: &LayerNormArgs{}, Run: func(c *Call) {
 		x, shape := c.In[0], c.Args.(*LayerNormArgs).Shape
@@ -208,6 +209,7 @@ func (c *Call) statistics(x *Tensor, values int64) {
 	c.Drop(semaphores, staging)
 }
 
+// The kernels of batch_norm.
 var (
 	NativeBatchNorm = define(Row{
 		Name: "native_batch_norm", Args: &BatchNormArgs{}, Run: func(c *Call) {
@@ -342,6 +344,7 @@ var GroupNorm = define(Row{
 	},
 })
 
+// NativeGroupNorm is the kernel of group_norm, which keeps mean and rstd.
 var NativeGroupNorm = define(Row{
 	Name: "native_group_norm", Args: &GroupNormArgs{}, Run: func(c *Call) {
 		if c.In[0].Rank() < 2 {

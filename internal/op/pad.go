@@ -181,7 +181,7 @@ func (c *Call) padCircular(x *Tensor, a *PadArgs) *Tensor {
 	return out
 }
 
-// copyInPlace is self.copy_(src); what it overwrites has no gradient.
+// CopyInPlace is self.copy_(src); what it overwrites has no gradient.
 var CopyInPlace = define(Row{
 	Name: "copy_", Run: checkInPlace, InPlace: true, Node: "CopyBackwards",
 	Source: "torch/csrc/autograd/VariableTypeManual.cpp: copy_; functions/tensor.cpp: CopyBackwards",

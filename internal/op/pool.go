@@ -54,6 +54,7 @@ var MaxPool = define(Row{
 	},
 })
 
+// MaxPool2dIndices is the kernel of max_pool2d, which keeps where each maximum is.
 var MaxPool2dIndices = define(Row{
 	Name: "max_pool2d_with_indices", Takes: (*Call).floats, Args: &PoolArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*PoolArgs)
@@ -145,6 +146,7 @@ var channelsLastPixel = define(Row{
 	Source: "torch/csrc/autograd/FunctionsManual.cpp: as_strided_backward",
 })
 
+// AdaptiveAvgPool2dKernel is the kernel where the output has more than one element.
 var AdaptiveAvgPool2dKernel = define(Row{
 	Name: "_adaptive_avg_pool2d", Args: &AdaptiveArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*AdaptiveArgs)

@@ -43,7 +43,7 @@ func gradPow(b *Back) { // grad * (exponent * self.pow(exponent - 1))
 	b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], scaled))
 }
 
-// powTensor is x ** y.
+// PowTensor is x ** y.
 var PowTensor = define(Row{
 	Name: "pow.Tensor_Tensor", Cast: CastFP32, Run: func(c *Call) { c.Return(c.New(c.elementwise(c.In...), c.promoted(false))) },
 	Save: []Save{In(1), In(0), Out(0)}, Node: "PowBackward1",

@@ -1,7 +1,7 @@
 package op
 
 // PReLU has a slope for all channels or for each.
-var Prelu = define(Row{
+var PReLU = define(Row{
 	Name: "prelu", Takes: (*Call).oneType, Sig: "F.prelu(input, weight)", Composite: true, Cast: CastLower, Run: func(c *Call) {
 		x, w := c.In[0], c.In[1]
 		n := w.Numel()
@@ -26,6 +26,7 @@ var Prelu = define(Row{
 	Source: "aten/src/ATen/native/Activation.cpp: prelu",
 })
 
+// PreluKernel is the kernel of prelu.
 var PreluKernel = define(Row{
 	Name: "_prelu_kernel", Run: func(c *Call) { c.Return(c.NewLike(c.In[0])) },
 	Save: []Save{In(0), In(1)}, Node: "PreluKernelBackward0",

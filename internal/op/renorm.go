@@ -25,7 +25,7 @@ var embeddingRenorm = define(Row{
 	Source: "aten/src/ATen/native/cuda/Embedding.cu: embedding_renorm_cuda_",
 })
 
-// renormInPlace is the change that it makes.
+// RenormInPlace is the change that it makes.
 var RenormInPlace = define(Row{Name: "embedding_renorm_.table", Args: &EmbeddingArgs{}, Run: func(*Call) {}, InPlace: true})
 
 // uniqueTiles are the items that a thread block of cub::DeviceSelect::Unique

@@ -119,13 +119,13 @@ func runRNN(c *Call) {
 		return
 	}
 	if d == tensor.BFloat16 && c.Env().Torch.CudnnTakesBFloat16RNN() {
-		c.Do(RnnBFloat16, nil)
+		c.Do(RNNBFloat16, nil)
 	}
 	c.stepwiseRNN()
 }
 
-// rnnBFloat16 does nothing but say that newer versions may do something else.
-var RnnBFloat16 = define(Row{
+// RNNBFloat16 does nothing but say that newer versions may do something else.
+var RNNBFloat16 = define(Row{
 	Name: "rnn_bfloat16", Run: func(*Call) {},
 	NotModelled: "where PyTorch comes with cuDNN 9.13 or later, it computes recurrent layers in bfloat16 by cuDNN, as those in float16; here they are computed step by step",
 })

@@ -35,7 +35,7 @@ type flatCopyArgs struct {
 	offset int64 // in elements of the buffer
 }
 
-// flatCopy copies a weight into its place of a buffer, input 1, in the buffer's
+// FlatCopy copies a weight into its place of a buffer, input 1, in the buffer's
 // type.
 var FlatCopy = define(Row{
 	Name: "_cudnn_rnn_cast_reflatten", Args: &flatCopyArgs{}, Run: func(c *Call) {

@@ -196,7 +196,7 @@ func (c *Call) rnnCell(x *Tensor, s rnnState, w []*Tensor) rnnState {
 	return rnnState{h: h, c: outs[1]}
 }
 
-// transposeInPlace swaps the dimensions of a tensor that nobody else holds, so
+// TransposeInPlace swaps the dimensions of a tensor that nobody else holds, so
 // that the result is no view.
 var TransposeInPlace = define(Row{
 	Name: "transpose_", Of: Transpose, Args: &TransposeArgs{}, Run: func(c *Call) {

@@ -95,6 +95,7 @@ func dependsOnData(sig string) *Row {
 	}})
 }
 
+// The operators that are refused.
 var (
 	MaskedSelect = dependsOnData("torch.masked_select(input, mask)")
 	Nonzero      = dependsOnData("torch.nonzero(input)")

@@ -47,7 +47,7 @@ func (c *Call) where(cond, x, y *Tensor, d tensor.DType, number float64) *Tensor
 	return out
 }
 
-// whereSelf is where of three tensors. Each gradient is where itself, with 0
+// WhereSelf is where of three tensors. Each gradient is where itself, with 0
 // in the other's place.
 var WhereSelf = define(Row{
 	Name: "where", Run: func(c *Call) {

@@ -419,7 +419,7 @@ var recurrentRows = map[*op.Row]row{
 	op.CudnnRNNKernel: recurrentLayer,
 	op.FusedLSTM:      fusedCell(&lstm),
 	op.FusedGRU:       fusedCell(&gru),
-	op.RnnBFloat16:    nothing, op.RnnReserve: nothing, op.RnnWorkspace: nothing, op.InitDropoutState: nothing,
+	op.RNNBFloat16:    nothing, op.RnnReserve: nothing, op.RnnWorkspace: nothing, op.InitDropoutState: nothing,
 	// A weight in its place of a buffer of another type.
 	op.FlatCopy: {composed: true, aliased: true, forward: func(x *Executor, c *op.Call) error {
 		l := tensor.Contiguous(c.In[0].Size)

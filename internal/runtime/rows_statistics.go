@@ -218,7 +218,7 @@ var statisticRows = map[*op.Row]row{
 			})
 		}}.row(),
 	op.VectorNorm: vectorNorm.row(), op.Norm: vectorNorm.row(),
-	op.Logsumexp: statistic{over: overDims,
+	op.LogSumExp: statistic{over: overDims,
 		of: func(x []float64, _ any) float64 {
 			most, sum := extremeIn(true)(x, nil), 0.0
 			if math.IsInf(most, 0) {
