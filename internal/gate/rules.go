@@ -158,7 +158,7 @@ var (
 		ID: "MP013", Name: "configuration", Severity: Warning, Doc: "the configuration of the gate changed",
 		Help: "With --against-git the configuration of that commit counts, not the one beside the specs, so that a change cannot\nwiden the gate that it has to pass; the finding says how they differ, the files that they name included. What is new in the configuration\ncounts once it is merged, or with --config.",
 	})
-	gpuChanged = rule(Rule{
+	_ = rule(Rule{
 		ID: "MP014", Name: "gpu-changed", Severity: Warning, Doc: "a GPU is not what its name stands for",
 		Help: "A device_table describes a GPU under the name of one that memplan knows; or a spec gives its GPU, be it of that table, of\nmemplan's own or the one that is assumed, more memory, a smaller context, another architecture or other SMs. Where that is meant, another name\nsays so.",
 		keys: []string{"device.memory", "device.context", "device.gpu", "device"},
@@ -168,7 +168,7 @@ var (
 		Help:   "Estimating the spec takes more memory or time than --max-memory and --max-time allow, the check as a whole took too\nlong (docs/limits.md), or memplan itself made a mistake, which the message names. All others are checked all the same, and the exit code\nis 3. The rule cannot be turned off.",
 		Always: "the spec was not checked to the end",
 	})
-	unsettled = rule(Rule{
+	_ = rule(Rule{
 		ID: "MP016", Name: "unsettled", Severity: Error, Doc: "steps that were not simulated may need more memory",
 		Help: "A spec is simulated until all that comes after is known, whatever train.steps says. Here the limit was met before: what runs in every\nn-th step comes round together too late, or memory differs from step to step without an end. The verdict is of the\nsteps that were simulated. Intervals that divide each other help.",
 		keys: []string{"step", "eval", "train"},

@@ -136,3 +136,44 @@ train: {batch_size: 2, optimizer: {SGD: {lr: 0.0}}}
 		t.Errorf("%v; not seen: %v", err, bounds)
 	}
 }
+
+// The row of a table whose index is padding starts as zeros, and no other does
+// (_fill_padding_idx_with_zero of torch.nn.Embedding and EmbeddingBag).
+func TestInitialPadding(t *testing.T) {
+	j, err := parsed("padding.yaml", `memplan: 1
+model:
+  inputs: {x: {shape: [3], dtype: int64}, y: {shape: [], dtype: int64}}
+  layers:
+    - {Embedding: {num_embeddings: 6, embedding_dim: 4, padding_idx: -2}, name: a}
+    - {Embedding: {num_embeddings: 6, embedding_dim: 4}, inputs: x, name: b}
+    - {EmbeddingBag: {num_embeddings: 6, embedding_dim: 4, padding_idx: 1}, inputs: x, name: c}
+    - {add: [{sum: 1, inputs: a}, {sum: 1, inputs: b}]}
+    - {add: c}
+  loss: {cross_entropy: {target: y}}
+train: {batch_size: 2, optimizer: {SGD: {lr: 0.0}}}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	padding := map[string]int{"layers.0.weight": 4, "layers.1.weight": -1, "layers.2.weight": 1}
+	_, err = Run(context.Background(), j.Program, j.Machine.Env, Options{
+		Device: cpu.New(tensor.GiB), Config: j.Machine.Conf, Steps: 1,
+		OnEnd: func(w *Weights) error {
+			for name, row := range padding {
+				v, err := w.Read(name)
+				if err != nil {
+					return err
+				}
+				for i := range 6 {
+					if zeros := slices.Max(v[4*i:4*i+4]) == 0 && slices.Min(v[4*i:4*i+4]) == 0; zeros != (i == row) {
+						t.Errorf("%s: row %d is %v", name, i, v[4*i:4*i+4])
+					}
+				}
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
