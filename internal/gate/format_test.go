@@ -309,3 +309,23 @@ func TestMarkdown(t *testing.T) {
 		}
 	}
 }
+
+// GitLab reads a list of findings, of which each has a fingerprint of its own.
+func TestCodeQuality(t *testing.T) {
+	for name, r := range results(t) {
+		var list []codeQuality
+		if err := json.Unmarshal(render(t, "codequality", r), &list); err != nil || list == nil {
+			t.Fatalf("%s: %v, %v", name, list, err)
+		}
+		if len(list) != len(r.All()) {
+			t.Errorf("%s: %d of %d findings", name, len(list), len(r.All()))
+		}
+		seen := map[string]bool{}
+		for _, q := range list {
+			if seen[q.Fingerprint] || q.Description == "" || q.Check == "" || q.Severity == "" || q.Location.Path == "" || q.Location.Lines.Begin < 1 {
+				t.Errorf("%s: %+v", name, q)
+			}
+			seen[q.Fingerprint] = true
+		}
+	}
+}
