@@ -61,6 +61,7 @@ func (o *Outcome) leak(r *report.Report) {
 			each += " in " + l.Layer
 		}
 	}
+	l.Says = each
 	if v.OOM != nil {
 		l.SimulatedSteps = int64(v.OOM.Step)
 		first := fmt.Sprintf("dies in %s: %v more asked for, %v free", report.Where(v.OOM.Step, v.OOM.Phase, v.OOM.Op, v.OOM.Layer), v.OOM.TriedBytes, v.OOM.FreeBytes)

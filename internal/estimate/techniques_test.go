@@ -33,10 +33,11 @@ func TestLeak(t *testing.T) {
 	if v.Result != report.OOMs || v.OOM.Step != 12 || v.OOM.TriedBytes != 16*tensor.MiB || v.OOM.FreeBytes != 0 {
 		t.Errorf("%s, %+v", v.Result, v.OOM)
 	}
-	if v.Leak == nil || *v.Leak != (report.Leak{Bytes: 16 * tensor.MiB, Period: 1, SimulatedSteps: 12, Op: "neg"}) {
+	const says = "each step leaves 16.00 MiB more than it found, most of it made by neg"
+	if v.Leak == nil || *v.Leak != (report.Leak{Bytes: 16 * tensor.MiB, Period: 1, SimulatedSteps: 12, Op: "neg", Says: says}) {
 		t.Errorf("leak %+v", v.Leak)
 	}
-	if !strings.Contains(v.Reason, "each step leaves 16.00 MiB more than it found, most of it made by neg") {
+	if !strings.Contains(v.Reason, says) {
 		t.Errorf("reason %q", v.Reason)
 	}
 }

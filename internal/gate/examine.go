@@ -76,8 +76,7 @@ func (u *unit) examine(o *outcome) {
 		}
 	}
 	if v.Leak != nil && v.OOM != nil { // else a warning says so
-		_, each, _ := strings.Cut(v.Reason, "\n")
-		u.add(leak, u.at(leak), "%s%s; it dies in step %d", on, each, v.OOM.Step)
+		u.add(leak, u.at(leak), "%sa leak: %s; it dies in step %d", on, v.Leak.Says, v.OOM.Step)
 	}
 	frag, most := r.Allocator.FragmentationBytes, u.policy.fragmentation.Of(r.Peak.ReservedBytes)
 	if frag > most && float64(frag) >= fragmentationMatters*float64(r.Device.UsableBytes) {

@@ -223,6 +223,7 @@ type Leak struct {
 	SimulatedSteps int64        `json:"simulated_steps"`
 	Op             string       `json:"op"`
 	Layer          string       `json:"layer"`
+	Says           string       `json:"-"` // that, in words
 }
 
 // OOM is the first request that fails.
