@@ -8,11 +8,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/memplan/memplan/internal/testfiles"
 )
 
 // TestNamesOfDocs: the files that docs/architecture.md names are there, as are the
 // targets of the Makefile that any page or text of the repository calls.
 func TestNamesOfDocs(t *testing.T) {
+	testfiles.Path(t) // is named, too
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join("../..", name))
 		if err != nil {
