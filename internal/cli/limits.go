@@ -94,11 +94,3 @@ func (s *Streams) bounded(ctx context.Context) *limit.Budget {
 	}
 	return s.budget
 }
-
-// metered runs f within the budget of the command.
-func (s *Streams) metered(ctx context.Context, f func(*limit.Meter) error) (err error) {
-	m := s.bounded(ctx).Meter()
-	defer m.Close()
-	defer limit.Catch(&err)
-	return f(m)
-}

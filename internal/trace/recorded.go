@@ -98,7 +98,7 @@ func stepNames(lists map[string][]RecordedEvent) ([]string, error) {
 		digits, _ := strings.CutPrefix(name, "step")
 		n, _ := strconv.Atoi(digits)
 		if stepName(n) != name {
-			return nil, fmt.Errorf("events of %q: want setup, step1, step2, ...", name)
+			return nil, fmt.Errorf("events of %q: want setup, step1, step2 and so on", name)
 		}
 		number[name] = n
 	}

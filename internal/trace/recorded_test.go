@@ -40,7 +40,7 @@ func TestRecorded(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`{"setup":[[1]]}`:            "event [1] has no size",
-		`{"first":[]}`:               `events of "first": want setup, step1, step2, ...`,
+		`{"first":[]}`:               `events of "first": want setup, step1, step2 and so on`,
 		`{"setup":[8,[2,8]]}`:        "setup, event 1: an allocation has an id, and others have none",
 		`{"setup":[[1,8],8]}`:        "setup, event 1: an allocation has no id, and others have one",
 		`{"setup":[8],"step1":[-2]}`: "step1, event 0: frees the 2-th youngest of 1 blocks",
