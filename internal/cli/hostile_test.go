@@ -74,15 +74,16 @@ func harmless(t *testing.T, what, text string, annotated bool) {
 // shapes are what each format's output must be, whatever the names in it: given
 // the output with a harmless name and with another.
 var shapes = map[string]func(t *testing.T, what, plain, text string){
-	"json":       func(t *testing.T, what, _, text string) { valid(t, what, json.Unmarshal([]byte(text), new(any))) },
-	"sarif":      func(t *testing.T, what, _, text string) { valid(t, what, json.Unmarshal([]byte(text), new(any))) },
-	"junit":      wellFormed,
-	"kubernetes": sameKeys,
-	"hami":       sameKeys,
-	"slurm":      sameDirectives,
-	"markdown":   noMarkup,
-	"text":       sameLines,
-	"github":     sameLines,
+	"json":        func(t *testing.T, what, _, text string) { valid(t, what, json.Unmarshal([]byte(text), new(any))) },
+	"codequality": func(t *testing.T, what, _, text string) { valid(t, what, json.Unmarshal([]byte(text), new(any))) },
+	"sarif":       func(t *testing.T, what, _, text string) { valid(t, what, json.Unmarshal([]byte(text), new(any))) },
+	"junit":       wellFormed,
+	"kubernetes":  sameKeys,
+	"hami":        sameKeys,
+	"slurm":       sameDirectives,
+	"markdown":    noMarkup,
+	"text":        sameLines,
+	"github":      sameLines,
 }
 
 func valid(t *testing.T, what string, err error) {
