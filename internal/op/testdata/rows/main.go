@@ -15,11 +15,19 @@ func name(r *op.Row) string {
 	return r.Name
 }
 
+// computed says what of its values a row computes itself.
+func computed(r *op.Row) string {
+	if r.Eval == nil {
+		return "-"
+	}
+	return fmt.Sprint(r.Eval.Forward != nil, r.Eval.Backward != nil, r.Eval.InParts)
+}
+
 func main() {
 	for _, r := range op.Rows() {
 		reflected, arg := op.Reflected(r)
 		fmt.Println(r.Name, r.Sig, fmt.Sprintf("%T", r.Args), r.Cast, r.CastList, r.Composite, r.List, r.InPlace, r.Copies, r.Save, r.Last, r.Node, r.NoGrad, r.NotModelled,
-			r.Source, r.Run != nil, r.View != nil, r.Grad != nil, r.Takes != nil, r.Flops != nil,
+			r.Source, r.Run != nil, r.View != nil, r.Grad != nil, r.Takes != nil, r.Flops != nil, computed(r),
 			name(r.Of), name(r.Same), name(op.InPlaceForm(r)), name(reflected), arg)
 	}
 	for _, n := range op.Names() {
