@@ -30,10 +30,10 @@ compiling: ## says so where that takes a while: nothing of the libraries is comp
 		echo "compiling memplan (the first time takes about a minute)" >&2; fi
 
 presets: ## the largest batch of every preset on six GPUs, tried one by one; tests take a sample
-	$(GO) test ./internal/advise -run TestPresets -timeout 20m -args -all
+	$(GO) test ./internal/advise -run TestPresets -timeout 60m -args -all
 
 race: ## the tests that share memory between goroutines or arenas, under the race detector
-	$(GO) test -race -short ./...
+	$(GO) test -race -short -timeout 60m ./...
 
 fuzz: ## every fuzz target for FUZZTIME
 	./tools/fuzz.sh $(FUZZTIME)
@@ -66,7 +66,7 @@ cuda-stub:
 
 cuda-test: cuda-stub $(CUDA_OUT)/libcuda.so.1 ## tests of the CUDA backend on an emulated GPU; needs a C++ compiler
 	$(CUDA_ENV) $(GO) vet -tags cuda ./$(CUDA)/...
-	$(CUDA_ENV) MEMPLAN_LIBCUDA=$(CUDA_OUT)/libcuda.so.1 $(GO) test -count=1 -tags cuda ./$(CUDA)/...
+	$(CUDA_ENV) MEMPLAN_LIBCUDA=$(CUDA_OUT)/libcuda.so.1 $(GO) test -count=1 -timeout 60m -tags cuda ./$(CUDA)/...
 
 $(CUDA_OUT)/libcuda.so.1: $(wildcard $(CUDA)/emulator/* $(CUDA)/kernels/* $(CUDA)/driver/*.h)
 	@mkdir -p $(CUDA_OUT)
