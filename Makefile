@@ -19,8 +19,8 @@ build: compiling ## the binary, in bin/
 estimate: build ## GPT-2 124M on an A100 40GB
 	@bin/memplan estimate
 
-test: compiling ## the tests, each in short: no more than three minutes of one core
-	$(GO) test -short -timeout 60m ./...
+test: compiling ## the tests, each in short: no more than three minutes of one core; lint and test-all vet
+	$(GO) test -short -vet=off -timeout 60m ./...
 
 test-all: compiling ## all tests: about eight minutes of one core
 	$(GO) test -timeout 60m ./...
