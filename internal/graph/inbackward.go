@@ -10,7 +10,7 @@ import (
 // backward passes.
 func (el *elaborator) inBackward() {
 	t := &el.spec.Train
-	if !t.InBackward.V || el.job.Inference != "" {
+	if !t.InBackward.V || el.job.Inference != "" || len(el.job.Optimizers) == 0 { // a mistake left none
 		return
 	}
 	at := t.InBackward.At
