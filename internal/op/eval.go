@@ -203,25 +203,36 @@ func (f *elements) operands(a Arrays, args any, ts []*Tensor, size tensor.Dims) 
 	}
 }
 
-func (f elements) eval() *Eval {
-	var backward func(a Arrays, b *Back)
-	if f.slopes != nil {
-		backward = func(a Arrays, b *Back) {
-			size := b.OutM[0].Size
-			p, g, x, y := f.p(b.Args), a.Like(b.Grads[0], size), f.operands(a, b.Args, b.SavedIn, size), a.Like(first(b.SavedOut), size)
-			for k := range b.Results {
-				r := a.Wanted(b, k)
-				if r == nil {
-					continue
-				}
-				out := make([]float64, len(g))
-				for i := range out {
-					out[i] = scaled(g[i], f.slopes[k](x(i), item(y, i), p))
-				}
-				a.PutSummed(r, out, size)
+// backward computes the gradients of inputs element by element.
+func (f *elements) backward(grad func(k int, at *point) float64) func(a Arrays, b *Back) {
+	return func(a Arrays, b *Back) {
+		size := b.OutM[0].Size
+		g, x, y := a.Like(b.Grads[0], size), f.operands(a, b.Args, b.SavedIn, size), a.Like(first(b.SavedOut), size)
+		at := point{value: f.p(b.Args)}
+		for k := range b.Results {
+			r := a.Wanted(b, k)
+			if r == nil {
+				continue
 			}
+			out := make([]float64, len(g))
+			for i := range out {
+				at.grad, at.in, at.result = g[i], x(i), item(y, i)
+				out[i] = grad(k, &at)
+			}
+			a.PutSummed(r, out, size)
 		}
 	}
+}
+
+func (f elements) eval() *Eval {
+	if f.slopes == nil {
+		return f.with(nil)
+	}
+	return f.with(f.backward(func(k int, at *point) float64 { return scaled(at.grad, f.slopes[k](at.in, at.result, at.value)) }))
+}
+
+// with is the function with a derivative, or without.
+func (f elements) with(backward func(a Arrays, b *Back)) *Eval {
 	return aside(func(a Arrays, c *Call) {
 		y := c.Target()
 		p, x := f.p(c.Args), f.operands(a, c.Args, c.In, y.Size)

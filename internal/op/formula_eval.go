@@ -86,33 +86,13 @@ func (f *formula) leaf() func(p *point) float64 {
 // derived is the derivative of f by the formulas of its inputs' gradients: what they
 // allocate and what they compute is the same text. An input without one has none.
 func (f elements) derived(formulas [3]*formula) *Eval {
-	e := f.eval()
 	var grads [3]func(p *point) float64
 	for i, g := range formulas {
 		if g != nil {
 			grads[i] = g.compute()
 		}
 	}
-	e.Backward = func(m Machine, b *Back) error {
-		return m.Aside(func(a Arrays) {
-			size := b.OutM[0].Size
-			g, x, y := a.Like(b.Grads[0], size), f.operands(a, b.Args, b.SavedIn, size), a.Like(first(b.SavedOut), size)
-			at := point{value: f.p(b.Args)}
-			for k := range b.Results {
-				r := a.Wanted(b, k)
-				if r == nil {
-					continue
-				}
-				out := make([]float64, len(g))
-				for i := range out {
-					at.grad, at.in, at.result = g[i], x(i), item(y, i)
-					out[i] = grads[k](&at)
-				}
-				a.PutSummed(r, out, size)
-			}
-		})
-	}
-	return e
+	return f.with(f.backward(func(k int, at *point) float64 { return grads[k](at) }))
 }
 
 // single makes a function of one tensor of one number.
