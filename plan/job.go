@@ -103,29 +103,36 @@ func budget(ctx context.Context, l Limits) (b *limit.Budget, done func(), err er
 	return b, b.Close, nil
 }
 
+// build makes the job itself. The caller calls done when it needs it no longer.
+func (j *Job) build(ctx context.Context) (built *estimate.Job, done func(), err error) {
+	r, _, done, err := j.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if built, err = r.Job(); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return built, done, nil
+}
+
 // Check reads the spec and elaborates its model, and plays nothing. Mistakes lists
 // what is wrong.
 func (j *Job) Check(ctx context.Context) error {
-	r, _, done, err := j.open(ctx)
-	if err != nil {
-		return err
+	_, done, err := j.build(ctx)
+	if err == nil {
+		done()
 	}
-	defer done()
-	_, err = r.Job()
 	return err
 }
 
 // Estimate plays the job and replays its allocations on the GPU of the spec.
 func (j *Job) Estimate(ctx context.Context) (*Estimate, error) {
-	r, _, done, err := j.open(ctx)
+	built, done, err := j.build(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	built, err := r.Job()
-	if err != nil {
-		return nil, err
-	}
 	o, err := estimate.Run(built)
 	if err != nil {
 		return nil, err
@@ -136,15 +143,11 @@ func (j *Job) Estimate(ctx context.Context) (*Estimate, error) {
 // Trace plays the job and returns its allocations and frees, with the GPU's memory as
 // the capacity.
 func (j *Job) Trace(ctx context.Context) (*Trace, error) {
-	r, _, done, err := j.open(ctx)
+	built, done, err := j.build(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	built, err := r.Job()
-	if err != nil {
-		return nil, err
-	}
 	p, err := estimate.Play(built)
 	if err != nil {
 		return nil, err
