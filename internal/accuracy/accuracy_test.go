@@ -5,23 +5,20 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/op"
-	"github.com/memplan/memplan/internal/testfiles"
 )
 
 var results = func() func(t *testing.T) *Results {
 	var r *Results
 	return func(t *testing.T) *Results {
 		t.Helper()
-		if testing.Short() {
-			t.Skip("-short: the whole suite runs without it")
-		}
+		needs.Time(t, "plays all recordings")
 		if r == nil {
 			var err error
-			if r, err = Run(testfiles.Path(t)); err != nil {
+			if r, err = Run(needs.File(t)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -32,115 +29,45 @@ var results = func() func(t *testing.T) *Results {
 // TestSample stands for the suites where they are too long: of every n-th recording,
 // no more differ than the committed figures let expect.
 func TestSample(t *testing.T) {
-	if !testing.Short() {
-		t.Skip("a sample of what the other tests compare")
-	}
-	cases, err := Sample(testfiles.Path(t), 25)
+	cases, err := Sample(needs.File(t), 25)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal, compared := 0, 0
+	if compared := equal(t, cases); compared < 200 {
+		t.Errorf("only %d recordings are compared", compared)
+	}
+}
+
+// differing are the recordings of which an event list is not the predicted one, with
+// the first difference, as docs/accuracy.md has them.
+var differing = map[string]string{
+	"deberta-v2_mlm": "step1, event 27: predicted +8 (block 65), recorded +9216 (block 65)",
+}
+
+// equal holds event lists against recordings, and returns how many it compared.
+func equal(t *testing.T, cases []*Case) (compared int) {
 	for _, c := range cases {
 		if c.Skipped != "" {
 			continue
 		}
-		if compared++; c.Exact() {
-			equal++
+		compared++
+		if d := c.Unequal(); d != differing[c.Name] {
+			t.Errorf("%s: %q, want %q", c.Name, d, differing[c.Name])
 		}
 	}
-	logUnequal(t, cases)
-	if compared < 100 || float64(equal) < 0.97*float64(compared) {
-		t.Errorf("%d of %d recordings are equal", equal, compared)
-	}
+	return compared
 }
 
-// logUnequal names the cases that differ.
-func logUnequal(t *testing.T, cases []*Case) {
-	for _, c := range cases {
-		if d := c.Unequal(); d != "" {
-			t.Logf("%s: %s", c.Name, d)
-		}
-	}
-}
-
-// TestTruth holds the predictions of recorded training runs to what memplan
-// promises: overall, and in each family.
-func TestTruth(t *testing.T) {
+// TestEqual holds the event lists of recorded training runs against the predicted ones.
+func TestEqual(t *testing.T) {
 	r := results(t)
-	logUnequal(t, r.Truth)
-	families := 0
-	for _, y := range r.Tallies() {
-		_, isFamily := strings.CutPrefix(y.Name, "truth/")
-		if y.Cases == 0 || y.Name != "truth" && !isFamily {
-			continue
+	for name, suite := range map[string]struct {
+		cases []*Case
+		least int
+	}{"truth": {r.Truth, 254}, "hf": {r.HF, 851}, "fuzz": {r.Fuzz, 4090}} {
+		if compared := equal(t, suite.cases); compared < suite.least {
+			t.Errorf("%s: only %d recordings are compared, not %d", name, compared, suite.least)
 		}
-		share := 0.90
-		if isFamily {
-			families++
-			share = 0.75
-		}
-		if float64(y.Equal) < share*float64(y.Cases) {
-			t.Errorf("%s: %d of %d event lists are equal", y.Name, y.Equal, y.Cases)
-		}
-		if y.AllocatedWorst > 0.5 {
-			t.Errorf("%s: a peak of allocated memory is off by %.3f %%", y.Name, y.AllocatedWorst)
-		}
-		if y.ReservedWorst > 2 {
-			t.Errorf("%s: a peak of reserved memory is off by %.3f %%", y.Name, y.ReservedWorst)
-		}
-		if y.Name == "truth" {
-			if float64(y.AllocatedEqual) < 0.95*float64(y.Steps) {
-				t.Errorf("peaks of allocated memory are equal in %d of %d steps", y.AllocatedEqual, y.Steps)
-			}
-			if float64(y.ReservedEqual) < 0.85*float64(y.Steps) {
-				t.Errorf("peaks of reserved memory are equal in %d of %d steps", y.ReservedEqual, y.Steps)
-			}
-			if y.Cases < 100 {
-				t.Errorf("only %d cases are in scope", y.Cases)
-			}
-		}
-	}
-	if families < 6 {
-		t.Errorf("only %d families are in scope", families)
-	}
-}
-
-// TestHF holds the predictions of Hugging Face models to what memplan promises.
-func TestHF(t *testing.T) {
-	r := results(t)
-	logUnequal(t, r.HF)
-	families := 0
-	for _, y := range r.Tallies() {
-		if _, isFamily := strings.CutPrefix(y.Name, "hf/"); isFamily {
-			families++
-		}
-		if y.Name != "hf" {
-			continue
-		}
-		if y.Cases < 50 || float64(y.Equal) < 0.9*float64(y.Cases) {
-			t.Errorf("%d of %d event lists are equal", y.Equal, y.Cases)
-		}
-		if float64(y.AllocatedEqual) < 0.95*float64(y.Steps) || y.AllocatedWorst > 0.5 {
-			t.Errorf("peaks of allocated memory are equal in %d of %d steps, the worst is off by %.3f %%", y.AllocatedEqual, y.Steps, y.AllocatedWorst)
-		}
-	}
-	if families < 12 {
-		t.Errorf("found %d families, want 12 or more", families)
-	}
-}
-
-// TestFuzz holds random programs against what PyTorch did with their scripts.
-func TestFuzz(t *testing.T) {
-	r := results(t)
-	logUnequal(t, r.Fuzz)
-	equal := 0
-	for _, c := range r.Fuzz {
-		if c.Exact() {
-			equal++
-		}
-	}
-	if len(r.Fuzz) < 300 || float64(equal) < 0.95*float64(len(r.Fuzz)) {
-		t.Errorf("%d of %d programs are equal", equal, len(r.Fuzz))
 	}
 }
 
@@ -174,7 +101,7 @@ func TestGolden(t *testing.T) {
 // that they and the page made from them are up to date.
 func TestCommitted(t *testing.T) {
 	r := results(t)
-	text, err := os.ReadFile(testfiles.Path(t, "accuracy.json"))
+	text, err := os.ReadFile(needs.File(t, "accuracy.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

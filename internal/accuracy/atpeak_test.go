@@ -5,21 +5,19 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/testfiles"
 )
 
 // TestAtPeak checks on every recorded run in scope and every recorded program
 // that the breakdown of the peak sums exactly to it.
 func TestAtPeak(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: nothing in it runs at the same time as something else")
-	}
+	needs.Time(t, needs.Alone)
 	gpus := map[string]string{"sm70": "v100-32gb", "sm75": "t4", "sm80": "a100-40gb", "sm86": "rtx-3090", "sm89": "rtx-4090", "sm90": "h100-80gb"}
 	type job struct{ text, gpu string }
 	texts := map[string]job{}
-	recs, err := Load(testfiles.Path(t, "truth"))
+	recs, err := Load(needs.File(t, "truth"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +26,7 @@ func TestAtPeak(t *testing.T) {
 			texts["truth "+r.Name] = job{r.Spec(), gpus[r.Config.Arch]}
 		}
 	}
-	files, err := filepath.Glob(testfiles.Path(t, "fuzz", "*.json.gz"))
+	files, err := filepath.Glob(needs.File(t, "fuzz", "*.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,15 +3,15 @@ package accuracy
 import (
 	"math"
 	"testing"
+
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // TestMeasured holds predictions against peaks measured on real GPUs to what
 // memplan promises: the median and the 95th percentile of their errors, without
 // signs and in percent.
 func TestMeasured(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: the whole suite runs without it")
-	}
+	needs.Time(t, "plays all recordings")
 	r := results(t)
 	for _, want := range []struct {
 		suite       string
@@ -44,9 +44,7 @@ func TestMeasured(t *testing.T) {
 // TestMeasuredIntervals holds the intervals that workspaces of cuDNN ask for to
 // what memplan promises.
 func TestMeasuredIntervals(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: the whole suite runs without it")
-	}
+	needs.Time(t, "plays all recordings")
 	list := results(t).measured(suiteCNNs)
 	runs, inside := counts(list)
 	if float64(inside) < 0.9*float64(runs) {
@@ -62,9 +60,7 @@ func TestMeasuredIntervals(t *testing.T) {
 // TestLeftOut checks that every family is left out once, and that the filter
 // gradients of first layers are foretold by other families' runs.
 func TestLeftOut(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: the whole suite runs without it")
-	}
+	needs.Time(t, "plays all recordings")
 	for _, l := range results(t).LeftOut {
 		if len(l.Errors) == 0 {
 			t.Errorf("%s: no runs", l.Family)

@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/memplan/memplan/internal/testfiles"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/trace"
 )
 
 // TestPacked: recordings are in the form in which files are kept.
 func TestPacked(t *testing.T) {
-	files, err := Files(testfiles.Path(t))
+	files, err := Files(needs.File(t))
 	if err != nil {
 		t.Fatal(err)
 	}

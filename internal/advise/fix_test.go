@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -210,9 +211,7 @@ func TestClash(t *testing.T) {
 // What everybody would try first is proposed first, within the limits of the search
 // that is made by itself: a checkpoint of each block, and nothing beside.
 func TestObviousFirst(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: plays a model of 8 billion parameters many times")
-	}
+	needs.Time(t, "plays a model of 8 billion parameters many times")
 	b, f := fix(t, llama(), All(), Limits{Proposals: 3, Events: 300_000})
 	if b.Outcome.Fits() || len(f.Proposals) == 0 {
 		t.Fatalf("fits: %v; %+v", b.Outcome.Fits(), f)

@@ -144,15 +144,7 @@ model:
 train: {batch_size: 30}
 device: {gpu: t4}
 `)}
-	j, err := r.Job()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := estimate.Run(j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := Search(context.Background(), r, BatchFrom(o), 0.05)
+	f, err := Search(context.Background(), r, BatchFrom(base(t, r).Outcome), 0.05)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,15 +185,8 @@ device: {gpu: t4, context: 0MiB, memory: MEMORY}
 			t.Parallel()
 			text := strings.NewReplacer("LAYERS", strings.Replace(c.layers, "SIZE", strconv.Quote(c.size), 1), "MEMORY", c.memory).Replace(text) + c.more
 			r := &estimate.Recipe{Path: "test.yaml", Text: []byte(text)}
-			j, err := r.Job(estimate.Key{Path: Batch.Key, Value: fmt.Sprint(c.at)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			o, err := estimate.Run(j)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f, err := Search(context.Background(), r, BatchFrom(o), 0.05)
+			r.Options.Set = []string{Batch.Key + "=" + fmt.Sprint(c.at)}
+			f, err := Search(context.Background(), r, BatchFrom(base(t, r).Outcome), 0.05)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/internal/trace"
 )
 
@@ -79,7 +79,7 @@ func benchmarkReplay(b *testing.B, events []trace.Event, opts ReplayOptions) {
 
 // BenchmarkRecorded replays recorded training steps, 100,000 events of each.
 func BenchmarkRecorded(b *testing.B) {
-	paths, err := filepath.Glob(testfiles.Path(b, "truth-replay", "*.json.gz"))
+	paths, err := filepath.Glob(needs.File(b, "truth-replay", "*.json.gz"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func BenchmarkRecorded(b *testing.B) {
 
 // BenchmarkGolden replays each golden trace.
 func BenchmarkGolden(b *testing.B) {
-	paths, err := filepath.Glob(testfiles.Path(b, "golden", "*.json.gz"))
+	paths, err := filepath.Glob(needs.File(b, "golden", "*.json.gz"))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -34,7 +34,7 @@ type golden struct {
 
 // TestGolden replays the recorded traces and compares every event.
 func TestGolden(t *testing.T) {
-	paths, err := filepath.Glob(testfiles.Path(t, "golden", "*.json.gz"))
+	paths, err := filepath.Glob(needs.File(t, "golden", "*.json.gz"))
 	if err != nil || len(paths) != 44 {
 		t.Fatalf("found %d golden traces, want 44 (%v)", len(paths), err)
 	}
@@ -115,7 +115,7 @@ func samePlace(a, b *tensor.Bytes) bool {
 // TestRecorded replays recorded training steps and compares the peaks of every
 // step.
 func TestRecorded(t *testing.T) {
-	data, err := os.ReadFile(testfiles.Path(t, "truth-replay", "expected.json"))
+	data, err := os.ReadFile(needs.File(t, "truth-replay", "expected.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestRecorded(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			f := readTrace(t, readGzip(t, testfiles.Path(t, "truth-replay", c.Name+".json.gz")))
+			f := readTrace(t, readGzip(t, needs.File(t, "truth-replay", c.Name+".json.gz")))
 			r, err := Replay(f.Events, replayOptions(t, f))
 			if err != nil {
 				t.Fatal(err)

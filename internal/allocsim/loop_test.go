@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -52,9 +53,7 @@ func TestLoopWithoutEnd(t *testing.T) {
 // the loops, are the same; most of the turns are not replayed, as nothing changes in
 // them any more.
 func TestLoops(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: nothing in it runs at the same time as something else")
-	}
+	needs.Time(t, needs.Alone)
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		often, rare := randomTurn(r, false), randomTurn(r, false)

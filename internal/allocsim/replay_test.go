@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -148,7 +148,7 @@ func TestReplayRefuses(t *testing.T) {
 func TestReplayerReuse(t *testing.T) {
 	var used Replayer
 	for _, name := range []string{"05_edge", "31_oom", "22_streams", "00_grow", "23_oom"} {
-		f := readTrace(t, readGzip(t, testfiles.Path(t, "golden", name+".json.gz")))
+		f := readTrace(t, readGzip(t, needs.File(t, "golden", name+".json.gz")))
 		opts := replayOptions(t, f)
 		opts.Series = true
 		got, err := used.Replay(f.Events, opts)

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memplan/memplan/internal/testfiles"
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // TestNamesOfDocs: the files that docs/architecture.md names are there, as are the
 // targets of the Makefile that any page or text of the repository calls.
 func TestNamesOfDocs(t *testing.T) {
-	testfiles.Path(t) // is named, too
+	needs.File(t) // is named, too
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join("../..", name))
 		if err != nil {

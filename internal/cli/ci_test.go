@@ -7,13 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/memplan/memplan/internal/gate"
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // What continuous integration takes from the repository is exercised as far as
@@ -27,12 +27,7 @@ func asMemplan(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(self, filepath.Join(dir, "memplan")); err != nil {
-		if runtime.GOOS != "windows" { // where they need a privilege
-			t.Fatal(err)
-		}
-		t.Skip("needs symbolic links: ", err)
-	}
+	needs.Symlink(t, self, filepath.Join(dir, "memplan"))
 }
 
 // decodeYAML reads a file of the repository.
@@ -53,11 +48,7 @@ func decodeYAML(t *testing.T, path string, into any) {
 // larger.
 func project(t *testing.T) (dir, first string) {
 	t.Helper()
-	for _, tool := range []string{"git", "bash", "sh"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("needs git and a shell: ", err)
-		}
-	}
+	needs.Tool(t, "git", "bash", "sh")
 	dir = t.TempDir()
 	git := func(args ...string) string {
 		c := exec.Command("git", append([]string{"-c", "user.name=nobody", "-c", "user.email=nobody@example.org"}, args...)...)

@@ -12,7 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
-	"github.com/memplan/memplan/internal/testfiles"
+	"github.com/memplan/memplan/internal/needs"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected outputs of the scripts")
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs testdata/script/<command>_<topic>.txtar.
 func TestScripts(t *testing.T) {
-	dir := testfiles.Path(t, "script")
+	dir := needs.File(t, "script")
 	var files []string
 	if testing.Short() { // those in which several things happen at the same time
 		for _, name := range []string{"check_rules", "estimate_advise", "run"} {
@@ -81,9 +81,7 @@ func run(t *testing.T, line, dir string) (out, errs string, code int) {
 // TestExamples runs the examples of every command's help. Each command that
 // does something has two.
 func TestExamples(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: nothing in it runs at the same time as something else")
-	}
+	needs.Time(t, needs.Alone)
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		for _, sub := range c.Commands() {
@@ -110,9 +108,7 @@ func TestExamples(t *testing.T) {
 // TestREADME runs the specs and the memplan commands of the README, and checks
 // that what it shows of outputs is what comes.
 func TestREADME(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: nothing in it runs at the same time as something else")
-	}
+	needs.Time(t, needs.Alone)
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)

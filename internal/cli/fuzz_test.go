@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/spec/spectest"
@@ -64,9 +65,7 @@ func FuzzHF(f *testing.F) {
 
 // No report makes diff panic, whichever side it is on.
 func FuzzReport(f *testing.F) {
-	if testing.Short() {
-		f.Skip("-short: nothing in it runs at the same time as something else")
-	}
+	needs.Time(f, needs.Alone)
 	texts := [][]byte{[]byte("memplan: 1\nmodel: {preset: lenet}\n"), []byte("memplan: 1\nmodel: {preset: mlp}\ntrain: {batch_size: 64, optimizer: AdamW, steps: 2}\ndata: {loader: {num_workers: 2}}\ndevice: {gpu: t4, memory: 600MiB}\n")}
 	var seeds [][]byte
 	var own *report.Report

@@ -5,9 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // hostile is a repository of git that an attacker wrote into a pull request: a
@@ -71,12 +72,8 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 // are repositories of an attacker's: nothing runs, neither git nor what such
 // folders name.
 func TestHostileGit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: hundreds of processes, in which nothing runs at the same time as something else")
-	}
-	if runtime.GOOS == "windows" {
-		t.Skip("needs a POSIX shell")
-	}
+	needs.Time(t, "hundreds of processes, in which nothing runs at the same time as something else")
+	needs.Tool(t, "git", "sh")
 	folders := []string{"evil", ".", "evil/nested/deep", "evil/objects"}
 	for i, h := range hostileRepos {
 		t.Run(h.name, func(t *testing.T) {
@@ -152,9 +149,7 @@ func TestHostileGit(t *testing.T) {
 // is an attacker's repository: the one git that it calls is about the top of the
 // project alone.
 func TestHostileGitAction(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: nothing in it runs at the same time as something else")
-	}
+	needs.Time(t, needs.Alone)
 	for _, h := range hostileRepos {
 		t.Run(h.name, func(t *testing.T) {
 			dir, first := project(t)

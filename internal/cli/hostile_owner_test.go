@@ -4,11 +4,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/memplan/memplan/internal/gate"
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // owned is a project with a gate, and how to call git and memplan in it.
@@ -41,12 +41,7 @@ func owned(t *testing.T, files map[string]string) (dir string, git func(args ...
 
 func symlink(t *testing.T, dir, name, to string) {
 	t.Helper()
-	if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
-		if runtime.GOOS != "windows" { // where they need a privilege
-			t.Fatal(err)
-		}
-		t.Skip("needs symbolic links: ", err)
-	}
+	needs.Symlink(t, to, filepath.Join(dir, name))
 }
 
 const (

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/memplan/memplan/internal/gate"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/report"
 )
 
@@ -37,9 +38,7 @@ func built(t *testing.T) string {
 // to do or to wait for than a test has time: they end, with the exit code of the
 // signal, and leave no file.
 func TestInterrupt(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: builds the binary and waits; nothing in it runs at the same time as something else")
-	}
+	needs.Time(t, "builds the binary and waits; nothing in it runs at the same time as something else")
 	memplan := built(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -9,7 +9,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
 
-	"github.com/memplan/memplan/internal/testfiles"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/specs"
 )
 
@@ -52,7 +52,7 @@ func TestSchema(t *testing.T) {
 			t.Errorf("preset %s: %.600s", n, err.Error())
 		}
 	}
-	files, err := filepath.Glob(testfiles.Path(t, "ok", "*.yaml"))
+	files, err := filepath.Glob(needs.File(t, "ok", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("no right specs", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -118,9 +119,7 @@ machine's own memory, whose processes are assumed.
 // TestTechniques estimates every technique before and after, checks that each
 // does what it is known for, and that docs/techniques.md says so.
 func TestTechniques(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: nothing in it runs at the same time as something else")
-	}
+	needs.Time(t, needs.Alone)
 	var doc strings.Builder
 	doc.WriteString(techniquesHead)
 	for _, q := range techniques {

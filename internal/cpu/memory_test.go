@@ -2,13 +2,13 @@ package cpu
 
 import (
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
 	"unsafe"
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -66,9 +66,7 @@ func TestMemory(t *testing.T) {
 
 // TestExpandable maps parts of a reservation, of which only those can be used.
 func TestExpandable(t *testing.T) {
-	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
-		t.Skip("needs reserved addresses, which package cpu has on linux and darwin")
-	}
+	needs.System(t, "the reservation of addresses", "linux", "darwin")
 	const granule = 2 * tensor.MiB
 	d := New(8 * tensor.MiB)
 	a, err := d.Reserve(16 * tensor.MiB)

@@ -18,6 +18,7 @@ import (
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/kernel/kerneltest"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -167,9 +168,7 @@ func (r recorder) Launch(c *kernel.Call) error                   { return r.chec
 // whose functions exist and take that many parameters; where a parameter is a
 // float, the upper half of the cell is empty. And each function is launched.
 func TestPlans(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: nothing in it runs at the same time as something else")
-	}
+	needs.Time(t, needs.Alone)
 	known, used, is := signatures(t), map[string]bool{}, gpu{}
 	device := recorder{check: func(c *kernel.Call) error {
 		launches, err := is.plan(c)

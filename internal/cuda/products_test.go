@@ -9,6 +9,7 @@ import (
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/kernel/kerneltest"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -150,9 +151,7 @@ func TestTiles(t *testing.T) {
 
 // TestPointwise says which convolutions are products of matrices.
 func TestPointwise(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: nothing in it runs at the same time as something else")
-	}
+	needs.Time(t, needs.Alone)
 	is := gpu{sms: 108, capability: 80}
 	at := func(size ...int64) kernel.Tensor {
 		x := array(tensor.Float32, zero, size...)

@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -27,7 +27,7 @@ type opRecording struct {
 
 func readOps(t *testing.T, arch string) map[string]opRecording {
 	t.Helper()
-	f, err := os.Open(testfiles.Path(t, "ops", arch+".json.gz"))
+	f, err := os.Open(needs.File(t, "ops", arch+".json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -65,9 +66,7 @@ func TestBounds(t *testing.T) {
 // Large jobs stay within what docs/limits.md says that they take, and so within what
 // a check allows. Work is counted, and so the same on all machines.
 func TestLargeJobs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: plays models of hundreds of billions of parameters")
-	}
+	needs.Time(t, "plays models of hundreds of billions of parameters")
 	const (
 		llama70  = "memplan: 1\nmodel: {preset: llama, with: {layers: 80, d: 8192, heads: 64, kv: 8, ff: 28672, hd: 128, vocab: 128256}}\n"
 		llama405 = "memplan: 1\nmodel: {preset: llama, with: {layers: 126, d: 16384, heads: 128, kv: 8, ff: 53248, hd: 128, vocab: 128256}}\n"

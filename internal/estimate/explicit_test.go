@@ -7,17 +7,15 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/spec"
-	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/specs"
 )
 
 // TestExplicit checks that a spec printed without its sugar means the same:
 // event for event, and that printing it again changes nothing.
 func TestExplicit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: nothing in it runs at the same time as something else")
-	}
+	needs.Time(t, needs.Alone)
 	texts := map[string]string{
 		"a string like an expression": `memplan: 1
 params: {act: "${'${x} \u2028'}"}
@@ -33,7 +31,7 @@ model: {inputs: {x: {shape: [4]}}, loss: [mean], layers: [{Linear: 4, if: "${act
 			texts["with "+name] = "memplan: 1\nmodel: {preset: " + name + "}\n"
 		}
 	}
-	files, err := filepath.Glob(testfiles.Path(t, "ok", "*.yaml"))
+	files, err := filepath.Glob(needs.File(t, "ok", "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

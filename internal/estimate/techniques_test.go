@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/host"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
@@ -77,9 +78,7 @@ func TestLeakElsewhere(t *testing.T) {
 // the 640 bytes of what it sums) does not fill a GPU within the bound, and the
 // report says so.
 func TestLeakBound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: replays a long time; the whole suite runs without it")
-	}
+	needs.Time(t, "replays a long time; the whole suite runs without it")
 	_, r := estimateText(t, small, "train.keep=loss", "device.memory=20GiB")
 	v := r.Verdict
 	if v.Result != report.Fits || v.Leak == nil || v.Leak.Bytes != 1024 || v.Leak.SimulatedSteps < 10_000 {

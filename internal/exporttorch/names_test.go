@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -124,9 +125,7 @@ func scriptWords(t *testing.T) map[string]bool {
 // and of the scripts themselves: what is legal gives the same program but for the
 // names, and none of them is one that means something else.
 func TestNames(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: nothing in it runs at the same time as something else")
-	}
+	needs.Time(t, needs.Alone)
 	const worst = "match case type _ __ __x __class__ __init__ self cls ctx torch nn F f lora_linear device json print range i p Model model optimizer ema v_ module training forward step super super_"
 	names := scriptWords(t)
 	for _, set := range []map[string]bool{builtins, program.ModuleAttributes, contextAttributes, keywords, set(worst)} {
@@ -205,10 +204,7 @@ func withoutNotes(text string) string {
 // alike has Python compare scripts, instruction by instruction.
 func alike(t *testing.T, pairs [][2]string, what []string) {
 	t.Helper()
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("needs python3, to compare what Python makes of the scripts: ", err)
-	}
+	python := needs.Tool(t, "python3")
 	in, err := json.Marshal(pairs)
 	if err != nil {
 		t.Fatal(err)

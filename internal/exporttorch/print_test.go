@@ -10,9 +10,9 @@ import (
 
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/spec"
-	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/specs"
 )
@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the scripts beside the specs")
 // TestScripts prints every right spec of testdata/ok and compares with the
 // script beside it. Scripts were run with their recordings, testdata/fuzz.
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob(testfiles.Path(t, "ok", "*.yaml"))
+	files, err := filepath.Glob(needs.File(t, "ok", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("no specs", err)
 	}

@@ -9,14 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // tree makes a folder with a project in it, and links out of it and inside.
 func tree(t *testing.T) (dir, project string) {
 	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("needs symbolic links, which take a privilege there")
-	}
+	needs.Symlink(t, "to", filepath.Join(t.TempDir(), "link"))
 	dir = t.TempDir()
 	project = filepath.Join(dir, "project")
 	for name, text := range map[string]string{

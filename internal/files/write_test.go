@@ -8,12 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // size is that of the files which are written again and again.
@@ -141,9 +142,7 @@ func TestUmask(t *testing.T) {
 }
 
 func TestFull(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs /dev/full, which Linux has")
-	}
+	needs.System(t, "/dev/full", "linux")
 	if err := WriteBytes("/dev/full", []byte("x")); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("%v", err)
 	}

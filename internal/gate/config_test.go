@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -151,12 +151,7 @@ func TestFind(t *testing.T) {
 	write(".hidden/d.yaml", minimal)
 	write(".memplan.yaml", "memplan: no spec\n")
 	for link, target := range map[string]string{"loop": ".", "sub/self.yaml": "self.yaml", "link.yaml": "a.yaml"} {
-		if err := os.Symlink(target, link); err != nil {
-			if runtime.GOOS != "windows" { // where they need a privilege
-				t.Fatal(err)
-			}
-			t.Skip("needs symbolic links: ", err)
-		}
+		needs.Symlink(t, target, link)
 	}
 	none := func(string) bool { return false }
 	c := config(t, "exclude: [drafts]")

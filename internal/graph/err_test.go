@@ -11,9 +11,9 @@ import (
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/spec"
-	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/specs"
 )
@@ -64,7 +64,7 @@ func buildWithin(b *limit.Budget, name string, text []byte) (r *graph.Result, er
 
 func specFiles(t *testing.T, folder string, atLeast int) []string {
 	t.Helper()
-	files, err := filepath.Glob(testfiles.Path(t, folder, "*.yaml"))
+	files, err := filepath.Glob(needs.File(t, folder, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/testfiles"
 	"github.com/memplan/memplan/specs"
 )
 
@@ -28,7 +28,7 @@ const (
 // result or *spec.Errors with a place and a message each, and no panic.
 func FuzzSpec(f *testing.F) {
 	for _, folder := range []string{"ok", "err"} {
-		files, err := filepath.Glob(testfiles.Path(f, folder, "*.yaml"))
+		files, err := filepath.Glob(needs.File(f, folder, "*.yaml"))
 		if err != nil || len(files) == 0 {
 			f.Fatal(folder, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/spec"
@@ -34,9 +35,7 @@ func buildHF(text, config string) (*Result, error) {
 // TestHFTypes elaborates the defaults of every model type, for each task, with
 // each attention, cache and mask that it has.
 func TestHFTypes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: builds hundreds of models, and shares nothing between goroutines")
-	}
+	needs.Time(t, "builds hundreds of models, and shares nothing between goroutines")
 	for _, typ := range specs.HFTypes() {
 		text, err := specs.Preset("hf/" + typ)
 		if err != nil {

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/limit"
-	"github.com/memplan/memplan/internal/testfiles"
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // A spec that unrolls to too many statements is refused before it is unrolled.
 func TestUnrolled(t *testing.T) {
 	for _, name := range []string{"repeat_huge", "repeat_huge_nested", "repeat_huge_product"} {
-		text, err := os.ReadFile(testfiles.Path(t, "err", name+".yaml"))
+		text, err := os.ReadFile(needs.File(t, "err", name+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,12 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memplan/memplan/internal/files"
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // runGit runs the machine's git, which the package itself does without.
@@ -41,21 +41,14 @@ func write(t *testing.T, dir, name, text string) {
 // repository has three commits, of which a.yaml is "one", "two" and gone.
 func repository(t *testing.T, init ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("needs git, to make repositories: ", err)
-	}
+	needs.Tool(t, "git")
 	dir := t.TempDir()
 	runGit(t, dir, append([]string{"init", "-q", "-b", "main"}, init...)...)
 	write(t, dir, "a.yaml", "one\n")
 	write(t, dir, "deep/er/b.yaml", "b\n")
 	write(t, dir, "deep/c.txt", "c\n")
 	write(t, dir, ".hidden/d.yaml", "d\n")
-	if err := os.Symlink("a.yaml", filepath.Join(dir, "link.yaml")); err != nil {
-		if runtime.GOOS != "windows" { // where they need a privilege
-			t.Fatal(err)
-		}
-		t.Skip("needs symbolic links: ", err)
-	}
+	needs.Symlink(t, "a.yaml", filepath.Join(dir, "link.yaml"))
 	runGit(t, dir, "add", "-A")
 	runGit(t, dir, "commit", "-q", "-m", "one")
 	runGit(t, dir, "tag", "light")

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/testfiles"
 )
 
 const (
@@ -149,7 +149,7 @@ func FuzzParse(f *testing.F) {
 	for _, c := range messages {
 		f.Add(c.log)
 	}
-	files, _ := filepath.Glob(testfiles.Path(f, "oom", "*.log"))
+	files, _ := filepath.Glob(needs.File(f, "oom", "*.log"))
 	for _, name := range files {
 		b, err := os.ReadFile(name)
 		if err != nil {
@@ -173,7 +173,7 @@ func FuzzParse(f *testing.F) {
 func TestLogs(t *testing.T) {
 	for name, want := range map[string]Cause{"size": Size, "one": OneTensor, "limit": Limit, "frag": Fragmentation, "leak": Growth,
 		"expandable": Size, "expandable-one": OneTensor, "fraction-one": Limit} {
-		b, err := os.ReadFile(testfiles.Path(t, "oom", name+".log"))
+		b, err := os.ReadFile(needs.File(t, "oom", name+".log"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestLogsWithoutFigures(t *testing.T) {
 		kind  Kind
 		cause Cause
 	}{"async": {Async, Size}, "pinned": {Pinned, HostMemory}} {
-		b, err := os.ReadFile(testfiles.Path(t, "oom", name+".log"))
+		b, err := os.ReadFile(needs.File(t, "oom", name+".log"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memplan/memplan/internal/testfiles"
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // TestTracebacks reads tracebacks of real runs of PyTorch 2.6.
@@ -19,7 +19,7 @@ func TestTracebacks(t *testing.T) {
 		"gelu":      {Phase: "forward", Module: "**", Call: "gelu"},
 		"size":      {Call: "empty"},
 	} {
-		b, err := os.ReadFile(testfiles.Path(t, "oom", name+".log"))
+		b, err := os.ReadFile(needs.File(t, "oom", name+".log"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,15 +11,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // TestOrder builds the package with its files under other names, in other orders: the
 // table is the same, since Go initializes variables by what they depend on. No init()
 // may say otherwise.
 func TestOrder(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the package several times")
-	}
+	needs.Time(t, "builds the package several times")
 	want := rowsUnder(t, nil)
 	if n := strings.Count(want, "\n"); n < len(table) {
 		t.Fatalf("%d lines for %d rows", n, len(table))

@@ -10,6 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/printable"
 )
 
@@ -29,20 +30,22 @@ func TestEveryCharacter(t *testing.T) {
 	}
 }
 
+var forms = []struct{ in, text, file string }{
+	{"gpt", "gpt", "gpt"},
+	{"a\nb\tc", `a\u000ab\u0009c`, `$'a\012b\011c'`},
+	{"::error::x", `\u003a:error::x`, "::error::x"},
+	{" \u3000::x", " \u3000" + `\u003a:x`, "' \u3000::x'"},
+	{"a ::x", "a ::x", "'a ::x'"},
+	{"##[a]##vso[b # [", `#\u0023[a]#\u0023vso[b # [`, `$'\043\043[a]\043\043vso[b \043 ['`},
+	{"\u2028\xff\U000e0041", `\u2028` + "\ufffd" + `\U000e0041`, `$'\342\200\250\377\363\240\201\201'`},
+	{"-x y'z", "-x y'z", `'./-x y'\''z'`},
+	{"-", "-", "-"},
+	{"$(a)", "$(a)", "'$(a)'"},
+	{"", "", "''"},
+}
+
 func TestForms(t *testing.T) {
-	for _, c := range []struct{ in, text, file string }{
-		{"gpt", "gpt", "gpt"},
-		{"a\nb\tc", `a\u000ab\u0009c`, `$'a\012b\011c'`},
-		{"::error::x", `\u003a:error::x`, "::error::x"},
-		{" \u3000::x", " \u3000" + `\u003a:x`, "' \u3000::x'"},
-		{"a ::x", "a ::x", "'a ::x'"},
-		{"##[a]##vso[b # [", `#\u0023[a]#\u0023vso[b # [`, `$'\043\043[a]\043\043vso[b \043 ['`},
-		{"\u2028\xff\U000e0041", `\u2028` + "\ufffd" + `\U000e0041`, `$'\342\200\250\377\363\240\201\201'`},
-		{"-x y'z", "-x y'z", `'./-x y'\''z'`},
-		{"-", "-", "-"},
-		{"$(a)", "$(a)", "'$(a)'"},
-		{"", "", "''"},
-	} {
+	for _, c := range forms {
 		if got := printable.Text(c.in); got != c.text {
 			t.Errorf("Text(%q) is %q, want %q", c.in, got, c.text)
 		}
@@ -51,17 +54,6 @@ func TestForms(t *testing.T) {
 		}
 		if again := printable.Text(c.text); again != c.text {
 			t.Errorf("Text(%q) is %q", c.text, again)
-		}
-		bash, err := exec.LookPath("bash")
-		if err != nil {
-			continue
-		}
-		want := c.in
-		if strings.HasPrefix(want, "-") && want != "-" {
-			want = "./" + want
-		}
-		if out, err := exec.Command(bash, "-c", "printf '%s' "+c.file).Output(); err != nil || string(out) != want {
-			t.Errorf("a shell reads %s as %q: %v", c.file, out, err)
 		}
 	}
 	const lines = "a\n::b\n\t::c\r\x1b[1m"
@@ -89,5 +81,19 @@ func TestQuotedMeansTheSame(t *testing.T) {
 	}
 	if err := yaml.Unmarshal([]byte(printable.Quoted(`"`+name+`"`)), &got); err != nil || got != name {
 		t.Errorf("%v: %q", err, got)
+	}
+}
+
+// A shell reads the name of a file that is printed as the name itself.
+func TestFormsInShell(t *testing.T) {
+	bash := needs.Tool(t, "bash")
+	for _, c := range forms {
+		want := c.in
+		if strings.HasPrefix(want, "-") && want != "-" {
+			want = "./" + want
+		}
+		if out, err := exec.Command(bash, "-c", "printf '%s' "+c.file).Output(); err != nil || string(out) != want {
+			t.Errorf("a shell reads %s as %q: %v", c.file, out, err)
+		}
 	}
 }

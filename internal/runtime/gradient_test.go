@@ -8,6 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
@@ -115,8 +116,8 @@ func TestGradients(t *testing.T) {
 	} {
 		name := fmt.Sprint(c.preset, " ", c.set)
 		t.Run(c.preset, func(t *testing.T) {
-			if testing.Short() && c.preset == "resnet" {
-				t.Skip("-short: takes long; the whole suite runs without it")
+			if c.preset == "resnet" {
+				needs.Time(t, "executes convolutions on the processor")
 			}
 			j := job(t, c.preset, append([]string{"device.gpu=a100-40gb"}, c.set...)...)
 			programtest.AsFloat64(j.Program)

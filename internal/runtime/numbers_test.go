@@ -22,13 +22,13 @@ import (
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/exporttorch"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/program/programtest"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/testfiles"
 )
 
 // With -numbers-python, TestAgainstPyTorch trains the jobs of -numbers-specs in PyTorch
@@ -348,7 +348,7 @@ func record(t *testing.T, file string, all []*numbers) {
 // TestNumbers trains the jobs of the recording, and holds every loss and what
 // became of every parameter and buffer against PyTorch. A short test takes some.
 func TestNumbers(t *testing.T) {
-	files, err := filepath.Glob(testfiles.Path(t, "numbers", numbersFiles))
+	files, err := filepath.Glob(needs.File(t, "numbers", numbersFiles))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/specs"
 )
@@ -57,9 +58,7 @@ func TestPresets(t *testing.T) {
 				if set, known = largePresets[preset]; !known {
 					t.Fatal("the preset has no settings for this test")
 				}
-				if testing.Short() {
-					t.Skip("-short: takes long; the whole suite runs without it")
-				}
+				needs.Time(t, "executes a large model")
 			}
 			j := job(t, preset, append([]string{"device.gpu=a100-40gb", "train.batch_size=2"}, set...)...)
 			predicted, err := estimate.Run(j)

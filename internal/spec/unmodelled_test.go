@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memplan/memplan/internal/testfiles"
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // TestWorth asks for each key that is accepted and not modelled: the report says what
@@ -68,7 +68,7 @@ func TestEveryLaterKey(t *testing.T) {
 
 // TestChannelsLast holds what is said of channels-last tensors against recordings.
 func TestChannelsLast(t *testing.T) {
-	f, err := os.Open(testfiles.Path(t, "measured", "channels_last.csv"))
+	f, err := os.Open(needs.File(t, "measured", "channels_last.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}

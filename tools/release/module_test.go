@@ -4,27 +4,22 @@ import (
 	"archive/zip"
 	"bytes"
 	"cmp"
-	"os"
-	"os/exec"
 	"slices"
 	"testing"
 
 	gomodule "golang.org/x/mod/module"
 	modzip "golang.org/x/mod/zip"
+
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // TestModule: what go get and go install fetch of this commit is small, and holds
 // no recordings: testdata is a module of its own.
 func TestModule(t *testing.T) {
 	const most = 3_000_000
-	if _, err := os.Stat("../../.git"); err != nil {
-		t.Skip("needs a clone of the repository: ", err)
-	}
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("needs git: ", err)
-	}
+	top := needs.Clone(t)
 	var b bytes.Buffer
-	if err := modzip.CreateFromVCS(&b, gomodule.Version{Path: "github.com/memplan/memplan", Version: "v0.0.0"}, "../..", "HEAD", ""); err != nil {
+	if err := modzip.CreateFromVCS(&b, gomodule.Version{Path: "github.com/memplan/memplan", Version: "v0.0.0"}, top, "HEAD", ""); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d bytes", b.Len())

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // read reads a file of the repository.
@@ -123,11 +125,7 @@ func TestTargets(t *testing.T) {
 // TestDownload runs the step of action.yml that downloads a release, with a curl
 // that reads a folder.
 func TestDownload(t *testing.T) {
-	for _, tool := range []string{"bash", "tar", "awk"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("needs bash, tar and awk, as the action does: ", err)
-		}
-	}
+	needs.Tool(t, "bash", "tar", "awk") // as the action does
 	var action struct {
 		Runs struct {
 			Steps []struct {
@@ -289,9 +287,7 @@ func TestWrappers(t *testing.T) {
 	}
 	for name, check := range map[string]func(*dist) (string, error){"npm": checkNPM, "pip": checkPip, "image": checkImage} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() {
-				t.Skip("-short: nothing in it runs at the same time as something else")
-			}
+			needs.Time(t, needs.Alone)
 			said, err := check(d)
 			if errors.Is(err, errNotHere) {
 				t.Skip(err)
@@ -427,9 +423,10 @@ func TestVersions(t *testing.T) {
 	if none := strings.Contains(read(t, "README.md"), "No release has been published yet"); none != (len(released) == 0) {
 		t.Errorf("the README says that there is no release: %v; the CHANGELOG has %d", none, len(released))
 	}
+	needs.Clone(t)
 	out, err := exec.Command("git", "tag", "--list", "v*").Output()
 	if err != nil {
-		t.Skip("needs git and a clone: ", err)
+		t.Fatal(err)
 	}
 	for _, tag := range strings.Fields(string(out)) {
 		if !released[strings.TrimPrefix(tag, "v")] {

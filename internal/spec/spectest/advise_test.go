@@ -11,6 +11,7 @@ import (
 
 	"github.com/memplan/memplan/internal/advise"
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -65,9 +66,7 @@ func (m *mutant) advised() (did bool, err error) {
 
 // TestAdvised looks for changes of mutants.
 func TestAdvised(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: plays each mutant many times")
-	}
+	needs.Time(t, "plays each mutant many times")
 	b := newBreeder(t)
 	n := 4
 	if *count > 0 {

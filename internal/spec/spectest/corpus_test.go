@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/memplan/memplan/internal/testfiles"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/specs"
 )
 
@@ -53,7 +53,7 @@ func corpus(t testing.TB) []sample {
 
 func glob(t testing.TB, folder, pattern string) []string {
 	t.Helper()
-	files, err := filepath.Glob(testfiles.Path(t, folder, pattern))
+	files, err := filepath.Glob(needs.File(t, folder, pattern))
 	if err != nil || len(files) == 0 {
 		t.Fatal(folder, pattern, err)
 	}

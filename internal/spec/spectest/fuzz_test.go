@@ -5,15 +5,14 @@ package spectest_test
 import (
 	"testing"
 
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/spec/spectest"
 )
 
 // FuzzMutants tries mutants of the specs of testdata; what the fuzzer changes is
 // which spec and the choices of the mutator.
 func FuzzMutants(f *testing.F) {
-	if testing.Short() {
-		f.Skip("-short: TestMutants tries some")
-	}
+	needs.Time(f, "TestMutants tries some")
 	b := newBreeder(f)
 	for seed := range uint64(50) {
 		f.Add(uint16(seed*73), seed, []byte{})

@@ -1,0 +1,111 @@
+// Package needs says of tests what they need that not every machine, or not every
+// run, has: a test without it is skipped, with a message that begins with "needs". Where
+// MEMPLAN_NEEDS is "all", as in CI, what a machine lacks is a failure; what is left to
+// "make test-all" is skipped with -short alone.
+package needs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Variable names what a machine lacks a failure, if it is "all".
+const Variable = "MEMPLAN_NEEDS"
+
+// lacks skips a test, or fails it.
+func lacks(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv(Variable) == "all" {
+		t.Fatalf("needs %s, and %s is all", what, Variable)
+	}
+	t.Skip("needs ", what)
+}
+
+// Time skips a test with -short, which "make test" gives, as does the race detector's
+// run: what takes the time, or why a race cannot be in it.
+func Time(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs time (make test-all, not -short): ", why)
+	}
+}
+
+// Alone says of what takes time that nothing runs in it at the same time as something
+// else, so that the race detector finds nothing there.
+const Alone = "nothing in it runs at the same time as something else"
+
+// Tool returns the path of the first of some programs, all of which are needed.
+func Tool(t testing.TB, names ...string) string {
+	t.Helper()
+	first := ""
+	for _, name := range names {
+		at, err := exec.LookPath(name)
+		if err != nil {
+			lacks(t, fmt.Sprintf("%s (%v)", strings.Join(names, ", "), err))
+		}
+		if first == "" {
+			first = at
+		}
+	}
+	return first
+}
+
+// System skips a test on systems other than these: it needs what they have.
+func System(t testing.TB, what string, systems ...string) {
+	t.Helper()
+	if !slices.Contains(systems, runtime.GOOS) {
+		t.Skipf("needs %s, which is there on %s", what, strings.Join(systems, " and "))
+	}
+}
+
+// Symlink makes a symbolic link, which takes a privilege on Windows.
+func Symlink(t testing.TB, to, link string) {
+	t.Helper()
+	switch err := os.Symlink(to, link); {
+	case err == nil:
+	case runtime.GOOS == "windows":
+		lacks(t, fmt.Sprintf("symbolic links (%v)", err))
+	default:
+		t.Fatal(err)
+	}
+}
+
+// Clone returns the top of the repository: a module as a proxy serves it is none.
+func Clone(t testing.TB) string {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(root, ".git")); root == "" || err != nil {
+		lacks(t, "a clone of the repository")
+	}
+	Tool(t, "git")
+	return root
+}
+
+// root leads from the folder in which a test starts, that of its package, to the
+// module's; "" if there is none.
+var root = find()
+
+func find() string {
+	for dir := "."; len(dir) < 64; dir = filepath.Join("..", dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	return ""
+}
+
+// File returns the path of a file or folder of testdata, which is a module of its own
+// so that what users fetch is small.
+func File(t testing.TB, elem ...string) string {
+	t.Helper()
+	dir := filepath.Join(root, "testdata")
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); root == "" || err != nil {
+		lacks(t, "testdata, which a clone of the repository has, and the module as a proxy serves it has not: git clone https://github.com/memplan/memplan")
+	}
+	return filepath.Join(append([]string{dir}, elem...)...)
+}
