@@ -117,13 +117,6 @@ type AdviceOptions struct {
 	Progress func(simulated, found int)
 }
 
-// The limits of the search: one that nobody asked for takes a third of a second on two
-// cores, the other ten.
-var (
-	byItself = advise.Limits{Proposals: 3, Events: 300_000}
-	longer   = advise.Limits{Proposals: 5, Events: 10_000_000}
-)
-
 // Advise looks for changes that make the job fit or, where it does, leave more room.
 func (e *Estimate) Advise(ctx context.Context, o AdviceOptions) (*Advice, error) {
 	r, ctx, done, err := e.job.open(ctx)
@@ -131,9 +124,9 @@ func (e *Estimate) Advise(ctx context.Context, o AdviceOptions) (*Advice, error)
 		return nil, err
 	}
 	defer done()
-	limits := byItself
+	limits := advise.ByItself
 	if o.Longer {
-		limits = longer
+		limits = advise.Asked
 	}
 	if limits.Progress = o.Progress; o.Progress == nil {
 		limits.Progress = func(int, int) {}

@@ -15,10 +15,20 @@ type Limits struct {
 	// Events bounds the allocations and frees that are simulated, all together:
 	// a measure of time that is the same on all machines. 0: no bound.
 	Events int64
+	// Alone bounds them where one change is simulated by itself, if that is more: what
+	// is simplest is not left out for what it takes to say so.
+	Alone int64
 	// Progress, if it is there, is called now and then with the simulations made
 	// and the proposals found.
 	Progress func(tried, found int)
 }
+
+// The limits of a search that nobody asked for, which takes a third of a second on two
+// cores, and of one that was asked for, which takes ten.
+var (
+	ByItself = Limits{Proposals: 3, Events: 300_000, Alone: 1_000_000}
+	Asked    = Limits{Proposals: 5, Events: 10_000_000}
+)
 
 // Proposal is a set of changes.
 type Proposal struct {
@@ -140,7 +150,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 			case f.covered(found, c, fits), f.clash(c):
 			case f.bounds.dies(c):
 				out.Known++
-			case f.exceeds(pending + c.size):
+			case f.exceeds(c, pending):
 				if f.cut == nil {
 					f.cut = c
 				}
@@ -192,11 +202,18 @@ func (f *fixer) done(found []*combination, next *combination) bool {
 	return len(found) >= n && bySimplicity(found[n-1], next) <= 0
 }
 
-// exceeds reports whether simulations of that size would take more than is left;
-// a few are made whatever they take.
-func (f *fixer) exceeds(size float64) bool {
-	events := int64(size * float64(len(f.base.Outcome.Played.Trace.Events)))
-	return f.limits.Events > 0 && f.tried >= firstBatch && f.events+events > f.limits.Events
+// exceeds reports whether a combination, with others that are pending, would take more
+// than is left; a few are made whatever they take.
+func (f *fixer) exceeds(c *combination, pending float64) bool {
+	limit := f.limits.Events
+	if limit == 0 {
+		return false
+	}
+	if len(c.options) == 1 {
+		limit = max(limit, f.limits.Alone)
+	}
+	events := int64((pending + c.size) * float64(len(f.base.Outcome.Played.Trace.Events)))
+	return f.tried >= firstBatch && f.events+events > limit
 }
 
 // covered reports whether a proposal says already what a combination would that

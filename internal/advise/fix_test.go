@@ -212,13 +212,22 @@ func TestClash(t *testing.T) {
 // that is made by itself: a checkpoint of each block, and nothing beside.
 func TestObviousFirst(t *testing.T) {
 	needs.Time(t, "plays a model of 8 billion parameters many times")
-	b, f := fix(t, llama(), All(), Limits{Proposals: 3, Events: 300_000})
+	b, f := fix(t, llama(), All(), ByItself)
 	if b.Outcome.Fits() || len(f.Proposals) == 0 {
 		t.Fatalf("fits: %v; %+v", b.Outcome.Fits(), f)
 	}
 	p := f.Proposals[0]
 	if names(p.Options) != "checkpoint:all" || !p.Fits || p.Outcome.OnGPU.Stats.NumAllocRetries > 0 || !p.First {
 		t.Errorf("%s, fits: %v, first: %v", names(p.Options), p.Fits, p.First)
+	}
+}
+
+// Many microbatches take many events, and are what everybody would try.
+func TestManyMicrobatches(t *testing.T) {
+	needs.Time(t, "plays a step of 32 microbatches")
+	_, f := fix(t, with(t, "bert", "train.batch_size=4096", "device.gpu=t4"), All(), ByItself)
+	if len(f.Proposals) == 0 || names(f.Proposals[0].Options) != "accumulate:32" || !f.Proposals[0].First {
+		t.Errorf("%+v", f)
 	}
 }
 
