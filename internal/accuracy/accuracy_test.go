@@ -141,7 +141,7 @@ func TestEvidence(t *testing.T) {
 	}
 	named, recorded := 0, 0
 	for _, n := range op.Names() {
-		switch r := op.Lookup(n).Row; r.Judge(found[r]).Basis {
+		switch r := op.Lookup(n).Op; r.Judge(found[r]).Basis {
 		case op.Refused:
 			continue
 		case op.Recorded:

@@ -22,7 +22,7 @@ type Case struct {
 
 	// Rows are the operators that ran, Derived those whose derivatives did, where
 	// the event lists are equal.
-	Rows, Derived []*op.Row
+	Rows, Derived []*op.Op
 
 	files func(name string) ([]byte, error) // that the spec names
 }

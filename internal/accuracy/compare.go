@@ -18,8 +18,8 @@ type prediction struct {
 	events   []trace.Event
 	conf     allocsim.Config // that the spec asks for
 	autocast bool
-	rows     []*op.Row // that ran
-	derived  []*op.Row // whose derivatives did
+	rows     []*op.Op // that ran
+	derived  []*op.Op // whose derivatives did
 }
 
 // predict plays steps of a spec.

@@ -7,8 +7,8 @@ import (
 // Evidence says of each row in which suite it ran, and its derivative did, in a job
 // that allocated and freed what was recorded: the first suite in the order of
 // Suites.
-func (r *Results) Evidence() map[*op.Row]op.Evidence {
-	out := map[*op.Row]op.Evidence{}
+func (r *Results) Evidence() map[*op.Op]op.Evidence {
+	out := map[*op.Op]op.Evidence{}
 	for _, s := range r.Suites() {
 		for _, c := range s.Cases {
 			name := s.Name

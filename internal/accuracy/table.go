@@ -153,9 +153,9 @@ Operators by themselves (` + "`testdata/ops`" + `, forward and backward, five ar
 // writeOperators says what the rows of the op table rest on, and names those that no
 // recording executes.
 func (r *Results) writeOperators(b *strings.Builder) {
-	nameable := map[*op.Row]bool{}
+	nameable := map[*op.Op]bool{}
 	for _, n := range op.Names() {
-		nameable[op.Lookup(n).Row] = true
+		nameable[op.Lookup(n).Op] = true
 	}
 	found, count, named := r.Evidence(), map[op.Basis]int{}, map[op.Basis]int{}
 	var rest strings.Builder

@@ -105,7 +105,7 @@ func blocksOf(b *Base) *blocks {
 
 // computed says what operators compute in the blocks: their share of all products,
 // and the bytes of their results. Without rows all operators are meant.
-func (b *Base) computed(x *blocks, rows []*op.Row) (share, bytes float64) {
+func (b *Base) computed(x *blocks, rows []*op.Op) (share, bytes float64) {
 	t := &b.Outcome.Played.Totals
 	for _, p := range t.Products {
 		if x.inside[p.Layer] && (rows == nil || slices.Contains(rows, p.Row)) {
@@ -306,7 +306,7 @@ func selective(b *Base) []Option {
 		return nil
 	}
 	var words, texts, names []string
-	var rows []*op.Row
+	var rows []*op.Op
 	for _, d := range dear {
 		keep := op.Keepable(d.word)
 		if share, _ := b.computed(x, keep); share > 0 {

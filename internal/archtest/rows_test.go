@@ -162,7 +162,7 @@ func rowName(e ast.Expr, info *types.Info) bool {
 			return false
 		}
 		of := strings.TrimPrefix(s.Recv().String(), "*")
-		return of == module+"internal/op.Row" || of == module+"internal/optim.Row"
+		return of == module+"internal/op.Op" || of == module+"internal/optim.Row"
 	}
 	return false
 }

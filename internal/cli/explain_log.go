@@ -110,7 +110,7 @@ func planOf(o *estimate.Outcome) *oom.Plan {
 }
 
 // partsOf are the operators in which functions allocate that are made of others.
-var partsOf = map[string][]*op.Row{
+var partsOf = map[string][]*op.Op{
 	"linear": {op.Addmm, op.Mm, op.Bmm}, "matmul": {op.Mm, op.Bmm, op.Addmm}, "@": {op.Mm, op.Bmm, op.Addmm},
 	"conv1d": {op.Conv}, "conv2d": {op.Conv}, "conv3d": {op.Conv},
 	"softmax": {op.InnerSoftmax}, "log_softmax": {op.InnerLogSoftmax}, "dropout": {op.NativeDropout}, "embedding": {op.Embedding},
@@ -130,8 +130,8 @@ func operatorsOf(call string) []string {
 	if names != nil {
 		return names
 	}
-	if s := op.Lookup(call); s != nil && !s.Row.Composite {
-		return []string{s.Row.Name}
+	if s := op.Lookup(call); s != nil && !s.Op.Composite {
+		return []string{s.Op.Name}
 	}
 	if r := op.Named(call); r != nil && !r.Composite {
 		return []string{call}

@@ -59,7 +59,7 @@ var castDocs = map[op.CastPolicy]string{
 // explainOp says what a row of the op table holds.
 func explainOp(name string) (string, any) {
 	s := op.Lookup(name)
-	r := s.Row
+	r := s.Op
 	d := struct {
 		Name        string   `json:"name"`
 		Signature   string   `json:"signature"`
@@ -103,7 +103,7 @@ func explainOp(name string) (string, any) {
 }
 
 // evidenceText says what a row rests on.
-func evidenceText(r *op.Row) string {
+func evidenceText(r *op.Op) string {
 	e := r.Evidence()
 	if e.Basis == op.Refused {
 		return "none: it is not modelled, and refused"

@@ -127,7 +127,7 @@ func operators() []operator {
 	var out []operator
 	for _, n := range op.Names() {
 		s := op.Lookup(n)
-		out = append(out, operator{signature{n, s.Sig.String()}, s.Row.Evidence()})
+		out = append(out, operator{signature{n, s.Sig.String()}, s.Op.Evidence()})
 	}
 	return out
 }

@@ -42,7 +42,7 @@ func (p *Player) exitAutocast() {
 
 // doAutocast runs an operator under autocast. The converted inputs are dropped
 // from the first on; operators that this one is made of see them only.
-func (p *Player) doAutocast(r *op.Row, args any, in []*op.Tensor) []*op.Tensor {
+func (p *Player) doAutocast(r *op.Op, args any, in []*op.Tensor) []*op.Tensor {
 	r.RefuseAutocast(p)
 	p.env.Autocast = false
 	to, cast := r.AutocastType(p.env.AutocastDType, in)

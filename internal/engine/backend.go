@@ -27,12 +27,12 @@ type Backend interface {
 
 	// Composes reports whether the parts of a composite row compute what it does.
 	// Otherwise, as of some that say what they allocate alone, Forward does.
-	Composes(r *op.Row) bool
+	Composes(r *op.Op) bool
 	// Forward computes the results c.Out of a primitive row from c.In, with the
 	// row's arguments; for a row in place it changes c.In[0].
 	Forward(c *op.Call) error
 	// Derives reports whether Backward computes r's derivative as a whole.
-	Derives(r *op.Row) bool
+	Derives(r *op.Op) bool
 	// Backward computes b.Results, which exist, from what the node saved.
 	Backward(b *op.Back) error
 
@@ -134,7 +134,7 @@ func (p *Player) executes() bool { return p.backend != nil && p.muted == 0 }
 
 // runRow runs a row, whose results the backend then computes. What an
 // autograd.Function does is statements, which compute by themselves.
-func (p *Player) runRow(r *op.Row, c *op.Call) {
+func (p *Player) runRow(r *op.Op, c *op.Call) {
 	if _, statements := c.Args.(*application); statements || !p.executes() {
 		r.Run(c)
 		return
@@ -158,7 +158,7 @@ func (p *Player) copyTo(t, from *op.Tensor) {
 
 // derive runs a derivative formula, which the backend perhaps computes as a
 // whole.
-func (p *Player) derive(r *op.Row, b *op.Back) {
+func (p *Player) derive(r *op.Op, b *op.Back) {
 	if !p.names.derived[r] {
 		p.names.derived[r] = true
 	}

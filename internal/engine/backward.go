@@ -168,7 +168,7 @@ func (p *Player) evaluate(g *graphTask, n *node) {
 func (p *Player) newBack(n *node, grads []*op.Tensor) *op.Back {
 	b := p.backs.get(p.meter)
 	*b = op.Back{
-		Call:  op.Call{Exec: p, Row: n.row, Args: n.args},
+		Call:  op.Call{Exec: p, Op: n.row, Args: n.args},
 		Grads: grads, InM: n.inM, OutM: n.outM, Retain: p.retain,
 		SavedIn: p.tensors.zeroed(b.SavedIn, len(n.inM)), SavedOut: p.tensors.zeroed(b.SavedOut, len(n.outM)),
 		Needs: p.flags.zeroed(b.Needs, len(n.edges)), Results: p.tensors.zeroed(b.Results, len(n.edges)),
@@ -283,7 +283,7 @@ func (p *Player) SumTo(t *op.Tensor, shape tensor.Dims) *op.Tensor {
 	return s
 }
 
-func (p *Player) do1(r *op.Row, args any, in ...*op.Tensor) *op.Tensor {
+func (p *Player) do1(r *op.Op, args any, in ...*op.Tensor) *op.Tensor {
 	return p.Do(r, args, in...)[0]
 }
 

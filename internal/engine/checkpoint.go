@@ -84,7 +84,7 @@ type holder struct {
 
 // noopSaveInputs is the autograd.Function that saves the arguments. It is never
 // run.
-var noopSaveInputs = &op.Row{Name: "_NoopSaveInputs", Node: "_NoopSaveInputsBackward"}
+var noopSaveInputs = &op.Op{Name: "_NoopSaveInputs", Node: "_NoopSaveInputsBackward"}
 
 // callCheckpoint evaluates a call through torch.utils.checkpoint. The caller's
 // arguments drop when it has returned.

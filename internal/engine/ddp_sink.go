@@ -43,7 +43,7 @@ func each(v value, f func(t *op.Tensor)) {
 }
 
 // ddpSink is _DDPSink, an autograd function that clones the results of a model.
-var ddpSink = &op.Row{
+var ddpSink = &op.Op{
 	Name: "_DDPSink", Node: "_DDPSinkBackward",
 	Run: func(c *op.Call) {
 		for _, t := range c.In {

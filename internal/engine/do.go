@@ -6,7 +6,7 @@ import (
 )
 
 // Do implements op.Exec: it runs one operator and records it for autograd.
-func (p *Player) Do(r *op.Row, args any, in ...*op.Tensor) []*op.Tensor {
+func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	if p.env.Autocast && r.Cast != op.CastNone {
 		return p.doAutocast(r, args, in)
 	}
@@ -19,7 +19,7 @@ func (p *Player) Do(r *op.Row, args any, in ...*op.Tensor) []*op.Tensor {
 	}
 	p.depth++
 	c := &p.calls.take(1)[0]
-	c.Exec, c.Row, c.In, c.Args = p, r, in, args
+	c.Exec, c.Op, c.In, c.Args = p, r, in, args
 	guarded := p.trail.active > 0
 	if guarded {
 		c.Exec = p.guard(c)
@@ -49,7 +49,7 @@ func (p *Player) Do(r *op.Row, args any, in ...*op.Tensor) []*op.Tensor {
 
 // primitive runs a row that autograd sees as one node, where its first input
 // lies.
-func (p *Player) primitive(r *op.Row, c *op.Call) {
+func (p *Player) primitive(r *op.Op, c *op.Call) {
 	if len(c.In) > 0 && c.In[0] != nil && obj(c.In[0]).st.host != p.onHost {
 		p.on(!p.onHost, false, func() { p.primitive(r, c) })
 		return
@@ -94,7 +94,7 @@ func (p *Player) primitive(r *op.Row, c *op.Call) {
 
 // original is a copy of what an in-place operator is about to overwrite, if a
 // gradient uses it (original_self in tools/autograd/gen_variable_type.py).
-func (p *Player) original(r *op.Row, c *op.Call) *op.Tensor {
+func (p *Player) original(r *op.Op, c *op.Call) *op.Tensor {
 	for _, s := range r.Save {
 		if s.Out || s.Index != 0 {
 			continue
@@ -115,7 +115,7 @@ func (p *Player) original(r *op.Row, c *op.Call) *op.Tensor {
 // begin makes the gradient node of a call and saves its inputs, before the
 // operator runs; original stands for the input that an in-place operator will
 // overwrite.
-func (p *Player) begin(r *op.Row, c *op.Call, original *op.Tensor) *node {
+func (p *Player) begin(r *op.Op, c *op.Call, original *op.Tensor) *node {
 	if r.InPlace {
 		p.refuseLeaf(obj(c.In[0]))
 	}
@@ -165,7 +165,7 @@ func (n *node) wants(s op.Save) bool {
 }
 
 // record saves the results of a call and hangs its gradient node on them.
-func (p *Player) record(n *node, r *op.Row, c *op.Call) {
+func (p *Player) record(n *node, r *op.Op, c *op.Call) {
 	kept := 0
 	for k, s := range r.Saves(len(c.In)) {
 		if s.Out && n.wants(s) && s.Index < len(c.Out) && c.Out[s.Index] != nil {

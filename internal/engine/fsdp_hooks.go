@@ -92,7 +92,7 @@ func (s *shardState) watchResults(p *Player, v value) {
 // postBackwardRow stands for RegisterPostBackwardFunction, an autograd.Function
 // that returns its inputs and, in the backward pass, reduces the gradients of the
 // module's parameters before it hands those of its inputs on.
-var postBackwardRow = &op.Row{
+var postBackwardRow = &op.Op{
 	Name: "RegisterPostBackwardFunction", Node: "RegisterPostBackwardFunctionBackward",
 	Grad: func(b *op.Back) {
 		for i, g := range b.Grads {

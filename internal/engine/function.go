@@ -104,7 +104,7 @@ func (a *application) Backward(b *op.Back) {
 		}
 		args = append(args, value{t: g})
 	}
-	for _, s := range b.Row.Save {
+	for _, s := range b.Op.Save {
 		args = append(args, value{t: b.SavedOut[s.Index]})
 	}
 	for _, t := range a.kept {

@@ -10,7 +10,7 @@ import (
 func (j *job) keepValue(fr *frame, s *program.Stmt) {
 	k := s.Keep
 	t := j.eval(fr, s.Value).t
-	then := func(r *op.Row) {
+	then := func(r *op.Op) {
 		next := j.Do(r, r.Args, t)[0]
 		j.Drop(t)
 		t = next

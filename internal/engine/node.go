@@ -9,7 +9,7 @@ import (
 
 // node is one gradient function of the autograd graph.
 type node struct {
-	row   *op.Row
+	row   *op.Op
 	args  any
 	seq   uint64 // creation order; the engine runs the youngest ready node first
 	edges []edge // where the gradient of each input goes
@@ -55,7 +55,7 @@ type saved struct {
 const seqAccumulate = math.MaxUint64
 
 // newNode makes a node that nothing refers to yet.
-func (p *Player) newNode(row *op.Row, args any, name int32, seq uint64) *node {
+func (p *Player) newNode(row *op.Op, args any, name int32, seq uint64) *node {
 	p.meter.Work(nodeWork)
 	n := p.nodes.get(p.meter)
 	n.row, n.args, n.op, n.layer, n.at, n.seq = row, args, name, p.layer, p.at, seq

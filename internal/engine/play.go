@@ -45,7 +45,7 @@ type Played struct {
 	Workspaces Workspaces
 	// Rows are the operators that ran, Derived those whose derivatives did, sorted by
 	// name.
-	Rows, Derived []*op.Row
+	Rows, Derived []*op.Op
 	// Kernels are those of whose scratch a rule of their own decides, in order.
 	Kernels []KernelCall
 	// Host is what the job keeps in the machine's memory.

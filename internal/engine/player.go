@@ -145,18 +145,18 @@ type names struct {
 	ops     map[string]int32
 	layers  map[string]int32
 	classes []*program.Class // by layer; nil of none
-	rows    map[*op.Row]int32
-	nodes   map[*op.Row]int32
+	rows    map[*op.Op]int32
+	nodes   map[*op.Op]int32
 
-	inner   map[*op.Row]bool // composites that ran as parts of others
-	derived map[*op.Row]bool // whose derivatives ran
+	inner   map[*op.Op]bool // composites that ran as parts of others
+	derived map[*op.Op]bool // whose derivatives ran
 }
 
 func (n *names) init(tr *trace.Trace) {
 	n.tr = tr
 	n.ops, n.layers = map[string]int32{}, map[string]int32{}
-	n.rows, n.nodes = map[*op.Row]int32{}, map[*op.Row]int32{}
-	n.inner, n.derived = map[*op.Row]bool{}, map[*op.Row]bool{}
+	n.rows, n.nodes = map[*op.Op]int32{}, map[*op.Op]int32{}
+	n.inner, n.derived = map[*op.Op]bool{}, map[*op.Op]bool{}
 	n.op("")
 	n.layer("")
 }
@@ -182,7 +182,7 @@ func (n *names) class(layer int32, c *program.Class) {
 	n.classes[layer] = c
 }
 
-func (n *names) row(r *op.Row) int32 {
+func (n *names) row(r *op.Op) int32 {
 	i, ok := n.rows[r]
 	if !ok {
 		i = n.op(r.Name)
@@ -191,7 +191,7 @@ func (n *names) row(r *op.Row) int32 {
 	return i
 }
 
-func (n *names) node(r *op.Row) int32 {
+func (n *names) node(r *op.Op) int32 {
 	i, ok := n.nodes[r]
 	if !ok {
 		name := r.Node
@@ -205,8 +205,8 @@ func (n *names) node(r *op.Row) int32 {
 }
 
 // ran lists the rows that ran, and those whose derivatives did, sorted by name.
-func (n *names) ran() (rows, derived []*op.Row) {
-	byName := func(a, b *op.Row) int { return strings.Compare(a.Name, b.Name) }
+func (n *names) ran() (rows, derived []*op.Op) {
+	byName := func(a, b *op.Op) int { return strings.Compare(a.Name, b.Name) }
 	rows = slices.AppendSeq(slices.Collect(maps.Keys(n.rows)), maps.Keys(n.inner))
 	slices.SortFunc(rows, byName)
 	return slices.Compact(rows), slices.SortedFunc(maps.Keys(n.derived), byName)

@@ -10,7 +10,7 @@ import (
 // use_reentrant=True means: the function runs without gradients, its arguments
 // are saved; the node's backward runs it again on detached arguments and calls
 // backward for what it returns.
-var checkpointFunction = &op.Row{Name: "CheckpointFunction", Node: "CheckpointFunctionBackward"}
+var checkpointFunction = &op.Op{Name: "CheckpointFunction", Node: "CheckpointFunctionBackward"}
 
 // reentrant is the context of a call.
 type reentrant struct {

@@ -12,7 +12,7 @@ import (
 // operators do not run (_CachingTorchDispatchMode, _CachedTorchDispatchMode in
 // torch/utils/checkpoint.py). The modes see operators below autograd.
 type selective struct {
-	rows   []*op.Row
+	rows   []*op.Op
 	store  *store
 	replay bool
 	second *selective // the mode of the recomputation
@@ -20,8 +20,8 @@ type selective struct {
 
 // store is a dict from operators to the results of their calls.
 type store struct {
-	keys []*op.Row // in the order of insertion
-	kept map[*op.Row][][]kept
+	keys []*op.Op // in the order of insertion
+	kept map[*op.Op][][]kept
 }
 
 // kept is a result in the store, with the version that it had.
@@ -30,8 +30,8 @@ type kept struct {
 	version int
 }
 
-func newSelective(rows []*op.Row) *selective {
-	s := &store{kept: map[*op.Row][][]kept{}}
+func newSelective(rows []*op.Op) *selective {
+	s := &store{kept: map[*op.Op][][]kept{}}
 	return &selective{rows: rows, store: s, second: &selective{rows: rows, store: s, replay: true}}
 }
 
@@ -43,7 +43,7 @@ func (p *Player) setModes(modes []*selective) {
 // runDispatched runs a primitive operator under the modes that are entered, the
 // innermost first. Operators that it calls itself are not seen by them; those of
 // a torch.autograd.Function are, for it is Python.
-func (p *Player) runDispatched(r *op.Row, c *op.Call) {
+func (p *Player) runDispatched(r *op.Op, c *op.Call) {
 	n := len(p.dispatch)
 	if _, python := c.Args.(op.Application); python || n == 0 {
 		p.runRow(r, c)

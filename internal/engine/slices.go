@@ -8,8 +8,8 @@ import (
 // copySlicesRow and asStridedRow stand for the two nodes that only the engine
 // makes, when an operation modifies a view in place.
 var (
-	copySlicesRow = &op.Row{Name: "copy_slices", Node: "CopySlices"}
-	asStridedRow  = &op.Row{Name: "as_strided", Node: "AsStridedBackward0", Grad: asStridedGrad}
+	copySlicesRow = &op.Op{Name: "copy_slices", Node: "CopySlices"}
+	asStridedRow  = &op.Op{Name: "as_strided", Node: "AsStridedBackward0", Grad: asStridedGrad}
 )
 
 type asStrided struct{ view tensor.Layout }

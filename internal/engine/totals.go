@@ -40,7 +40,7 @@ func (p *Player) countSaved(st *storage) {
 // products, and the bytes of their results.
 type Product struct {
 	Layer            int32 // index in Trace.Layers
-	Row              *op.Row
+	Row              *op.Op
 	Flops, HalfFlops float64
 	Bytes            tensor.Bytes
 }
@@ -53,11 +53,11 @@ type products struct {
 
 type productKey struct {
 	layer int32
-	row   *op.Row
+	row   *op.Op
 }
 
 // at is the entry of an operator in a layer.
-func (s *products) at(layer int32, row *op.Row) *Product {
+func (s *products) at(layer int32, row *op.Op) *Product {
 	k := productKey{layer, row}
 	i, known := s.index[k]
 	if !known {
@@ -85,7 +85,7 @@ func (p *Player) countFlops(c *op.Call) {
 	if n == 0 {
 		return
 	}
-	x := p.products.at(p.layer, c.Row)
+	x := p.products.at(p.layer, c.Op)
 	x.Flops += n
 	if c.In[1].DType.IsHalf() {
 		x.HalfFlops += n

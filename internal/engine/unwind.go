@@ -125,7 +125,7 @@ func (g *guard) Youngest(t *op.Tensor) {
 }
 
 // Do implements op.Exec.
-func (g *guard) Do(r *op.Row, args any, in ...*op.Tensor) []*op.Tensor {
+func (g *guard) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	outs := g.Player.Do(r, args, in...)
 	g.owned = append(g.owned, outs...)
 	return outs

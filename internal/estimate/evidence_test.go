@@ -18,17 +18,17 @@ func TestUnrecorded(t *testing.T) {
 		if e.Forward == "" {
 			want = append(want, report.Unrecorded{Op: r.Name, Basis: string(e.Basis), Source: r.Source})
 		}
-		if got := unrecorded(&engine.Played{Rows: []*op.Row{r}}); !slices.Equal(got, want) {
+		if got := unrecorded(&engine.Played{Rows: []*op.Op{r}}); !slices.Equal(got, want) {
 			t.Errorf("%s ran, which has the evidence %+v: %+v", r.Name, e, got)
 		}
 		if e.Forward != "" && r.Grad != nil && e.Backward == "" {
 			want = append(want, report.Unrecorded{Op: r.Name, Derivative: true, Basis: string(e.Basis), Source: r.Source})
 		}
-		if got := unrecorded(&engine.Played{Rows: []*op.Row{r}, Derived: []*op.Row{r}}); !slices.Equal(got, want) {
+		if got := unrecorded(&engine.Played{Rows: []*op.Op{r}, Derived: []*op.Op{r}}); !slices.Equal(got, want) {
 			t.Errorf("%s and its derivative ran, which has the evidence %+v: %+v", r.Name, e, got)
 		}
 	}
-	if got := unrecorded(&engine.Played{Rows: []*op.Row{{Name: "of the engine's own"}}}); len(got) > 0 {
+	if got := unrecorded(&engine.Played{Rows: []*op.Op{{Name: "of the engine's own"}}}); len(got) > 0 {
 		t.Errorf("what is no row of the table is listed: %+v", got)
 	}
 }

@@ -132,7 +132,7 @@ func (u *unit) leakAt() spec.Span {
 }
 
 // calls reports whether a function calls an operator itself.
-func calls(f *program.Func, row *op.Row) bool {
+func calls(f *program.Func, row *op.Op) bool {
 	var in func(e *program.Expr) bool
 	in = func(e *program.Expr) bool {
 		return e != nil && (e.Kind == program.CallOp && e.Row == row || slices.ContainsFunc(e.Args, in))

@@ -159,7 +159,7 @@ func (a *argReader) require() {
 // callOp calls an operator.
 func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) val {
 	el := f.u.el
-	row := s.Row
+	row := s.Op
 	a := &argReader{el: el, env: sc, what: e.Head.V, at: e.Head.At, sigs: []*op.Sig{s.Sig}}
 	a.read(nil)
 	t := &tensorArgs{f: f, e: e, sc: sc, sig: s.Sig, vals: map[string][]val{}}
@@ -505,7 +505,7 @@ func (t *tensorArgs) fill() {
 
 // reflects reports whether a number may stand for the first operand, p.
 func (t *tensorArgs) reflects(p *op.Param) bool {
-	row, _ := op.Reflected(op.Lookup(t.e.Head.V).Row)
+	row, _ := op.Reflected(op.Lookup(t.e.Head.V).Op)
 	return row != nil && p.Name == t.sig.Params[0].Name
 }
 

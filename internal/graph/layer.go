@@ -229,7 +229,7 @@ func (b *builder) own(name string, d tensor.DType, size []int64) val {
 }
 
 // do calls an operator with one result.
-func (b *builder) do(row *op.Row, args any, in ...val) val {
+func (b *builder) do(row *op.Op, args any, in ...val) val {
 	v := b.call(row, args, in...)
 	if v.m.tuple != nil {
 		b.fail("", "%s has several results", row.Name)
@@ -238,7 +238,7 @@ func (b *builder) do(row *op.Row, args any, in ...val) val {
 }
 
 // call calls an operator; several results are a tuple.
-func (b *builder) call(row *op.Row, args any, in ...val) val {
+func (b *builder) call(row *op.Op, args any, in ...val) val {
 	e := &program.Expr{Kind: program.CallOp, Row: row, OpArgs: args}
 	ts := make([]*op.Tensor, len(in))
 	for i, v := range in {
@@ -266,7 +266,7 @@ func argOf(err error) string {
 	return ""
 }
 
-func results(row *op.Row, outs []*op.Tensor) meta {
+func results(row *op.Op, outs []*op.Tensor) meta {
 	if len(outs) == 1 && !row.List {
 		return tensorMeta(outs[0])
 	}
@@ -308,7 +308,7 @@ func (b *builder) letAll(names []string, v val) []val {
 }
 
 // run calls an operator for its effect.
-func (b *builder) run(row *op.Row, args any, in ...val) {
+func (b *builder) run(row *op.Op, args any, in ...val) {
 	v := b.call(row, args, in...)
 	b.fn.Body = append(b.fn.Body, program.Stmt{Kind: program.Expression, Value: v.e})
 }

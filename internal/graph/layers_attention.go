@@ -355,7 +355,7 @@ var childLayer = map[string]string{
 }
 
 // activations are those of the layers of a transformer.
-var activations = map[string]*op.Row{"relu": op.Relu, "gelu": op.Gelu}
+var activations = map[string]*op.Op{"relu": op.Relu, "gelu": op.Gelu}
 
 // encoderFastPath is torch._transformer_encoder_layer_fwd.
 func encoderFastPath(b *builder, src, mask val, ff int64) *program.Expr {

@@ -10,7 +10,7 @@ import (
 
 // pointwise defines an activation module: one call of an operator, in place if
 // asked for.
-func pointwise(sig string, row *op.Row, args func(b *builder) any) {
+func pointwise(sig string, row *op.Op, args func(b *builder) any) {
 	layer(Layer{Sig: sig, Build: func(b *builder) {
 		a := op.BindArgs(row.Args, b.args)
 		if args != nil {

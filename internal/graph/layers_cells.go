@@ -6,11 +6,11 @@ import (
 )
 
 // plainCells are the cells of a plain RNN by their nonlinearity.
-var plainCells = map[string]*op.Row{"tanh": op.RNNTanhCell, "relu": op.RNNReluCell}
+var plainCells = map[string]*op.Op{"tanh": op.RNNTanhCell, "relu": op.RNNReluCell}
 
 func init() {
 	// single is a cell without a cell state.
-	single := func(sig string, gates int64, row func(b *builder) *op.Row) {
+	single := func(sig string, gates int64, row func(b *builder) *op.Op) {
 		layer(Layer{Sig: sig, Inputs: "input hx?", Is: nn.Layer{Init: nn.Recurrent(gates)}, Build: func(b *builder) {
 			weights := b.cell(gates)
 			h := b.in(1)
@@ -22,9 +22,9 @@ func init() {
 			b.finish([]val{ret})
 		}})
 	}
-	single("nn.GRUCell(input_size: infer int, hidden_size: int, bias: bool = True)", 3, func(*builder) *op.Row { return op.GRUCell })
+	single("nn.GRUCell(input_size: infer int, hidden_size: int, bias: bool = True)", 3, func(*builder) *op.Op { return op.GRUCell })
 	single("nn.RNNCell(input_size: infer int, hidden_size: int, bias: bool = True, nonlinearity: str(tanh|relu) = 'tanh')", 1,
-		func(b *builder) *op.Row { return plainCells[b.str("nonlinearity")] })
+		func(b *builder) *op.Op { return plainCells[b.str("nonlinearity")] })
 	layer(Layer{
 		Sig:    "nn.LSTMCell(input_size: infer int, hidden_size: int, bias: bool = True)",
 		Inputs: "input hx?", Tuples: true,

@@ -8,7 +8,7 @@ import (
 
 // functional defines a module that calls the function of the same arguments, in
 // place if it is asked to. Inputs are as in Layer.
-func functional(sig, inputs string, row *op.Row) {
+func functional(sig, inputs string, row *op.Op) {
 	layer(Layer{Sig: sig, Inputs: inputs, Build: func(b *builder) {
 		row := b.mayBeInPlace(row)
 		b.finish([]val{b.call(row, op.BindArgs(row.Args, b.args), b.ins...)})
@@ -16,7 +16,7 @@ func functional(sig, inputs string, row *op.Row) {
 }
 
 // mayBeInPlace is the operator or, if the module is asked to work in place, that form.
-func (b *builder) mayBeInPlace(row *op.Row) *op.Row {
+func (b *builder) mayBeInPlace(row *op.Op) *op.Op {
 	if b.bool("inplace") {
 		return op.InPlaceForm(row)
 	}
@@ -33,7 +33,7 @@ func init() {
 	functional("nn.Softmin(dim: int)", "", op.Softmin)
 	functional("nn.Softsign()", "", op.Softsign)
 	functional("nn.Tanhshrink()", "", op.Tanhshrink)
-	for name, row := range map[string]*op.Row{"AlphaDropout": op.AlphaDropout, "FeatureAlphaDropout": op.FeatureAlphaDropout} {
+	for name, row := range map[string]*op.Op{"AlphaDropout": op.AlphaDropout, "FeatureAlphaDropout": op.FeatureAlphaDropout} {
 		layer(Layer{Sig: "nn." + name + "(p: float = 0.5, inplace: bool = False)", Build: func(b *builder) { // which takes no notice of inplace
 			b.finish([]val{b.do(row, &op.DropoutArgs{P: b.float("p")}, b.in(0))})
 		}})

@@ -42,7 +42,7 @@ func (b *builder) lossArgs() *op.LossArgs {
 
 // loss defines a loss module that calls the function of the same arguments.
 // Its tensors are inputs, then the buffers of the given names.
-func loss(sig, inputs string, row *op.Row, buffers ...string) {
+func loss(sig, inputs string, row *op.Op, buffers ...string) {
 	layer(Layer{Sig: sig, Inputs: inputs, Build: func(b *builder) {
 		args := append([]val(nil), b.ins...)
 		for _, name := range buffers {

@@ -4,7 +4,7 @@ import "github.com/memplan/memplan/internal/op"
 
 // lossOf defines a loss module that calls the function of the same arguments.
 // Its tensors are inputs, then the buffers of the given names.
-func lossOf(sig, inputs string, row *op.Row, buffers ...string) {
+func lossOf(sig, inputs string, row *op.Op, buffers ...string) {
 	layer(Layer{Sig: sig, Inputs: inputs, Build: func(b *builder) {
 		args := append([]val(nil), b.ins...)
 		a := op.BindArgs(row.Args, b.args)

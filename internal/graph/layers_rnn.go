@@ -12,23 +12,23 @@ import (
 const maxRNNLayers = 1024
 
 // plainRNNs are the plain RNNs by their nonlinearity.
-var plainRNNs = map[string]*op.Row{"tanh": op.RNNTanh, "relu": op.RNNRelu}
+var plainRNNs = map[string]*op.Op{"tanh": op.RNNTanh, "relu": op.RNNRelu}
 
 func init() {
 	const args = "bias: bool = True, batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False"
 	const sizes = "input_size: infer int, hidden_size: int, num_layers: int = 1, "
-	recurrent := func(sig string, gates int64, row func(b *builder) *op.Row) {
+	recurrent := func(sig string, gates int64, row func(b *builder) *op.Op) {
 		layer(Layer{Sig: sig, Inputs: "input hx?", Tuples: true, Is: nn.Layer{Init: nn.Recurrent(gates)}, Build: func(b *builder) { b.recurrent(gates, row(b)) }})
 	}
-	recurrent("nn.LSTM("+sizes+args+", proj_size: int = 0)", 4, func(*builder) *op.Row { return op.LSTM })
-	recurrent("nn.GRU("+sizes+args+")", 3, func(*builder) *op.Row { return op.GRU })
-	recurrent("nn.RNN("+sizes+"nonlinearity: str(tanh|relu) = 'tanh', "+args+")", 1, func(b *builder) *op.Row { return plainRNNs[b.str("nonlinearity")] })
+	recurrent("nn.LSTM("+sizes+args+", proj_size: int = 0)", 4, func(*builder) *op.Op { return op.LSTM })
+	recurrent("nn.GRU("+sizes+args+")", 3, func(*builder) *op.Op { return op.GRU })
+	recurrent("nn.RNN("+sizes+"nonlinearity: str(tanh|relu) = 'tanh', "+args+")", 1, func(b *builder) *op.Op { return plainRNNs[b.str("nonlinearity")] })
 }
 
 // recurrent is forward of nn.LSTM, nn.GRU and nn.RNN
 // (torch/nn/modules/rnn.py). It returns the output and the last state, which of
 // an LSTM is a tuple of hidden and cell state.
-func (b *builder) recurrent(gates int64, row *op.Row) {
+func (b *builder) recurrent(gates int64, row *op.Op) {
 	if r := b.x(0).Rank(); r != 3 {
 		b.fail("", "expected a batch of sequences, (batch, steps, width) with batch_first: true or else (steps, batch, width), not shape %v", b.x(0).Size)
 	}

@@ -37,7 +37,7 @@ type RReLUArgs struct {
 
 // Rrelu draws a slope for each element, in any mode; autograd keeps them.
 var (
-	RReLU = define(Row{
+	RReLU = define(Op{
 		Name: "rrelu", Takes: (*Call).floats, Sig: "F.rrelu(input, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool? = None)", Args: &RReLUArgs{},
 		Composite: true, Run: func(c *Call) {
 			noise := c.Local(c.NewShape(c.In[0].DType, c.In[0].Size.Slice()...))
@@ -45,14 +45,14 @@ var (
 		},
 		Source: "aten/src/ATen/native/Activation.cpp: rrelu",
 	})
-	_ = define(Row{
+	_ = define(Op{
 		Name: "rrelu_", Of: RReLU, Args: &RReLUArgs{}, Composite: true, Run: func(c *Call) {
 			noise := c.Local(c.NewShape(c.In[0].DType, c.In[0].Size.Slice()...))
 			c.Return(c.Do1(RreluNoiseInPlace, c.Args, c.In[0], noise))
 		},
 		Source: "aten/src/ATen/native/Activation.cpp: rrelu_",
 	})
-	RreluNoise = define(Row{
+	RreluNoise = define(Op{
 		Name: "rrelu_with_noise", Args: &RReLUArgs{}, Run: func(c *Call) {
 			if !c.draws() {
 				c.Return(c.NewLike(c.In[0]))
@@ -64,7 +64,7 @@ var (
 		Save: []Save{In(1), In(0)}, Node: "RreluWithNoiseBackward0", Grad: gradRrelu,
 		Source: "aten/src/ATen/native/cuda/RreluWithNoise.cu",
 	})
-	RreluNoiseInPlace = define(Row{
+	RreluNoiseInPlace = define(Op{
 		Name: "rrelu_with_noise_", Of: RreluNoise, Args: &RReLUArgs{}, Run: func(c *Call) {
 			if c.draws() { // it reads from one copy and writes to another
 				c.contiguous(c.In[0])
@@ -86,14 +86,14 @@ func gradRrelu(b *Back) { b.Set(0, b.New(b.elementwise(b.SavedIn[1], b.Grads[0])
 
 // What torch/nn/functional.py composes of other operators.
 var (
-	Softmin = define(Row{
+	Softmin = define(Op{
 		Name: "softmin", Sig: "F.softmin(input, dim: int)", Args: &SoftmaxArgs{}, Composite: true, Run: func(c *Call) {
 			minus := c.Local(c.Do1(Neg, nil, c.In[0]))
 			c.Return(c.Do1(Softmax, c.Args, minus))
 		},
 		Source: "torch/nn/functional.py: softmin",
 	})
-	Softsign = define(Row{
+	Softsign = define(Op{
 		Name: "softsign", Sig: "F.softsign(input)", Composite: true, Run: func(c *Call) { // input / (input.abs() + 1)
 			size := c.Do1(Abs, nil, c.In[0])
 			sum := c.Local(c.Do1(Add, &BinaryArgs{Other: Number{Set: true, Value: 1}}, size))
@@ -102,7 +102,7 @@ var (
 		},
 		Source: "torch/nn/functional.py: softsign",
 	})
-	Tanhshrink = define(Row{
+	Tanhshrink = define(Op{
 		Name: "tanhshrink", Sig: "F.tanhshrink(input)", Composite: true, Run: func(c *Call) { // input - input.tanh()
 			tanh := c.Local(c.Do1(Tanh, nil, c.In[0]))
 			c.Return(c.Do1(Sub, &BinaryArgs{}, c.In[0], tanh))
@@ -121,8 +121,8 @@ type GumbelArgs struct {
 // What gumbel_softmax does in place to tensors that it made: random numbers of the
 // exponential distribution, and a number at the places of an index.
 var (
-	Exponential   = define(Row{Name: "exponential_", Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: exponential_"})
-	ScatterNumber = define(Row{
+	Exponential   = define(Op{Name: "exponential_", Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: exponential_"})
+	ScatterNumber = define(Op{
 		Name: "scatter_.value", Args: &ScatterArgs{}, Run: func(*Call) {}, InPlace: true,
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: scatter_",
 	})
@@ -130,7 +130,7 @@ var (
 
 // GumbelSoftmax samples from a distribution over classes; hard ones keep the
 // gradient of the soft.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "gumbel_softmax", Takes: (*Call).floats, Sig: "F.gumbel_softmax(logits, tau: float = 1, hard: bool = False, *, dim: int = -1)", Args: &GumbelArgs{}, Composite: true,
 	Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*GumbelArgs)

@@ -8,8 +8,8 @@ import (
 
 // alphaDropout defines alpha_dropout or, by channels, feature_alpha_dropout, and
 // their in-place forms: a product with noise and a sum with a shift made of it.
-func alphaDropout(name string, takes func(*Call), noise func(x *Tensor) tensor.Layout) *Row {
-	run := func(mul, add *Row) func(c *Call) {
+func alphaDropout(name string, takes func(*Call), noise func(x *Tensor) tensor.Layout) *Op {
+	run := func(mul, add *Op) func(c *Call) {
 		return func(c *Call) {
 			a, x := c.Args.(*DropoutArgs), c.In[0]
 			if !c.drops(a) {
@@ -33,11 +33,11 @@ func alphaDropout(name string, takes func(*Call), noise func(x *Tensor) tensor.L
 			c.Drop(y, n, shift)
 		}
 	}
-	row := define(Row{
+	row := define(Op{
 		Name: name, Takes: takes, Sig: "F." + name + "(input, p: float = 0.5, training: bool? = None)", Args: &DropoutArgs{}, Composite: true,
 		Run: run(Mul, AddInPlace), Source: "aten/src/ATen/native/Dropout.cpp: _dropout_impl<alpha_dropout>",
 	})
-	define(Row{
+	define(Op{
 		Name: name + "_", Of: row, Args: &DropoutArgs{}, Composite: true, Run: run(MulInPlace, AddInPlace),
 		Source: "aten/src/ATen/native/Dropout.cpp: _dropout_impl<alpha_dropout, inplace>",
 	})

@@ -22,7 +22,7 @@ func (a *SDPAArgs) Attention() *SDPAArgs { return a }
 // (batch, heads, length, head size), and an optional mask. PyTorch chooses
 // the first of three implementations whose conditions hold: flash,
 // memory-efficient, and plain matrix products.
-var SDPA = define(Row{
+var SDPA = define(Op{
 	Name: "scaled_dot_product_attention", Takes: func(c *Call) { c.typesOf(c.In[:3]) }, Args: &SDPAArgs{}, Composite: true, Cast: CastLower,
 	Sig: "F.scaled_dot_product_attention(query, key, value, attn_mask: tensor? = None, dropout_p: float = 0.0, is_causal: bool = False, *, scale: float? = None, enable_gqa: bool = False)",
 	Run: func(c *Call) {
@@ -57,7 +57,7 @@ var SDPA = define(Row{
 
 // BoolMask turns a bool mask into one that is added: 0 or -inf. The two
 // numbers become tensors on the device first.
-var BoolMask = define(Row{
+var BoolMask = define(Op{
 	Name: "where.bool_mask", Args: &ToCopyArgs{}, Run: func(c *Call) {
 		d := c.Args.(*ToCopyArgs).DType
 		inf, zero := c.NewShape(d), c.NewShape(d)
@@ -150,7 +150,7 @@ func (c *Call) flash(q, k, v *Tensor, a *SDPAArgs) *Tensor {
 }
 
 // FlashAttention is the implementation by FlashAttention.
-var FlashAttention = define(Row{
+var FlashAttention = define(Op{
 	Name: "_scaled_dot_product_flash_attention", Flops: attentionFlops, Args: &SDPAArgs{}, Run: func(c *Call) {
 		t := c.swapHeads(c.In...)
 		q, k := t[0], t[1]
@@ -289,7 +289,7 @@ type efficientArgs struct {
 }
 
 // EfficientAttention is the memory-efficient implementation.
-var EfficientAttention = define(Row{
+var EfficientAttention = define(Op{
 	Name: "_scaled_dot_product_efficient_attention", Flops: attentionFlops, Args: &efficientArgs{}, Run: func(c *Call) {
 		t := c.swapHeads(c.In[0], c.In[1], c.In[2])
 		q, v := t[0], t[2]
@@ -412,7 +412,7 @@ func (k efficientKernel) workspace(queries, keys, head, headV int64) int64 {
 
 // sdpaByMath is the implementation by matrix products, in float32 for the
 // 16-bit types. It returns the attention weights as well.
-var sdpaByMath = define(Row{
+var sdpaByMath = define(Op{
 	Name: "_scaled_dot_product_attention_math", Args: &SDPAArgs{}, Composite: true, Run: runSDPAMath,
 	Source: "aten/src/ATen/native/transformers/attention.cpp",
 })
@@ -484,7 +484,7 @@ func runSDPAMath(c *Call) {
 }
 
 // SafeSoftmax is a softmax that gives zeros for rows that are masked whole.
-var SafeSoftmax = define(Row{
+var SafeSoftmax = define(Op{
 	Name: "_safe_softmax", Args: &SoftmaxArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		out := c.New(tensor.Contiguous(x.Size), x.DType)

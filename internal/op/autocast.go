@@ -8,7 +8,7 @@ import (
 
 // AutocastType returns the type to which autocast converts the operator's
 // floating inputs, and whether it does at all (aten/src/ATen/autocast_mode.h).
-func (r *Row) AutocastType(lower tensor.DType, in []*Tensor) (tensor.DType, bool) {
+func (r *Op) AutocastType(lower tensor.DType, in []*Tensor) (tensor.DType, bool) {
 	switch r.Cast {
 	case CastLower:
 		return lower, true
@@ -28,7 +28,7 @@ func (r *Row) AutocastType(lower tensor.DType, in []*Tensor) (tensor.DType, bool
 }
 
 // RefuseAutocast fails for an operator that PyTorch refuses under autocast.
-func (r *Row) RefuseAutocast(e Exec) {
+func (r *Op) RefuseAutocast(e Exec) {
 	if r.Cast == CastForbidden {
 		e.Fail("%s does not work under autocast, PyTorch says; use its form with logits", r.Name)
 	}
@@ -42,7 +42,7 @@ const refusal = "%s does not take %v under autocast to %v, PyTorch says; convert
 // the float16 that cuDNN's RNN returns under autocast to bfloat16, unless a
 // float32 comes before it (at::autocast::prioritize). It returns nil if there is
 // none.
-func (r *Row) AutocastRefuses(lower tensor.DType, in []*Tensor) *Tensor {
+func (r *Op) AutocastRefuses(lower tensor.DType, in []*Tensor) *Tensor {
 	if r.Cast != CastPromote {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (r *Row) AutocastRefuses(lower tensor.DType, in []*Tensor) *Tensor {
 // CastOrder lists the n inputs in the order in which autocast converts them:
 // from the last to the first, as GCC evaluates the arguments of a call, but the
 // items of a list from its first on.
-func (r *Row) CastOrder(n int) []int {
+func (r *Op) CastOrder(n int) []int {
 	low, high := r.CastList[0], min(r.CastList[1], n)
 	if strings.Contains(r.Sig, ": tensors") {
 		low, high = 0, n
@@ -85,7 +85,7 @@ func Autocasts(t *Tensor) bool {
 
 // AutocastArgs returns the arguments with which an operator of the policy
 // fp32_set_opt_dtype runs: the result is float32 unless they set a type.
-func (r *Row) AutocastArgs(args any, in []*Tensor) any {
+func (r *Op) AutocastArgs(args any, in []*Tensor) any {
 	if r.Cast != CastFP32Out || len(in) == 0 || !Autocasts(in[0]) {
 		return args
 	}

@@ -10,7 +10,7 @@ type BaddbmmArgs struct {
 
 // Baddbmm is beta * input + alpha * (batch1 @ batch2). The input is copied into
 // the result before the product is added to it.
-var Baddbmm = define(Row{
+var Baddbmm = define(Op{
 	Name: "baddbmm", Flops: productFlops(1), Takes: (*Call).floatsOfOneType, Sig: "torch.baddbmm(input, batch1, batch2, *, beta: float = 1.0, alpha: float = 1.0)", Args: &BaddbmmArgs{}, Cast: CastLower,
 	Run: func(c *Call) {
 		x, a, b := c.In[0], c.In[1], c.In[2]

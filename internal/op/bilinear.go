@@ -7,7 +7,7 @@ import (
 )
 
 // Bilinear is x1' W x2 for each output, and a bias.
-var Bilinear = define(Row{
+var Bilinear = define(Op{
 	Name: "bilinear", Takes: (*Call).oneType, Sig: "F.bilinear(input1, input2, weight, bias: tensor? = None)", Composite: true, Cast: CastPromote,
 	Run: func(c *Call) {
 		x1, x2, w, bias := c.In[0], c.In[1], c.In[2], c.Opt(3)
@@ -51,7 +51,7 @@ const trilinearUnroll = 1
 
 // Trilinear is the sum of products of three operands, one output after the
 // other.
-var Trilinear = define(Row{
+var Trilinear = define(Op{
 	Name: "_trilinear", Args: &trilinearArgs{}, Run: func(c *Call) {
 		c.withoutGrad(func() { c.Return(c.trilinear(c.Args.(*trilinearArgs), c.In[0], c.In[1], c.In[2])) })
 	},

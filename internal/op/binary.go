@@ -63,7 +63,7 @@ func binaryKernel(c *Call, a, b *Tensor) {
 }
 
 // Add is a + b; the gradient goes to both sides as it is.
-var Add = define(Row{
+var Add = define(Op{
 	Name: "add", Eval: evalAdd, Sig: "+ add(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic,
 	Node: "AddBackward0", Grad: passBoth,
 })
@@ -78,14 +78,14 @@ func passBoth(b *Back) {
 }
 
 // AddInPlace is a += b.
-var AddInPlace = define(Row{
+var AddInPlace = define(Op{
 	Name: "add_", Eval: evalAdd, Of: Add, Args: &BinaryArgs{}, Run: func(c *Call) { checkInPlace(c) }, InPlace: true,
 	Node: "AddBackward0", Grad: passBoth,
 })
 
 // CountBatch is num_batches_tracked.add_(1), which a batch norm does in training
 // alone (torch/nn/modules/batchnorm.py).
-var CountBatch = define(Row{Name: "add_.batch", Run: func(*Call) {}, InPlace: true})
+var CountBatch = define(Op{Name: "add_.batch", Run: func(*Call) {}, InPlace: true})
 
 // checkInPlace refuses an in-place result that would have to grow.
 func checkInPlace(c *Call) {
@@ -99,10 +99,10 @@ func checkInPlace(c *Call) {
 
 // Sub is a - b; the gradient of b is negated.
 var (
-	Sub = define(Row{
+	Sub = define(Op{
 		Name: "sub", Eval: evalSub, Sig: "- sub(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic, Node: "SubBackward0", Grad: gradSub,
 	})
-	SubInPlace = define(Row{
+	SubInPlace = define(Op{
 		Name: "sub_", Eval: evalSub, Of: Sub, Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true, Node: "SubBackward0", Grad: gradSub,
 	})
 )
@@ -121,18 +121,18 @@ func gradSub(b *Back) {
 
 // Mul is a * b: each side is kept for the gradient of the other.
 var (
-	Mul = define(Row{
+	Mul = define(Op{
 		Name: "mul", Eval: evalMul, Sig: "* mul(input, other: operand)", Args: &BinaryArgs{}, Run: arithmetic,
 		Save: []Save{In(1, 0), In(0, 1)}, Node: "MulBackward0", Grad: gradMul,
 	})
-	MulInPlace = define(Row{
+	MulInPlace = define(Op{
 		Name: "mul_", Eval: evalMul, Of: Mul, Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true,
 		Save: []Save{In(1, 0), In(0, 1)}, Node: "MulBackward0", Grad: gradMul,
 	})
 	// MulScalar is the product with a number inside derivative formulas.
-	MulScalar = define(Row{Name: "mul.Scalar", Args: &BinaryArgs{}, Run: mapOf})
-	MulTensor = define(Row{Name: "mul.Tensor", Eval: &Eval{Forward: multiply}, Args: &BinaryArgs{}, Run: arithmetic})
-	DivTensor = define(Row{Name: "div.Tensor", Eval: &Eval{Forward: quotient}, Args: &BinaryArgs{}, Run: arithmetic})
+	MulScalar = define(Op{Name: "mul.Scalar", Args: &BinaryArgs{}, Run: mapOf})
+	MulTensor = define(Op{Name: "mul.Tensor", Eval: &Eval{Forward: multiply}, Args: &BinaryArgs{}, Run: arithmetic})
+	DivTensor = define(Op{Name: "div.Tensor", Eval: &Eval{Forward: quotient}, Args: &BinaryArgs{}, Run: arithmetic})
 )
 
 func gradMul(b *Back) { // mul_tensor_backward: grad * other, cast to the input's type
@@ -157,11 +157,11 @@ func (b *Back) product(g, other *Tensor) *Tensor {
 
 // Div is a / b.
 var (
-	Div = define(Row{
+	Div = define(Op{
 		Name: "div", Eval: evalDiv, Sig: "/ div(input, other: operand)", Args: &BinaryArgs{}, Run: trueDiv,
 		Save: []Save{In(1), In(0, 1)}, Node: "DivBackward0", Grad: gradDiv,
 	})
-	DivInPlace = define(Row{
+	DivInPlace = define(Op{
 		Name: "div_", Eval: evalDiv, Of: Div, Args: &BinaryArgs{}, Run: checkInPlace, InPlace: true,
 		Save: []Save{In(1), In(0, 1)}, Node: "DivBackward0", Grad: gradDiv,
 	})
@@ -195,8 +195,8 @@ func gradDiv(b *Back) {
 }
 
 // compare defines a comparison: a bool result without gradient.
-func compare(name, sig string, tensors, number *kernel.Kernel) *Row {
-	return define(Row{Name: name, Eval: comparison(tensors, number), Sig: sig, Args: &BinaryArgs{}, Run: func(c *Call) {
+func compare(name, sig string, tensors, number *kernel.Kernel) *Op {
+	return define(Op{Name: name, Eval: comparison(tensors, number), Sig: sig, Args: &BinaryArgs{}, Run: func(c *Call) {
 		c.Return(c.New(c.elementwise(c.In[0], c.Opt(1)), tensor.Bool))
 	}})
 }
@@ -218,7 +218,7 @@ type FillValueArgs struct {
 
 // MaskedFill is x.masked_fill(mask, value), where the value is a number or a
 // tensor without dimensions: the mask is kept.
-var MaskedFill = define(Row{
+var MaskedFill = define(Op{
 	Name: "masked_fill", Sig: "Tensor.masked_fill(self, mask, value: operand)", Args: &FillValueArgs{}, Run: func(c *Call) {
 		c.fillValue()
 		l := c.elementwise(c.In[0], c.In[1])
@@ -227,7 +227,7 @@ var MaskedFill = define(Row{
 })
 
 // maskedFillInPlace is its in-place form, of rows alone.
-var FillByMask = define(Row{
+var FillByMask = define(Op{
 	Name: "masked_fill_.mask", Run: func(*Call) {}, InPlace: true, Save: []Save{In(1)}, Node: "MaskedFillBackward0", Grad: gradMaskedFill,
 })
 

@@ -20,7 +20,7 @@ type binaryFunction struct {
 	values    elements
 }
 
-func (f binaryFunction) define() *Row {
+func (f binaryFunction) define() *Op {
 	var formulas [3]*formula
 	for k, g := range f.grads {
 		formulas[f.order[k]] = parseFormula(g)
@@ -29,7 +29,7 @@ func (f binaryFunction) define() *Row {
 	if node == "" {
 		node = nodeName(f.name)
 	}
-	r := Row{
+	r := Op{
 		Name: f.name, Sig: f.sig, Args: f.args, Cast: f.cast, Save: f.save, Node: node, Run: func(c *Call) {
 			c.Return(c.New(c.elementwise(c.In...), c.promoted(f.float)))
 		},
@@ -108,7 +108,7 @@ var (
 		},
 	}.define().takes((*Call).floats)
 	// What floors has no derivative; PyTorch says so in the backward pass.
-	FloorDivide = define(Row{
+	FloorDivide = define(Op{
 		Name: "floor_divide", Sig: "// floor_divide(input, other: operand)", Args: &BinaryArgs{}, Run: func(c *Call) {
 			for _, t := range c.In {
 				if c.NeedsGrad(t) {
@@ -120,7 +120,7 @@ var (
 		Eval:   two(floorDivide).eval(),
 		Source: "tools/autograd/derivatives.yaml: floor_divide",
 	})
-	Atan2 = define(Row{
+	Atan2 = define(Op{
 		Name: "atan2", Sig: "torch.atan2(input, other)", Cast: CastPromote, Run: func(c *Call) {
 			c.Return(c.New(c.elementwise(c.In...), c.promoted(true)))
 		},
@@ -223,12 +223,12 @@ var evalNot = aside(func(a Arrays, c *Call) {
 	a.Put(c.Out[0], x)
 }, nil)
 
-func bitwise(name, sig string, eval *Eval) *Row {
+func bitwise(name, sig string, eval *Eval) *Op {
 	var args any
 	if len(sig) > 2 && sig[1] == ' ' {
 		args = &BinaryArgs{}
 	}
-	return define(Row{Name: name, Sig: sig, Args: args, Eval: eval, Run: func(c *Call) {
+	return define(Op{Name: name, Sig: sig, Args: args, Eval: eval, Run: func(c *Call) {
 		d := c.promoted(false)
 		if d.IsFloating() {
 			c.Fail("%s needs integers or bools, not %v", name, d)
@@ -240,7 +240,7 @@ func bitwise(name, sig string, eval *Eval) *Row {
 // isFinite is (self == self) * (self.abs() != inf), isInf self.abs() == inf;
 // integers are filled in.
 var (
-	IsFinite = define(Row{
+	IsFinite = define(Op{
 		Name: "isfinite", Eval: single(func(x float64) float64 { return is(isFiniteNumber(x)) }).eval(), Sig: "torch.isfinite(input)", Run: func(c *Call) {
 			x := c.In[0]
 			flags := func() *Tensor { return c.New(x.LikeDense(), tensor.Bool) }
@@ -254,7 +254,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/TensorCompare.cpp: isfinite",
 	})
-	Isinf = define(Row{
+	Isinf = define(Op{
 		Name: "isinf", Eval: single(func(x float64) float64 { return is(math.IsInf(x, 0)) }).eval(), Sig: "torch.isinf(input)", Run: func(c *Call) {
 			x := c.In[0]
 			if x.DType.IsFloating() {

@@ -5,7 +5,7 @@ import "github.com/memplan/memplan/internal/tensor"
 // Call is one run of a row.
 type Call struct {
 	Exec
-	Row  *Row
+	Op   *Op
 	In   []*Tensor // nil where an optional input is absent
 	Args any       // the row's argument struct
 	Out  []*Tensor
@@ -86,7 +86,7 @@ func (c *Call) Youngest(t *Tensor) {
 }
 
 // Do1 runs an operator with one result.
-func (c *Call) Do1(r *Row, args any, in ...*Tensor) *Tensor { return c.Do(r, args, in...)[0] }
+func (c *Call) Do1(r *Op, args any, in ...*Tensor) *Tensor { return c.Do(r, args, in...)[0] }
 
 // Has reports whether optional input i is there.
 func (c *Call) Has(i int) bool { return i < len(c.In) && c.In[i] != nil }

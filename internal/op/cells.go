@@ -26,7 +26,7 @@ type CellZerosArgs struct {
 }
 
 // The state of a cell that is given none: zeros in the type of its input.
-var CellZeros = define(Row{
+var CellZeros = define(Op{
 	Name: "cell_zeros", Eval: constant(0), Args: &CellZerosArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		c.Return(c.NewShape(x.DType, x.Dim(0), c.Args.(*CellZerosArgs).Hidden))
@@ -37,7 +37,7 @@ var CellZeros = define(Row{
 // The recurrent cells: two products and one fused kernel, which keeps all its
 // inputs and a workspace.
 var (
-	GRUCell = define(Row{
+	GRUCell = define(Op{
 		Name: "gru_cell", Composite: true, Cast: CastLower, Run: func(c *Call) {
 			i, h := c.gates(c.In[0], c.In[1], 2)
 			outs := c.Do(FusedGRU, nil, i, h, c.In[1], c.Opt(4), c.Opt(5))
@@ -46,7 +46,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/RNN.cpp: GRUCell",
 	})
-	LSTMCell = define(Row{
+	LSTMCell = define(Op{
 		Name: "lstm_cell", Composite: true, Cast: CastLower, CastList: [2]int{1, 3}, Run: func(c *Call) {
 			i, h := c.gates(c.In[0], c.In[1], 3)
 			outs := c.Do(FusedLSTM, nil, i, h, c.In[2], c.Opt(5), c.Opt(6))
@@ -56,10 +56,10 @@ var (
 		Source: "aten/src/ATen/native/RNN.cpp: LSTMCell",
 	})
 
-	RNNTanhCell = define(Row{Name: "rnn_tanh_cell", Composite: true, Cast: CastLower, Run: simpleCell(Tanh), Source: "aten/src/ATen/native/RNN.cpp: SimpleCell"})
-	RNNReluCell = define(Row{Name: "rnn_relu_cell", Composite: true, Cast: CastLower, Run: simpleCell(Relu), Source: "aten/src/ATen/native/RNN.cpp: SimpleCell"})
+	RNNTanhCell = define(Op{Name: "rnn_tanh_cell", Composite: true, Cast: CastLower, Run: simpleCell(Tanh), Source: "aten/src/ATen/native/RNN.cpp: SimpleCell"})
+	RNNReluCell = define(Op{Name: "rnn_relu_cell", Composite: true, Cast: CastLower, Run: simpleCell(Relu), Source: "aten/src/ATen/native/RNN.cpp: SimpleCell"})
 
-	FusedGRU = define(Row{
+	FusedGRU = define(Op{
 		Name: "_thnn_fused_gru_cell", Cast: CastLower, Run: func(c *Call) {
 			h := c.In[2]
 			ws := c.NewShape(h.DType, h.Dim(0), 5*h.Dim(1))
@@ -80,7 +80,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/RNN.cu: _thnn_fused_gru_cell_cuda",
 	})
-	FusedLSTM = define(Row{
+	FusedLSTM = define(Op{
 		Name: "_thnn_fused_lstm_cell", Cast: CastLower, Run: func(c *Call) {
 			gates, cx := c.In[0], c.In[2]
 			ws := c.NewShape(gates.DType, gates.Size.Slice()...)
@@ -104,7 +104,7 @@ var (
 )
 
 // simpleCell runs a cell of a plain RNN with that nonlinearity.
-func simpleCell(nonlinearity *Row) func(c *Call) {
+func simpleCell(nonlinearity *Op) func(c *Call) {
 	return func(c *Call) {
 		x, w := c.In[0], c.In[2]
 		if x.Rank() != 2 || x.DType != w.DType {
@@ -117,7 +117,7 @@ func simpleCell(nonlinearity *Row) func(c *Call) {
 // simpleCell is one step of a plain RNN: the nonlinearity of both products,
 // which are added in place. w holds weight_ih, weight_hh and, perhaps nil, their
 // biases.
-func (c *Call) simpleCell(nonlinearity *Row, x, h *Tensor, w []*Tensor) *Tensor {
+func (c *Call) simpleCell(nonlinearity *Op, x, h *Tensor, w []*Tensor) *Tensor {
 	bias := func(i int) *Tensor {
 		if i < len(w) {
 			return w[i]

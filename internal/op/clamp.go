@@ -38,18 +38,18 @@ func atLeast(n float64) *ClampArgs { return &ClampArgs{Min: Number{Set: true, Fl
 
 // The clamps to numbers. Outside of the bounds the gradient is 0.
 var (
-	Clamp = define(Row{
+	Clamp = define(Op{
 		Name: "clamp", Sig: "torch.clamp(input, min: number? = None, max: number? = None)", Args: &ClampArgs{}, Run: func(c *Call) {
 			c.bounded()
 			clampRun(c)
 		}, Save: []Save{In(0)}, Node: "ClampBackward1", Grad: gradClamp, Eval: clamp.eval(),
 		Source: "torch/csrc/autograd/FunctionsManual.cpp: clamp_backward",
 	})
-	ClampMin = define(Row{
+	ClampMin = define(Op{
 		Name: "clamp_min", Sig: "Tensor.clamp_min(self, min: number)", Args: &ClampArgs{}, Run: clampRun, Save: []Save{In(0)},
 		Node: "ClampMinBackward0", Grad: gradClamp, Eval: clamp.eval(), Source: "tools/autograd/derivatives.yaml: clamp_min",
 	})
-	ClampMax = define(Row{
+	ClampMax = define(Op{
 		Name: "clamp_max", Sig: "Tensor.clamp_max(self, max: number)", Args: &ClampArgs{}, Run: clampRun, Save: []Save{In(0)},
 		Node: "ClampMaxBackward0", Grad: gradClamp, Eval: clamp.eval(), Source: "tools/autograd/derivatives.yaml: clamp_max",
 	})
@@ -62,8 +62,8 @@ var (
 	ClampMinInPlace = clampInPlace(ClampMin)
 )
 
-func clampInPlace(of *Row) *Row {
-	return define(Row{
+func clampInPlace(of *Op) *Op {
+	return define(Op{
 		Name: of.Name + "_", Of: of, Args: &ClampArgs{}, Run: func(c *Call) { c.bounded() }, InPlace: true, Save: []Save{In(0)}, Node: of.Node, Grad: gradClamp, Eval: of.Eval,
 		Source: "torch/csrc/autograd/FunctionsManual.cpp: clamp_backward",
 	})

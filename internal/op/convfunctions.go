@@ -13,12 +13,12 @@ type ConvOptions struct {
 
 // The convolutions of torch.nn.functional, by number of dimensions.
 var (
-	Convs          = [4]*Row{1: convFunction(1), 2: convFunction(2), 3: convFunction(3)}
-	ConvTransposes = [4]*Row{1: convTranspose(1), 2: convTranspose(2), 3: convTranspose(3)}
+	Convs          = [4]*Op{1: convFunction(1), 2: convFunction(2), 3: convFunction(3)}
+	ConvTransposes = [4]*Op{1: convTranspose(1), 2: convTranspose(2), 3: convTranspose(3)}
 )
 
-func convFunction(n int) *Row {
-	return define(Row{
+func convFunction(n int) *Op {
+	return define(Op{
 		Name: fmt.Sprintf("conv%dd", n), Args: &ConvOptions{}, Composite: true,
 		Sig: fmt.Sprintf("F.conv%dd(input, weight, bias: tensor? = None, stride: pair = 1, padding: pair(same|valid) = 0, dilation: pair = 1, groups: int = 1)", n),
 		Run: func(c *Call) {
@@ -33,8 +33,8 @@ func convFunction(n int) *Row {
 	})
 }
 
-func convTranspose(n int) *Row {
-	return define(Row{
+func convTranspose(n int) *Op {
+	return define(Op{
 		Name: fmt.Sprintf("conv_transpose%dd", n), Args: &ConvOptions{}, Composite: true,
 		Sig: fmt.Sprintf("F.conv_transpose%dd(input, weight, bias: tensor? = None, stride: pair = 1, padding: pair = 0, output_padding: pair = 0, groups: int = 1, dilation: pair = 1)", n),
 		Run: func(c *Call) {

@@ -13,7 +13,7 @@ type CloneArgs struct {
 }
 
 // Clone is a copy.
-var Clone = define(Row{
+var Clone = define(Op{
 	Name: "clone", Eval: copied, Copies: true, Sig: "torch.clone(input)", Args: &CloneArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		if a, ok := c.Args.(*CloneArgs); ok && a != nil && a.Contiguous {
@@ -30,7 +30,7 @@ var Clone = define(Row{
 })
 
 // Contiguous is the tensor itself if it is row-major, else a copy that is.
-var Contiguous = define(Row{
+var Contiguous = define(Op{
 	Name: "contiguous", Sig: "Tensor.contiguous(self)", Composite: true, Run: func(c *Call) {
 		if c.In[0].IsContiguous() {
 			c.ReturnSelf(0)
@@ -75,7 +75,7 @@ type ToCopyArgs struct {
 }
 
 // ToCopy converts the element type; its gradient is converted back.
-var ToCopy = define(Row{
+var ToCopy = define(Op{
 	Name: "_to_copy", Eval: copied, Copies: true, Args: &ToCopyArgs{}, Run: func(c *Call) {
 		c.Return(c.New(c.In[0].LikeDense(), c.Args.(*ToCopyArgs).DType))
 	},
@@ -87,7 +87,7 @@ var _ = ToCopy.derive(func(b *Back) {
 })
 
 // To is the tensor itself if it has the type already, else a converted copy.
-var To = define(Row{
+var To = define(Op{
 	Name: "to", Sig: "Tensor.to(self, dtype: dtype)", Args: &ToCopyArgs{}, Composite: true, Run: to,
 })
 
@@ -100,8 +100,8 @@ func to(c *Call) {
 }
 
 // cast defines x.float() and its like.
-func cast(name string, d tensor.DType) *Row {
-	return define(Row{Name: name, Sig: "Tensor." + name + "(self)", Composite: true, Run: func(c *Call) {
+func cast(name string, d tensor.DType) *Op {
+	return define(Op{Name: name, Sig: "Tensor." + name + "(self)", Composite: true, Run: func(c *Call) {
 		c.Return(c.Do1(To, &ToCopyArgs{DType: d}, c.In[0]))
 	}})
 }
@@ -118,14 +118,14 @@ var (
 )
 
 // TypeAs converts to the type of another tensor.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "type_as", Sig: "Tensor.type_as(self, other)", Composite: true, Run: func(c *Call) {
 		c.Return(c.Do1(To, &ToCopyArgs{DType: c.In[1].DType}, c.In[0]))
 	},
 })
 
 // Detach is an alias outside of the graph.
-var Detach = define(Row{
+var Detach = define(Op{
 	Name: "detach", Eval: shared, Sig: "Tensor.detach(self)", Run: func(c *Call) {
 		c.Return(c.Alias(c.In[0], c.In[0].Layout, c.In[0].DType))
 	},
@@ -133,7 +133,7 @@ var Detach = define(Row{
 
 // Cat joins tensors along a dimension; its gradients are views of the incoming
 // one, without a copy.
-var Cat = define(Row{
+var Cat = define(Op{
 	Name: "cat", Eval: evalCat, Sig: "torch.cat(tensors: tensors, dim: int = 0)", Args: &DimArgs{},
 	Run: func(c *Call) {
 		at := max(0, slices.IndexFunc(c.In, func(t *Tensor) bool { return !skipped(t.Layout) }))
@@ -180,7 +180,7 @@ func skipped(l tensor.Layout) bool { return l.Rank() == 1 && l.Numel() == 0 }
 
 // Stack joins tensors along a new dimension: cat, and a view of what it returns
 // if the dimension is not the last, so that its memory format is cat's.
-var Stack = define(Row{
+var Stack = define(Op{
 	Name: "stack", Sig: "torch.stack(tensors: tensors, dim: int = 0)", Args: &DimArgs{},
 	Run: func(c *Call) {
 		first := c.In[0]

@@ -11,7 +11,7 @@ type CTCArgs struct {
 
 // CTCLoss of padded targets runs PyTorch's own kernels; cuDNN takes only targets
 // that are joined in one vector. Its memory depends on the longest target.
-var CTCLoss = define(Row{
+var CTCLoss = define(Op{
 	Name: "ctc_loss", Args: &CTCArgs{}, Composite: true,
 	Sig: "F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank: int = 0, " + lossSig + ", zero_infinity: bool = False)",
 	Run: func(c *Call) {
@@ -60,7 +60,7 @@ var CTCLoss = define(Row{
 
 // CTCNative gives the loss of each sample and what was summed on the way: a
 // number for each step of time and each letter, with a blank around every one.
-var CTCNative = define(Row{
+var CTCNative = define(Op{
 	Name: "_ctc_loss", Args: &CTCArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		c.ctcOffsets()

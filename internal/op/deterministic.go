@@ -8,7 +8,7 @@ import "github.com/memplan/memplan/internal/tensor"
 // putDeterministic is x.index_put_(index, src) along a dimension: the index is
 // checked on the device first.
 func (c *Call) putDeterministic(x tensor.Layout, idx, src *Tensor, dim int) {
-	within := func(extreme, compare *Row, bound int64) {
+	within := func(extreme, compare *Op, bound int64) {
 		value := c.Do1(extreme, nil, idx)
 		c.Drop(c.Do1(compare, &BinaryArgs{Other: Number{Set: true, Value: float64(bound)}}, value), value)
 	}

@@ -2,7 +2,7 @@ package op
 
 // Diff is the difference of neighbours along a dimension, of what prepend and
 // the input are together.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "diff", Sig: "torch.diff(input, *, dim: int = -1, prepend: tensor? = None)", Args: &DimArgs{}, Composite: true, Run: func(c *Call) {
 		x := c.In[0]
 		dim := c.dim(c.Args.(*DimArgs).Dim, x.Rank())

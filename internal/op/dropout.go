@@ -25,7 +25,7 @@ func (c *Call) drops(a *DropoutArgs) bool {
 
 // Dropout keeps one byte an element for the backward pass; outside of training
 // it is its input.
-var Dropout = define(Row{
+var Dropout = define(Op{
 	Name: "dropout", Sig: "F.dropout(input, p: float = 0.5, training: bool? = None)", Args: &DropoutArgs{}, Composite: true,
 	Run: func(c *Call) {
 		a, x := c.Args.(*DropoutArgs), c.In[0]
@@ -46,7 +46,7 @@ var Dropout = define(Row{
 })
 
 // NativeDropout is the kernel of dropout, which keeps its mask.
-var NativeDropout = define(Row{
+var NativeDropout = define(Op{
 	Name: "native_dropout", Takes: (*Call).floats, Args: &DropoutArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		mask := c.New(x.LikeDense(), tensor.Bool)

@@ -6,12 +6,12 @@ import "github.com/memplan/memplan/internal/tensor"
 // memory of a type is a tensor without elements, which takes no memory.
 var (
 	// DTypeOf is x.dtype.
-	DTypeOf = define(Row{Name: "dtype_of", Run: func(c *Call) {
+	DTypeOf = define(Op{Name: "dtype_of", Run: func(c *Call) {
 		c.Return(c.New(tensor.Contiguous(tensor.D(0)), c.In[0].DType))
 	}})
 
 	// ToTypeOf is x.to(y.dtype).
-	ToTypeOf = define(Row{
+	ToTypeOf = define(Op{
 		Name: "to_type_of", Args: &ToTypeOfArgs{}, Composite: true, Run: func(c *Call) {
 			if a, ok := c.Args.(*ToTypeOfArgs); ok && a != nil && a.Plain && c.Env().Autocast {
 				c.ReturnSelf(0)
@@ -28,7 +28,7 @@ type ToTypeOfArgs struct {
 }
 
 // DataToTypeOf is x.data.to(y.dtype): autograd does not see it.
-var DataToTypeOf = define(Row{
+var DataToTypeOf = define(Op{
 	Name: "data_to_type_of", Composite: true, Run: func(c *Call) {
 		x, d := c.In[0], c.In[1].DType
 		if x.DType == d {

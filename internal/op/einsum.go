@@ -16,7 +16,7 @@ type EinsumArgs struct {
 
 // Einsum multiplies its operands from the left to the right: a product where
 // nothing is summed, else one batch of matrix products.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "einsum", Sig: "torch.einsum(equation: str, *operands: tensors)", Args: &EinsumArgs{}, Composite: true, Cast: CastLower, Run: einsum,
 	NotModelled: "the order in which einsum multiplies more than two operands where the package opt_einsum is installed; without it, it is from the left to the right",
 	Source:      "aten/src/ATen/native/Linear.cpp: einsum, sumproduct_pair",
@@ -182,7 +182,7 @@ func (c *Call) contract(e *equation, a, b *Tensor, counts []int) *Tensor {
 func (c *Call) align(x *Tensor, labels []byte, e *equation) *Tensor {
 	missing := e.wide - (x.Rank() - len(labels) + 1)
 	x = c.Keep(x)
-	next := func(r *Row, args any) {
+	next := func(r *Op, args any) {
 		y := c.Do1(r, args, x)
 		c.Drop(x)
 		x = y
@@ -251,7 +251,7 @@ type DiagonalOfArgs struct {
 
 // Diagonal is a view of the elements whose indices along two dimensions are
 // equal, or differ by an offset; its dimension is the last.
-var diagonal = define(Row{
+var diagonal = define(Op{
 	Name: "diagonal", Sig: "torch.diagonal(input, offset: int = 0, dim1: int = 0, dim2: int = 1)", Args: &DiagonalOfArgs{},
 	View: func(c *Call) []tensor.Layout {
 		a, l := c.Args.(*DiagonalOfArgs), c.In[0].Layout

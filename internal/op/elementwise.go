@@ -67,21 +67,21 @@ func gradMapSaved(b *Back) {
 }
 
 // unary defines a pointwise function of one tensor with a fused derivative.
-func unary(name, sig string, args any, save Save, eval *Eval) *Row {
-	return define(Row{
+func unary(name, sig string, args any, save Save, eval *Eval) *Op {
+	return define(Op{
 		Name: name, Sig: sig, Args: args, Run: mapOf, Save: []Save{save}, Grad: gradMap, Eval: eval, Node: nodeName(name),
 		Source: "aten/src/ATen/native/cuda/Activation.cpp, UnaryOps.cpp; tools/autograd/derivatives.yaml",
 	})
 }
 
 // inFloat32 puts a row on autocast's list of operators in float32.
-func inFloat32(r *Row) *Row {
+func inFloat32(r *Op) *Op {
 	r.Cast = CastFP32
 	return r
 }
 
 // unarySaved is unary with gradMapSaved.
-func unarySaved(name, sig string, args any, save Save, eval *Eval) *Row {
+func unarySaved(name, sig string, args any, save Save, eval *Eval) *Op {
 	r := unary(name, sig, args, save, eval)
 	r.Grad = gradMapSaved
 	return r
@@ -152,8 +152,8 @@ var (
 
 // inPlace defines the in-place form of a pointwise function. Its derivative
 // has the type of the out-of-place one.
-func inPlace(of *Row, grad func(*Back)) *Row {
-	return define(Row{
+func inPlace(of *Op, grad func(*Back)) *Op {
+	return define(Op{
 		Name: of.Name + "_", Of: of, Args: of.Args, Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Grad: grad, Eval: of.Eval, Node: of.Node,
 		Source: "tools/autograd/derivatives.yaml: the in-place forms that save their result",
 	})
@@ -167,13 +167,13 @@ var (
 )
 
 // Exp saves its result; the derivative is one multiplication.
-var Exp = define(Row{
+var Exp = define(Op{
 	Name: "exp", Eval: mapped(kernel.Exp, kernel.Mul, nil), Sig: "torch.exp(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "ExpBackward0",
 	Grad: gradMap,
 })
 
 // Rsqrt's derivative is -0.5 * grad * result.pow(3).
-var Rsqrt = define(Row{
+var Rsqrt = define(Op{
 	Name: "rsqrt", Eval: mapped(kernel.Rsqrt, kernel.RsqrtGrad, nil), Sig: "torch.rsqrt(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "RsqrtBackward0",
 	Grad: func(b *Back) {
 		half := b.Local(b.Do1(MulScalar, nil, b.Grads[0]))
@@ -185,17 +185,17 @@ var Rsqrt = define(Row{
 
 // Sqrt and log.
 var (
-	Sqrt = define(Row{
+	Sqrt = define(Op{
 		Name: "sqrt", Eval: mapped(kernel.Sqrt, kernel.SqrtGrad, nil), Sig: "torch.sqrt(input)", Run: floatMap, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
 	})
-	Log = define(Row{
+	Log = define(Op{
 		Name: "log", Eval: mapped(kernel.Log, kernel.Div, nil), Sig: "torch.log(input)", Cast: CastFP32, Run: floatMap, Save: []Save{In(0)}, Node: "LogBackward0",
 		Grad: gradMap, // grad.div(self)
 	})
-	Neg = define(Row{
+	Neg = define(Op{
 		Name: "neg", Eval: evalNeg, Sig: "torch.neg(input)", Run: mapOf, Node: "NegBackward0", Grad: gradMap,
 	})
-	Abs = define(Row{
+	Abs = define(Op{
 		Name: "abs", Eval: mapped(kernel.Abs, kernel.AbsGrad, nil), Sig: "torch.abs(input)", Run: func(c *Call) {
 			mapOf(c)
 			c.filled(c.In[0].DType)
@@ -205,14 +205,14 @@ var (
 			b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], sign))
 		},
 	})
-	Sin = define(Row{
+	Sin = define(Op{
 		Name: "sin", Eval: mapped(kernel.Sin, kernel.SinGrad, nil), Sig: "torch.sin(input)", Run: floatMap, Save: []Save{In(0)}, Node: "SinBackward0",
 		Grad: func(b *Back) { // grad * self.cos()
 			cos := b.Local(b.NewLike(b.SavedIn[0]))
 			b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], cos))
 		},
 	})
-	Cos = define(Row{
+	Cos = define(Op{
 		Name: "cos", Eval: mapped(kernel.Cos, kernel.CosGrad, nil), Sig: "torch.cos(input)", Run: floatMap, Save: []Save{In(0)}, Node: "CosBackward0",
 		Grad: func(b *Back) { // grad * -self.sin()
 			sin := b.Local(b.NewLike(b.SavedIn[0]))

@@ -25,7 +25,7 @@ func (c *Call) lookup(idx, w *Tensor, a *EmbeddingArgs) {
 }
 
 // F.embedding of a table whose rows may be scaled first.
-var EmbeddingFunction = define(Row{
+var EmbeddingFunction = define(Op{
 	Name: "embedding.any", Args: &EmbeddingArgs{}, Composite: true,
 	Sig: "F.embedding(input, weight, padding_idx: int? = None, max_norm: float? = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False)",
 	Run: func(c *Call) {
@@ -40,7 +40,7 @@ var EmbeddingFunction = define(Row{
 })
 
 // Embedding looks up rows of a table; its gradient is a whole table.
-var Embedding = define(Row{
+var Embedding = define(Op{
 	Name: "embedding", Args: &EmbeddingArgs{}, Run: func(c *Call) {
 		idx, w := c.In[0], c.In[1]
 		if idx.DType != tensor.Int64 && idx.DType != tensor.Int32 {

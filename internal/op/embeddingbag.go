@@ -13,7 +13,7 @@ type EmbeddingBagArgs struct {
 // begin, or of a matrix in which each row is a bag. For that the function's
 // Python views the indices as a vector and counts out where the bags begin; its
 // locals go when it returns.
-var EmbeddingBag = define(Row{
+var EmbeddingBag = define(Op{
 	Name: "embedding_bag", Args: &EmbeddingBagArgs{}, Composite: true,
 	Sig: "F.embedding_bag(input, weight, offsets: tensor? = None, max_norm: float? = None, norm_type: float = 2, scale_grad_by_freq: bool = False, " +
 		"mode: str(mean|sum|max) = 'mean', sparse: bool = False, per_sample_weights: tensor? = None, include_last_offset: bool = False, padding_idx: int? = None)",
@@ -60,7 +60,7 @@ var EmbeddingBag = define(Row{
 
 // embeddingBag returns the bags and three tensors of indices: the bag of each
 // index, the size of each bag, and for a maximum where it was found.
-var EmbeddingBagKernel = define(Row{
+var EmbeddingBagKernel = define(Op{
 	Name: "_embedding_bag", Args: &EmbeddingBagArgs{}, Run: func(c *Call) {
 		idx, offsets, w, a := c.In[0], c.In[1], c.In[2], c.Args.(*EmbeddingBagArgs)
 		bags, width := offsets.Dim(0), w.Dim(1)

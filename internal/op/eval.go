@@ -54,7 +54,7 @@ type Arrays interface {
 
 // Target is where a row writes its first result.
 func (c *Call) Target() *Tensor {
-	if c.Row.InPlace {
+	if c.Op.InPlace {
 		return c.In[0]
 	}
 	return c.Out[0]

@@ -52,10 +52,10 @@ var recordings = func() map[string]Evidence {
 }()
 
 // Evidence is that of the row.
-func (r *Row) Evidence() Evidence { return r.Judge(recordings[r.Name]) }
+func (r *Op) Evidence() Evidence { return r.Judge(recordings[r.Name]) }
 
 // Judge says what the row rests on if those are the suites that ran it.
-func (r *Row) Judge(e Evidence) Evidence {
+func (r *Op) Judge(e Evidence) Evidence {
 	switch {
 	case r.Refused:
 		e.Basis = Refused
@@ -70,7 +70,7 @@ func (r *Row) Judge(e Evidence) Evidence {
 }
 
 // WriteEvidence is the text of EvidenceFile for suites that were found for rows.
-func WriteEvidence(found map[*Row]Evidence) string {
+func WriteEvidence(found map[*Op]Evidence) string {
 	var b strings.Builder
 	b.WriteString(evidenceHead)
 	word := func(suite string) string {

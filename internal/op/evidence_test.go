@@ -5,7 +5,7 @@ import "testing"
 // TestEvidence checks that the list of recordings is of the rows of the table, and
 // that the judgement of a row counts its derivative.
 func TestEvidence(t *testing.T) {
-	rows := map[string]*Row{}
+	rows := map[string]*Op{}
 	for _, r := range Rows() {
 		rows[r.Name] = r
 		if _, listed := recordings[r.Name]; !listed {
@@ -22,17 +22,17 @@ func TestEvidence(t *testing.T) {
 	}
 	grad := func(*Back) {}
 	for _, c := range []struct {
-		row  Row
+		row  Op
 		of   Evidence
 		want Basis
 	}{
-		{Row{}, Evidence{}, Assumed},
-		{Row{Source: "a.cpp"}, Evidence{}, Read},
-		{Row{Source: "a.cpp"}, Evidence{Forward: "truth"}, Recorded},
-		{Row{Source: "a.cpp", Grad: grad}, Evidence{Forward: "truth"}, Read},
-		{Row{Grad: grad}, Evidence{Backward: "truth"}, Assumed},
-		{Row{Grad: grad}, Evidence{Forward: "truth", Backward: "hf"}, Recorded},
-		{Row{Source: "a.cpp", Refused: true}, Evidence{}, Refused},
+		{Op{}, Evidence{}, Assumed},
+		{Op{Source: "a.cpp"}, Evidence{}, Read},
+		{Op{Source: "a.cpp"}, Evidence{Forward: "truth"}, Recorded},
+		{Op{Source: "a.cpp", Grad: grad}, Evidence{Forward: "truth"}, Read},
+		{Op{Grad: grad}, Evidence{Backward: "truth"}, Assumed},
+		{Op{Grad: grad}, Evidence{Forward: "truth", Backward: "hf"}, Recorded},
+		{Op{Source: "a.cpp", Refused: true}, Evidence{}, Refused},
 	} {
 		if got := c.row.Judge(c.of).Basis; got != c.want {
 			t.Errorf("%+v with %+v: %s, want %s", c.row.Source, c.of, got, c.want)

@@ -24,11 +24,11 @@ func (a *ExtremeArgs) over() *ReduceArgs {
 
 // Extremes are the rows of max or min.
 type Extremes struct {
-	Any   *Row // as specs write it
-	All   *Row // over everything
-	Along *Row // along a dimension, with the indices
-	Arg   *Row // the index alone
-	Over  *Row // along several dimensions: amax
+	Any   *Op // as specs write it
+	All   *Op // over everything
+	Along *Op // along a dimension, with the indices
+	Arg   *Op // the index alone
+	Over  *Op // along several dimensions: amax
 }
 
 // The largest and the smallest elements.
@@ -42,7 +42,7 @@ var (
 
 // extreme defines max or min.
 func extreme(name, node string) (rows Extremes) {
-	rows.All = define(Row{
+	rows.All = define(Op{
 		Name: name + ".all", Run: func(c *Call) {
 			x := c.In[0]
 			if x.Numel() == 0 {
@@ -56,7 +56,7 @@ func extreme(name, node string) (rows Extremes) {
 		Save: []Save{In(0), Out(0)}, Node: node + "1", Grad: gradExtremeAll,
 		Source: "aten/src/ATen/native/ReduceAllOps.cpp",
 	})
-	rows.Along = define(Row{
+	rows.Along = define(Op{
 		Name: name + ".dim", Args: &ExtremeArgs{}, Run: func(c *Call) {
 			x := c.In[0]
 			dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ExtremeArgs).over())
@@ -67,7 +67,7 @@ func extreme(name, node string) (rows Extremes) {
 		Save: []Save{Out(1)}, Node: node + "0",
 		Source: "aten/src/ATen/native/TensorCompare.cpp; cuda/ReduceMaxValuesKernel.cu",
 	})
-	rows.Any = define(Row{
+	rows.Any = define(Op{
 		Name: name, Sig: "torch." + name + "(input, dim: int? = None, keepdim: bool = False)", Args: &ExtremeArgs{}, Composite: true,
 		Run: func(c *Call) {
 			a, x := c.Args.(*ExtremeArgs), c.In[0]
@@ -81,11 +81,11 @@ func extreme(name, node string) (rows Extremes) {
 			c.Return(c.Do(rows.Along, a, x)...)
 		},
 	})
-	rows.Arg = define(Row{
+	rows.Arg = define(Op{
 		Name: "arg" + name, Sig: "torch.arg" + name + "(input, dim: int? = None, keepdim: bool = False)", Args: &ExtremeArgs{}, Run: argExtreme,
 		Source: "aten/src/ATen/native/ReduceOps.cpp: argmax_argmin_impl",
 	})
-	rows.Over = define(Row{
+	rows.Over = define(Op{
 		Name: "a" + name, Sig: "torch.a" + name + "(input, dim: ints? = None, keepdim: bool = False)", Args: &ReduceArgs{}, Run: func(c *Call) {
 			x := c.In[0]
 			if x.Numel() == 0 {

@@ -13,8 +13,8 @@ type FillArgs struct {
 	DType *tensor.DType `arg:"dtype"`
 }
 
-func filled(name string, eval *Eval) *Row {
-	return define(Row{Name: name, Eval: eval, Sig: "torch." + name + "(*size: ints, *, dtype: dtype? = None)", Args: &FillArgs{}, Run: func(c *Call) {
+func filled(name string, eval *Eval) *Op {
+	return define(Op{Name: name, Eval: eval, Sig: "torch." + name + "(*size: ints, *, dtype: dtype? = None)", Args: &FillArgs{}, Run: func(c *Call) {
 		c.filledOf(c.Args.(*FillArgs), tensor.Float32)
 	}})
 }
@@ -36,8 +36,8 @@ func (c *Call) filledOf(a *FillArgs, d tensor.DType) {
 	c.Return(c.NewShape(d, a.Size...))
 }
 
-func filledLike(name string, eval *Eval) *Row {
-	return define(Row{Name: name, Eval: eval, Sig: "torch." + name + "(input, *, dtype: dtype? = None)", Args: &FillArgs{}, Run: func(c *Call) {
+func filledLike(name string, eval *Eval) *Op {
+	return define(Op{Name: name, Eval: eval, Sig: "torch." + name + "(input, *, dtype: dtype? = None)", Args: &FillArgs{}, Run: func(c *Call) {
 		x, d := c.In[0], c.In[0].DType
 		if a := c.Args.(*FillArgs); a.DType != nil {
 			d = *a.DType
@@ -47,7 +47,7 @@ func filledLike(name string, eval *Eval) *Row {
 }
 
 // zerosForQuery is torch.zeros_like(mask, dtype=query.dtype).
-var ZerosLikeQuery = define(Row{Name: "zeros_like.query", Eval: constant(0), Run: func(c *Call) {
+var ZerosLikeQuery = define(Op{Name: "zeros_like.query", Eval: constant(0), Run: func(c *Call) {
 	mask, query := c.In[0], c.In[1]
 	c.Return(c.New(mask.LikeDense(), query.DType))
 }})
@@ -70,7 +70,7 @@ type FullArgs struct {
 }
 
 // Full is a tensor of one number, of float32 unless a type is given.
-var Full = define(Row{
+var Full = define(Op{
 	Name: "full", Eval: evalFull, Sig: "torch.full(size: ints, fill_value: float, *, dtype: dtype? = None)", Args: &FullArgs{}, Run: func(c *Call) {
 		c.filledOf(&c.Args.(*FullArgs).FillArgs, tensor.Float32)
 	},
@@ -100,7 +100,7 @@ func (a *ArangeArgs) Range() (start, step, n float64) {
 
 // Arange counts from start to end, in int64 unless a type is given or a bound is
 // a floating-point number.
-var Arange = define(Row{
+var Arange = define(Op{
 	Name: "arange", Eval: evalArange, Sig: "torch.arange(start: number? = None, end: number? = None, step: number? = None, *, dtype: dtype? = None)", Args: &ArangeArgs{},
 	Run: func(c *Call) {
 		a := c.Args.(*ArangeArgs)
@@ -132,10 +132,10 @@ type DiagonalArgs struct {
 
 // The triangles of a matrix.
 var (
-	Tril = define(Row{
+	Tril = define(Op{
 		Name: "tril", Eval: evalTriangle(kernel.Tril), Sig: "torch.tril(input, diagonal: int = 0)", Args: &DiagonalArgs{}, Run: triangle, Node: "TrilBackward0", Grad: gradTriangle,
 	})
-	Triu = define(Row{
+	Triu = define(Op{
 		Name: "triu", Eval: evalTriangle(kernel.Triu), Sig: "torch.triu(input, diagonal: int = 0)", Args: &DiagonalArgs{}, Run: triangle, Node: "TriuBackward0", Grad: gradTriangle,
 	})
 )

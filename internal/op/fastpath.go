@@ -12,7 +12,7 @@ type NativeMHAArgs struct {
 // NativeMHA is self-attention in one operator, which eval mode without
 // gradients takes. Inputs: query, in_proj weight and bias, out_proj weight and
 // bias, and a mask. With need_weights it returns the weights as well.
-var NativeMHA = define(Row{
+var NativeMHA = define(Op{
 	Name: "_native_multi_head_attention", Args: &NativeMHAArgs{}, Composite: true, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*NativeMHAArgs)
 		b, t, d := x.Dim(0), x.Dim(1), x.Dim(2)
@@ -97,7 +97,7 @@ type EncoderLayerArgs struct {
 // The encoder layer in one operator. Inputs: src; in_proj and out_proj weight
 // and bias; norm1 and norm2 weight and bias; linear1 and linear2 weight and
 // bias.
-var EncoderLayerForward = define(Row{
+var EncoderLayerForward = define(Op{
 	Name: "_transformer_encoder_layer_fwd", Args: &EncoderLayerArgs{}, Composite: true, Run: func(c *Call) {
 		src, a := c.In[0], c.Args.(*EncoderLayerArgs)
 		norm := func(x *Tensor, i int) *Tensor {
@@ -152,7 +152,7 @@ type UnflattenArgs struct {
 }
 
 // Unflatten is a view.
-var Unflatten = define(Row{
+var Unflatten = define(Op{
 	Name: "unflatten", Sig: "Tensor.unflatten(self, dim: int, sizes: ints)", Args: &UnflattenArgs{}, Composite: true, Run: func(c *Call) {
 		a, x := c.Args.(*UnflattenArgs), c.In[0]
 		d := c.dim(a.Dim, x.Rank())

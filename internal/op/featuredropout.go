@@ -8,9 +8,9 @@ import (
 
 // featureDropout defines dropout1d to dropout3d, which drop whole channels: a
 // product with noise of one element a channel.
-func featureDropout(n int) *Row {
+func featureDropout(n int) *Op {
 	name := fmt.Sprintf("dropout%dd", n)
-	run := func(mul *Row) func(c *Call) {
+	run := func(mul *Op) func(c *Call) {
 		return func(c *Call) {
 			a, x := c.Args.(*DropoutArgs), c.In[0]
 			if x.Rank() != n+2 {
@@ -23,11 +23,11 @@ func featureDropout(n int) *Row {
 			c.Return(c.Do1(mul, &BinaryArgs{}, x, c.Local(c.noise(a, featureNoise(x)))))
 		}
 	}
-	row := define(Row{
+	row := define(Op{
 		Name: name, Takes: (*Call).floats, Sig: "F." + name + "(input, p: float = 0.5, training: bool? = None)", Args: &DropoutArgs{}, Composite: true,
 		Run: run(Mul), Source: "aten/src/ATen/native/Dropout.cpp: _dropout_impl, make_feature_noise",
 	})
-	define(Row{
+	define(Op{
 		Name: name + "_", Of: row, Args: &DropoutArgs{}, Composite: true, Run: run(MulInPlace),
 		Source: "aten/src/ATen/native/Dropout.cpp: _dropout_impl<inplace>",
 	})
@@ -35,7 +35,7 @@ func featureDropout(n int) *Row {
 }
 
 // FeatureDropouts are dropout1d to dropout3d, by number of dimensions.
-var FeatureDropouts = [4]*Row{1: featureDropout(1), 2: featureDropout(2), 3: featureDropout(3)}
+var FeatureDropouts = [4]*Op{1: featureDropout(1), 2: featureDropout(2), 3: featureDropout(3)}
 
 // BernoulliArgs is a probability.
 type BernoulliArgs struct {
@@ -43,7 +43,7 @@ type BernoulliArgs struct {
 }
 
 // BernoulliNumber is noise.bernoulli_(p).
-var BernoulliNumber = define(Row{
+var BernoulliNumber = define(Op{
 	Name: "bernoulli_.float", Args: &BernoulliArgs{}, Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: bernoulli_",
 })
 

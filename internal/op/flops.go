@@ -7,7 +7,7 @@ package op
 // Flops is what a call that has run computed in matrix products; 0 of an operator
 // without any.
 func (c *Call) Flops() float64 {
-	if f := c.Row.Flops; f != nil && len(c.Out) > 0 {
+	if f := c.Op.Flops; f != nil && len(c.Out) > 0 {
 		return f(c)
 	}
 	return 0

@@ -14,7 +14,7 @@ type FoldArgs struct {
 
 // Unfold and fold; each is the other's derivative.
 var (
-	Im2col = define(Row{
+	Im2col = define(Op{
 		Name: "im2col", Takes: (*Call).floats, Sig: "F.unfold(input, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", Args: &FoldArgs{},
 		Run: func(c *Call) {
 			x := c.In[0]
@@ -28,7 +28,7 @@ var (
 		Node: "Im2ColBackward0", Grad: func(b *Back) { b.Set(0, b.resizedLike(b.Grads[0], b.InM[0].Size.Slice())) },
 		Source: "aten/src/ATen/native/cuda/Im2Col.cu",
 	})
-	Col2im = define(Row{
+	Col2im = define(Op{
 		Name: "col2im", Sig: "F.fold(input, output_size: pair, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", Args: &FoldArgs{},
 		Run: func(c *Call) {
 			x := c.In[0]

@@ -72,11 +72,11 @@ func (p paper) tensor(v []float64) *Tensor {
 var (
 	around, positive, within = []float64{0.35, 0.8, -0.45}, []float64{0.35, 0.8, 1.7}, []float64{0.2, 0.55, 0.9}
 
-	domains = map[*Row][]float64{
+	domains = map[*Op][]float64{
 		Acosh: {1.3, 2, 3.5}, Log10: positive, Log1p: positive, Log2: positive, Lgamma: positive, Digamma: positive, PowTensor: positive, Xlogy: positive,
 		Logit: within,
 	}
-	ofTest = map[*Row]any{
+	ofTest = map[*Op]any{
 		Celu: &AlphaArgs{Alpha: 0.7}, Elu: &AlphaArgs{Alpha: 0.7}, Threshold: &ThresholdArgs{Threshold: 0.1, Value: 3}, Hardshrink: &ShrinkArgs{Lambd: 0.5},
 		Softshrink: &ShrinkArgs{Lambd: 0.5}, Addcmul: &ValueArgs{Value: 1.7}, Addcdiv: &ValueArgs{Value: 1.7},
 		PowBase: &PowBaseArgs{Base: Number{Set: true, Value: 1.3}}, Clamp: &ClampArgs{Min: Number{Set: true, Value: -0.4}, Max: Number{Set: true, Value: 0.5}},
@@ -145,14 +145,14 @@ func TestDerivatives(t *testing.T) {
 const grad = 0.75
 
 // derivative computes the gradients of all inputs.
-func derivative(r *Row, args any, in [][]float64) ([][]float64, error) {
+func derivative(r *Op, args any, in [][]float64) ([][]float64, error) {
 	p := paper{}
 	out, err := values(p, r, args, in)
 	if err != nil {
 		return nil, err
 	}
 	n := len(in[0])
-	b := &Back{Call: Call{Row: r, Args: args}, Grads: []*Tensor{p.tensor(slices.Repeat([]float64{grad}, n))}, SavedOut: make([]*Tensor, 1), SavedIn: make([]*Tensor, len(in))}
+	b := &Back{Call: Call{Op: r, Args: args}, Grads: []*Tensor{p.tensor(slices.Repeat([]float64{grad}, n))}, SavedOut: make([]*Tensor, 1), SavedIn: make([]*Tensor, len(in))}
 	b.OutM = []Meta{{Layout: out.Layout}}
 	for _, s := range r.Saves(len(in)) {
 		switch {
@@ -177,8 +177,8 @@ func derivative(r *Row, args any, in [][]float64) ([][]float64, error) {
 }
 
 // values computes the result.
-func values(p paper, r *Row, args any, in [][]float64) (*Tensor, error) {
-	c := &Call{Row: r, Args: args, Out: []*Tensor{p.tensor(in[0]), p.tensor(in[0])}}
+func values(p paper, r *Op, args any, in [][]float64) (*Tensor, error) {
+	c := &Call{Op: r, Args: args, Out: []*Tensor{p.tensor(in[0]), p.tensor(in[0])}}
 	for _, v := range in {
 		c.In = append(c.In, p.tensor(v))
 	}
@@ -187,7 +187,7 @@ func values(p paper, r *Row, args any, in [][]float64) (*Tensor, error) {
 }
 
 // slopeOf is how the result changes with element i of input k.
-func slopeOf(t *testing.T, r *Row, args any, in [][]float64, k, i int) float64 {
+func slopeOf(t *testing.T, r *Op, args any, in [][]float64, k, i int) float64 {
 	const h = 1e-5
 	at := func(d float64) float64 {
 		moved := make([][]float64, len(in))

@@ -14,8 +14,8 @@ type Application interface {
 // returns. Its arguments are an Application; what it returns beyond its results,
 // noGrad, has no gradient
 // (torch/csrc/autograd/python_function.cpp: THPFunction_apply, PyNode::apply).
-func Function(name string, save []Save, noGrad []int) *Row {
-	return &Row{
+func Function(name string, save []Save, noGrad []int) *Op {
+	return &Op{
 		Name: name, Node: name + "Backward", Save: save, NoGrad: noGrad,
 		Run:  func(c *Call) { c.Args.(Application).Forward(c) },
 		Grad: func(b *Back) { b.Args.(Application).Backward(b) },

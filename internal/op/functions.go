@@ -18,20 +18,20 @@ func floatOf(d tensor.DType) tensor.DType {
 func floatMap(c *Call) { c.Return(c.New(c.elementwise(c.In[0]), floatOf(c.In[0].DType))) }
 
 // ofFloats makes a row a function of real numbers.
-func ofFloats(r *Row) *Row {
+func ofFloats(r *Op) *Op {
 	r.Run = floatMap
 	return r
 }
 
 // function defines a pointwise function of one tensor with its derivative
 // (tools/autograd/derivatives.yaml) and what autocast does to it.
-func function(name string, of func(float64) float64, grad string, cast CastPolicy) *Row {
+func function(name string, of func(float64) float64, grad string, cast CastPolicy) *Op {
 	derivative := parseFormula(grad)
 	saved := In(0)
 	if derivative.uses("result") {
 		saved = Out(0)
 	}
-	return define(Row{
+	return define(Op{
 		Name: name, Sig: "torch." + name + "(input)", Cast: cast, Run: floatMap, Save: []Save{saved}, Node: nodeName(name),
 		Grad: func(b *Back) { derivative.grad(b, 0) }, Eval: single(of).derived([3]*formula{derivative}), Source: "tools/autograd/derivatives.yaml: " + name,
 	})
@@ -62,8 +62,8 @@ var (
 
 // step defines a function that is constant between steps, whose gradient is
 // zeros.
-func step(name string, of func(float64) float64) *Row {
-	return define(Row{
+func step(name string, of func(float64) float64) *Op {
+	return define(Op{
 		Name: name, Sig: "torch." + name + "(input)", Run: mapOf, Node: nodeName(name),
 		Grad:   func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
 		Eval:   element{of: func(x float64, _ []float64) float64 { return of(x) }, slope: level}.eval(),
@@ -90,12 +90,12 @@ func lgamma(x float64) float64 {
 // Functions whose gradient is the incoming one, or a multiple of it where the
 // elements are finite.
 var (
-	Frac = define(Row{
+	Frac = define(Op{
 		Name: "frac", Takes: (*Call).floats, Sig: "torch.frac(input)", Run: mapOf, Node: "FracBackward0", Grad: func(b *Back) { b.Pass(0) },
 		Eval:   single(func(x float64) float64 { return x - math.Trunc(x) }).derived([3]*formula{parseFormula("grad")}),
 		Source: "tools/autograd/derivatives.yaml: frac",
 	})
-	NanToNum = define(Row{
+	NanToNum = define(Op{
 		Name: "nan_to_num", Args: &NanToNumArgs{}, Run: mapOf, Save: []Save{In(0)}, Node: "NanToNumBackward0",
 		Sig:    "torch.nan_to_num(input, nan: float? = None, posinf: float? = None, neginf: float? = None)",
 		Grad:   func(b *Back) { finite.grad(b, 0) },

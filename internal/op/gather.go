@@ -19,7 +19,7 @@ func (c *Call) checkIndex(x, idx *Tensor, dim int) {
 }
 
 // Gather takes the elements that an index of the result's shape names.
-var Gather = define(Row{
+var Gather = define(Op{
 	Name: "gather", Sig: "torch.gather(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *Call) {
 		c.checkIndex(c.In[0], c.In[1], c.Args.(*DimArgs).Dim)
 		c.Return(c.New(tensor.Contiguous(c.In[1].Size), c.In[0].DType))
@@ -65,7 +65,7 @@ func runScatter(c *Call) {
 
 // The scatters.
 var (
-	Scatter = define(Row{
+	Scatter = define(Op{
 		Name: "scatter", Sig: "torch.scatter(input, dim: int, index, src: operand)", Args: &ScatterArgs{}, Run: runScatter,
 		Save: []Save{In(1)}, Node: "ScatterBackward0",
 		Grad: func(b *Back) { // grad.scatter(dim, index, 0), grad.gather(dim, index)
@@ -79,7 +79,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: scatter; tools/autograd/derivatives.yaml",
 	})
-	ScatterAdd = define(Row{
+	ScatterAdd = define(Op{
 		Name: "scatter_add", Sig: "torch.scatter_add(input, dim: int, index, src)", Args: &ScatterArgs{}, Cast: CastPromote, Run: runScatter,
 		Save: []Save{In(1, 2)}, Node: "ScatterAddBackward0",
 		Grad: func(b *Back) {
@@ -108,7 +108,7 @@ type OneHotArgs struct {
 }
 
 // OneHot is int64, a row of zeros with a one for each index.
-var OneHot = define(Row{
+var OneHot = define(Op{
 	Name: "one_hot", Sig: "F.one_hot(input, num_classes: int)", Args: &OneHotArgs{}, Run: func(c *Call) {
 		x, n := c.In[0], c.Args.(*OneHotArgs).Classes
 		if x.DType != tensor.Int64 {

@@ -13,11 +13,11 @@ type GetItemArgs struct {
 // GetItem is Python's x[...] with integers, slices, None and an ellipsis. Every integer and
 // every slice makes a view, ":" too. Only a slice from 0 to the very size, among
 // several indices, is left out (applySlice in aten/src/ATen/TensorIndexing.h).
-var _ = define(Row{
+var _ = define(Op{
 	Name: "getitem", Sig: "[] getitem(self, index: str)", Args: &GetItemArgs{}, Composite: true, Run: func(c *Call) {
 		x := c.Keep(c.In[0])
 		d, views := 0, 0
-		step := func(r *Row, args any) {
+		step := func(r *Op, args any) {
 			y := c.Do1(r, args, x)
 			c.Drop(x)
 			x = y
@@ -100,7 +100,7 @@ type NarrowArgs struct {
 }
 
 // Narrow is a slice by start and length.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "narrow", Sig: "Tensor.narrow(self, dim: int, start: int, length: int)", Args: &NarrowArgs{}, Composite: true, Run: func(c *Call) {
 		a, x := c.Args.(*NarrowArgs), c.In[0]
 		n := x.Dim(c.dim(a.Dim, x.Rank()))

@@ -3,7 +3,7 @@ package op
 import "github.com/memplan/memplan/internal/tensor"
 
 // Glu is the product of one half of a dimension with the sigmoid of the other.
-var Glu = define(Row{
+var Glu = define(Op{
 	Name: "glu", Sig: "F.glu(input, dim: int = -1)", Args: &DimArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		if x.Rank() == 0 {

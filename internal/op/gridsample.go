@@ -16,7 +16,7 @@ type GridArgs struct {
 // GridSample reads images at the places of a grid. cuDNN takes the bilinear
 // one with zeros around images whose corners are aligned.
 var (
-	_ = define(Row{
+	_ = define(Op{
 		Name: "grid_sampler", Args: &GridArgs{}, Cast: CastPromote, Composite: true,
 		Sig: "F.grid_sample(input, grid, mode: str(bilinear|nearest|bicubic) = 'bilinear', padding_mode: str(zeros|border|reflection) = 'zeros', align_corners: bool? = None)",
 		Run: func(c *Call) {
@@ -39,7 +39,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/GridSampler.cpp: grid_sampler; GridSamplerUtils.h: cond_cudnn_grid_sampler",
 	})
-	GridSampler = define(Row{
+	GridSampler = define(Op{
 		Name: "grid_sampler_nd", Args: &GridArgs{}, Run: func(c *Call) { c.Return(c.gridResult()) },
 		Save: []Save{In(1), In(0)}, Node: "GridSampler2DBackward0",
 		Grad: func(b *Back) { // the grid's gradient is always computed
@@ -50,7 +50,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/GridSampler.cpp, GridSampler.cu",
 	})
-	CudnnGridSampler = define(Row{
+	CudnnGridSampler = define(Op{
 		Name: "cudnn_grid_sampler", Args: &GridArgs{}, Run: func(c *Call) {
 			c.withoutZeroStrides(c.In[0])
 			c.contiguous(c.In[1])
@@ -94,7 +94,7 @@ type AffineArgs struct {
 
 // AffineGrid multiplies a base grid by matrices; the base is made anew for the
 // derivative.
-var AffineGridGenerator = define(Row{
+var AffineGridGenerator = define(Op{
 	Name: "affine_grid_generator", Sig: "F.affine_grid(theta, size: ints, align_corners: bool? = None)", Args: &AffineArgs{}, Run: func(c *Call) {
 		theta, size := c.In[0], c.Args.(*AffineArgs).Size
 		n := int64(len(size)) - 2

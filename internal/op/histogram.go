@@ -9,7 +9,7 @@ type HistcArgs struct {
 
 // Histc counts the elements between min and max in equal bins. Where min is max,
 // PyTorch takes the bounds of the data, which the host reads.
-var Histc = define(Row{
+var Histc = define(Op{
 	Name: "histc", Sig: "torch.histc(input, bins: int = 100, min: float = 0.0, max: float = 0.0)", Args: &HistcArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*HistcArgs)
 		switch {

@@ -15,7 +15,7 @@ func (c *Call) indexDim(x, idx *Tensor, dim int) int {
 }
 
 // IndexSelect takes some indices of a dimension.
-var IndexSelect = define(Row{
+var IndexSelect = define(Op{
 	Name: "index_select", Sig: "torch.index_select(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *Call) {
 		x, idx := c.In[0], c.In[1]
 		d := c.indexDim(x, idx, c.Args.(*DimArgs).Dim)
@@ -38,7 +38,7 @@ var IndexSelect = define(Row{
 // Index is x[:, index] with an int64 tensor in the place of dim, whose
 // dimensions stand in the result for it: each ":" is a view, as it is for
 // integers and slices.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "index.any", Sig: "[] index(self, index, dim: int = 0)", Args: &DimArgs{}, Composite: true, Run: func(c *Call) {
 		x, idx := c.In[0], c.In[1]
 		d := c.indexDim(x, idx, c.Args.(*DimArgs).Dim)
@@ -55,7 +55,7 @@ var _ = define(Row{
 })
 
 // IndexTensor takes elements along a dimension at indices of any shape.
-var IndexTensor = define(Row{
+var IndexTensor = define(Op{
 	Name: "index", Args: &DimArgs{}, Run: func(c *Call) {
 		x, idx := c.In[0], c.In[1]
 		d := c.Args.(*DimArgs).Dim

@@ -42,7 +42,7 @@ func (b *Back) gradIndexSource() {
 // Slices along a dimension that are added to, replaced or filled. The copy that
 // they change keeps the order of the input's dimensions.
 var (
-	IndexAdd = define(Row{
+	IndexAdd = define(Op{
 		Name: "index_add", Sig: "torch.index_add(input, dim: int, index, source, *, alpha: float = 1.0)", Args: &IndexFillArgs{}, Run: func(c *Call) {
 			c.indexSource()
 			c.Return(c.New(tensor.Contiguous(c.In[0].Size), c.In[0].DType))
@@ -63,7 +63,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/Indexing.cu: index_add_cuda_out",
 	})
-	IndexCopy = define(Row{
+	IndexCopy = define(Op{
 		Name: "index_copy", Sig: "torch.index_copy(input, dim: int, index, source)", Args: &IndexFillArgs{}, Run: func(c *Call) {
 			c.indexSource()
 			c.Return(c.New(tensor.Contiguous(c.In[0].Size), c.In[0].DType))
@@ -82,7 +82,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index_copy",
 	})
-	IndexFill = define(Row{
+	IndexFill = define(Op{
 		Name: "index_fill", Sig: "torch.index_fill(input, dim: int, index, value: float)", Args: &IndexFillArgs{}, Run: func(c *Call) {
 			c.indexVector(c.In[0], c.In[1], c.Args.(*IndexFillArgs).Dim)
 			c.Return(c.NewLike(c.In[0]))
@@ -90,7 +90,7 @@ var (
 		Save: []Save{In(1)}, Node: "IndexFillBackward0", Grad: func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index_fill",
 	})
-	_ = define(Row{ // the index broadcasts against the input in the other dimensions
+	_ = define(Op{ // the index broadcasts against the input in the other dimensions
 		Name: "take_along_dim", Sig: "torch.take_along_dim(input, indices, dim: int)", Args: &DimArgs{}, Composite: true, Run: func(c *Call) {
 			x, idx := c.In[0], c.In[1]
 			d := c.dim(c.Args.(*DimArgs).Dim, x.Rank())

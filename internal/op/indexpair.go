@@ -4,7 +4,7 @@ import "github.com/memplan/memplan/internal/tensor"
 
 // IndexPair is x[first, second] with int64 tensors in the places of the first
 // two dimensions, which are broadcast against each other.
-var IndexPair = define(Row{
+var IndexPair = define(Op{
 	Name: "index.pair", Sig: "[] index_pair(self, first, second)", Run: func(c *Call) {
 		x, i, j := c.In[0], c.In[1], c.In[2]
 		if x.Rank() < 2 || i.DType != tensor.Int64 || j.DType != tensor.Int64 {

@@ -2,8 +2,8 @@ package op
 
 // inPlaceOriginal defines the in-place form of a pointwise function whose
 // derivative needs what was overwritten: autograd clones the input first.
-func inPlaceOriginal(of *Row, grad func(*Back)) *Row {
-	return define(Row{
+func inPlaceOriginal(of *Op, grad func(*Back)) *Op {
+	return define(Op{
 		Name: of.Name + "_", Of: of, Args: of.Args, Run: func(*Call) {}, InPlace: true, Save: []Save{In(0)}, Grad: grad, Eval: of.Eval, Node: of.Node,
 		Source: "tools/autograd/derivatives.yaml: no formula of its own in terms of the result; gen_variable_type.py: original_self",
 	})
@@ -20,7 +20,7 @@ var (
 
 // dropoutInPlace multiplies its input by noise of the same type, which
 // autograd keeps.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "dropout_", Of: Dropout, Args: &DropoutArgs{}, Composite: true,
 	Run: func(c *Call) {
 		a, x := c.Args.(*DropoutArgs), c.In[0]

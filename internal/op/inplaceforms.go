@@ -6,15 +6,15 @@ package op
 // Those of acosh, asinh and atanh have no derivative. Autocast leaves in-place
 // forms alone. Sources: tools/autograd/derivatives.yaml, where one entry serves
 // both; aten/src/ATen/autocast_mode.h.
-func inPlaceForm(of *Row) *Row {
-	return define(Row{
+func inPlaceForm(of *Op) *Op {
+	return define(Op{
 		Name: of.Name + "_", Of: of, Args: of.Args, Run: func(c *Call) { c.fitsInPlace(of) }, InPlace: true,
 		Save: of.Save, Grad: of.Grad, Eval: of.Eval, Node: of.Node, Source: of.Source,
 	})
 }
 
-func inPlaceForms(rows ...*Row) []*Row {
-	forms := make([]*Row, len(rows))
+func inPlaceForms(rows ...*Op) []*Op {
+	forms := make([]*Op, len(rows))
 	for i, r := range rows {
 		forms[i] = inPlaceForm(r)
 	}
@@ -34,7 +34,7 @@ var (
 
 // fitsInPlace checks the operands as r does, and that its result would have the
 // shape of the first of them, and a type that this can take.
-func (c *Call) fitsInPlace(r *Row) {
+func (c *Call) fitsInPlace(r *Op) {
 	env := *c.Env()
 	env.Autocast = false
 	out, err := (&Shapes{E: env}).Infer(r, c.Args, c.In...)
@@ -50,7 +50,7 @@ func (c *Call) fitsInPlace(r *Row) {
 
 // The in-place forms of what chooses among rows.
 var (
-	_ = define(Row{
+	_ = define(Op{
 		Name: "pow.any_", Of: Pow, Args: &PowArgs{}, InPlace: true, Composite: true, Run: func(c *Call) {
 			if c.Opt(1) != nil {
 				c.Return(c.Do1(powTensorInPlace, nil, c.In...))
@@ -60,7 +60,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/Pow.cpp: pow_",
 	})
-	_ = define(Row{
+	_ = define(Op{
 		Name: "square_", Of: square, InPlace: true, Composite: true, Run: func(c *Call) {
 			c.Return(c.Do1(powInPlace, &PowArgs{Exponent: Number{Set: true, Value: 2}}, c.In[0]))
 		},

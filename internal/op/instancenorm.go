@@ -8,7 +8,7 @@ type InstanceNormArgs struct {
 
 // InstanceNorm is batch_norm with every sample's channels as channels of one
 // sample. Inputs are those of batch_norm.
-var InstanceNorm = define(Row{
+var InstanceNorm = define(Op{
 	Name: "instance_norm", Args: &InstanceNormArgs{}, Composite: true, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*InstanceNormArgs)
 		if x.Rank() < 3 {

@@ -7,8 +7,8 @@ import (
 )
 
 // truth defines an operator on any types whose result is bool.
-func truth(name, params string, of elements) *Row {
-	return define(Row{Name: name, Eval: of.eval(), Sig: "torch." + name + params, Run: func(c *Call) {
+func truth(name, params string, of elements) *Op {
+	return define(Op{Name: name, Eval: of.eval(), Sig: "torch." + name + params, Run: func(c *Call) {
 		c.Return(c.New(c.elementwise(c.In...), tensor.Bool))
 	}})
 }
@@ -24,8 +24,8 @@ var (
 
 // larger defines maximum or minimum. Where both sides are equal each gets half
 // of the gradient.
-func larger(name, node string, first func(a, b float64) bool) *Row {
-	return define(Row{
+func larger(name, node string, first func(a, b float64) bool) *Op {
+	return define(Op{
 		Name: name, Sig: "torch." + name + "(input, other)", Run: func(c *Call) {
 			c.Return(c.New(c.elementwise(c.In...), resultType(c.In[0], c.In[1], Number{})))
 		},
@@ -81,12 +81,12 @@ func extremeOf(a, b float64, first bool) float64 {
 
 // The square and the reciprocal.
 var (
-	square = define(Row{
+	square = define(Op{
 		Name: "square", Sig: "torch.square(input)", Composite: true, Run: func(c *Call) {
 			c.Return(c.Do1(PowScalar, &PowArgs{Exponent: Number{Set: true, Value: 2}}, c.In[0]))
 		},
 	})
-	Reciprocal = define(Row{
+	Reciprocal = define(Op{
 		Name: "reciprocal", Sig: "torch.reciprocal(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "ReciprocalBackward0",
 		Grad: func(b *Back) { // -grad * (result * result)
 			res := b.SavedOut[0]
@@ -100,7 +100,7 @@ var (
 )
 
 // Filling in place makes no copy.
-var MaskedFillInPlace = define(Row{
+var MaskedFillInPlace = define(Op{
 	Name: "masked_fill_", Of: MaskedFill, Args: MaskedFill.Args, Run: func(c *Call) {
 		c.fillValue()
 		checkInPlace(c)

@@ -3,7 +3,7 @@ package op
 import "github.com/memplan/memplan/internal/tensor"
 
 // LogSumExp is log(sum(exp(x))), computed around the maximum.
-var LogSumExp = define(Row{
+var LogSumExp = define(Op{
 	Name: "logsumexp", Sig: "torch.logsumexp(input, dim: ints, keepdim: bool = False)", Args: &ReduceArgs{}, Cast: CastFP32, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*ReduceArgs)
 		if !x.DType.IsFloating() || x.Numel() == 0 {

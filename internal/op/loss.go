@@ -83,18 +83,18 @@ func gradSameType(b *Back) {
 
 // The losses of the difference between input and target.
 var (
-	MSELoss = define(Row{
+	MSELoss = define(Op{
 		Name: "mse_loss", Takes: (*Call).floats, Sig: "F.mse_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Cast: CastFP32, Run: elementLoss,
 		Save: []Save{In(0), In(1)}, Node: "MseLossBackward0", Grad: gradSameType,
 		Source: "aten/src/ATen/native/Loss.cpp, BinaryOps",
 	})
-	SmoothL1 = define(Row{
+	SmoothL1 = define(Op{
 		Name: "smooth_l1_loss", Takes: (*Call).floats, Args: &LossArgs{}, Cast: CastFP32, Run: elementLoss,
 		Save: []Save{In(0), In(1)}, Node: "SmoothL1LossBackward0", Grad: gradElementLoss,
 		Source: "aten/src/ATen/native/Loss.cpp",
 	})
 	// F.smooth_l1_loss is l1_loss where beta is 0.
-	SmoothL1Loss = define(Row{
+	SmoothL1Loss = define(Op{
 		Name: "smooth_l1_loss.any", Sig: "F.smooth_l1_loss(input, target, *, " + lossSig + ", beta: float = 1.0)", Args: &LossArgs{}, Composite: true,
 		Run: func(c *Call) {
 			a := c.Args.(*LossArgs)
@@ -109,7 +109,7 @@ var (
 		},
 		Source: "torch/nn/functional.py: smooth_l1_loss",
 	})
-	L1Loss = define(Row{
+	L1Loss = define(Op{
 		Name: "l1_loss", Takes: (*Call).floats, Sig: "F.l1_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
 		Run: func(c *Call) { // apply_loss_reduction((input - target).abs(), reduction)
 			c.sameShape(c.In[0], c.In[1])
@@ -120,7 +120,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/Loss.cpp: l1_loss",
 	})
-	HuberLoss = define(Row{
+	HuberLoss = define(Op{
 		Name: "huber_loss", Takes: (*Call).floats, Sig: "F.huber_loss(input, target, *, " + lossSig + ", delta: float = 1.0)", Args: &LossArgs{}, Cast: CastFP32,
 		Run: func(c *Call) {
 			c.sameShape(c.In[0], c.In[1])

@@ -5,7 +5,7 @@ import "github.com/memplan/memplan/internal/tensor"
 // The losses of independent probabilities. Inputs are input, target, weight
 // and, with logits, pos_weight.
 var (
-	BinaryCrossEntropy = define(Row{
+	BinaryCrossEntropy = define(Op{
 		Name: "binary_cross_entropy", Takes: (*Call).floats, Sig: "F.binary_cross_entropy(input, target, weight: tensor? = None, *, " + lossSig + ")", Args: &LossArgs{},
 		Cast: CastForbidden, Run: func(c *Call) {
 			x := c.In[0]
@@ -33,7 +33,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/Loss.cu; torch/csrc/autograd/FunctionsManual.cpp: binary_cross_entropy_target_backward",
 	})
-	BinaryCrossEntropyWithLogits = define(Row{
+	BinaryCrossEntropyWithLogits = define(Op{
 		Name: "binary_cross_entropy_with_logits", Takes: (*Call).floats, Args: &LossArgs{}, Cast: CastFP32, Run: runBCEWithLogits,
 		Sig:  "F.binary_cross_entropy_with_logits(input, target, weight: tensor? = None, *, " + lossSig + ", pos_weight: tensor? = None)",
 		Save: []Save{In(3), In(0), In(1), In(2)}, Node: "BinaryCrossEntropyWithLogitsBackward0", Grad: gradBCEWithLogits,

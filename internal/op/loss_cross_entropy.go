@@ -2,7 +2,7 @@ package op
 
 // CrossEntropy is log_softmax and nll_loss; the log-probabilities are what
 // stays for the backward pass.
-var CrossEntropy = define(Row{
+var CrossEntropy = define(Op{
 	Name: "cross_entropy", Args: &LossArgs{}, Composite: true,
 	Sig: "F.cross_entropy(input, target, weight: tensor? = None, *, ignore_index: int = -100, " + lossSig + ", label_smoothing: float = 0.0)",
 	Run: func(c *Call) {
@@ -40,7 +40,7 @@ func (c *Call) classWeight(x, weight *Tensor, class int) *Tensor {
 }
 
 // scaled is t * number, t / number, or another operator between the two.
-func (c *Call) scaled(r *Row, t *Tensor, number float64) *Tensor {
+func (c *Call) scaled(r *Op, t *Tensor, number float64) *Tensor {
 	return c.Do1(r, float(number), t)
 }
 

@@ -4,7 +4,7 @@ import "math"
 
 // KLDiv is the divergence of the input, which is in logarithms, from the
 // target. F.kl_div divides the sum by the batch itself for "batchmean".
-var KLDivFunction = define(Row{
+var KLDivFunction = define(Op{
 	Name: "kl_div.any", Args: &LossArgs{}, Composite: true,
 	Sig: "F.kl_div(input, target, *, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)",
 	Run: func(c *Call) {
@@ -24,7 +24,7 @@ var KLDivFunction = define(Row{
 	Source: "torch/nn/functional.py: kl_div",
 })
 
-var klDiv = define(Row{
+var klDiv = define(Op{
 	Name: "kl_div", Takes: (*Call).allFloats, Args: &LossArgs{}, Cast: CastFP32, Composite: true, Run: func(c *Call) {
 		x, target := c.In[0], c.In[1]
 		c.sameShape(x, target)
@@ -65,7 +65,7 @@ var evalXlogy = two(
 ).eval()
 
 // Xlogy is x * log(y), and 0 where x is, unless y is no number.
-var Xlogy = define(Row{
+var Xlogy = define(Op{
 	Name: "xlogy", Eval: evalXlogy, Run: func(c *Call) { c.Return(c.New(c.elementwise(c.In...), resultType(c.In[0], c.In[1], Number{}))) },
 	Save: []Save{In(1), In(0)}, Node: "XlogyBackward0",
 	Grad: func(b *Back) {

@@ -5,7 +5,7 @@ import "github.com/memplan/memplan/internal/kernel"
 // The losses of distances between embeddings. Both are made of operators in
 // C++; what an expression makes goes in reverse order at its end.
 var (
-	TripletMarginLoss = define(Row{
+	TripletMarginLoss = define(Op{
 		Name: "triplet_margin_loss", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
 		Sig: "F.triplet_margin_loss(anchor, positive, negative, *, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, " + lossSig + ")",
 		Run: func(c *Call) {
@@ -30,7 +30,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/Loss.cpp: triplet_margin_loss",
 	})
-	TripletMarginWithDistanceLoss = define(Row{ // of pairwise_distance, the default
+	TripletMarginWithDistanceLoss = define(Op{ // of pairwise_distance, the default
 		Name: "triplet_margin_with_distance_loss", Args: &LossArgs{}, Composite: true,
 		Sig: "F.triplet_margin_with_distance_loss(anchor, positive, negative, *, margin: float = 1.0, swap: bool = False, " + lossSig + ")",
 		Run: func(c *Call) {
@@ -56,7 +56,7 @@ var (
 		},
 		Source: "torch/nn/functional.py: triplet_margin_with_distance_loss",
 	})
-	CosineEmbeddingLoss = define(Row{
+	CosineEmbeddingLoss = define(Op{
 		Name: "cosine_embedding_loss", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
 		Sig:    "F.cosine_embedding_loss(input1, input2, target, *, margin: float = 0.0, " + lossSig + ")",
 		Run:    cosineEmbeddingLoss,
@@ -117,7 +117,7 @@ func cosineEmbeddingLoss(c *Call) {
 
 // SqrtOfLoss is the root in place in cosine_embedding_loss.
 var (
-	SqrtOfLoss = define(Row{
+	SqrtOfLoss = define(Op{
 		Name: "sqrt_.loss", Eval: mapped(kernel.Sqrt, kernel.SqrtGrad, nil), Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
 	})
 )

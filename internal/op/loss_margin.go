@@ -4,7 +4,7 @@ import "github.com/memplan/memplan/internal/tensor"
 
 // The losses of margins that C++ composes of operators.
 var (
-	HingeEmbeddingLoss = define(Row{
+	HingeEmbeddingLoss = define(Op{
 		Name: "hinge_embedding_loss", Takes: (*Call).floats, Args: &LossArgs{}, Cast: CastFP32, Composite: true,
 		Sig: "F.hinge_embedding_loss(input, target, *, margin: float = 1.0, " + lossSig + ")",
 		Run: func(c *Call) {
@@ -25,7 +25,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/Loss.cpp: hinge_embedding_loss",
 	})
-	MarginRankingLoss = define(Row{
+	MarginRankingLoss = define(Op{
 		Name: "margin_ranking_loss", Args: &LossArgs{}, Cast: CastFP32, Composite: true,
 		Sig: "F.margin_ranking_loss(input1, input2, target, *, margin: float = 0.0, " + lossSig + ")",
 		Run: func(c *Call) { // (-target * (input1 - input2) + margin).clamp_min_(0)
@@ -52,7 +52,7 @@ type MarginArgs struct {
 
 // The losses of margins between classes, by kernels of their own.
 var (
-	MultiMarginLoss = define(Row{
+	MultiMarginLoss = define(Op{
 		Name: "multi_margin_loss", Args: &MarginArgs{}, Cast: CastFP32,
 		Sig: "F.multi_margin_loss(input, target, p: int = 1, margin: float = 1.0, weight: tensor? = None, *, " + lossSig + ")",
 		Run: func(c *Call) {
@@ -93,7 +93,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/MultiMarginLoss.cu",
 	})
-	MultilabelMarginLoss = define(Row{
+	MultilabelMarginLoss = define(Op{
 		Name: "multilabel_margin_loss", Sig: "F.multilabel_margin_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Composite: true,
 		Cast: CastFP32, Run: func(c *Call) {
 			outs := c.Do(MultilabelMargin, c.Args, c.In...)
@@ -102,7 +102,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/LossMultiLabelMargin.cpp: multilabel_margin_loss",
 	})
-	MultilabelMargin = define(Row{
+	MultilabelMargin = define(Op{
 		Name: "multilabel_margin_loss_forward", Args: &LossArgs{}, Run: func(c *Call) {
 			x, target := c.In[0], c.In[1]
 			c.classMargin(x)
@@ -153,7 +153,7 @@ func (c *Call) summed(each *Tensor) {
 
 // SoftMarginLoss works in place on one tensor of the input's shape, whose
 // storage the scalar keeps.
-var SoftMarginLoss = define(Row{
+var SoftMarginLoss = define(Op{
 	Name: "soft_margin_loss", Takes: (*Call).floats, Sig: "F.soft_margin_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Cast: CastFP32, Run: func(c *Call) {
 		x := c.In[0]
 		c.sameShape(x, c.In[1])
@@ -178,7 +178,7 @@ var SoftMarginLoss = define(Row{
 })
 
 // MultilabelSoftMarginLoss is composed in Python.
-var MultilabelSoftMarginLoss = define(Row{
+var MultilabelSoftMarginLoss = define(Op{
 	Name: "multilabel_soft_margin_loss", Sig: "F.multilabel_soft_margin_loss(input, target, weight: tensor? = None, *, " + lossSig + ")",
 	Args: &LossArgs{}, Composite: true, Run: func(c *Call) {
 		x, target := c.In[0], c.In[1]

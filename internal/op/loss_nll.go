@@ -4,7 +4,7 @@ import "github.com/memplan/memplan/internal/tensor"
 
 // NLLLoss is the negative log likelihood of (N, C) or (N, C, ...) inputs. What
 // autocast converts is what it calls: after targets without gaps are made.
-var NLLLoss = define(Row{
+var NLLLoss = define(Op{
 	Name: "nll_loss_nd", Args: &LossArgs{}, Composite: true,
 	Sig: "F.nll_loss(input, target, weight: tensor? = None, *, ignore_index: int = -100, " + lossSig + ")",
 	Run: func(c *Call) {
@@ -46,8 +46,8 @@ func (c *Call) checkClassWeight(x, weight *Tensor) {
 
 // nllOf defines a loss of one kernel, which returns the loss and drops the sum of
 // the weights, which autograd keeps.
-func nllOf(name string, forward *Row) *Row {
-	return define(Row{
+func nllOf(name string, forward *Op) *Op {
+	return define(Op{
 		Name: name, Args: &LossArgs{}, Composite: true, Cast: CastFP32, Run: func(c *Call) {
 			outs := c.Do(forward, c.Args, c.In[0], c.In[1], c.Opt(2))
 			c.Return(outs[0])
@@ -83,7 +83,7 @@ var (
 	NLLLossOf = nllOf("nll_loss", NLLLossForward)
 	nllLoss2d = nllOf("nll_loss2d", NLLLoss2dForward)
 
-	NLLLossForward = define(Row{
+	NLLLossForward = define(Op{
 		Name: "nll_loss_forward", Args: &LossArgs{}, Run: func(c *Call) {
 			x, weight := c.In[0], c.Opt(2)
 			if c.Args.(*LossArgs).Reduction == "none" && x.Rank() == 2 {
@@ -100,7 +100,7 @@ var (
 		Grad:   gradNLL,
 		Source: "aten/src/ATen/native/cuda/Loss.cu",
 	})
-	NLLLoss2dForward = define(Row{
+	NLLLoss2dForward = define(Op{
 		Name: "nll_loss2d_forward", Args: &LossArgs{}, Run: func(c *Call) {
 			x := c.In[0]
 			none := c.Args.(*LossArgs).Reduction == "none"

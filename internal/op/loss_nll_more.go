@@ -12,7 +12,7 @@ type PoissonArgs struct {
 
 // PoissonNLLLoss is exp(input) - target * input, or input - target * log(input +
 // eps), and with full Stirling's approximation of the rest.
-var PoissonNLLLoss = define(Row{
+var PoissonNLLLoss = define(Op{
 	Name: "poisson_nll_loss", Args: &PoissonArgs{}, Cast: CastFP32, Composite: true,
 	Sig: "F.poisson_nll_loss(input, target, log_input: bool = True, full: bool = False, *, eps: float = 1e-08, " + lossSig + ")",
 	Run: func(c *Call) {
@@ -68,7 +68,7 @@ type GaussianArgs struct {
 
 // GaussianNLLLoss looks whether a variance is negative, which waits for the GPU,
 // and clamps a clone of the variances outside of autograd.
-var GaussianNLLLoss = define(Row{
+var GaussianNLLLoss = define(Op{
 	Name: "gaussian_nll_loss", Args: &GaussianArgs{}, Composite: true,
 	Sig: "F.gaussian_nll_loss(input, target, var, full: bool = False, eps: float = 1e-06, " + lossSig + ")",
 	Run: func(c *Call) {

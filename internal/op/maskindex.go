@@ -10,7 +10,7 @@ type MaskIndexArgs struct {
 
 // Index by a bool tensor for the first dimensions: x[mask]. The mask is turned
 // into indices (nonzero), of which the host reads how many there are.
-var IndexMask = define(Row{
+var IndexMask = define(Op{
 	Name: "index.mask", Sig: "[] index_mask(self, mask, count: int)", Args: &MaskIndexArgs{}, Run: func(c *Call) {
 		x, m, n := c.In[0], c.In[1], c.Args.(*MaskIndexArgs).Count
 		k := m.Rank()
@@ -113,7 +113,7 @@ func uniqueTile(env *Env) int64 {
 
 // unique_consecutive leaves out repetitions. The result keeps the storage of
 // the input's size; here it has that shape, too.
-var UniqueConsecutive = define(Row{
+var UniqueConsecutive = define(Op{
 	Name: "unique_consecutive", Sig: "torch.unique_consecutive(input)", Run: func(c *Call) {
 		x := c.In[0]
 		if x.Rank() != 1 || x.DType != tensor.Int64 {

@@ -14,7 +14,7 @@ type SquareMaskArgs struct {
 
 // CausalMask is the row of generate_square_subsequent_mask: -inf above the
 // diagonal, else 0.
-var CausalMask = define(Row{
+var CausalMask = define(Op{
 	Name: "generate_square_subsequent_mask", Sig: "nn.Transformer.generate_square_subsequent_mask(sz: int, *, dtype: dtype? = None)", Args: &SquareMaskArgs{},
 	Composite: true, Run: func(c *Call) {
 		a := c.Args.(*SquareMaskArgs)
@@ -45,11 +45,11 @@ type CausalMaskArgs struct {
 // Without a hint the stacks of transformer layers compare their mask with the
 // causal one, and wait for the GPU to know.
 var (
-	DetectCausalMaskKnown = define(Row{
+	DetectCausalMaskKnown = define(Op{
 		Name: "_detect_is_causal_mask.known", Args: &CausalMaskArgs{}, Composite: true, Run: detectCausalMask,
 		Source: "torch/nn/modules/transformer.py: _detect_is_causal_mask",
 	})
-	DetectCausalMask = define(Row{
+	DetectCausalMask = define(Op{
 		Name: "_detect_is_causal_mask", Args: &CausalMaskArgs{}, Composite: true, Run: detectCausalMask,
 		NotModelled: "whether the mask of a transformer is causal, which depends on its values: one that generate_square_subsequent_mask made is, others " +
 			"are taken not to be (is_causal says so)",
@@ -70,7 +70,7 @@ func detectCausalMask(c *Call) {
 
 // What a TransformerEncoder does with padded sequences in eval mode: it looks
 // whether they can be nested tensors.
-var NestedFromMask = define(Row{
+var NestedFromMask = define(Op{
 	Name: "_nested_tensor_from_mask_left_aligned", Run: func(c *Call) {
 		if !c.Env().Training {
 			c.Fail("TransformerEncoder in eval mode makes nested tensors of padded sequences, whose sizes depend on the data; they are not modelled (enable_nested_tensor: false)")

@@ -5,7 +5,7 @@ import "github.com/memplan/memplan/internal/tensor"
 // Linear is F.linear (aten/src/ATen/native/Linear.cpp): one addmm where the
 // input is a matrix or contiguous and there is a bias, else matmul and an
 // in-place addition.
-var Linear = define(Row{
+var Linear = define(Op{
 	Name: "linear", Takes: (*Call).oneType, Sig: "F.linear(input, weight, bias: tensor? = None)", Composite: true, Cast: CastLower,
 	Run: func(c *Call) {
 		x, w, bias := c.In[0], c.In[1], c.Opt(2)
@@ -50,7 +50,7 @@ var Linear = define(Row{
 })
 
 // T is the transpose of a matrix.
-var T = define(Row{
+var T = define(Op{
 	Name: "t", View: func(c *Call) []tensor.Layout {
 		x := c.In[0]
 		if x.Rank() < 2 {
@@ -64,7 +64,7 @@ var T = define(Row{
 func (c *Call) transposed(t *Tensor) *Tensor { return c.Local(c.Alias(t, t.Transpose(0, 1), t.DType)) }
 
 // Addmm is bias + mat1 @ mat2.
-var Addmm = define(Row{
+var Addmm = define(Op{
 	Name: "addmm", Eval: evalAddmm, Flops: productFlops(1), Takes: (*Call).floatsOfOneType, Sig: "torch.addmm(input, mat1, mat2)", Cast: CastLower, Run: func(c *Call) {
 		bias, a, b := c.In[0], c.In[1], c.In[2]
 		if a.Rank() != 2 || b.Rank() != 2 || a.Dim(1) != b.Dim(0) {
@@ -113,7 +113,7 @@ func (c *Call) usesLt(bias, mat2, out *Tensor) bool {
 }
 
 // Mm is the product of two matrices.
-var Mm = define(Row{
+var Mm = define(Op{
 	Name: "mm", Eval: evalMm, Flops: productFlops(0), Takes: (*Call).floatsOfOneType, Cast: CastLower, Run: func(c *Call) {
 		a, b := c.In[0], c.In[1]
 		if a.Dim(1) != b.Dim(0) {
@@ -189,7 +189,7 @@ func (c *Call) blasMatrices(a, b *Tensor) {
 }
 
 // Bmm is the product of two batches of matrices.
-var Bmm = define(Row{
+var Bmm = define(Op{
 	Name: "bmm", Eval: evalMm, Flops: productFlops(0), Takes: (*Call).floatsOfOneType, Sig: "torch.bmm(input, mat2)", Cast: CastLower, Run: func(c *Call) {
 		a, b := c.In[0], c.In[1]
 		if a.Rank() != 3 || b.Rank() != 3 || a.Dim(0) != b.Dim(0) || a.Dim(2) != b.Dim(1) {
@@ -230,7 +230,7 @@ func (c *Call) blasBatches(a, b, out *Tensor) {
 
 // Matmul is torch.matmul: products of vectors, matrices and batches
 // (aten/src/ATen/native/LinearAlgebra.cpp: _matmul_impl).
-var Matmul = define(Row{
+var Matmul = define(Op{
 	Name: "matmul", Sig: "@ matmul(input, other)", Composite: true, Cast: CastLower,
 	Source: "aten/src/ATen/native/LinearAlgebra.cpp: _matmul_impl, should_fold",
 })

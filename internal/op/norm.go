@@ -10,7 +10,7 @@ type LayerNormArgs struct {
 
 // LayerNorm normalizes over the last dimensions. Mean and reciprocal standard
 // deviation are kept in the accumulation type.
-var LayerNorm = define(Row{
+var LayerNorm = define(Op{
 	Name: "layer_norm", Args: &LayerNormArgs{}, Cast: CastFP32, Composite: true,
 	Sig: "F.layer_norm(input, normalized_shape: ints, weight: tensor? = None, bias: tensor? = None, eps: float = 1e-05)",
 	Run: func(c *Call) {
@@ -21,7 +21,7 @@ var LayerNorm = define(Row{
 })
 
 // NativeLayerNorm is the kernel of layer_norm, which keeps mean and rstd.
-var NativeLayerNorm = define(Row{
+var NativeLayerNorm = define(Op{
 	Name: "native_layer_norm", Takes: (*Call).floatsOfOneType, Args: &LayerNormArgs{}, Run: func(c *Call) {
 		x, shape := c.In[0], c.Args.(*LayerNormArgs).Shape
 		rows := c.normRows(x, shape)
@@ -115,7 +115,7 @@ func (a *BatchNormArgs) training(c *Call) bool { return a.Batch || !a.Running &&
 // BatchNorm chooses between cuDNN and PyTorch's own kernels
 // (_batch_norm_impl_index in aten/src/ATen/native/Normalization.cpp). Inputs
 // are input, weight, bias, running_mean, running_var.
-var BatchNorm = define(Row{
+var BatchNorm = define(Op{
 	Name: "batch_norm", Takes: (*Call).normTypes, Args: &BatchNormArgs{}, Composite: true,
 	Run: func(c *Call) {
 		x, w, bias := c.In[0], c.Opt(1), c.Opt(2)
@@ -211,7 +211,7 @@ func (c *Call) statistics(x *Tensor, values int64) {
 
 // The kernels of batch_norm.
 var (
-	NativeBatchNorm = define(Row{
+	NativeBatchNorm = define(Op{
 		Name: "native_batch_norm", Args: &BatchNormArgs{}, Run: func(c *Call) {
 			x := c.In[0]
 			acc := x.DType.Accumulate()
@@ -245,7 +245,7 @@ var (
 		Save: []Save{In(0), In(3), In(4), In(1), Out(1), Out(2)}, NoGrad: []int{1, 2}, Node: "NativeBatchNormBackward0",
 		Grad: gradBatchNorm, Source: "aten/src/ATen/native/cuda/Normalization.cu",
 	})
-	CudnnBatchNorm = define(Row{
+	CudnnBatchNorm = define(Op{
 		Name: "cudnn_batch_norm", Args: &BatchNormArgs{}, Run: func(c *Call) {
 			x, n := c.In[0], int64(0)
 			if c.Args.(*BatchNormArgs).training(c) {
@@ -333,7 +333,7 @@ type GroupNormArgs struct {
 }
 
 // GroupNorm normalizes over groups of channels.
-var GroupNorm = define(Row{
+var GroupNorm = define(Op{
 	Name: "group_norm", Takes: (*Call).floatsOfOneType, Args: &GroupNormArgs{}, Cast: CastFP32, Composite: true,
 	Sig: "F.group_norm(input, num_groups: int, weight: tensor? = None, bias: tensor? = None, eps: float = 1e-05)",
 	Run: func(c *Call) {
@@ -345,7 +345,7 @@ var GroupNorm = define(Row{
 })
 
 // NativeGroupNorm is the kernel of group_norm, which keeps mean and rstd.
-var NativeGroupNorm = define(Row{
+var NativeGroupNorm = define(Op{
 	Name: "native_group_norm", Args: &GroupNormArgs{}, Run: func(c *Call) {
 		if c.In[0].Rank() < 2 {
 			c.Fail("group_norm needs at least two dimensions, not shape %v", c.In[0].Size)

@@ -10,7 +10,7 @@ type NormFunctionArgs struct {
 
 // The norms of torch.nn.functional with statistics of their own.
 var (
-	_ = define(Row{
+	_ = define(Op{
 		Name: "batch_norm.any", Args: &NormFunctionArgs{}, Composite: true,
 		Sig: "F.batch_norm(input, running_mean: tensor?, running_var: tensor?, weight: tensor? = None, bias: tensor? = None, training: bool = False, " +
 			"momentum: float = 0.1, eps: float = 1e-05)",
@@ -20,7 +20,7 @@ var (
 		},
 		Source: "torch/nn/functional.py: batch_norm",
 	})
-	_ = define(Row{
+	_ = define(Op{
 		Name: "instance_norm.any", Args: &NormFunctionArgs{}, Composite: true,
 		Sig: "F.instance_norm(input, running_mean: tensor? = None, running_var: tensor? = None, weight: tensor? = None, bias: tensor? = None, " +
 			"use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-05)",
@@ -33,7 +33,7 @@ var (
 )
 
 // normFunction calls a norm, whose weight and bias come before the statistics.
-func (c *Call) normFunction(r *Row, args any, running bool) {
+func (c *Call) normFunction(r *Op, args any, running bool) {
 	x, mean, variance := c.In[0], c.Opt(1), c.Opt(2)
 	if running && (mean == nil || variance == nil) {
 		c.Fail("statistics that are not the input's need running_mean and running_var")

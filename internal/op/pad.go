@@ -10,7 +10,7 @@ type PadArgs struct {
 }
 
 // Pad is F.pad, which chooses among its modes.
-var Pad = define(Row{
+var Pad = define(Op{
 	Name: "pad", Sig: "F.pad(input, pad: ints, mode: str(constant|reflect|replicate|circular) = 'constant', value: float? = None)", Args: &PadArgs{},
 	Composite: true, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*PadArgs)
@@ -52,7 +52,7 @@ func (c *Call) padded(x *Tensor, p []int64) tensor.Dims {
 
 // ConstantPad pads with a number; its derivative pads the gradient with the
 // amounts negated. Where nothing is added it is a clone of the inner part.
-var ConstantPad = define(Row{
+var ConstantPad = define(Op{
 	Name: "constant_pad_nd", Args: &PadArgs{}, Run: func(c *Call) {
 		x, p := c.In[0], c.Args.(*PadArgs).Pad
 		size := c.padded(x, p)
@@ -83,20 +83,20 @@ var _ = ConstantPad.derive(func(b *Back) {
 
 // The kernels that repeat what lies at the border, by number of dimensions.
 var (
-	ReflectionPads  = [4]*Row{1: borderPad("reflection", 1), 2: borderPad("reflection", 2), 3: borderPad("reflection", 3)}
-	ReplicationPads = [4]*Row{1: borderPad("replication", 1), 2: borderPad("replication", 2), 3: borderPad("replication", 3)}
+	ReflectionPads  = [4]*Op{1: borderPad("reflection", 1), 2: borderPad("reflection", 2), 3: borderPad("reflection", 3)}
+	ReplicationPads = [4]*Op{1: borderPad("replication", 1), 2: borderPad("replication", 2), 3: borderPad("replication", 3)}
 )
 
 // borderPads are the rows by the mode of F.pad.
-var borderPads = map[string][4]*Row{"reflect": ReflectionPads, "replicate": ReplicationPads}
+var borderPads = map[string][4]*Op{"reflect": ReflectionPads, "replicate": ReplicationPads}
 
 // borderPad defines reflection_pad1d and its like. The kernels of reflection want
 // their input in rows, those of one and two dimensions the gradient, too;
 // reflection_pad2d resizes its result.
-func borderPad(kind string, n int) *Row {
+func borderPad(kind string, n int) *Op {
 	digit := string(rune('0' + n))
 	word := map[string]string{"reflection": "Reflection", "replication": "Replication"}[kind]
-	return define(Row{
+	return define(Op{
 		Name: kind + "_pad" + digit + "d", Args: &PadArgs{}, Run: func(c *Call) {
 			x, p := c.In[0], c.Args.(*PadArgs).Pad
 			size := c.padded(x, p)
@@ -182,7 +182,7 @@ func (c *Call) padCircular(x *Tensor, a *PadArgs) *Tensor {
 }
 
 // CopyInPlace is self.copy_(src); what it overwrites has no gradient.
-var CopyInPlace = define(Row{
+var CopyInPlace = define(Op{
 	Name: "copy_", Run: checkInPlace, InPlace: true, Node: "CopyBackwards",
 	Source: "torch/csrc/autograd/VariableTypeManual.cpp: copy_; functions/tensor.cpp: CopyBackwards",
 })

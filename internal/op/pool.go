@@ -46,7 +46,7 @@ func (c *Call) poolShape(x *Tensor, a *PoolArgs) tensor.Dims {
 }
 
 // MaxPool keeps its input and the int64 index of each maximum.
-var MaxPool = define(Row{
+var MaxPool = define(Op{
 	Name: "max_pool", Args: &PoolArgs{}, Composite: true, Run: func(c *Call) {
 		outs := c.Do(MaxPool2dIndices, c.Args, c.In[0])
 		c.Return(outs[0])
@@ -55,7 +55,7 @@ var MaxPool = define(Row{
 })
 
 // MaxPool2dIndices is the kernel of max_pool2d, which keeps where each maximum is.
-var MaxPool2dIndices = define(Row{
+var MaxPool2dIndices = define(Op{
 	Name: "max_pool2d_with_indices", Takes: (*Call).floats, Args: &PoolArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*PoolArgs)
 		last := x.IsChannelsLast()
@@ -77,7 +77,7 @@ var MaxPool2dIndices = define(Row{
 })
 
 // AvgPool keeps its input for its shape alone.
-var AvgPool = define(Row{
+var AvgPool = define(Op{
 	Name: "avg_pool", Takes: (*Call).floats, Args: &PoolArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*PoolArgs)
 		last := x.IsChannelsLast()
@@ -103,7 +103,7 @@ type AdaptiveArgs struct {
 
 // AdaptiveAvgPool is a mean where the output has one element, as PyTorch
 // computes it, else a kernel of its own.
-var AdaptiveAvgPool = define(Row{
+var AdaptiveAvgPool = define(Op{
 	Name: "adaptive_avg_pool", Takes: (*Call).floats, Args: &AdaptiveArgs{}, Composite: true, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*AdaptiveArgs)
 		n := len(a.Size)
@@ -132,7 +132,7 @@ var AdaptiveAvgPool = define(Row{
 
 // channelsLastPixel gives images of one pixel the strides of channels last. Its
 // derivative is as_strided_backward: new zeros for the whole storage.
-var channelsLastPixel = define(Row{
+var channelsLastPixel = define(Op{
 	Name: "as_strided_", View: func(c *Call) []tensor.Layout {
 		x := c.In[0]
 		l := tensor.InFormat(x.Size, true)
@@ -147,7 +147,7 @@ var channelsLastPixel = define(Row{
 })
 
 // AdaptiveAvgPool2dKernel is the kernel where the output has more than one element.
-var AdaptiveAvgPool2dKernel = define(Row{
+var AdaptiveAvgPool2dKernel = define(Op{
 	Name: "_adaptive_avg_pool2d", Args: &AdaptiveArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*AdaptiveArgs)
 		size := x.Size

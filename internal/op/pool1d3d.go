@@ -4,12 +4,12 @@ import "github.com/memplan/memplan/internal/tensor"
 
 // flat makes a pooling over one dimension of one over two, of which the first
 // has size 1.
-func flat(name string, run func(c *Call, x *Tensor) *Tensor) *Row {
+func flat(name string, run func(c *Call, x *Tensor) *Tensor) *Op {
 	args := any(&PoolArgs{})
 	if len(name) > 8 && name[:8] == "adaptive" {
 		args = &AdaptiveArgs{}
 	}
-	return define(Row{
+	return define(Op{
 		Name: name, Args: args, Composite: true, Run: func(c *Call) {
 			if r := c.In[0].Rank(); r != 2 && r != 3 {
 				c.Fail("pooling over one dimension needs 2 or 3 dimensions, not shape %v", c.In[0].Size)
@@ -70,24 +70,24 @@ func gradPlain(b *Back) {
 
 // The poolings over three dimensions.
 var (
-	maxPool3d = define(Row{
+	maxPool3d = define(Op{
 		Name: "max_pool3d", Takes: (*Call).floats, Args: &PoolArgs{}, Composite: true, Run: func(c *Call) {
 			outs := c.Do(MaxPool3dIndices, c.Args, c.In[0])
 			c.Return(outs[0])
 			c.Drop(outs[1])
 		},
 	})
-	MaxPool3dIndices = define(Row{
+	MaxPool3dIndices = define(Op{
 		Name: "max_pool3d_with_indices", Args: &PoolArgs{}, Run: func(c *Call) { c.pool3d(c.In[0].DType, tensor.Int64) },
 		Save: []Save{In(0), Out(1)}, Node: "MaxPool3DWithIndicesBackward0", Grad: gradPlain,
 		Source: "aten/src/ATen/native/cuda/DilatedMaxPool3d.cu",
 	})
-	AvgPool3d = define(Row{
+	AvgPool3d = define(Op{
 		Name: "avg_pool3d", Takes: (*Call).floats, Args: &PoolArgs{}, Run: func(c *Call) { c.pool3d(c.In[0].DType) },
 		Save: []Save{In(0)}, Node: "AvgPool3DBackward0", Grad: gradPlain,
 		Source: "aten/src/ATen/native/cuda/AveragePool3d.cu",
 	})
-	AdaptiveAvgPool3dKernel = define(Row{
+	AdaptiveAvgPool3dKernel = define(Op{
 		Name: "_adaptive_avg_pool3d", Args: &AdaptiveArgs{}, Run: func(c *Call) {
 			c.checkVolume(c.In[0])
 			size := c.adaptiveSize()
@@ -97,7 +97,7 @@ var (
 		Save: []Save{In(0)}, Node: "AdaptiveAvgPool3DBackward0", Grad: gradPlain,
 		Source: "aten/src/ATen/native/cuda/AdaptiveAveragePooling3d.cu",
 	})
-	adaptiveAvgPool3d = define(Row{
+	adaptiveAvgPool3d = define(Op{
 		Name: "adaptive_avg_pool3d", Takes: (*Call).floats, Args: &AdaptiveArgs{}, Composite: true, Run: func(c *Call) {
 			for _, s := range c.Args.(*AdaptiveArgs).Size {
 				if s != 1 {
@@ -109,7 +109,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/AdaptiveAveragePooling3d.cpp",
 	})
-	adaptiveMaxPool = define(Row{
+	adaptiveMaxPool = define(Op{
 		Name: "adaptive_max_pool", Args: &AdaptiveArgs{}, Composite: true, Run: func(c *Call) {
 			row := AdaptiveMaxPool2d
 			if len(c.Args.(*AdaptiveArgs).Size) == 3 {
@@ -120,7 +120,7 @@ var (
 			c.Drop(outs[1])
 		},
 	})
-	AdaptiveMaxPool2d = define(Row{
+	AdaptiveMaxPool2d = define(Op{
 		Name: "adaptive_max_pool2d", Takes: (*Call).floats, Args: &AdaptiveArgs{}, Run: func(c *Call) { // the kernel works in row-major order
 			x := c.In[0]
 			l := tensor.InFormat(c.adaptiveSize(), x.IsChannelsLast())
@@ -139,7 +139,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/AdaptiveMaxPooling2d.cu",
 	})
-	AdaptiveMaxPool3d = define(Row{
+	AdaptiveMaxPool3d = define(Op{
 		Name: "adaptive_max_pool3d", Args: &AdaptiveArgs{}, Run: func(c *Call) {
 			x, size := c.In[0], tensor.Contiguous(c.adaptiveSize())
 			c.checkVolume(x)

@@ -8,12 +8,12 @@ import (
 
 // The rows of poolings by number of dimensions.
 var (
-	MaxPools                    = [4]*Row{1: maxPool1d, 2: MaxPool, 3: maxPool3d}
-	MaxPoolsWithIndices         = [4]*Row{1: maxPool1dIndices, 2: MaxPool2dIndices, 3: MaxPool3dIndices}
-	AvgPools                    = [4]*Row{1: avgPool1d, 2: AvgPool, 3: AvgPool3d}
-	AdaptiveAvgPools            = [4]*Row{1: adaptiveAvgPool1d, 2: AdaptiveAvgPool, 3: adaptiveAvgPool3d}
-	AdaptiveMaxPools            = [4]*Row{1: adaptiveMaxPool1d, 2: adaptiveMaxPool, 3: adaptiveMaxPool}
-	AdaptiveMaxPoolsWithIndices = [4]*Row{1: adaptiveMaxPool1dIndices, 2: AdaptiveMaxPool2d, 3: AdaptiveMaxPool3d}
+	MaxPools                    = [4]*Op{1: maxPool1d, 2: MaxPool, 3: maxPool3d}
+	MaxPoolsWithIndices         = [4]*Op{1: maxPool1dIndices, 2: MaxPool2dIndices, 3: MaxPool3dIndices}
+	AvgPools                    = [4]*Op{1: avgPool1d, 2: AvgPool, 3: AvgPool3d}
+	AdaptiveAvgPools            = [4]*Op{1: adaptiveAvgPool1d, 2: AdaptiveAvgPool, 3: adaptiveAvgPool3d}
+	AdaptiveMaxPools            = [4]*Op{1: adaptiveMaxPool1d, 2: adaptiveMaxPool, 3: adaptiveMaxPool}
+	AdaptiveMaxPoolsWithIndices = [4]*Op{1: adaptiveMaxPool1dIndices, 2: AdaptiveMaxPool2d, 3: AdaptiveMaxPool3d}
 )
 
 // AdaptiveOptions are the arguments of F.adaptive_max_pool2d and its like.
@@ -23,14 +23,14 @@ type AdaptiveOptions struct {
 }
 
 // poolFunctions defines the poolings of torch.nn.functional over n dimensions.
-func poolFunctions(n int) [4]*Row {
+func poolFunctions(n int) [4]*Op {
 	name := func(s string) string { return fmt.Sprintf(s, n) }
 	further := ""
 	if n > 1 {
 		further = ", divisor_override: int? = None"
 	}
-	return [4]*Row{
-		define(Row{
+	return [4]*Op{
+		define(Op{
 			Name: name("max_pool%dd.any"), Args: &PoolOptions{}, Composite: true,
 			Sig: name("F.max_pool%dd(input, kernel_size: pair, stride: pair? = None, padding: pair = 0, dilation: pair = 1, ceil_mode: bool = False, return_indices: bool = False)"),
 			Run: func(c *Call) {
@@ -42,12 +42,12 @@ func poolFunctions(n int) [4]*Row {
 			},
 			Source: "torch/nn/functional.py: max_pool2d",
 		}),
-		define(Row{
+		define(Op{
 			Name: name("avg_pool%dd.any"), Args: &PoolOptions{}, Composite: true,
 			Sig: name("F.avg_pool%dd(input, kernel_size: pair, stride: pair? = None, padding: pair = 0, ceil_mode: bool = False, count_include_pad: bool = True" + further + ")"),
 			Run: func(c *Call) { c.Return(c.Do1(AvgPools[n], c.pool(c.Args.(*PoolOptions), n), c.In[0])) },
 		}),
-		define(Row{
+		define(Op{
 			Name: name("adaptive_avg_pool%dd.any"), Args: &AdaptiveOptions{}, Composite: true,
 			Sig: name("F.adaptive_avg_pool%dd(input, output_size: pair)"),
 			Run: func(c *Call) {
@@ -55,7 +55,7 @@ func poolFunctions(n int) [4]*Row {
 				c.Return(c.Do1(AdaptiveAvgPools[n], &AdaptiveArgs{Size: size}, c.In[0]))
 			},
 		}),
-		define(Row{
+		define(Op{
 			Name: name("adaptive_max_pool%dd.any"), Args: &AdaptiveOptions{}, Composite: true,
 			Sig: name("F.adaptive_max_pool%dd(input, output_size: pair, return_indices: bool = False)"),
 			Run: func(c *Call) {
@@ -70,8 +70,8 @@ func poolFunctions(n int) [4]*Row {
 }
 
 // lpPool defines a mean of powers: (sign(out) * relu(abs(out))).mul(k).pow(1 / p).
-func lpPool(n int) *Row {
-	return define(Row{
+func lpPool(n int) *Op {
+	return define(Op{
 		Name: fmt.Sprintf("lp_pool%dd", n), Args: &PoolOptions{}, Composite: true,
 		Sig: fmt.Sprintf("F.lp_pool%dd(input, norm_type: float, kernel_size: pair, stride: pair? = None, ceil_mode: bool = False)", n),
 		Run: func(c *Call) {
@@ -103,9 +103,9 @@ func lpPool(n int) *Row {
 
 // The poolings of torch.nn.functional.
 var (
-	_ = [3][4]*Row{poolFunctions(1), poolFunctions(2), poolFunctions(3)}
+	_ = [3][4]*Op{poolFunctions(1), poolFunctions(2), poolFunctions(3)}
 
-	LPPools = [4]*Row{1: lpPool(1), 2: lpPool(2), 3: lpPool(3)}
+	LPPools = [4]*Op{1: lpPool(1), 2: lpPool(2), 3: lpPool(3)}
 
 	maxPool1dIndices = flatBoth("max_pool1d_with_indices", &PoolArgs{}, func(c *Call, x *Tensor) []*Tensor {
 		return c.Do(MaxPool2dIndices, c.Args.(*PoolArgs).wide(), x)
@@ -116,8 +116,8 @@ var (
 )
 
 // flatBoth is flat for a pooling that gives its indices, too.
-func flatBoth(name string, args any, run func(c *Call, x *Tensor) []*Tensor) *Row {
-	return define(Row{
+func flatBoth(name string, args any, run func(c *Call, x *Tensor) []*Tensor) *Op {
+	return define(Op{
 		Name: name, Args: args, Composite: true, Run: func(c *Call) {
 			if r := c.In[0].Rank(); r != 2 && r != 3 {
 				c.Fail("pooling over one dimension needs 2 or 3 dimensions, not shape %v", c.In[0].Size)
@@ -145,12 +145,12 @@ type FractionalArgs struct {
 // dimensions: where the windows lie is drawn for each channel.
 // FractionalMaxPoolFunctions are what specs call.
 var (
-	FractionalMaxPools         = [4]*Row{2: fractionalPool(2), 3: fractionalPool(3)}
-	FractionalMaxPoolFunctions = [4]*Row{2: fractionalPoolFunction(2), 3: fractionalPoolFunction(3)}
+	FractionalMaxPools         = [4]*Op{2: fractionalPool(2), 3: fractionalPool(3)}
+	FractionalMaxPoolFunctions = [4]*Op{2: fractionalPoolFunction(2), 3: fractionalPoolFunction(3)}
 )
 
-func fractionalPool(n int) *Row {
-	return define(Row{
+func fractionalPool(n int) *Op {
+	return define(Op{
 		Name: fmt.Sprintf("fractional_max_pool%dd", n), Args: &FractionalArgs{}, Run: func(c *Call) {
 			x, a := c.In[0], c.Args.(*FractionalArgs)
 			size := x.Size
@@ -171,9 +171,9 @@ func fractionalPool(n int) *Row {
 	})
 }
 
-func fractionalPoolFunction(n int) *Row {
+func fractionalPoolFunction(n int) *Op {
 	name := fmt.Sprintf("fractional_max_pool%dd", n)
-	return define(Row{
+	return define(Op{
 		Name: name + ".any", Args: &FractionalArgs{}, Composite: true,
 		Sig: "F." + name + "(input, kernel_size: pair, output_size: pair? = None, output_ratio: floats? = None, return_indices: bool = False)",
 		Run: func(c *Call) {

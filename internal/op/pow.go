@@ -13,7 +13,7 @@ type PowArgs struct {
 }
 
 // Pow chooses among the powers with a number and that of two tensors.
-var Pow = define(Row{
+var Pow = define(Op{
 	Name: "pow.any", Sig: "torch.pow(input, exponent: operand)", Args: &PowArgs{}, Composite: true, Run: func(c *Call) {
 		if c.Opt(1) != nil {
 			c.Return(c.Do1(PowTensor, nil, c.In...))
@@ -24,7 +24,7 @@ var Pow = define(Row{
 })
 
 // PowScalar is x ** number.
-var PowScalar = define(Row{
+var PowScalar = define(Op{
 	Name: "pow", Args: &PowArgs{}, Cast: CastFP32, Run: func(c *Call) {
 		c.convertedMap(weak(c.In[0].DType, c.Args.(*PowArgs).Exponent))
 	},
@@ -44,7 +44,7 @@ func gradPow(b *Back) { // grad * (exponent * self.pow(exponent - 1))
 }
 
 // PowTensor is x ** y.
-var PowTensor = define(Row{
+var PowTensor = define(Op{
 	Name: "pow.Tensor_Tensor", Cast: CastFP32, Run: func(c *Call) { c.Return(c.New(c.elementwise(c.In...), c.promoted(false))) },
 	Save: []Save{In(1), In(0), Out(0)}, Node: "PowBackward1",
 	Grad: func(b *Back) {
@@ -97,7 +97,7 @@ type PowBaseArgs struct {
 }
 
 // The power of a number and a tensor; the result has no gaps, whatever the exponent is like.
-var PowBase = define(Row{
+var PowBase = define(Op{
 	Name: "pow.Scalar", Args: &PowBaseArgs{}, Cast: CastFP32, Run: func(c *Call) {
 		base := c.Args.(*PowBaseArgs).Base
 		c.Return(c.NewShape(weak(c.In[0].DType, base), c.In[0].Size.Slice()...))

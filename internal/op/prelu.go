@@ -1,7 +1,7 @@
 package op
 
 // PReLU has a slope for all channels or for each.
-var PReLU = define(Row{
+var PReLU = define(Op{
 	Name: "prelu", Takes: (*Call).oneType, Sig: "F.prelu(input, weight)", Composite: true, Cast: CastLower, Run: func(c *Call) {
 		x, w := c.In[0], c.In[1]
 		n := w.Numel()
@@ -27,7 +27,7 @@ var PReLU = define(Row{
 })
 
 // PreluKernel is the kernel of prelu.
-var PreluKernel = define(Row{
+var PreluKernel = define(Op{
 	Name: "_prelu_kernel", Run: func(c *Call) { c.Return(c.NewLike(c.In[0])) },
 	Save: []Save{In(0), In(1)}, Node: "PreluKernelBackward0",
 	Grad: func(b *Back) { // one kernel makes both, the slope's at the input's size

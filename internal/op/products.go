@@ -4,7 +4,7 @@ import "github.com/memplan/memplan/internal/tensor"
 
 // Products with vectors.
 var (
-	Dot = define(Row{
+	Dot = define(Op{
 		Name: "dot", Takes: (*Call).oneType, Sig: "torch.dot(input, tensor)", Cast: CastPromote, Run: func(c *Call) {
 			a, b := c.In[0], c.In[1]
 			if a.Rank() != 1 || a.Size != b.Size || a.DType != b.DType {
@@ -23,7 +23,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/Blas.cpp: dot_cuda",
 	})
-	Mv = define(Row{
+	Mv = define(Op{
 		Name: "mv", Takes: (*Call).floatsOfOneType, Sig: "torch.mv(input, vec)", Cast: CastLower, Run: func(c *Call) {
 			m, v := c.In[0], c.In[1]
 			if m.Rank() != 2 || v.Rank() != 1 || m.Dim(1) != v.Dim(0) || m.DType != v.DType {
@@ -43,7 +43,7 @@ var (
 		Save: []Save{In(0, 1), In(1, 0)}, Node: "MvBackward0",
 		Source: "aten/src/ATen/native/Blas.cpp: mv; cuda/Blas.cpp: addmv_out_cuda",
 	})
-	_ = define(Row{
+	_ = define(Op{
 		Name: "mm.any", Sig: "torch.mm(input, mat2)", Composite: true, Run: func(c *Call) {
 			if c.In[0].Rank() != 2 || c.In[1].Rank() != 2 {
 				c.Fail("mm needs two matrices, not shapes %v and %v", c.In[0].Size, c.In[1].Size)
@@ -51,7 +51,7 @@ var (
 			c.Return(c.Do1(Mm, nil, c.In...))
 		},
 	})
-	_ = define(Row{ // a column times a row
+	_ = define(Op{ // a column times a row
 		Name: "outer", Sig: "torch.outer(input, vec2)", Composite: true, Run: func(c *Call) {
 			if c.In[0].Rank() != 1 || c.In[1].Rank() != 1 {
 				c.Fail("outer needs two vectors, not shapes %v and %v", c.In[0].Size, c.In[1].Size)
@@ -127,7 +127,7 @@ type TensordotArgs struct {
 	Dims int64 `arg:"dims"`
 }
 
-var _ = define(Row{
+var _ = define(Op{
 	Name: "tensordot", Sig: "torch.tensordot(a, b, dims: int = 2)", Args: &TensordotArgs{}, Cast: CastPromote, Composite: true, Run: func(c *Call) {
 		a, b, n := c.In[0], c.In[1], int(c.Args.(*TensordotArgs).Dims)
 		if n < 0 || n > a.Rank() || n > b.Rank() {

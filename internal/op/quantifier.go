@@ -3,8 +3,8 @@ package op
 import "github.com/memplan/memplan/internal/tensor"
 
 // quantifier defines a reduction of a bool tensor to bool.
-func quantifier(name string) *Row {
-	return define(Row{
+func quantifier(name string) *Op {
+	return define(Op{
 		Name: name, Sig: "torch." + name + "(input, dim: ints? = None, keepdim: bool = False)", Args: &ReduceArgs{}, Run: func(c *Call) {
 			if c.In[0].DType != tensor.Bool {
 				c.Fail("%s of %v is not modelled; compare first", name, c.In[0].DType)

@@ -22,7 +22,7 @@ type Quantize4bitArgs struct {
 // Quantize4bit is functional.quantize_4bit: the packed weight, the maxima of its
 // blocks and the table of the sixteen values; with double quantization also
 // their mean and the maxima of their blocks, and then perhaps the table.
-var Quantize4bit = define(Row{
+var Quantize4bit = define(Op{
 	Name: "quantize_4bit", Args: &Quantize4bitArgs{}, Composite: true, Run: func(c *Call) {
 		a, n := c.Args.(*Quantize4bitArgs), c.In[0].Numel()
 		blocks := divUp(n, Block4bit)
@@ -61,7 +61,7 @@ type Dequantize4bitArgs struct {
 }
 
 // Dequantize4bit is functional.dequantize_4bit of a packed weight.
-var Dequantize4bit = define(Row{
+var Dequantize4bit = define(Op{
 	Name: "dequantize_4bit", Args: &Dequantize4bitArgs{}, Run: func(c *Call) {
 		a := c.Args.(*Dequantize4bitArgs)
 		if a.Double { // the maxima
@@ -74,7 +74,7 @@ var Dequantize4bit = define(Row{
 
 // Int8Quantize is functional.int8_vectorwise_quant of float16, with one scale a
 // row.
-var Int8Quantize = define(Row{
+var Int8Quantize = define(Op{
 	Name: "int8_vectorwise_quant", Composite: true, Run: func(c *Call) {
 		stats := c.NewShape(tensor.Float32, c.In[0].Numel()/max(c.In[0].Dim(-1), 1))
 		c.Return(c.NewShape(tensor.Int8, c.In[0].Size.Slice()...), stats)
@@ -87,7 +87,7 @@ type Int8Args struct{ Threshold float64 }
 
 // Int8Outliers does the same and looks for columns that hold larger values than
 // a threshold. Which do depends on the data; here none does.
-var Int8Outliers = define(Row{
+var Int8Outliers = define(Op{
 	Name: "int8_vectorwise_quant.threshold", Args: &Int8Args{}, Run: func(c *Call) {
 		x := c.In[0]
 		parts := c.Do(Int8Quantize, nil, x)
@@ -104,7 +104,7 @@ var Int8Outliers = define(Row{
 
 // Int8Product is int8_scaled_mm of a quantized input and a quantized weight, in
 // the type of input 2; the bias changes the result in place.
-var Int8Product = define(Row{
+var Int8Product = define(Op{
 	Name: "int8_scaled_mm", Composite: true, Run: func(c *Call) {
 		x, w, like := c.In[0], c.In[1], c.In[2]
 		size := x.Size.Set(x.Rank()-1, w.Dim(0)).Slice()
@@ -129,7 +129,7 @@ var Int8Product = define(Row{
 
 // Int8Dequantize is a weight of eight bits in the type of input 1:
 // CB.to(dtype, copy=True).mul_(SCB.unsqueeze(1).mul(1 / 127)).
-var Int8Dequantize = define(Row{
+var Int8Dequantize = define(Op{
 	Name: "int8_dequantize", Run: func(c *Call) {
 		w := c.NewShape(c.In[1].DType, c.In[0].Size.Slice()...)
 		c.Drop(c.NewShape(tensor.Float32, c.In[0].Dim(0), 1))
@@ -140,7 +140,7 @@ var Int8Dequantize = define(Row{
 
 // Rows3 is a sequence of three dimensions as a matrix, anything else itself:
 // bitsandbytes looks at those alone.
-var Rows3 = define(Row{
+var Rows3 = define(Op{
 	Name: "rows3", Composite: true, Run: func(c *Call) {
 		x := c.In[0]
 		if x.Rank() != 3 {
@@ -153,7 +153,7 @@ var Rows3 = define(Row{
 
 // RowsOf is a matrix as the sequence whose rows it holds, if that has three
 // dimensions.
-var RowsOf = define(Row{
+var RowsOf = define(Op{
 	Name: "rows_of", Composite: true, Run: func(c *Call) {
 		y, x := c.In[0], c.In[1]
 		if x.Rank() != 3 {
@@ -165,7 +165,7 @@ var RowsOf = define(Row{
 })
 
 // ViewRowsOf is y.view(*x.shape[:-1], -1), a view in any case.
-var ViewRowsOf = define(Row{
+var ViewRowsOf = define(Op{
 	Name: "view_rows_of", Composite: true, Run: func(c *Call) {
 		y, x := c.In[0], c.In[1]
 		c.Return(c.Do1(View, &ShapeArgs{Shape: x.Size.Set(x.Rank()-1, y.Dim(-1)).Slice()}, y))

@@ -11,7 +11,7 @@ var (
 	Empty     = filled("empty", constant(0))
 	EmptyLike = filledLike("empty_like", constant(0))
 	RandLike  = filledLike("rand_like", nil)
-	FullLike  = define(Row{
+	FullLike  = define(Op{
 		Name: "full_like", Eval: evalFull, Sig: "torch.full_like(input, fill_value: float, *, dtype: dtype? = None)", Args: &FullArgs{}, Run: func(c *Call) {
 			x, d := c.In[0], c.In[0].DType
 			if a := c.Args.(*FullArgs); a.DType != nil {
@@ -20,12 +20,12 @@ var (
 			c.Return(c.New(x.LikeDense(), d))
 		},
 	})
-	Randint = define(Row{
+	Randint = define(Op{
 		Name: "randint", Sig: "torch.randint(low: int, high: int, size: ints, *, dtype: dtype? = None)", Args: &RandintArgs{}, Run: func(c *Call) {
 			c.filledOf(&c.Args.(*RandintArgs).FillArgs, tensor.Int64)
 		},
 	})
-	Bernoulli = define(Row{
+	Bernoulli = define(Op{
 		Name: "bernoulli", Sig: "torch.bernoulli(input)", Run: func(c *Call) {
 			if !c.In[0].DType.IsFloating() {
 				c.Fail("bernoulli needs probabilities of a floating type, not %v", c.In[0].DType)
@@ -39,7 +39,7 @@ var (
 		Node: "BernoulliBackward0", Grad: func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
 		Source: "aten/src/ATen/native/Distributions.cpp: bernoulli",
 	})
-	Eye = define(Row{
+	Eye = define(Op{
 		Name: "eye", Sig: "torch.eye(n: int, m: int? = None, *, dtype: dtype? = None)", Args: &EyeArgs{}, Run: func(c *Call) {
 			a := c.Args.(*EyeArgs)
 			m := a.N
@@ -50,7 +50,7 @@ var (
 			c.filled(c.Out[0].DType)
 		},
 	})
-	Linspace = define(Row{
+	Linspace = define(Op{
 		Name: "linspace", Sig: "torch.linspace(start: float, end: float, steps: int, *, dtype: dtype? = None)", Args: &LinspaceArgs{}, Run: func(c *Call) {
 			a := c.Args.(*LinspaceArgs)
 			c.filledOf(&FillArgs{Size: []int64{a.Steps}, DType: a.DType}, tensor.Float32)
@@ -89,8 +89,8 @@ var (
 	NewFull  = newTensor("new_full", " fill_value: float,", evalFull)
 )
 
-func newTensor(name, value string, eval *Eval) *Row {
-	return define(Row{Name: name, Sig: "Tensor." + name + "(self, size: ints," + value + " *, dtype: dtype? = None)", Args: &FullArgs{}, Eval: eval, Run: func(c *Call) {
+func newTensor(name, value string, eval *Eval) *Op {
+	return define(Op{Name: name, Sig: "Tensor." + name + "(self, size: ints," + value + " *, dtype: dtype? = None)", Args: &FullArgs{}, Eval: eval, Run: func(c *Call) {
 		c.filledOf(&c.Args.(*FullArgs).FillArgs, c.In[0].DType)
 	}})
 }
@@ -102,7 +102,7 @@ type RandpermArgs struct {
 }
 
 // Randperm sorts random keys; for few numbers one thread block does.
-var Randperm = define(Row{
+var Randperm = define(Op{
 	Name: "randperm", Sig: "torch.randperm(n: int, *, dtype: dtype? = None)", Args: &RandpermArgs{}, Run: func(c *Call) {
 		a := c.Args.(*RandpermArgs)
 		d := tensor.Int64
@@ -134,7 +134,7 @@ type MultinomialArgs struct {
 
 // Multinomial draws from weights: with replacement by running sums, else it
 // divides the weights by random numbers and takes the largest.
-var Multinomial = define(Row{
+var Multinomial = define(Op{
 	Name: "multinomial", Sig: "torch.multinomial(input, num_samples: int, replacement: bool = False)", Args: &MultinomialArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*MultinomialArgs)
 		if x.Rank() != 1 && x.Rank() != 2 || x.DType != tensor.Float32 || x.Numel() == 0 || a.N < 1 || !a.Replacement && a.N > x.Dim(-1) {
@@ -170,7 +170,7 @@ var Multinomial = define(Row{
 // validWeights checks on the device that weights are finite, not negative, and
 // not all 0; what it finds lives to the end of the row.
 func (c *Call) validWeights(x *Tensor) {
-	within := func(extreme, compare *Row, bound float64) (value, is *Tensor) {
+	within := func(extreme, compare *Op, bound float64) (value, is *Tensor) {
 		value = c.Do1(extreme, nil, x)
 		return value, c.Do1(compare, &BinaryArgs{Other: Number{Set: true, Float: true, Value: bound}}, value)
 	}

@@ -69,7 +69,7 @@ func (b *Back) gradExpand() *Tensor {
 }
 
 // Sum over some or all dimensions. Integers are summed in int64.
-var Sum = define(Row{
+var Sum = define(Op{
 	Name: "sum", Eval: evalSum, Sig: "torch.sum(input, dim: ints? = None, keepdim: bool = False, *, dtype: dtype? = None)", Args: &ReduceArgs{}, Cast: CastFP32Out,
 	Run: func(c *Call) {
 		d, a := c.In[0].DType, c.Args.(*ReduceArgs)
@@ -87,7 +87,7 @@ var Sum = define(Row{
 })
 
 // Mean over some or all dimensions.
-var Mean = define(Row{
+var Mean = define(Op{
 	Name: "mean", Eval: evalMean, Takes: (*Call).floats, Sig: "torch.mean(input, dim: ints? = None, keepdim: bool = False)", Args: &ReduceArgs{},
 	Run:  func(c *Call) { c.Return(c.reduce(c.In[0].DType)) },
 	Node: "MeanBackward1",

@@ -2,8 +2,8 @@ package op
 
 // reflected are the operators that a number may stand on the left of, with the
 // row that Python runs then on the tensor and the argument that takes the number.
-var reflected = map[*Row]struct {
-	row *Row
+var reflected = map[*Op]struct {
+	row *Op
 	arg string
 }{
 	Add: {Add, "other"}, Mul: {Mul, "other"}, Sub: {Sub, "left"}, Div: {DivideNumber, "other"},
@@ -12,13 +12,13 @@ var reflected = map[*Row]struct {
 
 // Reflected returns the row of number OPERATOR tensor and the argument that the
 // number is; nil if there is none.
-func Reflected(r *Row) (row *Row, arg string) {
+func Reflected(r *Op) (row *Op, arg string) {
 	m := reflected[r]
 	return m.row, m.arg
 }
 
 // Tensor.__rdiv__ is self.reciprocal() * number.
-var DivideNumber = define(Row{
+var DivideNumber = define(Op{
 	Name: "rdiv", Args: &BinaryArgs{}, Composite: true, Run: func(c *Call) {
 		inverse := c.Do1(Reciprocal, nil, c.In[0])
 		c.Return(c.Do1(Mul, c.Args, inverse))
@@ -28,7 +28,7 @@ var DivideNumber = define(Row{
 })
 
 // Rsub is other - input.
-var Rsub = define(Row{
+var Rsub = define(Op{
 	Name: "rsub", Sig: "torch.rsub(input, other: operand)", Args: &BinaryArgs{}, Node: "RsubBackward0",
 	Run: func(c *Call) { binaryKernel(c, c.Opt(1), c.In[0]) }, // at::sub(other, self)
 	Grad: func(b *Back) {

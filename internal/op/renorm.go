@@ -5,7 +5,7 @@ import "github.com/memplan/memplan/internal/tensor"
 // embeddingRenorm is embedding_renorm_: it scales the rows of a table that a step
 // uses to a norm, each once. For that it sorts the indices and picks the
 // different ones; the table is changed in place, outside of autograd.
-var embeddingRenorm = define(Row{
+var embeddingRenorm = define(Op{
 	Name: "embedding_renorm_", Args: &EmbeddingArgs{}, Composite: true, Run: func(c *Call) {
 		idx := c.In[1]
 		if idx.Rank() == 0 || idx.Numel() == 0 {
@@ -26,7 +26,7 @@ var embeddingRenorm = define(Row{
 })
 
 // RenormInPlace is the change that it makes.
-var RenormInPlace = define(Row{Name: "embedding_renorm_.table", Args: &EmbeddingArgs{}, Run: func(*Call) {}, InPlace: true})
+var RenormInPlace = define(Op{Name: "embedding_renorm_.table", Args: &EmbeddingArgs{}, Run: func(*Call) {}, InPlace: true})
 
 // uniqueTiles are the items that a thread block of cub::DeviceSelect::Unique
 // works on, for indices of 8 and of 4 bytes, by the least architecture; recorded

@@ -9,7 +9,7 @@ type RepeatArgs struct {
 
 // Tile is repeat with ones for the leading dimensions that it does not name.
 // Specs have no word for repeat itself: theirs repeats entries.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "tile", Sig: "torch.tile(input, dims: ints)", Args: &TileArgs{}, Composite: true, Run: func(c *Call) {
 		n := c.Args.(*TileArgs).Dims
 		for len(n) < c.In[0].Rank() {
@@ -26,7 +26,7 @@ type TileArgs struct {
 }
 
 // Repeat copies a tensor several times along each dimension.
-var Repeat = define(Row{
+var Repeat = define(Op{
 	Name: "repeat", Args: &RepeatArgs{}, Run: func(c *Call) {
 		x, n := c.In[0], c.Args.(*RepeatArgs).Repeats
 		k := len(n) - x.Rank()
@@ -93,7 +93,7 @@ type RepeatInterleaveArgs struct {
 
 // RepeatInterleave repeats each element in place; without a dimension it
 // flattens first.
-var repeatInterleave = define(Row{
+var repeatInterleave = define(Op{
 	Name: "repeat_interleave", Sig: "torch.repeat_interleave(input, repeats: int, dim: int? = None)", Args: &RepeatInterleaveArgs{}, Composite: true,
 	Run: func(c *Call) {
 		a, x := c.Args.(*RepeatInterleaveArgs), c.In[0]
@@ -126,7 +126,7 @@ type FlipArgs struct {
 }
 
 // Flip reverses dimensions.
-var Flip = define(Row{
+var Flip = define(Op{
 	Name: "flip", Sig: "torch.flip(input, dims: ints)", Args: &FlipArgs{}, Run: func(c *Call) {
 		for _, d := range c.Args.(*FlipArgs).Dims {
 			c.dim(int(d), c.In[0].Rank())
@@ -145,7 +145,7 @@ type RollArgs struct {
 }
 
 // Roll shifts along dimensions, one after the other.
-var Roll = define(Row{
+var Roll = define(Op{
 	Name: "roll", Sig: "torch.roll(input, shifts: ints, dims: ints? = None)", Args: &RollArgs{}, Run: func(c *Call) {
 		a := c.Args.(*RollArgs)
 		if len(a.Shifts) == 0 || len(a.Dims) != len(a.Shifts) && !(len(a.Dims) == 0 && len(a.Shifts) == 1) {
@@ -177,7 +177,7 @@ func (c *Call) roll(x *Tensor, n int) *Tensor {
 }
 
 // ExpandAs broadcasts to the shape of another tensor.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "expand_as", Sig: "Tensor.expand_as(self, other)", Composite: true, Run: func(c *Call) {
 		c.Return(c.Do1(Expand, &ShapeArgs{Shape: c.In[1].Size.Slice()}, c.In[0]))
 	},

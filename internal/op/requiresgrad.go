@@ -2,7 +2,7 @@ package op
 
 // Tensor.requires_grad_ makes its input one whose gradient is wanted. A result of
 // operators that require grad is left as it is.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "requires_grad_", Sig: "Tensor.requires_grad_(self)", Composite: true,
 	Run: func(c *Call) {
 		if !c.In[0].DType.IsFloating() {

@@ -16,7 +16,7 @@ type InterpolateArgs struct {
 }
 
 // Interpolate resizes the spatial dimensions.
-var Interpolate = define(Row{
+var Interpolate = define(Op{
 	Name: "interpolate", Takes: (*Call).floats, Args: &InterpolateArgs{}, Composite: true,
 	Sig: "F.interpolate(input, size: pair? = None, scale_factor: float? = None, mode: str(nearest|linear|bilinear|bicubic|trilinear|area|nearest-exact) = 'nearest', align_corners: bool? = None)",
 	Run: func(c *Call) {
@@ -70,8 +70,8 @@ var (
 	UpsampleBilinear = upsampling("bilinear")
 )
 
-func upsampling(mode string) *Row {
-	return define(Row{
+func upsampling(mode string) *Op {
+	return define(Op{
 		Name: "upsample_" + mode, Sig: "F.upsample_" + mode + "(input, size: pair? = None, scale_factor: float? = None)", Args: &InterpolateArgs{},
 		Composite: true, Run: func(c *Call) {
 			a := *c.Args.(*InterpolateArgs)
@@ -93,8 +93,8 @@ type ResampleArgs struct {
 
 // The kernels of interpolate; those of one mode by the number of dimensions.
 var (
-	UpsampleNearests      = [3]*Row{resampling("nearest1d"), resampling("nearest2d"), resampling("nearest3d")}
-	UpsampleNearestExacts = [3]*Row{resampling("nearest_exact1d"), resampling("nearest_exact2d"), resampling("nearest_exact3d")}
+	UpsampleNearests      = [3]*Op{resampling("nearest1d"), resampling("nearest2d"), resampling("nearest3d")}
+	UpsampleNearestExacts = [3]*Op{resampling("nearest_exact1d"), resampling("nearest_exact2d"), resampling("nearest_exact3d")}
 	UpsampleLinear1d      = resampling("linear1d")
 	UpsampleBilinear2d    = resampling("bilinear2d")
 	UpsampleBicubic2d     = resampling("bicubic2d")
@@ -102,10 +102,10 @@ var (
 )
 
 // spatialModes are the modes of F.interpolate for 1, 2 and 3 spatial dimensions.
-var spatialModes = map[string][3]*Row{
+var spatialModes = map[string][3]*Op{
 	"nearest":       UpsampleNearests,
 	"nearest-exact": UpsampleNearestExacts,
-	"area":          [3]*Row(AdaptiveAvgPools[1:]),
+	"area":          [3]*Op(AdaptiveAvgPools[1:]),
 	"linear":        {UpsampleLinear1d},
 	"bilinear":      {1: UpsampleBilinear2d},
 	"bicubic":       {1: UpsampleBicubic2d},
@@ -113,9 +113,9 @@ var spatialModes = map[string][3]*Row{
 }
 
 // resampling defines the kernel of a mode and a number of dimensions.
-func resampling(name string) *Row {
+func resampling(name string) *Op {
 	mode, _, _ := strings.Cut(name[:len(name)-2], "_")
-	return define(Row{
+	return define(Op{
 		Name: "upsample_" + name, Args: &ResampleArgs{}, Cast: CastFP32, Run: func(c *Call) { c.upsample(mode) },
 		Node: nodeName("upsample_" + name), Grad: func(b *Back) { b.gradUpsample(mode) },
 		Source: "aten/src/ATen/native/cuda/UpSampleNearest2d.cu, UpSampleBilinear2d.cu and their like",

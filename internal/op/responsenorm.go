@@ -9,7 +9,7 @@ type ResponseNormArgs struct {
 }
 
 // LocalResponseNorm divides by a mean of squares over neighbouring channels.
-var LocalResponseNorm = define(Row{
+var LocalResponseNorm = define(Op{
 	Name: "local_response_norm", Sig: "F.local_response_norm(input, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0)",
 	Args: &ResponseNormArgs{}, Composite: true, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*ResponseNormArgs)
@@ -17,7 +17,7 @@ var LocalResponseNorm = define(Row{
 			c.Fail("local_response_norm of shape %v over %d channels is not modelled; it needs (N, C, H, W)", x.Size, a.Size)
 		}
 		div := c.Do1(Mul, &BinaryArgs{}, x, x)
-		next := func(r *Row, args any) {
+		next := func(r *Op, args any) {
 			y := c.Do1(r, args, div)
 			c.Drop(div)
 			div = y

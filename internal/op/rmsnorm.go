@@ -19,7 +19,7 @@ func (a *RMSNormArgs) eps(d tensor.DType) float64 {
 
 // RMSNorm is F.rms_norm of PyTorch 2.6: a composition of operators, in
 // float32 for 16-bit inputs.
-var RMSNorm = define(Row{
+var RMSNorm = define(Op{
 	Name: "rms_norm", Args: &RMSNormArgs{}, Composite: true,
 	Sig: "F.rms_norm(input, normalized_shape: ints, weight: tensor? = None, eps: float? = None)",
 	Run: func(c *Call) {

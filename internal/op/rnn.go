@@ -83,10 +83,10 @@ func CudnnRNN(d tensor.DType) bool {
 
 // The recurrent layers, as torch.lstm and the like compute them.
 var (
-	LSTM    = define(Row{Name: "lstm", Args: &RNNArgs{}, Composite: true, Run: runRNN, Source: "aten/src/ATen/native/RNN.cpp"})
-	GRU     = define(Row{Name: "gru", Args: &RNNArgs{}, Composite: true, Run: runRNN, Source: "aten/src/ATen/native/RNN.cpp"})
-	RNNTanh = define(Row{Name: "rnn_tanh", Args: &RNNArgs{}, Composite: true, Run: runRNN, Source: "aten/src/ATen/native/RNN.cpp"})
-	RNNRelu = define(Row{Name: "rnn_relu", Args: &RNNArgs{}, Composite: true, Run: runRNN, Source: "aten/src/ATen/native/RNN.cpp"})
+	LSTM    = define(Op{Name: "lstm", Args: &RNNArgs{}, Composite: true, Run: runRNN, Source: "aten/src/ATen/native/RNN.cpp"})
+	GRU     = define(Op{Name: "gru", Args: &RNNArgs{}, Composite: true, Run: runRNN, Source: "aten/src/ATen/native/RNN.cpp"})
+	RNNTanh = define(Op{Name: "rnn_tanh", Args: &RNNArgs{}, Composite: true, Run: runRNN, Source: "aten/src/ATen/native/RNN.cpp"})
+	RNNRelu = define(Op{Name: "rnn_relu", Args: &RNNArgs{}, Composite: true, Run: runRNN, Source: "aten/src/ATen/native/RNN.cpp"})
 )
 
 // RNNZerosArgs is the shape of the state of a recurrent layer that is given
@@ -99,7 +99,7 @@ type RNNZerosArgs struct {
 
 // The state of a recurrent layer that is given none: zeros in the type of its
 // input.
-var RNNZeros = define(Row{
+var RNNZeros = define(Op{
 	Name: "rnn_zeros", Eval: constant(0), Args: &RNNZerosArgs{}, Run: func(c *Call) {
 		a, x := c.Args.(*RNNZerosArgs), c.In[0]
 		batch := x.Dim(1)
@@ -125,7 +125,7 @@ func runRNN(c *Call) {
 }
 
 // RNNBFloat16 does nothing but say that newer versions may do something else.
-var RNNBFloat16 = define(Row{
+var RNNBFloat16 = define(Op{
 	Name: "rnn_bfloat16", Run: func(*Call) {},
 	NotModelled: "where PyTorch comes with cuDNN 9.13 or later, it computes recurrent layers in bfloat16 by cuDNN, as those in float16; here they are computed step by step",
 })

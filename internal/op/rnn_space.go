@@ -64,12 +64,12 @@ func (e *Env) rnnDropoutState() int64 {
 // The spaces of cuDNN's RNN are rows of their own, so that a trace tells them
 // from the results.
 var (
-	RnnReserve = define(Row{
+	RnnReserve = define(Op{
 		Name: "_cudnn_rnn.reserve", Args: &rnnSpaceArgs{}, Run: runRNNSpace,
 		NotModelled: "cuDNN documents no size; this one is what it took on a Tesla P100 in float32, and was not measured on other GPUs, types and versions",
 		Source:      "https://github.com/pytorch/pytorch/issues/2895",
 	})
-	RnnWorkspace = define(Row{
+	RnnWorkspace = define(Op{
 		Name: "_cudnn_rnn.workspace", Args: &rnnSpaceArgs{}, Run: runRNNSpace,
 		NotModelled: "cuDNN documents no size; this one is assumed after what it took on a Tesla P100 in float32",
 		Source:      "https://github.com/pytorch/pytorch/issues/2895",
@@ -77,7 +77,7 @@ var (
 )
 
 // InitDropoutState makes the state of random numbers.
-var InitDropoutState = define(Row{
+var InitDropoutState = define(Op{
 	Name: "_cudnn_init_dropout_state", Run: func(c *Call) { c.Return(c.NewShape(tensor.Uint8, c.Env().rnnDropoutState())) },
 	NotModelled: "cuDNN documents no size for its random numbers; 48 bytes for each thread that the GPU can hold are assumed",
 	Source:      "aten/src/ATen/native/cudnn/RNN.cpp: _cudnn_init_dropout_state",

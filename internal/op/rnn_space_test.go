@@ -64,7 +64,7 @@ func TestFlatWeights(t *testing.T) {
 
 // TestEdge checks the order in which gradients are handed on.
 func TestEdge(t *testing.T) {
-	r := &Row{Last: []int{1, 2}}
+	r := &Op{Last: []int{1, 2}}
 	var got []int
 	for k := range 5 {
 		got = append(got, r.Edge(k, 5))

@@ -9,7 +9,7 @@ type CumsumArgs struct {
 }
 
 // Cumsum is the running sum along a dimension; integers are summed in int64.
-var Cumsum = define(Row{
+var Cumsum = define(Op{
 	Name: "cumsum", Sig: "torch.cumsum(input, dim: int, *, dtype: dtype? = None)", Args: &CumsumArgs{}, Cast: CastFP32Out,
 	Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*CumsumArgs)

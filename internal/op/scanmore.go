@@ -4,7 +4,7 @@ import "github.com/memplan/memplan/internal/tensor"
 
 // Cumprod is the running product along a dimension. Its derivative looks for
 // zeros, for which the GPU is waited for; there are taken to be none.
-var Cumprod = define(Row{
+var Cumprod = define(Op{
 	Name: "cumprod", Sig: "torch.cumprod(input, dim: int, *, dtype: dtype? = None)", Args: &CumsumArgs{}, Cast: CastFP32Out, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*CumsumArgs)
 		dim := c.dim(a.Dim, x.Rank())
@@ -40,8 +40,8 @@ var _ = Cumprod.derive(func(b *Back) { // reversed_cumsum(result * grad).div(inp
 })
 
 // runningExtreme defines cummax or cummin.
-func runningExtreme(name string) *Row {
-	return define(Row{
+func runningExtreme(name string) *Op {
+	return define(Op{
 		Name: name, Sig: "torch." + name + "(input, dim: int)", Args: &DimArgs{}, Run: func(c *Call) {
 			x := c.In[0]
 			c.dim(c.Args.(*DimArgs).Dim, x.Rank())
@@ -55,8 +55,8 @@ func runningExtreme(name string) *Row {
 }
 
 // ranked defines median or kthvalue.
-func ranked(name, sig string) *Row {
-	return define(Row{
+func ranked(name, sig string) *Op {
+	return define(Op{
 		Name: name, Sig: sig, Args: &ExtremeArgs{}, Run: func(c *Call) {
 			x := c.In[0]
 			_, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ExtremeArgs).over())
@@ -84,7 +84,7 @@ var (
 )
 
 // Prod is the product along a dimension.
-var Prod = define(Row{
+var Prod = define(Op{
 	Name: "prod", Sig: "torch.prod(input, dim: int, keepdim: bool = False, *, dtype: dtype? = None)", Args: &ProdArgs{}, Cast: CastFP32Out, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*ProdArgs)
 		d := x.DType

@@ -29,7 +29,7 @@ func (c *Call) search(boundaries, values *Tensor) {
 
 // Where values lie among sorted boundaries.
 var (
-	Bucketize = define(Row{
+	Bucketize = define(Op{
 		Name: "bucketize", Sig: "torch.bucketize(input, boundaries, *, out_int32: bool = False, right: bool = False)", Args: &SearchArgs{}, Run: func(c *Call) {
 			if c.In[1].Rank() != 1 {
 				c.Fail("boundaries must be a vector, not of shape %v", c.In[1].Size)
@@ -38,7 +38,7 @@ var (
 		},
 		Source: "aten/src/ATen/native/cuda/Bucketization.cu",
 	})
-	Searchsorted = define(Row{
+	Searchsorted = define(Op{
 		Name: "searchsorted", Sig: "torch.searchsorted(sorted_sequence, input, *, out_int32: bool = False, right: bool = False)", Args: &SearchArgs{},
 		Run: func(c *Call) {
 			s, v := c.In[0], c.In[1]
@@ -60,7 +60,7 @@ type WindowArgs struct {
 
 // Tensor.unfold is a view of all windows along a dimension; F.unfold has taken
 // the name.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "unfold", Sig: "Tensor.unfold unfold_dimension(self, dimension: int, size: int, step: int)", Args: &WindowArgs{},
 	View: func(c *Call) []tensor.Layout {
 		a, x := c.Args.(*WindowArgs), c.In[0]
@@ -88,9 +88,9 @@ var _ = define(Row{
 
 // dependsOnData defines an operator whose result's size depends on the data: it
 // is known, and refused.
-func dependsOnData(sig string) *Row {
+func dependsOnData(sig string) *Op {
 	name, _, _ := strings.Cut(strings.TrimPrefix(sig, "torch."), "(")
-	return define(Row{Name: name, Sig: sig, Refused: true, Run: func(c *Call) {
+	return define(Op{Name: name, Sig: sig, Refused: true, Run: func(c *Call) {
 		c.Fail("not modelled: the size of the result depends on the data")
 	}})
 }

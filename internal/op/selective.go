@@ -6,21 +6,21 @@ import "slices"
 // the names under which torch dispatch sees them below autograd, each with its
 // overload default.
 // Views and operators that modify their inputs cannot be kept.
-var keepable = []*Row{
+var keepable = []*Op{
 	InnerLogSoftmax, EfficientAttention, FlashAttention, InnerSoftmax, Addmm, Bmm, Conv, Embedding, Gelu, MaxPool2dIndices, Mm, NativeDropout,
 	NativeGroupNorm, NativeLayerNorm, Relu, Sigmoid, Silu, Tanh,
 }
 
 // keepableGroups are words for several of them.
-var keepableGroups = map[string][]*Row{
+var keepableGroups = map[string][]*Op{
 	"matmul":                       {Mm, Addmm, Bmm},
 	"scaled_dot_product_attention": {FlashAttention, EfficientAttention},
 }
 
 // Keepable returns the operators that a selective checkpoint keeps for a word of
 // a spec; none if the word is not known.
-func Keepable(word string) []*Row {
-	if i := slices.IndexFunc(keepable, func(r *Row) bool { return r.Name == word }); i >= 0 {
+func Keepable(word string) []*Op {
+	if i := slices.IndexFunc(keepable, func(r *Op) bool { return r.Name == word }); i >= 0 {
 		return keepable[i : i+1 : i+1]
 	}
 	return keepableGroups[word]

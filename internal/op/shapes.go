@@ -31,7 +31,7 @@ func (e *ShapeError) Error() string { return e.Msg }
 
 // Infer returns the results of an operator on inputs of given shapes, or a
 // *ShapeError.
-func (s *Shapes) Infer(r *Row, args any, in ...*Tensor) (out []*Tensor, err error) {
+func (s *Shapes) Infer(r *Op, args any, in ...*Tensor) (out []*Tensor, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			switch p := p.(type) {
@@ -78,11 +78,11 @@ func (s *Shapes) Keep(t *Tensor) *Tensor { return t }
 func (s *Shapes) Drop(...*Tensor) {}
 
 // Do implements Exec.
-func (s *Shapes) Do(r *Row, args any, in ...*Tensor) []*Tensor {
+func (s *Shapes) Do(r *Op, args any, in ...*Tensor) []*Tensor {
 	if s.E.Autocast && r.Cast != CastNone {
 		return s.doAutocast(r, args, in)
 	}
-	c := Call{Exec: s, Row: r, In: in, Args: args}
+	c := Call{Exec: s, Op: r, In: in, Args: args}
 	switch {
 	case r.View != nil:
 		for _, l := range r.View(&c) {
@@ -105,7 +105,7 @@ func (s *Shapes) Do(r *Row, args any, in ...*Tensor) []*Tensor {
 }
 
 // doAutocast runs an operator on inputs of the types that autocast gives them.
-func (s *Shapes) doAutocast(r *Row, args any, in []*Tensor) []*Tensor {
+func (s *Shapes) doAutocast(r *Op, args any, in []*Tensor) []*Tensor {
 	r.RefuseAutocast(s)
 	s.E.Autocast = false
 	defer func() { s.E.Autocast = true }()

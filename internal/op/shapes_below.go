@@ -10,20 +10,20 @@ type below int64
 // beyond the rows of a table.
 func (s *Shapes) follow(c *Call) {
 	switch {
-	case c.Row == Arange:
+	case c.Op == Arange:
 		start, step, n := c.Args.(*ArangeArgs).Range()
 		if t := c.Out[0]; n > 0 && !t.DType.IsFloating() {
 			t.Aux = below(max(start, start+(n-1)*step)) + 1
 		}
-	case c.Row.InPlace:
+	case c.Op.InPlace:
 		c.Out[0].Aux = nil
-	case c.Row.View != nil, c.Row.Copies:
+	case c.Op.View != nil, c.Op.Copies:
 		for _, t := range c.Out {
 			t.Aux = c.In[0].Aux
 		}
-	case c.Row == Embedding:
+	case c.Op == Embedding:
 		s.lookup(c.In[0], c.In[1].Dim(0))
-	case c.Row == IndexSelect, c.Row == IndexTensor:
+	case c.Op == IndexSelect, c.Op == IndexTensor:
 		s.lookup(c.In[1], c.In[0].Dim(c.dim(c.Args.(*DimArgs).Dim, c.In[0].Rank())))
 	}
 }

@@ -11,14 +11,14 @@ type ShuffleArgs struct {
 // The two shuffles between channels and pixels: each is the other's
 // derivative.
 var (
-	PixelShuffle = define(Row{
+	PixelShuffle = define(Op{
 		Name: "pixel_shuffle", Sig: "F.pixel_shuffle(input, upscale_factor: int)", Args: &ShuffleArgs{}, Run: func(c *Call) {
 			c.Return(c.shuffle(c.In[0], c.Args.(*ShuffleArgs).Up))
 		}, Node: "PixelShuffleBackward0",
 		Grad:   func(b *Back) { b.Set(0, b.unshuffle(b.Grads[0], b.Args.(*ShuffleArgs).Up)) },
 		Source: "aten/src/ATen/native/PixelShuffle.cpp: math_pixel_shuffle",
 	})
-	PixelUnshuffle = define(Row{
+	PixelUnshuffle = define(Op{
 		Name: "pixel_unshuffle", Sig: "F.pixel_unshuffle(input, downscale_factor: int)", Args: &ShuffleArgs{}, Run: func(c *Call) {
 			c.Return(c.unshuffle(c.In[0], c.Args.(*ShuffleArgs).Down))
 		}, Node: "PixelUnshuffleBackward0",
@@ -29,7 +29,7 @@ var (
 
 // ChannelShuffle changes the order of channels. Its derivative shuffles by as many
 // groups as a group has channels.
-var ChannelShuffle = define(Row{
+var ChannelShuffle = define(Op{
 	Name: "channel_shuffle", Sig: "F.channel_shuffle(input, groups: int)", Args: &GroupsArgs{}, Run: func(c *Call) {
 		x, g := c.In[0], c.Args.(*GroupsArgs).Groups
 		if x.Rank() < 3 || g < 1 || x.Dim(1)%g != 0 || x.Numel() == 0 {

@@ -10,7 +10,7 @@ type SimilarityArgs struct {
 
 // CosineSimilarity divides both by their norms, of which it changes clones
 // outside of autograd, multiplies and sums.
-var CosineSimilarity = define(Row{
+var CosineSimilarity = define(Op{
 	Name: "cosine_similarity", Sig: "F.cosine_similarity(x1, x2, dim: int = 1, eps: float = 1e-08)", Args: &SimilarityArgs{}, Cast: CastFP32, Composite: true,
 	Run: func(c *Call) {
 		a := c.Args.(*SimilarityArgs)
@@ -46,7 +46,7 @@ var CosineSimilarity = define(Row{
 })
 
 // PairwiseDistance is the norm of the difference along the last dimension.
-var PairwiseDistance = define(Row{
+var PairwiseDistance = define(Op{
 	Name: "pairwise_distance", Sig: "F.pairwise_distance(x1, x2, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False)", Args: &SimilarityArgs{},
 	Composite: true, Run: func(c *Call) {
 		a := c.Args.(*SimilarityArgs)

@@ -11,19 +11,19 @@ type SoftmaxArgs struct {
 // The two softmaxes keep their result. With a dtype the input is converted
 // first.
 var (
-	Softmax = define(Row{
+	Softmax = define(Op{
 		Name: "softmax", Sig: "F.softmax(input, dim: int, *, dtype: dtype? = None)", Args: &SoftmaxArgs{}, Cast: CastFP32Out,
 		Composite: true, Run: func(c *Call) { c.softmax(InnerSoftmax) },
 	})
-	LogSoftmax = define(Row{
+	LogSoftmax = define(Op{
 		Name: "log_softmax", Sig: "F.log_softmax(input, dim: int, *, dtype: dtype? = None)", Args: &SoftmaxArgs{}, Cast: CastFP32Out,
 		Composite: true, Run: func(c *Call) { c.softmax(InnerLogSoftmax) },
 	})
-	InnerSoftmax = define(Row{
+	InnerSoftmax = define(Op{
 		Name: "_softmax", Takes: (*Call).floats, Args: &SoftmaxArgs{}, Run: runSoftmax, Save: []Save{Out(0)}, Node: "SoftmaxBackward0", Grad: gradSoftmax,
 		Source: "aten/src/ATen/native/cuda/SoftMax.cu",
 	})
-	InnerLogSoftmax = define(Row{
+	InnerLogSoftmax = define(Op{
 		Name: "_log_softmax", Takes: (*Call).floats, Args: &SoftmaxArgs{}, Run: runSoftmax, Save: []Save{Out(0)}, Node: "LogSoftmaxBackward0",
 		Grad: func(b *Back) {
 			b.Set(0, b.New(tensor.Contiguous(b.Grads[0].Size), b.InM[0].DType))
@@ -34,7 +34,7 @@ var (
 	})
 )
 
-func (c *Call) softmax(inner *Row) {
+func (c *Call) softmax(inner *Op) {
 	a, x := c.Args.(*SoftmaxArgs), c.In[0]
 	c.dim(a.Dim, x.Rank())
 	// float16 to float32 is fused into the kernel; other conversions are not.

@@ -13,7 +13,7 @@ type SortArgs struct {
 const smallSort = 4096
 
 // sorted gives the values in order and their int64 indices.
-var Sort = define(Row{
+var Sort = define(Op{
 	Name: "sort", Sig: "torch.sort(input, dim: int = -1, descending: bool = False)", Args: &SortArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		n := c.sortLength(c.Args.(*SortArgs).Dim)
@@ -70,7 +70,7 @@ func (c *Call) sortLength(dim int) int64 {
 }
 
 // Argsort keeps the indices of sort alone.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "argsort", Sig: "torch.argsort(input, dim: int = -1, descending: bool = False)", Args: &SortArgs{}, Composite: true, Run: func(c *Call) {
 		outs := c.Do(Sort, c.Args, c.In[0])
 		c.Return(outs[1])
@@ -87,7 +87,7 @@ type TopkArgs struct {
 }
 
 // Topk gives the k largest elements along a dimension and their indices.
-var Topk = define(Row{
+var Topk = define(Op{
 	Name: "topk", Sig: "torch.topk(input, k: int, dim: int = -1, largest: bool = True, sorted: bool = True)", Args: &TopkArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*TopkArgs)
 		d := c.dim(a.Dim, x.Rank())

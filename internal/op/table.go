@@ -10,19 +10,19 @@ import (
 // table holds every row by name, bySig those that a spec may use by the word
 // that it writes.
 var (
-	table = map[string]*Row{}
+	table = map[string]*Op{}
 	bySig = map[string]*Signed{}
 )
 
 // Signed is a row with its parsed signature.
 type Signed struct {
-	Row *Row
+	Op  *Op
 	Sig *Sig
 }
 
 // define adds a row to the table. A duplicate name or a signature that does
 // not parse is a programming error and panics at start-up.
-func define(r Row) *Row {
+func define(r Op) *Op {
 	if table[r.Name] != nil {
 		panic("op: row " + r.Name + " is defined twice")
 	}
@@ -51,7 +51,7 @@ func define(r Row) *Row {
 }
 
 // takes makes the row check the types of its inputs first.
-func (r *Row) takes(check func(*Call)) *Row {
+func (r *Op) takes(check func(*Call)) *Op {
 	run := r.Run
 	r.Takes, r.Run = check, func(c *Call) {
 		check(c)
@@ -61,13 +61,13 @@ func (r *Row) takes(check func(*Call)) *Row {
 }
 
 // evaluated sets how values are computed.
-func (r *Row) evaluated(e *Eval) *Row {
+func (r *Op) evaluated(e *Eval) *Op {
 	r.Eval = e
 	return r
 }
 
 // runs sets a Run that calls the row itself, as derive.
-func (r *Row) runs(run func(*Call)) *Row {
+func (r *Op) runs(run func(*Call)) *Op {
 	r.Run = run
 	return r
 }
@@ -75,7 +75,7 @@ func (r *Row) runs(run func(*Call)) *Row {
 // derive sets a derivative that calls the row itself, which its definition cannot
 // do: Go knows no variable that depends on itself. Nothing may need it before all
 // rows are there.
-func (r *Row) derive(grad func(*Back)) *Row {
+func (r *Op) derive(grad func(*Back)) *Op {
 	r.Grad = grad
 	return r
 }
@@ -84,7 +84,7 @@ func (r *Row) derive(grad func(*Back)) *Row {
 func Lookup(name string) *Signed { return bySig[name] }
 
 // Named returns the row that a report, a trace or a message names, or nil.
-func Named(name string) *Row { return table[name] }
+func Named(name string) *Op { return table[name] }
 
 // Names lists the operators that a spec may use, sorted.
 func Names() []string {
@@ -97,8 +97,8 @@ func Names() []string {
 }
 
 // Rows lists all rows, sorted by name.
-func Rows() []*Row {
-	rows := make([]*Row, 0, len(table))
+func Rows() []*Op {
+	rows := make([]*Op, 0, len(table))
 	for _, r := range table {
 		rows = append(rows, r)
 	}
@@ -128,10 +128,10 @@ func nodeName(name string) string {
 
 // InPlaceForm returns the in-place form of an operator, or nil; one that is made of
 // other operators too.
-func InPlaceForm(r *Row) *Row { return r.inPlace }
+func InPlaceForm(r *Op) *Op { return r.inPlace }
 
 // InPlaceOf returns the in-place form of an operator that specs may ask for, or nil.
-func InPlaceOf(r *Row) *Row {
+func InPlaceOf(r *Op) *Op {
 	if p := r.inPlace; p != nil && p.InPlace {
 		return p
 	}

@@ -17,8 +17,8 @@ type UnpoolArgs struct {
 
 // unpool defines the kernel of max_unpool over n dimensions. Its derivative is
 // gather over the flattened dimensions.
-func unpool(n int) *Row {
-	return define(Row{
+func unpool(n int) *Op {
+	return define(Op{
 		Name: fmt.Sprintf("max_unpool%dd", n), Args: &UnpoolArgs{}, Run: func(c *Call) {
 			x, idx := c.In[0], c.In[1]
 			size := x.Size
@@ -49,12 +49,12 @@ func unpool(n int) *Row {
 // MaxUnpools are the kernels, by number of dimensions; MaxUnpoolFunctions are what
 // specs call.
 var (
-	MaxUnpools         = [4]*Row{2: unpool(2), 3: unpool(3)}
-	MaxUnpoolFunctions = [4]*Row{1: unpoolFunction(1), 2: unpoolFunction(2), 3: unpoolFunction(3)}
+	MaxUnpools         = [4]*Op{2: unpool(2), 3: unpool(3)}
+	MaxUnpoolFunctions = [4]*Op{1: unpoolFunction(1), 2: unpoolFunction(2), 3: unpoolFunction(3)}
 )
 
-func unpoolFunction(n int) *Row {
-	return define(Row{
+func unpoolFunction(n int) *Op {
+	return define(Op{
 		Name: fmt.Sprintf("max_unpool%dd.any", n), Args: &UnpoolArgs{}, Composite: true, Run: func(c *Call) { c.unpool(n) },
 		Sig:    fmt.Sprintf("F.max_unpool%dd(input, indices, kernel_size: pair, stride: pair? = None, padding: pair = 0, output_size: ints? = None)", n),
 		Source: "torch/nn/functional.py: max_unpool2d",

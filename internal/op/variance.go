@@ -12,12 +12,12 @@ const varSig = "(input, dim: ints? = None, *, correction: float = 1, keepdim: bo
 
 // Variance and standard deviation, by Welford's algorithm in one kernel.
 var (
-	Var = define(Row{
+	Var = define(Op{
 		Name: "var", Sig: "torch.var" + varSig, Args: &VarArgs{}, Run: runVar, Save: []Save{In(0)}, Node: "VarBackward0",
 		Grad:   func(b *Back) { b.gradVar(b.Grads[0]) },
 		Source: "aten/src/ATen/native/ReduceOps.cpp: std_var_out; torch/csrc/autograd/FunctionsManual.cpp: var_backward",
 	})
-	Std = define(Row{
+	Std = define(Op{
 		Name: "std", Sig: "torch.std" + varSig, Args: &VarArgs{}, Run: runVar, Save: []Save{In(0), Out(0)}, Node: "StdBackward0",
 		Grad: func(b *Back) { // (grad / (result * 2)).masked_fill_(result == 0, 0)
 			res := b.SavedOut[0]

@@ -13,7 +13,7 @@ type NormArgs struct {
 }
 
 // Norm is the norm of vectors: torch.linalg.vector_norm, of order 1 or 2.
-var VectorNorm = define(Row{
+var VectorNorm = define(Op{
 	Name: "linalg_vector_norm", Sig: "Tensor.norm(self, p: float? = None, dim: ints? = None, keepdim: bool = False)", Args: &NormArgs{},
 	Cast: CastFP32Out, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*NormArgs)
@@ -45,7 +45,7 @@ var VectorNorm = define(Row{
 
 // tensorNorm is at::norm, which C++ code calls: its derivative converts the
 // input to the gradient's type first.
-var Norm = define(Row{
+var Norm = define(Op{
 	Name: "norm", Args: &NormArgs{}, Cast: CastFP32Out, Run: VectorNorm.Run, Save: []Save{In(0), Out(0)}, Node: "NormBackward1",
 	Grad: func(b *Back) {
 		x := b.SavedIn[0]
@@ -112,7 +112,7 @@ type NormalizeArgs struct {
 }
 
 // Normalize divides by the norm along a dimension.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "normalize", Sig: "F.normalize(input, p: float = 2.0, dim: int = 1, eps: float = 1e-12)", Args: &NormalizeArgs{}, Composite: true,
 	Run: func(c *Call) {
 		a, x := c.Args.(*NormalizeArgs), c.In[0]

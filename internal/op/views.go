@@ -24,7 +24,7 @@ func gradReshape(b *Back) {
 }
 
 // View reinterprets the sizes of a tensor without a copy.
-var View = define(Row{
+var View = define(Op{
 	Name: "view", Sig: "Tensor.view(self, *shape: ints)", Args: &ShapeArgs{},
 	View: func(c *Call) []tensor.Layout {
 		size := c.reshapeSizes()
@@ -38,7 +38,7 @@ var View = define(Row{
 })
 
 // UnsafeView is view on a fresh tensor, which autograd does not track as one.
-var UnsafeView = define(Row{
+var UnsafeView = define(Op{
 	Name: "_unsafe_view", Eval: shared, Copies: true, Args: &ShapeArgs{}, Run: func(c *Call) {
 		l, ok := c.In[0].View(c.reshapeSizes())
 		if !ok {
@@ -50,7 +50,7 @@ var UnsafeView = define(Row{
 })
 
 // Reshape is a view where possible, else a contiguous copy.
-var Reshape = define(Row{
+var Reshape = define(Op{
 	Name: "reshape", Sig: "Tensor.reshape(self, *shape: ints)", Args: &ShapeArgs{}, Composite: true,
 	Run: func(c *Call) {
 		size := c.reshapeSizes()
@@ -72,7 +72,7 @@ type FlattenArgs struct {
 }
 
 // Flatten merges a range of dimensions.
-var Flatten = define(Row{
+var Flatten = define(Op{
 	Name: "flatten", Sig: "torch.flatten(input, start_dim: int = 0, end_dim: int = -1)", Args: &FlattenArgs{}, Composite: true,
 	Run: func(c *Call) {
 		a, x := c.Args.(*FlattenArgs), c.In[0]
@@ -121,7 +121,7 @@ type TransposeArgs struct {
 }
 
 // Transpose swaps two dimensions.
-var Transpose = define(Row{
+var Transpose = define(Op{
 	Name: "transpose", Sig: "Tensor.transpose(self, dim0: int, dim1: int)", Args: &TransposeArgs{},
 	View: func(c *Call) []tensor.Layout {
 		a, x := c.Args.(*TransposeArgs), c.In[0]
@@ -136,7 +136,7 @@ type PermuteArgs struct {
 }
 
 // Permute reorders the dimensions.
-var Permute = define(Row{
+var Permute = define(Op{
 	Name: "permute", Sig: "Tensor.permute(self, *dims: ints)", Args: &PermuteArgs{},
 	View: func(c *Call) []tensor.Layout {
 		return []tensor.Layout{c.In[0].Permute(c.permutation(c.Args.(*PermuteArgs).Dims, c.In[0].Rank()))}
@@ -175,7 +175,7 @@ type SelectArgs struct {
 }
 
 // Select keeps one index of a dimension: x[:, 0] selects 0 of dimension 1.
-var Select = define(Row{
+var Select = define(Op{
 	Name: "select", Sig: "Tensor.select(self, dim: int, index: int)", Args: &SelectArgs{},
 	View: func(c *Call) []tensor.Layout {
 		a, x := c.Args.(*SelectArgs), c.In[0]
@@ -202,7 +202,7 @@ type SliceArgs struct {
 }
 
 // Slice is x[start:end:step] along one dimension.
-var Slice = define(Row{
+var Slice = define(Op{
 	Name: "slice", Args: &SliceArgs{},
 	View: func(c *Call) []tensor.Layout {
 		a, x := c.Args.(*SliceArgs), c.In[0]
@@ -239,7 +239,7 @@ func (a *DimArgs) Along() int { return a.Dim }
 
 // Unsqueeze inserts a dimension of size 1, Squeeze drops one.
 var (
-	Unsqueeze = define(Row{
+	Unsqueeze = define(Op{
 		Name: "unsqueeze", Sig: "Tensor.unsqueeze(self, dim: int)", Args: &DimArgs{},
 		View: func(c *Call) []tensor.Layout {
 			return []tensor.Layout{c.In[0].Unsqueeze(c.dim(c.Args.(*DimArgs).Dim, c.In[0].Rank()+1))}
@@ -250,7 +250,7 @@ var (
 			b.Set(0, b.ViewOf(g, g.Squeeze(b.dim(b.Args.(*DimArgs).Dim, g.Rank()))))
 		},
 	})
-	Squeeze = define(Row{
+	Squeeze = define(Op{
 		Name: "squeeze", Sig: "Tensor.squeeze(self, dim: int)", Args: &DimArgs{},
 		View: func(c *Call) []tensor.Layout {
 			x := c.In[0]
@@ -273,7 +273,7 @@ var (
 )
 
 // Expand broadcasts without a copy.
-var Expand = define(Row{
+var Expand = define(Op{
 	Name: "expand", Sig: "Tensor.expand(self, *shape: ints)", Args: &ShapeArgs{},
 	View: func(c *Call) []tensor.Layout {
 		l, err := c.In[0].Expand(c.shapeArg())
@@ -376,19 +376,19 @@ func gradSplit(b *Back) {
 
 // The ways to cut a tensor into views.
 var (
-	_ = define(Row{
+	_ = define(Op{
 		Name: "split", Sig: "Tensor.split(self, split_size: sizes, dim: int = 0)", Args: &SplitArgs{}, List: true, View: splitView,
 		Node: "SplitBackward0", Grad: gradSplit,
 	})
-	SplitWithSizes = define(Row{
+	SplitWithSizes = define(Op{
 		Name: "split_with_sizes", Sig: "Tensor.split_with_sizes(self, split_sizes: ints, dim: int = 0)", Args: &SplitArgs{},
 		List: true, View: splitView, Node: "SplitWithSizesBackward0", Grad: gradSplit,
 	})
-	Chunk = define(Row{
+	Chunk = define(Op{
 		Name: "chunk", Sig: "Tensor.chunk(self, chunks: int, dim: int = 0)", Args: &SplitArgs{}, List: true, View: splitView,
 		Node: "SplitBackward0", Grad: gradSplit,
 	})
-	Unbind = define(Row{
+	Unbind = define(Op{
 		Name: "unbind", Sig: "Tensor.unbind(self, dim: int = 0)", Args: &DimArgs{}, List: true,
 		View: func(c *Call) []tensor.Layout {
 			x := c.In[0]

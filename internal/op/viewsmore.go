@@ -3,8 +3,8 @@ package op
 import "github.com/memplan/memplan/internal/tensor"
 
 // composedView defines a way to see a tensor that is made of other views.
-func composedView(name, sig string, args any, run func(c *Call, x *Tensor) *Tensor) *Row {
-	return define(Row{Name: name, Sig: sig, Args: args, Composite: true, Run: func(c *Call) { c.Return(run(c, c.In[0])) }})
+func composedView(name, sig string, args any, run func(c *Call, x *Tensor) *Tensor) *Op {
+	return define(Op{Name: name, Sig: sig, Args: args, Composite: true, Run: func(c *Call) { c.Return(run(c, c.In[0])) }})
 }
 
 // MovedimArgs are two dimensions, or lists of them.
@@ -45,8 +45,8 @@ var (
 )
 
 // stacked defines a concatenation along a dimension, of tensors that have it.
-func stacked(name string, dim int) *Row {
-	return define(Row{
+func stacked(name string, dim int) *Op {
+	return define(Op{
 		Name: name, Sig: "torch." + name + "(tensors: tensors)", Composite: true, Run: func(c *Call) {
 			for _, t := range c.In {
 				if t.Rank() < max(dim+1, 2) {
@@ -91,7 +91,7 @@ func movedim(c *Call, x *Tensor) *Tensor {
 
 // DiagEmbed puts the last dimension on the diagonal of matrices of zeros; its
 // derivative is the diagonal.
-var DiagEmbed = define(Row{
+var DiagEmbed = define(Op{
 	Name: "diag_embed", Sig: "torch.diag_embed(input)", Run: func(c *Call) {
 		x := c.In[0]
 		if x.Rank() == 0 || x.Rank() == tensor.MaxRank {
@@ -105,7 +105,7 @@ var DiagEmbed = define(Row{
 })
 
 // Meshgrid sees each vector along a dimension of its own.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "meshgrid", Sig: "torch.meshgrid(*tensors: tensors, *, indexing: str(ij) = 'ij')", List: true, Args: &struct {
 		Indexing string `arg:"indexing"`
 	}{}, Composite: true, Run: func(c *Call) {

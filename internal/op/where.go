@@ -10,7 +10,7 @@ type WhereArgs struct {
 
 // Where is torch.where(condition, input, other). A number becomes a scalar
 // tensor of the result's type; a tensor of another type is converted.
-var _ = define(Row{
+var _ = define(Op{
 	Name: "where.any", Sig: "torch.where(condition, input: operand, other: operand)", Args: &WhereArgs{}, Composite: true, Run: func(c *Call) {
 		a := c.Args.(*WhereArgs)
 		cond, x, y := c.In[0], c.In[1], c.In[2]
@@ -49,7 +49,7 @@ func (c *Call) where(cond, x, y *Tensor, d tensor.DType, number float64) *Tensor
 
 // WhereSelf is where of three tensors. Each gradient is where itself, with 0
 // in the other's place.
-var WhereSelf = define(Row{
+var WhereSelf = define(Op{
 	Name: "where", Run: func(c *Call) {
 		cond, x, y := c.In[0], c.In[1], c.In[2]
 		d := resultType(x, y, Number{})

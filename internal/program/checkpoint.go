@@ -6,8 +6,8 @@ import "github.com/memplan/memplan/internal/op"
 // torch.utils.checkpoint: autograd keeps its arguments in the place of what it
 // computes, which the backward pass computes again.
 type Checkpoint struct {
-	Reentrant bool      // use_reentrant=True: an autograd.Function that runs a backward pass of its own
-	Save      []*op.Row // operators whose results are kept (create_selective_checkpoint_contexts)
+	Reentrant bool     // use_reentrant=True: an autograd.Function that runs a backward pass of its own
+	Save      []*op.Op // operators whose results are kept (create_selective_checkpoint_contexts)
 
 	// Segments is of checkpoint_sequential, which cuts a list of modules into so
 	// many parts; 0: the call is one part. The modules are those of an

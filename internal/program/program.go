@@ -170,12 +170,12 @@ type Func struct {
 // computes. What forward returns beyond the results are tensors that it saves,
 // then those that it keeps.
 type Autograd struct {
-	Class   *Class  // holds the functions that forward and backward call, and no modules
-	Row     *op.Row // the node; its Save lists the saved tensors
-	Results int     // of forward
-	Saved   []int   // forward's slots whose tensors ctx.save_for_backward keeps, as Row.Save
-	Kept    []int   // forward's slots whose tensors become attributes of ctx
-	Unkept  *Func   // of a function that keeps attributes only if the first input's gradient is wanted: its form otherwise; nil: it always does
+	Class   *Class // holds the functions that forward and backward call, and no modules
+	Row     *op.Op // the node; its Save lists the saved tensors
+	Results int    // of forward
+	Saved   []int  // forward's slots whose tensors ctx.save_for_backward keeps, as Row.Save
+	Kept    []int  // forward's slots whose tensors become attributes of ctx
+	Unkept  *Func  // of a function that keeps attributes only if the first input's gradient is wanted: its form otherwise; nil: it always does
 	// Backward takes the gradients of the results, then the saved and the kept
 	// tensors, and returns the gradients of the inputs.
 	Backward *Func
@@ -278,7 +278,7 @@ type Expr struct {
 
 	Checkpoint *Checkpoint // of CallMod and CallFun
 
-	Row     *op.Row // of CallOp
+	Row     *op.Op // of CallOp
 	Sig     *op.Sig
 	OpArgs  any
 	Given   []KwArg // non-tensor arguments that were given, for printing

@@ -72,7 +72,7 @@ func (x *Executor) Free(id int32) error {
 }
 
 // Composes implements engine.Backend.
-func (x *Executor) Composes(r *op.Row) bool {
+func (x *Executor) Composes(r *op.Op) bool {
 	is, _ := rowOf(r)
 	return is.forward == nil
 }
@@ -80,19 +80,19 @@ func (x *Executor) Composes(r *op.Row) bool {
 // Forward implements engine.Backend. A row whose results lie where its inputs do
 // has nothing to compute.
 func (x *Executor) Forward(c *op.Call) error {
-	r, ok := rowOf(c.Row)
-	if !c.Row.InPlace && !r.aliased && aliases(c.Out, c.In) {
+	r, ok := rowOf(c.Op)
+	if !c.Op.InPlace && !r.aliased && aliases(c.Out, c.In) {
 		return nil
 	}
-	x.running = c.Row.Name
+	x.running = c.Op.Name
 	if !ok {
-		return unsupported("operator %s", c.Row.Name)
+		return unsupported("operator %s", c.Op.Name)
 	}
-	return x.named(c.Row, r.forward(x, c))
+	return x.named(c.Op, r.forward(x, c))
 }
 
 // Derives implements engine.Backend.
-func (x *Executor) Derives(r *op.Row) bool {
+func (x *Executor) Derives(r *op.Op) bool {
 	if r.View != nil {
 		return !composedViews[r]
 	}
@@ -102,18 +102,18 @@ func (x *Executor) Derives(r *op.Row) bool {
 
 // Backward implements engine.Backend.
 func (x *Executor) Backward(b *op.Back) error {
-	x.running = b.Row.Name
-	if b.Row.View != nil {
-		return x.named(b.Row, x.viewGrad(b))
+	x.running = b.Op.Name
+	if b.Op.View != nil {
+		return x.named(b.Op, x.viewGrad(b))
 	}
-	r, _ := rowOf(b.Row)
+	r, _ := rowOf(b.Op)
 	if r.backward == nil {
-		return unsupported("the derivative of operator %s", b.Row.Name)
+		return unsupported("the derivative of operator %s", b.Op.Name)
 	}
-	return x.named(b.Row, r.backward(x, b))
+	return x.named(b.Op, r.backward(x, b))
 }
 
-func (x *Executor) named(r *op.Row, err error) error {
+func (x *Executor) named(r *op.Op, err error) error {
 	if err != nil {
 		return fmt.Errorf("operator %s: %w", r.Name, err)
 	}

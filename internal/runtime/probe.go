@@ -87,21 +87,21 @@ func refused(r string, err error) error {
 // bounded are the inputs of operators that hold indices or classes, and what they are
 // below.
 var bounded = []struct {
-	rows   []*op.Row
+	rows   []*op.Op
 	index  int
 	below  func(c *op.Call) int64
 	target bool
 }{
-	{[]*op.Row{op.Embedding}, 0, func(c *op.Call) int64 { return c.In[1].Dim(0) }, false},
-	{[]*op.Row{op.EmbeddingBagKernel}, 0, func(c *op.Call) int64 { return c.In[2].Dim(0) }, false},
-	{[]*op.Row{op.EmbeddingBagKernel}, 1, func(*op.Call) int64 { return 1 }, false}, // all bags but the last are empty
-	{[]*op.Row{op.NLLLossForward, op.NLLLoss2dForward}, 1, classesOf, true},
-	{[]*op.Row{op.MultiMarginLoss, op.MultilabelMargin}, 1, func(c *op.Call) int64 { return c.In[0].Dim(-1) }, true},
-	{[]*op.Row{op.Gather, op.Scatter, op.ScatterAdd, op.IndexSelect, op.IndexAdd, op.IndexCopy, op.IndexFill, op.IndexTensor}, 1, alongDim, false},
-	{[]*op.Row{op.IndexPair}, 1, func(c *op.Call) int64 { return c.In[0].Dim(0) }, false},
-	{[]*op.Row{op.IndexPair}, 2, func(c *op.Call) int64 { return c.In[0].Dim(1) }, false},
-	{[]*op.Row{op.OneHot}, 0, func(c *op.Call) int64 { return c.Args.(*op.OneHotArgs).Classes }, false},
-	{[]*op.Row{op.CTCNative}, 1, func(c *op.Call) int64 { return c.In[0].Dim(-1) }, true},
+	{[]*op.Op{op.Embedding}, 0, func(c *op.Call) int64 { return c.In[1].Dim(0) }, false},
+	{[]*op.Op{op.EmbeddingBagKernel}, 0, func(c *op.Call) int64 { return c.In[2].Dim(0) }, false},
+	{[]*op.Op{op.EmbeddingBagKernel}, 1, func(*op.Call) int64 { return 1 }, false}, // all bags but the last are empty
+	{[]*op.Op{op.NLLLossForward, op.NLLLoss2dForward}, 1, classesOf, true},
+	{[]*op.Op{op.MultiMarginLoss, op.MultilabelMargin}, 1, func(c *op.Call) int64 { return c.In[0].Dim(-1) }, true},
+	{[]*op.Op{op.Gather, op.Scatter, op.ScatterAdd, op.IndexSelect, op.IndexAdd, op.IndexCopy, op.IndexFill, op.IndexTensor}, 1, alongDim, false},
+	{[]*op.Op{op.IndexPair}, 1, func(c *op.Call) int64 { return c.In[0].Dim(0) }, false},
+	{[]*op.Op{op.IndexPair}, 2, func(c *op.Call) int64 { return c.In[0].Dim(1) }, false},
+	{[]*op.Op{op.OneHot}, 0, func(c *op.Call) int64 { return c.Args.(*op.OneHotArgs).Classes }, false},
+	{[]*op.Op{op.CTCNative}, 1, func(c *op.Call) int64 { return c.In[0].Dim(-1) }, true},
 }
 
 // classesOf is how many classes the input of nll_loss has.
@@ -114,11 +114,11 @@ func alongDim(c *op.Call) int64 {
 
 func (p *probe) Forward(c *op.Call) error {
 	for _, b := range bounded {
-		if slices.Contains(b.rows, c.Row) && b.index < len(c.In) {
+		if slices.Contains(b.rows, c.Op) && b.index < len(c.In) {
 			p.bound(c.In[b.index], b.below(c), b.target)
 		}
 	}
-	return refused("operator "+c.Row.Name, p.Executor.Forward(c))
+	return refused("operator "+c.Op.Name, p.Executor.Forward(c))
 }
 
 // bound notes that an input, if t is one, holds indices below n.
@@ -134,7 +134,7 @@ func (p *probe) bound(t *op.Tensor, n int64, target bool) {
 }
 
 func (p *probe) Backward(b *op.Back) error {
-	return refused("the derivative of operator "+b.Row.Name, p.Executor.Backward(b))
+	return refused("the derivative of operator "+b.Op.Name, p.Executor.Backward(b))
 }
 
 func (p *probe) Step(o *program.Optimizer, groups []optim.Group) error {

@@ -18,9 +18,9 @@ type row struct {
 
 // rows are the operators that are computed here; the others say how in the table of
 // operators (op.Row.Eval).
-var rows = func() map[*op.Row]row {
-	all := map[*op.Row]row{}
-	for _, t := range []map[*op.Row]row{drawnRows, normRows, imageRows, lossRows, lookupRows, attentionRows,
+var rows = func() map[*op.Op]row {
+	all := map[*op.Op]row{}
+	for _, t := range []map[*op.Op]row{drawnRows, normRows, imageRows, lossRows, lookupRows, attentionRows,
 		linearRows, resampleRows, gridRows, orderRows, statisticRows, scatterRows, criterionRows, ctcRows, recurrentRows,
 		windowRows, randomRows, moreRows, encoderRows, quantizedRows} {
 		for r, is := range t {
@@ -35,7 +35,7 @@ var rows = func() map[*op.Row]row {
 
 // rowOf says how an operator is computed; the in-place form of what writes to its
 // target as the operator itself.
-func rowOf(r *op.Row) (row, bool) {
+func rowOf(r *op.Op) (row, bool) {
 	if r.Same != nil {
 		r = r.Same
 	}
@@ -63,7 +63,7 @@ func evaluated(e *op.Eval) row {
 
 // composedViews are views whose derivative is made of operators; that of the
 // others puts the gradients where the views were.
-var composedViews = map[*op.Row]bool{op.Expand: true, op.View: true}
+var composedViews = map[*op.Op]bool{op.Expand: true, op.View: true}
 
 // viewGrad is the derivative of a view: the incoming gradient under another
 // layout, or zeros with the gradients in the places of the views.
@@ -78,7 +78,7 @@ func (x *Executor) viewGrad(b *op.Back) error {
 	if err := x.Fill(y, 0); err != nil {
 		return err
 	}
-	places := b.Row.View(&op.Call{Exec: b.Exec, Row: b.Row, Args: b.Args, In: []*op.Tensor{y}})
+	places := b.Op.View(&op.Call{Exec: b.Exec, Op: b.Op, Args: b.Args, In: []*op.Tensor{y}})
 	for i, g := range b.Grads {
 		if g == nil {
 			continue

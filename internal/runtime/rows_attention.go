@@ -73,7 +73,7 @@ func attentionGrad(x *Executor, b *op.Back) error {
 }
 
 // attentionRows are fused attentions.
-var attentionRows = map[*op.Row]row{
+var attentionRows = map[*op.Op]row{
 	// 0 where the mask is set, else -inf.
 	op.BoolMask: {forward: func(x *Executor, c *op.Call) error {
 		if err := x.Fill(c.Out[0], math.Inf(-1)); err != nil {

@@ -17,7 +17,7 @@ func drawn(next func(*stream) float64) row {
 }
 
 // drawnRows are random tensors.
-var drawnRows = map[*op.Row]row{
+var drawnRows = map[*op.Op]row{
 	op.Rand:  drawn((*stream).uniform),
 	op.Randn: drawn((*stream).normal),
 }

@@ -118,7 +118,7 @@ func logSigmoid(x float64) float64 { return -softplus(-x) }
 const leastLog = -100
 
 // criterionRows are losses of single elements (aten/src/ATen/native/Loss.cpp).
-var criterionRows = map[*op.Row]row{
+var criterionRows = map[*op.Op]row{
 	op.SmoothL1: distance(func(d float64, args any) float64 {
 		beta := args.(*op.LossArgs).Beta
 		if d = math.Abs(d); d < beta {

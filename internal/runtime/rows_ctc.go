@@ -105,7 +105,7 @@ func (s *alignment) loss(forward [][]float64) float64 {
 }
 
 // ctcRows hold the loss of sequences without an alignment.
-var ctcRows = map[*op.Row]row{op.CTCNative: asideRow(func(a *aside, c *op.Call) {
+var ctcRows = map[*op.Op]row{op.CTCNative: asideRow(func(a *aside, c *op.Call) {
 	x, targets, steps, lengths := a.get(c.In[0]), a.get(c.In[1]), a.get(c.In[2]).v, a.get(c.In[3]).v
 	losses, paths := make([]float64, x.size[1]), make([]float64, c.Out[1].Numel())
 	width := 2*targets.size[1] + 1

@@ -75,7 +75,7 @@ func layerNormed(a *aside, x []float64, width int, eps float64, weight, bias *op
 }
 
 // encoderRows are the operators.
-var encoderRows = map[*op.Row]row{
+var encoderRows = map[*op.Op]row{
 	op.NativeMHA: asideRow(func(a *aside, c *op.Call) {
 		args, x := c.Args.(*op.NativeMHAArgs), a.get(c.In[0])
 		heads := int(args.Heads)

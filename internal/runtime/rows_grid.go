@@ -191,4 +191,4 @@ var gridRow = asideRow(func(a *aside, c *op.Call) {
 })
 
 // gridRows are grid_sample by PyTorch and by cuDNN.
-var gridRows = map[*op.Row]row{op.GridSampler: gridRow, op.CudnnGridSampler: gridRow}
+var gridRows = map[*op.Op]row{op.GridSampler: gridRow, op.CudnnGridSampler: gridRow}

@@ -120,7 +120,7 @@ func (x *Executor) adaptive(k *kernel.Kernel, y, in *op.Tensor, a *op.AdaptiveAr
 }
 
 // imageRows are convolutions and pooling.
-var imageRows = map[*op.Row]row{
+var imageRows = map[*op.Op]row{
 	op.Conv:             {forward: convolution, backward: convolutionGrad},
 	op.MaxPool2dIndices: {forward: maxPool, backward: maxPoolGrad},
 	op.AvgPool: {

@@ -224,7 +224,7 @@ func pairs(a *aside, size []int, i, j *op.Tensor, f func(to, from int)) {
 }
 
 // linearRows move elements, or mix neighbours.
-var linearRows = map[*op.Row]row{
+var linearRows = map[*op.Op]row{
 	op.Flip:                moved(0, flipped).row(),
 	op.Roll:                moved(0, rolled).row(),
 	op.Repeat:              moved(0, repeated).row().inParts(),

@@ -45,6 +45,6 @@ func embeddingGrad(x *Executor, b *op.Back) error {
 }
 
 // lookupRows read at indices.
-var lookupRows = map[*op.Row]row{
+var lookupRows = map[*op.Op]row{
 	op.Embedding: row{forward: embedding, backward: embeddingGrad}.otherwise(embeddingAside),
 }

@@ -94,7 +94,7 @@ var meanSquares = row{
 }
 
 // lossRows are losses.
-var lossRows = map[*op.Row]row{
+var lossRows = map[*op.Op]row{
 	op.NLLLossForward:   row{forward: nllLoss, backward: nllLossGrad}.otherwise(nllAside),
 	op.NLLLoss2dForward: row{forward: nllLoss, backward: nllLossGrad}.otherwise(nllAside),
 	op.MSELoss:          meanSquares,

@@ -44,7 +44,7 @@ func halves(size []int, d int, f func(to, value, gate int)) {
 }
 
 // moreRows are constants, products with vectors, and what has no kin.
-var moreRows = map[*op.Row]row{
+var moreRows = map[*op.Op]row{
 	op.DTypeOf: nothing,
 	op.Eye: asideRow(func(a *aside, c *op.Call) {
 		n, m := int(c.Out[0].Dim(0)), int(c.Out[0].Dim(1))

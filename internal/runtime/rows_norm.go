@@ -234,7 +234,7 @@ func flag(b bool) int64 {
 }
 
 // normRows are normalizations.
-var normRows = map[*op.Row]row{
+var normRows = map[*op.Op]row{
 	op.NativeLayerNorm: row{forward: layerNorm, backward: layerNormGrad}.otherwise(layerNormAside),
 	op.NativeGroupNorm: row{forward: groupNorm, backward: groupNormGrad}.otherwise(groupNormAside),
 	op.CountBatch:      {forward: countBatch},

@@ -240,7 +240,7 @@ func search(boundaries, values int) row {
 }
 
 // orderRows sort, pick, search and add up along a dimension.
-var orderRows = map[*op.Row]row{
+var orderRows = map[*op.Op]row{
 	op.Max.Along: extremes(true), op.Min.Along: extremes(false), op.Max.Arg: argExtreme(true), op.Min.Arg: argExtreme(false),
 	op.Sort: picking(func(args any) int { return args.(*op.SortArgs).Dim }, func(args any, x *array, d int, f func(lane, at, step int, chosen []int)) {
 		ranked(x, d, args.(*op.SortArgs).Descending, f)

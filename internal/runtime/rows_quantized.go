@@ -117,7 +117,7 @@ func dequantized8(indices, code, scales []float64, block int) []float64 {
 }
 
 // quantizedRows are the operators of bitsandbytes.
-var quantizedRows = map[*op.Row]row{
+var quantizedRows = map[*op.Op]row{
 	op.Quantize4bit: asideRow(func(a *aside, c *op.Call) {
 		args, w := c.Args.(*op.Quantize4bitArgs), a.get(c.In[0]).v
 		code := codes4bit[args.Type]

@@ -100,7 +100,7 @@ func multinomial(a *aside, c *op.Call) {
 }
 
 // randomRows draw random numbers, which cannot be PyTorch's.
-var randomRows = map[*op.Row]row{
+var randomRows = map[*op.Op]row{
 	op.RandLike:    drawnBy(always((*stream).uniform)),
 	op.RandnLike:   drawnBy(always((*stream).normal)),
 	op.Exponential: drawnBy(always(func(s *stream) float64 { return -math.Log(s.uniform()) })),

@@ -415,7 +415,7 @@ func fusedCell(cell *cell) row {
 var nothing = row{forward: func(*Executor, *op.Call) error { return nil }}
 
 // recurrentRows are recurrent layers and cells.
-var recurrentRows = map[*op.Row]row{
+var recurrentRows = map[*op.Op]row{
 	op.CudnnRNNKernel: recurrentLayer,
 	op.FusedLSTM:      fusedCell(&lstm),
 	op.FusedGRU:       fusedCell(&gru),

@@ -181,7 +181,7 @@ func averaged(n int) row {
 }
 
 // resampleRows resize images, and average over windows that have no kernel.
-var resampleRows = map[*op.Row]row{
+var resampleRows = map[*op.Op]row{
 	op.UpsampleNearests[0]: resampled(1, nearestTap(0)), op.UpsampleNearestExacts[0]: resampled(1, nearestTap(0.5)), op.UpsampleLinear1d: resampled(1, linearTaps),
 	op.UpsampleNearests[1]: resampled(2, nearestTap(0)), op.UpsampleNearestExacts[1]: resampled(2, nearestTap(0.5)), op.UpsampleBilinear2d: resampled(2, linearTaps),
 	op.UpsampleNearests[2]: resampled(3, nearestTap(0)), op.UpsampleNearestExacts[2]: resampled(3, nearestTap(0.5)), op.UpsampleTrilinear3d: resampled(3, linearTaps),

@@ -147,7 +147,7 @@ func maskedFillGrad(x *Executor, b *op.Back) error {
 }
 
 // scatterRows put elements at indices.
-var scatterRows = map[*op.Row]row{
+var scatterRows = map[*op.Op]row{
 	op.Scatter: scatter(false), op.ScatterAdd: scatter(true), op.ScatterNumber: scatter(false),
 	op.MaskedFill:        {forward: maskedFill, backward: maskedFillGrad},
 	op.MaskedFillInPlace: {forward: maskedFill, backward: maskedFillGrad}, op.FillByMask: {forward: maskedFill, backward: maskedFillGrad},

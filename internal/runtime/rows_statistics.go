@@ -198,7 +198,7 @@ func quantifier(all bool) row {
 }
 
 // statisticRows reduce dimensions to numbers that are no plain sums.
-var statisticRows = map[*op.Row]row{
+var statisticRows = map[*op.Op]row{
 	op.Any: quantifier(false), op.All: quantifier(true),
 	op.Max.All:  statistic{over: overAll, of: extremeIn(true), slope: sharedBy}.row(),
 	op.Min.All:  statistic{over: overAll, of: extremeIn(false), slope: sharedBy}.row(),

@@ -8,7 +8,7 @@ import (
 
 // notRun are the operators of the table that memplan run does not compute, with the
 // reason.
-var notRun = map[*op.Row]string{
+var notRun = map[*op.Op]string{
 	op.MaskedSelect: "the size of the result depends on the data, which memplan refuses for every command",
 	op.Nonzero:      "the same", op.Argwhere: "the same", op.Unique: "the same", op.Bincount: "the same",
 	op.MulScalar: "a part of derivatives, which are computed as a whole",

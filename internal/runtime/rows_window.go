@@ -220,7 +220,7 @@ func renormed(a *aside, c *op.Call) {
 }
 
 // windowRows pool windows of other kinds, and bags of rows of a table.
-var windowRows = map[*op.Row]row{
+var windowRows = map[*op.Op]row{
 	op.AdaptiveMaxPool2d: peaks(2, adaptiveBounds), op.AdaptiveMaxPool3d: peaks(3, adaptiveBounds),
 	op.FractionalMaxPools[2]: peaks(2, fractionalBounds), op.FractionalMaxPools[3]: peaks(3, fractionalBounds),
 	op.MaxPool3dIndices:   {forward: maxPool, backward: maxPoolGrad},

@@ -8,7 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/op"
 )
 
-func name(r *op.Row) string {
+func name(r *op.Op) string {
 	if r == nil {
 		return "-"
 	}
@@ -16,7 +16,7 @@ func name(r *op.Row) string {
 }
 
 // computed says what of its values a row computes itself.
-func computed(r *op.Row) string {
+func computed(r *op.Op) string {
 	if r.Eval == nil {
 		return "-"
 	}
@@ -31,7 +31,7 @@ func main() {
 			name(r.Of), name(r.Same), name(op.InPlaceForm(r)), name(reflected), arg)
 	}
 	for _, n := range op.Names() {
-		fmt.Println(n, op.Lookup(n).Row.Name, op.Lookup(n).Sig)
+		fmt.Println(n, op.Lookup(n).Op.Name, op.Lookup(n).Sig)
 	}
 	for _, n := range op.KeepableNames() {
 		for _, r := range op.Keepable(n) {

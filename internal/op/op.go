@@ -2,8 +2,8 @@ package op
 
 import "github.com/memplan/memplan/internal/tensor"
 
-// Row is one operator.
-type Row struct {
+// Op is one operator.
+type Op struct {
 	// Name is the ATen name without "aten::". Node names in traces and the
 	// word that users write are derived from it unless Sig says otherwise.
 	Name string
@@ -42,11 +42,11 @@ type Row struct {
 	InPlace bool
 
 	// Of is the operator whose in-place form this is.
-	Of *Row
+	Of *Op
 
 	// Same is the row of the table whose values this one computes, of a row that a
 	// player makes for itself.
-	Same *Row
+	Same *Op
 
 	// Takes refuses the element types for which PyTorch has no kernel, or no
 	// conversion between the operands; nil for the check of Of, if there is one.
@@ -92,7 +92,7 @@ type Row struct {
 	// Source is where the facts were read or recorded.
 	Source string
 
-	inPlace *Row // whose Of it is
+	inPlace *Op // whose Of it is
 }
 
 // CastPolicy is how torch.autocast treats an operator's inputs
@@ -123,7 +123,7 @@ type Save struct {
 }
 
 // Edge is the input whose gradient is handed on as the k-th of n.
-func (r *Row) Edge(k, n int) int {
+func (r *Op) Edge(k, n int) int {
 	if at := k - (n - len(r.Last)); at >= 0 {
 		return r.Last[at]
 	}
@@ -137,7 +137,7 @@ func (r *Row) Edge(k, n int) int {
 
 // Saves lists what autograd keeps of a call with so many inputs, each tensor by
 // itself; Rest says of an item that it is one of a list.
-func (r *Row) Saves(inputs int) []Save {
+func (r *Op) Saves(inputs int) []Save {
 	for k, s := range r.Save {
 		if s.Rest {
 			out := append([]Save(nil), r.Save[:k]...)
@@ -189,7 +189,7 @@ type Exec interface {
 	Drop(ts ...*Tensor)
 	// Do runs another operator, with autograd where the player records it.
 	// The caller owns the results.
-	Do(r *Row, args any, in ...*Tensor) []*Tensor
+	Do(r *Op, args any, in ...*Tensor) []*Tensor
 	// SumTo sums t over the dimensions along which shape was broadcast to it
 	// (at::sum_to); a tensor of that shape already comes back itself. The caller
 	// owns the result.
