@@ -58,7 +58,10 @@ var NativeDropout = define(Op{
 		b.Set(0, b.New(tensor.InFormat(g.Size, g.IsChannelsLast()), g.DType))
 	},
 	Eval: &Eval{
-		Forward: func(m Machine, c *Call) error { return m.Dropout(c.Out[0], c.Out[1], c.In[0], c.Args.(*DropoutArgs).P) },
+		Forward: func(m Machine, c *Call) error {
+			ts := []kernel.Tensor{as(m, c.Out[0]), as(m, c.Out[1]), as(m, c.In[0])}
+			return m.Launch(kernel.Dropout, ts, []int64{m.Draw()}, c.Args.(*DropoutArgs).P)
+		},
 		Backward: func(m Machine, b *Back) error {
 			return m.Apply(kernel.MaskScale, b.Results[0], []*Tensor{b.Grads[0], b.SavedOut[1]}, 1/(1-b.Args.(*DropoutArgs).P))
 		},

@@ -32,8 +32,12 @@ type Machine interface {
 	// Wanted is the gradient of input i where it is to be computed: nil if nobody
 	// wants it, or if it is the incoming one, handed on.
 	Wanted(b *Back, i int) *Tensor
-	// Dropout drops elements of x with probability p and keeps which ones.
-	Dropout(y, mask, x *Tensor, p float64) error
+	// Draw is the seed of the next random numbers.
+	Draw() int64
+	// Note keeps what belongs to the block that t lies in, for as long as the block lives.
+	Note(t *Tensor, what any)
+	// Noted is what was noted of t's block, or nil.
+	Noted(t *Tensor) any
 	// Aside computes with arrays, on the host: what is rare.
 	Aside(f func(a Arrays)) error
 }
@@ -110,8 +114,11 @@ func (e *Eval) inParts() *Eval {
 	return e
 }
 
-// as is a tensor as it lies, as an operand.
-func as(m Machine, t *Tensor) kernel.Tensor { return m.At(t, t.Layout) }
+// noted is what was noted of the block of t, zero if nothing was.
+func noted[A any](m Machine, t *Tensor) A {
+	what, _ := m.Noted(t).(A)
+	return what
+}
 
 // copied is an operator that copies its input in another order or type.
 var copied = &Eval{Forward: func(m Machine, c *Call) error { return m.Apply(kernel.Copy, c.Out[0], c.In[:1]) }, InParts: true}

@@ -33,7 +33,7 @@ var NativeLayerNorm = define(Op{
 	Save:   []Save{In(2), In(0), In(1), Out(1), Out(2)},
 	NoGrad: []int{1, 2}, Node: "NativeLayerNormBackward0",
 	Grad: func(b *Back) { // layer_norm_backward_cuda
-		x, w, bias := b.SavedIn[0], b.Opt2(b.SavedIn, 1), b.Opt2(b.SavedIn, 2)
+		x, w, bias := b.SavedIn[0], optional(b.SavedIn, 1), optional(b.SavedIn, 2)
 		b.contiguous(x)
 		if b.Need(0) {
 			b.Set(0, b.New(tensor.Contiguous(x.Size), x.DType))
@@ -52,14 +52,6 @@ var NativeLayerNorm = define(Op{
 	},
 	Source: "aten/src/ATen/native/cuda/layer_norm_kernel.cu",
 })
-
-// Opt2 returns ts[i], or nil beyond the end.
-func (c *Call) Opt2(ts []*Tensor, i int) *Tensor {
-	if i < len(ts) {
-		return ts[i]
-	}
-	return nil
-}
 
 // normRows checks the normalized shape and returns the number of rows.
 func (c *Call) normRows(x *Tensor, shape []int64) int64 {
@@ -286,12 +278,12 @@ func (c *Call) flatPixels(t *Tensor) {
 // gradBatchNorm is batch_norm_backward_cuda: one fused kernel, or sums over
 // each channel and then the input's gradient.
 func gradBatchNorm(b *Back) {
-	x, g, w := b.SavedIn[0], b.Grads[0], b.Opt2(b.SavedIn, 1)
+	x, g, w := b.SavedIn[0], b.Grads[0], optional(b.SavedIn, 1)
 	ch := x.Dim(1)
 	training := b.Args.(*BatchNormArgs).training(&b.Call)
 	sums := training || b.Need(1) || b.Need(2)
 	if sums && b.Need(0) && !channelsLastKernels(x) {
-		if m := b.Opt2(b.SavedIn, 3); m != nil && w != nil && w.DType == x.DType && m.DType != x.DType {
+		if m := optional(b.SavedIn, 3); m != nil && w != nil && w.DType == x.DType && m.DType != x.DType {
 			b.Fail("expected running_mean to have type %s but got %s, PyTorch says", x.DType, m.DType)
 		}
 		b.flatPixels(x)
@@ -374,7 +366,7 @@ var NativeGroupNorm = define(Op{
 	},
 	Save: []Save{In(0), In(1), Out(1), Out(2)}, NoGrad: []int{1, 2}, Node: "NativeGroupNormBackward0",
 	Grad: func(b *Back) { // GroupNormBackwardKernelImplInternal
-		x, w := b.SavedIn[0], b.Opt2(b.SavedIn, 1)
+		x, w := b.SavedIn[0], optional(b.SavedIn, 1)
 		n, ch, g := x.Dim(0), x.Dim(1), b.Args.(*GroupNormArgs).Groups
 		acc := x.DType.Accumulate()
 		b.contiguous(b.Grads[0])

@@ -22,6 +22,7 @@ type Executor struct {
 	lengths map[int32][2][]float64       // of the sequences of a ctc_loss, by the block of its table
 	batches map[int32]int                // of a batch_norm that averages over all, by the block of its running mean
 	known   map[int32]quantity           // of blocks of quantized numbers
+	notes   map[int32]any                // what operators noted, by block
 	managed map[*optim.Param][][]float64 // states of paged optimizers
 	seed    uint64                       // of the job
 	random  uint64                       // how often random numbers were drawn
@@ -68,6 +69,7 @@ func unsupported(format string, args ...any) error {
 // Free implements engine.Backend.
 func (x *Executor) Free(id int32) error {
 	delete(x.known, id)
+	delete(x.notes, id)
 	return x.memory.Free(id)
 }
 

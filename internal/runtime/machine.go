@@ -3,6 +3,7 @@ package runtime
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -29,10 +30,19 @@ func (x *Executor) At(t *op.Tensor, l tensor.Layout) kernel.Tensor { return x.at
 // Wanted implements op.Machine.
 func (x *Executor) Wanted(b *op.Back, i int) *op.Tensor { return wanted(b, i) }
 
-// Dropout implements op.Machine.
-func (x *Executor) Dropout(y, mask, t *op.Tensor, p float64) error {
-	return x.launch(kernel.Dropout, x.operands(y, mask, t), []int64{x.draw()}, p)
+// Draw implements op.Machine.
+func (x *Executor) Draw() int64 { return x.draw() }
+
+// Note implements op.Machine.
+func (x *Executor) Note(t *op.Tensor, what any) {
+	if x.notes == nil {
+		x.notes = map[int32]any{}
+	}
+	x.notes[engine.BlockOf(t)] = what
 }
+
+// Noted implements op.Machine.
+func (x *Executor) Noted(t *op.Tensor) any { return x.notes[engine.BlockOf(t)] }
 
 // Aside implements op.Machine.
 func (x *Executor) Aside(f func(a op.Arrays)) error { return x.aside(func(a *aside) { f(a) }) }
