@@ -3,6 +3,7 @@ package op
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -46,6 +47,8 @@ type Machine interface {
 type Arrays interface {
 	// Wanted is that of the machine.
 	Wanted(b *Back, i int) *Tensor
+	// Array reads a tensor with its sizes; nil is nil.
+	Array(t *Tensor) *array.Array
 	// Get reads a tensor; nil is nil.
 	Get(t *Tensor) []float64
 	// Like reads a tensor as it is broadcast to a size; nil is nil.
@@ -54,6 +57,8 @@ type Arrays interface {
 	Put(t *Tensor, v []float64)
 	// PutSummed writes v, which has a size, into a tensor that was broadcast to it.
 	PutSummed(t *Tensor, v []float64, size tensor.Dims)
+	// Fail notes an error, of which the first counts; nothing is written behind it.
+	Fail(err error)
 }
 
 // Target is where a row writes its first result.

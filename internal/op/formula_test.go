@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -38,7 +39,7 @@ func TestSpecialFunctions(t *testing.T) {
 // paper is a machine for functions of single elements, which notes tensors.
 type paper map[*Tensor][]float64
 
-var errKernel = errors.New("computed by a kernel")
+var errKernel = errors.New("computed by a kernel, or with sizes")
 
 func (p paper) Apply(*kernel.Kernel, *Tensor, []*Tensor, ...float64) error { return errKernel }
 
@@ -50,7 +51,21 @@ func (p paper) Draw() int64       { return 0 }
 func (p paper) Note(*Tensor, any) {}
 func (p paper) Noted(*Tensor) any { return nil }
 
-func (p paper) Aside(f func(a Arrays)) error { f(p); return nil }
+func (p paper) Aside(f func(a Arrays)) (err error) {
+	defer func() {
+		if r := recover(); r == errKernel {
+			err = errKernel
+		} else if r != nil {
+			panic(r)
+		}
+	}()
+	f(p)
+	return nil
+}
+
+func (p paper) Array(*Tensor) *array.Array { panic(errKernel) }
+
+func (p paper) Fail(err error) { panic(err) }
 
 func (p paper) Wanted(b *Back, i int) *Tensor { return b.Results[i] }
 

@@ -3,6 +3,7 @@ package runtime
 import (
 	"math"
 
+	arrays "github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
@@ -50,6 +51,15 @@ func (x *Executor) Aside(f func(a op.Arrays)) error { return x.aside(func(a *asi
 // Wanted implements op.Arrays.
 func (a *aside) Wanted(b *op.Back, i int) *op.Tensor { return wanted(b, i) }
 
+// Array implements op.Arrays.
+func (a *aside) Array(t *op.Tensor) *arrays.Array {
+	if t == nil {
+		return nil
+	}
+	r := a.get(t)
+	return &arrays.Array{Size: r.size, V: r.v}
+}
+
 // Get implements op.Arrays.
 func (a *aside) Get(t *op.Tensor) []float64 {
 	if t == nil {
@@ -66,6 +76,9 @@ func (a *aside) Put(t *op.Tensor, v []float64) { a.put(t, v) }
 
 // PutSummed implements op.Arrays.
 func (a *aside) PutSummed(t *op.Tensor, v []float64, size tensor.Dims) { a.putSummed(t, v, size) }
+
+// Fail implements op.Arrays.
+func (a *aside) Fail(err error) { a.fail(err) }
 
 // operands are tensors as they are.
 func (x *Executor) operands(ts ...*op.Tensor) []kernel.Tensor {
