@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/cub"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // EmbeddingArgs are the arguments of embedding.
 type EmbeddingArgs struct {
@@ -88,101 +91,32 @@ func (b *Back) sumSorted(d, index tensor.DType, n, vocab, width int64) *Tensor {
 		return b.NewShape(d, vocab, width)
 	}
 	defer b.DropTo(b.Mark())
-	k := cubFor(b.Env())
+	k := cub.Words64(b.Env().Arch)
 	if index == tensor.Int32 {
-		k = cub32For(b.Env())
+		k = cub.Words32(b.Env().Arch)
 	}
 	vec := func(n int64) *Tensor { return b.NewShape(index, n) }
 	temp := func(bytes int64) { b.Drop(b.NewShape(tensor.Uint8, bytes)) }
 	sorted, orig := b.Local(vec(n)), b.Local(vec(n))
 	_, _ = sorted, orig
 	positions := vec(n)
-	temp(k.radixSort(n))
+	temp(k.RadixSort(n))
 	b.Drop(positions)
 
 	table := b.NewShape(d, vocab, width)
 	b.Local(vec(n))                   // segment_offsets
 	b.Local(b.NewShape(tensor.Int64)) // num_of_segments
 	dummy := vec(n)
-	temp(k.uniqueByKey(n))
+	temp(k.UniqueByKey(n))
 	b.Drop(dummy)
 	segments := min(n, vocab)
 	b.Local(vec(segments)) // partials_per_segment
 	b.Local(vec(segments)) // partials_per_segment_offset
-	temp(k.scan(segments))
+	temp(k.Scan(segments))
 	b.Local(b.NewShape(tensor.Int64)) // num_of_partial_segments
 	const rowsPerThread = 10
 	partials := n/rowsPerThread + segments
 	b.Local(vec(partials)) // partial_segment_offset
 	b.Local(b.NewShape(d.Accumulate(), partials, width))
 	return table
-}
-
-// cub holds the size of an index in bytes and, for indices of that size, how
-// many of them CUB sorts in one block and the tile sizes, in items, of its
-// kernels that sort and scan; they decide how much scratch an algorithm asks
-// for.
-type cub struct{ word, oneBlock, sortTile, uniqueTile, scanTile int64 }
-
-// cubFor returns the tiles of an architecture for 8-byte indices, recorded with
-// CUDA 12.4 on sm_70 to sm_90. Later ones are taken to be as sm_90.
-func cubFor(env *Env) cub {
-	switch {
-	case env.Arch < 80:
-		return cub{8, 2304, 2816, 640, 896}
-	case env.Arch < 90:
-		return cub{8, 2304, 3840, 640, 896}
-	}
-	return cub{8, 2304, 4608, 8960, 896}
-}
-
-// cub32For is cubFor for 4-byte indices.
-func cub32For(env *Env) cub {
-	switch {
-	case env.Arch < 80:
-		return cub{4, 4864, 11776, 704, 1920}
-	case env.Arch < 90:
-		return cub{4, 4864, 6528, 704, 1920}
-	}
-	return cub{4, 4864, 6528, 7168, 1920}
-}
-
-// Each CUB temporary is aligned to 256 bytes, and so is their sum, by 255
-// spare bytes.
-const cubAlign, cubSpare = 256, 255
-
-// radixSort is the scratch of cub::DeviceRadixSort::SortPairs over n pairs of
-// an index as key and one as value.
-func (k cub) radixSort(n int64) int64 { return k.sortPairs(n, k.word, k.word, k.word*digitBits) }
-
-const digitBits = 8 // of a key that one pass of a radix sort looks at
-
-// sortPairs is the scratch of cub::DeviceRadixSort::SortPairs over n pairs, of
-// whose keys so many bits are sorted: second buffers for keys and values unless
-// one pass does, a histogram of each pass, a counter, and the lookback of each
-// tile. What fits one block needs none (an empty request is 1 byte).
-func (k cub) sortPairs(n, keySize, valueSize, bits int64) int64 {
-	const digits = 1 << digitBits
-	if n <= k.oneBlock {
-		return 1
-	}
-	passes := divUp(bits, digitBits)
-	buffers := int64(0)
-	if passes > 1 {
-		buffers = roundUp(n*keySize, cubAlign) + roundUp(n*valueSize, cubAlign)
-	}
-	return buffers + passes*digits*8 + cubAlign + divUp(n, k.sortTile)*digits*4 + cubSpare
-}
-
-// uniqueByKey is the scratch of cub::DeviceSelect::UniqueByKey.
-func (k cub) uniqueByKey(n int64) int64 {
-	return roundUp(divUp(n, k.uniqueTile)*2*k.word, cubAlign) + cubAlign + cubSpare
-}
-
-// scanPadding is how many tile states a scan has before the first.
-const scanPadding = 32
-
-// scan is the scratch of cub::DeviceScan over n elements of the index's size.
-func (k cub) scan(n int64) int64 {
-	return roundUp((divUp(n, k.scanTile)+scanPadding)*2*k.word, cubAlign) + cubSpare
 }

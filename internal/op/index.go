@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/cub"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // indexDim checks an int64 index of at least one dimension.
 func (c *Call) indexDim(x, idx *Tensor, dim int) int {
@@ -127,7 +130,7 @@ func (c *Call) putSorted(g *Tensor, n, numel, slice int64) {
 	c.Local(vec()) // original positions
 	c.Local(vec()) // range
 	c.filled(tensor.Int64)
-	c.Drop(c.NewShape(tensor.Uint8, cubFor(c.Env()).sortPairs(n, 8, 8, bitLength((numel-1)/slice))))
+	c.Drop(c.NewShape(tensor.Uint8, cub.Words64(c.Env().Arch).SortBits(n, bitLength((numel-1)/slice))))
 }
 
 // bitLength is the number of bits that n needs, at least 1.

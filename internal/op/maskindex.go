@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/cub"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // MaskIndexArgs says how many elements of the mask are true, which the data
 // decides.
@@ -42,10 +45,10 @@ var IndexMask = define(Op{
 func (c *Call) nonzero(m *Tensor, n int64) *Tensor {
 	total := m.Numel()
 	count := c.NewShape(tensor.Int32)
-	c.Drop(c.NewShape(tensor.Uint8, cubSum(c.Env(), total)))
+	c.Drop(c.NewShape(tensor.Uint8, cub.Sum(c.Env().SMs, total)))
 	out := c.NewShape(tensor.Int64, n, int64(m.Rank()))
 	if n > 0 {
-		c.Drop(c.NewShape(tensor.Uint8, cubSelect(total, selectTile(c.Env()))))
+		c.Drop(c.NewShape(tensor.Uint8, cub.Flagged(c.Env().Arch, total)))
 	}
 	c.Drop(count)
 	return out
@@ -74,43 +77,6 @@ func gradMaskIndex(b *Back) {
 	b.putSorted(g, n, in.Numel(), in.Numel()/m.Numel())
 }
 
-// cubSum is what cub::DeviceReduce::Sum needs for n bools: nothing (an
-// empty request is 1 byte) in one tile, else a partial sum of each block.
-func cubSum(env *Env, n int64) int64 {
-	const tile, blocks, partial = 4096, 10, 4 // blocks of a multiprocessor, bytes of a sum
-	if n <= tile {
-		return 1
-	}
-	return roundUp(int64(env.SMs)*blocks*partial, cubAlign) + cubSpare
-}
-
-// cubSelect is what cub's selections of n items need, of which a tile holds
-// so many: 8 bytes a tile.
-func cubSelect(n, tile int64) int64 {
-	const padding, state = 32, 8
-	return roundUp((divUp(n, tile)+padding)*state, cubAlign) + cubSpare
-}
-
-// selectTile is the tile of cub::DeviceSelect::Flagged, uniqueTile that of
-// DeviceSelect::Unique over 8-byte items, recorded with CUDA 12.4 on sm_70 to
-// sm_90.
-func selectTile(env *Env) int64 {
-	switch {
-	case env.Arch >= 90:
-		return 4224
-	case env.Arch == 80:
-		return 2304
-	}
-	return 640
-}
-
-func uniqueTile(env *Env) int64 {
-	if env.Arch == 80 {
-		return 1920
-	}
-	return selectTile(env)
-}
-
 // unique_consecutive leaves out repetitions. The result keeps the storage of
 // the input's size; here it has that shape, too.
 var UniqueConsecutive = define(Op{
@@ -122,7 +88,7 @@ var UniqueConsecutive = define(Op{
 		c.Return(c.New(tensor.Contiguous(x.Size), x.DType))
 		if n := x.Numel(); n > 0 {
 			count := c.NewShape(tensor.Int64)
-			c.Drop(c.NewShape(tensor.Uint8, cubSelect(n, uniqueTile(c.Env()))))
+			c.Drop(c.NewShape(tensor.Uint8, cub.Unique(c.Env().Arch, 8, n)))
 			c.Drop(count)
 		}
 	},

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/cub"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // CumsumArgs are the arguments of cumsum.
 type CumsumArgs struct {
@@ -42,25 +45,17 @@ func (c *Call) scanned(x *Tensor, dim int, d tensor.DType) *Tensor {
 	return out
 }
 
-// halfScanTile is cub's scanTile for floating-point numbers of 2 bytes, recorded
-// with CUDA 12.4 on sm_70 to sm_90.
-const halfScanTile = 3840
-
 // scanScratch is the scratch of cub::DeviceScan::InclusiveScan over n elements.
-// PyTorch's types of 2 bytes are none of C++'s: a tile's status and its two sums
-// lie in arrays of their own.
 func (c *Call) scanScratch(d tensor.DType, n int64) int64 {
 	switch {
 	case d.Size() == 8:
-		return cubFor(c.Env()).scan(n)
+		return cub.Words64(c.Env().Arch).Scan(n)
 	case d.Size() == 4:
-		return cub32For(c.Env()).scan(n)
+		return cub.Words32(c.Env().Arch).Scan(n)
 	case d.Size() != 2 || !d.IsFloating():
 		c.Fail("a scan over the only dimension of %v is not modelled", d)
 	}
-	tiles := divUp(n, halfScanTile) + scanPadding
-	arrays := roundUp(tiles*4, cubAlign) + 2*roundUp(tiles*2, cubAlign) + cubSpare
-	return roundUp(arrays, cubAlign) + cubSpare
+	return cub.ScanHalves(n)
 }
 
 var _ = Cumsum.derive(func(b *Back) { // cumsum_backward of grad in self's type: grad.flip(dim).cumsum(dim).flip(dim)

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/cub"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // SortArgs are the arguments of sort and argsort.
 type SortArgs struct {
@@ -24,35 +27,12 @@ var Sort = define(Op{
 			c.filled(tensor.Int64)
 		}
 		if n > smallSort {
-			c.Scratch(c.sortScratch(x, n))
+			c.Scratch(tensor.Bytes(cub.SortPositions(c.Env().Arch, n, x.DType.Size())))
 		}
 	},
 	Save: []Save{Out(1)}, Node: "SortBackward0", Grad: gradSelected,
 	Source: "aten/src/ATen/native/cuda/Sort.cpp: sort_cuda_kernel; SortStable.cu: launch_stable_sort_kernel",
 })
-
-// sortScratch is what cub::DeviceRadixSort::SortPairs needs for n keys of x and
-// their positions, all bits of the keys being sorted.
-func (c *Call) sortScratch(x *Tensor, n int64) tensor.Bytes {
-	k := cubFor(c.Env())
-	size := x.DType.Size()
-	if size == 4 {
-		k.sortTile = mixedSortTile(c.Env())
-	}
-	return tensor.Bytes(k.sortPairs(n, size, 8, size*digitBits))
-}
-
-// mixedSortTile is cub's sortTile for 4-byte keys with 8-byte values, recorded
-// with CUDA 12.4 on sm_70 to sm_90.
-func mixedSortTile(env *Env) int64 {
-	switch {
-	case env.Arch < 80:
-		return 2816
-	case env.Arch < 90:
-		return 3072
-	}
-	return 5376
-}
 
 // sortLength checks that a dimension is short enough for the small sort, or the
 // only one.
