@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/estimate"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -75,7 +75,7 @@ func compareMeasured(dir string) ([]*Measured, error) {
 
 // outcome plays a spec on its GPU, with a table of convolution workspaces in
 // place of the one for float32 (nil: that).
-func outcome(text string, files func(string) ([]byte, error), table *op.ConvWorkspaces) (*estimate.Outcome, error) {
+func outcome(text string, files func(string) ([]byte, error), table *cudnn.ConvWorkspaces) (*estimate.Outcome, error) {
 	s, err := spec.Parse("measured.yaml", []byte(text), spec.Options{Set: []string{"device.cudnn_workspace=model"}})
 	if err != nil {
 		return nil, err

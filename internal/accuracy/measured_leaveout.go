@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -32,26 +32,26 @@ const (
 
 // workspaceTables are the tables to choose from. The first is without any
 // workspace: among tables that fit the same the one with less in it comes first.
-func workspaceTables() []op.ConvWorkspaces {
-	gatherings := []op.Gathering{{}}
+func workspaceTables() []cudnn.ConvWorkspaces {
+	gatherings := []cudnn.Gathering{{}}
 	for _, times := range []tensor.Bytes{4, 8, 12} {
 		for _, most := range []tensor.Bytes{320 * tensor.MiB, 640 * tensor.MiB, 1280 * tensor.MiB, math.MaxInt64} {
 			for _, arch := range []int{86, 0} {
-				gatherings = append(gatherings, op.Gathering{Times: times, Most: most, Arch: arch})
+				gatherings = append(gatherings, cudnn.Gathering{Times: times, Most: most, Arch: arch})
 			}
 		}
 	}
-	none, all := op.ConvertsNothing, op.ConvertsAll
-	var out []op.ConvWorkspaces
-	for _, pointwise := range []op.Conversion{none, all} {
-		for _, grouped := range []op.Conversion{none, all} {
-			for _, dense := range []op.Conversion{none, all} {
-				for _, forward := range []op.Conversion{none, op.ConvertsRead, all} {
+	none, all := cudnn.ConvertsNothing, cudnn.ConvertsAll
+	var out []cudnn.ConvWorkspaces
+	for _, pointwise := range []cudnn.Conversion{none, all} {
+		for _, grouped := range []cudnn.Conversion{none, all} {
+			for _, dense := range []cudnn.Conversion{none, all} {
+				for _, forward := range []cudnn.Conversion{none, cudnn.ConvertsRead, all} {
 					for _, g := range gatherings {
-						t := op.TF32Workspaces
-						t.Kinds[op.ConvDense] = [3]op.Conversion{forward, dense, dense}
-						t.Kinds[op.ConvGrouped] = [3]op.Conversion{none, grouped, grouped}
-						t.Kinds[op.ConvPointwise] = [3]op.Conversion{none, pointwise, pointwise}
+						t := cudnn.TF32Workspaces
+						t.Kinds[cudnn.ConvDense] = [3]cudnn.Conversion{forward, dense, dense}
+						t.Kinds[cudnn.ConvGrouped] = [3]cudnn.Conversion{none, grouped, grouped}
+						t.Kinds[cudnn.ConvPointwise] = [3]cudnn.Conversion{none, pointwise, pointwise}
 						t.Gathers = g
 						out = append(out, t)
 					}
@@ -69,7 +69,7 @@ func leaveOut(dir string) ([]LeftOut, error) {
 		return nil, err
 	}
 	tables := workspaceTables()
-	own := slices.Index(tables, op.TF32Workspaces)
+	own := slices.Index(tables, cudnn.TF32Workspaces)
 	if own < 0 {
 		return nil, fmt.Errorf("the table in use is not among those to choose from")
 	}
@@ -121,7 +121,7 @@ func leaveOut(dir string) ([]LeftOut, error) {
 
 // errorsWith predicts the run with each table. Tables that expect the same of its
 // convolutions are played once.
-func (r *XMemRun) errorsWith(tables []op.ConvWorkspaces) ([]float64, error) {
+func (r *XMemRun) errorsWith(tables []cudnn.ConvWorkspaces) ([]float64, error) {
 	s, err := spec.Parse("measured.yaml", []byte(r.Spec()), spec.Options{})
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (r *XMemRun) errorsWith(tables []op.ConvWorkspaces) ([]float64, error) {
 	}
 	env := j.Machine.Env
 	env.CudnnWorkspace.Model = true
-	play := func(t *op.ConvWorkspaces) (*engine.Played, error) {
+	play := func(t *cudnn.ConvWorkspaces) (*engine.Played, error) {
 		env.CudnnWorkspace.TF32 = t
 		return engine.Play(j.Program, env, nil, 3)
 	}
@@ -140,8 +140,8 @@ func (r *XMemRun) errorsWith(tables []op.ConvWorkspaces) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := map[op.ConvCall]bool{}
-	var distinct []op.ConvCall
+	seen := map[cudnn.ConvCall]bool{}
+	var distinct []cudnn.ConvCall
 	for _, c := range p.Workspaces.Calls {
 		if !seen[c.ConvCall] {
 			seen[c.ConvCall] = true

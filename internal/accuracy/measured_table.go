@@ -77,7 +77,7 @@ are left out, and perceptrons that take no more than 100 MiB. Errors are without
 		}
 	}
 	fmt.Fprintf(b, `
-Convolutions take workspaces of cuDNN, whose sizes are modelled (`+"`internal/op/conv_workspace.go`"+`) and stated with an interval: %d of %d peaks lie
+Convolutions take workspaces of cuDNN, whose sizes are modelled (`+"`internal/cudnn/workspace.go`"+`) and stated with an interval: %d of %d peaks lie
 inside, and the widest interval is %.1f %% of the peak.
 
 | run | measured | predicted | error | interval | other estimators |

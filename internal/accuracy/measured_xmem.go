@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -113,7 +113,7 @@ func (r *XMemRun) inputs() []string {
 
 // Compare holds the prediction with a table of convolution workspaces (nil: the
 // one that memplan uses) against what was measured.
-func (r *XMemRun) Compare(table *op.ConvWorkspaces) *Measured {
+func (r *XMemRun) Compare(table *cudnn.ConvWorkspaces) *Measured {
 	m := &Measured{Name: fmt.Sprintf("%s, batch %d, %s", r.Model, r.Batch, r.Optim), Suite: suiteTransformers, Family: r.Model, Peak: r.Peak, Others: r.Others}
 	if r.Kind == "cnn" {
 		m.Suite = suiteCNNs

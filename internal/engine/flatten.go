@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -11,7 +12,7 @@ import (
 // cuDNN wants them so. Their own blocks die from the first to the last. Where in
 // the buffer cuDNN puts each does not matter here.
 func (p *Player) flatten(m *module) {
-	if m.class.Flat == 0 || p.env.FakeTensors || !op.CudnnRNN(m.params[0].decl.DType) || hasDuplicates(m.params) {
+	if m.class.Flat == 0 || p.env.FakeTensors || !cudnn.TakesRNN(m.params[0].decl.DType) || hasDuplicates(m.params) {
 		return
 	}
 	p.op = p.names.op("_cudnn_rnn_flatten_weight")

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -17,7 +18,7 @@ type Workspaces struct {
 // ConvCall is a kernel of a convolution that ran, and what the events of its workspace
 // have in common; they are in the trace from At on.
 type ConvCall struct {
-	op.ConvCall
+	cudnn.ConvCall
 	At    int
 	Event trace.Event
 }
@@ -32,7 +33,7 @@ func (w *Workspaces) Places() []int {
 }
 
 // ConvWorkspace implements op.Exec: the workspace lives for the call.
-func (p *Player) ConvWorkspace(c op.ConvCall) {
+func (p *Player) ConvWorkspace(c cudnn.ConvCall) {
 	if p.onHost {
 		return
 	}
@@ -54,12 +55,12 @@ func (p *Player) ConvWorkspace(c op.ConvCall) {
 
 // plan is a plan of cuDNN that a thread has.
 type plan struct {
-	op.ConvPlan
+	cudnn.ConvPlan
 	thread uint8
 }
 
 // FirstPlan implements op.Exec. Each thread keeps its own plans.
-func (p *Player) FirstPlan(c op.ConvPlan) bool {
+func (p *Player) FirstPlan(c cudnn.ConvPlan) bool {
 	key := plan{c, p.thread}
 	if p.onHost || p.plans[key] {
 		return false

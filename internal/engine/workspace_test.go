@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/engine"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/trace"
 )
 
@@ -70,7 +70,7 @@ func TestSearchWorkspace(t *testing.T) {
 	const ws = 5_000_000
 	j := build(t, searched("    - block: block\n", ", cudnn_benchmark: true"))
 	e := a100
-	e.CudnnWorkspace = op.CudnnWorkspace{Bytes: ws}
+	e.CudnnWorkspace = cudnn.Workspace{Bytes: ws}
 	p, err := engine.Play(j, e, nil, 1)
 	if err != nil {
 		t.Fatal(err)

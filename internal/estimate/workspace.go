@@ -3,6 +3,7 @@ package estimate
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
@@ -27,19 +28,19 @@ const (
 const workspaceSpread = 0.07
 
 // cudnnWorkspace reads device.cudnn_workspace.
-func cudnnWorkspace(s *spec.Spec) op.CudnnWorkspace {
+func cudnnWorkspace(s *spec.Spec) cudnn.Workspace {
 	d := &s.Device.CudnnWorkspace
 	switch d.V {
 	case workspaceNone, workspaceApart:
-		return op.CudnnWorkspace{}
+		return cudnn.Workspace{}
 	case workspaceModel:
-		return op.CudnnWorkspace{Model: true}
+		return cudnn.Workspace{Model: true}
 	}
 	n, err := tensor.ParseBytes(d.V)
 	if err != nil {
 		s.Errs.Addf(d.At, "cudnn_workspace must be %s, %s, %s or a size such as 64MiB, not %q", workspaceApart, workspaceModel, workspaceNone, d.V)
 	}
-	return op.CudnnWorkspace{Bytes: n}
+	return cudnn.Workspace{Bytes: n}
 }
 
 // otherWorkspaces replays the job as if cuDNN's convolutions took no
@@ -70,11 +71,11 @@ func (o *Outcome) otherWorkspaces() error {
 	return err
 }
 
-func noWorkspace(op.ConvCall) tensor.Bytes { return 0 }
+func noWorkspace(cudnn.ConvCall) tensor.Bytes { return 0 }
 
 // workspaces is what was played with workspaces of other sizes: so many steps, and
 // more only where some between others were left out.
-func (o *Outcome) workspaces(size func(op.ConvCall) tensor.Bytes) *engine.Played {
+func (o *Outcome) workspaces(size func(cudnn.ConvCall) tensor.Bytes) *engine.Played {
 	p, w := o.Played, &o.Played.Workspaces
 	events, own, next := make([]trace.Event, 0, len(p.Trace.Events)+2*len(w.Calls)), w.Events, 0
 	number := int32(len(p.Trace.Categories)) // of the next block

@@ -1,20 +1,19 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/cudnn"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // cudnnConvolution is cudnn_convolution and cudnn_convolution_transpose: the
 // bias is added in place to the result, which follows the operands' layout.
 func (c *Call) cudnnConvolution(x, w *Tensor, size tensor.Dims) {
-	last := channelsLastConv(x, w)
+	last := cudnn.ChannelsLast(x.Layout, w.Layout)
 	x = c.inFormat(x, last)
 	c.Return(c.New(tensor.InFormat(size, last), x.DType))
 	w = c.inFormat(w, last)
-	c.convKernel(Fprop, x, w, c.Out[0], last)
+	c.convKernel(cudnn.Fprop, x, w, c.Out[0], last)
 }
-
-// channelsLastConv reports whether cuDNN works in channels-last layout: the
-// strides of either operand suggest it (cudnn_conv_suggest_memory_format).
-func channelsLastConv(x, w *Tensor) bool { return x.IsChannelsLast() || w.IsChannelsLast() }
 
 // gradCudnnConv is cudnn_convolution_backward and its transposed form. Each
 // gradient's kernel has its own idea of the memory format, from the operands it
@@ -22,7 +21,7 @@ func channelsLastConv(x, w *Tensor) bool { return x.IsChannelsLast() || w.IsChan
 func (b *Back) gradCudnnConv(x, w, g *Tensor) {
 	mark := b.Mark()
 	if b.Need(1) {
-		x = b.inFormat(x, channelsLastConv(x, w))
+		x = b.inFormat(x, cudnn.ChannelsLast(x.Layout, w.Layout))
 	}
 	transposed := b.Args.(*ConvArgs).Transposed
 	switch last := x.IsChannelsLast(); {
@@ -32,13 +31,13 @@ func (b *Back) gradCudnnConv(x, w, g *Tensor) {
 		g = b.rearranged(g, tensor.InFormat(g.Size, last))
 	}
 	if b.Need(0) {
-		last, inner := channelsLastConv(g, w), b.Mark()
+		last, inner := cudnn.ChannelsLast(g.Layout, w.Layout), b.Mark()
 		b.Set(0, b.New(tensor.InFormat(x.Size, last), x.DType))
-		b.convKernel(Dgrad, b.Results[0], b.inFormat(w, last), b.inFormat(g, last), last)
+		b.convKernel(cudnn.Dgrad, b.Results[0], b.inFormat(w, last), b.inFormat(g, last), last)
 		b.DropTo(inner)
 	}
 	if b.Need(1) {
-		last, inner := channelsLastConv(x, g), b.Mark()
+		last, inner := cudnn.ChannelsLast(x.Layout, g.Layout), b.Mark()
 		first, second := g, x
 		if transposed { // input and gradient change places
 			first, second = x, g
@@ -48,7 +47,7 @@ func (b *Back) gradCudnnConv(x, w, g *Tensor) {
 		if transposed {
 			first, second = second, first
 		}
-		b.convKernel(Wgrad, second, b.Results[1], first, last)
+		b.convKernel(cudnn.Wgrad, second, b.Results[1], first, last)
 		b.DropTo(inner)
 	}
 	b.DropTo(mark)

@@ -209,7 +209,7 @@ func (b *Back) gradSlowDilated(x, w, g *Tensor) (grads [3]*Tensor) {
 func (b *Back) gradSlowTranspose(x, w, g *Tensor) (grads [3]*Tensor) {
 	a := b.Args.(*ConvArgs)
 	work := func() *Tensor {
-		if a.pointwise(w) && !a.dilated() {
+		if a.pointwise(w) && !a.described(x, w).Dilated() {
 			return nil
 		}
 		return b.NewShape(x.DType, columns(w, x.Size))

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/torchver"
 )
@@ -33,7 +34,7 @@ type Env struct {
 	CudnnBenchmark bool
 
 	// CudnnWorkspace is what convolutions of cuDNN take while they run.
-	CudnnWorkspace CudnnWorkspace
+	CudnnWorkspace cudnn.Workspace
 
 	// StubCudnn takes the sizes that the recordings in testdata have for the
 	// workspace, the reserve and the random numbers of cuDNN's RNN: there a stub
@@ -63,4 +64,9 @@ func (e *Env) LtWorkspace() int64 {
 		return 0
 	}
 	return 1 << 20
+}
+
+// ConvWorkspace is what a convolution of cuDNN is expected to take.
+func (e *Env) ConvWorkspace(c cudnn.ConvCall) tensor.Bytes {
+	return e.CudnnWorkspace.Expected(c, e.Arch)
 }

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/cudnn"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // Op is one operator.
 type Op struct {
@@ -199,10 +202,10 @@ type Exec interface {
 	BlasHandle()
 	// ConvWorkspace says that a kernel of cuDNN's convolutions runs now, which may
 	// need a workspace.
-	ConvWorkspace(c ConvCall)
+	ConvWorkspace(c cudnn.ConvCall)
 	// FirstPlan reports whether the calling thread runs a convolution of cuDNN of
 	// this kind for the first time.
-	FirstPlan(p ConvPlan) bool
+	FirstPlan(p cudnn.ConvPlan) bool
 	// EmptyCache gives the allocator's unused segments back to the device.
 	EmptyCache()
 	// Kernel says that a kernel runs now, of whose blocks its own rule decides.

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/cudnn"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // RNNArgs is what the computation of nn.LSTM, nn.GRU or nn.RNN depends on,
 // beside its tensors. The inputs of their rows are the sequence, the hidden
@@ -29,20 +32,17 @@ func (a *RNNArgs) Directions() int64 {
 	return 1
 }
 
-// Out is the width of the hidden state.
-func (a *RNNArgs) Out() int64 {
-	if a.Proj > 0 {
-		return a.Proj
-	}
-	return a.Hidden
+// described is the layer as cuDNN's memory depends on it.
+func (a *RNNArgs) described(stub bool) *cudnn.RNN {
+	return &cudnn.RNN{Gates: a.Gates, Hidden: a.Hidden, Proj: a.Proj, Layers: a.Layers, Directions: a.Directions(), Stub: stub}
 }
+
+// Out is the width of the hidden state.
+func (a *RNNArgs) Out() int64 { return a.described(false).Out() }
 
 // InputSize is the width of what a layer takes, the first one's being given.
 func (a *RNNArgs) InputSize(layer, first int64) int64 {
-	if layer == 0 {
-		return first
-	}
-	return a.Out() * a.Directions()
+	return a.described(false).InputSize(layer, first)
 }
 
 // PerCell is the number of parameters of one layer and direction: two matrices,
@@ -59,27 +59,8 @@ func (a *RNNArgs) PerCell() int {
 }
 
 // FlatWeights is the number of elements of the buffer that holds all parameters
-// for cuDNN, which has room for biases even where there are none
-// (cudnnGetRNNWeightSpaceSize for CUDNN_RNN_DOUBLE_BIAS).
-func (a *RNNArgs) FlatWeights(input int64) int64 {
-	n := a.matrices(input)
-	return n + 2*a.Gates*a.Hidden*a.Layers*a.Directions()
-}
-
-// matrices is the number of elements of all weights but the biases.
-func (a *RNNArgs) matrices(input int64) int64 {
-	var n int64
-	for l := range a.Layers {
-		n += a.Directions() * (a.Gates*a.Hidden*(a.InputSize(l, input)+a.Out()) + a.Proj*a.Hidden)
-	}
-	return n
-}
-
-// CudnnRNN reports whether PyTorch computes a recurrent layer on elements of
-// type d by cuDNN (at::cudnn_is_acceptable), rather than step by step.
-func CudnnRNN(d tensor.DType) bool {
-	return d == tensor.Float32 || d == tensor.Float16 || d == tensor.Float64
-}
+// for cuDNN.
+func (a *RNNArgs) FlatWeights(input int64) int64 { return a.described(false).Weights(input) }
 
 // The recurrent layers, as torch.lstm and the like compute them.
 var (
@@ -114,7 +95,7 @@ var RNNZeros = define(Op{
 func runRNN(c *Call) {
 	c.checkRNN()
 	d := c.In[0].DType
-	if CudnnRNN(d) && c.In[0].Numel() > 0 {
+	if cudnn.TakesRNN(d) && c.In[0].Numel() > 0 {
 		c.cudnnRNN()
 		return
 	}

@@ -3,6 +3,7 @@ package op
 import (
 	"fmt"
 
+	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -132,10 +133,10 @@ func (s *Shapes) SumTo(t *Tensor, shape tensor.Dims) *Tensor {
 func (s *Shapes) BlasHandle() {}
 
 // ConvWorkspace implements Exec.
-func (s *Shapes) ConvWorkspace(ConvCall) {}
+func (s *Shapes) ConvWorkspace(cudnn.ConvCall) {}
 
 // FirstPlan implements Exec.
-func (s *Shapes) FirstPlan(ConvPlan) bool { return false }
+func (s *Shapes) FirstPlan(cudnn.ConvPlan) bool { return false }
 
 // EmptyCache implements Exec.
 func (s *Shapes) EmptyCache() {}

@@ -1,8 +1,8 @@
-package op
+package cudnn
 
 import "github.com/memplan/memplan/internal/tensor"
 
-// CudnnWorkspace says what a convolution of cuDNN takes from the caching
+// Workspace says what a convolution of cuDNN takes from the caching
 // allocator while it runs. The zero value is nothing.
 //
 // PyTorch runs the first plan of cuDNN's heuristics that works. It allocates the
@@ -14,7 +14,7 @@ import "github.com/memplan/memplan/internal/tensor"
 // channels-last layout and convert others inside the workspace (NVIDIA's
 // "Convolutional Layers User's Guide", tensor layouts in memory). ConvWorkspaces
 // says for each kind of convolution which of its tensors that concerns.
-type CudnnWorkspace struct {
+type Workspace struct {
 	Model bool            // what the tables expect
 	TF32  *ConvWorkspaces // in place of the table of float32 convolutions
 	Bytes tensor.Bytes    // without Model: this many for each convolution
@@ -108,35 +108,23 @@ var halfWorkspaces = ConvWorkspaces{
 // layout that they find (implicit GEMM).
 var scalarWorkspaces ConvWorkspaces
 
-// convWorkspaces is the table for a type.
-func (e *Env) convWorkspaces(d tensor.DType) *ConvWorkspaces {
+// table is that for a type on an architecture.
+func (w *Workspace) table(d tensor.DType, arch int) *ConvWorkspaces {
 	switch {
-	case d == tensor.Float32 && e.Arch >= 80:
-		if t := e.CudnnWorkspace.TF32; t != nil {
-			return t
+	case d == tensor.Float32 && arch >= 80:
+		if w.TF32 != nil {
+			return w.TF32
 		}
 		return &TF32Workspaces
-	case d == tensor.Float16 && e.Arch >= 70, d == tensor.BFloat16 && e.Arch >= 80:
+	case d == tensor.Float16 && arch >= 70, d == tensor.BFloat16 && arch >= 80:
 		return &halfWorkspaces
 	}
 	return &scalarWorkspaces
 }
 
-// kind classifies a convolution by its filter.
-func (a *ConvArgs) kind(w *Tensor) ConvKind {
-	size := int64(1)
-	for i := range a.Stride {
-		size *= w.Dim(i + 2)
-	}
-	switch {
-	case a.Groups > 1:
-		return ConvGrouped
-	case w.Dim(1) <= fewChannels && !a.Transposed:
-		return ConvFirst
-	case size == 1:
-		return ConvPointwise
-	}
-	return ConvDense
+// Expected is what a call is expected to take on an architecture.
+func (w *Workspace) Expected(c ConvCall, arch int) tensor.Bytes {
+	return w.table(c.DType, arch).Workspace(c, arch)
 }
 
 // ConvCall is one kernel of cuDNN with the bytes of its operands: images, filter
@@ -165,9 +153,4 @@ func (t *ConvWorkspaces) Workspace(c ConvCall, arch int) tensor.Bytes {
 		}
 	}
 	return 0
-}
-
-// ConvWorkspace is what a call is expected to take.
-func (e *Env) ConvWorkspace(c ConvCall) tensor.Bytes {
-	return e.convWorkspaces(c.DType).Workspace(c, e.Arch)
 }
