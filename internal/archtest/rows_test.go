@@ -20,9 +20,8 @@ import (
 // byName are the functions that may ask for the name of an operator's or an
 // optimizer's row: they read a spec, a report or a trace, or print one.
 var byName = map[string]bool{
-	"op.define": true, "optim.define": true, // which make the table that parsing reads
+	"op.Define": true, "optim.define": true, // which make the table that parsing reads
 	"op.Keepable":            true, // a word of a spec
-	"op.Evidence":            true, // a line of the list of recordings
 	"op.WriteEvidence":       true,
 	"engine.ran":             true, // sorted for print
 	"estimate.operatorNotes": true, // the operators of a trace

@@ -8,11 +8,11 @@ func TestEvidence(t *testing.T) {
 	rows := map[string]*Op{}
 	for _, r := range Rows() {
 		rows[r.Name] = r
-		if _, listed := recordings[r.Name]; !listed {
+		if _, listed := table.evidence[r.Name]; !listed {
 			t.Errorf("%s is not in %s: run go run ./tools/accuracy -update", r.Name, EvidenceFile)
 		}
 	}
-	for name, e := range recordings {
+	for name, e := range table.evidence {
 		switch r := rows[name]; {
 		case r == nil:
 			t.Errorf("%s is in %s, and in the table no more: run go run ./tools/accuracy -update", name, EvidenceFile)

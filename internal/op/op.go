@@ -95,7 +95,8 @@ type Op struct {
 	// Source is where the facts were read or recorded.
 	Source string
 
-	inPlace *Op // whose Of it is
+	inPlace  *Op // whose Of it is
+	evidence Evidence
 }
 
 // CastPolicy is how torch.autocast treats an operator's inputs

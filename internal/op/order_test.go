@@ -21,8 +21,8 @@ import (
 func TestOrder(t *testing.T) {
 	needs.Time(t, "builds the package several times")
 	want := rowsUnder(t, nil)
-	if n := strings.Count(want, "\n"); n < len(table) {
-		t.Fatalf("%d lines for %d rows", n, len(table))
+	if n := strings.Count(want, "\n"); n < len(Rows()) {
+		t.Fatalf("%d lines for %d rows", n, len(Rows()))
 	}
 	for seed := range uint64(3) {
 		if got := rowsUnder(t, rand.New(rand.NewPCG(seed, 0))); got != want {

@@ -7,12 +7,19 @@ import (
 	"unicode"
 )
 
-// table holds every row by name, bySig those that a spec may use by the word
+// Table holds operators by their names, and those that a spec may use by the word
 // that it writes.
-var (
-	table = map[string]*Op{}
-	bySig = map[string]*Signed{}
-)
+type Table struct {
+	rows     map[string]*Op
+	bySig    map[string]*Signed
+	evidence map[string]Evidence
+}
+
+// NewTable is an empty table of operators that rest on evidence, which is written as
+// WriteEvidence does.
+func NewTable(evidence string) *Table {
+	return &Table{rows: map[string]*Op{}, bySig: map[string]*Signed{}, evidence: readEvidence(evidence)}
+}
 
 // Signed is a row with its parsed signature.
 type Signed struct {
@@ -20,14 +27,15 @@ type Signed struct {
 	Sig *Sig
 }
 
-// define adds a row to the table. A duplicate name or a signature that does
+// Define adds a row to the table. A duplicate name or a signature that does
 // not parse is a programming error and panics at start-up.
-func define(r Op) *Op {
-	if table[r.Name] != nil {
+func (t *Table) Define(r Op) *Op {
+	if t.rows[r.Name] != nil {
 		panic("op: row " + r.Name + " is defined twice")
 	}
 	p := &r
-	table[r.Name] = p
+	t.rows[r.Name] = p
+	p.evidence = t.evidence[r.Name]
 	if p.Of != nil {
 		p.Of.inPlace = p
 		if p.Takes == nil {
@@ -42,10 +50,10 @@ func define(r Op) *Op {
 		if err != nil {
 			panic("op: row " + r.Name + ": " + err.Error())
 		}
-		if bySig[sig.Key] != nil {
+		if t.bySig[sig.Key] != nil {
 			panic("op: two rows answer to " + sig.Key)
 		}
-		bySig[sig.Key] = &Signed{p, sig}
+		t.bySig[sig.Key] = &Signed{p, sig}
 	}
 	return p
 }
@@ -81,15 +89,15 @@ func (r *Op) derive(grad func(*Back)) *Op {
 }
 
 // Lookup returns the operator that a spec calls name, or nil.
-func Lookup(name string) *Signed { return bySig[name] }
+func (t *Table) Lookup(name string) *Signed { return t.bySig[name] }
 
 // Named returns the row that a report, a trace or a message names, or nil.
-func Named(name string) *Op { return table[name] }
+func (t *Table) Named(name string) *Op { return t.rows[name] }
 
 // Names lists the operators that a spec may use, sorted.
-func Names() []string {
-	names := make([]string, 0, len(bySig))
-	for n := range bySig {
+func (t *Table) Names() []string {
+	names := make([]string, 0, len(t.bySig))
+	for n := range t.bySig {
 		names = append(names, n)
 	}
 	sort.Strings(names)
@@ -97,9 +105,9 @@ func Names() []string {
 }
 
 // Rows lists all rows, sorted by name.
-func Rows() []*Op {
-	rows := make([]*Op, 0, len(table))
-	for _, r := range table {
+func (t *Table) Rows() []*Op {
+	rows := make([]*Op, 0, len(t.rows))
+	for _, r := range t.rows {
 		rows = append(rows, r)
 	}
 	sort.Slice(rows, func(i, j int) bool { return rows[i].Name < rows[j].Name })

@@ -1,0 +1,30 @@
+package op
+
+import _ "embed"
+
+// EvidenceFile is where the recordings of all rows are listed.
+const EvidenceFile = "internal/op/evidence.txt"
+
+//go:embed evidence.txt
+var evidence string
+
+// table holds all operators.
+var table = NewTable(evidence)
+
+// define adds a row to the table.
+func define(r Op) *Op { return table.Define(r) }
+
+// Lookup returns the operator that a spec calls name, or nil.
+func Lookup(name string) *Signed { return table.Lookup(name) }
+
+// Named returns the row that a report, a trace or a message names, or nil.
+func Named(name string) *Op { return table.Named(name) }
+
+// Names lists the operators that a spec may use, sorted.
+func Names() []string { return table.Names() }
+
+// Rows lists all rows, sorted by name.
+func Rows() []*Op { return table.Rows() }
+
+// WriteEvidence is the text of EvidenceFile for suites that were found for rows.
+func WriteEvidence(found map[*Op]Evidence) string { return table.WriteEvidence(found) }
