@@ -80,6 +80,7 @@ func (p *Player) adapt(root *module, a *program.Adapters) {
 			c.setFrozen(a.Bias != "all" || !biasName(m.parameterPath(root, i)))
 		}
 	})
+	outer := p.push()
 	var added []*cell
 	for _, place := range a.Layers {
 		old, m := p.put(root, place)
@@ -118,7 +119,7 @@ func (p *Player) adapt(root *module, a *program.Adapters) {
 		}
 		obj(c.t).param = true
 	}
-	p.layer = 0
+	p.pop(outer)
 }
 
 // adapterCells are the weights of an adapter: those of a layer's own, or of

@@ -34,6 +34,10 @@ func (p *Player) enterAutocast(lower tensor.DType) {
 // conversion.
 func (p *Player) exitAutocast() {
 	p.env.Autocast = false
+	p.clearCasts()
+}
+
+func (p *Player) clearCasts() {
 	for _, t := range p.casts.order {
 		p.Drop(t)
 	}
@@ -44,6 +48,7 @@ func (p *Player) exitAutocast() {
 // from the first on; operators that this one is made of see them only.
 func (p *Player) doAutocast(r *op.Op, args any, in []*op.Tensor) []*op.Tensor {
 	r.RefuseAutocast(p)
+	outer := p.push()
 	p.env.Autocast = false
 	to, cast := r.AutocastType(p.env.AutocastDType, in)
 	args = r.AutocastArgs(args, in)
@@ -68,7 +73,7 @@ func (p *Player) doAutocast(r *op.Op, args any, in []*op.Tensor) []*op.Tensor {
 	if cast {
 		p.Drop(ins...)
 	}
-	p.env.Autocast = true
+	p.pop(outer)
 	return outs
 }
 

@@ -28,6 +28,7 @@ func (j *job) average() {
 // and the tensor over it is first made with one element of its own
 // (Tensor.__deepcopy__ in torch/_tensor.py).
 func (p *Player) deepCopy(m, source *module) {
+	outer := p.push()
 	p.layer = m.layer
 	for i, c := range m.params {
 		if c.t == nil {
@@ -48,7 +49,7 @@ func (p *Player) deepCopy(m, source *module) {
 			c.valued = true
 		}
 	}
-	p.op, p.layer = 0, 0
+	p.pop(outer)
 	for _, i := range m.class.Registered() {
 		p.deepCopy(m.children[i], source.children[i])
 	}
@@ -59,6 +60,7 @@ func (p *Player) toCPU(m *module) {
 	for _, ch := range m.registered {
 		p.toCPU(ch)
 	}
+	outer := p.push()
 	p.layer = m.layer
 	for _, list := range [][]*cell{m.params, m.buffers} {
 		for _, c := range list {
@@ -71,7 +73,7 @@ func (p *Player) toCPU(m *module) {
 			}
 		}
 	}
-	p.layer = 0
+	p.pop(outer)
 }
 
 // updateAverage is ema.update_parameters(model). The parameters are updated in
@@ -97,7 +99,8 @@ func (j *job) updateAverage() {
 		j.copyTo(buffers[0].t, now)
 		buffers = buffers[1:]
 	}
-	j.Player.op = j.names.op("AveragedModel.update_parameters")
+	outer := j.push()
+	j.op = j.names.op("AveragedModel.update_parameters")
 	if e.CPU {
 		var copies []*op.Tensor
 		for _, c := range cells {
@@ -126,5 +129,5 @@ func (j *job) updateAverage() {
 		source.eachBuffer(func(c *cell) { buffer(c.t) })
 	}
 	j.updated = true
-	j.Player.op = 0
+	j.pop(outer)
 }

@@ -195,13 +195,6 @@ func (j *job) gradients(i int) []*op.Tensor {
 	return out
 }
 
-// quiet runs what only allocates, since the backend computes it as a whole.
-func (p *Player) quiet(f func()) {
-	p.muted++
-	f()
-	p.muted--
-}
-
 // update steps those parameters that have gradients, for which the optimizer's
 // row has made what it needs. A fused optimizer leaves them as they are where a
 // GradScaler has found infinities, and counts no step.

@@ -34,10 +34,11 @@ func (p *Player) Backward(root, grad *op.Tensor, retain bool) {
 		if root.Numel() != 1 {
 			p.Fail("backward needs a loss of one element, not of shape %v", root.Size)
 		}
+		outer := p.push()
 		p.op = p.names.op("ones_like")
 		grad = p.New(root.LikeDense(), root.DType)
 		p.fill(grad, 1)
-		p.op = 0
+		p.pop(outer)
 	}
 	p.runBackward([]*op.Tensor{root}, []*op.Tensor{grad}, retain)
 	p.Drop(grad) // Python holds it until the call returns
@@ -46,21 +47,21 @@ func (p *Player) Backward(root, grad *op.Tensor, retain bool) {
 // runBackward is torch.autograd.backward: the graph behind roots runs for
 // gradients that the caller keeps.
 func (p *Player) runBackward(roots, grads []*op.Tensor, retain bool) {
-	outer := p.task
 	p.tasks++
 	g := &graphTask{id: p.tasks, keep: retain}
-	if outer != nil {
-		g.depth = outer.depth + 1
+	if p.task != nil {
+		g.depth = p.task.depth + 1
 	}
 	var graphRoot node // of several roots
 	for _, t := range roots {
 		graphRoot.edges = append(graphRoot.edges, p.gradEdge(obj(t)))
 	}
-	saveThread, saveMode, saveLayer, savePhase, saveRetain := p.thread, p.env.GradMode, p.layer, p.phase, p.retain
-	p.task, p.thread, p.env.GradMode, p.retain = g, 1, false, retain
+	outer := p.push()
 	if p.phase == trace.Forward || p.phase == trace.Other {
 		p.phase = trace.Backward
 	}
+	caller := p.push()
+	p.task, p.thread, p.env.GradMode = g, 1, false
 	if len(roots) == 1 {
 		first := graphRoot.edges[0]
 		g.countDependencies(first.fn)
@@ -81,11 +82,12 @@ func (p *Player) runBackward(roots, grads []*op.Tensor, retain bool) {
 	for _, s := range g.suspended {
 		s.n.task, s.n.waits, s.n.grads = s.task, s.waits, s.grads
 	}
-	p.task, p.thread, p.env.GradMode, p.layer, p.op, p.retain = outer, saveThread, saveMode, saveLayer, 0, saveRetain
+	p.pop(caller)
+	p.op = 0
 	for _, e := range graphRoot.edges { // the task holds the roots until the call returns
 		p.dropNode(e.fn)
 	}
-	p.phase = savePhase
+	p.pop(outer)
 }
 
 // arrive hands a gradient to the node that e leads to, which is ready with the
@@ -130,16 +132,15 @@ func (g *graphTask) enter(n *node) {
 // evaluate runs one node and routes its gradients
 // (Engine::evaluate_function and call_function in torch/csrc/autograd/engine.cpp).
 func (p *Player) evaluate(g *graphTask, n *node) {
-	caller := p.at
-	defer p.leave(caller)
+	outer := p.push()
 	p.layer, p.op, p.at = n.layer, n.op, n.at
 	if n.done && !g.keep && len(n.saved) > 0 {
-		p.failAt(caller, "backward through the graph a second time: its saved tensors were released (retain_graph keeps them)")
+		p.failAt(outer.at, "backward through the graph a second time: its saved tensors were released (retain_graph keeps them)")
 	}
 	if n.leaf != nil {
 		p.accumulateGrad(n.leaf, n.grads[0])
 		n.grads = n.grads[:0]
-		p.op = 0
+		p.pop(outer)
 		return
 	}
 	for _, hook := range n.before {
@@ -162,6 +163,7 @@ func (p *Player) evaluate(g *graphTask, n *node) {
 		p.Drop(b.Results[n.edge(k)])
 	}
 	p.backs.put(b)
+	p.pop(outer)
 }
 
 // newBack prepares a run of n's derivative formula.
@@ -169,7 +171,7 @@ func (p *Player) newBack(n *node, grads []*op.Tensor) *op.Back {
 	b := p.backs.get(p.meter)
 	*b = op.Back{
 		Call:  op.Call{Exec: p, Op: n.row, Args: n.args},
-		Grads: grads, InM: n.inM, OutM: n.outM, Retain: p.retain,
+		Grads: grads, InM: n.inM, OutM: n.outM, Retain: p.task.keep,
 		SavedIn: p.tensors.zeroed(b.SavedIn, len(n.inM)), SavedOut: p.tensors.zeroed(b.SavedOut, len(n.outM)),
 		Needs: p.flags.zeroed(b.Needs, len(n.edges)), Results: p.tensors.zeroed(b.Results, len(n.edges)),
 	}
@@ -217,10 +219,11 @@ func (p *Player) apply(n *node, grads []*op.Tensor) *op.Back {
 			b.SavedIn[s.idx] = t
 		}
 	}
+	outer := p.push()
 	p.depth++
 	p.derive(n.row, b)
 	b.End()
-	p.depth--
+	p.pop(outer)
 	for i, t := range b.Results { // a formula may compute what nobody wants
 		if t != nil && !b.Needs[i] && (b.Listed == 0 || i < b.Listed) {
 			p.Drop(t)

@@ -157,13 +157,13 @@ func (p *Player) checkpoint(c *program.Checkpoint, to callee, args []value) valu
 	own := &frame{checkpoint: f, held: p.keepAll(args)}
 	p.trail.enter(*own)
 	f.saveInputs(p, args)
-	var v value
-	modes := p.dispatch
-	if f.modes != nil {
+	outer := p.push()
+	if modes := p.dispatch; f.modes != nil {
 		p.setModes(append(modes[:len(modes):len(modes)], f.modes))
 	}
-	p.withHooks(f, func() { v = p.invoke(to, args) })
-	p.setModes(modes)
+	p.hooks = append(p.hooks, f)
+	v := p.invoke(to, args)
+	p.pop(outer)
 	p.trail.leave()
 	p.dropAll(own.held)
 	p.dropCheckpoint(f)
@@ -261,8 +261,9 @@ func (f *checkpointFrame) recompute(p *Player) {
 		if f.modes != nil {
 			p.setModes([]*selective{f.modes.second})
 		}
-		p.withHooks((*recomputation)(f), func() { p.drop(p.invoke(f.callee, args)) })
-	}, p.leaveCheckpoint)
+		p.hooks = append(p.hooks, (*recomputation)(f))
+		p.drop(p.invoke(f.callee, args))
+	})
 	p.forkRNG(args, random)
 	if f.next != len(f.holders) {
 		p.Fail("the recomputation of a checkpoint saves %d tensors, the forward pass saved %d", f.next, len(f.holders))
@@ -308,8 +309,6 @@ func (p *Player) enterCheckpoint(on bool, lower tensor.DType) {
 		p.enterAutocast(lower)
 	}
 }
-
-func (p *Player) leaveCheckpoint() { p.exitAutocast() }
 
 // forkRNG sets the state of the device's random numbers to that of the forward
 // pass, or back. The states themselves are kept in the memory of the host. Only

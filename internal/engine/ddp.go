@@ -67,8 +67,8 @@ func (j *job) newReducer(m *module) *reducer {
 		}
 	}
 	r.buffers = buffers(m)
-	phase := j.phase
-	j.Player.op = j.names.op("DistributedDataParallel")
+	outer := j.push()
+	j.op = j.names.op("DistributedDataParallel")
 	r.verify()
 	states := all
 	if r.Broadcast {
@@ -95,7 +95,7 @@ func (j *job) newReducer(m *module) *reducer {
 	for _, c := range r.params {
 		obj(c.t).reduce = r.arrived
 	}
-	j.Player.op, j.phase = 0, phase
+	j.pop(outer)
 	return r
 }
 
@@ -204,15 +204,15 @@ func (j *job) callModel(name string, args []value) value {
 
 // before is DistributedDataParallel._pre_forward.
 func (r *reducer) before() {
-	name := r.Player.op
-	r.Player.op = r.names.op("DistributedDataParallel")
+	outer := r.push()
+	r.op = r.names.op("DistributedDataParallel")
 	if r.env.GradMode {
 		r.rebuild()
 	}
 	if r.forward && r.Broadcast && len(r.buffers) > 0 {
 		r.broadcast(r.buffers)
 	}
-	r.Player.op = name
+	r.pop(outer)
 }
 
 // after is DistributedDataParallel._post_forward.
@@ -353,8 +353,10 @@ func (r *reducer) reduceAll() {
 			r.view(leaf, b)
 		}
 	}
-	for _, b := range r.buckets {
-		r.reduce(b)
-	}
+	r.labelled("DistributedDataParallel", 0, func() {
+		for _, b := range r.buckets {
+			r.reduce(b)
+		}
+	})
 	r.finish()
 }

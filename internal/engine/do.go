@@ -11,7 +11,7 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 		return p.doAutocast(r, args, in)
 	}
 	p.meter.Work(opWork)
-	saveOp := p.op
+	outer := p.push()
 	if p.depth == 0 || !r.Composite {
 		p.op = p.names.row(r)
 	} else if !p.names.inner[r] {
@@ -37,8 +37,7 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	if guarded {
 		p.unguard()
 	}
-	p.depth--
-	p.op = saveOp
+	p.pop(outer)
 	if p.depth == 0 && p.thread == 0 && p.phase == trace.Forward {
 		for _, t := range c.Out {
 			p.mark(obj(t), trace.Activations)

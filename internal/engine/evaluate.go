@@ -63,10 +63,7 @@ func (p *Player) take(n, from *module) {
 func (j *job) staticEvalBatch() {
 	j.evalBatch = j.batch
 	if e := j.prog.Eval; e != nil && j.prog.OwnBatches() {
-		of := j.inputs
-		j.inputs = e.Inputs
-		j.evalBatch = j.newBatch()
-		j.inputs = of
+		j.evalBatch = j.newBatch(e.Inputs)
 	}
 }
 
@@ -90,10 +87,10 @@ func (j *job) evalOnly(name string) bool {
 
 // evaluate calls the function of an evaluation.
 func (j *job) evaluate(e *program.Eval) {
-	env, frame0, kept, inputs := j.env, j.frame, j.kept, j.inputs
-	j.evaluating, j.inputs, j.kept = true, e.Inputs, map[string]value{}
+	outer, step := j.push(), j.script
+	j.evaluating = true
 	j.env.Training, j.env.GradMode = e.Train, e.Context == ""
-	j.frame = &frame{self: j.evalAux, fn: e.Fn, slots: make([]value, len(e.Fn.Slots))}
+	j.script = script{frame: newScriptFrame(j.evalAux, e.Fn), inputs: e.Inputs, kept: map[string]value{}}
 	for range e.Batches {
 		for i := range e.Fn.Body {
 			if s := &e.Fn.Body[i]; s.Every <= 1 || j.stepNo%s.Every == 0 {
@@ -108,7 +105,8 @@ func (j *job) evaluate(e *program.Eval) {
 	for i := range j.frame.slots {
 		j.store(j.frame, i, value{})
 	}
-	j.env, j.frame, j.kept, j.inputs, j.evaluating = env, frame0, kept, inputs, false
+	j.script = step
+	j.pop(outer)
 }
 
 // copyStream is the stream on which batches are copied ahead.
@@ -118,9 +116,7 @@ const copyStream = 1
 // pool apart; then the tuple of the one before is given up.
 func (j *job) prefetch() {
 	before := j.ahead
-	j.stream = copyStream
-	j.ahead = append([]*op.Tensor(nil), j.newBatch()...)
-	j.stream = 0
+	j.onStream(copyStream, func() { j.ahead = append([]*op.Tensor(nil), j.newBatch(j.prog.Inputs)...) })
 	for i := len(before) - 1; i >= 0; i-- {
 		j.Drop(before[i])
 	}

@@ -15,6 +15,7 @@ func (p *Player) flatten(m *module) {
 	if m.class.Flat == 0 || p.env.FakeTensors || !cudnn.TakesRNN(m.params[0].decl.DType) || hasDuplicates(m.params) {
 		return
 	}
+	outer := p.push()
 	p.op = p.names.op("_cudnn_rnn_flatten_weight")
 	buf := obj(p.New(tensor.Contiguous(tensor.D(m.class.Flat)), m.params[0].decl.DType))
 	p.mark(buf, trace.Parameters)
@@ -28,7 +29,7 @@ func (p *Player) flatten(m *module) {
 		p.dropStorage(old)
 	}
 	p.release(buf)
-	p.op = 0
+	p.pop(outer)
 }
 
 // hasDuplicates reports whether two parameters of a module are tied.

@@ -132,6 +132,7 @@ func (p *Player) shard(c *sharding, m *module, reshard int64) {
 	if m.sharded != nil {
 		return
 	}
+	outer := p.push()
 	m.sharded = &shardState{sharding: c, module: m}
 	g := &shardGroup{sharding: c, module: m, reshard: reshard}
 	modules := m.managed(true, nil)
@@ -181,7 +182,7 @@ func (p *Player) shard(c *sharding, m *module, reshard int64) {
 	if len(g.params) > 0 {
 		m.sharded.group = g
 	}
-	p.layer = 0
+	p.pop(outer)
 }
 
 // divide leaves a rank's part of a parameter (FSDPParam._init_sharded_param).

@@ -8,22 +8,6 @@ import (
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// onStream makes f's new tensors in the memory of another stream.
-func (p *Player) onStream(s int16, f func()) {
-	saved := p.stream
-	p.stream = s
-	f()
-	p.stream = saved
-}
-
-// labelled runs f, which works for a module, as an operation of that name.
-func (p *Player) labelled(name string, m *module, f func()) {
-	saveOp, layer := p.op, p.layer
-	p.op, p.layer = p.names.op(name), m.layer
-	f()
-	p.op, p.layer = saveOp, layer
-}
-
 // world is the number of ranks that have the parts which are gathered.
 func (g *shardGroup) world() int64 {
 	if g.regrouped {
@@ -48,7 +32,7 @@ func (g *shardGroup) unshard(p *Player) {
 	if g.result != nil || g.unsharded {
 		return
 	}
-	p.labelled("FSDP::all_gather", g.module, func() {
+	p.labelled("FSDP::all_gather", g.module.layer, func() {
 		p.onStream(gatherStream, func() {
 			d, world := g.gathers(), g.world()
 			var n int64
@@ -95,7 +79,7 @@ func (g *shardGroup) waitForUnshard(p *Player) {
 	if g.phase == shardForward {
 		before, g.gathered = g.gathered, nil
 	}
-	p.labelled("FSDP::all_gather_copy_out", g.module, func() {
+	p.labelled("FSDP::all_gather_copy_out", g.module.layer, func() {
 		world, d := g.world(), g.gathers()
 		sizes := make([]int64, len(g.params))
 		for i, x := range g.params {

@@ -183,7 +183,10 @@ func (g *shardGroup) prefetch(p *Player) {
 func (c *sharding) finish(p *Player) {
 	for _, s := range c.states {
 		if s.group != nil && s.group.unsharded {
+			outer := p.push()
+			p.layer = s.module.layer
 			s.group.postBackward(p)
+			p.pop(outer)
 		}
 		s.phase = shardIdle
 		if g := s.group; g != nil {

@@ -40,7 +40,7 @@ func (g *shardGroup) postBackward(p *Player) {
 	}
 	p.Drop(g.reduced)
 	g.reduced = nil
-	p.labelled("FSDP::post_backward_reduce", g.module, func() { g.reduced = g.reduce(p, params, grads) })
+	p.labelled("FSDP::post_backward_reduce", g.module.layer, func() { g.reduced = g.reduce(p, params, grads) })
 }
 
 // takeGrad gives up the gradient of a gathered parameter.

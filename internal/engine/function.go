@@ -57,7 +57,7 @@ func (p *Player) applyFunction(fr *frame, e *program.Expr) value {
 // play runs a function of the class with its first slots bound.
 func (a *application) play(fn *program.Func, args []value, wanted []bool) []*op.Tensor {
 	p := a.p
-	mode := p.env.GradMode
+	outer := p.push()
 	p.env.GradMode = false
 	fr := p.newFrame(a.self, fn)
 	fr.wanted = wanted
@@ -65,7 +65,7 @@ func (a *application) play(fn *program.Func, args []value, wanted []bool) []*op.
 		fr.slots[i] = p.keep(v)
 	}
 	v := p.call(fr)
-	p.env.GradMode = mode
+	p.pop(outer)
 	if v.list == nil {
 		return []*op.Tensor{v.t}
 	}

@@ -26,9 +26,10 @@ func (p *Player) withHooks(h savedHooks, f func()) {
 		f()
 		return
 	}
+	outer := p.push()
 	p.hooks = append(p.hooks, h)
 	f()
-	p.hooks = p.hooks[:len(p.hooks)-1]
+	p.pop(outer)
 }
 
 // save fills x with t, or with what the innermost hooks make of it
@@ -36,10 +37,10 @@ func (p *Player) withHooks(h savedHooks, f func()) {
 func (p *Player) save(x *saved, s op.Save, t *op.Tensor) {
 	x.out, x.state, x.item, x.idx = s.Out, s.State, s.Rest, s.Index
 	if n := len(p.hooks); n > 0 {
-		mode := p.env.GradMode
+		outer := p.push()
 		p.env.GradMode = false // hooks run under no_grad
 		x.packed = p.hooks[n-1].pack(p, t)
-		p.env.GradMode = mode
+		p.pop(outer)
 		return
 	}
 	o := obj(t)

@@ -21,7 +21,7 @@ func (p *Player) allocHost(st *storage, n tensor.Bytes) {
 	st.id, st.bytes, st.layer = int32(len(p.host.Categories)), n, p.layer
 	p.host.Categories = append(p.host.Categories, trace.Temporaries)
 	p.host.Pinned = append(p.host.Pinned, p.pinned)
-	p.host.Events = p.push(p.host.Events, p.event(trace.Alloc, st.id, n))
+	p.host.Events = p.appendEvent(p.host.Events, p.event(trace.Alloc, st.id, n))
 	p.count(&p.hostLive, n)
 	if p.backend != nil {
 		p.must(p.backend.Alloc(-st.id, n, 0))
@@ -29,19 +29,11 @@ func (p *Player) allocHost(st *storage, n tensor.Bytes) {
 }
 
 func (p *Player) freeHost(st *storage) {
-	p.host.Events = p.push(p.host.Events, p.event(trace.Free, st.id, 0))
+	p.host.Events = p.appendEvent(p.host.Events, p.event(trace.Free, st.id, 0))
 	p.hostLive -= st.bytes
 	if p.backend != nil {
 		p.must(p.backend.Free(-st.id))
 	}
-}
-
-// on makes f's new tensors on the host, or on the device.
-func (p *Player) on(host, pinned bool, f func()) {
-	oldHost, oldPinned := p.onHost, p.pinned
-	p.onHost, p.pinned = host, pinned
-	f()
-	p.onHost, p.pinned = oldHost, oldPinned
 }
 
 // transfer is the copy of a tensor to the host or to the device, outside of

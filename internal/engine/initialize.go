@@ -18,6 +18,7 @@ func (p *Player) initialize(root *module, m *program.Model) {
 		}
 		p.initialize(ch, m)
 	}
+	outer := p.push()
 	p.layer = root.layer
 	for i, c := range root.params {
 		p.first(root, c, root.class.Params[i].Name, m)
@@ -25,7 +26,7 @@ func (p *Player) initialize(root *module, m *program.Model) {
 	for i, c := range root.buffers {
 		p.first(root, c, root.class.Buffers[i].Name, m)
 	}
-	p.layer = 0
+	p.pop(outer)
 }
 
 // first gives the tensor that a module holds under a name its value, or tells the

@@ -130,6 +130,7 @@ func (p *Player) toDevice(m *module) {
 	for _, ch := range m.registered {
 		p.toDevice(ch)
 	}
+	outer := p.push()
 	p.layer = m.layer
 	p.load(m)
 	for _, c := range m.params {
@@ -139,7 +140,7 @@ func (p *Player) toDevice(m *module) {
 		p.move(c, false)
 	}
 	p.flatten(m)
-	p.layer = 0
+	p.pop(outer)
 }
 
 func (p *Player) move(c *cell, grad bool) {

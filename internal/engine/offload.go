@@ -72,6 +72,7 @@ func (x *packedParam) drop(*Player) {}
 // toHost puts the parameters of a model on the CPU, where they were made, and
 // moves its buffers to the device: a module's own, then those of its children.
 func (p *Player) toHost(m *module) {
+	outer := p.push()
 	p.layer = m.layer
 	p.on(true, false, func() {
 		for _, c := range m.params {
@@ -84,7 +85,7 @@ func (p *Player) toHost(m *module) {
 	for _, ch := range m.registered {
 		p.toHost(ch)
 	}
-	p.layer = 0
+	p.pop(outer)
 }
 
 // hooked reports whether hooks keep a module from its fused path: those of the
@@ -98,14 +99,13 @@ func (p *Player) hooked(m *module) bool {
 // forward pre-hook), and returns what gives up the copies after it (a forward
 // hook). They are its own parameters, or those of all that is in it.
 func (p *Player) onload(m *module) func() {
-	if !p.offload.Parameters || p.whole > 0 {
+	if !p.offload.Parameters || p.whole {
 		return func() {}
 	}
-	cells, all := m.params, 0
-	if m.class.Is().Whole {
-		cells, all = parameters([]*module{m}), 1
+	cells := m.params
+	if p.whole = m.class.Is().Whole; p.whole {
+		cells = parameters([]*module{m})
 	}
-	p.whole += all
 	p.onloaded += len(cells)
 	outer := make([]*op.Tensor, len(cells)) // of a module around m that has the parameter, too
 	for i, c := range cells {
@@ -116,8 +116,6 @@ func (p *Player) onload(m *module) func() {
 		p.mark(o, trace.Parameters)
 	}
 	return func() {
-		p.whole -= all
-		p.onloaded -= len(cells)
 		for i, c := range cells {
 			t := c.device
 			c.device = outer[i]

@@ -73,8 +73,8 @@ func (j *job) stepInBackward(i int) {
 			own := []optim.Group{{Args: g.Args, Params: []*optim.Param{p}}}
 			o.Row.Start(j, own)
 			obj(p.T).ready = func(leaf *object) {
-				phase, name, layer := j.phase, j.Player.op, j.layer
-				j.phase, j.Player.op = trace.Optimizer, j.names.op("Optimizer.step#"+o.Row.Name+".step")
+				outer := j.push()
+				j.phase, j.op = trace.Optimizer, j.names.op("Optimizer.step#"+o.Row.Name+".step")
 				p.Grad = &leaf.grad.Tensor
 				j.stepped[i]++
 				j.quiet(func() { o.Row.Step(j, own) })
@@ -83,7 +83,7 @@ func (j *job) stepInBackward(i int) {
 				j.update(i, groups)
 				j.changes(obj(p.T).st)
 				j.dropGrad(leaf)
-				j.phase, j.Player.op, j.layer = phase, name, layer
+				j.pop(outer)
 			}
 		}
 	}
@@ -129,9 +129,9 @@ func (j *job) optimGroups(i int) []optim.Group {
 func (j *job) optimize(i int) {
 	o := j.prog.Optimizers[i]
 	j.stepped[i]++
-	mode := j.env.GradMode
+	outer := j.push()
 	j.env.GradMode = false // step is under torch.no_grad
-	j.Player.op = j.names.op("Optimizer.step#" + o.Row.Name + ".step")
+	j.op = j.names.op("Optimizer.step#" + o.Row.Name + ".step")
 	var loss *op.Tensor
 	if s := j.stepping; s != nil && s.Closure != nil && !o.Row.Closure {
 		loss = j.Evaluate()
@@ -149,8 +149,7 @@ func (j *job) optimize(i int) {
 		}
 	}
 	j.Drop(loss)
-	j.Player.op = 0
-	j.env.GradMode = mode
+	j.pop(outer)
 }
 
 // maxWarm bounds how many steps are played because an optimizer allocates
@@ -237,13 +236,13 @@ func (j *job) Evaluate() *op.Tensor {
 	if s == nil || s.Closure == nil {
 		j.Fail("the step needs a closure")
 	}
-	outer, phase, name, mode, muted := j.frame, j.phase, j.Player.op, j.env.GradMode, j.muted
+	outer, around := j.push(), j.frame
 	j.muted = 0 // the row that calls it is, not the closure
-	fr := &frame{self: j.aux, fn: s.Closure, slots: make([]value, len(s.Closure.Slots))}
+	fr := newScriptFrame(j.aux, s.Closure)
 	for i, slot := range s.Captured {
-		fr.slots[i] = j.keep(outer.slots[slot])
+		fr.slots[i] = j.keep(around.slots[slot])
 	}
-	j.frame, j.env.GradMode, j.Player.op = fr, true, 0
+	j.frame, j.env.GradMode, j.op = fr, true, 0
 	var loss value
 	for i := range s.Closure.Body {
 		if b := &s.Closure.Body[i]; b.Kind == program.Return {
@@ -256,7 +255,8 @@ func (j *job) Evaluate() *op.Tensor {
 	for i := range fr.slots {
 		j.store(fr, i, value{})
 	}
-	j.frame, j.phase, j.Player.op, j.env.GradMode, j.muted = outer, phase, name, mode, muted
+	j.frame = around
+	j.pop(outer)
 	j.optimGroups(s.Optimizer) // the gradients are others now
 	return loss.t
 }

@@ -21,9 +21,6 @@ func (p *Player) enterStmt(fn *program.Func, s *program.Stmt) {
 	}
 }
 
-// leave returns to the place of the caller.
-func (p *Player) leave(at place) { p.at = at }
-
 // failAt reports an error of the program at a place.
 func (p *Player) failAt(at place, format string, args ...any) {
 	e := &ProgramError{Layer: p.tr.Layers[p.layer], Op: p.tr.Ops[p.op], Msg: fmt.Sprintf(format, args...)}

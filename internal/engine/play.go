@@ -95,22 +95,32 @@ type job struct {
 	stepping *program.Stmt // the statement that steps an optimizer
 	batch    []*op.Tensor
 	scaler   gradScaler
-	frame    *frame
-	totals   Totals
-	stepNo   int64
+	script
+	totals Totals
+	stepNo int64
 
-	inputs []program.Input // of next_batch
-	ahead  []*op.Tensor    // the batch that was copied ahead
+	ahead []*op.Tensor // the batch that was copied ahead
 
 	evalBatch []*op.Tensor // of evaluations, where the batch is static
-	kept      map[string]value
-	updated   bool // the averaged weights, once
+	updated   bool         // the averaged weights, once
 	evalAux   *module
 	evals     map[string]*module // models as an evaluation calls them, if otherwise
 
 	buckets  []*object           // whose views parameters are (ZeRO)
 	reducers map[string]*reducer // of models that DistributedDataParallel is around
 	onCPU    [][]*optim.Param    // the copies that each optimizer steps, if it is offloaded
+}
+
+// script is the function of the job whose statements run: the step, or an
+// evaluation.
+type script struct {
+	frame  *frame
+	inputs []program.Input  // of next_batch
+	kept   map[string]value // its lists and sums
+}
+
+func newScriptFrame(self *module, fn *program.Func) *frame {
+	return &frame{self: self, fn: fn, slots: make([]value, len(fn.Slots))}
 }
 
 // Play plays a job: what comes before the loop, then steps, as many as asked
@@ -134,7 +144,7 @@ func PlayUnless(m *limit.Meter, prog *program.Job, env op.Env, steps int, dies f
 func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, steps int, dies func(first *Played) bool) (played *Played, err error) {
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
 	env.Deterministic, env.CudnnBenchmark = prog.Determ, prog.Benchmark
-	j := &job{Player: New(env, backend), prog: prog, models: map[string]*module{}, inputs: prog.Inputs, kept: map[string]value{}}
+	j := &job{Player: New(env, backend), prog: prog, models: map[string]*module{}}
 	j.offload, j.at.fn, j.meter = prog.Offload, prog.Step, m
 	defer func() {
 		if r := recover(); r != nil {
@@ -171,6 +181,7 @@ func (j *job) setup() {
 		if len(j.prog.Models) > 1 {
 			path = m.Name
 		}
+		outer := j.push()
 		root := j.instantiate(m.Root, path)
 		j.models[m.Name] = root
 		j.order = append(j.order, root)
@@ -186,6 +197,7 @@ func (j *job) setup() {
 			j.toDevice(root)
 		}
 		j.convert(root, m.Quantized)
+		j.pop(outer)
 	}
 	for i, m := range j.prog.Models {
 		j.adapt(j.order[i], m.Adapters)
@@ -195,25 +207,26 @@ func (j *job) setup() {
 	j.aux = j.instantiate(j.prog.Aux, "")
 	j.makeOptimizers()
 	j.average()
+	outer := j.push()
 	j.ofStep = true
 	j.toDevice(j.aux)
 	j.initialize(j.aux, nil)
 	j.setupEval()
-	j.ofStep = false
+	j.pop(outer)
 	j.distribute()
 	switch {
 	case j.prog.Static:
-		j.batch = j.newBatch()
+		j.batch = j.newBatch(j.prog.Inputs)
 		j.staticEvalBatch()
 	case j.prog.Prefetch:
 		j.prefetch()
 	}
-	j.frame = &frame{self: j.aux, fn: j.prog.Step, slots: make([]value, len(j.prog.Step.Slots))}
+	j.script = script{frame: newScriptFrame(j.aux, j.prog.Step), inputs: j.prog.Inputs, kept: map[string]value{}}
 }
 
-func (j *job) newBatch() []*op.Tensor {
+func (j *job) newBatch(inputs []program.Input) []*op.Tensor {
 	var out []*op.Tensor
-	for _, in := range j.inputs {
+	for _, in := range inputs {
 		t := j.Leaf(trace.Inputs, in.DType, false, in.Size...)
 		if j.executes() {
 			j.must(j.backend.Load(t, in))
@@ -301,7 +314,7 @@ func (j *job) statement(s *program.Stmt) {
 				j.Keep(t)
 			}
 		default:
-			ts = j.newBatch()
+			ts = j.newBatch(j.inputs)
 		}
 		for i, slot := range s.Targets {
 			j.store(fr, slot, value{t: ts[i]})
@@ -311,15 +324,15 @@ func (j *job) statement(s *program.Stmt) {
 		}
 	case program.Forward:
 		j.phase = trace.Forward
-		mode, training := j.env.GradMode, j.env.Training
-		j.env.GradMode = mode && !s.NoGrad
-		j.env.Training = training && !j.evalOnly(s.Model)
+		outer := j.push()
+		j.env.GradMode = j.env.GradMode && !s.NoGrad
+		j.env.Training = j.env.Training && !j.evalOnly(s.Model)
 		var args []value
 		for _, a := range s.Values {
 			args = append(args, j.eval(fr, a))
 		}
 		v := j.callModel(s.Model, args)
-		j.env.GradMode, j.env.Training = mode, training
+		j.pop(outer)
 		j.assign(fr, s, v)
 	case program.Backward:
 		j.phase = trace.Backward

@@ -17,43 +17,26 @@ import (
 // Player plays programs: it holds every tensor, the autograd graph and the
 // trace of what was allocated.
 type Player struct {
-	env     op.Env
+	scope
 	backend Backend
 	meter   *limit.Meter
-	muted   int  // rows under way that the backend computes as a whole
-	ofStep  bool // modules that the step itself calls are moved to the device
 
 	tr   *trace.Trace
 	host HostTrace
 
 	live, hostLive tensor.Bytes // in blocks on the device and on the host
 
-	onHost bool // new tensors lie in the machine's memory
-	pinned bool // and there in page-locked memory
+	offload program.Offload
+	names   names
+	nextID  int32
 
-	offload  program.Offload
-	onloaded int // parameters that are on the device for a call under way
-	whole    int // calls under way of modules that are copied to the device as a whole
-	names    names
-	nextID   int32
-
-	op, layer  int32
-	at         place // the statement at work
 	step       int32
-	phase      trace.Phase
-	evaluating bool
-	thread     uint8
-	stream     int16 // whose memory new blocks are taken from
-	depth      int
 	seq        [2]uint64 // of each thread
 	saved      account   // of the graph
 	products   products  // of the step's forward passes
 	casts      castCache
-	hooks      []savedHooks  // saved_tensors_hooks that are entered, the innermost last
-	dispatch   []*selective  // modes of torch dispatch that are entered, the innermost last
 	trail      trail         // what a checkpoint under way owns
 	ready      readyQueue    // of the thread that runs backward passes
-	task       *graphTask    // the backward pass under way
 	tasks      int           // how many there were
 	warnings   []note.Note   // what PyTorch would warn of, each once
 	blas       [2]*op.Tensor // cuBLAS workspace of each thread's handle
@@ -61,10 +44,8 @@ type Player struct {
 	plans      map[plan]bool // that were searched for
 	kernels    []KernelCall  // that ran on the device
 	maxTable   bool          // of 4-bit weights' maxima was made
-	loading    *tensor.DType // of parameters that are moved to the device, in place of their own; nil: none
 	rnnState   *op.Tensor    // random numbers of cuDNN's RNN
 	rnnReset   bool          // the device's random numbers were set since
-	retain     bool          // the backward pass that runs keeps the graph
 
 	objects  pool[object]
 	storages pool[storage]
@@ -82,7 +63,7 @@ type Player struct {
 
 // New returns a player for one device.
 func New(env op.Env, backend Backend) *Player {
-	p := &Player{env: env, backend: backend, tr: &trace.Trace{Categories: make([]trace.Category, 1)}}
+	p := &Player{scope: scope{env: env}, backend: backend, tr: &trace.Trace{Categories: make([]trace.Category, 1)}}
 	p.host.Categories, p.host.Pinned = make([]trace.Category, 1), make([]bool, 1)
 	p.names.init(p.tr)
 	return p

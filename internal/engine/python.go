@@ -98,10 +98,9 @@ func (p *Player) store(fr *frame, slot int, v value) {
 // up the frame. The locals drop in slot order after the value was taken.
 func (p *Player) call(fr *frame) value {
 	var ret value
-	defer p.leave(p.at)
+	outer := p.push()
 	p.trail.enter(*fr)
-	casts := p.env.Autocast
-	p.env.Autocast = casts && !fr.fn.NoAutocast
+	p.env.Autocast = p.env.Autocast && !fr.fn.NoAutocast
 	for i := range fr.fn.Body {
 		s := &fr.fn.Body[i]
 		if s.Fast && !p.inference(fr) || s.Wants > 0 && !fr.wants(s.Wants-1) {
@@ -115,7 +114,6 @@ func (p *Player) call(fr *frame) value {
 		}
 		p.exec(fr, s)
 	}
-	p.env.Autocast = casts
 	p.trail.leave()
 	slots := fr.slots
 	for i := range slots {
@@ -123,6 +121,7 @@ func (p *Player) call(fr *frame) value {
 	}
 	*fr = frame{slots: slots[:0]}
 	p.frames.put(fr)
+	p.pop(outer)
 	return ret
 }
 
@@ -366,7 +365,7 @@ func (p *Player) callModule(m *module, forward *program.Func, args []value) valu
 		forward = m.class.Forward
 	}
 	fr := p.newFrame(m, forward)
-	saved := p.layer
+	outer := p.push()
 	p.layer = m.layer
 	passed := args
 	if m.sharded != nil {
@@ -388,7 +387,7 @@ func (p *Player) callModule(m *module, forward *program.Func, args []value) valu
 		v = m.sharded.postForward(p, v)
 		p.dropAll(passed)
 	}
-	p.layer = saved
+	p.pop(outer)
 	for _, a := range args {
 		p.drop(a)
 	}

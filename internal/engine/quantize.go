@@ -31,8 +31,8 @@ func (p *Player) load(m *module) {
 	if q == nil || m.params[0].t != nil {
 		return
 	}
+	outer := p.push()
 	p.layer = m.layer
-	mode := p.env.GradMode
 	p.env.GradMode = false
 	source := q.Source
 	if q.Bits == 8 {
@@ -51,7 +51,7 @@ func (p *Player) load(m *module) {
 		p.maxTable = p.maxTable || q.Double
 	}
 	p.Drop(w)
-	p.env.GradMode = mode
+	p.pop(outer)
 	for _, t := range parts {
 		p.mark(obj(t), trace.Parameters)
 	}
@@ -68,7 +68,7 @@ func (p *Player) convert(root *module, q *program.Quantization) {
 	if q == nil {
 		return
 	}
-	p.loading = nil
+	outer := p.push()
 	for _, c := range parameters([]*module{root}) {
 		if d := c.decl.DType; d.IsFloating() && c.t.DType != d {
 			p.layer = c.layer
@@ -78,5 +78,5 @@ func (p *Player) convert(root *module, q *program.Quantization) {
 			c.t = t
 		}
 	}
-	p.layer = 0
+	p.pop(outer)
 }

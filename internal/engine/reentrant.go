@@ -54,10 +54,10 @@ func (p *Player) checkpointReentrant(to callee, args []value) value {
 	}
 	own := &frame{node: n, slots: to.keywords, held: p.keepAll(args)}
 	p.trail.enter(*own)
-	mode := p.env.GradMode
+	outer := p.push()
 	p.env.GradMode = false
 	v := p.invoke(to, args)
-	p.env.GradMode = mode
+	p.pop(outer)
 	if !records {
 		p.trail.leave()
 		p.dropEach(to.keywords)
@@ -138,13 +138,13 @@ func (p *Player) recompute(n *node, b *op.Back) {
 		obj(t).requires = obj(inputs[k]).requires
 		args[i] = value{t: t}
 	}
-	mode, random := p.env, p.random()
+	outer, random := p.push(), p.random()
 	p.forkRNG(args, a.random)
 	p.env.GradMode = true
 	p.enterCheckpoint(a.autocast, a.lower)
 	v := p.invoke(a.callee, args)
-	p.leaveCheckpoint()
-	p.env = mode
+	p.clearCasts()
+	p.pop(outer)
 	p.forkRNG(args, random)
 
 	outs := []value{v}
@@ -161,7 +161,6 @@ func (p *Player) recompute(n *node, b *op.Back) {
 		p.Fail("none of the results of a checkpoint requires grad, which use_reentrant=True does not allow, PyTorch says")
 	}
 	p.runBackward(roots, rootGrads, false)
-	p.op, p.layer = n.op, n.layer
 	for k, i := range a.places {
 		if g := obj(args[i].t).grad; g != nil && b.Need(k) {
 			b.Set(k, p.Keep(&g.Tensor))

@@ -67,9 +67,10 @@ func (p *Player) runDispatched(r *op.Op, c *op.Call) {
 		}
 		return
 	}
+	outer := p.push()
 	p.setModes(modes[:n-1])
 	p.runDispatched(r, c)
-	p.setModes(modes)
+	p.pop(outer)
 	if !chosen {
 		return
 	}

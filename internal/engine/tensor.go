@@ -190,12 +190,12 @@ func (p *Player) emptyStorage(st *storage) {
 }
 
 func (p *Player) emit(k trace.Kind, id int32, n tensor.Bytes) {
-	p.tr.Events = p.push(p.tr.Events, p.event(k, id, n))
+	p.tr.Events = p.appendEvent(p.tr.Events, p.event(k, id, n))
 }
 
-// push appends an event. Where there is no room it doubles it: there are millions of
+// appendEvent appends an event. Where there is no room it doubles it: there are millions of
 // events, and append would grow by a quarter only and so copy each four times.
-func (p *Player) push(events []trace.Event, e trace.Event) []trace.Event {
+func (p *Player) appendEvent(events []trace.Event, e trace.Event) []trace.Event {
 	p.meter.Hold(EventBytes)
 	if n := len(events); n == cap(events) {
 		events = slices.Grow(events, n+1)

@@ -28,9 +28,9 @@ type trail struct {
 }
 
 // mark is a place on the trail.
-type mark struct{ guards, temps, frames int }
+type mark struct{ guards, temps, frames, running int }
 
-func (t *trail) mark() mark { return mark{len(t.guards), len(t.temps), len(t.frames)} }
+func (t *trail) mark() mark { return mark{len(t.guards), len(t.temps), len(t.frames), t.running} }
 
 // push notes a value on the evaluation stack.
 func (t *trail) push(v value) {
@@ -144,15 +144,12 @@ func (g *guard) Drop(ts ...*op.Tensor) {
 	g.Player.Drop(ts...)
 }
 
-// untilStop runs body, which a pack hook may stop, and then leave. It restores
-// the player's state.
-func (p *Player) untilStop(body, leave func()) {
+// untilStop runs the recomputation of a checkpoint, which a pack hook may stop.
+func (p *Player) untilStop(body func()) {
 	t := &p.trail
-	from, running := t.mark(), t.running
+	outer, from := p.push(), t.mark()
 	t.active++
 	t.running = -1
-	op, layer, depth, env, hooks, modes := p.op, p.layer, p.depth, p.env, len(p.hooks), p.dispatch
-	onloaded, muted := p.onloaded, p.muted
 	stopped := func() (stopped bool) {
 		defer func() {
 			switch r := recover().(type) {
@@ -167,16 +164,16 @@ func (p *Player) untilStop(body, leave func()) {
 		return false
 	}()
 	t.active--
-	p.op, p.layer, p.depth, p.hooks, p.dispatch, p.muted = op, layer, depth, p.hooks[:hooks], modes, muted
+	onloaded := p.onloaded
+	p.pop(outer)
 	if stopped {
-		if p.onloaded != onloaded {
+		if onloaded != p.onloaded {
 			p.Fail("a checkpoint's recomputation ends inside of a module whose parameters are on the CPU (offload.parameters); PyTorch then skips the hook that takes them back")
 		}
 		p.unwindStacks(from)
 	}
-	t.running = running
-	leave()
-	p.env = env
+	t.running = from.running
+	p.clearCasts()
 	if stopped {
 		p.unwindFrames(from)
 	}
