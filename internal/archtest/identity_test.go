@@ -32,7 +32,7 @@ var displayers = map[string]string{
 	"internal/estimate: Outcome.notes":          "names what is asked for in a line",
 	"internal/graph: layer":                     "keeps the table of layers by the names that specs call them by",
 	"internal/graph: comparison.module":         "compares the arguments of constructors, as they are printed, of one layer",
-	"internal/graph: elaborator.buildLayer":     "prints a constructor, unless the layer has done so",
+	"internal/graph: Env.Build":                 "prints a constructor, unless the layer has done so",
 	"internal/graph: elaborator.uniqueNames":    "makes names of classes unique",
 	"internal/graph: unit.sequential":           "gives a class a name, unless it has one",
 	"internal/graph: fn.callModule":             "puts an error into words",

@@ -76,7 +76,7 @@ func (a *argReader) read(v *spec.Value) {
 			a.set(param, p.Value)
 		case a.skip == nil || !a.skip(p.Key.Str):
 			a.el.errs.Unknown(p.Key.Span, "argument of "+a.what, p.Key.Str, a.names())
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 	}
 }
@@ -237,7 +237,7 @@ type tensorArgs struct {
 // sound stops at mistakes in operands.
 func (t *tensorArgs) sound() {
 	if t.failed {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 }
 
@@ -274,7 +274,7 @@ func (t *tensorArgs) place(a *argReader) {
 			switch {
 			case param == nil:
 				el.errs.Unknown(p.Key.Span, "argument of "+t.e.Head.V, p.Key.Str, a.names())
-				panic(stop{})
+				panic(spec.Stop{})
 			case param.IsTensor():
 				t.assign(param, p.Value)
 			default:
@@ -417,7 +417,7 @@ func (t *tensorArgs) assign(p *op.Param, v *spec.Value) {
 	}
 	o := el.spec.Operand(v)
 	if o == nil {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	t.put(p, o)
 }

@@ -49,12 +49,12 @@ func (u *unit) apply(b *spec.Named[spec.Block], with map[string]any, ins []val, 
 	made, ok := el.cache[key]
 	if !ok {
 		el.enter(at)
-		el.try(func() { made = u.autograd(b, with, ins, at) })
+		spec.Try(func() { made = u.autograd(b, with, ins, at) })
 		el.depth--
 		el.cache[key] = made
 	}
 	if made == nil { // its mistakes are known
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	f := made.class.Forward
 	known := false
@@ -151,7 +151,7 @@ func (f *fn) saved(b *spec.Named[spec.Block], a *program.Autograd, rets []val) (
 func (f *fn) tensor(s spec.String) val {
 	if slot, ok := f.slots[s.V]; !ok || !f.bound[slot] {
 		f.u.el.errs.Unknown(s.At, "value", s.V, f.boundNames())
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	v := f.local(s.V)
 	if v.m.t == nil {

@@ -17,7 +17,7 @@ func (f *fn) call(e *spec.Entry, sc *scope, i int) val {
 	el := f.u.el
 	switch head := e.Head.V; {
 	case el.isBad(e):
-		panic(stop{})
+		panic(spec.Stop{})
 	case head == spec.HeadBlock:
 		return f.callBlock(e, sc, i)
 	case head == spec.HeadCall:
@@ -28,7 +28,7 @@ func (f *fn) call(e *spec.Entry, sc *scope, i int) val {
 		return f.callOp(e, sc, op.Lookup(head))
 	}
 	el.errs.Unknown(e.Head.At, "layer or operator", e.Head.V, nil)
-	panic(stop{})
+	panic(spec.Stop{})
 }
 
 // inputs evaluates the inputs of a module or block: the given ones, or the
@@ -65,7 +65,7 @@ func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *Layer, arg *spec.Value) []
 		case v != nil:
 			o := f.u.el.spec.Operand(v)
 			if o == nil {
-				panic(stop{})
+				panic(spec.Stop{})
 			}
 			ins = append(ins, f.operand(o, sc))
 		case len(given) > 0:
@@ -91,7 +91,7 @@ func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *Layer, arg *spec.Value) []
 		}
 	}
 	if failed {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	if len(given) > 0 {
 		f.u.el.fail(e.At, "%s takes %s (%s), but more are given", l.name, plural(len(l.inputs), "input"), strings.Join(l.inputs, ", "))
@@ -116,7 +116,7 @@ func (f *fn) callNew(e *spec.Entry, sc *scope, i int) val {
 		ins = f.inputs(e, sc)
 	} else if !f.u.el.attempt(func() { ins = f.layerInputs(e, sc, l, e.Arg) }) {
 		f.u.arguments(e, sc, l, nil) // which may have mistakes, too
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	return f.callModule(e, sc, f.u.modulePath(e, sc, i), ins, nil, e.At)
 }
@@ -147,13 +147,13 @@ func (f *fn) callDeclared(e *spec.Entry, sc *scope) val {
 			}
 		}
 		if f.u.lost { // perhaps it is not made for a mistake
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		if items > 0 {
 			el.fail(at.Span, `%s is a list of %s; call each: {call: "%s[${i}]", repeat: {n: %d, as: i}}`, s, plural(items, "module"), s, items)
 		}
 		el.errs.Unknown(at.Span, "module", s, known)
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	if d := f.u.declared[path]; d != nil {
 		return f.callModule(d.entry, d.scope, path, f.declaredInputs(e, sc, d.entry, kwargs), kwargs, e.At)
@@ -182,7 +182,7 @@ func (f *fn) again(e *spec.Entry, idx int, ins []val, kwargs *spec.Value) val {
 func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs *spec.Value, at spec.Span) val {
 	el := f.u.el
 	if el.isBad(e) {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	l := layers[e.Head.V]
 	for i, v := range ins {
@@ -218,7 +218,7 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 		class, rets = f.u.layer(e, sc, l, ins, kwargs, at)
 	default:
 		el.errs.Unknown(e.Head.At, "layer", e.Head.V, nil)
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	if apart {
 		rets = el.castResults(rets)
@@ -276,7 +276,7 @@ func (el *elaborator) moduleType(e *spec.Entry, sc *scope) tensor.DType {
 		return el.job.DType
 	}
 	name := el.evalStr(e.DType, sc, "dtype")
-	d := el.dtype(spec.String{V: name, At: e.DType.Span})
+	d := el.errs.DType(spec.String{V: name, At: e.DType.Span})
 	if !d.IsFloating() {
 		el.fail(e.DType.Span, "a module is converted to a floating-point type, not to %v", d)
 	}
@@ -315,11 +315,11 @@ func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Ti
 		p := class.FindParam(t.Param.V)
 		if p == nil {
 			u.el.errs.Unknown(t.Param.At, "parameter", t.Param.V, class.ParamNames())
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		v, ok := u.attribute(src)
 		if !ok && u.lost {
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		if !ok {
 			known := u.paramPaths()
@@ -327,9 +327,9 @@ func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Ti
 				u.el.fail(t.Source.Span, "no parameter %q; a tie names one of a module that comes before, and none does", src)
 			}
 			u.el.errs.Unknown(t.Source.Span, "parameter", src, known)
-			panic(stop{})
+			panic(spec.Stop{})
 		}
-		if u.el.computed(p.DType) != v.m.t.DType {
+		if u.el.env().Computed(p.DType) != v.m.t.DType {
 			u.el.fail(t.Source.Span, "%s is of %v, but %s of %v", src, v.m.t.DType, t.Param.V, p.DType)
 		}
 		if size := tensor.D(p.Size...); v.m.t.Size != size {
@@ -343,7 +343,7 @@ func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Ti
 // with evaluates with: of an entry for block b.
 func (u *unit) with(e *spec.Entry, sc *scope, b *spec.Named[spec.Block]) map[string]any {
 	if !u.el.checkWith(e, b.Name.V, b.V) {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	out := map[string]any{}
 	if e.With != nil {
@@ -366,10 +366,10 @@ func (u *unit) findBlock(e *spec.Entry, sc *scope) *spec.Named[spec.Block] {
 			known = append(known, n)
 		}
 		u.el.errs.Unknown(e.Arg.Span, "block", name, sorted(known))
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	if u.el.badBlocks[b.V] {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	return b
 }
@@ -396,15 +396,15 @@ func (u *unit) callFunction(b *spec.Named[spec.Block], with map[string]any, ins 
 	key := fmt.Sprintf("%p %s %s", b, keyOf(with), el.keyOfVals(ins))
 	fe, ok := u.funcs[key]
 	if ok && fe == nil { // its mistakes are known
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	if !ok {
 		el.enter(at)
 		var f *fn
-		if !el.try(func() { f, fe = u.function(b, with, ins, at) }) {
+		if !spec.Try(func() { f, fe = u.function(b, with, ins, at) }) {
 			el.depth--
 			u.funcs[key] = nil
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		el.depth--
 		n := 0
@@ -530,7 +530,7 @@ func (u *unit) layer(e *spec.Entry, sc *scope, l *Layer, ins []val, kwargs *spec
 		}
 		a.vals["inplace"], a.given["inplace"] = el.evalBool(e.InPlace, sc, "inplace"), true
 	}
-	class, rets = el.buildLayer(l, a.vals, a.given, ins)
+	class, rets = el.env().Build(l, a.vals, a.given, ins)
 	el.beyond(e.Head.At)
 	return class, rets
 }

@@ -74,7 +74,7 @@ func (el *elaborator) checkModel(m *spec.Model) {
 		c.block(b)
 	}
 	for _, in := range m.Inputs {
-		el.errs.Contained(func() { el.try(func() { el.dtype(in.V.DType) }) })
+		el.errs.Contained(func() { spec.Try(func() { el.errs.DType(in.V.DType) }) })
 	}
 	c.parameters(m.Parameters, m.Buffers)
 	c.entries(m.Modules, inModules)
@@ -185,8 +185,8 @@ func (c *checker) parameters(params, buffers []*spec.Named[spec.Param]) {
 			}
 			seen[p.Name.V] = true
 			c.el.attribute([]string{"parameter", "buffer"}[i], p.Name.V, p.Name.At)
-			c.el.try(func() {
-				if d := c.el.dtype(p.V.DType); i == 0 && !d.IsFloating() {
+			spec.Try(func() {
+				if d := c.el.errs.DType(p.V.DType); i == 0 && !d.IsFloating() {
 					c.el.fail(p.V.DType.At, "a parameter needs a floating-point type, not %v; declare a buffer", d)
 				}
 			})
@@ -476,7 +476,7 @@ func (c *checker) args(v *spec.Value, a *argReader, tensor func(string) bool) {
 		}
 	}
 	if v.Kind != spec.Map {
-		c.el.try(func() {
+		spec.Try(func() {
 			for _, p := range a.match(v) {
 				check(p.param, p.value)
 			}

@@ -54,7 +54,7 @@ func (el *elaborator) checkpointOf(c *spec.Checkpoint) *program.Checkpoint {
 		rows := op.Keepable(s.V)
 		if rows == nil {
 			el.errs.Unknown(s.At, "operator to keep", s.V, op.KeepableNames())
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		for _, r := range rows {
 			if !slices.Contains(out.Save, r) {
@@ -112,7 +112,7 @@ func (el *elaborator) checkpoint() {
 	for _, m := range el.job.Models {
 		known = append(known, m.Root.ModulePaths()...)
 	}
-	given := el.patterns(c.Modules, "module", known)
+	given := patternsOf(el.errs, c.Modules, "module", known)
 	for i, m := range el.ms {
 		patterns := given
 		if len(c.Modules) == 0 {
@@ -131,7 +131,7 @@ func (el *elaborator) checkpoint() {
 	}
 	switch {
 	case el.errs.Err() != nil: // a pattern that fits nothing
-		panic(stop{})
+		panic(spec.Stop{})
 	case len(r.found) == 0 && !all:
 		return
 	}

@@ -49,7 +49,7 @@ func (el *elaborator) data(d *spec.Data) Data {
 			stored = s.Bytes.V
 			before = stored
 		case s.Shape != nil:
-			size, dtype = el.shape(s.Shape, sc), el.dtype(s.DType)
+			size, dtype = el.shape(s.Shape, sc), el.errs.DType(s.DType)
 			stored = el.bytesOf(size, dtype, s.At)
 			before = stored
 		default:
@@ -64,7 +64,7 @@ func (el *elaborator) data(d *spec.Data) Data {
 			el.fail(t.Name.At, "transform %q needs a shape, as what comes before has none", t.Name.V)
 		}
 		if t.V.DType.Set {
-			dtype = el.dtype(t.V.DType)
+			dtype = el.errs.DType(t.V.DType)
 		}
 		after := el.bytesOf(size, dtype, t.Name.At)
 		out.Transform = max(out.Transform, before+after)

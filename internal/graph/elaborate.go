@@ -63,29 +63,12 @@ type elaborated struct {
 	rets  []val
 }
 
-// stop unwinds to the model after an error was reported: later statements
-// cannot be understood without its result.
-type stop struct{}
-
-// try runs f, which a mistake may stop, and reports whether it came to its end.
-func (el *elaborator) try(f func()) (ok bool) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil, stop:
-		default:
-			panic(r)
-		}
-	}()
-	f()
-	return true
-}
-
-// attempt runs f like try, but for mistakes that end all: those of what is too
+// attempt runs f like spec.Try, but for mistakes that end all: those of what is too
 // large, and the last that is told.
 func (el *elaborator) attempt(f func()) bool {
-	ok := el.try(f)
+	ok := spec.Try(f)
 	if !ok && (el.over || el.errs.Full()) {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	return ok
 }
@@ -98,13 +81,7 @@ func (el *elaborator) tooLarge(s spec.Span, format string, args ...any) {
 
 // fail reports a mistake at a place and stops.
 func (el *elaborator) fail(s spec.Span, format string, args ...any) {
-	el.errs.Addf(s, format, args...)
-	panic(stop{})
-}
-
-// shaped is a contiguous tensor like t with another last dimension.
-func (el *elaborator) shaped(t *op.Tensor, last int64) *op.Tensor {
-	return &op.Tensor{Layout: tensor.Contiguous(t.Size.Set(t.Rank()-1, last)), DType: t.DType}
+	el.errs.Failf(s, format, args...)
 }
 
 // unit is a class while its forward is elaborated.
@@ -176,7 +153,7 @@ func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 				u.el.fail(p.Name.At, "parameter or buffer %q needs a shape", p.Name.V)
 			}
 			size := u.el.shape(p.V.Shape, u.scope)
-			d := u.el.dtype(p.V.DType)
+			d := u.el.errs.DType(p.V.DType)
 			if p.V.DType.V == "float32" && !p.V.DType.Set {
 				d = u.el.job.DType
 			}
@@ -185,7 +162,7 @@ func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 			}
 			u.shapes[p.Name.V], u.dtypes[p.Name.V] = append([]int64{}, size...), d
 			if i == 0 {
-				u.dtypes[p.Name.V] = u.el.computed(d)
+				u.dtypes[p.Name.V] = u.el.env().Computed(d)
 			}
 			pp := program.Param{Name: p.Name.V, Size: size, DType: d, Fixed: !d.IsFloating(), Init: p.V.Init.V, Aside: i == 1 && !p.V.Persistent.V}
 			if i == 0 {
@@ -197,15 +174,6 @@ func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 	}
 }
 
-func (el *elaborator) dtype(s spec.String) tensor.DType {
-	d, err := tensor.ParseDType(s.V)
-	if err != nil {
-		el.errs.Unknown(s.At, "dtype", s.V, tensor.DTypeNames())
-		panic(stop{})
-	}
-	return d
-}
-
 // block elaborates a module block for some params and inputs.
 func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]any, ins []val, at spec.Span) (*program.Class, []val) {
 	key := fmt.Sprintf("%p %s %s %v", b, keyOf(with), el.keyOfVals(ins), el.job.DType)
@@ -215,7 +183,7 @@ func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]
 	}
 	if c, ok := el.cache[key]; ok {
 		if c == nil { // its mistakes are known
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		return c.class, c.rets
 	}
@@ -263,7 +231,7 @@ func (u *unit) close() {
 		}
 	}
 	if uncalled > 0 {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 }
 

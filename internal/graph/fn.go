@@ -93,14 +93,14 @@ func (f *fn) statements(es []*spec.Entry, sc *scope) {
 		f.early = f.done && e.If != nil
 	}
 	if failed {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 }
 
 // entry elaborates one entry as often as it stands for.
 func (f *fn) entry(e *spec.Entry, sc *scope) {
 	if f.u.el.isBad(e) {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	f.u.expand(e, sc, func(sc *scope, i int) {
 		from := len(f.f.Body)
@@ -183,7 +183,7 @@ func (f *fn) only(e *spec.Entry, sc *scope) val {
 // needCur stops unless there is a value.
 func (f *fn) needCur(v val, e *spec.Entry) {
 	if v.m.lost {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	if v.e == nil {
 		f.u.el.fail(e.At, "there is no previous value to take: %s; say inputs:", f.why)
@@ -273,7 +273,7 @@ func (f *fn) appendTo(e *spec.Entry, name string, v val) {
 		f.emit(program.Stmt{Kind: program.ListNew, Targets: []int{s}, Line: e.At.Line})
 	}
 	if f.metas[s].lost {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	if !f.metas[s].list {
 		f.u.el.fail(e.Name[0].At, "%q is %s, not a list", name, f.metas[s].describe())
@@ -301,7 +301,7 @@ func (f *fn) del(e *spec.Entry, sc *scope) {
 		s, ok := f.slots[name]
 		if !ok || !f.bound[s] {
 			el.errs.Unknown(it.Span, "value", name, f.boundNames())
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		f.bound[s] = false
 		st.Targets = append(st.Targets, s)
@@ -337,7 +337,7 @@ func (f *fn) doReturn(e *spec.Entry, sc *scope) {
 	for _, it := range items {
 		o := f.u.el.spec.Operand(it)
 		if o == nil {
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		rets = append(rets, f.operand(o, sc))
 	}
@@ -372,7 +372,7 @@ func (f *fn) body(b *spec.Named[spec.Block]) []val {
 func (f *fn) finish(at spec.Span) []val {
 	if !f.done {
 		if f.cur.m.lost {
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		if f.cur.e == nil {
 			f.u.el.fail(at, "has no value to return: %s; say return:", f.why)
@@ -390,7 +390,7 @@ func (f *fn) operands(os []*spec.Operand, sc *scope) []val {
 		failed = !f.u.el.attempt(func() { out = append(out, f.operand(o, sc)) }) || failed
 	}
 	if failed {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	return out
 }
@@ -449,7 +449,7 @@ func (f *fn) reference(s string, at spec.Span) val {
 	el := f.u.el
 	stem, _, _ := strings.Cut(strings.TrimSuffix(s, ".pop"), "[")
 	if slot, ok := f.slots[stem]; ok && f.metas[slot].lost {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	if slot, ok := f.slots[s]; ok && f.bound[slot] {
 		return val{&program.Expr{Kind: program.Local, Slot: slot}, f.metas[slot]}
@@ -475,7 +475,7 @@ func (f *fn) reference(s string, at spec.Span) val {
 		return v
 	}
 	if f.astray || f.u.lost && strings.Contains(s, ".") { // perhaps of a module that is not made
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	known := append(f.boundNames(), f.u.ownNames()...)
 	if el.findModel(f.u.what) != nil { // an input that forward takes if it is named
@@ -486,7 +486,7 @@ func (f *fn) reference(s string, at spec.Span) val {
 		}
 	}
 	el.errs.Unknown(at, "value", s, known)
-	panic(stop{})
+	panic(spec.Stop{})
 }
 
 // indexed is an item of a list or tuple, or with several indices, an item of
@@ -533,7 +533,7 @@ func (u *unit) attribute(path string) (val, bool) {
 	if p := u.class.FindParam(full); p != nil {
 		d := p.DType
 		if u.class.IsParameter(full) {
-			d = u.el.computed(d)
+			d = u.el.env().Computed(d)
 		}
 		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(p.Size...)), DType: d}
 		return val{&program.Expr{Kind: program.Attr, Path: full}, tensorMeta(t)}, true

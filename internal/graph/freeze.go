@@ -31,7 +31,7 @@ func (el *elaborator) freezeModels(f *spec.Freeze, models []*program.Model) {
 		known = append(append(known, m.Root.ModulePaths()...), m.Root.ParamPaths()...)
 	}
 	const what = "module or parameter"
-	frozen, trained := el.patterns(f.Modules, what, known), el.patterns(f.Except, what, known)
+	frozen, trained := patternsOf(el.errs, f.Modules, what, known), patternsOf(el.errs, f.Except, what, known)
 	if len(f.Modules) == 0 { // all but these
 		frozen = program.Patterns{"*"}
 	}

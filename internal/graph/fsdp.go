@@ -26,14 +26,14 @@ func (el *elaborator) fsdp(s *spec.Parallel) {
 		el.warnings = append(el.warnings, note.OtherFSDP.New("parallel.fsdp: FSDP2 of PyTorch %v is planned as that of %v", v, torchver.Default).Of("parallel.fsdp"))
 	}
 	el.checkNoSync(s)
-	root, patterns := el.job.Models[0].Root, el.patterns(s.Modules, "module", el.job.Models[0].Root.ModulePaths())
+	root, patterns := el.job.Models[0].Root, patternsOf(el.errs, s.Modules, "module", el.job.Models[0].Root.ModulePaths())
 	if len(s.Modules) == 0 {
 		if patterns = el.ms[0].checkpointed(); patterns == nil {
 			el.fail(s.FSDP.At, "%s does not say which of its modules are sharded apart; name them with modules, such as modules: [\"layers.*\"]", el.ms[0].name)
 		}
 	}
 	if el.errs.Err() != nil { // a pattern that fits nothing
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	for _, q := range patterns {
 		outermost(root, "", program.Patterns{q}, func(at string, _ int, _ *program.Class) {
@@ -78,7 +78,7 @@ func (el *elaborator) floating(s spec.String) *tensor.DType {
 	if !s.Set {
 		return nil
 	}
-	d := el.dtype(s)
+	d := el.errs.DType(s)
 	if !d.IsFloating() {
 		el.fail(s.At, "%s is no type of floating-point numbers", s.V)
 	}

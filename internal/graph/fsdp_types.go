@@ -25,12 +25,9 @@ func floatType(s spec.String) *tensor.DType {
 	return nil
 }
 
-// computed is the type of a parameter where the model computes with it.
-func (el *elaborator) computed(d tensor.DType) tensor.DType {
-	if el.gathered != nil && d.IsFloating() {
-		return *el.gathered
-	}
-	return d
+// env is what modules are made in.
+func (el *elaborator) env() *Env {
+	return &Env{Shapes: el.shapes, DType: el.job.DType, Gathered: el.gathered, Notes: &el.warnings}
 }
 
 // shardedApart reports whether fully_shard is called on the module at a path, which

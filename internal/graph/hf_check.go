@@ -80,7 +80,7 @@ func (h *hfModel) check(s *spec.Spec) {
 		}
 	}
 	if failed {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	h.task(s)
 	for _, c := range hfChoices {

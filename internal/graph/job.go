@@ -132,17 +132,17 @@ var lowerTypes = map[string]tensor.DType{"amp-bf16": tensor.BFloat16, "amp-fp16"
 // run elaborates the step and, through it, the models. After a mistake it goes on
 // with what does not depend on it.
 func (el *elaborator) run() {
-	models := el.try(el.models)
-	inputs := models && el.try(el.inputs)
+	models := spec.Try(el.models)
+	inputs := models && spec.Try(el.inputs)
 	if models && !el.badOptim {
-		el.badOptim = !el.try(el.optimizers) || el.badOptim
+		el.badOptim = !spec.Try(el.optimizers) || el.badOptim
 	}
 	if inputs {
 		if len(el.lostInputs) == 0 {
-			el.try(func() { el.dataBytes = el.data(&el.spec.Data) })
+			spec.Try(func() { el.dataBytes = el.data(&el.spec.Data) })
 		}
-		if el.try(el.ema) && el.try(el.step) {
-			el.try(el.techniques)
+		if spec.Try(el.ema) && spec.Try(el.step) {
+			spec.Try(el.techniques)
 		}
 	}
 }
@@ -168,8 +168,8 @@ type model struct {
 func (el *elaborator) models() {
 	add := func(name string, m *spec.Model, at spec.Span) {
 		x := &model{name: name, def: m, use: m, spec: el.spec, at: at, eval: m.Eval.V, lost: map[string]bool{}}
-		if x.shrunk = el.shrinks(el.spec.Prune); m.Prune != nil {
-			x.shrunk = el.shrinks(m.Prune)
+		if x.shrunk = shrinks(el.errs, el.spec.Prune); m.Prune != nil {
+			x.shrunk = shrinks(el.errs, m.Prune)
 		}
 		from := len(el.others)
 		switch {
@@ -233,12 +233,12 @@ func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 	}
 	if el.opts.Preset == nil {
 		el.errs.Unknown(m.Preset.At, "preset", m.Preset.V, el.opts.Presets)
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	text, err := el.opts.Preset(m.Preset.V)
 	if err != nil {
 		el.errs.Unknown(m.Preset.At, "preset", m.Preset.V, el.opts.Presets)
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	var with []spec.Pair
 	if w := m.With; w != nil {
@@ -249,7 +249,7 @@ func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 	}
 	given, ok := map[string]any{}, true
 	for _, p := range with {
-		ok = el.try(func() { given[p.Key.Str] = el.eval(p.Value, el.spec.Env) }) && ok
+		ok = spec.Try(func() { given[p.Key.Str] = el.eval(p.Value, el.spec.Env) }) && ok
 	}
 	s, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{Params: given, Meter: el.meter})
 	if s != nil {
@@ -261,7 +261,7 @@ func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 		}
 	}
 	if !ok {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	if err != nil {
 		el.fail(m.Preset.At, "preset %s: %v", m.Preset.V, err)
@@ -353,7 +353,7 @@ func (el *elaborator) inputs() {
 	seen := map[string]string{}
 	for _, m := range el.ms {
 		for _, in := range m.def.Inputs {
-			if !el.try(func() { el.as(m, func() { el.input(m, in, seen) }) }) {
+			if !spec.Try(func() { el.as(m, func() { el.input(m, in, seen) }) }) {
 				el.lostInputs = append(el.lostInputs, in.Name.V)
 			}
 		}
@@ -370,7 +370,7 @@ func (el *elaborator) input(m *model, in *spec.Named[spec.Input], seen map[strin
 	}
 	sc := &scope{parent: m.spec.Env, vars: el.globals()}
 	size := append([]int64{el.batch}, el.shape(in.V.Shape, sc)...)
-	d := el.dtype(in.V.DType)
+	d := el.errs.DType(in.V.DType)
 	if !in.V.DType.Set && el.job.DType.IsHalf() {
 		d = el.job.DType
 	}

@@ -28,7 +28,7 @@ func (f *fn) keep(e *spec.Entry, sc *scope, st program.Stmt) {
 	if to := a["to"]; to != nil {
 		if s := el.evalStr(to, sc, "to"); s != "cpu" {
 			el.errs.Unknown(to.Span, "value of to", s, []string{"cpu"})
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		k.CPU = true
 	}

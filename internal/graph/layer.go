@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/nn"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
@@ -40,9 +41,9 @@ type Layer struct {
 
 var layers = map[string]*Layer{}
 
-// layer adds a row to the table; a signature that does not parse is a
+// layer adds a row to the table and returns it; a signature that does not parse is a
 // programming error.
-func layer(l Layer) {
+func layer(l Layer) *Layer {
 	p := &l
 	var err error
 	if p.sig, err = op.ParseSig(l.Sig); err != nil {
@@ -68,6 +69,7 @@ func layer(l Layer) {
 		panic("graph: layer " + p.name + " is defined twice")
 	}
 	layers[p.name] = p
+	return p
 }
 
 // LayerNames lists the layers that a spec may use, sorted.
@@ -103,9 +105,25 @@ type buildError struct {
 
 func (e *buildError) Error() string { return e.msg }
 
+// Env is what modules are made in.
+type Env struct {
+	Shapes   *op.Shapes
+	DType    tensor.DType  // of parameters
+	Gathered *tensor.DType // in which FSDP gathers them; nil: in their own
+	Notes    *[]note.Note  // of which modules that are made add some
+}
+
+// Computed is the type of a parameter where the model computes with it.
+func (e *Env) Computed(d tensor.DType) tensor.DType {
+	if e.Gathered != nil && d.IsFloating() {
+		return *e.Gathered
+	}
+	return d
+}
+
 // builder makes one module: its class and the body of its forward.
 type builder struct {
-	el    *elaborator
+	env   *Env
 	layer *Layer
 	class *program.Class
 	fn    *program.Func
@@ -114,6 +132,22 @@ type builder struct {
 	ins   []val
 	slots map[string]int
 	ret   []val
+}
+
+// newBuilder begins the forward of a class that stands in no table, with inputs of
+// those names.
+func newBuilder(e *Env, class *program.Class, inputs ...string) *builder {
+	b := &builder{env: e, class: class, fn: &program.Func{Name: "forward", Kind: program.Module, Params: len(inputs), Slots: inputs}, args: map[string]any{}, slots: map[string]int{}}
+	for i, name := range inputs {
+		b.slots[name] = i
+	}
+	class.Forward = b.fn
+	return b
+}
+
+// function begins another function of the module.
+func (b *builder) function(fn *program.Func) *builder {
+	return &builder{env: b.env, class: b.class, slots: map[string]int{}, fn: fn}
 }
 
 func (b *builder) fail(arg, format string, args ...any) {
@@ -201,12 +235,12 @@ func (b *builder) x(rank int) *op.Tensor {
 }
 
 // dtype is the type of the model's parameters.
-func (b *builder) dtype() tensor.DType { return b.el.job.DType }
+func (b *builder) dtype() tensor.DType { return b.env.DType }
 
 // param registers a parameter.
 func (b *builder) param(name string, size ...int64) val {
 	b.class.Params = append(b.class.Params, program.Param{Name: name, Size: size, DType: b.dtype()})
-	return b.own(name, b.el.computed(b.dtype()), size)
+	return b.own(name, b.env.Computed(b.dtype()), size)
 }
 
 // buffer registers a buffer in the model's type.
@@ -250,7 +284,7 @@ func (b *builder) call(row *op.Op, args any, in ...val) val {
 		e.Args = append(e.Args, v.e)
 		ts[i] = v.m.t
 	}
-	outs, err := b.el.shapes.Infer(row, args, ts...)
+	outs, err := b.env.Shapes.Infer(row, args, ts...)
 	if err != nil {
 		b.fail(argOf(err), "%v", err)
 	}
@@ -319,8 +353,8 @@ func (b *builder) pick(v val, i int) val {
 }
 
 // child registers a submodule and returns its index.
-func (b *builder) child(name, layerName string, args map[string]any, ins ...val) (int, []val) {
-	class, rets := b.el.buildLayer(layers[layerName], args, nil, ins)
+func (b *builder) child(name string, l *Layer, args map[string]any, ins ...val) (int, []val) {
+	class, rets := b.env.Build(l, args, nil, ins)
 	b.class.Children = append(b.class.Children, program.Child{Path: name, Class: class})
 	return len(b.class.Children) - 1, rets
 }
@@ -341,7 +375,7 @@ func (b *builder) callChild(i int, rets []val, ins ...val) val {
 // F.multi_head_attention_forward) that body composes, and calls it. Its
 // parameters are the given values, in order; it owns its arguments.
 func (b *builder) inline(name string, params []string, args []val, body func(f *builder, in []val) []val) val {
-	f := &builder{el: b.el, layer: b.layer, class: b.class, args: b.args, given: b.given, slots: map[string]int{}}
+	f := &builder{env: b.env, layer: b.layer, class: b.class, args: b.args, given: b.given, slots: map[string]int{}}
 	f.fn = &program.Func{Name: name, Kind: program.Function}
 	call := &program.Expr{Kind: program.CallFun, Func: f.fn}
 	in := make([]val, len(params))
@@ -392,10 +426,9 @@ func metaOf(rets []val) meta {
 	return m
 }
 
-// buildLayer makes a module of torch.nn for the given inputs. args holds
-// checked values by parameter name, given says which of them the spec gave
-// (nil: all).
-func (el *elaborator) buildLayer(l *Layer, args map[string]any, given map[string]bool, ins []val) (*program.Class, []val) {
+// Build makes a module of torch.nn for the given inputs. args holds checked values
+// by parameter name, given says which of them the spec gave (nil: all).
+func (e *Env) Build(l *Layer, args map[string]any, given map[string]bool, ins []val) (*program.Class, []val) {
 	if given == nil {
 		given = map[string]bool{}
 		for k := range args {
@@ -403,7 +436,7 @@ func (el *elaborator) buildLayer(l *Layer, args map[string]any, given map[string
 		}
 	}
 	b := &builder{
-		el: el, layer: l, class: &program.Class{Layer: &l.Is}, fn: &program.Func{Name: "forward", Kind: program.Module},
+		env: e, layer: l, class: &program.Class{Layer: &l.Is}, fn: &program.Func{Name: "forward", Kind: program.Module},
 		args: map[string]any{}, given: given, slots: map[string]int{},
 	}
 	b.class.Forward = b.fn

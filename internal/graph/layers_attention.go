@@ -6,26 +6,26 @@ import (
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
-func init() {
-	layer(Layer{
-		Sig: "nn.MultiheadAttention(embed_dim: infer int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False, " +
-			"add_zero_attn: bool = False, kdim: infer int, vdim: infer int, batch_first: bool = False)",
-		// forward's own arguments
-		Forward: "forward(need_weights: bool = True, average_attn_weights: bool = True, is_causal: bool = False)",
-		Inputs:  "query key value * key_padding_mask? attn_mask?",
-		Is:      nn.Layer{Whole: true, Init: nn.Xavier},
-		Build:   buildMHA,
-	})
-	layer(Layer{
-		Sig: "nn.TransformerEncoderLayer(d_model: infer int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, " +
-			"activation: str(relu|gelu) = 'relu', layer_norm_eps: float = 1e-05, batch_first: bool = False, norm_first: bool = False, bias: bool = True)",
-		Forward: "forward(is_causal: bool = False)",
-		Inputs:  "src * src_mask? src_key_padding_mask?",
-		Build:   buildEncoderLayer,
-	})
-}
+var MultiheadAttention = layer(Layer{
+	Sig: "nn.MultiheadAttention(embed_dim: infer int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False, " +
+		"add_zero_attn: bool = False, kdim: infer int, vdim: infer int, batch_first: bool = False)",
+	// forward's own arguments
+	Forward: "forward(need_weights: bool = True, average_attn_weights: bool = True, is_causal: bool = False)",
+	Inputs:  "query key value * key_padding_mask? attn_mask?",
+	Is:      nn.Layer{Whole: true, Init: nn.Xavier},
+	Build:   buildMHA,
+})
+
+var TransformerEncoderLayer = layer(Layer{
+	Sig: "nn.TransformerEncoderLayer(d_model: infer int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, " +
+		"activation: str(relu|gelu) = 'relu', layer_norm_eps: float = 1e-05, batch_first: bool = False, norm_first: bool = False, bias: bool = True)",
+	Forward: "forward(is_causal: bool = False)",
+	Inputs:  "src * src_mask? src_key_padding_mask?",
+	Build:   buildEncoderLayer,
+})
 
 // buildMHA is nn.MultiheadAttention.forward (torch/nn/modules/activation.py).
 func buildMHA(b *builder) {
@@ -57,10 +57,10 @@ func buildMHA(b *builder) {
 	}
 	// out_proj is a Linear whose weights the function takes.
 	out := &program.Class{Layer: nn.OutProj, Params: []program.Param{{Name: "weight", Size: []int64{e, e}, DType: b.dtype()}}}
-	m.outWeight = b.own("out_proj.weight", b.el.computed(b.dtype()), []int64{e, e})
+	m.outWeight = b.own("out_proj.weight", b.env.Computed(b.dtype()), []int64{e, e})
 	if b.bool("bias") {
 		out.Params = append(out.Params, program.Param{Name: "bias", Size: []int64{e}, DType: b.dtype()})
-		m.outBias = b.own("out_proj.bias", b.el.computed(b.dtype()), []int64{e})
+		m.outBias = b.own("out_proj.bias", b.env.Computed(b.dtype()), []int64{e})
 	}
 	b.class.Children = append(b.class.Children, program.Child{Path: "out_proj", Class: out})
 	if b.bool("add_bias_kv") {
@@ -220,6 +220,11 @@ func (m *mhaParts) forward(f *builder, in []val) []val {
 	return []val{y, noneVal()}
 }
 
+// shaped is a contiguous tensor like t with another last dimension.
+func shaped(t *op.Tensor, last int64) *op.Tensor {
+	return &op.Tensor{Layout: tensor.Contiguous(t.Size.Set(t.Rank()-1, last)), DType: t.DType}
+}
+
 // noneVal is the literal None.
 func noneVal() val { return val{&program.Expr{Kind: program.Const}, meta{none: true}} }
 
@@ -297,10 +302,10 @@ func buildEncoderLayer(b *builder) {
 	}
 	bias, p, batchFirst, normFirst := b.bool("bias"), b.float("dropout"), b.bool("batch_first"), b.bool("norm_first")
 	src := b.in(0)
-	wide := val{&program.Expr{}, tensorMeta(b.el.shaped(src.m.t, ff))}
+	wide := val{&program.Expr{}, tensorMeta(shaped(src.m.t, ff))}
 	var results [][]val // of the children
-	add := func(name string, args map[string]any, ins ...val) int {
-		i, rets := b.child(name, childLayer[name], args, ins...)
+	add := func(name string, l *Layer, args map[string]any, ins ...val) int {
+		i, rets := b.child(name, l, args, ins...)
 		results = append(results, rets)
 		return i
 	}
@@ -309,12 +314,12 @@ func buildEncoderLayer(b *builder) {
 		"is_causal": b.bool("is_causal")}
 	drop := map[string]any{"p": p}
 	norm := map[string]any{"normalized_shape": []int64{d}, "eps": b.float("layer_norm_eps"), "bias": bias}
-	attn := add("self_attn", mha, src, src, src, padding, mask)
-	lin1 := add("linear1", map[string]any{"in_features": d, "out_features": ff, "bias": bias}, src)
-	mid := add("dropout", drop, wide)
-	lin2 := add("linear2", map[string]any{"in_features": ff, "out_features": d, "bias": bias}, wide)
-	norm1, norm2 := add("norm1", norm, src), add("norm2", norm, src)
-	drop1, drop2 := add("dropout1", drop, src), add("dropout2", drop, src)
+	attn := add("self_attn", MultiheadAttention, mha, src, src, src, padding, mask)
+	lin1 := add("linear1", Linear, map[string]any{"in_features": d, "out_features": ff, "bias": bias}, src)
+	mid := add("dropout", Dropout, drop, wide)
+	lin2 := add("linear2", Linear, map[string]any{"in_features": ff, "out_features": d, "bias": bias}, wide)
+	norm1, norm2 := add("norm1", LayerNorm, norm, src), add("norm2", LayerNorm, norm, src)
+	drop1, drop2 := add("dropout1", Dropout, drop, src), add("dropout2", Dropout, drop, src)
 
 	mod := func(i int, x val) val { return b.callChild(i, results[i], x) }
 	drops := func(b *builder, i int, x val) val { return b.callChild(i, []val{x}, x) }
@@ -348,12 +353,6 @@ func buildEncoderLayer(b *builder) {
 	b.finish([]val{x})
 }
 
-// childLayer names the layers that TransformerEncoderLayer is made of.
-var childLayer = map[string]string{
-	"self_attn": "MultiheadAttention", "linear1": "Linear", "linear2": "Linear", "norm1": "LayerNorm", "norm2": "LayerNorm",
-	"dropout": "Dropout", "dropout1": "Dropout", "dropout2": "Dropout",
-}
-
 // activations are those of the layers of a transformer.
 var activations = map[string]*op.Op{"relu": op.Relu, "gelu": op.Gelu}
 
@@ -361,7 +360,7 @@ var activations = map[string]*op.Op{"relu": op.Relu, "gelu": op.Gelu}
 func encoderFastPath(b *builder, src, mask val, ff int64) *program.Expr {
 	d := src.m.t.Dim(-1)
 	a := &op.EncoderLayerArgs{Heads: b.int("nhead"), NormFirst: b.bool("norm_first"), Activation: b.str("activation"), Eps: b.float("layer_norm_eps")}
-	own := func(path string, size ...int64) val { return b.own(path, b.el.computed(b.dtype()), size) }
+	own := func(path string, size ...int64) val { return b.own(path, b.env.Computed(b.dtype()), size) }
 	return b.do(op.EncoderLayerForward, a, src,
 		own("self_attn.in_proj_weight", 3*d, d), own("self_attn.in_proj_bias", 3*d),
 		own("self_attn.out_proj.weight", d, d), own("self_attn.out_proj.bias", d),

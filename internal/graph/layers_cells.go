@@ -8,44 +8,46 @@ import (
 // plainCells are the cells of a plain RNN by their nonlinearity.
 var plainCells = map[string]*op.Op{"tanh": op.RNNTanhCell, "relu": op.RNNReluCell}
 
-func init() {
-	// single is a cell without a cell state.
-	single := func(sig string, gates int64, row func(b *builder) *op.Op) {
-		layer(Layer{Sig: sig, Inputs: "input hx?", Is: nn.Layer{Init: nn.Recurrent(gates)}, Build: func(b *builder) {
-			weights := b.cell(gates)
-			h := b.in(1)
-			if h.isNone() {
-				h = b.let("hx", b.zeros())
-			}
-			b.state(h)
-			ret := b.let("ret", b.do(row(b), nil, append([]val{b.in(0), h}, weights...)...))
-			b.finish([]val{ret})
-		}})
-	}
-	single("nn.GRUCell(input_size: infer int, hidden_size: int, bias: bool = True)", 3, func(*builder) *op.Op { return op.GRUCell })
-	single("nn.RNNCell(input_size: infer int, hidden_size: int, bias: bool = True, nonlinearity: str(tanh|relu) = 'tanh')", 1,
-		func(b *builder) *op.Op { return plainCells[b.str("nonlinearity")] })
-	layer(Layer{
-		Sig:    "nn.LSTMCell(input_size: infer int, hidden_size: int, bias: bool = True)",
-		Inputs: "input hx?", Tuples: true,
-		Is: nn.Layer{Init: nn.Recurrent(4)},
-		Build: func(b *builder) {
-			weights := b.cell(4)
-			hx := b.in(1)
-			var h, c val
-			if hx.isNone() {
-				h = b.let("zeros", b.zeros())
-				c = h
-			} else {
-				h, c = b.hiddenAndCell(hx)
-			}
-			b.state(h)
-			b.state(c)
-			ret := b.letAll([]string{"h", "c"}, b.call(op.LSTMCell, nil, append([]val{b.in(0), h, c}, weights...)...))
-			b.finish(ret)
-		},
-	})
+// singleCell defines a cell without a cell state.
+func singleCell(sig string, gates int64, row func(b *builder) *op.Op) *Layer {
+	return layer(Layer{Sig: sig, Inputs: "input hx?", Is: nn.Layer{Init: nn.Recurrent(gates)}, Build: func(b *builder) {
+		weights := b.cell(gates)
+		h := b.in(1)
+		if h.isNone() {
+			h = b.let("hx", b.zeros())
+		}
+		b.state(h)
+		ret := b.let("ret", b.do(row(b), nil, append([]val{b.in(0), h}, weights...)...))
+		b.finish([]val{ret})
+	}})
 }
+
+var (
+	GRUCell = singleCell("nn.GRUCell(input_size: infer int, hidden_size: int, bias: bool = True)", 3, func(*builder) *op.Op { return op.GRUCell })
+	RNNCell = singleCell("nn.RNNCell(input_size: infer int, hidden_size: int, bias: bool = True, nonlinearity: str(tanh|relu) = 'tanh')", 1,
+		func(b *builder) *op.Op { return plainCells[b.str("nonlinearity")] })
+)
+
+var LSTMCell = layer(Layer{
+	Sig:    "nn.LSTMCell(input_size: infer int, hidden_size: int, bias: bool = True)",
+	Inputs: "input hx?", Tuples: true,
+	Is: nn.Layer{Init: nn.Recurrent(4)},
+	Build: func(b *builder) {
+		weights := b.cell(4)
+		hx := b.in(1)
+		var h, c val
+		if hx.isNone() {
+			h = b.let("zeros", b.zeros())
+			c = h
+		} else {
+			h, c = b.hiddenAndCell(hx)
+		}
+		b.state(h)
+		b.state(c)
+		ret := b.letAll([]string{"h", "c"}, b.call(op.LSTMCell, nil, append([]val{b.in(0), h, c}, weights...)...))
+		b.finish(ret)
+	},
+})
 
 // cell registers the parameters of a recurrent cell with so many gates.
 func (b *builder) cell(gates int64) []val {

@@ -7,12 +7,11 @@ import (
 	"github.com/memplan/memplan/internal/op"
 )
 
-func init() {
-	for n := 1; n <= 3; n++ {
-		convolution(n)
-		transposedConvolution(n)
-	}
-}
+// Convs and ConvTransposes are those over so many dimensions.
+var (
+	Convs          = [...]*Layer{1: convolution(1), 2: convolution(2), 3: convolution(3)}
+	ConvTransposes = [...]*Layer{1: transposedConvolution(1), 2: transposedConvolution(2), 3: transposedConvolution(3)}
+)
 
 // convInput checks the input of a convolution over n dimensions and returns its
 // number of channels, with that of the output and the groups.
@@ -30,8 +29,8 @@ func (b *builder) convInput(n int) (in, out, groups int64) {
 
 // convolution defines Conv1d to 3d: the function of the same arguments, of an
 // input that is padded before if its borders are not zeros.
-func convolution(n int) {
-	layer(Layer{
+func convolution(n int) *Layer {
+	return layer(Layer{
 		Sig: fmt.Sprintf("nn.Conv%dd(in_channels: infer int, out_channels: int, kernel_size: pair, stride: pair = 1, padding: pair(same|valid) = 0, "+
 			"dilation: pair = 1, groups: int = 1, bias: bool = True, padding_mode: str(zeros|reflect|replicate|circular) = 'zeros')", n),
 		Is: nn.Layer{Conv: n, Init: nn.Kaiming},
@@ -80,8 +79,8 @@ func (b *builder) border(o *op.ConvOptions, kernel []int64) []int64 {
 }
 
 // transposedConvolution defines ConvTranspose1d to 3d.
-func transposedConvolution(n int) {
-	layer(Layer{
+func transposedConvolution(n int) *Layer {
+	return layer(Layer{
 		Sig: fmt.Sprintf("nn.ConvTranspose%dd(in_channels: infer int, out_channels: int, kernel_size: pair, stride: pair = 1, padding: pair = 0, "+
 			"output_padding: pair = 0, groups: int = 1, bias: bool = True, dilation: pair = 1, padding_mode: str(zeros) = 'zeros')", n),
 		Is: nn.Layer{Init: nn.Kaiming},

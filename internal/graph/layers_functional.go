@@ -8,8 +8,8 @@ import (
 
 // functional defines a module that calls the function of the same arguments, in
 // place if it is asked to. Inputs are as in Layer.
-func functional(sig, inputs string, row *op.Op) {
-	layer(Layer{Sig: sig, Inputs: inputs, Build: func(b *builder) {
+func functional(sig, inputs string, row *op.Op) *Layer {
+	return layer(Layer{Sig: sig, Inputs: inputs, Build: func(b *builder) {
 		row := b.mayBeInPlace(row)
 		b.finish([]val{b.call(row, op.BindArgs(row.Args, b.args), b.ins...)})
 	}})
@@ -23,64 +23,91 @@ func (b *builder) mayBeInPlace(row *op.Op) *op.Op {
 	return row
 }
 
-func init() {
-	functional("nn.CELU(alpha: float = 1.0, inplace: bool = False)", "", op.Celu)
-	functional("nn.SELU(inplace: bool = False)", "", op.Selu)
-	functional("nn.RReLU(lower: float = 0.125, upper: float = 0.3333333333333333, inplace: bool = False)", "", op.RReLU)
-	functional("nn.Threshold(threshold: float, value: float, inplace: bool = False)", "", op.Threshold)
-	functional("nn.Hardshrink(lambd: float = 0.5)", "", op.Hardshrink)
-	functional("nn.Softshrink(lambd: float = 0.5)", "", op.Softshrink)
-	functional("nn.Softmin(dim: int)", "", op.Softmin)
-	functional("nn.Softsign()", "", op.Softsign)
-	functional("nn.Tanhshrink()", "", op.Tanhshrink)
-	for name, row := range map[string]*op.Op{"AlphaDropout": op.AlphaDropout, "FeatureAlphaDropout": op.FeatureAlphaDropout} {
-		layer(Layer{Sig: "nn." + name + "(p: float = 0.5, inplace: bool = False)", Build: func(b *builder) { // which takes no notice of inplace
-			b.finish([]val{b.do(row, &op.DropoutArgs{P: b.float("p")}, b.in(0))})
-		}})
-	}
-	functional("nn.ChannelShuffle(groups: int)", "", op.ChannelShuffle)
-	functional("nn.Unfold(kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", "", op.Im2col)
-	functional("nn.Fold(output_size: pair, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", "", op.Col2im)
-	functional("nn.CosineSimilarity(dim: int = 1, eps: float = 1e-08)", "x1 x2", op.CosineSimilarity)
-	functional("nn.PairwiseDistance(p: float = 2.0, eps: float = 1e-06, keepdim: bool = False)", "x1 x2", op.PairwiseDistance)
-	functional("nn.UpsamplingNearest2d(size: pair? = None, scale_factor: float? = None)", "", op.UpsampleNearest)
-	functional("nn.UpsamplingBilinear2d(size: pair? = None, scale_factor: float? = None)", "", op.UpsampleBilinear)
-	for n := 1; n <= 3; n++ {
-		functional(fmt.Sprintf("nn.LPPool%dd(norm_type: float, kernel_size: pair, stride: pair? = None, ceil_mode: bool = False)", n), "", op.LPPools[n])
-		if n > 1 {
-			functional(fmt.Sprintf("nn.FractionalMaxPool%dd(kernel_size: pair, output_size: pair? = None, output_ratio: floats? = None, return_indices: bool = False)", n),
-				"", op.FractionalMaxPoolFunctions[n])
-		}
-		layer(Layer{
-			Sig:     fmt.Sprintf("nn.MaxUnpool%dd(kernel_size: pair, stride: pair? = None, padding: pair = 0)", n),
-			Forward: "forward(output_size: ints? = None)",
-			Inputs:  "input indices",
-			Build: func(b *builder) {
-				row := op.MaxUnpoolFunctions[n]
-				b.finish([]val{b.do(row, op.BindArgs(row.Args, b.args), b.ins...)})
-			},
-		})
-		for kind, mode := range paddingModes {
-			sig := fmt.Sprintf("nn.%s%dd(padding: pair)", kind, n)
-			if kind == "ConstantPad" {
-				sig = fmt.Sprintf("nn.%s%dd(padding: pair, value: float)", kind, n)
-			}
-			layer(Layer{Sig: sig, Build: func(b *builder) {
-				const least = -1 << 31
-				b.finish([]val{b.do(op.Pad, &op.PadArgs{Pad: b.spatial("padding", 2*n, least), Mode: mode, Value: b.float("value")}, b.in(0))})
-			}})
-		}
-	}
-	layer(Layer{Sig: "nn.Softmax2d()", Build: func(b *builder) {
-		if b.x(3).Rank() > 4 {
-			b.fail("", "the input needs three or four dimensions, not shape %v", b.x(3).Size)
-		}
-		b.finish([]val{b.do(op.Softmax, &op.SoftmaxArgs{Dim: -3}, b.in(0))})
+var (
+	CELU       = functional("nn.CELU(alpha: float = 1.0, inplace: bool = False)", "", op.Celu)
+	SELU       = functional("nn.SELU(inplace: bool = False)", "", op.Selu)
+	RReLU      = functional("nn.RReLU(lower: float = 0.125, upper: float = 0.3333333333333333, inplace: bool = False)", "", op.RReLU)
+	Threshold  = functional("nn.Threshold(threshold: float, value: float, inplace: bool = False)", "", op.Threshold)
+	Hardshrink = functional("nn.Hardshrink(lambd: float = 0.5)", "", op.Hardshrink)
+	Softshrink = functional("nn.Softshrink(lambd: float = 0.5)", "", op.Softshrink)
+	Softmin    = functional("nn.Softmin(dim: int)", "", op.Softmin)
+	Softsign   = functional("nn.Softsign()", "", op.Softsign)
+	Tanhshrink = functional("nn.Tanhshrink()", "", op.Tanhshrink)
+)
+
+// AlphaDropout and FeatureAlphaDropout take no notice of inplace.
+var (
+	AlphaDropout        = alphaDropout("AlphaDropout", op.AlphaDropout)
+	FeatureAlphaDropout = alphaDropout("FeatureAlphaDropout", op.FeatureAlphaDropout)
+)
+
+func alphaDropout(name string, row *op.Op) *Layer {
+	return layer(Layer{Sig: "nn." + name + "(p: float = 0.5, inplace: bool = False)", Build: func(b *builder) {
+		b.finish([]val{b.do(row, &op.DropoutArgs{P: b.float("p")}, b.in(0))})
 	}})
 }
 
-// paddingModes are the modes of F.pad by the names of modules without their
-// number of dimensions.
-var paddingModes = map[string]string{
-	"ZeroPad": "constant", "ConstantPad": "constant", "ReflectionPad": "reflect", "ReplicationPad": "replicate", "CircularPad": "circular",
+var (
+	ChannelShuffle       = functional("nn.ChannelShuffle(groups: int)", "", op.ChannelShuffle)
+	Unfold               = functional("nn.Unfold(kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", "", op.Im2col)
+	Fold                 = functional("nn.Fold(output_size: pair, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", "", op.Col2im)
+	CosineSimilarity     = functional("nn.CosineSimilarity(dim: int = 1, eps: float = 1e-08)", "x1 x2", op.CosineSimilarity)
+	PairwiseDistance     = functional("nn.PairwiseDistance(p: float = 2.0, eps: float = 1e-06, keepdim: bool = False)", "x1 x2", op.PairwiseDistance)
+	UpsamplingNearest2d  = functional("nn.UpsamplingNearest2d(size: pair? = None, scale_factor: float? = None)", "", op.UpsampleNearest)
+	UpsamplingBilinear2d = functional("nn.UpsamplingBilinear2d(size: pair? = None, scale_factor: float? = None)", "", op.UpsampleBilinear)
+)
+
+// The poolings over so many dimensions that have no kernels of their own, or take
+// indices.
+var (
+	LPPools            = [...]*Layer{1: lpPool(1), 2: lpPool(2), 3: lpPool(3)}
+	FractionalMaxPools = [...]*Layer{2: fractionalMaxPool(2), 3: fractionalMaxPool(3)}
+	MaxUnpools         = [...]*Layer{1: maxUnpool(1), 2: maxUnpool(2), 3: maxUnpool(3)}
+)
+
+func lpPool(n int) *Layer {
+	return functional(fmt.Sprintf("nn.LPPool%dd(norm_type: float, kernel_size: pair, stride: pair? = None, ceil_mode: bool = False)", n), "", op.LPPools[n])
 }
+
+func fractionalMaxPool(n int) *Layer {
+	return functional(fmt.Sprintf("nn.FractionalMaxPool%dd(kernel_size: pair, output_size: pair? = None, output_ratio: floats? = None, return_indices: bool = False)", n),
+		"", op.FractionalMaxPoolFunctions[n])
+}
+
+func maxUnpool(n int) *Layer {
+	return layer(Layer{
+		Sig:     fmt.Sprintf("nn.MaxUnpool%dd(kernel_size: pair, stride: pair? = None, padding: pair = 0)", n),
+		Forward: "forward(output_size: ints? = None)",
+		Inputs:  "input indices",
+		Build: func(b *builder) {
+			row := op.MaxUnpoolFunctions[n]
+			b.finish([]val{b.do(row, op.BindArgs(row.Args, b.args), b.ins...)})
+		},
+	})
+}
+
+// The paddings over so many dimensions, each a mode of F.pad.
+var (
+	ZeroPads        = paddings("ZeroPad", "padding: pair", "constant")
+	ConstantPads    = paddings("ConstantPad", "padding: pair, value: float", "constant")
+	ReflectionPads  = paddings("ReflectionPad", "padding: pair", "reflect")
+	ReplicationPads = paddings("ReplicationPad", "padding: pair", "replicate")
+	CircularPads    = paddings("CircularPad", "padding: pair", "circular")
+)
+
+func paddings(name, params, mode string) (out [4]*Layer) {
+	for n := 1; n <= 3; n++ {
+		out[n] = layer(Layer{Sig: fmt.Sprintf("nn.%s%dd(%s)", name, n, params), Build: func(b *builder) {
+			const least = -1 << 31
+			b.finish([]val{b.do(op.Pad, &op.PadArgs{Pad: b.spatial("padding", 2*n, least), Mode: mode, Value: b.float("value")}, b.in(0))})
+		}})
+	}
+	return out
+}
+
+var Softmax2d = layer(Layer{Sig: "nn.Softmax2d()", Build: func(b *builder) {
+	if b.x(3).Rank() > 4 {
+		b.fail("", "the input needs three or four dimensions, not shape %v", b.x(3).Size)
+	}
+	b.finish([]val{b.do(op.Softmax, &op.SoftmaxArgs{Dim: -3}, b.in(0))})
+}})

@@ -42,8 +42,8 @@ func (b *builder) lossArgs() *op.LossArgs {
 
 // loss defines a loss module that calls the function of the same arguments.
 // Its tensors are inputs, then the buffers of the given names.
-func loss(sig, inputs string, row *op.Op, buffers ...string) {
-	layer(Layer{Sig: sig, Inputs: inputs, Build: func(b *builder) {
+func loss(sig, inputs string, row *op.Op, buffers ...string) *Layer {
+	return layer(Layer{Sig: sig, Inputs: inputs, Build: func(b *builder) {
 		args := append([]val(nil), b.ins...)
 		for _, name := range buffers {
 			args = append(args, b.weights(name))
@@ -52,20 +52,22 @@ func loss(sig, inputs string, row *op.Op, buffers ...string) {
 	}})
 }
 
-func init() {
-	const reduction = "reduction: str(none|mean|sum) = 'mean'"
-	loss("nn.CrossEntropyLoss(*, weight: floats? = None, ignore_index: int = -100, "+reduction+", label_smoothing: float = 0.0)",
+// reduction is an argument that losses share.
+const reduction = "reduction: str(none|mean|sum) = 'mean'"
+
+var (
+	CrossEntropyLoss = loss("nn.CrossEntropyLoss(*, weight: floats? = None, ignore_index: int = -100, "+reduction+", label_smoothing: float = 0.0)",
 		"input target", op.CrossEntropy, "weight")
-	loss("nn.NLLLoss(*, weight: floats? = None, ignore_index: int = -100, "+reduction+")", "input target", op.NLLLossOf, "weight")
-	loss("nn.MSELoss(*, "+reduction+")", "input target", op.MSELoss)
-	loss("nn.L1Loss(*, "+reduction+")", "input target", op.L1Loss)
-	loss("nn.SmoothL1Loss(*, "+reduction+", beta: float = 1.0)", "input target", op.SmoothL1Loss)
-	loss("nn.HuberLoss(*, "+reduction+", delta: float = 1.0)", "input target", op.HuberLoss)
-	loss("nn.BCELoss(*, weight: floats? = None, "+reduction+")", "input target", op.BinaryCrossEntropy, "weight")
-	loss("nn.BCEWithLogitsLoss(*, weight: floats? = None, "+reduction+", pos_weight: floats? = None)", "input target",
+	NLLLoss           = loss("nn.NLLLoss(*, weight: floats? = None, ignore_index: int = -100, "+reduction+")", "input target", op.NLLLossOf, "weight")
+	MSELoss           = loss("nn.MSELoss(*, "+reduction+")", "input target", op.MSELoss)
+	L1Loss            = loss("nn.L1Loss(*, "+reduction+")", "input target", op.L1Loss)
+	SmoothL1Loss      = loss("nn.SmoothL1Loss(*, "+reduction+", beta: float = 1.0)", "input target", op.SmoothL1Loss)
+	HuberLoss         = loss("nn.HuberLoss(*, "+reduction+", delta: float = 1.0)", "input target", op.HuberLoss)
+	BCELoss           = loss("nn.BCELoss(*, weight: floats? = None, "+reduction+")", "input target", op.BinaryCrossEntropy, "weight")
+	BCEWithLogitsLoss = loss("nn.BCEWithLogitsLoss(*, weight: floats? = None, "+reduction+", pos_weight: floats? = None)", "input target",
 		op.BinaryCrossEntropyWithLogits, "weight", "pos_weight")
-	loss("nn.KLDivLoss(*, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)", "input target", op.KLDivFunction)
-	loss("nn.TripletMarginLoss(*, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, "+reduction+")",
+	KLDivLoss         = loss("nn.KLDivLoss(*, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)", "input target", op.KLDivFunction)
+	TripletMarginLoss = loss("nn.TripletMarginLoss(*, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, "+reduction+")",
 		"anchor positive negative", op.TripletMarginLoss)
-	loss("nn.CosineEmbeddingLoss(*, margin: float = 0.0, "+reduction+")", "input1 input2 target", op.CosineEmbeddingLoss)
-}
+	CosineEmbeddingLoss = loss("nn.CosineEmbeddingLoss(*, margin: float = 0.0, "+reduction+")", "input1 input2 target", op.CosineEmbeddingLoss)
+)

@@ -4,8 +4,8 @@ import "github.com/memplan/memplan/internal/op"
 
 // lossOf defines a loss module that calls the function of the same arguments.
 // Its tensors are inputs, then the buffers of the given names.
-func lossOf(sig, inputs string, row *op.Op, buffers ...string) {
-	layer(Layer{Sig: sig, Inputs: inputs, Build: func(b *builder) {
+func lossOf(sig, inputs string, row *op.Op, buffers ...string) *Layer {
+	return layer(Layer{Sig: sig, Inputs: inputs, Build: func(b *builder) {
 		args := append([]val(nil), b.ins...)
 		a := op.BindArgs(row.Args, b.args)
 		for _, name := range buffers {
@@ -15,17 +15,16 @@ func lossOf(sig, inputs string, row *op.Op, buffers ...string) {
 	}})
 }
 
-func init() {
-	const reduction = "reduction: str(none|mean|sum) = 'mean'"
-	lossOf("nn.HingeEmbeddingLoss(margin: float = 1.0, *, "+reduction+")", "input target", op.HingeEmbeddingLoss)
-	lossOf("nn.MarginRankingLoss(margin: float = 0.0, *, "+reduction+")", "input1 input2 target", op.MarginRankingLoss)
-	lossOf("nn.MultiMarginLoss(p: int = 1, margin: float = 1.0, weight: floats? = None, *, "+reduction+")", "input target", op.MultiMarginLoss, "weight")
-	lossOf("nn.MultiLabelMarginLoss(*, "+reduction+")", "input target", op.MultilabelMarginLoss)
-	lossOf("nn.MultiLabelSoftMarginLoss(weight: floats? = None, *, "+reduction+")", "input target", op.MultilabelSoftMarginLoss, "weight")
-	lossOf("nn.CTCLoss(blank: int = 0, "+reduction+", zero_infinity: bool = False)", "log_probs targets input_lengths target_lengths", op.CTCLoss)
-	lossOf("nn.SoftMarginLoss(*, "+reduction+")", "input target", op.SoftMarginLoss)
-	lossOf("nn.PoissonNLLLoss(log_input: bool = True, full: bool = False, *, eps: float = 1e-08, "+reduction+")", "input target", op.PoissonNLLLoss)
-	lossOf("nn.GaussianNLLLoss(*, full: bool = False, eps: float = 1e-06, "+reduction+")", "input target var", op.GaussianNLLLoss)
-	lossOf("nn.TripletMarginWithDistanceLoss(*, margin: float = 1.0, swap: bool = False, "+reduction+")", "anchor positive negative",
+var (
+	HingeEmbeddingLoss            = lossOf("nn.HingeEmbeddingLoss(margin: float = 1.0, *, "+reduction+")", "input target", op.HingeEmbeddingLoss)
+	MarginRankingLoss             = lossOf("nn.MarginRankingLoss(margin: float = 0.0, *, "+reduction+")", "input1 input2 target", op.MarginRankingLoss)
+	MultiMarginLoss               = lossOf("nn.MultiMarginLoss(p: int = 1, margin: float = 1.0, weight: floats? = None, *, "+reduction+")", "input target", op.MultiMarginLoss, "weight")
+	MultiLabelMarginLoss          = lossOf("nn.MultiLabelMarginLoss(*, "+reduction+")", "input target", op.MultilabelMarginLoss)
+	MultiLabelSoftMarginLoss      = lossOf("nn.MultiLabelSoftMarginLoss(weight: floats? = None, *, "+reduction+")", "input target", op.MultilabelSoftMarginLoss, "weight")
+	CTCLoss                       = lossOf("nn.CTCLoss(blank: int = 0, "+reduction+", zero_infinity: bool = False)", "log_probs targets input_lengths target_lengths", op.CTCLoss)
+	SoftMarginLoss                = lossOf("nn.SoftMarginLoss(*, "+reduction+")", "input target", op.SoftMarginLoss)
+	PoissonNLLLoss                = lossOf("nn.PoissonNLLLoss(log_input: bool = True, full: bool = False, *, eps: float = 1e-08, "+reduction+")", "input target", op.PoissonNLLLoss)
+	GaussianNLLLoss               = lossOf("nn.GaussianNLLLoss(*, full: bool = False, eps: float = 1e-06, "+reduction+")", "input target var", op.GaussianNLLLoss)
+	TripletMarginWithDistanceLoss = lossOf("nn.TripletMarginWithDistanceLoss(*, margin: float = 1.0, swap: bool = False, "+reduction+")", "anchor positive negative",
 		op.TripletMarginWithDistanceLoss)
-}
+)

@@ -25,28 +25,28 @@ func (b *builder) poolArgs(n int) *op.PoolArgs {
 	return a
 }
 
-func init() {
-	layer(Layer{
-		Sig: "nn.MaxPool2d(kernel_size: pair, stride: pair? = None, padding: pair = 0, dilation: pair = 1, return_indices: bool = False, ceil_mode: bool = False)",
-		Build: func(b *builder) {
-			row := op.MaxPool
-			if b.bool("return_indices") {
-				row = op.MaxPool2dIndices
-			}
-			b.finish([]val{b.call(row, b.poolArgs(2), b.in(0))})
-		},
-	})
-	layer(Layer{
-		Sig: "nn.AvgPool2d(kernel_size: pair, stride: pair? = None, padding: pair = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int? = None)",
-		Build: func(b *builder) {
-			b.finish([]val{b.do(op.AvgPool, b.poolArgs(2), b.in(0))})
-		},
-	})
-	layer(Layer{
-		Sig: "nn.AdaptiveAvgPool2d(output_size: pair)",
-		Build: func(b *builder) {
-			size := b.spatial("output_size", 2, 1)
-			b.finish([]val{b.do(op.AdaptiveAvgPool, &op.AdaptiveArgs{Size: size}, b.in(0))})
-		},
-	})
-}
+var MaxPool2d = layer(Layer{
+	Sig: "nn.MaxPool2d(kernel_size: pair, stride: pair? = None, padding: pair = 0, dilation: pair = 1, return_indices: bool = False, ceil_mode: bool = False)",
+	Build: func(b *builder) {
+		row := op.MaxPool
+		if b.bool("return_indices") {
+			row = op.MaxPool2dIndices
+		}
+		b.finish([]val{b.call(row, b.poolArgs(2), b.in(0))})
+	},
+})
+
+var AvgPool2d = layer(Layer{
+	Sig: "nn.AvgPool2d(kernel_size: pair, stride: pair? = None, padding: pair = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int? = None)",
+	Build: func(b *builder) {
+		b.finish([]val{b.do(op.AvgPool, b.poolArgs(2), b.in(0))})
+	},
+})
+
+var AdaptiveAvgPool2d = layer(Layer{
+	Sig: "nn.AdaptiveAvgPool2d(output_size: pair)",
+	Build: func(b *builder) {
+		size := b.spatial("output_size", 2, 1)
+		b.finish([]val{b.do(op.AdaptiveAvgPool, &op.AdaptiveArgs{Size: size}, b.in(0))})
+	},
+})

@@ -7,46 +7,58 @@ import (
 )
 
 // The poolings over one and three dimensions, and the adaptive maxima.
-func init() {
-	for _, n := range []int{1, 3} {
-		layer(Layer{
-			Sig: fmt.Sprintf("nn.MaxPool%dd(kernel_size: pair, stride: pair? = None, padding: pair = 0, dilation: pair = 1, return_indices: bool = False, ceil_mode: bool = False)", n),
-			Build: func(b *builder) {
-				row := op.MaxPools[n]
-				if b.bool("return_indices") {
-					row = op.MaxPoolsWithIndices[n]
-				}
-				b.finish([]val{b.call(row, b.poolArgs(n), b.in(0))})
-			},
-		})
-		further := ""
-		if n == 3 {
-			further = ", divisor_override: int? = None"
-		}
-		layer(Layer{
-			Sig: fmt.Sprintf("nn.AvgPool%dd(kernel_size: pair, stride: pair? = None, padding: pair = 0, ceil_mode: bool = False, count_include_pad: bool = True%s)", n, further),
-			Build: func(b *builder) {
-				b.finish([]val{b.do(op.AvgPools[n], b.poolArgs(n), b.in(0))})
-			},
-		})
-		layer(Layer{
-			Sig: fmt.Sprintf("nn.AdaptiveAvgPool%dd(output_size: pair)", n),
-			Build: func(b *builder) {
-				a := &op.AdaptiveArgs{Size: b.spatial("output_size", n, 1)}
-				b.finish([]val{b.do(op.AdaptiveAvgPools[n], a, b.in(0))})
-			},
-		})
-	}
-	for n := 1; n <= 3; n++ {
-		layer(Layer{
-			Sig: fmt.Sprintf("nn.AdaptiveMaxPool%dd(output_size: pair, return_indices: bool = False)", n),
-			Build: func(b *builder) {
-				row := op.AdaptiveMaxPools[n]
-				if b.bool("return_indices") {
-					row = op.AdaptiveMaxPoolsWithIndices[n]
-				}
-				b.finish([]val{b.call(row, &op.AdaptiveArgs{Size: b.spatial("output_size", n, 1)}, b.in(0))})
-			},
-		})
-	}
+var (
+	MaxPools         = [...]*Layer{1: maxPool(1), 3: maxPool(3)}
+	AvgPools         = [...]*Layer{1: avgPool(1, ""), 3: avgPool(3, ", divisor_override: int? = None")}
+	AdaptiveAvgPools = [...]*Layer{1: adaptiveAvgPool(1), 3: adaptiveAvgPool(3)}
+	AdaptiveMaxPools = [...]*Layer{1: adaptiveMaxPool(1), 2: adaptiveMaxPool(2), 3: adaptiveMaxPool(3)}
+)
+
+// maxPool defines MaxPool1d and 3d.
+func maxPool(n int) *Layer {
+	return layer(Layer{
+		Sig: fmt.Sprintf("nn.MaxPool%dd(kernel_size: pair, stride: pair? = None, padding: pair = 0, dilation: pair = 1, return_indices: bool = False, ceil_mode: bool = False)", n),
+		Build: func(b *builder) {
+			row := op.MaxPools[n]
+			if b.bool("return_indices") {
+				row = op.MaxPoolsWithIndices[n]
+			}
+			b.finish([]val{b.call(row, b.poolArgs(n), b.in(0))})
+		},
+	})
+}
+
+// avgPool defines AvgPool1d and 3d, which takes further arguments.
+func avgPool(n int, further string) *Layer {
+	return layer(Layer{
+		Sig: fmt.Sprintf("nn.AvgPool%dd(kernel_size: pair, stride: pair? = None, padding: pair = 0, ceil_mode: bool = False, count_include_pad: bool = True%s)", n, further),
+		Build: func(b *builder) {
+			b.finish([]val{b.do(op.AvgPools[n], b.poolArgs(n), b.in(0))})
+		},
+	})
+}
+
+// adaptiveAvgPool defines AdaptiveAvgPool1d and 3d.
+func adaptiveAvgPool(n int) *Layer {
+	return layer(Layer{
+		Sig: fmt.Sprintf("nn.AdaptiveAvgPool%dd(output_size: pair)", n),
+		Build: func(b *builder) {
+			a := &op.AdaptiveArgs{Size: b.spatial("output_size", n, 1)}
+			b.finish([]val{b.do(op.AdaptiveAvgPools[n], a, b.in(0))})
+		},
+	})
+}
+
+// adaptiveMaxPool defines AdaptiveMaxPool1d to 3d.
+func adaptiveMaxPool(n int) *Layer {
+	return layer(Layer{
+		Sig: fmt.Sprintf("nn.AdaptiveMaxPool%dd(output_size: pair, return_indices: bool = False)", n),
+		Build: func(b *builder) {
+			row := op.AdaptiveMaxPools[n]
+			if b.bool("return_indices") {
+				row = op.AdaptiveMaxPoolsWithIndices[n]
+			}
+			b.finish([]val{b.call(row, &op.AdaptiveArgs{Size: b.spatial("output_size", n, 1)}, b.in(0))})
+		},
+	})
 }

@@ -14,16 +14,22 @@ const maxRNNLayers = 1024
 // plainRNNs are the plain RNNs by their nonlinearity.
 var plainRNNs = map[string]*op.Op{"tanh": op.RNNTanh, "relu": op.RNNRelu}
 
-func init() {
-	const args = "bias: bool = True, batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False"
-	const sizes = "input_size: infer int, hidden_size: int, num_layers: int = 1, "
-	recurrent := func(sig string, gates int64, row func(b *builder) *op.Op) {
-		layer(Layer{Sig: sig, Inputs: "input hx?", Tuples: true, Is: nn.Layer{Init: nn.Recurrent(gates)}, Build: func(b *builder) { b.recurrent(gates, row(b)) }})
-	}
-	recurrent("nn.LSTM("+sizes+args+", proj_size: int = 0)", 4, func(*builder) *op.Op { return op.LSTM })
-	recurrent("nn.GRU("+sizes+args+")", 3, func(*builder) *op.Op { return op.GRU })
-	recurrent("nn.RNN("+sizes+"nonlinearity: str(tanh|relu) = 'tanh', "+args+")", 1, func(b *builder) *op.Op { return plainRNNs[b.str("nonlinearity")] })
+// The arguments that recurrent layers share.
+const (
+	rnnSizes = "input_size: infer int, hidden_size: int, num_layers: int = 1, "
+	rnnFlags = "bias: bool = True, batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False"
+)
+
+// recurrent defines a recurrent layer with so many gates.
+func recurrent(sig string, gates int64, row func(b *builder) *op.Op) *Layer {
+	return layer(Layer{Sig: sig, Inputs: "input hx?", Tuples: true, Is: nn.Layer{Init: nn.Recurrent(gates)}, Build: func(b *builder) { b.recurrent(gates, row(b)) }})
 }
+
+var (
+	LSTM = recurrent("nn.LSTM("+rnnSizes+rnnFlags+", proj_size: int = 0)", 4, func(*builder) *op.Op { return op.LSTM })
+	GRU  = recurrent("nn.GRU("+rnnSizes+rnnFlags+")", 3, func(*builder) *op.Op { return op.GRU })
+	RNN  = recurrent("nn.RNN("+rnnSizes+"nonlinearity: str(tanh|relu) = 'tanh', "+rnnFlags+")", 1, func(b *builder) *op.Op { return plainRNNs[b.str("nonlinearity")] })
+)
 
 // recurrent is forward of nn.LSTM, nn.GRU and nn.RNN
 // (torch/nn/modules/rnn.py). It returns the output and the last state, which of

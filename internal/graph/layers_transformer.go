@@ -14,63 +14,64 @@ import (
 const transformerArgs = "dim_feedforward: int = 2048, dropout: float = 0.1, activation: str(relu|gelu) = 'relu', " +
 	"layer_norm_eps: float = 1e-05, batch_first: bool = False, norm_first: bool = False, bias: bool = True"
 
-func init() {
-	layer(Layer{
-		Sig:     "nn.TransformerDecoderLayer(d_model: infer int, nhead: int, " + transformerArgs + ")",
-		Forward: "forward(tgt_is_causal: bool = False, memory_is_causal: bool = False)",
-		Inputs:  "tgt memory * tgt_mask? memory_mask? tgt_key_padding_mask? memory_key_padding_mask?",
-		Build:   buildDecoderLayer,
-	})
-	// The stacks take a layer as their first argument; specs give that layer's
-	// own arguments, and norm for a LayerNorm at the end.
-	layer(Layer{
-		Sig: "nn.TransformerEncoder(num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False, " +
-			"enable_nested_tensor: bool = True)",
-		Forward: "forward(is_causal: bool? = None)",
-		Inputs:  "src * mask? src_key_padding_mask?",
-		Build: func(b *builder) {
-			mask, padding := b.encoderMasks("mask")
-			if !padding.isNone() && b.nestedTensors() {
-				b.run(op.NestedFromMask, nil, padding)
-			}
-			if !padding.isNone() { // names that hold the mask where a recomputation stops early
-				b.let("output", b.in(0))
-				padding = b.let("src_key_padding_mask_for_layers", padding)
-			}
-			b.stack("TransformerEncoderLayer", map[string]any{"is_causal": b.detectCausal("is_causal", mask)}, mask, padding)
-		},
-	})
-	layer(Layer{
-		Sig:     "nn.TransformerDecoder(num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False)",
-		Forward: "forward(tgt_is_causal: bool? = None, memory_is_causal: bool = False)",
-		Inputs:  "tgt memory * tgt_mask? memory_mask? tgt_key_padding_mask? memory_key_padding_mask?",
-		Build: func(b *builder) {
-			causal := map[string]any{"tgt_is_causal": b.detectCausal("tgt_is_causal", b.in(2)), "memory_is_causal": b.bool("memory_is_causal")}
-			b.stack("TransformerDecoderLayer", causal, b.in(1), b.in(2), b.in(3), b.in(4), b.in(5))
-		},
-	})
-	layer(Layer{
-		Sig: "nn.Transformer(d_model: infer int, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6, " +
-			transformerArgs + ")",
-		Forward: "forward(src_is_causal: bool? = None, tgt_is_causal: bool? = None, memory_is_causal: bool = False)",
-		Inputs:  "src tgt * src_mask? tgt_mask? memory_mask? src_key_padding_mask? tgt_key_padding_mask? memory_key_padding_mask?",
-		Build: func(b *builder) {
-			stack := func(name, layer, count string, more map[string]any, ins ...val) val {
-				args := b.layerArgs()
-				args["norm"], args["num_layers"] = true, b.positive(count)
-				maps.Copy(args, more)
-				i, rets := b.child(name, layer, args, ins...)
-				return b.callChild(i, rets, ins...)
-			}
-			encoder := map[string]any{"is_causal": b.args["src_is_causal"]}
-			decoder := map[string]any{"tgt_is_causal": b.args["tgt_is_causal"], "memory_is_causal": b.args["memory_is_causal"]}
-			memory := b.let("memory", stack("encoder", "TransformerEncoder", "num_encoder_layers", encoder, b.in(0), b.in(2), b.in(5)))
-			output := b.let("output", stack("decoder", "TransformerDecoder", "num_decoder_layers", decoder,
-				b.in(1), memory, b.in(3), b.in(4), b.in(6), b.in(7)))
-			b.finish([]val{output})
-		},
-	})
-}
+var TransformerDecoderLayer = layer(Layer{
+	Sig:     "nn.TransformerDecoderLayer(d_model: infer int, nhead: int, " + transformerArgs + ")",
+	Forward: "forward(tgt_is_causal: bool = False, memory_is_causal: bool = False)",
+	Inputs:  "tgt memory * tgt_mask? memory_mask? tgt_key_padding_mask? memory_key_padding_mask?",
+	Build:   buildDecoderLayer,
+})
+
+// TransformerEncoder and TransformerDecoder take a layer as their first argument;
+// specs give that layer's own arguments, and norm for a LayerNorm at the end.
+var TransformerEncoder = layer(Layer{
+	Sig: "nn.TransformerEncoder(num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False, " +
+		"enable_nested_tensor: bool = True)",
+	Forward: "forward(is_causal: bool? = None)",
+	Inputs:  "src * mask? src_key_padding_mask?",
+	Build: func(b *builder) {
+		mask, padding := b.encoderMasks("mask")
+		if !padding.isNone() && b.nestedTensors() {
+			b.run(op.NestedFromMask, nil, padding)
+		}
+		if !padding.isNone() { // names that hold the mask where a recomputation stops early
+			b.let("output", b.in(0))
+			padding = b.let("src_key_padding_mask_for_layers", padding)
+		}
+		b.stack(TransformerEncoderLayer, map[string]any{"is_causal": b.detectCausal("is_causal", mask)}, mask, padding)
+	},
+})
+
+var TransformerDecoder = layer(Layer{
+	Sig:     "nn.TransformerDecoder(num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False)",
+	Forward: "forward(tgt_is_causal: bool? = None, memory_is_causal: bool = False)",
+	Inputs:  "tgt memory * tgt_mask? memory_mask? tgt_key_padding_mask? memory_key_padding_mask?",
+	Build: func(b *builder) {
+		causal := map[string]any{"tgt_is_causal": b.detectCausal("tgt_is_causal", b.in(2)), "memory_is_causal": b.bool("memory_is_causal")}
+		b.stack(TransformerDecoderLayer, causal, b.in(1), b.in(2), b.in(3), b.in(4), b.in(5))
+	},
+})
+
+var Transformer = layer(Layer{
+	Sig: "nn.Transformer(d_model: infer int, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6, " +
+		transformerArgs + ")",
+	Forward: "forward(src_is_causal: bool? = None, tgt_is_causal: bool? = None, memory_is_causal: bool = False)",
+	Inputs:  "src tgt * src_mask? tgt_mask? memory_mask? src_key_padding_mask? tgt_key_padding_mask? memory_key_padding_mask?",
+	Build: func(b *builder) {
+		stack := func(name string, l *Layer, count string, more map[string]any, ins ...val) val {
+			args := b.layerArgs()
+			args["norm"], args["num_layers"] = true, b.positive(count)
+			maps.Copy(args, more)
+			i, rets := b.child(name, l, args, ins...)
+			return b.callChild(i, rets, ins...)
+		}
+		encoder := map[string]any{"is_causal": b.args["src_is_causal"]}
+		decoder := map[string]any{"tgt_is_causal": b.args["tgt_is_causal"], "memory_is_causal": b.args["memory_is_causal"]}
+		memory := b.let("memory", stack("encoder", TransformerEncoder, "num_encoder_layers", encoder, b.in(0), b.in(2), b.in(5)))
+		output := b.let("output", stack("decoder", TransformerDecoder, "num_decoder_layers", decoder,
+			b.in(1), memory, b.in(3), b.in(4), b.in(6), b.in(7)))
+		b.finish([]val{output})
+	},
+})
 
 // layerArgs copies the arguments that a stack passes on to its layers.
 func (b *builder) layerArgs() map[string]any {
@@ -91,7 +92,7 @@ func (b *builder) nestedTensors() bool {
 // one after the other, and perhaps a norm (torch/nn/modules/transformer.py).
 // The layers are called with further inputs and with arguments of their
 // forward.
-func (b *builder) stack(name string, forward map[string]any, further ...val) {
+func (b *builder) stack(l *Layer, forward map[string]any, further ...val) {
 	const most = 1024
 	n := b.positive("num_layers")
 	if n > most {
@@ -103,14 +104,14 @@ func (b *builder) stack(name string, forward map[string]any, further ...val) {
 	output := b.let("output", x)
 	for i := range n {
 		ins := append([]val{output}, further...)
-		at, rets := b.child(fmt.Sprintf("layers.%d", i), name, args, ins...)
+		at, rets := b.child(fmt.Sprintf("layers.%d", i), l, args, ins...)
 		class = b.class.Children[at].Class
 		output = b.let("output", b.callChild(at, rets, ins...))
 	}
 	parts := []string{class.Python, fmt.Sprintf("num_layers=%d", n)}
 	if b.bool("norm") {
 		norm := map[string]any{"normalized_shape": []int64{args["d_model"].(int64)}, "eps": b.float("layer_norm_eps"), "bias": b.bool("bias")}
-		at, rets := b.child("norm", "LayerNorm", norm, output)
+		at, rets := b.child("norm", LayerNorm, norm, output)
 		parts = append(parts, "norm="+b.class.Children[at].Class.Python)
 		output = b.let("output", b.callChild(at, rets, output))
 	}
@@ -130,10 +131,10 @@ func buildDecoderLayer(b *builder) {
 	}
 	bias, p := b.bool("bias"), b.float("dropout")
 	tgt, memory := b.in(0), b.in(1)
-	wide := val{&program.Expr{}, tensorMeta(b.el.shaped(tgt.m.t, ff))}
+	wide := val{&program.Expr{}, tensorMeta(shaped(tgt.m.t, ff))}
 	var results [][]val // of the children
-	add := func(name, layer string, args map[string]any, ins ...val) int {
-		i, rets := b.child(name, layer, args, ins...)
+	add := func(name string, l *Layer, args map[string]any, ins ...val) int {
+		i, rets := b.child(name, l, args, ins...)
 		results = append(results, rets)
 		return i
 	}
@@ -143,18 +144,18 @@ func buildDecoderLayer(b *builder) {
 	}
 	drop := map[string]any{"p": p}
 	norm := map[string]any{"normalized_shape": []int64{d}, "eps": b.float("layer_norm_eps"), "bias": bias}
-	self := add("self_attn", "MultiheadAttention", mha("tgt_is_causal"), tgt, tgt, tgt, b.in(4), b.in(2))
+	self := add("self_attn", MultiheadAttention, mha("tgt_is_causal"), tgt, tgt, tgt, b.in(4), b.in(2))
 	query := val{&program.Expr{Kind: program.Local, Slot: -1}, tgt.m} // never the memory itself
-	cross := add("multihead_attn", "MultiheadAttention", mha("memory_is_causal"), query, memory, memory, b.in(5), b.in(3))
-	lin1 := add("linear1", "Linear", map[string]any{"in_features": d, "out_features": ff, "bias": bias}, tgt)
-	mid := add("dropout", "Dropout", drop, wide)
-	lin2 := add("linear2", "Linear", map[string]any{"in_features": ff, "out_features": d, "bias": bias}, wide)
+	cross := add("multihead_attn", MultiheadAttention, mha("memory_is_causal"), query, memory, memory, b.in(5), b.in(3))
+	lin1 := add("linear1", Linear, map[string]any{"in_features": d, "out_features": ff, "bias": bias}, tgt)
+	mid := add("dropout", Dropout, drop, wide)
+	lin2 := add("linear2", Linear, map[string]any{"in_features": ff, "out_features": d, "bias": bias}, wide)
 	var norms, drops [3]int
 	for i := range norms {
-		norms[i] = add(fmt.Sprintf("norm%d", i+1), "LayerNorm", norm, tgt)
+		norms[i] = add(fmt.Sprintf("norm%d", i+1), LayerNorm, norm, tgt)
 	}
 	for i := range drops {
-		drops[i] = add(fmt.Sprintf("dropout%d", i+1), "Dropout", drop, tgt)
+		drops[i] = add(fmt.Sprintf("dropout%d", i+1), Dropout, drop, tgt)
 	}
 
 	mod := func(i int, x val) val { return b.callChild(i, results[i], x) }

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/memplan/memplan/internal/nn"
@@ -11,28 +10,14 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// lora adds adapters to the models that the spec asks it for. What a model says
-// of itself stands in the place of what the job says of all.
-func (el *elaborator) lora() {
-	for i, m := range el.ms {
-		l := m.use.LoRA
-		if l == nil {
-			l = el.spec.LoRA
-		}
-		if l != nil && !el.job.Models[i].Eval {
-			el.try(func() { el.adapters(m.name, el.job.Models[i], l) })
-		}
-	}
-}
-
 // allLinear is the target that stands for every linear layer but the last.
 const allLinear = "all-linear"
 
-// adapters wraps the layers that are targeted, as get_peft_model of PEFT does.
-func (el *elaborator) adapters(name string, m *program.Model, l *spec.LoRA) {
-	a := &program.Adapters{R: l.R.V, Alpha: l.Alpha.V, Dropout: l.Dropout.V, Bias: l.Bias.V, DType: el.dtype(l.DType)}
+// Adapters wraps the layers that are targeted, as get_peft_model of PEFT does.
+func (c *Changer) Adapters(name string, m *program.Model, l *spec.LoRA) {
+	a := &program.Adapters{R: l.R.V, Alpha: l.Alpha.V, Dropout: l.Dropout.V, Bias: l.Bias.V, DType: c.Errs.DType(l.DType)}
 	if !a.DType.IsFloating() {
-		el.fail(l.DType.At, "adapters need a floating-point type, not %v", a.DType)
+		c.Errs.Failf(l.DType.At, "adapters need a floating-point type, not %v", a.DType)
 	}
 	layers, last := adaptable(m)
 	var known []string
@@ -40,38 +25,36 @@ func (el *elaborator) adapters(name string, m *program.Model, l *spec.LoRA) {
 		known = append(known, p.Path)
 	}
 	if len(known) == 0 {
-		el.fail(l.At, "lora: %s has no layer that an adapter goes around (Linear, Conv1d to Conv3d, Embedding)", name)
+		c.Errs.Failf(l.At, "lora: %s has no layer that an adapter goes around (Linear, Conv1d to Conv3d, Embedding)", name)
 	}
 	targets := l.Targets
 	all := len(targets) == 0 || (len(targets) == 1 && targets[0].V == allLinear)
 	if all {
 		targets = nil
 	}
-	a.Targets = el.moduleNames(targets, "layer for an adapter", known)
-	a.Except = el.moduleNames(l.Except, "layer for an adapter", known)
+	a.Targets = moduleNames(c.Errs, targets, "layer for an adapter", known)
+	a.Except = moduleNames(c.Errs, l.Except, "layer for an adapter", known)
 	for _, p := range layers {
 		switch {
 		case all && (!isLinear(p.Class) || p.Path == last), !all && !a.Targets.Fits(p.Path), a.Except.Fits(p.Path):
 			continue
 		}
-		el.as(&model{spec: el.spec}, func() {
-			a.Layers = append(a.Layers, program.Place{Path: p.Path, Class: el.adapted(p.Path, p.Class, a, l)})
-		})
+		a.Layers = append(a.Layers, program.Place{Path: p.Path, Class: c.adapted(p.Path, p.Class, a, l)})
 	}
 	if all {
 		a.Linear, a.Targets, a.Except = true, program.Patterns{"*"}, append(a.Except, last)
 	}
 	if len(a.Layers) == 0 {
-		el.fail(l.At, "lora: no layer of %s is left for an adapter; targets names some: %s", name, strings.Join(known, ", "))
+		c.Errs.Failf(l.At, "lora: no layer of %s is left for an adapter; targets names some: %s", name, strings.Join(known, ", "))
 	}
-	a.Modules = el.moduleNames(l.ModulesToSave, "module", m.Root.ModulePaths())
-	el.savedModules(m, a, l)
+	a.Modules = moduleNames(c.Errs, l.ModulesToSave, "module", m.Root.ModulePaths())
+	c.savedModules(m, a, l)
 	m.Adapters = a
 }
 
 // moduleNames reads names of modules as PEFT takes them: a name without a star stands
 // for every module whose path ends with it.
-func (el *elaborator) moduleNames(list []spec.String, what string, known []string) program.Patterns {
+func moduleNames(errs *spec.Errors, list []spec.String, what string, known []string) program.Patterns {
 	var out program.Patterns
 	var patterns []spec.String
 	for _, s := range list {
@@ -85,12 +68,12 @@ func (el *elaborator) moduleNames(list []spec.String, what string, known []strin
 			ok = ok || found.Fits(k)
 		}
 		if !ok {
-			el.errs.Unknown(s.At, what, s.V, slips(s.V, known, true))
-			panic(stop{})
+			errs.Unknown(s.At, what, s.V, slips(s.V, known, true))
+			panic(spec.Stop{})
 		}
 		out = append(out, found...)
 	}
-	return append(out, el.patterns(patterns, what, known)...)
+	return append(out, patternsOf(errs, patterns, what, known)...)
 }
 
 // adaptable lists the layers that an adapter may go around and the path of the
@@ -127,7 +110,7 @@ func isConv(c *program.Class) bool { return c.Is().Conv > 0 }
 func isTable(c *program.Class) bool { return c.Is().Table }
 
 // adapted is the class of a layer with its adapter.
-func (el *elaborator) adapted(path string, base *program.Class, a *program.Adapters, l *spec.LoRA) *program.Class {
+func (c *Changer) adapted(path string, base *program.Class, a *program.Adapters, l *spec.LoRA) *program.Class {
 	layer := nn.LoraLinear
 	switch {
 	case base.Layer == nn.Linear4bit:
@@ -139,84 +122,67 @@ func (el *elaborator) adapted(path string, base *program.Class, a *program.Adapt
 	case isTable(base):
 		layer = nn.LoraEmbedding
 	}
-	b := &builder{
-		el: el, class: &program.Class{Layer: layer, Python: layer.Python + "()"}, fn: &program.Func{Name: "forward", Kind: program.Module, Params: 1, Slots: []string{"x"}},
-		args: map[string]any{}, slots: map[string]int{"x": 0},
-	}
-	b.class.Forward = b.fn
-	b.class.Children = []program.Child{{Path: program.BaseLayer, Class: base}}
-	defer el.replacing(l.At, "lora: "+path)
-	outer := el.job.DType
-	el.job.DType = a.DType // of the adapters' parameters
-	defer func() { el.job.DType = outer }()
+	env := *c.Env
+	env.DType = a.DType // of the adapters' parameters
+	defer c.replacing(l.At, "lora: "+path)
+	b := &adapter{replacement{newBuilder(&env, &program.Class{
+		Layer: layer, Python: layer.Python + "()", Children: []program.Child{{Path: program.BaseLayer, Class: base}},
+	}, "x"), c.Batch}, a}
 	switch {
 	case isLinear(base):
-		b.linearAdapter(base, a)
+		b.linear(base)
 	case isConv(base):
-		b.convAdapter(base, a)
+		b.conv(base)
 	default:
-		b.embeddingAdapter(base, a)
+		b.embedding(base)
 	}
 	return b.class
 }
 
-// replacing reports what goes wrong while the class that takes another one's
-// place is built; it is deferred.
-func (el *elaborator) replacing(at spec.Span, what string) {
-	if r := recover(); r != nil {
-		e, ok := r.(*buildError)
-		if !ok {
-			panic(r)
-		}
-		el.fail(at, "%s: %s", what, e.msg)
-	}
-}
-
-// input is x, the argument of an adapter's forward, with a size that its layers
-// can take.
-func (b *builder) input(size ...int64) val {
-	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(append([]int64{b.el.batch}, size...)...)), DType: b.dtype()}
-	return val{&program.Expr{Kind: program.Local, Slot: 0}, tensorMeta(t)}
+// adapter is the class of a layer with its adapter while it is made.
+type adapter struct {
+	replacement
+	*program.Adapters
 }
 
 // base calls the layer itself; its result has the given size.
-func (b *builder) base(x val, size ...int64) val {
-	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(append([]int64{b.el.batch}, size...)...)), DType: b.dtype()}
+func (b *adapter) base(x val, size ...int64) val {
+	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(append([]int64{b.batch}, size...)...)), DType: b.dtype()}
 	return b.let("result", val{&program.Expr{Kind: program.CallMod, Child: 0, Args: []*program.Expr{x.e}}, tensorMeta(t)})
 }
 
 // dropout registers lora_dropout, which does nothing without a probability.
-func (b *builder) dropout(a *program.Adapters, x val) (int, []val) {
-	if a.Dropout > 0 {
-		return b.child("lora_dropout", "Dropout", map[string]any{"p": a.Dropout}, x)
+func (b *adapter) dropout(x val) (int, []val) {
+	if b.Dropout > 0 {
+		return b.child("lora_dropout", Dropout, map[string]any{"p": b.Dropout}, x)
 	}
-	return b.child("lora_dropout", "Identity", nil, x)
+	return b.child("lora_dropout", Identity, nil, x)
 }
 
 // scaled is an adapter's part times alpha / r.
-func (b *builder) scaled(a *program.Adapters, v val) val {
-	return b.do(op.Mul, &op.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: a.Alpha / float64(a.R)}}, v)
+func (b *adapter) scaled(v val) val {
+	return b.do(op.Mul, &op.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: b.Alpha / float64(b.R)}}, v)
 }
 
-// linearAdapter is peft.tuners.lora.layer.Linear, or one of its forms around a
+// linear is peft.tuners.lora.layer.Linear, or one of its forms around a
 // quantized layer (peft/tuners/lora/bnb.py), which convert outside of autocast
 // alone and, around four bits, copy the result before they add to it.
-func (b *builder) linearAdapter(base *program.Class, a *program.Adapters) {
+func (b *adapter) linear(base *program.Class) {
 	in, out := linearSize(base)
 	plain := quantizedLinear(base)
 	x := b.input(in)
-	drop, dropped := b.dropout(a, x)
-	down, _ := b.child("lora_A", "Linear", map[string]any{"out_features": a.R, "bias": false}, x)
-	up, _ := b.child("lora_B", "Linear", map[string]any{"out_features": out, "bias": false}, b.input(a.R))
+	drop, dropped := b.dropout(x)
+	down, _ := b.child("lora_A", Linear, map[string]any{"out_features": b.R, "bias": false}, x)
+	up, _ := b.child("lora_B", Linear, map[string]any{"out_features": out, "bias": false}, b.input(b.R))
 	result := b.base(x, out)
 	if fourBits(base) {
 		result = b.let("result", b.do(op.Clone, nil, result))
 	}
 	dtype := b.let("dtype", b.do(op.DTypeOf, nil, result))
-	x = b.let("x", b.do(op.ToTypeOf, &op.ToTypeOfArgs{Plain: plain}, x, b.own("lora_A.weight", b.dtype(), []int64{a.R, in})))
+	x = b.let("x", b.do(op.ToTypeOf, &op.ToTypeOfArgs{Plain: plain}, x, b.own("lora_A.weight", b.dtype(), []int64{b.R, in})))
 	y := b.callChild(drop, dropped, x)
-	y = b.callChild(down, []val{b.input(a.R)}, y)
-	y = b.scaled(a, b.callChild(up, []val{b.input(out)}, y))
+	y = b.callChild(down, []val{b.input(b.R)}, y)
+	y = b.scaled(b.callChild(up, []val{b.input(out)}, y))
 	if plain {
 		y = b.let("output", y)
 		y = b.let("output", b.do(op.ToTypeOf, &op.ToTypeOfArgs{Plain: true}, y, dtype))
@@ -249,10 +215,10 @@ func linearSize(c *program.Class) (in, out int64) {
 	return size[1], size[0]
 }
 
-// convAdapter is peft.tuners.lora.layer.Conv1d to Conv3d: a convolution like the
+// conv is peft.tuners.lora.layer.Conv1d to Conv3d: a convolution like the
 // layer's to r channels, and one over single points.
-func (b *builder) convAdapter(base *program.Class, a *program.Adapters) {
-	kind := fmt.Sprintf("Conv%dd", base.Layer.Conv)
+func (b *adapter) conv(base *program.Class) {
+	conv := Convs[base.Layer.Conv]
 	ret := base.Forward.Body[len(base.Forward.Body)-1].Value
 	o, ok := ret.OpArgs.(*op.ConvOptions)
 	if !ok || ret.Args[0].Kind != program.Local {
@@ -268,46 +234,46 @@ func (b *builder) convAdapter(base *program.Class, a *program.Adapters) {
 	kernel := size[2:]
 	image := func(channels int64) val { return b.input(append([]int64{channels}, kernel...)...) }
 	x := image(size[1])
-	drop, dropped := b.dropout(a, x)
-	down, _ := b.child("lora_A", kind, map[string]any{
-		"out_channels": a.R, "kernel_size": kernel, "stride": o.Stride, "padding": o.Padding, "bias": false,
+	drop, dropped := b.dropout(x)
+	down, _ := b.child("lora_A", conv, map[string]any{
+		"out_channels": b.R, "kernel_size": kernel, "stride": o.Stride, "padding": o.Padding, "bias": false,
 	}, x)
 	one := make([]int64, len(kernel))
 	for i := range one {
 		one[i] = 1
 	}
-	up, _ := b.child("lora_B", kind, map[string]any{"out_channels": size[0], "kernel_size": one, "bias": false}, image(a.R))
+	up, _ := b.child("lora_B", conv, map[string]any{"out_channels": size[0], "kernel_size": one, "bias": false}, image(b.R))
 	result := b.base(x, append([]int64{size[0]}, kernel...)...)
 	dtype := b.let("dtype", b.do(op.DTypeOf, nil, result))
-	x = b.let("x", b.do(op.ToTypeOf, nil, x, b.own("lora_A.weight", b.dtype(), append([]int64{a.R, size[1]}, kernel...))))
+	x = b.let("x", b.do(op.ToTypeOf, nil, x, b.own("lora_A.weight", b.dtype(), append([]int64{b.R, size[1]}, kernel...))))
 	y := b.callChild(drop, dropped, x)
-	y = b.callChild(down, []val{image(a.R)}, y)
-	y = b.scaled(a, b.callChild(up, []val{image(size[0])}, y))
+	y = b.callChild(down, []val{image(b.R)}, y)
+	y = b.scaled(b.callChild(up, []val{image(size[0])}, y))
 	result = b.let("result", b.do(op.Add, &op.AddArgs{}, result, y))
 	b.finish([]val{b.let("result", b.do(op.ToTypeOf, nil, result, dtype))})
 }
 
-// embeddingAdapter is peft.tuners.lora.layer.Embedding: the adapter's own table
+// embedding is peft.tuners.lora.layer.Embedding: the adapter's own table
 // of r columns, and a matrix.
-func (b *builder) embeddingAdapter(base *program.Class, a *program.Adapters) {
+func (b *adapter) embedding(base *program.Class) {
 	ret := base.Forward.Body[len(base.Forward.Body)-1].Value
 	size := base.Params[0].Size
-	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(b.el.batch)), DType: tensor.Int64}
+	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(b.batch)), DType: tensor.Int64}
 	x := val{&program.Expr{Kind: program.Local, Slot: 0}, tensorMeta(t)}
-	down, up := b.param("lora_embedding_A", a.R, size[0]), b.param("lora_embedding_B", size[1], a.R)
+	down, up := b.param("lora_embedding_A", b.R, size[0]), b.param("lora_embedding_B", size[1], b.R)
 	result := b.base(x, size[1])
 	dtype := b.let("dtype", b.do(op.DTypeOf, nil, result))
 	first := b.let("embedding_A", b.do(op.T, nil, down))
 	second := b.let("embedding_B", b.do(op.T, nil, up))
 	after := b.let("after_A", b.do(ret.Row, ret.OpArgs, x, first))
-	y := b.scaled(a, b.do(op.Matmul, nil, after, second))
+	y := b.scaled(b.do(op.Matmul, nil, after, second))
 	result = b.let("result", b.do(op.Add, &op.AddArgs{}, result, y))
 	b.finish([]val{b.let("result", b.do(op.ToTypeOf, nil, result, dtype))})
 }
 
 // savedModules wraps the modules that are trained as a whole
 // (peft.utils.other.ModulesToSaveWrapper).
-func (el *elaborator) savedModules(m *program.Model, a *program.Adapters, l *spec.LoRA) {
+func (c *Changer) savedModules(m *program.Model, a *program.Adapters, l *spec.LoRA) {
 	if len(a.Modules) == 0 {
 		return
 	}
@@ -315,29 +281,29 @@ func (el *elaborator) savedModules(m *program.Model, a *program.Adapters, l *spe
 	for _, p := range a.Layers {
 		adapted[p.Path] = true
 	}
-	m.Root.Walk(func(path string, c *program.Class) {
+	m.Root.Walk(func(path string, saved *program.Class) {
 		if path == "" || !a.Modules.Fits(path) {
 			return
 		}
 		if adapted[path] {
-			el.fail(l.At, "lora: %s has an adapter and is among modules_to_save, too", path)
+			c.Errs.Failf(l.At, "lora: %s has an adapter and is among modules_to_save, too", path)
 		}
 		if q := m.Quantized; q != nil {
 			for _, p := range q.Layers {
 				if p.Path == path || strings.HasPrefix(p.Path, path+".") {
-					el.fail(l.At, "lora: %s is quantized and among modules_to_save, too; only tensors of a floating-point type can require gradients, PyTorch says (except: of quantize leaves it out)", p.Path)
+					c.Errs.Failf(l.At, "lora: %s is quantized and among modules_to_save, too; only tensors of a floating-point type can require gradients, PyTorch says (except: of quantize leaves it out)", p.Path)
 				}
 			}
 		}
 		if z := m.Pruned; z != nil {
 			for _, p := range z.Layers {
 				if p.Path == path || strings.HasPrefix(p.Path, path+".") {
-					el.fail(l.At, "lora: %s is pruned and among modules_to_save, too; its masked weight is computed, and PyTorch copies only tensors that are not", p.Path)
+					c.Errs.Failf(l.At, "lora: %s is pruned and among modules_to_save, too; its masked weight is computed, and PyTorch copies only tensors that are not", p.Path)
 				}
 			}
 		}
-		f := c.Forward
-		w := &program.Class{Layer: nn.ModulesToSave, Python: nn.ModulesToSave.Python + "()", Children: []program.Child{{Path: program.OriginalModule, Class: c}, {Path: program.ModulesToSave, Class: c}}}
+		f := saved.Forward
+		w := &program.Class{Layer: nn.ModulesToSave, Python: nn.ModulesToSave.Python + "()", Children: []program.Child{{Path: program.OriginalModule, Class: saved}, {Path: program.ModulesToSave, Class: saved}}}
 		call := &program.Expr{Kind: program.CallMod, Child: 1}
 		w.Forward = &program.Func{Name: "forward", Kind: program.Module, Params: f.Params, Slots: f.Slots[:f.Params:f.Params]}
 		for i := range f.Params {

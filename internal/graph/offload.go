@@ -16,7 +16,7 @@ func (el *elaborator) ema() {
 	case e.Model.Set:
 		if m = el.findModel(e.Model.V); m == nil {
 			el.errs.Unknown(e.Model.At, "model", e.Model.V, el.modelNames())
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 	case len(el.spec.Models) > 1:
 		el.fail(e.At, "ema needs model:, one of several")

@@ -45,7 +45,7 @@ func (el *elaborator) optimizers() {
 				models = append(models, m.V)
 			}
 		}
-		el.try(func() { el.optimizer(o.Name.V, o.V, models) })
+		spec.Try(func() { el.optimizer(o.Name.V, o.V, models) })
 	}
 }
 
@@ -58,7 +58,7 @@ func (el *elaborator) optimizer(name string, def *spec.OptimizerDef, models []st
 	o.Row = optim.Lookup(c.Name.V)
 	if o.Row == nil { // which was reported
 		el.badOptim = true
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	a := el.optimArgs(o.Row, c.Arg, c.Name.V, c.Name.At)
 	var vals map[string]any
@@ -133,7 +133,7 @@ func (el *elaborator) bindOptimizer(row *optim.Row, a *argReader, vals map[strin
 func (el *elaborator) optimParams() {
 	for i, o := range el.job.Optimizers {
 		if o.Args == nil { // a mistake, which is reported
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		var known []string
 		for _, m := range el.job.Models {
@@ -150,7 +150,7 @@ func (el *elaborator) optimParams() {
 			rest = rest || len(g.Params) == 0
 		}
 		if el.errs.Err() != nil {
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		if len(o.Groups) > 0 && !rest { // the optimizer's own arguments are those of what is left
 			o.Groups = slices.Insert(o.Groups, 0, program.ParamGroup{Args: o.Args})
@@ -172,7 +172,7 @@ func (el *elaborator) mayFit(list []spec.String, what string, known []string) pr
 		el.warnings = append(el.warnings, note.FitsNothing.New("pattern %q (%s:%d) fits no %s", s.V, el.spec.Path, s.At.Line, what).At(el.spec.Path, s.At.Line))
 		all = append(all, s.V)
 	}
-	return append(el.patterns(fitting, what, known), all...)
+	return append(patternsOf(el.errs, fitting, what, known), all...)
 }
 
 // optimGiven checks what optimizers are given, once it is known what is frozen.

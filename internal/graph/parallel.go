@@ -148,7 +148,7 @@ func (f *fn) gradSync(e *spec.Entry, sc *scope, st program.Stmt) {
 		st.Model = el.evalStr(v, sc, "model")
 		if el.findModel(st.Model) == nil {
 			el.errs.Unknown(v.Span, "model", st.Model, names)
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 	case len(names) > 1:
 		el.fail(e.At, "%s needs the name of a model", e.Head.V)

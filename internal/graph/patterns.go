@@ -7,13 +7,13 @@ import (
 	"github.com/memplan/memplan/internal/spec"
 )
 
-// patterns reads patterns of paths. Each must fit one of the known paths, which
+// patternsOf reads patterns of paths. Each must fit one of the known paths, which
 // what names; a pattern that fits none is a mistake of the spec.
-func (el *elaborator) patterns(list []spec.String, what string, known []string) program.Patterns {
+func patternsOf(errs *spec.Errors, list []spec.String, what string, known []string) program.Patterns {
 	var out program.Patterns
 	for _, s := range list {
 		if err := program.CheckPattern(s.V); err != nil {
-			el.errs.Addf(s.At, "%v", err)
+			errs.Addf(s.At, "%v", err)
 			continue
 		}
 		p := program.Patterns{s.V}
@@ -24,7 +24,7 @@ func (el *elaborator) patterns(list []spec.String, what string, known []string) 
 			}
 		}
 		if !used {
-			el.errs.Unknown(s.At, what, s.V, slips(s.V, known, false))
+			errs.Unknown(s.At, what, s.V, slips(s.V, known, false))
 		}
 		out = append(out, s.V)
 	}

@@ -21,12 +21,12 @@ type shrinking struct {
 
 // shrinks reads what the spec says of pruning a model: of itself, or of all. It
 // returns nil unless channels are removed.
-func (el *elaborator) shrinks(p *spec.Prune) *shrinking {
+func shrinks(errs *spec.Errors, p *spec.Prune) *shrinking {
 	if p == nil || !p.Structured.V {
 		return nil
 	}
 	if len(p.Modules) == 0 {
-		el.fail(p.At, "prune with structured: true needs modules, the layers that get fewer outputs")
+		errs.Failf(p.At, "prune with structured: true needs modules, the layers that get fewer outputs")
 	}
 	return &shrinking{spec: p, names: endings(p.Modules), except: endings(p.Except), calls: map[string]bool{}}
 }
@@ -68,29 +68,10 @@ func (s *shrinking) shrink(path string, args map[string]any) {
 	}
 }
 
-// prune masks the weights of the models that the spec asks it for, and reports
-// names of layers that there are not.
-func (el *elaborator) prune() {
-	for i, m := range el.ms {
-		p := m.use.Prune
-		if p == nil {
-			p = el.spec.Prune
-		}
-		switch {
-		case p == nil || p.Amount.V == 0:
-		case m.shrunk != nil:
-			el.moduleNames(p.Modules, "layer", m.shrunk.layers)
-			el.moduleNames(p.Except, "layer", m.shrunk.layers)
-		default:
-			el.try(func() { el.masked(m.name, el.job.Models[i], p) })
-		}
-	}
-}
-
-// masked puts a mask over the weights of linear layers and convolutions, as
+// Masked puts a mask over the weights of linear layers and convolutions, as
 // torch.nn.utils.prune does: the weight becomes weight_orig, and a hook before
 // each forward computes it anew as weight_mask * weight_orig.
-func (el *elaborator) masked(name string, m *program.Model, p *spec.Prune) {
+func (c *Changer) Masked(name string, m *program.Model, p *spec.Prune) {
 	quantized := quantizedLayers(m)
 	var layers []program.Place
 	var known []string
@@ -99,7 +80,7 @@ func (el *elaborator) masked(name string, m *program.Model, p *spec.Prune) {
 			layers, known = append(layers, program.Place{Path: path, Class: c}), append(known, path)
 		}
 	})
-	z := &program.Pruning{Amount: p.Amount.V, Modules: el.moduleNames(p.Modules, "layer to prune", known), Except: el.moduleNames(p.Except, "layer to prune", known)}
+	z := &program.Pruning{Amount: p.Amount.V, Modules: moduleNames(c.Errs, p.Modules, "layer to prune", known), Except: moduleNames(c.Errs, p.Except, "layer to prune", known)}
 	if len(p.Modules) == 0 {
 		z.Modules = program.Patterns{"*"}
 	}
@@ -110,7 +91,7 @@ func (el *elaborator) masked(name string, m *program.Model, p *spec.Prune) {
 			continue
 		}
 		if tied[l.Path] {
-			el.fail(p.At, "prune: the weight of %s is tied to another module's, which pruning would part", l.Path)
+			c.Errs.Failf(p.At, "prune: the weight of %s is tied to another module's, which pruning would part", l.Path)
 		}
 		if made[l.Class] == nil {
 			made[l.Class] = maskedLayer(l.Class)
@@ -118,7 +99,7 @@ func (el *elaborator) masked(name string, m *program.Model, p *spec.Prune) {
 		z.Layers = append(z.Layers, program.Place{Path: l.Path, Class: made[l.Class]})
 	}
 	if len(z.Layers) == 0 {
-		el.fail(p.At, "prune: %s has no layer whose weight is masked (Linear, Conv1d to Conv3d)", name)
+		c.Errs.Failf(p.At, "prune: %s has no layer whose weight is masked (Linear, Conv1d to Conv3d)", name)
 	}
 	m.Pruned = z
 }

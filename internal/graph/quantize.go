@@ -10,31 +10,16 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// quantize replaces linear layers by quantized ones in the models that the spec
-// asks it for. What a model says of itself stands in the place of what the job
-// says of all.
-func (el *elaborator) quantize() {
-	for i, m := range el.ms {
-		q := m.use.Quantize
-		if q == nil {
-			q = el.spec.Quantize
-		}
-		if q != nil && q.Bits.V != 0 {
-			el.try(func() { el.quantized(m.name, el.job.Models[i], q) })
-		}
-	}
-}
-
-// quantized replaces the linear layers of a model as transformers does with
+// Quantized replaces the linear layers of a model as transformers does with
 // bitsandbytes: all but the last, unless the spec names them.
-func (el *elaborator) quantized(name string, m *program.Model, q *spec.Quantize) {
+func (c *Changer) Quantized(name string, m *program.Model, q *spec.Quantize) {
 	if q.Bits.V != 4 && q.Bits.V != 8 {
-		el.fail(q.Bits.At, "bits must be 4 or 8, not %d", q.Bits.V)
+		c.Errs.Failf(q.Bits.At, "bits must be 4 or 8, not %d", q.Bits.V)
 	}
-	loaded := el.job.DType
+	loaded := c.Env.DType
 	if q.DType.Set {
-		if loaded = el.dtype(q.DType); !loaded.IsFloating() {
-			el.fail(q.DType.At, "weights are loaded in a floating-point type, not %v", loaded)
+		if loaded = c.Errs.DType(q.DType); !loaded.IsFloating() {
+			c.Errs.Failf(q.DType.At, "weights are loaded in a floating-point type, not %v", loaded)
 		}
 	}
 	all, last := adaptable(m)
@@ -46,15 +31,15 @@ func (el *elaborator) quantized(name string, m *program.Model, q *spec.Quantize)
 	}
 	z := &program.Quantization{DType: loaded, Of: program.Quantized{Bits: int(q.Bits.V), Source: loaded}}
 	if z.Of.Bits == 4 {
-		z.Of.Type, z.Of.Double, z.Of.Compute = q.Type.V, q.Double.V, el.dtype(q.Compute)
+		z.Of.Type, z.Of.Double, z.Of.Compute = q.Type.V, q.Double.V, c.Errs.DType(q.Compute)
 		if !z.Of.Compute.IsFloating() {
-			el.fail(q.Compute.At, "weights are multiplied in a floating-point type, not %v", z.Of.Compute)
+			c.Errs.Failf(q.Compute.At, "weights are multiplied in a floating-point type, not %v", z.Of.Compute)
 		}
 	} else {
 		z.Of.Threshold = q.Threshold.V
 	}
-	z.Modules = el.moduleNames(q.Modules, "linear layer", known)
-	z.Except = el.moduleNames(q.Except, "linear layer", known)
+	z.Modules = moduleNames(c.Errs, q.Modules, "linear layer", known)
+	z.Except = moduleNames(c.Errs, q.Except, "linear layer", known)
 	if len(q.Modules) == 0 {
 		z.Modules, z.Except = program.Patterns{"*"}, append(z.Except, last)
 	}
@@ -64,12 +49,12 @@ func (el *elaborator) quantized(name string, m *program.Model, q *spec.Quantize)
 			continue
 		}
 		if tied[p.Path] {
-			el.fail(q.At, "quantize: the weight of %s is tied to another module's, which quantization would part", p.Path)
+			c.Errs.Failf(q.At, "quantize: the weight of %s is tied to another module's, which quantization would part", p.Path)
 		}
-		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: el.quantizedLayer(p, z.Of, q.At)})
+		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: c.quantizedLayer(p, z.Of, q.At)})
 	}
 	if len(z.Layers) == 0 {
-		el.fail(q.At, "quantize: %s has no linear layer to quantize beside the last", name)
+		c.Errs.Failf(q.At, "quantize: %s has no linear layer to quantize beside the last", name)
 	}
 	m.Quantized = z
 }
@@ -111,10 +96,10 @@ func quantizedLinear(c *program.Class) bool { return c.Quantized != nil }
 func fourBits(c *program.Class) bool { return c.Quantized != nil && c.Quantized.Bits == 4 }
 
 // quantizedLayer is the class of the quantized linear layer at a place.
-func (el *elaborator) quantizedLayer(p program.Place, q program.Quantized, at spec.Span) *program.Class {
-	defer el.replacing(at, "quantize: "+p.Path)
-	c := p.Class
-	q.In, q.Out = linearSize(c)
+func (c *Changer) quantizedLayer(p program.Place, q program.Quantized, at spec.Span) *program.Class {
+	defer c.replacing(at, "quantize: "+p.Path)
+	linear := p.Class
+	q.In, q.Out = linearSize(linear)
 	weight := program.Param{Name: "weight", Size: []int64{q.Out, q.In}, DType: tensor.Int8, Fixed: true, Elements: q.Out * q.In}
 	state := []program.Param{{Name: "SCB", Size: []int64{q.Out}, DType: tensor.Float32, Fixed: true}}
 	layer := nn.Linear8bit
@@ -127,13 +112,11 @@ func (el *elaborator) quantizedLayer(p program.Place, q program.Quantized, at sp
 			state = append(state, program.Param{Name: "offset", DType: tensor.Float32, Fixed: true}, program.Param{Name: "nested_absmax", DType: tensor.Float32, Fixed: true})
 		}
 	}
-	b := &builder{
-		el: el, fn: &program.Func{Name: "forward", Kind: program.Module, Params: 1, Slots: []string{"x"}}, slots: map[string]int{"x": 0},
-		class: &program.Class{Layer: layer, Python: layer.Python + "()", Quantized: &q, Params: []program.Param{weight}, Buffers: state},
-	}
-	b.class.Forward = b.fn
-	if len(c.Params) > 1 {
-		b.class.Params = append(b.class.Params, c.Params[1])
+	b := &replacement{newBuilder(c.Env, &program.Class{
+		Layer: layer, Python: layer.Python + "()", Quantized: &q, Params: []program.Param{weight}, Buffers: state,
+	}, "x"), c.Batch}
+	if len(linear.Params) > 1 {
+		b.class.Params = append(b.class.Params, linear.Params[1])
 	}
 	if q.Bits == 4 {
 		b.linear4bit(&q)
@@ -143,19 +126,9 @@ func (el *elaborator) quantizedLayer(p program.Place, q program.Quantized, at sp
 	return b.class
 }
 
-// attr is a parameter of the class under way, nothing if it has none of that
-// name.
-func (b *builder) attr(name string) val {
-	p := b.class.FindParam(name)
-	if p == nil {
-		return val{}
-	}
-	return b.own(name, p.DType, p.Size)
-}
-
 // retype converts the bias to the input's type for good, as both layers do:
 // self.bias.data = self.bias.data.to(x.dtype).
-func (b *builder) retype(x val) {
+func (b *replacement) retype(x val) {
 	if bias := b.attr("bias"); !bias.isNone() {
 		v := b.do(op.DataToTypeOf, nil, bias, x)
 		b.fn.Body = append(b.fn.Body, program.Stmt{Kind: program.SetAttr, Path: "bias", Value: v.e})
@@ -164,7 +137,7 @@ func (b *builder) retype(x val) {
 
 // linear4bit is bitsandbytes.nn.Linear4bit: the input in the compute type, the
 // product with the dequantized weight, and the result in the input's type.
-func (b *builder) linear4bit(q *program.Quantized) {
+func (b *replacement) linear4bit(q *program.Quantized) {
 	x := b.input(q.In)
 	b.retype(x)
 	dtype := b.let("inp_dtype", b.do(op.DTypeOf, nil, x))
@@ -181,7 +154,7 @@ func (b *builder) linear4bit(q *program.Quantized) {
 	y := b.apply("MatMul4Bit", []string{"A", "bias"}, []val{x, bias}, func(f *builder, in []val) ([]val, []val) {
 		return []val{f.let("output", f.do(op.Linear, nil, in[0], dequantized(f, in[0]), in[1]))}, nil
 	}, func(f *builder, grads, _ []val) []val {
-		bias := f.biasGradient(grads[0])
+		bias := biasGradient(f, grads[0])
 		a := f.let("grad_A", f.do(op.Matmul, nil, grads[0], dequantized(f, grads[0])))
 		f.wants(1, 1)
 		return []val{a, bias}
@@ -192,7 +165,7 @@ func (b *builder) linear4bit(q *program.Quantized) {
 // linear8bit is bitsandbytes.nn.Linear8bitLt (LLM.int8()): the input is
 // quantized, too, and kept as it was by an attribute of the context, which lives
 // as long as the graph.
-func (b *builder) linear8bit(q *program.Quantized) {
+func (b *replacement) linear8bit(q *program.Quantized) {
 	x := b.input(q.In)
 	b.retype(x)
 	half := &op.ToCopyArgs{DType: tensor.Float16}
@@ -207,7 +180,7 @@ func (b *builder) linear8bit(q *program.Quantized) {
 		out := f.let("output", f.do(op.Int8Product, nil, parts[0], b.attr("weight"), a, in[1]))
 		return []val{f.do(op.RowsOf, nil, out, whole)}, []val{a}
 	}, func(f *builder, grads, kept []val) []val {
-		bias := f.biasGradient(grads[0])
+		bias := biasGradient(f, grads[0])
 		if len(kept) == 0 {
 			return []val{noneVal(), bias}
 		}
@@ -224,71 +197,8 @@ func (b *builder) linear8bit(q *program.Quantized) {
 
 // biasGradient is what both functions compute first, if it is wanted:
 // grad_output.sum(0).
-func (b *builder) biasGradient(grad val) val {
-	v := b.let("grad_bias", b.do(op.Sum, &op.ReduceArgs{Dim: []int64{0}}, grad))
-	b.wants(2, 1)
+func biasGradient(f *builder, grad val) val {
+	v := f.let("grad_bias", f.do(op.Sum, &op.ReduceArgs{Dim: []int64{0}}, grad))
+	f.wants(2, 1)
 	return v
-}
-
-// wants makes the last n statements depend on whether the gradient of an input,
-// counted from 1, is wanted.
-func (b *builder) wants(input, n int) {
-	for i := len(b.fn.Body) - n; i < len(b.fn.Body); i++ {
-		b.fn.Body[i].Wants = input
-	}
-}
-
-// apply applies a torch.autograd.Function of a library: forward returns its
-// results and what it keeps as attributes of the context, backward takes the
-// gradients and what was kept and returns the first inputs' gradients.
-func (b *builder) apply(name string, params []string, args []val, forward func(f *builder, in []val) (rets, kept []val), backward func(f *builder, grads, kept []val) []val) val {
-	f := &builder{el: b.el, class: b.class, slots: map[string]int{}, fn: &program.Func{Name: name, Kind: program.Module}}
-	call := &program.Expr{Kind: program.CallFun, Func: f.fn}
-	in := make([]val, len(params))
-	for i, p := range params {
-		if args[i].isNone() {
-			continue
-		}
-		in[i] = f.slot(p, args[i].m)
-		call.Args = append(call.Args, args[i].e)
-	}
-	f.fn.Params = len(f.fn.Slots)
-	rets, kept := forward(f, in)
-	f.finish(append(append([]val{}, rets...), kept...))
-	a := &program.Autograd{Class: b.class, Results: len(rets)}
-	var noGrad []int
-	for i, k := range kept {
-		a.Kept = append(a.Kept, k.e.Slot)
-		noGrad = append(noGrad, len(rets)+i)
-	}
-	if len(kept) > 0 {
-		unkept := b.apply(name, params, args, func(f *builder, in []val) ([]val, []val) {
-			rets, _ := forward(f, in)
-			return rets, nil
-		}, backward)
-		a.Unkept = unkept.e.Func
-	}
-	a.Row = op.Function(name, nil, noGrad)
-	f.fn.Autograd = a
-
-	g := &builder{el: b.el, class: b.class, slots: map[string]int{}, fn: &program.Func{Name: "backward", Kind: program.Function}}
-	var grads, attrs []val
-	for _, r := range rets {
-		grads = append(grads, g.slot("grad_output", r.m))
-	}
-	for i, k := range kept {
-		attrs = append(attrs, g.slot(f.fn.Slots[a.Kept[i]], k.m))
-	}
-	g.fn.Params = len(g.fn.Slots)
-	out := backward(g, grads, attrs)
-	g.finish(out[:len(call.Args)])
-	a.Backward = g.fn
-	return val{call, metaOf(rets)}
-}
-
-// slot makes a new local variable of the function under way.
-func (b *builder) slot(name string, m meta) val {
-	b.slots[name] = len(b.fn.Slots)
-	b.fn.Slots = append(b.fn.Slots, name)
-	return val{&program.Expr{Kind: program.Local, Slot: b.slots[name]}, m}
 }

@@ -80,7 +80,7 @@ func (el *elaborator) eval(v *spec.Value, env spec.Env) any {
 	x, err := v.Eval(env)
 	if err != nil {
 		el.errs.AddErr(v.Span, err)
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	return x
 }

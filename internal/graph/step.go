@@ -296,7 +296,7 @@ func (f *fn) keywords(e *spec.Entry, allowed []string) map[string]*spec.Value {
 		}
 		if !ok {
 			el.errs.Unknown(p.Key.Span, "argument of "+e.Head.V, p.Key.Str, allowed)
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		out[p.Key.Str] = p.Value
 	}
@@ -308,7 +308,7 @@ func (f *fn) keywords(e *spec.Entry, allowed []string) map[string]*spec.Value {
 func (f *fn) optimizer(e *spec.Entry, v *spec.Value, sc *scope) int {
 	el := f.u.el
 	if el.badOptim {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	if len(el.job.Optimizers) == 0 {
 		el.fail(e.At, "there is no optimizer in inference")
@@ -330,7 +330,7 @@ func (f *fn) optimizer(e *spec.Entry, v *spec.Value, sc *scope) int {
 		}
 	}
 	el.errs.Unknown(v.Span, "optimizer", s, names)
-	panic(stop{})
+	panic(spec.Stop{})
 }
 
 // forward calls a model.
@@ -344,7 +344,7 @@ func (f *fn) forward(e *spec.Entry, sc *scope, st program.Stmt) {
 		called = el.evalStr(v, sc, "model")
 		if m = el.called(called); m == nil {
 			el.errs.Unknown(v.Span, "model", called, names)
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 	} else if len(el.ms) > 1 {
 		el.fail(e.At, "forward needs model:, one of several")
@@ -353,7 +353,7 @@ func (f *fn) forward(e *spec.Entry, sc *scope, st program.Stmt) {
 	if v := a["inputs"]; v != nil {
 		o := el.spec.Operand(v)
 		if o == nil {
-			panic(stop{})
+			panic(spec.Stop{})
 		}
 		operands = []*spec.Operand{o}
 		if o.List != nil {
@@ -408,7 +408,7 @@ func (el *elaborator) model(m *model, ins []val, at spec.Span) []val {
 		return rets
 	}
 	if m.lost[key] {
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	var class *program.Class
 	var rets []val

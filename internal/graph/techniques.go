@@ -1,6 +1,9 @@
 package graph
 
-import "github.com/memplan/memplan/internal/program"
+import (
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
 
 // techniques changes the models, which are elaborated, as the job's spec asks.
 func (el *elaborator) techniques() {
@@ -17,6 +20,59 @@ func (el *elaborator) techniques() {
 	el.parallel()
 	el.checkpoint()
 	el.apart()
+}
+
+// quantize replaces linear layers by quantized ones in the models that the spec
+// asks it for. What a model says of itself stands in the place of what the job
+// says of all.
+func (el *elaborator) quantize() {
+	for i, m := range el.ms {
+		q := m.use.Quantize
+		if q == nil {
+			q = el.spec.Quantize
+		}
+		if q != nil && q.Bits.V != 0 {
+			spec.Try(func() { el.changer().Quantized(m.name, el.job.Models[i], q) })
+		}
+	}
+}
+
+// prune masks the weights of the models that the spec asks it for, and reports
+// names of layers that there are not.
+func (el *elaborator) prune() {
+	for i, m := range el.ms {
+		p := m.use.Prune
+		if p == nil {
+			p = el.spec.Prune
+		}
+		switch {
+		case p == nil || p.Amount.V == 0:
+		case m.shrunk != nil:
+			moduleNames(el.errs, p.Modules, "layer", m.shrunk.layers)
+			moduleNames(el.errs, p.Except, "layer", m.shrunk.layers)
+		default:
+			spec.Try(func() { el.changer().Masked(m.name, el.job.Models[i], p) })
+		}
+	}
+}
+
+// lora adds adapters to the models that the spec asks it for. What a model says
+// of itself stands in the place of what the job says of all.
+func (el *elaborator) lora() {
+	for i, m := range el.ms {
+		l := m.use.LoRA
+		if l == nil {
+			l = el.spec.LoRA
+		}
+		if l != nil && !el.job.Models[i].Eval {
+			spec.Try(func() { el.changer().Adapters(m.name, el.job.Models[i], l) })
+		}
+	}
+}
+
+// changer is what changes the models.
+func (el *elaborator) changer() *Changer {
+	return &Changer{Errs: el.errs, Env: el.env(), Batch: el.batch}
 }
 
 // apart refuses what is not modelled together: a moving average and offloaded

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memplan/memplan/internal/nearest"
 	"github.com/memplan/memplan/internal/printable"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // Pos is a place in a file: line and column from 1, the column counted in
@@ -113,6 +114,39 @@ func clip(s string) string {
 // Addf reports a mistake at s.
 func (e *Errors) Addf(s Span, format string, args ...any) {
 	e.add(Diag{Span: s, Msg: fmt.Sprintf(format, args...)})
+}
+
+// Stop unwinds, as a panic, from a mistake that was reported to a Try: what comes
+// next cannot be understood without what was to come of it.
+type Stop struct{}
+
+// Failf reports a mistake at a place and stops.
+func (e *Errors) Failf(s Span, format string, args ...any) {
+	e.Addf(s, format, args...)
+	panic(Stop{})
+}
+
+// Try runs f, which a mistake may stop, and reports whether it came to its end.
+func Try(f func()) (ok bool) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil, Stop:
+		default:
+			panic(r)
+		}
+	}()
+	f()
+	return true
+}
+
+// DType reads a type of elements; it stops if there is none of that name.
+func (e *Errors) DType(s String) tensor.DType {
+	d, err := tensor.ParseDType(s.V)
+	if err != nil {
+		e.Unknown(s.At, "dtype", s.V, tensor.DTypeNames())
+		panic(Stop{})
+	}
+	return d
 }
 
 // Unknown reports a name that is not among the allowed ones, with the nearest
