@@ -83,44 +83,20 @@ func Autocasts(t *Tensor) bool {
 	return t != nil && t.DType.IsFloating() && t.DType != tensor.Float64
 }
 
+// Typed are arguments that may set the type of a result.
+type Typed interface {
+	// OrType are the arguments that set d if these set none.
+	OrType(d tensor.DType) any
+}
+
 // AutocastArgs returns the arguments with which an operator of the policy
 // fp32_set_opt_dtype runs: the result is float32 unless they set a type.
 func (r *Op) AutocastArgs(args any, in []*Tensor) any {
 	if r.Cast != CastFP32Out || len(in) == 0 || !Autocasts(in[0]) {
 		return args
 	}
-	d := tensor.Float32
-	switch a := args.(type) {
-	case *SoftmaxArgs:
-		if a.DType == nil {
-			b := *a
-			b.DType = &d
-			return &b
-		}
-	case *ReduceArgs:
-		if a.DType == nil {
-			b := *a
-			b.DType = &d
-			return &b
-		}
-	case *NormArgs:
-		if a.DType == nil {
-			b := *a
-			b.DType = &d
-			return &b
-		}
-	case *ProdArgs:
-		if a.DType == nil {
-			b := *a
-			b.DType = &d
-			return &b
-		}
-	case *CumsumArgs:
-		if a.DType == nil {
-			b := *a
-			b.DType = &d
-			return &b
-		}
+	if a, is := args.(Typed); is {
+		return a.OrType(tensor.Float32)
 	}
 	return args
 }

@@ -72,51 +72,68 @@ func gradEmbedding(b *Back) {
 }
 
 // embeddingTable makes the gradient of a table from n indices. The caller owns it.
-func (b *Back) embeddingTable(d, index tensor.DType, n, vocab, width int64) *Tensor {
-	b.Kernel(tableKernel(embeddingRule, d, index, n, vocab, width))
-	if n <= 3072 {
-		return b.NewShape(d, vocab, width)
-	}
-	return b.sumSorted(d, index, n, vocab, width)
+func (c *Call) embeddingTable(d, index tensor.DType, n, vocab, width int64) *Tensor {
+	k := tableKernel(embeddingRule, d, index, n, vocab, width)
+	c.Kernel(k)
+	return c.addedRows(&k)
 }
 
-func tableKernel(rule kernelRule, d, index tensor.DType, n, vocab, width int64) Kernel {
-	return Kernel{rule: rule, in: tensor.Layout{Size: tensor.D(n, vocab, width)}, dtype: d, index: index}
+// addedRows adds few indices directly, and sorts many.
+func (c *Call) addedRows(k *Kernel) *Tensor {
+	if n := k.In.Dim(0); n <= 3072 {
+		return c.NewShape(k.DType, k.In.Dim(1), k.In.Dim(2))
+	}
+	return c.sortedRows(k)
+}
+
+// sortedRows is sumSorted.
+func (c *Call) sortedRows(k *Kernel) *Tensor {
+	return c.sumSorted(k.DType, k.Index, k.In.Dim(0), k.In.Dim(1), k.In.Dim(2))
+}
+
+// The kernels of tables: their operands are the indices, the rows and the width.
+var (
+	embeddingRule    = &KernelRule{Run: func(c *Call, k *Kernel) { c.addedRows(k) }}
+	embeddingBagRule = &KernelRule{Run: func(c *Call, k *Kernel) { c.sortedRows(k) }}
+)
+
+func tableKernel(rule *KernelRule, d, index tensor.DType, n, vocab, width int64) Kernel {
+	return Kernel{Rule: rule, In: tensor.Layout{Size: tensor.D(n, vocab, width)}, DType: d, Index: index}
 }
 
 // sumSorted sorts the indices, then sums gradients into a table by segments of
 // equal indices (embedding_backward_cuda_kernel). The caller owns the table.
-func (b *Back) sumSorted(d, index tensor.DType, n, vocab, width int64) *Tensor {
-	if b.Env().FakeTensors {
-		return b.NewShape(d, vocab, width)
+func (c *Call) sumSorted(d, index tensor.DType, n, vocab, width int64) *Tensor {
+	if c.Env().FakeTensors {
+		return c.NewShape(d, vocab, width)
 	}
-	defer b.DropTo(b.Mark())
-	k := cub.Words64(b.Env().Arch)
+	defer c.DropTo(c.Mark())
+	k := cub.Words64(c.Env().Arch)
 	if index == tensor.Int32 {
-		k = cub.Words32(b.Env().Arch)
+		k = cub.Words32(c.Env().Arch)
 	}
-	vec := func(n int64) *Tensor { return b.NewShape(index, n) }
-	temp := func(bytes int64) { b.Drop(b.NewShape(tensor.Uint8, bytes)) }
-	sorted, orig := b.Local(vec(n)), b.Local(vec(n))
+	vec := func(n int64) *Tensor { return c.NewShape(index, n) }
+	temp := func(bytes int64) { c.Drop(c.NewShape(tensor.Uint8, bytes)) }
+	sorted, orig := c.Local(vec(n)), c.Local(vec(n))
 	_, _ = sorted, orig
 	positions := vec(n)
 	temp(k.RadixSort(n))
-	b.Drop(positions)
+	c.Drop(positions)
 
-	table := b.NewShape(d, vocab, width)
-	b.Local(vec(n))                   // segment_offsets
-	b.Local(b.NewShape(tensor.Int64)) // num_of_segments
+	table := c.NewShape(d, vocab, width)
+	c.Local(vec(n))                   // segment_offsets
+	c.Local(c.NewShape(tensor.Int64)) // num_of_segments
 	dummy := vec(n)
 	temp(k.UniqueByKey(n))
-	b.Drop(dummy)
+	c.Drop(dummy)
 	segments := min(n, vocab)
-	b.Local(vec(segments)) // partials_per_segment
-	b.Local(vec(segments)) // partials_per_segment_offset
+	c.Local(vec(segments)) // partials_per_segment
+	c.Local(vec(segments)) // partials_per_segment_offset
 	temp(k.Scan(segments))
-	b.Local(b.NewShape(tensor.Int64)) // num_of_partial_segments
+	c.Local(c.NewShape(tensor.Int64)) // num_of_partial_segments
 	const rowsPerThread = 10
 	partials := n/rowsPerThread + segments
-	b.Local(vec(partials)) // partial_segment_offset
-	b.Local(b.NewShape(d.Accumulate(), partials, width))
+	c.Local(vec(partials)) // partial_segment_offset
+	c.Local(c.NewShape(d.Accumulate(), partials, width))
 	return table
 }

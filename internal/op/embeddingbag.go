@@ -106,7 +106,8 @@ func gradEmbeddingBag(b *Back) {
 }
 
 // embeddingBagTable is embeddingTable for bags, whose indices are always sorted.
-func (b *Back) embeddingBagTable(d, index tensor.DType, n, vocab, width int64) *Tensor {
-	b.Kernel(tableKernel(embeddingBagRule, d, index, n, vocab, width))
-	return b.sumSorted(d, index, n, vocab, width)
+func (c *Call) embeddingBagTable(d, index tensor.DType, n, vocab, width int64) *Tensor {
+	k := tableKernel(embeddingBagRule, d, index, n, vocab, width)
+	c.Kernel(k)
+	return c.sortedRows(&k)
 }

@@ -265,13 +265,26 @@ func reduceScratch(c *Call, in *Tensor, dims []bool, accSize, vt0 int64) {
 	if in.Numel() == 0 || c.Env().FakeTensors { // the output is filled; there is no kernel
 		return
 	}
-	k := Kernel{rule: reductionRule, in: in.Layout, dtype: in.DType, accSize: accSize, vt0: vt0}
+	k := Kernel{Rule: reductionRule, In: in.Layout, DType: in.DType, AccSize: accSize, VT0: vt0}
 	for i, reduced := range dims {
 		if reduced {
-			k.reduced |= 1 << i
+			k.Reduced |= 1 << i
 		}
 	}
 	c.Kernel(k)
+	reductionBlocks(c, in, dims, accSize, vt0)
+}
+
+// reductionRule is reductionBlocks.
+var reductionRule = &KernelRule{Run: func(c *Call, k *Kernel) {
+	dims := make([]bool, k.In.Rank())
+	for i := range dims {
+		dims[i] = k.Reduced>>i&1 != 0
+	}
+	reductionBlocks(c, &Tensor{Layout: k.In, DType: k.DType}, dims, k.AccSize, k.VT0)
+}}
+
+func reductionBlocks(c *Call, in *Tensor, dims []bool, accSize, vt0 int64) {
 	for _, part := range newReduction(in, dims, accSize).parts() {
 		buf, sem := part.scratch(c.Env(), vt0)
 		if buf == 0 {

@@ -5,20 +5,17 @@ import "github.com/memplan/memplan/internal/tensor"
 // Kernel is a kernel whose scratch goes by a rule of its own, in steps, rather than
 // with the sizes of its operands.
 type Kernel struct {
-	rule         kernelRule
-	in           tensor.Layout // of its operand
-	dtype, index tensor.DType
-	reduced      uint16 // dimensions, as bits
-	accSize, vt0 int64
+	Rule         *KernelRule
+	In           tensor.Layout // of its operand
+	DType, Index tensor.DType
+	Reduced      uint16 // dimensions, as bits
+	AccSize, VT0 int64  // bytes of an accumulator, elements that a thread reads
 }
 
-type kernelRule uint8
-
-const (
-	reductionRule    kernelRule = iota
-	embeddingRule               // in: the indices, the rows and the width of the table
-	embeddingBagRule            // the same
-)
+// KernelRule is what kernels of one kind do to memory.
+type KernelRule struct {
+	Run func(c *Call, k *Kernel)
+}
 
 // Block is what a kernel does to memory: it allocates a block or, where Bytes is
 // negative, frees one. Blocks are counted from 0 by their birth.
@@ -31,19 +28,7 @@ type Block struct {
 // its result.
 func (k *Kernel) Blocks(env *Env) []Block {
 	x := &blocks{Shapes: Shapes{E: *env}}
-	c := Call{Exec: x}
-	switch k.rule {
-	case reductionRule:
-		dims := make([]bool, k.in.Rank())
-		for i := range dims {
-			dims[i] = k.reduced>>i&1 != 0
-		}
-		reduceScratch(&c, &Tensor{Layout: k.in, DType: k.dtype}, dims, k.accSize, k.vt0)
-	case embeddingRule:
-		(&Back{Call: c}).embeddingTable(k.dtype, k.index, k.in.Dim(0), k.in.Dim(1), k.in.Dim(2))
-	case embeddingBagRule:
-		(&Back{Call: c}).embeddingBagTable(k.dtype, k.index, k.in.Dim(0), k.in.Dim(1), k.in.Dim(2))
-	}
+	k.Rule.Run(&Call{Exec: x}, k)
 	return x.list
 }
 
@@ -53,17 +38,17 @@ func KernelThrough(p tensor.Places, k int64, ks []Kernel) (Kernel, bool) {
 	var ins [3]tensor.Layout
 	x, same, alike := ks[0], true, true
 	for i := range ks {
-		ins[i] = ks[i].in
+		ins[i] = ks[i].In
 		same = same && ks[i] == x
 		y := ks[i]
-		y.in = x.in
+		y.In = x.In
 		alike = alike && y == x
 	}
 	if same {
 		return x, true
 	}
 	var ok bool
-	x.in, ok = p.Through(k, ins[:len(ks)]...)
+	x.In, ok = p.Through(k, ins[:len(ks)]...)
 	return x, ok && alike
 }
 

@@ -10,6 +10,15 @@ type ReduceArgs struct {
 	DType   *tensor.DType `arg:"dtype"`
 }
 
+// OrType implements Typed.
+func (a *ReduceArgs) OrType(d tensor.DType) any {
+	b := *a
+	if b.DType == nil {
+		b.DType = &d
+	}
+	return &b
+}
+
 // reducedDims resolves the dimensions, with the sizes of the result.
 func (c *Call) reducedDims(x *Meta, a *ReduceArgs) ([]bool, tensor.Dims) {
 	dims := make([]bool, x.Rank())

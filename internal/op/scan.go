@@ -11,6 +11,15 @@ type CumsumArgs struct {
 	DType *tensor.DType `arg:"dtype"`
 }
 
+// OrType implements Typed.
+func (a *CumsumArgs) OrType(d tensor.DType) any {
+	b := *a
+	if b.DType == nil {
+		b.DType = &d
+	}
+	return &b
+}
+
 // Cumsum is the running sum along a dimension; integers are summed in int64.
 var Cumsum = define(Op{
 	Name: "cumsum", Sig: "torch.cumsum(input, dim: int, *, dtype: dtype? = None)", Args: &CumsumArgs{}, Cast: CastFP32Out,

@@ -126,4 +126,13 @@ type ProdArgs struct {
 	DType   *tensor.DType `arg:"dtype"`
 }
 
+// OrType implements Typed.
+func (a *ProdArgs) OrType(d tensor.DType) any {
+	b := *a
+	if b.DType == nil {
+		b.DType = &d
+	}
+	return &b
+}
+
 func (a *ProdArgs) over() *ReduceArgs { return &ReduceArgs{Dim: []int64{a.Dim}, KeepDim: a.KeepDim} }

@@ -8,6 +8,15 @@ type SoftmaxArgs struct {
 	DType *tensor.DType `arg:"dtype"`
 }
 
+// OrType implements Typed.
+func (a *SoftmaxArgs) OrType(d tensor.DType) any {
+	b := *a
+	if b.DType == nil {
+		b.DType = &d
+	}
+	return &b
+}
+
 // The two softmaxes keep their result. With a dtype the input is converted
 // first.
 var (

@@ -12,6 +12,15 @@ type NormArgs struct {
 	ReduceArgs
 }
 
+// OrType implements Typed.
+func (a *NormArgs) OrType(d tensor.DType) any {
+	b := *a
+	if b.DType == nil {
+		b.DType = &d
+	}
+	return &b
+}
+
 // Norm is the norm of vectors: torch.linalg.vector_norm, of order 1 or 2.
 var VectorNorm = define(Op{
 	Name: "linalg_vector_norm", Sig: "Tensor.norm(self, p: float? = None, dim: ints? = None, keepdim: bool = False)", Args: &NormArgs{},
