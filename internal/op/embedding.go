@@ -57,6 +57,7 @@ var Embedding = define(Op{
 		}
 		c.Return(c.grown(w.DType, append(idx.Size.Slice(), w.Dim(1))...)) // index_select, and a view
 	},
+	Rows: func(c *Call) (*Tensor, int64) { return c.In[0], c.In[1].Dim(0) },
 	Save: []Save{In(0)}, Node: "EmbeddingBackward0", Grad: gradEmbedding,
 	Source: "aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu",
 })

@@ -122,6 +122,10 @@ var Arange = define(Op{
 		}
 		c.Return(c.grown(d, int64(n)))
 	},
+	Below: func(c *Call) (int64, bool) {
+		start, step, n := c.Args.(*ArangeArgs).Range()
+		return int64(max(start, start+(n-1)*step)) + 1, n > 0 && !c.Out[0].DType.IsFloating()
+	},
 	Source: "aten/src/ATen/native/cuda/RangeFactories.cu: arange_cuda_out",
 })
 

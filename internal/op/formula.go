@@ -10,19 +10,38 @@ import (
 // operation on a tensor makes one; all but the result die, in reverse order,
 // when the expression ends.
 type formula struct {
-	word string // a name, a sign or the name of a function
-	num  bool   // a number
-	args []*formula
+	of   *Vocabulary
+	root *term
 }
 
-// parseFormula reads a formula; one that does not parse is a programming error.
-func parseFormula(text string) *formula {
+// term is a part of a formula.
+type term struct {
+	word string // a name, a sign or the name of a function
+	num  bool   // a number
+	args []*term
+}
+
+// Vocabulary is what formulas are made of beside signs and operands.
+type Vocabulary struct {
+	Product, Multiple *Op                // the operator of two tensors, and that of one and numbers
+	Functions         map[string]Word    // that they call
+	Constants         map[string]float64 // that they name as C++ does
+}
+
+// Word is a function that formulas call.
+type Word struct {
+	Of func(x ...float64) float64
+	Op *Op // that it runs; nil: as a product does
+}
+
+// ParseFormula reads a formula; one that does not parse is a programming error.
+func ParseFormula(text string, of *Vocabulary) *formula {
 	p := &formulaParser{text: strings.ReplaceAll(text, " ", "")}
-	f := p.sum()
+	t := p.sum()
 	if p.text != "" {
 		panic("op: formula " + text + " ends in " + p.text)
 	}
-	return f
+	return &formula{of, t}
 }
 
 type formulaParser struct{ text string }
@@ -36,30 +55,30 @@ func (p *formulaParser) next(signs string) string {
 	return ""
 }
 
-func (p *formulaParser) sum() *formula     { return p.chain("+-", p.product) }
-func (p *formulaParser) product() *formula { return p.chain("*/", p.unary) }
+func (p *formulaParser) sum() *term     { return p.chain("+-", p.product) }
+func (p *formulaParser) product() *term { return p.chain("*/", p.unary) }
 
-func (p *formulaParser) chain(signs string, part func() *formula) *formula {
+func (p *formulaParser) chain(signs string, part func() *term) *term {
 	f := part()
 	for s := p.next(signs); s != ""; s = p.next(signs) {
-		f = &formula{word: s, args: []*formula{f, part()}}
+		f = &term{word: s, args: []*term{f, part()}}
 	}
 	return f
 }
 
-func (p *formulaParser) unary() *formula {
+func (p *formulaParser) unary() *term {
 	if p.next("-") != "" {
-		return &formula{word: "neg", args: []*formula{p.unary()}}
+		return &term{word: "neg", args: []*term{p.unary()}}
 	}
 	f := p.atom()
 	for p.next(".") != "" {
 		name := p.name()
-		f = &formula{word: name, args: append([]*formula{f}, p.arguments()...)}
+		f = &term{word: name, args: append([]*term{f}, p.arguments()...)}
 	}
 	return f
 }
 
-func (p *formulaParser) atom() *formula {
+func (p *formulaParser) atom() *term {
 	if p.next("(") != "" {
 		f := p.sum()
 		p.next(")")
@@ -67,7 +86,7 @@ func (p *formulaParser) atom() *formula {
 	}
 	name := p.name()
 	if strings.HasPrefix(p.text, "(") {
-		return &formula{word: name, args: p.arguments()}
+		return &term{word: name, args: p.arguments()}
 	}
 	if n := strings.IndexFunc(p.text, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }); name == "" && p.text != "" {
 		if n < 0 {
@@ -76,7 +95,7 @@ func (p *formulaParser) atom() *formula {
 		name, p.text = p.text[:n], p.text[n:]
 	}
 	_, err := strconv.ParseFloat(name, 64)
-	return &formula{word: name, num: err == nil}
+	return &term{word: name, num: err == nil}
 }
 
 func (p *formulaParser) name() string {
@@ -89,11 +108,11 @@ func (p *formulaParser) name() string {
 	return s
 }
 
-func (p *formulaParser) arguments() []*formula {
+func (p *formulaParser) arguments() []*term {
 	if p.next("(") == "" {
 		return nil
 	}
-	var args []*formula
+	var args []*term
 	for p.next(")") == "" {
 		args = append(args, p.sum())
 		p.next(",")
@@ -102,11 +121,13 @@ func (p *formulaParser) arguments() []*formula {
 }
 
 // uses reports whether a name occurs in the formula.
-func (f *formula) uses(name string) bool {
-	if f.word == name && len(f.args) == 0 {
+func (f *formula) uses(name string) bool { return f.root.uses(name) }
+
+func (t *term) uses(name string) bool {
+	if t.word == name && len(t.args) == 0 {
 		return true
 	}
-	for _, a := range f.args {
+	for _, a := range t.args {
 		if a.uses(name) {
 			return true
 		}
@@ -120,14 +141,16 @@ var operands = map[string]int{"self": 0, "other": 1, "end": 1, "tensor1": 1, "te
 
 // value computes the formula: a tensor, or nil for a number. What it makes is a
 // local of the row.
-func (f *formula) value(b *Back) *Tensor {
-	if len(f.args) == 0 {
-		switch i, isInput := operands[f.word]; {
-		case f.num:
+func (f *formula) value(b *Back) *Tensor { return f.of.value(f.root, b) }
+
+func (v *Vocabulary) value(t *term, b *Back) *Tensor {
+	if len(t.args) == 0 {
+		switch i, isInput := operands[t.word]; {
+		case t.num:
 			return nil
-		case f.word == "grad":
+		case t.word == "grad":
 			return b.Grads[0]
-		case f.word == "result":
+		case t.word == "result":
 			return b.SavedOut[0]
 		case isInput && i < len(b.SavedIn):
 			return b.SavedIn[i] // nil: a number in the place of the tensor
@@ -135,20 +158,20 @@ func (f *formula) value(b *Back) *Tensor {
 		return nil
 	}
 	var tensors []*Tensor
-	for i := len(f.args) - 1; i >= 0; i-- { // GCC computes the last argument first
-		if t := f.args[i].value(b); t != nil {
-			tensors = append([]*Tensor{t}, tensors...)
+	for i := len(t.args) - 1; i >= 0; i-- { // GCC computes the last argument first
+		if x := v.value(t.args[i], b); x != nil {
+			tensors = append([]*Tensor{x}, tensors...)
 		}
 	}
-	switch {
+	switch of := v.Functions[t.word].Op; {
 	case len(tensors) == 0:
 		return nil
-	case f.word == "isfinite":
-		return b.Local(b.Do1(IsFinite, nil, tensors[0]))
+	case of != nil:
+		return b.Local(b.Do1(of, nil, tensors[0]))
 	case len(tensors) == 2:
-		return b.Local(b.Do1(MulTensor, nil, tensors...))
+		return b.Local(b.Do1(v.Product, nil, tensors...))
 	}
-	return b.Local(b.Do1(MulScalar, nil, tensors[0]))
+	return b.Local(b.Do1(v.Multiple, nil, tensors[0]))
 }
 
 // grad sets the gradient of input i to the formula's value.

@@ -27,7 +27,7 @@ var IndexSelect = define(Op{
 		}
 		c.Return(c.grown(x.DType, x.Size.Set(d, idx.Dim(0)).Slice()...))
 	},
-	Save: []Save{In(1)}, Node: "IndexSelectBackward0",
+	Rows: indexed, Save: []Save{In(1)}, Node: "IndexSelectBackward0",
 	Grad: func(b *Back) { // zeros, to which the gradient is added
 		in := tensor.Contiguous(b.InM[0].Size)
 		b.Set(0, b.New(in, b.Grads[0].DType))
@@ -83,9 +83,14 @@ var IndexTensor = define(Op{
 		}
 		c.Return(c.New(l, x.DType))
 	},
-	Save: []Save{In(1)}, Node: "IndexBackward0", Grad: gradIndex,
+	Rows: indexed, Save: []Save{In(1)}, Node: "IndexBackward0", Grad: gradIndex,
 	Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index; cuda/Indexing.cu: index_put_with_sort_kernel",
 })
+
+// indexed is the index of a dimension, and what it indexes.
+func indexed(c *Call) (index *Tensor, rows int64) {
+	return c.In[1], c.In[0].Dim(c.dim(c.Args.(*DimArgs).Dim, c.In[0].Rank()))
+}
 
 // gradIndex adds the gradient to zeros by sorted indices
 // (index_put_with_sort_kernel).

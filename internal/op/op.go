@@ -59,6 +59,14 @@ type Op struct {
 	// are those of a view.
 	Copies bool
 
+	// Below is a number that all elements of the result are less than, of an operator
+	// that makes integers, and whether there is one.
+	Below func(c *Call) (end int64, ok bool)
+
+	// Rows is, of an operator that looks up rows of a table by integers, the input that
+	// holds them and how many rows there are.
+	Rows func(c *Call) (index *Tensor, rows int64)
+
 	// Flops counts the multiplications and additions of a call that has run; nil
 	// for an operator that is not made of matrix products.
 	Flops func(c *Call) float64

@@ -10,10 +10,9 @@ type below int64
 // beyond the rows of a table.
 func (s *Shapes) follow(c *Call) {
 	switch {
-	case c.Op == Arange:
-		start, step, n := c.Args.(*ArangeArgs).Range()
-		if t := c.Out[0]; n > 0 && !t.DType.IsFloating() {
-			t.Aux = below(max(start, start+(n-1)*step)) + 1
+	case c.Op.Below != nil:
+		if end, ok := c.Op.Below(c); ok {
+			c.Out[0].Aux = below(end)
 		}
 	case c.Op.InPlace:
 		c.Out[0].Aux = nil
@@ -21,10 +20,9 @@ func (s *Shapes) follow(c *Call) {
 		for _, t := range c.Out {
 			t.Aux = c.In[0].Aux
 		}
-	case c.Op == Embedding:
-		s.lookup(c.In[0], c.In[1].Dim(0))
-	case c.Op == IndexSelect, c.Op == IndexTensor:
-		s.lookup(c.In[1], c.In[0].Dim(c.dim(c.Args.(*DimArgs).Dim, c.In[0].Rank())))
+	case c.Op.Rows != nil:
+		index, rows := c.Op.Rows(c)
+		s.lookup(index, rows)
 	}
 }
 
