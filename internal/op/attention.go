@@ -204,8 +204,6 @@ var FlashAttention = define(Op{
 	Source: "aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp; recorded on sm_80, sm_86, sm_90",
 })
 
-func roundUp(n, to int64) int64 { return divUp(n, to) * to }
-
 // flashSplits is the number of parts into which the forward kernel cuts the
 // keys when batch and heads alone do not fill the GPU (num_splits_heuristic).
 func (c *Call) flashSplits(q, k *Tensor, dropout float64) int64 {
@@ -499,3 +497,11 @@ var SafeSoftmax = define(Op{
 	},
 	Save: []Save{Out(0)}, Node: "SafeSoftmaxBackward0", Grad: gradSoftmax,
 })
+
+// attentionFlops: the products of queries and keys, and of what comes of them and
+// the values.
+func attentionFlops(c *Call) float64 {
+	q, k, v := c.In[0], c.In[1], c.In[2]
+	rows := float64(q.Numel() / max(q.Dim(-1), 1))
+	return 2 * rows * float64(k.Dim(-2)) * float64(q.Dim(-1)+v.Dim(-1))
+}

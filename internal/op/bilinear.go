@@ -72,15 +72,6 @@ var Trilinear = define(Op{
 	Source: "aten/src/ATen/native/Linear.cpp: _trilinear; FunctionsManual.cpp: _trilinear_backward",
 })
 
-// withoutGrad runs what a kernel calls, below autograd.
-func (c *Call) withoutGrad(f func()) {
-	env := c.Env()
-	mode := env.GradMode
-	env.GradMode = false
-	f()
-	env.GradMode = mode
-}
-
 func (c *Call) trilinear(a *trilinearArgs, operands ...*Tensor) *Tensor {
 	const rank = 4
 	var in [3]*Tensor

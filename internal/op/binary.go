@@ -12,6 +12,14 @@ type BinaryArgs struct {
 	Left  Number `arg:"left"` // a number on the left: 1 - x
 }
 
+// Operand implements Operand.
+func (a *BinaryArgs) Operand() Number {
+	if a == nil {
+		return Number{}
+	}
+	return a.Other
+}
+
 // AddArgs are the arguments of add.
 type AddArgs = BinaryArgs
 

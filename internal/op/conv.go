@@ -116,3 +116,13 @@ func biasDims(g *Tensor) []bool {
 	}
 	return dims
 }
+
+// convFlops: each weight of a filter meets each position of the output once, or of
+// the input if the convolution is transposed.
+func convFlops(c *Call) float64 {
+	positions, w := c.Out[0], c.In[1]
+	if c.Args.(*ConvArgs).Transposed {
+		positions = c.In[0]
+	}
+	return product(positions, w.Numel()/max(w.Dim(0), 1))
+}

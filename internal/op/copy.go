@@ -40,35 +40,6 @@ var Contiguous = define(Op{
 	},
 })
 
-// contiguous returns t itself or a row-major copy that lives to the end of the
-// row, for kernels that need one (expect_contiguous).
-func (c *Call) contiguous(t *Tensor) *Tensor {
-	if t == nil || t.IsContiguous() {
-		return t
-	}
-	return c.rearranged(t, tensor.Contiguous(t.Size))
-}
-
-// rearranged is the copy in another layout that a kernel makes of an operand for
-// itself; it lives to the end of the row. Where no kernel runs it takes nothing.
-func (c *Call) rearranged(t *Tensor, l tensor.Layout) *Tensor {
-	if c.Env().FakeTensors {
-		return c.Local(c.Alias(t, l, t.DType))
-	}
-	return c.Local(c.New(l, t.DType))
-}
-
-// inFormat is contiguous for the channels-last format too, if last is set.
-func (c *Call) inFormat(t *Tensor, last bool) *Tensor {
-	if last && !t.IsChannelsLastContiguous() {
-		return c.rearranged(t, tensor.ChannelsLast(t.Size))
-	}
-	if last {
-		return t
-	}
-	return c.contiguous(t)
-}
-
 // ToCopyArgs is the element type to convert to.
 type ToCopyArgs struct {
 	DType tensor.DType `arg:"dtype"`

@@ -8,22 +8,6 @@ import (
 // NoArgs is the argument struct of operators without arguments.
 type NoArgs struct{}
 
-// elementwise is the layout of a result over the given tensors; nil ones are
-// skipped.
-func (c *Call) elementwise(ts ...*Tensor) tensor.Layout {
-	ls := make([]*tensor.Layout, 0, len(ts))
-	for _, t := range ts {
-		if t != nil {
-			ls = append(ls, &t.Layout)
-		}
-	}
-	l, err := tensor.Elementwise(ls...)
-	if err != nil {
-		c.Fail("%v", err)
-	}
-	return l
-}
-
 // mapOf is the Run of a pointwise kernel: one result over all inputs, in the
 // type of the first.
 func mapOf(c *Call) { c.Return(c.New(c.elementwise(c.In...), c.In[0].DType)) }
@@ -36,19 +20,6 @@ func (c *Call) convertedMap(d tensor.DType) {
 		c.Local(c.New(x.LikeDense(), d))
 	}
 	c.Return(c.New(c.elementwise(x), d))
-}
-
-// saved lists the tensors that were saved, inputs first.
-func (b *Back) saved() []*Tensor {
-	var ts []*Tensor
-	for _, s := range [][]*Tensor{b.SavedIn, b.SavedOut} {
-		for _, t := range s {
-			if t != nil {
-				ts = append(ts, t)
-			}
-		}
-	}
-	return ts
 }
 
 // gradMap is the derivative of a pointwise kernel with one fused backward

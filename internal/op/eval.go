@@ -266,10 +266,13 @@ func two(of func(a, b float64) float64, slopes ...slope) elements {
 	return elements{of: func(x [3]float64, _ float64) float64 { return of(x[0], x[1]) }, slopes: slopes, number: other, at: 1}
 }
 
-// other is the right-hand side of an arithmetic operator when it is a number.
+// Operand are arguments that may hold a number in the place of the second tensor.
+type Operand interface{ Operand() Number }
+
+// other is the right-hand side of an operator when it is a number.
 func other(args any) Number {
-	if a, ok := args.(*BinaryArgs); ok && a != nil {
-		return a.Other
+	if a, ok := args.(Operand); ok {
+		return a.Operand()
 	}
 	return Number{}
 }

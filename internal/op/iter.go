@@ -257,8 +257,6 @@ func lastPow2(n int64) int64 {
 	return p
 }
 
-func divUp(a, b int64) int64 { return (a + b - 1) / b }
-
 // reduceScratch allocates and frees what the kernel of a reduction needs; the
 // output exists already.
 func reduceScratch(c *Call, in *Tensor, dims []bool, accSize, vt0 int64) {

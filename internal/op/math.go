@@ -38,3 +38,7 @@ func trigamma(x float64) float64 {
 	z := 1 / (x * x)
 	return sum + 1/x + z/2 + z/x*(1.0/6-z*(1.0/30-z*(1.0/42-z*(1.0/30-z*(5.0/66-z*(691.0/2730-z*7.0/6))))))
 }
+
+func divUp(a, b int64) int64 { return (a + b - 1) / b }
+
+func roundUp(n, to int64) int64 { return divUp(n, to) * to }

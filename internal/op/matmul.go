@@ -333,3 +333,11 @@ func (c *Call) batched(a, b *Tensor) *Tensor {
 	y := c.Local(c.Do1(Bmm, nil, fa, fb))
 	return c.Do1(UnsafeView, &ShapeArgs{Shape: append(batch.Slice(), a.Dim(-2), b.Dim(-1))}, y)
 }
+
+// productFlops counts the product of input i, the left factor, and another.
+func productFlops(i int) func(c *Call) float64 {
+	return func(c *Call) float64 { return product(c.Out[0], c.In[i].Dim(-1)) }
+}
+
+// product counts a matrix product with that result over k terms.
+func product(out *Tensor, k int64) float64 { return 2 * float64(out.Numel()) * float64(k) }

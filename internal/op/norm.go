@@ -391,3 +391,15 @@ var NativeGroupNorm = define(Op{
 	},
 	Source: "aten/src/ATen/native/cuda/group_norm_kernel.cu",
 })
+
+// normTypes wants floats, and weights of the type of the input, or of float32 for the 16-bit
+// types.
+func (c *Call) normTypes() {
+	x := c.In[0]
+	defer c.floats()
+	for _, t := range c.In[1:] {
+		if t != nil && t.DType != x.DType && !(x.DType.IsHalf() && t.DType == tensor.Float32) {
+			c.Fail("takes weights and statistics of %v, or of float32 for 16-bit types, not %v, PyTorch says", x.DType, t.DType)
+		}
+	}
+}

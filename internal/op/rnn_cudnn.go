@@ -176,3 +176,13 @@ func (b *Back) gradRNNWeights(x, buf *Tensor) {
 	}
 	b.DropTo(mark)
 }
+
+// rnnFlops: each weight meets each step of each sample.
+func rnnFlops(c *Call) float64 {
+	steps, batch := c.Args.(*RNNArgs).steps(c.In[0])
+	weights := int64(0)
+	for _, w := range c.In[3:] {
+		weights += w.Numel()
+	}
+	return 2 * float64(steps) * float64(batch) * float64(weights)
+}

@@ -105,15 +105,6 @@ var Flatten = define(Op{
 	},
 })
 
-// dim resolves a dimension index that may be negative.
-func (c *Call) dim(d, rank int) int {
-	i, err := tensor.NormDim(d, rank)
-	if err != nil {
-		c.Fail("%v", err)
-	}
-	return i
-}
-
 // TransposeArgs are two dimensions to swap.
 type TransposeArgs struct {
 	Dim0 int `arg:"dim0"`
