@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // BaddbmmArgs are the factors of baddbmm.
 type BaddbmmArgs struct {
@@ -11,7 +14,7 @@ type BaddbmmArgs struct {
 // Baddbmm is beta * input + alpha * (batch1 @ batch2). The input is copied into
 // the result before the product is added to it.
 var Baddbmm = define(Op{
-	Name: "baddbmm", Flops: productFlops(1), Takes: (*Call).floatsOfOneType, Sig: "torch.baddbmm(input, batch1, batch2, *, beta: float = 1.0, alpha: float = 1.0)", Args: &BaddbmmArgs{}, Cast: CastLower,
+	Name: "baddbmm", Eval: evalBaddbmm, Flops: productFlops(1), Takes: (*Call).floatsOfOneType, Sig: "torch.baddbmm(input, batch1, batch2, *, beta: float = 1.0, alpha: float = 1.0)", Args: &BaddbmmArgs{}, Cast: CastLower,
 	Run: func(c *Call) {
 		x, a, b := c.In[0], c.In[1], c.In[2]
 		if a.Rank() != 3 || b.Rank() != 3 || a.Dim(0) != b.Dim(0) || a.Dim(2) != b.Dim(1) {
@@ -55,4 +58,33 @@ func (b *Back) maybeMultiply(t *Tensor, factor float64) *Tensor {
 	}
 	defer b.Drop(t)
 	return b.Do1(MulScalar, nil, t)
+}
+
+var evalBaddbmm = &Eval{
+	Forward: func(m Machine, c *Call) error {
+		args, y := c.Args.(*BaddbmmArgs), c.Out[0]
+		bias, err := broadcasted(m, c.In[0], y.Size.Slice()...)
+		if err != nil {
+			return err
+		}
+		return m.Launch(kernel.Gemm, []kernel.Tensor{as(m, y), as(m, c.In[1]), as(m, c.In[2]), bias}, nil, args.Alpha, args.Beta)
+	},
+	Backward: func(m Machine, b *Back) error {
+		args, g := b.Args.(*BaddbmmArgs), b.Grads[0]
+		swapped := func(t *Tensor) kernel.Tensor { return m.At(t, t.Transpose(1, 2)) }
+		if y := m.Wanted(b, 1); y != nil {
+			if err := m.Launch(kernel.Gemm, []kernel.Tensor{as(m, y), as(m, g), swapped(b.SavedIn[2]), {}}, nil, args.Alpha, 0); err != nil {
+				return err
+			}
+		}
+		if y := m.Wanted(b, 2); y != nil {
+			if err := m.Launch(kernel.Gemm, []kernel.Tensor{as(m, y), swapped(b.SavedIn[1]), as(m, g), {}}, nil, args.Alpha, 0); err != nil {
+				return err
+			}
+		}
+		if y := m.Wanted(b, 0); y != nil {
+			return m.Apply(kernel.Affine, y, b.Grads[:1], args.Beta, 0)
+		}
+		return nil
+	},
 }

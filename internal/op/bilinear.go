@@ -3,6 +3,7 @@ package op
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -69,6 +70,20 @@ var Trilinear = define(Op{
 			b.Set(2, b.trilinear(&trilinearArgs{[3][]int{e[0], e[1], a.Sum}, e[2]}, x[0], x[1], g))
 		}
 	},
+	Eval: aside(func(a Arrays, c *Call) {
+		a.Put(c.Out[0], array.Trilinear(a.Array(c.In[0]), a.Array(c.In[1]), a.Array(c.In[2])))
+	}, func(a Arrays, b *Back) {
+		get := func(i int) *array.Array { // of a saved input that no gradient uses, its shape
+			if t := a.Array(b.SavedIn[i]); t != nil {
+				return t
+			}
+			return &array.Array{Size: ints(b.InM[i].Size), V: make([]float64, b.InM[i].Numel())}
+		}
+		g1, gw, g2 := array.TrilinearGrad(get(0), get(1), get(2), a.Get(b.Grads[0]))
+		a.Put(a.Wanted(b, 0), g1)
+		a.Put(a.Wanted(b, 1), gw)
+		a.Put(a.Wanted(b, 2), g2)
+	}),
 	Source: "aten/src/ATen/native/Linear.cpp: _trilinear; FunctionsManual.cpp: _trilinear_backward",
 })
 

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // CTCArgs are the arguments of ctc_loss.
 type CTCArgs struct {
@@ -77,9 +80,38 @@ var CTCNative = define(Op{
 		b.Set(0, b.NewShape(x.DType, x.Size.Slice()...))
 		b.DropTo(mark)
 	},
+	Eval: &Eval{
+		Forward: func(m Machine, c *Call) error {
+			return m.Aside(func(a Arrays) {
+				loss := ctcOf(a, c.Args, c.In, ctcLengths{a.Get(c.In[2]), a.Get(c.In[3])})
+				losses, paths, err := loss.Losses()
+				if err != nil {
+					a.Fail(err)
+				}
+				a.Put(c.Out[0], losses)
+				a.Put(c.Out[1], paths)
+				m.Note(c.Out[1], ctcLengths{loss.Steps, loss.Lengths})
+			})
+		},
+		Backward: func(m Machine, b *Back) error {
+			return m.Aside(func(a Arrays) {
+				if r := a.Wanted(b, 0); r != nil {
+					loss := ctcOf(a, b.Args, b.SavedIn, noted[ctcLengths](m, b.SavedOut[1]))
+					a.Put(r, loss.Grad(a.Get(b.SavedOut[0]), a.Get(b.Grads[0]), b.Args.(*CTCArgs).ZeroInfinity))
+				}
+			})
+		},
+	},
 	NotModelled: "how long the longest target of a ctc_loss is; taken to be as long as targets are wide",
 	Source:      "aten/src/ATen/native/cuda/LossCTC.cu: ctc_loss_gpu_template, ctc_loss_backward_gpu_template",
 })
+
+// ctcLengths are those of inputs and targets, which the backward pass reads on the host.
+type ctcLengths struct{ steps, letters []float64 }
+
+func ctcOf(a Arrays, args any, in []*Tensor, n ctcLengths) *array.CTC {
+	return &array.CTC{LogProbs: a.Array(in[0]), Targets: a.Array(in[1]), Steps: n.steps, Lengths: n.letters, Blank: int(args.(*CTCArgs).Blank)}
+}
 
 // ctcOffsets are the lengths of targets and inputs on the device and where each
 // target begins, which was counted on the CPU in a variable that is older than

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // EmbeddingBagArgs are the arguments of embedding_bag.
 type EmbeddingBagArgs struct {
@@ -61,7 +64,7 @@ var EmbeddingBag = define(Op{
 // embeddingBag returns the bags and three tensors of indices: the bag of each
 // index, the size of each bag, and for a maximum where it was found.
 var EmbeddingBagKernel = define(Op{
-	Name: "_embedding_bag", Args: &EmbeddingBagArgs{}, Run: func(c *Call) {
+	Name: "_embedding_bag", Eval: evalEmbeddingBag, Args: &EmbeddingBagArgs{}, Run: func(c *Call) {
 		idx, offsets, w, a := c.In[0], c.In[1], c.In[2], c.Args.(*EmbeddingBagArgs)
 		bags, width := offsets.Dim(0), w.Dim(1)
 		sizes := c.NewShape(idx.DType, bags)
@@ -80,6 +83,43 @@ var EmbeddingBagKernel = define(Op{
 	Grad:   gradEmbeddingBag,
 	Source: "aten/src/ATen/native/cuda/EmbeddingBag.cu: _embedding_bag_cuda",
 })
+
+// evalEmbeddingBag sums, averages or takes the largest of the rows of bags.
+var evalEmbeddingBag = aside(func(a Arrays, c *Call) {
+	args, w, n := c.Args.(*EmbeddingBagArgs), a.Array(c.In[2]), int(c.Out[0].Dim(0))
+	y, bagOf, counts, best, err := args.bags(a, c.In, w.Size[0]).Sum(w, n)
+	if err != nil {
+		a.Fail(err)
+		return
+	}
+	a.Put(c.Out[0], y)
+	a.Put(c.Out[1], bagOf)
+	a.Put(c.Out[2], append(counts, make([]float64, int(c.Out[2].Numel())-n)...))
+	if args.Mode == "max" {
+		a.Put(c.Out[3], best)
+	}
+}, func(a Arrays, b *Back) {
+	args, g, rows := b.Args.(*EmbeddingBagArgs), a.Array(b.Grads[0]), int(b.InM[2].Dim(0))
+	if args.Mode == "max" {
+		a.Put(a.Wanted(b, 2), array.MaxGrad(g, rows, a.Get(b.SavedOut[3])))
+		return
+	}
+	gw, gs, err := args.bags(a, b.SavedIn, rows).SumGrad(g, rows, a.Get(b.SavedOut[2]), a.Array(optional(b.SavedIn, 2)))
+	if err != nil {
+		a.Fail(err)
+		return
+	}
+	a.Put(a.Wanted(b, 2), gw)
+	a.Put(a.Wanted(b, 3), gs)
+})
+
+func (a *EmbeddingBagArgs) bags(arrays Arrays, in []*Tensor, rows int) *array.Bags {
+	b := &array.Bags{Index: arrays.Get(in[0]), Offsets: arrays.Get(in[1]), Mode: a.Mode, Padding: -1, Weights: arrays.Get(optional(in, 3))}
+	if a.PaddingIdx != nil {
+		b.Padding = array.Index(float64(*a.PaddingIdx), rows)
+	}
+	return b
+}
 
 // gradEmbeddingBag is _embedding_bag_dense_backward_cuda: the maximum adds into
 // the table directly; sum and mean always sort the indices first.

@@ -20,6 +20,8 @@ type Eval struct {
 	// InParts says that the derivative is the operators of which Grad makes it, which
 	// are computed one by one.
 	InParts bool
+
+	single bool // elements and gradients are functions of the elements in their places
 }
 
 // Machine is what computes values.
@@ -113,6 +115,13 @@ func aside(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *E
 	return e
 }
 
+// ofElements is an operator of single elements that is computed with arrays.
+func ofElements(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *Eval {
+	e := aside(forward, backward)
+	e.single = true
+	return e
+}
+
 // inParts has the derivative that Grad makes of further operators.
 func (e *Eval) inParts() *Eval {
 	e.InParts = true
@@ -130,6 +139,9 @@ var copied = &Eval{Forward: func(m Machine, c *Call) error { return m.Apply(kern
 
 // shared is an operator whose result lies where its input does.
 var shared = &Eval{InParts: true}
+
+// nothing is an operator that only allocates.
+var nothing = &Eval{Forward: func(Machine, *Call) error { return nil }}
 
 // constant fills the result.
 func constant(v float64) *Eval {
@@ -162,7 +174,7 @@ func (f element) eval() *Eval {
 			a.Put(y, out)
 		}
 	}
-	return aside(func(a Arrays, c *Call) {
+	return ofElements(func(a Arrays, c *Call) {
 		p, x := f.numbers.of(c.Args), a.Get(c.In[0])
 		out := make([]float64, len(x))
 		for i, v := range x {
@@ -245,7 +257,7 @@ func (f elements) eval() *Eval {
 
 // with is the function with a derivative, or without.
 func (f elements) with(backward func(a Arrays, b *Back)) *Eval {
-	return aside(func(a Arrays, c *Call) {
+	return ofElements(func(a Arrays, c *Call) {
 		y := c.Target()
 		p, x := f.p(c.Args), f.operands(a, c.Args, c.In, y.Size)
 		out := make([]float64, y.Numel())

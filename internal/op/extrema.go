@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // ExtremeArgs are the arguments of max, min, argmax and argmin, and of median and
 // kthvalue.
@@ -33,15 +36,16 @@ type Extremes struct {
 
 // The largest and the smallest elements.
 var (
-	Max = extreme("max", "MaxBackward")
-	Min = extreme("min", "MinBackward")
+	Max = extreme("max", "MaxBackward", true)
+	Min = extreme("min", "MinBackward", false)
 
 	_ = Max.Along.derive(gradSelected)
 	_ = Min.Along.derive(gradSelected)
 )
 
 // extreme defines max or min.
-func extreme(name, node string) (rows Extremes) {
+func extreme(name, node string, largest bool) (rows Extremes) {
+	of := func(x []float64, _ any) float64 { return array.Extreme(x, largest) }
 	rows.All = define(Op{
 		Name: name + ".all", Run: func(c *Call) {
 			x := c.In[0]
@@ -54,6 +58,7 @@ func extreme(name, node string) (rows Extremes) {
 			c.Return(out)
 		},
 		Save: []Save{In(0), Out(0)}, Node: node + "1", Grad: gradExtremeAll,
+		Eval:   statistic{of: of, slopes: alike, over: overAll}.eval(),
 		Source: "aten/src/ATen/native/ReduceAllOps.cpp",
 	})
 	rows.Along = define(Op{
@@ -65,6 +70,7 @@ func extreme(name, node string) (rows Extremes) {
 			c.Return(values, indices)
 		},
 		Save: []Save{Out(1)}, Node: node + "0",
+		Eval:   picking(func(row []float64, _ any) []int { return []int{array.Best(row, largest)} }),
 		Source: "aten/src/ATen/native/TensorCompare.cpp; cuda/ReduceMaxValuesKernel.cu",
 	})
 	rows.Any = define(Op{
@@ -83,6 +89,10 @@ func extreme(name, node string) (rows Extremes) {
 	})
 	rows.Arg = define(Op{
 		Name: "arg" + name, Sig: "torch.arg" + name + "(input, dim: int? = None, keepdim: bool = False)", Args: &ExtremeArgs{}, Run: argExtreme,
+		Eval: aside(func(a Arrays, c *Call) {
+			over := c.Args.(*ExtremeArgs).over()
+			a.Put(c.Out[0], a.Array(c.In[0]).Reduce(over.Dim, func(x []float64) float64 { return float64(array.Best(x, largest)) }))
+		}, nil),
 		Source: "aten/src/ATen/native/ReduceOps.cpp: argmax_argmin_impl",
 	})
 	rows.Over = define(Op{
@@ -97,6 +107,7 @@ func extreme(name, node string) (rows Extremes) {
 			c.Return(out)
 		},
 		Save: []Save{In(0), Out(0)}, Node: "A" + name + "Backward0", Grad: gradAmax,
+		Eval:   statistic{of: of, slopes: alike, over: overDims}.eval(),
 		Source: "aten/src/ATen/native/ReduceOps.cpp: amax; cuda/ReduceMaxValuesKernel.cu",
 	})
 	return rows
@@ -144,6 +155,29 @@ func gradSelected(b *Back) {
 		idx.Layout = tensor.Contiguous(in.Size.Set(dim, 1))
 	}
 	b.scatterDeterministic(in, &idx, b.Grads[0], dim)
+}
+
+// picking is an operator that picks elements along a dimension: pick says which, of each
+// row, and the results are their values and their indices. Its derivative puts the
+// gradients there.
+func picking(pick func(row []float64, args any) []int) *Eval {
+	per := func(picked, all *Tensor, d int) int { // of each row
+		if all.Rank() == 0 {
+			return int(picked.Numel())
+		}
+		return int(picked.Numel() * all.Dim(d) / max(all.Numel(), 1))
+	}
+	return aside(func(a Arrays, c *Call) {
+		d := wrapped(selectedDim(c.Args), c.In[0].Rank())
+		values, indices := a.Array(c.In[0]).Pick(d, per(c.Out[0], c.In[0], d), func(row []float64) []int { return pick(row, c.Args) })
+		a.Put(c.Out[0], values)
+		a.Put(c.Out[1], indices)
+	}, func(a Arrays, b *Back) {
+		if r := a.Wanted(b, 0); r != nil {
+			d := wrapped(selectedDim(b.Args), r.Rank())
+			a.Put(r, array.Unpick(ints(r.Size), d, per(b.Grads[0], r, d), a.Get(b.Grads[0]), a.Get(b.SavedOut[1])))
+		}
+	})
 }
 
 // selectedDim is the dimension along which elements were selected.

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // Glu is the product of one half of a dimension with the sigmoid of the other.
 var Glu = define(Op{
@@ -27,5 +30,24 @@ var Glu = define(Op{
 	Grad: func(b *Back) { // both halves of a row-major result
 		b.Set(0, b.New(tensor.Contiguous(b.SavedIn[0].Size), b.SavedIn[0].DType))
 	},
+	Eval: aside(func(a Arrays, c *Call) {
+		x, y := a.Array(c.In[0]), make([]float64, c.Out[0].Numel())
+		array.Halves(x.Size, array.Dim(c.Args.(*DimArgs).Dim, len(x.Size)), func(to, value, gate int) {
+			y[to] = x.V[value] * array.Logistic(x.V[gate])
+		})
+		a.Put(c.Out[0], y)
+	}, func(a Arrays, b *Back) {
+		r := a.Wanted(b, 0)
+		if r == nil {
+			return
+		}
+		x, g := a.Array(b.SavedIn[0]), a.Get(b.Grads[0])
+		out := make([]float64, len(x.V))
+		array.Halves(x.Size, array.Dim(b.Args.(*DimArgs).Dim, len(x.Size)), func(to, value, gate int) {
+			s := array.Logistic(x.V[gate])
+			out[value], out[gate] = g[to]*s, g[to]*x.V[value]*s*(1-s)
+		})
+		a.Put(r, out)
+	}),
 	Source: "aten/src/ATen/native/GatedLinearUnit.cpp",
 })

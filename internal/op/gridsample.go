@@ -3,6 +3,7 @@ package op
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -40,7 +41,7 @@ var (
 		Source: "aten/src/ATen/native/GridSampler.cpp: grid_sampler; GridSamplerUtils.h: cond_cudnn_grid_sampler",
 	})
 	GridSampler = define(Op{
-		Name: "grid_sampler_nd", Args: &GridArgs{}, Run: func(c *Call) { c.Return(c.gridResult()) },
+		Name: "grid_sampler_nd", Eval: evalGridSampler, Args: &GridArgs{}, Run: func(c *Call) { c.Return(c.gridResult()) },
 		Save: []Save{In(1), In(0)}, Node: "GridSampler2DBackward0",
 		Grad: func(b *Back) { // the grid's gradient is always computed
 			if b.Need(0) {
@@ -51,7 +52,7 @@ var (
 		Source: "aten/src/ATen/native/cuda/GridSampler.cpp, GridSampler.cu",
 	})
 	CudnnGridSampler = define(Op{
-		Name: "cudnn_grid_sampler", Args: &GridArgs{}, Run: func(c *Call) {
+		Name: "cudnn_grid_sampler", Eval: evalGridSampler, Args: &GridArgs{}, Run: func(c *Call) {
 			c.withoutZeroStrides(c.In[0])
 			c.contiguous(c.In[1])
 			c.Return(c.gridResult())
@@ -68,6 +69,19 @@ var (
 		Source: "aten/src/ATen/native/cudnn/GridSampler.cpp",
 	})
 )
+
+// evalGridSampler reads the images at the places of the grid.
+var evalGridSampler = aside(func(a Arrays, c *Call) {
+	a.Put(c.Out[0], c.Args.(*GridArgs).grid().Sample(a.Array(c.In[0]), a.Array(c.In[1])))
+}, func(a Arrays, b *Back) {
+	gx, gp := b.Args.(*GridArgs).grid().SampleGrad(a.Array(b.SavedIn[0]), a.Array(b.SavedIn[1]), a.Get(b.Grads[0]))
+	a.Put(a.Wanted(b, 0), gx)
+	a.Put(a.Wanted(b, 1), gp)
+})
+
+func (a *GridArgs) grid() *array.Grid {
+	return &array.Grid{Mode: a.Mode, Padding: a.PaddingMode, Align: a.AlignCorners}
+}
 
 // withoutZeroStrides copies t for the row's duration if it is expanded
 // (contiguousIfZeroInStrides).

@@ -1,5 +1,7 @@
 package op
 
+import "github.com/memplan/memplan/internal/array"
+
 // HistcArgs are the bins of histc.
 type HistcArgs struct {
 	Bins int64   `arg:"bins"`
@@ -26,5 +28,9 @@ var Histc = define(Op{
 			c.Drop(c.Do1(Max.Any, &ExtremeArgs{}, x))
 		}
 	},
+	Eval: aside(func(a Arrays, c *Call) {
+		h := c.Args.(*HistcArgs)
+		a.Put(c.Out[0], array.Histogram(a.Get(c.In[0]), int(h.Bins), h.Min, h.Max))
+	}, nil),
 	Source: "aten/src/ATen/native/cuda/SummaryOps.cu: _histc_cuda_template",
 })

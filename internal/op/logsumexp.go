@@ -1,6 +1,11 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // LogSumExp is log(sum(exp(x))), computed around the maximum.
 var LogSumExp = define(Op{
@@ -30,5 +35,12 @@ var LogSumExp = define(Op{
 		exp := b.Local(b.NewLike(diff))
 		b.Set(0, b.Do1(MulTensor, nil, g, exp))
 	},
+	Eval: statistic{
+		of: func(x []float64, _ any) float64 { return array.LogSumExp(x) },
+		slopes: func(x []float64, y float64, _ any) []float64 {
+			return array.Each(len(x), func(i int) float64 { return math.Exp(x[i] - y) })
+		},
+		over: overDims,
+	}.eval(),
 	Source: "aten/src/ATen/native/ReduceOps.cpp: logsumexp_out_impl; torch/csrc/autograd/FunctionsManual.cpp: logsumexp_backward",
 })

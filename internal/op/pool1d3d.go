@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // flat makes a pooling over one dimension of one over two, of which the first
 // has size 1.
@@ -83,7 +86,7 @@ var (
 		Source: "aten/src/ATen/native/cuda/DilatedMaxPool3d.cu",
 	})
 	AvgPool3d = define(Op{
-		Name: "avg_pool3d", Takes: (*Call).floats, Args: &PoolArgs{}, Run: func(c *Call) { c.pool3d(c.In[0].DType) },
+		Name: "avg_pool3d", Eval: evalAveraged, Takes: (*Call).floats, Args: &PoolArgs{}, Run: func(c *Call) { c.pool3d(c.In[0].DType) },
 		Save: []Save{In(0)}, Node: "AvgPool3DBackward0", Grad: gradPlain,
 		Source: "aten/src/ATen/native/cuda/AveragePool3d.cu",
 	})
@@ -95,6 +98,7 @@ var (
 			c.Return(c.NewShape(c.In[0].DType, size.Slice()...))
 		},
 		Save: []Save{In(0)}, Node: "AdaptiveAvgPool3DBackward0", Grad: gradPlain,
+		Eval:   linear(func(any) array.Linear { return array.Resampled(3, array.AverageTaps, nil, false) }, nil),
 		Source: "aten/src/ATen/native/cuda/AdaptiveAveragePooling3d.cu",
 	})
 	adaptiveAvgPool3d = define(Op{
@@ -121,7 +125,7 @@ var (
 		},
 	})
 	AdaptiveMaxPool2d = define(Op{
-		Name: "adaptive_max_pool2d", Takes: (*Call).floats, Args: &AdaptiveArgs{}, Run: func(c *Call) { // the kernel works in row-major order
+		Name: "adaptive_max_pool2d", Eval: evalAdaptiveMax, Takes: (*Call).floats, Args: &AdaptiveArgs{}, Run: func(c *Call) { // the kernel works in row-major order
 			x := c.In[0]
 			l := tensor.InFormat(c.adaptiveSize(), x.IsChannelsLast())
 			c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
@@ -140,7 +144,7 @@ var (
 		Source: "aten/src/ATen/native/cuda/AdaptiveMaxPooling2d.cu",
 	})
 	AdaptiveMaxPool3d = define(Op{
-		Name: "adaptive_max_pool3d", Args: &AdaptiveArgs{}, Run: func(c *Call) {
+		Name: "adaptive_max_pool3d", Eval: evalAdaptiveMax, Args: &AdaptiveArgs{}, Run: func(c *Call) {
 			x, size := c.In[0], tensor.Contiguous(c.adaptiveSize())
 			c.checkVolume(x)
 			c.Return(c.New(size, x.DType), c.New(size, tensor.Int64))
@@ -150,6 +154,35 @@ var (
 		Source: "aten/src/ATen/native/cuda/AdaptiveMaxPooling3d.cu",
 	})
 )
+
+// evalAveraged is average pooling whose windows may reach beyond the end of the input.
+var evalAveraged = linear(func(args any) array.Linear {
+	a := args.(*PoolArgs)
+	p := array.Pool{Kernel: a.Kernel, Stride: a.Stride, Padding: a.Padding, ExcludePadding: a.ExcludePadding, Divisor: a.Divisor}
+	return p.Linear(len(a.Kernel))
+}, nil)
+
+// peaks is a pooling of the last dimensions that takes the largest element of windows, of
+// which bounds says where they lie, and returns its place in the plane. Its derivative
+// puts the gradients there.
+func peaks(dims func(args any) int, bounds func(a Arrays, c *Call, in, out []int) array.Bounds) *Eval {
+	return aside(func(a Arrays, c *Call) {
+		x, n := a.Array(c.In[0]), dims(c.Args)
+		in, out := x.Size[len(x.Size)-n:], ints(c.Out[0].Size)[len(x.Size)-n:]
+		values, index := x.Peaks(out, bounds(a, c, in, out))
+		a.Put(c.Out[0], values)
+		a.Put(c.Out[1], index)
+	}, func(a Arrays, b *Back) {
+		if r := a.Wanted(b, 0); r != nil {
+			g, size, n := a.Array(b.Grads[0]), ints(r.Size), dims(b.Args)
+			a.Put(r, array.PeaksGrad(g.V, a.Get(b.SavedOut[1]), size[len(size)-n:], g.Size[len(size)-n:]))
+		}
+	})
+}
+
+var evalAdaptiveMax = peaks(func(args any) int { return len(args.(*AdaptiveArgs).Size) }, func(_ Arrays, _ *Call, in, out []int) array.Bounds {
+	return array.Adaptive(in, out)
+})
 
 // adaptiveSize checks the input and returns the result's shape.
 func (c *Call) adaptiveSize() tensor.Dims {

@@ -3,6 +3,7 @@ package op
 import (
 	"fmt"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -167,6 +168,9 @@ func fractionalPool(n int) *Op {
 			}
 			b.Set(0, b.New(tensor.Contiguous(b.InM[0].Size), b.Grads[0].DType))
 		},
+		Eval: peaks(func(any) int { return n }, func(a Arrays, c *Call, in, out []int) array.Bounds { // by the samples, input 1
+			return array.Fractional(in, out, c.Args.(*FractionalArgs).Kernel, a.Get(c.In[1]))
+		}),
 		Source: "aten/src/ATen/native/cuda/FractionalMaxPool2d.cu, FractionalMaxPool3d.cu",
 	})
 }

@@ -5,7 +5,7 @@ import "github.com/memplan/memplan/internal/tensor"
 // Products with vectors.
 var (
 	Dot = define(Op{
-		Name: "dot", Takes: (*Call).oneType, Sig: "torch.dot(input, tensor)", Cast: CastPromote, Run: func(c *Call) {
+		Name: "dot", Eval: evalDot, Takes: (*Call).oneType, Sig: "torch.dot(input, tensor)", Cast: CastPromote, Run: func(c *Call) {
 			a, b := c.In[0], c.In[1]
 			if a.Rank() != 1 || a.Size != b.Size || a.DType != b.DType {
 				c.Fail("dot needs two vectors of one size and type, not %v of %v and %v of %v", a.Size, a.DType, b.Size, b.DType)
@@ -24,7 +24,7 @@ var (
 		Source: "aten/src/ATen/native/cuda/Blas.cpp: dot_cuda",
 	})
 	Mv = define(Op{
-		Name: "mv", Takes: (*Call).floatsOfOneType, Sig: "torch.mv(input, vec)", Cast: CastLower, Run: func(c *Call) {
+		Name: "mv", Eval: evalMv, Takes: (*Call).floatsOfOneType, Sig: "torch.mv(input, vec)", Cast: CastLower, Run: func(c *Call) {
 			m, v := c.In[0], c.In[1]
 			if m.Rank() != 2 || v.Rank() != 1 || m.Dim(1) != v.Dim(0) || m.DType != v.DType {
 				c.Fail("a matrix of shape %v and %v does not multiply a vector of shape %v and %v", m.Size, m.DType, v.Size, v.DType)

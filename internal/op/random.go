@@ -3,6 +3,7 @@ package op
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -49,12 +50,19 @@ var (
 			c.filledOf(&FillArgs{Size: []int64{a.N, m}, DType: a.DType}, tensor.Float32)
 			c.filled(c.Out[0].DType)
 		},
+		Eval: aside(func(a Arrays, c *Call) {
+			a.Put(c.Out[0], array.Eye(int(c.Out[0].Dim(0)), int(c.Out[0].Dim(1))))
+		}, nil),
 	})
 	Linspace = define(Op{
 		Name: "linspace", Sig: "torch.linspace(start: float, end: float, steps: int, *, dtype: dtype? = None)", Args: &LinspaceArgs{}, Run: func(c *Call) {
 			a := c.Args.(*LinspaceArgs)
 			c.filledOf(&FillArgs{Size: []int64{a.Steps}, DType: a.DType}, tensor.Float32)
 		},
+		Eval: aside(func(a Arrays, c *Call) {
+			l := c.Args.(*LinspaceArgs)
+			a.Put(c.Out[0], array.Linspace(l.Start, l.End, int(l.Steps)))
+		}, nil),
 	})
 )
 

@@ -29,4 +29,13 @@ var embeddingRenorm = define(Op{
 })
 
 // RenormInPlace is the change that it makes.
-var RenormInPlace = define(Op{Name: "embedding_renorm_.table", Args: &EmbeddingArgs{}, Run: func(*Call) {}, InPlace: true})
+var RenormInPlace = define(Op{
+	Name: "embedding_renorm_.table", Args: &EmbeddingArgs{}, Run: func(*Call) {}, InPlace: true,
+	Eval: aside(func(a Arrays, c *Call) {
+		args, w := c.Args.(*EmbeddingArgs), a.Array(c.In[0])
+		if err := w.Renorm(a.Get(c.In[1]), args.NormType, *args.MaxNorm); err != nil {
+			a.Fail(err)
+		}
+		a.Put(c.In[0], w.V)
+	}, nil),
+})

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -93,12 +94,14 @@ type ResampleArgs struct {
 
 // The kernels of interpolate; those of one mode by the number of dimensions.
 var (
-	UpsampleNearests      = [3]*Op{resampling("nearest1d"), resampling("nearest2d"), resampling("nearest3d")}
-	UpsampleNearestExacts = [3]*Op{resampling("nearest_exact1d"), resampling("nearest_exact2d"), resampling("nearest_exact3d")}
-	UpsampleLinear1d      = resampling("linear1d")
-	UpsampleBilinear2d    = resampling("bilinear2d")
-	UpsampleBicubic2d     = resampling("bicubic2d")
-	UpsampleTrilinear3d   = resampling("trilinear3d")
+	UpsampleNearests      = [3]*Op{resampling("nearest1d", nearestTaps), resampling("nearest2d", nearestTaps), resampling("nearest3d", nearestTaps)}
+	UpsampleNearestExacts = [3]*Op{resampling("nearest_exact1d", exactTaps), resampling("nearest_exact2d", exactTaps), resampling("nearest_exact3d", exactTaps)}
+	UpsampleLinear1d      = resampling("linear1d", array.LinearTaps)
+	UpsampleBilinear2d    = resampling("bilinear2d", array.LinearTaps)
+	UpsampleBicubic2d     = resampling("bicubic2d", array.CubicTaps)
+	UpsampleTrilinear3d   = resampling("trilinear3d", array.LinearTaps)
+
+	nearestTaps, exactTaps = array.NearestTaps(0), array.NearestTaps(0.5)
 )
 
 // spatialModes are the modes of F.interpolate for 1, 2 and 3 spatial dimensions.
@@ -112,12 +115,17 @@ var spatialModes = map[string][3]*Op{
 	"trilinear":     {2: UpsampleTrilinear3d},
 }
 
-// resampling defines the kernel of a mode and a number of dimensions.
-func resampling(name string) *Op {
+// resampling defines the kernel of a mode and a number of dimensions, of which taps say
+// what it makes an element of.
+func resampling(name string, taps array.Taps) *Op {
 	mode, _, _ := strings.Cut(name[:len(name)-2], "_")
 	return define(Op{
 		Name: "upsample_" + name, Args: &ResampleArgs{}, Cast: CastFP32, Run: func(c *Call) { c.upsample(mode) },
 		Node: nodeName("upsample_" + name), Grad: func(b *Back) { b.gradUpsample(mode) },
+		Eval: linear(func(args any) array.Linear {
+			a := args.(*ResampleArgs)
+			return array.Resampled(len(a.Shape)-2, taps, a.Scale, a.Align)
+		}, nil),
 		Source: "aten/src/ATen/native/cuda/UpSampleNearest2d.cu, UpSampleBilinear2d.cu and their like",
 	})
 }

@@ -34,9 +34,25 @@ var Cumsum = define(Op{
 		}
 		c.Return(c.scanned(x, dim, d))
 	},
-	Node:   "CumsumBackward0",
+	Node: "CumsumBackward0",
+	Eval: aside(running(func(sum, x float64) float64 { return sum + x }), func(a Arrays, b *Back) {
+		if r := a.Wanted(b, 0); r != nil {
+			g := a.Array(b.Grads[0])
+			g.SumBehind(wrapped(b.Args.(*CumsumArgs).Dim, len(g.Size)))
+			a.Put(r, g.V)
+		}
+	}),
 	Source: "aten/src/ATen/native/cuda/ScanKernels.cpp, ScanUtils.cuh: scan_dim",
 })
+
+// running goes on with f along a dimension, from each element to the next.
+func running(f func(sum, x float64) float64) func(a Arrays, c *Call) {
+	return func(a Arrays, c *Call) {
+		x := a.Array(c.In[0])
+		x.Running(wrapped(c.Args.(*CumsumArgs).Dim, len(x.Size)), f)
+		a.Put(c.Target(), x.V)
+	}
+}
 
 // scanned is the running sum or product of x along a dimension, in type d. Over
 // the only dimension it is one scan by CUB.

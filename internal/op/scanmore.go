@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // Cumprod is the running product along a dimension. Its derivative looks for
 // zeros, for which the GPU is waited for; there are taken to be none.
@@ -17,6 +20,12 @@ var Cumprod = define(Op{
 		c.Return(c.scanned(x, dim, d))
 	},
 	Save: []Save{In(0), Out(0)}, Node: "CumprodBackward0",
+	Eval: aside(running(func(product, x float64) float64 { return product * x }), func(a Arrays, b *Back) {
+		if r := a.Wanted(b, 0); r != nil {
+			x := a.Array(b.SavedIn[0])
+			a.Put(r, x.ProductsGrad(a.Get(b.Grads[0]), wrapped(b.Args.(*CumsumArgs).Dim, len(x.Size)), false))
+		}
+	}),
 	NotModelled: "the gradient of cumprod and prod where elements are 0",
 	Source:      "aten/src/ATen/native/ReduceOps.cpp: cumprod, cumprod_backward",
 })
@@ -40,7 +49,7 @@ var _ = Cumprod.derive(func(b *Back) { // reversed_cumsum(result * grad).div(inp
 })
 
 // runningExtreme defines cummax or cummin.
-func runningExtreme(name string) *Op {
+func runningExtreme(name string, largest bool) *Op {
 	return define(Op{
 		Name: name, Sig: "torch." + name + "(input, dim: int)", Args: &DimArgs{}, Run: func(c *Call) {
 			x := c.In[0]
@@ -50,12 +59,24 @@ func runningExtreme(name string) *Op {
 			c.contiguous(x)
 		},
 		Save: []Save{In(0), Out(1)}, Node: nodeName(name), Grad: gradSelected,
+		Eval: aside(func(a Arrays, c *Call) {
+			x := a.Array(c.In[0])
+			values, indices := x.Extremes(wrapped(c.Args.(*DimArgs).Dim, len(x.Size)), largest)
+			a.Put(c.Out[0], values)
+			a.Put(c.Out[1], indices)
+		}, func(a Arrays, b *Back) {
+			if r := a.Wanted(b, 0); r != nil {
+				g := a.Array(b.Grads[0])
+				a.Put(r, g.Scattered(wrapped(b.Args.(*DimArgs).Dim, len(g.Size)), a.Get(b.SavedOut[1])))
+			}
+		}),
 		Source: "aten/src/ATen/native/ReduceOps.cpp: cummax, cummaxmin_backward",
 	})
 }
 
-// ranked defines median or kthvalue.
-func ranked(name, sig string) *Op {
+// ranked defines median or kthvalue: the rank, counted from 0, of a row whose smallest
+// element comes first in its order.
+func ranked(name, sig string, rank func(row []float64, order []int, args *ExtremeArgs) int) *Op {
 	return define(Op{
 		Name: name, Sig: sig, Args: &ExtremeArgs{}, Run: func(c *Call) {
 			x := c.In[0]
@@ -71,16 +92,24 @@ func ranked(name, sig string) *Op {
 			c.Return(c.New(l, x.DType), c.New(l, tensor.Int64))
 		},
 		Save: []Save{Out(1)}, Node: nodeName(name), Grad: gradSelected,
+		Eval: picking(func(row []float64, args any) []int {
+			order := array.Order(row, false)
+			return order[rank(row, order, args.(*ExtremeArgs)):]
+		}),
 		Source: "aten/src/ATen/native/cuda/Sorting.cpp",
 	})
 }
 
 // The running extremes, and the values at a rank.
 var (
-	Cummax   = runningExtreme("cummax")
-	Cummin   = runningExtreme("cummin")
-	Median   = ranked("median", "torch.median(input, dim: int, keepdim: bool = False)")
-	Kthvalue = ranked("kthvalue", "torch.kthvalue(input, k: int, dim: int = -1, keepdim: bool = False)")
+	Cummax = runningExtreme("cummax", true)
+	Cummin = runningExtreme("cummin", false)
+	Median = ranked("median", "torch.median(input, dim: int, keepdim: bool = False)", func(row []float64, order []int, _ *ExtremeArgs) int {
+		return array.Median(row, order)
+	})
+	Kthvalue = ranked("kthvalue", "torch.kthvalue(input, k: int, dim: int = -1, keepdim: bool = False)", func(_ []float64, _ []int, a *ExtremeArgs) int {
+		return int(a.K) - 1
+	})
 )
 
 // Prod is the product along a dimension.
@@ -101,6 +130,15 @@ var Prod = define(Op{
 		over.End()
 	},
 	Save: []Save{In(0), Out(0)}, Node: "ProdBackward1",
+	Eval: aside(func(a Arrays, c *Call) {
+		x := a.Array(c.In[0])
+		a.Put(c.Out[0], x.Products(wrapped(int(c.Args.(*ProdArgs).Dim), len(x.Size))))
+	}, func(a Arrays, b *Back) {
+		if r := a.Wanted(b, 0); r != nil {
+			x := a.Array(b.SavedIn[0])
+			a.Put(r, x.ProductsGrad(a.Get(b.Grads[0]), wrapped(int(b.Args.(*ProdArgs).Dim), len(x.Size)), true))
+		}
+	}),
 	Grad: func(b *Back) { // grad * (result / input) where nothing is 0
 		x, a := b.SavedIn[0], b.Args.(*ProdArgs)
 		x = b.Local(b.Do1(To, &ToCopyArgs{DType: b.Grads[0].DType}, x))

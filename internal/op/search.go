@@ -3,6 +3,7 @@ package op
 import (
 	"strings"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -30,7 +31,7 @@ func (c *Call) search(boundaries, values *Tensor) {
 // Where values lie among sorted boundaries.
 var (
 	Bucketize = define(Op{
-		Name: "bucketize", Sig: "torch.bucketize(input, boundaries, *, out_int32: bool = False, right: bool = False)", Args: &SearchArgs{}, Run: func(c *Call) {
+		Name: "bucketize", Eval: searching(1, 0), Sig: "torch.bucketize(input, boundaries, *, out_int32: bool = False, right: bool = False)", Args: &SearchArgs{}, Run: func(c *Call) {
 			if c.In[1].Rank() != 1 {
 				c.Fail("boundaries must be a vector, not of shape %v", c.In[1].Size)
 			}
@@ -39,7 +40,7 @@ var (
 		Source: "aten/src/ATen/native/cuda/Bucketization.cu",
 	})
 	Searchsorted = define(Op{
-		Name: "searchsorted", Sig: "torch.searchsorted(sorted_sequence, input, *, out_int32: bool = False, right: bool = False)", Args: &SearchArgs{},
+		Name: "searchsorted", Eval: searching(0, 1), Sig: "torch.searchsorted(sorted_sequence, input, *, out_int32: bool = False, right: bool = False)", Args: &SearchArgs{},
 		Run: func(c *Call) {
 			s, v := c.In[0], c.In[1]
 			if s.Rank() == 0 || s.Rank() != 1 && (s.Rank() != v.Rank() || s.Size.Set(s.Rank()-1, 0) != v.Size.Set(s.Rank()-1, 0)) {
@@ -50,6 +51,13 @@ var (
 		Source: "aten/src/ATen/native/cuda/Bucketization.cu",
 	})
 )
+
+// searching finds the values of an input among the boundaries of another.
+func searching(boundaries, values int) *Eval {
+	return aside(func(a Arrays, c *Call) {
+		a.Put(c.Out[0], array.Search(a.Array(c.In[boundaries]), a.Array(c.In[values]), c.Args.(*SearchArgs).Right))
+	}, nil)
+}
 
 // WindowArgs are the windows of Tensor.unfold.
 type WindowArgs struct {

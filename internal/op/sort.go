@@ -1,6 +1,7 @@
 package op
 
 import (
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cub"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -31,6 +32,7 @@ var Sort = define(Op{
 		}
 	},
 	Save: []Save{Out(1)}, Node: "SortBackward0", Grad: gradSelected,
+	Eval:   picking(func(row []float64, args any) []int { return array.Order(row, args.(*SortArgs).Descending) }),
 	Source: "aten/src/ATen/native/cuda/Sort.cpp: sort_cuda_kernel; SortStable.cu: launch_stable_sort_kernel",
 })
 
@@ -84,6 +86,7 @@ var Topk = define(Op{
 		c.Return(values, indices)
 	},
 	Save: []Save{Out(1)}, Node: "TopkBackward0", Grad: gradSelected,
+	Eval:   picking(func(row []float64, args any) []int { return array.Order(row, args.(*TopkArgs).Largest) }),
 	Source: "aten/src/ATen/native/cuda/TensorTopK.cpp, TensorTopK.cu",
 })
 

@@ -1,6 +1,11 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // VarArgs are the arguments of var and std.
 type VarArgs struct {
@@ -15,6 +20,7 @@ var (
 	Var = define(Op{
 		Name: "var", Sig: "torch.var" + varSig, Args: &VarArgs{}, Run: runVar, Save: []Save{In(0)}, Node: "VarBackward0",
 		Grad:   func(b *Back) { b.gradVar(b.Grads[0]) },
+		Eval:   statistic{of: variance, slopes: func(x []float64, _ float64, args any) []float64 { return varianceSlopes(x, args) }, over: overVar}.eval(),
 		Source: "aten/src/ATen/native/ReduceOps.cpp: std_var_out; torch/csrc/autograd/FunctionsManual.cpp: var_backward",
 	})
 	Std = define(Op{
@@ -28,9 +34,30 @@ var (
 			b.DropTo(mark)
 			b.gradVar(b.Local(g))
 		},
+		Eval: statistic{
+			of: func(x []float64, args any) float64 { return math.Sqrt(variance(x, args)) },
+			slopes: func(x []float64, y float64, args any) []float64 {
+				s := varianceSlopes(x, args)
+				return array.Each(len(s), func(i int) float64 {
+					if y == 0 {
+						return 0
+					}
+					return s[i] / (2 * y)
+				})
+			},
+			over: overVar,
+		}.eval(),
 		Source: "torch/csrc/autograd/FunctionsManual.cpp: std_backward",
 	})
 )
+
+func overVar(args any) []int64 { return args.(*VarArgs).Dim }
+
+func variance(x []float64, args any) float64 { return array.Variance(x, args.(*VarArgs).Correction) }
+
+func varianceSlopes(x []float64, args any) []float64 {
+	return array.VarianceSlopes(x, args.(*VarArgs).Correction)
+}
 
 func runVar(c *Call) {
 	x, a := c.In[0], c.Args.(*VarArgs)

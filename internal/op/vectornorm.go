@@ -3,6 +3,7 @@ package op
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -23,7 +24,7 @@ func (a *NormArgs) OrType(d tensor.DType) any {
 
 // Norm is the norm of vectors: torch.linalg.vector_norm, of order 1 or 2.
 var VectorNorm = define(Op{
-	Name: "linalg_vector_norm", Sig: "Tensor.norm(self, p: float? = None, dim: ints? = None, keepdim: bool = False)", Args: &NormArgs{},
+	Name: "linalg_vector_norm", Eval: evalNorm, Sig: "Tensor.norm(self, p: float? = None, dim: ints? = None, keepdim: bool = False)", Args: &NormArgs{},
 	Cast: CastFP32Out, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*NormArgs)
 		if a.P != nil && *a.P != 1 && *a.P < 2 {
@@ -55,7 +56,7 @@ var VectorNorm = define(Op{
 // tensorNorm is at::norm, which C++ code calls: its derivative converts the
 // input to the gradient's type first.
 var Norm = define(Op{
-	Name: "norm", Args: &NormArgs{}, Cast: CastFP32Out, Run: VectorNorm.Run, Save: []Save{In(0), Out(0)}, Node: "NormBackward1",
+	Name: "norm", Eval: evalNorm, Args: &NormArgs{}, Cast: CastFP32Out, Run: VectorNorm.Run, Save: []Save{In(0), Out(0)}, Node: "NormBackward1",
 	Grad: func(b *Back) {
 		x := b.SavedIn[0]
 		b.SavedIn[0] = b.Local(b.Do1(To, &ToCopyArgs{DType: b.Grads[0].DType}, x))
@@ -64,6 +65,22 @@ var Norm = define(Op{
 	},
 	Source: "aten/src/ATen/native/ReduceOps.cpp: norm; tools/autograd/derivatives.yaml: norm.ScalarOpt_dim_dtype",
 })
+
+var evalNorm = statistic{
+	of: func(x []float64, args any) float64 { return array.Norm(x, args.(*NormArgs).order()) },
+	slopes: func(x []float64, y float64, args any) []float64 {
+		return array.NormSlopes(x, y, args.(*NormArgs).order())
+	},
+	over: func(args any) []int64 { return args.(*NormArgs).Dim },
+}.eval()
+
+// order is that of the norm.
+func (a *NormArgs) order() float64 {
+	if a.P != nil {
+		return *a.P
+	}
+	return 2
+}
 
 func gradNorm(b *Back) {
 	a, x := b.Args.(*NormArgs), b.SavedIn[0]

@@ -204,3 +204,11 @@ func lanes(size []int, d int, f func(lane, at, step, n int)) {
 		}
 	}
 }
+
+func each(n int, f func(i int) float64) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = f(i)
+	}
+	return out
+}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -27,24 +26,6 @@ func TestPlaces(t *testing.T) {
 		places(c.layout, func(_, at int) { got = append(got, at) })
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, not %v", c.layout, got, c.want)
-		}
-	}
-}
-
-// TestGroups checks which elements a reduction joins.
-func TestGroups(t *testing.T) {
-	for _, c := range []struct {
-		dims []int64
-		want [][]int
-	}{
-		{[]int64{1}, [][]int{{0, 1, 2}, {3, 4, 5}}},
-		{[]int64{-2}, [][]int{{0, 3}, {1, 4}, {2, 5}}},
-		{nil, [][]int{{0, 1, 2, 3, 4, 5}}},
-	} {
-		var got [][]int
-		groupsOf(tensor.D(2, 3), &op.ReduceArgs{Dim: c.dims}, func(_ int, at []int) { got = append(got, slices.Clone(at)) })
-		if !slices.EqualFunc(got, c.want, slices.Equal[[]int]) {
-			t.Errorf("dimensions %v: %v, not %v", c.dims, got, c.want)
 		}
 	}
 }

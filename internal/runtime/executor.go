@@ -19,7 +19,6 @@ type Executor struct {
 	source  Source
 	loads   map[string]int               // how often each input was loaded
 	seeds   map[int32]int64              // of attention's dropout, by the block of its log-sum-exp
-	lengths map[int32][2][]float64       // of the sequences of a ctc_loss, by the block of its table
 	batches map[int32]int                // of a batch_norm that averages over all, by the block of its running mean
 	known   map[int32]quantity           // of blocks of quantized numbers
 	notes   map[int32]any                // what operators noted, by block

@@ -21,8 +21,8 @@ type row struct {
 var rows = func() map[*op.Op]row {
 	all := map[*op.Op]row{}
 	for _, t := range []map[*op.Op]row{drawnRows, normRows, imageRows, lossRows, lookupRows, attentionRows,
-		linearRows, resampleRows, gridRows, orderRows, statisticRows, scatterRows, criterionRows, ctcRows, recurrentRows,
-		windowRows, randomRows, moreRows, encoderRows, quantizedRows} {
+		linearRows, scatterRows, criterionRows, recurrentRows,
+		windowRows, randomRows, encoderRows, quantizedRows} {
 		for r, is := range t {
 			if _, twice := all[r]; twice || r == nil || r.Eval != nil {
 				panic("runtime: an operator is computed twice, or there is none")
