@@ -11,7 +11,7 @@ import (
 
 // put puts a module of another class in the place of the one at a path from
 // root and returns both.
-func (p *Player) put(root *module, place program.Place) (old, new *module) {
+func (p *interp) put(root *module, place program.Place) (old, new *module) {
 	parent, path := root, place.Path
 	for {
 		i := parent.step(path)
@@ -69,7 +69,7 @@ func (m *module) inherit(old *module) {
 // is on the device: the weights of each are made in the type of the layer's own,
 // float32 if that is quantized, and converted when all are there
 // (cast_adapter_dtype).
-func (p *Player) adapt(root *module, a *program.Adapters) {
+func (p *interp) adapt(root *module, a *program.Adapters) {
 	if a == nil {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 
 // setAttr binds a module's attribute to a tensor, whose reference it takes over.
 // A parameter that gets another tensor of data stays what it is for autograd.
-func (p *Player) setAttr(c *cell, t *op.Tensor) {
+func (p *interp) setAttr(c *cell, t *op.Tensor) {
 	old := c.t
 	c.t = t
 	if old == nil {

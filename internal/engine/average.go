@@ -3,7 +3,6 @@ package engine
 import (
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/trace"
 )
 
 // average is torch.optim.swa_utils.AveragedModel(model): a deep copy of the
@@ -21,59 +20,6 @@ func (j *job) average() {
 		j.toCPU(m)
 	}
 	j.models[e.Name] = m
-}
-
-// deepCopy copies the tensors of a module as copy.deepcopy does: own parameters,
-// own buffers, children. A parameter is cloned; of a buffer it is the storage,
-// and the tensor over it is first made with one element of its own
-// (Tensor.__deepcopy__ in torch/_tensor.py).
-func (p *Player) deepCopy(m, source *module) {
-	outer := p.push()
-	p.layer = m.layer
-	for i, c := range m.params {
-		if c.t == nil {
-			p.op = p.names.op("clone")
-			p.move(c, true)
-			c.frozen = source.params[i].frozen
-			obj(c.t).requires = obj(source.params[i].t).requires
-			p.copyTo(c.t, source.params[i].t)
-			c.valued = true
-		}
-	}
-	p.op = p.names.op("deepcopy")
-	for i, c := range m.buffers {
-		if c.t == nil {
-			p.move(c, false)
-			p.Drop(p.New(tensor.Contiguous(tensor.D()), c.decl.DType))
-			p.copyTo(c.t, source.buffers[i].t)
-			c.valued = true
-		}
-	}
-	p.pop(outer)
-	for _, i := range m.class.Registered() {
-		p.deepCopy(m.children[i], source.children[i])
-	}
-}
-
-// toCPU moves a module to the CPU as Module.to does.
-func (p *Player) toCPU(m *module) {
-	for _, ch := range m.registered {
-		p.toCPU(ch)
-	}
-	outer := p.push()
-	p.layer = m.layer
-	for _, list := range [][]*cell{m.params, m.buffers} {
-		for _, c := range list {
-			if old := obj(c.t); !old.st.host {
-				t := p.transfer(c.t, true, false, c.t.LikeDense())
-				obj(t).requires = old.requires
-				p.mark(obj(t), trace.Parameters)
-				p.Drop(c.t)
-				c.t = t
-			}
-		}
-	}
-	p.pop(outer)
 }
 
 // updateAverage is ema.update_parameters(model). The parameters are updated in

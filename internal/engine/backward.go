@@ -185,8 +185,8 @@ func (p *Player) newBack(n *node, grads []*op.Tensor) *op.Back {
 // the incoming gradients; in the end it puts the Back into its pool.
 func (p *Player) apply(n *node, grads []*op.Tensor) *op.Back {
 	b := p.newBack(n, grads)
-	if n.again != nil {
-		p.recompute(n, b)
+	if n.custom != nil {
+		n.custom.backward(n, b)
 		return b
 	}
 	defined := false
@@ -208,7 +208,7 @@ func (p *Player) apply(n *node, grads []*op.Tensor) *op.Back {
 			p.refuseChanged(n, t)
 		}
 		if s.packed != nil {
-			t = s.packed.unpack(p)
+			t = s.packed.unpack()
 			unpacked = append(unpacked, t)
 		}
 		switch {

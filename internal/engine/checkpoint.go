@@ -28,7 +28,7 @@ type callee struct {
 }
 
 // invoke calls c. It keeps no hold of args, which stay the caller's.
-func (p *Player) invoke(c callee, args []value) value {
+func (p *interp) invoke(c callee, args []value) value {
 	if c.chain != nil {
 		return p.invokeChain(c.chain, args[0])
 	}
@@ -41,7 +41,7 @@ func (p *Player) invoke(c callee, args []value) value {
 
 // invokeChain is run_function of checkpoint_sequential: for each module,
 // input = module(input).
-func (p *Player) invokeChain(chain []*module, arg value) value {
+func (p *interp) invokeChain(chain []*module, arg value) value {
 	fr := &frame{slots: []value{p.keep(arg)}}
 	p.trail.enter(*fr)
 	for _, m := range chain {
@@ -55,6 +55,7 @@ func (p *Player) invokeChain(chain []*module, arg value) value {
 // checkpointFrame is _CheckpointFrame: what one call keeps until the tensors
 // that it would have saved are released.
 type checkpointFrame struct {
+	p      *interp
 	callee callee
 	args   []value // None in the place of tensors, which inputs saves
 	inputs *node   // _NoopSaveInputs
@@ -88,7 +89,7 @@ var noopSaveInputs = &op.Op{Name: "_NoopSaveInputs", Node: "_NoopSaveInputsBackw
 
 // callCheckpoint evaluates a call through torch.utils.checkpoint. The caller's
 // arguments drop when it has returned.
-func (p *Player) callCheckpoint(fr *frame, e *program.Expr, args []value) value {
+func (p *interp) callCheckpoint(fr *frame, e *program.Expr, args []value) value {
 	c := e.Checkpoint
 	var v value
 	switch {
@@ -113,7 +114,7 @@ func (p *Player) callCheckpoint(fr *frame, e *program.Expr, args []value) value 
 }
 
 // checkpointSequential is torch.utils.checkpoint.checkpoint_sequential.
-func (p *Player) checkpointSequential(fr *frame, e *program.Expr, arg value) value {
+func (p *interp) checkpointSequential(fr *frame, e *program.Expr, arg value) value {
 	c := e.Checkpoint
 	var modules []*module
 	if c.Chain == nil {
@@ -139,7 +140,7 @@ func (p *Player) checkpointSequential(fr *frame, e *program.Expr, arg value) val
 }
 
 // checkpoint is torch.utils.checkpoint.checkpoint; args stay the caller's.
-func (p *Player) checkpoint(c *program.Checkpoint, to callee, args []value) value {
+func (p *interp) checkpoint(c *program.Checkpoint, to callee, args []value) value {
 	if c.Reentrant {
 		return p.checkpointReentrant(to, args)
 	}
@@ -150,13 +151,13 @@ func (p *Player) checkpoint(c *program.Checkpoint, to callee, args []value) valu
 		p.dropEach(to.keywords)
 		return v
 	}
-	f := &checkpointFrame{callee: to, refs: 1, autocast: p.env.Autocast, lower: p.env.AutocastDType, random: p.random()}
+	f := &checkpointFrame{p: p, callee: to, refs: 1, autocast: p.env.Autocast, lower: p.env.AutocastDType, random: p.random()}
 	if len(c.Save) > 0 {
 		f.modes = newSelective(c.Save)
 	}
 	own := &frame{checkpoint: f, held: p.keepAll(args)}
 	p.trail.enter(*own)
-	f.saveInputs(p, args)
+	f.saveInputs(args)
 	outer := p.push()
 	if modes := p.dispatch; f.modes != nil {
 		p.setModes(append(modes[:len(modes):len(modes)], f.modes))
@@ -171,7 +172,8 @@ func (p *Player) checkpoint(c *program.Checkpoint, to callee, args []value) valu
 }
 
 // saveInputs is _NoopSaveInputs.apply.
-func (f *checkpointFrame) saveInputs(p *Player, args []value) {
+func (f *checkpointFrame) saveInputs(args []value) {
+	p := f.p
 	n := p.newNode(noopSaveInputs, nil, p.names.node(noopSaveInputs), 0)
 	n.refs = 1
 	f.inputs = n
@@ -195,12 +197,12 @@ func (f *checkpointFrame) saveInputs(p *Player, args []value) {
 }
 
 // dropCheckpoint gives up one reference to f.
-func (p *Player) dropCheckpoint(f *checkpointFrame) {
+func (p *interp) dropCheckpoint(f *checkpointFrame) {
 	if f.refs--; f.refs > 0 {
 		return
 	}
 	if f.modes != nil {
-		f.modes.store.clear(p)
+		f.modes.store.clear(p.Player)
 	}
 	p.dropEach(f.callee.keywords)
 	p.dropAll(f.args)
@@ -211,7 +213,7 @@ func (p *Player) dropCheckpoint(f *checkpointFrame) {
 }
 
 // pack implements savedHooks: _checkpoint_hook.
-func (f *checkpointFrame) pack(_ *Player, t *op.Tensor) packed {
+func (f *checkpointFrame) pack(t *op.Tensor) packed {
 	h := &holder{frame: f, size: t.Size, dtype: t.DType}
 	f.holders = append(f.holders, h)
 	f.refs++
@@ -219,9 +221,10 @@ func (f *checkpointFrame) pack(_ *Player, t *op.Tensor) packed {
 }
 
 // unpack implements packed. The tensor is the caller's alone from then on.
-func (h *holder) unpack(p *Player) *op.Tensor {
+func (h *holder) unpack() *op.Tensor {
+	p := h.frame.p
 	if h.frame.task != p.task.id {
-		h.frame.recompute(p)
+		h.frame.recompute()
 	}
 	t := h.t
 	if t == nil {
@@ -232,7 +235,8 @@ func (h *holder) unpack(p *Player) *op.Tensor {
 }
 
 // drop implements packed.
-func (h *holder) drop(p *Player) {
+func (h *holder) drop() {
+	p := h.frame.p
 	h.dead = true
 	p.dropCheckpoint(h.frame)
 	p.Drop(h.t)
@@ -241,7 +245,8 @@ func (h *holder) drop(p *Player) {
 }
 
 // recompute runs the function again for the holders.
-func (f *checkpointFrame) recompute(p *Player) {
+func (f *checkpointFrame) recompute() {
+	p := f.p
 	f.task, f.next = p.task.id, 0
 	for _, h := range f.holders {
 		if h.t != nil {
@@ -274,7 +279,7 @@ func (f *checkpointFrame) recompute(p *Player) {
 // unpackInput returns the tensor that an autograd.Function saved of its argument
 // k, with a reference for the caller. What a hook returns becomes a tensor with
 // the gradient function that the argument had (SavedVariable::unpack).
-func (p *Player) unpackInput(n *node, k int) *op.Tensor {
+func (p *interp) unpackInput(n *node, k int) *op.Tensor {
 	s := &n.saved[k]
 	if s.packed == nil {
 		if obj(s.t).st.version != s.version {
@@ -282,7 +287,7 @@ func (p *Player) unpackInput(n *node, k int) *op.Tensor {
 		}
 		return p.Keep(s.t)
 	}
-	t := s.packed.unpack(p)
+	t := s.packed.unpack()
 	if obj(t).refs > 1 || obj(t).fn != nil {
 		x := p.Alias(t, t.Layout, t.DType)
 		p.Drop(t)
@@ -303,7 +308,7 @@ func (p *Player) unpackInput(n *node, k int) *op.Tensor {
 // enterCheckpoint enters torch.autocast as it was in the forward pass. The
 // thread of the backward pass is in no region of its own, so that the cache of
 // converted parameters is empty at first and cleared at the end.
-func (p *Player) enterCheckpoint(on bool, lower tensor.DType) {
+func (p *interp) enterCheckpoint(on bool, lower tensor.DType) {
 	p.env.Autocast = false
 	if on {
 		p.enterAutocast(lower)
@@ -313,7 +318,7 @@ func (p *Player) enterCheckpoint(on bool, lower tensor.DType) {
 // forkRNG sets the state of the device's random numbers to that of the forward
 // pass, or back. The states themselves are kept in the memory of the host. Only
 // devices of tensors among the arguments count.
-func (p *Player) forkRNG(args []value, state uint64) {
+func (p *interp) forkRNG(args []value, state uint64) {
 	if p.executes() {
 		p.backend.SetRandom(state)
 	}
@@ -326,20 +331,13 @@ func (p *Player) forkRNG(args []value, state uint64) {
 	}
 }
 
-// random is the state of the device's random numbers.
-func (p *Player) random() uint64 {
-	if p.backend == nil {
-		return 0
-	}
-	return p.backend.Random()
-}
-
 // recomputation is _recomputation_hook of a frame.
 type recomputation checkpointFrame
 
 // pack implements savedHooks: the next holder gets the tensor, and so does the
 // graph of the recomputation, which dies with it.
-func (r *recomputation) pack(p *Player, t *op.Tensor) packed {
+func (r *recomputation) pack(t *op.Tensor) packed {
+	p := r.p
 	if r.next == len(r.holders) {
 		p.Fail("the recomputation of a checkpoint saves more tensors than the forward pass did")
 	}
@@ -357,12 +355,15 @@ func (r *recomputation) pack(p *Player, t *op.Tensor) packed {
 		p.trail.frames = append(p.trail.frames, frame{slots: []value{{t: x}}})
 		panic(stopRecomputation{})
 	}
-	return keptTensor{x}
+	return keptTensor{p, x}
 }
 
 // keptTensor is what a pack hook returns that keeps a tensor as it is.
-type keptTensor struct{ t *op.Tensor }
+type keptTensor struct {
+	p *interp
+	t *op.Tensor
+}
 
-func (k keptTensor) unpack(p *Player) *op.Tensor { return p.Keep(k.t) }
+func (k keptTensor) unpack() *op.Tensor { return k.p.Keep(k.t) }
 
-func (k keptTensor) drop(p *Player) { p.Drop(k.t) }
+func (k keptTensor) drop() { k.p.Drop(k.t) }

@@ -75,3 +75,20 @@ func (j *job) foreachNorm(grads []*op.Tensor) []*op.Tensor {
 	j.Drop(partial)
 	return norms
 }
+
+// reduceNorm is what makes a norm of sharded gradients that of all ranks: a
+// DTensor is a part of the norm until a reciprocal is taken of it (_NormPartial in
+// torch/distributed/tensor/_ops/_math_ops.py), then the squares are summed over
+// the ranks. It returns nil if gradients are not sharded.
+func (j *job) reduceNorm(d tensor.DType) *op.Tensor {
+	if j.prog.Parallel.FSDP == nil {
+		return nil
+	}
+	square, sum := j.scalar(d), j.scalar(d)
+	root := j.scalar(d)
+	j.Drop(square, sum)
+	return root
+}
+
+// scalar allocates a tensor without dimensions.
+func (j *job) scalar(d tensor.DType) *op.Tensor { return j.New(tensor.Contiguous(tensor.D()), d) }

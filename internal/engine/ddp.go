@@ -16,8 +16,9 @@ import (
 // torch/csrc/distributed/c10d/reducer.cpp). What NCCL needs for itself is no
 // block of the caching allocator.
 type reducer struct {
-	*job
+	*interp
 	*program.DDP
+	ranks   int64
 	model   *module
 	params  []*cell // that require grad, in the order of Module.parameters
 	buffers []*cell // of the model
@@ -41,24 +42,14 @@ type reducer struct {
 	delayed  bool        // and all its gradients were reduced
 }
 
-// distribute puts DistributedDataParallel around the models that are trained.
-func (j *job) distribute() {
-	j.reducers = map[string]*reducer{}
-	for _, m := range j.prog.Models {
-		if j.prog.Wraps(m) {
-			j.reducers[m.Name] = j.newReducer(j.models[m.Name])
-		}
-	}
-}
-
 const (
 	mib = 1 << 20
 	// broadcastBytes bounds what is broadcast at a time.
 	broadcastBytes = 250 * mib
 )
 
-func (j *job) newReducer(m *module) *reducer {
-	r := &reducer{job: j, DDP: j.prog.Parallel.DDP, model: m, index: map[*object]int{}, sync: true, forward: true}
+func newReducer(p *interp, m *module, parallel *program.Parallel) *reducer {
+	r := &reducer{interp: p, DDP: parallel.DDP, ranks: parallel.Ranks, model: m, index: map[*object]int{}, sync: true, forward: true}
 	all := parameters([]*module{m})
 	for _, c := range all {
 		if obj(c.t).requires {
@@ -67,8 +58,8 @@ func (j *job) newReducer(m *module) *reducer {
 		}
 	}
 	r.buffers = buffers(m)
-	outer := j.push()
-	j.op = j.names.op("DistributedDataParallel")
+	outer := p.push()
+	p.op = p.names.op("DistributedDataParallel")
 	r.verify()
 	states := all
 	if r.Broadcast {
@@ -95,7 +86,7 @@ func (j *job) newReducer(m *module) *reducer {
 	for _, c := range r.params {
 		obj(c.t).reduce = r.arrived
 	}
-	j.pop(outer)
+	p.pop(outer)
 	return r
 }
 
@@ -130,10 +121,10 @@ func buffers(m *module) []*cell {
 // sizes and strides.
 func (r *reducer) verify() {
 	var temps []*op.Tensor
-	for range r.prog.Parallel.Ranks + 1 {
+	for range r.ranks + 1 {
 		temps = append(temps, r.vector(1, tensor.Int64))
 	}
-	r.Drop(r.vector(r.prog.Parallel.Ranks, tensor.Int64))
+	r.Drop(r.vector(r.ranks, tensor.Int64))
 	var dims int64
 	for _, c := range r.params {
 		dims += int64(2 * c.t.Rank())
@@ -186,20 +177,6 @@ func (r *reducer) reset() {
 	for _, b := range r.buckets {
 		b.pending = len(b.members)
 	}
-}
-
-// callModel calls a model of the step, through DistributedDataParallel if that is
-// around it. It takes over the arguments.
-func (j *job) callModel(name string, args []value) value {
-	r := j.reducers[name]
-	if r == nil {
-		return j.callModule(j.model(name), nil, args)
-	}
-	held := j.keepAll(args)
-	r.before()
-	v := r.after(j.callModule(j.model(name), nil, args))
-	j.dropAll(held)
-	return v
 }
 
 // before is DistributedDataParallel._pre_forward.

@@ -1,9 +1,6 @@
 package engine
 
 import (
-	"slices"
-
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
 
@@ -35,29 +32,6 @@ func (j *job) setupEval() {
 	}
 }
 
-// over instantiates a class over the parameters and buffers of a module that is
-// made like it, whose name it goes by in reports.
-func (p *Player) over(c *program.Class, m *module) *module {
-	n := p.instantiate(c, m.path)
-	p.take(n, m)
-	return n
-}
-
-func (p *Player) take(n, from *module) {
-	n.params, n.buffers, n.attrs, n.sharded = from.params, from.buffers, from.attrs, from.sharded
-	p.names.class(n.layer, from.class)
-	for i, own := range n.class.Children {
-		k := slices.IndexFunc(from.class.Children, func(ch program.Child) bool { return ch.Path == own.Path })
-		switch {
-		case k < 0: // it holds no tensors, and is called here only
-		case from.children[k].class != from.class.Children[k].Class: // put in the place of another; its forward suits any batch
-			n.replace(n.children[i], from.children[k])
-		default:
-			p.take(n.children[i], from.children[k])
-		}
-	}
-}
-
 // staticEvalBatch makes the batch that all evaluations take, or finds that of the
 // steps to be one.
 func (j *job) staticEvalBatch() {
@@ -65,24 +39,6 @@ func (j *job) staticEvalBatch() {
 	if e := j.prog.Eval; e != nil && j.prog.OwnBatches() {
 		j.evalBatch = j.newBatch(e.Inputs)
 	}
-}
-
-// model is the model of that name, as what runs now calls it.
-func (j *job) model(name string) *module {
-	if j.evaluating && j.evals[name] != nil {
-		return j.evals[name]
-	}
-	return j.models[name]
-}
-
-// evalOnly reports whether a model is in eval mode while the job trains.
-func (j *job) evalOnly(name string) bool {
-	for _, m := range j.prog.Models {
-		if m.Name == name {
-			return m.Eval
-		}
-	}
-	return false
 }
 
 // evaluate calls the function of an evaluation.
@@ -107,17 +63,4 @@ func (j *job) evaluate(e *program.Eval) {
 	}
 	j.script = step
 	j.pop(outer)
-}
-
-// copyStream is the stream on which batches are copied ahead.
-const copyStream = 1
-
-// prefetch copies the next batch on a stream of its own, whose blocks are a
-// pool apart; then the tuple of the one before is given up.
-func (j *job) prefetch() {
-	before := j.ahead
-	j.onStream(copyStream, func() { j.ahead = append([]*op.Tensor(nil), j.newBatch(j.prog.Inputs)...) })
-	for i := len(before) - 1; i >= 0; i-- {
-		j.Drop(before[i])
-	}
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"github.com/memplan/memplan/internal/cudnn"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -11,7 +10,7 @@ import (
 // they are on the device (RNNBase.flatten_parameters in torch/nn/modules/rnn.py):
 // cuDNN wants them so. Their own blocks die from the first to the last. Where in
 // the buffer cuDNN puts each does not matter here.
-func (p *Player) flatten(m *module) {
+func (p *interp) flatten(m *module) {
 	if m.class.Flat == 0 || p.env.FakeTensors || !cudnn.TakesRNN(m.params[0].decl.DType) || hasDuplicates(m.params) {
 		return
 	}
@@ -42,30 +41,4 @@ func hasDuplicates(cells []*cell) bool {
 		seen[c] = true
 	}
 	return false
-}
-
-// Packed implements op.Exec.
-func (p *Player) Packed(n int64, ts ...*op.Tensor) bool {
-	st, at := obj(ts[0]).st, int64(0)
-	for _, t := range ts {
-		if obj(t).st != st || t.Offset != at {
-			return false
-		}
-		at += t.Numel()
-	}
-	return st.bytes == tensor.Bytes(n*ts[0].DType.Size())
-}
-
-// DropoutState implements op.Exec. The first call makes the state, which stays
-// for the life of the process, until somebody sets the state of the device's
-// random numbers; the seed for it is drawn on the device, too.
-func (p *Player) DropoutState() {
-	if p.rnnState != nil && !p.rnnReset || p.env.FakeTensors {
-		return
-	}
-	p.Drop(p.New(tensor.Layout{}, tensor.Int64))
-	old := p.rnnState
-	p.rnnState, p.rnnReset = p.do1(op.InitDropoutState, nil), false
-	p.mark(obj(p.rnnState), trace.Workspace)
-	p.Drop(old)
 }

@@ -17,12 +17,6 @@ import (
 // Rank 0 has the first rows of each parameter, never fewer than another, so that
 // its part is never padded.
 
-// Streams of FSDP's collectives (FSDPCommContext); each has memory of its own.
-const (
-	gatherStream int16 = copyStream + 1 + iota
-	reduceStream
-)
-
 // shardPhase is TrainingState.
 type shardPhase uint8
 
@@ -36,6 +30,7 @@ const (
 // sharding is what the modules of one model share: FSDPStateContext and
 // FSDPCommContext.
 type sharding struct {
+	p *interp
 	*program.FSDP
 	ranks     int64
 	inference bool          // the job runs under torch.inference_mode
@@ -86,9 +81,9 @@ type shardParam struct {
 
 // fullyShard calls fully_shard on modules of a model, inner ones first, and on
 // the model, all of which lies in host memory before.
-func (p *Player) fullyShard(root *module, j *program.Job) {
+func fullyShard(p *interp, root *module, j *program.Job) {
 	s := j.Parallel.FSDP
-	c := &sharding{FSDP: s, ranks: j.Parallel.Ranks, inference: j.Inference == "inference_mode"}
+	c := &sharding{p: p, FSDP: s, ranks: j.Parallel.Ranks, inference: j.Inference == "inference_mode"}
 	for _, path := range s.Modules {
 		m := root
 		for path != "" {
@@ -96,31 +91,44 @@ func (p *Player) fullyShard(root *module, j *program.Job) {
 			path = path[min(len(path), len(m.class.Children[i].Path)+1):]
 			m = m.children[i]
 		}
-		p.shard(c, m, s.Reshard)
+		c.shard(m, s.Reshard)
 	}
-	p.shard(c, root, 0) // _lazy_init: the root's parameters are needed at once in the backward pass
-	root.collectStates(&c.states)
+	c.shard(root, 0) // _lazy_init: the root's parameters are needed at once in the backward pass
+	c.collectStates(root)
 }
 
 // collectStates lists the states below m as Module.named_modules comes to them.
-func (m *module) collectStates(to *[]*shardState) {
-	if m.sharded != nil {
-		*to = append(*to, m.sharded)
+func (c *sharding) collectStates(m *module) {
+	if s := stateOf(m); s != nil {
+		c.states = append(c.states, s)
 	}
 	for _, ch := range m.registered {
-		ch.collectStates(to)
+		c.collectStates(ch)
+	}
+}
+
+// stateOf returns the state of a module that fully_shard was called on, nil of others.
+func stateOf(m *module) *shardState {
+	s, _ := m.hooks.(*shardState)
+	return s
+}
+
+// setSync is set_requires_gradient_sync of a model, which need not be sharded.
+func setSync(m *module, sync bool) {
+	if s := stateOf(m); s != nil {
+		s.local = !sync
 	}
 }
 
 // managed lists the modules whose parameters fully_shard takes: what is in m but
 // not in a module that is sharded already, children first
 // (_get_managed_modules).
-func (m *module) managed(root bool, to []*module) []*module {
-	if !root && m.sharded != nil {
+func managed(m *module, root bool, to []*module) []*module {
+	if !root && stateOf(m) != nil {
 		return to
 	}
 	for _, ch := range m.registered {
-		to = ch.managed(false, to)
+		to = managed(ch, false, to)
 	}
 	return append(to, m)
 }
@@ -128,14 +136,16 @@ func (m *module) managed(root bool, to []*module) []*module {
 // shard is fully_shard of one module: parameters and buffers are moved to the
 // device, and the rows that are this rank's copied; the rest dies when the call
 // returns, in the order of Module.named_parameters.
-func (p *Player) shard(c *sharding, m *module, reshard int64) {
-	if m.sharded != nil {
+func (c *sharding) shard(m *module, reshard int64) {
+	if stateOf(m) != nil {
 		return
 	}
+	p := c.p
 	outer := p.push()
-	m.sharded = &shardState{sharding: c, module: m}
+	state := &shardState{sharding: c, module: m}
+	m.hooks = state
 	g := &shardGroup{sharding: c, module: m, reshard: reshard}
-	modules := m.managed(true, nil)
+	modules := managed(m, true, nil)
 	seen := map[*cell]bool{}
 	each := func(f func(c *cell, grad bool)) {
 		for _, params := range []bool{true, false} {
@@ -166,7 +176,7 @@ func (p *Player) shard(c *sharding, m *module, reshard int64) {
 	whole := map[*cell]*op.Tensor{}
 	for _, x := range g.params {
 		whole[x.cell] = x.cell.t
-		p.divide(x, c)
+		c.divide(x)
 		if d := x.cell.t.DType; x == g.params[0] {
 			g.dtype = d
 		} else if d != g.dtype {
@@ -180,13 +190,14 @@ func (p *Player) shard(c *sharding, m *module, reshard int64) {
 		}
 	})
 	if len(g.params) > 0 {
-		m.sharded.group = g
+		state.group = g
 	}
 	p.pop(outer)
 }
 
 // divide leaves a rank's part of a parameter (FSDPParam._init_sharded_param).
-func (p *Player) divide(x *shardParam, c *sharding) {
+func (c *sharding) divide(x *shardParam) {
+	p := c.p
 	t := x.cell.t
 	if t.Rank() == 0 {
 		p.Fail("fully_shard does not support scalar parameters, PyTorch says: %s is one", x.cell.decl.Name)
@@ -205,17 +216,4 @@ func (p *Player) divide(x *shardParam, c *sharding) {
 	}
 	obj(local).param = true
 	x.cell.t, x.cell.divided, x.part = local, true, local.Numel()
-}
-
-// isSharded reports whether fully_shard was called on m or a module in it.
-func (m *module) isSharded() bool {
-	if m.sharded != nil {
-		return true
-	}
-	for _, ch := range m.children {
-		if ch.isSharded() {
-			return true
-		}
-	}
-	return false
 }

@@ -28,7 +28,7 @@ func (g *shardGroup) gathers() tensor.DType {
 // rank's place in the buffer of all. Where parameters are gathered in another type
 // the parts are first converted, into one buffer; those on the CPU are copied to
 // the device one by one.
-func (g *shardGroup) unshard(p *Player) {
+func (g *shardGroup) unshard(p *interp) {
 	if g.result != nil || g.unsharded {
 		return
 	}
@@ -71,7 +71,7 @@ func (x *shardParam) numel(world int64) int64 {
 // waitForUnshard copies what was gathered to the parameters
 // (foreach_all_gather_copy_out). In the forward pass the buffer lives on until
 // the next group's parameters were copied, otherwise it dies.
-func (g *shardGroup) waitForUnshard(p *Player) {
+func (g *shardGroup) waitForUnshard(p *interp) {
 	if g.result == nil {
 		return
 	}
@@ -94,7 +94,7 @@ func (g *shardGroup) waitForUnshard(p *Player) {
 			p.mark(obj(x.output), trace.Parameters)
 		}
 		p.layer = g.module.layer
-		p.onDevice(splitCopyTable(sizes, world, p.env.SMs, p.env.ThreadsPerSM))
+		onDevice(p, splitCopyTable(sizes, world, p.env.SMs, p.env.ThreadsPerSM))
 		for _, x := range g.params {
 			if x.whole == nil {
 				x.whole = p.Alias(x.output, tensor.Contiguous(x.size), d)
@@ -119,7 +119,7 @@ func (g *shardGroup) waitForUnshard(p *Player) {
 // freeAfterForward is FSDPParamGroup.reshard after the forward pass. Where fewer
 // ranks are to have the parameters until the backward pass, each keeps a copy of
 // its part.
-func (g *shardGroup) freeAfterForward(p *Player) {
+func (g *shardGroup) freeAfterForward(p *interp) {
 	switch {
 	case g.reshard == 0:
 		return
@@ -139,7 +139,7 @@ func (g *shardGroup) freeAfterForward(p *Player) {
 }
 
 // free gives up the gathered parameters' memory (FSDPParam.to_sharded).
-func (g *shardGroup) free(p *Player) {
+func (g *shardGroup) free(p *interp) {
 	if !g.unsharded && !g.regrouped {
 		return
 	}
@@ -153,7 +153,7 @@ func (g *shardGroup) free(p *Player) {
 }
 
 // onDevice is a table that a kernel reads, which is packed on the host and copied.
-func (p *Player) onDevice(elements int64) {
+func onDevice(p *interp, elements int64) {
 	p.Drop(p.New(tensor.Contiguous(tensor.D(elements)), tensor.Int64))
 }
 

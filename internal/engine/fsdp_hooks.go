@@ -7,7 +7,8 @@ import (
 
 // preForward is FSDPState._pre_forward. What it returns goes into forward in the
 // place of the arguments, and is the caller's.
-func (s *shardState) preForward(p *Player, args []value) []value {
+func (s *shardState) preForward(args []value) []value {
+	p := s.p
 	if s.phase == shardPreBackward { // a checkpoint recomputes: the parameters are there
 		return p.keepAll(args)
 	}
@@ -17,7 +18,7 @@ func (s *shardState) preForward(p *Player, args []value) []value {
 	}
 	out := p.keepAll(args)
 	if s.ParamDType != nil && !s.KeepInputs {
-		p.castAll(out, *s.ParamDType)
+		castAll(p, out, *s.ParamDType)
 	}
 	if g := s.group; g != nil {
 		g.phase = shardForward
@@ -29,12 +30,12 @@ func (s *shardState) preForward(p *Player, args []value) []value {
 }
 
 // castAll converts the floating tensors among values, in their places.
-func (p *Player) castAll(vs []value, d tensor.DType) {
+func castAll(p *interp, vs []value, d tensor.DType) {
 	for i, v := range vs {
 		switch {
 		case v.list != nil:
 			l := &list{refs: 1, items: p.keepAll(v.list.items)}
-			p.castAll(l.items, d)
+			castAll(p, l.items, d)
 			p.drop(v)
 			vs[i] = value{list: l}
 		case v.t != nil && v.t.DType.IsFloating() && v.t.DType != d:
@@ -45,7 +46,8 @@ func (p *Player) castAll(vs []value, d tensor.DType) {
 }
 
 // postForward is FSDPState._post_forward.
-func (s *shardState) postForward(p *Player, v value) value {
+func (s *shardState) postForward(v value) value {
+	p := s.p
 	if s.phase == shardPreBackward {
 		return v
 	}
@@ -65,7 +67,7 @@ func (s *shardState) postForward(p *Player, v value) value {
 	}
 	if s.OutputDType != nil {
 		out := []value{v}
-		p.castAll(out, *s.OutputDType)
+		castAll(p, out, *s.OutputDType)
 		v = out[0]
 	}
 	p.Drop(last)
@@ -74,7 +76,7 @@ func (s *shardState) postForward(p *Player, v value) value {
 
 // watchResults registers the hook that gathers the parameters before the
 // gradients of a result go on (_register_pre_backward_hook).
-func (s *shardState) watchResults(p *Player, v value) {
+func (s *shardState) watchResults(p *interp, v value) {
 	if v.list != nil {
 		for _, it := range v.list.items {
 			s.watchResults(p, it)
@@ -100,7 +102,8 @@ var postBackwardRow = &op.Op{
 				b.Set(i, b.New(tensor.Contiguous(b.OutM[i].Size), b.OutM[i].DType))
 			}
 		}
-		b.Args.(*shardGroup).postBackward(playerOf(b.Exec))
+		group := b.Args.(*shardGroup)
+		group.postBackward(group.p)
 		for i, g := range b.Grads {
 			if g != nil {
 				b.Set(i, b.Keep(g))
@@ -111,7 +114,7 @@ var postBackwardRow = &op.Op{
 
 // watchInputs puts the arguments that require a gradient through
 // RegisterPostBackwardFunction; those in lists stay in their places.
-func (g *shardGroup) watchInputs(p *Player, args []value) {
+func (g *shardGroup) watchInputs(p *interp, args []value) {
 	if !p.env.GradMode {
 		return
 	}
@@ -144,7 +147,7 @@ func (g *shardGroup) watchInputs(p *Player, args []value) {
 }
 
 // preBackward is FSDPState._pre_backward.
-func (s *shardState) preBackward(p *Player) {
+func (s *shardState) preBackward(p *interp) {
 	s.phase = shardPreBackward
 	if !s.queued {
 		s.queued = true
@@ -160,7 +163,7 @@ func (s *shardState) preBackward(p *Player) {
 
 // prefetch gathers the parameters of the group whose forward ran before
 // (_backward_prefetch).
-func (g *shardGroup) prefetch(p *Player) {
+func (g *shardGroup) prefetch(p *interp) {
 	if len(g.indices) == 0 {
 		return
 	}
@@ -180,7 +183,7 @@ func (g *shardGroup) prefetch(p *Player) {
 // finish is _root_post_backward_final_callback, which runs when a backward pass
 // is over: groups whose module's inputs required no gradient are still to be
 // reduced.
-func (c *sharding) finish(p *Player) {
+func (c *sharding) finish(p *interp) {
 	for _, s := range c.states {
 		if s.group != nil && s.group.unsharded {
 			outer := p.push()

@@ -8,12 +8,12 @@ import (
 
 // postBackward is FSDPParamGroup.post_backward: the gathered parameters are
 // freed, then the gradients reduced.
-func (g *shardGroup) postBackward(p *Player) {
+func (g *shardGroup) postBackward(p *interp) {
 	g.phase = shardPostBackward
 	for _, x := range g.params {
 		if w := obj(x.whole); x.sum != nil && w.grad != nil {
 			p.Drop(p.do1(op.AddInPlace, &op.AddArgs{}, x.sum, &w.grad.Tensor))
-			p.takeGrad(x)
+			takeGrad(p, x)
 		}
 	}
 	if g.local {
@@ -44,7 +44,7 @@ func (g *shardGroup) postBackward(p *Player) {
 }
 
 // takeGrad gives up the gradient of a gathered parameter.
-func (p *Player) takeGrad(x *shardParam) {
+func takeGrad(p *interp, x *shardParam) {
 	w := obj(x.whole)
 	t := w.grad
 	w.grad = nil
@@ -53,7 +53,7 @@ func (p *Player) takeGrad(x *shardParam) {
 
 // convertSums keeps gradients that are not reduced yet in the type of reductions
 // (to_accumulated_grad_if_needed).
-func (g *shardGroup) convertSums(p *Player) {
+func (g *shardGroup) convertSums(p *interp) {
 	if g.ReduceDType == nil {
 		return
 	}
@@ -64,7 +64,7 @@ func (g *shardGroup) convertSums(p *Player) {
 		}
 		x.sum = p.do1(op.ToCopy, &op.ToCopyArgs{DType: *g.ReduceDType}, &w.grad.Tensor)
 		p.mark(obj(x.sum), trace.Gradients)
-		p.takeGrad(x)
+		takeGrad(p, x)
 	}
 }
 
@@ -72,7 +72,7 @@ func (g *shardGroup) convertSums(p *Player) {
 // reduce-scatter, and die; the output's parts become the gradients of the sharded
 // parameters. It returns the input. The last gradient lives longer: it is a loop
 // variable.
-func (g *shardGroup) reduce(p *Player, params []*shardParam, grads []*op.Tensor) *op.Tensor {
+func (g *shardGroup) reduce(p *interp, params []*shardParam, grads []*op.Tensor) *op.Tensor {
 	d := grads[0].DType
 	to := d
 	if g.ReduceDType != nil {
@@ -91,7 +91,7 @@ func (g *shardGroup) reduce(p *Player, params []*shardParam, grads []*op.Tensor)
 	}
 	input := p.New(tensor.Contiguous(tensor.D(total*g.ranks)), to)
 	if fast {
-		p.onDevice(chunkCatTable(sizes))
+		onDevice(p, chunkCatTable(sizes))
 	} else {
 		g.padded(p, params, grads)
 	}
@@ -138,7 +138,7 @@ func (g *shardGroup) reduce(p *Player, params []*shardParam, grads []*op.Tensor)
 // padded is _chunk_cat.out where its kernel does not do: gradients whose first
 // dimension is no multiple of the ranks are copied to zeros first (_pad_chunk in
 // aten/src/ATen/native/TensorShape.cpp).
-func (g *shardGroup) padded(p *Player, params []*shardParam, grads []*op.Tensor) {
+func (g *shardGroup) padded(p *interp, params []*shardParam, grads []*op.Tensor) {
 	var copies []*op.Tensor
 	for i, t := range grads {
 		if n := params[i].part * g.ranks; n != t.Numel() {
@@ -146,18 +146,4 @@ func (g *shardGroup) padded(p *Player, params []*shardParam, grads []*op.Tensor)
 		}
 	}
 	p.Drop(copies...)
-}
-
-// reduceNorm is what makes a norm of sharded gradients that of all ranks: a
-// DTensor is a part of the norm until a reciprocal is taken of it (_NormPartial in
-// torch/distributed/tensor/_ops/_math_ops.py), then the squares are summed over
-// the ranks. It returns nil if gradients are not sharded.
-func (j *job) reduceNorm(d tensor.DType) *op.Tensor {
-	if j.prog.Parallel.FSDP == nil {
-		return nil
-	}
-	square, sum := j.scalar(d), j.scalar(d)
-	root := j.scalar(d)
-	j.Drop(square, sum)
-	return root
 }

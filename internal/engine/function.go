@@ -8,7 +8,7 @@ import (
 
 // application is one call of a torch.autograd.Function.
 type application struct {
-	p    *Player
+	p    *interp
 	self *module
 	fn   *program.Func // forward
 	args []value
@@ -17,7 +17,7 @@ type application struct {
 
 // applyFunction plays F.apply(args...). The caller of forward holds the
 // arguments until the call has returned, as that of a module does.
-func (p *Player) applyFunction(fr *frame, e *program.Expr) value {
+func (p *interp) applyFunction(fr *frame, e *program.Expr) value {
 	a := &application{p: p, self: fr.self}
 	from := len(p.trail.temps)
 	var room [4]value // args itself must not keep what it gets: callers have it on their stacks
@@ -42,7 +42,7 @@ func (p *Player) applyFunction(fr *frame, e *program.Expr) value {
 	p.Drop(outs[n:kept]...)
 	a.kept = outs[kept:]
 	if fn := obj(outs[0]).fn; fn == nil || fn.args != any(a) { // no node holds ctx
-		a.drop()
+		a.release()
 	}
 	if n == 1 {
 		return value{t: outs[0]}
@@ -76,8 +76,8 @@ func (a *application) play(fn *program.Func, args []value, wanted []bool) []*op.
 	return outs
 }
 
-// drop releases the attributes of ctx.
-func (a *application) drop() {
+// release gives up the attributes of ctx.
+func (a *application) release() {
 	a.p.Drop(a.kept...)
 	a.kept = nil
 }

@@ -9,15 +9,15 @@ import (
 // tensor when autograd saves it. The innermost pair alone is asked.
 type savedHooks interface {
 	// pack returns what is kept in the place of t, which stays the caller's.
-	pack(p *Player, t *op.Tensor) packed
+	pack(t *op.Tensor) packed
 }
 
 // packed is what a pack hook returned.
 type packed interface {
 	// unpack makes the tensor again when its node runs; the caller owns it.
-	unpack(p *Player) *op.Tensor
+	unpack() *op.Tensor
 	// drop is called when the node releases what it saved.
-	drop(p *Player)
+	drop()
 }
 
 // withHooks runs f while h are the innermost hooks; nil are none.
@@ -39,7 +39,7 @@ func (p *Player) save(x *saved, s op.Save, t *op.Tensor) {
 	if n := len(p.hooks); n > 0 {
 		outer := p.push()
 		p.env.GradMode = false // hooks run under no_grad
-		x.packed = p.hooks[n-1].pack(p, t)
+		x.packed = p.hooks[n-1].pack(t)
 		p.pop(outer)
 		return
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/op"
@@ -21,7 +22,22 @@ type module struct {
 
 	registered []*module // the children in PyTorch's order
 
-	sharded *shardState // fully_shard was called on it; nil: not
+	hooks forwardHooks // of forward; nil: none
+}
+
+// forwardHooks are what Module.register_forward_pre_hook and register_forward_hook
+// were given, such as those of fully_shard.
+type forwardHooks interface {
+	// preForward returns what goes into forward in the place of the arguments; it is
+	// the caller's.
+	preForward(args []value) []value
+	// postForward returns what the call does, and takes over what forward returned.
+	postForward(v value) value
+}
+
+// hasHooks reports whether a module or one in it has hooks.
+func (m *module) hasHooks() bool {
+	return m.hooks != nil || slices.ContainsFunc(m.children, (*module).hasHooks)
 }
 
 // cell holds a parameter or buffer; tied parameters share one.
@@ -42,7 +58,7 @@ type cell struct {
 }
 
 // Leaf allocates a tensor that no operator made: an input, a parameter.
-func (p *Player) Leaf(c trace.Category, d tensor.DType, requiresGrad bool, size ...int64) *op.Tensor {
+func (p *interp) Leaf(c trace.Category, d tensor.DType, requiresGrad bool, size ...int64) *op.Tensor {
 	t := p.New(tensor.Contiguous(tensor.D(size...)), d)
 	o := obj(t)
 	o.requires = requiresGrad
@@ -51,7 +67,7 @@ func (p *Player) Leaf(c trace.Category, d tensor.DType, requiresGrad bool, size 
 }
 
 // instantiate makes the modules of a class, without their tensors.
-func (p *Player) instantiate(c *program.Class, path string) *module {
+func (p *interp) instantiate(c *program.Class, path string) *module {
 	p.meter.Hold(moduleBytes + tensor.Bytes(len(path)))
 	m := &module{class: c, path: path, layer: p.names.layer(path)}
 	p.names.class(m.layer, c)
@@ -126,7 +142,7 @@ func (m *module) param(path string) **cell {
 
 // toDevice allocates the tensors of a module as Module.to does: children
 // first, then its own parameters, then its own buffers.
-func (p *Player) toDevice(m *module) {
+func (p *interp) toDevice(m *module) {
 	for _, ch := range m.registered {
 		p.toDevice(ch)
 	}
@@ -143,7 +159,7 @@ func (p *Player) toDevice(m *module) {
 	p.pop(outer)
 }
 
-func (p *Player) move(c *cell, grad bool) {
+func (p *interp) move(c *cell, grad bool) {
 	if c.t != nil {
 		return
 	}
@@ -179,5 +195,14 @@ func eachParameter(m *module, f func(m *module, i int)) {
 	}
 	for _, ch := range m.registered {
 		eachParameter(ch, f)
+	}
+}
+
+func (m *module) eachBuffer(f func(*cell)) {
+	for _, c := range m.buffers {
+		f(c)
+	}
+	for _, ch := range m.children {
+		ch.eachBuffer(f)
 	}
 }

@@ -23,7 +23,7 @@ type node struct {
 
 	leaf   *object     // of an AccumulateGrad node
 	slices *copySlices // of an in-place operation on a view
-	again  *reentrant  // of a CheckpointFunction
+	custom function    // of a function that has its own way with what it saved
 	done   bool        // saved tensors were released
 	before []func()    // Tensor.register_hook on its results
 
@@ -31,6 +31,19 @@ type node struct {
 	task  int          // its number
 	waits int          // how many gradients are still to come
 	grads []*op.Tensor // the sum of those that came, for each result; empty before the first
+}
+
+// context is what arguments of a row are if they keep something beside saved tensors.
+type context interface {
+	// release gives it up, for the node dies.
+	release()
+}
+
+// function is an autograd.Function that unpacks what it saved by itself, and runs
+// also where no gradient came.
+type function interface {
+	context
+	backward(n *node, b *op.Back)
 }
 
 // edge leads to input nr of fn; fn is nil where no gradient is wanted.
@@ -128,12 +141,12 @@ func (p *Player) dropNode(n *node) {
 			f.slices = nil
 			p.dropSlices(s)
 		}
-		if a := f.again; a != nil {
-			f.again = nil
-			p.dropReentrant(a)
+		if c := f.custom; c != nil {
+			f.custom = nil
+			c.release()
 		}
-		if a, ok := f.args.(*application); ok {
-			a.drop()
+		if c, ok := f.args.(context); ok {
+			c.release()
 		}
 		p.recycle(f)
 	}
@@ -149,7 +162,7 @@ func (p *Player) releaseSaved(n *node) {
 		}
 		if x := n.saved[i].packed; x != nil {
 			n.saved[i].packed = nil
-			x.drop(p)
+			x.drop()
 		}
 	}
 	if n.slices != nil && n.slices.fn != nil {

@@ -296,7 +296,7 @@ func (pr *probe) compare(env op.Env, precision string, rec opRecording) (err err
 		return err
 	}
 	env.GradMode, env.Training = true, true
-	j := &job{Player: New(env, nil), prog: g.Job, models: map[string]*module{}}
+	j := &job{interp: newInterp(env, nil), prog: g.Job, models: map[string]*module{}}
 	j.setup()
 	// The recordings settle the cuBLAS workspaces first.
 	for i := range j.blas {

@@ -83,7 +83,8 @@ type Totals struct {
 
 // job is a program while it is played.
 type job struct {
-	*Player
+	*interp
+	backend  Backend
 	prog     *program.Job
 	models   map[string]*module
 	order    []*module
@@ -144,7 +145,7 @@ func PlayUnless(m *limit.Meter, prog *program.Job, env op.Env, steps int, dies f
 func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, steps int, dies func(first *Played) bool) (played *Played, err error) {
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
 	env.Deterministic, env.CudnnBenchmark = prog.Determ, prog.Benchmark
-	j := &job{Player: New(env, backend), prog: prog, models: map[string]*module{}}
+	j := &job{interp: newInterp(env, backend), backend: backend, prog: prog, models: map[string]*module{}}
 	j.offload, j.at.fn, j.meter = prog.Offload, prog.Step, m
 	defer func() {
 		if r := recover(); r != nil {
@@ -192,7 +193,7 @@ func (j *job) setup() {
 		case j.offload.Parameters:
 			j.toHost(root)
 		case j.prog.Parallel.FSDP != nil:
-			j.fullyShard(root, j.prog)
+			fullyShard(j.interp, root, j.prog)
 		default:
 			j.toDevice(root)
 		}
@@ -207,12 +208,9 @@ func (j *job) setup() {
 	j.aux = j.instantiate(j.prog.Aux, "")
 	j.makeOptimizers()
 	j.average()
-	outer := j.push()
-	j.ofStep = true
 	j.toDevice(j.aux)
 	j.initialize(j.aux, nil)
 	j.setupEval()
-	j.pop(outer)
 	j.distribute()
 	switch {
 	case j.prog.Static:
@@ -389,9 +387,7 @@ func (j *job) statement(s *program.Stmt) {
 		if r := j.reducers[s.Model]; r != nil {
 			r.sync = !s.NoSync
 		}
-		if m := j.models[s.Model]; m.sharded != nil {
-			m.sharded.local = s.NoSync
-		}
+		setSync(j.models[s.Model], !s.NoSync)
 	case program.UpdateEMA:
 		j.phase = trace.Optimizer
 		j.updateAverage()

@@ -18,7 +18,7 @@ import (
 // trace of what was allocated.
 type Player struct {
 	scope
-	backend Backend
+	backend backend
 	meter   *limit.Meter
 
 	tr   *trace.Trace
@@ -26,16 +26,15 @@ type Player struct {
 
 	live, hostLive tensor.Bytes // in blocks on the device and on the host
 
-	offload program.Offload
-	names   names
-	nextID  int32
+	names  names
+	nextID int32
 
 	step       int32
 	seq        [2]uint64 // of each thread
 	saved      account   // of the graph
 	products   products  // of the step's forward passes
 	casts      castCache
-	trail      trail         // what a checkpoint under way owns
+	guards     guards        // what operators own while a checkpoint is recomputed
 	ready      readyQueue    // of the thread that runs backward passes
 	tasks      int           // how many there were
 	warnings   []note.Note   // what PyTorch would warn of, each once
@@ -43,7 +42,6 @@ type Player struct {
 	workspaces Workspaces    // of cuDNN's convolutions
 	plans      map[plan]bool // that were searched for
 	kernels    []KernelCall  // that ran on the device
-	maxTable   bool          // of 4-bit weights' maxima was made
 	rnnState   *op.Tensor    // random numbers of cuDNN's RNN
 	rnnReset   bool          // the device's random numbers were set since
 
@@ -51,19 +49,17 @@ type Player struct {
 	storages pool[storage]
 	nodes    pool[node]
 	backs    pool[op.Back]
-	frames   pool[frame]
 	calls    arena[op.Call]
 	edges    arena[edge]
 	metas    arena[op.Meta]
 	savings  arena[saved]
 	tensors  arena[*op.Tensor]
 	flags    arena[bool]
-	slots    arena[value]
 }
 
 // New returns a player for one device.
-func New(env op.Env, backend Backend) *Player {
-	p := &Player{scope: scope{env: env}, backend: backend, tr: &trace.Trace{Categories: make([]trace.Category, 1)}}
+func New(env op.Env, b backend) *Player {
+	p := &Player{scope: scope{env: env}, backend: b, tr: &trace.Trace{Categories: make([]trace.Category, 1)}}
 	p.host.Categories, p.host.Pinned = make([]trace.Category, 1), make([]bool, 1)
 	p.names.init(p.tr)
 	return p

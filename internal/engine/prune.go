@@ -5,7 +5,7 @@ import "github.com/memplan/memplan/internal/program"
 // prune puts masked layers in the place of others, before the model is moved to
 // the device: what is left of their parameters stays, the weight is now
 // weight_orig.
-func (p *Player) prune(root *module, z *program.Pruning) {
+func (p *interp) prune(root *module, z *program.Pruning) {
 	if z == nil {
 		return
 	}

@@ -19,7 +19,7 @@ type list struct {
 }
 
 // keep adds a reference to what v holds.
-func (p *Player) keep(v value) value {
+func (p *interp) keep(v value) value {
 	switch {
 	case v.t != nil:
 		p.Keep(v.t)
@@ -31,7 +31,7 @@ func (p *Player) keep(v value) value {
 
 // drop gives up a reference. A list or tuple that dies drops its items from
 // the last to the first.
-func (p *Player) drop(v value) {
+func (p *interp) drop(v value) {
 	switch {
 	case v.t != nil:
 		p.Drop(v.t)
@@ -46,7 +46,7 @@ func (p *Player) drop(v value) {
 
 // keepAll adds a reference to each value of a tuple, dropAll gives it up, from
 // the last to the first.
-func (p *Player) keepAll(vs []value) []value {
+func (p *interp) keepAll(vs []value) []value {
 	out := make([]value, len(vs))
 	for i, v := range vs {
 		out[i] = p.keep(v)
@@ -54,7 +54,7 @@ func (p *Player) keepAll(vs []value) []value {
 	return out
 }
 
-func (p *Player) dropAll(vs []value) {
+func (p *interp) dropAll(vs []value) {
 	for i := len(vs) - 1; i >= 0; i-- {
 		p.drop(vs[i])
 	}
@@ -65,7 +65,7 @@ func (p *Player) dropAll(vs []value) {
 func copied(args []value) []value { return append([]value(nil), args...) }
 
 // dropEach gives up the values of a dict, from the first on.
-func (p *Player) dropEach(vs []value) {
+func (p *interp) dropEach(vs []value) {
 	for _, v := range vs {
 		p.drop(v)
 	}
@@ -88,7 +88,7 @@ type frame struct {
 func (fr *frame) wants(i int) bool { return i < len(fr.wanted) && fr.wanted[i] }
 
 // store binds a slot: the new value first, then the old one drops.
-func (p *Player) store(fr *frame, slot int, v value) {
+func (p *interp) store(fr *frame, slot int, v value) {
 	old := fr.slots[slot]
 	fr.slots[slot] = v
 	p.drop(old)
@@ -96,7 +96,7 @@ func (p *Player) store(fr *frame, slot int, v value) {
 
 // call runs a function whose first slots are bound, returns its value and gives
 // up the frame. The locals drop in slot order after the value was taken.
-func (p *Player) call(fr *frame) value {
+func (p *interp) call(fr *frame) value {
 	var ret value
 	outer := p.push()
 	p.trail.enter(*fr)
@@ -126,20 +126,20 @@ func (p *Player) call(fr *frame) value {
 }
 
 // newFrame makes the frame of a call, which call gives up.
-func (p *Player) newFrame(self *module, fn *program.Func) *frame {
+func (p *interp) newFrame(self *module, fn *program.Func) *frame {
 	fr := p.frames.get(p.meter)
 	fr.self, fr.fn, fr.slots = self, fn, p.slots.zeroed(fr.slots, len(fn.Slots))
 	return fr
 }
 
-func (p *Player) returned(fr *frame, s *program.Stmt) value {
+func (p *interp) returned(fr *frame, s *program.Stmt) value {
 	if s.Value != nil {
 		return p.eval(fr, s.Value)
 	}
 	return value{list: p.items(fr, s.Values)}
 }
 
-func (p *Player) items(fr *frame, es []*program.Expr) *list {
+func (p *interp) items(fr *frame, es []*program.Expr) *list {
 	l := &list{refs: 1, items: make([]value, len(es))}
 	from := len(p.trail.temps)
 	for i, e := range es {
@@ -151,7 +151,7 @@ func (p *Player) items(fr *frame, es []*program.Expr) *list {
 
 // inference reports whether the library module of a call takes its fused path:
 // in eval mode, where no gradient of its arguments and parameters is wanted.
-func (p *Player) inference(fr *frame) bool {
+func (p *interp) inference(fr *frame) bool {
 	if p.env.Training || p.env.Autocast {
 		return false
 	}
@@ -169,7 +169,7 @@ func (p *Player) inference(fr *frame) bool {
 }
 
 // exec runs a statement of a module or function.
-func (p *Player) exec(fr *frame, s *program.Stmt) {
+func (p *interp) exec(fr *frame, s *program.Stmt) {
 	switch s.Kind {
 	case program.Assign:
 		if s.Value == nil {
@@ -197,7 +197,7 @@ func (p *Player) exec(fr *frame, s *program.Stmt) {
 }
 
 // assign binds the targets; a tuple is unpacked from left to right.
-func (p *Player) assign(fr *frame, s *program.Stmt, v value) {
+func (p *interp) assign(fr *frame, s *program.Stmt, v value) {
 	if !s.Unpack {
 		p.store(fr, s.Targets[0], v)
 		return
@@ -231,7 +231,7 @@ func spread(items []value, nest []int) []value {
 // assignEach is a, b = e1, e2: all values, then the targets. CPython makes no
 // tuple of two or three of them and stores the last first (its compiler swaps
 // the stores); more are a tuple and go from left to right.
-func (p *Player) assignEach(fr *frame, s *program.Stmt) {
+func (p *interp) assignEach(fr *frame, s *program.Stmt) {
 	vs := make([]value, len(s.Values))
 	from := len(p.trail.temps)
 	for i, e := range s.Values {
@@ -247,7 +247,7 @@ func (p *Player) assignEach(fr *frame, s *program.Stmt) {
 }
 
 // eval evaluates an expression; the caller owns the value.
-func (p *Player) eval(fr *frame, e *program.Expr) value {
+func (p *interp) eval(fr *frame, e *program.Expr) value {
 	switch e.Kind {
 	case program.Local:
 		return p.keep(fr.slots[e.Slot])
@@ -301,7 +301,7 @@ func (p *Player) eval(fr *frame, e *program.Expr) value {
 
 // args evaluates the arguments of a call, from the first, and appends them to
 // to. It is small enough to be inlined, so that to may lie on a stack.
-func (p *Player) args(to []value, fr *frame, e *program.Expr) []value {
+func (p *interp) args(to []value, fr *frame, e *program.Expr) []value {
 	for _, a := range e.Args {
 		to = append(to, p.pushed(fr, a))
 	}
@@ -309,7 +309,7 @@ func (p *Player) args(to []value, fr *frame, e *program.Expr) []value {
 }
 
 // pushed evaluates an expression whose value lies on the evaluation stack then.
-func (p *Player) pushed(fr *frame, e *program.Expr) value {
+func (p *interp) pushed(fr *frame, e *program.Expr) value {
 	v := p.eval(fr, e)
 	p.trail.push(v)
 	return v
@@ -317,7 +317,7 @@ func (p *Player) pushed(fr *frame, e *program.Expr) value {
 
 // callOp pushes the arguments, runs the operator, and drops the arguments in
 // evaluation order.
-func (p *Player) callOp(fr *frame, e *program.Expr) value {
+func (p *interp) callOp(fr *frame, e *program.Expr) value {
 	var room [4]value
 	from := len(p.trail.temps)
 	args := p.args(room[:0], fr, e)
@@ -360,7 +360,7 @@ func (p *Player) callOp(fr *frame, e *program.Expr) value {
 
 // callModule calls a module. The caller holds the arguments until the call has
 // returned and its frame is gone.
-func (p *Player) callModule(m *module, forward *program.Func, args []value) value {
+func (p *interp) callModule(m *module, forward *program.Func, args []value) value {
 	if forward == nil {
 		forward = m.class.Forward
 	}
@@ -368,12 +368,12 @@ func (p *Player) callModule(m *module, forward *program.Func, args []value) valu
 	outer := p.push()
 	p.layer = m.layer
 	passed := args
-	if m.sharded != nil {
-		passed = m.sharded.preForward(p, args)
+	if m.hooks != nil {
+		passed = m.hooks.preForward(args)
 	}
 	if p.trail.active > 0 {
 		fr.held = copied(args)
-		if m.sharded != nil {
+		if m.hooks != nil {
 			fr.held = append(fr.held, passed...)
 		}
 	}
@@ -383,8 +383,8 @@ func (p *Player) callModule(m *module, forward *program.Func, args []value) valu
 	done := p.onload(m)
 	v := p.call(fr)
 	done()
-	if m.sharded != nil {
-		v = m.sharded.postForward(p, v)
+	if m.hooks != nil {
+		v = m.hooks.postForward(v)
 		p.dropAll(passed)
 	}
 	p.pop(outer)
@@ -395,7 +395,7 @@ func (p *Player) callModule(m *module, forward *program.Func, args []value) valu
 }
 
 // callFunction calls a function, into whose locals the arguments move.
-func (p *Player) callFunction(self *module, fn *program.Func, args []value) value {
+func (p *interp) callFunction(self *module, fn *program.Func, args []value) value {
 	fr := p.newFrame(self, fn)
 	copy(fr.slots, args)
 	return p.call(fr)

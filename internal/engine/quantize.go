@@ -9,7 +9,7 @@ import (
 
 // quantize puts quantized layers in the place of others, before the model is
 // moved to the device.
-func (p *Player) quantize(root *module, q *program.Quantization) {
+func (p *interp) quantize(root *module, q *program.Quantization) {
 	if q == nil {
 		return
 	}
@@ -26,7 +26,7 @@ func (p *Player) quantize(root *module, q *program.Quantization) {
 // load moves the weight of a quantized layer to the device, where it is
 // quantized (Params4bit._quantize, Int8Params._quantize in
 // bitsandbytes/nn/modules.py).
-func (p *Player) load(m *module) {
+func (p *interp) load(m *module) {
 	q := m.class.Quantized
 	if q == nil || m.params[0].t != nil {
 		return
@@ -64,7 +64,7 @@ func (p *Player) load(m *module) {
 // convert gives the parameters that a model of quantized layers has beside them
 // their own type, if they were loaded in another
 // (peft.prepare_model_for_kbit_training).
-func (p *Player) convert(root *module, q *program.Quantization) {
+func (p *interp) convert(root *module, q *program.Quantization) {
 	if q == nil {
 		return
 	}

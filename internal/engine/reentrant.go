@@ -14,6 +14,7 @@ var checkpointFunction = &op.Op{Name: "CheckpointFunction", Node: "CheckpointFun
 
 // reentrant is the context of a call.
 type reentrant struct {
+	p      *interp
 	callee callee
 	args   []value // None in the place of tensors, which the node saves
 	places []int   // of its tensors among args
@@ -27,8 +28,8 @@ type reentrant struct {
 // checkpointReentrant is CheckpointFunction.apply; args stay the caller's. Only
 // arguments that are tensors themselves take part in autograd: without one that
 // requires grad, neither do the results.
-func (p *Player) checkpointReentrant(to callee, args []value) value {
-	a := &reentrant{callee: to, autocast: p.env.Autocast, lower: p.env.AutocastDType, random: p.random()}
+func (p *interp) checkpointReentrant(to callee, args []value) value {
+	a := &reentrant{p: p, callee: to, autocast: p.env.Autocast, lower: p.env.AutocastDType, random: p.random()}
 	records := false
 	for i, x := range args {
 		if x.t != nil {
@@ -77,24 +78,25 @@ func (p *Player) checkpointReentrant(to callee, args []value) value {
 		}
 		a.args = append(a.args, p.keep(x))
 	}
-	n.again = a
+	n.custom = a
 	p.trail.leave()
 	p.dropAll(own.held)
-	return p.wrapOutputs(n, v, args)
+	return a.wrapOutputs(n, v, args)
 }
 
 // wrapOutputs makes n the gradient function of what it returned (_wrap_outputs
 // in torch/csrc/autograd/custom_function.cpp). An argument that comes back is
 // replaced by a view of it.
-func (p *Player) wrapOutputs(n *node, v value, args []value) value {
+func (a *reentrant) wrapOutputs(n *node, v value, args []value) value {
+	p := a.p
 	wrap := func(x *value) {
-		n.again.outs = append(n.again.outs, x.t != nil)
+		a.outs = append(a.outs, x.t != nil)
 		if x.t == nil {
 			n.outM = append(n.outM, op.Meta{})
 			return
 		}
-		for _, a := range args {
-			if a.t == x.t {
+		for _, arg := range args {
+			if arg.t == x.t {
 				t := p.ViewOf(x.t, x.t.Layout)
 				p.Drop(x.t)
 				x.t = t
@@ -117,9 +119,9 @@ func (p *Player) wrapOutputs(n *node, v value, args []value) value {
 	return v
 }
 
-// recompute is CheckpointFunction.backward.
-func (p *Player) recompute(n *node, b *op.Back) {
-	a := n.again
+// backward is CheckpointFunction.backward.
+func (a *reentrant) backward(n *node, b *op.Back) {
+	p := a.p
 	grads := make([]*op.Tensor, len(n.outM))
 	for i, m := range n.outM {
 		if g := b.Grads[i]; g != nil {
@@ -178,10 +180,10 @@ func (p *Player) recompute(n *node, b *op.Back) {
 	}
 }
 
-// dropReentrant drops what the context of a dying node holds.
-func (p *Player) dropReentrant(a *reentrant) {
-	p.dropEach(a.callee.keywords)
-	p.dropAll(a.args)
+// release drops what the context of a dying node holds.
+func (a *reentrant) release() {
+	a.p.dropEach(a.callee.keywords)
+	a.p.dropAll(a.args)
 }
 
 // name is what messages call c.

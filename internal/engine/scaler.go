@@ -50,9 +50,6 @@ func (s *gradScaler) next(infinite bool) {
 	}
 }
 
-// scalar allocates a tensor without dimensions.
-func (j *job) scalar(d tensor.DType) *op.Tensor { return j.New(tensor.Contiguous(tensor.D()), d) }
-
 // persistent is a scalar that lives as long as the job.
 func (j *job) persistent(d tensor.DType) *op.Tensor {
 	t := j.scalar(d)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"github.com/memplan/memplan/internal/op"
-	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
 
@@ -34,11 +33,14 @@ type scope struct {
 	hooks    []savedHooks // saved_tensors_hooks that are entered, the innermost last
 	dispatch []*selective // modes of torch dispatch that are entered, the innermost last
 
-	ofStep   bool          // modules that the step itself calls are moved to the device
-	loading  *tensor.DType // of parameters that are moved there, in place of their own; nil: none
-	onloaded int           // parameters that are on the device for a call under way
-	whole    bool          // a module around is copied to the device as a whole
 }
+
+// Streams beside the default one; each has memory of its own.
+const (
+	copyStream   int16 = 1 + iota // on which batches are copied ahead
+	gatherStream                  // of FSDP's collectives (FSDPCommContext)
+	reduceStream
+)
 
 // push begins a scope that is as the one around it, and returns that one.
 func (p *Player) push() scope { return p.scope }

@@ -55,7 +55,7 @@ func savedByHand(fn *ast.FuncDecl, fields map[string]bool) []string {
 	}
 	for _, p := range params {
 		switch types.ExprString(p.Type) {
-		case "*Player", "*job", "*reducer":
+		case "*Player", "*interp", "*job", "*reducer":
 			for _, n := range p.Names {
 				players[n.Name] = true
 			}

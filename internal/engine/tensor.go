@@ -19,7 +19,7 @@ type storage struct {
 	version int   // how often an operator modified it in place
 	changed place // where it did last
 	host    bool  // in the machine's memory: id is one of the host's trace
-	from    *cell // of which this is the copy on the device
+	from    any   // what this is a copy on the device of
 }
 
 // object is what lies behind an op.Tensor: PyTorch's TensorImpl with its

@@ -1,12 +1,5 @@
 package engine
 
-import (
-	"slices"
-
-	"github.com/memplan/memplan/internal/op"
-	"github.com/memplan/memplan/internal/tensor"
-)
-
 // The recomputation of a checkpoint ends by an exception as soon as the last
 // saved tensor is there (_StopRecomputationError). What the interrupted code
 // holds dies in Python's and C++'s order: first what operators under way own,
@@ -20,8 +13,7 @@ type stopRecomputation struct{}
 
 // trail holds what code under way owns, the innermost last.
 type trail struct {
-	active  int // recomputations under way
-	guards  []*guard
+	*guards
 	temps   []value // on the evaluation stacks
 	running int     // from here on temps are the arguments of the operator at work
 	frames  []frame // of Python functions
@@ -30,7 +22,7 @@ type trail struct {
 // mark is a place on the trail.
 type mark struct{ guards, temps, frames, running int }
 
-func (t *trail) mark() mark { return mark{len(t.guards), len(t.temps), len(t.frames), t.running} }
+func (t *trail) mark() mark { return mark{len(t.list), len(t.temps), len(t.frames), t.running} }
 
 // push notes a value on the evaluation stack.
 func (t *trail) push(v value) {
@@ -56,96 +48,8 @@ func (t *trail) leave() {
 	}
 }
 
-// made notes the node of the operator at work until something refers to it.
-func (t *trail) made(n *node) {
-	if t.active > 0 {
-		t.guards[len(t.guards)-1].node = n
-	}
-}
-
-// guard is the player as operators see it while a checkpoint is recomputed. It
-// remembers what an operator owns.
-type guard struct {
-	*Player
-	call  *op.Call
-	owned []*op.Tensor
-	node  *node // that nothing refers to yet
-}
-
-// guard makes the guard of an operator; call is nil for the conversions of
-// autocast.
-func (p *Player) guard(call *op.Call) *guard {
-	g := &guard{Player: p, call: call}
-	p.trail.guards = append(p.trail.guards, g)
-	return g
-}
-
-// unguard ends the innermost operator.
-func (p *Player) unguard() {
-	t := &p.trail
-	last := len(t.guards) - 1
-	t.guards[last] = nil
-	t.guards = t.guards[:last]
-}
-
-func (g *guard) own(t *op.Tensor) *op.Tensor {
-	g.owned = append(g.owned, t)
-	return t
-}
-
-// New implements op.Exec.
-func (g *guard) New(l tensor.Layout, d tensor.DType) *op.Tensor { return g.own(g.Player.New(l, d)) }
-
-// NewIn implements op.Exec.
-func (g *guard) NewIn(n tensor.Bytes, l tensor.Layout, d tensor.DType) *op.Tensor {
-	return g.own(g.Player.NewIn(n, l, d))
-}
-
-// Alias implements op.Exec.
-func (g *guard) Alias(t *op.Tensor, l tensor.Layout, d tensor.DType) *op.Tensor {
-	return g.own(g.Player.Alias(t, l, d))
-}
-
-// ViewOf implements op.Exec.
-func (g *guard) ViewOf(t *op.Tensor, l tensor.Layout) *op.Tensor { return g.own(g.Player.ViewOf(t, l)) }
-
-// Keep implements op.Exec.
-func (g *guard) Keep(t *op.Tensor) *op.Tensor { return g.own(g.Player.Keep(t)) }
-
-// SumTo implements op.Exec.
-func (g *guard) SumTo(t *op.Tensor, shape tensor.Dims) *op.Tensor {
-	return g.own(g.Player.SumTo(t, shape))
-}
-
-// Youngest is what op.Call.Youngest asks for.
-func (g *guard) Youngest(t *op.Tensor) {
-	if i := slices.Index(g.owned, t); i >= 0 {
-		g.owned = append(slices.Delete(g.owned, i, i+1), t)
-	}
-}
-
-// Do implements op.Exec.
-func (g *guard) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
-	outs := g.Player.Do(r, args, in...)
-	g.owned = append(g.owned, outs...)
-	return outs
-}
-
-// Drop implements op.Exec.
-func (g *guard) Drop(ts ...*op.Tensor) {
-	for _, t := range ts {
-		for i := len(g.owned) - 1; i >= 0 && t != nil; i-- {
-			if g.owned[i] == t {
-				g.owned = slices.Delete(g.owned, i, i+1)
-				break
-			}
-		}
-	}
-	g.Player.Drop(ts...)
-}
-
 // untilStop runs the recomputation of a checkpoint, which a pack hook may stop.
-func (p *Player) untilStop(body func()) {
+func (p *interp) untilStop(body func()) {
 	t := &p.trail
 	outer, from := p.push(), t.mark()
 	t.active++
@@ -183,26 +87,9 @@ func (p *Player) untilStop(body func()) {
 // an operator was to return dies from the first on, as the elements of a
 // std::tuple do; an operator that fails gives up its arguments from the first
 // on, too.
-func (p *Player) unwindStacks(from mark) {
+func (p *interp) unwindStacks(from mark) {
 	t := &p.trail
-	for i := len(t.guards) - 1; i >= from.guards; i-- {
-		g := t.guards[i]
-		var outs []*op.Tensor
-		if g.call != nil {
-			outs = g.call.Out
-		}
-		for k := len(g.owned) - 1; k >= 0; k-- {
-			if !slices.Contains(outs, g.owned[k]) {
-				p.Drop(g.owned[k])
-			}
-		}
-		p.Drop(outs...)
-		if n := g.node; n != nil {
-			n.refs++
-			p.dropNode(n)
-		}
-	}
-	t.guards = t.guards[:from.guards]
+	p.unwind(from.guards)
 	if t.running >= from.temps {
 		for _, v := range t.temps[t.running:] {
 			p.drop(v)
@@ -216,7 +103,7 @@ func (p *Player) unwindStacks(from mark) {
 }
 
 // unwindFrames clears the frames that a traceback kept.
-func (p *Player) unwindFrames(from mark) {
+func (p *interp) unwindFrames(from mark) {
 	t := &p.trail
 	for i := len(t.frames) - 1; i >= from.frames; i-- {
 		fr := &t.frames[i]

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// guard is the player as operators see it while a checkpoint is recomputed. It
+// remembers what an operator owns.
+type guard struct {
+	*Player
+	call  *op.Call
+	owned []*op.Tensor
+	node  *node // that nothing refers to yet
+}
+
+// guards are those of the operators under way, the innermost last.
+type guards struct {
+	active int // recomputations under way
+	list   []*guard
+}
+
+// made notes the node of the operator at work until something refers to it.
+func (s *guards) made(n *node) {
+	if s.active > 0 {
+		s.list[len(s.list)-1].node = n
+	}
+}
+
+// unwind drops what the operators own that are under way, the innermost first, but
+// for so many of them.
+func (p *Player) unwind(but int) {
+	s := &p.guards
+	for i := len(s.list) - 1; i >= but; i-- {
+		g := s.list[i]
+		var outs []*op.Tensor
+		if g.call != nil {
+			outs = g.call.Out
+		}
+		for k := len(g.owned) - 1; k >= 0; k-- {
+			if !slices.Contains(outs, g.owned[k]) {
+				p.Drop(g.owned[k])
+			}
+		}
+		p.Drop(outs...)
+		if n := g.node; n != nil {
+			n.refs++
+			p.dropNode(n)
+		}
+	}
+	s.list = s.list[:but]
+}
+
+// guard makes the guard of an operator; call is nil for the conversions of
+// autocast.
+func (p *Player) guard(call *op.Call) *guard {
+	g := &guard{Player: p, call: call}
+	p.guards.list = append(p.guards.list, g)
+	return g
+}
+
+// unguard ends the innermost operator.
+func (p *Player) unguard() {
+	s := &p.guards
+	last := len(s.list) - 1
+	s.list[last] = nil
+	s.list = s.list[:last]
+}
+
+func (g *guard) own(t *op.Tensor) *op.Tensor {
+	g.owned = append(g.owned, t)
+	return t
+}
+
+// New implements op.Exec.
+func (g *guard) New(l tensor.Layout, d tensor.DType) *op.Tensor { return g.own(g.Player.New(l, d)) }
+
+// NewIn implements op.Exec.
+func (g *guard) NewIn(n tensor.Bytes, l tensor.Layout, d tensor.DType) *op.Tensor {
+	return g.own(g.Player.NewIn(n, l, d))
+}
+
+// Alias implements op.Exec.
+func (g *guard) Alias(t *op.Tensor, l tensor.Layout, d tensor.DType) *op.Tensor {
+	return g.own(g.Player.Alias(t, l, d))
+}
+
+// ViewOf implements op.Exec.
+func (g *guard) ViewOf(t *op.Tensor, l tensor.Layout) *op.Tensor { return g.own(g.Player.ViewOf(t, l)) }
+
+// Keep implements op.Exec.
+func (g *guard) Keep(t *op.Tensor) *op.Tensor { return g.own(g.Player.Keep(t)) }
+
+// SumTo implements op.Exec.
+func (g *guard) SumTo(t *op.Tensor, shape tensor.Dims) *op.Tensor {
+	return g.own(g.Player.SumTo(t, shape))
+}
+
+// Youngest is what op.Call.Youngest asks for.
+func (g *guard) Youngest(t *op.Tensor) {
+	if i := slices.Index(g.owned, t); i >= 0 {
+		g.owned = append(slices.Delete(g.owned, i, i+1), t)
+	}
+}
+
+// Do implements op.Exec.
+func (g *guard) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
+	outs := g.Player.Do(r, args, in...)
+	g.owned = append(g.owned, outs...)
+	return outs
+}
+
+// Drop implements op.Exec.
+func (g *guard) Drop(ts ...*op.Tensor) {
+	for _, t := range ts {
+		for i := len(g.owned) - 1; i >= 0 && t != nil; i-- {
+			if g.owned[i] == t {
+				g.owned = slices.Delete(g.owned, i, i+1)
+				break
+			}
+		}
+	}
+	g.Player.Drop(ts...)
+}
