@@ -147,7 +147,7 @@ func runs(c *kernel.Call) (*kernel.Call, runner, error) {
 	if err := c.Check(); err != nil {
 		return nil, nil, err
 	}
-	r := rows[c.Kernel]
+	r := rowOf(c.Kernel)
 	if run := r.run[c.T[r.decides].DType]; run != nil && r.checkTypes(c) == nil {
 		return c, run, nil
 	}

@@ -194,13 +194,5 @@ func (l *launch) set(name string) bool {
 	return false
 }
 
-// formulaRows are the kernels that are defined by formulas.
-func formulaRows() map[*kernel.Kernel]row {
-	out := map[*kernel.Kernel]row{}
-	for _, k := range kernel.All() {
-		if k.Formula != nil {
-			out[k] = floats(byFormula[float32], byFormula[float64])
-		}
-	}
-	return out
-}
+// formulaRow is every kernel that is defined by its formula.
+var formulaRow = floats(byFormula[float32], byFormula[float64])

@@ -163,7 +163,7 @@ func TestOperands(t *testing.T) {
 // supports reports whether a kernel runs on operands of a type: that of what it
 // computes with, which is not the result of a comparison or an index.
 func supports(k *kernel.Kernel, t tensor.DType) bool {
-	return rows[k].run[t] != nil || t.IsFloating() && rows[k].run[tensor.Float32] != nil
+	return rowOf(k).run[t] != nil || t.IsFloating() && rowOf(k).run[tensor.Float32] != nil
 }
 
 // TestSupports checks what runs for which types: everything for float32 and

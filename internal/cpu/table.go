@@ -46,11 +46,19 @@ var rows = map[*kernel.Kernel]row{}
 
 func init() {
 	for _, t := range []map[*kernel.Kernel]row{copyRows, unaryRows, gradRows, binaryRows, compareRows, placeRows, reduceRows, gemmRows,
-		softmaxRows, layerRows, batchRows, groupRows, convRows, poolRows, averageRows, lookupRows, lossRows, attentionRows, optimizerRows, formulaRows()} {
+		softmaxRows, layerRows, batchRows, groupRows, convRows, poolRows, averageRows, lookupRows, lossRows, attentionRows, optimizerRows} {
 		for k, r := range t {
 			rows[k] = r
 		}
 	}
+}
+
+// rowOf is a kernel's row.
+func rowOf(k *kernel.Kernel) row {
+	if k.Formula != nil {
+		return formulaRow
+	}
+	return rows[k]
 }
 
 // floats is a row of a kernel for floating numbers.

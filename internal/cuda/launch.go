@@ -151,8 +151,8 @@ func each(function string, n int64, a args) []launch {
 
 // plan puts a call into launches.
 func (g gpu) plan(c *kernel.Call) ([]launch, error) {
-	p, ok := plans[c.Kernel]
-	if !ok {
+	p := planOf(c.Kernel)
+	if p == nil {
 		return nil, unsupported(c, "is not there")
 	}
 	if err := checkTypes(c); err != nil {
@@ -204,6 +204,14 @@ type (
 
 // plans is the table.
 var plans = map[*kernel.Kernel]gpuPlanner{}
+
+// planOf is how a kernel is launched; nil if it is not there.
+func planOf(k *kernel.Kernel) gpuPlanner {
+	if k.Formula != nil {
+		return func(c *kernel.Call, _ gpu) ([]launch, error) { return updates(c) }
+	}
+	return plans[k]
+}
 
 // anyType are kernels that look at types themselves.
 var anyType = map[*kernel.Kernel]bool{}

@@ -29,9 +29,7 @@ func operands(c *kernel.Call) []*kernel.Tensor {
 func mapPlans() map[*kernel.Kernel]planner {
 	out := map[*kernel.Kernel]planner{kernel.Dropout: dropout, kernel.Tril: triangle(false), kernel.Triu: triangle(true), kernel.SGD: sgd, kernel.Adam: adam}
 	for _, k := range kernel.All() {
-		if k.Formula != nil {
-			out[k] = updates
-		} else if _, ok := out[k]; k.Kind == kernel.Map && !ok {
+		if _, ok := out[k]; k.Kind == kernel.Map && k.Formula == nil && !ok {
 			out[k], anyType[k] = elementwise, true
 		}
 	}

@@ -24,7 +24,7 @@ func updates(c *kernel.Call) ([]launch, error) {
 // updateSource is kernels/update.cuh.
 func updateSource() string {
 	var b strings.Builder
-	b.WriteString(`// Written by go test ./internal/cuda -update from the formulas of package kernel.
+	b.WriteString(`// Written by go test ./internal/cuda -update from the formulas of package optim and of torch.lerp.
 // Numbers are computed in double precision, elements in single.
 #pragma once
 

@@ -67,8 +67,7 @@ func (j *job) makeOptimizers() {
 // itself holds the gradient until the hook returns.
 func (j *job) stepInBackward(i int) {
 	o := j.prog.Optimizers[i]
-	for k, g := range j.optimGroups(i) {
-		groupOf := k
+	for _, g := range j.optimGroups(i) {
 		for _, p := range g.Params {
 			own := []optim.Group{{Args: g.Args, Params: []*optim.Param{p}}}
 			o.Row.Start(j, own)
@@ -78,9 +77,7 @@ func (j *job) stepInBackward(i int) {
 				p.Grad = &leaf.grad.Tensor
 				j.stepped[i]++
 				j.quiet(func() { o.Row.Step(j, own) })
-				groups := make([]optim.Group, groupOf+1)
-				groups[groupOf] = own[0]
-				j.update(i, groups)
+				j.update(i, own)
 				j.changes(obj(p.T).st)
 				j.dropGrad(leaf)
 				j.pop(outer)

@@ -1,10 +1,13 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -116,13 +119,62 @@ func (k *Kernel) Variables() []string {
 	return out
 }
 
-// updating is the kernel of a step of an optimizer: operands, of which the first
-// ones, all but the gradient g, are written; numbers; and the formula.
-func updating(name string, operands, numbers string, lines ...string) *Kernel {
+// Elementwise is a kernel that a formula defines, for whatever needs one: operands, of
+// which the first ones, all but g, are written; numbers; and the lines. All of them
+// are made where a package starts, so that a device's generated code has them.
+func Elementwise(name, operands, numbers string, lines ...string) *Kernel {
 	f, err := parseFormula(lines)
+	ts := append(strings.Fields(operands), "g")
+	k := Kernel{Name: name, Tensors: ts, Outputs: len(ts) - 1, Floats: strings.Fields(numbers), Formula: f, index: -1}
+	if err == nil {
+		err = k.checkNames()
+	}
+	if err == nil && byName[name] != nil {
+		err = errors.New("there is one of this name")
+	}
 	if err != nil {
 		panic("kernel: " + name + ": " + err.Error())
 	}
-	ts := strings.Fields(operands)
-	return define(Kernel{Name: name, Tensors: append(ts, "g"), Outputs: len(ts), Floats: strings.Fields(numbers), Formula: f})
+	formulas, byName[name] = append(formulas, &k), &k
+	return &k
 }
+
+// checkNames reports a name in a formula that is nothing, and an operand or a number
+// that is in none of its lines.
+func (k *Kernel) checkNames() error {
+	used := map[string]bool{}
+	for _, n := range slices.Concat(k.Tensors, k.Floats) {
+		used[strings.TrimSuffix(n, "?")] = false
+	}
+	var unknown string
+	use := func(n string) {
+		if _, known := used[n]; !known && n != "" && unknown == "" {
+			unknown = n
+		}
+		used[n] = true
+	}
+	var walk func(t *Term)
+	walk = func(t *Term) {
+		use(t.Name)
+		for _, a := range t.Args {
+			walk(a)
+		}
+	}
+	for _, a := range k.Formula {
+		use(a.When)
+		walk(a.Value)
+		used[a.To] = true
+	}
+	if unknown != "" {
+		return fmt.Errorf("%s is no operand, number or variable", unknown)
+	}
+	for _, n := range slices.Sorted(maps.Keys(used)) {
+		if !used[n] {
+			return fmt.Errorf("%s is in no line of the formula", n)
+		}
+	}
+	return nil
+}
+
+// Lerp is torch.lerp.
+var Lerp = Elementwise("lerp", "p", "weight", "p = p + weight*(g-p)")

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/tensor"
@@ -57,7 +58,7 @@ func (k *Kernel) Writes(operand int) bool {
 	return operand < k.Outputs || strings.HasPrefix(k.Tensors[operand], "running_")
 }
 
-// Index is the kernel's place in All.
+// Index is the kernel's place in All; -1 for one that a formula defines.
 func (k *Kernel) Index() int { return k.index }
 
 // Check reports a call that does not fit its kernel: a mistake of the program.
@@ -80,8 +81,9 @@ func (c *Call) Check() error {
 }
 
 var (
-	all    []*Kernel
-	byName = map[string]*Kernel{}
+	all      []*Kernel
+	formulas []*Kernel
+	byName   = map[string]*Kernel{}
 )
 
 func define(k Kernel) *Kernel {
@@ -95,8 +97,12 @@ func define(k Kernel) *Kernel {
 	return p
 }
 
-// All lists the kernels in the order of the table.
-func All() []*Kernel { return all }
+// All lists the kernels in the order of the table, then those that formulas define, by
+// name: of optimizers, those of package optim.
+func All() []*Kernel {
+	byFormula := slices.SortedFunc(slices.Values(formulas), func(a, b *Kernel) int { return strings.Compare(a.Name, b.Name) })
+	return slices.Concat(all, byFormula)
+}
 
 // Lookup returns the kernel of that name, or nil.
 func Lookup(name string) *Kernel { return byName[name] }

@@ -1,8 +1,13 @@
 package optim
 
+import "github.com/memplan/memplan/internal/kernel"
+
 // adadeltaArgs are the arguments of Adadelta.
 type adadeltaArgs struct {
 	Common
+	LR          float64 `arg:"lr"`
+	Rho         float64 `arg:"rho"`
+	Eps         float64 `arg:"eps"`
 	WeightDecay float64 `arg:"weight_decay"`
 }
 
@@ -15,9 +20,15 @@ var Adadelta = define(Row{
 	Bounds: []bound{nonNegative("lr"), unit("rho"), nonNegative("eps"), nonNegative("weight_decay")},
 	Init: func(c *Call, p *Param) {
 		c.counter(p)
-		c.moment(p)
-		c.moment(p)
+		c.moment(p, "square")
+		c.moment(p, "acc")
 	},
+	Update: formula[adadeltaArgs]{kernel: kernel.Elementwise("adadelta", "p square acc", "sign decay lr rho eps",
+		"d = sign*g + decay*p",
+		"square = rho*square + (1-rho)*d*d",
+		"delta = sqrt(acc+eps) / sqrt(square+eps) * d",
+		"acc = rho*acc + (1-rho)*delta*delta",
+		"p = p - lr*delta")},
 	Foreach: func(c *Call, ps []*Param) {
 		a := c.Args.(*adadeltaArgs)
 		grads, std, deltas := c.local(), c.local(), c.local()

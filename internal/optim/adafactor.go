@@ -1,6 +1,9 @@
 package optim
 
 import (
+	"math"
+	"slices"
+
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -8,7 +11,11 @@ import (
 // adafactorArgs are the arguments of Adafactor.
 type adafactorArgs struct {
 	Common
-	WeightDecay float64 `arg:"weight_decay"`
+	LR          float64   `arg:"lr"`
+	Beta2Decay  float64   `arg:"beta2_decay"`
+	Eps         []float64 `arg:"eps"`
+	D           float64   `arg:"d"`
+	WeightDecay float64   `arg:"weight_decay"`
 }
 
 // Adafactor keeps the variance of a matrix, or of a batch of them, as a column
@@ -24,19 +31,110 @@ var Adafactor = define(Row{
 		{arg: "beta2_decay", ok: func(x float64) bool { return x <= 0 }, want: "at most 0"},
 		{arg: "d", ok: func(x float64) bool { return x >= 1 }, want: "at least 1"},
 	},
-	Init: adafactorInit, Foreach: adafactorForeach, ForLoop: adafactorLoop,
+	Update: arrays[adafactorArgs](adafactorUpdate),
+	Init:   adafactorInit, Foreach: adafactorForeach, ForLoop: adafactorLoop,
 })
 
 func adafactorInit(c *Call, p *Param) {
 	g := p.Grad
 	if g.Rank() < 2 {
-		p.State = append(p.State, c.Persist(c.New(g.LikeDense(), g.DType)))
+		p.keep("variance", c.Persist(c.New(g.LikeDense(), g.DType)))
 		return
 	}
-	for _, d := range []int{g.Rank() - 1, g.Rank() - 2} { // row_var, col_var
-		size := g.Size.Set(d, 1)
-		p.State = append(p.State, c.Persist(c.New(tensor.Contiguous(size), g.DType)))
+	for i, name := range []string{"row", "column"} {
+		size := g.Size.Set(g.Rank()-1-i, 1)
+		p.keep(name, c.Persist(c.New(tensor.Contiguous(size), g.DType)))
 	}
+}
+
+// adafactorUpdate is _single_tensor_adafactor.
+func adafactorUpdate(a *adafactorArgs, s *stepped) {
+	eps1, eps2 := s.dtype.Epsilon(), 1e-3
+	if a.Eps != nil {
+		eps1, eps2 = a.Eps[0], a.Eps[1]
+	}
+	weight := math.Pow(s.step, a.Beta2Decay)
+	alpha := max(eps2, rms(s.p)) * min(a.LR, 1/math.Sqrt(s.step))
+	scale(s.p, 1-a.LR*a.WeightDecay)
+	var update []float64
+	if len(s.size) > 1 {
+		update = s.factored(weight, 0, eps1)
+	} else {
+		update = s.variance(weight, 0)
+	}
+	for i, v := range update {
+		update[i] = s.g[i] / math.Sqrt(max(v, eps1*eps1))
+	}
+	s.add(update, -alpha/max(1, rms(update)/a.D))
+}
+
+// variance moves the state of that name towards the squares of the gradient, and
+// returns a copy.
+func (s *stepped) variance(weight, eps float64) []float64 {
+	v := s.state("variance")
+	lerp(v, weight, func(i int) float64 { return s.g[i]*s.g[i] + eps })
+	return slices.Clone(v)
+}
+
+// factored is variance where states of rows and columns keep it. The mean of the rows
+// is at least least.
+func (s *stepped) factored(weight, eps, least float64) []float64 {
+	row, column := s.meanSquares(eps)
+	rows, columns := s.state("row"), s.state("column")
+	lerp(rows, weight, func(i int) float64 { return row[i] })
+	lerp(columns, weight, func(i int) float64 { return column[i] })
+	return s.outer(rows, columns, least)
+}
+
+// matrices sees a gradient as matrices over its last two dimensions: f gets the
+// place of the first element of each, and its sizes.
+func (s *stepped) matrices(f func(k, at, rows, columns int)) {
+	n, count := len(s.size), 1
+	for _, d := range s.size[:n-2] {
+		count *= d
+	}
+	rows, columns := s.size[n-2], s.size[n-1]
+	for k := range count {
+		f(k, k*rows*columns, rows, columns)
+	}
+}
+
+// meanSquares are the means of (g² + eps) over the columns and over the rows of each
+// matrix.
+func (s *stepped) meanSquares(eps float64) (row, column []float64) {
+	s.matrices(func(_, at, rows, columns int) {
+		r, c := make([]float64, rows), make([]float64, columns)
+		for i := range rows {
+			for j := range columns {
+				g := s.g[at+i*columns+j]
+				v := g*g + eps
+				r[i] += v / float64(columns)
+				c[j] += v / float64(rows)
+			}
+		}
+		row, column = append(row, r...), append(column, c...)
+	})
+	return row, column
+}
+
+// outer makes of states of rows and columns what they say of each element, the mean
+// of the rows at least least.
+func (s *stepped) outer(row, column []float64, least float64) []float64 {
+	out := make([]float64, len(s.g))
+	s.matrices(func(k, at, rows, columns int) {
+		r, c := row[k*rows:][:rows], column[k*columns:][:columns]
+		mean := 0.0
+		for _, v := range r {
+			mean += v / float64(rows)
+		}
+		mean = max(mean, least)
+		for i := range rows {
+			for j := range columns {
+				out[at+i*columns+j] = r[i] * c[j] / mean
+			}
+		}
+	})
+	return out
 }
 
 func adafactorLoop(c *Call, ps []*Param) {

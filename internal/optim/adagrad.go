@@ -1,8 +1,14 @@
 package optim
 
+import "github.com/memplan/memplan/internal/kernel"
+
 // adagradArgs are the arguments of Adagrad.
 type adagradArgs struct {
 	Common
+	LR          float64 `arg:"lr"`
+	LRDecay     float64 `arg:"lr_decay"`
+	Start       float64 `arg:"initial_accumulator_value"`
+	Eps         float64 `arg:"eps"`
 	WeightDecay float64 `arg:"weight_decay"`
 }
 
@@ -17,7 +23,16 @@ var Adagrad = define(Row{
 	Bounds: []bound{nonNegative("lr"), nonNegative("lr_decay"), nonNegative("weight_decay"), nonNegative("initial_accumulator_value"), nonNegative("eps")},
 	Init: func(c *Call, p *Param) {
 		c.counter(p)
-		c.moment(p)
+		c.moment(p, "sum").first = c.Args.(*adagradArgs).Start
+	},
+	Update: formula[adagradArgs]{
+		kernel: kernel.Elementwise("adagrad", "p sum", "sign decay rate eps",
+			"d = sign*g + decay*p",
+			"sum = sum + d*d",
+			"p = p - rate*d/(sqrt(sum)+eps)"),
+		own: func(a *adagradArgs, step int64) numbers {
+			return numbers{"rate": a.LR / (1 + float64(step-1)*a.LRDecay)}
+		},
 	},
 	Fused: func(*Call, []*Param) {},
 	Foreach: func(c *Call, ps []*Param) {

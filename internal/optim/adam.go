@@ -1,12 +1,20 @@
 package optim
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/op"
+)
 
 // adamArgs are the arguments of Adam and AdamW.
 type adamArgs struct {
 	Common
-	WeightDecay float64 `arg:"weight_decay"`
-	AMSGrad     bool    `arg:"amsgrad"`
+	LR          float64   `arg:"lr"`
+	Betas       []float64 `arg:"betas"`
+	Eps         float64   `arg:"eps"`
+	WeightDecay float64   `arg:"weight_decay"`
+	AMSGrad     bool      `arg:"amsgrad"`
 }
 
 const adamSig = "(lr: float = 0.001, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = %s, amsgrad: bool = False, *, " +
@@ -21,12 +29,14 @@ var adamBounds = []bound{nonNegative("lr"), nonNegative("eps"), betas, nonNegati
 var (
 	Adam = define(Row{
 		Name: "Adam", Sig: "torch.optim.Adam" + fmt.Sprintf(adamSig, "0"), Args: &adamArgs{}, Init: adamInit, Bounds: adamBounds,
+		Update:  adamUpdate(false),
 		Foreach: func(c *Call, ps []*Param) { adamForeach(c, ps, true) },
 		ForLoop: func(c *Call, ps []*Param) { adamLoop(c, ps, true) },
 		Fused:   func(*Call, []*Param) {},
 	})
 	AdamW = define(Row{
 		Name: "AdamW", Sig: "torch.optim.AdamW" + fmt.Sprintf(adamSig, "0.01"), Args: &adamArgs{}, Init: adamInit, Bounds: adamBounds,
+		Update:  adamUpdate(true),
 		Foreach: func(c *Call, ps []*Param) { adamForeach(c, ps, false) },
 		ForLoop: func(c *Call, ps []*Param) { adamLoop(c, ps, false) },
 		Fused:   func(*Call, []*Param) {},
@@ -35,10 +45,18 @@ var (
 
 func adamInit(c *Call, p *Param) {
 	c.counter(p)
-	c.moment(p)
-	c.moment(p)
+	c.moment(p, "m")
+	c.moment(p, "v")
 	if c.Args.(*adamArgs).AMSGrad {
-		c.moment(p)
+		c.moment(p, "vmax")
+	}
+}
+
+// adamUpdate is the kernel of Adam, decoupled that of AdamW.
+func adamUpdate(decoupled bool) launched[adamArgs] {
+	return func(m op.Machine, a *adamArgs, p *Param) error {
+		return m.Launch(kernel.Adam, operands(m, p.T, p.state("m"), p.state("v"), p.state("vmax"), p.Grad),
+			[]int64{p.Steps, flag(decoupled), flag(a.Maximize)}, a.LR, a.Betas[0], a.Betas[1], a.Eps, a.WeightDecay)
 	}
 }
 

@@ -1,9 +1,18 @@
 package optim
 
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/kernel"
+)
+
 // adamaxArgs are the arguments of Adamax.
 type adamaxArgs struct {
 	Common
-	WeightDecay float64 `arg:"weight_decay"`
+	LR          float64   `arg:"lr"`
+	Betas       []float64 `arg:"betas"`
+	Eps         float64   `arg:"eps"`
+	WeightDecay float64   `arg:"weight_decay"`
 }
 
 // Adamax keeps a first moment and an infinity norm. The absolute gradients are
@@ -16,8 +25,18 @@ var Adamax = define(Row{
 	Bounds: adamBounds,
 	Init: func(c *Call, p *Param) {
 		c.counter(p)
-		c.moment(p)
-		c.moment(p)
+		c.moment(p, "m")
+		c.moment(p, "norm")
+	},
+	Update: formula[adamaxArgs]{
+		kernel: kernel.Elementwise("adamax", "p m norm", "sign decay rate beta1 beta2 eps",
+			"d = sign*g + decay*p",
+			"m = m + (1-beta1)*(d-m)",
+			"norm = max(beta2*norm, abs(d)+eps)",
+			"p = p - rate*m/norm"),
+		own: func(a *adamaxArgs, step int64) numbers {
+			return numbers{"rate": a.LR / (1 - math.Pow(a.Betas[0], float64(step)))}
+		},
 	},
 	Foreach: func(c *Call, ps []*Param) {
 		grads, corrections, denom := c.local(), c.local(), c.local()

@@ -2,13 +2,18 @@ package optim
 
 import (
 	"fmt"
+	"math"
 
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 )
 
 // asgdArgs are the arguments of ASGD.
 type asgdArgs struct {
 	Common
+	LR          float64 `arg:"lr"`
+	Lambd       float64 `arg:"lambd"`
+	Alpha       float64 `arg:"alpha"`
 	T0          float64 `arg:"t0"`
 	WeightDecay float64 `arg:"weight_decay"`
 }
@@ -27,7 +32,21 @@ var ASGD = define(Row{
 		c.scalarState(p) // eta, a copy of lr
 		c.Drop(lr)
 		c.scalarState(p) // mu
-		c.moment(p)      // ax
+		c.moment(p, "ax")
+	},
+	Update: formula[asgdArgs]{
+		kernel: kernel.Elementwise("asgd", "p ax", "sign decay lambd eta mu",
+			"d = sign*g + decay*p",
+			"p = p*(1-lambd*eta) - eta*d",
+			"ax = ax + mu*(p-ax)"),
+		own: func(a *asgdArgs, step int64) numbers { // eta and mu are those that the step before has left
+			eta, mu := a.LR, 1.0
+			if before := float64(step - 1); before > 0 {
+				eta /= math.Pow(1+a.Lambd*a.LR*before, a.Alpha)
+				mu = 1 / max(1, before-a.T0)
+			}
+			return numbers{"eta": eta, "mu": mu}
+		},
 	},
 	Foreach: asgdForeach, ForLoop: asgdLoop,
 	Warm: func(args any) int64 { return args.(*asgdArgs).waits() },

@@ -4,8 +4,10 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -16,12 +18,16 @@ var eightBitPython string
 // eightBitArgs are the arguments of bitsandbytes' optimizers.
 type eightBitArgs struct {
 	Common
-	AMSGrad    bool  `arg:"amsgrad"`
-	OptimBits  int64 `arg:"optim_bits"`
-	MinSize    int64 `arg:"min_8bit_size"`
-	Percentile int64 `arg:"percentile_clipping"`
-	BlockWise  bool  `arg:"block_wise"`
-	Paged      bool  `arg:"is_paged"`
+	LR          float64   `arg:"lr"`
+	Betas       []float64 `arg:"betas"`
+	Eps         float64   `arg:"eps"`
+	WeightDecay float64   `arg:"weight_decay"`
+	AMSGrad     bool      `arg:"amsgrad"`
+	OptimBits   int64     `arg:"optim_bits"`
+	MinSize     int64     `arg:"min_8bit_size"`
+	Percentile  int64     `arg:"percentile_clipping"`
+	BlockWise   bool      `arg:"block_wise"`
+	Paged       bool      `arg:"is_paged"`
 }
 
 // Figures of bitsandbytes/optim/optimizer.py.
@@ -29,6 +35,12 @@ const (
 	quantBlock = 256     // numbers that share a scale; 2048 before bitsandbytes 0.44 (its PR 1365)
 	quantMap   = 256     // entries of a quantization map
 	pagedSize  = 100_000 // numbers from which on the states of a paged optimizer lie in managed memory
+)
+
+// The names of states, and of their scales.
+var (
+	stateNames = []string{"state1", "state2"}
+	scaleNames = []string{"absmax1", "absmax2"}
 )
 
 // The optimizers of bitsandbytes step parameter by parameter, in kernels that
@@ -77,7 +89,6 @@ func eightBit(name string, bits int64, states int, paged bool, decay float64) *R
 		sig += ", is_paged: bool = False"
 	}
 	return define(Row{
-		states: states, bits: bits,
 		Name: name, Args: &eightBitArgs{}, LoopByDefault: true, GPUOnly: true, Package: "bitsandbytes.optim",
 		Sig: "bitsandbytes.optim." + name + "(" + sig + ")", Bounds: bounds, GroupArgs: ofGroup,
 		Python: strings.NewReplacer("NAME", name, "BITS", fmt.Sprint(bits), "STATES", fmt.Sprint(states), "PAGED", map[bool]string{true: "True", false: "False"}[paged],
@@ -95,6 +106,9 @@ func eightBit(name string, bits int64, states int, paged bool, decay float64) *R
 			}
 			return "", nil
 		},
+		Update: launched[eightBitArgs](func(m op.Machine, a *eightBitArgs, p *Param) error {
+			return m.Aside(func(memory op.Arrays) { a.update(memory, p, states, bits) })
+		}),
 		Begin: func(c *Call, groups []Group) { c.findHome(groups) },
 		ForLoop: func(c *Call, ps []*Param) {
 			a := c.Args.(*eightBitArgs)
@@ -136,38 +150,22 @@ func (c *Call) quantized(p *Param, bits int64, states int, paged bool, least int
 	if d == tensor.Uint8 {
 		c.quantMaps(states)
 	}
-	for range states {
+	for i := range states {
 		if paged && n >= pagedSize {
 			bytes, err := tensor.MulBytes(n, d.Size())
 			if err != nil {
 				c.Fail("optimizer state of %d numbers: %v", n, err)
 			}
 			c.Paged(bytes)
-			p.Quantized = append(p.Quantized, nil)
 			continue
 		}
-		p.quantized(c.Persist(c.New(p.T.LikeDense(), d)))
+		p.keep(stateNames[i], c.Persist(c.New(p.T.LikeDense(), d)))
 	}
 	if d == tensor.Uint8 {
-		for range states {
-			p.quantized(c.Persist(c.New(tensor.Contiguous(tensor.D((n+quantBlock-1)/quantBlock)), tensor.Float32)))
+		for i := range states {
+			p.keep(scaleNames[i], c.Persist(c.New(tensor.Contiguous(tensor.D((n+quantBlock-1)/quantBlock)), tensor.Float32)))
 		}
 	}
-}
-
-// quantized adds a state, or the scales of one.
-func (p *Param) quantized(t *op.Tensor) {
-	p.State, p.Quantized = append(p.State, t), append(p.Quantized, t)
-}
-
-// EightBit says how an optimizer of bitsandbytes keeps a parameter of n numbers: how
-// many states, whether in 8 bits, and if so in blocks of how many.
-func (r *Row) EightBit(args any, n int64) (states int, quantized bool, block int) {
-	a, ok := args.(*eightBitArgs)
-	if !ok {
-		return 0, false, 0
-	}
-	return r.states, r.bits == 8 && n >= a.MinSize, quantBlock
 }
 
 // quantMaps moves the maps to the GPU, once for an optimizer.
@@ -186,4 +184,85 @@ func (c *Call) quantMaps(states int) {
 			maps.unsigned = table()
 		}
 	}
+}
+
+// update is a step as bitsandbytes' kernels compute it (csrc/kernels.cu:
+// kOptimizer32bit1State, kOptimizer32bit2State, kOptimizerStatic8bit1StateBlockwise and
+// 2StateBlockwise): of Adam, or with one state of Lion. States of 8 bits are
+// dequantized, updated and quantized block by block. Those in managed memory are kept
+// in the machine's.
+func (a *eightBitArgs) update(memory op.Arrays, p *Param, n int, bits int64) {
+	quantized := bits == 8 && p.T.Numel() >= a.MinSize
+	w, g := memory.Get(p.T), memory.Get(p.Grad)
+	maps := [][]float64{array.DynamicMap(true), array.DynamicMap(false)}
+	states := make([][]float64, n)
+	for i := range states {
+		switch {
+		case p.Steps == 1:
+			states[i] = make([]float64, len(w))
+		case quantized:
+			states[i] = array.Dequantized8(p.stored(memory, stateNames[i]), maps[i], p.stored(memory, scaleNames[i]), quantBlock)
+		default:
+			states[i] = p.stored(memory, stateNames[i])
+		}
+	}
+	if n == 1 {
+		a.lion(w, g, states[0])
+	} else {
+		a.adam(float64(p.Steps), w, g, states[0], states[1])
+	}
+	for i, s := range states {
+		if quantized {
+			indices, scales := array.Quantized8(s, maps[i], quantBlock)
+			p.store(memory, scaleNames[i], scales)
+			s = indices
+		}
+		p.store(memory, stateNames[i], s)
+	}
+	memory.Put(p.T, w)
+}
+
+func (a *eightBitArgs) adam(step float64, w, g, m, v []float64) {
+	beta1, beta2 := a.Betas[0], a.Betas[1]
+	root := math.Sqrt(1 - math.Pow(beta2, step))
+	size := a.LR * root / (1 - math.Pow(beta1, step))
+	for i := range w {
+		m[i] = beta1*m[i] + (1-beta1)*g[i]
+		v[i] = beta2*v[i] + (1-beta2)*g[i]*g[i]
+		w[i] -= size * m[i] / (math.Sqrt(v[i]) + root*a.Eps)
+		w[i] *= 1 - a.LR*a.WeightDecay
+	}
+}
+
+func (a *eightBitArgs) lion(w, g, m []float64) {
+	beta1, beta2 := a.Betas[0], a.Betas[1]
+	for i := range w {
+		w[i] *= 1 - a.LR*a.WeightDecay
+		switch d := beta1*m[i] + (1-beta1)*g[i]; {
+		case d > 0:
+			w[i] -= a.LR
+		case d < 0:
+			w[i] += a.LR
+		}
+		m[i] = beta2*m[i] + (1-beta2)*g[i]
+	}
+}
+
+// stored are the numbers of a state, or of its scales; store keeps them.
+func (p *Param) stored(memory op.Arrays, name string) []float64 {
+	if t := p.state(name); t != nil {
+		return memory.Get(t)
+	}
+	return p.managed[name]
+}
+
+func (p *Param) store(memory op.Arrays, name string, v []float64) {
+	if t := p.state(name); t != nil {
+		memory.Put(t, v)
+		return
+	}
+	if p.managed == nil {
+		p.managed = map[string][]float64{}
+	}
+	p.managed[name] = v
 }

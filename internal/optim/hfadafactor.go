@@ -2,6 +2,7 @@ package optim
 
 import (
 	"errors"
+	"math"
 
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -10,11 +11,15 @@ import (
 // hfAdafactorArgs are the arguments of transformers.Adafactor.
 type hfAdafactorArgs struct {
 	Common
-	LR             *float64 `arg:"lr"`
-	Beta1          *float64 `arg:"beta1"`
-	ScaleParameter bool     `arg:"scale_parameter"`
-	RelativeStep   bool     `arg:"relative_step"`
-	WarmupInit     bool     `arg:"warmup_init"`
+	LR             *float64  `arg:"lr"`
+	Eps            []float64 `arg:"eps"`
+	Clip           float64   `arg:"clip_threshold"`
+	DecayRate      float64   `arg:"decay_rate"`
+	Beta1          *float64  `arg:"beta1"`
+	WeightDecay    float64   `arg:"weight_decay"`
+	ScaleParameter bool      `arg:"scale_parameter"`
+	RelativeStep   bool      `arg:"relative_step"`
+	WarmupInit     bool      `arg:"warmup_init"`
 }
 
 // transformers.Adafactor works in float32 and keeps the root mean square of each
@@ -37,8 +42,46 @@ var HFAdafactor = define(Row{
 		}
 		return "", nil
 	},
-	OneFunction: true, ForLoop: hfAdafactorLoop,
+	OneFunction: true, ForLoop: hfAdafactorLoop, Update: arrays[hfAdafactorArgs](hfAdafactorUpdate),
 })
+
+// hfAdafactorUpdate is a parameter's part of Adafactor.step.
+func hfAdafactorUpdate(a *hfAdafactorArgs, s *stepped) {
+	root := rms(s.p)
+	for i := range s.state("rms") {
+		s.state("rms")[i] = root
+	}
+	var lr float64
+	switch {
+	case !a.RelativeStep:
+		lr = *a.LR
+	case a.WarmupInit:
+		lr = min(1e-6*s.step, 1/math.Sqrt(s.step))
+	default:
+		lr = min(1e-2, 1/math.Sqrt(s.step))
+	}
+	if a.ScaleParameter {
+		lr *= max(a.Eps[1], root)
+	}
+	weight := math.Pow(s.step, a.DecayRate)
+	var update []float64
+	if len(s.size) > 1 {
+		update = s.factored(weight, a.Eps[0], 0)
+	} else {
+		update = s.variance(weight, a.Eps[0])
+	}
+	for i, v := range update {
+		update[i] = s.g[i] / math.Sqrt(v)
+	}
+	scale(update, lr/max(1, rms(update)/a.Clip))
+	if a.Beta1 != nil {
+		moment := s.state("moment")
+		lerp(moment, 1-*a.Beta1, func(i int) float64 { return update[i] })
+		update = moment
+	}
+	scale(s.p, 1-a.WeightDecay*lr)
+	s.add(update, -1)
+}
 
 func hfAdafactorLoop(c *Call, ps []*Param) {
 	a := c.Args.(*hfAdafactorArgs)
@@ -52,18 +95,18 @@ func hfAdafactorLoop(c *Call, ps []*Param) {
 		}
 		g := grad.of(p)
 		c.inTurn(p, func() {
-			state := func(t *op.Tensor) { p.State = append(p.State, c.Persist(t)) }
-			p.State = append(p.State, nil) // the root mean square
+			state := func(name string, t *op.Tensor) { p.keep(name, c.Persist(t)) }
+			p.keep("rms", nil)
 			if a.Beta1 != nil {
-				state(c.like(g))
+				state("moment", c.like(g))
 			}
 			if rank < 2 {
-				state(c.like(g))
+				state("variance", c.like(g))
 				return
 			}
 			size := g.Size.Slice()
-			state(c.New(tensor.Contiguous(tensor.D(size[:rank-1]...)), g.DType))
-			state(c.New(tensor.Contiguous(tensor.D(append(append([]int64(nil), size[:rank-2]...), size[rank-1])...)), g.DType))
+			state("row", c.New(tensor.Contiguous(tensor.D(size[:rank-1]...)), g.DType))
+			state("column", c.New(tensor.Contiguous(tensor.D(append(append([]int64(nil), size[:rank-2]...), size[rank-1])...)), g.DType))
 		})
 		whole.clear()
 		weights := p.T

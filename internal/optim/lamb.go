@@ -2,6 +2,7 @@ package optim
 
 import (
 	_ "embed"
+	"math"
 
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -13,11 +14,17 @@ var lambPython string
 // lambArgs are the arguments of Lamb.
 type lambArgs struct {
 	Common
-	WeightDecay float64  `arg:"weight_decay"`
-	MaxGradNorm *float64 `arg:"max_grad_norm"`
-	TrustClip   bool     `arg:"trust_clip"`
-	AlwaysAdapt bool     `arg:"always_adapt"`
-	Caution     bool     `arg:"caution"`
+	LR             float64   `arg:"lr"`
+	BiasCorrection bool      `arg:"bias_correction"`
+	Betas          []float64 `arg:"betas"`
+	Eps            float64   `arg:"eps"`
+	WeightDecay    float64   `arg:"weight_decay"`
+	GradAveraging  bool      `arg:"grad_averaging"`
+	MaxGradNorm    *float64  `arg:"max_grad_norm"`
+	TrustClip      bool      `arg:"trust_clip"`
+	AlwaysAdapt    bool      `arg:"always_adapt"`
+	Caution        bool      `arg:"caution"`
+	Decoupled      bool      `arg:"decoupled_decay"`
 }
 
 // Lamb is that of timm 1.0: it clips the gradients by their norm over all groups,
@@ -27,6 +34,7 @@ var Lamb = define(Row{
 	Name: "Lamb", Args: &lambArgs{}, LoopByDefault: true, Package: "timm.optim", Python: lambPython, OneFunction: true, Begin: lambBegin, ForLoop: lambLoop,
 	Sig: "timm.optim.Lamb(lr: float = 0.001, bias_correction: bool = True, betas: floats = (0.9, 0.999), eps: float = 1e-06, weight_decay: float = 0.01, " +
 		"grad_averaging: bool = True, max_grad_norm: float? = 1.0, trust_clip: bool = False, always_adapt: bool = False, caution: bool = False, decoupled_decay: bool = False)",
+	Prepare: lambClip, Update: arrays[lambArgs](lambUpdate),
 	Bounds:    adamBounds,
 	Note:      func(any) string { return "Lamb of timm: follows the package's source, without a recording of it" },
 	GroupArgs: []string{"lr", "bias_correction", "betas", "eps", "weight_decay", "grad_averaging", "trust_clip", "always_adapt", "caution", "decoupled_decay"},
@@ -62,8 +70,8 @@ func lambLoop(c *Call, ps []*Param) {
 	weightNorm, updateNorm, ratio := c.local(), c.local(), c.local()
 	for _, p := range ps {
 		c.inTurn(p, func() {
-			c.moment(p)
-			c.moment(p)
+			c.moment(p, "m")
+			c.moment(p, "v")
 		})
 		root := c.temp(p)
 		d := c.temp(p)
@@ -98,4 +106,80 @@ func lambLoop(c *Call, ps []*Param) {
 			ratio.set(number())
 		}
 	}
+}
+
+// lambClip divides the gradients of all groups by how far their norm is beyond
+// max_grad_norm.
+func lambClip(m op.Machine, groups []Group) error {
+	most := groups[0].Args.(*lambArgs).MaxGradNorm
+	if most == nil {
+		return nil
+	}
+	return m.Aside(func(a op.Arrays) {
+		var norms []float64
+		for _, g := range groups {
+			for _, p := range g.Params {
+				norms = append(norms, norm(a.Get(p.Grad)))
+			}
+		}
+		by := max(norm(norms) / *most, 1)
+		for _, g := range groups {
+			for _, p := range g.Params {
+				v := a.Get(p.Grad)
+				for i := range v {
+					v[i] /= by
+				}
+				a.Put(p.Grad, v)
+			}
+		}
+	})
+}
+
+// lambUpdate is a parameter's part of Lamb.step.
+func lambUpdate(a *lambArgs, s *stepped) {
+	beta1, beta2 := a.Betas[0], a.Betas[1]
+	bias1, bias2, beta3 := 1.0, 1.0, 1.0
+	if a.BiasCorrection {
+		bias1, bias2 = 1-math.Pow(beta1, s.step), 1-math.Pow(beta2, s.step)
+	}
+	if a.GradAveraging {
+		beta3 = 1 - beta1
+	}
+	m, v := s.state("m"), s.state("v")
+	update := make([]float64, len(s.p))
+	for i, g := range s.g {
+		m[i] = beta1*m[i] + beta3*g
+		v[i] = beta2*v[i] + (1-beta2)*g*g
+		update[i] = m[i] / bias1 / (math.Sqrt(v[i])/math.Sqrt(bias2) + a.Eps)
+	}
+	if a.Caution {
+		agree := 0.0
+		for i, g := range s.g {
+			if update[i]*g > 0 {
+				agree++
+			} else {
+				update[i] = 0
+			}
+		}
+		scale(update, 1/max(agree/float64(len(s.g)), 1e-3))
+	}
+	switch {
+	case a.WeightDecay != 0 && a.Decoupled:
+		scale(s.p, 1-a.LR*a.WeightDecay)
+	case a.WeightDecay != 0:
+		for i := range update {
+			update[i] += a.WeightDecay * s.p[i]
+		}
+	}
+	if a.WeightDecay != 0 || a.AlwaysAdapt {
+		trust := 1.0
+		if p, u := norm(s.p), norm(update); p > 0 && u > 0 {
+			trust = p / u
+		}
+		if a.TrustClip {
+			trust = min(trust, 1)
+		}
+		scale(update, trust)
+	}
+	s.add(update, -a.LR)
 }

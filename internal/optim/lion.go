@@ -3,6 +3,8 @@ package optim
 import (
 	_ "embed"
 	"errors"
+
+	"github.com/memplan/memplan/internal/kernel"
 )
 
 //go:embed python/lion.py
@@ -11,7 +13,11 @@ var lionPython string
 // lionArgs are the arguments of Lion.
 type lionArgs struct {
 	Common
-	Triton bool `arg:"use_triton"`
+	LR          float64   `arg:"lr"`
+	Betas       []float64 `arg:"betas"`
+	WeightDecay float64   `arg:"weight_decay"`
+	Triton      bool      `arg:"use_triton"`
+	Decoupled   bool      `arg:"decoupled_weight_decay"`
 }
 
 // Lion keeps one moment. Its update is a copy of that, changed in place but for
@@ -32,9 +38,21 @@ var Lion = define(Row{
 	Note: func(any) string {
 		return "Lion of lion_pytorch: follows the package's source, without a recording of it"
 	},
+	Update: formula[lionArgs]{
+		kernel: kernel.Elementwise("lion", "p m", "lr shrink beta1 beta2",
+			"p = p*shrink",
+			"p = p - lr*sign(beta1*m + (1-beta1)*g)",
+			"m = beta2*m + (1-beta2)*g"),
+		own: func(a *lionArgs, _ int64) numbers {
+			if a.Decoupled { // decay divided by the initial lr
+				return numbers{"shrink": 1 - a.WeightDecay}
+			}
+			return numbers{"shrink": 1 - a.LR*a.WeightDecay}
+		},
+	},
 	ForLoop: func(c *Call, ps []*Param) {
 		for _, p := range ps {
-			c.inTurn(p, func() { c.moment(p) })
+			c.inTurn(p, func() { c.moment(p, "m") })
 			copied := c.temp(p)
 			update := c.temp(p)
 			c.Drop(copied, update)

@@ -2,20 +2,35 @@ package optim
 
 import (
 	"errors"
+	"math"
 
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 )
 
 // nadamArgs are the arguments of NAdam and RAdam.
 type nadamArgs struct {
 	Common
-	Betas       []float64 `arg:"betas"`
-	WeightDecay float64   `arg:"weight_decay"`
-	Decoupled   bool      `arg:"decoupled_weight_decay"`
+	LR            float64   `arg:"lr"`
+	Betas         []float64 `arg:"betas"`
+	Eps           float64   `arg:"eps"`
+	WeightDecay   float64   `arg:"weight_decay"`
+	MomentumDecay float64   `arg:"momentum_decay"` // of NAdam
+	Decoupled     bool      `arg:"decoupled_weight_decay"`
 }
 
 // coupled reports whether the parameters are added to the gradients.
 func (a *nadamArgs) coupled() bool { return a.WeightDecay != 0 && !a.Decoupled }
+
+// decay adds those of the weight decay, which scales the parameter by shrink where it
+// is decoupled.
+func (a *nadamArgs) decay(n numbers) numbers {
+	n["decay"], n["shrink"] = a.WeightDecay, 1
+	if a.Decoupled {
+		n["decay"], n["shrink"] = 0, 1-a.LR*a.WeightDecay
+	}
+	return n
+}
 
 // NAdam keeps two moments and, with capturable, the counter and the product of
 // the momenta. Its gradients live to the end (torch/optim/nadam.py).
@@ -34,8 +49,32 @@ var NAdam = define(Row{
 	Init: func(c *Call, p *Param) {
 		c.counter(p)
 		c.counter(p) // mu_product
-		c.moment(p)
-		c.moment(p)
+		c.moment(p, "m")
+		c.moment(p, "v")
+	},
+	Update: formula[nadamArgs]{
+		// now and next are the step sizes of the gradient and of the moment.
+		kernel: kernel.Elementwise("nadam", "p m v", "sign decay shrink beta1 beta2 now next correction eps",
+			"p = p*shrink",
+			"d = sign*g + decay*p",
+			"m = m + (1-beta1)*(d-m)",
+			"v = beta2*v + (1-beta2)*d*d",
+			"denom = sqrt(v/correction) + eps",
+			"p = p - now*d/denom - next*m/denom"),
+		own: func(a *nadamArgs, step int64) numbers {
+			momentum := func(step int64) float64 {
+				return a.Betas[0] * (1 - 0.5*math.Pow(0.96, float64(step)*a.MomentumDecay))
+			}
+			product := 1.0
+			for s := int64(1); s <= step; s++ {
+				product *= momentum(s)
+			}
+			next := momentum(step + 1)
+			return a.decay(numbers{
+				"now": a.LR * (1 - momentum(step)) / (1 - product), "next": a.LR * next / (1 - product*next),
+				"correction": 1 - math.Pow(a.Betas[1], float64(step)),
+			})
+		},
 	},
 	Foreach: nadamForeach, ForLoop: nadamLoop,
 })

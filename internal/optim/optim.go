@@ -31,6 +31,11 @@ type Row struct {
 	// gradients, the first and the last those of one type at a time. Fused is nil
 	// if there is no such implementation.
 	Foreach, ForLoop, Fused func(c *Call, ps []*Param)
+	// Update is how the step computes, for what executes a job; nil: it is not
+	// executed, or Whole computes by itself. Prepare computes before the first
+	// parameter, with those of all groups that have gradients.
+	Update  Update
+	Prepare func(m op.Machine, groups []Group) error
 	// Begin runs before the first group is stepped, with all of them.
 	Begin func(c *Call, groups []Group)
 	// Whole is a step that is not made group by group.
@@ -67,9 +72,7 @@ type Row struct {
 	// Note says what a reader must know of the figures; "" if nothing.
 	Note func(args any) string
 
-	sig    *op.Sig
-	states int   // of a bitsandbytes optimizer
-	bits   int64 // of those
+	sig *op.Sig
 }
 
 // Common are the arguments that choose an implementation.
@@ -98,9 +101,9 @@ type Param struct {
 	Made    bool  // Init has run
 	Steps   int64 // how often the parameter was stepped
 	Own     any   // what else the optimizer remembers
-	// Quantized are the states of bitsandbytes' optimizers, then the scales of those
-	// of 8 bits; nil for one in managed memory.
-	Quantized []*op.Tensor
+
+	names   []state              // of State, those that a step computes with
+	managed map[string][]float64 // states of paged optimizers, where a step is computed
 }
 
 // Group is a parameter group: parameters that are stepped with the same
@@ -331,8 +334,9 @@ func (c *Call) counter(p *Param) {
 // scalarState makes a state that is a scalar on the GPU.
 func (c *Call) scalarState(p *Param) { p.State = append(p.State, c.Persist(c.scalar())) }
 
-// moment makes a state tensor like the parameter (zeros_like).
-func (c *Call) moment(p *Param) { p.State = append(p.State, c.Persist(c.temp(p))) }
+// moment makes a state tensor like the parameter (zeros_like), by whose name the step
+// computes with it.
+func (c *Call) moment(p *Param, name string) *state { return p.keep(name, c.Persist(c.temp(p))) }
 
 var table = map[string]*Row{}
 

@@ -3,6 +3,7 @@ package optim
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -17,8 +18,31 @@ var RAdam = define(Row{
 		"foreach: bool? = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False)",
 	Init: func(c *Call, p *Param) {
 		c.counter(p)
-		c.moment(p)
-		c.moment(p)
+		c.moment(p, "m")
+		c.moment(p, "v")
+	},
+	Update: formula[nadamArgs]{
+		// plain is the step size where the variance is intractable, else 0, and adaptive
+		// the one where it is not.
+		kernel: kernel.Elementwise("radam", "p m v", "sign decay shrink beta1 beta2 plain adaptive eps",
+			"p = p*shrink",
+			"d = sign*g + decay*p",
+			"m = m + (1-beta1)*(d-m)",
+			"v = beta2*v + (1-beta2)*d*d",
+			"p = p - plain*m",
+			"when adaptive: p = p - adaptive*m/(sqrt(v)+eps)"),
+		own: func(a *nadamArgs, step int64) numbers {
+			beta2 := a.Betas[1]
+			power := math.Pow(beta2, float64(step))
+			rate := a.LR / (1 - math.Pow(a.Betas[0], float64(step)))
+			if !a.tractable(step) {
+				return a.decay(numbers{"plain": rate, "adaptive": 0})
+			}
+			limit := 2/(1-beta2) - 1
+			rho := limit - 2*float64(step)*power/(1-power)
+			rect := math.Sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho))
+			return a.decay(numbers{"plain": 0, "adaptive": rate * rect * math.Sqrt(1-power)})
+		},
 	},
 	Foreach: radamForeach, ForLoop: radamLoop,
 	Warm: func(args any) int64 {

@@ -1,8 +1,13 @@
 package optim
 
+import "github.com/memplan/memplan/internal/kernel"
+
 // rmspropArgs are the arguments of RMSprop.
 type rmspropArgs struct {
 	Common
+	LR          float64 `arg:"lr"`
+	Alpha       float64 `arg:"alpha"`
+	Eps         float64 `arg:"eps"`
 	WeightDecay float64 `arg:"weight_decay"`
 	Momentum    float64 `arg:"momentum"`
 	Centered    bool    `arg:"centered"`
@@ -19,14 +24,24 @@ var RMSprop = define(Row{
 	Init: func(c *Call, p *Param) {
 		a := c.Args.(*rmspropArgs)
 		c.counter(p)
-		c.moment(p)
+		c.moment(p, "square")
 		if a.Momentum > 0 {
-			c.moment(p)
+			c.moment(p, "buf")
 		}
 		if a.Centered {
-			c.moment(p)
+			c.moment(p, "mean")
 		}
 	},
+	Update: formula[rmspropArgs]{kernel: kernel.Elementwise("rmsprop", "p square buf? mean?", "sign decay lr alpha eps momentum",
+		"d = sign*g + decay*p",
+		"square = alpha*square + (1-alpha)*d*d",
+		"variance = square",
+		"when mean: mean = mean + (1-alpha)*(d-mean)",
+		"when mean: variance = square - mean*mean",
+		"d = d/(sqrt(variance)+eps)",
+		"when buf: buf = momentum*buf + d",
+		"when buf: d = buf",
+		"p = p - lr*d")},
 	Foreach: func(c *Call, ps []*Param) {
 		a := c.Args.(*rmspropArgs)
 		grads, avg := c.local(), c.local()

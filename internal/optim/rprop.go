@@ -1,11 +1,17 @@
 package optim
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/memplan/memplan/internal/kernel"
+)
 
 // rpropArgs are the arguments of Rprop.
 type rpropArgs struct {
 	Common
-	Etas []float64 `arg:"etas"`
+	LR    float64   `arg:"lr"`
+	Etas  []float64 `arg:"etas"`
+	Sizes []float64 `arg:"step_sizes"`
 }
 
 // Rprop keeps the last gradient and a step size for each number. Signs are
@@ -25,8 +31,20 @@ var Rprop = define(Row{
 	RefuseSharded: func(any) error { return noStrategy("_foreach_copy_.default") },
 	Init: func(c *Call, p *Param) {
 		c.counter(p)
-		c.moment(p)
-		c.moment(p)
+		c.moment(p, "before")
+		c.moment(p, "size").first = c.Args.(*rpropArgs).LR
+	},
+	Update: formula[rpropArgs]{
+		kernel: kernel.Elementwise("rprop", "p before size", "sign less more least most",
+			"d = sign*g",
+			"change = d*before",
+			"size = min(max(size*choose(change, more, less, 1), least), most)",
+			"d = choose(change, d, 0, d)",
+			"before = d",
+			"p = p - choose(d, size, 0-size, 0)"),
+		own: func(a *rpropArgs, _ int64) numbers {
+			return numbers{"less": a.Etas[0], "more": a.Etas[1], "least": a.Sizes[0], "most": a.Sizes[1]}
+		},
 	},
 	Foreach: rpropForeach, ForLoop: rpropLoop,
 })

@@ -1,8 +1,14 @@
 package optim
 
+import (
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/op"
+)
+
 // sgdArgs are the arguments of SGD.
 type sgdArgs struct {
 	Common
+	LR          float64 `arg:"lr"`
 	Momentum    float64 `arg:"momentum"`
 	Dampening   float64 `arg:"dampening"`
 	WeightDecay float64 `arg:"weight_decay"`
@@ -28,6 +34,10 @@ var SGD = define(Row{
 		}
 		return nil
 	},
+	Update: launched[sgdArgs](func(m op.Machine, a *sgdArgs, p *Param) error {
+		return m.Launch(kernel.SGD, operands(m, p.T, p.state("buf"), p.Grad), []int64{p.Steps, flag(a.Nesterov), flag(a.Maximize)},
+			a.LR, a.Momentum, a.Dampening, a.WeightDecay)
+	}),
 	Foreach: sgdForeach, ForLoop: sgdLoop, Fused: sgdFused,
 })
 
@@ -49,7 +59,7 @@ func sgdForeach(c *Call, ps []*Param) {
 // buffer makes the momentum buffer of a parameter if it has none.
 func (c *Call) buffer(p *Param) {
 	if len(p.State) == 0 {
-		c.moment(p)
+		c.moment(p, "buf")
 	}
 }
 

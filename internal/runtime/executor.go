@@ -8,7 +8,6 @@ import (
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
-	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -17,16 +16,15 @@ import (
 type Executor struct {
 	memory
 	source  Source
-	loads   map[string]int               // how often each input was loaded
-	seeds   map[int32]int64              // of attention's dropout, by the block of its log-sum-exp
-	batches map[int32]int                // of a batch_norm that averages over all, by the block of its running mean
-	known   map[int32]quantity           // of blocks of quantized numbers
-	notes   map[int32]any                // what operators noted, by block
-	managed map[*optim.Param][][]float64 // states of paged optimizers
-	seed    uint64                       // of the job
-	random  uint64                       // how often random numbers were drawn
-	running string                       // the operator that is computed now
-	asides  map[string]bool              // operators of the device that were computed aside
+	loads   map[string]int     // how often each input was loaded
+	seeds   map[int32]int64    // of attention's dropout, by the block of its log-sum-exp
+	batches map[int32]int      // of a batch_norm that averages over all, by the block of its running mean
+	known   map[int32]quantity // of blocks of quantized numbers
+	notes   map[int32]any      // what operators noted, by block
+	seed    uint64             // of the job
+	random  uint64             // how often random numbers were drawn
+	running string             // the operator that is computed now
+	asides  map[string]bool    // operators of the device that were computed aside
 	losses  []float64
 	weights Weights
 	onStep  func(step int) error

@@ -12,125 +12,13 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// update is how an optimizer is executed.
-type update struct {
-	// begin runs before the first parameter, with the parameters of all groups.
-	begin func(x *Executor, h hyper, groups []optim.Group) error
-	// step changes a parameter, with the states that the optimizer's row made.
-	step func(x *Executor, h hyper, p *optim.Param) error
-}
-
-// updates are the optimizers that can be executed. Those whose way depends on
-// numbers, as LBFGS, compute in their rows.
-var updates = map[*optim.Row]update{
-	optim.SGD:   {step: sgd},
-	optim.Adam:  {step: adam(false)},
-	optim.AdamW: {step: adam(true)},
-
-	optim.Adadelta: {step: adadelta.step},
-	optim.Adagrad:  {step: adagrad.step},
-	optim.Adamax:   {step: adamax.step},
-	optim.ASGD:     {step: asgd.step},
-	optim.NAdam:    {step: nadam.step},
-	optim.RAdam:    {step: radam.step},
-	optim.RMSprop:  {step: rmsprop.step},
-	optim.Rprop:    {step: rprop.step},
-	optim.Lion:     {step: lion.step},
-
-	optim.Adafactor:   {step: asideStep(adafactor)},
-	optim.HFAdafactor: {step: asideStep(hfAdafactor)},
-	optim.Lamb:        {begin: lambClip, step: asideStep(lamb)},
-	optim.Muon:        {step: asideStep(muon)},
-
-	optim.Adam8bit:       {step: eightBit},
-	optim.AdamW8bit:      {step: eightBit},
-	optim.PagedAdam8bit:  {step: eightBit},
-	optim.PagedAdamW8bit: {step: eightBit},
-	optim.PagedAdam:      {step: eightBit},
-	optim.PagedAdamW:     {step: eightBit},
-	optim.Lion8bit:       {step: eightBit},
-	optim.PagedLion8bit:  {step: eightBit},
-	optim.PagedLion:      {step: eightBit},
-}
-
-// hyper are the arguments of an optimizer for one parameter group.
-type hyper struct {
-	o     *program.Optimizer
-	group int
-}
-
-// has reports whether the optimizer takes an argument.
-func (h hyper) has(name string) bool { return h.o.Row.Signature().Find(name) != nil }
-
-// value is an argument: the group's, the optimizer's, or the default. One that the
-// optimizer does not take is a programming error.
-func (h hyper) value(name string) any {
-	p := h.o.Row.Signature().Find(name)
-	if p == nil {
-		panic("runtime: optimizer " + h.o.Row.Name + " takes no " + name)
-	}
-	given := h.o.Given
-	if h.group < len(h.o.Groups) {
-		given = append(append([]program.KwArg(nil), given...), h.o.Groups[h.group].Given...)
-	}
-	for i := len(given) - 1; i >= 0; i-- {
-		if given[i].Name == name {
-			return given[i].Value
-		}
-	}
-	if v, err := p.Check(p.Default); err == nil {
-		return v
-	}
-	return nil
-}
-
-func (h hyper) float(name string) float64 {
-	switch v := h.value(name).(type) {
-	case float64:
-		return v
-	case int64:
-		return float64(v)
-	}
-	return 0
-}
-
-func (h hyper) flag(name string) int64 {
-	b, _ := h.value(name).(bool)
-	return flag(b)
-}
-
-// pair is an argument of two numbers, such as betas.
-func (h hyper) pair(name string) (float64, float64) {
-	v, _ := h.value(name).([]float64)
-	if len(v) != 2 {
-		return 0, 0
-	}
-	return v[0], v[1]
-}
-
 // Step implements engine.Backend.
 func (x *Executor) Step(o *program.Optimizer, groups []optim.Group) error {
-	u := updates[o.Row]
-	if u.step == nil {
+	x.running = o.Row.Name
+	if o.Row.Update == nil {
 		return unsupported("optimizer %s", o.Row.Name)
 	}
-	if u.begin != nil {
-		if err := x.ofOptimizer(o, u.begin(x, hyper{o, 0}, groups)); err != nil {
-			return err
-		}
-	}
-	for i, g := range groups {
-		for _, p := range g.Params {
-			if err := x.ofOptimizer(o, u.step(x, hyper{o, i}, p)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (x *Executor) ofOptimizer(o *program.Optimizer, err error) error {
-	if err != nil {
+	if err := o.Row.Compute(x, groups); err != nil {
 		return fmt.Errorf("optimizer %s: %w", o.Row.Name, err)
 	}
 	return nil
@@ -157,33 +45,6 @@ func (x *Executor) Unscale(grads []*op.Tensor, factor float64) (bool, error) {
 // Lerp implements engine.Backend.
 func (x *Executor) Lerp(t, to *op.Tensor, weight float64) error {
 	return x.launch(kernel.Lerp, x.operands(t, to), nil, weight)
-}
-
-func sgd(x *Executor, h hyper, p *optim.Param) error {
-	var buf *op.Tensor
-	if h.float("momentum") != 0 && len(p.State) > 0 {
-		buf = p.State[0]
-	}
-	return x.launch(kernel.SGD, x.operands(p.T, buf, p.Grad), []int64{p.Steps, h.flag("nesterov"), h.flag("maximize")},
-		h.float("lr"), h.float("momentum"), h.float("dampening"), h.float("weight_decay"))
-}
-
-func adam(decoupled bool) func(x *Executor, h hyper, p *optim.Param) error {
-	return func(x *Executor, h hyper, p *optim.Param) error {
-		beta1, beta2 := h.pair("betas")
-		first := 0
-		if h.flag("capturable") == 1 || h.flag("fused") == 1 { // the step counter is a state on the device
-			first = 1
-		}
-		states := make([]*op.Tensor, 3)
-		for i := range states {
-			if first+i < len(p.State) {
-				states[i] = p.State[first+i]
-			}
-		}
-		return x.launch(kernel.Adam, x.operands(p.T, states[0], states[1], states[2], p.Grad),
-			[]int64{p.Steps, flag(decoupled), h.flag("maximize")}, h.float("lr"), beta1, beta2, h.float("eps"), h.float("weight_decay"))
-	}
 }
 
 // normEpsilon is added to a norm before it divides (torch/nn/utils/clip_grad.py).

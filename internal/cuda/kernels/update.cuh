@@ -1,4 +1,4 @@
-// Written by go test ./internal/cuda -update from the formulas of package kernel.
+// Written by go test ./internal/cuda -update from the formulas of package optim and of torch.lerp.
 // Numbers are computed in double precision, elements in single.
 #pragma once
 
@@ -89,6 +89,37 @@ extern "C" __global__ void __launch_bounds__(256) update_asgd(double n_sign, dou
 	v_ax = (v_ax + ((float)(n_mu) * (v_p - v_ax)));
 	put(t_p, offset(t_p, at, sizes.rank), v_p);
 	put(t_ax, offset(t_ax, at, sizes.rank), v_ax);
+}
+
+extern "C" __global__ void __launch_bounds__(256) update_lerp(double n_weight, SIZES, TENSOR(t_p), TENSOR(t_g)) {
+	SIZES_OF(sizes);
+	VIEW(t_p);
+	VIEW(t_g);
+	i64 i = BLOCK_X * 256 + TID;
+	if (i >= sizes.numel) return;
+	Place at = place(sizes, i);
+	float v_p = get(t_p, offset(t_p, at, sizes.rank));
+	float v_g = get(t_g, offset(t_g, at, sizes.rank));
+	v_p = (v_p + ((float)(n_weight) * (v_g - v_p)));
+	put(t_p, offset(t_p, at, sizes.rank), v_p);
+}
+
+extern "C" __global__ void __launch_bounds__(256) update_lion(double n_lr, double n_shrink, double n_beta1, double n_beta2, SIZES, TENSOR(t_p), TENSOR(t_m), TENSOR(t_g)) {
+	SIZES_OF(sizes);
+	VIEW(t_p);
+	VIEW(t_m);
+	VIEW(t_g);
+	i64 i = BLOCK_X * 256 + TID;
+	if (i >= sizes.numel) return;
+	Place at = place(sizes, i);
+	float v_p = get(t_p, offset(t_p, at, sizes.rank));
+	float v_m = get(t_m, offset(t_m, at, sizes.rank));
+	float v_g = get(t_g, offset(t_g, at, sizes.rank));
+	v_p = (v_p * (float)(n_shrink));
+	v_p = (v_p - ((float)(n_lr) * sign((((float)(n_beta1) * v_m) + ((float)((1.0 - n_beta1)) * v_g)))));
+	v_m = (((float)(n_beta2) * v_m) + ((float)((1.0 - n_beta2)) * v_g));
+	put(t_p, offset(t_p, at, sizes.rank), v_p);
+	put(t_m, offset(t_m, at, sizes.rank), v_m);
 }
 
 extern "C" __global__ void __launch_bounds__(256) update_nadam(double n_sign, double n_decay, double n_shrink, double n_beta1, double n_beta2, double n_now, double n_next, double n_correction, double n_eps, SIZES, TENSOR(t_p), TENSOR(t_m), TENSOR(t_v), TENSOR(t_g)) {
@@ -198,35 +229,4 @@ extern "C" __global__ void __launch_bounds__(256) update_rprop(double n_sign, do
 	put(t_p, offset(t_p, at, sizes.rank), v_p);
 	put(t_before, offset(t_before, at, sizes.rank), v_before);
 	put(t_size, offset(t_size, at, sizes.rank), v_size);
-}
-
-extern "C" __global__ void __launch_bounds__(256) update_lion(double n_lr, double n_shrink, double n_beta1, double n_beta2, SIZES, TENSOR(t_p), TENSOR(t_m), TENSOR(t_g)) {
-	SIZES_OF(sizes);
-	VIEW(t_p);
-	VIEW(t_m);
-	VIEW(t_g);
-	i64 i = BLOCK_X * 256 + TID;
-	if (i >= sizes.numel) return;
-	Place at = place(sizes, i);
-	float v_p = get(t_p, offset(t_p, at, sizes.rank));
-	float v_m = get(t_m, offset(t_m, at, sizes.rank));
-	float v_g = get(t_g, offset(t_g, at, sizes.rank));
-	v_p = (v_p * (float)(n_shrink));
-	v_p = (v_p - ((float)(n_lr) * sign((((float)(n_beta1) * v_m) + ((float)((1.0 - n_beta1)) * v_g)))));
-	v_m = (((float)(n_beta2) * v_m) + ((float)((1.0 - n_beta2)) * v_g));
-	put(t_p, offset(t_p, at, sizes.rank), v_p);
-	put(t_m, offset(t_m, at, sizes.rank), v_m);
-}
-
-extern "C" __global__ void __launch_bounds__(256) update_lerp(double n_weight, SIZES, TENSOR(t_p), TENSOR(t_g)) {
-	SIZES_OF(sizes);
-	VIEW(t_p);
-	VIEW(t_g);
-	i64 i = BLOCK_X * 256 + TID;
-	if (i >= sizes.numel) return;
-	Place at = place(sizes, i);
-	float v_p = get(t_p, offset(t_p, at, sizes.rank));
-	float v_g = get(t_g, offset(t_g, at, sizes.rank));
-	v_p = (v_p + ((float)(n_weight) * (v_g - v_p)));
-	put(t_p, offset(t_p, at, sizes.rank), v_p);
 }

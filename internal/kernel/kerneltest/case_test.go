@@ -7,6 +7,7 @@ import (
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/kernel"
+	_ "github.com/memplan/memplan/internal/optim" // its formulas
 	"github.com/memplan/memplan/internal/tensor"
 )
 

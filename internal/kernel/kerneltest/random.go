@@ -24,17 +24,25 @@ var rows = map[*kernel.Kernel]row{}
 
 func init() {
 	for _, t := range []map[*kernel.Kernel]row{unaryRows, gradRows, binaryRows, randomRows, reduceRows, gemmRows,
-		softmaxRows, layerRows, batchRows, convRows, poolRows, lookupRows, attentionRows, optimizerRows, formulaRows()} {
+		softmaxRows, layerRows, batchRows, convRows, poolRows, lookupRows, attentionRows, optimizerRows} {
 		for k, r := range t {
 			rows[k] = r
 		}
 	}
 }
 
+// rowOf is a kernel's row.
+func rowOf(k *kernel.Kernel) row {
+	if k.Formula != nil {
+		return row{draw: drawFormula, expect: expectFormula}
+	}
+	return rows[k]
+}
+
 // Random draws a call of a kernel whose floating operands are of type d; size
 // bounds the elements of the larger operands.
 func Random(k *kernel.Kernel, d tensor.DType, rng *rand.Rand, size int64) *Case {
-	r := rows[k]
+	r := rowOf(k)
 	g := &generator{rng: rng, size: size, d: d, calculation: newCalculation(k), arrays: map[string]Array{}}
 	r.draw(g)
 	c := &Case{Kernel: k, Factor: usual}
@@ -94,7 +102,7 @@ func (c *Case) expect() []*operand {
 	for i, name := range c.Kernel.Floats {
 		x.f[name] = c.F[i]
 	}
-	rows[c.Kernel].expect(&x)
+	rowOf(c.Kernel).expect(&x)
 	var out []*operand
 	for _, name := range names(c.Kernel) {
 		out = append(out, x.t[name])
@@ -123,7 +131,7 @@ func (g *generator) forward(k *kernel.Kernel, out map[string][]int64) map[string
 		c.t[name] = empty(size...)
 	}
 	c.i, c.f = g.i, g.f
-	rows[k].expect(&c)
+	rowOf(k).expect(&c)
 	return c.t
 }
 

@@ -7,18 +7,6 @@ import (
 	"github.com/memplan/memplan/internal/kernel"
 )
 
-// formulaRows are the kernels that are defined by formulas: what they must give is
-// the formula, term by term.
-func formulaRows() map[*kernel.Kernel]row {
-	out := map[*kernel.Kernel]row{}
-	for _, k := range kernel.All() {
-		if k.Formula != nil {
-			out[k] = row{draw: drawFormula, expect: expectFormula}
-		}
-	}
-	return out
-}
-
 // formulaNumbers are the values from which the numbers of formulas are drawn;
 // those that are not listed are 0.1 or 0.9.
 var formulaNumbers = map[string][]float64{
