@@ -43,25 +43,65 @@ const (
 // not be in the same state again for very long.
 const quietTurns = 64
 
+// began is the state in which the events of a loop were replayed for the first time, if
+// it is looked at: that takes as long as replaying so many events.
+func (r *run) began(l *trace.Loop) *state {
+	if l.Begin == l.End || l.End-l.Begin < len(r.allocator.blocks) {
+		return nil
+	}
+	s := r.takeState()
+	r.observeState(l, s, func(n trace.Rename) int32 { return n.To })
+	return s
+}
+
+// noTurn is none in which a loop's state was saved.
+const noTurn = -2
+
 // repeat replays the turns of a loop. Once the allocator is in a state in which it
-// was before, what is left of them changes nothing.
-func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
+// was before, what is left of them changes nothing: saved, unless nil, is the one in
+// which its events were replayed for the first time.
+func (r *run) repeat(k int, saved *state, ahead int64) (stop bool, err error) {
 	l := &r.opts.Loops[k]
 	if l.Begin == l.End {
 		return false, nil
 	}
 	inner := r.inner(l.Begin, l.End, k)
-	saved, now := r.takeState(), r.takeState()
+	now, savedTurn, next := r.takeState(), int64(-1), int64(0)
+	if saved == nil {
+		saved, savedTurn = r.takeState(), noTurn
+	}
 	defer func() { r.states = append(r.states, saved, now) }()
-	savedTurn, next := int64(-1), int64(1)
 	since := 0 // events since a state was looked at, which takes as long as so many blocks
-	observe := func(s *state) { r.observeState(l, s); since = 0 }
-	if l.End-l.Begin >= len(r.allocator.blocks) {
-		observe(saved)
-		savedTurn = 0
+	observe := func(s *state) {
+		r.observeState(l, s, func(n trace.Rename) int32 { return n.From })
+		since = 0
 	}
 	quiet, asked, left := int64(0), r.driver.counters, r.allocator.stats.AllocatedBytes.All.Current
-	for turn := int64(1); l.Turns == 0 || turn <= l.Turns; turn++ {
+	for turn := int64(0); ; {
+		s := &r.allocator.stats
+		if since += l.End - l.Begin; since >= len(r.allocator.blocks) {
+			known := false
+			if savedTurn != noTurn && saved.allocated == s.AllocatedBytes.All.Current && saved.reserved == s.ReservedBytes.All.Current {
+				observe(now)
+				known = saved.equals(now)
+			}
+			switch {
+			case known && l.Turns == 0:
+				return false, nil
+			case known:
+				period := turn - savedTurn
+				whole := (l.Turns - turn) / period
+				s.NumAllocRetries += whole * (s.NumAllocRetries - saved.retries)
+				turn += whole * period
+				savedTurn = noTurn
+			case turn >= next: // Brent's algorithm finds a period of any length
+				observe(saved)
+				savedTurn, next = turn, 2*turn
+			}
+		}
+		if turn++; l.Turns > 0 && turn > l.Turns {
+			return false, nil
+		}
 		if r.left < int64(l.End-l.Begin) || r.opts.Meter.Left() < r.opts.KeepWork {
 			r.result.CutShort = true
 			return false, nil
@@ -73,7 +113,6 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 		if l.Turns == 0 {
 			r.result.Turns = turn
 		}
-		s := &r.allocator.stats
 		quiet++
 		if now := s.AllocatedBytes.All.Current; r.driver.counters != asked || now > left {
 			quiet, asked, left = 0, r.driver.counters, now
@@ -81,29 +120,7 @@ func (r *run) repeat(k int, ahead int64) (stop bool, err error) {
 		if l.Turns == 0 && quiet >= quietTurns {
 			return false, nil
 		}
-		if since += l.End - l.Begin; since < len(r.allocator.blocks) {
-			continue
-		}
-		if savedTurn >= 0 && saved.allocated == s.AllocatedBytes.All.Current && saved.reserved == s.ReservedBytes.All.Current {
-			observe(now)
-			if saved.equals(now) {
-				period := turn - savedTurn
-				if l.Turns == 0 {
-					return false, nil
-				}
-				whole := (l.Turns - turn) / period
-				s.NumAllocRetries += whole * (s.NumAllocRetries - saved.retries)
-				turn += whole * period
-				savedTurn = -1
-				continue
-			}
-		}
-		if turn >= next { // Brent's algorithm finds a period of any length
-			observe(saved)
-			savedTurn, next = turn, 2*turn
-		}
 	}
-	return false, nil
 }
 
 // turn replays a loop, and those inside, once.
@@ -117,7 +134,7 @@ func (r *run) turn(l *trace.Loop, inner []int, ahead int64) (stop bool, err erro
 		}
 		r.left--
 		for ; len(inner) > 0 && r.opts.Loops[inner[0]].End == i+1; inner = inner[1:] {
-			if stop, err := r.repeat(inner[0], ahead); stop || err != nil {
+			if stop, err := r.repeat(inner[0], nil, ahead); stop || err != nil {
 				return stop, err
 			}
 		}
@@ -201,8 +218,9 @@ func (s *state) equals(o *state) bool {
 	return slices.Equal(s.blocks, o.blocks) && slices.Equal(s.named, o.named)
 }
 
-// observeState writes down the present state.
-func (r *run) observeState(l *trace.Loop, s *state) {
+// observeState writes down the present state; name tells which block a loop's name is
+// that of.
+func (r *run) observeState(l *trace.Loop, s *state, name func(trace.Rename) int32) {
 	a := &r.allocator
 	s.allocated, s.reserved, s.retries = a.stats.AllocatedBytes.All.Current, a.stats.ReservedBytes.All.Current, a.stats.NumAllocRetries
 	s.blocks, s.named = slices.Grow(s.blocks[:0], len(a.blocks)), s.named[:0]
@@ -223,6 +241,6 @@ func (r *run) observeState(l *trace.Loop, s *state) {
 	r.opts.Meter.Work(blockWork * int64(len(a.blocks)))
 	slices.SortFunc(s.blocks, func(x, y blockAt) int { return cmp.Compare(x.addr, y.addr) })
 	for _, n := range l.Names {
-		s.named = append(s.named, r.live[n.From].Address)
+		s.named = append(s.named, r.live[name(n)].Address)
 	}
 }

@@ -134,6 +134,32 @@ func TestLoops(t *testing.T) {
 	}
 }
 
+// A turn of a loop that finds the allocator as the events found it that it repeats is not
+// replayed.
+func TestLoopKnown(t *testing.T) {
+	alloc := func(id int32, n tensor.Bytes) trace.Event {
+		return trace.Event{Kind: trace.Alloc, ID: id, Bytes: n}
+	}
+	free := func(id int32) trace.Event { return trace.Event{Kind: trace.Free, ID: id} }
+	for _, test := range []struct {
+		name   string
+		events []trace.Event
+		begin  int
+		turns  int64
+	}{
+		{"the first finds all free", []trace.Event{alloc(1, 5<<20), free(1), alloc(2, 3<<20), free(2)}, 2, 0},
+		{"the cache is another", []trace.Event{alloc(1, 5<<20), free(1), alloc(2, 30<<20), free(2)}, 2, 1},
+	} {
+		r, err := Replay(test.events, ReplayOptions{Loops: []trace.Loop{{Begin: test.begin, End: len(test.events), Steps: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Turns != test.turns {
+			t.Errorf("%s: %d turns, want %d", test.name, r.Turns, test.turns)
+		}
+	}
+}
+
 func liveNames(events []trace.Event) []int32 {
 	var out []int32
 	for _, i := range LiveAt(events, len(events)-1) {

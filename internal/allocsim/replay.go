@@ -1,6 +1,7 @@
 package allocsim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -154,6 +155,8 @@ func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, er
 		u.left = math.MaxInt64
 	}
 	loops := u.inner(0, len(events), len(opts.Loops))
+	began, starts := make([]*state, len(opts.Loops)), slices.Clone(loops)
+	slices.SortStableFunc(starts, func(k, l int) int { return cmp.Compare(opts.Loops[k].Begin, opts.Loops[l].Begin) })
 	var peaks Stats // the peaks since the last ResetPeaks event, but for this step's
 	for i, stop := 0, false; i < len(events) && !stop; i++ {
 		e := &events[i]
@@ -162,6 +165,9 @@ func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, er
 			a.stats.resetPeaks()
 			r.endStep(i, &a.stats)
 			u.step = r.beginStep(i, int(e.Step), &a.stats)
+		}
+		for ; len(starts) > 0 && opts.Loops[starts[0]].Begin == i; starts = starts[1:] {
+			began[starts[0]] = u.began(&opts.Loops[starts[0]])
 		}
 		var err error
 		if stop, err = u.event(i, 0); err != nil {
@@ -176,7 +182,7 @@ func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, er
 		}
 		r.Events++
 		for ; !stop && len(loops) > 0 && opts.Loops[loops[0]].End == i+1; loops = loops[1:] {
-			if stop, err = u.repeat(loops[0], 0); err != nil {
+			if stop, err = u.repeat(loops[0], began[loops[0]], 0); err != nil {
 				return nil, err
 			}
 		}
