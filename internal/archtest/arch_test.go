@@ -101,7 +101,10 @@ func TestImportTable(t *testing.T) {
 
 // isOurs reports whether a package of the module has that last element.
 func isOurs(got map[string][]string, name string) bool {
-	_, within := got["internal/"+name]
-	_, ok := got[name]
-	return within || ok
+	for pkg := range got {
+		if path.Base(pkg) == name {
+			return true
+		}
+	}
+	return false
 }

@@ -19,7 +19,7 @@ import (
 // for printing: what something is, its nn.Layer or its note.Code says.
 var displayed = []string{
 	"program.Class.Name", "program.Class.Python", "program.Class.Kind", "program.Class.Describe",
-	"nn.Layer.Python", "nn.Layer.Kind", "graph.Layer.name",
+	"nn.Layer.Python", "nn.Layer.Kind", "module.Layer.Name",
 	"note.Note.Text", "note.Note.Alone", "note.Note.String",
 }
 
@@ -30,9 +30,9 @@ var displayers = map[string]string{
 	"internal/nn":                               "prints them",
 	"internal/note":                             "leaves out what is said already",
 	"internal/estimate: Outcome.notes":          "names what is asked for in a line",
-	"internal/graph: layer":                     "keeps the table of layers by the names that specs call them by",
+	"internal/graph/layers: define":             "keeps the table of layers by the names that specs call them by",
+	"internal/graph/module: Env.Build":          "prints a constructor, unless the layer has done so",
 	"internal/graph: comparison.module":         "compares the arguments of constructors, as they are printed, of one layer",
-	"internal/graph: Env.Build":                 "prints a constructor, unless the layer has done so",
 	"internal/graph: elaborator.uniqueNames":    "makes names of classes unique",
 	"internal/graph: unit.sequential":           "gives a class a name, unless it has one",
 	"internal/graph: fn.callModule":             "puts an error into words",

@@ -7,7 +7,7 @@ import (
 	"github.com/memplan/memplan/internal/advise"
 	"github.com/memplan/memplan/internal/device"
 	"github.com/memplan/memplan/internal/gate"
-	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/report"
@@ -16,7 +16,7 @@ import (
 // explainers is the table of what memplan can explain by name.
 var explainers = []explainer{
 	{"op", op.Names, explainOp},
-	{"layer", graph.LayerNames, explainLayer},
+	{"layer", layers.Names, explainLayer},
 	{"optimizer", optim.Names, explainOptimizer},
 	{"device", deviceNames, explainDevice},
 	{"change", advise.Names, explainChange},
@@ -128,13 +128,13 @@ func evidenceText(r *op.Op) string {
 }
 
 func explainLayer(name string) (string, any) {
-	l := graph.LookupLayer(name)
+	l := layers.Lookup(name)
 	d := struct {
 		Name      string `json:"name"`
 		Signature string `json:"signature"`
 		Forward   string `json:"forward,omitempty"`
 		Inputs    string `json:"inputs,omitempty"`
-	}{name, graph.LayerSig(name).String(), l.Forward, l.Inputs}
+	}{name, l.Sigs()[0].String(), l.Forward, l.Inputs}
 	var b strings.Builder
 	writeSignature(&b, "layer", name, d.Signature)
 	if d.Inputs != "" {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/graph/hf"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/specs"
 )
@@ -29,7 +29,7 @@ func isHFConfig(text []byte) bool {
 // Trainer: eight samples a batch, AdamW. Said are the params that the configuration
 // has.
 func wrapHF(path string, text []byte) (wrapped []byte, said []string, err error) {
-	c, err := graph.ParseHFConfig(text)
+	c, err := hf.ParseConfig(text)
 	if err != nil {
 		return nil, nil, usagef("%s: %v", path, err)
 	}
@@ -51,7 +51,7 @@ func wrapHF(path string, text []byte) (wrapped []byte, said []string, err error)
 	for _, p := range s.Params.Pairs {
 		k := p.Key.Str
 		v, given := c.Values[k]
-		if slices.Contains(graph.HFOwn, k) || p.Value.IsExpr() && !given {
+		if slices.Contains(hf.Own, k) || p.Value.IsExpr() && !given {
 			continue
 		}
 		if given {

@@ -10,6 +10,7 @@ import (
 	"github.com/memplan/memplan/internal/device"
 	"github.com/memplan/memplan/internal/gate"
 	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -111,8 +112,8 @@ type signature struct {
 
 func layerSigs() []signature {
 	var out []signature
-	for _, n := range graph.LayerNames() {
-		out = append(out, signature{n, graph.LayerSig(n).String()})
+	for _, n := range layers.Names() {
+		out = append(out, signature{n, layers.Lookup(n).Sigs()[0].String()})
 	}
 	return out
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/graph/layers"
 )
 
 // named is a job whose block, called by NAME, has a child beside parameters of its
@@ -32,7 +32,7 @@ model:
 func TestNamesOfBlocks(t *testing.T) {
 	words := []string{"Conv1D", "conv1D", "linear", "linear4bit", "multihead_attention", "batch_norm2d", "sequential", "embedding"}
 	all := words
-	for _, n := range graph.LayerNames() {
+	for _, n := range layers.Names() {
 		all = append(all, strings.ToLower(n[:1])+n[1:]) // the class has the name
 	}
 	for _, set := range [][]string{

@@ -3,7 +3,7 @@ package estimate
 import (
 	"slices"
 
-	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/graph/hf"
 	"github.com/memplan/memplan/internal/report"
 )
 
@@ -13,7 +13,7 @@ func (j *Job) settings(r *report.Report) {
 	r.Params, r.Deciding, r.Assumed = map[string]any{}, []string{}, []string{}
 	for _, name := range j.Definer.ParamNames() {
 		x, _ := j.Definer.Env.Lookup(name)
-		if isPlain(x) && !slices.Contains(graph.HFOwn, name) {
+		if isPlain(x) && !slices.Contains(hf.Own, name) {
 			r.Params[name] = x
 		}
 	}

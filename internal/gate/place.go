@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
@@ -87,7 +87,7 @@ func (u *unit) layer(name string, o *outcome) (spec.Span, bool) {
 	var walk func(list []*spec.Entry)
 	walk = func(list []*spec.Entry) {
 		for _, e := range list {
-			if l := graph.LookupLayer(e.Head.V); found == nil && (e.Head.V == whole || l != nil && runs[&l.Is]) {
+			if l := layers.Lookup(e.Head.V); found == nil && (e.Head.V == whole || l != nil && runs[&l.Is]) {
 				found = e
 			}
 			for _, in := range e.Inputs {

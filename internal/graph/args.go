@@ -5,6 +5,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/memplan/memplan/internal/graph/module"
+	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -157,12 +159,12 @@ func (a *argReader) require() {
 }
 
 // callOp calls an operator.
-func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) val {
+func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) value.Value {
 	el := f.u.el
 	row := s.Op
 	a := &argReader{el: el, env: sc, what: e.Head.V, at: e.Head.At, sigs: []*op.Sig{s.Sig}}
 	a.read(nil)
-	t := &tensorArgs{f: f, e: e, sc: sc, sig: s.Sig, vals: map[string][]val{}}
+	t := &tensorArgs{f: f, e: e, sc: sc, sig: s.Sig, vals: map[string][]value.Value{}}
 	t.place(a)
 	t.fill()
 	a.require()
@@ -174,7 +176,7 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) val {
 			el.fail(e.InPlace.Span, "%s has no in-place form", e.Head.V)
 		}
 		x.Row, x.InPlace = row, true
-		if v := t.first(); v.e != nil && v.e.Kind == program.Attr && el.job.Inference == "" && f.u.class.IsParameter(v.e.Path) {
+		if v := t.first(); v.Expr != nil && v.Expr.Kind == program.Attr && el.job.Inference == "" && f.u.class.IsParameter(v.Expr.Path) {
 			el.fail(e.InPlace.Span, "a parameter, which requires a gradient, cannot be changed in place")
 		}
 	}
@@ -185,7 +187,7 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) val {
 		}
 		v, ok := a.vals[p.Name]
 		if !ok {
-			v = defaultValue(&p)
+			v = module.DefaultValue(&p)
 		} else {
 			x.Given = append(x.Given, program.KwArg{Name: p.Name, Value: v})
 		}
@@ -203,15 +205,15 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) val {
 	outs, err := el.shapes.Infer(row, x.OpArgs, ins...)
 	if err != nil {
 		at := e.At
-		if v := a.from[argOf(err)]; v != nil {
+		if v := a.from[module.ArgOf(err)]; v != nil {
 			at = v.Span
 		}
 		el.fail(at, "%s: %v", e.Head.V, err)
 	}
 	el.beyond(e.Head.At)
-	m := results(row, outs)
-	m.causal = row == op.CausalMask
-	return val{x, m}
+	m := value.Results(row, outs)
+	m.Causal = row == op.CausalMask
+	return value.Value{Expr: x, Meta: m}
 }
 
 // beyond warns of a lookup beyond the rows of a table, which the GPU asserts
@@ -229,7 +231,7 @@ type tensorArgs struct {
 	e    *spec.Entry
 	sc   *scope
 	sig  *op.Sig
-	vals map[string][]val // by parameter; several for a list of tensors
+	vals map[string][]value.Value // by parameter; several for a list of tensors
 
 	failed bool // there are mistakes in operands
 }
@@ -243,11 +245,11 @@ func (t *tensorArgs) sound() {
 
 // first is the value of the first tensor parameter, which in-place operators
 // change.
-func (t *tensorArgs) first() val {
+func (t *tensorArgs) first() value.Value {
 	if ps := t.params(); len(ps) > 0 && len(t.vals[ps[0].Name]) > 0 {
 		return t.vals[ps[0].Name][0]
 	}
-	return val{}
+	return value.Value{}
 }
 
 func (t *tensorArgs) params() []*op.Param {
@@ -438,8 +440,8 @@ func (t *tensorArgs) putOne(p *op.Param, o *spec.Operand) {
 		}
 		for i, v := range t.f.operands(o.List, t.sc) {
 			it := o.List[i]
-			if v.m.t == nil {
-				el.fail(it.At, "argument %s of %s is a list of tensors, but this is %s", p.Name, t.e.Head.V, v.describe())
+			if v.Meta.Tensor == nil {
+				el.fail(it.At, "argument %s of %s is a list of tensors, but this is %s", p.Name, t.e.Head.V, v.Describe())
 			}
 			t.put1(p, v, it.At)
 		}
@@ -451,17 +453,17 @@ func (t *tensorArgs) putOne(p *op.Param, o *spec.Operand) {
 	t.put1(p, t.f.operand(o, t.sc), o.At)
 }
 
-func (t *tensorArgs) put1(p *op.Param, v val, at spec.Span) {
+func (t *tensorArgs) put1(p *op.Param, v value.Value, at spec.Span) {
 	el := t.f.u.el
-	if p.Optional && v.m.none {
+	if p.Optional && v.Meta.None {
 		return // as if it were not given
 	}
 	switch {
-	case v.e.Kind == program.Const && p.Kind != op.KOperand && !t.reflects(p):
+	case v.Expr.Kind == program.Const && p.Kind != op.KOperand && !t.reflects(p):
 		el.fail(at, "argument %s of %s is a tensor, not a number", p.Name, t.e.Head.V)
-	case p.Kind == op.KTensors && v.m.tuple != nil: // a list or tuple as a whole
-	case v.m.t == nil && v.e.Kind != program.Const:
-		el.fail(at, "argument %s of %s is a tensor, not %s", p.Name, t.e.Head.V, v.m.describe())
+	case p.Kind == op.KTensors && v.Meta.Tuple != nil: // a list or tuple as a whole
+	case v.Meta.Tensor == nil && v.Expr.Kind != program.Const:
+		el.fail(at, "argument %s of %s is a tensor, not %s", p.Name, t.e.Head.V, v.Meta.Describe())
 	}
 	t.vals[p.Name] = append(t.vals[p.Name], v)
 }
@@ -493,7 +495,7 @@ func (t *tensorArgs) fill() {
 		}
 	} else if len(open) > 0 && open[0].Required {
 		t.f.needCur(t.f.cur, t.e)
-		t.vals[open[0].Name] = []val{t.f.cur}
+		t.vals[open[0].Name] = []value.Value{t.f.cur}
 	}
 	t.sound()
 	for _, p := range t.params() {
@@ -513,10 +515,10 @@ func (t *tensorArgs) reflects(p *op.Param) bool {
 // arithmetic between numbers alone.
 func (t *tensorArgs) reflected() bool {
 	ps := t.params()
-	if len(ps) != 2 || ps[1].Kind != op.KOperand || t.first().e == nil || t.first().e.Kind != program.Const {
+	if len(ps) != 2 || ps[1].Kind != op.KOperand || t.first().Expr == nil || t.first().Expr.Kind != program.Const {
 		return false
 	}
-	if t.e.InPlace != nil || t.vals[ps[1].Name][0].e.Kind == program.Const {
+	if t.e.InPlace != nil || t.vals[ps[1].Name][0].Expr.Kind == program.Const {
 		t.f.u.el.fail(t.e.At, "the first operand of %s must be a tensor", t.e.Head.V)
 	}
 	return true
@@ -538,10 +540,10 @@ func (t *tensorArgs) collect(x *program.Expr, vals map[string]any) []*op.Tensor 
 		}
 		v := vs[0]
 		x.Inputs = append(x.Inputs, len(x.Args))
-		x.Args = append(x.Args, v.e)
-		ins = append(ins, v.m.t)
-		if v.e.Kind == program.Const {
-			vals[p.Name] = v.e.Value
+		x.Args = append(x.Args, v.Expr)
+		ins = append(ins, v.Meta.Tensor)
+		if v.Expr.Kind == program.Const {
+			vals[p.Name] = v.Expr.Value
 			x.Inputs[len(x.Inputs)-1] = -1
 		}
 	}
@@ -553,24 +555,24 @@ func (t *tensorArgs) collect(x *program.Expr, vals map[string]any) []*op.Tensor 
 }
 
 // collectList passes a literal list, or one value that is a list or tuple.
-func (t *tensorArgs) collectList(x *program.Expr, vs []val) []*op.Tensor {
+func (t *tensorArgs) collectList(x *program.Expr, vs []value.Value) []*op.Tensor {
 	var ins []*op.Tensor
-	if len(vs) == 1 && vs[0].m.tuple != nil {
-		x.Args = []*program.Expr{vs[0].e}
-		for _, m := range vs[0].m.tuple {
-			if m.t == nil {
+	if len(vs) == 1 && vs[0].Meta.Tuple != nil {
+		x.Args = []*program.Expr{vs[0].Expr}
+		for _, m := range vs[0].Meta.Tuple {
+			if m.Tensor == nil {
 				t.f.u.el.fail(t.e.At, "%s needs a list of tensors", t.e.Head.V)
 			}
-			ins = append(ins, m.t)
+			ins = append(ins, m.Tensor)
 		}
 	} else {
 		list := &program.Expr{Kind: program.ListLit}
 		for _, v := range vs {
-			if v.m.t == nil {
-				t.f.u.el.fail(t.e.At, "%s needs a list of tensors; one of these is %s", t.e.Head.V, v.describe())
+			if v.Meta.Tensor == nil {
+				t.f.u.el.fail(t.e.At, "%s needs a list of tensors; one of these is %s", t.e.Head.V, v.Describe())
 			}
-			list.Args = append(list.Args, v.e)
-			ins = append(ins, v.m.t)
+			list.Args = append(list.Args, v.Expr)
+			ins = append(ins, v.Meta.Tensor)
 		}
 		x.Args = []*program.Expr{list}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -43,7 +44,7 @@ func (c *checker) autograd(b *spec.Named[spec.Block]) {
 // apply elaborates a torch.autograd.Function and applies it to inputs. Its
 // backward is a function that takes the gradients of the results, then the saved
 // and the kept tensors; it gets the params of the block that it has, too.
-func (u *unit) apply(b *spec.Named[spec.Block], with map[string]any, ins []val, at spec.Span) val {
+func (u *unit) apply(b *spec.Named[spec.Block], with map[string]any, ins []value.Value, at spec.Span) value.Value {
 	el := u.el
 	key := fmt.Sprintf("%p %s %s", b, keyOf(with), el.keyOfVals(ins))
 	made, ok := el.cache[key]
@@ -66,22 +67,22 @@ func (u *unit) apply(b *spec.Named[spec.Block], with map[string]any, ins []val, 
 	}
 	x := &program.Expr{Kind: program.CallFun, Func: f}
 	for _, v := range ins {
-		x.Args = append(x.Args, v.e)
+		x.Args = append(x.Args, v.Expr)
 	}
-	v := val{x, metaOf(made.rets)}
+	v := value.Value{Expr: x, Meta: value.Returned(made.rets)}
 	el.bound(f, made.class, at)
 	return v
 }
 
 // autograd elaborates the forward and the backward of a torch.autograd.Function.
-func (u *unit) autograd(b *spec.Named[spec.Block], with map[string]any, ins []val, at spec.Span) *elaborated {
+func (u *unit) autograd(b *spec.Named[spec.Block], with map[string]any, ins []value.Value, at spec.Span) *elaborated {
 	el := u.el
 	sc := el.blockScope(b, u, with)
 	n := el.newUnit(b.Name.V, sc, u.blocks)
 	n.what = "block " + b.Name.V
 	f := n.newFn("forward", program.Module, sc, inputNames(b.V), ins, at)
 	n.class.Forward = f.f
-	var rets []val
+	var rets []value.Value
 	el.in(b, func() {
 		rets = f.body(b)
 		n.gradients(f, b, u, ins, rets)
@@ -94,15 +95,15 @@ func (u *unit) autograd(b *spec.Named[spec.Block], with map[string]any, ins []va
 
 // gradients makes the autograd function of a forward: what it saves, and its
 // backward.
-func (u *unit) gradients(f *fn, b *spec.Named[spec.Block], outer *unit, ins, rets []val) {
+func (u *unit) gradients(f *fn, b *spec.Named[spec.Block], outer *unit, ins, rets []value.Value) {
 	el := u.el
 	a := &program.Autograd{Class: u.class, Results: len(rets)}
 	for _, r := range rets {
-		if r.m.t == nil {
-			el.fail(b.Name.At, "an autograd function returns tensors, not %s", r.m.describe())
+		if r.Meta.Tensor == nil {
+			el.fail(b.Name.At, "an autograd function returns tensors, not %s", r.Meta.Describe())
 		}
 		for _, v := range ins {
-			if v.m.t == r.m.t {
+			if v.Meta.Tensor == r.Meta.Tensor {
 				el.fail(b.Name.At, "an autograd function that returns one of its inputs is not modelled")
 			}
 		}
@@ -120,19 +121,19 @@ func (u *unit) gradients(f *fn, b *spec.Named[spec.Block], outer *unit, ins, ret
 // saved resolves the names that an autograd function saves and those that it
 // keeps. Forward returns them behind its results, because they are saved when it
 // has returned.
-func (f *fn) saved(b *spec.Named[spec.Block], a *program.Autograd, rets []val) (saved []val, save []op.Save) {
+func (f *fn) saved(b *spec.Named[spec.Block], a *program.Autograd, rets []value.Value) (saved []value.Value, save []op.Save) {
 	ret := &f.f.Body[len(f.f.Body)-1]
-	hide := func(v val) {
+	hide := func(v value.Value) {
 		if ret.Value != nil {
 			ret.Value, ret.Values = nil, []*program.Expr{ret.Value}
 		}
-		ret.Values = append(ret.Values, v.e)
+		ret.Values = append(ret.Values, v.Expr)
 		f.ret = append(f.ret[:len(f.ret):len(f.ret)], v)
 	}
 	for _, s := range b.V.Save {
 		v := f.tensor(s)
-		saved, a.Saved = append(saved, v), append(a.Saved, v.e.Slot)
-		if i := slices.IndexFunc(rets, func(r val) bool { return r.m.t == v.m.t }); i >= 0 {
+		saved, a.Saved = append(saved, v), append(a.Saved, v.Expr.Slot)
+		if i := slices.IndexFunc(rets, func(r value.Value) bool { return r.Meta.Tensor == v.Meta.Tensor }); i >= 0 {
 			save = append(save, op.Out(i))
 		} else {
 			hide(v)
@@ -141,27 +142,27 @@ func (f *fn) saved(b *spec.Named[spec.Block], a *program.Autograd, rets []val) (
 	}
 	for _, s := range b.V.Keep {
 		v := f.tensor(s)
-		saved, a.Kept = append(saved, v), append(a.Kept, v.e.Slot)
+		saved, a.Kept = append(saved, v), append(a.Kept, v.Expr.Slot)
 		hide(v)
 	}
 	return saved, save
 }
 
 // tensor is the local tensor of that name.
-func (f *fn) tensor(s spec.String) val {
+func (f *fn) tensor(s spec.String) value.Value {
 	if slot, ok := f.slots[s.V]; !ok || !f.bound[slot] {
 		f.u.el.errs.Unknown(s.At, "value", s.V, f.boundNames())
 		panic(spec.Stop{})
 	}
 	v := f.local(s.V)
-	if v.m.t == nil {
-		f.u.el.fail(s.At, "this must be a tensor, not %s", v.m.describe())
+	if v.Meta.Tensor == nil {
+		f.u.el.fail(s.At, "this must be a tensor, not %s", v.Meta.Describe())
 	}
 	return v
 }
 
 // backward elaborates the function that computes the gradients of ins.
-func (u *unit) backward(b *spec.Named[spec.Block], outer *unit, ins, rets, saved []val) *program.Func {
+func (u *unit) backward(b *spec.Named[spec.Block], outer *unit, ins, rets, saved []value.Value) *program.Func {
 	el := u.el
 	back := u.blocks[b.V.Backward.V]
 	given := map[string]any{}
@@ -172,25 +173,25 @@ func (u *unit) backward(b *spec.Named[spec.Block], outer *unit, ins, rets, saved
 			}
 		}
 	}
-	var args []val
+	var args []value.Value
 	for _, r := range rets {
-		args = append(args, val{m: tensorMeta(&op.Tensor{Layout: tensor.Contiguous(r.m.t.Size), DType: r.m.t.DType})})
+		args = append(args, value.Value{Meta: value.Tensor(&op.Tensor{Layout: tensor.Contiguous(r.Meta.Tensor.Size), DType: r.Meta.Tensor.DType})})
 	}
 	args = append(args, saved...)
 	sc := el.blockScope(back, outer, given)
 	u.what = "block " + back.Name.V
 	f := u.newFn("backward", program.Function, sc, inputNames(back.V), args, back.Name.At)
-	var grads []val
+	var grads []value.Value
 	el.in(back, func() { grads = f.body(back) })
 	if len(grads) != len(ins) {
 		el.fail(back.Name.At, "function %q returns %s for %s of %q; None stands for an input without one", back.Name.V,
 			plural(len(grads), "gradient"), plural(len(ins), "input"), b.Name.V)
 	}
 	for i, g := range grads {
-		switch in := ins[i].m.t; {
-		case g.m.none || g.m.t == nil && in == nil:
-		case g.m.t == nil || in == nil || g.m.t.Size != in.Size:
-			el.fail(back.Name.At, "function %q returns %s as the gradient of %s", back.Name.V, g.m.describe(), ins[i].m.describe())
+		switch in := ins[i].Meta.Tensor; {
+		case g.Meta.None || g.Meta.Tensor == nil && in == nil:
+		case g.Meta.Tensor == nil || in == nil || g.Meta.Tensor.Size != in.Size:
+			el.fail(back.Name.At, "function %q returns %s as the gradient of %s", back.Name.V, g.Meta.Describe(), ins[i].Meta.Describe())
 		}
 	}
 	return f.f

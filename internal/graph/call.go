@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/memplan/memplan/internal/graph/layers"
+	"github.com/memplan/memplan/internal/graph/module"
+	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
@@ -13,7 +16,7 @@ import (
 
 // call evaluates an entry that calls something: a layer, an operator, a block,
 // a declared module.
-func (f *fn) call(e *spec.Entry, sc *scope, i int) val {
+func (f *fn) call(e *spec.Entry, sc *scope, i int) value.Value {
 	el := f.u.el
 	switch head := e.Head.V; {
 	case el.isBad(e):
@@ -22,7 +25,7 @@ func (f *fn) call(e *spec.Entry, sc *scope, i int) val {
 		return f.callBlock(e, sc, i)
 	case head == spec.HeadCall:
 		return f.checkpointed(e.Checkpoint, sc, f.callDeclared(e, sc))
-	case head == spec.HeadSeq || layers[head] != nil:
+	case head == spec.HeadSeq || layers.Lookup(head) != nil:
 		return f.callNew(e, sc, i)
 	case op.Lookup(head) != nil:
 		return f.callOp(e, sc, op.Lookup(head))
@@ -33,21 +36,21 @@ func (f *fn) call(e *spec.Entry, sc *scope, i int) val {
 
 // inputs evaluates the inputs of a module or block: the given ones, or the
 // previous value.
-func (f *fn) inputs(e *spec.Entry, sc *scope) []val {
+func (f *fn) inputs(e *spec.Entry, sc *scope) []value.Value {
 	if !e.HasIn {
 		f.needCur(f.cur, e)
-		return []val{f.cur}
+		return []value.Value{f.cur}
 	}
 	return f.operands(e.Inputs, sc)
 }
 
 // layerInputs evaluates the inputs of a layer, which its argument may name:
 // {CrossEntropyLoss: {target: label}} takes the previous value and label.
-func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *Layer, arg *spec.Value) []val {
+func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *module.Layer, arg *spec.Value) []value.Value {
 	named := map[string]*spec.Value{}
 	if arg != nil && arg.Kind == spec.Map {
 		for _, p := range arg.Pairs {
-			if l.isInput(p.Key.Str) {
+			if l.Takes(p.Key.Str) {
 				named[p.Key.Str] = p.Value
 			}
 		}
@@ -55,13 +58,13 @@ func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *Layer, arg *spec.Value) []
 	if len(named) == 0 {
 		return f.inputs(e, sc)
 	}
-	var ins []val
+	var ins []value.Value
 	given := e.Inputs
 	one := func(name string) {
 		name, optional := strings.CutSuffix(name, "?")
 		switch v := named[name]; {
 		case v != nil && v.Kind == spec.Null && optional:
-			ins = append(ins, val{})
+			ins = append(ins, value.Value{})
 		case v != nil:
 			o := f.u.el.spec.Operand(v)
 			if o == nil {
@@ -76,43 +79,34 @@ func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *Layer, arg *spec.Value) []
 			f.needCur(f.cur, e)
 			ins = append(ins, f.cur)
 		case optional:
-			ins = append(ins, val{})
+			ins = append(ins, value.Value{})
 		default:
-			f.u.el.fail(e.At, "%s needs %s", l.name, name)
+			f.u.el.fail(e.At, "%s needs %s", l.Name(), name)
 		}
 	}
 	failed := false
-	for i, name := range l.inputs {
+	for i, name := range l.InputNames() {
 		if !f.u.el.attempt(func() { one(name) }) {
 			failed = true
 		}
 		if len(ins) == i { // for those behind it
-			ins = append(ins, val{m: meta{lost: true}})
+			ins = append(ins, value.Value{Meta: value.Meta{Lost: true}})
 		}
 	}
 	if failed {
 		panic(spec.Stop{})
 	}
 	if len(given) > 0 {
-		f.u.el.fail(e.At, "%s takes %s (%s), but more are given", l.name, plural(len(l.inputs), "input"), strings.Join(l.inputs, ", "))
+		f.u.el.fail(e.At, "%s takes %s (%s), but more are given", l.Name(), plural(len(l.InputNames()), "input"), strings.Join(l.InputNames(), ", "))
 	}
 	return ins
 }
 
-func (l *Layer) isInput(name string) bool {
-	for _, i := range l.inputs {
-		if strings.TrimSuffix(i, "?") == name {
-			return true
-		}
-	}
-	return false
-}
-
 // callNew makes a module and calls it; if a module of that path exists, that
 // one is called again.
-func (f *fn) callNew(e *spec.Entry, sc *scope, i int) val {
-	var ins []val
-	if l := layers[e.Head.V]; l == nil {
+func (f *fn) callNew(e *spec.Entry, sc *scope, i int) value.Value {
+	var ins []value.Value
+	if l := layers.Lookup(e.Head.V); l == nil {
 		ins = f.inputs(e, sc)
 	} else if !f.u.el.attempt(func() { ins = f.layerInputs(e, sc, l, e.Arg) }) {
 		f.u.arguments(e, sc, l, nil) // which may have mistakes, too
@@ -122,7 +116,7 @@ func (f *fn) callNew(e *spec.Entry, sc *scope, i int) val {
 }
 
 // callDeclared calls a module by its path.
-func (f *fn) callDeclared(e *spec.Entry, sc *scope) val {
+func (f *fn) callDeclared(e *spec.Entry, sc *scope) value.Value {
 	el := f.u.el
 	if e.Arg == nil {
 		el.fail(e.Head.At, "call needs the path of a module")
@@ -163,15 +157,15 @@ func (f *fn) callDeclared(e *spec.Entry, sc *scope) val {
 
 // declaredInputs evaluates the inputs of a call of the module that entry d made,
 // which a layer's keyword arguments may name.
-func (f *fn) declaredInputs(e *spec.Entry, sc *scope, d *spec.Entry, kwargs *spec.Value) []val {
-	if l := layers[d.Head.V]; l != nil {
+func (f *fn) declaredInputs(e *spec.Entry, sc *scope, d *spec.Entry, kwargs *spec.Value) []value.Value {
+	if l := layers.Lookup(d.Head.V); l != nil {
 		return f.layerInputs(e, sc, l, kwargs)
 	}
 	return f.inputs(e, sc)
 }
 
 // again calls a module that was made by an earlier entry.
-func (f *fn) again(e *spec.Entry, idx int, ins []val, kwargs *spec.Value) val {
+func (f *fn) again(e *spec.Entry, idx int, ins []value.Value, kwargs *spec.Value) value.Value {
 	src := f.u.made[idx]
 	return f.callModule(src.entry, src.scope, f.u.class.Children[idx].Path, ins, kwargs, e.At)
 }
@@ -179,23 +173,23 @@ func (f *fn) again(e *spec.Entry, idx int, ins []val, kwargs *spec.Value) val {
 // callModule elaborates the module that entry e describes, for inputs ins, and
 // calls it under path; at is the entry that calls it. A module that exists
 // already must come out the same.
-func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs *spec.Value, at spec.Span) val {
+func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []value.Value, kwargs *spec.Value, at spec.Span) value.Value {
 	el := f.u.el
 	if el.isBad(e) {
 		panic(spec.Stop{})
 	}
-	l := layers[e.Head.V]
+	l := layers.Lookup(e.Head.V)
 	for i, v := range ins {
 		switch {
-		case l == nil || v.isNone() || v.m.t != nil || l.Tuples && v.m.tuple != nil:
-		case v.m.none && i < len(l.inputs) && strings.HasSuffix(l.inputs[i], "?"):
-			ins[i] = val{}
+		case l == nil || v.Absent() || v.Meta.Tensor != nil || l.Tuples && v.Meta.Tuple != nil:
+		case v.Meta.None && i < len(l.InputNames()) && strings.HasSuffix(l.InputNames()[i], "?"):
+			ins[i] = value.Value{}
 		default:
-			el.fail(at, "%s takes tensors, not %s", e.Head.V, v.describe())
+			el.fail(at, "%s takes tensors, not %s", e.Head.V, v.Describe())
 		}
 	}
 	var class *program.Class
-	var rets []val
+	var rets []value.Value
 	var keywords []spec.String // of the last inputs
 	outer, dtype := el.path, el.job.DType
 	el.path, el.job.DType = program.Join(outer, path), el.moduleType(e, sc)
@@ -248,15 +242,15 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 		el.fail(at, "module %q was made as %s and is called here with an input for which it would have to be %s", path, ch.Class.Describe(), class.Describe())
 	}
 	for i, v := range ins {
-		if v.isNone() {
+		if v.Absent() {
 			continue
 		}
-		x.Args = append(x.Args, v.e)
-		if l != nil && i >= l.keyword {
+		x.Args = append(x.Args, v.Expr)
+		if l != nil && l.ByKeyword(i) {
 			for len(x.Names) < len(x.Args)-1 {
 				x.Names = append(x.Names, "")
 			}
-			x.Names = append(x.Names, strings.TrimSuffix(l.inputs[i], "?"))
+			x.Names = append(x.Names, strings.TrimSuffix(l.InputNames()[i], "?"))
 		}
 	}
 	if n := len(keywords); n > 0 {
@@ -266,7 +260,7 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []val, kwargs
 		}
 	}
 	el.bound(class.Forward, class, at)
-	return f.checkpointed(e.Checkpoint, sc, val{x, metaOf(rets)})
+	return f.checkpointed(e.Checkpoint, sc, value.Value{Expr: x, Meta: value.Returned(rets)})
 }
 
 // moduleType is the type of the floating-point parameters and buffers of the
@@ -329,11 +323,11 @@ func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Ti
 			u.el.errs.Unknown(t.Source.Span, "parameter", src, known)
 			panic(spec.Stop{})
 		}
-		if u.el.env().Computed(p.DType) != v.m.t.DType {
-			u.el.fail(t.Source.Span, "%s is of %v, but %s of %v", src, v.m.t.DType, t.Param.V, p.DType)
+		if u.el.env().Computed(p.DType) != v.Meta.Tensor.DType {
+			u.el.fail(t.Source.Span, "%s is of %v, but %s of %v", src, v.Meta.Tensor.DType, t.Param.V, p.DType)
 		}
-		if size := tensor.D(p.Size...); v.m.t.Size != size {
-			u.el.fail(t.Source.Span, "%s has shape %v, but %s has shape %v", src, v.m.t.Size, t.Param.V, size)
+		if size := tensor.D(p.Size...); v.Meta.Tensor.Size != size {
+			u.el.fail(t.Source.Span, "%s has shape %v, but %s has shape %v", src, v.Meta.Tensor.Size, t.Param.V, size)
 		}
 		out = append(out, program.Tie{Param: t.Param.V, Source: strings.Join(spec.PathParts(src), ".")})
 	}
@@ -375,7 +369,7 @@ func (u *unit) findBlock(e *spec.Entry, sc *scope) *spec.Named[spec.Block] {
 }
 
 // callBlock calls a block of the spec.
-func (f *fn) callBlock(e *spec.Entry, sc *scope, i int) val {
+func (f *fn) callBlock(e *spec.Entry, sc *scope, i int) value.Value {
 	b := f.u.findBlock(e, sc)
 	if b.V.Kind.V == spec.KindModule {
 		return f.callNew(e, sc, i)
@@ -391,7 +385,7 @@ func (f *fn) callBlock(e *spec.Entry, sc *scope, i int) val {
 
 // callFunction elaborates a function in the context of this class, whose
 // modules it may use, and calls it.
-func (u *unit) callFunction(b *spec.Named[spec.Block], with map[string]any, ins []val, at spec.Span) val {
+func (u *unit) callFunction(b *spec.Named[spec.Block], with map[string]any, ins []value.Value, at spec.Span) value.Value {
 	el := u.el
 	key := fmt.Sprintf("%p %s %s", b, keyOf(with), el.keyOfVals(ins))
 	fe, ok := u.funcs[key]
@@ -422,13 +416,13 @@ func (u *unit) callFunction(b *spec.Named[spec.Block], with map[string]any, ins 
 	el.bound(fe.fn, u.class, at)
 	x := &program.Expr{Kind: program.CallFun, Func: fe.fn}
 	for _, v := range ins {
-		x.Args = append(x.Args, v.e)
+		x.Args = append(x.Args, v.Expr)
 	}
-	return val{x, metaOf(fe.rets)}
+	return value.Value{Expr: x, Meta: value.Returned(fe.rets)}
 }
 
 // function elaborates a function in the context of this class.
-func (u *unit) function(b *spec.Named[spec.Block], with map[string]any, ins []val, at spec.Span) (*fn, *elaboratedFunc) {
+func (u *unit) function(b *spec.Named[spec.Block], with map[string]any, ins []value.Value, at spec.Span) (*fn, *elaboratedFunc) {
 	sc := u.el.blockScope(b, u, with)
 	what := u.what
 	defer func() { u.what = what }()
@@ -441,7 +435,7 @@ func (u *unit) function(b *spec.Named[spec.Block], with map[string]any, ins []va
 }
 
 // sequential elaborates nn.Sequential: its children are called in a chain.
-func (u *unit) sequential(e *spec.Entry, sc *scope, ins []val) (*program.Class, []val) {
+func (u *unit) sequential(e *spec.Entry, sc *scope, ins []value.Value) (*program.Class, []value.Value) {
 	el := u.el
 	if len(ins) != 1 {
 		el.fail(e.At, "Sequential takes one input, not %d", len(ins))
@@ -466,7 +460,7 @@ func (f *fn) chain(items []*spec.Entry, sc *scope) {
 	el := f.u.el
 	for _, item := range items {
 		h := item.Head.V
-		if h != spec.HeadBlock && h != spec.HeadSeq && h != spec.HeadLayers && layers[h] == nil {
+		if h != spec.HeadBlock && h != spec.HeadSeq && h != spec.HeadLayers && layers.Lookup(h) == nil {
 			el.fail(item.At, "Sequential holds modules; %q is none (use a block, or layers:)", h)
 		}
 		if len(item.Name) > 0 || item.HasIn || item.Module != nil {
@@ -478,19 +472,19 @@ func (f *fn) chain(items []*spec.Entry, sc *scope) {
 				return
 			}
 			path := fmt.Sprint(len(f.u.class.Children))
-			v := f.callModule(item, sc, path, []val{f.local("input")}, nil, item.At)
-			if v.m.t == nil {
-				el.fail(item.At, "gives %s; the next module of Sequential needs a tensor", v.m.describe())
+			v := f.callModule(item, sc, path, []value.Value{f.local("input")}, nil, item.At)
+			if v.Meta.Tensor == nil {
+				el.fail(item.At, "gives %s; the next module of Sequential needs a tensor", v.Meta.Describe())
 			}
-			f.emit(program.Stmt{Kind: program.Assign, Targets: []int{f.set("input", v.m)}, Value: v.e, Line: item.At.Line})
+			f.emit(program.Stmt{Kind: program.Assign, Targets: []int{f.set("input", v.Meta)}, Value: v.Expr, Line: item.At.Line})
 		})
 	}
 }
 
 // arguments reads the arguments of a layer, those of its call in kwargs.
-func (u *unit) arguments(e *spec.Entry, sc *scope, l *Layer, kwargs *spec.Value) *argReader {
-	a := &argReader{el: u.el, env: sc, what: e.Head.V, at: e.Head.At, sigs: []*op.Sig{l.sig, l.forward}}
-	a.also, a.skip = l.inputs, l.isInput
+func (u *unit) arguments(e *spec.Entry, sc *scope, l *module.Layer, kwargs *spec.Value) *argReader {
+	a := &argReader{el: u.el, env: sc, what: e.Head.V, at: e.Head.At, sigs: l.Sigs()}
+	a.also, a.skip = l.InputNames(), l.Takes
 	a.read(e.Arg)
 	if kwargs != nil {
 		a.read(kwargs)
@@ -499,25 +493,25 @@ func (u *unit) arguments(e *spec.Entry, sc *scope, l *Layer, kwargs *spec.Value)
 }
 
 // layer makes a module of torch.nn.
-func (u *unit) layer(e *spec.Entry, sc *scope, l *Layer, ins []val, kwargs *spec.Value, at spec.Span) (class *program.Class, rets []val) {
+func (u *unit) layer(e *spec.Entry, sc *scope, l *module.Layer, ins []value.Value, kwargs *spec.Value, at spec.Span) (class *program.Class, rets []value.Value) {
 	el := u.el
 	a := u.arguments(e, sc, l, kwargs)
-	if n := len(ins); n < l.required() || n > len(l.inputs) {
-		el.fail(at, "%s takes %s (%s), but %d given", e.Head.V, plural(l.required(), "input"), strings.Join(l.inputs, ", "), n)
+	if n := len(ins); n < l.Required() || n > len(l.InputNames()) {
+		el.fail(at, "%s takes %s (%s), but %d given", e.Head.V, plural(l.Required(), "input"), strings.Join(l.InputNames(), ", "), n)
 	}
 	a.require()
-	el.shrunk.shrink(el.path, a.vals)
+	el.shrunk.Shrink(el.path, a.vals)
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
-		case *buildError:
+		case *module.Mistake:
 			if at == e.At {
 				at = e.Head.At
 			}
-			if v := a.from[r.arg]; v != nil {
+			if v := a.from[r.Arg]; v != nil {
 				at = v.Span
 			}
-			el.fail(at, "%s: %s", e.Head.V, r.msg)
+			el.fail(at, "%s: %s", e.Head.V, r.Msg)
 		case tensor.RankError:
 			el.fail(e.Head.At, "%s: %v", e.Head.V, r)
 		default:
@@ -525,7 +519,7 @@ func (u *unit) layer(e *spec.Entry, sc *scope, l *Layer, ins []val, kwargs *spec
 		}
 	}()
 	if e.InPlace != nil && !a.given["inplace"] {
-		if l.sig.Find("inplace") == nil {
+		if l.Sigs()[0].Find("inplace") == nil {
 			el.fail(e.InPlace.Span, "%s has no in-place form", e.Head.V)
 		}
 		a.vals["inplace"], a.given["inplace"] = el.evalBool(e.InPlace, sc, "inplace"), true

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/memplan/memplan/internal/graph/layers"
+	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/spec"
@@ -66,7 +68,7 @@ func (el *elaborator) checkModel(m *spec.Model) {
 		if b.V.Kind.V == "function" {
 			el.attribute("function", b.Name.V, b.Name.At)
 		}
-		if layers[b.Name.V] != nil {
+		if layers.Lookup(b.Name.V) != nil {
 			el.errs.Addf(b.Name.At, "block %q has the name of a layer", b.Name.V)
 		}
 	}
@@ -233,12 +235,12 @@ func (c *checker) own(e *spec.Entry, at place) {
 	}
 	c.literals(e)
 	head := e.Head.V
-	l, o := layers[head], op.Lookup(head)
+	l, o := layers.Lookup(head), op.Lookup(head)
 	switch {
 	case l != nil:
 		c.arg(e, l)
 	case o != nil && at == inModules:
-		errs.Unknown(e.Head.At, "layer", head, append(LayerNames(), spec.HeadSeq, spec.HeadBlock))
+		errs.Unknown(e.Head.At, "layer", head, append(layers.Names(), spec.HeadSeq, spec.HeadBlock))
 		return
 	case o != nil:
 		c.opArg(e, o.Sig)
@@ -262,7 +264,7 @@ func (c *checker) own(e *spec.Entry, at place) {
 		errs.Addf(e.Head.At, "%s: %s", head, refused[head])
 		return
 	default:
-		known := append(append(append([]string(nil), spec.Statements...), LayerNames()...), op.Names()...)
+		known := append(append(append([]string(nil), spec.Statements...), layers.Names()...), op.Names()...)
 		if at == inStep {
 			known = append(known, spec.StepStatements...)
 		}
@@ -313,7 +315,7 @@ func (c *checker) literals(e *spec.Entry) {
 // modifiers refuses keys that mean nothing for the entry.
 func (c *checker) modifiers(e *spec.Entry, at place) {
 	head := e.Head.V
-	isLayer, isOp := layers[head] != nil || head == spec.HeadSeq, op.Lookup(head) != nil
+	isLayer, isOp := layers.Lookup(head) != nil || head == spec.HeadSeq, op.Lookup(head) != nil
 	isBlock, isCall := head == spec.HeadBlock, head == spec.HeadCall
 	isStep := slices.Contains(spec.StepStatements, head)
 	isValue := isLayer || isOp || isBlock || isCall
@@ -424,8 +426,8 @@ func (c *checker) nested(v *spec.Value) {
 }
 
 // arg checks the argument of a layer: its keys and literal values.
-func (c *checker) arg(e *spec.Entry, l *Layer) {
-	c.args(e.Arg, &argReader{el: c.el, what: e.Head.V, at: e.Head.At, sigs: []*op.Sig{l.sig, l.forward}, also: l.inputs}, l.isInput)
+func (c *checker) arg(e *spec.Entry, l *module.Layer) {
+	c.args(e.Arg, &argReader{el: c.el, what: e.Head.V, at: e.Head.At, sigs: l.Sigs(), also: l.InputNames()}, l.Takes)
 }
 
 // opArg checks the argument of an operator.

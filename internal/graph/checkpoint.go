@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/graph/hf"
+	"github.com/memplan/memplan/internal/graph/techniques"
+	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
@@ -14,7 +17,7 @@ import (
 
 // checkpointed makes the call of an entry one through torch.utils.checkpoint if
 // the entry asks for it.
-func (f *fn) checkpointed(c *spec.Checkpoint, sc *scope, v val) val {
+func (f *fn) checkpointed(c *spec.Checkpoint, sc *scope, v value.Value) value.Value {
 	el := f.u.el
 	if c == nil || (c.When != nil && !el.evalBool(c.When, sc, "checkpoint")) || el.job.Inference != "" {
 		return v
@@ -25,7 +28,7 @@ func (f *fn) checkpointed(c *spec.Checkpoint, sc *scope, v val) val {
 	if c.Every.Set {
 		el.fail(c.Every.At, "every belongs to train.checkpoint")
 	}
-	x := *v.e
+	x := *v.Expr
 	x.Checkpoint = el.checkpointOf(c)
 	el.plainKeywords(&x, c.At)
 	if x.Kind == program.CallFun && c.Segments.Set {
@@ -34,7 +37,7 @@ func (f *fn) checkpointed(c *spec.Checkpoint, sc *scope, v val) val {
 	if x.Kind == program.CallMod && c.Segments.Set {
 		el.checkSegments(c, f.u.class.Children[x.Child].Class, f.u.class.Children[x.Child].Path)
 	}
-	return val{&x, v.m}
+	return value.Value{Expr: &x, Meta: v.Meta}
 }
 
 // plainKeywords refuses a checkpointed call with a keyword whose value is computed
@@ -112,12 +115,12 @@ func (el *elaborator) checkpoint() {
 	for _, m := range el.job.Models {
 		known = append(known, m.Root.ModulePaths()...)
 	}
-	given := patternsOf(el.errs, c.Modules, "module", known)
+	given := techniques.Patterns(el.errs, c.Modules, "module", known)
 	for i, m := range el.ms {
 		patterns := given
 		if len(c.Modules) == 0 {
 			patterns = m.checkpointed()
-			switch on, _ := m.spec.Env.Lookup(gradientCheckpointing); {
+			switch on, _ := m.spec.Env.Lookup(hf.GradientCheckpointing); {
 			case !all && on != true:
 				continue
 			case patterns == nil:

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -35,7 +36,7 @@ func (f *fn) closure(st *program.Stmt, e *spec.Entry, sc *scope) {
 		}
 	}
 	var names []string
-	var ins []val
+	var ins []value.Value
 	for slot, name := range f.f.Slots {
 		if f.bound[slot] && used[name] {
 			names, ins = append(names, name), append(ins, f.local(name))
@@ -43,7 +44,7 @@ func (f *fn) closure(st *program.Stmt, e *spec.Entry, sc *scope) {
 		}
 	}
 	c := f.u.newFn("closure", program.StepFunc, sc, names, ins, e.At)
-	c.inner, c.cur, c.why = true, val{}, "nothing precedes it in the closure"
+	c.inner, c.cur, c.why = true, value.Value{}, "nothing precedes it in the closure"
 	c.statements(e.Body, c.scope)
 	if n := len(c.f.Body); n == 0 || c.f.Body[n-1].Kind != program.Return || c.f.Body[n-1].Value == nil {
 		el.fail(e.At, "a closure ends with the loss: {return: loss}")

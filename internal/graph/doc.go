@@ -1,5 +1,6 @@
 // Package graph turns a spec into a program: it resolves names, evaluates
-// expressions, infers shapes and builds the tree of modules.
+// expressions, infers shapes and builds the tree of modules. A spec goes in, and
+// what the machine is; a program comes out, or all mistakes of the spec at once.
 //
 // A model is elaborated by running its forward pass on shapes alone, in the
 // order of its statements: modules come into being when they are first called,
@@ -7,6 +8,7 @@
 // block that is used again with the same params and input shapes gives the same
 // class, so that twelve equal layers are elaborated once.
 //
-// Layers of torch.nn are rows of a table: a signature, and a function that
-// makes parameters and composes operators (see [Layer]).
+// Modules of libraries come from layers, configurations of Hugging Face models from
+// hf, and classes that take the place of others from techniques; none of these knows
+// of the elaborator.
 package graph

@@ -5,6 +5,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/memplan/memplan/internal/graph/techniques"
+	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
@@ -43,12 +45,12 @@ type elaborator struct {
 	noLoss      bool                         // the loss is missing, which was reported
 	notModelled []note.Note                  // what files ask for and is left out
 	dataBytes   Data
-	kept        *[]program.Kept // that the statements under way declare
-	inEval      *program.Eval   // the evaluation under way
-	shrunk      *shrinking      // of the model under way
-	path        string          // of the module under way, in its model
-	gpus        *spec.Parallel  // how the job is spread over several GPUs; nil: it is not
-	gathered    *tensor.DType   // in which FSDP gathers the parameters of the model under way; nil: in their own
+	kept        *[]program.Kept       // that the statements under way declare
+	inEval      *program.Eval         // the evaluation under way
+	shrunk      *techniques.Shrinking // of the model under way
+	path        string                // of the module under way, in its model
+	gpus        *spec.Parallel        // how the job is spread over several GPUs; nil: it is not
+	gathered    *tensor.DType         // in which FSDP gathers the parameters of the model under way; nil: in their own
 }
 
 // failure is why a job would fail, with the file that its place is in.
@@ -60,7 +62,7 @@ type failure struct {
 // elaborated is a block that was made for some params and inputs.
 type elaborated struct {
 	class *program.Class
-	rets  []val
+	rets  []value.Value
 }
 
 // attempt runs f like spec.Try, but for mistakes that end all: those of what is too
@@ -110,7 +112,7 @@ type declared struct {
 
 type elaboratedFunc struct {
 	fn   *program.Func
-	rets []val
+	rets []value.Value
 }
 
 func (el *elaborator) newUnit(name string, sc *scope, blocks map[string]*spec.Named[spec.Block]) *unit {
@@ -175,7 +177,7 @@ func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 }
 
 // block elaborates a module block for some params and inputs.
-func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]any, ins []val, at spec.Span) (*program.Class, []val) {
+func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]any, ins []value.Value, at spec.Span) (*program.Class, []value.Value) {
 	key := fmt.Sprintf("%p %s %s %v", b, keyOf(with), el.keyOfVals(ins), el.job.DType)
 	el.meter.Work(int64(len(key)))
 	if el.shrunk != nil { // blocks that are alike may be pruned differently
@@ -205,7 +207,7 @@ func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]
 	})
 	f := n.newFn("forward", program.Module, sc, inputNames(b.V), ins, at)
 	n.class.Forward = f.f
-	var rets []val
+	var rets []value.Value
 	el.in(b, func() {
 		rets = f.body(b)
 		n.close()
@@ -289,14 +291,14 @@ func keyOf(with map[string]any) string {
 }
 
 // keyOfVals describes arguments: shapes, and which are the same object.
-func (el *elaborator) keyOfVals(ins []val) string {
+func (el *elaborator) keyOfVals(ins []value.Value) string {
 	var b strings.Builder
 	for i, v := range ins {
-		key := v.m.key()
+		key := v.Meta.Key()
 		el.meter.Work(int64(i + len(key)))
 		b.WriteString(key)
 		for j := range i {
-			if v.e != nil && v.same(ins[j]) {
+			if v.Expr != nil && v.Same(ins[j]) {
 				fmt.Fprintf(&b, "=%d", j)
 				break
 			}

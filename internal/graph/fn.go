@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -19,10 +20,10 @@ type fn struct {
 	scope *scope
 	slots map[string]int
 	bound []bool
-	metas []meta
-	cur   val    // the previous value
-	why   string // why there is none
-	ret   []val
+	metas []value.Meta
+	cur   value.Value // the previous value
+	why   string      // why there is none
+	ret   []value.Value
 	done  bool // a return was met
 	early bool // under a condition, so that others may follow
 	inner bool // a closure of a step
@@ -30,21 +31,21 @@ type fn struct {
 	astray bool // names that could not be read may be bound
 }
 
-func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []string, ins []val, at spec.Span) *fn {
+func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []string, ins []value.Value, at spec.Span) *fn {
 	f := &fn{u: u, f: &program.Func{Name: name, Kind: kind, File: u.el.errs.File}, slots: map[string]int{}}
 	f.scope = &scope{parent: sc.parent, vars: sc.vars, fn: f}
 	if len(ins) != len(params) {
 		u.el.fail(at, "%s takes %s (%s), but %d given", u.what, plural(len(params), "input"), strings.Join(params, ", "), len(ins))
 	}
 	for i, p := range params {
-		f.set(p, ins[i].m)
+		f.set(p, ins[i].Meta)
 	}
 	f.f.Params = len(params)
 	if len(params) > 0 {
 		f.cur = f.local(params[0])
-		if f.cur.m.t == nil && !f.cur.m.lost {
-			f.why = "the first input is " + f.cur.m.describe()
-			f.cur = val{}
+		if f.cur.Meta.Tensor == nil && !f.cur.Meta.Lost {
+			f.why = "the first input is " + f.cur.Meta.Describe()
+			f.cur = value.Value{}
 		}
 	} else {
 		f.why = "nothing precedes it"
@@ -53,21 +54,21 @@ func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []str
 }
 
 // set makes name a local variable with a value like m and returns its slot.
-func (f *fn) set(name string, m meta) int {
+func (f *fn) set(name string, m value.Meta) int {
 	s, ok := f.slots[name]
 	if !ok {
 		s = len(f.f.Slots)
 		f.slots[name] = s
 		f.f.Slots = append(f.f.Slots, name)
-		f.bound, f.metas = append(f.bound, false), append(f.metas, meta{})
+		f.bound, f.metas = append(f.bound, false), append(f.metas, value.Meta{})
 	}
 	f.bound[s], f.metas[s] = true, m
 	return s
 }
 
-func (f *fn) local(name string) val {
+func (f *fn) local(name string) value.Value {
 	s := f.slots[name]
-	return val{&program.Expr{Kind: program.Local, Slot: s}, f.metas[s]}
+	return value.Value{Expr: &program.Expr{Kind: program.Local, Slot: s}, Meta: f.metas[s]}
 }
 
 func (f *fn) emit(s program.Stmt) { f.f.Body = append(f.f.Body, s) }
@@ -139,9 +140,9 @@ func (f *fn) lose(e *spec.Entry) {
 		}
 	}
 	for _, n := range names {
-		f.set(n, meta{lost: true})
+		f.set(n, value.Meta{Lost: true})
 	}
-	f.cur, f.why = val{m: meta{lost: true}}, ""
+	f.cur, f.why = value.Value{Meta: value.Meta{Lost: true}}, ""
 	f.u.lost = true
 }
 
@@ -173,7 +174,7 @@ func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
 }
 
 // only evaluates the single input of an entry.
-func (f *fn) only(e *spec.Entry, sc *scope) val {
+func (f *fn) only(e *spec.Entry, sc *scope) value.Value {
 	if len(e.Inputs) != 1 {
 		f.u.el.fail(e.At, "needs one input, not %d", len(e.Inputs))
 	}
@@ -181,27 +182,27 @@ func (f *fn) only(e *spec.Entry, sc *scope) val {
 }
 
 // needCur stops unless there is a value.
-func (f *fn) needCur(v val, e *spec.Entry) {
-	if v.m.lost {
+func (f *fn) needCur(v value.Value, e *spec.Entry) {
+	if v.Meta.Lost {
 		panic(spec.Stop{})
 	}
-	if v.e == nil {
+	if v.Expr == nil {
 		f.u.el.fail(e.At, "there is no previous value to take: %s; say inputs:", f.why)
 	}
 }
 
 // bind gives the result of an entry its name.
-func (f *fn) bind(e *spec.Entry, v val) {
+func (f *fn) bind(e *spec.Entry, v value.Value) {
 	el := f.u.el
 	line := e.At.Line
-	alias := v.e.Kind == program.Local
+	alias := v.Expr.Kind == program.Local
 	if e.Pick != nil {
 		v = el.picked(e.Pick, f.scope, v)
 	}
 	switch {
 	case e.Tuple:
-		st := program.Stmt{Kind: program.Assign, Unpack: true, Nest: e.Nest, Value: v.e, Line: line}
-		for i, m := range f.spread(e, v.m) {
+		st := program.Stmt{Kind: program.Assign, Unpack: true, Nest: e.Nest, Value: v.Expr, Line: line}
+		for i, m := range f.spread(e, v.Meta) {
 			n := e.Name[i]
 			if strings.HasSuffix(n.V, "[]") {
 				el.fail(n.At, "a list cannot be appended to while a tuple is unpacked")
@@ -209,7 +210,7 @@ func (f *fn) bind(e *spec.Entry, v val) {
 			st.Targets = append(st.Targets, f.set(n.V, m))
 		}
 		f.emit(st)
-		f.cur, f.why = val{}, fmt.Sprintf("the entry before gave %d values", len(e.Name))
+		f.cur, f.why = value.Value{}, fmt.Sprintf("the entry before gave %d values", len(e.Name))
 		return
 	case len(e.Name) == 1 && strings.HasSuffix(e.Name[0].V, "[]"):
 		f.appendTo(e, strings.TrimSuffix(e.Name[0].V, "[]"), v)
@@ -221,19 +222,19 @@ func (f *fn) bind(e *spec.Entry, v val) {
 	} else if alias && e.Head.V == "" {
 		return
 	}
-	st := program.Stmt{Kind: program.Assign, Value: v.e, Line: line}
-	if v.e.Kind == program.CallOp && v.e.InPlace && v.e.Args[0].Kind == program.Local && f.f.Slots[v.e.Args[0].Slot] == name {
+	st := program.Stmt{Kind: program.Assign, Value: v.Expr, Line: line}
+	if v.Expr.Kind == program.CallOp && v.Expr.InPlace && v.Expr.Args[0].Kind == program.Local && f.f.Slots[v.Expr.Args[0].Slot] == name {
 		st.InPlace = true
 	}
-	st.Targets = []int{f.set(name, v.m)}
+	st.Targets = []int{f.set(name, v.Meta)}
 	f.emit(st)
 	if e.Head.V == "" && alias { // a second name for the value; the first goes on
 		return
 	}
 	f.cur, f.why = f.local(name), ""
-	if v.m.t == nil {
-		f.cur, f.why = val{}, "the entry before gave "+v.m.describe()
-		if v.m.tuple != nil && !v.m.list {
+	if v.Meta.Tensor == nil {
+		f.cur, f.why = value.Value{}, "the entry before gave "+v.Meta.Describe()
+		if v.Meta.Tuple != nil && !v.Meta.List {
 			f.why += ", of which pick: 0 takes the first item"
 		}
 	}
@@ -243,7 +244,7 @@ func (f *fn) bind(e *spec.Entry, v val) {
 // computed before the first name is bound again: q, k = rope(q), rope(k).
 func (f *fn) bindEach(e *spec.Entry, sc *scope) {
 	st := program.Stmt{Kind: program.Assign, Line: e.At.Line}
-	var metas []meta
+	var metas []value.Meta
 	seen := map[string]bool{}
 	for i, o := range e.Inputs {
 		n := e.Name[i]
@@ -252,38 +253,38 @@ func (f *fn) bindEach(e *spec.Entry, sc *scope) {
 		}
 		seen[n.V] = true
 		v := f.operand(o, sc)
-		if v.m.t == nil {
-			f.u.el.fail(o.At, "a name among several takes a tensor, not %s", v.describe())
+		if v.Meta.Tensor == nil {
+			f.u.el.fail(o.At, "a name among several takes a tensor, not %s", v.Describe())
 		}
-		st.Values = append(st.Values, v.e)
-		metas = append(metas, v.m)
+		st.Values = append(st.Values, v.Expr)
+		metas = append(metas, v.Meta)
 	}
 	for i, n := range e.Name {
 		st.Targets = append(st.Targets, f.set(n.V, metas[i]))
 	}
 	f.emit(st)
-	f.cur, f.why = val{}, fmt.Sprintf("the entry before gave %d values", len(e.Name))
+	f.cur, f.why = value.Value{}, fmt.Sprintf("the entry before gave %d values", len(e.Name))
 }
 
 // appendTo is name.append(v); the list is made when it is first appended to.
-func (f *fn) appendTo(e *spec.Entry, name string, v val) {
+func (f *fn) appendTo(e *spec.Entry, name string, v value.Value) {
 	s, ok := f.slots[name]
 	if !ok || !f.bound[s] {
-		s = f.set(name, meta{tuple: []meta{}, list: true})
+		s = f.set(name, value.Meta{Tuple: []value.Meta{}, List: true})
 		f.emit(program.Stmt{Kind: program.ListNew, Targets: []int{s}, Line: e.At.Line})
 	}
-	if f.metas[s].lost {
+	if f.metas[s].Lost {
 		panic(spec.Stop{})
 	}
-	if !f.metas[s].list {
-		f.u.el.fail(e.Name[0].At, "%q is %s, not a list", name, f.metas[s].describe())
+	if !f.metas[s].List {
+		f.u.el.fail(e.Name[0].At, "%q is %s, not a list", name, f.metas[s].Describe())
 	}
-	if m := &f.metas[s]; m.grown == nil || *m.grown != len(m.tuple) { // it is copied
-		f.u.el.meter.Work(int64(len(m.tuple)))
+	if m := &f.metas[s]; m.Copies() {
+		f.u.el.meter.Work(int64(len(m.Tuple)))
 	}
-	f.metas[s] = f.metas[s].appended(v.m)
-	f.emit(program.Stmt{Kind: program.Append, Targets: []int{s}, Value: v.e, Line: e.At.Line})
-	f.cur, f.why = val{&program.Expr{Kind: program.Item, Slot: s, Index: -1}, v.m}, ""
+	f.metas[s] = f.metas[s].Appended(v.Meta)
+	f.emit(program.Stmt{Kind: program.Append, Targets: []int{s}, Value: v.Expr, Line: e.At.Line})
+	f.cur, f.why = value.Value{Expr: &program.Expr{Kind: program.Item, Slot: s, Index: -1}, Meta: v.Meta}, ""
 }
 
 func (f *fn) del(e *spec.Entry, sc *scope) {
@@ -305,8 +306,8 @@ func (f *fn) del(e *spec.Entry, sc *scope) {
 		}
 		f.bound[s] = false
 		st.Targets = append(st.Targets, s)
-		if f.cur.e != nil && f.cur.e.Slot == s && f.cur.e.Kind <= program.Item {
-			f.cur, f.why = val{}, fmt.Sprintf("%q was deleted", name)
+		if f.cur.Expr != nil && f.cur.Expr.Slot == s && f.cur.Expr.Kind <= program.Item {
+			f.cur, f.why = value.Value{}, fmt.Sprintf("%q was deleted", name)
 		}
 	}
 	f.emit(st)
@@ -333,7 +334,7 @@ func (f *fn) doReturn(e *spec.Entry, sc *scope) {
 	if e.Arg.Kind == spec.List {
 		items = e.Arg.Items
 	}
-	var rets []val
+	var rets []value.Value
 	for _, it := range items {
 		o := f.u.el.spec.Operand(it)
 		if o == nil {
@@ -344,13 +345,13 @@ func (f *fn) doReturn(e *spec.Entry, sc *scope) {
 	f.returns(rets, e.At.Line)
 }
 
-func (f *fn) returns(rets []val, line int) {
+func (f *fn) returns(rets []value.Value, line int) {
 	st := program.Stmt{Kind: program.Return, Line: line}
 	if len(rets) == 1 {
-		st.Value = rets[0].e
+		st.Value = rets[0].Expr
 	} else {
 		for _, r := range rets {
-			st.Values = append(st.Values, r.e)
+			st.Values = append(st.Values, r.Expr)
 		}
 	}
 	f.emit(st)
@@ -358,7 +359,7 @@ func (f *fn) returns(rets []val, line int) {
 }
 
 // body elaborates the statements of a block and returns its results.
-func (f *fn) body(b *spec.Named[spec.Block]) []val {
+func (f *fn) body(b *spec.Named[spec.Block]) []value.Value {
 	env := &f.u.el.shapes.E
 	casts := env.Autocast
 	f.f.NoAutocast = !b.V.Autocast.V
@@ -369,22 +370,22 @@ func (f *fn) body(b *spec.Named[spec.Block]) []val {
 }
 
 // finish returns the previous value unless there was a return.
-func (f *fn) finish(at spec.Span) []val {
+func (f *fn) finish(at spec.Span) []value.Value {
 	if !f.done {
-		if f.cur.m.lost {
+		if f.cur.Meta.Lost {
 			panic(spec.Stop{})
 		}
-		if f.cur.e == nil {
+		if f.cur.Expr == nil {
 			f.u.el.fail(at, "has no value to return: %s; say return:", f.why)
 		}
-		f.returns([]val{f.cur}, at.Line)
+		f.returns([]value.Value{f.cur}, at.Line)
 	}
 	return f.ret
 }
 
 // operands evaluates several inputs, all of them before it stops at mistakes.
-func (f *fn) operands(os []*spec.Operand, sc *scope) []val {
-	var out []val
+func (f *fn) operands(os []*spec.Operand, sc *scope) []value.Value {
+	var out []value.Value
 	failed := false
 	for _, o := range os {
 		failed = !f.u.el.attempt(func() { out = append(out, f.operand(o, sc)) }) || failed
@@ -396,11 +397,11 @@ func (f *fn) operands(os []*spec.Operand, sc *scope) []val {
 }
 
 // operand evaluates one input.
-func (f *fn) operand(o *spec.Operand, sc *scope) val {
+func (f *fn) operand(o *spec.Operand, sc *scope) value.Value {
 	el := f.u.el
 	switch {
 	case o.Nested != nil:
-		var out val
+		var out value.Value
 		n := 0
 		f.u.expand(o.Nested, sc, func(sc *scope, i int) {
 			n++
@@ -421,49 +422,49 @@ func (f *fn) operand(o *spec.Operand, sc *scope) val {
 		return out
 	case o.List != nil:
 		e := &program.Expr{Kind: program.ListLit}
-		m := meta{tuple: []meta{}}
+		m := value.Meta{Tuple: []value.Meta{}}
 		for _, v := range f.operands(o.List, sc) {
-			e.Args = append(e.Args, v.e)
-			m.tuple = append(m.tuple, v.m)
+			e.Args = append(e.Args, v.Expr)
+			m.Tuple = append(m.Tuple, v.Meta)
 		}
-		return val{e, m}
+		return value.Value{Expr: e, Meta: m}
 	}
 	x := el.eval(o.Value, sc)
 	switch x := x.(type) {
 	case nil:
-		return noneVal()
+		return value.None()
 	case int64, float64, bool:
-		return val{&program.Expr{Kind: program.Const, Value: x}, meta{}}
+		return value.Value{Expr: &program.Expr{Kind: program.Const, Value: x}, Meta: value.Meta{}}
 	case string:
 		return f.reference(x, o.At)
-	case meta: // ${x} for x
+	case value.Meta: // ${x} for x
 		el.fail(o.At, "name the value itself, without ${}")
 	}
 	el.fail(o.At, "an input is the name of a value, a number or an inline entry")
-	return val{}
+	return value.Value{}
 }
 
 // reference resolves the text of an input: a local value, an item or pop of a
 // list, or a parameter or buffer.
-func (f *fn) reference(s string, at spec.Span) val {
+func (f *fn) reference(s string, at spec.Span) value.Value {
 	el := f.u.el
 	stem, _, _ := strings.Cut(strings.TrimSuffix(s, ".pop"), "[")
-	if slot, ok := f.slots[stem]; ok && f.metas[slot].lost {
+	if slot, ok := f.slots[stem]; ok && f.metas[slot].Lost {
 		panic(spec.Stop{})
 	}
 	if slot, ok := f.slots[s]; ok && f.bound[slot] {
-		return val{&program.Expr{Kind: program.Local, Slot: slot}, f.metas[slot]}
+		return value.Value{Expr: &program.Expr{Kind: program.Local, Slot: slot}, Meta: f.metas[slot]}
 	}
 	if name, ok := strings.CutSuffix(s, ".pop"); ok {
 		if slot, ok := f.slots[name]; ok && f.bound[slot] {
 			m := f.metas[slot]
-			if !m.list || len(m.tuple) == 0 {
-				el.fail(at, "pop does not apply to %s", m.describe())
+			if !m.List || len(m.Tuple) == 0 {
+				el.fail(at, "pop does not apply to %s", m.Describe())
 			}
-			last := m.tuple[len(m.tuple)-1]
-			m.tuple = m.tuple[:len(m.tuple)-1]
+			last := m.Tuple[len(m.Tuple)-1]
+			m.Tuple = m.Tuple[:len(m.Tuple)-1]
 			f.metas[slot] = m
-			return val{&program.Expr{Kind: program.Pop, Slot: slot}, last}
+			return value.Value{Expr: &program.Expr{Kind: program.Pop, Slot: slot}, Meta: last}
 		}
 	}
 	if name, rest, ok := strings.Cut(s, "["); ok && strings.HasSuffix(rest, "]") {
@@ -491,23 +492,23 @@ func (f *fn) reference(s string, at spec.Span) val {
 
 // indexed is an item of a list or tuple, or with several indices, an item of
 // that: rest is "1]" or "1][0]".
-func (f *fn) indexed(slot int, rest string, at spec.Span) val {
-	v := val{m: f.metas[slot]}
+func (f *fn) indexed(slot int, rest string, at spec.Span) value.Value {
+	v := value.Value{Meta: f.metas[slot]}
 	for _, index := range strings.Split(strings.TrimSuffix(rest, "]"), "][") {
 		k, err := strconv.Atoi(index)
 		i := k
 		if k < 0 {
-			i += len(v.m.tuple)
+			i += len(v.Meta.Tuple)
 		}
 		switch {
-		case err != nil || v.m.tuple == nil || i < 0 || i >= len(v.m.tuple):
-			f.u.el.fail(at, "index [%s] of %s", index, v.m.describe())
-		case v.e == nil:
-			v.e = &program.Expr{Kind: program.Item, Slot: slot, Index: k}
+		case err != nil || v.Meta.Tuple == nil || i < 0 || i >= len(v.Meta.Tuple):
+			f.u.el.fail(at, "index [%s] of %s", index, v.Meta.Describe())
+		case v.Expr == nil:
+			v.Expr = &program.Expr{Kind: program.Item, Slot: slot, Index: k}
 		default:
-			v.e = &program.Expr{Kind: program.Pick, Index: i, Args: []*program.Expr{v.e}}
+			v.Expr = &program.Expr{Kind: program.Pick, Index: i, Args: []*program.Expr{v.Expr}}
 		}
-		v.m = v.m.tuple[i]
+		v.Meta = v.Meta.Tuple[i]
 	}
 	return v
 }
@@ -524,10 +525,10 @@ func (u *unit) ownNames() []string {
 }
 
 // attribute resolves the path of a parameter or buffer from this class.
-func (u *unit) attribute(path string) (val, bool) {
+func (u *unit) attribute(path string) (value.Value, bool) {
 	if size, ok := u.shapes[path]; ok {
 		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(size...)), DType: u.dtypes[path]}
-		return val{&program.Expr{Kind: program.Attr, Path: path}, tensorMeta(t)}, true
+		return value.Value{Expr: &program.Expr{Kind: program.Attr, Path: path}, Meta: value.Tensor(t)}, true
 	}
 	full := strings.Join(spec.PathParts(path), ".")
 	if p := u.class.FindParam(full); p != nil {
@@ -536,7 +537,7 @@ func (u *unit) attribute(path string) (val, bool) {
 			d = u.el.env().Computed(d)
 		}
 		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(p.Size...)), DType: d}
-		return val{&program.Expr{Kind: program.Attr, Path: full}, tensorMeta(t)}, true
+		return value.Value{Expr: &program.Expr{Kind: program.Attr, Path: full}, Meta: value.Tensor(t)}, true
 	}
-	return val{}, false
+	return value.Value{}, false
 }

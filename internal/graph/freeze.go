@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"github.com/memplan/memplan/internal/graph/techniques"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -31,7 +32,7 @@ func (el *elaborator) freezeModels(f *spec.Freeze, models []*program.Model) {
 		known = append(append(known, m.Root.ModulePaths()...), m.Root.ParamPaths()...)
 	}
 	const what = "module or parameter"
-	frozen, trained := patternsOf(el.errs, f.Modules, what, known), patternsOf(el.errs, f.Except, what, known)
+	frozen, trained := techniques.Patterns(el.errs, f.Modules, what, known), techniques.Patterns(el.errs, f.Except, what, known)
 	if len(f.Modules) == 0 { // all but these
 		frozen = program.Patterns{"*"}
 	}

@@ -3,6 +3,7 @@ package graph
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/graph/techniques"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -26,7 +27,7 @@ func (el *elaborator) fsdp(s *spec.Parallel) {
 		el.warnings = append(el.warnings, note.OtherFSDP.New("parallel.fsdp: FSDP2 of PyTorch %v is planned as that of %v", v, torchver.Default).Of("parallel.fsdp"))
 	}
 	el.checkNoSync(s)
-	root, patterns := el.job.Models[0].Root, patternsOf(el.errs, s.Modules, "module", el.job.Models[0].Root.ModulePaths())
+	root, patterns := el.job.Models[0].Root, techniques.Patterns(el.errs, s.Modules, "module", el.job.Models[0].Root.ModulePaths())
 	if len(s.Modules) == 0 {
 		if patterns = el.ms[0].checkpointed(); patterns == nil {
 			el.fail(s.FSDP.At, "%s does not say which of its modules are sharded apart; name them with modules, such as modules: [\"layers.*\"]", el.ms[0].name)

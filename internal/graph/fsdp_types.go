@@ -1,7 +1,8 @@
 package graph
 
 import (
-	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/graph/module"
+	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -26,8 +27,8 @@ func floatType(s spec.String) *tensor.DType {
 }
 
 // env is what modules are made in.
-func (el *elaborator) env() *Env {
-	return &Env{Shapes: el.shapes, DType: el.job.DType, Gathered: el.gathered, Notes: &el.warnings}
+func (el *elaborator) env() *module.Env {
+	return &module.Env{Shapes: el.shapes, DType: el.job.DType, Gathered: el.gathered, Notes: &el.warnings}
 }
 
 // shardedApart reports whether fully_shard is called on the module at a path, which
@@ -58,7 +59,7 @@ func (el *elaborator) shardedApart(outer, path string) bool {
 
 // castInputs converts what goes into a module that fully_shard is called on
 // (cast_forward_inputs), as far as is known of it before it is computed.
-func (el *elaborator) castInputs(ins []val) []val {
+func (el *elaborator) castInputs(ins []value.Value) []value.Value {
 	if el.gathered == nil || !el.gpus.Cast.V {
 		return ins
 	}
@@ -66,7 +67,7 @@ func (el *elaborator) castInputs(ins []val) []val {
 }
 
 // castResults converts what comes out of one (output_dtype).
-func (el *elaborator) castResults(rets []val) []val {
+func (el *elaborator) castResults(rets []value.Value) []value.Value {
 	if s := el.gpus; s != nil && s.FSDP.Set {
 		if d := floatType(s.Output); d != nil {
 			return converted(rets, *d)
@@ -76,24 +77,10 @@ func (el *elaborator) castResults(rets []val) []val {
 }
 
 // converted are values whose tensors of floating-point numbers have that type.
-func converted(vs []val, d tensor.DType) []val {
-	out := make([]val, len(vs))
+func converted(vs []value.Value, d tensor.DType) []value.Value {
+	out := make([]value.Value, len(vs))
 	for i, v := range vs {
-		out[i] = val{v.e, v.m.as(d)}
+		out[i] = value.Value{Expr: v.Expr, Meta: v.Meta.As(d)}
 	}
 	return out
-}
-
-func (m meta) as(d tensor.DType) meta {
-	if m.t != nil && m.t.DType.IsFloating() {
-		m.t = &op.Tensor{Layout: m.t.Layout, DType: d}
-	}
-	if m.tuple != nil {
-		tuple := make([]meta, len(m.tuple))
-		for i, x := range m.tuple {
-			tuple[i] = x.as(d)
-		}
-		m.tuple = tuple
-	}
-	return m
 }

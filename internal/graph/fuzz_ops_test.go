@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/torchver"
@@ -70,17 +71,17 @@ func (c *chooser) value(p *op.Param) string {
 
 // entry writes a call of an operator or layer with arguments of its signature.
 func (c *chooser) entry() string {
-	names := append(op.Names(), LayerNames()...)
+	names := append(op.Names(), layers.Names()...)
 	head := names[c.n(256)%len(names)]
 	if k := c.n(2); k == 1 { // reach the names beyond 255 too
 		head = names[(len(names)-1-c.n(256)%len(names))%len(names)]
 	}
 	var params []op.Param
-	if l := layers[head]; l != nil {
-		for _, i := range l.inputs {
+	if l := layers.Lookup(head); l != nil {
+		for _, i := range l.InputNames() {
 			params = append(params, op.Param{Name: strings.TrimSuffix(i, "?"), Kind: op.KTensor})
 		}
-		params = append(append(params, l.sig.Params...), l.forward.Params...)
+		params = append(append(params, l.Sigs()[0].Params...), l.Sigs()[1].Params...)
 	} else {
 		params = op.Lookup(head).Sig.Params
 	}
@@ -125,7 +126,7 @@ func (c *chooser) program() string {
 // signatures allow, sensible and extreme ones: what package graph accepts must
 // play, or be refused as a *engine.ProgramError.
 func FuzzOperators(f *testing.F) {
-	names := len(op.Names()) + len(LayerNames())
+	names := len(op.Names()) + len(layers.Names())
 	for i := range names {
 		f.Add([]byte{0, 0, 0, 0, 0, byte(i)})
 		f.Add([]byte{2, 2, 2, 2, 2, byte(i), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9})

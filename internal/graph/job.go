@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/graph/hf"
+	"github.com/memplan/memplan/internal/graph/techniques"
+	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
@@ -44,6 +47,13 @@ type Result struct {
 	// Data is what the data section says of host memory.
 	Data Data
 }
+
+// A FileError says that a file which a spec names cannot be read.
+type FileError struct {
+	Err error // with the place in the spec
+}
+
+func (e *FileError) Error() string { return e.Err.Error() }
 
 // Build turns a spec into a job. The error, if any, is a *spec.Errors. A spec in
 // which spec.Parse found mistakes may be passed: what needs no shapes is checked
@@ -151,14 +161,14 @@ func (el *elaborator) run() {
 type model struct {
 	name   string
 	def    *spec.Model
-	shrunk *shrinking  // structured pruning; nil: none
-	use    *spec.Model // as the job's own spec writes it; def, unless that is a preset's
-	spec   *spec.Spec  // that defines it: the spec, or a preset
+	shrunk *techniques.Shrinking // structured pruning; nil: none
+	use    *spec.Model           // as the job's own spec writes it; def, unless that is a preset's
+	spec   *spec.Spec            // that defines it: the spec, or a preset
 	at     spec.Span
 	inputs []string // of forward
 	class  *program.Class
-	calls  map[string][]val // results by inputs
-	lost   map[string]bool  // inputs with which there were mistakes
+	calls  map[string][]value.Value // results by inputs
+	lost   map[string]bool          // inputs with which there were mistakes
 
 	eval    bool           // in eval mode
 	trained *program.Class // class, while an evaluation is elaborated
@@ -168,15 +178,15 @@ type model struct {
 func (el *elaborator) models() {
 	add := func(name string, m *spec.Model, at spec.Span) {
 		x := &model{name: name, def: m, use: m, spec: el.spec, at: at, eval: m.Eval.V, lost: map[string]bool{}}
-		if x.shrunk = shrinks(el.errs, el.spec.Prune); m.Prune != nil {
-			x.shrunk = shrinks(el.errs, m.Prune)
+		if x.shrunk = techniques.NewShrinking(el.errs, el.spec.Prune); m.Prune != nil {
+			x.shrunk = techniques.NewShrinking(el.errs, m.Prune)
 		}
 		from := len(el.others)
 		switch {
 		case m.HF.Set:
 			x.spec = el.loadHF(m)
 			x.def = x.spec.Model
-		case strings.HasPrefix(m.Preset.V, hfFolder):
+		case strings.HasPrefix(m.Preset.V, hf.Folder):
 			el.fail(m.Preset.At, "%s needs a configuration; write hf: and the path of a config.json", m.Preset.V)
 		case m.Preset.Set:
 			x.spec = el.loadPreset(m)
@@ -224,6 +234,30 @@ func presetOf(m *spec.Model) spec.String {
 		return spec.String{V: "the model of " + m.HF.V, At: m.HF.At}
 	}
 	return spec.String{V: "preset " + m.Preset.V, At: m.Preset.At}
+}
+
+// loadHF reads a config.json and the preset of its model type.
+func (el *elaborator) loadHF(m *spec.Model) *spec.Spec {
+	var found hf.Found
+	defer func() {
+		el.unread = el.unread || found.Unread
+		el.warnings, el.notModelled = append(el.warnings, found.Warnings...), append(el.notModelled, found.NotModelled...)
+		for _, d := range found.Fails {
+			el.fails = append(el.fails, failure{d, el.spec.Path})
+		}
+	}()
+	j := &hf.Job{
+		Spec: el.spec, Batch: el.batch, DType: el.job.DType, Torch: el.opts.Env.Torch, Inference: el.job.Inference != "", Checkpoints: el.checkpoints,
+		Types: el.opts.HFTypes, Preset: el.opts.Preset, ReadFile: el.opts.ReadFile, Nested: el.presetOfPreset,
+		Parse: func(name string, text []byte, given map[string]any) (*spec.Spec, error) {
+			s, err := spec.Parse("preset:"+name, text, spec.Options{Params: given})
+			if err == nil {
+				el.others = append(el.others, s.Errs)
+			}
+			return s, err
+		},
+	}
+	return j.Load(m, &found)
 }
 
 // loadPreset reads a preset with the params that with: gives.

@@ -20,8 +20,8 @@ func (f *fn) keep(e *spec.Entry, sc *scope, st program.Stmt) {
 		el.fail(e.At, "keep needs the name of a value, such as {keep: loss}")
 	}
 	v := f.reference(el.evalStr(a["of"], sc, "of"), a["of"].Span)
-	if v.m.t == nil {
-		el.fail(a["of"].Span, "keep takes a tensor, not %s", v.m.describe())
+	if v.Meta.Tensor == nil {
+		el.fail(a["of"].Span, "keep takes a tensor, not %s", v.Meta.Describe())
 	}
 	flag := func(name string) bool { return a[name] != nil && el.evalBool(a[name], sc, name) }
 	k := &program.Keep{List: keptList, Detach: flag("detach"), Item: flag("item"), Sum: flag("sum")}
@@ -32,8 +32,8 @@ func (f *fn) keep(e *spec.Entry, sc *scope, st program.Stmt) {
 		}
 		k.CPU = true
 	}
-	if k.Item && v.m.t.Numel() != 1 {
-		el.fail(a["item"].Span, "item needs a tensor of one element, not of shape %v", v.m.t.Size)
+	if k.Item && v.Meta.Tensor.Numel() != 1 {
+		el.fail(a["item"].Span, "item needs a tensor of one element, not of shape %v", v.Meta.Tensor.Size)
 	}
 	if k.Sum {
 		k.List = keptSum
@@ -46,7 +46,7 @@ func (f *fn) keep(e *spec.Entry, sc *scope, st program.Stmt) {
 		}
 	}
 	el.keepIn(k, at)
-	st.Kind, st.Value, st.Keep = program.KeepValue, v.e, k
+	st.Kind, st.Value, st.Keep = program.KeepValue, v.Expr, k
 	f.emit(st)
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/graph/module"
+	"github.com/memplan/memplan/internal/graph/techniques"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -110,7 +112,7 @@ func (a *argReader) merged(base map[string]any) (vals map[string]any, given []pr
 		} else if base != nil {
 			vals[p.Name] = base[p.Name]
 		} else {
-			vals[p.Name] = defaultValue(&p)
+			vals[p.Name] = module.DefaultValue(&p)
 		}
 	}
 	return vals, given
@@ -172,7 +174,7 @@ func (el *elaborator) mayFit(list []spec.String, what string, known []string) pr
 		el.warnings = append(el.warnings, note.FitsNothing.New("pattern %q (%s:%d) fits no %s", s.V, el.spec.Path, s.At.Line, what).At(el.spec.Path, s.At.Line))
 		all = append(all, s.V)
 	}
-	return append(patternsOf(el.errs, fitting, what, known), all...)
+	return append(techniques.Patterns(el.errs, fitting, what, known), all...)
 }
 
 // optimGiven checks what optimizers are given, once it is known what is frozen.

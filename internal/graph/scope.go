@@ -3,6 +3,7 @@ package graph
 import (
 	"sort"
 
+	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -19,15 +20,15 @@ func (s *scope) Lookup(name string) (any, bool) {
 	if v, ok := s.vars[name]; ok {
 		return v, true
 	}
-	local := meta{}
+	local := value.Meta{}
 	if s.fn != nil {
 		if i, ok := s.fn.slots[name]; ok && s.fn.bound[i] {
 			switch local = s.fn.metas[i]; {
-			case local.lost:
+			case local.Lost:
 				return spec.Invalid{}, true
-			case local.t != nil:
+			case local.Tensor != nil:
 				return local, true
-			case local.none:
+			case local.None:
 				return nil, true
 			}
 		}
@@ -37,7 +38,7 @@ func (s *scope) Lookup(name string) (any, bool) {
 			return v, true
 		}
 	}
-	return local, local.tuple != nil // of which an expression says that it is none of a tensor
+	return local, local.Tuple != nil // of which an expression says that it is none of a tensor
 }
 
 func (s *scope) Names() []string {
@@ -77,12 +78,7 @@ func (s *scope) with(vars map[string]any) *scope { return &scope{parent: s, vars
 
 // eval computes a value; a mistake is reported at its place.
 func (el *elaborator) eval(v *spec.Value, env spec.Env) any {
-	x, err := v.Eval(env)
-	if err != nil {
-		el.errs.AddErr(v.Span, err)
-		panic(spec.Stop{})
-	}
-	return x
+	return el.errs.Eval(v, env)
 }
 
 func (el *elaborator) evalInt(v *spec.Value, env spec.Env, what string) int64 {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -46,7 +47,7 @@ func (el *elaborator) function(name string, entries []*spec.Entry) (*program.Fun
 	u.what = name
 	f := u.newFn(name, program.StepFunc, sc, nil, nil, spec.Span{})
 	if el.noLoss {
-		f.set("loss", meta{lost: true})
+		f.set("loss", value.Meta{Lost: true})
 	}
 	if !hasBatch(entries) && (el.inEval == nil || el.takesInputs(entries)) {
 		f.batch(0)
@@ -171,10 +172,10 @@ func (f *fn) batch(line int) {
 	}
 	for _, in := range inputs {
 		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(in.Size...)), DType: in.DType}
-		st.Targets = append(st.Targets, f.set(in.Name, tensorMeta(t)))
+		st.Targets = append(st.Targets, f.set(in.Name, value.Tensor(t)))
 	}
 	for _, name := range f.u.el.lostInputs {
-		f.set(name, meta{lost: true})
+		f.set(name, value.Meta{Lost: true})
 	}
 	f.emit(st)
 }
@@ -218,13 +219,13 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 			of, at = el.evalStr(v, sc, "of"), v.Span
 		}
 		v := f.reference(of, at)
-		if v.m.t == nil {
-			el.fail(at, "backward needs a tensor, not %s", v.m.describe())
+		if v.Meta.Tensor == nil {
+			el.fail(at, "backward needs a tensor, not %s", v.Meta.Describe())
 		}
-		if v.m.t.Numel() != 1 {
-			el.fail(at, "backward needs a loss of one element, not of shape %v", v.m.t.Size)
+		if v.Meta.Tensor.Numel() != 1 {
+			el.fail(at, "backward needs a loss of one element, not of shape %v", v.Meta.Tensor.Size)
 		}
-		st.Kind, st.Value = program.Backward, v.e
+		st.Kind, st.Value = program.Backward, v.Expr
 		if r := a["retain_graph"]; r != nil {
 			st.Retain = el.evalBool(r, sc, "retain_graph")
 		}
@@ -375,9 +376,9 @@ func (f *fn) forward(e *spec.Entry, sc *scope, st program.Stmt) {
 	rets := el.model(m, ins, e.At)
 	st.Kind, st.Model = program.Forward, called
 	for _, v := range ins {
-		st.Values = append(st.Values, v.e)
+		st.Values = append(st.Values, v.Expr)
 	}
-	meta := metaOf(rets)
+	meta := value.Returned(rets)
 	names = nil
 	for _, n := range e.Name {
 		names = append(names, n.V)
@@ -394,15 +395,15 @@ func (f *fn) forward(e *spec.Entry, sc *scope, st program.Stmt) {
 		st.Targets = []int{f.set(names[0], meta)}
 	}
 	f.emit(st)
-	f.cur, f.why = val{}, "the forward gave "+meta.describe()
-	if meta.t != nil && !e.Tuple {
+	f.cur, f.why = value.Value{}, "the forward gave "+meta.Describe()
+	if meta.Tensor != nil && !e.Tuple {
 		f.cur = f.local(names[0])
 	}
 }
 
 // model elaborates a model for some inputs; with others, it must come out the
 // same.
-func (el *elaborator) model(m *model, ins []val, at spec.Span) []val {
+func (el *elaborator) model(m *model, ins []value.Value, at spec.Span) []value.Value {
 	key := el.keyOfVals(ins)
 	if rets, ok := m.calls[key]; ok {
 		return rets
@@ -411,7 +412,7 @@ func (el *elaborator) model(m *model, ins []val, at spec.Span) []val {
 		panic(spec.Stop{})
 	}
 	var class *program.Class
-	var rets []val
+	var rets []value.Value
 	el.shrunk, el.path = m.shrunk, ""
 	el.gathered = el.gathers(m)
 	ins = el.castInputs(ins)
@@ -442,7 +443,7 @@ func (el *elaborator) model(m *model, ins []val, at spec.Span) []val {
 	rets = el.castResults(rets)
 	switch {
 	case m.class == nil:
-		m.class, m.calls = class, map[string][]val{}
+		m.class, m.calls = class, map[string][]value.Value{}
 	case !same(m.class, class):
 		el.fail(at, "model %q is called with inputs of other shapes, for which it would have to be another model", m.name)
 	}

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"github.com/memplan/memplan/internal/graph/techniques"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -48,8 +49,8 @@ func (el *elaborator) prune() {
 		switch {
 		case p == nil || p.Amount.V == 0:
 		case m.shrunk != nil:
-			moduleNames(el.errs, p.Modules, "layer", m.shrunk.layers)
-			moduleNames(el.errs, p.Except, "layer", m.shrunk.layers)
+			techniques.ModuleNames(el.errs, p.Modules, "layer", m.shrunk.Layers)
+			techniques.ModuleNames(el.errs, p.Except, "layer", m.shrunk.Layers)
 		default:
 			spec.Try(func() { el.changer().Masked(m.name, el.job.Models[i], p) })
 		}
@@ -71,8 +72,8 @@ func (el *elaborator) lora() {
 }
 
 // changer is what changes the models.
-func (el *elaborator) changer() *Changer {
-	return &Changer{Errs: el.errs, Env: el.env(), Batch: el.batch}
+func (el *elaborator) changer() *techniques.Changer {
+	return &techniques.Changer{Errs: el.errs, Env: el.env(), Batch: el.batch}
 }
 
 // apart refuses what is not modelled together: a moving average and offloaded

@@ -1,36 +1,29 @@
 package graph
 
 import (
+	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/spec"
 )
 
-// LayerSig returns the signature of a layer's constructor; nil if there is no
-// such layer.
-func LayerSig(name string) *op.Sig {
-	if l := layers[name]; l != nil {
-		return l.sig
-	}
-	return nil
-}
-
 // Vocabulary lists what specs may call, from the tables of layers, operators
 // and optimizers.
 func Vocabulary() spec.Vocabulary {
 	var v spec.Vocabulary
-	for _, n := range LayerNames() {
-		l := layers[n]
-		c := callable(n, append(l.sig.Params[:len(l.sig.Params):len(l.sig.Params)], l.forward.Params...))
-		for _, in := range l.inputs {
+	for _, n := range layers.Names() {
+		l := layers.Lookup(n)
+		c := callable(n, slices.Concat(l.Sigs()[0].Params, l.Sigs()[1].Params))
+		for _, in := range l.InputNames() {
 			c.Args = append(c.Args, spec.Argument{Name: strings.TrimSuffix(in, "?")})
 		}
 		v.Heads = append(v.Heads, c)
 	}
 	for _, n := range op.Names() {
-		if layers[n] == nil {
+		if layers.Lookup(n) == nil {
 			v.Heads = append(v.Heads, callable(n, op.Lookup(n).Sig.Params))
 		}
 	}

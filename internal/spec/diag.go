@@ -139,6 +139,16 @@ func Try(f func()) (ok bool) {
 	return true
 }
 
+// Eval computes a value; it stops at a mistake.
+func (e *Errors) Eval(v *Value, env Env) any {
+	x, err := v.Eval(env)
+	if err != nil {
+		e.AddErr(v.Span, err)
+		panic(Stop{})
+	}
+	return x
+}
+
 // DType reads a type of elements; it stops if there is none of that name.
 func (e *Errors) DType(s String) tensor.DType {
 	d, err := tensor.ParseDType(s.V)

@@ -1,0 +1,198 @@
+package hf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/memplan/memplan/internal/files"
+	"github.com/memplan/memplan/internal/nearest"
+	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
+)
+
+// The presets of Hugging Face's model types are named hf/TYPE. Their params are
+// the keys of config.json with the library's defaults, and those that say how
+// the model is used: task, transformers, attn, mask, use_cache, seq. Some params
+// speak to the loader:
+//
+//	tasks        a list of the tasks that the preset knows
+//	precisions   a list of the precisions that it knows; without it, all
+//	positions    how many positions there are weights for, if there are
+//	unsupported  null, or what the configuration asks for and is not modelled
+//	left_out     null, or what is left out of the figures
+//	torch_minor  given by the loader: 6 for PyTorch 2.6
+//	precision    given by the loader: train.precision
+//	reentrant    given by the loader: use_reentrant of train.checkpoint
+const Folder = "hf/"
+
+// shared are the files of blocks that all types share; hf/heads has those of
+// tasks, hf/vision those of images and sound.
+var shared = []string{"hf/common", "hf/heads", "hf/vision"}
+
+// Own lists the params of such presets that are theirs to say, not a
+// configuration's or the user's.
+var Own = []string{"tasks", "precision", "precisions", "positions", "unsupported", "left_out", "torch_minor", "reentrant"}
+
+// Job is what of a job the model of a configuration depends on.
+type Job struct {
+	Spec *spec.Spec // names the model; mistakes are its own
+
+	Batch     int64
+	DType     tensor.DType // of parameters
+	Torch     torchver.Version
+	Inference bool
+
+	Types       []string                                                                 // that there are presets for
+	Preset      func(name string) ([]byte, error)                                        // the text of a preset
+	ReadFile    func(name string) ([]byte, error)                                        // nil: there are no files
+	Parse       func(name string, text []byte, given map[string]any) (*spec.Spec, error) // reads a preset
+	Checkpoints func() bool                                                              // whether train.checkpoint asks for them
+	Nested      func(*spec.Spec) *spec.Spec                                              // the preset whose params a preset sets, or that itself
+}
+
+// Found is what is found on the way.
+type Found struct {
+	NotModelled []note.Note
+	Warnings    []note.Note
+	Fails       []spec.Diag // why the job would fail
+	Unread      bool        // the file could not be read
+}
+
+// Load reads a config.json and the preset of its model type.
+func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
+	errs := j.Spec.Errs
+	if m.Preset.Set || len(m.Layers) > 0 {
+		errs.Failf(m.HF.At, "hf excludes preset and layers")
+	}
+	if j.ReadFile == nil || j.Preset == nil {
+		errs.Failf(m.HF.At, "no files can be read here")
+	}
+	text, err := j.ReadFile(m.HF.V)
+	if err != nil {
+		f.Unread = !errors.As(err, new(*files.OutsideError)) // that one is the spec's own mistake
+		errs.Failf(m.HF.At, "%v", err)
+	}
+	c, err := ParseConfig(text)
+	if err != nil {
+		errs.Failf(m.HF.At, "%s: %v", m.HF.V, err)
+	}
+	name := Folder + c.Type
+	preset, err := j.Preset(name)
+	if err != nil || slices.Contains(shared, name) {
+		j.unknown(m, c)
+	}
+	h := &model{Job: j, Found: f, m: m, c: c, with: map[string]spec.Span{}}
+	given := h.params()
+	h.types(name, preset, given)
+	s := j.read(m, name, preset, given)
+	h.check(s)
+	s = j.Nested(s)
+	for _, name := range shared {
+		text, err = j.Preset(name)
+		if err != nil {
+			errs.Failf(m.HF.At, "%v", err)
+		}
+		s.Share(j.read(m, name, text, nil))
+	}
+	h.activations(s)
+	h.weights()
+	return s
+}
+
+// unknown stops at a model type without a preset.
+func (j *Job) unknown(m *spec.Model, c *Config) {
+	mean := ""
+	if n := nearest.To(c.Type, j.Types); n != "" {
+		mean = fmt.Sprintf("; did you mean %q?", n)
+	}
+	j.Spec.Errs.Failf(m.HF.At, "%s: model_type %q is not known%s; known are %s", m.HF.V, c.Type, mean, list(j.Types))
+}
+
+func (j *Job) read(m *spec.Model, name string, text []byte, given map[string]any) *spec.Spec {
+	s, err := j.Parse(name, text, given)
+	if err != nil {
+		j.Spec.Errs.Failf(m.HF.At, "preset %s: %v", name, err)
+	}
+	return s
+}
+
+// model is a model of a config.json while it is loaded.
+type model struct {
+	*Job
+	*Found
+	m    *spec.Model
+	c    *Config
+	with map[string]spec.Span // where with gives params
+}
+
+func (h *model) fail(s spec.Span, format string, args ...any) {
+	h.Spec.Errs.Failf(s, format, args...)
+}
+
+// at is the place of a param: with's, or that of the config.json.
+func (h *model) at(param string) spec.Span {
+	if s, ok := h.with[param]; ok {
+		return s
+	}
+	return h.m.HF.At
+}
+
+// params collects the values for the params of a preset: those of the
+// configuration, the task, and with's, which go before.
+func (h *model) params() map[string]any {
+	m := h.m
+	given := map[string]any{}
+	for k, v := range h.c.Values {
+		given[k] = v
+	}
+	switch {
+	case m.Task.Set:
+		given["task"] = m.Task.V
+	case h.c.Task != "":
+		given["task"] = h.c.Task
+	case h.c.Architecture != "":
+		given["task"] = nil
+	}
+	if w := m.With; w != nil {
+		if w.Kind != spec.Map && w.Kind != spec.Null {
+			h.fail(w.Span, "with is a mapping from params to values, not %s", w.Describe())
+		}
+		for _, p := range w.Pairs {
+			given[p.Key.Str] = h.Spec.Errs.Eval(p.Value, h.Spec.Env)
+			h.with[p.Key.Str] = p.Key.Span
+		}
+	}
+	if f, ok := given["transformers"].(float64); ok { // 5.12 without quotes
+		given["transformers"] = strconv.FormatFloat(f, 'f', 2, 64)
+	}
+	switch {
+	case h.Checkpoints():
+		given[GradientCheckpointing] = true
+	case h.Inference:
+		given[GradientCheckpointing] = false
+	}
+	for _, own := range Own {
+		delete(given, own)
+	}
+	given["precision"] = h.Spec.Train.Precision.V
+	given["reentrant"] = h.Spec.Train.Checkpoint != nil && h.Spec.Train.Checkpoint.Reentrant.V
+	given["torch_minor"] = int64(h.Torch.Minor)
+	return given
+}
+
+// weights says what becomes of the types of the weights in the files.
+func (h *model) weights() {
+	c := h.c
+	if c.Quantized != "" && h.Spec.Quantize == nil {
+		h.NotModelled = append(h.NotModelled, note.Asked.New("the quantization of %s (%s): its weights are planned in %v", h.m.HF.V, c.Quantized, h.DType))
+	}
+	if d, err := tensor.ParseDType(c.DType); err == nil && d != h.DType {
+		h.Warnings = append(h.Warnings, note.LoadedType.New(
+			"%s says dtype %s, in which from_pretrained of transformers 5 loads weights; they are planned in %v, as train.precision %s says", h.m.HF.V,
+			c.DType, h.DType, h.Spec.Train.Precision.V).Of("train.precision"))
+	}
+}

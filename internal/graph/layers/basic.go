@@ -1,0 +1,182 @@
+package layers
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/graph/module"
+	"github.com/memplan/memplan/internal/graph/value"
+	"github.com/memplan/memplan/internal/nn"
+	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/op"
+)
+
+// pointwise defines an activation module: one call of an operator, in place if
+// asked for.
+func pointwise(sig string, row *op.Op, args func(b *module.Builder) any) *module.Layer {
+	return define(module.Layer{Sig: sig, Build: func(b *module.Builder) {
+		a := op.BindArgs(row.Args, b.Args)
+		if args != nil {
+			a = args(b)
+		}
+		b.Finish(b.Do(mayBeInPlace(b, row), a, b.In(0)))
+	}})
+}
+
+var Linear = define(module.Layer{
+	Sig: "nn.Linear(in_features: infer int, out_features: int, bias: bool = True)",
+	Is:  nn.Layer{Linear: true, Init: nn.Kaiming},
+	Build: func(b *module.Builder) {
+		in, out := b.Infer("in_features", b.Tensor(1).Dim(-1)), b.Positive("out_features")
+		w := b.Param("weight", out, in)
+		var bias value.Value
+		if b.Bool("bias") {
+			bias = b.Param("bias", out)
+		}
+		b.Finish(b.Do(op.Linear, nil, b.In(0), w, bias))
+	},
+})
+
+var Identity = define(module.Layer{Sig: "nn.Identity()", Build: func(b *module.Builder) { b.Finish(b.In(0)) }})
+
+var Dropout = define(module.Layer{
+	Sig: "nn.Dropout(p: float = 0.5, inplace: bool = False)",
+	Build: func(b *module.Builder) {
+		b.Finish(b.Do(mayBeInPlace(b, op.Dropout), &op.DropoutArgs{P: b.Float("p")}, b.In(0)))
+	},
+})
+
+var Flatten = define(module.Layer{
+	Sig: "nn.Flatten(start_dim: int = 1, end_dim: int = -1)",
+	Build: func(b *module.Builder) {
+		b.Finish(b.Do(op.Flatten, &op.FlattenArgs{Start: int(b.Int("start_dim")), End: int(b.Int("end_dim"))}, b.In(0)))
+	},
+})
+
+var Softmax = define(module.Layer{
+	Sig: "nn.Softmax(dim: int)",
+	Build: func(b *module.Builder) {
+		b.Finish(b.Do(op.Softmax, &op.SoftmaxArgs{Dim: int(b.Int("dim"))}, b.In(0)))
+	},
+})
+
+var LogSoftmax = define(module.Layer{
+	Sig: "nn.LogSoftmax(dim: int)",
+	Build: func(b *module.Builder) {
+		b.Finish(b.Do(op.LogSoftmax, &op.SoftmaxArgs{Dim: int(b.Int("dim"))}, b.In(0)))
+	},
+})
+
+var (
+	ReLU        = pointwise("nn.ReLU(inplace: bool = False)", op.Relu, nil)
+	GELU        = pointwise("nn.GELU(approximate: str(none|tanh) = 'none')", op.Gelu, nil)
+	SiLU        = pointwise("nn.SiLU(inplace: bool = False)", op.Silu, nil)
+	Mish        = pointwise("nn.Mish(inplace: bool = False)", op.Mish, nil)
+	Tanh        = pointwise("nn.Tanh()", op.Tanh, nil)
+	Sigmoid     = pointwise("nn.Sigmoid()", op.Sigmoid, nil)
+	Softplus    = pointwise("nn.Softplus(beta: float = 1.0, threshold: float = 20.0)", op.Softplus, nil)
+	Hardswish   = pointwise("nn.Hardswish(inplace: bool = False)", op.Hardswish, nil)
+	Hardsigmoid = pointwise("nn.Hardsigmoid(inplace: bool = False)", op.Hardsigmoid, nil)
+	Hardtanh    = pointwise("nn.Hardtanh(min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False)", op.Hardtanh, nil)
+	ReLU6       = pointwise("nn.ReLU6(inplace: bool = False)", op.Hardtanh, func(*module.Builder) any { return &op.RangeArgs{Max: 6} })
+	ELU         = pointwise("nn.ELU(alpha: float = 1.0, inplace: bool = False)", op.Elu, nil)
+	LeakyReLU   = pointwise("nn.LeakyReLU(negative_slope: float = 0.01, inplace: bool = False)", op.LeakyRelu, nil)
+	LogSigmoid  = pointwise("nn.LogSigmoid()", op.LogSigmoid, nil)
+)
+
+var LayerNorm = define(module.Layer{
+	Sig: "nn.LayerNorm(normalized_shape: infer ints, eps: float = 1e-05, elementwise_affine: bool = True, bias: bool = True)",
+	Is:  nn.Layer{Init: nn.Ones},
+	Build: func(b *module.Builder) {
+		shape := b.Ints("normalized_shape")
+		if shape == nil {
+			shape = []int64{b.Tensor(1).Dim(-1)}
+			b.Args["normalized_shape"] = shape
+		}
+		var w, bias value.Value
+		if b.Bool("elementwise_affine") {
+			w = b.Param("weight", shape...)
+			if b.Bool("bias") {
+				bias = b.Param("bias", shape...)
+			}
+		}
+		b.Finish(b.Do(op.LayerNorm, &op.LayerNormArgs{Shape: shape, Eps: b.Float("eps")}, b.In(0), w, bias))
+	},
+})
+
+var RMSNorm = define(module.Layer{
+	Sig: "nn.RMSNorm(normalized_shape: infer ints, eps: float? = None, elementwise_affine: bool = True)",
+	Is:  nn.Layer{Init: nn.Ones},
+	Build: func(b *module.Builder) {
+		shape := b.Ints("normalized_shape")
+		if shape == nil {
+			shape = []int64{b.Tensor(1).Dim(-1)}
+			b.Args["normalized_shape"] = shape
+		}
+		var w value.Value
+		if b.Bool("elementwise_affine") {
+			w = b.Param("weight", shape...)
+		}
+		b.Finish(b.Do(op.RMSNorm, op.BindArgs(&op.RMSNormArgs{}, b.Args), b.In(0), w))
+	},
+})
+
+var GroupNorm = define(module.Layer{
+	Sig: "nn.GroupNorm(num_groups: int, num_channels: infer int, eps: float = 1e-05, affine: bool = True)",
+	Is:  nn.Layer{Init: nn.Ones},
+	Build: func(b *module.Builder) {
+		c := b.Infer("num_channels", b.Tensor(2).Dim(1))
+		var w, bias value.Value
+		if b.Bool("affine") {
+			w, bias = b.Param("weight", c), b.Param("bias", c)
+		}
+		b.Finish(b.Do(op.GroupNorm, &op.GroupNormArgs{Groups: b.Positive("num_groups"), Eps: b.Float("eps")}, b.In(0), w, bias))
+	},
+})
+
+// BatchNorms are those over so many dimensions.
+var BatchNorms = [...]*module.Layer{1: batchNorm(1), 2: batchNorm(2), 3: batchNorm(3)}
+
+// SyncBatchNorm is in one process a batch norm; the exchange between several, which
+// allocates more, is not modelled.
+var SyncBatchNorm = batchNormLayer("SyncBatchNorm", func(b *module.Builder, _ *op.Tensor) {
+	const alone = "SyncBatchNorm is played as in one process, where it is a batch normalization; its exchange with others takes memory, too"
+	*b.Env.Notes = note.Add(*b.Env.Notes, note.OneProcess.New(alone))
+})
+
+// batchNorm defines BatchNorm1d to 3d.
+func batchNorm(n int) *module.Layer {
+	return batchNormLayer(fmt.Sprintf("BatchNorm%dd", n), func(b *module.Builder, x *op.Tensor) {
+		if r := x.Rank(); r != n+2 && !(n == 1 && r == 2) {
+			b.Fail("", "expected an input with %d dimensions, not shape %v", n+2, x.Size)
+		}
+	})
+}
+
+// batchNormLayer defines a batch norm that takes the inputs that check passes.
+func batchNormLayer(name string, check func(b *module.Builder, x *op.Tensor)) *module.Layer {
+	return define(module.Layer{
+		Sig: "nn." + name + "(num_features: infer int, eps: float = 1e-05, momentum: float? = 0.1, affine: bool = True, track_running_stats: bool = True)",
+		Is:  nn.Layer{Batch: true, Running: true, Init: nn.Batch},
+		Build: func(b *module.Builder) {
+			x := b.Tensor(2)
+			check(b, x)
+			c := b.Infer("num_features", x.Dim(1))
+			var w, bias, mean, variance value.Value
+			if b.Bool("affine") {
+				w, bias = b.Param("weight", c), b.Param("bias", c)
+			}
+			track := b.Bool("track_running_stats")
+			if track {
+				mean, variance = b.Buffer("running_mean", c), b.Buffer("running_var", c)
+				b.Run(op.CountBatch, nil, b.Counter("num_batches_tracked"))
+			}
+			a := &op.BatchNormArgs{Batch: !track, Eps: b.Float("eps")}
+			if b.Has("momentum") {
+				a.Momentum = b.Float("momentum")
+			} else {
+				a.Cumulative = track
+			}
+			b.Finish(b.Do(op.BatchNorm, a, b.In(0), w, bias, mean, variance))
+		},
+	})
+}

@@ -1,0 +1,42 @@
+package techniques
+
+import (
+	"github.com/memplan/memplan/internal/graph/module"
+	"github.com/memplan/memplan/internal/graph/value"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Changer puts other classes in the place of a model's layers.
+type Changer struct {
+	Errs  *spec.Errors // of the spec that asks for it
+	Env   *module.Env  // of the classes that are made
+	Batch int64
+}
+
+// replacement is the class that takes another one's place while it is made.
+type replacement struct {
+	*module.Builder
+	batch int64
+}
+
+// input is x, the argument of forward, with a size that its layers
+// can take.
+func (b *replacement) input(size ...int64) value.Value {
+	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(append([]int64{b.batch}, size...)...)), DType: b.DType()}
+	return value.Value{Expr: &program.Expr{Kind: program.Local, Slot: 0}, Meta: value.Tensor(t)}
+}
+
+// replacing reports what goes wrong while the class that takes another one's
+// place is built; it is deferred.
+func (c *Changer) replacing(at spec.Span, what string) {
+	if r := recover(); r != nil {
+		e, ok := r.(*module.Mistake)
+		if !ok {
+			panic(r)
+		}
+		c.Errs.Failf(at, "%s: %s", what, e.Msg)
+	}
+}

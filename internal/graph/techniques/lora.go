@@ -1,0 +1,318 @@
+package techniques
+
+import (
+	"strings"
+
+	"github.com/memplan/memplan/internal/graph/layers"
+	"github.com/memplan/memplan/internal/graph/module"
+	"github.com/memplan/memplan/internal/graph/value"
+	"github.com/memplan/memplan/internal/nn"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// allLinear is the target that stands for every linear layer but the last.
+const allLinear = "all-linear"
+
+// Adapters wraps the layers that are targeted, as get_peft_model of PEFT does.
+func (c *Changer) Adapters(name string, m *program.Model, l *spec.LoRA) {
+	a := &program.Adapters{R: l.R.V, Alpha: l.Alpha.V, Dropout: l.Dropout.V, Bias: l.Bias.V, DType: c.Errs.DType(l.DType)}
+	if !a.DType.IsFloating() {
+		c.Errs.Failf(l.DType.At, "adapters need a floating-point type, not %v", a.DType)
+	}
+	places, last := adaptable(m)
+	var known []string
+	for _, p := range places {
+		known = append(known, p.Path)
+	}
+	if len(known) == 0 {
+		c.Errs.Failf(l.At, "lora: %s has no layer that an adapter goes around (Linear, Conv1d to Conv3d, Embedding)", name)
+	}
+	targets := l.Targets
+	all := len(targets) == 0 || (len(targets) == 1 && targets[0].V == allLinear)
+	if all {
+		targets = nil
+	}
+	a.Targets = ModuleNames(c.Errs, targets, "layer for an adapter", known)
+	a.Except = ModuleNames(c.Errs, l.Except, "layer for an adapter", known)
+	for _, p := range places {
+		switch {
+		case all && (!isLinear(p.Class) || p.Path == last), !all && !a.Targets.Fits(p.Path), a.Except.Fits(p.Path):
+			continue
+		}
+		a.Layers = append(a.Layers, program.Place{Path: p.Path, Class: c.adapted(p.Path, p.Class, a, l)})
+	}
+	if all {
+		a.Linear, a.Targets, a.Except = true, program.Patterns{"*"}, append(a.Except, last)
+	}
+	if len(a.Layers) == 0 {
+		c.Errs.Failf(l.At, "lora: no layer of %s is left for an adapter; targets names some: %s", name, strings.Join(known, ", "))
+	}
+	a.Modules = ModuleNames(c.Errs, l.ModulesToSave, "module", m.Root.ModulePaths())
+	c.savedModules(m, a, l)
+	m.Adapters = a
+}
+
+// ModuleNames reads names of modules as PEFT takes them: a name without a star stands
+// for every module whose path ends with it.
+func ModuleNames(errs *spec.Errors, list []spec.String, what string, known []string) program.Patterns {
+	var out program.Patterns
+	var patterns []spec.String
+	for _, s := range list {
+		if strings.ContainsAny(s.V, "*?[") {
+			patterns = append(patterns, s)
+			continue
+		}
+		found := program.Patterns{s.V, "*." + s.V}
+		ok := false
+		for _, k := range known {
+			ok = ok || found.Fits(k)
+		}
+		if !ok {
+			errs.Unknown(s.At, what, s.V, slips(s.V, known, true))
+			panic(spec.Stop{})
+		}
+		out = append(out, found...)
+	}
+	return append(out, Patterns(errs, patterns, what, known)...)
+}
+
+// adaptable lists the layers that an adapter may go around and the path of the
+// last linear one, which is the model's output.
+func adaptable(m *program.Model) (layers []program.Place, last string) {
+	changed := quantizedLayers(m)
+	if z := m.Pruned; z != nil {
+		for _, p := range z.Layers {
+			changed[p.Path] = p.Class
+		}
+	}
+	m.Root.Walk(func(path string, c *program.Class) {
+		if isLinear(c) {
+			last = path
+		}
+		if other := changed[path]; other != nil {
+			c = other
+		}
+		if isLinear(c) || isConv(c) || isTable(c) {
+			layers = append(layers, program.Place{Path: path, Class: c})
+		}
+	})
+	return layers, last
+}
+
+// isLinear reports whether a class is a linear layer: of torch.nn, quantized, or
+// the Conv1D of transformers, whose weight lies the other way round.
+func isLinear(c *program.Class) bool { return c.Is().Linear }
+
+func isConv1D(c *program.Class) bool { return c.Layer == nn.Conv1D }
+
+func isConv(c *program.Class) bool { return c.Is().Conv > 0 }
+
+func isTable(c *program.Class) bool { return c.Is().Table }
+
+// adapted is the class of a layer with its adapter.
+func (c *Changer) adapted(path string, base *program.Class, a *program.Adapters, l *spec.LoRA) *program.Class {
+	layer := nn.LoraLinear
+	switch {
+	case base.Layer == nn.Linear4bit:
+		layer = nn.LoraLinear4bit
+	case base.Layer == nn.Linear8bit:
+		layer = nn.LoraLinear8bit
+	case isConv(base):
+		layer = nn.LoraConv[base.Layer.Conv]
+	case isTable(base):
+		layer = nn.LoraEmbedding
+	}
+	env := *c.Env
+	env.DType = a.DType // of the adapters' parameters
+	defer c.replacing(l.At, "lora: "+path)
+	b := &adapter{replacement{module.NewBuilder(&env, &program.Class{
+		Layer: layer, Python: layer.Python + "()", Children: []program.Child{{Path: program.BaseLayer, Class: base}},
+	}, "x"), c.Batch}, a}
+	switch {
+	case isLinear(base):
+		b.linear(base)
+	case isConv(base):
+		b.conv(base)
+	default:
+		b.embedding(base)
+	}
+	return b.Class
+}
+
+// adapter is the class of a layer with its adapter while it is made.
+type adapter struct {
+	replacement
+	*program.Adapters
+}
+
+// base calls the layer itself; its result has the given size.
+func (b *adapter) base(x value.Value, size ...int64) value.Value {
+	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(append([]int64{b.batch}, size...)...)), DType: b.DType}
+	return b.Let("result", value.Value{Expr: &program.Expr{Kind: program.CallMod, Child: 0, Args: []*program.Expr{x.Expr}}, Meta: value.Tensor(t)})
+}
+
+// dropout registers lora_dropout, which does nothing without a probability.
+func (b *adapter) dropout(x value.Value) (int, []value.Value) {
+	if b.Dropout > 0 {
+		return b.Child("lora_dropout", layers.Dropout, map[string]any{"p": b.Dropout}, x)
+	}
+	return b.Child("lora_dropout", layers.Identity, nil, x)
+}
+
+// scaled is an adapter's part times alpha / r.
+func (b *adapter) scaled(v value.Value) value.Value {
+	return b.Do(op.Mul, &op.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: b.Alpha / float64(b.R)}}, v)
+}
+
+// linear is peft.tuners.lora.layer.Linear, or one of its forms around a
+// quantized layer (peft/tuners/lora/bnb.py), which convert outside of autocast
+// alone and, around four bits, copy the result before they add to it.
+func (b *adapter) linear(base *program.Class) {
+	in, out := linearSize(base)
+	plain := quantizedLinear(base)
+	x := b.input(in)
+	drop, dropped := b.dropout(x)
+	down, _ := b.Child("lora_A", layers.Linear, map[string]any{"out_features": b.R, "bias": false}, x)
+	up, _ := b.Child("lora_B", layers.Linear, map[string]any{"out_features": out, "bias": false}, b.input(b.R))
+	result := b.base(x, out)
+	if fourBits(base) {
+		result = b.Let("result", b.Do(op.Clone, nil, result))
+	}
+	dtype := b.Let("dtype", b.Do(op.DTypeOf, nil, result))
+	x = b.Let("x", b.Do(op.ToTypeOf, &op.ToTypeOfArgs{Plain: plain}, x, b.Own("lora_A.weight", b.DType, []int64{b.R, in})))
+	y := b.CallChild(drop, dropped, x)
+	y = b.CallChild(down, []value.Value{b.input(b.R)}, y)
+	y = b.scaled(b.CallChild(up, []value.Value{b.input(out)}, y))
+	if plain {
+		y = b.Let("output", y)
+		y = b.Let("output", b.Do(op.ToTypeOf, &op.ToTypeOfArgs{Plain: true}, y, dtype))
+		b.Finish(b.Let("result", b.Do(op.Add, &op.AddArgs{}, result, y)))
+		return
+	}
+	result = b.Let("result", b.Do(op.Add, &op.AddArgs{}, result, y))
+	b.Finish(b.Let("result", b.Do(op.ToTypeOf, nil, result, dtype)))
+}
+
+// weightSize is the shape of a layer's weight, masked or not.
+func weightSize(c *program.Class) []int64 {
+	for _, name := range []string{"weight", "weight_orig"} {
+		if p := c.FindParam(name); p != nil {
+			return p.Size
+		}
+	}
+	panic("techniques: " + c.Describe() + " has no weight")
+}
+
+// linearSize is the number of input and output features of a linear layer.
+func linearSize(c *program.Class) (in, out int64) {
+	size := weightSize(c)
+	switch {
+	case isConv1D(c):
+		return size[0], size[1]
+	case quantizedLinear(c):
+		return c.Quantized.In, c.Quantized.Out
+	}
+	return size[1], size[0]
+}
+
+// conv is peft.tuners.lora.layer.Conv1d to Conv3d: a convolution like the
+// layer's to r channels, and one over single points.
+func (b *adapter) conv(base *program.Class) {
+	conv := layers.Convs[base.Layer.Conv]
+	ret := base.Forward.Body[len(base.Forward.Body)-1].Value
+	o, ok := ret.OpArgs.(*op.ConvOptions)
+	if !ok || ret.Args[0].Kind != program.Local {
+		b.Fail("", "an adapter around a convolution that pads by itself is not modelled")
+	}
+	for _, d := range o.Dilation {
+		ok = ok && d == 1
+	}
+	if !ok || o.Groups != 1 {
+		b.Fail("", "an adapter around a convolution with groups or dilation is not modelled")
+	}
+	size := weightSize(base)
+	kernel := size[2:]
+	image := func(channels int64) value.Value { return b.input(append([]int64{channels}, kernel...)...) }
+	x := image(size[1])
+	drop, dropped := b.dropout(x)
+	down, _ := b.Child("lora_A", conv, map[string]any{
+		"out_channels": b.R, "kernel_size": kernel, "stride": o.Stride, "padding": o.Padding, "bias": false,
+	}, x)
+	one := make([]int64, len(kernel))
+	for i := range one {
+		one[i] = 1
+	}
+	up, _ := b.Child("lora_B", conv, map[string]any{"out_channels": size[0], "kernel_size": one, "bias": false}, image(b.R))
+	result := b.base(x, append([]int64{size[0]}, kernel...)...)
+	dtype := b.Let("dtype", b.Do(op.DTypeOf, nil, result))
+	x = b.Let("x", b.Do(op.ToTypeOf, nil, x, b.Own("lora_A.weight", b.DType, append([]int64{b.R, size[1]}, kernel...))))
+	y := b.CallChild(drop, dropped, x)
+	y = b.CallChild(down, []value.Value{image(b.R)}, y)
+	y = b.scaled(b.CallChild(up, []value.Value{image(size[0])}, y))
+	result = b.Let("result", b.Do(op.Add, &op.AddArgs{}, result, y))
+	b.Finish(b.Let("result", b.Do(op.ToTypeOf, nil, result, dtype)))
+}
+
+// embedding is peft.tuners.lora.layer.Embedding: the adapter's own table
+// of r columns, and a matrix.
+func (b *adapter) embedding(base *program.Class) {
+	ret := base.Forward.Body[len(base.Forward.Body)-1].Value
+	size := base.Params[0].Size
+	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(b.batch)), DType: tensor.Int64}
+	x := value.Value{Expr: &program.Expr{Kind: program.Local, Slot: 0}, Meta: value.Tensor(t)}
+	down, up := b.Param("lora_embedding_A", b.R, size[0]), b.Param("lora_embedding_B", size[1], b.R)
+	result := b.base(x, size[1])
+	dtype := b.Let("dtype", b.Do(op.DTypeOf, nil, result))
+	first := b.Let("embedding_A", b.Do(op.T, nil, down))
+	second := b.Let("embedding_B", b.Do(op.T, nil, up))
+	after := b.Let("after_A", b.Do(ret.Row, ret.OpArgs, x, first))
+	y := b.scaled(b.Do(op.Matmul, nil, after, second))
+	result = b.Let("result", b.Do(op.Add, &op.AddArgs{}, result, y))
+	b.Finish(b.Let("result", b.Do(op.ToTypeOf, nil, result, dtype)))
+}
+
+// savedModules wraps the modules that are trained as a whole
+// (peft.utils.other.ModulesToSaveWrapper).
+func (c *Changer) savedModules(m *program.Model, a *program.Adapters, l *spec.LoRA) {
+	if len(a.Modules) == 0 {
+		return
+	}
+	adapted := map[string]bool{}
+	for _, p := range a.Layers {
+		adapted[p.Path] = true
+	}
+	m.Root.Walk(func(path string, saved *program.Class) {
+		if path == "" || !a.Modules.Fits(path) {
+			return
+		}
+		if adapted[path] {
+			c.Errs.Failf(l.At, "lora: %s has an adapter and is among modules_to_save, too", path)
+		}
+		if q := m.Quantized; q != nil {
+			for _, p := range q.Layers {
+				if p.Path == path || strings.HasPrefix(p.Path, path+".") {
+					c.Errs.Failf(l.At, "lora: %s is quantized and among modules_to_save, too; only tensors of a floating-point type can require gradients, PyTorch says (except: of quantize leaves it out)", p.Path)
+				}
+			}
+		}
+		if z := m.Pruned; z != nil {
+			for _, p := range z.Layers {
+				if p.Path == path || strings.HasPrefix(p.Path, path+".") {
+					c.Errs.Failf(l.At, "lora: %s is pruned and among modules_to_save, too; its masked weight is computed, and PyTorch copies only tensors that are not", p.Path)
+				}
+			}
+		}
+		f := saved.Forward
+		w := &program.Class{Layer: nn.ModulesToSave, Python: nn.ModulesToSave.Python + "()", Children: []program.Child{{Path: program.OriginalModule, Class: saved}, {Path: program.ModulesToSave, Class: saved}}}
+		call := &program.Expr{Kind: program.CallMod, Child: 1}
+		w.Forward = &program.Func{Name: "forward", Kind: program.Module, Params: f.Params, Slots: f.Slots[:f.Params:f.Params]}
+		for i := range f.Params {
+			call.Args = append(call.Args, &program.Expr{Kind: program.Local, Slot: i})
+		}
+		w.Forward.Body = []program.Stmt{{Kind: program.Return, Value: call}}
+		a.Saved = append(a.Saved, program.Place{Path: path, Class: w})
+	})
+}

@@ -1,0 +1,206 @@
+package techniques
+
+import (
+	"strings"
+
+	"github.com/memplan/memplan/internal/graph/module"
+	"github.com/memplan/memplan/internal/graph/value"
+	"github.com/memplan/memplan/internal/nn"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Quantized replaces the linear layers of a model as transformers does with
+// bitsandbytes: all but the last, unless the spec names them.
+func (c *Changer) Quantized(name string, m *program.Model, q *spec.Quantize) {
+	if q.Bits.V != 4 && q.Bits.V != 8 {
+		c.Errs.Failf(q.Bits.At, "bits must be 4 or 8, not %d", q.Bits.V)
+	}
+	loaded := c.Env.DType
+	if q.DType.Set {
+		if loaded = c.Errs.DType(q.DType); !loaded.IsFloating() {
+			c.Errs.Failf(q.DType.At, "weights are loaded in a floating-point type, not %v", loaded)
+		}
+	}
+	all, last := adaptable(m)
+	var known []string
+	for _, p := range all {
+		if isLinear(p.Class) {
+			known = append(known, p.Path)
+		}
+	}
+	z := &program.Quantization{DType: loaded, Of: program.Quantized{Bits: int(q.Bits.V), Source: loaded}}
+	if z.Of.Bits == 4 {
+		z.Of.Type, z.Of.Double, z.Of.Compute = q.Type.V, q.Double.V, c.Errs.DType(q.Compute)
+		if !z.Of.Compute.IsFloating() {
+			c.Errs.Failf(q.Compute.At, "weights are multiplied in a floating-point type, not %v", z.Of.Compute)
+		}
+	} else {
+		z.Of.Threshold = q.Threshold.V
+	}
+	z.Modules = ModuleNames(c.Errs, q.Modules, "linear layer", known)
+	z.Except = ModuleNames(c.Errs, q.Except, "linear layer", known)
+	if len(q.Modules) == 0 {
+		z.Modules, z.Except = program.Patterns{"*"}, append(z.Except, last)
+	}
+	tied := tiedModules(m.Root)
+	for _, p := range all {
+		if !isLinear(p.Class) || !z.Modules.Fits(p.Path) || z.Except.Fits(p.Path) {
+			continue
+		}
+		if tied[p.Path] {
+			c.Errs.Failf(q.At, "quantize: the weight of %s is tied to another module's, which quantization would part", p.Path)
+		}
+		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: c.quantizedLayer(p, z.Of, q.At)})
+	}
+	if len(z.Layers) == 0 {
+		c.Errs.Failf(q.At, "quantize: %s has no linear layer to quantize beside the last", name)
+	}
+	m.Quantized = z
+}
+
+// tiedModules holds the paths of the modules that share a parameter with
+// another.
+func tiedModules(root *program.Class) map[string]bool {
+	out := map[string]bool{}
+	add := func(path, param string) {
+		p := program.Join(path, param)
+		out[p[:strings.LastIndexByte(p, '.')]] = true
+	}
+	root.Walk(func(path string, c *program.Class) {
+		for _, ch := range c.Children {
+			for _, t := range ch.Ties {
+				add(program.Join(path, ch.Path), t.Param)
+				add(path, t.Source)
+			}
+		}
+	})
+	return out
+}
+
+// quantizedLayers holds the classes of a model's quantized layers by path.
+func quantizedLayers(m *program.Model) map[string]*program.Class {
+	out := map[string]*program.Class{}
+	if m.Quantized != nil {
+		for _, p := range m.Quantized.Layers {
+			out[p.Path] = p.Class
+		}
+	}
+	return out
+}
+
+// quantizedLinear reports whether a class is a linear layer whose weight is
+// quantized.
+func quantizedLinear(c *program.Class) bool { return c.Quantized != nil }
+
+func fourBits(c *program.Class) bool { return c.Quantized != nil && c.Quantized.Bits == 4 }
+
+// quantizedLayer is the class of the quantized linear layer at a place.
+func (c *Changer) quantizedLayer(p program.Place, q program.Quantized, at spec.Span) *program.Class {
+	defer c.replacing(at, "quantize: "+p.Path)
+	linear := p.Class
+	q.In, q.Out = linearSize(linear)
+	weight := program.Param{Name: "weight", Size: []int64{q.Out, q.In}, DType: tensor.Int8, Fixed: true, Elements: q.Out * q.In}
+	state := []program.Param{{Name: "SCB", Size: []int64{q.Out}, DType: tensor.Float32, Fixed: true}}
+	layer := nn.Linear8bit
+	if q.Bits == 4 {
+		layer = nn.Linear4bit
+		weight.Size, weight.DType = []int64{(q.Out*q.In + 1) / 2, 1}, tensor.Uint8
+		state = []program.Param{{Name: "absmax", DType: tensor.Float32, Fixed: true}, {Name: "code", Size: []int64{16}, DType: tensor.Float32, Fixed: true}}
+		if q.Double {
+			state[0].DType = tensor.Uint8
+			state = append(state, program.Param{Name: "offset", DType: tensor.Float32, Fixed: true}, program.Param{Name: "nested_absmax", DType: tensor.Float32, Fixed: true})
+		}
+	}
+	b := &replacement{module.NewBuilder(c.Env, &program.Class{
+		Layer: layer, Python: layer.Python + "()", Quantized: &q, Params: []program.Param{weight}, Buffers: state,
+	}, "x"), c.Batch}
+	if len(linear.Params) > 1 {
+		b.Class.Params = append(b.Class.Params, linear.Params[1])
+	}
+	if q.Bits == 4 {
+		b.linear4bit(&q)
+	} else {
+		b.linear8bit(&q)
+	}
+	return b.Class
+}
+
+// retype converts the bias to the input's type for good, as both layers do:
+// self.bias.data = self.bias.data.to(x.dtype).
+func (b *replacement) retype(x value.Value) {
+	if bias := b.Attr("bias"); !bias.Absent() {
+		v := b.Do(op.DataToTypeOf, nil, bias, x)
+		b.Emit(program.Stmt{Kind: program.SetAttr, Path: "bias", Value: v.Expr})
+	}
+}
+
+// linear4bit is bitsandbytes.nn.Linear4bit: the input in the compute type, the
+// product with the dequantized weight, and the result in the input's type.
+func (b *replacement) linear4bit(q *program.Quantized) {
+	x := b.input(q.In)
+	b.retype(x)
+	dtype := b.Let("inp_dtype", b.Do(op.DTypeOf, nil, x))
+	to := &op.ToCopyArgs{DType: q.Compute}
+	x = b.Let("x", b.Do(op.To, to, x))
+	bias := b.Attr("bias")
+	if !bias.Absent() {
+		bias = b.Let("bias", b.Do(op.To, to, bias))
+	}
+	dequantized := func(f *module.Builder, like value.Value) value.Value {
+		a := &op.Dequantize4bitArgs{Out: q.Out, In: q.In, DType: q.Source, Double: q.Double}
+		return f.Do(op.ToTypeOf, nil, f.Do(op.Dequantize4bit, a, b.Attr("weight"), b.Attr("absmax")), like)
+	}
+	y := b.Apply("MatMul4Bit", []string{"A", "bias"}, []value.Value{x, bias}, func(f *module.Builder, in []value.Value) ([]value.Value, []value.Value) {
+		return []value.Value{f.Let("output", f.Do(op.Linear, nil, in[0], dequantized(f, in[0]), in[1]))}, nil
+	}, func(f *module.Builder, grads, _ []value.Value) []value.Value {
+		bias := biasGradient(f, grads[0])
+		a := f.Let("grad_A", f.Do(op.Matmul, nil, grads[0], dequantized(f, grads[0])))
+		f.Wants(1, 1)
+		return []value.Value{a, bias}
+	})
+	b.Finish(b.Do(op.ToTypeOf, nil, y, dtype))
+}
+
+// linear8bit is bitsandbytes.nn.Linear8bitLt (LLM.int8()): the input is
+// quantized, too, and kept as it was by an attribute of the context, which lives
+// as long as the graph.
+func (b *replacement) linear8bit(q *program.Quantized) {
+	x := b.input(q.In)
+	b.retype(x)
+	half := &op.ToCopyArgs{DType: tensor.Float16}
+	quantize, args := op.Int8Quantize, any(nil)
+	if q.Threshold > 0 {
+		quantize, args = op.Int8Outliers, &op.Int8Args{Threshold: q.Threshold}
+	}
+	y := b.Apply("MatMul8bitLt", []string{"A", "bias"}, []value.Value{x, b.Attr("bias")}, func(f *module.Builder, in []value.Value) ([]value.Value, []value.Value) {
+		whole := f.Let("input", in[0])
+		a := f.Let("A", f.Do(op.Rows3, nil, in[0]))
+		parts := f.LetAll([]string{"CA", "SCA"}, f.Call(quantize, args, f.Do(op.To, half, a)))
+		out := f.Let("output", f.Do(op.Int8Product, nil, parts[0], b.Attr("weight"), a, in[1]))
+		return []value.Value{f.Do(op.RowsOf, nil, out, whole)}, []value.Value{a}
+	}, func(f *module.Builder, grads, kept []value.Value) []value.Value {
+		bias := biasGradient(f, grads[0])
+		if len(kept) == 0 {
+			return []value.Value{value.None(), bias}
+		}
+		whole := f.Let("grad", grads[0])
+		g := f.Let("grad_output", f.Do(op.Rows3, nil, grads[0]))
+		w := f.Let("CB", f.Do(op.Int8Dequantize, nil, b.Attr("weight"), kept[0]))
+		grad := f.Do(op.Matmul, nil, f.Do(op.ToTypeOf, nil, g, kept[0]), w)
+		a := f.Let("grad_A", f.Do(op.ViewRowsOf, nil, grad, whole))
+		f.Wants(1, 2)
+		return []value.Value{a, bias}
+	})
+	b.Finish(y)
+}
+
+// biasGradient is what both functions compute first, if it is wanted:
+// grad_output.sum(0).
+func biasGradient(f *module.Builder, grad value.Value) value.Value {
+	v := f.Let("grad_bias", f.Do(op.Sum, &op.ReduceArgs{Dim: []int64{0}}, grad))
+	f.Wants(2, 1)
+	return v
+}
