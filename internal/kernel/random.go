@@ -1,5 +1,7 @@
 package kernel
 
+import "math"
+
 // Uniform is a number in [0, 1) with 24 bits, drawn for place i of the stream
 // that a seed names: word i%4 of block i/4 of Philox4x32-10 with the seed as key
 // (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011).
@@ -24,3 +26,33 @@ func Philox(seed, n uint64) [4]uint32 {
 	}
 	return c
 }
+
+// Stream is a sequence of random numbers on the host, the same on every device.
+type Stream struct {
+	seed, block uint64
+	words       [4]uint32
+	left        int
+}
+
+// NewStream is the stream of a seed.
+func NewStream(seed uint64) *Stream { return &Stream{seed: seed} }
+
+func (s *Stream) word() uint32 {
+	if s.left == 0 {
+		s.words, s.left = Philox(s.seed, s.block), 4
+		s.block++
+	}
+	s.left--
+	return s.words[3-s.left]
+}
+
+// Uniform is a number in (0, 1).
+func (s *Stream) Uniform() float64 { return (float64(s.word()) + 0.5) / (1 << 32) }
+
+// Normal is a number of the standard normal distribution (Box and Muller).
+func (s *Stream) Normal() float64 {
+	return math.Sqrt(-2*math.Log(s.Uniform())) * math.Cos(2*math.Pi*s.Uniform())
+}
+
+// Below is an integer in [0, n).
+func (s *Stream) Below(n int64) int64 { return int64(s.Uniform() * float64(n)) }

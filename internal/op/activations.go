@@ -53,7 +53,7 @@ var (
 		Source: "aten/src/ATen/native/Activation.cpp: rrelu_",
 	})
 	RreluNoise = define(Op{
-		Name: "rrelu_with_noise", Args: &RReLUArgs{}, Run: func(c *Call) {
+		Name: "rrelu_with_noise", Eval: evalRrelu, Args: &RReLUArgs{}, Run: func(c *Call) {
 			if !c.draws() {
 				c.Return(c.NewLike(c.In[0]))
 				return
@@ -65,7 +65,7 @@ var (
 		Source: "aten/src/ATen/native/cuda/RreluWithNoise.cu",
 	})
 	RreluNoiseInPlace = define(Op{
-		Name: "rrelu_with_noise_", Of: RreluNoise, Args: &RReLUArgs{}, Run: func(c *Call) {
+		Name: "rrelu_with_noise_", Eval: evalRrelu, Of: RreluNoise, Args: &RReLUArgs{}, Run: func(c *Call) {
 			if c.draws() { // it reads from one copy and writes to another
 				c.contiguous(c.In[0])
 				c.contiguous(c.In[0])
@@ -121,7 +121,7 @@ type GumbelArgs struct {
 // What gumbel_softmax does in place to tensors that it made: random numbers of the
 // exponential distribution, and a number at the places of an index.
 var (
-	Exponential   = define(Op{Name: "exponential_", Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: exponential_"})
+	Exponential   = define(Op{Name: "exponential_", Eval: evalExponential, Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: exponential_"})
 	ScatterNumber = define(Op{
 		Name: "scatter_.value", Args: &ScatterArgs{}, Run: func(*Call) {}, InPlace: true,
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: scatter_",

@@ -58,7 +58,7 @@ var SDPA = define(Op{
 // BoolMask turns a bool mask into one that is added: 0 or -inf. The two
 // numbers become tensors on the device first.
 var BoolMask = define(Op{
-	Name: "where.bool_mask", Args: &ToCopyArgs{}, Run: func(c *Call) {
+	Name: "where.bool_mask", Eval: evalBoolMask, Args: &ToCopyArgs{}, Run: func(c *Call) {
 		d := c.Args.(*ToCopyArgs).DType
 		inf, zero := c.NewShape(d), c.NewShape(d)
 		c.Return(c.New(c.elementwise(c.In[0]), d))
@@ -151,7 +151,7 @@ func (c *Call) flash(q, k, v *Tensor, a *SDPAArgs) *Tensor {
 
 // FlashAttention is the implementation by FlashAttention.
 var FlashAttention = define(Op{
-	Name: "_scaled_dot_product_flash_attention", Flops: attentionFlops, Args: &SDPAArgs{}, Run: func(c *Call) {
+	Name: "_scaled_dot_product_flash_attention", Eval: evalAttention, Flops: attentionFlops, Args: &SDPAArgs{}, Run: func(c *Call) {
 		t := c.swapHeads(c.In...)
 		q, k := t[0], t[1]
 		out := c.New(q.LikeDense(), q.DType)
@@ -288,7 +288,7 @@ type efficientArgs struct {
 
 // EfficientAttention is the memory-efficient implementation.
 var EfficientAttention = define(Op{
-	Name: "_scaled_dot_product_efficient_attention", Flops: attentionFlops, Args: &efficientArgs{}, Run: func(c *Call) {
+	Name: "_scaled_dot_product_efficient_attention", Eval: evalAttention, Flops: attentionFlops, Args: &efficientArgs{}, Run: func(c *Call) {
 		t := c.swapHeads(c.In[0], c.In[1], c.In[2])
 		q, v := t[0], t[2]
 		out := c.NewShape(q.DType, q.Dim(0), q.Dim(1), q.Dim(2), v.Dim(3))
@@ -483,7 +483,7 @@ func runSDPAMath(c *Call) {
 
 // SafeSoftmax is a softmax that gives zeros for rows that are masked whole.
 var SafeSoftmax = define(Op{
-	Name: "_safe_softmax", Args: &SoftmaxArgs{}, Run: func(c *Call) {
+	Name: "_safe_softmax", Eval: evalSafeSoftmax, Args: &SoftmaxArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		out := c.New(tensor.Contiguous(x.Size), x.DType)
 		c.Return(out)

@@ -93,7 +93,12 @@ var AddInPlace = define(Op{
 
 // CountBatch is num_batches_tracked.add_(1), which a batch norm does in training
 // alone (torch/nn/modules/batchnorm.py).
-var CountBatch = define(Op{Name: "add_.batch", Run: func(*Call) {}, InPlace: true})
+var CountBatch = define(Op{Name: "add_.batch", Run: func(*Call) {}, InPlace: true, Eval: &Eval{Forward: func(m Machine, c *Call) error {
+	if !c.Env().Training {
+		return nil
+	}
+	return m.Apply(kernel.Affine, c.In[0], c.In[:1], 1, 1)
+}}})
 
 // checkInPlace refuses an in-place result that would have to grow.
 func checkInPlace(c *Call) {

@@ -1,5 +1,9 @@
 package op
 
+import (
+	"github.com/memplan/memplan/internal/array"
+)
+
 // gates computes both products of a recurrent cell. Inputs of the cells: input,
 // hidden state, (cell state,) then weight_ih, weight_hh, bias_ih, bias_hh.
 func (c *Call) gates(x, h *Tensor, weights int) (igates, hgates *Tensor) {
@@ -60,7 +64,7 @@ var (
 	RNNReluCell = define(Op{Name: "rnn_relu_cell", Composite: true, Cast: CastLower, Run: simpleCell(Relu), Source: "aten/src/ATen/native/RNN.cpp: SimpleCell"})
 
 	FusedGRU = define(Op{
-		Name: "_thnn_fused_gru_cell", Cast: CastLower, Run: func(c *Call) {
+		Name: "_thnn_fused_gru_cell", Eval: evalCell(array.GRU), Cast: CastLower, Run: func(c *Call) {
 			h := c.In[2]
 			ws := c.NewShape(h.DType, h.Dim(0), 5*h.Dim(1))
 			c.Return(c.NewShape(h.DType, h.Size.Slice()...), ws)
@@ -81,7 +85,7 @@ var (
 		Source: "aten/src/ATen/native/cuda/RNN.cu: _thnn_fused_gru_cell_cuda",
 	})
 	FusedLSTM = define(Op{
-		Name: "_thnn_fused_lstm_cell", Cast: CastLower, Run: func(c *Call) {
+		Name: "_thnn_fused_lstm_cell", Eval: evalCell(array.LSTM), Cast: CastLower, Run: func(c *Call) {
 			gates, cx := c.In[0], c.In[2]
 			ws := c.NewShape(gates.DType, gates.Size.Slice()...)
 			c.Return(c.NewShape(cx.DType, cx.Size.Slice()...), c.NewShape(cx.DType, cx.Size.Slice()...), ws)

@@ -14,7 +14,7 @@ type ConvArgs struct {
 // Conv is a convolution over one to three spatial dimensions; inputs are
 // input, weight and bias.
 var Conv = define(Op{
-	Name: "convolution", Flops: convFlops, Takes: (*Call).oneType, Args: &ConvArgs{}, Cast: CastLower, Run: func(c *Call) {
+	Name: "convolution", Flops: convFlops, Takes: (*Call).oneType, Args: &ConvArgs{}, Eval: evalConv, Cast: CastLower, Run: func(c *Call) {
 		x, w, a := c.In[0], c.In[1], c.Args.(*ConvArgs)
 		size := c.convShape(x, w, a)
 		x = c.image(x)

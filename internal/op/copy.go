@@ -3,6 +3,7 @@ package op
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -152,7 +153,7 @@ func skipped(l tensor.Layout) bool { return l.Rank() == 1 && l.Numel() == 0 }
 // Stack joins tensors along a new dimension: cat, and a view of what it returns
 // if the dimension is not the last, so that its memory format is cat's.
 var Stack = define(Op{
-	Name: "stack", Sig: "torch.stack(tensors: tensors, dim: int = 0)", Args: &DimArgs{},
+	Name: "stack", Eval: evalStack, Sig: "torch.stack(tensors: tensors, dim: int = 0)", Args: &DimArgs{},
 	Run: func(c *Call) {
 		first := c.In[0]
 		d := c.dim(c.Args.(*DimArgs).Dim, first.Rank()+1)
@@ -185,3 +186,15 @@ var Stack = define(Op{
 		}
 	},
 })
+
+// evalStack copies each into its place; the derivative are views.
+var evalStack = &Eval{InParts: true, Forward: func(m Machine, c *Call) error {
+	y := c.Out[0]
+	d := wrapped(c.Args.(*DimArgs).Dim, y.Rank())
+	for i, t := range c.In {
+		if err := m.Launch(kernel.Copy, []kernel.Tensor{m.At(y, y.Select(d, int64(i))), as(m, t)}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}}

@@ -20,6 +20,9 @@ type Eval struct {
 	// InParts says that the derivative is the operators of which Grad makes it, which
 	// are computed one by one.
 	InParts bool
+	// Over says that the results are computed where inputs lie, though the operator is
+	// not in place.
+	Over bool
 
 	single bool // elements and gradients are functions of the elements in their places
 }
@@ -44,6 +47,11 @@ type Machine interface {
 	// Aside computes with arrays, on the host: what is rare.
 	Aside(f func(a Arrays)) error
 }
+
+// Refusal is an error that says what cannot be computed.
+type Refusal struct{ What string }
+
+func (r *Refusal) Error() string { return r.What }
 
 // Arrays reads and writes tensors as arrays in row-major order.
 type Arrays interface {
@@ -110,8 +118,14 @@ func mapped(forward, backward *kernel.Kernel, n numbers) *Eval {
 func aside(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *Eval {
 	e := &Eval{Forward: func(m Machine, c *Call) error { return m.Aside(func(a Arrays) { forward(a, c) }) }}
 	if backward != nil {
-		e.Backward = func(m Machine, b *Back) error { return m.Aside(func(a Arrays) { backward(a, b) }) }
+		e.withBackward(backward)
 	}
+	return e
+}
+
+// withBackward has a derivative that is computed with arrays.
+func (e *Eval) withBackward(f func(a Arrays, b *Back)) *Eval {
+	e.Backward = func(m Machine, b *Back) error { return m.Aside(func(a Arrays) { f(a, b) }) }
 	return e
 }
 

@@ -54,12 +54,13 @@ func (l *launch) add(ts ...*Tensor) {
 	}
 }
 
-// addAs adds what a tensor is seen as.
-func (l *launch) addAs(t kernel.Tensor, err error) {
+// seen adds a tensor with other sizes; one that is absent if t is nil.
+func (l *launch) seen(t *Tensor, size ...int64) {
+	k, err := viewed(l.m, t, size...)
 	if l.err == nil {
 		l.err = err
 	}
-	l.ts = append(l.ts, t)
+	l.ts = append(l.ts, k)
 }
 
 // run launches the kernel.
@@ -94,4 +95,12 @@ func optional(ts []*Tensor, i int) *Tensor {
 		return ts[i]
 	}
 	return nil
+}
+
+// flag is 1 where b holds, else 0.
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -56,11 +56,11 @@ var ZerosLikeQuery = define(Op{Name: "zeros_like.query", Eval: constant(0), Run:
 var (
 	Zeros     = filled("zeros", constant(0))
 	Ones      = filled("ones", constant(1))
-	Randn     = filled("randn", nil)
-	Rand      = filled("rand", nil)
+	Randn     = filled("randn", drawn((*kernel.Stream).Normal))
+	Rand      = filled("rand", drawn((*kernel.Stream).Uniform))
 	ZerosLike = filledLike("zeros_like", constant(0))
 	OnesLike  = filledLike("ones_like", constant(1))
-	RandnLike = filledLike("randn_like", nil)
+	RandnLike = filledLike("randn_like", drawn((*kernel.Stream).Normal))
 )
 
 // FullArgs are the arguments of full.

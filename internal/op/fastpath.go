@@ -13,7 +13,7 @@ type NativeMHAArgs struct {
 // gradients takes. Inputs: query, in_proj weight and bias, out_proj weight and
 // bias, and a mask. With need_weights it returns the weights as well.
 var NativeMHA = define(Op{
-	Name: "_native_multi_head_attention", Args: &NativeMHAArgs{}, Composite: true, Run: func(c *Call) {
+	Name: "_native_multi_head_attention", Eval: evalNativeMHA, Args: &NativeMHAArgs{}, Composite: true, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*NativeMHAArgs)
 		b, t, d := x.Dim(0), x.Dim(1), x.Dim(2)
 		head := d / a.Heads
@@ -98,7 +98,7 @@ type EncoderLayerArgs struct {
 // and bias; norm1 and norm2 weight and bias; linear1 and linear2 weight and
 // bias.
 var EncoderLayerForward = define(Op{
-	Name: "_transformer_encoder_layer_fwd", Args: &EncoderLayerArgs{}, Composite: true, Run: func(c *Call) {
+	Name: "_transformer_encoder_layer_fwd", Eval: evalEncoderLayer, Args: &EncoderLayerArgs{}, Composite: true, Run: func(c *Call) {
 		src, a := c.In[0], c.Args.(*EncoderLayerArgs)
 		norm := func(x *Tensor, i int) *Tensor {
 			return c.Do1(LayerNorm, &LayerNormArgs{Shape: []int64{src.Dim(-1)}, Eps: a.Eps}, x, c.In[i], c.In[i+1])

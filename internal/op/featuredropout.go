@@ -44,7 +44,7 @@ type BernoulliArgs struct {
 
 // BernoulliNumber is noise.bernoulli_(p).
 var BernoulliNumber = define(Op{
-	Name: "bernoulli_.float", Args: &BernoulliArgs{}, Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: bernoulli_",
+	Name: "bernoulli_.float", Eval: evalBernoulliNumber, Args: &BernoulliArgs{}, Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: bernoulli_",
 })
 
 // noise is what a dropout multiplies with: 0 with probability p, else 1/(1-p), in

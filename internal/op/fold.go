@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // FoldArgs are the arguments of unfold and fold, which see the windows of an
 // image as columns and add them up again.
@@ -15,7 +18,7 @@ type FoldArgs struct {
 // Unfold and fold; each is the other's derivative.
 var (
 	Im2col = define(Op{
-		Name: "im2col", Takes: (*Call).floats, Sig: "F.unfold(input, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", Args: &FoldArgs{},
+		Name: "im2col", Eval: linear(func(args any) array.Linear { return args.(*FoldArgs).arrayWindows().Unfold() }, nil), Takes: (*Call).floats, Sig: "F.unfold(input, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", Args: &FoldArgs{},
 		Run: func(c *Call) {
 			x := c.In[0]
 			if x.Rank() != 3 && x.Rank() != 4 || x.Numel() == 0 {
@@ -29,7 +32,7 @@ var (
 		Source: "aten/src/ATen/native/cuda/Im2Col.cu",
 	})
 	Col2im = define(Op{
-		Name: "col2im", Sig: "F.fold(input, output_size: pair, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", Args: &FoldArgs{},
+		Name: "col2im", Eval: linear(func(args any) array.Linear { return args.(*FoldArgs).arrayWindows().Fold() }, nil), Sig: "F.fold(input, output_size: pair, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", Args: &FoldArgs{},
 		Run: func(c *Call) {
 			x := c.In[0]
 			if x.Rank() != 2 && x.Rank() != 3 || x.Numel() == 0 {
@@ -83,4 +86,8 @@ func (c *Call) resizedLike(x *Tensor, size []int64) *Tensor {
 	}
 	c.DropTo(mark)
 	return out
+}
+
+func (a *FoldArgs) arrayWindows() *array.Windows {
+	return &array.Windows{Kernel: a.Kernel, Stride: a.Stride, Padding: a.Padding, Dilation: a.Dilation}
 }

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // checkIndex checks the index tensor of a gather or scatter.
 func (c *Call) checkIndex(x, idx *Tensor, dim int) {
@@ -20,7 +23,7 @@ func (c *Call) checkIndex(x, idx *Tensor, dim int) {
 
 // Gather takes the elements that an index of the result's shape names.
 var Gather = define(Op{
-	Name: "gather", Sig: "torch.gather(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *Call) {
+	Name: "gather", Eval: linear(func(args any) array.Linear { return array.Gather(args.(*DimArgs).Dim) }, nil), Sig: "torch.gather(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *Call) {
 		c.checkIndex(c.In[0], c.In[1], c.Args.(*DimArgs).Dim)
 		c.Return(c.New(tensor.Contiguous(c.In[1].Size), c.In[0].DType))
 	},

@@ -109,7 +109,7 @@ type AffineArgs struct {
 // AffineGrid multiplies a base grid by matrices; the base is made anew for the
 // derivative.
 var AffineGridGenerator = define(Op{
-	Name: "affine_grid_generator", Sig: "F.affine_grid(theta, size: ints, align_corners: bool? = None)", Args: &AffineArgs{}, Run: func(c *Call) {
+	Name: "affine_grid_generator", Eval: linear(func(args any) array.Linear { return array.AffineGrid(args.(*AffineArgs).AlignCorners) }, nil), Sig: "F.affine_grid(theta, size: ints, align_corners: bool? = None)", Args: &AffineArgs{}, Run: func(c *Call) {
 		theta, size := c.In[0], c.Args.(*AffineArgs).Size
 		n := int64(len(size)) - 2
 		if n != 2 && n != 3 || theta.Size != tensor.D(size[0], n, n+1) || slices.Min(size) < 1 {

@@ -1,11 +1,14 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // IndexPair is x[first, second] with int64 tensors in the places of the first
 // two dimensions, which are broadcast against each other.
 var IndexPair = define(Op{
-	Name: "index.pair", Sig: "[] index_pair(self, first, second)", Run: func(c *Call) {
+	Name: "index.pair", Eval: evalPairs, Sig: "[] index_pair(self, first, second)", Run: func(c *Call) {
 		x, i, j := c.In[0], c.In[1], c.In[2]
 		if x.Rank() < 2 || i.DType != tensor.Int64 || j.DType != tensor.Int64 {
 			c.Fail("two indices must be int64 and take two dimensions, not %v and %v of shape %v", i.DType, j.DType, x.Size)
@@ -47,3 +50,26 @@ var IndexPair = define(Op{
 	},
 	Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index, make_info; cuda/Indexing.cu: index_put_with_sort_kernel",
 })
+
+// evalPairs takes the elements that two indices, broadcast against each other, name.
+var evalPairs = aside(func(a Arrays, c *Call) {
+	x, y := a.Array(c.In[0]), make([]float64, c.Out[0].Numel())
+	pairs(a, x.Size, c.In[1], c.In[2], func(to, from int) { y[to] = x.V[from] })
+	a.Put(c.Out[0], y)
+}, func(a Arrays, b *Back) {
+	if r := a.Wanted(b, 0); r != nil {
+		g, out := a.Get(b.Grads[0]), make([]float64, r.Numel())
+		pairs(a, ints(r.Size), b.SavedIn[1], b.SavedIn[2], func(to, from int) { out[from] += g[to] })
+		a.Put(r, out)
+	}
+})
+
+func pairs(a Arrays, size []int, i, j *Tensor, f func(to, from int)) {
+	lead, err := tensor.Broadcast(i.Size, j.Size)
+	if err == nil {
+		err = array.Pairs(size, a.Like(i, lead), a.Like(j, lead), f)
+	}
+	if err != nil {
+		a.Fail(err)
+	}
+}

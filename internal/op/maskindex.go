@@ -1,6 +1,7 @@
 package op
 
 import (
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cub"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -14,7 +15,7 @@ type MaskIndexArgs struct {
 // Index by a bool tensor for the first dimensions: x[mask]. The mask is turned
 // into indices (nonzero), of which the host reads how many there are.
 var IndexMask = define(Op{
-	Name: "index.mask", Sig: "[] index_mask(self, mask, count: int)", Args: &MaskIndexArgs{}, Run: func(c *Call) {
+	Name: "index.mask", Eval: linear(func(any) array.Linear { return array.Masked }, nil), Sig: "[] index_mask(self, mask, count: int)", Args: &MaskIndexArgs{}, Run: func(c *Call) {
 		x, m, n := c.In[0], c.In[1], c.Args.(*MaskIndexArgs).Count
 		k := m.Rank()
 		if m.DType != tensor.Bool || k == 0 || k > x.Rank() {

@@ -71,7 +71,7 @@ func detectCausalMask(c *Call) {
 // What a TransformerEncoder does with padded sequences in eval mode: it looks
 // whether they can be nested tensors.
 var NestedFromMask = define(Op{
-	Name: "_nested_tensor_from_mask_left_aligned", Run: func(c *Call) {
+	Name: "_nested_tensor_from_mask_left_aligned", Eval: nothing, Run: func(c *Call) {
 		if !c.Env().Training {
 			c.Fail("TransformerEncoder in eval mode makes nested tensors of padded sequences, whose sizes depend on the data; they are not modelled (enable_nested_tensor: false)")
 		}

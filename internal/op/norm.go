@@ -22,7 +22,7 @@ var LayerNorm = define(Op{
 
 // NativeLayerNorm is the kernel of layer_norm, which keeps mean and rstd.
 var NativeLayerNorm = define(Op{
-	Name: "native_layer_norm", Takes: (*Call).floatsOfOneType, Args: &LayerNormArgs{}, Run: func(c *Call) {
+	Name: "native_layer_norm", Takes: (*Call).floatsOfOneType, Args: &LayerNormArgs{}, Eval: evalLayerNorm, Run: func(c *Call) {
 		x, shape := c.In[0], c.Args.(*LayerNormArgs).Shape
 		rows := c.normRows(x, shape)
 		x = c.contiguous(x)
@@ -204,7 +204,7 @@ func (c *Call) statistics(x *Tensor, values int64) {
 // The kernels of batch_norm.
 var (
 	NativeBatchNorm = define(Op{
-		Name: "native_batch_norm", Args: &BatchNormArgs{}, Run: func(c *Call) {
+		Name: "native_batch_norm", Args: &BatchNormArgs{}, Eval: evalBatchNorm, Run: func(c *Call) {
 			x := c.In[0]
 			acc := x.DType.Accumulate()
 			c.Return(c.NewLike(x), c.NewShape(acc, x.Dim(1)), c.NewShape(acc, x.Dim(1)))
@@ -238,7 +238,7 @@ var (
 		Grad: gradBatchNorm, Source: "aten/src/ATen/native/cuda/Normalization.cu",
 	})
 	CudnnBatchNorm = define(Op{
-		Name: "cudnn_batch_norm", Args: &BatchNormArgs{}, Run: func(c *Call) {
+		Name: "cudnn_batch_norm", Args: &BatchNormArgs{}, Eval: evalBatchNorm, Run: func(c *Call) {
 			x, n := c.In[0], int64(0)
 			if c.Args.(*BatchNormArgs).training(c) {
 				n = x.Dim(1)
@@ -338,7 +338,7 @@ var GroupNorm = define(Op{
 
 // NativeGroupNorm is the kernel of group_norm, which keeps mean and rstd.
 var NativeGroupNorm = define(Op{
-	Name: "native_group_norm", Args: &GroupNormArgs{}, Run: func(c *Call) {
+	Name: "native_group_norm", Args: &GroupNormArgs{}, Eval: evalGroupNorm, Run: func(c *Call) {
 		if c.In[0].Rank() < 2 {
 			c.Fail("group_norm needs at least two dimensions, not shape %v", c.In[0].Size)
 		}

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // PadArgs are the amounts before and after each dimension, from the last one.
 type PadArgs struct {
@@ -53,7 +56,7 @@ func (c *Call) padded(x *Tensor, p []int64) tensor.Dims {
 // ConstantPad pads with a number; its derivative pads the gradient with the
 // amounts negated. Where nothing is added it is a clone of the inner part.
 var ConstantPad = define(Op{
-	Name: "constant_pad_nd", Args: &PadArgs{}, Run: func(c *Call) {
+	Name: "constant_pad_nd", Eval: evalConstantPad, Args: &PadArgs{}, Run: func(c *Call) {
 		x, p := c.In[0], c.Args.(*PadArgs).Pad
 		size := c.padded(x, p)
 		inner, grows := x.Layout, false
@@ -81,10 +84,14 @@ var _ = ConstantPad.derive(func(b *Back) {
 	b.Set(0, b.Do1(ConstantPad, &PadArgs{Pad: back}, b.Grads[0]))
 })
 
+// Its derivative is a padding by less.
+var evalConstantPad = linear(func(args any) array.Linear { return array.Padded(args.(*PadArgs).Pad) },
+	func(args any) float64 { return args.(*PadArgs).Value }).inParts()
+
 // The kernels that repeat what lies at the border, by number of dimensions.
 var (
-	ReflectionPads  = [4]*Op{1: borderPad("reflection", 1), 2: borderPad("reflection", 2), 3: borderPad("reflection", 3)}
-	ReplicationPads = [4]*Op{1: borderPad("replication", 1), 2: borderPad("replication", 2), 3: borderPad("replication", 3)}
+	ReflectionPads  = [4]*Op{1: borderPad("reflection", 1, array.Reflected), 2: borderPad("reflection", 2, array.Reflected), 3: borderPad("reflection", 3, array.Reflected)}
+	ReplicationPads = [4]*Op{1: borderPad("replication", 1, array.Nearest), 2: borderPad("replication", 2, array.Nearest), 3: borderPad("replication", 3, array.Nearest)}
 )
 
 // borderPads are the rows by the mode of F.pad.
@@ -92,12 +99,13 @@ var borderPads = map[string][4]*Op{"reflect": ReflectionPads, "replicate": Repli
 
 // borderPad defines reflection_pad1d and its like. The kernels of reflection want
 // their input in rows, those of one and two dimensions the gradient, too;
-// reflection_pad2d resizes its result.
-func borderPad(kind string, n int) *Op {
+// reflection_pad2d resizes its result. at says what stands beyond the border.
+func borderPad(kind string, n int, at func(i, n int) int) *Op {
 	digit := string(rune('0' + n))
 	word := map[string]string{"reflection": "Reflection", "replication": "Replication"}[kind]
 	return define(Op{
-		Name: kind + "_pad" + digit + "d", Args: &PadArgs{}, Run: func(c *Call) {
+		Name: kind + "_pad" + digit + "d", Args: &PadArgs{},
+		Eval: linear(func(args any) array.Linear { return array.Bordered(args.(*PadArgs).Pad, at) }, nil), Run: func(c *Call) {
 			x, p := c.In[0], c.Args.(*PadArgs).Pad
 			size := c.padded(x, p)
 			for i, amount := range p {

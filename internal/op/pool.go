@@ -56,7 +56,7 @@ var MaxPool = define(Op{
 
 // MaxPool2dIndices is the kernel of max_pool2d, which keeps where each maximum is.
 var MaxPool2dIndices = define(Op{
-	Name: "max_pool2d_with_indices", Takes: (*Call).floats, Args: &PoolArgs{}, Run: func(c *Call) {
+	Name: "max_pool2d_with_indices", Takes: (*Call).floats, Args: &PoolArgs{}, Eval: evalMaxPool, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*PoolArgs)
 		last := x.IsChannelsLast()
 		l := tensor.InFormat(c.poolShape(x, a), last)
@@ -78,7 +78,7 @@ var MaxPool2dIndices = define(Op{
 
 // AvgPool keeps its input for its shape alone.
 var AvgPool = define(Op{
-	Name: "avg_pool", Takes: (*Call).floats, Args: &PoolArgs{}, Run: func(c *Call) {
+	Name: "avg_pool", Takes: (*Call).floats, Args: &PoolArgs{}, Eval: evalAvgPool, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*PoolArgs)
 		last := x.IsChannelsLast()
 		out := c.New(tensor.InFormat(c.poolShape(x, a), last), x.DType)
@@ -148,7 +148,7 @@ var channelsLastPixel = define(Op{
 
 // AdaptiveAvgPool2dKernel is the kernel where the output has more than one element.
 var AdaptiveAvgPool2dKernel = define(Op{
-	Name: "_adaptive_avg_pool2d", Args: &AdaptiveArgs{}, Run: func(c *Call) {
+	Name: "_adaptive_avg_pool2d", Args: &AdaptiveArgs{}, Eval: evalAdaptiveAvgPool, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*AdaptiveArgs)
 		size := x.Size
 		for i, s := range a.Size {

@@ -81,7 +81,7 @@ var (
 		},
 	})
 	MaxPool3dIndices = define(Op{
-		Name: "max_pool3d_with_indices", Args: &PoolArgs{}, Run: func(c *Call) { c.pool3d(c.In[0].DType, tensor.Int64) },
+		Name: "max_pool3d_with_indices", Args: &PoolArgs{}, Eval: evalMaxPool, Run: func(c *Call) { c.pool3d(c.In[0].DType, tensor.Int64) },
 		Save: []Save{In(0), Out(1)}, Node: "MaxPool3DWithIndicesBackward0", Grad: gradPlain,
 		Source: "aten/src/ATen/native/cuda/DilatedMaxPool3d.cu",
 	})

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -11,7 +12,7 @@ import (
 var (
 	Empty     = filled("empty", constant(0))
 	EmptyLike = filledLike("empty_like", constant(0))
-	RandLike  = filledLike("rand_like", nil)
+	RandLike  = filledLike("rand_like", drawn((*kernel.Stream).Uniform))
 	FullLike  = define(Op{
 		Name: "full_like", Eval: evalFull, Sig: "torch.full_like(input, fill_value: float, *, dtype: dtype? = None)", Args: &FullArgs{}, Run: func(c *Call) {
 			x, d := c.In[0], c.In[0].DType
@@ -22,12 +23,12 @@ var (
 		},
 	})
 	Randint = define(Op{
-		Name: "randint", Sig: "torch.randint(low: int, high: int, size: ints, *, dtype: dtype? = None)", Args: &RandintArgs{}, Run: func(c *Call) {
+		Name: "randint", Eval: evalRandint, Sig: "torch.randint(low: int, high: int, size: ints, *, dtype: dtype? = None)", Args: &RandintArgs{}, Run: func(c *Call) {
 			c.filledOf(&c.Args.(*RandintArgs).FillArgs, tensor.Int64)
 		},
 	})
 	Bernoulli = define(Op{
-		Name: "bernoulli", Sig: "torch.bernoulli(input)", Run: func(c *Call) {
+		Name: "bernoulli", Eval: evalBernoulli, Sig: "torch.bernoulli(input)", Run: func(c *Call) {
 			if !c.In[0].DType.IsFloating() {
 				c.Fail("bernoulli needs probabilities of a floating type, not %v", c.In[0].DType)
 			}
@@ -111,7 +112,7 @@ type RandpermArgs struct {
 
 // Randperm sorts random keys; for few numbers one thread block does.
 var Randperm = define(Op{
-	Name: "randperm", Sig: "torch.randperm(n: int, *, dtype: dtype? = None)", Args: &RandpermArgs{}, Run: func(c *Call) {
+	Name: "randperm", Eval: evalRandperm, Sig: "torch.randperm(n: int, *, dtype: dtype? = None)", Args: &RandpermArgs{}, Run: func(c *Call) {
 		a := c.Args.(*RandpermArgs)
 		d := tensor.Int64
 		if a.DType != nil {
@@ -143,7 +144,7 @@ type MultinomialArgs struct {
 // Multinomial draws from weights: with replacement by running sums, else it
 // divides the weights by random numbers and takes the largest.
 var Multinomial = define(Op{
-	Name: "multinomial", Sig: "torch.multinomial(input, num_samples: int, replacement: bool = False)", Args: &MultinomialArgs{}, Run: func(c *Call) {
+	Name: "multinomial", Eval: evalMultinomial, Sig: "torch.multinomial(input, num_samples: int, replacement: bool = False)", Args: &MultinomialArgs{}, Run: func(c *Call) {
 		x, a := c.In[0], c.Args.(*MultinomialArgs)
 		if x.Rank() != 1 && x.Rank() != 2 || x.DType != tensor.Float32 || x.Numel() == 0 || a.N < 1 || !a.Replacement && a.N > x.Dim(-1) {
 			c.Fail("multinomial of %d samples from shape %v of %v is not modelled; weights are of float32, and one or two dimensions", a.N, x.Size, x.DType)

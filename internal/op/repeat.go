@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // RepeatArgs are the numbers of copies along each dimension.
 type RepeatArgs struct {
@@ -27,7 +30,7 @@ type TileArgs struct {
 
 // Repeat copies a tensor several times along each dimension.
 var Repeat = define(Op{
-	Name: "repeat", Args: &RepeatArgs{}, Run: func(c *Call) {
+	Name: "repeat", Eval: linear(func(any) array.Linear { return array.Repeat }, nil).inParts(), Args: &RepeatArgs{}, Run: func(c *Call) {
 		x, n := c.In[0], c.Args.(*RepeatArgs).Repeats
 		k := len(n) - x.Rank()
 		if k < 0 || len(n) > tensor.MaxRank {
@@ -127,7 +130,7 @@ type FlipArgs struct {
 
 // Flip reverses dimensions.
 var Flip = define(Op{
-	Name: "flip", Sig: "torch.flip(input, dims: ints)", Args: &FlipArgs{}, Run: func(c *Call) {
+	Name: "flip", Eval: linear(func(args any) array.Linear { return array.Flip(args.(*FlipArgs).Dims) }, nil), Sig: "torch.flip(input, dims: ints)", Args: &FlipArgs{}, Run: func(c *Call) {
 		for _, d := range c.Args.(*FlipArgs).Dims {
 			c.dim(int(d), c.In[0].Rank())
 		}
@@ -146,7 +149,7 @@ type RollArgs struct {
 
 // Roll shifts along dimensions, one after the other.
 var Roll = define(Op{
-	Name: "roll", Sig: "torch.roll(input, shifts: ints, dims: ints? = None)", Args: &RollArgs{}, Run: func(c *Call) {
+	Name: "roll", Eval: linear(func(args any) array.Linear { return array.Roll(args.(*RollArgs).Shifts, args.(*RollArgs).Dims) }, nil), Sig: "torch.roll(input, shifts: ints, dims: ints? = None)", Args: &RollArgs{}, Run: func(c *Call) {
 		a := c.Args.(*RollArgs)
 		if len(a.Shifts) == 0 || len(a.Dims) != len(a.Shifts) && !(len(a.Dims) == 0 && len(a.Shifts) == 1) {
 			c.Fail("%d shifts do not fit %d dimensions", len(a.Shifts), len(a.Dims))

@@ -107,7 +107,7 @@ func runRNN(c *Call) {
 
 // RNNBFloat16 does nothing but say that newer versions may do something else.
 var RNNBFloat16 = define(Op{
-	Name: "rnn_bfloat16", Run: func(*Call) {},
+	Name: "rnn_bfloat16", Eval: nothing, Run: func(*Call) {},
 	NotModelled: "where PyTorch comes with cuDNN 9.13 or later, it computes recurrent layers in bfloat16 by cuDNN, as those in float16; here they are computed step by step",
 })
 

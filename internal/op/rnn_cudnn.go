@@ -38,7 +38,7 @@ type flatCopyArgs struct {
 // FlatCopy copies a weight into its place of a buffer, input 1, in the buffer's
 // type.
 var FlatCopy = define(Op{
-	Name: "_cudnn_rnn_cast_reflatten", Args: &flatCopyArgs{}, Run: func(c *Call) {
+	Name: "_cudnn_rnn_cast_reflatten", Eval: evalFlatCopy, Args: &flatCopyArgs{}, Run: func(c *Call) {
 		l := tensor.Contiguous(tensor.D(c.In[0].Numel(), 1))
 		l.Offset = c.Args.(*flatCopyArgs).offset
 		c.Return(c.Alias(c.In[1], l, c.In[1].DType))
@@ -56,7 +56,7 @@ var FlatCopy = define(Op{
 // cudnnRNN returns output, hidden state, cell state (empty but for an LSTM),
 // reserve and the buffer of the weights.
 var CudnnRNNKernel = define(Op{
-	Name: "_cudnn_rnn", Flops: rnnFlops, Takes: (*Call).oneType, Args: &RNNArgs{}, Cast: CastHalf, Run: runCudnnRNN, Grad: gradCudnnRNN,
+	Name: "_cudnn_rnn", Eval: evalRNN, Flops: rnnFlops, Takes: (*Call).oneType, Args: &RNNArgs{}, Cast: CastHalf, Run: runCudnnRNN, Grad: gradCudnnRNN,
 	Save:   []Save{In(2), {State: true}, In(1), In(0), {Index: 3, Rest: true}, Out(0), Out(3), Out(4)},
 	NoGrad: []int{3, 4}, Last: []int{1, 2}, Node: "CudnnRnnBackward0",
 	Source: "aten/src/ATen/native/cudnn/RNN.cpp: _cudnn_rnn",

@@ -9,12 +9,12 @@ import (
 // from the results.
 var (
 	RnnReserve = define(Op{
-		Name: "_cudnn_rnn.reserve", Args: &rnnSpaceArgs{}, Run: runRNNSpace,
+		Name: "_cudnn_rnn.reserve", Eval: nothing, Args: &rnnSpaceArgs{}, Run: runRNNSpace,
 		NotModelled: "cuDNN documents no size; this one is what it took on a Tesla P100 in float32, and was not measured on other GPUs, types and versions",
 		Source:      "https://github.com/pytorch/pytorch/issues/2895",
 	})
 	RnnWorkspace = define(Op{
-		Name: "_cudnn_rnn.workspace", Args: &rnnSpaceArgs{}, Run: runRNNSpace,
+		Name: "_cudnn_rnn.workspace", Eval: nothing, Args: &rnnSpaceArgs{}, Run: runRNNSpace,
 		NotModelled: "cuDNN documents no size; this one is assumed after what it took on a Tesla P100 in float32",
 		Source:      "https://github.com/pytorch/pytorch/issues/2895",
 	})
@@ -22,7 +22,7 @@ var (
 
 // InitDropoutState makes the state of random numbers.
 var InitDropoutState = define(Op{
-	Name: "_cudnn_init_dropout_state", Run: func(c *Call) {
+	Name: "_cudnn_init_dropout_state", Eval: nothing, Run: func(c *Call) {
 		c.Return(c.NewShape(tensor.Uint8, cudnn.DropoutState(c.Env().SMs, c.Env().ThreadsPerSM, c.Env().StubCudnn)))
 	},
 	NotModelled: "cuDNN documents no size for its random numbers; 48 bytes for each thread that the GPU can hold are assumed",

@@ -199,7 +199,7 @@ func (c *Call) rnnCell(x *Tensor, s rnnState, w []*Tensor) rnnState {
 // TransposeInPlace swaps the dimensions of a tensor that nobody else holds, so
 // that the result is no view.
 var TransposeInPlace = define(Op{
-	Name: "transpose_", Of: Transpose, Args: &TransposeArgs{}, Run: func(c *Call) {
+	Name: "transpose_", Eval: &Eval{Forward: nothing.Forward, InParts: true}, Of: Transpose, Args: &TransposeArgs{}, Run: func(c *Call) {
 		a, x := c.Args.(*TransposeArgs), c.In[0]
 		c.Return(c.Alias(x, x.Transpose(a.Dim0, a.Dim1), x.DType))
 	},

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // ShuffleArgs is the factor of pixel_shuffle and pixel_unshuffle.
 type ShuffleArgs struct {
@@ -12,14 +15,14 @@ type ShuffleArgs struct {
 // derivative.
 var (
 	PixelShuffle = define(Op{
-		Name: "pixel_shuffle", Sig: "F.pixel_shuffle(input, upscale_factor: int)", Args: &ShuffleArgs{}, Run: func(c *Call) {
+		Name: "pixel_shuffle", Eval: linear(func(args any) array.Linear { return array.PixelShuffle(int(args.(*ShuffleArgs).Up)) }, nil), Sig: "F.pixel_shuffle(input, upscale_factor: int)", Args: &ShuffleArgs{}, Run: func(c *Call) {
 			c.Return(c.shuffle(c.In[0], c.Args.(*ShuffleArgs).Up))
 		}, Node: "PixelShuffleBackward0",
 		Grad:   func(b *Back) { b.Set(0, b.unshuffle(b.Grads[0], b.Args.(*ShuffleArgs).Up)) },
 		Source: "aten/src/ATen/native/PixelShuffle.cpp: math_pixel_shuffle",
 	})
 	PixelUnshuffle = define(Op{
-		Name: "pixel_unshuffle", Sig: "F.pixel_unshuffle(input, downscale_factor: int)", Args: &ShuffleArgs{}, Run: func(c *Call) {
+		Name: "pixel_unshuffle", Eval: linear(func(args any) array.Linear { return array.PixelUnshuffle(int(args.(*ShuffleArgs).Down)) }, nil), Sig: "F.pixel_unshuffle(input, downscale_factor: int)", Args: &ShuffleArgs{}, Run: func(c *Call) {
 			c.Return(c.unshuffle(c.In[0], c.Args.(*ShuffleArgs).Down))
 		}, Node: "PixelUnshuffleBackward0",
 		Grad:   func(b *Back) { b.Set(0, b.shuffle(b.Grads[0], b.Args.(*ShuffleArgs).Down)) },
@@ -30,7 +33,7 @@ var (
 // ChannelShuffle changes the order of channels. Its derivative shuffles by as many
 // groups as a group has channels.
 var ChannelShuffle = define(Op{
-	Name: "channel_shuffle", Sig: "F.channel_shuffle(input, groups: int)", Args: &GroupsArgs{}, Run: func(c *Call) {
+	Name: "channel_shuffle", Eval: linear(func(args any) array.Linear { return array.ChannelShuffle(int(args.(*GroupsArgs).Groups)) }, nil), Sig: "F.channel_shuffle(input, groups: int)", Args: &GroupsArgs{}, Run: func(c *Call) {
 		x, g := c.In[0], c.Args.(*GroupsArgs).Groups
 		if x.Rank() < 3 || g < 1 || x.Dim(1)%g != 0 || x.Numel() == 0 {
 			c.Fail("%d groups do not fit the channels of shape %v", g, x.Size)

@@ -3,6 +3,7 @@ package op
 import (
 	"fmt"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -19,7 +20,7 @@ type UnpoolArgs struct {
 // gather over the flattened dimensions.
 func unpool(n int) *Op {
 	return define(Op{
-		Name: fmt.Sprintf("max_unpool%dd", n), Args: &UnpoolArgs{}, Run: func(c *Call) {
+		Name: fmt.Sprintf("max_unpool%dd", n), Eval: evalUnpool(n), Args: &UnpoolArgs{}, Run: func(c *Call) {
 			x, idx := c.In[0], c.In[1]
 			size := x.Size
 			for i, s := range c.Args.(*UnpoolArgs).Size {
@@ -43,6 +44,30 @@ func unpool(n int) *Op {
 			b.Set(0, b.New(tensor.Contiguous(b.InM[0].Size), b.Grads[0].DType))
 		},
 		Source: "aten/src/ATen/native/cuda/MaxUnpooling.cu; torch/csrc/autograd/FunctionsManual.cpp: max_pool_double_backward",
+	})
+}
+
+// evalUnpool puts the input where the indices of a pooling say; of several elements for
+// one place the last counts. Its derivative reads there.
+func evalUnpool(n int) *Eval {
+	return aside(func(a Arrays, c *Call) {
+		x, y := a.Array(c.In[0]), make([]float64, c.Out[0].Numel())
+		err := array.Unpool(n, ints(c.Out[0].Size), x.Size, a.Get(c.In[1]), func(to, from int) { y[to] = x.V[from] })
+		if err != nil {
+			a.Fail(err)
+		}
+		a.Put(c.Out[0], y)
+	}, func(a Arrays, b *Back) {
+		r := a.Wanted(b, 0)
+		if r == nil {
+			return
+		}
+		g, out := a.Array(b.Grads[0]), make([]float64, r.Numel())
+		err := array.Unpool(n, g.Size, ints(r.Size), a.Get(b.SavedIn[1]), func(to, from int) { out[from] = g.V[to] })
+		if err != nil {
+			a.Fail(err)
+		}
+		a.Put(r, out)
 	})
 }
 

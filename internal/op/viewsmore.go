@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // composedView defines a way to see a tensor that is made of other views.
 func composedView(name, sig string, args any, run func(c *Call, x *Tensor) *Tensor) *Op {
@@ -92,7 +95,7 @@ func movedim(c *Call, x *Tensor) *Tensor {
 // DiagEmbed puts the last dimension on the diagonal of matrices of zeros; its
 // derivative is the diagonal.
 var DiagEmbed = define(Op{
-	Name: "diag_embed", Sig: "torch.diag_embed(input)", Run: func(c *Call) {
+	Name: "diag_embed", Eval: linear(func(any) array.Linear { return array.Diagonal }, nil).inParts(), Sig: "torch.diag_embed(input)", Run: func(c *Call) {
 		x := c.In[0]
 		if x.Rank() == 0 || x.Rank() == tensor.MaxRank {
 			c.Fail("diag_embed of shape %v is not modelled", x.Size)

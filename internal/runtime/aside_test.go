@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -34,10 +35,10 @@ func TestPlaces(t *testing.T) {
 // share of zeros that it must.
 func TestRandomStatistics(t *testing.T) {
 	const n, p = 100_000, 0.3
-	s := newStream(7)
+	s := kernel.NewStream(7)
 	sum, zeros := 0.0, 0
 	for range n {
-		if v := truth(s.uniform() < 1-p) / (1 - p); v == 0 {
+		if v := truth(s.Uniform() < 1-p) / (1 - p); v == 0 {
 			zeros++
 		} else {
 			sum += v

@@ -17,8 +17,6 @@ type Executor struct {
 	memory
 	source  Source
 	loads   map[string]int     // how often each input was loaded
-	seeds   map[int32]int64    // of attention's dropout, by the block of its log-sum-exp
-	batches map[int32]int      // of a batch_norm that averages over all, by the block of its running mean
 	known   map[int32]quantity // of blocks of quantized numbers
 	notes   map[int32]any      // what operators noted, by block
 	seed    uint64             // of the job
@@ -80,7 +78,7 @@ func (x *Executor) Composes(r *op.Op) bool {
 // has nothing to compute.
 func (x *Executor) Forward(c *op.Call) error {
 	r, ok := rowOf(c.Op)
-	if !c.Op.InPlace && !r.aliased && aliases(c.Out, c.In) {
+	if !c.Op.InPlace && !r.over && aliases(c.Out, c.In) {
 		return nil
 	}
 	x.running = c.Op.Name
@@ -113,6 +111,9 @@ func (x *Executor) Backward(b *op.Back) error {
 }
 
 func (x *Executor) named(r *op.Op, err error) error {
+	if no := (*op.Refusal)(nil); errors.As(err, &no) {
+		err = unsupported("%s", no.What)
+	}
 	if err != nil {
 		return fmt.Errorf("operator %s: %w", r.Name, err)
 	}
@@ -265,19 +266,4 @@ func (x *Executor) write(t *op.Tensor, data []byte) error {
 		return fmt.Errorf("%d bytes do not fill a tensor of shape %v and type %v", len(data), t.Size, t.DType)
 	}
 	return x.overwrite(x.operand(t), data)
-}
-
-// errView says that a kernel cannot see an operand as it must.
-var errView = errors.New("an operand cannot be seen as the kernel must")
-
-// viewed is a tensor with other sizes, or errView if its strides do not allow them; absent if t is nil.
-func (x *Executor) viewed(t *op.Tensor, size ...int64) (kernel.Tensor, error) {
-	if t == nil {
-		return kernel.Tensor{}, nil
-	}
-	l, ok := t.View(tensor.D(size...))
-	if !ok {
-		return kernel.Tensor{}, errView
-	}
-	return x.at(t, l), nil
 }

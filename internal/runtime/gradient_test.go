@@ -8,6 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -125,7 +126,7 @@ func TestGradients(t *testing.T) {
 			if len(base.gradients) == 0 || math.IsNaN(base.loss) {
 				t.Fatalf("%s: %d gradients, loss %v", name, len(base.gradients), base.loss)
 			}
-			pick := newStream(7)
+			pick := kernel.NewStream(7)
 			const h = 1e-6
 			worst, checked := 0.0, 0
 			every, each := 1, 2 // of a large model, one element of some parameters
@@ -144,7 +145,7 @@ func TestGradients(t *testing.T) {
 					floor = max(floor, math.Abs(v))
 				}
 				for range each {
-					e := int(pick.below(int64(len(g))))
+					e := int(pick.Below(int64(len(g))))
 					up := play(t, j.Program, j.Machine.Env, path, e, h)
 					down := play(t, j.Program, j.Machine.Env, path, e, -h)
 					want := (up.loss - down.loss) / (2 * h)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
@@ -59,12 +60,12 @@ func (x *Executor) Initialize(t *op.Tensor, of engine.Initial) error {
 		return x.Fill(t, d.Constant)
 	}
 	v := make([]float64, t.Numel())
-	r := newStream(uint64(x.draw()))
+	r := kernel.NewStream(uint64(x.draw()))
 	for i := range v {
 		if d.Normal > 0 {
-			v[i] = d.Normal * r.normal()
+			v[i] = d.Normal * r.Normal()
 		} else {
-			v[i] = d.Uniform * (2*r.uniform() - 1)
+			v[i] = d.Uniform * (2*r.Uniform() - 1)
 		}
 	}
 	if row := of.Param.Blank; row != nil {

@@ -114,3 +114,10 @@ func scaled(g, slope float64) float64 {
 	}
 	return g * slope
 }
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -27,7 +27,7 @@ type Uses struct {
 // executed, on a device if there is one, and how the inputs are used.
 func Probe(prog *program.Job, env op.Env, d Device) (Uses, error) {
 	p := &probe{uses: Uses{map[string]int64{}, map[string]bool{}}, inputs: map[int32]string{}}
-	p.device, p.host.device, p.seeds = dry{checks: d}, dry{checks: cpu.New(0)}, map[int32]int64{}
+	p.device, p.host.device = dry{checks: d}, dry{checks: cpu.New(0)}
 	if n := prog.Parallel.Ranks; n > 0 {
 		return p.uses, unsupported("a job of %d processes", n)
 	}

@@ -13,16 +13,14 @@ type row struct {
 	forward  func(x *Executor, c *op.Call) error
 	backward func(x *Executor, b *op.Back) error
 	composed bool
-	aliased  bool // it writes where an input lies, though it is not in place
+	over     bool // it computes where an input lies, though it is not in place
 }
 
 // rows are the operators that are computed here; the others say how in the table of
 // operators (op.Row.Eval).
 var rows = func() map[*op.Op]row {
 	all := map[*op.Op]row{}
-	for _, t := range []map[*op.Op]row{drawnRows, normRows, imageRows, lossRows, lookupRows, attentionRows,
-		linearRows, scatterRows, criterionRows, recurrentRows,
-		windowRows, randomRows, encoderRows, quantizedRows} {
+	for _, t := range []map[*op.Op]row{lossRows, scatterRows, criterionRows, quantizedRows} {
 		for r, is := range t {
 			if _, twice := all[r]; twice || r == nil || r.Eval != nil {
 				panic("runtime: an operator is computed twice, or there is none")
@@ -51,7 +49,7 @@ func rowOf(r *op.Op) (row, bool) {
 
 // evaluated is an operator that says itself how it is computed.
 func evaluated(e *op.Eval) row {
-	r := row{composed: e.InParts}
+	r := row{composed: e.InParts, over: e.Over}
 	if e.Forward != nil {
 		r.forward = func(x *Executor, c *op.Call) error { return e.Forward(x, c) }
 	}
@@ -124,4 +122,24 @@ func last(t *op.Tensor, d int) tensor.Layout {
 		}
 	}
 	return t.Permute(append(order, d))
+}
+
+// optional returns ts[i], or nil beyond the end.
+func optional(ts []*op.Tensor, i int) *op.Tensor {
+	if i < len(ts) {
+		return ts[i]
+	}
+	return nil
+}
+
+func nearest(i, n int) int { return min(max(i, 0), n-1) }
+
+// indexed is the number of an element along a dimension of n; a negative one
+// counts from the end.
+func indexed(v float64, n int) int {
+	i := int(v)
+	if i < 0 {
+		i += n
+	}
+	return i
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -44,7 +45,7 @@ func NewSynthetic(prog *program.Job, uses Uses, seed uint64) *Synthetic {
 
 // classOf is the class of a sample of a batch.
 func (s *Synthetic) classOf(batch int, sample int64) int64 {
-	return newStream(s.seed ^ uint64(batch)<<20 ^ uint64(sample)).below(s.class)
+	return kernel.NewStream(s.seed ^ uint64(batch)<<20 ^ uint64(sample)).Below(s.class)
 }
 
 // follows reports whether a target is the text shifted by one word.
@@ -75,12 +76,12 @@ func (s *Synthetic) Values(n int, in program.Input) ([]byte, error) {
 		sample := at / each
 		class := s.classOf(n, sample)
 		row := out[at:min(at+each, total)]
-		noise := newStream(s.seed<<8 ^ uint64(n)<<32 ^ uint64(sample)<<4 ^ uint64(len(in.Name)))
+		noise := kernel.NewStream(s.seed<<8 ^ uint64(n)<<32 ^ uint64(sample)<<4 ^ uint64(len(in.Name)))
 		switch {
 		case in.DType.IsFloating():
-			pattern := newStream(uint64(class) + 1)
+			pattern := kernel.NewStream(uint64(class) + 1)
 			for i := range row {
-				row[i] = pattern.normal() + 0.5*noise.normal()
+				row[i] = pattern.Normal() + 0.5*noise.Normal()
 			}
 		case bound < 1:
 			if in.DType != tensor.Bool && in.DType != tensor.Int64 && in.DType != tensor.Uint8 && in.DType != tensor.Int32 {
@@ -90,7 +91,7 @@ func (s *Synthetic) Values(n int, in program.Input) ([]byte, error) {
 				row[i] = 1
 			}
 		case language:
-			start := newStream(s.seed ^ uint64(n)<<16 ^ uint64(sample)).below(int64(len(s.text)))
+			start := kernel.NewStream(s.seed ^ uint64(n)<<16 ^ uint64(sample)).Below(int64(len(s.text)))
 			if s.uses.Targets[in.Name] {
 				start++
 			}
@@ -103,9 +104,9 @@ func (s *Synthetic) Values(n int, in program.Input) ([]byte, error) {
 			}
 		default: // words: one in two is of the class
 			for i := range row {
-				row[i] = float64(noise.below(bound))
-				if noise.below(2) == 0 {
-					row[i] = float64((class*31 + noise.below(3)) % bound)
+				row[i] = float64(noise.Below(bound))
+				if noise.Below(2) == 0 {
+					row[i] = float64((class*31 + noise.Below(3)) % bound)
 				}
 			}
 		}

@@ -1,38 +1,34 @@
-package runtime
+package array
 
-import (
-	"math"
+import "math"
 
-	"github.com/memplan/memplan/internal/op"
-)
-
-// cell is one step of a recurrent layer of one kind over one row of a batch: from
+// Cell is one step of a recurrent layer of one kind over one row of a batch: from
 // the products of the input and of the hidden state with their weights, i and h, and
 // the old state, of which width elements are hidden. What it returns is kept for the
 // backward pass, which gives the gradients of both products and of the old state.
-type cell struct {
-	gates    int
-	forward  func(i, h, old, hidden, state []float64) (kept []float64)
-	backward func(kept, old, ghidden, gstate, gi, gh, gold []float64)
+type Cell struct {
+	Gates    int
+	Forward  func(i, h, old, hidden, state []float64) (kept []float64)
+	Backward func(kept, old, ghidden, gstate, gi, gh, gold []float64)
 }
 
 // The cells. The old state is the cell's of an LSTM, the hidden one of a GRU; of the
 // others it does not matter (aten/src/ATen/native/RNN.cpp).
 var (
-	lstm = cell{gates: 4,
-		forward: func(i, h, old, hidden, state []float64) []float64 {
+	LSTM = &Cell{Gates: 4,
+		Forward: func(i, h, old, hidden, state []float64) []float64 {
 			n := len(hidden)
 			kept := make([]float64, 5*n)
 			for k := range n {
 				gate := func(g int) float64 { return i[g*n+k] + h[g*n+k] }
-				in, forget, cell, out := logistic(gate(0)), logistic(gate(1)), math.Tanh(gate(2)), logistic(gate(3))
+				in, forget, cell, out := Logistic(gate(0)), Logistic(gate(1)), math.Tanh(gate(2)), Logistic(gate(3))
 				state[k] = forget*old[k] + in*cell
 				hidden[k] = out * math.Tanh(state[k])
 				kept[k], kept[n+k], kept[2*n+k], kept[3*n+k], kept[4*n+k] = in, forget, cell, out, math.Tanh(state[k])
 			}
 			return kept
 		},
-		backward: func(kept, old, ghidden, gstate, gi, gh, gold []float64) {
+		Backward: func(kept, old, ghidden, gstate, gi, gh, gold []float64) {
 			n := len(ghidden)
 			for k := range n {
 				in, forget, cell, out, t := kept[k], kept[n+k], kept[2*n+k], kept[3*n+k], kept[4*n+k]
@@ -44,19 +40,19 @@ var (
 				gold[k] = gc * forget
 			}
 		}}
-	gru = cell{gates: 3,
-		forward: func(i, h, old, hidden, _ []float64) []float64 {
+	GRU = &Cell{Gates: 3,
+		Forward: func(i, h, old, hidden, _ []float64) []float64 {
 			n := len(hidden)
 			kept := make([]float64, 4*n)
 			for k := range n {
-				reset, update := logistic(i[k]+h[k]), logistic(i[n+k]+h[n+k])
+				reset, update := Logistic(i[k]+h[k]), Logistic(i[n+k]+h[n+k])
 				fresh := math.Tanh(i[2*n+k] + reset*h[2*n+k])
 				hidden[k] = fresh + update*(old[k]-fresh)
 				kept[k], kept[n+k], kept[2*n+k], kept[3*n+k] = reset, update, fresh, h[2*n+k]
 			}
 			return kept
 		},
-		backward: func(kept, old, ghidden, _, gi, gh, gold []float64) {
+		Backward: func(kept, old, ghidden, _, gi, gh, gold []float64) {
 			n := len(ghidden)
 			for k := range n {
 				reset, update, fresh, product := kept[k], kept[n+k], kept[2*n+k], kept[3*n+k]
@@ -68,34 +64,22 @@ var (
 				gold[k] = ghidden[k] * update
 			}
 		}}
-	plainTanh = plainCell(math.Tanh, func(y float64) float64 { return 1 - y*y })
-	plainRelu = plainCell(func(x float64) float64 { return max(x, 0) }, func(y float64) float64 { return truth(y > 0) })
+	PlainTanh = plainCell(math.Tanh, func(y float64) float64 { return 1 - y*y })
+	PlainRelu = plainCell(func(x float64) float64 { return max(x, 0) }, func(y float64) float64 { return Truth(y > 0) })
 )
 
-func plainCell(of, slope func(float64) float64) cell {
-	return cell{gates: 1,
-		forward: func(i, h, _, hidden, _ []float64) []float64 {
+func plainCell(of, slope func(float64) float64) *Cell {
+	return &Cell{Gates: 1,
+		Forward: func(i, h, _, hidden, _ []float64) []float64 {
 			for k := range hidden {
 				hidden[k] = of(i[k] + h[k])
 			}
 			return append([]float64(nil), hidden...)
 		},
-		backward: func(kept, _, ghidden, _, gi, gh, gold []float64) {
+		Backward: func(kept, _, ghidden, _, gi, gh, gold []float64) {
 			for k, g := range ghidden {
 				gi[k] = g * slope(kept[k])
 				gh[k], gold[k] = gi[k], 0
 			}
 		}}
-}
-
-func cellOf(a *op.RNNArgs) *cell {
-	switch {
-	case a.LSTM():
-		return &lstm
-	case a.Gates == 3:
-		return &gru
-	case a.ReLU:
-		return &plainRelu
-	}
-	return &plainTanh
 }
