@@ -82,14 +82,6 @@ func (c *Call) withoutGrad(f func()) {
 	env.GradMode = mode
 }
 
-// Opt2 returns ts[i], or nil beyond the end.
-func (c *Call) Opt2(ts []*Tensor, i int) *Tensor {
-	if i < len(ts) {
-		return ts[i]
-	}
-	return nil
-}
-
 // saved lists the tensors that were saved, inputs first.
 func (b *Back) saved() []*Tensor {
 	var ts []*Tensor
