@@ -53,7 +53,7 @@ func (p *Player) doAutocast(r *op.Op, args any, in []*op.Tensor) []*op.Tensor {
 	to, cast := r.AutocastType(p.env.AutocastDType, in)
 	args = r.AutocastArgs(args, in)
 	ins := append([]*op.Tensor(nil), in...)
-	guarded := cast && p.guards.active > 0
+	guarded := cast && p.recomputing > 0
 	var g *guard
 	if guarded {
 		g = p.guard(nil)

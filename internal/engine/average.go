@@ -46,7 +46,7 @@ func (j *job) updateAverage() {
 		buffers = buffers[1:]
 	}
 	outer := j.push()
-	j.op = j.names.op("AveragedModel.update_parameters")
+	j.label("AveragedModel.update_parameters")
 	if e.CPU {
 		var copies []*op.Tensor
 		for _, c := range cells {

@@ -104,7 +104,7 @@ func (p *interp) callCheckpoint(fr *frame, e *program.Expr, args []value) value 
 		}
 		v = p.checkpoint(c, callee{self: fr.self.children[e.Child], forward: e.Forward, keywords: p.keepAll(args[n:])}, args[:n])
 	}
-	if p.trail.active > 0 { // they were on the evaluation stack until now
+	if p.recomputing > 0 { // they were on the evaluation stack until now
 		p.trail.pop(len(p.trail.temps) - len(args))
 	}
 	for _, a := range args {
@@ -159,10 +159,10 @@ func (p *interp) checkpoint(c *program.Checkpoint, to callee, args []value) valu
 	p.trail.enter(*own)
 	f.saveInputs(args)
 	outer := p.push()
-	if modes := p.dispatch; f.modes != nil {
-		p.setModes(append(modes[:len(modes):len(modes)], f.modes))
+	if f.modes != nil {
+		p.enterMode(f.modes)
 	}
-	p.hooks = append(p.hooks, f)
+	p.enterHooks(f)
 	v := p.invoke(to, args)
 	p.pop(outer)
 	p.trail.leave()
@@ -174,26 +174,16 @@ func (p *interp) checkpoint(c *program.Checkpoint, to callee, args []value) valu
 // saveInputs is _NoopSaveInputs.apply.
 func (f *checkpointFrame) saveInputs(args []value) {
 	p := f.p
-	n := p.newNode(noopSaveInputs, nil, p.names.node(noopSaveInputs), 0)
-	n.refs = 1
-	f.inputs = n
+	var tensors []*op.Tensor
 	for i, a := range args {
 		if a.t == nil {
 			f.args = append(f.args, p.keep(a))
 			continue
 		}
-		f.args, f.places = append(f.args, value{}), append(f.places, i)
-		var e edge
-		if o := obj(a.t); o.requires {
-			e = p.gradEdge(o)
-		}
-		n.edges = append(n.edges, e)
+		f.args, f.places, tensors = append(f.args, value{}), append(f.places, i), append(tensors, a.t)
 	}
-	n.seq = p.nextSeq()
-	n.saved = p.savings.zeroed(n.saved, len(f.places))
-	for k, i := range f.places {
-		p.save(&n.saved[k], op.Save{}, args[i].t)
-	}
+	f.inputs = p.newFunction(noopSaveInputs, tensors)
+	p.saveFor(f.inputs, tensors)
 }
 
 // dropCheckpoint gives up one reference to f.
@@ -202,14 +192,13 @@ func (p *interp) dropCheckpoint(f *checkpointFrame) {
 		return
 	}
 	if f.modes != nil {
-		f.modes.store.clear(p.Player)
+		f.modes.clear(p.Player)
 	}
 	p.dropEach(f.callee.keywords)
 	p.dropAll(f.args)
-	if n := f.inputs; n != nil {
-		f.inputs = nil
-		p.dropNode(n)
-	}
+	n := f.inputs
+	f.inputs = nil
+	p.abandon(n)
 }
 
 // pack implements savedHooks: _checkpoint_hook.
@@ -223,7 +212,7 @@ func (f *checkpointFrame) pack(t *op.Tensor) packed {
 // unpack implements packed. The tensor is the caller's alone from then on.
 func (h *holder) unpack() *op.Tensor {
 	p := h.frame.p
-	if h.frame.task != p.task.id {
+	if h.frame.task != p.pass() {
 		h.frame.recompute()
 	}
 	t := h.t
@@ -247,7 +236,7 @@ func (h *holder) drop() {
 // recompute runs the function again for the holders.
 func (f *checkpointFrame) recompute() {
 	p := f.p
-	f.task, f.next = p.task.id, 0
+	f.task, f.next = p.pass(), 0
 	for _, h := range f.holders {
 		if h.t != nil {
 			h.older, h.t = append(h.older, h.t), nil
@@ -262,11 +251,11 @@ func (f *checkpointFrame) recompute() {
 		p.forkRNG(args, f.random)
 		p.env.GradMode = true
 		p.enterCheckpoint(f.autocast, f.lower)
-		p.setModes(nil)
+		p.leaveModes()
 		if f.modes != nil {
-			p.setModes([]*selective{f.modes.second})
+			p.enterMode(f.modes.second)
 		}
-		p.hooks = append(p.hooks, (*recomputation)(f))
+		p.enterHooks((*recomputation)(f))
 		p.drop(p.invoke(f.callee, args))
 	})
 	p.forkRNG(args, random)
@@ -274,35 +263,6 @@ func (f *checkpointFrame) recompute() {
 		p.Fail("the recomputation of a checkpoint saves %d tensors, the forward pass saved %d", f.next, len(f.holders))
 	}
 	p.dropAll(args)
-}
-
-// unpackInput returns the tensor that an autograd.Function saved of its argument
-// k, with a reference for the caller. What a hook returns becomes a tensor with
-// the gradient function that the argument had (SavedVariable::unpack).
-func (p *interp) unpackInput(n *node, k int) *op.Tensor {
-	s := &n.saved[k]
-	if s.packed == nil {
-		if obj(s.t).st.version != s.version {
-			p.refuseChanged(n, s.t)
-		}
-		return p.Keep(s.t)
-	}
-	t := s.packed.unpack()
-	if obj(t).refs > 1 || obj(t).fn != nil {
-		x := p.Alias(t, t.Layout, t.DType)
-		p.Drop(t)
-		t = x
-	}
-	o, e := obj(t), n.edges[k]
-	switch {
-	case e.fn == nil:
-		o.requires = false
-	case e.fn.leaf != nil:
-		o.requires, o.acc = true, e.fn
-	default:
-		p.setFn(o, e.fn, e.nr)
-	}
-	return t
 }
 
 // enterCheckpoint enters torch.autocast as it was in the forward pass. The
@@ -343,7 +303,7 @@ func (r *recomputation) pack(t *op.Tensor) packed {
 	}
 	x := p.Alias(t, t.Layout, t.DType)
 	p.mark(obj(x), trace.Activations)
-	p.countSaved(obj(x).st)
+	p.countSaved(x)
 	h := r.holders[r.next]
 	if !h.dead {
 		if t.Size != h.size || t.DType != h.dtype {

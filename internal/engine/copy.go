@@ -17,7 +17,7 @@ func (p *interp) deepCopy(m, source *module) {
 	p.layer = m.layer
 	for i, c := range m.params {
 		if c.t == nil {
-			p.op = p.names.op("clone")
+			p.label("clone")
 			p.move(c, true)
 			c.frozen = source.params[i].frozen
 			obj(c.t).requires = obj(source.params[i].t).requires
@@ -25,7 +25,7 @@ func (p *interp) deepCopy(m, source *module) {
 			c.valued = true
 		}
 	}
-	p.op = p.names.op("deepcopy")
+	p.label("deepcopy")
 	for i, c := range m.buffers {
 		if c.t == nil {
 			p.move(c, false)
@@ -49,7 +49,7 @@ func (p *interp) toCPU(m *module) {
 	p.layer = m.layer
 	for _, list := range [][]*cell{m.params, m.buffers} {
 		for _, c := range list {
-			if old := obj(c.t); !old.st.host {
+			if old := obj(c.t); !onHost(c.t) {
 				t := p.transfer(c.t, true, false, c.t.LikeDense())
 				obj(t).requires = old.requires
 				p.mark(obj(t), trace.Parameters)
@@ -71,7 +71,7 @@ func (p *interp) over(c *program.Class, m *module) *module {
 
 func (p *interp) take(n, from *module) {
 	n.params, n.buffers, n.attrs, n.hooks = from.params, from.buffers, from.attrs, from.hooks
-	p.names.class(n.layer, from.class)
+	p.layerOf(n.layer, from.class)
 	for i, own := range n.class.Children {
 		k := slices.IndexFunc(from.class.Children, func(ch program.Child) bool { return ch.Path == own.Path })
 		switch {

@@ -59,7 +59,7 @@ func newReducer(p *interp, m *module, parallel *program.Parallel) *reducer {
 	}
 	r.buffers = buffers(m)
 	outer := p.push()
-	p.op = p.names.op("DistributedDataParallel")
+	p.label("DistributedDataParallel")
 	r.verify()
 	states := all
 	if r.Broadcast {
@@ -182,7 +182,7 @@ func (r *reducer) reset() {
 // before is DistributedDataParallel._pre_forward.
 func (r *reducer) before() {
 	outer := r.push()
-	r.op = r.names.op("DistributedDataParallel")
+	r.label("DistributedDataParallel")
 	if r.env.GradMode {
 		r.rebuild()
 	}
@@ -213,7 +213,7 @@ func (r *reducer) rebuild() {
 	if r.open {
 		for i, c := range r.params {
 			if !r.isReady[i] {
-				r.Fail("DistributedDataParallel: parameter %s of layer %q got no gradient in the step before; with find_unused_parameters: true it need not", c.decl.Name, r.tr.Layers[c.layer])
+				r.Fail("DistributedDataParallel: parameter %s of layer %q got no gradient in the step before; with find_unused_parameters: true it need not", c.decl.Name, r.Trace().Layers[c.layer])
 			}
 		}
 	}
@@ -311,7 +311,7 @@ func (r *reducer) finish() { r.open, r.expects = false, false }
 func (r *reducer) delay() {
 	if r.Static && !r.enqueued {
 		r.enqueued = true
-		r.task.callbacks = append(r.task.callbacks, r.reduceAll)
+		r.afterPass(r.reduceAll)
 	}
 }
 

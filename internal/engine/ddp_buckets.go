@@ -91,7 +91,7 @@ func (r *reducer) allocate(groups [][]int) {
 // view makes a parameter's gradient a view of its bucket.
 func (r *reducer) view(leaf *object, b *bucket) {
 	old := leaf.grad
-	if old.st == obj(b.flat).st {
+	if sameStorage(&old.Tensor, b.flat) {
 		return
 	}
 	l := tensor.Contiguous(leaf.Size)

@@ -4,30 +4,12 @@ import "github.com/memplan/memplan/internal/op"
 
 // unreached lists the parameters that no gradient function of v leads to.
 func (r *reducer) unreached(v value) []int {
-	seen := map[*node]bool{}
-	var stack []*node
-	each(v, func(t *op.Tensor) {
-		if fn := r.gradFn(obj(t)); fn != nil {
-			stack = append(stack, fn)
-		}
-	})
-	for len(stack) > 0 {
-		n := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		for _, e := range n.edges {
-			if e.fn != nil && !seen[e.fn] {
-				seen[e.fn] = true
-				stack = append(stack, e.fn)
-			}
-		}
+	var from, leaves []*op.Tensor
+	each(v, func(t *op.Tensor) { from = append(from, t) })
+	for _, c := range r.params {
+		leaves = append(leaves, c.t)
 	}
-	var out []int
-	for i, c := range r.params {
-		if acc := obj(c.t).acc; acc == nil || !seen[acc] {
-			out = append(out, i)
-		}
-	}
-	return out
+	return r.Player.unreached(from, leaves)
 }
 
 // each calls f for each tensor of a value.
@@ -76,7 +58,7 @@ func (r *reducer) sink(v value) value {
 		case v.t != nil:
 			t := outs[k]
 			k++
-			if r.gradFn(obj(v.t)) == nil {
+			if !r.derived(v.t) {
 				r.Drop(t)
 				return r.keep(v)
 			}

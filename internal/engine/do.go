@@ -20,7 +20,7 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	p.depth++
 	c := &p.calls.take(1)[0]
 	c.Exec, c.Op, c.In, c.Args = p, r, in, args
-	guarded := p.guards.active > 0
+	guarded := p.recomputing > 0
 	if guarded {
 		c.Exec = p.guard(c)
 	}
@@ -76,7 +76,7 @@ func (p *Player) primitive(r *op.Op, c *op.Call) {
 			c.Return(c.ViewOf(c.In[0], l))
 		}
 	case r.InPlace:
-		p.changes(obj(c.In[0]).st)
+		p.changes(c.In[0])
 		p.runRow(r, c)
 		c.Return(c.Keep(c.In[0]))
 	case len(p.dispatch) > 0:
@@ -119,7 +119,7 @@ func (p *Player) begin(r *op.Op, c *op.Call, original *op.Tensor) *node {
 		p.refuseLeaf(obj(c.In[0]))
 	}
 	n := p.newNode(r, c.Args, p.names.node(r), p.nextSeq())
-	p.guards.made(n)
+	p.made(n)
 	n.edges = p.edges.zeroed(n.edges, len(c.In))
 	n.inM = p.metas.zeroed(n.inM, len(c.In))
 	for i, t := range c.In {
@@ -177,7 +177,7 @@ func (p *Player) record(n *node, r *op.Op, c *op.Call) {
 		}
 	}
 	n.saved = n.saved[:kept]
-	p.guards.made(nil)
+	p.made(nil)
 	n.outM = p.metas.zeroed(n.outM, len(c.Out))
 	for i, t := range c.Out {
 		n.outM[i] = metaOf(obj(t))

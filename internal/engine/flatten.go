@@ -15,19 +15,17 @@ func (p *interp) flatten(m *module) {
 		return
 	}
 	outer := p.push()
-	p.op = p.names.op("_cudnn_rnn_flatten_weight")
-	buf := obj(p.New(tensor.Contiguous(tensor.D(m.class.Flat)), m.params[0].decl.DType))
-	p.mark(buf, trace.Parameters)
+	p.label("_cudnn_rnn_flatten_weight")
+	buf := p.New(tensor.Contiguous(tensor.D(m.class.Flat)), m.params[0].decl.DType)
+	p.mark(obj(buf), trace.Parameters)
 	at := int64(0)
 	for _, c := range m.params {
-		o := obj(c.t)
-		old := o.st
-		o.st, o.Offset = buf.st, at
-		buf.st.refs++
-		at += o.Numel()
-		p.dropStorage(old)
+		l := c.t.Layout
+		l.Offset = at
+		p.moveInto(c.t, buf, l)
+		at += c.t.Numel()
 	}
-	p.release(buf)
+	p.Drop(buf)
 	p.pop(outer)
 }
 

@@ -88,8 +88,8 @@ func (g *shardGroup) waitForUnshard(p *interp) {
 			p.layer = x.cell.layer
 			if x.output == nil {
 				x.output = p.New(tensor.Contiguous(tensor.D(n*world)), d)
-			} else if st := obj(x.output).st; st.id == 0 {
-				p.allocBlock(st, tensor.Bytes(n*world*d.Size()))
+			} else {
+				p.fillStorage(x.output, tensor.Bytes(n*world*d.Size()))
 			}
 			p.mark(obj(x.output), trace.Parameters)
 		}
@@ -131,7 +131,7 @@ func (g *shardGroup) freeAfterForward(p *interp) {
 		p.layer = x.cell.layer
 		x.after = p.New(tensor.Contiguous(tensor.D(x.output.Numel()/g.reshard)), x.output.DType)
 		p.mark(obj(x.after), trace.Parameters)
-		p.emptyStorage(obj(x.output).st)
+		p.emptyStorage(x.output)
 		x.cell.whole = nil
 	}
 	p.layer = g.module.layer
@@ -145,9 +145,7 @@ func (g *shardGroup) free(p *interp) {
 	}
 	for _, x := range g.params {
 		x.cell.whole = nil
-		if st := obj(x.output).st; st.id != 0 {
-			p.emptyStorage(st)
-		}
+		p.emptyStorage(x.output)
 	}
 	g.unsharded, g.regrouped = false, false
 }

@@ -83,11 +83,8 @@ func (s *shardState) watchResults(p *interp, v value) {
 		}
 		return
 	}
-	if v.t == nil || !obj(v.t).requires {
-		return
-	}
-	if fn := p.gradFn(obj(v.t)); fn != nil {
-		fn.before = append(fn.before, func() { s.preBackward(p) })
+	if v.t != nil {
+		p.before(v.t, func() { s.preBackward(p) })
 	}
 }
 
@@ -130,15 +127,9 @@ func (g *shardGroup) watchInputs(p *interp, args []value) {
 				vs[i] = value{list: l}
 			case v.t != nil && obj(v.t).requires:
 				if n == nil {
-					n = p.newNode(postBackwardRow, g, p.names.node(postBackwardRow), p.nextSeq())
+					n = p.newPassage(postBackwardRow, g)
 				}
-				l, _ := v.t.View(v.t.Size) // view_as: dimensions of one element may get other strides
-				o := obj(p.ViewOf(v.t, l))
-				n.edges = append(n.edges, p.gradEdge(obj(v.t)))
-				n.inM, n.outM = append(n.inM, metaOf(o)), append(n.outM, metaOf(o))
-				o.requires, o.returned, o.fn, o.nr = true, true, n, len(n.outM)-1
-				n.refs++
-				vs[i] = value{t: &o.Tensor}
+				vs[i] = value{t: p.through(n, v.t)}
 				p.drop(v)
 			}
 		}
@@ -151,7 +142,7 @@ func (s *shardState) preBackward(p *interp) {
 	s.phase = shardPreBackward
 	if !s.queued {
 		s.queued = true
-		p.task.callbacks = append(p.task.callbacks, func() { s.finish(p) })
+		p.afterPass(func() { s.finish(p) })
 	}
 	if g := s.group; g != nil && g.phase != shardPreBackward {
 		g.phase = shardPreBackward

@@ -41,7 +41,7 @@ func (p *interp) applyFunction(fr *frame, e *program.Expr) value {
 	n, kept := a.fn.Autograd.Results, len(outs)-len(a.fn.Autograd.Kept)
 	p.Drop(outs[n:kept]...)
 	a.kept = outs[kept:]
-	if fn := obj(outs[0]).fn; fn == nil || fn.args != any(a) { // no node holds ctx
+	if !keptBy(outs[0], a) { // no node holds ctx
 		a.release()
 	}
 	if n == 1 {

@@ -16,25 +16,21 @@ type guard struct {
 	node  *node // that nothing refers to yet
 }
 
-// guards are those of the operators under way, the innermost last.
-type guards struct {
-	active int // recomputations under way
-	list   []*guard
-}
-
 // made notes the node of the operator at work until something refers to it.
-func (s *guards) made(n *node) {
-	if s.active > 0 {
-		s.list[len(s.list)-1].node = n
+func (p *Player) made(n *node) {
+	if p.recomputing > 0 {
+		p.guards[len(p.guards)-1].node = n
 	}
 }
+
+// working is how many operators are under way that guards know of.
+func (p *Player) working() int { return len(p.guards) }
 
 // unwind drops what the operators own that are under way, the innermost first, but
 // for so many of them.
 func (p *Player) unwind(but int) {
-	s := &p.guards
-	for i := len(s.list) - 1; i >= but; i-- {
-		g := s.list[i]
+	for i := len(p.guards) - 1; i >= but; i-- {
+		g := p.guards[i]
 		var outs []*op.Tensor
 		if g.call != nil {
 			outs = g.call.Out
@@ -45,28 +41,24 @@ func (p *Player) unwind(but int) {
 			}
 		}
 		p.Drop(outs...)
-		if n := g.node; n != nil {
-			n.refs++
-			p.dropNode(n)
-		}
+		p.abandon(g.node)
 	}
-	s.list = s.list[:but]
+	p.guards = p.guards[:but]
 }
 
 // guard makes the guard of an operator; call is nil for the conversions of
 // autocast.
 func (p *Player) guard(call *op.Call) *guard {
 	g := &guard{Player: p, call: call}
-	p.guards.list = append(p.guards.list, g)
+	p.guards = append(p.guards, g)
 	return g
 }
 
 // unguard ends the innermost operator.
 func (p *Player) unguard() {
-	s := &p.guards
-	last := len(s.list) - 1
-	s.list[last] = nil
-	s.list = s.list[:last]
+	last := len(p.guards) - 1
+	p.guards[last] = nil
+	p.guards = p.guards[:last]
 }
 
 func (g *guard) own(t *op.Tensor) *op.Tensor {

@@ -166,7 +166,8 @@ func (h *history) last() *record { return &h.records[len(h.records)-1] }
 
 // add takes in a step that was played.
 func (h *history) add(n int64) {
-	r := record{step: n, last: n, end: len(h.j.tr.Events), live: h.j.live, host: h.j.hostLive, hostThrough: len(h.j.host.Events)}
+	r := record{step: n, last: n, end: len(h.j.Trace().Events), hostThrough: len(h.j.host.Events)}
+	r.live, r.host = h.j.alive()
 	number, hostBegin := int32(len(h.records)), 0
 	if number > 0 {
 		before := h.last()
@@ -178,7 +179,7 @@ func (h *history) add(n int64) {
 		text = &h.text
 		text.reset()
 	}
-	h.device.take(h.j.tr.Events, r.begin, number, text)
+	h.device.take(h.j.Trace().Events, r.begin, number, text)
 	h.machine.take(h.j.host.Events, hostBegin, number, text)
 	h.at[n] = len(h.records)
 	if !h.tracks {
@@ -255,7 +256,7 @@ func (h *history) state() int32 {
 	for i, n := range h.j.stepped {
 		text.add(uint64(min(n, h.j.warmUp(i))))
 	}
-	text.add(uint64(len(h.j.plans)))
+	text.add(uint64(h.j.searched()))
 	return text.number(h.states)
 }
 
@@ -347,7 +348,7 @@ func (h *history) alike(period int64) bool {
 	if !found || k == 0 {
 		return false
 	}
-	events := h.j.tr.Events
+	events := h.j.Trace().Events
 	before := &h.records[k]
 	a, b := events[before.begin:before.end], events[r.begin:r.end]
 	if len(a) != len(b) {
@@ -376,7 +377,7 @@ func (h *history) alike(period int64) bool {
 func (h *history) forEver(period, steady int64) *trace.Loop {
 	r := h.last()
 	l := &trace.Loop{Begin: h.records[h.at[r.step-period]].end, End: r.end, Steps: period}
-	events := h.j.tr.Events
+	events := h.j.Trace().Events
 	var older []int32 // names that a turn uses of blocks from before it
 	seen := map[int32]bool{}
 	use := func(id int32) {

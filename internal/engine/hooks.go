@@ -20,17 +20,8 @@ type packed interface {
 	drop()
 }
 
-// withHooks runs f while h are the innermost hooks; nil are none.
-func (p *Player) withHooks(h savedHooks, f func()) {
-	if h == nil {
-		f()
-		return
-	}
-	outer := p.push()
-	p.hooks = append(p.hooks, h)
-	f()
-	p.pop(outer)
-}
+// enterHooks makes h the innermost hooks, until the scope ends.
+func (p *Player) enterHooks(h savedHooks) { p.hooks = append(p.hooks, h) }
 
 // save fills x with t, or with what the innermost hooks make of it
 // (SavedVariable in torch/csrc/autograd/saved_variable.cpp).
@@ -46,7 +37,7 @@ func (p *Player) save(x *saved, s op.Save, t *op.Tensor) {
 	o := obj(t)
 	x.version = o.st.version
 	p.mark(o, trace.Activations)
-	p.countSaved(o.st)
+	p.countSaved(t)
 	if s.Out { // without its gradient function, which would be a cycle
 		x.t = p.Alias(t, o.Layout, o.DType)
 	} else {

@@ -51,6 +51,6 @@ func (p *interp) pop(outer surroundings) {
 
 func newInterp(env op.Env, b initializer) *interp {
 	p := &interp{Player: New(env, b), backend: b}
-	p.trail.guards = &p.guards
+	p.trail.player = p.Player
 	return p
 }

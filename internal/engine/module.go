@@ -69,8 +69,7 @@ func (p *interp) Leaf(c trace.Category, d tensor.DType, requiresGrad bool, size 
 // instantiate makes the modules of a class, without their tensors.
 func (p *interp) instantiate(c *program.Class, path string) *module {
 	p.meter.Hold(moduleBytes + tensor.Bytes(len(path)))
-	m := &module{class: c, path: path, layer: p.names.layer(path)}
-	p.names.class(m.layer, c)
+	m := &module{class: c, path: path, layer: p.newLayer(path, c)}
 	m.params, m.buffers, m.attrs = cells(c, c.Params, m.layer), cells(c, c.Buffers, m.layer), cells(c, c.Attrs, m.layer)
 	for _, ch := range c.Children {
 		sub := ch.Path

@@ -33,19 +33,6 @@ type node struct {
 	grads []*op.Tensor // the sum of those that came, for each result; empty before the first
 }
 
-// context is what arguments of a row are if they keep something beside saved tensors.
-type context interface {
-	// release gives it up, for the node dies.
-	release()
-}
-
-// function is an autograd.Function that unpacks what it saved by itself, and runs
-// also where no gradient came.
-type function interface {
-	context
-	backward(n *node, b *op.Back)
-}
-
 // edge leads to input nr of fn; fn is nil where no gradient is wanted.
 type edge struct {
 	fn *node

@@ -12,11 +12,11 @@ import (
 type offloading struct{ p *interp }
 
 func (h offloading) pack(t *op.Tensor) packed {
-	p, o := h.p, obj(t)
-	switch {
-	case o.st.from != nil:
-		return &packedParam{p, o.st.from.(*cell), t.Layout}
-	case !p.offload.Activations:
+	p := h.p
+	if c, ok := origin(t).(*cell); ok {
+		return &packedParam{p, c, t.Layout}
+	}
+	if !p.offload.Activations {
 		return keptTensor{p, p.Alias(t, t.Layout, t.DType)}
 	}
 	l := t.LikeDense()
@@ -99,15 +99,14 @@ func (p *interp) onload(m *module) func() {
 	for i, c := range cells {
 		outer[i] = c.device
 		c.device = p.Do(toDeviceRow, nil, c.t)[0]
-		o := obj(c.device)
-		o.st.from = c
-		p.mark(o, trace.Parameters)
+		setOrigin(c.device, c)
+		p.mark(obj(c.device), trace.Parameters)
 	}
 	return func() {
 		for i, c := range cells {
 			t := c.device
 			c.device = outer[i]
-			obj(t).st.from = nil
+			setOrigin(t, nil)
 			p.Drop(t)
 		}
 	}
@@ -124,7 +123,7 @@ func (p *interp) attribute(c *cell) *op.Tensor {
 	case c.device != nil:
 		t = c.device
 	}
-	if obj(t).st.host {
+	if onHost(t) {
 		p.Fail("parameter %s is on the CPU (offload.parameters) and used by a module that does not own it", c.decl.Name)
 	}
 	return t

@@ -73,12 +73,13 @@ func (j *job) stepInBackward(i int) {
 			o.Row.Start(j, own)
 			obj(p.T).ready = func(leaf *object) {
 				outer := j.push()
-				j.phase, j.op = trace.Optimizer, j.names.op("Optimizer.step#"+o.Row.Name+".step")
+				j.phase = trace.Optimizer
+				j.label("Optimizer.step#" + o.Row.Name + ".step")
 				p.Grad = &leaf.grad.Tensor
 				j.stepped[i]++
 				j.quiet(func() { o.Row.Step(j, own) })
 				j.update(i, own)
-				j.changes(obj(p.T).st)
+				j.changes(p.T)
 				j.dropGrad(leaf)
 				j.pop(outer)
 			}
@@ -128,7 +129,7 @@ func (j *job) optimize(i int) {
 	j.stepped[i]++
 	outer := j.push()
 	j.env.GradMode = false // step is under torch.no_grad
-	j.op = j.names.op("Optimizer.step#" + o.Row.Name + ".step")
+	j.label("Optimizer.step#" + o.Row.Name + ".step")
 	var loss *op.Tensor
 	if s := j.stepping; s != nil && s.Closure != nil && !o.Row.Closure {
 		loss = j.Evaluate()
@@ -142,7 +143,7 @@ func (j *job) optimize(i int) {
 	}
 	for _, c := range j.opts[i] {
 		if o := obj(c.t); o.grad != nil {
-			j.changes(o.st)
+			j.changes(c.t)
 		}
 	}
 	j.Drop(loss)

@@ -30,9 +30,10 @@ func (p *Player) failAt(at place, format string, args ...any) {
 	panic(e)
 }
 
-// changes notes that an operator modifies a storage in place: PyTorch counts it
-// in the version of all tensors over it.
-func (p *Player) changes(st *storage) {
+// changes notes that an operator modifies t in place: PyTorch counts it
+// in the version of all tensors over its storage.
+func (p *Player) changes(t *op.Tensor) {
+	st := obj(t).st
 	st.version++
 	st.changed = p.at
 }

@@ -107,7 +107,7 @@ type job struct {
 	evalAux   *module
 	evals     map[string]*module // models as an evaluation calls them, if otherwise
 
-	buckets  []*object           // whose views parameters are (ZeRO)
+	buckets  []*op.Tensor        // whose views parameters are (ZeRO)
 	reducers map[string]*reducer // of models that DistributedDataParallel is around
 	onCPU    [][]*optim.Param    // the copies that each optimizer steps, if it is offloaded
 }
@@ -160,16 +160,13 @@ func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 		}
 	}()
 	j.setup()
-	played = &Played{Trace: j.tr}
+	played = &Played{Trace: j.Trace()}
 	j.run(steps, played, dies)
 	j.sum()
-	for len(j.names.classes) < len(j.tr.Layers) {
-		j.names.class(int32(len(j.names.classes)), nil)
-	}
 	played.Skipped = j.scaler.skipped
-	played.Totals, played.Classes, played.Workspaces, played.Host, played.Warnings = j.totals, j.names.classes, j.workspaces, j.host, j.warnings
+	played.Totals, played.Classes, played.Workspaces, played.Host, played.Warnings = j.totals, j.layers(), j.workspaces, j.host, j.warnings
 	played.Kernels = j.kernels
-	played.Rows, played.Derived = j.names.ran()
+	played.Rows, played.Derived = j.ran()
 	return played, nil
 }
 
@@ -275,7 +272,14 @@ func (j *job) run1(s *program.Stmt) {
 	if s.Computes() && !j.evaluating {
 		hooks = j.savedHooks()
 	}
-	j.withHooks(hooks, func() { j.statement(s) })
+	if hooks == nil {
+		j.statement(s)
+		return
+	}
+	outer := j.push()
+	j.enterHooks(hooks)
+	j.statement(s)
+	j.pop(outer)
 }
 
 // autocast enters or leaves the region in which a job computes.

@@ -29,21 +29,22 @@ type Player struct {
 	names  names
 	nextID int32
 
-	step       int32
-	seq        [2]uint64 // of each thread
-	saved      account   // of the graph
-	products   products  // of the step's forward passes
-	casts      castCache
-	guards     guards        // what operators own while a checkpoint is recomputed
-	ready      readyQueue    // of the thread that runs backward passes
-	tasks      int           // how many there were
-	warnings   []note.Note   // what PyTorch would warn of, each once
-	blas       [2]*op.Tensor // cuBLAS workspace of each thread's handle
-	workspaces Workspaces    // of cuDNN's convolutions
-	plans      map[plan]bool // that were searched for
-	kernels    []KernelCall  // that ran on the device
-	rnnState   *op.Tensor    // random numbers of cuDNN's RNN
-	rnnReset   bool          // the device's random numbers were set since
+	step        int32
+	seq         [2]uint64 // of each thread
+	saved       account   // of the graph
+	products    products  // of the step's forward passes
+	casts       castCache
+	guards      []*guard      // of operators under way while a checkpoint is recomputed, the innermost last
+	recomputing int           // checkpoints
+	ready       readyQueue    // of the thread that runs backward passes
+	tasks       int           // how many there were
+	warnings    []note.Note   // what PyTorch would warn of, each once
+	blas        [2]*op.Tensor // cuBLAS workspace of each thread's handle
+	workspaces  Workspaces    // of cuDNN's convolutions
+	plans       map[plan]bool // that were searched for
+	kernels     []KernelCall  // that ran on the device
+	rnnState    *op.Tensor    // random numbers of cuDNN's RNN
+	rnnReset    bool          // the device's random numbers were set since
 
 	objects  pool[object]
 	storages pool[storage]

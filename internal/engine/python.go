@@ -371,7 +371,7 @@ func (p *interp) callModule(m *module, forward *program.Func, args []value) valu
 	if m.hooks != nil {
 		passed = m.hooks.preForward(args)
 	}
-	if p.trail.active > 0 {
+	if p.recomputing > 0 {
 		fr.held = copied(args)
 		if m.hooks != nil {
 			fr.held = append(fr.held, passed...)

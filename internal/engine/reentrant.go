@@ -31,27 +31,19 @@ type reentrant struct {
 func (p *interp) checkpointReentrant(to callee, args []value) value {
 	a := &reentrant{p: p, callee: to, autocast: p.env.Autocast, lower: p.env.AutocastDType, random: p.random()}
 	records := false
+	var tensors []*op.Tensor
 	for i, x := range args {
 		if x.t != nil {
-			a.places = append(a.places, i)
+			a.places, tensors = append(a.places, i), append(tensors, x.t)
 			records = records || p.NeedsGrad(x.t)
 		}
 	}
 	if !records && p.env.GradMode {
-		p.warnings = note.Add(p.warnings, note.NoGradients.New("the checkpoint of %s has use_reentrant: true and no input that requires grad, so that its parameters get no gradients", to.name()))
+		p.warn(note.NoGradients.New("the checkpoint of %s has use_reentrant: true and no input that requires grad, so that its parameters get no gradients", to.name()))
 	}
 	var n *node
 	if records {
-		n = p.newNode(checkpointFunction, nil, p.names.node(checkpointFunction), 0)
-		n.edges, n.inM = p.edges.zeroed(n.edges, len(a.places)), p.metas.zeroed(n.inM, len(a.places))
-		for k, i := range a.places {
-			o := obj(args[i].t)
-			n.inM[k] = metaOf(o)
-			if o.requires {
-				n.edges[k] = p.gradEdge(o)
-			}
-		}
-		n.seq = p.nextSeq()
+		n = p.newFunction(checkpointFunction, tensors)
 	}
 	own := &frame{node: n, slots: to.keywords, held: p.keepAll(args)}
 	p.trail.enter(*own)
@@ -65,12 +57,9 @@ func (p *interp) checkpointReentrant(to callee, args []value) value {
 		p.dropAll(own.held)
 		return v
 	}
-	n.saved = p.savings.zeroed(n.saved, len(a.places))
 	from := len(p.trail.temps)
 	p.trail.push(v)
-	for k, i := range a.places {
-		p.save(&n.saved[k], op.Save{Index: k}, args[i].t)
-	}
+	p.saveFor(n, tensors)
 	p.trail.pop(from)
 	for _, x := range args {
 		if x.t != nil {
@@ -78,7 +67,7 @@ func (p *interp) checkpointReentrant(to callee, args []value) value {
 		}
 		a.args = append(a.args, p.keep(x))
 	}
-	n.custom = a
+	n.own(a)
 	p.trail.leave()
 	p.dropAll(own.held)
 	return a.wrapOutputs(n, v, args)
@@ -91,23 +80,15 @@ func (a *reentrant) wrapOutputs(n *node, v value, args []value) value {
 	p := a.p
 	wrap := func(x *value) {
 		a.outs = append(a.outs, x.t != nil)
-		if x.t == nil {
-			n.outM = append(n.outM, op.Meta{})
-			return
-		}
 		for _, arg := range args {
-			if arg.t == x.t {
+			if x.t != nil && arg.t == x.t {
 				t := p.ViewOf(x.t, x.t.Layout)
 				p.Drop(x.t)
 				x.t = t
 				break
 			}
 		}
-		o := obj(x.t)
-		n.outM = append(n.outM, metaOf(o))
-		if o.DType.IsFloating() {
-			p.setFn(o, n, len(n.outM)-1)
-		}
+		p.result(n, x.t)
 	}
 	if v.list == nil {
 		wrap(&v)
@@ -122,8 +103,8 @@ func (a *reentrant) wrapOutputs(n *node, v value, args []value) value {
 // backward is CheckpointFunction.backward.
 func (a *reentrant) backward(n *node, b *op.Back) {
 	p := a.p
-	grads := make([]*op.Tensor, len(n.outM))
-	for i, m := range n.outM {
+	grads := make([]*op.Tensor, len(b.OutM))
+	for i, m := range b.OutM {
 		if g := b.Grads[i]; g != nil {
 			grads[i] = p.Keep(g)
 		} else if a.outs[i] { // materialized

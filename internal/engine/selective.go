@@ -35,6 +35,14 @@ func newSelective(rows []*op.Op) *selective {
 	return &selective{rows: rows, store: s, second: &selective{rows: rows, store: s, replay: true}}
 }
 
+// enterMode makes s the innermost mode, until the scope ends.
+func (p *Player) enterMode(s *selective) {
+	p.setModes(append(p.dispatch[:len(p.dispatch):len(p.dispatch)], s))
+}
+
+// leaveModes leaves all modes, until the scope ends.
+func (p *Player) leaveModes() { p.setModes(nil) }
+
 // setModes makes these modes the ones that are entered.
 func (p *Player) setModes(modes []*selective) {
 	p.dispatch, p.env.TorchDispatch = modes, len(modes) > 0
@@ -77,7 +85,7 @@ func (p *Player) runDispatched(r *op.Op, c *op.Call) {
 	outs := make([]kept, len(c.Out))
 	for i, t := range c.Out {
 		outs[i] = kept{p.Alias(t, t.Layout, t.DType), obj(t).st.version}
-		p.countSaved(obj(t).st)
+		p.countSaved(t)
 	}
 	if s.store.kept[r] == nil {
 		s.store.keys = append(s.store.keys, r)
@@ -87,7 +95,8 @@ func (p *Player) runDispatched(r *op.Op, c *op.Call) {
 
 // clear drops what was stored and never taken: the lists of the operators in
 // their order, each from its end.
-func (s *store) clear(p *Player) {
+func (m *selective) clear(p *Player) {
+	s := m.store
 	for _, r := range s.keys {
 		calls := s.kept[r]
 		for i := len(calls) - 1; i >= 0; i-- {

@@ -22,7 +22,7 @@ const (
 // comes after those that run rarely is played until it is known, too. It ends with the
 // first step if the job dies there.
 func (j *job) run(steps int, out *Played, dies func(first *Played) bool) {
-	h := newHistory(j, steps == 0)
+	h, tr := newHistory(j, steps == 0), j.Trace()
 	period := h.period(int64(steps))
 	limit, least := steps, max(minSteps, 2*period+1, j.warm()+2)
 	events := maxGrowingEvents
@@ -39,9 +39,9 @@ func (j *job) run(steps int, out *Played, dies func(first *Played) bool) {
 		before := h.last().live
 		j.playStep(n)
 		if n == 1 { // room for the other steps, which are about as long
-			j.tr.Events = slices.Grow(j.tr.Events, (max(min(steps, maxSteps), minSteps)-1)*(len(j.tr.Events)-h.last().end))
+			tr.Events = slices.Grow(tr.Events, (max(min(steps, maxSteps), minSteps)-1)*(len(tr.Events)-h.last().end))
 		}
-		j.meter.Work(int64(len(j.tr.Events) - h.last().end))
+		j.meter.Work(int64(len(tr.Events) - h.last().end))
 		if n == 1 && dies != nil {
 			if out.Steps, out.Workspaces = 1, j.workspaces; dies(out) {
 				return
@@ -51,7 +51,7 @@ func (j *job) run(steps int, out *Played, dies func(first *Played) bool) {
 		if !h.alike(period) {
 			steady = n
 		}
-		if grown++; j.live <= before {
+		if grown++; h.last().live <= before {
 			grown = 0
 		}
 		if steps > 0 {
@@ -66,7 +66,7 @@ func (j *job) run(steps int, out *Played, dies func(first *Played) bool) {
 				out.LeftOut += l.Turns * l.Steps
 				continue
 			}
-			if h.last().last >= maxStep || len(j.tr.Events) > events {
+			if h.last().last >= maxStep || len(tr.Events) > events {
 				break
 			}
 		}
@@ -75,11 +75,11 @@ func (j *job) run(steps int, out *Played, dies func(first *Played) bool) {
 			case l != nil:
 				out.Loops = append(out.Loops, *l)
 				settled = true
-			case len(j.tr.Events) < events: // by then what lives now is freed, or never
+			case len(tr.Events) < events: // by then what lives now is freed, or never
 				limit = max(limit, int(min(2*n, maxGrowing)))
 			}
 		}
-		if !h.tracks && played == limit && n < maxGrowing && grown >= maxSteps/2 && len(j.tr.Events) < events {
+		if !h.tracks && played == limit && n < maxGrowing && grown >= maxSteps/2 && len(tr.Events) < events {
 			limit++
 		}
 	}

@@ -7,21 +7,21 @@ import (
 
 // sumSaved is called before each backward pass; the largest sum stays.
 func (j *job) sumSaved() {
-	if j.saved.sum > j.totals.SavedBytes {
-		by := make([]tensor.Bytes, len(j.tr.Layers))
-		copy(by, j.saved.byLayer)
-		j.totals.SavedBytes, j.totals.LayerSaved = j.saved.sum, by
+	if sum, byLayer := j.graph(); sum > j.totals.SavedBytes {
+		by := make([]tensor.Bytes, len(j.Trace().Layers))
+		copy(by, byLayer)
+		j.totals.SavedBytes, j.totals.LayerSaved = sum, by
 	}
 }
 
 // countGradients sums the gradients after a backward pass.
 func (j *job) countGradients() {
 	var sum tensor.Bytes
-	seen := map[*storage]bool{} // gradients of a recurrent layer share a block
+	seen := map[int32]bool{} // gradients of a recurrent layer share a block
 	for _, c := range j.params {
-		if g := obj(c.t).grad; g != nil && !seen[g.st] {
-			seen[g.st] = true
-			sum += g.st.bytes
+		if g := obj(c.t).grad; g != nil && !seen[BlockOf(&g.Tensor)] {
+			seen[BlockOf(&g.Tensor)] = true
+			sum += storageBytes(&g.Tensor)
 		}
 	}
 	j.totals.GradientBytes = max(j.totals.GradientBytes, sum)
@@ -35,8 +35,8 @@ func (j *job) sum() {
 		t.Flops += t.Products[i].Flops
 		t.HalfFlops += t.Products[i].HalfFlops
 	}
-	t.LayerParams = make([]tensor.Bytes, len(j.tr.Layers))
-	seen := map[*storage]bool{} // parameters of a recurrent layer share a block
+	t.LayerParams = make([]tensor.Bytes, len(j.Trace().Layers))
+	seen := map[int32]bool{} // parameters of a recurrent layer share a block
 	for _, c := range j.params {
 		elements := c.t.Numel()
 		if c.divided {
@@ -50,16 +50,16 @@ func (j *job) sum() {
 			t.Trainable += elements
 		}
 		t.ParameterTensors++
-		if st := obj(c.t).st; !seen[st] {
-			seen[st] = true
-			t.ParameterBytes += st.bytes
-			t.LayerParams[c.layer] += st.bytes
+		if b := BlockOf(c.t); !seen[b] {
+			seen[b] = true
+			t.ParameterBytes += storageBytes(c.t)
+			t.LayerParams[c.layer] += storageBytes(c.t)
 		}
 	}
 	states := func(ps []*optim.Param) {
 		for _, p := range ps {
 			for _, s := range p.State {
-				t.OptimizerStateBytes += obj(s).st.bytes
+				t.OptimizerStateBytes += storageBytes(s)
 			}
 		}
 	}
@@ -70,7 +70,7 @@ func (j *job) sum() {
 		states(copies)
 	}
 	for _, m := range j.order {
-		m.eachBuffer(func(c *cell) { t.BufferBytes += obj(c.t).st.bytes })
+		m.eachBuffer(func(c *cell) { t.BufferBytes += storageBytes(c.t) })
 	}
 	for _, in := range j.prog.Inputs {
 		n, _ := tensor.MulBytes(append(append([]int64(nil), in.Size...), in.DType.Size())...)

@@ -183,11 +183,41 @@ func (p *Player) freeBlock(st *storage) {
 	}
 }
 
-// emptyStorage frees the block of a storage that stays (resize_storage_bytes_ to 0).
-func (p *Player) emptyStorage(st *storage) {
-	p.freeBlock(st)
-	st.id, st.bytes, st.saved = 0, 0, false
+// emptyStorage frees the block of a storage that stays (resize_storage_bytes_ to 0),
+// fillStorage gives it one again.
+func (p *Player) emptyStorage(t *op.Tensor) {
+	if st := obj(t).st; st.id != 0 {
+		p.freeBlock(st)
+		st.id, st.bytes, st.saved = 0, 0, false
+	}
 }
+
+func (p *Player) fillStorage(t *op.Tensor, n tensor.Bytes) {
+	if st := obj(t).st; st.id == 0 {
+		p.allocBlock(st, n)
+	}
+}
+
+// moveInto makes t a tensor over the storage of another (Tensor.set_).
+func (p *Player) moveInto(t, of *op.Tensor, l tensor.Layout) {
+	o, st := obj(t), obj(of).st
+	old := o.st
+	o.st, o.Layout = st, l
+	st.refs++
+	p.dropStorage(old)
+}
+
+func sameStorage(a, b *op.Tensor) bool { return obj(a).st == obj(b).st }
+
+// storageBytes is the size of the block that t lies in.
+func storageBytes(t *op.Tensor) tensor.Bytes { return obj(t).st.bytes }
+
+// onHost reports whether t lies in the machine's memory.
+func onHost(t *op.Tensor) bool { return obj(t).st.host }
+
+// origin is what setOrigin says that the memory of t is a copy of, nil of others.
+func origin(t *op.Tensor) any          { return obj(t).st.from }
+func setOrigin(t *op.Tensor, from any) { obj(t).st.from = from }
 
 func (p *Player) emit(k trace.Kind, id int32, n tensor.Bytes) {
 	p.tr.Events = p.appendEvent(p.tr.Events, p.event(k, id, n))

@@ -22,8 +22,9 @@ func (a *account) add(layer int32, n tensor.Bytes) {
 	a.byLayer[layer] += n
 }
 
-// countSaved notes that a node has saved a tensor over st.
-func (p *Player) countSaved(st *storage) {
+// countSaved notes that something keeps t for the backward pass.
+func (p *Player) countSaved(t *op.Tensor) {
+	st := obj(t).st
 	if st.host {
 		return
 	}

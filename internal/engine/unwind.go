@@ -13,7 +13,7 @@ type stopRecomputation struct{}
 
 // trail holds what code under way owns, the innermost last.
 type trail struct {
-	*guards
+	player  *Player
 	temps   []value // on the evaluation stacks
 	running int     // from here on temps are the arguments of the operator at work
 	frames  []frame // of Python functions
@@ -22,11 +22,11 @@ type trail struct {
 // mark is a place on the trail.
 type mark struct{ guards, temps, frames, running int }
 
-func (t *trail) mark() mark { return mark{len(t.list), len(t.temps), len(t.frames), t.running} }
+func (t *trail) mark() mark { return mark{t.player.working(), len(t.temps), len(t.frames), t.running} }
 
 // push notes a value on the evaluation stack.
 func (t *trail) push(v value) {
-	if t.active > 0 {
+	if t.player.recomputing > 0 {
 		t.temps = append(t.temps, v)
 	}
 }
@@ -37,13 +37,13 @@ func (t *trail) pop(n int) { t.temps = t.temps[:n] }
 
 // enter notes the frame of a call, leave its end.
 func (t *trail) enter(fr frame) {
-	if t.active > 0 {
+	if t.player.recomputing > 0 {
 		t.frames = append(t.frames, fr)
 	}
 }
 
 func (t *trail) leave() {
-	if t.active > 0 {
+	if t.player.recomputing > 0 {
 		t.frames = t.frames[:len(t.frames)-1]
 	}
 }
@@ -52,7 +52,7 @@ func (t *trail) leave() {
 func (p *interp) untilStop(body func()) {
 	t := &p.trail
 	outer, from := p.push(), t.mark()
-	t.active++
+	p.recomputing++
 	t.running = -1
 	stopped := func() (stopped bool) {
 		defer func() {
@@ -67,7 +67,7 @@ func (p *interp) untilStop(body func()) {
 		body()
 		return false
 	}()
-	t.active--
+	p.recomputing--
 	onloaded := p.onloaded
 	p.pop(outer)
 	if stopped {
@@ -116,10 +116,7 @@ func (p *interp) unwindFrames(from mark) {
 		if fr.checkpoint != nil {
 			p.dropCheckpoint(fr.checkpoint)
 		}
-		if n := fr.node; n != nil {
-			n.refs++
-			p.dropNode(n)
-		}
+		p.abandon(fr.node)
 	}
 	t.frames = t.frames[:from.frames]
 }

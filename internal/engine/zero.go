@@ -49,20 +49,18 @@ func (j *job) viewBuckets(cells []*cell, parts [][][]int) {
 		if n > 0 {
 			d = cells[own[0]].t.DType
 		}
-		bucket := obj(j.New(tensor.Contiguous(tensor.D(max(n, 1))), d))
-		j.mark(bucket, trace.Parameters)
+		bucket := j.New(tensor.Contiguous(tensor.D(max(n, 1))), d)
+		j.mark(obj(bucket), trace.Parameters)
 		at := int64(0)
 		for _, k := range own {
-			o := obj(cells[k].t)
-			if !o.IsContiguous() {
-				j.Drop(j.New(tensor.Contiguous(o.Size), d))
+			t := cells[k].t
+			if !t.IsContiguous() {
+				j.Drop(j.New(tensor.Contiguous(t.Size), d))
 			}
-			old := o.st
-			o.st, o.Layout = bucket.st, tensor.Contiguous(o.Size)
-			o.Offset = at
-			bucket.st.refs++
-			at += o.Numel()
-			j.dropStorage(old)
+			l := tensor.Contiguous(t.Size)
+			l.Offset = at
+			j.moveInto(t, bucket, l)
+			at += t.Numel()
 		}
 		j.buckets = append(j.buckets, bucket)
 	}
