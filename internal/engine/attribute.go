@@ -15,7 +15,7 @@ func (p *interp) setAttr(c *cell, t *op.Tensor) {
 	}
 	if o := obj(old); o.param && t != old {
 		obj(t).param, obj(t).requires = true, o.requires
-		p.mark(obj(t), trace.Parameters)
+		p.mark(t, trace.Parameters)
 	}
 	p.Drop(old)
 }

@@ -186,7 +186,7 @@ func (p *Player) newBack(n *node, grads []*op.Tensor) *op.Back {
 func (p *Player) apply(n *node, grads []*op.Tensor) *op.Back {
 	b := p.newBack(n, grads)
 	if n.custom != nil {
-		n.custom.backward(n, b)
+		n.custom.Backward(n, b)
 		return b
 	}
 	defined := false
@@ -208,7 +208,7 @@ func (p *Player) apply(n *node, grads []*op.Tensor) *op.Back {
 			p.refuseChanged(n, t)
 		}
 		if s.packed != nil {
-			t = s.packed.unpack()
+			t = s.packed.Unpack()
 			unpacked = append(unpacked, t)
 		}
 		switch {
@@ -345,7 +345,7 @@ func (p *Player) accumulateGrad(leaf *object, g *op.Tensor) {
 		p.on(o.st.host, false, func() { leaf.grad = obj(p.New(l, g.DType)) })
 		p.copyTo(&leaf.grad.Tensor, g)
 	}
-	p.mark(leaf.grad, trace.Gradients)
+	p.mark(&leaf.grad.Tensor, trace.Gradients)
 	if leaf.ready != nil {
 		leaf.ready(leaf)
 	}

@@ -17,10 +17,10 @@ func (j *job) callModel(name string, args []value) value {
 	if r == nil {
 		return j.callModule(j.model(name), nil, args)
 	}
-	held := j.keepAll(args)
-	r.before()
-	v := r.after(j.callModule(j.model(name), nil, args))
-	j.dropAll(held)
+	held := j.holdAll(args)
+	r.preForward()
+	v := r.postForward(j.callModule(j.model(name), nil, args))
+	j.letGoAll(held)
 	return v
 }
 

@@ -32,7 +32,7 @@ func (p *interp) invoke(c callee, args []value) value {
 	if c.chain != nil {
 		return p.invokeChain(c.chain, args[0])
 	}
-	own := append(p.keepAll(args), p.keepAll(c.keywords)...)
+	own := append(p.holdAll(args), p.holdAll(c.keywords)...)
 	if c.fn != nil {
 		return p.callFunction(c.self, c.fn, own)
 	}
@@ -42,11 +42,11 @@ func (p *interp) invoke(c callee, args []value) value {
 // invokeChain is run_function of checkpoint_sequential: for each module,
 // input = module(input).
 func (p *interp) invokeChain(chain []*module, arg value) value {
-	fr := &frame{slots: []value{p.keep(arg)}}
+	fr := &frame{slots: []value{p.hold(arg)}}
 	p.trail.enter(*fr)
 	for _, m := range chain {
 		var room [1]value
-		p.store(fr, 0, p.callModule(m, nil, append(room[:0], p.keep(fr.slots[0]))))
+		p.store(fr, 0, p.callModule(m, nil, append(room[:0], p.hold(fr.slots[0]))))
 	}
 	p.trail.leave()
 	return fr.slots[0]
@@ -102,13 +102,13 @@ func (p *interp) callCheckpoint(fr *frame, e *program.Expr, args []value) value 
 		for n > 0 && n <= len(e.Names) && e.Names[n-1] != "" {
 			n--
 		}
-		v = p.checkpoint(c, callee{self: fr.self.children[e.Child], forward: e.Forward, keywords: p.keepAll(args[n:])}, args[:n])
+		v = p.checkpoint(c, callee{self: fr.self.children[e.Child], forward: e.Forward, keywords: p.holdAll(args[n:])}, args[:n])
 	}
 	if p.recomputing > 0 { // they were on the evaluation stack until now
 		p.trail.pop(len(p.trail.temps) - len(args))
 	}
 	for _, a := range args {
-		p.drop(a)
+		p.letGo(a)
 	}
 	return v
 }
@@ -123,7 +123,7 @@ func (p *interp) checkpointSequential(fr *frame, e *program.Expr, arg value) val
 	for _, i := range c.Chain {
 		modules = append(modules, fr.self.children[i])
 	}
-	input := &frame{slots: []value{p.keep(arg)}}
+	input := &frame{slots: []value{p.hold(arg)}}
 	p.trail.enter(*input)
 	var out value
 	for _, s := range c.Cut(len(modules)) {
@@ -135,7 +135,7 @@ func (p *interp) checkpointSequential(fr *frame, e *program.Expr, arg value) val
 		}
 	}
 	p.trail.leave()
-	p.drop(input.slots[0])
+	p.letGo(input.slots[0])
 	return out
 }
 
@@ -144,18 +144,18 @@ func (p *interp) checkpoint(c *program.Checkpoint, to callee, args []value) valu
 	if c.Reentrant {
 		return p.checkpointReentrant(to, args)
 	}
-	if !p.env.GradMode {
+	if !p.Env().GradMode {
 		p.trail.enter(frame{slots: to.keywords})
 		v := p.invoke(to, args)
 		p.trail.leave()
-		p.dropEach(to.keywords)
+		p.letGoEach(to.keywords)
 		return v
 	}
-	f := &checkpointFrame{p: p, callee: to, refs: 1, autocast: p.env.Autocast, lower: p.env.AutocastDType, random: p.random()}
+	f := &checkpointFrame{p: p, callee: to, refs: 1, autocast: p.Env().Autocast, lower: p.Env().AutocastDType, random: p.random()}
 	if len(c.Save) > 0 {
 		f.modes = newSelective(c.Save)
 	}
-	own := &frame{checkpoint: f, held: p.keepAll(args)}
+	own := &frame{checkpoint: f, held: p.holdAll(args)}
 	p.trail.enter(*own)
 	f.saveInputs(args)
 	outer := p.push()
@@ -166,7 +166,7 @@ func (p *interp) checkpoint(c *program.Checkpoint, to callee, args []value) valu
 	v := p.invoke(to, args)
 	p.pop(outer)
 	p.trail.leave()
-	p.dropAll(own.held)
+	p.letGoAll(own.held)
 	p.dropCheckpoint(f)
 	return v
 }
@@ -177,7 +177,7 @@ func (f *checkpointFrame) saveInputs(args []value) {
 	var tensors []*op.Tensor
 	for i, a := range args {
 		if a.t == nil {
-			f.args = append(f.args, p.keep(a))
+			f.args = append(f.args, p.hold(a))
 			continue
 		}
 		f.args, f.places, tensors = append(f.args, value{}), append(f.places, i), append(tensors, a.t)
@@ -194,23 +194,23 @@ func (p *interp) dropCheckpoint(f *checkpointFrame) {
 	if f.modes != nil {
 		f.modes.clear(p.Player)
 	}
-	p.dropEach(f.callee.keywords)
-	p.dropAll(f.args)
+	p.letGoEach(f.callee.keywords)
+	p.letGoAll(f.args)
 	n := f.inputs
 	f.inputs = nil
 	p.abandon(n)
 }
 
-// pack implements savedHooks: _checkpoint_hook.
-func (f *checkpointFrame) pack(t *op.Tensor) packed {
+// Pack implements savedHooks: _checkpoint_hook.
+func (f *checkpointFrame) Pack(t *op.Tensor) packed {
 	h := &holder{frame: f, size: t.Size, dtype: t.DType}
 	f.holders = append(f.holders, h)
 	f.refs++
 	return h
 }
 
-// unpack implements packed. The tensor is the caller's alone from then on.
-func (h *holder) unpack() *op.Tensor {
+// Unpack implements packed. The tensor is the caller's alone from then on.
+func (h *holder) Unpack() *op.Tensor {
 	p := h.frame.p
 	if h.frame.task != p.pass() {
 		h.frame.recompute()
@@ -223,8 +223,8 @@ func (h *holder) unpack() *op.Tensor {
 	return t
 }
 
-// drop implements packed.
-func (h *holder) drop() {
+// Drop implements packed.
+func (h *holder) Drop() {
 	p := h.frame.p
 	h.dead = true
 	p.dropCheckpoint(h.frame)
@@ -242,34 +242,34 @@ func (f *checkpointFrame) recompute() {
 			h.older, h.t = append(h.older, h.t), nil
 		}
 	}
-	args := p.keepAll(f.args)
+	args := p.holdAll(f.args)
 	for k, i := range f.places {
 		args[i] = value{t: p.unpackInput(f.inputs, k)}
 	}
 	random := p.random()
 	p.untilStop(func() {
 		p.forkRNG(args, f.random)
-		p.env.GradMode = true
+		p.Env().GradMode = true
 		p.enterCheckpoint(f.autocast, f.lower)
 		p.leaveModes()
 		if f.modes != nil {
 			p.enterMode(f.modes.second)
 		}
 		p.enterHooks((*recomputation)(f))
-		p.drop(p.invoke(f.callee, args))
+		p.letGo(p.invoke(f.callee, args))
 	})
 	p.forkRNG(args, random)
 	if f.next != len(f.holders) {
 		p.Fail("the recomputation of a checkpoint saves %d tensors, the forward pass saved %d", f.next, len(f.holders))
 	}
-	p.dropAll(args)
+	p.letGoAll(args)
 }
 
 // enterCheckpoint enters torch.autocast as it was in the forward pass. The
 // thread of the backward pass is in no region of its own, so that the cache of
 // converted parameters is empty at first and cleared at the end.
 func (p *interp) enterCheckpoint(on bool, lower tensor.DType) {
-	p.env.Autocast = false
+	p.Env().Autocast = false
 	if on {
 		p.enterAutocast(lower)
 	}
@@ -284,7 +284,7 @@ func (p *interp) forkRNG(args []value, state uint64) {
 	}
 	for _, a := range args {
 		if a.t != nil {
-			p.rnnReset = true
+			p.reseed()
 		} else if a.list != nil {
 			p.forkRNG(a.list.items, state)
 		}
@@ -294,15 +294,15 @@ func (p *interp) forkRNG(args []value, state uint64) {
 // recomputation is _recomputation_hook of a frame.
 type recomputation checkpointFrame
 
-// pack implements savedHooks: the next holder gets the tensor, and so does the
+// Pack implements savedHooks: the next holder gets the tensor, and so does the
 // graph of the recomputation, which dies with it.
-func (r *recomputation) pack(t *op.Tensor) packed {
+func (r *recomputation) Pack(t *op.Tensor) packed {
 	p := r.p
 	if r.next == len(r.holders) {
 		p.Fail("the recomputation of a checkpoint saves more tensors than the forward pass did")
 	}
 	x := p.Alias(t, t.Layout, t.DType)
-	p.mark(obj(x), trace.Activations)
+	p.mark(x, trace.Activations)
 	p.countSaved(x)
 	h := r.holders[r.next]
 	if !h.dead {
@@ -324,6 +324,6 @@ type keptTensor struct {
 	t *op.Tensor
 }
 
-func (k keptTensor) unpack() *op.Tensor { return k.p.Keep(k.t) }
+func (k keptTensor) Unpack() *op.Tensor { return k.p.Keep(k.t) }
 
-func (k keptTensor) drop() { k.p.Drop(k.t) }
+func (k keptTensor) Drop() { k.p.Drop(k.t) }

@@ -52,7 +52,7 @@ func (p *interp) toCPU(m *module) {
 			if old := obj(c.t); !onHost(c.t) {
 				t := p.transfer(c.t, true, false, c.t.LikeDense())
 				obj(t).requires = old.requires
-				p.mark(obj(t), trace.Parameters)
+				p.mark(t, trace.Parameters)
 				p.Drop(c.t)
 				c.t = t
 			}

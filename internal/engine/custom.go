@@ -9,15 +9,15 @@ import (
 
 // context is what arguments of a row are if they keep something beside saved tensors.
 type context interface {
-	// release gives it up, for the node dies.
-	release()
+	// Release gives it up, for the node dies.
+	Release()
 }
 
 // function is an autograd.Function that unpacks what it saved by itself, and runs
 // also where no gradient came.
 type function interface {
 	context
-	backward(n *node, b *op.Back)
+	Backward(n *node, b *op.Back)
 }
 
 // newFunction makes the node of a function that is applied to some tensors. It
@@ -80,7 +80,7 @@ func (p *Player) unpackInput(n *node, k int) *op.Tensor {
 		}
 		return p.Keep(s.t)
 	}
-	t := s.packed.unpack()
+	t := s.packed.Unpack()
 	if obj(t).refs > 1 || obj(t).fn != nil {
 		x := p.Alias(t, t.Layout, t.DType)
 		p.Drop(t)
@@ -125,9 +125,9 @@ func keptBy(t *op.Tensor, args any) bool {
 	return fn != nil && fn.args == args
 }
 
-// before runs a hook when the gradients of t's gradient function are there
+// beforeBackward runs a hook when the gradients of t's gradient function are there
 // (Node.register_prehook); a leaf has none.
-func (p *Player) before(t *op.Tensor, hook func()) {
+func (p *Player) beforeBackward(t *op.Tensor, hook func()) {
 	if !obj(t).requires {
 		return
 	}

@@ -157,7 +157,7 @@ func (r *reducer) broadcast(cells []*cell) {
 		var flat *op.Tensor
 		if t := cells[g[0]].t; len(g) > 1 || !t.IsContiguous() {
 			flat = r.vector(elementsOf(cells, g), t.DType)
-			r.mark(obj(flat), trace.Workspace)
+			r.mark(flat, trace.Workspace)
 		}
 		flying = append(flying, flat)
 	}
@@ -179,11 +179,11 @@ func (r *reducer) reset() {
 	}
 }
 
-// before is DistributedDataParallel._pre_forward.
-func (r *reducer) before() {
+// preForward is DistributedDataParallel._pre_forward.
+func (r *reducer) preForward() {
 	outer := r.push()
 	r.label("DistributedDataParallel")
-	if r.env.GradMode {
+	if r.Env().GradMode {
 		r.rebuild()
 	}
 	if r.forward && r.Broadcast && len(r.buffers) > 0 {
@@ -192,9 +192,9 @@ func (r *reducer) before() {
 	r.pop(outer)
 }
 
-// after is DistributedDataParallel._post_forward.
-func (r *reducer) after(v value) value {
-	r.forward = r.env.GradMode && r.sync
+// postForward is DistributedDataParallel._post_forward.
+func (r *reducer) postForward(v value) value {
+	r.forward = r.Env().GradMode && r.sync
 	if r.forward {
 		r.expects = true
 		r.reset()

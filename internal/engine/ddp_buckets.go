@@ -76,7 +76,7 @@ func (r *reducer) allocate(groups [][]int) {
 	for k, members := range groups {
 		b := &bucket{members: members}
 		b.flat = r.vector(elementsOf(r.params, members), r.params[members[0]].t.DType)
-		r.mark(obj(b.flat), trace.Gradients)
+		r.mark(b.flat, trace.Gradients)
 		r.buckets = append(r.buckets, b)
 		for at, i := range members {
 			r.places[i] = place2D{k, at}

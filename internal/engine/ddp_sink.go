@@ -60,7 +60,7 @@ func (r *reducer) sink(v value) value {
 			k++
 			if !r.derived(v.t) {
 				r.Drop(t)
-				return r.keep(v)
+				return r.hold(v)
 			}
 			return value{t: t}
 		case v.list != nil:
@@ -73,6 +73,6 @@ func (r *reducer) sink(v value) value {
 		return v
 	}
 	out := replace(v)
-	r.drop(v)
+	r.letGo(v)
 	return out
 }

@@ -40,7 +40,7 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	p.pop(outer)
 	if p.depth == 0 && p.thread == 0 && p.phase == trace.Forward {
 		for _, t := range c.Out {
-			p.mark(obj(t), trace.Activations)
+			p.mark(t, trace.Activations)
 		}
 	}
 	return c.Out

@@ -45,7 +45,7 @@ func (j *job) staticEvalBatch() {
 func (j *job) evaluate(e *program.Eval) {
 	outer, step := j.push(), j.script
 	j.evaluating = true
-	j.env.Training, j.env.GradMode = e.Train, e.Context == ""
+	j.Env().Training, j.Env().GradMode = e.Train, e.Context == ""
 	j.script = script{frame: newScriptFrame(j.evalAux, e.Fn), inputs: e.Inputs, kept: map[string]value{}}
 	for range e.Batches {
 		for i := range e.Fn.Body {
@@ -56,7 +56,7 @@ func (j *job) evaluate(e *program.Eval) {
 		j.autocast(false)
 	}
 	for _, k := range e.Kept { // the locals, in the order of their first appearance
-		j.drop(j.kept[k.Name])
+		j.letGo(j.kept[k.Name])
 	}
 	for i := range j.frame.slots {
 		j.store(j.frame, i, value{})

@@ -42,3 +42,25 @@ func (p *Player) searched() int { return len(p.plans) }
 // graph is what the graph keeps for the backward pass: live blocks that are neither
 // parameters nor inputs, in all and by the layer that made them.
 func (p *Player) graph() (tensor.Bytes, []tensor.Bytes) { return p.saved.sum, p.saved.byLayer }
+
+// hostTrace is what the job keeps in the machine's memory.
+func (p *Player) hostTrace() *HostTrace { return &p.host }
+
+// searches are the workspaces of cuDNN's convolutions.
+func (p *Player) searches() Workspaces { return p.workspaces }
+
+// ownKernels are the kernels that ran of whose scratch a rule of their own decides.
+func (p *Player) ownKernels() []KernelCall { return p.kernels }
+
+// warned is what PyTorch would have warned of.
+func (p *Player) warned() []note.Note { return p.warnings }
+
+// multiplied are the products of the forward passes since resetProducts.
+func (p *Player) multiplied() []Product { return p.products.list }
+func (p *Player) resetProducts()        { p.products.reset() }
+
+// reseed notes that the state of the device's random numbers was set.
+func (p *Player) reseed() { p.rnnReset = true }
+
+// inputs is room for the inputs of an operator.
+func (p *Player) inputs(n int) []*op.Tensor { return p.tensors.take(n)[:0] }

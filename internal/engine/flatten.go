@@ -11,13 +11,13 @@ import (
 // cuDNN wants them so. Their own blocks die from the first to the last. Where in
 // the buffer cuDNN puts each does not matter here.
 func (p *interp) flatten(m *module) {
-	if m.class.Flat == 0 || p.env.FakeTensors || !cudnn.TakesRNN(m.params[0].decl.DType) || hasDuplicates(m.params) {
+	if m.class.Flat == 0 || p.Env().FakeTensors || !cudnn.TakesRNN(m.params[0].decl.DType) || hasDuplicates(m.params) {
 		return
 	}
 	outer := p.push()
 	p.label("_cudnn_rnn_flatten_weight")
 	buf := p.New(tensor.Contiguous(tensor.D(m.class.Flat)), m.params[0].decl.DType)
-	p.mark(obj(buf), trace.Parameters)
+	p.mark(buf, trace.Parameters)
 	at := int64(0)
 	for _, c := range m.params {
 		l := c.t.Layout

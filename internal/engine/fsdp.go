@@ -210,7 +210,7 @@ func (c *sharding) divide(x *shardParam) {
 	if c.Offload {
 		device := local
 		local = p.transfer(device, true, c.Pinned, device.LikeDense())
-		p.mark(obj(local), trace.Parameters)
+		p.mark(local, trace.Parameters)
 		obj(local).requires = !x.cell.frozen
 		p.Drop(device)
 	}

@@ -91,10 +91,10 @@ func (g *shardGroup) waitForUnshard(p *interp) {
 			} else {
 				p.fillStorage(x.output, tensor.Bytes(n*world*d.Size()))
 			}
-			p.mark(obj(x.output), trace.Parameters)
+			p.mark(x.output, trace.Parameters)
 		}
 		p.layer = g.module.layer
-		onDevice(p, splitCopyTable(sizes, world, p.env.SMs, p.env.ThreadsPerSM))
+		onDevice(p, splitCopyTable(sizes, world, p.Env().SMs, p.Env().ThreadsPerSM))
 		for _, x := range g.params {
 			if x.whole == nil {
 				x.whole = p.Alias(x.output, tensor.Contiguous(x.size), d)
@@ -130,7 +130,7 @@ func (g *shardGroup) freeAfterForward(p *interp) {
 	for _, x := range g.params {
 		p.layer = x.cell.layer
 		x.after = p.New(tensor.Contiguous(tensor.D(x.output.Numel()/g.reshard)), x.output.DType)
-		p.mark(obj(x.after), trace.Parameters)
+		p.mark(x.after, trace.Parameters)
 		p.emptyStorage(x.output)
 		x.cell.whole = nil
 	}

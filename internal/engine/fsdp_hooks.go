@@ -5,18 +5,18 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// preForward is FSDPState._pre_forward. What it returns goes into forward in the
+// PreForward is FSDPState._pre_forward. What it returns goes into forward in the
 // place of the arguments, and is the caller's.
-func (s *shardState) preForward(args []value) []value {
+func (s *shardState) PreForward(args []value) []value {
 	p := s.p
 	if s.phase == shardPreBackward { // a checkpoint recomputes: the parameters are there
-		return p.keepAll(args)
+		return p.holdAll(args)
 	}
 	s.phase = shardForward
 	if s.forwardRoot == nil {
 		s.forwardRoot = s
 	}
-	out := p.keepAll(args)
+	out := p.holdAll(args)
 	if s.ParamDType != nil && !s.KeepInputs {
 		castAll(p, out, *s.ParamDType)
 	}
@@ -34,19 +34,19 @@ func castAll(p *interp, vs []value, d tensor.DType) {
 	for i, v := range vs {
 		switch {
 		case v.list != nil:
-			l := &list{refs: 1, items: p.keepAll(v.list.items)}
+			l := &list{refs: 1, items: p.holdAll(v.list.items)}
 			castAll(p, l.items, d)
-			p.drop(v)
+			p.letGo(v)
 			vs[i] = value{list: l}
 		case v.t != nil && v.t.DType.IsFloating() && v.t.DType != d:
 			vs[i] = value{t: p.do1(op.ToCopy, &op.ToCopyArgs{DType: d}, v.t)}
-			p.drop(v)
+			p.letGo(v)
 		}
 	}
 }
 
-// postForward is FSDPState._post_forward.
-func (s *shardState) postForward(v value) value {
+// PostForward is FSDPState._post_forward.
+func (s *shardState) PostForward(v value) value {
 	p := s.p
 	if s.phase == shardPreBackward {
 		return v
@@ -57,7 +57,7 @@ func (s *shardState) postForward(v value) value {
 		s.order = append(s.order, g)
 		g.phase = shardIdle
 	}
-	if p.env.GradMode {
+	if p.Env().GradMode {
 		s.watchResults(p, v)
 	}
 	s.phase = shardIdle
@@ -84,7 +84,7 @@ func (s *shardState) watchResults(p *interp, v value) {
 		return
 	}
 	if v.t != nil {
-		p.before(v.t, func() { s.preBackward(p) })
+		p.beforeBackward(v.t, func() { s.preBackward(p) })
 	}
 }
 
@@ -112,7 +112,7 @@ var postBackwardRow = &op.Op{
 // watchInputs puts the arguments that require a gradient through
 // RegisterPostBackwardFunction; those in lists stay in their places.
 func (g *shardGroup) watchInputs(p *interp, args []value) {
-	if !p.env.GradMode {
+	if !p.Env().GradMode {
 		return
 	}
 	var n *node
@@ -121,16 +121,16 @@ func (g *shardGroup) watchInputs(p *interp, args []value) {
 		for i, v := range vs {
 			switch {
 			case v.list != nil:
-				l := &list{refs: 1, items: p.keepAll(v.list.items)}
+				l := &list{refs: 1, items: p.holdAll(v.list.items)}
 				each(l.items)
-				p.drop(v)
+				p.letGo(v)
 				vs[i] = value{list: l}
 			case v.t != nil && obj(v.t).requires:
 				if n == nil {
 					n = p.newPassage(postBackwardRow, g)
 				}
 				vs[i] = value{t: p.through(n, v.t)}
-				p.drop(v)
+				p.letGo(v)
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func (g *shardGroup) convertSums(p *interp) {
 			continue
 		}
 		x.sum = p.do1(op.ToCopy, &op.ToCopyArgs{DType: *g.ReduceDType}, &w.grad.Tensor)
-		p.mark(obj(x.sum), trace.Gradients)
+		p.mark(x.sum, trace.Gradients)
 		takeGrad(p, x)
 	}
 }
@@ -107,7 +107,7 @@ func (g *shardGroup) reduce(p *interp, params []*shardParam, grads []*op.Tensor)
 			p.Drop(output)
 			output = c
 		}
-		p.mark(obj(output), trace.Gradients)
+		p.mark(output, trace.Gradients)
 		var at int64
 		for _, x := range params {
 			leaf := obj(x.cell.t)
@@ -117,7 +117,7 @@ func (g *shardGroup) reduce(p *interp, params []*shardParam, grads []*op.Tensor)
 			part := p.Alias(output, l, g.dtype)
 			if g.Offload {
 				c := p.transfer(part, true, g.Pinned && leaf.grad == nil, part.LikeDense())
-				p.mark(obj(c), trace.Gradients)
+				p.mark(c, trace.Gradients)
 				p.Drop(part)
 				part = c
 			}

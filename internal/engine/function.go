@@ -35,14 +35,14 @@ func (p *interp) applyFunction(fr *frame, e *program.Expr) value {
 	p.trail.running = -1
 	p.trail.pop(from)
 	for _, v := range a.args {
-		p.drop(v)
+		p.letGo(v)
 	}
 	a.args = nil
 	n, kept := a.fn.Autograd.Results, len(outs)-len(a.fn.Autograd.Kept)
 	p.Drop(outs[n:kept]...)
 	a.kept = outs[kept:]
 	if !keptBy(outs[0], a) { // no node holds ctx
-		a.release()
+		a.Release()
 	}
 	if n == 1 {
 		return value{t: outs[0]}
@@ -58,11 +58,11 @@ func (p *interp) applyFunction(fr *frame, e *program.Expr) value {
 func (a *application) play(fn *program.Func, args []value, wanted []bool) []*op.Tensor {
 	p := a.p
 	outer := p.push()
-	p.env.GradMode = false
+	p.Env().GradMode = false
 	fr := p.newFrame(a.self, fn)
 	fr.wanted = wanted
 	for i, v := range args {
-		fr.slots[i] = p.keep(v)
+		fr.slots[i] = p.hold(v)
 	}
 	v := p.call(fr)
 	p.pop(outer)
@@ -76,8 +76,8 @@ func (a *application) play(fn *program.Func, args []value, wanted []bool) []*op.
 	return outs
 }
 
-// release gives up the attributes of ctx.
-func (a *application) release() {
+// Release gives up the attributes of ctx.
+func (a *application) Release() {
 	a.p.Drop(a.kept...)
 	a.kept = nil
 }

@@ -8,16 +8,16 @@ import (
 // savedHooks are torch.autograd.graph.saved_tensors_hooks: what happens to a
 // tensor when autograd saves it. The innermost pair alone is asked.
 type savedHooks interface {
-	// pack returns what is kept in the place of t, which stays the caller's.
-	pack(t *op.Tensor) packed
+	// Pack returns what is kept in the place of t, which stays the caller's.
+	Pack(t *op.Tensor) packed
 }
 
 // packed is what a pack hook returned.
 type packed interface {
-	// unpack makes the tensor again when its node runs; the caller owns it.
-	unpack() *op.Tensor
-	// drop is called when the node releases what it saved.
-	drop()
+	// Unpack makes the tensor again when its node runs; the caller owns it.
+	Unpack() *op.Tensor
+	// Drop is called when the node releases what it saved.
+	Drop()
 }
 
 // enterHooks makes h the innermost hooks, until the scope ends.
@@ -30,13 +30,13 @@ func (p *Player) save(x *saved, s op.Save, t *op.Tensor) {
 	if n := len(p.hooks); n > 0 {
 		outer := p.push()
 		p.env.GradMode = false // hooks run under no_grad
-		x.packed = p.hooks[n-1].pack(t)
+		x.packed = p.hooks[n-1].Pack(t)
 		p.pop(outer)
 		return
 	}
 	o := obj(t)
 	x.version = o.st.version
-	p.mark(o, trace.Activations)
+	p.mark(t, trace.Activations)
 	p.countSaved(t)
 	if s.Out { // without its gradient function, which would be a cycle
 		x.t = p.Alias(t, o.Layout, o.DType)

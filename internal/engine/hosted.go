@@ -9,7 +9,7 @@ import (
 // savedHooks are the hooks under which a step computes; nil if nothing that
 // autograd saves is offloaded.
 func (j *job) savedHooks() savedHooks {
-	if j.offload.Activations || (j.offload.Parameters && j.env.GradMode) {
+	if j.offload.Activations || (j.offload.Parameters && j.Env().GradMode) {
 		return offloading{j.interp}
 	}
 	return nil
@@ -31,7 +31,7 @@ func (j *job) startOptimizer(i int) {
 		for _, c := range j.opts[i] {
 			t := j.transfer(c.t, true, j.offload.Pinned, c.t.LikeDense())
 			obj(t).requires = true
-			j.mark(obj(t), trace.Parameters)
+			j.mark(t, trace.Parameters)
 			h := &optim.Param{T: t}
 			ps = append(ps, h)
 			if j.offload.Gradients {
@@ -51,7 +51,7 @@ func (j *job) startOptimizer(i int) {
 // there (a hook of Tensor.register_post_accumulate_grad_hook).
 func (j *job) takeGradient(leaf *object, h *optim.Param) {
 	g := obj(j.transfer(&leaf.grad.Tensor, true, j.offload.Pinned, leaf.grad.Tensor.LikeDense()))
-	j.mark(g, trace.Gradients)
+	j.mark(&g.Tensor, trace.Gradients)
 	if sum := obj(h.T); sum.grad == nil {
 		sum.grad = g
 	} else {
@@ -77,7 +77,7 @@ func (j *job) stepOnCPU(i int) {
 			j.dropGrad(obj(h.T))
 			if leaf.grad != nil {
 				g := obj(j.transfer(&leaf.grad.Tensor, true, j.offload.Pinned, leaf.grad.Tensor.LikeDense()))
-				j.mark(g, trace.Gradients)
+				j.mark(&g.Tensor, trace.Gradients)
 				obj(h.T).grad = g
 			}
 		}

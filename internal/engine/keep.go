@@ -20,7 +20,7 @@ func (j *job) keepValue(fr *frame, s *program.Stmt) {
 	}
 	if k.CPU {
 		then(toHostRow)
-		j.mark(obj(t), trace.Activations)
+		j.mark(t, trace.Activations)
 	}
 	if k.Item { // a number of Python's
 		j.Drop(t)

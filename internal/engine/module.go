@@ -28,11 +28,11 @@ type module struct {
 // forwardHooks are what Module.register_forward_pre_hook and register_forward_hook
 // were given, such as those of fully_shard.
 type forwardHooks interface {
-	// preForward returns what goes into forward in the place of the arguments; it is
+	// PreForward returns what goes into forward in the place of the arguments; it is
 	// the caller's.
-	preForward(args []value) []value
-	// postForward returns what the call does, and takes over what forward returned.
-	postForward(v value) value
+	PreForward(args []value) []value
+	// PostForward returns what the call does, and takes over what forward returned.
+	PostForward(v value) value
 }
 
 // hasHooks reports whether a module or one in it has hooks.
@@ -62,7 +62,7 @@ func (p *interp) Leaf(c trace.Category, d tensor.DType, requiresGrad bool, size 
 	t := p.New(tensor.Contiguous(tensor.D(size...)), d)
 	o := obj(t)
 	o.requires = requiresGrad
-	p.mark(o, c)
+	p.mark(t, c)
 	return t
 }
 

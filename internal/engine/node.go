@@ -130,10 +130,10 @@ func (p *Player) dropNode(n *node) {
 		}
 		if c := f.custom; c != nil {
 			f.custom = nil
-			c.release()
+			c.Release()
 		}
 		if c, ok := f.args.(context); ok {
-			c.release()
+			c.Release()
 		}
 		p.recycle(f)
 	}
@@ -149,7 +149,7 @@ func (p *Player) releaseSaved(n *node) {
 		}
 		if x := n.saved[i].packed; x != nil {
 			n.saved[i].packed = nil
-			x.drop()
+			x.Drop()
 		}
 	}
 	if n.slices != nil && n.slices.fn != nil {
@@ -175,3 +175,10 @@ func (p *Player) dropSlices(s *copySlices) {
 		p.dropNode(fn)
 	}
 }
+
+// The work in what a step of training is made of, beside the events: of an operator
+// and of a node, made, run and given up.
+const (
+	opWork   = 5
+	nodeWork = 10
+)

@@ -11,7 +11,7 @@ import (
 // place where they come from.
 type offloading struct{ p *interp }
 
-func (h offloading) pack(t *op.Tensor) packed {
+func (h offloading) Pack(t *op.Tensor) packed {
 	p := h.p
 	if c, ok := origin(t).(*cell); ok {
 		return &packedParam{p, c, t.Layout}
@@ -24,7 +24,7 @@ func (h offloading) pack(t *op.Tensor) packed {
 		l = tensor.Contiguous(t.Size)
 	}
 	c := p.transfer(t, true, p.offload.Pinned, l)
-	p.mark(obj(c), trace.Activations)
+	p.mark(c, trace.Activations)
 	return &packedHost{p, c}
 }
 
@@ -34,11 +34,11 @@ type packedHost struct {
 	t *op.Tensor
 }
 
-func (x *packedHost) unpack() *op.Tensor {
+func (x *packedHost) Unpack() *op.Tensor {
 	return x.p.transfer(x.t, false, false, x.t.LikeDense())
 }
 
-func (x *packedHost) drop() { x.p.Drop(x.t) }
+func (x *packedHost) Drop() { x.p.Drop(x.t) }
 
 // packedParam stands for a view of a parameter that is on the CPU.
 type packedParam struct {
@@ -47,7 +47,7 @@ type packedParam struct {
 	view tensor.Layout
 }
 
-func (x *packedParam) unpack() *op.Tensor {
+func (x *packedParam) Unpack() *op.Tensor {
 	p := x.p
 	t := p.transfer(x.cell.t, false, false, x.cell.t.LikeDense())
 	v := p.Alias(t, x.view, t.DType)
@@ -55,7 +55,7 @@ func (x *packedParam) unpack() *op.Tensor {
 	return v
 }
 
-func (x *packedParam) drop() {}
+func (x *packedParam) Drop() {}
 
 // toHost puts the parameters of a model on the CPU, where they were made, and
 // moves its buffers to the device: a module's own, then those of its children.
@@ -100,7 +100,7 @@ func (p *interp) onload(m *module) func() {
 		outer[i] = c.device
 		c.device = p.Do(toDeviceRow, nil, c.t)[0]
 		setOrigin(c.device, c)
-		p.mark(obj(c.device), trace.Parameters)
+		p.mark(c.device, trace.Parameters)
 	}
 	return func() {
 		for i, c := range cells {

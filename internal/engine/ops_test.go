@@ -310,7 +310,7 @@ func (pr *probe) compare(env op.Env, precision string, rec opRecording) (err err
 		args = append(args, value{t: j.Leaf(trace.Inputs, in.DType, grad, in.Size...)})
 	}
 	for _, a := range args {
-		j.keep(a) // the caller's own reference
+		j.hold(a) // the caller's own reference
 	}
 	from := len(j.tr.Events)
 	j.casts.probed = true

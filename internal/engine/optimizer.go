@@ -128,7 +128,7 @@ func (j *job) optimize(i int) {
 	o := j.prog.Optimizers[i]
 	j.stepped[i]++
 	outer := j.push()
-	j.env.GradMode = false // step is under torch.no_grad
+	j.Env().GradMode = false // step is under torch.no_grad
 	j.label("Optimizer.step#" + o.Row.Name + ".step")
 	var loss *op.Tensor
 	if s := j.stepping; s != nil && s.Closure != nil && !o.Row.Closure {
@@ -220,7 +220,7 @@ func (j *job) zeroGrad(i int) {
 
 // Persist implements optim.Exec.
 func (j *job) Persist(t *op.Tensor) *op.Tensor {
-	j.mark(obj(t), trace.OptimizerState)
+	j.mark(t, trace.OptimizerState)
 	return t
 }
 
@@ -238,9 +238,9 @@ func (j *job) Evaluate() *op.Tensor {
 	j.muted = 0 // the row that calls it is, not the closure
 	fr := newScriptFrame(j.aux, s.Closure)
 	for i, slot := range s.Captured {
-		fr.slots[i] = j.keep(around.slots[slot])
+		fr.slots[i] = j.hold(around.slots[slot])
 	}
-	j.frame, j.env.GradMode, j.op = fr, true, 0
+	j.frame, j.Env().GradMode, j.op = fr, true, 0
 	var loss value
 	for i := range s.Closure.Body {
 		if b := &s.Closure.Body[i]; b.Kind == program.Return {

@@ -164,8 +164,8 @@ func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 	j.run(steps, played, dies)
 	j.sum()
 	played.Skipped = j.scaler.skipped
-	played.Totals, played.Classes, played.Workspaces, played.Host, played.Warnings = j.totals, j.layers(), j.workspaces, j.host, j.warnings
-	played.Kernels = j.kernels
+	played.Totals, played.Classes, played.Workspaces, played.Host, played.Warnings = j.totals, j.layers(), j.searches(), *j.hostTrace(), j.warned()
+	played.Kernels = j.ownKernels()
 	played.Rows, played.Derived = j.ran()
 	return played, nil
 }
@@ -235,7 +235,7 @@ func (j *job) newBatch(inputs []program.Input) []*op.Tensor {
 // of a flat loop live on.
 func (j *job) playStep(n int64) {
 	j.step, j.stepNo = int32(n), n
-	j.products.reset()
+	j.resetProducts()
 	for i := range j.prog.Step.Body {
 		s := &j.prog.Step.Body[i]
 		if s.Every > 1 && j.stepNo%s.Every != 0 {
@@ -286,9 +286,9 @@ func (j *job) run1(s *program.Stmt) {
 func (j *job) autocast(on bool) {
 	on = on && j.prog.Autocast
 	switch {
-	case on && !j.env.Autocast:
+	case on && !j.Env().Autocast:
 		j.enterAutocast(j.prog.LowerType)
-	case !on && j.env.Autocast:
+	case !on && j.Env().Autocast:
 		j.phase = trace.Forward
 		j.exitAutocast()
 	}
@@ -327,8 +327,8 @@ func (j *job) statement(s *program.Stmt) {
 	case program.Forward:
 		j.phase = trace.Forward
 		outer := j.push()
-		j.env.GradMode = j.env.GradMode && !s.NoGrad
-		j.env.Training = j.env.Training && !j.evalOnly(s.Model)
+		j.Env().GradMode = j.Env().GradMode && !s.NoGrad
+		j.Env().Training = j.Env().Training && !j.evalOnly(s.Model)
 		var args []value
 		for _, a := range s.Values {
 			args = append(args, j.eval(fr, a))
@@ -347,11 +347,11 @@ func (j *job) statement(s *program.Stmt) {
 		}
 		if j.prog.Scaler {
 			scaled := j.scaled(v.t)
-			j.drop(v)
+			j.letGo(v)
 			v = value{t: scaled}
 		}
 		j.Backward(v.t, nil, s.Retain)
-		j.drop(v)
+		j.letGo(v)
 		j.countGradients()
 	case program.OptStep:
 		j.phase = trace.Optimizer

@@ -109,7 +109,7 @@ func (p *Player) BlasHandle() {
 		return
 	}
 	w := p.New(tensor.Contiguous(tensor.D(p.env.CublasWorkspace())), tensor.Uint8)
-	p.mark(obj(w), trace.Workspace)
+	p.mark(w, trace.Workspace)
 	if p.env.Torch.CublasWorkspaceTransient() {
 		p.Drop(w)
 		return

@@ -7,20 +7,6 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// What is counted as memory of the program itself, beside what pools hold.
-const (
-	EventBytes  = 96 // an event, with its replay
-	moduleBytes = 1 << 10
-)
-
-// The work in what a step of training is made of, beside the events: of a statement,
-// an operator and a node of autograd, made, run and given up.
-const (
-	stmtWork = 2
-	opWork   = 5
-	nodeWork = 10
-)
-
 // pool holds dead values to be used again: a step makes what the one before
 // has given up. Whoever puts a value back has cleared it. New values come from
 // slabs, since a step makes thousands.

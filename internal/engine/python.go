@@ -18,8 +18,8 @@ type list struct {
 	refs  int
 }
 
-// keep adds a reference to what v holds.
-func (p *interp) keep(v value) value {
+// hold adds a reference to what v holds.
+func (p *interp) hold(v value) value {
 	switch {
 	case v.t != nil:
 		p.Keep(v.t)
@@ -29,34 +29,34 @@ func (p *interp) keep(v value) value {
 	return v
 }
 
-// drop gives up a reference. A list or tuple that dies drops its items from
+// letGo gives one up. A list or tuple that dies drops its items from
 // the last to the first.
-func (p *interp) drop(v value) {
+func (p *interp) letGo(v value) {
 	switch {
 	case v.t != nil:
 		p.Drop(v.t)
 	case v.list != nil:
 		if v.list.refs--; v.list.refs == 0 {
 			for i := len(v.list.items) - 1; i >= 0; i-- {
-				p.drop(v.list.items[i])
+				p.letGo(v.list.items[i])
 			}
 		}
 	}
 }
 
-// keepAll adds a reference to each value of a tuple, dropAll gives it up, from
+// holdAll adds a reference to each value of a tuple, letGoAll gives it up, from
 // the last to the first.
-func (p *interp) keepAll(vs []value) []value {
+func (p *interp) holdAll(vs []value) []value {
 	out := make([]value, len(vs))
 	for i, v := range vs {
-		out[i] = p.keep(v)
+		out[i] = p.hold(v)
 	}
 	return out
 }
 
-func (p *interp) dropAll(vs []value) {
+func (p *interp) letGoAll(vs []value) {
 	for i := len(vs) - 1; i >= 0; i-- {
-		p.drop(vs[i])
+		p.letGo(vs[i])
 	}
 }
 
@@ -64,10 +64,10 @@ func (p *interp) dropAll(vs []value) {
 // slices.Clone returns is over the same array as far as the compiler can tell.
 func copied(args []value) []value { return append([]value(nil), args...) }
 
-// dropEach gives up the values of a dict, from the first on.
-func (p *interp) dropEach(vs []value) {
+// letGoEach gives up the values of a dict, from the first on.
+func (p *interp) letGoEach(vs []value) {
 	for _, v := range vs {
-		p.drop(v)
+		p.letGo(v)
 	}
 }
 
@@ -91,7 +91,7 @@ func (fr *frame) wants(i int) bool { return i < len(fr.wanted) && fr.wanted[i] }
 func (p *interp) store(fr *frame, slot int, v value) {
 	old := fr.slots[slot]
 	fr.slots[slot] = v
-	p.drop(old)
+	p.letGo(old)
 }
 
 // call runs a function whose first slots are bound, returns its value and gives
@@ -100,7 +100,7 @@ func (p *interp) call(fr *frame) value {
 	var ret value
 	outer := p.push()
 	p.trail.enter(*fr)
-	p.env.Autocast = p.env.Autocast && !fr.fn.NoAutocast
+	p.Env().Autocast = p.Env().Autocast && !fr.fn.NoAutocast
 	for i := range fr.fn.Body {
 		s := &fr.fn.Body[i]
 		if s.Fast && !p.inference(fr) || s.Wants > 0 && !fr.wants(s.Wants-1) {
@@ -117,7 +117,7 @@ func (p *interp) call(fr *frame) value {
 	p.trail.leave()
 	slots := fr.slots
 	for i := range slots {
-		p.drop(slots[i])
+		p.letGo(slots[i])
 	}
 	*fr = frame{slots: slots[:0]}
 	p.frames.put(fr)
@@ -152,10 +152,10 @@ func (p *interp) items(fr *frame, es []*program.Expr) *list {
 // inference reports whether the library module of a call takes its fused path:
 // in eval mode, where no gradient of its arguments and parameters is wanted.
 func (p *interp) inference(fr *frame) bool {
-	if p.env.Training || p.env.Autocast {
+	if p.Env().Training || p.Env().Autocast {
 		return false
 	}
-	if !p.env.GradMode {
+	if !p.Env().GradMode {
 		return true
 	}
 	for _, v := range fr.slots[:fr.fn.Params] {
@@ -187,7 +187,7 @@ func (p *interp) exec(fr *frame, s *program.Stmt) {
 			p.store(fr, t, value{})
 		}
 	case program.Expression:
-		p.drop(p.eval(fr, s.Value))
+		p.letGo(p.eval(fr, s.Value))
 	case program.SetAttr:
 		p.setAttr(*fr.self.param(s.Path), p.eval(fr, s.Value).t)
 	case program.FastReturn: // not taken
@@ -204,9 +204,9 @@ func (p *interp) assign(fr *frame, s *program.Stmt, v value) {
 	}
 	items := spread(v.list.items, s.Nest)
 	for _, it := range items {
-		p.keep(it)
+		p.hold(it)
 	}
-	p.drop(v)
+	p.letGo(v)
 	for i, t := range s.Targets {
 		p.store(fr, t, items[i])
 	}
@@ -250,14 +250,14 @@ func (p *interp) assignEach(fr *frame, s *program.Stmt) {
 func (p *interp) eval(fr *frame, e *program.Expr) value {
 	switch e.Kind {
 	case program.Local:
-		return p.keep(fr.slots[e.Slot])
+		return p.hold(fr.slots[e.Slot])
 	case program.Item:
 		items := fr.slots[e.Slot].list.items
 		i := e.Index
 		if i < 0 {
 			i += len(items)
 		}
-		return p.keep(items[i])
+		return p.hold(items[i])
 	case program.Pop:
 		l := fr.slots[e.Slot].list
 		v := l.items[len(l.items)-1]
@@ -267,8 +267,8 @@ func (p *interp) eval(fr *frame, e *program.Expr) value {
 		return value{t: p.Keep(p.attribute(*fr.self.param(e.Path)))}
 	case program.Pick:
 		v := p.eval(fr, e.Args[0])
-		it := p.keep(v.list.items[e.Index])
-		p.drop(v)
+		it := p.hold(v.list.items[e.Index])
+		p.letGo(v)
 		return it
 	case program.ListLit:
 		return value{list: p.items(fr, e.Args)}
@@ -321,7 +321,7 @@ func (p *interp) callOp(fr *frame, e *program.Expr) value {
 	var room [4]value
 	from := len(p.trail.temps)
 	args := p.args(room[:0], fr, e)
-	ins := p.tensors.take(max(len(e.Inputs), len(args)))[:0]
+	ins := p.inputs(max(len(e.Inputs), len(args)))
 	if e.Inputs == nil {
 		for _, a := range args { // a list is spread over the inputs
 			if a.list == nil {
@@ -346,7 +346,7 @@ func (p *interp) callOp(fr *frame, e *program.Expr) value {
 	p.trail.running = -1
 	p.trail.pop(from)
 	for _, a := range args {
-		p.drop(a)
+		p.letGo(a)
 	}
 	if len(outs) == 1 && !e.Row.List {
 		return value{t: outs[0]}
@@ -369,7 +369,7 @@ func (p *interp) callModule(m *module, forward *program.Func, args []value) valu
 	p.layer = m.layer
 	passed := args
 	if m.hooks != nil {
-		passed = m.hooks.preForward(args)
+		passed = m.hooks.PreForward(args)
 	}
 	if p.recomputing > 0 {
 		fr.held = copied(args)
@@ -378,18 +378,18 @@ func (p *interp) callModule(m *module, forward *program.Func, args []value) valu
 		}
 	}
 	for i, a := range passed {
-		fr.slots[i] = p.keep(a)
+		fr.slots[i] = p.hold(a)
 	}
 	done := p.onload(m)
 	v := p.call(fr)
 	done()
 	if m.hooks != nil {
-		v = m.hooks.postForward(v)
-		p.dropAll(passed)
+		v = m.hooks.PostForward(v)
+		p.letGoAll(passed)
 	}
 	p.pop(outer)
 	for _, a := range args {
-		p.drop(a)
+		p.letGo(a)
 	}
 	return v
 }
@@ -400,3 +400,10 @@ func (p *interp) callFunction(self *module, fn *program.Func, args []value) valu
 	copy(fr.slots, args)
 	return p.call(fr)
 }
+
+// stmtWork is the work in a statement, and moduleBytes what a module counts as memory
+// of the program itself.
+const (
+	stmtWork    = 2
+	moduleBytes = 1 << 10
+)

@@ -33,7 +33,7 @@ func (p *interp) load(m *module) {
 	}
 	outer := p.push()
 	p.layer = m.layer
-	p.env.GradMode = false
+	p.Env().GradMode = false
 	source := q.Source
 	if q.Bits == 8 {
 		source = tensor.Float16
@@ -53,7 +53,7 @@ func (p *interp) load(m *module) {
 	p.Drop(w)
 	p.pop(outer)
 	for _, t := range parts {
-		p.mark(obj(t), trace.Parameters)
+		p.mark(t, trace.Parameters)
 	}
 	m.params[0].t, m.params[0].valued = parts[0], true
 	for i, c := range m.buffers {

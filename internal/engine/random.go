@@ -36,6 +36,6 @@ func (p *Player) DropoutState() {
 	p.Drop(p.New(tensor.Layout{}, tensor.Int64))
 	old := p.rnnState
 	p.rnnState, p.rnnReset = p.do1(op.InitDropoutState, nil), false
-	p.mark(obj(p.rnnState), trace.Workspace)
+	p.mark(p.rnnState, trace.Workspace)
 	p.Drop(old)
 }

@@ -29,7 +29,7 @@ type reentrant struct {
 // arguments that are tensors themselves take part in autograd: without one that
 // requires grad, neither do the results.
 func (p *interp) checkpointReentrant(to callee, args []value) value {
-	a := &reentrant{p: p, callee: to, autocast: p.env.Autocast, lower: p.env.AutocastDType, random: p.random()}
+	a := &reentrant{p: p, callee: to, autocast: p.Env().Autocast, lower: p.Env().AutocastDType, random: p.random()}
 	records := false
 	var tensors []*op.Tensor
 	for i, x := range args {
@@ -38,23 +38,23 @@ func (p *interp) checkpointReentrant(to callee, args []value) value {
 			records = records || p.NeedsGrad(x.t)
 		}
 	}
-	if !records && p.env.GradMode {
+	if !records && p.Env().GradMode {
 		p.warn(note.NoGradients.New("the checkpoint of %s has use_reentrant: true and no input that requires grad, so that its parameters get no gradients", to.name()))
 	}
 	var n *node
 	if records {
 		n = p.newFunction(checkpointFunction, tensors)
 	}
-	own := &frame{node: n, slots: to.keywords, held: p.keepAll(args)}
+	own := &frame{node: n, slots: to.keywords, held: p.holdAll(args)}
 	p.trail.enter(*own)
 	outer := p.push()
-	p.env.GradMode = false
+	p.Env().GradMode = false
 	v := p.invoke(to, args)
 	p.pop(outer)
 	if !records {
 		p.trail.leave()
-		p.dropEach(to.keywords)
-		p.dropAll(own.held)
+		p.letGoEach(to.keywords)
+		p.letGoAll(own.held)
 		return v
 	}
 	from := len(p.trail.temps)
@@ -65,11 +65,11 @@ func (p *interp) checkpointReentrant(to callee, args []value) value {
 		if x.t != nil {
 			x = value{}
 		}
-		a.args = append(a.args, p.keep(x))
+		a.args = append(a.args, p.hold(x))
 	}
 	n.own(a)
 	p.trail.leave()
-	p.dropAll(own.held)
+	p.letGoAll(own.held)
 	return a.wrapOutputs(n, v, args)
 }
 
@@ -100,8 +100,8 @@ func (a *reentrant) wrapOutputs(n *node, v value, args []value) value {
 	return v
 }
 
-// backward is CheckpointFunction.backward.
-func (a *reentrant) backward(n *node, b *op.Back) {
+// Backward is CheckpointFunction.backward.
+func (a *reentrant) Backward(n *node, b *op.Back) {
 	p := a.p
 	grads := make([]*op.Tensor, len(b.OutM))
 	for i, m := range b.OutM {
@@ -115,7 +115,7 @@ func (a *reentrant) backward(n *node, b *op.Back) {
 	for k := range inputs {
 		inputs[k] = p.unpackInput(n, k)
 	}
-	args := p.keepAll(a.args)
+	args := p.holdAll(a.args)
 	for k, i := range a.places {
 		t := p.Alias(inputs[k], inputs[k].Layout, inputs[k].DType)
 		obj(t).requires = obj(inputs[k]).requires
@@ -123,7 +123,7 @@ func (a *reentrant) backward(n *node, b *op.Back) {
 	}
 	outer, random := p.push(), p.random()
 	p.forkRNG(args, a.random)
-	p.env.GradMode = true
+	p.Env().GradMode = true
 	p.enterCheckpoint(a.autocast, a.lower)
 	v := p.invoke(a.callee, args)
 	p.clearCasts()
@@ -154,17 +154,17 @@ func (a *reentrant) backward(n *node, b *op.Back) {
 	for k := len(inputs) - 1; k >= 0; k-- {
 		p.Drop(inputs[k])
 	}
-	p.dropAll(args)
-	p.drop(v)
+	p.letGoAll(args)
+	p.letGo(v)
 	for i := len(grads) - 1; i >= 0; i-- {
 		p.Drop(grads[i])
 	}
 }
 
-// release drops what the context of a dying node holds.
-func (a *reentrant) release() {
-	a.p.dropEach(a.callee.keywords)
-	a.p.dropAll(a.args)
+// Release drops what the context of a dying node holds.
+func (a *reentrant) Release() {
+	a.p.letGoEach(a.callee.keywords)
+	a.p.letGoAll(a.args)
 }
 
 // name is what messages call c.

@@ -53,7 +53,7 @@ func (s *gradScaler) next(infinite bool) {
 // persistent is a scalar that lives as long as the job.
 func (j *job) persistent(d tensor.DType) *op.Tensor {
 	t := j.scalar(d)
-	j.mark(obj(t), trace.OptimizerState)
+	j.mark(t, trace.OptimizerState)
 	return t
 }
 

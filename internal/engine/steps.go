@@ -43,7 +43,7 @@ func (j *job) run(steps int, out *Played, dies func(first *Played) bool) {
 		}
 		j.meter.Work(int64(len(tr.Events) - h.last().end))
 		if n == 1 && dies != nil {
-			if out.Steps, out.Workspaces = 1, j.workspaces; dies(out) {
+			if out.Steps, out.Workspaces = 1, j.searches(); dies(out) {
 				return
 			}
 		}

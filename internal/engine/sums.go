@@ -30,7 +30,7 @@ func (j *job) countGradients() {
 // sum fills in the totals that do not change from step to step.
 func (j *job) sum() {
 	t := &j.totals
-	t.Products = j.products.list
+	t.Products = j.multiplied()
 	for i := range t.Products {
 		t.Flops += t.Products[i].Flops
 		t.HalfFlops += t.Products[i].HalfFlops

@@ -262,7 +262,8 @@ var durable = [trace.NumCategories]int{
 }
 
 // mark raises the category of t's block.
-func (p *Player) mark(o *object, c trace.Category) {
+func (p *Player) mark(t *op.Tensor, c trace.Category) {
+	o := obj(t)
 	categories := p.tr.Categories
 	if o.st.host {
 		categories = p.host.Categories
@@ -271,3 +272,6 @@ func (p *Player) mark(o *object, c trace.Category) {
 		categories[id] = c
 	}
 }
+
+// EventBytes is what an event counts as memory of the program itself, with its replay.
+const EventBytes = 96

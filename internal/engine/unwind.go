@@ -92,12 +92,12 @@ func (p *interp) unwindStacks(from mark) {
 	p.unwind(from.guards)
 	if t.running >= from.temps {
 		for _, v := range t.temps[t.running:] {
-			p.drop(v)
+			p.letGo(v)
 		}
 		t.temps = t.temps[:t.running]
 	}
 	for i := len(t.temps) - 1; i >= from.temps; i-- {
-		p.drop(t.temps[i])
+		p.letGo(t.temps[i])
 	}
 	t.temps = t.temps[:from.temps]
 }
@@ -108,10 +108,10 @@ func (p *interp) unwindFrames(from mark) {
 	for i := len(t.frames) - 1; i >= from.frames; i-- {
 		fr := &t.frames[i]
 		for _, v := range fr.slots {
-			p.drop(v)
+			p.letGo(v)
 		}
 		for k := len(fr.held) - 1; k >= 0; k-- { // a tuple
-			p.drop(fr.held[k])
+			p.letGo(fr.held[k])
 		}
 		if fr.checkpoint != nil {
 			p.dropCheckpoint(fr.checkpoint)

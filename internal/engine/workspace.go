@@ -49,7 +49,7 @@ func (p *Player) ConvWorkspace(c cudnn.ConvCall) {
 	}
 	w.Events = append(w.Events, len(p.tr.Events))
 	t := p.New(tensor.Contiguous(tensor.D(int64(n))), tensor.Uint8)
-	p.mark(obj(t), trace.Workspace)
+	p.mark(t, trace.Workspace)
 	p.Drop(t)
 }
 

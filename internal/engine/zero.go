@@ -50,7 +50,7 @@ func (j *job) viewBuckets(cells []*cell, parts [][][]int) {
 			d = cells[own[0]].t.DType
 		}
 		bucket := j.New(tensor.Contiguous(tensor.D(max(n, 1))), d)
-		j.mark(obj(bucket), trace.Parameters)
+		j.mark(bucket, trace.Parameters)
 		at := int64(0)
 		for _, k := range own {
 			t := cells[k].t
