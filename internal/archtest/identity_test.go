@@ -26,19 +26,19 @@ var displayed = []string{
 // displayers are the packages whose own names these are, and the functions
 // elsewhere that may look at them.
 var displayers = map[string]string{
-	"internal/program":                          "prints them",
-	"internal/nn":                               "prints them",
-	"internal/note":                             "leaves out what is said already",
-	"internal/estimate: Outcome.notes":          "names what is asked for in a line",
-	"internal/graph/layers: define":             "keeps the table of layers by the names that specs call them by",
-	"internal/graph/module: Env.Build":          "prints a constructor, unless the layer has done so",
-	"internal/graph: comparison.module":         "compares the arguments of constructors, as they are printed, of one layer",
-	"internal/graph: elaborator.uniqueNames":    "makes names of classes unique",
-	"internal/graph: unit.sequential":           "gives a class a name, unless it has one",
-	"internal/graph: fn.callModule":             "puts an error into words",
-	"internal/exporttorch: script.class":        "a script prints the classes that have a name",
-	"internal/exporttorch: script.construct":    "a script calls a class by its name if it has one",
-	"internal/exporttorch: script.adapterKinds": "a script lists the classes that it names",
+	"internal/program":                           "prints them",
+	"internal/nn":                                "prints them",
+	"internal/note":                              "leaves out what is said already",
+	"internal/estimate: Outcome.notes":           "names what is asked for in a line",
+	"internal/graph/layers: define":              "keeps the table of layers by the names that specs call them by",
+	"internal/graph/module: Env.Build":           "prints a constructor, unless the layer has done so",
+	"internal/graph: comparison.module":          "compares the arguments of constructors, as they are printed, of one layer",
+	"internal/graph/techniques: Job.uniqueNames": "makes names of classes unique",
+	"internal/graph: unit.sequential":            "gives a class a name, unless it has one",
+	"internal/graph: fn.callModule":              "puts an error into words",
+	"internal/exporttorch: script.class":         "a script prints the classes that have a name",
+	"internal/exporttorch: script.construct":     "a script calls a class by its name if it has one",
+	"internal/exporttorch: script.adapterKinds":  "a script lists the classes that it names",
 }
 
 // TestNamesAreForPrinting finds comparisons of the names of classes and layers.

@@ -488,7 +488,7 @@ func (t *tensorArgs) fill() {
 			return
 		}
 		if len(t.e.Inputs) > len(open) {
-			el.fail(t.e.At, "%s takes %s, but %d inputs are given", t.e.Head.V, plural(len(open), "tensor"), len(t.e.Inputs))
+			el.fail(t.e.At, "%s takes %s, but %d inputs are given", t.e.Head.V, spec.Plural(len(open), "tensor"), len(t.e.Inputs))
 		}
 		for i, o := range t.e.Inputs {
 			t.put(open[i], o)

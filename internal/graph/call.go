@@ -6,6 +6,7 @@ import (
 
 	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/graph/module"
+	"github.com/memplan/memplan/internal/graph/techniques"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
@@ -97,7 +98,7 @@ func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *module.Layer, arg *spec.Va
 		panic(spec.Stop{})
 	}
 	if len(given) > 0 {
-		f.u.el.fail(e.At, "%s takes %s (%s), but more are given", l.Name(), plural(len(l.InputNames()), "input"), strings.Join(l.InputNames(), ", "))
+		f.u.el.fail(e.At, "%s takes %s (%s), but more are given", l.Name(), spec.Plural(len(l.InputNames()), "input"), strings.Join(l.InputNames(), ", "))
 	}
 	return ins
 }
@@ -144,7 +145,7 @@ func (f *fn) callDeclared(e *spec.Entry, sc *scope) value.Value {
 			panic(spec.Stop{})
 		}
 		if items > 0 {
-			el.fail(at.Span, `%s is a list of %s; call each: {call: "%s[${i}]", repeat: {n: %d, as: i}}`, s, plural(items, "module"), s, items)
+			el.fail(at.Span, `%s is a list of %s; call each: {call: "%s[${i}]", repeat: {n: %d, as: i}}`, s, spec.Plural(items, "module"), s, items)
 		}
 		el.errs.Unknown(at.Span, "module", s, known)
 		panic(spec.Stop{})
@@ -448,7 +449,7 @@ func (u *unit) sequential(e *spec.Entry, sc *scope, ins []value.Value) (*program
 	f.chain(e.Body, sc)
 	for _, s := range f.f.Body {
 		if s.Value.Checkpoint != nil && n.class.Name == "" { // a class of its own
-			n.class.Name = el.className(checkpointedSequential)
+			n.class.Name = el.className(techniques.CheckpointedSequential)
 		}
 	}
 	f.cur = f.local("input")
@@ -497,7 +498,7 @@ func (u *unit) layer(e *spec.Entry, sc *scope, l *module.Layer, ins []value.Valu
 	el := u.el
 	a := u.arguments(e, sc, l, kwargs)
 	if n := len(ins); n < l.Required() || n > len(l.InputNames()) {
-		el.fail(at, "%s takes %s (%s), but %d given", e.Head.V, plural(l.Required(), "input"), strings.Join(l.InputNames(), ", "), n)
+		el.fail(at, "%s takes %s (%s), but %d given", e.Head.V, spec.Plural(l.Required(), "input"), strings.Join(l.InputNames(), ", "), n)
 	}
 	a.require()
 	el.shrunk.Shrink(el.path, a.vals)
@@ -527,11 +528,4 @@ func (u *unit) layer(e *spec.Entry, sc *scope, l *module.Layer, ins []value.Valu
 	class, rets = el.env().Build(l, a.vals, a.given, ins)
 	el.beyond(e.Head.At)
 	return class, rets
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

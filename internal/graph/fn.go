@@ -35,7 +35,7 @@ func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []str
 	f := &fn{u: u, f: &program.Func{Name: name, Kind: kind, File: u.el.errs.File}, slots: map[string]int{}}
 	f.scope = &scope{parent: sc.parent, vars: sc.vars, fn: f}
 	if len(ins) != len(params) {
-		u.el.fail(at, "%s takes %s (%s), but %d given", u.what, plural(len(params), "input"), strings.Join(params, ", "), len(ins))
+		u.el.fail(at, "%s takes %s (%s), but %d given", u.what, spec.Plural(len(params), "input"), strings.Join(params, ", "), len(ins))
 	}
 	for i, p := range params {
 		f.set(p, ins[i].Meta)

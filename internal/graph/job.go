@@ -152,7 +152,7 @@ func (el *elaborator) run() {
 			spec.Try(func() { el.dataBytes = el.data(&el.spec.Data) })
 		}
 		if spec.Try(el.ema) && spec.Try(el.step) {
-			spec.Try(el.techniques)
+			spec.Try(el.change)
 		}
 	}
 }

@@ -1,7 +1,7 @@
-// Package techniques puts other classes in the place of a model's layers, as
-// libraries do it: adapters of PEFT, quantized layers of bitsandbytes, masks of
-// torch.nn.utils.prune. In goes a model that is elaborated and a section of the spec,
-// which names layers by patterns of paths; out comes what the program says of the
-// model (program.Place), or mistakes at places of the spec. Which model a section is
-// for, and what does not go together, the elaborator decides.
+// Package techniques changes models that are elaborated, as sections of the spec ask:
+// adapters of PEFT, quantized layers of bitsandbytes, masks of torch.nn.utils.prune,
+// checkpoints, frozen parameters, memory of the host, DistributedDataParallel and
+// FSDP. A [Job] goes in, of which it reads the spec and changes the program, with
+// modules named by patterns of paths; mistakes stay at their places in the spec, among
+// them what does not go together. How a model comes to be is not its matter.
 package techniques

@@ -16,11 +16,11 @@ import (
 // allLinear is the target that stands for every linear layer but the last.
 const allLinear = "all-linear"
 
-// Adapters wraps the layers that are targeted, as get_peft_model of PEFT does.
-func (c *Changer) Adapters(name string, m *program.Model, l *spec.LoRA) {
-	a := &program.Adapters{R: l.R.V, Alpha: l.Alpha.V, Dropout: l.Dropout.V, Bias: l.Bias.V, DType: c.Errs.DType(l.DType)}
+// adapters wraps the layers that are targeted, as get_peft_model of PEFT does.
+func (j *Job) adapters(name string, m *program.Model, l *spec.LoRA) {
+	a := &program.Adapters{R: l.R.V, Alpha: l.Alpha.V, Dropout: l.Dropout.V, Bias: l.Bias.V, DType: j.Spec.Errs.DType(l.DType)}
 	if !a.DType.IsFloating() {
-		c.Errs.Failf(l.DType.At, "adapters need a floating-point type, not %v", a.DType)
+		j.fail(l.DType.At, "adapters need a floating-point type, not %v", a.DType)
 	}
 	places, last := adaptable(m)
 	var known []string
@@ -28,36 +28,36 @@ func (c *Changer) Adapters(name string, m *program.Model, l *spec.LoRA) {
 		known = append(known, p.Path)
 	}
 	if len(known) == 0 {
-		c.Errs.Failf(l.At, "lora: %s has no layer that an adapter goes around (Linear, Conv1d to Conv3d, Embedding)", name)
+		j.fail(l.At, "lora: %s has no layer that an adapter goes around (Linear, Conv1d to Conv3d, Embedding)", name)
 	}
 	targets := l.Targets
 	all := len(targets) == 0 || (len(targets) == 1 && targets[0].V == allLinear)
 	if all {
 		targets = nil
 	}
-	a.Targets = ModuleNames(c.Errs, targets, "layer for an adapter", known)
-	a.Except = ModuleNames(c.Errs, l.Except, "layer for an adapter", known)
+	a.Targets = moduleNames(j.Spec.Errs, targets, "layer for an adapter", known)
+	a.Except = moduleNames(j.Spec.Errs, l.Except, "layer for an adapter", known)
 	for _, p := range places {
 		switch {
 		case all && (!isLinear(p.Class) || p.Path == last), !all && !a.Targets.Fits(p.Path), a.Except.Fits(p.Path):
 			continue
 		}
-		a.Layers = append(a.Layers, program.Place{Path: p.Path, Class: c.adapted(p.Path, p.Class, a, l)})
+		a.Layers = append(a.Layers, program.Place{Path: p.Path, Class: j.adapted(p.Path, p.Class, a, l)})
 	}
 	if all {
 		a.Linear, a.Targets, a.Except = true, program.Patterns{"*"}, append(a.Except, last)
 	}
 	if len(a.Layers) == 0 {
-		c.Errs.Failf(l.At, "lora: no layer of %s is left for an adapter; targets names some: %s", name, strings.Join(known, ", "))
+		j.fail(l.At, "lora: no layer of %s is left for an adapter; targets names some: %s", name, strings.Join(known, ", "))
 	}
-	a.Modules = ModuleNames(c.Errs, l.ModulesToSave, "module", m.Root.ModulePaths())
-	c.savedModules(m, a, l)
+	a.Modules = moduleNames(j.Spec.Errs, l.ModulesToSave, "module", m.Root.ModulePaths())
+	j.savedModules(m, a, l)
 	m.Adapters = a
 }
 
-// ModuleNames reads names of modules as PEFT takes them: a name without a star stands
+// moduleNames reads names of modules as PEFT takes them: a name without a star stands
 // for every module whose path ends with it.
-func ModuleNames(errs *spec.Errors, list []spec.String, what string, known []string) program.Patterns {
+func moduleNames(errs *spec.Errors, list []spec.String, what string, known []string) program.Patterns {
 	var out program.Patterns
 	var patterns []spec.String
 	for _, s := range list {
@@ -113,7 +113,7 @@ func isConv(c *program.Class) bool { return c.Is().Conv > 0 }
 func isTable(c *program.Class) bool { return c.Is().Table }
 
 // adapted is the class of a layer with its adapter.
-func (c *Changer) adapted(path string, base *program.Class, a *program.Adapters, l *spec.LoRA) *program.Class {
+func (j *Job) adapted(path string, base *program.Class, a *program.Adapters, l *spec.LoRA) *program.Class {
 	layer := nn.LoraLinear
 	switch {
 	case base.Layer == nn.Linear4bit:
@@ -125,12 +125,12 @@ func (c *Changer) adapted(path string, base *program.Class, a *program.Adapters,
 	case isTable(base):
 		layer = nn.LoraEmbedding
 	}
-	env := *c.Env
+	env := *j.Env
 	env.DType = a.DType // of the adapters' parameters
-	defer c.replacing(l.At, "lora: "+path)
+	defer j.replacing(l.At, "lora: "+path)
 	b := &adapter{replacement{module.NewBuilder(&env, &program.Class{
 		Layer: layer, Python: layer.Python + "()", Children: []program.Child{{Path: program.BaseLayer, Class: base}},
-	}, "x"), c.Batch}, a}
+	}, "x"), j.Batch}, a}
 	switch {
 	case isLinear(base):
 		b.linear(base)
@@ -276,7 +276,7 @@ func (b *adapter) embedding(base *program.Class) {
 
 // savedModules wraps the modules that are trained as a whole
 // (peft.utils.other.ModulesToSaveWrapper).
-func (c *Changer) savedModules(m *program.Model, a *program.Adapters, l *spec.LoRA) {
+func (j *Job) savedModules(m *program.Model, a *program.Adapters, l *spec.LoRA) {
 	if len(a.Modules) == 0 {
 		return
 	}
@@ -289,19 +289,19 @@ func (c *Changer) savedModules(m *program.Model, a *program.Adapters, l *spec.Lo
 			return
 		}
 		if adapted[path] {
-			c.Errs.Failf(l.At, "lora: %s has an adapter and is among modules_to_save, too", path)
+			j.fail(l.At, "lora: %s has an adapter and is among modules_to_save, too", path)
 		}
 		if q := m.Quantized; q != nil {
 			for _, p := range q.Layers {
 				if p.Path == path || strings.HasPrefix(p.Path, path+".") {
-					c.Errs.Failf(l.At, "lora: %s is quantized and among modules_to_save, too; only tensors of a floating-point type can require gradients, PyTorch says (except: of quantize leaves it out)", p.Path)
+					j.fail(l.At, "lora: %s is quantized and among modules_to_save, too; only tensors of a floating-point type can require gradients, PyTorch says (except: of quantize leaves it out)", p.Path)
 				}
 			}
 		}
 		if z := m.Pruned; z != nil {
 			for _, p := range z.Layers {
 				if p.Path == path || strings.HasPrefix(p.Path, path+".") {
-					c.Errs.Failf(l.At, "lora: %s is pruned and among modules_to_save, too; its masked weight is computed, and PyTorch copies only tensors that are not", p.Path)
+					j.fail(l.At, "lora: %s is pruned and among modules_to_save, too; its masked weight is computed, and PyTorch copies only tensors that are not", p.Path)
 				}
 			}
 		}

@@ -68,10 +68,10 @@ func (s *Shrinking) Shrink(path string, args map[string]any) {
 	}
 }
 
-// Masked puts a mask over the weights of linear layers and convolutions, as
+// masked puts a mask over the weights of linear layers and convolutions, as
 // torch.nn.utils.prune does: the weight becomes weight_orig, and a hook before
 // each forward computes it anew as weight_mask * weight_orig.
-func (c *Changer) Masked(name string, m *program.Model, p *spec.Prune) {
+func (j *Job) masked(name string, m *program.Model, p *spec.Prune) {
 	quantized := quantizedLayers(m)
 	var layers []program.Place
 	var known []string
@@ -80,7 +80,7 @@ func (c *Changer) Masked(name string, m *program.Model, p *spec.Prune) {
 			layers, known = append(layers, program.Place{Path: path, Class: c}), append(known, path)
 		}
 	})
-	z := &program.Pruning{Amount: p.Amount.V, Modules: ModuleNames(c.Errs, p.Modules, "layer to prune", known), Except: ModuleNames(c.Errs, p.Except, "layer to prune", known)}
+	z := &program.Pruning{Amount: p.Amount.V, Modules: moduleNames(j.Spec.Errs, p.Modules, "layer to prune", known), Except: moduleNames(j.Spec.Errs, p.Except, "layer to prune", known)}
 	if len(p.Modules) == 0 {
 		z.Modules = program.Patterns{"*"}
 	}
@@ -91,7 +91,7 @@ func (c *Changer) Masked(name string, m *program.Model, p *spec.Prune) {
 			continue
 		}
 		if tied[l.Path] {
-			c.Errs.Failf(p.At, "prune: the weight of %s is tied to another module's, which pruning would part", l.Path)
+			j.fail(p.At, "prune: the weight of %s is tied to another module's, which pruning would part", l.Path)
 		}
 		if made[l.Class] == nil {
 			made[l.Class] = maskedLayer(l.Class)
@@ -99,7 +99,7 @@ func (c *Changer) Masked(name string, m *program.Model, p *spec.Prune) {
 		z.Layers = append(z.Layers, program.Place{Path: l.Path, Class: made[l.Class]})
 	}
 	if len(z.Layers) == 0 {
-		c.Errs.Failf(p.At, "prune: %s has no layer whose weight is masked (Linear, Conv1d to Conv3d)", name)
+		j.fail(p.At, "prune: %s has no layer whose weight is masked (Linear, Conv1d to Conv3d)", name)
 	}
 	m.Pruned = z
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// Quantized replaces the linear layers of a model as transformers does with
+// quantized replaces the linear layers of a model as transformers does with
 // bitsandbytes: all but the last, unless the spec names them.
-func (c *Changer) Quantized(name string, m *program.Model, q *spec.Quantize) {
+func (j *Job) quantized(name string, m *program.Model, q *spec.Quantize) {
 	if q.Bits.V != 4 && q.Bits.V != 8 {
-		c.Errs.Failf(q.Bits.At, "bits must be 4 or 8, not %d", q.Bits.V)
+		j.fail(q.Bits.At, "bits must be 4 or 8, not %d", q.Bits.V)
 	}
-	loaded := c.Env.DType
+	loaded := j.Env.DType
 	if q.DType.Set {
-		if loaded = c.Errs.DType(q.DType); !loaded.IsFloating() {
-			c.Errs.Failf(q.DType.At, "weights are loaded in a floating-point type, not %v", loaded)
+		if loaded = j.Spec.Errs.DType(q.DType); !loaded.IsFloating() {
+			j.fail(q.DType.At, "weights are loaded in a floating-point type, not %v", loaded)
 		}
 	}
 	all, last := adaptable(m)
@@ -33,15 +33,15 @@ func (c *Changer) Quantized(name string, m *program.Model, q *spec.Quantize) {
 	}
 	z := &program.Quantization{DType: loaded, Of: program.Quantized{Bits: int(q.Bits.V), Source: loaded}}
 	if z.Of.Bits == 4 {
-		z.Of.Type, z.Of.Double, z.Of.Compute = q.Type.V, q.Double.V, c.Errs.DType(q.Compute)
+		z.Of.Type, z.Of.Double, z.Of.Compute = q.Type.V, q.Double.V, j.Spec.Errs.DType(q.Compute)
 		if !z.Of.Compute.IsFloating() {
-			c.Errs.Failf(q.Compute.At, "weights are multiplied in a floating-point type, not %v", z.Of.Compute)
+			j.fail(q.Compute.At, "weights are multiplied in a floating-point type, not %v", z.Of.Compute)
 		}
 	} else {
 		z.Of.Threshold = q.Threshold.V
 	}
-	z.Modules = ModuleNames(c.Errs, q.Modules, "linear layer", known)
-	z.Except = ModuleNames(c.Errs, q.Except, "linear layer", known)
+	z.Modules = moduleNames(j.Spec.Errs, q.Modules, "linear layer", known)
+	z.Except = moduleNames(j.Spec.Errs, q.Except, "linear layer", known)
 	if len(q.Modules) == 0 {
 		z.Modules, z.Except = program.Patterns{"*"}, append(z.Except, last)
 	}
@@ -51,12 +51,12 @@ func (c *Changer) Quantized(name string, m *program.Model, q *spec.Quantize) {
 			continue
 		}
 		if tied[p.Path] {
-			c.Errs.Failf(q.At, "quantize: the weight of %s is tied to another module's, which quantization would part", p.Path)
+			j.fail(q.At, "quantize: the weight of %s is tied to another module's, which quantization would part", p.Path)
 		}
-		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: c.quantizedLayer(p, z.Of, q.At)})
+		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: j.quantizedLayer(p, z.Of, q.At)})
 	}
 	if len(z.Layers) == 0 {
-		c.Errs.Failf(q.At, "quantize: %s has no linear layer to quantize beside the last", name)
+		j.fail(q.At, "quantize: %s has no linear layer to quantize beside the last", name)
 	}
 	m.Quantized = z
 }
@@ -98,8 +98,8 @@ func quantizedLinear(c *program.Class) bool { return c.Quantized != nil }
 func fourBits(c *program.Class) bool { return c.Quantized != nil && c.Quantized.Bits == 4 }
 
 // quantizedLayer is the class of the quantized linear layer at a place.
-func (c *Changer) quantizedLayer(p program.Place, q program.Quantized, at spec.Span) *program.Class {
-	defer c.replacing(at, "quantize: "+p.Path)
+func (j *Job) quantizedLayer(p program.Place, q program.Quantized, at spec.Span) *program.Class {
+	defer j.replacing(at, "quantize: "+p.Path)
 	linear := p.Class
 	q.In, q.Out = linearSize(linear)
 	weight := program.Param{Name: "weight", Size: []int64{q.Out, q.In}, DType: tensor.Int8, Fixed: true, Elements: q.Out * q.In}
@@ -114,9 +114,9 @@ func (c *Changer) quantizedLayer(p program.Place, q program.Quantized, at spec.S
 			state = append(state, program.Param{Name: "offset", DType: tensor.Float32, Fixed: true}, program.Param{Name: "nested_absmax", DType: tensor.Float32, Fixed: true})
 		}
 	}
-	b := &replacement{module.NewBuilder(c.Env, &program.Class{
+	b := &replacement{module.NewBuilder(j.Env, &program.Class{
 		Layer: layer, Python: layer.Python + "()", Quantized: &q, Params: []program.Param{weight}, Buffers: state,
-	}, "x"), c.Batch}
+	}, "x"), j.Batch}
 	if len(linear.Params) > 1 {
 		b.Class.Params = append(b.Class.Params, linear.Params[1])
 	}

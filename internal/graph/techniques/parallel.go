@@ -1,4 +1,4 @@
-package graph
+package techniques
 
 import (
 	"github.com/memplan/memplan/internal/program"
@@ -13,21 +13,21 @@ const (
 	firstBucket      = 1
 )
 
-// parallel reads how the job is spread over GPUs, and refuses what does not go
+// Parallel reads how the job is spread over GPUs, and refuses what does not go
 // with it.
-func (el *elaborator) parallel() {
-	s := el.spec.Parallel
+func (j *Job) Parallel() {
+	s := j.Spec.Parallel
 	if s == nil {
 		return
 	}
-	el.parallelKeys(s)
+	j.parallelKeys(s)
 	if s.FSDP.Set {
-		el.fsdp(s)
+		j.fsdp(s)
 	}
 	if !s.DDP.Set {
 		return
 	}
-	p := &el.job.Parallel
+	p := &j.Job.Parallel
 	p.Ranks = s.DDP.V
 	d := &program.DDP{
 		BucketCap: defaultBucketCap, FirstCap: firstBucket,
@@ -52,31 +52,31 @@ func (el *elaborator) parallel() {
 	case "bf16_compress_hook":
 		d.Compress = "bf16"
 	}
-	switch o := el.spec.Offload; {
-	case el.job.Inference != "":
+	switch o := j.Spec.Offload; {
+	case j.Job.Inference != "":
 		return // DistributedDataParallel is for training
-	case el.job.Offload.Parameters:
-		el.fail(o.Parameters.At, "parameters on the CPU do not go with parallel.ddp, which reduces gradients on the GPUs")
-	case el.job.Offload.Gradients:
-		el.fail(o.Gradients.At, "gradients that leave the GPU as soon as they are ready do not go with parallel.ddp, which reduces them later")
-	case el.job.InBackward:
-		el.fail(s.DDP.At, "optimizer_in_backward does not go with parallel.ddp: an optimizer would step before its gradient is reduced")
+	case j.Job.Offload.Parameters:
+		j.fail(o.Parameters.At, "parameters on the CPU do not go with parallel.ddp, which reduces gradients on the GPUs")
+	case j.Job.Offload.Gradients:
+		j.fail(o.Gradients.At, "gradients that leave the GPU as soon as they are ready do not go with parallel.ddp, which reduces them later")
+	case j.Job.InBackward:
+		j.fail(s.DDP.At, "optimizer_in_backward does not go with parallel.ddp: an optimizer would step before its gradient is reduced")
 	}
-	el.checkNoSync(s)
+	j.checkNoSync(s)
 	p.DDP = d
-	el.zero(s)
-	for i, m := range el.job.Models {
-		if e := el.job.Eval; e != nil && e.Apart[m.Name] && el.job.Wraps(m) {
-			el.fail(el.ms[i].at, "an eval: of other sizes is not modelled with parallel.ddp")
+	j.zero(s)
+	for i, m := range j.Job.Models {
+		if e := j.Job.Eval; e != nil && e.Apart[m.Name] && j.Job.Wraps(m) {
+			j.fail(j.Models[i].At, "an eval: of other sizes is not modelled with parallel.ddp")
 		}
 	}
 }
 
 // parallelKeys refuses keys of one way to spread a job where it is spread in
 // another.
-func (el *elaborator) parallelKeys(s *spec.Parallel) {
+func (j *Job) parallelKeys(s *spec.Parallel) {
 	if s.DDP.Set && s.FSDP.Set {
-		el.fail(s.FSDP.At, "ddp and fsdp exclude each other: a model is copied to all processes or divided among them")
+		j.fail(s.FSDP.At, "ddp and fsdp exclude each other: a model is copied to all processes or divided among them")
 	}
 	for _, k := range []struct {
 		key, of string
@@ -102,7 +102,7 @@ func (el *elaborator) parallelKeys(s *spec.Parallel) {
 		{"no_sync", "ddp or fsdp", s.NoSync.At, s.NoSync.Set && !s.DDP.Set && !s.FSDP.Set},
 	} {
 		if k.wrong {
-			el.fail(k.at, "%s is a key of parallel.%s, which is not given", k.key, k.of)
+			j.fail(k.at, "%s is a key of parallel.%s, which is not given", k.key, k.of)
 		}
 	}
 }
@@ -122,38 +122,8 @@ func spanOf(v *spec.Value) spec.Span {
 }
 
 // checkNoSync refuses what leaves no microbatch before the last.
-func (el *elaborator) checkNoSync(s *spec.Parallel) {
-	if s.NoSync.V && el.spec.Train.GradAccumulation.V < 2 && el.spec.Step == nil {
-		el.fail(s.NoSync.At, "no_sync needs grad_accumulation of 2 or more: the gradients of the last microbatch are always reduced")
+func (j *Job) checkNoSync(s *spec.Parallel) {
+	if s.NoSync.V && j.Spec.Train.GradAccumulation.V < 2 && j.Spec.Step == nil {
+		j.fail(s.NoSync.At, "no_sync needs grad_accumulation of 2 or more: the gradients of the last microbatch are always reduced")
 	}
-}
-
-// gradSync elaborates {grad_sync: true or false}, of all models or of one.
-func (f *fn) gradSync(e *spec.Entry, sc *scope, st program.Stmt) {
-	el := f.u.el
-	if p := el.gpus; p == nil || !p.DDP.Set && !p.FSDP.Set {
-		el.fail(e.Head.At, "%s is for jobs on several GPUs; parallel.ddp or parallel.fsdp makes one", e.Head.V)
-	}
-	a := f.keywords(e, []string{"on", "model"})
-	if a["on"] == nil {
-		el.fail(e.At, "%s needs true or false", e.Head.V)
-	}
-	st.Kind, st.NoSync = program.GradSync, !el.evalBool(a["on"], sc, "on")
-	var names []string
-	for _, m := range el.ms {
-		names = append(names, m.name)
-	}
-	switch v := a["model"]; {
-	case v != nil:
-		st.Model = el.evalStr(v, sc, "model")
-		if el.findModel(st.Model) == nil {
-			el.errs.Unknown(v.Span, "model", st.Model, names)
-			panic(spec.Stop{})
-		}
-	case len(names) > 1:
-		el.fail(e.At, "%s needs the name of a model", e.Head.V)
-	default:
-		st.Model = names[0]
-	}
-	f.emit(st)
 }

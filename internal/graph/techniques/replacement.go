@@ -9,13 +9,6 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// Changer puts other classes in the place of a model's layers.
-type Changer struct {
-	Errs  *spec.Errors // of the spec that asks for it
-	Env   *module.Env  // of the classes that are made
-	Batch int64
-}
-
 // replacement is the class that takes another one's place while it is made.
 type replacement struct {
 	*module.Builder
@@ -31,12 +24,12 @@ func (b *replacement) input(size ...int64) value.Value {
 
 // replacing reports what goes wrong while the class that takes another one's
 // place is built; it is deferred.
-func (c *Changer) replacing(at spec.Span, what string) {
+func (j *Job) replacing(at spec.Span, what string) {
 	if r := recover(); r != nil {
 		e, ok := r.(*module.Mistake)
 		if !ok {
 			panic(r)
 		}
-		c.Errs.Failf(at, "%s: %s", what, e.Msg)
+		j.fail(at, "%s: %s", what, e.Msg)
 	}
 }

@@ -1,0 +1,50 @@
+package techniques
+
+import "github.com/memplan/memplan/internal/program"
+
+// Offload reads what lies in host memory, and refuses what does not go with it.
+func (j *Job) Offload() {
+	o := j.Spec.Offload
+	if o == nil {
+		return
+	}
+	p := &j.Job.Offload
+	*p = program.Offload{
+		Parameters: o.Parameters.V, Optimizer: o.Optimizer.V, Gradients: o.Gradients.V, Activations: o.Activations.V, Pinned: o.PinMemory.V,
+	}
+	if j.Job.Inference != "" {
+		p.Optimizer, p.Gradients, p.Activations = false, false, false
+		return
+	}
+	switch {
+	case p.Gradients && !p.Optimizer && !p.Parameters:
+		j.fail(o.Gradients.At, "gradients on the CPU need the optimizer there; write optimizer: true too")
+	case p.Parameters && j.Job.Scaler:
+		j.fail(o.Parameters.At, "parameters on the CPU with GradScaler (amp-fp16) are not modelled; amp-bf16 needs none")
+	case p.Optimizer && j.Job.Scaler:
+		j.fail(o.Optimizer.At, "an optimizer on the CPU with GradScaler (amp-fp16) is not modelled; amp-bf16 needs none")
+	case p.Parameters && j.Job.EMA != nil:
+		j.fail(o.Parameters.At, "parameters on the CPU with train.ema are not modelled")
+	}
+	if p.Parameters {
+		for _, m := range j.Job.Models {
+			m.Root.Walk(func(path string, c *program.Class) {
+				if c.Flat > 0 {
+					j.fail(o.Parameters.At, "parameters on the CPU do not go with recurrent layers (%s): PyTorch holds their weights in a list beside", path)
+				}
+			})
+		}
+	}
+	if p.Optimizer || p.Parameters {
+		for _, opt := range j.Job.Optimizers {
+			for _, args := range opt.AllArgs() {
+				if err := opt.Row.CheckCPU(args); err != nil {
+					j.fail(o.At, "%v", err)
+				}
+			}
+		}
+	}
+	if p.Parameters { // gradients and optimizer are where the parameters are
+		p.Optimizer, p.Gradients = false, false
+	}
+}
