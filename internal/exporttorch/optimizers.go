@@ -20,7 +20,11 @@ func (s *script) optimizers() {
 			s.zero(z, o, params)
 			continue
 		}
-		s.printf("%s = %s(%s%s)", s.optimizerName(o.Name), callee(o), params, arguments(o.Given, ", %s=%s"))
+		name := s.optimizerName(o.Name)
+		s.printf("%s = %s(%s%s)", name, callee(o), params, arguments(o.Given, ", %s=%s"))
+		if o.Row.Ready != "" {
+			s.printf("%s.%s", name, o.Row.Ready)
+		}
 		s.moveGradients(o)
 	}
 }
@@ -50,6 +54,9 @@ func (s *script) inBackward(o *program.Optimizer) {
 	for _, g := range s.groups(o) {
 		s.printf("for p in %s:", g.params)
 		s.printf("    optimizers[p] = %s([p]%s)", callee(o), arguments(overlaid(o.Given, g.given), ", %s=%s"))
+		if o.Row.Ready != "" {
+			s.printf("    optimizers[p].%s", o.Row.Ready)
+		}
 	}
 	s.line("")
 	s.line("")

@@ -66,4 +66,7 @@ func (s *script) zero(z *program.ZeRO, o *program.Optimizer, params string) {
 		view = ", parameters_as_bucket_view=True"
 	}
 	s.printf("%s = ZeroRedundancyOptimizer(%s, optimizer_class=%s%s%s)", s.optimizerName(o.Name), params, callee(o), view, arguments(o.Given, ", %s=%s"))
+	if o.Row.Ready != "" {
+		s.printf("%s.optim.%s", s.optimizerName(o.Name), o.Row.Ready)
+	}
 }

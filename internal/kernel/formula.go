@@ -119,15 +119,19 @@ func (k *Kernel) Variables() []string {
 	return out
 }
 
-// Elementwise is a kernel that a formula defines, for whatever needs one: operands, of
-// which the first ones, all but g, are written; numbers; and the lines. All of them
-// are made where a package starts, so that a device's generated code has them.
+// Elementwise is a kernel that a formula defines, for whatever needs one: operands, which
+// are written, and after them g, which is where a line says so; numbers; and the lines.
+// All of them are made where a package starts, so that a device's generated code has
+// them.
 func Elementwise(name, operands, numbers string, lines ...string) *Kernel {
 	f, err := parseFormula(lines)
 	ts := append(strings.Fields(operands), "g")
 	k := Kernel{Name: name, Tensors: ts, Outputs: len(ts) - 1, Floats: strings.Fields(numbers), Formula: f, index: -1}
 	if err == nil {
 		err = k.checkNames()
+	}
+	if slices.ContainsFunc(f, func(a Assignment) bool { return a.To == "g" }) {
+		k.Outputs++
 	}
 	if err == nil && byName[name] != nil {
 		err = errors.New("there is one of this name")

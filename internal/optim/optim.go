@@ -44,6 +44,7 @@ type Row struct {
 	Eager         bool     // the constructor runs Init, for all parameters
 	LoopByDefault bool     // without foreach, the for-loop runs
 	OneFunction   bool     // the variables of ForLoop, and of Begin, are those of one Python function for all groups
+	AllTypes      bool     // Foreach steps the parameters of all types at once
 	OneGroup      bool     // the constructor refuses parameter groups
 	GroupArgs     []string // the arguments that a group may have; nil: all but fused
 	Closure       bool     // step needs a closure
@@ -69,6 +70,9 @@ type Row struct {
 	// that stands in its place where it is not installed; "" of those of
 	// torch.optim.
 	Package, Python string
+	// Ready is what a script calls of the optimizer before the first step; "" if
+	// nothing.
+	Ready string
 	// Note says what a reader must know of the figures; "" if nothing.
 	Note func(args any) string
 
@@ -227,7 +231,7 @@ func (r *Row) implementation(args any, cpu bool) (func(*Call, []*Param), bool) {
 	case a.Foreach == nil && (r.LoopByDefault || cpu), a.loops():
 		return r.ForLoop, false
 	}
-	return r.Foreach, true
+	return r.Foreach, !r.AllTypes
 }
 
 // Check reports arguments that PyTorch refuses, or that are not modelled: the

@@ -135,7 +135,7 @@ func TestNames(t *testing.T) {
 			switch {
 			case p.Kind == op.KBool && p.Name != "differentiable":
 				variants = append(variants, map[string]any{p.Name: true})
-			case p.Name == "momentum" || p.Name == "beta1":
+			case strings.HasSuffix(p.Name, "momentum") || p.Name == "beta1":
 				variants = append(variants, map[string]any{p.Name: 0.9})
 			}
 		}

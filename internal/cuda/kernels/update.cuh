@@ -72,6 +72,40 @@ extern "C" __global__ void __launch_bounds__(256) update_adamax(double n_sign, d
 	put(t_norm, offset(t_norm, at, sizes.rank), v_norm);
 }
 
+extern "C" __global__ void __launch_bounds__(256) update_adamw_schedule_free(double n_decay, double n_beta2, double n_momentum, double n_eps, double n_correction1, double n_correction2, double n_into, double n_along, double n_rate, double n_reuse, SIZES, TENSOR(t_p), TENSOR(t_z), TENSOR(t_v), TENSOR(t_m), TENSOR(t_g)) {
+	SIZES_OF(sizes);
+	VIEW(t_p);
+	VIEW(t_z);
+	VIEW(t_v);
+	VIEW(t_m);
+	VIEW(t_g);
+	i64 i = BLOCK_X * 256 + TID;
+	if (i >= sizes.numel) return;
+	Place at = place(sizes, i);
+	float v_p = get(t_p, offset(t_p, at, sizes.rank));
+	float v_z = get(t_z, offset(t_z, at, sizes.rank));
+	float v_v = get(t_v, offset(t_v, at, sizes.rank));
+	float v_m = t_m.at ? get(t_m, offset(t_m, at, sizes.rank)) : 0;
+	float v_g = get(t_g, offset(t_g, at, sizes.rank));
+	float v_denom = 0;
+	float v_d = 0;
+	v_v = (((float)(n_beta2) * v_v) + (((float)((1.0 - n_beta2)) * v_g) * v_g));
+	v_denom = (square_root((v_v / (float)(n_correction2))) + (float)(n_eps));
+	v_d = (v_g / v_denom);
+	if (t_m.at) v_m = (((float)(n_momentum) * v_m) + ((float)((1.0 - n_momentum)) * v_g));
+	if (t_m.at) v_d = ((v_m / (float)(n_correction1)) / v_denom);
+	v_d = (v_d + ((float)(n_decay) * v_p));
+	if (n_reuse != 0) v_g = v_d;
+	v_p = (v_p + ((float)(n_into) * (v_z - v_p)));
+	v_p = (v_p + ((float)(n_along) * v_d));
+	v_z = (v_z - ((float)(n_rate) * v_d));
+	put(t_p, offset(t_p, at, sizes.rank), v_p);
+	put(t_z, offset(t_z, at, sizes.rank), v_z);
+	put(t_v, offset(t_v, at, sizes.rank), v_v);
+	if (t_m.at) put(t_m, offset(t_m, at, sizes.rank), v_m);
+	put(t_g, offset(t_g, at, sizes.rank), v_g);
+}
+
 extern "C" __global__ void __launch_bounds__(256) update_asgd(double n_sign, double n_decay, double n_lambd, double n_eta, double n_mu, SIZES, TENSOR(t_p), TENSOR(t_ax), TENSOR(t_g)) {
 	SIZES_OF(sizes);
 	VIEW(t_p);

@@ -11,12 +11,12 @@ import (
 // those that are not listed are 0.1 or 0.9.
 var formulaNumbers = map[string][]float64{
 	"sign": {1, -1}, "decay": {0, 0.01}, "shrink": {1, 0.99}, "lr": {0.1, 1e-3}, "eps": {1e-3}, "adaptive": {0, 0.1},
-	"less": {0.5}, "more": {1.2}, "least": {0.2}, "most": {2}, "beta1": {0.9}, "beta2": {0.9, 0.99},
+	"reuse": {0, 1}, "less": {0.5}, "more": {1.2}, "least": {0.2}, "most": {2}, "beta1": {0.9}, "beta2": {0.9, 0.99},
 }
 
 // formulaStates are the distributions of states that may be negative; others are
 // what a square root is taken of, or a size.
-var formulaStates = map[string]distribution{"p": normal, "m": normal, "buf": normal, "before": normal, "ax": normal,
+var formulaStates = map[string]distribution{"p": normal, "m": normal, "buf": normal, "before": normal, "ax": normal, "g": normal,
 	"mean": func(r rng) float64 { return 0.1 * normal(r) }}
 
 func drawFormula(g *generator) {
@@ -31,7 +31,7 @@ func drawFormula(g *generator) {
 	for i, n := range names(g.k) {
 		draw := formulaStates[n]
 		switch {
-		case n == "g":
+		case n == "g" && i >= g.k.Outputs:
 			g.in(n, normal, size...)
 			continue
 		case strings.HasSuffix(g.k.Tensors[i], "?") && g.chance(2):

@@ -1,0 +1,94 @@
+package optim
+
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/kernel"
+)
+
+// scheduleFreeArgs are the arguments of AdamWScheduleFree.
+type scheduleFreeArgs struct {
+	Common
+	LR            float64   `arg:"lr"`
+	Betas         []float64 `arg:"betas"`
+	Eps           float64   `arg:"eps"`
+	WeightDecay   float64   `arg:"weight_decay"`
+	Warmup        int64     `arg:"warmup_steps"`
+	R             float64   `arg:"r"`
+	WeightLRPower float64   `arg:"weight_lr_power"`
+	InnerMomentum float64   `arg:"inner_momentum"`
+}
+
+// AdamWScheduleFree keeps z, which starts as a copy of the parameter, and a second
+// moment; a first one with inner_momentum alone. The parameter is what the package
+// calls y. The gradient is normalized in place, where there is no first moment
+// (schedulefree/adamw_schedulefree.py). Its lists are of all types.
+var AdamWScheduleFree = define(Row{
+	Name: "AdamWScheduleFree", Args: &scheduleFreeArgs{}, Package: "schedulefree", OneFunction: true, AllTypes: true, Ready: "train()",
+	Sig: "schedulefree.AdamWScheduleFree(lr: float = 0.0025, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0, " +
+		"warmup_steps: int = 0, r: float = 0.0, weight_lr_power: float = 2.0, inner_momentum: float = 0.0, foreach: bool = True)",
+	Init: func(c *Call, p *Param) {
+		c.moment(p, "z").copied = true
+		c.moment(p, "v")
+		if c.Args.(*scheduleFreeArgs).InnerMomentum != 0 {
+			c.moment(p, "m")
+		}
+	},
+	Foreach: func(c *Call, ps []*Param) {
+		denom, normalized := c.local(), c.local()
+		denom.set(c.list(ps)...)
+		normalized.normalize(c, ps)
+	},
+	ForLoop: func(c *Call, ps []*Param) {
+		denom, normalized := c.local(), c.local()
+		for i, p := range ps {
+			denom.set(c.temp(p))
+			normalized.normalize(c, ps[i:i+1])
+		}
+	},
+	Update: formula[scheduleFreeArgs]{
+		// into is the weight of z in the average, along the step of the parameter; with
+		// reuse the normalized gradient takes the place of the gradient.
+		kernel: kernel.Elementwise("adamw_schedule_free", "p z v m?", "decay beta2 momentum eps correction1 correction2 into along rate reuse",
+			"v = beta2*v + (1-beta2)*g*g",
+			"denom = sqrt(v/correction2) + eps",
+			"d = g/denom",
+			"when m: m = momentum*m + (1-momentum)*g",
+			"when m: d = m/correction1/denom",
+			"d = d + decay*p",
+			"when reuse: g = d",
+			"p = p + into*(z-p)",
+			"p = p + along*d",
+			"z = z - rate*d"),
+		own: func(a *scheduleFreeArgs, step int64) numbers {
+			var rate, most, sum, into float64
+			for s := range step { // k
+				rate = a.LR
+				if s < a.Warmup {
+					rate *= float64(s+1) / float64(a.Warmup)
+				}
+				most = max(most, rate)
+				weight := math.Pow(float64(s+1), a.R) * math.Pow(most, a.WeightLRPower)
+				if sum += weight; sum != 0 {
+					into = weight / sum
+				}
+			}
+			n := numbers{
+				"momentum": a.InnerMomentum, "correction1": 1, "reuse": 1, "correction2": 1 - math.Pow(a.Betas[1], float64(step)),
+				"into": into, "along": rate * (a.Betas[0]*(1-into) - 1), "rate": rate,
+			}
+			if a.InnerMomentum != 0 {
+				n["correction1"], n["reuse"] = 1-math.Pow(a.InnerMomentum, float64(step)), 0
+			}
+			return n
+		},
+	},
+})
+
+// normalize binds grad_normalized: the gradients, or of first moments temporaries.
+func (v *local) normalize(c *Call, ps []*Param) {
+	if c.Args.(*scheduleFreeArgs).InnerMomentum == 0 {
+		ps = nil
+	}
+	v.set(c.list(ps)...)
+}
