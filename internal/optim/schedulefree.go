@@ -27,6 +27,7 @@ var AdamWScheduleFree = define(Row{
 	Name: "AdamWScheduleFree", Args: &scheduleFreeArgs{}, Package: "schedulefree", OneFunction: true, AllTypes: true, Ready: "train()",
 	Sig: "schedulefree.AdamWScheduleFree(lr: float = 0.0025, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0, " +
 		"warmup_steps: int = 0, r: float = 0.0, weight_lr_power: float = 2.0, inner_momentum: float = 0.0, foreach: bool = True)",
+	Bounds: adamBounds,
 	Init: func(c *Call, p *Param) {
 		c.moment(p, "z").copied = true
 		c.moment(p, "v")
