@@ -123,7 +123,7 @@ type GumbelArgs struct {
 var (
 	Exponential   = define(Op{Name: "exponential_", Eval: evalExponential, Run: func(*Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: exponential_"})
 	ScatterNumber = define(Op{
-		Name: "scatter_.value", Args: &ScatterArgs{}, Run: func(*Call) {}, InPlace: true,
+		Name: "scatter_.value", Eval: scattering(false), Args: &ScatterArgs{}, Run: func(*Call) {}, InPlace: true,
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: scatter_",
 	})
 )

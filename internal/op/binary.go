@@ -232,7 +232,7 @@ type FillValueArgs struct {
 // MaskedFill is x.masked_fill(mask, value), where the value is a number or a
 // tensor without dimensions: the mask is kept.
 var MaskedFill = define(Op{
-	Name: "masked_fill", Sig: "Tensor.masked_fill(self, mask, value: operand)", Args: &FillValueArgs{}, Run: func(c *Call) {
+	Name: "masked_fill", Eval: evalMaskedFill, Sig: "Tensor.masked_fill(self, mask, value: operand)", Args: &FillValueArgs{}, Run: func(c *Call) {
 		c.fillValue()
 		l := c.elementwise(c.In[0], c.In[1])
 		c.Return(c.New(tensor.Contiguous(l.Size), c.In[0].DType)) // a row-major clone, filled in place
@@ -241,7 +241,7 @@ var MaskedFill = define(Op{
 
 // maskedFillInPlace is its in-place form, of rows alone.
 var FillByMask = define(Op{
-	Name: "masked_fill_.mask", Run: func(*Call) {}, InPlace: true, Save: []Save{In(1)}, Node: "MaskedFillBackward0", Grad: gradMaskedFill,
+	Name: "masked_fill_.mask", Eval: evalMaskedFill, Run: func(*Call) {}, InPlace: true, Save: []Save{In(1)}, Node: "MaskedFillBackward0", Grad: gradMaskedFill,
 })
 
 // fillValue checks the mask and the value of a masked_fill.
@@ -263,4 +263,33 @@ func gradMaskedFill(b *Back) { // grad.masked_fill(mask, 0)
 	}
 	l := b.elementwise(b.Grads[0], b.SavedIn[1])
 	b.Set(0, b.New(tensor.Contiguous(l.Size), b.Grads[0].DType))
+}
+
+// evalMaskedFill fills with a number, which has a kernel, or with a tensor of one element.
+var evalMaskedFill = &Eval{
+	Forward: func(m Machine, c *Call) error {
+		y, value := c.Target(), c.Opt(2)
+		if value == nil {
+			v := 0.0
+			if a, is := c.Args.(*FillValueArgs); is {
+				v = a.Value.Value
+			}
+			return m.Apply(kernel.MaskedFill, y, c.In[:2], v)
+		}
+		return m.Aside(func(a Arrays) {
+			x, mask, v := a.Like(c.In[0], y.Size), a.Like(c.In[1], y.Size), a.Get(value)[0]
+			for i := range x {
+				if mask[i] != 0 {
+					x[i] = v
+				}
+			}
+			a.Put(y, x)
+		})
+	},
+	Backward: func(m Machine, b *Back) error {
+		if y := m.Wanted(b, 0); y != nil {
+			return m.Apply(kernel.MaskedFill, y, []*Tensor{b.Grads[0], b.SavedIn[1]}, 0)
+		}
+		return nil
+	},
 }

@@ -151,7 +151,8 @@ func noted[A any](m Machine, t *Tensor) A {
 // copied is an operator that copies its input in another order or type.
 var copied = &Eval{Forward: func(m Machine, c *Call) error { return m.Apply(kernel.Copy, c.Out[0], c.In[:1]) }, InParts: true}
 
-// shared is an operator whose result lies where its input does.
+// shared is an operator whose result lies where its input does, and whose derivative is
+// made of others.
 var shared = &Eval{InParts: true}
 
 // nothing is an operator that only allocates.

@@ -80,6 +80,7 @@ var (
 				b.Set(2, b.gathered(g))
 			}
 		},
+		Eval:   scattering(false),
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: scatter; tools/autograd/derivatives.yaml",
 	})
 	ScatterAdd = define(Op{
@@ -93,9 +94,54 @@ var (
 				b.Set(2, b.gathered(b.Grads[0]))
 			}
 		},
+		Eval:   scattering(true),
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: scatter_add; tools/autograd/derivatives.yaml",
 	})
 )
+
+// scattering replaces elements, or with add adds to them.
+func scattering(add bool) *Eval {
+	return aside(func(a Arrays, c *Call) {
+		args, x, src := c.Args.(*ScatterArgs), a.Array(c.In[0]), a.Array(c.Opt(2))
+		var size []int
+		if src != nil {
+			size = src.Size
+		}
+		err := array.Scatter(x.Size, wrapped(args.Dim, len(x.Size)), a.Array(c.In[1]), size, func(from, to int) {
+			v := args.Src.Value
+			if src != nil {
+				v = src.V[from]
+			}
+			if add {
+				v += x.V[to]
+			}
+			x.V[to] = v
+		})
+		if err != nil {
+			a.Fail(err)
+		}
+		a.Put(c.Target(), x.V)
+	}, func(a Arrays, b *Back) {
+		g := a.Array(b.Grads[0])
+		if b.SavedIn[1] == nil { // the gradient is handed on
+			return
+		}
+		index, d := a.Array(b.SavedIn[1]), wrapped(b.Args.(*ScatterArgs).Dim, len(g.Size))
+		if r := a.Wanted(b, 2); r != nil {
+			out := make([]float64, r.Numel())
+			if err := array.Scatter(g.Size, d, index, ints(r.Size), func(from, to int) { out[from] = g.V[to] }); err != nil {
+				a.Fail(err)
+			}
+			a.Put(r, out)
+		}
+		if r := a.Wanted(b, 0); r != nil {
+			if err := array.Scatter(g.Size, d, index, nil, func(_, to int) { g.V[to] = 0 }); err != nil {
+				a.Fail(err)
+			}
+			a.Put(r, g.V)
+		}
+	})
+}
 
 // gathered is the gradient of a source, which has the index's shape.
 func (b *Back) gathered(g *Tensor) *Tensor {
@@ -122,5 +168,12 @@ var OneHot = define(Op{
 		}
 		c.Return(c.NewShape(tensor.Int64, append(x.Size.Slice(), n)...))
 	},
+	Eval: aside(func(a Arrays, c *Call) {
+		v, err := array.OneHot(a.Get(c.In[0]), int(c.Args.(*OneHotArgs).Classes))
+		if err != nil {
+			a.Fail(err)
+		}
+		a.Put(c.Out[0], v)
+	}, nil),
 	Source: "aten/src/ATen/native/Onehot.cpp",
 })

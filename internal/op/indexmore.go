@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // IndexFillArgs are the arguments of index_add, index_copy and index_fill.
 type IndexFillArgs struct {
@@ -39,6 +42,51 @@ func (b *Back) gradIndexSource() {
 	b.Drop(selected)
 }
 
+// slicing changes slices along a dimension: change gives the new element from the old
+// one and that of the source, 0 if there is none; keeps says how much of the gradient
+// passes what was changed, gives how much goes to the source.
+type slicing struct {
+	change func(a *IndexFillArgs, old, src float64) float64
+	keeps  float64
+	gives  func(a *IndexFillArgs) float64
+}
+
+func (s slicing) eval() *Eval {
+	return aside(func(a Arrays, c *Call) {
+		args, x, src := c.Args.(*IndexFillArgs), a.Array(c.In[0]), a.Get(c.Opt(2))
+		err := array.Slices(x.Size, wrapped(args.Dim, len(x.Size)), a.Get(c.In[1]), func(from, to int) {
+			v := 0.0
+			if src != nil {
+				v = src[from]
+			}
+			x.V[to] = s.change(args, x.V[to], v)
+		})
+		if err != nil {
+			a.Fail(err)
+		}
+		a.Put(c.Target(), x.V)
+	}, func(a Arrays, b *Back) {
+		args, g := b.Args.(*IndexFillArgs), a.Array(b.Grads[0])
+		if b.SavedIn[1] == nil { // the gradient is handed on
+			return
+		}
+		d, index := wrapped(args.Dim, len(g.Size)), a.Get(b.SavedIn[1])
+		if r := a.Wanted(b, 2); r != nil {
+			out := make([]float64, r.Numel())
+			if err := array.Slices(g.Size, d, index, func(from, to int) { out[from] = s.gives(args) * g.V[to] }); err != nil {
+				a.Fail(err)
+			}
+			a.Put(r, out)
+		}
+		if r := a.Wanted(b, 0); r != nil {
+			if err := array.Slices(g.Size, d, index, func(_, to int) { g.V[to] *= s.keeps }); err != nil {
+				a.Fail(err)
+			}
+			a.Put(r, g.V)
+		}
+	})
+}
+
 // Slices along a dimension that are added to, replaced or filled. The copy that
 // they change keeps the order of the input's dimensions.
 var (
@@ -61,6 +109,10 @@ var (
 				b.Set(2, b.maybeMultiply(b.Results[2], b.Args.(*IndexFillArgs).Alpha))
 			}
 		},
+		Eval: slicing{
+			change: func(a *IndexFillArgs, old, src float64) float64 { return old + a.Alpha*src },
+			keeps:  1, gives: func(a *IndexFillArgs) float64 { return a.Alpha },
+		}.eval(),
 		Source: "aten/src/ATen/native/cuda/Indexing.cu: index_add_cuda_out",
 	})
 	IndexCopy = define(Op{
@@ -80,6 +132,10 @@ var (
 				b.gradIndexSource()
 			}
 		},
+		Eval: slicing{
+			change: func(_ *IndexFillArgs, _, src float64) float64 { return src },
+			gives:  func(*IndexFillArgs) float64 { return 1 },
+		}.eval(),
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index_copy",
 	})
 	IndexFill = define(Op{
@@ -88,6 +144,7 @@ var (
 			c.Return(c.NewLike(c.In[0]))
 		},
 		Save: []Save{In(1)}, Node: "IndexFillBackward0", Grad: func(b *Back) { b.Set(0, b.NewLike(b.Grads[0])) },
+		Eval:   slicing{change: func(a *IndexFillArgs, _, _ float64) float64 { return a.Value }}.eval(),
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index_fill",
 	})
 	_ = define(Op{ // the index broadcasts against the input in the other dimensions

@@ -101,7 +101,7 @@ var (
 
 // Filling in place makes no copy.
 var MaskedFillInPlace = define(Op{
-	Name: "masked_fill_", Of: MaskedFill, Args: MaskedFill.Args, Run: func(c *Call) {
+	Name: "masked_fill_", Eval: evalMaskedFill, Of: MaskedFill, Args: MaskedFill.Args, Run: func(c *Call) {
 		c.fillValue()
 		checkInPlace(c)
 	}, InPlace: true, Save: []Save{In(1)}, Node: "MaskedFillBackward0",

@@ -1,6 +1,10 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // LossArgs are the arguments that losses share.
 type LossArgs struct {
@@ -84,13 +88,15 @@ func gradSameType(b *Back) {
 // The losses of the difference between input and target.
 var (
 	MSELoss = define(Op{
-		Name: "mse_loss", Takes: (*Call).floats, Sig: "F.mse_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Cast: CastFP32, Run: elementLoss,
+		Name: "mse_loss", Eval: evalMSE, Takes: (*Call).floats, Sig: "F.mse_loss(input, target, *, " + lossSig + ")", Args: &LossArgs{}, Cast: CastFP32, Run: elementLoss,
 		Save: []Save{In(0), In(1)}, Node: "MseLossBackward0", Grad: gradSameType,
 		Source: "aten/src/ATen/native/Loss.cpp, BinaryOps",
 	})
 	SmoothL1 = define(Op{
 		Name: "smooth_l1_loss", Takes: (*Call).floats, Args: &LossArgs{}, Cast: CastFP32, Run: elementLoss,
 		Save: []Save{In(0), In(1)}, Node: "SmoothL1LossBackward0", Grad: gradElementLoss,
+		Eval: distance(func(d float64, a *LossArgs) float64 { return array.SmoothL1(d, a.Beta) },
+			func(d float64, a *LossArgs) float64 { return array.SmoothL1Slope(d, a.Beta) }).eval(),
 		Source: "aten/src/ATen/native/Loss.cpp",
 	})
 	// F.smooth_l1_loss is l1_loss where beta is 0.
@@ -129,6 +135,30 @@ var (
 			c.Drop(each)
 		},
 		Save: []Save{In(0), In(1)}, Node: "HuberLossBackward0", Grad: gradSameType,
+		Eval: distance(func(d float64, a *LossArgs) float64 { return array.Huber(d, a.Delta) },
+			func(d float64, a *LossArgs) float64 { return array.HuberSlope(d, a.Delta) }).eval(),
 		Source: "aten/src/ATen/native/Loss.cpp: huber_loss, huber_loss_backward",
 	})
 )
+
+// evalMSE has kernels for the mean or the sum, and for the gradient of the input.
+var evalMSE = &Eval{
+	Forward: func(m Machine, c *Call) error {
+		scale, whole := lossScale(c.Args, int(c.In[0].Numel()))
+		if !whole {
+			return evalSquares.Forward(m, c)
+		}
+		y := c.Out[0]
+		return m.Launch(kernel.MSE, []kernel.Tensor{m.At(y, (&ReduceArgs{}).Spread(y, c.In[0].Size)), as(m, c.In[0]), as(m, c.In[1])}, nil, scale)
+	},
+	Backward: func(m Machine, b *Back) error {
+		scale, whole := lossScale(b.Args, int(b.SavedIn[0].Numel()))
+		y := m.Wanted(b, 0)
+		if !whole || y == nil || m.Wanted(b, 1) != nil {
+			return evalSquares.Backward(m, b)
+		}
+		return m.Apply(kernel.MSEGrad, y, []*Tensor{b.Grads[0], b.SavedIn[0], b.SavedIn[1]}, scale)
+	},
+}
+
+var evalSquares = distance(func(d float64, _ *LossArgs) float64 { return d * d }, func(d float64, _ *LossArgs) float64 { return 2 * d }).eval()

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // The losses of independent probabilities. Inputs are input, target, weight
 // and, with logits, pos_weight.
@@ -31,12 +34,22 @@ var (
 				}
 			}
 		},
+		Eval: criterion{
+			inputs: 3,
+			of:     func(x []float64, _ any) float64 { return array.CrossEntropy(x[0], x[1], x[2]) },
+			slopes: func(x []float64, _ any) (float64, float64) { return array.CrossEntropySlopes(x[0], x[1], x[2]) },
+		}.eval(),
 		Source: "aten/src/ATen/native/cuda/Loss.cu; torch/csrc/autograd/FunctionsManual.cpp: binary_cross_entropy_target_backward",
 	})
 	BinaryCrossEntropyWithLogits = define(Op{
 		Name: "binary_cross_entropy_with_logits", Takes: (*Call).floats, Args: &LossArgs{}, Cast: CastFP32, Run: runBCEWithLogits,
 		Sig:  "F.binary_cross_entropy_with_logits(input, target, weight: tensor? = None, *, " + lossSig + ", pos_weight: tensor? = None)",
 		Save: []Save{In(3), In(0), In(1), In(2)}, Node: "BinaryCrossEntropyWithLogitsBackward0", Grad: gradBCEWithLogits,
+		Eval: criterion{
+			inputs: 4,
+			of:     func(x []float64, _ any) float64 { return array.LogitEntropy(x[0], x[1], x[2], x[3]) },
+			slopes: func(x []float64, _ any) (float64, float64) { return array.LogitEntropySlopes(x[0], x[1], x[2], x[3]) },
+		}.eval(),
 		Source: "aten/src/ATen/native/Loss.cpp; torch/csrc/autograd/FunctionsManual.cpp: binary_cross_entropy_with_logits_backward",
 	})
 )

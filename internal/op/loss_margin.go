@@ -1,6 +1,9 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // The losses of margins that C++ composes of operators.
 var (
@@ -50,6 +53,12 @@ type MarginArgs struct {
 	Margin    float64 `arg:"margin"`
 }
 
+func (a *MarginArgs) reduction() string { return a.Reduction }
+
+func (a *MarginArgs) margin(weight []float64) *array.Margin {
+	return &array.Margin{Margin: a.Margin, P: a.P, Weight: weight}
+}
+
 // The losses of margins between classes, by kernels of their own.
 var (
 	MultiMarginLoss = define(Op{
@@ -91,6 +100,16 @@ var (
 			b.contiguous(b.SavedIn[1])
 			b.contiguous(b.Grads[0])
 		},
+		Eval: aside(func(a Arrays, c *Call) {
+			margin := c.Args.(*MarginArgs).margin(a.Get(c.Opt(2)))
+			a.Put(c.Out[0], reducedLosses(margin.Losses(a.Array(c.In[0]), a.Get(c.In[1])), c.Args))
+		}, func(a Arrays, b *Back) {
+			if r := a.Wanted(b, 0); r != nil {
+				x, target := a.Array(b.SavedIn[0]), a.Get(b.SavedIn[1])
+				margin := b.Args.(*MarginArgs).margin(a.Get(optional(b.SavedIn, 2)))
+				a.Put(r, margin.Grad(x, target, gradOfLosses(a, b, len(target))))
+			}
+		}),
 		Source: "aten/src/ATen/native/cuda/MultiMarginLoss.cu",
 	})
 	MultilabelMarginLoss = define(Op{
@@ -133,6 +152,17 @@ var (
 			b.contiguous(b.SavedIn[1])
 			b.contiguous(b.Grads[0])
 		},
+		Eval: aside(func(a Arrays, c *Call) {
+			losses, is := array.Multilabel(a.Array(c.In[0]), a.Get(c.In[1]))
+			a.Put(c.Out[0], reducedLosses(losses, c.Args))
+			a.Put(c.Out[1], is)
+		}, func(a Arrays, b *Back) {
+			if r := a.Wanted(b, 0); r != nil {
+				x := a.Array(b.SavedIn[0])
+				rows := len(x.V) / x.Size[len(x.Size)-1]
+				a.Put(r, array.MultilabelGrad(x, a.Get(b.SavedIn[1]), gradOfLosses(a, b, rows)))
+			}
+		}),
 		Source: "aten/src/ATen/native/cuda/MultiLabelMarginCriterion.cu",
 	})
 )
@@ -174,6 +204,11 @@ var SoftMarginLoss = define(Op{
 		b.Drop(product, minus)
 		b.Set(0, b.New(b.elementwise(b.SavedIn[1], z), b.SavedIn[0].DType))
 	},
+	Eval: criterion{
+		inputs: 2,
+		of:     func(x []float64, _ any) float64 { return array.Softplus(-x[1] * x[0]) },
+		slopes: func(x []float64, _ any) (float64, float64) { return -x[1] * array.Logistic(-x[1]*x[0]), 0 }, // it has none by the target
+	}.eval(),
 	Source: "aten/src/ATen/native/Loss.cpp: soft_margin_loss_out, soft_margin_loss_backward_out",
 })
 

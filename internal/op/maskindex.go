@@ -93,6 +93,16 @@ var UniqueConsecutive = define(Op{
 			c.Drop(count)
 		}
 	},
+	Eval: aside(func(a Arrays, c *Call) {
+		x := a.Get(c.In[0])
+		for i := 1; i < len(x); i++ {
+			if x[i] == x[i-1] {
+				a.Fail(&Refusal{What: "unique_consecutive of elements that repeat, whose result is smaller than what was planned,"})
+				return
+			}
+		}
+		a.Put(c.Out[0], x)
+	}, nil),
 	NotModelled: "how many elements differ is the data's; memplan takes all of them",
 	Source:      "aten/src/ATen/native/cuda/UniqueCub.cu, Unique.cu: unique_consecutive_cuda_template",
 })

@@ -78,8 +78,7 @@ type Op struct {
 	// derivative, whose results never require grad.
 	Grad func(b *Back)
 
-	// Eval is how values are computed; nil for what is made of other operators, and
-	// for views.
+	// Eval is how values are computed; nil for what is made of other operators.
 	Eval *Eval
 
 	// Last are inputs, in order, that come behind all others in PyTorch's

@@ -2,6 +2,7 @@ package op
 
 import (
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -191,7 +192,7 @@ func (c *Call) padCircular(x *Tensor, a *PadArgs) *Tensor {
 
 // CopyInPlace is self.copy_(src); what it overwrites has no gradient.
 var CopyInPlace = define(Op{
-	Name: "copy_", Run: checkInPlace, InPlace: true, Node: "CopyBackwards",
+	Name: "copy_", Eval: evalCopy, Run: checkInPlace, InPlace: true, Node: "CopyBackwards",
 	Source: "torch/csrc/autograd/VariableTypeManual.cpp: copy_; functions/tensor.cpp: CopyBackwards",
 })
 
@@ -203,3 +204,18 @@ var _ = CopyInPlace.derive(func(b *Back) {
 		b.Set(1, b.Do1(To, &ToCopyArgs{DType: b.InM[1].DType}, b.Grads[0]))
 	}
 })
+
+var evalCopy = &Eval{
+	Forward: func(m Machine, c *Call) error { return m.Apply(kernel.Copy, c.In[0], c.In[1:2]) },
+	Backward: func(m Machine, b *Back) error {
+		if y := m.Wanted(b, 0); y != nil {
+			if err := m.Apply(kernel.Fill, y, nil, 0); err != nil {
+				return err
+			}
+		}
+		if y := m.Wanted(b, 1); y != nil {
+			return m.Apply(kernel.Copy, y, b.Grads[:1])
+		}
+		return nil
+	},
+}

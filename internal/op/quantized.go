@@ -23,7 +23,7 @@ type Quantize4bitArgs struct {
 // blocks and the table of the sixteen values; with double quantization also
 // their mean and the maxima of their blocks, and then perhaps the table.
 var Quantize4bit = define(Op{
-	Name: "quantize_4bit", Args: &Quantize4bitArgs{}, Composite: true, Run: func(c *Call) {
+	Name: "quantize_4bit", Eval: evalQuantize4bit, Args: &Quantize4bitArgs{}, Composite: true, Run: func(c *Call) {
 		a, n := c.Args.(*Quantize4bitArgs), c.In[0].Numel()
 		blocks := divUp(n, Block4bit)
 		absmax := c.NewShape(tensor.Float32, blocks)
@@ -62,7 +62,7 @@ type Dequantize4bitArgs struct {
 
 // Dequantize4bit is functional.dequantize_4bit of a packed weight.
 var Dequantize4bit = define(Op{
-	Name: "dequantize_4bit", Args: &Dequantize4bitArgs{}, Run: func(c *Call) {
+	Name: "dequantize_4bit", Eval: evalDequantize4bit, Args: &Dequantize4bitArgs{}, Run: func(c *Call) {
 		a := c.Args.(*Dequantize4bitArgs)
 		if a.Double { // the maxima
 			c.Local(c.NewShape(tensor.Float32, divUp(a.Out*a.In, Block4bit)))
@@ -75,7 +75,7 @@ var Dequantize4bit = define(Op{
 // Int8Quantize is functional.int8_vectorwise_quant of float16, with one scale a
 // row.
 var Int8Quantize = define(Op{
-	Name: "int8_vectorwise_quant", Composite: true, Run: func(c *Call) {
+	Name: "int8_vectorwise_quant", Eval: evalInt8Quantize, Composite: true, Run: func(c *Call) {
 		stats := c.NewShape(tensor.Float32, c.In[0].Numel()/max(c.In[0].Dim(-1), 1))
 		c.Return(c.NewShape(tensor.Int8, c.In[0].Size.Slice()...), stats)
 	},
@@ -88,7 +88,7 @@ type Int8Args struct{ Threshold float64 }
 // Int8Outliers does the same and looks for columns that hold larger values than
 // a threshold. Which do depends on the data; here none does.
 var Int8Outliers = define(Op{
-	Name: "int8_vectorwise_quant.threshold", Args: &Int8Args{}, Run: func(c *Call) {
+	Name: "int8_vectorwise_quant.threshold", Eval: evalInt8Outliers, Args: &Int8Args{}, Run: func(c *Call) {
 		x := c.In[0]
 		parts := c.Do(Int8Quantize, nil, x)
 		abs := c.Do1(Abs, nil, x)
@@ -105,7 +105,7 @@ var Int8Outliers = define(Op{
 // Int8Product is int8_scaled_mm of a quantized input and a quantized weight, in
 // the type of input 2; the bias changes the result in place.
 var Int8Product = define(Op{
-	Name: "int8_scaled_mm", Composite: true, Run: func(c *Call) {
+	Name: "int8_scaled_mm", Eval: evalInt8Product, Composite: true, Run: func(c *Call) {
 		x, w, like := c.In[0], c.In[1], c.In[2]
 		size := x.Size.Set(x.Rank()-1, w.Dim(0)).Slice()
 		sums := c.NewShape(tensor.Int32, size...)
@@ -130,7 +130,7 @@ var Int8Product = define(Op{
 // Int8Dequantize is a weight of eight bits in the type of input 1:
 // CB.to(dtype, copy=True).mul_(SCB.unsqueeze(1).mul(1 / 127)).
 var Int8Dequantize = define(Op{
-	Name: "int8_dequantize", Run: func(c *Call) {
+	Name: "int8_dequantize", Eval: evalInt8Dequantize, Run: func(c *Call) {
 		w := c.NewShape(c.In[1].DType, c.In[0].Size.Slice()...)
 		c.Drop(c.NewShape(tensor.Float32, c.In[0].Dim(0), 1))
 		c.Return(w)

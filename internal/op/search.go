@@ -91,6 +91,17 @@ var _ = define(Op{
 			b.Drop(b.NewShape(tensor.Int64, (windows-1)*a.Step+a.Size))
 		}
 	},
+	Eval: &Eval{Backward: func(m Machine, b *Back) error {
+		w := b.Args.(*WindowArgs)
+		if w.Step >= w.Size {
+			return viewGrad(m, b)
+		}
+		return m.Aside(func(a Arrays) {
+			if r := a.Wanted(b, 0); r != nil { // windows that overlap add up
+				a.Put(r, a.Array(b.Grads[0]).Overlaid(ints(r.Size), wrapped(w.Dimension, r.Rank()), int(w.Step)))
+			}
+		})
+	}},
 	Source: "aten/src/ATen/native/cuda/UnfoldBackwardKernel.cu; UnfoldBackward.h",
 })
 

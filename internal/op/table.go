@@ -45,6 +45,9 @@ func (t *Table) Define(r Op) *Op {
 	if p.Takes != nil {
 		p.takes(p.Takes)
 	}
+	if p.View != nil && p.Eval == nil {
+		p.Eval = evalView
+	}
 	if r.Sig != "" {
 		sig, err := ParseSig(r.Sig)
 		if err != nil {

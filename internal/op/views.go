@@ -25,7 +25,7 @@ func gradReshape(b *Back) {
 
 // View reinterprets the sizes of a tensor without a copy.
 var View = define(Op{
-	Name: "view", Sig: "Tensor.view(self, *shape: ints)", Args: &ShapeArgs{},
+	Name: "view", Eval: shared, Sig: "Tensor.view(self, *shape: ints)", Args: &ShapeArgs{},
 	View: func(c *Call) []tensor.Layout {
 		size := c.reshapeSizes()
 		l, ok := c.In[0].View(size)
@@ -265,7 +265,7 @@ var (
 
 // Expand broadcasts without a copy.
 var Expand = define(Op{
-	Name: "expand", Sig: "Tensor.expand(self, *shape: ints)", Args: &ShapeArgs{},
+	Name: "expand", Eval: shared, Sig: "Tensor.expand(self, *shape: ints)", Args: &ShapeArgs{},
 	View: func(c *Call) []tensor.Layout {
 		l, err := c.In[0].Expand(c.shapeArg())
 		if err != nil {

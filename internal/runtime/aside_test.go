@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -38,7 +39,7 @@ func TestRandomStatistics(t *testing.T) {
 	s := kernel.NewStream(7)
 	sum, zeros := 0.0, 0
 	for range n {
-		if v := truth(s.Uniform() < 1-p) / (1 - p); v == 0 {
+		if v := array.Truth(s.Uniform() < 1-p) / (1 - p); v == 0 {
 			zeros++
 		} else {
 			sum += v

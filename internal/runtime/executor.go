@@ -16,13 +16,12 @@ import (
 type Executor struct {
 	memory
 	source  Source
-	loads   map[string]int     // how often each input was loaded
-	known   map[int32]quantity // of blocks of quantized numbers
-	notes   map[int32]any      // what operators noted, by block
-	seed    uint64             // of the job
-	random  uint64             // how often random numbers were drawn
-	running string             // the operator that is computed now
-	asides  map[string]bool    // operators of the device that were computed aside
+	loads   map[string]int  // how often each input was loaded
+	notes   map[int32]any   // what operators noted, by block
+	seed    uint64          // of the job
+	random  uint64          // how often random numbers were drawn
+	running string          // the operator that is computed now
+	asides  map[string]bool // operators of the device that were computed aside
 	losses  []float64
 	weights Weights
 	onStep  func(step int) error
@@ -63,51 +62,53 @@ func unsupported(format string, args ...any) error {
 
 // Free implements engine.Backend.
 func (x *Executor) Free(id int32) error {
-	delete(x.known, id)
 	delete(x.notes, id)
 	return x.memory.Free(id)
 }
 
-// Composes implements engine.Backend.
-func (x *Executor) Composes(r *op.Op) bool {
-	is, _ := rowOf(r)
-	return is.forward == nil
+// evalOf is how an operator is computed; it has neither values nor a derivative where
+// its row does not say.
+func evalOf(r *op.Op) *op.Eval {
+	if r.Same != nil {
+		r = r.Same
+	}
+	if r.Eval == nil {
+		return &op.Eval{}
+	}
+	return r.Eval
 }
+
+// Composes implements engine.Backend.
+func (x *Executor) Composes(r *op.Op) bool { return evalOf(r).Forward == nil }
 
 // Forward implements engine.Backend. A row whose results lie where its inputs do
 // has nothing to compute.
 func (x *Executor) Forward(c *op.Call) error {
-	r, ok := rowOf(c.Op)
-	if !c.Op.InPlace && !r.over && aliases(c.Out, c.In) {
+	e := evalOf(c.Op)
+	if !c.Op.InPlace && !e.Over && aliases(c.Out, c.In) {
 		return nil
 	}
 	x.running = c.Op.Name
-	if !ok {
+	if e.Forward == nil {
 		return unsupported("operator %s", c.Op.Name)
 	}
-	return x.named(c.Op, r.forward(x, c))
+	return x.named(c.Op, e.Forward(x, c))
 }
 
 // Derives implements engine.Backend.
 func (x *Executor) Derives(r *op.Op) bool {
-	if r.View != nil {
-		return !composedViews[r]
-	}
-	is, _ := rowOf(r)
-	return is.backward != nil || !is.composed
+	e := evalOf(r)
+	return e.Backward != nil || !e.InParts
 }
 
 // Backward implements engine.Backend.
 func (x *Executor) Backward(b *op.Back) error {
 	x.running = b.Op.Name
-	if b.Op.View != nil {
-		return x.named(b.Op, x.viewGrad(b))
-	}
-	r, _ := rowOf(b.Op)
-	if r.backward == nil {
+	e := evalOf(b.Op)
+	if e.Backward == nil {
 		return unsupported("the derivative of operator %s", b.Op.Name)
 	}
-	return x.named(b.Op, r.backward(x, b))
+	return x.named(b.Op, e.Backward(x, b))
 }
 
 func (x *Executor) named(r *op.Op, err error) error {
@@ -143,9 +144,9 @@ func wanted(b *op.Back, i int) *op.Tensor {
 	return b.Results[i]
 }
 
-// launch runs a kernel. Operands of Map and Reduce kernels are broadcast to the
+// Launch implements op.Machine. Operands of Map and Reduce kernels are broadcast to the
 // size of the first one that is read.
-func (x *Executor) launch(k *kernel.Kernel, ts []kernel.Tensor, ints []int64, floats ...float64) error {
+func (x *Executor) Launch(k *kernel.Kernel, ts []kernel.Tensor, ints []int64, floats ...float64) error {
 	if x.stopped != nil {
 		if err := x.stopped(); err != nil {
 			return err
@@ -161,8 +162,8 @@ func (x *Executor) launch(k *kernel.Kernel, ts []kernel.Tensor, ints []int64, fl
 	return x.start(c)
 }
 
-// apply runs a Map kernel over tensors that are broadcast to the first one.
-func (x *Executor) apply(k *kernel.Kernel, y *op.Tensor, in []*op.Tensor, floats ...float64) error {
+// Apply implements op.Machine.
+func (x *Executor) Apply(k *kernel.Kernel, y *op.Tensor, in []*op.Tensor, floats ...float64) error {
 	ts := []kernel.Tensor{x.operand(y)}
 	for _, t := range in {
 		o, err := x.broadcast(t, y.Size)
@@ -171,15 +172,15 @@ func (x *Executor) apply(k *kernel.Kernel, y *op.Tensor, in []*op.Tensor, floats
 		}
 		ts = append(ts, o)
 	}
-	return x.launch(k, ts, nil, floats...)
+	return x.Launch(k, ts, nil, floats...)
 }
 
 // Fill implements engine.Backend.
-func (x *Executor) Fill(t *op.Tensor, v float64) error { return x.apply(kernel.Fill, t, nil, v) }
+func (x *Executor) Fill(t *op.Tensor, v float64) error { return x.Apply(kernel.Fill, t, nil, v) }
 
 // Copy implements engine.Backend.
 func (x *Executor) Copy(t, from *op.Tensor) error {
-	return x.apply(kernel.Copy, t, []*op.Tensor{from})
+	return x.Apply(kernel.Copy, t, []*op.Tensor{from})
 }
 
 // Loss implements engine.Backend.
@@ -206,14 +207,14 @@ func (x *Executor) scalar(t *op.Tensor) (float64, error) {
 // Read implements engine.Backend.
 func (x *Executor) Read(t *op.Tensor) ([]float64, error) {
 	a := &aside{x: x}
-	v := a.get(t).v
+	v := a.Get(t)
 	return v, a.err
 }
 
 // Write implements engine.Backend.
 func (x *Executor) Write(t *op.Tensor, v []float64) error {
 	a := &aside{x: x}
-	a.put(t, v)
+	a.Put(t, v)
 	return a.err
 }
 
@@ -226,8 +227,8 @@ func (x *Executor) Random() uint64 { return x.random }
 // SetRandom implements engine.Backend.
 func (x *Executor) SetRandom(state uint64) { x.random = state }
 
-// draw is the seed of the next random tensor.
-func (x *Executor) draw() int64 {
+// Draw implements op.Machine.
+func (x *Executor) Draw() int64 {
 	x.random++
 	return int64(x.seed<<32 | x.random&(1<<32-1))
 }

@@ -60,7 +60,7 @@ func (x *Executor) Initialize(t *op.Tensor, of engine.Initial) error {
 		return x.Fill(t, d.Constant)
 	}
 	v := make([]float64, t.Numel())
-	r := kernel.NewStream(uint64(x.draw()))
+	r := kernel.NewStream(uint64(x.Draw()))
 	for i := range v {
 		if d.Normal > 0 {
 			v[i] = d.Normal * r.Normal()
@@ -82,8 +82,8 @@ func unmasked(name string) string { return strings.TrimSuffix(name, "_orig") }
 // pruned fills a mask of torch.nn.utils.prune.l1_unstructured: 0 for the smallest
 // elements of a weight, an amount of all.
 func (x *Executor) pruned(t, weight *op.Tensor, amount float64) error {
-	return x.aside(func(a *aside) {
-		w := a.get(weight).v
+	return x.Aside(func(a op.Arrays) {
+		w := a.Get(weight)
 		order := make([]int, len(w))
 		for i := range order {
 			order[i] = i
@@ -95,6 +95,6 @@ func (x *Executor) pruned(t, weight *op.Tensor, amount float64) error {
 				out[at] = 1
 			}
 		}
-		a.put(t, out)
+		a.Put(t, out)
 	})
 }

@@ -119,11 +119,11 @@ func (m *memory) operand(t *op.Tensor) kernel.Tensor {
 	if t == nil {
 		return kernel.Tensor{}
 	}
-	return m.at(t, t.Layout)
+	return m.At(t, t.Layout)
 }
 
-// at is the storage of t under another layout.
-func (m *memory) at(t *op.Tensor, l tensor.Layout) kernel.Tensor {
+// At implements op.Machine.
+func (m *memory) At(t *op.Tensor, l tensor.Layout) kernel.Tensor {
 	k := kernel.Tensor{DType: t.DType, Size: l.Size, Stride: l.Stride}
 	if id := engine.BlockOf(t); id != 0 {
 		k.At = uint64(m.get(id).block.Address) + uint64(l.Offset*t.DType.Size())
@@ -140,5 +140,5 @@ func (m *memory) broadcast(t *op.Tensor, size tensor.Dims) (kernel.Tensor, error
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
-	return m.at(t, l), nil
+	return m.At(t, l), nil
 }

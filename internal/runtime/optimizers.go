@@ -35,7 +35,7 @@ func (x *Executor) Unscale(grads []*op.Tensor, factor float64) (bool, error) {
 		for _, f := range v {
 			finite = finite && !math.IsInf(f, 0) && !math.IsNaN(f)
 		}
-		if err := x.apply(kernel.Affine, g, []*op.Tensor{g}, factor, 0); err != nil {
+		if err := x.Apply(kernel.Affine, g, []*op.Tensor{g}, factor, 0); err != nil {
 			return false, err
 		}
 	}
@@ -44,7 +44,7 @@ func (x *Executor) Unscale(grads []*op.Tensor, factor float64) (bool, error) {
 
 // Lerp implements engine.Backend.
 func (x *Executor) Lerp(t, to *op.Tensor, weight float64) error {
-	return x.launch(kernel.Lerp, x.operands(t, to), nil, weight)
+	return x.Launch(kernel.Lerp, x.operands(t, to), nil, weight)
 }
 
 // normEpsilon is added to a norm before it divides (torch/nn/utils/clip_grad.py).
@@ -57,7 +57,7 @@ func (x *Executor) Norms(norms, of []*op.Tensor, stacked *op.Tensor) error {
 		for d := range all.Stride.Len() {
 			all.Stride = all.Stride.Set(d, 0)
 		}
-		if err := x.launch(kernel.Norm, []kernel.Tensor{x.at(n, all), x.operand(of[i])}, nil); err != nil {
+		if err := x.Launch(kernel.Norm, []kernel.Tensor{x.At(n, all), x.operand(of[i])}, nil); err != nil {
 			return err
 		}
 		if stacked == nil {
@@ -65,7 +65,7 @@ func (x *Executor) Norms(norms, of []*op.Tensor, stacked *op.Tensor) error {
 		}
 		element := n.Layout
 		element.Offset = stacked.Offset + int64(i)
-		if err := x.launch(kernel.Copy, []kernel.Tensor{x.at(stacked, element), x.operand(n)}, nil); err != nil {
+		if err := x.Launch(kernel.Copy, []kernel.Tensor{x.At(stacked, element), x.operand(n)}, nil); err != nil {
 			return err
 		}
 	}
@@ -87,12 +87,12 @@ func (x *Executor) Scale(grads []*op.Tensor, norm *op.Tensor, bound float64, spa
 		{kernel.Affine, factor, []*op.Tensor{factor}, []float64{bound, 0}},
 		{kernel.Hardtanh, factor, []*op.Tensor{factor}, []float64{math.Inf(-1), 1}},
 	} {
-		if err := x.apply(step.k, step.y, step.in, step.floats...); err != nil {
+		if err := x.Apply(step.k, step.y, step.in, step.floats...); err != nil {
 			return err
 		}
 	}
 	for _, g := range grads {
-		if err := x.apply(kernel.Mul, g, []*op.Tensor{g, factor}); err != nil {
+		if err := x.Apply(kernel.Mul, g, []*op.Tensor{g, factor}); err != nil {
 			return err
 		}
 	}
@@ -104,7 +104,7 @@ func (x *Executor) Scale(grads []*op.Tensor, norm *op.Tensor, bound float64, spa
 func (x *Executor) Clip(grads []*op.Tensor, byValue bool, bound float64) error {
 	if byValue {
 		for _, g := range grads {
-			if err := x.apply(kernel.Hardtanh, g, []*op.Tensor{g}, -bound, bound); err != nil {
+			if err := x.Apply(kernel.Hardtanh, g, []*op.Tensor{g}, -bound, bound); err != nil {
 				return err
 			}
 		}
@@ -123,7 +123,7 @@ func (x *Executor) Clip(grads []*op.Tensor, byValue bool, bound float64) error {
 		return nil
 	}
 	for _, g := range grads {
-		if err := x.apply(kernel.Affine, g, []*op.Tensor{g}, f, 0); err != nil {
+		if err := x.Apply(kernel.Affine, g, []*op.Tensor{g}, f, 0); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/kernel"
@@ -109,7 +110,7 @@ func classesOf(c *op.Call) int64 { return c.In[0].Dim(min(1, c.In[0].Rank()-1)) 
 
 // alongDim is the size of the dimension that an operator is told.
 func alongDim(c *op.Call) int64 {
-	return c.In[0].Dim(dim(c.Args.(interface{ Along() int }).Along(), c.In[0].Rank()))
+	return c.In[0].Dim(array.Dim(c.Args.(interface{ Along() int }).Along(), c.In[0].Rank()))
 }
 
 func (p *probe) Forward(c *op.Call) error {

@@ -3,43 +3,15 @@ package runtime
 import (
 	"context"
 	"math"
-	"slices"
 	"testing"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
-
-// TestDynamicMap checks the values of 8 bits: fractions between 0.1 and 1 in 64
-// parts (128 without a sign), and half as many for each power of ten below.
-func TestDynamicMap(t *testing.T) {
-	signed, unsigned := dynamicMap(true), dynamicMap(false)
-	for _, c := range []struct {
-		of   []float64
-		at   int
-		want float64
-	}{
-		{signed, 0, -(0.1 + 0.9*63.5/64)}, {signed, 126, -0.55e-6}, {signed, 127, 0}, {signed, 128, 0.55e-6}, {signed, 255, 1}, {signed, 254, 0.1 + 0.9*63.5/64},
-		{unsigned, 0, 0}, {unsigned, 1, 0.325e-6}, {unsigned, 2, 0.775e-6}, {unsigned, 254, 0.1 + 0.9*127.5/128}, {unsigned, 255, 1},
-	} {
-		if len(c.of) != 256 || math.Abs(c.of[c.at]-c.want) > 1e-12 {
-			t.Errorf("value %d of %d is %v, not %v", c.at, len(c.of), c.of[c.at], c.want)
-		}
-	}
-	got, scales := quantized8([]float64{2, -1, 0.5, 0, 3, -3}, signed, 4)
-	want := []float64{2, -2 * (0.1 + 0.9*28.5/64), 2 * (0.1 + 0.9*10.5/64), 0, 3, -3 * (0.1 + 0.9*63.5/64)}
-	if !slices.Equal(scales, []float64{2, 3}) {
-		t.Errorf("scales %v", scales)
-	}
-	for i, v := range dequantized8(got, signed, scales, 4) {
-		if math.Abs(v-want[i]) > 1e-12 {
-			t.Errorf("number %d comes back as %v, not %v", i, v, want[i])
-		}
-	}
-}
 
 // ones is a source of ones.
 type onesSource struct{}
@@ -75,7 +47,7 @@ func TestQuantizedLayers(t *testing.T) {
 		}, 1e-5},
 		{"{bits: 4, type: fp4, double_quant: true, compute_dtype: float32}", func(read func(string) []float64) []float64 {
 			packed, maxima, code, offset, nested := read("weight"), read("absmax"), read("code"), read("offset"), read("nested_absmax")
-			w, table := make([]float64, in*out), dynamicMap(true)
+			w, table := make([]float64, in*out), array.DynamicMap(true)
 			for i := range w {
 				bits := int(packed[i/2])
 				if i%2 == 0 {

@@ -18,14 +18,14 @@ var notRun = map[*op.Op]string{
 // be computed, and so must the derivative of what has one.
 func TestEveryOperator(t *testing.T) {
 	for _, r := range op.Rows() {
-		row, has := rowOf(r)
+		e, has := evalOf(r), r.Eval != nil
 		why, refused := notRun[r]
 		switch {
 		case r.Composite: // its parts are computed
 		case r.View != nil: // nothing is computed, and derivatives put gradients where the views were
 		case refused == has:
 			t.Errorf("%s: computed %v, but listed as refused %v (%s)", r.Name, has, refused, why)
-		case has && r.Grad != nil && row.backward == nil && !row.composed:
+		case has && r.Grad != nil && e.Backward == nil && !e.InParts:
 			t.Errorf("%s has a derivative, which is not computed", r.Name)
 		}
 	}

@@ -111,7 +111,7 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 func NewExecutor(d Device, alloc *allocsim.Allocator, source Source, seed uint64) *Executor {
 	x := &Executor{
 		memory: memory{arena: arena{device: d, alloc: alloc}}, source: source, seed: seed,
-		loads: map[string]int{}, known: map[int32]quantity{},
+		loads: map[string]int{},
 	}
 	x.weights = Weights{x: x, of: map[string]*op.Tensor{}}
 	return x
