@@ -33,3 +33,35 @@ func TestDynamicMap(t *testing.T) {
 		}
 	}
 }
+
+// TestQuantized4 checks that values of the code come back, and which half of a byte is
+// first.
+func TestQuantized4(t *testing.T) {
+	code := Codes4bit["nf4"]
+	v := []float64{2 * code[15], 2 * code[0], 2 * code[9]}
+	packed, scales := Quantized4(v, code, 64)
+	if !slices.Equal(packed, []float64{15 << 4, 9 << 4}) || !slices.Equal(scales, []float64{2}) {
+		t.Errorf("packed %v, scales %v", packed, scales)
+	}
+	if got := Dequantized4(packed, code, scales, 64, 3); !slices.Equal(got, v) {
+		t.Errorf("%v comes back as %v", v, got)
+	}
+}
+
+// TestInt8 multiplies rows with a column beyond the threshold by a quantized weight.
+func TestInt8(t *testing.T) {
+	whole := []float64{1, -2, 8, 0.5, 1, -9}
+	x := &Array{Size: []int{2, 3}, V: slices.Clone(whole)}
+	q := x.QuantizedRows(6)
+	if !slices.Equal(q.Outliers, []int{2}) || !slices.Equal(q.Scales, []float64{2, 1}) || !slices.Equal(q.V, []float64{64, -127, 0, 64, 127, 0}) {
+		t.Errorf("%v, scales %v, outliers %v", q.V, q.Scales, q.Outliers)
+	}
+	w := (&Array{Size: []int{1, 3}, V: []float64{1, 1, 1}}).QuantizedRows(0)
+	if got := w.DequantizedRows(3); !slices.Equal(got, []float64{1, 1, 1}) {
+		t.Errorf("the weight comes back as %v", got)
+	}
+	got := q.Times(w, 3, whole, []float64{10}, func(v float64) float64 { return math.Round(v) })
+	if !slices.Equal(got, []float64{17, 3}) { // 64*2/127 - 2 + 8, 64/127 + 1 - 9, rounded, and the bias
+		t.Errorf("the product is %v", got)
+	}
+}
