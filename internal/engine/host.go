@@ -67,8 +67,8 @@ func sameDense(a, b tensor.Layout) bool {
 // toHostRow and toDeviceRow are Tensor.to for the other side, as autograd sees
 // it: the gradient is copied back.
 var (
-	toHostRow   = &op.Op{Name: "_to_copy", Same: op.ToCopy, Node: "ToCopyBackward0"}
-	toDeviceRow = &op.Op{Name: "_to_copy", Same: op.ToCopy, Node: "ToCopyBackward0"}
+	toHostRow   = &op.Op{Name: "_to_copy", Eval: op.ToCopy.Eval, Node: "ToCopyBackward0"}
+	toDeviceRow = &op.Op{Name: "_to_copy", Eval: op.ToCopy.Eval, Node: "ToCopyBackward0"}
 )
 
 func init() { // their functions refer to each other

@@ -47,10 +47,6 @@ type Op struct {
 	// Of is the operator whose in-place form this is.
 	Of *Op
 
-	// Same is the row of the table whose values this one computes, of a row that a
-	// player makes for itself.
-	Same *Op
-
 	// Takes refuses the element types for which PyTorch has no kernel, or no
 	// conversion between the operands; nil for the check of Of, if there is one.
 	Takes func(c *Call)

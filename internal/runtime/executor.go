@@ -69,9 +69,6 @@ func (x *Executor) Free(id int32) error {
 // evalOf is how an operator is computed; it has neither values nor a derivative where
 // its row does not say.
 func evalOf(r *op.Op) *op.Eval {
-	if r.Same != nil {
-		r = r.Same
-	}
 	if r.Eval == nil {
 		return &op.Eval{}
 	}
