@@ -114,6 +114,9 @@ type Meta struct {
 	DType tensor.DType
 }
 
+// Meta describes t.
+func (t *Tensor) Meta() *Meta { return &Meta{t.Layout, t.DType} }
+
 // Back is one run of a derivative formula. It is a Call without inputs: what
 // it makes and does not hand to Set, it must drop or register as Local.
 type Back struct {

@@ -52,7 +52,7 @@ func extreme(name, node string, largest bool) (rows Extremes) {
 			if x.Numel() == 0 {
 				c.Fail("%s of no elements", name)
 			}
-			dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, &ReduceArgs{})
+			dims, size := c.reducedDims(x.Meta(), &ReduceArgs{})
 			out := c.New(tensor.Contiguous(size), x.DType)
 			reduceScratch(c, c.contiguous(x), dims, x.DType.Size(), 4)
 			c.Return(out)
@@ -64,7 +64,7 @@ func extreme(name, node string, largest bool) (rows Extremes) {
 	rows.Along = define(Op{
 		Name: name + ".dim", Args: &ExtremeArgs{}, Run: func(c *Call) {
 			x := c.In[0]
-			dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ExtremeArgs).over())
+			dims, size := c.reducedDims(x.Meta(), c.Args.(*ExtremeArgs).over())
 			values, indices := c.New(tensor.Contiguous(size), x.DType), c.New(tensor.Contiguous(size), tensor.Int64)
 			reduceScratch(c, x, dims, valueIndex, 4)
 			c.Return(values, indices)
@@ -101,7 +101,7 @@ func extreme(name, node string, largest bool) (rows Extremes) {
 			if x.Numel() == 0 {
 				c.Fail("a%s of no elements is not modelled", name)
 			}
-			dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ReduceArgs))
+			dims, size := c.reducedDims(x.Meta(), c.Args.(*ReduceArgs))
 			out := c.New(tensor.Contiguous(size), x.DType)
 			reduceScratch(c, x, dims, x.DType.Size(), 4)
 			c.Return(out)
@@ -124,7 +124,7 @@ func argExtreme(c *Call) {
 	if a.Dim == nil {
 		r.KeepDim = a.KeepDim
 	}
-	dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, r)
+	dims, size := c.reducedDims(x.Meta(), r)
 	out := c.New(tensor.Contiguous(size), tensor.Int64)
 	c.Return(out)
 	if a.Dim == nil {

@@ -14,8 +14,8 @@ var LogSumExp = define(Op{
 		if !x.DType.IsFloating() || x.Numel() == 0 {
 			c.Fail("logsumexp needs elements of a floating type, not shape %v of %v", x.Size, x.DType)
 		}
-		dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, a)
-		_, kept := c.reducedDims(&Meta{x.Layout, x.DType}, &ReduceArgs{Dim: a.Dim, KeepDim: true})
+		dims, size := c.reducedDims(x.Meta(), a)
+		_, kept := c.reducedDims(x.Meta(), &ReduceArgs{Dim: a.Dim, KeepDim: true})
 		maxes := c.Local(c.New(tensor.Contiguous(kept), x.DType))
 		reduceScratch(c, x, dims, x.DType.Size(), 4)
 		abs := c.grown(x.DType, size.Slice()...)

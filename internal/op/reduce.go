@@ -47,7 +47,7 @@ func (c *Call) reducedDims(x *Meta, a *ReduceArgs) ([]bool, tensor.Dims) {
 // reduce is the Run of a reduction by Reduce.cuh into type d.
 func (c *Call) reduce(d tensor.DType) *Tensor {
 	x := c.In[0]
-	dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ReduceArgs))
+	dims, size := c.reducedDims(x.Meta(), c.Args.(*ReduceArgs))
 	out := c.New(tensor.Contiguous(size), d)
 	if x.DType != d && !(x.DType.IsHalf() && d == tensor.Float32) { // make_reduction converts the input
 		x = c.Local(c.New(x.LikeDense(), d))

@@ -80,7 +80,7 @@ func ranked(name, sig string, rank func(row []float64, order []int, args *Extrem
 	return define(Op{
 		Name: name, Sig: sig, Args: &ExtremeArgs{}, Run: func(c *Call) {
 			x := c.In[0]
-			_, size := c.reducedDims(&Meta{x.Layout, x.DType}, c.Args.(*ExtremeArgs).over())
+			_, size := c.reducedDims(x.Meta(), c.Args.(*ExtremeArgs).over())
 			switch {
 			case x.Numel() == 0:
 				c.Fail("%s of no elements", name)

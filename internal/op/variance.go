@@ -64,7 +64,7 @@ func runVar(c *Call) {
 	if !x.DType.IsFloating() {
 		c.Fail("the variance needs a floating type, not %v", x.DType)
 	}
-	dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, &a.ReduceArgs)
+	dims, size := c.reducedDims(x.Meta(), &a.ReduceArgs)
 	out := c.grown(x.DType, size.Slice()...)
 	acc := int64(welford)
 	if x.DType == tensor.Float64 {

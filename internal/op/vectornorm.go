@@ -36,7 +36,7 @@ var VectorNorm = define(Op{
 		if !x.DType.IsFloating() {
 			c.Fail("the norm needs a floating type, not %v", x.DType)
 		}
-		dims, size := c.reducedDims(&Meta{x.Layout, x.DType}, &a.ReduceArgs)
+		dims, size := c.reducedDims(x.Meta(), &a.ReduceArgs)
 		d := x.DType
 		if a.DType != nil {
 			d = *a.DType
