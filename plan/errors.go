@@ -3,7 +3,7 @@ package plan
 import (
 	"errors"
 
-	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -22,7 +22,7 @@ type Mistake struct {
 func Mistakes(err error) []Mistake {
 	var (
 		wrong  *spec.Errors
-		played *engine.ProgramError
+		played *program.Error
 		read   *trace.ReadError
 	)
 	switch {

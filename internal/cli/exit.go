@@ -6,9 +6,9 @@ import (
 	"syscall"
 
 	"github.com/memplan/memplan/internal/allocsim"
-	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/trace"
@@ -60,7 +60,7 @@ func exitCode(err error) int {
 	var (
 		usage  *usageError
 		wrong  *spec.Errors
-		played *engine.ProgramError
+		played *program.Error
 		conf   *allocsim.ConfigError
 		read   *trace.ReadError
 		not    *runtime.UnsupportedError

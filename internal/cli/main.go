@@ -10,10 +10,10 @@ import (
 
 	"github.com/mattn/go-isatty"
 
-	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/printable"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
 
@@ -79,7 +79,7 @@ func Main(args []string, s *Streams) (code int) {
 	}
 	code = exitCode(err)
 	prefix := "memplan: "
-	wrong, file, played := (*spec.Errors)(nil), (*graph.FileError)(nil), (*engine.ProgramError)(nil)
+	wrong, file, played := (*spec.Errors)(nil), (*graph.FileError)(nil), (*program.Error)(nil)
 	if errors.As(err, &wrong) || errors.As(err, &file) || errors.As(err, &played) {
 		prefix = "" // each begins with its place, as tools expect
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -40,8 +42,8 @@ type firstStep struct {
 	gradients map[string][]float64
 }
 
-func (s *firstStep) Initialize(t *op.Tensor, of engine.Initial) error {
-	s.names[engine.BlockOf(t)] = of.Name
+func (s *firstStep) Initialize(t *op.Tensor, of python.Initial) error {
+	s.names[autograd.BlockOf(t)] = of.Name
 	return errors.Join(s.Executor.Initialize(t, of), s.round(t))
 }
 
@@ -66,7 +68,7 @@ func (s *firstStep) Step(_ *program.Optimizer, groups []optim.Group) error {
 		if err != nil {
 			return err
 		}
-		name := s.names[engine.BlockOf(p.T)]
+		name := s.names[autograd.BlockOf(p.T)]
 		s.gradients[name] = v
 		s.order = append(s.order, name)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -14,10 +15,10 @@ func (j *job) average() {
 		return
 	}
 	source := j.models[e.Model]
-	m := j.instantiate(source.class, e.Name)
-	j.deepCopy(m, source)
+	m := j.Instantiate(source.Class, e.Name)
+	j.DeepCopy(m, source)
 	if e.CPU {
-		j.toCPU(m)
+		j.ToCPU(m)
 	}
 	j.models[e.Name] = m
 }
@@ -29,34 +30,34 @@ func (j *job) average() {
 func (j *job) updateAverage() {
 	e := j.prog.EMA
 	source := j.models[e.Model]
-	cells, averages := parameters([]*module{source}), parameters([]*module{j.models[e.Name]})
+	cells, averages := python.Parameters([]*python.Module{source}), python.Parameters([]*python.Module{j.models[e.Name]})
 	follow := func(average, now *op.Tensor) {
 		switch {
-		case !j.executes():
+		case !j.Executes():
 		case !j.updated:
-			j.copyTo(average, now)
+			j.CopyTo(average, now)
 		default:
-			j.must(j.backend.Lerp(average, now, 1-e.Decay))
+			j.Must(j.backend.Lerp(average, now, 1-e.Decay))
 		}
 	}
-	var buffers []*cell
-	j.models[e.Name].eachBuffer(func(c *cell) { buffers = append(buffers, c) })
+	var buffers []*python.Cell
+	j.models[e.Name].EachBuffer(func(c *python.Cell) { buffers = append(buffers, c) })
 	buffer := func(now *op.Tensor) {
-		j.copyTo(buffers[0].t, now)
+		j.CopyTo(buffers[0].T, now)
 		buffers = buffers[1:]
 	}
-	outer := j.push()
-	j.label("AveragedModel.update_parameters")
+	outer := j.Push()
+	j.Label("AveragedModel.update_parameters")
 	if e.CPU {
 		var copies []*op.Tensor
 		for _, c := range cells {
-			copies = append(copies, j.transfer(c.t, true, false, c.t.LikeDense()))
+			copies = append(copies, j.Transfer(c.T, true, false, c.T.LikeDense()))
 		}
 		for i, c := range copies {
-			follow(averages[i].t, c)
+			follow(averages[i].T, c)
 		}
-		source.eachBuffer(func(c *cell) {
-			t := j.transfer(c.t, true, false, c.t.LikeDense())
+		source.EachBuffer(func(c *python.Cell) {
+			t := j.Transfer(c.T, true, false, c.T.LikeDense())
 			buffer(t)
 			j.Drop(t)
 		})
@@ -66,14 +67,14 @@ func (j *job) updateAverage() {
 	} else {
 		seen := map[tensor.DType]bool{}
 		for i, c := range cells {
-			if j.updated && !seen[c.t.DType] {
-				seen[c.t.DType] = true
+			if j.updated && !seen[c.T.DType] {
+				seen[c.T.DType] = true
 				j.Drop(j.scalar(tensor.Int64))
 			}
-			follow(averages[i].t, c.t)
+			follow(averages[i].T, c.T)
 		}
-		source.eachBuffer(func(c *cell) { buffer(c.t) })
+		source.EachBuffer(func(c *python.Cell) { buffer(c.T) })
 	}
 	j.updated = true
-	j.pop(outer)
+	j.Pop(outer)
 }

@@ -1,32 +1,37 @@
 package engine
 
+import (
+	"github.com/memplan/memplan/internal/engine/distributed"
+	"github.com/memplan/memplan/internal/engine/python"
+)
+
 // distribute puts DistributedDataParallel around the models that are trained.
 func (j *job) distribute() {
-	j.reducers = map[string]*reducer{}
+	j.reducers = map[string]*distributed.Reducer{}
 	for _, m := range j.prog.Models {
 		if j.prog.Wraps(m) {
-			j.reducers[m.Name] = newReducer(j.interp, j.models[m.Name], &j.prog.Parallel)
+			j.reducers[m.Name] = distributed.NewReducer(j.Interp, j.models[m.Name], &j.prog.Parallel)
 		}
 	}
 }
 
 // callModel calls a model of the step, through DistributedDataParallel if that is
 // around it. It takes over the arguments.
-func (j *job) callModel(name string, args []value) value {
+func (j *job) callModel(name string, args []python.Value) python.Value {
 	r := j.reducers[name]
 	if r == nil {
-		return j.callModule(j.model(name), nil, args)
+		return j.CallModule(j.model(name), nil, args)
 	}
-	held := j.holdAll(args)
-	r.preForward()
-	v := r.postForward(j.callModule(j.model(name), nil, args))
-	j.letGoAll(held)
+	held := j.HoldAll(args)
+	r.PreForward()
+	v := r.PostForward(j.CallModule(j.model(name), nil, args))
+	j.LetGoAll(held)
 	return v
 }
 
 // model is the model of that name, as what runs now calls it.
-func (j *job) model(name string) *module {
-	if j.evaluating && j.evals[name] != nil {
+func (j *job) model(name string) *python.Module {
+	if j.Evaluating && j.evals[name] != nil {
 		return j.evals[name]
 	}
 	return j.models[name]

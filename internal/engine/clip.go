@@ -16,9 +16,9 @@ const normChunk = 65536
 // their norm, and scalars (torch/nn/utils/clip_grad.py).
 func (j *job) clip(s *program.Stmt) {
 	grads := j.gradients(s.Optimizer)
-	if s.Kind == program.ClipValue || j.parametersOnCPU() || j.offload.Gradients || len(grads) == 0 { // in place, or on the CPU
-		if j.executes() {
-			j.must(j.backend.Clip(grads, s.Kind == program.ClipValue, s.Number))
+	if s.Kind == program.ClipValue || j.parametersOnCPU() || j.Offload.Gradients || len(grads) == 0 { // in place, or on the CPU
+		if j.Executes() {
+			j.Must(j.backend.Clip(grads, s.Kind == program.ClipValue, s.Number))
 		}
 		return
 	}
@@ -32,14 +32,14 @@ func (j *job) clip(s *program.Stmt) {
 		d = tensor.Promote(d, n.DType)
 	}
 	stacked := j.New(tensor.Contiguous(tensor.D(int64(len(norms)))), d)
-	if j.executes() {
-		j.must(j.backend.Norms(norms, with, stacked))
+	if j.Executes() {
+		j.Must(j.backend.Norms(norms, with, stacked))
 	}
 	two := 2.0
 	var total *op.Tensor
-	j.quiet(func() { total = j.do1(op.VectorNorm, &op.NormArgs{P: &two}, stacked) })
-	if j.executes() {
-		j.must(j.backend.Norms([]*op.Tensor{total}, []*op.Tensor{stacked}, nil))
+	j.Quiet(func() { total = j.Do1(op.VectorNorm, &op.NormArgs{P: &two}, stacked) })
+	if j.Executes() {
+		j.Must(j.backend.Norms([]*op.Tensor{total}, []*op.Tensor{stacked}, nil))
 	}
 	j.Drop(stacked)
 	for i := len(norms) - 1; i >= 0; i-- {
@@ -53,8 +53,8 @@ func (j *job) clip(s *program.Stmt) {
 	coefficient := j.scalar(total.DType)
 	j.Drop(reciprocal, sum)
 	clamped := j.scalar(total.DType)
-	if j.executes() {
-		j.must(j.backend.Scale(grads, total, s.Number, coefficient, clamped))
+	if j.Executes() {
+		j.Must(j.backend.Scale(grads, total, s.Number, coefficient, clamped))
 	}
 	j.Drop(coefficient, clamped, total)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/program"
 )
 
@@ -12,22 +13,22 @@ func (j *job) setupEval() {
 	if e == nil {
 		return
 	}
-	j.evalAux = j.instantiate(e.Aux, "")
+	j.evalAux = j.Instantiate(e.Aux, "")
 	for i, ch := range e.Aux.Children {
 		for k, own := range j.prog.Aux.Children {
 			if own.Path == ch.Path {
-				j.evalAux.children[i] = j.aux.children[k]
+				j.evalAux.Children[i] = j.aux.Children[k]
 			}
 		}
 	}
-	j.evalAux.registered = j.evalAux.children
-	j.toDevice(j.evalAux) // what it shares is there already
-	j.initialize(j.evalAux, nil)
-	j.evals = map[string]*module{}
+	j.evalAux.Registered = j.evalAux.Children
+	j.ToDevice(j.evalAux) // what it shares is there already
+	j.Initialize(j.evalAux, nil)
+	j.evals = map[string]*python.Module{}
 	for name, class := range e.Models {
-		j.evals[name] = j.over(class, j.models[name])
+		j.evals[name] = j.Over(class, j.models[name])
 		if a := j.prog.EMA; a != nil && a.Model == name {
-			j.evals[a.Name] = j.over(class, j.models[a.Name])
+			j.evals[a.Name] = j.Over(class, j.models[a.Name])
 		}
 	}
 }
@@ -43,10 +44,10 @@ func (j *job) staticEvalBatch() {
 
 // evaluate calls the function of an evaluation.
 func (j *job) evaluate(e *program.Eval) {
-	outer, step := j.push(), j.script
-	j.evaluating = true
+	outer, step := j.Push(), j.script
+	j.Evaluating = true
 	j.Env().Training, j.Env().GradMode = e.Train, e.Context == ""
-	j.script = script{frame: newScriptFrame(j.evalAux, e.Fn), inputs: e.Inputs, kept: map[string]value{}}
+	j.script = script{frame: newScriptFrame(j.evalAux, e.Fn), inputs: e.Inputs, kept: map[string]python.Value{}}
 	for range e.Batches {
 		for i := range e.Fn.Body {
 			if s := &e.Fn.Body[i]; s.Every <= 1 || j.stepNo%s.Every == 0 {
@@ -56,11 +57,11 @@ func (j *job) evaluate(e *program.Eval) {
 		j.autocast(false)
 	}
 	for _, k := range e.Kept { // the locals, in the order of their first appearance
-		j.letGo(j.kept[k.Name])
+		j.LetGo(j.kept[k.Name])
 	}
-	for i := range j.frame.slots {
-		j.store(j.frame, i, value{})
+	for i := range j.frame.Slots {
+		j.Store(j.frame, i, python.Value{})
 	}
 	j.script = step
-	j.pop(outer)
+	j.Pop(outer)
 }

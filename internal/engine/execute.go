@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
@@ -9,7 +10,7 @@ import (
 // Backend executes what a job does: beside what it is to the player and to modules, it
 // has batches, steps optimizers and scales gradients.
 type Backend interface {
-	initializer
+	python.Backend
 	// Lerp moves t towards another tensor: t += weight * (to - t).
 	Lerp(t, to *op.Tensor, weight float64) error
 

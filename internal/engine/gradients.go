@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 )
@@ -9,16 +10,16 @@ import (
 // if gradients are offloaded.
 func (j *job) gradients(i int) []*op.Tensor {
 	var out []*op.Tensor
-	if j.offload.Gradients {
+	if j.Offload.Gradients {
 		for _, h := range j.onCPU[i] {
-			if g := obj(h.T).grad; g != nil {
+			if g := autograd.Of(h.T).Grad; g != nil {
 				out = append(out, &g.Tensor)
 			}
 		}
 		return out
 	}
 	for _, c := range j.opts[i] {
-		if g := obj(c.t).grad; g != nil {
+		if g := autograd.Of(c.T).Grad; g != nil {
 			out = append(out, &g.Tensor)
 		}
 	}
@@ -30,7 +31,7 @@ func (j *job) gradients(i int) []*op.Tensor {
 // GradScaler has found infinities, and counts no step.
 func (j *job) update(optimizer int, groups []optim.Group) {
 	o := j.prog.Optimizers[optimizer]
-	if !j.executes() || o.Row.Whole != nil { // the latter has computed by itself
+	if !j.Executes() || o.Row.Whole != nil { // the latter has computed by itself
 		return
 	}
 	with := make([]optim.Group, len(groups))
@@ -46,7 +47,7 @@ func (j *job) update(optimizer int, groups []optim.Group) {
 			}
 		}
 	}
-	j.must(j.backend.Step(o, with))
+	j.Must(j.backend.Step(o, with))
 }
 
 // numbers are optim.Numbers.
@@ -54,11 +55,11 @@ type numbers struct{ j *job }
 
 func (e numbers) Read(t *op.Tensor) []float64 {
 	v, err := e.j.backend.Read(t)
-	e.j.must(err)
+	e.j.Must(err)
 	return v
 }
 
-func (e numbers) Write(t *op.Tensor, v []float64) { e.j.must(e.j.backend.Write(t, v)) }
+func (e numbers) Write(t *op.Tensor, v []float64) { e.j.Must(e.j.backend.Write(t, v)) }
 
 // Numbers implements optim.Exec.
 func (j *job) Numbers() optim.Numbers {

@@ -166,8 +166,8 @@ func (h *history) last() *record { return &h.records[len(h.records)-1] }
 
 // add takes in a step that was played.
 func (h *history) add(n int64) {
-	r := record{step: n, last: n, end: len(h.j.Trace().Events), hostThrough: len(h.j.hostTrace().Events)}
-	r.live, r.host = h.j.alive()
+	r := record{step: n, last: n, end: len(h.j.Trace().Events), hostThrough: len(h.j.HostTrace().Events)}
+	r.live, r.host = h.j.Alive()
 	number, hostBegin := int32(len(h.records)), 0
 	if number > 0 {
 		before := h.last()
@@ -180,7 +180,7 @@ func (h *history) add(n int64) {
 		text.reset()
 	}
 	h.device.take(h.j.Trace().Events, r.begin, number, text)
-	h.machine.take(h.j.hostTrace().Events, hostBegin, number, text)
+	h.machine.take(h.j.HostTrace().Events, hostBegin, number, text)
 	h.at[n] = len(h.records)
 	if !h.tracks {
 		h.records = append(h.records, r)
@@ -256,7 +256,7 @@ func (h *history) state() int32 {
 	for i, n := range h.j.stepped {
 		text.add(uint64(min(n, h.j.warmUp(i))))
 	}
-	text.add(uint64(h.j.searched()))
+	text.add(uint64(h.j.Searched()))
 	return text.number(h.states)
 }
 

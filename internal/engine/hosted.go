@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/trace"
@@ -8,9 +9,9 @@ import (
 
 // savedHooks are the hooks under which a step computes; nil if nothing that
 // autograd saves is offloaded.
-func (j *job) savedHooks() savedHooks {
-	if j.offload.Activations || (j.offload.Parameters && j.Env().GradMode) {
-		return offloading{j.interp}
+func (j *job) savedHooks() autograd.SavedHooks {
+	if j.Offload.Activations || (j.Offload.Parameters && j.Env().GradMode) {
+		return j.SaveOffloaded()
 	}
 	return nil
 }
@@ -18,7 +19,7 @@ func (j *job) savedHooks() savedHooks {
 // parametersOnCPU reports whether optimizers step parameters in host memory.
 func (j *job) parametersOnCPU() bool {
 	f := j.prog.Parallel.FSDP
-	return j.offload.Parameters || f != nil && f.Offload
+	return j.Offload.Parameters || f != nil && f.Offload
 }
 
 // startOptimizer is the constructor of an optimizer. One that is offloaded gets
@@ -26,22 +27,22 @@ func (j *job) parametersOnCPU() bool {
 func (j *job) startOptimizer(i int) {
 	o := j.prog.Optimizers[i]
 	switch {
-	case j.offload.Optimizer:
+	case j.Offload.Optimizer:
 		var ps []*optim.Param
 		for _, c := range j.opts[i] {
-			t := j.transfer(c.t, true, j.offload.Pinned, c.t.LikeDense())
-			obj(t).requires = true
-			j.mark(t, trace.Parameters)
+			t := j.Transfer(c.T, true, j.Offload.Pinned, c.T.LikeDense())
+			autograd.Of(t).Requires = true
+			j.Mark(t, trace.Parameters)
 			h := &optim.Param{T: t}
 			ps = append(ps, h)
-			if j.offload.Gradients {
-				obj(c.t).ready = func(leaf *object) { j.takeGradient(leaf, h) }
+			if j.Offload.Gradients {
+				autograd.Of(c.T).Ready = func(leaf *autograd.Object) { j.takeGradient(leaf, h) }
 			}
 		}
 		j.onCPU = append(j.onCPU, ps)
-		j.on(true, false, func() { o.Row.Start(j, j.grouped(i, ps)) })
+		j.On(true, false, func() { o.Row.Start(j, j.grouped(i, ps)) })
 	case j.parametersOnCPU():
-		j.on(true, false, func() { o.Row.Start(j, j.optimGroups(i)) })
+		j.On(true, false, func() { o.Row.Start(j, j.optimGroups(i)) })
 	default:
 		o.Row.Start(j, j.optimGroups(i))
 	}
@@ -49,14 +50,14 @@ func (j *job) startOptimizer(i int) {
 
 // takeGradient moves a gradient that is ready to the CPU and adds it to what is
 // there (a hook of Tensor.register_post_accumulate_grad_hook).
-func (j *job) takeGradient(leaf *object, h *optim.Param) {
-	g := obj(j.transfer(&leaf.grad.Tensor, true, j.offload.Pinned, leaf.grad.Tensor.LikeDense()))
-	j.mark(&g.Tensor, trace.Gradients)
-	if sum := obj(h.T); sum.grad == nil {
-		sum.grad = g
+func (j *job) takeGradient(leaf *autograd.Object, h *optim.Param) {
+	g := autograd.Of(j.Transfer(&leaf.Grad.Tensor, true, j.Offload.Pinned, leaf.Grad.Tensor.LikeDense()))
+	j.Mark(&g.Tensor, trace.Gradients)
+	if sum := autograd.Of(h.T); sum.Grad == nil {
+		sum.Grad = g
 	} else {
-		j.Drop(j.do1(op.AddInPlace, &op.AddArgs{}, &sum.grad.Tensor, &g.Tensor))
-		j.release(g)
+		j.Drop(j.Do1(op.AddInPlace, &op.AddArgs{}, &sum.Grad.Tensor, &g.Tensor))
+		j.Release(g)
 	}
 	j.dropGrad(leaf)
 }
@@ -67,29 +68,29 @@ func (j *job) stepOnCPU(i int) {
 	o := j.prog.Optimizers[i]
 	if j.parametersOnCPU() {
 		groups := j.optimGroups(i)
-		j.on(true, false, func() { j.quiet(func() { o.Row.StepOnCPU(j, groups) }) })
+		j.On(true, false, func() { j.Quiet(func() { o.Row.StepOnCPU(j, groups) }) })
 		j.update(i, groups)
 		return
 	}
 	for k, h := range j.onCPU[i] {
-		leaf := obj(j.opts[i][k].t)
-		if !j.offload.Gradients {
-			j.dropGrad(obj(h.T))
-			if leaf.grad != nil {
-				g := obj(j.transfer(&leaf.grad.Tensor, true, j.offload.Pinned, leaf.grad.Tensor.LikeDense()))
-				j.mark(&g.Tensor, trace.Gradients)
-				obj(h.T).grad = g
+		leaf := autograd.Of(j.opts[i][k].T)
+		if !j.Offload.Gradients {
+			j.dropGrad(autograd.Of(h.T))
+			if leaf.Grad != nil {
+				g := autograd.Of(j.Transfer(&leaf.Grad.Tensor, true, j.Offload.Pinned, leaf.Grad.Tensor.LikeDense()))
+				j.Mark(&g.Tensor, trace.Gradients)
+				autograd.Of(h.T).Grad = g
 			}
 		}
 		h.Grad = nil
-		if g := obj(h.T).grad; g != nil {
+		if g := autograd.Of(h.T).Grad; g != nil {
 			h.Grad = &g.Tensor
 		}
 	}
 	groups := j.grouped(i, j.onCPU[i])
-	j.on(true, false, func() { j.quiet(func() { o.Row.StepOnCPU(j, groups) }) })
+	j.On(true, false, func() { j.Quiet(func() { o.Row.StepOnCPU(j, groups) }) })
 	j.update(i, groups)
 	for k, h := range j.onCPU[i] {
-		j.copyTo(j.opts[i][k].t, h.T)
+		j.CopyTo(j.opts[i][k].T, h.T)
 	}
 }

@@ -1,15 +1,17 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/trace"
 )
 
 // keepValue is kept.append(value) or total += value.
-func (j *job) keepValue(fr *frame, s *program.Stmt) {
+func (j *job) keepValue(fr *python.Frame, s *program.Stmt) {
 	k := s.Keep
-	t := j.eval(fr, s.Value).t
+	t := j.Eval(fr, s.Value).T
 	then := func(r *op.Op) {
 		next := j.Do(r, r.Args, t)[0]
 		j.Drop(t)
@@ -19,8 +21,8 @@ func (j *job) keepValue(fr *frame, s *program.Stmt) {
 		then(op.Detach)
 	}
 	if k.CPU {
-		then(toHostRow)
-		j.mark(t, trace.Activations)
+		then(autograd.ToHostRow)
+		j.Mark(t, trace.Activations)
 	}
 	if k.Item { // a number of Python's
 		j.Drop(t)
@@ -29,15 +31,15 @@ func (j *job) keepValue(fr *frame, s *program.Stmt) {
 	v := j.kept[k.List]
 	switch {
 	case !k.Sum:
-		if v.list == nil {
-			v.list = &list{refs: 1}
+		if v.List == nil {
+			v.List = &python.List{Refs: 1}
 		}
-		v.list.items = append(v.list.items, value{t: t})
-	case v.t == nil: // 0.0 + value: the number takes the tensor's __radd__
-		v.t = j.do1(op.Add, &op.AddArgs{Other: op.Number{Float: true}}, t, nil)
+		v.List.Items = append(v.List.Items, python.Value{T: t})
+	case v.T == nil: // 0.0 + value: the number takes the tensor's __radd__
+		v.T = j.Do1(op.Add, &op.AddArgs{Other: op.Number{Float: true}}, t, nil)
 		j.Drop(t)
 	default:
-		j.Drop(j.do1(op.AddInPlace, &op.AddArgs{}, v.t, t))
+		j.Drop(j.Do1(op.AddInPlace, &op.AddArgs{}, v.T, t))
 		j.Drop(t)
 	}
 	j.kept[k.List] = v

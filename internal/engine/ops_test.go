@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/op"
@@ -296,34 +298,34 @@ func (pr *probe) compare(env op.Env, precision string, rec opRecording) (err err
 		return err
 	}
 	env.GradMode, env.Training = true, true
-	j := &job{interp: newInterp(env, nil), prog: g.Job, models: map[string]*module{}}
+	j := &job{Interp: python.New(env, nil), prog: g.Job, models: map[string]*python.Module{}}
 	j.setup()
-	// The recordings settle the cuBLAS workspaces first.
-	for i := range j.blas {
-		j.thread = uint8(i)
-		j.BlasHandle()
-	}
-	j.thread = 0
-	var args []value
+	// The recordings settle the cuBLAS workspaces first: that of a backward pass, too.
+	j.BlasHandle()
+	leaf := j.Leaf(trace.Inputs, tensor.Float32, true, 1)
+	autograd.Of(leaf).Ready = func(*autograd.Object) { j.BlasHandle() }
+	j.Backward(leaf, nil, false)
+	j.EnterAutocast(tensor.BFloat16) // which looks whether there is bfloat16
+	j.ExitAutocast()
+	var args []python.Value
 	for _, in := range g.Job.Inputs {
 		grad := in.DType.IsFloating() && !strings.HasSuffix(in.Name, "0")
-		args = append(args, value{t: j.Leaf(trace.Inputs, in.DType, grad, in.Size...)})
+		args = append(args, python.Value{T: j.Leaf(trace.Inputs, in.DType, grad, in.Size...)})
 	}
 	for _, a := range args {
-		j.hold(a) // the caller's own reference
+		j.Hold(a) // the caller's own reference
 	}
-	from := len(j.tr.Events)
-	j.casts.probed = true
+	from := len(j.Trace().Events)
 	j.autocast(true)
-	out := j.callModule(j.models["model"], nil, args).t
+	out := j.CallModule(j.models["model"], nil, args).T
 	j.autocast(false)
-	if got, want := listed(render(j.tr, from)), listed(rec.Forward); got != want {
+	if got, want := listed(render(j.Trace(), from)), listed(rec.Forward); got != want {
 		return fmt.Errorf("forward\n got %s\nwant %s", got, want)
 	}
 	grad := j.New(out.LikeDense(), out.DType)
-	from = len(j.tr.Events)
+	from = len(j.Trace().Events)
 	j.Backward(out, j.Keep(grad), false)
-	if got, want := listed(render(j.tr, from)), listed(rec.Backward); got != want {
+	if got, want := listed(render(j.Trace(), from)), listed(rec.Backward); got != want {
 		return fmt.Errorf("backward\n got %s\nwant %s", got, want)
 	}
 	return nil

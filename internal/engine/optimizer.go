@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
@@ -19,29 +21,29 @@ type stepper struct {
 func (j *job) makeOptimizers() {
 	for i, o := range j.prog.Optimizers {
 		s := stepper{groups: make([][]int, max(len(o.Groups), 1))}
-		var cells []*cell
-		seen := map[*cell]bool{}
+		var cells []*python.Cell
+		seen := map[*python.Cell]bool{}
 		for _, name := range o.Models {
 			root := j.models[name]
-			eachParameter(root, func(m *module, k int) {
-				c := m.params[k]
+			python.EachParameter(root, func(m *python.Module, k int) {
+				c := m.Params[k]
 				if seen[c] { // its first name counts, as in Module.named_parameters
 					return
 				}
 				seen[c] = true
-				g := o.Group(m.parameterPath(root, k))
-				if g < 0 || c.frozen {
+				g := o.Group(m.ParameterPath(root, k))
+				if g < 0 || c.Frozen {
 					return
 				}
 				s.groups[g] = append(s.groups[g], len(cells))
 				cells = append(cells, c)
-				s.params = append(s.params, &optim.Param{T: c.t})
+				s.params = append(s.params, &optim.Param{T: c.T})
 			})
 		}
 		var parts [][][]int
 		if j.prog.Parallel.ZeRO != nil {
 			for _, c := range cells {
-				if a, b := cells[0].t.DType, c.t.DType; a != b {
+				if a, b := cells[0].T.DType, c.T.DType; a != b {
 					j.Fail("ZeroRedundancyOptimizer only supports using the same dense type for all parameters, PyTorch says: not %s and %s", a, b)
 				}
 			}
@@ -71,17 +73,17 @@ func (j *job) stepInBackward(i int) {
 		for _, p := range g.Params {
 			own := []optim.Group{{Args: g.Args, Params: []*optim.Param{p}}}
 			o.Row.Start(j, own)
-			obj(p.T).ready = func(leaf *object) {
-				outer := j.push()
-				j.phase = trace.Optimizer
-				j.label("Optimizer.step#" + o.Row.Name + ".step")
-				p.Grad = &leaf.grad.Tensor
+			autograd.Of(p.T).Ready = func(leaf *autograd.Object) {
+				outer := j.Push()
+				j.Phase = trace.Optimizer
+				j.Label("Optimizer.step#" + o.Row.Name + ".step")
+				p.Grad = &leaf.Grad.Tensor
 				j.stepped[i]++
-				j.quiet(func() { o.Row.Step(j, own) })
+				j.Quiet(func() { o.Row.Step(j, own) })
 				j.update(i, own)
-				j.changes(p.T)
+				j.Changes(p.T)
 				j.dropGrad(leaf)
-				j.pop(outer)
+				j.Pop(outer)
 			}
 		}
 	}
@@ -112,11 +114,11 @@ func (j *job) grouped(i int, params []*optim.Param) []optim.Group {
 // optimGroups are the parameters of an optimizer with their gradients.
 func (j *job) optimGroups(i int) []optim.Group {
 	params := j.steppers[i].params
-	j.meter.Work(int64(len(params)))
+	j.Meter.Work(int64(len(params)))
 	for k, c := range j.opts[i] {
 		p := params[k]
-		p.T, p.Grad = c.t, nil
-		if g := obj(c.t).grad; g != nil {
+		p.T, p.Grad = c.T, nil
+		if g := autograd.Of(c.T).Grad; g != nil {
 			p.Grad = &g.Tensor
 		}
 	}
@@ -127,27 +129,27 @@ func (j *job) optimGroups(i int) []optim.Group {
 func (j *job) optimize(i int) {
 	o := j.prog.Optimizers[i]
 	j.stepped[i]++
-	outer := j.push()
+	outer := j.Push()
 	j.Env().GradMode = false // step is under torch.no_grad
-	j.label("Optimizer.step#" + o.Row.Name + ".step")
+	j.Label("Optimizer.step#" + o.Row.Name + ".step")
 	var loss *op.Tensor
 	if s := j.stepping; s != nil && s.Closure != nil && !o.Row.Closure {
 		loss = j.Evaluate()
 	}
-	if j.offload.Optimizer || j.parametersOnCPU() {
+	if j.Offload.Optimizer || j.parametersOnCPU() {
 		j.stepOnCPU(i)
 	} else {
 		groups := j.optimGroups(i)
-		j.quiet(func() { o.Row.Step(j, groups) })
+		j.Quiet(func() { o.Row.Step(j, groups) })
 		j.update(i, groups)
 	}
 	for _, c := range j.opts[i] {
-		if o := obj(c.t); o.grad != nil {
-			j.changes(c.t)
+		if o := autograd.Of(c.T); o.Grad != nil {
+			j.Changes(c.T)
 		}
 	}
 	j.Drop(loss)
-	j.pop(outer)
+	j.Pop(outer)
 }
 
 // maxWarm bounds how many steps are played because an optimizer allocates
@@ -208,19 +210,19 @@ func (j *job) warm() int64 {
 func (j *job) zeroGrad(i int) {
 	for _, members := range j.steppers[i].groups {
 		for _, k := range members {
-			j.dropGrad(obj(j.opts[i][k].t))
+			j.dropGrad(autograd.Of(j.opts[i][k].T))
 		}
 	}
 	if j.onCPU != nil {
 		for _, h := range j.onCPU[i] {
-			j.dropGrad(obj(h.T))
+			j.dropGrad(autograd.Of(h.T))
 		}
 	}
 }
 
 // Persist implements optim.Exec.
 func (j *job) Persist(t *op.Tensor) *op.Tensor {
-	j.mark(t, trace.OptimizerState)
+	j.Mark(t, trace.OptimizerState)
 	return t
 }
 
@@ -234,27 +236,27 @@ func (j *job) Evaluate() *op.Tensor {
 	if s == nil || s.Closure == nil {
 		j.Fail("the step needs a closure")
 	}
-	outer, around := j.push(), j.frame
-	j.muted = 0 // the row that calls it is, not the closure
+	outer, around := j.Push(), j.frame
+	j.Muted = 0 // the row that calls it is, not the closure
 	fr := newScriptFrame(j.aux, s.Closure)
 	for i, slot := range s.Captured {
-		fr.slots[i] = j.hold(around.slots[slot])
+		fr.Slots[i] = j.Hold(around.Slots[slot])
 	}
-	j.frame, j.Env().GradMode, j.op = fr, true, 0
-	var loss value
+	j.frame, j.Env().GradMode, j.Op = fr, true, 0
+	var loss python.Value
 	for i := range s.Closure.Body {
 		if b := &s.Closure.Body[i]; b.Kind == program.Return {
-			loss = j.returned(fr, b)
+			loss = j.Returned(fr, b)
 		} else {
 			j.run1(b)
 		}
 	}
 	j.autocast(false)
-	for i := range fr.slots {
-		j.store(fr, i, value{})
+	for i := range fr.Slots {
+		j.Store(fr, i, python.Value{})
 	}
 	j.frame = around
-	j.pop(outer)
+	j.Pop(outer)
 	j.optimGroups(s.Optimizer) // the gradients are others now
-	return loss.t
+	return loss.T
 }

@@ -3,6 +3,9 @@ package engine
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/distributed"
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
@@ -42,14 +45,14 @@ type Played struct {
 	// is no module.
 	Classes []*program.Class
 	// Workspaces are those of cuDNN's convolutions.
-	Workspaces Workspaces
+	Workspaces autograd.Workspaces
 	// Rows are the operators that ran, Derived those whose derivatives did, sorted by
 	// name.
 	Rows, Derived []*op.Op
 	// Kernels are those of whose scratch a rule of their own decides, in order.
-	Kernels []KernelCall
+	Kernels []autograd.KernelCall
 	// Host is what the job keeps in the machine's memory.
-	Host HostTrace
+	Host autograd.HostTrace
 	// Period is after how many steps those come round that are alike; 0: too many to
 	// count. Growth is what live blocks on the device gain in a period, HostGrowth
 	// those of Host; if steps are not alike, in the last period that was played.
@@ -76,21 +79,21 @@ type Totals struct {
 	// products, and HalfFlops the part of it whose operands had 16 bits. Products
 	// are both by layer and operator, in the order of their first calls.
 	Flops, HalfFlops float64
-	Products         []Product
+	Products         []autograd.Product
 	// LayerSaved and LayerParams are bytes by layer, indexed as Trace.Layers.
 	LayerSaved, LayerParams []tensor.Bytes
 }
 
 // job is a program while it is played.
 type job struct {
-	*interp
+	*python.Interp
 	backend  Backend
 	prog     *program.Job
-	models   map[string]*module
-	order    []*module
-	params   []*cell // of all models
-	aux      *module
-	opts     [][]*cell // parameters of each optimizer
+	models   map[string]*python.Module
+	order    []*python.Module
+	params   []*python.Cell // of all models
+	aux      *python.Module
+	opts     [][]*python.Cell // parameters of each optimizer
 	steppers []stepper
 	stepped  []int64       // how often each optimizer was, of one that steps in the backward pass how many parameters
 	stepping *program.Stmt // the statement that steps an optimizer
@@ -104,28 +107,28 @@ type job struct {
 
 	evalBatch []*op.Tensor // of evaluations, where the batch is static
 	updated   bool         // the averaged weights, once
-	evalAux   *module
-	evals     map[string]*module // models as an evaluation calls them, if otherwise
+	evalAux   *python.Module
+	evals     map[string]*python.Module // models as an evaluation calls them, if otherwise
 
-	buckets  []*op.Tensor        // whose views parameters are (ZeRO)
-	reducers map[string]*reducer // of models that DistributedDataParallel is around
-	onCPU    [][]*optim.Param    // the copies that each optimizer steps, if it is offloaded
+	buckets  []*op.Tensor                    // whose views parameters are (ZeRO)
+	reducers map[string]*distributed.Reducer // of models that DistributedDataParallel is around
+	onCPU    [][]*optim.Param                // the copies that each optimizer steps, if it is offloaded
 }
 
 // script is the function of the job whose statements run: the step, or an
 // evaluation.
 type script struct {
-	frame  *frame
-	inputs []program.Input  // of next_batch
-	kept   map[string]value // its lists and sums
+	frame  *python.Frame
+	inputs []program.Input         // of next_batch
+	kept   map[string]python.Value // its lists and sums
 }
 
-func newScriptFrame(self *module, fn *program.Func) *frame {
-	return &frame{self: self, fn: fn, slots: make([]value, len(fn.Slots))}
+func newScriptFrame(self *python.Module, fn *program.Func) *python.Frame {
+	return &python.Frame{Self: self, Fn: fn, Slots: make([]python.Value, len(fn.Slots))}
 }
 
 // Play plays a job: what comes before the loop, then steps, as many as asked
-// for or, with 0, until two are alike. An error is a *ProgramError, or
+// for or, with 0, until two are alike. An error is a *program.Error, or
 // what the backend returned.
 func Play(prog *program.Job, env op.Env, backend Backend, steps int) (*Played, error) {
 	return PlayWithin(nil, prog, env, backend, steps)
@@ -145,15 +148,15 @@ func PlayUnless(m *limit.Meter, prog *program.Job, env op.Env, steps int, dies f
 func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, steps int, dies func(first *Played) bool) (played *Played, err error) {
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
 	env.Deterministic, env.CudnnBenchmark = prog.Determ, prog.Benchmark
-	j := &job{interp: newInterp(env, backend), backend: backend, prog: prog, models: map[string]*module{}}
-	j.offload, j.at.fn, j.meter = prog.Offload, prog.Step, m
+	j := &job{Interp: python.New(env, backend), backend: backend, prog: prog, models: map[string]*python.Module{}}
+	j.Offload, j.At.Fn, j.Meter = prog.Offload, prog.Step, m
 	defer func() {
 		if r := recover(); r != nil {
 			switch stopped := r.(type) {
-			case *ProgramError:
+			case *program.Error:
 				err = stopped
-			case backendError:
-				err = stopped.err
+			case autograd.BackendError:
+				err = stopped.Err
 			default:
 				panic(r)
 			}
@@ -164,49 +167,49 @@ func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 	j.run(steps, played, dies)
 	j.sum()
 	played.Skipped = j.scaler.skipped
-	played.Totals, played.Classes, played.Workspaces, played.Host, played.Warnings = j.totals, j.layers(), j.searches(), *j.hostTrace(), j.warned()
-	played.Kernels = j.ownKernels()
-	played.Rows, played.Derived = j.ran()
+	played.Totals, played.Classes, played.Workspaces, played.Host, played.Warnings = j.totals, j.Layers(), j.Searches(), *j.HostTrace(), j.Warned()
+	played.Kernels = j.OwnKernels()
+	played.Rows, played.Derived = j.Ran()
 	return played, nil
 }
 
 // setup moves the models to the device, makes the optimizers and, if the input
 // is static, the batch.
 func (j *job) setup() {
-	j.phase = trace.Setup
+	j.Phase = trace.Setup
 	for _, m := range j.prog.Models {
 		path := "" // of the only model
 		if len(j.prog.Models) > 1 {
 			path = m.Name
 		}
-		outer := j.push()
-		root := j.instantiate(m.Root, path)
+		outer := j.Push()
+		root := j.Instantiate(m.Root, path)
 		j.models[m.Name] = root
 		j.order = append(j.order, root)
-		j.prune(root, m.Pruned)
-		j.quantize(root, m.Quantized)
-		freeze(root, "", m)
+		j.Prune(root, m.Pruned)
+		j.Quantize(root, m.Quantized)
+		python.Freeze(root, "", m)
 		switch {
-		case j.offload.Parameters:
-			j.toHost(root)
+		case j.Offload.Parameters:
+			j.ToHost(root)
 		case j.prog.Parallel.FSDP != nil:
-			fullyShard(j.interp, root, j.prog)
+			distributed.Shard(j.Interp, root, j.prog)
 		default:
-			j.toDevice(root)
+			j.ToDevice(root)
 		}
-		j.convert(root, m.Quantized)
-		j.pop(outer)
+		j.Convert(root, m.Quantized)
+		j.Pop(outer)
 	}
 	for i, m := range j.prog.Models {
-		j.adapt(j.order[i], m.Adapters)
-		j.initialize(j.order[i], m)
+		j.Adapt(j.order[i], m.Adapters)
+		j.Initialize(j.order[i], m)
 	}
-	j.params = parameters(j.order)
-	j.aux = j.instantiate(j.prog.Aux, "")
+	j.params = python.Parameters(j.order)
+	j.aux = j.Instantiate(j.prog.Aux, "")
 	j.makeOptimizers()
 	j.average()
-	j.toDevice(j.aux)
-	j.initialize(j.aux, nil)
+	j.ToDevice(j.aux)
+	j.Initialize(j.aux, nil)
 	j.setupEval()
 	j.distribute()
 	switch {
@@ -216,15 +219,15 @@ func (j *job) setup() {
 	case j.prog.Prefetch:
 		j.prefetch()
 	}
-	j.script = script{frame: newScriptFrame(j.aux, j.prog.Step), inputs: j.prog.Inputs, kept: map[string]value{}}
+	j.script = script{frame: newScriptFrame(j.aux, j.prog.Step), inputs: j.prog.Inputs, kept: map[string]python.Value{}}
 }
 
 func (j *job) newBatch(inputs []program.Input) []*op.Tensor {
 	var out []*op.Tensor
 	for _, in := range inputs {
 		t := j.Leaf(trace.Inputs, in.DType, false, in.Size...)
-		if j.executes() {
-			j.must(j.backend.Load(t, in))
+		if j.Executes() {
+			j.Must(j.backend.Load(t, in))
 		}
 		out = append(out, t)
 	}
@@ -234,8 +237,8 @@ func (j *job) newBatch(inputs []program.Input) []*op.Tensor {
 // playStep plays one step. The names of a function die when it returns; those
 // of a flat loop live on.
 func (j *job) playStep(n int64) {
-	j.step, j.stepNo = int32(n), n
-	j.resetProducts()
+	j.Step, j.stepNo = int32(n), n
+	j.ResetProducts()
 	for i := range j.prog.Step.Body {
 		s := &j.prog.Step.Body[i]
 		if s.Every > 1 && j.stepNo%s.Every != 0 {
@@ -245,41 +248,41 @@ func (j *job) playStep(n int64) {
 	}
 	j.autocast(false)
 	if !j.prog.Flat {
-		j.phase = trace.Return
+		j.Phase = trace.Return
 		cells := j.prog.Step.Cells
-		for i := range j.frame.slots {
+		for i := range j.frame.Slots {
 			if !slices.Contains(cells, i) {
-				j.store(j.frame, i, value{})
+				j.Store(j.frame, i, python.Value{})
 			}
 		}
 		for _, i := range cells {
-			j.store(j.frame, i, value{})
+			j.Store(j.frame, i, python.Value{})
 		}
 	}
 	if e := j.prog.Eval; e != nil && j.stepNo%e.Every == 0 {
 		j.evaluate(e)
 	}
-	if j.executes() {
-		j.must(j.backend.EndStep(int(n)))
+	if j.Executes() {
+		j.Must(j.backend.EndStep(int(n)))
 	}
-	j.meter.Check()
+	j.Meter.Check()
 }
 
 // run1 runs one statement within the contexts that it stands in.
 func (j *job) run1(s *program.Stmt) {
 	j.autocast(s.Computes())
-	var hooks savedHooks
-	if s.Computes() && !j.evaluating {
+	var hooks autograd.SavedHooks
+	if s.Computes() && !j.Evaluating {
 		hooks = j.savedHooks()
 	}
 	if hooks == nil {
 		j.statement(s)
 		return
 	}
-	outer := j.push()
-	j.enterHooks(hooks)
+	outer := j.Push()
+	j.EnterHooks(hooks)
 	j.statement(s)
-	j.pop(outer)
+	j.Pop(outer)
 }
 
 // autocast enters or leaves the region in which a job computes.
@@ -287,22 +290,22 @@ func (j *job) autocast(on bool) {
 	on = on && j.prog.Autocast
 	switch {
 	case on && !j.Env().Autocast:
-		j.enterAutocast(j.prog.LowerType)
+		j.EnterAutocast(j.prog.LowerType)
 	case !on && j.Env().Autocast:
-		j.phase = trace.Forward
-		j.exitAutocast()
+		j.Phase = trace.Forward
+		j.ExitAutocast()
 	}
 }
 
 // statement runs one statement of the step.
 func (j *job) statement(s *program.Stmt) {
 	fr := j.frame
-	j.enterStmt(fr.fn, s)
+	j.EnterStmt(fr.Fn, s)
 	switch s.Kind {
 	case program.Batch:
-		j.phase = trace.Input
+		j.Phase = trace.Input
 		ts := j.batch
-		if j.evaluating {
+		if j.Evaluating {
 			ts = j.evalBatch
 		}
 		switch {
@@ -310,7 +313,7 @@ func (j *job) statement(s *program.Stmt) {
 			for _, t := range ts {
 				j.Keep(t)
 			}
-		case j.prog.Prefetch && !j.evaluating:
+		case j.prog.Prefetch && !j.Evaluating:
 			ts = j.ahead // the tuple still holds them
 			for _, t := range ts {
 				j.Keep(t)
@@ -319,42 +322,42 @@ func (j *job) statement(s *program.Stmt) {
 			ts = j.newBatch(j.inputs)
 		}
 		for i, slot := range s.Targets {
-			j.store(fr, slot, value{t: ts[i]})
+			j.Store(fr, slot, python.Value{T: ts[i]})
 		}
-		if j.prog.Prefetch && !j.evaluating {
+		if j.prog.Prefetch && !j.Evaluating {
 			j.prefetch()
 		}
 	case program.Forward:
-		j.phase = trace.Forward
-		outer := j.push()
+		j.Phase = trace.Forward
+		outer := j.Push()
 		j.Env().GradMode = j.Env().GradMode && !s.NoGrad
 		j.Env().Training = j.Env().Training && !j.evalOnly(s.Model)
-		var args []value
+		var args []python.Value
 		for _, a := range s.Values {
-			args = append(args, j.eval(fr, a))
+			args = append(args, j.Eval(fr, a))
 		}
 		v := j.callModel(s.Model, args)
-		j.pop(outer)
-		j.assign(fr, s, v)
+		j.Pop(outer)
+		j.Assign(fr, s, v)
 	case program.Backward:
-		j.phase = trace.Backward
-		if j.step > 0 {
+		j.Phase = trace.Backward
+		if j.Step > 0 {
 			j.sumSaved()
 		}
-		v := j.eval(fr, s.Value)
-		if j.executes() {
-			j.must(j.backend.Loss(v.t))
+		v := j.Eval(fr, s.Value)
+		if j.Executes() {
+			j.Must(j.backend.Loss(v.T))
 		}
 		if j.prog.Scaler {
-			scaled := j.scaled(v.t)
-			j.letGo(v)
-			v = value{t: scaled}
+			scaled := j.scaled(v.T)
+			j.LetGo(v)
+			v = python.Value{T: scaled}
 		}
-		j.Backward(v.t, nil, s.Retain)
-		j.letGo(v)
+		j.Backward(v.T, nil, s.Retain)
+		j.LetGo(v)
 		j.countGradients()
 	case program.OptStep:
-		j.phase = trace.Optimizer
+		j.Phase = trace.Optimizer
 		j.stepping = s
 		if j.prog.Scaler {
 			j.scaledStep(s.Optimizer)
@@ -362,49 +365,49 @@ func (j *job) statement(s *program.Stmt) {
 			j.optimize(s.Optimizer)
 		}
 	case program.Unscale:
-		j.phase = trace.Clip
+		j.Phase = trace.Clip
 		if j.hasGradients(s.Optimizer) {
 			j.unscale(s.Optimizer)
 		}
 	case program.ClipNorm, program.ClipValue:
-		j.phase = trace.Clip
+		j.Phase = trace.Clip
 		j.clip(s)
 	case program.UpdateScale:
-		j.phase = trace.Optimizer
+		j.Phase = trace.Optimizer
 		j.updateScale()
 	case program.ZeroGrad:
-		j.phase = trace.ZeroGrad
+		j.Phase = trace.ZeroGrad
 		if s.SetToNone {
 			j.zeroGrad(s.Optimizer)
 		} else {
 			for _, g := range j.gradients(s.Optimizer) {
-				j.fill(g, 0)
+				j.Fill(g, 0)
 			}
 		}
 	case program.EmptyCache:
-		j.phase = trace.Other
+		j.Phase = trace.Other
 		j.EmptyCache()
 	case program.KeepValue:
-		j.phase = trace.Other
+		j.Phase = trace.Other
 		j.keepValue(fr, s)
 	case program.GradSync:
 		if r := j.reducers[s.Model]; r != nil {
-			r.sync = !s.NoSync
+			r.Sync = !s.NoSync
 		}
-		setSync(j.models[s.Model], !s.NoSync)
+		distributed.SetSync(j.models[s.Model], !s.NoSync)
 	case program.UpdateEMA:
-		j.phase = trace.Optimizer
+		j.Phase = trace.Optimizer
 		j.updateAverage()
 	default: // the loss, and whatever else the step computes
-		j.phase = trace.Forward
-		j.exec(fr, s)
+		j.Phase = trace.Forward
+		j.Exec(fr, s)
 	}
 }
 
 // dropGrad sets a leaf's .grad to None.
-func (j *job) dropGrad(leaf *object) {
-	if g := leaf.grad; g != nil {
-		leaf.grad = nil
-		j.release(g)
+func (j *job) dropGrad(leaf *autograd.Object) {
+	if g := leaf.Grad; g != nil {
+		leaf.Grad = nil
+		j.Release(g)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/tensor"
@@ -53,7 +55,7 @@ func (s *gradScaler) next(infinite bool) {
 // persistent is a scalar that lives as long as the job.
 func (j *job) persistent(d tensor.DType) *op.Tensor {
 	t := j.scalar(d)
-	j.mark(t, trace.OptimizerState)
+	j.Mark(t, trace.OptimizerState)
 	return t
 }
 
@@ -65,10 +67,10 @@ func (j *job) scaled(loss *op.Tensor) *op.Tensor {
 		s.scale = j.persistent(tensor.Float32)
 		s.tracker = j.persistent(tensor.Int32)
 		s.factor, s.infinite = initScale, map[int]bool{}
-		j.fill(s.scale, s.factor)
-		j.fill(s.tracker, 0)
+		j.Fill(s.scale, s.factor)
+		j.Fill(s.tracker, 0)
 	}
-	return j.do1(op.Mul, &op.BinaryArgs{}, loss, s.scale)
+	return j.Do1(op.Mul, &op.BinaryArgs{}, loss, s.scale)
 }
 
 // unscale checks the gradients for infinities and divides them by the scale, in
@@ -102,9 +104,9 @@ func (j *job) check(optimizer int, inverse *op.Tensor) {
 	foundInf := j.scalar(tensor.Float32)
 	j.scaler.found = append(j.scaler.found, j.scalar(tensor.Float32))
 	copied := j.scalar(tensor.Float32)
-	if j.executes() {
+	if j.Executes() {
 		finite, err := j.backend.Unscale(j.gradients(optimizer), 1/j.scaler.factor)
-		j.must(err)
+		j.Must(err)
 		j.scaler.infinite[optimizer] = !finite
 	}
 	if j.prog.Parallel.FSDP != nil { // all-reduced (found_inf_reduce_handler in torch/distributed/tensor/_dispatch.py)
@@ -148,12 +150,12 @@ func (j *job) scaledStep(i int) {
 }
 
 func (j *job) hasGradients(i int) bool {
-	return slices.ContainsFunc(j.opts[i], func(c *cell) bool { return obj(c.t).grad != nil })
+	return slices.ContainsFunc(j.opts[i], func(c *python.Cell) bool { return autograd.Of(c.T).Grad != nil })
 }
 
 // hasGradient reports whether one of an optimizer's gradients has that type.
 func (j *job) hasGradient(i int, d tensor.DType) bool {
-	return slices.ContainsFunc(j.opts[i], func(c *cell) bool { g := obj(c.t).grad; return g != nil && g.DType == d })
+	return slices.ContainsFunc(j.opts[i], func(c *python.Cell) bool { g := autograd.Of(c.T).Grad; return g != nil && g.DType == d })
 }
 
 // updateScale is scaler.update().
@@ -161,10 +163,10 @@ func (j *job) updateScale() {
 	j.Drop(j.scaler.found...)
 	j.scaler.found = j.scaler.found[:0]
 	clear(j.scaler.unscaled)
-	if s := &j.scaler; j.executes() && s.scale != nil {
+	if s := &j.scaler; j.Executes() && s.scale != nil {
 		s.next(slices.Contains(slices.Collect(maps.Values(s.infinite)), true))
 		clear(s.infinite)
-		j.fill(s.scale, s.factor)
-		j.fill(s.tracker, float64(s.growth))
+		j.Fill(s.scale, s.factor)
+		j.Fill(s.tracker, float64(s.growth))
 	}
 }

@@ -41,9 +41,9 @@ func (j *job) run(steps int, out *Played, dies func(first *Played) bool) {
 		if n == 1 { // room for the other steps, which are about as long
 			tr.Events = slices.Grow(tr.Events, (max(min(steps, maxSteps), minSteps)-1)*(len(tr.Events)-h.last().end))
 		}
-		j.meter.Work(int64(len(tr.Events) - h.last().end))
+		j.Meter.Work(int64(len(tr.Events) - h.last().end))
 		if n == 1 && dies != nil {
-			if out.Steps, out.Workspaces = 1, j.searches(); dies(out) {
+			if out.Steps, out.Workspaces = 1, j.Searches(); dies(out) {
 				return
 			}
 		}

@@ -1,13 +1,15 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
 // sumSaved is called before each backward pass; the largest sum stays.
 func (j *job) sumSaved() {
-	if sum, byLayer := j.graph(); sum > j.totals.SavedBytes {
+	if sum, byLayer := j.Graph(); sum > j.totals.SavedBytes {
 		by := make([]tensor.Bytes, len(j.Trace().Layers))
 		copy(by, byLayer)
 		j.totals.SavedBytes, j.totals.LayerSaved = sum, by
@@ -19,9 +21,9 @@ func (j *job) countGradients() {
 	var sum tensor.Bytes
 	seen := map[int32]bool{} // gradients of a recurrent layer share a block
 	for _, c := range j.params {
-		if g := obj(c.t).grad; g != nil && !seen[BlockOf(&g.Tensor)] {
-			seen[BlockOf(&g.Tensor)] = true
-			sum += storageBytes(&g.Tensor)
+		if g := autograd.Of(c.T).Grad; g != nil && !seen[autograd.BlockOf(&g.Tensor)] {
+			seen[autograd.BlockOf(&g.Tensor)] = true
+			sum += autograd.StorageBytes(&g.Tensor)
 		}
 	}
 	j.totals.GradientBytes = max(j.totals.GradientBytes, sum)
@@ -30,7 +32,7 @@ func (j *job) countGradients() {
 // sum fills in the totals that do not change from step to step.
 func (j *job) sum() {
 	t := &j.totals
-	t.Products = j.multiplied()
+	t.Products = j.Multiplied()
 	for i := range t.Products {
 		t.Flops += t.Products[i].Flops
 		t.HalfFlops += t.Products[i].HalfFlops
@@ -38,28 +40,28 @@ func (j *job) sum() {
 	t.LayerParams = make([]tensor.Bytes, len(j.Trace().Layers))
 	seen := map[int32]bool{} // parameters of a recurrent layer share a block
 	for _, c := range j.params {
-		elements := c.t.Numel()
-		if c.divided {
-			elements = tensor.D(c.decl.Size...).Numel()
+		elements := c.T.Numel()
+		if c.Divided {
+			elements = tensor.D(c.Decl.Size...).Numel()
 		}
-		if c.decl.Elements > 0 {
-			elements = c.decl.Elements
+		if c.Decl.Elements > 0 {
+			elements = c.Decl.Elements
 		}
 		t.Parameters += elements
-		if !c.frozen {
+		if !c.Frozen {
 			t.Trainable += elements
 		}
 		t.ParameterTensors++
-		if b := BlockOf(c.t); !seen[b] {
+		if b := autograd.BlockOf(c.T); !seen[b] {
 			seen[b] = true
-			t.ParameterBytes += storageBytes(c.t)
-			t.LayerParams[c.layer] += storageBytes(c.t)
+			t.ParameterBytes += autograd.StorageBytes(c.T)
+			t.LayerParams[c.Layer] += autograd.StorageBytes(c.T)
 		}
 	}
 	states := func(ps []*optim.Param) {
 		for _, p := range ps {
 			for _, s := range p.State {
-				t.OptimizerStateBytes += storageBytes(s)
+				t.OptimizerStateBytes += autograd.StorageBytes(s)
 			}
 		}
 	}
@@ -70,7 +72,7 @@ func (j *job) sum() {
 		states(copies)
 	}
 	for _, m := range j.order {
-		m.eachBuffer(func(c *cell) { t.BufferBytes += storageBytes(c.t) })
+		m.EachBuffer(func(c *python.Cell) { t.BufferBytes += autograd.StorageBytes(c.T) })
 	}
 	for _, in := range j.prog.Inputs {
 		n, _ := tensor.MulBytes(append(append([]int64(nil), in.Size...), in.DType.Size())...)

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -14,12 +15,12 @@ import (
 // divide gives each parameter of an optimizer to a process: group by group, the
 // largest first, to the process that has the fewest elements
 // (_partition_parameters). It returns the members of each group for each process.
-func (s *stepper) divide(cells []*cell, ranks int64) [][][]int {
+func (s *stepper) divide(cells []*python.Cell, ranks int64) [][][]int {
 	out := make([][][]int, ranks)
 	sizes := make([]int64, ranks)
 	for _, members := range s.groups {
 		bySize := slices.Clone(members)
-		slices.SortStableFunc(bySize, func(a, b int) int { return int(min(max(cells[b].t.Numel()-cells[a].t.Numel(), -1), 1)) })
+		slices.SortStableFunc(bySize, func(a, b int) int { return int(min(max(cells[b].T.Numel()-cells[a].T.Numel(), -1), 1)) })
 		for r := range out {
 			out[r] = append(out[r], nil)
 		}
@@ -27,7 +28,7 @@ func (s *stepper) divide(cells []*cell, ranks int64) [][][]int {
 			r := slices.Index(sizes, slices.Min(sizes))
 			own := &out[r][len(out[r])-1]
 			*own = append(*own, k)
-			sizes[r] += cells[k].t.Numel()
+			sizes[r] += cells[k].T.Numel()
 		}
 	}
 	return out
@@ -35,7 +36,7 @@ func (s *stepper) divide(cells []*cell, ranks int64) [][][]int {
 
 // viewBuckets makes the parameters of each process views of one tensor
 // (_build_param_buckets). Where they are not contiguous, a copy that is goes in.
-func (j *job) viewBuckets(cells []*cell, parts [][][]int) {
+func (j *job) viewBuckets(cells []*python.Cell, parts [][][]int) {
 	for _, groups := range parts {
 		var own []int
 		var n int64
@@ -43,23 +44,23 @@ func (j *job) viewBuckets(cells []*cell, parts [][][]int) {
 			own = append(own, members...)
 		}
 		for _, k := range own {
-			n += cells[k].t.Numel()
+			n += cells[k].T.Numel()
 		}
 		d := tensor.Float32
 		if n > 0 {
-			d = cells[own[0]].t.DType
+			d = cells[own[0]].T.DType
 		}
 		bucket := j.New(tensor.Contiguous(tensor.D(max(n, 1))), d)
-		j.mark(bucket, trace.Parameters)
+		j.Mark(bucket, trace.Parameters)
 		at := int64(0)
 		for _, k := range own {
-			t := cells[k].t
+			t := cells[k].T
 			if !t.IsContiguous() {
 				j.Drop(j.New(tensor.Contiguous(t.Size), d))
 			}
 			l := tensor.Contiguous(t.Size)
 			l.Offset = at
-			j.moveInto(t, bucket, l)
+			j.MoveInto(t, bucket, l)
 			at += t.Numel()
 		}
 		j.buckets = append(j.buckets, bucket)

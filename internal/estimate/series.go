@@ -168,7 +168,7 @@ func (s *Series) with(k int64, do func(o *Outcome) error) (err error) {
 		defer j.metered(&err)()
 		if p, ok := s.line.play(k, r.events[:0]); ok {
 			r.events = p.Trace.Events
-			j.meter.Hold(tensor.Bytes(len(r.events)) * engine.EventBytes)
+			j.meter.Hold(tensor.Bytes(len(r.events)) * trace.EventBytes)
 			j.replayer, r.replayer = r.replayer, nil
 			defer func() { r.replayer = j.replayer }()
 			return do(&Outcome{Job: &j, Played: p})

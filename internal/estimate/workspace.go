@@ -5,6 +5,7 @@ import (
 
 	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/report"
@@ -80,7 +81,7 @@ func (o *Outcome) workspaces(size func(cudnn.ConvCall) tensor.Bytes) *engine.Pla
 	events, own, next := make([]trace.Event, 0, len(p.Trace.Events)+2*len(w.Calls)), w.Events, 0
 	number := int32(len(p.Trace.Categories)) // of the next block
 	out := &engine.Played{Growth: p.Growth}
-	o.Job.meter.Hold(tensor.Bytes(cap(events)) * engine.EventBytes)
+	o.Job.meter.Hold(tensor.Bytes(cap(events)) * trace.EventBytes)
 	for i := range w.Calls {
 		c := &w.Calls[i]
 		events, next = append(events, p.Trace.Events[next:c.At]...), c.At
@@ -101,7 +102,7 @@ func (o *Outcome) workspaces(size func(cudnn.ConvCall) tensor.Bytes) *engine.Pla
 		return out
 	}
 	moved := func(at int) int {
-		calls, _ := slices.BinarySearchFunc(w.Calls, at, func(c engine.ConvCall, at int) int { return c.At - at })
+		calls, _ := slices.BinarySearchFunc(w.Calls, at, func(c autograd.ConvCall, at int) int { return c.At - at })
 		before, _ := slices.BinarySearch(w.Events, at)
 		added := 0
 		for i := range w.Calls[:calls] {

@@ -11,11 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/pool"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -306,7 +306,7 @@ func (u *unit) failed(p *pool.Panic) {
 
 // unread reports that the spec cannot be read, each mistake at its place.
 func (u *unit) unread(err error) {
-	wrong, played, file := (*spec.Errors)(nil), (*engine.ProgramError)(nil), (*fs.PathError)(nil)
+	wrong, played, file := (*spec.Errors)(nil), (*program.Error)(nil), (*fs.PathError)(nil)
 	if named := (*graph.FileError)(nil); errors.As(err, &named) {
 		err = named.Err
 	}

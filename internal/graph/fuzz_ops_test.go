@@ -11,6 +11,7 @@ import (
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/torchver"
 )
@@ -124,7 +125,7 @@ func (c *chooser) program() string {
 
 // FuzzOperators calls operators and layers with arguments that their
 // signatures allow, sensible and extreme ones: what package graph accepts must
-// play, or be refused as a *engine.ProgramError.
+// play, or be refused as a *program.Error.
 func FuzzOperators(f *testing.F) {
 	names := len(op.Names()) + len(layers.Names())
 	for i := range names {
@@ -165,7 +166,7 @@ func playRandom(t *testing.T, data []byte) {
 		return // a mistake that was found
 	}
 	_, err = engine.Play(r.Job, env, nil, 2)
-	var pe *engine.ProgramError
+	var pe *program.Error
 	if err != nil && !errors.As(err, &pe) {
 		t.Errorf("error of type %T: %v\n%s", err, err, text)
 	}

@@ -73,7 +73,7 @@ func FuzzSpec(f *testing.F) {
 			return
 		}
 		played, err := engine.Play(r.Job, options().Env, nil, 2)
-		var pe *engine.ProgramError
+		var pe *program.Error
 		if err != nil && !errors.As(err, &pe) {
 			t.Fatalf("error of type %T: %v", err, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
@@ -51,7 +52,7 @@ func (e *UnsupportedError) Error() string {
 	return text
 }
 
-// At implements engine.Refusal.
+// At implements autograd.Refusal.
 func (e *UnsupportedError) At(file string, line int, layer string) {
 	e.File, e.Line, e.Layer = file, line, layer
 }
@@ -123,7 +124,7 @@ func aliases(out, in []*op.Tensor) bool {
 	for _, o := range out {
 		found := false
 		for _, t := range in {
-			found = found || t != nil && engine.BlockOf(t) == engine.BlockOf(o)
+			found = found || t != nil && autograd.BlockOf(t) == autograd.BlockOf(o)
 		}
 		if !found {
 			return false

@@ -8,6 +8,8 @@ import (
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/op"
@@ -30,14 +32,14 @@ type tangent struct {
 	order     []string
 }
 
-func (s *tangent) Initialize(t *op.Tensor, of engine.Initial) error {
+func (s *tangent) Initialize(t *op.Tensor, of python.Initial) error {
 	if err := s.Executor.Initialize(t, of); err != nil {
 		return err
 	}
 	if of.Shared {
 		return nil
 	}
-	s.names[engine.BlockOf(t)] = of.Name
+	s.names[autograd.BlockOf(t)] = of.Name
 	if of.Name != s.path {
 		return nil
 	}
@@ -64,7 +66,7 @@ func (s *tangent) Step(_ *program.Optimizer, groups []optim.Group) error {
 		if err != nil {
 			return err
 		}
-		name := s.names[engine.BlockOf(p.T)]
+		name := s.names[autograd.BlockOf(p.T)]
 		s.gradients[name] = v
 		s.order = append(s.order, name)
 	}

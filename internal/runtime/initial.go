@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
@@ -28,7 +28,7 @@ func weightSize(c *program.Class) []int64 {
 }
 
 // Initialize implements engine.Backend.
-func (x *Executor) Initialize(t *op.Tensor, of engine.Initial) error {
+func (x *Executor) Initialize(t *op.Tensor, of python.Initial) error {
 	if of.Model {
 		x.weights.of[of.Name] = t
 		if !of.Param.Aside { // no part of the state dict

@@ -1,7 +1,7 @@
 package runtime
 
 import (
-	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 )
@@ -16,11 +16,11 @@ func (x *Executor) Note(t *op.Tensor, what any) {
 	if x.notes == nil {
 		x.notes = map[int32]any{}
 	}
-	x.notes[engine.BlockOf(t)] = what
+	x.notes[autograd.BlockOf(t)] = what
 }
 
 // Noted implements op.Machine.
-func (x *Executor) Noted(t *op.Tensor) any { return x.notes[engine.BlockOf(t)] }
+func (x *Executor) Noted(t *op.Tensor) any { return x.notes[autograd.BlockOf(t)] }
 
 // Aside implements op.Machine: it runs f, unless the device only checks what another one
 // is to run.

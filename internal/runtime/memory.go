@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/memplan/memplan/internal/allocsim"
-	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -125,7 +125,7 @@ func (m *memory) operand(t *op.Tensor) kernel.Tensor {
 // At implements op.Machine.
 func (m *memory) At(t *op.Tensor, l tensor.Layout) kernel.Tensor {
 	k := kernel.Tensor{DType: t.DType, Size: l.Size, Stride: l.Stride}
-	if id := engine.BlockOf(t); id != 0 {
+	if id := autograd.BlockOf(t); id != 0 {
 		k.At = uint64(m.get(id).block.Address) + uint64(l.Offset*t.DType.Size())
 		if id < 0 {
 			k.At |= hostBit

@@ -20,6 +20,8 @@ import (
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/needs"
@@ -84,8 +86,8 @@ type known struct {
 	seen    map[[2]int64]bool // blocks of parameters and buffers
 }
 
-func (k *known) Initialize(t *op.Tensor, of engine.Initial) error {
-	place := [2]int64{int64(engine.BlockOf(t)), t.Offset} // the parameters of a recurrent layer share a block
+func (k *known) Initialize(t *op.Tensor, of python.Initial) error {
+	place := [2]int64{int64(autograd.BlockOf(t)), t.Offset} // the parameters of a recurrent layer share a block
 	if err := k.Executor.Initialize(t, of); err != nil || !of.Model || k.seen[place] {
 		return err
 	}

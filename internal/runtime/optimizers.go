@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -144,7 +144,7 @@ func (x *Executor) norm(t *op.Tensor) (float64, error) {
 // they lie.
 func (x *Executor) Values(t *op.Tensor) ([]float64, error) {
 	data := make([]byte, t.Numel()*t.DType.Size())
-	if len(data) == 0 || engine.BlockOf(t) == 0 {
+	if len(data) == 0 || autograd.BlockOf(t) == 0 {
 		return nil, nil
 	}
 	if err := x.read(data, x.operand(t)); err != nil {

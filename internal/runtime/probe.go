@@ -8,6 +8,8 @@ import (
 	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -124,7 +126,7 @@ func (p *probe) Forward(c *op.Call) error {
 
 // bound notes that an input, if t is one, holds indices below n.
 func (p *probe) bound(t *op.Tensor, n int64, target bool) {
-	name, ok := p.inputs[engine.BlockOf(t)]
+	name, ok := p.inputs[autograd.BlockOf(t)]
 	if !ok {
 		return
 	}
@@ -150,7 +152,7 @@ func (p *probe) Unscale(grads []*op.Tensor, factor float64) (bool, error) {
 	return true, refused("GradScaler", err)
 }
 
-func (p *probe) Initialize(*op.Tensor, engine.Initial) error { return nil }
+func (p *probe) Initialize(*op.Tensor, python.Initial) error { return nil }
 
 func (p *probe) Clip(grads []*op.Tensor, byValue bool, bound float64) error {
 	return refused("clip_grad", p.Executor.Clip(grads, byValue, bound))
@@ -167,6 +169,6 @@ func (p *probe) Scale(grads []*op.Tensor, norm *op.Tensor, bound float64, spare,
 func (p *probe) Loss(*op.Tensor) error { return nil }
 
 func (p *probe) Load(t *op.Tensor, in program.Input) error {
-	p.inputs[engine.BlockOf(t)] = in.Name
+	p.inputs[autograd.BlockOf(t)] = in.Name
 	return nil
 }

@@ -72,6 +72,9 @@ var phaseNames = [NumPhases]string{
 // String returns the name used in reports.
 func (p Phase) String() string { return phaseNames[p] }
 
+// EventBytes is what an event counts as memory of the program itself, with its replay.
+const EventBytes = 96
+
 // Event is one call into the allocator.
 type Event struct {
 	Bytes  tensor.Bytes // requested, for Alloc

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/gate"
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -150,7 +150,7 @@ func (m *mutant) check() error {
 
 // proper reports errors of a spec that are none which a user can understand.
 func proper(err error) error {
-	wrong, played, unread := (*spec.Errors)(nil), (*engine.ProgramError)(nil), (*graph.FileError)(nil)
+	wrong, played, unread := (*spec.Errors)(nil), (*program.Error)(nil), (*graph.FileError)(nil)
 	switch {
 	case errors.As(err, &wrong):
 		for _, d := range wrong.List {

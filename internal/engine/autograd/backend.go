@@ -1,0 +1,124 @@
+package autograd
+
+import (
+	"errors"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Backend executes what the player decides: it has real memory behind the
+// blocks and computes what rows only describe. A nil backend only counts. An
+// error ends the play.
+//
+// Rows say what an operator allocates, not what it computes. The player
+// therefore calls the backend once for each primitive operator, when its results
+// and scratch exist, and once for each derivative that the backend computes as a
+// whole; a derivative that is made of further operators runs as those.
+type Backend interface {
+	// Alloc makes block id of n bytes, n > 0, of a stream's memory, and Free gives
+	// it back. A block with a number below 0 lies in the machine's own memory.
+	Alloc(id int32, n tensor.Bytes, stream int16) error
+	Free(id int32) error
+	// EmptyCache is torch.cuda.empty_cache().
+	EmptyCache() error
+
+	// Composes reports whether the parts of a composite row compute what it does.
+	// Otherwise, as of some that say what they allocate alone, Forward does.
+	Composes(r *op.Op) bool
+	// Forward computes the results c.Out of a primitive row from c.In, with the
+	// row's arguments; for a row in place it changes c.In[0].
+	Forward(c *op.Call) error
+	// Derives reports whether Backward computes r's derivative as a whole.
+	Derives(r *op.Op) bool
+	// Backward computes b.Results, which exist, from what the node saved.
+	Backward(b *op.Back) error
+
+	// Fill sets every element of t to v.
+	Fill(t *op.Tensor, v float64) error
+	// Copy sets t to from, which has its shape; they may be of different types, and
+	// lie one on the device and one in the machine's memory.
+	Copy(t, from *op.Tensor) error
+	// Random is the state of the random numbers, which SetRandom puts back for a
+	// recomputation.
+	Random() uint64
+	SetRandom(state uint64)
+}
+
+// BlockOf returns the number of the block on the device that t lies in; 0 for a
+// tensor without memory, and a number below 0 for one in the machine's own.
+func BlockOf(t *op.Tensor) int32 {
+	st := Of(t).st
+	if st.host {
+		return -st.id
+	}
+	return st.id
+}
+
+// BackendError ends the play of a job whose backend failed.
+type BackendError struct{ Err error }
+
+// Refusal is an error of a backend that wants to know at which statement of the
+// spec, and in which layer, it arose.
+type Refusal interface {
+	error
+	At(file string, line int, layer string)
+}
+
+// Must ends the play if the backend failed.
+func (p *Player) Must(err error) {
+	if err == nil {
+		return
+	}
+	if r := Refusal(nil); errors.As(err, &r) && p.At.Fn != nil {
+		r.At(p.At.Fn.File, p.At.line, p.tr.Layers[p.Layer])
+	}
+	panic(BackendError{err})
+}
+
+// Executes reports whether what the player does is computed too, and not already
+// part of something that the backend computes as a whole.
+func (p *Player) Executes() bool { return p.backend != nil && p.Muted == 0 }
+
+// runRow runs a row, whose results the backend then computes. What an
+// autograd.Function does is statements, which compute by themselves.
+func (p *Player) runRow(r *op.Op, c *op.Call) {
+	if _, statements := c.Args.(op.Application); statements || !p.Executes() {
+		r.Run(c)
+		return
+	}
+	p.Quiet(func() { r.Run(c) })
+	p.Must(p.backend.Forward(c))
+}
+
+// Fill and copyTo are what the player itself computes.
+func (p *Player) Fill(t *op.Tensor, v float64) {
+	if p.Executes() {
+		p.Must(p.backend.Fill(t, v))
+	}
+}
+
+func (p *Player) CopyTo(t, from *op.Tensor) {
+	if p.Executes() {
+		p.Must(p.backend.Copy(t, from))
+	}
+}
+
+// derive runs a derivative formula, which the backend perhaps computes as a
+// whole.
+func (p *Player) derive(r *op.Op, b *op.Back) {
+	if !p.names.derived[r] {
+		p.names.derived[r] = true
+	}
+	_, statements := b.Args.(op.Application)
+	if statements || !p.Executes() || r != asStridedRow && !p.backend.Derives(r) {
+		r.Grad(b)
+		return
+	}
+	p.Quiet(func() { r.Grad(b) })
+	if r == asStridedRow {
+		p.asStridedValues(b)
+		return
+	}
+	p.Must(p.backend.Backward(b))
+}

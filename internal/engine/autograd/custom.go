@@ -1,0 +1,172 @@
+package autograd
+
+import (
+	"github.com/memplan/memplan/internal/op"
+)
+
+// What follows is for functions of Python that make nodes of their own: subclasses of
+// torch.autograd.Function that are not rows, and hooks of nodes.
+
+// context is what arguments of a row are if they keep something beside saved tensors.
+type context interface {
+	// Release gives it up, for the node dies.
+	Release()
+}
+
+// Function is an autograd.Function that unpacks what it saved by itself, and runs
+// also where no gradient came.
+type Function interface {
+	context
+	Backward(n *Node, b *op.Back)
+}
+
+// NewFunction makes the node of a function that is applied to some tensors. It
+// belongs to the caller until a result refers to it, or drop.
+func (p *Player) NewFunction(row *op.Op, ts []*op.Tensor) *Node {
+	n := p.newNode(row, nil, p.names.node(row), 0)
+	n.edges, n.inM = p.edges.Zeroed(n.edges, len(ts)), p.metas.Zeroed(n.inM, len(ts))
+	for k, t := range ts {
+		o := Of(t)
+		n.inM[k] = metaOf(o)
+		if o.Requires {
+			n.edges[k] = p.gradEdge(o)
+		}
+	}
+	n.seq = p.nextSeq()
+	return n
+}
+
+// SaveFor is ctx.save_for_backward.
+func (p *Player) SaveFor(n *Node, ts []*op.Tensor) {
+	n.saved = p.savings.Zeroed(n.saved, len(ts))
+	for k, t := range ts {
+		p.save(&n.saved[k], op.Save{Index: k}, t)
+	}
+}
+
+// Own makes f the function that n runs.
+func (n *Node) Own(f Function) { n.custom = f }
+
+// Result makes n the gradient function of its next result; nil is one that is no
+// tensor.
+func (p *Player) Result(n *Node, t *op.Tensor) {
+	if t == nil {
+		n.outM = append(n.outM, op.Meta{})
+		return
+	}
+	o := Of(t)
+	n.outM = append(n.outM, metaOf(o))
+	if o.DType.IsFloating() {
+		p.setFn(o, n, len(n.outM)-1)
+	}
+}
+
+// Abandon gives up a node that no tensor refers to.
+func (p *Player) Abandon(n *Node) {
+	if n != nil {
+		n.refs++
+		p.dropNode(n)
+	}
+}
+
+// UnpackInput returns the tensor that a function saved of its argument k, with a
+// reference for the caller. What a hook returns becomes a tensor with the gradient
+// function that the argument had (SavedVariable::unpack).
+func (p *Player) UnpackInput(n *Node, k int) *op.Tensor {
+	s := &n.saved[k]
+	if s.packed == nil {
+		if Of(s.t).st.version != s.version {
+			p.refuseChanged(n, s.t)
+		}
+		return p.Keep(s.t)
+	}
+	t := s.packed.Unpack()
+	if Of(t).refs > 1 || Of(t).fn != nil {
+		x := p.Alias(t, t.Layout, t.DType)
+		p.Drop(t)
+		t = x
+	}
+	o, e := Of(t), n.edges[k]
+	switch {
+	case e.fn == nil:
+		o.Requires = false
+	case e.fn.leaf != nil:
+		o.Requires, o.acc = true, e.fn
+	default:
+		p.setFn(o, e.fn, e.nr)
+	}
+	return t
+}
+
+// NewPassage makes the node of a function that returns its inputs, which through puts
+// through it.
+func (p *Player) NewPassage(row *op.Op, args any) *Node {
+	return p.newNode(row, args, p.names.node(row), p.nextSeq())
+}
+
+// Through returns a view of t that n made, which may not be changed in place.
+func (p *Player) Through(n *Node, t *op.Tensor) *op.Tensor {
+	l, _ := t.View(t.Size) // view_as: dimensions of one element may get other strides
+	o := Of(p.ViewOf(t, l))
+	n.edges = append(n.edges, p.gradEdge(Of(t)))
+	n.inM, n.outM = append(n.inM, metaOf(o)), append(n.outM, metaOf(o))
+	o.Requires, o.returned, o.fn, o.nr = true, true, n, len(n.outM)-1
+	n.refs++
+	return &o.Tensor
+}
+
+// Derived reports whether t has a gradient function.
+func (p *Player) Derived(t *op.Tensor) bool { return p.gradFn(Of(t)) != nil }
+
+// KeptBy reports whether the gradient function of t is a call of a row with these
+// arguments.
+func KeptBy(t *op.Tensor, args any) bool {
+	fn := Of(t).fn
+	return fn != nil && fn.args == args
+}
+
+// BeforeBackward runs a hook when the gradients of t's gradient function are there
+// (Node.register_prehook); a leaf has none.
+func (p *Player) BeforeBackward(t *op.Tensor, hook func()) {
+	if !Of(t).Requires {
+		return
+	}
+	if fn := p.gradFn(Of(t)); fn != nil {
+		fn.before = append(fn.before, hook)
+	}
+}
+
+// Unreached lists the leaves, by their places, to which no gradient function of some
+// tensors leads.
+func (p *Player) Unreached(from, leaves []*op.Tensor) []int {
+	seen := map[*Node]bool{}
+	var stack []*Node
+	for _, t := range from {
+		if fn := p.gradFn(Of(t)); fn != nil {
+			stack = append(stack, fn)
+		}
+	}
+	for len(stack) > 0 {
+		n := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		for _, e := range n.edges {
+			if e.fn != nil && !seen[e.fn] {
+				seen[e.fn] = true
+				stack = append(stack, e.fn)
+			}
+		}
+	}
+	var out []int
+	for i, t := range leaves {
+		if acc := Of(t).acc; acc == nil || !seen[acc] {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// Pass is the number of the backward pass under way, from 1.
+func (p *Player) Pass() int { return p.task.id }
+
+// AfterPass runs f when the backward pass under way is over (Engine::queue_callback).
+func (p *Player) AfterPass(f func()) { p.task.callbacks = append(p.task.callbacks, f) }

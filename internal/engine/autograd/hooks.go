@@ -1,0 +1,62 @@
+package autograd
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// SavedHooks are torch.autograd.graph.saved_tensors_hooks: what happens to a
+// tensor when autograd saves it. The innermost pair alone is asked.
+type SavedHooks interface {
+	// Pack returns what is kept in the place of t, which stays the caller's.
+	Pack(t *op.Tensor) Packed
+}
+
+// Packed is what a pack hook returned.
+type Packed interface {
+	// Unpack makes the tensor again when its node runs; the caller owns it.
+	Unpack() *op.Tensor
+	// Drop is called when the node releases what it saved.
+	Drop()
+}
+
+// EnterHooks makes h the innermost hooks, until the scope ends.
+func (p *Player) EnterHooks(h SavedHooks) { p.hooks = append(p.hooks, h) }
+
+// save fills x with t, or with what the innermost hooks make of it
+// (SavedVariable in torch/csrc/autograd/saved_variable.cpp).
+func (p *Player) save(x *saved, s op.Save, t *op.Tensor) {
+	x.out, x.state, x.item, x.idx = s.Out, s.State, s.Rest, s.Index
+	if n := len(p.hooks); n > 0 {
+		outer := p.Push()
+		p.env.GradMode = false // hooks run under no_grad
+		x.packed = p.hooks[n-1].Pack(t)
+		p.Pop(outer)
+		return
+	}
+	o := Of(t)
+	x.version = o.st.version
+	p.Mark(t, trace.Activations)
+	p.CountSaved(t)
+	if s.Out { // without its gradient function, which would be a cycle
+		x.t = p.Alias(t, o.Layout, o.DType)
+	} else {
+		x.t = p.Keep(t)
+	}
+}
+
+// dropUnpacked gives up what hooks have unpacked for a node, as C++ does with
+// local variables: the last one first, but the items of a list from the first.
+func (p *Player) dropUnpacked(n *Node, ts []*op.Tensor) {
+	end := len(ts)
+	for k := len(n.saved) - 1; k >= 0; k-- {
+		if n.saved[k].packed == nil {
+			continue
+		}
+		end--
+		if !n.saved[k].item || end == 0 || !n.saved[k-1].item {
+			p.Drop(ts[end:]...)
+			ts = ts[:end]
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package autograd
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// Scope is what surrounds the code at work and ends with it: the modes that it has
+// entered, where new memory is taken from, and whose its events are. Whoever changes
+// any of it for a while begins with push and ends with pop; no field is saved alone.
+//
+//	outer := p.push()
+//	p.env.GradMode = false
+//	…
+//	p.pop(outer)
+//
+// Only what a job is in from one statement to the next is set without: its phase, and
+// the region of autocast in which it computes.
+type Scope struct {
+	env        op.Env // with the modes that rows see
+	Phase      trace.Phase
+	Evaluating bool
+	Op, Layer  int32 // names of the trace
+	At         place // the statement at work
+
+	thread         uint8
+	stream         int16 // whose memory new blocks are taken from
+	onHost, pinned bool  // new tensors lie in the machine's memory, and there in page-locked memory
+
+	depth    int          // operators under way, one in the other
+	Muted    int          // rows under way that the backend computes as a whole
+	task     *graphTask   // the backward pass under way
+	hooks    []SavedHooks // saved_tensors_hooks that are entered, the innermost last
+	dispatch []*Selective // modes of torch dispatch that are entered, the innermost last
+
+}
+
+// Streams beside the default one; each has memory of its own.
+const (
+	CopyStream   int16 = 1 + iota // on which batches are copied ahead
+	GatherStream                  // of FSDP's collectives (FSDPCommContext)
+	ReduceStream
+)
+
+// Push begins a scope that is as the one around it, and returns that one.
+func (p *Player) Push() Scope { return p.Scope }
+
+// Pop ends the innermost scope: what push returned is that of the code again.
+func (p *Player) Pop(outer Scope) { p.Scope = outer }
+
+// On makes f's new tensors on the host, or on the device.
+func (p *Player) On(host, pinned bool, f func()) {
+	outer := p.Push()
+	p.onHost, p.pinned = host, pinned
+	f()
+	p.Pop(outer)
+}
+
+// OnStream makes f's new tensors in the memory of another stream.
+func (p *Player) OnStream(s int16, f func()) {
+	outer := p.Push()
+	p.stream = s
+	f()
+	p.Pop(outer)
+}
+
+// Labelled runs f, which works for a layer, as an operation of that name.
+func (p *Player) Labelled(name string, layer int32, f func()) {
+	outer := p.Push()
+	p.Op, p.Layer = p.names.op(name), layer
+	f()
+	p.Pop(outer)
+}
+
+// Quiet runs what only allocates, since the backend computes it as a whole.
+func (p *Player) Quiet(f func()) {
+	outer := p.Push()
+	p.Muted++
+	f()
+	p.Pop(outer)
+}

@@ -1,0 +1,109 @@
+package autograd
+
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/op"
+)
+
+// Selective is what create_selective_checkpoint_contexts returns: two modes of
+// torch dispatch over one store. In the forward pass the results of chosen
+// operators are stored, in the recomputation they are taken from there, and the
+// operators do not run (_CachingTorchDispatchMode, _CachedTorchDispatchMode in
+// torch/utils/checkpoint.py). The modes see operators below autograd.
+type Selective struct {
+	rows   []*op.Op
+	store  *store
+	replay bool
+	Second *Selective // the mode of the recomputation
+}
+
+// store is a dict from operators to the results of their calls.
+type store struct {
+	keys []*op.Op // in the order of insertion
+	kept map[*op.Op][][]kept
+}
+
+// kept is a result in the store, with the version that it had.
+type kept struct {
+	t       *op.Tensor
+	version int
+}
+
+func NewSelective(rows []*op.Op) *Selective {
+	s := &store{kept: map[*op.Op][][]kept{}}
+	return &Selective{rows: rows, store: s, Second: &Selective{rows: rows, store: s, replay: true}}
+}
+
+// EnterMode makes s the innermost mode, until the scope ends.
+func (p *Player) EnterMode(s *Selective) {
+	p.setModes(append(p.dispatch[:len(p.dispatch):len(p.dispatch)], s))
+}
+
+// LeaveModes leaves all modes, until the scope ends.
+func (p *Player) LeaveModes() { p.setModes(nil) }
+
+// setModes makes these modes the ones that are entered.
+func (p *Player) setModes(modes []*Selective) {
+	p.dispatch, p.env.TorchDispatch = modes, len(modes) > 0
+}
+
+// runDispatched runs a primitive operator under the modes that are entered, the
+// innermost first. Operators that it calls itself are not seen by them; those of
+// a torch.autograd.Function are, for it is Python.
+func (p *Player) runDispatched(r *op.Op, c *op.Call) {
+	n := len(p.dispatch)
+	if _, python := c.Args.(op.Application); python || n == 0 {
+		p.runRow(r, c)
+		return
+	}
+	modes := p.dispatch
+	s := modes[n-1]
+	chosen := slices.Contains(s.rows, r)
+	if chosen && s.replay {
+		outs := s.store.kept[r]
+		if len(outs) == 0 {
+			p.Fail("a checkpoint that keeps results runs backward a second time")
+		}
+		s.store.kept[r] = outs[1:]
+		for _, k := range outs[0] {
+			if k.version != Of(k.t).st.version {
+				p.Fail("a result that a checkpoint keeps was modified in place, which PyTorch refuses")
+			}
+			c.Return(c.Keep(k.t))
+			p.Drop(k.t)
+		}
+		return
+	}
+	outer := p.Push()
+	p.setModes(modes[:n-1])
+	p.runDispatched(r, c)
+	p.Pop(outer)
+	if !chosen {
+		return
+	}
+	outs := make([]kept, len(c.Out))
+	for i, t := range c.Out {
+		outs[i] = kept{p.Alias(t, t.Layout, t.DType), Of(t).st.version}
+		p.CountSaved(t)
+	}
+	if s.store.kept[r] == nil {
+		s.store.keys = append(s.store.keys, r)
+	}
+	s.store.kept[r] = append(s.store.kept[r], outs)
+}
+
+// Clear drops what was stored and never taken: the lists of the operators in
+// their order, each from its end.
+func (m *Selective) Clear(p *Player) {
+	s := m.store
+	for _, r := range s.keys {
+		calls := s.kept[r]
+		for i := len(calls) - 1; i >= 0; i-- {
+			for k := len(calls[i]) - 1; k >= 0; k-- {
+				p.Drop(calls[i][k].t)
+			}
+		}
+	}
+	s.keys, s.kept = nil, nil
+}

@@ -1,0 +1,221 @@
+package distributed
+
+import (
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/python"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// FSDP2, as torch/distributed/fsdp/_fully_shard has it, on rank 0. fully_shard
+// makes a group of the parameters of a module that no call before took, and
+// leaves of each the rows that are this rank's. Hooks of the module's forward and
+// of the gradients of its results gather the group's parameters on a stream of
+// their own and free them again; when the gradients of its inputs are there,
+// those of its parameters are reduced and divided.
+//
+// Rank 0 has the first rows of each parameter, never fewer than another, so that
+// its part is never padded.
+
+// shardPhase is TrainingState.
+type shardPhase uint8
+
+const (
+	shardIdle shardPhase = iota
+	shardForward
+	shardPreBackward
+	shardPostBackward
+)
+
+// sharding is what the modules of one model share: FSDPStateContext and
+// FSDPCommContext.
+type sharding struct {
+	p *python.Interp
+	*program.FSDP
+	ranks     int64
+	inference bool          // the job runs under torch.inference_mode
+	states    []*shardState // in the order of Module.named_modules
+
+	forwardRoot *shardState   // whose forward is under way
+	order       []*shardGroup // whose forwards have run since the last backward
+	gathered    *op.Tensor    // an all-gather's output that was copied from, until the next one was
+	reduced     *op.Tensor    // a reduce-scatter's input, until the next one starts
+	queued      bool          // the final callback of this backward pass
+	local       bool          // gradients are not reduced: set_requires_gradient_sync(False)
+}
+
+// shardState is FSDPState: a module that fully_shard was called on.
+type shardState struct {
+	*sharding
+	module *python.Module
+	group  *shardGroup // nil if no parameters were left for it
+	phase  shardPhase
+}
+
+// shardGroup is FSDPParamGroup: parameters that are gathered together.
+type shardGroup struct {
+	*sharding
+	module  *python.Module
+	params  []*shardParam
+	dtype   tensor.DType // of the parameters
+	phase   shardPhase
+	reshard int64 // as FSDP.Reshard
+
+	unsharded bool
+	regrouped bool       // divided over fewer ranks since the forward pass (SHARDED_POST_FORWARD)
+	result    *op.Tensor // of an all-gather, not copied from yet
+	indices   []int      // in sharding.order
+}
+
+// shardParam is FSDPParam.
+type shardParam struct {
+	cell *python.Cell
+	size tensor.Dims // of the whole parameter
+	part int64       // elements of a rank's part, with padding
+
+	output *op.Tensor // of the all-gather, flat; its memory comes and goes
+	whole  *op.Tensor // the parameter over it, which autograd knows
+	after  *op.Tensor // this rank's part after the forward pass, if regrouped
+	sum    *op.Tensor // gradients that were not reduced, in the type of reductions
+}
+
+// Shard calls fully_shard on modules of a model, inner ones first, and on
+// the model, all of which lies in host memory before.
+func Shard(p *python.Interp, root *python.Module, j *program.Job) {
+	s := j.Parallel.FSDP
+	c := &sharding{p: p, FSDP: s, ranks: j.Parallel.Ranks, inference: j.Inference == "inference_mode"}
+	for _, path := range s.Modules {
+		m := root
+		for path != "" {
+			i := m.Step(path)
+			path = path[min(len(path), len(m.Class.Children[i].Path)+1):]
+			m = m.Children[i]
+		}
+		c.shard(m, s.Reshard)
+	}
+	c.shard(root, 0) // _lazy_init: the root's parameters are needed at once in the backward pass
+	c.collectStates(root)
+}
+
+// collectStates lists the states below m as Module.named_modules comes to them.
+func (c *sharding) collectStates(m *python.Module) {
+	if s := stateOf(m); s != nil {
+		c.states = append(c.states, s)
+	}
+	for _, ch := range m.Registered {
+		c.collectStates(ch)
+	}
+}
+
+// stateOf returns the state of a module that fully_shard was called on, nil of others.
+func stateOf(m *python.Module) *shardState {
+	s, _ := m.Hooks.(*shardState)
+	return s
+}
+
+// SetSync is set_requires_gradient_sync of a model, which need not be sharded.
+func SetSync(m *python.Module, sync bool) {
+	if s := stateOf(m); s != nil {
+		s.local = !sync
+	}
+}
+
+// managed lists the modules whose parameters fully_shard takes: what is in m but
+// not in a module that is sharded already, children first
+// (_get_managed_modules).
+func managed(m *python.Module, root bool, to []*python.Module) []*python.Module {
+	if !root && stateOf(m) != nil {
+		return to
+	}
+	for _, ch := range m.Registered {
+		to = managed(ch, false, to)
+	}
+	return append(to, m)
+}
+
+// shard is fully_shard of one module: parameters and buffers are moved to the
+// device, and the rows that are this rank's copied; the rest dies when the call
+// returns, in the order of Module.named_parameters.
+func (c *sharding) shard(m *python.Module, reshard int64) {
+	if stateOf(m) != nil {
+		return
+	}
+	p := c.p
+	outer := p.Push()
+	state := &shardState{sharding: c, module: m}
+	m.Hooks = state
+	g := &shardGroup{sharding: c, module: m, reshard: reshard}
+	modules := managed(m, true, nil)
+	seen := map[*python.Cell]bool{}
+	each := func(f func(c *python.Cell, grad bool)) {
+		for _, params := range []bool{true, false} {
+			for _, sub := range modules {
+				p.Layer = sub.Layer
+				cells := sub.Params
+				if !params {
+					cells = sub.Buffers
+				}
+				for _, x := range cells {
+					if !seen[x] {
+						seen[x] = true
+						f(x, params)
+					}
+				}
+			}
+		}
+	}
+	each(func(x *python.Cell, grad bool) {
+		if grad && x.T != nil {
+			p.Fail("parameter %s is shared by modules that are sharded apart, which would no longer share it; that is not modelled", x.Decl.Name)
+		}
+		p.Move(x, grad)
+		if grad {
+			g.params = append(g.params, &shardParam{cell: x})
+		}
+	})
+	whole := map[*python.Cell]*op.Tensor{}
+	for _, x := range g.params {
+		whole[x.cell] = x.cell.T
+		c.divide(x)
+		if d := x.cell.T.DType; x == g.params[0] {
+			g.dtype = d
+		} else if d != g.dtype {
+			p.Fail("FSDP expects uniform original parameter dtype, PyTorch says: %s and %s in one module that is sharded", g.dtype, d)
+		}
+	}
+	python.EachParameter(m, func(sub *python.Module, i int) {
+		if t := whole[sub.Params[i]]; t != nil {
+			p.Drop(t)
+			delete(whole, sub.Params[i])
+		}
+	})
+	if len(g.params) > 0 {
+		state.group = g
+	}
+	p.Pop(outer)
+}
+
+// divide leaves a rank's part of a parameter (FSDPParam._init_sharded_param).
+func (c *sharding) divide(x *shardParam) {
+	p := c.p
+	t := x.cell.T
+	if t.Rank() == 0 {
+		p.Fail("fully_shard does not support scalar parameters, PyTorch says: %s is one", x.cell.Decl.Name)
+	}
+	p.Layer = x.cell.Layer
+	x.size = t.Size
+	part := t.Size.Slice()
+	part[0] = (part[0] + c.ranks - 1) / c.ranks
+	local := p.Leaf(trace.Parameters, t.DType, !x.cell.Frozen, part...)
+	if c.Offload {
+		device := local
+		local = p.Transfer(device, true, c.Pinned, device.LikeDense())
+		p.Mark(local, trace.Parameters)
+		autograd.Of(local).Requires = !x.cell.Frozen
+		p.Drop(device)
+	}
+	autograd.Of(local).Param = true
+	x.cell.T, x.cell.Divided, x.part = local, true, local.Numel()
+}

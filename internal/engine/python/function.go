@@ -1,0 +1,117 @@
+package python
+
+import (
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// application is one call of a torch.autograd.Function.
+type application struct {
+	p    *Interp
+	self *Module
+	fn   *program.Func // forward
+	args []Value
+	kept []*op.Tensor // attributes of ctx
+}
+
+// applyFunction plays F.apply(args...). The caller of forward holds the
+// arguments until the call has returned, as that of a module does.
+func (p *Interp) applyFunction(fr *Frame, e *program.Expr) Value {
+	a := &application{p: p, self: fr.Self}
+	from := len(p.trail.temps)
+	var room [4]Value // args itself must not keep what it gets: callers have it on their stacks
+	a.args = append(a.args, p.args(room[:0], fr, e)...)
+	ins := make([]*op.Tensor, len(a.args))
+	for i, v := range a.args {
+		ins[i] = v.T
+	}
+	a.fn = e.Func
+	if f := a.fn.Autograd.Unkept; f != nil && !p.NeedsGrad(ins[0]) {
+		a.fn = f
+	}
+	p.trail.running = from
+	outs := p.Do(a.fn.Autograd.Row, a, ins...)
+	p.trail.running = -1
+	p.trail.pop(from)
+	for _, v := range a.args {
+		p.LetGo(v)
+	}
+	a.args = nil
+	n, kept := a.fn.Autograd.Results, len(outs)-len(a.fn.Autograd.Kept)
+	p.Drop(outs[n:kept]...)
+	a.kept = outs[kept:]
+	if !autograd.KeptBy(outs[0], a) { // no node holds ctx
+		a.Release()
+	}
+	if n == 1 {
+		return Value{T: outs[0]}
+	}
+	l := &List{Refs: 1, Items: make([]Value, n)}
+	for i := range l.Items {
+		l.Items[i] = Value{T: outs[i]}
+	}
+	return Value{List: l}
+}
+
+// play runs a function of the class with its first slots bound.
+func (a *application) play(fn *program.Func, args []Value, wanted []bool) []*op.Tensor {
+	p := a.p
+	outer := p.Push()
+	p.Env().GradMode = false
+	fr := p.newFrame(a.self, fn)
+	fr.wanted = wanted
+	for i, v := range args {
+		fr.Slots[i] = p.Hold(v)
+	}
+	v := p.call(fr)
+	p.Pop(outer)
+	if v.List == nil {
+		return []*op.Tensor{v.T}
+	}
+	outs := make([]*op.Tensor, len(v.List.Items))
+	for i, it := range v.List.Items { // the tuple dies
+		outs[i] = it.T
+	}
+	return outs
+}
+
+// Release gives up the attributes of ctx.
+func (a *application) Release() {
+	a.p.Drop(a.kept...)
+	a.kept = nil
+}
+
+// Forward implements op.Application.
+func (a *application) Forward(c *op.Call) {
+	outs := a.play(a.fn, a.args, nil)
+	for i := range outs { // c notes what it owns; should it fail, the results die first, from the last on
+		c.Keep(outs[(i+a.fn.Autograd.Results)%len(outs)])
+	}
+	a.p.Drop(outs...)
+	c.Return(outs...)
+}
+
+// Backward implements op.Application. A gradient that did not come is zeros
+// (set_materialize_grads).
+func (a *application) Backward(b *op.Back) {
+	var args []Value
+	for i := range a.fn.Autograd.Results {
+		g := b.Grads[i]
+		if g == nil {
+			g = b.Local(b.New(tensor.Contiguous(b.OutM[i].Size), b.OutM[i].DType))
+			a.p.Fill(g, 0)
+		}
+		args = append(args, Value{T: g})
+	}
+	for _, s := range b.Op.Save {
+		args = append(args, Value{T: b.SavedOut[s.Index]})
+	}
+	for _, t := range a.kept {
+		args = append(args, Value{T: t})
+	}
+	for i, g := range a.play(a.fn.Autograd.Backward, args, b.Needs) {
+		b.Set(i, g)
+	}
+}

@@ -1,0 +1,58 @@
+package python
+
+import (
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/slab"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Interp is Python's interpreter over a player: it runs statements and calls
+// modules.
+type Interp struct {
+	*autograd.Player
+	around
+	backend  Backend // nil: values are not computed
+	Offload  program.Offload
+	trail    trail // what a checkpoint under way owns
+	maxTable bool  // of 4-bit weights' maxima was made
+	frames   slab.Pool[Frame]
+	slots    slab.Arena[Value]
+}
+
+// Backend gives parameters and buffers their first values.
+type Backend interface {
+	autograd.Backend
+	// Initialize gives a parameter or buffer its first value, unless it has it: it
+	// is told of each module that shares one.
+	Initialize(t *op.Tensor, of Initial) error
+}
+
+// around is what the scope of a player does not know: what modules are in.
+type around struct {
+	loading  *tensor.DType // of parameters that are moved to the device, in place of their own; nil: none
+	onloaded int           // parameters that are on the device for a call under way
+	whole    bool          // a module around is copied to the device as a whole
+}
+
+// surroundings is the scope of an interpreter.
+type surroundings struct {
+	autograd.Scope
+	around
+}
+
+// Push begins a scope that is as the one around it, and returns that one.
+func (p *Interp) Push() surroundings { return surroundings{p.Player.Push(), p.around} }
+
+// Pop ends the innermost scope: what push returned is that of the code again.
+func (p *Interp) Pop(outer surroundings) {
+	p.Player.Pop(outer.Scope)
+	p.around = outer.around
+}
+
+func New(env op.Env, b Backend) *Interp {
+	p := &Interp{Player: autograd.New(env, b), backend: b}
+	p.trail.player = p.Player
+	return p
+}

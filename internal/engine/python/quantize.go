@@ -1,0 +1,83 @@
+package python
+
+import (
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// Quantize puts quantized layers in the place of others, before the model is
+// moved to the device.
+func (p *Interp) Quantize(root *Module, q *program.Quantization) {
+	if q == nil {
+		return
+	}
+	for _, place := range q.Layers {
+		old, m := p.put(root, place)
+		if len(m.Params) > 1 {
+			m.Params[1] = old.Params[1]
+		}
+		m.Params[0].Frozen = true
+	}
+	p.loading = &q.DType
+}
+
+// load moves the weight of a quantized layer to the device, where it is
+// quantized (Params4bit._quantize, Int8Params._quantize in
+// bitsandbytes/nn/modules.py).
+func (p *Interp) load(m *Module) {
+	q := m.Class.Quantized
+	if q == nil || m.Params[0].T != nil {
+		return
+	}
+	outer := p.Push()
+	p.Layer = m.Layer
+	p.Env().GradMode = false
+	source := q.Source
+	if q.Bits == 8 {
+		source = tensor.Float16
+	}
+	w := p.Leaf(trace.Temporaries, source, false, q.Out, q.In)
+	if p.Executes() {
+		decl := &program.Param{Name: "weight", Size: []int64{q.Out, q.In}, DType: source}
+		p.Must(p.backend.Initialize(w, Initial{Class: m.Class, Param: decl, Name: program.Join(m.path, decl.Name)}))
+	}
+	var parts []*op.Tensor
+	if q.Bits == 8 {
+		parts = p.Do(op.Int8Quantize, nil, w)
+	} else {
+		parts = p.Do(op.Quantize4bit, &op.Quantize4bitArgs{Type: q.Type, Double: q.Double, First: !p.maxTable}, w)
+		p.maxTable = p.maxTable || q.Double
+	}
+	p.Drop(w)
+	p.Pop(outer)
+	for _, t := range parts {
+		p.Mark(t, trace.Parameters)
+	}
+	m.Params[0].T, m.Params[0].valued = parts[0], true
+	for i, c := range m.Buffers {
+		c.T, c.valued = parts[i+1], true
+	}
+}
+
+// Convert gives the parameters that a model of quantized layers has beside them
+// their own type, if they were loaded in another
+// (peft.prepare_model_for_kbit_training).
+func (p *Interp) Convert(root *Module, q *program.Quantization) {
+	if q == nil {
+		return
+	}
+	outer := p.Push()
+	for _, c := range Parameters([]*Module{root}) {
+		if d := c.Decl.DType; d.IsFloating() && c.T.DType != d {
+			p.Layer = c.Layer
+			t := p.Leaf(trace.Parameters, d, autograd.Of(c.T).Requires, c.Decl.Size...)
+			autograd.Of(t).Param = true
+			p.Drop(c.T)
+			c.T = t
+		}
+	}
+	p.Pop(outer)
+}

@@ -1,0 +1,64 @@
+// Package slab hands out values of one type in bulk, and again when they are dead: a step
+// makes thousands of them. It counts them as memory of the job, and knows nothing of what
+// they are.
+package slab
+
+import (
+	"unsafe"
+
+	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Pool holds dead values to be used again: a step makes what the one before
+// has given up. Whoever puts a value back has cleared it. New values come from
+// slabs, since a step makes thousands.
+type Pool[T any] struct {
+	dead []*T
+	slab Arena[T]
+}
+
+// Get returns a dead value, or a new one, which m counts.
+func (p *Pool[T]) Get(m *limit.Meter) *T {
+	n := len(p.dead)
+	if n == 0 {
+		m.Hold(tensor.Bytes(unsafe.Sizeof(*new(T))))
+		return &p.slab.Take(1)[0]
+	}
+	v := p.dead[n-1]
+	p.dead = p.dead[:n-1]
+	return v
+}
+
+// Put takes a dead value.
+func (p *Pool[T]) Put(v *T) { p.dead = append(p.dead, v) }
+
+// Arena hands out slices that live as long as the player, or in the hands of
+// pooled values.
+type Arena[T any] struct {
+	free []T
+	made int
+}
+
+// Take returns n zero values.
+func (a *Arena[T]) Take(n int) []T {
+	const least, most = 16, 256
+	if n > len(a.free) {
+		a.free = make([]T, max(n, min(max(a.made, least), most)))
+		a.made += len(a.free)
+	}
+	s := a.free[:n:n]
+	a.free = a.free[n:]
+	return s
+}
+
+// Zeroed returns s with n zero values, in the same array if that is large
+// enough.
+func (a *Arena[T]) Zeroed(s []T, n int) []T {
+	if n > cap(s) {
+		return a.Take(n)
+	}
+	s = s[:n]
+	clear(s)
+	return s
+}
