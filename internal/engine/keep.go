@@ -32,7 +32,7 @@ func (j *job) keepValue(fr *python.Frame, s *program.Stmt) {
 	switch {
 	case !k.Sum:
 		if v.List == nil {
-			v.List = &python.List{Refs: 1}
+			v.List = python.NewList(nil)
 		}
 		v.List.Items = append(v.List.Items, python.Value{T: t})
 	case v.T == nil: // 0.0 + value: the number takes the tensor's __radd__

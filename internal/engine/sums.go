@@ -9,7 +9,7 @@ import (
 
 // sumSaved is called before each backward pass; the largest sum stays.
 func (j *job) sumSaved() {
-	if sum, byLayer := j.Graph(); sum > j.totals.SavedBytes {
+	if sum, byLayer := j.Saved(); sum > j.totals.SavedBytes {
 		by := make([]tensor.Bytes, len(j.Trace().Layers))
 		copy(by, byLayer)
 		j.totals.SavedBytes, j.totals.LayerSaved = sum, by

@@ -37,6 +37,7 @@ func (p *Player) ExitAutocast() {
 	p.ClearCasts()
 }
 
+// ClearCasts gives up the parameters that were converted.
 func (p *Player) ClearCasts() {
 	for _, t := range p.casts.order {
 		p.Drop(t)

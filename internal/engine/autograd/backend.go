@@ -91,13 +91,14 @@ func (p *Player) runRow(r *op.Op, c *op.Call) {
 	p.Must(p.backend.Forward(c))
 }
 
-// Fill and copyTo are what the player itself computes.
+// Fill sets every element of t to v; with CopyTo it is what the player itself computes.
 func (p *Player) Fill(t *op.Tensor, v float64) {
 	if p.Executes() {
 		p.Must(p.backend.Fill(t, v))
 	}
 }
 
+// CopyTo sets t to from.
 func (p *Player) CopyTo(t, from *op.Tensor) {
 	if p.Executes() {
 		p.Must(p.backend.Copy(t, from))
@@ -121,4 +122,12 @@ func (p *Player) derive(r *op.Op, b *op.Back) {
 		return
 	}
 	p.Must(p.backend.Backward(b))
+}
+
+// Random is the state of the device's random numbers.
+func (p *Player) Random() uint64 {
+	if p.backend == nil {
+		return 0
+	}
+	return p.backend.Random()
 }

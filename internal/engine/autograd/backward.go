@@ -286,6 +286,7 @@ func (p *Player) SumTo(t *op.Tensor, shape tensor.Dims) *op.Tensor {
 	return s
 }
 
+// Do1 runs an operator that has one result.
 func (p *Player) Do1(r *op.Op, args any, in ...*op.Tensor) *op.Tensor {
 	return p.Do(r, args, in...)[0]
 }

@@ -21,7 +21,7 @@ type Function interface {
 }
 
 // NewFunction makes the node of a function that is applied to some tensors. It
-// belongs to the caller until a result refers to it, or drop.
+// belongs to the caller until a result refers to it (Result), or Abandon.
 func (p *Player) NewFunction(row *op.Op, ts []*op.Tensor) *Node {
 	n := p.newNode(row, nil, p.names.node(row), 0)
 	n.edges, n.inM = p.edges.Zeroed(n.edges, len(ts)), p.metas.Zeroed(n.inM, len(ts))
@@ -98,7 +98,7 @@ func (p *Player) UnpackInput(n *Node, k int) *op.Tensor {
 	return t
 }
 
-// NewPassage makes the node of a function that returns its inputs, which through puts
+// NewPassage makes the node of a function that returns its inputs, which Through puts
 // through it.
 func (p *Player) NewPassage(row *op.Op, args any) *Node {
 	return p.newNode(row, args, p.names.node(row), p.nextSeq())

@@ -16,15 +16,21 @@ type guard struct {
 	node  *Node // that nothing refers to yet
 }
 
+// guarded is what operators own that are under way while checkpoints are recomputed.
+type guarded struct {
+	Recomputing int      // checkpoints
+	guards      []*guard // of the operators, the innermost last
+}
+
 // made notes the node of the operator at work until something refers to it.
-func (p *Player) made(n *Node) {
-	if p.Recomputing > 0 {
-		p.guards[len(p.guards)-1].node = n
+func (s *guarded) made(n *Node) {
+	if s.Recomputing > 0 {
+		s.guards[len(s.guards)-1].node = n
 	}
 }
 
 // Working is how many operators are under way that guards know of.
-func (p *Player) Working() int { return len(p.guards) }
+func (s *guarded) Working() int { return len(s.guards) }
 
 // Unwind drops what the operators own that are under way, the innermost first, but
 // for so many of them.
@@ -55,10 +61,10 @@ func (p *Player) guard(call *op.Call) *guard {
 }
 
 // unguard ends the innermost operator.
-func (p *Player) unguard() {
-	last := len(p.guards) - 1
-	p.guards[last] = nil
-	p.guards = p.guards[:last]
+func (s *guarded) unguard() {
+	last := len(s.guards) - 1
+	s.guards[last] = nil
+	s.guards = s.guards[:last]
 }
 
 func (g *guard) own(t *op.Tensor) *op.Tensor {

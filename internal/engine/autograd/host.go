@@ -64,7 +64,7 @@ func sameDense(a, b tensor.Layout) bool {
 	return true
 }
 
-// ToHostRow and toDeviceRow are Tensor.to for the other side, as autograd sees
+// ToHostRow and ToDeviceRow are Tensor.to for the other side, as autograd sees
 // it: the gradient is copied back.
 var (
 	ToHostRow   = &op.Op{Name: "_to_copy", Eval: op.ToCopy.Eval, Node: "ToCopyBackward0"}

@@ -3,6 +3,7 @@ package autograd
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/engine/slab"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -53,6 +54,21 @@ type saved struct {
 
 // seqAccumulate puts AccumulateGrad nodes before all others.
 const seqAccumulate = math.MaxUint64
+
+// graph is the state of autograd.
+type graph struct {
+	seq   [2]uint64 // of each thread
+	casts castCache
+	ready readyQueue // of the thread that runs backward passes
+	tasks int        // how many there were
+
+	nodes   slab.Pool[Node]
+	backs   slab.Pool[op.Back]
+	edges   slab.Arena[edge]
+	metas   slab.Arena[op.Meta]
+	savings slab.Arena[saved]
+	flags   slab.Arena[bool]
+}
 
 // newNode makes a node that nothing refers to yet.
 func (p *Player) newNode(row *op.Op, args any, name int32, seq uint64) *Node {

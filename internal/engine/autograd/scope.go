@@ -7,12 +7,12 @@ import (
 
 // Scope is what surrounds the code at work and ends with it: the modes that it has
 // entered, where new memory is taken from, and whose its events are. Whoever changes
-// any of it for a while begins with push and ends with pop; no field is saved alone.
+// any of it for a while begins with Push and ends with Pop; no field is saved alone.
 //
-//	outer := p.push()
-//	p.env.GradMode = false
+//	outer := p.Push()
+//	p.Env().GradMode = false
 //	…
-//	p.pop(outer)
+//	p.Pop(outer)
 //
 // Only what a job is in from one statement to the next is set without: its phase, and
 // the region of autocast in which it computes.
@@ -32,7 +32,6 @@ type Scope struct {
 	task     *graphTask   // the backward pass under way
 	hooks    []SavedHooks // saved_tensors_hooks that are entered, the innermost last
 	dispatch []*Selective // modes of torch dispatch that are entered, the innermost last
-
 }
 
 // Streams beside the default one; each has memory of its own.
@@ -45,7 +44,7 @@ const (
 // Push begins a scope that is as the one around it, and returns that one.
 func (p *Player) Push() Scope { return p.Scope }
 
-// Pop ends the innermost scope: what push returned is that of the code again.
+// Pop ends the innermost scope: what Push returned is that of the code again.
 func (p *Player) Pop(outer Scope) { p.Scope = outer }
 
 // On makes f's new tensors on the host, or on the device.

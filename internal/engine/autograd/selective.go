@@ -30,6 +30,8 @@ type kept struct {
 	version int
 }
 
+// NewSelective returns the mode of a forward pass in which results of some rows are
+// stored; Second is that of the recomputation.
 func NewSelective(rows []*op.Op) *Selective {
 	s := &store{kept: map[*op.Op][][]kept{}}
 	return &Selective{rows: rows, store: s, Second: &Selective{rows: rows, store: s, replay: true}}

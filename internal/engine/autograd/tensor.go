@@ -43,6 +43,7 @@ type Object struct {
 	Reduce    func(leaf *Object) // a post hook of the AccumulateGrad node: it runs without a gradient, too
 }
 
+// Of returns what lies behind t.
 func Of(t *op.Tensor) *Object { return t.Aux.(*Object) }
 
 // newObject makes a tensor object with one reference over st, which gains one.
@@ -183,8 +184,7 @@ func (p *Player) freeBlock(st *storage) {
 	}
 }
 
-// EmptyStorage frees the block of a storage that stays (resize_storage_bytes_ to 0),
-// fillStorage gives it one again.
+// EmptyStorage frees the block of a storage that stays (resize_storage_bytes_ to 0).
 func (p *Player) EmptyStorage(t *op.Tensor) {
 	if st := Of(t).st; st.id != 0 {
 		p.freeBlock(st)
@@ -192,6 +192,7 @@ func (p *Player) EmptyStorage(t *op.Tensor) {
 	}
 }
 
+// FillStorage gives a storage that has no block one of n bytes.
 func (p *Player) FillStorage(t *op.Tensor, n tensor.Bytes) {
 	if st := Of(t).st; st.id == 0 {
 		p.allocBlock(st, n)
@@ -207,6 +208,7 @@ func (p *Player) MoveInto(t, of *op.Tensor, l tensor.Layout) {
 	p.dropStorage(old)
 }
 
+// SameStorage reports whether two tensors share their memory.
 func SameStorage(a, b *op.Tensor) bool { return Of(a).st == Of(b).st }
 
 // StorageBytes is the size of the block that t lies in.
@@ -215,8 +217,10 @@ func StorageBytes(t *op.Tensor) tensor.Bytes { return Of(t).st.bytes }
 // OnHost reports whether t lies in the machine's memory.
 func OnHost(t *op.Tensor) bool { return Of(t).st.host }
 
-// Origin is what setOrigin says that the memory of t is a copy of, nil of others.
-func Origin(t *op.Tensor) any          { return Of(t).st.from }
+// Origin is what SetOrigin says that the memory of t is a copy of, nil of others.
+func Origin(t *op.Tensor) any { return Of(t).st.from }
+
+// SetOrigin notes that the memory of t is a copy of something.
 func SetOrigin(t *op.Tensor, from any) { Of(t).st.from = from }
 
 func (p *Player) emit(k trace.Kind, id int32, n tensor.Bytes) {
@@ -271,4 +275,16 @@ func (p *Player) Mark(t *op.Tensor, c trace.Category) {
 	if id := o.st.id; id > 0 && durable[c] > durable[categories[id]] {
 		categories[id] = c
 	}
+}
+
+// Packed implements op.Exec.
+func (p *Player) Packed(n int64, ts ...*op.Tensor) bool {
+	st, at := Of(ts[0]).st, int64(0)
+	for _, t := range ts {
+		if Of(t).st != st || t.Offset != at {
+			return false
+		}
+		at += t.Numel()
+	}
+	return st.bytes == tensor.Bytes(n*ts[0].DType.Size())
 }

@@ -50,6 +50,7 @@ const (
 	broadcastBytes = 250 * mib
 )
 
+// NewReducer puts DistributedDataParallel around a model.
 func NewReducer(p *python.Interp, m *python.Module, parallel *program.Parallel) *Reducer {
 	r := &Reducer{Interp: p, DDP: parallel.DDP, ranks: parallel.Ranks, model: m, index: map[*autograd.Object]int{}, Sync: true, forward: true}
 	all := python.Parameters([]*python.Module{m})

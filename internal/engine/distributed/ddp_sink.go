@@ -67,7 +67,7 @@ func (r *Reducer) sink(v python.Value) python.Value {
 			}
 			return python.Value{T: t}
 		case v.List != nil:
-			l := &python.List{Refs: 1, Items: make([]python.Value, len(v.List.Items))}
+			l := python.NewList(make([]python.Value, len(v.List.Items)))
 			for i, it := range v.List.Items {
 				l.Items[i] = replace(it)
 			}

@@ -36,7 +36,7 @@ func castAll(p *python.Interp, vs []python.Value, d tensor.DType) {
 	for i, v := range vs {
 		switch {
 		case v.List != nil:
-			l := &python.List{Refs: 1, Items: p.HoldAll(v.List.Items)}
+			l := python.NewList(p.HoldAll(v.List.Items))
 			castAll(p, l.Items, d)
 			p.LetGo(v)
 			vs[i] = python.Value{List: l}
@@ -123,7 +123,7 @@ func (g *shardGroup) watchInputs(p *python.Interp, args []python.Value) {
 		for i, v := range vs {
 			switch {
 			case v.List != nil:
-				l := &python.List{Refs: 1, Items: p.HoldAll(v.List.Items)}
+				l := python.NewList(p.HoldAll(v.List.Items))
 				each(l.Items)
 				p.LetGo(v)
 				vs[i] = python.Value{List: l}

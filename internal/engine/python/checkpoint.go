@@ -202,7 +202,7 @@ func (p *Interp) dropCheckpoint(f *checkpointFrame) {
 	p.Abandon(n)
 }
 
-// Pack implements savedHooks: _checkpoint_hook.
+// Pack implements autograd.SavedHooks: _checkpoint_hook.
 func (f *checkpointFrame) Pack(t *op.Tensor) autograd.Packed {
 	h := &holder{frame: f, size: t.Size, dtype: t.DType}
 	f.holders = append(f.holders, h)
@@ -210,7 +210,7 @@ func (f *checkpointFrame) Pack(t *op.Tensor) autograd.Packed {
 	return h
 }
 
-// Unpack implements packed. The tensor is the caller's alone from then on.
+// Unpack implements autograd.Packed. The tensor is the caller's alone from then on.
 func (h *holder) Unpack() *op.Tensor {
 	p := h.frame.p
 	if h.frame.task != p.Pass() {
@@ -224,7 +224,7 @@ func (h *holder) Unpack() *op.Tensor {
 	return t
 }
 
-// Drop implements packed.
+// Drop implements autograd.Packed.
 func (h *holder) Drop() {
 	p := h.frame.p
 	h.dead = true
@@ -295,7 +295,7 @@ func (p *Interp) forkRNG(args []Value, state uint64) {
 // recomputation is _recomputation_hook of a frame.
 type recomputation checkpointFrame
 
-// Pack implements savedHooks: the next holder gets the tensor, and so does the
+// Pack implements autograd.SavedHooks: the next holder gets the tensor, and so does the
 // graph of the recomputation, which dies with it.
 func (r *recomputation) Pack(t *op.Tensor) autograd.Packed {
 	p := r.p
@@ -325,6 +325,8 @@ type keptTensor struct {
 	t *op.Tensor
 }
 
+// Unpack implements autograd.Packed.
 func (k keptTensor) Unpack() *op.Tensor { return k.p.Keep(k.t) }
 
+// Drop implements autograd.Packed.
 func (k keptTensor) Drop() { k.p.Drop(k.t) }

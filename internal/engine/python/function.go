@@ -48,7 +48,7 @@ func (p *Interp) applyFunction(fr *Frame, e *program.Expr) Value {
 	if n == 1 {
 		return Value{T: outs[0]}
 	}
-	l := &List{Refs: 1, Items: make([]Value, n)}
+	l := &List{refs: 1, Items: make([]Value, n)}
 	for i := range l.Items {
 		l.Items[i] = Value{T: outs[i]}
 	}

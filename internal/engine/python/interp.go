@@ -36,21 +36,22 @@ type around struct {
 	whole    bool          // a module around is copied to the device as a whole
 }
 
-// surroundings is the scope of an interpreter.
-type surroundings struct {
+// Scope is what surrounds the code at work, with what modules are in.
+type Scope struct {
 	autograd.Scope
 	around
 }
 
 // Push begins a scope that is as the one around it, and returns that one.
-func (p *Interp) Push() surroundings { return surroundings{p.Player.Push(), p.around} }
+func (p *Interp) Push() Scope { return Scope{p.Player.Push(), p.around} }
 
-// Pop ends the innermost scope: what push returned is that of the code again.
-func (p *Interp) Pop(outer surroundings) {
+// Pop ends the innermost scope: what Push returned is that of the code again.
+func (p *Interp) Pop(outer Scope) {
 	p.Player.Pop(outer.Scope)
 	p.around = outer.around
 }
 
+// New returns an interpreter over a new player; b is nil where nothing is computed.
 func New(env op.Env, b Backend) *Interp {
 	p := &Interp{Player: autograd.New(env, b), backend: b}
 	p.trail.player = p.Player

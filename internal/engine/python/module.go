@@ -159,6 +159,7 @@ func (p *Interp) ToDevice(m *Module) {
 	p.Pop(outer)
 }
 
+// Move allocates the tensor of a parameter or buffer, unless it is there.
 func (p *Interp) Move(c *Cell, grad bool) {
 	if c.T != nil {
 		return
@@ -198,6 +199,7 @@ func EachParameter(m *Module, f func(m *Module, i int)) {
 	}
 }
 
+// EachBuffer calls f for each buffer of m and of the modules in it.
 func (m *Module) EachBuffer(f func(*Cell)) {
 	for _, c := range m.Buffers {
 		f(c)

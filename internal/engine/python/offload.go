@@ -15,6 +15,7 @@ type offloading struct{ p *Interp }
 // SaveOffloaded returns the hooks of saved tensors of a job that offloads some.
 func (p *Interp) SaveOffloaded() autograd.SavedHooks { return offloading{p} }
 
+// Pack implements autograd.SavedHooks.
 func (h offloading) Pack(t *op.Tensor) autograd.Packed {
 	p := h.p
 	if c, ok := autograd.Origin(t).(*Cell); ok {
@@ -38,10 +39,12 @@ type packedHost struct {
 	t *op.Tensor
 }
 
+// Unpack implements autograd.Packed.
 func (x *packedHost) Unpack() *op.Tensor {
 	return x.p.Transfer(x.t, false, false, x.t.LikeDense())
 }
 
+// Drop implements autograd.Packed.
 func (x *packedHost) Drop() { x.p.Drop(x.t) }
 
 // packedParam stands for a view of a parameter that is on the CPU.
@@ -51,6 +54,7 @@ type packedParam struct {
 	view tensor.Layout
 }
 
+// Unpack implements autograd.Packed.
 func (x *packedParam) Unpack() *op.Tensor {
 	p := x.p
 	t := p.Transfer(x.cell.T, false, false, x.cell.T.LikeDense())
@@ -59,6 +63,7 @@ func (x *packedParam) Unpack() *op.Tensor {
 	return v
 }
 
+// Drop implements autograd.Packed.
 func (x *packedParam) Drop() {}
 
 // ToHost puts the parameters of a model on the CPU, where they were made, and

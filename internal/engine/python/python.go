@@ -16,8 +16,11 @@ type Value struct {
 // List is a Python list or tuple.
 type List struct {
 	Items []Value
-	Refs  int
+	refs  int
 }
+
+// NewList returns a list or tuple that takes over its items.
+func NewList(items []Value) *List { return &List{refs: 1, Items: items} }
 
 // Hold adds a reference to what v holds.
 func (p *Interp) Hold(v Value) Value {
@@ -25,7 +28,7 @@ func (p *Interp) Hold(v Value) Value {
 	case v.T != nil:
 		p.Keep(v.T)
 	case v.List != nil:
-		v.List.Refs++
+		v.List.refs++
 	}
 	return v
 }
@@ -37,7 +40,7 @@ func (p *Interp) LetGo(v Value) {
 	case v.T != nil:
 		p.Drop(v.T)
 	case v.List != nil:
-		if v.List.Refs--; v.List.Refs == 0 {
+		if v.List.refs--; v.List.refs == 0 {
 			for i := len(v.List.Items) - 1; i >= 0; i-- {
 				p.LetGo(v.List.Items[i])
 			}
@@ -45,8 +48,7 @@ func (p *Interp) LetGo(v Value) {
 	}
 }
 
-// HoldAll adds a reference to each value of a tuple, letGoAll gives it up, from
-// the last to the first.
+// HoldAll adds a reference to each value of a tuple.
 func (p *Interp) HoldAll(vs []Value) []Value {
 	out := make([]Value, len(vs))
 	for i, v := range vs {
@@ -55,6 +57,7 @@ func (p *Interp) HoldAll(vs []Value) []Value {
 	return out
 }
 
+// LetGoAll gives up those of HoldAll, from the last to the first.
 func (p *Interp) LetGoAll(vs []Value) {
 	for i := len(vs) - 1; i >= 0; i-- {
 		p.LetGo(vs[i])
@@ -133,6 +136,7 @@ func (p *Interp) newFrame(self *Module, fn *program.Func) *Frame {
 	return fr
 }
 
+// Returned is the value of a return statement.
 func (p *Interp) Returned(fr *Frame, s *program.Stmt) Value {
 	if s.Value != nil {
 		return p.Eval(fr, s.Value)
@@ -141,7 +145,7 @@ func (p *Interp) Returned(fr *Frame, s *program.Stmt) Value {
 }
 
 func (p *Interp) items(fr *Frame, es []*program.Expr) *List {
-	l := &List{Refs: 1, Items: make([]Value, len(es))}
+	l := NewList(make([]Value, len(es)))
 	from := len(p.trail.temps)
 	for i, e := range es {
 		l.Items[i] = p.pushed(fr, e)
@@ -182,7 +186,7 @@ func (p *Interp) Exec(fr *Frame, s *program.Stmt) {
 		l := fr.Slots[s.Targets[0]].List
 		l.Items = append(l.Items, p.Eval(fr, s.Value))
 	case program.ListNew:
-		p.Store(fr, s.Targets[0], Value{List: &List{Refs: 1}})
+		p.Store(fr, s.Targets[0], Value{List: &List{refs: 1}})
 	case program.Del:
 		for _, t := range s.Targets {
 			p.Store(fr, t, Value{})
@@ -352,7 +356,7 @@ func (p *Interp) callOp(fr *Frame, e *program.Expr) Value {
 	if len(outs) == 1 && !e.Row.List {
 		return Value{T: outs[0]}
 	}
-	l := &List{Refs: 1, Items: make([]Value, len(outs))}
+	l := &List{refs: 1, Items: make([]Value, len(outs))}
 	for i, o := range outs {
 		l.Items[i] = Value{T: o}
 	}

@@ -1,0 +1,59 @@
+package autograd
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// libraries is what CUDA's libraries keep for the life of the process.
+type libraries struct {
+	blas       [2]*op.Tensor // cuBLAS workspace of each thread's handle
+	workspaces Workspaces    // of cuDNN's convolutions
+	plans      map[plan]bool // that were searched for
+	kernels    []KernelCall  // that ran on the device
+	rnnState   *op.Tensor    // random numbers of cuDNN's RNN
+	rnnReset   bool          // the device's random numbers were set since
+}
+
+// Searched is for how many convolutions cuDNN has searched a plan.
+func (l *libraries) Searched() int { return len(l.plans) }
+
+// Searches are the workspaces of cuDNN's convolutions.
+func (l *libraries) Searches() Workspaces { return l.workspaces }
+
+// OwnKernels are the kernels that ran of whose scratch a rule of their own decides.
+func (l *libraries) OwnKernels() []KernelCall { return l.kernels }
+
+// Reseed notes that the state of the device's random numbers was set.
+func (l *libraries) Reseed() { l.rnnReset = true }
+
+// BlasHandle implements op.Exec. The first cuBLAS call of a thread allocates
+// its handle's workspace, which stays for the life of the process; newer
+// versions take one for each call.
+func (p *Player) BlasHandle() {
+	if p.blas[p.thread] != nil || p.env.FakeTensors {
+		return
+	}
+	w := p.New(tensor.Contiguous(tensor.D(p.env.CublasWorkspace())), tensor.Uint8)
+	p.Mark(w, trace.Workspace)
+	if p.env.Torch.CublasWorkspaceTransient() {
+		p.Drop(w)
+		return
+	}
+	p.blas[p.thread] = w
+}
+
+// DropoutState implements op.Exec. The first call makes the state, which stays
+// for the life of the process, until somebody sets the state of the device's
+// random numbers; the seed for it is drawn on the device, too.
+func (p *Player) DropoutState() {
+	if p.rnnState != nil && !p.rnnReset || p.env.FakeTensors {
+		return
+	}
+	p.Drop(p.New(tensor.Layout{}, tensor.Int64))
+	old := p.rnnState
+	p.rnnState, p.rnnReset = p.Do1(op.InitDropoutState, nil), false
+	p.Mark(p.rnnState, trace.Workspace)
+	p.Drop(old)
+}
