@@ -138,6 +138,11 @@ var rareOperators = []operatorCase{
 		entry: "{triplet_margin_with_distance_loss: {anchor: $x, positive: $y, negative: t, swap: $bool, reduction: $reduction}}", inputs: "t: [14]"},
 	{name: "ctc_loss", shape: []int64{11, 14}, inputs: "t: {shape: [4], dtype: int64}, i: {shape: [], dtype: int64}, l: {shape: [], dtype: int64}",
 		entry: "{ctc_loss: {log_probs: {transpose: [0, 1], inputs: {log_softmax: 2, inputs: {float: , inputs: $x}}}, targets: t, input_lengths: i, target_lengths: l, zero_infinity: $bool, reduction: $reduction}}"},
+
+	{name: "nansum", shape: []int64{6, 14}, entry: "{nansum: , inputs: $x}"},
+	{name: "nansum_dim", shape: []int64{6, 14}, entry: "{nansum: {dim: 1, keepdim: $bool}, inputs: $x}"},
+	{name: "nansum_dims", shape: []int64{3, 8, 9}, entry: "{nansum: [0, -1], inputs: $x}"},
+	{name: "nansum_mask", shape: []int64{6, 14}, entry: "{mul: [$x, {nansum: {dim: -1, keepdim: true}, inputs: {gt: [$y, 0.1]}}]}"},
 }
 
 // operatorForms are in which type, and how in memory, each operator is given what
