@@ -29,6 +29,8 @@ func TestLookup(t *testing.T) {
 		{"h100", "h100-80gb"},
 		{"NVIDIA H100 80GB HBM3", "h100-80gb"},
 		{"NVIDIA H200", "h200"},
+		{"NVIDIA H20", "h20"},
+		{"h20-96gb", "h20"},
 		{"3060", "rtx-3060"},
 		{"NVIDIA GeForce RTX 3060", "rtx-3060"},
 		{"3090", "rtx-3090"},
