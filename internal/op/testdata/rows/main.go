@@ -28,7 +28,7 @@ func main() {
 		reflected, arg := op.Reflected(r)
 		fmt.Println(r.Name, r.Sig, fmt.Sprintf("%T", r.Args), r.Cast, r.CastList, r.Composite, r.List, r.InPlace, r.Copies, r.Save, r.Last, r.Node, r.NoGrad, r.NotModelled,
 			r.Source, r.Run != nil, r.View != nil, r.Grad != nil, r.Takes != nil, r.Flops != nil, computed(r),
-			name(r.Of), name(r.Same), name(op.InPlaceForm(r)), name(reflected), arg)
+			name(r.Of), name(op.InPlaceForm(r)), name(reflected), arg)
 	}
 	for _, n := range op.Names() {
 		fmt.Println(n, op.Lookup(n).Op.Name, op.Lookup(n).Sig)
