@@ -137,66 +137,10 @@ var (
 	EluInPlace       = inPlace(Elu, gradMap).evaluated(eluOfResult.eval())
 )
 
-// Exp saves its result; the derivative is one multiplication.
-var Exp = define(Op{
-	Name: "exp", Eval: mapped(kernel.Exp, kernel.Mul, nil), Sig: "torch.exp(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "ExpBackward0",
-	Grad: gradMap,
+// Neg is linear.
+var Neg = define(Op{
+	Name: "neg", Eval: evalNeg, Sig: "torch.neg(input)", Run: mapOf, Node: "NegBackward0", Grad: gradMap,
 })
-
-// Rsqrt's derivative is -0.5 * grad * result.pow(3).
-var Rsqrt = define(Op{
-	Name: "rsqrt", Eval: mapped(kernel.Rsqrt, kernel.RsqrtGrad, nil), Sig: "torch.rsqrt(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "RsqrtBackward0",
-	Grad: func(b *Back) {
-		half := b.Local(b.Do1(MulScalar, nil, b.Grads[0]))
-		cube := b.Local(b.NewLike(b.SavedOut[0]))
-		b.Set(0, b.Do1(MulTensor, nil, half, cube))
-	},
-	Source: "tools/autograd/derivatives.yaml: rsqrt",
-})
-
-// Sqrt and log.
-var (
-	Sqrt = define(Op{
-		Name: "sqrt", Eval: mapped(kernel.Sqrt, kernel.SqrtGrad, nil), Sig: "torch.sqrt(input)", Run: floatMap, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
-	})
-	Log = define(Op{
-		Name: "log", Eval: mapped(kernel.Log, kernel.Div, nil), Sig: "torch.log(input)", Cast: CastFP32, Run: floatMap, Save: []Save{In(0)}, Node: "LogBackward0",
-		Grad: gradMap, // grad.div(self)
-	})
-	Neg = define(Op{
-		Name: "neg", Eval: evalNeg, Sig: "torch.neg(input)", Run: mapOf, Node: "NegBackward0", Grad: gradMap,
-	})
-	Abs = define(Op{
-		Name: "abs", Eval: mapped(kernel.Abs, kernel.AbsGrad, nil), Sig: "torch.abs(input)", Run: func(c *Call) {
-			mapOf(c)
-			c.filled(c.In[0].DType)
-		}, Save: []Save{In(0)}, Node: "AbsBackward0",
-		Grad: func(b *Back) { // grad * self.sgn()
-			sign := b.Local(b.NewLike(b.SavedIn[0]))
-			b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], sign))
-		},
-	})
-	Sin = define(Op{
-		Name: "sin", Eval: mapped(kernel.Sin, kernel.SinGrad, nil), Sig: "torch.sin(input)", Run: floatMap, Save: []Save{In(0)}, Node: "SinBackward0",
-		Grad: func(b *Back) { // grad * self.cos()
-			cos := b.Local(b.NewLike(b.SavedIn[0]))
-			b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], cos))
-		},
-	})
-	Cos = define(Op{
-		Name: "cos", Eval: mapped(kernel.Cos, kernel.CosGrad, nil), Sig: "torch.cos(input)", Run: floatMap, Save: []Save{In(0)}, Node: "CosBackward0",
-		Grad: func(b *Back) { // grad * -self.sin()
-			sin := b.Local(b.NewLike(b.SavedIn[0]))
-			neg := b.Local(b.NewLike(sin))
-			b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], neg))
-		},
-	})
-)
-
-func gradSqrt(b *Back) { // grad / (2 * result)
-	two := b.Local(b.Do1(MulScalar, nil, b.SavedOut[0]))
-	b.Set(0, b.Do1(DivTensor, nil, b.Grads[0], two))
-}
 
 // evalNeg is linear: its derivative is it again.
 var evalNeg = &Eval{

@@ -24,7 +24,8 @@ type Eval struct {
 	// not in place.
 	Over bool
 
-	single bool // elements and gradients are functions of the elements in their places
+	single    bool  // elements and gradients are functions of the elements in their places
+	byFormula *Eval // of kernels, the same by a formula; nil: they have none. Tests hold both
 }
 
 // Machine is what computes values.
@@ -106,6 +107,7 @@ func (n numbers) of(args any) []float64 {
 // gradient and what was saved.
 func mapped(forward, backward *kernel.Kernel, n numbers) *Eval {
 	return &Eval{
+		single:  true,
 		Forward: func(m Machine, c *Call) error { return m.Apply(forward, c.Target(), c.In[:1], n.of(c.Args)...) },
 		Backward: func(m Machine, b *Back) error {
 			return m.Apply(backward, b.Results[0], []*Tensor{b.Grads[0], b.kept()}, n.of(b.Args)...)

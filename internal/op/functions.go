@@ -3,6 +3,7 @@ package op
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -37,6 +38,14 @@ func function(name string, of func(float64) float64, grad string, cast CastPolic
 	})
 }
 
+// byKernels makes a function one that kernels compute.
+func byKernels(r *Op, forward, backward *kernel.Kernel) *Op {
+	formula := r.Eval
+	r.Eval = mapped(forward, backward, nil)
+	r.Eval.byFormula = formula
+	return r
+}
+
 // The functions of real numbers.
 var (
 	Acos    = function("acos", math.Acos, "grad * -((-self * self + 1).rsqrt())", CastFP32)
@@ -58,6 +67,17 @@ var (
 	Log2    = function("log2", math.Log2, "grad / (self * 0.6931471805599453)", CastFP32)
 	Sinh    = function("sinh", math.Sinh, "grad * self.cosh()", CastFP32)
 	Tan     = function("tan", math.Tan, "grad * (1 + result.pow(2))", CastFP32)
+
+	Abs = byKernels(function("abs", math.Abs, "grad * self.sgn()", CastNone), kernel.Abs, kernel.AbsGrad).runs(func(c *Call) {
+		mapOf(c)
+		c.filled(c.In[0].DType)
+	})
+	Cos   = byKernels(function("cos", math.Cos, "grad * -self.sin()", CastNone), kernel.Cos, kernel.CosGrad)
+	Exp   = byKernels(function("exp", math.Exp, "grad * result", CastFP32), kernel.Exp, kernel.Mul)
+	Log   = byKernels(function("log", math.Log, "grad / self", CastFP32), kernel.Log, kernel.Div)
+	Rsqrt = byKernels(function("rsqrt", rsqrt, "-0.5 * grad * result.pow(3)", CastFP32), kernel.Rsqrt, kernel.RsqrtGrad)
+	Sin   = byKernels(function("sin", math.Sin, "grad * self.cos()", CastNone), kernel.Sin, kernel.SinGrad)
+	Sqrt  = byKernels(function("sqrt", math.Sqrt, "grad / (2 * result)", CastNone), kernel.Sqrt, kernel.SqrtGrad)
 )
 
 // step defines a function that is constant between steps, whose gradient is
@@ -79,6 +99,8 @@ var (
 	Sign  = step("sign", signum)
 	Trunc = step("trunc", math.Trunc)
 )
+
+func rsqrt(x float64) float64 { return 1 / math.Sqrt(x) }
 
 func signum(x float64) float64 { return is(x > 0) - is(x < 0) }
 

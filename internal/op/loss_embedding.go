@@ -1,7 +1,5 @@
 package op
 
-import "github.com/memplan/memplan/internal/kernel"
-
 // The losses of distances between embeddings. Both are made of operators in
 // C++; what an expression makes goes in reverse order at its end.
 var (
@@ -118,6 +116,6 @@ func cosineEmbeddingLoss(c *Call) {
 // SqrtOfLoss is the root in place in cosine_embedding_loss.
 var (
 	SqrtOfLoss = define(Op{
-		Name: "sqrt_.loss", Eval: mapped(kernel.Sqrt, kernel.SqrtGrad, nil), Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: gradSqrt,
+		Name: "sqrt_.loss", Eval: Sqrt.Eval, Run: func(*Call) {}, InPlace: true, Save: []Save{Out(0)}, Node: "SqrtBackward0", Grad: Sqrt.Grad,
 	})
 )

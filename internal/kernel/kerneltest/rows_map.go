@@ -182,3 +182,19 @@ func scaled(d func(x float64) float64, part float64) row {
 		}
 	}}
 }
+
+// Map is what a kernel of kind Map with one result must give of operands of one length.
+func Map(k *kernel.Kernel, operands [][]float64, floats []float64) []float64 {
+	c := newCalculation(k)
+	all := names(k)
+	for i, v := range operands {
+		c.t[all[i+1]] = &operand{v: v}
+	}
+	y := empty(int64(len(operands[0])))
+	c.t[all[0]] = y
+	for i, name := range k.Floats {
+		c.f[name] = floats[i]
+	}
+	rowOf(k).expect(&c)
+	return y.v
+}
