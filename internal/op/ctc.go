@@ -64,7 +64,7 @@ var CTCLoss = define(Op{
 // CTCNative gives the loss of each sample and what was summed on the way: a
 // number for each step of time and each letter, with a blank around every one.
 var CTCNative = define(Op{
-	Name: "_ctc_loss", Args: &CTCArgs{}, Run: func(c *Call) {
+	Name: "_ctc_loss", Indices: classes(-1), Args: &CTCArgs{}, Run: func(c *Call) {
 		x := c.In[0]
 		c.ctcOffsets()
 		alpha := c.ctcTable()

@@ -44,7 +44,7 @@ var EmbeddingFunction = define(Op{
 
 // Embedding looks up rows of a table; its gradient is a whole table.
 var Embedding = define(Op{
-	Name: "embedding", Args: &EmbeddingArgs{}, Eval: evalEmbedding, Run: func(c *Call) {
+	Name: "embedding", Indices: []Indices{indexing(0, 1, 0)}, Args: &EmbeddingArgs{}, Eval: evalEmbedding, Run: func(c *Call) {
 		idx, w := c.In[0], c.In[1]
 		if idx.DType != tensor.Int64 && idx.DType != tensor.Int32 {
 			c.Fail("indices must be int64 or int32, not %v", idx.DType)

@@ -64,7 +64,7 @@ var EmbeddingBag = define(Op{
 // embeddingBag returns the bags and three tensors of indices: the bag of each
 // index, the size of each bag, and for a maximum where it was found.
 var EmbeddingBagKernel = define(Op{
-	Name: "_embedding_bag", Eval: evalEmbeddingBag, Args: &EmbeddingBagArgs{}, Run: func(c *Call) {
+	Name: "_embedding_bag", Eval: evalEmbeddingBag, Indices: bagIndices, Args: &EmbeddingBagArgs{}, Run: func(c *Call) {
 		idx, offsets, w, a := c.In[0], c.In[1], c.In[2], c.Args.(*EmbeddingBagArgs)
 		bags, width := offsets.Dim(0), w.Dim(1)
 		sizes := c.NewShape(idx.DType, bags)
@@ -83,6 +83,10 @@ var EmbeddingBagKernel = define(Op{
 	Grad:   gradEmbeddingBag,
 	Source: "aten/src/ATen/native/cuda/EmbeddingBag.cu: _embedding_bag_cuda",
 })
+
+// bagIndices are the rows, and the offsets; those are all 0, so that all bags but the last
+// are empty.
+var bagIndices = []Indices{indexing(0, 2, 0), {In: 1, Below: func(*Call) int64 { return 1 }}}
 
 // evalEmbeddingBag sums, averages or takes the largest of the rows of bags.
 var evalEmbeddingBag = aside(func(a Arrays, c *Call) {

@@ -23,7 +23,7 @@ func (c *Call) checkIndex(x, idx *Tensor, dim int) {
 
 // Gather takes the elements that an index of the result's shape names.
 var Gather = define(Op{
-	Name: "gather", Eval: linear(func(args any) array.Linear { return array.Gather(args.(*DimArgs).Dim) }, nil), Sig: "torch.gather(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *Call) {
+	Name: "gather", Indices: indexingAlong, Eval: linear(func(args any) array.Linear { return array.Gather(args.(*DimArgs).Dim) }, nil), Sig: "torch.gather(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *Call) {
 		c.checkIndex(c.In[0], c.In[1], c.Args.(*DimArgs).Dim)
 		c.Return(c.New(tensor.Contiguous(c.In[1].Size), c.In[0].DType))
 	},
@@ -69,7 +69,7 @@ func runScatter(c *Call) {
 // The scatters.
 var (
 	Scatter = define(Op{
-		Name: "scatter", Sig: "torch.scatter(input, dim: int, index, src: operand)", Args: &ScatterArgs{}, Run: runScatter,
+		Name: "scatter", Indices: indexingAlong, Sig: "torch.scatter(input, dim: int, index, src: operand)", Args: &ScatterArgs{}, Run: runScatter,
 		Save: []Save{In(1)}, Node: "ScatterBackward0",
 		Grad: func(b *Back) { // grad.scatter(dim, index, 0), grad.gather(dim, index)
 			g := b.Grads[0]
@@ -84,7 +84,7 @@ var (
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: scatter; tools/autograd/derivatives.yaml",
 	})
 	ScatterAdd = define(Op{
-		Name: "scatter_add", Sig: "torch.scatter_add(input, dim: int, index, src)", Args: &ScatterArgs{}, Cast: CastPromote, Run: runScatter,
+		Name: "scatter_add", Indices: indexingAlong, Sig: "torch.scatter_add(input, dim: int, index, src)", Args: &ScatterArgs{}, Cast: CastPromote, Run: runScatter,
 		Save: []Save{In(1, 2)}, Node: "ScatterAddBackward0",
 		Grad: func(b *Back) {
 			if b.Need(0) {
@@ -158,7 +158,7 @@ type OneHotArgs struct {
 
 // OneHot is int64, a row of zeros with a one for each index.
 var OneHot = define(Op{
-	Name: "one_hot", Sig: "F.one_hot(input, num_classes: int)", Args: &OneHotArgs{}, Run: func(c *Call) {
+	Name: "one_hot", Indices: []Indices{{In: 0, Below: func(c *Call) int64 { return c.Args.(*OneHotArgs).Classes }}}, Sig: "F.one_hot(input, num_classes: int)", Args: &OneHotArgs{}, Run: func(c *Call) {
 		x, n := c.In[0], c.Args.(*OneHotArgs).Classes
 		if x.DType != tensor.Int64 {
 			c.Fail("one_hot needs indices of type int64, not %v", x.DType)

@@ -20,7 +20,7 @@ func (c *Call) indexDim(x, idx *Tensor, dim int) int {
 
 // IndexSelect takes some indices of a dimension.
 var IndexSelect = define(Op{
-	Name: "index_select", Eval: evalSelect, Sig: "torch.index_select(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *Call) {
+	Name: "index_select", Eval: evalSelect, Indices: indexingAlong, Sig: "torch.index_select(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *Call) {
 		x, idx := c.In[0], c.In[1]
 		d := c.indexDim(x, idx, c.Args.(*DimArgs).Dim)
 		if idx.Rank() != 1 {
@@ -60,7 +60,7 @@ var _ = define(Op{
 
 // IndexTensor takes elements along a dimension at indices of any shape.
 var IndexTensor = define(Op{
-	Name: "index", Eval: evalSelect, Args: &DimArgs{}, Run: func(c *Call) {
+	Name: "index", Eval: evalSelect, Indices: indexingAlong, Args: &DimArgs{}, Run: func(c *Call) {
 		x, idx := c.In[0], c.In[1]
 		d := c.Args.(*DimArgs).Dim
 		// AdvancedIndex: the source seen with stride 0 along the indexed

@@ -91,7 +91,7 @@ func (s slicing) eval() *Eval {
 // they change keeps the order of the input's dimensions.
 var (
 	IndexAdd = define(Op{
-		Name: "index_add", Sig: "torch.index_add(input, dim: int, index, source, *, alpha: float = 1.0)", Args: &IndexFillArgs{}, Run: func(c *Call) {
+		Name: "index_add", Indices: indexingAlong, Sig: "torch.index_add(input, dim: int, index, source, *, alpha: float = 1.0)", Args: &IndexFillArgs{}, Run: func(c *Call) {
 			c.indexSource()
 			c.Return(c.New(tensor.Contiguous(c.In[0].Size), c.In[0].DType))
 			if c.Env().Deterministic { // index_put_ of source * alpha
@@ -116,7 +116,7 @@ var (
 		Source: "aten/src/ATen/native/cuda/Indexing.cu: index_add_cuda_out",
 	})
 	IndexCopy = define(Op{
-		Name: "index_copy", Sig: "torch.index_copy(input, dim: int, index, source)", Args: &IndexFillArgs{}, Run: func(c *Call) {
+		Name: "index_copy", Indices: indexingAlong, Sig: "torch.index_copy(input, dim: int, index, source)", Args: &IndexFillArgs{}, Run: func(c *Call) {
 			c.indexSource()
 			c.Return(c.New(tensor.Contiguous(c.In[0].Size), c.In[0].DType))
 			if c.Env().Deterministic {
@@ -139,7 +139,7 @@ var (
 		Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index_copy",
 	})
 	IndexFill = define(Op{
-		Name: "index_fill", Sig: "torch.index_fill(input, dim: int, index, value: float)", Args: &IndexFillArgs{}, Run: func(c *Call) {
+		Name: "index_fill", Indices: indexingAlong, Sig: "torch.index_fill(input, dim: int, index, value: float)", Args: &IndexFillArgs{}, Run: func(c *Call) {
 			c.indexVector(c.In[0], c.In[1], c.Args.(*IndexFillArgs).Dim)
 			c.Return(c.NewLike(c.In[0]))
 		},

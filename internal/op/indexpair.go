@@ -8,7 +8,7 @@ import (
 // IndexPair is x[first, second] with int64 tensors in the places of the first
 // two dimensions, which are broadcast against each other.
 var IndexPair = define(Op{
-	Name: "index.pair", Eval: evalPairs, Sig: "[] index_pair(self, first, second)", Run: func(c *Call) {
+	Name: "index.pair", Eval: evalPairs, Indices: []Indices{indexing(1, 0, 0), indexing(2, 0, 1)}, Sig: "[] index_pair(self, first, second)", Run: func(c *Call) {
 		x, i, j := c.In[0], c.In[1], c.In[2]
 		if x.Rank() < 2 || i.DType != tensor.Int64 || j.DType != tensor.Int64 {
 			c.Fail("two indices must be int64 and take two dimensions, not %v and %v of shape %v", i.DType, j.DType, x.Size)

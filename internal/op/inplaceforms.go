@@ -9,7 +9,7 @@ package op
 func inPlaceForm(of *Op) *Op {
 	return define(Op{
 		Name: of.Name + "_", Of: of, Args: of.Args, Run: func(c *Call) { c.fitsInPlace(of) }, InPlace: true,
-		Save: of.Save, Grad: of.Grad, Eval: of.Eval, Node: of.Node, Source: of.Source,
+		Save: of.Save, Grad: of.Grad, Eval: of.Eval, Indices: of.Indices, Node: of.Node, Source: of.Source,
 	})
 }
 

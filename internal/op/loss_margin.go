@@ -62,7 +62,7 @@ func (a *MarginArgs) margin(weight []float64) *array.Margin {
 // The losses of margins between classes, by kernels of their own.
 var (
 	MultiMarginLoss = define(Op{
-		Name: "multi_margin_loss", Args: &MarginArgs{}, Cast: CastFP32,
+		Name: "multi_margin_loss", Indices: classes(-1), Args: &MarginArgs{}, Cast: CastFP32,
 		Sig: "F.multi_margin_loss(input, target, p: int = 1, margin: float = 1.0, weight: tensor? = None, *, " + lossSig + ")",
 		Run: func(c *Call) {
 			x, target := c.In[0], c.In[1]
@@ -122,7 +122,7 @@ var (
 		Source: "aten/src/ATen/native/LossMultiLabelMargin.cpp: multilabel_margin_loss",
 	})
 	MultilabelMargin = define(Op{
-		Name: "multilabel_margin_loss_forward", Args: &LossArgs{}, Run: func(c *Call) {
+		Name: "multilabel_margin_loss_forward", Indices: classes(-1), Args: &LossArgs{}, Run: func(c *Call) {
 			x, target := c.In[0], c.In[1]
 			c.classMargin(x)
 			if target.DType != tensor.Int64 || target.Size != x.Size {

@@ -84,7 +84,7 @@ var (
 	nllLoss2d = nllOf("nll_loss2d", NLLLoss2dForward)
 
 	NLLLossForward = define(Op{
-		Name: "nll_loss_forward", Args: &LossArgs{}, Eval: evalNLL, Run: func(c *Call) {
+		Name: "nll_loss_forward", Indices: classes(-1), Args: &LossArgs{}, Eval: evalNLL, Run: func(c *Call) {
 			x, weight := c.In[0], c.Opt(2)
 			if c.Args.(*LossArgs).Reduction == "none" && x.Rank() == 2 {
 				out := c.NewShape(x.DType, x.Dim(0))
@@ -101,7 +101,7 @@ var (
 		Source: "aten/src/ATen/native/cuda/Loss.cu",
 	})
 	NLLLoss2dForward = define(Op{
-		Name: "nll_loss2d_forward", Args: &LossArgs{}, Eval: evalNLL, Run: func(c *Call) {
+		Name: "nll_loss2d_forward", Indices: classes(1), Args: &LossArgs{}, Eval: evalNLL, Run: func(c *Call) {
 			x := c.In[0]
 			none := c.Args.(*LossArgs).Reduction == "none"
 			if c.Env().Deterministic && !none {

@@ -63,6 +63,9 @@ type Op struct {
 	// holds them and how many rows there are.
 	Rows func(c *Call) (index *Tensor, rows int64)
 
+	// Indices are the inputs that hold indices.
+	Indices []Indices
+
 	// Flops counts the multiplications and additions of a call that has run; nil
 	// for an operator that is not made of matrix products.
 	Flops func(c *Call) float64

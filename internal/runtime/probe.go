@@ -2,10 +2,8 @@ package runtime
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/memplan/memplan/internal/allocsim"
-	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/engine/autograd"
@@ -87,45 +85,17 @@ func refused(r string, err error) error {
 	return unsupported("%s of these tensors (%v)", r, err)
 }
 
-// bounded are the inputs of operators that hold indices or classes, and what they are
-// below.
-var bounded = []struct {
-	rows   []*op.Op
-	index  int
-	below  func(c *op.Call) int64
-	target bool
-}{
-	{[]*op.Op{op.Embedding}, 0, func(c *op.Call) int64 { return c.In[1].Dim(0) }, false},
-	{[]*op.Op{op.EmbeddingBagKernel}, 0, func(c *op.Call) int64 { return c.In[2].Dim(0) }, false},
-	{[]*op.Op{op.EmbeddingBagKernel}, 1, func(*op.Call) int64 { return 1 }, false}, // all bags but the last are empty
-	{[]*op.Op{op.NLLLossForward, op.NLLLoss2dForward}, 1, classesOf, true},
-	{[]*op.Op{op.MultiMarginLoss, op.MultilabelMargin}, 1, func(c *op.Call) int64 { return c.In[0].Dim(-1) }, true},
-	{[]*op.Op{op.Gather, op.Scatter, op.ScatterAdd, op.IndexSelect, op.IndexAdd, op.IndexCopy, op.IndexFill, op.IndexTensor}, 1, alongDim, false},
-	{[]*op.Op{op.IndexPair}, 1, func(c *op.Call) int64 { return c.In[0].Dim(0) }, false},
-	{[]*op.Op{op.IndexPair}, 2, func(c *op.Call) int64 { return c.In[0].Dim(1) }, false},
-	{[]*op.Op{op.OneHot}, 0, func(c *op.Call) int64 { return c.Args.(*op.OneHotArgs).Classes }, false},
-	{[]*op.Op{op.CTCNative}, 1, func(c *op.Call) int64 { return c.In[0].Dim(-1) }, true},
-}
-
-// classesOf is how many classes the input of nll_loss has.
-func classesOf(c *op.Call) int64 { return c.In[0].Dim(min(1, c.In[0].Rank()-1)) }
-
-// alongDim is the size of the dimension that an operator is told.
-func alongDim(c *op.Call) int64 {
-	return c.In[0].Dim(array.Dim(c.Args.(interface{ Along() int }).Along(), c.In[0].Rank()))
-}
-
 func (p *probe) Forward(c *op.Call) error {
-	for _, b := range bounded {
-		if slices.Contains(b.rows, c.Op) && b.index < len(c.In) {
-			p.bound(c.In[b.index], b.below(c), b.target)
+	for _, i := range c.Op.Indices {
+		if i.In < len(c.In) {
+			p.bound(c.In[i.In], i.Below(c), i.Classes)
 		}
 	}
 	return refused("operator "+c.Op.Name, p.Executor.Forward(c))
 }
 
 // bound notes that an input, if t is one, holds indices below n.
-func (p *probe) bound(t *op.Tensor, n int64, target bool) {
+func (p *probe) bound(t *op.Tensor, n int64, classes bool) {
 	name, ok := p.inputs[autograd.BlockOf(t)]
 	if !ok {
 		return
@@ -133,7 +103,7 @@ func (p *probe) bound(t *op.Tensor, n int64, target bool) {
 	if old, twice := p.uses.Bounds[name]; !twice || n < old {
 		p.uses.Bounds[name] = n
 	}
-	p.uses.Targets[name] = p.uses.Targets[name] || target
+	p.uses.Targets[name] = p.uses.Targets[name] || classes
 }
 
 func (p *probe) Backward(b *op.Back) error {

@@ -56,6 +56,37 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// TestProbeInPlace checks that the in-place form of an operator bounds its indices as the
+// operator does.
+func TestProbeInPlace(t *testing.T) {
+	for _, inplace := range []string{"", ", inplace: true"} {
+		s, err := spec.Parse("job.yaml", []byte(`memplan: 1
+model:
+  inputs: {x: {shape: [4, 6]}, i: {shape: [4], dtype: int64}, y: {shape: [4, 6]}}
+  layers:
+    - {Linear: 6, name: h}
+    - {Linear: 6, inputs: x, name: k}
+    - {index_add: {input: h, dim: 1, index: {getitem: "0", inputs: i}, source: k}`+inplace+`}
+  loss: {mse_loss: {target: y}}
+train: {batch_size: 3, optimizer: SGD}
+`), spec.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := estimate.NewJob(s, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := Probe(j.Program, j.Machine.Env, &cpu.Device{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.Bounds["i"] != 4 {
+			t.Errorf("index_add%s: indices are bounded by %d, not 4", inplace, u.Bounds["i"])
+		}
+	}
+}
+
 // TestExecutable checks that all presets can be executed.
 func TestExecutable(t *testing.T) {
 	for _, preset := range specs.Names() {
