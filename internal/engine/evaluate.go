@@ -5,6 +5,12 @@ import (
 	"github.com/memplan/memplan/internal/program"
 )
 
+// evaluation is what evaluations call.
+type evaluation struct {
+	evalAux *python.Module
+	evals   map[string]*python.Module // models as an evaluation calls them, if otherwise
+}
+
 // setupEval makes the modules of an evaluation: those that its statements call
 // themselves, unless the step has them, and the models that have other
 // statements for its batches, over the parameters of those that are trained.

@@ -17,6 +17,17 @@ type stepper struct {
 	own    [][]int        // those of them that this process steps; nil: all
 }
 
+// optimizers are those of a job, by their number there.
+type optimizers struct {
+	opts     [][]*python.Cell // parameters
+	steppers []stepper
+	stepped  []int64          // how often each was, of one that steps in the backward pass how many parameters
+	onCPU    [][]*optim.Param // the copies that each steps, if it is offloaded
+	buckets  []*op.Tensor     // whose views parameters are (ZeRO)
+	scaler   gradScaler
+	stepping *program.Stmt // the statement that steps one
+}
+
 // makeOptimizers constructs the optimizers.
 func (j *job) makeOptimizers() {
 	for i, o := range j.prog.Optimizers {

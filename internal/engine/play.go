@@ -9,7 +9,6 @@ import (
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
-	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -87,32 +86,21 @@ type Totals struct {
 // job is a program while it is played.
 type job struct {
 	*python.Interp
-	backend  Backend
-	prog     *program.Job
-	models   map[string]*python.Module
-	order    []*python.Module
-	params   []*python.Cell // of all models
-	aux      *python.Module
-	opts     [][]*python.Cell // parameters of each optimizer
-	steppers []stepper
-	stepped  []int64       // how often each optimizer was, of one that steps in the backward pass how many parameters
-	stepping *program.Stmt // the statement that steps an optimizer
-	batch    []*op.Tensor
-	scaler   gradScaler
+	backend Backend // nil: values are not computed
+	prog    *program.Job
+	models  map[string]*python.Module
+	order   []*python.Module // of models
+	params  []*python.Cell   // of all models
+	aux     *python.Module   // what the step calls itself
+
 	script
-	totals Totals
-	stepNo int64
-
-	ahead []*op.Tensor // the batch that was copied ahead
-
-	evalBatch []*op.Tensor // of evaluations, where the batch is static
-	updated   bool         // the averaged weights, once
-	evalAux   *python.Module
-	evals     map[string]*python.Module // models as an evaluation calls them, if otherwise
-
-	buckets  []*op.Tensor                    // whose views parameters are (ZeRO)
+	batches
+	optimizers
+	evaluation
+	updated  bool                            // the averaged weights, once
 	reducers map[string]*distributed.Reducer // of models that DistributedDataParallel is around
-	onCPU    [][]*optim.Param                // the copies that each optimizer steps, if it is offloaded
+	totals   Totals
+	stepNo   int64
 }
 
 // script is the function of the job whose statements run: the step, or an
@@ -121,6 +109,13 @@ type script struct {
 	frame  *python.Frame
 	inputs []program.Input         // of next_batch
 	kept   map[string]python.Value // its lists and sums
+}
+
+// batches are what data loaders hand out.
+type batches struct {
+	batch     []*op.Tensor // if it is static
+	ahead     []*op.Tensor // that was copied ahead
+	evalBatch []*op.Tensor // of evaluations, if it is static
 }
 
 func newScriptFrame(self *python.Module, fn *program.Func) *python.Frame {
