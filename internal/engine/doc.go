@@ -5,7 +5,7 @@
 // capacities, or of the allocator.
 //
 // Here is the script around the models: optimizers, scaling and clipping of gradients,
-// steps and evaluations, averages, and which steps need not be played. What runs below
-// has packages of its own, each of which calls those before it only: autograd, python,
-// distributed. A [Backend], if there is one, computes what is played.
+// steps and evaluations, averages. What runs below has packages of its own, each of which
+// calls those before it only: autograd, python, distributed. Which steps need not be
+// played, package steady tells. A [Backend], if there is one, computes what is played.
 package engine

@@ -1,6 +1,12 @@
 package engine
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/engine/steady"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/trace"
+)
 
 // Limits on how many steps are played: to find a steady state, and, where each
 // step leaves more than the one before, to see what comes of it.
@@ -22,56 +28,56 @@ const (
 // comes after those that run rarely is played until it is known, too. It ends with the
 // first step if the job dies there.
 func (j *job) run(steps int, out *Played, dies func(first *Played) bool) {
-	h, tr := newHistory(j, steps == 0), j.Trace()
-	period := h.period(int64(steps))
+	h, tr := steady.New(j, j.intervals(), steps == 0), j.Trace()
+	period := h.Period(int64(steps))
 	limit, least := steps, max(minSteps, 2*period+1, j.warm()+2)
 	events := maxGrowingEvents
 	switch {
 	case steps > 0:
-	case h.tracks:
+	case h.Tracks:
 		limit, events = maxEvery, maxEveryEvents
 	default:
 		limit = int(max(maxSteps, 2*least)) // what the first steps kept is freed by later ones
 	}
-	steady, grown, settled := int64(0), 0, false
+	since, grown, settled := int64(0), 0, false
 	for played := 1; played <= limit && !settled; played++ {
-		n := h.last().last + 1
-		before := h.last().live
+		n := h.Last().Last + 1
+		before := h.Last().Live
 		j.playStep(n)
 		if n == 1 { // room for the other steps, which are about as long
-			tr.Events = slices.Grow(tr.Events, (max(min(steps, maxSteps), minSteps)-1)*(len(tr.Events)-h.last().end))
+			tr.Events = slices.Grow(tr.Events, (max(min(steps, maxSteps), minSteps)-1)*(len(tr.Events)-h.Last().End))
 		}
-		j.Meter.Work(int64(len(tr.Events) - h.last().end))
+		j.Meter.Work(int64(len(tr.Events) - h.Last().End))
 		if n == 1 && dies != nil {
 			if out.Steps, out.Workspaces = 1, j.Searches(); dies(out) {
 				return
 			}
 		}
-		h.add(n)
-		if !h.alike(period) {
-			steady = n
+		h.Add(n)
+		if !h.Alike(period) {
+			since = n
 		}
-		if grown++; h.last().live <= before {
+		if grown++; h.Last().Live <= before {
 			grown = 0
 		}
 		if steps > 0 {
 			continue
 		}
-		if h.tracks {
-			if l := h.leaveOut(); l != nil {
+		if h.Tracks {
+			if l := h.LeaveOut(); l != nil {
 				out.Loops = append(out.Loops, *l)
 				if settled = l.Turns == 0; settled {
-					steady, period = n-l.Steps, l.Steps
+					since, period = n-l.Steps, l.Steps
 				}
 				out.LeftOut += l.Turns * l.Steps
 				continue
 			}
-			if h.last().last >= maxStep || len(tr.Events) > events {
+			if h.Last().Last >= steady.MaxStep || len(tr.Events) > events {
 				break
 			}
 		}
-		if period > 0 && n >= least && n-steady >= period && !h.records[h.at[n-period]].leftOut {
-			switch l := h.forEver(period, steady); {
+		if period > 0 && n >= least && n-since >= period && !h.Of(n-period).LeftOut {
+			switch l := h.ForEver(period, since); {
 			case l != nil:
 				out.Loops = append(out.Loops, *l)
 				settled = true
@@ -79,26 +85,57 @@ func (j *job) run(steps int, out *Played, dies func(first *Played) bool) {
 				limit = max(limit, int(min(2*n, maxGrowing)))
 			}
 		}
-		if !h.tracks && played == limit && n < maxGrowing && grown >= maxSteps/2 && len(tr.Events) < events {
+		if !h.Tracks && played == limit && n < maxGrowing && grown >= maxSteps/2 && len(tr.Events) < events {
 			limit++
 		}
 	}
-	n := h.last().step
+	n := h.Last().Step
 	if steps == 0 && !settled && period > n { // all that runs rarely, in one step
 		j.playStep(period)
 	}
 	out.Steps, out.Period, out.Settled = int(n), int(period), settled
-	if period > 0 && n-steady >= period {
-		out.Steady = int(max(steady, 1))
+	if period > 0 && n-since >= period {
+		out.Steady = int(max(since, 1))
 	}
-	if k, found := h.at[max(0, n-period)]; found && period > 0 {
-		out.Growth, out.HostGrowth = h.last().live-h.records[k].live, h.last().host-h.records[k].host
+	if before := h.Of(max(0, n-period)); before != nil && period > 0 {
+		out.Growth, out.HostGrowth = h.Last().Live-before.Live, h.Last().Host-before.Host
 	}
 	out.Compared = period == 1 || period > 0 && n > 3*period
 	out.Late = j.late()
-	for _, e := range h.intervals {
+	for _, e := range h.Intervals {
 		if e > n {
 			out.Unreached = e
 		}
 	}
+}
+
+// intervals lists the n of what runs in every n-th step only.
+func (j *job) intervals() []int64 {
+	var out []int64
+	add := func(body []program.Stmt) {
+		for i := range body {
+			out = append(out, max(body[i].Every, 1))
+		}
+	}
+	add(j.prog.Step.Body)
+	if e := j.prog.Eval; e != nil {
+		out = append(out, e.Every)
+		add(e.Fn.Body)
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	return slices.DeleteFunc(out, func(e int64) bool { return e == 1 })
+}
+
+// Events implements steady.Job.
+func (j *job) Events() (device, host []trace.Event) { return j.Trace().Events, j.HostTrace().Events }
+
+// Counted implements steady.Job: the steps of optimizers, as far as what they allocate
+// depends on them, and how many plans cuDNN searched for.
+func (j *job) Counted() []uint64 {
+	var out []uint64
+	for i, n := range j.stepped {
+		out = append(out, uint64(min(n, j.warmUp(i))))
+	}
+	return append(out, uint64(j.Searched()))
 }

@@ -1,4 +1,7 @@
-package engine
+// Package steady tells from the events of steps which of them are alike, and which need
+// not be played since what they do is known. Events and sums come in by [Job], loops of
+// a trace go out; it knows nothing of what is played.
+package steady
 
 import (
 	"crypto/sha256"
@@ -7,26 +10,24 @@ import (
 	"math"
 	"slices"
 
-	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// history is what is known of the steps that were played. What a step does
+// History is what is known of the steps that were played. What a step does
 // depends on which statements run in it, and on the state that it finds; where
 // both were met before, what follows is known, and need not be played.
 //
 // A state is told by the blocks that live: each by the events of the step in
 // which it was born and its place there, in the order of their birth. Beside
-// them there is what optimizers count, and how many plans cuDNN searched for. A
-// step that was played twice from the same state, with the same outcome, is taken
-// to do so again.
-type history struct {
-	j         *job
-	tracks    bool    // states are told; otherwise steps are compared alone
-	intervals []int64 // the n of what runs in every n-th step only
+// them there is what the job counts. A step that was played twice from the same
+// state, with the same outcome, is taken to do so again.
+type History struct {
+	job       Job
+	Tracks    bool    // states are told; otherwise steps are compared alone
+	Intervals []int64 // the n of what runs in every n-th step only
 
-	records  []record      // the setup, then the steps that were played
+	records  []Record      // the setup, then the steps that were played
 	at       map[int64]int // records by the number of the step
 	device   lives
 	machine  lives
@@ -34,6 +35,16 @@ type history struct {
 	states   map[[sha256.Size]byte]int32
 	outcomes map[situation]*outcome
 	text     fingerprint
+}
+
+// Job is whose steps they are.
+type Job interface {
+	// Events are those on the device and those of the machine's memory.
+	Events() (device, host []trace.Event)
+	// Alive is the sum of the blocks that live there.
+	Alive() (device, host tensor.Bytes)
+	// Counted is on what a step depends beside the blocks that live.
+	Counted() []uint64
 }
 
 // fingerprint is the hash of a text that is written piece by piece.
@@ -68,18 +79,18 @@ func (f *fingerprint) number(known map[[sha256.Size]byte]int32) int32 {
 	return n
 }
 
-// record is a step that was played, or the setup.
-type record struct {
-	step        int64 // its number
-	last        int64 // that of the last step that it and what was left out after it stand for
-	begin, end  int   // its events
-	live, host  tensor.Bytes
+// Record is a step that was played, or the setup.
+type Record struct {
+	Step        int64 // its number
+	Last        int64 // that of the last step that it and what was left out after it stand for
+	begin, End  int   // its events
+	Live, Host  tensor.Bytes
 	class       int32 // steps of one class have the same events
 	situation   situation
 	state       int32   // that it leaves
 	names       []int32 // the blocks that live then
-	leftOut     bool    // steps were, after it
-	hostThrough int     // the events of HostTrace up to its end
+	LeftOut     bool    // steps were, after it
+	hostThrough int     // the events of the machine's memory up to its end
 }
 
 // situation is what decides what a step does.
@@ -105,52 +116,36 @@ type lives struct {
 // there.
 type birth struct{ event, record, offset int32 }
 
-// maxStep bounds the numbers of steps.
-const maxStep = math.MaxInt32
+// MaxStep bounds the numbers of steps.
+const MaxStep = math.MaxInt32
 
-func newHistory(j *job, tracks bool) *history {
-	h := &history{
-		j: j, intervals: j.intervals(), at: map[int64]int{}, classes: map[[sha256.Size]byte]int32{},
+// New returns the history of a job of which the setup was played. With tracks, states are
+// told where statements run in every n-th step only, for each n of intervals.
+func New(job Job, intervals []int64, tracks bool) *History {
+	h := &History{
+		job: job, Intervals: intervals, at: map[int64]int{}, classes: map[[sha256.Size]byte]int32{},
 		states: map[[sha256.Size]byte]int32{}, outcomes: map[situation]*outcome{}, text: fingerprint{sum: sha256.New()},
 	}
-	h.tracks = tracks && len(h.intervals) > 0
-	h.add(0)
+	h.Tracks = tracks && len(h.Intervals) > 0
+	h.Add(0)
 	return h
 }
 
-// period is the number of steps after which all that runs in every n-th step comes
-// round together, 0 if that is beyond maxStep; of what runs rarer than in every
+// Period is the number of steps after which all that runs in every n-th step comes
+// round together, 0 if that is beyond MaxStep; of what runs rarer than in every
 // most-th step nothing is asked, unless that is 0.
-func (h *history) period(most int64) int64 {
+func (h *History) Period(most int64) int64 {
 	p := int64(1)
-	for _, e := range h.intervals {
+	for _, e := range h.Intervals {
 		switch q := lcm(p, e); {
 		case most > 0 && q > most:
-		case q > maxStep:
+		case q > MaxStep:
 			return 0
 		default:
 			p = q
 		}
 	}
 	return p
-}
-
-// intervals lists the n of what runs in every n-th step only.
-func (j *job) intervals() []int64 {
-	var out []int64
-	add := func(body []program.Stmt) {
-		for i := range body {
-			out = append(out, max(body[i].Every, 1))
-		}
-	}
-	add(j.prog.Step.Body)
-	if e := j.prog.Eval; e != nil {
-		out = append(out, e.Every)
-		add(e.Fn.Body)
-	}
-	slices.Sort(out)
-	out = slices.Compact(out)
-	return slices.DeleteFunc(out, func(e int64) bool { return e == 1 })
 }
 
 func lcm(a, b int64) int64 {
@@ -161,35 +156,44 @@ func lcm(a, b int64) int64 {
 	return a / x * b
 }
 
-// last is the record of the step that was played last.
-func (h *history) last() *record { return &h.records[len(h.records)-1] }
+// Of is the record of step n, nil if it was not played.
+func (h *History) Of(n int64) *Record {
+	if k, found := h.at[n]; found {
+		return &h.records[k]
+	}
+	return nil
+}
 
-// add takes in a step that was played.
-func (h *history) add(n int64) {
-	r := record{step: n, last: n, end: len(h.j.Trace().Events), hostThrough: len(h.j.HostTrace().Events)}
-	r.live, r.host = h.j.Alive()
+// Last is the record of the step that was played last.
+func (h *History) Last() *Record { return &h.records[len(h.records)-1] }
+
+// Add takes in a step that was played.
+func (h *History) Add(n int64) {
+	events, host := h.job.Events()
+	r := Record{Step: n, Last: n, End: len(events), hostThrough: len(host)}
+	r.Live, r.Host = h.job.Alive()
 	number, hostBegin := int32(len(h.records)), 0
 	if number > 0 {
-		before := h.last()
-		r.begin, hostBegin = before.end, before.hostThrough
+		before := h.Last()
+		r.begin, hostBegin = before.End, before.hostThrough
 		r.situation = situation{before.state, h.running(n)}
 	}
 	var text *fingerprint
-	if h.tracks {
+	if h.Tracks {
 		text = &h.text
 		text.reset()
 	}
-	h.device.take(h.j.Trace().Events, r.begin, number, text)
-	h.machine.take(h.j.HostTrace().Events, hostBegin, number, text)
+	h.device.take(events, r.begin, number, text)
+	h.machine.take(host, hostBegin, number, text)
 	h.at[n] = len(h.records)
-	if !h.tracks {
+	if !h.Tracks {
 		h.records = append(h.records, r)
 		return
 	}
 	r.class = text.number(h.classes)
 	h.records = append(h.records, r)
-	h.last().state = h.state()
-	h.last().names = slices.Clone(h.device.names)
+	h.Last().state = h.state()
+	h.Last().names = slices.Clone(h.device.names)
 	if number == 0 {
 		return
 	}
@@ -198,8 +202,8 @@ func (h *history) add(n int64) {
 		o = &outcome{}
 		h.outcomes[r.situation] = o
 	}
-	if o.class != r.class || o.state != h.last().state {
-		*o = outcome{class: r.class, state: h.last().state}
+	if o.class != r.class || o.state != h.Last().state {
+		*o = outcome{class: r.class, state: h.Last().state}
 	}
 	o.times++
 }
@@ -243,7 +247,7 @@ func (l *lives) take(events []trace.Event, begin int, number int32, text *finger
 }
 
 // state numbers the state that the last step leaves.
-func (h *history) state() int32 {
+func (h *History) state() int32 {
 	text := &h.text
 	text.reset()
 	for _, l := range []*lives{&h.device, &h.machine} {
@@ -253,17 +257,14 @@ func (h *history) state() int32 {
 		}
 		text.add(math.MaxUint64)
 	}
-	for i, n := range h.j.stepped {
-		text.add(uint64(min(n, h.j.warmUp(i))))
-	}
-	text.add(uint64(h.j.Searched()))
+	text.add(h.job.Counted()...)
 	return text.number(h.states)
 }
 
 // running tells which statements run in a step, beside those that always do.
-func (h *history) running(n int64) string {
-	out := make([]byte, len(h.intervals))
-	for i, e := range h.intervals {
+func (h *History) running(n int64) string {
+	out := make([]byte, len(h.Intervals))
+	for i, e := range h.Intervals {
 		if n%e == 0 {
 			out[i] = 1
 		}
@@ -273,16 +274,16 @@ func (h *history) running(n int64) string {
 
 // trusted reports whether the step of a record was played twice from the same
 // state, and did the same.
-func (h *history) trusted(r *record) bool {
+func (h *History) trusted(r *Record) bool {
 	o := h.outcomes[r.situation]
 	return o.times > 1 && o.class == r.class && o.state == r.state
 }
 
 // ahead is how many steps after step n run the same statements as those after
 // step m, one by one; -1: all.
-func (h *history) ahead(m, n int64) int64 {
+func (h *History) ahead(m, n int64) int64 {
 	first := int64(-1)
-	for _, e := range h.intervals {
+	for _, e := range h.Intervals {
 		if (n-m)%e == 0 {
 			continue
 		}
@@ -300,23 +301,23 @@ func (h *history) ahead(m, n int64) int64 {
 // minLeftOut is how many steps are worth leaving out.
 const minLeftOut = 8
 
-// leaveOut looks for steps that come next and are known: the last ones, from a
+// LeaveOut looks for steps that come next and are known: the last ones, from a
 // state on that is that of now, again and again. It returns nil if there are none,
 // or too few.
-func (h *history) leaveOut() *trace.Loop {
-	r := h.last()
-	n := r.last
+func (h *History) LeaveOut() *trace.Loop {
+	r := h.Last()
+	n := r.Last
 	var most *trace.Loop
-	var from *record
+	var from *Record
 	for i := len(h.records) - 1; i > 0 && h.trusted(&h.records[i]); i-- {
 		before := &h.records[i-1]
 		if before.state != r.state {
 			continue
 		}
-		l := &trace.Loop{Begin: before.end, End: r.end, Steps: n - before.last}
-		left := h.ahead(before.last, n)
+		l := &trace.Loop{Begin: before.End, End: r.End, Steps: n - before.Last}
+		left := h.ahead(before.Last, n)
 		if left >= 0 {
-			l.Turns = min(left, maxStep-n) / l.Steps
+			l.Turns = min(left, MaxStep-n) / l.Steps
 			if l.Turns*l.Steps < minLeftOut || most != nil && l.Turns*l.Steps <= most.Turns*most.Steps {
 				continue
 			}
@@ -334,23 +335,23 @@ func (h *history) leaveOut() *trace.Loop {
 			most.Names = append(most.Names, trace.Rename{From: is, To: was})
 		}
 	}
-	r.last += most.Turns * most.Steps
-	r.leftOut = true
+	r.Last += most.Turns * most.Steps
+	r.LeftOut = true
 	return most
 }
 
-// alike reports whether the last step and the one a period before are equal event
+// Alike reports whether the last step and the one a period before are equal event
 // for event: the same calls in the same order, on blocks that were born at the same
 // place of steps equally long ago.
-func (h *history) alike(period int64) bool {
-	r := h.last()
-	k, found := h.at[r.step-period]
+func (h *History) Alike(period int64) bool {
+	r := h.Last()
+	k, found := h.at[r.Step-period]
 	if !found || k == 0 {
 		return false
 	}
-	events := h.j.Trace().Events
+	events, _ := h.job.Events()
 	before := &h.records[k]
-	a, b := events[before.begin:before.end], events[r.begin:r.end]
+	a, b := events[before.begin:before.End], events[r.begin:r.End]
 	if len(a) != len(b) {
 		return false
 	}
@@ -363,21 +364,21 @@ func (h *history) alike(period int64) bool {
 			continue
 		}
 		bx, by := h.device.birth[x.ID], h.device.birth[y.ID]
-		if h.records[by.record].step-h.records[bx.record].step != period || bx.offset != by.offset {
+		if h.records[by.record].Step-h.records[bx.record].Step != period || bx.offset != by.offset {
 			return false
 		}
 	}
 	return true
 }
 
-// forEver is the loop of the last period, which goes on as it was: a turn knows a
+// ForEver is the loop of the last period, which goes on as it was: a turn knows a
 // block by the name of the one that was born at the same place a period before. The
 // steps after the given one are each alike to that a period before; where blocks
 // that are freed were born earlier, later turns free others, and there is none yet.
-func (h *history) forEver(period, steady int64) *trace.Loop {
-	r := h.last()
-	l := &trace.Loop{Begin: h.records[h.at[r.step-period]].end, End: r.end, Steps: period}
-	events := h.j.Trace().Events
+func (h *History) ForEver(period, steady int64) *trace.Loop {
+	r := h.Last()
+	l := &trace.Loop{Begin: h.records[h.at[r.Step-period]].End, End: r.End, Steps: period}
+	events, _ := h.job.Events()
 	var older []int32 // names that a turn uses of blocks from before it
 	seen := map[int32]bool{}
 	use := func(id int32) {
@@ -395,7 +396,7 @@ func (h *history) forEver(period, steady int64) *trace.Loop {
 		id := older[0]
 		older = older[1:]
 		b := h.device.birth[id]
-		next := h.records[b.record].step + period
+		next := h.records[b.record].Step + period
 		if next <= steady {
 			return nil
 		}

@@ -1,0 +1,101 @@
+package steady
+
+import (
+	"testing"
+
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// fake is a job whose step takes a block and gives it back; in every tenth step another
+// block takes the place of an old one.
+type fake struct {
+	list []trace.Event
+	next int32
+	old  int32
+	live tensor.Bytes
+	leak bool // each step leaves its block
+}
+
+func (f *fake) Events() (device, host []trace.Event) { return f.list, nil }
+func (f *fake) Alive() (device, host tensor.Bytes)   { return f.live, 0 }
+func (f *fake) Counted() []uint64                    { return nil }
+func (f *fake) take(n tensor.Bytes) int32 {
+	f.next++
+	f.live += n
+	f.list = append(f.list, trace.Event{Kind: trace.Alloc, ID: f.next, Bytes: n})
+	return f.next
+}
+
+func (f *fake) give(id int32, n tensor.Bytes) {
+	f.live -= n
+	f.list = append(f.list, trace.Event{Kind: trace.Free, ID: id})
+}
+
+func (f *fake) step(n int64) {
+	id := f.take(512)
+	if !f.leak {
+		f.give(id, 512)
+	}
+	if n%10 == 0 {
+		now := f.take(1024)
+		if f.old > 0 {
+			f.give(f.old, 1024)
+		}
+		f.old = now
+	}
+}
+
+// TestLeaveOut plays a job until all that comes is known: the steps are those that were
+// played and those that were left out.
+func TestLeaveOut(t *testing.T) {
+	f := &fake{}
+	h := New(f, []int64{10}, true)
+	played, left := 0, int64(0)
+	for {
+		n := h.Last().Last + 1
+		f.step(n)
+		h.Add(n)
+		if played++; played > 100 {
+			t.Fatal("100 steps were played")
+		}
+		l := h.LeaveOut()
+		if l == nil {
+			continue
+		}
+		if l.Turns == 0 {
+			if l.Steps != 10 {
+				t.Errorf("what goes on for ever has %d steps", l.Steps)
+			}
+			break
+		}
+		left += l.Turns * l.Steps
+	}
+	if h.Last().Step != int64(played)+left {
+		t.Errorf("step %d is the last of %d that were played and %d that were left out", h.Last().Step, played, left)
+	}
+	if left == 0 {
+		t.Error("no step was left out before all were known")
+	}
+}
+
+// TestAlike compares steps of which each leaves a block, and one that is larger.
+func TestAlike(t *testing.T) {
+	f := &fake{leak: true}
+	h := New(f, nil, true)
+	for n := int64(1); n <= 3; n++ {
+		f.step(n)
+		h.Add(n)
+		if got := h.Alike(1); got != (n > 1) {
+			t.Errorf("step %d is like the one before: %v", n, got)
+		}
+	}
+	if h.Tracks || h.Last().Live-h.Of(2).Live != 512 {
+		t.Errorf("a step leaves %v", h.Last().Live-h.Of(2).Live)
+	}
+	f.take(4096)
+	h.Add(4)
+	if h.Alike(1) {
+		t.Error("a step with a block of another size is alike")
+	}
+}
