@@ -144,7 +144,8 @@ func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
 	env.Deterministic, env.CudnnBenchmark = prog.Determ, prog.Benchmark
 	j := &job{Interp: python.New(env, backend), backend: backend, prog: prog, models: map[string]*python.Module{}}
-	j.Offload, j.At.Fn, j.Meter = prog.Offload, prog.Step, m
+	j.Offload, j.Meter = prog.Offload, m
+	j.EnterFunc(prog.Step)
 	defer func() {
 		if r := recover(); r != nil {
 			switch stopped := r.(type) {

@@ -70,8 +70,8 @@ func (p *Player) Must(err error) {
 	if err == nil {
 		return
 	}
-	if r := Refusal(nil); errors.As(err, &r) && p.At.Fn != nil {
-		r.At(p.At.Fn.File, p.At.line, p.tr.Layers[p.Layer])
+	if r := Refusal(nil); errors.As(err, &r) && p.at.fn != nil {
+		r.At(p.at.fn.File, p.at.line, p.tr.Layers[p.Layer])
 	}
 	panic(BackendError{err})
 }

@@ -133,9 +133,9 @@ func (g *graphTask) enter(n *Node) {
 // (Engine::evaluate_function and call_function in torch/csrc/autograd/engine.cpp).
 func (p *Player) evaluate(g *graphTask, n *Node) {
 	outer := p.Push()
-	p.Layer, p.Op, p.At = n.layer, n.op, n.at
+	p.Layer, p.Op, p.at = n.layer, n.op, n.at
 	if n.done && !g.keep && len(n.saved) > 0 {
-		p.failAt(outer.At, "backward through the graph a second time: its saved tensors were released (retain_graph keeps them)")
+		p.failAt(outer.at, "backward through the graph a second time: its saved tensors were released (retain_graph keeps them)")
 	}
 	if n.leaf != nil {
 		p.accumulateGrad(n.leaf, n.grads[0])

@@ -74,7 +74,7 @@ type graph struct {
 func (p *Player) newNode(row *op.Op, args any, name int32, seq uint64) *Node {
 	p.Meter.Work(nodeWork)
 	n := p.nodes.Get(p.Meter)
-	n.row, n.args, n.op, n.layer, n.at, n.seq = row, args, name, p.Layer, p.At, seq
+	n.row, n.args, n.op, n.layer, n.at, n.seq = row, args, name, p.Layer, p.at, seq
 	return n
 }
 

@@ -10,22 +10,25 @@ import (
 // place is a line of the spec, or of a preset: that of the statement at work. The
 // statements of library modules have none; their place is the caller's.
 type place struct {
-	Fn   *program.Func
+	fn   *program.Func
 	line int
 }
+
+// EnterFunc notes the function at work, of which no statement is yet.
+func (p *Player) EnterFunc(fn *program.Func) { p.at = place{fn: fn} }
 
 // EnterStmt notes the statement at work.
 func (p *Player) EnterStmt(fn *program.Func, s *program.Stmt) {
 	if s.Line > 0 {
-		p.At = place{fn, s.Line}
+		p.at = place{fn, s.Line}
 	}
 }
 
 // failAt reports an error of the program at a place.
 func (p *Player) failAt(at place, format string, args ...any) {
 	e := &program.Error{Layer: p.tr.Layers[p.Layer], Op: p.tr.Ops[p.Op], Msg: fmt.Sprintf(format, args...)}
-	if at.Fn != nil {
-		e.File, e.Line = at.Fn.File, at.line
+	if at.fn != nil {
+		e.File, e.Line = at.fn.File, at.line
 	}
 	panic(e)
 }
@@ -35,7 +38,7 @@ func (p *Player) failAt(at place, format string, args ...any) {
 func (p *Player) Changes(t *op.Tensor) {
 	st := Of(t).st
 	st.version++
-	st.changed = p.At
+	st.changed = p.at
 }
 
 // refuseChanged fails at the statement that changed t in place after a node had

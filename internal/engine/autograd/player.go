@@ -32,7 +32,7 @@ func New(env op.Env, b Backend) *Player {
 
 // Fail implements op.Exec. Play recovers the error.
 func (p *Player) Fail(format string, args ...any) {
-	p.failAt(p.At, format, args...)
+	p.failAt(p.at, format, args...)
 }
 
 // Label names the operation at work, which is none of a row.

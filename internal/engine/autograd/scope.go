@@ -21,7 +21,7 @@ type Scope struct {
 	Phase      trace.Phase
 	Evaluating bool
 	Op, Layer  int32 // names of the trace
-	At         place // the statement at work
+	at         place // the statement at work
 
 	thread         uint8
 	stream         int16 // whose memory new blocks are taken from

@@ -18,7 +18,7 @@ import (
 // torch/csrc/distributed/c10d/reducer.cpp). What NCCL needs for itself is no
 // block of the caching allocator.
 type Reducer struct {
-	*python.Interp
+	p *python.Interp
 	*program.DDP
 	ranks   int64
 	model   *python.Module
@@ -52,7 +52,7 @@ const (
 
 // NewReducer puts DistributedDataParallel around a model.
 func NewReducer(p *python.Interp, m *python.Module, parallel *program.Parallel) *Reducer {
-	r := &Reducer{Interp: p, DDP: parallel.DDP, ranks: parallel.Ranks, model: m, index: map[*autograd.Object]int{}, Sync: true, forward: true}
+	r := &Reducer{p: p, DDP: parallel.DDP, ranks: parallel.Ranks, model: m, index: map[*autograd.Object]int{}, Sync: true, forward: true}
 	all := python.Parameters([]*python.Module{m})
 	for _, c := range all {
 		if autograd.Of(c.T).Requires {
@@ -127,18 +127,18 @@ func (r *Reducer) verify() {
 	for range r.ranks + 1 {
 		temps = append(temps, r.vector(1, tensor.Int64))
 	}
-	r.Drop(r.vector(r.ranks, tensor.Int64))
+	r.p.Drop(r.vector(r.ranks, tensor.Int64))
 	var dims int64
 	for _, c := range r.params {
 		dims += int64(2 * c.T.Rank())
 	}
-	r.Drop(r.vector(dims, tensor.Int64))
-	r.Drop(temps[1:]...)
-	r.Drop(temps[0])
+	r.p.Drop(r.vector(dims, tensor.Int64))
+	r.p.Drop(temps[1:]...)
+	r.p.Drop(temps[0])
 }
 
 func (r *Reducer) vector(n int64, d tensor.DType) *op.Tensor {
-	return r.New(tensor.Contiguous(tensor.D(n)), d)
+	return r.p.New(tensor.Contiguous(tensor.D(n)), d)
 }
 
 // broadcast copies tensors from the first process, flattened by type into
@@ -154,17 +154,17 @@ func (r *Reducer) broadcast(cells []*python.Cell) {
 	var flying []*op.Tensor
 	for _, g := range groups {
 		if len(flying) == 2 {
-			r.Drop(flying[0])
+			r.p.Drop(flying[0])
 			flying = flying[1:]
 		}
 		var flat *op.Tensor
 		if t := cells[g[0]].T; len(g) > 1 || !t.IsContiguous() {
 			flat = r.vector(elementsOf(cells, g), t.DType)
-			r.Mark(flat, trace.Workspace)
+			r.p.Mark(flat, trace.Workspace)
 		}
 		flying = append(flying, flat)
 	}
-	r.Drop(flying...)
+	r.p.Drop(flying...)
 }
 
 // mapUsed makes the tensor that tells other processes which parameters were
@@ -172,7 +172,7 @@ func (r *Reducer) broadcast(cells []*python.Cell) {
 func (r *Reducer) mapUsed() {
 	old := r.used
 	r.used = r.vector(int64(len(r.params)), tensor.Int32)
-	r.Drop(old)
+	r.p.Drop(old)
 }
 
 func (r *Reducer) reset() {
@@ -184,20 +184,20 @@ func (r *Reducer) reset() {
 
 // PreForward is DistributedDataParallel._pre_forward.
 func (r *Reducer) PreForward() {
-	outer := r.Push()
-	r.Label("DistributedDataParallel")
-	if r.Env().GradMode {
+	outer := r.p.Push()
+	r.p.Label("DistributedDataParallel")
+	if r.p.Env().GradMode {
 		r.rebuild()
 	}
 	if r.forward && r.Broadcast && len(r.buffers) > 0 {
 		r.broadcast(r.buffers)
 	}
-	r.Pop(outer)
+	r.p.Pop(outer)
 }
 
 // PostForward is DistributedDataParallel._post_forward.
 func (r *Reducer) PostForward(v python.Value) python.Value {
-	r.forward = r.Env().GradMode && r.Sync
+	r.forward = r.p.Env().GradMode && r.Sync
 	if r.forward {
 		r.expects = true
 		r.reset()
@@ -216,7 +216,7 @@ func (r *Reducer) rebuild() {
 	if r.open {
 		for i, c := range r.params {
 			if !r.isReady[i] {
-				r.Fail("DistributedDataParallel: parameter %s of layer %q got no gradient in the step before; with find_unused_parameters: true it need not", c.Decl.Name, r.Trace().Layers[c.Layer])
+				r.p.Fail("DistributedDataParallel: parameter %s of layer %q got no gradient in the step before; with find_unused_parameters: true it need not", c.Decl.Name, r.p.Trace().Layers[c.Layer])
 			}
 		}
 	}
@@ -228,7 +228,7 @@ func (r *Reducer) rebuild() {
 	r.ready = nil
 	indices := r.vector(int64(len(r.params)+1), tensor.Int32) // what the first process broadcasts
 	sizes := r.vector(int64(len(groups)), tensor.Int32)
-	r.Drop(sizes, indices)
+	r.p.Drop(sizes, indices)
 	r.allocate(groups)
 }
 
@@ -253,7 +253,7 @@ func (r *Reducer) arrived(leaf *autograd.Object) {
 	}
 	if r.Static {
 		if r.hooked[i] == 0 {
-			r.Fail("DistributedDataParallel with static_graph: parameter %s got a gradient, and none in the first step", r.params[i].Decl.Name)
+			r.p.Fail("DistributedDataParallel with static_graph: parameter %s got a gradient, and none in the first step", r.params[i].Decl.Name)
 		}
 		if r.left[i]--; r.left[i] > 0 {
 			return
@@ -269,7 +269,7 @@ func (r *Reducer) arrived(leaf *autograd.Object) {
 // its reduction.
 func (r *Reducer) markReady(i int) {
 	if r.isReady[i] {
-		r.Fail("DistributedDataParallel: parameter %s got two gradients in one backward pass (a checkpoint with use_reentrant: true around a module that is used twice?); static_graph: true allows it", r.params[i].Decl.Name)
+		r.p.Fail("DistributedDataParallel: parameter %s got two gradients in one backward pass (a checkpoint with use_reentrant: true around a module that is used twice?); static_graph: true allows it", r.params[i].Decl.Name)
 	}
 	r.isReady[i], r.open = true, true
 	b := r.buckets[r.places[i].bucket]
@@ -302,7 +302,7 @@ func (r *Reducer) reduceInOrder() {
 // (torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py).
 func (r *Reducer) reduce(b *bucket) {
 	if d := map[string]tensor.DType{"fp16": tensor.Float16, "bf16": tensor.BFloat16}[r.Compress]; d != 0 && d != b.flat.DType {
-		r.Drop(r.New(b.flat.Layout, d))
+		r.p.Drop(r.p.New(b.flat.Layout, d))
 	}
 }
 
@@ -314,14 +314,14 @@ func (r *Reducer) finish() { r.open, r.expects = false, false }
 func (r *Reducer) delay() {
 	if r.Static && !r.enqueued {
 		r.enqueued = true
-		r.AfterPass(r.reduceAll)
+		r.p.AfterPass(r.reduceAll)
 	}
 }
 
 // reduceAll is Reducer::delay_all_reduce.
 func (r *Reducer) reduceAll() {
 	if !r.expects {
-		r.Fail("DistributedDataParallel with static_graph reduces gradients after the first backward pass, which must not be one without (no_sync, grad_sync: false)")
+		r.p.Fail("DistributedDataParallel with static_graph reduces gradients after the first backward pass, which must not be one without (no_sync, grad_sync: false)")
 	}
 	r.delayed = true
 	for i, c := range r.params {
@@ -333,7 +333,7 @@ func (r *Reducer) reduceAll() {
 			r.view(leaf, b)
 		}
 	}
-	r.Labelled("DistributedDataParallel", 0, func() {
+	r.p.Labelled("DistributedDataParallel", 0, func() {
 		for _, b := range r.buckets {
 			r.reduce(b)
 		}

@@ -72,13 +72,13 @@ func assign(cells []*python.Cell, order []int, caps []tensor.Bytes) [][]int {
 // views move into the new ones.
 func (r *Reducer) allocate(groups [][]int) {
 	for _, b := range r.buckets {
-		r.Drop(b.flat)
+		r.p.Drop(b.flat)
 	}
 	r.buckets, r.places = nil, make([]place2D, len(r.params))
 	for k, members := range groups {
 		b := &bucket{members: members}
 		b.flat = r.vector(elementsOf(r.params, members), r.params[members[0]].T.DType)
-		r.Mark(b.flat, trace.Gradients)
+		r.p.Mark(b.flat, trace.Gradients)
 		r.buckets = append(r.buckets, b)
 		for at, i := range members {
 			r.places[i] = place2D{k, at}
@@ -100,6 +100,6 @@ func (r *Reducer) view(leaf *autograd.Object, b *bucket) {
 	if leaf.IsDense() {
 		l = tensor.Layout{Size: leaf.Size, Stride: leaf.Stride}
 	}
-	leaf.Grad = autograd.Of(r.Alias(b.flat, l, b.flat.DType))
-	r.Release(old)
+	leaf.Grad = autograd.Of(r.p.Alias(b.flat, l, b.flat.DType))
+	r.p.Release(old)
 }

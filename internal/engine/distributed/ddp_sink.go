@@ -12,7 +12,7 @@ func (r *Reducer) unreached(v python.Value) []int {
 	for _, c := range r.params {
 		leaves = append(leaves, c.T)
 	}
-	return r.Player.Unreached(from, leaves)
+	return r.p.Unreached(from, leaves)
 }
 
 // each calls f for each tensor of a value.
@@ -53,7 +53,7 @@ func (r *Reducer) sink(v python.Value) python.Value {
 	if len(ins) == 0 {
 		return v
 	}
-	outs := r.Do(ddpSink, r, ins...)
+	outs := r.p.Do(ddpSink, r, ins...)
 	k := 0
 	var replace func(v python.Value) python.Value
 	replace = func(v python.Value) python.Value {
@@ -61,9 +61,9 @@ func (r *Reducer) sink(v python.Value) python.Value {
 		case v.T != nil:
 			t := outs[k]
 			k++
-			if !r.Derived(v.T) {
-				r.Drop(t)
-				return r.Hold(v)
+			if !r.p.Derived(v.T) {
+				r.p.Drop(t)
+				return r.p.Hold(v)
 			}
 			return python.Value{T: t}
 		case v.List != nil:
@@ -76,6 +76,6 @@ func (r *Reducer) sink(v python.Value) python.Value {
 		return v
 	}
 	out := replace(v)
-	r.LetGo(v)
+	r.p.LetGo(v)
 	return out
 }
