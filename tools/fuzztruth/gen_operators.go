@@ -143,6 +143,9 @@ var rareOperators = []operatorCase{
 	{name: "nansum_dim", shape: []int64{6, 14}, entry: "{nansum: {dim: 1, keepdim: $bool}, inputs: $x}"},
 	{name: "nansum_dims", shape: []int64{3, 8, 9}, entry: "{nansum: [0, -1], inputs: $x}"},
 	{name: "nansum_mask", shape: []int64{6, 14}, entry: "{mul: [$x, {nansum: {dim: -1, keepdim: true}, inputs: {gt: [$y, 0.1]}}]}"},
+
+	{name: "cross_map_lrn2d", shape: []int64{6, 8, 9}, entry: "{CrossMapLRN2d: 5, inputs: $x}"},
+	{name: "cross_map_lrn2d_even", shape: []int64{3, 8, 9}, entry: "{CrossMapLRN2d: {size: 4, alpha: 0.01, beta: 0.6, k: 2}, inputs: $x}"},
 }
 
 // operatorForms are in which type, and how in memory, each operator is given what

@@ -153,8 +153,8 @@ func (b *replacement) linear4bit(q *program.Quantized) {
 		a := &op.Dequantize4bitArgs{Out: q.Out, In: q.In, DType: q.Source, Double: q.Double}
 		return f.Do(op.ToTypeOf, nil, f.Do(op.Dequantize4bit, a, b.Attr("weight"), b.Attr("absmax")), like)
 	}
-	y := b.Apply("MatMul4Bit", []string{"A", "bias"}, []value.Value{x, bias}, func(f *module.Builder, in []value.Value) ([]value.Value, []value.Value) {
-		return []value.Value{f.Let("output", f.Do(op.Linear, nil, in[0], dequantized(f, in[0]), in[1]))}, nil
+	y := b.Apply("MatMul4Bit", []string{"A", "bias"}, []value.Value{x, bias}, func(f *module.Builder, in []value.Value) module.Outcome {
+		return module.Outcome{Returned: []value.Value{f.Let("output", f.Do(op.Linear, nil, in[0], dequantized(f, in[0]), in[1]))}}
 	}, func(f *module.Builder, grads, _ []value.Value) []value.Value {
 		bias := biasGradient(f, grads[0])
 		a := f.Let("grad_A", f.Do(op.Matmul, nil, grads[0], dequantized(f, grads[0])))
@@ -175,12 +175,12 @@ func (b *replacement) linear8bit(q *program.Quantized) {
 	if q.Threshold > 0 {
 		quantize, args = op.Int8Outliers, &op.Int8Args{Threshold: q.Threshold}
 	}
-	y := b.Apply("MatMul8bitLt", []string{"A", "bias"}, []value.Value{x, b.Attr("bias")}, func(f *module.Builder, in []value.Value) ([]value.Value, []value.Value) {
+	y := b.Apply("MatMul8bitLt", []string{"A", "bias"}, []value.Value{x, b.Attr("bias")}, func(f *module.Builder, in []value.Value) module.Outcome {
 		whole := f.Let("input", in[0])
 		a := f.Let("A", f.Do(op.Rows3, nil, in[0]))
 		parts := f.LetAll([]string{"CA", "SCA"}, f.Call(quantize, args, f.Do(op.To, half, a)))
 		out := f.Let("output", f.Do(op.Int8Product, nil, parts[0], b.Attr("weight"), a, in[1]))
-		return []value.Value{f.Do(op.RowsOf, nil, out, whole)}, []value.Value{a}
+		return module.Outcome{Returned: []value.Value{f.Do(op.RowsOf, nil, out, whole)}, Kept: []value.Value{a}, IfWanted: true}
 	}, func(f *module.Builder, grads, kept []value.Value) []value.Value {
 		bias := biasGradient(f, grads[0])
 		if len(kept) == 0 {
