@@ -75,7 +75,7 @@ var techniques = []technique{
 	{"Activation checkpointing", "Recomputation in the backward pass: every block, every second one, all but the results of matrix products.", gpt, []variant{
 		{args: set(`train.checkpoint={modules: ["blocks.*"]}`), gpu: "<"}, {args: set(`train.checkpoint={modules: ["blocks.*"], every: 2}`), gpu: "<"},
 		{args: set(`train.checkpoint={modules: ["blocks.*"], save: [mm, addmm]}`), gpu: "<"}, {args: set(`train.checkpoint={modules: ["blocks.*"], use_reentrant: true}`), gpu: "<"}}},
-	{"Attention", "Written out in matrix products it keeps scores for each pair of tokens.", gpt, []variant{{args: set("params.manual=true"), gpu: ">"}}},
+	{"Attention", "Written out in matrix products it keeps scores for each pair of tokens. So does F.scaled_dot_product_attention where no fused kernel takes what it is given, such as a mask with heads of 100 numbers: a warning says why, and how much that is.", gpt, []variant{{args: set("params.manual=true"), gpu: ">"}}},
 	{"A loss in chunks", "The logits of a language model, and what the loss makes of them, for a part of the sequence at a time; each part is computed again in the backward pass.", gpt, []variant{
 		{args: set("params.loss_chunks=4"), gpu: "<"}, {args: set("params.loss_chunks=16"), gpu: "<"}}},
 	{"checkpoint_sequential", "", []string{"preset:vgg", "--gpu", "a100-40gb"}, []variant{{args: set("train.checkpoint={modules: [features], segments: 4}"), gpu: "<"}}},

@@ -53,7 +53,7 @@ var hopper = []GPU{
 		Aliases:     []string{"h20-96gb", "H20-SXM5-96GB"},
 		MarketedGiB: 96, Arch: 90, SMs: 78,
 		Total: mib(97285, 97280, 97290,
-			"get_device_properties, in kernels of inclusionAI/flood (2025): 97285MB and 78 SMs; OOM messages of GPUs of this size (2025 to 2026): 95.00 and 95.01 GiB"),
+			"get_device_properties, quoted in inclusionAI/flood (2025-03): 97285MB; OOM messages of GPUs of this size (2025 to 2026): 95.00 and 95.01 GiB"),
 	},
 	{
 		Name: "gh200-96gb", Display: "NVIDIA GH200 96GB", Family: "gh200",

@@ -32,6 +32,7 @@ var (
 	WouldFail     = code(Code{Name: "would-fail", Doc: "the job would fail, however much memory there is", OfSpec: true, Rule: estimateWarning})
 	NoGradients   = code(Code{Name: "no-gradients", Doc: "a checkpoint keeps gradients from parameters", Rule: estimateWarning})
 	OfOptimizer   = code(Code{Name: "optimizer", Doc: "what the figures of an optimizer rest on", OfSpec: true, Rule: estimateWarning})
+	Unfused       = code(Code{Name: "unfused", Doc: "attention is computed by no fused kernel, and keeps its scores", Rule: estimateWarning})
 	OneProcess    = code(Code{Name: "one-process", Doc: "a layer is played as in one process", OfSpec: true, Rule: estimateWarning})
 	OtherFSDP     = code(Code{Name: "other-fsdp", Doc: "FSDP2 is planned as that of another PyTorch", OfSpec: true, Rule: estimateWarning})
 	MoreWarnings  = code(Code{Name: "more-warnings", Doc: "so many more warnings of a spec", OfSpec: true, Rule: estimateWarning})

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/memplan/memplan/internal/tensor"
@@ -13,6 +14,8 @@ type SDPAArgs struct {
 	IsCausal  bool     `arg:"is_causal"`
 	Scale     *float64 `arg:"scale"`
 	EnableGQA bool     `arg:"enable_gqa"`
+
+	unfused string // why no fused kernel runs, of what is computed in products
 }
 
 // Attention are the arguments as those of the function, of its kernels too.
@@ -47,6 +50,7 @@ var SDPA = define(Op{
 		case sdpaEfficient:
 			c.Return(c.efficient(q, k, v, mask, &a))
 		default:
+			a.unfused = c.unfused(q, k, v)
 			outs := c.Do(sdpaByMath, &a, q, k, v, mask)
 			c.Return(outs[0])
 			c.Drop(outs[1])
@@ -99,6 +103,31 @@ func (c *Call) sdpaBackend(q, k, v, mask *Tensor, a *SDPAArgs) sdpaBackend {
 		return sdpaEfficient
 	}
 	return sdpaMath
+}
+
+// unfused says why neither flash nor the memory-efficient kernels take a call.
+func (c *Call) unfused(q, k, v *Tensor) string {
+	env, align := c.Env(), gemmAlignment(c.Env(), q.DType)
+	switch {
+	case q.Rank() != 4:
+		return fmt.Sprintf("query, key and value have %d dimensions, not 4", q.Rank())
+	case k.Dim(0) != q.Dim(0) || v.Dim(0) != q.Dim(0) || v.Dim(1) != k.Dim(1):
+		return fmt.Sprintf("query %v, key %v and value %v are broadcast", q.Size, k.Size, v.Size)
+	case q.Stride.At(-1) != 1 || k.Stride.At(-1) != 1 || v.Stride.At(-1) != 1:
+		return "the numbers of a head do not lie side by side"
+	case q.DType == tensor.BFloat16 && env.Arch < 80:
+		return fmt.Sprintf("on sm_%d they do not take bfloat16", env.Arch)
+	case !q.DType.IsHalf() && q.DType != tensor.Float32:
+		return fmt.Sprintf("they do not take %v", q.DType)
+	case k.Dim(1) != q.Dim(1):
+		return fmt.Sprintf("%d heads of keys for %d of queries (enable_gqa) only flash attention takes: half precision on sm_80 or later, without a mask", k.Dim(1), q.Dim(1))
+	}
+	for _, d := range []int64{q.Dim(-1), v.Dim(-1)} {
+		if d%align != 0 {
+			return fmt.Sprintf("the head size of %d is no multiple of %d", d, align)
+		}
+	}
+	return "its sizes are not those that they take"
 }
 
 // gemmAlignment is the number of elements to which head sizes must be aligned
@@ -411,9 +440,26 @@ func (k efficientKernel) workspace(queries, keys, head, headV int64) int64 {
 // sdpaByMath is the implementation by matrix products, in float32 for the
 // 16-bit types. It returns the attention weights as well.
 var sdpaByMath = define(Op{
-	Name: "_scaled_dot_product_attention_math", Args: &SDPAArgs{}, Composite: true, Run: runSDPAMath,
+	Name: "_scaled_dot_product_attention_math", Args: &SDPAArgs{}, Composite: true, Run: runSDPAMath, Unfused: unfusedScores,
 	Source: "aten/src/ATen/native/transformers/attention.cpp",
 })
+
+// unfusedScores tells of scores that are more than what they are computed from.
+func unfusedScores(args any, in []*Tensor) string {
+	q, k, v := in[0], in[1], in[2]
+	if q.Numel() == 0 {
+		return ""
+	}
+	scores, d := q.Numel()/q.Dim(-1)*k.Dim(-2), q.DType
+	if scores <= q.Numel()+k.Numel()+v.Numel() {
+		return ""
+	}
+	if d.IsHalf() {
+		d = tensor.Float32
+	}
+	return fmt.Sprintf("scaled_dot_product_attention is computed in matrix products, with scores of %v in each call: no fused kernel takes it, since %s",
+		tensor.Bytes(scores*d.Size()), args.(*SDPAArgs).unfused)
+}
 
 func runSDPAMath(c *Call) {
 	q, k, v, mask, a := c.In[0], c.In[1], c.In[2], c.Opt(3), c.Args.(*SDPAArgs)

@@ -95,6 +95,10 @@ type Op struct {
 	// in the report of every plan that uses the row.
 	NotModelled string
 
+	// Unfused says of a call, with its arguments and inputs, why no fused kernel runs
+	// and what that takes; "" where it is little.
+	Unfused func(args any, in []*Tensor) string
+
 	// Refused says that Run always fails: the operator is known, and not modelled.
 	Refused bool
 

@@ -1,6 +1,7 @@
 package autograd
 
 import (
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -23,6 +24,11 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	guarded := p.Recomputing > 0
 	if guarded {
 		c.Exec = p.guard(c)
+	}
+	if r.Unfused != nil {
+		if text := r.Unfused(args, in); text != "" {
+			p.Warn(note.Unfused.New("%s", text).OfOp(r.Name))
+		}
 	}
 	if r.Composite {
 		if p.Executes() && !p.backend.Composes(r) {
