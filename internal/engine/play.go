@@ -166,6 +166,9 @@ func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 	played.Totals, played.Classes, played.Workspaces, played.Host, played.Warnings = j.totals, j.Layers(), j.Searches(), *j.HostTrace(), j.Warned()
 	played.Kernels = j.OwnKernels()
 	played.Rows, played.Derived = j.Ran()
+	if backend == nil {
+		j.Forget()
+	}
 	return played, nil
 }
 

@@ -45,7 +45,11 @@ func (j *job) run(steps int, out *Played, dies func(first *Played) bool) {
 		before := h.Last().Live
 		j.playStep(n)
 		if n == 1 { // room for the other steps, which are about as long
-			tr.Events = slices.Grow(tr.Events, (max(min(steps, maxSteps), minSteps)-1)*(len(tr.Events)-h.Last().End))
+			more := minSteps - 1
+			if steps > 0 {
+				more = min(steps, maxSteps) - 1
+			}
+			tr.Events = slices.Grow(tr.Events, more*(len(tr.Events)-h.Last().End))
 		}
 		j.Meter.Work(int64(len(tr.Events) - h.Last().End))
 		if n == 1 && dies != nil {

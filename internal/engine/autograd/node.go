@@ -3,7 +3,6 @@ package autograd
 import (
 	"math"
 
-	"github.com/memplan/memplan/internal/engine/slab"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -61,13 +60,6 @@ type graph struct {
 	casts castCache
 	ready readyQueue // of the thread that runs backward passes
 	tasks int        // how many there were
-
-	nodes   slab.Pool[Node]
-	backs   slab.Pool[op.Back]
-	edges   slab.Arena[edge]
-	metas   slab.Arena[op.Meta]
-	savings slab.Arena[saved]
-	flags   slab.Arena[bool]
 }
 
 // newNode makes a node that nothing refers to yet.

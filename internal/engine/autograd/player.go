@@ -1,7 +1,6 @@
 package autograd
 
 import (
-	"github.com/memplan/memplan/internal/engine/slab"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/op"
 )
@@ -16,17 +15,14 @@ type Player struct {
 	graph
 	libraries
 	guarded
-
-	objects  slab.Pool[Object]
-	storages slab.Pool[storage]
-	calls    slab.Arena[op.Call]
-	tensors  slab.Arena[*op.Tensor]
+	*memory
 }
 
 // New returns a player for one device.
 func New(env op.Env, b Backend) *Player {
-	p := &Player{Scope: Scope{env: env}, backend: b}
+	p := &Player{Scope: Scope{env: env}, backend: b, memory: memories.Get().(*memory)}
 	p.recording.init()
+	p.tr.Events, p.events = p.events, nil
 	return p
 }
 

@@ -4,6 +4,7 @@
 package slab
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/memplan/memplan/internal/limit"
@@ -33,23 +34,45 @@ func (p *Pool[T]) Get(m *limit.Meter) *T {
 // Put takes a dead value.
 func (p *Pool[T]) Put(v *T) { p.dead = append(p.dead, v) }
 
+// Clear takes all values back, so that others are made of their memory.
+func (p *Pool[T]) Clear() {
+	clear(p.dead)
+	p.dead = p.dead[:0]
+	p.slab.Clear()
+}
+
 // Arena hands out slices that live as long as the player, or in the hands of
 // pooled values.
 type Arena[T any] struct {
-	free []T
-	made int
+	free  []T
+	slabs [][]T
+	used  int // of slabs; what is free is part of the last of them
+	made  int
 }
 
 // Take returns n zero values.
 func (a *Arena[T]) Take(n int) []T {
 	const least, most = 16, 256
 	if n > len(a.free) {
-		a.free = make([]T, max(n, min(max(a.made, least), most)))
-		a.made += len(a.free)
+		if a.used == len(a.slabs) || len(a.slabs[a.used]) < n {
+			slab := make([]T, max(n, min(max(a.made, least), most)))
+			a.slabs = slices.Insert(a.slabs, a.used, slab)
+			a.made += len(slab)
+		}
+		a.free = a.slabs[a.used]
+		a.used++
 	}
 	s := a.free[:n:n]
 	a.free = a.free[n:]
 	return s
+}
+
+// Clear takes all slices back.
+func (a *Arena[T]) Clear() {
+	for _, s := range a.slabs[:a.used] {
+		clear(s)
+	}
+	a.free, a.used = nil, 0
 }
 
 // Zeroed returns s with n zero values, in the same array if that is large
