@@ -227,6 +227,37 @@ func (s *skeleton) like(t *skeleton) bool {
 		})
 }
 
+// told reports whether the first step tells of a job whether it lies on the line: all
+// that the second takes by the key's value is taken by the same operators, in the same
+// modules and sizes, in the first.
+func (l *line) told() bool {
+	type take struct {
+		op, layer int32
+		phase     trace.Phase
+		rule      int // of a kernel, from 1
+		size      tensor.Curve
+	}
+	first := map[take]bool{}
+	known := func(e *trace.Event, rule int, size tensor.Curve) bool {
+		t := take{e.Op, e.Layer, e.Phase, rule, size}
+		if e.Step == 1 {
+			first[t] = true
+		}
+		return e.Step != 2 || first[t]
+	}
+	for i := range l.events {
+		if c := l.sizes[i]; (c.Slope != 0 || c.Bend != 0) && !known(&l.events[i], 0, c) {
+			return false
+		}
+	}
+	for i := range l.sites {
+		if !known(&l.sites[i].event, l.sites[i].rule+1, tensor.Curve{}) {
+			return false
+		}
+	}
+	return true
+}
+
 // findPeaks finds when something is freed after something was allocated.
 func (l *line) findPeaks(blocks int32) {
 	live, of := peak{}, make([]peak, blocks+1)

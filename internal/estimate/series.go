@@ -9,6 +9,7 @@ import (
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -29,7 +30,8 @@ type Series struct {
 	on      []*engine.Played
 	off     *engine.Played // what was played last and does not lie on it
 	offAt   int64
-	steps   int // that tell of a job whether it lies on the line; 0: all
+	steps   int // that were played of a job of the line; 0: all
+	held    int // that tell of a job whether it lies on the line; 0: all
 	dropped bool
 	job     *Job      // of which the others on the line differ in sizes alone
 	room    sync.Pool // *room
@@ -107,7 +109,10 @@ func (s *Series) Lay(o *Outcome, first, second int64) (bool, error) {
 // through lays a line through jobs that were played.
 func (s *Series) through(at []int64, played []*engine.Played) bool {
 	if l := newLine(at, played, &s.job.Machine.Env); l != nil {
-		s.at, s.on, s.line = at, played, l
+		s.at, s.on, s.line, s.held = at, played, l, s.steps
+		if s.steps == heldSteps && uniform(s.job.Program) && l.told() {
+			s.held = 1
+		}
 		return true
 	}
 	return false
@@ -209,16 +214,23 @@ func (s *Series) Reserved(k int64) (n tensor.Bytes, err error) {
 	return n, err
 }
 
-// heldSteps are how many steps tell of a job whether it lies on the line, unless later
-// ones are others: the second finds gradients and the optimizer's state.
+// heldSteps are how many steps tell of a job what it allocates, unless later ones are
+// others: the second finds gradients and the optimizer's state.
 const heldSteps = 2
+
+// uniform reports whether each step of a job runs the same statements on what it makes
+// itself.
+func uniform(p *program.Job) bool {
+	rare := func(s program.Stmt) bool { return s.Every > 1 }
+	return p.Eval == nil && len(p.Kept) == 0 && !slices.ContainsFunc(p.Step.Body, rare)
+}
 
 // Holds plays the job with a value of the key and reports whether it lies on the line.
 func (s *Series) Holds(k int64) bool {
 	if k == 1 || slices.Contains(s.at, k) {
 		return true
 	}
-	p, err := s.play(k, s.steps)
+	p, err := s.play(k, s.held)
 	if err != nil {
 		return false
 	}

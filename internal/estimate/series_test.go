@@ -258,3 +258,40 @@ func TestTryOnce(t *testing.T) {
 		}
 	}
 }
+
+// The first step tells of a job whether it lies on the line where each runs the same
+// statements, and the second takes by the key's value what the first takes.
+func TestHeldSteps(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		held int // 0: all
+	}{
+		"alike":     {everyHead + "  loss: {cross_entropy: {target: y}}\ntrain: {batch_size: 300, optimizer: AdamW}\n", 1},
+		"eval":      {everyHead + "  loss: {cross_entropy: {target: y}}\ntrain: {batch_size: 300}\neval: {every: 2, batch_size: 20, batches: 2}\n", 0},
+		"every 2nd": {strings.ReplaceAll(everyStep+everyOpt+"train: {batch_size: 100}\n", "every: N", "every: 2"), 0},
+		"kept":      {everyStep + "  - optimizer_step\n  - zero_grad\n  - {keep: {of: out, in: outs, detach: true}}\ntrain: {batch_size: 300}\n", 2},
+	} {
+		r := recipeOf(c.text)
+		o := batchOf(t, r, 0)
+		at := o.Job.Program.Batch
+		s := NewSeries(r, "train.batch_size")
+		if ok, err := s.Lay(o, at, 3*at); !ok {
+			t.Fatalf("%s: there is no line (%v)", name, err)
+		}
+		if s.held != c.held {
+			t.Errorf("%s: %d steps tell of a job, want %d", name, s.held, c.held)
+		}
+		if !s.Holds(2*at + 1) {
+			t.Errorf("%s: a job does not lie on the line", name)
+		}
+		for i := range s.line.events {
+			if e := &s.line.events[i]; e.Step == 2 && s.line.sizes[i].Slope != 0 {
+				s.line.sizes[i].Slope++
+				break
+			}
+		}
+		if s.line.told() {
+			t.Errorf("%s: the first step tells of what the second takes otherwise", name)
+		}
+	}
+}
