@@ -205,7 +205,7 @@ func (a *Allocator) takeFree(r *request) int32 {
 	} else if b.size >= r.size+a.cfg.MaxNonSplitRounding {
 		return none // it could not be split, and too much would be wasted
 	}
-	set.remove(b.size, b.addr)
+	set.removeAt(at)
 	return i
 }
 

@@ -132,11 +132,13 @@ func (s *freeSet) insert(size tensor.Bytes, addr Address, block int32) {
 	s.leaves[p.leaf] = l
 }
 
-// remove takes out the entry with a key, which must be there. Leaves are not
-// joined when they get small, only dropped when empty: sets that shrink are
-// about to be released or grow again.
-func (s *freeSet) remove(size tensor.Bytes, addr Address) {
-	p := s.search(size, addr)
+// remove takes out the entry with a key, which must be there.
+func (s *freeSet) remove(size tensor.Bytes, addr Address) { s.removeAt(s.search(size, addr)) }
+
+// removeAt takes out the entry at a position. Leaves are not joined when they get
+// small, only dropped when empty: sets that shrink are about to be released or grow
+// again.
+func (s *freeSet) removeAt(p freePos) {
 	l := slices.Delete(s.leaves[p.leaf], p.slot, p.slot+1)
 	s.leaves[p.leaf] = l
 	if len(l) == 0 {

@@ -224,22 +224,27 @@ func (r *run) observeState(l *trace.Loop, s *state, name func(trace.Rename) int3
 	a := &r.allocator
 	s.allocated, s.reserved, s.retries = a.stats.AllocatedBytes.All.Current, a.stats.ReservedBytes.All.Current, a.stats.NumAllocRetries
 	s.blocks, s.named = slices.Grow(s.blocks[:0], len(a.blocks)), s.named[:0]
+	a.scratch = a.scratch[:0] // the lowest block of each segment
 	for i := range a.blocks {
-		b := &a.blocks[i]
-		if b.size == 0 { // a free slot of the arena
-			continue
+		if b := &a.blocks[i]; b.size > 0 && b.prev == none { // no free slot of the arena
+			a.scratch = append(a.scratch, int32(i))
 		}
-		at := blockAt{addr: b.addr, size: b.size, stream: b.stream, pool: b.pool, state: b.state}
-		switch {
-		case b.state >= active:
-			at.requested = b.requested
-		case b.state == inactive && a.counts:
-			at.age = a.age(b)
+	}
+	slices.SortFunc(a.scratch, func(i, k int32) int { return cmp.Compare(a.blocks[i].addr, a.blocks[k].addr) })
+	for _, i := range a.scratch {
+		for ; i != none; i = a.blocks[i].next {
+			b := &a.blocks[i]
+			at := blockAt{addr: b.addr, size: b.size, stream: b.stream, pool: b.pool, state: b.state}
+			switch {
+			case b.state >= active:
+				at.requested = b.requested
+			case b.state == inactive && a.counts:
+				at.age = a.age(b)
+			}
+			s.blocks = append(s.blocks, at)
 		}
-		s.blocks = append(s.blocks, at)
 	}
 	r.opts.Meter.Work(blockWork * int64(len(a.blocks)))
-	slices.SortFunc(s.blocks, func(x, y blockAt) int { return cmp.Compare(x.addr, y.addr) })
 	for _, n := range l.Names {
 		s.named = append(s.named, r.live[name(n)].Address)
 	}
