@@ -54,7 +54,7 @@ func Main(args []string, s *Streams) (code int) {
 	}()
 	defer func() { s.budget.Close() }()
 	if _, given := s.Env("GOGC"); !given {
-		defer debug.SetGCPercent(debug.SetGCPercent(limit.GCPercent))
+		defer limit.TuneGC()()
 	}
 	ctx, signals := interruptible(s.Err)
 	defer signals.stop()

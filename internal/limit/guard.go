@@ -61,6 +61,9 @@ func (g *Guard) Watch(ctx context.Context, lost func(error)) {
 	if g.limits.Memory <= 0 {
 		return
 	}
+	if g.limits.Memory < 4*youngHeap { // garbage counts
+		grown()
+	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for over := 0; ; {

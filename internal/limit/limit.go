@@ -36,11 +36,6 @@ const (
 // several, such that the time for a unit is nearly the same in all that a job does.
 const WorkPerSecond = 20_000_000
 
-// GCPercent is the GOGC of memplan, which lets the heap grow to five times what is
-// alive: jobs of a few MiB that die young are played one after the other, and a
-// quarter of the time would go to collecting them.
-const GCPercent = 400
-
 // The flags that raise the limits.
 const (
 	MemoryFlag = "max-memory"
