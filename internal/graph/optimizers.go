@@ -137,13 +137,13 @@ func (el *elaborator) optimParams() {
 		if o.Args == nil { // a mistake, which is reported
 			panic(spec.Stop{})
 		}
+		def := el.optimDefs[i]
 		var known []string
 		for _, m := range el.job.Models {
-			if slices.Contains(o.Models, m.Name) {
+			if len(def.Params)+len(groupsOf(def)) > 0 && slices.Contains(o.Models, m.Name) {
 				known = append(append(known, m.Root.ModulePaths()...), m.Root.ParamPaths()...)
 			}
 		}
-		def := el.optimDefs[i]
 		const what = "module or parameter"
 		o.Params = el.mayFit(def.Params, what, known)
 		rest := false
@@ -209,6 +209,10 @@ func (el *elaborator) optimGiven() {
 		el.optimNotes(o, el.optimDefs[i].Optimizer.Name.At)
 	}
 	for _, m := range el.job.Models {
+		all := func(o *program.Optimizer) bool { return slices.Contains(o.Models, m.Name) && len(o.Params) == 0 }
+		if slices.ContainsFunc(el.job.Optimizers, all) {
+			continue
+		}
 		var left []string
 		some := false
 		for _, path := range m.Root.ParamPaths() {

@@ -86,10 +86,16 @@ func (c *Class) IsParameter(path string) bool {
 // them: containers (the ModuleList behind "layers.0", "layers.1") hold their
 // items together, at the place of the first.
 func (c *Class) Registered() []int {
-	all := make([]int, len(c.Children))
-	parts := make([][]string, len(c.Children))
+	all, contained := make([]int, len(c.Children)), false
 	for i, ch := range c.Children {
 		all[i] = i
+		contained = contained || strings.Contains(ch.Path, ".")
+	}
+	if !contained {
+		return all
+	}
+	parts := make([][]string, len(c.Children))
+	for i, ch := range c.Children {
 		parts[i] = strings.Split(ch.Path, ".")
 	}
 	return grouped(all, parts, 0)
