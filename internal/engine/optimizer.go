@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -23,7 +24,6 @@ type optimizers struct {
 	steppers []stepper
 	stepped  []int64          // how often each was, of one that steps in the backward pass how many parameters
 	onCPU    [][]*optim.Param // the copies that each steps, if it is offloaded
-	buckets  []*op.Tensor     // whose views parameters are (ZeRO)
 	scaler   gradScaler
 	stepping *program.Stmt // the statement that steps one
 }
@@ -58,7 +58,7 @@ func (j *job) makeOptimizers() {
 					j.Fail("ZeroRedundancyOptimizer only supports using the same dense type for all parameters, PyTorch says: not %s and %s", a, b)
 				}
 			}
-			parts = s.divide(cells, j.prog.Parallel.Ranks)
+			parts = distributed.Divide(s.groups, cells, j.prog.Parallel.Ranks)
 			s.own = parts[0]
 		}
 		j.opts = append(j.opts, cells)
@@ -70,7 +70,7 @@ func (j *job) makeOptimizers() {
 			j.startOptimizer(i)
 		}
 		if z := j.prog.Parallel.ZeRO; z != nil && z.BucketView {
-			j.viewBuckets(cells, parts)
+			distributed.ViewBuckets(j.Interp, cells, parts)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package distributed
 
 import (
 	"slices"
@@ -12,13 +12,13 @@ import (
 // parameters and tells the others, in place, what came of it. Gradients are
 // zeroed, clipped and unscaled of all parameters.
 
-// divide gives each parameter of an optimizer to a process: group by group, the
+// Divide gives each parameter of an optimizer to a process: group by group, the
 // largest first, to the process that has the fewest elements
 // (_partition_parameters). It returns the members of each group for each process.
-func (s *stepper) divide(cells []*python.Cell, ranks int64) [][][]int {
+func Divide(groups [][]int, cells []*python.Cell, ranks int64) [][][]int {
 	out := make([][][]int, ranks)
 	sizes := make([]int64, ranks)
-	for _, members := range s.groups {
+	for _, members := range groups {
 		bySize := slices.Clone(members)
 		slices.SortStableFunc(bySize, func(a, b int) int { return int(min(max(cells[b].T.Numel()-cells[a].T.Numel(), -1), 1)) })
 		for r := range out {
@@ -34,9 +34,10 @@ func (s *stepper) divide(cells []*python.Cell, ranks int64) [][][]int {
 	return out
 }
 
-// viewBuckets makes the parameters of each process views of one tensor
-// (_build_param_buckets). Where they are not contiguous, a copy that is goes in.
-func (j *job) viewBuckets(cells []*python.Cell, parts [][][]int) {
+// ViewBuckets makes the parameters of each process views of one tensor, which the
+// optimizer holds for good (_build_param_buckets). Where they are not contiguous, a copy
+// that is goes in.
+func ViewBuckets(p *python.Interp, cells []*python.Cell, parts [][][]int) {
 	for _, groups := range parts {
 		var own []int
 		var n int64
@@ -50,19 +51,18 @@ func (j *job) viewBuckets(cells []*python.Cell, parts [][][]int) {
 		if n > 0 {
 			d = cells[own[0]].T.DType
 		}
-		bucket := j.New(tensor.Contiguous(tensor.D(max(n, 1))), d)
-		j.Mark(bucket, trace.Parameters)
+		bucket := p.New(tensor.Contiguous(tensor.D(max(n, 1))), d)
+		p.Mark(bucket, trace.Parameters)
 		at := int64(0)
 		for _, k := range own {
 			t := cells[k].T
 			if !t.IsContiguous() {
-				j.Drop(j.New(tensor.Contiguous(t.Size), d))
+				p.Drop(p.New(tensor.Contiguous(t.Size), d))
 			}
 			l := tensor.Contiguous(t.Size)
 			l.Offset = at
-			j.MoveInto(t, bucket, l)
+			p.MoveInto(t, bucket, l)
 			at += t.Numel()
 		}
-		j.buckets = append(j.buckets, bucket)
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package distributed
 
 import (
 	"reflect"
@@ -18,10 +18,10 @@ func TestDivideOptimizer(t *testing.T) {
 	for _, n := range []int64{10, 40, 20, 40, 5} {
 		cells = append(cells, &python.Cell{T: p.New(tensor.Contiguous(tensor.D(n)), tensor.Float32)})
 	}
-	s := stepper{groups: [][]int{{0, 1, 2, 3}, {4}}}
+	groups := [][]int{{0, 1, 2, 3}, {4}}
 	// 40 and 40, then 20 to the first of equals, 10 to the other, 5 to the other
 	want := [][][]int{{{1, 2}, nil}, {{3, 0}, {4}}}
-	if got := s.divide(cells, 2); !reflect.DeepEqual(got, want) {
+	if got := Divide(groups, cells, 2); !reflect.DeepEqual(got, want) {
 		t.Errorf("divided as %v, want %v", got, want)
 	}
 }
