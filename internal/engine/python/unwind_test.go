@@ -25,7 +25,7 @@ func TestStopPopsScope(t *testing.T) {
 	})
 	x := p.New(tensor.Contiguous(tensor.D(4)), tensor.Float32)
 	if autograd.OnHost(x) {
-		t.Error("a new tensor lies in the machine's memory")
+		t.Fatal("a new tensor lies in the machine's memory")
 	}
 	e := p.Trace().Events[0]
 	if name := p.Trace().Ops[e.Op]; e.Stream != 0 || name != "" {
