@@ -21,7 +21,7 @@ var evalSafeSoftmax = &Eval{
 	Forward: func(m Machine, c *Call) error {
 		return m.Aside(func(a Arrays) {
 			x := a.Array(c.In[0])
-			array.Lanes(x.Size, wrapped(c.Args.(*SoftmaxArgs).Dim, len(x.Size)), func(_, at, step, n int) {
+			array.Lanes(x.Size, array.Dim(c.Args.(*SoftmaxArgs).Dim, len(x.Size)), func(_, at, step, n int) {
 				for i, v := range array.SafeSoftmax(x.Row(at, step, n)) {
 					x.V[at+i*step] = v
 				}

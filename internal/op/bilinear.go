@@ -77,7 +77,7 @@ var Trilinear = define(Op{
 			if t := a.Array(b.SavedIn[i]); t != nil {
 				return t
 			}
-			return &array.Array{Size: ints(b.InM[i].Size), V: make([]float64, b.InM[i].Numel())}
+			return &array.Array{Size: b.InM[i].Size.Ints(), V: make([]float64, b.InM[i].Numel())}
 		}
 		g1, gw, g2 := array.TrilinearGrad(get(0), get(1), get(2), a.Get(b.Grads[0]))
 		a.Put(a.Wanted(b, 0), g1)

@@ -3,6 +3,7 @@ package op
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -215,7 +216,7 @@ var evalNot = aside(func(a Arrays, c *Call) {
 	x := a.Get(c.In[0])
 	for i, v := range x {
 		if c.In[0].DType == tensor.Bool {
-			x[i] = is(v == 0)
+			x[i] = array.Truth(v == 0)
 		} else {
 			x[i] = float64(^int64(v))
 		}
@@ -241,7 +242,7 @@ func bitwise(name, sig string, eval *Eval) *Op {
 // integers are filled in.
 var (
 	IsFinite = define(Op{
-		Name: "isfinite", Eval: single(func(x float64) float64 { return is(isFiniteNumber(x)) }).eval(), Sig: "torch.isfinite(input)", Run: func(c *Call) {
+		Name: "isfinite", Eval: single(func(x float64) float64 { return array.Truth(isFiniteNumber(x)) }).eval(), Sig: "torch.isfinite(input)", Run: func(c *Call) {
 			x := c.In[0]
 			flags := func() *Tensor { return c.New(x.LikeDense(), tensor.Bool) }
 			if x.DType.IsFloating() {
@@ -255,7 +256,7 @@ var (
 		Source: "aten/src/ATen/native/TensorCompare.cpp: isfinite",
 	})
 	Isinf = define(Op{
-		Name: "isinf", Eval: single(func(x float64) float64 { return is(math.IsInf(x, 0)) }).eval(), Sig: "torch.isinf(input)", Run: func(c *Call) {
+		Name: "isinf", Eval: single(func(x float64) float64 { return array.Truth(math.IsInf(x, 0)) }).eval(), Sig: "torch.isinf(input)", Run: func(c *Call) {
 			x := c.In[0]
 			if x.DType.IsFloating() {
 				c.Local(c.NewLike(x))

@@ -3,6 +3,7 @@ package op
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -23,7 +24,9 @@ var clamp = element{
 		}
 		return x
 	},
-	slope:   func(x, _ float64, p []float64) float64 { return is(!(x < p[0]) && !(x > p[1]) && !math.IsNaN(x)) },
+	slope: func(x, _ float64, p []float64) float64 {
+		return array.Truth(!(x < p[0]) && !(x > p[1]) && !math.IsNaN(x))
+	},
 	numbers: numbersOf(func(a *ClampArgs) []float64 { return []float64{a.Min.orNaN(), a.Max.orNaN()} }),
 }
 

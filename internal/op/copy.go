@@ -3,6 +3,7 @@ package op
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -190,7 +191,7 @@ var Stack = define(Op{
 // evalStack copies each into its place; the derivative are views.
 var evalStack = &Eval{InParts: true, Forward: func(m Machine, c *Call) error {
 	y := c.Out[0]
-	d := wrapped(c.Args.(*DimArgs).Dim, y.Rank())
+	d := array.Dim(c.Args.(*DimArgs).Dim, y.Rank())
 	for i, t := range c.In {
 		if err := m.Launch(kernel.Copy, []kernel.Tensor{m.At(y, y.Select(d, int64(i))), as(m, t)}, nil); err != nil {
 			return err

@@ -1,6 +1,10 @@
 package op
 
-import "math"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/array"
+)
 
 // parseFormula reads a formula of tools/autograd/derivatives.yaml.
 func parseFormula(text string) *formula { return ParseFormula(text, vocabulary) }
@@ -16,14 +20,14 @@ var vocabulary = &Vocabulary{
 		"reciprocal": {Of: func(x ...float64) float64 { return 1 / x[0] }},
 		"sin":        {Of: func(x ...float64) float64 { return math.Sin(x[0]) }},
 		"cos":        {Of: func(x ...float64) float64 { return math.Cos(x[0]) }},
-		"sgn":        {Of: func(x ...float64) float64 { return signum(x[0]) }},
+		"sgn":        {Of: func(x ...float64) float64 { return array.Sign(x[0]) }},
 		"exp":        {Of: func(x ...float64) float64 { return math.Exp(x[0]) }},
 		"sinh":       {Of: func(x ...float64) float64 { return math.Sinh(x[0]) }},
 		"cosh":       {Of: func(x ...float64) float64 { return math.Cosh(x[0]) }},
 		"erfinv":     {Of: func(x ...float64) float64 { return math.Erfinv(x[0]) }},
 		"digamma":    {Of: func(x ...float64) float64 { return digamma(x[0]) }},
 		"polygamma":  {Of: func(x ...float64) float64 { return trigamma(x[1]) }}, // of order 1
-		"isfinite":   {Of: func(x ...float64) float64 { return is(isFiniteNumber(x[0])) }, Op: IsFinite},
+		"isfinite":   {Of: func(x ...float64) float64 { return array.Truth(isFiniteNumber(x[0])) }, Op: IsFinite},
 		"div_trunc":  {Of: func(x ...float64) float64 { return math.Trunc(x[0] / x[1]) }},
 		"div_floor":  {Of: func(x ...float64) float64 { return math.Floor(x[0] / x[1]) }},
 	},

@@ -1,6 +1,10 @@
 package op
 
-import "math"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/array"
+)
 
 // The functions of single elements that operators and their in-place forms share.
 var (
@@ -55,9 +59,9 @@ var (
 		},
 	}
 	mish = element{
-		of: func(x float64, _ []float64) float64 { return x * math.Tanh(softplus(x)) },
+		of: func(x float64, _ []float64) float64 { return x * math.Tanh(array.Softplus(x)) },
 		slope: func(x, _ float64, _ []float64) float64 {
-			t := math.Tanh(softplus(x))
+			t := math.Tanh(array.Softplus(x))
 			return t + x*(1-t*t)/(1+math.Exp(-x))
 		},
 	}
@@ -68,17 +72,17 @@ var (
 			}
 			return x
 		},
-		slope:   func(x, _ float64, p []float64) float64 { return is(!(x <= p[0])) },
+		slope:   func(x, _ float64, p []float64) float64 { return array.Truth(!(x <= p[0])) },
 		numbers: numbersOf(func(a *ThresholdArgs) []float64 { return []float64{a.Threshold, a.Value} }),
 	}
 	hardshrink = element{
-		of:      func(x float64, p []float64) float64 { return x * is(x < -p[0] || x > p[0]) },
-		slope:   func(x, _ float64, p []float64) float64 { return is(x < -p[0] || x > p[0]) },
+		of:      func(x float64, p []float64) float64 { return x * array.Truth(x < -p[0] || x > p[0]) },
+		slope:   func(x, _ float64, p []float64) float64 { return array.Truth(x < -p[0] || x > p[0]) },
 		numbers: lambd,
 	}
 	softshrink = element{
 		of:      func(x float64, p []float64) float64 { return x - min(max(x, -p[0]), p[0]) },
-		slope:   func(x, _ float64, p []float64) float64 { return is(x < -p[0] || x > p[0]) },
+		slope:   func(x, _ float64, p []float64) float64 { return array.Truth(x < -p[0] || x > p[0]) },
 		numbers: lambd,
 	}
 	lambd = numbersOf(func(a *ShrinkArgs) []float64 { return []float64{a.Lambd} })
@@ -89,6 +93,3 @@ const (
 	seluAlpha = 1.6732632423543772848170429916717
 	seluScale = 1.0507009873554804934193349852946
 )
-
-// softplus is log(1 + exp(x)).
-func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }

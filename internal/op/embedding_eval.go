@@ -11,7 +11,7 @@ func (a *EmbeddingArgs) padding(rows int64) int64 {
 	if a.PaddingIdx == nil {
 		return -1
 	}
-	return int64(wrapped(int(*a.PaddingIdx), int(rows)))
+	return int64(array.Dim(int(*a.PaddingIdx), int(rows)))
 }
 
 // evalEmbedding looks up rows. Its kernels take indices of int64 without gaps.

@@ -186,7 +186,7 @@ func (f element) eval() *Eval {
 			x, r := a.Like(first(b.SavedIn), y.Size), a.Like(first(b.SavedOut), y.Size)
 			out := make([]float64, len(g))
 			for i := range out {
-				out[i] = scaled(g[i], f.slope(item(x, i), item(r, i), p))
+				out[i] = array.Scaled(g[i], f.slope(item(x, i), item(r, i), p))
 			}
 			a.Put(y, out)
 		}
@@ -269,7 +269,7 @@ func (f elements) eval() *Eval {
 	if f.slopes == nil {
 		return f.with(nil)
 	}
-	return f.with(f.backward(func(k int, at *point) float64 { return scaled(at.grad, f.slopes[k](at.in, at.result, at.value)) }))
+	return f.with(f.backward(func(k int, at *point) float64 { return array.Scaled(at.grad, f.slopes[k](at.in, at.result, at.value)) }))
 }
 
 // with is the function with a derivative, or without.
@@ -311,15 +311,6 @@ func whole(of func(a, b int64) int64) elements {
 	return two(func(a, b float64) float64 { return float64(of(int64(a), int64(b))) })
 }
 
-// scaled is a gradient times a slope; where that is 0 the gradient does not count,
-// infinite or not.
-func scaled(g, slope float64) float64 {
-	if slope == 0 {
-		return 0
-	}
-	return g * slope
-}
-
 // first is the first of the tensors that were kept, if it was.
 func first(ts []*Tensor) *Tensor {
 	if len(ts) == 0 {
@@ -334,14 +325,6 @@ func item(v []float64, i int) float64 {
 		return math.NaN()
 	}
 	return v[i]
-}
-
-// is is 1 where b holds, else 0.
-func is(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // orNaN is a number that may not be given.

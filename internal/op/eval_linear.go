@@ -1,9 +1,6 @@
 package op
 
-import (
-	"github.com/memplan/memplan/internal/array"
-	"github.com/memplan/memplan/internal/tensor"
-)
+import "github.com/memplan/memplan/internal/array"
 
 // linear is an operator that multiplies its first input by a sparse matrix, which the
 // arguments say; its derivative multiplies by the transpose. Where fill is given, the
@@ -23,7 +20,7 @@ func linear(of func(args any) array.Linear, fill func(args any) float64) *Eval {
 				y[i] = n
 			}
 		}
-		err := of(c.Args).Run(&array.Matrix{In: x.Size, Out: ints(c.Out[0].Size), Index: further(a, c.In)}, func(to, from int, weight float64) {
+		err := of(c.Args).Run(&array.Matrix{In: x.Size, Out: c.Out[0].Size.Ints(), Index: further(a, c.In)}, func(to, from int, weight float64) {
 			if fill != nil {
 				y[to] = 0
 			}
@@ -39,7 +36,7 @@ func linear(of func(args any) array.Linear, fill func(args any) float64) *Eval {
 			return
 		}
 		g, out := a.Array(b.Grads[0]), make([]float64, r.Numel())
-		err := of(b.Args).Run(&array.Matrix{In: ints(b.InM[0].Size), Out: g.Size, Index: further(a, b.SavedIn)}, func(to, from int, weight float64) {
+		err := of(b.Args).Run(&array.Matrix{In: b.InM[0].Size.Ints(), Out: g.Size, Index: further(a, b.SavedIn)}, func(to, from int, weight float64) {
 			out[from] += weight * g.V[to]
 		})
 		if err != nil {
@@ -47,13 +44,4 @@ func linear(of func(args any) array.Linear, fill func(args any) float64) *Eval {
 		}
 		a.Put(r, out)
 	})
-}
-
-// ints are dimensions as numbers of elements.
-func ints(d tensor.Dims) []int {
-	out := make([]int, d.Len())
-	for i := range out {
-		out[i] = int(d.At(i))
-	}
-	return out
 }

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -89,7 +90,7 @@ func (a *ReduceArgs) Spread(y *Tensor, in tensor.Dims) tensor.Layout {
 	reduced := make([]bool, in.Len())
 	for _, d := range a.Dim {
 		if in.Len() > 0 {
-			reduced[wrapped(int(d), in.Len())] = true
+			reduced[array.Dim(int(d), in.Len())] = true
 		}
 	}
 	l := tensor.Layout{Size: in, Stride: in, Offset: y.Offset}
@@ -106,12 +107,4 @@ func (a *ReduceArgs) Spread(y *Tensor, in tensor.Dims) tensor.Layout {
 		l.Stride = l.Stride.Set(i, stride)
 	}
 	return l
-}
-
-// wrapped resolves a dimension that may be negative.
-func wrapped(d, rank int) int {
-	if d < 0 {
-		d += rank
-	}
-	return d
 }

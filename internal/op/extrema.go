@@ -168,14 +168,14 @@ func picking(pick func(row []float64, args any) []int) *Eval {
 		return int(picked.Numel() * all.Dim(d) / max(all.Numel(), 1))
 	}
 	return aside(func(a Arrays, c *Call) {
-		d := wrapped(selectedDim(c.Args), c.In[0].Rank())
+		d := array.Dim(selectedDim(c.Args), c.In[0].Rank())
 		values, indices := a.Array(c.In[0]).Pick(d, per(c.Out[0], c.In[0], d), func(row []float64) []int { return pick(row, c.Args) })
 		a.Put(c.Out[0], values)
 		a.Put(c.Out[1], indices)
 	}, func(a Arrays, b *Back) {
 		if r := a.Wanted(b, 0); r != nil {
-			d := wrapped(selectedDim(b.Args), r.Rank())
-			a.Put(r, array.Unpick(ints(r.Size), d, per(b.Grads[0], r, d), a.Get(b.Grads[0]), a.Get(b.SavedOut[1])))
+			d := array.Dim(selectedDim(b.Args), r.Rank())
+			a.Put(r, array.Unpick(r.Size.Ints(), d, per(b.Grads[0], r, d), a.Get(b.Grads[0]), a.Get(b.SavedOut[1])))
 		}
 	})
 }

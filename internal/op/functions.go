@@ -3,6 +3,7 @@ package op
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -96,13 +97,11 @@ var (
 	Ceil  = step("ceil", math.Ceil)
 	Floor = step("floor", math.Floor)
 	Round = step("round", math.RoundToEven)
-	Sign  = step("sign", signum)
+	Sign  = step("sign", array.Sign)
 	Trunc = step("trunc", math.Trunc)
 )
 
 func rsqrt(x float64) float64 { return 1 / math.Sqrt(x) }
-
-func signum(x float64) float64 { return is(x > 0) - is(x < 0) }
 
 func lgamma(x float64) float64 {
 	v, _ := math.Lgamma(x)

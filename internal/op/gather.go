@@ -107,7 +107,7 @@ func scattering(add bool) *Eval {
 		if src != nil {
 			size = src.Size
 		}
-		err := array.Scatter(x.Size, wrapped(args.Dim, len(x.Size)), a.Array(c.In[1]), size, func(from, to int) {
+		err := array.Scatter(x.Size, array.Dim(args.Dim, len(x.Size)), a.Array(c.In[1]), size, func(from, to int) {
 			v := args.Src.Value
 			if src != nil {
 				v = src.V[from]
@@ -126,10 +126,10 @@ func scattering(add bool) *Eval {
 		if b.SavedIn[1] == nil { // the gradient is handed on
 			return
 		}
-		index, d := a.Array(b.SavedIn[1]), wrapped(b.Args.(*ScatterArgs).Dim, len(g.Size))
+		index, d := a.Array(b.SavedIn[1]), array.Dim(b.Args.(*ScatterArgs).Dim, len(g.Size))
 		if r := a.Wanted(b, 2); r != nil {
 			out := make([]float64, r.Numel())
-			if err := array.Scatter(g.Size, d, index, ints(r.Size), func(from, to int) { out[from] = g.V[to] }); err != nil {
+			if err := array.Scatter(g.Size, d, index, r.Size.Ints(), func(from, to int) { out[from] = g.V[to] }); err != nil {
 				a.Fail(err)
 			}
 			a.Put(r, out)

@@ -54,7 +54,7 @@ type slicing struct {
 func (s slicing) eval() *Eval {
 	return aside(func(a Arrays, c *Call) {
 		args, x, src := c.Args.(*IndexFillArgs), a.Array(c.In[0]), a.Get(c.Opt(2))
-		err := array.Slices(x.Size, wrapped(args.Dim, len(x.Size)), a.Get(c.In[1]), func(from, to int) {
+		err := array.Slices(x.Size, array.Dim(args.Dim, len(x.Size)), a.Get(c.In[1]), func(from, to int) {
 			v := 0.0
 			if src != nil {
 				v = src[from]
@@ -70,7 +70,7 @@ func (s slicing) eval() *Eval {
 		if b.SavedIn[1] == nil { // the gradient is handed on
 			return
 		}
-		d, index := wrapped(args.Dim, len(g.Size)), a.Get(b.SavedIn[1])
+		d, index := array.Dim(args.Dim, len(g.Size)), a.Get(b.SavedIn[1])
 		if r := a.Wanted(b, 2); r != nil {
 			out := make([]float64, r.Numel())
 			if err := array.Slices(g.Size, d, index, func(from, to int) { out[from] = s.gives(args) * g.V[to] }); err != nil {

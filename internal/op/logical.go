@@ -3,6 +3,7 @@ package op
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -15,11 +16,11 @@ func truth(name, params string, of elements) *Op {
 
 // The operators of truth.
 var (
-	LogicalAnd = truth("logical_and", "(input, other)", two(func(a, b float64) float64 { return is(a != 0 && b != 0) }))
-	LogicalOr  = truth("logical_or", "(input, other)", two(func(a, b float64) float64 { return is(a != 0 || b != 0) }))
-	LogicalXor = truth("logical_xor", "(input, other)", two(func(a, b float64) float64 { return is((a != 0) != (b != 0)) }))
-	LogicalNot = truth("logical_not", "(input)", single(func(x float64) float64 { return is(x == 0) }))
-	IsNaN      = truth("isnan", "(input)", single(func(x float64) float64 { return is(math.IsNaN(x)) }))
+	LogicalAnd = truth("logical_and", "(input, other)", two(func(a, b float64) float64 { return array.Truth(a != 0 && b != 0) }))
+	LogicalOr  = truth("logical_or", "(input, other)", two(func(a, b float64) float64 { return array.Truth(a != 0 || b != 0) }))
+	LogicalXor = truth("logical_xor", "(input, other)", two(func(a, b float64) float64 { return array.Truth((a != 0) != (b != 0)) }))
+	LogicalNot = truth("logical_not", "(input)", single(func(x float64) float64 { return array.Truth(x == 0) }))
+	IsNaN      = truth("isnan", "(input)", single(func(x float64) float64 { return array.Truth(math.IsNaN(x)) }))
 )
 
 // larger defines maximum or minimum. Where both sides are equal each gets half
@@ -63,7 +64,7 @@ func share(wins bool, a, b float64) float64 {
 	if a == b {
 		return 0.5
 	}
-	return is(wins)
+	return array.Truth(wins)
 }
 
 // extremeOf keeps a NaN.

@@ -70,7 +70,7 @@ var evalNLL = (&Eval{
 }).otherwise(aside(func(a Arrays, c *Call) {
 	args, x, target := c.Args.(*LossArgs), a.Get(c.In[0]), a.Get(c.In[1])
 	losses, total := make([]float64, len(target)), 0.0
-	err := array.Likelihood(ints(c.In[0].Size), target, a.Get(c.Opt(2)), args.IgnoreIndex, func(i, at int, w float64) {
+	err := array.Likelihood(c.In[0].Size.Ints(), target, a.Get(c.Opt(2)), args.IgnoreIndex, func(i, at int, w float64) {
 		losses[i] = -w * x[at]
 		total += w
 	})
@@ -99,7 +99,7 @@ var evalNLL = (&Eval{
 	if args.Reduction == "mean" {
 		scale = 1 / a.Get(b.SavedOut[1])[0]
 	}
-	err := array.Likelihood(ints(r.Size), a.Get(b.SavedIn[1]), a.Get(optional(b.SavedIn, 2)), args.IgnoreIndex, func(i, at int, w float64) {
+	err := array.Likelihood(r.Size.Ints(), a.Get(b.SavedIn[1]), a.Get(optional(b.SavedIn, 2)), args.IgnoreIndex, func(i, at int, w float64) {
 		out[at] = -w * scale * g[i%len(g)]
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ var NanSum = define(Op{
 			return sum
 		},
 		slopes: func(x []float64, _ float64, _ any) []float64 {
-			return array.Each(len(x), func(i int) float64 { return is(!math.IsNaN(x[i])) })
+			return array.Each(len(x), func(i int) float64 { return array.Truth(!math.IsNaN(x[i])) })
 		},
 		over: overDims,
 	}.eval(),

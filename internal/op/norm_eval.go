@@ -124,7 +124,7 @@ var evalGroupNorm = (&Eval{
 func normalized(of func(args any, size []int) (*array.Normalization, float64)) *Eval {
 	return aside(func(a Arrays, c *Call) {
 		x := a.Get(c.In[0])
-		n, eps := of(c.Args, ints(c.In[0].Size))
+		n, eps := of(c.Args, c.In[0].Size.Ints())
 		mean, variance, _ := n.Moments(x)
 		rstd := array.Rstd(variance, eps)
 		a.Put(c.Out[0], n.Forward(x, mean, rstd, a.Get(c.Opt(1)), a.Get(c.Opt(2))))
@@ -132,7 +132,7 @@ func normalized(of func(args any, size []int) (*array.Normalization, float64)) *
 		a.Put(c.Out[2], rstd)
 	}, func(a Arrays, b *Back) {
 		x := b.SavedIn[0]
-		n, _ := of(b.Args, ints(x.Size))
+		n, _ := of(b.Args, x.Size.Ints())
 		normGrads(a, b, n, a.Get(b.SavedOut[1]), a.Get(b.SavedOut[2]), true)
 	})
 }
@@ -199,7 +199,7 @@ var batchNormAside = &Eval{
 	Forward: func(m Machine, c *Call) error {
 		return m.Aside(func(a Arrays) {
 			args, x := c.Args.(*BatchNormArgs), a.Get(c.In[0])
-			n := array.OverChannels(ints(c.In[0].Size))
+			n := array.OverChannels(c.In[0].Size.Ints())
 			running, spread := a.Get(c.Opt(3)), a.Get(c.Opt(4))
 			var mean, rstd []float64
 			if args.training(c) {
@@ -229,7 +229,7 @@ var batchNormAside = &Eval{
 	},
 	Backward: func(m Machine, b *Back) error {
 		return m.Aside(func(a Arrays) {
-			args, n := b.Args.(*BatchNormArgs), array.OverChannels(ints(b.SavedIn[0].Size))
+			args, n := b.Args.(*BatchNormArgs), array.OverChannels(b.SavedIn[0].Size.Ints())
 			if args.training(&b.Call) {
 				normGrads(a, b, n, a.Get(b.SavedOut[1]), a.Get(b.SavedOut[2]), true)
 				return

@@ -168,13 +168,13 @@ var evalAveraged = linear(func(args any) array.Linear {
 func peaks(dims func(args any) int, bounds func(a Arrays, c *Call, in, out []int) array.Bounds) *Eval {
 	return aside(func(a Arrays, c *Call) {
 		x, n := a.Array(c.In[0]), dims(c.Args)
-		in, out := x.Size[len(x.Size)-n:], ints(c.Out[0].Size)[len(x.Size)-n:]
+		in, out := x.Size[len(x.Size)-n:], c.Out[0].Size.Ints()[len(x.Size)-n:]
 		values, index := x.Peaks(out, bounds(a, c, in, out))
 		a.Put(c.Out[0], values)
 		a.Put(c.Out[1], index)
 	}, func(a Arrays, b *Back) {
 		if r := a.Wanted(b, 0); r != nil {
-			g, size, n := a.Array(b.Grads[0]), ints(r.Size), dims(b.Args)
+			g, size, n := a.Array(b.Grads[0]), r.Size.Ints(), dims(b.Args)
 			a.Put(r, array.PeaksGrad(g.V, a.Get(b.SavedOut[1]), size[len(size)-n:], g.Size[len(size)-n:]))
 		}
 	})

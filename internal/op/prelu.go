@@ -1,5 +1,7 @@
 package op
 
+import "github.com/memplan/memplan/internal/array"
+
 // PReLU has a slope for all channels or for each.
 var PReLU = define(Op{
 	Name: "prelu", Takes: (*Call).oneType, Sig: "F.prelu(input, weight)", Composite: true, Cast: CastLower, Run: func(c *Call) {
@@ -49,7 +51,7 @@ var PreluKernel = define(Op{
 			}
 			return x[1]
 		},
-		func(x [3]float64, _, _ float64) float64 { return x[0] * is(!(x[0] > 0)) },
+		func(x [3]float64, _, _ float64) float64 { return x[0] * array.Truth(!(x[0] > 0)) },
 	).eval(),
 	Source: "aten/src/ATen/native/Activation.cpp: _prelu_kernel_backward",
 })

@@ -14,7 +14,7 @@ func quantifier(name string, all bool) *Op {
 			}
 			c.Return(c.reduce(tensor.Bool))
 		},
-		Eval:   statistic{of: func(x []float64, _ any) float64 { return is(array.Quantified(x, all)) }, over: overDims}.eval(),
+		Eval:   statistic{of: func(x []float64, _ any) float64 { return array.Truth(array.Quantified(x, all)) }, over: overDims}.eval(),
 		Source: "aten/src/ATen/native/cuda/ReduceLogicKernel.cu: gpu_reduce_kernel<scalar_t, bool>",
 	})
 }

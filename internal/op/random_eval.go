@@ -36,11 +36,11 @@ var (
 	})
 	evalBernoulliNumber = random(func(a Arrays, s *kernel.Stream, c *Call) {
 		p, y := c.Args.(*BernoulliArgs).P, c.Target()
-		a.Put(y, array.Each(int(y.Numel()), func(int) float64 { return is(s.Uniform() < p) }))
+		a.Put(y, array.Each(int(y.Numel()), func(int) float64 { return array.Truth(s.Uniform() < p) }))
 	})
 	evalBernoulli = random(func(a Arrays, s *kernel.Stream, c *Call) {
 		p := a.Get(c.In[0])
-		a.Put(c.Out[0], array.Each(len(p), func(i int) float64 { return is(s.Uniform() < p[i]) }))
+		a.Put(c.Out[0], array.Each(len(p), func(i int) float64 { return array.Truth(s.Uniform() < p[i]) }))
 	}).withBackward(func(a Arrays, b *Back) {
 		if r := a.Wanted(b, 0); r != nil {
 			a.Put(r, make([]float64, r.Numel()))

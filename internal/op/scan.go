@@ -1,6 +1,7 @@
 package op
 
 import (
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cub"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -38,7 +39,7 @@ var Cumsum = define(Op{
 	Eval: aside(running(func(sum, x float64) float64 { return sum + x }), func(a Arrays, b *Back) {
 		if r := a.Wanted(b, 0); r != nil {
 			g := a.Array(b.Grads[0])
-			g.SumBehind(wrapped(b.Args.(*CumsumArgs).Dim, len(g.Size)))
+			g.SumBehind(array.Dim(b.Args.(*CumsumArgs).Dim, len(g.Size)))
 			a.Put(r, g.V)
 		}
 	}),
@@ -49,7 +50,7 @@ var Cumsum = define(Op{
 func running(f func(sum, x float64) float64) func(a Arrays, c *Call) {
 	return func(a Arrays, c *Call) {
 		x := a.Array(c.In[0])
-		x.Running(wrapped(c.Args.(*CumsumArgs).Dim, len(x.Size)), f)
+		x.Running(array.Dim(c.Args.(*CumsumArgs).Dim, len(x.Size)), f)
 		a.Put(c.Target(), x.V)
 	}
 }

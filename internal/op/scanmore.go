@@ -23,7 +23,7 @@ var Cumprod = define(Op{
 	Eval: aside(running(func(product, x float64) float64 { return product * x }), func(a Arrays, b *Back) {
 		if r := a.Wanted(b, 0); r != nil {
 			x := a.Array(b.SavedIn[0])
-			a.Put(r, x.ProductsGrad(a.Get(b.Grads[0]), wrapped(b.Args.(*CumsumArgs).Dim, len(x.Size)), false))
+			a.Put(r, x.ProductsGrad(a.Get(b.Grads[0]), array.Dim(b.Args.(*CumsumArgs).Dim, len(x.Size)), false))
 		}
 	}),
 	NotModelled: "the gradient of cumprod and prod where elements are 0",
@@ -61,13 +61,13 @@ func runningExtreme(name string, largest bool) *Op {
 		Save: []Save{In(0), Out(1)}, Node: nodeName(name), Grad: gradSelected,
 		Eval: aside(func(a Arrays, c *Call) {
 			x := a.Array(c.In[0])
-			values, indices := x.Extremes(wrapped(c.Args.(*DimArgs).Dim, len(x.Size)), largest)
+			values, indices := x.Extremes(array.Dim(c.Args.(*DimArgs).Dim, len(x.Size)), largest)
 			a.Put(c.Out[0], values)
 			a.Put(c.Out[1], indices)
 		}, func(a Arrays, b *Back) {
 			if r := a.Wanted(b, 0); r != nil {
 				g := a.Array(b.Grads[0])
-				a.Put(r, g.Scattered(wrapped(b.Args.(*DimArgs).Dim, len(g.Size)), a.Get(b.SavedOut[1])))
+				a.Put(r, g.Scattered(array.Dim(b.Args.(*DimArgs).Dim, len(g.Size)), a.Get(b.SavedOut[1])))
 			}
 		}),
 		Source: "aten/src/ATen/native/ReduceOps.cpp: cummax, cummaxmin_backward",
@@ -132,11 +132,11 @@ var Prod = define(Op{
 	Save: []Save{In(0), Out(0)}, Node: "ProdBackward1",
 	Eval: aside(func(a Arrays, c *Call) {
 		x := a.Array(c.In[0])
-		a.Put(c.Out[0], x.Products(wrapped(int(c.Args.(*ProdArgs).Dim), len(x.Size))))
+		a.Put(c.Out[0], x.Products(array.Dim(int(c.Args.(*ProdArgs).Dim), len(x.Size))))
 	}, func(a Arrays, b *Back) {
 		if r := a.Wanted(b, 0); r != nil {
 			x := a.Array(b.SavedIn[0])
-			a.Put(r, x.ProductsGrad(a.Get(b.Grads[0]), wrapped(int(b.Args.(*ProdArgs).Dim), len(x.Size)), true))
+			a.Put(r, x.ProductsGrad(a.Get(b.Grads[0]), array.Dim(int(b.Args.(*ProdArgs).Dim), len(x.Size)), true))
 		}
 	}),
 	Grad: func(b *Back) { // grad * (result / input) where nothing is 0

@@ -98,7 +98,7 @@ var _ = define(Op{
 		}
 		return m.Aside(func(a Arrays) {
 			if r := a.Wanted(b, 0); r != nil { // windows that overlap add up
-				a.Put(r, a.Array(b.Grads[0]).Overlaid(ints(r.Size), wrapped(w.Dimension, r.Rank()), int(w.Step)))
+				a.Put(r, a.Array(b.Grads[0]).Overlaid(r.Size.Ints(), array.Dim(w.Dimension, r.Rank()), int(w.Step)))
 			}
 		})
 	}},

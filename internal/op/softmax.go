@@ -1,6 +1,7 @@
 package op
 
 import (
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -81,7 +82,7 @@ func evalSoftmax(forward, grad *kernel.Kernel) *Eval {
 		for _, t := range ts {
 			l := t.Unsqueeze(0) // a single number as if it were a vector of one element
 			if t.Rank() > 0 {
-				l = behind(t.Layout, wrapped(d, t.Rank()))
+				l = behind(t.Layout, array.Dim(d, t.Rank()))
 			}
 			operands = append(operands, m.At(t, l))
 		}

@@ -52,7 +52,7 @@ func unpool(n int) *Op {
 func evalUnpool(n int) *Eval {
 	return aside(func(a Arrays, c *Call) {
 		x, y := a.Array(c.In[0]), make([]float64, c.Out[0].Numel())
-		err := array.Unpool(n, ints(c.Out[0].Size), x.Size, a.Get(c.In[1]), func(to, from int) { y[to] = x.V[from] })
+		err := array.Unpool(n, c.Out[0].Size.Ints(), x.Size, a.Get(c.In[1]), func(to, from int) { y[to] = x.V[from] })
 		if err != nil {
 			a.Fail(err)
 		}
@@ -63,7 +63,7 @@ func evalUnpool(n int) *Eval {
 			return
 		}
 		g, out := a.Array(b.Grads[0]), make([]float64, r.Numel())
-		err := array.Unpool(n, g.Size, ints(r.Size), a.Get(b.SavedIn[1]), func(to, from int) { out[from] = g.V[to] })
+		err := array.Unpool(n, g.Size, r.Size.Ints(), a.Get(b.SavedIn[1]), func(to, from int) { out[from] = g.V[to] })
 		if err != nil {
 			a.Fail(err)
 		}

@@ -27,15 +27,6 @@ func (a *aside) Fail(err error) {
 	}
 }
 
-// ints are dimensions, or strides, as numbers of elements.
-func ints(d tensor.Dims) []int {
-	out := make([]int, d.Len())
-	for i := range out {
-		out[i] = int(d.At(i))
-	}
-	return out
-}
-
 // span is the number of elements of memory from a layout's first to its last.
 func span(l tensor.Layout) int64 {
 	l.Offset = 0
@@ -44,14 +35,14 @@ func span(l tensor.Layout) int64 {
 
 // places calls f with the place in memory of each element in row-major order, from
 // that of the first.
-func places(l tensor.Layout, f func(i, at int)) { array.Strided(ints(l.Size), ints(l.Stride), f) }
+func places(l tensor.Layout, f func(i, at int)) { array.Strided(l.Size.Ints(), l.Stride.Ints(), f) }
 
 // Array implements op.Arrays.
 func (a *aside) Array(t *op.Tensor) *array.Array {
 	if t == nil {
 		return nil
 	}
-	return &array.Array{Size: ints(t.Size), V: a.read(t, t.Layout)}
+	return &array.Array{Size: t.Size.Ints(), V: a.read(t, t.Layout)}
 }
 
 // Get implements op.Arrays.
@@ -120,7 +111,7 @@ func (a *aside) Put(t *op.Tensor, v []float64) {
 // PutSummed implements op.Arrays.
 func (a *aside) PutSummed(t *op.Tensor, v []float64, size tensor.Dims) {
 	if t != nil && t.Size != size {
-		v = array.SumTo(v, ints(size), ints(t.Size))
+		v = array.SumTo(v, size.Ints(), t.Size.Ints())
 	}
 	a.Put(t, v)
 }

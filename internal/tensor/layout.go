@@ -55,6 +55,15 @@ func (d Dims) Set(i int, x int64) Dims {
 // Slice returns the dimensions as a fresh slice.
 func (d Dims) Slice() []int64 { return append([]int64(nil), d.v[:d.n]...) }
 
+// Ints returns the dimensions as numbers of elements in the machine's own memory.
+func (d Dims) Ints() []int {
+	out := make([]int, d.n)
+	for i := range out {
+		out[i] = int(d.v[i])
+	}
+	return out
+}
+
 // Insert returns d with x put before dimension i. It panics with a RankError
 // beyond MaxRank.
 func (d Dims) Insert(i int, x int64) Dims {
