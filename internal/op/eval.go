@@ -91,7 +91,7 @@ func (b *Back) kept() *Tensor {
 // numbers are the numbers of a row, made of its arguments.
 type numbers func(args any) []float64
 
-// of makes numbers of arguments of one type.
+// numbersOf makes numbers of arguments of one type.
 func numbersOf[A any](f func(a *A) []float64) numbers {
 	return func(args any) []float64 { return f(args.(*A)) }
 }
