@@ -11,36 +11,6 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// autograd checks what a block says of its backward.
-func (c *checker) autograd(b *spec.Named[spec.Block]) {
-	errs := c.el.errs
-	if b.V.Kind.V != spec.KindAutograd {
-		const only = "block %q has no %s; only blocks of kind autograd have one"
-		if b.V.Backward.Set {
-			errs.Addf(b.V.Backward.At, only, b.Name.V, "backward")
-		}
-		if len(b.V.Save) > 0 {
-			errs.Addf(b.V.Save[0].At, only, b.Name.V, "save")
-		}
-		if len(b.V.Keep) > 0 {
-			errs.Addf(b.V.Keep[0].At, only, b.Name.V, "keep")
-		}
-		return
-	}
-	var functions []string
-	for _, name := range sorted(keys(c.blocks)) {
-		if c.blocks[name].Kind.V == spec.KindFunction {
-			functions = append(functions, name)
-		}
-	}
-	switch {
-	case !b.V.Backward.Set:
-		errs.Addf(b.Name.At, "block %q of kind autograd needs backward, the name of a function that computes its gradients", b.Name.V)
-	case !slices.Contains(functions, b.V.Backward.V):
-		errs.Unknown(b.V.Backward.At, "function", b.V.Backward.V, functions)
-	}
-}
-
 // apply elaborates a torch.autograd.Function and applies it to inputs. Its
 // backward is a function that takes the gradients of the results, then the saved
 // and the kept tensors; it gets the params of the block that it has, too.

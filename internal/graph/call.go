@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/graph/layers"
@@ -528,4 +529,25 @@ func (u *unit) layer(e *spec.Entry, sc *scope, l *module.Layer, ins []value.Valu
 	class, rets = el.env().Build(l, a.vals, a.given, ins)
 	el.beyond(e.Head.At)
 	return class, rets
+}
+
+// checkWith reports whether a block has the params that an entry gives.
+func (el *elaborator) checkWith(e *spec.Entry, name string, b *spec.Block) bool {
+	if e.With == nil {
+		return true
+	}
+	ok := true
+	var names []string
+	if b.Params != nil {
+		for _, p := range b.Params.Pairs {
+			names = append(names, p.Key.Str)
+		}
+	}
+	for _, p := range e.With.Pairs {
+		if !slices.Contains(names, p.Key.Str) {
+			el.errs.Unknown(p.Key.Span, "param of block "+name, p.Key.Str, names)
+			ok = false
+		}
+	}
+	return ok
 }

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"slices"
-	"sort"
 
 	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/graph/module"
@@ -159,6 +158,36 @@ func (c *checker) frame(b *spec.Named[spec.Block]) {
 	c.parameters(b.V.Parameters, b.V.Buffers)
 }
 
+// autograd checks what a block says of its backward.
+func (c *checker) autograd(b *spec.Named[spec.Block]) {
+	errs := c.el.errs
+	if b.V.Kind.V != spec.KindAutograd {
+		const only = "block %q has no %s; only blocks of kind autograd have one"
+		if b.V.Backward.Set {
+			errs.Addf(b.V.Backward.At, only, b.Name.V, "backward")
+		}
+		if len(b.V.Save) > 0 {
+			errs.Addf(b.V.Save[0].At, only, b.Name.V, "save")
+		}
+		if len(b.V.Keep) > 0 {
+			errs.Addf(b.V.Keep[0].At, only, b.Name.V, "keep")
+		}
+		return
+	}
+	var functions []string
+	for _, name := range sorted(keys(c.blocks)) {
+		if c.blocks[name].Kind.V == spec.KindFunction {
+			functions = append(functions, name)
+		}
+	}
+	switch {
+	case !b.V.Backward.Set:
+		errs.Addf(b.Name.At, "block %q of kind autograd needs backward, the name of a function that computes its gradients", b.Name.V)
+	case !slices.Contains(functions, b.V.Backward.V):
+		errs.Unknown(b.V.Backward.At, "function", b.V.Backward.V, functions)
+	}
+}
+
 // keywords checks which inputs of a block are keywords.
 func (c *checker) keywords(b *spec.Named[spec.Block]) {
 	ks := b.V.Keywords
@@ -213,16 +242,6 @@ func (c *checker) entry(e *spec.Entry, at place) {
 		c.el.bad[inFile{c.el.errs, e.At}] = true
 	}
 }
-
-// inFile is a place of a file.
-type inFile struct {
-	file *spec.Errors
-	at   spec.Span
-}
-
-// isBad reports whether mistakes were found in an entry when it was read or
-// checked. A loss is read once more for the step, so that the place decides.
-func (el *elaborator) isBad(e *spec.Entry) bool { return e.Bad || el.bad[inFile{el.errs, e.At}] }
 
 // own checks an entry without its body.
 func (c *checker) own(e *spec.Entry, at place) {
@@ -379,27 +398,6 @@ func (c *checker) callBlock(e *spec.Entry) {
 	}
 }
 
-// checkWith reports whether a block has the params that an entry gives.
-func (el *elaborator) checkWith(e *spec.Entry, name string, b *spec.Block) bool {
-	if e.With == nil {
-		return true
-	}
-	ok := true
-	var names []string
-	if b.Params != nil {
-		for _, p := range b.Params.Pairs {
-			names = append(names, p.Key.Str)
-		}
-	}
-	for _, p := range e.With.Pairs {
-		if !slices.Contains(names, p.Key.Str) {
-			el.errs.Unknown(p.Key.Span, "param of block "+name, p.Key.Str, names)
-			ok = false
-		}
-	}
-	return ok
-}
-
 func (c *checker) operand(o *spec.Operand) {
 	if o == nil {
 		return
@@ -496,13 +494,4 @@ func (c *checker) args(v *spec.Value, a *argReader, tensor func(string) bool) {
 			check(param, p.Value)
 		}
 	}
-}
-
-func keys[T any](m map[string]T) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	sort.Strings(out)
-	return out
 }

@@ -37,12 +37,3 @@ func (el *elaborator) checkpoints() bool {
 	c := el.spec.Train.Checkpoint
 	return c != nil && el.job.Inference == "" && (c.When == nil || el.evalBool(c.When, el.spec.Env, "checkpoint"))
 }
-
-// checkpointed are the modules that the model itself names.
-func (m *model) checkpointed() program.Patterns {
-	var out program.Patterns
-	for _, s := range m.def.Checkpoint {
-		out = append(out, s.V)
-	}
-	return out
-}

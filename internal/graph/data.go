@@ -17,9 +17,9 @@ type Data struct {
 	Source map[string]string
 }
 
-// data elaborates the data section: how large samples are as they are stored,
+// readData elaborates the data section: how large samples are as they are stored,
 // on their way, and that they end as the model takes them.
-func (el *elaborator) data(d *spec.Data) Data {
+func (el *building) readData(d *spec.Data) Data {
 	sc := &scope{parent: el.spec.Env, vars: el.globals()}
 	var out Data
 	if d.Source != nil {
@@ -87,7 +87,7 @@ func (el *elaborator) data(d *spec.Data) Data {
 }
 
 // dataSource reads data.source: a path, or paths by input.
-func (el *elaborator) dataSource(v *spec.Value) map[string]string {
+func (el *building) dataSource(v *spec.Value) map[string]string {
 	out := map[string]string{}
 	path := func(name string, v *spec.Value) {
 		if v.Kind != spec.Str || v.Str == "" {
@@ -113,7 +113,7 @@ func (el *elaborator) dataSource(v *spec.Value) map[string]string {
 	return out
 }
 
-func (el *elaborator) bytesOf(size []int64, d tensor.DType, at spec.Span) tensor.Bytes {
+func (el *building) bytesOf(size []int64, d tensor.DType, at spec.Span) tensor.Bytes {
 	n, err := tensor.MulBytes(append(slices.Clone(size), d.Size())...)
 	if err != nil {
 		el.fail(at, "shape %s of %v: %v", tensor.SizeString(size), d, err)

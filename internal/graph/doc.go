@@ -10,5 +10,7 @@
 //
 // Modules of libraries come from layers, configurations of Hugging Face models from
 // hf, and classes that take the place of others from techniques; none of these knows
-// of the elaborator.
+// of the elaborator. The files of this package lie in layers, of which none uses one
+// above (internal/archtest): entries, blocks and modules; the statements of a step; the
+// job.
 package graph

@@ -24,33 +24,27 @@ type elaborator struct {
 	job    *program.Job
 	batch  int64
 
-	cache       map[string]*elaborated
-	statements  int
-	depth       int
-	sizes       map[*program.Func]int // see sizeOf
-	warnings    []note.Note
-	fails       []failure            // why the job would fail, however much memory there is; a hint says what to change, if other mistakes come of it
-	optimDefs   []*spec.OptimizerDef // of the job's optimizers
-	names       map[string]int
-	opts        Options
-	ms          []*model
-	others      []*spec.Errors               // of presets
-	users       map[*spec.Errors]spec.String // how and where the spec names them
-	unread      bool                         // a file that the spec names could not be read
-	over        bool                         // something is too large to be elaborated
-	bad         map[inFile]bool              // entries with mistakes
-	badBlocks   map[*spec.Block]bool         // with mistakes outside of their entries
-	badOptim    bool                         // an optimizer is not known
-	lostInputs  []string                     // of a batch, with mistakes
-	noLoss      bool                         // the loss is missing, which was reported
-	notModelled []note.Note                  // what files ask for and is left out
-	dataBytes   Data
-	kept        *[]program.Kept       // that the statements under way declare
-	inEval      *program.Eval         // the evaluation under way
-	shrunk      *techniques.Shrinking // of the model under way
-	path        string                // of the module under way, in its model
-	gpus        *spec.Parallel        // how the job is spread over several GPUs; nil: it is not
-	gathered    *tensor.DType         // in which FSDP gathers the parameters of the model under way; nil: in their own
+	cache      map[string]*elaborated
+	statements int
+	depth      int
+	sizes      map[*program.Func]int // see sizeOf
+	warnings   []note.Note
+	fails      []failure            // why the job would fail, however much memory there is; a hint says what to change, if other mistakes come of it
+	optimDefs  []*spec.OptimizerDef // of the job's optimizers
+	names      map[string]int
+	ms         []*model
+	over       bool                  // something is too large to be elaborated
+	bad        map[inFile]bool       // entries with mistakes
+	badBlocks  map[*spec.Block]bool  // with mistakes outside of their entries
+	badOptim   bool                  // an optimizer is not known
+	lostInputs []string              // of a batch, with mistakes
+	noLoss     bool                  // the loss is missing, which was reported
+	kept       *[]program.Kept       // that the statements under way declare
+	inEval     *program.Eval         // the evaluation under way
+	shrunk     *techniques.Shrinking // of the model under way
+	path       string                // of the module under way, in its model
+	gpus       *spec.Parallel        // how the job is spread over several GPUs; nil: it is not
+	gathered   *tensor.DType         // in which FSDP gathers the parameters of the model under way; nil: in their own
 }
 
 // failure is why a job would fail, with the file that its place is in.
@@ -306,4 +300,13 @@ func (el *elaborator) keyOfVals(ins []value.Value) string {
 		b.WriteByte(' ')
 	}
 	return b.String()
+}
+
+func keys[T any](m map[string]T) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	sort.Strings(out)
+	return out
 }

@@ -76,11 +76,6 @@ func (el *elaborator) evaluating(e *spec.Eval, ev *program.Eval) func() {
 	}
 }
 
-// training reports whether the models are in training mode.
-func (el *elaborator) training() bool {
-	return el.job.Inference == "" && (el.inEval == nil || el.inEval.Train)
-}
-
 // shareable reports whether two classes hold the same parameters and buffers in
 // modules of the same places. Modules that hold none, such as stochastic depth, may
 // be in one of them only.

@@ -28,6 +28,8 @@ type fn struct {
 	early bool // under a condition, so that others may follow
 	inner bool // a closure of a step
 
+	special func(f *fn, e *spec.Entry, sc *scope) bool // elaborates what only a step has; false if an entry is none of that
+
 	astray bool // names that could not be read may be bound
 }
 
@@ -166,7 +168,7 @@ func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
 	case spec.HeadReturn:
 		f.doReturn(e, sc)
 	default:
-		if f.f.Kind == program.StepFunc && f.stepStatement(e, sc) {
+		if f.special != nil && f.special(f, e, sc) {
 			return
 		}
 		f.bind(e, f.call(e, sc, i))

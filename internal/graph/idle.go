@@ -23,7 +23,7 @@ var trainingKeys = []string{
 var definingKeys = []string{"inputs", "blocks", "modules", "parameters", "buffers", "checkpoint"}
 
 // idle warns of keys and params that change nothing.
-func (el *elaborator) idle() []note.Note {
+func (el *building) idle() []note.Note {
 	s := el.spec
 	var out []note.Note
 	given := func(keys []string) []string {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/memplan/memplan/internal/graph/hf"
 	"github.com/memplan/memplan/internal/graph/techniques"
-	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
@@ -55,15 +54,26 @@ type FileError struct {
 
 func (e *FileError) Error() string { return e.Err.Error() }
 
+// building is a job while it is built.
+type building struct {
+	*elaborator
+	opts        Options
+	others      []*spec.Errors               // of presets
+	users       map[*spec.Errors]spec.String // how and where the spec names them
+	unread      bool                         // a file that the spec names could not be read
+	notModelled []note.Note                  // what is asked for and left out
+	data        Data
+}
+
 // Build turns a spec into a job. The error, if any, is a *spec.Errors. A spec in
 // which spec.Parse found mistakes may be passed: what needs no shapes is checked
 // too, so that all mistakes of a file come at once.
 func Build(s *spec.Spec, o Options) (*Result, error) {
-	el := &elaborator{
-		spec: s, errs: s.Errs, meter: s.Env.Meter(), shapes: &op.Shapes{E: o.Env, Meter: s.Env.Meter()}, cache: map[string]*elaborated{}, names: map[string]int{}, sizes: map[*program.Func]int{}, users: map[*spec.Errors]spec.String{}, bad: map[inFile]bool{}, badBlocks: map[*spec.Block]bool{},
-		batch: s.Train.BatchSize.V, opts: o,
-		gpus: s.Parallel,
-	}
+	el := &building{opts: o, users: map[*spec.Errors]spec.String{}, elaborator: &elaborator{
+		spec: s, errs: s.Errs, meter: s.Env.Meter(), shapes: &op.Shapes{E: o.Env, Meter: s.Env.Meter()}, cache: map[string]*elaborated{}, names: map[string]int{}, sizes: map[*program.Func]int{}, bad: map[inFile]bool{}, badBlocks: map[*spec.Block]bool{},
+		batch: s.Train.BatchSize.V,
+		gpus:  s.Parallel,
+	}}
 	el.shapes.E.Training, el.shapes.E.GradMode = true, true
 	if o.Batch > 0 {
 		el.batch = o.Batch
@@ -93,7 +103,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		}
 		return nil, err
 	}
-	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: append(s.NotModelled(), el.notModelled...), Data: el.dataBytes}
+	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: append(s.NotModelled(), el.notModelled...), Data: el.data}
 	var fails []note.Note
 	for _, d := range el.fails {
 		fails = append(fails, note.WouldFail.New("%s; the job would fail", d.Msg).At(d.file, d.Line))
@@ -103,7 +113,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 }
 
 // unused warns of inputs that nothing takes.
-func (el *elaborator) unused() []note.Note {
+func (el *building) unused() []note.Note {
 	used := map[string]bool{}
 	word := func(w string) { used[w] = true }
 	var out []note.Note
@@ -141,7 +151,7 @@ var lowerTypes = map[string]tensor.DType{"amp-bf16": tensor.BFloat16, "amp-fp16"
 
 // run elaborates the step and, through it, the models. After a mistake it goes on
 // with what does not depend on it.
-func (el *elaborator) run() {
+func (el *building) run() {
 	models := spec.Try(el.models)
 	inputs := models && spec.Try(el.inputs)
 	if models && !el.badOptim {
@@ -149,7 +159,7 @@ func (el *elaborator) run() {
 	}
 	if inputs {
 		if len(el.lostInputs) == 0 {
-			spec.Try(func() { el.dataBytes = el.data(&el.spec.Data) })
+			spec.Try(func() { el.data = el.readData(&el.spec.Data) })
 		}
 		if spec.Try(el.ema) && spec.Try(el.step) {
 			spec.Try(el.change)
@@ -157,25 +167,8 @@ func (el *elaborator) run() {
 	}
 }
 
-// model is a model of the spec before and after it is elaborated.
-type model struct {
-	name   string
-	def    *spec.Model
-	shrunk *techniques.Shrinking // structured pruning; nil: none
-	use    *spec.Model           // as the job's own spec writes it; def, unless that is a preset's
-	spec   *spec.Spec            // that defines it: the spec, or a preset
-	at     spec.Span
-	inputs []string // of forward
-	class  *program.Class
-	calls  map[string][]value.Value // results by inputs
-	lost   map[string]bool          // inputs with which there were mistakes
-
-	eval    bool           // in eval mode
-	trained *program.Class // class, while an evaluation is elaborated
-}
-
 // models collects the models; presets are read here.
-func (el *elaborator) models() {
+func (el *building) models() {
 	add := func(name string, m *spec.Model, at spec.Span) {
 		x := &model{name: name, def: m, use: m, spec: el.spec, at: at, eval: m.Eval.V, lost: map[string]bool{}}
 		if x.shrunk = techniques.NewShrinking(el.errs, el.spec.Prune); m.Prune != nil {
@@ -221,7 +214,7 @@ func (el *elaborator) models() {
 const RefusedParam = "refused"
 
 // refuses ends with what a spec says of its params.
-func (el *elaborator) refuses(m *model, why any) {
+func (el *building) refuses(m *model, why any) {
 	if m.spec != el.spec {
 		el.fail(m.use.Preset.At, "preset %s: %v", m.use.Preset.V, why)
 	}
@@ -237,7 +230,7 @@ func presetOf(m *spec.Model) spec.String {
 }
 
 // loadHF reads a config.json and the preset of its model type.
-func (el *elaborator) loadHF(m *spec.Model) *spec.Spec {
+func (el *building) loadHF(m *spec.Model) *spec.Spec {
 	var found hf.Found
 	defer func() {
 		el.unread = el.unread || found.Unread
@@ -261,7 +254,7 @@ func (el *elaborator) loadHF(m *spec.Model) *spec.Spec {
 }
 
 // loadPreset reads a preset with the params that with: gives.
-func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
+func (el *building) loadPreset(m *spec.Model) *spec.Spec {
 	if len(m.Layers) > 0 {
 		el.fail(m.Preset.At, "preset and layers exclude each other")
 	}
@@ -309,7 +302,7 @@ func (el *elaborator) loadPreset(m *spec.Model) *spec.Spec {
 
 // presetOfPreset loads the preset whose params s sets, if s is such a preset.
 // Blocks that s has of its own go along; params of the other name them.
-func (el *elaborator) presetOfPreset(s *spec.Spec) *spec.Spec {
+func (el *building) presetOfPreset(s *spec.Spec) *spec.Spec {
 	if !s.Model.Preset.Set {
 		return s
 	}
@@ -321,7 +314,7 @@ func (el *elaborator) presetOfPreset(s *spec.Spec) *spec.Spec {
 
 // firstErr are the mistakes of the spec or, if there are none, of the first
 // preset that has some, with the place where the spec names it.
-func (el *elaborator) firstErr() error {
+func (el *building) firstErr() error {
 	if err := el.spec.Errs.Err(); err != nil {
 		return err
 	}
@@ -346,7 +339,7 @@ func (el *elaborator) firstErr() error {
 }
 
 // given is the model with the inputs whose conditions hold.
-func (el *elaborator) given(m *spec.Model) *spec.Model {
+func (el *building) given(m *spec.Model) *spec.Model {
 	sc := &scope{parent: el.spec.Env, vars: el.globals()}
 	out := *m
 	out.Inputs = nil
@@ -383,7 +376,7 @@ func forwardInputs(m *spec.Model, params spec.Env) []string {
 }
 
 // inputs collects the tensors of a batch from all models.
-func (el *elaborator) inputs() {
+func (el *building) inputs() {
 	seen := map[string]string{}
 	for _, m := range el.ms {
 		for _, in := range m.def.Inputs {
@@ -398,7 +391,7 @@ func (el *elaborator) inputs() {
 }
 
 // input collects one input of m; seen holds those of all models by name.
-func (el *elaborator) input(m *model, in *spec.Named[spec.Input], seen map[string]string) {
+func (el *building) input(m *model, in *spec.Named[spec.Input], seen map[string]string) {
 	if in.V.Shape == nil {
 		el.fail(in.Name.At, "input %q needs a shape, without the batch dimension; [] for one number each", in.Name.V)
 	}
@@ -420,30 +413,4 @@ func (el *elaborator) input(m *model, in *spec.Named[spec.Input], seen map[strin
 		el.fail(in.Name.At, "input of shape %s: %v", tensor.SizeString(size), err)
 	}
 	el.job.Inputs = append(el.job.Inputs, program.Input{Name: in.Name.V, Size: size, DType: d})
-}
-
-// in runs f in the file that defines b.
-func (el *elaborator) in(b *spec.Named[spec.Block], f func()) {
-	if b.V.Of == nil {
-		f()
-		return
-	}
-	el.as(&model{spec: b.V.Of}, f)
-}
-
-// as runs f in the file that defines m: names and errors are that file's.
-func (el *elaborator) as(m *model, f func()) {
-	outer, errs := el.spec, el.errs
-	el.spec, el.errs = m.spec, m.spec.Errs
-	defer func() { el.spec, el.errs = outer, errs }()
-	f()
-}
-
-func (el *elaborator) findModel(name string) *model {
-	for _, m := range el.ms {
-		if m.name == name {
-			return m
-		}
-	}
-	return nil
 }

@@ -16,7 +16,7 @@ import (
 
 // optimizers resolves train.optimizer or optimizers, but for the patterns of
 // parameters, which need the models elaborated.
-func (el *elaborator) optimizers() {
+func (el *building) optimizers() {
 	if el.job.Inference != "" {
 		return
 	}
@@ -52,7 +52,7 @@ func (el *elaborator) optimizers() {
 }
 
 // optimizer reads one optimizer with its groups.
-func (el *elaborator) optimizer(name string, def *spec.OptimizerDef, models []string) {
+func (el *building) optimizer(name string, def *spec.OptimizerDef, models []string) {
 	o := &program.Optimizer{Name: name, Models: models}
 	el.job.Optimizers = append(el.job.Optimizers, o) // even with a mistake: the step may name it
 	c := def.Optimizer
@@ -90,8 +90,8 @@ func groupsOf(def *spec.OptimizerDef) spec.ParamGroups {
 }
 
 // optimArgs reads arguments of an optimizer, each within its range.
-func (el *elaborator) optimArgs(row *optim.Row, v *spec.Value, what string, at spec.Span) *argReader {
-	a := &argReader{el: el, env: el.spec.Env, what: what, at: at, sigs: []*op.Sig{row.Signature()}}
+func (el *building) optimArgs(row *optim.Row, v *spec.Value, what string, at spec.Span) *argReader {
+	a := &argReader{el: el.elaborator, env: el.spec.Env, what: what, at: at, sigs: []*op.Sig{row.Signature()}}
 	a.read(v)
 	for _, arg := range a.order {
 		if err := row.Range(arg, a.vals[arg]); err != nil {
@@ -119,7 +119,7 @@ func (a *argReader) merged(base map[string]any) (vals map[string]any, given []pr
 }
 
 // bindOptimizer fills the row's argument struct and checks it as a whole.
-func (el *elaborator) bindOptimizer(row *optim.Row, a *argReader, vals map[string]any) any {
+func (el *building) bindOptimizer(row *optim.Row, a *argReader, vals map[string]any) any {
 	args := op.BindArgs(row.Args, vals)
 	if arg, err := row.Check(args, el.opts.Env.Torch); err != nil {
 		at := a.at
@@ -132,7 +132,7 @@ func (el *elaborator) bindOptimizer(row *optim.Row, a *argReader, vals map[strin
 }
 
 // optimParams resolves which parameters optimizers and their groups take.
-func (el *elaborator) optimParams() {
+func (el *building) optimParams() {
 	for i, o := range el.job.Optimizers {
 		if o.Args == nil { // a mistake, which is reported
 			panic(spec.Stop{})
@@ -162,7 +162,7 @@ func (el *elaborator) optimParams() {
 
 // mayFit reads patterns of paths. One with stars that fits none of the known
 // paths takes nothing, as "norm" in name does: that is said, and no mistake.
-func (el *elaborator) mayFit(list []spec.String, what string, known []string) program.Patterns {
+func (el *building) mayFit(list []spec.String, what string, known []string) program.Patterns {
 	var fitting []spec.String
 	var all program.Patterns
 	for _, s := range list {
@@ -180,7 +180,7 @@ func (el *elaborator) mayFit(list []spec.String, what string, known []string) pr
 // optimGiven checks what optimizers are given, once it is known what is frozen.
 // It warns of parameters that require grad and that no optimizer is given,
 // though another one of their model is.
-func (el *elaborator) optimGiven() {
+func (el *building) optimGiven() {
 	for i, o := range el.job.Optimizers {
 		at := el.optimDefs[i].Optimizer.Name.At
 		if el.job.Offload.Optimizer && len(o.Params)+len(o.Groups) > 0 {
@@ -229,7 +229,7 @@ func (el *elaborator) optimGiven() {
 }
 
 // optimNotes warns of what the figures of an optimizer leave open.
-func (el *elaborator) optimNotes(o *program.Optimizer, at spec.Span) {
+func (el *building) optimNotes(o *program.Optimizer, at spec.Span) {
 	if o.Row.Note == nil {
 		return
 	}

@@ -62,6 +62,11 @@ func (el *elaborator) globals() map[string]any {
 	return map[string]any{"B": el.batch, "training": el.training()}
 }
 
+// training reports whether the models are in training mode.
+func (el *elaborator) training() bool {
+	return el.job.Inference == "" && (el.inEval == nil || el.inEval.Train)
+}
+
 // Meter is that of the spec's params, where the chain of scopes ends.
 func (s *scope) Meter() *limit.Meter {
 	for s.parent != nil {

@@ -46,6 +46,7 @@ func (el *elaborator) function(name string, entries []*spec.Entry) (*program.Fun
 	u := el.newUnit("", sc, map[string]*spec.Named[spec.Block]{})
 	u.what = name
 	f := u.newFn(name, program.StepFunc, sc, nil, nil, spec.Span{})
+	f.special = (*fn).stepStatement
 	if el.noLoss {
 		f.set("loss", value.Meta{Lost: true})
 	}

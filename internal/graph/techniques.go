@@ -3,7 +3,7 @@ package graph
 import "github.com/memplan/memplan/internal/graph/techniques"
 
 // change changes the models, which are elaborated, as the job's spec asks.
-func (el *elaborator) change() {
+func (el *building) change() {
 	el.optimParams()
 	t := el.techniques()
 	t.Quantize()
@@ -21,7 +21,7 @@ func (el *elaborator) change() {
 }
 
 // techniques is the job for what changes its models.
-func (el *elaborator) techniques() *techniques.Job {
+func (el *building) techniques() *techniques.Job {
 	j := &techniques.Job{
 		Spec: el.spec, Job: el.job, Env: el.env(), Batch: el.batch, Torch: el.opts.Env.Torch, Checkpoints: el.checkpoints,
 		ClassName: el.className, Warnings: &el.warnings, NotModelled: &el.notModelled,

@@ -1,0 +1,70 @@
+package graph
+
+import (
+	"github.com/memplan/memplan/internal/graph/techniques"
+	"github.com/memplan/memplan/internal/graph/value"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// model is a model of the spec before and after it is elaborated.
+type model struct {
+	name   string
+	def    *spec.Model
+	shrunk *techniques.Shrinking // structured pruning; nil: none
+	use    *spec.Model           // as the job's own spec writes it; def, unless that is a preset's
+	spec   *spec.Spec            // that defines it: the spec, or a preset
+	at     spec.Span
+	inputs []string // of forward
+	class  *program.Class
+	calls  map[string][]value.Value // results by inputs
+	lost   map[string]bool          // inputs with which there were mistakes
+
+	eval    bool           // in eval mode
+	trained *program.Class // class, while an evaluation is elaborated
+}
+
+// checkpointed are the modules that the model itself names.
+func (m *model) checkpointed() program.Patterns {
+	var out program.Patterns
+	for _, s := range m.def.Checkpoint {
+		out = append(out, s.V)
+	}
+	return out
+}
+
+// in runs f in the file that defines b.
+func (el *elaborator) in(b *spec.Named[spec.Block], f func()) {
+	if b.V.Of == nil {
+		f()
+		return
+	}
+	el.as(&model{spec: b.V.Of}, f)
+}
+
+// as runs f in the file that defines m: names and errors are that file's.
+func (el *elaborator) as(m *model, f func()) {
+	outer, errs := el.spec, el.errs
+	el.spec, el.errs = m.spec, m.spec.Errs
+	defer func() { el.spec, el.errs = outer, errs }()
+	f()
+}
+
+func (el *elaborator) findModel(name string) *model {
+	for _, m := range el.ms {
+		if m.name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// inFile is a place of a file.
+type inFile struct {
+	file *spec.Errors
+	at   spec.Span
+}
+
+// isBad reports whether mistakes were found in an entry when it was read or
+// checked. A loss is read once more for the step, so that the place decides.
+func (el *elaborator) isBad(e *spec.Entry) bool { return e.Bad || el.bad[inFile{el.errs, e.At}] }
