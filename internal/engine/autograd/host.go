@@ -67,14 +67,9 @@ func sameDense(a, b tensor.Layout) bool {
 // ToHostRow and ToDeviceRow are Tensor.to for the other side, as autograd sees
 // it: the gradient is copied back.
 var (
-	ToHostRow   = &op.Op{Name: "_to_copy", Eval: op.ToCopy.Eval, Node: "ToCopyBackward0"}
-	ToDeviceRow = &op.Op{Name: "_to_copy", Eval: op.ToCopy.Eval, Node: "ToCopyBackward0"}
+	ToHostRow   = &op.Op{Name: "_to_copy", Eval: op.ToCopy.Eval, Node: "ToCopyBackward0", Run: copyTo(true), Grad: copyBack(false)}
+	ToDeviceRow = &op.Op{Name: "_to_copy", Eval: op.ToCopy.Eval, Node: "ToCopyBackward0", Run: copyTo(false), Grad: copyBack(true)}
 )
-
-func init() { // their functions refer to each other
-	ToHostRow.Run, ToHostRow.Grad = copyTo(true), copyBack(false)
-	ToDeviceRow.Run, ToDeviceRow.Grad = copyTo(false), copyBack(true)
-}
 
 func copyTo(host bool) func(*op.Call) {
 	return func(c *op.Call) { c.Return(playerOf(c.Exec).Transfer(c.In[0], host, false, c.In[0].LikeDense())) }
