@@ -106,6 +106,7 @@ type Param struct {
 	Steps   int64 // how often the parameter was stepped
 	Own     any   // what else the optimizer remembers
 
+	calls   int64                // how often the group of the parameter was stepped
 	names   []state              // of State, those that a step computes with
 	managed map[string][]float64 // states of paged optimizers, where a step is computed
 }
@@ -168,6 +169,9 @@ func (r *Row) step(x Exec, groups []Group, cpu bool) {
 	began := c.asked
 	for _, g := range groups {
 		c.Args = g.Args
+		for _, p := range g.Params {
+			p.calls++
+		}
 		with := c.withGradients(r, g.Params)
 		if len(with) == 0 {
 			continue

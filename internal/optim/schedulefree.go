@@ -27,7 +27,7 @@ var AdamWScheduleFree = define(Row{
 	Name: "AdamWScheduleFree", Args: &scheduleFreeArgs{}, Package: "schedulefree", OneFunction: true, AllTypes: true, Ready: "train()",
 	Sig: "schedulefree.AdamWScheduleFree(lr: float = 0.0025, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0, " +
 		"warmup_steps: int = 0, r: float = 0.0, weight_lr_power: float = 2.0, inner_momentum: float = 0.0, foreach: bool = True)",
-	Bounds: adamBounds,
+	Bounds: []bound{{arg: "betas", n: 2, ok: func(float64) bool { return true }}},
 	Init: func(c *Call, p *Param) {
 		c.moment(p, "z").copied = true
 		c.moment(p, "v")
@@ -48,6 +48,7 @@ var AdamWScheduleFree = define(Row{
 		}
 	},
 	Update: formula[scheduleFreeArgs]{
+		ofGroup: true,
 		// into is the weight of z in the average, along the step of the parameter; with
 		// reuse the normalized gradient takes the place of the gradient.
 		kernel: kernel.Elementwise("adamw_schedule_free", "p z v m?", "decay beta2 momentum eps correction1 correction2 into along rate reuse",

@@ -17,9 +17,6 @@ type Update interface {
 	update(m op.Machine, args any, p *Param) error
 }
 
-// Computes reports whether the numbers of a step can be computed.
-func (r *Row) Computes() bool { return r.Update != nil || r.Whole != nil }
-
 // Compute computes a step of the parameters, which have gradients, and for which
 // Step has allocated what it needs.
 func (r *Row) Compute(m op.Machine, groups []Group) error {
@@ -94,8 +91,9 @@ type numbers map[string]float64
 // the states of those names. Its numbers are arguments, or own's. Of arguments sign is
 // -1 with maximize, decay the weight decay, beta1 and beta2 are betas.
 type formula[A any] struct {
-	kernel *kernel.Kernel
-	own    func(a *A, step int64) numbers // nil: none
+	kernel  *kernel.Kernel
+	own     func(a *A, step int64) numbers // nil: none
+	ofGroup bool                           // steps are counted for a group, whether a parameter has a gradient or not
 }
 
 // argument finds numbers of formulas in arguments.
@@ -166,14 +164,16 @@ func (f formula[A]) update(m op.Machine, args any, p *Param) error {
 			return err
 		}
 	}
-	floats, err := f.numbers(args, p.Steps)
+	step := p.Steps
+	if f.ofGroup {
+		step = p.calls
+	}
+	floats, err := f.numbers(args, step)
 	if err != nil {
 		return err
 	}
 	return m.Launch(f.kernel, operands(m, slices.Concat([]*op.Tensor{p.T}, ts, []*op.Tensor{p.Grad})...), nil, floats...)
 }
-
-func (f formula[A]) of() *kernel.Kernel { return f.kernel }
 
 // states are the names of the operands between the parameter and the gradient.
 func (f formula[A]) states() []string {

@@ -76,7 +76,13 @@ func TestArguments(t *testing.T) {
 type paper struct {
 	*op.Shapes
 	op.Machine
-	seen map[string]bool // operands of kernels that were there
+	kernels map[*kernel.Kernel]bool // that were launched
+	seen    map[string]bool         // operands of them that were there
+	floats  []float64               // of the last one
+}
+
+func newPaper() *paper {
+	return &paper{Shapes: &op.Shapes{}, kernels: map[*kernel.Kernel]bool{}, seen: map[string]bool{}}
 }
 
 func (p *paper) Persist(t *op.Tensor) *op.Tensor { return t }
@@ -91,6 +97,7 @@ func (p *paper) At(t *op.Tensor, l tensor.Layout) kernel.Tensor {
 }
 
 func (p *paper) Launch(k *kernel.Kernel, ts []kernel.Tensor, ints []int64, floats ...float64) error {
+	p.kernels[k], p.floats = true, floats
 	for i := range ts {
 		if !ts[i].Absent() {
 			p.seen[k.Name+" "+k.Tensors[i]] = true
@@ -144,7 +151,7 @@ func TestNames(t *testing.T) {
 			if _, err := r.Check(args, torchver.Newest); err != nil {
 				continue
 			}
-			x := &paper{Shapes: &op.Shapes{}, seen: seen}
+			x := &paper{Shapes: &op.Shapes{}, kernels: kernels, seen: seen}
 			group := Group{Args: args}
 			for _, size := range []tensor.Dims{tensor.D(4, 3), tensor.D(4)} {
 				l := tensor.Contiguous(size)
@@ -161,12 +168,9 @@ func TestNames(t *testing.T) {
 				}
 			}
 		}
-		if f, is := r.Update.(interface{ of() *kernel.Kernel }); is {
-			kernels[f.of()] = true
-		}
 	}
-	if len(kernels) < 9 {
-		t.Errorf("%d formulas only", len(kernels))
+	if len(kernels) < 12 {
+		t.Errorf("%d kernels only", len(kernels))
 	}
 	for k := range kernels {
 		for _, operand := range k.Tensors {
@@ -193,7 +197,7 @@ func TestMisspelled(t *testing.T) {
 		{numbers{"shrink": 1}, "moment", "no operand moment"},
 	} {
 		f := formula[lionArgs]{kernel: k, own: func(*lionArgs, int64) numbers { return c.own }}
-		x := &paper{Shapes: &op.Shapes{}, seen: map[string]bool{}}
+		x := newPaper()
 		l := tensor.Contiguous(tensor.D(2))
 		p := &Param{T: x.New(l, tensor.Float32), Grad: x.New(l, tensor.Float32)}
 		p.keep(c.state, x.New(l, tensor.Float32))
@@ -208,6 +212,24 @@ func TestMisspelled(t *testing.T) {
 		}
 	}()
 	(&stepped{}).state("m")
+}
+
+// TestStepsOfGroup: AdamWScheduleFree counts the steps of a group, also those in which
+// a parameter has no gradient.
+func TestStepsOfGroup(t *testing.T) {
+	x, l := newPaper(), tensor.Contiguous(tensor.D(2))
+	p := &Param{T: x.New(l, tensor.Float32)}
+	groups := []Group{{Args: argsOf(t, AdamWScheduleFree, nil), Params: []*Param{p}}}
+	AdamWScheduleFree.Step(x, groups)
+	p.Grad = x.New(l, tensor.Float32)
+	AdamWScheduleFree.Step(x, groups)
+	if err := AdamWScheduleFree.Compute(x, groups); err != nil {
+		t.Fatal(err)
+	}
+	k := kernel.Lookup("adamw_schedule_free")
+	if got, want := x.floats[slices.Index(k.Floats, "into")], 0.5; p.Steps != 1 || got != want {
+		t.Errorf("weight of the average %v after %d steps, not %v", got, p.Steps, want)
+	}
 }
 
 // TestMuonStep follows a step of Muon on a matrix of one number. Divided by its norm
