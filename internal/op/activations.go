@@ -82,7 +82,7 @@ func (c *Call) draws() bool {
 }
 
 // gradRrelu is the gradient times the noise.
-func gradRrelu(b *Back) { b.Set(0, b.New(b.elementwise(b.SavedIn[1], b.Grads[0]), b.Grads[0].DType)) }
+func gradRrelu(b *Back) { b.Set(0, b.New(b.elementwise(b.SavedIn(1), b.Grads[0]), b.Grads[0].DType)) }
 
 // What torch/nn/functional.py composes of other operators.
 var (

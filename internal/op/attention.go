@@ -206,7 +206,7 @@ var FlashAttention = define(Op{
 	Save:   []Save{In(1), In(0), In(2), Out(1), Out(0), Out(2), Out(3)},
 	NoGrad: []int{1}, Node: "ScaledDotProductFlashAttentionBackward0",
 	Grad: func(b *Back) {
-		t := b.swapHeads(b.Grads[0], b.SavedOut[0], b.SavedIn[0], b.SavedIn[1], b.SavedIn[2])
+		t := b.swapHeads(b.Grads[0], b.SavedOut(0), b.SavedIn(0), b.SavedIn(1), b.SavedIn(2))
 		g, out, q, k, v := t[0], t[1], t[2], t[3], t[4]
 		b.contiguous(g)
 		b.contiguous(out)
@@ -337,7 +337,7 @@ var EfficientAttention = define(Op{
 	Save:   []Save{In(3), In(1), In(0), In(2), Out(1), Out(0), Out(2), Out(3)},
 	NoGrad: []int{1}, Node: "ScaledDotProductEfficientAttentionBackward0",
 	Grad: func(b *Back) {
-		t := b.swapHeads(b.Grads[0], b.SavedOut[0], b.SavedIn[0], b.SavedIn[1], b.SavedIn[2])
+		t := b.swapHeads(b.Grads[0], b.SavedOut(0), b.SavedIn(0), b.SavedIn(1), b.SavedIn(2))
 		g, out, q, k, v := t[0], t[1], t[2], t[3], t[4]
 		b.contiguous(g)
 		fresh := func(t *Tensor) *Tensor { return b.New(tensor.Contiguous(t.Size), t.DType) }

@@ -86,7 +86,7 @@ var evalAttention = &Eval{
 		return l.run(kernel.Attention, []int64{flag(a.IsCausal), seed}, a.scale(q), a.DropoutP)
 	},
 	Backward: func(m Machine, b *Back) error {
-		q, k, lse, a := b.SavedIn[0], b.SavedIn[1], b.SavedOut[1], attentionArgs(b.Args)
+		q, k, lse, a := b.SavedIn(0), b.SavedIn(1), b.SavedOut(1), attentionArgs(b.Args)
 		switch masked := m.Wanted(b, 3) != nil; {
 		case k.Dim(1) != q.Dim(1), masked && a.DropoutP == 0:
 			return attentionAside.Backward(m, b)
@@ -95,10 +95,10 @@ var evalAttention = &Eval{
 		}
 		l := launch{m: m}
 		l.add(b.Results[:3]...)
-		l.add(b.Grads[0], b.SavedOut[0])
+		l.add(b.Grads[0], b.SavedOut(0))
 		l.logSumExp(lse, q.Dim(2))
-		l.add(b.SavedIn[:3]...)
-		l.mask(optional(b.SavedIn, 3), q, k)
+		l.add(q, k, b.SavedIn(2))
+		l.mask(b.SavedIn(3), q, k)
 		return l.run(kernel.AttentionGrad, []int64{flag(a.IsCausal), noted[int64](m, lse)}, a.scale(q), a.DropoutP)
 	},
 }
@@ -132,14 +132,14 @@ var attentionAside = &Eval{
 	},
 	Backward: func(m Machine, b *Back) error {
 		return m.Aside(func(a Arrays) {
-			t := attentionOf(a, attentionArgs(b.Args), b.SavedIn, noted[int64](m, b.SavedOut[1]))
+			t := attentionOf(a, attentionArgs(b.Args), b.SavedIns(), noted[int64](m, b.SavedOut(1)))
 			gq, gk, gv, gm := t.Backward(a.Get(b.Grads[0]))
 			for i, g := range [][]float64{gq, gk, gv} {
 				a.Put(a.Wanted(b, i), g)
 			}
 			if mask := a.Wanted(b, 3); mask != nil {
-				q := b.SavedIn[0]
-				a.PutSummed(mask, gm, tensor.D(q.Dim(0), q.Dim(1), q.Dim(2), b.SavedIn[1].Dim(2)))
+				q := b.SavedIn(0)
+				a.PutSummed(mask, gm, tensor.D(q.Dim(0), q.Dim(1), q.Dim(2), b.SavedIn(1).Dim(2)))
 			}
 		})
 	},

@@ -37,10 +37,10 @@ var Baddbmm = define(Op{
 		g, args := b.Grads[0], b.Args.(*BaddbmmArgs)
 		swapped := func(t *Tensor) *Tensor { return b.Local(b.Alias(t, t.Transpose(1, 2), t.DType)) }
 		if b.Need(1) {
-			b.Set(1, b.maybeMultiply(b.Do1(Bmm, nil, g, swapped(b.SavedIn[2])), args.Alpha))
+			b.Set(1, b.maybeMultiply(b.Do1(Bmm, nil, g, swapped(b.SavedIn(2))), args.Alpha))
 		}
 		if b.Need(2) {
-			b.Set(2, b.maybeMultiply(b.Do1(Bmm, nil, swapped(b.SavedIn[1]), g), args.Alpha))
+			b.Set(2, b.maybeMultiply(b.Do1(Bmm, nil, swapped(b.SavedIn(1)), g), args.Alpha))
 		}
 		if b.Need(0) {
 			b.Set(0, b.maybeMultiply(b.Keep(g), args.Beta))
@@ -73,12 +73,12 @@ var evalBaddbmm = &Eval{
 		args, g := b.Args.(*BaddbmmArgs), b.Grads[0]
 		swapped := func(t *Tensor) kernel.Tensor { return m.At(t, t.Transpose(1, 2)) }
 		if y := m.Wanted(b, 1); y != nil {
-			if err := m.Launch(kernel.Gemm, []kernel.Tensor{as(m, y), as(m, g), swapped(b.SavedIn[2]), {}}, nil, args.Alpha, 0); err != nil {
+			if err := m.Launch(kernel.Gemm, []kernel.Tensor{as(m, y), as(m, g), swapped(b.SavedIn(2)), {}}, nil, args.Alpha, 0); err != nil {
 				return err
 			}
 		}
 		if y := m.Wanted(b, 2); y != nil {
-			if err := m.Launch(kernel.Gemm, []kernel.Tensor{as(m, y), swapped(b.SavedIn[1]), as(m, g), {}}, nil, args.Alpha, 0); err != nil {
+			if err := m.Launch(kernel.Gemm, []kernel.Tensor{as(m, y), swapped(b.SavedIn(1)), as(m, g), {}}, nil, args.Alpha, 0); err != nil {
 				return err
 			}
 		}

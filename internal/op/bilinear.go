@@ -58,7 +58,7 @@ var Trilinear = define(Op{
 	},
 	Save: []Save{In(0, 1, 2), In(1, 0, 2), In(2, 0, 1)}, Node: "TrilinearBackward0",
 	Grad: func(b *Back) {
-		a, x, g := b.Args.(*trilinearArgs), b.SavedIn, b.Grads[0]
+		a, x, g := b.Args.(*trilinearArgs), b.SavedIns(), b.Grads[0]
 		e := a.Expand
 		if b.Need(0) {
 			b.Set(0, b.trilinear(&trilinearArgs{[3][]int{a.Sum, e[1], e[2]}, e[0]}, g, x[1], x[2]))
@@ -74,7 +74,7 @@ var Trilinear = define(Op{
 		a.Put(c.Out[0], array.Trilinear(a.Array(c.In[0]), a.Array(c.In[1]), a.Array(c.In[2])))
 	}, func(a Arrays, b *Back) {
 		get := func(i int) *array.Array { // of a saved input that no gradient uses, its shape
-			if t := a.Array(b.SavedIn[i]); t != nil {
+			if t := a.Array(b.SavedIn(i)); t != nil {
 				return t
 			}
 			return &array.Array{Size: b.InM[i].Size.Ints(), V: make([]float64, b.InM[i].Numel())}

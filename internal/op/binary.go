@@ -153,7 +153,7 @@ func gradMul(b *Back) { // mul_tensor_backward: grad * other, cast to the input'
 		if b.Need(i) {
 			var other *Tensor
 			if len(b.Needs) > 1 {
-				other = b.SavedIn[1-i]
+				other = b.SavedIn(1 - i)
 			}
 			b.Set(i, b.product(b.Grads[0], other))
 		}
@@ -193,14 +193,14 @@ func trueDiv(c *Call) {
 func gradDiv(b *Back) {
 	if b.Need(1) { // div_tensor_other_backward: -grad * ((self / other) / other)
 		neg := b.Local(b.NewLike(b.Grads[0]))
-		q := b.Local(b.Do1(DivTensor, nil, b.SavedIn[0], b.SavedIn[1]))
-		qq := b.Local(b.Do1(DivTensor, nil, q, b.SavedIn[1]))
+		q := b.Local(b.Do1(DivTensor, nil, b.SavedIn(0), b.SavedIn(1)))
+		qq := b.Local(b.Do1(DivTensor, nil, q, b.SavedIn(1)))
 		b.Set(1, b.Do1(MulTensor, nil, neg, qq))
 		b.End()
 	}
 	if b.Need(0) { // div_tensor_self_backward: grad / other
-		if len(b.SavedIn) > 1 && b.SavedIn[1] != nil {
-			b.Set(0, b.Do1(DivTensor, nil, b.Grads[0], b.SavedIn[1]))
+		if b.SavedIn(1) != nil {
+			b.Set(0, b.Do1(DivTensor, nil, b.Grads[0], b.SavedIn(1)))
 		} else {
 			b.Set(0, b.Do1(MulScalar, nil, b.Grads[0]))
 		}
@@ -261,7 +261,7 @@ func gradMaskedFill(b *Back) { // grad.masked_fill(mask, 0)
 	if !b.Need(0) {
 		return
 	}
-	l := b.elementwise(b.Grads[0], b.SavedIn[1])
+	l := b.elementwise(b.Grads[0], b.SavedIn(1))
 	b.Set(0, b.New(tensor.Contiguous(l.Size), b.Grads[0].DType))
 }
 
@@ -288,7 +288,7 @@ var evalMaskedFill = &Eval{
 	},
 	Backward: func(m Machine, b *Back) error {
 		if y := m.Wanted(b, 0); y != nil {
-			return m.Apply(kernel.MaskedFill, y, []*Tensor{b.Grads[0], b.SavedIn[1]}, 0)
+			return m.Apply(kernel.MaskedFill, y, []*Tensor{b.Grads[0], b.SavedIn(1)}, 0)
 		}
 		return nil
 	},

@@ -147,10 +147,10 @@ func gradAtan2(b *Back) {
 		b.Set(i, b.Do1(MulTensor, nil, p, recip))
 	}
 	if b.Need(0) { // grad * other * recip
-		product(0, b.SavedIn[1])
+		product(0, b.SavedIn(1))
 	}
 	if b.Need(1) { // grad * -self * recip
-		product(1, b.Local(b.NewLike(b.SavedIn[0])))
+		product(1, b.Local(b.NewLike(b.SavedIn(0))))
 	}
 }
 

@@ -1,6 +1,10 @@
 package op
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // Call is one run of a row.
 type Call struct {
@@ -121,21 +125,50 @@ func (t *Tensor) Meta() *Meta { return &Meta{t.Layout, t.DType} }
 // it makes and does not hand to Set, it must drop or register as Local.
 type Back struct {
 	Call
-	Grads []*Tensor // incoming, one a result; nil where undefined
-	InM   []Meta    // shapes and types of the forward inputs
-	OutM  []Meta    // shapes and types of the forward results
-	// SavedIn and SavedOut hold what Save kept, at the index of the input or
-	// result; nil where nothing was kept.
-	SavedIn, SavedOut []*Tensor
-	Needs             []bool // whether the gradient of each input is wanted
-	Retain            bool   // the graph is kept for another backward pass
+	Grads  []*Tensor // incoming, one a result; nil where undefined
+	InM    []Meta    // shapes and types of the forward inputs
+	OutM   []Meta    // shapes and types of the forward results
+	Needs  []bool    // whether the gradient of each input is wanted
+	Retain bool      // the graph is kept for another backward pass
 
 	// Listed is the first of the inputs that are the items of a list; 0: none
 	// are. The gradients of a list are computed all or none, and those that
 	// nobody wants live to the end of the node.
 	Listed  int
 	Results []*Tensor
+
+	in, out []*Tensor // what Save kept, at the index of the input or result
 }
+
+// Hold hands over what Save kept, at the index of the input or result; nil where
+// nothing was kept.
+func (b *Back) Hold(in, out []*Tensor) { b.in, b.out = in, out }
+
+// SavedIn is input i as Save kept it; nil where it was absent, or where no gradient that
+// needs it is wanted. A derivative reads what its Save lists: anything else is a
+// programming error, not an input that is absent.
+func (b *Back) SavedIn(i int) *Tensor {
+	if i >= len(b.in) {
+		return nil
+	}
+	if !b.Op.saves(false, i) {
+		panic(fmt.Sprintf("op: the derivative of %s reads input %d, which it does not save", b.Op.Name, i))
+	}
+	return b.in[i]
+}
+
+// SavedOut is result i as Save kept it, like SavedIn.
+func (b *Back) SavedOut(i int) *Tensor {
+	if !b.Op.saves(true, i) {
+		panic(fmt.Sprintf("op: the derivative of %s reads result %d, which it does not save", b.Op.Name, i))
+	}
+	return b.out[i]
+}
+
+// SavedIns and SavedOuts are all inputs and results, nil where nothing was kept: for
+// what derivatives of several rows share.
+func (b *Back) SavedIns() []*Tensor  { return b.in }
+func (b *Back) SavedOuts() []*Tensor { return b.out }
 
 // Need reports whether the gradient of input i is wanted.
 func (b *Back) Need(i int) bool { return i < len(b.Needs) && b.Needs[i] }

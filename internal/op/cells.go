@@ -77,7 +77,7 @@ var (
 			}
 			b.Set(2, b.NewShape(h.DType, h.Size.Slice()...))
 			for i := range 2 {
-				if b.SavedIn[3] != nil {
+				if b.SavedIn(3) != nil {
 					b.Set(3+i, b.Do1(Sum, &ReduceArgs{Dim: []int64{0}}, b.Results[i]))
 				}
 			}
@@ -97,7 +97,7 @@ var (
 			b.Set(0, g)
 			b.Set(1, b.Keep(g))
 			b.Set(2, b.NewShape(cx.DType, cx.Size.Slice()...))
-			if b.SavedIn[3] != nil {
+			if b.SavedIn(3) != nil {
 				s := b.Do1(Sum, &ReduceArgs{Dim: []int64{0}}, g)
 				b.Set(3, s)
 				b.Set(4, b.Keep(s))

@@ -81,7 +81,7 @@ func (c *Call) bounded() {
 
 // gradClamp is where(within the bounds, grad, 0).
 func gradClamp(b *Back) {
-	a, x, g := b.Args.(*ClampArgs), b.SavedIn[0], b.Grads[0]
+	a, x, g := b.Args.(*ClampArgs), b.SavedIn(0), b.Grads[0]
 	zero := b.Local(b.NewShape(g.DType))
 	within := b.Local(b.New(x.LikeDense(), tensor.Bool))
 	if a.Min.Set && a.Max.Set { // the second comparison is and-ed into the first

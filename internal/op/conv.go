@@ -31,7 +31,7 @@ var Conv = define(Op{
 	},
 	Save: []Save{In(0), In(1)}, Node: "ConvolutionBackward0",
 	Grad: func(b *Back) { // convolution_backward
-		x, w, g := b.image(b.SavedIn[0]), b.SavedIn[1], b.Grads[0]
+		x, w, g := b.image(b.SavedIn(0)), b.SavedIn(1), b.Grads[0]
 		switch kind := b.convBackend(x, w, b.Args.(*ConvArgs)); kind {
 		case convCudnn:
 			b.gradCudnnConv(x, w, g)

@@ -55,7 +55,7 @@ var evalConv = &Eval{
 		return l.run(k, a.ints())
 	},
 	Backward: func(m Machine, b *Back) error {
-		a, in, w, g := b.Args.(*ConvArgs), b.SavedIn[0], b.SavedIn[1], b.Grads[0]
+		a, in, w, g := b.Args.(*ConvArgs), b.SavedIn(0), b.SavedIn(1), b.Grads[0]
 		n := w.Rank() - 2
 		if y := m.Wanted(b, 0); y != nil {
 			k := kernel.ConvInputGrad

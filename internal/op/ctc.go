@@ -72,8 +72,8 @@ var CTCNative = define(Op{
 	},
 	Save: []Save{In(0), In(1), Out(0), Out(1)}, NoGrad: []int{1}, Node: "CtcLossBackward0",
 	Grad: func(b *Back) {
-		x := b.SavedIn[0]
-		b.In = []*Tensor{x, b.SavedIn[1]}
+		x := b.SavedIn(0)
+		b.In = []*Tensor{x, b.SavedIn(1)}
 		mark := b.Mark()
 		b.ctcOffsets()
 		b.Local(b.ctcTable())
@@ -96,8 +96,8 @@ var CTCNative = define(Op{
 		Backward: func(m Machine, b *Back) error {
 			return m.Aside(func(a Arrays) {
 				if r := a.Wanted(b, 0); r != nil {
-					loss := ctcOf(a, b.Args, b.SavedIn, noted[ctcLengths](m, b.SavedOut[1]))
-					a.Put(r, loss.Grad(a.Get(b.SavedOut[0]), a.Get(b.Grads[0]), b.Args.(*CTCArgs).ZeroInfinity))
+					loss := ctcOf(a, b.Args, b.SavedIns(), noted[ctcLengths](m, b.SavedOut(1)))
+					a.Put(r, loss.Grad(a.Get(b.SavedOut(0)), a.Get(b.Grads[0]), b.Args.(*CTCArgs).ZeroInfinity))
 				}
 			})
 		},

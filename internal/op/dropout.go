@@ -63,7 +63,7 @@ var NativeDropout = define(Op{
 			return m.Launch(kernel.Dropout, ts, []int64{m.Draw()}, c.Args.(*DropoutArgs).P)
 		},
 		Backward: func(m Machine, b *Back) error {
-			return m.Apply(kernel.MaskScale, b.Results[0], []*Tensor{b.Grads[0], b.SavedOut[1]}, 1/(1-b.Args.(*DropoutArgs).P))
+			return m.Apply(kernel.MaskScale, b.Results[0], []*Tensor{b.Grads[0], b.SavedOut(1)}, 1/(1-b.Args.(*DropoutArgs).P))
 		},
 	},
 	Source: "aten/src/ATen/native/cuda/Dropout.cu",

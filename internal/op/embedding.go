@@ -66,7 +66,7 @@ var Embedding = define(Op{
 // table directly; many are sorted first, then summed by segments in the
 // accumulation type.
 func gradEmbedding(b *Back) {
-	idx, g, w := b.SavedIn[0], b.Grads[0], b.InM[1]
+	idx, g, w := b.SavedIn(0), b.Grads[0], b.InM[1]
 	b.contiguous(idx)
 	b.contiguous(g)
 	b.Set(1, b.embeddingTable(g.DType, idx.DType, idx.Numel(), w.Dim(0), w.Dim(1)))

@@ -28,7 +28,7 @@ var evalEmbedding = (&Eval{
 		return l.run(kernel.Embedding, nil)
 	},
 	Backward: func(m Machine, b *Back) error {
-		idx, y := b.SavedIn[0], b.Results[1]
+		idx, y := b.SavedIn(0), b.Results[1]
 		if idx.DType != tensor.Int64 {
 			return errView
 		}
@@ -55,7 +55,7 @@ var evalEmbedding = (&Eval{
 	if r == nil {
 		return
 	}
-	index, g, n := a.Get(b.SavedIn[0]), a.Get(b.Grads[0]), int(r.Dim(1))
+	index, g, n := a.Get(b.SavedIn(0)), a.Get(b.Grads[0]), int(r.Dim(1))
 	padding := int(b.Args.(*EmbeddingArgs).padding(r.Dim(0)))
 	out := make([]float64, r.Numel())
 	for i, v := range index {

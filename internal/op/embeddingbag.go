@@ -105,10 +105,10 @@ var evalEmbeddingBag = aside(func(a Arrays, c *Call) {
 }, func(a Arrays, b *Back) {
 	args, g, rows := b.Args.(*EmbeddingBagArgs), a.Array(b.Grads[0]), int(b.InM[2].Dim(0))
 	if args.Mode == "max" {
-		a.Put(a.Wanted(b, 2), array.MaxGrad(g, rows, a.Get(b.SavedOut[3])))
+		a.Put(a.Wanted(b, 2), array.MaxGrad(g, rows, a.Get(b.SavedOut(3))))
 		return
 	}
-	gw, gs, err := args.bags(a, b.SavedIn, rows).SumGrad(g, rows, a.Get(b.SavedOut[2]), a.Array(optional(b.SavedIn, 2)))
+	gw, gs, err := args.bags(a, b.SavedIns(), rows).SumGrad(g, rows, a.Get(b.SavedOut(2)), a.Array(b.SavedIn(2)))
 	if err != nil {
 		a.Fail(err)
 		return
@@ -128,7 +128,7 @@ func (a *EmbeddingBagArgs) bags(arrays Arrays, in []*Tensor, rows int) *array.Ba
 // gradEmbeddingBag is _embedding_bag_dense_backward_cuda: the maximum adds into
 // the table directly; sum and mean always sort the indices first.
 func gradEmbeddingBag(b *Back) {
-	idx, g, w := b.SavedIn[0], b.Grads[0], b.InM[2]
+	idx, g, w := b.SavedIn(0), b.Grads[0], b.InM[2]
 	if b.Need(3) {
 		b.Set(3, b.NewShape(g.DType, idx.Numel()))
 	}

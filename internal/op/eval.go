@@ -82,10 +82,10 @@ func (c *Call) Target() *Tensor {
 
 // kept is the first tensor that was saved: the input, or in its place the result.
 func (b *Back) kept() *Tensor {
-	if len(b.SavedIn) > 0 && b.SavedIn[0] != nil {
-		return b.SavedIn[0]
+	if b.Op.saves(false, 0) {
+		return b.SavedIn(0)
 	}
-	return b.SavedOut[0]
+	return b.SavedOut(0)
 }
 
 // numbers are the numbers of a row, made of its arguments.
@@ -183,7 +183,7 @@ func (f element) eval() *Eval {
 				return
 			}
 			p, g := f.numbers.of(b.Args), a.Like(b.Grads[0], y.Size)
-			x, r := a.Like(first(b.SavedIn), y.Size), a.Like(first(b.SavedOut), y.Size)
+			x, r := a.Like(first(b.SavedIns()), y.Size), a.Like(first(b.SavedOuts()), y.Size)
 			out := make([]float64, len(g))
 			for i := range out {
 				out[i] = array.Scaled(g[i], f.slope(item(x, i), item(r, i), p))
@@ -248,7 +248,7 @@ func (f *elements) operands(a Arrays, args any, ts []*Tensor, size tensor.Dims) 
 func (f *elements) backward(grad func(k int, at *point) float64) func(a Arrays, b *Back) {
 	return func(a Arrays, b *Back) {
 		size := b.OutM[0].Size
-		g, x, y := a.Like(b.Grads[0], size), f.operands(a, b.Args, b.SavedIn, size), a.Like(first(b.SavedOut), size)
+		g, x, y := a.Like(b.Grads[0], size), f.operands(a, b.Args, b.SavedIns(), size), a.Like(first(b.SavedOuts()), size)
 		at := point{value: f.p(b.Args)}
 		for k := range b.Results {
 			r := a.Wanted(b, k)

@@ -74,8 +74,8 @@ var (
 			if y == nil {
 				continue
 			}
-			if len(b.Needs) > 1 && b.SavedIn[1-i] != nil {
-				if err := m.Apply(kernel.Mul, y, []*Tensor{b.Grads[0], b.SavedIn[1-i]}); err != nil {
+			if len(b.Needs) > 1 && b.SavedIn(1-i) != nil {
+				if err := m.Apply(kernel.Mul, y, []*Tensor{b.Grads[0], b.SavedIn(1 - i)}); err != nil {
 					return err
 				}
 				continue
@@ -93,7 +93,7 @@ var (
 	}}
 	evalDiv = &Eval{Forward: quotient, Backward: func(m Machine, b *Back) error {
 		if y := m.Wanted(b, 1); y != nil {
-			if err := m.Apply(kernel.DivGrad, y, []*Tensor{b.Grads[0], b.SavedIn[0], b.SavedIn[1]}); err != nil {
+			if err := m.Apply(kernel.DivGrad, y, []*Tensor{b.Grads[0], b.SavedIn(0), b.SavedIn(1)}); err != nil {
 				return err
 			}
 		}
@@ -101,8 +101,8 @@ var (
 		if y == nil {
 			return nil
 		}
-		if len(b.SavedIn) > 1 && b.SavedIn[1] != nil {
-			return m.Apply(kernel.Div, y, []*Tensor{b.Grads[0], b.SavedIn[1]})
+		if b.SavedIn(1) != nil {
+			return m.Apply(kernel.Div, y, []*Tensor{b.Grads[0], b.SavedIn(1)})
 		}
 		return m.Apply(kernel.Affine, y, b.Grads[:1], 1/b.Args.(*BinaryArgs).Other.Value, 0)
 	}}

@@ -73,7 +73,7 @@ func (l criterion) eval() *Eval {
 		}
 		a.Put(c.Out[0], reducedLosses(losses, c.Args))
 	}, func(a Arrays, b *Back) {
-		x, g := l.operands(a, b.SavedIn), gradOfLosses(a, b, int(b.SavedIn[0].Numel()))
+		x, g := l.operands(a, b.SavedIns()), gradOfLosses(a, b, int(b.SavedIn(0).Numel()))
 		gx, gt := make([]float64, len(g)), make([]float64, len(g))
 		for i := range g {
 			byInput, byTarget := l.slopes(x(i), b.Args)

@@ -36,7 +36,7 @@ func linear(of func(args any) array.Linear, fill func(args any) float64) *Eval {
 			return
 		}
 		g, out := a.Array(b.Grads[0]), make([]float64, r.Numel())
-		err := of(b.Args).Run(&array.Matrix{In: b.InM[0].Size.Ints(), Out: g.Size, Index: further(a, b.SavedIn)}, func(to, from int, weight float64) {
+		err := of(b.Args).Run(&array.Matrix{In: b.InM[0].Size.Ints(), Out: g.Size, Index: further(a, b.SavedIns())}, func(to, from int, weight float64) {
 			out[from] += weight * g.V[to]
 		})
 		if err != nil {

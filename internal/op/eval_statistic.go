@@ -20,7 +20,7 @@ func (s statistic) eval() *Eval {
 		backward = func(a Arrays, b *Back) {
 			if r := a.Wanted(b, 0); r != nil {
 				slopes := func(x []float64, y float64) []float64 { return s.slopes(x, y, b.Args) }
-				a.Put(r, a.Array(b.SavedIn[0]).ReduceGrad(a.Get(b.Grads[0]), s.over(b.Args), with(b.Args), slopes))
+				a.Put(r, a.Array(b.SavedIn(0)).ReduceGrad(a.Get(b.Grads[0]), s.over(b.Args), with(b.Args), slopes))
 			}
 		}
 	}

@@ -175,7 +175,7 @@ func picking(pick func(row []float64, args any) []int) *Eval {
 	}, func(a Arrays, b *Back) {
 		if r := a.Wanted(b, 0); r != nil {
 			d := array.Dim(selectedDim(b.Args), r.Rank())
-			a.Put(r, array.Unpick(r.Size.Ints(), d, per(b.Grads[0], r, d), a.Get(b.Grads[0]), a.Get(b.SavedOut[1])))
+			a.Put(r, array.Unpick(r.Size.Ints(), d, per(b.Grads[0], r, d), a.Get(b.Grads[0]), a.Get(b.SavedOut(1))))
 		}
 	})
 }
@@ -196,11 +196,11 @@ func selectedDim(args any) int {
 // gradAmax is (grad / mask.sum) * mask with a mask of the elements that equal
 // the result (scale_grad_by_count).
 func gradAmax(b *Back) {
-	a, x := b.Args.(*ReduceArgs), b.SavedIn[0]
+	a, x := b.Args.(*ReduceArgs), b.SavedIn(0)
 	dims, _ := b.reducedDims(&b.InM[0], a)
 	keep := *a
 	keep.KeepDim = true
-	g, res := b.restored(b.Grads[0], dims, a.KeepDim), b.restored(b.SavedOut[0], dims, a.KeepDim)
+	g, res := b.restored(b.Grads[0], dims, a.KeepDim), b.restored(b.SavedOut(0), dims, a.KeepDim)
 	mask := b.Local(b.New(b.elementwise(res, x), tensor.Bool))
 	b.shareGradient(g, mask, &keep)
 }
@@ -228,7 +228,7 @@ func (b *Back) shareGradient(g, mask *Tensor, a *ReduceArgs) {
 // gradExtremeAll shares the gradient among all elements that equal the result,
 // NaN among them (evenly_distribute_backward).
 func gradExtremeAll(b *Back) {
-	x, res := b.SavedIn[0], b.SavedOut[0]
+	x, res := b.SavedIn(0), b.SavedOut(0)
 	b.Local(b.New(x.LikeDense(), tensor.Bool))   // input.isnan()
 	b.Local(b.New(res.LikeDense(), tensor.Bool)) // value.isnan()
 	mask := b.Local(b.New(b.elementwise(x, res), tensor.Bool))

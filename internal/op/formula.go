@@ -151,9 +151,9 @@ func (v *Vocabulary) value(t *term, b *Back) *Tensor {
 		case t.word == "grad":
 			return b.Grads[0]
 		case t.word == "result":
-			return b.SavedOut[0]
-		case isInput && i < len(b.SavedIn):
-			return b.SavedIn[i] // nil: a number in the place of the tensor
+			return b.SavedOut(0)
+		case isInput:
+			return b.SavedIn(i) // nil: a number in the place of the tensor
 		}
 		return nil
 	}

@@ -175,16 +175,18 @@ func derivative(r *Op, args any, in [][]float64) ([][]float64, error) {
 		return nil, err
 	}
 	n := len(in[0])
-	b := &Back{Call: Call{Op: r, Args: args}, Grads: []*Tensor{p.tensor(slices.Repeat([]float64{grad}, n))}, SavedOut: make([]*Tensor, 1), SavedIn: make([]*Tensor, len(in))}
+	b := &Back{Call: Call{Op: r, Args: args}, Grads: []*Tensor{p.tensor(slices.Repeat([]float64{grad}, n))}}
 	b.OutM = []Meta{{Layout: out.Layout}}
+	ins, outs := make([]*Tensor, len(in)), make([]*Tensor, 1)
 	for _, s := range r.Saves(len(in)) {
 		switch {
 		case s.Out:
-			b.SavedOut[s.Index] = out
+			outs[s.Index] = out
 		case s.Index < len(in):
-			b.SavedIn[s.Index] = p.tensor(in[s.Index])
+			ins[s.Index] = p.tensor(in[s.Index])
 		}
 	}
+	b.Hold(ins, outs)
 	for range in {
 		b.Results = append(b.Results, p.tensor(make([]float64, n)))
 		b.Needs = append(b.Needs, true)

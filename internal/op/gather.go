@@ -31,7 +31,7 @@ var Gather = define(Op{
 	Grad: func(b *Back) { // zeros, into which the gradient is scattered
 		in := tensor.Contiguous(b.InM[0].Size)
 		b.Set(0, b.New(in, b.Grads[0].DType))
-		b.scatterDeterministic(in, b.SavedIn[1], b.Grads[0], b.dim(b.Args.(*DimArgs).Dim, in.Rank()))
+		b.scatterDeterministic(in, b.SavedIn(1), b.Grads[0], b.dim(b.Args.(*DimArgs).Dim, in.Rank()))
 	},
 	Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: gather, gather_backward",
 })
@@ -123,10 +123,10 @@ func scattering(add bool) *Eval {
 		a.Put(c.Target(), x.V)
 	}, func(a Arrays, b *Back) {
 		g := a.Array(b.Grads[0])
-		if b.SavedIn[1] == nil { // the gradient is handed on
+		if b.SavedIn(1) == nil { // the gradient is handed on
 			return
 		}
-		index, d := a.Array(b.SavedIn[1]), array.Dim(b.Args.(*ScatterArgs).Dim, len(g.Size))
+		index, d := a.Array(b.SavedIn(1)), array.Dim(b.Args.(*ScatterArgs).Dim, len(g.Size))
 		if r := a.Wanted(b, 2); r != nil {
 			out := make([]float64, r.Numel())
 			if err := array.Scatter(g.Size, d, index, r.Size.Ints(), func(from, to int) { out[from] = g.V[to] }); err != nil {

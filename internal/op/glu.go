@@ -28,7 +28,7 @@ var Glu = define(Op{
 	},
 	Save: []Save{In(0)}, Node: "GluBackward0",
 	Grad: func(b *Back) { // both halves of a row-major result
-		b.Set(0, b.New(tensor.Contiguous(b.SavedIn[0].Size), b.SavedIn[0].DType))
+		b.Set(0, b.New(tensor.Contiguous(b.SavedIn(0).Size), b.SavedIn(0).DType))
 	},
 	Eval: aside(func(a Arrays, c *Call) {
 		x, y := a.Array(c.In[0]), make([]float64, c.Out[0].Numel())
@@ -41,7 +41,7 @@ var Glu = define(Op{
 		if r == nil {
 			return
 		}
-		x, g := a.Array(b.SavedIn[0]), a.Get(b.Grads[0])
+		x, g := a.Array(b.SavedIn(0)), a.Get(b.Grads[0])
 		out := make([]float64, len(x.V))
 		array.Halves(x.Size, array.Dim(b.Args.(*DimArgs).Dim, len(x.Size)), func(to, value, gate int) {
 			s := array.Logistic(x.V[gate])

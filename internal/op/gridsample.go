@@ -59,8 +59,8 @@ var (
 		},
 		Save: []Save{In(1), In(0)}, Node: "CudnnGridSamplerBackward0",
 		Grad: func(b *Back) {
-			b.withoutZeroStrides(b.SavedIn[0])
-			b.contiguous(b.SavedIn[1])
+			b.withoutZeroStrides(b.SavedIn(0))
+			b.contiguous(b.SavedIn(1))
 			b.withoutZeroStrides(b.Grads[0])
 			for i := range 2 {
 				b.Set(i, b.NewShape(b.InM[i].DType, b.InM[i].Size.Slice()...))
@@ -74,7 +74,7 @@ var (
 var evalGridSampler = aside(func(a Arrays, c *Call) {
 	a.Put(c.Out[0], c.Args.(*GridArgs).grid().Sample(a.Array(c.In[0]), a.Array(c.In[1])))
 }, func(a Arrays, b *Back) {
-	gx, gp := b.Args.(*GridArgs).grid().SampleGrad(a.Array(b.SavedIn[0]), a.Array(b.SavedIn[1]), a.Get(b.Grads[0]))
+	gx, gp := b.Args.(*GridArgs).grid().SampleGrad(a.Array(b.SavedIn(0)), a.Array(b.SavedIn(1)), a.Get(b.Grads[0]))
 	a.Put(a.Wanted(b, 0), gx)
 	a.Put(a.Wanted(b, 1), gp)
 })

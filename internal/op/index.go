@@ -33,7 +33,7 @@ var IndexSelect = define(Op{
 		in := tensor.Contiguous(b.InM[0].Size)
 		b.Set(0, b.New(in, b.Grads[0].DType))
 		if b.Env().Deterministic {
-			b.putDeterministic(in, b.SavedIn[1], b.Local(b.NewLike(b.Grads[0])), b.dim(b.Args.(*DimArgs).Dim, in.Rank()))
+			b.putDeterministic(in, b.SavedIn(1), b.Local(b.NewLike(b.Grads[0])), b.dim(b.Args.(*DimArgs).Dim, in.Rank()))
 		}
 	},
 	Source: "aten/src/ATen/native/cuda/Indexing.cu: index_select_cuda; FunctionsManual.cpp: index_select_backward",
@@ -96,7 +96,7 @@ func indexed(c *Call) (index *Tensor, rows int64) {
 // gradIndex adds the gradient to zeros by sorted indices
 // (index_put_with_sort_kernel).
 func gradIndex(b *Back) {
-	idx, g, in := b.SavedIn[1], b.Grads[0], b.InM[0]
+	idx, g, in := b.SavedIn(1), b.Grads[0], b.InM[0]
 	d := b.Args.(*DimArgs).Dim
 	b.Set(0, b.NewShape(in.DType, in.Size.Slice()...))
 	n := idx.Numel()

@@ -37,7 +37,7 @@ func (c *Call) indexSource() {
 // gradIndexSource selects the gradient of the source: a view of what was selected
 // (expand_as).
 func (b *Back) gradIndexSource() {
-	selected := b.Do1(IndexSelect, &DimArgs{Dim: b.Args.(*IndexFillArgs).Dim}, b.Grads[0], b.SavedIn[1])
+	selected := b.Do1(IndexSelect, &DimArgs{Dim: b.Args.(*IndexFillArgs).Dim}, b.Grads[0], b.SavedIn(1))
 	b.Set(2, b.Do1(Expand, &ShapeArgs{Shape: b.InM[2].Size.Slice()}, selected))
 	b.Drop(selected)
 }
@@ -67,10 +67,10 @@ func (s slicing) eval() *Eval {
 		a.Put(c.Target(), x.V)
 	}, func(a Arrays, b *Back) {
 		args, g := b.Args.(*IndexFillArgs), a.Array(b.Grads[0])
-		if b.SavedIn[1] == nil { // the gradient is handed on
+		if b.SavedIn(1) == nil { // the gradient is handed on
 			return
 		}
-		d, index := array.Dim(args.Dim, len(g.Size)), a.Get(b.SavedIn[1])
+		d, index := array.Dim(args.Dim, len(g.Size)), a.Get(b.SavedIn(1))
 		if r := a.Wanted(b, 2); r != nil {
 			out := make([]float64, r.Numel())
 			if err := array.Slices(g.Size, d, index, func(from, to int) { out[from] = s.gives(args) * g.V[to] }); err != nil {

@@ -59,7 +59,7 @@ var evalPairs = aside(func(a Arrays, c *Call) {
 }, func(a Arrays, b *Back) {
 	if r := a.Wanted(b, 0); r != nil {
 		g, out := a.Get(b.Grads[0]), make([]float64, r.Numel())
-		pairs(a, r.Size.Ints(), b.SavedIn[1], b.SavedIn[2], func(to, from int) { out[from] += g[to] })
+		pairs(a, r.Size.Ints(), b.SavedIn(1), b.SavedIn(2), func(to, from int) { out[from] += g[to] })
 		a.Put(r, out)
 	}
 })

@@ -39,7 +39,7 @@ func larger(name, node string, first func(a, b float64) bool) *Op {
 				}
 				mark := b.Mark()
 				half := b.Local(b.Do1(MulScalar, nil, g))
-				l := b.elementwise(b.SavedIn...)
+				l := b.elementwise(b.SavedIns()...)
 				equal := b.Local(b.New(l, tensor.Bool))
 				b.Set(i, b.Do1(WhereSelf, nil, equal, half, g))
 				b.Local(b.New(l, tensor.Bool))
@@ -90,7 +90,7 @@ var (
 	Reciprocal = define(Op{
 		Name: "reciprocal", Sig: "torch.reciprocal(input)", Cast: CastFP32, Run: floatMap, Save: []Save{Out(0)}, Node: "ReciprocalBackward0",
 		Grad: func(b *Back) { // -grad * (result * result)
-			res := b.SavedOut[0]
+			res := b.SavedOut(0)
 			square := b.Local(b.Do1(MulTensor, nil, res, res))
 			neg := b.Local(b.NewLike(b.Grads[0]))
 			b.Set(0, b.Do1(MulTensor, nil, neg, square))

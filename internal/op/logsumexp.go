@@ -27,10 +27,10 @@ var LogSumExp = define(Op{
 	},
 	Save: []Save{In(0), Out(0)}, Node: "LogsumexpBackward0",
 	Grad: func(b *Back) { // grad * (self - result).exp()
-		a, x := b.Args.(*ReduceArgs), b.SavedIn[0]
+		a, x := b.Args.(*ReduceArgs), b.SavedIn(0)
 		dims, _ := b.reducedDims(&b.InM[0], a)
 		keep := a.KeepDim || x.Rank() == 0
-		g, res := b.restored(b.Grads[0], dims, keep), b.restored(b.SavedOut[0], dims, keep)
+		g, res := b.restored(b.Grads[0], dims, keep), b.restored(b.SavedOut(0), dims, keep)
 		diff := b.Local(b.Do1(Sub, &BinaryArgs{}, x, res))
 		exp := b.Local(b.NewLike(diff))
 		b.Set(0, b.Do1(MulTensor, nil, g, exp))

@@ -72,7 +72,7 @@ func elementLoss(c *Call) {
 func gradElementLoss(b *Back) {
 	for i := range 2 {
 		if b.Need(i) {
-			b.Set(i, b.New(tensor.Contiguous(b.SavedIn[i].Size), b.SavedIn[0].DType))
+			b.Set(i, b.New(tensor.Contiguous(b.SavedIn(i).Size), b.SavedIn(0).DType))
 		}
 	}
 }
@@ -152,12 +152,12 @@ var evalMSE = &Eval{
 		return m.Launch(kernel.MSE, []kernel.Tensor{m.At(y, (&ReduceArgs{}).Spread(y, c.In[0].Size)), as(m, c.In[0]), as(m, c.In[1])}, nil, scale)
 	},
 	Backward: func(m Machine, b *Back) error {
-		scale, whole := lossScale(b.Args, int(b.SavedIn[0].Numel()))
+		scale, whole := lossScale(b.Args, int(b.SavedIn(0).Numel()))
 		y := m.Wanted(b, 0)
 		if !whole || y == nil || m.Wanted(b, 1) != nil {
 			return evalSquares.Backward(m, b)
 		}
-		return m.Apply(kernel.MSEGrad, y, []*Tensor{b.Grads[0], b.SavedIn[0], b.SavedIn[1]}, scale)
+		return m.Apply(kernel.MSEGrad, y, []*Tensor{b.Grads[0], b.SavedIn(0), b.SavedIn(1)}, scale)
 	},
 }
 

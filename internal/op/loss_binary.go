@@ -30,7 +30,7 @@ var (
 		Grad: func(b *Back) {
 			for i := range 2 { // one buffer each, scaled in place
 				if b.Need(i) {
-					b.Set(i, b.NewLike(b.SavedIn[0]))
+					b.Set(i, b.NewLike(b.SavedIn(0)))
 				}
 			}
 		},
@@ -82,10 +82,7 @@ func runBCEWithLogits(c *Call) {
 }
 
 func gradBCEWithLogits(b *Back) {
-	x, target, pos := b.SavedIn[0], b.SavedIn[1], (*Tensor)(nil)
-	if len(b.SavedIn) > 3 {
-		pos = b.SavedIn[3]
-	}
+	x, target, pos := b.SavedIn(0), b.SavedIn(1), b.SavedIn(3)
 	if b.Need(0) {
 		if pos == nil { // input.sigmoid().sub_(target).mul_(grad)
 			b.Set(0, b.NewLike(x))

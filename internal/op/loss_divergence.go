@@ -69,7 +69,7 @@ var Xlogy = define(Op{
 	Name: "xlogy", Eval: evalXlogy, Run: func(c *Call) { c.Return(c.New(c.elementwise(c.In...), resultType(c.In[0], c.In[1], Number{}))) },
 	Save: []Save{In(1), In(0)}, Node: "XlogyBackward0",
 	Grad: func(b *Back) {
-		x, y, g := b.SavedIn[0], b.SavedIn[1], b.Grads[0]
+		x, y, g := b.SavedIn(0), b.SavedIn(1), b.Grads[0]
 		if b.Need(1) { // grad * self / other
 			product := b.Do1(MulTensor, nil, g, x)
 			b.Set(1, b.Do1(DivTensor, nil, product, y))

@@ -94,10 +94,10 @@ var (
 		},
 		Save: []Save{In(0), In(1), In(2)}, Node: "MultiMarginLossBackward0",
 		Grad: func(b *Back) {
-			x := b.SavedIn[0]
+			x := b.SavedIn(0)
 			b.Set(0, b.grown(x.DType, x.Size.Slice()...))
 			b.contiguous(x)
-			b.contiguous(b.SavedIn[1])
+			b.contiguous(b.SavedIn(1))
 			b.contiguous(b.Grads[0])
 		},
 		Eval: aside(func(a Arrays, c *Call) {
@@ -105,8 +105,8 @@ var (
 			a.Put(c.Out[0], reducedLosses(margin.Losses(a.Array(c.In[0]), a.Get(c.In[1])), c.Args))
 		}, func(a Arrays, b *Back) {
 			if r := a.Wanted(b, 0); r != nil {
-				x, target := a.Array(b.SavedIn[0]), a.Get(b.SavedIn[1])
-				margin := b.Args.(*MarginArgs).margin(a.Get(optional(b.SavedIn, 2)))
+				x, target := a.Array(b.SavedIn(0)), a.Get(b.SavedIn(1))
+				margin := b.Args.(*MarginArgs).margin(a.Get(b.SavedIn(2)))
 				a.Put(r, margin.Grad(x, target, gradOfLosses(a, b, len(target))))
 			}
 		}),
@@ -146,10 +146,10 @@ var (
 		},
 		Save: []Save{In(0), In(1), Out(1)}, NoGrad: []int{1}, Node: "MultilabelMarginLossBackward0",
 		Grad: func(b *Back) {
-			x := b.SavedIn[0]
+			x := b.SavedIn(0)
 			b.Set(0, b.NewShape(x.DType, x.Size.Slice()...))
 			b.contiguous(x)
-			b.contiguous(b.SavedIn[1])
+			b.contiguous(b.SavedIn(1))
 			b.contiguous(b.Grads[0])
 		},
 		Eval: aside(func(a Arrays, c *Call) {
@@ -158,9 +158,9 @@ var (
 			a.Put(c.Out[1], is)
 		}, func(a Arrays, b *Back) {
 			if r := a.Wanted(b, 0); r != nil {
-				x := a.Array(b.SavedIn[0])
+				x := a.Array(b.SavedIn(0))
 				rows := len(x.V) / x.Size[len(x.Size)-1]
-				a.Put(r, array.MultilabelGrad(x, a.Get(b.SavedIn[1]), gradOfLosses(a, b, rows)))
+				a.Put(r, array.MultilabelGrad(x, a.Get(b.SavedIn(1)), gradOfLosses(a, b, rows)))
 			}
 		}),
 		Source: "aten/src/ATen/native/cuda/MultiLabelMarginCriterion.cu",
@@ -198,11 +198,11 @@ var SoftMarginLoss = define(Op{
 	},
 	Save: []Save{In(0), In(1)}, Node: "SoftMarginLossBackward0",
 	Grad: func(b *Back) { // z = exp(-target * input); target * z, then in place
-		minus := b.NewLike(b.SavedIn[1])
-		product := b.Do1(MulTensor, nil, minus, b.SavedIn[0])
+		minus := b.NewLike(b.SavedIn(1))
+		product := b.Do1(MulTensor, nil, minus, b.SavedIn(0))
 		z := b.Local(b.NewLike(product))
 		b.Drop(product, minus)
-		b.Set(0, b.New(b.elementwise(b.SavedIn[1], z), b.SavedIn[0].DType))
+		b.Set(0, b.New(b.elementwise(b.SavedIn(1), z), b.SavedIn(0).DType))
 	},
 	Eval: criterion{
 		inputs: 2,

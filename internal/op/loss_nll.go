@@ -125,11 +125,11 @@ var (
 // gradNLL scatters into zeros in row-major order. The kernels want a row-major
 // target with a reduction, and without one, for rows, a row-major gradient.
 func gradNLL(b *Back) {
-	x := b.SavedIn[0]
+	x := b.SavedIn(0)
 	b.Set(0, b.New(tensor.Contiguous(x.Size), x.DType))
 	switch {
 	case b.Args.(*LossArgs).Reduction != "none":
-		b.contiguous(b.SavedIn[1])
+		b.contiguous(b.SavedIn(1))
 	case x.Rank() == 2:
 		b.contiguous(b.Grads[0])
 	}

@@ -55,16 +55,16 @@ var evalNLL = (&Eval{
 		return l.run(kernel.NLLLoss, []int64{reductions[a.Reduction], a.IgnoreIndex})
 	},
 	Backward: func(m Machine, b *Back) error {
-		if b.SavedIn[1].DType != tensor.Int64 {
+		if b.SavedIn(1).DType != tensor.Int64 {
 			return errView
 		}
 		a := b.Args.(*LossArgs)
 		l := launch{m: m}
 		l.classes(b.Results[0])
 		l.losses(b.Grads[0], a)
-		l.targets(b.SavedIn[1])
-		l.add(optional(b.SavedIn, 2))
-		l.seen(b.SavedOut[1], 1)
+		l.targets(b.SavedIn(1))
+		l.add(b.SavedIn(2))
+		l.seen(b.SavedOut(1), 1)
 		return l.run(kernel.NLLLossGrad, []int64{reductions[a.Reduction], a.IgnoreIndex})
 	},
 }).otherwise(aside(func(a Arrays, c *Call) {
@@ -97,9 +97,9 @@ var evalNLL = (&Eval{
 	args, g := b.Args.(*LossArgs), a.Get(b.Grads[0])
 	out, scale := make([]float64, r.Numel()), 1.0
 	if args.Reduction == "mean" {
-		scale = 1 / a.Get(b.SavedOut[1])[0]
+		scale = 1 / a.Get(b.SavedOut(1))[0]
 	}
-	err := array.Likelihood(r.Size.Ints(), a.Get(b.SavedIn[1]), a.Get(optional(b.SavedIn, 2)), args.IgnoreIndex, func(i, at int, w float64) {
+	err := array.Likelihood(r.Size.Ints(), a.Get(b.SavedIn(1)), a.Get(b.SavedIn(2)), args.IgnoreIndex, func(i, at int, w float64) {
 		out[at] = -w * scale * g[i%len(g)]
 	})
 	if err != nil {

@@ -57,7 +57,7 @@ func (c *Call) nonzero(m *Tensor, n int64) *Tensor {
 
 // gradMaskIndex adds the gradient to zeros by sorted indices, as gradIndex.
 func gradMaskIndex(b *Back) {
-	m, g, in, n := b.SavedIn[1], b.Grads[0], b.InM[0], b.Args.(*MaskIndexArgs).Count
+	m, g, in, n := b.SavedIn(1), b.Grads[0], b.InM[0], b.Args.(*MaskIndexArgs).Count
 	b.Set(0, b.NewShape(in.DType, in.Size.Slice()...))
 	indices := b.nonzero(m, n)
 	if n == 0 {

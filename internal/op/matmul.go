@@ -94,10 +94,10 @@ var Addmm = define(Op{
 	Grad: func(b *Back) {
 		g := b.Grads[0]
 		if b.Need(1) {
-			b.Set(1, b.gradLeft(g, b.SavedIn[2], b.InM[1]))
+			b.Set(1, b.gradLeft(g, b.SavedIn(2), b.InM[1]))
 		}
 		if b.Need(2) {
-			b.Set(2, b.gradRight(g, b.SavedIn[1], b.InM[2]))
+			b.Set(2, b.gradRight(g, b.SavedIn(1), b.InM[2]))
 		}
 		if b.Need(0) {
 			b.Pass(0)
@@ -133,20 +133,20 @@ var (
 	_ = Mm.derive(func(b *Back) {
 		g := b.Grads[0]
 		if b.Need(1) {
-			b.Set(1, b.gradRight(g, b.SavedIn[0], b.InM[1]))
+			b.Set(1, b.gradRight(g, b.SavedIn(0), b.InM[1]))
 		}
 		if b.Need(0) {
-			b.Set(0, b.gradLeft(g, b.SavedIn[1], b.InM[0]))
+			b.Set(0, b.gradLeft(g, b.SavedIn(1), b.InM[0]))
 		}
 	})
 	_ = Bmm.derive(func(b *Back) {
 		g := b.Grads[0]
 		swapped := func(t *Tensor) *Tensor { return b.Local(b.Alias(t, t.Transpose(1, 2), t.DType)) }
 		if b.Need(1) {
-			b.Set(1, b.Do1(Bmm, nil, swapped(b.SavedIn[0]), g))
+			b.Set(1, b.Do1(Bmm, nil, swapped(b.SavedIn(0)), g))
 		}
 		if b.Need(0) {
-			b.Set(0, b.Do1(Bmm, nil, g, swapped(b.SavedIn[1])))
+			b.Set(0, b.Do1(Bmm, nil, g, swapped(b.SavedIn(1))))
 		}
 	})
 )

@@ -21,7 +21,7 @@ var NanSum = define(Op{
 	Save: []Save{In(0)}, Node: "NansumBackward0",
 	Grad: func(b *Back) { // sum_backward * self.isnan().logical_not()
 		g := b.Local(b.gradExpand())
-		nan := b.Local(b.Do1(IsNaN, nil, b.SavedIn[0]))
+		nan := b.Local(b.Do1(IsNaN, nil, b.SavedIn(0)))
 		b.Set(0, b.Do1(MulTensor, nil, g, b.Local(b.Do1(LogicalNot, nil, nan))))
 	},
 	Eval: statistic{

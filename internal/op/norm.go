@@ -33,7 +33,7 @@ var NativeLayerNorm = define(Op{
 	Save:   []Save{In(2), In(0), In(1), Out(1), Out(2)},
 	NoGrad: []int{1, 2}, Node: "NativeLayerNormBackward0",
 	Grad: func(b *Back) { // layer_norm_backward_cuda
-		x, w, bias := b.SavedIn[0], optional(b.SavedIn, 1), optional(b.SavedIn, 2)
+		x, w, bias := b.SavedIn(0), b.SavedIn(1), b.SavedIn(2)
 		b.contiguous(x)
 		if b.Need(0) {
 			b.Set(0, b.New(tensor.Contiguous(x.Size), x.DType))
@@ -252,7 +252,7 @@ var (
 				gradBatchNorm(b)
 				return
 			}
-			x, w := b.SavedIn[0], b.SavedIn[1]
+			x, w := b.SavedIn(0), b.SavedIn(1)
 			b.inFormat(b.Grads[0], x.IsChannelsLastContiguous() && !x.IsContiguous())
 			grads := []*Tensor{b.NewLike(x), b.NewShape(w.DType, x.Dim(1)), b.NewShape(w.DType, x.Dim(1))}
 			for i, g := range grads {
@@ -278,12 +278,12 @@ func (c *Call) flatPixels(t *Tensor) {
 // gradBatchNorm is batch_norm_backward_cuda: one fused kernel, or sums over
 // each channel and then the input's gradient.
 func gradBatchNorm(b *Back) {
-	x, g, w := b.SavedIn[0], b.Grads[0], optional(b.SavedIn, 1)
+	x, g, w := b.SavedIn(0), b.Grads[0], b.SavedIn(1)
 	ch := x.Dim(1)
 	training := b.Args.(*BatchNormArgs).training(&b.Call)
 	sums := training || b.Need(1) || b.Need(2)
 	if sums && b.Need(0) && !channelsLastKernels(x) {
-		if m := optional(b.SavedIn, 3); m != nil && w != nil && w.DType == x.DType && m.DType != x.DType {
+		if m := b.SavedIn(3); m != nil && w != nil && w.DType == x.DType && m.DType != x.DType {
 			b.Fail("expected running_mean to have type %s but got %s, PyTorch says", x.DType, m.DType)
 		}
 		b.flatPixels(x)
@@ -297,7 +297,7 @@ func gradBatchNorm(b *Back) {
 		return
 	}
 	acc := x.DType.Accumulate()
-	if invstd := b.SavedOut[len(b.SavedOut)-1]; invstd.Numel() == 0 { // cuDNN keeps none outside of training
+	if invstd := b.SavedOut(2); invstd.Numel() == 0 { // cuDNN keeps none outside of training
 		b.Scratch(tensor.Bytes(ch * acc.Size()))
 	}
 	last := channelsLastKernels(x) && channelsLastKernels(g)
@@ -366,7 +366,7 @@ var NativeGroupNorm = define(Op{
 	},
 	Save: []Save{In(0), In(1), Out(1), Out(2)}, NoGrad: []int{1, 2}, Node: "NativeGroupNormBackward0",
 	Grad: func(b *Back) { // GroupNormBackwardKernelImplInternal
-		x, w := b.SavedIn[0], optional(b.SavedIn, 1)
+		x, w := b.SavedIn(0), b.SavedIn(1)
 		n, ch, g := x.Dim(0), x.Dim(1), b.Args.(*GroupNormArgs).Groups
 		acc := x.DType.Accumulate()
 		b.contiguous(b.Grads[0])

@@ -48,16 +48,16 @@ var evalLayerNorm = (&Eval{
 		return l.run(kernel.LayerNorm, nil, a.Eps)
 	},
 	Backward: func(m Machine, b *Back) error {
-		x := b.SavedIn[0]
+		x := b.SavedIn(0)
 		lead, n := layerNormSizes(x, b.Args.(*LayerNormArgs))
 		l := launch{m: m}
 		l.over(len(lead), m.Wanted(b, 0))
 		l.seen(m.Wanted(b, 1), n)
 		l.seen(m.Wanted(b, 2), n)
 		l.over(len(lead), b.Grads[0], x)
-		l.seen(b.SavedOut[1], lead...)
-		l.seen(b.SavedOut[2], lead...)
-		l.seen(optional(b.SavedIn, 1), n)
+		l.seen(b.SavedOut(1), lead...)
+		l.seen(b.SavedOut(2), lead...)
+		l.seen(b.SavedIn(1), n)
 		return l.run(kernel.LayerNormGrad, nil)
 	},
 }).otherwise(normalized(func(args any, size []int) (*array.Normalization, float64) {
@@ -104,15 +104,15 @@ var evalGroupNorm = (&Eval{
 		return l.run(kernel.GroupNorm, nil, a.Eps)
 	},
 	Backward: func(m Machine, b *Back) error {
-		x, g := b.SavedIn[0], b.Args.(*GroupNormArgs).Groups
+		x, g := b.SavedIn(0), b.Args.(*GroupNormArgs).Groups
 		l := launch{m: m}
 		l.grouped(m.Wanted(b, 0), g)
 		l.seen(m.Wanted(b, 1), g, x.Dim(1)/g)
 		l.seen(m.Wanted(b, 2), g, x.Dim(1)/g)
 		l.grouped(b.Grads[0], g)
 		l.grouped(x, g)
-		l.add(b.SavedOut[1], b.SavedOut[2])
-		l.seen(optional(b.SavedIn, 1), g, x.Dim(1)/g)
+		l.add(b.SavedOut(1), b.SavedOut(2))
+		l.seen(b.SavedIn(1), g, x.Dim(1)/g)
 		return l.run(kernel.GroupNormGrad, nil)
 	},
 }).otherwise(normalized(func(args any, size []int) (*array.Normalization, float64) {
@@ -131,15 +131,15 @@ func normalized(of func(args any, size []int) (*array.Normalization, float64)) *
 		a.Put(c.Out[1], mean)
 		a.Put(c.Out[2], rstd)
 	}, func(a Arrays, b *Back) {
-		x := b.SavedIn[0]
+		x := b.SavedIn(0)
 		n, _ := of(b.Args, x.Size.Ints())
-		normGrads(a, b, n, a.Get(b.SavedOut[1]), a.Get(b.SavedOut[2]), true)
+		normGrads(a, b, n, a.Get(b.SavedOut(1)), a.Get(b.SavedOut(2)), true)
 	})
 }
 
 // normGrads computes the gradients of input, weight and bias.
 func normGrads(a Arrays, b *Back, n *array.Normalization, mean, rstd []float64, own bool) {
-	gx, gw, gb := n.Backward(a.Get(b.SavedIn[0]), a.Get(b.Grads[0]), mean, rstd, a.Get(optional(b.SavedIn, 1)), own)
+	gx, gw, gb := n.Backward(a.Get(b.SavedIn(0)), a.Get(b.Grads[0]), mean, rstd, a.Get(b.SavedIn(1)), own)
 	for i, g := range [][]float64{gx, gw, gb} {
 		a.Put(a.Wanted(b, i), g)
 	}
@@ -189,8 +189,8 @@ var evalBatchNorm = (&Eval{
 		l.images(m.Wanted(b, 0))
 		l.add(m.Wanted(b, 1), m.Wanted(b, 2))
 		l.images(b.Grads[0])
-		l.images(b.SavedIn[0])
-		l.add(b.SavedOut[1], b.SavedOut[2], optional(b.SavedIn, 1))
+		l.images(b.SavedIn(0))
+		l.add(b.SavedOut(1), b.SavedOut(2), b.SavedIn(1))
 		return l.run(kernel.BatchNormGrad, []int64{1})
 	},
 }).otherwise(batchNormAside)
@@ -229,12 +229,12 @@ var batchNormAside = &Eval{
 	},
 	Backward: func(m Machine, b *Back) error {
 		return m.Aside(func(a Arrays) {
-			args, n := b.Args.(*BatchNormArgs), array.OverChannels(b.SavedIn[0].Size.Ints())
+			args, n := b.Args.(*BatchNormArgs), array.OverChannels(b.SavedIn(0).Size.Ints())
 			if args.training(&b.Call) {
-				normGrads(a, b, n, a.Get(b.SavedOut[1]), a.Get(b.SavedOut[2]), true)
+				normGrads(a, b, n, a.Get(b.SavedOut(1)), a.Get(b.SavedOut(2)), true)
 				return
 			}
-			normGrads(a, b, n, a.Get(b.SavedIn[3]), array.Rstd(a.Get(b.SavedIn[4]), args.Eps), false)
+			normGrads(a, b, n, a.Get(b.SavedIn(3)), array.Rstd(a.Get(b.SavedIn(4)), args.Eps), false)
 		})
 	},
 }

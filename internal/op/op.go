@@ -164,6 +164,16 @@ func (r *Op) Saves(inputs int) []Save {
 	return r.Save
 }
 
+// saves reports whether Save lists an input or a result.
+func (r *Op) saves(out bool, i int) bool {
+	for _, s := range r.Save {
+		if s.Out == out && !s.State && (s.Index == i || s.Rest && i > s.Index) {
+			return true
+		}
+	}
+	return false
+}
+
 // In saves input i; with needs, only if one of those inputs needs a gradient.
 func In(i int, needs ...int) Save { return Save{Index: i, IfNeeds: needs} }
 

@@ -85,7 +85,7 @@ func (c *Call) withoutGrad(f func()) {
 // saved lists the tensors that were saved, inputs first.
 func (b *Back) saved() []*Tensor {
 	var ts []*Tensor
-	for _, s := range [][]*Tensor{b.SavedIn, b.SavedOut} {
+	for _, s := range [][]*Tensor{b.SavedIns(), b.SavedOuts()} {
 		for _, t := range s {
 			if t != nil {
 				ts = append(ts, t)

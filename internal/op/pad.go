@@ -135,7 +135,7 @@ func borderPad(kind string, n int, at func(i, n int) int) *Op {
 			if b.Env().Deterministic {
 				b.Fail("%s_pad%sd has no deterministic backward pass in PyTorch; it would raise an error", kind, digit)
 			}
-			x := b.SavedIn[0]
+			x := b.SavedIn(0)
 			l := tensor.Contiguous(x.Size)
 			b.Set(0, b.New(l, x.DType))
 			if kind == "reflection" && n < 3 {

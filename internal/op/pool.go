@@ -67,7 +67,7 @@ var MaxPool2dIndices = define(Op{
 	},
 	Save: []Save{In(0), Out(1)}, Node: "MaxPool2DWithIndicesBackward0",
 	Grad: func(b *Back) {
-		x := b.SavedIn[0]
+		x := b.SavedIn(0)
 		last := x.IsChannelsLast()
 		b.Set(0, b.New(tensor.InFormat(x.Size, last), x.DType))
 		b.inFormat(x, last)
@@ -87,7 +87,7 @@ var AvgPool = define(Op{
 	},
 	Save: []Save{In(0)}, Node: "AvgPool2DBackward0",
 	Grad: func(b *Back) {
-		x := b.SavedIn[0]
+		x := b.SavedIn(0)
 		last := x.IsChannelsLast()
 		b.Set(0, b.New(tensor.InFormat(x.Size, last), x.DType))
 		b.inFormat(x, last)
@@ -163,7 +163,7 @@ var AdaptiveAvgPool2dKernel = define(Op{
 	},
 	Save: []Save{In(0)}, Node: "AdaptiveAvgPool2DBackward0",
 	Grad: func(b *Back) {
-		x := b.SavedIn[0]
+		x := b.SavedIn(0)
 		b.Set(0, b.New(tensor.InFormat(x.Size, x.IsChannelsLast()), x.DType))
 		if !x.IsChannelsLast() {
 			b.contiguous(b.Grads[0])

@@ -135,10 +135,10 @@ var (
 		},
 		Save: []Save{In(0), Out(1)}, Node: "AdaptiveMaxPool2DBackward0",
 		Grad: func(b *Back) {
-			x := b.SavedIn[0]
+			x := b.SavedIn(0)
 			b.Set(0, b.New(tensor.InFormat(x.Size, x.IsChannelsLast()), b.Grads[0].DType))
 			b.contiguous(b.Grads[0])
-			b.contiguous(b.SavedOut[1])
+			b.contiguous(b.SavedOut(1))
 			b.contiguous(b.Results[0])
 		},
 		Source: "aten/src/ATen/native/cuda/AdaptiveMaxPooling2d.cu",
@@ -175,7 +175,7 @@ func peaks(dims func(args any) int, bounds func(a Arrays, c *Call, in, out []int
 	}, func(a Arrays, b *Back) {
 		if r := a.Wanted(b, 0); r != nil {
 			g, size, n := a.Array(b.Grads[0]), r.Size.Ints(), dims(b.Args)
-			a.Put(r, array.PeaksGrad(g.V, a.Get(b.SavedOut[1]), size[len(size)-n:], g.Size[len(size)-n:]))
+			a.Put(r, array.PeaksGrad(g.V, a.Get(b.SavedOut(1)), size[len(size)-n:], g.Size[len(size)-n:]))
 		}
 	})
 }

@@ -22,7 +22,7 @@ var evalMaxPool = &Eval{
 	Backward: func(m Machine, b *Back) error {
 		a := b.Args.(*PoolArgs)
 		l := launch{m: m}
-		l.volumes(len(a.Kernel), b.Results[0], b.Grads[0], b.SavedOut[1])
+		l.volumes(len(a.Kernel), b.Results[0], b.Grads[0], b.SavedOut(1))
 		return l.run(kernel.MaxPoolGrad, append(a.windows(), spaces(1, a.Dilation)...))
 	},
 }

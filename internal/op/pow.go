@@ -35,10 +35,10 @@ var PowScalar = define(Op{
 
 func gradPow(b *Back) { // grad * (exponent * self.pow(exponent - 1))
 	if b.Args.(*PowArgs).Exponent.Value == 0 {
-		b.Set(0, b.NewLike(b.SavedIn[0]))
+		b.Set(0, b.NewLike(b.SavedIn(0)))
 		return
 	}
-	power := b.Local(b.NewLike(b.SavedIn[0]))
+	power := b.Local(b.NewLike(b.SavedIn(0)))
 	scaled := b.Local(b.Do1(MulScalar, nil, power))
 	b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], scaled))
 }
@@ -48,7 +48,7 @@ var PowTensor = define(Op{
 	Name: "pow.Tensor_Tensor", Cast: CastFP32, Run: func(c *Call) { c.Return(c.New(c.elementwise(c.In...), c.promoted(false))) },
 	Save: []Save{In(1), In(0), Out(0)}, Node: "PowBackward1",
 	Grad: func(b *Back) {
-		x, y := b.SavedIn[0], b.SavedIn[1]
+		x, y := b.SavedIn(0), b.SavedIn(1)
 		mark := b.Mark()
 		if b.Need(1) { // grad * where(self == 0 & exponent >= 0, 0, result * self.log())
 			l := b.elementwise(x, y)
@@ -58,7 +58,7 @@ var PowTensor = define(Op{
 			b.Drop(eq, ge)
 			base := b.Local(b.Do1(To, &ToCopyArgs{DType: b.OutM[0].DType}, x))
 			log := b.Local(b.NewLike(base))
-			product := b.Local(b.Do1(MulTensor, nil, b.SavedOut[0], log))
+			product := b.Local(b.Do1(MulTensor, nil, b.SavedOut(0), log))
 			zero := b.Local(b.NewShape(b.Grads[0].DType))
 			picked := b.Local(b.Do1(WhereSelf, nil, cond, zero, product))
 			b.Set(1, b.Do1(MulTensor, nil, b.Grads[0], picked))
@@ -112,10 +112,10 @@ var PowBase = define(Op{
 	Save: []Save{In(0), Out(0)}, Node: "PowBackward2",
 	Grad: func(b *Back) { // grad * (result * base.log()), but 0 where base is 0 and the exponent is not negative
 		mark := b.Mark()
-		factor := b.Local(b.Do1(MulScalar, nil, b.SavedOut[0]))
+		factor := b.Local(b.Do1(MulScalar, nil, b.SavedOut(0)))
 		if b.Args.(*PowBaseArgs).Base.Value == 0 {
 			zero := b.Local(b.NewShape(b.Grads[0].DType))
-			cond := b.Local(b.New(b.SavedIn[0].LikeDense(), tensor.Bool))
+			cond := b.Local(b.New(b.SavedIn(0).LikeDense(), tensor.Bool))
 			factor = b.Local(b.Do1(WhereSelf, nil, cond, zero, factor))
 		}
 		b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], factor))

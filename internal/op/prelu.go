@@ -33,7 +33,7 @@ var PreluKernel = define(Op{
 	Name: "_prelu_kernel", Run: func(c *Call) { c.Return(c.NewLike(c.In[0])) },
 	Save: []Save{In(0), In(1)}, Node: "PreluKernelBackward0",
 	Grad: func(b *Back) { // one kernel makes both, the slope's at the input's size
-		l := b.elementwise(b.SavedIn[0], b.SavedIn[1], b.Grads[0])
+		l := b.elementwise(b.SavedIn(0), b.SavedIn(1), b.Grads[0])
 		for i := range 2 {
 			b.Set(i, b.New(l, b.Grads[0].DType))
 		}

@@ -17,7 +17,7 @@ var (
 		Grad: func(b *Back) { // grad * tensor, grad * self
 			for i := range 2 {
 				if b.Need(i) {
-					b.Set(i, b.Do1(MulTensor, nil, b.Grads[0], b.SavedIn[1-i]))
+					b.Set(i, b.Do1(MulTensor, nil, b.Grads[0], b.SavedIn(1-i)))
 				}
 			}
 		},
@@ -66,10 +66,10 @@ var (
 var _ = Mv.derive(func(b *Back) { // grad.ger(vec), self.t().mv(grad)
 	if b.Need(0) {
 		g := b.Local(b.Alias(b.Grads[0], b.Grads[0].Unsqueeze(1), b.Grads[0].DType))
-		b.Set(0, b.Do1(MulTensor, nil, g, b.SavedIn[1]))
+		b.Set(0, b.Do1(MulTensor, nil, g, b.SavedIn(1)))
 	}
 	if b.Need(1) {
-		b.Set(1, b.Do1(Mv, nil, b.transposed(b.SavedIn[0]), b.Grads[0]))
+		b.Set(1, b.Do1(Mv, nil, b.transposed(b.SavedIn(0)), b.Grads[0]))
 	}
 })
 

@@ -37,7 +37,7 @@ var (
 				if err != nil {
 					return err
 				}
-				vec, err := broadcasted(m, b.SavedIn[1], y.Size.Slice()...)
+				vec, err := broadcasted(m, b.SavedIn(1), y.Size.Slice()...)
 				if err != nil {
 					return err
 				}
@@ -46,7 +46,7 @@ var (
 				}
 			}
 			if y := m.Wanted(b, 1); y != nil {
-				a := b.SavedIn[0]
+				a := b.SavedIn(0)
 				return m.Launch(kernel.Gemm, []kernel.Tensor{batched(column(m, y)), batched(m.At(a, a.Transpose(0, 1))), batched(column(m, g)), {}}, nil, 1, 0)
 			}
 			return nil

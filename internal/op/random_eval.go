@@ -81,7 +81,7 @@ var (
 		})
 	}}).withBackward(func(a Arrays, b *Back) {
 		if r := a.Wanted(b, 0); r != nil {
-			g, noise := a.Like(b.Grads[0], r.Size), a.Like(b.SavedIn[1], r.Size)
+			g, noise := a.Like(b.Grads[0], r.Size), a.Like(b.SavedIn(1), r.Size)
 			a.Put(r, array.Each(len(g), func(i int) float64 { return g[i] * noise[i] }))
 		}
 	})

@@ -113,7 +113,7 @@ func runCudnnRNN(c *Call) {
 // views of one buffer.
 func gradCudnnRNN(b *Back) {
 	a := b.Args.(*RNNArgs)
-	x, hx, cx, out, reserve, buf := b.SavedIn[0], b.SavedIn[1], b.SavedIn[2], b.SavedOut[0], b.SavedOut[3], b.SavedOut[4]
+	x, hx, cx, out, reserve, buf := b.SavedIn(0), b.SavedIn(1), b.SavedIn(2), b.SavedOut(0), b.SavedOut(3), b.SavedOut(4)
 	if !b.Env().Training {
 		b.Fail("the backward pass of cuDNN's RNN needs a forward pass in training mode")
 	}

@@ -57,7 +57,7 @@ var evalRNN = &Eval{
 	Backward: func(m Machine, b *Back) error {
 		return m.Aside(func(a Arrays) {
 			args := b.Args.(*RNNArgs)
-			s := args.recurred(a, b.SavedIn, noted[int64](m, b.SavedOut[3]), true)
+			s := args.recurred(a, b.SavedIns(), noted[int64](m, b.SavedOut(3)), true)
 			grad := func(i, n int) []float64 {
 				if b.Grads[i] != nil {
 					return a.Get(b.Grads[i])
@@ -131,7 +131,7 @@ func evalCell(cell *array.Cell) *Eval {
 		}
 		ghidden, gstate, gold := grad(0), grad(1), make([]float64, n)
 		gi, gh := make([]float64, rows*gates), make([]float64, rows*gates)
-		each(a, b.SavedIn, func(r int, i, h, old []float64) {
+		each(a, b.SavedIns(), func(r int, i, h, old []float64) {
 			w, g := width, gates
 			kept := cell.Forward(i, h, old, make([]float64, w), make([]float64, w))
 			cell.Backward(kept, old, ghidden[r*w:r*w+w], gstate[r*w:r*w+w], gi[r*g:r*g+g], gh[r*g:r*g+g], gold[r*w:r*w+w])

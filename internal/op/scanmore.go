@@ -22,7 +22,7 @@ var Cumprod = define(Op{
 	Save: []Save{In(0), Out(0)}, Node: "CumprodBackward0",
 	Eval: aside(running(func(product, x float64) float64 { return product * x }), func(a Arrays, b *Back) {
 		if r := a.Wanted(b, 0); r != nil {
-			x := a.Array(b.SavedIn[0])
+			x := a.Array(b.SavedIn(0))
 			a.Put(r, x.ProductsGrad(a.Get(b.Grads[0]), array.Dim(b.Args.(*CumsumArgs).Dim, len(x.Size)), false))
 		}
 	}),
@@ -31,13 +31,13 @@ var Cumprod = define(Op{
 })
 
 var _ = Cumprod.derive(func(b *Back) { // reversed_cumsum(result * grad).div(input)
-	x, dim := b.SavedIn[0], b.Args.(*CumsumArgs).Dim
+	x, dim := b.SavedIn(0), b.Args.(*CumsumArgs).Dim
 	if x.Numel() <= 1 || x.Dim(b.dim(dim, x.Rank())) == 1 {
 		b.Pass(0)
 		return
 	}
 	g := b.Local(b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))
-	w := b.Local(b.Do1(MulTensor, nil, b.SavedOut[0], g))
+	w := b.Local(b.Do1(MulTensor, nil, b.SavedOut(0), g))
 	zero := b.Local(b.New(x.LikeDense(), tensor.Bool))
 	b.Drop(b.Do1(Any, &ReduceArgs{}, zero))
 	flipped := b.NewLike(w)
@@ -67,7 +67,7 @@ func runningExtreme(name string, largest bool) *Op {
 		}, func(a Arrays, b *Back) {
 			if r := a.Wanted(b, 0); r != nil {
 				g := a.Array(b.Grads[0])
-				a.Put(r, g.Scattered(array.Dim(b.Args.(*DimArgs).Dim, len(g.Size)), a.Get(b.SavedOut[1])))
+				a.Put(r, g.Scattered(array.Dim(b.Args.(*DimArgs).Dim, len(g.Size)), a.Get(b.SavedOut(1))))
 			}
 		}),
 		Source: "aten/src/ATen/native/ReduceOps.cpp: cummax, cummaxmin_backward",
@@ -135,15 +135,15 @@ var Prod = define(Op{
 		a.Put(c.Out[0], x.Products(array.Dim(int(c.Args.(*ProdArgs).Dim), len(x.Size))))
 	}, func(a Arrays, b *Back) {
 		if r := a.Wanted(b, 0); r != nil {
-			x := a.Array(b.SavedIn[0])
+			x := a.Array(b.SavedIn(0))
 			a.Put(r, x.ProductsGrad(a.Get(b.Grads[0]), array.Dim(int(b.Args.(*ProdArgs).Dim), len(x.Size)), true))
 		}
 	}),
 	Grad: func(b *Back) { // grad * (result / input) where nothing is 0
-		x, a := b.SavedIn[0], b.Args.(*ProdArgs)
+		x, a := b.SavedIn(0), b.Args.(*ProdArgs)
 		x = b.Local(b.Do1(To, &ToCopyArgs{DType: b.Grads[0].DType}, x))
 		dims, _ := b.reducedDims(&b.InM[0], a.over())
-		g, res := b.restored(b.Grads[0], dims, a.KeepDim), b.restored(b.SavedOut[0], dims, a.KeepDim)
+		g, res := b.restored(b.Grads[0], dims, a.KeepDim), b.restored(b.SavedOut(0), dims, a.KeepDim)
 		mark := b.Mark()
 		zero := b.Local(b.New(x.LikeDense(), tensor.Bool))
 		count := b.Local(b.Do1(Sum, &ReduceArgs{Dim: []int64{a.Dim}, KeepDim: true}, zero))

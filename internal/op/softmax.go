@@ -41,7 +41,7 @@ var (
 		Grad: func(b *Back) {
 			b.Set(0, b.New(tensor.Contiguous(b.Grads[0].Size), b.InM[0].DType))
 			b.contiguous(b.Grads[0])
-			b.contiguous(b.SavedOut[0])
+			b.contiguous(b.SavedOut(0))
 		},
 		Source: "aten/src/ATen/native/cuda/SoftMax.cu",
 	})
@@ -70,9 +70,9 @@ func runSoftmax(c *Call) {
 // gradSoftmax needs the product of gradient and result beside its output.
 func gradSoftmax(b *Back) {
 	b.Set(0, b.New(tensor.Contiguous(b.Grads[0].Size), b.InM[0].DType))
-	prod := b.Local(b.Do1(MulTensor, nil, b.Grads[0], b.SavedOut[0]))
+	prod := b.Local(b.Do1(MulTensor, nil, b.Grads[0], b.SavedOut(0)))
 	b.contiguous(prod)
-	b.contiguous(b.SavedOut[0])
+	b.contiguous(b.SavedOut(0))
 }
 
 // evalSoftmax is one over a dimension, of which kernels know the last only.
@@ -93,7 +93,7 @@ func evalSoftmax(forward, grad *kernel.Kernel) *Eval {
 			return over(m, forward, c.Args.(*SoftmaxArgs).Dim, c.Out[0], c.In[0])
 		},
 		Backward: func(m Machine, b *Back) error {
-			return over(m, grad, b.Args.(*SoftmaxArgs).Dim, b.Results[0], b.Grads[0], b.SavedOut[0])
+			return over(m, grad, b.Args.(*SoftmaxArgs).Dim, b.Results[0], b.Grads[0], b.SavedOut(0))
 		},
 	}
 }

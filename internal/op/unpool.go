@@ -32,7 +32,7 @@ func unpool(n int) *Op {
 		},
 		Save: []Save{In(1)}, Node: fmt.Sprintf("MaxUnpool%dDBackward0", n),
 		Grad: func(b *Back) {
-			idx, flat := b.SavedIn[1], int64(1)
+			idx, flat := b.SavedIn(1), int64(1)
 			lead := idx.Size.Slice()[:idx.Rank()-n]
 			for i := len(lead); i < idx.Rank(); i++ {
 				flat *= idx.Dim(i)
@@ -63,7 +63,7 @@ func evalUnpool(n int) *Eval {
 			return
 		}
 		g, out := a.Array(b.Grads[0]), make([]float64, r.Numel())
-		err := array.Unpool(n, g.Size, r.Size.Ints(), a.Get(b.SavedIn[1]), func(to, from int) { out[from] = g.V[to] })
+		err := array.Unpool(n, g.Size, r.Size.Ints(), a.Get(b.SavedIn(1)), func(to, from int) { out[from] = g.V[to] })
 		if err != nil {
 			a.Fail(err)
 		}

@@ -26,7 +26,7 @@ var (
 	Std = define(Op{
 		Name: "std", Sig: "torch.std" + varSig, Args: &VarArgs{}, Run: runVar, Save: []Save{In(0), Out(0)}, Node: "StdBackward0",
 		Grad: func(b *Back) { // (grad / (result * 2)).masked_fill_(result == 0, 0)
-			res := b.SavedOut[0]
+			res := b.SavedOut(0)
 			mark := b.Mark()
 			two := b.Local(b.Do1(MulScalar, nil, res))
 			g := b.Do1(DivTensor, nil, b.Grads[0], two)
@@ -76,7 +76,7 @@ func runVar(c *Call) {
 
 // gradVar is 2 / (n - correction) * grad * (self - self.mean(dim)).
 func (b *Back) gradVar(g *Tensor) {
-	x, a := b.SavedIn[0], b.Args.(*VarArgs)
+	x, a := b.SavedIn(0), b.Args.(*VarArgs)
 	over := &ReduceArgs{}
 	if x.Rank() > 0 && len(a.Dim) > 0 {
 		dims, _ := b.reducedDims(&b.InM[0], &a.ReduceArgs)

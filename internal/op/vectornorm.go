@@ -49,7 +49,7 @@ var VectorNorm = define(Op{
 			c.Drop(c.New(x.LikeDense(), d))
 		}
 	},
-	Save: []Save{In(0), Out(0)}, Node: "LinalgVectorNormBackward0", Grad: gradNorm,
+	Save: []Save{In(0), Out(0)}, Node: "LinalgVectorNormBackward0", Grad: func(b *Back) { gradNorm(b, b.SavedIn(0)) },
 	Source: "aten/src/ATen/native/LinearAlgebra.cpp: linalg_vector_norm_out; torch/csrc/autograd/FunctionsManual.cpp: linalg_vector_norm_backward",
 })
 
@@ -58,10 +58,7 @@ var VectorNorm = define(Op{
 var Norm = define(Op{
 	Name: "norm", Eval: evalNorm, Args: &NormArgs{}, Cast: CastFP32Out, Run: VectorNorm.Run, Save: []Save{In(0), Out(0)}, Node: "NormBackward1",
 	Grad: func(b *Back) {
-		x := b.SavedIn[0]
-		b.SavedIn[0] = b.Local(b.Do1(To, &ToCopyArgs{DType: b.Grads[0].DType}, x))
-		gradNorm(b)
-		b.SavedIn[0] = x
+		gradNorm(b, b.Local(b.Do1(To, &ToCopyArgs{DType: b.Grads[0].DType}, b.SavedIn(0))))
 	},
 	Source: "aten/src/ATen/native/ReduceOps.cpp: norm; tools/autograd/derivatives.yaml: norm.ScalarOpt_dim_dtype",
 })
@@ -82,11 +79,11 @@ func (a *NormArgs) order() float64 {
 	return 2
 }
 
-func gradNorm(b *Back) {
-	a, x := b.Args.(*NormArgs), b.SavedIn[0]
+func gradNorm(b *Back, x *Tensor) {
+	a := b.Args.(*NormArgs)
 	dims, _ := b.reducedDims(&b.InM[0], &a.ReduceArgs)
 	keep := a.KeepDim || len(a.Dim) == 0 // a norm of everything broadcasts as it is
-	g, norm := b.restored(b.Grads[0], dims, keep), b.restored(b.SavedOut[0], dims, keep)
+	g, norm := b.restored(b.Grads[0], dims, keep), b.restored(b.SavedOut(0), dims, keep)
 	if a.P != nil && *a.P == 1 { // self.sgn() * grad
 		sign := b.Local(b.NewLike(x))
 		b.Set(0, b.Do1(MulTensor, nil, sign, g))

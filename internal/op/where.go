@@ -76,9 +76,9 @@ var WhereSelf = define(Op{
 var _ = WhereSelf.derive(func(b *Back) {
 	g := b.Grads[0]
 	if b.Need(2) {
-		b.Set(2, b.where(b.SavedIn[0], nil, g, g.DType, 0))
+		b.Set(2, b.where(b.SavedIn(0), nil, g, g.DType, 0))
 	}
 	if b.Need(1) {
-		b.Set(1, b.where(b.SavedIn[0], g, nil, g.DType, 0))
+		b.Set(1, b.where(b.SavedIn(0), g, nil, g.DType, 0))
 	}
 })

@@ -169,12 +169,13 @@ func (p *Player) evaluate(g *graphTask, n *Node) {
 // newBack prepares a run of n's derivative formula.
 func (p *Player) newBack(n *Node, grads []*op.Tensor) *op.Back {
 	b := p.backs.Get(p.Meter)
+	in, out := p.tensors.Zeroed(b.SavedIns(), len(n.inM)), p.tensors.Zeroed(b.SavedOuts(), len(n.outM))
 	*b = op.Back{
 		Call:  op.Call{Exec: p, Op: n.row, Args: n.args},
 		Grads: grads, InM: n.inM, OutM: n.outM, Retain: p.task.keep,
-		SavedIn: p.tensors.Zeroed(b.SavedIn, len(n.inM)), SavedOut: p.tensors.Zeroed(b.SavedOut, len(n.outM)),
 		Needs: p.flags.Zeroed(b.Needs, len(n.edges)), Results: p.tensors.Zeroed(b.Results, len(n.edges)),
 	}
+	b.Hold(in, out)
 	for i := range n.edges {
 		b.Needs[i] = n.edges[i].fn != nil
 	}
@@ -214,9 +215,9 @@ func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 		switch {
 		case s.state:
 		case s.out:
-			b.SavedOut[s.idx] = t
+			b.SavedOuts()[s.idx] = t
 		default:
-			b.SavedIn[s.idx] = t
+			b.SavedIns()[s.idx] = t
 		}
 	}
 	outer := p.Push()

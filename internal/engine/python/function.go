@@ -106,7 +106,7 @@ func (a *application) Backward(b *op.Back) {
 		args = append(args, Value{T: g})
 	}
 	for _, s := range b.Op.Save {
-		args = append(args, Value{T: b.SavedOut[s.Index]})
+		args = append(args, Value{T: b.SavedOut(s.Index)})
 	}
 	for _, t := range a.kept {
 		args = append(args, Value{T: t})
