@@ -77,3 +77,38 @@ func TestOutsideOfMatrix(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// TestMoves checks what moves, repeats and mixes elements.
+func TestMoves(t *testing.T) {
+	two := &Windows{Kernel: []int64{2}, Stride: []int64{1}, Padding: []int64{0}, Dilation: []int64{1}}
+	for _, c := range []struct {
+		name  string
+		l     Linear
+		in    []int
+		v     []float64
+		out   []int
+		index []float64
+		want  []float64
+	}{
+		{"flip", Flip([]int64{-1}), []int{2, 2}, []float64{1, 2, 3, 4}, []int{2, 2}, nil, []float64{2, 1, 4, 3}},
+		{"roll", Roll([]int64{1}, []int64{0}), []int{3}, []float64{1, 2, 3}, []int{3}, nil, []float64{3, 1, 2}},
+		{"roll, flat", Roll([]int64{-1}, nil), []int{2, 2}, []float64{1, 2, 3, 4}, []int{2, 2}, nil, []float64{2, 3, 4, 1}},
+		{"repeat", Repeat, []int{2}, []float64{1, 2}, []int{2, 4}, nil, []float64{1, 2, 1, 2, 1, 2, 1, 2}},
+		{"pixel_shuffle", PixelShuffle(2), []int{1, 4, 1, 1}, []float64{1, 2, 3, 4}, []int{1, 1, 2, 2}, nil, []float64{1, 2, 3, 4}},
+		{"pixel_unshuffle", PixelUnshuffle(2), []int{1, 1, 2, 2}, []float64{1, 2, 3, 4}, []int{1, 4, 1, 1}, nil, []float64{1, 2, 3, 4}},
+		{"channel_shuffle", ChannelShuffle(2), []int{1, 4, 1}, []float64{1, 2, 3, 4}, []int{1, 4, 1}, nil, []float64{1, 3, 2, 4}},
+		{"reflection", Bordered([]int64{2, 1}, Reflected), []int{1, 3}, []float64{1, 2, 3}, []int{1, 6}, nil, []float64{3, 2, 1, 2, 3, 2}},
+		{"replication", Bordered([]int64{2, 1}, Nearest), []int{1, 3}, []float64{1, 2, 3}, []int{1, 6}, nil, []float64{1, 1, 1, 2, 3, 3}},
+		{"padding that cuts", Padded([]int64{-1, 2}), []int{3}, []float64{1, 2, 3}, []int{4}, nil, []float64{2, 3, 0, 0}},
+		{"unfold", two.Unfold(), []int{1, 2, 3}, []float64{1, 2, 3, 4, 5, 6}, []int{1, 4, 2}, nil, []float64{1, 2, 2, 3, 4, 5, 5, 6}},
+		{"fold", two.Fold(), []int{1, 4, 2}, []float64{1, 1, 1, 1, 1, 1, 1, 1}, []int{1, 2, 3}, nil, []float64{1, 2, 1, 1, 2, 1}},
+		{"index_select", Select(1), []int{2, 2}, []float64{1, 2, 3, 4}, []int{2, 3}, []float64{1, 0, -1}, []float64{2, 1, 2, 4, 3, 4}},
+		{"gather", Gather(0), []int{2, 2}, []float64{1, 2, 3, 4}, []int{1, 2}, []float64{1, 0}, []float64{3, 2}},
+		{"a mask", Masked, []int{3, 1}, []float64{1, 2, 3}, []int{2, 1}, []float64{1, 0, 1}, []float64{1, 3}},
+		{"affine_grid of the identity", AffineGrid(true), []int{1, 2, 3}, []float64{1, 0, 0, 0, 1, 0}, []int{1, 2, 2, 2}, nil, []float64{-1, -1, 1, -1, -1, 1, 1, 1}},
+	} {
+		if got := times(t, c.l, c.in, c.out, c.v, c.index); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, not %v", c.name, got, c.want)
+		}
+	}
+}
