@@ -20,7 +20,8 @@
 // on: no function runs at start-up, and no name of a file matters. What a row calls
 // itself is set beside it (derive, runs).
 //
-// Eval is how the values of a row are computed where a job is executed. Where a
+// Eval is how the values of a row are computed where a job is executed: by kernels of
+// a Machine or, where it is rare, on arrays, whose mathematics is package array. Where a
 // derivative is a formula, the same text says what it allocates and what it computes.
 //
 // Rows say nothing of graphs, threads or scopes. They see an Exec, which the
