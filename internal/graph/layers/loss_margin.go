@@ -1,9 +1,9 @@
 package layers
 
-import "github.com/memplan/memplan/internal/op"
 import (
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
+	"github.com/memplan/memplan/internal/op"
 )
 
 // lossOf defines a loss module that calls the function of the same arguments.

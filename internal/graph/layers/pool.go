@@ -1,8 +1,8 @@
 package layers
 
-import "github.com/memplan/memplan/internal/op"
 import (
 	"github.com/memplan/memplan/internal/graph/module"
+	"github.com/memplan/memplan/internal/op"
 )
 
 // poolArgs reads the arguments that the pooling layers share.

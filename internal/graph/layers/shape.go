@@ -1,8 +1,8 @@
 package layers
 
-import "github.com/memplan/memplan/internal/op"
 import (
 	"github.com/memplan/memplan/internal/graph/module"
+	"github.com/memplan/memplan/internal/op"
 )
 
 // The modules that resize or rearrange.

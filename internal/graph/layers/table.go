@@ -1,7 +1,8 @@
 package layers
 
-import "sort"
 import (
+	"sort"
+
 	"github.com/memplan/memplan/internal/graph/module"
 )
 

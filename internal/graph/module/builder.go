@@ -65,6 +65,7 @@ func (b *Builder) function(fn *program.Func) *Builder {
 	return &Builder{Env: b.Env, Class: b.Class, slots: map[string]int{}, Func: fn}
 }
 
+// Fail stops at a mistake, of the argument of that name if there is one.
 func (b *Builder) Fail(arg, format string, args ...any) {
 	panic(&Mistake{arg, fmt.Sprintf(format, args...)})
 }
@@ -170,6 +171,7 @@ func (b *Builder) Counter(name string) value.Value {
 	return b.Own(name, tensor.Int64, nil)
 }
 
+// Own is a parameter or buffer of the module, or of one in it.
 func (b *Builder) Own(name string, d tensor.DType, size []int64) value.Value {
 	if _, err := tensor.MulBytes(append(append([]int64(nil), size...), d.Size())...); err != nil {
 		b.Fail("", "parameter %s of shape %s: %v", name, tensor.SizeString(size), err)

@@ -24,6 +24,7 @@ type Meta struct {
 	Lost   bool // unknown, because of a mistake that was reported
 }
 
+// Tensor is what is known of a tensor.
 func Tensor(t *op.Tensor) Meta { return Meta{Tensor: t} }
 
 // Appended is a list with one item more. Lists over the same array, such as this
@@ -45,7 +46,7 @@ func (m Meta) Appended(x Meta) Meta {
 // Copies reports whether a list with one item more is a copy.
 func (m Meta) Copies() bool { return m.grown == nil || *m.grown != len(m.Tuple) }
 
-// Key describes a meta for comparison: shapes, strides and types.
+// Key describes it for comparison: shapes, strides and types.
 func (m Meta) Key() string {
 	switch {
 	case m.Tensor != nil:
@@ -127,6 +128,7 @@ func (v Value) Describe() string {
 	return v.Meta.Describe()
 }
 
+// Absent reports an argument that is not given.
 func (v Value) Absent() bool { return v.Expr == nil }
 
 // Same reports whether two expressions are the same local variable, as
