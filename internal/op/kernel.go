@@ -27,7 +27,7 @@ type Block struct {
 // Blocks are what the kernel allocates and frees, in order. What it does not free is
 // its result.
 func (k *Kernel) Blocks(env *Env) []Block {
-	x := &blocks{Shapes: Shapes{E: *env}}
+	x := &blocks{Shapes: Shapes{E: *env}, list: make([]Block, 0, 16)}
 	k.Rule.Run(&Call{Exec: x}, k)
 	return x.list
 }

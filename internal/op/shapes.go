@@ -53,7 +53,7 @@ func (s *Shapes) Env() *Env { return &s.E }
 
 // New implements Exec.
 func (s *Shapes) New(l tensor.Layout, d tensor.DType) *Tensor {
-	if _, err := tensor.MulBytes(append(l.Size.Slice(), d.Size())...); err != nil {
+	if _, err := l.Size.Bytes(d.Size()); err != nil {
 		s.Fail("a tensor of shape %v: %v", l.Size, err)
 	}
 	s.Meter.Hold(shapeBytes)

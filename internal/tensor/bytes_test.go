@@ -97,6 +97,15 @@ func TestMulBytes(t *testing.T) {
 		if got != c.want || errors.Is(err, ErrOverflow) != c.overflow {
 			t.Errorf("MulBytes(%v) = %d, %v; want %d, overflow %v", c.factors, int64(got), err, int64(c.want), c.overflow)
 		}
+		if n := len(c.factors) - 1; n >= 0 {
+			dims, size := D(c.factors[:n]...), c.factors[n]
+			if b, err := dims.Bytes(size); b != c.want || errors.Is(err, ErrOverflow) != c.overflow {
+				t.Errorf("%v.Bytes(%d) = %d, %v; want %d, overflow %v", dims, size, int64(b), err, int64(c.want), c.overflow)
+			}
+			if allocs := testing.AllocsPerRun(10, func() { dims.Bytes(size) }); allocs > 0 && !c.overflow {
+				t.Errorf("%v.Bytes(%d): %v allocations", dims, size, allocs)
+			}
+		}
 	}
 	if _, err := MulBytes(2, -1); err == nil || errors.Is(err, ErrOverflow) {
 		t.Errorf("MulBytes(2, -1): %v, want an error about the sign", err)

@@ -97,6 +97,14 @@ func (d Dims) Numel() int64 {
 	return n
 }
 
+// Bytes is what so many elements of a size take, or the error of MulBytes.
+func (d Dims) Bytes(size int64) (Bytes, error) {
+	var factors [MaxRank + 1]int64
+	n := copy(factors[:], d.v[:d.n])
+	factors[n] = size
+	return MulBytes(factors[:n+1]...)
+}
+
 // CheckNumel is Numel, or an error that wraps ErrOverflow if it exceeds
 // MaxBytes: no element is smaller than a byte.
 func (d Dims) CheckNumel() (int64, error) {
