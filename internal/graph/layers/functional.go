@@ -18,7 +18,7 @@ func functional(sig, inputs string, row *op.Op) *module.Layer {
 
 // mayBeInPlace is the operator or, if the module is asked to work in place, that form.
 func mayBeInPlace(b *module.Builder, row *op.Op) *op.Op {
-	if b.Bool("inplace") {
+	if b.Takes("inplace") && b.Bool("inplace") {
 		return op.InPlaceForm(row)
 	}
 	return row
@@ -100,7 +100,11 @@ func paddings(name, params, mode string) (out [4]*module.Layer) {
 	for n := 1; n <= 3; n++ {
 		out[n] = define(module.Layer{Sig: fmt.Sprintf("nn.%s%dd(%s)", name, n, params), Build: func(b *module.Builder) {
 			const least = -1 << 31
-			b.Finish(b.Do(op.Pad, &op.PadArgs{Pad: b.Spatial("padding", 2*n, least), Mode: mode, Value: b.Float("value")}, b.In(0)))
+			a := &op.PadArgs{Pad: b.Spatial("padding", 2*n, least), Mode: mode}
+			if b.Takes("value") {
+				a.Value = b.Float("value")
+			}
+			b.Finish(b.Do(op.Pad, a, b.In(0)))
 		}})
 	}
 	return out

@@ -34,12 +34,9 @@ func weights(b *module.Builder, name string) value.Value {
 	return t
 }
 
+// lossArgs are those of all losses, of which each takes some.
 func lossArgs(b *module.Builder) *op.LossArgs {
-	return &op.LossArgs{
-		Reduction: b.Str("reduction"), IgnoreIndex: b.Int("ignore_index"), LabelSmoothing: b.Float("label_smoothing"),
-		Beta: b.Float("beta"), LogTarget: b.Bool("log_target"), Margin: b.Float("margin"), P: b.Float("p"), Swap: b.Bool("swap"),
-		Eps: b.Float("eps"), Delta: b.Float("delta"),
-	}
+	return op.BindArgs(&op.LossArgs{}, b.Args).(*op.LossArgs)
 }
 
 // loss defines a loss module that calls the function of the same arguments.

@@ -13,11 +13,11 @@ func poolArgs(b *module.Builder, n int) *op.PoolArgs {
 		a.Stride = b.Spatial("stride", n, 1)
 	}
 	a.Dilation = []int64{1, 1, 1}[:n]
-	if b.Has("dilation") {
+	if b.Takes("dilation") {
 		a.Dilation = b.Spatial("dilation", n, 1)
 	}
-	a.ExcludePadding = b.Has("count_include_pad") && !b.Bool("count_include_pad")
-	if b.Has("divisor_override") {
+	a.ExcludePadding = b.Takes("count_include_pad") && !b.Bool("count_include_pad")
+	if b.Takes("divisor_override") && b.Has("divisor_override") {
 		a.Divisor = b.Int("divisor_override")
 	}
 	for i := range a.Padding {

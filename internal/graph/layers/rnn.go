@@ -64,8 +64,11 @@ func states(a *op.RNNArgs) int {
 // rnnArgs checks the constructor's arguments as RNNBase does.
 func rnnArgs(b *module.Builder, gates int64) *op.RNNArgs {
 	a := &op.RNNArgs{
-		Gates: gates, Hidden: b.Positive("hidden_size"), Proj: b.Int("proj_size"), Layers: b.Positive("num_layers"), Bias: b.Bool("bias"),
+		Gates: gates, Hidden: b.Positive("hidden_size"), Layers: b.Positive("num_layers"), Bias: b.Bool("bias"),
 		BatchFirst: b.Bool("batch_first"), Dropout: b.Float("dropout"), Bidirectional: b.Bool("bidirectional"),
+	}
+	if b.Takes("proj_size") {
+		a.Proj = b.Int("proj_size")
 	}
 	switch {
 	case a.Hidden > 1<<40:

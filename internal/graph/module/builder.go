@@ -72,12 +72,12 @@ func (b *Builder) Fail(arg, format string, args ...any) {
 
 // Arguments of the constructor (and of forward) by name.
 
-func (b *Builder) Int(name string) int64     { n, _ := b.Args[name].(int64); return n }
-func (b *Builder) Float(name string) float64 { f, _ := b.Args[name].(float64); return f }
-func (b *Builder) Bool(name string) bool     { v, _ := b.Args[name].(bool); return v }
-func (b *Builder) Str(name string) string    { s, _ := b.Args[name].(string); return s }
+func (b *Builder) Int(name string) int64     { n, _ := b.arg(name).(int64); return n }
+func (b *Builder) Float(name string) float64 { f, _ := b.arg(name).(float64); return f }
+func (b *Builder) Bool(name string) bool     { v, _ := b.arg(name).(bool); return v }
+func (b *Builder) Str(name string) string    { s, _ := b.arg(name).(string); return s }
 func (b *Builder) Ints(name string) []int64 {
-	switch v := b.Args[name].(type) {
+	switch v := b.arg(name).(type) {
 	case []int64:
 		return v
 	case int64:
@@ -87,11 +87,27 @@ func (b *Builder) Ints(name string) []int64 {
 }
 
 // Has reports whether the argument has a value other than None.
-func (b *Builder) Has(name string) bool { return b.Args[name] != nil }
+func (b *Builder) Has(name string) bool { return b.arg(name) != nil }
+
+// Takes reports whether there is such an argument.
+func (b *Builder) Takes(name string) bool {
+	_, is := b.Args[name]
+	return is
+}
+
+// arg is an argument; to ask for one that the signature does not have is a programming
+// error.
+func (b *Builder) arg(name string) any {
+	v, ok := b.Args[name]
+	if !ok {
+		panic(fmt.Sprintf("module: %s has no argument %s", b.Class.Layer.Python, name))
+	}
+	return v
+}
 
 // Infer sets an argument from the input; if it was given, it must agree.
 func (b *Builder) Infer(name string, n int64) int64 {
-	if v, ok := b.Args[name].(int64); ok && b.Given[name] {
+	if v, ok := b.arg(name).(int64); ok && b.Given[name] {
 		if v != n {
 			b.Fail(name, "%s is %d, but the input has %d", name, v, n)
 		}
@@ -333,12 +349,16 @@ func (e *Env) Build(l *Layer, args map[string]any, given map[string]bool, ins []
 	b.Class.Forward = b.Func
 	for _, sig := range l.sigs {
 		for _, p := range sig.Params {
+			b.Args[p.Name] = nil
 			if v, ok := args[p.Name]; ok {
 				b.Args[p.Name] = v
 			} else if !p.Infer {
 				b.Args[p.Name] = DefaultValue(&p)
 			}
 		}
+	}
+	for name := range args {
+		b.arg(name)
 	}
 	for i, v := range ins {
 		if v.Absent() {
