@@ -183,7 +183,7 @@ func (f element) eval() *Eval {
 				return
 			}
 			p, g := f.numbers.of(b.Args), a.Like(b.Grads[0], y.Size)
-			x, r := a.Like(first(b.SavedIns()), y.Size), a.Like(first(b.SavedOuts()), y.Size)
+			x, r := a.Like(optional(b.SavedIns(), 0), y.Size), a.Like(optional(b.SavedOuts(), 0), y.Size)
 			out := make([]float64, len(g))
 			for i := range out {
 				out[i] = array.Scaled(g[i], f.slope(item(x, i), item(r, i), p))
@@ -248,7 +248,7 @@ func (f *elements) operands(a Arrays, args any, ts []*Tensor, size tensor.Dims) 
 func (f *elements) backward(grad func(k int, at *point) float64) func(a Arrays, b *Back) {
 	return func(a Arrays, b *Back) {
 		size := b.OutM[0].Size
-		g, x, y := a.Like(b.Grads[0], size), f.operands(a, b.Args, b.SavedIns(), size), a.Like(first(b.SavedOuts()), size)
+		g, x, y := a.Like(b.Grads[0], size), f.operands(a, b.Args, b.SavedIns(), size), a.Like(optional(b.SavedOuts(), 0), size)
 		at := point{value: f.p(b.Args)}
 		for k := range b.Results {
 			r := a.Wanted(b, k)
@@ -309,14 +309,6 @@ func other(args any) Number {
 // whole makes a function of two integers.
 func whole(of func(a, b int64) int64) elements {
 	return two(func(a, b float64) float64 { return float64(of(int64(a), int64(b))) })
-}
-
-// first is the first of the tensors that were kept, if it was.
-func first(ts []*Tensor) *Tensor {
-	if len(ts) == 0 {
-		return nil
-	}
-	return ts[0]
 }
 
 // item is v[i], or NaN where there is no v.
