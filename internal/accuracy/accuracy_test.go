@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/op"
 )
@@ -132,16 +133,16 @@ func TestCommitted(t *testing.T) {
 // that most operators that specs can name are recorded.
 func TestEvidence(t *testing.T) {
 	found := results(t).Evidence()
-	listed, err := os.ReadFile("../op/evidence.txt")
+	listed, err := os.ReadFile("../aten/evidence.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if op.WriteEvidence(found) != string(listed) {
-		t.Errorf("%s is stale: run go run ./tools/accuracy -update", op.EvidenceFile)
+	if aten.WriteEvidence(found) != string(listed) {
+		t.Errorf("%s is stale: run go run ./tools/accuracy -update", aten.EvidenceFile)
 	}
 	named, recorded := 0, 0
-	for _, n := range op.Names() {
-		switch r := op.Lookup(n).Op; r.Judge(found[r]).Basis {
+	for _, n := range aten.Names() {
+		switch r := aten.Lookup(n).Op; r.Judge(found[r]).Basis {
 		case op.Refused:
 			continue
 		case op.Recorded:

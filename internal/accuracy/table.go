@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/report"
 )
@@ -154,12 +155,12 @@ Operators by themselves (` + "`testdata/ops`" + `, forward and backward, five ar
 // recording executes.
 func (r *Results) writeOperators(b *strings.Builder) {
 	nameable := map[*op.Op]bool{}
-	for _, n := range op.Names() {
-		nameable[op.Lookup(n).Op] = true
+	for _, n := range aten.Names() {
+		nameable[aten.Lookup(n).Op] = true
 	}
 	found, count, named := r.Evidence(), map[op.Basis]int{}, map[op.Basis]int{}
 	var rest strings.Builder
-	for _, row := range op.Rows() {
+	for _, row := range aten.Rows() {
 		e := row.Judge(found[row])
 		count[e.Basis]++
 		if nameable[row] {
@@ -180,7 +181,7 @@ func (r *Results) writeOperators(b *strings.Builder) {
 	b.WriteString(`
 ## What operators rest on
 
-An operator is *recorded* if a job with equal event lists executed it, and its derivative (` + "`" + op.EvidenceFile + "`" + ` names the suite); else it is
+An operator is *recorded* if a job with equal event lists executed it, and its derivative (` + "`" + aten.EvidenceFile + "`" + ` names the suite); else it is
 *read* from the source that is named, or *assumed*; *refused* are those of which a spec that uses them is told that they are not modelled. It says
 that the operator was right in such a job, not in every type and shape. A report names the operators of its job that are not recorded.
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
@@ -308,7 +309,7 @@ func selective(b *Base) []Option {
 	var words, texts, names []string
 	var rows []*op.Op
 	for _, d := range dear {
-		keep := op.Keepable(d.word)
+		keep := aten.Keepable(d.word)
 		if share, _ := b.computed(x, keep); share > 0 {
 			words, texts, names, rows = append(words, d.word), append(texts, d.text), append(names, d.aten), append(rows, keep...)
 		}

@@ -30,7 +30,7 @@ var limits = []struct{ file, name string }{
 	{"graph/unroll.go", "maxStatements"},
 	{"graph/unroll.go", "maxNesting"},
 	{"graph/size.go", "maxSteps"},
-	{"op/views.go", "maxPieces"},
+	{"aten/tensor_shape.go", "maxPieces"},
 	{"spec/diag.go", "maxErrors"},
 	{"spec/diag.go", "maxMessage"},
 	{"estimate/estimate.go", "maxNotes"},

@@ -21,7 +21,7 @@ import (
 // optimizer's row: they read a spec, a report or a trace, or print one.
 var byName = map[string]bool{
 	"op.Define": true, "optim.define": true, // which make the table that parsing reads
-	"op.Keepable":            true, // a word of a spec
+	"aten.Keepable":          true, // a word of a spec
 	"op.WriteEvidence":       true,
 	"engine.ran":             true, // sorted for print
 	"estimate.operatorNotes": true, // the operators of a trace
@@ -33,7 +33,7 @@ var byName = map[string]bool{
 // TestRowsByValue finds comparisons of rows by their names: switches, maps and
 // predicates of strings, too. A row is its Go value.
 func TestRowsByValue(t *testing.T) {
-	names := []string{"op", "engine", "graph", "nn", "runtime", "optim", "estimate", "advise", "gate", "exporttorch"}
+	names := []string{"op", "aten", "engine", "graph", "nn", "runtime", "optim", "estimate", "advise", "gate", "exporttorch"}
 	exports := exportData(t, names)
 	for _, name := range names {
 		for _, at := range namesCompared(t, name, exports) {
@@ -91,7 +91,7 @@ func namesCompared(t *testing.T, name string, exports map[string]string) []strin
 			in := name + "."
 			if fn, is := d.(*ast.FuncDecl); is {
 				in += fn.Name.Name
-				if in == "op.init" {
+				if in == "op.init" || in == "aten.init" {
 					found = append(found, fmt.Sprintf("%s: a row that init makes or changes depends on the names of files", fset.Position(fn.Pos())))
 				}
 			}
@@ -122,7 +122,7 @@ func lookedUp(c *ast.CallExpr) bool {
 	}
 	table, is := s.X.(*ast.Ident)
 	_, literal := c.Args[0].(*ast.BasicLit)
-	return is && literal && (table.Name == "op" || table.Name == "optim") && (s.Sel.Name == "Lookup" || s.Sel.Name == "Named")
+	return is && literal && (table.Name == "aten" || table.Name == "optim") && (s.Sel.Name == "Lookup" || s.Sel.Name == "Named")
 }
 
 // compared are the expressions of which a node asks what they are.

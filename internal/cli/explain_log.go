@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/oom"
 	"github.com/memplan/memplan/internal/op"
@@ -111,13 +112,13 @@ func planOf(o *estimate.Outcome) *oom.Plan {
 
 // partsOf are the operators in which functions allocate that are made of others.
 var partsOf = map[string][]*op.Op{
-	"linear": {op.Addmm, op.Mm, op.Bmm}, "matmul": {op.Mm, op.Bmm, op.Addmm}, "@": {op.Mm, op.Bmm, op.Addmm},
-	"conv1d": {op.Conv}, "conv2d": {op.Conv}, "conv3d": {op.Conv},
-	"softmax": {op.InnerSoftmax}, "log_softmax": {op.InnerLogSoftmax}, "dropout": {op.NativeDropout}, "embedding": {op.Embedding},
-	"layer_norm": {op.NativeLayerNorm}, "batch_norm": {op.NativeBatchNorm, op.CudnnBatchNorm},
-	"cross_entropy": {op.InnerLogSoftmax, op.NLLLossForward, op.NLLLoss2dForward}, "cross_entropy_loss": {op.InnerLogSoftmax, op.NLLLossForward, op.NLLLoss2dForward},
-	"scaled_dot_product_attention": {op.FlashAttention, op.EfficientAttention, op.InnerSoftmax, op.Bmm},
-	"+":                            {op.Add, op.AddInPlace}, "-": {op.Sub, op.SubInPlace}, "*": {op.Mul, op.MulInPlace}, "/": {op.Div, op.DivInPlace},
+	"linear": {aten.Addmm, aten.Mm, aten.Bmm}, "matmul": {aten.Mm, aten.Bmm, aten.Addmm}, "@": {aten.Mm, aten.Bmm, aten.Addmm},
+	"conv1d": {aten.Conv}, "conv2d": {aten.Conv}, "conv3d": {aten.Conv},
+	"softmax": {aten.InnerSoftmax}, "log_softmax": {aten.InnerLogSoftmax}, "dropout": {aten.NativeDropout}, "embedding": {aten.Embedding},
+	"layer_norm": {aten.NativeLayerNorm}, "batch_norm": {aten.NativeBatchNorm, aten.CudnnBatchNorm},
+	"cross_entropy": {aten.InnerLogSoftmax, aten.NLLLossForward, aten.NLLLoss2dForward}, "cross_entropy_loss": {aten.InnerLogSoftmax, aten.NLLLossForward, aten.NLLLoss2dForward},
+	"scaled_dot_product_attention": {aten.FlashAttention, aten.EfficientAttention, aten.InnerSoftmax, aten.Bmm},
+	"+":                            {aten.Add, aten.AddInPlace}, "-": {aten.Sub, aten.SubInPlace}, "*": {aten.Mul, aten.MulInPlace}, "/": {aten.Div, aten.DivInPlace},
 }
 
 // operatorsOf are the operators that may run where a line of Python calls a function;
@@ -130,10 +131,10 @@ func operatorsOf(call string) []string {
 	if names != nil {
 		return names
 	}
-	if s := op.Lookup(call); s != nil && !s.Op.Composite {
+	if s := aten.Lookup(call); s != nil && !s.Op.Composite {
 		return []string{s.Op.Name}
 	}
-	if r := op.Named(call); r != nil && !r.Composite {
+	if r := aten.Named(call); r != nil && !r.Composite {
 		return []string{call}
 	}
 	return nil

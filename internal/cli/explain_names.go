@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/advise"
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/device"
 	"github.com/memplan/memplan/internal/gate"
 	"github.com/memplan/memplan/internal/graph/layers"
@@ -15,7 +16,7 @@ import (
 
 // explainers is the table of what memplan can explain by name.
 var explainers = []explainer{
-	{"op", op.Names, explainOp},
+	{"op", aten.Names, explainOp},
 	{"layer", layers.Names, explainLayer},
 	{"optimizer", optim.Names, explainOptimizer},
 	{"device", deviceNames, explainDevice},
@@ -58,7 +59,7 @@ var castDocs = map[op.CastPolicy]string{
 
 // explainOp says what a row of the op table holds.
 func explainOp(name string) (string, any) {
-	s := op.Lookup(name)
+	s := aten.Lookup(name)
 	r := s.Op
 	d := struct {
 		Name        string   `json:"name"`

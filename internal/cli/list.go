@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/device"
 	"github.com/memplan/memplan/internal/gate"
 	"github.com/memplan/memplan/internal/graph"
@@ -126,8 +127,8 @@ type operator struct {
 
 func operators() []operator {
 	var out []operator
-	for _, n := range op.Names() {
-		s := op.Lookup(n)
+	for _, n := range aten.Names() {
+		s := aten.Lookup(n)
 		out = append(out, operator{signature{n, s.Sig.String()}, s.Op.Evidence()})
 	}
 	return out

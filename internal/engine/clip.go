@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
@@ -37,7 +38,7 @@ func (j *job) clip(s *program.Stmt) {
 	}
 	two := 2.0
 	var total *op.Tensor
-	j.Quiet(func() { total = j.Do1(op.VectorNorm, &op.NormArgs{P: &two}, stacked) })
+	j.Quiet(func() { total = j.Do1(aten.VectorNorm, &aten.NormArgs{P: &two}, stacked) })
 	if j.Executes() {
 		j.Must(j.backend.Norms([]*op.Tensor{total}, []*op.Tensor{stacked}, nil))
 	}

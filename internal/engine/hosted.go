@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine/autograd"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -56,7 +56,7 @@ func (j *job) takeGradient(leaf *autograd.Object, h *optim.Param) {
 	if sum := autograd.Of(h.T); sum.Grad == nil {
 		sum.Grad = g
 	} else {
-		j.Drop(j.Do1(op.AddInPlace, &op.AddArgs{}, &sum.Grad.Tensor, &g.Tensor))
+		j.Drop(j.Do1(aten.AddInPlace, &aten.AddArgs{}, &sum.Grad.Tensor, &g.Tensor))
 		j.Release(g)
 	}
 	j.dropGrad(leaf)

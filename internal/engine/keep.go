@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
@@ -18,7 +19,7 @@ func (j *job) keepValue(fr *python.Frame, s *program.Stmt) {
 		t = next
 	}
 	if k.Detach {
-		then(op.Detach)
+		then(aten.Detach)
 	}
 	if k.CPU {
 		then(autograd.ToHostRow)
@@ -36,10 +37,10 @@ func (j *job) keepValue(fr *python.Frame, s *program.Stmt) {
 		}
 		v.List.Items = append(v.List.Items, python.Value{T: t})
 	case v.T == nil: // 0.0 + value: the number takes the tensor's __radd__
-		v.T = j.Do1(op.Add, &op.AddArgs{Other: op.Number{Float: true}}, t, nil)
+		v.T = j.Do1(aten.Add, &aten.AddArgs{Other: op.Number{Float: true}}, t, nil)
 		j.Drop(t)
 	default:
-		j.Drop(j.Do1(op.AddInPlace, &op.AddArgs{}, v.T, t))
+		j.Drop(j.Do1(aten.AddInPlace, &aten.AddArgs{}, v.T, t))
 		j.Drop(t)
 	}
 	j.kept[k.List] = v

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
@@ -70,7 +71,7 @@ func (j *job) scaled(loss *op.Tensor) *op.Tensor {
 		j.Fill(s.scale, s.factor)
 		j.Fill(s.tracker, 0)
 	}
-	return j.Do1(op.Mul, &op.BinaryArgs{}, loss, s.scale)
+	return j.Do1(aten.Mul, &aten.BinaryArgs{}, loss, s.scale)
 }
 
 // unscale checks the gradients for infinities and divides them by the scale, in

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/device"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/graph"
@@ -478,8 +479,8 @@ func (o *Outcome) operatorNotes() []note.Note {
 		ran[name] = true
 	}
 	var out []note.Note
-	for _, row := range op.Rows() {
-		if row == op.Conv && o.Job.Spec.Train.CudnnBenchmark.Set {
+	for _, row := range aten.Rows() {
+		if row == aten.Conv && o.Job.Spec.Train.CudnnBenchmark.Set {
 			continue // the spec says whether there is a search
 		}
 		if row.NotModelled != "" && ran[row.Name] {

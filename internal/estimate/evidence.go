@@ -3,8 +3,8 @@ package estimate
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/report"
 )
 
@@ -12,7 +12,7 @@ import (
 // recording, or whose derivatives ran and are not.
 func unrecorded(p *engine.Played) []report.Unrecorded {
 	out := []report.Unrecorded{}
-	for _, r := range op.Rows() {
+	for _, r := range aten.Rows() {
 		e := r.Evidence()
 		ran := e.Forward == "" && slices.Contains(p.Rows, r)
 		derived := r.Grad != nil && e.Backward == "" && slices.Contains(p.Derived, r)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/report"
@@ -12,7 +13,7 @@ import (
 // TestUnrecorded checks that a report names the operators that ran and are not
 // recorded, the derivative alone where the rest is recorded, and no others.
 func TestUnrecorded(t *testing.T) {
-	for _, r := range op.Rows() {
+	for _, r := range aten.Rows() {
 		e := r.Evidence()
 		want := []report.Unrecorded{}
 		if e.Forward == "" {

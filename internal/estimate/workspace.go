@@ -3,11 +3,11 @@ package estimate
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/note"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -133,7 +133,7 @@ func (o *Outcome) workspaceNotes(r *report.Report) {
 	}
 	u.CudnnWorkspaceBytes, u.CudnnWorkspaceExpectedBytes = w.Most, w.Expected
 	if o.Job.Program.Benchmark {
-		r.Add(note.CudnnSearch.New("convolution: what cuDNN's search for kernels (train.cudnn_benchmark) takes beyond the workspace of the one that it finds, and gives back").Of("train.cudnn_benchmark").OfOp(op.Conv.Name))
+		r.Add(note.CudnnSearch.New("convolution: what cuDNN's search for kernels (train.cudnn_benchmark) takes beyond the workspace of the one that it finds, and gives back").Of("train.cudnn_benchmark").OfOp(aten.Conv.Name))
 	}
 	spread := min(w.Most, tensor.Bytes(workspaceSpread*float64(reserved)))
 	u.ReservedLowBytes -= spread
@@ -144,7 +144,7 @@ func (o *Outcome) workspaceNotes(r *report.Report) {
 		u.ReservedHighBytes += max(spread, w.Most-mode.Bytes)
 	}
 	if u.CudnnWorkspace == workspaceNone {
-		r.Add(note.NoWorkspaces.New("convolution: cuDNN's workspaces, which device.cudnn_workspace leaves out").Of("device.cudnn_workspace").OfOp(op.Conv.Name))
+		r.Add(note.NoWorkspaces.New("convolution: cuDNN's workspaces, which device.cudnn_workspace leaves out").Of("device.cudnn_workspace").OfOp(aten.Conv.Name))
 	}
 	if on := o.WithOnGPU; on != nil && r.Verdict.Fits && len(on.OOMs) > 0 {
 		r.Add(note.Workspaces.New("with the workspaces that cuDNN's convolutions are expected to take (reserved: %v) it would run out of memory", reserved))

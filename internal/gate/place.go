@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/note"
@@ -65,7 +66,7 @@ func (u *unit) subject(r *Rule, p note.Place, o *outcome) spec.Span {
 // module which runs it.
 func (u *unit) layer(name string, o *outcome) (spec.Span, bool) {
 	whole, _, _ := strings.Cut(name, ".") // _cudnn_rnn.reserve is a part of _cudnn_rnn
-	row := op.Named(whole)
+	row := aten.Named(whole)
 	runs := map[*nn.Layer]bool{}
 	tr := o.Played.Trace
 	for i := range tr.Events {

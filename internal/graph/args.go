@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/op"
@@ -197,7 +198,7 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) value.Value {
 	ins := t.collect(x, vals)
 	if reflected { // 1 - x
 		var arg string
-		row, arg = op.Reflected(row)
+		row, arg = aten.Reflected(row)
 		vals = map[string]any{arg: x.Args[0].Value}
 		x.Row, x.Inputs, ins = row, []int{1}, ins[1:]
 	}
@@ -212,7 +213,7 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) value.Value {
 	}
 	el.beyond(e.Head.At)
 	m := value.Results(row, outs)
-	m.Causal = row == op.CausalMask
+	m.Causal = row == aten.CausalMask
 	return value.Value{Expr: x, Meta: m}
 }
 
@@ -507,7 +508,7 @@ func (t *tensorArgs) fill() {
 
 // reflects reports whether a number may stand for the first operand, p.
 func (t *tensorArgs) reflects(p *op.Param) bool {
-	row, _ := op.Reflected(op.Lookup(t.e.Head.V).Op)
+	row, _ := aten.Reflected(aten.Lookup(t.e.Head.V).Op)
 	return row != nil && p.Name == t.sig.Params[0].Name
 }
 

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/techniques"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -29,8 +29,8 @@ func (f *fn) call(e *spec.Entry, sc *scope, i int) value.Value {
 		return f.checkpointed(e.Checkpoint, sc, f.callDeclared(e, sc))
 	case head == spec.HeadSeq || layers.Lookup(head) != nil:
 		return f.callNew(e, sc, i)
-	case op.Lookup(head) != nil:
-		return f.callOp(e, sc, op.Lookup(head))
+	case aten.Lookup(head) != nil:
+		return f.callOp(e, sc, aten.Lookup(head))
 	}
 	el.errs.Unknown(e.Head.At, "layer or operator", e.Head.V, nil)
 	panic(spec.Stop{})

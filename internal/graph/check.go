@@ -3,6 +3,7 @@ package graph
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/op"
@@ -254,7 +255,7 @@ func (c *checker) own(e *spec.Entry, at place) {
 	}
 	c.literals(e)
 	head := e.Head.V
-	l, o := layers.Lookup(head), op.Lookup(head)
+	l, o := layers.Lookup(head), aten.Lookup(head)
 	switch {
 	case l != nil:
 		c.arg(e, l)
@@ -283,7 +284,7 @@ func (c *checker) own(e *spec.Entry, at place) {
 		errs.Addf(e.Head.At, "%s: %s", head, refused[head])
 		return
 	default:
-		known := append(append(append([]string(nil), spec.Statements...), layers.Names()...), op.Names()...)
+		known := append(append(append([]string(nil), spec.Statements...), layers.Names()...), aten.Names()...)
 		if at == inStep {
 			known = append(known, spec.StepStatements...)
 		}
@@ -334,7 +335,7 @@ func (c *checker) literals(e *spec.Entry) {
 // modifiers refuses keys that mean nothing for the entry.
 func (c *checker) modifiers(e *spec.Entry, at place) {
 	head := e.Head.V
-	isLayer, isOp := layers.Lookup(head) != nil || head == spec.HeadSeq, op.Lookup(head) != nil
+	isLayer, isOp := layers.Lookup(head) != nil || head == spec.HeadSeq, aten.Lookup(head) != nil
 	isBlock, isCall := head == spec.HeadBlock, head == spec.HeadCall
 	isStep := slices.Contains(spec.StepStatements, head)
 	isValue := isLayer || isOp || isBlock || isCall

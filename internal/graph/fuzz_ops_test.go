@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/op"
@@ -72,7 +73,7 @@ func (c *chooser) value(p *op.Param) string {
 
 // entry writes a call of an operator or layer with arguments of its signature.
 func (c *chooser) entry() string {
-	names := append(op.Names(), layers.Names()...)
+	names := append(aten.Names(), layers.Names()...)
 	head := names[c.n(256)%len(names)]
 	if k := c.n(2); k == 1 { // reach the names beyond 255 too
 		head = names[(len(names)-1-c.n(256)%len(names))%len(names)]
@@ -84,7 +85,7 @@ func (c *chooser) entry() string {
 		}
 		params = append(append(params, l.Sigs()[0].Params...), l.Sigs()[1].Params...)
 	} else {
-		params = op.Lookup(head).Sig.Params
+		params = aten.Lookup(head).Sig.Params
 	}
 	var args []string
 	for i := range params {
@@ -127,7 +128,7 @@ func (c *chooser) program() string {
 // signatures allow, sensible and extreme ones: what package graph accepts must
 // play, or be refused as a *program.Error.
 func FuzzOperators(f *testing.F) {
-	names := len(op.Names()) + len(layers.Names())
+	names := len(aten.Names()) + len(layers.Names())
 	for i := range names {
 		f.Add([]byte{0, 0, 0, 0, 0, byte(i)})
 		f.Add([]byte{2, 2, 2, 2, 2, byte(i), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9})

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -22,9 +23,9 @@ func Vocabulary() spec.Vocabulary {
 		}
 		v.Heads = append(v.Heads, c)
 	}
-	for _, n := range op.Names() {
+	for _, n := range aten.Names() {
 		if layers.Lookup(n) == nil {
-			v.Heads = append(v.Heads, callable(n, op.Lookup(n).Sig.Params))
+			v.Heads = append(v.Heads, callable(n, aten.Lookup(n).Sig.Params))
 		}
 	}
 	for _, n := range optim.Names() {

@@ -167,7 +167,8 @@ func (b *Back) SavedOut(i int) *Tensor {
 
 // SavedIns and SavedOuts are all inputs and results, nil where nothing was kept: for
 // what derivatives of several rows share.
-func (b *Back) SavedIns() []*Tensor  { return b.in }
+func (b *Back) SavedIns() []*Tensor { return b.in }
+
 func (b *Back) SavedOuts() []*Tensor { return b.out }
 
 // Need reports whether the gradient of input i is wanted.

@@ -1,7 +1,8 @@
-// Package op is the operator table: for each operator of PyTorch that memplan
-// knows, one row that says what its CUDA implementation allocates and in which
-// order, what autograd keeps for the backward pass, and how that pass is made
-// of further operators.
+// Package op is what operators are written in: what one says of itself ([Op]), how it
+// runs ([Call], [Back]), how a program writes its call ([Sig]), how its derivative and
+// values are computed ([Formula], [Eval]), what all of that rests on ([Evidence]), and the
+// [Table] that holds them. It knows no operator: those of PyTorch are in package aten,
+// which no file of this one may ask for. What cuDNN takes it is told by package cudnn.
 //
 // # Rows
 //
@@ -15,17 +16,13 @@
 //   - A composite has no derivative of its own; Run calls other rows, as
 //     PyTorch's CompositeImplicitAutograd functions do.
 //
-// A row is a Go variable, by which others reach it; only what reads a spec, a report
-// or a trace asks for one by name. Go initializes the variables by what they depend
-// on: no function runs at start-up, and no name of a file matters. What a row calls
-// itself is set beside it (derive, runs).
-//
-// Eval is how the values of a row are computed where a job is executed: by kernels of
-// a Machine or, where it is rare, on arrays, whose mathematics is package array. Where a
+// Eval is how the values of a row are computed where a job is executed: by kernels of a
+// Machine ([Mapped], [Launch]) or, where it is rare, on arrays ([Aside], [Element],
+// [Elements], [Linear], [Statistic]), whose mathematics is package array. Where a
 // derivative is a formula, the same text says what it allocates and what it computes.
 //
-// Rows say nothing of graphs, threads or scopes. They see an Exec, which the
-// engine implements with real bookkeeping and [Meta] with shapes alone, and an
+// Rows say nothing of graphs, threads or scopes. They see an [Exec], which the
+// engine implements with real bookkeeping and [Shapes] with shapes alone, and an
 // [Env] that holds the facts which PyTorch's code branches on: architecture,
 // number of multiprocessors, version, grad mode, autocast.
 //
@@ -44,10 +41,4 @@
 // C++ local does; locals die in the reverse order of their making. Scratch is a
 // local without shape. What must die earlier is dropped by hand, where the C++
 // code ends a temporary or a block.
-//
-// # Sources
-//
-// The allocations are those of PyTorch 2.6, file by file of aten/src/ATen; what
-// later versions changed is asked of package torchver. All of it is held
-// against recordings of real PyTorch in testdata/.
 package op

@@ -24,8 +24,8 @@ type Eval struct {
 	// not in place.
 	Over bool
 
-	single    bool  // elements and gradients are functions of the elements in their places
-	byFormula *Eval // of kernels, the same by a formula; nil: they have none. Tests hold both
+	Single    bool  // elements and gradients are functions of the elements in their places
+	ByFormula *Eval // of kernels, the same by a formula; nil: they have none. Tests hold both
 }
 
 // Machine is what computes values.
@@ -88,26 +88,26 @@ func (b *Back) kept() *Tensor {
 	return b.SavedOut(0)
 }
 
-// numbers are the numbers of a row, made of its arguments.
-type numbers func(args any) []float64
+// Numbers are the numbers of a row, made of its arguments.
+type Numbers func(args any) []float64
 
-// numbersOf makes numbers of arguments of one type.
-func numbersOf[A any](f func(a *A) []float64) numbers {
+// NumbersOf makes numbers of arguments of one type.
+func NumbersOf[A any](f func(a *A) []float64) Numbers {
 	return func(args any) []float64 { return f(args.(*A)) }
 }
 
-func (n numbers) of(args any) []float64 {
+func (n Numbers) of(args any) []float64 {
 	if n == nil {
 		return nil
 	}
 	return n(args)
 }
 
-// mapped is an operator that is one kernel of its input; its derivative is one of the
+// Mapped is an operator that is one kernel of its input; its derivative is one of the
 // gradient and what was saved.
-func mapped(forward, backward *kernel.Kernel, n numbers) *Eval {
+func Mapped(forward, backward *kernel.Kernel, n Numbers) *Eval {
 	return &Eval{
-		single:  true,
+		Single:  true,
 		Forward: func(m Machine, c *Call) error { return m.Apply(forward, c.Target(), c.In[:1], n.of(c.Args)...) },
 		Backward: func(m Machine, b *Back) error {
 			return m.Apply(backward, b.Results[0], []*Tensor{b.Grads[0], b.kept()}, n.of(b.Args)...)
@@ -115,140 +115,140 @@ func mapped(forward, backward *kernel.Kernel, n numbers) *Eval {
 	}
 }
 
-// aside is an operator that is computed with arrays. Without a backward it has no
+// Aside is an operator that is computed with arrays. Without a backward it has no
 // derivative.
-func aside(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *Eval {
+func Aside(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *Eval {
 	e := &Eval{Forward: func(m Machine, c *Call) error { return m.Aside(func(a Arrays) { forward(a, c) }) }}
 	if backward != nil {
-		e.withBackward(backward)
+		e.WithBackward(backward)
 	}
 	return e
 }
 
-// withBackward has a derivative that is computed with arrays.
-func (e *Eval) withBackward(f func(a Arrays, b *Back)) *Eval {
+// WithBackward has a derivative that is computed with arrays.
+func (e *Eval) WithBackward(f func(a Arrays, b *Back)) *Eval {
 	e.Backward = func(m Machine, b *Back) error { return m.Aside(func(a Arrays) { f(a, b) }) }
 	return e
 }
 
-// ofElements is an operator of single elements that is computed with arrays.
-func ofElements(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *Eval {
-	e := aside(forward, backward)
-	e.single = true
+// OfElements is an operator of single elements that is computed with arrays.
+func OfElements(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *Eval {
+	e := Aside(forward, backward)
+	e.Single = true
 	return e
 }
 
-// inParts has the derivative that Grad makes of further operators.
-func (e *Eval) inParts() *Eval {
+// DerivedInParts has the derivative that Grad makes of further operators.
+func (e *Eval) DerivedInParts() *Eval {
 	e.InParts = true
 	return e
 }
 
-// noted is what was noted of the block of t, zero if nothing was.
-func noted[A any](m Machine, t *Tensor) A {
+// Noted is what was noted of the block of t, zero if nothing was.
+func Noted[A any](m Machine, t *Tensor) A {
 	what, _ := m.Noted(t).(A)
 	return what
 }
 
-// copied is an operator that copies its input in another order or type.
-var copied = &Eval{Forward: func(m Machine, c *Call) error { return m.Apply(kernel.Copy, c.Out[0], c.In[:1]) }, InParts: true}
+// Copied is an operator that copies its input in another order or type.
+var Copied = &Eval{Forward: func(m Machine, c *Call) error { return m.Apply(kernel.Copy, c.Out[0], c.In[:1]) }, InParts: true}
 
-// shared is an operator whose result lies where its input does, and whose derivative is
+// Shared is an operator whose result lies where its input does, and whose derivative is
 // made of others.
-var shared = &Eval{InParts: true}
+var Shared = &Eval{InParts: true}
 
-// nothing is an operator that only allocates.
-var nothing = &Eval{Forward: func(Machine, *Call) error { return nil }}
+// Nothing is an operator that only allocates.
+var Nothing = &Eval{Forward: func(Machine, *Call) error { return nil }}
 
-// constant fills the result.
-func constant(v float64) *Eval {
+// Constant fills the result.
+func Constant(v float64) *Eval {
 	return &Eval{Forward: func(m Machine, c *Call) error { return m.Apply(kernel.Fill, c.Out[0], nil, v) }}
 }
 
-// element is a function of single elements x of one tensor, with the numbers p of the
+// Element is a function of single elements x of one tensor, with the numbers p of the
 // operator, whose slope is computed from x or, where autograd keeps that, from the
 // result y; the other one is NaN. Without a slope there is no derivative.
-type element struct {
-	of    func(x float64, p []float64) float64
-	slope func(x, y float64, p []float64) float64
-	numbers
+type Element struct {
+	Of    func(x float64, p []float64) float64
+	Slope func(x, y float64, p []float64) float64
+	Numbers
 }
 
-func (f element) eval() *Eval {
+func (f Element) Eval() *Eval {
 	var backward func(a Arrays, b *Back)
-	if f.slope != nil {
+	if f.Slope != nil {
 		backward = func(a Arrays, b *Back) {
 			y := a.Wanted(b, 0)
 			if y == nil {
 				return
 			}
-			p, g := f.numbers.of(b.Args), a.Like(b.Grads[0], y.Size)
-			x, r := a.Like(optional(b.SavedIns(), 0), y.Size), a.Like(optional(b.SavedOuts(), 0), y.Size)
+			p, g := f.Numbers.of(b.Args), a.Like(b.Grads[0], y.Size)
+			x, r := a.Like(Optional(b.SavedIns(), 0), y.Size), a.Like(Optional(b.SavedOuts(), 0), y.Size)
 			out := make([]float64, len(g))
 			for i := range out {
-				out[i] = array.Scaled(g[i], f.slope(item(x, i), item(r, i), p))
+				out[i] = array.Scaled(g[i], f.Slope(Item(x, i), Item(r, i), p))
 			}
 			a.Put(y, out)
 		}
 	}
-	return ofElements(func(a Arrays, c *Call) {
-		p, x := f.numbers.of(c.Args), a.Get(c.In[0])
+	return OfElements(func(a Arrays, c *Call) {
+		p, x := f.Numbers.of(c.Args), a.Get(c.In[0])
 		out := make([]float64, len(x))
 		for i, v := range x {
-			out[i] = f.of(v, p)
+			out[i] = f.Of(v, p)
 		}
 		a.Put(c.Target(), out)
 	}, backward)
 }
 
-// level is the slope of a step.
-func level(_, _ float64, _ []float64) float64 { return 0 }
+// Level is the slope of a step.
+func Level(_, _ float64, _ []float64) float64 { return 0 }
 
-// elements is a function of single elements x of several tensors, which are
+// Elements is a function of single elements x of several tensors, which are
 // broadcast; a number among the arguments stands for a tensor. slopes are the
 // derivatives by each input, from what autograd keeps: the inputs, and the result y;
 // what is not there is NaN.
-type elements struct {
-	of     func(x [3]float64, p float64) float64
-	slopes []func(x [3]float64, y, p float64) float64
-	number func(args any) Number // what stands in the place of input at
-	at     int
-	param  func(args any) float64 // a further number
+type Elements struct {
+	Of     func(x [3]float64, p float64) float64
+	Slopes []func(x [3]float64, y, p float64) float64
+	Number func(args any) Number // what stands in the place of input at
+	At     int
+	Param  func(args any) float64 // a further number
 }
 
-func (f *elements) p(args any) float64 {
-	if f.param == nil {
+func (f *Elements) p(args any) float64 {
+	if f.Param == nil {
 		return 0
 	}
-	return f.param(args)
+	return f.Param(args)
 }
 
 // operands reads inputs as they are broadcast to a size.
-func (f *elements) operands(a Arrays, args any, ts []*Tensor, size tensor.Dims) func(i int) [3]float64 {
+func (f *Elements) operands(a Arrays, args any, ts []*Tensor, size tensor.Dims) func(i int) [3]float64 {
 	var v [3][]float64
 	for i := range min(len(ts), len(v)) {
 		v[i] = a.Like(ts[i], size)
 	}
 	var fixed Number
-	if f.number != nil {
-		fixed = f.number(args)
+	if f.Number != nil {
+		fixed = f.Number(args)
 	}
 	return func(i int) (x [3]float64) {
 		for k := range x {
-			x[k] = item(v[k], i)
+			x[k] = Item(v[k], i)
 		}
-		if fixed.Set && v[f.at] == nil {
-			x[f.at] = fixed.Value
+		if fixed.Set && v[f.At] == nil {
+			x[f.At] = fixed.Value
 		}
 		return x
 	}
 }
 
 // backward computes the gradients of inputs element by element.
-func (f *elements) backward(grad func(k int, at *point) float64) func(a Arrays, b *Back) {
+func (f *Elements) backward(grad func(k int, at *point) float64) func(a Arrays, b *Back) {
 	return func(a Arrays, b *Back) {
 		size := b.OutM[0].Size
-		g, x, y := a.Like(b.Grads[0], size), f.operands(a, b.Args, b.SavedIns(), size), a.Like(optional(b.SavedOuts(), 0), size)
+		g, x, y := a.Like(b.Grads[0], size), f.operands(a, b.Args, b.SavedIns(), size), a.Like(Optional(b.SavedOuts(), 0), size)
 		at := point{value: f.p(b.Args)}
 		for k := range b.Results {
 			r := a.Wanted(b, k)
@@ -257,7 +257,7 @@ func (f *elements) backward(grad func(k int, at *point) float64) func(a Arrays, 
 			}
 			out := make([]float64, len(g))
 			for i := range out {
-				at.grad, at.in, at.result = g[i], x(i), item(y, i)
+				at.grad, at.in, at.result = g[i], x(i), Item(y, i)
 				out[i] = grad(k, &at)
 			}
 			a.PutSummed(r, out, size)
@@ -265,34 +265,34 @@ func (f *elements) backward(grad func(k int, at *point) float64) func(a Arrays, 
 	}
 }
 
-func (f elements) eval() *Eval {
-	if f.slopes == nil {
+func (f Elements) Eval() *Eval {
+	if f.Slopes == nil {
 		return f.with(nil)
 	}
-	return f.with(f.backward(func(k int, at *point) float64 { return array.Scaled(at.grad, f.slopes[k](at.in, at.result, at.value)) }))
+	return f.with(f.backward(func(k int, at *point) float64 { return array.Scaled(at.grad, f.Slopes[k](at.in, at.result, at.value)) }))
 }
 
 // with is the function with a derivative, or without.
-func (f elements) with(backward func(a Arrays, b *Back)) *Eval {
-	return ofElements(func(a Arrays, c *Call) {
+func (f Elements) with(backward func(a Arrays, b *Back)) *Eval {
+	return OfElements(func(a Arrays, c *Call) {
 		y := c.Target()
 		p, x := f.p(c.Args), f.operands(a, c.Args, c.In, y.Size)
 		out := make([]float64, y.Numel())
 		for i := range out {
-			out[i] = f.of(x(i), p)
+			out[i] = f.Of(x(i), p)
 		}
 		a.Put(y, out)
 	}, backward)
 }
 
-// slope is one by an input.
-type slope = func(x [3]float64, y, p float64) float64
+// Slope is one by an input.
+type Slope = func(x [3]float64, y, p float64) float64
 
-func one([3]float64, float64, float64) float64 { return 1 }
+func One([3]float64, float64, float64) float64 { return 1 }
 
-// two makes a function of two operands, of which the second may be a number.
-func two(of func(a, b float64) float64, slopes ...slope) elements {
-	return elements{of: func(x [3]float64, _ float64) float64 { return of(x[0], x[1]) }, slopes: slopes, number: other, at: 1}
+// Two makes a function of two operands, of which the second may be a number.
+func Two(of func(a, b float64) float64, slopes ...Slope) Elements {
+	return Elements{Of: func(x [3]float64, _ float64) float64 { return of(x[0], x[1]) }, Slopes: slopes, Number: other, At: 1}
 }
 
 // Operand are arguments that may hold a number in the place of the second tensor.
@@ -306,28 +306,28 @@ func other(args any) Number {
 	return Number{}
 }
 
-// whole makes a function of two integers.
-func whole(of func(a, b int64) int64) elements {
-	return two(func(a, b float64) float64 { return float64(of(int64(a), int64(b))) })
+// Whole makes a function of two integers.
+func Whole(of func(a, b int64) int64) Elements {
+	return Two(func(a, b float64) float64 { return float64(of(int64(a), int64(b))) })
 }
 
-// item is v[i], or NaN where there is no v.
-func item(v []float64, i int) float64 {
+// Item is v[i], or NaN where there is no v.
+func Item(v []float64, i int) float64 {
 	if v == nil {
 		return math.NaN()
 	}
 	return v[i]
 }
 
-// orNaN is a number that may not be given.
-func orNaN(p *float64) float64 {
+// OrNaN is a number that may not be given.
+func OrNaN(p *float64) float64 {
 	if p == nil {
 		return math.NaN()
 	}
 	return *p
 }
 
-func (n Number) orNaN() float64 {
+func (n Number) OrNaN() float64 {
 	if !n.Set {
 		return math.NaN()
 	}

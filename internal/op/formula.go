@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// formula is a derivative as tools/autograd/derivatives.yaml writes it: grad,
+// Formula is a derivative as tools/autograd/derivatives.yaml writes it: grad,
 // self, other, result and numbers, with + - * /, functions and methods. Every
 // operation on a tensor makes one; all but the result die, in reverse order,
 // when the expression ends.
-type formula struct {
+type Formula struct {
 	of   *Vocabulary
 	root *term
 }
@@ -35,13 +35,13 @@ type Word struct {
 }
 
 // ParseFormula reads a formula; one that does not parse is a programming error.
-func ParseFormula(text string, of *Vocabulary) *formula {
+func ParseFormula(text string, of *Vocabulary) *Formula {
 	p := &formulaParser{text: strings.ReplaceAll(text, " ", "")}
 	t := p.sum()
 	if p.text != "" {
 		panic("op: formula " + text + " ends in " + p.text)
 	}
-	return &formula{of, t}
+	return &Formula{of, t}
 }
 
 type formulaParser struct{ text string }
@@ -55,7 +55,8 @@ func (p *formulaParser) next(signs string) string {
 	return ""
 }
 
-func (p *formulaParser) sum() *term     { return p.chain("+-", p.product) }
+func (p *formulaParser) sum() *term { return p.chain("+-", p.product) }
+
 func (p *formulaParser) product() *term { return p.chain("*/", p.unary) }
 
 func (p *formulaParser) chain(signs string, part func() *term) *term {
@@ -120,8 +121,8 @@ func (p *formulaParser) arguments() []*term {
 	return args
 }
 
-// uses reports whether a name occurs in the formula.
-func (f *formula) uses(name string) bool { return f.root.uses(name) }
+// Uses reports whether a name occurs in the formula.
+func (f *Formula) Uses(name string) bool { return f.root.uses(name) }
 
 func (t *term) uses(name string) bool {
 	if t.word == name && len(t.args) == 0 {
@@ -139,9 +140,9 @@ func (t *term) uses(name string) bool {
 // operator of three tensors calls them as torch.addcmul does.
 var operands = map[string]int{"self": 0, "other": 1, "end": 1, "tensor1": 1, "tensor2": 2, "weight": 2}
 
-// value computes the formula: a tensor, or nil for a number. What it makes is a
+// Value computes the formula: a tensor, or nil for a number. What it makes is a
 // local of the row.
-func (f *formula) value(b *Back) *Tensor { return f.of.value(f.root, b) }
+func (f *Formula) Value(b *Back) *Tensor { return f.of.value(f.root, b) }
 
 func (v *Vocabulary) value(t *term, b *Back) *Tensor {
 	if len(t.args) == 0 {
@@ -174,9 +175,9 @@ func (v *Vocabulary) value(t *term, b *Back) *Tensor {
 	return b.Local(b.Do1(v.Multiple, nil, tensors[0]))
 }
 
-// grad sets the gradient of input i to the formula's value.
-func (f *formula) grad(b *Back, i int) {
+// Grad sets the gradient of input i to the formula's value.
+func (f *Formula) Grad(b *Back, i int) {
 	mark := b.Mark()
-	b.Set(i, b.Keep(f.value(b)))
+	b.Set(i, b.Keep(f.Value(b)))
 	b.DropTo(mark)
 }

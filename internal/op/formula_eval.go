@@ -12,7 +12,7 @@ type point struct {
 
 // compute makes a function of the formula; one that names what it cannot is a
 // programming error.
-func (f *formula) compute() func(p *point) float64 { return f.of.compute(f.root) }
+func (f *Formula) compute() func(p *point) float64 { return f.of.compute(f.root) }
 
 func (v *Vocabulary) compute(t *term) func(p *point) float64 {
 	if len(t.args) == 0 {
@@ -68,9 +68,9 @@ func (v *Vocabulary) leaf(t *term) func(p *point) float64 {
 	panic("op: formulas know no " + t.word)
 }
 
-// derived is the derivative of f by the formulas of its inputs' gradients: what they
+// Derived is the derivative of f by the formulas of its inputs' gradients: what they
 // allocate and what they compute is the same text. An input without one has none.
-func (f elements) derived(formulas [3]*formula) *Eval {
+func (f Elements) Derived(formulas [3]*Formula) *Eval {
 	var grads [3]func(p *point) float64
 	for i, g := range formulas {
 		if g != nil {
@@ -80,7 +80,7 @@ func (f elements) derived(formulas [3]*formula) *Eval {
 	return f.with(f.backward(func(k int, at *point) float64 { return grads[k](at) }))
 }
 
-// single makes a function of one tensor of one number.
-func single(of func(x float64) float64) elements {
-	return elements{of: func(x [3]float64, _ float64) float64 { return of(x[0]) }}
+// Single makes a function of one tensor of one number.
+func Single(of func(x float64) float64) Elements {
+	return Elements{Of: func(x [3]float64, _ float64) float64 { return of(x[0]) }}
 }

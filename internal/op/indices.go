@@ -10,20 +10,20 @@ type Indices struct {
 	Classes bool                // they are the target of a loss
 }
 
-// indexing are indices of dimension d of input of.
-func indexing(in, of, d int) Indices {
+// Indexing are indices of dimension d of input of.
+func Indexing(in, of, d int) Indices {
 	return Indices{In: in, Below: func(c *Call) int64 { return c.In[of].Dim(d) }}
 }
 
-// indexingAlong are those of the dimension of input 0 that the arguments name, in input 1.
-var indexingAlong = []Indices{{In: 1, Below: func(c *Call) int64 {
+// IndexingAlong are those of the dimension of input 0 that the arguments name, in input 1.
+var IndexingAlong = []Indices{{In: 1, Below: func(c *Call) int64 {
 	x := c.In[0]
 	return x.Dim(array.Dim(c.Args.(interface{ Along() int }).Along(), x.Rank()))
 }}}
 
-// classes are those of dimension d of input 0, in input 1.
-func classes(d int) []Indices {
-	of := indexing(1, 0, d)
+// Classes are those of dimension d of input 0, in input 1.
+func Classes(d int) []Indices {
+	of := Indexing(1, 0, d)
 	of.Classes = true
 	return []Indices{of}
 }

@@ -318,15 +318,15 @@ func (p *Param) Check(v any) (any, error) {
 // for the geometry of windows (whose numbers are multiplied with each other)
 // what fits 31 bits. Sums and products of them fit 64 bits.
 const (
-	maxSize     = tensor.MaxBytes
-	maxGeometry = 1<<31 - 1
+	MaxSize     = tensor.MaxBytes
+	MaxGeometry = 1<<31 - 1
 )
 
 // inRange checks an integer.
 func (p *Param) inRange(i int64) error {
-	most := int64(maxSize)
+	most := int64(MaxSize)
 	if p.Kind == KPair {
-		most = maxGeometry
+		most = MaxGeometry
 	}
 	if i < -most || i > most {
 		return fmt.Errorf("%s must be at most %d in magnitude, not %d", p.Name, most, i)

@@ -43,7 +43,7 @@ func (t *Table) Define(r Op) *Op {
 		}
 	}
 	if p.Takes != nil {
-		p.takes(p.Takes)
+		p.Taking(p.Takes)
 	}
 	if p.View != nil && p.Eval == nil {
 		p.Eval = evalView
@@ -61,8 +61,8 @@ func (t *Table) Define(r Op) *Op {
 	return p
 }
 
-// takes makes the row check the types of its inputs first.
-func (r *Op) takes(check func(*Call)) *Op {
+// Taking makes the row check the types of its inputs first.
+func (r *Op) Taking(check func(*Call)) *Op {
 	run := r.Run
 	r.Takes, r.Run = check, func(c *Call) {
 		check(c)
@@ -71,22 +71,22 @@ func (r *Op) takes(check func(*Call)) *Op {
 	return r
 }
 
-// evaluated sets how values are computed.
-func (r *Op) evaluated(e *Eval) *Op {
+// Evaluated sets how values are computed.
+func (r *Op) Evaluated(e *Eval) *Op {
 	r.Eval = e
 	return r
 }
 
-// runs sets a Run that calls the row itself, as derive.
-func (r *Op) runs(run func(*Call)) *Op {
+// Runs sets a Run that calls the row itself, as derive.
+func (r *Op) Runs(run func(*Call)) *Op {
 	r.Run = run
 	return r
 }
 
-// derive sets a derivative that calls the row itself, which its definition cannot
+// Derive sets a derivative that calls the row itself, which its definition cannot
 // do: Go knows no variable that depends on itself. Nothing may need it before all
 // rows are there.
-func (r *Op) derive(grad func(*Back)) *Op {
+func (r *Op) Derive(grad func(*Back)) *Op {
 	r.Grad = grad
 	return r
 }
@@ -117,10 +117,10 @@ func (t *Table) Rows() []*Op {
 	return rows
 }
 
-// nodeName derives the name of an autograd node from an operator's:
+// NodeName derives the name of an autograd node from an operator's:
 // "native_layer_norm" becomes "NativeLayerNormBackward0". A letter after a digit
 // is a capital, too.
-func nodeName(name string) string {
+func NodeName(name string) string {
 	var b strings.Builder
 	capital := true
 	for _, r := range strings.TrimLeft(name, "_") {

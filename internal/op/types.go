@@ -1,7 +1,7 @@
 package op
 
-// floats wants at least one input of a floating type.
-func (c *Call) floats() {
+// Floats wants at least one input of a floating type.
+func Floats(c *Call) {
 	for _, t := range c.In {
 		if t != nil && t.DType.IsFloating() {
 			return
@@ -10,8 +10,8 @@ func (c *Call) floats() {
 	c.Fail("takes floating point tensors, not %v, PyTorch says", c.In[0].DType)
 }
 
-// allFloats wants inputs of floating types.
-func (c *Call) allFloats() {
+// AllFloats wants inputs of floating types.
+func AllFloats(c *Call) {
 	for _, t := range c.In {
 		if t != nil && !t.DType.IsFloating() {
 			c.Fail("takes floating point tensors, not %v, PyTorch says", t.DType)
@@ -19,17 +19,17 @@ func (c *Call) allFloats() {
 	}
 }
 
-// oneType wants inputs of one type.
-func (c *Call) oneType() { c.typesOf(c.In) }
+// OneType wants inputs of one type.
+func OneType(c *Call) { SameType(c, c.In) }
 
-// floatsOfOneType wants inputs of one floating type.
-func (c *Call) floatsOfOneType() {
-	c.oneType()
-	c.floats()
+// FloatsOfOneType wants inputs of one floating type.
+func FloatsOfOneType(c *Call) {
+	OneType(c)
+	Floats(c)
 }
 
-// typesOf wants tensors of one type.
-func (c *Call) typesOf(ts []*Tensor) {
+// SameType wants tensors of one type.
+func SameType(c *Call, ts []*Tensor) {
 	for _, t := range ts[1:] {
 		if t != nil && t.DType != ts[0].DType {
 			c.Fail("takes tensors of one type, not %v and %v, PyTorch says; convert one", ts[0].DType, t.DType)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -212,15 +213,15 @@ func adafactorForeach(c *Call, ps []*Param) {
 // norm is t.norm(2), or along a dimension that is kept torch.norm.
 func (c *Call) norm(t *op.Tensor, dim ...int64) *op.Tensor {
 	two := 2.0
-	return c.Do(op.VectorNorm, &op.NormArgs{P: &two, ReduceArgs: op.ReduceArgs{Dim: dim, KeepDim: len(dim) > 0}}, t)[0]
+	return c.Do(aten.VectorNorm, &aten.NormArgs{P: &two, ReduceArgs: aten.ReduceArgs{Dim: dim, KeepDim: len(dim) > 0}}, t)[0]
 }
 
 // product is row_var @ col_var.
 func (c *Call) product(p *Param) *op.Tensor {
-	return c.Do(op.Matmul, nil, p.State[0], p.State[1])[0]
+	return c.Do(aten.Matmul, nil, p.State[0], p.State[1])[0]
 }
 
 // columnMean is row_var.mean(dim=-2, keepdim=True).
 func (c *Call) columnMean(p *Param) *op.Tensor {
-	return c.Do(op.Mean, &op.ReduceArgs{Dim: []int64{-2}, KeepDim: true}, p.State[0])[0]
+	return c.Do(aten.Mean, &aten.ReduceArgs{Dim: []int64{-2}, KeepDim: true}, p.State[0])[0]
 }

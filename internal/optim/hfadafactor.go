@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -142,7 +143,7 @@ func hfAdafactorLoop(c *Call, ps []*Param) {
 
 // inFloat is t.float().
 func (c *Call) inFloat(t *op.Tensor) *op.Tensor {
-	return c.Do(op.ToCopy, &op.ToCopyArgs{DType: tensor.Float32}, t)[0]
+	return c.Do(aten.ToCopy, &aten.ToCopyArgs{DType: tensor.Float32}, t)[0]
 }
 
 // rootMeanSquare is tensor.norm(2) / number.
@@ -154,7 +155,7 @@ func (c *Call) rootMeanSquare(t *op.Tensor) *op.Tensor {
 }
 
 func (c *Call) mean(t *op.Tensor, dim int64, keep bool) *op.Tensor {
-	return c.Do(op.Mean, &op.ReduceArgs{Dim: []int64{dim}, KeepDim: keep}, t)[0]
+	return c.Do(aten.Mean, &aten.ReduceArgs{Dim: []int64{dim}, KeepDim: keep}, t)[0]
 }
 
 // outer is _approx_sq_grad: what rows and columns say of the whole.

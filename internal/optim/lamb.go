@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"math"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -85,7 +86,7 @@ func lambLoop(c *Call, ps []*Param) {
 			m := c.temp(p)
 			c.Drop(flags)
 			mask.set(m)
-			c.Drop(c.Do(op.Mean, &op.ReduceArgs{}, m)[0])
+			c.Drop(c.Do(aten.Mean, &aten.ReduceArgs{}, m)[0])
 		}
 		if a.WeightDecay == 0 && !a.AlwaysAdapt {
 			continue

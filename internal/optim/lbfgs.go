@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -153,7 +154,7 @@ func lbfgsStep(c *Call, g Group) {
 		}
 		if s.iterations == 1 { // min(1.0, 1.0 / flat_grad.abs().sum()) * lr
 			abs := c.like(flat.one())
-			sum := c.Do(op.Sum, &op.ReduceArgs{}, abs)[0]
+			sum := c.Do(aten.Sum, &aten.ReduceArgs{}, abs)[0]
 			c.Drop(abs)
 			inverse := c.quotientOf(sum.DType)
 			c.Drop(sum)
@@ -338,9 +339,9 @@ func (c *Call) flatGradient(ps []*Param) *op.Tensor {
 			g = c.New(tensor.Contiguous(tensor.D(p.T.Numel())), p.T.DType)
 			made = append(made, g)
 		}
-		views = append(views, c.Do(op.View, &op.ShapeArgs{Shape: []int64{-1}}, g)[0])
+		views = append(views, c.Do(aten.View, &aten.ShapeArgs{Shape: []int64{-1}}, g)[0])
 	}
-	flat := c.Do(op.Cat, &op.DimArgs{}, views...)[0]
+	flat := c.Do(aten.Cat, &aten.DimArgs{}, views...)[0]
 	c.dropList(views)
 	c.dropList(made)
 	return flat
@@ -351,7 +352,7 @@ func (c *Call) largest(t *op.Tensor) *op.Tensor { return c.reduced(c.like(t)) }
 
 // reduced is t.max() of a temporary.
 func (c *Call) reduced(t *op.Tensor) *op.Tensor {
-	most := c.Do(op.Max.All, nil, t)[0]
+	most := c.Do(aten.Max.All, nil, t)[0]
 	c.Drop(t)
 	return most
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -70,7 +71,7 @@ func (c *Call) orthogonalized(g *op.Tensor, steps int64) *op.Tensor {
 		x = t
 	}
 	if g.DType != tensor.BFloat16 {
-		then(c.Do(op.ToCopy, &op.ToCopyArgs{DType: tensor.BFloat16}, g)[0])
+		then(c.Do(aten.ToCopy, &aten.ToCopyArgs{DType: tensor.BFloat16}, g)[0])
 	}
 	tall := g.Dim(0) > g.Dim(1)
 	if tall {
@@ -82,13 +83,13 @@ func (c *Call) orthogonalized(g *op.Tensor, steps int64) *op.Tensor {
 	var gram, update *op.Tensor
 	for range steps {
 		t := c.transposed(x)
-		next := c.Do(op.Matmul, nil, x, t)[0]
+		next := c.Do(aten.Matmul, nil, x, t)[0]
 		c.Drop(t, gram)
 		gram = next
-		next = c.Do(op.Addmm, nil, gram, gram, gram)[0]
+		next = c.Do(aten.Addmm, nil, gram, gram, gram)[0]
 		c.Drop(update)
 		update = next
-		then(c.Do(op.Addmm, nil, x, update, x)[0])
+		then(c.Do(aten.Addmm, nil, x, update, x)[0])
 	}
 	if tall {
 		then(c.transposed(x))

@@ -15,7 +15,7 @@ import (
 type Panic struct {
 	Value any
 	Stack []byte
-	At    string // the place in memplan's code, such as internal/op/conv.go:12; "" if it is not known
+	At    string // the place in memplan's code, such as internal/aten/convolution.go:12; "" if it is not known
 }
 
 func (p *Panic) String() string { return fmt.Sprintf("%v\n%s", p.Value, p.Stack) }

@@ -3,21 +3,22 @@ package runtime
 import (
 	"testing"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 )
 
 // notRun are the operators of the table that memplan run does not compute, with the
 // reason.
 var notRun = map[*op.Op]string{
-	op.MaskedSelect: "the size of the result depends on the data, which memplan refuses for every command",
-	op.Nonzero:      "the same", op.Argwhere: "the same", op.Unique: "the same", op.Bincount: "the same",
-	op.MulScalar: "a part of derivatives, which are computed as a whole",
+	aten.MaskedSelect: "the size of the result depends on the data, which memplan refuses for every command",
+	aten.Nonzero:      "the same", aten.Argwhere: "the same", aten.Unique: "the same", aten.Bincount: "the same",
+	aten.MulScalar: "a part of derivatives, which are computed as a whole",
 }
 
 // TestEveryOperator goes over the table of operators: what is not refused by name must
 // be computed, and so must the derivative of what has one.
 func TestEveryOperator(t *testing.T) {
-	for _, r := range op.Rows() {
+	for _, r := range aten.Rows() {
 		e, has := evalOf(r), r.Eval != nil
 		why, refused := notRun[r]
 		switch {

@@ -3,7 +3,7 @@
 //
 //	go run ./tools/accuracy            print
 //	go run ./tools/accuracy -check     and fail if a figure is worse than committed
-//	go run ./tools/accuracy -update    and commit the figures: testdata/accuracy.json, docs/accuracy.md, internal/op/evidence.txt
+//	go run ./tools/accuracy -update    and commit the figures: testdata/accuracy.json, docs/accuracy.md, internal/aten/evidence.txt
 //	go run ./tools/accuracy -pack      bring new recordings into the form in which files are kept
 //
 // It runs from the root of the repository.
@@ -18,7 +18,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/accuracy"
-	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/aten"
 )
 
 const (
@@ -76,12 +76,12 @@ func run(check, update bool) error {
 	if worse := accuracy.Worse(was, now); len(worse) > 0 {
 		return fmt.Errorf("worse than %s:\n%s", committed, strings.Join(worse, "\n"))
 	}
-	listed, err := os.ReadFile(op.EvidenceFile)
+	listed, err := os.ReadFile(aten.EvidenceFile)
 	if err != nil {
 		return err
 	}
-	if string(listed) != op.WriteEvidence(r.Evidence()) {
-		return fmt.Errorf("%s is not what the recordings say: run go run ./tools/accuracy -update and look at the difference", op.EvidenceFile)
+	if string(listed) != aten.WriteEvidence(r.Evidence()) {
+		return fmt.Errorf("%s is not what the recordings say: run go run ./tools/accuracy -update and look at the difference", aten.EvidenceFile)
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func write(r *accuracy.Results, now []accuracy.Tally) error {
 	if err := os.WriteFile(page, b.Bytes(), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(op.EvidenceFile, []byte(op.WriteEvidence(r.Evidence())), 0o644)
+	return os.WriteFile(aten.EvidenceFile, []byte(aten.WriteEvidence(r.Evidence())), 0o644)
 }
 
 func pack() error {

@@ -1,6 +1,7 @@
 package autograd
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -91,7 +92,7 @@ func (p *Player) cachedCast(to tensor.DType, t *op.Tensor) *op.Tensor {
 	if c := p.casts.byLeaf[o]; cached && c != nil {
 		return p.Keep(c)
 	}
-	c := p.Do1(op.ToCopy, &op.ToCopyArgs{DType: to}, t)
+	c := p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: to}, t)
 	if cached {
 		p.casts.byLeaf[o] = p.Keep(c)
 		p.casts.order = append(p.casts.order, c)

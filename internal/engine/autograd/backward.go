@@ -1,6 +1,7 @@
 package autograd
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -250,7 +251,7 @@ func (p *Player) validate(n *Node, grads []*op.Tensor) {
 			g = s
 		}
 		if g.DType != want.DType {
-			s := p.Do1(op.ToCopy, &op.ToCopyArgs{DType: want.DType}, g)
+			s := p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: want.DType}, g)
 			p.Drop(g)
 			g = s
 		}
@@ -262,7 +263,7 @@ func (p *Player) validate(n *Node, grads []*op.Tensor) {
 // (at::sum_to).
 func (p *Player) SumTo(t *op.Tensor, shape tensor.Dims) *op.Tensor {
 	if shape.Len() == 0 {
-		return p.Do1(op.Sum, &op.ReduceArgs{}, t)
+		return p.Do1(aten.Sum, &aten.ReduceArgs{}, t)
 	}
 	lead := t.Rank() - shape.Len()
 	var dims []int64
@@ -277,10 +278,10 @@ func (p *Player) SumTo(t *op.Tensor, shape tensor.Dims) *op.Tensor {
 	s := p.Keep(t)
 	if len(dims) > 0 {
 		p.Drop(s)
-		s = p.Do1(op.Sum, &op.ReduceArgs{Dim: dims, KeepDim: true}, t)
+		s = p.Do1(aten.Sum, &aten.ReduceArgs{Dim: dims, KeepDim: true}, t)
 	}
 	if lead > 0 {
-		v := p.Do1(op.View, &op.ShapeArgs{Shape: shape.Slice()}, s)
+		v := p.Do1(aten.View, &aten.ShapeArgs{Shape: shape.Slice()}, s)
 		p.Drop(s)
 		s = v
 	}
@@ -312,9 +313,9 @@ func (p *Player) accumulate(e edge, t *op.Tensor) *op.Tensor {
 	old := Of(*sum)
 	p.Op = p.names.op("add")
 	if old.refs == 1 && old.st.refs == 1 && old.IsDense() {
-		p.Drop(p.Do1(op.AddInPlace, &op.AddArgs{}, *sum, t))
+		p.Drop(p.Do1(aten.AddInPlace, &aten.AddArgs{}, *sum, t))
 	} else {
-		*sum = p.Do1(op.Add, &op.AddArgs{}, *sum, t)
+		*sum = p.Do1(aten.Add, &aten.AddArgs{}, *sum, t)
 		p.Drop(&old.Tensor)
 	}
 	return t
@@ -333,7 +334,7 @@ func (p *Player) accumulateGrad(leaf *Object, g *op.Tensor) {
 	o := Of(g)
 	switch {
 	case leaf.Grad != nil:
-		p.Drop(p.Do1(op.AddInPlace, &op.AddArgs{}, &leaf.Grad.Tensor, g))
+		p.Drop(p.Do1(aten.AddInPlace, &aten.AddArgs{}, &leaf.Grad.Tensor, g))
 	case o.refs == 1 && obeysLayout(o, leaf):
 		leaf.Grad = Of(p.Alias(g, g.Layout, g.DType))
 	default:

@@ -3,7 +3,7 @@
 // with what they save, backward passes, autocast, modes of dispatch, and the state of
 // CUDA's libraries.
 //
-// Operators come in by [Player.Do], as rows of package op; their allocations and frees go
+// Operators come in by [Player.Do], as operators of package aten; their allocations and frees go
 // out in a trace. It knows of no module, statement or optimizer: those above put theirs
 // in by PyTorch's own hooks, which are values here: [SavedHooks], [Function], [Object]'s
 // Ready and Reduce, [Player.BeforeBackward], [Player.AfterPass]. What surrounds the code

@@ -1,6 +1,7 @@
 package autograd
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -67,8 +68,8 @@ func sameDense(a, b tensor.Layout) bool {
 // ToHostRow and ToDeviceRow are Tensor.to for the other side, as autograd sees
 // it: the gradient is copied back.
 var (
-	ToHostRow   = &op.Op{Name: "_to_copy", Eval: op.ToCopy.Eval, Node: "ToCopyBackward0", Run: copyTo(true), Grad: copyBack(false)}
-	ToDeviceRow = &op.Op{Name: "_to_copy", Eval: op.ToCopy.Eval, Node: "ToCopyBackward0", Run: copyTo(false), Grad: copyBack(true)}
+	ToHostRow   = &op.Op{Name: "_to_copy", Eval: aten.ToCopy.Eval, Node: "ToCopyBackward0", Run: copyTo(true), Grad: copyBack(false)}
+	ToDeviceRow = &op.Op{Name: "_to_copy", Eval: aten.ToCopy.Eval, Node: "ToCopyBackward0", Run: copyTo(false), Grad: copyBack(true)}
 )
 
 func copyTo(host bool) func(*op.Call) {

@@ -1,6 +1,7 @@
 package autograd
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -53,7 +54,7 @@ func (p *Player) DropoutState() {
 	}
 	p.Drop(p.New(tensor.Layout{}, tensor.Int64))
 	old := p.rnnState
-	p.rnnState, p.rnnReset = p.Do1(op.InitDropoutState, nil), false
+	p.rnnState, p.rnnReset = p.Do1(aten.InitDropoutState, nil), false
 	p.Mark(p.rnnState, trace.Workspace)
 	p.Drop(old)
 }

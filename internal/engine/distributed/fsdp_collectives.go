@@ -3,6 +3,7 @@ package distributed
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
@@ -44,7 +45,7 @@ func (g *shardGroup) unshard(p *python.Interp) {
 				if g.Offload && !g.regrouped {
 					t := p.Transfer(x.cell.T, false, false, x.cell.T.LikeDense())
 					if d != g.dtype {
-						c := p.Do1(op.ToCopy, &op.ToCopyArgs{DType: d}, t)
+						c := p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: d}, t)
 						p.Drop(t)
 						t = c
 					}

@@ -1,6 +1,7 @@
 package distributed
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
@@ -41,7 +42,7 @@ func castAll(p *python.Interp, vs []python.Value, d tensor.DType) {
 			p.LetGo(v)
 			vs[i] = python.Value{List: l}
 		case v.T != nil && v.T.DType.IsFloating() && v.T.DType != d:
-			vs[i] = python.Value{T: p.Do1(op.ToCopy, &op.ToCopyArgs{DType: d}, v.T)}
+			vs[i] = python.Value{T: p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: d}, v.T)}
 			p.LetGo(v)
 		}
 	}

@@ -1,6 +1,7 @@
 package distributed
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
@@ -14,7 +15,7 @@ func (g *shardGroup) postBackward(p *python.Interp) {
 	g.phase = shardPostBackward
 	for _, x := range g.params {
 		if w := autograd.Of(x.whole); x.sum != nil && w.Grad != nil {
-			p.Drop(p.Do1(op.AddInPlace, &op.AddArgs{}, x.sum, &w.Grad.Tensor))
+			p.Drop(p.Do1(aten.AddInPlace, &aten.AddArgs{}, x.sum, &w.Grad.Tensor))
 			takeGrad(p, x)
 		}
 	}
@@ -64,7 +65,7 @@ func (g *shardGroup) convertSums(p *python.Interp) {
 		if w.Grad == nil || w.Grad.DType == *g.ReduceDType {
 			continue
 		}
-		x.sum = p.Do1(op.ToCopy, &op.ToCopyArgs{DType: *g.ReduceDType}, &w.Grad.Tensor)
+		x.sum = p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: *g.ReduceDType}, &w.Grad.Tensor)
 		p.Mark(x.sum, trace.Gradients)
 		takeGrad(p, x)
 	}
@@ -105,7 +106,7 @@ func (g *shardGroup) reduce(p *python.Interp, params []*shardParam, grads []*op.
 	p.OnStream(autograd.ReduceStream, func() {
 		output = p.New(tensor.Contiguous(tensor.D(total)), to)
 		if to != g.dtype {
-			c := p.Do1(op.ToCopy, &op.ToCopyArgs{DType: g.dtype}, output)
+			c := p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: g.dtype}, output)
 			p.Drop(output)
 			output = c
 		}
@@ -124,7 +125,7 @@ func (g *shardGroup) reduce(p *python.Interp, params []*shardParam, grads []*op.
 				part = c
 			}
 			if leaf.Grad != nil {
-				p.Drop(p.Do1(op.AddInPlace, &op.AddArgs{}, &leaf.Grad.Tensor, part), part)
+				p.Drop(p.Do1(aten.AddInPlace, &aten.AddArgs{}, &leaf.Grad.Tensor, part), part)
 			} else {
 				leaf.Grad = autograd.Of(part)
 			}

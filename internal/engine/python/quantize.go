@@ -1,6 +1,7 @@
 package python
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
@@ -46,9 +47,9 @@ func (p *Interp) load(m *Module) {
 	}
 	var parts []*op.Tensor
 	if q.Bits == 8 {
-		parts = p.Do(op.Int8Quantize, nil, w)
+		parts = p.Do(aten.Int8Quantize, nil, w)
 	} else {
-		parts = p.Do(op.Quantize4bit, &op.Quantize4bitArgs{Type: q.Type, Double: q.Double, First: !p.maxTable}, w)
+		parts = p.Do(aten.Quantize4bit, &aten.Quantize4bitArgs{Type: q.Type, Double: q.Double, First: !p.maxTable}, w)
 		p.maxTable = p.maxTable || q.Double
 	}
 	p.Drop(w)

@@ -3,6 +3,7 @@ package layers
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
@@ -76,7 +77,7 @@ func buildMHA(b *module.Builder) {
 		b.Emit(m.fastPath(b, merged))
 	}
 	if batchFirst {
-		swap := func(v value.Value) value.Value { return b.Do(op.Transpose, &op.TransposeArgs{Dim0: 1, Dim1: 0}, v) }
+		swap := func(v value.Value) value.Value { return b.Do(aten.Transpose, &aten.TransposeArgs{Dim0: 1, Dim1: 0}, v) }
 		// The parameters are rebound to transposed views; the caller still holds
 		// the originals.
 		switch {
@@ -95,7 +96,7 @@ func buildMHA(b *module.Builder) {
 	outs := b.LetAll([]string{"attn_output", "attn_output_weights"}, r)
 	y := outs[0]
 	if batchFirst {
-		y = b.Do(op.Transpose, &op.TransposeArgs{Dim0: 1, Dim1: 0}, y)
+		y = b.Do(aten.Transpose, &aten.TransposeArgs{Dim0: 1, Dim1: 0}, y)
 	}
 	b.Finish(y, outs[1])
 }
@@ -114,8 +115,8 @@ type mhaParts struct {
 // fastPath is torch._native_multi_head_attention, which eval mode without
 // gradients takes for self-attention.
 func (m *mhaParts) fastPath(b *module.Builder, mask value.Value) program.Stmt {
-	a := &op.NativeMHAArgs{Heads: m.heads, Weights: m.weights, Average: m.average}
-	call := b.Call(op.NativeMHA, a, b.Ins[0], m.inWeight, m.inBias, m.outWeight, m.outBias, mask)
+	a := &aten.NativeMHAArgs{Heads: m.heads, Weights: m.weights, Average: m.average}
+	call := b.Call(aten.NativeMHA, a, b.Ins[0], m.inWeight, m.inBias, m.outWeight, m.outBias, mask)
 	st := program.Stmt{Kind: program.FastReturn, Value: call.Expr}
 	if !m.weights {
 		st.Value, st.Values = nil, []*program.Expr{call.Expr, value.None().Expr}
@@ -150,9 +151,11 @@ func (m *mhaParts) forward(f *module.Builder, in []value.Value) []value.Value {
 		qkv = f.LetAll([]string{"q", "k", "v"}, f.Inline("_in_projection_packed", []string{"q", "k", "v"}, []value.Value{q, k, v}, m.project))
 	}
 	mask = batchedMask(f, mask, bsz*m.heads, t, s)
-	view := func(v value.Value, shape ...int64) value.Value { return f.Do(op.View, &op.ShapeArgs{Shape: shape}, v) }
+	view := func(v value.Value, shape ...int64) value.Value {
+		return f.Do(aten.View, &aten.ShapeArgs{Shape: shape}, v)
+	}
 	wider := func(name string, v value.Value) value.Value { // one more key that is masked by nothing
-		return f.Let(name, f.Do(op.Pad, &op.PadArgs{Pad: []int64{0, 1}, Mode: "constant"}, v))
+		return f.Let(name, f.Do(aten.Pad, &aten.PadArgs{Pad: []int64{0, 1}, Mode: "constant"}, v))
 	}
 	widen := func() {
 		if s++; !mask.Absent() {
@@ -164,20 +167,20 @@ func (m *mhaParts) forward(f *module.Builder, in []value.Value) []value.Value {
 	}
 	if !m.biasK.Absent() {
 		for i, bias := range []value.Value{m.biasK, m.biasV} {
-			more := f.Do(op.Repeat, &op.RepeatArgs{Repeats: []int64{1, bsz, 1}}, bias)
-			qkv[i+1] = f.Let([]string{"k", "v"}[i], f.Do(op.Cat, &op.DimArgs{}, qkv[i+1], more))
+			more := f.Do(aten.Repeat, &aten.RepeatArgs{Repeats: []int64{1, bsz, 1}}, bias)
+			qkv[i+1] = f.Let([]string{"k", "v"}[i], f.Do(aten.Cat, &aten.DimArgs{}, qkv[i+1], more))
 		}
 		widen()
 	}
 	split := func(name string, v value.Value, n int64) value.Value {
-		return f.Let(name, f.Do(op.Transpose, &op.TransposeArgs{Dim0: 0, Dim1: 1}, view(v, n, bsz*m.heads, d)))
+		return f.Let(name, f.Do(aten.Transpose, &aten.TransposeArgs{Dim0: 0, Dim1: 1}, view(v, n, bsz*m.heads, d)))
 	}
 	q, k, v = split("q", qkv[0], t), split("k", qkv[1], s), split("v", qkv[2], s)
 	if m.zeroAttn {
 		for i, x := range []*value.Value{&k, &v} {
 			dt := x.Meta.Tensor.DType
-			zeros := f.Do(op.Zeros, &op.FillArgs{Size: []int64{bsz * m.heads, 1, d}, DType: &dt})
-			*x = f.Let([]string{"k", "v"}[i], f.Do(op.Cat, &op.DimArgs{Dim: 1}, *x, zeros))
+			zeros := f.Do(aten.Zeros, &aten.FillArgs{Size: []int64{bsz * m.heads, 1, d}, DType: &dt})
+			*x = f.Let([]string{"k", "v"}[i], f.Do(aten.Cat, &aten.DimArgs{Dim: 1}, *x, zeros))
 		}
 		widen()
 	}
@@ -185,39 +188,39 @@ func (m *mhaParts) forward(f *module.Builder, in []value.Value) []value.Value {
 		mask = paddedMask(f, mask, padding, bsz, m.heads, s)
 	}
 	if m.weights {
-		scaled := f.Let("q_scaled", f.Do(op.Mul, &op.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: 1 / math.Sqrt(float64(d))}}, q))
-		kt := f.Do(op.Transpose, &op.TransposeArgs{Dim0: -2, Dim1: -1}, k)
+		scaled := f.Let("q_scaled", f.Do(aten.Mul, &aten.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: 1 / math.Sqrt(float64(d))}}, q))
+		kt := f.Do(aten.Transpose, &aten.TransposeArgs{Dim0: -2, Dim1: -1}, k)
 		var w value.Value
 		if mask.Absent() {
-			w = f.Let("attn_output_weights", f.Do(op.Bmm, nil, scaled, kt))
+			w = f.Let("attn_output_weights", f.Do(aten.Bmm, nil, scaled, kt))
 		} else {
-			w = f.Let("attn_output_weights", f.Do(op.Baddbmm, &op.BaddbmmArgs{Beta: 1, Alpha: 1}, mask, scaled, kt))
+			w = f.Let("attn_output_weights", f.Do(aten.Baddbmm, &aten.BaddbmmArgs{Beta: 1, Alpha: 1}, mask, scaled, kt))
 		}
-		w = f.Let("attn_output_weights", f.Do(op.Softmax, &op.SoftmaxArgs{Dim: -1}, w))
+		w = f.Let("attn_output_weights", f.Do(aten.Softmax, &aten.SoftmaxArgs{Dim: -1}, w))
 		if m.dropout > 0 {
-			w = f.Let("attn_output_weights", f.Do(op.Dropout, &op.DropoutArgs{P: m.dropout}, w))
+			w = f.Let("attn_output_weights", f.Do(aten.Dropout, &aten.DropoutArgs{P: m.dropout}, w))
 		}
-		y := f.Let("attn_output", f.Do(op.Bmm, nil, w, v))
-		y = f.Let("attn_output", view(f.Do(op.Contiguous, nil, f.Do(op.Transpose, &op.TransposeArgs{Dim0: 0, Dim1: 1}, y)), t*bsz, e))
-		y = f.Let("attn_output", f.Do(op.Linear, nil, y, m.outWeight, m.outBias))
+		y := f.Let("attn_output", f.Do(aten.Bmm, nil, w, v))
+		y = f.Let("attn_output", view(f.Do(aten.Contiguous, nil, f.Do(aten.Transpose, &aten.TransposeArgs{Dim0: 0, Dim1: 1}, y)), t*bsz, e))
+		y = f.Let("attn_output", f.Do(aten.Linear, nil, y, m.outWeight, m.outBias))
 		y = f.Let("attn_output", view(y, t, bsz, e))
 		w = f.Let("attn_output_weights", view(w, bsz, m.heads, t, s))
 		if m.average {
-			w = f.Let("attn_output_weights", f.Do(op.Mean, &op.ReduceArgs{Dim: []int64{1}}, w))
+			w = f.Let("attn_output_weights", f.Do(aten.Mean, &aten.ReduceArgs{Dim: []int64{1}}, w))
 		}
 		return []value.Value{y, w}
 	}
 	if !mask.Absent() {
 		if mask.Meta.Tensor.Dim(0) == 1 {
-			mask = f.Let("attn_mask", f.Do(op.Unsqueeze, &op.DimArgs{}, mask))
+			mask = f.Let("attn_mask", f.Do(aten.Unsqueeze, &aten.DimArgs{}, mask))
 		} else {
 			mask = f.Let("attn_mask", view(mask, bsz, m.heads, -1, s))
 		}
 	}
 	q, k, v = f.Let("q", view(q, bsz, m.heads, t, d)), f.Let("k", view(k, bsz, m.heads, s, d)), f.Let("v", view(v, bsz, m.heads, s, d))
-	y := f.Let("attn_output", f.Do(op.SDPA, &op.SDPAArgs{DropoutP: m.dropout, IsCausal: causal}, q, k, v, mask))
-	y = f.Let("attn_output", view(f.Do(op.Contiguous, nil, f.Do(op.Permute, &op.PermuteArgs{Dims: []int64{2, 0, 1, 3}}, y)), bsz*t, e))
-	y = f.Let("attn_output", f.Do(op.Linear, nil, y, m.outWeight, m.outBias))
+	y := f.Let("attn_output", f.Do(aten.SDPA, &aten.SDPAArgs{DropoutP: m.dropout, IsCausal: causal}, q, k, v, mask))
+	y = f.Let("attn_output", view(f.Do(aten.Contiguous, nil, f.Do(aten.Permute, &aten.PermuteArgs{Dims: []int64{2, 0, 1, 3}}, y)), bsz*t, e))
+	y = f.Let("attn_output", f.Do(aten.Linear, nil, y, m.outWeight, m.outBias))
 	y = f.Let("attn_output", view(y, t, bsz, e))
 	return []value.Value{y, value.None()}
 }
@@ -234,20 +237,22 @@ func (m *mhaParts) project(f *module.Builder, in []value.Value) []value.Value {
 	e := q.Meta.Tensor.Dim(-1)
 	// linear, then a contiguous copy with the pieces in front
 	packed := func(name string, x, w, b value.Value, n int64) value.Value {
-		p := f.Let(name, f.Do(op.Linear, nil, x, w, b))
-		p = f.Do(op.Unflatten, &op.UnflattenArgs{Dim: -1, Sizes: []int64{n, e}}, p)
-		p = f.Do(op.Unsqueeze, &op.DimArgs{Dim: 0}, p)
-		p = f.Do(op.Transpose, &op.TransposeArgs{Dim0: 0, Dim1: -2}, p)
-		p = f.Do(op.Squeeze, &op.DimArgs{Dim: -2}, p)
-		return f.Let(name, f.Do(op.Contiguous, nil, p))
+		p := f.Let(name, f.Do(aten.Linear, nil, x, w, b))
+		p = f.Do(aten.Unflatten, &aten.UnflattenArgs{Dim: -1, Sizes: []int64{n, e}}, p)
+		p = f.Do(aten.Unsqueeze, &aten.DimArgs{Dim: 0}, p)
+		p = f.Do(aten.Transpose, &aten.TransposeArgs{Dim0: 0, Dim1: -2}, p)
+		p = f.Do(aten.Squeeze, &aten.DimArgs{Dim: -2}, p)
+		return f.Let(name, f.Do(aten.Contiguous, nil, p))
 	}
-	item := func(p value.Value, i int64) value.Value { return f.Do(op.Select, &op.SelectArgs{Dim: 0, Index: i}, p) }
+	item := func(p value.Value, i int64) value.Value {
+		return f.Do(aten.Select, &aten.SelectArgs{Dim: 0, Index: i}, p)
+	}
 	if m.self {
 		p := packed("proj", q, m.inWeight, m.inBias, 3)
 		return []value.Value{item(p, 0), item(p, 1), item(p, 2)}
 	}
 	cut := func(names []string, v value.Value, sizes ...int64) []value.Value {
-		return f.LetAll(names, f.Call(op.SplitWithSizes, &op.SplitArgs{Sizes: sizes}, v))
+		return f.LetAll(names, f.Call(aten.SplitWithSizes, &aten.SplitArgs{Sizes: sizes}, v))
 	}
 	if m.shared {
 		w := cut([]string{"w_q", "w_kv"}, m.inWeight, e, 2*e)
@@ -255,18 +260,18 @@ func (m *mhaParts) project(f *module.Builder, in []value.Value) []value.Value {
 		if !m.inBias.Absent() {
 			bs = cut([]string{"b_q", "b_kv"}, m.inBias, e, 2*e)
 		}
-		qp := f.Let("q_proj", f.Do(op.Linear, nil, q, w[0], bs[0]))
+		qp := f.Let("q_proj", f.Do(aten.Linear, nil, q, w[0], bs[0]))
 		kv := packed("kv_proj", k, w[1], bs[1], 2)
 		return []value.Value{qp, item(kv, 0), item(kv, 1)}
 	}
-	w := f.LetAll([]string{"w_q", "w_k", "w_v"}, f.Call(op.Chunk, &op.SplitArgs{Chunks: 3}, m.inWeight))
+	w := f.LetAll([]string{"w_q", "w_k", "w_v"}, f.Call(aten.Chunk, &aten.SplitArgs{Chunks: 3}, m.inWeight))
 	bs := []value.Value{{}, {}, {}}
 	if !m.inBias.Absent() {
-		bs = f.LetAll([]string{"b_q", "b_k", "b_v"}, f.Call(op.Chunk, &op.SplitArgs{Chunks: 3}, m.inBias))
+		bs = f.LetAll([]string{"b_q", "b_k", "b_v"}, f.Call(aten.Chunk, &aten.SplitArgs{Chunks: 3}, m.inBias))
 	}
 	out := make([]value.Value, 3)
 	for i := range out {
-		out[i] = f.Do(op.Linear, nil, in[i], w[i], bs[i])
+		out[i] = f.Do(aten.Linear, nil, in[i], w[i], bs[i])
 	}
 	return out
 }
@@ -275,7 +280,7 @@ func (m *mhaParts) project(f *module.Builder, in []value.Value) []value.Value {
 func (m *mhaParts) projectApart(f *module.Builder, in []value.Value) []value.Value {
 	bs := []value.Value{{}, {}, {}}
 	if !m.inBias.Absent() { // which multi_head_attention_forward cuts; views take nothing
-		bs = f.LetAll([]string{"b_q", "b_k", "b_v"}, f.Call(op.Chunk, &op.SplitArgs{Chunks: 3}, m.inBias))
+		bs = f.LetAll([]string{"b_q", "b_k", "b_v"}, f.Call(aten.Chunk, &aten.SplitArgs{Chunks: 3}, m.inBias))
 	}
 	k := in[1]
 	if m.self {
@@ -287,7 +292,7 @@ func (m *mhaParts) projectApart(f *module.Builder, in []value.Value) []value.Val
 	}
 	out := make([]value.Value, 3)
 	for i, x := range []value.Value{in[0], k, v} {
-		out[i] = f.Do(op.Linear, nil, x, m.apart[i], bs[i])
+		out[i] = f.Do(aten.Linear, nil, x, m.apart[i], bs[i])
 	}
 	return out
 }
@@ -336,7 +341,7 @@ func buildEncoderLayer(b *module.Builder) {
 			return []value.Value{drops(f, drop2, y)}
 		})
 	}
-	plus := func(x, y value.Value) value.Value { return b.Do(op.Add, &op.BinaryArgs{}, x, y) }
+	plus := func(x, y value.Value) value.Value { return b.Do(aten.Add, &aten.BinaryArgs{}, x, y) }
 	if heads%2 == 0 && batchFirst && bias {
 		merged := mergedMasks(b, mask, padding, src, heads)
 		b.Emit(program.Stmt{Kind: program.FastReturn, Value: encoderFastPath(b, src, merged, ff)})
@@ -353,14 +358,14 @@ func buildEncoderLayer(b *module.Builder) {
 }
 
 // activations are those of the layers of a transformer.
-var activations = map[string]*op.Op{"relu": op.Relu, "gelu": op.Gelu}
+var activations = map[string]*op.Op{"relu": aten.Relu, "gelu": aten.Gelu}
 
 // encoderFastPath is torch._transformer_encoder_layer_fwd.
 func encoderFastPath(b *module.Builder, src, mask value.Value, ff int64) *program.Expr {
 	d := src.Meta.Tensor.Dim(-1)
-	a := &op.EncoderLayerArgs{Heads: b.Int("nhead"), NormFirst: b.Bool("norm_first"), Activation: b.Str("activation"), Eps: b.Float("layer_norm_eps")}
+	a := &aten.EncoderLayerArgs{Heads: b.Int("nhead"), NormFirst: b.Bool("norm_first"), Activation: b.Str("activation"), Eps: b.Float("layer_norm_eps")}
 	own := func(path string, size ...int64) value.Value { return b.Own(path, b.Env.Computed(b.DType()), size) }
-	return b.Do(op.EncoderLayerForward, a, src,
+	return b.Do(aten.EncoderLayerForward, a, src,
 		own("self_attn.in_proj_weight", 3*d, d), own("self_attn.in_proj_bias", 3*d),
 		own("self_attn.out_proj.weight", d, d), own("self_attn.out_proj.bias", d),
 		own("norm1.weight", d), own("norm1.bias", d), own("norm2.weight", d), own("norm2.bias", d),

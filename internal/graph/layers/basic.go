@@ -3,6 +3,7 @@ package layers
 import (
 	"fmt"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
@@ -32,7 +33,7 @@ var Linear = define(module.Layer{
 		if b.Bool("bias") {
 			bias = b.Param("bias", out)
 		}
-		b.Finish(b.Do(op.Linear, nil, b.In(0), w, bias))
+		b.Finish(b.Do(aten.Linear, nil, b.In(0), w, bias))
 	},
 })
 
@@ -41,46 +42,46 @@ var Identity = define(module.Layer{Sig: "nn.Identity()", Build: func(b *module.B
 var Dropout = define(module.Layer{
 	Sig: "nn.Dropout(p: float = 0.5, inplace: bool = False)",
 	Build: func(b *module.Builder) {
-		b.Finish(b.Do(mayBeInPlace(b, op.Dropout), &op.DropoutArgs{P: b.Float("p")}, b.In(0)))
+		b.Finish(b.Do(mayBeInPlace(b, aten.Dropout), &aten.DropoutArgs{P: b.Float("p")}, b.In(0)))
 	},
 })
 
 var Flatten = define(module.Layer{
 	Sig: "nn.Flatten(start_dim: int = 1, end_dim: int = -1)",
 	Build: func(b *module.Builder) {
-		b.Finish(b.Do(op.Flatten, &op.FlattenArgs{Start: int(b.Int("start_dim")), End: int(b.Int("end_dim"))}, b.In(0)))
+		b.Finish(b.Do(aten.Flatten, &aten.FlattenArgs{Start: int(b.Int("start_dim")), End: int(b.Int("end_dim"))}, b.In(0)))
 	},
 })
 
 var Softmax = define(module.Layer{
 	Sig: "nn.Softmax(dim: int)",
 	Build: func(b *module.Builder) {
-		b.Finish(b.Do(op.Softmax, &op.SoftmaxArgs{Dim: int(b.Int("dim"))}, b.In(0)))
+		b.Finish(b.Do(aten.Softmax, &aten.SoftmaxArgs{Dim: int(b.Int("dim"))}, b.In(0)))
 	},
 })
 
 var LogSoftmax = define(module.Layer{
 	Sig: "nn.LogSoftmax(dim: int)",
 	Build: func(b *module.Builder) {
-		b.Finish(b.Do(op.LogSoftmax, &op.SoftmaxArgs{Dim: int(b.Int("dim"))}, b.In(0)))
+		b.Finish(b.Do(aten.LogSoftmax, &aten.SoftmaxArgs{Dim: int(b.Int("dim"))}, b.In(0)))
 	},
 })
 
 var (
-	ReLU        = pointwise("nn.ReLU(inplace: bool = False)", op.Relu, nil)
-	GELU        = pointwise("nn.GELU(approximate: str(none|tanh) = 'none')", op.Gelu, nil)
-	SiLU        = pointwise("nn.SiLU(inplace: bool = False)", op.Silu, nil)
-	Mish        = pointwise("nn.Mish(inplace: bool = False)", op.Mish, nil)
-	Tanh        = pointwise("nn.Tanh()", op.Tanh, nil)
-	Sigmoid     = pointwise("nn.Sigmoid()", op.Sigmoid, nil)
-	Softplus    = pointwise("nn.Softplus(beta: float = 1.0, threshold: float = 20.0)", op.Softplus, nil)
-	Hardswish   = pointwise("nn.Hardswish(inplace: bool = False)", op.Hardswish, nil)
-	Hardsigmoid = pointwise("nn.Hardsigmoid(inplace: bool = False)", op.Hardsigmoid, nil)
-	Hardtanh    = pointwise("nn.Hardtanh(min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False)", op.Hardtanh, nil)
-	ReLU6       = pointwise("nn.ReLU6(inplace: bool = False)", op.Hardtanh, func(*module.Builder) any { return &op.RangeArgs{Max: 6} })
-	ELU         = pointwise("nn.ELU(alpha: float = 1.0, inplace: bool = False)", op.Elu, nil)
-	LeakyReLU   = pointwise("nn.LeakyReLU(negative_slope: float = 0.01, inplace: bool = False)", op.LeakyRelu, nil)
-	LogSigmoid  = pointwise("nn.LogSigmoid()", op.LogSigmoid, nil)
+	ReLU        = pointwise("nn.ReLU(inplace: bool = False)", aten.Relu, nil)
+	GELU        = pointwise("nn.GELU(approximate: str(none|tanh) = 'none')", aten.Gelu, nil)
+	SiLU        = pointwise("nn.SiLU(inplace: bool = False)", aten.Silu, nil)
+	Mish        = pointwise("nn.Mish(inplace: bool = False)", aten.Mish, nil)
+	Tanh        = pointwise("nn.Tanh()", aten.Tanh, nil)
+	Sigmoid     = pointwise("nn.Sigmoid()", aten.Sigmoid, nil)
+	Softplus    = pointwise("nn.Softplus(beta: float = 1.0, threshold: float = 20.0)", aten.Softplus, nil)
+	Hardswish   = pointwise("nn.Hardswish(inplace: bool = False)", aten.Hardswish, nil)
+	Hardsigmoid = pointwise("nn.Hardsigmoid(inplace: bool = False)", aten.Hardsigmoid, nil)
+	Hardtanh    = pointwise("nn.Hardtanh(min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False)", aten.Hardtanh, nil)
+	ReLU6       = pointwise("nn.ReLU6(inplace: bool = False)", aten.Hardtanh, func(*module.Builder) any { return &aten.RangeArgs{Max: 6} })
+	ELU         = pointwise("nn.ELU(alpha: float = 1.0, inplace: bool = False)", aten.Elu, nil)
+	LeakyReLU   = pointwise("nn.LeakyReLU(negative_slope: float = 0.01, inplace: bool = False)", aten.LeakyRelu, nil)
+	LogSigmoid  = pointwise("nn.LogSigmoid()", aten.LogSigmoid, nil)
 )
 
 var LayerNorm = define(module.Layer{
@@ -99,7 +100,7 @@ var LayerNorm = define(module.Layer{
 				bias = b.Param("bias", shape...)
 			}
 		}
-		b.Finish(b.Do(op.LayerNorm, &op.LayerNormArgs{Shape: shape, Eps: b.Float("eps")}, b.In(0), w, bias))
+		b.Finish(b.Do(aten.LayerNorm, &aten.LayerNormArgs{Shape: shape, Eps: b.Float("eps")}, b.In(0), w, bias))
 	},
 })
 
@@ -116,7 +117,7 @@ var RMSNorm = define(module.Layer{
 		if b.Bool("elementwise_affine") {
 			w = b.Param("weight", shape...)
 		}
-		b.Finish(b.Do(op.RMSNorm, op.BindArgs(&op.RMSNormArgs{}, b.Args), b.In(0), w))
+		b.Finish(b.Do(aten.RMSNorm, op.BindArgs(&aten.RMSNormArgs{}, b.Args), b.In(0), w))
 	},
 })
 
@@ -129,7 +130,7 @@ var GroupNorm = define(module.Layer{
 		if b.Bool("affine") {
 			w, bias = b.Param("weight", c), b.Param("bias", c)
 		}
-		b.Finish(b.Do(op.GroupNorm, &op.GroupNormArgs{Groups: b.Positive("num_groups"), Eps: b.Float("eps")}, b.In(0), w, bias))
+		b.Finish(b.Do(aten.GroupNorm, &aten.GroupNormArgs{Groups: b.Positive("num_groups"), Eps: b.Float("eps")}, b.In(0), w, bias))
 	},
 })
 
@@ -168,15 +169,15 @@ func batchNormLayer(name string, check func(b *module.Builder, x *op.Tensor)) *m
 			track := b.Bool("track_running_stats")
 			if track {
 				mean, variance = b.Buffer("running_mean", c), b.Buffer("running_var", c)
-				b.Run(op.CountBatch, nil, b.Counter("num_batches_tracked"))
+				b.Run(aten.CountBatch, nil, b.Counter("num_batches_tracked"))
 			}
-			a := &op.BatchNormArgs{Batch: !track, Eps: b.Float("eps")}
+			a := &aten.BatchNormArgs{Batch: !track, Eps: b.Float("eps")}
 			if b.Has("momentum") {
 				a.Momentum = b.Float("momentum")
 			} else {
 				a.Cumulative = track
 			}
-			b.Finish(b.Do(op.BatchNorm, a, b.In(0), w, bias, mean, variance))
+			b.Finish(b.Do(aten.BatchNorm, a, b.In(0), w, bias, mean, variance))
 		},
 	})
 }

@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
@@ -8,7 +9,7 @@ import (
 )
 
 // plainCells are the cells of a plain RNN by their nonlinearity.
-var plainCells = map[string]*op.Op{"tanh": op.RNNTanhCell, "relu": op.RNNReluCell}
+var plainCells = map[string]*op.Op{"tanh": aten.RNNTanhCell, "relu": aten.RNNReluCell}
 
 // singleCell defines a cell without a cell state.
 func singleCell(sig string, gates int64, row func(b *module.Builder) *op.Op) *module.Layer {
@@ -25,7 +26,7 @@ func singleCell(sig string, gates int64, row func(b *module.Builder) *op.Op) *mo
 }
 
 var (
-	GRUCell = singleCell("nn.GRUCell(input_size: infer int, hidden_size: int, bias: bool = True)", 3, func(*module.Builder) *op.Op { return op.GRUCell })
+	GRUCell = singleCell("nn.GRUCell(input_size: infer int, hidden_size: int, bias: bool = True)", 3, func(*module.Builder) *op.Op { return aten.GRUCell })
 	RNNCell = singleCell("nn.RNNCell(input_size: infer int, hidden_size: int, bias: bool = True, nonlinearity: str(tanh|relu) = 'tanh')", 1,
 		func(b *module.Builder) *op.Op { return plainCells[b.Str("nonlinearity")] })
 )
@@ -46,7 +47,7 @@ var LSTMCell = define(module.Layer{
 		}
 		state(b, h)
 		state(b, c)
-		ret := b.LetAll([]string{"h", "c"}, b.Call(op.LSTMCell, nil, append([]value.Value{b.In(0), h, c}, weights...)...))
+		ret := b.LetAll([]string{"h", "c"}, b.Call(aten.LSTMCell, nil, append([]value.Value{b.In(0), h, c}, weights...)...))
 		b.Finish(ret...)
 	},
 })
@@ -70,7 +71,7 @@ func cell(b *module.Builder, gates int64) []value.Value {
 
 // zeros is the state of a cell that is given none.
 func zeros(b *module.Builder) value.Value {
-	return b.Do(op.CellZeros, &op.CellZerosArgs{Hidden: b.Int("hidden_size")}, b.In(0))
+	return b.Do(aten.CellZeros, &aten.CellZerosArgs{Hidden: b.Int("hidden_size")}, b.In(0))
 }
 
 // state checks the shape of a state.

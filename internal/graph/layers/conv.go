@@ -3,10 +3,10 @@ package layers
 import (
 	"fmt"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
-	"github.com/memplan/memplan/internal/op"
 )
 
 // Convs and ConvTransposes are those over so many dimensions.
@@ -39,7 +39,7 @@ func convolution(n int) *module.Layer {
 		Build: func(b *module.Builder) {
 			in, out, groups := convInput(b, n)
 			kernel := b.Spatial("kernel_size", n, 1)
-			o := &op.ConvOptions{Stride: b.Spatial("stride", n, 1), Dilation: b.Spatial("dilation", n, 1), Groups: groups, Padding: b.Args["padding"]}
+			o := &aten.ConvOptions{Stride: b.Spatial("stride", n, 1), Dilation: b.Spatial("dilation", n, 1), Groups: groups, Padding: b.Args["padding"]}
 			if b.Str("padding") == "" {
 				b.Spatial("padding", n, 0)
 			}
@@ -50,17 +50,17 @@ func convolution(n int) *module.Layer {
 			}
 			x := b.In(0)
 			if mode := b.Str("padding_mode"); mode != "zeros" {
-				x = b.Do(op.Pad, &op.PadArgs{Pad: border(b, o, kernel), Mode: mode}, x)
+				x = b.Do(aten.Pad, &aten.PadArgs{Pad: border(b, o, kernel), Mode: mode}, x)
 				o.Padding = []int64{0}
 			}
-			b.Finish(b.Do(op.Convs[n], o, x, w, bias))
+			b.Finish(b.Do(aten.Convs[n], o, x, w, bias))
 		},
 	})
 }
 
 // border is how much a convolution pads its input before, on each side of the
 // dimensions from the last one on (_reversed_padding_repeated_twice).
-func border(b *module.Builder, o *op.ConvOptions, kernel []int64) []int64 {
+func border(b *module.Builder, o *aten.ConvOptions, kernel []int64) []int64 {
 	n := len(kernel)
 	var pad []int64
 	for i := n - 1; i >= 0; i-- {
@@ -88,7 +88,7 @@ func transposedConvolution(n int) *module.Layer {
 		Is: nn.Layer{Init: nn.Kaiming},
 		Build: func(b *module.Builder) {
 			in, out, groups := convInput(b, n)
-			o := &op.ConvOptions{
+			o := &aten.ConvOptions{
 				Stride: b.Spatial("stride", n, 1), Padding: b.Spatial("padding", n, 0), Dilation: b.Spatial("dilation", n, 1),
 				OutputPadding: b.Spatial("output_padding", n, 0), Groups: groups,
 			}
@@ -97,7 +97,7 @@ func transposedConvolution(n int) *module.Layer {
 			if b.Bool("bias") {
 				bias = b.Param("bias", out)
 			}
-			b.Finish(b.Do(op.ConvTransposes[n], o, b.In(0), w, bias))
+			b.Finish(b.Do(aten.ConvTransposes[n], o, b.In(0), w, bias))
 		},
 	})
 }

@@ -1,9 +1,9 @@
 package layers
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
-	"github.com/memplan/memplan/internal/op"
 )
 
 // CrossMapLRN2d is a torch.autograd.Function (torch/nn/modules/_functions.py), which
@@ -14,12 +14,12 @@ var CrossMapLRN2d = define(module.Layer{
 		if b.Int("size") < 2 {
 			b.Fail("size", "size must be at least 2, not %d; the backward pass of 1 fails in PyTorch", b.Int("size"))
 		}
-		a := &op.ResponseNormArgs{Size: b.Int("size"), Alpha: b.Float("alpha"), Beta: b.Float("beta"), K: b.Float("k")}
+		a := &aten.ResponseNormArgs{Size: b.Int("size"), Alpha: b.Float("alpha"), Beta: b.Float("beta"), K: b.Float("k")}
 		b.Finish(b.Apply("CrossMapLRN2d", []string{"input"}, []value.Value{b.In(0)}, func(f *module.Builder, in []value.Value) module.Outcome {
-			parts := f.LetAll([]string{"output", "scale"}, f.Call(op.CrossMapNorm, a, in[0]))
+			parts := f.LetAll([]string{"output", "scale"}, f.Call(aten.CrossMapNorm, a, in[0]))
 			return module.Outcome{Returned: parts[:1], Saved: []value.Value{in[0], parts[0]}, Kept: parts[1:]}
 		}, func(f *module.Builder, grads, saved []value.Value) []value.Value {
-			return []value.Value{f.Do(op.CrossMapNormBackward, a, grads[0], saved[0], saved[1], saved[2])}
+			return []value.Value{f.Do(aten.CrossMapNormBackward, a, grads[0], saved[0], saved[1], saved[2])}
 		}))
 	},
 })

@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
@@ -13,7 +14,7 @@ var Embedding = define(module.Layer{
 	Is: nn.Layer{Table: true, Init: nn.Unit},
 	Build: func(b *module.Builder) {
 		w := embeddingTable(b)
-		b.Finish(b.Do(op.EmbeddingFunction, op.BindArgs(&op.EmbeddingArgs{}, b.Args), b.In(0), w))
+		b.Finish(b.Do(aten.EmbeddingFunction, op.BindArgs(&aten.EmbeddingArgs{}, b.Args), b.In(0), w))
 	},
 })
 
@@ -24,7 +25,7 @@ var EmbeddingBag = define(module.Layer{
 	Is:     nn.Layer{Init: nn.Unit},
 	Build: func(b *module.Builder) {
 		w := embeddingTable(b)
-		b.Finish(b.Do(op.EmbeddingBag, op.BindArgs(&op.EmbeddingBagArgs{}, b.Args), b.In(0), w, b.In(1), b.In(2)))
+		b.Finish(b.Do(aten.EmbeddingBag, op.BindArgs(&aten.EmbeddingBagArgs{}, b.Args), b.In(0), w, b.In(1), b.In(2)))
 	},
 })
 
@@ -43,7 +44,7 @@ var Bilinear = define(module.Layer{
 		if b.Bool("bias") {
 			bias = b.Param("bias", out)
 		}
-		b.Finish(b.Do(op.Bilinear, nil, b.In(0), b.In(1), w, bias))
+		b.Finish(b.Do(aten.Bilinear, nil, b.In(0), b.In(1), w, bias))
 	},
 })
 

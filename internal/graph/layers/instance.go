@@ -3,10 +3,10 @@ package layers
 import (
 	"fmt"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
-	"github.com/memplan/memplan/internal/op"
 )
 
 // InstanceNorms and Dropouts, of whole channels, are those over so many dimensions.
@@ -34,8 +34,8 @@ func instanceNorm(n int) *module.Layer {
 				mean, variance = b.Buffer("running_mean", c), b.Buffer("running_var", c)
 				b.Counter("num_batches_tracked") // which nothing counts
 			}
-			a := &op.InstanceNormArgs{Batch: !b.Bool("track_running_stats"), Momentum: b.Float("momentum"), Eps: b.Float("eps")}
-			b.Finish(b.Do(op.InstanceNorm, a, b.In(0), w, bias, mean, variance))
+			a := &aten.InstanceNormArgs{Batch: !b.Bool("track_running_stats"), Momentum: b.Float("momentum"), Eps: b.Float("eps")}
+			b.Finish(b.Do(aten.InstanceNorm, a, b.In(0), w, bias, mean, variance))
 		},
 	})
 }
@@ -45,7 +45,7 @@ func channelDropout(n int) *module.Layer {
 	return define(module.Layer{
 		Sig: fmt.Sprintf("nn.Dropout%dd(p: float = 0.5, inplace: bool = False)", n),
 		Build: func(b *module.Builder) {
-			b.Finish(b.Do(mayBeInPlace(b, op.FeatureDropouts[n]), &op.DropoutArgs{P: b.Float("p")}, b.In(0)))
+			b.Finish(b.Do(mayBeInPlace(b, aten.FeatureDropouts[n]), &aten.DropoutArgs{P: b.Float("p")}, b.In(0)))
 		},
 	})
 }
@@ -53,8 +53,8 @@ func channelDropout(n int) *module.Layer {
 var LocalResponseNorm = define(module.Layer{
 	Sig: "nn.LocalResponseNorm(size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0)",
 	Build: func(b *module.Builder) {
-		a := &op.ResponseNormArgs{Size: b.Positive("size"), Alpha: b.Float("alpha"), Beta: b.Float("beta"), K: b.Float("k")}
-		b.Finish(b.Do(op.LocalResponseNorm, a, b.In(0)))
+		a := &aten.ResponseNormArgs{Size: b.Positive("size"), Alpha: b.Float("alpha"), Beta: b.Float("beta"), K: b.Float("k")}
+		b.Finish(b.Do(aten.LocalResponseNorm, a, b.In(0)))
 	},
 })
 
@@ -62,6 +62,6 @@ var PReLU = define(module.Layer{
 	Sig: "nn.PReLU(num_parameters: int = 1, init: float = 0.25)",
 	Is:  nn.Layer{Init: nn.Slope},
 	Build: func(b *module.Builder) {
-		b.Finish(b.Do(op.PReLU, nil, b.In(0), b.Param("weight", b.Positive("num_parameters"))))
+		b.Finish(b.Do(aten.PReLU, nil, b.In(0), b.Param("weight", b.Positive("num_parameters"))))
 	},
 })

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/op"
@@ -35,8 +36,8 @@ func weights(b *module.Builder, name string) value.Value {
 }
 
 // lossArgs are those of all losses, of which each takes some.
-func lossArgs(b *module.Builder) *op.LossArgs {
-	return op.BindArgs(&op.LossArgs{}, b.Args).(*op.LossArgs)
+func lossArgs(b *module.Builder) *aten.LossArgs {
+	return op.BindArgs(&aten.LossArgs{}, b.Args).(*aten.LossArgs)
 }
 
 // loss defines a loss module that calls the function of the same arguments.
@@ -56,17 +57,17 @@ const reduction = "reduction: str(none|mean|sum) = 'mean'"
 
 var (
 	CrossEntropyLoss = loss("nn.CrossEntropyLoss(*, weight: floats? = None, ignore_index: int = -100, "+reduction+", label_smoothing: float = 0.0)",
-		"input target", op.CrossEntropy, "weight")
-	NLLLoss           = loss("nn.NLLLoss(*, weight: floats? = None, ignore_index: int = -100, "+reduction+")", "input target", op.NLLLossOf, "weight")
-	MSELoss           = loss("nn.MSELoss(*, "+reduction+")", "input target", op.MSELoss)
-	L1Loss            = loss("nn.L1Loss(*, "+reduction+")", "input target", op.L1Loss)
-	SmoothL1Loss      = loss("nn.SmoothL1Loss(*, "+reduction+", beta: float = 1.0)", "input target", op.SmoothL1Loss)
-	HuberLoss         = loss("nn.HuberLoss(*, "+reduction+", delta: float = 1.0)", "input target", op.HuberLoss)
-	BCELoss           = loss("nn.BCELoss(*, weight: floats? = None, "+reduction+")", "input target", op.BinaryCrossEntropy, "weight")
+		"input target", aten.CrossEntropy, "weight")
+	NLLLoss           = loss("nn.NLLLoss(*, weight: floats? = None, ignore_index: int = -100, "+reduction+")", "input target", aten.NLLLossOf, "weight")
+	MSELoss           = loss("nn.MSELoss(*, "+reduction+")", "input target", aten.MSELoss)
+	L1Loss            = loss("nn.L1Loss(*, "+reduction+")", "input target", aten.L1Loss)
+	SmoothL1Loss      = loss("nn.SmoothL1Loss(*, "+reduction+", beta: float = 1.0)", "input target", aten.SmoothL1Loss)
+	HuberLoss         = loss("nn.HuberLoss(*, "+reduction+", delta: float = 1.0)", "input target", aten.HuberLoss)
+	BCELoss           = loss("nn.BCELoss(*, weight: floats? = None, "+reduction+")", "input target", aten.BinaryCrossEntropy, "weight")
 	BCEWithLogitsLoss = loss("nn.BCEWithLogitsLoss(*, weight: floats? = None, "+reduction+", pos_weight: floats? = None)", "input target",
-		op.BinaryCrossEntropyWithLogits, "weight", "pos_weight")
-	KLDivLoss         = loss("nn.KLDivLoss(*, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)", "input target", op.KLDivFunction)
+		aten.BinaryCrossEntropyWithLogits, "weight", "pos_weight")
+	KLDivLoss         = loss("nn.KLDivLoss(*, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)", "input target", aten.KLDivFunction)
 	TripletMarginLoss = loss("nn.TripletMarginLoss(*, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, "+reduction+")",
-		"anchor positive negative", op.TripletMarginLoss)
-	CosineEmbeddingLoss = loss("nn.CosineEmbeddingLoss(*, margin: float = 0.0, "+reduction+")", "input1 input2 target", op.CosineEmbeddingLoss)
+		"anchor positive negative", aten.TripletMarginLoss)
+	CosineEmbeddingLoss = loss("nn.CosineEmbeddingLoss(*, margin: float = 0.0, "+reduction+")", "input1 input2 target", aten.CosineEmbeddingLoss)
 )

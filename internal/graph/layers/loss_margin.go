@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/op"
@@ -20,15 +21,15 @@ func lossOf(sig, inputs string, row *op.Op, buffers ...string) *module.Layer {
 }
 
 var (
-	HingeEmbeddingLoss            = lossOf("nn.HingeEmbeddingLoss(margin: float = 1.0, *, "+reduction+")", "input target", op.HingeEmbeddingLoss)
-	MarginRankingLoss             = lossOf("nn.MarginRankingLoss(margin: float = 0.0, *, "+reduction+")", "input1 input2 target", op.MarginRankingLoss)
-	MultiMarginLoss               = lossOf("nn.MultiMarginLoss(p: int = 1, margin: float = 1.0, weight: floats? = None, *, "+reduction+")", "input target", op.MultiMarginLoss, "weight")
-	MultiLabelMarginLoss          = lossOf("nn.MultiLabelMarginLoss(*, "+reduction+")", "input target", op.MultilabelMarginLoss)
-	MultiLabelSoftMarginLoss      = lossOf("nn.MultiLabelSoftMarginLoss(weight: floats? = None, *, "+reduction+")", "input target", op.MultilabelSoftMarginLoss, "weight")
-	CTCLoss                       = lossOf("nn.CTCLoss(blank: int = 0, "+reduction+", zero_infinity: bool = False)", "log_probs targets input_lengths target_lengths", op.CTCLoss)
-	SoftMarginLoss                = lossOf("nn.SoftMarginLoss(*, "+reduction+")", "input target", op.SoftMarginLoss)
-	PoissonNLLLoss                = lossOf("nn.PoissonNLLLoss(log_input: bool = True, full: bool = False, *, eps: float = 1e-08, "+reduction+")", "input target", op.PoissonNLLLoss)
-	GaussianNLLLoss               = lossOf("nn.GaussianNLLLoss(*, full: bool = False, eps: float = 1e-06, "+reduction+")", "input target var", op.GaussianNLLLoss)
+	HingeEmbeddingLoss            = lossOf("nn.HingeEmbeddingLoss(margin: float = 1.0, *, "+reduction+")", "input target", aten.HingeEmbeddingLoss)
+	MarginRankingLoss             = lossOf("nn.MarginRankingLoss(margin: float = 0.0, *, "+reduction+")", "input1 input2 target", aten.MarginRankingLoss)
+	MultiMarginLoss               = lossOf("nn.MultiMarginLoss(p: int = 1, margin: float = 1.0, weight: floats? = None, *, "+reduction+")", "input target", aten.MultiMarginLoss, "weight")
+	MultiLabelMarginLoss          = lossOf("nn.MultiLabelMarginLoss(*, "+reduction+")", "input target", aten.MultilabelMarginLoss)
+	MultiLabelSoftMarginLoss      = lossOf("nn.MultiLabelSoftMarginLoss(weight: floats? = None, *, "+reduction+")", "input target", aten.MultilabelSoftMarginLoss, "weight")
+	CTCLoss                       = lossOf("nn.CTCLoss(blank: int = 0, "+reduction+", zero_infinity: bool = False)", "log_probs targets input_lengths target_lengths", aten.CTCLoss)
+	SoftMarginLoss                = lossOf("nn.SoftMarginLoss(*, "+reduction+")", "input target", aten.SoftMarginLoss)
+	PoissonNLLLoss                = lossOf("nn.PoissonNLLLoss(log_input: bool = True, full: bool = False, *, eps: float = 1e-08, "+reduction+")", "input target", aten.PoissonNLLLoss)
+	GaussianNLLLoss               = lossOf("nn.GaussianNLLLoss(*, full: bool = False, eps: float = 1e-06, "+reduction+")", "input target var", aten.GaussianNLLLoss)
 	TripletMarginWithDistanceLoss = lossOf("nn.TripletMarginWithDistanceLoss(*, margin: float = 1.0, swap: bool = False, "+reduction+")", "anchor positive negative",
-		op.TripletMarginWithDistanceLoss)
+		aten.TripletMarginWithDistanceLoss)
 )

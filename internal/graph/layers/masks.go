@@ -3,6 +3,7 @@ package layers
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/op"
@@ -22,8 +23,8 @@ func canonical(b *module.Builder, name string, mask, query value.Value) value.Va
 	case mask.Meta.Tensor.DType != tensor.Bool:
 		b.Fail("", "only bool and floating types of %s are supported, not %v", name, mask.Meta.Tensor.DType)
 	}
-	zeros := b.Do(op.ZerosLikeQuery, nil, mask, query)
-	fill := op.MaskedFillInPlace
+	zeros := b.Do(aten.ZerosLikeQuery, nil, mask, query)
+	fill := aten.MaskedFillInPlace
 	return b.Let(name, b.Do(fill, op.BindArgs(fill.Args, map[string]any{"value": math.Inf(-1)}), zeros, mask))
 }
 
@@ -47,9 +48,11 @@ func mergedMasks(b *module.Builder, mask, padding, query value.Value, heads int6
 			return []value.Value{padding}
 		}
 		expand := func(m value.Value, shape ...int64) value.Value {
-			return f.Do(op.Expand, &op.ShapeArgs{Shape: shape}, m)
+			return f.Do(aten.Expand, &aten.ShapeArgs{Shape: shape}, m)
 		}
-		view := func(m value.Value, shape ...int64) value.Value { return f.Do(op.View, &op.ShapeArgs{Shape: shape}, m) }
+		view := func(m value.Value, shape ...int64) value.Value {
+			return f.Do(aten.View, &aten.ShapeArgs{Shape: shape}, m)
+		}
 		if mask.Meta.Tensor.Rank() == 3 {
 			mask = f.Let("attn_mask_expanded", view(mask, n, -1, t, t))
 		} else {
@@ -59,7 +62,7 @@ func mergedMasks(b *module.Builder, mask, padding, query value.Value, heads int6
 		if !padding.Absent() {
 			maskSize(f, "key_padding_mask", padding, n, t)
 			padding = f.Let("key_padding_mask_expanded", expand(view(padding, n, 1, 1, t), -1, heads, -1, -1))
-			mask = f.Let("merged_mask", f.Do(op.Add, &op.BinaryArgs{}, mask, padding))
+			mask = f.Let("merged_mask", f.Do(aten.Add, &aten.BinaryArgs{}, mask, padding))
 		}
 		return []value.Value{mask}
 	})
@@ -83,7 +86,7 @@ func batchedMask(b *module.Builder, mask value.Value, heads, t, s int64) value.V
 		return mask
 	case mask.Meta.Tensor.Rank() == 2:
 		maskSize(b, "attn_mask", mask, t, s)
-		return b.Let("attn_mask", b.Do(op.Unsqueeze, &op.DimArgs{}, mask))
+		return b.Let("attn_mask", b.Do(aten.Unsqueeze, &aten.DimArgs{}, mask))
 	}
 	maskSize(b, "attn_mask", mask, heads, t, s)
 	return mask
@@ -92,13 +95,13 @@ func batchedMask(b *module.Builder, mask value.Value, heads, t, s int64) value.V
 // paddedMask adds key_padding_mask to attn_mask, for every head.
 func paddedMask(b *module.Builder, mask, padding value.Value, bsz, heads, s int64) value.Value {
 	maskSize(b, "key_padding_mask", padding, bsz, s)
-	v := b.Do(op.View, &op.ShapeArgs{Shape: []int64{bsz, 1, 1, s}}, padding)
-	v = b.Do(op.Expand, &op.ShapeArgs{Shape: []int64{-1, heads, -1, -1}}, v)
-	padding = b.Let("key_padding_mask", b.Do(op.Reshape, &op.ShapeArgs{Shape: []int64{bsz * heads, 1, s}}, v))
+	v := b.Do(aten.View, &aten.ShapeArgs{Shape: []int64{bsz, 1, 1, s}}, padding)
+	v = b.Do(aten.Expand, &aten.ShapeArgs{Shape: []int64{-1, heads, -1, -1}}, v)
+	padding = b.Let("key_padding_mask", b.Do(aten.Reshape, &aten.ShapeArgs{Shape: []int64{bsz * heads, 1, s}}, v))
 	if mask.Absent() {
 		return b.Let("attn_mask", padding)
 	}
-	return b.Let("attn_mask", b.Do(op.Add, &op.BinaryArgs{}, mask, padding))
+	return b.Let("attn_mask", b.Do(aten.Add, &aten.BinaryArgs{}, mask, padding))
 }
 
 // detectCausal is _detect_is_causal_mask: without a hint the mask is compared
@@ -112,11 +115,11 @@ func detectCausal(b *module.Builder, arg string, mask value.Value) bool {
 	if b.Bool("batch_first") {
 		n = x.Dim(1)
 	}
-	row := op.DetectCausalMask
+	row := aten.DetectCausalMask
 	if mask.Meta.Causal {
-		row = op.DetectCausalMaskKnown
+		row = aten.DetectCausalMaskKnown
 	}
-	v := b.Call(row, &op.CausalMaskArgs{Size: n}, mask)
+	v := b.Call(row, &aten.CausalMaskArgs{Size: n}, mask)
 	b.Emit(program.Stmt{Kind: program.Expression, Value: v.Expr})
 	return mask.Meta.Causal && mask.Meta.Tensor.Size == tensor.D(n, n)
 }

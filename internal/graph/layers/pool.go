@@ -1,13 +1,13 @@
 package layers
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
-	"github.com/memplan/memplan/internal/op"
 )
 
 // poolArgs reads the arguments that the pooling layers share.
-func poolArgs(b *module.Builder, n int) *op.PoolArgs {
-	a := &op.PoolArgs{Kernel: b.Spatial("kernel_size", n, 1), Padding: b.Spatial("padding", n, 0), CeilMode: b.Bool("ceil_mode")}
+func poolArgs(b *module.Builder, n int) *aten.PoolArgs {
+	a := &aten.PoolArgs{Kernel: b.Spatial("kernel_size", n, 1), Padding: b.Spatial("padding", n, 0), CeilMode: b.Bool("ceil_mode")}
 	a.Stride = a.Kernel
 	if b.Has("stride") {
 		a.Stride = b.Spatial("stride", n, 1)
@@ -31,9 +31,9 @@ func poolArgs(b *module.Builder, n int) *op.PoolArgs {
 var MaxPool2d = define(module.Layer{
 	Sig: "nn.MaxPool2d(kernel_size: pair, stride: pair? = None, padding: pair = 0, dilation: pair = 1, return_indices: bool = False, ceil_mode: bool = False)",
 	Build: func(b *module.Builder) {
-		row := op.MaxPool
+		row := aten.MaxPool
 		if b.Bool("return_indices") {
-			row = op.MaxPool2dIndices
+			row = aten.MaxPool2dIndices
 		}
 		b.Finish(b.Call(row, poolArgs(b, 2), b.In(0)))
 	},
@@ -42,7 +42,7 @@ var MaxPool2d = define(module.Layer{
 var AvgPool2d = define(module.Layer{
 	Sig: "nn.AvgPool2d(kernel_size: pair, stride: pair? = None, padding: pair = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int? = None)",
 	Build: func(b *module.Builder) {
-		b.Finish(b.Do(op.AvgPool, poolArgs(b, 2), b.In(0)))
+		b.Finish(b.Do(aten.AvgPool, poolArgs(b, 2), b.In(0)))
 	},
 })
 
@@ -50,6 +50,6 @@ var AdaptiveAvgPool2d = define(module.Layer{
 	Sig: "nn.AdaptiveAvgPool2d(output_size: pair)",
 	Build: func(b *module.Builder) {
 		size := b.Spatial("output_size", 2, 1)
-		b.Finish(b.Do(op.AdaptiveAvgPool, &op.AdaptiveArgs{Size: size}, b.In(0)))
+		b.Finish(b.Do(aten.AdaptiveAvgPool, &aten.AdaptiveArgs{Size: size}, b.In(0)))
 	},
 })

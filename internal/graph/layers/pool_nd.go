@@ -3,8 +3,8 @@ package layers
 import (
 	"fmt"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
-	"github.com/memplan/memplan/internal/op"
 )
 
 // The poolings over one and three dimensions, and the adaptive maxima.
@@ -20,9 +20,9 @@ func maxPool(n int) *module.Layer {
 	return define(module.Layer{
 		Sig: fmt.Sprintf("nn.MaxPool%dd(kernel_size: pair, stride: pair? = None, padding: pair = 0, dilation: pair = 1, return_indices: bool = False, ceil_mode: bool = False)", n),
 		Build: func(b *module.Builder) {
-			row := op.MaxPools[n]
+			row := aten.MaxPools[n]
 			if b.Bool("return_indices") {
-				row = op.MaxPoolsWithIndices[n]
+				row = aten.MaxPoolsWithIndices[n]
 			}
 			b.Finish(b.Call(row, poolArgs(b, n), b.In(0)))
 		},
@@ -34,7 +34,7 @@ func avgPool(n int, further string) *module.Layer {
 	return define(module.Layer{
 		Sig: fmt.Sprintf("nn.AvgPool%dd(kernel_size: pair, stride: pair? = None, padding: pair = 0, ceil_mode: bool = False, count_include_pad: bool = True%s)", n, further),
 		Build: func(b *module.Builder) {
-			b.Finish(b.Do(op.AvgPools[n], poolArgs(b, n), b.In(0)))
+			b.Finish(b.Do(aten.AvgPools[n], poolArgs(b, n), b.In(0)))
 		},
 	})
 }
@@ -44,8 +44,8 @@ func adaptiveAvgPool(n int) *module.Layer {
 	return define(module.Layer{
 		Sig: fmt.Sprintf("nn.AdaptiveAvgPool%dd(output_size: pair)", n),
 		Build: func(b *module.Builder) {
-			a := &op.AdaptiveArgs{Size: b.Spatial("output_size", n, 1)}
-			b.Finish(b.Do(op.AdaptiveAvgPools[n], a, b.In(0)))
+			a := &aten.AdaptiveArgs{Size: b.Spatial("output_size", n, 1)}
+			b.Finish(b.Do(aten.AdaptiveAvgPools[n], a, b.In(0)))
 		},
 	})
 }
@@ -55,11 +55,11 @@ func adaptiveMaxPool(n int) *module.Layer {
 	return define(module.Layer{
 		Sig: fmt.Sprintf("nn.AdaptiveMaxPool%dd(output_size: pair, return_indices: bool = False)", n),
 		Build: func(b *module.Builder) {
-			row := op.AdaptiveMaxPools[n]
+			row := aten.AdaptiveMaxPools[n]
 			if b.Bool("return_indices") {
-				row = op.AdaptiveMaxPoolsWithIndices[n]
+				row = aten.AdaptiveMaxPoolsWithIndices[n]
 			}
-			b.Finish(b.Call(row, &op.AdaptiveArgs{Size: b.Spatial("output_size", n, 1)}, b.In(0)))
+			b.Finish(b.Call(row, &aten.AdaptiveArgs{Size: b.Spatial("output_size", n, 1)}, b.In(0)))
 		},
 	})
 }

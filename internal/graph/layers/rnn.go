@@ -3,6 +3,7 @@ package layers
 import (
 	"fmt"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
@@ -14,7 +15,7 @@ import (
 const maxRNNLayers = 1024
 
 // plainRNNs are the plain RNNs by their nonlinearity.
-var plainRNNs = map[string]*op.Op{"tanh": op.RNNTanh, "relu": op.RNNRelu}
+var plainRNNs = map[string]*op.Op{"tanh": aten.RNNTanh, "relu": aten.RNNRelu}
 
 // The arguments that recurrent layers share.
 const (
@@ -28,8 +29,8 @@ func recurrent(sig string, gates int64, row func(b *module.Builder) *op.Op) *mod
 }
 
 var (
-	LSTM = recurrent("nn.LSTM("+rnnSizes+rnnFlags+", proj_size: int = 0)", 4, func(*module.Builder) *op.Op { return op.LSTM })
-	GRU  = recurrent("nn.GRU("+rnnSizes+rnnFlags+")", 3, func(*module.Builder) *op.Op { return op.GRU })
+	LSTM = recurrent("nn.LSTM("+rnnSizes+rnnFlags+", proj_size: int = 0)", 4, func(*module.Builder) *op.Op { return aten.LSTM })
+	GRU  = recurrent("nn.GRU("+rnnSizes+rnnFlags+")", 3, func(*module.Builder) *op.Op { return aten.GRU })
 	RNN  = recurrent("nn.RNN("+rnnSizes+"nonlinearity: str(tanh|relu) = 'tanh', "+rnnFlags+")", 1, func(b *module.Builder) *op.Op { return plainRNNs[b.Str("nonlinearity")] })
 )
 
@@ -41,7 +42,7 @@ func recurrentForward(b *module.Builder, gates int64, row *op.Op) {
 		b.Fail("", "expected a batch of sequences, (batch, steps, width) with batch_first: true or else (steps, batch, width), not shape %v", b.Tensor(0).Size)
 	}
 	a := rnnArgs(b, gates)
-	a.ReLU = row == op.RNNRelu
+	a.ReLU = row == aten.RNNRelu
 	weights := rnnWeights(b, a)
 	h, c := rnnState(b, a)
 	outs := b.LetAll([]string{"output", "h_n", "c_n"}[:1+states(a)], b.Call(row, a, append([]value.Value{b.In(0), h, c}, weights...)...))
@@ -54,7 +55,7 @@ func recurrentForward(b *module.Builder, gates int64, row *op.Op) {
 }
 
 // states is the number of tensors that a state is made of.
-func states(a *op.RNNArgs) int {
+func states(a *aten.RNNArgs) int {
 	if a.LSTM() {
 		return 2
 	}
@@ -62,8 +63,8 @@ func states(a *op.RNNArgs) int {
 }
 
 // rnnArgs checks the constructor's arguments as RNNBase does.
-func rnnArgs(b *module.Builder, gates int64) *op.RNNArgs {
-	a := &op.RNNArgs{
+func rnnArgs(b *module.Builder, gates int64) *aten.RNNArgs {
+	a := &aten.RNNArgs{
 		Gates: gates, Hidden: b.Positive("hidden_size"), Layers: b.Positive("num_layers"), Bias: b.Bool("bias"),
 		BatchFirst: b.Bool("batch_first"), Dropout: b.Float("dropout"), Bidirectional: b.Bool("bidirectional"),
 	}
@@ -84,7 +85,7 @@ func rnnArgs(b *module.Builder, gates int64) *op.RNNArgs {
 }
 
 // rnnWeights registers the parameters, which on the device lie in one buffer.
-func rnnWeights(b *module.Builder, a *op.RNNArgs) []value.Value {
+func rnnWeights(b *module.Builder, a *aten.RNNArgs) []value.Value {
 	first := b.Infer("input_size", b.Tensor(3).Dim(-1))
 	var out []value.Value
 	for l := range a.Layers {
@@ -106,12 +107,12 @@ func rnnWeights(b *module.Builder, a *op.RNNArgs) []value.Value {
 
 // rnnState is the state that the layer starts from: hx, or zeros. Without a cell
 // state, c is none.
-func rnnState(b *module.Builder, a *op.RNNArgs) (h, c value.Value) {
+func rnnState(b *module.Builder, a *aten.RNNArgs) (h, c value.Value) {
 	hx := b.In(1)
 	if hx.Absent() {
 		zeros := func(name string, width int64) value.Value {
-			args := &op.RNNZerosArgs{Cells: a.Layers * a.Directions(), Width: width, BatchFirst: a.BatchFirst}
-			return b.Let(name, b.Do(op.RNNZeros, args, b.In(0)))
+			args := &aten.RNNZerosArgs{Cells: a.Layers * a.Directions(), Width: width, BatchFirst: a.BatchFirst}
+			return b.Let(name, b.Do(aten.RNNZeros, args, b.In(0)))
 		}
 		if h = zeros("h_zeros", a.Out()); a.LSTM() {
 			c = zeros("c_zeros", a.Hidden)

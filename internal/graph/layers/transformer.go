@@ -5,9 +5,9 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
 
@@ -33,7 +33,7 @@ var TransformerEncoder = define(module.Layer{
 	Build: func(b *module.Builder) {
 		mask, padding := encoderMasks(b, "mask")
 		if !padding.Absent() && nestedTensors(b) {
-			b.Run(op.NestedFromMask, nil, padding)
+			b.Run(aten.NestedFromMask, nil, padding)
 		}
 		if !padding.Absent() { // names that hold the mask where a recomputation stops early
 			b.Let("output", b.In(0))
@@ -190,9 +190,9 @@ func buildDecoderLayer(b *module.Builder) {
 	x := b.Let("x", tgt)
 	for i, block := range blocks {
 		if b.Bool("norm_first") {
-			x = b.Let("x", b.Do(op.Add, &op.BinaryArgs{}, x, block(mod(norms[i], x))))
+			x = b.Let("x", b.Do(aten.Add, &aten.BinaryArgs{}, x, block(mod(norms[i], x))))
 		} else {
-			x = b.Let("x", mod(norms[i], b.Do(op.Add, &op.BinaryArgs{}, x, block(x))))
+			x = b.Let("x", mod(norms[i], b.Do(aten.Add, &aten.BinaryArgs{}, x, block(x))))
 		}
 	}
 	b.Finish(x)

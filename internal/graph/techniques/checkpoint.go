@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/hf"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/note"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -27,9 +27,9 @@ func PlainKeywords(errs *spec.Errors, x *program.Expr, at spec.Span) {
 func CheckpointOf(errs *spec.Errors, c *spec.Checkpoint) *program.Checkpoint {
 	out := &program.Checkpoint{Reentrant: c.Reentrant.V, Segments: c.Segments.V}
 	for _, s := range c.Save {
-		rows := op.Keepable(s.V)
+		rows := aten.Keepable(s.V)
 		if rows == nil {
-			errs.Unknown(s.At, "operator to keep", s.V, op.KeepableNames())
+			errs.Unknown(s.At, "operator to keep", s.V, aten.KeepableNames())
 			panic(spec.Stop{})
 		}
 		for _, r := range rows {

@@ -3,6 +3,7 @@ package techniques
 import (
 	"strings"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
@@ -164,7 +165,7 @@ func (b *adapter) dropout(x value.Value) (int, []value.Value) {
 
 // scaled is an adapter's part times alpha / r.
 func (b *adapter) scaled(v value.Value) value.Value {
-	return b.Do(op.Mul, &op.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: b.Alpha / float64(b.R)}}, v)
+	return b.Do(aten.Mul, &aten.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: b.Alpha / float64(b.R)}}, v)
 }
 
 // linear is peft.tuners.lora.layer.Linear, or one of its forms around a
@@ -179,21 +180,21 @@ func (b *adapter) linear(base *program.Class) {
 	up, _ := b.Child("lora_B", layers.Linear, map[string]any{"out_features": out, "bias": false}, b.input(b.R))
 	result := b.base(x, out)
 	if fourBits(base) {
-		result = b.Let("result", b.Do(op.Clone, nil, result))
+		result = b.Let("result", b.Do(aten.Clone, nil, result))
 	}
-	dtype := b.Let("dtype", b.Do(op.DTypeOf, nil, result))
-	x = b.Let("x", b.Do(op.ToTypeOf, &op.ToTypeOfArgs{Plain: plain}, x, b.Own("lora_A.weight", b.DType, []int64{b.R, in})))
+	dtype := b.Let("dtype", b.Do(aten.DTypeOf, nil, result))
+	x = b.Let("x", b.Do(aten.ToTypeOf, &aten.ToTypeOfArgs{Plain: plain}, x, b.Own("lora_A.weight", b.DType, []int64{b.R, in})))
 	y := b.CallChild(drop, dropped, x)
 	y = b.CallChild(down, []value.Value{b.input(b.R)}, y)
 	y = b.scaled(b.CallChild(up, []value.Value{b.input(out)}, y))
 	if plain {
 		y = b.Let("output", y)
-		y = b.Let("output", b.Do(op.ToTypeOf, &op.ToTypeOfArgs{Plain: true}, y, dtype))
-		b.Finish(b.Let("result", b.Do(op.Add, &op.AddArgs{}, result, y)))
+		y = b.Let("output", b.Do(aten.ToTypeOf, &aten.ToTypeOfArgs{Plain: true}, y, dtype))
+		b.Finish(b.Let("result", b.Do(aten.Add, &aten.AddArgs{}, result, y)))
 		return
 	}
-	result = b.Let("result", b.Do(op.Add, &op.AddArgs{}, result, y))
-	b.Finish(b.Let("result", b.Do(op.ToTypeOf, nil, result, dtype)))
+	result = b.Let("result", b.Do(aten.Add, &aten.AddArgs{}, result, y))
+	b.Finish(b.Let("result", b.Do(aten.ToTypeOf, nil, result, dtype)))
 }
 
 // weightSize is the shape of a layer's weight, masked or not.
@@ -223,7 +224,7 @@ func linearSize(c *program.Class) (in, out int64) {
 func (b *adapter) conv(base *program.Class) {
 	conv := layers.Convs[base.Layer.Conv]
 	ret := base.Forward.Body[len(base.Forward.Body)-1].Value
-	o, ok := ret.OpArgs.(*op.ConvOptions)
+	o, ok := ret.OpArgs.(*aten.ConvOptions)
 	if !ok || ret.Args[0].Kind != program.Local {
 		b.Fail("", "an adapter around a convolution that pads by itself is not modelled")
 	}
@@ -247,13 +248,13 @@ func (b *adapter) conv(base *program.Class) {
 	}
 	up, _ := b.Child("lora_B", conv, map[string]any{"out_channels": size[0], "kernel_size": one, "bias": false}, image(b.R))
 	result := b.base(x, append([]int64{size[0]}, kernel...)...)
-	dtype := b.Let("dtype", b.Do(op.DTypeOf, nil, result))
-	x = b.Let("x", b.Do(op.ToTypeOf, nil, x, b.Own("lora_A.weight", b.DType, append([]int64{b.R, size[1]}, kernel...))))
+	dtype := b.Let("dtype", b.Do(aten.DTypeOf, nil, result))
+	x = b.Let("x", b.Do(aten.ToTypeOf, nil, x, b.Own("lora_A.weight", b.DType, append([]int64{b.R, size[1]}, kernel...))))
 	y := b.CallChild(drop, dropped, x)
 	y = b.CallChild(down, []value.Value{image(b.R)}, y)
 	y = b.scaled(b.CallChild(up, []value.Value{image(size[0])}, y))
-	result = b.Let("result", b.Do(op.Add, &op.AddArgs{}, result, y))
-	b.Finish(b.Let("result", b.Do(op.ToTypeOf, nil, result, dtype)))
+	result = b.Let("result", b.Do(aten.Add, &aten.AddArgs{}, result, y))
+	b.Finish(b.Let("result", b.Do(aten.ToTypeOf, nil, result, dtype)))
 }
 
 // embedding is peft.tuners.lora.layer.Embedding: the adapter's own table
@@ -265,13 +266,13 @@ func (b *adapter) embedding(base *program.Class) {
 	x := value.Value{Expr: &program.Expr{Kind: program.Local, Slot: 0}, Meta: value.Tensor(t)}
 	down, up := b.Param("lora_embedding_A", b.R, size[0]), b.Param("lora_embedding_B", size[1], b.R)
 	result := b.base(x, size[1])
-	dtype := b.Let("dtype", b.Do(op.DTypeOf, nil, result))
-	first := b.Let("embedding_A", b.Do(op.T, nil, down))
-	second := b.Let("embedding_B", b.Do(op.T, nil, up))
+	dtype := b.Let("dtype", b.Do(aten.DTypeOf, nil, result))
+	first := b.Let("embedding_A", b.Do(aten.T, nil, down))
+	second := b.Let("embedding_B", b.Do(aten.T, nil, up))
 	after := b.Let("after_A", b.Do(ret.Row, ret.OpArgs, x, first))
-	y := b.scaled(b.Do(op.Matmul, nil, after, second))
-	result = b.Let("result", b.Do(op.Add, &op.AddArgs{}, result, y))
-	b.Finish(b.Let("result", b.Do(op.ToTypeOf, nil, result, dtype)))
+	y := b.scaled(b.Do(aten.Matmul, nil, after, second))
+	result = b.Let("result", b.Do(aten.Add, &aten.AddArgs{}, result, y))
+	b.Finish(b.Let("result", b.Do(aten.ToTypeOf, nil, result, dtype)))
 }
 
 // savedModules wraps the modules that are trained as a whole

@@ -4,7 +4,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -115,7 +115,7 @@ func maskedLayer(c *program.Class) *program.Class {
 	w.Attrs = []program.Param{weight}
 	f := *c.Forward
 	attr := func(name string) *program.Expr { return &program.Expr{Kind: program.Attr, Path: name} }
-	product := &program.Expr{Kind: program.CallOp, Row: op.Mul, OpArgs: &op.BinaryArgs{}, Args: []*program.Expr{attr("weight_mask"), attr("weight_orig")}, Inputs: []int{0, 1}}
+	product := &program.Expr{Kind: program.CallOp, Row: aten.Mul, OpArgs: &aten.BinaryArgs{}, Args: []*program.Expr{attr("weight_mask"), attr("weight_orig")}, Inputs: []int{0, 1}}
 	f.Body = append([]program.Stmt{{Kind: program.SetAttr, Path: "weight", Value: product}}, f.Body...)
 	w.Forward = &f
 	return &w

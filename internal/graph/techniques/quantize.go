@@ -3,10 +3,10 @@ package techniques
 import (
 	"strings"
 
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -132,7 +132,7 @@ func (j *Job) quantizedLayer(p program.Place, q program.Quantized, at spec.Span)
 // self.bias.data = self.bias.data.to(x.dtype).
 func (b *replacement) retype(x value.Value) {
 	if bias := b.Attr("bias"); !bias.Absent() {
-		v := b.Do(op.DataToTypeOf, nil, bias, x)
+		v := b.Do(aten.DataToTypeOf, nil, bias, x)
 		b.Emit(program.Stmt{Kind: program.SetAttr, Path: "bias", Value: v.Expr})
 	}
 }
@@ -142,26 +142,26 @@ func (b *replacement) retype(x value.Value) {
 func (b *replacement) linear4bit(q *program.Quantized) {
 	x := b.input(q.In)
 	b.retype(x)
-	dtype := b.Let("inp_dtype", b.Do(op.DTypeOf, nil, x))
-	to := &op.ToCopyArgs{DType: q.Compute}
-	x = b.Let("x", b.Do(op.To, to, x))
+	dtype := b.Let("inp_dtype", b.Do(aten.DTypeOf, nil, x))
+	to := &aten.ToCopyArgs{DType: q.Compute}
+	x = b.Let("x", b.Do(aten.To, to, x))
 	bias := b.Attr("bias")
 	if !bias.Absent() {
-		bias = b.Let("bias", b.Do(op.To, to, bias))
+		bias = b.Let("bias", b.Do(aten.To, to, bias))
 	}
 	dequantized := func(f *module.Builder, like value.Value) value.Value {
-		a := &op.Dequantize4bitArgs{Out: q.Out, In: q.In, DType: q.Source, Double: q.Double}
-		return f.Do(op.ToTypeOf, nil, f.Do(op.Dequantize4bit, a, b.Attr("weight"), b.Attr("absmax")), like)
+		a := &aten.Dequantize4bitArgs{Out: q.Out, In: q.In, DType: q.Source, Double: q.Double}
+		return f.Do(aten.ToTypeOf, nil, f.Do(aten.Dequantize4bit, a, b.Attr("weight"), b.Attr("absmax")), like)
 	}
 	y := b.Apply("MatMul4Bit", []string{"A", "bias"}, []value.Value{x, bias}, func(f *module.Builder, in []value.Value) module.Outcome {
-		return module.Outcome{Returned: []value.Value{f.Let("output", f.Do(op.Linear, nil, in[0], dequantized(f, in[0]), in[1]))}}
+		return module.Outcome{Returned: []value.Value{f.Let("output", f.Do(aten.Linear, nil, in[0], dequantized(f, in[0]), in[1]))}}
 	}, func(f *module.Builder, grads, _ []value.Value) []value.Value {
 		bias := biasGradient(f, grads[0])
-		a := f.Let("grad_A", f.Do(op.Matmul, nil, grads[0], dequantized(f, grads[0])))
+		a := f.Let("grad_A", f.Do(aten.Matmul, nil, grads[0], dequantized(f, grads[0])))
 		f.Wants(1, 1)
 		return []value.Value{a, bias}
 	})
-	b.Finish(b.Do(op.ToTypeOf, nil, y, dtype))
+	b.Finish(b.Do(aten.ToTypeOf, nil, y, dtype))
 }
 
 // linear8bit is bitsandbytes.nn.Linear8bitLt (LLM.int8()): the input is
@@ -170,27 +170,27 @@ func (b *replacement) linear4bit(q *program.Quantized) {
 func (b *replacement) linear8bit(q *program.Quantized) {
 	x := b.input(q.In)
 	b.retype(x)
-	half := &op.ToCopyArgs{DType: tensor.Float16}
-	quantize, args := op.Int8Quantize, any(nil)
+	half := &aten.ToCopyArgs{DType: tensor.Float16}
+	quantize, args := aten.Int8Quantize, any(nil)
 	if q.Threshold > 0 {
-		quantize, args = op.Int8Outliers, &op.Int8Args{Threshold: q.Threshold}
+		quantize, args = aten.Int8Outliers, &aten.Int8Args{Threshold: q.Threshold}
 	}
 	y := b.Apply("MatMul8bitLt", []string{"A", "bias"}, []value.Value{x, b.Attr("bias")}, func(f *module.Builder, in []value.Value) module.Outcome {
 		whole := f.Let("input", in[0])
-		a := f.Let("A", f.Do(op.Rows3, nil, in[0]))
-		parts := f.LetAll([]string{"CA", "SCA"}, f.Call(quantize, args, f.Do(op.To, half, a)))
-		out := f.Let("output", f.Do(op.Int8Product, nil, parts[0], b.Attr("weight"), a, in[1]))
-		return module.Outcome{Returned: []value.Value{f.Do(op.RowsOf, nil, out, whole)}, Kept: []value.Value{a}, IfWanted: true}
+		a := f.Let("A", f.Do(aten.Rows3, nil, in[0]))
+		parts := f.LetAll([]string{"CA", "SCA"}, f.Call(quantize, args, f.Do(aten.To, half, a)))
+		out := f.Let("output", f.Do(aten.Int8Product, nil, parts[0], b.Attr("weight"), a, in[1]))
+		return module.Outcome{Returned: []value.Value{f.Do(aten.RowsOf, nil, out, whole)}, Kept: []value.Value{a}, IfWanted: true}
 	}, func(f *module.Builder, grads, kept []value.Value) []value.Value {
 		bias := biasGradient(f, grads[0])
 		if len(kept) == 0 {
 			return []value.Value{value.None(), bias}
 		}
 		whole := f.Let("grad", grads[0])
-		g := f.Let("grad_output", f.Do(op.Rows3, nil, grads[0]))
-		w := f.Let("CB", f.Do(op.Int8Dequantize, nil, b.Attr("weight"), kept[0]))
-		grad := f.Do(op.Matmul, nil, f.Do(op.ToTypeOf, nil, g, kept[0]), w)
-		a := f.Let("grad_A", f.Do(op.ViewRowsOf, nil, grad, whole))
+		g := f.Let("grad_output", f.Do(aten.Rows3, nil, grads[0]))
+		w := f.Let("CB", f.Do(aten.Int8Dequantize, nil, b.Attr("weight"), kept[0]))
+		grad := f.Do(aten.Matmul, nil, f.Do(aten.ToTypeOf, nil, g, kept[0]), w)
+		a := f.Let("grad_A", f.Do(aten.ViewRowsOf, nil, grad, whole))
 		f.Wants(1, 2)
 		return []value.Value{a, bias}
 	})
@@ -200,7 +200,7 @@ func (b *replacement) linear8bit(q *program.Quantized) {
 // biasGradient is what both functions compute first, if it is wanted:
 // grad_output.sum(0).
 func biasGradient(f *module.Builder, grad value.Value) value.Value {
-	v := f.Let("grad_bias", f.Do(op.Sum, &op.ReduceArgs{Dim: []int64{0}}, grad))
+	v := f.Let("grad_bias", f.Do(aten.Sum, &aten.ReduceArgs{Dim: []int64{0}}, grad))
 	f.Wants(2, 1)
 	return v
 }

@@ -1,0 +1,112 @@
+package aten
+
+import (
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// ToCopyArgs is the element type to convert to.
+type ToCopyArgs struct {
+	DType tensor.DType `arg:"dtype"`
+}
+
+// ToCopy converts the element type; its gradient is converted back.
+var ToCopy = define(op.Op{
+	Name: "_to_copy", Eval: op.Copied, Copies: true, Args: &ToCopyArgs{}, Run: func(c *op.Call) {
+		c.Return(c.New(c.In[0].LikeDense(), c.Args.(*ToCopyArgs).DType))
+	},
+	Node: "ToCopyBackward0",
+})
+
+var _ = ToCopy.Derive(func(b *op.Back) {
+	b.Set(0, b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))
+})
+
+// To is the tensor itself if it has the type already, else a converted copy.
+var To = define(op.Op{
+	Name: "to", Sig: "Tensor.to(self, dtype: dtype)", Args: &ToCopyArgs{}, Composite: true, Run: to,
+})
+
+func to(c *op.Call) {
+	if c.In[0].DType == c.Args.(*ToCopyArgs).DType {
+		c.ReturnSelf(0)
+		return
+	}
+	c.Return(c.Do1(ToCopy, c.Args, c.In[0]))
+}
+
+// cast defines x.float() and its like.
+func cast(name string, d tensor.DType) *op.Op {
+	return define(op.Op{Name: name, Sig: "Tensor." + name + "(self)", Composite: true, Run: func(c *op.Call) {
+		c.Return(c.Do1(To, &ToCopyArgs{DType: d}, c.In[0]))
+	}})
+}
+
+// The conversions by name.
+var (
+	_ = cast("float", tensor.Float32)
+	_ = cast("half", tensor.Float16)
+	_ = cast("bfloat16", tensor.BFloat16)
+	_ = cast("double", tensor.Float64)
+	_ = cast("long", tensor.Int64)
+	_ = cast("int", tensor.Int32)
+	_ = cast("bool", tensor.Bool)
+)
+
+// TypeAs converts to the type of another tensor.
+var _ = define(op.Op{
+	Name: "type_as", Sig: "Tensor.type_as(self, other)", Composite: true, Run: func(c *op.Call) {
+		c.Return(c.Do1(To, &ToCopyArgs{DType: c.In[1].DType}, c.In[0]))
+	},
+})
+
+// evalStack copies each into its place; the derivative are views.
+var evalStack = &op.Eval{InParts: true, Forward: func(m op.Machine, c *op.Call) error {
+	y := c.Out[0]
+	d := array.Dim(c.Args.(*DimArgs).Dim, y.Rank())
+	for i, t := range c.In {
+		if err := m.Launch(kernel.Copy, []kernel.Tensor{m.At(y, y.Select(d, int64(i))), op.As(m, t)}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}}
+
+// Library modules remember the type of a tensor and convert others to it. The
+// memory of a type is a tensor without elements, which takes no memory.
+var (
+	// DTypeOf is x.dtype.
+	DTypeOf = define(op.Op{Name: "dtype_of", Eval: op.Nothing, Run: func(c *op.Call) {
+		c.Return(c.New(tensor.Contiguous(tensor.D(0)), c.In[0].DType))
+	}})
+
+	// ToTypeOf is x.to(y.dtype).
+	ToTypeOf = define(op.Op{
+		Name: "to_type_of", Args: &ToTypeOfArgs{}, Composite: true, Run: func(c *op.Call) {
+			if a, ok := c.Args.(*ToTypeOfArgs); ok && a != nil && a.Plain && c.Env().Autocast {
+				c.ReturnSelf(0)
+				return
+			}
+			c.Return(c.Do1(To, &ToCopyArgs{DType: c.In[1].DType}, c.In[0]))
+		},
+	})
+)
+
+// ToTypeOfArgs says when a tensor is converted.
+type ToTypeOfArgs struct {
+	Plain bool // not under autocast
+}
+
+// DataToTypeOf is x.data.to(y.dtype): autograd does not see it.
+var DataToTypeOf = define(op.Op{
+	Name: "data_to_type_of", Composite: true, Run: func(c *op.Call) {
+		x, d := c.In[0], c.In[1].DType
+		if x.DType == d {
+			c.ReturnSelf(0)
+			return
+		}
+		c.WithoutGrad(func() { c.Return(c.Do1(ToCopy, &ToCopyArgs{DType: d}, x)) })
+	},
+})

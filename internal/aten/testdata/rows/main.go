@@ -1,0 +1,42 @@
+// Rows prints all rows of the table of operators; order_test.go builds it in the
+// place of a package of the module.
+package main
+
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/aten"
+	"github.com/memplan/memplan/internal/op"
+)
+
+func name(r *op.Op) string {
+	if r == nil {
+		return "-"
+	}
+	return r.Name
+}
+
+// computed says what of its values a row computes itself.
+func computed(r *op.Op) string {
+	if r.Eval == nil {
+		return "-"
+	}
+	return fmt.Sprint(r.Eval.Forward != nil, r.Eval.Backward != nil, r.Eval.InParts)
+}
+
+func main() {
+	for _, r := range aten.Rows() {
+		reflected, arg := aten.Reflected(r)
+		fmt.Println(r.Name, r.Sig, fmt.Sprintf("%T", r.Args), r.Cast, r.CastList, r.Composite, r.List, r.InPlace, r.Copies, r.Save, r.Last, r.Node, r.NoGrad, r.NotModelled,
+			r.Source, r.Run != nil, r.View != nil, r.Grad != nil, r.Takes != nil, r.Flops != nil, computed(r),
+			name(r.Of), name(op.InPlaceForm(r)), name(reflected), arg)
+	}
+	for _, n := range aten.Names() {
+		fmt.Println(n, aten.Lookup(n).Op.Name, aten.Lookup(n).Sig)
+	}
+	for _, n := range aten.KeepableNames() {
+		for _, r := range aten.Keepable(n) {
+			fmt.Println(n, r.Name)
+		}
+	}
+}

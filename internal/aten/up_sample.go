@@ -1,0 +1,169 @@
+package aten
+
+import (
+	"math"
+	"strings"
+
+	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// InterpolateArgs are the arguments of F.interpolate.
+type InterpolateArgs struct {
+	Size  []int64  `arg:"size"`
+	Scale *float64 `arg:"scale_factor"`
+	Mode  string   `arg:"mode"`
+	Align bool     `arg:"align_corners"`
+}
+
+// Interpolate resizes the spatial dimensions.
+var Interpolate = define(op.Op{
+	Name: "interpolate", Takes: op.Floats, Args: &InterpolateArgs{}, Composite: true,
+	Sig: "F.interpolate(input, size: pair? = None, scale_factor: float? = None, mode: str(nearest|linear|bilinear|bicubic|trilinear|area|nearest-exact) = 'nearest', align_corners: bool? = None)",
+	Run: func(c *op.Call) {
+		x, a := c.In[0], c.Args.(*InterpolateArgs)
+		n := x.Rank() - 2
+		if n < 1 || n > 3 || spatialModes[a.Mode][n-1] == nil {
+			c.Fail("mode %q does not fit shape %v", a.Mode, x.Size)
+		}
+		if (a.Scale == nil) == (a.Size == nil) {
+			c.Fail("interpolate needs either size or scale_factor")
+		}
+		if a.Size != nil && len(a.Size) != 1 && len(a.Size) != n {
+			c.Fail("size %s does not fit %d spatial dimensions", tensor.SizeString(a.Size), n)
+		}
+		size := x.Size
+		for i := range n {
+			var to int64
+			switch {
+			case a.Scale != nil:
+				f := math.Floor(float64(x.Dim(i+2)) * *a.Scale)
+				if !(f >= 1) || f > op.MaxGeometry {
+					c.Fail("scale_factor %v does not fit shape %v", *a.Scale, x.Size)
+				}
+				to = int64(f)
+			case len(a.Size) == 1:
+				to = a.Size[0]
+			default:
+				to = a.Size[i]
+			}
+			if to < 1 || x.Numel() == 0 {
+				c.Fail("shape %v cannot be resized to %d", x.Size, to)
+			}
+			size = size.Set(i+2, to)
+		}
+		if x.Rank() == 5 && !x.IsContiguous() && x.Stride.At(1) == 1 {
+			c.Fail("interpolate of volumes in channels-last layout is not modelled")
+		}
+		row := spatialModes[a.Mode][n-1]
+		if a.Mode == "area" {
+			c.Return(c.Do1(row, &AdaptiveArgs{Size: size.Slice()[2:]}, x))
+			return
+		}
+		c.Return(c.Do1(row, &ResampleArgs{ShapeArgs{size.Slice()}, a.Scale, a.Align}, x))
+	},
+	Source: "torch/nn/functional.py: interpolate; aten/src/ATen/native/UpSample.cpp: compute_output_size",
+})
+
+// The functions with fixed modes, of images.
+var (
+	UpsampleNearest  = upsampling("nearest")
+	UpsampleBilinear = upsampling("bilinear")
+)
+
+func upsampling(mode string) *op.Op {
+	return define(op.Op{
+		Name: "upsample_" + mode, Sig: "F.upsample_" + mode + "(input, size: pair? = None, scale_factor: float? = None)", Args: &InterpolateArgs{},
+		Composite: true, Run: func(c *op.Call) {
+			a := *c.Args.(*InterpolateArgs)
+			a.Mode, a.Align = mode, mode == "bilinear"
+			c.Return(c.Do1(Interpolate, &a, c.In[0]))
+		},
+		Source: "torch/nn/functional.py: upsample_nearest, upsample_bilinear",
+	})
+}
+
+// ResampleArgs are the arguments of the kernels of interpolate: the result's shape,
+// the factor by which it was asked for, if it was, and whether corners stay where
+// they are.
+type ResampleArgs struct {
+	ShapeArgs
+	Scale *float64
+	Align bool
+}
+
+// The kernels of interpolate; those of one mode by the number of dimensions.
+var (
+	UpsampleNearests      = [3]*op.Op{resampling("nearest1d", nearestTaps), resampling("nearest2d", nearestTaps), resampling("nearest3d", nearestTaps)}
+	UpsampleNearestExacts = [3]*op.Op{resampling("nearest_exact1d", exactTaps), resampling("nearest_exact2d", exactTaps), resampling("nearest_exact3d", exactTaps)}
+	UpsampleLinear1d      = resampling("linear1d", array.LinearTaps)
+	UpsampleBilinear2d    = resampling("bilinear2d", array.LinearTaps)
+	UpsampleBicubic2d     = resampling("bicubic2d", array.CubicTaps)
+	UpsampleTrilinear3d   = resampling("trilinear3d", array.LinearTaps)
+
+	nearestTaps, exactTaps = array.NearestTaps(0), array.NearestTaps(0.5)
+)
+
+// spatialModes are the modes of F.interpolate for 1, 2 and 3 spatial dimensions.
+var spatialModes = map[string][3]*op.Op{
+	"nearest":       UpsampleNearests,
+	"nearest-exact": UpsampleNearestExacts,
+	"area":          [3]*op.Op(AdaptiveAvgPools[1:]),
+	"linear":        {UpsampleLinear1d},
+	"bilinear":      {1: UpsampleBilinear2d},
+	"bicubic":       {1: UpsampleBicubic2d},
+	"trilinear":     {2: UpsampleTrilinear3d},
+}
+
+// resampling defines the kernel of a mode and a number of dimensions, of which taps say
+// what it makes an element of.
+func resampling(name string, taps array.Taps) *op.Op {
+	mode, _, _ := strings.Cut(name[:len(name)-2], "_")
+	return define(op.Op{
+		Name: "upsample_" + name, Args: &ResampleArgs{}, Cast: op.CastFP32, Run: func(c *op.Call) { upsample(c, mode) },
+		Node: op.NodeName("upsample_" + name), Grad: func(b *op.Back) { gradUpsample(b, mode) },
+		Eval: op.Linear(func(args any) array.Linear {
+			a := args.(*ResampleArgs)
+			return array.Resampled(len(a.Shape)-2, taps, a.Scale, a.Align)
+		}, nil),
+		Source: "aten/src/ATen/native/cuda/UpSampleNearest2d.cu, UpSampleBilinear2d.cu and their like",
+	})
+}
+
+// upsample makes the result in the input's memory format. The kernels for
+// nearest neighbours want their operands contiguous, those for few channels in
+// row-major order; the others read any strides.
+func upsample(c *op.Call, mode string) {
+	x, last := c.In[0], c.In[0].IsChannelsLast()
+	out := c.New(tensor.InFormat(tensor.D(c.Args.(*ResampleArgs).Shape...), last), x.DType)
+	switch {
+	case mode == "nearest" && last && x.Dim(1) >= 4:
+		c.InFormat(x, true)
+	case mode == "nearest":
+		c.Contiguous(out)
+		c.Contiguous(x)
+	case mode == "bilinear" && last && x.Dim(1) >= 16:
+		c.InFormat(x, true)
+	}
+	c.Return(out)
+}
+
+// gradUpsample makes the gradient in the incoming one's memory format; that of
+// the bicubic kernel is row-major. Images that keep their size are copied by the
+// backward kernels for nearest neighbours and bilinear ones, from any strides.
+func gradUpsample(b *op.Back, mode string) {
+	g, size := b.Grads[0], b.InM[0].Size
+	last := g.IsChannelsLast() && mode != "bicubic"
+	out := b.New(tensor.InFormat(size, last), g.DType)
+	b.Set(0, out)
+	if size.Len() == 4 && mode != "bicubic" && g.Size == size {
+		return
+	}
+	if last && size.At(1) >= 4 {
+		b.InFormat(g, true)
+		return
+	}
+	b.Contiguous(out)
+	b.Contiguous(g)
+}
