@@ -18,8 +18,9 @@ type Bytes = tensor.Bytes
 // ParseBytes reads an amount such as 24GiB, 512MB or a number of bytes.
 func ParseBytes(s string) (Bytes, error) { return tensor.ParseBytes(s) }
 
-// Limits are what one call may take of the machine that it runs on: memory, time and
-// work; 0 is no limit. Work is counted and so the same on all machines.
+// Limits are what one call may take of the machine that it runs on. Memory is what a call
+// is counted to hold, 0 is no limit, as it is of Time; Work is counted, too, and so the
+// same on all machines, and 0 is what Time allows.
 type Limits = limit.Limits
 
 // LimitError says which limit a call met.

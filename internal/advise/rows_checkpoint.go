@@ -133,17 +133,13 @@ func twice(c *program.Class, paths []string) bool {
 // normalizes reports whether a function calls an operator of the spec's own that
 // takes running statistics, as F.batch_norm does.
 func normalizes(f *program.Func) bool {
-	const statistics = "running_mean"
 	var in func(e *program.Expr) bool
 	in = func(e *program.Expr) bool {
 		if e == nil {
 			return false
 		}
-		if e.Kind == program.CallOp && e.Sig != nil {
-			tensors := slices.DeleteFunc(slices.Clone(e.Sig.Params), func(p op.Param) bool { return !p.IsTensor() })
-			if i := slices.IndexFunc(tensors, func(p op.Param) bool { return p.Name == statistics }); i >= 0 && (e.Inputs == nil || e.Inputs[i] >= 0) {
-				return true
-			}
+		if a, is := e.OpArgs.(*aten.NormFunctionArgs); is && e.Kind == program.CallOp && (e.Inputs == nil || e.Inputs[a.Statistics()] >= 0) {
+			return true
 		}
 		return slices.ContainsFunc(e.Args, in)
 	}

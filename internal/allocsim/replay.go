@@ -187,6 +187,11 @@ func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, er
 			}
 		}
 	}
+	for _, k := range loops { // to whose ends the replay did not come
+		if began[k] != nil {
+			u.states = append(u.states, began[k])
+		}
+	}
 	r.endStep(r.Events, &a.stats)
 	a.stats.raisePeaks(&peaks)
 	r.Stats = a.stats

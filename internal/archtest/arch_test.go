@@ -1,6 +1,8 @@
 // Package archtest holds the table of packages in docs/architecture.md against
 // the code: each package is in the table and imports what its row says, no more
-// and no less.
+// and no less. And it holds what else is agreed on all packages: what is told by value and
+// not by name, which files may use which, what runs at start-up or reads the clock,
+// comments, limits, licences.
 package archtest
 
 import (

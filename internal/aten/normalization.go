@@ -253,6 +253,9 @@ type NormFunctionArgs struct {
 	Eps      float64 `arg:"eps"`
 }
 
+// Statistics is which tensor of the call are the running statistics that it updates.
+func (*NormFunctionArgs) Statistics() int { return 1 }
+
 // The norms of torch.nn.functional with statistics of their own.
 var (
 	_ = define(op.Op{

@@ -28,11 +28,8 @@ func NewGuard(l Limits) *Guard {
 func (g *Guard) Limits() Limits { return g.limits }
 
 // Budget opens a budget.
-func (g *Guard) Budget(ctx context.Context) *Budget { return g.BudgetOf(ctx, g.limits) }
-
-// BudgetOf opens a budget with limits of its own.
-func (g *Guard) BudgetOf(ctx context.Context, l Limits) *Budget {
-	b := New(ctx, l)
+func (g *Guard) Budget(ctx context.Context) *Budget {
+	b := New(ctx, g.limits)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.open[b] = true

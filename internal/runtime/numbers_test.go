@@ -45,7 +45,7 @@ var (
 )
 
 const (
-	numbersFiles = "numbers*.json.gz" // in testdata/numbers: of models, of single operators (numbers_ops), and of ways to train (numbers_training)
+	numbersFiles = "numbers*.json.gz" // in testdata/numbers: of models, of single operators (numbers_ops*), of ways to train (numbers_training) and of optimizers of other packages
 	numbersSteps = 3
 	numbersMost  = 1536 * tensor.MiB // of memory, of jobs that are compared
 )

@@ -1,6 +1,6 @@
 // Package slab hands out values of one type in bulk, and again when they are dead: a step
-// makes thousands of them. It counts them as memory of the job, and knows nothing of what
-// they are.
+// makes thousands of them. The values of pools count as memory of the job. It knows nothing
+// of what they are.
 package slab
 
 import (
@@ -12,8 +12,8 @@ import (
 )
 
 // Pool holds dead values to be used again: a step makes what the one before
-// has given up. Whoever puts a value back has cleared it. New values come from
-// slabs, since a step makes thousands.
+// has given up. Whoever puts a value back has cleared it, or who takes it makes all of
+// it new. New values come from slabs, since a step makes thousands.
 type Pool[T any] struct {
 	dead []*T
 	slab Arena[T]
@@ -45,22 +45,30 @@ func (p *Pool[T]) Clear() {
 // pooled values.
 type Arena[T any] struct {
 	free  []T
-	slabs [][]T
-	used  int // of slabs; what is free is part of the last of them
+	slabs [][]T // that are handed out again
+	used  int   // of them
 	made  int
 }
+
+// kept is how many slabs an arena holds on to. Those that a long play needs beside are
+// garbage once nobody has values of theirs.
+const kept = 64
 
 // Take returns n zero values.
 func (a *Arena[T]) Take(n int) []T {
 	const least, most = 16, 256
 	if n > len(a.free) {
-		if a.used == len(a.slabs) || len(a.slabs[a.used]) < n {
-			slab := make([]T, max(n, min(max(a.made, least), most)))
-			a.slabs = slices.Insert(a.slabs, a.used, slab)
-			a.made += len(slab)
+		if a.used < len(a.slabs) && len(a.slabs[a.used]) >= n {
+			a.free = a.slabs[a.used]
+			a.used++
+		} else {
+			a.free = make([]T, max(n, min(max(a.made, least), most)))
+			a.made += len(a.free)
+			if len(a.slabs) < kept {
+				a.slabs = slices.Insert(a.slabs, a.used, a.free)
+				a.used++
+			}
 		}
-		a.free = a.slabs[a.used]
-		a.used++
 	}
 	s := a.free[:n:n]
 	a.free = a.free[n:]

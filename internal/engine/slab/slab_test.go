@@ -28,6 +28,23 @@ func TestClear(t *testing.T) {
 		}
 		a.Clear()
 	}
+	a = Arena[int]{}
+	for range 1 << 20 {
+		a.Take(1)
+	}
+	if n := len(a.slabs); n != kept {
+		t.Errorf("a long play holds %d slabs", n)
+	}
+	for round := range 2 {
+		a.Clear()
+		for range 1 << 16 {
+			if s := a.Take(1); s[0] != 0 {
+				t.Fatalf("round %d: a value that is not zero", round)
+			} else {
+				s[0] = 1
+			}
+		}
+	}
 	var p Pool[int]
 	v := p.Get(nil)
 	*v = 1
