@@ -250,6 +250,9 @@ func nameOf(f *ast.FuncDecl) string {
 	if p, ok := recv.(*ast.StarExpr); ok {
 		recv = p.X
 	}
+	if g, ok := recv.(*ast.IndexExpr); ok { // of any type
+		recv = g.X
+	}
 	return recv.(*ast.Ident).Name + "." + f.Name.Name
 }
 
@@ -261,10 +264,10 @@ type typedPackage struct {
 	info  *types.Info
 }
 
-// typed reads the packages of the module that import one of some, or are one.
+// typed reads the packages of the module that are made of one of some, or are one.
 func typed(t *testing.T, some ...string) []typedPackage {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}|{{.Dir}}|{{range .GoFiles}}{{.}} {{end}}|{{range .Imports}}{{.}} {{end}}`, module+"...").Output()
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}|{{.Dir}}|{{range .GoFiles}}{{.}} {{end}}|{{range .Deps}}{{.}} {{end}}`, module+"...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

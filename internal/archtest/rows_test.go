@@ -1,116 +1,67 @@
 package archtest
 
 import (
-	"bufio"
-	"bytes"
-	"fmt"
 	"go/ast"
-	"go/importer"
-	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
 // byName are the functions that may ask for the name of an operator's or an
 // optimizer's row: they read a spec, a report or a trace, or print one.
-var byName = map[string]bool{
-	"op.Define": true, "optim.define": true, // which make the table that parsing reads
-	"aten.Keepable":          true, // a word of a spec
-	"op.WriteEvidence":       true,
-	"engine.ran":             true, // sorted for print
-	"estimate.operatorNotes": true, // the operators of a trace
-	"exporttorch.stmt":       true, // x += y, as Python writes it
-	"exporttorch.op":         true,
-	"exporttorch.packages":   true, // each is imported once
+var byName = map[string]string{
+	"internal/op: Table.Define":                "makes the table that parsing reads",
+	"internal/optim: define":                   "makes the table that parsing reads",
+	"internal/op: Table.WriteEvidence":         "prints rows",
+	"internal/aten: Keepable":                  "reads a word of a spec",
+	"internal/engine/autograd: names.ran":      "sorts for print",
+	"internal/estimate: Outcome.operatorNotes": "reads the operators of a trace",
+	"internal/exporttorch: printer.stmt":       "prints x += y, as Python writes it",
+	"internal/exporttorch: printer.op":         "prints x + y, as Python writes it",
+	"internal/exporttorch: script.packages":    "imports each once",
 }
 
 // TestRowsByValue finds comparisons of rows by their names: switches, maps and
 // predicates of strings, too. A row is its Go value.
 func TestRowsByValue(t *testing.T) {
-	names := []string{"op", "aten", "engine", "graph", "nn", "runtime", "optim", "estimate", "advise", "gate", "exporttorch"}
-	exports := exportData(t, names)
-	for _, name := range names {
-		for _, at := range namesCompared(t, name, exports) {
-			t.Error(at)
-		}
-	}
-}
-
-// exportData are the files that the compiler made of all packages that these need.
-func exportData(t *testing.T, names []string) map[string]string {
-	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
-	for _, n := range names {
-		args = append(args, module+"internal/"+n)
-	}
-	cmd := exec.Command("go", args...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
-		path, file, _ := strings.Cut(s.Text(), " ")
-		files[path] = file
-	}
-	return files
-}
-
-// namesCompared are the places of a package where the name of a row is compared.
-func namesCompared(t *testing.T, name string, exports map[string]string) []string {
-	fset := token.NewFileSet()
-	paths, err := filepath.Glob(filepath.Join("..", name, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var files []*ast.File
-	for _, p := range paths {
-		if strings.HasSuffix(p, "_test.go") {
-			continue
-		}
-		f, err := parser.ParseFile(fset, p, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, f)
-	}
-	info := &types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}, Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
-	conf := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
-	if _, err := conf.Check(module+"internal/"+name, fset, files, info); err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	for _, f := range files {
-		for _, d := range f.Decls {
-			in := name + "."
-			if fn, is := d.(*ast.FuncDecl); is {
-				in += fn.Name.Name
-				if in == "op.init" || in == "aten.init" {
-					found = append(found, fmt.Sprintf("%s: a row that init makes or changes depends on the names of files", fset.Position(fn.Pos())))
+	used := map[string]bool{}
+	for _, p := range typed(t, "internal/op", "internal/optim") {
+		for _, f := range p.files {
+			for _, d := range f.Decls {
+				key := p.path
+				if fn, is := d.(*ast.FuncDecl); is {
+					key += ": " + nameOf(fn)
 				}
-			}
-			if byName[in] {
-				continue
-			}
-			ast.Inspect(d, func(n ast.Node) bool {
-				if c, is := n.(*ast.CallExpr); is && lookedUp(c) {
-					found = append(found, fmt.Sprintf("%s: %s looks up a row by a name that it knows; use the row", fset.Position(c.Pos()), in))
-				}
-				for _, e := range compared(n, info) {
-					if rowName(e, info) {
-						found = append(found, fmt.Sprintf("%s: %s asks for the name of a row; compare the row itself", fset.Position(e.Pos()), in))
+				for _, at := range namesCompared(d, p.info) {
+					if used[key] = true; byName[key] == "" {
+						t.Errorf("%s: %s asks for a row by its name; use the row itself", p.fset.Position(at), key)
 					}
 				}
-				return true
-			})
+			}
 		}
 	}
+	for key := range byName {
+		if !used[key] {
+			t.Errorf("%s asks for no names", key)
+		}
+	}
+}
+
+// namesCompared are the places of a declaration where the name of a row is compared.
+func namesCompared(d ast.Decl, info *types.Info) []token.Pos {
+	var found []token.Pos
+	ast.Inspect(d, func(n ast.Node) bool {
+		if c, is := n.(*ast.CallExpr); is && lookedUp(c) {
+			found = append(found, c.Pos())
+		}
+		for _, e := range compared(n, info) {
+			if rowName(e, info) {
+				found = append(found, e.Pos())
+			}
+		}
+		return true
+	})
 	return found
 }
 

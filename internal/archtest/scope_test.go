@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,35 +18,33 @@ func TestScopeIsPoppedWhole(t *testing.T) {
 	fields := map[string]bool{}
 	var functions []*ast.FuncDecl
 	files := token.NewFileSet()
-	for _, dir := range []string{"engine/autograd", "engine/python", "engine/distributed", "engine"} {
-		names, err := filepath.Glob("../" + dir + "/*.go")
-		if err != nil {
-			t.Fatal(err)
+	err := filepath.WalkDir("../engine", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
 		}
-		for _, name := range names {
-			if strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-			f, err := parser.ParseFile(files, name, nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ast.Inspect(f, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.FuncDecl:
-					functions = append(functions, n)
-				case *ast.TypeSpec:
-					if s, ok := n.Type.(*ast.StructType); ok && (n.Name.Name == "Scope" || n.Name.Name == "around") {
-						for _, f := range s.Fields.List {
-							for _, name := range f.Names {
-								fields[name.Name] = true
-							}
+		f, err := parser.ParseFile(files, name, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				functions = append(functions, n)
+			case *ast.TypeSpec:
+				if s, ok := n.Type.(*ast.StructType); ok && (n.Name.Name == "Scope" || n.Name.Name == "around") {
+					for _, f := range s.Fields.List {
+						for _, name := range f.Names {
+							fields[name.Name] = true
 						}
 					}
 				}
-				return true
-			})
-		}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	fields["Env"] = true // as others call it
 	for _, fn := range functions {
