@@ -81,23 +81,20 @@ func (c *Call) Check() error {
 }
 
 var (
-	all      []*Kernel
 	formulas []*Kernel
 	byName   = map[string]*Kernel{}
 )
 
 func define(k Kernel) *Kernel {
 	p := &k
-	p.index = len(all)
 	if p.Outputs == 0 {
 		p.Outputs = 1
 	}
-	all = append(all, p)
 	byName[k.Name] = p
 	return p
 }
 
-// All lists the kernels in the order of the table, then those that formulas define, by
+// All lists the kernels in the order of their numbers, then those that formulas define, by
 // name: of optimizers, those of package optim.
 func All() []*Kernel {
 	byFormula := slices.SortedFunc(slices.Values(formulas), func(a, b *Kernel) int { return strings.Compare(a.Name, b.Name) })
