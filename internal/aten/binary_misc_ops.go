@@ -206,10 +206,10 @@ type LerpArgs struct {
 
 // The bitwise operators, on integers and masks.
 var (
-	BitwiseAnd = bitwise("bitwise_and", "& bitwise_and(input, other: operand)", op.Whole(func(a, b int64) int64 { return a & b }).Eval())
-	BitwiseOr  = bitwise("bitwise_or", "| bitwise_or(input, other: operand)", op.Whole(func(a, b int64) int64 { return a | b }).Eval())
-	BitwiseXor = bitwise("bitwise_xor", "^ bitwise_xor(input, other: operand)", op.Whole(func(a, b int64) int64 { return a ^ b }).Eval())
-	BitwiseNot = bitwise("bitwise_not", "torch.bitwise_not(input)", evalNot)
+	BitwiseAnd = bitwise("bitwise_and", "& bitwise_and(input, other: operand)", &BinaryArgs{}, op.Whole(func(a, b int64) int64 { return a & b }).Eval())
+	BitwiseOr  = bitwise("bitwise_or", "| bitwise_or(input, other: operand)", &BinaryArgs{}, op.Whole(func(a, b int64) int64 { return a | b }).Eval())
+	BitwiseXor = bitwise("bitwise_xor", "^ bitwise_xor(input, other: operand)", &BinaryArgs{}, op.Whole(func(a, b int64) int64 { return a ^ b }).Eval())
+	BitwiseNot = bitwise("bitwise_not", "torch.bitwise_not(input)", nil, evalNot)
 )
 
 // evalNot is that of bools, or of the bits of integers.
@@ -225,11 +225,7 @@ var evalNot = op.Aside(func(a op.Arrays, c *op.Call) {
 	a.Put(c.Out[0], x)
 }, nil)
 
-func bitwise(name, sig string, eval *op.Eval) *op.Op {
-	var args any
-	if len(sig) > 2 && sig[1] == ' ' {
-		args = &BinaryArgs{}
-	}
+func bitwise(name, sig string, args any, eval *op.Eval) *op.Op {
 	return define(op.Op{Name: name, Sig: sig, Args: args, Eval: eval, Run: func(c *op.Call) {
 		d := promoted(c, false)
 		if d.IsFloating() {

@@ -181,11 +181,7 @@ var AdaptiveAvgPool2dKernel = define(op.Op{
 
 // flat makes a pooling over one dimension of one over two, of which the first
 // has size 1.
-func flat(name string, run func(c *op.Call, x *op.Tensor) *op.Tensor) *op.Op {
-	args := any(&PoolArgs{})
-	if len(name) > 8 && name[:8] == "adaptive" {
-		args = &AdaptiveArgs{}
-	}
+func flat(name string, args any, run func(c *op.Call, x *op.Tensor) *op.Tensor) *op.Op {
 	return define(op.Op{
 		Name: name, Args: args, Composite: true, Run: func(c *op.Call) {
 			if r := c.In[0].Rank(); r != 2 && r != 3 {
@@ -209,12 +205,12 @@ func (a *PoolArgs) wide() *PoolArgs {
 
 // The poolings over one dimension.
 var (
-	maxPool1d         = flat("max_pool1d", func(c *op.Call, x *op.Tensor) *op.Tensor { return c.Do1(MaxPool, c.Args.(*PoolArgs).wide(), x) })
-	avgPool1d         = flat("avg_pool1d", func(c *op.Call, x *op.Tensor) *op.Tensor { return c.Do1(AvgPool, c.Args.(*PoolArgs).wide(), x) })
-	adaptiveAvgPool1d = flat("adaptive_avg_pool1d", func(c *op.Call, x *op.Tensor) *op.Tensor {
+	maxPool1d         = flat("max_pool1d", &PoolArgs{}, func(c *op.Call, x *op.Tensor) *op.Tensor { return c.Do1(MaxPool, c.Args.(*PoolArgs).wide(), x) })
+	avgPool1d         = flat("avg_pool1d", &PoolArgs{}, func(c *op.Call, x *op.Tensor) *op.Tensor { return c.Do1(AvgPool, c.Args.(*PoolArgs).wide(), x) })
+	adaptiveAvgPool1d = flat("adaptive_avg_pool1d", &AdaptiveArgs{}, func(c *op.Call, x *op.Tensor) *op.Tensor {
 		return c.Do1(AdaptiveAvgPool, &AdaptiveArgs{Size: []int64{1, c.Args.(*AdaptiveArgs).Size[0]}}, x)
 	})
-	adaptiveMaxPool1d = flat("adaptive_max_pool1d", func(c *op.Call, x *op.Tensor) *op.Tensor {
+	adaptiveMaxPool1d = flat("adaptive_max_pool1d", &AdaptiveArgs{}, func(c *op.Call, x *op.Tensor) *op.Tensor {
 		return c.Do1(adaptiveMaxPool, &AdaptiveArgs{Size: []int64{1, c.Args.(*AdaptiveArgs).Size[0]}}, x)
 	})
 )

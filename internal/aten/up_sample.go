@@ -2,7 +2,6 @@ package aten
 
 import (
 	"math"
-	"strings"
 
 	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/op"
@@ -95,12 +94,12 @@ type ResampleArgs struct {
 
 // The kernels of interpolate; those of one mode by the number of dimensions.
 var (
-	UpsampleNearests      = [3]*op.Op{resampling("nearest1d", nearestTaps), resampling("nearest2d", nearestTaps), resampling("nearest3d", nearestTaps)}
-	UpsampleNearestExacts = [3]*op.Op{resampling("nearest_exact1d", exactTaps), resampling("nearest_exact2d", exactTaps), resampling("nearest_exact3d", exactTaps)}
-	UpsampleLinear1d      = resampling("linear1d", array.LinearTaps)
-	UpsampleBilinear2d    = resampling("bilinear2d", array.LinearTaps)
-	UpsampleBicubic2d     = resampling("bicubic2d", array.CubicTaps)
-	UpsampleTrilinear3d   = resampling("trilinear3d", array.LinearTaps)
+	UpsampleNearests      = [3]*op.Op{resampling("nearest1d", nearestMode, nearestTaps), resampling("nearest2d", nearestMode, nearestTaps), resampling("nearest3d", nearestMode, nearestTaps)}
+	UpsampleNearestExacts = [3]*op.Op{resampling("nearest_exact1d", nearestMode, exactTaps), resampling("nearest_exact2d", nearestMode, exactTaps), resampling("nearest_exact3d", nearestMode, exactTaps)}
+	UpsampleLinear1d      = resampling("linear1d", linearMode, array.LinearTaps)
+	UpsampleBilinear2d    = resampling("bilinear2d", bilinearMode, array.LinearTaps)
+	UpsampleBicubic2d     = resampling("bicubic2d", bicubicMode, array.CubicTaps)
+	UpsampleTrilinear3d   = resampling("trilinear3d", trilinearMode, array.LinearTaps)
 
 	nearestTaps, exactTaps = array.NearestTaps(0), array.NearestTaps(0.5)
 )
@@ -116,10 +115,21 @@ var spatialModes = map[string][3]*op.Op{
 	"trilinear":     {2: UpsampleTrilinear3d},
 }
 
+// upsampleMode is what a kernel of interpolate is written for.
+type upsampleMode uint8
+
+// The modes.
+const (
+	nearestMode upsampleMode = iota
+	linearMode
+	bilinearMode
+	bicubicMode
+	trilinearMode
+)
+
 // resampling defines the kernel of a mode and a number of dimensions, of which taps say
 // what it makes an element of.
-func resampling(name string, taps array.Taps) *op.Op {
-	mode, _, _ := strings.Cut(name[:len(name)-2], "_")
+func resampling(name string, mode upsampleMode, taps array.Taps) *op.Op {
 	return define(op.Op{
 		Name: "upsample_" + name, Args: &ResampleArgs{}, Cast: op.CastFP32, Run: func(c *op.Call) { upsample(c, mode) },
 		Node: op.NodeName("upsample_" + name), Grad: func(b *op.Back) { gradUpsample(b, mode) },
@@ -134,16 +144,16 @@ func resampling(name string, taps array.Taps) *op.Op {
 // upsample makes the result in the input's memory format. The kernels for
 // nearest neighbours want their operands contiguous, those for few channels in
 // row-major order; the others read any strides.
-func upsample(c *op.Call, mode string) {
+func upsample(c *op.Call, mode upsampleMode) {
 	x, last := c.In[0], c.In[0].IsChannelsLast()
 	out := c.New(tensor.InFormat(tensor.D(c.Args.(*ResampleArgs).Shape...), last), x.DType)
 	switch {
-	case mode == "nearest" && last && x.Dim(1) >= 4:
+	case mode == nearestMode && last && x.Dim(1) >= 4:
 		c.InFormat(x, true)
-	case mode == "nearest":
+	case mode == nearestMode:
 		c.Contiguous(out)
 		c.Contiguous(x)
-	case mode == "bilinear" && last && x.Dim(1) >= 16:
+	case mode == bilinearMode && last && x.Dim(1) >= 16:
 		c.InFormat(x, true)
 	}
 	c.Return(out)
@@ -152,12 +162,12 @@ func upsample(c *op.Call, mode string) {
 // gradUpsample makes the gradient in the incoming one's memory format; that of
 // the bicubic kernel is row-major. Images that keep their size are copied by the
 // backward kernels for nearest neighbours and bilinear ones, from any strides.
-func gradUpsample(b *op.Back, mode string) {
+func gradUpsample(b *op.Back, mode upsampleMode) {
 	g, size := b.Grads[0], b.InM[0].Size
-	last := g.IsChannelsLast() && mode != "bicubic"
+	last := g.IsChannelsLast() && mode != bicubicMode
 	out := b.New(tensor.InFormat(size, last), g.DType)
 	b.Set(0, out)
-	if size.Len() == 4 && mode != "bicubic" && g.Size == size {
+	if size.Len() == 4 && mode != bicubicMode && g.Size == size {
 		return
 	}
 	if last && size.At(1) >= 4 {
