@@ -1,10 +1,6 @@
 package op
 
-import (
-	"strings"
-
-	"github.com/memplan/memplan/internal/tensor"
-)
+import "github.com/memplan/memplan/internal/tensor"
 
 // AutocastType returns the type to which autocast converts the operator's
 // floating inputs, and whether it does at all (aten/src/ATen/autocast_mode.h).
@@ -63,9 +59,6 @@ func (r *Op) AutocastRefuses(lower tensor.DType, in []*Tensor) *Tensor {
 // items of a list from its first on.
 func (r *Op) CastOrder(n int) []int {
 	low, high := r.CastList[0], min(r.CastList[1], n)
-	if strings.Contains(r.Sig, ": tensors") {
-		low, high = 0, n
-	}
 	order := make([]int, n)
 	for k := range order {
 		i := n - 1 - k

@@ -27,7 +27,8 @@ type Op struct {
 	Cast CastPolicy
 
 	// CastList is the range of inputs, from the first to before the second, that
-	// are the items of one list argument; autocast converts them in order.
+	// are the items of one list argument; autocast converts them in order. All are,
+	// where Sig has such an argument.
 	CastList [2]int
 
 	// Run performs a primitive or a composite.

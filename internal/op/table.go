@@ -2,6 +2,8 @@ package op
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"sort"
 	"strings"
 	"unicode"
@@ -57,6 +59,9 @@ func (t *Table) Define(r Op) *Op {
 			panic("op: two rows answer to " + sig.Key)
 		}
 		t.bySig[sig.Key] = &Signed{p, sig}
+		if slices.ContainsFunc(sig.Params, func(p Param) bool { return p.Kind == KTensors }) {
+			p.CastList = [2]int{0, math.MaxInt}
+		}
 	}
 	return p
 }
