@@ -35,3 +35,13 @@ func TestCastOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestRuns: a Run that is set later is behind the check of types, too.
+func TestRuns(t *testing.T) {
+	did := ""
+	r := NewTable("").Define(Op{Name: "row", Takes: func(*Call) { did += "check " }, Run: func(*Call) { did += "first" }})
+	r.Runs(func(*Call) { did += "second" })
+	if r.Run(nil); did != "check second" {
+		t.Errorf("%s", did)
+	}
+}

@@ -82,9 +82,11 @@ func (r *Op) Evaluated(e *Eval) *Op {
 	return r
 }
 
-// Runs sets a Run that calls the row itself, as derive.
+// Runs sets a Run that calls the row itself, as Derive, behind the check of types.
 func (r *Op) Runs(run func(*Call)) *Op {
-	r.Run = run
+	if r.Run = run; r.Takes != nil {
+		r.Taking(r.Takes)
+	}
 	return r
 }
 
