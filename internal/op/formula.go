@@ -36,15 +36,17 @@ type Word struct {
 
 // ParseFormula reads a formula; one that does not parse is a programming error.
 func ParseFormula(text string, of *Vocabulary) *Formula {
-	p := &formulaParser{text: strings.ReplaceAll(text, " ", "")}
+	p := &formulaParser{whole: text, text: strings.ReplaceAll(text, " ", "")}
 	t := p.sum()
 	if p.text != "" {
-		panic("op: formula " + text + " ends in " + p.text)
+		p.fail("ends in " + p.text)
 	}
 	return &Formula{of, t}
 }
 
-type formulaParser struct{ text string }
+type formulaParser struct{ whole, text string }
+
+func (p *formulaParser) fail(how string) { panic("op: formula " + p.whole + " " + how) }
 
 func (p *formulaParser) next(signs string) string {
 	if p.text != "" && strings.IndexByte(signs, p.text[0]) >= 0 {
@@ -82,7 +84,9 @@ func (p *formulaParser) unary() *term {
 func (p *formulaParser) atom() *term {
 	if p.next("(") != "" {
 		f := p.sum()
-		p.next(")")
+		if p.next(")") == "" {
+			p.fail("lacks a )")
+		}
 		return f
 	}
 	name := p.name()
@@ -116,7 +120,9 @@ func (p *formulaParser) arguments() []*term {
 	var args []*term
 	for p.next(")") == "" {
 		args = append(args, p.sum())
-		p.next(",")
+		if p.next(",") == "" && !strings.HasPrefix(p.text, ")") {
+			p.fail("lacks a )")
+		}
 	}
 	return args
 }
