@@ -1,12 +1,11 @@
 package runtime
 
 import (
-	"math"
+	"context"
 	"slices"
 	"testing"
 
-	"github.com/memplan/memplan/internal/array"
-	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -32,23 +31,18 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestRandomStatistics checks that what dropout multiplies with has the mean and the
-// share of zeros that it must.
-func TestRandomStatistics(t *testing.T) {
-	const n, p = 100_000, 0.3
-	s := kernel.NewStream(7)
-	sum, zeros := 0.0, 0
-	for range n {
-		if v := array.Truth(s.Uniform() < 1-p) / (1 - p); v == 0 {
-			zeros++
-		} else {
-			sum += v
-		}
+// TestAside: what is computed in the machine's own memory has a name.
+func TestAside(t *testing.T) {
+	j := job(t, "mlp", "device.gpu=a100-40gb", "params.sizes=[8,4]", "train.batch_size=2", "prune={amount: 0.3}")
+	device := cpu.New(tensor.GiB)
+	r, err := Run(context.Background(), j.Program, j.Machine.Env, Options{Device: device, Config: j.Machine.Conf, Steps: 1})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if m := sum / n; math.Abs(m-1) > 0.01 {
-		t.Errorf("the mean is %v", m)
+	if err := device.Close(); err != nil {
+		t.Error(err)
 	}
-	if share := float64(zeros) / n; math.Abs(share-p) > 0.01 {
-		t.Errorf("the share of zeros is %v", share)
+	if want := []string{"l1_unstructured"}; !slices.Equal(r.Aside, want) {
+		t.Errorf("computed aside are %q, not %q", r.Aside, want)
 	}
 }

@@ -21,8 +21,8 @@ type Executor struct {
 	notes   map[int32]any   // what operators noted, by block
 	seed    uint64          // of the job
 	random  uint64          // how often random numbers were drawn
-	running string          // the operator that is computed now
-	asides  map[string]bool // operators of the device that were computed aside
+	running string          // the operator or optimizer that is computed now
+	asides  map[string]bool // of these, what was computed aside
 	losses  []float64
 	weights Weights
 	onStep  func(step int) error

@@ -82,6 +82,7 @@ func unmasked(name string) string { return strings.TrimSuffix(name, "_orig") }
 // pruned fills a mask of torch.nn.utils.prune.l1_unstructured: 0 for the smallest
 // elements of a weight, an amount of all.
 func (x *Executor) pruned(t, weight *op.Tensor, amount float64) error {
+	x.running = "l1_unstructured"
 	return x.Aside(func(a op.Arrays) {
 		w := a.Get(weight)
 		order := make([]int, len(w))

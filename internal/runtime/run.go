@@ -46,7 +46,8 @@ type Result struct {
 	Stats  allocsim.Stats
 	// Live are the blocks that were alive when the run ended.
 	Live int
-	// Aside are the operators that were computed in the machine's own memory, sorted.
+	// Aside are the operators and optimizers that were computed in the machine's own
+	// memory, and what made masks there, sorted.
 	Aside []string
 }
 
