@@ -43,8 +43,7 @@ func TestRNNSpacesOverflow(t *testing.T) {
 }
 
 // TestWeights counts the elements of the buffer of all weights: those of
-// nn.LSTM(16, 8) are 4*8*(16+8) and two biases, which are there without a bias,
-// too.
+// nn.LSTM(16, 8) are 4*8*(16+8) and two biases.
 func TestWeights(t *testing.T) {
 	for _, c := range []struct {
 		a    RNN
