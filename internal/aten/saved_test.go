@@ -11,17 +11,16 @@ import (
 	"testing"
 )
 
-// source is the package as it is written: its functions, the methods of Back, and
-// variables.
+// source is the package as it is written: its functions and variables.
 type source struct {
-	funcs, methods map[string]*ast.FuncDecl
-	vars           map[string]ast.Expr
-	files          []*ast.File
+	funcs map[string]*ast.FuncDecl
+	vars  map[string]ast.Expr
+	files []*ast.File
 }
 
 func parsedSource(t *testing.T) source {
 	t.Helper()
-	s := source{map[string]*ast.FuncDecl{}, map[string]*ast.FuncDecl{}, map[string]ast.Expr{}, nil}
+	s := source{map[string]*ast.FuncDecl{}, map[string]ast.Expr{}, nil}
 	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -38,12 +37,8 @@ func parsedSource(t *testing.T) source {
 		for _, d := range f.Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
-				if d.Recv == nil {
-					if !ofCall(d) {
-						s.funcs[d.Name.Name] = d
-					}
-				} else if p, is := d.Recv.List[0].Type.(*ast.StarExpr); is && unqualified(p.X) == "Back" {
-					s.methods[d.Name.Name] = d
+				if d.Recv == nil && !ofCall(d) {
+					s.funcs[d.Name.Name] = d
 				}
 			case *ast.GenDecl:
 				for _, v := range d.Specs {
@@ -62,7 +57,8 @@ func parsedSource(t *testing.T) source {
 }
 
 // reads notes what of an operator's inputs and results e reads by a number, as "In 1" and
-// "Out 0", and so the functions and values that it is made of.
+// "Out 0", and so the functions and values of the package that it is made of; what those
+// of package op read, SavedIn and SavedOut refuse when they are called.
 func (s source) reads(e ast.Node, seen map[ast.Node]bool, into map[string]bool) {
 	if seen[e] {
 		return
@@ -77,9 +73,6 @@ func (s source) reads(e ast.Node, seen map[ast.Node]bool, into map[string]bool) 
 				}
 			}
 		case *ast.SelectorExpr:
-			if m := s.methods[n.Sel.Name]; m != nil && n.Sel.Name != "kept" { // which asks what is saved
-				s.reads(m.Body, seen, into)
-			}
 			s.reads(n.X, seen, into)
 			return false
 		case *ast.KeyValueExpr:
