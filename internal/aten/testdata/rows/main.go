@@ -21,7 +21,16 @@ func computed(r *op.Op) string {
 	if r.Eval == nil {
 		return "-"
 	}
-	return fmt.Sprint(r.Eval.Forward != nil, r.Eval.Backward != nil, r.Eval.InParts)
+	return fmt.Sprint(r.Eval.Forward != nil, r.Eval.Backward != nil, r.Eval.InParts, r.Eval.Over, r.Eval.Single, r.Eval.ByFormula != nil)
+}
+
+// indexed says which inputs hold indices.
+func indexed(r *op.Op) string {
+	var out []string
+	for _, i := range r.Indices {
+		out = append(out, fmt.Sprint(i.In, i.Below != nil, i.Classes))
+	}
+	return fmt.Sprint(out)
 }
 
 func main() {
@@ -29,6 +38,7 @@ func main() {
 		reflected, arg := aten.Reflected(r)
 		fmt.Println(r.Name, r.Sig, fmt.Sprintf("%T", r.Args), r.Cast, r.CastList, r.Composite, r.List, r.InPlace, r.Copies, r.Save, r.Last, r.Node, r.NoGrad, r.NotModelled,
 			r.Source, r.Run != nil, r.View != nil, r.Grad != nil, r.Takes != nil, r.Flops != nil, computed(r),
+			r.Below != nil, r.Rows != nil, indexed(r), r.Unfused != nil, r.Refused,
 			name(r.Of), name(op.InPlaceForm(r)), name(reflected), arg)
 	}
 	for _, n := range aten.Names() {
