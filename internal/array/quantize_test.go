@@ -65,3 +65,17 @@ func TestInt8(t *testing.T) {
 		t.Errorf("the product is %v", got)
 	}
 }
+
+// TestNestedScales: scales come back as their mean and what they differ from it.
+func TestNestedScales(t *testing.T) {
+	code := DynamicMap(true)
+	indices, nested, mean := NestedScales([]float64{1, 3, 2, 6}, code, 2) // less 3: -2 and 0, -1 and 3
+	if mean != 3 || !slices.Equal(nested, []float64{2, 3}) || indices[0] != 0 || indices[1] != 127 || indices[3] != 255 {
+		t.Errorf("indices %v by %v, mean %v", indices, nested, mean)
+	}
+	for i, v := range Dequantized8(indices, code, nested, 2) {
+		if want := []float64{-2, 0, -1, 3}[i]; math.Abs(v-want) > 0.02 {
+			t.Errorf("scale %d comes back as %v more than the mean, not %v", i, v, want)
+		}
+	}
+}

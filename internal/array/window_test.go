@@ -120,3 +120,29 @@ func TestBags(t *testing.T) {
 		t.Error("a row that is not there is not refused")
 	}
 }
+
+// TestUnpool puts the elements of two planes into larger ones.
+func TestUnpool(t *testing.T) {
+	for _, c := range []struct {
+		n       int
+		out, in []int
+		index   []float64
+		want    []int
+	}{
+		{1, []int{2, 4}, []int{2, 2}, []float64{1, 3, 0, 2}, []int{1, 3, 4, 6}},
+		{2, []int{1, 2, 2, 3}, []int{1, 2, 1, 2}, []float64{5, 0, 2, 3}, []int{5, 0, 8, 9}},
+		{2, []int{2, 2, 3}, []int{2, 1, 2}, []float64{5, 5, 0, 6}, nil}, // outside
+		{1, []int{2, 4}, []int{2, 2}, []float64{1, -1, 0, 2}, nil},
+	} {
+		var got []int
+		err := Unpool(c.n, c.out, c.in, c.index, func(to, from int) {
+			if from != len(got) {
+				t.Errorf("%v: element %d comes behind %d others", c.index, from, len(got))
+			}
+			got = append(got, to)
+		})
+		if (err == nil) != (c.want != nil) || !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, %v, not %v", c.index, got, err, c.want)
+		}
+	}
+}
