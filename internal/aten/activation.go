@@ -129,7 +129,7 @@ type RReLUArgs struct {
 	Training *bool   `arg:"training"` // nil: the module's mode
 }
 
-// Rrelu draws a slope for each element, in any mode; autograd keeps them.
+// RReLU draws a slope for each element, in any mode; autograd keeps them.
 var (
 	RReLU = define(op.Op{
 		Name: "rrelu", Takes: op.Floats, Sig: "F.rrelu(input, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool? = None)", Args: &RReLUArgs{},

@@ -58,7 +58,7 @@ var FlatCopy = define(op.Op{
 	Source: "aten/src/ATen/cudnn/AutocastRNN.cpp",
 })
 
-// cudnnRNN returns output, hidden state, cell state (empty but for an LSTM),
+// CudnnRNNKernel returns output, hidden state, cell state (empty but for an LSTM),
 // reserve and the buffer of the weights.
 var CudnnRNNKernel = define(op.Op{
 	Name: "_cudnn_rnn", Eval: evalRNN, Flops: rnnFlops, Takes: op.OneType, Args: &RNNArgs{}, Cast: op.CastHalf, Run: runCudnnRNN, Grad: gradCudnnRNN,

@@ -86,7 +86,7 @@ func (p paper) tensor(v []float64) *op.Tensor {
 }
 
 // domains are where functions are defined that are not around 0, and positive the
-// points of most of them; wide those of functions that start at 1.
+// points of most of them; within those of functions that end at 1.
 var (
 	around, positive, within = []float64{0.35, 0.8, -0.45}, []float64{0.35, 0.8, 1.7}, []float64{0.2, 0.55, 0.9}
 

@@ -9,8 +9,8 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// dropoutInPlace multiplies its input by noise of the same type, which
-// autograd keeps.
+// The in-place form multiplies its input by noise of the same type, which autograd
+// keeps.
 var _ = define(op.Op{
 	Name: "dropout_", Of: Dropout, Args: &DropoutArgs{}, Composite: true,
 	Run: func(c *op.Call) {

@@ -62,7 +62,7 @@ var EmbeddingBag = define(op.Op{
 	Source: "torch/nn/functional.py: embedding_bag; aten/src/ATen/native/EmbeddingBag.cpp: embedding_bag",
 })
 
-// embeddingBag returns the bags and three tensors of indices: the bag of each
+// EmbeddingBagKernel returns the bags and three tensors of indices: the bag of each
 // index, the size of each bag, and for a maximum where it was found.
 var EmbeddingBagKernel = define(op.Op{
 	Name: "_embedding_bag", Eval: evalEmbeddingBag, Indices: bagIndices, Args: &EmbeddingBagArgs{}, Run: func(c *op.Call) {

@@ -40,8 +40,7 @@ type GumbelArgs struct {
 	Dim  int     `arg:"dim"`
 }
 
-// GumbelSoftmax samples from a distribution over classes; hard ones keep the
-// gradient of the soft.
+// Samples of a distribution over classes; hard ones keep the gradient of the soft.
 var _ = define(op.Op{
 	Name: "gumbel_softmax", Takes: op.Floats, Sig: "F.gumbel_softmax(logits, tau: float = 1, hard: bool = False, *, dim: int = -1)", Args: &GumbelArgs{}, Composite: true,
 	Run: func(c *op.Call) {

@@ -15,7 +15,7 @@ type GridArgs struct {
 	AlignCorners bool   `arg:"align_corners"`
 }
 
-// GridSample reads images at the places of a grid. cuDNN takes the bilinear
+// GridSampler reads images at the places of a grid. CudnnGridSampler is the bilinear
 // one with zeros around images whose corners are aligned.
 var (
 	_ = define(op.Op{
@@ -107,7 +107,7 @@ type AffineArgs struct {
 	AlignCorners bool    `arg:"align_corners"`
 }
 
-// AffineGrid multiplies a base grid by matrices; the base is made anew for the
+// AffineGridGenerator multiplies a base grid by matrices; the base is made anew for the
 // derivative.
 var AffineGridGenerator = define(op.Op{
 	Name: "affine_grid_generator", Eval: op.Linear(func(args any) array.Linear { return array.AffineGrid(args.(*AffineArgs).AlignCorners) }, nil), Sig: "F.affine_grid(theta, size: ints, align_corners: bool? = None)", Args: &AffineArgs{}, Run: func(c *op.Call) {

@@ -228,7 +228,7 @@ type MaskIndexArgs struct {
 	Count int64 `arg:"count"`
 }
 
-// Index by a bool tensor for the first dimensions: x[mask]. The mask is turned
+// IndexMask is x[mask], of a bool tensor for the first dimensions. The mask is turned
 // into indices (nonzero), of which the host reads how many there are.
 var IndexMask = define(op.Op{
 	Name: "index.mask", Eval: op.Linear(func(any) array.Linear { return array.Masked }, nil), Sig: "[] index_mask(self, mask, count: int)", Args: &MaskIndexArgs{}, Run: func(c *op.Call) {

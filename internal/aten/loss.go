@@ -266,7 +266,7 @@ func gradBCEWithLogits(b *op.Back) {
 	}
 }
 
-// KLDiv is the divergence of the input, which is in logarithms, from the
+// KLDivFunction is the divergence of the input, which is in logarithms, from the
 // target. F.kl_div divides the sum by the batch itself for "batchmean".
 var KLDivFunction = define(op.Op{
 	Name: "kl_div.any", Args: &LossArgs{}, Composite: true,

@@ -23,7 +23,7 @@ func (a *NormArgs) OrType(d tensor.DType) any {
 	return &b
 }
 
-// Norm is the norm of vectors: torch.linalg.vector_norm, of order 1 or 2.
+// VectorNorm is torch.linalg.vector_norm, of order 1 or 2.
 var VectorNorm = define(op.Op{
 	Name: "linalg_vector_norm", Eval: evalNorm, Sig: "Tensor.norm(self, p: float? = None, dim: ints? = None, keepdim: bool = False)", Args: &NormArgs{},
 	Cast: op.CastFP32Out, Run: func(c *op.Call) {
@@ -54,7 +54,7 @@ var VectorNorm = define(op.Op{
 	Source: "aten/src/ATen/native/LinearAlgebra.cpp: linalg_vector_norm_out; torch/csrc/autograd/FunctionsManual.cpp: linalg_vector_norm_backward",
 })
 
-// tensorNorm is at::norm, which C++ code calls: its derivative converts the
+// Norm is at::norm, which C++ code calls: its derivative converts the
 // input to the gradient's type first.
 var Norm = define(op.Op{
 	Name: "norm", Eval: evalNorm, Args: &NormArgs{}, Cast: op.CastFP32Out, Run: VectorNorm.Run, Save: []op.Save{op.In(0), op.Out(0)}, Node: "NormBackward1",

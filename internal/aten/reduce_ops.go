@@ -381,7 +381,7 @@ var NanSum = define(op.Op{
 
 func overDims(args any) []int64 { return args.(*ReduceArgs).Dim }
 
-// Tensors that are made of others, or of nothing, and their reductions and products.
+// Sums, and means, whose gradient is shared evenly.
 var (
 	evalSum  = &op.Eval{InParts: true, Forward: func(m op.Machine, c *op.Call) error { return reduced(m, c, 1) }}
 	evalMean = &op.Eval{

@@ -95,7 +95,7 @@ type RepeatInterleaveArgs struct {
 	Dim     *int64 `arg:"dim"`
 }
 
-// RepeatInterleave repeats each element in place; without a dimension it
+// repeatInterleave repeats each element in place; without a dimension it
 // flattens first.
 var repeatInterleave = define(op.Op{
 	Name: "repeat_interleave", Sig: "torch.repeat_interleave(input, repeats: int, dim: int? = None)", Args: &RepeatInterleaveArgs{}, Composite: true,

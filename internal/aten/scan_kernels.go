@@ -166,7 +166,7 @@ func runningExtreme(name string, largest bool) *op.Op {
 	})
 }
 
-// The running extremes, and the values at a rank.
+// The running extremes.
 var (
 	Cummax = runningExtreme("cummax", true)
 	Cummin = runningExtreme("cummin", false)

@@ -291,7 +291,7 @@ var _ = define(op.Op{
 	Source: "aten/src/ATen/native/TensorShape.cpp: meshgrid",
 })
 
-// ExpandAs broadcasts to the shape of another tensor.
+// The broadcast to the shape of another tensor.
 var _ = define(op.Op{
 	Name: "expand_as", Sig: "Tensor.expand_as(self, other)", Composite: true, Run: func(c *op.Call) {
 		c.Return(c.Do1(Expand, &ShapeArgs{Shape: c.In[1].Size.Slice()}, c.In[0]))

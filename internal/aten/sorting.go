@@ -33,7 +33,7 @@ func ranked(name, sig string, rank func(row []float64, order []int, args *Extrem
 	})
 }
 
-// The running extremes, and the values at a rank.
+// The values at a rank.
 var (
 	Median = ranked("median", "torch.median(input, dim: int, keepdim: bool = False)", func(row []float64, order []int, _ *ExtremeArgs) int {
 		return array.Median(row, order)
@@ -53,7 +53,7 @@ type SortArgs struct {
 // (should_use_small_sort in aten/src/ATen/native/cuda/Sort.h).
 const smallSort = 4096
 
-// sorted gives the values in order and their int64 indices.
+// Sort gives the values in order and their int64 indices.
 var Sort = define(op.Op{
 	Name: "sort", Sig: "torch.sort(input, dim: int = -1, descending: bool = False)", Args: &SortArgs{}, Run: func(c *op.Call) {
 		x := c.In[0]

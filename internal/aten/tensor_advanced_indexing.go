@@ -27,7 +27,7 @@ var MaskedFill = define(op.Op{
 	}, Save: []op.Save{op.In(1)}, Node: "MaskedFillBackward0", Grad: gradMaskedFill,
 })
 
-// maskedFillInPlace is its in-place form, of rows alone.
+// FillByMask is its in-place form, of rows alone.
 var FillByMask = define(op.Op{
 	Name: "masked_fill_.mask", Eval: evalMaskedFill, Run: func(*op.Call) {}, InPlace: true, Save: []op.Save{op.In(1)}, Node: "MaskedFillBackward0", Grad: gradMaskedFill,
 })

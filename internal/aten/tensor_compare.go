@@ -404,7 +404,7 @@ func gradExtremeAll(b *op.Back) {
 	shareGradient(b, b.Grads[0], mask, &ReduceArgs{})
 }
 
-// isFinite is (self == self) * (self.abs() != inf), isInf self.abs() == inf;
+// IsFinite is (self == self) * (self.abs() != inf), Isinf self.abs() == inf;
 // integers are filled in.
 var (
 	IsFinite = define(op.Op{

@@ -55,7 +55,7 @@ var (
 	_ = cast("bool", tensor.Bool)
 )
 
-// TypeAs converts to the type of another tensor.
+// The conversion to the type of another tensor.
 var _ = define(op.Op{
 	Name: "type_as", Sig: "Tensor.type_as(self, other)", Composite: true, Run: func(c *op.Call) {
 		c.Return(c.Do1(To, &ToCopyArgs{DType: c.In[1].DType}, c.In[0]))

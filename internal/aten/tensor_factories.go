@@ -46,7 +46,7 @@ func filledLike(name string, eval *op.Eval) *op.Op {
 	}})
 }
 
-// zerosForQuery is torch.zeros_like(mask, dtype=query.dtype).
+// ZerosLikeQuery is torch.zeros_like(mask, dtype=query.dtype).
 var ZerosLikeQuery = define(op.Op{Name: "zeros_like.query", Eval: op.Constant(0), Run: func(c *op.Call) {
 	mask, query := c.In[0], c.In[1]
 	c.Return(c.New(mask.LikeDense(), query.DType))

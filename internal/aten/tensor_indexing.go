@@ -12,7 +12,7 @@ type GetItemArgs struct {
 	Index string `arg:"index"`
 }
 
-// GetItem is Python's x[...] with integers, slices, None and an ellipsis. Every integer and
+// Python's x[...] with integers, slices, None and an ellipsis. Every integer and
 // every slice makes a view, ":" too. Only a slice from 0 to the very size, among
 // several indices, is left out (applySlice in aten/src/ATen/TensorIndexing.h).
 var _ = define(op.Op{

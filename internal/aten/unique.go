@@ -8,7 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// unique_consecutive leaves out repetitions. The result keeps the storage of
+// UniqueConsecutive leaves out repetitions. The result keeps the storage of
 // the input's size; here it has that shape, too.
 var UniqueConsecutive = define(op.Op{
 	Name: "unique_consecutive", Sig: "torch.unique_consecutive(input)", Run: func(c *op.Call) {

@@ -74,7 +74,7 @@ var settings = map[string]string{
 
 var role = regexp.MustCompile(`zq\w+`)
 
-// script prints the script of a spec with names in the place of roles, nil where
+// printed is the script of a spec with names in the place of roles, nil where
 // the spec is refused.
 func printed(t *testing.T, setting string, names map[string]string) ([]byte, error) {
 	t.Helper()

@@ -27,7 +27,7 @@ func Broadcasted(m Machine, t *Tensor, size ...int64) (kernel.Tensor, error) {
 // ErrView says that a kernel cannot see an operand as it must.
 var ErrView = errors.New("an operand cannot be seen as the kernel must")
 
-// Viewed is a tensor with other sizes, or errView if its strides do not allow them;
+// Viewed is a tensor with other sizes, or ErrView if its strides do not allow them;
 // absent if t is nil.
 func Viewed(m Machine, t *Tensor, size ...int64) (kernel.Tensor, error) {
 	if t == nil {
@@ -105,10 +105,8 @@ func Flag(b bool) int64 {
 	return 0
 }
 
-// Kernels of normalizations see some dimensions joined; where strides do not allow it
-// they are computed with arrays.
-
-// Over adds a tensor whose dimensions from k on are joined.
+// Over adds tensors whose dimensions from k on are joined, as kernels of normalizations
+// see them.
 func (l *Launch) Over(k int, ts ...*Tensor) {
 	for _, t := range ts {
 		if t == nil {

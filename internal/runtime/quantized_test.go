@@ -13,7 +13,7 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// ones is a source of ones.
+// onesSource is a source of ones.
 type onesSource struct{}
 
 func (onesSource) Values(_ int, in program.Input) ([]byte, error) {

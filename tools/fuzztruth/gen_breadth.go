@@ -38,7 +38,7 @@ func grown(by ...int64) func(s []int64) []int64 {
 	}
 }
 
-// scaled divides the last n sizes.
+// halved divides the last n sizes.
 func halved(n int) func(s []int64) []int64 {
 	return func(s []int64) []int64 {
 		t := append([]int64(nil), s...)
