@@ -2,6 +2,7 @@ package aten
 
 import (
 	"errors"
+	"math"
 
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
@@ -93,15 +94,6 @@ var AddInPlace = define(op.Op{
 	Name: "add_", Eval: evalAdd, Of: Add, Args: &BinaryArgs{}, Run: func(c *op.Call) { checkInPlace(c) }, InPlace: true,
 	Node: "AddBackward0", Grad: passBoth,
 })
-
-// CountBatch is num_batches_tracked.add_(1), which a batch norm does in training
-// alone (torch/nn/modules/batchnorm.py).
-var CountBatch = define(op.Op{Name: "add_.batch", Run: func(*op.Call) {}, InPlace: true, Eval: &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
-	if !c.Env().Training {
-		return nil
-	}
-	return m.Apply(kernel.Affine, c.In[0], c.In[:1], 1, 1)
-}}})
 
 // checkInPlace refuses an in-place result that would have to grow.
 func checkInPlace(c *op.Call) {
@@ -226,35 +218,6 @@ var (
 	Greater      = compare("gt", "> gt(input, other: operand)", kernel.Gt, kernel.GtScalar)
 	GreaterEqual = compare("ge", ">= ge(input, other: operand)", kernel.Ge, kernel.GeScalar)
 )
-
-// evalMaskedFill fills with a number, which has a kernel, or with a tensor of one element.
-var evalMaskedFill = &op.Eval{
-	Forward: func(m op.Machine, c *op.Call) error {
-		y, value := c.Target(), c.Opt(2)
-		if value == nil {
-			v := 0.0
-			if a, is := c.Args.(*FillValueArgs); is {
-				v = a.Value.Value
-			}
-			return m.Apply(kernel.MaskedFill, y, c.In[:2], v)
-		}
-		return m.Aside(func(a op.Arrays) {
-			x, mask, v := a.Like(c.In[0], y.Size), a.Like(c.In[1], y.Size), a.Get(value)[0]
-			for i := range x {
-				if mask[i] != 0 {
-					x[i] = v
-				}
-			}
-			a.Put(y, x)
-		})
-	},
-	Backward: func(m op.Machine, b *op.Back) error {
-		if y := m.Wanted(b, 0); y != nil {
-			return m.Apply(kernel.MaskedFill, y, []*op.Tensor{b.Grads[0], b.SavedIn(1)}, 0)
-		}
-		return nil
-	},
-}
 
 // reflected are the operators that a number may stand on the left of, with the
 // row that Python runs then on the tensor and the argument that takes the number.
@@ -411,3 +374,46 @@ func comparison(tensors, number *kernel.Kernel) *op.Eval {
 		return m.Apply(number, c.Out[0], c.In[:1], n)
 	}}
 }
+
+// Xlogy is x * log(y), and 0 where x is, unless y is no number.
+var Xlogy = define(op.Op{
+	Name: "xlogy", Eval: evalXlogy, Run: func(c *op.Call) { c.Return(c.New(c.Elementwise(c.In...), resultType(c.In[0], c.In[1], op.Number{}))) },
+	Save: []op.Save{op.In(1), op.In(0)}, Node: "XlogyBackward0",
+	Grad: func(b *op.Back) {
+		x, y, g := b.SavedIn(0), b.SavedIn(1), b.Grads[0]
+		if b.Need(1) { // grad * self / other
+			product := b.Do1(MulTensor, nil, g, x)
+			b.Set(1, b.Do1(DivTensor, nil, product, y))
+			b.Drop(product)
+		}
+		if b.Need(0) { // xlogy(grad, other).masked_fill((self == 0) & (other <= 0), 0)
+			mark := b.Mark()
+			all := b.Local(b.New(b.Elementwise(g, y), g.DType))
+			b.Local(b.Do1(LessEqual, &BinaryArgs{Other: op.Number{Set: true}}, y))
+			zero := b.Local(b.Do1(Equal, &BinaryArgs{Other: op.Number{Set: true}}, x))
+			mask := b.Local(b.New(b.Elementwise(zero), zero.DType))
+			b.Set(0, b.Do1(MaskedFill, nil, all, mask))
+			b.DropTo(mark)
+		}
+	},
+	Source: "tools/autograd/derivatives.yaml: xlogy.Tensor",
+})
+
+var evalXlogy = op.Two(
+	func(x, y float64) float64 {
+		switch {
+		case math.IsNaN(y):
+			return y
+		case x == 0:
+			return 0
+		}
+		return x * math.Log(y)
+	},
+	func(x [3]float64, _, _ float64) float64 {
+		if x[0] == 0 && x[1] <= 0 {
+			return 0
+		}
+		return math.Log(x[1])
+	},
+	func(x [3]float64, _, _ float64) float64 { return x[0] / x[1] },
+).Eval()

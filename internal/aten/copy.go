@@ -1,6 +1,7 @@
 package aten
 
 import (
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -44,6 +45,21 @@ var CopyInPlace = define(op.Op{
 	Name: "copy_", Eval: evalCopy, Run: checkInPlace, InPlace: true, Node: "CopyBackwards",
 	Source: "torch/csrc/autograd/VariableTypeManual.cpp: copy_; functions/tensor.cpp: CopyBackwards",
 })
+
+var evalCopy = &op.Eval{
+	Forward: func(m op.Machine, c *op.Call) error { return m.Apply(kernel.Copy, c.In[0], c.In[1:2]) },
+	Backward: func(m op.Machine, b *op.Back) error {
+		if y := m.Wanted(b, 0); y != nil {
+			if err := m.Apply(kernel.Fill, y, nil, 0); err != nil {
+				return err
+			}
+		}
+		if y := m.Wanted(b, 1); y != nil {
+			return m.Apply(kernel.Copy, y, b.Grads[:1])
+		}
+		return nil
+	},
+}
 
 var _ = CopyInPlace.Derive(func(b *op.Back) {
 	if b.Need(0) {

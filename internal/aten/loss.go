@@ -1,8 +1,6 @@
 package aten
 
 import (
-	"math"
-
 	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
@@ -307,49 +305,6 @@ var klDiv = define(op.Op{
 		c.Drop(each)
 	},
 	Source: "aten/src/ATen/native/Loss.cpp: kl_div",
-})
-
-var evalXlogy = op.Two(
-	func(x, y float64) float64 {
-		switch {
-		case math.IsNaN(y):
-			return y
-		case x == 0:
-			return 0
-		}
-		return x * math.Log(y)
-	},
-	func(x [3]float64, _, _ float64) float64 {
-		if x[0] == 0 && x[1] <= 0 {
-			return 0
-		}
-		return math.Log(x[1])
-	},
-	func(x [3]float64, _, _ float64) float64 { return x[0] / x[1] },
-).Eval()
-
-// Xlogy is x * log(y), and 0 where x is, unless y is no number.
-var Xlogy = define(op.Op{
-	Name: "xlogy", Eval: evalXlogy, Run: func(c *op.Call) { c.Return(c.New(c.Elementwise(c.In...), resultType(c.In[0], c.In[1], op.Number{}))) },
-	Save: []op.Save{op.In(1), op.In(0)}, Node: "XlogyBackward0",
-	Grad: func(b *op.Back) {
-		x, y, g := b.SavedIn(0), b.SavedIn(1), b.Grads[0]
-		if b.Need(1) { // grad * self / other
-			product := b.Do1(MulTensor, nil, g, x)
-			b.Set(1, b.Do1(DivTensor, nil, product, y))
-			b.Drop(product)
-		}
-		if b.Need(0) { // xlogy(grad, other).masked_fill((self == 0) & (other <= 0), 0)
-			mark := b.Mark()
-			all := b.Local(b.New(b.Elementwise(g, y), g.DType))
-			b.Local(b.Do1(LessEqual, &BinaryArgs{Other: op.Number{Set: true}}, y))
-			zero := b.Local(b.Do1(Equal, &BinaryArgs{Other: op.Number{Set: true}}, x))
-			mask := b.Local(b.New(b.Elementwise(zero), zero.DType))
-			b.Set(0, b.Do1(MaskedFill, nil, all, mask))
-			b.DropTo(mark)
-		}
-	},
-	Source: "tools/autograd/derivatives.yaml: xlogy.Tensor",
 })
 
 // SqrtOfLoss is the root in place in cosine_embedding_loss.

@@ -47,6 +47,15 @@ var BatchNorm = define(op.Op{
 	NotModelled: "cuDNN's reserve space of batch normalization in channels-last layout",
 })
 
+// CountBatch is num_batches_tracked.add_(1), which a batch norm does in training
+// alone (torch/nn/modules/batchnorm.py).
+var CountBatch = define(op.Op{Name: "add_.batch", Run: func(*op.Call) {}, InPlace: true, Eval: &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
+	if !c.Env().Training {
+		return nil
+	}
+	return m.Apply(kernel.Affine, c.In[0], c.In[:1], 1, 1)
+}}})
+
 // usesCudnnBatchNorm: cuDNN takes batches of float32 and, with float32
 // weights, of float16, up to a limit of samples.
 func usesCudnnBatchNorm(c *op.Call, a *BatchNormArgs, x, w, bias *op.Tensor) bool {

@@ -2,7 +2,6 @@ package aten
 
 import (
 	"github.com/memplan/memplan/internal/array"
-	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -189,19 +188,4 @@ func padCircular(c *op.Call, x *op.Tensor, a *PadArgs) *op.Tensor {
 	}
 	c.Drop(source, inner)
 	return out
-}
-
-var evalCopy = &op.Eval{
-	Forward: func(m op.Machine, c *op.Call) error { return m.Apply(kernel.Copy, c.In[0], c.In[1:2]) },
-	Backward: func(m op.Machine, b *op.Back) error {
-		if y := m.Wanted(b, 0); y != nil {
-			if err := m.Apply(kernel.Fill, y, nil, 0); err != nil {
-				return err
-			}
-		}
-		if y := m.Wanted(b, 1); y != nil {
-			return m.Apply(kernel.Copy, y, b.Grads[:1])
-		}
-		return nil
-	},
 }

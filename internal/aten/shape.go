@@ -160,6 +160,18 @@ var Stack = define(op.Op{
 	},
 })
 
+// evalStack copies each into its place; the derivative are views.
+var evalStack = &op.Eval{InParts: true, Forward: func(m op.Machine, c *op.Call) error {
+	y := c.Out[0]
+	d := array.Dim(c.Args.(*DimArgs).Dim, y.Rank())
+	for i, t := range c.In {
+		if err := m.Launch(kernel.Copy, []kernel.Tensor{m.At(y, y.Select(d, int64(i))), op.As(m, t)}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}}
+
 // composedView defines a way to see a tensor that is made of other views.
 func composedView(name, sig string, args any, run func(c *op.Call, x *op.Tensor) *op.Tensor) *op.Op {
 	return define(op.Op{Name: name, Sig: sig, Args: args, Composite: true, Run: func(c *op.Call) { c.Return(run(c, c.In[0])) }})

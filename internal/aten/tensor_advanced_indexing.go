@@ -2,6 +2,7 @@ package aten
 
 import (
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -31,6 +32,35 @@ var MaskedFill = define(op.Op{
 var FillByMask = define(op.Op{
 	Name: "masked_fill_.mask", Eval: evalMaskedFill, Run: func(*op.Call) {}, InPlace: true, Save: []op.Save{op.In(1)}, Node: "MaskedFillBackward0", Grad: gradMaskedFill,
 })
+
+// evalMaskedFill fills with a number, which has a kernel, or with a tensor of one element.
+var evalMaskedFill = &op.Eval{
+	Forward: func(m op.Machine, c *op.Call) error {
+		y, value := c.Target(), c.Opt(2)
+		if value == nil {
+			v := 0.0
+			if a, is := c.Args.(*FillValueArgs); is {
+				v = a.Value.Value
+			}
+			return m.Apply(kernel.MaskedFill, y, c.In[:2], v)
+		}
+		return m.Aside(func(a op.Arrays) {
+			x, mask, v := a.Like(c.In[0], y.Size), a.Like(c.In[1], y.Size), a.Get(value)[0]
+			for i := range x {
+				if mask[i] != 0 {
+					x[i] = v
+				}
+			}
+			a.Put(y, x)
+		})
+	},
+	Backward: func(m op.Machine, b *op.Back) error {
+		if y := m.Wanted(b, 0); y != nil {
+			return m.Apply(kernel.MaskedFill, y, []*op.Tensor{b.Grads[0], b.SavedIn(1)}, 0)
+		}
+		return nil
+	},
+}
 
 // fillValue checks the mask and the value of a masked_fill.
 func fillValue(c *op.Call) {

@@ -1,8 +1,6 @@
 package aten
 
 import (
-	"github.com/memplan/memplan/internal/array"
-	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -61,18 +59,6 @@ var _ = define(op.Op{
 		c.Return(c.Do1(To, &ToCopyArgs{DType: c.In[1].DType}, c.In[0]))
 	},
 })
-
-// evalStack copies each into its place; the derivative are views.
-var evalStack = &op.Eval{InParts: true, Forward: func(m op.Machine, c *op.Call) error {
-	y := c.Out[0]
-	d := array.Dim(c.Args.(*DimArgs).Dim, y.Rank())
-	for i, t := range c.In {
-		if err := m.Launch(kernel.Copy, []kernel.Tensor{m.At(y, y.Select(d, int64(i))), op.As(m, t)}, nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}}
 
 // Library modules remember the type of a tensor and convert others to it. The
 // memory of a type is a tensor without elements, which takes no memory.

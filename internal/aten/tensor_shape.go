@@ -143,6 +143,20 @@ var Transpose = define(op.Op{
 	Node: "TransposeBackward0",
 })
 
+// TransposeInPlace swaps the dimensions of a tensor that nobody else holds, so
+// that the result is no view.
+var TransposeInPlace = define(op.Op{
+	Name: "transpose_", Eval: &op.Eval{Forward: op.Nothing.Forward, InParts: true}, Of: Transpose, Args: &TransposeArgs{}, Run: func(c *op.Call) {
+		a, x := c.Args.(*TransposeArgs), c.In[0]
+		c.Return(c.Alias(x, x.Transpose(a.Dim0, a.Dim1), x.DType))
+	},
+	Node: "TransposeBackward1",
+	Grad: func(b *op.Back) {
+		a, g := b.Args.(*TransposeArgs), b.Grads[0]
+		b.Set(0, b.ViewOf(g, g.Transpose(a.Dim0, a.Dim1)))
+	},
+})
+
 // PermuteArgs is the order of dimensions.
 type PermuteArgs struct {
 	Dims []int64 `arg:"dims"`
