@@ -2,6 +2,7 @@ package op
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
@@ -49,6 +50,7 @@ type Launch struct {
 
 // Add adds tensors as they lie.
 func (l *Launch) Add(ts ...*Tensor) {
+	l.Operands = slices.Grow(l.Operands, len(ts))
 	for _, t := range ts {
 		l.Operands = append(l.Operands, As(l.On, t))
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -90,12 +91,9 @@ func (s *stepped) factored(weight, eps, least float64) []float64 {
 // matrices sees a gradient as matrices over its last two dimensions: f gets the
 // place of the first element of each, and its sizes.
 func (s *stepped) matrices(f func(k, at, rows, columns int)) {
-	n, count := len(s.size), 1
-	for _, d := range s.size[:n-2] {
-		count *= d
-	}
+	n := len(s.size)
 	rows, columns := s.size[n-2], s.size[n-1]
-	for k := range count {
+	for k := range array.Numel(s.size[:n-2]) {
 		f(k, k*rows*columns, rows, columns)
 	}
 }

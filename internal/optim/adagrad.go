@@ -30,7 +30,7 @@ var Adagrad = define(Row{
 			"d = sign*g + decay*p",
 			"sum = sum + d*d",
 			"p = p - rate*d/(sqrt(sum)+eps)"),
-		own: func(a *adagradArgs, step int64) numbers {
+		own: func(a *adagradArgs, _ *Param, step int64) numbers {
 			return numbers{"rate": a.LR / (1 + float64(step-1)*a.LRDecay)}
 		},
 	},

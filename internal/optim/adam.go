@@ -55,8 +55,9 @@ func adamInit(c *Call, p *Param) {
 // adamUpdate is the kernel of Adam, decoupled that of AdamW.
 func adamUpdate(decoupled bool) launched[adamArgs] {
 	return func(m op.Machine, a *adamArgs, p *Param) error {
-		return m.Launch(kernel.Adam, operands(m, p.T, p.state("m"), p.state("v"), p.state("vmax"), p.Grad),
-			[]int64{p.Steps, flag(decoupled), flag(a.Maximize)}, a.LR, a.Betas[0], a.Betas[1], a.Eps, a.WeightDecay)
+		l := op.Launch{On: m}
+		l.Add(p.T, p.state("m"), p.state("v"), p.state("vmax"), p.Grad)
+		return l.Run(kernel.Adam, []int64{p.Steps, op.Flag(decoupled), op.Flag(a.Maximize)}, a.LR, a.Betas[0], a.Betas[1], a.Eps, a.WeightDecay)
 	}
 }
 

@@ -34,7 +34,7 @@ var Adamax = define(Row{
 			"m = m + (1-beta1)*(d-m)",
 			"norm = max(beta2*norm, abs(d)+eps)",
 			"p = p - rate*m/norm"),
-		own: func(a *adamaxArgs, step int64) numbers {
+		own: func(a *adamaxArgs, _ *Param, step int64) numbers {
 			return numbers{"rate": a.LR / (1 - math.Pow(a.Betas[0], float64(step)))}
 		},
 	},

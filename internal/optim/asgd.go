@@ -39,7 +39,7 @@ var ASGD = define(Row{
 			"d = sign*g + decay*p",
 			"p = p*(1-lambd*eta) - eta*d",
 			"ax = ax + mu*(p-ax)"),
-		own: func(a *asgdArgs, step int64) numbers { // eta and mu are those that the step before has left
+		own: func(a *asgdArgs, _ *Param, step int64) numbers { // eta and mu are those that the step before has left
 			eta, mu := a.LR, 1.0
 			if before := float64(step - 1); before > 0 {
 				eta /= math.Pow(1+a.Lambd*a.LR*before, a.Alpha)

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"math"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -120,10 +121,10 @@ func lambClip(m op.Machine, groups []Group) error {
 		var norms []float64
 		for _, g := range groups {
 			for _, p := range g.Params {
-				norms = append(norms, norm(a.Get(p.Grad)))
+				norms = append(norms, array.Norm(a.Get(p.Grad), 2))
 			}
 		}
-		by := max(norm(norms) / *most, 1)
+		by := max(array.Norm(norms, 2) / *most, 1)
 		for _, g := range groups {
 			for _, p := range g.Params {
 				v := a.Get(p.Grad)
@@ -174,7 +175,7 @@ func lambUpdate(a *lambArgs, s *stepped) {
 	}
 	if a.WeightDecay != 0 || a.AlwaysAdapt {
 		trust := 1.0
-		if p, u := norm(s.p), norm(update); p > 0 && u > 0 {
+		if p, u := array.Norm(s.p, 2), array.Norm(update, 2); p > 0 && u > 0 {
 			trust = p / u
 		}
 		if a.TrustClip {

@@ -43,7 +43,7 @@ var Lion = define(Row{
 			"p = p*shrink",
 			"p = p - lr*sign(beta1*m + (1-beta1)*g)",
 			"m = beta2*m + (1-beta2)*g"),
-		own: func(a *lionArgs, _ int64) numbers {
+		own: func(a *lionArgs, _ *Param, _ int64) numbers {
 			if a.Decoupled { // decay divided by the initial lr
 				return numbers{"shrink": 1 - a.WeightDecay}
 			}

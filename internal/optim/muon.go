@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -117,7 +118,7 @@ func muonUpdate(a *muonArgs, s *stepped) {
 	if rows > columns {
 		x, m, n = turned(x, rows, columns), columns, rows
 	}
-	size := inBFloat16([]float64{max(norm(x), a.Eps)})[0]
+	size := inBFloat16([]float64{max(array.Norm(x, 2), a.Eps)})[0]
 	for i := range x {
 		x[i] /= size
 	}

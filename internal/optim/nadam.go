@@ -61,17 +61,19 @@ var NAdam = define(Row{
 			"v = beta2*v + (1-beta2)*d*d",
 			"denom = sqrt(v/correction) + eps",
 			"p = p - now*d/denom - next*m/denom"),
-		own: func(a *nadamArgs, step int64) numbers {
+		own: func(a *nadamArgs, p *Param, step int64) numbers {
 			momentum := func(step int64) float64 {
 				return a.Betas[0] * (1 - 0.5*math.Pow(0.96, float64(step)*a.MomentumDecay))
 			}
-			product := 1.0
-			for s := int64(1); s <= step; s++ {
-				product *= momentum(s)
+			now, next := momentum(step), momentum(step+1)
+			product, is := p.Own.(float64) // mu_product
+			if !is {
+				product = 1
 			}
-			next := momentum(step + 1)
+			product *= now
+			p.Own = product
 			return a.decay(numbers{
-				"now": a.LR * (1 - momentum(step)) / (1 - product), "next": a.LR * next / (1 - product*next),
+				"now": a.LR * (1 - now) / (1 - product), "next": a.LR * next / (1 - product*next),
 				"correction": 1 - math.Pow(a.Betas[1], float64(step)),
 			})
 		},

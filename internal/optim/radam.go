@@ -31,7 +31,7 @@ var RAdam = define(Row{
 			"v = beta2*v + (1-beta2)*d*d",
 			"p = p - plain*m",
 			"when adaptive: p = p - adaptive*m/(sqrt(v)+eps)"),
-		own: func(a *nadamArgs, step int64) numbers {
+		own: func(a *nadamArgs, _ *Param, step int64) numbers {
 			beta2 := a.Betas[1]
 			power := math.Pow(beta2, float64(step))
 			rate := a.LR / (1 - math.Pow(a.Betas[0], float64(step)))

@@ -42,7 +42,7 @@ var Rprop = define(Row{
 			"d = choose(change, d, 0, d)",
 			"before = d",
 			"p = p - choose(d, size, 0-size, 0)"),
-		own: func(a *rpropArgs, _ int64) numbers {
+		own: func(a *rpropArgs, _ *Param, _ int64) numbers {
 			return numbers{"less": a.Etas[0], "more": a.Etas[1], "least": a.Sizes[0], "most": a.Sizes[1]}
 		},
 	},

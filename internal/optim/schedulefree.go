@@ -62,22 +62,16 @@ var AdamWScheduleFree = define(Row{
 			"p = p + into*(z-p)",
 			"p = p + along*d",
 			"z = z - rate*d"),
-		own: func(a *scheduleFreeArgs, step int64) numbers {
-			var rate, most, sum, into float64
-			for s := range step { // k
-				rate = a.LR
-				if s < a.Warmup {
-					rate *= float64(s+1) / float64(a.Warmup)
-				}
-				most = max(most, rate)
-				weight := math.Pow(float64(s+1), a.R) * math.Pow(most, a.WeightLRPower)
-				if sum += weight; sum != 0 {
-					into = weight / sum
-				}
+		own: func(a *scheduleFreeArgs, p *Param, step int64) numbers {
+			w, _ := p.Own.(*scheduleFreeWeights)
+			if w == nil {
+				w = &scheduleFreeWeights{}
+				p.Own = w
 			}
+			w.to(a, step)
 			n := numbers{
 				"momentum": a.InnerMomentum, "correction1": 1, "reuse": 1, "correction2": 1 - math.Pow(a.Betas[1], float64(step)),
-				"into": into, "along": rate * (a.Betas[0]*(1-into) - 1), "rate": rate,
+				"into": w.into, "along": w.rate * (a.Betas[0]*(1-w.into) - 1), "rate": w.rate,
 			}
 			if a.InnerMomentum != 0 {
 				n["correction1"], n["reuse"] = 1-math.Pow(a.InnerMomentum, float64(step)), 0
@@ -86,6 +80,27 @@ var AdamWScheduleFree = define(Row{
 		},
 	},
 })
+
+// scheduleFreeWeights is what an average has come to after so many steps of its group.
+type scheduleFreeWeights struct {
+	steps                 int64 // k
+	rate, most, sum, into float64
+}
+
+// to goes on to a step; in those between the parameter had no gradient.
+func (w *scheduleFreeWeights) to(a *scheduleFreeArgs, step int64) {
+	for ; w.steps < step; w.steps++ {
+		w.rate = a.LR
+		if w.steps < a.Warmup {
+			w.rate *= float64(w.steps+1) / float64(a.Warmup)
+		}
+		w.most = max(w.most, w.rate)
+		weight := math.Pow(float64(w.steps+1), a.R) * math.Pow(w.most, a.WeightLRPower)
+		if w.sum += weight; w.sum != 0 {
+			w.into = weight / w.sum
+		}
+	}
+}
 
 // normalize binds grad_normalized: the gradients, or of first moments temporaries.
 func (v *local) normalize(c *Call, ps []*Param) {

@@ -35,7 +35,9 @@ var SGD = define(Row{
 		return nil
 	},
 	Update: launched[sgdArgs](func(m op.Machine, a *sgdArgs, p *Param) error {
-		return m.Launch(kernel.SGD, operands(m, p.T, p.state("buf"), p.Grad), []int64{p.Steps, flag(a.Nesterov), flag(a.Maximize)},
+		l := op.Launch{On: m}
+		l.Add(p.T, p.state("buf"), p.Grad)
+		return l.Run(kernel.SGD, []int64{p.Steps, op.Flag(a.Nesterov), op.Flag(a.Maximize)},
 			a.LR, a.Momentum, a.Dampening, a.WeightDecay)
 	}),
 	Foreach: sgdForeach, ForLoop: sgdLoop, Fused: sgdFused,

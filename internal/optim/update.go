@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -65,25 +66,6 @@ type launched[A any] func(m op.Machine, a *A, p *Param) error
 
 func (f launched[A]) update(m op.Machine, args any, p *Param) error { return f(m, args.(*A), p) }
 
-// operands are tensors as operands of a kernel; nil: absent.
-func operands(m op.Machine, ts ...*op.Tensor) []kernel.Tensor {
-	out := make([]kernel.Tensor, len(ts))
-	for i, t := range ts {
-		if t != nil {
-			out[i] = m.At(t, t.Layout)
-		}
-	}
-	return out
-}
-
-// flag is an integer of a kernel.
-func flag(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // numbers are those of a formula that are no arguments of the optimizer, by name.
 type numbers map[string]float64
 
@@ -92,8 +74,8 @@ type numbers map[string]float64
 // -1 with maximize, decay the weight decay, beta1 and beta2 are betas.
 type formula[A any] struct {
 	kernel  *kernel.Kernel
-	own     func(a *A, step int64) numbers // nil: none
-	ofGroup bool                           // steps are counted for a group, whether a parameter has a gradient or not
+	own     func(a *A, p *Param, step int64) numbers // nil: none
+	ofGroup bool                                     // steps are counted for a group, whether a parameter has a gradient or not
 }
 
 // argument finds numbers of formulas in arguments.
@@ -101,16 +83,21 @@ var argument = map[string]struct {
 	arg string
 	of  func(v any) float64
 }{
-	"sign":  {"maximize", func(v any) float64 { return float64(1 - 2*flag(v.(bool))) }},
+	"sign":  {"maximize", func(v any) float64 { return float64(1 - 2*op.Flag(v.(bool))) }},
 	"decay": {"weight_decay", func(v any) float64 { return v.(float64) }},
 	"beta1": {"betas", func(v any) float64 { return v.([]float64)[0] }},
 	"beta2": {"betas", func(v any) float64 { return v.([]float64)[1] }},
 }
 
-func (f formula[A]) numbers(args any, step int64) ([]float64, error) {
+// floats are the numbers of the kernel in a step of a parameter.
+func (f formula[A]) floats(args any, p *Param) ([]float64, error) {
 	var own numbers
 	if f.own != nil {
-		own = f.own(args.(*A), step)
+		step := p.Steps
+		if f.ofGroup {
+			step = p.calls
+		}
+		own = f.own(args.(*A), p, step)
 	}
 	out := make([]float64, len(f.kernel.Floats))
 	for i, name := range f.kernel.Floats {
@@ -164,15 +151,15 @@ func (f formula[A]) update(m op.Machine, args any, p *Param) error {
 			return err
 		}
 	}
-	step := p.Steps
-	if f.ofGroup {
-		step = p.calls
-	}
-	floats, err := f.numbers(args, step)
+	floats, err := f.floats(args, p)
 	if err != nil {
 		return err
 	}
-	return m.Launch(f.kernel, operands(m, slices.Concat([]*op.Tensor{p.T}, ts, []*op.Tensor{p.Grad})...), nil, floats...)
+	l := op.Launch{On: m}
+	l.Add(p.T)
+	l.Add(ts...)
+	l.Add(p.Grad)
+	return l.Run(f.kernel, nil, floats...)
 }
 
 // states are the names of the operands between the parameter and the gradient.
@@ -255,17 +242,8 @@ func (s *stepped) add(v []float64, by float64) {
 	}
 }
 
-// norm is the 2-norm of a vector.
-func norm(v []float64) float64 {
-	sum := 0.0
-	for _, f := range v {
-		sum += f * f
-	}
-	return math.Sqrt(sum)
-}
-
 // rms is the root mean square.
-func rms(v []float64) float64 { return norm(v) / math.Sqrt(float64(len(v))) }
+func rms(v []float64) float64 { return array.Norm(v, 2) / math.Sqrt(float64(len(v))) }
 
 func scale(v []float64, by float64) {
 	for i := range v {

@@ -184,7 +184,7 @@ func TestNames(t *testing.T) {
 // TestMisspelled: a number of a formula that is no argument, one that the formula does
 // not have, and a state that is no operand, are errors.
 func TestMisspelled(t *testing.T) {
-	k := kernel.Lookup("lion")
+	k := Lion.Update.(formula[lionArgs]).kernel
 	args := argsOf(t, Lion, nil).(*lionArgs)
 	for _, c := range []struct {
 		own   numbers
@@ -196,7 +196,7 @@ func TestMisspelled(t *testing.T) {
 		{numbers{"shrink": 1, "shrnk": 1}, "m", "no number shrnk"},
 		{numbers{"shrink": 1}, "moment", "no operand moment"},
 	} {
-		f := formula[lionArgs]{kernel: k, own: func(*lionArgs, int64) numbers { return c.own }}
+		f := formula[lionArgs]{kernel: k, own: func(*lionArgs, *Param, int64) numbers { return c.own }}
 		x := newPaper()
 		l := tensor.Contiguous(tensor.D(2))
 		p := &Param{T: x.New(l, tensor.Float32), Grad: x.New(l, tensor.Float32)}
@@ -226,7 +226,7 @@ func TestStepsOfGroup(t *testing.T) {
 	if err := AdamWScheduleFree.Compute(x, groups); err != nil {
 		t.Fatal(err)
 	}
-	k := kernel.Lookup("adamw_schedule_free")
+	k := AdamWScheduleFree.Update.(formula[scheduleFreeArgs]).kernel
 	if got, want := x.floats[slices.Index(k.Floats, "into")], 0.5; p.Steps != 1 || got != want {
 		t.Errorf("weight of the average %v after %d steps, not %v", got, p.Steps, want)
 	}
