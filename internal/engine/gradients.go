@@ -50,21 +50,21 @@ func (j *job) update(optimizer int, groups []optim.Group) {
 	j.Must(j.backend.Step(o, with))
 }
 
-// numbers are optim.Numbers.
-type numbers struct{ j *job }
+// values are optim.Values.
+type values struct{ j *job }
 
-func (e numbers) Read(t *op.Tensor) []float64 {
+func (e values) Read(t *op.Tensor) []float64 {
 	v, err := e.j.backend.Read(t)
 	e.j.Must(err)
 	return v
 }
 
-func (e numbers) Write(t *op.Tensor, v []float64) { e.j.Must(e.j.backend.Write(t, v)) }
+func (e values) Write(t *op.Tensor, v []float64) { e.j.Must(e.j.backend.Write(t, v)) }
 
-// Numbers implements optim.Exec.
-func (j *job) Numbers() optim.Numbers {
+// Values implements optim.Exec.
+func (j *job) Values() optim.Values {
 	if j.backend == nil || j.backend.Dry() {
 		return nil
 	}
-	return numbers{j}
+	return values{j}
 }

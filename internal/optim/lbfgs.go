@@ -115,7 +115,7 @@ func lbfgsStep(c *Call, g Group) {
 	if len(g.Params) == 0 {
 		return
 	}
-	if c.Numbers() == nil {
+	if c.Values() == nil {
 		a = a.cut()
 	}
 	first := g.Params[0]
@@ -131,7 +131,7 @@ func lbfgsStep(c *Call, g Group) {
 	flat.set(c.flatGradient(g.Params))
 	met.set(c.compared(c.largest(flat.one())))
 	x := &s.numbers
-	x.begin(c.Numbers(), a, g.Params, origLoss)
+	x.begin(c.Values(), a, g.Params, origLoss)
 	if x.converged() {
 		c.end()
 		c.Drop(origLoss)
@@ -263,7 +263,7 @@ func (c *Call) evaluated(ps []*Param, flat *local) float64 {
 
 // value is that of a scalar; 0 where nothing is computed.
 func (c *Call) value(t *op.Tensor) float64 {
-	n := c.Numbers()
+	n := c.Values()
 	if n == nil || t == nil {
 		return 0
 	}

@@ -8,9 +8,9 @@ import (
 )
 
 // lbfgsNumbers are the values that LBFGS computes with, beside the tensors that
-// stand for them; without Numbers, whatever is asked says that the step goes on.
+// stand for them; without Values, whatever is asked says that the step goes on.
 type lbfgsNumbers struct {
-	n  Numbers
+	n  Values
 	a  *lbfgsArgs
 	ps []*Param
 
@@ -23,7 +23,7 @@ type lbfgsNumbers struct {
 	diagonal         float64
 }
 
-func (x *lbfgsNumbers) begin(n Numbers, a *lbfgsArgs, ps []*Param, loss *op.Tensor) {
+func (x *lbfgsNumbers) begin(n Values, a *lbfgsArgs, ps []*Param, loss *op.Tensor) {
 	x.n, x.a, x.ps = n, a, ps
 	if n != nil {
 		x.evaluated(n.Read(loss)[0])

@@ -127,13 +127,13 @@ type Exec interface {
 	Paged(n tensor.Bytes)
 	// Evaluate calls the closure, which makes new gradients, and returns the loss.
 	Evaluate() *op.Tensor
-	// Numbers are the elements of tensors; nil where nothing is computed.
-	Numbers() Numbers
+	// Values are the elements of tensors; nil where nothing is computed.
+	Values() Values
 }
 
-// Numbers are the elements of tensors, row-major, where a step is computed and its
+// Values are the elements of tensors, row-major, where a step is computed and its
 // way depends on them.
-type Numbers interface {
+type Values interface {
 	Read(t *op.Tensor) []float64
 	Write(t *op.Tensor, v []float64)
 }

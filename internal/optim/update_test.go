@@ -88,7 +88,7 @@ func newPaper() *paper {
 func (p *paper) Persist(t *op.Tensor) *op.Tensor { return t }
 func (p *paper) Paged(tensor.Bytes)              {}
 func (p *paper) Evaluate() *op.Tensor            { return nil }
-func (p *paper) Numbers() Numbers                { return nil }
+func (p *paper) Values() Values                  { return nil }
 
 func (p *paper) Apply(*kernel.Kernel, *op.Tensor, []*op.Tensor, ...float64) error { return nil }
 

@@ -52,7 +52,7 @@ func (e *UnsupportedError) Error() string {
 	return text
 }
 
-// At implements autograd.Refusal.
+// At implements autograd.Placed.
 func (e *UnsupportedError) At(file string, line int, layer string) {
 	e.File, e.Line, e.Layer = file, line, layer
 }

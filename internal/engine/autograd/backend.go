@@ -58,9 +58,9 @@ func BlockOf(t *op.Tensor) int32 {
 // BackendError ends the play of a job whose backend failed.
 type BackendError struct{ Err error }
 
-// Refusal is an error of a backend that wants to know at which statement of the
+// Placed is an error of a backend that wants to know at which statement of the
 // spec, and in which layer, it arose.
-type Refusal interface {
+type Placed interface {
 	error
 	At(file string, line int, layer string)
 }
@@ -70,7 +70,7 @@ func (p *Player) Must(err error) {
 	if err == nil {
 		return
 	}
-	if r := Refusal(nil); errors.As(err, &r) && p.at.fn != nil {
+	if r := Placed(nil); errors.As(err, &r) && p.at.fn != nil {
 		r.At(p.at.fn.File, p.at.line, p.tr.Layers[p.Layer])
 	}
 	panic(BackendError{err})
