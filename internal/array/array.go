@@ -42,8 +42,8 @@ func Index(v float64, n int) int {
 // Outside says that an index is out of range.
 func Outside(i, n int) error { return fmt.Errorf("index %d is outside of %d elements", i, n) }
 
-// Walk calls f with each place of a shape in row-major order.
-func Walk(size []int, f func(i int, at []int)) {
+// walk calls f with each place of a shape in row-major order.
+func walk(size []int, f func(i int, at []int)) {
 	at := make([]int, len(size))
 	for i := range Numel(size) {
 		f(i, at)
@@ -56,8 +56,8 @@ func Walk(size []int, f func(i int, at []int)) {
 	}
 }
 
-// Place is the row-major number of an index.
-func Place(size, at []int) int {
+// rowMajor is the number of an index in row-major order.
+func rowMajor(size, at []int) int {
 	n := 0
 	for d, s := range size {
 		n = n*s + at[d]
@@ -84,8 +84,8 @@ func Strided(size, stride []int, f func(i, at int)) {
 	}
 }
 
-// Strides are those of a shape in row-major order.
-func Strides(size []int) []int {
+// strides are those of a shape in row-major order.
+func strides(size []int) []int {
 	out, n := make([]int, len(size)), 1
 	for d := len(size) - 1; d >= 0; d-- {
 		out[d] = n
@@ -96,7 +96,7 @@ func Strides(size []int) []int {
 
 // SumTo adds up what an array of a size was broadcast to: v has the size from.
 func SumTo(v []float64, from, size []int) []float64 {
-	stride, own, lead := make([]int, len(from)), Strides(size), len(from)-len(size)
+	stride, own, lead := make([]int, len(from)), strides(size), len(from)-len(size)
 	for d, n := range size {
 		if n > 1 {
 			stride[lead+d] = own[d]
@@ -124,10 +124,10 @@ func Lanes(size []int, d int, f func(lane, at, step, n int)) {
 	}
 }
 
-// Groups sees an array as the groups that a reduction of some dimensions, of all
+// groups sees an array as the groups that a reduction of some dimensions, of all
 // without any, makes one element of: f gets the places of the elements of each, in
 // row-major order.
-func Groups(size []int, dims []int64, f func(group int, at []int)) {
+func groups(size []int, dims []int64, f func(group int, at []int)) {
 	var kept, out, reduced, in []int
 	is := make([]bool, len(size))
 	for _, d := range dims {
@@ -135,7 +135,7 @@ func Groups(size []int, dims []int64, f func(group int, at []int)) {
 			is[Dim(int(d), len(size))] = true
 		}
 	}
-	for d, stride := range Strides(size) {
+	for d, stride := range strides(size) {
 		if is[d] || len(dims) == 0 {
 			reduced, in = append(reduced, size[d]), append(in, stride)
 		} else {

@@ -48,13 +48,13 @@ func CrossEntropySlopes(p, target, weight float64) (byP, byTarget float64) {
 // LogitEntropy is the cross entropy of sigmoid(x), positive targets counting with a
 // weight of their own.
 func LogitEntropy(x, target, weight, positive float64) float64 {
-	return weight * ((1-target)*x - (1+(positive-1)*target)*LogSigmoid(x))
+	return weight * ((1-target)*x - (1+(positive-1)*target)*logSigmoid(x))
 }
 
 // LogitEntropySlopes are its derivatives by x and by the target.
 func LogitEntropySlopes(x, target, weight, positive float64) (byX, byTarget float64) {
 	t := positive * target
-	return weight * ((t+1-target)*Logistic(x) - t), weight * (LogSigmoid(-x) - positive*LogSigmoid(x))
+	return weight * ((t+1-target)*Logistic(x) - t), weight * (logSigmoid(-x) - positive*logSigmoid(x))
 }
 
 // rows are the rows of an input of classes, or the one.

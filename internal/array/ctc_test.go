@@ -64,7 +64,7 @@ func allAlignments(c *CTC, sample int) float64 {
 	for i := range size {
 		size[i] = classes
 	}
-	Walk(size, func(_ int, path []int) {
+	walk(size, func(_ int, path []int) {
 		var said []float64
 		p := 1.0
 		for t, letter := range path {

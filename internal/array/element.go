@@ -16,8 +16,8 @@ func Logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 // Softplus is log(1 + exp(x)).
 func Softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
-// LogSigmoid is the logarithm of the sigmoid function.
-func LogSigmoid(x float64) float64 { return -Softplus(-x) }
+// logSigmoid is the logarithm of the sigmoid function.
+func logSigmoid(x float64) float64 { return -Softplus(-x) }
 
 // Sign is -1, 0 or 1.
 func Sign(x float64) float64 { return Truth(x > 0) - Truth(x < 0) }

@@ -113,7 +113,7 @@ func (g *Grid) each(in []int, place []float64, f func(from int, weight float64, 
 	for d := range size {
 		size[d] = r[d].n
 	}
-	Walk(size, func(_ int, at []int) {
+	walk(size, func(_ int, at []int) {
 		from := 0
 		for d, k := range at {
 			if r[d].from[k] < 0 {

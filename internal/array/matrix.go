@@ -19,8 +19,8 @@ type Matrix struct {
 // Last are the last n sizes of a result and of the input.
 func (m *Matrix) Last(n int) (out, in []int) { return m.Out[len(m.Out)-n:], m.In[len(m.In)-n:] }
 
-// Leading is the number of planes over all dimensions but the last n.
-func Leading(n int) func(m *Matrix) int {
+// leading is the number of planes over all dimensions but the last n.
+func leading(n int) func(m *Matrix) int {
 	return func(m *Matrix) int { return Numel(m.In[:len(m.In)-n]) }
 }
 
@@ -52,23 +52,23 @@ func (l Linear) Run(m *Matrix, f func(to, from int, weight float64)) error {
 	return err
 }
 
-// Moved is a linear operator whose result has at each place one element of the input,
+// moved is a linear operator whose result has at each place one element of the input,
 // or none where from is negative.
-func Moved(n int, from func(m *Matrix) func(at []int) int) Linear {
+func moved(n int, from func(m *Matrix) func(at []int) int) Linear {
 	l := Linear{Entries: func(m *Matrix) {
 		out := m.Out
 		if n > 0 {
 			out, _ = m.Last(n)
 		}
 		f := from(m)
-		Walk(out, func(i int, at []int) {
+		walk(out, func(i int, at []int) {
 			if k := f(at); k >= 0 {
 				m.Emit(i, k, 1)
 			}
 		})
 	}}
 	if n > 0 {
-		l.Planes = Leading(n)
+		l.Planes = leading(n)
 	}
 	return l
 }

@@ -4,7 +4,7 @@ import "fmt"
 
 // Flip reverses dimensions.
 func Flip(dims []int64) Linear {
-	return Moved(0, func(m *Matrix) func(at []int) int {
+	return moved(0, func(m *Matrix) func(at []int) int {
 		flipped := make([]bool, len(m.In))
 		for _, d := range dims {
 			flipped[Dim(int(d), len(m.In))] = true
@@ -16,26 +16,26 @@ func Flip(dims []int64) Linear {
 					src[d] = m.In[d] - 1 - i
 				}
 			}
-			return Place(m.In, src)
+			return rowMajor(m.In, src)
 		}
 	})
 }
 
 // Roll shifts along dimensions, or, without any, everything as if it were flat.
 func Roll(shifts, dims []int64) Linear {
-	return Moved(0, func(m *Matrix) func(at []int) int {
+	return moved(0, func(m *Matrix) func(at []int) int {
 		n := Numel(m.In)
 		src := make([]int, len(m.In))
 		return func(at []int) int {
 			if len(dims) == 0 {
-				return mod(Place(m.In, at)-int(shifts[0]), n)
+				return mod(rowMajor(m.In, at)-int(shifts[0]), n)
 			}
 			copy(src, at)
 			for k, d := range dims {
 				i := Dim(int(d), len(m.In))
 				src[i] = mod(src[i]-int(shifts[k]), m.In[i])
 			}
-			return Place(m.In, src)
+			return rowMajor(m.In, src)
 		}
 	})
 }
@@ -45,21 +45,21 @@ func mod(i, n int) int { return ((i % n) + n) % n }
 
 // PixelShuffle moves channels into pixels.
 func PixelShuffle(r int) Linear {
-	return Moved(3, func(m *Matrix) func(at []int) int {
+	return moved(3, func(m *Matrix) func(at []int) int {
 		_, in := m.Last(3)
 		return func(at []int) int {
 			c := (at[0]*r+at[1]%r)*r + at[2]%r
-			return Place(in, []int{c, at[1] / r, at[2] / r})
+			return rowMajor(in, []int{c, at[1] / r, at[2] / r})
 		}
 	})
 }
 
 // PixelUnshuffle moves pixels into channels.
 func PixelUnshuffle(r int) Linear {
-	return Moved(3, func(m *Matrix) func(at []int) int {
+	return moved(3, func(m *Matrix) func(at []int) int {
 		_, in := m.Last(3)
 		return func(at []int) int {
-			return Place(in, []int{at[0] / (r * r), at[1]*r + at[0]/r%r, at[2]*r + at[0]%r})
+			return rowMajor(in, []int{at[0] / (r * r), at[1]*r + at[0]/r%r, at[2]*r + at[0]%r})
 		}
 	})
 }
@@ -83,14 +83,14 @@ func ChannelShuffle(groups int) Linear {
 // amounts in front and behind, the last dimension first. at gives the place in a
 // dimension of n elements that stands i elements behind its first.
 func Bordered(pad []int64, at func(i, n int) int) Linear {
-	return Moved(len(pad)/2, func(m *Matrix) func(place []int) int {
+	return moved(len(pad)/2, func(m *Matrix) func(place []int) int {
 		_, in := m.Last(len(pad) / 2)
 		src := make([]int, len(in))
 		return func(to []int) int {
 			for d, i := range to {
 				src[d] = at(i-int(pad[2*(len(in)-1-d)]), in[d])
 			}
-			return Place(in, src)
+			return rowMajor(in, src)
 		}
 	})
 }
@@ -109,7 +109,7 @@ func Reflected(i, n int) int {
 // Padded puts the input among numbers, by amounts in front and behind, the last
 // dimension first; those below 0 cut it.
 func Padded(pad []int64) Linear {
-	return Moved(0, func(m *Matrix) func(at []int) int {
+	return moved(0, func(m *Matrix) func(at []int) int {
 		src := make([]int, len(m.In))
 		return func(at []int) int {
 			for d, i := range at {
@@ -121,25 +121,25 @@ func Padded(pad []int64) Linear {
 					return -1
 				}
 			}
-			return Place(m.In, src)
+			return rowMajor(m.In, src)
 		}
 	})
 }
 
 // Repeat copies the input several times along dimensions.
-var Repeat = Moved(0, func(m *Matrix) func(at []int) int {
+var Repeat = moved(0, func(m *Matrix) func(at []int) int {
 	more := len(m.Out) - len(m.In)
 	src := make([]int, len(m.In))
 	return func(at []int) int {
 		for d := range src {
 			src[d] = at[d+more] % m.In[d]
 		}
-		return Place(m.In, src)
+		return rowMajor(m.In, src)
 	}
 })
 
 // Diagonal puts vectors on the diagonals of matrices.
-var Diagonal = Linear{Planes: Leading(1), Entries: func(m *Matrix) {
+var Diagonal = Linear{Planes: leading(1), Entries: func(m *Matrix) {
 	n := m.In[len(m.In)-1]
 	for i := range n {
 		m.Emit(i*n+i, i, 1)
@@ -211,7 +211,7 @@ func Select(dim int) Linear {
 
 // Gather takes the elements that an index of the result's shape names.
 func Gather(dim int) Linear {
-	return Moved(0, func(m *Matrix) func(at []int) int {
+	return moved(0, func(m *Matrix) func(at []int) int {
 		d := Dim(dim, len(m.In))
 		src, k := make([]int, len(m.In)), -1
 		return func(at []int) int {
@@ -220,7 +220,7 @@ func Gather(dim int) Linear {
 			if src[d] = Index(m.Index[0][k], m.In[d]); src[d] < 0 || src[d] >= m.In[d] {
 				return Numel(m.In) // which is refused
 			}
-			return Place(m.In, src)
+			return rowMajor(m.In, src)
 		}
 	})
 }
@@ -292,7 +292,7 @@ func AffineGrid(align bool) Linear {
 		}
 		pixels := Numel(size)
 		for k := range m.Out[0] {
-			Walk(size, func(i int, at []int) {
+			walk(size, func(i int, at []int) {
 				for row := range n {
 					to := (k*pixels+i)*n + row
 					for col := range n + 1 {

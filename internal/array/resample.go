@@ -115,7 +115,7 @@ func Nearest(i, n int) int { return min(max(i, 0), n-1) }
 // Resampled is a linear operator over the last n dimensions whose weights are products
 // of those along each.
 func Resampled(n int, taps Taps, scale *float64, align bool) Linear {
-	return Linear{Planes: Leading(n), Entries: func(m *Matrix) {
+	return Linear{Planes: leading(n), Entries: func(m *Matrix) {
 		out, in := m.Last(n)
 		each := make([][][]tap, n)
 		for d := range each {
@@ -131,7 +131,7 @@ func Resampled(n int, taps Taps, scale *float64, align bool) Linear {
 				mix(to, d+1, from*in[d]+t.from, weight*t.weight, at)
 			}
 		}
-		Walk(out, func(i int, at []int) { mix(i, 0, 0, 1, at) })
+		walk(out, func(i int, at []int) { mix(i, 0, 0, 1, at) })
 	}}
 }
 
@@ -145,9 +145,9 @@ type Pool struct {
 
 // Linear is the pooling over n dimensions.
 func (p *Pool) Linear(n int) Linear {
-	return Linear{Planes: Leading(n), Entries: func(m *Matrix) {
+	return Linear{Planes: leading(n), Entries: func(m *Matrix) {
 		out, in := m.Last(n)
-		Walk(out, func(i int, at []int) {
+		walk(out, func(i int, at []int) {
 			from, to, count := make([]int, n), make([]int, n), 1
 			for d := range at {
 				start := at[d]*int(p.Stride[d]) - int(p.Padding[d])
@@ -167,11 +167,11 @@ func (p *Pool) Linear(n int) Linear {
 				size[d] = max(to[d]-from[d], 0)
 			}
 			src := make([]int, n)
-			Walk(size, func(_ int, w []int) {
+			walk(size, func(_ int, w []int) {
 				for d := range w {
 					src[d] = from[d] + w[d]
 				}
-				m.Emit(i, Place(in, src), 1/float64(count))
+				m.Emit(i, rowMajor(in, src), 1/float64(count))
 			})
 		})
 	}}

@@ -6,7 +6,7 @@ package array
 func Scatter(size []int, d int, index *Array, source []int, f func(from, to int)) error {
 	var err error
 	at := make([]int, len(size))
-	Walk(index.Size, func(i int, idx []int) {
+	walk(index.Size, func(i int, idx []int) {
 		copy(at, idx)
 		if at[d] = Index(index.V[i], size[d]); at[d] < 0 || at[d] >= size[d] {
 			if err == nil {
@@ -16,9 +16,9 @@ func Scatter(size []int, d int, index *Array, source []int, f func(from, to int)
 		}
 		from := 0
 		if source != nil {
-			from = Place(source, idx)
+			from = rowMajor(source, idx)
 		}
-		f(from, Place(size, at))
+		f(from, rowMajor(size, at))
 	})
 	return err
 }

@@ -5,7 +5,7 @@ import "math"
 // Reduce makes one number of each group of some dimensions, of all without any.
 func (a *Array) Reduce(dims []int64, of func(x []float64) float64) (out []float64) {
 	var room []float64
-	Groups(a.Size, dims, func(_ int, at []int) {
+	groups(a.Size, dims, func(_ int, at []int) {
 		room = pick(a.V, at, room)
 		out = append(out, of(room))
 	})
@@ -17,7 +17,7 @@ func (a *Array) Reduce(dims []int64, of func(x []float64) float64) (out []float6
 func (a *Array) ReduceGrad(g []float64, dims []int64, of func(x []float64) float64, slopes func(x []float64, y float64) []float64) []float64 {
 	out := make([]float64, len(a.V))
 	var room []float64
-	Groups(a.Size, dims, func(group int, at []int) {
+	groups(a.Size, dims, func(group int, at []int) {
 		room = pick(a.V, at, room)
 		for i, v := range slopes(room, of(room)) {
 			out[at[i]] = Scaled(g[group], v)
@@ -44,8 +44,8 @@ func SharedBy(x []float64, y float64) []float64 {
 	return Each(len(x), func(i int) float64 { return Truth(is(x[i])) / n })
 }
 
-// Mean is the mean.
-func Mean(x []float64) float64 {
+// mean is the mean.
+func mean(x []float64) float64 {
 	sum := 0.0
 	for _, v := range x {
 		sum += v
@@ -56,7 +56,7 @@ func Mean(x []float64) float64 {
 // Variance is the sum of the squares of what lies beside the mean, by the count less a
 // correction.
 func Variance(x []float64, correction float64) float64 {
-	m, sum := Mean(x), 0.0
+	m, sum := mean(x), 0.0
 	for _, v := range x {
 		sum += (v - m) * (v - m)
 	}
@@ -65,7 +65,7 @@ func Variance(x []float64, correction float64) float64 {
 
 // VarianceSlopes are its derivatives.
 func VarianceSlopes(x []float64, correction float64) []float64 {
-	m, n := Mean(x), float64(len(x))-correction
+	m, n := mean(x), float64(len(x))-correction
 	return Each(len(x), func(i int) float64 { return 2 / n * (x[i] - m) })
 }
 

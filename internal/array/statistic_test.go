@@ -17,7 +17,7 @@ func TestGroups(t *testing.T) {
 		{nil, [][]int{{0, 1, 2, 3, 4, 5}}},
 	} {
 		var got [][]int
-		Groups([]int{2, 3}, c.dims, func(_ int, at []int) { got = append(got, slices.Clone(at)) })
+		groups([]int{2, 3}, c.dims, func(_ int, at []int) { got = append(got, slices.Clone(at)) })
 		if !slices.EqualFunc(got, c.want, slices.Equal[[]int]) {
 			t.Errorf("dimensions %v: %v, not %v", c.dims, got, c.want)
 		}

@@ -14,17 +14,17 @@ func (a *Array) Peaks(out []int, bounds Bounds) (values, index []float64) {
 	values, index = make([]float64, planes*Numel(out)), make([]float64, planes*Numel(out))
 	src, size := make([]int, n), make([]int, n)
 	for p := range planes {
-		Walk(out, func(i int, at []int) {
+		walk(out, func(i int, at []int) {
 			from, to := bounds(p, at)
 			for d := range size {
 				size[d] = to[d] - from[d]
 			}
 			best, where := math.Inf(-1), -1
-			Walk(size, func(_ int, w []int) {
+			walk(size, func(_ int, w []int) {
 				for d := range w {
 					src[d] = from[d] + w[d]
 				}
-				k := Place(in, src)
+				k := rowMajor(in, src)
 				if v := a.V[p*Numel(in)+k]; where < 0 || v > best || math.IsNaN(v) {
 					best, where = v, k
 				}
@@ -83,10 +83,10 @@ func Fractional(in, out []int, kernel []int64, samples []float64) Bounds {
 // a step behind the one before; the elements of a window are the array's last dimension.
 func (a *Array) Overlaid(size []int, d, step int) []float64 {
 	out, src := make([]float64, Numel(size)), make([]int, len(size))
-	Walk(a.Size, func(i int, at []int) {
+	walk(a.Size, func(i int, at []int) {
 		copy(src, at)
 		src[d] = at[d]*step + at[len(size)]
-		out[Place(size, src)] += a.V[i]
+		out[rowMajor(size, src)] += a.V[i]
 	})
 	return out
 }
