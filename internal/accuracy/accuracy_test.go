@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -133,7 +134,7 @@ func TestCommitted(t *testing.T) {
 // that most operators that specs can name are recorded.
 func TestEvidence(t *testing.T) {
 	found := results(t).Evidence()
-	listed, err := os.ReadFile("../aten/evidence.txt")
+	listed, err := os.ReadFile(filepath.Join("../..", aten.EvidenceFile))
 	if err != nil {
 		t.Fatal(err)
 	}
