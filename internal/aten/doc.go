@@ -11,7 +11,9 @@
 // Files have the names of those of ATen that they follow, in snake case: what is in
 // aten/src/ATen/native/TensorShape.cpp is in tensor_shape.go. native_functions.go has the
 // in-place forms that are like their operators, derivatives.go reads formulas of
-// derivatives.yaml, and functional.go has what torch/nn/functional.py makes of others.
+// derivatives.yaml, functional.go has what torch/nn/functional.py makes of others,
+// bitsandbytes.go the operators of that library, checkpoint.go what selective checkpoints
+// keep, math.go functions of numbers, and table.go the table itself.
 //
 // The allocations are those of PyTorch 2.6, file by file of aten/src/ATen; what
 // later versions changed is asked of package torchver, and what cuDNN and CUB take of

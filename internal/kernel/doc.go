@@ -1,7 +1,7 @@
 // Package kernel is the vocabulary in which a training step is computed: for
-// each kernel its name, its operands and its numbers. Package runtime says which
-// kernels an operator needs; a device, such as the CPU of package cpu or a GPU
-// of package cuda, knows how to run each.
+// each kernel its name, its operands and its numbers. Rows of package aten say which
+// kernels an operator needs (op.Eval); a device, such as the CPU of package cpu or a
+// GPU of package cuda, knows how to run each.
 //
 // # Operands
 //
