@@ -258,7 +258,7 @@ var Rsub = define(op.Op{
 			b.Set(0, b.NewLike(b.Grads[0]))
 		}
 	},
-	Eval:   op.Two(func(a, b float64) float64 { return b - a }, func([3]float64, float64, float64) float64 { return -1 }, op.One).Eval(),
+	Eval:   op.Two(func(a, b float64) float64 { return b - a }, func([3]float64, float64, float64) float64 { return -1 }, op.SlopeOne).Eval(),
 	Source: "aten/src/ATen/native/BinaryOps.cpp: rsub",
 })
 

@@ -227,7 +227,7 @@ func extreme(name, node string, largest bool) (rows Extremes) {
 			c.Return(out)
 		},
 		Save: []op.Save{op.In(0), op.Out(0)}, Node: node + "1", Grad: gradExtremeAll,
-		Eval:   op.Statistic{Of: of, Slopes: op.Alike, Over: op.OverAll}.Eval(),
+		Eval:   op.Statistic{Of: of, Slopes: op.SlopesOfExtreme, Over: op.OverAll}.Eval(),
 		Source: "aten/src/ATen/native/ReduceAllOps.cpp",
 	})
 	rows.Along = define(op.Op{
@@ -276,7 +276,7 @@ func extreme(name, node string, largest bool) (rows Extremes) {
 			c.Return(out)
 		},
 		Save: []op.Save{op.In(0), op.Out(0)}, Node: "A" + name + "Backward0", Grad: gradAmax,
-		Eval:   op.Statistic{Of: of, Slopes: op.Alike, Over: overDims}.Eval(),
+		Eval:   op.Statistic{Of: of, Slopes: op.SlopesOfExtreme, Over: overDims}.Eval(),
 		Source: "aten/src/ATen/native/ReduceOps.cpp: amax; cuda/ReduceMaxValuesKernel.cu",
 	})
 	return rows
@@ -289,11 +289,7 @@ func argExtreme(c *op.Call) {
 	if x.Numel() == 0 {
 		c.Fail("the index of an extreme value among none")
 	}
-	r := a.over()
-	if a.Dim == nil {
-		r.KeepDim = a.KeepDim
-	}
-	dims, size := reducedDims(c, x.Meta(), r)
+	dims, size := reducedDims(c, x.Meta(), a.over())
 	out := c.New(tensor.Contiguous(size), tensor.Int64)
 	c.Return(out)
 	if a.Dim == nil {

@@ -142,7 +142,7 @@ func step(name string, of func(float64) float64) *op.Op {
 	return define(op.Op{
 		Name: name, Sig: "torch." + name + "(input)", Run: mapOf, Node: op.NodeName(name),
 		Grad:   func(b *op.Back) { b.Set(0, b.NewLike(b.Grads[0])) },
-		Eval:   op.Element{Of: func(x float64, _ []float64) float64 { return of(x) }, Slope: op.Level}.Eval(),
+		Eval:   op.Element{Of: func(x float64, _ []float64) float64 { return of(x) }, Slope: op.SlopeZero}.Eval(),
 		Source: "tools/autograd/derivatives.yaml: " + name,
 	})
 }

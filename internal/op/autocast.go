@@ -33,12 +33,12 @@ func (r *Op) RefuseAutocast(e Exec) {
 // refusal names an operator, the type of an input and that of autocast.
 const refusal = "%s does not take %v under autocast to %v, PyTorch says; convert it first"
 
-// AutocastRefuses returns the first input with which an operator that promotes
+// autocastRefuses returns the first input with which an operator that promotes
 // its inputs does not work under autocast: one of the other 16-bit type, such as
 // the float16 that cuDNN's RNN returns under autocast to bfloat16, unless a
 // float32 comes before it (at::autocast::prioritize). It returns nil if there is
 // none.
-func (r *Op) AutocastRefuses(lower tensor.DType, in []*Tensor) *Tensor {
+func (r *Op) autocastRefuses(lower tensor.DType, in []*Tensor) *Tensor {
 	if r.Cast != CastPromote {
 		return nil
 	}

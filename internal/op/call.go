@@ -165,10 +165,11 @@ func (b *Back) SavedOut(i int) *Tensor {
 	return b.out[i]
 }
 
-// SavedIns and SavedOuts are all inputs and results, nil where nothing was kept: for
-// what derivatives of several rows share.
+// SavedIns are all inputs, nil where nothing was kept: for what derivatives of several
+// rows share.
 func (b *Back) SavedIns() []*Tensor { return b.in }
 
+// SavedOuts are all results, like SavedIns.
 func (b *Back) SavedOuts() []*Tensor { return b.out }
 
 // Need reports whether the gradient of input i is wanted.

@@ -131,8 +131,8 @@ func (e *Eval) WithBackward(f func(a Arrays, b *Back)) *Eval {
 	return e
 }
 
-// OfElements is an operator of single elements that is computed with arrays.
-func OfElements(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *Eval {
+// ofElements is an operator of single elements that is computed with arrays.
+func ofElements(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *Eval {
 	e := Aside(forward, backward)
 	e.Single = true
 	return e
@@ -174,6 +174,7 @@ type Element struct {
 	Numbers
 }
 
+// Eval is the operator, computed with arrays.
 func (f Element) Eval() *Eval {
 	var backward func(a Arrays, b *Back)
 	if f.Slope != nil {
@@ -186,12 +187,12 @@ func (f Element) Eval() *Eval {
 			x, r := a.Like(Optional(b.SavedIns(), 0), y.Size), a.Like(Optional(b.SavedOuts(), 0), y.Size)
 			out := make([]float64, len(g))
 			for i := range out {
-				out[i] = array.Scaled(g[i], f.Slope(Item(x, i), Item(r, i), p))
+				out[i] = array.Scaled(g[i], f.Slope(item(x, i), item(r, i), p))
 			}
 			a.Put(y, out)
 		}
 	}
-	return OfElements(func(a Arrays, c *Call) {
+	return ofElements(func(a Arrays, c *Call) {
 		p, x := f.Numbers.of(c.Args), a.Get(c.In[0])
 		out := make([]float64, len(x))
 		for i, v := range x {
@@ -201,8 +202,8 @@ func (f Element) Eval() *Eval {
 	}, backward)
 }
 
-// Level is the slope of a step.
-func Level(_, _ float64, _ []float64) float64 { return 0 }
+// SlopeZero is the slope of steps.
+func SlopeZero(_, _ float64, _ []float64) float64 { return 0 }
 
 // Elements is a function of single elements x of several tensors, which are
 // broadcast; a number among the arguments stands for a tensor. slopes are the
@@ -235,7 +236,7 @@ func (f *Elements) operands(a Arrays, args any, ts []*Tensor, size tensor.Dims) 
 	}
 	return func(i int) (x [3]float64) {
 		for k := range x {
-			x[k] = Item(v[k], i)
+			x[k] = item(v[k], i)
 		}
 		if fixed.Set && v[f.At] == nil {
 			x[f.At] = fixed.Value
@@ -257,7 +258,7 @@ func (f *Elements) backward(grad func(k int, at *point) float64) func(a Arrays, 
 			}
 			out := make([]float64, len(g))
 			for i := range out {
-				at.grad, at.in, at.result = g[i], x(i), Item(y, i)
+				at.grad, at.in, at.result = g[i], x(i), item(y, i)
 				out[i] = grad(k, &at)
 			}
 			a.PutSummed(r, out, size)
@@ -265,6 +266,7 @@ func (f *Elements) backward(grad func(k int, at *point) float64) func(a Arrays, 
 	}
 }
 
+// Eval is the operator, computed with arrays.
 func (f Elements) Eval() *Eval {
 	if f.Slopes == nil {
 		return f.with(nil)
@@ -274,7 +276,7 @@ func (f Elements) Eval() *Eval {
 
 // with is the function with a derivative, or without.
 func (f Elements) with(backward func(a Arrays, b *Back)) *Eval {
-	return OfElements(func(a Arrays, c *Call) {
+	return ofElements(func(a Arrays, c *Call) {
 		y := c.Target()
 		p, x := f.p(c.Args), f.operands(a, c.Args, c.In, y.Size)
 		out := make([]float64, y.Numel())
@@ -288,7 +290,8 @@ func (f Elements) with(backward func(a Arrays, b *Back)) *Eval {
 // Slope is one by an input.
 type Slope = func(x [3]float64, y, p float64) float64
 
-func One([3]float64, float64, float64) float64 { return 1 }
+// SlopeOne is that by an input that is added.
+func SlopeOne([3]float64, float64, float64) float64 { return 1 }
 
 // Two makes a function of two operands, of which the second may be a number.
 func Two(of func(a, b float64) float64, slopes ...Slope) Elements {
@@ -311,15 +314,15 @@ func Whole(of func(a, b int64) int64) Elements {
 	return Two(func(a, b float64) float64 { return float64(of(int64(a), int64(b))) })
 }
 
-// Item is v[i], or NaN where there is no v.
-func Item(v []float64, i int) float64 {
+// item is v[i], or NaN where there is no v.
+func item(v []float64, i int) float64 {
 	if v == nil {
 		return math.NaN()
 	}
 	return v[i]
 }
 
-// OrNaN is a number that may not be given.
+// OrNaN is a number, or NaN if none is given.
 func OrNaN(p *float64) float64 {
 	if p == nil {
 		return math.NaN()
@@ -327,6 +330,7 @@ func OrNaN(p *float64) float64 {
 	return *p
 }
 
+// OrNaN is the number, or NaN if none is given.
 func (n Number) OrNaN() float64 {
 	if !n.Set {
 		return math.NaN()

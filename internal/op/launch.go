@@ -28,9 +28,9 @@ func Broadcasted(m Machine, t *Tensor, size ...int64) (kernel.Tensor, error) {
 // ErrView says that a kernel cannot see an operand as it must.
 var ErrView = errors.New("an operand cannot be seen as the kernel must")
 
-// Viewed is a tensor with other sizes, or ErrView if its strides do not allow them;
+// viewed is a tensor with other sizes, or ErrView if its strides do not allow them;
 // absent if t is nil.
-func Viewed(m Machine, t *Tensor, size ...int64) (kernel.Tensor, error) {
+func viewed(m Machine, t *Tensor, size ...int64) (kernel.Tensor, error) {
 	if t == nil {
 		return kernel.Tensor{}, nil
 	}
@@ -58,7 +58,7 @@ func (l *Launch) Add(ts ...*Tensor) {
 
 // Seen adds a tensor with other sizes; one that is absent if t is nil.
 func (l *Launch) Seen(t *Tensor, size ...int64) {
-	k, err := Viewed(l.On, t, size...)
+	k, err := viewed(l.On, t, size...)
 	if l.Err == nil {
 		l.Err = err
 	}

@@ -5,9 +5,6 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// NoArgs is the argument struct of operators without arguments.
-type NoArgs struct{}
-
 // Op is one operator.
 type Op struct {
 	// Name is the ATen name without "aten::". Node names in traces and the

@@ -110,7 +110,7 @@ func (s *Shapes) doAutocast(r *Op, args any, in []*Tensor) []*Tensor {
 	r.RefuseAutocast(s)
 	s.E.Autocast = false
 	defer func() { s.E.Autocast = true }()
-	if t := r.AutocastRefuses(s.E.AutocastDType, in); t != nil {
+	if t := r.autocastRefuses(s.E.AutocastDType, in); t != nil {
 		s.Fail(refusal, r.Name, t.DType, s.E.AutocastDType)
 	}
 	ins := append([]*Tensor(nil), in...)

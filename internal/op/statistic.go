@@ -11,6 +11,7 @@ type Statistic struct {
 	Over   func(args any) []int64
 }
 
+// Eval is the operator, computed with arrays.
 func (s Statistic) Eval() *Eval {
 	with := func(args any) func(x []float64) float64 {
 		return func(x []float64) float64 { return s.Of(x, args) }
@@ -29,7 +30,8 @@ func (s Statistic) Eval() *Eval {
 	}, backward)
 }
 
+// OverAll reduces all dimensions, whatever the arguments are.
 func OverAll(any) []int64 { return nil }
 
-// Alike are the derivatives of an extreme, which all elements that equal it share.
-func Alike(x []float64, y float64, _ any) []float64 { return array.SharedBy(x, y) }
+// SlopesOfExtreme are the derivatives of an extreme, which all elements that equal it share.
+func SlopesOfExtreme(x []float64, y float64, _ any) []float64 { return array.SharedBy(x, y) }

@@ -2,10 +2,11 @@ package op
 
 import "github.com/memplan/memplan/internal/kernel"
 
-// evalView is a view that says nothing else: its derivative puts the gradients where the
-// views were, among zeros.
+// evalView is a view that says nothing else.
 var evalView = &Eval{Backward: ViewGrad}
 
+// ViewGrad is the derivative of views that do not overlap: it puts the gradients where
+// they were, among zeros.
 func ViewGrad(m Machine, b *Back) error {
 	y := m.Wanted(b, 0)
 	if y == nil {

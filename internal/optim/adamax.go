@@ -41,7 +41,7 @@ var Adamax = define(Row{
 	Foreach: func(c *Call, ps []*Param) {
 		grads, corrections, denom := c.local(), c.local(), c.local()
 		grads.gradients(ps, true, false)
-		if c.OnDevice() {
+		if c.onDevice() {
 			corrections.set(c.scalars(ps)...)
 			denom.set(c.list(ps)...)
 		}
@@ -52,7 +52,7 @@ var Adamax = define(Row{
 		for _, p := range ps {
 			grad.gradient(p, a.Maximize, a.WeightDecay != 0)
 			c.Drop(c.temp(p)) // grad.abs()
-			if c.OnDevice() {
+			if c.onDevice() {
 				correction.set(c.correction()) // beta1**step - 1
 				denom.set(c.temp(p))
 			}

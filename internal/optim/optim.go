@@ -303,8 +303,8 @@ func noStrategy(op string) error {
 	return fmt.Errorf("found no DeviceMesh from dtensor args for aten.%s, PyTorch says", op)
 }
 
-// OnDevice reports whether the step counters live on the GPU.
-func (c *Call) OnDevice() bool {
+// onDevice reports whether the step counters live on the GPU.
+func (c *Call) onDevice() bool {
 	a := commonOf(c.Args)
 	return a.Capturable || a.fused()
 }
@@ -334,7 +334,7 @@ func ByType[T any](items []T, dtype func(T) tensor.DType) [][]T {
 // counter makes a step counter: a scalar, on the GPU only for the fused and
 // capturable implementations.
 func (c *Call) counter(p *Param) {
-	if c.OnDevice() {
+	if c.onDevice() {
 		c.scalarState(p)
 	}
 }
