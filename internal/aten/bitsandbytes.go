@@ -29,7 +29,7 @@ type Quantize4bitArgs struct {
 var Quantize4bit = define(op.Op{
 	Name: "quantize_4bit", Eval: evalQuantize4bit, Args: &Quantize4bitArgs{}, Composite: true, Run: func(c *op.Call) {
 		a, n := c.Args.(*Quantize4bitArgs), c.In[0].Numel()
-		blocks := divUp(n, Block4bit)
+		blocks := tensor.DivUp(n, Block4bit)
 		absmax := c.NewShape(tensor.Float32, blocks)
 		packed := c.NewShape(tensor.Uint8, (n+1)/2, 1)
 		code := c.NewShape(tensor.Float32, 16) // scaled to its largest: data.div_(data.abs().max())
@@ -46,7 +46,7 @@ var Quantize4bit = define(op.Op{
 		if a.First {
 			table = c.NewShape(tensor.Float32, 256)
 		}
-		nested := c.NewShape(tensor.Float32, divUp(blocks, BlockOfMax))
+		nested := c.NewShape(tensor.Float32, tensor.DivUp(blocks, BlockOfMax))
 		quantized := c.NewShape(tensor.Uint8, blocks)
 		c.Drop(centred, absmax)
 		c.Return(packed, quantized, code, offset, nested)
@@ -69,7 +69,7 @@ var Dequantize4bit = define(op.Op{
 	Name: "dequantize_4bit", Eval: evalDequantize4bit, Args: &Dequantize4bitArgs{}, Run: func(c *op.Call) {
 		a := c.Args.(*Dequantize4bitArgs)
 		if a.Double { // the maxima
-			c.Local(c.NewShape(tensor.Float32, divUp(a.Out*a.In, Block4bit)))
+			c.Local(c.NewShape(tensor.Float32, tensor.DivUp(a.Out*a.In, Block4bit)))
 		}
 		c.Return(c.NewShape(a.DType, a.Out, a.In))
 	},

@@ -62,7 +62,7 @@ var FlashAttention = define(op.Op{
 		b.Scratch(tensor.Bytes(q.Dim(0) * q.Dim(2) * rows * 4)) // softmax_d
 		accs := int64(1)
 		if b.Env().Deterministic {
-			accs = divUp(int64(b.Env().SMs), q.Dim(0)*q.Dim(2))
+			accs = tensor.DivUp(int64(b.Env().SMs), q.Dim(0)*q.Dim(2))
 		}
 		b.Scratch(tensor.Bytes(accs * q.Dim(0) * rows * q.Dim(2) * roundUp(q.Dim(3), 32) * 4)) // dq in float32
 		if groups := q.Dim(2) / max(k.Dim(2), 1); groups > 1 {                                 // dk_expanded, dv_expanded: for each head, then summed
@@ -93,18 +93,18 @@ func flashSplits(c *op.Call, q, k *op.Tensor, dropout float64) int64 {
 	case d <= 128:
 		block = 128
 	}
-	keys := divUp(k.Dim(1), block)
+	keys := tensor.DivUp(k.Dim(1), block)
 	heads, rows := q.Dim(2), q.Dim(1)
 	if rows == 1 && heads > k.Dim(2) { // the heads that share a key are seen as tokens (seqlenq_ngroups_swapped)
 		heads, rows = k.Dim(2), heads/k.Dim(2)
 	}
-	work := q.Dim(0) * heads * divUp(rows, 64)
+	work := q.Dim(0) * heads * tensor.DivUp(rows, 64)
 	sms := int64(c.Env().SMs) * 2
 	if float32(work) >= 0.8*float32(sms) {
 		return 1
 	}
 	limit := min(128, sms, keys)
-	eligible := func(n int64) bool { return n == 1 || divUp(keys, n) != divUp(keys, n-1) }
+	eligible := func(n int64) bool { return n == 1 || tensor.DivUp(keys, n) != tensor.DivUp(keys, n-1) }
 	efficiency := func(n int64) float32 {
 		waves := float32(work*n) / float32(sms)
 		return waves / float32(math.Ceil(float64(waves)))

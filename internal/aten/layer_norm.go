@@ -80,11 +80,11 @@ func layerNormPartials(b *op.Back, x *op.Tensor, rows int64, weight, bias bool) 
 	}
 	n := x.Numel() / rows
 	const block, rowsPerBlock = 32, 32
-	blocksX := divUp(n, block)
+	blocksX := tensor.DivUp(n, block)
 	if blocksX >= int64(b.Env().SMs)/2 {
 		return
 	}
-	parts := min(max(32768/blocksX, 1), divUp(rows, rowsPerBlock))
+	parts := min(max(32768/blocksX, 1), tensor.DivUp(rows, rowsPerBlock))
 	var ts []*op.Tensor
 	if weight {
 		ts = append(ts, b.NewShape(x.DType, parts, n))

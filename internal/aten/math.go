@@ -1,6 +1,10 @@
 package aten
 
-import "math"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 func isFiniteNumber(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
@@ -39,6 +43,4 @@ func trigamma(x float64) float64 {
 	return sum + 1/x + z/2 + z/x*(1.0/6-z*(1.0/30-z*(1.0/42-z*(1.0/30-z*(5.0/66-z*(691.0/2730-z*7.0/6))))))
 }
 
-func divUp(a, b int64) int64 { return (a + b - 1) / b }
-
-func roundUp(n, to int64) int64 { return divUp(n, to) * to }
+func roundUp(n, to int64) int64 { return tensor.DivUp(n, to) * to }

@@ -160,7 +160,7 @@ func efficientKernelFor(env *op.Env, d tensor.DType, head int64, dropout bool) e
 // workspace is the bytes of scratch for one batch and head.
 func (k efficientKernel) workspace(queries, keys, head, headV int64) int64 {
 	const header = 16 // lock and counter of each tile
-	n := divUp(queries, k.queries) * divUp(head, k.columns) * (header + k.queries*k.columns*4)
+	n := tensor.DivUp(queries, k.queries) * tensor.DivUp(head, k.columns) * (header + k.queries*k.columns*4)
 	if k.keys > 0 {
 		rows := roundUp(keys, k.keys)
 		n += 4 * rows * (roundUp(head, k.queries) + roundUp(headV, k.queries))

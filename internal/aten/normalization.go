@@ -112,16 +112,16 @@ func statistics(c *op.Call, x *op.Tensor, values int64) {
 	ch := x.Dim(1)
 	rows := x.Numel() / max(ch, 1)
 	width := min(lastPow2(ch), tile)
-	height := min(lastPow2(divUp(rows, perThread)), maxThreads/width)
+	height := min(lastPow2(tensor.DivUp(rows, perThread)), maxThreads/width)
 	if width*height != maxThreads {
 		width = min(lastPow2(ch), maxThreads/height)
 	}
-	blocks := min(divUp(rows, height*perThread), maxBlocks)
+	blocks := min(tensor.DivUp(rows, height*perThread), maxBlocks)
 	if blocks < 8 || c.Env().FakeTensors {
 		return
 	}
 	staging := c.NewShape(x.DType.Accumulate(), values*ch*blocks)
-	semaphores := c.NewShape(tensor.Int32, divUp(ch, width))
+	semaphores := c.NewShape(tensor.Int32, tensor.DivUp(ch, width))
 	c.Drop(semaphores, staging)
 }
 

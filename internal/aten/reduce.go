@@ -169,7 +169,7 @@ func (r *reduction) scratch(env *op.Env, vt0 int64) (buffer, semaphores int64) {
 	} else {
 		stepOut *= width
 	}
-	values := func() int64 { return divUp(inputs, stepIn) }
+	values := func() int64 { return tensor.DivUp(inputs, stepIn) }
 	blockY := values() >= min(height*16, maxValues)
 	if blockY {
 		stepIn *= height
@@ -177,11 +177,11 @@ func (r *reduction) scratch(env *op.Env, vt0 int64) (buffer, semaphores int64) {
 		stepOut *= height
 	}
 	target := int64(env.SMs) * (int64(env.ThreadsPerSM) / threads)
-	grid := divUp(r.numOutput/vecOut, stepOut)
+	grid := tensor.DivUp(r.numOutput/vecOut, stepOut)
 	if !blockY || values() < maxValues || grid > target {
 		return 0, 0
 	}
-	ctas := max(min(divUp(target, grid), divUp(values(), minValues)), divUp(values(), maxValues))
+	ctas := max(min(tensor.DivUp(target, grid), tensor.DivUp(values(), minValues)), tensor.DivUp(values(), maxValues))
 	if ctas <= 1 {
 		return 0, 0
 	}

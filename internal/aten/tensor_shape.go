@@ -250,7 +250,7 @@ var Slice = define(op.Op{
 		}
 		from := clamp(a.Start, 0)
 		to := max(from, clamp(a.End, n))
-		return []tensor.Layout{x.Narrow(d, from, divUp(to-from, a.Step), a.Step)}
+		return []tensor.Layout{x.Narrow(d, from, tensor.DivUp(to-from, a.Step), a.Step)}
 	},
 	Node: "SliceBackward0",
 	Grad: func(b *op.Back) { b.Set(0, b.NewShape(b.Grads[0].DType, b.InM[0].Size.Slice()...)) },
@@ -342,7 +342,7 @@ func (a *SplitArgs) sizes(n int64) []int64 {
 	case n == 0:
 		return make([]int64, max(a.Chunks, 1))
 	case a.Chunks > 0:
-		step = divUp(n, a.Chunks)
+		step = tensor.DivUp(n, a.Chunks)
 	}
 	if step <= 0 {
 		return nil
@@ -368,7 +368,7 @@ func splitView(c *op.Call) []tensor.Layout {
 	case len(sizes) > 0:
 	case size <= 0 && a.Chunks <= 0:
 		c.Fail("pieces must be at least 1, not %d", min(size, a.Chunks))
-	case a.Chunks <= 0 && divUp(n, size) > maxPieces, a.Chunks > maxPieces:
+	case a.Chunks <= 0 && tensor.DivUp(n, size) > maxPieces, a.Chunks > maxPieces:
 		c.Fail("more than %d pieces of dimension %d of shape %v", maxPieces, a.Dim, x.Size)
 	}
 	var out []tensor.Layout

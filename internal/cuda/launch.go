@@ -89,8 +89,6 @@ func numel(size []int64) int64 {
 	return n
 }
 
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
-
 // shape is sizes with the strides of each operand over them. Dimensions of size 1
 // are not in it, and those that lie together for all operands are one.
 type shape struct {
@@ -146,7 +144,7 @@ func over(rank int, ts ...*kernel.Tensor) shape {
 
 // each is a launch with a thread for each of n elements.
 func each(function string, n int64, a args) []launch {
-	return []launch{{function, ceilDiv(n, threads), 1, a}}
+	return []launch{{function, tensor.DivUp(n, threads), 1, a}}
 }
 
 // plan puts a call into launches.
@@ -247,7 +245,7 @@ var tuning = struct {
 // parts divides n elements so that blocks are enough, each part has at least
 // least, and a result of each part and each of width columns fits into scratch.
 func parts(n, blocks, least, width, scratch int64) (count, each int64) {
-	count = max(1, min(ceilDiv(n, least), ceilDiv(2*tuning.enough, max(1, blocks)), scratch/max(1, width)))
-	each = max(1, ceilDiv(n, count))
-	return max(1, ceilDiv(n, each)), each
+	count = max(1, min(tensor.DivUp(n, least), tensor.DivUp(2*tuning.enough, max(1, blocks)), scratch/max(1, width)))
+	each = max(1, tensor.DivUp(n, count))
+	return max(1, tensor.DivUp(n, each)), each
 }

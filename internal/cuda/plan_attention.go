@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 var attentionPlans = map[*kernel.Kernel]gpuPlanner{kernel.Attention: attention, kernel.AttentionGrad: attentionGrad}
@@ -48,7 +49,7 @@ func attention(c *kernel.Call, g gpu) ([]launch, error) {
 	for _, name := range []string{"y", "lse", "q", "k", "v", "mask"} {
 		p = p.whole(operand(c, name))
 	}
-	return []launch{{fmt.Sprintf("attention_%d%s", h.size, suffix), q.Size.At(0) * q.Size.At(1) * ceilDiv(q.Size.At(2), h.rows), 1, p}}, nil
+	return []launch{{fmt.Sprintf("attention_%d%s", h.size, suffix), q.Size.At(0) * q.Size.At(1) * tensor.DivUp(q.Size.At(2), h.rows), 1, p}}, nil
 }
 
 func attentionGrad(c *kernel.Call, g gpu) ([]launch, error) {
@@ -67,7 +68,7 @@ func attentionGrad(c *kernel.Call, g gpu) ([]launch, error) {
 	q, k := operand(c, "q"), operand(c, "k")
 	all := q.Size.At(0) * q.Size.At(1)
 	return []launch{
-		{fmt.Sprintf("attention_queries_%d%s", h.size, suffix), all * ceilDiv(q.Size.At(2), h.gradRows), 1, with("gq")},
-		{fmt.Sprintf("attention_keys_%d%s", h.size, suffix), all * ceilDiv(k.Size.At(2), h.gradRows), 1, with("gk", "gv")},
+		{fmt.Sprintf("attention_queries_%d%s", h.size, suffix), all * tensor.DivUp(q.Size.At(2), h.gradRows), 1, with("gq")},
+		{fmt.Sprintf("attention_keys_%d%s", h.size, suffix), all * tensor.DivUp(k.Size.At(2), h.gradRows), 1, with("gk", "gv")},
 	}, nil
 }

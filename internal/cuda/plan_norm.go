@@ -1,6 +1,9 @@
 package cuda
 
-import "github.com/memplan/memplan/internal/kernel"
+import (
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 var normPlans = map[*kernel.Kernel]planner{
 	kernel.Softmax:        softmax(false),
@@ -75,12 +78,12 @@ func rowNormGrad(c *kernel.Call) ([]launch, error) {
 	}
 	s, n := rows(x, g, mean, rstd)
 	lines := numel(s.size)
-	count, length := parts(lines, ceilDiv(n, 32), tuning.partOf, 2*n, tuning.scratch)
+	count, length := parts(lines, tensor.DivUp(n, 32), tuning.partOf, 2*n, tuning.scratch)
 	if 2*n > tuning.scratch {
 		return nil, unsupported(c, "the rows are too long for the gradients of weight and bias")
 	}
 	p := args{}.ints(centred, n, count, length).sizes(s.size).row(s, 1, g).row(s, 0, x).tensor(mean, s.stride[2]...).tensor(rstd, s.stride[3]...)
-	ls = append(ls, launch{"row_norm_params", ceilDiv(n, 32), count, p})
+	ls = append(ls, launch{"row_norm_params", tensor.DivUp(n, 32), count, p})
 	return append(ls, each("row_norm_finish", n, args{}.ints(n, count).whole(gweight).whole(gbias))...), nil
 }
 

@@ -43,7 +43,7 @@ func reduction(name string, integers bool) planner {
 		}
 		way, blocks, least := "_rows", results, tuning.part
 		if inner(kept, 1) == 1 && inner(reduced, 0) != 1 && results >= 16 {
-			way, blocks, least = "_columns", ceilDiv(results, 32), tuning.partOf
+			way, blocks, least = "_columns", tensor.DivUp(results, 32), tuning.partOf
 		}
 		n, length := parts(terms, blocks, least, results, scratch)
 		first := args{}.ints(int64(c.Kernel.Index())).doubles(scale).ints(n, length).sizes(kept.size).sizes(reduced.size).

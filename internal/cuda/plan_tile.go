@@ -68,7 +68,7 @@ func (p product) String() string { return fmt.Sprintf("%d×%d×%d", p.rows, p.co
 
 // blocks is how many tiles there are.
 func (p product) blocks(t tile) int64 {
-	return p.batches * ceilDiv(p.rows, t.rows) * ceilDiv(p.cols, t.cols)
+	return p.batches * tensor.DivUp(p.rows, t.rows) * tensor.DivUp(p.cols, t.cols)
 }
 
 // divide finds the number of parts into which a tile's k is divided so that the
@@ -84,13 +84,13 @@ func (g gpu) divide(p product, t tile, u unit) (count, length int64, time float6
 		speed = t.tensor * tensorCores
 	}
 	best := 0.0
-	most := max(1, min(ceilDiv(p.depth, tuning.depth), tuning.scratch/max(1, p.batches*p.rows*p.cols), ceilDiv(2*g.sms, max(1, p.blocks(t)))))
+	most := max(1, min(tensor.DivUp(p.depth, tuning.depth), tuning.scratch/max(1, p.batches*p.rows*p.cols), tensor.DivUp(2*g.sms, max(1, p.blocks(t)))))
 	for n := int64(1); n <= most; n++ {
-		l := max(step, ceilDiv(ceilDiv(p.depth, n), step)*step)
-		if k := max(1, ceilDiv(p.depth, l)); k != n { // as many of that length are too many
+		l := max(step, tensor.DivUp(tensor.DivUp(p.depth, n), step)*step)
+		if k := max(1, tensor.DivUp(p.depth, l)); k != n { // as many of that length are too many
 			continue
 		}
-		waves := ceilDiv(p.blocks(t)*n, max(1, g.sms))
+		waves := tensor.DivUp(p.blocks(t)*n, max(1, g.sms))
 		cost := float64(waves*t.rows*t.cols*(l+tuning.fill)) / speed
 		if n > 1 {
 			cost += tuning.finish + float64(p.batches*p.rows*p.cols*n)*tuning.sum/float64(max(1, g.sms))

@@ -66,7 +66,7 @@ func (j *job) clip(s *program.Stmt) {
 func (j *job) foreachNorm(grads []*op.Tensor) []*op.Tensor {
 	var most int64
 	for _, g := range grads {
-		most = max(most, (g.Numel()+normChunk-1)/normChunk)
+		most = max(most, tensor.DivUp(g.Numel(), normChunk))
 	}
 	partial := j.New(tensor.Contiguous(tensor.D(int64(len(grads))*most)), grads[0].DType.Accumulate())
 	norms := make([]*op.Tensor, len(grads))

@@ -163,7 +163,7 @@ func (c *Call) quantized(p *Param, bits int64, states int, paged bool, least int
 	}
 	if d == tensor.Uint8 {
 		for i := range states {
-			p.keep(scaleNames[i], c.Persist(c.New(tensor.Contiguous(tensor.D((n+quantBlock-1)/quantBlock)), tensor.Float32)))
+			p.keep(scaleNames[i], c.Persist(c.New(tensor.Contiguous(tensor.D(tensor.DivUp(n, quantBlock))), tensor.Float32)))
 		}
 	}
 }

@@ -54,6 +54,9 @@ func (b Bytes) CeilTo(unit Bytes) Bytes {
 	return (b + unit - 1) / unit * unit
 }
 
+// DivUp is a/b, rounded up, of what is not negative.
+func DivUp(a, b int64) int64 { return (a + b - 1) / b }
+
 // MulBytes returns the product of non-negative factors as a size, or an error
 // that wraps ErrOverflow if it exceeds MaxBytes.
 func MulBytes(factors ...int64) (Bytes, error) {

@@ -173,15 +173,15 @@ const (
 func splitCopyTable(sizes []int64, chunks int64, sms, threadsPerSM int) int64 {
 	var blocks int64
 	for _, n := range sizes {
-		blocks += divUp(n, copyBytes)
+		blocks += tensor.DivUp(n, copyBytes)
 	}
 	most := max(int64(sms)*int64(threadsPerSM)/copyThreads*2, 1)
-	factor := divUp(blocks*chunks, most)
+	factor := tensor.DivUp(blocks*chunks, most)
 	perBlock := min(int64(math.Ceil(math.Sqrt(float64(factor)))), chunks)
-	iterations := divUp(factor, perBlock)
+	iterations := tensor.DivUp(factor, perBlock)
 	total := 4*int64(len(sizes)) + 1
 	for _, n := range sizes {
-		total += divUp(n, copyBytes*iterations)
+		total += tensor.DivUp(n, copyBytes*iterations)
 	}
 	return total
 }
@@ -192,9 +192,7 @@ func splitCopyTable(sizes []int64, chunks int64, sms, threadsPerSM int) int64 {
 func chunkCatTable(sizes []int64) int64 {
 	total := 6*int64(len(sizes)) + 2
 	for _, n := range sizes {
-		total += divUp(n, copyBytes)
+		total += tensor.DivUp(n, copyBytes)
 	}
 	return total
 }
-
-func divUp(a, b int64) int64 { return (a + b - 1) / b }
