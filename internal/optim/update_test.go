@@ -290,3 +290,39 @@ func TestEightBitSteps(t *testing.T) {
 		t.Errorf("Lion: %v, %v, not %v, %v", w[0], m[0], want, m2)
 	}
 }
+
+// TestStepsBefore: what the steps before have come to counts, each once: the weights of
+// an average, with steps in which there was no gradient, and the product of momenta.
+func TestStepsBefore(t *testing.T) {
+	l := tensor.Contiguous(tensor.D(2))
+	for _, c := range []struct {
+		row    *Row
+		given  map[string]any
+		kernel *kernel.Kernel
+		number string
+		want   float64
+	}{
+		{AdamWScheduleFree, map[string]any{"lr": 1.0, "warmup_steps": int64(2)}, AdamWScheduleFree.Update.(formula[scheduleFreeArgs]).kernel, "into", 1 / (0.25 + 1 + 1 + 1)},
+		{NAdam, map[string]any{"lr": 1.0, "betas": []float64{0.5, 0.9}, "momentum_decay": 0.0}, NAdam.Update.(formula[nadamArgs]).kernel, "now", 0.75 / (1 - 1.0/64)},
+	} {
+		x := newPaper()
+		p := &Param{T: x.New(l, tensor.Float32)}
+		groups := []Group{{Args: argsOf(t, c.row, c.given), Params: []*Param{p}}}
+		for _, has := range []bool{true, false, true, true} {
+			p.Grad = nil
+			if has {
+				p.Grad = x.New(l, tensor.Float32)
+			}
+			c.row.Step(x, groups)
+			if !has {
+				continue
+			}
+			if err := c.row.Compute(x, groups); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := x.floats[slices.Index(c.kernel.Floats, c.number)]; math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%s of %s is %v, not %v", c.number, c.row.Name, got, c.want)
+		}
+	}
+}
