@@ -172,7 +172,7 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) value.Value {
 
 	x := &program.Expr{Kind: program.CallOp, Row: row, Sig: s.Sig}
 	if e.InPlace != nil && el.evalBool(e.InPlace, sc, "inplace") {
-		row = op.InPlaceOf(row)
+		row = row.InPlaceInSpecs()
 		if row == nil {
 			el.fail(e.InPlace.Span, "%s has no in-place form", e.Head.V)
 		}

@@ -144,12 +144,12 @@ func NodeName(name string) string {
 	return fmt.Sprintf("%sBackward0", b.String())
 }
 
-// InPlaceForm returns the in-place form of an operator, or nil; one that is made of
-// other operators too.
-func InPlaceForm(r *Op) *Op { return r.inPlace }
+// InPlaceForm is the in-place form of the operator, or nil; one that is made of other
+// operators too.
+func (r *Op) InPlaceForm() *Op { return r.inPlace }
 
-// InPlaceOf returns the in-place form of an operator that specs may ask for, or nil.
-func InPlaceOf(r *Op) *Op {
+// InPlaceInSpecs is the in-place form that specs may ask for, or nil.
+func (r *Op) InPlaceInSpecs() *Op {
 	if p := r.inPlace; p != nil && p.InPlace {
 		return p
 	}

@@ -20,7 +20,7 @@ func functional(sig, inputs string, row *op.Op) *module.Layer {
 // mayBeInPlace is the operator or, if the module is asked to work in place, that form.
 func mayBeInPlace(b *module.Builder, row *op.Op) *op.Op {
 	if b.Takes("inplace") && b.Bool("inplace") {
-		return op.InPlaceForm(row)
+		return row.InPlaceForm()
 	}
 	return row
 }

@@ -39,7 +39,7 @@ func main() {
 		fmt.Println(r.Name, r.Sig, fmt.Sprintf("%T", r.Args), r.Cast, r.CastList, r.Composite, r.List, r.InPlace, r.Copies, r.Save, r.Last, r.Node, r.NoGrad, r.NotModelled,
 			r.Source, r.Run != nil, r.View != nil, r.Grad != nil, r.Takes != nil, r.Flops != nil, computed(r),
 			r.Below != nil, r.Rows != nil, indexed(r), r.Unfused != nil, r.Refused,
-			name(r.Of), name(op.InPlaceForm(r)), name(reflected), arg)
+			name(r.Of), name(r.InPlaceForm()), name(reflected), arg)
 	}
 	for _, n := range aten.Names() {
 		fmt.Println(n, aten.Lookup(n).Op.Name, aten.Lookup(n).Sig)
