@@ -380,7 +380,11 @@ func (f *fn) callBlock(e *spec.Entry, sc *scope, i int) value.Value {
 		f.u.el.fail(e.Module.Span, "a function is no module and has no path")
 	}
 	if b.V.Kind.V == spec.KindAutograd {
-		return f.u.apply(b, f.u.with(e, sc, b), f.inputs(e, sc), e.At)
+		v := f.u.apply(b, f.u.with(e, sc, b), f.inputs(e, sc), e.At)
+		if f.checkpointed(e.Checkpoint, sc, v).Expr != v.Expr {
+			f.u.el.fail(e.Checkpoint.At, "a block of kind autograd is checkpointed as a part of another: call it in one of kind function, and checkpoint that")
+		}
+		return v
 	}
 	return f.checkpointed(e.Checkpoint, sc, f.u.callFunction(b, f.u.with(e, sc, b), f.inputs(e, sc), e.At))
 }

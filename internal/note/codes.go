@@ -12,13 +12,14 @@ const (
 
 // What the figures leave out.
 var (
-	Asked           = code(Code{Name: "asked", Doc: "the spec asks for something that is not modelled", LeftOut: true, OfSpec: true, Rule: notModelled})
-	PresetLeavesOut = code(Code{Name: "preset-leaves-out", Doc: "a preset leaves out a part of its model", LeftOut: true, OfSpec: true, Rule: notModelled})
-	MoreLeftOut     = code(Code{Name: "more-left-out", Doc: "so many more are left out", LeftOut: true, OfSpec: true, Rule: notModelled})
-	Operator        = code(Code{Name: "operator", Doc: "an operator leaves something out, whatever a spec says", LeftOut: true})
-	AllocConf       = code(Code{Name: "alloc-conf", Doc: "an option of the allocator has no effect here", LeftOut: true, Rule: notModelled, Most: "note"})
-	CudnnSearch     = code(Code{Name: "cudnn-search", Doc: "what cuDNN's search for kernels takes for a moment", LeftOut: true, Rule: notModelled, Most: "note"})
-	NoWorkspaces    = code(Code{Name: "no-workspaces", Doc: "device.cudnn_workspace leaves out cuDNN's workspaces", LeftOut: true, Rule: notModelled, Most: "note"})
+	Asked                = code(Code{Name: "asked", Doc: "the spec asks for something that is not modelled", LeftOut: true, OfSpec: true, Rule: notModelled})
+	PresetLeavesOut      = code(Code{Name: "preset-leaves-out", Doc: "a preset leaves out a part of its model", LeftOut: true, OfSpec: true, Rule: notModelled})
+	CheckpointedFunction = code(Code{Name: "checkpointed-function", Doc: "a torch.autograd.Function saves its own result in a checkpoint", LeftOut: true, Rule: notModelled})
+	MoreLeftOut          = code(Code{Name: "more-left-out", Doc: "so many more are left out", LeftOut: true, OfSpec: true, Rule: notModelled})
+	Operator             = code(Code{Name: "operator", Doc: "an operator leaves something out, whatever a spec says", LeftOut: true})
+	AllocConf            = code(Code{Name: "alloc-conf", Doc: "an option of the allocator has no effect here", LeftOut: true, Rule: notModelled, Most: "note"})
+	CudnnSearch          = code(Code{Name: "cudnn-search", Doc: "what cuDNN's search for kernels takes for a moment", LeftOut: true, Rule: notModelled, Most: "note"})
+	NoWorkspaces         = code(Code{Name: "no-workspaces", Doc: "device.cudnn_workspace leaves out cuDNN's workspaces", LeftOut: true, Rule: notModelled, Most: "note"})
 )
 
 // What a spec says and surely does not mean, or how a part of it is taken.

@@ -23,6 +23,14 @@ type Packed interface {
 // EnterHooks makes h the innermost hooks, until the scope ends.
 func (p *Player) EnterHooks(h SavedHooks) { p.hooks = append(p.hooks, h) }
 
+// Hooks are the innermost hooks that were entered; nil: none are.
+func (p *Player) Hooks() SavedHooks {
+	if n := len(p.hooks); n > 0 {
+		return p.hooks[n-1]
+	}
+	return nil
+}
+
 // save fills x with t, or with what the innermost hooks make of it
 // (SavedVariable in torch/csrc/autograd/saved_variable.cpp).
 func (p *Player) save(x *saved, s op.Save, t *op.Tensor) {

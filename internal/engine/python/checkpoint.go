@@ -202,6 +202,16 @@ func (p *Interp) dropCheckpoint(f *checkpointFrame) {
 	p.Abandon(n)
 }
 
+// checkpointed reports whether what is saved now belongs to a checkpoint that is not
+// reentrant, or to its recomputation.
+func (p *Interp) checkpointed() bool {
+	switch p.Hooks().(type) {
+	case *checkpointFrame, *recomputation:
+		return true
+	}
+	return false
+}
+
 // Pack implements autograd.SavedHooks: _checkpoint_hook.
 func (f *checkpointFrame) Pack(t *op.Tensor) autograd.Packed {
 	h := &holder{frame: f, size: t.Size, dtype: t.DType}

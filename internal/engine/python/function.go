@@ -1,7 +1,10 @@
 package python
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
@@ -40,6 +43,10 @@ func (p *Interp) applyFunction(fr *Frame, e *program.Expr) Value {
 	}
 	a.args = nil
 	n, kept := a.fn.Autograd.Results, len(outs)-len(a.fn.Autograd.Kept)
+	if p.checkpointed() && slices.ContainsFunc(a.fn.Autograd.Row.Save, func(s op.Save) bool { return s.Index < n }) {
+		p.Warn(note.CheckpointedFunction.New("%s saves its own result for the backward pass, in a checkpoint with use_reentrant: false: "+
+			"its tensors die in another order, and may live until Python collects its garbage", a.fn.Autograd.Row.Name))
+	}
 	p.Drop(outs[n:kept]...)
 	a.kept = outs[kept:]
 	if !autograd.KeptBy(outs[0], a) { // no node holds ctx
