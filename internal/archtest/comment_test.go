@@ -2,12 +2,8 @@ package archtest
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,56 +36,42 @@ func TestPackageComments(t *testing.T) {
 // mixed case, which begins no sentence, or one that is the head or tail of a name.
 func TestNamesOfComments(t *testing.T) {
 	comments := 0
-	for _, dir := range []string{"cmd", "internal", "plan", "specs", "tools"} {
-		err := fs.WalkDir(os.DirFS("../.."), dir, func(p string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() || !strings.HasSuffix(p, ".go") {
-				return err
+	eachSource(t, func(p string, files *token.FileSet, file *ast.File) {
+		check := func(doc *ast.CommentGroup, names ...*ast.Ident) {
+			if doc == nil {
+				return
 			}
-			files := token.NewFileSet()
-			file, err := parser.ParseFile(files, filepath.Join("../..", p), nil, parser.ParseComments|parser.SkipObjectResolution)
-			if err != nil {
-				return err
+			comments++
+			if word := foreignName(doc.Text(), names); word != "" {
+				t.Errorf("%s:%d: the comment of %v begins with %s", p, files.Position(doc.Pos()).Line, names, word)
 			}
-			check := func(doc *ast.CommentGroup, names ...*ast.Ident) {
-				if doc == nil {
-					return
-				}
-				comments++
-				if word := foreignName(doc.Text(), names); word != "" {
-					t.Errorf("%s:%d: the comment of %v begins with %s", p, files.Position(doc.Pos()).Line, names, word)
-				}
-			}
-			for _, d := range file.Decls {
-				switch d := d.(type) {
-				case *ast.FuncDecl:
-					if !strings.HasPrefix(d.Name.Name, "Test") { // of which a comment says what holds
-						check(d.Doc, d.Name)
-					}
-				case *ast.GenDecl:
-					var all []*ast.Ident
-					for _, s := range d.Specs {
-						var names []*ast.Ident
-						var doc *ast.CommentGroup
-						switch s := s.(type) {
-						case *ast.TypeSpec:
-							names, doc = []*ast.Ident{s.Name}, s.Doc
-						case *ast.ValueSpec:
-							names, doc = s.Names, s.Doc
-						}
-						check(doc, names...)
-						all = append(all, names...)
-					}
-					if len(all) > 0 {
-						check(d.Doc, all...)
-					}
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
-	}
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if !strings.HasPrefix(d.Name.Name, "Test") { // of which a comment says what holds
+					check(d.Doc, d.Name)
+				}
+			case *ast.GenDecl:
+				var all []*ast.Ident
+				for _, s := range d.Specs {
+					var names []*ast.Ident
+					var doc *ast.CommentGroup
+					switch s := s.(type) {
+					case *ast.TypeSpec:
+						names, doc = []*ast.Ident{s.Name}, s.Doc
+					case *ast.ValueSpec:
+						names, doc = s.Names, s.Doc
+					}
+					check(doc, names...)
+					all = append(all, names...)
+				}
+				if len(all) > 0 {
+					check(d.Doc, all...)
+				}
+			}
+		}
+	})
 	if comments < 3000 {
 		t.Errorf("only %d comments", comments)
 	}

@@ -2,10 +2,7 @@ package archtest
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
-	"os"
 	"strings"
 	"testing"
 )
@@ -23,33 +20,18 @@ var startsUp = map[string]string{
 // TestInit: what is needed at start-up are values of variables.
 func TestInit(t *testing.T) {
 	found := map[string]bool{}
-	root := os.DirFS("../..")
-	for _, dir := range []string{"cmd", "internal", "plan", "specs"} {
-		err := fs.WalkDir(root, dir, func(p string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
-				return err
-			}
-			text, err := fs.ReadFile(root, p)
-			if err != nil {
-				return err
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), p, text, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			for _, d := range file.Decls {
-				if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
-					if found[p] = true; startsUp[p] == "" {
-						t.Errorf("%s has an init(): give a variable its value", p)
-					}
+	eachSource(t, func(p string, _ *token.FileSet, file *ast.File) {
+		if isTest(p) || strings.HasPrefix(p, "tools/") {
+			return
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+				if found[p] = true; startsUp[p] == "" {
+					t.Errorf("%s has an init(): give a variable its value", p)
 				}
 			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
-	}
+	})
 	for p := range startsUp {
 		if !found[p] {
 			t.Errorf("%s has no init() any more", p)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -39,6 +40,13 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": expectCode},
+		Condition: func(what string) (bool, error) {
+			tool, is := strings.CutPrefix(what, "lacks:")
+			if !is {
+				return false, errors.New("unknown")
+			}
+			return needs.Missing(tool)
+		},
 	})
 }
 

@@ -4,12 +4,14 @@ package cuda
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
 
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/kernel/kerneltest"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -23,7 +25,7 @@ func absent(t testing.TB, why error) {
 	if os.Getenv(libraryVariable) != "" {
 		t.Fatalf("the driver that MEMPLAN_LIBCUDA names: %v", why)
 	}
-	t.Skip("needs a GPU, or the emulated one (make cuda-test): ", why)
+	needs.Lacks(t, fmt.Sprintf("a GPU, or the emulated one (make cuda-test): %v", why))
 }
 
 // onEmulator skips a test of failures on a GPU, which does not fail on demand.
@@ -35,7 +37,7 @@ func onEmulator(t testing.TB, d *Device) {
 	case os.Getenv(libraryVariable) != "":
 		t.Fatalf("the driver that %s names has a %s, not the emulated GPU", libraryVariable, d.Name())
 	default:
-		t.Skip("needs the emulated GPU (make cuda-test), which fails on demand; this is a ", d.Name())
+		needs.Lacks(t, "the emulated GPU (make cuda-test), which fails on demand; this is a "+d.Name())
 	}
 }
 

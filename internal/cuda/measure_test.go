@@ -19,6 +19,7 @@ import (
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/kernel/kerneltest"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -69,7 +70,7 @@ func TestMeasure(t *testing.T) {
 		t.Setenv("MEMPLAN_EMULATOR_MEMORY", "1073741824")
 		file, kernels, calls, side, repeat = filepath.Join(t.TempDir(), "measured.json"), kernels[:3], 1, 128, 1
 	} else if file == "" {
-		t.Skip("needs a GPU and, in MEMPLAN_MEASURE, the name of the file to write (tools/gpu.sh)")
+		needs.Lacks(t, "a GPU and, in MEMPLAN_MEASURE, the name of the file to write (tools/gpu.sh)")
 	}
 	m := measured{By: "tools/gpu.sh of memplan, " + runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly)}
 	m.start(t)

@@ -18,13 +18,25 @@ import (
 // Variable names what a machine lacks a failure, if it is "all".
 const Variable = "MEMPLAN_NEEDS"
 
-// lacks skips a test, or fails it.
-func lacks(t testing.TB, what string) {
+// Lacks skips a test that needs what the machine has not, or fails it.
+func Lacks(t testing.TB, what string) {
 	t.Helper()
-	if os.Getenv(Variable) == "all" {
+	if all() {
 		t.Fatalf("needs %s, and %s is all", what, Variable)
 	}
 	t.Skip("needs ", what)
+}
+
+func all() bool { return os.Getenv(Variable) == "all" }
+
+// Missing reports whether a program is not there, to scripts that are skipped without
+// it; where that is a failure it is an error.
+func Missing(tool string) (bool, error) {
+	_, err := exec.LookPath(tool)
+	if err != nil && all() {
+		return true, fmt.Errorf("needs %s, and %s is all", tool, Variable)
+	}
+	return err != nil, nil
 }
 
 // Time skips a test with -short, which "make test" gives, as does the race detector's
@@ -47,7 +59,7 @@ func Tool(t testing.TB, names ...string) string {
 	for _, name := range names {
 		at, err := exec.LookPath(name)
 		if err != nil {
-			lacks(t, fmt.Sprintf("%s (%v)", strings.Join(names, ", "), err))
+			Lacks(t, fmt.Sprintf("%s (%v)", strings.Join(names, ", "), err))
 		}
 		if first == "" {
 			first = at
@@ -70,7 +82,7 @@ func Symlink(t testing.TB, to, link string) {
 	switch err := os.Symlink(to, link); {
 	case err == nil:
 	case runtime.GOOS == "windows":
-		lacks(t, fmt.Sprintf("symbolic links (%v)", err))
+		Lacks(t, fmt.Sprintf("symbolic links (%v)", err))
 	default:
 		t.Fatal(err)
 	}
@@ -80,7 +92,7 @@ func Symlink(t testing.TB, to, link string) {
 func Clone(t testing.TB) string {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(root, ".git")); root == "" || err != nil {
-		lacks(t, "a clone of the repository")
+		Lacks(t, "a clone of the repository")
 	}
 	Tool(t, "git")
 	return root
@@ -105,7 +117,7 @@ func File(t testing.TB, elem ...string) string {
 	t.Helper()
 	dir := filepath.Join(root, "testdata")
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); root == "" || err != nil {
-		lacks(t, "testdata, which a clone of the repository has, and the module as a proxy serves it has not: git clone https://github.com/memplan/memplan")
+		Lacks(t, "testdata, which a clone of the repository has, and the module as a proxy serves it has not: git clone https://github.com/memplan/memplan")
 	}
 	return filepath.Join(append([]string{dir}, elem...)...)
 }

@@ -386,7 +386,7 @@ func TestNumbers(t *testing.T) {
 // TestAgainstPyTorch compares jobs with PyTorch, and records what is equal.
 func TestAgainstPyTorch(t *testing.T) {
 	if *numbersPython == "" {
-		t.Skip("records: needs -numbers-python, a command that runs Python with PyTorch; TestNumbers holds what is recorded")
+		t.Skip("needs -numbers-python, a command that runs Python with PyTorch: it records, and TestNumbers holds what is recorded")
 	}
 	jobs, uses, got := map[string]*estimate.Job{}, map[string]Uses{}, map[string]*numbers{}
 	var not []string

@@ -23,8 +23,10 @@ import (
 	"syscall"
 )
 
-// errNotHere is what a check fails with that this machine has no means for.
-var errNotHere = errors.New("not checked here")
+// lack is what a check fails with that needs what this machine has not.
+type lack string
+
+func (what lack) Error() string { return "not checked here: needs " + string(what) }
 
 // check holds everything in the folder against what a release promises.
 func check(dir string) error {
@@ -49,7 +51,7 @@ func check(dir string) error {
 	} {
 		said, err := c.run(d)
 		switch {
-		case errors.Is(err, errNotHere):
+		case errors.As(err, new(lack)):
 			fmt.Printf("--    %s: %v\n", c.what, err)
 		case err != nil:
 			failed++
@@ -253,7 +255,7 @@ func host() (target, error) {
 			return t, nil
 		}
 	}
-	return target{}, fmt.Errorf("%w: a release has nothing for %s/%s", errNotHere, runtime.GOOS, runtime.GOARCH)
+	return target{}, lack(fmt.Sprintf("a system for which there are releases, not %s/%s", runtime.GOOS, runtime.GOARCH))
 }
 
 func checkHost(d *dist) (string, error) {
@@ -447,7 +449,7 @@ func checkNPM(d *dist) (string, error) {
 		return "", err
 	}
 	if _, err := exec.LookPath("npm"); err != nil {
-		return "", fmt.Errorf("%w: needs npm", errNotHere)
+		return "", lack("npm")
 	}
 	dir, err := os.MkdirTemp("", "memplan-npm-")
 	if err != nil {
@@ -489,7 +491,7 @@ func checkNPM(d *dist) (string, error) {
 // checkPip installs the wheel that pip finds to be this machine's.
 func checkPip(d *dist) (string, error) {
 	if err := exec.Command("python3", "-c", "import venv, ensurepip").Run(); err != nil {
-		return "", fmt.Errorf("%w: needs python3 with venv", errNotHere)
+		return "", lack("python3 with venv")
 	}
 	dir, err := os.MkdirTemp("", "memplan-pip-")
 	if err != nil {
