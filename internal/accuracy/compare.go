@@ -64,7 +64,7 @@ func (f *FuzzCase) Compare() *Case {
 	return c
 }
 
-// compare fills in the result. With late, what dies when a step returns was
+// compare fills in the result. With late, what is freed when a step returns was
 // recorded in the step after it.
 func (c *Case) compare(text string, env op.Env, recorded map[string][]trace.RecordedEvent, steps []RecordedStep, late bool) {
 	p, err := predict(c.Name, text, env, len(steps), c.files)

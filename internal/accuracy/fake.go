@@ -113,7 +113,7 @@ func (r *FakeRecording) Spec() string {
 		fmt.Fprintf(&b, "lora: {targets: [%s], r: %d, alpha: %g, dropout: %g, dtype: %s}\n", strings.Join(l.Targets, ", "), l.R, l.Alpha, l.Dropout,
 			map[string]string{"bf16": "bfloat16", "fp32": "float32"}[l.DType])
 	}
-	if f.Outputs == "loss" { // the rest of the model's output dies before the backward pass
+	if f.Outputs == "loss" { // the rest of the model's output is freed before the backward pass
 		b.WriteString("step:\n  - zero_grad\n  - batch\n  - {forward: {model: model}, name: out}\n  - {name: loss, inputs: \"out[-1]\"}\n" +
 			"  - {del: out}\n  - {backward: loss}\n  - optimizer_step\n")
 	}

@@ -22,7 +22,7 @@ type FuzzCase struct {
 func CompareFuzz(f *FuzzCase) (string, error) { return f.Compare().Unequal(), nil }
 
 // WriteFuzz writes cases as a list in JSON, each case compressed by itself: where
-// one is recorded anew, the bytes of the others stay, and git stores the difference.
+// one is recorded again, the bytes of the others stay, and git stores the difference.
 func WriteFuzz(path string, cases []*FuzzCase) error {
 	texts := make([][]byte, len(cases))
 	for i, c := range cases {

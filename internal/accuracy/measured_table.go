@@ -47,7 +47,7 @@ func (r *Results) writeMeasured(b *strings.Builder) {
 ## Against measured GPUs
 
 Peaks that others measured on real GPUs and published (` + "`testdata/measured`" + `), without the CUDA context, against the peak of reserved memory that
-` + "`memplan estimate`" + ` gives: on the run's GPU, so that cached memory is given back where the job would not fit otherwise. Runs that died of OOM
+` + "`memplan estimate`" + ` gives: on the run's GPU, so that cached memory is given back where the job would not fit otherwise. Runs that ran out of memory
 are left out, and perceptrons that take no more than 100 MiB. Errors are without their sign; percentiles interpolate between two runs.
 
 | what was measured | estimator | runs | median | 95th percentile | worst |
@@ -106,8 +106,8 @@ inside, and the widest interval is %.1f %% of the peak.
 	}
 	b.WriteString(`
 The table of workspaces was made with these very runs in view: what dense, grouped and pointwise convolutions convert, and the times, limit and
-architecture of the filter gradient of a first layer. So the errors above say how well it fits, not how well it foretells. For that, each
-family is left out and all of it is chosen anew, by the least sum of errors of the other families' runs, among ` + fmt.Sprint(len(workspaceTables())) + ` tables:
+architecture of the filter gradient of a first layer. So the errors above say how well it fits, not how well it predicts. For that, each
+family is left out and all of it is chosen again, by the least sum of errors of the other families' runs, among ` + fmt.Sprint(len(workspaceTables())) + ` tables:
 
 | family left out | table chosen | errors of its runs |
 |---|---|---|

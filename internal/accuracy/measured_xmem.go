@@ -18,7 +18,7 @@ type XMemRun struct {
 	GPU    string // as NVML names it
 	Total  tensor.Bytes
 	Peak   tensor.Bytes
-	OOM    bool // the run died: Peak is no peak
+	OOM    bool // the run ran out of memory: Peak is no peak
 	Others map[string]tensor.Bytes
 }
 
@@ -119,7 +119,7 @@ func (r *XMemRun) Compare(table *cudnn.ConvWorkspaces) *Measured {
 		m.Suite = suiteCNNs
 	}
 	if r.OOM {
-		m.Skipped = "the run died of OOM"
+		m.Skipped = "the run ran out of memory"
 		return m
 	}
 	o, err := outcome(r.Spec(), func(string) ([]byte, error) { return []byte(xMemModels[r.Model].hf), nil }, table)

@@ -31,12 +31,12 @@ var _ = catalogue.add(
 	Change{
 		ID: "loop", Rank: 103, Title: "the step in a function", Group: "loop", Technique: "Keeping tensors: a leak",
 		Numerics: Same, Effort: Lines, Reach: Passing,
-		Cost: "nothing", Source: "Python's scopes: names of a function die when it returns",
+		Cost: "nothing", Source: "Python's scopes: names of a function are gone when it returns",
 		Options: func(b *Base) []Option {
 			if b.Job.Spec.Train.Loop.V != "flat" {
 				return nil
 			}
-			return []Option{{Keys: keys(key("train.loop", "function")), Text: "write the step as a function, so that its tensors die when it returns",
+			return []Option{{Keys: keys(key("train.loop", "function")), Text: "write the step as a function, so that its tensors are freed when it returns",
 				Code: lines("def train_step():", "    ...  # what the body of the loop was", "for step in range(steps):", "    train_step()")}}
 		},
 	},

@@ -10,7 +10,7 @@ import (
 )
 
 // TestLoopWithoutEnd holds a loop against the same events written out: random
-// turns in which blocks of random sizes are born, most of which die in their turn
+// turns in which blocks of random sizes are born, most of which are freed in their turn
 // or the next, and some never.
 func TestLoopWithoutEnd(t *testing.T) {
 	for seed := range uint64(50) {
@@ -185,7 +185,7 @@ func written(turn []trace.Event, turns int32) (all []trace.Event, ends []int) {
 }
 
 // randomTurn makes the events of a turn, whose blocks have the numbers 1 to
-// turnBlocks; what dies of the turn before has numbers below. Blocks may live for
+// turnBlocks; what is freed of the turn before has lower numbers. Blocks may live for
 // ever only if the turn leaves more than it finds.
 func randomTurn(r *rand.Rand, leaves bool) []trace.Event {
 	var out []trace.Event
@@ -197,7 +197,7 @@ func randomTurn(r *rand.Rand, leaves bool) []trace.Event {
 		}
 		out = append(out, trace.Event{Kind: trace.Alloc, ID: id, Bytes: n})
 		switch k := r.IntN(8); {
-		case k == 0 && leaves: // never dies
+		case k == 0 && leaves: // never freed
 		case leaves && k <= 2, !leaves && id%4 == 0: // of one that leaves nothing, alike for all
 			later = append(later, id-turnBlocks)
 		default:

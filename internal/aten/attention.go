@@ -202,7 +202,7 @@ func runSDPAMath(c *op.Call) {
 	y := c.Do1(Matmul, nil, probs, vx)
 	out := c.Do1(To, &ToCopyArgs{DType: origin}, y)
 	c.Return(out, weights)
-	c.Drop(y, probs, kx, vx, scaled, mask, v, k, q) // locals, the youngest first
+	c.Drop(y, probs, kx, vx, scaled, mask, v, k, q) // locals, the most recent first
 }
 
 // SafeSoftmax is a softmax that gives zeros for rows that are masked whole.

@@ -41,7 +41,7 @@ var FlashAttention = define(op.Op{
 		c.Return(swapBack(c, out), lse)
 		if c.Env().Torch.FlashStateOnDevice() {
 			state, unused := c.NewShape(tensor.Int64, 2), c.NewShape(tensor.Int64)
-			if dropout > 0 && !c.Env().FakeTensors { // made anew
+			if dropout > 0 && !c.Env().FakeTensors { // made again
 				again := c.NewShape(tensor.Int64, 2)
 				c.Drop(state)
 				state = again

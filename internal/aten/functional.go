@@ -152,7 +152,7 @@ var LocalResponseNorm = define(op.Op{
 		next(AvgPool3d, &PoolArgs{Kernel: []int64{a.Size, 1, 1}, Stride: []int64{1, 1, 1}, Padding: []int64{0, 0, 0}, Dilation: []int64{1, 1, 1}})
 		next(Squeeze, &DimArgs{Dim: 1})
 		next(View, &ShapeArgs{Shape: x.Size.Slice()})
-		scaled := c.Do1(Mul, float(a.Alpha), div) // one expression: its temporaries die before the variable is rebound
+		scaled := c.Do1(Mul, float(a.Alpha), div) // one expression: its temporaries are freed before the variable is rebound
 		plus := c.Do1(Add, float(a.K), scaled)
 		c.Drop(scaled)
 		power := c.Do1(PowScalar, &PowArgs{Exponent: op.Number{Set: true, Float: true, Value: a.Beta}}, plus)

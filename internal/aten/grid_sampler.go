@@ -107,7 +107,7 @@ type AffineArgs struct {
 	AlignCorners bool    `arg:"align_corners"`
 }
 
-// AffineGridGenerator multiplies a base grid by matrices; the base is made anew for the
+// AffineGridGenerator multiplies a base grid by matrices; the base is made again for the
 // derivative.
 var AffineGridGenerator = define(op.Op{
 	Name: "affine_grid_generator", Eval: op.Linear(func(args any) array.Linear { return array.AffineGrid(args.(*AffineArgs).AlignCorners) }, nil), Sig: "F.affine_grid(theta, size: ints, align_corners: bool? = None)", Args: &AffineArgs{}, Run: func(c *op.Call) {

@@ -69,7 +69,7 @@ func windows(c *op.Call, height, width int64) (kernel, windows int64) {
 }
 
 // resizedLike is a result that is made like x, before x is copied into rows if
-// need be, and then given its own size: memory is taken anew for a larger one.
+// need be, and then given its own size: a larger one is allocated.
 func resizedLike(c *op.Call, x *op.Tensor, size []int64) *op.Tensor {
 	l := tensor.Contiguous(tensor.D(size...))
 	like := c.NewLike(x)

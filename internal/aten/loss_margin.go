@@ -291,7 +291,7 @@ func classMargin(c *op.Call, x *op.Tensor) {
 }
 
 // summed is what it takes to sum the losses of all rows into a scalar that
-// exists; they die.
+// exists; they are freed.
 func summed(c *op.Call, each *op.Tensor) {
 	reduceScratch(c, each, []bool{true}, each.DType.Accumulate().Size(), 4)
 	c.Drop(each)

@@ -227,7 +227,7 @@ func probTarget(c *op.Call, logp, target *op.Tensor, class int) {
 	c.Drop(weight, target)
 }
 
-// smoothed mixes the loss of the target class with that of all classes alike
+// smoothed mixes the loss of the target class with that of all classes equally
 // (cross_entropy_loss_label_smoothing). C++ computes the right-hand side of an
 // operator first.
 func smoothed(c *op.Call, logp, target *op.Tensor, class int) {

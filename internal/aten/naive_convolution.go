@@ -207,7 +207,7 @@ func gradSlowDilated(b *op.Back, x, w, g *op.Tensor) (grads [3]*op.Tensor) {
 	return grads
 }
 
-// gradSlowTranspose makes its copies and columns anew for the gradients of
+// gradSlowTranspose makes its copies and columns again for the gradients of
 // the parameters (slow_conv_transpose2d_backward_cuda and its like).
 func gradSlowTranspose(b *op.Back, x, w, g *op.Tensor) (grads [3]*op.Tensor) {
 	a := b.Args.(*ConvArgs)

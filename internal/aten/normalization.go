@@ -106,7 +106,7 @@ func inSuggestedFormat(c *op.Call, x *op.Tensor) *op.Tensor {
 
 // statistics allocates the scratch with which channels-last kernels reduce
 // very tall inputs in two steps: values a channel and block, and semaphores
-// (flexible_launch_configs in Normalization.cuh). It dies at once.
+// (flexible_launch_configs in Normalization.cuh). It is freed at once.
 func statistics(c *op.Call, x *op.Tensor, values int64) {
 	const maxThreads, tile, perThread, maxBlocks = 512, 32, 16, 128
 	ch := x.Dim(1)

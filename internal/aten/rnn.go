@@ -234,7 +234,7 @@ func layerStack(c *op.Call, x *op.Tensor, states []rnnState) (*op.Tensor, []rnnS
 			x = c.Do1(Dropout, &DropoutArgs{P: a.Dropout, Training: &train}, y)
 			c.Drop(y)
 		}
-		for i := len(final) - dirs; i >= 0; i -= dirs { // final_hiddens is declared after layer_input; a pair dies from its end
+		for i := len(final) - dirs; i >= 0; i -= dirs { // final_hiddens is declared after layer_input; a pair is destroyed from its end
 			for _, s := range final[i : i+dirs] {
 				youngestState(c, s)
 			}
@@ -244,7 +244,7 @@ func layerStack(c *op.Call, x *op.Tensor, states []rnnState) (*op.Tensor, []rnnS
 }
 
 // youngestState and youngestRun say that what holds a state, or outputs and then
-// a state, is declared last: a tuple and a vector die from their front.
+// a state, is declared last: a tuple and a vector are destroyed from their front.
 func youngestState(c *op.Call, s rnnState) {
 	c.Youngest(s.c)
 	c.Youngest(s.h)
@@ -293,7 +293,7 @@ func reverse(ts []*op.Tensor) {
 func rnnDirection(c *op.Call, steps []*op.Tensor, s rnnState, w []*op.Tensor) rnnRun {
 	r := rnnRun{final: keepState(c, s)}
 	done := false
-	defer func() { // where a recomputation ends in a cell, hidden dies, then step_outputs from its front
+	defer func() { // where a recomputation ends in a cell, hidden is freed, then step_outputs from its front
 		if !done {
 			youngestRun(c, r)
 		}

@@ -38,7 +38,7 @@ var _ = define(op.Op{
 })
 
 // where calls the operator with a scalar tensor of a number for the operand that is
-// nil and the other one converted. Its locals die before it returns.
+// nil and the other one converted. Its locals are freed before it returns.
 func where(c *op.Call, cond, x, y *op.Tensor, d tensor.DType, number float64) *op.Tensor {
 	mark := c.Mark()
 	operand := func(t *op.Tensor) *op.Tensor {

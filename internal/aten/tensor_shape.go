@@ -143,7 +143,7 @@ var Transpose = define(op.Op{
 	Node: "TransposeBackward0",
 })
 
-// TransposeInPlace swaps the dimensions of a tensor that nobody else holds, so
+// TransposeInPlace swaps the dimensions of a tensor that has no other holder, so
 // that the result is no view.
 var TransposeInPlace = define(op.Op{
 	Name: "transpose_", Eval: &op.Eval{Forward: op.Nothing.Forward, InParts: true}, Of: Transpose, Args: &TransposeArgs{}, Run: func(c *op.Call) {
@@ -451,7 +451,7 @@ var (
 				parts[i] = g
 			}
 			b.Set(0, b.Do1(Stack, &DimArgs{Dim: d}, parts...))
-			b.Drop(zeros...) // a vector dies from its front
+			b.Drop(zeros...) // a vector is destroyed from its front
 		},
 	})
 )

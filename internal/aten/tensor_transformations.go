@@ -48,7 +48,7 @@ var Roll = define(op.Op{
 })
 
 // roll makes one row-major copy for each of n shifts, from a row-major copy of
-// its input; each result but the last dies with the row.
+// its input; each result but the last is freed with the row.
 func roll(c *op.Call, x *op.Tensor, n int) *op.Tensor {
 	for i := range n {
 		mark := c.Mark()

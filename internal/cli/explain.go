@@ -86,7 +86,7 @@ change:NAME for one.`,
 	f := c.Flags()
 	f.StringVar(&format, "format", "text", "text or json")
 	completeFlag(c, "format", func() []string { return textJSON })
-	f.StringVar(&specPath, "spec", "", "spec of the job that died: its plan is compared with the message")
+	f.StringVar(&specPath, "spec", "", "spec of the job that failed: its plan is compared with the message")
 	src.flags(c)
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return allNames(), cobra.ShellCompDirectiveDefault

@@ -21,12 +21,12 @@ func newRoot(s *Streams) *cobra.Command {
 training job: the peak, the fragmentation, and whether it runs out of memory.
 It needs no GPU and no Python.
 
-A job died of "CUDA out of memory"? From there to a check in CI:
+A job failed with "CUDA out of memory"? From there to a check in CI:
 
   memplan explain train.log                      what the message says, and why
   memplan schema --desugar preset:gpt > my.yaml  a spec to start from; or write one,
                                                  or take a config.json of Hugging Face
-  memplan explain train.log --spec my.yaml       is it the job that died?
+  memplan explain train.log --spec my.yaml       is it the job that failed?
   memplan estimate my.yaml                       the verdict, and what makes it fit
   memplan check my.yaml                          exits with 1 while it does not fit`,
 		Example: `  memplan estimate

@@ -140,7 +140,7 @@ func writeSimulation(w io.Writer, f *plan.Trace, r *plan.Replayed) error {
 	const shown = 3
 	for i, o := range r.Failures {
 		if i == shown {
-			_, err = printable.Fprintf(w, "  and %d more; a program would have died at the first\n", len(r.Failures)-shown)
+			_, err = printable.Fprintf(w, "  and %d more; a program would have failed at the first\n", len(r.Failures)-shown)
 			break
 		}
 		e := &f.Events[o.Event]

@@ -10,8 +10,8 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// Available is how much of the machine's memory can be had without swapping, as
-// Linux reckons it (MemAvailable, proc(5)). It is false where nobody says.
+// Available is how much of host memory can be had without swapping, as
+// Linux reckons it (MemAvailable, proc(5)). It is false where the system does not say.
 func Available() (tensor.Bytes, bool) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -101,7 +101,7 @@ func (d *Device) Unmap(a allocsim.Address, n, granule tensor.Bytes) error {
 	return errors.Join(decommit(data), d.VirtualDriver.Unmap(a, n, granule))
 }
 
-// Reserved is how many bytes of the machine's memory lie behind segments, now
+// Reserved is how many bytes of host memory lie behind segments, now
 // and at most so far. Address space without memory does not count.
 func (d *Device) Reserved() (now, peak tensor.Bytes) { return d.segments.reserved, d.segments.peak }
 

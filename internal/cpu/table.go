@@ -77,7 +77,7 @@ func (r row) decidedBy(operand int) row {
 var everyType = []tensor.DType{tensor.Uint8, tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64,
 	tensor.Float16, tensor.Float32, tensor.Float64, tensor.Bool, tensor.BFloat16}
 
-// everything is a row of a kernel that runs alike for all types.
+// everything is a row of a kernel that is the same for all types.
 func everything(decides int, mixed bool, run runner) row {
 	r := row{decides: decides, mixed: mixed, run: map[tensor.DType]runner{}}
 	for _, d := range everyType {

@@ -270,7 +270,7 @@ func (d *Device) Close() error {
 // Name implements runtime.Device.
 func (d *Device) Name() string { return d.name }
 
-// Limit makes the GPU one of n bytes at most, of which nobody else has any; 0
+// Limit makes the GPU one of n bytes at most, of which no other process has any; 0
 // takes the limit away.
 func (d *Device) Limit(n tensor.Bytes) {
 	_ = d.post(func() { d.limit = n })

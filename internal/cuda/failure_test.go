@@ -140,7 +140,7 @@ func TestFailedLaunch(t *testing.T) {
 	}
 }
 
-// TestFailureUntold: a failure that nobody waited for is told by Close.
+// TestFailureUntold: a failure that was not waited for is reported by Close.
 func TestFailureUntold(t *testing.T) {
 	d := emulated(t, "FAIL_LAUNCH", "1")
 	a, err := d.Malloc(4096)

@@ -84,7 +84,7 @@ func TestTrain(t *testing.T) {
 		{"resnet", []string{"params.depth=18", "params.img=32", "params.classes=10", "train.batch_size=8", "train.optimizer={SGD: {lr: 0.01, momentum: 0.9}}"}},
 		{"vgg", []string{"params.img=32", "params.classes=10", "model.modules.avgpool={AdaptiveAvgPool2d: 1}", "train.batch_size=2"}},
 		{"unet", []string{"params.base=4", "params.depth=2", "params.img=16", "train.batch_size=2"}},
-		// Partly computed in the machine's memory.
+		// Partly computed in host memory.
 		{"dlrm", []string{"params.tables=[100,50]", "params.d=8", "params.bottom=[16]", "params.top=[16]", "train.batch_size=8"}},
 		{"lstm", []string{"params.vocab=50", "params.d=8", "params.hidden=12", "params.seq=6", "params.dropout=0.2", "params.bi=true", "train.batch_size=4"}},
 		{"dcgan", []string{"params.ngf=4", "params.ndf=4", "params.nz=4", "train.batch_size=8"}},
@@ -165,7 +165,7 @@ func TestTrainHalf(t *testing.T) {
 	}
 }
 
-// TestTrainOutOfMemory: a job whose memory is too small by one segment dies with
+// TestTrainOutOfMemory: a job whose memory is too small by one segment fails with
 // what the allocator says, and gives all back.
 func TestTrainOutOfMemory(t *testing.T) {
 	j := job(t, "lenet", "device.gpu=a100-40gb", "train.batch_size=4")

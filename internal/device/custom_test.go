@@ -23,7 +23,7 @@ func TestParseArch(t *testing.T) {
 }
 
 // TestCustom checks that a GPU described by hand is like the row of the same
-// numbers, but for the context, which nobody measured.
+// numbers, but for the context, which was not measured.
 func TestCustom(t *testing.T) {
 	g := Custom("mine", 40*tensor.GiB, 80, 108)
 	row, err := Lookup("a100-40gb")

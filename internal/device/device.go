@@ -4,7 +4,7 @@
 // architecture, and what a CUDA context takes before the first tensor. Adding
 // a GPU is adding one row to one of the rows_*.go files. A row must have a
 // name, the marketed size, architecture, SM count and total; a context that
-// nobody has measured is left out and computed (see assumedContext).
+// no one has measured is left out and computed (see assumedContext).
 //
 // # Total memory
 //
@@ -111,7 +111,7 @@ type Figure struct {
 	Low, High tensor.Bytes
 	// Source says where and when each end was seen.
 	Source string
-	// Assumed says that nobody measured it; Source then gives the reasoning.
+	// Assumed says that it was not measured; Source then gives the reasoning.
 	Assumed bool
 }
 
@@ -120,7 +120,7 @@ func mib(value, low, high tensor.Bytes, source string) Figure {
 	return Figure{Value: value * tensor.MiB, Low: low * tensor.MiB, High: high * tensor.MiB, Source: source}
 }
 
-// likely returns a figure, in MiB, that nobody was seen to report.
+// likely returns a figure, in MiB, that no one has reported.
 func likely(value, low, high tensor.Bytes, reason string) Figure {
 	f := mib(value, low, high, "assumed: "+reason)
 	f.Assumed = true
@@ -169,7 +169,7 @@ var families = [][]GPU{
 // table holds all rows in the order that All lists them.
 var table = complete(slices.Concat(families...))
 
-// complete fills in the contexts that nobody measured.
+// complete fills in the contexts that were not measured.
 func complete(rows []GPU) []GPU {
 	for i := range rows {
 		if g := &rows[i]; g.Context == (Figure{}) {
@@ -186,7 +186,7 @@ func complete(rows []GPU) []GPU {
 // a least-squares fit through the first thirteen rows, measured from 2024 to
 // 2026. It is within 20 % of each of their values, and of those of the dozen
 // GPUs added since (see the test); its bounds contain every context that was seen.
-// Nobody measured Jetson modules and GPUs older than Volta.
+// No one measured Jetson modules and GPUs older than Volta.
 func assumedContext(threads int) Figure {
 	const base, perThread = 45 * tensor.MiB, 2176
 	v := (base + perThread*tensor.Bytes(threads)).CeilTo(tensor.MiB)

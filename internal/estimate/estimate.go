@@ -408,10 +408,10 @@ func (o *Outcome) verdict(r *report.Report) {
 			Step: int(int64(e.Step) + oom.Ahead), Phase: e.Phase.String(), Op: tr.Ops[e.Op], Layer: tr.Layers[e.Layer],
 			TriedBytes: oom.Err.Tried, FreeBytes: oom.Err.Free, Message: oom.Err.Error(),
 		}
-		v.Reason = fmt.Sprintf("dies in %s: %v more asked for, %v free\nwithout a limit %v would be reserved, %v is usable: %v too little",
+		v.Reason = fmt.Sprintf("out of memory in %s: tried to allocate %v, %v free\nwithout a limit %v would be reserved, %v is usable: %v too little",
 			report.Where(v.OOM.Step, v.OOM.Phase, v.OOM.Op, v.OOM.Layer), oom.Err.Tried, oom.Err.Free, r.Peak.ReservedBytes, m.Usable(), -v.HeadroomBytes)
 		if oom.Err.Limited {
-			v.Reason = fmt.Sprintf("dies in %s: %v more asked for; the memory fraction allows %v",
+			v.Reason = fmt.Sprintf("out of memory in %s: tried to allocate %v; the memory fraction allows %v",
 				report.Where(v.OOM.Step, v.OOM.Phase, v.OOM.Op, v.OOM.Layer), oom.Err.Tried, oom.Err.Limit)
 		}
 	}

@@ -126,7 +126,7 @@ func everyNth(t *testing.T, text string, n int) {
 			continue
 		}
 		if diesIn(left.Played, a) != diesIn(full.Played, b) || m.tight(a, left.Free.PeakReserved.Reserved) != m.tight(b, full.Free.PeakReserved.Reserved) {
-			t.Errorf("every: %d, %d MiB less: dies in %s, %d retries; played out %s, %d retries", n, less, diesIn(left.Played, a), a.Stats.NumAllocRetries,
+			t.Errorf("every: %d, %d MiB less: out of memory in %s, %d retries; played out %s, %d retries", n, less, diesIn(left.Played, a), a.Stats.NumAllocRetries,
 				diesIn(full.Played, b), b.Stats.NumAllocRetries)
 		}
 	}

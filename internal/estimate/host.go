@@ -97,7 +97,7 @@ func (o *Outcome) host(r *report.Report) {
 		h.SharedMemoryLimitBytes = shm.V
 		if all*h.SharedMemoryBytes > shm.V {
 			h.Result = report.OOMs
-			h.Reason = fmt.Sprintf("workers hand over batches in up to %v of /dev/shm, which has %v: they die of a bus error", all*h.SharedMemoryBytes, shm.V)
+			h.Reason = fmt.Sprintf("workers hand over batches in up to %v of /dev/shm, which has %v: they fail with a bus error", all*h.SharedMemoryBytes, shm.V)
 		}
 	}
 	if d.HostRAM == nil {

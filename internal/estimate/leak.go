@@ -64,7 +64,7 @@ func (o *Outcome) leak(r *report.Report) {
 	l.Says = each
 	if v.OOM != nil {
 		l.SimulatedSteps = int64(v.OOM.Step)
-		first := fmt.Sprintf("dies in %s: %v more asked for, %v free", report.Where(v.OOM.Step, v.OOM.Phase, v.OOM.Op, v.OOM.Layer), v.OOM.TriedBytes, v.OOM.FreeBytes)
+		first := fmt.Sprintf("out of memory in %s: tried to allocate %v, %v free", report.Where(v.OOM.Step, v.OOM.Phase, v.OOM.Op, v.OOM.Layer), v.OOM.TriedBytes, v.OOM.FreeBytes)
 		v.Reason = first + "\na leak: " + each
 		return
 	}

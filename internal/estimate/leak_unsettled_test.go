@@ -20,7 +20,7 @@ func TestLeakUnsettled(t *testing.T) {
 		return // it was followed
 	}
 	if !slices.ContainsFunc(r.Notes, func(n note.Note) bool { return n.Code == note.Unsettled }) {
-		t.Errorf("%v, though it dies in step 6714: %q", r.Verdict.Result, r.Warnings)
+		t.Errorf("%v, though it runs out of memory in step 6714: %q", r.Verdict.Result, r.Warnings)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unnamed opens a file without a name in a folder: if the process dies, nothing is
+// unnamed opens a file without a name in a folder: if the process is killed, nothing is
 // left of it.
 func unnamed(dir string) (*os.File, error) {
 	if _, err := os.Stat("/proc/self/fd"); err != nil { // through which it gets its name

@@ -76,7 +76,7 @@ func (u *unit) examine(o *outcome) {
 		}
 	}
 	if v.Leak != nil && v.OOM != nil { // else a warning says so
-		u.add(leak, u.at(leak), "%sa leak: %s; it dies in step %d", on, v.Leak.Says, v.OOM.Step)
+		u.add(leak, u.at(leak), "%sa leak: %s; it runs out of memory in step %d", on, v.Leak.Says, v.OOM.Step)
 	}
 	frag, most := r.Allocator.FragmentationBytes, u.policy.fragmentation.Of(r.Peak.ReservedBytes)
 	if frag > most && float64(frag) >= fragmentationMatters*float64(r.Device.UsableBytes) {
@@ -93,13 +93,13 @@ func (u *unit) examine(o *outcome) {
 	}
 }
 
-// host applies the rules about the machine's own memory, which so many processes share.
+// host applies the rules about host memory, which so many processes share.
 func (u *unit) host(h *report.Host, all tensor.Bytes) {
 	if h == nil {
 		return
 	}
 	if limit := h.SharedMemoryLimitBytes; limit > 0 && all*h.SharedMemoryBytes > limit {
-		u.add(sharedMemory, u.at(sharedMemory), "workers hand over batches in up to %v of /dev/shm, which has %v: they die of a bus error", all*h.SharedMemoryBytes, limit)
+		u.add(sharedMemory, u.at(sharedMemory), "workers hand over batches in up to %v of /dev/shm, which has %v: they fail with a bus error", all*h.SharedMemoryBytes, limit)
 	}
 	need := fmt.Sprintf("%v of host memory needed while %s, %v there", h.AllBytes, report.HostPhases[h.Phase], h.LimitBytes)
 	switch limit := h.LimitBytes; {

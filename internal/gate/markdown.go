@@ -7,7 +7,7 @@ import (
 	"github.com/memplan/memplan/internal/report"
 )
 
-// markdownMark lets a bot find its own comment, to write it anew.
+// markdownMark lets a bot find its own comment, to rewrite it.
 const markdownMark = "<!-- memplan check -->"
 
 var _ = Formats.Add(Format{Name: "markdown", Doc: "for a comment on a change: the verdict, a table, the findings", Rank: 4, Write: writeMarkdown})

@@ -108,7 +108,7 @@ var (
 		keys: sizeKeys,
 	})
 	hostRAM = rule(Rule{
-		ID: "MP004", Name: "host-ram", Severity: Error, Doc: "the job needs more of the machine's own memory than there is",
+		ID: "MP004", Name: "host-ram", Severity: Error, Doc: "the job needs more of host memory than there is",
 		Help: "Processes, the data set, the loader, pinned and offloaded tensors and saving a checkpoint take more than\ndevice.host_ram. If only the worst of what is assumed does, the finding is a warning. Without device.host_ram the rule is silent.",
 		keys: []string{"device.host_ram", "data", "train.batch_size"},
 	})
@@ -125,7 +125,7 @@ var (
 	})
 	leak = rule(Rule{
 		ID: "MP007", Name: "leak", Severity: Error, Doc: "memory grows from step to step",
-		Help: "Each step leaves more on the GPU than it found: mostly a list of losses or outputs that still hold their graphs (item: true or\ndetach: true beside keep mends it). Where the job lives through all steps that were simulated, or only the machine's own memory grows, the\nfinding is a warning.",
+		Help: "Each step leaves more on the GPU than it found: mostly a list of losses or outputs that still hold their graphs (item: true or\ndetach: true beside keep mends it). Where the job lives through all steps that were simulated, or only host memory grows, the\nfinding is a warning.",
 		at:   (*unit).leakAt,
 	})
 	tight = rule(Rule{
@@ -135,7 +135,7 @@ var (
 	})
 	sharedMemory = rule(Rule{
 		ID: "MP009", Name: "shared-memory", Severity: Error, Doc: "workers of the data loader need more of /dev/shm than there is",
-		Help: "Worker processes hand over batches through /dev/shm; if it is full they die of a bus error. A Docker container has\n64 MiB unless --shm-size says more. Fewer workers or a lower prefetch_factor help. Without device.shm the rule is silent.",
+		Help: "Worker processes hand over batches through /dev/shm; if it is full they fail with a bus error. A Docker container has\n64 MiB unless --shm-size says more. Fewer workers or a lower prefetch_factor help. Without device.shm the rule is silent.",
 		keys: []string{"device.shm", "data.loader.num_workers", "data"},
 	})
 	baselineRule = rule(Rule{

@@ -237,7 +237,7 @@ type outcome struct {
 	files  bool // it reads files beside the spec
 }
 
-// play estimates a recipe. It is played until its steps are alike, however many
+// play estimates a recipe. It is played until its steps are equal, however many
 // the spec wants to be simulated.
 func play(r *estimate.Recipe) (*outcome, error) {
 	out := &outcome{}

@@ -1,4 +1,4 @@
-// Package host says how much of the machine's own memory a training job needs:
+// Package host says how much of host memory a training job needs:
 // users run out of that, and of /dev/shm, as they do of the GPU's.
 //
 // The model. A process trains. It holds Python with its libraries and the

@@ -8,7 +8,7 @@ import (
 )
 
 // GCPercent is the GOGC of memplan, which lets the heap grow to five times what is
-// alive: jobs of a few MiB that die young are played one after the other, and a
+// alive: short jobs of a few MiB are played one after the other, and a
 // quarter of the time would go to collecting them.
 const GCPercent = 400
 

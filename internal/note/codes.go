@@ -43,7 +43,7 @@ var (
 
 // What is open of the machine.
 var (
-	GPUAssumed  = code(Code{Name: "gpu-assumed", Doc: "nobody named a GPU", Rule: estimateWarning})
+	GPUAssumed  = code(Code{Name: "gpu-assumed", Doc: "no GPU was named", Rule: estimateWarning})
 	GPUChanged  = code(Code{Name: "gpu-changed", Doc: "a GPU is not what its name stands for", Rule: gpuChanged})
 	NoKernels   = code(Code{Name: "no-kernels", Doc: "the wheels of PyTorch have no kernels for the GPU", Rule: estimateWarning})
 	OtherArch   = code(Code{Name: "other-arch", Doc: "the rules were not recorded on such a GPU", Rule: estimateWarning})
@@ -55,10 +55,10 @@ var (
 )
 
 // What more steps may bring. A job that grows lives through all that were
-// simulated; of one that dies the verdict says so.
+// simulated; of one that runs out of memory the verdict says so.
 var (
 	Growing     = code(Code{Name: "growing", Doc: "memory grows from step to step", Rule: leak, Most: "warning"})
-	HostGrowing = code(Code{Name: "host-growing", Doc: "the machine's own memory grows from step to step", Rule: leak, Most: "warning"})
+	HostGrowing = code(Code{Name: "host-growing", Doc: "host memory grows from step to step", Rule: leak, Most: "warning"})
 	Unsettled   = code(Code{Name: "unsettled", Doc: "not all steps that differ were simulated", Rule: unsettled})
 	FewSteps    = code(Code{Name: "few-steps", Doc: "train.steps asks for too few to tell", Rule: estimateWarning})
 )
@@ -66,10 +66,10 @@ var (
 // Of a run, which check does not make.
 var (
 	Backend      = code(Code{Name: "backend", Doc: "why this backend runs the job"})
-	Aside        = code(Code{Name: "aside", Doc: "operators are computed in the machine's own memory"})
+	Aside        = code(Code{Name: "aside", Doc: "operators are computed in host memory"})
 	StepsSkipped = code(Code{Name: "steps-skipped", Doc: "GradScaler left out steps of optimizers"})
 	ByNumbers    = code(Code{Name: "by-numbers", Doc: "allocations depend on numbers"})
 	FewerGPUs    = code(Code{Name: "fewer-gpus", Doc: "one process stands for several"})
-	Dies         = code(Code{Name: "dies", Doc: "the job is predicted to die"})
-	FromPyTorch  = code(Code{Name: "pytorch", Doc: "PyTorch's own words for why the job died"})
+	Dies         = code(Code{Name: "dies", Doc: "the job is predicted to run out of memory"})
+	FromPyTorch  = code(Code{Name: "pytorch", Doc: "PyTorch's own words for why the job failed"})
 )

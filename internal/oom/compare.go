@@ -6,7 +6,7 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// Plan is what a prediction says of the job that died.
+// Plan is what a prediction says of the job that failed.
 type Plan struct {
 	Device        string       // name of the GPU
 	Total         tensor.Bytes // of the device
@@ -54,7 +54,7 @@ func Compare(f *Failure, p *Plan) []string {
 	case !p.Fits && near(f.Tried, p.Dies.Bytes):
 		out = append(out, p.sameSize(f, at)...)
 	case !p.Fits:
-		say("the plan dies too, but of %v in %s, not of the %v of the message", p.Dies.Bytes, p.Dies.where(), f.Tried)
+		say("the plan runs out of memory too, but for %v in %s, not of the %v of the message", p.Dies.Bytes, p.Dies.where(), f.Tried)
 		if f.Allocated >= 0 && p.requests(f.Tried) {
 			say("the sizes agree, as the plan asks for %v, too; what lives beside does not: %v in tensors, the plan has %v (a mask, a buffer, a tensor that is kept?)", f.Tried, f.Allocated, p.Held)
 		}

@@ -18,9 +18,9 @@ func TestCompare(t *testing.T) {
 		change func(p *Plan)
 		want   []string // beginnings
 	}{
-		{"the same", func(*Plan) {}, []string{"the size agrees, as the plan dies of 2.93 GiB, too, in step 1, backward; the log has no traceback that would tell whether it is the same request"}},
+		{"the same", func(*Plan) {}, []string{"the size agrees, as the plan fails for 2.93 GiB, too, in step 1, backward; the log has no traceback that would tell whether it is the same request"}},
 		{"a mask is missing", func(p *Plan) { p.Dies.Bytes, p.Held = g(1.25), g(20.1) }, []string{
-			"the plan dies too, but of 1.25 GiB in step 1, backward, not of the 2.93 GiB of the message",
+			"the plan runs out of memory too, but for 1.25 GiB in step 1, backward, not of the 2.93 GiB of the message",
 			"the sizes agree, as the plan asks for 2.93 GiB, too; what lives beside does not: 20.46 GiB in tensors, the plan has 20.10 GiB",
 		}},
 		{"a larger GPU", func(p *Plan) { p.Device, p.Total, p.Fits = "a100-40gb", g(39.49), true }, []string{

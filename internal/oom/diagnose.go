@@ -47,9 +47,9 @@ func Diagnose(f *Failure) []Finding {
 	switch f.Kind {
 	case CPU:
 		if f.Tried >= 0 {
-			add(HostMemory, "%v of the machine's own memory was asked for, not of a GPU's", f.Tried)
+			add(HostMemory, "%v of host memory was asked for, not of a GPU's", f.Tried)
 		} else {
-			add(HostMemory, "the machine's own memory ran out, not a GPU's")
+			add(HostMemory, "host memory ran out, not a GPU's")
 		}
 		return out
 	case Pinned:

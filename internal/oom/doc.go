@@ -20,7 +20,7 @@
 //	2.3 -         ... A is allocated by PyTorch, with P allocated in private pools (e.g., CUDA Graphs), and ...
 //	2.9 -         ... try setting PYTORCH_ALLOC_CONF=expandable_segments:True
 //
-// The traceback above a message tells where in the job it died: Place has the phase,
+// The traceback above a message tells where in the job it failed: Place has the phase,
 // the path of the module as far as the calls name it, and what the last line calls.
 // Compare holds that, and the steps that the log counts, against the request of which
 // a plan dies; a size alone proves nothing. Tracebacks of notebooks are not read.

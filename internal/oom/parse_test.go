@@ -131,7 +131,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// Two ranks die with one message each; one of them is printed twice.
+// Two ranks fail with one message each; one of them is printed twice.
 func TestSeveral(t *testing.T) {
 	line := func(rank string) string {
 		return "[" + rank + "]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 158.00 MiB. GPU 0 has a total capacity of 23.69 GiB of which 115.69 MiB is free.\n"
@@ -169,7 +169,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Logs of real runs of PyTorch 2.6: each died for the reason in its name.
+// Logs of real runs of PyTorch 2.6: each failed for the reason in its name.
 func TestLogs(t *testing.T) {
 	for name, want := range map[string]Cause{"size": Size, "one": OneTensor, "limit": Limit, "frag": Fragmentation, "leak": Growth,
 		"expandable": Size, "expandable-one": OneTensor, "fraction-one": Limit} {

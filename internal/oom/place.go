@@ -152,18 +152,18 @@ func (p *Plan) step(f *Failure, r *Request) string {
 	}
 	switch n := int64(r.Step); {
 	case n < least:
-		return fmt.Sprintf("step: the log shows step %d before, the plan dies in step %d", f.Progress, r.Step)
+		return fmt.Sprintf("step: the log shows step %d before, the plan fails in step %d", f.Progress, r.Step)
 	case most >= 0 && n > most:
-		return fmt.Sprintf("step: the log ends at step %d, the plan dies in step %d", f.Progress, r.Step)
+		return fmt.Sprintf("step: the log ends at step %d, the plan fails in step %d", f.Progress, r.Step)
 	}
 	return ""
 }
 
-// sameSize says whether a job died where the plan dies, of a request of the same
+// sameSize says whether a job failed where the plan fails, at a request of the same
 // size.
 func (p *Plan) sameSize(f *Failure, at *meant) []string {
 	r := &p.Dies
-	size := fmt.Sprintf("the size agrees, as the plan dies of %v, too, in %s", r.Bytes, r.where())
+	size := fmt.Sprintf("the size agrees, as the plan fails for %v, too, in %s", r.Bytes, r.where())
 	step := p.step(f, r)
 	c := &compared{}
 	if at != nil {
@@ -187,7 +187,7 @@ func (p *Plan) sameSize(f *Failure, at *meant) []string {
 	case len(c.same) == 0:
 		return []string{fmt.Sprintf("%s; the traceback (line %d) tells nothing of where in the job that was", size, at.Line)}
 	}
-	s := fmt.Sprintf("as planned: the plan dies of the same request, %v in %s; the traceback agrees in %s", r.Bytes, r.where(), joined(c.same, "and"))
+	s := fmt.Sprintf("as planned: the plan fails at the same request, %v in %s; the traceback agrees in %s", r.Bytes, r.where(), joined(c.same, "and"))
 	if len(c.untold) > 0 {
 		s += ", and tells no " + joined(c.untold, "or")
 	}

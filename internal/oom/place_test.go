@@ -30,24 +30,24 @@ func TestPlaces(t *testing.T) {
 		dies      Request
 		want      []string // parts of what is said, in order
 	}{
-		{"the same", forward, here, []string{"as planned: the plan dies of the same request, 74.00 MiB in step 1, forward, convolution in stem.0; the traceback agrees in phase, module and operator"}},
+		{"the same", forward, here, []string{"as planned: the plan fails at the same request, 74.00 MiB in step 1, forward, convolution in stem.0; the traceback agrees in phase, module and operator"}},
 		{"another module", forward, change(func(r *Request) { r.Layer = "head.0" }), []string{
-			"the size agrees, as the plan dies of 74.00 MiB, too, in step 1, forward, convolution in head.0; the place does not:",
+			"the size agrees, as the plan fails for 74.00 MiB, too, in step 1, forward, convolution in head.0; the place does not:",
 			"module: stem.* in the traceback, head.0 in the plan", "the plan makes the request of the traceback (forward, conv2d in stem.*), too: 74.00 MiB in step 1, forward, convolution in stem.0"}},
 		{"a module that the plan has not", strings.ReplaceAll(forward, "self.stem", "self.trunk.first"), change(func(r *Request) { r.Layer = "head" }), []string{
-			"as planned: the plan dies of the same request, 74.00 MiB in step 1, forward, convolution in head; the traceback agrees in phase and operator, and tells no module of the plan"}},
+			"as planned: the plan fails at the same request, 74.00 MiB in step 1, forward, convolution in head; the traceback agrees in phase and operator, and tells no module of the plan"}},
 		{"another operator", forward, change(func(r *Request) { r.Op = "cat" }), []string{"the place does not:", "operator: conv2d in the traceback, cat in the plan", "too: 74.00 MiB in step 1, forward, convolution in stem.0"}},
 		{"a conversion of its input", forward, change(func(r *Request) { r.Op = "_to_copy" }), []string{"as planned: "}},
 		{"another phase", backward, here, []string{"the place does not:", "phase: backward in the traceback, forward in the plan", "the plan asks for nothing where the traceback ends (backward)"}},
-		{"backward", backward, change(func(r *Request) { r.Phase, r.Op = "backward", "ConvolutionBackward0" }), []string{"as planned: the plan dies of the same request, 74.00 MiB in step 1, backward, ConvolutionBackward0 in stem.0; the traceback agrees in phase, and tells no module or operator"}},
-		{"another step", "step 3\nstep 4\n" + forward, here, []string{"the place does not:", "step: the log shows step 4 before, the plan dies in step 1"}},
-		{"a step that the log does not reach", "step 1\nstep 2\n" + forward, change(func(r *Request) { r.Step = 9 }), []string{"the place does not:", "step: the log ends at step 2, the plan dies in step 9"}},
+		{"backward", backward, change(func(r *Request) { r.Phase, r.Op = "backward", "ConvolutionBackward0" }), []string{"as planned: the plan fails at the same request, 74.00 MiB in step 1, backward, ConvolutionBackward0 in stem.0; the traceback agrees in phase, and tells no module or operator"}},
+		{"another step", "step 3\nstep 4\n" + forward, here, []string{"the place does not:", "step: the log shows step 4 before, the plan fails in step 1"}},
+		{"a step that the log does not reach", "step 1\nstep 2\n" + forward, change(func(r *Request) { r.Step = 9 }), []string{"the place does not:", "step: the log ends at step 2, the plan fails in step 9"}},
 		{"a step of the log", "step 0\nstep 1\n" + forward, change(func(r *Request) { r.Step = 3 }), []string{"as planned: "}},
-		{"steps between others", "step 2\nstep 12\nstep 14\n" + forward, change(func(r *Request) { r.Step = 18 }), []string{"the place does not:", "step: the log ends at step 14, the plan dies in step 18"}},
+		{"steps between others", "step 2\nstep 12\nstep 14\n" + forward, change(func(r *Request) { r.Step = 18 }), []string{"the place does not:", "step: the log ends at step 14, the plan fails in step 18"}},
 		{"microbatches", "batch 5\n" + forward, here, []string{"as planned: "}},
 		{"eval", forward, change(func(r *Request) { r.Phase = "eval" }), []string{"as planned: "}},
 		{"the same place, another size", forward, change(func(r *Request) { r.Bytes = m(20) }), []string{
-			"the plan dies too, but of 20.00 MiB in step 1, forward, convolution in stem.0, not of the 74.00 MiB of the message",
+			"the plan runs out of memory too, but for 20.00 MiB in step 1, forward, convolution in stem.0, not of the 74.00 MiB of the message",
 			"the plan makes the request of the traceback (forward, conv2d in stem.*), too: 74.00 MiB in step 1, forward, convolution in stem.0"}},
 		{"no step", forward, change(func(r *Request) { r.Step = 2 }), []string{"the traceback agrees in phase, module and operator, and tells no step"}},
 		{"no traceback", "", here, []string{"the log has no traceback that would tell whether it is the same request"}},

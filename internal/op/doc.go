@@ -38,7 +38,7 @@
 // Rows keep to C++'s rules of life. Every tensor that a row makes is owned by
 // it until it is returned (Call.Return), handed to a gradient (Back.Set) or
 // dropped. Call.Local registers a tensor that lives to the end of the row, as a
-// C++ local does; locals die in the reverse order of their making. Scratch is a
-// local without shape. What must die earlier is dropped by hand, where the C++
+// C++ local does; locals are destroyed in the reverse order of their construction. Scratch is a
+// local without shape. What must be freed earlier is dropped by hand, where the C++
 // code ends a temporary or a block.
 package op

@@ -36,7 +36,7 @@ type Machine interface {
 	Launch(k *kernel.Kernel, operands []kernel.Tensor, ints []int64, numbers ...float64) error
 	// At is a tensor under another layout, as an operand.
 	At(t *Tensor, l tensor.Layout) kernel.Tensor
-	// Wanted is the gradient of input i where it is to be computed: nil if nobody
+	// Wanted is the gradient of input i where it is to be computed: nil if nothing
 	// wants it, or if it is the incoming one, handed on.
 	Wanted(b *Back, i int) *Tensor
 	// Draw is the seed of the next random numbers.

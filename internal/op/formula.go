@@ -7,7 +7,7 @@ import (
 
 // Formula is a derivative as tools/autograd/derivatives.yaml writes it: grad,
 // self, other, result and numbers, with + - * /, functions and methods. Every
-// operation on a tensor makes one; all but the result die, in reverse order,
+// operation on a tensor makes one; all but the result are freed, in reverse order,
 // when the expression ends.
 type Formula struct {
 	of   *Vocabulary

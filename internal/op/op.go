@@ -205,7 +205,7 @@ type Exec interface {
 	// Alias returns another tensor over t's storage, outside of autograd.
 	Alias(t *Tensor, l tensor.Layout, d tensor.DType) *Tensor
 	// ViewOf returns a view of t as autograd knows it: it keeps t alive, so that
-	// nobody can modify t's storage as its only owner. Derivative formulas make
+	// nothing can modify t's storage as its only owner. Derivative formulas make
 	// such views; kernels make aliases.
 	ViewOf(t *Tensor, l tensor.Layout) *Tensor
 	// Keep adds a reference to t and returns t.

@@ -20,7 +20,7 @@ func TestSaved(t *testing.T) {
 	}{
 		{b.SavedIn, 0, in[0], ""},
 		{b.SavedIn, 1, nil, "the derivative of three reads input 1, which it does not save"},
-		{b.SavedIn, 2, nil, ""}, // listed, and nobody needed it
+		{b.SavedIn, 2, nil, ""}, // listed, and not needed
 		{b.SavedIn, 3, in[3], ""},
 		{b.SavedIn, 4, nil, ""}, // there is no such input
 		{b.SavedOut, 0, nil, "the derivative of three reads result 0, which it does not save"},

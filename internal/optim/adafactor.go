@@ -153,7 +153,7 @@ func adafactorLoop(c *Call, ps []*Param) {
 			squared.set(c.like(g))
 			estimate = c.like(p.State[0])
 		}
-		update.set(estimate) // var_estimate, which holds the same tensor, was bound anew just before
+		update.set(estimate) // var_estimate, which holds the same tensor, was rebound just before
 		c.Drop(c.norm(update.held[0]))
 	}
 }

@@ -46,7 +46,7 @@ var LBFGS = define(Row{
 		a := args.(*lbfgsArgs)
 		note := fmt.Sprintf("LBFGS: how many iterations a step takes depends on the numbers; %d are assumed, each of which adds to the history", a.iterations())
 		if cut := a.cut().iterations(); cut < a.iterations() {
-			note += fmt.Sprintf("; %d are played, since from then on all are alike", cut)
+			note += fmt.Sprintf("; %d are played, since from then on all are equal", cut)
 		}
 		return note
 	},
@@ -71,7 +71,7 @@ func (a *lbfgsArgs) iterations() int64 { return max(min(a.MaxIter, a.evaluations
 // fill the history.
 const alikeIterations = 100
 
-// cut are the arguments with as many iterations as there are before all are alike:
+// cut are the arguments with as many iterations as there are before all are equal:
 // the history is full, and each takes what the one before has given back.
 func (a *lbfgsArgs) cut() *lbfgsArgs {
 	most := a.HistorySize + alikeIterations

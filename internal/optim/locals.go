@@ -33,7 +33,7 @@ func (c *Call) end() {
 	c.locals, c.asked = nil, 0
 }
 
-// set binds the variable anew; what it held goes after the new value is made.
+// set rebinds the variable; what it held goes after the new value is made.
 func (v *local) set(ts ...*op.Tensor) {
 	old := v.held
 	v.held = ts

@@ -3,7 +3,7 @@
 // implementations. Most are those of torch.optim, some are other packages'.
 //
 // An implementation is written as the Python code runs: lists of temporaries
-// are made tensor by tensor and die from the last to the first, as the items
+// are made tensor by tensor and freed from the last to the first, as the items
 // of a Python list do; a local variable keeps its list until it is rebound.
 package optim
 

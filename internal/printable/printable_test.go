@@ -18,7 +18,7 @@ import (
 func TestEveryCharacter(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if !utf8.ValidRune(r) || r > 0x3000 && r%97 != 0 && !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Zs) {
-			continue // of the many that are alike, a sample
+			continue // of many of the same kind, a sample
 		}
 		s := "x" + string(r) + "y"
 		for form, text := range map[string]string{"Text": printable.Text(s), "Lines": printable.Lines(s), "Quoted": printable.Quoted(s), "JSON": printable.JSON(s), "File": printable.File(s)} {

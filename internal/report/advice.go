@@ -40,7 +40,7 @@ type Change struct {
 	Fits              bool         `json:"fits"`
 	Result            string       `json:"result"` // of the verdict: FITS, TIGHT or OOM
 	HeadroomBytes     tensor.Bytes `json:"headroom_bytes"`
-	HostBytes         tensor.Bytes `json:"host_total_bytes"` // of the machine's own memory
+	HostBytes         tensor.Bytes `json:"host_total_bytes"` // of host memory
 	// Cost is the per cent by which a step becomes slower, and prices of what changes
 	// in numbers and of the work to adopt it. Of as many changes those that cost less
 	// come first (docs/advice.md).

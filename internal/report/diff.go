@@ -91,7 +91,7 @@ var diffTexts = []struct {
 	of   func(r *Report) string
 }{
 	{"verdict", func(r *Report) string { return r.Verdict.Result }},
-	{"dies in", func(r *Report) string {
+	{"out of memory in", func(r *Report) string {
 		if o := r.Verdict.OOM; o != nil {
 			return Where(o.Step, o.Phase, o.Op, "")
 		}

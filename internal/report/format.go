@@ -66,7 +66,7 @@ func (t *FormatTable[T, O]) Names() []string {
 	return names
 }
 
-// Default is the name of the format that nobody has to ask for.
+// Default is the name of the format that needs no flag.
 func (t *FormatTable[T, O]) Default() string { return t.All()[0].Name }
 
 // Lookup returns the format of that name, nil if there is none.

@@ -44,7 +44,7 @@ type Host struct {
 // HostPhases says what a job does in each phase of Host.
 var HostPhases = map[string]string{"start": "starting", "training": "training", "saving": "saving a checkpoint"}
 
-// host prints the machine's memory.
+// host prints host memory.
 func (t *text) host() {
 	h := t.r.Host
 	if h == nil {

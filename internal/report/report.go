@@ -23,7 +23,7 @@ type Report struct {
 	Device  Device `json:"device"`
 	Train   Train  `json:"train"`
 	// Params are those of the model, by name; Deciding are the ones that sizes of its
-	// inputs are, such as seq, and Assumed the keys that nobody said: params.seq,
+	// inputs are, such as seq, and Assumed the keys that were not given: params.seq,
 	// train.batch_size, torch, device.gpu.
 	Params      map[string]any `json:"params"`
 	Deciding    []string       `json:"deciding_params"`
@@ -215,7 +215,7 @@ type Verdict struct {
 }
 
 // Leak says that each step leaves more on the device than it found. Steps are
-// simulated until the job dies, or a bound is reached; Bytes are those of the
+// simulated until the job runs out of memory, or a bound is reached; Bytes are those of the
 // last Period steps. The largest part of it was made by Op in Layer.
 type Leak struct {
 	Bytes          tensor.Bytes `json:"bytes"`
@@ -269,7 +269,7 @@ type Uncertainty struct {
 	// seen or assumed.
 	ContextLowBytes  tensor.Bytes `json:"context_low_bytes"`
 	ContextHighBytes tensor.Bytes `json:"context_high_bytes"`
-	ContextAssumed   bool         `json:"context_assumed"` // nobody measured it on this GPU
+	ContextAssumed   bool         `json:"context_assumed"` // it was not measured on this GPU
 	// NCCLLowBytes and NCCLHighBytes bound what NCCL takes on each GPU for the
 	// connections between processes, beside PyTorch's allocator; 0 on one GPU.
 	NCCLLowBytes  tensor.Bytes `json:"nccl_low_bytes,omitempty"`

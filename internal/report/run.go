@@ -27,7 +27,7 @@ type Run struct {
 	Predicted RunBytes    `json:"predicted"`
 	Measured  RunBytes    `json:"measured"`
 	Trace     RunTrace    `json:"trace"`
-	Within    bool        `json:"within_tolerance"`  // the peaks, or that the job dies
+	Within    bool        `json:"within_tolerance"`  // the peaks, or that the job runs out of memory
 	Stopped   string      `json:"stopped,omitempty"` // what ended the run before its last step, so that nothing is compared
 	Warnings  []string    `json:"warnings"`          // the texts of Notes
 	Notes     []note.Note `json:"notes"`
@@ -95,7 +95,7 @@ type RunBytes struct {
 	AllocatedBytes tensor.Bytes `json:"allocated_bytes"`
 	ReservedBytes  tensor.Bytes `json:"reserved_bytes"`
 	DeviceBytes    tensor.Bytes `json:"device_bytes"`
-	OutOfMemory    bool         `json:"out_of_memory"` // the job died of it
+	OutOfMemory    bool         `json:"out_of_memory"` // the job ran out of memory
 }
 
 // RunTrace compares the allocations and frees one by one, but for the workspaces of

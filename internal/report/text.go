@@ -96,7 +96,7 @@ func (t *text) verdict() {
 }
 
 // Settings says in a line what of a job decides its figures, and what of that
-// nobody said.
+// were not given.
 func Settings(r *Report) string {
 	var parts []string
 	for _, p := range r.Deciding {

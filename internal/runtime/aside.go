@@ -6,9 +6,9 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// aside is the computation of an operator in the machine's own memory: its
+// aside is the computation of an operator in host memory: its
 // operands are read from the device, and the results written there. The long tail
-// of operators runs so, in float64 and alike on every device; what most steps are
+// of operators runs so, in float64 and equally on every device; what most steps are
 // made of has kernels.
 type aside struct {
 	x   *Executor

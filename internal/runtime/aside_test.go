@@ -31,7 +31,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestAside: what is computed in the machine's own memory has a name.
+// TestAside: what is computed in host memory has a name.
 func TestAside(t *testing.T) {
 	j := job(t, "mlp", "device.gpu=a100-40gb", "params.sizes=[8,4]", "train.batch_size=2", "prune={amount: 0.3}")
 	device := cpu.New(tensor.GiB)

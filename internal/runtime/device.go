@@ -14,7 +14,7 @@ type Device interface {
 
 	// Name is what users know the device by, such as "cpu" or "NVIDIA H200".
 	Name() string
-	// Write and Read copy between the machine's memory and the device's. They wait
+	// Write and Read copy between host memory and the device's. They wait
 	// for kernels that were launched before.
 	Write(to allocsim.Address, from []byte) error
 	Read(to []byte, from allocsim.Address) error

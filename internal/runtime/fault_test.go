@@ -130,7 +130,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestCapacity checks where a run dies: it lives in the memory that the
+// TestCapacity checks where a run fails: it lives in the memory that the
 // simulator says is enough, and not in one segment less.
 func TestCapacity(t *testing.T) {
 	for _, c := range [][2]string{{"mlp", ""}, {"lenet", ""}, {"lenet", "expandable_segments:True"}} {

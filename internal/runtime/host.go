@@ -10,16 +10,16 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// What a job keeps in the machine's own memory is computed there, by the kernels
+// What a job keeps in host memory is computed there, by the kernels
 // of package cpu, whatever the device is.
 
-// hostBit tells addresses in the machine's memory from those on the device.
+// hostBit tells addresses in host memory from those on the device.
 const hostBit = 1 << 62
 
-// onHost reports whether an operand lies in the machine's memory.
+// onHost reports whether an operand is in host memory.
 func onHost(t *kernel.Tensor) bool { return t.At&hostBit != 0 }
 
-// openHost makes the machine's memory ready for its first block.
+// openHost makes host memory ready for its first block.
 func (m *memory) openHost(id int32) error {
 	if id > 0 || m.host.device != nil {
 		return nil
@@ -33,7 +33,7 @@ func (m *memory) openHost(id int32) error {
 	return nil
 }
 
-// closeHost gives the machine's memory back.
+// closeHost gives host memory back.
 func (m *memory) closeHost() error {
 	if m.host.alloc == nil {
 		return nil
@@ -88,11 +88,11 @@ func (m *memory) start(c *kernel.Call) error {
 	case c.Kernel == kernel.Copy:
 		return m.transfer(c.T[0], c.T[1])
 	}
-	return fmt.Errorf("kernel %s: some operands lie on the device, others in the machine's memory", c.Kernel.Name)
+	return fmt.Errorf("kernel %s: some operands are on the device, others in host memory", c.Kernel.Name)
 }
 
-// transfer copies between the machine's memory and the device. Elements change
-// their order or type in the machine's memory.
+// transfer copies between host memory and the device. Elements change
+// their order or type in host memory.
 func (m *memory) transfer(to, from kernel.Tensor) error {
 	if m.host.alloc == nil || to.Numel() == 0 { // a dry run
 		return nil

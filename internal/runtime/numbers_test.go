@@ -35,7 +35,7 @@ import (
 
 // With -numbers-python, TestAgainstPyTorch trains the jobs of -numbers-specs in PyTorch
 // and here; with -numbers-out it records those that are equal. The recording is
-// made anew with
+// made again with
 //
 //	go test ./internal/runtime -run AgainstPyTorch -numbers-python python3 -numbers-specs ../../testdata/numbers/numbers.json.gz -numbers-out ../../testdata/numbers/numbers.json.gz
 var (

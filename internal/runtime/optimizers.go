@@ -100,7 +100,7 @@ func (x *Executor) Scale(grads []*op.Tensor, norm *op.Tensor, bound float64, spa
 }
 
 // Clip implements engine.Backend: torch.nn.utils.clip_grad_value_, and
-// clip_grad_norm_ of gradients in the machine's own memory.
+// clip_grad_norm_ of gradients in host memory.
 func (x *Executor) Clip(grads []*op.Tensor, byValue bool, bound float64) error {
 	if byValue {
 		for _, g := range grads {

@@ -55,7 +55,7 @@ func (d Dims) Set(i int, x int64) Dims {
 // Slice returns the dimensions as a fresh slice.
 func (d Dims) Slice() []int64 { return append([]int64(nil), d.v[:d.n]...) }
 
-// Ints returns the dimensions as numbers of elements in the machine's own memory.
+// Ints returns the dimensions as numbers of elements in host memory.
 func (d Dims) Ints() []int {
 	out := make([]int, d.n)
 	for i := range out {

@@ -14,7 +14,7 @@ func (v Version) LayerNormPartialSums() bool { return v.AtLeast(Version{2, 8}) }
 func (v Version) FusedRMSNorm() bool { return v.AtLeast(Version{2, 9}) }
 
 // FlashStateOnDevice reports whether flash attention keeps the state of the
-// random numbers, and a number that nobody uses, in two tensors on the device,
+// random numbers, and a number that is not used, in two tensors on the device,
 // with dropout or without. Before, they were numbers on the host.
 //
 // PR 146372 (February 2025); the note "BC breaking change to flash seed/offset"

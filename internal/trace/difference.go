@@ -33,7 +33,7 @@ func (e *RecordedEvent) UnmarshalJSON(b []byte) error {
 }
 
 // StepOf maps an event to the recorded list that it belongs to. With late, what
-// dies when a step returns was recorded at the start of the next one.
+// is freed when a step returns was recorded at the start of the next one.
 func StepOf(e *Event, late bool) int {
 	if late && e.Phase == Return {
 		return int(e.Step) + 1

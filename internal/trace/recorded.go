@@ -14,7 +14,7 @@ import (
 // Recorded are the events of a run, by step: setup, step1, step2, ...
 //
 // Who records writes [id, bytes] and -id. Files keep a shorter form, in which
-// equal layers look alike and a change stays where it is: an allocation is its
+// equal layers look the same and a change stays where it is: an allocation is its
 // bytes, and a free is -n for the block that is the n-th youngest of all that were
 // allocated since the start, dead or alive. Both are read; the second is written.
 type Recorded map[string][]RecordedEvent

@@ -50,7 +50,7 @@ func (c Category) String() string { return categoryNames[c] }
 type Phase uint8
 
 // The phases. Return is what happens when the function that holds a step
-// returns: its local names die.
+// returns: its local names are gone.
 const (
 	Setup Phase = iota
 	Input

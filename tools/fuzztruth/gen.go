@@ -7,7 +7,7 @@ import (
 )
 
 // generator writes one random spec. It keeps track of the shapes of values so
-// that what it writes fits together, and draws every size anew so that sizes
+// that what it writes fits together, and draws every size again so that sizes
 // tell tensors apart.
 type generator struct {
 	r      *rand.Rand

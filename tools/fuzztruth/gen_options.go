@@ -7,7 +7,7 @@ import (
 
 // options draws a program whose model is small and whose options are many: of
 // each kind of option one after the other, so that all pairs of them come
-// together. What memplan refuses together is drawn anew.
+// together. What memplan refuses together is drawn again.
 func options(g *generator, seed uint64) (text, arch string) {
 	arch = g.pick("sm70", "sm75", "sm80", "sm80", "sm86", "sm89", "sm90")
 	for range 200 {

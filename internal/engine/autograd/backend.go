@@ -17,7 +17,7 @@ import (
 // whole; a derivative that is made of further operators runs as those.
 type Backend interface {
 	// Alloc makes block id of n bytes, n > 0, of a stream's memory, and Free gives
-	// it back. A block with a number below 0 lies in the machine's own memory.
+	// it back. A block with a number below 0 is in host memory.
 	Alloc(id int32, n tensor.Bytes, stream int16) error
 	Free(id int32) error
 	// EmptyCache is torch.cuda.empty_cache().
@@ -37,7 +37,7 @@ type Backend interface {
 	// Fill sets every element of t to v.
 	Fill(t *op.Tensor, v float64) error
 	// Copy sets t to from, which has its shape; they may be of different types, and
-	// lie one on the device and one in the machine's memory.
+	// are one on the device and one in host memory.
 	Copy(t, from *op.Tensor) error
 	// Random is the state of the random numbers, which SetRandom puts back for a
 	// recomputation.

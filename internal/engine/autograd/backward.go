@@ -226,7 +226,7 @@ func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 	p.derive(n.row, b)
 	b.End()
 	p.Pop(outer)
-	for i, t := range b.Results { // a formula may compute what nobody wants
+	for i, t := range b.Results { // a formula may compute what is not needed
 		if t != nil && !b.Needs[i] && (b.Listed == 0 || i < b.Listed) {
 			p.Drop(t)
 			b.Results[i] = nil
@@ -323,7 +323,7 @@ func (p *Player) accumulate(e edge, t *op.Tensor) *op.Tensor {
 
 // accumulateGrad adds to a leaf's .grad, taking over the reference to g
 // (torch/csrc/autograd/functions/accumulate_grad.h). The first gradient is
-// stolen if nobody else refers to it and its strides are the leaf's.
+// stolen if nothing else refers to it and its strides are the leaf's.
 func (p *Player) accumulateGrad(leaf *Object, g *op.Tensor) {
 	if g == nil {
 		if leaf.Reduce != nil {
@@ -376,7 +376,7 @@ func obeysLayout(g, leaf *Object) bool {
 	return true
 }
 
-// readyQueue is a binary heap of ready nodes, the youngest on top. It moves
+// readyQueue is a binary heap of ready nodes, the most recent on top. It moves
 // its elements as libstdc++'s push_heap and pop_heap do, because the order of
 // equals (AccumulateGrad nodes) follows from that.
 type readyQueue []readyNode

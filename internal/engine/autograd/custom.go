@@ -9,7 +9,7 @@ import (
 
 // context is what arguments of a row are if they keep something beside saved tensors.
 type context interface {
-	// Release gives it up, for the node dies.
+	// Release gives it up, as the node is destroyed.
 	Release()
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// HostTrace is the life of the tensors that a job keeps in the machine's memory
+// HostTrace is the life of the tensors that a job keeps in host memory
 // on purpose: what it offloads, keeps or averages there. Batches on their way to
 // the GPU are not among them. Blocks have numbers of their own; operators and
 // layers are those of the device's trace.
@@ -17,7 +17,7 @@ type HostTrace struct {
 	Pinned     []bool           // by block: in page-locked memory
 }
 
-// allocHost makes a block of n bytes in the machine's memory.
+// allocHost makes a block of n bytes in host memory.
 func (p *Player) allocHost(st *storage, n tensor.Bytes) {
 	st.id, st.bytes, st.layer = int32(len(p.host.Categories)), n, p.Layer
 	p.host.Categories = append(p.host.Categories, trace.Temporaries)

@@ -11,7 +11,7 @@ import (
 type Node struct {
 	row   *op.Op
 	args  any
-	seq   uint64 // creation order; the engine runs the youngest ready node first
+	seq   uint64 // creation order; the engine runs the most recent ready node first
 	edges []edge // where the gradient of each input goes
 	saved []saved
 	inM   []op.Meta
@@ -104,7 +104,7 @@ func (n *Node) edge(k int) int {
 }
 
 // dropNode gives up one reference to n. A dying node releases its saved
-// tensors; its successors that die with it follow from a stack, last in first
+// tensors; its successors that are destroyed with it follow from a stack, last in first
 // out, as in torch/csrc/autograd/function.cpp (deleteNode).
 func (p *Player) dropNode(n *Node) {
 	n.refs--

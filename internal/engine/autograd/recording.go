@@ -68,7 +68,7 @@ func (r *recording) Alive() (device, host tensor.Bytes) { return r.live, r.hostL
 // parameters nor inputs, in all and by the layer that made them.
 func (r *recording) Saved() (tensor.Bytes, []tensor.Bytes) { return r.saved.sum, r.saved.byLayer }
 
-// HostTrace is what the job keeps in the machine's memory.
+// HostTrace is what the job keeps in host memory.
 func (r *recording) HostTrace() *HostTrace { return &r.host }
 
 // Warned is what PyTorch would have warned of.

@@ -25,7 +25,7 @@ type Scope struct {
 
 	thread         uint8
 	stream         int16 // whose memory new blocks are taken from
-	onHost, pinned bool  // new tensors lie in the machine's memory, and there in page-locked memory
+	onHost, pinned bool  // new tensors are in host memory, and there in page-locked memory
 
 	depth    int          // operators under way, one in the other
 	Muted    int          // rows under way that the backend computes as a whole

@@ -18,7 +18,7 @@ type storage struct {
 
 	version int   // how often an operator modified it in place
 	changed place // where it did last
-	host    bool  // in the machine's memory: id is one of the host's trace
+	host    bool  // in host memory: id is one of the host's trace
 	from    any   // what this is a copy on the device of
 }
 
@@ -214,7 +214,7 @@ func SameStorage(a, b *op.Tensor) bool { return Of(a).st == Of(b).st }
 // StorageBytes is the size of the block that t lies in.
 func StorageBytes(t *op.Tensor) tensor.Bytes { return Of(t).st.bytes }
 
-// OnHost reports whether t lies in the machine's memory.
+// OnHost reports whether t is in host memory.
 func OnHost(t *op.Tensor) bool { return Of(t).st.host }
 
 // Origin is what SetOrigin says that the memory of t is a copy of, nil of others.

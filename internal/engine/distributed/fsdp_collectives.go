@@ -73,7 +73,7 @@ func (x *shardParam) numel(world int64) int64 {
 
 // waitForUnshard copies what was gathered to the parameters
 // (foreach_all_gather_copy_out). In the forward pass the buffer lives on until
-// the next group's parameters were copied, otherwise it dies.
+// the next group's parameters were copied, otherwise it is freed.
 func (g *shardGroup) waitForUnshard(p *python.Interp) {
 	if g.result == nil {
 		return

@@ -188,7 +188,7 @@ func (c *sharding) finish(p *python.Interp) {
 		s.phase = shardIdle
 		if g := s.group; g != nil {
 			g.phase = shardIdle
-			p.Drop(g.result) // an all-gather that nobody waited for
+			p.Drop(g.result) // an all-gather that was not waited for
 			g.result, g.indices = nil, g.indices[:0]
 		}
 	}

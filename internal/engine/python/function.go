@@ -45,7 +45,7 @@ func (p *Interp) applyFunction(fr *Frame, e *program.Expr) Value {
 	n, kept := a.fn.Autograd.Results, len(outs)-len(a.fn.Autograd.Kept)
 	if p.checkpointed() && slices.ContainsFunc(a.fn.Autograd.Row.Save, func(s op.Save) bool { return s.Index < n }) {
 		p.Warn(note.CheckpointedFunction.New("%s saves its own result for the backward pass, in a checkpoint with use_reentrant: false: "+
-			"its tensors die in another order, and may live until Python collects its garbage", a.fn.Autograd.Row.Name))
+			"its tensors are freed in another order, and may live until Python collects its garbage", a.fn.Autograd.Row.Name))
 	}
 	p.Drop(outs[n:kept]...)
 	a.kept = outs[kept:]

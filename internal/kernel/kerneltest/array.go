@@ -2,7 +2,7 @@ package kerneltest
 
 import "github.com/memplan/memplan/internal/tensor"
 
-// Array is an operand in the machine's memory.
+// Array is an operand in host memory.
 type Array struct {
 	DType        tensor.DType
 	Size, Stride tensor.Dims
