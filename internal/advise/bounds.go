@@ -17,7 +17,7 @@ import (
 // apart. Weights live at all times and state from the second step on, and so a
 // combination asks for no less than they and either what passes hold at the most,
 // or gradients and what the optimizer's step takes. If that is more than is
-// usable, it dies. Nothing is
+// usable, it does not fit. Nothing is
 // assumed of sizes: not that less is saved from a smaller batch, or that fewer
 // bytes in tensors need fewer in segments.
 type bounds struct {
@@ -26,7 +26,7 @@ type bounds struct {
 }
 
 // measure is a number of bytes that a job lives with in its second step or, if it
-// dies before, in its first.
+// runs out of memory before, in its first.
 type measure struct {
 	name  string
 	reach Reach
@@ -88,8 +88,8 @@ func (b *bounds) guess(c *combination) tensor.Bytes {
 	})
 }
 
-// dies reports whether a combination is known not to fit.
-func (b *bounds) dies(c *combination) bool { return b.least(c) > b.usable }
+// hopeless reports whether a combination is known not to fit.
+func (b *bounds) hopeless(c *combination) bool { return b.least(c) > b.usable }
 
 // learn takes the measures of a job that was played. It returns the most that was
 // in tensors at a time.

@@ -17,7 +17,7 @@ const (
 	Same       Numerics = iota // the same sums in the same types, perhaps in another order
 	Statistics                 // the same training; what an evaluation normalizes by differs
 	Rounding                   // fewer bits
-	Different                  // another training: results must be looked at anew
+	Different                  // another training: results must be checked again
 )
 
 // Effort is the work to adopt a change.

@@ -15,7 +15,7 @@ const adviceHead = `# What memplan tries where a job does not fit
 Written by a test from the table of changes (` + "`go test ./internal/advise -run TestDoc -update`" + `), so that it stays true.
 
 ` + "`memplan estimate`" + ` tries these changes in a job that does not fit, alone and up to %d together, at most one of a group. Each combination is simulated
-as the job itself is: it fits if no request fails on the device, and if the machine's own memory suffices, where the spec says how much there is. A
+as the job itself is: it fits if no request fails on the device, and if host memory suffices, where the spec says how much there is. A
 proposal is a combination that fits such that none of its parts does as well, with the same values or cheaper ones; of those with the same changes and other values the first is shown.
 
 ## Cost

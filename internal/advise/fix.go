@@ -23,7 +23,7 @@ type Limits struct {
 	Progress func(tried, found int)
 }
 
-// The limits of a search that nobody asked for, which takes a third of a second on two
+// The limits of a search that was not asked for, which takes a third of a second on two
 // cores, and of one that was asked for, which takes ten.
 var (
 	ByItself = Limits{Proposals: 3, Events: 300_000, Alone: 1_000_000}
@@ -107,7 +107,7 @@ type fixer struct {
 	base   *Base
 	limits Limits
 	bounds *bounds
-	host   bool // the machine's own memory suffices, and must go on to
+	host   bool // host memory suffices, and must go on to
 
 	cut      *combination       // the first that was left out; nil: none was
 	known    map[string]outcome // by id
@@ -148,7 +148,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 			}
 			switch {
 			case f.covered(found, c, fits), f.clash(c):
-			case f.bounds.dies(c):
+			case f.bounds.hopeless(c):
 				out.Known++
 			case f.exceeds(c, pending):
 				if f.cut == nil {
@@ -371,7 +371,7 @@ func (f *fixer) try(c *combination) *estimate.Outcome {
 func (f *fixer) whole(c *combination) bool {
 	var parts []*combination
 	for _, p := range f.base.parts(c) {
-		if !f.bounds.dies(p) && !f.clash(p) {
+		if !f.bounds.hopeless(p) && !f.clash(p) {
 			parts = append(parts, p)
 		}
 	}
@@ -405,7 +405,7 @@ func (f *fixer) last(all []*combination, enough outcome) *combination {
 	parts := append(f.base.parts(c), c)
 	slices.SortFunc(parts, bySimplicity)
 	for _, p := range parts {
-		if !f.bounds.dies(p) && !f.clash(p) {
+		if !f.bounds.hopeless(p) && !f.clash(p) {
 			if f.simulate([]*combination{p}); f.known[p.id] >= enough && f.whole(p) {
 				return p
 			}
@@ -419,7 +419,7 @@ func (f *fixer) first(cs []*combination, enough outcome) *combination {
 	for before := f.tried; len(cs) > 0 && f.tried < before+2*batch && f.ctx.Err() == nil; {
 		var trial []*combination
 		for ; len(cs) > 0 && len(trial) < firstBatch; cs = cs[1:] {
-			if !f.bounds.dies(cs[0]) && !f.clash(cs[0]) {
+			if !f.bounds.hopeless(cs[0]) && !f.clash(cs[0]) {
 				trial = append(trial, cs[0])
 			}
 		}

@@ -440,7 +440,7 @@ func TestNothingHelps(t *testing.T) {
 	}
 }
 
-// The machine's own memory counts.
+// Host memory counts.
 func TestHostMemory(t *testing.T) {
 	offload := some("offload-activations")
 	keys := []string{"device.gpu=rtx-3060"}

@@ -169,7 +169,7 @@ const maxCells = 1 << 16
 
 // stepwiseRNN computes a recurrent layer step by step, as PyTorch does for types
 // that it does not hand to cuDNN (_lstm_impl and _rnn_impl_with_concat). What
-// dies does so in the order of the C++ code: vectors from the front, members of
+// is destroyed goes in the order of the C++ code: vectors from the front, members of
 // a struct and locals from the last.
 func stepwiseRNN(c *op.Call) {
 	a, x := c.Args.(*RNNArgs), c.In[0]

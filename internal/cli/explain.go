@@ -31,7 +31,7 @@ func newExplain(s *Streams) *cobra.Command {
 		Long: `Explain reads the log of a job that ran out of memory, from a file or from
 standard input, and says of each message what was asked for, what was free, why
 it failed (too much in tensors, fragmentation, another process, a memory limit,
-a leak, the machine's own memory) and what to do. With --spec it compares the
+a leak, host memory) and what to do. With --spec it compares the
 message, and the traceback above it, with the plan: the size, the phase, the module
 and the operator of the request, and the steps that the log counts. "As planned" is
 said where nothing of that differs; what the log does not tell is named.

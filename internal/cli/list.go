@@ -38,7 +38,7 @@ var listings = []listing{
 	{"layers", "layers that a spec may use, with their arguments", signatures(layerSigs), items(layerSigs)},
 	{"ops", "operators that a spec may use, with their arguments and what is known of them", opTable, opData},
 	{"optimizers", "optimizers, with their arguments", signatures(optimizerSigs), items(optimizerSigs)},
-	{"devices", "GPUs, with memory and context (~: nobody measured it)", deviceTable, deviceData},
+	{"devices", "GPUs, with memory and context (~: not measured)", deviceTable, deviceData},
 	{"changes", "changes that are tried where a job does not fit", changeTable, changeData},
 	{"formats", "formats of reports", formatTable, func() (any, error) { return report.Formats.Names(), nil }},
 	{"rules", "rules of memplan check", ruleTable, ruleData},
@@ -208,7 +208,7 @@ func deviceTable() (*report.Table, error) {
 	return t, nil
 }
 
-// figure prints a figure, with ~ before one that nobody measured.
+// figure prints a figure, with ~ before one that was not measured.
 func figure(f device.Figure) string {
 	if f.Assumed {
 		return "~" + f.Value.String()

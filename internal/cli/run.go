@@ -275,7 +275,7 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 		}
 	}
 	if rep.Backend == "cuda" && len(res.Aside) > 0 {
-		rep.Add(note.Aside.New("computed in the machine's own memory, which takes time: operators %s", strings.Join(res.Aside, ", ")))
+		rep.Add(note.Aside.New("computed in host memory, which takes time: operators %s", strings.Join(res.Aside, ", ")))
 	}
 	rep.Measured = report.RunBytes{AllocatedBytes: res.Stats.AllocatedBytes.All.Peak, ReservedBytes: res.Stats.ReservedBytes.All.Peak}
 	if res.Played != nil {

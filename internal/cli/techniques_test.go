@@ -112,8 +112,8 @@ var techniques = []technique{
 const techniquesHead = `# What helps, in figures
 
 Written by a test from memplan's own predictions (` + "`go test ./internal/cli -run TestTechniques -update`" + `), so that it stays true. Each table
-begins with a job; every further line is the same job with something changed. *allocated* and *reserved* are peaks on the GPU, *host* is the
-machine's own memory, whose processes are assumed.
+begins with a job; every further line is the same job with something changed. *allocated* and *reserved* are peaks on the GPU, *host* is
+host memory, whose processes are assumed.
 `
 
 // TestTechniques estimates every technique before and after, checks that each

@@ -240,7 +240,7 @@ func (d *Device) stop(f func() error) error {
 }
 
 // Close implements runtime.Device. What was not freed is freed. Of a GPU that has
-// failed nothing can be given back; that is an error only if nobody knows of the
+// failed nothing can be given back; that is an error only if no call has reported the
 // failure.
 func (d *Device) Close() error {
 	err := d.stop(func() error {

@@ -21,7 +21,7 @@
 //
 // Sizes printed by PyTorch have two decimals in GiB, so a value taken from a
 // message is good to 5 MiB. "x MB" in printed properties is MiB. Where a log has
-// no date, the year is that of the software it names. A total that nobody was
+// no date, the year is that of the software it names. A total that no one was
 // found to report is taken from the nearest sibling of the same memory and
 // architecture and marked as assumed.
 //

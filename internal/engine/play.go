@@ -50,7 +50,7 @@ type Played struct {
 	Rows, Derived []*op.Op
 	// Kernels are those of whose scratch a rule of their own decides, in order.
 	Kernels []autograd.KernelCall
-	// Host is what the job keeps in the machine's memory.
+	// Host is what the job keeps in host memory.
 	Host autograd.HostTrace
 	// Period is after how many steps those come round that are alike; 0: too many to
 	// count. Growth is what live blocks on the device gain in a period, HostGrowth
@@ -135,12 +135,12 @@ func PlayWithin(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 }
 
 // PlayUnless is PlayWithin for a job of which no more than the first step is played
-// if it dies there.
-func PlayUnless(m *limit.Meter, prog *program.Job, env op.Env, steps int, dies func(first *Played) bool) (*Played, error) {
-	return playUnless(m, prog, env, nil, steps, dies)
+// if it runs out of memory there.
+func PlayUnless(m *limit.Meter, prog *program.Job, env op.Env, steps int, fails func(first *Played) bool) (*Played, error) {
+	return playUnless(m, prog, env, nil, steps, fails)
 }
 
-func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, steps int, dies func(first *Played) bool) (played *Played, err error) {
+func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, steps int, fails func(first *Played) bool) (played *Played, err error) {
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
 	env.Deterministic, env.CudnnBenchmark = prog.Determ, prog.Benchmark
 	j := &job{Interp: python.New(env, backend), backend: backend, prog: prog, models: map[string]*python.Module{}}
@@ -160,7 +160,7 @@ func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 	}()
 	j.setup()
 	played = &Played{Trace: j.Trace()}
-	j.run(steps, played, dies)
+	j.run(steps, played, fails)
 	j.sum()
 	played.Skipped = j.scaler.skipped
 	played.Totals, played.Classes, played.Workspaces, played.Host, played.Warnings = j.totals, j.Layers(), j.Searches(), *j.HostTrace(), j.Warned()

@@ -26,8 +26,8 @@ const (
 // job that grows without its steps becoming alike is played for longer. Where
 // statements run in every n-th step, steps that are known are left out; what
 // comes after those that run rarely is played until it is known, too. It ends with the
-// first step if the job dies there.
-func (j *job) run(steps int, out *Played, dies func(first *Played) bool) {
+// first step if the job runs out of memory there.
+func (j *job) run(steps int, out *Played, fails func(first *Played) bool) {
 	h, tr := steady.New(j, j.intervals(), steps == 0), j.Trace()
 	period := h.Period(int64(steps))
 	limit, least := steps, max(minSteps, 2*period+1, j.warm()+2)
@@ -52,8 +52,8 @@ func (j *job) run(steps int, out *Played, dies func(first *Played) bool) {
 			tr.Events = slices.Grow(tr.Events, more*(len(tr.Events)-h.Last().End))
 		}
 		j.Meter.Work(int64(len(tr.Events) - h.Last().End))
-		if n == 1 && dies != nil {
-			if out.Steps, out.Workspaces = 1, j.Searches(); dies(out) {
+		if n == 1 && fails != nil {
+			if out.Steps, out.Workspaces = 1, j.Searches(); fails(out) {
 				return
 			}
 		}

@@ -229,7 +229,7 @@ func play(j *Job, steps int) (*Outcome, error) {
 }
 
 // replayOnGPU replays the allocations at the device's capacity; follow says
-// whether a leak is followed until the job dies.
+// whether a leak is followed until the job runs out of memory.
 func (o *Outcome) replayOnGPU(follow bool) (err error) {
 	o.OnGPU, err = o.Job.replay(o.Played, follow)
 	return err

@@ -10,7 +10,7 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// hostUsage says what the job needs of the machine's own memory.
+// hostUsage says what the job needs of host memory.
 func (o *Outcome) hostUsage() (*host.Usage, error) {
 	s, p := o.Job.Spec, o.Job.Program
 	j := host.Job{Static: p.Static, Dataset: o.Job.Data.Dataset, Transform: o.Job.Data.Transform, Processes: p.Parallel.Ranks, Loading: host.Built}

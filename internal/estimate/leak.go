@@ -121,7 +121,7 @@ func (o *Outcome) leaked() (op, layer string) {
 	return tr.Ops[most.op], tr.Layers[most.layer]
 }
 
-// hostLeak warns that the machine's memory fills.
+// hostLeak warns that host memory fills.
 func (o *Outcome) hostLeak(r *report.Report) {
 	p := o.Played
 	each := "each step"

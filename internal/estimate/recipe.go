@@ -63,18 +63,18 @@ func Fits(j *Job) (fits, tight bool, err error) {
 	return p.Fits, p.Tight, err
 }
 
-// Try says what Fits does, sooner of a job that dies in its first step: no other
+// Try says what Fits does, sooner of a job that runs out of memory in its first step: no other
 // is played then. Of the outcome there are only what was played and OnGPU.
 func Try(j *Job) (o *Outcome, err error) {
 	defer j.metered(&err)()
 	o = &Outcome{Job: j}
 	var replayed error
-	dies := func(first *engine.Played) bool {
+	fails := func(first *engine.Played) bool {
 		o.Played = first
 		replayed = o.replayOnGPU(false)
 		return replayed != nil || !o.Fits()
 	}
-	p, err := engine.PlayUnless(j.meter, j.Program, j.Machine.Env, int(j.Spec.Train.Steps.V), dies)
+	p, err := engine.PlayUnless(j.meter, j.Program, j.Machine.Env, int(j.Spec.Train.Steps.V), fails)
 	if err == nil {
 		err = replayed
 	}
@@ -90,7 +90,7 @@ func Try(j *Job) (o *Outcome, err error) {
 // Fits reports whether no request fails on the device.
 func (o *Outcome) Fits() bool { return len(o.OnGPU.OOMs) == 0 }
 
-// FitsHost reports whether the machine's own memory suffices, if the spec says how
+// FitsHost reports whether host memory suffices, if the spec says how
 // much there is.
 func (o *Outcome) FitsHost() bool {
 	limit := o.Job.Spec.Device.HostRAM

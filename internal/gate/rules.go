@@ -130,7 +130,7 @@ var (
 	})
 	tight = rule(Rule{
 		ID: "MP008", Name: "tight", Severity: Warning, Doc: "the job fits only after cached memory is given back",
-		Help: "The allocator fails to reserve, gives its cache back to the device and tries again (num_alloc_retries), which\nsynchronizes the GPU and costs time in every step. A little more memory in use and the job dies.",
+		Help: "The allocator fails to reserve, gives its cache back to the device and tries again (num_alloc_retries), which\nsynchronizes the GPU and costs time in every step. A little more memory in use and the job runs out of memory.",
 		keys: sizeKeys,
 	})
 	sharedMemory = rule(Rule{

@@ -20,7 +20,7 @@ func (f *fn) closure(st *program.Stmt, e *spec.Entry, sc *scope) {
 	}
 	switch {
 	case row.Closure && el.spec.Train.GradAccumulation.V > 1 && el.spec.Step == nil:
-		el.fail(el.spec.Train.GradAccumulation.At, "%s evaluates its closure anew for the same batch; write step: to say which microbatches it goes over", row.Name)
+		el.fail(el.spec.Train.GradAccumulation.At, "%s evaluates its closure several times for the same batch; write step: to say which microbatches it goes over", row.Name)
 	case len(e.Body) == 0 && row.Closure:
 		el.fail(e.At, "%s needs a closure, such as {optimizer_step: {closure: [zero_grad, {forward: {model: model}, name: out}, ..., {backward: loss}, {return: loss}]}}", row.Name)
 	case len(e.Body) == 0:

@@ -109,7 +109,7 @@ func Diagnose(f *Failure) []Finding {
 }
 
 // full reports whether tensors fill all but a twentieth of what there is: a job
-// that dies then of a small request, which would go into what lies unused, dies
+// that then fails at a small request, which would go into what lies unused, fails
 // of the next.
 func (f *Failure) full(capacity tensor.Bytes) bool {
 	return capacity >= 0 && f.Allocated > capacity-capacity/20

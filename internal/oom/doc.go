@@ -23,7 +23,7 @@
 // The traceback above a message tells where in the job it failed: Place has the phase,
 // the path of the module as far as the calls name it, and what the last line calls.
 // Compare holds that, and the steps that the log counts, against the request of which
-// a plan dies; a size alone proves nothing. Tracebacks of notebooks are not read.
+// a plan fails; a size alone proves nothing. Tracebacks of notebooks are not read.
 //
 // In a container NVML does not know the process's own number, so that its memory
 // stands as that of a numbered process; it is recognized by its size.

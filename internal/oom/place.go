@@ -195,7 +195,7 @@ func (p *Plan) sameSize(f *Failure, at *meant) []string {
 }
 
 // elsewhere says where the plan makes the request at which a traceback ends, unless
-// it dies of it.
+// it fails at it.
 func (p *Plan) elsewhere(f *Failure, at *meant) []string {
 	if at == nil || at.String() == "" {
 		return nil

@@ -82,7 +82,7 @@ func (c *Call) End() {
 }
 
 // Youngest says that the variable that holds t is declared after those of all
-// that the row holds now: should the row be interrupted, it dies before them.
+// that the row holds now: should the row be interrupted, it is freed before them.
 func (c *Call) Youngest(t *Tensor) {
 	if x, ok := c.Exec.(interface{ Youngest(*Tensor) }); ok {
 		x.Youngest(t)
@@ -133,7 +133,7 @@ type Back struct {
 
 	// Listed is the first of the inputs that are the items of a list; 0: none
 	// are. The gradients of a list are computed all or none, and those that
-	// nobody wants live to the end of the node.
+	// nothing needs live to the end of the node.
 	Listed  int
 	Results []*Tensor
 

@@ -134,7 +134,7 @@ func aliases(out, in []*op.Tensor) bool {
 }
 
 // wanted returns the result i of a derivative that is to be computed: nil if
-// nobody wants it or if it is an incoming gradient.
+// nothing needs it or if it is an incoming gradient.
 func wanted(b *op.Back, i int) *op.Tensor {
 	if i >= len(b.Results) || b.Results[i] == nil || aliases(b.Results[i:i+1], b.Grads) {
 		return nil

@@ -62,7 +62,7 @@ func (m *memory) overwrite(t kernel.Tensor, from []byte) error {
 	return a.device.Write(allocsim.Address(t.At), from)
 }
 
-// start runs a kernel where its operands lie. A copy may lead from the machine's
+// start runs a kernel where its operands lie. A copy may lead from host
 // memory to the device or back.
 func (m *memory) start(c *kernel.Call) error {
 	host, device := 0, 0

@@ -46,7 +46,7 @@ type Result struct {
 	Stats  allocsim.Stats
 	// Live are the blocks that were alive when the run ended.
 	Live int
-	// Aside are the operators and optimizers that were computed in the machine's own
+	// Aside are the operators and optimizers that were computed in host
 	// memory, and what made masks there, sorted.
 	Aside []string
 }

@@ -22,7 +22,7 @@ type ParamGroup struct {
 }
 
 // Closures lists the optimizers whose step needs a closure, which evaluates the
-// model anew.
+// model again.
 var Closures = []string{"LBFGS"}
 
 // keyClosure is the argument of optimizer_step that holds the statements of a

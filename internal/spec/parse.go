@@ -102,7 +102,7 @@ func (s *Spec) Given(path string) *Value {
 	return v
 }
 
-// Assumed reports whether nobody said what the key of a path is: it is not there,
+// Assumed reports whether the key of a path was not given: it is not there,
 // or only in a text that memplan made.
 func (s *Spec) Assumed(path string) bool {
 	v := s.Given(path)

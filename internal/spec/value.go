@@ -181,7 +181,7 @@ func decodeYAML(text []byte, errs *Errors) *yaml.Node {
 }
 
 // documents are texts that were read without a mistake: a search reads the same for
-// each job. Nobody changes them.
+// each job. They are not changed.
 type documents struct {
 	mu    sync.Mutex
 	known map[string]*Value

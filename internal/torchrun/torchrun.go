@@ -95,7 +95,7 @@ type Recording struct {
 
 // Record runs a script of package exporttorch, which is for so many processes, 0
 // or 1 of them on one GPU. With a GPU for each, torchrun starts them all, and each
-// gives a recording, or one that died gives the only one; otherwise one process
+// gives a recording, or one that failed gives the only one; otherwise one process
 // stands for the first of them.
 func (p Python) Record(ctx context.Context, script []byte, ranks, gpus int64) ([]*Recording, error) {
 	dir, err := os.MkdirTemp("", "memplan-run-")
@@ -129,7 +129,7 @@ func (p Python) Record(ctx context.Context, script []byte, ranks, gpus int64) ([
 	for _, name := range outs {
 		r, err := read(name)
 		switch {
-		case failed != nil && err == nil && r.Error != "": // this process died; torchrun has ended the others
+		case failed != nil && err == nil && r.Error != "": // this process failed; torchrun has ended the others
 			return []*Recording{r}, nil
 		case failed != nil: // it may have been ended before it wrote
 		case err != nil:

@@ -68,7 +68,7 @@ const (
 	mediaConfig   = "application/vnd.oci.image.config.v1+json"
 	mediaLayer    = "application/vnd.oci.image.layer.v1.tar+gzip"
 
-	imageUser = "65532:65532" // nobody in particular
+	imageUser = "65532:65532" // of no user of the image
 	imageWork = "/work"       // to mount the specs at
 )
 

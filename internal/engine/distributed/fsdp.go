@@ -136,7 +136,7 @@ func managed(m *python.Module, root bool, to []*python.Module) []*python.Module 
 }
 
 // shard is fully_shard of one module: parameters and buffers are moved to the
-// device, and the rows that are this rank's copied; the rest dies when the call
+// device, and the rows that are this rank's copied; the rest is freed when the call
 // returns, in the order of Module.named_parameters.
 func (c *sharding) shard(m *python.Module, reshard int64) {
 	if stateOf(m) != nil {

@@ -306,7 +306,7 @@ func (p *Interp) forkRNG(args []Value, state uint64) {
 type recomputation checkpointFrame
 
 // Pack implements autograd.SavedHooks: the next holder gets the tensor, and so does the
-// graph of the recomputation, which dies with it.
+// graph of the recomputation, which is freed with it.
 func (r *recomputation) Pack(t *op.Tensor) autograd.Packed {
 	p := r.p
 	if r.next == len(r.holders) {

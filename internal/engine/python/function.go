@@ -78,7 +78,7 @@ func (a *application) play(fn *program.Func, args []Value, wanted []bool) []*op.
 		return []*op.Tensor{v.T}
 	}
 	outs := make([]*op.Tensor, len(v.List.Items))
-	for i, it := range v.List.Items { // the tuple dies
+	for i, it := range v.List.Items { // the tuple is destroyed
 		outs[i] = it.T
 	}
 	return outs

@@ -33,7 +33,7 @@ func (p *Interp) Hold(v Value) Value {
 	return v
 }
 
-// LetGo gives one up. A list or tuple that dies drops its items from
+// LetGo gives one up. A list or tuple that is destroyed drops its items from
 // the last to the first.
 func (p *Interp) LetGo(v Value) {
 	switch {

@@ -4,7 +4,7 @@ import "github.com/memplan/memplan/internal/engine/autograd"
 
 // The recomputation of a checkpoint ends by an exception as soon as the last
 // saved tensor is there (_StopRecomputationError). What the interrupted code
-// holds dies in Python's and C++'s order: first what operators under way own,
+// holds is freed in Python's and C++'s order: first what operators under way own,
 // then the values on the evaluation stacks, from the top; the locals of Python's
 // frames live in the traceback until the exception itself goes, the innermost
 // frame first (CPython: exception_unwind, tb_dealloc, frame_dealloc). The trail
@@ -86,7 +86,7 @@ func (p *Interp) untilStop(body func()) {
 }
 
 // unwindStacks drops what operators own and what lies on evaluation stacks. What
-// an operator was to return dies from the first on, as the elements of a
+// an operator was to return is freed from the first on, as the elements of a
 // std::tuple do; an operator that fails gives up its arguments from the first
 // on, too.
 func (p *Interp) unwindStacks(from mark) {

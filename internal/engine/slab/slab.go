@@ -51,7 +51,7 @@ type Arena[T any] struct {
 }
 
 // kept is how many slabs an arena holds on to. Those that a long play needs beside are
-// garbage once nobody has values of theirs.
+// garbage once nothing refers to values of theirs.
 const kept = 64
 
 // Take returns n zero values.

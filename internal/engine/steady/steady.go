@@ -39,7 +39,7 @@ type History struct {
 
 // Job is whose steps they are.
 type Job interface {
-	// Events are those on the device and those of the machine's memory.
+	// Events are those on the device and those of host memory.
 	Events() (device, host []trace.Event)
 	// Alive is the sum of the blocks that live there.
 	Alive() (device, host tensor.Bytes)
@@ -90,7 +90,7 @@ type Record struct {
 	state       int32   // that it leaves
 	names       []int32 // the blocks that live then
 	LeftOut     bool    // steps were, after it
-	hostThrough int     // the events of the machine's memory up to its end
+	hostThrough int     // the events of host memory up to its end
 }
 
 // situation is what decides what a step does.

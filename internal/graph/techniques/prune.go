@@ -70,7 +70,7 @@ func (s *Shrinking) Shrink(path string, args map[string]any) {
 
 // masked puts a mask over the weights of linear layers and convolutions, as
 // torch.nn.utils.prune does: the weight becomes weight_orig, and a hook before
-// each forward computes it anew as weight_mask * weight_orig.
+// each forward computes it again as weight_mask * weight_orig.
 func (j *Job) masked(name string, m *program.Model, p *spec.Prune) {
 	quantized := quantizedLayers(m)
 	var layers []program.Place
