@@ -18,14 +18,18 @@ func (j *job) distribute() {
 // callModel calls a model of the step, through DistributedDataParallel if that is
 // around it. It takes over the arguments.
 func (j *job) callModel(name string, args []python.Value) python.Value {
-	r := j.reducers[name]
-	if r == nil {
-		return j.CallModule(j.model(name), nil, args)
+	outer := j.Push()
+	j.Env().Training = j.Env().Training && !j.evalOnly(name)
+	var v python.Value
+	if r := j.reducers[name]; r == nil {
+		v = j.CallModule(j.model(name), nil, args)
+	} else {
+		held := j.HoldAll(args)
+		r.PreForward()
+		v = r.PostForward(j.CallModule(j.model(name), nil, args))
+		j.LetGoAll(held)
 	}
-	held := j.HoldAll(args)
-	r.PreForward()
-	v := r.PostForward(j.CallModule(j.model(name), nil, args))
-	j.LetGoAll(held)
+	j.Pop(outer)
 	return v
 }
 

@@ -56,9 +56,7 @@ func (j *job) evaluate(e *program.Eval) {
 	j.script = script{frame: newScriptFrame(j.evalAux, e.Fn), inputs: e.Inputs, kept: map[string]python.Value{}}
 	for range e.Batches {
 		for i := range e.Fn.Body {
-			if s := &e.Fn.Body[i]; s.Every <= 1 || j.stepNo%s.Every == 0 {
-				j.run1(s)
-			}
+			j.run1(&e.Fn.Body[i])
 		}
 		j.autocast(false)
 	}

@@ -144,7 +144,7 @@ func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
 	env.Deterministic, env.CudnnBenchmark = prog.Determ, prog.Benchmark
 	j := &job{Interp: python.New(env, backend), backend: backend, prog: prog, models: map[string]*python.Module{}}
-	j.Offload, j.Meter = prog.Offload, m
+	j.Offload, j.Meter, j.CallModel = prog.Offload, m, j.callModel
 	j.EnterFunc(prog.Step)
 	defer func() {
 		if r := recover(); r != nil {
@@ -239,11 +239,7 @@ func (j *job) playStep(n int64) {
 	j.Step, j.stepNo = int32(n), n
 	j.ResetProducts()
 	for i := range j.prog.Step.Body {
-		s := &j.prog.Step.Body[i]
-		if s.Every > 1 && j.stepNo%s.Every != 0 {
-			continue
-		}
-		j.run1(s)
+		j.run1(&j.prog.Step.Body[i])
 	}
 	j.autocast(false)
 	if !j.prog.Flat {
@@ -267,20 +263,24 @@ func (j *job) playStep(n int64) {
 	j.Meter.Check()
 }
 
-// run1 runs one statement within the contexts that it stands in.
+// run1 runs one statement within the contexts that it stands in, which begin and
+// end in steps that leave it out, too.
 func (j *job) run1(s *program.Stmt) {
 	j.autocast(s.Computes())
+	if s.Every > 1 && j.stepNo%s.Every != 0 {
+		return
+	}
 	var hooks autograd.SavedHooks
 	if s.Computes() && !j.Evaluating {
 		hooks = j.savedHooks()
 	}
 	if hooks == nil {
-		j.statement(s)
+		j.InGradMode(s.Grad, func() { j.statement(s) })
 		return
 	}
 	outer := j.Push()
 	j.EnterHooks(hooks)
-	j.statement(s)
+	j.InGradMode(s.Grad, func() { j.statement(s) })
 	j.Pop(outer)
 }
 
@@ -326,18 +326,6 @@ func (j *job) statement(s *program.Stmt) {
 		if j.prog.Prefetch && !j.Evaluating {
 			j.prefetch()
 		}
-	case program.Forward:
-		j.Phase = trace.Forward
-		outer := j.Push()
-		j.Env().GradMode = j.Env().GradMode && !s.NoGrad
-		j.Env().Training = j.Env().Training && !j.evalOnly(s.Model)
-		var args []python.Value
-		for _, a := range s.Values {
-			args = append(args, j.Eval(fr, a))
-		}
-		v := j.callModel(s.Model, args)
-		j.Pop(outer)
-		j.Assign(fr, s, v)
 	case program.Backward:
 		j.Phase = trace.Backward
 		if j.Step > 0 {
@@ -397,7 +385,7 @@ func (j *job) statement(s *program.Stmt) {
 	case program.UpdateEMA:
 		j.Phase = trace.Optimizer
 		j.updateAverage()
-	default: // the loss, and whatever else the step computes
+	default: // forward passes, the loss, and whatever else the step computes
 		j.Phase = trace.Forward
 		j.Exec(fr, s)
 	}

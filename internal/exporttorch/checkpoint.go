@@ -89,13 +89,28 @@ func checkpoints(job *program.Job) (uses, partial bool) {
 			}
 		}
 	}
-	for _, m := range job.Models {
-		m.Root.Walk(func(_ string, c *program.Class) {
+	class := func(c *program.Class) {
+		c.Walk(func(_ string, c *program.Class) {
 			for _, f := range append(c.Methods[:len(c.Methods):len(c.Methods)], c.Forward) {
 				fn(f, c)
 			}
 		})
 	}
-	fn(job.Step, job.Aux)
+	for _, m := range job.Models {
+		class(m.Root)
+	}
+	script := func(f *program.Func, aux *program.Class) {
+		fn(f, aux)
+		for _, g := range aux.Methods {
+			fn(g, aux)
+		}
+		for _, ch := range aux.Children {
+			class(ch.Class)
+		}
+	}
+	script(job.Step, job.Aux)
+	if e := job.Eval; e != nil {
+		script(e.Fn, e.Aux)
+	}
 	return uses, partial
 }

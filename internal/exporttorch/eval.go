@@ -65,7 +65,7 @@ func (s *script) evalModels() {
 			if s.job.Offload.Parameters {
 				s.printf("offload(%s)", s.forEval(m.Name))
 			}
-			if a := s.job.EMA; a != nil && a.Model == m.Name && s.called(a.Name) {
+			if a := s.job.EMA; a != nil && a.Model == m.Name && s.evaluates(a.Name) {
 				s.printf("%s = share(%s(), %s.module)", s.forEval(a.Name), s.className(c), s.modelName(a.Name))
 			}
 		}
@@ -77,14 +77,9 @@ func (s *script) forEval(model string) string {
 	return s.name(nameKey{global, "model for eval", model + "_for_eval"})
 }
 
-// called reports whether an evaluation calls a model.
-func (s *script) called(model string) bool {
-	for i := range s.job.Eval.Fn.Body {
-		if st := &s.job.Eval.Fn.Body[i]; st.Kind == program.Forward && st.Model == model {
-			return true
-		}
-	}
-	return false
+// evaluates reports whether an evaluation calls a model.
+func (s *script) evaluates(model string) bool {
+	return s.job.Eval.Fn.Calls(model)
 }
 
 // model is the variable behind the name of a model.
@@ -112,11 +107,11 @@ func (s *script) modes(method string) {
 	f := &printer{script: s, evaluating: true}
 	names := make([]string, 0, len(s.job.Models)+1)
 	for _, m := range s.job.Models {
-		if !m.Eval && s.called(m.Name) {
+		if !m.Eval && s.evaluates(m.Name) {
 			names = append(names, m.Name)
 		}
 	}
-	if a := s.job.EMA; a != nil && s.called(a.Name) {
+	if a := s.job.EMA; a != nil && s.evaluates(a.Name) {
 		names = append(names, a.Name)
 	}
 	for _, n := range names {

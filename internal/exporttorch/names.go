@@ -61,6 +61,9 @@ func (s *script) className(c *program.Class) string {
 	return s.name(nameKey{global, c, c.Name})
 }
 
+// functionName is the name of a function of the spec that the script itself calls.
+func (s *script) functionName(f *program.Func) string { return s.name(nameKey{global, f, f.Name}) }
+
 // stepName is the name of a local variable of the step or an evaluation.
 func (s *script) stepName(name string) string { return s.name(nameKey{local, nil, name}) }
 

@@ -42,11 +42,6 @@ func (p *printer) unpacked(s *program.Stmt) string {
 }
 
 func (p *printer) stmt(s *program.Stmt) {
-	if s.Every > 1 {
-		p.printf("if %s %% %d == 0:", p.counter(), s.Every)
-		p.indent++
-		defer func() { p.indent-- }()
-	}
 	switch s.Kind {
 	case program.Assign:
 		if s.InPlace {
@@ -89,13 +84,6 @@ func (p *printer) stmt(s *program.Stmt) {
 		default:
 			p.printf("%s = next_batch()", p.unpacked(s))
 		}
-	case program.Forward:
-		if s.NoGrad {
-			p.line("with torch.no_grad():")
-			p.indent++
-			defer func() { p.indent-- }()
-		}
-		p.printf("%s = %s(%s)", p.unpacked(s), p.model(s.Model), p.list(s.Values))
 	case program.Backward:
 		loss, keyword := p.expr(s.Value), ""
 		if p.job.Scaler {
@@ -185,9 +173,14 @@ func (p *printer) expr(e *program.Expr) string {
 		return program.Literal(e.Value)
 	case program.CallMod:
 		return p.call(e, p.child(e.Child), forwardKeywords(p.class.Children[e.Child].Class))
+	case program.CallModel:
+		return p.model(e.Model) + "(" + p.list(e.Args) + ")"
 	case program.CallFun:
 		if a := e.Func.Autograd; a != nil {
 			return p.className(a.Class) + ".apply(" + p.list(e.Args) + ")"
+		}
+		if p.self == "" {
+			return p.call(e, p.functionName(e.Func), "")
 		}
 		return p.call(e, p.self+p.name(nameKey{method, p.class, e.Func.Name}), "")
 	}
@@ -333,8 +326,43 @@ func (p *printer) operand(e *program.Expr) string {
 	return text
 }
 
-// body prints statements; a chain x = m[0](x), x = m[1](x), ... becomes a loop.
+// body prints statements, those that follow one another in a context as its block.
 func (p *printer) body(stmts []program.Stmt) {
+	interval := func(s *program.Stmt) int64 { return max(s.Every, 1) }
+	runs(stmts, interval, func(run []program.Stmt) {
+		if n := interval(&run[0]); n > 1 {
+			p.printf("if %s %% %d == 0:", p.counter(), n)
+			p.indent++
+			defer func() { p.indent-- }()
+		}
+		runs(run, func(s *program.Stmt) program.GradMode { return s.Grad }, p.inGradMode)
+	})
+}
+
+// inGradMode prints statements that stand in one context of gradients.
+func (p *printer) inGradMode(stmts []program.Stmt) {
+	if m := stmts[0].Grad; m != program.GradAround {
+		p.printf("with %s:", m.Python())
+		p.indent++
+		defer func() { p.indent-- }()
+	}
+	p.plain(stmts)
+}
+
+// runs calls f with each run of statements that have a property in common.
+func runs[T comparable](stmts []program.Stmt, of func(s *program.Stmt) T, f func(run []program.Stmt)) {
+	for len(stmts) > 0 {
+		n := 1
+		for n < len(stmts) && of(&stmts[n]) == of(&stmts[0]) {
+			n++
+		}
+		f(stmts[:n])
+		stmts = stmts[n:]
+	}
+}
+
+// plain prints statements; a chain x = m[0](x), x = m[1](x), ... becomes a loop.
+func (p *printer) plain(stmts []program.Stmt) {
 	for i := 0; i < len(stmts); {
 		n := p.chain(stmts[i:])
 		if n < 3 {
@@ -363,7 +391,7 @@ func (p *printer) chain(stmts []program.Stmt) int {
 	var list, text string
 	for i := range stmts {
 		s := &stmts[i]
-		if s.Kind != program.Assign || s.Unpack || s.Value == nil || s.Value.Kind != program.CallMod || s.Every > 1 || p.self == "" {
+		if s.Kind != program.Assign || s.Unpack || s.Value == nil || s.Value.Kind != program.CallMod || p.self == "" {
 			break
 		}
 		l, k := p.item(s.Value)

@@ -131,15 +131,23 @@ func (s *script) classes() {
 	for _, m := range s.job.Models {
 		s.class(m.Root)
 	}
-	s.applied(s.job.Aux)
+	s.called(s.job.Aux)
 	if e := s.job.Eval; e != nil {
 		for _, m := range s.job.Models {
 			if e.Apart[m.Name] {
 				s.class(e.Models[m.Name])
 			}
 		}
-		s.applied(e.Aux)
+		s.called(e.Aux)
 	}
+}
+
+// called prints the blocks that statements of the script itself call.
+func (s *script) called(aux *program.Class) {
+	for _, ch := range aux.Children {
+		s.class(ch.Class)
+	}
+	s.applied(aux)
 }
 
 func (s *script) class(c *program.Class) {
@@ -373,7 +381,11 @@ func (s *script) setup() {
 	case j.Prefetch:
 		s.prefetch()
 	}
+	s.functions(j.Aux, false)
 	s.lists(j.Kept)
+	if j.Eval != nil {
+		s.functions(j.Eval.Aux, true)
+	}
 	s.evaluate()
 }
 
@@ -385,10 +397,29 @@ func (s *script) criteria(c, has *program.Class, to string) {
 			continue
 		}
 		move := ""
-		if len(ch.Class.Buffers) > 0 { // the weights of a loss
+		if holds(ch.Class) { // the weights of a loss
 			move = ".to(" + to + ")"
 		}
 		s.printf("%s = %s%s", s.criterion(ch.Path), s.construct(ch.Class), move)
+	}
+}
+
+// holds reports whether a module has tensors of its own or of modules in it.
+func holds(c *program.Class) bool {
+	found := false
+	c.Walk(func(_ string, c *program.Class) { found = found || len(c.Params)+len(c.Buffers) > 0 })
+	return found
+}
+
+// functions prints the functions that statements of the script itself call.
+func (s *script) functions(aux *program.Class, evaluating bool) {
+	for _, f := range aux.Methods {
+		s.line("")
+		s.line("")
+		s.scope(f, func() {
+			s.printf("def %s(%s):", s.functionName(f), strings.Join(s.variables(f, 0, f.Params), ", "))
+			s.functionBody(&printer{script: s, fn: f, class: aux, evaluating: evaluating})
+		})
 	}
 }
 
@@ -467,21 +498,18 @@ func (s *script) stepBody() {
 // statements prints the statements of a function; those that compute stand in
 // the contexts.
 func (s *script) statements(f *printer, body []program.Stmt, contexts string) {
-	for len(body) > 0 {
-		n := 1
-		for n < len(body) && body[n].Computes() == body[0].Computes() {
-			n++
-		}
-		if contexts != "" && body[0].Computes() {
+	if contexts == "" {
+		f.body(body)
+		return
+	}
+	runs(body, (*program.Stmt).Computes, func(run []program.Stmt) {
+		if run[0].Computes() {
 			s.printf("with %s:", contexts)
 			s.indent++
-			f.body(body[:n])
-			s.indent--
-		} else {
-			f.body(body[:n])
+			defer func() { s.indent-- }()
 		}
-		body = body[n:]
-	}
+		f.body(run)
+	})
 }
 
 func (s *script) loop(steps int) {
@@ -517,13 +545,16 @@ func (s *script) methodText(f *program.Func, c *program.Class) {
 	}
 	params := append([]string{"self"}, s.variables(f, 0, f.Params)...)
 	s.printf("def %s(%s):", name, strings.Join(params, ", "))
+	s.functionBody(&printer{script: s, fn: f, class: c, self: "self."})
+}
+
+func (s *script) functionBody(p *printer) {
 	s.indent++
-	p := &printer{script: s, fn: f, class: c, self: "self."}
-	if f.NoAutocast {
+	defer func() { s.indent-- }()
+	if p.fn.NoAutocast {
 		s.line(`with torch.autocast("cuda", enabled=False):`)
 		s.indent++
 		defer func() { s.indent-- }()
 	}
-	p.body(f.Body)
-	s.indent--
+	p.body(p.fn.Body)
 }

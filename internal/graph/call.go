@@ -25,6 +25,8 @@ func (f *fn) call(e *spec.Entry, sc *scope, i int) value.Value {
 		panic(spec.Stop{})
 	case head == spec.HeadBlock:
 		return f.callBlock(e, sc, i)
+	case head == spec.HeadForward:
+		return f.forward(e, sc)
 	case head == spec.HeadCall:
 		return f.checkpointed(e.Checkpoint, sc, f.callDeclared(e, sc))
 	case head == spec.HeadSeq || layers.Lookup(head) != nil:
@@ -468,6 +470,9 @@ func (f *fn) chain(items []*spec.Entry, sc *scope) {
 		h := item.Head.V
 		if h != spec.HeadBlock && h != spec.HeadSeq && h != spec.HeadLayers && layers.Lookup(h) == nil {
 			el.fail(item.At, "Sequential holds modules; %q is none (use a block, or layers:)", h)
+		}
+		if item.NoGrad != nil || item.EnableGrad != nil {
+			el.fail(item.At, "Sequential calls its modules itself; no_grad and enable_grad are of the Sequential, or of layers: in its place")
 		}
 		if len(item.Name) > 0 || item.HasIn || item.Module != nil {
 			el.fail(item.At, "the modules of Sequential have no names or inputs of their own")

@@ -23,6 +23,11 @@ func (el *elaborator) check() {
 			el.errs.Addf(s.Torch.At, "%v", err)
 		}
 	}
+	top := &checker{el: el}
+	top.define(s.Blocks)
+	for _, b := range s.Blocks {
+		top.block(b)
+	}
 	models := s.Models
 	if s.Model != nil {
 		models = append(models[:len(models):len(models)], &spec.Named[spec.Model]{V: s.Model})
@@ -36,9 +41,14 @@ func (el *elaborator) check() {
 			el.errs.Addf(s.Teacher.At, "teacher stands beside model; among models, give the one that teaches eval: true")
 		}
 	}
-	(&checker{el: el}).entries(s.Step, inStep)
+	script := &checker{el: el}
+	script.define(s.Blocks)
+	if s.Model != nil {
+		script.define(s.Model.Blocks)
+	}
+	script.entries(s.Step, inStep)
 	if s.Eval != nil {
-		(&checker{el: el}).entries(s.Eval.Step, inStep)
+		script.entries(s.Eval.Step, inStep)
 	}
 	for _, o := range s.Optimizers {
 		if o.V.Optimizer == nil {
@@ -57,21 +67,15 @@ func (el *elaborator) checkOptimizer(o *spec.Callee) {
 }
 
 func (el *elaborator) checkModel(m *spec.Model) {
-	c := &checker{el: el, blocks: map[string]*spec.Block{}, modules: map[string]bool{}}
+	c := &checker{el: el}
+	c.define(el.spec.Blocks)
 	c.declare(m.Modules)
 	for _, b := range m.Blocks {
-		c.declare(b.V.Modules)
 		if c.blocks[b.Name.V] != nil {
 			el.errs.Addf(b.Name.At, "block %q is defined twice", b.Name.V)
 		}
-		c.blocks[b.Name.V] = b.V
-		if b.V.Kind.V == "function" {
-			el.attribute("function", b.Name.V, b.Name.At)
-		}
-		if layers.Lookup(b.Name.V) != nil {
-			el.errs.Addf(b.Name.At, "block %q has the name of a layer", b.Name.V)
-		}
 	}
+	c.define(m.Blocks)
 	for _, b := range m.Blocks {
 		c.block(b)
 	}
@@ -81,7 +85,7 @@ func (el *elaborator) checkModel(m *spec.Model) {
 	c.parameters(m.Parameters, m.Buffers)
 	c.entries(m.Modules, inModules)
 	c.entries(m.Layers, inLayers)
-	c.entries(m.Loss, inLayers)
+	c.entries(m.Loss, inLoss)
 }
 
 // place says where an entry stands.
@@ -90,7 +94,9 @@ type place uint8
 const (
 	inLayers place = iota
 	inModules
+	inFunction
 	inStep
+	inLoss
 	inline // an argument
 )
 
@@ -98,6 +104,17 @@ type checker struct {
 	el      *elaborator
 	blocks  map[string]*spec.Block
 	modules map[string]bool // names in modules sections
+}
+
+// define notes blocks that entries may call, with the modules that they declare.
+func (c *checker) define(blocks []*spec.Named[spec.Block]) {
+	if c.blocks == nil {
+		c.blocks, c.modules = map[string]*spec.Block{}, map[string]bool{}
+	}
+	for _, b := range blocks {
+		c.declare(b.V.Modules)
+		c.blocks[b.Name.V] = b.V
+	}
 }
 
 // declare collects the names of a modules section.
@@ -116,12 +133,22 @@ func (c *checker) block(b *spec.Named[spec.Block]) {
 		c.el.badBlocks[b.V] = true
 	}
 	c.entries(b.V.Modules, inModules)
-	c.entries(b.V.Layers, inLayers)
+	at := inLayers
+	if b.V.Kind.V == spec.KindFunction {
+		at = inFunction
+	}
+	c.entries(b.V.Layers, at)
 }
 
 // frame checks a block without its entries.
 func (c *checker) frame(b *spec.Named[spec.Block]) {
 	errs := c.el.errs
+	if b.V.Kind.V == spec.KindFunction {
+		c.el.attribute("function", b.Name.V, b.Name.At)
+	}
+	if layers.Lookup(b.Name.V) != nil {
+		errs.Addf(b.Name.At, "block %q has the name of a layer", b.Name.V)
+	}
 	seen := map[string]bool{}
 	for _, in := range b.V.Inputs {
 		switch {
@@ -270,7 +297,7 @@ func (c *checker) own(e *spec.Entry, at place) {
 	case head == "" || slices.Contains(spec.Statements, head):
 		c.nested(e.Arg)
 	case slices.Contains(spec.StepStatements, head):
-		if at != inStep {
+		if at != inStep && (head != spec.HeadForward || at == inLayers || at == inModules) {
 			errs.Addf(e.Head.At, "%s is a statement of a step and has no place in a model", head)
 			return
 		}
@@ -321,6 +348,7 @@ func (c *checker) literals(e *spec.Entry) {
 	}
 	boolean(e.InPlace, "inplace")
 	boolean(e.NoGrad, "no_grad")
+	boolean(e.EnableGrad, "enable_grad")
 	boolean(e.If, "if")
 	for _, l := range e.For {
 		if !l.In.HasExpr() && l.In.Kind != spec.List {
@@ -337,8 +365,9 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 	head := e.Head.V
 	isLayer, isOp := layers.Lookup(head) != nil || head == spec.HeadSeq, aten.Lookup(head) != nil
 	isBlock, isCall := head == spec.HeadBlock, head == spec.HeadCall
-	isStep := slices.Contains(spec.StepStatements, head)
-	isValue := isLayer || isOp || isBlock || isCall
+	isValue := isLayer || isOp || isBlock || isCall || head == spec.HeadForward
+	inScript := at == inStep || at == inLoss
+	inFrame := at != inModules && at != inline && head != spec.HeadReturn
 	refuse := func(key string, s spec.Span, ok bool, where string) {
 		if !ok {
 			c.el.errs.Addf(s, "%s has no meaning here; %s", key, where)
@@ -361,11 +390,10 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 		refuse("pick", e.Pick.Span, isValue || head == "", "only a call has a result to pick from")
 	}
 	if e.Every != nil {
-		binds := len(e.Name) > 0 || head == spec.HeadForward || head == spec.HeadBatch
-		refuse("every", e.Every.Span, isStep && !binds, "it modifies statements of a step that bind no name, such as optimizer_step or empty_cache")
+		refuse("every", e.Every.Span, inScript && inFrame, "it modifies statements of a step")
 	}
 	if e.Autocast != nil {
-		refuse("autocast", e.Autocast.Span, at == inStep, "it modifies statements of a step")
+		refuse("autocast", e.Autocast.Span, inScript, "it modifies statements of a step")
 	}
 	if e.Checkpoint != nil {
 		refuse("checkpoint", e.Checkpoint.At, isLayer || isBlock || isCall, "only modules and functions are checkpointed")
@@ -374,13 +402,16 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 		refuse("dtype", e.DType.Span, isLayer || isBlock, "only layers and blocks are converted; {to: {dtype: float32}} converts a value")
 	}
 	if e.NoGrad != nil {
-		refuse("no_grad", e.NoGrad.Span, head == spec.HeadForward, "it modifies forward, a statement of a step")
+		refuse("no_grad", e.NoGrad.Span, inFrame, "it modifies statements")
+	}
+	if e.EnableGrad != nil {
+		refuse("enable_grad", e.EnableGrad.Span, inFrame, "it modifies statements")
 	}
 	if len(e.Name) > 0 {
-		refuse("name", e.Name[0].At, (isValue || head == "" || head == spec.HeadForward) && at != inModules, "it binds the result of a call")
+		refuse("name", e.Name[0].At, (isValue || head == "") && at != inModules, "it binds the result of a call")
 	}
 	if len(e.Inputs) > 0 {
-		refuse("inputs", e.Inputs[0].At, (isValue || head == "" || head == spec.HeadForward) && at != inModules, "only a call takes inputs")
+		refuse("inputs", e.Inputs[0].At, (isValue || head == "") && at != inModules, "only a call takes inputs")
 	}
 }
 

@@ -95,6 +95,7 @@ type unit struct {
 	funcs    map[string]*elaboratedFunc
 	layers   int               // modules under the default path
 	lost     bool              // modules may be missing for mistakes
+	script   bool              // of a step or an evaluation: its functions call models
 	made     map[int]*declared // how each child came into being
 }
 

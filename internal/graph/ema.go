@@ -26,11 +26,3 @@ func (el *elaborator) ema() {
 	}
 	el.job.EMA = &program.EMA{Name: spec.EMAName, Model: m.name, Decay: e.Decay.V, CPU: e.Device.V == "cpu"}
 }
-
-func (el *elaborator) modelNames() []string {
-	var names []string
-	for _, m := range el.ms {
-		names = append(names, m.name)
-	}
-	return names
-}

@@ -27,6 +27,7 @@ type fn struct {
 	done  bool // a return was met
 	early bool // under a condition, so that others may follow
 	inner bool // a closure of a step
+	steps intervals
 
 	special func(f *fn, e *spec.Entry, sc *scope) bool // elaborates what only a step has; false if an entry is none of that
 
@@ -34,7 +35,7 @@ type fn struct {
 }
 
 func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []string, ins []value.Value, at spec.Span) *fn {
-	f := &fn{u: u, f: &program.Func{Name: name, Kind: kind, File: u.el.errs.File}, slots: map[string]int{}}
+	f := &fn{u: u, f: &program.Func{Name: name, Kind: kind, File: u.el.errs.File}, slots: map[string]int{}, steps: intervals{every: 1, rare: map[int]int64{}}}
 	f.scope = &scope{parent: sc.parent, vars: sc.vars, fn: f}
 	if len(ins) != len(params) {
 		u.el.fail(at, "%s takes %s (%s), but %d given", u.what, spec.Plural(len(params), "input"), strings.Join(params, ", "), len(ins))
@@ -64,6 +65,7 @@ func (f *fn) set(name string, m value.Meta) int {
 		f.f.Slots = append(f.f.Slots, name)
 		f.bound, f.metas = append(f.bound, false), append(f.metas, value.Meta{})
 	}
+	f.binds(s, m)
 	f.bound[s], f.metas[s] = true, m
 	return s
 }
@@ -106,14 +108,39 @@ func (f *fn) entry(e *spec.Entry, sc *scope) {
 		panic(spec.Stop{})
 	}
 	f.u.expand(e, sc, func(sc *scope, i int) {
-		from := len(f.f.Body)
-		f.statement(e, sc, i)
-		if e.Autocast != nil && !f.u.el.evalBool(e.Autocast, sc, "autocast") {
-			for k := from; k < len(f.f.Body); k++ {
-				f.f.Body[k].Plain = true
+		from, grad := len(f.f.Body), f.gradMode(e, sc)
+		plain := e.Autocast != nil && !f.u.el.evalBool(e.Autocast, sc, "autocast")
+		f.inSteps(e, sc, func() { f.statement(e, sc, i) })
+		for k := from; k < len(f.f.Body); k++ {
+			st := &f.f.Body[k]
+			st.Plain = st.Plain || plain
+			if st.Grad == program.GradAround { // contexts within have their own
+				st.Grad = grad
 			}
 		}
 	})
+}
+
+// gradMode is the context of gradients that an entry stands in.
+func (f *fn) gradMode(e *spec.Entry, sc *scope) program.GradMode {
+	el := f.u.el
+	flag := func(v *spec.Value, name string) bool { return v != nil && el.evalBool(v, sc, name) }
+	none := flag(e.NoGrad, "no_grad")
+	if e.Head.V == spec.HeadForward && e.Arg != nil && e.Arg.Kind == spec.Map {
+		none = flag(e.Arg.Get("no_grad"), "no_grad") || none
+	}
+	enable := flag(e.EnableGrad, "enable_grad")
+	switch {
+	case none && enable:
+		el.fail(e.EnableGrad.Span, "no_grad and enable_grad exclude each other")
+	case enable && (el.job.Inference == "inference_mode" || el.inEval != nil && el.inEval.Context == "inference_mode"):
+		el.fail(e.EnableGrad.Span, "enable_grad records nothing under torch.inference_mode")
+	case none:
+		return program.NoGrad
+	case enable:
+		return program.EnableGrad
+	}
+	return program.GradAround
 }
 
 // lose makes unknown what an entry with a mistake would have given.
@@ -281,6 +308,7 @@ func (f *fn) appendTo(e *spec.Entry, name string, v value.Value) {
 	if !f.metas[s].List {
 		f.u.el.fail(e.Name[0].At, "%q is %s, not a list", name, f.metas[s].Describe())
 	}
+	f.changesList(s, e.At)
 	if m := &f.metas[s]; m.Copies() {
 		f.u.el.meter.Work(int64(len(m.Tuple)))
 	}
@@ -306,6 +334,7 @@ func (f *fn) del(e *spec.Entry, sc *scope) {
 			el.errs.Unknown(it.Span, "value", name, f.boundNames())
 			panic(spec.Stop{})
 		}
+		f.reads(s, it.Span)
 		f.bound[s] = false
 		st.Targets = append(st.Targets, s)
 		if f.cur.Expr != nil && f.cur.Expr.Slot == s && f.cur.Expr.Kind <= program.Item {
@@ -455,6 +484,7 @@ func (f *fn) reference(s string, at spec.Span) value.Value {
 		panic(spec.Stop{})
 	}
 	if slot, ok := f.slots[s]; ok && f.bound[slot] {
+		f.reads(slot, at)
 		return value.Value{Expr: &program.Expr{Kind: program.Local, Slot: slot}, Meta: f.metas[slot]}
 	}
 	if name, ok := strings.CutSuffix(s, ".pop"); ok {
@@ -463,6 +493,7 @@ func (f *fn) reference(s string, at spec.Span) value.Value {
 			if !m.List || len(m.Tuple) == 0 {
 				el.fail(at, "pop does not apply to %s", m.Describe())
 			}
+			f.changesList(slot, at)
 			last := m.Tuple[len(m.Tuple)-1]
 			m.Tuple = m.Tuple[:len(m.Tuple)-1]
 			f.metas[slot] = m
@@ -471,6 +502,7 @@ func (f *fn) reference(s string, at spec.Span) value.Value {
 	}
 	if name, rest, ok := strings.Cut(s, "["); ok && strings.HasSuffix(rest, "]") {
 		if slot, ok := f.slots[name]; ok && f.bound[slot] {
+			f.reads(slot, at)
 			return f.indexed(slot, rest, at)
 		}
 	}

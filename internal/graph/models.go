@@ -33,6 +33,21 @@ func (m *model) checkpointed() program.Patterns {
 	return out
 }
 
+// visible are the blocks by their names that the file at work may call: its own, and
+// those of a model, if there is one.
+func (el *elaborator) visible(m *spec.Model) map[string]*spec.Named[spec.Block] {
+	blocks := map[string]*spec.Named[spec.Block]{}
+	for _, b := range el.spec.Blocks {
+		blocks[b.Name.V] = b
+	}
+	if m != nil {
+		for _, b := range m.Blocks {
+			blocks[b.Name.V] = b
+		}
+	}
+	return blocks
+}
+
 // in runs f in the file that defines b.
 func (el *elaborator) in(b *spec.Named[spec.Block], f func()) {
 	if b.V.Of == nil {
@@ -57,6 +72,14 @@ func (el *elaborator) findModel(name string) *model {
 		}
 	}
 	return nil
+}
+
+func (el *elaborator) modelNames() []string {
+	var names []string
+	for _, m := range el.ms {
+		names = append(names, m.name)
+	}
+	return names
 }
 
 // inFile is a place of a file.

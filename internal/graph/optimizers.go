@@ -226,6 +226,9 @@ func (el *building) optimGiven() {
 			el.warnings = append(el.warnings, note.NotOptimized.New("no optimizer is given %s of %s; they require grad all the same, and their gradients are never cleared (freeze them?)", shortList(left), m.Name))
 		}
 	}
+	if left := el.job.Aux.ParamPaths(); len(left) > 0 && el.job.Inference == "" {
+		el.warnings = append(el.warnings, note.NotOptimized.New("no optimizer is given %s of modules that the step itself calls; they require grad all the same, and their gradients are never cleared (a model of its own is trained or frozen)", shortList(left)))
+	}
 }
 
 // optimNotes warns of what the figures of an optimizer leave open.

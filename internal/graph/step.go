@@ -43,8 +43,8 @@ func (el *elaborator) step() {
 // the modules that they call themselves.
 func (el *elaborator) function(name string, entries []*spec.Entry) (*program.Func, *program.Class) {
 	sc := &scope{parent: el.spec.Env, vars: el.globals()}
-	u := el.newUnit("", sc, map[string]*spec.Named[spec.Block]{})
-	u.what = name
+	u := el.newUnit("", sc, el.visible(el.spec.Model))
+	u.what, u.script = name, true
 	f := u.newFn(name, program.StepFunc, sc, nil, nil, spec.Span{})
 	f.special = (*fn).stepStatement
 	if el.noLoss {
@@ -55,27 +55,11 @@ func (el *elaborator) function(name string, entries []*spec.Entry) (*program.Fun
 	}
 	f.statements(entries, f.scope)
 	u.close()
-	total := el.sizeOf(f.f, u.class)
-	for _, st := range f.f.Statements() {
-		if st.Kind == program.Forward {
-			m := el.called(st.Model).class
-			total += el.sizeOf(m.Forward, m)
-		}
-		if total > maxSteps {
-			el.fail(entries[0].At, "the %s stands for more than %d operations", name, maxSteps)
-		}
+	if el.sizeOf(f.f, u.class) > maxSteps {
+		el.fail(entries[0].At, "the %s stands for more than %d operations", name, maxSteps)
 	}
 	nameCriteria(u.class)
 	return f.f, u.class
-}
-
-// called is the model behind the name of a call, which may be that of the
-// averaged weights.
-func (el *elaborator) called(name string) *model {
-	if name == spec.EMAName && el.job.EMA != nil {
-		name = el.job.EMA.Model
-	}
-	return el.findModel(name)
 }
 
 // unscaled reports whether the gradients of an optimizer were unscaled since it
@@ -191,15 +175,6 @@ var trainingStatements = []string{
 func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 	el := f.u.el
 	st := program.Stmt{Line: e.At.Line}
-	if e.Every != nil {
-		st.Every = el.evalInt(e.Every, sc, "every")
-		switch {
-		case st.Every < 1:
-			el.fail(e.Every.Span, "every must be at least 1, not %d", st.Every)
-		case st.Every > spec.MaxEvery:
-			el.fail(e.Every.Span, "every must be at most %d, not %d", int64(spec.MaxEvery), st.Every)
-		}
-	}
 	kw := func(allowed ...string) map[string]*spec.Value { return f.keywords(e, allowed) }
 	if el.inEval != nil && slices.Contains(trainingStatements, e.Head.V) {
 		el.fail(e.Head.At, "an evaluation trains nothing; %s belongs in the step", e.Head.V)
@@ -210,7 +185,7 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 		f.batch(e.At.Line)
 		return true
 	case spec.HeadForward:
-		f.forward(e, sc, st)
+		f.forwardStatement(e, sc)
 		return true
 	case spec.HeadBackward:
 		a := kw("of", "retain_graph")
@@ -255,7 +230,7 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 		st.Number = el.evalNumber(a[bound], sc, bound)
 		st.Optimizer = f.optimizer(e, a["optimizer"], sc)
 		if el.job.Scaler && !f.unscaled(st.Optimizer) {
-			f.emit(program.Stmt{Kind: program.Unscale, Optimizer: st.Optimizer, Every: st.Every, Line: st.Line})
+			f.emit(program.Stmt{Kind: program.Unscale, Optimizer: st.Optimizer, Line: st.Line})
 		}
 	case spec.HeadKeep:
 		f.keep(e, sc, st)
@@ -274,35 +249,6 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 	}
 	f.emit(st)
 	return true
-}
-
-// keywords reads the argument of a statement: a mapping, or a scalar for the
-// first keyword.
-func (f *fn) keywords(e *spec.Entry, allowed []string) map[string]*spec.Value {
-	el := f.u.el
-	out := map[string]*spec.Value{}
-	if e.Arg == nil {
-		return out
-	}
-	if e.Arg.Kind != spec.Map {
-		if len(allowed) == 0 {
-			el.fail(e.Arg.Span, "%s takes no argument", e.Head.V)
-		}
-		out[allowed[0]] = e.Arg
-		return out
-	}
-	for _, p := range e.Arg.Pairs {
-		ok := false
-		for _, a := range allowed {
-			ok = ok || a == p.Key.Str
-		}
-		if !ok {
-			el.errs.Unknown(p.Key.Span, "argument of "+e.Head.V, p.Key.Str, allowed)
-			panic(spec.Stop{})
-		}
-		out[p.Key.Str] = p.Value
-	}
-	return out
 }
 
 // optimizer resolves the name of an optimizer; without one there must be only
@@ -335,119 +281,13 @@ func (f *fn) optimizer(e *spec.Entry, v *spec.Value, sc *scope) int {
 	panic(spec.Stop{})
 }
 
-// forward calls a model.
-func (f *fn) forward(e *spec.Entry, sc *scope, st program.Stmt) {
-	el := f.u.el
-	a := f.keywords(&spec.Entry{At: e.At, Head: e.Head, Arg: e.Arg, Name: e.Name}, []string{"model", "inputs", "no_grad"})
-	names := el.modelNames()
-	m := el.ms[0]
-	called := m.name
-	if v := a["model"]; v != nil {
-		called = el.evalStr(v, sc, "model")
-		if m = el.called(called); m == nil {
-			el.errs.Unknown(v.Span, "model", called, names)
-			panic(spec.Stop{})
-		}
-	} else if len(el.ms) > 1 {
-		el.fail(e.At, "forward needs model:, one of several")
+// forwardStatement binds what a model gives, which is called out unless it has
+// a name.
+func (f *fn) forwardStatement(e *spec.Entry, sc *scope) {
+	v := f.forward(e, sc)
+	named := *e
+	if len(e.Name) == 0 {
+		named.Name = []spec.String{{V: "out", At: e.At}}
 	}
-	operands := e.Inputs
-	if v := a["inputs"]; v != nil {
-		o := el.spec.Operand(v)
-		if o == nil {
-			panic(spec.Stop{})
-		}
-		operands = []*spec.Operand{o}
-		if o.List != nil {
-			operands = o.List
-		}
-	}
-	ins := f.operands(operands, sc)
-	if len(operands) == 0 {
-		for _, n := range m.inputs {
-			ins = append(ins, f.reference(n, e.At))
-		}
-	}
-	if v := a["no_grad"]; v != nil {
-		st.NoGrad = el.evalBool(v, sc, "no_grad")
-	}
-	if e.NoGrad != nil {
-		st.NoGrad = el.evalBool(e.NoGrad, sc, "no_grad")
-	}
-	rets := el.model(m, ins, e.At)
-	st.Kind, st.Model = program.Forward, called
-	for _, v := range ins {
-		st.Values = append(st.Values, v.Expr)
-	}
-	meta := value.Returned(rets)
-	names = nil
-	for _, n := range e.Name {
-		names = append(names, n.V)
-	}
-	if len(names) == 0 {
-		names = []string{"out"}
-	}
-	if e.Tuple {
-		st.Unpack, st.Nest = true, e.Nest
-		for i, m := range f.spread(e, meta) {
-			st.Targets = append(st.Targets, f.set(names[i], m))
-		}
-	} else {
-		st.Targets = []int{f.set(names[0], meta)}
-	}
-	f.emit(st)
-	f.cur, f.why = value.Value{}, "the forward gave "+meta.Describe()
-	if meta.Tensor != nil && !e.Tuple {
-		f.cur = f.local(names[0])
-	}
-}
-
-// model elaborates a model for some inputs; with others, it must come out the
-// same.
-func (el *elaborator) model(m *model, ins []value.Value, at spec.Span) []value.Value {
-	key := el.keyOfVals(ins)
-	if rets, ok := m.calls[key]; ok {
-		return rets
-	}
-	if m.lost[key] {
-		panic(spec.Stop{})
-	}
-	var class *program.Class
-	var rets []value.Value
-	el.shrunk, el.path = m.shrunk, ""
-	el.gathered = el.gathers(m)
-	ins = el.castInputs(ins)
-	done := false
-	defer func() {
-		el.shrunk, el.gathered = nil, nil
-		if !done {
-			m.lost[key] = true
-		}
-	}()
-	el.as(m, func() {
-		sc := &scope{parent: m.spec.Env, vars: el.globals()}
-		blocks := map[string]*spec.Named[spec.Block]{}
-		for _, b := range m.def.Blocks {
-			blocks[b.Name.V] = b
-		}
-		u := el.newUnit(m.name, sc, blocks)
-		u.what = m.name
-		u.parameters(m.def.Parameters, m.def.Buffers)
-		u.modules(m.def.Modules)
-		f := u.newFn("forward", program.Module, sc, m.inputs, ins, at)
-		u.class.Forward = f.f
-		f.statements(m.def.Layers, f.scope)
-		rets = f.finish(m.def.At)
-		u.close()
-		class = u.class
-	})
-	rets = el.castResults(rets)
-	switch {
-	case m.class == nil:
-		m.class, m.calls = class, map[string][]value.Value{}
-	case !same(m.class, class):
-		el.fail(at, "model %q is called with inputs of other shapes, for which it would have to be another model", m.name)
-	}
-	m.calls[key], done = rets, true
-	return rets
+	f.bind(&named, v)
 }

@@ -103,7 +103,7 @@ func (f *Func) Chain() []int {
 			return nil
 		case s.Kind == Return && i == len(f.Body)-1 && e.Kind == Local && e.Slot == last:
 			return out
-		case s.Kind != Assign || s.Unpack || len(s.Targets) != 1, e.Kind != CallMod || e.Checkpoint != nil:
+		case s.Kind != Assign || s.Unpack || s.Grad != GradAround || len(s.Targets) != 1, e.Kind != CallMod || e.Checkpoint != nil:
 			return nil
 		case len(e.Args) != 1 || e.Args[0].Kind != Local || e.Args[0].Slot != last:
 			return nil

@@ -157,11 +157,6 @@ func (f *Func) stmt(s *Stmt, c *Class) string {
 		out = "self." + s.Path + " = " + value()
 	case Batch:
 		out = t + " = next_batch()"
-	case Forward:
-		out = fmt.Sprintf("%s = %s(%s)", t, s.Model, f.exprs(s.Values, c))
-		if s.NoGrad {
-			out += " without gradients"
-		}
 	case Backward:
 		out = value() + ".backward()"
 		if s.Retain {
@@ -188,6 +183,12 @@ func (f *Func) stmt(s *Stmt, c *Class) string {
 	case UpdateScale:
 		out = "scaler.update()"
 	}
+	switch s.Grad {
+	case NoGrad:
+		out += " without gradients"
+	case EnableGrad:
+		out += " with gradients"
+	}
 	if s.Every > 1 {
 		out += fmt.Sprintf(" every %d steps", s.Every)
 	}
@@ -212,6 +213,8 @@ func (f *Func) expr(e *Expr, c *Class) string {
 		return Literal(e.Value)
 	case CallMod:
 		return fmt.Sprintf("self.%s(%s)", c.Children[e.Child].Path, f.exprs(e.Args, c))
+	case CallModel:
+		return fmt.Sprintf("%s(%s)", e.Model, f.exprs(e.Args, c))
 	case CallFun:
 		return fmt.Sprintf("%s(%s)", e.Func.Name, f.exprs(e.Args, c))
 	}

@@ -195,7 +195,6 @@ const (
 	Expression                  // Value, for its effect
 	SetAttr                     // the attribute at Path from self = Value
 	Batch                       // Targets = next_batch()
-	Forward                     // Targets[0] = Model(Value...), perhaps without gradients
 	Backward                    // Value.backward()
 	OptStep                     // Optimizer.step()
 	ZeroGrad                    // Optimizer.zero_grad(set_to_none)
@@ -216,12 +215,12 @@ type Stmt struct {
 	Unpack  bool
 	Nest    []int // of Unpack, by item of the tuple: how many targets it is unpacked into again, 0 for one; nil if all are so
 	Value   *Expr
-	Values  []*Expr // of a return or an assignment of several, of Forward's arguments
+	Values  []*Expr // of a return or an assignment of several
 
-	InPlace   bool   // out += x: prints so
-	Model     string // of Forward
-	NoGrad    bool
-	NoSync    bool // of GradSync: gradients stay with their process
+	InPlace   bool     // out += x: prints so
+	Grad      GradMode // with torch.no_grad(), or with torch.enable_grad()
+	Model     string   // of GradSync
+	NoSync    bool     // of GradSync: gradients stay with their process
 	Retain    bool
 	Optimizer int // index into Job.Optimizers
 	SetToNone bool
@@ -235,6 +234,29 @@ type Stmt struct {
 	Every     int64   // run in every n-th step; 0: always
 	Line      int     // in the spec
 	Fast      bool    // runs in eval mode without gradients only; in library modules
+}
+
+// GradMode says whether operators are recorded for a backward pass.
+type GradMode uint8
+
+// The modes in which a statement runs.
+const (
+	GradAround GradMode = iota // that of the code around
+	NoGrad
+	EnableGrad
+)
+
+// Within is the mode of a statement, given the one around it.
+func (m GradMode) Within(around bool) bool {
+	if m == GradAround {
+		return around
+	}
+	return m == EnableGrad
+}
+
+// Python is the context of a mode.
+func (m GradMode) Python() string {
+	return [...]string{NoGrad: "torch.no_grad()", EnableGrad: "torch.enable_grad()"}[m]
 }
 
 // Computes reports whether the statement is one that autocast covers: forward
@@ -252,16 +274,17 @@ type ExprKind uint8
 
 // The expressions.
 const (
-	Local   ExprKind = iota // a local variable
-	Item                    // a local list's item, by Index (negative: from the end)
-	Pop                     // a local list's pop()
-	Attr                    // a parameter or buffer: Path from self
-	CallOp                  // an operator
-	CallMod                 // a submodule
-	CallFun                 // a function of the spec
-	Pick                    // item Index of a tuple result
-	ListLit                 // a literal list of tensors
-	Const                   // a number operand, or None
+	Local     ExprKind = iota // a local variable
+	Item                      // a local list's item, by Index (negative: from the end)
+	Pop                       // a local list's pop()
+	Attr                      // a parameter or buffer: Path from self
+	CallOp                    // an operator
+	CallMod                   // a submodule
+	CallFun                   // a function of the spec
+	CallModel                 // a model, by its name; in a step and its functions
+	Pick                      // item Index of a tuple result
+	ListLit                   // a literal list of tensors
+	Const                     // a number operand, or None
 )
 
 // Expr is one expression.
@@ -272,6 +295,7 @@ type Expr struct {
 	Path  string // of Attr
 	Child int    // index into the class's children, of CallMod
 	Func  *Func  // of CallFun
+	Model string // of CallModel
 	// Forward of CallMod is that of a library's module where it does other things
 	// for these inputs than the class's; nil: it does not.
 	Forward *Func

@@ -30,7 +30,9 @@ type Entry struct {
 	InPlace *Value
 	Pick    *Value
 	Every   *Value
-	NoGrad  *Value
+	NoGrad  *Value // with torch.no_grad()
+	// EnableGrad is with torch.enable_grad(), inside of what has no gradients.
+	EnableGrad *Value
 	// Autocast false keeps a statement of a step out of torch.autocast.
 	Autocast *Value
 	// DType is the type to which the entry's module is converted.
@@ -99,7 +101,7 @@ var (
 
 // Modifiers lists the keys of an entry that are not its head.
 var Modifiers = []string{
-	"name", "inputs", "module", "tie", "with", "if", "repeat", "for", "inplace", "pick", "every", "no_grad", "autocast", "checkpoint", "dtype",
+	"name", "inputs", "module", "tie", "with", "if", "repeat", "for", "inplace", "pick", "every", "no_grad", "enable_grad", "autocast", "checkpoint", "dtype",
 }
 
 func isModifier(key string) bool {
@@ -273,6 +275,8 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 		e.Every = v
 	case "no_grad":
 		e.NoGrad = v
+	case "enable_grad":
+		e.EnableGrad = v
 	case "autocast":
 		e.Autocast = v
 	case "dtype":

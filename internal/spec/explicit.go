@@ -38,7 +38,7 @@ func (s *Spec) Explicit(model *Spec) ([]byte, error) {
 			put(key, s.constant(p.Value).without("zero_grad", "empty_cache", "clip_grad_norm", "clip_grad_value", "grad_accumulation", "keep"))
 		case key == "teacher" && !own:
 			put(key, p.Value.without("loss"))
-		case key == "models" || key == "model" || key == "teacher" || key == "eval":
+		case key == "blocks" || key == "models" || key == "model" || key == "teacher" || key == "eval":
 			put(key, p.Value)
 		default:
 			put(key, s.constant(p.Value))

@@ -37,6 +37,7 @@ type Spec struct {
 	Mode       String                 `yaml:"mode" enum:"train|inference|no_grad" default:"train" doc:"inference: forward passes only, in eval mode under torch.inference_mode"`
 	Model      *Model                 `yaml:"model" doc:"the model"`
 	Models     []*Named[Model]        `yaml:"models" doc:"several models by name, instead of model"`
+	Blocks     []*Named[Block]        `yaml:"blocks" doc:"modules and functions that all models of the spec, its loss, step and eval may call"`
 	Optimizers []*Named[OptimizerDef] `yaml:"optimizers" doc:"several optimizers by name, instead of train.optimizer"`
 	Train      Train                  `yaml:"train" alone:"true" doc:"how a step is made; sugar for step"`
 	Step       []*Entry               `yaml:"step" doc:"the training step as a list of statements"`

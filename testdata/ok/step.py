@@ -43,7 +43,6 @@ def step(i):
     del kept
     with torch.no_grad():
         eval_out = model(x)
-    with torch.no_grad():
         eval_out = model(x)
 
 

@@ -13,12 +13,14 @@ import (
 type Interp struct {
 	*autograd.Player
 	around
-	backend  Backend // nil: values are not computed
-	Offload  program.Offload
-	trail    trail // what a checkpoint under way owns
-	maxTable bool  // of 4-bit weights' maxima was made
-	frames   slab.Pool[Frame]
-	slots    slab.Arena[Value]
+	backend Backend // nil: values are not computed
+	Offload program.Offload
+	// CallModel calls a model of the job; it takes over the arguments.
+	CallModel func(name string, args []Value) Value
+	trail     trail // what a checkpoint under way owns
+	maxTable  bool  // of 4-bit weights' maxima was made
+	frames    slab.Pool[Frame]
+	slots     slab.Arena[Value]
 }
 
 // Backend gives parameters and buffers their first values.

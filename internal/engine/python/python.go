@@ -113,10 +113,14 @@ func (p *Interp) call(fr *Frame) Value {
 		p.Meter.Work(stmtWork)
 		p.EnterStmt(fr.Fn, s)
 		if s.Kind == program.Return || (s.Kind == program.FastReturn && p.inference(fr) && !p.hooked(fr.Self)) {
-			ret = p.Returned(fr, s)
+			p.InGradMode(s.Grad, func() { ret = p.Returned(fr, s) })
 			break
 		}
-		p.Exec(fr, s)
+		if s.Grad == program.GradAround {
+			p.Exec(fr, s)
+		} else {
+			p.InGradMode(s.Grad, func() { p.Exec(fr, s) })
+		}
 	}
 	p.trail.leave()
 	slots := fr.Slots
@@ -127,6 +131,18 @@ func (p *Interp) call(fr *Frame) Value {
 	p.frames.Put(fr)
 	p.Pop(outer)
 	return ret
+}
+
+// InGradMode runs f in a mode of gradients.
+func (p *Interp) InGradMode(m program.GradMode, f func()) {
+	if m == program.GradAround {
+		f()
+		return
+	}
+	outer := p.Push()
+	p.Env().GradMode = m.Within(p.Env().GradMode)
+	f()
+	p.Pop(outer)
 }
 
 // newFrame makes the frame of a call, which call gives up.
@@ -300,6 +316,12 @@ func (p *Interp) Eval(fr *Frame, e *program.Expr) Value {
 		}
 		p.trail.pop(from)
 		return p.callFunction(fr.Self, e.Func, args)
+	case program.CallModel:
+		var room [4]Value
+		from := len(p.trail.temps)
+		args := p.args(room[:0], fr, e)
+		p.trail.pop(from)
+		return p.CallModel(e.Model, copied(args))
 	}
 	return Value{} // None
 }

@@ -1,0 +1,136 @@
+package graph
+
+import (
+	"github.com/memplan/memplan/internal/graph/value"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// forward evaluates the call of a model, which is an expression like any other
+// call.
+func (f *fn) forward(e *spec.Entry, sc *scope) value.Value {
+	el := f.u.el
+	if !f.u.script {
+		el.fail(e.Head.At, "%s calls a model of the job, from a step, a loss or a function that these call, not from %s", e.Head.V, f.u.what)
+	}
+	a := f.keywords(&spec.Entry{At: e.At, Head: e.Head, Arg: e.Arg, Name: e.Name}, []string{"model", "inputs", "no_grad"})
+	names := el.modelNames()
+	m := el.ms[0]
+	called := m.name
+	if v := a["model"]; v != nil {
+		called = el.evalStr(v, sc, "model")
+		if m = el.called(called); m == nil {
+			el.errs.Unknown(v.Span, "model", called, names)
+			panic(spec.Stop{})
+		}
+	} else if len(el.ms) > 1 {
+		el.fail(e.At, "forward needs model:, one of several")
+	}
+	operands := e.Inputs
+	if v := a["inputs"]; v != nil {
+		o := el.spec.Operand(v)
+		if o == nil {
+			panic(spec.Stop{})
+		}
+		operands = []*spec.Operand{o}
+		if o.List != nil {
+			operands = o.List
+		}
+	}
+	ins := f.operands(operands, sc)
+	if len(operands) == 0 {
+		for _, n := range m.inputs {
+			ins = append(ins, f.reference(n, e.At))
+		}
+	}
+	rets := el.model(m, ins, e.At)
+	x := &program.Expr{Kind: program.CallModel, Model: called}
+	for _, v := range ins {
+		x.Args = append(x.Args, v.Expr)
+	}
+	return value.Value{Expr: x, Meta: value.Returned(rets)}
+}
+
+// model elaborates a model for some inputs; with others, it must come out the
+// same.
+func (el *elaborator) model(m *model, ins []value.Value, at spec.Span) []value.Value {
+	key := el.keyOfVals(ins)
+	if rets, ok := m.calls[key]; ok {
+		return rets
+	}
+	if m.lost[key] {
+		panic(spec.Stop{})
+	}
+	var class *program.Class
+	var rets []value.Value
+	el.shrunk, el.path = m.shrunk, ""
+	el.gathered = el.gathers(m)
+	ins = el.castInputs(ins)
+	done := false
+	defer func() {
+		el.shrunk, el.gathered = nil, nil
+		if !done {
+			m.lost[key] = true
+		}
+	}()
+	el.as(m, func() {
+		sc := &scope{parent: m.spec.Env, vars: el.globals()}
+		u := el.newUnit(m.name, sc, el.visible(m.def))
+		u.what = m.name
+		u.parameters(m.def.Parameters, m.def.Buffers)
+		u.modules(m.def.Modules)
+		f := u.newFn("forward", program.Module, sc, m.inputs, ins, at)
+		u.class.Forward = f.f
+		f.statements(m.def.Layers, f.scope)
+		rets = f.finish(m.def.At)
+		u.close()
+		class = u.class
+	})
+	rets = el.castResults(rets)
+	switch {
+	case m.class == nil:
+		m.class, m.calls = class, map[string][]value.Value{}
+	case !same(m.class, class):
+		el.fail(at, "model %q is called with inputs of other shapes, for which it would have to be another model", m.name)
+	}
+	m.calls[key], done = rets, true
+	return rets
+}
+
+// called is the model behind the name of a call, which may be that of the
+// averaged weights.
+func (el *elaborator) called(name string) *model {
+	if name == spec.EMAName && el.job.EMA != nil {
+		name = el.job.EMA.Model
+	}
+	return el.findModel(name)
+}
+
+// keywords reads the argument of a statement: a mapping, or a scalar for the
+// first keyword.
+func (f *fn) keywords(e *spec.Entry, allowed []string) map[string]*spec.Value {
+	el := f.u.el
+	out := map[string]*spec.Value{}
+	if e.Arg == nil {
+		return out
+	}
+	if e.Arg.Kind != spec.Map {
+		if len(allowed) == 0 {
+			el.fail(e.Arg.Span, "%s takes no argument", e.Head.V)
+		}
+		out[allowed[0]] = e.Arg
+		return out
+	}
+	for _, p := range e.Arg.Pairs {
+		ok := false
+		for _, a := range allowed {
+			ok = ok || a == p.Key.Str
+		}
+		if !ok {
+			el.errs.Unknown(p.Key.Span, "argument of "+e.Head.V, p.Key.Str, allowed)
+			panic(spec.Stop{})
+		}
+		out[p.Key.Str] = p.Value
+	}
+	return out
+}
