@@ -318,6 +318,11 @@ func (j *job) statement(s *program.Stmt) {
 				j.Keep(t)
 			}
 		default:
+			if j.prog.Rebind {
+				for _, slot := range s.Targets {
+					j.Store(fr, slot, python.Value{})
+				}
+			}
 			ts = j.newBatch(j.inputs)
 		}
 		for i, slot := range s.Targets {

@@ -75,6 +75,7 @@ func (p *printer) stmt(s *program.Stmt) {
 			p.printf("%s = eval_batch", p.unpacked(s))
 		case p.evaluating && p.job.OwnBatches():
 			p.printf("%s = next_eval_batch()", p.unpacked(s))
+			p.copied(s)
 		case p.job.Static:
 			p.printf("%s = batch", p.unpacked(s))
 		case p.job.Prefetch:
@@ -83,6 +84,7 @@ func (p *printer) stmt(s *program.Stmt) {
 			p.line("upcoming = prefetch()")
 		default:
 			p.printf("%s = next_batch()", p.unpacked(s))
+			p.copied(s)
 		}
 	case program.Backward:
 		loss, keyword := p.expr(s.Value), ""
@@ -122,6 +124,18 @@ func (p *printer) stmt(s *program.Stmt) {
 	case program.UpdateEMA:
 		p.printf("%s.update_parameters(%s)", p.modelName(p.job.EMA.Name), p.modelName(p.job.EMA.Model))
 	}
+}
+
+// copied copies a batch that was made on the CPU, under the same names.
+func (p *printer) copied(s *program.Stmt) {
+	if !p.job.Rebind {
+		return
+	}
+	copies := make([]string, len(s.Targets))
+	for i, t := range s.Targets {
+		copies[i] = p.local(t) + ".to(device)"
+	}
+	p.printf("%s = %s", p.names(s.Targets), strings.Join(copies, ", "))
 }
 
 // augmented maps in-place rows to Python's augmented assignments.

@@ -423,8 +423,8 @@ func (s *script) functions(aux *program.Class, evaluating bool) {
 	}
 }
 
-// nextBatch prints the function that makes a batch on the CPU and copies it;
-// ahead says that the copy does not wait.
+// nextBatch prints the function that makes a batch on the CPU and, unless the
+// step does, copies it; ahead says that the copy does not wait.
 func (s *script) nextBatch(function string, inputs []program.Input, ahead bool) {
 	s.line("")
 	s.line("")
@@ -437,9 +437,12 @@ func (s *script) batch(function string, inputs []program.Input, ahead bool) {
 	var names []string
 	for _, in := range inputs {
 		name := s.stepName(in.Name)
-		if ahead {
+		switch {
+		case ahead:
 			names = append(names, name+".pin_memory().to(device, non_blocking=True)")
-		} else {
+		case s.job.Rebind:
+			names = append(names, name)
+		default:
 			names = append(names, name+".to(device)")
 		}
 		switch {

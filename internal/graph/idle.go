@@ -80,6 +80,9 @@ func (el *building) idle() []note.Note {
 	if s.Data.DevicePrefetch.V && el.job.Static {
 		warn([]string{"data.device_prefetch"}, "with input: static, one batch for all steps")
 	}
+	if s.Data.Input.V == "rebind" && el.job.Prefetch {
+		warn([]string{"data.input"}, "with device_prefetch, which copies batches ahead")
+	}
 	for _, p := range s.IdleParams() {
 		if p.V == RefusedParam {
 			continue

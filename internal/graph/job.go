@@ -79,7 +79,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		el.batch = o.Batch
 	}
 	job := &program.Job{
-		Name: s.Name.V, Batch: el.batch, Static: s.Data.Input.V == "static", Flat: s.Train.Loop.V == "flat",
+		Name: s.Name.V, Batch: el.batch, Static: s.Data.Input.V == "static", Rebind: s.Data.Input.V == "rebind", Flat: s.Train.Loop.V == "flat",
 		DType: precisions[s.Train.Precision.V], Autocast: strings.HasPrefix(s.Train.Precision.V, "amp-"), LowerType: lowerTypes[s.Train.Precision.V],
 		Scaler: s.Train.Precision.V == "amp-fp16" && s.Mode.V == "train", Determ: s.Train.Deterministic.V, Benchmark: s.Train.CudnnBenchmark.V,
 	}
@@ -90,6 +90,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		job.Inference = "no_grad"
 	}
 	job.Prefetch = s.Data.DevicePrefetch.V && !job.Static
+	job.Rebind = job.Rebind && !job.Prefetch
 	el.job = job
 	el.shapes.E.Autocast, el.shapes.E.AutocastDType = job.Autocast, job.LowerType
 	el.check()

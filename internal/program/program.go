@@ -28,6 +28,7 @@ type Job struct {
 	Batch      int64
 	DType      tensor.DType // of floating parameters, buffers and inputs: the whole model's precision
 	Static     bool         // one batch is made before the loop
+	Rebind     bool         // names of a batch are bound to its tensors on the CPU, then to their copies
 	Inference  string       // "": training; else the context: "inference_mode" or "no_grad"
 	Flat       bool         // the step is the body of the loop, not a function
 	Step       *Func

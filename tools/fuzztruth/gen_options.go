@@ -94,7 +94,7 @@ func (g *generator) trainKeys() []string {
 
 // top draws the sections beside train.
 func (g *generator) top(f family) []string {
-	keys := g.maybe(0.4, "data: {input: static}", "data: {device_prefetch: true}")
+	keys := g.maybe(0.4, "data: {input: static}", "data: {input: rebind}", "data: {device_prefetch: true}")
 	if g.chance(0.2) {
 		keys = append(keys, fmt.Sprintf("eval: {every: %d, batches: %d, batch_size: %d, context: %s, train_mode: %v}", 1+g.r.IntN(2), 1+g.r.IntN(2), g.size(2, 20),
 			g.pick("no_grad", "inference_mode", "grad"), g.chance(0.2)))
