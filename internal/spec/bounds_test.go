@@ -35,6 +35,10 @@ func TestBounds(t *testing.T) {
 	for i := range 9 {
 		aliases += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i), 10), ", "))
 	}
+	merges := "a0: &a0 {a: 1, b: 2}\n"
+	for i := range 9 {
+		merges += fmt.Sprintf("a%d: &a%d {<<: [%s]}\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i), 10), ", "))
+	}
 	var unknown strings.Builder
 	unknown.WriteString("params:\n")
 	for i := range 10_000 {
@@ -52,6 +56,7 @@ func TestBounds(t *testing.T) {
 		{"a long string in lists", "params: {s: '" + strings.Repeat("x", 10_000) + "', e: '${[s] * 1000}'}\n", tooHeavy},
 		{"expressions in a string", "params: {e: '" + strings.Repeat("${1}", 10_000) + "'}\n", "at most 256 expressions"},
 		{"aliases of aliases", aliases, "do aliases repeat each other?"},
+		{"merges of merges", merges, "do aliases repeat each other?"},
 		{"nested lists", "a: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "\n", "nested deeper than"},
 		{"nested mappings", "a: " + strings.Repeat("{a: ", 5000) + strings.Repeat("}", 5000) + "\n", "nested deeper than"},
 		{"nested brackets", "params: {a: '${" + strings.Repeat("(", 500) + "1" + strings.Repeat(")", 500) + "}'}\n", "nested deeper than 64"},

@@ -83,8 +83,16 @@ func (b *schemaBuilder) section(t reflect.Type) object {
 		}
 		props[key] = s
 	}
-	return object{"type": "object", "properties": props, "additionalProperties": false}
+	return closed(props)
 }
+
+// closed is a mapping with some keys and extensions.
+func closed(props object) object {
+	return object{"type": "object", "properties": props, "patternProperties": extensions, "additionalProperties": false}
+}
+
+// extensions are keys that may stand in any mapping.
+var extensions = object{"^" + extension: object{"description": "not read, but for anchors in it"}}
 
 // named describes a struct under its own name, once.
 func (b *schemaBuilder) named(t reflect.Type) object {
@@ -127,7 +135,7 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 	case reflect.TypeFor[[]*Entry]():
 		return ref("entries")
 	case reflect.TypeFor[Modules]():
-		return object{"type": []string{"object", "array"}, "items": ref("entry"), "additionalProperties": ref("entry")}
+		return object{"type": []string{"object", "array"}, "items": ref("entry"), "patternProperties": extensions, "additionalProperties": ref("entry")}
 	}
 	t := f.Type
 	switch {
@@ -153,7 +161,7 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 	if n := elem.Type.Elem().Name(); n == "Input" || n == "Param" {
 		item = object{"anyOf": []any{item, object{"type": "array"}, expression}}
 	}
-	return object{"type": "object", "additionalProperties": item}
+	return object{"type": "object", "patternProperties": extensions, "additionalProperties": item}
 }
 
 func bounded(s object, tag reflect.StructTag) object {
@@ -197,7 +205,7 @@ func (b *schemaBuilder) vocabulary(v Vocabulary) {
 	}
 	b.defs["entry"] = object{"anyOf": []any{
 		object{"enum": names},
-		object{"type": "object", "properties": entryProps, "additionalProperties": false},
+		closed(entryProps),
 	}}
 	b.defs["entries"] = object{"anyOf": []any{object{"type": "array", "items": ref("entry")}, ref("entry")}}
 	var optimizers []string
@@ -222,7 +230,7 @@ func arguments(c Callable) object {
 	for _, a := range c.Args {
 		props[a.Name] = a.schema()
 	}
-	return object{"type": "object", "properties": props, "additionalProperties": false}
+	return closed(props)
 }
 
 func (a *Argument) schema() object {

@@ -365,27 +365,7 @@ func (r *reader) value(n *yaml.Node, depth int) *Value {
 	case yaml.MappingNode:
 		v.Kind = Map
 		v.Len = 1
-		seen := map[string]bool{}
-		for i := 0; i+1 < len(n.Content) && !r.over; i += 2 {
-			k := r.value(n.Content[i], depth+1)
-			if bare := strings.TrimSuffix(k.Str, ":"); bare != k.Str && n.Content[i].Style == 0 && n.Content[i+1].Value == "" && n.Content[i+1].Kind == yaml.ScalarNode {
-				k.Str = bare // {ReLU:} is {ReLU: } in YAML 1.2; the library keeps the colon
-			}
-			switch {
-			case n.Content[i].Kind != yaml.ScalarNode:
-				r.errs.Addf(k.Span, "a key must be a plain word")
-				continue
-			case k.Str == "<<":
-				r.errs.Addf(k.Span, "merge keys (<<) are not part of the language; use params, blocks or presets")
-				continue
-			case seen[k.Str]:
-				r.errs.Addf(k.Span, "key %q occurs twice in this mapping", k.Str)
-				continue
-			}
-			seen[k.Str] = true
-			k.Kind, k.expr = Str, nil
-			v.Pairs = append(v.Pairs, Pair{k, r.value(n.Content[i+1], depth+1)})
-		}
+		r.mapping(v, n, depth)
 	case yaml.ScalarNode:
 		if i := strings.IndexFunc(n.Value, steers); i >= 0 { // of an escape
 			c, _ := utf8.DecodeRuneInString(n.Value[i:])
@@ -396,6 +376,78 @@ func (r *reader) value(n *yaml.Node, depth int) *Value {
 		r.errs.Addf(v.Span, "unexpected YAML node")
 	}
 	return v
+}
+
+// mergeKey and extension are keys with a meaning of their own: <<: *defaults takes
+// the keys of other mappings, and what stands under x-NAME is not read, but for the
+// anchors in it.
+const (
+	mergeKey  = "<<"
+	extension = "x-"
+)
+
+// mapping reads the pairs of a mapping.
+func (r *reader) mapping(v *Value, n *yaml.Node, depth int) {
+	given := map[string]int{} // places in v.Pairs
+	var merged *Value
+	for i := 0; i+1 < len(n.Content) && !r.over; i += 2 {
+		k, plain := r.value(n.Content[i], depth+1), n.Content[i].Style == 0
+		if bare := strings.TrimSuffix(k.Str, ":"); bare != k.Str && plain && n.Content[i+1].Value == "" && n.Content[i+1].Kind == yaml.ScalarNode {
+			k.Str = bare // {ReLU:} is {ReLU: } in YAML 1.2; the library keeps the colon
+		}
+		_, twice := given[k.Str]
+		switch {
+		case n.Content[i].Kind != yaml.ScalarNode:
+			r.errs.Addf(k.Span, "a key must be a plain word")
+			continue
+		case strings.HasPrefix(k.Str, extension):
+			continue
+		case k.Str == mergeKey && plain && merged != nil:
+			r.errs.Addf(k.Span, "a mapping has one merge key; for several mappings write <<: [*a, *b]")
+			continue
+		case k.Str == mergeKey && plain:
+			merged = r.value(n.Content[i+1], depth+1)
+			continue
+		case twice:
+			r.errs.Addf(k.Span, "key %q occurs twice in this mapping", k.Str)
+			continue
+		}
+		given[k.Str] = len(v.Pairs)
+		k.Kind, k.expr = Str, nil
+		v.Pairs = append(v.Pairs, Pair{k, r.value(n.Content[i+1], depth+1)})
+	}
+	if merged != nil && !r.over {
+		r.merge(v, given, merged)
+	}
+}
+
+// merge takes over the pairs of a mapping, or of several of which the first wins.
+// They stand in front, with the values that v itself gives.
+func (r *reader) merge(v *Value, given map[string]int, from *Value) {
+	var pairs []Pair
+	seen := map[string]bool{}
+	for _, m := range listOf(from) {
+		if m.Kind != Map {
+			r.errs.Addf(m.Span, "a merge key (<<) takes a mapping or a list of mappings, such as *defaults; not %s", m.Describe())
+			return
+		}
+		for _, p := range m.Pairs {
+			if seen[p.Key.Str] {
+				continue
+			}
+			seen[p.Key.Str] = true
+			if i, ok := given[p.Key.Str]; ok {
+				p = v.Pairs[i]
+			}
+			pairs = append(pairs, p)
+		}
+	}
+	for _, p := range v.Pairs {
+		if !seen[p.Key.Str] {
+			pairs = append(pairs, p)
+		}
+	}
+	v.Pairs = pairs
 }
 
 // limit reports that the file is too large, at the alias that makes it so if
