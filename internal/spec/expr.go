@@ -3,6 +3,7 @@ package spec
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"unicode"
@@ -26,6 +27,9 @@ type Object interface {
 	Attr(name string) (any, bool)
 	AttrNames() []string
 }
+
+// Sized is a value that may have a length.
+type Sized interface{ Len() (n int, ok bool) }
 
 // template is a scalar with ${...} in it.
 type template struct {
@@ -135,11 +139,8 @@ func parseExpr(src string) (e syntax.Expr, d *Diag) {
 			e, d = nil, &Diag{Span: span, Msg: "expression cannot be parsed"}
 		}
 	}()
-	if at := strings.Index(src, "**"); at >= 0 && !strings.ContainsAny(src[:at], `'"`) {
-		return nil, &Diag{Span: Span{Pos: Pos{0, utf8.RuneCountInString(src[:at])}, Len: 2}, Msg: "expression: ** is not in the language; multiply, shift (1 << n), or take sqrt"}
-	}
 	lead := len(src) - len(strings.TrimLeft(src, " \t"))
-	x, err := (&syntax.FileOptions{}).ParseExpr("", strings.TrimSpace(src), 0)
+	x, err := parsePython(strings.TrimSpace(src))
 	if err != nil {
 		var se syntax.Error
 		if errors.As(err, &se) {
@@ -162,13 +163,15 @@ func parseExpr(src string) (e syntax.Expr, d *Diag) {
 
 // lastWord is the length of the word or sign at the end of s.
 func lastWord(s []rune) int {
-	word := func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 	n := 0
-	for i := len(s) - 1; i >= 0 && !unicode.IsSpace(s[i]) && word(s[i]) == word(s[len(s)-1]); i-- {
+	for i := len(s) - 1; i >= 0 && !unicode.IsSpace(s[i]) && wordRune(s[i]) == wordRune(s[len(s)-1]); i-- {
 		n++
 	}
 	return n
 }
+
+// wordRune reports whether a character may be part of a name or a number.
+func wordRune(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 // bracketDepth bounds the recursion of parser and evaluator: brackets, and
 // runs of prefix operators.
@@ -190,7 +193,7 @@ func bracketDepth(s string) int {
 		}
 		most = max(most, prefix)
 	}
-	return max(most, strings.Count(s, "not "), strings.Count(s, " if "), strings.Count(s, "lambda"))
+	return max(most, strings.Count(s, "**"), strings.Count(s, "not "), strings.Count(s, " if "), strings.Count(s, "lambda"))
 }
 
 // EvalError is a mistake inside an expression. One without a message is the
@@ -421,11 +424,26 @@ func (ev *evaluator) name(e *syntax.Ident) (any, error) {
 func (ev *evaluator) list(e syntax.Expr, es []syntax.Expr) (any, error) {
 	out := make([]any, 0, len(es))
 	for _, x := range es {
+		star, ok := x.(*syntax.UnaryExpr)
+		if ok = ok && star.Op == syntax.STAR; ok {
+			x = star.X
+		}
 		v, err := ev.eval(x)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, v)
+		if !ok {
+			out = append(out, v)
+			continue
+		}
+		items, ok := v.([]any)
+		if !ok {
+			return nil, ev.fail(star, "* needs a list, not %s", typeName(v))
+		}
+		if len(out)+len(items) > maxList {
+			return nil, ev.fail(e, "list is longer than %d", maxList)
+		}
+		out = append(out, items...)
 	}
 	return ev.made(e, out)
 }
@@ -496,35 +514,72 @@ func (ev *evaluator) slice(e *syntax.SliceExpr) (any, error) {
 	if !ok {
 		return nil, ev.fail(e, "%s cannot be sliced", typeName(x))
 	}
-	if e.Step != nil {
-		return nil, ev.fail(e, "slices with a step are not part of the language")
+	at, err := ev.sliced(e, len(list))
+	if err != nil {
+		return nil, err
 	}
-	bound := func(b syntax.Expr, def int) (int, error) {
+	out := make([]any, len(at))
+	for k, i := range at {
+		out[k] = list[i]
+	}
+	return ev.made(e, out)
+}
+
+// sliced lists which items of a list of n a slice takes.
+func (ev *evaluator) sliced(e *syntax.SliceExpr, n int) ([]int, error) {
+	given := func(b syntax.Expr, otherwise int) (int, error) {
 		if b == nil {
-			return def, nil
+			return otherwise, nil
 		}
 		v, err := ev.eval(b)
 		if err != nil {
 			return 0, err
 		}
+		if v == nil {
+			return otherwise, nil
+		}
 		i, ok := v.(int64)
 		if !ok {
 			return 0, ev.fail(b, "a slice bound must be an integer, not %s", typeName(v))
 		}
-		if i < 0 {
-			i += int64(len(list))
+		return int(max(-1<<40, min(i, 1<<40))), nil
+	}
+	step, err := given(e.Step, 1)
+	if err != nil {
+		return nil, err
+	}
+	if step == 0 {
+		return nil, ev.fail(e.Step, "the step of a slice must not be 0")
+	}
+	low, high, first, last := 0, n, 0, n // of bounds, and what they are by default
+	if step < 0 {
+		low, high, first, last = -1, n-1, n-1, -1
+	}
+	bound := func(b syntax.Expr, otherwise int) (int, error) {
+		i, err := given(b, math.MaxInt)
+		switch {
+		case err != nil:
+			return 0, err
+		case i == math.MaxInt:
+			return otherwise, nil
+		case i < 0:
+			i += n
 		}
-		return int(max(0, min(i, int64(len(list))))), nil
+		return max(low, min(i, high)), nil
 	}
-	lo, err := bound(e.Lo, 0)
+	from, err := bound(e.Lo, first)
 	if err != nil {
 		return nil, err
 	}
-	hi, err := bound(e.Hi, len(list))
+	to, err := bound(e.Hi, last)
 	if err != nil {
 		return nil, err
 	}
-	return list[lo:max(lo, hi):max(lo, hi)], nil
+	var out []int
+	for i := from; step > 0 && i < to || step < 0 && i > to; i += step {
+		out = append(out, i)
+	}
+	return out, nil
 }
 
 func (ev *evaluator) comprehension(e *syntax.Comprehension) (any, error) {
@@ -555,9 +610,9 @@ func (ev *evaluator) comprehension(e *syntax.Comprehension) (any, error) {
 			}
 			return nil
 		case *syntax.ForClause:
-			id, ok := c.Vars.(*syntax.Ident)
-			if !ok {
-				return ev.fail(e, "a comprehension has one variable for each \"for\"")
+			names, err := ev.variables(c.Vars)
+			if err != nil {
+				return err
 			}
 			v, err := ev.eval(c.X)
 			if err != nil {
@@ -570,18 +625,16 @@ func (ev *evaluator) comprehension(e *syntax.Comprehension) (any, error) {
 			if ev.local == nil {
 				ev.local = map[string]any{}
 			}
-			old, had := ev.local[id.Name]
+			old := maps.Clone(ev.local)
 			for _, it := range list {
-				ev.local[id.Name] = it
+				if err := ev.bind(c, names, it); err != nil {
+					return err
+				}
 				if err := run(k + 1); err != nil {
 					return err
 				}
 			}
-			if had {
-				ev.local[id.Name] = old
-			} else {
-				delete(ev.local, id.Name)
-			}
+			ev.local = old
 		}
 		return nil
 	}
@@ -589,4 +642,43 @@ func (ev *evaluator) comprehension(e *syntax.Comprehension) (any, error) {
 		return nil, err
 	}
 	return ev.made(e, out)
+}
+
+// variables are the names that each item of a loop is bound to.
+func (ev *evaluator) variables(e syntax.Expr) ([]string, error) {
+	switch e := e.(type) {
+	case *syntax.Ident:
+		return []string{e.Name}, nil
+	case *syntax.ParenExpr:
+		return ev.variables(e.X)
+	case *syntax.TupleExpr:
+		var out []string
+		for _, x := range e.List {
+			id, ok := x.(*syntax.Ident)
+			if !ok {
+				return nil, ev.fail(e, "the variables of \"for\" are names")
+			}
+			out = append(out, id.Name)
+		}
+		if len(out) > 1 {
+			return out, nil
+		}
+	}
+	return nil, ev.fail(e, "the variables of \"for\" are names")
+}
+
+// bind binds the variables of a loop to an item, which several unpack.
+func (ev *evaluator) bind(c *syntax.ForClause, names []string, item any) error {
+	if len(names) == 1 {
+		ev.local[names[0]] = item
+		return nil
+	}
+	items, ok := item.([]any)
+	if !ok || len(items) != len(names) {
+		return ev.fail(c.Vars, "%d variables for %s", len(names), Show(item))
+	}
+	for i, n := range names {
+		ev.local[n] = items[i]
+	}
+	return nil
 }

@@ -100,7 +100,7 @@ func (ev *evaluator) binary(e *syntax.BinaryExpr) (any, error) {
 	if r, ok := y.([]any); ok && aInt && e.Op == syntax.STAR {
 		return ev.times(e, r, a)
 	}
-	return nil, ev.fail(e, "operator %s does not apply to %s and %s", e.Op, typeName(x), typeName(y))
+	return nil, ev.fail(e, "operator %s does not apply to %s and %s", sign(e.Op), typeName(x), typeName(y))
 }
 
 func (ev *evaluator) repeat(e syntax.Expr, lists [][]any) (any, error) {
@@ -216,6 +216,11 @@ func (ev *evaluator) ints(e *syntax.BinaryExpr, a, b int64) (any, error) {
 			return r, nil
 		}
 		return q, nil
+	case syntax.STARSTAR:
+		if b < 0 {
+			return ev.power(e, float64(a), float64(b))
+		}
+		return ev.integerPower(e, a, b)
 	case syntax.LTLT:
 		if b < 0 || b > 62 || abs(a) > math.MaxInt64>>uint(b) {
 			return nil, over()
@@ -230,6 +235,37 @@ func (ev *evaluator) ints(e *syntax.BinaryExpr, a, b int64) (any, error) {
 	return ev.order(e, float64(a), float64(b), a < b, a == b)
 }
 
+// integerPower is a ** b, of b that is not negative.
+func (ev *evaluator) integerPower(e *syntax.BinaryExpr, a, b int64) (any, error) {
+	switch {
+	case a == 0 && b > 0, a == 1:
+		return a, nil
+	case a == -1:
+		return 1 - 2*(b%2), nil
+	}
+	r := int64(1)
+	for range min(b, 64) { // more is too much of all other numbers
+		hi, lo := bits.Mul64(abs(r), abs(a))
+		if hi != 0 || lo > math.MaxInt64 {
+			return nil, ev.fail(e, "integer overflow")
+		}
+		r *= a
+	}
+	return r, nil
+}
+
+// power is f ** g of numbers that are not both integers, or of a negative exponent.
+func (ev *evaluator) power(e *syntax.BinaryExpr, f, g float64) (any, error) {
+	if f == 0 && g < 0 {
+		return nil, ev.fail(e, "division by zero")
+	}
+	r := math.Pow(f, g)
+	if math.IsInf(r, 0) || math.IsNaN(r) {
+		return nil, ev.fail(e, "number out of range")
+	}
+	return r, nil
+}
+
 func abs(n int64) uint64 {
 	if n < 0 {
 		return uint64(-(n + 1)) + 1
@@ -240,6 +276,8 @@ func abs(n int64) uint64 {
 func (ev *evaluator) floats(e *syntax.BinaryExpr, f, g float64) (any, error) {
 	var r float64
 	switch e.Op {
+	case syntax.STARSTAR:
+		return ev.power(e, f, g)
 	case syntax.PLUS:
 		r = f + g
 	case syntax.MINUS:
@@ -278,7 +316,7 @@ func (ev *evaluator) order(e *syntax.BinaryExpr, f, g float64, less, same bool) 
 	case syntax.GE:
 		return !less, nil
 	}
-	return nil, ev.fail(e, "operator %s does not apply to numbers", e.Op)
+	return nil, ev.fail(e, "operator %s does not apply to numbers", sign(e.Op))
 }
 
 // choose is {key: value, ...}[x]: a table in an expression. Only the value that
@@ -310,7 +348,7 @@ func (ev *evaluator) choose(e *syntax.IndexExpr, d *syntax.DictExpr) (any, error
 }
 
 // functions lists the functions of the language.
-var functions = []string{"abs", "int", "len", "max", "min", "range", "sqrt", "sum"}
+var functions = []string{"abs", "enumerate", "int", "len", "max", "min", "range", "reversed", "round", "sqrt", "sum", "zip"}
 
 func (ev *evaluator) call(e *syntax.CallExpr) (any, error) {
 	id, ok := e.Fn.(*syntax.Ident)
@@ -331,11 +369,30 @@ func (ev *evaluator) call(e *syntax.CallExpr) (any, error) {
 	switch id.Name {
 	case "len":
 		if len(args) == 1 {
-			if l, ok := args[0].([]any); ok {
+			switch l := args[0].(type) {
+			case []any:
 				return int64(len(l)), nil
+			case Sized:
+				if n, ok := l.Len(); ok {
+					return int64(n), nil
+				}
 			}
 		}
 		return nil, ev.fail(e, "len needs one list")
+	case "enumerate", "reversed", "zip":
+		return ev.lists(e, id.Name, args)
+	case "round":
+		if len(args) == 1 {
+			switch n := args[0].(type) {
+			case int64:
+				return n, nil
+			case float64:
+				if math.Abs(n) < 1<<62 {
+					return int64(math.RoundToEven(n)), nil
+				}
+			}
+		}
+		return nil, ev.fail(e, "round needs one number")
 	case "range":
 		return ev.rangeOf(e, args)
 	case "abs", "int":
@@ -380,6 +437,41 @@ func (ev *evaluator) call(e *syntax.CallExpr) (any, error) {
 		return ev.fold(e, id.Name, list)
 	}
 	return nil, ev.fail(e, "unknown function %q%s", id.Name, suggest(id.Name, append([]string(nil), functions...)))
+}
+
+// lists are the functions that make a list of lists.
+func (ev *evaluator) lists(e *syntax.CallExpr, name string, args []any) (any, error) {
+	var from [][]any
+	n := maxList
+	for i, a := range args {
+		l, ok := a.([]any)
+		if !ok {
+			return nil, ev.fail(e.Args[i], "%s needs lists, not %s", name, typeName(a))
+		}
+		from, n = append(from, l), min(n, len(l))
+	}
+	if len(from) == 0 || len(from) > 1 && name != "zip" {
+		return nil, ev.fail(e, "%s needs one list", name)
+	}
+	if err := ev.spend(e, n*len(from)); err != nil {
+		return nil, err
+	}
+	out := make([]any, n)
+	for i := range out {
+		switch name {
+		case "enumerate":
+			out[i] = []any{int64(i), from[0][i]}
+		case "reversed":
+			out[i] = from[0][n-1-i]
+		default:
+			item := make([]any, len(from))
+			for k := range from {
+				item[k] = from[k][i]
+			}
+			out[i] = item
+		}
+	}
+	return ev.made(e, out)
 }
 
 func (ev *evaluator) rangeOf(e *syntax.CallExpr, args []any) (any, error) {
