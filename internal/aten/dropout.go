@@ -89,20 +89,31 @@ var NativeDropout = define(op.Op{
 })
 
 // featureDropout defines dropout1d to dropout3d, which drop whole channels: a
-// product with noise of one element a channel.
+// product with noise of one element a channel. A sample without a batch gets one
+// of size 1, but in dropout2d, whose first two dimensions are always batch and
+// channels.
 func featureDropout(n int) *op.Op {
 	name := fmt.Sprintf("dropout%dd", n)
 	run := func(mul *op.Op) func(c *op.Call) {
 		return func(c *op.Call) {
 			a, x := c.Args.(*DropoutArgs), c.In[0]
-			if x.Rank() != n+2 {
-				c.Fail("%s needs an input with %d dimensions, not shape %v", name, n+2, x.Size)
+			switch rank := x.Rank(); {
+			case n == 1 && rank != 2 && rank != 3:
+				c.Fail("dropout1d needs an input with 2 or 3 dimensions, not shape %v", x.Size)
+			case n == 2 && rank < 2, rank == 0:
+				c.Fail("%s needs an input with at least %d dimensions, not shape %v", name, min(n, 2), x.Size)
 			}
 			if !drops(c, a) {
 				c.ReturnSelf(0)
 				return
 			}
-			c.Return(c.Do1(mul, &BinaryArgs{}, x, c.Local(noise(c, a, featureNoise(x)))))
+			if n == 2 || x.Rank() == n+2 {
+				c.Return(c.Do1(mul, &BinaryArgs{}, x, c.Local(noise(c, a, featureNoise(x)))))
+				return
+			}
+			one := c.Local(c.Do1(Unsqueeze, &DimArgs{}, x))
+			y := c.Local(c.Do1(mul, &BinaryArgs{}, one, c.Local(noise(c, a, featureNoise(one)))))
+			c.Return(c.Do1(Squeeze, &DimArgs{}, y))
 		}
 	}
 	row := define(op.Op{
