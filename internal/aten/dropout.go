@@ -89,9 +89,9 @@ var NativeDropout = define(op.Op{
 })
 
 // featureDropout defines dropout1d to dropout3d, which drop whole channels: a
-// product with noise of one element a channel. A sample without a batch gets one
-// of size 1, but in dropout2d, whose first two dimensions are always batch and
-// channels.
+// product with noise of one element a channel. An input of another rank than n+2
+// is a sample without a batch, but for dropout2d, whose first two dimensions are
+// always batch and channels.
 func featureDropout(n int) *op.Op {
 	name := fmt.Sprintf("dropout%dd", n)
 	run := func(mul *op.Op) func(c *op.Call) {
@@ -107,13 +107,11 @@ func featureDropout(n int) *op.Op {
 				c.ReturnSelf(0)
 				return
 			}
-			if n == 2 || x.Rank() == n+2 {
-				c.Return(c.Do1(mul, &BinaryArgs{}, x, c.Local(noise(c, a, featureNoise(x)))))
-				return
+			channels := 1
+			if n != 2 && x.Rank() != n+2 {
+				channels = 0
 			}
-			one := c.Local(c.Do1(Unsqueeze, &DimArgs{}, x))
-			y := c.Local(c.Do1(mul, &BinaryArgs{}, one, c.Local(noise(c, a, featureNoise(one)))))
-			c.Return(c.Do1(Squeeze, &DimArgs{}, y))
+			c.Return(c.Do1(mul, &BinaryArgs{}, x, c.Local(noise(c, a, featureNoise(x, channels)))))
 		}
 	}
 	row := define(op.Op{
@@ -184,14 +182,14 @@ func alphaDropout(name string, takes func(*op.Call), noise func(x *op.Tensor) te
 // The dropouts that keep mean and variance, of elements and of channels.
 var (
 	AlphaDropout        = alphaDropout("alpha_dropout", op.Floats, func(x *op.Tensor) tensor.Layout { return x.LikeDense() })
-	FeatureAlphaDropout = alphaDropout("feature_alpha_dropout", nil, func(x *op.Tensor) tensor.Layout { return featureNoise(x) })
+	FeatureAlphaDropout = alphaDropout("feature_alpha_dropout", nil, func(x *op.Tensor) tensor.Layout { return featureNoise(x, 1) })
 )
 
-// featureNoise is the layout of noise of one element a channel
-// (make_feature_noise).
-func featureNoise(x *op.Tensor) tensor.Layout {
+// featureNoise is the layout of noise of one element a channel, where dimension
+// channels is theirs (make_feature_noise).
+func featureNoise(x *op.Tensor, channels int) tensor.Layout {
 	size := x.Size
-	for i := 2; i < x.Rank(); i++ {
+	for i := channels + 1; i < x.Rank(); i++ {
 		size = size.Set(i, 1)
 	}
 	return tensor.Contiguous(size)
