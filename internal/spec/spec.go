@@ -202,7 +202,7 @@ type OptimizerDef struct {
 
 // Data says where batches come from.
 type Data struct {
-	Input          String              `yaml:"input" enum:"per_step|rebind|static" default:"per_step" doc:"per_step: a function copies a new batch to the GPU for each step; rebind: the batch in the machine's memory takes the names first, as in for x, y in loader: x, y = x.to(device), y.to(device), which frees the batch of the step before where the loop is flat; static: one batch is reused, and by evaluations one of theirs if its size is another"`
+	Input          String              `yaml:"input" enum:"per_step|rebind|static" default:"per_step" doc:"per_step: a function copies a new batch to the GPU for each step; rebind: the batch in host memory takes the names first, as in for x, y in loader: x, y = x.to(device), y.to(device), which frees the batch of the step before where the loop is flat; static: one batch is reused, and by evaluations one of theirs if its size is another"`
 	Dataset        *Dataset            `yaml:"dataset" doc:"the data set"`
 	Loader         *Loader             `yaml:"loader" doc:"torch.utils.data.DataLoader"`
 	DevicePrefetch Boolean             `yaml:"device_prefetch" doc:"the next batch is copied on a stream of its own while the current one is used"`
