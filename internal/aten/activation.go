@@ -350,7 +350,7 @@ var (
 // rrelu: below 0 each element has a slope of its own, which the second input keeps;
 // without training one for all (aten/src/ATen/native/Activation.cpp).
 var evalRrelu = (&op.Eval{Forward: func(m op.Machine, c *op.Call) error {
-	return m.Aside(func(a op.Arrays) {
+	return m.OnHost(func(a op.Arrays) {
 		args, x := c.Args.(*RReLUArgs), a.Get(c.In[0])
 		noise := array.Each(len(x), func(int) float64 { return 1 })
 		slope := func() float64 { return (args.Lower + args.Upper) / 2 }

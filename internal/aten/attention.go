@@ -241,7 +241,7 @@ var evalBoolMask = &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
 // evalSafeSoftmax is a softmax that gives zeros for rows that are masked whole.
 var evalSafeSoftmax = &op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
-		return m.Aside(func(a op.Arrays) {
+		return m.OnHost(func(a op.Arrays) {
 			x := a.Array(c.In[0])
 			array.Lanes(x.Size, array.Dim(c.Args.(*SoftmaxArgs).Dim, len(x.Size)), func(_, at, step, n int) {
 				for i, v := range array.SafeSoftmax(x.Row(at, step, n)) {
@@ -338,14 +338,14 @@ func attentionOf(a op.Arrays, args *SDPAArgs, in []*op.Tensor, seed int64) *arra
 
 var attentionAside = &op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
-		return m.Aside(func(a op.Arrays) {
+		return m.OnHost(func(a op.Arrays) {
 			seed := m.Draw()
 			m.Note(c.Out[1], seed)
 			a.Put(c.Out[0], attentionOf(a, attentionArgs(c.Args), c.In, seed).Forward())
 		})
 	},
 	Backward: func(m op.Machine, b *op.Back) error {
-		return m.Aside(func(a op.Arrays) {
+		return m.OnHost(func(a op.Arrays) {
 			t := attentionOf(a, attentionArgs(b.Args), b.SavedIns(), op.Noted[int64](m, b.SavedOut(1)))
 			gq, gk, gv, gm := t.Backward(a.Get(b.Grads[0]))
 			for i, g := range [][]float64{gq, gk, gv} {

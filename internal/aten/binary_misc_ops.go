@@ -213,7 +213,7 @@ var (
 )
 
 // evalNot is that of bools, or of the bits of integers.
-var evalNot = op.Aside(func(a op.Arrays, c *op.Call) {
+var evalNot = op.OnHost(func(a op.Arrays, c *op.Call) {
 	x := a.Get(c.In[0])
 	for i, v := range x {
 		if c.In[0].DType == tensor.Bool {

@@ -183,7 +183,7 @@ var ViewRowsOf = define(op.Op{
 type quantized4 struct{ scales, code []float64 }
 
 var evalQuantize4bit = &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
-	return m.Aside(func(a op.Arrays) {
+	return m.OnHost(func(a op.Arrays) {
 		args := c.Args.(*Quantize4bitArgs)
 		code := array.Codes4bit[args.Type]
 		packed, scales := array.Quantized4(a.Get(c.In[0]), code, Block4bit)
@@ -209,7 +209,7 @@ var evalQuantize4bit = &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
 }}
 
 var evalDequantize4bit = &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
-	return m.Aside(func(a op.Arrays) {
+	return m.OnHost(func(a op.Arrays) {
 		q := op.Noted[quantized4](m, c.In[0])
 		a.Put(c.Out[0], array.Dequantized4(a.Get(c.In[0]), q.code, q.scales, Block4bit, int(c.Out[0].Numel())))
 	})
@@ -224,7 +224,7 @@ func int8Of(m op.Machine, a op.Arrays, t *op.Tensor) *array.Int8 {
 
 // quantizeRows scales each row so that its largest number is 127.
 func quantizeRows(m op.Machine, c *op.Call, threshold float64) error {
-	return m.Aside(func(a op.Arrays) {
+	return m.OnHost(func(a op.Arrays) {
 		q := a.Array(c.In[0]).QuantizedRows(threshold)
 		a.Put(c.Out[0], q.V)
 		a.Put(c.Out[1], q.Scales)
@@ -240,7 +240,7 @@ var (
 // evalInt8Product computes columns that were left out of the input, which input 2 has as
 // it was, in 16 bits.
 var evalInt8Product = &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
-	return m.Aside(func(a op.Arrays) {
+	return m.OnHost(func(a op.Arrays) {
 		x, w := int8Of(m, a, c.In[0]), int8Of(m, a, c.In[1])
 		a.Put(c.Out[0], x.Times(w, int(c.In[1].Dim(1)), a.Get(c.In[2]), a.Get(c.Opt(3)), func(v float64) float64 {
 			return float64(tensor.FromFloat16(tensor.Float16Bits(float32(v))))
@@ -249,5 +249,5 @@ var evalInt8Product = &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
 }}
 
 var evalInt8Dequantize = &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
-	return m.Aside(func(a op.Arrays) { a.Put(c.Out[0], int8Of(m, a, c.In[0]).DequantizedRows(int(c.In[0].Dim(-1)))) })
+	return m.OnHost(func(a op.Arrays) { a.Put(c.Out[0], int8Of(m, a, c.In[0]).DequantizedRows(int(c.In[0].Dim(-1)))) })
 }}

@@ -53,7 +53,7 @@ var (
 
 // searching finds the values of an input among the boundaries of another.
 func searching(boundaries, values int) *op.Eval {
-	return op.Aside(func(a op.Arrays, c *op.Call) {
+	return op.OnHost(func(a op.Arrays, c *op.Call) {
 		a.Put(c.Out[0], array.Search(a.Array(c.In[boundaries]), a.Array(c.In[values]), c.Args.(*SearchArgs).Right))
 	}, nil)
 }

@@ -259,7 +259,7 @@ func workspace(c *op.Call, steps, batch, input int64, d tensor.DType, training b
 // for the backward pass, by a seed that is noted of the reserve.
 var evalRNN = &op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
-		return m.Aside(func(a op.Arrays) {
+		return m.OnHost(func(a op.Arrays) {
 			args, seed, training := c.Args.(*RNNArgs), int64(0), c.Env().Training
 			if args.Dropout > 0 && training {
 				seed = m.Draw()
@@ -274,7 +274,7 @@ var evalRNN = &op.Eval{
 		})
 	},
 	Backward: func(m op.Machine, b *op.Back) error {
-		return m.Aside(func(a op.Arrays) {
+		return m.OnHost(func(a op.Arrays) {
 			args := b.Args.(*RNNArgs)
 			s := args.recurred(a, b.SavedIns(), op.Noted[int64](m, b.SavedOut(3)), true)
 			grad := func(i, n int) []float64 {

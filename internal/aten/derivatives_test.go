@@ -62,7 +62,7 @@ func (p paper) Note(*op.Tensor, any) {}
 
 func (p paper) Noted(*op.Tensor) any { return nil }
 
-func (p paper) Aside(f func(a op.Arrays)) error { f(p); return nil }
+func (p paper) OnHost(f func(a op.Arrays)) error { f(p); return nil }
 
 func (p paper) Array(*op.Tensor) *array.Array { panic("a function of single elements asks for sizes") }
 

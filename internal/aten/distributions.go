@@ -134,7 +134,7 @@ func validWeights(c *op.Call, x *op.Tensor) {
 // numbers.
 func random(f func(a op.Arrays, s *kernel.Stream, c *op.Call)) *op.Eval {
 	return &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
-		return m.Aside(func(a op.Arrays) { f(a, kernel.NewStream(uint64(m.Draw())), c) })
+		return m.OnHost(func(a op.Arrays) { f(a, kernel.NewStream(uint64(m.Draw())), c) })
 	}}
 }
 

@@ -168,7 +168,7 @@ var embeddingRenorm = define(op.Op{
 // RenormInPlace is the change that it makes.
 var RenormInPlace = define(op.Op{
 	Name: "embedding_renorm_.table", Args: &EmbeddingArgs{}, Run: func(*op.Call) {}, InPlace: true,
-	Eval: op.Aside(func(a op.Arrays, c *op.Call) {
+	Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
 		args, w := c.Args.(*EmbeddingArgs), a.Array(c.In[0])
 		if err := w.Renorm(a.Get(c.In[1]), args.NormType, *args.MaxNorm); err != nil {
 			a.Fail(err)
@@ -209,7 +209,7 @@ var evalEmbedding = (&op.Eval{
 		l.Seen(idx, idx.Numel())
 		return l.Run(kernel.EmbeddingGrad, []int64{b.Args.(*EmbeddingArgs).padding(y.Dim(0))})
 	},
-}).Otherwise(op.Aside(func(a op.Arrays, c *op.Call) {
+}).Otherwise(op.OnHost(func(a op.Arrays, c *op.Call) {
 	index, w := a.Get(c.In[0]), a.Get(c.In[1])
 	rows, n := int(c.In[1].Dim(0)), int(c.In[1].Dim(1))
 	y := make([]float64, len(index)*n)

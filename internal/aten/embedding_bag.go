@@ -90,7 +90,7 @@ var EmbeddingBagKernel = define(op.Op{
 var bagIndices = []op.Indices{op.Indexing(0, 2, 0), {In: 1, Below: func(*op.Call) int64 { return 1 }}}
 
 // evalEmbeddingBag sums, averages or takes the largest of the rows of bags.
-var evalEmbeddingBag = op.Aside(func(a op.Arrays, c *op.Call) {
+var evalEmbeddingBag = op.OnHost(func(a op.Arrays, c *op.Call) {
 	args, w, n := c.Args.(*EmbeddingBagArgs), a.Array(c.In[2]), int(c.Out[0].Dim(0))
 	y, bagOf, counts, best, err := args.bags(a, c.In, w.Size[0]).Sum(w, n)
 	if err != nil {

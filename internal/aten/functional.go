@@ -97,7 +97,7 @@ var CrossMapNorm = define(op.Op{
 		y := c.New(tensor.Contiguous(x.Size), x.DType)
 		c.Return(y, c.New(tensor.Contiguous(x.Size), x.DType))
 	},
-	Eval: op.Aside(func(r op.Arrays, c *op.Call) {
+	Eval: op.OnHost(func(r op.Arrays, c *op.Call) {
 		a, x := c.Args.(*ResponseNormArgs), c.In[0].Size
 		y, scale := array.CrossMapNorm(r.Get(c.In[0]), int(x.At(0)), int(x.At(1)), int(x.At(2)*x.At(3)), int(a.Size), a.Alpha, a.Beta, a.K)
 		r.Put(c.Out[0], y)
@@ -117,7 +117,7 @@ var CrossMapNormBackward = define(op.Op{
 		c.Drop(sum, ratio) // which a view that is declared later holds
 		c.Return(out)
 	},
-	Eval: op.Aside(func(r op.Arrays, c *op.Call) {
+	Eval: op.OnHost(func(r op.Arrays, c *op.Call) {
 		a, x := c.Args.(*ResponseNormArgs), c.In[1].Size
 		r.Put(c.Out[0], array.CrossMapNormGrad(r.Get(c.In[0]), r.Get(c.In[1]), r.Get(c.In[2]), r.Get(c.In[3]), int(x.At(0)), int(x.At(1)), int(x.At(2)*x.At(3)),
 			int(a.Size), a.Alpha, a.Beta))

@@ -31,7 +31,7 @@ var Glu = define(op.Op{
 	Grad: func(b *op.Back) { // both halves of a row-major result
 		b.Set(0, b.New(tensor.Contiguous(b.SavedIn(0).Size), b.SavedIn(0).DType))
 	},
-	Eval: op.Aside(func(a op.Arrays, c *op.Call) {
+	Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
 		x, y := a.Array(c.In[0]), make([]float64, c.Out[0].Numel())
 		array.Halves(x.Size, array.Dim(c.Args.(*DimArgs).Dim, len(x.Size)), func(to, value, gate int) {
 			y[to] = x.V[value] * array.Logistic(x.V[gate])

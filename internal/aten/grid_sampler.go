@@ -72,7 +72,7 @@ var (
 )
 
 // evalGridSampler reads the images at the places of the grid.
-var evalGridSampler = op.Aside(func(a op.Arrays, c *op.Call) {
+var evalGridSampler = op.OnHost(func(a op.Arrays, c *op.Call) {
 	a.Put(c.Out[0], c.Args.(*GridArgs).grid().Sample(a.Array(c.In[0]), a.Array(c.In[1])))
 }, func(a op.Arrays, b *op.Back) {
 	gx, gp := b.Args.(*GridArgs).grid().SampleGrad(a.Array(b.SavedIn(0)), a.Array(b.SavedIn(1)), a.Get(b.Grads[0]))

@@ -200,7 +200,7 @@ var IndexPair = define(op.Op{
 })
 
 // evalPairs takes the elements that two indices, broadcast against each other, name.
-var evalPairs = op.Aside(func(a op.Arrays, c *op.Call) {
+var evalPairs = op.OnHost(func(a op.Arrays, c *op.Call) {
 	x, y := a.Array(c.In[0]), make([]float64, c.Out[0].Numel())
 	pairs(a, x.Size, c.In[1], c.In[2], func(to, from int) { y[to] = x.V[from] })
 	a.Put(c.Out[0], y)

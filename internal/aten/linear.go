@@ -121,7 +121,7 @@ var Trilinear = define(op.Op{
 			b.Set(2, trilinear(&b.Call, &trilinearArgs{[3][]int{e[0], e[1], a.Sum}, e[2]}, x[0], x[1], g))
 		}
 	},
-	Eval: op.Aside(func(a op.Arrays, c *op.Call) {
+	Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
 		a.Put(c.Out[0], array.Trilinear(a.Array(c.In[0]), a.Array(c.In[1]), a.Array(c.In[2])))
 	}, func(a op.Arrays, b *op.Back) {
 		get := func(i int) *array.Array { // of a saved input that no gradient uses, its shape

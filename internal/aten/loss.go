@@ -379,7 +379,7 @@ func (l criterion) operands(a op.Arrays, ts []*op.Tensor) func(i int) []float64 
 }
 
 func (l criterion) eval() *op.Eval {
-	return op.Aside(func(a op.Arrays, c *op.Call) {
+	return op.OnHost(func(a op.Arrays, c *op.Call) {
 		x := l.operands(a, c.In)
 		losses := make([]float64, c.In[0].Numel())
 		for i := range losses {

@@ -83,7 +83,7 @@ var CTCNative = define(op.Op{
 	},
 	Eval: &op.Eval{
 		Forward: func(m op.Machine, c *op.Call) error {
-			return m.Aside(func(a op.Arrays) {
+			return m.OnHost(func(a op.Arrays) {
 				loss := ctcOf(a, c.Args, c.In, ctcLengths{a.Get(c.In[2]), a.Get(c.In[3])})
 				losses, paths, err := loss.Losses()
 				if err != nil {
@@ -95,7 +95,7 @@ var CTCNative = define(op.Op{
 			})
 		},
 		Backward: func(m op.Machine, b *op.Back) error {
-			return m.Aside(func(a op.Arrays) {
+			return m.OnHost(func(a op.Arrays) {
 				if r := a.Wanted(b, 0); r != nil {
 					loss := ctcOf(a, b.Args, b.SavedIns(), op.Noted[ctcLengths](m, b.SavedOut(1)))
 					a.Put(r, loss.Grad(a.Get(b.SavedOut(0)), a.Get(b.Grads[0]), b.Args.(*CTCArgs).ZeroInfinity))

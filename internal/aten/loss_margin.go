@@ -216,7 +216,7 @@ var (
 			b.Contiguous(b.SavedIn(1))
 			b.Contiguous(b.Grads[0])
 		},
-		Eval: op.Aside(func(a op.Arrays, c *op.Call) {
+		Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
 			margin := c.Args.(*MarginArgs).margin(a.Get(c.Opt(2)))
 			a.Put(c.Out[0], reducedLosses(margin.Losses(a.Array(c.In[0]), a.Get(c.In[1])), c.Args))
 		}, func(a op.Arrays, b *op.Back) {
@@ -268,7 +268,7 @@ var (
 			b.Contiguous(b.SavedIn(1))
 			b.Contiguous(b.Grads[0])
 		},
-		Eval: op.Aside(func(a op.Arrays, c *op.Call) {
+		Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
 			losses, is := array.Multilabel(a.Array(c.In[0]), a.Get(c.In[1]))
 			a.Put(c.Out[0], reducedLosses(losses, c.Args))
 			a.Put(c.Out[1], is)

@@ -332,7 +332,7 @@ var evalNLL = (&op.Eval{
 		l.Seen(b.SavedOut(1), 1)
 		return l.Run(kernel.NLLLossGrad, []int64{reductions[a.Reduction], a.IgnoreIndex})
 	},
-}).Otherwise(op.Aside(func(a op.Arrays, c *op.Call) {
+}).Otherwise(op.OnHost(func(a op.Arrays, c *op.Call) {
 	args, x, target := c.Args.(*LossArgs), a.Get(c.In[0]), a.Get(c.In[1])
 	losses, total := make([]float64, len(target)), 0.0
 	err := array.Likelihood(c.In[0].Size.Ints(), target, a.Get(c.Opt(2)), args.IgnoreIndex, func(i, at int, w float64) {

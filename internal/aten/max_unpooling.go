@@ -51,7 +51,7 @@ func unpool(n int) *op.Op {
 // evalUnpool puts the input where the indices of a pooling say; of several elements for
 // one place the last counts. Its derivative reads there.
 func evalUnpool(n int) *op.Eval {
-	return op.Aside(func(a op.Arrays, c *op.Call) {
+	return op.OnHost(func(a op.Arrays, c *op.Call) {
 		x, y := a.Array(c.In[0]), make([]float64, c.Out[0].Numel())
 		err := array.Unpool(n, c.Out[0].Size.Ints(), x.Size, a.Get(c.In[1]), func(to, from int) { y[to] = x.V[from] })
 		if err != nil {

@@ -364,7 +364,7 @@ func pixels(t *op.Tensor) int64 {
 
 // normalized is a layer_norm or group_norm of any strides.
 func normalized(of func(args any, size []int) (*array.Normalization, float64)) *op.Eval {
-	return op.Aside(func(a op.Arrays, c *op.Call) {
+	return op.OnHost(func(a op.Arrays, c *op.Call) {
 		x := a.Get(c.In[0])
 		n, eps := of(c.Args, c.In[0].Size.Ints())
 		mean, variance, _ := n.Moments(x)
@@ -439,7 +439,7 @@ var evalBatchNorm = (&op.Eval{
 
 var batchNormAside = &op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
-		return m.Aside(func(a op.Arrays) {
+		return m.OnHost(func(a op.Arrays) {
 			args, x := c.Args.(*BatchNormArgs), a.Get(c.In[0])
 			n := array.OverChannels(c.In[0].Size.Ints())
 			running, spread := a.Get(c.Opt(3)), a.Get(c.Opt(4))
@@ -470,7 +470,7 @@ var batchNormAside = &op.Eval{
 		})
 	},
 	Backward: func(m op.Machine, b *op.Back) error {
-		return m.Aside(func(a op.Arrays) {
+		return m.OnHost(func(a op.Arrays) {
 			args, n := b.Args.(*BatchNormArgs), array.OverChannels(b.SavedIn(0).Size.Ints())
 			if args.training(&b.Call) {
 				normGrads(a, b, n, a.Get(b.SavedOut(1)), a.Get(b.SavedOut(2)), true)

@@ -23,7 +23,7 @@ var OneHot = define(op.Op{
 		}
 		c.Return(c.NewShape(tensor.Int64, append(x.Size.Slice(), n)...))
 	},
-	Eval: op.Aside(func(a op.Arrays, c *op.Call) {
+	Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
 		v, err := array.OneHot(a.Get(c.In[0]), int(c.Args.(*OneHotArgs).Classes))
 		if err != nil {
 			a.Fail(err)

@@ -336,7 +336,7 @@ var evalAveraged = op.Linear(func(args any) array.Linear {
 // which bounds says where they lie, and returns its place in the plane. Its derivative
 // puts the gradients there.
 func peaks(dims func(args any) int, bounds func(a op.Arrays, c *op.Call, in, out []int) array.Bounds) *op.Eval {
-	return op.Aside(func(a op.Arrays, c *op.Call) {
+	return op.OnHost(func(a op.Arrays, c *op.Call) {
 		x, n := a.Array(c.In[0]), dims(c.Args)
 		in, out := x.Size[len(x.Size)-n:], c.Out[0].Size.Ints()[len(x.Size)-n:]
 		values, index := x.Peaks(out, bounds(a, c, in, out))

@@ -68,7 +68,7 @@ var Linspace = define(op.Op{
 		a := c.Args.(*LinspaceArgs)
 		filledOf(c, &FillArgs{Size: []int64{a.Steps}, DType: a.DType}, tensor.Float32)
 	},
-	Eval: op.Aside(func(a op.Arrays, c *op.Call) {
+	Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
 		l := c.Args.(*LinspaceArgs)
 		a.Put(c.Out[0], array.Linspace(l.Start, l.End, int(l.Steps)))
 	}, nil),

@@ -299,7 +299,7 @@ var Prod = define(op.Op{
 		over.End()
 	},
 	Save: []op.Save{op.In(0), op.Out(0)}, Node: "ProdBackward1",
-	Eval: op.Aside(func(a op.Arrays, c *op.Call) {
+	Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
 		x := a.Array(c.In[0])
 		a.Put(c.Out[0], x.Products(array.Dim(int(c.Args.(*ProdArgs).Dim), len(x.Size))))
 	}, func(a op.Arrays, b *op.Back) {

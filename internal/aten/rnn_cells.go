@@ -159,7 +159,7 @@ func evalCell(cell *array.Cell) *op.Eval {
 			f(r, products[0][r*g:r*g+g], products[1][r*g:r*g+g], old.V[r*n:r*n+n])
 		}
 	}
-	return op.Aside(func(a op.Arrays, c *op.Call) {
+	return op.OnHost(func(a op.Arrays, c *op.Call) {
 		hidden, state := make([]float64, c.Out[0].Numel()), make([]float64, c.Out[0].Numel())
 		each(a, c.In, func(r int, i, h, old []float64) {
 			n := len(old)

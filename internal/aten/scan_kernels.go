@@ -37,7 +37,7 @@ var Cumsum = define(op.Op{
 		c.Return(scanned(c, x, dim, d))
 	},
 	Node: "CumsumBackward0",
-	Eval: op.Aside(running(func(sum, x float64) float64 { return sum + x }), func(a op.Arrays, b *op.Back) {
+	Eval: op.OnHost(running(func(sum, x float64) float64 { return sum + x }), func(a op.Arrays, b *op.Back) {
 		if r := a.Wanted(b, 0); r != nil {
 			g := a.Array(b.Grads[0])
 			g.SumBehind(array.Dim(b.Args.(*CumsumArgs).Dim, len(g.Size)))
@@ -112,7 +112,7 @@ var Cumprod = define(op.Op{
 		c.Return(scanned(c, x, dim, d))
 	},
 	Save: []op.Save{op.In(0), op.Out(0)}, Node: "CumprodBackward0",
-	Eval: op.Aside(running(func(product, x float64) float64 { return product * x }), func(a op.Arrays, b *op.Back) {
+	Eval: op.OnHost(running(func(product, x float64) float64 { return product * x }), func(a op.Arrays, b *op.Back) {
 		if r := a.Wanted(b, 0); r != nil {
 			x := a.Array(b.SavedIn(0))
 			a.Put(r, x.ProductsGrad(a.Get(b.Grads[0]), array.Dim(b.Args.(*CumsumArgs).Dim, len(x.Size)), false))
@@ -151,7 +151,7 @@ func runningExtreme(name string, largest bool) *op.Op {
 			c.Contiguous(x)
 		},
 		Save: []op.Save{op.In(0), op.Out(1)}, Node: op.NodeName(name), Grad: gradSelected,
-		Eval: op.Aside(func(a op.Arrays, c *op.Call) {
+		Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
 			x := a.Array(c.In[0])
 			values, indices := x.Extremes(array.Dim(c.Args.(*DimArgs).Dim, len(x.Size)), largest)
 			a.Put(c.Out[0], values)

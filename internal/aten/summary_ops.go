@@ -31,7 +31,7 @@ var Histc = define(op.Op{
 			c.Drop(c.Do1(Max.Any, &ExtremeArgs{}, x))
 		}
 	},
-	Eval: op.Aside(func(a op.Arrays, c *op.Call) {
+	Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
 		h := c.Args.(*HistcArgs)
 		a.Put(c.Out[0], array.Histogram(a.Get(c.In[0]), int(h.Bins), h.Min, h.Max))
 	}, nil),

@@ -44,7 +44,7 @@ var evalMaskedFill = &op.Eval{
 			}
 			return m.Apply(kernel.MaskedFill, y, c.In[:2], v)
 		}
-		return m.Aside(func(a op.Arrays) {
+		return m.OnHost(func(a op.Arrays) {
 			x, mask, v := a.Like(c.In[0], y.Size), a.Like(c.In[1], y.Size), a.Get(value)[0]
 			for i := range x {
 				if mask[i] != 0 {
@@ -179,7 +179,7 @@ var (
 
 // scattering replaces elements, or with add adds to them.
 func scattering(add bool) *op.Eval {
-	return op.Aside(func(a op.Arrays, c *op.Call) {
+	return op.OnHost(func(a op.Arrays, c *op.Call) {
 		args, x, src := c.Args.(*ScatterArgs), a.Array(c.In[0]), a.Array(c.Opt(2))
 		var size []int
 		if src != nil {
@@ -276,7 +276,7 @@ type slicing struct {
 }
 
 func (s slicing) eval() *op.Eval {
-	return op.Aside(func(a op.Arrays, c *op.Call) {
+	return op.OnHost(func(a op.Arrays, c *op.Call) {
 		args, x, src := c.Args.(*IndexFillArgs), a.Array(c.In[0]), a.Get(c.Opt(2))
 		err := array.Slices(x.Size, array.Dim(args.Dim, len(x.Size)), a.Get(c.In[1]), func(from, to int) {
 			v := 0.0

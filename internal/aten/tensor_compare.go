@@ -258,7 +258,7 @@ func extreme(name, node string, largest bool) (rows Extremes) {
 	})
 	rows.Arg = define(op.Op{
 		Name: "arg" + name, Sig: "torch.arg" + name + "(input, dim: int? = None, keepdim: bool = False)", Args: &ExtremeArgs{}, Run: argExtreme,
-		Eval: op.Aside(func(a op.Arrays, c *op.Call) {
+		Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
 			over := c.Args.(*ExtremeArgs).over()
 			a.Put(c.Out[0], a.Array(c.In[0]).Reduce(over.Dim, func(x []float64) float64 { return float64(array.Best(x, largest)) }))
 		}, nil),
@@ -332,7 +332,7 @@ func picking(pick func(row []float64, args any) []int) *op.Eval {
 		}
 		return int(picked.Numel() * all.Dim(d) / max(all.Numel(), 1))
 	}
-	return op.Aside(func(a op.Arrays, c *op.Call) {
+	return op.OnHost(func(a op.Arrays, c *op.Call) {
 		d := array.Dim(selectedDim(c.Args), c.In[0].Rank())
 		values, indices := a.Array(c.In[0]).Pick(d, per(c.Out[0], c.In[0], d), func(row []float64) []int { return pick(row, c.Args) })
 		a.Put(c.Out[0], values)

@@ -105,7 +105,7 @@ var (
 			filledOf(c, &FillArgs{Size: []int64{a.N, m}, DType: a.DType}, tensor.Float32)
 			c.Filled(c.Out[0].DType)
 		},
-		Eval: op.Aside(func(a op.Arrays, c *op.Call) {
+		Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
 			a.Put(c.Out[0], array.Eye(int(c.Out[0].Dim(0)), int(c.Out[0].Dim(1))))
 		}, nil),
 	})

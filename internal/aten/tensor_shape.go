@@ -511,7 +511,7 @@ var _ = define(op.Op{
 		if w.Step >= w.Size {
 			return op.ViewGrad(m, b)
 		}
-		return m.Aside(func(a op.Arrays) {
+		return m.OnHost(func(a op.Arrays) {
 			if r := a.Wanted(b, 0); r != nil { // windows that overlap add up
 				a.Put(r, a.Array(b.Grads[0]).Overlaid(r.Size.Ints(), array.Dim(w.Dimension, r.Rank()), int(w.Step)))
 			}

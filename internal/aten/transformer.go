@@ -253,7 +253,7 @@ func hides(a op.Arrays, mask *op.Tensor, batch, length int) func(b, h, t, s int)
 	return func(int, int, int, int) bool { return false }
 }
 
-var evalNativeMHA = op.Aside(func(a op.Arrays, c *op.Call) {
+var evalNativeMHA = op.OnHost(func(a op.Arrays, c *op.Call) {
 	args, x := c.Args.(*NativeMHAArgs), a.Array(c.In[0])
 	y, weights := attendsItself(a, c, x, args.Heads, c.Opt(5))
 	a.Put(c.Out[0], y)
@@ -271,7 +271,7 @@ var evalNativeMHA = op.Aside(func(a op.Arrays, c *op.Call) {
 	a.Put(c.Out[1], weights)
 }, nil)
 
-var evalEncoderLayer = op.Aside(func(a op.Arrays, c *op.Call) {
+var evalEncoderLayer = op.OnHost(func(a op.Arrays, c *op.Call) {
 	args, x := c.Args.(*EncoderLayerArgs), a.Array(c.In[0])
 	width := x.Size[2]
 	norm := func(v []float64, i int) []float64 {

@@ -193,7 +193,7 @@ func evalNanToNum(m op.Machine, c *op.Call) error {
 			*r.to = *r.given
 		}
 	}
-	return m.Aside(func(a op.Arrays) {
+	return m.OnHost(func(a op.Arrays) {
 		in := a.Get(c.In[0])
 		for i, v := range in {
 			switch {

@@ -23,7 +23,7 @@ var UniqueConsecutive = define(op.Op{
 			c.Drop(count)
 		}
 	},
-	Eval: op.Aside(func(a op.Arrays, c *op.Call) {
+	Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
 		x := a.Get(c.In[0])
 		for i := 1; i < len(x); i++ {
 			if x[i] == x[i-1] {

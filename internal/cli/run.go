@@ -274,8 +274,8 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 			rep.Stopped = "interrupted"
 		}
 	}
-	if rep.Backend == "cuda" && len(res.Aside) > 0 {
-		rep.Add(note.Aside.New("computed in host memory, which takes time: operators %s", strings.Join(res.Aside, ", ")))
+	if rep.Backend == "cuda" && len(res.HostOperators) > 0 {
+		rep.Add(note.HostOperators.New("computed in host memory, which takes time: operators %s", strings.Join(res.HostOperators, ", ")))
 	}
 	rep.Measured = report.RunBytes{AllocatedBytes: res.Stats.AllocatedBytes.All.Peak, ReservedBytes: res.Stats.ReservedBytes.All.Peak}
 	if res.Played != nil {

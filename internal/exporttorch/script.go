@@ -204,7 +204,7 @@ func (s *script) init(c *program.Class) {
 			dtype = ", dtype=" + program.Literal(p.DType)
 		}
 		persistent := ""
-		if p.Aside {
+		if p.NonPersistent {
 			persistent = ", persistent=False"
 		}
 		s.printf(`self.register_buffer("%s", %s(%s%s)%s)`, s.path(p.Name), initials[p.Init], sizes(p.Size), dtype, persistent)

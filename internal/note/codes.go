@@ -65,11 +65,11 @@ var (
 
 // Of a run, which check does not make.
 var (
-	Backend      = code(Code{Name: "backend", Doc: "why this backend runs the job"})
-	Aside        = code(Code{Name: "aside", Doc: "operators are computed in host memory"})
-	StepsSkipped = code(Code{Name: "steps-skipped", Doc: "GradScaler left out steps of optimizers"})
-	ByNumbers    = code(Code{Name: "by-numbers", Doc: "allocations depend on numbers"})
-	FewerGPUs    = code(Code{Name: "fewer-gpus", Doc: "one process stands for several"})
-	Dies         = code(Code{Name: "dies", Doc: "the job is predicted to run out of memory"})
-	FromPyTorch  = code(Code{Name: "pytorch", Doc: "PyTorch's own words for why the job failed"})
+	Backend       = code(Code{Name: "backend", Doc: "why this backend runs the job"})
+	HostOperators = code(Code{Name: "aside", Doc: "operators are computed in host memory"})
+	StepsSkipped  = code(Code{Name: "steps-skipped", Doc: "GradScaler left out steps of optimizers"})
+	ByNumbers     = code(Code{Name: "by-numbers", Doc: "allocations depend on numbers"})
+	FewerGPUs     = code(Code{Name: "fewer-gpus", Doc: "one process stands for several"})
+	Dies          = code(Code{Name: "dies", Doc: "the job is predicted to run out of memory"})
+	FromPyTorch   = code(Code{Name: "pytorch", Doc: "PyTorch's own words for why the job failed"})
 )

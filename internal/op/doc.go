@@ -17,7 +17,7 @@
 //     PyTorch's CompositeImplicitAutograd functions do.
 //
 // Eval is how the values of a row are computed where a job is executed: by kernels of a
-// Machine ([Mapped], [Launch]) or, where it is rare, on arrays ([Aside], [Element],
+// Machine ([Mapped], [Launch]) or, where it is rare, on arrays ([OnHost], [Element],
 // [Elements], [Linear], [Statistic]), whose mathematics is package array. Where a
 // derivative is a formula, the same text says what it allocates and what it computes.
 //

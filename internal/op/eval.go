@@ -45,8 +45,8 @@ type Machine interface {
 	Note(t *Tensor, what any)
 	// Noted is what was noted of t's block, or nil.
 	Noted(t *Tensor) any
-	// Aside computes with arrays, on the host: what is rare.
-	Aside(f func(a Arrays)) error
+	// OnHost computes with arrays, on the host: what is rare.
+	OnHost(f func(a Arrays)) error
 }
 
 // Refusal is an error that says what cannot be computed.
@@ -115,10 +115,10 @@ func Mapped(forward, backward *kernel.Kernel, n Numbers) *Eval {
 	}
 }
 
-// Aside is an operator that is computed with arrays. Without a backward it has no
+// OnHost is an operator that is computed with arrays. Without a backward it has no
 // derivative.
-func Aside(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *Eval {
-	e := &Eval{Forward: func(m Machine, c *Call) error { return m.Aside(func(a Arrays) { forward(a, c) }) }}
+func OnHost(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *Eval {
+	e := &Eval{Forward: func(m Machine, c *Call) error { return m.OnHost(func(a Arrays) { forward(a, c) }) }}
 	if backward != nil {
 		e.WithBackward(backward)
 	}
@@ -127,13 +127,13 @@ func Aside(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *E
 
 // WithBackward has a derivative that is computed with arrays.
 func (e *Eval) WithBackward(f func(a Arrays, b *Back)) *Eval {
-	e.Backward = func(m Machine, b *Back) error { return m.Aside(func(a Arrays) { f(a, b) }) }
+	e.Backward = func(m Machine, b *Back) error { return m.OnHost(func(a Arrays) { f(a, b) }) }
 	return e
 }
 
 // ofElements is an operator of single elements that is computed with arrays.
 func ofElements(forward func(a Arrays, c *Call), backward func(a Arrays, b *Back)) *Eval {
-	e := Aside(forward, backward)
+	e := OnHost(forward, backward)
 	e.Single = true
 	return e
 }

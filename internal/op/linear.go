@@ -12,7 +12,7 @@ func Linear(of func(args any) array.Linear, fill func(args any) float64) *Eval {
 		}
 		return out
 	}
-	return Aside(func(a Arrays, c *Call) {
+	return OnHost(func(a Arrays, c *Call) {
 		x, y := a.Array(c.In[0]), make([]float64, c.Out[0].Numel())
 		if fill != nil {
 			n := fill(c.Args)

@@ -25,7 +25,7 @@ func (s Statistic) Eval() *Eval {
 			}
 		}
 	}
-	return Aside(func(a Arrays, c *Call) {
+	return OnHost(func(a Arrays, c *Call) {
 		a.Put(c.Out[0], a.Array(c.In[0]).Reduce(s.Over(c.Args), with(c.Args)))
 	}, backward)
 }

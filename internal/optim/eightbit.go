@@ -107,7 +107,7 @@ func eightBit(name string, bits int64, states int, paged bool, decay float64) *R
 			return "", nil
 		},
 		Update: launched[eightBitArgs](func(m op.Machine, a *eightBitArgs, p *Param) error {
-			return m.Aside(func(memory op.Arrays) { a.update(memory, p, states, bits) })
+			return m.OnHost(func(memory op.Arrays) { a.update(memory, p, states, bits) })
 		}),
 		Begin: func(c *Call, groups []Group) { c.findHome(groups) },
 		ForLoop: func(c *Call, ps []*Param) {

@@ -117,7 +117,7 @@ func lambClip(m op.Machine, groups []Group) error {
 	if most == nil {
 		return nil
 	}
-	return m.Aside(func(a op.Arrays) {
+	return m.OnHost(func(a op.Arrays) {
 		var norms []float64
 		for _, g := range groups {
 			for _, p := range g.Params {

@@ -193,7 +193,7 @@ type stepped struct {
 }
 
 func (f arrays[A]) update(m op.Machine, args any, p *Param) error {
-	return m.Aside(func(a op.Arrays) {
+	return m.OnHost(func(a op.Arrays) {
 		s := &stepped{step: float64(p.Steps), p: a.Get(p.T), g: a.Get(p.Grad), dtype: p.T.DType, states: map[string][]float64{}}
 		for d := range p.T.Size.Len() {
 			s.size = append(s.size, int(p.T.Size.At(d)))

@@ -106,7 +106,7 @@ func (p *paper) Launch(k *kernel.Kernel, ts []kernel.Tensor, ints []int64, float
 	return (&kernel.Call{Kernel: k, T: ts, I: ints, F: floats}).Check()
 }
 
-func (p *paper) Aside(f func(a op.Arrays)) error {
+func (p *paper) OnHost(f func(a op.Arrays)) error {
 	f(blank{})
 	return nil
 }

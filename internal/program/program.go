@@ -114,15 +114,15 @@ type Class struct {
 
 // Param is a parameter or buffer of a class.
 type Param struct {
-	Name  string
-	Size  []int64
-	DType tensor.DType
-	Fixed bool      // keeps its type when the model is converted (integers)
-	Init  string    // of one that a block declares: zeros, ones or normal
-	Aside bool      // a buffer that is no part of the state dict: persistent=False
-	Given []float64 // the elements, where a list of numbers says them
-	Tied  string    // path, from the class, of the parameter that stands in its place
-	Blank *int64    // the row of a table that starts as zeros; nil: none
+	Name          string
+	Size          []int64
+	DType         tensor.DType
+	Fixed         bool      // keeps its type when the model is converted (integers)
+	Init          string    // of one that a block declares: zeros, ones or normal
+	NonPersistent bool      // a buffer that is no part of the state dict: persistent=False
+	Given         []float64 // the elements, where a list of numbers says them
+	Tied          string    // path, from the class, of the parameter that stands in its place
+	Blank         *int64    // the row of a table that starts as zeros; nil: none
 
 	Elements int64 // that it stands for, if they are packed; 0: its own
 }

@@ -22,7 +22,7 @@ type Executor struct {
 	seed    uint64          // of the job
 	random  uint64          // how often random numbers were drawn
 	running string          // the operator or optimizer that is computed now
-	asides  map[string]bool // of these, what was computed aside
+	hostOps map[string]bool // of these, what was computed in host memory
 	losses  []float64
 	weights Weights
 	onStep  func(step int) error
@@ -204,14 +204,14 @@ func (x *Executor) scalar(t *op.Tensor) (float64, error) {
 
 // Read implements engine.Backend.
 func (x *Executor) Read(t *op.Tensor) ([]float64, error) {
-	a := &aside{x: x}
+	a := &onArrays{x: x}
 	v := a.Get(t)
 	return v, a.err
 }
 
 // Write implements engine.Backend.
 func (x *Executor) Write(t *op.Tensor, v []float64) error {
-	a := &aside{x: x}
+	a := &onArrays{x: x}
 	a.Put(t, v)
 	return a.err
 }

@@ -31,7 +31,7 @@ func weightSize(c *program.Class) []int64 {
 func (x *Executor) Initialize(t *op.Tensor, of python.Initial) error {
 	if of.Model {
 		x.weights.of[of.Name] = t
-		if !of.Param.Aside { // no part of the state dict
+		if !of.Param.NonPersistent { // no part of the state dict
 			x.weights.names = append(x.weights.names, of.Name)
 		}
 	}
@@ -83,7 +83,7 @@ func unmasked(name string) string { return strings.TrimSuffix(name, "_orig") }
 // elements of a weight, an amount of all.
 func (x *Executor) pruned(t, weight *op.Tensor, amount float64) error {
 	x.running = "l1_unstructured"
-	return x.Aside(func(a op.Arrays) {
+	return x.OnHost(func(a op.Arrays) {
 		w := a.Get(weight)
 		order := make([]int, len(w))
 		for i := range order {

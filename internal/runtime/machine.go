@@ -22,17 +22,17 @@ func (x *Executor) Note(t *op.Tensor, what any) {
 // Noted implements op.Machine.
 func (x *Executor) Noted(t *op.Tensor) any { return x.notes[autograd.BlockOf(t)] }
 
-// Aside implements op.Machine: it runs f, unless the device only checks what another one
+// OnHost implements op.Machine: it runs f, unless the device only checks what another one
 // is to run.
-func (x *Executor) Aside(f func(a op.Arrays)) error {
+func (x *Executor) OnHost(f func(a op.Arrays)) error {
 	if _, is := x.device.(dry); is {
 		return nil
 	}
-	if x.asides == nil {
-		x.asides = map[string]bool{}
+	if x.hostOps == nil {
+		x.hostOps = map[string]bool{}
 	}
-	x.asides[x.running] = true
-	a := &aside{x: x}
+	x.hostOps[x.running] = true
+	a := &onArrays{x: x}
 	f(a)
 	return a.err
 }

@@ -46,9 +46,9 @@ type Result struct {
 	Stats  allocsim.Stats
 	// Live are the blocks that were alive when the run ended.
 	Live int
-	// Aside are the operators and optimizers that were computed in host
+	// HostOperators are the operators and optimizers that were computed in host
 	// memory, and what made masks there, sorted.
-	Aside []string
+	HostOperators []string
 }
 
 // Run executes steps of a job and gives all memory back. What it did before an
@@ -101,7 +101,7 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 		return nil
 	}
 	r.Played, err = engine.Play(prog, env, x, o.Steps)
-	r.Stats, r.Live, r.Aside = alloc.Stats(), x.live, slices.Sorted(maps.Keys(x.asides))
+	r.Stats, r.Live, r.HostOperators = alloc.Stats(), x.live, slices.Sorted(maps.Keys(x.hostOps))
 	if err == nil && o.OnEnd != nil {
 		err = o.OnEnd(&x.weights)
 	}

@@ -103,7 +103,7 @@ func (p *Interp) onload(m *Module) func() {
 	if p.whole = m.Class.Is().Whole; p.whole {
 		cells = Parameters([]*Module{m})
 	}
-	p.onloaded += len(cells)
+	p.onGPU += len(cells)
 	outer := make([]*op.Tensor, len(cells)) // of a module around m that has the parameter, too
 	for i, c := range cells {
 		outer[i] = c.device

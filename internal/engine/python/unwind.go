@@ -70,10 +70,10 @@ func (p *Interp) untilStop(body func()) {
 		return false
 	}()
 	p.Recomputing--
-	onloaded := p.onloaded
+	onGPU := p.onGPU
 	p.Pop(outer)
 	if stopped {
-		if onloaded != p.onloaded {
+		if onGPU != p.onGPU {
 			p.Fail("a checkpoint's recomputation ends inside of a module whose parameters are on the CPU (offload.parameters); PyTorch then skips the hook that takes them back")
 		}
 		p.unwindStacks(from)

@@ -31,8 +31,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestAside: what is computed in host memory has a name.
-func TestAside(t *testing.T) {
+// TestOnHost: what is computed in host memory has a name.
+func TestOnHost(t *testing.T) {
 	j := job(t, "mlp", "device.gpu=a100-40gb", "params.sizes=[8,4]", "train.batch_size=2", "prune={amount: 0.3}")
 	device := cpu.New(tensor.GiB)
 	r, err := Run(context.Background(), j.Program, j.Machine.Env, Options{Device: device, Config: j.Machine.Conf, Steps: 1})
@@ -42,7 +42,7 @@ func TestAside(t *testing.T) {
 	if err := device.Close(); err != nil {
 		t.Error(err)
 	}
-	if want := []string{"l1_unstructured"}; !slices.Equal(r.Aside, want) {
-		t.Errorf("computed aside are %q, not %q", r.Aside, want)
+	if want := []string{"l1_unstructured"}; !slices.Equal(r.HostOperators, want) {
+		t.Errorf("computed in host memory are %q, not %q", r.HostOperators, want)
 	}
 }

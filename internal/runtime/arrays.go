@@ -6,22 +6,22 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// aside is the computation of an operator in host memory: its
+// onArrays is the computation of an operator in host memory: its
 // operands are read from the device, and the results written there. The long tail
 // of operators runs so, in float64 and equally on every device; what most steps are
 // made of has kernels.
-type aside struct {
+type onArrays struct {
 	x   *Executor
 	err error // the first
 }
 
-var _ op.Arrays = (*aside)(nil)
+var _ op.Arrays = (*onArrays)(nil)
 
 // Wanted implements op.Arrays.
-func (a *aside) Wanted(b *op.Back, i int) *op.Tensor { return wanted(b, i) }
+func (a *onArrays) Wanted(b *op.Back, i int) *op.Tensor { return wanted(b, i) }
 
 // Fail implements op.Arrays.
-func (a *aside) Fail(err error) {
+func (a *onArrays) Fail(err error) {
 	if a.err == nil {
 		a.err = err
 	}
@@ -38,7 +38,7 @@ func span(l tensor.Layout) int64 {
 func places(l tensor.Layout, f func(i, at int)) { array.Strided(l.Size.Ints(), l.Stride.Ints(), f) }
 
 // Array implements op.Arrays.
-func (a *aside) Array(t *op.Tensor) *array.Array {
+func (a *onArrays) Array(t *op.Tensor) *array.Array {
 	if t == nil {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (a *aside) Array(t *op.Tensor) *array.Array {
 }
 
 // Get implements op.Arrays.
-func (a *aside) Get(t *op.Tensor) []float64 {
+func (a *onArrays) Get(t *op.Tensor) []float64 {
 	if t == nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (a *aside) Get(t *op.Tensor) []float64 {
 }
 
 // Like implements op.Arrays.
-func (a *aside) Like(t *op.Tensor, size tensor.Dims) []float64 {
+func (a *onArrays) Like(t *op.Tensor, size tensor.Dims) []float64 {
 	if t == nil {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (a *aside) Like(t *op.Tensor, size tensor.Dims) []float64 {
 	return a.read(t, l)
 }
 
-func (a *aside) read(t *op.Tensor, l tensor.Layout) []float64 {
+func (a *onArrays) read(t *op.Tensor, l tensor.Layout) []float64 {
 	out := make([]float64, l.Numel())
 	if len(out) == 0 || a.err != nil {
 		return out
@@ -85,7 +85,7 @@ func (a *aside) read(t *op.Tensor, l tensor.Layout) []float64 {
 }
 
 // Put implements op.Arrays.
-func (a *aside) Put(t *op.Tensor, v []float64) {
+func (a *onArrays) Put(t *op.Tensor, v []float64) {
 	if t == nil || len(v) == 0 || a.err != nil {
 		return
 	}
@@ -109,7 +109,7 @@ func (a *aside) Put(t *op.Tensor, v []float64) {
 }
 
 // PutSummed implements op.Arrays.
-func (a *aside) PutSummed(t *op.Tensor, v []float64, size tensor.Dims) {
+func (a *onArrays) PutSummed(t *op.Tensor, v []float64, size tensor.Dims) {
 	if t != nil && t.Size != size {
 		v = array.SumTo(v, size.Ints(), t.Size.Ints())
 	}
