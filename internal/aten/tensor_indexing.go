@@ -50,7 +50,7 @@ var _ = define(op.Op{
 			default:
 				at, err := strconv.ParseInt(part, 10, 48)
 				if err != nil {
-					c.Fail("index %q is none of an integer, a slice, None and ...", part)
+					c.Fail("index %q is not an integer, a slice, None or ...", part)
 				}
 				if d >= x.Rank() {
 					c.Fail("too many indices for shape %v", c.In[0].Size)

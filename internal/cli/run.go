@@ -226,7 +226,7 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 		}
 	}
 	if capacity <= 0 {
-		return nil, usagef("%s: nothing is left of the device's %v beside context and other processes; --capacity says what the job may take", j.Spec.Path, j.Machine.Total)
+		return nil, usagef("%s: the CUDA context and other processes leave nothing of the device's %v; --capacity says what the job may take", j.Spec.Path, j.Machine.Total)
 	}
 	source, err := trainingData(e.open(s, r.Path), j, e.seed)
 	if err != nil {

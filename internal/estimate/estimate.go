@@ -435,7 +435,7 @@ func (o *Outcome) notes(r *report.Report) {
 		for i, a := range asked {
 			keys[i], _, _ = strings.Cut(a.Text, ":")
 		}
-		r.Add(note.AskedWithout.New("asked for and not modelled yet: %s; the figures are without", strings.Join(keys, ", ")))
+		r.Add(note.AskedWithout.New("requested but not modelled: %s; the figures do not include it", strings.Join(keys, ", ")))
 	}
 	r.Add(j.Warnings...)
 	r.Add(o.Played.Warnings...)
@@ -444,10 +444,10 @@ func (o *Outcome) notes(r *report.Report) {
 	}
 	r.Add(m.gpuNotes()...)
 	if n := o.Played.Totals.PagedStateBytes; n > 0 {
-		r.Add(note.PagedState.New("%v of optimizer state lie in CUDA's managed memory, beside what PyTorch reserves: the driver brings them to the GPU for a step, and out of it when memory is short", n))
+		r.Add(note.PagedState.New("%v of optimizer state are in CUDA managed memory, in addition to what PyTorch reserves: the driver moves them to the GPU for a step, and to the host when GPU memory is short", n))
 	}
 	if m.Usable() <= 0 {
-		r.Add(note.NothingLeft.New("nothing is left of the device's %v beside context and other processes", m.Total))
+		r.Add(note.NothingLeft.New("the CUDA context and other processes leave nothing of the device's %v", m.Total))
 	}
 	o.stepNotes(r)
 	r.Add(o.operatorNotes()...)
@@ -467,7 +467,7 @@ func (o *Outcome) notes(r *report.Report) {
 		r.Uncertainty.NCCLLowBytes, r.Uncertainty.NCCLHighBytes = ncclLow, ncclHigh
 	}
 	if slack := r.Uncertainty.ReservedHighBytes - r.Peak.ReservedBytes + r.Uncertainty.CudnnRNNBytes + r.Uncertainty.NCCLHighBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {
-		r.Add(note.Uncertain.New("the headroom is less than what is uncertain (%v)", slack).InReport("the headroom is less than what is uncertain (%v; see below)", slack))
+		r.Add(note.Uncertain.New("the headroom is smaller than the uncertainty (%v)", slack).InReport("the headroom is smaller than the uncertainty (%v; see below)", slack))
 	}
 }
 
@@ -500,14 +500,14 @@ func (o *Outcome) stepNotes(r *report.Report) {
 		}
 		switch {
 		case p.Late > 0 && r.Verdict.Fits:
-			warn("an optimizer allocates otherwise from its step %d on", p.Late)
+			warn("an optimizer allocates differently from its step %d on", p.Late)
 		case p.Settled && (o.Free.CutShort || o.OnGPU.CutShort) && !leak:
-			warn("steps are alike, but how the allocator places their blocks is not yet; later steps may need more")
+			warn("the steps are equal, but the allocator still places their blocks differently; later steps may need more")
 		case p.Settled || !r.Verdict.Fits: // what a leak that is not settled comes to is not known
 		case p.Unreached > 0:
 			warn("a statement that runs in every %d-th step was not reached in %d steps", p.Unreached, n)
 		case p.LeftOut > 0:
-			warn("what runs in every n-th step meets in more ways than there are in %d steps; later steps may need more", n)
+			warn("statements with every: combine in more ways than %d steps show; later steps may need more", n)
 		default:
 			warn("after %d steps memory still differs from step to step; it may be growing (a leak), and later steps may need more", n)
 		}
@@ -524,6 +524,6 @@ func (o *Outcome) stepNotes(r *report.Report) {
 	case p.Compared:
 		warn("after %d steps memory still differs from step to step: it may be growing (a leak), and later steps may need more", n)
 	default:
-		warn("what runs in every n-th step comes round together after %d steps; %d are too few to tell whether memory grows", p.Period, n)
+		warn("statements with every: repeat as a whole after %d steps; the %d simulated are too few to tell whether memory grows", p.Period, n)
 	}
 }

@@ -68,7 +68,7 @@ func (o *Outcome) leak(r *report.Report) {
 		v.Reason = first + "\na leak: " + each
 		return
 	}
-	r.Add(note.Growing.New("memory keeps growing: %s; the job lives through the %d steps that were simulated, not for ever", each, l.SimulatedSteps))
+	r.Add(note.Growing.New("memory keeps growing: %s; the %d simulated steps fit, later ones will not", each, l.SimulatedSteps))
 }
 
 // endOf is what is allocated after a step that was played.

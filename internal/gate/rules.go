@@ -170,7 +170,7 @@ var (
 	})
 	_ = rule(Rule{
 		ID: "MP016", Name: "unsettled", Severity: Error, Doc: "steps that were not simulated may need more memory",
-		Help: "A spec is simulated until all that comes after is known, whatever train.steps says. Here the limit was met before: what runs in every\nn-th step comes round together too late, or memory differs from step to step without an end. The verdict is of the\nsteps that were simulated. Intervals that divide each other help.",
+		Help: "A spec is simulated until all that comes after is known, whatever train.steps says. Here the limit was met before: statements with\nevery: repeat as a whole too late, or memory differs from step to step without an end. The verdict is of the\nsteps that were simulated. Intervals that divide each other help.",
 		keys: []string{"step", "eval", "train"},
 	})
 )

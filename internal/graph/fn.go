@@ -89,7 +89,7 @@ func (f *fn) statements(es []*spec.Entry, sc *scope) {
 			break
 		}
 		if f.done {
-			f.u.el.fail(e.At, "nothing after return is reached")
+			f.u.el.fail(e.At, "statements after return are never reached")
 		}
 		if !f.u.el.attempt(func() { f.entry(e, sc) }) {
 			failed = true

@@ -33,7 +33,7 @@ func (el *elaborator) step() {
 	}
 	for _, m := range el.ms {
 		if m.class == nil {
-			el.fail(m.at, "model %q takes no part in the step", m.name)
+			el.fail(m.at, "model %q is not called in the step", m.name)
 		}
 		el.job.Models = append(el.job.Models, &program.Model{Name: m.name, Root: m.class, Eval: m.eval})
 	}

@@ -50,7 +50,7 @@ var (
 	SharedRAM   = code(Code{Name: "shared-ram", Doc: "the GPU shares its memory with the CPU", Rule: estimateWarning})
 	PagedState  = code(Code{Name: "paged-state", Doc: "state lies in CUDA's managed memory", Rule: estimateWarning})
 	NothingLeft = code(Code{Name: "nothing-left", Doc: "context and other processes take all of the device", Rule: estimateWarning})
-	Uncertain   = code(Code{Name: "uncertain", Doc: "the headroom is less than what is uncertain", Rule: uncertain})
+	Uncertain   = code(Code{Name: "uncertain", Doc: "the headroom is smaller than the uncertainty", Rule: uncertain})
 	Workspaces  = code(Code{Name: "workspaces", Doc: "with the workspaces of cuDNN it would not fit, or just", Rule: uncertain})
 )
 

@@ -54,9 +54,9 @@ func Compare(f *Failure, p *Plan) []string {
 	case !p.Fits && near(f.Tried, p.Dies.Bytes):
 		out = append(out, p.sameSize(f, at)...)
 	case !p.Fits:
-		say("the plan runs out of memory too, but for %v in %s, not of the %v of the message", p.Dies.Bytes, p.Dies.where(), f.Tried)
+		say("the plan runs out of memory too, but at a request of %v in %s, not at the %v of the message", p.Dies.Bytes, p.Dies.where(), f.Tried)
 		if f.Allocated >= 0 && p.requests(f.Tried) {
-			say("the sizes agree, as the plan asks for %v, too; what lives beside does not: %v in tensors, the plan has %v (a mask, a buffer, a tensor that is kept?)", f.Tried, f.Allocated, p.Held)
+			say("the request agrees: the plan makes one of %v too; the rest does not: %v in other tensors, %v in the plan (a mask, a buffer, a tensor that is kept?)", f.Tried, f.Allocated, p.Held)
 		}
 	}
 	if p.requests(f.Tried) {
@@ -75,7 +75,7 @@ func Compare(f *Failure, p *Plan) []string {
 				say("as it had run about %d steps, look for tensors that are kept from step to step", f.Progress)
 			}
 		default:
-			say("the job held no more in tensors (%v) than the plan's peak (%v): what it lacks is lost beside them", f.Allocated, p.PeakAllocated)
+			say("the job had no more in tensors (%v) than the plan at its peak (%v): the missing memory is not in tensors", f.Allocated, p.PeakAllocated)
 		}
 	}
 	if f.Reserved >= 0 && f.Allocated >= 0 && f.Reserved-f.Allocated > p.PeakReserved-p.PeakAllocated+p.PeakReserved/20 {
@@ -85,7 +85,7 @@ func Compare(f *Failure, p *Plan) []string {
 		say("the process holds %v beside PyTorch's memory, the plan has a context of %v", f.InUse-f.Reserved, p.Context)
 	}
 	if others := f.others(); others > f.Total/50 {
-		say("other processes hold %v, of which the plan knows nothing (device.other_processes)", others)
+		say("other processes hold %v, which the plan does not count (device.other_processes)", others)
 	}
 	for _, n := range p.NotModelled {
 		say("not in the plan: %s", n)

@@ -20,8 +20,8 @@ func TestCompare(t *testing.T) {
 	}{
 		{"the same", func(*Plan) {}, []string{"the size agrees, as the plan fails for 2.93 GiB, too, in step 1, backward; the log has no traceback that would tell whether it is the same request"}},
 		{"a mask is missing", func(p *Plan) { p.Dies.Bytes, p.Held = g(1.25), g(20.1) }, []string{
-			"the plan runs out of memory too, but for 1.25 GiB in step 1, backward, not of the 2.93 GiB of the message",
-			"the sizes agree, as the plan asks for 2.93 GiB, too; what lives beside does not: 20.46 GiB in tensors, the plan has 20.10 GiB",
+			"the plan runs out of memory too, but at a request of 1.25 GiB in step 1, backward, not at the 2.93 GiB of the message",
+			"the request agrees: the plan makes one of 2.93 GiB too; the rest does not: 20.46 GiB in other tensors, 20.10 GiB in the plan",
 		}},
 		{"a larger GPU", func(p *Plan) { p.Device, p.Total, p.Fits = "a100-40gb", g(39.49), true }, []string{
 			"the job ran on a GPU of 23.56 GiB, the plan is for a100-40gb with 39.49 GiB",
@@ -34,7 +34,7 @@ func TestCompare(t *testing.T) {
 			"with this request the job would hold 23.39 GiB in tensors, 4.66 GiB more than the plan's peak of 18.73 GiB",
 		}},
 		{"it fits beside", func(p *Plan) { p.Fits, p.PeakAllocated, p.PeakReserved = true, g(23), g(23.1) }, []string{
-			"the job held no more in tensors (20.46 GiB) than the plan's peak (23.00 GiB)",
+			"the job had no more in tensors (20.46 GiB) than the plan at its peak (23.00 GiB)",
 		}},
 	} {
 		p := plan

@@ -47,22 +47,22 @@ func Diagnose(f *Failure) []Finding {
 	switch f.Kind {
 	case CPU:
 		if f.Tried >= 0 {
-			add(HostMemory, "%v of host memory was asked for, not of a GPU's", f.Tried)
+			add(HostMemory, "%v of host memory was requested, not of a GPU's", f.Tried)
 		} else {
 			add(HostMemory, "host memory ran out, not a GPU's")
 		}
 		return out
 	case Pinned:
-		add(HostMemory, "page-locked memory of the machine was asked for (pin_memory), which CUDA words as its own: the machine has no more of it")
+		add(HostMemory, "page-locked host memory (pin_memory) ran out; CUDA reports it in the words of GPU memory")
 		return out
 	case Killed:
-		add(HostMemory, "the kernel or the scheduler killed the process because the machine's (or the container's) own memory ran out")
+		add(HostMemory, "host memory, or the container's limit of it, ran out, and the kernel or the scheduler killed the process")
 		return out
 	case Shared:
 		add(SharedMemory, "workers of the data loader hand over batches in /dev/shm, and it is full")
 		return out
 	case Driver, CuBLAS, CuDNN, NCCL:
-		add(Library, "%s asked the device for memory beside PyTorch's allocator and got none: PyTorch, or other processes, hold nearly all of it", libraries[f.Kind])
+		add(Library, "%s could not allocate GPU memory outside of PyTorch's allocator: PyTorch, or other processes, hold nearly all of it", libraries[f.Kind])
 		out = f.grown(out)
 		return out
 	}
@@ -78,12 +78,12 @@ func Diagnose(f *Failure) []Finding {
 	switch {
 	case f.Tried < 0:
 	case f.Allowed >= 0 && f.Free >= f.Tried:
-		add(Limit, "%v would have been free for the %v asked for, but the process may take no more than %v", f.Free, f.Tried, f.Allowed)
+		add(Limit, "%v were free for the %v requested, but the process may take no more than %v", f.Free, f.Tried, f.Allowed)
 	case capacity >= 0 && f.Tried > capacity:
 		add(OneTensor, "a single request of %v is more than the %v that there are", f.Tried, capacity)
 	}
 	if f.Tried >= 0 && rest >= f.Tried && !f.full(capacity) && len(out) == 0 {
-		add(Fragmentation, "%v lie unused in what PyTorch reserved, more than the %v asked for, but not in one piece", rest, f.Tried)
+		add(Fragmentation, "PyTorch has %v reserved but not allocated, more than the %v requested, but not in one block", rest, f.Tried)
 	}
 	if others := f.others(); f.Tried >= 0 && others >= lacking && others > f.Total/20 && lacking > 0 {
 		add(OtherProcess, "%v of the GPU are held by other processes; %v were missing", others, lacking)
@@ -92,13 +92,13 @@ func Diagnose(f *Failure) []Finding {
 		add(NotPyTorch, "this process holds %v beside the %v that PyTorch reserved: CUDA contexts, NCCL, other libraries", f.InUse-f.Reserved, f.Reserved)
 	}
 	if len(out) == 0 && rest > 0 && f.Tried >= 0 && rest >= lacking && rest > f.Reserved/10 {
-		add(Fragmentation, "%v lie unused in what PyTorch reserved (%v); were they given back, the missing %v would be there", rest, f.Reserved, lacking)
+		add(Fragmentation, "PyTorch has %v reserved but not allocated (of %v reserved); released, they would cover the missing %v", rest, f.Reserved, lacking)
 	}
 	out = f.grown(out)
 	if len(out) == 0 {
 		switch {
 		case f.Allocated >= 0 && f.Tried >= 0 && capacity >= 0:
-			add(Size, "%v were in tensors and %v more were asked for; the device has %v", f.Allocated, f.Tried, capacity)
+			add(Size, "%v were allocated by tensors and %v more were requested; the device has %v", f.Allocated, f.Tried, capacity)
 		case f.Kind == Async:
 			add(Size, "what the job holds is too much for the device; PyTorch's cudaMallocAsync backend says no more than that")
 		default:

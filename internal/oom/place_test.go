@@ -47,7 +47,7 @@ func TestPlaces(t *testing.T) {
 		{"microbatches", "batch 5\n" + forward, here, []string{"as planned: "}},
 		{"eval", forward, change(func(r *Request) { r.Phase = "eval" }), []string{"as planned: "}},
 		{"the same place, another size", forward, change(func(r *Request) { r.Bytes = m(20) }), []string{
-			"the plan runs out of memory too, but for 20.00 MiB in step 1, forward, convolution in stem.0, not of the 74.00 MiB of the message",
+			"the plan runs out of memory too, but at a request of 20.00 MiB in step 1, forward, convolution in stem.0, not at the 74.00 MiB of the message",
 			"the plan makes the request of the traceback (forward, conv2d in stem.*), too: 74.00 MiB in step 1, forward, convolution in stem.0"}},
 		{"no step", forward, change(func(r *Request) { r.Step = 2 }), []string{"the traceback agrees in phase, module and operator, and tells no step"}},
 		{"no traceback", "", here, []string{"the log has no traceback that would tell whether it is the same request"}},

@@ -24,7 +24,7 @@ var Rprop = define(Row{
 	Bounds: []bound{nonNegative("lr"), {arg: "etas", n: 2, ok: func(x float64) bool { return x > 0 }, want: "above 0"}, {arg: "step_sizes", n: 2, ok: func(float64) bool { return true }}},
 	Refuse: func(args any) (string, error) {
 		if e := args.(*rpropArgs).Etas; e[0] >= 1 || e[1] <= 1 {
-			return "etas", errors.New("etas are a factor below 1 and one above")
+			return "etas", errors.New("etas are two factors: one below 1 and one above 1")
 		}
 		return "", nil
 	},
