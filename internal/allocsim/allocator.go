@@ -137,14 +137,14 @@ func (a *Allocator) Alloc(n tensor.Bytes, stream int16) (Block, error) {
 	}
 	size := a.cfg.roundSize(n)
 	r := request{bytes: n, size: size, stream: stream, pool: uint8(poolFor(size))}
-	i := a.takeFree(&r)
+	i, at := a.findFree(&r)
 	if i == none {
 		var err error
 		if i, err = a.takeFromDevice(&r); err != nil {
 			return Block{}, err
 		}
 	}
-	i = a.handOut(i, &r)
+	i = a.handOut(i, at, &r)
 	a.checkInvariants()
 	return Block{a.blocks[i].addr, i}, nil
 }
@@ -164,18 +164,26 @@ func (a *Allocator) freeSet(b *block) *freeSet { return &a.streams[b.stream].fre
 func (a *Allocator) unmappedSet(b *block) *unmappedSet { return &a.streams[b.stream].unmapped[b.pool] }
 
 // cache puts a block into its free set.
-func (a *Allocator) cache(i int32) {
+func (a *Allocator) cache(i int32) { a.cacheAt(i, nowhere) }
+
+// cacheAt puts a block into its free set in place of what is at a position.
+func (a *Allocator) cacheAt(i int32, at freePos) {
 	b := &a.blocks[i]
 	b.state = inactive
 	b.gcBase = a.lookups[b.pool]
-	a.freeSet(b).insert(b.size, b.addr, i)
+	set := a.freeSet(b)
+	if at == nowhere {
+		set.insert(b.size, b.addr, i)
+	} else {
+		set.change(at, b.size, b.addr, i)
+	}
 }
 
-// takeFree finds the smallest cached block of the stream and pool that is large
-// enough, the lowest of several, and takes it out of the cache; none if there
+// findFree finds the smallest cached block of the stream and pool that is large
+// enough, the lowest of several, and where it is in its set; none, nowhere if there
 // is none or if the oversize rules forbid it. The rules look at the best fit
 // only: a block that they forbid ends the search.
-func (a *Allocator) takeFree(r *request) int32 {
+func (a *Allocator) findFree(r *request) (int32, freePos) {
 	if a.counts {
 		a.lookups[r.pool]++
 	}
@@ -183,7 +191,7 @@ func (a *Allocator) takeFree(r *request) int32 {
 	at := set.atLeast(r.size)
 	i := set.get(at)
 	if i == none {
-		return none
+		return none, nowhere
 	}
 	if a.cfg.ExpandableSegments {
 		// What a block can grow to counts as its size, so that the end of a
@@ -200,13 +208,12 @@ func (a *Allocator) takeFree(r *request) int32 {
 	b := &a.blocks[i]
 	if limit := a.cfg.MaxSplitSize; r.size < limit {
 		if b.size >= limit {
-			return none // a small request must not break up an oversize block
+			return none, nowhere // a small request must not break up an oversize block
 		}
 	} else if b.size >= r.size+a.cfg.MaxNonSplitRounding {
-		return none // it could not be split, and too much would be wasted
+		return none, nowhere // it could not be split, and too much would be wasted
 	}
-	set.removeAt(at)
-	return i
+	return i, at
 }
 
 // growable returns the size of a block with the unmapped space after it.
@@ -277,9 +284,10 @@ func (a *Allocator) shouldSplit(b *block, size tensor.Bytes) bool {
 	return size < a.cfg.MaxSplitSize && rest > smallSize
 }
 
-// handOut makes a block that is in no set an active one, split if need be: the
-// lower part is handed out, the upper one cached. It returns the active block.
-func (a *Allocator) handOut(i int32, r *request) int32 {
+// handOut makes a block an active one, which is at a position of its free set or
+// nowhere, split if need be: the lower part is handed out, the upper one cached. It
+// returns the active block.
+func (a *Allocator) handOut(i int32, at freePos, r *request) int32 {
 	b := &a.blocks[i]
 	pool := b.pool
 	wasSplit := b.isSplit()
@@ -293,7 +301,7 @@ func (a *Allocator) handOut(i int32, r *request) int32 {
 		upper := &a.blocks[rest]
 		upper.addr += Address(r.size)
 		upper.size -= r.size
-		a.cache(rest)
+		a.cacheAt(rest, at)
 		b = &a.blocks[i]
 		switch {
 		case b.segment != none:
@@ -303,9 +311,14 @@ func (a *Allocator) handOut(i int32, r *request) int32 {
 			a.stats.InactiveSplitBytes.add(pool, upper.size)
 			a.stats.InactiveSplit.add(pool, 1)
 		}
-	} else if wasSplit && b.segment == none {
-		a.stats.InactiveSplitBytes.sub(pool, b.size)
-		a.stats.InactiveSplit.sub(pool, 1)
+	} else {
+		if at != nowhere {
+			a.freeSet(b).removeAt(at)
+		}
+		if wasSplit && b.segment == none {
+			a.stats.InactiveSplitBytes.sub(pool, b.size)
+			a.stats.InactiveSplit.sub(pool, 1)
+		}
 	}
 	b.state = active
 	b.requested = r.bytes
@@ -359,13 +372,21 @@ func (a *Allocator) deactivate(i int32) {
 	pool, size, requested := b.pool, b.size, b.requested
 	var splits int64 // net change of the inactive pieces of split segments
 	var splitBytes tensor.Bytes
+	set, at := a.freeSet(b), nowhere // of a neighbour, in whose place it comes
 	for _, n := range [2]int32{b.prev, b.next} {
-		if joined := a.merge(i, n, inactive); joined > 0 {
-			splits--
-			splitBytes -= joined
+		if n == none || a.blocks[n].state != inactive {
+			continue
 		}
+		if at != nowhere {
+			set.removeAt(at)
+		}
+		joined, addr := a.blocks[n].size, a.blocks[n].addr
+		at = set.search(joined, addr)
+		a.join(i, n)
+		splits--
+		splitBytes -= joined
 	}
-	a.cache(i)
+	a.cacheAt(i, at)
 	if b.isSplit() {
 		splits++
 		splitBytes += b.size

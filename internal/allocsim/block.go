@@ -69,33 +69,36 @@ func (a *Allocator) link(i int32) {
 	}
 }
 
-// merge joins neighbour into i, if it is in the given state, and drops it. It
-// returns the neighbour's size, or 0 if nothing was joined. i itself must be in
-// no set; the neighbour is taken out of its own.
-func (a *Allocator) merge(i, neighbour int32, state blockState) tensor.Bytes {
+// merge joins neighbour into i, if it is in the given state, and drops it. i itself
+// must be in no set; the neighbour is taken out of its own.
+func (a *Allocator) merge(i, neighbour int32, state blockState) {
 	if neighbour == none {
-		return 0
+		return
 	}
-	b, n := &a.blocks[i], &a.blocks[neighbour]
+	n := &a.blocks[neighbour]
 	if n.state != state {
-		return 0
+		return
 	}
 	if state == inactive {
 		a.freeSet(n).remove(n.size, n.addr)
 	} else {
 		a.unmappedSet(n).remove(a, neighbour)
 	}
-	size := n.size
+	a.join(i, neighbour)
+}
+
+// join makes i of two neighbours, which are in no set, and drops the other.
+func (a *Allocator) join(i, neighbour int32) {
+	b, n := &a.blocks[i], &a.blocks[neighbour]
 	if b.prev == neighbour {
 		b.addr = n.addr
 		b.prev = n.prev
 	} else {
 		b.next = n.next
 	}
-	b.size += size
+	b.size += n.size
 	a.link(i)
 	a.dropBlock(neighbour)
-	return size
 }
 
 // isAvailable reports whether the block could be part of a new allocation.

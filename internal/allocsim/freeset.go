@@ -39,6 +39,9 @@ func (e *freeEntry) isBelow(size tensor.Bytes, addr Address) bool {
 // freePos is a position in a freeSet. Changing the set invalidates it.
 type freePos struct{ leaf, slot int }
 
+// nowhere is the position of what is in no set.
+var nowhere = freePos{leaf: -1}
+
 // search returns the position of the first entry that is not below a key; past
 // the last entry that is slot 0 of the leaf after the last one.
 func (s *freeSet) search(size tensor.Bytes, addr Address) freePos {
@@ -54,8 +57,12 @@ func (s *freeSet) search(size tensor.Bytes, addr Address) freePos {
 	if lo == len(s.leaves) {
 		return freePos{lo, 0}
 	}
-	leaf, l := lo, s.leaves[lo]
-	lo, hi = 0, len(l)
+	return freePos{lo, search(s.leaves[lo], size, addr)}
+}
+
+// search returns how many of some entries are below a key.
+func search(l []freeEntry, size tensor.Bytes, addr Address) int {
+	lo, hi := 0, len(l)
 	for lo < hi {
 		m := int(uint(lo+hi) >> 1)
 		if l[m].isBelow(size, addr) {
@@ -64,7 +71,7 @@ func (s *freeSet) search(size tensor.Bytes, addr Address) freePos {
 			hi = m
 		}
 	}
-	return freePos{leaf, lo}
+	return lo
 }
 
 // atLeast returns the position of the smallest block of at least a size, the
@@ -130,6 +137,26 @@ func (s *freeSet) insert(size tensor.Bytes, addr Address, block int32) {
 	copy(l[p.slot+1:], l[p.slot:])
 	l[p.slot] = freeEntry{size, addr, block}
 	s.leaves[p.leaf] = l
+}
+
+// change gives the block at a position another key, and may put another block in its
+// place: mostly it stays in its leaf, of which only what lies between moves.
+func (s *freeSet) change(p freePos, size tensor.Bytes, addr Address, block int32) {
+	l := s.leaves[p.leaf]
+	if p.leaf > 0 && !l[0].isBelow(size, addr) || p.leaf+1 < len(s.leaves) && l[len(l)-1].isBelow(size, addr) {
+		s.removeAt(p)
+		s.insert(size, addr, block)
+		return
+	}
+	to := p.slot
+	if l[p.slot].isBelow(size, addr) {
+		to += search(l[p.slot+1:], size, addr)
+		copy(l[p.slot:to], l[p.slot+1:])
+	} else {
+		to = search(l[:p.slot], size, addr)
+		copy(l[to+1:p.slot+1], l[to:])
+	}
+	l[to] = freeEntry{size, addr, block}
 }
 
 // remove takes out the entry with a key, which must be there.

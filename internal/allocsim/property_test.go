@@ -225,13 +225,22 @@ func TestFreeSet(t *testing.T) {
 				s.clear()
 				want = nil
 			}
-			if len(want) > 0 && r.IntN(2*target) < len(want) {
+			gone := len(want) > 0 && r.IntN(2*target) < len(want)
+			at := nowhere // of what goes or changes
+			if gone || len(want) > 0 && r.IntN(2) == 0 {
 				j := r.IntN(len(want))
-				s.remove(want[j].size, want[j].addr)
+				at = s.search(want[j].size, want[j].addr)
 				want = slices.Delete(want, j, j+1)
+			}
+			if gone {
+				s.removeAt(at)
 			} else {
 				e := freeEntry{tensor.Bytes(1 + r.IntN(target)), Address(i), int32(i)}
-				s.insert(e.size, e.addr, e.block)
+				if at == nowhere {
+					s.insert(e.size, e.addr, e.block)
+				} else {
+					s.change(at, e.size, e.addr, e.block)
+				}
 				j, _ := slices.BinarySearchFunc(want, e, compare)
 				want = slices.Insert(want, j, e)
 			}
