@@ -3,6 +3,7 @@ package estimate
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -17,11 +18,13 @@ type line struct {
 	at     tensor.Places // the key's values in those jobs
 	events []trace.Event
 	sizes  []tensor.Curve // of events
+	grow   []int          // events whose sizes are looked at
 	peaks  []peak         // of what lives at one time, without scratch
 	sites  []site
 	rules  [][]op.Kernel // of all those jobs
 	loops  []loopOfSites
 	growth bool
+	blocks int32 // that are no scratch
 	env    *op.Env
 }
 
@@ -56,6 +59,7 @@ type loopOfSites struct {
 func newSkeleton(p *engine.Played, env *op.Env) *skeleton {
 	s := &skeleton{events: make([]trace.Event, 0, len(p.Trace.Events))}
 	known := map[op.Kernel]int{}
+	all := op.NewBlocks(env)
 	var blocks [][]op.Block // of each rule
 	numbers := make([]int32, len(p.Trace.Categories))
 	events, next := p.Trace.Events, 0
@@ -77,7 +81,7 @@ func newSkeleton(p *engine.Played, env *op.Env) *skeleton {
 		if !found {
 			rule = len(s.rules)
 			known[k.Kernel] = rule
-			s.rules, blocks = append(s.rules, k.Kernel), append(blocks, k.Blocks(env))
+			s.rules, blocks = append(s.rules, k.Kernel), append(blocks, all.Of(&k.Kernel))
 		}
 		if k.At < next || k.At+len(blocks[rule]) > len(events) {
 			return nil
@@ -147,7 +151,7 @@ func newLine(at []int64, played []*engine.Played, env *op.Env) *line {
 		}
 	}
 	s := all[0]
-	l := &line{at: tensor.PlacesAt(at...), events: s.events, sizes: make([]tensor.Curve, len(s.events)), loops: s.loops, growth: x.Growth > 0, env: env}
+	l := &line{at: tensor.PlacesAt(at...), events: s.events, sizes: make([]tensor.Curve, len(s.events)), loops: s.loops, growth: x.Growth > 0, blocks: s.blocks, env: env}
 	values := make([]int64, len(all))
 	for i := range s.events {
 		for k := range all {
@@ -156,6 +160,9 @@ func newLine(at []int64, played []*engine.Played, env *op.Env) *line {
 		var ok bool
 		if l.sizes[i], ok = l.at.Curve(values...); !ok {
 			return nil
+		}
+		if c := &l.sizes[i]; s.events[i].Kind == trace.Alloc && (c.Slope != 0 || c.Bend != 0 || c.First <= 0) {
+			l.grow = append(l.grow, i)
 		}
 	}
 	l.findPeaks(s.blocks)
@@ -293,53 +300,60 @@ func (l *line) needs(k int64) float64 {
 	return most
 }
 
+// room is what one goroutine derives and replays jobs in.
+type room struct {
+	replayer *allocsim.Replayer
+	events   []trace.Event
+	kernels  *op.Blocks
+	kernel   op.Kernel
+	scratch  [][]op.Block // of each rule
+	shift    []int        // of events after each site
+}
+
 // play is what the job allocates with a value of the key; false if the line says
-// nothing of it. Events are appended to the given ones. Of what was played there are
-// only the events and the loops.
-func (l *line) play(k int64, events []trace.Event) (*engine.Played, bool) {
-	scratch := make([][]op.Block, len(l.rules))
-	for i, r := range l.rules {
-		kernel, ok := op.KernelThrough(l.at, k, r)
-		if !ok {
+// nothing of it. Of what was played there are only the events and the loops, until the
+// room is used again.
+func (l *line) play(k int64, r *room) (*engine.Played, bool) {
+	if r.kernels == nil {
+		r.kernels = op.NewBlocks(l.env)
+	}
+	r.kernels.Reset()
+	r.scratch = r.scratch[:0]
+	for i := range l.rules {
+		var ok bool
+		if r.kernel, ok = op.KernelThrough(l.at, k, l.rules[i]); !ok {
 			return nil, false
 		}
-		scratch[i] = kernel.Blocks(l.env)
+		r.scratch = append(r.scratch, r.kernels.Of(&r.kernel))
 	}
-	next := 0
+	scratch, events := r.scratch, r.events[:0]
+	next, grown := 0, 0
 	ids := make([]int32, 0, 16)
-	number := int32(0) // of the last block
-	for i := range l.events {
-		number = max(number, l.events[i].ID)
-	}
-	for i := range l.sites {
-		for _, id := range l.sites[i].results {
-			number = max(number, id)
-		}
-	}
-	shift := make([]int, len(l.sites))
+	number := l.blocks // of the last block
+	shift := r.shift[:0]
 	events = slices.Grow(events, len(l.events)+scratchEvents(l, scratch))
 	for i := range l.sites {
 		s := &l.sites[i]
-		if events, next = l.copy(events, next, s.before, k); next < 0 {
+		if events, grown = l.copy(events, next, s.before, grown, k); grown < 0 {
 			return nil, false
 		}
+		next = s.before
 		ids = ids[:0]
 		results := s.results
-		blocks := scratch[s.rule]
-		for _, b := range blocks {
+		for _, b := range scratch[s.rule] {
 			e := s.event
 			if b.Bytes < 0 {
 				e.Kind, e.ID = trace.Free, ids[b.Number]
 				events = append(events, e)
 				continue
 			}
-			if freedIn(blocks, b.Number) {
+			switch {
+			case !b.Stays:
 				number++
 				e.ID = number
-			} else {
-				if len(results) == 0 {
-					return nil, false
-				}
+			case len(results) == 0:
+				return nil, false
+			default:
 				e.ID, results = results[0], results[1:]
 			}
 			ids = append(ids, e.ID)
@@ -349,11 +363,12 @@ func (l *line) play(k int64, events []trace.Event) (*engine.Played, bool) {
 		if len(results) > 0 {
 			return nil, false
 		}
-		shift[i] = len(events) - next
+		shift = append(shift, len(events)-next)
 	}
-	if events, next = l.copy(events, next, len(l.events), k); next < 0 {
+	if events, grown = l.copy(events, next, len(l.events), grown, k); grown < 0 {
 		return nil, false
 	}
+	r.events, r.shift = events, shift
 	p := &engine.Played{Trace: &trace.Trace{Events: events}}
 	if l.growth {
 		p.Growth = 1
@@ -371,20 +386,20 @@ func (l *line) play(k int64, events []trace.Event) (*engine.Played, bool) {
 }
 
 // copy appends events up to one, with the sizes that they have with a value of the
-// key; next is negative where a size is not there.
-func (l *line) copy(events []trace.Event, from, to int, k int64) (all []trace.Event, next int) {
-	for i := from; i < to; i++ {
-		e := l.events[i]
-		if e.Kind == trace.Alloc {
-			n, ok := l.at.At(l.sizes[i], k)
-			if !ok || n <= 0 {
-				return events, -1
-			}
-			e.Bytes = tensor.Bytes(n)
+// key, grown being how many of those that grow come before; what it returns is negative
+// where a size is not there.
+func (l *line) copy(events []trace.Event, from, to, grown int, k int64) ([]trace.Event, int) {
+	shift := len(events) - from
+	events = append(events, l.events[from:to]...)
+	for ; grown < len(l.grow) && l.grow[grown] < to; grown++ {
+		i := l.grow[grown]
+		n, ok := l.at.At(l.sizes[i], k)
+		if !ok || n <= 0 {
+			return events, -1
 		}
-		events = append(events, e)
+		events[i+shift].Bytes = tensor.Bytes(n)
 	}
-	return events, to
+	return events, grown
 }
 
 // scratchEvents counts the events of kernels.
@@ -393,11 +408,6 @@ func scratchEvents(l *line, scratch [][]op.Block) (n int) {
 		n += len(scratch[l.sites[i].rule])
 	}
 	return n
-}
-
-// freedIn reports whether a block is freed again.
-func freedIn(blocks []op.Block, number int) bool {
-	return slices.ContainsFunc(blocks, func(b op.Block) bool { return b.Bytes < 0 && b.Number == number })
 }
 
 // like reports whether two lists of events are the same but for the numbers of

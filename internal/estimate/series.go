@@ -40,12 +40,6 @@ type Series struct {
 	played int
 }
 
-// room is what one goroutine replays in.
-type room struct {
-	replayer *allocsim.Replayer
-	events   []trace.Event
-}
-
 // NewSeries are the jobs of a recipe with these keys.
 func NewSeries(r *Recipe, key string, keys ...Key) *Series {
 	s := &Series{recipe: r, key: key, keys: keys}
@@ -171,8 +165,7 @@ func (s *Series) with(k int64, do func(o *Outcome) error) (err error) {
 		defer s.room.Put(r)
 		j := *s.job
 		defer j.metered(&err)()
-		if p, ok := s.line.play(k, r.events[:0]); ok {
-			r.events = p.Trace.Events
+		if p, ok := s.line.play(k, r); ok {
 			j.meter.Hold(tensor.Bytes(len(r.events)) * trace.EventBytes)
 			j.replayer, r.replayer = r.replayer, nil
 			defer func() { r.replayer = j.replayer }()
@@ -236,7 +229,7 @@ func (s *Series) Holds(k int64) bool {
 	}
 	r := s.room.Get().(*room)
 	defer s.room.Put(r)
-	derived, ok := s.line.play(k, r.events[:0])
+	derived, ok := s.line.play(k, r)
 	if ok && like(derived.Trace.Events, p.Trace.Events) {
 		return true
 	}

@@ -75,7 +75,7 @@ func TestLine(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, ok := s.line.play(k, nil)
+				got, ok := s.line.play(k, new(room))
 				if !ok || !like(got.Trace.Events, want.Trace.Events) {
 					t.Errorf("batch %d: other events", k)
 					continue

@@ -22,14 +22,36 @@ type KernelRule struct {
 type Block struct {
 	Number int
 	Bytes  tensor.Bytes
+	Stays  bool // of one that is allocated: it is not freed, but the kernel's result
 }
 
-// Blocks are what the kernel allocates and frees, in order. What it does not free is
-// its result.
-func (k *Kernel) Blocks(env *Env) []Block {
-	x := &blocks{Shapes: Shapes{E: *env}, list: make([]Block, 0, 16)}
-	k.Rule.Run(&Call{Exec: x}, k)
-	return x.list
+// Blocks writes down what kernels allocate and free, one after another in the same
+// room.
+type Blocks struct {
+	Shapes
+	call  Call
+	list  []Block
+	first int       // of the kernel at work, in the list
+	at    []int     // where its blocks are born, in the list
+	room  []*Tensor // as many as a kernel ever had
+}
+
+// NewBlocks writes for a machine.
+func NewBlocks(env *Env) *Blocks {
+	b := &Blocks{Shapes: Shapes{E: *env}}
+	b.call.Exec = b
+	return b
+}
+
+// Reset forgets what was written.
+func (b *Blocks) Reset() { b.list = b.list[:0] }
+
+// Of is what a kernel allocates and frees, in order, up to the next Reset.
+func (b *Blocks) Of(k *Kernel) []Block {
+	b.first, b.at = len(b.list), b.at[:0]
+	b.call.locals = b.call.locals[:0]
+	k.Rule.Run(&b.call, k)
+	return b.list[b.first:len(b.list):len(b.list)]
 }
 
 // KernelThrough is the kernel at k that is like those at some places but for the
@@ -52,27 +74,27 @@ func KernelThrough(p tensor.Places, k int64, ks []Kernel) (Kernel, bool) {
 	return x, ok && alike
 }
 
-// blocks is an Exec that writes down what is allocated and freed.
-type blocks struct {
-	Shapes
-	list []Block
-	born int
-}
-
 // New implements Exec.
-func (b *blocks) New(l tensor.Layout, d tensor.DType) *Tensor {
-	t := b.Shapes.New(l, d)
-	t.Aux = b.born
-	b.list = append(b.list, Block{b.born, tensor.Bytes(l.StorageElems() * d.Size())})
-	b.born++
+func (b *Blocks) New(l tensor.Layout, d tensor.DType) *Tensor {
+	b.checkSize(l, d)
+	n := len(b.at)
+	if n == len(b.room) {
+		b.room = append(b.room, new(Tensor))
+	}
+	t := b.room[n]
+	*t = Tensor{Layout: l, DType: d, Aux: n}
+	b.at = append(b.at, len(b.list))
+	b.list = append(b.list, Block{n, tensor.Bytes(l.StorageElems() * d.Size()), true})
 	return t
 }
 
 // Drop implements Exec.
-func (b *blocks) Drop(ts ...*Tensor) {
+func (b *Blocks) Drop(ts ...*Tensor) {
 	for _, t := range ts {
 		if t != nil {
-			b.list = append(b.list, Block{t.Aux.(int), -1})
+			n := t.Aux.(int)
+			b.list[b.at[n]].Stays = false
+			b.list = append(b.list, Block{Number: n, Bytes: -1})
 		}
 	}
 }

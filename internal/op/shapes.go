@@ -53,11 +53,16 @@ func (s *Shapes) Env() *Env { return &s.E }
 
 // New implements Exec.
 func (s *Shapes) New(l tensor.Layout, d tensor.DType) *Tensor {
+	s.checkSize(l, d)
+	s.Meter.Hold(shapeBytes)
+	return &Tensor{Layout: l, DType: d}
+}
+
+// checkSize refuses a tensor whose size overflows.
+func (s *Shapes) checkSize(l tensor.Layout, d tensor.DType) {
 	if _, err := l.Size.Bytes(d.Size()); err != nil {
 		s.Fail("a tensor of shape %v: %v", l.Size, err)
 	}
-	s.Meter.Hold(shapeBytes)
-	return &Tensor{Layout: l, DType: d}
 }
 
 // NewIn implements Exec.

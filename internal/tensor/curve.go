@@ -56,23 +56,31 @@ func (p Places) At(c Curve, k int64) (int64, bool) {
 // the places; false if there is none.
 func (p Places) Through(k int64, ls ...Layout) (Layout, bool) {
 	l, ok := ls[0], true
-	var values [3]int64
-	through := func(number func(l *Layout) *int64) {
-		for i := range ls {
-			values[i] = *number(&ls[i])
-		}
-		c, is := p.Curve(values[:len(ls)]...)
-		n, fits := p.At(c, k)
-		ok = ok && is && fits && n >= 0
-		*number(&l) = n
-	}
 	for i := range ls {
 		ok = ok && ls[i].Size.n == l.Size.n && ls[i].Stride.n == l.Stride.n
 	}
-	through(func(l *Layout) *int64 { return &l.Offset })
-	for i := range l.Size.v {
-		through(func(l *Layout) *int64 { return &l.Size.v[i] })
-		through(func(l *Layout) *int64 { return &l.Stride.v[i] })
+	var values [3]int64
+	through := func(n *int64) {
+		c, is := p.Curve(values[:len(ls)]...)
+		v, fits := p.At(c, k)
+		ok = ok && is && fits && v >= 0
+		*n = v
+	}
+	for i := range ls {
+		values[i] = ls[i].Offset
+	}
+	through(&l.Offset)
+	for d := range l.Size.n {
+		for i := range ls {
+			values[i] = ls[i].Size.v[d]
+		}
+		through(&l.Size.v[d])
+	}
+	for d := range l.Stride.n {
+		for i := range ls {
+			values[i] = ls[i].Stride.v[d]
+		}
+		through(&l.Stride.v[d])
 	}
 	return l, ok
 }
