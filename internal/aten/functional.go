@@ -150,7 +150,7 @@ var LocalResponseNorm = define(op.Op{
 		next(View, &ShapeArgs{Shape: []int64{x.Dim(0), 1, x.Dim(1), x.Dim(2), -1}})
 		next(ConstantPad, &PadArgs{Pad: []int64{0, 0, 0, 0, a.Size / 2, (a.Size - 1) / 2}})
 		next(AvgPool3d, &PoolArgs{Kernel: []int64{a.Size, 1, 1}, Stride: []int64{1, 1, 1}, Padding: []int64{0, 0, 0}, Dilation: []int64{1, 1, 1}})
-		next(Squeeze, &DimArgs{Dim: 1})
+		next(Squeeze, &SqueezeArgs{Dim: []int64{1}})
 		next(View, &ShapeArgs{Shape: x.Size.Slice()})
 		scaled := c.Do1(Mul, float(a.Alpha), div) // one expression: its temporaries are freed before the variable is rebound
 		plus := c.Do1(Add, float(a.K), scaled)

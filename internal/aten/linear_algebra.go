@@ -195,7 +195,7 @@ func vectorProduct(c *op.Call, a, b *op.Tensor) {
 	case b.Rank() == 2: // a row, whose product loses its first dimension in place
 		row := c.Local(c.Do1(Unsqueeze, &DimArgs{}, a))
 		y := c.Local(c.Do1(Mm, nil, row, b))
-		c.Return(c.Do1(Squeeze, &DimArgs{}, y))
+		c.Return(c.Do1(Squeeze, &SqueezeArgs{Dim: []int64{0}}, y))
 	case folds(c, a, b): // the batch of matrices as one tall matrix
 		batch, vector := a, b
 		if b.Rank() > 1 {
@@ -223,7 +223,7 @@ func batchedVector(c *op.Call, a, b *op.Tensor) *op.Tensor {
 		left := batches(a, shape...)
 		right := c.Local(c.Do1(Unsqueeze, &DimArgs{Dim: 2}, batches(b, append(lead, b.Dim(0))...)))
 		y := c.Local(c.Do1(Bmm, nil, left, right))
-		s := c.Local(c.Do1(Squeeze, &DimArgs{Dim: -1}, y))
+		s := c.Local(c.Do1(Squeeze, &SqueezeArgs{Dim: []int64{-1}}, y))
 		return c.Do1(UnsafeView, &ShapeArgs{Shape: shape[:len(shape)-1]}, s)
 	}
 	shape := b.Size.Slice()

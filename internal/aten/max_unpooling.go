@@ -126,6 +126,6 @@ func unpooled(c *op.Call, n int) {
 	at := c.Do1(Unsqueeze, &DimArgs{Dim: -1}, idx)
 	y := c.Do1(MaxUnpools[2], &UnpoolArgs{Size: append(size, 1)}, wide, at)
 	c.Drop(wide, at)
-	c.Return(c.Do1(Squeeze, &DimArgs{Dim: -1}, y))
+	c.Return(c.Do1(Squeeze, &SqueezeArgs{Dim: []int64{-1}}, y))
 	c.Drop(y)
 }

@@ -189,7 +189,7 @@ func flat(name string, args any, run func(c *op.Call, x *op.Tensor) *op.Tensor) 
 			}
 			x := c.Local(c.Do1(Unsqueeze, &DimArgs{Dim: -2}, c.In[0]))
 			y := c.Local(run(c, x))
-			c.Return(c.Do1(Squeeze, &DimArgs{Dim: -2}, y))
+			c.Return(c.Do1(Squeeze, &SqueezeArgs{Dim: []int64{-2}}, y))
 		},
 		Source: "aten/src/ATen/native/Pooling.cpp",
 	})

@@ -127,7 +127,7 @@ func flatBoth(name string, args any, run func(c *op.Call, x *op.Tensor) []*op.Te
 			x := c.Local(c.Do1(Unsqueeze, &DimArgs{Dim: -2}, c.In[0]))
 			outs := run(c, x)
 			for _, t := range outs {
-				c.Return(c.Do1(Squeeze, &DimArgs{Dim: -2}, t))
+				c.Return(c.Do1(Squeeze, &SqueezeArgs{Dim: []int64{-2}}, t))
 			}
 			c.Drop(outs...)
 		},

@@ -1,6 +1,8 @@
 package aten
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -264,7 +266,26 @@ type DimArgs struct {
 // Along is the dimension.
 func (a *DimArgs) Along() int { return a.Dim }
 
-// Unsqueeze inserts a dimension of size 1, Squeeze drops one.
+// SqueezeArgs are the arguments of squeeze; without dimensions it means all.
+type SqueezeArgs struct {
+	Dim []int64 `arg:"dim"`
+}
+
+// squeezed are the dimensions that squeeze drops of a size, in order.
+func squeezed(c *op.Call, size tensor.Dims) []int {
+	var asked, dims []int
+	for _, d := range c.Args.(*SqueezeArgs).Dim {
+		asked = append(asked, c.Dim(int(d), size.Len()))
+	}
+	for d := range size.Len() {
+		if size.At(d) == 1 && (len(asked) == 0 || slices.Contains(asked, d)) {
+			dims = append(dims, d)
+		}
+	}
+	return dims
+}
+
+// Unsqueeze inserts a dimension of size 1, Squeeze drops those that it names or all.
 var (
 	Unsqueeze = define(op.Op{
 		Name: "unsqueeze", Sig: "Tensor.unsqueeze(self, dim: int)", Args: &DimArgs{},
@@ -278,23 +299,26 @@ var (
 		},
 	})
 	Squeeze = define(op.Op{
-		Name: "squeeze", Sig: "Tensor.squeeze(self, dim: int)", Args: &DimArgs{},
+		Name: "squeeze", Sig: "Tensor.squeeze(self, dim: ints? = None)", Args: &SqueezeArgs{},
 		View: func(c *op.Call) []tensor.Layout {
-			x := c.In[0]
-			d := c.Dim(c.Args.(*DimArgs).Dim, x.Rank())
-			if x.Rank() == 0 || x.Dim(d) != 1 {
-				return []tensor.Layout{x.Layout}
+			l := c.In[0].Layout
+			for _, d := range slices.Backward(squeezed(c, c.In[0].Size)) {
+				l = l.Squeeze(d)
 			}
-			return []tensor.Layout{x.Squeeze(d)}
+			return []tensor.Layout{l}
 		},
 		Node: "SqueezeBackward1",
 		Grad: func(b *op.Back) {
-			g, d := b.Grads[0], b.Dim(b.Args.(*DimArgs).Dim, b.InM[0].Rank())
-			if g.Rank() == b.InM[0].Rank() {
+			dims := squeezed(&b.Call, b.InM[0].Size)
+			if len(dims) == 0 {
 				b.Pass(0)
 				return
 			}
-			b.Set(0, b.ViewOf(g, g.Unsqueeze(d)))
+			l := b.Grads[0].Layout
+			for _, d := range dims {
+				l = l.Unsqueeze(d)
+			}
+			b.Set(0, b.ViewOf(b.Grads[0], l))
 		},
 	})
 )

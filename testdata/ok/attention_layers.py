@@ -18,7 +18,7 @@ class Model(nn.Module):
         h, _ = self.layers[0](x, x, x)
         x = self.layers[1](h)
         z = x[:, 0:6, None]
-        x = z.squeeze(2)
+        x = z.squeeze((2,))
         return x
 
 

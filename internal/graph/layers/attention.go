@@ -241,7 +241,7 @@ func (m *mhaParts) project(f *module.Builder, in []value.Value) []value.Value {
 		p = f.Do(aten.Unflatten, &aten.UnflattenArgs{Dim: -1, Sizes: []int64{n, e}}, p)
 		p = f.Do(aten.Unsqueeze, &aten.DimArgs{Dim: 0}, p)
 		p = f.Do(aten.Transpose, &aten.TransposeArgs{Dim0: 0, Dim1: -2}, p)
-		p = f.Do(aten.Squeeze, &aten.DimArgs{Dim: -2}, p)
+		p = f.Do(aten.Squeeze, &aten.SqueezeArgs{Dim: []int64{-2}}, p)
 		return f.Let(name, f.Do(aten.Contiguous, nil, p))
 	}
 	item := func(p value.Value, i int64) value.Value {
