@@ -258,7 +258,7 @@ func (p *printer) op(e *program.Expr) string {
 		} else if v, has := given[q.Name]; has {
 			text, ok = p.literal(e, q, v), true
 		} else if q.Name == "training" && q.Optional {
-			text, ok = "self.training", true
+			text, ok = p.training(), true
 		}
 		switch {
 		case !ok:
@@ -324,10 +324,23 @@ func (p *printer) literal(e *program.Expr, q *op.Param, v any) string {
 		return strings.Join(parts, ", ")
 	case isList && len(list) == 1 && (q.Kind == op.KInts || q.Kind == op.KSizes):
 		return fmt.Sprintf("(%d,)", list[0])
+	case q.Name == "dropout_p" && p.self == "":
+		if p.training() == program.Literal(false) {
+			return "0.0"
+		}
 	case q.Name == "dropout_p":
-		return text + " if self.training else 0.0"
+		return text + " if " + p.training() + " else 0.0"
 	}
 	return text
+}
+
+// training is whether modules are in training mode: what the module at work says of
+// itself or, outside of all modules, what is known of the script.
+func (p *printer) training() string {
+	if p.self != "" {
+		return "self.training"
+	}
+	return program.Literal(p.job.Inference == "" && (!p.evaluating || p.job.Eval.Train))
 }
 
 // operand prints an expression where something binds to it: operators and

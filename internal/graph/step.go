@@ -78,13 +78,17 @@ func (f *fn) unscaled(optimizer int) bool {
 	return false
 }
 
-// updateScale puts scaler.update() behind the last step of an optimizer.
+// updateScale puts scaler.update() behind the last step of an optimizer, in all
+// steps in which there is one.
 func updateScale(f *program.Func) {
-	for i := len(f.Body) - 1; i >= 0; i-- {
+	last, every := -1, int64(0)
+	for i := range f.Body {
 		if s := &f.Body[i]; s.Kind == program.OptStep {
-			f.Body = slices.Insert(f.Body, i+1, program.Stmt{Kind: program.UpdateScale, Every: s.Every, Line: s.Line})
-			return
+			last, every = i, common(max(s.Every, 1), every)
 		}
+	}
+	if last >= 0 {
+		f.Body = slices.Insert(f.Body, last+1, program.Stmt{Kind: program.UpdateScale, Every: every, Line: f.Body[last].Line})
 	}
 }
 

@@ -51,6 +51,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"ddp":        replicated,
 	"allocator":  configured,
 	"operators":  rareOperator,
+	"statements": statements,
 }
 
 // steps are what each script runs.

@@ -1,6 +1,8 @@
 package autograd
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -195,7 +197,7 @@ func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 	for _, t := range grads {
 		defined = defined || t != nil
 	}
-	if !defined {
+	if _, python := n.args.(op.Application); !defined || !python && !slices.Contains(b.Needs, true) {
 		return b
 	}
 	if n.slices != nil {

@@ -62,7 +62,7 @@ func (p *Player) primitive(r *op.Op, c *op.Call) {
 	record := false
 	if p.env.GradMode && r.Grad != nil {
 		for _, t := range c.In {
-			if t != nil && Of(t).Requires {
+			if p.Requires(t) {
 				record = true
 				break
 			}
@@ -106,7 +106,7 @@ func (p *Player) original(r *op.Op, c *op.Call) *op.Tensor {
 		}
 		need := len(s.IfNeeds) == 0
 		for _, i := range s.IfNeeds {
-			need = need || (i < len(c.In) && c.In[i] != nil && Of(c.In[i]).Requires)
+			need = need || (i < len(c.In) && p.Requires(c.In[i]))
 		}
 		if need {
 			x := c.Local(c.New(c.In[0].LikeDense(), c.In[0].DType))
@@ -288,7 +288,7 @@ func (p *Player) nextSeq() uint64 {
 
 // NeedsGrad implements op.Exec.
 func (p *Player) NeedsGrad(t *op.Tensor) bool {
-	return p.env.GradMode && t != nil && Of(t).Requires
+	return p.env.GradMode && p.Requires(t)
 }
 
 // Requires implements op.Exec. A view requires grad if its base does, even
