@@ -71,7 +71,11 @@ func (f *fn) binds(slot int, m value.Meta) {
 	case !f.bound[slot] || n%before != 0:
 		f.steps.rare[slot] = n
 	case !old.Lost && !m.Lost && old.Key() != m.Key():
-		f.u.el.fail(f.steps.at, "%q would be %s in the steps of every: %d and %s in others; give it another name", f.f.Slots[slot], m.Describe(), n, old.Describe())
+		is, was := m.Describe(), old.Describe()
+		if is == was && m.Tensor != nil && old.Tensor != nil {
+			is, was = is+" and type "+m.Tensor.DType.String(), was+" and type "+old.Tensor.DType.String()
+		}
+		f.u.el.fail(f.steps.at, "%q would be %s in the steps of every: %d and %s in others; give it another name", f.f.Slots[slot], is, n, was)
 	}
 }
 
