@@ -57,6 +57,8 @@ func (p *printer) stmt(s *program.Stmt) {
 		p.printf("%s = %s", p.unpacked(s), p.expr(s.Value))
 	case program.Append:
 		p.printf("%s.append(%s)", p.names(s.Targets), p.expr(s.Value))
+	case program.Extend:
+		p.printf("%s += %s", p.names(s.Targets), p.expr(s.Value))
 	case program.ListNew:
 		p.printf("%s = []", p.names(s.Targets))
 	case program.Del:
@@ -180,11 +182,28 @@ func (p *printer) expr(e *program.Expr) string {
 	case program.Attr:
 		return p.self + p.attr(e.Path)
 	case program.Pick:
-		return fmt.Sprintf("%s[%d]", p.expr(e.Args[0]), e.Index)
+		return fmt.Sprintf("%s[%d]", p.operand(e.Args[0]), e.Index)
 	case program.ListLit:
 		return "[" + p.list(e.Args) + "]"
 	case program.Const:
 		return program.Literal(e.Value)
+	case program.TupleLit:
+		return p.tuple(e)
+	case program.Star:
+		return "*" + p.operand(e.Args[0])
+	case program.Slice:
+		return fmt.Sprintf("%s[%s]", p.operand(e.Args[0]), e.Path)
+	case program.Times:
+		return fmt.Sprintf("%s * %d", p.operand(e.Args[0]), e.Index)
+	case program.Concat:
+		return p.operand(e.Args[0]) + " + " + p.operand(e.Args[1])
+	case program.Scalar:
+		return p.operand(e.Args[0]) + ".item()"
+	case program.Arith:
+		if len(e.Args) == 1 {
+			return e.Path + p.operand(e.Args[0])
+		}
+		return p.operand(e.Args[0]) + " " + e.Path + " " + p.operand(e.Args[1])
 	case program.CallMod:
 		return p.call(e, p.child(e.Child), forwardKeywords(p.class.Children[e.Child].Class))
 	case program.CallModel:
@@ -199,6 +218,14 @@ func (p *printer) expr(e *program.Expr) string {
 		return p.call(e, p.self+p.name(nameKey{method, p.class, e.Func.Name}), "")
 	}
 	return p.op(e)
+}
+
+// tuple prints a literal tuple; one item needs its comma.
+func (p *printer) tuple(e *program.Expr) string {
+	if len(e.Args) == 1 {
+		return "(" + p.expr(e.Args[0]) + ",)"
+	}
+	return "(" + p.list(e.Args) + ")"
 }
 
 // forwardKeywords prints arguments of a library module's forward that were
@@ -347,6 +374,10 @@ func (p *printer) training() string {
 // negative numbers in parentheses.
 func (p *printer) operand(e *program.Expr) string {
 	text := p.expr(e)
+	switch e.Kind {
+	case program.Times, program.Concat, program.Arith:
+		return "(" + text + ")"
+	}
 	if (e.Kind == program.CallOp && len(e.Sig.Python) <= 2 && e.Sig.Python != "[]" && !e.InPlace) || strings.HasPrefix(text, "-") {
 		return "(" + text + ")"
 	}

@@ -439,9 +439,9 @@ func (t *tensorArgs) putOne(p *op.Param, o *spec.Operand) {
 		if len(o.List) == 0 {
 			el.fail(o.At, "%s needs at least one tensor", t.e.Head.V)
 		}
-		for i, v := range t.f.operands(o.List, t.sc) {
+		for i, v := range t.f.listed(o.List, t.sc) {
 			it := o.List[i]
-			if v.Meta.Tensor == nil {
+			if v.Meta.Tensor == nil && v.Expr.Kind != program.Star {
 				el.fail(it.At, "argument %s of %s is a list of tensors, but this is %s", p.Name, t.e.Head.V, v.Describe())
 			}
 			t.put1(p, v, it.At)
@@ -558,7 +558,7 @@ func (t *tensorArgs) collect(x *program.Expr, vals map[string]any) []*op.Tensor 
 // collectList passes a literal list, or one value that is a list or tuple.
 func (t *tensorArgs) collectList(x *program.Expr, vs []value.Value) []*op.Tensor {
 	var ins []*op.Tensor
-	if len(vs) == 1 && vs[0].Meta.Tuple != nil {
+	if len(vs) == 1 && vs[0].Meta.Tuple != nil && vs[0].Expr.Kind != program.Star {
 		x.Args = []*program.Expr{vs[0].Expr}
 		for _, m := range vs[0].Meta.Tuple {
 			if m.Tensor == nil {
@@ -569,11 +569,17 @@ func (t *tensorArgs) collectList(x *program.Expr, vs []value.Value) []*op.Tensor
 	} else {
 		list := &program.Expr{Kind: program.ListLit}
 		for _, v := range vs {
-			if v.Meta.Tensor == nil {
-				t.f.u.el.fail(t.e.At, "%s needs a list of tensors; one of these is %s", t.e.Head.V, v.Describe())
-			}
 			list.Args = append(list.Args, v.Expr)
-			ins = append(ins, v.Meta.Tensor)
+			items := []value.Meta{v.Meta}
+			if v.Expr.Kind == program.Star {
+				items = v.Meta.Tuple
+			}
+			for _, m := range items {
+				if m.Tensor == nil {
+					t.f.u.el.fail(t.e.At, "%s needs a list of tensors; one of these is %s", t.e.Head.V, m.Describe())
+				}
+				ins = append(ins, m.Tensor)
+			}
 		}
 		x.Args = []*program.Expr{list}
 	}

@@ -60,7 +60,7 @@ func (u *unit) autograd(b *spec.Named[spec.Block], with map[string]any, ins []va
 	if len(n.class.Children) > 0 {
 		el.fail(b.Name.At, "block %q is an autograd function and cannot hold modules", b.Name.V)
 	}
-	return &elaborated{n.class, rets}
+	return &elaborated{class: n.class, rets: rets}
 }
 
 // gradients makes the autograd function of a forward: what it saves, and its

@@ -426,7 +426,7 @@ func (u *unit) callFunction(b *spec.Named[spec.Block], with map[string]any, ins 
 	for _, v := range ins {
 		x.Args = append(x.Args, v.Expr)
 	}
-	return value.Value{Expr: x, Meta: value.Returned(fe.rets)}
+	return value.Value{Expr: x, Meta: value.Returned(left(fe.entered, ins, fe.rets))}
 }
 
 // function elaborates a function in the context of this class.
@@ -437,7 +437,7 @@ func (u *unit) function(b *spec.Named[spec.Block], with map[string]any, ins []va
 	u.what = "block " + b.Name.V
 	f := u.newFn(b.Name.V, program.Function, sc, inputNames(b.V), ins, at)
 	u.what = what
-	fe := &elaboratedFunc{fn: f.f}
+	fe := &elaboratedFunc{fn: f.f, entered: f.entered}
 	u.el.in(b, func() { fe.rets = f.body(b) })
 	return f, fe
 }

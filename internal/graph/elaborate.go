@@ -55,8 +55,9 @@ type failure struct {
 
 // elaborated is a block that was made for some params and inputs.
 type elaborated struct {
-	class *program.Class
-	rets  []value.Value
+	class   *program.Class
+	entered []value.Meta
+	rets    []value.Value
 }
 
 // attempt runs f like spec.Try, but for mistakes that end all: those of what is too
@@ -106,8 +107,9 @@ type declared struct {
 }
 
 type elaboratedFunc struct {
-	fn   *program.Func
-	rets []value.Value
+	fn      *program.Func
+	entered []value.Meta
+	rets    []value.Value
 }
 
 func (el *elaborator) newUnit(name string, sc *scope, blocks map[string]*spec.Named[spec.Block]) *unit {
@@ -182,7 +184,7 @@ func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]
 		if c == nil { // its mistakes are known
 			panic(spec.Stop{})
 		}
-		return c.class, c.rets
+		return c.class, left(c.entered, ins, c.rets)
 	}
 	el.enter(at)
 	done := false
@@ -207,8 +209,21 @@ func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]
 		rets = f.body(b)
 		n.close()
 	})
-	el.cache[key], done = &elaborated{n.class, rets}, true
-	return n.class, rets
+	el.cache[key], done = &elaborated{n.class, f.entered, rets}, true
+	return n.class, left(f.entered, ins, rets)
+}
+
+// left are the results of a call, as the caller knows them.
+func left(entered []value.Meta, args, rets []value.Value) []value.Value {
+	metas := make([]value.Meta, len(rets))
+	for i, r := range rets {
+		metas[i] = r.Meta
+	}
+	out := make([]value.Value, len(rets))
+	for i, m := range value.Left(entered, args, metas) {
+		out[i] = value.Value{Expr: rets[i].Expr, Meta: m}
+	}
+	return out
 }
 
 func (el *elaborator) enter(at spec.Span) {
@@ -293,7 +308,7 @@ func (el *elaborator) keyOfVals(ins []value.Value) string {
 		el.meter.Work(int64(i + len(key)))
 		b.WriteString(key)
 		for j := range i {
-			if v.Expr != nil && v.Same(ins[j]) {
+			if v.Expr != nil && v.Same(ins[j]) || v.Meta.List != nil && v.Meta.List == ins[j].Meta.List {
 				fmt.Fprintf(&b, "=%d", j)
 				break
 			}

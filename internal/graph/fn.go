@@ -24,6 +24,11 @@ type fn struct {
 	cur   value.Value // the previous value
 	why   string      // why there is none
 	ret   []value.Value
+	// entered is what is known of the arguments, ready are operands that were
+	// evaluated before the call that takes them.
+	entered []value.Meta
+	ready   map[*spec.Operand]value.Value
+
 	done  bool // a return was met
 	early bool // under a condition, so that others may follow
 	inner bool // a closure of a step
@@ -40,8 +45,9 @@ func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []str
 	if len(ins) != len(params) {
 		u.el.fail(at, "%s takes %s (%s), but %d given", u.what, spec.Plural(len(params), "input"), strings.Join(params, ", "), len(ins))
 	}
+	f.entered = value.Entered(ins)
 	for i, p := range params {
-		f.set(p, ins[i].Meta)
+		f.set(p, f.entered[i])
 	}
 	f.f.Params = len(params)
 	if len(params) > 0 {
@@ -72,7 +78,11 @@ func (f *fn) set(name string, m value.Meta) int {
 
 func (f *fn) local(name string) value.Value {
 	s := f.slots[name]
-	return value.Value{Expr: &program.Expr{Kind: program.Local, Slot: s}, Meta: f.metas[s]}
+	m := f.metas[s].Now()
+	if m.Number != nil {
+		return value.Number(m.Number)
+	}
+	return value.Value{Expr: &program.Expr{Kind: program.Local, Slot: s}, Meta: m}
 }
 
 func (f *fn) emit(s program.Stmt) { f.f.Body = append(f.f.Body, s) }
@@ -183,7 +193,11 @@ func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
 			return
 		}
 		v := f.cur
-		if e.HasIn {
+		switch {
+		case e.Augment != "":
+			f.augment(e, sc)
+			return
+		case e.HasIn:
 			v = f.only(e, sc)
 		}
 		f.needCur(v, e)
@@ -257,13 +271,13 @@ func (f *fn) bind(e *spec.Entry, v value.Value) {
 	}
 	st.Targets = []int{f.set(name, v.Meta)}
 	f.emit(st)
-	if e.Head.V == "" && alias { // a second name for the value; the first goes on
+	if e.Head.V == "" && (alias || e.Assigns && v.Meta.Tensor == nil) { // a second name for the value; the first goes on
 		return
 	}
 	f.cur, f.why = f.local(name), ""
 	if v.Meta.Tensor == nil {
 		f.cur, f.why = value.Value{}, "the entry before gave "+v.Meta.Describe()
-		if v.Meta.Tuple != nil && !v.Meta.List {
+		if v.Meta.Tuple != nil && v.Meta.List == nil {
 			f.why += ", of which pick: 0 takes the first item"
 		}
 	}
@@ -282,9 +296,6 @@ func (f *fn) bindEach(e *spec.Entry, sc *scope) {
 		}
 		seen[n.V] = true
 		v := f.operand(o, sc)
-		if v.Meta.Tensor == nil {
-			f.u.el.fail(o.At, "a name among several takes a tensor, not %s", v.Describe())
-		}
 		st.Values = append(st.Values, v.Expr)
 		metas = append(metas, v.Meta)
 	}
@@ -299,21 +310,23 @@ func (f *fn) bindEach(e *spec.Entry, sc *scope) {
 func (f *fn) appendTo(e *spec.Entry, name string, v value.Value) {
 	s, ok := f.slots[name]
 	if !ok || !f.bound[s] {
-		s = f.set(name, value.Meta{Tuple: []value.Meta{}, List: true})
+		s = f.set(name, value.ListOf([]value.Meta{}))
 		f.emit(program.Stmt{Kind: program.ListNew, Targets: []int{s}, Line: e.At.Line})
 	}
 	if f.metas[s].Lost {
 		panic(spec.Stop{})
 	}
-	if !f.metas[s].List {
+	l := f.metas[s].List
+	if l == nil {
 		f.u.el.fail(e.Name[0].At, "%q is %s, not a list", name, f.metas[s].Describe())
 	}
 	f.changesList(s, e.At)
-	if m := &f.metas[s]; m.Copies() {
-		f.u.el.meter.Work(int64(len(m.Tuple)))
-	}
-	f.metas[s] = f.metas[s].Appended(v.Meta)
+	f.mayHold(l, v.Meta, e.At)
+	l.Append(v.Meta)
 	f.emit(program.Stmt{Kind: program.Append, Targets: []int{s}, Value: v.Expr, Line: e.At.Line})
+	if e.Assigns { // xs.append(x) leaves the previous value as it is
+		return
+	}
 	f.cur, f.why = value.Value{Expr: &program.Expr{Kind: program.Item, Slot: s, Index: -1}, Meta: v.Meta}, ""
 }
 
@@ -417,6 +430,15 @@ func (f *fn) finish(at spec.Span) []value.Value {
 // operands evaluates several inputs, all of them before it stops at mistakes.
 func (f *fn) operands(os []*spec.Operand, sc *scope) []value.Value {
 	var out []value.Value
+	for i, v := range f.listed(os, sc) {
+		out = append(out, f.spreadStar(v, os[i].At)...)
+	}
+	return out
+}
+
+// listed evaluates the items of a literal list, which may have stars.
+func (f *fn) listed(os []*spec.Operand, sc *scope) []value.Value {
+	var out []value.Value
 	failed := false
 	for _, o := range os {
 		failed = !f.u.el.attempt(func() { out = append(out, f.operand(o, sc)) }) || failed
@@ -430,6 +452,9 @@ func (f *fn) operands(os []*spec.Operand, sc *scope) []value.Value {
 // operand evaluates one input.
 func (f *fn) operand(o *spec.Operand, sc *scope) value.Value {
 	el := f.u.el
+	if v, ok := f.ready[o]; ok {
+		return v
+	}
 	switch {
 	case o.Nested != nil:
 		var out value.Value
@@ -452,22 +477,16 @@ func (f *fn) operand(o *spec.Operand, sc *scope) value.Value {
 		}
 		return out
 	case o.List != nil:
-		e := &program.Expr{Kind: program.ListLit}
-		m := value.Meta{Tuple: []value.Meta{}}
-		for _, v := range f.operands(o.List, sc) {
-			e.Args = append(e.Args, v.Expr)
-			m.Tuple = append(m.Tuple, v.Meta)
-		}
-		return value.Value{Expr: e, Meta: m}
+		return f.literal(program.ListLit, f.listed(o.List, sc), o.At)
 	}
 	x := el.eval(o.Value, sc)
 	switch x := x.(type) {
 	case nil:
 		return value.None()
 	case int64, float64, bool:
-		return value.Value{Expr: &program.Expr{Kind: program.Const, Value: x}, Meta: value.Meta{}}
+		return value.Number(x)
 	case string:
-		return f.reference(x, o.At)
+		return f.text(x, o.At, sc)
 	case value.Meta: // ${x} for x
 		el.fail(o.At, "name the value itself, without ${}")
 	}
@@ -485,19 +504,16 @@ func (f *fn) reference(s string, at spec.Span) value.Value {
 	}
 	if slot, ok := f.slots[s]; ok && f.bound[slot] {
 		f.reads(slot, at)
-		return value.Value{Expr: &program.Expr{Kind: program.Local, Slot: slot}, Meta: f.metas[slot]}
+		return f.local(s)
 	}
 	if name, ok := strings.CutSuffix(s, ".pop"); ok {
 		if slot, ok := f.slots[name]; ok && f.bound[slot] {
 			m := f.metas[slot]
-			if !m.List || len(m.Tuple) == 0 {
+			if m.List == nil || len(m.List.Items) == 0 {
 				el.fail(at, "pop does not apply to %s", m.Describe())
 			}
 			f.changesList(slot, at)
-			last := m.Tuple[len(m.Tuple)-1]
-			m.Tuple = m.Tuple[:len(m.Tuple)-1]
-			f.metas[slot] = m
-			return value.Value{Expr: &program.Expr{Kind: program.Pop, Slot: slot}, Meta: last}
+			return value.Value{Expr: &program.Expr{Kind: program.Pop, Slot: slot}, Meta: m.List.Pop()}
 		}
 	}
 	if name, rest, ok := strings.Cut(s, "["); ok && strings.HasSuffix(rest, "]") {
@@ -527,22 +543,13 @@ func (f *fn) reference(s string, at spec.Span) value.Value {
 // indexed is an item of a list or tuple, or with several indices, an item of
 // that: rest is "1]" or "1][0]".
 func (f *fn) indexed(slot int, rest string, at spec.Span) value.Value {
-	v := value.Value{Meta: f.metas[slot]}
+	v := f.local(f.f.Slots[slot])
 	for _, index := range strings.Split(strings.TrimSuffix(rest, "]"), "][") {
 		k, err := strconv.Atoi(index)
-		i := k
-		if k < 0 {
-			i += len(v.Meta.Tuple)
-		}
-		switch {
-		case err != nil || v.Meta.Tuple == nil || i < 0 || i >= len(v.Meta.Tuple):
+		if err != nil {
 			f.u.el.fail(at, "index [%s] of %s", index, v.Meta.Describe())
-		case v.Expr == nil:
-			v.Expr = &program.Expr{Kind: program.Item, Slot: slot, Index: k}
-		default:
-			v.Expr = &program.Expr{Kind: program.Pick, Index: i, Args: []*program.Expr{v.Expr}}
 		}
-		v.Meta = v.Meta.Tuple[i]
+		v = f.item(v, int64(k), at)
 	}
 	return v
 }

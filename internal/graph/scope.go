@@ -30,6 +30,8 @@ func (s *scope) Lookup(name string) (any, bool) {
 				return local, true
 			case local.None:
 				return nil, true
+			case local.Number != nil:
+				return local.Number, true
 			}
 		}
 	}

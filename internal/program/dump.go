@@ -143,6 +143,8 @@ func (f *Func) stmt(s *Stmt, c *Class) string {
 		out = t + " = " + value()
 	case Append:
 		out = t + ".append(" + value() + ")"
+	case Extend:
+		out = t + " += " + value()
 	case ListNew:
 		out = t + " = []"
 	case Del:
@@ -209,6 +211,20 @@ func (f *Func) expr(e *Expr, c *Class) string {
 		return fmt.Sprintf("%s[%d]", f.exprs(e.Args, c), e.Index)
 	case ListLit:
 		return "[" + f.exprs(e.Args, c) + "]"
+	case TupleLit:
+		return "(" + f.exprs(e.Args, c) + ",)"
+	case Star:
+		return "*" + f.exprs(e.Args, c)
+	case Slice:
+		return fmt.Sprintf("%s[%s]", f.exprs(e.Args, c), e.Path)
+	case Times:
+		return fmt.Sprintf("%s * %d", f.exprs(e.Args, c), e.Index)
+	case Concat:
+		return fmt.Sprintf("concat(%s)", f.exprs(e.Args, c))
+	case Scalar:
+		return f.exprs(e.Args, c) + ".item()"
+	case Arith:
+		return fmt.Sprintf("%s(%s)", e.Path, f.exprs(e.Args, c))
 	case Const:
 		return Literal(e.Value)
 	case CallMod:

@@ -189,6 +189,7 @@ type StmtKind uint8
 const (
 	Assign      StmtKind = iota // Targets = Value, or each its own of Values
 	Append                      // Targets[0].append(Value)
+	Extend                      // Targets[0] += Value, of lists
 	ListNew                     // Targets[0] = []
 	Del                         // del Targets
 	Return                      // return Value, or the tuple of Values
@@ -284,8 +285,15 @@ const (
 	CallFun                   // a function of the spec
 	CallModel                 // a model, by its name; in a step and its functions
 	Pick                      // item Index of a tuple result
-	ListLit                   // a literal list of tensors
+	ListLit                   // a literal list
 	Const                     // a number operand, or None
+	TupleLit                  // a literal tuple
+	Star                      // *Args[0], an item of a literal list or tuple
+	Slice                     // the Items of a list or tuple, Args[0]; Path is how its bounds read
+	Times                     // the Items of a list or tuple, Args[0], several times: Index
+	Concat                    // two lists or two tuples, one behind the other
+	Scalar                    // Args[0].item(): a number that is known only when the program runs
+	Arith                     // arithmetic with such numbers; Path is the operator
 )
 
 // Expr is one expression.
@@ -294,6 +302,7 @@ type Expr struct {
 	Slot  int
 	Index int
 	Path  string // of Attr
+	Items []int  // of Slice and Times: which items of the list they take
 	Child int    // index into the class's children, of CallMod
 	Func  *Func  // of CallFun
 	Model string // of CallModel

@@ -43,6 +43,11 @@ type Entry struct {
 	// torch.utils.checkpoint.
 	Checkpoint *Checkpoint
 
+	// Assigns says that the entry was written as a statement of Python: its name is
+	// bound to its input. Augment is the operator of names += value.
+	Assigns bool
+	Augment string
+
 	// Bad says that mistakes were reported in it, those in Body aside: what it
 	// gives is not known.
 	Bad bool
@@ -146,7 +151,15 @@ func (d *decoder) readEntry(e *Entry, v *Value) (inBody int) {
 			return 0
 		}
 		if v.expr != nil {
-			d.errs.Addf(v.Span, "an entry is a layer or operator, not an expression; write {block: \"${...}\"} for a computed block")
+			if isStatement(v.Str) {
+				d.errs.Addf(v.Span, "a statement names params and variables as they are, without ${}: h = x * width")
+			} else {
+				d.errs.Addf(v.Span, "an entry is a layer or operator, not an expression; write {block: \"${...}\"} for a computed block")
+			}
+			return 0
+		}
+		if isStatement(v.Str) {
+			d.statement(e, v)
 			return 0
 		}
 		e.Head = String{v.Str, v.Span, true}

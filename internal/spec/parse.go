@@ -172,7 +172,7 @@ func (v *Value) Names() map[string]bool {
 	used := map[string]bool{}
 	var walk func(v *Value)
 	walk = func(v *Value) {
-		if v.HasExpr() && v.Kind == Str {
+		if v.Kind == Str && (v.HasExpr() || IsTree(v.Str)) {
 			eachWord(v.Str, func(w string) { used[w] = true })
 		}
 		for _, it := range v.Items {

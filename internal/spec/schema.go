@@ -205,6 +205,7 @@ func (b *schemaBuilder) vocabulary(v Vocabulary) {
 	}
 	b.defs["entry"] = object{"anyOf": []any{
 		object{"enum": names},
+		object{"type": "string", "pattern": `=|\.append\(`, "description": "a statement of Python, such as h = x * 0.5 + y"},
 		closed(entryProps),
 	}}
 	b.defs["entries"] = object{"anyOf": []any{object{"type": "array", "items": ref("entry")}, ref("entry")}}

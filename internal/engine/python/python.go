@@ -1,6 +1,8 @@
 package python
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
@@ -167,7 +169,59 @@ func (p *Interp) items(fr *Frame, es []*program.Expr) *List {
 		l.Items[i] = p.pushed(fr, e)
 	}
 	p.trail.pop(from)
+	return unstarred(p, es, l)
+}
+
+// unstarred is a list whose items with a star are those of the lists that they
+// hold.
+func unstarred(p *Interp, es []*program.Expr, l *List) *List {
+	if !slices.ContainsFunc(es, func(e *program.Expr) bool { return e.Kind == program.Star }) {
+		return l
+	}
+	var items []Value
+	for i, e := range es {
+		if e.Kind != program.Star {
+			items = append(items, l.Items[i])
+			continue
+		}
+		items = append(items, p.HoldAll(l.Items[i].List.Items)...)
+		p.LetGo(l.Items[i])
+	}
+	l.Items = items
 	return l
+}
+
+// taken are some items of a list or tuple, as a new one; the list itself goes.
+func (p *Interp) taken(from Value, items []int) Value {
+	l := NewList(make([]Value, len(items)))
+	for k, i := range items {
+		l.Items[k] = p.Hold(from.List.Items[i])
+	}
+	p.LetGo(from)
+	return Value{List: l}
+}
+
+// concat is x + y of lists or tuples.
+func (p *Interp) concat(fr *Frame, e *program.Expr) Value {
+	from := len(p.trail.temps)
+	x, y := p.pushed(fr, e.Args[0]), p.pushed(fr, e.Args[1])
+	p.trail.pop(from)
+	l := NewList(append(p.HoldAll(x.List.Items), p.HoldAll(y.List.Items)...))
+	p.LetGo(x)
+	p.LetGo(y)
+	return Value{List: l}
+}
+
+// number evaluates what a number is made of, which then goes.
+func (p *Interp) number(fr *Frame, e *program.Expr) Value {
+	from := len(p.trail.temps)
+	var room [2]Value
+	args := p.args(room[:0], fr, e)
+	p.trail.pop(from)
+	for _, a := range args {
+		p.LetGo(a)
+	}
+	return Value{}
 }
 
 // inference reports whether the library module of a call takes its fused path:
@@ -201,6 +255,10 @@ func (p *Interp) Exec(fr *Frame, s *program.Stmt) {
 	case program.Append:
 		l := fr.Slots[s.Targets[0]].List
 		l.Items = append(l.Items, p.Eval(fr, s.Value))
+	case program.Extend:
+		l, more := fr.Slots[s.Targets[0]].List, p.Eval(fr, s.Value)
+		l.Items = append(l.Items, p.HoldAll(more.List.Items)...)
+		p.LetGo(more)
 	case program.ListNew:
 		p.Store(fr, s.Targets[0], Value{List: &List{refs: 1}})
 	case program.Del:
@@ -291,8 +349,16 @@ func (p *Interp) Eval(fr *Frame, e *program.Expr) Value {
 		it := p.Hold(v.List.Items[e.Index])
 		p.LetGo(v)
 		return it
-	case program.ListLit:
+	case program.ListLit, program.TupleLit:
 		return Value{List: p.items(fr, e.Args)}
+	case program.Star:
+		return p.Eval(fr, e.Args[0])
+	case program.Slice, program.Times:
+		return p.taken(p.Eval(fr, e.Args[0]), e.Items)
+	case program.Concat:
+		return p.concat(fr, e)
+	case program.Scalar, program.Arith:
+		return p.number(fr, e)
 	case program.CallOp:
 		return p.callOp(fr, e)
 	case program.CallMod:

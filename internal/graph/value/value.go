@@ -12,39 +12,53 @@ import (
 )
 
 // Meta is what is known of a value before it is computed: a tensor's shape, a
-// tuple, or nothing (None).
+// tuple, a number, or nothing (None).
 type Meta struct {
 	Tensor *op.Tensor
-	Tuple  []Meta
-	List   bool // a list, which grows
-	None   bool // None itself
-	grown  *int // of a list: how much of the array under tuple is in use
+	Tuple  []Meta // of a list: what it held when this was written down; Now says what it holds
+	List   *List  // of a list: the object that all its names share
+	None   bool   // None itself
+	Number any    // int64, float64 or bool
+	Scalar bool   // a number that is known only when the program runs
 
 	Causal bool // a mask that is known to be causal
 	Lost   bool // unknown, because of a mistake that was reported
 }
 
+// List is a list of Python while a function is elaborated.
+type List struct {
+	Items   []Meta
+	Changed bool // since it was made, or since the function began that has it as an argument
+	Held    int  // values that were appended, counted with those of the lists in them
+}
+
 // Tensor is what is known of a tensor.
 func Tensor(t *op.Tensor) Meta { return Meta{Tensor: t} }
 
-// Appended is a list with one item more. Lists over the same array, such as this
-// one before, do not change: where the array goes on behind a list already, the new
-// one is a copy.
-func (m Meta) Appended(x Meta) Meta {
-	n := len(m.Tuple)
-	if m.Copies() {
-		m.Tuple = slices.Clip(m.Tuple)
+// ListOf is a new list.
+func ListOf(items []Meta) Meta { return Meta{Tuple: items, List: &List{Items: items}} }
+
+// Now is m with what its list holds by now.
+func (m Meta) Now() Meta {
+	if m.List != nil {
+		m.Tuple = m.List.Items
 	}
-	if cap(m.Tuple) == n { // another array
-		m.grown = new(int)
-	}
-	m.Tuple = append(m.Tuple, x)
-	*m.grown = n + 1
 	return m
 }
 
-// Copies reports whether a list with one item more is a copy.
-func (m Meta) Copies() bool { return m.grown == nil || *m.grown != len(m.Tuple) }
+// Append appends to a list.
+func (l *List) Append(x ...Meta) { l.Items, l.Changed = append(l.Items, x...), true }
+
+// Pop takes the last item from a list.
+func (l *List) Pop() Meta {
+	last := len(l.Items) - 1
+	x := l.Items[last]
+	l.Items, l.Changed = slices.Clip(l.Items[:last]), true
+	return x.Now()
+}
+
+// Len implements spec.Sized.
+func (m Meta) Len() (n int, ok bool) { return len(m.Now().Tuple), m.Tuple != nil }
 
 // Key describes it for comparison: shapes, strides and types.
 func (m Meta) Key() string {
@@ -56,11 +70,19 @@ func (m Meta) Key() string {
 		}
 		return key
 	case m.Tuple != nil:
+		m = m.Now()
 		parts := make([]string, len(m.Tuple))
 		for i, x := range m.Tuple {
 			parts[i] = x.Key()
 		}
+		if m.List != nil {
+			return "[" + strings.Join(parts, ",") + "]"
+		}
 		return "(" + strings.Join(parts, ",") + ")"
+	case m.Number != nil:
+		return fmt.Sprintf("%T %v", m.Number, m.Number)
+	case m.Scalar:
+		return "number"
 	}
 	return "None"
 }
@@ -70,10 +92,14 @@ func (m Meta) Describe() string {
 	switch {
 	case m.Tensor != nil:
 		return fmt.Sprintf("a tensor of shape %v", m.Tensor.Size)
-	case m.List:
-		return fmt.Sprintf("a list of %d", len(m.Tuple))
+	case m.List != nil:
+		return fmt.Sprintf("a list of %d", len(m.List.Items))
 	case m.Tuple != nil:
 		return fmt.Sprintf("a tuple of %d", len(m.Tuple))
+	case m.Number != nil:
+		return "the number " + spec.Show(m.Number)
+	case m.Scalar:
+		return "a number that is known only when the program runs"
 	}
 	return "None"
 }
@@ -167,14 +193,20 @@ func (m Meta) As(d tensor.DType) Meta {
 		m.Tensor = &op.Tensor{Layout: m.Tensor.Layout, DType: d}
 	}
 	if m.Tuple != nil {
-		tuple := make([]Meta, len(m.Tuple))
-		for i, x := range m.Tuple {
+		tuple := make([]Meta, len(m.Now().Tuple))
+		for i, x := range m.Now().Tuple {
 			tuple[i] = x.As(d)
 		}
 		m.Tuple = tuple
+		if m.List != nil {
+			m = ListOf(tuple)
+		}
 	}
 	return m
 }
 
 // None is the literal None.
 func None() Value { return Value{&program.Expr{Kind: program.Const}, Meta{None: true}} }
+
+// Number is a number of Python.
+func Number(x any) Value { return Value{&program.Expr{Kind: program.Const, Value: x}, Meta{Number: x}} }
