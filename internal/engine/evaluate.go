@@ -54,6 +54,7 @@ func (j *job) evaluate(e *program.Eval) {
 	j.Evaluating = true
 	j.Env().Training, j.Env().GradMode = e.Train, e.Context == ""
 	j.script = script{frame: newScriptFrame(j.evalAux, e.Fn), inputs: e.Inputs, kept: map[string]python.Value{}}
+	copy(j.frame.Slots, step.frame.Slots[:e.Fn.Globals])
 	for range e.Batches {
 		for i := range e.Fn.Body {
 			j.run1(&e.Fn.Body[i])
@@ -63,7 +64,8 @@ func (j *job) evaluate(e *program.Eval) {
 	for _, k := range e.Kept { // the locals, in the order of their first appearance
 		j.LetGo(j.kept[k.Name])
 	}
-	for i := range j.frame.Slots {
+	copy(step.frame.Slots, j.frame.Slots[:e.Fn.Globals])
+	for i := e.Fn.Globals; i < len(j.frame.Slots); i++ {
 		j.Store(j.frame, i, python.Value{})
 	}
 	j.script = step

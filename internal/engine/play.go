@@ -219,6 +219,25 @@ func (j *job) setup() {
 		j.prefetch()
 	}
 	j.script = script{frame: newScriptFrame(j.aux, j.prog.Step), inputs: j.prog.Inputs, kept: map[string]python.Value{}}
+	j.before()
+}
+
+// before runs the statements before the loop, whose names the step goes on with.
+func (j *job) before() {
+	fn := j.prog.Before
+	if fn == nil {
+		return
+	}
+	step := j.frame
+	j.frame = newScriptFrame(j.aux, fn)
+	for i := range fn.Body {
+		j.run1(&fn.Body[i])
+	}
+	j.autocast(false)
+	for slot, name := range step.Fn.Slots[:step.Fn.Globals] {
+		step.Slots[slot] = j.frame.Slots[slices.Index(fn.Slots, name)]
+	}
+	j.frame = step
 }
 
 func (j *job) newBatch(inputs []program.Input) []*op.Tensor {
@@ -246,7 +265,7 @@ func (j *job) playStep(n int64) {
 		j.Phase = trace.Return
 		cells := j.prog.Step.Cells
 		for i := range j.frame.Slots {
-			if !slices.Contains(cells, i) {
+			if i >= j.prog.Step.Globals && !slices.Contains(cells, i) {
 				j.Store(j.frame, i, python.Value{})
 			}
 		}

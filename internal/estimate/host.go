@@ -13,7 +13,7 @@ import (
 // hostUsage says what the job needs of host memory.
 func (o *Outcome) hostUsage() (*host.Usage, error) {
 	s, p := o.Job.Spec, o.Job.Program
-	j := host.Job{Static: p.Static, Dataset: o.Job.Data.Dataset, Transform: o.Job.Data.Transform, Processes: p.Parallel.Ranks, Loading: host.Built}
+	j := host.Job{Static: p.Static || len(p.Inputs) == 0, Dataset: o.Job.Data.Dataset, Transform: o.Job.Data.Transform, Processes: p.Parallel.Ranks, Loading: host.Built}
 	if p.Parallel.FSDP != nil {
 		j.Loading = host.Sharded
 	}

@@ -108,6 +108,7 @@ func checkpoints(job *program.Job) (uses, partial bool) {
 			class(ch.Class)
 		}
 	}
+	fn(job.Before, job.Aux)
 	script(job.Step, job.Aux)
 	if e := job.Eval; e != nil {
 		script(e.Fn, e.Aux)

@@ -134,6 +134,7 @@ func (s *script) evaluateText() {
 	e := s.job.Eval
 	s.printf("def evaluate(%s):", s.counter())
 	s.indent++
+	s.global(s.rebound(e.Fn))
 	s.modes("eval")
 	for _, k := range e.Kept {
 		s.printf("%s = %s", s.keptName(k.Name), empty(k))
@@ -202,9 +203,25 @@ func (s *script) globalsOf() {
 			names = append(names, s.keptName(k.Name))
 		}
 	}
+	s.global(append(names, s.rebound(s.job.Step)...))
+}
+
+// global declares variables of the script in a function.
+func (s *script) global(names []string) {
 	if len(names) > 0 {
 		s.printf("global %s", strings.Join(names, ", "))
 	}
+}
+
+// rebound are the names of the script that a function binds anew.
+func (s *script) rebound(f *program.Func) []string {
+	var out []string
+	for slot := range f.Globals {
+		if slices.ContainsFunc(f.Body, func(st program.Stmt) bool { return st.Kind != program.Append && slices.Contains(st.Targets, slot) }) {
+			out = append(out, s.variable(f, slot))
+		}
+	}
+	return out
 }
 
 // keep prints what holds a value longer than its name does.

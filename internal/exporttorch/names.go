@@ -169,7 +169,7 @@ func (s *script) resolve() map[nameKey]string {
 				used[n] = true
 			}
 			for n := range builtins {
-				used[n] = used[n] || s.job.Flat
+				used[n] = used[n] || s.job.Flat || s.job.Before != nil
 			}
 			for o, n := range final {
 				used[n] = used[n] || o.space == global

@@ -365,7 +365,9 @@ func (s *script) setup() {
 		s.evalModels()
 	}
 	s.distribute()
-	s.nextBatch("next_batch", j.Inputs, j.Prefetch)
+	if len(j.Inputs) > 0 {
+		s.nextBatch("next_batch", j.Inputs, j.Prefetch)
+	}
 	own := j.Eval != nil && j.OwnBatches()
 	if e := j.Eval; own {
 		s.nextBatch("next_eval_batch", e.Inputs, false)
@@ -387,6 +389,17 @@ func (s *script) setup() {
 		s.functions(j.Eval.Aux, true)
 	}
 	s.evaluate()
+	s.before()
+}
+
+// before prints the statements that run once before the loop.
+func (s *script) before() {
+	if s.job.Before == nil {
+		return
+	}
+	s.line("")
+	s.line("")
+	s.scope(nil, func() { s.stepBody(s.job.Before) })
 }
 
 // criteria makes the modules that a function of the script calls itself, but
@@ -466,7 +479,14 @@ func (s *script) batch(function string, inputs []program.Input, ahead bool) {
 // that.
 func (s *script) counter() string {
 	name := "i"
-	for slices.Contains(s.job.Step.Slots, name) || (s.job.Eval != nil && slices.Contains(s.job.Eval.Fn.Slots, name)) {
+	fns := []*program.Func{s.job.Step}
+	if s.job.Before != nil {
+		fns = append(fns, s.job.Before)
+	}
+	if s.job.Eval != nil {
+		fns = append(fns, s.job.Eval.Fn)
+	}
+	for slices.ContainsFunc(fns, func(f *program.Func) bool { return slices.Contains(f.Slots, name) }) {
 		name += "_"
 	}
 	return name
@@ -483,19 +503,20 @@ func (s *script) step() {
 		s.printf("def step(%s):", s.counter())
 		s.indent++
 		s.globalsOf()
-		s.stepBody()
+		s.stepBody(s.job.Step)
 		s.indent--
 	})
 }
 
-func (s *script) stepBody() {
-	f := &printer{script: s, fn: s.job.Step, class: s.job.Aux, self: ""}
+// stepBody prints the statements of a step, or those before the loop.
+func (s *script) stepBody(fn *program.Func) {
+	f := &printer{script: s, fn: fn, class: s.job.Aux, self: ""}
 	if s.job.Inference != "" {
 		s.printf("with torch.%s():", s.job.Inference)
 		s.indent++
 		defer func() { s.indent-- }()
 	}
-	s.statements(f, s.job.Step.Body, s.contexts())
+	s.statements(f, fn.Body, s.contexts())
 }
 
 // statements prints the statements of a function; those that compute stand in
@@ -523,7 +544,7 @@ func (s *script) loop(steps int) {
 	s.indent++
 	s.line("torch.cuda.reset_peak_memory_stats()")
 	if s.job.Flat {
-		s.scope(nil, s.stepBody)
+		s.scope(nil, func() { s.stepBody(s.job.Step) })
 	} else {
 		s.printf("step(%s)", i)
 	}

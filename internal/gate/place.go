@@ -113,6 +113,7 @@ func (u *unit) layer(name string, o *outcome) (spec.Span, bool) {
 			walk(b.V.Layers)
 		}
 	}
+	walk(s.Before)
 	walk(s.Step)
 	if found == nil || found.Head.At.Line < 1 {
 		return spec.Span{}, false

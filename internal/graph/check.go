@@ -46,6 +46,8 @@ func (el *elaborator) check() {
 	if s.Model != nil {
 		script.define(s.Model.Blocks)
 	}
+	script.entries(s.Before, inStep)
+	el.checkOnce(s.Before)
 	script.entries(s.Step, inStep)
 	if s.Eval != nil {
 		script.entries(s.Eval.Step, inStep)
@@ -57,6 +59,16 @@ func (el *elaborator) check() {
 		el.checkOptimizer(o.V.Optimizer)
 	}
 	el.checkOptimizer(s.Train.Optimizer)
+}
+
+// checkOnce refuses in statements before the loop what tells steps apart.
+func (el *elaborator) checkOnce(es []*spec.Entry) {
+	for _, e := range es {
+		if e.Every != nil {
+			el.errs.Addf(e.Every.Span, "every is of steps; what stands in before: runs once")
+		}
+		el.checkOnce(e.Body)
+	}
 }
 
 // checkOptimizer checks an optimizer, without which the rest can be elaborated.
@@ -408,7 +420,7 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 		refuse("enable_grad", e.EnableGrad.Span, inFrame, "it modifies statements")
 	}
 	if len(e.Name) > 0 {
-		refuse("name", e.Name[0].At, (isValue || head == "") && at != inModules, "it binds the result of a call")
+		refuse("name", e.Name[0].At, (isValue || head == "" || head == spec.HeadBatch) && at != inModules, "it binds the result of a call")
 	}
 	if len(e.Inputs) > 0 {
 		refuse("inputs", e.Inputs[0].At, (isValue || head == "") && at != inModules, "only a call takes inputs")

@@ -57,7 +57,7 @@ func (f *fn) closure(st *program.Stmt, e *spec.Entry, sc *scope) {
 	}
 	st.Closure = c.f
 	for slot := range reads(c.f) { // which makes cells of them
-		if slot < len(st.Captured) && !slices.Contains(f.f.Cells, st.Captured[slot]) {
+		if slot < len(st.Captured) && st.Captured[slot] >= f.f.Globals && !slices.Contains(f.f.Cells, st.Captured[slot]) {
 			f.f.Cells = append(f.f.Cells, st.Captured[slot])
 		}
 	}

@@ -33,6 +33,9 @@ func (el *building) readData(d *spec.Data) Data {
 			el.errs.Addf(l.PersistentWorkers.At, "persistent_workers needs num_workers of 1 or more")
 		}
 	}
+	if len(el.job.Inputs) == 0 {
+		return out
+	}
 	in := el.job.Inputs[0]
 	var stored tensor.Bytes
 	for _, i := range el.job.Inputs {

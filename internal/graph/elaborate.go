@@ -41,6 +41,8 @@ type elaborator struct {
 	noLoss     bool                  // the loss is missing, which was reported
 	kept       *[]program.Kept       // that the statements under way declare
 	inEval     *program.Eval         // the evaluation under way
+	first      *unit                 // of the statements before the loop; nil: there are none
+	carried    []carried             // the names that they bind
 	shrunk     *techniques.Shrinking // of the model under way
 	path       string                // of the module under way, in its model
 	gpus       *spec.Parallel        // how the job is spread over several GPUs; nil: it is not

@@ -40,6 +40,13 @@ func (f *fn) forward(e *spec.Entry, sc *scope) value.Value {
 	ins := f.operands(operands, sc)
 	if len(operands) == 0 {
 		for _, n := range m.inputs {
+			if s, ok := f.slots[n]; m.fromStep(n) && (!ok || !f.bound[s] && !f.metas[s].Lost) {
+				at := e.At
+				if el.spec.Step == nil { // the keys of train say so
+					at = m.at
+				}
+				el.fail(at, "input %q of %s comes from the step, where nothing has that name: bind it in before:, or in step: before it is taken, or pass another with inputs:", n, m.name)
+			}
 			ins = append(ins, f.reference(n, e.At))
 		}
 	}

@@ -83,6 +83,9 @@ func (el *building) idle() []note.Note {
 	if s.Data.Input.V == "rebind" && el.job.Prefetch {
 		warn([]string{"data.input"}, "with device_prefetch, which copies batches ahead")
 	}
+	if len(el.job.Inputs) == 0 {
+		warn(given([]string{"data.input", "data.dataset", "data.loader", "data.device_prefetch", "data.transforms", "data.source"}), "without batches: every input comes from the step")
+	}
 	for _, p := range s.IdleParams() {
 		if p.V == RefusedParam {
 			continue

@@ -127,6 +127,7 @@ func (el *building) unused() []note.Note {
 	if el.spec.Model != nil {
 		spec.Words(el.spec.Model.Loss, word)
 	}
+	spec.Words(el.spec.Before, word)
 	spec.Words(el.spec.Step, word)
 	if el.spec.Eval != nil {
 		spec.Words(el.spec.Eval.Step, word)
@@ -386,13 +387,19 @@ func (el *building) inputs() {
 			}
 		}
 	}
-	if len(el.job.Inputs)+len(el.lostInputs) == 0 {
+	if !slices.ContainsFunc(el.ms, func(m *model) bool { return len(m.def.Inputs) > 0 }) {
 		el.fail(el.ms[0].at, "a model needs inputs, such as {image: {shape: [3, 32, 32]}}")
 	}
 }
 
 // input collects one input of m; seen holds those of all models by name.
 func (el *building) input(m *model, in *spec.Named[spec.Input], seen map[string]string) {
+	if in.V.From.V == spec.FromStep {
+		if in.V.Shape != nil || in.V.DType.Set {
+			el.fail(in.Name.At, "input %q comes from the step, whose value has its shape and type; shape and dtype are of tensors of a batch", in.Name.V)
+		}
+		return
+	}
 	if in.V.Shape == nil {
 		el.fail(in.Name.At, "input %q needs a shape, without the batch dimension; [] for one number each", in.Name.V)
 	}

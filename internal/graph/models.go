@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/graph/techniques"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/program"
@@ -22,6 +24,11 @@ type model struct {
 
 	eval    bool           // in eval mode
 	trained *program.Class // class, while an evaluation is elaborated
+}
+
+// fromStep reports whether an input comes from the step, not from a batch.
+func (m *model) fromStep(name string) bool {
+	return slices.ContainsFunc(m.def.Inputs, func(in *spec.Named[spec.Input]) bool { return in.Name.V == name && in.V.From.V == spec.FromStep })
 }
 
 // checkpointed are the modules that the model itself names.

@@ -11,10 +11,11 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// step elaborates the statements of a step, those of the spec or what train
-// desugars to.
+// step elaborates what runs before the loop, then the statements of a step,
+// those of the spec or what train desugars to.
 func (el *elaborator) step() {
 	el.kept = &el.job.Kept
+	before := el.attempt(el.before)
 	entries := el.spec.Step
 	if entries != nil {
 		el.job.Step, el.job.Aux = el.function("step", entries)
@@ -27,6 +28,9 @@ func (el *elaborator) step() {
 		} else {
 			el.job.Step, el.job.Aux = el.function("step", entries)
 		}
+	}
+	if !before {
+		panic(spec.Stop{})
 	}
 	if el.job.Scaler {
 		updateScale(el.job.Step)
@@ -42,24 +46,47 @@ func (el *elaborator) step() {
 // function elaborates statements as a function of the script; the class holds
 // the modules that they call themselves.
 func (el *elaborator) function(name string, entries []*spec.Entry) (*program.Func, *program.Class) {
-	sc := &scope{parent: el.spec.Env, vars: el.globals()}
-	u := el.newUnit("", sc, el.visible(el.spec.Model))
-	u.what, u.script = name, true
-	f := u.newFn(name, program.StepFunc, sc, nil, nil, spec.Span{})
-	f.special = (*fn).stepStatement
+	f := el.scriptFunction(name, entries, el.carried)
+	el.within(f, entries[0].At)
+	el.carriesOn(f, entries)
+	nameCriteria(f.u.class)
+	return f.f, f.u.class
+}
+
+// scriptFunction elaborates statements that begin with names of the script.
+func (el *elaborator) scriptFunction(name string, entries []*spec.Entry, names []carried) *fn {
+	f := el.scriptFn(name)
+	f.carry(names)
 	if el.noLoss {
 		f.set("loss", value.Meta{Lost: true})
 	}
-	if !hasBatch(entries) && (el.inEval == nil || el.takesInputs(entries)) {
-		f.batch(0)
+	if !hasBatch(entries) && len(el.job.Inputs)+len(el.lostInputs) > 0 && (el.inEval == nil || el.takesInputs(entries)) {
+		f.batch(nil)
 	}
 	f.statements(entries, f.scope)
-	u.close()
-	if el.sizeOf(f.f, u.class) > maxSteps {
-		el.fail(entries[0].At, "the %s stands for more than %d operations", name, maxSteps)
+	f.u.close()
+	return f
+}
+
+// scriptFn begins a function of the script.
+func (el *elaborator) scriptFn(name string) *fn {
+	sc := &scope{parent: el.spec.Env, vars: el.globals()}
+	u := el.newUnit("", sc, el.visible(el.spec.Model))
+	u.what, u.script = name, true
+	if el.inEval == nil {
+		u.goOn(el.first)
 	}
-	nameCriteria(u.class)
-	return f.f, u.class
+	f := u.newFn(name, program.StepFunc, sc, nil, nil, spec.Span{})
+	f.special = (*fn).stepStatement
+	return f
+}
+
+// within ends with a mistake at a place where a function stands for too many
+// operations.
+func (el *elaborator) within(f *fn, at spec.Span) {
+	if el.sizeOf(f.f, f.u.class) > maxSteps {
+		el.fail(at, "the %s stands for more than %d operations", f.f.Name, maxSteps)
+	}
 }
 
 // unscaled reports whether the gradients of an optimizer were unscaled since it
@@ -152,18 +179,40 @@ func (el *elaborator) takesInputs(es []*spec.Entry) bool {
 	})
 }
 
-// batch binds the inputs to a new batch.
-func (f *fn) batch(line int) {
-	st := program.Stmt{Kind: program.Batch, Unpack: true, Line: line}
-	inputs := f.u.el.job.Inputs
-	if ev := f.u.el.inEval; ev != nil {
+// batch binds the inputs, or the names that e gives, to a new batch; e is nil
+// where no statement says so.
+func (f *fn) batch(e *spec.Entry) {
+	el := f.u.el
+	st := program.Stmt{Kind: program.Batch, Unpack: true}
+	inputs := el.job.Inputs
+	if ev := el.inEval; ev != nil {
 		inputs = ev.Inputs
 	}
+	var names []string
 	for _, in := range inputs {
-		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(in.Size...)), DType: in.DType}
-		st.Targets = append(st.Targets, f.set(in.Name, value.Tensor(t)))
+		names = append(names, in.Name)
 	}
-	for _, name := range f.u.el.lostInputs {
+	if e != nil {
+		st.Line = e.At.Line
+		switch {
+		case len(el.lostInputs) > 0 && len(e.Name) > 0:
+			panic(spec.Stop{})
+		case len(inputs)+len(el.lostInputs) == 0:
+			el.fail(e.Head.At, "there is nothing to take: every input of the models comes from the step")
+		case e.Nest != nil:
+			el.fail(e.Name[0].At, "a batch is a tuple of tensors, none of which is unpacked again")
+		case len(e.Name) > 0 && len(e.Name) != len(names):
+			el.fail(e.Name[0].At, "a batch has %s (%s), but %d are named", spec.Plural(len(names), "tensor"), strings.Join(names, ", "), len(e.Name))
+		}
+		for i, n := range e.Name {
+			names[i] = n.V
+		}
+	}
+	for i, in := range inputs {
+		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(in.Size...)), DType: in.DType}
+		st.Targets = append(st.Targets, f.set(names[i], value.Tensor(t)))
+	}
+	for _, name := range el.lostInputs {
 		f.set(name, value.Meta{Lost: true})
 	}
 	f.emit(st)
@@ -186,7 +235,7 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 	switch e.Head.V {
 	case spec.HeadBatch:
 		kw()
-		f.batch(e.At.Line)
+		f.batch(e)
 		return true
 	case spec.HeadForward:
 		f.forwardStatement(e, sc)

@@ -31,6 +31,7 @@ type Job struct {
 	Rebind     bool         // names of a batch are bound to its tensors on the CPU, then to their copies
 	Inference  string       // "": training; else the context: "inference_mode" or "no_grad"
 	Flat       bool         // the step is the body of the loop, not a function
+	Before     *Func        // runs once before the first step; nil: nothing does
 	Step       *Func
 	Autocast   bool         // forward passes and losses run under torch.autocast
 	LowerType  tensor.DType // of autocast: float16 or bfloat16
@@ -161,6 +162,7 @@ type Func struct {
 	File       string // that the lines of its statements are in
 	NoAutocast bool   // the body runs with autocast off
 	Merged     bool   // some parameters are one tensor, which the body knows by the first of them
+	Globals    int    // the first slots are names of the script, which live on when it returns
 	Cells      []int  // slots that a closure takes, which go after the others, in the order of their names
 
 	Autograd *Autograd // of the forward of a torch.autograd.Function; nil otherwise

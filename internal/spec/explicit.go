@@ -38,7 +38,7 @@ func (s *Spec) Explicit(model *Spec) ([]byte, error) {
 			put(key, s.constant(p.Value).without("zero_grad", "empty_cache", "clip_grad_norm", "clip_grad_value", "grad_accumulation", "keep"))
 		case key == "teacher" && !own:
 			put(key, p.Value.without("loss"))
-		case key == "blocks" || key == "models" || key == "model" || key == "teacher" || key == "eval":
+		case key == "blocks" || key == "models" || key == "model" || key == "teacher" || key == "eval" || key == "before":
 			put(key, p.Value)
 		default:
 			put(key, s.constant(p.Value))
@@ -54,7 +54,15 @@ func (s *Spec) Explicit(model *Spec) ([]byte, error) {
 	}
 	put("step", step)
 	head := &Value{Kind: Map, Pairs: []Pair{{&Value{Kind: Str, Str: "memplan"}, &Value{Kind: Int, Str: strconv.Itoa(Version1)}}}}
-	if params := model.params(out); len(params.Pairs) > 0 {
+	params := model.params(out)
+	if before := s.root.Get("before"); model != s && before != nil { // which refers to params of s
+		for _, p := range s.params(before).Pairs {
+			if params.Get(p.Key.Str) == nil {
+				params.Pairs = append(params.Pairs, p)
+			}
+		}
+	}
+	if len(params.Pairs) > 0 {
 		head.Pairs = append(head.Pairs, Pair{&Value{Kind: Str, Str: "params"}, params})
 	}
 	out.Pairs = append(head.Pairs, out.Pairs...)

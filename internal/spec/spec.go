@@ -40,6 +40,7 @@ type Spec struct {
 	Blocks     []*Named[Block]        `yaml:"blocks" doc:"modules and functions that all models of the spec, its loss, step and eval may call"`
 	Optimizers []*Named[OptimizerDef] `yaml:"optimizers" doc:"several optimizers by name, instead of train.optimizer"`
 	Train      Train                  `yaml:"train" alone:"true" doc:"how a step is made; sugar for step"`
+	Before     []*Entry               `yaml:"before" doc:"statements that run once before the first step, as those of a step; their names live on from step to step, and a step that binds one binds it anew"`
 	Step       []*Entry               `yaml:"step" doc:"the training step as a list of statements"`
 	Data       Data                   `yaml:"data" alone:"true" doc:"where batches come from"`
 	Device     Device                 `yaml:"device" alone:"true" doc:"the GPU"`
@@ -95,8 +96,12 @@ type Model struct {
 type Input struct {
 	Shape *Value `yaml:"shape" doc:"sizes without the batch dimension"`
 	DType String `yaml:"dtype" default:"float32" doc:"element type"`
+	From  String `yaml:"from" enum:"batch|step" default:"batch" doc:"batch: it is a tensor of each batch; step: the step gives it, such as a state or noise, and its shape with it"`
 	If    *Value `yaml:"if" doc:"a condition; without it the input does not exist"`
 }
+
+// FromStep is the value of Input.From of inputs that no batch brings.
+const FromStep = "step"
 
 // Block is a module or function that the spec defines.
 type Block struct {

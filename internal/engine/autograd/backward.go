@@ -138,7 +138,7 @@ func (p *Player) evaluate(g *graphTask, n *Node) {
 	outer := p.Push()
 	p.Layer, p.Op, p.at = n.layer, n.op, n.at
 	if n.done && !g.keep && len(n.saved) > 0 {
-		p.failAt(outer.at, "backward through the graph a second time: its saved tensors were released (retain_graph keeps them)")
+		p.failAt(outer.at, "backward through the graph a second time: its saved tensors were released (retain_graph keeps them; detach cuts off what one step hands to the next)")
 	}
 	if n.leaf != nil {
 		p.accumulateGrad(n.leaf, n.grads[0])

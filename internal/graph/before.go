@@ -1,0 +1,171 @@
+package graph
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/memplan/memplan/internal/graph/value"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// carried is a name that statements before the loop bind. It is one of the
+// script: steps and evaluations that bind it bind it anew, and it lives on when
+// they return.
+type carried struct {
+	name string
+	meta value.Meta
+	at   spec.Span
+}
+
+// before elaborates the statements that run once before the first step. A result
+// without a name is deleted at their end, unless the spec binds its name, too.
+func (el *elaborator) before() {
+	entries := el.spec.Before
+	if len(entries) == 0 {
+		return
+	}
+	f := el.scriptFn("before")
+	defer func() {
+		el.first = f.u
+		for slot, name := range f.f.Slots {
+			if f.bound[slot] {
+				at, ok := nameIn(entries, name)
+				if !ok { // an input
+					at = entries[0].At
+				}
+				el.carried = append(el.carried, carried{name, f.metas[slot], at})
+			}
+		}
+	}()
+	f.statements(entries, f.scope)
+	slot, ok := f.slots[running]
+	if _, given := nameIn(entries, running); ok && f.bound[slot] && !given && !(hasBatch(entries) && el.isInput(running)) {
+		f.bound[slot] = false
+		f.emit(program.Stmt{Kind: program.Del, Targets: []int{slot}})
+	}
+	el.within(f, entries[0].At)
+	if el.job.Scaler {
+		updateScale(f.f)
+	}
+	el.job.Before = f.f
+}
+
+// isInput reports whether a name is that of a tensor of a batch.
+func (el *elaborator) isInput(name string) bool {
+	for _, in := range el.job.Inputs {
+		if in.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// nameIn is the first place where entries give a result that name themselves.
+func nameIn(es []*spec.Entry, name string) (spec.Span, bool) {
+	for _, e := range es {
+		for _, n := range e.Name {
+			if n.V == name {
+				return n.At, true
+			}
+		}
+		if at, ok := nameIn(e.Body, name); ok {
+			return at, true
+		}
+	}
+	return spec.Span{}, false
+}
+
+// carry binds names of the script, which are a function's first.
+func (f *fn) carry(names []carried) {
+	for _, c := range names {
+		f.set(c.name, c.meta)
+	}
+	f.f.Globals = len(names)
+}
+
+// goOn makes the modules of an earlier function of the script, if there is one,
+// those of u.
+func (u *unit) goOn(from *unit) {
+	if from == nil {
+		return
+	}
+	class := *from.class
+	class.Children, class.Methods, class.Applied = slices.Clone(class.Children), slices.Clone(class.Methods), slices.Clone(class.Applied)
+	u.class, u.layers = &class, from.layers
+	u.children, u.made, u.funcs = maps.Clone(from.children), maps.Clone(from.made), maps.Clone(from.funcs)
+}
+
+// carriesOn checks that the names of the script are bound at the end of a
+// function such that the next call, which begins with them, is the same program.
+func (el *elaborator) carriesOn(f *fn, entries []*spec.Entry) {
+	first, next := el.carried, f.handed(el.carried)
+	if slices.EqualFunc(first, next, sameCarried) {
+		return
+	}
+	for i, c := range next {
+		if !sameSizes(c.meta, first[i].meta) {
+			el.fail(c.at, "%q lives on from step to step, but the %s begins with %s and ends with %s", c.name, f.f.Name, first[i].meta.Describe(), c.meta.Describe())
+		}
+	}
+	kept, warnings, fails := *el.kept, el.warnings, el.fails
+	var again *fn
+	fits := el.attempt(func() { again = el.scriptFunction(f.f.Name, entries, next) })
+	*el.kept, el.warnings, el.fails = kept, warnings, fails
+	for i, c := range next {
+		if !fits && !sameCarried(c, first[i]) {
+			el.fail(c.at, "%q lives on from step to step, but what the %s leaves, %s, does not suit the next", c.name, f.f.Name, detailed(c.meta))
+		}
+	}
+	for i, c := range again.handed(next) {
+		if !sameCarried(c, next[i]) {
+			el.fail(c.at, "%q lives on from step to step, but each %s leaves another type or other strides than it finds", c.name, f.f.Name)
+		}
+	}
+	if !sameFunc(f.f, f.u.class, again.f, again.u.class) {
+		for i, c := range next {
+			if !sameCarried(c, first[i]) {
+				el.fail(c.at, "%q lives on from step to step, but with what the %s leaves, the next would be another program", c.name, f.f.Name)
+			}
+		}
+	}
+}
+
+// handed are the names of the script as a function leaves them.
+func (f *fn) handed(names []carried) []carried {
+	out := slices.Clone(names)
+	for slot := range out {
+		c := &out[slot]
+		if !f.bound[slot] {
+			f.u.el.fail(c.at, "%q lives on from step to step, but the %s deletes it; bind it again, or delete it in before:", c.name, f.f.Name)
+		}
+		c.meta = f.metas[slot]
+	}
+	return out
+}
+
+func sameCarried(a, b carried) bool {
+	return a.meta.Lost || b.meta.Lost || a.meta.Key() == b.meta.Key()
+}
+
+// sameSizes reports whether two values are tensors, or tuples of tensors, of the
+// same sizes.
+func sameSizes(a, b value.Meta) bool {
+	if (a.Tensor == nil) != (b.Tensor == nil) || len(a.Tuple) != len(b.Tuple) {
+		return a.Lost || b.Lost
+	}
+	for i := range a.Tuple {
+		if !sameSizes(a.Tuple[i], b.Tuple[i]) {
+			return false
+		}
+	}
+	return a.Tensor == nil || a.Tensor.Size == b.Tensor.Size
+}
+
+// detailed names a value with the type of a tensor.
+func detailed(m value.Meta) string {
+	if m.Tensor == nil {
+		return m.Describe()
+	}
+	return m.Describe() + " of " + m.Tensor.DType.String()
+}
