@@ -474,6 +474,9 @@ func (f *fn) chain(items []*spec.Entry, sc *scope) {
 		if item.NoGrad != nil || item.EnableGrad != nil {
 			el.fail(item.At, "Sequential calls its modules itself; no_grad and enable_grad are of the Sequential, or of layers: in its place")
 		}
+		if item.Unused != nil {
+			el.fail(item.Unused.Span, "Sequential calls all of its modules")
+		}
 		if len(item.Name) > 0 || item.HasIn || item.Module != nil {
 			el.fail(item.At, "the modules of Sequential have no names or inputs of their own")
 		}

@@ -361,6 +361,7 @@ func (c *checker) literals(e *spec.Entry) {
 	boolean(e.InPlace, "inplace")
 	boolean(e.NoGrad, "no_grad")
 	boolean(e.EnableGrad, "enable_grad")
+	boolean(e.Unused, "unused")
 	boolean(e.If, "if")
 	for _, l := range e.For {
 		if !l.In.HasExpr() && l.In.Kind != spec.List {
@@ -412,6 +413,12 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 	}
 	if e.DType != nil {
 		refuse("dtype", e.DType.Span, isLayer || isBlock, "only layers and blocks are converted; {to: {dtype: float32}} converts a value")
+	}
+	if e.Unused != nil {
+		refuse("unused", e.Unused.Span, (isLayer || isBlock || isCall) && at == inLayers, "it makes a module where it would be called, in layers")
+		if len(e.Name) > 0 {
+			refuse("name", e.Name[0].At, false, "a module that is not called has no result")
+		}
 	}
 	if e.NoGrad != nil {
 		refuse("no_grad", e.NoGrad.Span, inFrame, "it modifies statements")

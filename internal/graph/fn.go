@@ -212,8 +212,21 @@ func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
 		if f.special != nil && f.special(f, e, sc) {
 			return
 		}
+		if e.Unused != nil && f.u.el.evalBool(e.Unused, sc, "unused") {
+			f.unused(e, sc, i)
+			return
+		}
 		f.bind(e, f.call(e, sc, i))
 	}
+}
+
+// unused makes the module of an entry as if it were called here.
+func (f *fn) unused(e *spec.Entry, sc *scope, i int) {
+	metas := slices.Clone(f.metas)
+	if v := f.call(e, sc, i); v.Expr.Kind != program.CallMod {
+		f.u.el.fail(e.Unused.Span, "unused is of modules; this calls a function")
+	}
+	f.metas = metas // lists hold what they held
 }
 
 // only evaluates the single input of an entry.

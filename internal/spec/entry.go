@@ -35,6 +35,9 @@ type Entry struct {
 	EnableGrad *Value
 	// Autocast false keeps a statement of a step out of torch.autocast.
 	Autocast *Value
+	// Unused makes the entry's module, with sizes from its inputs, and does not call
+	// it.
+	Unused *Value
 	// DType is the type to which the entry's module is converted.
 	DType *Value
 	Body  []*Entry // of layers: and Sequential:, and of an optimizer_step's closure
@@ -106,7 +109,7 @@ var (
 
 // Modifiers lists the keys of an entry that are not its head.
 var Modifiers = []string{
-	"name", "inputs", "module", "tie", "with", "if", "repeat", "for", "inplace", "pick", "every", "no_grad", "enable_grad", "autocast", "checkpoint", "dtype",
+	"name", "inputs", "module", "tie", "with", "if", "repeat", "for", "inplace", "pick", "every", "no_grad", "enable_grad", "autocast", "checkpoint", "dtype", "unused",
 }
 
 func isModifier(key string) bool {
@@ -294,6 +297,8 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 		e.Autocast = v
 	case "dtype":
 		e.DType = v
+	case "unused":
+		e.Unused = v
 	case "checkpoint":
 		e.Checkpoint = &Checkpoint{At: k.Span}
 		e.Checkpoint.unmarshal(d, v)
