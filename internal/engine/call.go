@@ -19,7 +19,7 @@ func (j *job) distribute() {
 // around it. It takes over the arguments.
 func (j *job) callModel(name string, args []python.Value) python.Value {
 	outer := j.Push()
-	j.Env().Training = j.Env().Training && !j.evalOnly(name)
+	j.Env().Training = j.Env().Training && !j.evalMode[name]
 	var v python.Value
 	if r := j.reducers[name]; r == nil {
 		v = j.CallModule(j.model(name), nil, args)
@@ -39,14 +39,4 @@ func (j *job) model(name string) *python.Module {
 		return j.evals[name]
 	}
 	return j.models[name]
-}
-
-// evalOnly reports whether a model is in eval mode while the job trains.
-func (j *job) evalOnly(name string) bool {
-	for _, m := range j.prog.Models {
-		if m.Name == name {
-			return m.Eval
-		}
-	}
-	return false
 }

@@ -121,6 +121,12 @@ func (p *printer) stmt(s *program.Stmt) {
 		p.line("torch.cuda.empty_cache()")
 	case program.KeepValue:
 		p.keep(s)
+	case program.SetMode:
+		method := "train"
+		if s.Eval {
+			method = "eval"
+		}
+		p.printf("%s.%s()", p.modelName(s.Model), method)
 	case program.GradSync:
 		p.gradSync(s)
 	case program.UpdateEMA:

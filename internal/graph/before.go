@@ -39,6 +39,7 @@ func (el *elaborator) before() {
 		}
 	}()
 	f.statements(entries, f.scope)
+	f.modesBack()
 	slot, ok := f.slots[running]
 	if _, given := nameIn(entries, running); ok && f.bound[slot] && !given && !(hasBatch(entries) && el.isInput(running)) {
 		f.bound[slot] = false

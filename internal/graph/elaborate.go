@@ -41,6 +41,8 @@ type elaborator struct {
 	noLoss     bool                  // the loss is missing, which was reported
 	kept       *[]program.Kept       // that the statements under way declare
 	inEval     *program.Eval         // the evaluation under way
+	modes      map[string]mode       // of models that statements put into one
+	evalMode   bool                  // the model under way is in eval mode while the job trains
 	first      *unit                 // of the statements before the loop; nil: there are none
 	carried    []carried             // the names that they bind
 	shrunk     *techniques.Shrinking // of the model under way

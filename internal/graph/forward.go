@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"fmt"
+
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -50,6 +52,8 @@ func (f *fn) forward(e *spec.Entry, sc *scope) value.Value {
 			ins = append(ins, f.reference(n, e.At))
 		}
 	}
+	el.evalMode = f.callMode(called, e.At) && el.inEval == nil
+	defer func() { el.evalMode = false }()
 	rets := el.model(m, ins, e.At)
 	x := &program.Expr{Kind: program.CallModel, Model: called}
 	for _, v := range ins {
@@ -61,7 +65,7 @@ func (f *fn) forward(e *spec.Entry, sc *scope) value.Value {
 // model elaborates a model for some inputs; with others, it must come out the
 // same.
 func (el *elaborator) model(m *model, ins []value.Value, at spec.Span) []value.Value {
-	key := el.keyOfVals(ins)
+	key := fmt.Sprint(el.keyOfVals(ins), el.evalMode)
 	if rets, ok := m.calls[key]; ok {
 		return rets
 	}
@@ -97,6 +101,8 @@ func (el *elaborator) model(m *model, ins []value.Value, at spec.Span) []value.V
 	switch {
 	case m.class == nil:
 		m.class, m.calls = class, map[string][]value.Value{}
+	case !same(m.class, class) && el.evalMode != m.eval:
+		el.fail(at, "model %q is another program in eval mode, as its layers ask for training: evaluate it in eval:", m.name)
 	case !same(m.class, class):
 		el.fail(at, "model %q is called with inputs of other shapes, for which it would have to be another model", m.name)
 	}

@@ -66,7 +66,7 @@ func (el *elaborator) globals() map[string]any {
 
 // training reports whether the models are in training mode.
 func (el *elaborator) training() bool {
-	return el.job.Inference == "" && (el.inEval == nil || el.inEval.Train)
+	return el.job.Inference == "" && !el.evalMode && (el.inEval == nil || el.inEval.Train)
 }
 
 // Meter is that of the spec's params, where the chain of scopes ends.

@@ -64,6 +64,7 @@ func (el *elaborator) scriptFunction(name string, entries []*spec.Entry, names [
 		f.batch(nil)
 	}
 	f.statements(entries, f.scope)
+	f.modesBack()
 	f.u.close()
 	return f
 }
@@ -294,6 +295,9 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 			el.fail(e.Head.At, "there are no averaged weights; train.ema asks for them")
 		}
 		st.Kind = program.UpdateEMA
+	case spec.HeadEval, spec.HeadTrain:
+		f.setMode(e, sc, st)
+		return true
 	case spec.HeadSync:
 		f.gradSync(e, sc, st)
 		return true

@@ -209,6 +209,7 @@ const (
 	ClipValue                   // clip_grad_value_(parameters of Optimizer, Number)
 	KeepValue                   // Keep.List.append(Value) or Keep.List += Value
 	UpdateEMA                   // ema.update_parameters(model)
+	SetMode                     // Model.eval() or, unless Eval, Model.train()
 	GradSync                    // Model.require_backward_grad_sync = not NoSync
 )
 
@@ -223,7 +224,8 @@ type Stmt struct {
 
 	InPlace   bool     // out += x: prints so
 	Grad      GradMode // with torch.no_grad(), or with torch.enable_grad()
-	Model     string   // of GradSync
+	Model     string   // of GradSync and SetMode
+	Eval      bool     // of SetMode
 	NoSync    bool     // of GradSync: gradients stay with their process
 	Retain    bool
 	Optimizer int // index into Job.Optimizers
@@ -267,7 +269,7 @@ func (m GradMode) Python() string {
 // passes, losses and what else a step computes before its backward pass.
 func (s *Stmt) Computes() bool {
 	switch s.Kind {
-	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, Unscale, ClipNorm, ClipValue, KeepValue, UpdateEMA, GradSync, Del, Return:
+	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, Unscale, ClipNorm, ClipValue, KeepValue, UpdateEMA, GradSync, SetMode, Del, Return:
 		return false
 	}
 	return !s.Plain

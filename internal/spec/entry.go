@@ -97,6 +97,8 @@ const (
 	HeadKeep      = "keep"
 	HeadEMA       = "ema_update"
 	HeadSync      = "grad_sync"
+	HeadEval      = "eval"
+	HeadTrain     = "train"
 	HeadSeq       = "Sequential"
 )
 
@@ -104,7 +106,7 @@ const (
 // of a step alone.
 var (
 	Statements     = []string{HeadBlock, HeadCall, HeadLayers, HeadDel, HeadReturn, HeadSeq}
-	StepStatements = []string{HeadBatch, HeadForward, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadKeep, HeadEMA, HeadSync}
+	StepStatements = []string{HeadBatch, HeadForward, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadKeep, HeadEMA, HeadSync, HeadEval, HeadTrain}
 )
 
 // Modifiers lists the keys of an entry that are not its head.

@@ -1,0 +1,85 @@
+package graph
+
+import (
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// mode is whether a model is in eval mode, and the n of the steps, every n-th, in
+// which it is.
+type mode struct {
+	eval  bool
+	every int64
+	at    spec.Span // of the statement that says so
+}
+
+// modeOf is the mode of a model, by the name by which statements call it.
+func (el *elaborator) modeOf(name string) mode {
+	if m, ok := el.modes[name]; ok {
+		return m
+	}
+	m := el.findModel(name)
+	return mode{eval: m != nil && m.eval, every: 1}
+}
+
+// setMode elaborates {eval: model} and {train: model}.
+func (f *fn) setMode(e *spec.Entry, sc *scope, st program.Stmt) {
+	el := f.u.el
+	switch {
+	case el.inEval != nil:
+		el.fail(e.Head.At, "%s is a statement of a step; train_mode of eval: says in which mode the models are evaluated", e.Head.V)
+	case el.job.Inference != "":
+		el.fail(e.Head.At, "in mode inference and no_grad, models are in eval mode")
+	}
+	st.Kind, st.Eval = program.SetMode, e.Head.V == spec.HeadEval
+	switch v := f.keywords(e, []string{"model"})["model"]; {
+	case v != nil:
+		st.Model = el.evalStr(v, sc, "model")
+		if el.called(st.Model) == nil {
+			el.errs.Unknown(v.Span, "model", st.Model, el.modelNames())
+			panic(spec.Stop{})
+		}
+	case len(el.ms) > 1:
+		el.fail(e.At, "%s needs the name of a model", e.Head.V)
+	default:
+		st.Model = el.ms[0].name
+	}
+	was := el.modeOf(st.Model)
+	if was.every != 1 && was.every != f.steps.every {
+		el.fail(e.At, "model %q changes its mode in the steps of every: %d only; what puts it back needs the same every", st.Model, was.every)
+	}
+	now := mode{st.Eval, f.steps.every, e.At}
+	if m := el.called(st.Model); m.eval == st.Eval && st.Model == m.name || st.Model != m.name && !st.Eval {
+		now.every = 1 // as it was at first
+	}
+	if el.modes == nil {
+		el.modes = map[string]mode{}
+	}
+	el.modes[st.Model] = now
+	f.emit(st)
+}
+
+// callMode is the mode in which a call of a model finds it.
+func (f *fn) callMode(name string, at spec.Span) bool {
+	m := f.u.el.modeOf(name)
+	if f.f.Kind == program.StepFunc && f.steps.every%m.every != 0 {
+		f.u.el.fail(at, "model %q is in another mode in the steps of every: %d only; what calls it then needs every: %d, too", name, m.every, m.every)
+	}
+	return m.eval
+}
+
+// modesBack checks that the models are in the modes in which the next step finds
+// them.
+func (f *fn) modesBack() {
+	el := f.u.el
+	for _, name := range keys(el.modes) {
+		m := el.called(name)
+		if first := name == m.name && m.eval; el.modes[name].eval != first {
+			to, now := spec.HeadTrain, "eval"
+			if first {
+				to, now = spec.HeadEval, "train"
+			}
+			el.fail(el.modes[name].at, "model %q stays in %s mode, in which the next step would begin, other than the first: say {%s: %s} before its end, or eval: true of the model, which is for all steps", name, now, to, name)
+		}
+	}
+}
