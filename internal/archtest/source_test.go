@@ -15,7 +15,7 @@ import (
 // from the module's root, and where in it things stand.
 func eachSource(t *testing.T, f func(p string, set *token.FileSet, file *ast.File)) {
 	t.Helper()
-	for _, dir := range []string{"cmd", "internal", "plan", "specs", "tools"} {
+	for _, dir := range []string{"cmd", "docs", "internal", "plan", "specs", "tools"} {
 		err := fs.WalkDir(os.DirFS("../.."), dir, func(p string, e fs.DirEntry, err error) error {
 			if err != nil || e.IsDir() || !strings.HasSuffix(p, ".go") {
 				return err

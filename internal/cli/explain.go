@@ -36,12 +36,14 @@ message, and the traceback above it, with the plan: the size, the phase, the mod
 and the operator of the request, and the steps that the log counts. "As planned" is
 said where nothing of that differs; what the log does not tell is named.
 
-NAME is an operator, a layer, an optimizer, a GPU, a preset, a rule of memplan
+NAME is a key, a statement or another topic of the spec language (memplan list
+topics), an operator, a layer, an optimizer, a GPU, a preset, a rule of memplan
 check or a change that memplan tries where a job does not fit: explain says what
 memplan knows of it. Where a name means several things, all are explained; write
-op:NAME, layer:NAME, optimizer:NAME, device:NAME, preset:NAME, rule:NAME or
-change:NAME for one.`,
+language:NAME, op:NAME, layer:NAME, optimizer:NAME, device:NAME, preset:NAME,
+rule:NAME or change:NAME for one.`,
 		Example: `  memplan explain gelu
+  memplan explain inputs
   memplan explain --format json device:a100-40gb`,
 		Args: atMost(1, "explain takes one LOG or NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -71,7 +73,11 @@ change:NAME for one.`,
 			}
 			log, err := s.read(name, maxLog)
 			if errors.Is(err, fs.ErrNotExist) {
-				return usagef("%q is neither a file nor the name of something that memplan knows%s", name, didYouMean(name, allNames()))
+				near := didYouMean(name, allNames())
+				if near == "" {
+					near = "; memplan list topics shows what there is of the language, memplan list the rest"
+				}
+				return usagef("%q is neither a file nor the name of something that memplan knows%s", name, near)
 			}
 			if err != nil {
 				return err

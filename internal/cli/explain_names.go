@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/memplan/memplan/docs"
 	"github.com/memplan/memplan/internal/advise"
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/device"
@@ -16,6 +17,7 @@ import (
 
 // explainers is the table of what memplan can explain by name.
 var explainers = []explainer{
+	{"language", docs.Names, explainLanguage},
 	{"op", aten.Names, explainOp},
 	{"layer", layers.Names, explainLayer},
 	{"optimizer", optim.Names, explainOptimizer},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memplan/memplan/docs"
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/device"
 	"github.com/memplan/memplan/internal/gate"
@@ -43,6 +44,7 @@ var listings = []listing{
 	{"formats", "formats of reports", formatTable, func() (any, error) { return report.Formats.Names(), nil }},
 	{"rules", "rules of memplan check", ruleTable, ruleData},
 	{"notes", "codes of warnings and of what figures leave out", noteTable, noteData},
+	{"topics", "topics of the spec language (memplan explain TOPIC)", topicTable, topicData},
 	{"presets", "models that come with memplan (preset:NAME in place of a file)", presetTable, presetData},
 }
 
@@ -59,7 +61,7 @@ func newList(s *Streams) *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use:       "list {" + strings.Join(names, " | ") + "}",
-		Short:     "List layers, operators, optimizers, GPUs, changes, formats, rules, notes and presets",
+		Short:     "List layers, operators, optimizers, GPUs, changes, formats, rules, notes, topics and presets",
 		Long:      long,
 		Example:   "  memplan list devices\n  memplan list presets --format json",
 		ValidArgs: names,
@@ -274,6 +276,32 @@ func noteTable() (*report.Table, error) {
 	t := &report.Table{Header: []string{"Code", "rule", "says"}, Width: lineWidth}
 	for _, c := range note.Codes() {
 		t.Rows = append(t.Rows, []string{c.Name, c.Rule, c.Doc})
+	}
+	return t, nil
+}
+
+// topicDatum is a topic of the language in JSON.
+type topicDatum struct {
+	Topic string `json:"topic"`
+	Title string `json:"title"`          // of the section that it is or lies in
+	Text  string `json:"text,omitempty"` // Markdown
+}
+
+// topics lists the sections of the language's reference, and the keys in them.
+func topics() []topicDatum {
+	var out []topicDatum
+	for _, t := range docs.Topics() {
+		out = append(out, topicDatum{Topic: t.Name, Title: t.Title})
+	}
+	return out
+}
+
+func topicData() (any, error) { return topics(), nil }
+
+func topicTable() (*report.Table, error) {
+	t := &report.Table{Header: []string{"Topic", "in the reference"}, Width: lineWidth}
+	for _, d := range topics() {
+		t.Rows = append(t.Rows, []string{d.Topic, strings.ReplaceAll(d.Title, "`", "")})
 	}
 	return t, nil
 }

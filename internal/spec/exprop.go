@@ -350,6 +350,9 @@ func (ev *evaluator) choose(e *syntax.IndexExpr, d *syntax.DictExpr) (any, error
 // functions lists the functions of the language.
 var functions = []string{"abs", "enumerate", "int", "len", "max", "min", "range", "reversed", "round", "sqrt", "sum", "zip"}
 
+// Functions returns the functions that expressions may call.
+func Functions() []string { return slices.Clone(functions) }
+
 func (ev *evaluator) call(e *syntax.CallExpr) (any, error) {
 	id, ok := e.Fn.(*syntax.Ident)
 	if !ok {

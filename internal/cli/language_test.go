@@ -1,0 +1,305 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/docs"
+	"github.com/memplan/memplan/internal/aten"
+	"github.com/memplan/memplan/internal/graph/layers"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+const languagePage = "../../docs/language.md"
+
+// TestLanguage holds docs/language.md against what it is about. The parts between
+// comments are made from tables; each example is elaborated, and the Python below
+// it is what memplan export torch prints; examples of mistakes fail with the
+// messages below them. -update writes all of that.
+func TestLanguage(t *testing.T) {
+	was, err := os.ReadFile(languagePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := examples(t, parts(t, string(was)))
+	if *update {
+		if err := os.WriteFile(languagePage, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if page != string(was) {
+		t.Errorf("docs/language.md is stale: run go test ./internal/cli -run TestLanguage -update, and read the difference\n%s", firstDifference(string(was), page))
+	}
+	n := 0
+	for line := range strings.Lines(page) {
+		if n++; len([]rune(strings.TrimSuffix(line, "\n"))) > lineWidth {
+			t.Errorf("docs/language.md:%d is wider than %d columns", n, lineWidth)
+		}
+	}
+}
+
+func firstDifference(was, is string) string {
+	a, b := strings.Split(was, "\n"), strings.Split(is, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("line %d: %s\nnow: %s", i+1, a[i], b[i])
+		}
+	}
+	return "one ends before the other"
+}
+
+var partRE = regexp.MustCompile(`(?s)<!-- (keys|layers|operators|optimizers)(?:: (\w+))? -->\n.*?<!-- end -->`)
+
+// parts makes the parts of the page that tables know.
+func parts(t *testing.T, page string) string {
+	keys := spec.Keys()
+	return partRE.ReplaceAllStringFunc(page, func(s string) string {
+		m := partRE.FindStringSubmatch(s)
+		head, _, _ := strings.Cut(s, "\n")
+		var b strings.Builder
+		switch m[1] {
+		case "keys":
+			if keys[m[2]] == nil {
+				t.Errorf("docs/language.md: there is no section %q", m[2])
+			}
+			for _, k := range keys[m[2]] {
+				if m[2] != "teacher" || !isKey(keys["model"], k) {
+					writeKey(&b, k)
+				}
+			}
+		case "layers":
+			for _, n := range layers.Names() {
+				l := layers.Lookup(n)
+				text := n + paramsOf(l.Sigs()[0])
+				if ins := l.InputNames(); len(ins) > 1 {
+					text += " of " + strings.Join(ins, ", ")
+				}
+				writeCall(&b, text)
+			}
+		case "operators":
+			for _, n := range aten.Names() {
+				if s := aten.Lookup(n); s.Op.Evidence().Basis != op.Refused {
+					writeCall(&b, n+paramsOf(s.Sig))
+				}
+			}
+		case "optimizers":
+			for _, n := range optim.Names() {
+				writeCall(&b, n+paramsOf(optim.Lookup(n).Signature()))
+			}
+		}
+		if m[1] != "keys" {
+			return head + "\n```text\n" + b.String() + "```\n<!-- end -->"
+		}
+		return head + "\n" + b.String() + "<!-- end -->"
+	})
+}
+
+// isKey reports whether a key is among others: a teacher has those of a model.
+func isKey(keys []spec.Key, k spec.Key) bool {
+	return slices.ContainsFunc(keys, func(o spec.Key) bool { return o.Name == k.Name })
+}
+
+// writeKey writes an item of a list of keys.
+func writeKey(b *strings.Builder, k spec.Key) {
+	var about []string
+	switch {
+	case k.Enum != nil:
+		about = append(about, "`"+strings.Join(k.Enum, "`, `")+"`")
+	case k.Form != "":
+		about = append(about, k.Form)
+	}
+	switch {
+	case k.Min != "" && k.Max != "":
+		about = append(about, k.Min+" to "+k.Max)
+	case k.Min != "":
+		about = append(about, "at least "+k.Min)
+	}
+	if k.Default != "" {
+		about = append(about, "default `"+k.Default+"`")
+	}
+	text := "- `" + k.Name + "`"
+	if about != nil {
+		text += " (" + strings.Join(about, "; ") + ")"
+	}
+	text += ": " + k.Doc
+	if k.Later {
+		text += " (accepted, not modelled)"
+	}
+	for i, line := range report.Wrap(strings.TrimSuffix(text, "...")+".", lineWidth-2) {
+		if i > 0 {
+			line = "  " + line
+		}
+		b.WriteString(line + "\n")
+	}
+}
+
+// paramsOf prints the parameters of a signature.
+func paramsOf(s *op.Sig) string { return s.String()[strings.Index(s.String(), "("):] }
+
+// writeCall writes how something is called in lines of a page.
+func writeCall(b *strings.Builder, text string) {
+	for i, line := range report.Wrap(text, lineWidth-4) {
+		if i > 0 {
+			line = "    " + line
+		}
+		b.WriteString(line + "\n")
+	}
+}
+
+var blockRE = regexp.MustCompile("(?sm)^```(\\w+)([^\n]*)\n(.*?)^```$")
+
+// examples runs the examples of the page and writes what comes of them.
+func examples(t *testing.T, page string) string {
+	var example, script, errs string
+	n := 0
+	return blockRE.ReplaceAllStringFunc(page, func(s string) string {
+		m := blockRE.FindStringSubmatch(s)
+		kind, about, text := m[1], strings.TrimSpace(m[2]), m[3]
+		switch kind {
+		case "yaml":
+			n++
+			var code int
+			example = text
+			script, errs, code = exported(t, whole(text))
+			wrong := about == "wrong"
+			if wrong != (code == exitUsage) || code != exitOK && code != exitUsage {
+				t.Errorf("docs/language.md, example %d: exit code %d\n%s%s", n, code, example, errs)
+			}
+		case "python":
+			if script == "" {
+				t.Errorf("docs/language.md: Python below example %d, which is none", n)
+				return s
+			}
+			out := excerpt(script, about)
+			if out == "" {
+				t.Errorf("docs/language.md, example %d: the script has no part %q", n, about)
+			}
+			return "```python " + about + "\n" + out + "```"
+		case "text":
+			if about == "message" {
+				return "```text message\n" + messages(errs) + "```"
+			}
+		}
+		return s
+	})
+}
+
+// modelKeys are the keys of a model that examples begin with.
+var modelKeys = []string{"inputs:", "params:", "blocks:", "modules:", "parameters:", "buffers:", "layers:"}
+
+// whole makes a spec of an example, which may be the section of a model, or some
+// sections of a spec.
+func whole(text string) string {
+	first, _, _ := strings.Cut(text, " ")
+	first, _, _ = strings.Cut(first, "\n")
+	has := func(key string) bool { return regexp.MustCompile(`(?m)^` + key).MatchString(text) }
+	switch {
+	case has("memplan:"):
+		return text
+	case slices.Contains(modelKeys, first) && !has("model:"):
+		spec := "memplan: 1\nmodel:\n  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
+		if !has("inputs:") {
+			spec += "  inputs: {x: [16]}\n"
+		}
+		if !has("loss:") {
+			spec += "  loss: {mean: , inputs: out}\n"
+		}
+		return spec
+	case has("model:") || has("models:"):
+		return "memplan: 1\n" + text
+	}
+	return "memplan: 1\nmodel:\n  inputs: {x: [16], y: {shape: [], dtype: int64}}\n  layers: [{Linear: 32}, ReLU, {Linear: 10}]\n  loss: {cross_entropy: {target: y}}\n" + text
+}
+
+// exported is the script that memplan export torch prints.
+func exported(t *testing.T, text string) (script, errs string, code int) {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	s := &Streams{In: strings.NewReader(text), Out: &stdout, Err: &stderr, Env: os.LookupEnv}
+	code = Main([]string{"export", "torch", "-"}, s)
+	return stdout.String(), stderr.String(), code
+}
+
+// measuring is what a script does to tell its peaks.
+var measuring = regexp.MustCompile(`(?m)^(import json|    torch\.cuda\.reset_peak_memory_stats\(\)|    print\(json.*)\n+`)
+
+// excerpt is a part of a script: all of it but for what measures, its classes and
+// functions, the body of the model's forward or __init__, the making of a batch, the
+// step, the loop, or a function by its name.
+func excerpt(script, part string) string {
+	script = measuring.ReplaceAllString(script, "")
+	between := func(from, to string) string {
+		_, rest, ok := strings.Cut(script, from)
+		if !ok {
+			return ""
+		}
+		if i := strings.Index(rest, to); i >= 0 {
+			rest = rest[:i+1]
+		}
+		return strings.Trim(from+rest, "\n") + "\n"
+	}
+	method := func(name string) string {
+		_, model, _ := strings.Cut(script, "\nclass Model(")
+		m := regexp.MustCompile(`(?m)^    def ` + name + `\(.*\n((?:        .*\n|\n)*)`).FindStringSubmatch(model)
+		if m == nil {
+			return ""
+		}
+		return strings.TrimRight(regexp.MustCompile(`(?m)^ {8}`).ReplaceAllString(m[1], ""), "\n") + "\n"
+	}
+	switch part {
+	case "script":
+		return script
+	case "classes":
+		_, rest, _ := strings.Cut(script, "\n\n\n")
+		rest, _, _ = strings.Cut(rest, "\n\n\ndevice = ")
+		return rest + "\n"
+	case "forward", "__init__":
+		return method(part)
+	case "step":
+		return between("def step(i):", "\n\n\n")
+	case "loop":
+		return between("for i in range(1, 4):", "\n\n\n")
+	case "batch":
+		return between("def next_batch", "\n\n\n")
+	}
+	return between("def "+part+"(", "\n\n\n")
+}
+
+// messages are what is wrong, without places.
+func messages(errs string) string {
+	var b strings.Builder
+	for _, m := range regexp.MustCompile(`(?m)^<stdin>:\d+:\d+: (.*)$`).FindAllStringSubmatch(errs, -1) {
+		for _, line := range report.Wrap(m[1], lineWidth) {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
+
+// TestTopics: every key, statement, modifier and function has its place in the
+// reference, so that memplan explain tells of it.
+func TestTopics(t *testing.T) {
+	topics := docs.Names()
+	need := func(kind string, names ...string) {
+		for _, n := range names {
+			if !slices.Contains(topics, n) {
+				t.Errorf("docs/language.md says nothing of the %s %s", kind, n)
+			}
+		}
+	}
+	for section, keys := range spec.Keys() {
+		for _, k := range keys {
+			need("key of "+section, k.Name)
+		}
+	}
+	need("statement", spec.Statements...)
+	need("statement of a step", spec.StepStatements...)
+	need("key of an entry", spec.Modifiers...)
+	need("function of expressions", spec.Functions()...)
+}
