@@ -6,7 +6,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -111,89 +110,6 @@ func TestExamples(t *testing.T) {
 		}
 	}
 	walk(newRoot(System()))
-}
-
-// TestREADME runs the specs and the memplan commands of the README, and checks
-// that what it shows of outputs is what comes.
-func TestREADME(t *testing.T) {
-	needs.Time(t, needs.Alone)
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	specs := 0
-	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-		specs++
-		name := filepath.Join(dir, "spec.yaml")
-		if specs == 1 {
-			name = filepath.Join(dir, "tiny.yaml")
-		}
-		if err := os.WriteFile(name, []byte(m[1]), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if _, errs, code := run(t, "memplan estimate "+name, "."); code != 0 {
-			t.Errorf("README's spec %d: exit code %d\n%s", specs, code, errs)
-		}
-	}
-	if specs < 3 {
-		t.Errorf("found %d specs in the README", specs)
-	}
-	for name, text := range map[string]string{
-		"train.log": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 39.49 GiB of which 0 bytes is free.\n",
-		"my.yaml":   "memplan: 1\nmodel: {preset: mlp}\n",
-		"lab.yaml":  "- {name: lab-card, memory: 20GiB, arch: 8.9, sms: 60}\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	shell := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllString(string(text), -1)
-	for _, line := range regexp.MustCompile(`(?m)^memplan [^#\n]*`).FindAllString(strings.Join(shell, ""), -1) {
-		if _, errs, code := run(t, strings.TrimSpace(line), dir); code != 0 {
-			t.Errorf("README: %s: exit code %d\n%s", line, code, errs)
-		}
-	}
-	blocks := regexp.MustCompile("(?s)```text\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	shown := []string{ // what prints each of them, but for a mistake
-		"estimate",
-		"estimate --gpu rtx-4090,a100-40gb,h100",
-		"estimate --gpu rtx-4090 --batch-curve",
-		"estimate preset:resnet --gpu rtx-4090 --batch-size 64 --search img:32",
-		"",
-		"run preset:lenet --backend cpu --steps 10 --batch-size 64 --set train.optimizer=Adam",
-	}
-	if len(blocks) != len(shown) {
-		t.Fatalf("found %d outputs in the README, want %d", len(blocks), len(shown))
-	}
-	mistake := ""
-	for i, command := range shown {
-		if command == "" {
-			mistake = strings.TrimSuffix(blocks[i][1], "\n")
-			continue
-		}
-		if !strings.Contains(string(text), "memplan "+command+" ") && !strings.Contains(string(text), "memplan "+command+"\n") {
-			t.Errorf("README does not have the command: memplan %s", command)
-		}
-		out, _, _ := run(t, "memplan "+command, dir)
-		for line := range strings.Lines(blocks[i][1]) {
-			if line != "...\n" && !strings.Contains(out, line) {
-				t.Errorf("README shows a line that memplan %s does not print: %s", command, line)
-			}
-		}
-	}
-	tiny, err := os.ReadFile(filepath.Join(dir, "tiny.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	wrong := strings.Replace(string(tiny), "Conv2d", "Conv2D", 1)
-	if err := os.WriteFile(filepath.Join(dir, "tiny.yaml"), []byte(wrong), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	_, errs, code := run(t, "memplan estimate tiny.yaml", dir)
-	if code != exitUsage || !strings.HasPrefix(errs, mistake) {
-		t.Errorf("README shows\n%s\nand memplan prints (%d)\n%s", mistake, code, errs)
-	}
 }
 
 // TestPanic checks that Main survives a panic.

@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/internal/needs"
+)
+
+// page is a page of prose with specs, commands and what they print.
+type page struct {
+	file string
+	// skip are beginnings of commands that need more than the files of a test.
+	skip []string
+}
+
+var pages = []page{
+	{"README.md", nil},
+	{"docs/huggingface.md", nil},
+	{"docs/report.md", nil},
+	{"docs/run.md", nil},
+	{"docs/ci.md", []string{"memplan check --against-git"}}, // TestCheckedGit and check_git.txtar run it
+}
+
+// pageFiles are the files that the pages' commands name, beside tiny.yaml, the
+// README's first spec.
+var pageFiles = map[string]string{
+	"train.log":             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 39.49 GiB of which 0 bytes is free.\n",
+	"my.yaml":               "memplan: 1\nmodel: {preset: mlp}\n",
+	"lab.yaml":              "- {name: lab-card, memory: 20GiB, arch: 8.9, sms: 60}\n",
+	"bert-base/config.json": `{"model_type": "bert", "architectures": ["BertForSequenceClassification"]}`,
+	"llama/config.json":     `{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2}`,
+	"train.yaml":            "memplan: 1\nmodel: {preset: mlp}\ndevice: {gpu: rtx-3060}\n",
+	"specs/mlp.yaml":        "memplan: 1\nmodel: {preset: mlp}\ndevice: {gpu: rtx-3060}\n",
+}
+
+// TestPages runs the specs and the memplan commands of the pages, and checks that
+// what they show of outputs is what comes. The reference of the language has a
+// test of its own (TestLanguage).
+func TestPages(t *testing.T) {
+	needs.Time(t, needs.Alone)
+	for _, p := range pages {
+		t.Run(p.file, func(t *testing.T) {
+			text, err := os.ReadFile("../../" + p.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			readme, err := os.ReadFile("../../README.md")
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			write := func(name, text string) {
+				name = filepath.Join(dir, filepath.FromSlash(name))
+				if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for name, text := range pageFiles {
+				write(name, text)
+			}
+			tiny := blockRE.FindStringSubmatch(string(readme[strings.Index(string(readme), "```yaml"):]))[3]
+			write("tiny.yaml", tiny)
+			p.run(t, string(text), dir, tiny, write)
+		})
+	}
+}
+
+func (p *page) run(t *testing.T, text, dir, tiny string, write func(name, text string)) {
+	command := "" // the first one above
+	for _, m := range blockRE.FindAllStringSubmatch(text, -1) {
+		switch kind, block := m[1], m[3]; kind {
+		case "yaml":
+			if !strings.HasPrefix(block, "memplan:") { // no spec
+				continue
+			}
+			write("spec.yaml", block)
+			if _, errs, code := run(t, "memplan estimate spec.yaml", dir); code != exitOK {
+				t.Errorf("exit code %d\n%s\n%s", code, block, errs)
+			}
+			if err := os.Remove(filepath.Join(dir, "spec.yaml")); err != nil {
+				t.Fatal(err)
+			}
+		case "sh":
+			command = strings.Replace(firstCommand(block), "make estimate", "memplan estimate", 1)
+			for _, line := range regexp.MustCompile(`(?m)^memplan [^#\n]*`).FindAllString(block, -1) {
+				if p.skips(line) {
+					continue
+				}
+				if _, errs, code := run(t, strings.TrimSpace(line), dir); code != exitOK {
+					t.Errorf("%s: exit code %d\n%s", line, code, errs)
+				}
+			}
+		case "text":
+			p.shown(t, block, command, dir, tiny, write)
+		}
+	}
+}
+
+func firstCommand(block string) string {
+	line, _, _ := strings.Cut(block, "\n")
+	line, _, _ = strings.Cut(line, "#")
+	return strings.TrimSpace(line)
+}
+
+func (p *page) skips(command string) bool {
+	for _, s := range p.skip {
+		if strings.HasPrefix(command, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// shown holds what a page shows against what the command above prints, or, of a
+// mistake in tiny.yaml, against what is said of that.
+func (p *page) shown(t *testing.T, block, command, dir, tiny string, write func(name, text string)) {
+	switch {
+	case strings.HasPrefix(block, "tiny.yaml:"):
+		write("tiny.yaml", strings.Replace(tiny, "Conv2d", "Conv2D", 1))
+		_, errs, code := run(t, "memplan estimate tiny.yaml", dir)
+		if code != exitUsage || !strings.HasPrefix(errs, strings.TrimSuffix(block, "\n")) {
+			t.Errorf("shown is\n%s\nand memplan prints (%d)\n%s", block, code, errs)
+		}
+		write("tiny.yaml", tiny)
+		return
+	case p.file == "docs/ci.md": // of a project with jobs that do not fit
+		return
+	}
+	out, _, _ := run(t, command, dir)
+	for line := range strings.Lines(block) {
+		if line != "...\n" && !strings.Contains(out, line) {
+			t.Errorf("%s does not print the line that is shown: %s", command, line)
+		}
+	}
+}
+
+// The README is what the first hour needs; its figures are those of
+// docs/accuracy.md.
+func TestREADME(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n > 250 {
+		t.Errorf("the README has %d lines", n)
+	}
+	accuracy, err := os.ReadFile("../../docs/accuracy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, exact, _ := strings.Cut(string(text), "\nHow exact: ")
+	exact, _, _ = strings.Cut(exact, "\n\n")
+	figures := regexp.MustCompile(`\d+ of \d+|[\d.]+ %`).FindAllString(exact, -1)
+	if len(figures) < 5 {
+		t.Fatalf("the README has the figures %q", figures)
+	}
+	for _, f := range figures {
+		if !strings.Contains(string(accuracy), " "+f+" ") {
+			t.Errorf("docs/accuracy.md does not have the figure %s", f)
+		}
+	}
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if name := "docs/" + filepath.Base(f); !strings.Contains(string(text), "("+name+")") {
+			t.Errorf("the README does not name %s", name)
+		}
+	}
+}
