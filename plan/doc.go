@@ -1,7 +1,7 @@
 // Package plan is memplan for programs: schedulers, operators and recommenders that
 // ask what GPU memory a PyTorch training job needs. The command line is made of it.
 //
-// A Job is a spec (YAML, see the README) with what is changed in it. Estimate plays
+// A Job is a spec (YAML, see docs/language.md) with what is changed in it. Estimate plays
 // its training step, replays the allocations in a model of PyTorch's caching
 // allocator, and returns the Report that memplan estimate --format json prints; an
 // Estimate then tells the largest batch, a curve, and changes that make the job fit.

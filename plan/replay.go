@@ -12,7 +12,7 @@ import (
 )
 
 // Trace is a list of allocations and frees, with the allocator's options, the
-// version of PyTorch and the device's memory. The README describes its JSON.
+// version of PyTorch and the device's memory. docs/report.md describes its JSON.
 type Trace = trace.File
 
 // Event is one call into the allocator.
