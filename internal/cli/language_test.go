@@ -229,9 +229,9 @@ func exported(t *testing.T, text string) (script, errs string, code int) {
 // measuring is what a script does to tell its peaks.
 var measuring = regexp.MustCompile(`(?m)^(import json|    torch\.cuda\.reset_peak_memory_stats\(\)|    print\(json.*)\n+`)
 
-// excerpt is a part of a script: all of it but for what measures, its classes and
-// functions, the body of the model's forward or __init__, the making of a batch, the
-// step, the loop, or a function by its name.
+// excerpt is a part of a script: all of it but for what measures, its classes, the
+// model's forward, the body of its __init__, what makes a batch, the step, the loop,
+// or a function by its name.
 func excerpt(script, part string) string {
 	script = measuring.ReplaceAllString(script, "")
 	between := func(from, to string) string {
@@ -246,11 +246,10 @@ func excerpt(script, part string) string {
 	}
 	method := func(name string) string {
 		_, model, _ := strings.Cut(script, "\nclass Model(")
-		m := regexp.MustCompile(`(?m)^    def ` + name + `\(.*\n((?:        .*\n|\n)*)`).FindStringSubmatch(model)
-		if m == nil {
-			return ""
-		}
-		return strings.TrimRight(regexp.MustCompile(`(?m)^ {8}`).ReplaceAllString(m[1], ""), "\n") + "\n"
+		return regexp.MustCompile(`(?m)^    def ` + name + `\(.*\n((?:        .*\n|\n)*)`).FindString(model)
+	}
+	dedented := func(text, by string) string {
+		return strings.TrimRight(regexp.MustCompile(`(?m)^`+by).ReplaceAllString(text, ""), "\n") + "\n"
 	}
 	switch part {
 	case "script":
@@ -259,8 +258,11 @@ func excerpt(script, part string) string {
 		_, rest, _ := strings.Cut(script, "\n\n\n")
 		rest, _, _ = strings.Cut(rest, "\n\n\ndevice = ")
 		return rest + "\n"
-	case "forward", "__init__":
-		return method(part)
+	case "forward":
+		return dedented(method(part), "    ")
+	case "__init__":
+		_, body, _ := strings.Cut(method(part), "super().__init__()\n")
+		return dedented(body, "        ")
 	case "step":
 		return between("def step(i):", "\n\n\n")
 	case "loop":
