@@ -41,7 +41,7 @@ func changeTable() (*report.Table, error) {
 }
 
 // explainChange says what a row of the catalogue holds.
-func explainChange(name string) (string, any) {
+func explainChange(name string, width int) (string, any) {
 	c := changeRow(advise.Lookup(name))
 	var b strings.Builder
 	fmt.Fprintf(&b, "change %s: %s\n", c.ID, c.Title)
@@ -49,7 +49,7 @@ func explainChange(name string) (string, any) {
 		{"numbers", c.Numerics}, {"work", c.Effort}, {"time", c.Cost}, {"source", c.Source},
 		{"figures", "docs/techniques.md, " + c.Technique}, {"not with", strings.Join(rivals(c), ", ")},
 	} {
-		writeField(&b, line[0], line[1])
+		writeField(&b, width, line[0], line[1])
 	}
 	return b.String(), c
 }

@@ -18,7 +18,7 @@ type explainer struct {
 	names func() []string
 	// about says what is to be said of a name: lines for people and data for
 	// programs.
-	about func(name string) (text string, data any)
+	about func(name string, width int) (text string, data any)
 }
 
 func newExplain(s *Streams) *cobra.Command {
@@ -58,7 +58,7 @@ rule:NAME or change:NAME for one.`,
 				if format == "json" {
 					data := map[string]any{}
 					for _, f := range found {
-						_, data[f.kind] = f.about(f.name)
+						_, data[f.kind] = f.about(f.name, s.width())
 					}
 					return report.JSON(s.Out, data)
 				}
@@ -66,7 +66,7 @@ rule:NAME or change:NAME for one.`,
 					if i > 0 {
 						fmt.Fprintln(s.Out)
 					}
-					text, _ := f.about(f.name)
+					text, _ := f.about(f.name, s.width())
 					fmt.Fprint(s.Out, text)
 				}
 				return nil

@@ -10,7 +10,7 @@ import (
 )
 
 // explainLanguage prints what the reference of the language says of a topic.
-func explainLanguage(name string) (string, any) {
+func explainLanguage(name string, width int) (string, any) {
 	var b strings.Builder
 	var data []topicDatum
 	for i, t := range docs.About(name) {
@@ -18,7 +18,7 @@ func explainLanguage(name string) (string, any) {
 			b.WriteString("\n")
 		}
 		fmt.Fprintf(&b, "language %s\n", strings.ReplaceAll(t.Title, "`", ""))
-		writeMarkdown(&b, t.Text)
+		writeMarkdown(&b, width, t.Text)
 		data = append(data, topicDatum{Topic: name, Title: t.Title, Text: t.Text})
 	}
 	return b.String(), data
@@ -27,8 +27,8 @@ func explainLanguage(name string) (string, any) {
 var linkRE = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 
 // writeMarkdown prints a section for a terminal: paragraphs and items in lines of
-// lineWidth, code as it stands.
-func writeMarkdown(b *strings.Builder, text string) {
+// that width, code as it stands.
+func writeMarkdown(b *strings.Builder, width int, text string) {
 	code := false
 	var words []string
 	flush := func() {
@@ -36,7 +36,7 @@ func writeMarkdown(b *strings.Builder, text string) {
 			return
 		}
 		joined := linkRE.ReplaceAllString(strings.Join(words, " "), "$1")
-		for i, line := range report.Wrap(joined, lineWidth-4) {
+		for i, line := range report.Wrap(joined, width-4) {
 			if i > 0 && strings.HasPrefix(joined, "- ") {
 				line = "  " + line
 			}

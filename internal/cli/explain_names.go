@@ -27,11 +27,11 @@ var explainers = []explainer{
 	{"preset", presetNames, explainPreset},
 }
 
-// writeField prints one thing that is known of a name, in lines of lineWidth;
+// writeField prints one thing that is known of a name, in lines of that width;
 // nothing if it is empty.
-func writeField(b *strings.Builder, what, text string) {
+func writeField(b *strings.Builder, width int, what, text string) {
 	const column = 17
-	for i, line := range report.Wrap(text, lineWidth-column) {
+	for i, line := range report.Wrap(text, width-column) {
 		if i > 0 {
 			what = ""
 		}
@@ -42,9 +42,9 @@ func writeField(b *strings.Builder, what, text string) {
 }
 
 // writeSignature prints how a name is called.
-func writeSignature(b *strings.Builder, kind, name, signature string) {
+func writeSignature(b *strings.Builder, width int, kind, name, signature string) {
 	fmt.Fprintf(b, "%s %s\n", kind, name)
-	for i, line := range report.Wrap(signature, lineWidth-4) {
+	for i, line := range report.Wrap(signature, width-4) {
 		if i > 0 {
 			line = "  " + line
 		}
@@ -60,7 +60,7 @@ var castDocs = map[op.CastPolicy]string{
 }
 
 // explainOp says what a row of the op table holds.
-func explainOp(name string) (string, any) {
+func explainOp(name string, width int) (string, any) {
 	s := aten.Lookup(name)
 	r := s.Op
 	d := struct {
@@ -87,8 +87,8 @@ func explainOp(name string) (string, any) {
 		d.Saves = append(d.Saves, what)
 	}
 	var b strings.Builder
-	writeSignature(&b, "operator", name, d.Signature)
-	line := func(what, text string) { writeField(&b, what, text) }
+	writeSignature(&b, width, "operator", name, d.Signature)
+	line := func(what, text string) { writeField(&b, width, what, text) }
 	line("ATen", d.Aten)
 	switch {
 	case d.View:
@@ -130,7 +130,7 @@ func evidenceText(r *op.Op) string {
 	return of("forward ", e.Forward) + "; " + of("backward ", e.Backward)
 }
 
-func explainLayer(name string) (string, any) {
+func explainLayer(name string, width int) (string, any) {
 	l := layers.Lookup(name)
 	d := struct {
 		Name      string `json:"name"`
@@ -139,18 +139,18 @@ func explainLayer(name string) (string, any) {
 		Inputs    string `json:"inputs,omitempty"`
 	}{name, l.Sigs()[0].String(), l.Forward, l.Inputs}
 	var b strings.Builder
-	writeSignature(&b, "layer", name, d.Signature)
+	writeSignature(&b, width, "layer", name, d.Signature)
 	if d.Inputs != "" {
-		writeField(&b, "takes", d.Inputs+" (? optional; after * by keyword)")
+		writeField(&b, width, "takes", d.Inputs+" (? optional; after * by keyword)")
 	}
-	writeField(&b, "at a call", d.Forward)
+	writeField(&b, width, "at a call", d.Forward)
 	return b.String(), d
 }
 
-func explainOptimizer(name string) (string, any) {
+func explainOptimizer(name string, width int) (string, any) {
 	d := signature{name, optim.Lookup(name).Signature().String()}
 	var b strings.Builder
-	writeSignature(&b, "optimizer", name, d.Signature)
+	writeSignature(&b, width, "optimizer", name, d.Signature)
 	return b.String(), d
 }
 
@@ -162,14 +162,14 @@ func deviceNames() []string {
 	return out
 }
 
-func explainDevice(name string) (string, any) {
+func explainDevice(name string, width int) (string, any) {
 	g, err := device.Lookup(name)
 	if err != nil {
 		return err.Error() + "\n", nil
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "device %s: %s\n", g.Name, g.Display)
-	writeField(&b, "chip", fmt.Sprintf("sm_%d, %d streaming multiprocessors", g.Arch, g.SMs))
+	writeField(&b, width, "chip", fmt.Sprintf("sm_%d, %d streaming multiprocessors", g.Arch, g.SMs))
 	for _, f := range []struct {
 		what string
 		f    device.Figure
@@ -178,28 +178,28 @@ func explainDevice(name string) (string, any) {
 		if f.f.Assumed {
 			how = "assumed"
 		}
-		writeField(&b, f.what, fmt.Sprintf("%v, %s between %v and %v: %s", f.f.Value, how, f.f.Low, f.f.High, f.f.Source))
+		writeField(&b, width, f.what, fmt.Sprintf("%v, %s between %v and %v: %s", f.f.Value, how, f.f.Low, f.f.High, f.f.Source))
 	}
-	writeField(&b, "usable", g.Usable().String())
+	writeField(&b, width, "usable", g.Usable().String())
 	return b.String(), gpuData(g)
 }
 
 // explainRule says what a rule of memplan check means.
-func explainRule(name string) (string, any) {
+func explainRule(name string, _ int) (string, any) {
 	d := ruleDataOf(gate.LookupRule(name))
 	return fmt.Sprintf("rule %s: %s\n  %-14s %s (rules: {%s: error | warning | note | off} in %s)\n  %-14s %s\n  %s\n",
 		d.ID, d.Name, "severity", d.Severity, d.ID, gate.ConfigName, "finds that", d.Doc, strings.ReplaceAll(d.Help, "\n", "\n  ")), d
 }
 
 // explainPreset says what a preset is and which of its params may be set.
-func explainPreset(name string) (string, any) {
+func explainPreset(name string, width int) (string, any) {
 	p, err := lookupPreset(name)
 	if err != nil {
 		return err.Error() + "\n", nil
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "preset %s\n", name)
-	for _, line := range report.Wrap(p.Doc, lineWidth-2) {
+	for _, line := range report.Wrap(p.Doc, width-2) {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
 	var params []string
@@ -209,10 +209,10 @@ func explainPreset(name string) (string, any) {
 			params = append(params, k+"="+literal)
 		}
 	}
-	writeField(&b, "params", strings.Join(params, " "))
+	writeField(&b, width, "params", strings.Join(params, " "))
 	if len(params) > 0 {
-		writeField(&b, "set by", "--set params.NAME=VALUE, or with: {NAME: VALUE} in a spec")
+		writeField(&b, width, "set by", "--set params.NAME=VALUE, or with: {NAME: VALUE} in a spec")
 	}
-	writeField(&b, "as a spec", "memplan schema --desugar "+presetPrefix+name)
+	writeField(&b, width, "as a spec", "memplan schema --desugar "+presetPrefix+name)
 	return b.String(), p
 }

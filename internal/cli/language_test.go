@@ -131,7 +131,10 @@ func writeKey(b *strings.Builder, k spec.Key) {
 	if k.Later {
 		text += " (accepted, not modelled)"
 	}
-	for i, line := range report.Wrap(strings.TrimSuffix(text, "...")+".", lineWidth-2) {
+	if !strings.HasSuffix(text, ".") {
+		text += "."
+	}
+	for i, line := range report.Wrap(text, lineWidth-2) {
 		if i > 0 {
 			line = "  " + line
 		}
@@ -304,4 +307,26 @@ func TestTopics(t *testing.T) {
 	need("statement of a step", spec.StepStatements...)
 	need("key of an entry", spec.Modifiers...)
 	need("function of expressions", spec.Functions()...)
+}
+
+// What is explained fits the terminal, but for code.
+func TestExplainWidth(t *testing.T) {
+	for _, name := range []string{"checkpoint", "MultiheadAttention", "expandable-segments"} {
+		for _, width := range []int{0, 60} {
+			var out, errs strings.Builder
+			s := &Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Env: os.LookupEnv, Columns: width}
+			if code := Main([]string{"explain", name}, s); code != exitOK {
+				t.Fatalf("%s: exit code %d\n%s", name, code, errs.String())
+			}
+			widest := 0
+			for line := range strings.Lines(out.String()) {
+				if !strings.HasPrefix(line, "      ") { // code
+					widest = max(widest, len([]rune(strings.TrimSuffix(line, "\n"))))
+				}
+			}
+			if most := s.width(); widest > most || widest < most*3/4 {
+				t.Errorf("%s: the widest line has %d columns of %d", name, widest, most)
+			}
+		}
+	}
 }

@@ -26,6 +26,14 @@ import (
 // without broken lines.
 const lineWidth = 100
 
+// width is how wide lines may be: lineWidth, or less in a terminal that is narrower.
+func (s *Streams) width() int {
+	if s.Columns == 0 {
+		return lineWidth
+	}
+	return max(40, min(lineWidth, s.Columns))
+}
+
 // listing is one thing that memplan list can show.
 type listing struct {
 	name  string
@@ -97,6 +105,7 @@ func newList(s *Streams) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				t.Width = min(t.Width, s.width())
 				return t.Write(s.Out)
 			}
 			return usagef("cannot list %q%s; allowed are %s", args[0], didYouMean(args[0], names), strings.Join(names, ", "))

@@ -27,6 +27,8 @@ type Streams struct {
 
 	InTTY bool // In is one
 
+	Columns int // of the terminal that Out is; 0: not known
+
 	inRead bool   // In was read to its end
 	root   string // --root
 
@@ -36,7 +38,7 @@ type Streams struct {
 
 // System returns the streams of the process.
 func System() *Streams {
-	return &Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, OutTTY: isatty.IsTerminal(os.Stdout.Fd()), ErrTTY: isatty.IsTerminal(os.Stderr.Fd()), InTTY: isatty.IsTerminal(os.Stdin.Fd())}
+	return &Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, OutTTY: isatty.IsTerminal(os.Stdout.Fd()), ErrTTY: isatty.IsTerminal(os.Stderr.Fd()), InTTY: isatty.IsTerminal(os.Stdin.Fd()), Columns: columns(os.Stdout)}
 }
 
 // Main runs memplan with the arguments of a command line and returns the exit
