@@ -128,7 +128,7 @@ var (
 		Source: "aten/src/ATen/native/Loss.cpp: l1_loss",
 	})
 	HuberLoss = define(op.Op{
-		Name: "huber_loss", Takes: op.Floats, Sig: "F.huber_loss(input, target, *, " + lossSig + ", delta: float = 1.0)", Args: &LossArgs{}, Cast: op.CastFP32,
+		Name: "huber_loss", Takes: op.Floats, Sig: "F.huber_loss(input, target, " + lossSig + ", delta: float = 1.0)", Args: &LossArgs{}, Cast: op.CastFP32,
 		Run: func(c *op.Call) {
 			sameShape(c, c.In[0], c.In[1])
 			each := c.New(c.Elementwise(c.In...), promoted(c, false))

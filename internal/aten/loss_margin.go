@@ -13,7 +13,7 @@ import (
 var (
 	TripletMarginLoss = define(op.Op{
 		Name: "triplet_margin_loss", Args: &LossArgs{}, Cast: op.CastFP32, Composite: true,
-		Sig: "F.triplet_margin_loss(anchor, positive, negative, *, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, " + lossSig + ")",
+		Sig: "F.triplet_margin_loss(anchor, positive, negative, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, *, " + lossSig + ")",
 		Run: func(c *op.Call) {
 			a := c.Args.(*LossArgs)
 			for _, t := range c.In[1:] {
@@ -64,7 +64,7 @@ var (
 	})
 	CosineEmbeddingLoss = define(op.Op{
 		Name: "cosine_embedding_loss", Args: &LossArgs{}, Cast: op.CastFP32, Composite: true,
-		Sig:    "F.cosine_embedding_loss(input1, input2, target, *, margin: float = 0.0, " + lossSig + ")",
+		Sig:    "F.cosine_embedding_loss(input1, input2, target, margin: float = 0.0, *, " + lossSig + ")",
 		Run:    cosineEmbeddingLoss,
 		Source: "aten/src/ATen/native/Loss.cpp: cosine_embedding_loss",
 	})
@@ -125,7 +125,7 @@ func cosineEmbeddingLoss(c *op.Call) {
 var (
 	HingeEmbeddingLoss = define(op.Op{
 		Name: "hinge_embedding_loss", Takes: op.Floats, Args: &LossArgs{}, Cast: op.CastFP32, Composite: true,
-		Sig: "F.hinge_embedding_loss(input, target, *, margin: float = 1.0, " + lossSig + ")",
+		Sig: "F.hinge_embedding_loss(input, target, margin: float = 1.0, *, " + lossSig + ")",
 		Run: func(c *op.Call) {
 			x, target := c.In[0], c.In[1]
 			sameShape(c, x, target)
@@ -146,7 +146,7 @@ var (
 	})
 	MarginRankingLoss = define(op.Op{
 		Name: "margin_ranking_loss", Args: &LossArgs{}, Cast: op.CastFP32, Composite: true,
-		Sig: "F.margin_ranking_loss(input1, input2, target, *, margin: float = 0.0, " + lossSig + ")",
+		Sig: "F.margin_ranking_loss(input1, input2, target, margin: float = 0.0, *, " + lossSig + ")",
 		Run: func(c *op.Call) { // (-target * (input1 - input2) + margin).clamp_min_(0)
 			mark := c.Mark()
 			diff := c.Local(c.Do1(Sub, &BinaryArgs{}, c.In[0], c.In[1]))

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -33,7 +34,8 @@ type argReader struct {
 	vals  map[string]any
 	given map[string]bool
 	from  map[string]*spec.Value
-	order []string // in the order given
+	order []string    // in the order given
+	list  *spec.Value // the list by which they were given
 }
 
 func (a *argReader) names() []string {
@@ -90,36 +92,125 @@ type argument struct {
 	value *spec.Value
 }
 
-// match gives positional arguments their parameters. What is inferred is
-// skipped if something else is required: Linear: 10 gives out_features, but
+// match gives positional arguments their parameters: a list in the order of the
+// constructor in torch, Linear: [784, 10], a scalar to the first that is not
+// inferred if something else is required: Linear: 10 gives out_features, but
 // LayerNorm: 64 gives normalized_shape.
 func (a *argReader) match(v *spec.Value) []argument {
-	params := a.sigs[0].Params
-	required := false
-	for i := range params {
-		required = required || params[i].Required
+	if v.Kind == spec.List {
+		a.list = v
 	}
-	var pos []*op.Param
-	for i := range params {
-		if p := &params[i]; !p.KwOnly && !(p.Infer && required) {
-			pos = append(pos, p)
-		}
-	}
+	all, asked := a.positional()
 	switch {
-	case len(pos) == 0 && len(params) > 0:
+	case len(asked) == 0 && len(a.sigs[0].Params) > 0:
 		a.el.fail(v.Span, "%s takes its arguments by name: %s", a.what, strings.Join(a.names(), ", "))
-	case len(pos) == 0:
+	case len(asked) == 0:
 		a.el.fail(v.Span, "%s takes no arguments", a.what)
-	case v.Kind != spec.List, len(pos) == 1, pos[0].Kind == op.KInts && allScalars(v): // LayerNorm: [16, 64]
-		return []argument{{pos[0], v}}
-	case len(v.Items) > len(pos):
-		a.el.fail(v.Span, "%s takes at most %d arguments by position, not %d", a.what, len(pos), len(v.Items))
+	case v.Kind != spec.List:
+		return []argument{{asked[0], v}}
+	case a.isWhole(v, all):
+		return []argument{{all[0], v}}
+	case len(v.Items) > len(all):
+		a.el.fail(v.Span, "%s takes at most %d arguments by position (%s), not %d", a.what, len(all), paramNames(all), len(v.Items))
+	}
+	for _, p := range all[len(v.Items):] {
+		if p.Required && len(all) > len(asked) && len(v.Items) > 0 {
+			a.el.fail(v.Span, "%s: %s lacks %s%s", a.what, v.Flow(), p.Name, a.inOrder(v))
+		}
 	}
 	var out []argument
 	for i, it := range v.Items {
-		out = append(out, argument{pos[i], it})
+		out = append(out, argument{all[i], it})
 	}
 	return out
+}
+
+// positional are the parameters that may be given by position: all, and those that a
+// scalar may be for.
+func (a *argReader) positional() (all, asked []*op.Param) {
+	params := a.sigs[0].Params
+	required := slices.ContainsFunc(params, func(p op.Param) bool { return p.Required })
+	for i := range params {
+		p := &params[i]
+		if p.KwOnly {
+			continue
+		}
+		all = append(all, p)
+		if !(p.Infer && required) {
+			asked = append(asked, p)
+		}
+	}
+	return all, asked
+}
+
+// inOrder says, behind a message about a list of arguments, which order it has, and
+// what to write to leave out what is inferred.
+func (a *argReader) inOrder(v *spec.Value) string {
+	all, asked := a.positional()
+	for len(all) > 0 && !all[len(all)-1].Required && !all[len(all)-1].Infer {
+		all = all[:len(all)-1]
+	}
+	text := fmt.Sprintf("; a list has the order of torch: %s(%s)", a.what, paramNames(all))
+	if len(v.Items) > len(asked) {
+		return text
+	}
+	return fmt.Sprintf("%s; to leave out what is inferred, write {%s: %s}", text, a.what, named(asked, v.Items))
+}
+
+// named writes arguments by their names.
+func named(params []*op.Param, items []*spec.Value) string {
+	var out []string
+	for i, it := range items {
+		out = append(out, params[i].Name+": "+it.Flow())
+	}
+	return "{" + strings.Join(out, ", ") + "}"
+}
+
+// isWhole reports whether a list is the first argument, of which the value is a list,
+// and not the first arguments: LayerNorm: [64], but not LayerNorm: [64, 1.0e-6]. Where
+// it may be both, as LayerNorm: [16, 64], it is refused.
+func (a *argReader) isWhole(v *spec.Value, params []*op.Param) bool {
+	p := params[0]
+	if v.Kind != spec.List || p.Kind != op.KInts && p.Kind != op.KPair && p.Kind != op.KSizes && p.Kind != op.KFloats || !allScalars(v) {
+		return false
+	}
+	if len(params) == 1 {
+		return true
+	}
+	if p.Kind != op.KInts {
+		return false
+	}
+	for _, it := range v.Items {
+		if it.HasExpr() && a.env == nil { // not to be known yet
+			return true
+		}
+		if _, is := a.value(it).(int64); !is {
+			return false
+		}
+	}
+	if len(v.Items) < 2 || len(v.Items) > len(params) {
+		return true
+	}
+	for i, it := range v.Items[1:] {
+		if q := params[i+1]; q.IsTensor() && q.Kind != op.KOperand {
+			return true
+		} else if _, err := q.Check(a.value(it)); err != nil {
+			return true
+		}
+	}
+	text := v.Flow()
+	a.el.fail(v.Span, "%s: %s is %s(%s) in torch, with %s as %s; write [%s] for %s, or %s", a.what, text, a.what, strings.Trim(text, "[]"),
+		v.Items[1].Flow(), params[1].Name, text, p.Name, named(params, v.Items))
+	return false
+}
+
+// value evaluates an argument.
+func (a *argReader) value(v *spec.Value) any {
+	if a.env == nil {
+		x, _ := v.Eval(a.el.spec.Env)
+		return x
+	}
+	return a.el.eval(v, a.env)
 }
 
 func allScalars(v *spec.Value) bool {
@@ -131,6 +222,15 @@ func allScalars(v *spec.Value) bool {
 	return true
 }
 
+// misplaced says, behind a message about an argument that is inferred if it is not
+// given, in which order the list that gave it is read.
+func (a *argReader) misplaced(p *op.Param) string {
+	if a.list == nil || !p.Infer {
+		return ""
+	}
+	return a.inOrder(a.list)
+}
+
 // set checks and stores one argument.
 func (a *argReader) set(p *op.Param, v *spec.Value) {
 	if a.given[p.Name] {
@@ -138,7 +238,7 @@ func (a *argReader) set(p *op.Param, v *spec.Value) {
 	}
 	x, err := p.Check(a.el.eval(v, a.env))
 	if err != nil {
-		a.el.fail(v.Span, "%s: %v", a.what, err)
+		a.el.fail(v.Span, "%s: %v%s", a.what, err, a.misplaced(p))
 	}
 	a.vals[p.Name], a.given[p.Name], a.from[p.Name] = x, true, v
 	a.order = append(a.order, p.Name)
@@ -261,152 +361,6 @@ func (t *tensorArgs) params() []*op.Param {
 		}
 	}
 	return out
-}
-
-// place splits the entry's argument into tensors and other arguments.
-func (t *tensorArgs) place(a *argReader) {
-	v, el := t.e.Arg, t.f.u.el
-	if v == nil {
-		return
-	}
-	tensors := t.params()
-	switch {
-	case v.Kind == spec.Map:
-		for _, p := range v.Pairs {
-			param := t.sig.Find(p.Key.Str)
-			switch {
-			case param == nil:
-				el.errs.Unknown(p.Key.Span, "argument of "+t.e.Head.V, p.Key.Str, a.names())
-				panic(spec.Stop{})
-			case param.IsTensor():
-				t.assign(param, p.Value)
-			default:
-				a.set(param, p.Value)
-			}
-		}
-	case len(tensors) == 0 || (len(tensors) == 1 && tensors[0].Kind == op.KTensor):
-		t.attributes(a, v)
-	case v.Kind == spec.List && tensors[0].Star && !t.sig.Params[0].IsTensor() && len(v.Items) > 1: // einsum: ["ij,jk->ik", a, b]
-		a.set(&t.sig.Params[0], v.Items[0])
-		rest := *v
-		rest.Items = v.Items[1:]
-		if len(rest.Items) == 1 && rest.Items[0].Kind == spec.List { // ["ij,jk->ik", [a, b]], too
-			rest = *rest.Items[0]
-		}
-		t.assign(tensors[0], &rest)
-	case v.Kind == spec.List && tensors[0].Kind == op.KTensors && isListOfTensors(v):
-		t.assign(tensors[0], v)
-	case v.Kind == spec.List: // cat: [[a, b], 1] or cat: [parts, 1], too
-		if len(v.Items) > len(t.sig.Params) {
-			el.fail(v.Span, "%s takes at most %d arguments, not %d", t.e.Head.V, len(t.sig.Params), len(v.Items))
-		}
-		n := t.before(v)
-		for i, it := range v.Items {
-			if p := &t.sig.Params[i+n]; p.IsTensor() {
-				t.assign(p, it)
-			} else {
-				a.set(p, it)
-			}
-		}
-	default: // a scalar: the argument after the previous value
-		if tensors[0].Kind == op.KTensors {
-			t.attributes(a, v)
-			return
-		}
-		t.assign(tensors[1], v)
-	}
-}
-
-// before is how many parameters precede a list of arguments. As in a call, the
-// list goes on behind the inputs, or behind the previous value if it does not
-// name all tensors itself: index_select: [0, i], where: [a, b]. What would take a
-// number for a tensor or the name of one for a number is not meant.
-func (t *tensorArgs) before(v *spec.Value) int {
-	behind, complete := 1, true
-	if t.e.HasIn {
-		behind, complete = len(t.e.Inputs), false
-	}
-	for i := range t.sig.Params {
-		if p := &t.sig.Params[i]; p.IsTensor() && p.Required && i >= len(v.Items) {
-			complete = false
-		}
-	}
-	order := []int{behind, 0}
-	if complete {
-		order = []int{0, behind}
-	}
-	for _, n := range order {
-		if t.fits(v, n) {
-			return n
-		}
-	}
-	return 0
-}
-
-// fits reports whether a list can be the arguments behind the first n, which are
-// tensors.
-func (t *tensorArgs) fits(v *spec.Value, n int) bool {
-	params := t.sig.Params
-	if n+len(v.Items) > len(params) {
-		return false
-	}
-	for i := range params[:n] {
-		if !params[i].IsTensor() || params[i].Kind == op.KTensors {
-			return false
-		}
-	}
-	for i, it := range v.Items {
-		p := &params[n+i]
-		number := t.isNumber(it)
-		switch {
-		case number && p.Kind == op.KTensor && !t.reflects(p):
-			return false
-		case !number && (p.Kind == op.KInt || p.Kind == op.KFloat || p.Kind == op.KNumber) && it.Kind != spec.Null:
-			return false
-		}
-	}
-	return true
-}
-
-// isNumber reports whether a value of the spec is a number, or an expression for one.
-func (t *tensorArgs) isNumber(v *spec.Value) bool {
-	if v.Kind == spec.List || v.Kind == spec.Map {
-		return false
-	}
-	switch t.f.u.el.eval(v, t.sc).(type) {
-	case int64, float64:
-		return true
-	}
-	return false
-}
-
-// isListOfTensors reports whether the argument of an operator on a list is that
-// list, as in cat: [a, b], and not all the operator's arguments.
-func isListOfTensors(v *spec.Value) bool {
-	n := len(v.Items)
-	return n == 0 || v.Items[0].Kind != spec.List && v.Items[n-1].Kind != spec.Int
-}
-
-// attributes places a scalar or list on the arguments that are no tensors.
-func (t *tensorArgs) attributes(a *argReader, v *spec.Value) {
-	var pos []*op.Param
-	for i := range t.sig.Params {
-		if p := &t.sig.Params[i]; !p.IsTensor() {
-			pos = append(pos, p)
-		}
-	}
-	switch {
-	case len(pos) == 0:
-		t.f.u.el.fail(v.Span, "%s takes no arguments beside tensors", t.e.Head.V)
-	case v.Kind != spec.List || pos[0].Star || (pos[0].Kind == op.KInts && allScalars(v)):
-		a.set(pos[0], v)
-	case len(v.Items) > len(pos):
-		t.f.u.el.fail(v.Span, "%s takes at most %d arguments, not %d", t.e.Head.V, len(pos), len(v.Items))
-	default:
-		for i, it := range v.Items {
-			a.set(pos[i], it)
-		}
-	}
 }
 
 // assign gives a tensor parameter its value.

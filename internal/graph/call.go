@@ -524,6 +524,7 @@ func (u *unit) layer(e *spec.Entry, sc *scope, l *module.Layer, ins []value.Valu
 			}
 			if v := a.from[r.Arg]; v != nil {
 				at = v.Span
+				r.Msg += a.misplaced(a.find(r.Arg))
 			}
 			el.fail(at, "%s: %s", e.Head.V, r.Msg)
 		case tensor.RankError:

@@ -481,7 +481,7 @@ func (c *checker) arg(e *spec.Entry, l *module.Layer) {
 
 // opArg checks the argument of an operator.
 func (c *checker) opArg(e *spec.Entry, sig *op.Sig) {
-	if e.Arg == nil || e.Arg.Kind != spec.Map {
+	if e.Arg == nil || e.Arg.Kind != spec.Map || isInline(e.Arg, sig) {
 		c.nested(e.Arg)
 		return
 	}
@@ -523,7 +523,7 @@ func (c *checker) args(v *spec.Value, a *argReader, tensor func(string) bool) {
 			_, err = p.Check(x)
 		}
 		if err != nil {
-			c.el.errs.Addf(v.Span, "%s: %v", a.what, err)
+			c.el.errs.Addf(v.Span, "%s: %v%s", a.what, err, a.misplaced(p))
 		}
 	}
 	if v.Kind != spec.Map {

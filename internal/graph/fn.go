@@ -507,6 +507,16 @@ func (f *fn) operand(o *spec.Operand, sc *scope) value.Value {
 	return value.Value{}
 }
 
+// isValue reports whether the text of an input names a value.
+func (f *fn) isValue(s string) bool {
+	stem, _, _ := strings.Cut(strings.TrimSuffix(s, ".pop"), "[")
+	if slot, ok := f.slots[stem]; ok && f.bound[slot] {
+		return true
+	}
+	_, ok := f.u.attribute(strings.TrimPrefix(s, "self."))
+	return ok
+}
+
 // reference resolves the text of an input: a local value, an item or pop of a
 // list, or a parameter or buffer.
 func (f *fn) reference(s string, at spec.Span) value.Value {

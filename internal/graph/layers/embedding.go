@@ -20,7 +20,7 @@ var Embedding = define(module.Layer{
 
 var EmbeddingBag = define(module.Layer{
 	Sig: "nn.EmbeddingBag(num_embeddings: int, embedding_dim: int, max_norm: float? = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False, " +
-		"mode: str(mean|sum|max) = 'mean', sparse: bool = False, include_last_offset: bool = False, padding_idx: int? = None)",
+		"mode: str(mean|sum|max) = 'mean', sparse: bool = False, *, include_last_offset: bool = False, padding_idx: int? = None)",
 	Inputs: "input * offsets? per_sample_weights?",
 	Is:     nn.Layer{Init: nn.Unit},
 	Build: func(b *module.Builder) {

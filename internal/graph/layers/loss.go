@@ -62,12 +62,12 @@ var (
 	MSELoss           = loss("nn.MSELoss(*, "+reduction+")", "input target", aten.MSELoss)
 	L1Loss            = loss("nn.L1Loss(*, "+reduction+")", "input target", aten.L1Loss)
 	SmoothL1Loss      = loss("nn.SmoothL1Loss(*, "+reduction+", beta: float = 1.0)", "input target", aten.SmoothL1Loss)
-	HuberLoss         = loss("nn.HuberLoss(*, "+reduction+", delta: float = 1.0)", "input target", aten.HuberLoss)
+	HuberLoss         = loss("nn.HuberLoss("+reduction+", delta: float = 1.0)", "input target", aten.HuberLoss)
 	BCELoss           = loss("nn.BCELoss(*, weight: floats? = None, "+reduction+")", "input target", aten.BinaryCrossEntropy, "weight")
 	BCEWithLogitsLoss = loss("nn.BCEWithLogitsLoss(*, weight: floats? = None, "+reduction+", pos_weight: floats? = None)", "input target",
 		aten.BinaryCrossEntropyWithLogits, "weight", "pos_weight")
 	KLDivLoss         = loss("nn.KLDivLoss(*, reduction: str(none|batchmean|sum|mean) = 'mean', log_target: bool = False)", "input target", aten.KLDivFunction)
-	TripletMarginLoss = loss("nn.TripletMarginLoss(*, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, "+reduction+")",
+	TripletMarginLoss = loss("nn.TripletMarginLoss(margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, *, "+reduction+")",
 		"anchor positive negative", aten.TripletMarginLoss)
-	CosineEmbeddingLoss = loss("nn.CosineEmbeddingLoss(*, margin: float = 0.0, "+reduction+")", "input1 input2 target", aten.CosineEmbeddingLoss)
+	CosineEmbeddingLoss = loss("nn.CosineEmbeddingLoss(margin: float = 0.0, *, "+reduction+")", "input1 input2 target", aten.CosineEmbeddingLoss)
 )

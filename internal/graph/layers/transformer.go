@@ -12,9 +12,12 @@ import (
 )
 
 // The arguments that the layers of a transformer share, after d_model and
-// nhead.
-const transformerArgs = "dim_feedforward: int = 2048, dropout: float = 0.1, activation: str(relu|gelu) = 'relu', " +
-	"layer_norm_eps: float = 1e-05, batch_first: bool = False, norm_first: bool = False, bias: bool = True"
+// nhead. In nn.Transformer two modules of the user's own stand between them.
+const (
+	feedForwardArgs = "dim_feedforward: int = 2048, dropout: float = 0.1, activation: str(relu|gelu) = 'relu'"
+	furtherArgs     = "layer_norm_eps: float = 1e-05, batch_first: bool = False, norm_first: bool = False, bias: bool = True"
+	transformerArgs = feedForwardArgs + ", " + furtherArgs
+)
 
 var TransformerDecoderLayer = define(module.Layer{
 	Sig:     "nn.TransformerDecoderLayer(d_model: infer int, nhead: int, " + transformerArgs + ")",
@@ -26,7 +29,7 @@ var TransformerDecoderLayer = define(module.Layer{
 // TransformerEncoder and TransformerDecoder take a layer as their first argument;
 // specs give that layer's own arguments, and norm for a LayerNorm at the end.
 var TransformerEncoder = define(module.Layer{
-	Sig: "nn.TransformerEncoder(num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False, " +
+	Sig: "nn.TransformerEncoder(*, num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False, " +
 		"enable_nested_tensor: bool = True)",
 	Forward: "forward(is_causal: bool? = None)",
 	Inputs:  "src * mask? src_key_padding_mask?",
@@ -44,7 +47,7 @@ var TransformerEncoder = define(module.Layer{
 })
 
 var TransformerDecoder = define(module.Layer{
-	Sig:     "nn.TransformerDecoder(num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False)",
+	Sig:     "nn.TransformerDecoder(*, num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False)",
 	Forward: "forward(tgt_is_causal: bool? = None, memory_is_causal: bool = False)",
 	Inputs:  "tgt memory * tgt_mask? memory_mask? tgt_key_padding_mask? memory_key_padding_mask?",
 	Build: func(b *module.Builder) {
@@ -55,7 +58,7 @@ var TransformerDecoder = define(module.Layer{
 
 var Transformer = define(module.Layer{
 	Sig: "nn.Transformer(d_model: infer int, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6, " +
-		transformerArgs + ")",
+		feedForwardArgs + ", *, " + furtherArgs + ")",
 	Forward: "forward(src_is_causal: bool? = None, tgt_is_causal: bool? = None, memory_is_causal: bool = False)",
 	Inputs:  "src tgt * src_mask? tgt_mask? memory_mask? src_key_padding_mask? tgt_key_padding_mask? memory_key_padding_mask?",
 	Build: func(b *module.Builder) {
