@@ -95,6 +95,11 @@ func (u *unit) layer(name string, o *outcome) (spec.Span, bool) {
 				if in.Nested != nil {
 					walk([]*spec.Entry{in.Nested})
 				}
+				for _, p := range in.Named {
+					if p.V.Nested != nil {
+						walk([]*spec.Entry{p.V.Nested})
+					}
+				}
 			}
 			walk(e.Body)
 		}

@@ -266,6 +266,7 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) value.Value {
 	a := &argReader{el: el, env: sc, what: e.Head.V, at: e.Head.At, sigs: []*op.Sig{s.Sig}}
 	a.read(nil)
 	t := &tensorArgs{f: f, e: e, sc: sc, sig: s.Sig, vals: map[string][]value.Value{}}
+	t.byInput()
 	t.place(a)
 	t.fill()
 	a.require()
@@ -334,6 +335,8 @@ type tensorArgs struct {
 	sig  *op.Sig
 	vals map[string][]value.Value // by parameter; several for a list of tensors
 
+	places []*spec.Operand // of inputs:, by position
+
 	failed bool // there are mistakes in operands
 }
 
@@ -361,6 +364,21 @@ func (t *tensorArgs) params() []*op.Param {
 		}
 	}
 	return out
+}
+
+// byInput gives the tensors their values that inputs: names, and keeps the others.
+func (t *tensorArgs) byInput() {
+	var names []string
+	for _, p := range t.params() {
+		names = append(names, p.Name)
+	}
+	places, named := t.f.given(t.e, t.e.Head.V, names, nil)
+	for _, p := range t.params() {
+		if o := named[p.Name]; o != nil {
+			t.put(p, o)
+		}
+	}
+	t.places = places
 }
 
 // assign gives a tensor parameter its value.
@@ -436,16 +454,16 @@ func (t *tensorArgs) fill() {
 	}
 	if t.e.HasIn {
 		if len(open) > 0 && open[0].Kind == op.KTensors {
-			for _, o := range t.e.Inputs {
+			for _, o := range t.places {
 				t.put(open[0], o)
 			}
 			t.sound()
 			return
 		}
-		if len(t.e.Inputs) > len(open) {
-			el.fail(t.e.At, "%s takes %s, but %d inputs are given", t.e.Head.V, spec.Plural(len(open), "tensor"), len(t.e.Inputs))
+		if len(t.places) > len(open) {
+			el.fail(t.e.At, "%s takes %s, but %d inputs are given", t.e.Head.V, spec.Plural(len(open), "tensor"), len(t.places))
 		}
-		for i, o := range t.e.Inputs {
+		for i, o := range t.places {
 			t.put(open[i], o)
 		}
 	} else if len(open) > 0 && open[0].Required {

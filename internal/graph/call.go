@@ -38,42 +38,39 @@ func (f *fn) call(e *spec.Entry, sc *scope, i int) value.Value {
 	panic(spec.Stop{})
 }
 
-// inputs evaluates the inputs of a module or block: the given ones, or the
-// previous value.
-func (f *fn) inputs(e *spec.Entry, sc *scope) []value.Value {
-	if !e.HasIn {
-		f.needCur(f.cur, e)
-		return []value.Value{f.cur}
-	}
-	return f.operands(e.Inputs, sc)
-}
-
 // layerInputs evaluates the inputs of a layer, which its argument may name:
 // {CrossEntropyLoss: {target: label}} takes the previous value and label.
 func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *module.Layer, arg *spec.Value) []value.Value {
-	named := map[string]*spec.Value{}
+	names := make([]string, len(l.InputNames()))
+	for i, name := range l.InputNames() {
+		names[i] = strings.TrimSuffix(name, "?")
+	}
+	given, named := f.given(e, l.Name(), names, nil)
 	if arg != nil && arg.Kind == spec.Map {
 		for _, p := range arg.Pairs {
-			if l.Takes(p.Key.Str) {
-				named[p.Key.Str] = p.Value
+			if !l.Takes(p.Key.Str) {
+				continue
 			}
+			o := f.u.el.spec.Operand(p.Value)
+			switch {
+			case o == nil:
+				panic(spec.Stop{})
+			case named[p.Key.Str] != nil:
+				f.u.el.fail(p.Key.Span, "input %s of %s is given twice", p.Key.Str, l.Name())
+			}
+			named[p.Key.Str] = o
 		}
 	}
 	if len(named) == 0 {
-		return f.inputs(e, sc)
+		return f.inputs(e, sc, l.Name(), names, nil)
 	}
 	var ins []value.Value
-	given := e.Inputs
 	one := func(name string) {
 		name, optional := strings.CutSuffix(name, "?")
-		switch v := named[name]; {
-		case v != nil && v.Kind == spec.Null && optional:
+		switch o := named[name]; {
+		case o != nil && o.Value != nil && o.Value.Kind == spec.Null && optional:
 			ins = append(ins, value.Value{})
-		case v != nil:
-			o := f.u.el.spec.Operand(v)
-			if o == nil {
-				panic(spec.Stop{})
-			}
+		case o != nil:
 			ins = append(ins, f.operand(o, sc))
 		case len(given) > 0:
 			o := given[0]
@@ -111,7 +108,7 @@ func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *module.Layer, arg *spec.Va
 func (f *fn) callNew(e *spec.Entry, sc *scope, i int) value.Value {
 	var ins []value.Value
 	if l := layers.Lookup(e.Head.V); l == nil {
-		ins = f.inputs(e, sc)
+		ins = f.inputs(e, sc, f.callee(e, sc), f.inputNames(e, sc), nil)
 	} else if !f.u.el.attempt(func() { ins = f.layerInputs(e, sc, l, e.Arg) }) {
 		f.u.arguments(e, sc, l, nil) // which may have mistakes, too
 		panic(spec.Stop{})
@@ -128,6 +125,9 @@ func (f *fn) callDeclared(e *spec.Entry, sc *scope) value.Value {
 	at, kwargs := e.Arg, (*spec.Value)(nil)
 	if e.Arg.Kind == spec.Map && len(e.Arg.Pairs) == 1 { // call: {attn: {need_weights: false}}
 		at, kwargs = e.Arg.Pairs[0].Key, e.Arg.Pairs[0].Value
+		if kwargs.Kind != spec.Map {
+			el.fail(kwargs.Span, "here are arguments by name, {call: {%s: {name: value}}}; others are those of inputs:", at.Str)
+		}
 	}
 	s := at.Str
 	if at.IsExpr() {
@@ -154,18 +154,34 @@ func (f *fn) callDeclared(e *spec.Entry, sc *scope) value.Value {
 		panic(spec.Stop{})
 	}
 	if d := f.u.declared[path]; d != nil {
-		return f.callModule(d.entry, d.scope, path, f.declaredInputs(e, sc, d.entry, kwargs), kwargs, e.At)
+		return f.callModule(d.entry, d.scope, path, f.declaredInputs(e, sc, d, kwargs), kwargs, e.At)
 	}
-	return f.again(e, idx, f.declaredInputs(e, sc, f.u.made[idx].entry, kwargs), kwargs)
+	return f.again(e, idx, f.declaredInputs(e, sc, f.u.made[idx], kwargs), kwargs)
 }
 
-// declaredInputs evaluates the inputs of a call of the module that entry d made,
-// which a layer's keyword arguments may name.
-func (f *fn) declaredInputs(e *spec.Entry, sc *scope, d *spec.Entry, kwargs *spec.Value) []value.Value {
-	if l := layers.Lookup(d.Head.V); l != nil {
+// declaredInputs evaluates the inputs of a call of the module that d declares, which
+// the keyword arguments may name.
+func (f *fn) declaredInputs(e *spec.Entry, sc *scope, d *declared, kwargs *spec.Value) []value.Value {
+	if l := layers.Lookup(d.entry.Head.V); l != nil {
 		return f.layerInputs(e, sc, l, kwargs)
 	}
-	return f.inputs(e, sc)
+	return f.inputs(e, sc, f.callee(d.entry, d.scope), f.inputNames(d.entry, d.scope), kwargs)
+}
+
+// callee says what a block or Sequential that an entry makes is called in messages.
+func (f *fn) callee(e *spec.Entry, sc *scope) string {
+	if e.Head.V == spec.HeadBlock {
+		return "block " + f.u.findBlock(e, sc).Name.V
+	}
+	return e.Head.V
+}
+
+// inputNames are the names of the inputs of the block or Sequential that an entry makes.
+func (f *fn) inputNames(e *spec.Entry, sc *scope) []string {
+	if e.Head.V == spec.HeadBlock {
+		return inputNames(f.u.findBlock(e, sc).V)
+	}
+	return []string{"input"}
 }
 
 // again calls a module that was made by an earlier entry.
@@ -381,14 +397,15 @@ func (f *fn) callBlock(e *spec.Entry, sc *scope, i int) value.Value {
 	if e.Module != nil {
 		f.u.el.fail(e.Module.Span, "a function is no module and has no path")
 	}
+	ins := f.inputs(e, sc, "block "+b.Name.V, inputNames(b.V), nil)
 	if b.V.Kind.V == spec.KindAutograd {
-		v := f.u.apply(b, f.u.with(e, sc, b), f.inputs(e, sc), e.At)
+		v := f.u.apply(b, f.u.with(e, sc, b), ins, e.At)
 		if f.checkpointed(e.Checkpoint, sc, v).Expr != v.Expr {
 			f.u.el.fail(e.Checkpoint.At, "a block of kind autograd is checkpointed as a part of another: call it in one of kind function, and checkpoint that")
 		}
 		return v
 	}
-	return f.checkpointed(e.Checkpoint, sc, f.u.callFunction(b, f.u.with(e, sc, b), f.inputs(e, sc), e.At))
+	return f.checkpointed(e.Checkpoint, sc, f.u.callFunction(b, f.u.with(e, sc, b), ins, e.At))
 }
 
 // callFunction elaborates a function in the context of this class, whose

@@ -290,6 +290,10 @@ func (c *checker) own(e *spec.Entry, at place) {
 		return
 	}
 	for _, o := range e.Inputs {
+		if o.Bare() && !isCall(o.Nested.Head.V) && c.isInput(o.Nested.Head.V) {
+			c.nested(o.Nested.Arg)
+			continue
+		}
 		c.operand(o)
 	}
 	c.literals(e)
@@ -459,6 +463,40 @@ func (c *checker) operand(o *spec.Operand) {
 	for _, it := range o.List {
 		c.operand(it)
 	}
+	for _, p := range o.Named {
+		c.operand(p.V)
+	}
+}
+
+// isInput reports whether a block, layer or model has an input of this name.
+func (c *checker) isInput(name string) bool {
+	for _, b := range c.blocks {
+		if slices.Contains(inputNames(b), name) {
+			return true
+		}
+	}
+	for _, n := range layers.Names() {
+		if layers.Lookup(n).Takes(name) {
+			return true
+		}
+	}
+	for _, n := range aten.Names() {
+		if p := aten.Lookup(n).Sig.Find(name); p != nil && p.IsTensor() {
+			return true
+		}
+	}
+	models := c.el.spec.Models
+	if m := c.el.spec.Model; m != nil {
+		models = append(models[:len(models):len(models)], &spec.Named[spec.Model]{V: m})
+	}
+	for _, m := range models {
+		for _, in := range m.V.Inputs {
+			if in.Name.V == name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // nested checks the inline entries of an argument, which are its mappings.

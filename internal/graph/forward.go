@@ -28,19 +28,14 @@ func (f *fn) forward(e *spec.Entry, sc *scope) value.Value {
 	} else if len(el.ms) > 1 {
 		el.fail(e.At, "forward needs model:, one of several")
 	}
-	operands := e.Inputs
+	call := *e
 	if v := a["inputs"]; v != nil {
-		o := el.spec.Operand(v)
-		if o == nil {
-			panic(spec.Stop{})
-		}
-		operands = []*spec.Operand{o}
-		if o.List != nil {
-			operands = o.List
-		}
+		call.HasIn, call.Inputs = true, el.spec.Inputs(v)
 	}
-	ins := f.operands(operands, sc)
-	if len(operands) == 0 {
+	var ins []value.Value
+	if len(call.Inputs) > 0 {
+		ins = f.inputs(&call, sc, "model "+m.name, m.inputs, nil)
+	} else {
 		for _, n := range m.inputs {
 			if s, ok := f.slots[n]; m.fromStep(n) && (!ok || !f.bound[s] && !f.metas[s].Lost) {
 				at := e.At

@@ -54,7 +54,7 @@ func isInline(v *spec.Value, sig *op.Sig) bool {
 
 // isCall reports whether entries with this head are calls.
 func isCall(head string) bool {
-	return head == spec.HeadCall || head == spec.HeadBlock || head == spec.HeadSeq || layers.Lookup(head) != nil || aten.Lookup(head) != nil
+	return head == spec.HeadForward || head == spec.HeadCall || head == spec.HeadBlock || head == spec.HeadSeq || layers.Lookup(head) != nil || aten.Lookup(head) != nil
 }
 
 // fit says how well a value suits a parameter.
@@ -112,11 +112,12 @@ func (t *tensorArgs) byPosition(a *argReader, v *spec.Value) {
 func (t *tensorArgs) open(params []*op.Param, v *spec.Value) []*op.Param {
 	n := 1
 	if t.e.HasIn {
-		n = len(t.e.Inputs)
+		n = len(t.places)
 	}
 	var out []*op.Param
 	for _, p := range params {
 		switch {
+		case len(t.vals[p.Name]) > 0: // by name
 		case n > 0 && p.Kind == op.KTensors:
 			n = 0
 		case n > 0 && p.IsTensor():

@@ -30,6 +30,9 @@ func Words(es []*Entry, f func(string)) {
 		for _, it := range o.List {
 			operand(it)
 		}
+		for _, p := range o.Named {
+			operand(p.V)
+		}
 	}
 	for _, e := range es {
 		value(e.Arg)

@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/nearest"
@@ -77,7 +78,14 @@ type Operand struct {
 	Value  *Value     // a reference (a string, perhaps with expressions), a number or null
 	Nested *Entry     // an inline call
 	List   []*Operand // a literal list of tensors
+
+	Named []Named[Operand] // inputs that are given by their names
+	bare  bool             // Nested is one key and its value
 }
+
+// Bare reports whether the operand is a mapping of one key, which no modifier goes with:
+// an inline entry, or the name of an input and its value.
+func (o *Operand) Bare() bool { return o.bare }
 
 // The statements of the language, beside layers and operators.
 const (
@@ -225,7 +233,7 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 	case "inputs":
 		e.HasIn = true
 		for _, it := range listOf(v) {
-			if o := d.operand(it); o != nil {
+			if o := d.input(it); o != nil {
 				e.Inputs = append(e.Inputs, o)
 			}
 		}
@@ -344,6 +352,40 @@ func (d *decoder) name(e *Entry, v *Value) {
 		return
 	}
 	e.Name = append(e.Name, String{v.Str, v.Span, true})
+}
+
+// input reads an item of inputs:. A mapping of several keys, none of which belongs to an
+// entry, gives inputs by their names.
+func (d *decoder) input(v *Value) *Operand {
+	if v.Kind != Map || slices.ContainsFunc(v.Pairs, func(p Pair) bool { return isModifier(p.Key.Str) }) {
+		return d.operand(v)
+	}
+	if len(v.Pairs) < 2 {
+		o := d.operand(v)
+		o.bare = true
+		return o
+	}
+	o := &Operand{At: v.Span}
+	for _, p := range v.Pairs {
+		if x := d.operand(p.Value); x != nil {
+			o.Named = append(o.Named, Named[Operand]{String{p.Key.Str, p.Key.Span, true}, x})
+		}
+	}
+	return o
+}
+
+// Inputs reads a value as inputs:, a list or one of them.
+func (s *Spec) Inputs(v *Value) []*Operand {
+	d := &decoder{errs: s.Errs, env: s.Env}
+	var out []*Operand
+	for _, it := range listOf(v) {
+		o := d.input(it)
+		if o == nil {
+			panic(Stop{})
+		}
+		out = append(out, o)
+	}
+	return out
 }
 
 // operand reads one input.
