@@ -213,7 +213,7 @@ func (s *script) global(names []string) {
 	}
 }
 
-// rebound are the names of the script that a function binds anew.
+// rebound are the names of the script that a function rebinds.
 func (s *script) rebound(f *program.Func) []string {
 	var out []string
 	for slot := range f.Globals {

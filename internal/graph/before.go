@@ -10,7 +10,7 @@ import (
 )
 
 // carried is a name that statements before the loop bind. It is one of the
-// script: steps and evaluations that bind it bind it anew, and it lives on when
+// script: steps and evaluations that bind it rebind it, and it lives on when
 // they return.
 type carried struct {
 	name string

@@ -40,7 +40,7 @@ type Spec struct {
 	Blocks     []*Named[Block]        `yaml:"blocks" doc:"modules and functions that all models of the spec, its loss, step and eval may call"`
 	Optimizers []*Named[OptimizerDef] `yaml:"optimizers" doc:"several optimizers by name, instead of train.optimizer"`
 	Train      Train                  `yaml:"train" alone:"true" doc:"how a step is made; sugar for step"`
-	Before     []*Entry               `yaml:"before" doc:"statements that run once before the first step, as those of a step; their names live on from step to step, and a step that binds one binds it anew"`
+	Before     []*Entry               `yaml:"before" doc:"statements that run once before the first step, as those of a step; their names live on from step to step, and a step that binds one rebinds it"`
 	Step       []*Entry               `yaml:"step" doc:"the training step as a list of statements"`
 	Data       Data                   `yaml:"data" alone:"true" doc:"where batches come from"`
 	Device     Device                 `yaml:"device" alone:"true" doc:"the GPU"`
