@@ -212,18 +212,17 @@ func (s *script) init(c *program.Class) {
 	order := c.Registered()
 	for i := 0; i < len(order); {
 		ch := &c.Children[order[i]]
-		name, index, isList := strings.Cut(ch.Path, ".")
-		if !isList {
+		name, _, contained := strings.Cut(ch.Path, ".")
+		if !contained {
 			s.printf("self.%s = %s", s.path(name), s.construct(ch.Class))
 			i++
 			continue
 		}
-		_ = index
 		n := i
 		for n < len(order) && strings.HasPrefix(c.Children[order[n]].Path, name+".") {
 			n++
 		}
-		s.printf("self.%s = %s", s.path(name), s.moduleList(c, order[i:n]))
+		s.printf("self.%s = %s", s.path(name), s.container(c, name, order[i:n]))
 		i = n
 	}
 	for _, ch := range c.Children {
@@ -234,19 +233,34 @@ func (s *script) init(c *program.Class) {
 	s.indent--
 }
 
-// moduleList prints the items of a ModuleList; runs of equal items become a
-// comprehension.
-func (s *script) moduleList(c *program.Class, items []int) string {
-	same := true
-	for _, i := range items {
-		same = same && s.construct(c.Children[i].Class) == s.construct(c.Children[items[0]].Class)
+// container prints the ModuleList or ModuleDict at a path, which holds some children;
+// runs of equal items become a comprehension.
+func (s *script) container(c *program.Class, path string, children []int) string {
+	var keys, parts []string
+	for i := 0; i < len(children); {
+		rest := strings.TrimPrefix(c.Children[children[i]].Path, path+".")
+		key, _, inner := strings.Cut(rest, ".")
+		n := i + 1
+		part := path + "." + key
+		if inner {
+			for n < len(children) && strings.HasPrefix(c.Children[children[n]].Path, part+".") {
+				n++
+			}
+			parts = append(parts, s.container(c, part, children[i:n]))
+		} else {
+			parts = append(parts, s.construct(c.Children[children[i]].Class))
+		}
+		keys = append(keys, key)
+		i = n
 	}
-	if same && len(items) > 2 {
-		return fmt.Sprintf("nn.ModuleList([%s for _ in range(%d)])", s.construct(c.Children[items[0]].Class), len(items))
+	if strings.Trim(keys[0], "0123456789") != "" {
+		for i, k := range keys {
+			parts[i] = fmt.Sprintf("%q: %s", k, parts[i])
+		}
+		return s.wrapped("nn.ModuleDict({", parts, "})")
 	}
-	parts := make([]string, len(items))
-	for k, i := range items {
-		parts[k] = s.construct(c.Children[i].Class)
+	if len(parts) > 2 && !slices.ContainsFunc(parts, func(p string) bool { return p != parts[0] }) {
+		return fmt.Sprintf("nn.ModuleList([%s for _ in range(%d)])", parts[0], len(parts))
 	}
 	return s.wrapped("nn.ModuleList([", parts, "])")
 }

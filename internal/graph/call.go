@@ -133,22 +133,18 @@ func (f *fn) callDeclared(e *spec.Entry, sc *scope) value.Value {
 	if at.IsExpr() {
 		s = el.evalStr(at, sc, "call")
 	}
-	path := strings.Join(spec.PathParts(s), ".")
+	path := strings.Join(spec.PathParts(f.loopedModule(s, sc)), ".")
 	idx, ok := f.u.children[path]
 	if !ok {
 		var known []string
-		items := 0
 		for _, c := range f.u.class.Children {
 			known = append(known, c.Path)
-			if rest, ok := strings.CutPrefix(c.Path, path+"."); ok && !strings.Contains(rest, ".") {
-				items++
-			}
 		}
 		if f.u.lost { // perhaps it is not made for a mistake
 			panic(spec.Stop{})
 		}
-		if items > 0 {
-			el.fail(at.Span, `%s is a list of %s; call each: {call: "%s[${i}]", repeat: {n: %d, as: i}}`, s, spec.Plural(items, "module"), s, items)
+		if items := f.u.listed(s); len(items) > 0 {
+			el.fail(at.Span, "%s", f.u.example(s, items))
 		}
 		el.errs.Unknown(at.Span, "module", s, known)
 		panic(spec.Stop{})

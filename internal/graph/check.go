@@ -303,10 +303,15 @@ func (c *checker) own(e *spec.Entry, at place) {
 	case l != nil:
 		c.arg(e, l)
 	case o != nil && at == inModules:
-		errs.Unknown(e.Head.At, "layer", head, append(layers.Names(), spec.HeadSeq, spec.HeadBlock))
+		errs.Unknown(e.Head.At, "layer", head, append(layers.Names(), spec.HeadSeq, spec.HeadBlock, spec.HeadModuleList, spec.HeadModuleDict))
 		return
 	case o != nil:
 		c.opArg(e, o.Sig)
+	case head == spec.HeadModuleList || head == spec.HeadModuleDict:
+		if at != inModules {
+			errs.Addf(e.Head.At, "%s stands in modules:, where it is named: {layers: {%s: ...}}", head, head)
+			return
+		}
 	case head == spec.HeadBlock:
 		c.callBlock(e)
 	case head == spec.HeadCall && e.Arg != nil && e.Arg.Kind == spec.Map: // call: {attn: {need_weights: false}}, read when it is made
@@ -368,7 +373,7 @@ func (c *checker) literals(e *spec.Entry) {
 	boolean(e.Unused, "unused")
 	boolean(e.If, "if")
 	for _, l := range e.For {
-		if !l.In.HasExpr() && l.In.Kind != spec.List {
+		if !l.In.HasExpr() && l.In.Kind != spec.List && l.In.Kind != spec.Str {
 			c.el.errs.Addf(l.In.Span, "for needs a list, not %s", l.In.Describe())
 		}
 	}
@@ -391,7 +396,7 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 		}
 	}
 	if e.Module != nil {
-		refuse("module", e.Module.Span, isLayer || isBlock, "only layers, blocks and Sequential are modules")
+		refuse("module", e.Module.Span, isLayer || isBlock || head == spec.HeadModuleList || head == spec.HeadModuleDict, "only layers, blocks and Sequential are modules")
 	}
 	for _, t := range e.Tie {
 		refuse("tie", t.Param.At, isLayer || isBlock, "only layers and blocks have parameters")

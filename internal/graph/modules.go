@@ -11,15 +11,45 @@ import (
 // modules reserves the places of declared modules, in their order.
 func (u *unit) modules(entries []*spec.Entry) {
 	for _, e := range entries {
-		u.expand(e, u.scope, func(sc *scope, i int) {
-			path := u.modulePath(e, sc, i)
-			if _, ok := u.children[path]; ok {
-				u.el.fail(e.At, "module %q is declared twice", path)
-			}
-			u.child(path, e.At)
-			u.declared[path] = &declared{e, sc}
-		})
+		u.expand(e, u.scope, func(sc *scope, i int) { u.declare(e, sc, u.modulePath(e, sc, i)) })
 	}
+}
+
+// declare reserves the place of a module, or those of the modules in a ModuleList or
+// ModuleDict.
+func (u *unit) declare(e *spec.Entry, sc *scope, path string) {
+	switch e.Head.V {
+	case spec.HeadModuleList:
+		n := 0
+		for _, it := range e.Body {
+			if it.Module != nil {
+				u.el.fail(it.Module.Span, "the modules of a ModuleList are numbered, and have no names of their own")
+			}
+			u.expand(it, sc, func(sc *scope, _ int) {
+				u.declare(it, sc, fmt.Sprintf("%s.%d", path, n))
+				n++
+			})
+		}
+		return
+	case spec.HeadModuleDict:
+		for _, it := range e.Body {
+			u.expand(it, sc, func(sc *scope, i int) {
+				if i >= 0 {
+					u.el.fail(it.At, "a module of a ModuleDict stands for one; {ModuleList: [...], repeat: n} is a list under its key")
+				}
+				u.declare(it, sc, path+"."+it.Module.Str)
+			})
+		}
+		return
+	}
+	if strings.Count(path, ".") >= spec.MaxContainers {
+		u.el.fail(e.At, "modules lie in lists of lists, at most %d deep", spec.MaxContainers)
+	}
+	if _, ok := u.children[path]; ok {
+		u.el.fail(e.At, "module %q is declared twice", path)
+	}
+	u.child(path, e.At)
+	u.declared[path] = &declared{e, sc}
 }
 
 // child makes a module at a path, which is no other attribute of the class, and
@@ -74,7 +104,7 @@ func (u *unit) modulePath(e *spec.Entry, sc *scope, i int) string {
 		s = u.el.evalStr(e.Module, sc, "module")
 	}
 	if !spec.IsModulePath(s) {
-		u.el.fail(e.Module.Span, "module must be an attribute such as conv1, or an item of a list such as up[0], not %q", s)
+		u.el.fail(e.Module.Span, "module must be an attribute such as conv1, or an item of a list such as up[0] or layers[0][1], not %q", s)
 	}
 	u.el.attribute("module", s, e.Module.Span)
 	p := strings.Join(spec.PathParts(s), ".")

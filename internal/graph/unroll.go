@@ -50,23 +50,19 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 			turn(s, int(i))
 		}
 	case len(e.For) > 0:
-		var lists [][]any
+		var lists []looped
 		for _, l := range e.For {
-			x := el.eval(l.In, sc)
-			list, ok := x.([]any)
-			if !ok {
-				el.fail(l.In.Span, "for needs a list, not %s", spec.Show(x))
-			}
-			if len(lists) > 0 && len(list) != len(lists[0]) {
-				el.fail(l.In.Span, "the lists of for have %d and %d items", len(lists[0]), len(list))
+			list := u.looped(l, e, sc)
+			if len(lists) > 0 && list.n != lists[0].n {
+				el.fail(l.In.Span, "the lists of for have %d and %d items", lists[0].n, list.n)
 			}
 			lists = append(lists, list)
 		}
-		loop(int64(len(lists[0])))
-		for i := range lists[0] {
+		loop(int64(lists[0].n))
+		for i := range lists[0].n {
 			vars := map[string]any{}
-			for k, l := range e.For {
-				vars[l.Var.V] = lists[k][i]
+			for _, l := range lists {
+				l.bind(i, vars)
 			}
 			turn(sc.with(vars), i)
 		}
@@ -90,11 +86,13 @@ func (u *unit) least(es []*spec.Entry, sc *scope) int64 {
 			inner = sc.with(map[string]any{e.As.V: spec.Invalid{}})
 		case len(e.For) > 0:
 			x, _ := e.For[0].In.Eval(sc)
-			list, _ := x.([]any)
+			list, _ := x.([]any) // none of values, which may be made in between
 			turns = int64(len(list))
 			vars := map[string]any{}
 			for _, l := range e.For {
-				vars[l.Var.V] = spec.Invalid{}
+				for _, v := range l.Vars {
+					vars[v.V] = spec.Invalid{}
+				}
 			}
 			inner = sc.with(vars)
 		}

@@ -59,10 +59,10 @@ type Entry struct {
 	Unnamed bool
 }
 
-// Loop is one variable of for:.
+// Loop is a variable of for:, or several that unpack each item.
 type Loop struct {
-	Var String
-	In  *Value
+	Vars []String
+	In   *Value
 }
 
 // Tie makes a parameter of the entry's module another module's.
@@ -108,6 +108,10 @@ const (
 	HeadEval      = "eval"
 	HeadTrain     = "train"
 	HeadSeq       = "Sequential"
+
+	// Of modules: alone.
+	HeadModuleList = "ModuleList"
+	HeadModuleDict = "ModuleDict"
 )
 
 // Statements lists the heads that may stand in any list, StepStatements those
@@ -203,6 +207,10 @@ func (d *decoder) readEntry(e *Entry, v *Value) (inBody int) {
 		}
 	}
 	switch e.Head.V {
+	case HeadModuleList, HeadModuleDict:
+		before := d.errs.Reported()
+		e.Body, e.Arg = d.contained(e), nil
+		inBody = d.errs.Reported() - before
 	case HeadLayers, HeadSeq:
 		if e.Arg == nil {
 			d.errs.Addf(e.Head.At, "%s: needs a list of entries", e.Head.V)
@@ -223,6 +231,42 @@ func (d *decoder) readEntry(e *Entry, v *Value) (inBody int) {
 		}
 	}
 	return inBody
+}
+
+// contained reads the modules of a ModuleList or ModuleDict. A list among those of a
+// list is a ModuleList in it.
+func (d *decoder) contained(e *Entry) []*Entry {
+	var out []*Entry
+	switch v := e.Arg; {
+	case e.Head.V == HeadModuleList && v != nil && v.Kind == List:
+		for _, it := range v.Items {
+			if it.Kind == List {
+				inner := &Entry{At: it.Span, Head: String{HeadModuleList, it.Span, true}, Arg: it}
+				inner.Body, inner.Arg = d.contained(inner), nil
+				out = append(out, inner)
+				continue
+			}
+			out = append(out, d.entry(it))
+		}
+	case e.Head.V == HeadModuleDict && v != nil && v.Kind == Map:
+		for _, p := range v.Pairs {
+			if !IsName(p.Key.Str) {
+				d.errs.Addf(p.Key.Span, "a key of ModuleDict must be a Python identifier, not %q", p.Key.Str)
+				continue
+			}
+			it := d.entry(p.Value)
+			if it.Module != nil {
+				d.errs.Addf(it.Module.Span, "the module is named %q by its key already", p.Key.Str)
+			}
+			it.Module = p.Key
+			out = append(out, it)
+		}
+	case e.Head.V == HeadModuleList:
+		d.errs.Addf(e.Head.At, "ModuleList needs a list of modules, such as [{block: attn}, {block: ff}]")
+	default:
+		d.errs.Addf(e.Head.At, "ModuleDict needs a mapping from keys to modules, such as {cls: {Linear: 10}}")
+	}
+	return out
 }
 
 func (d *decoder) modifier(e *Entry, k, v *Value) {
@@ -287,11 +331,15 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 			return
 		}
 		for _, p := range v.Pairs {
-			if !isVariable(p.Key.Str) {
-				d.errs.Addf(p.Key.Span, "variable must be an identifier, not %q", p.Key.Str)
-				continue
+			l := Loop{In: p.Value}
+			for _, name := range strings.Split(p.Key.Str, ",") {
+				if name = strings.TrimSpace(name); !isVariable(name) {
+					d.errs.Addf(p.Key.Span, "variable must be an identifier, not %q", name)
+					continue
+				}
+				l.Vars = append(l.Vars, String{name, p.Key.Span, true})
 			}
-			e.For = append(e.For, Loop{String{p.Key.Str, p.Key.Span, true}, p.Value})
+			e.For = append(e.For, l)
 		}
 	case "inplace":
 		e.InPlace = v
@@ -469,28 +517,37 @@ var pythonKeywords = map[string]bool{
 var scriptNames = map[string]bool{"self": true, "torch": true, "nn": true, "F": true}
 
 // modulePathForm says what IsModulePath accepts.
-const modulePathForm = "an attribute such as conv1, or an item of a list such as up[0]"
+const modulePathForm = "an attribute such as conv1, or an item of a list such as up[0] or layers[0][1]"
 
 // IsModulePath reports whether s may be the place of a module in its block: an
-// attribute, or an item of a ModuleList: a, a[0] or a.0.
+// attribute, or an item of a ModuleList, a[0] or a.0, which may be in others, or of a
+// ModuleDict: a["key"].
 func IsModulePath(s string) bool {
-	parts := PathParts(s)
-	switch len(parts) {
-	case 1:
-		return IsName(parts[0])
-	case 2:
-		return IsName(parts[0]) && len(parts[1]) <= 6 && parts[1] != "" && strings.Trim(parts[1], "0123456789") == ""
+	if !modulePath.MatchString(s) {
+		return false
 	}
-	return false
+	parts := PathParts(s)
+	for _, p := range parts {
+		if !IsName(p) && (len(p) > 6 || p[0] > '9') {
+			return false
+		}
+	}
+	return len(parts) <= MaxContainers
 }
 
-var indexRE = regexp.MustCompile(`\[(\d+)\]`)
+// MaxContainers is how deep modules may lie in lists of lists.
+const MaxContainers = 8
+
+var (
+	modulePath = regexp.MustCompile(`^[A-Za-z_]\w*(\.\d+|\[\d+\]|\["[A-Za-z_]\w*"\]|\['[A-Za-z_]\w*'\])*$`)
+	indexRE    = regexp.MustCompile(`\[(?:(\d+)|"(\w+)"|'(\w+)')\]`)
+)
 
 // PathParts splits a path at dots and indices: "up[0].conv" is up, 0, conv. It
 // returns nil if brackets do not pair.
 func PathParts(s string) []string {
 	if strings.Contains(s, "[") {
-		s = indexRE.ReplaceAllString(s, ".$1")
+		s = indexRE.ReplaceAllString(s, ".$1$2$3")
 	}
 	if s == "" || strings.ContainsAny(s, "[]") {
 		return nil

@@ -267,7 +267,7 @@ model:
 			line += " repeat=" + e.Repeat.Str + " as=" + e.As.V
 		}
 		for _, l := range e.For {
-			line += " for=" + l.Var.V
+			line += " for=" + l.Vars[0].V
 		}
 		for _, l := range e.Tie {
 			line += " tie=" + l.Param.V
@@ -294,14 +294,15 @@ func TestNamesAndPaths(t *testing.T) {
 		}
 	}
 	for s, want := range map[string]bool{
-		"conv1": true, "up[0]": true, "up.0": true, "layers.12": true, "": false, "a.b": false, "a[0][1]": false, "a[0].b": false, "a[x]": false,
+		"conv1": true, "up[0]": true, "up.0": true, "layers.12": true, "": false, "a.b": false, "a[0][1]": true, "a.0.1": true, `a["b"][0]`: true, "a['b']": true, `a["0b"]`: false, "a[0].b": false, `a["for"]`: false,
+		"a" + strings.Repeat("[0]", 8): false, "a" + strings.Repeat("[0]", 7): true, "a[x]": false,
 		"a[-1]": false, "[0]": false, "0": false, "a.": false, "a..0": false, "class": false, "a[99999999]": false,
 	} {
 		if IsModulePath(s) != want {
 			t.Errorf("IsModulePath(%q) is not %v", s, want)
 		}
 	}
-	for s, want := range map[string][]string{"a": {"a"}, "a[0].b": {"a", "0", "b"}, "a.0.b": {"a", "0", "b"}, "": nil, "a[b]": nil, "a]": nil} {
+	for s, want := range map[string][]string{"a": {"a"}, "a[0].b": {"a", "0", "b"}, "a.0.b": {"a", "0", "b"}, "": nil, "a[b]": nil, "a]": nil, `a["b"].c`: {"a", "b", "c"}} {
 		if got := PathParts(s); !reflect.DeepEqual(got, want) {
 			t.Errorf("PathParts(%q) = %q, want %q", s, got, want)
 		}

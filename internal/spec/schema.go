@@ -200,6 +200,7 @@ func (b *schemaBuilder) vocabulary(v Vocabulary) {
 		entryProps[s] = object{}
 	}
 	entryProps[HeadLayers], entryProps[HeadSeq] = ref("entries"), ref("entries")
+	entryProps[HeadModuleList], entryProps[HeadModuleDict] = object{"type": "array"}, object{"type": "object"}
 	for _, m := range Modifiers {
 		entryProps[m] = object{}
 	}
