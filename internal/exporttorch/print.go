@@ -212,6 +212,8 @@ func (p *printer) expr(e *program.Expr) string {
 		return p.operand(e.Args[0]) + " " + e.Path + " " + p.operand(e.Args[1])
 	case program.CallMod:
 		return p.call(e, p.child(e.Child), forwardKeywords(p.class.Children[e.Child].Class))
+	case program.CallGrad:
+		return p.autogradGrad(e)
 	case program.CallModel:
 		return p.model(e.Model) + "(" + p.list(e.Args) + ")"
 	case program.CallFun:
@@ -232,6 +234,29 @@ func (p *printer) tuple(e *program.Expr) string {
 		return "(" + p.expr(e.Args[0]) + ",)"
 	}
 	return "(" + p.list(e.Args) + ")"
+}
+
+// autogradGrad prints a call of torch.autograd.grad.
+func (p *printer) autogradGrad(e *program.Expr) string {
+	tensors := func(es []*program.Expr) string {
+		if len(es) == 1 {
+			return p.expr(es[0])
+		}
+		return "[" + p.list(es) + "]"
+	}
+	g := e.Grad
+	n, m := g.Outputs, g.Outputs+g.Inputs
+	text := "torch.autograd.grad(" + tensors(e.Args[:n]) + ", " + tensors(e.Args[n:m])
+	if len(e.Args) > m {
+		text += ", grad_outputs=" + tensors(e.Args[m:])
+	}
+	if g.Retains {
+		text += ", retain_graph=" + program.Literal(g.Retain)
+	}
+	if g.Create {
+		text += ", create_graph=True"
+	}
+	return text + ")"
 }
 
 // forwardKeywords prints arguments of a library module's forward that were

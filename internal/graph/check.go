@@ -318,7 +318,7 @@ func (c *checker) own(e *spec.Entry, at place) {
 	case head == "" || slices.Contains(spec.Statements, head):
 		c.nested(e.Arg)
 	case slices.Contains(spec.StepStatements, head):
-		if at != inStep && (head != spec.HeadForward || at == inLayers || at == inModules) {
+		if at != inStep && (head != spec.HeadForward && head != spec.HeadGrad || at == inLayers || at == inModules) {
 			errs.Addf(e.Head.At, "%s is a statement of a step and has no place in a model", head)
 			return
 		}
@@ -387,7 +387,7 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 	head := e.Head.V
 	isLayer, isOp := layers.Lookup(head) != nil || head == spec.HeadSeq, aten.Lookup(head) != nil
 	isBlock, isCall := head == spec.HeadBlock, head == spec.HeadCall
-	isValue := isLayer || isOp || isBlock || isCall || head == spec.HeadForward
+	isValue := isLayer || isOp || isBlock || isCall || head == spec.HeadForward || head == spec.HeadGrad
 	inScript := at == inStep || at == inLoss
 	inFrame := at != inModules && at != inline && head != spec.HeadReturn
 	refuse := func(key string, s spec.Span, ok bool, where string) {

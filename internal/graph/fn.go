@@ -164,7 +164,7 @@ func (f *fn) lose(e *spec.Entry) {
 	case e.Head.V == spec.HeadReturn:
 		f.done = true
 		return
-	case slices.Contains(spec.StepStatements, e.Head.V) && e.Head.V != spec.HeadForward:
+	case slices.Contains(spec.StepStatements, e.Head.V) && e.Head.V != spec.HeadForward && e.Head.V != spec.HeadGrad:
 		return
 	}
 	f.astray = f.astray || e.Unnamed

@@ -78,6 +78,10 @@ type Op struct {
 	// derivative, whose results never require grad.
 	Grad func(b *Back)
 
+	// GradGraph is Grad made of operators that autograd records in their turn: for
+	// backward passes with create_graph; nil where that is not modelled.
+	GradGraph func(b *Back)
+
 	// Eval is how values are computed; nil for what is made of other operators.
 	Eval *Eval
 

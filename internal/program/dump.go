@@ -233,6 +233,8 @@ func (f *Func) expr(e *Expr, c *Class) string {
 		return fmt.Sprintf("self.%s(%s)", c.Children[e.Child].Path, f.exprs(e.Args, c))
 	case CallModel:
 		return fmt.Sprintf("%s(%s)", e.Model, f.exprs(e.Args, c))
+	case CallGrad:
+		return fmt.Sprintf("grad%+v(%s)", *e.Grad, f.exprs(e.Args, c))
 	case CallFun:
 		return fmt.Sprintf("%s(%s)", e.Func.Name, f.exprs(e.Args, c))
 	}

@@ -288,6 +288,7 @@ const (
 	CallMod                   // a submodule
 	CallFun                   // a function of the spec
 	CallModel                 // a model, by its name; in a step and its functions
+	CallGrad                  // torch.autograd.grad, as Grad says; likewise
 	Pick                      // item Index of a tuple result
 	ListLit                   // a literal list
 	Const                     // a number operand, or None
@@ -300,6 +301,14 @@ const (
 	Arith                     // arithmetic with such numbers; Path is the operator
 )
 
+// GradCall is a call of torch.autograd.grad, whose Args are the outputs, the inputs,
+// then the gradients of the outputs, or none of those.
+type GradCall struct {
+	Outputs, Inputs int
+	Retain, Create  bool // retain_graph and create_graph
+	Retains         bool // retain_graph is given: without, it is as create_graph
+}
+
 // Expr is one expression.
 type Expr struct {
 	Kind  ExprKind
@@ -310,6 +319,7 @@ type Expr struct {
 	Child int    // index into the class's children, of CallMod
 	Func  *Func  // of CallFun
 	Model string // of CallModel
+	Grad  *GradCall
 	// Forward of CallMod is that of a library's module where it does other things
 	// for these inputs than the class's; nil: it does not.
 	Forward *Func

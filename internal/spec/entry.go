@@ -96,6 +96,7 @@ const (
 	HeadReturn    = "return"
 	HeadBatch     = "batch"
 	HeadForward   = "forward"
+	HeadGrad      = "grad"
 	HeadBackward  = "backward"
 	HeadOptimizer = "optimizer_step"
 	HeadZeroGrad  = "zero_grad"
@@ -118,7 +119,7 @@ const (
 // of a step alone.
 var (
 	Statements     = []string{HeadBlock, HeadCall, HeadLayers, HeadDel, HeadReturn, HeadSeq}
-	StepStatements = []string{HeadBatch, HeadForward, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadKeep, HeadEMA, HeadSync, HeadEval, HeadTrain}
+	StepStatements = []string{HeadBatch, HeadForward, HeadGrad, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadKeep, HeadEMA, HeadSync, HeadEval, HeadTrain}
 )
 
 // Modifiers lists the keys of an entry that are not its head.

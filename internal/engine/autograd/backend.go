@@ -2,6 +2,7 @@ package autograd
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -112,6 +113,13 @@ func (p *Player) derive(r *op.Op, b *op.Back) {
 		p.names.derived[r] = true
 	}
 	_, statements := b.Args.(op.Application)
+	if p.task.create && p.differentiable(b) {
+		if r.GradGraph == nil {
+			p.Fail("create_graph through %s is not modelled", r.Name)
+		}
+		r.GradGraph(b)
+		return
+	}
 	if statements || !p.Executes() || r != asStridedRow && !p.backend.Derives(r) {
 		r.Grad(b)
 		return
@@ -122,6 +130,16 @@ func (p *Player) derive(r *op.Op, b *op.Back) {
 		return
 	}
 	p.Must(p.backend.Backward(b))
+}
+
+// differentiable reports whether a derivative depends on what requires grad.
+func (p *Player) differentiable(b *op.Back) bool {
+	for _, list := range [][]*op.Tensor{b.Grads, b.SavedIns(), b.SavedOuts()} {
+		if slices.ContainsFunc(list, p.Requires) {
+			return true
+		}
+	}
+	return false
 }
 
 // Random is the state of the device's random numbers.

@@ -15,8 +15,12 @@ type graphTask struct {
 	id        int
 	depth     int  // of calls inside of calls
 	keep      bool // retain_graph
+	create    bool // create_graph: the derivatives are recorded themselves
 	suspended []suspended
 	callbacks []func() // run when it is over (Engine::queue_callback)
+
+	exec     map[*Node]*execInfo // of torch.autograd.grad; nil: all nodes run
+	captured []*op.Tensor        // the gradients that it takes
 }
 
 // suspended is what another backward pass has noted of a node.
@@ -34,24 +38,36 @@ func (p *Player) Backward(root, grad *op.Tensor, retain bool) {
 		p.Fail("backward of a value that does not require grad")
 	}
 	if grad == nil {
-		if root.Numel() != 1 {
-			p.Fail("backward needs a loss of one element, not of shape %v", root.Size)
-		}
-		outer := p.Push()
-		p.Op = p.names.op("ones_like")
-		grad = p.New(root.LikeDense(), root.DType)
-		p.Fill(grad, 1)
-		p.Pop(outer)
+		grad = p.ones(root)
 	}
 	p.RunBackward([]*op.Tensor{root}, []*op.Tensor{grad}, retain)
 	p.Drop(grad) // Python holds it until the call returns
 }
 
+// ones is the gradient of a tensor that stands at the beginning of a backward pass.
+func (p *Player) ones(t *op.Tensor) *op.Tensor {
+	if t.Numel() != 1 {
+		p.Fail("backward needs a loss of one element, not of shape %v", t.Size)
+	}
+	outer := p.Push()
+	p.Op = p.names.op("ones_like")
+	grad := p.New(t.LikeDense(), t.DType)
+	p.Fill(grad, 1)
+	p.Pop(outer)
+	return grad
+}
+
 // RunBackward is torch.autograd.backward: the graph behind roots runs for
 // gradients that the caller keeps.
 func (p *Player) RunBackward(roots, grads []*op.Tensor, retain bool) {
+	p.run(&graphTask{keep: retain}, roots, grads, nil)
+}
+
+// run runs the graph behind roots, for gradients that the caller keeps: all of it,
+// or what is on the way to some inputs (Engine::execute).
+func (p *Player) run(g *graphTask, roots, grads []*op.Tensor, inputs []edge) {
 	p.tasks++
-	g := &graphTask{id: p.tasks, keep: retain}
+	g.id = p.tasks
 	if p.task != nil {
 		g.depth = p.task.depth + 1
 	}
@@ -64,7 +80,10 @@ func (p *Player) RunBackward(roots, grads []*op.Tensor, retain bool) {
 		p.Phase = trace.Backward
 	}
 	caller := p.Push()
-	p.task, p.thread, p.env.GradMode = g, 1, false
+	p.task, p.thread, p.env.GradMode = g, 1, g.create
+	if inputs != nil {
+		p.initToExecute(g, graphRoot.edges, inputs)
+	}
 	if len(roots) == 1 {
 		first := graphRoot.edges[0]
 		g.countDependencies(first.fn)
@@ -73,7 +92,9 @@ func (p *Player) RunBackward(roots, grads []*op.Tensor, retain bool) {
 	} else {
 		g.countDependencies(&graphRoot)
 		for i, e := range graphRoot.edges {
-			p.Drop(p.arrive(g, e, p.Keep(grads[i])))
+			if g.executes(e.fn) {
+				p.Drop(p.arrive(g, e, p.Keep(grads[i])))
+			}
 		}
 	}
 	for len(p.ready) > 0 && p.ready[0].depth == g.depth {
@@ -111,7 +132,7 @@ func (g *graphTask) countDependencies(root *Node) {
 		n := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		for _, e := range n.edges {
-			if e.fn == nil {
+			if e.fn == nil || !g.executes(e.fn) {
 				continue
 			}
 			if e.fn.task != g.id {
@@ -140,6 +161,12 @@ func (p *Player) evaluate(g *graphTask, n *Node) {
 	if n.done && !g.keep && len(n.saved) > 0 {
 		p.failAt(outer.at, "backward through the graph a second time: its saved tensors were released (retain_graph keeps them; detach cuts off what one step hands to the next)")
 	}
+	if !p.take(g, n) {
+		p.Drop(n.grads...)
+		n.grads = n.grads[:0]
+		p.Pop(outer)
+		return
+	}
 	if n.leaf != nil {
 		p.accumulateGrad(n.leaf, n.grads[0])
 		n.grads = n.grads[:0]
@@ -158,7 +185,7 @@ func (p *Player) evaluate(g *graphTask, n *Node) {
 	}
 	for k := range b.Results {
 		i := n.edge(k)
-		if e := n.edges[i]; e.fn != nil {
+		if e := n.edges[i]; e.fn != nil && g.executes(e.fn) {
 			b.Results[i] = p.arrive(g, e, b.Results[i])
 		}
 	}
@@ -180,7 +207,7 @@ func (p *Player) newBack(n *Node, grads []*op.Tensor) *op.Back {
 	}
 	b.Hold(in, out)
 	for i := range n.edges {
-		b.Needs[i] = n.edges[i].fn != nil
+		b.Needs[i] = n.edges[i].fn != nil && p.task.executes(n.edges[i].fn)
 	}
 	return b
 }
@@ -189,6 +216,10 @@ func (p *Player) newBack(n *Node, grads []*op.Tensor) *op.Back {
 // the incoming gradients; in the end it puts the Back into its pool.
 func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 	b := p.newBack(n, grads)
+	_, python := n.args.(op.Application)
+	if p.task.create && (n.custom != nil || n.slices != nil || python) {
+		p.Fail("create_graph through %s is not modelled", n.row.Name)
+	}
 	if n.custom != nil {
 		n.custom.Backward(n, b)
 		return b
@@ -197,7 +228,7 @@ func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 	for _, t := range grads {
 		defined = defined || t != nil
 	}
-	if _, python := n.args.(op.Application); !defined || !python && !slices.Contains(b.Needs, true) {
+	if !defined || !python && !slices.Contains(b.Needs, true) {
 		return b
 	}
 	if n.slices != nil {
@@ -206,6 +237,7 @@ func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 	}
 	var room [4]*op.Tensor
 	unpacked := room[:0]
+	var results []*op.Tensor
 	for _, s := range n.saved {
 		t := s.t
 		if t != nil && Of(t).st.version != s.version {
@@ -214,6 +246,11 @@ func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 		if s.packed != nil {
 			t = s.packed.Unpack()
 			unpacked = append(unpacked, t)
+		}
+		if p.task.create && s.out && t != nil { // with its gradient function again (SavedVariable::unpack)
+			t = p.Alias(t, t.Layout, t.DType)
+			p.setFn(Of(t), n, s.idx)
+			results = append(results, t)
 		}
 		switch {
 		case s.state:
@@ -235,6 +272,7 @@ func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 		}
 	}
 	p.dropUnpacked(n, unpacked)
+	p.Drop(results...)
 	return b
 }
 
@@ -314,7 +352,7 @@ func (p *Player) accumulate(e edge, t *op.Tensor) *op.Tensor {
 	}
 	old := Of(*sum)
 	p.Op = p.names.op("add")
-	if old.refs == 1 && old.st.refs == 1 && old.IsDense() {
+	if !p.env.GradMode && old.refs == 1 && old.st.refs == 1 && old.IsDense() {
 		p.Drop(p.Do1(aten.AddInPlace, &aten.AddArgs{}, *sum, t))
 	} else {
 		*sum = p.Do1(aten.Add, &aten.AddArgs{}, *sum, t)

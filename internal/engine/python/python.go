@@ -382,6 +382,8 @@ func (p *Interp) Eval(fr *Frame, e *program.Expr) Value {
 		}
 		p.trail.pop(from)
 		return p.callFunction(fr.Self, e.Func, args)
+	case program.CallGrad:
+		return p.autogradGrad(fr, e)
 	case program.CallModel:
 		var room [4]Value
 		from := len(p.trail.temps)
