@@ -306,20 +306,21 @@ func keyOf(with map[string]any) string {
 
 // keyOfVals describes arguments: shapes, and which are the same object.
 func (el *elaborator) keyOfVals(ins []value.Value) string {
-	var b strings.Builder
+	var room [256]byte
+	b := room[:0]
 	for i, v := range ins {
-		key := v.Meta.Key()
-		el.meter.Work(int64(i + len(key)))
-		b.WriteString(key)
+		begin := len(b)
+		b = v.Meta.AppendKey(b)
+		el.meter.Work(int64(i + len(b) - begin))
 		for j := range i {
 			if v.Expr != nil && v.Same(ins[j]) || v.Meta.List != nil && v.Meta.List == ins[j].Meta.List {
-				fmt.Fprintf(&b, "=%d", j)
+				b = fmt.Appendf(b, "=%d", j)
 				break
 			}
 		}
-		b.WriteByte(' ')
+		b = append(b, ' ')
 	}
-	return b.String()
+	return string(b)
 }
 
 func keys[T any](m map[string]T) []string {

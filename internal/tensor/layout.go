@@ -2,7 +2,7 @@ package tensor
 
 import (
 	"fmt"
-	"strings"
+	"strconv"
 )
 
 // MaxRank is the largest number of dimensions that memplan handles.
@@ -131,16 +131,25 @@ func (d Dims) String() string { return SizeString(d.v[:d.n]) }
 
 // SizeString prints sizes as Python prints a torch.Size.
 func SizeString(v []int64) string {
-	var b strings.Builder
-	b.WriteByte('[')
+	var room [64]byte
+	return string(AppendSize(room[:0], v))
+}
+
+// AppendSize appends what SizeString prints.
+func AppendSize(b []byte, v []int64) []byte {
+	b = append(b, '[')
 	for i, x := range v {
 		if i > 0 {
-			b.WriteString(", ")
+			b = append(b, ", "...)
 		}
-		fmt.Fprint(&b, x)
+		b = strconv.AppendInt(b, x, 10)
 	}
-	b.WriteByte(']')
-	return b.String()
+	return append(b, ']')
+}
+
+// AppendKey appends sizes and strides.
+func (l *Layout) AppendKey(b []byte) []byte {
+	return AppendSize(AppendSize(b, l.Size.v[:l.Size.n]), l.Stride.v[:l.Stride.n])
 }
 
 // Layout says where a tensor's elements lie in its storage. Sizes, strides
@@ -335,13 +344,13 @@ func (l *Layout) permuted(order []int) Layout {
 
 // iterOrder returns the dimensions from the innermost to the outermost as
 // TensorIterator orders those of its operands; here for one operand.
-func (l *Layout) iterOrder() []int { return iterOrder(l.Size, []*Layout{l}) }
+func (l *Layout) iterOrder() []int { return iterOrder(l.Size, []Dims{l.Stride}) }
 
 // iterOrder orders the dimensions of an elementwise operation over operands
-// that have been expanded to shape (at::TensorIteratorBase::reorder_dimensions):
+// with these strides, that have been expanded to shape (at::TensorIteratorBase::reorder_dimensions):
 // an insertion sort from the innermost outwards, where the first operand that
 // tells two dimensions apart decides; strides of 0 tell nothing.
-func iterOrder(shape Dims, operands []*Layout) []int {
+func iterOrder(shape Dims, strides []Dims) []int {
 	n := int(shape.n)
 	p := make([]int, n)
 	for i := range p {
@@ -349,8 +358,8 @@ func iterOrder(shape Dims, operands []*Layout) []int {
 	}
 	// compare(a, b) > 0: dimension a belongs outside of b; 0: ambiguous.
 	compare := func(a, b int) int {
-		for _, o := range operands {
-			sa, sb := o.Stride.v[a], o.Stride.v[b]
+		for i := range strides {
+			sa, sb := strides[i].v[a], strides[i].v[b]
 			switch {
 			case sa == 0 || sb == 0:
 				continue
@@ -421,12 +430,13 @@ func Elementwise(operands ...*Layout) (Layout, error) {
 			return Layout{Size: shape, Stride: ops[0].Stride}, nil
 		}
 	}
-	for i, o := range ops {
-		e := o.expanded(shape)
-		ops[i] = &e
+	var room [4]Dims // most have no more operands
+	strides := room[:0]
+	for _, o := range ops {
+		strides = append(strides, o.expanded(shape).Stride)
 	}
 	l := Layout{Size: shape}
-	order := iterOrder(shape, ops)
+	order := iterOrder(shape, strides)
 	contiguous := true
 	for i, d := range order {
 		contiguous = contiguous && d == len(order)-1-i

@@ -33,9 +33,9 @@ type Backend interface {
 
 // around is what the scope of a player does not know: what modules are in.
 type around struct {
-	loading  *tensor.DType // of parameters that are moved to the device, in place of their own; nil: none
-	onGPU int           // parameters that are on the device for a call under way
-	whole    bool          // a module around is copied to the device as a whole
+	loading *tensor.DType // of parameters that are moved to the device, in place of their own; nil: none
+	onGPU   int           // parameters that are on the device for a call under way
+	whole   bool          // a module around is copied to the device as a whole
 }
 
 // Scope is what surrounds the code at work, with what modules are in.

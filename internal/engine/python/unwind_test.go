@@ -16,7 +16,7 @@ func TestStopPopsScope(t *testing.T) {
 		p.Env().GradMode = true
 		p.EnterHooks(offloading{p})
 		p.EnterMode(autograd.NewSelective(nil))
-		p.whole, p.onloaded = true, 0
+		p.whole, p.onGPU = true, 0
 		p.On(true, true, func() {
 			p.OnStream(autograd.GatherStream, func() {
 				p.Labelled("inside", 0, func() { p.Quiet(func() { panic(stopRecomputation{}) }) })

@@ -3,7 +3,6 @@ package value
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
@@ -61,30 +60,38 @@ func (l *List) Pop() Meta {
 func (m Meta) Len() (n int, ok bool) { return len(m.Now().Tuple), m.Tuple != nil }
 
 // Key describes it for comparison: shapes, strides and types.
-func (m Meta) Key() string {
+func (m Meta) Key() string { return string(m.AppendKey(nil)) }
+
+// AppendKey appends what Key describes.
+func (m Meta) AppendKey(b []byte) []byte {
 	switch {
 	case m.Tensor != nil:
-		key := fmt.Sprintf("%v%v%v", m.Tensor.Size, m.Tensor.Stride, m.Tensor.DType) + op.Known(m.Tensor)
+		b = append(m.Tensor.AppendKey(b), m.Tensor.DType.String()...)
+		b = append(b, op.Known(m.Tensor)...)
 		if m.Causal {
-			key += "causal"
+			b = append(b, "causal"...)
 		}
-		return key
+		return b
 	case m.Tuple != nil:
 		m = m.Now()
-		parts := make([]string, len(m.Tuple))
-		for i, x := range m.Tuple {
-			parts[i] = x.Key()
-		}
+		open, end := byte('('), byte(')')
 		if m.List != nil {
-			return "[" + strings.Join(parts, ",") + "]"
+			open, end = '[', ']'
 		}
-		return "(" + strings.Join(parts, ",") + ")"
+		b = append(b, open)
+		for i, x := range m.Tuple {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = x.AppendKey(b)
+		}
+		return append(b, end)
 	case m.Number != nil:
-		return fmt.Sprintf("%T %v", m.Number, m.Number)
+		return fmt.Appendf(b, "%T %v", m.Number, m.Number)
 	case m.Scalar:
-		return "number"
+		return append(b, "number"...)
 	}
-	return "None"
+	return append(b, "None"...)
 }
 
 // Describe names a value in messages.
