@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -359,6 +360,29 @@ func describe(v any) string {
 	return fmt.Sprint(v)
 }
 
+// argField is a field of an argument struct.
+type argField struct {
+	name  string // its `arg` tag
+	index []int
+}
+
+// argFields are those of the structs that were bound, by type.
+var argFields sync.Map
+
+func argFieldsOf(t reflect.Type) []argField {
+	if fields, ok := argFields.Load(t); ok {
+		return fields.([]argField)
+	}
+	var fields []argField
+	for _, f := range reflect.VisibleFields(t) {
+		if name, ok := f.Tag.Lookup("arg"); ok {
+			fields = append(fields, argField{name, f.Index})
+		}
+	}
+	argFields.Store(t, fields)
+	return fields
+}
+
 // BindArgs returns a new struct of the type that zero points to, with the
 // fields that vals names by their `arg` tags. Values have the types that Check
 // returns. It panics if a field cannot take its value, which a test over all
@@ -369,12 +393,12 @@ func BindArgs(zero any, vals map[string]any) any {
 	}
 	t := reflect.TypeOf(zero).Elem()
 	s := reflect.New(t)
-	for _, field := range reflect.VisibleFields(t) {
-		v, ok := vals[field.Tag.Get("arg")]
+	for _, field := range argFieldsOf(t) {
+		v, ok := vals[field.name]
 		if !ok || v == nil {
 			continue
 		}
-		f, rv := s.Elem().FieldByIndex(field.Index), reflect.ValueOf(v)
+		f, rv := s.Elem().FieldByIndex(field.index), reflect.ValueOf(v)
 		switch {
 		case rv.Type().AssignableTo(f.Type()):
 			f.Set(rv)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/memplan/memplan/internal/nearest"
 	"github.com/memplan/memplan/internal/tensor"
@@ -99,7 +100,13 @@ type fieldSet struct {
 	names []string
 }
 
+// fieldSets are those of the sections that were decoded, by type.
+var fieldSets sync.Map
+
 func fieldsOf(t reflect.Type) fieldSet {
+	if s, ok := fieldSets.Load(t); ok {
+		return s.(fieldSet)
+	}
 	s := fieldSet{index: map[string][]int{}}
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -114,6 +121,7 @@ func fieldsOf(t reflect.Type) fieldSet {
 			s.names = append(s.names, key)
 		}
 	}
+	fieldSets.Store(t, s)
 	return s
 }
 
