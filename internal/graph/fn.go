@@ -94,6 +94,7 @@ const running = "x"
 // with a mistake, whose results are then lost, and stops at the end of the list.
 func (f *fn) statements(es []*spec.Entry, sc *scope) {
 	failed := false
+	f.f.Body = slices.Grow(f.f.Body, len(es))
 	for _, e := range es {
 		if f.early {
 			break
