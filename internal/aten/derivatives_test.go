@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/memplan/memplan/internal/array"
@@ -128,7 +129,7 @@ func TestDerivatives(t *testing.T) {
 				t.Fatal(err)
 			}
 			inputs = len(slices.DeleteFunc(s.Params, func(p op.Param) bool { return !p.IsTensor() }))
-		} else if of == PowTensor || of == Xlogy || of == PreluKernel {
+		} else if of == PowTensor || of == Xlogy || of == PreluKernel || strings.HasSuffix(of.Name, "_backward") {
 			inputs = 2
 		}
 		in := make([][]float64, inputs)

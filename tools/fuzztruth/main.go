@@ -52,6 +52,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"allocator":  configured,
 	"operators":  rareOperator,
 	"statements": statements,
+	"gradients":  gradients,
 }
 
 // steps are what each script runs.
