@@ -231,10 +231,10 @@ func recordDiv(b *op.Back) {
 	if a, _ := b.Args.(*BinaryArgs); a != nil && a.Left.Set {
 		b.Fail("create_graph through a number divided by a tensor is not modelled")
 	}
-	if b.Need(1) {
-		neg := b.Local(b.Do1(Neg, nil, g))
+	if b.Need(1) { // GCC computes the last argument first
 		q := b.Local(b.Do1(Div, &BinaryArgs{}, b.SavedIn(0), b.SavedIn(1)))
 		qq := b.Local(b.Do1(Div, &BinaryArgs{}, q, b.SavedIn(1)))
+		neg := b.Local(b.Do1(Neg, nil, g))
 		b.Set(1, b.Do1(Mul, &BinaryArgs{}, neg, qq))
 		b.End()
 	}
