@@ -236,7 +236,11 @@ func (a *argReader) set(p *op.Param, v *spec.Value) {
 	if a.given[p.Name] {
 		a.el.fail(v.Span, "argument %s of %s is given twice", p.Name, a.what)
 	}
-	x, err := p.Check(a.el.eval(v, a.env))
+	given := a.el.eval(v, a.env)
+	if m, is := given.(value.Meta); is {
+		a.el.fail(v.Span, "%s: %s is %s, not an argument", a.what, v.Flow(), m.Describe())
+	}
+	x, err := p.Check(given)
 	if err != nil {
 		a.el.fail(v.Span, "%s: %v%s", a.what, err, a.misplaced(p))
 	}
@@ -466,7 +470,7 @@ func (t *tensorArgs) fill() {
 		for i, o := range t.places {
 			t.put(open[i], o)
 		}
-	} else if len(open) > 0 && open[0].Required {
+	} else if len(open) > 0 && open[0].Required && open[0].Name == t.params()[0].Name {
 		t.f.needCur(t.f.cur, t.e)
 		t.vals[open[0].Name] = []value.Value{t.f.cur}
 	}

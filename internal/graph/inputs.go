@@ -23,25 +23,24 @@ func (f *fn) inputs(e *spec.Entry, sc *scope, what string, names []string, keywo
 		}
 		return f.operands(places, sc)
 	}
-	var ins []value.Value
-	failed := false
+	ins := f.operands(places, sc)
+	if first {
+		ins = append(ins, f.cur)
+	}
+	var rest []*spec.Operand
 	for i, name := range names {
 		o := named[name]
 		switch {
-		case i == 0 && first:
-			ins = append(ins, f.cur)
-			continue
-		case i < len(places):
-			o = places[i]
+		case i < len(ins) && o != nil: // behind *xs
+			f.u.el.fail(o.At, "input %s of %s is given twice", name, what)
+		case i < len(ins):
 		case o == nil:
 			f.u.el.fail(e.At, "%s needs %s", what, name)
+		default:
+			rest = append(rest, o)
 		}
-		failed = !f.u.el.attempt(func() { ins = append(ins, f.operand(o, sc)) }) || failed
 	}
-	if failed {
-		panic(spec.Stop{})
-	}
-	return ins
+	return append(ins, f.operands(rest, sc)...)
 }
 
 // given splits the inputs of a call into those by position and those by name, of which

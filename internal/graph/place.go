@@ -208,9 +208,17 @@ func (t *tensorArgs) fits(a *argReader, p *op.Param, v *spec.Value) fit {
 	return sure
 }
 
-// names says how well the name of a value suits a tensor parameter.
+// names says how well the name of a value, or an expression of values, suits a tensor
+// parameter.
 func (t *tensorArgs) names(p *op.Param, name string) fit {
 	switch slot, ok := t.f.slots[name]; {
+	case strings.HasPrefix(name, "*"): // the items of a list
+		if p.Kind == op.KTensors && !p.Star {
+			return misfit
+		}
+		return sure
+	case spec.IsTree(name):
+		return sure
 	case !t.f.isValue(name):
 		return maybe
 	case p.Kind != op.KTensors || p.Star || ok && (t.f.metas[slot].Lost || t.f.metas[slot].Tuple != nil) || strings.HasSuffix(name, "]"):
