@@ -46,6 +46,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"optimizers": (*generator).optimizerJob,
 	"checkpoint": (*generator).checkpointJob,
 	"breadth":    (*generator).breadthJob,
+	"calls":      calls,
 	"adapted":    adapted,
 	"options":    options,
 	"ddp":        replicated,
