@@ -179,7 +179,9 @@ func (s *script) class(c *program.Class) {
 	for _, f := range c.Methods {
 		s.function(f, c)
 	}
-	s.function(c.Forward, c)
+	if c.Forward != nil { // something calls it
+		s.function(c.Forward, c)
+	}
 	s.indent--
 }
 

@@ -236,21 +236,6 @@ func (el *elaborator) enter(at spec.Span) {
 	}
 }
 
-// close checks that every declared module was called, which gave it sizes.
-func (u *unit) close() {
-	uncalled := 0
-	for _, path := range keys(u.declared) {
-		if u.class.Children[u.children[path]].Class == nil {
-			at := u.declared[path].entry.At
-			u.el.errs.Addf(at, "module %q is declared but never called, so that its sizes are unknown; call it with {call: %s}", path, path)
-			uncalled++
-		}
-	}
-	if uncalled > 0 {
-		panic(spec.Stop{})
-	}
-}
-
 // blockScope binds a block's params.
 func (el *elaborator) blockScope(b *spec.Named[spec.Block], u *unit, with map[string]any) *scope {
 	vars := map[string]any{}

@@ -24,21 +24,22 @@ var (
 
 // What a spec says and surely does not mean, or how a part of it is taken.
 var (
-	UnusedInput   = code(Code{Name: "unused-input", Doc: "nothing takes an input", OfSpec: true, Rule: estimateWarning})
-	UnusedParam   = code(Code{Name: "unused-param", Doc: "nothing reads a param", OfSpec: true, Rule: estimateWarning})
-	NoEffect      = code(Code{Name: "no-effect", Doc: "keys change nothing beside others", OfSpec: true, Rule: estimateWarning})
-	FitsNothing   = code(Code{Name: "fits-nothing", Doc: "a pattern fits no path", OfSpec: true, Rule: estimateWarning})
-	NotOptimized  = code(Code{Name: "not-optimized", Doc: "no optimizer is given some parameters that require grad", OfSpec: true, Rule: estimateWarning})
-	LoadedType    = code(Code{Name: "loaded-type", Doc: "a config.json names another type of weights", OfSpec: true, Rule: estimateWarning})
-	WouldFail     = code(Code{Name: "would-fail", Doc: "the job would fail, however much memory there is", OfSpec: true, Rule: estimateWarning})
-	NoGradients   = code(Code{Name: "no-gradients", Doc: "a checkpoint keeps gradients from parameters", Rule: estimateWarning})
-	OfOptimizer   = code(Code{Name: "optimizer", Doc: "what the figures of an optimizer rest on", OfSpec: true, Rule: estimateWarning})
-	Unfused       = code(Code{Name: "unfused", Doc: "attention is computed by no fused kernel, and keeps its scores", Rule: estimateWarning})
-	OneProcess    = code(Code{Name: "one-process", Doc: "a layer is played as in one process", OfSpec: true, Rule: estimateWarning})
-	OtherFSDP     = code(Code{Name: "other-fsdp", Doc: "FSDP2 is planned as that of another PyTorch", OfSpec: true, Rule: estimateWarning})
-	MoreWarnings  = code(Code{Name: "more-warnings", Doc: "so many more warnings of a spec", OfSpec: true, Rule: estimateWarning})
-	AskedWithout  = code(Code{Name: "asked-without", Doc: "all that is asked for and not modelled, in a line"}) // the findings of Asked say it
-	BatchNotKnown = code(Code{Name: "batch-not-known", Doc: "no largest batch could be found", Rule: estimateWarning})
+	UnusedInput    = code(Code{Name: "unused-input", Doc: "nothing takes an input", OfSpec: true, Rule: estimateWarning})
+	UnusedParam    = code(Code{Name: "unused-param", Doc: "nothing reads a param", OfSpec: true, Rule: estimateWarning})
+	UncalledModule = code(Code{Name: "uncalled-module", Doc: "nothing calls a module that is declared", OfSpec: true, Rule: estimateWarning})
+	NoEffect       = code(Code{Name: "no-effect", Doc: "keys change nothing beside others", OfSpec: true, Rule: estimateWarning})
+	FitsNothing    = code(Code{Name: "fits-nothing", Doc: "a pattern fits no path", OfSpec: true, Rule: estimateWarning})
+	NotOptimized   = code(Code{Name: "not-optimized", Doc: "no optimizer is given some parameters that require grad", OfSpec: true, Rule: estimateWarning})
+	LoadedType     = code(Code{Name: "loaded-type", Doc: "a config.json names another type of weights", OfSpec: true, Rule: estimateWarning})
+	WouldFail      = code(Code{Name: "would-fail", Doc: "the job would fail, however much memory there is", OfSpec: true, Rule: estimateWarning})
+	NoGradients    = code(Code{Name: "no-gradients", Doc: "a checkpoint keeps gradients from parameters", Rule: estimateWarning})
+	OfOptimizer    = code(Code{Name: "optimizer", Doc: "what the figures of an optimizer rest on", OfSpec: true, Rule: estimateWarning})
+	Unfused        = code(Code{Name: "unfused", Doc: "attention is computed by no fused kernel, and keeps its scores", Rule: estimateWarning})
+	OneProcess     = code(Code{Name: "one-process", Doc: "a layer is played as in one process", OfSpec: true, Rule: estimateWarning})
+	OtherFSDP      = code(Code{Name: "other-fsdp", Doc: "FSDP2 is planned as that of another PyTorch", OfSpec: true, Rule: estimateWarning})
+	MoreWarnings   = code(Code{Name: "more-warnings", Doc: "so many more warnings of a spec", OfSpec: true, Rule: estimateWarning})
+	AskedWithout   = code(Code{Name: "asked-without", Doc: "all that is asked for and not modelled, in a line"}) // the findings of Asked say it
+	BatchNotKnown  = code(Code{Name: "batch-not-known", Doc: "no largest batch could be found", Rule: estimateWarning})
 )
 
 // What is open of the machine.

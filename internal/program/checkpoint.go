@@ -73,6 +73,9 @@ func (c *Class) CheckpointCalls(to *Checkpoint, children map[int]bool) (changed 
 		}
 		f.Body = body
 	}
+	if c.Forward == nil { // nothing calls it
+		return nil
+	}
 	methods := make([]*Func, len(c.Methods))
 	for i, m := range c.Methods {
 		f := *m

@@ -19,7 +19,16 @@ var MultiheadAttention = define(module.Layer{
 	Forward: "forward(need_weights: bool = True, average_attn_weights: bool = True, is_causal: bool = False)",
 	Inputs:  "query key value * key_padding_mask? attn_mask?",
 	Is:      nn.Layer{Whole: true, Init: nn.Xavier},
-	Build:   buildMHA,
+	Alone: func(b *module.Builder) []*op.Tensor {
+		widths := []int64{b.Size("embed_dim"), b.Size("embed_dim"), b.Size("embed_dim")}
+		for i, name := range []string{"kdim", "vdim"} {
+			if b.Has(name) {
+				widths[i+1] = b.Size(name)
+			}
+		}
+		return b.Alone([]int64{1, 1, widths[0]}, []int64{1, 1, widths[1]}, []int64{1, 1, widths[2]})
+	},
+	Build: buildMHA,
 })
 
 var TransformerEncoderLayer = define(module.Layer{
@@ -27,6 +36,7 @@ var TransformerEncoderLayer = define(module.Layer{
 		"activation: str(relu|gelu) = 'relu', layer_norm_eps: float = 1e-05, batch_first: bool = False, norm_first: bool = False, bias: bool = True)",
 	Forward: "forward(is_causal: bool = False)",
 	Inputs:  "src * src_mask? src_key_padding_mask?",
+	Alone:   steps("d_model"),
 	Build:   buildEncoderLayer,
 })
 

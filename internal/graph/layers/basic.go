@@ -24,8 +24,9 @@ func pointwise(sig string, row *op.Op, args func(b *module.Builder) any) *module
 }
 
 var Linear = define(module.Layer{
-	Sig: "nn.Linear(in_features: infer int, out_features: int, bias: bool = True)",
-	Is:  nn.Layer{Linear: true, Init: nn.Kaiming},
+	Sig:   "nn.Linear(in_features: infer int, out_features: int, bias: bool = True)",
+	Is:    nn.Layer{Linear: true, Init: nn.Kaiming},
+	Alone: func(b *module.Builder) []*op.Tensor { return b.Alone([]int64{1, b.Size("in_features")}) },
 	Build: func(b *module.Builder) {
 		in, out := b.Infer("in_features", b.Tensor(1).Dim(-1)), b.Positive("out_features")
 		w := b.Param("weight", out, in)
@@ -85,8 +86,9 @@ var (
 )
 
 var LayerNorm = define(module.Layer{
-	Sig: "nn.LayerNorm(normalized_shape: infer ints, eps: float = 1e-05, elementwise_affine: bool = True, bias: bool = True)",
-	Is:  nn.Layer{Init: nn.Ones},
+	Sig:   "nn.LayerNorm(normalized_shape: infer ints, eps: float = 1e-05, elementwise_affine: bool = True, bias: bool = True)",
+	Is:    nn.Layer{Init: nn.Ones},
+	Alone: func(b *module.Builder) []*op.Tensor { return b.Alone(b.Sizes("normalized_shape")) },
 	Build: func(b *module.Builder) {
 		shape := b.Ints("normalized_shape")
 		if shape == nil {
@@ -105,8 +107,9 @@ var LayerNorm = define(module.Layer{
 })
 
 var RMSNorm = define(module.Layer{
-	Sig: "nn.RMSNorm(normalized_shape: infer ints, eps: float? = None, elementwise_affine: bool = True)",
-	Is:  nn.Layer{Init: nn.Ones},
+	Sig:   "nn.RMSNorm(normalized_shape: infer ints, eps: float? = None, elementwise_affine: bool = True)",
+	Is:    nn.Layer{Init: nn.Ones},
+	Alone: func(b *module.Builder) []*op.Tensor { return b.Alone(b.Sizes("normalized_shape")) },
 	Build: func(b *module.Builder) {
 		shape := b.Ints("normalized_shape")
 		if shape == nil {
@@ -122,8 +125,9 @@ var RMSNorm = define(module.Layer{
 })
 
 var GroupNorm = define(module.Layer{
-	Sig: "nn.GroupNorm(num_groups: int, num_channels: infer int, eps: float = 1e-05, affine: bool = True)",
-	Is:  nn.Layer{Init: nn.Ones},
+	Sig:   "nn.GroupNorm(num_groups: int, num_channels: infer int, eps: float = 1e-05, affine: bool = True)",
+	Is:    nn.Layer{Init: nn.Ones},
+	Alone: func(b *module.Builder) []*op.Tensor { return b.Alone([]int64{2, b.Size("num_channels"), 2}) },
 	Build: func(b *module.Builder) {
 		c := b.Infer("num_channels", b.Tensor(2).Dim(1))
 		var w, bias value.Value
@@ -139,25 +143,27 @@ var BatchNorms = [...]*module.Layer{1: batchNorm(1), 2: batchNorm(2), 3: batchNo
 
 // SyncBatchNorm is in one process a batch norm; the exchange between several, which
 // allocates more, is not modelled.
-var SyncBatchNorm = batchNormLayer("SyncBatchNorm", func(b *module.Builder, _ *op.Tensor) {
+var SyncBatchNorm = batchNormLayer("SyncBatchNorm", 1, func(b *module.Builder, _ *op.Tensor) {
 	const alone = "SyncBatchNorm is played as in one process, where it is a batch normalization; its exchange with others takes memory, too"
 	*b.Env.Notes = note.Add(*b.Env.Notes, note.OneProcess.New(alone))
 })
 
 // batchNorm defines BatchNorm1d to 3d.
 func batchNorm(n int) *module.Layer {
-	return batchNormLayer(fmt.Sprintf("BatchNorm%dd", n), func(b *module.Builder, x *op.Tensor) {
+	return batchNormLayer(fmt.Sprintf("BatchNorm%dd", n), n, func(b *module.Builder, x *op.Tensor) {
 		if r := x.Rank(); r != n+2 && !(n == 1 && r == 2) {
 			b.Fail("", "expected an input with %d dimensions, not shape %v", n+2, x.Size)
 		}
 	})
 }
 
-// batchNormLayer defines a batch norm that takes the inputs that check passes.
-func batchNormLayer(name string, check func(b *module.Builder, x *op.Tensor)) *module.Layer {
+// batchNormLayer defines a batch norm that takes the inputs that check passes,
+// such as those with n dimensions behind the channels.
+func batchNormLayer(name string, n int, check func(b *module.Builder, x *op.Tensor)) *module.Layer {
 	return define(module.Layer{
-		Sig: "nn." + name + "(num_features: infer int, eps: float = 1e-05, momentum: float? = 0.1, affine: bool = True, track_running_stats: bool = True)",
-		Is:  nn.Layer{Batch: true, Running: true, Init: nn.Batch},
+		Sig:   "nn." + name + "(num_features: infer int, eps: float = 1e-05, momentum: float? = 0.1, affine: bool = True, track_running_stats: bool = True)",
+		Is:    nn.Layer{Batch: true, Running: true, Init: nn.Batch},
+		Alone: func(b *module.Builder) []*op.Tensor { return b.Alone(channels(b.Size("num_features"), n, 2)) },
 		Build: func(b *module.Builder) {
 			x := b.Tensor(2)
 			check(b, x)

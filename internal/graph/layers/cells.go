@@ -13,7 +13,7 @@ var plainCells = map[string]*op.Op{"tanh": aten.RNNTanhCell, "relu": aten.RNNRel
 
 // singleCell defines a cell without a cell state.
 func singleCell(sig string, gates int64, row func(b *module.Builder) *op.Op) *module.Layer {
-	return define(module.Layer{Sig: sig, Inputs: "input hx?", Is: nn.Layer{Init: nn.Recurrent(gates)}, Build: func(b *module.Builder) {
+	return define(module.Layer{Sig: sig, Inputs: "input hx?", Is: nn.Layer{Init: nn.Recurrent(gates)}, Alone: cellInput, Build: func(b *module.Builder) {
 		weights := cell(b, gates)
 		h := b.In(1)
 		if h.Absent() {
@@ -34,7 +34,7 @@ var (
 var LSTMCell = define(module.Layer{
 	Sig:    "nn.LSTMCell(input_size: infer int, hidden_size: int, bias: bool = True)",
 	Inputs: "input hx?", Tuples: true,
-	Is: nn.Layer{Init: nn.Recurrent(4)},
+	Is: nn.Layer{Init: nn.Recurrent(4)}, Alone: cellInput,
 	Build: func(b *module.Builder) {
 		weights := cell(b, 4)
 		hx := b.In(1)
@@ -51,6 +51,9 @@ var LSTMCell = define(module.Layer{
 		b.Finish(ret...)
 	},
 })
+
+// cellInput is what a cell is made for that nothing calls.
+func cellInput(b *module.Builder) []*op.Tensor { return b.Alone([]int64{1, b.Size("input_size")}) }
 
 // cell registers the parameters of a recurrent cell with so many gates.
 func cell(b *module.Builder, gates int64) []value.Value {

@@ -7,6 +7,7 @@ import (
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
+	"github.com/memplan/memplan/internal/op"
 )
 
 // Convs and ConvTransposes are those over so many dimensions.
@@ -14,6 +15,16 @@ var (
 	Convs          = [...]*module.Layer{1: convolution(1), 2: convolution(2), 3: convolution(3)}
 	ConvTransposes = [...]*module.Layer{1: transposedConvolution(1), 2: transposedConvolution(2), 3: transposedConvolution(3)}
 )
+
+// channels are the sizes of an input with so many channels and n dimensions
+// behind them.
+func channels(c int64, n int, size int64) []int64 {
+	out := []int64{2, c}
+	for range n {
+		out = append(out, size)
+	}
+	return out
+}
 
 // convInput checks the input of a convolution over n dimensions and returns its
 // number of channels, with that of the output and the groups.
@@ -36,6 +47,16 @@ func convolution(n int) *module.Layer {
 		Sig: fmt.Sprintf("nn.Conv%dd(in_channels: infer int, out_channels: int, kernel_size: pair, stride: pair = 1, padding: pair(same|valid) = 0, "+
 			"dilation: pair = 1, groups: int = 1, bias: bool = True, padding_mode: str(zeros|reflect|replicate|circular) = 'zeros')", n),
 		Is: nn.Layer{Conv: n, Init: nn.Kaiming},
+		Alone: func(b *module.Builder) []*op.Tensor {
+			x := channels(b.Size("in_channels"), n, 1)
+			for i, k := range b.Spatial("kernel_size", n, 1) {
+				x[i+2] = b.Spatial("dilation", n, 1)[i]*(k-1) + 1
+				if b.Str("padding") == "" { // reflection needs more than it pads
+					x[i+2] += b.Spatial("padding", n, 0)[i]
+				}
+			}
+			return b.Alone(x)
+		},
 		Build: func(b *module.Builder) {
 			in, out, groups := convInput(b, n)
 			kernel := b.Spatial("kernel_size", n, 1)
@@ -86,6 +107,13 @@ func transposedConvolution(n int) *module.Layer {
 		Sig: fmt.Sprintf("nn.ConvTranspose%dd(in_channels: infer int, out_channels: int, kernel_size: pair, stride: pair = 1, padding: pair = 0, "+
 			"output_padding: pair = 0, groups: int = 1, bias: bool = True, dilation: pair = 1, padding_mode: str(zeros) = 'zeros')", n),
 		Is: nn.Layer{Init: nn.Kaiming},
+		Alone: func(b *module.Builder) []*op.Tensor {
+			x := channels(b.Size("in_channels"), n, 1)
+			for i, p := range b.Spatial("padding", n, 0) {
+				x[i+2] += 2 * p
+			}
+			return b.Alone(x)
+		},
 		Build: func(b *module.Builder) {
 			in, out, groups := convInput(b, n)
 			o := &aten.ConvOptions{

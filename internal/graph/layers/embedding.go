@@ -6,12 +6,14 @@ import (
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 var Embedding = define(module.Layer{
 	Sig: "nn.Embedding(num_embeddings: int, embedding_dim: int, padding_idx: int? = None, max_norm: float? = None, norm_type: float = 2.0, " +
 		"scale_grad_by_freq: bool = False, sparse: bool = False)",
-	Is: nn.Layer{Table: true, Init: nn.Unit},
+	Is:    nn.Layer{Table: true, Init: nn.Unit},
+	Alone: indices,
 	Build: func(b *module.Builder) {
 		w := embeddingTable(b)
 		b.Finish(b.Do(aten.EmbeddingFunction, op.BindArgs(&aten.EmbeddingArgs{}, b.Args), b.In(0), w))
@@ -23,6 +25,7 @@ var EmbeddingBag = define(module.Layer{
 		"mode: str(mean|sum|max) = 'mean', sparse: bool = False, *, include_last_offset: bool = False, padding_idx: int? = None)",
 	Inputs: "input * offsets? per_sample_weights?",
 	Is:     nn.Layer{Init: nn.Unit},
+	Alone:  indices,
 	Build: func(b *module.Builder) {
 		w := embeddingTable(b)
 		b.Finish(b.Do(aten.EmbeddingBag, op.BindArgs(&aten.EmbeddingBagArgs{}, b.Args), b.In(0), w, b.In(1), b.In(2)))
@@ -33,6 +36,9 @@ var Bilinear = define(module.Layer{
 	Sig:    "nn.Bilinear(in1_features: infer int, in2_features: infer int, out_features: int, bias: bool = True)",
 	Inputs: "input1 input2",
 	Is:     nn.Layer{Init: nn.Bilinear},
+	Alone: func(b *module.Builder) []*op.Tensor {
+		return b.Alone([]int64{1, b.Size("in1_features")}, []int64{1, b.Size("in2_features")})
+	},
 	Build: func(b *module.Builder) {
 		other := b.Ins[1].Meta.Tensor
 		if other.Rank() == 0 {
@@ -47,6 +53,11 @@ var Bilinear = define(module.Layer{
 		b.Finish(b.Do(aten.Bilinear, nil, b.In(0), b.In(1), w, bias))
 	},
 })
+
+// indices are what a table is made for that nothing calls.
+func indices(*module.Builder) []*op.Tensor {
+	return []*op.Tensor{{Layout: tensor.Contiguous(tensor.D(1, 1)), DType: tensor.Int64}}
+}
 
 // embeddingTable registers the parameter of an embedding and checks padding_idx.
 func embeddingTable(b *module.Builder) value.Value {

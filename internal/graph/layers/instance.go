@@ -7,6 +7,7 @@ import (
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
+	"github.com/memplan/memplan/internal/op"
 )
 
 // InstanceNorms and Dropouts, of whole channels, are those over so many dimensions.
@@ -18,8 +19,9 @@ var (
 // instanceNorm defines InstanceNorm1d to 3d.
 func instanceNorm(n int) *module.Layer {
 	return define(module.Layer{
-		Sig: fmt.Sprintf("nn.InstanceNorm%dd(num_features: infer int, eps: float = 1e-05, momentum: float = 0.1, affine: bool = False, track_running_stats: bool = False)", n),
-		Is:  nn.Layer{Running: true, Init: nn.Batch},
+		Sig:   fmt.Sprintf("nn.InstanceNorm%dd(num_features: infer int, eps: float = 1e-05, momentum: float = 0.1, affine: bool = False, track_running_stats: bool = False)", n),
+		Is:    nn.Layer{Running: true, Init: nn.Batch},
+		Alone: func(b *module.Builder) []*op.Tensor { return b.Alone(channels(b.Size("num_features"), n, 2)) },
 		Build: func(b *module.Builder) {
 			x := b.Tensor(2)
 			if x.Rank() != n+2 {
@@ -59,8 +61,9 @@ var LocalResponseNorm = define(module.Layer{
 })
 
 var PReLU = define(module.Layer{
-	Sig: "nn.PReLU(num_parameters: int = 1, init: float = 0.25)",
-	Is:  nn.Layer{Init: nn.Slope},
+	Sig:   "nn.PReLU(num_parameters: int = 1, init: float = 0.25)",
+	Is:    nn.Layer{Init: nn.Slope},
+	Alone: func(b *module.Builder) []*op.Tensor { return b.Alone([]int64{1, b.Positive("num_parameters")}) },
 	Build: func(b *module.Builder) {
 		b.Finish(b.Do(aten.PReLU, nil, b.In(0), b.Param("weight", b.Positive("num_parameters"))))
 	},

@@ -23,9 +23,21 @@ const (
 	rnnFlags = "bias: bool = True, batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False"
 )
 
+// steps makes a layer that nothing calls for sequences of the width that an
+// argument says, as many as it has inputs.
+func steps(widths ...string) func(b *module.Builder) []*op.Tensor {
+	return func(b *module.Builder) []*op.Tensor {
+		sizes := make([][]int64, len(widths))
+		for i, w := range widths {
+			sizes[i] = []int64{1, 1, b.Size(w)}
+		}
+		return b.Alone(sizes...)
+	}
+}
+
 // recurrent defines a recurrent layer with so many gates.
 func recurrent(sig string, gates int64, row func(b *module.Builder) *op.Op) *module.Layer {
-	return define(module.Layer{Sig: sig, Inputs: "input hx?", Tuples: true, Is: nn.Layer{Init: nn.Recurrent(gates)}, Build: func(b *module.Builder) { recurrentForward(b, gates, row(b)) }})
+	return define(module.Layer{Sig: sig, Inputs: "input hx?", Tuples: true, Is: nn.Layer{Init: nn.Recurrent(gates)}, Alone: steps("input_size"), Build: func(b *module.Builder) { recurrentForward(b, gates, row(b)) }})
 }
 
 var (

@@ -23,6 +23,7 @@ var TransformerDecoderLayer = define(module.Layer{
 	Sig:     "nn.TransformerDecoderLayer(d_model: infer int, nhead: int, " + transformerArgs + ")",
 	Forward: "forward(tgt_is_causal: bool = False, memory_is_causal: bool = False)",
 	Inputs:  "tgt memory * tgt_mask? memory_mask? tgt_key_padding_mask? memory_key_padding_mask?",
+	Alone:   steps("d_model", "d_model"),
 	Build:   buildDecoderLayer,
 })
 
@@ -33,6 +34,7 @@ var TransformerEncoder = define(module.Layer{
 		"enable_nested_tensor: bool = True)",
 	Forward: "forward(is_causal: bool? = None)",
 	Inputs:  "src * mask? src_key_padding_mask?",
+	Alone:   steps("d_model"),
 	Build: func(b *module.Builder) {
 		mask, padding := encoderMasks(b, "mask")
 		if !padding.Absent() && nestedTensors(b) {
@@ -50,6 +52,7 @@ var TransformerDecoder = define(module.Layer{
 	Sig:     "nn.TransformerDecoder(*, num_layers: int, nhead: int, d_model: infer int, " + transformerArgs + ", norm: bool = False)",
 	Forward: "forward(tgt_is_causal: bool? = None, memory_is_causal: bool = False)",
 	Inputs:  "tgt memory * tgt_mask? memory_mask? tgt_key_padding_mask? memory_key_padding_mask?",
+	Alone:   steps("d_model", "d_model"),
 	Build: func(b *module.Builder) {
 		causal := map[string]any{"tgt_is_causal": detectCausal(b, "tgt_is_causal", b.In(2)), "memory_is_causal": b.Bool("memory_is_causal")}
 		stack(b, TransformerDecoderLayer, causal, b.In(1), b.In(2), b.In(3), b.In(4), b.In(5))
@@ -61,6 +64,7 @@ var Transformer = define(module.Layer{
 		feedForwardArgs + ", *, " + furtherArgs + ")",
 	Forward: "forward(src_is_causal: bool? = None, tgt_is_causal: bool? = None, memory_is_causal: bool = False)",
 	Inputs:  "src tgt * src_mask? tgt_mask? memory_mask? src_key_padding_mask? tgt_key_padding_mask? memory_key_padding_mask?",
+	Alone:   steps("d_model", "d_model"),
 	Build: func(b *module.Builder) {
 		stack := func(name string, l *module.Layer, count string, more map[string]any, ins ...value.Value) value.Value {
 			args := layerArgs(b)

@@ -342,24 +342,7 @@ func (e *Env) Build(l *Layer, args map[string]any, given map[string]bool, ins []
 			given[k] = true
 		}
 	}
-	b := &Builder{
-		Env: e, Class: &program.Class{Layer: &l.Is}, Func: &program.Func{Name: "forward", Kind: program.Module},
-		Args: map[string]any{}, Given: given, slots: map[string]int{},
-	}
-	b.Class.Forward = b.Func
-	for _, sig := range l.sigs {
-		for _, p := range sig.Params {
-			b.Args[p.Name] = nil
-			if v, ok := args[p.Name]; ok {
-				b.Args[p.Name] = v
-			} else if !p.Infer {
-				b.Args[p.Name] = DefaultValue(&p)
-			}
-		}
-	}
-	for name := range args {
-		b.arg(name)
-	}
+	b := e.begin(l, args, given)
 	for i, v := range ins {
 		if v.Absent() {
 			b.Ins = append(b.Ins, value.Value{})
@@ -391,6 +374,29 @@ func (e *Env) Build(l *Layer, args map[string]any, given map[string]bool, ins []
 		}
 	}
 	return b.Class, b.ret
+}
+
+// begin makes the builder of a layer with its arguments.
+func (e *Env) begin(l *Layer, args map[string]any, given map[string]bool) *Builder {
+	b := &Builder{
+		Env: e, Class: &program.Class{Layer: &l.Is}, Func: &program.Func{Name: "forward", Kind: program.Module},
+		Args: map[string]any{}, Given: given, slots: map[string]int{},
+	}
+	b.Class.Forward = b.Func
+	for _, sig := range l.sigs {
+		for _, p := range sig.Params {
+			b.Args[p.Name] = nil
+			if v, ok := args[p.Name]; ok {
+				b.Args[p.Name] = v
+			} else if !p.Infer {
+				b.Args[p.Name] = DefaultValue(&p)
+			}
+		}
+	}
+	for name := range args {
+		b.arg(name)
+	}
+	return b
 }
 
 // DefaultValue is a parameter's default in the type that Check returns.

@@ -23,6 +23,9 @@ type Layer struct {
 	Tuples bool
 	// Is says what other packages must know of it; its name is that of Sig.
 	Is nn.Layer
+	// Alone gives inputs that suit the arguments, for which a module is made that
+	// nothing calls; nil of layers that hold nothing.
+	Alone func(b *Builder) []*op.Tensor
 	// Build makes parameters and the body of forward.
 	Build func(b *Builder)
 
