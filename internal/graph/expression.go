@@ -16,10 +16,10 @@ func (f *fn) text(s string, at spec.Span, sc *scope) value.Value {
 	if rest, ok := strings.CutPrefix(s, "*"); ok {
 		return f.starred(f.text(rest, at, sc), at)
 	}
+	if v, ok := f.subscript(s, at, sc); ok {
+		return v
+	}
 	if spec.IsTree(s) {
-		if v, ok := f.subscript(s, at, sc); ok {
-			return v
-		}
 		return f.expression(f.u.el.errs.ParseTree(s, at), sc)
 	}
 	if _, ok := f.slots[s]; !ok && spec.IsName(s) {
