@@ -330,3 +330,19 @@ func TestExplainWidth(t *testing.T) {
 		}
 	}
 }
+
+// Below the mistakes of a spec, a terminal shows where to read on.
+func TestExplainHint(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		tty  bool
+		want bool
+	}{{"memplan: 1\nmodl: 3\n", true, true}, {"memplan: 1\nmodl: 3\n", false, false}, {"memplan: 1\nmodel: {preset: mlp}\n", true, false}} {
+		var out, errs strings.Builder
+		s := &Streams{In: strings.NewReader(c.text), Out: &out, Err: &errs, Env: os.LookupEnv, ErrTTY: c.tty}
+		Main([]string{"export", "torch", "-"}, s)
+		if got := strings.HasSuffix(errs.String(), explainHint+"\n"); got != c.want {
+			t.Errorf("%q on a terminal (%v): the hint is there: %v\n%s", c.text, c.tty, got, errs.String())
+		}
+	}
+}

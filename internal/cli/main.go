@@ -86,8 +86,14 @@ func Main(args []string, s *Streams) (code int) {
 		prefix = "" // each begins with its place, as tools expect
 	}
 	fmt.Fprintf(s.Err, "%s\n", printable.Lines(prefix+err.Error()))
+	if wrong != nil && s.ErrTTY {
+		fmt.Fprintln(s.Err, explainHint)
+	}
 	return code
 }
+
+// explainHint is below the mistakes of a spec, for people.
+const explainHint = "memplan explain NAME tells of a key, a statement, a layer or an operator (memplan explain inputs)"
 
 // checked notes the first error of a writer: help, tables and scripts are written
 // by what does not look at it.
