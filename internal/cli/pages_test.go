@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,13 +131,44 @@ func (p *page) shown(t *testing.T, block, command, dir, tiny string, write func(
 		}
 		write("tiny.yaml", tiny)
 		return
-	case p.file == "docs/ci.md": // of a project with jobs that do not fit
+	case strings.HasPrefix(block, "specs/gpt.yaml:"):
+		write("specs/gpt.yaml", "memplan: 1\nmodel: {preset: gpt}\ntrain:\n  batch_size: 64\ndevice: {gpu: rtx-3060}\n")
+		defer write("specs/gpt.yaml", "memplan: 1\nmodel: {preset: mlp}\n") // for the commands below
+		command = "memplan check specs"
+	case p.file == "docs/ci.md": // of a project with other commits and another configuration
 		return
 	}
 	out, _, _ := run(t, command, dir)
 	for line := range strings.Lines(block) {
-		if line != "...\n" && !strings.Contains(out, line) {
+		begin, end, _ := strings.Cut(line, "...")
+		if !slices.ContainsFunc(strings.SplitAfter(out, "\n"), func(l string) bool { return strings.HasPrefix(l, begin) && strings.HasSuffix(l, end) }) {
 			t.Errorf("%s does not print the line that is shown: %s", command, line)
+		}
+	}
+}
+
+// Every page with specs or commands is tested.
+func TestPagesAll(t *testing.T) {
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested := map[string]bool{
+		"docs/language.md": true, // by TestLanguage
+		"docs/cli.md":      true, // by TestDocs and TestExamples
+		"docs/release.md":  true, // by tools/release
+	}
+	for _, p := range pages {
+		tested[p.file] = true
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := "docs/" + filepath.Base(f)
+		if has := strings.Contains(string(text), "```yaml") || strings.Contains(string(text), "```sh"); has && !tested[name] {
+			t.Errorf("%s has examples that no test runs; name it in pages", name)
 		}
 	}
 }
