@@ -80,10 +80,17 @@ type search struct {
 // reserved without a limit. Keys are set in every job. The error, if any, is
 // that of the job at the first step, or ctx's.
 func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64, keys ...estimate.Key) (*Found, error) {
-	series := estimate.NewSeries(r, axis.Key, keys...)
-	series.Failing = axis.Key == Batch.Key // which has no part in it
-	if f := derived(ctx, series, axis, headroom); f != nil {
-		return f, nil
+	var series *estimate.Series
+	for _, sharing := range []bool{axis.Key == Batch.Key, false} {
+		series = estimate.NewSeries(r, axis.Key, keys...)
+		series.Failing = axis.Key == Batch.Key // which has no part in it
+		series.Sharing = sharing
+		if f := derived(ctx, series, axis, headroom); f != nil {
+			return f, nil
+		}
+		if !series.Sharing {
+			break
+		}
 	}
 	series.Drop()
 	f, err := newSearch(ctx, series, axis).run(headroom)

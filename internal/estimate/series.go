@@ -25,6 +25,13 @@ type Series struct {
 	// Failing says that jobs are tried though they would fail (Job.Fails).
 	Failing bool
 
+	// Sharing says that jobs differ in the batch, and that the program of one is taken to
+	// be that of all, for other sizes of its inputs. Lay finds out that it is not where
+	// that program does not go with them, Holds where a job that was elaborated does not
+	// lie on the line.
+	Sharing bool
+	proved  bool // by a job that was elaborated
+
 	line    *line
 	at      []int64 // values that were played, and lie on the line
 	on      []*engine.Played
@@ -80,6 +87,14 @@ func (s *Series) Lay(o *Outcome, first, second int64) (bool, error) {
 	}
 	s.job = o.Job
 	var p *engine.Played
+	if s.Sharing = s.Sharing && uniform(o.Job.Program) && !givesSizes(o.Job.Program); s.Sharing {
+		s.steps = heldSteps
+		p, err := s.playJob(s.shared(second), s.steps)
+		if err == nil && s.through([]int64{first, second}, []*engine.Played{o.Played, p}) {
+			return true, nil
+		}
+		s.Sharing = false
+	}
 	for _, s.steps = range []int{heldSteps, 0} {
 		var err error
 		if p, err = s.play(second, s.steps); err != nil {
@@ -115,7 +130,7 @@ func (s *Series) through(at []int64, played []*engine.Played) bool {
 // Bend lays a parabola through the two jobs of the line and the one that Holds found
 // not to lie on it. It reports whether there is one.
 func (s *Series) Bend() bool {
-	if len(s.at) > 2 || s.off == nil {
+	if s.Sharing || len(s.at) > 2 || s.off == nil {
 		return false
 	}
 	return s.through(append(s.at, s.offAt), append(s.on, s.off))
@@ -140,11 +155,28 @@ func (s *Series) Room(most int64) int64 {
 
 // play plays the job with a value of the key for so many steps or, with 0, for as many
 // as its spec says.
-func (s *Series) play(k int64, steps int) (p *engine.Played, err error) {
+func (s *Series) play(k int64, steps int) (*engine.Played, error) {
 	j, err := s.Job(k)
 	if err != nil {
 		return nil, err
 	}
+	return s.playJob(j, steps)
+}
+
+// shared is the job that was run with a batch of k in its inputs.
+func (s *Series) shared(k int64) *Job {
+	j, p := *s.job, *s.job.Program
+	p.Batch, p.Inputs = k, slices.Clone(p.Inputs)
+	for i := range p.Inputs {
+		if in := &p.Inputs[i]; len(in.Size) > 0 && in.Size[0] == s.job.Program.Batch {
+			in.Size = append([]int64{k}, in.Size[1:]...)
+		}
+	}
+	j.Program = &p
+	return &j
+}
+
+func (s *Series) playJob(j *Job, steps int) (p *engine.Played, err error) {
 	defer j.metered(&err)()
 	s.count()
 	if n := int(j.Spec.Train.Steps.V); steps == 0 || 0 < n && n < steps {
@@ -218,12 +250,57 @@ func uniform(p *program.Job) bool {
 	return p.Eval == nil && len(p.Kept) == 0 && !slices.ContainsFunc(p.Step.Body, rare)
 }
 
+// givesSizes reports whether a program gives the sizes of a tensor in numbers, of which
+// one may be the batch.
+func givesSizes(p *program.Job) bool {
+	found, seen, classes := false, map[*program.Func]bool{}, map[*program.Class]bool{}
+	var function func(f *program.Func)
+	function = func(f *program.Func) {
+		if f == nil || found || seen[f] {
+			return
+		}
+		seen[f] = true
+		f.Exprs(func(e *program.Expr) {
+			found = found || e.Kind == program.CallOp && e.Row.Sized()
+			function(e.Func)
+			function(e.Forward)
+		})
+	}
+	var class func(c *program.Class)
+	class = func(c *program.Class) {
+		if c == nil || found || classes[c] {
+			return
+		}
+		classes[c] = true
+		for _, fs := range [][]*program.Func{{c.Forward}, c.Methods, c.Applied} {
+			for _, f := range fs {
+				function(f)
+			}
+		}
+		for i := range c.Children {
+			class(c.Children[i].Class)
+		}
+	}
+	function(p.Step)
+	class(p.Aux)
+	for _, m := range p.Models {
+		class(m.Root)
+	}
+	return found
+}
+
 // Holds plays the job with a value of the key and reports whether it lies on the line.
 func (s *Series) Holds(k int64) bool {
-	if k == 1 || slices.Contains(s.at, k) {
+	if k == 1 || slices.Contains(s.at, k) && (!s.Sharing || k == s.at[0]) {
 		return true
 	}
-	p, err := s.play(k, s.held)
+	var p *engine.Played
+	var err error
+	if s.proved && s.Sharing {
+		p, err = s.playJob(s.shared(k), s.held)
+	} else {
+		p, err = s.play(k, s.held)
+	}
 	if err != nil {
 		return false
 	}
@@ -231,9 +308,10 @@ func (s *Series) Holds(k int64) bool {
 	defer s.room.Put(r)
 	derived, ok := s.line.play(k, r)
 	if ok && like(derived.Trace.Events, p.Trace.Events) {
+		s.proved = true
 		return true
 	}
-	if len(s.at) < 3 {
+	if len(s.at) < 3 && !s.Sharing {
 		if s.off, err = s.play(k, 0); err != nil {
 			s.off = nil
 		}

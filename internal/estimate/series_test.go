@@ -295,3 +295,27 @@ func TestHeldSteps(t *testing.T) {
 		}
 	}
 }
+
+// Where nothing but the inputs of a program has the batch in it, one that was elaborated
+// tells of all; where sizes are given in numbers, none is taken to.
+func TestSharing(t *testing.T) {
+	for name, shares := range map[string]bool{"resnet": true, "mlp_mixer": true, "gpt": false, "swin": false} {
+		text, err := specs.Preset(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &Recipe{Path: "preset:" + name, Text: text}
+		o := batchOf(t, r, 0)
+		at := o.Job.Program.Batch
+		s := NewSeries(r, "train.batch_size")
+		s.Sharing = true
+		if ok, err := s.Lay(o, at, 3*at+1); !ok || s.Sharing != shares {
+			t.Errorf("%s: a line: %v, shared: %v (%v)", name, ok, s.Sharing, err)
+		}
+		for _, k := range []int64{3*at + 1, 2 * at, 2*at + 1} {
+			if !s.Holds(k) {
+				t.Errorf("%s: %d does not lie on the line", name, k)
+			}
+		}
+	}
+}

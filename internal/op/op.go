@@ -110,7 +110,8 @@ type Op struct {
 	// Source is where the facts were read or recorded.
 	Source string
 
-	inPlace  *Op // whose Of it is
+	inPlace  *Op  // whose Of it is
+	sized    bool // calls give the sizes of a tensor in numbers
 	evidence Evidence
 }
 

@@ -62,8 +62,17 @@ func (t *Table) Define(r Op) *Op {
 		if slices.ContainsFunc(sig.Params, func(p Param) bool { return p.Kind == KTensors }) {
 			p.CastList = [2]int{0, math.MaxInt}
 		}
+		p.sized = slices.ContainsFunc(sig.Params, Param.isSize)
 	}
 	return p
+}
+
+// Sized reports whether calls of the row give the sizes of a tensor in numbers.
+func (r *Op) Sized() bool { return r.sized }
+
+// isSize reports whether an argument is the sizes of a tensor.
+func (p Param) isSize() bool {
+	return p.Kind == KInts && (p.Name == "size" || p.Name == "sizes" || p.Name == "shape")
 }
 
 // Taking makes the row check the types of its inputs first.
