@@ -9,15 +9,6 @@ import (
 	"github.com/memplan/memplan/internal/spec"
 )
 
-// carried is a name that statements before the loop bind. It is one of the
-// script: steps and evaluations that bind it rebind it, and it lives on when
-// they return.
-type carried struct {
-	name string
-	meta value.Meta
-	at   spec.Span
-}
-
 // before elaborates the statements that run once before the first step. A result
 // without a name is deleted at their end, unless the spec binds its name, too.
 func (el *elaborator) before() {

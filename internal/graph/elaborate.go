@@ -57,6 +57,23 @@ type failure struct {
 	file string
 }
 
+// carried is a name that statements before the loop bind. It is one of the
+// script: steps and evaluations that bind it rebind it, and it lives on when
+// they return.
+type carried struct {
+	name string
+	meta value.Meta
+	at   spec.Span
+}
+
+// mode is whether a model is in eval mode, and the n of the steps, every n-th, in
+// which it is.
+type mode struct {
+	eval  bool
+	every int64
+	at    spec.Span // of the statement that says so
+}
+
 // elaborated is a block that was made for some params and inputs.
 type elaborated struct {
 	class   *program.Class

@@ -57,6 +57,24 @@ func (f *fn) forward(e *spec.Entry, sc *scope) value.Value {
 	return value.Value{Expr: x, Meta: value.Returned(rets)}
 }
 
+// modeOf is the mode of a model, by the name by which statements call it.
+func (el *elaborator) modeOf(name string) mode {
+	if m, ok := el.modes[name]; ok {
+		return m
+	}
+	m := el.findModel(name)
+	return mode{eval: m != nil && m.eval, every: 1}
+}
+
+// callMode is the mode in which a call of a model finds it.
+func (f *fn) callMode(name string, at spec.Span) bool {
+	m := f.u.el.modeOf(name)
+	if f.f.Kind == program.StepFunc && f.steps.every%m.every != 0 {
+		f.u.el.fail(at, "model %q is in another mode in the steps of every: %d only; what calls it then needs every: %d, too", name, m.every, m.every)
+	}
+	return m.eval
+}
+
 // model elaborates a model for some inputs; with others, it must come out the
 // same.
 func (el *elaborator) model(m *model, ins []value.Value, at spec.Span) []value.Value {

@@ -5,23 +5,6 @@ import (
 	"github.com/memplan/memplan/internal/spec"
 )
 
-// mode is whether a model is in eval mode, and the n of the steps, every n-th, in
-// which it is.
-type mode struct {
-	eval  bool
-	every int64
-	at    spec.Span // of the statement that says so
-}
-
-// modeOf is the mode of a model, by the name by which statements call it.
-func (el *elaborator) modeOf(name string) mode {
-	if m, ok := el.modes[name]; ok {
-		return m
-	}
-	m := el.findModel(name)
-	return mode{eval: m != nil && m.eval, every: 1}
-}
-
 // setMode elaborates {eval: model} and {train: model}.
 func (f *fn) setMode(e *spec.Entry, sc *scope, st program.Stmt) {
 	el := f.u.el
@@ -57,15 +40,6 @@ func (f *fn) setMode(e *spec.Entry, sc *scope, st program.Stmt) {
 	}
 	el.modes[st.Model] = now
 	f.emit(st)
-}
-
-// callMode is the mode in which a call of a model finds it.
-func (f *fn) callMode(name string, at spec.Span) bool {
-	m := f.u.el.modeOf(name)
-	if f.f.Kind == program.StepFunc && f.steps.every%m.every != 0 {
-		f.u.el.fail(at, "model %q is in another mode in the steps of every: %d only; what calls it then needs every: %d, too", name, m.every, m.every)
-	}
-	return m.eval
 }
 
 // modesBack checks that the models are in the modes in which the next step finds

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -248,13 +247,4 @@ func (el *building) optimNotes(o *program.Optimizer, at spec.Span) {
 // shortList names the first of some paths.
 func shortList(paths []string) string {
 	return shortened(paths, "parameters")
-}
-
-// shortened names the first of some paths, and what the others are.
-func shortened(paths []string, what string) string {
-	const most = 3
-	if len(paths) <= most {
-		return strings.Join(paths, ", ")
-	}
-	return fmt.Sprintf("%s and %d more %s", strings.Join(paths[:most], ", "), len(paths)-most, what)
 }

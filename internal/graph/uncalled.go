@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/memplan/memplan/internal/graph/layers"
 	"github.com/memplan/memplan/internal/graph/module"
@@ -225,4 +226,13 @@ func moduleIn(v *spec.Value) string {
 
 func makesModule(head string) bool {
 	return head == spec.HeadSeq || head == spec.HeadBlock || layers.Lookup(head) != nil
+}
+
+// shortened names the first of some paths, and what the others are.
+func shortened(paths []string, what string) string {
+	const most = 3
+	if len(paths) <= most {
+		return strings.Join(paths, ", ")
+	}
+	return fmt.Sprintf("%s and %d more %s", strings.Join(paths[:most], ", "), len(paths)-most, what)
 }
