@@ -237,14 +237,19 @@ func (d *decoder) statement(e *Entry, v *Value) {
 	x, bad := parseExpr(strings.TrimSpace(right.Str))
 	if t, ok := x.(*syntax.TupleExpr); ok && bad == nil && e.Tuple && e.Nest == nil && len(t.List) == len(e.Name) && len(t.List) > 1 {
 		e.Inputs = nil // a, b = b, a: no tuple is made
-		for _, it := range t.List {
+		r := []rune(right.Str)
+		for i, it := range t.List {
 			if u, ok := it.(*syntax.UnaryExpr); ok && u.Op == syntax.STAR {
 				e.Inputs = []*Operand{{At: right.Span, Value: right}}
 				break
 			}
-			from, to := it.Span()
-			r := []rune(right.Str)
-			text := string(r[from.Col-1 : min(int(to.Col)-1, len(r))])
+			from, _ := it.Span()
+			to := len(r)
+			if i+1 < len(t.List) {
+				next, _ := t.List[i+1].Span()
+				to = int(next.Col) - 1
+			}
+			text := strings.TrimRight(string(r[from.Col-1:to]), ", \t")
 			s := right.Span
 			s.Col, s.Len = s.Col+int(from.Col)-1, utf8.RuneCountInString(text)
 			e.Inputs = append(e.Inputs, &Operand{At: s, Value: &Value{Span: s, Kind: Str, Str: text}})

@@ -54,6 +54,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"operators":  rareOperator,
 	"statements": statements,
 	"gradients":  gradients,
+	"values":     values,
 }
 
 // steps are what each script runs.
