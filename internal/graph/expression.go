@@ -19,15 +19,25 @@ func (f *fn) text(s string, at spec.Span, sc *scope) value.Value {
 	if v, ok := f.subscript(s, at, sc); ok {
 		return v
 	}
-	if spec.IsTree(s) {
+	if spec.IsTree(s) || f.namesNumbers(s, sc) {
 		return f.expression(f.u.el.errs.ParseTree(s, at), sc)
 	}
-	if _, ok := f.slots[s]; !ok && spec.IsName(s) {
-		if x, ok := sc.Lookup(s); ok && isNumber(x) {
-			return value.Number(x)
-		}
-	}
 	return f.reference(s, at)
+}
+
+// namesNumbers reports whether a reference is of numbers: of a param or a loop's
+// variable, or of the shape of a tensor, as in x.shape[0].
+func (f *fn) namesNumbers(s string, sc *scope) bool {
+	head, rest := s, ""
+	if i := strings.IndexAny(s, ".["); i >= 0 {
+		head, rest = s[:i], s[i:]
+	}
+	if slot, ok := f.slots[head]; ok && f.bound[slot] {
+		return f.metas[slot].Tensor != nil && (rest == ".ndim" || strings.HasPrefix(rest, ".shape"))
+	}
+	x, _ := sc.Lookup(head)
+	_, list := x.([]any)
+	return isNumber(x) || list
 }
 
 // subscript is x[...] of a tensor x, whose indices are those of getitem.
@@ -251,7 +261,10 @@ func (f *fn) item(v value.Value, k int64, at spec.Span) value.Value {
 		f.u.el.fail(at, "index [%d] of %s", k, v.Describe())
 	}
 	m := v.Meta.Tuple[i].Now()
-	if v.Expr.Kind == program.Local {
+	switch {
+	case v.Expr.Kind == program.Local && m.Number != nil:
+		return value.Number(m.Number)
+	case v.Expr.Kind == program.Local:
 		return value.Value{Expr: &program.Expr{Kind: program.Item, Slot: v.Expr.Slot, Index: int(k)}, Meta: m}
 	}
 	return value.Value{Expr: &program.Expr{Kind: program.Pick, Index: int(i), Args: []*program.Expr{v.Expr}}, Meta: m}
@@ -359,6 +372,8 @@ func (f *fn) binary(t *spec.Tree, x, y value.Value, sc *scope) value.Value {
 			}
 		}
 		return f.taken(x, &program.Expr{Kind: program.Times, Index: int(n), Items: items}, t.At)
+	case a.Number != nil && b.Number != nil:
+		return value.Number(el.errs.Compute(t.Name, a.Number, b.Number, t.At, sc))
 	case (a.Scalar || a.Number != nil) && (b.Scalar || b.Number != nil):
 		return scalar(t.Name, x, y)
 	}
@@ -382,6 +397,8 @@ func (f *fn) unary(t *spec.Tree, sc *scope) value.Value {
 		return f.apply("neg", t.At, sc, nil, v)
 	case t.Name == "~" && v.Meta.Tensor != nil:
 		return f.apply("bitwise_not", t.At, sc, nil, v)
+	case v.Meta.Number != nil && t.Name == "-":
+		return value.Number(f.u.el.errs.Compute("-", int64(0), v.Meta.Number, t.At, sc))
 	case v.Meta.Scalar && (t.Name == "-" || t.Name == "+"):
 		return scalar(t.Name, v)
 	}

@@ -59,6 +59,11 @@ func (ev *evaluator) binary(e *syntax.BinaryExpr) (any, error) {
 		}
 		return found == (e.Op == syntax.IN), nil
 	}
+	return ev.operate(e, x, y)
+}
+
+// operate is arithmetic, or a comparison of numbers.
+func (ev *evaluator) operate(e *syntax.BinaryExpr, x, y any) (any, error) {
 	if bx, ok := x.(bool); ok {
 		x = int64(0)
 		if bx {

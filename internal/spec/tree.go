@@ -145,6 +145,30 @@ func (e *Errors) EvalTree(t *Tree, env Env) any {
 	return x
 }
 
+// arithmetic are the operators on numbers.
+var arithmetic = []syntax.Token{
+	syntax.PLUS, syntax.MINUS, syntax.STAR, syntax.SLASH, syntax.SLASHSLASH, syntax.PERCENT, syntax.STARSTAR,
+	syntax.LT, syntax.LE, syntax.GT, syntax.GE,
+}
+
+// Compute is x OPERATOR y of numbers that are known; it stops at a mistake.
+func (e *Errors) Compute(operator string, x, y any, at Span, env Env) any {
+	if operator == "==" || operator == "!=" {
+		return same(x, y) == (operator == "==")
+	}
+	for _, op := range arithmetic {
+		if sign(op) != operator {
+			continue
+		}
+		ev := &evaluator{env: env}
+		r, err := ev.operate(&syntax.BinaryExpr{X: &syntax.Literal{}, Op: op, Y: &syntax.Literal{}}, x, y)
+		(&source{at: at}).stop(e, ev, err)
+		return r
+	}
+	e.Failf(at, "operator %s does not apply to numbers", operator)
+	return nil
+}
+
 // Sliced lists which items of a list of n a slice takes, and how its bounds read;
 // it stops at a mistake.
 func (e *Errors) Sliced(t *Tree, n int, env Env) (items []int, text string) {

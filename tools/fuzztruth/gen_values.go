@@ -66,7 +66,7 @@ type valueList struct {
 // blockOf is a block: what it takes and gives, and how many items it adds to its list.
 type blockOf struct {
 	name         string
-	needs, grows int // items that its list must have; by how many it grows
+	needs, grows int  // items that its list must have; by how many it grows
 	own          bool // the list that it returns is another
 	returns      string
 }
