@@ -276,7 +276,7 @@ func (j *job) playStep(n int64) {
 			j.Store(j.frame, i, python.Value{})
 		}
 	}
-	if e := j.prog.Eval; e != nil && j.stepNo%e.Every == 0 {
+	if e := j.prog.Eval; e != nil && j.turn(e.Every) {
 		j.evaluate(e)
 	}
 	if j.Executes() {
@@ -285,11 +285,15 @@ func (j *job) playStep(n int64) {
 	j.Meter.Check()
 }
 
+// turn reports whether the step under way is one of those in which what runs in every
+// n-th step does.
+func (j *job) turn(n int64) bool { return (j.stepNo-1+j.prog.First())%n == 0 }
+
 // run1 runs one statement within the contexts that it stands in, which begin and
 // end in steps that leave it out, too.
 func (j *job) run1(s *program.Stmt) {
 	j.autocast(s.Computes())
-	if s.Every > 1 && j.stepNo%s.Every != 0 {
+	if s.Every > 1 && !j.turn(s.Every) {
 		return
 	}
 	var hooks autograd.SavedHooks

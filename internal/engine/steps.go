@@ -28,7 +28,7 @@ const (
 // comes after those that run rarely is played until it is known, too. It ends with the
 // first step if the job runs out of memory there.
 func (j *job) run(steps int, out *Played, fails func(first *Played) bool) {
-	h, tr := steady.New(j, j.intervals(), steps == 0), j.Trace()
+	h, tr := steady.New(j, j.intervals(), j.prog.First(), steps == 0), j.Trace()
 	period := h.Period(int64(steps))
 	limit, least := steps, max(minSteps, 2*period+1, j.warm()+2)
 	events := maxGrowingEvents
@@ -95,7 +95,7 @@ func (j *job) run(steps int, out *Played, fails func(first *Played) bool) {
 	}
 	n := h.Last().Step
 	if steps == 0 && !settled && period > n { // all that runs rarely, in one step
-		j.playStep(period)
+		j.playStep(period + 1 - j.prog.First())
 	}
 	out.Steps, out.Period, out.Settled = int(n), int(period), settled
 	if period > 0 && n-since >= period {
@@ -107,7 +107,7 @@ func (j *job) run(steps int, out *Played, fails func(first *Played) bool) {
 	out.Compared = period == 1 || period > 0 && n > 3*period
 	out.Late = j.late()
 	for _, e := range h.Intervals {
-		if e > n {
+		if e > n && !j.prog.FromZero {
 			out.Unreached = e
 		}
 	}

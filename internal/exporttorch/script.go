@@ -556,7 +556,13 @@ func (s *script) loop(steps int) {
 	s.line("")
 	s.line("")
 	i := s.counter()
-	s.printf("for %s in range(1, %d):", i, steps+1)
+	number := i
+	if s.job.FromZero {
+		s.printf("for %s in range(%d):", i, steps)
+		number += " + 1"
+	} else {
+		s.printf("for %s in range(1, %d):", i, steps+1)
+	}
 	s.indent++
 	s.line("torch.cuda.reset_peak_memory_stats()")
 	if s.job.Flat {
@@ -565,7 +571,7 @@ func (s *script) loop(steps int) {
 		s.printf("step(%s)", i)
 	}
 	s.callEvaluate(i)
-	s.line(`print(json.dumps({"step": ` + i + `, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))`)
+	s.line(`print(json.dumps({"step": ` + number + `, "peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}))`)
 	s.indent--
 	if s.job.Parallel.Ranks > 0 {
 		s.line("dist.destroy_process_group()")

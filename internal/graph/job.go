@@ -79,7 +79,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		el.batch = o.Batch
 	}
 	job := &program.Job{
-		Name: s.Name.V, Batch: el.batch, Static: s.Data.Input.V == "static", Rebind: s.Data.Input.V == "rebind", Flat: s.Train.Loop.V == "flat",
+		Name: s.Name.V, Batch: el.batch, Static: s.Data.Input.V == "static", Rebind: s.Data.Input.V == "rebind", Flat: s.Train.Loop.V == "flat", FromZero: s.Train.FirstStep.V == 0,
 		DType: precisions[s.Train.Precision.V], Autocast: strings.HasPrefix(s.Train.Precision.V, "amp-"), LowerType: lowerTypes[s.Train.Precision.V],
 		Scaler: s.Train.Precision.V == "amp-fp16" && s.Mode.V == "train", Determ: s.Train.Deterministic.V, Benchmark: s.Train.CudnnBenchmark.V,
 	}

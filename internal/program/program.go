@@ -31,6 +31,7 @@ type Job struct {
 	Rebind     bool         // names of a batch are bound to its tensors on the CPU, then to their copies
 	Inference  string       // "": training; else the context: "inference_mode" or "no_grad"
 	Flat       bool         // the step is the body of the loop, not a function
+	FromZero   bool         // First is 0
 	Before     *Func        // runs once before the first step; nil: nothing does
 	Step       *Func
 	Autocast   bool         // forward passes and losses run under torch.autocast
@@ -40,6 +41,14 @@ type Job struct {
 	Determ     bool
 	Benchmark  bool // torch.backends.cudnn.benchmark
 	Techniques      // what the job does beside the step
+}
+
+// First is the number of the first step, by which Every counts.
+func (j *Job) First() int64 {
+	if j.FromZero {
+		return 0
+	}
+	return 1
 }
 
 // Model is a module tree with a name.

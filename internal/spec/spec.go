@@ -153,6 +153,7 @@ type Train struct {
 	ClipGradValue    Number      `yaml:"clip_grad_value" min:"0" doc:"torch.nn.utils.clip_grad_value_"`
 	Checkpoint       *Checkpoint `yaml:"checkpoint" doc:"activation checkpointing: true for the modules that the model names, or which"`
 	Loop             String      `yaml:"loop" enum:"function|flat" default:"function" doc:"function: a step's names are gone when it returns; flat: they live until rebound"`
+	FirstStep        Integer     `yaml:"first_step" min:"0" max:"1" default:"1" doc:"number of the first step: with 0, what runs in every n-th step runs in the first, as with i of enumerate(loader)"`
 	EmptyCache       *EmptyCache `yaml:"empty_cache" doc:"torch.cuda.empty_cache() now and then"`
 	EMA              *EMA        `yaml:"ema" doc:"an exponential moving average of the weights (torch.optim.swa_utils.AveragedModel)"`
 	Keep             *Value      `yaml:"keep" doc:"values that a list holds from step to step: a name, {of, detach, item, to, in, sum}, or several"`

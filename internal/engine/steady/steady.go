@@ -26,6 +26,7 @@ type History struct {
 	job       Job
 	Tracks    bool    // states are told; otherwise steps are compared alone
 	Intervals []int64 // the n of what runs in every n-th step only
+	first     int64   // number of the first step
 
 	records  []Record      // the setup, then the steps that were played
 	at       map[int64]int // records by the number of the step
@@ -120,10 +121,11 @@ type birth struct{ event, record, offset int32 }
 const MaxStep = math.MaxInt32
 
 // New returns the history of a job of which the setup was played. With tracks, states are
-// told where statements run in every n-th step only, for each n of intervals.
-func New(job Job, intervals []int64, tracks bool) *History {
+// told where statements run in every n-th step only, for each n of intervals; first is
+// the number of the first step.
+func New(job Job, intervals []int64, first int64, tracks bool) *History {
 	h := &History{
-		job: job, Intervals: intervals, at: map[int64]int{}, classes: map[[sha256.Size]byte]int32{},
+		job: job, Intervals: intervals, first: first, at: map[int64]int{}, classes: map[[sha256.Size]byte]int32{},
 		states: map[[sha256.Size]byte]int32{}, outcomes: map[situation]*outcome{}, text: fingerprint{sum: sha256.New()},
 	}
 	h.Tracks = tracks && len(h.Intervals) > 0
@@ -265,7 +267,7 @@ func (h *History) state() int32 {
 func (h *History) running(n int64) string {
 	out := make([]byte, len(h.Intervals))
 	for i, e := range h.Intervals {
-		if n%e == 0 {
+		if (n-1+h.first)%e == 0 {
 			out[i] = 1
 		}
 	}
@@ -287,7 +289,7 @@ func (h *History) ahead(m, n int64) int64 {
 		if (n-m)%e == 0 {
 			continue
 		}
-		next := min((n/e+1)*e, (m/e+1)*e+n-m)
+		next := min(h.next(n, e), h.next(m, e)+n-m)
 		if first < 0 || next < first {
 			first = next
 		}
@@ -296,6 +298,11 @@ func (h *History) ahead(m, n int64) int64 {
 		return -1
 	}
 	return first - n - 1
+}
+
+// next is the first step after step n in which what runs in every e-th step does.
+func (h *History) next(n, e int64) int64 {
+	return (n-1+h.first+e)/e*e + 1 - h.first
 }
 
 // minLeftOut is how many steps are worth leaving out.

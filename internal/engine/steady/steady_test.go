@@ -10,11 +10,12 @@ import (
 // fake is a job whose step takes a block and gives it back; in every tenth step another
 // block takes the place of an old one.
 type fake struct {
-	list []trace.Event
-	next int32
-	old  int32
-	live tensor.Bytes
-	leak bool // each step leaves its block
+	list  []trace.Event
+	next  int32
+	old   int32
+	live  tensor.Bytes
+	leak  bool  // each step leaves its block
+	first int64 // number of the first step
 }
 
 func (f *fake) Events() (device, host []trace.Event) { return f.list, nil }
@@ -37,7 +38,7 @@ func (f *fake) step(n int64) {
 	if !f.leak {
 		f.give(id, 512)
 	}
-	if n%10 == 0 {
+	if (n-1+f.first)%10 == 0 {
 		now := f.take(1024)
 		if f.old > 0 {
 			f.give(f.old, 1024)
@@ -49,40 +50,42 @@ func (f *fake) step(n int64) {
 // TestLeaveOut plays a job until all that comes is known: the steps are those that were
 // played and those that were left out.
 func TestLeaveOut(t *testing.T) {
-	f := &fake{}
-	h := New(f, []int64{10}, true)
-	played, left := 0, int64(0)
-	for {
-		n := h.Last().Last + 1
-		f.step(n)
-		h.Add(n)
-		if played++; played > 100 {
-			t.Fatal("100 steps were played")
-		}
-		l := h.LeaveOut()
-		if l == nil {
-			continue
-		}
-		if l.Turns == 0 {
-			if l.Steps != 10 {
-				t.Errorf("what goes on for ever has %d steps", l.Steps)
+	for first := range int64(2) {
+		f := &fake{first: first}
+		h := New(f, []int64{10}, first, true)
+		played, left := 0, int64(0)
+		for {
+			n := h.Last().Last + 1
+			f.step(n)
+			h.Add(n)
+			if played++; played > 100 {
+				t.Fatal("100 steps were played")
 			}
-			break
+			l := h.LeaveOut()
+			if l == nil {
+				continue
+			}
+			if l.Turns == 0 {
+				if l.Steps != 10 {
+					t.Errorf("from step %d: what goes on for ever has %d steps", first, l.Steps)
+				}
+				break
+			}
+			left += l.Turns * l.Steps
 		}
-		left += l.Turns * l.Steps
-	}
-	if h.Last().Step != int64(played)+left {
-		t.Errorf("step %d is the last of %d that were played and %d that were left out", h.Last().Step, played, left)
-	}
-	if left == 0 {
-		t.Error("no step was left out before all were known")
+		if h.Last().Step != int64(played)+left {
+			t.Errorf("from step %d: step %d is the last of %d that were played and %d that were left out", first, h.Last().Step, played, left)
+		}
+		if left == 0 {
+			t.Errorf("from step %d: no step was left out before all were known", first)
+		}
 	}
 }
 
 // TestAlike compares steps of which each leaves a block, and one that is larger.
 func TestAlike(t *testing.T) {
-	f := &fake{leak: true}
-	h := New(f, nil, true)
+	f := &fake{first: 1, leak: true}
+	h := New(f, nil, 1, true)
 	for n := int64(1); n <= 3; n++ {
 		f.step(n)
 		h.Add(n)
