@@ -193,6 +193,25 @@ func examples(t *testing.T, page string) string {
 	})
 }
 
+// TestLanguagePlays estimates the examples of the page.
+func TestLanguagePlays(t *testing.T) {
+	n := 0
+	for _, m := range blockRE.FindAllStringSubmatch(docs.Language, -1) {
+		if m[1] != "yaml" || strings.TrimSpace(m[2]) != "" {
+			continue
+		}
+		n++
+		var out, errs strings.Builder
+		s := &Streams{In: strings.NewReader(whole(m[3])), Out: &out, Err: &errs, Env: os.LookupEnv}
+		if code := Main([]string{"estimate", "--quick", "-"}, s); code != exitOK {
+			t.Errorf("docs/language.md: exit code %d\n%s%s", code, m[3], errs.String())
+		}
+	}
+	if n < 50 {
+		t.Errorf("only %d examples", n)
+	}
+}
+
 // modelKeys are the keys of a model that examples begin with.
 var modelKeys = []string{"inputs:", "params:", "blocks:", "modules:", "parameters:", "buffers:", "layers:"}
 
