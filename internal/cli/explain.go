@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -95,7 +96,8 @@ rule:NAME or change:NAME for one.`,
 	f.StringVar(&specPath, "spec", "", "spec of the job that failed: its plan is compared with the message")
 	src.flags(c)
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return allNames(), cobra.ShellCompDirectiveDefault
+		words := slices.DeleteFunc(allNames(), func(n string) bool { return strings.Contains(n, " ") })
+		return words, cobra.ShellCompDirectiveDefault
 	}
 	return c
 }
