@@ -43,11 +43,19 @@ func (f *fn) namesNumbers(s string, sc *scope) bool {
 // subscript is x[...] of a tensor x, whose indices are those of getitem.
 func (f *fn) subscript(s string, at spec.Span, sc *scope) (value.Value, bool) {
 	name, index, ok := strings.Cut(s, "[")
-	slot, known := f.slots[name]
-	if !ok || !known || !f.bound[slot] || f.metas[slot].Tensor == nil || strings.IndexByte(index, ']') != len(index)-1 {
+	if !ok || strings.IndexByte(index, ']') != len(index)-1 {
 		return value.Value{}, false
 	}
-	return f.apply("getitem", at, sc, &spec.Value{Span: at, Kind: spec.Str, Str: strings.TrimSuffix(index, "]")}, f.local(name)), true
+	x, ok := value.Value{}, false
+	if slot, known := f.slots[name]; known {
+		x, ok = f.local(name), f.bound[slot] && f.metas[slot].Tensor != nil
+	} else {
+		x, ok = f.u.attribute(strings.TrimPrefix(name, "self."))
+	}
+	if !ok {
+		return value.Value{}, false
+	}
+	return f.apply("getitem", at, sc, &spec.Value{Span: at, Kind: spec.Str, Str: strings.TrimSuffix(index, "]")}, x), true
 }
 
 func isNumber(x any) bool {
