@@ -173,6 +173,7 @@ func (p *Player) evaluate(g *graphTask, n *Node) {
 		p.Pop(outer)
 		return
 	}
+	p.Env().Training = n.train
 	for _, hook := range n.before {
 		hook()
 	}

@@ -24,6 +24,7 @@ type Node struct {
 	leaf   *Object     // of an AccumulateGrad node
 	slices *copySlices // of an in-place operation on a view
 	custom Function    // of a function that has its own way with what it saved
+	train  bool        // the operator ran in training mode
 	done   bool        // saved tensors were released
 	before []func()    // Tensor.register_hook on its results
 
@@ -67,6 +68,7 @@ func (p *Player) newNode(row *op.Op, args any, name int32, seq uint64) *Node {
 	p.Meter.Work(nodeWork)
 	n := p.nodes.Get(p.Meter)
 	n.row, n.args, n.op, n.layer, n.at, n.seq = row, args, name, p.Layer, p.at, seq
+	n.train = p.Env().Training
 	return n
 }
 
