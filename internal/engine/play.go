@@ -238,7 +238,9 @@ func (j *job) before() {
 	}
 	j.autocast(false)
 	for slot, name := range step.Fn.Slots[:step.Fn.Globals] {
-		step.Slots[slot] = j.frame.Slots[slices.Index(fn.Slots, name)]
+		if i := slices.Index(fn.Slots, name); i >= 0 {
+			step.Slots[slot] = j.frame.Slots[i]
+		}
 	}
 	j.frame = step
 }

@@ -40,6 +40,7 @@ func (el *elaborator) before() {
 	if el.job.Scaler {
 		updateScale(f.f)
 	}
+	f.f.Globals = len(f.f.Slots)
 	el.job.Before = f.f
 }
 

@@ -32,6 +32,9 @@ func (el *elaborator) step() {
 	if !before {
 		panic(spec.Stop{})
 	}
+	if el.job.Flat {
+		el.job.Step.Globals = len(el.job.Step.Slots)
+	}
 	if el.job.Scaler {
 		updateScale(el.job.Step)
 	}

@@ -309,7 +309,8 @@ func spread(items []Value, nest []int) []Value {
 
 // assignEach is a, b = e1, e2: all values, then the targets. CPython makes no
 // tuple of two or three of them and stores the last first (its compiler swaps
-// the stores); more are a tuple and go from left to right.
+// the stores of local variables alone); more are a tuple and go from left to right,
+// as do names of the script and those that a closure takes.
 func (p *Interp) assignEach(fr *Frame, s *program.Stmt) {
 	vs := make([]Value, len(s.Values))
 	from := len(p.trail.temps)
@@ -317,8 +318,9 @@ func (p *Interp) assignEach(fr *Frame, s *program.Stmt) {
 		vs[i] = p.pushed(fr, e)
 	}
 	p.trail.pop(from)
+	swapped := len(vs) <= 3 && !slices.ContainsFunc(s.Targets, func(t int) bool { return t < fr.Fn.Globals || slices.Contains(fr.Fn.Cells, t) })
 	for i := range vs {
-		if len(vs) <= 3 {
+		if swapped {
 			i = len(vs) - 1 - i
 		}
 		p.Store(fr, s.Targets[i], vs[i])
