@@ -52,6 +52,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"ddp":        replicated,
 	"allocator":  configured,
 	"operators":  rareOperator,
+	"carried":    (*generator).carriedJob,
 	"statements": statements,
 	"gradients":  gradients,
 	"values":     values,
