@@ -287,6 +287,8 @@ func (t *tensorArgs) refuse(a *argReader, params []*op.Param, v *spec.Value, all
 			rest = append(rest, it.Flow())
 		}
 		el.fail(v.Span, "%s takes a list of tensors first; write {%s: [%s]}", name, name, strings.Join(rest, ", "))
+	case first == 0 && behind.over && t.suit(a, items):
+		el.fail(v.Span, "%s takes at most %d of these arguments by position; write {%s: %s}", name, len(t.open(params, v)), name, named(t.attributes(), items))
 	case r.over:
 		el.fail(v.Span, "%s takes at most %d arguments by position (%s), not %d", name, len(open), paramNames(open), len(items))
 	}
@@ -308,6 +310,29 @@ func (t *tensorArgs) refuse(a *argReader, params []*op.Param, v *spec.Value, all
 		el.fail(it.Span, "argument %s of %s is a tensor, not %s", p.Name, name, it.Describe())
 	}
 	el.fail(v.Span, "%s takes %s", name, paramNames(open))
+}
+
+// attributes are the parameters that are no tensors.
+func (t *tensorArgs) attributes() []*op.Param {
+	var out []*op.Param
+	for i := range t.sig.Params {
+		if p := &t.sig.Params[i]; !p.IsTensor() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// suit reports whether values suit the parameters that are no tensors, by keyword alone
+// among them.
+func (t *tensorArgs) suit(a *argReader, items []*spec.Value) bool {
+	params := t.attributes()
+	for i, it := range items {
+		if i >= len(params) || t.fits(a, params[i], it) == misfit {
+			return false
+		}
+	}
+	return true
 }
 
 // isNumber reports whether a value of the spec is a number, or an expression for one.
