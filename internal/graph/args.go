@@ -471,8 +471,7 @@ func (t *tensorArgs) fill() {
 			t.put(open[i], o)
 		}
 	} else if len(open) > 0 && open[0].Required && open[0].Name == t.params()[0].Name {
-		t.f.needCur(t.f.cur, t.e)
-		t.vals[open[0].Name] = []value.Value{t.f.cur}
+		t.vals[open[0].Name] = []value.Value{t.f.previous(t.e)}
 	}
 	t.sound()
 	for _, p := range t.params() {

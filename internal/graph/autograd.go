@@ -120,9 +120,13 @@ func (f *fn) saved(b *spec.Named[spec.Block], a *program.Autograd, rets []value.
 
 // tensor is the local tensor of that name.
 func (f *fn) tensor(s spec.String) value.Value {
-	if slot, ok := f.slots[s.V]; !ok || !f.bound[slot] {
+	slot, ok := f.slots[s.V]
+	if !ok || !f.bound[slot] {
 		f.u.el.errs.Unknown(s.At, "value", s.V, f.boundNames())
 		panic(spec.Stop{})
+	}
+	if f.holds[slot].by != nil {
+		f.u.el.fail(s.At, "%s", f.twoValues(slot))
 	}
 	v := f.local(s.V)
 	if v.Meta.Tensor == nil {

@@ -25,7 +25,7 @@ func (el *elaborator) before() {
 				if !ok { // an input
 					at = entries[0].At
 				}
-				el.carried = append(el.carried, carried{name, f.metas[slot], at})
+				el.carried = append(el.carried, carried{name, f.metas[slot], at, f.holds[slot]})
 			}
 		}
 	}()
@@ -42,16 +42,6 @@ func (el *elaborator) before() {
 	}
 	f.f.Globals = len(f.f.Slots)
 	el.job.Before = f.f
-}
-
-// isInput reports whether a name is that of a tensor of a batch.
-func (el *elaborator) isInput(name string) bool {
-	for _, in := range el.job.Inputs {
-		if in.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // nameIn is the first place where entries give a result that name themselves.
@@ -72,7 +62,7 @@ func nameIn(es []*spec.Entry, name string) (spec.Span, bool) {
 // carry binds names of the script, which are a function's first.
 func (f *fn) carry(names []carried) {
 	for _, c := range names {
-		f.set(c.name, c.meta)
+		f.holds[f.set(c.name, c.meta)] = c.held
 	}
 	f.f.Globals = len(names)
 }
@@ -131,6 +121,9 @@ func (f *fn) handed(names []carried) []carried {
 		c := &out[slot]
 		if !f.bound[slot] {
 			f.u.el.fail(c.at, "%q lives on from step to step, but the %s deletes it; bind it again, or delete it in before:", c.name, f.f.Name)
+		}
+		if by := f.holds[slot].by; by != nil && by != c.held.by {
+			f.u.el.fail(by.At, "the result of %[1]s has no name and would be %[2]s, which lives on from step to step; write name: %[2]s if that is meant, another name if not", by.Head.V, c.name)
 		}
 		c.meta = f.metas[slot]
 	}

@@ -79,8 +79,7 @@ func (f *fn) layerInputs(e *spec.Entry, sc *scope, l *module.Layer, arg *spec.Va
 			given = given[1:]
 			ins = append(ins, f.operand(o, sc))
 		case len(ins) == 0 && !e.HasIn:
-			f.needCur(f.cur, e)
-			ins = append(ins, f.cur)
+			ins = append(ins, f.previous(e))
 		case optional:
 			ins = append(ins, value.Value{})
 		default:

@@ -45,6 +45,9 @@ func (f *fn) closure(st *program.Stmt, e *spec.Entry, sc *scope) {
 	}
 	c := f.u.newFn("closure", program.StepFunc, sc, names, ins, e.At)
 	c.special = (*fn).stepStatement
+	for i, slot := range st.Captured {
+		c.holds[i] = f.holds[slot]
+	}
 	c.inner, c.cur, c.why = true, value.Value{}, "nothing precedes it in the closure"
 	c.statements(e.Body, c.scope)
 	if n := len(c.f.Body); n == 0 || c.f.Body[n-1].Kind != program.Return || c.f.Body[n-1].Value == nil {

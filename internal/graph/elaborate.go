@@ -64,6 +64,7 @@ type carried struct {
 	name string
 	meta value.Meta
 	at   spec.Span
+	held holder
 }
 
 // mode is whether a model is in eval mode, and the n of the steps, every n-th, in
@@ -245,6 +246,16 @@ func left(entered []value.Meta, args, rets []value.Value) []value.Value {
 		out[i] = value.Value{Expr: rets[i].Expr, Meta: m}
 	}
 	return out
+}
+
+// isInput reports whether a name is that of a tensor of a batch.
+func (el *elaborator) isInput(name string) bool {
+	for _, in := range el.job.Inputs {
+		if in.Name == name {
+			return true
+		}
+	}
+	return false
 }
 
 func (el *elaborator) enter(at spec.Span) {

@@ -49,6 +49,9 @@ func (f *fn) subscript(s string, at spec.Span, sc *scope) (value.Value, bool) {
 	x, ok := value.Value{}, false
 	if slot, known := f.slots[name]; known {
 		x, ok = f.local(name), f.bound[slot] && f.metas[slot].Tensor != nil
+		if ok {
+			f.name(slot, at)
+		}
 	} else {
 		x, ok = f.u.attribute(strings.TrimPrefix(name, "self."))
 	}
@@ -464,6 +467,7 @@ func (f *fn) augment(e *spec.Entry, sc *scope) {
 	n := e.Name[0]
 	x := f.reference(n.V, n.At)
 	y := f.only(e, sc)
+	f.settle(e)
 	t := &spec.Tree{Kind: spec.BinaryTree, Name: e.Augment, At: e.At}
 	switch {
 	case x.Meta.List != nil && e.Augment == "+":

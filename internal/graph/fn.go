@@ -21,9 +21,12 @@ type fn struct {
 	slots map[string]int
 	bound []bool
 	metas []value.Meta
+	holds []holder    // by slot
 	cur   value.Value // the previous value
 	why   string      // why there is none
-	ret   []value.Value
+	// before is the previous value, where an entry since then names another.
+	before *program.Expr
+	ret    []value.Value
 	// entered is what is known of the arguments, ready are operands that were
 	// evaluated before the call that takes them.
 	entered []value.Meta
@@ -37,6 +40,25 @@ type fn struct {
 	special func(f *fn, e *spec.Entry, sc *scope) bool // elaborates what only a step has; false if an entry is none of that
 
 	astray bool // names that could not be read may be bound
+
+	named []mention     // names in the statement under way
+	tacit []*spec.Entry // entries of that statement that take the previous value without naming it
+}
+
+// mention is where a statement names a value.
+type mention struct {
+	slot int
+	at   spec.Span
+}
+
+// holder says whose value a name has: one that the user gave the name to, or the result
+// of an entry without a name, for which the language chooses the name.
+type holder struct {
+	given bool // the user gave the name to a value
+	// by is the entry without a name whose result has the name since; nil if none has.
+	by        *spec.Entry
+	unrelated bool // the result was not computed from the value that had the name: x = f(h)
+	implied   bool // the result was, by an entry that does not name it
 }
 
 func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []string, ins []value.Value, at spec.Span) *fn {
@@ -62,18 +84,105 @@ func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []str
 	return f
 }
 
-// set makes name a local variable with a value like m and returns its slot.
+// set makes name a local variable with a value like m, as the user says, and
+// returns its slot.
 func (f *fn) set(name string, m value.Meta) int {
 	s, ok := f.slots[name]
 	if !ok {
 		s = len(f.f.Slots)
 		f.slots[name] = s
 		f.f.Slots = append(f.f.Slots, name)
-		f.bound, f.metas = append(f.bound, false), append(f.metas, value.Meta{})
+		f.bound, f.metas, f.holds = append(f.bound, false), append(f.metas, value.Meta{}), append(f.holds, holder{})
 	}
 	f.binds(s, m)
-	f.bound[s], f.metas[s] = true, m
+	f.bound[s], f.metas[s], f.holds[s] = true, m, holder{given: true}
 	return s
+}
+
+// take binds a name that the language chooses to the result of e, which x computes,
+// and returns its slot.
+func (f *fn) take(e *spec.Entry, name string, m value.Meta, x *program.Expr) int {
+	var h holder
+	s, ok := f.slots[name]
+	switch _, own := f.u.shapes[name]; {
+	case ok && f.holds[s].given:
+		h = f.holds[s]
+		h.by = e
+		h.unrelated = h.unrelated || !x.Reads(s)
+		h.implied = h.implied || !slices.ContainsFunc(f.named, func(n mention) bool { return n.slot == s })
+	case own: // by a parameter or buffer
+		h = holder{given: true, by: e, unrelated: true}
+	}
+	s = f.set(name, m)
+	f.holds[s] = h
+	return s
+}
+
+// chooses reports whether the language chooses the name of an entry's result. The keys
+// of train stand for a forward whose result is called out; an input may be, too.
+func (f *fn) chooses(e *spec.Entry) bool {
+	if len(e.Name) == 0 || !e.Name[0].Set {
+		return true
+	}
+	return e.Head.V == spec.HeadForward && e.Name[0].At.MadeUp() && f.u.el.isInput(e.Name[0].V)
+}
+
+// name notes that the statement under way names the value of a slot, and stops if
+// the name may mean two values.
+func (f *fn) name(slot int, at spec.Span) {
+	if why := f.unclear(slot); why != "" {
+		f.u.el.fail(at, "%s", why)
+	}
+	f.named = append(f.named, mention{slot, at})
+}
+
+// previous is the previous value, which an entry takes without naming it.
+func (f *fn) previous(e *spec.Entry) value.Value {
+	if why := f.noPrevious(); why != "" {
+		f.u.el.fail(e.At, "there is no previous value to take: %s; say inputs:", why)
+	}
+	f.tacit = append(f.tacit, e)
+	return f.cur
+}
+
+// unclear says why the name of a slot may mean two values, "" if it means one. The
+// result of a chain x = f(x) may be called x as long as it is the previous value.
+func (f *fn) unclear(slot int) string {
+	if h := f.holds[slot]; h.by == nil || !h.unrelated && f.isPrevious(slot) {
+		return ""
+	}
+	return f.twoValues(slot)
+}
+
+func (f *fn) twoValues(slot int) string {
+	name, by := f.f.Slots[slot], f.holds[slot].by
+	if len(by.Name) > 0 && by.Name[0].At.MadeUp() {
+		return fmt.Sprintf("%[1]q may mean two values: the result of the model is called %[1]s, too; give the input another name", name)
+	}
+	return fmt.Sprintf("%[1]q may mean two values: the result of %[2]s in line %[3]d has no name and is called %[1]s, too; "+
+		"write name: %[1]s there if that is meant, another name if the %[1]s before it is", name, by.Head.V, by.At.Line)
+}
+
+// isPrevious reports whether the previous value is that of a slot.
+func (f *fn) isPrevious(slot int) bool {
+	return f.cur.Expr != nil && f.cur.Expr.Kind == program.Local && f.cur.Expr.Slot == slot
+}
+
+// settle checks the names in the inputs of a statement. A name that is the previous
+// value's may not stand beside that value, taken without the name: in
+// {add: {other: x}}, x is probably another value. After that the name is as
+// the user says.
+func (f *fn) settle(e *spec.Entry) {
+	for _, n := range f.named {
+		h := &f.holds[n.slot]
+		if h.by == nil {
+			continue
+		}
+		if slices.Contains(f.tacit, e) || h.implied && len(f.tacit) > 0 {
+			f.u.el.fail(n.at, "%s", f.twoValues(n.slot))
+		}
+		*h = holder{given: true}
+	}
 }
 
 func (f *fn) local(name string) value.Value {
@@ -187,21 +296,24 @@ func (f *fn) lose(e *spec.Entry) {
 }
 
 func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
+	f.named, f.tacit = f.named[:0], f.tacit[:0]
 	switch e.Head.V {
 	case "":
 		if e.Tuple && e.Nest == nil && len(e.Inputs) > 1 && len(e.Inputs) == len(e.Name) {
 			f.bindEach(e, sc)
 			return
 		}
-		v := f.cur
+		var v value.Value
 		switch {
 		case e.Augment != "":
 			f.augment(e, sc)
 			return
 		case e.HasIn:
 			v = f.only(e, sc)
+		default:
+			v = f.previous(e)
 		}
-		f.needCur(v, e)
+		f.settle(e)
 		f.bind(e, v)
 	case spec.HeadLayers:
 		f.statements(e.Body, sc)
@@ -217,7 +329,9 @@ func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
 			f.unused(e, sc, i)
 			return
 		}
-		f.bind(e, f.call(e, sc, i))
+		v := f.call(e, sc, i)
+		f.settle(e)
+		f.bind(e, v)
 	}
 }
 
@@ -238,14 +352,17 @@ func (f *fn) only(e *spec.Entry, sc *scope) value.Value {
 	return f.operand(e.Inputs[0], sc)
 }
 
-// needCur stops unless there is a value.
-func (f *fn) needCur(v value.Value, e *spec.Entry) {
-	if v.Meta.Lost {
+// noPrevious says why there is no previous value, "" if there is one.
+func (f *fn) noPrevious() string {
+	switch {
+	case f.cur.Meta.Lost:
 		panic(spec.Stop{})
+	case f.cur.Expr == nil:
+		return f.why
+	case f.cur.Expr == f.before:
+		return "the entry before gives a name to another value"
 	}
-	if v.Expr == nil {
-		f.u.el.fail(e.At, "there is no previous value to take: %s; say inputs:", f.why)
-	}
+	return ""
 }
 
 // bind gives the result of an entry its name.
@@ -283,9 +400,16 @@ func (f *fn) bind(e *spec.Entry, v value.Value) {
 	if v.Expr.Kind == program.CallOp && v.Expr.InPlace && v.Expr.Args[0].Kind == program.Local && f.f.Slots[v.Expr.Args[0].Slot] == name {
 		st.InPlace = true
 	}
-	st.Targets = []int{f.set(name, v.Meta)}
+	if f.chooses(e) {
+		st.Targets = []int{f.take(e, name, v.Meta, v.Expr)}
+	} else {
+		st.Targets = []int{f.set(name, v.Meta)}
+	}
 	f.emit(st)
 	if e.Head.V == "" && (alias || e.Assigns && v.Meta.Tensor == nil) { // a second name for the value; the first goes on
+		if v.Meta.Tensor != nil && !f.isPrevious(v.Expr.Slot) {
+			f.before = f.cur.Expr
+		}
 		return
 	}
 	f.cur, f.why = f.local(name), ""
@@ -313,6 +437,7 @@ func (f *fn) bindEach(e *spec.Entry, sc *scope) {
 		st.Values = append(st.Values, v.Expr)
 		metas = append(metas, v.Meta)
 	}
+	f.settle(e)
 	for i, n := range e.Name {
 		st.Targets = append(st.Targets, f.set(n.V, metas[i]))
 	}
@@ -323,7 +448,9 @@ func (f *fn) bindEach(e *spec.Entry, sc *scope) {
 // appendTo is name.append(v); the list is made when it is first appended to.
 func (f *fn) appendTo(e *spec.Entry, name string, v value.Value) {
 	s, ok := f.slots[name]
-	if !ok || !f.bound[s] {
+	if ok && f.bound[s] {
+		f.name(s, e.Name[0].At)
+	} else {
 		s = f.set(name, value.ListOf([]value.Meta{}))
 		f.emit(program.Stmt{Kind: program.ListNew, Targets: []int{s}, Line: e.At.Line})
 	}
@@ -362,7 +489,8 @@ func (f *fn) del(e *spec.Entry, sc *scope) {
 			panic(spec.Stop{})
 		}
 		f.reads(s, it.Span)
-		f.bound[s] = false
+		f.name(s, it.Span)
+		f.bound[s], f.holds[s] = false, holder{}
 		st.Targets = append(st.Targets, s)
 		if f.cur.Expr != nil && f.cur.Expr.Slot == s && f.cur.Expr.Kind <= program.Item {
 			f.cur, f.why = value.Value{}, fmt.Sprintf("%q was deleted", name)
@@ -400,6 +528,7 @@ func (f *fn) doReturn(e *spec.Entry, sc *scope) {
 		}
 		rets = append(rets, f.operand(o, sc))
 	}
+	f.settle(e)
 	f.returns(rets, e.At.Line)
 }
 
@@ -430,11 +559,8 @@ func (f *fn) body(b *spec.Named[spec.Block]) []value.Value {
 // finish returns the previous value unless there was a return.
 func (f *fn) finish(at spec.Span) []value.Value {
 	if !f.done {
-		if f.cur.Meta.Lost {
-			panic(spec.Stop{})
-		}
-		if f.cur.Expr == nil {
-			f.u.el.fail(at, "has no value to return: %s; say return:", f.why)
+		if why := f.noPrevious(); why != "" {
+			f.u.el.fail(at, "has no value to return: %s; say return:", why)
 		}
 		f.returns([]value.Value{f.cur}, at.Line)
 	}
@@ -525,6 +651,9 @@ func (f *fn) reference(s string, at spec.Span) value.Value {
 	stem, _, _ := strings.Cut(strings.TrimSuffix(s, ".pop"), "[")
 	if slot, ok := f.slots[stem]; ok && f.metas[slot].Lost {
 		panic(spec.Stop{})
+	}
+	if slot, ok := f.slots[stem]; ok && f.bound[slot] {
+		f.name(slot, at)
 	}
 	if slot, ok := f.slots[s]; ok && f.bound[slot] {
 		f.reads(slot, at)

@@ -14,18 +14,14 @@ import (
 func (f *fn) inputs(e *spec.Entry, sc *scope, what string, names []string, keywords *spec.Value) []value.Value {
 	places, named := f.given(e, what, names, keywords)
 	first := !e.HasIn && (len(names) == 0 || named[names[0]] == nil)
+	var ins []value.Value
 	if first {
-		f.needCur(f.cur, e)
+		ins = append(ins, f.previous(e))
+	} else {
+		ins = f.operands(places, sc)
 	}
 	if len(named) == 0 {
-		if first {
-			return []value.Value{f.cur}
-		}
-		return f.operands(places, sc)
-	}
-	ins := f.operands(places, sc)
-	if first {
-		ins = append(ins, f.cur)
+		return ins
 	}
 	var rest []*spec.Operand
 	for i, name := range names {

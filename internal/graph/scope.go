@@ -27,6 +27,9 @@ func (s *scope) Lookup(name string) (any, bool) {
 			case local.Lost:
 				return spec.Invalid{}, true
 			case local.Tensor != nil:
+				if why := s.fn.unclear(i); why != "" {
+					return spec.Invalid{Why: why}, true
+				}
 				return local, true
 			case local.None:
 				return nil, true

@@ -176,7 +176,7 @@ func hasBatch(es []*spec.Entry) bool {
 func (el *elaborator) takesInputs(es []*spec.Entry) bool {
 	takes := false
 	spec.Words(es, func(w string) {
-		takes = takes || slices.ContainsFunc(el.job.Inputs, func(in program.Input) bool { return in.Name == w })
+		takes = takes || el.isInput(w)
 	})
 	return takes || slices.ContainsFunc(es, func(e *spec.Entry) bool {
 		return e.Head.V == spec.HeadForward && !e.HasIn && e.Arg.Get("inputs") == nil || el.takesInputs(e.Body)
@@ -345,6 +345,7 @@ func (f *fn) optimizer(e *spec.Entry, v *spec.Value, sc *scope) int {
 // a name.
 func (f *fn) forwardStatement(e *spec.Entry, sc *scope) {
 	v := f.forward(e, sc)
+	f.settle(e)
 	named := *e
 	if len(e.Name) == 0 {
 		named.Name = []spec.String{{V: "out", At: e.At}}

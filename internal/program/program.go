@@ -13,6 +13,8 @@
 package program
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -345,4 +347,15 @@ type Expr struct {
 	Names  []string // of CallMod: the keyword of each of Args, "" where it stands by its position; nil if all do
 	Inputs []int    // of CallOp: for each of the row's inputs, the index into Args; -1 if absent
 	Value  any      // of Const
+}
+
+// Reads reports whether e uses the local variable of a slot.
+func (e *Expr) Reads(slot int) bool {
+	switch e.Kind {
+	case Local, Item, Pop:
+		if e.Slot == slot {
+			return true
+		}
+	}
+	return slices.ContainsFunc(e.Args, func(a *Expr) bool { return a.Reads(slot) })
 }

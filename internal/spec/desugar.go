@@ -95,6 +95,9 @@ func sequence(items ...*Value) *Value { return &Value{Span: madeUp, Kind: List, 
 
 var madeUp = Span{Pos: Pos{1, 1}}
 
+// MadeUp reports whether s is the place of what the spec does not say itself.
+func (s Span) MadeUp() bool { return s == madeUp }
+
 // forwardOf calls a model and names what it gives.
 func forwardOf(model, name string, more ...Pair) *Value {
 	return mapping(pair(HeadForward, mapping(append([]Pair{pair("model", word(model))}, more...)...)), pair("name", word(name)))

@@ -272,9 +272,10 @@ func (v *Value) locate(p part, err error) error {
 	return &EvalError{s, err.Error()}
 }
 
-// Invalid stands for a value whose own mistake was reported: what uses it
-// fails without a message.
-type Invalid struct{}
+// Invalid stands for a value that expressions cannot use.
+type Invalid struct {
+	Why string // "": a mistake of its own was reported, so that what uses it fails without a message
+}
 
 // evaluator walks one expression.
 type evaluator struct {
@@ -413,8 +414,8 @@ func (ev *evaluator) name(e *syntax.Ident) (any, error) {
 		return v, nil
 	}
 	if v, ok := ev.env.Lookup(e.Name); ok {
-		if _, bad := v.(Invalid); bad {
-			return nil, ev.fail(e, "")
+		if bad, ok := v.(Invalid); ok {
+			return nil, ev.fail(e, "%s", bad.Why)
 		}
 		return v, nil
 	}
