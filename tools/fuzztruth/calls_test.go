@@ -69,7 +69,7 @@ func rewrites(t *testing.T, suites []string, names, specs int, forms func(text s
 				continue
 			}
 			seen++
-			if one, other := script(t, c, a), script(t, c, b); one != other {
+			if one, other := exported(t, c, a), exported(t, c, b); one != other {
 				t.Errorf("%s of %s: the programs\n%s\nand\n%s\nof\n%s\nand\n%s", c.Name, suite, one, other, a, b)
 			}
 		}
@@ -91,8 +91,8 @@ func heads(n *yaml.Node) (names []string) {
 	return names
 }
 
-// script is the script of a spec.
-func script(t *testing.T, c *accuracy.FuzzCase, text string) string {
+// exported is the script of a spec.
+func exported(t *testing.T, c *accuracy.FuzzCase, text string) string {
 	_, g, err := build(&accuracy.FuzzCase{Name: c.Name, Arch: c.Arch, Spec: text})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 )
 
@@ -80,17 +81,45 @@ func list(ns []int64) string {
 // body is a function under way: its lines, the previous value and the values
 // that have names.
 type body struct {
-	g      *generator
-	lines  []string
-	cur    value
-	named  []value
-	n      int
-	module bool // may hold layers
-	lists  int
+	g       *generator
+	lines   []string
+	cur     value
+	named   []value
+	n       int
+	module  bool // may hold layers
+	lists   int
+	given   bool // x is the name of a value: an input, or what name: says
+	unnamed int  // with it: which line, counted from 1, has no name and took x since; 0: none
 }
 
+var wordX = regexp.MustCompile(`\bx\b`)
+
+// emit writes an entry. Where it names x, the result that is called so gets the
+// name.
 func (b *body) emit(format string, args ...any) {
-	b.lines = append(b.lines, "- "+fmt.Sprintf(format, args...))
+	entry := fmt.Sprintf(format, args...)
+	if b.unnamed > 0 && wordX.MatchString(entry) {
+		b.lines[b.unnamed-1] = "- " + namedX(strings.TrimPrefix(b.lines[b.unnamed-1], "- "))
+		b.unnamed = 0
+	}
+	b.lines = append(b.lines, "- "+entry)
+	switch statement := strings.HasPrefix(entry, "{del: ") || strings.HasPrefix(entry, "{return: "); {
+	case strings.Contains(entry, "name: x"):
+		b.given, b.unnamed = true, 0
+	case b.given && !statement && !strings.Contains(entry, "name: "):
+		b.unnamed = len(b.lines)
+	}
+}
+
+// namedX gives the result of an entry the name x.
+func namedX(entry string) string {
+	if inner, ok := strings.CutPrefix(entry, "{"); ok {
+		return "{" + strings.TrimSuffix(inner, "}") + ", name: x}"
+	}
+	if !strings.Contains(entry, ":") {
+		entry += ": "
+	}
+	return "{" + entry + ", name: x}"
 }
 
 // fresh makes a name.
@@ -318,7 +347,7 @@ func (b *body) block() {
 	defer func() { g.depth-- }()
 	g.nBlock++
 	name := fmt.Sprintf("b%d", g.nBlock)
-	in := &body{g: g, cur: value{"x", b.cur.shape, b.cur.view}, module: b.module && g.chance(0.8)}
+	in := &body{g: g, cur: value{"x", b.cur.shape, b.cur.view}, module: b.module && g.chance(0.8), given: true}
 	kind := ""
 	if !in.module {
 		kind = "      kind: function\n"

@@ -41,7 +41,7 @@ func (b *body) several() {
 	g, s := b.g, b.cur.shape
 	g.nBlock++
 	name := fmt.Sprintf("b%d", g.nBlock)
-	in := &body{g: g, cur: value{"x", s, b.cur.view}, module: b.module && g.chance(0.8)}
+	in := &body{g: g, cur: value{"x", s, b.cur.view}, module: b.module && g.chance(0.8), given: true}
 	in.named = append(in.named, value{"other", s, false})
 	kind := ""
 	if !in.module {

@@ -32,7 +32,7 @@ func statements(g *generator, seed uint64) (text, arch string) {
 	critic.step("flatten: 1", []int64{batch, numel(critic.cur.shape) / batch}, "", true)
 	critic.step("Linear: 1", []int64{batch, 1}, "", false)
 	features := g.part("x", out, 1+g.r.IntN(3))
-	arithmetic := &body{g: g, cur: value{"x", out, false}}
+	arithmetic := &body{g: g, cur: value{"x", out, false}, given: true}
 	for range 1 + g.r.IntN(3) {
 		arithmetic.any()
 	}
@@ -61,7 +61,7 @@ func statements(g *generator, seed uint64) (text, arch string) {
 
 // part writes some statements of a module that takes a value.
 func (g *generator) part(in string, shape []int64, n int) *body {
-	b := &body{g: g, module: true, cur: value{in, slices.Clone(shape), false}}
+	b := &body{g: g, module: true, cur: value{in, slices.Clone(shape), false}, given: in == "x"}
 	for range n {
 		b.any()
 	}

@@ -5,8 +5,9 @@
 //	go run ./tools/fuzztruth -out testdata/fuzz/ok.json.gz testdata/ok/*.yaml
 //
 // With -kind presets the specs are those that come with memplan, at random small
-// sizes; with -kind operators they are the jobs of gen_operators.go (-freeze 0 -steps 0
-// leaves them as they are). Specs that are given as arguments are run instead of random ones.
+// sizes; with -kind names they say which value each name means; with -kind
+// operators they are the jobs of gen_operators.go (-freeze 0 -steps 0 leaves them as
+// they are). Specs that are given as arguments are run instead of random ones.
 // The Python must have a CUDA build of PyTorch 2.6 and a GPU, real or virtual.
 // The environment variable FAKE_GPU_ARCH tells a virtual one which GPU to be; a
 // real one ignores it, so that recordings are only right for its own
@@ -56,6 +57,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"statements": statements,
 	"gradients":  gradients,
 	"values":     values,
+	"names":      named,
 }
 
 // steps are what each script runs.
