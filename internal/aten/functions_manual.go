@@ -134,14 +134,22 @@ var (
 			b.Set(0, b.Do1(Permute, &PermuteArgs{Dims: inverse}, b.Grads[0]))
 		}),
 		recorded(Unsqueeze, func(b *op.Back) {
-			b.Set(0, b.Do1(Squeeze, &DimArgs{Dim: b.Dim(b.Args.(*DimArgs).Dim, b.Grads[0].Rank())}, b.Grads[0]))
+			b.Set(0, b.Do1(Squeeze, &SqueezeArgs{Dim: []int64{int64(b.Dim(b.Args.(*DimArgs).Dim, b.Grads[0].Rank()))}}, b.Grads[0]))
 		}),
 		recorded(Squeeze, func(b *op.Back) {
-			if b.Grads[0].Rank() == b.InM[0].Rank() {
+			dims := squeezed(&b.Call, b.InM[0].Size)
+			if len(dims) == 0 {
 				b.Pass(0)
 				return
 			}
-			b.Set(0, b.Do1(Unsqueeze, &DimArgs{Dim: b.Dim(b.Args.(*DimArgs).Dim, b.InM[0].Rank())}, b.Grads[0]))
+			g := b.Grads[0]
+			for i, d := range dims {
+				if i > 0 {
+					b.Local(g)
+				}
+				g = b.Do1(Unsqueeze, &DimArgs{Dim: d}, g)
+			}
+			b.Set(0, g)
 		}),
 		recorded(Addmm, func(b *op.Back) {
 			if b.Need(1) {
