@@ -103,7 +103,8 @@ order.
 - **fake**: training steps of models of torchvision 0.27, transformers 5.12 and others in PyTorch 2.14 with fake tensors, so without what
   kernels allocate inside; only peaks were recorded.
 - **fuzz**: random programs of the spec language, run as the PyTorch scripts that they mean; fuzz/torchvision: presets against the models of
-  torchvision 0.21 themselves; fuzz/torchvision_odd: for images of odd sizes; fuzz/operators: small jobs around operators that the others do not
+  torchvision 0.21 themselves; fuzz/torchvision_odd: for images of odd sizes; fuzz/programs: specs of public training programs against these programs
+  themselves, of which each spec names the repository and the file; fuzz/operators: small jobs around operators that the others do not
   reach, in several types and layouts.
 - **replay**: recorded allocations of training steps, replayed: the peaks of each step, and the allocator's state at the end.
 - **golden**: traces of allocations with all options of the allocator: reserved and allocated memory after every event, and every failure.
