@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -40,6 +41,7 @@ func (d *decoder) section(v *Value, out any, what string) {
 		return
 	}
 	fields := fieldsOf(rv.Type())
+	d.canonicalKeys(v, fields)
 	for _, p := range v.Pairs {
 		read := func() {
 			if !d.errs.otherName(p.Key.Span, p.Key.Str) {
@@ -98,6 +100,7 @@ func isScalar(t reflect.Type) bool {
 type fieldSet struct {
 	index map[string][]int
 	names []string
+	also  map[string]string // second names of keys
 }
 
 // fieldSets are those of the sections that were decoded, by type.
@@ -107,7 +110,7 @@ func fieldsOf(t reflect.Type) fieldSet {
 	if s, ok := fieldSets.Load(t); ok {
 		return s.(fieldSet)
 	}
-	s := fieldSet{index: map[string][]int{}}
+	s := fieldSet{index: map[string][]int{}, also: map[string]string{}}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if f.Anonymous {
@@ -116,9 +119,13 @@ func fieldsOf(t reflect.Type) fieldSet {
 				s.index[key] = append([]int{i}, inner.index[key]...)
 			}
 			s.names = append(s.names, inner.names...)
+			maps.Copy(s.also, inner.also)
 		} else if key := f.Tag.Get("yaml"); key != "" && key != "-" {
 			s.index[key] = []int{i}
 			s.names = append(s.names, key)
+			for _, other := range strings.Fields(f.Tag.Get("also")) {
+				s.also[other] = key
+			}
 		}
 	}
 	fieldSets.Store(t, s)
@@ -140,6 +147,12 @@ func (d *decoder) field(f reflect.Value, tag reflect.StructTag, key, v *Value) {
 				return
 			}
 			x := String{s, v.Span, true}
+			if word := canonical(x.V, tag.Get("words")); word != x.V {
+				x.V = word
+				if v.expr == nil { // what is printed of the spec has one word
+					v.Str = word
+				}
+			}
 			if enum := tag.Get("enum"); enum == "" || d.enum(x, what, strings.Split(enum, "|"), tag.Get("means")) {
 				*p = x
 			}
@@ -298,6 +311,51 @@ func (d *decoder) enum(s String, what string, allowed []string, means string) bo
 	}
 	d.errs.Unknown(s.At, "value of "+what, s.V, allowed)
 	return false
+}
+
+// pairsOf reads a tag that lists pairs: "float32: fp32|half: fp16".
+func pairsOf(tag string, f func(word, of string)) {
+	for _, p := range strings.Split(tag, "|") {
+		if word, of, ok := strings.Cut(p, ": "); ok {
+			f(word, of)
+		}
+	}
+}
+
+// canonical is the word that another one stands for by a tag `words`.
+func canonical(word, words string) string {
+	out := word
+	pairsOf(words, func(other, of string) {
+		if strings.EqualFold(other, word) {
+			out = of
+		}
+	})
+	return out
+}
+
+// canonicalKeys gives the keys of a section that have a second name the first one.
+func (d *decoder) canonicalKeys(v *Value, fields fieldSet) {
+	for i := 0; i < len(v.Pairs); i++ {
+		key := v.Pairs[i].Key
+		name := fields.also[key.Str]
+		if name == "" {
+			continue
+		}
+		other := slices.IndexFunc(v.Pairs, func(p Pair) bool { return p.Key.Str == name })
+		switch {
+		case other < 0:
+			second := *key
+			second.Str = name
+			v.Pairs[i].Key = &second
+			continue
+		case key.Line < 0: // of the command line
+			v.Pairs[other].Value = v.Pairs[i].Value
+		case v.Pairs[other].Key.Line > 0 && v.Pairs[other].Value.Line > 0:
+			d.errs.Addf(key.Span, "%s and %s are one key", key.Str, name)
+		}
+		v.Pairs = slices.Delete(v.Pairs, i, i+1)
+		i--
+	}
 }
 
 // bounds reports whether a number, given as x, is in the bounds of the tags `min`

@@ -7,7 +7,7 @@ type Eval struct {
 	Every     Integer  `yaml:"every" min:"1" max:"1000000000" default:"1" doc:"after every n-th training step"`
 	BatchSize Integer  `yaml:"batch_size" min:"1" max:"2147483647" doc:"samples of one batch; by default train.batch_size"`
 	Batches   Integer  `yaml:"batches" min:"1" max:"100000" default:"2" doc:"batches of one evaluation; from the second on, the names of the one before are still alive"`
-	Context   String   `yaml:"context" enum:"no_grad|inference_mode|grad" default:"no_grad" doc:"grad: gradients are recorded, as if torch.no_grad was forgotten"`
+	Context   String   `yaml:"context" enum:"no_grad|inference_mode|grad" words:"inference: inference_mode" default:"no_grad" doc:"grad: gradients are recorded, as if torch.no_grad was forgotten"`
 	TrainMode Boolean  `yaml:"train_mode" doc:"the models stay in training mode, as if model.eval() was forgotten"`
 	EMA       Boolean  `yaml:"ema" doc:"the averaged weights of train.ema are evaluated"`
 	Keep      *Value   `yaml:"keep" doc:"values that a list holds until the evaluation ends: a name, {of, detach, item, to, in, sum}, or several"`

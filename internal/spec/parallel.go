@@ -1,5 +1,11 @@
 package spec
 
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
 // Parallel spreads a job over several GPUs. All else in a spec is what one
 // process does on its GPU: the batch is that of one rank. More than 131072
 // processes, eight times the GPUs of Llama 3 (arXiv:2407.21783), are taken
@@ -7,26 +13,26 @@ package spec
 type Parallel struct {
 	At        Span    `yaml:"-"`
 	DDP       Integer `yaml:"ddp" min:"1" max:"131072" doc:"processes, one on each GPU, with torch.nn.parallel.DistributedDataParallel around each model that is trained"`
-	BucketCap Number  `yaml:"bucket_cap_mb" min:"0" default:"25" doc:"of ddp: MiB of gradients that are reduced at a time"`
-	View      Boolean `yaml:"gradient_as_bucket_view" default:"false" doc:"of ddp: gradients are views of the buckets, not copies"`
-	Unused    Boolean `yaml:"find_unused_parameters" default:"false" doc:"of ddp: parameters may get no gradient"`
-	Static    Boolean `yaml:"static_graph" default:"false" doc:"of ddp: all steps are alike"`
-	Broadcast Boolean `yaml:"broadcast_buffers" default:"true" doc:"of ddp: buffers are copied from the first process before a forward pass"`
-	Hook      String  `yaml:"comm_hook" enum:"fp16_compress_hook|bf16_compress_hook" doc:"of ddp: gradients are reduced in 16 bits"`
-	NoSync    Boolean `yaml:"no_sync" default:"false" doc:"with grad_accumulation, gradients are reduced after the last microbatch only"`
+	BucketCap Number  `yaml:"bucket_cap_mb" min:"0" default:"25" of:"ddp" doc:"of ddp: MiB of gradients that are reduced at a time"`
+	View      Boolean `yaml:"gradient_as_bucket_view" default:"false" of:"ddp" doc:"of ddp: gradients are views of the buckets, not copies"`
+	Unused    Boolean `yaml:"find_unused_parameters" default:"false" of:"ddp" doc:"of ddp: parameters may get no gradient"`
+	Static    Boolean `yaml:"static_graph" default:"false" of:"ddp" doc:"of ddp: all steps are alike"`
+	Broadcast Boolean `yaml:"broadcast_buffers" default:"true" of:"ddp" doc:"of ddp: buffers are copied from the first process before a forward pass"`
+	Hook      String  `yaml:"comm_hook" enum:"fp16_compress_hook|bf16_compress_hook" words:"fp16: fp16_compress_hook|float16: fp16_compress_hook|bf16: bf16_compress_hook|bfloat16: bf16_compress_hook" of:"ddp" doc:"of ddp: gradients are reduced in 16 bits"`
+	NoSync    Boolean `yaml:"no_sync" default:"false" of:"ddp fsdp" doc:"with grad_accumulation, gradients are reduced after the last microbatch only"`
 
 	FSDP    Integer  `yaml:"fsdp" min:"1" max:"131072" doc:"processes, one on each GPU, which share the parameters of the model, their gradients and optimizer state: FSDP2, torch.distributed.fsdp.fully_shard of some modules and of the model"`
-	Modules []String `yaml:"modules" doc:"of fsdp: paths or patterns of modules that are sharded apart, such as blocks.*; by default those that a preset names for checkpoints"`
-	Reshard *Value   `yaml:"reshard_after_forward" doc:"of fsdp: true, false, or over how many processes the parameters of a module are divided between its forward and its backward pass"`
-	Param   String   `yaml:"param_dtype" doc:"of fsdp: type in which parameters are gathered and computed with"`
-	Reduce  String   `yaml:"reduce_dtype" doc:"of fsdp: type in which gradients are reduced"`
-	Output  String   `yaml:"output_dtype" doc:"of fsdp: type of the results of modules that are sharded"`
-	Cast    Boolean  `yaml:"cast_forward_inputs" default:"true" doc:"of fsdp: arguments of modules that are sharded are converted to param_dtype"`
-	Offload Boolean  `yaml:"cpu_offload" default:"false" doc:"of fsdp: CPUOffloadPolicy; parameters, gradients and the optimizer are in host memory"`
-	Pin     Boolean  `yaml:"pin_memory" default:"true" doc:"of fsdp: with cpu_offload, in page-locked memory"`
+	Modules []String `yaml:"modules" of:"fsdp" doc:"of fsdp: paths or patterns of modules that are sharded apart, such as blocks.*; by default those that a preset names for checkpoints"`
+	Reshard *Value   `yaml:"reshard_after_forward" of:"fsdp" doc:"of fsdp: true, false, or over how many processes the parameters of a module are divided between its forward and its backward pass"`
+	Param   String   `yaml:"param_dtype" of:"fsdp" doc:"of fsdp: type in which parameters are gathered and computed with"`
+	Reduce  String   `yaml:"reduce_dtype" of:"fsdp" doc:"of fsdp: type in which gradients are reduced"`
+	Output  String   `yaml:"output_dtype" of:"fsdp" doc:"of fsdp: type of the results of modules that are sharded"`
+	Cast    Boolean  `yaml:"cast_forward_inputs" default:"true" of:"fsdp" doc:"of fsdp: arguments of modules that are sharded are converted to param_dtype"`
+	Offload Boolean  `yaml:"cpu_offload" default:"false" of:"fsdp" doc:"of fsdp: CPUOffloadPolicy; parameters, gradients and the optimizer are in host memory"`
+	Pin     Boolean  `yaml:"pin_memory" default:"true" of:"fsdp" doc:"of fsdp: with cpu_offload, in page-locked memory"`
 
-	ZeRO   Integer `yaml:"zero" min:"1" doc:"of ddp: 1, the stage of ZeRO: each process steps some of the parameters and has their optimizer state alone (torch.distributed.optim.ZeroRedundancyOptimizer)"`
-	Bucket Boolean `yaml:"parameters_as_bucket_view" default:"false" doc:"of zero: the parameters that a process steps are views of one tensor"`
+	ZeRO   Integer `yaml:"zero" min:"1" of:"ddp" doc:"of ddp: 1, the stage of ZeRO: each process steps some of the parameters and has their optimizer state alone (torch.distributed.optim.ZeroRedundancyOptimizer)"`
+	Bucket Boolean `yaml:"parameters_as_bucket_view" default:"false" of:"ddp" doc:"of zero: the parameters that a process steps are views of one tensor"`
 
 	DeepSpeed *Value `yaml:"deepspeed" doc:"DeepSpeed: its configuration, or a path" later:"DeepSpeed"`
 
@@ -34,4 +40,80 @@ type Parallel struct {
 	Pipeline Integer `yaml:"pipeline" min:"1" doc:"pipeline stages" later:"pipeline parallelism" modelled:"1"`
 	Sequence Integer `yaml:"sequence" min:"1" doc:"sequence-parallel ranks" later:"sequence parallelism" modelled:"1"`
 	Context  Integer `yaml:"context" min:"1" doc:"context-parallel ranks" later:"context parallelism" modelled:"1"`
+}
+
+// keyRanks is how many processes there are, in the sections ddp and fsdp.
+const keyRanks = "ranks"
+
+// spreads are the keys that spread a job over GPUs, each also a section of its own:
+// ddp: {ranks: 8, bucket_cap_mb: 50} is parallel: {ddp: 8, bucket_cap_mb: 50}.
+var spreads = []string{"ddp", "fsdp"}
+
+// spreadKeys lists the keys of such a section beside ranks.
+func spreadKeys(name string) []string {
+	var out []string
+	t := reflect.TypeFor[Parallel]()
+	for i := range t.NumField() {
+		if slices.Contains(strings.Fields(t.Field(i).Tag.Get("of")), name) {
+			out = append(out, t.Field(i).Tag.Get("yaml"))
+		}
+	}
+	return out
+}
+
+// gatherParallel moves the sections ddp and fsdp into parallel.
+func gatherParallel(root *Value, errs *Errors) {
+	for _, name := range spreads {
+		if v := root.Get(name); v != nil {
+			key := root.keyOf(name)
+			root.drop([]string{name})
+			if v.Kind == Null {
+				continue
+			}
+			if p := root.Get("parallel"); p == nil || p.Kind == Null {
+				root.put(&Value{Span: key.Span, Kind: Str, Str: "parallel"}, &Value{Span: key.Span, Kind: Map})
+			}
+			root.Get("parallel").give(key, v, errs)
+		}
+		parallel := root.Get("parallel")
+		v := parallel.Get(name)
+		if v == nil || v.Kind != Map {
+			continue
+		}
+		key := parallel.keyOf(name)
+		parallel.drop([]string{name})
+		if v.Get(keyRanks) == nil {
+			errs.Addf(key.Span, "%s needs ranks, the number of processes, one on each GPU: %s: {ranks: 8}", name, name)
+		}
+		allowed := append([]string{keyRanks}, spreadKeys(name)...)
+		for _, p := range v.Pairs {
+			switch {
+			case p.Key.Str == keyRanks:
+				parallel.give(key, p.Value, errs)
+			case slices.Contains(allowed, p.Key.Str):
+				parallel.give(p.Key, p.Value, errs)
+			default:
+				errs.Unknown(p.Key.Span, "key of "+name, p.Key.Str, allowed)
+			}
+		}
+	}
+}
+
+// keyOf is a key of a mapping that has it.
+func (v *Value) keyOf(name string) *Value {
+	i := slices.IndexFunc(v.Pairs, func(p Pair) bool { return p.Key.Str == name })
+	return v.Pairs[i].Key
+}
+
+// give sets a key of a mapping that does not have it already; of two the one that the
+// command line gives wins.
+func (v *Value) give(key, val *Value, errs *Errors) {
+	old := v.Get(key.Str)
+	switch {
+	case v.Kind != Map, old != nil && old.Line < 0:
+	case old != nil && val.Line > 0:
+		errs.Addf(key.Span, "%s is given twice, in parallel and by itself", key.Str)
+	default:
+		v.put(key, val)
+	}
 }

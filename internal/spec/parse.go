@@ -81,6 +81,7 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 		}
 		override(root, f.Path, text, errs.override(f.Flag), errs)
 	}
+	gatherParallel(root, errs)
 	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root, made: o.Made, said: o.Said}
 	d := &decoder{errs: errs}
 	params := d.params(root.Get("params"), o.Params, o.Meter)

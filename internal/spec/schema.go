@@ -83,6 +83,9 @@ func (b *schemaBuilder) section(t reflect.Type) object {
 		}
 		props[key] = s
 	}
+	for other, key := range fields.also {
+		props[other] = object{"description": "the same as " + key, "deprecated": true}
+	}
 	return closed(props)
 }
 
@@ -112,6 +115,11 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		s := object{"type": "string"}
 		if enum := tag.Get("enum"); enum != "" {
 			s = object{"enum": strings.Split(enum, "|")}
+			var others []string
+			pairsOf(tag.Get("words"), func(word, _ string) { others = append(others, word) })
+			if len(others) > 0 {
+				s = object{"anyOf": []any{s, object{"enum": others, "deprecated": true}}}
+			}
 		} else if key := f.Tag.Get("yaml"); key == "torch" || key == "arch" || key == "cudnn_workspace" {
 			s = object{"type": []string{"string", "number"}}
 		}
@@ -125,6 +133,9 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 	case reflect.TypeFor[*Size]():
 		return object{"type": []string{"string", "integer"}, "examples": []string{"24GiB"}}
 	case reflect.TypeFor[*Value]():
+		if name := tag.Get("spread"); name != "" {
+			return b.spread(name)
+		}
 		return object{}
 	case reflect.TypeFor[[]String]():
 		return object{"type": []string{"array", "string"}, "items": object{"type": "string"}}
@@ -162,6 +173,16 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		item = object{"anyOf": []any{item, object{"type": "array"}, expression}}
 	}
 	return object{"type": "object", "patternProperties": extensions, "additionalProperties": item}
+}
+
+// spread describes the section ddp or fsdp, or the number of its processes alone.
+func (b *schemaBuilder) spread(name string) object {
+	of := b.section(reflect.TypeFor[Parallel]())["properties"].(object)
+	props := object{keyRanks: of[name]}
+	for _, key := range spreadKeys(name) {
+		props[key] = of[key]
+	}
+	return object{"anyOf": []any{object{"type": "integer"}, closed(props), expression}}
 }
 
 func bounded(s object, tag reflect.StructTag) object {

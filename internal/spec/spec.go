@@ -21,6 +21,8 @@ type (
 // meaning (for the JSON Schema), `enum` the allowed strings, `means` what to write for others that
 // people know, `min` the least
 // and `max` the greatest number, `default` the value if the key is absent,
+// `words` other words for values, and which they stand for, `also` other names of the
+// key,
 // `later` names what is accepted but not modelled yet (see unmodelleds), `modelled`
 // the one value of such a key that is, `alone` says that mistakes in it leave the
 // other sections as they are.
@@ -34,7 +36,7 @@ type Spec struct {
 	Name       String                 `yaml:"name" alone:"true" doc:"name of the job, for reports"`
 	Torch      String                 `yaml:"torch" alone:"true" doc:"PyTorch version to model, such as 2.6"`
 	Params     *Value                 `yaml:"params" doc:"named values for expressions, with their defaults"`
-	Mode       String                 `yaml:"mode" enum:"train|inference|no_grad" default:"train" doc:"inference: forward passes only, in eval mode under torch.inference_mode"`
+	Mode       String                 `yaml:"mode" enum:"train|inference|no_grad" words:"training: train|inference_mode: inference|eval: inference" default:"train" doc:"inference: forward passes only, in eval mode under torch.inference_mode"`
 	Model      *Model                 `yaml:"model" doc:"the model"`
 	Models     []*Named[Model]        `yaml:"models" doc:"several models by name, instead of model"`
 	Blocks     []*Named[Block]        `yaml:"blocks" doc:"modules and functions that all models of the spec, its loss, step and eval may call"`
@@ -53,6 +55,10 @@ type Spec struct {
 	LoRA     *LoRA     `yaml:"lora" doc:"low-rank adapters, as PEFT adds them"`
 	Offload  *Offload  `yaml:"offload" doc:"what is kept in host memory"`
 	Parallel *Parallel `yaml:"parallel" doc:"several GPUs; all else is what one process does on its GPU"`
+
+	// Parse moves these into parallel.
+	DDP  *Value `yaml:"ddp" spread:"ddp" doc:"DistributedDataParallel: {ranks: 8}, with the keys of parallel that are of ddp"`
+	FSDP *Value `yaml:"fsdp" spread:"fsdp" doc:"FSDP2: {ranks: 8}, with the keys of parallel that are of fsdp"`
 
 	root *Value
 	made bool     // as Options.Made
@@ -144,14 +150,14 @@ type Param struct {
 // Train holds the keys that desugar to a step.
 type Train struct {
 	BatchSize        Integer     `yaml:"batch_size" min:"1" max:"2147483647" default:"1" doc:"samples of one batch"`
-	Precision        String      `yaml:"precision" enum:"fp32|bf16|fp16|amp-bf16|amp-fp16" means:"float32: fp32|float: fp32|bfloat16: bf16 (the whole model) or amp-bf16 (autocast)|float16: fp16 (the whole model) or amp-fp16 (autocast)|half: fp16 (the whole model) or amp-fp16 (autocast)|mixed: amp-bf16 or amp-fp16|amp: amp-bf16 or amp-fp16" default:"fp32" doc:"bf16, fp16: the whole model; amp-: autocast"`
+	Precision        String      `yaml:"precision" enum:"fp32|bf16|fp16|amp-bf16|amp-fp16" words:"float32: fp32|float: fp32|bfloat16: bf16|float16: fp16|half: fp16|amp-bfloat16: amp-bf16|bf16-mixed: amp-bf16|amp-float16: amp-fp16|16-mixed: amp-fp16" means:"tf32: fp32, whose tensors TF32 leaves as they are|mixed: amp-bf16 or amp-fp16|amp: amp-bf16 or amp-fp16" default:"fp32" doc:"bf16, fp16: the whole model; amp-: autocast"`
 	Optimizer        *Callee     `yaml:"optimizer" doc:"an optimizer of torch.optim, with its arguments"`
 	InBackward       Boolean     `yaml:"optimizer_in_backward" doc:"an optimizer for each parameter steps as soon as its gradient is ready, which is then dropped (register_post_accumulate_grad_hook)"`
-	GradAccumulation Integer     `yaml:"grad_accumulation" min:"1" default:"1" doc:"microbatches for each optimizer step"`
+	GradAccumulation Integer     `yaml:"grad_accumulation" also:"gradient_accumulation_steps gradient_accumulation" min:"1" default:"1" doc:"microbatches for each optimizer step"`
 	ZeroGrad         ZeroGrad    `yaml:"zero_grad" doc:"where gradients are cleared"`
-	ClipGradNorm     Number      `yaml:"clip_grad_norm" min:"0" doc:"torch.nn.utils.clip_grad_norm_"`
+	ClipGradNorm     Number      `yaml:"clip_grad_norm" also:"max_grad_norm" min:"0" doc:"torch.nn.utils.clip_grad_norm_"`
 	ClipGradValue    Number      `yaml:"clip_grad_value" min:"0" doc:"torch.nn.utils.clip_grad_value_"`
-	Checkpoint       *Checkpoint `yaml:"checkpoint" doc:"activation checkpointing: true for the modules that the model names, or which"`
+	Checkpoint       *Checkpoint `yaml:"checkpoint" also:"gradient_checkpointing activation_checkpointing" doc:"activation checkpointing: true for the modules that the model names, or which"`
 	Loop             String      `yaml:"loop" enum:"function|flat" default:"function" doc:"function: a step's names are gone when it returns; flat: they live until rebound"`
 	FirstStep        Integer     `yaml:"first_step" min:"0" max:"1" default:"1" doc:"number of the first step: with 0, what runs in every n-th step runs in the first, as with i of enumerate(loader)"`
 	EmptyCache       *EmptyCache `yaml:"empty_cache" doc:"torch.cuda.empty_cache() now and then"`

@@ -27,11 +27,11 @@ type freezeSection Freeze
 // LoRA adds low-rank adapters to layers and freezes all else, as PEFT does.
 type LoRA struct {
 	At            Span     `yaml:"-"`
-	R             Integer  `yaml:"r" min:"1" default:"8" doc:"rank"`
-	Alpha         Number   `yaml:"alpha" min:"0" default:"8" doc:"lora_alpha: adapters are scaled by alpha / r"`
-	Dropout       Number   `yaml:"dropout" min:"0" max:"1" doc:"lora_dropout"`
-	Targets       []String `yaml:"targets" doc:"target_modules: names such as q_proj, paths or patterns; all-linear (the default): every linear layer but the last"`
-	Except        []String `yaml:"except" doc:"exclude_modules: names, paths or patterns"`
+	R             Integer  `yaml:"r" also:"rank" min:"1" default:"8" doc:"rank"`
+	Alpha         Number   `yaml:"alpha" also:"lora_alpha" min:"0" default:"8" doc:"lora_alpha: adapters are scaled by alpha / r"`
+	Dropout       Number   `yaml:"dropout" also:"lora_dropout" min:"0" max:"1" doc:"lora_dropout"`
+	Targets       []String `yaml:"targets" also:"target_modules" doc:"target_modules: names such as q_proj, paths or patterns; all-linear (the default): every linear layer but the last"`
+	Except        []String `yaml:"except" also:"exclude_modules" doc:"exclude_modules: names, paths or patterns"`
 	Bias          String   `yaml:"bias" enum:"none|all|lora_only" default:"none" doc:"which biases are trained too"`
 	DType         String   `yaml:"dtype" default:"float32" doc:"type of the adapters; PEFT's autocast_adapter_dtype makes them float32 in a model of 16 bit"`
 	ModulesToSave []String `yaml:"modules_to_save" doc:"names, paths or patterns of modules of which a copy is trained as a whole"`
@@ -54,13 +54,13 @@ type loraSection LoRA
 type Quantize struct {
 	At        Span     `yaml:"-"`
 	Bits      Integer  `yaml:"bits" default:"4" doc:"4 (Linear4bit) or 8 (Linear8bitLt, LLM.int8())"`
-	Type      String   `yaml:"type" enum:"nf4|fp4" default:"nf4" doc:"bnb_4bit_quant_type"`
-	Double    Boolean  `yaml:"double_quant" doc:"bnb_4bit_use_double_quant: the blocks' maxima are quantized, too"`
-	Compute   String   `yaml:"compute_dtype" default:"float32" doc:"bnb_4bit_compute_dtype"`
-	Threshold Number   `yaml:"threshold" min:"0" default:"6" doc:"llm_int8_threshold: inputs beyond it are computed in 16 bit; 0: none"`
+	Type      String   `yaml:"type" also:"bnb_4bit_quant_type" enum:"nf4|fp4" default:"nf4" doc:"bnb_4bit_quant_type"`
+	Double    Boolean  `yaml:"double_quant" also:"bnb_4bit_use_double_quant" doc:"bnb_4bit_use_double_quant: the blocks' maxima are quantized, too"`
+	Compute   String   `yaml:"compute_dtype" also:"bnb_4bit_compute_dtype" default:"float32" doc:"bnb_4bit_compute_dtype"`
+	Threshold Number   `yaml:"threshold" also:"llm_int8_threshold" min:"0" default:"6" doc:"llm_int8_threshold: inputs beyond it are computed in 16 bit; 0: none"`
 	DType     String   `yaml:"dtype" doc:"type in which the weights are loaded; what is not quantized is then converted to the model's own type, as prepare_model_for_kbit_training does"`
 	Modules   []String `yaml:"modules" doc:"names, paths or patterns of linear layers; by default all but the last"`
-	Except    []String `yaml:"except" doc:"llm_int8_skip_modules: names, paths or patterns"`
+	Except    []String `yaml:"except" also:"llm_int8_skip_modules" doc:"llm_int8_skip_modules: names, paths or patterns"`
 }
 
 // quantize: 4 stands for its bits.
