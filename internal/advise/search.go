@@ -88,7 +88,7 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 		if f := derived(ctx, series, axis, headroom); f != nil {
 			return f, nil
 		}
-		if !series.Sharing {
+		if !series.Sharing { // each job of it was elaborated
 			break
 		}
 	}

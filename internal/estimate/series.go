@@ -25,12 +25,13 @@ type Series struct {
 	// Failing says that jobs are tried though they would fail (Job.Fails).
 	Failing bool
 
-	// Sharing says that jobs differ in the batch, and that the program of one is taken to
-	// be that of all, for other sizes of its inputs. Lay finds out that it is not where
-	// that program does not go with them, Holds where a job that was elaborated does not
-	// lie on the line.
+	// Sharing says that the key is the batch size, and that Lay and Holds play the program
+	// of the job that was run with inputs of another batch size, instead of elaborating
+	// each job. Lay clears it if that program does not allow this. Holds elaborates the
+	// first job that it plays; if that one is not on the line, a series without Sharing is
+	// needed.
 	Sharing bool
-	proved  bool // by a job that was elaborated
+	checked bool // by a job that was elaborated
 
 	line    *line
 	at      []int64 // values that were played, and lie on the line
@@ -163,7 +164,7 @@ func (s *Series) play(k int64, steps int) (*engine.Played, error) {
 	return s.playJob(j, steps)
 }
 
-// shared is the job that was run with a batch of k in its inputs.
+// shared is the job that was run, with inputs of another batch size.
 func (s *Series) shared(k int64) *Job {
 	j, p := *s.job, *s.job.Program
 	p.Batch, p.Inputs = k, slices.Clone(p.Inputs)
@@ -176,6 +177,7 @@ func (s *Series) shared(k int64) *Job {
 	return &j
 }
 
+// playJob plays a job for so many steps or, with 0, for as many as its spec says.
 func (s *Series) playJob(j *Job, steps int) (p *engine.Played, err error) {
 	defer j.metered(&err)()
 	s.count()
@@ -250,8 +252,8 @@ func uniform(p *program.Job) bool {
 	return p.Eval == nil && len(p.Kept) == 0 && !slices.ContainsFunc(p.Step.Body, rare)
 }
 
-// givesSizes reports whether a program gives the sizes of a tensor in numbers, of which
-// one may be the batch.
+// givesSizes reports whether a call in a program gives the sizes of a tensor as numbers:
+// one of them may be the batch size.
 func givesSizes(p *program.Job) bool {
 	found, seen, classes := false, map[*program.Func]bool{}, map[*program.Class]bool{}
 	var function func(f *program.Func)
@@ -296,7 +298,7 @@ func (s *Series) Holds(k int64) bool {
 	}
 	var p *engine.Played
 	var err error
-	if s.proved && s.Sharing {
+	if s.checked && s.Sharing {
 		p, err = s.playJob(s.shared(k), s.held)
 	} else {
 		p, err = s.play(k, s.held)
@@ -308,7 +310,7 @@ func (s *Series) Holds(k int64) bool {
 	defer s.room.Put(r)
 	derived, ok := s.line.play(k, r)
 	if ok && like(derived.Trace.Events, p.Trace.Events) {
-		s.proved = true
+		s.checked = true
 		return true
 	}
 	if len(s.at) < 3 && !s.Sharing {

@@ -296,8 +296,8 @@ func TestHeldSteps(t *testing.T) {
 	}
 }
 
-// Where nothing but the inputs of a program has the batch in it, one that was elaborated
-// tells of all; where sizes are given in numbers, none is taken to.
+// Jobs share a program if only its inputs depend on the batch size; not if it gives sizes
+// as numbers.
 func TestSharing(t *testing.T) {
 	for name, shares := range map[string]bool{"resnet": true, "mlp_mixer": true, "gpt": false, "swin": false} {
 		text, err := specs.Preset(name)

@@ -111,7 +111,7 @@ type Op struct {
 	Source string
 
 	inPlace  *Op  // whose Of it is
-	sized    bool // calls give the sizes of a tensor in numbers
+	sized    bool // a call gives the sizes of a tensor as numbers
 	evidence Evidence
 }
 

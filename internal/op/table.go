@@ -67,7 +67,7 @@ func (t *Table) Define(r Op) *Op {
 	return p
 }
 
-// Sized reports whether calls of the row give the sizes of a tensor in numbers.
+// Sized reports whether a call of the row gives the sizes of a tensor as numbers.
 func (r *Op) Sized() bool { return r.sized }
 
 // isSize reports whether an argument is the sizes of a tensor.
