@@ -2,6 +2,7 @@ package aten
 
 import (
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 )
 
@@ -179,6 +180,15 @@ var (
 				b.Set(0, b.Do1(Bmm, nil, b.Grads[0], swapped(b.SavedIn(1))))
 			}
 		}),
+		recorded(Conv, func(b *op.Back) {
+			switch a := b.Args.(*ConvArgs); {
+			case a.Transposed || a.Groups != 1:
+				b.Fail("create_graph through a convolution that is transposed or has groups is not modelled")
+			case b.Need(1) || b.Need(2):
+				b.Fail("create_graph of the gradients of a convolution's weight and bias is not modelled")
+			}
+			b.Set(0, b.Do1(convolutionBackward, b.Args, b.Grads[0], b.SavedIn(0), b.SavedIn(1)))
+		}),
 		recorded(Sub, func(b *op.Back) {
 			a, _ := b.Args.(*BinaryArgs)
 			if len(b.Needs) > 1 && b.Need(1) {
@@ -268,4 +278,52 @@ func recordExpand(b *op.Back) *op.Tensor {
 		}
 	}
 	return b.Do1(Expand, &ShapeArgs{Shape: in.Size.Slice()}, g)
+}
+
+// convolutionBackward is the gradient of a convolution's input, of the gradient that
+// came, the input and the weight. Those of weight and bias are not recorded.
+var convolutionBackward = define(op.Op{
+	Name: "convolution_backward", Args: &ConvArgs{},
+	Run: func(c *op.Call) { c.WithoutGrad(func() { c.Return(convInputGrad(c)) }) },
+	Eval: &op.Eval{InParts: true, Forward: func(m op.Machine, c *op.Call) error {
+		l := op.Launch{On: m}
+		volumes(&l, c.In[2].Rank()-2, c.Out[0], c.In[0], c.In[2])
+		l.Seen(nil)
+		return l.Run(kernel.ConvInputGrad, c.Args.(*ConvArgs).ints())
+	}},
+	Save: []op.Save{op.In(0), op.In(1), op.In(2)}, Node: "ConvolutionBackwardBackward0", Grad: convDoubleBackward,
+	Source: "aten/src/ATen/native/Convolution.cpp: convolution_backward, _convolution_double_backward",
+})
+
+// convInputGrad computes the gradient of the input as Conv's derivative does.
+func convInputGrad(c *op.Call) *op.Tensor {
+	g, x, w := c.In[0], c.In[1], c.In[2]
+	b := &op.Back{
+		Call: op.Call{Exec: c.Exec, Op: Conv, Args: c.Args}, Grads: []*op.Tensor{g}, InM: []op.Meta{*x.Meta(), *w.Meta(), {}}, OutM: []op.Meta{*g.Meta()},
+		Needs: []bool{true, false, false}, Results: make([]*op.Tensor, 3),
+	}
+	b.Hold([]*op.Tensor{x, w, nil}, []*op.Tensor{nil})
+	Conv.Grad(b)
+	b.End()
+	return b.Results[0]
+}
+
+// convDoubleBackward is _convolution_double_backward for the gradient of the input
+// alone: that of the gradient is another convolution, that of the weight one whose
+// filter is the gradient, summed over the batch.
+func convDoubleBackward(b *op.Back) {
+	a, gg, g, w := b.Args.(*ConvArgs), b.Grads[0], b.SavedIn(0), b.SavedIn(2)
+	contiguous := func(t *op.Tensor) *op.Tensor { return b.Local(b.Do1(Contiguous, nil, t)) }
+	b.Set(0, b.Do1(Conv, a, gg, contiguous(w), nil))
+	mark := b.Mark()
+	swapped := func(t *op.Tensor) *op.Tensor { return b.Local(b.ViewOf(t, t.Transpose(0, 1))) }
+	filter, images := contiguous(swapped(g)), swapped(gg)
+	over := &ConvArgs{Stride: a.Dilation, Padding: a.Padding, Dilation: a.Stride, OutputPadding: a.OutputPadding, Groups: 1}
+	y := b.Local(b.Do1(Conv, over, images, filter, nil))
+	l := y.Transpose(0, 1)
+	for i := 2; i < l.Rank(); i++ {
+		l = l.Narrow(i, 0, min(l.Dim(i), w.Dim(i)), 1)
+	}
+	b.Set(2, b.ViewOf(y, l))
+	b.DropTo(mark)
 }

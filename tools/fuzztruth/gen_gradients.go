@@ -13,9 +13,9 @@ func gradients(g *generator, seed uint64) (text, arch string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "memplan: 1\nname: fuzz-%d\nblocks:\n", seed)
 	shape, first := []int64{n}, []string{}
-	if g.chance(0.3) {
+	if g.chance(0.5) {
 		shape = []int64{g.size(1, 4), g.size(8, 24), g.size(8, 24)}
-		first = []string{"Flatten"}
+		first = append(g.imageCritic(), "Flatten")
 	}
 	create := g.chance(0.75)
 	input := []string{"{rand: [\"${B}\"" + strings.Repeat(", 1", len(shape)) + "], name: alpha}", "{add: [{mul: [alpha, real]}, {mul: [{sub: [1, alpha]}, fake]}], name: hat}"}
@@ -69,6 +69,16 @@ func gradients(g *generator, seed uint64) (text, arch string) {
 		b.WriteString("  loop: flat\n")
 	}
 	return b.String(), arch
+}
+
+// imageCritic writes convolutions whose derivatives are recorded.
+func (g *generator) imageCritic() []string {
+	var s []string
+	for range g.r.IntN(4) {
+		s = append(s, fmt.Sprintf("Conv2d: {out_channels: %d, kernel_size: %d, stride: %d, padding: %d, bias: %t}", g.size(4, 40), 3+g.r.IntN(2), 1+g.r.IntN(2), 1+g.r.IntN(2), g.chance(0.7)),
+			g.pick("ReLU", "{LeakyReLU: {negative_slope: 0.2, inplace: true}}", "Tanh", "{LeakyReLU: 0.2}"))
+	}
+	return s
 }
 
 // critic writes layers whose derivatives are recorded.
