@@ -56,7 +56,7 @@ func (f *fn) given(e *spec.Entry, what string, names []string, keywords *spec.Va
 		case o == nil:
 			panic(spec.Stop{})
 		}
-		computed = computed || o.Nested != nil || o.Value != nil && strings.HasSuffix(o.Value.Str, ".pop")
+		computed = computed || o.Value == nil || spec.IsTree(o.Value.Str) || strings.HasSuffix(o.Value.Str, ".pop")
 		if computed && i < last {
 			el.fail(n.At, "inputs by name that are computed in the call stand in the order of %s(%s)", what, strings.Join(names, ", "))
 		}

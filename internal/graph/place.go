@@ -85,6 +85,9 @@ func (t *tensorArgs) byPosition(a *argReader, v *spec.Value) {
 		}
 	}
 	var all, behind reading
+	if len(params) == 0 {
+		t.refuse(a, params, v, all, behind)
+	}
 	if !t.e.HasIn {
 		all = t.read(a, params, v)
 	}
