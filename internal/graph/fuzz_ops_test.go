@@ -79,7 +79,9 @@ func (c *chooser) entry() string {
 		head = names[(len(names)-1-c.n(256)%len(names))%len(names)]
 	}
 	var params []op.Param
+	inputs := 0 // of a layer, which are no arguments of its constructor
 	if l := layers.Lookup(head); l != nil {
+		inputs = len(l.InputNames())
 		for _, i := range l.InputNames() {
 			params = append(params, op.Param{Name: strings.TrimSuffix(i, "?"), Kind: op.KTensor})
 		}
@@ -87,13 +89,31 @@ func (c *chooser) entry() string {
 	} else {
 		params = aten.Lookup(head).Sig.Params
 	}
-	var args []string
+	var args, given, values []string
 	for i := range params {
-		if p := &params[i]; p.Required || p.Kind == op.KTensor || c.n(3) == 1 {
-			args = append(args, p.Name+": "+c.value(p))
+		p := &params[i]
+		if !p.Required && p.Kind != op.KTensor && c.n(3) != 1 {
+			continue
+		}
+		v := c.value(p)
+		args = append(args, p.Name+": "+v)
+		if i < inputs {
+			given = append(given, p.Name+": "+v)
+		} else {
+			values = append(values, v)
 		}
 	}
 	e := head + ": {" + strings.Join(args, ", ") + "}"
+	switch c.n(6) {
+	case 1: // by position
+		e = head + ": [" + strings.Join(values, ", ") + "]"
+	case 2:
+		e = head + ": [" + strings.Join(values, ", ") + "], inputs: {" + strings.Join(given, ", ") + "}"
+	case 3:
+		if len(values) > 0 {
+			e = head + ": " + values[0] + ", inputs: [x, {" + strings.Join(given, ", ") + "}]"
+		}
+	}
 	if c.n(4) == 1 {
 		e += ", inplace: true"
 	}
