@@ -29,7 +29,7 @@ func TestOperatorsInOrder(t *testing.T) {
 // calls as those with these arguments by name.
 func TestLayersInOrder(t *testing.T) {
 	suites := []string{"operators", "losses", "layouts", "vision_ops", "fuzz", "rnn", "unseen", "unseen2", "ok"}
-	rewrites(t, suites, 260, 1000, func(text string, job *program.Job, changed map[string]bool) (string, string) {
+	rewrites(t, suites, 250, 1000, func(text string, job *program.Job, changed map[string]bool) (string, string) {
 		named := &rewriter{chosen: always, changed: map[string]bool{}, constructors: constructors(job), named: true}
 		lists := &rewriter{chosen: always, changed: changed, constructors: constructors(job)}
 		return named.spec(text), lists.spec(text)

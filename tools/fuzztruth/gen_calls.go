@@ -7,6 +7,7 @@ import (
 
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/layers"
+	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
@@ -29,27 +30,27 @@ func calls(g *generator, seed uint64) (text, arch string) {
 
 // rewriter writes the calls of a spec in other forms that mean the same.
 type rewriter struct {
-	chosen       func() bool         // draws whether a call is rewritten
-	constructors map[string]string   // of layers, in Python
-	named        bool                // arguments of layers by name, not as lists
-	inputs       map[string][]string // of blocks
+	chosen       func() bool          // draws whether a call is rewritten
+	constructors map[*nn.Layer]string // of layers, in Python
+	named        bool                 // arguments of layers by name, not as lists
+	inputs       map[string][]string  // of blocks
 
 	changed map[string]bool // layers and operators
 }
 
-// constructors are those of a job's layers, where there is one of a kind.
-func constructors(job *program.Job) map[string]string {
-	made := map[string]string{}
+// constructors are those of a job's layers, where one class is of a kind.
+func constructors(job *program.Job) map[*nn.Layer]string {
+	class, made := map[*nn.Layer]*program.Class{}, map[*nn.Layer]string{}
 	for _, m := range job.Models {
 		m.Root.Walk(func(_ string, c *program.Class) {
-			name, _, _ := strings.Cut(strings.TrimPrefix(c.Python, "nn."), "(")
-			if is, ok := made[name]; ok && is != c.Python {
-				made[name] = ""
-			} else {
-				made[name] = c.Python
+			if is := class[c.Layer]; is == nil {
+				class[c.Layer], made[c.Layer] = c, c.Python
+			} else if is != c {
+				delete(made, c.Layer)
 			}
 		})
 	}
+	delete(made, nil)
 	return made
 }
 
@@ -132,7 +133,7 @@ func (w *rewriter) node(n *yaml.Node) {
 	head := n.Content[0].Value
 	switch l := layers.Lookup(head); {
 	case l != nil:
-		w.layer(n, l.Sigs()[0])
+		w.layer(n, l.Sigs()[0], w.constructors[&l.Is])
 		var names []string
 		for _, in := range l.InputNames() {
 			names = append(names, strings.TrimSuffix(in, "?"))
@@ -176,8 +177,8 @@ func (w *rewriter) byName(n *yaml.Node, names []string) {
 }
 
 // layer gives a layer the arguments of its constructor, as a list or by name.
-func (w *rewriter) layer(n *yaml.Node, sig *op.Sig) {
-	call, arg := w.constructors[n.Content[0].Value], n.Content[1]
+func (w *rewriter) layer(n *yaml.Node, sig *op.Sig, call string) {
+	arg := n.Content[1]
 	if call == "" || !w.chosen() {
 		return
 	}
