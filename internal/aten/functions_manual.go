@@ -124,6 +124,7 @@ var (
 		recorded(Sigmoid, withKernel(sigmoidBackward)), recorded(SigmoidInPlace, withKernel(sigmoidBackward)),
 		recorded(Tanh, withKernel(tanhBackward)), recorded(TanhInPlace, withKernel(tanhBackward)),
 		recorded(Neg, func(b *op.Back) { b.Set(0, b.Do1(Neg, nil, b.Grads[0])) }),
+		recorded(ToCopy, func(b *op.Back) { b.Set(0, b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0])) }),
 		recorded(T, func(b *op.Back) { b.Set(0, b.Do1(T, nil, b.Grads[0])) }),
 		recorded(Transpose, func(b *op.Back) { b.Set(0, b.Do1(Transpose, b.Args, b.Grads[0])) }),
 		recorded(Permute, func(b *op.Back) {
