@@ -77,7 +77,7 @@ func (f *fn) expression(t *spec.Tree, sc *scope) value.Value {
 	}
 	switch t.Kind {
 	case spec.NameTree:
-		return f.text(t.Name, t.At, sc)
+		return f.reference(t.Name, t.At)
 	case spec.ListTree:
 		return f.literal(program.ListLit, f.items(t, sc), t.At)
 	case spec.TupleTree:
@@ -260,6 +260,13 @@ func (f *fn) spreadStar(v value.Value, at spec.Span) []value.Value {
 		out[i] = f.item(list, int64(i), at)
 	}
 	return out
+}
+
+// noStar refuses *xs where there is no list around it.
+func (f *fn) noStar(v value.Value, at spec.Span) {
+	if v.Expr != nil && v.Expr.Kind == program.Star {
+		f.u.el.fail(at, "* stands before an item of a list or tuple, such as (*xs, y)")
+	}
 }
 
 // item is v[k] of a list or tuple.

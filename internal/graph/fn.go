@@ -310,6 +310,7 @@ func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
 			return
 		case e.HasIn:
 			v = f.only(e, sc)
+			f.noStar(v, e.Inputs[0].At)
 		default:
 			v = f.previous(e)
 		}
@@ -526,7 +527,9 @@ func (f *fn) doReturn(e *spec.Entry, sc *scope) {
 		if o == nil {
 			panic(spec.Stop{})
 		}
-		rets = append(rets, f.operand(o, sc))
+		v := f.operand(o, sc)
+		f.noStar(v, o.At)
+		rets = append(rets, v)
 	}
 	f.settle(e)
 	f.returns(rets, e.At.Line)
@@ -540,6 +543,7 @@ func (f *fn) returns(rets []value.Value, line int) {
 		for _, r := range rets {
 			st.Values = append(st.Values, r.Expr)
 		}
+		f.mayHold(nil, value.Returned(rets), spec.Span{Pos: spec.Pos{Line: line, Col: 1}, Len: 1})
 	}
 	f.emit(st)
 	f.ret, f.done = rets, true
