@@ -134,6 +134,17 @@ func writeKey(b *strings.Builder, k spec.Key) {
 	if !strings.HasSuffix(text, ".") {
 		text += "."
 	}
+	if len(k.Also) > 0 {
+		text += " Also called `" + strings.Join(k.Also, "`, `") + "`."
+	}
+	if len(k.Words) > 0 {
+		var words []string
+		for _, w := range k.Words {
+			word, value, _ := strings.Cut(w, ": ")
+			words = append(words, "`"+word+"` for `"+value+"`")
+		}
+		text += " Also " + strings.Join(words, ", ") + "."
+	}
 	for i, line := range report.Wrap(text, lineWidth-2) {
 		if i > 0 {
 			line = "  " + line

@@ -12,7 +12,9 @@ type Key struct {
 	Enum      []string // the allowed strings
 	Min, Max  string
 	Default   string
-	Later     bool // accepted, not modelled yet
+	Later     bool     // accepted, not modelled yet
+	Also      []string // other names of the key
+	Words     []string // other words for its values, each as "word: value"
 }
 
 // Keys returns the keys of every section in their order, by the name of the
@@ -42,6 +44,10 @@ func Keys() map[string][]Key {
 
 func keyOf(name string, tag reflect.StructTag, t reflect.Type) Key {
 	k := Key{Name: name, Doc: tag.Get("doc"), Min: tag.Get("min"), Max: tag.Get("max"), Default: tag.Get("default"), Later: tag.Get("later") != ""}
+	k.Also = strings.Fields(tag.Get("also"))
+	if words := tag.Get("words"); words != "" {
+		k.Words = strings.Split(words, "|")
+	}
 	if enum := tag.Get("enum"); enum != "" {
 		k.Enum = strings.Split(enum, "|")
 	}

@@ -210,7 +210,7 @@ func (b *schemaBuilder) vocabulary(v Vocabulary) {
 	var names []string
 	for _, c := range v.Heads {
 		names = append(names, c.Name)
-		entryProps[c.Name] = object{"anyOf": []any{arguments(c), object{"not": object{"type": "object"}}}}
+		entryProps[c.Name] = object{"anyOf": []any{arguments(c), ref("entry"), object{"not": object{"type": "object"}}}}
 	}
 	for _, s := range Statements {
 		names = append(names, s)
