@@ -35,6 +35,9 @@ func (f *fn) namesNumbers(s string, sc *scope) bool {
 	if slot, ok := f.slots[head]; ok && f.bound[slot] {
 		return f.metas[slot].Tensor != nil && (rest == ".ndim" || strings.HasPrefix(rest, ".shape"))
 	}
+	if _, ok := f.u.attribute(s); ok { // of the module itself, which hides a param around it
+		return false
+	}
 	x, _ := sc.Lookup(head)
 	_, list := x.([]any)
 	return isNumber(x) || list
