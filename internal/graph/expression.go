@@ -35,7 +35,7 @@ func (f *fn) namesNumbers(s string, sc *scope) bool {
 	if slot, ok := f.slots[head]; ok && f.bound[slot] {
 		return f.metas[slot].Tensor != nil && (rest == ".ndim" || strings.HasPrefix(rest, ".shape"))
 	}
-	if _, ok := f.u.attribute(s); ok { // of the module itself, which hides a param around it
+	if _, own := f.u.attribute(head); own { // a parameter or buffer of the block is nearer than a param
 		return false
 	}
 	x, _ := sc.Lookup(head)
