@@ -130,6 +130,9 @@ func (f *fn) ofNumbers(t *spec.Tree, sc *scope) bool {
 				return attr == "" && (m.Number != nil || m.None)
 			}
 		}
+		if _, ok := f.u.attribute(head); ok {
+			return false
+		}
 		x, ok := sc.Lookup(head)
 		_, local := x.(value.Meta)
 		return ok && !local || head == "None" || head == "True" || head == "False"
