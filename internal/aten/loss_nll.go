@@ -233,7 +233,7 @@ func probTarget(c *op.Call, logp, target *op.Tensor, class int) {
 func smoothed(c *op.Call, logp, target *op.Tensor, class int) {
 	a, weight := c.Args.(*LossArgs), c.Opt(2)
 	if weight != nil && a.Reduction == "mean" {
-		c.Fail("label_smoothing with weight and reduction 'mean' is not modelled: it selects targets, how many depends on the data")
+		c.Fail("label_smoothing with weight and reduction 'mean' is not modelled: the number of targets that it selects depends on the data")
 	}
 	nll := c.Do1(NLLLoss, a, logp, target, weight)
 	dims := &ReduceArgs{Dim: []int64{int64(class)}}

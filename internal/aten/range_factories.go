@@ -51,7 +51,7 @@ var Arange = define(op.Op{
 		case a.Step.Set && (!a.Start.Set || !a.End.Set):
 			c.Fail("arange with step needs start and end")
 		case !(n >= 0 && n <= op.MaxSize):
-			c.Fail("arange cannot reach its end from %v by steps of %v", start, step)
+			c.Fail("end is not reached from start %v by steps of %v", start, step)
 		}
 		c.Return(c.Grown(d, int64(n)))
 	},

@@ -93,7 +93,7 @@ var Cat = define(op.Op{
 				continue
 			}
 			if t.Rank() != first.Rank() || t.Size.Set(d, 0) != first.Size.Set(d, 0) {
-				c.Fail("shapes %v and %v do not join along dimension %d", first.Size, t.Size, d)
+				c.Fail("shapes %v and %v must agree in all dimensions but %d, along which they are joined", first.Size, t.Size, d)
 			}
 			size = size.Set(d, size.At(d)+t.Dim(d))
 		}

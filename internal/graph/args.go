@@ -111,7 +111,7 @@ func (a *argReader) match(v *spec.Value) []argument {
 	case a.isWhole(v, all):
 		return []argument{{all[0], v}}
 	case len(v.Items) > len(all):
-		a.el.fail(v.Span, "%s takes at most %d arguments by position (%s), not %d", a.what, len(all), paramNames(all), len(v.Items))
+		a.el.fail(v.Span, "%s takes at most %s by position (%s), not %d", a.what, spec.Plural(len(all), "argument"), paramNames(all), len(v.Items))
 	}
 	for _, p := range all[len(v.Items):] {
 		if p.Required && len(all) > len(asked) && len(v.Items) > 0 {

@@ -97,7 +97,7 @@ func (el *elaborator) carriesOn(f *fn, entries []*spec.Entry) {
 	*el.kept, el.warnings, el.fails = kept, warnings, fails
 	for i, c := range next {
 		if !fits && !sameCarried(c, first[i]) {
-			el.fail(c.at, "%q lives on from step to step, but what the %s leaves, %s, does not suit the next", c.name, f.f.Name, detailed(c.meta))
+			el.fail(c.at, "%q lives on from step to step, but the %[2]s ends with %[3]s, with which the next one fails", c.name, f.f.Name, detailed(c.meta))
 		}
 	}
 	for i, c := range again.handed(next) {

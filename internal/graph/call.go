@@ -127,7 +127,7 @@ func (f *fn) callDeclared(e *spec.Entry, sc *scope) value.Value {
 	if e.Arg.Kind == spec.Map && len(e.Arg.Pairs) == 1 { // call: {attn: {need_weights: false}}
 		at, kwargs = e.Arg.Pairs[0].Key, e.Arg.Pairs[0].Value
 		if kwargs.Kind != spec.Map {
-			el.fail(kwargs.Span, "here are arguments by name, {call: {%s: {name: value}}}; others are those of inputs:", at.Str)
+			el.fail(kwargs.Span, "arguments beside the path of a module are given by name, {call: {%s: {name: value}}}; tensors by position stand in inputs:", at.Str)
 		}
 	}
 	s := at.Str
@@ -341,7 +341,7 @@ func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Ti
 			panic(spec.Stop{})
 		}
 		if u.el.env().Computed(p.DType) != v.Meta.Tensor.DType {
-			u.el.fail(t.Source.Span, "%s is of %v, but %s of %v", src, v.Meta.Tensor.DType, t.Param.V, p.DType)
+			u.el.fail(t.Source.Span, "%s has dtype %v, but %s has dtype %v; shared parameters have one dtype", src, v.Meta.Tensor.DType, t.Param.V, p.DType)
 		}
 		if size := tensor.D(p.Size...); v.Meta.Tensor.Size != size {
 			u.el.fail(t.Source.Span, "%s has shape %v, but %s has shape %v", src, v.Meta.Tensor.Size, t.Param.V, size)
@@ -398,7 +398,7 @@ func (f *fn) callBlock(e *spec.Entry, sc *scope, i int) value.Value {
 	if b.V.Kind.V == spec.KindAutograd {
 		v := f.u.apply(b, f.u.with(e, sc, b), ins, e.At)
 		if f.checkpointed(e.Checkpoint, sc, v).Expr != v.Expr {
-			f.u.el.fail(e.Checkpoint.At, "a block of kind autograd is checkpointed as a part of another: call it in one of kind function, and checkpoint that")
+			f.u.el.fail(e.Checkpoint.At, "a block with kind: autograd cannot be checkpointed itself; call it in a block with kind: function, and checkpoint that block")
 		}
 		return v
 	}
@@ -483,10 +483,10 @@ func (f *fn) chain(items []*spec.Entry, sc *scope) {
 	for _, item := range items {
 		h := item.Head.V
 		if h != spec.HeadBlock && h != spec.HeadSeq && h != spec.HeadLayers && layers.Lookup(h) == nil {
-			el.fail(item.At, "Sequential holds modules; %q is none (use a block, or layers:)", h)
+			el.fail(item.At, "Sequential holds modules, and %q is not one; write a block, or layers: in place of Sequential", h)
 		}
 		if item.NoGrad != nil || item.EnableGrad != nil {
-			el.fail(item.At, "Sequential calls its modules itself; no_grad and enable_grad are of the Sequential, or of layers: in its place")
+			el.fail(item.At, "Sequential calls its modules itself; give no_grad or enable_grad to the Sequential, or write layers: in its place")
 		}
 		if item.Unused != nil {
 			el.fail(item.Unused.Span, "Sequential calls all of its modules")
@@ -502,7 +502,7 @@ func (f *fn) chain(items []*spec.Entry, sc *scope) {
 			path := fmt.Sprint(len(f.u.class.Children))
 			v := f.callModule(item, sc, path, []value.Value{f.local("input")}, nil, item.At)
 			if v.Meta.Tensor == nil {
-				el.fail(item.At, "gives %s; the next module of Sequential needs a tensor", v.Meta.Describe())
+				el.fail(item.At, "%s gives %s; the next module of Sequential needs a tensor", item.Head.V, v.Meta.Describe())
 			}
 			f.emit(program.Stmt{Kind: program.Assign, Targets: []int{f.set("input", v.Meta)}, Value: v.Expr, Line: item.At.Line})
 		})
@@ -525,7 +525,7 @@ func (u *unit) layer(e *spec.Entry, sc *scope, l *module.Layer, ins []value.Valu
 	el := u.el
 	a := u.arguments(e, sc, l, kwargs)
 	if n := len(ins); n < l.Required() || n > len(l.InputNames()) {
-		el.fail(at, "%s takes %s (%s), but %d given", e.Head.V, spec.Plural(l.Required(), "input"), strings.Join(l.InputNames(), ", "), n)
+		el.fail(at, "%s takes %s (%s), but %s given", e.Head.V, spec.Plural(l.Required(), "input"), strings.Join(l.InputNames(), ", "), spec.Are(n))
 	}
 	a.require()
 	el.shrunk.Shrink(el.path, a.vals)

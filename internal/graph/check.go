@@ -2,6 +2,7 @@ package graph
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/layers"
@@ -65,7 +66,7 @@ func (el *elaborator) check() {
 func (el *elaborator) checkOnce(es []*spec.Entry) {
 	for _, e := range es {
 		if e.Every != nil {
-			el.errs.Addf(e.Every.Span, "every is of steps; what stands in before: runs once")
+			el.errs.Addf(e.Every.Span, "every is for statements of a step; those of before: run once")
 		}
 		el.checkOnce(e.Body)
 	}
@@ -175,7 +176,7 @@ func (c *checker) frame(b *spec.Named[spec.Block]) {
 	if b.V.Kind.V != spec.KindModule {
 		own := "function %q cannot have modules, parameters or buffers of its own; it uses those of the block that calls it"
 		if b.V.Kind.V == spec.KindAutograd {
-			own = "autograd function %q cannot have modules, parameters or buffers; what it needs is an input"
+			own = "autograd function %q cannot have modules, parameters or buffers; pass what it needs in inputs"
 		}
 		switch {
 		case len(b.V.Modules) > 0:
@@ -185,7 +186,7 @@ func (c *checker) frame(b *spec.Named[spec.Block]) {
 		case len(b.V.Buffers) > 0:
 			errs.Addf(b.V.Buffers[0].Name.At, own, b.Name.V)
 		case b.V.StandsFor.Set:
-			errs.Addf(b.V.StandsFor.At, "stands_for is of modules; %q is none", b.Name.V)
+			errs.Addf(b.V.StandsFor.At, "stands_for is for blocks with kind: module; block %q has another kind", b.Name.V)
 		}
 	}
 	if b.V.Layers == nil && errs.Err() == nil {
@@ -202,7 +203,7 @@ func (c *checker) frame(b *spec.Named[spec.Block]) {
 func (c *checker) autograd(b *spec.Named[spec.Block]) {
 	errs := c.el.errs
 	if b.V.Kind.V != spec.KindAutograd {
-		const only = "block %q has no %s; only blocks of kind autograd have one"
+		const only = "%[2]s is for blocks with kind: autograd; block %[1]q has another kind"
 		if b.V.Backward.Set {
 			errs.Addf(b.V.Backward.At, only, b.Name.V, "backward")
 		}
@@ -335,6 +336,14 @@ func (c *checker) own(e *spec.Entry, at place) {
 		known := append(append(append([]string(nil), spec.Statements...), layers.Names()...), aten.Names()...)
 		if at == inStep {
 			known = append(known, spec.StepStatements...)
+		}
+		if i := strings.LastIndex(head, "."); i >= 0 && slices.Contains(known, head[i+1:]) { // F.relu
+			errs.Addf(e.Head.At, "unknown layer or operator %q; write %s, without what is before the dot", head, head[i+1:])
+			return
+		}
+		if strings.ContainsAny(head, "=(") {
+			errs.Addf(e.Head.At, "%q is not a statement; statements of Python are name = expression, a, b = expression, name += expression and xs.append(expression)", head)
+			return
 		}
 		errs.Unknown(e.Head.At, "layer or operator", head, known)
 		return

@@ -17,7 +17,7 @@ func (el *elaborator) evaluation() {
 		return
 	}
 	if e.EMA.V && el.job.EMA == nil {
-		el.fail(e.EMA.At, "there are no averaged weights; train.ema asks for them")
+		el.fail(e.EMA.At, "there are no averaged weights; train: {ema: {decay: 0.999}} makes them")
 	}
 	ev := &program.Eval{Every: e.Every.V, Batches: e.Batches.V, Train: e.TrainMode.V, Models: map[string]*program.Class{}, Apart: map[string]bool{}}
 	if e.Context.V != "grad" {
@@ -48,7 +48,7 @@ func (el *elaborator) evaluation() {
 		switch {
 		case m.class == nil: // is not called
 		case !shareable(trained, m.class):
-			el.fail(e.At, "model %q has other parameters in eval mode, for batches of %d", m.name, el.batch)
+			el.fail(e.At, "model %q would have other parameters in the evaluation, with batches of %d, than in training; parameters must not depend on the batch size or the mode", m.name, el.batch)
 		default:
 			ev.Models[m.name], ev.Apart[m.name] = m.class, !same(trained, m.class)
 		}

@@ -96,7 +96,7 @@ func (f *fn) expression(t *spec.Tree, sc *scope) value.Value {
 		return f.binary(t, x, f.expression(t.Args[1], sc), sc)
 	case spec.CondTree:
 		if !f.ofNumbers(t.Args[0], sc) {
-			el.fail(t.Args[0].At, "a condition is of numbers, which are known before the program runs")
+			el.fail(t.Args[0].At, "a condition must be of numbers that are known before the program runs, not of tensors; {where: [x > 0, x, y]} chooses by a tensor")
 		}
 		if spec.Truth(el.errs.EvalTree(t.Args[0], sc)) {
 			return f.expression(t.Args[1], sc)
@@ -282,7 +282,7 @@ func (f *fn) item(v value.Value, k int64, at spec.Span) value.Value {
 		i += n
 	}
 	if v.Meta.Tuple == nil || i < 0 || i >= n {
-		f.u.el.fail(at, "index [%d] of %s", k, v.Describe())
+		f.u.el.fail(at, "index [%d] is out of range for %s", k, v.Describe())
 	}
 	m := v.Meta.Tuple[i].Now()
 	switch {
@@ -445,6 +445,9 @@ func (f *fn) method(t *spec.Tree, sc *scope) value.Value {
 			el.fail(t.At, "item needs a tensor of one element, not %s", v.Describe())
 		}
 		return value.Value{Expr: &program.Expr{Kind: program.Scalar, Args: []*program.Expr{v.Expr}}, Meta: value.Meta{Scalar: true}}
+	}
+	if aten.Lookup(t.Name) != nil {
+		el.fail(t.At, "methods of expressions are item, pop and append; other methods of tensors are entries, such as {%s: x}", t.Name)
 	}
 	el.errs.Unknown(t.At, "method", t.Name, []string{"item", "pop"})
 	panic(spec.Stop{})

@@ -65,7 +65,7 @@ func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []str
 	f := &fn{u: u, f: &program.Func{Name: name, Kind: kind, File: u.el.errs.File}, slots: map[string]int{}, steps: intervals{every: 1, rare: map[int]int64{}}}
 	f.scope = &scope{parent: sc.parent, vars: sc.vars, fn: f}
 	if len(ins) != len(params) {
-		u.el.fail(at, "%s takes %s (%s), but %d given", u.what, spec.Plural(len(params), "input"), strings.Join(params, ", "), len(ins))
+		u.el.fail(at, "%s takes %s (%s), but %s given", u.what, spec.Plural(len(params), "input"), strings.Join(params, ", "), spec.Are(len(ins)))
 	}
 	f.entered = value.Entered(ins)
 	for i, p := range params {
@@ -159,8 +159,8 @@ func (f *fn) twoValues(slot int) string {
 	if len(by.Name) > 0 && by.Name[0].At.MadeUp() {
 		return fmt.Sprintf("%[1]q may mean two values: the result of the model is called %[1]s, too; give the input another name", name)
 	}
-	return fmt.Sprintf("%[1]q may mean two values: the result of %[2]s in line %[3]d has no name and is called %[1]s, too; "+
-		"write name: %[1]s there if that is meant, another name if the %[1]s before it is", name, by.Head.V, by.At.Line)
+	return fmt.Sprintf("%[1]q may mean two values: the earlier %[1]s, and the result of %[2]s in line %[3]d, which has no name and is called %[1]s; "+
+		"in line %[3]d, write name: %[1]s to use that result here, or another name to use the earlier %[1]s", name, by.Head.V, by.At.Line)
 }
 
 // isPrevious reports whether the previous value is that of a slot.
@@ -340,7 +340,7 @@ func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
 func (f *fn) unused(e *spec.Entry, sc *scope, i int) {
 	metas := slices.Clone(f.metas)
 	if v := f.call(e, sc, i); v.Expr.Kind != program.CallMod {
-		f.u.el.fail(e.Unused.Span, "unused is of modules; this calls a function")
+		f.u.el.fail(e.Unused.Span, "unused is for modules; this calls a function")
 	}
 	f.metas = metas // lists hold what they held
 }
@@ -348,7 +348,7 @@ func (f *fn) unused(e *spec.Entry, sc *scope, i int) {
 // only evaluates the single input of an entry.
 func (f *fn) only(e *spec.Entry, sc *scope) value.Value {
 	if len(e.Inputs) != 1 {
-		f.u.el.fail(e.At, "needs one input, not %d", len(e.Inputs))
+		f.u.el.fail(e.At, "a single name takes one input, not %d; for several values write as many names", len(e.Inputs))
 	}
 	return f.operand(e.Inputs[0], sc)
 }
@@ -512,7 +512,7 @@ func (f *fn) boundNames() []string {
 
 func (f *fn) doReturn(e *spec.Entry, sc *scope) {
 	if f.f.Kind == program.StepFunc && !f.inner {
-		f.u.el.fail(e.Head.At, "a step returns nothing")
+		f.u.el.fail(e.Head.At, "a step returns nothing; remove return")
 	}
 	if e.Arg == nil {
 		f.u.el.fail(e.Head.At, "return needs the name of a value")
@@ -667,7 +667,7 @@ func (f *fn) reference(s string, at spec.Span) value.Value {
 		if slot, ok := f.slots[name]; ok && f.bound[slot] {
 			m := f.metas[slot]
 			if m.List == nil || len(m.List.Items) == 0 {
-				el.fail(at, "pop does not apply to %s", m.Describe())
+				el.fail(at, "pop needs a list with an item, not %s", m.Describe())
 			}
 			f.changesList(slot, at)
 			return value.Value{Expr: &program.Expr{Kind: program.Pop, Slot: slot}, Meta: m.List.Pop()}
@@ -704,7 +704,7 @@ func (f *fn) indexed(slot int, rest string, at spec.Span) value.Value {
 	for _, index := range strings.Split(strings.TrimSuffix(rest, "]"), "][") {
 		k, err := strconv.Atoi(index)
 		if err != nil {
-			f.u.el.fail(at, "index [%s] of %s", index, v.Meta.Describe())
+			f.u.el.fail(at, "index [%s] does not apply to %s", index, v.Meta.Describe())
 		}
 		v = f.item(v, int64(k), at)
 	}

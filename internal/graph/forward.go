@@ -70,7 +70,7 @@ func (el *elaborator) modeOf(name string) mode {
 func (f *fn) callMode(name string, at spec.Span) bool {
 	m := f.u.el.modeOf(name)
 	if f.f.Kind == program.StepFunc && f.steps.every%m.every != 0 {
-		f.u.el.fail(at, "model %q is in another mode in the steps of every: %d only; what calls it then needs every: %d, too", name, m.every, m.every)
+		f.u.el.fail(at, "model %q changes its mode only in the steps of every: %d; a call of it before the mode is changed back needs every: %d, too", name, m.every, m.every)
 	}
 	return m.eval
 }

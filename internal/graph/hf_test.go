@@ -98,7 +98,7 @@ func TestHFErrors(t *testing.T) {
 		{"{hf: config.json}", `{"model_type": "gpt2", "tie_word_embeddings": 1}`, `tie_word_embeddings must be true or false, not 1`},
 		{"{hf: config.json}", `{"model_type": "gpt2", "activation_function": "laplace"}`, `activation_function "laplace" is not modelled; modelled are gelu, `},
 		{"{hf: config.json}\ntrain: {precision: fp16}", `{"model_type": "t5"}`, `test.yaml:3:20: precision fp16 of t5 is not modelled`},
-		{"{hf: config.json, with: {num_key_value_heads: 5}}", `{"model_type": "llama"}`, "test.yaml:2:13: the model of config.json cannot be made with what is said here and in train"},
+		{"{hf: config.json, with: {num_key_value_heads: 5}}", `{"model_type": "llama"}`, "test.yaml:2:13: the model of config.json cannot be made with these values of with: and train:"},
 		{"{hf: config.json, with: {num_key_value_heads: 5}}", `{"model_type": "llama"}`, "preset:hf/common:"},
 		{"{hf: config.json}", `{"model_type": "common"}`, `model_type "common" is not known`},
 		{"{hf: config.json}", `{"model_type": "heads"}`, `model_type "heads" is not known`},

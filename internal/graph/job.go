@@ -297,7 +297,7 @@ func (el *building) loadPreset(m *spec.Model) *spec.Spec {
 	}
 	el.others = append(el.others, s.Errs)
 	if s.Model == nil {
-		el.fail(m.Preset.At, "preset %s is a job of several models, which cannot stand for one", m.Preset.V)
+		el.fail(m.Preset.At, "preset %s is a job with several models, and cannot take the place of one model", m.Preset.V)
 	}
 	return el.presetOfPreset(s)
 }
@@ -331,7 +331,7 @@ func (el *building) firstErr() error {
 				return err
 			}
 			if use, ok := el.users[e]; ok {
-				el.spec.Errs.Addf(use.At, "%s cannot be made with what is said here and in train", use.V)
+				el.spec.Errs.Addf(use.At, "%s cannot be made with these values of with: and train:", use.V)
 				return errors.Join(el.spec.Errs, err)
 			}
 			return err
@@ -401,7 +401,7 @@ func (el *building) input(m *model, in *spec.Named[spec.Input], seen map[string]
 		return
 	}
 	if in.V.Shape == nil {
-		el.fail(in.Name.At, "input %q needs a shape, without the batch dimension; [] for one number each", in.Name.V)
+		el.fail(in.Name.At, "input %q needs a shape, without the batch dimension; [] for one number a sample", in.Name.V)
 	}
 	sc := &scope{parent: m.spec.Env, vars: el.globals()}
 	size := append([]int64{el.batch}, el.shape(in.V.Shape, sc)...)

@@ -55,7 +55,7 @@ func (el *elaborator) keepIn(k *program.Keep, at spec.Span) {
 	for _, o := range *el.kept {
 		if o.Name == k.List {
 			if o.Sum != k.Sum {
-				el.fail(at, "%s is a list in one keep and a sum in another; say in:", k.List)
+				el.fail(at, "%s is a list in one keep and a sum in another; give one of them another name with in:", k.List)
 			}
 			return
 		}

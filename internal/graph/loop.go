@@ -36,7 +36,7 @@ func (u *unit) looped(l spec.Loop, e *spec.Entry, sc *scope) looped {
 		if items := u.listed(x); items != nil {
 			return looped{len(items), func(i int, vars map[string]any) { u.unpack(l, u.modulesOf(items[i], l), vars) }}
 		}
-		el.fail(l.In.Span, "for needs a list: of numbers, such as \"${range(4)}\", or the name of one of values or modules; %q is none", x)
+		el.fail(l.In.Span, "for needs a list, such as \"${range(4)}\", or the name of a list of values or modules; %q is neither", x)
 	}
 	el.fail(l.In.Span, "for needs a list, not %s", spec.Show(x))
 	return looped{}
@@ -50,7 +50,7 @@ func (u *unit) unpack(l spec.Loop, item any, vars map[string]any) {
 	}
 	items, ok := item.([]any)
 	if !ok || len(items) != len(l.Vars) {
-		u.el.fail(l.Vars[0].At, "%d variables for %s", len(l.Vars), spec.Show(item))
+		u.el.fail(l.Vars[0].At, "%d variables cannot unpack %s", len(l.Vars), spec.Show(item))
 	}
 	for i, v := range l.Vars {
 		vars[v.V] = items[i]
@@ -84,7 +84,7 @@ func (u *unit) modulesOf(path string, l spec.Loop) any {
 		out = append(out, p)
 	}
 	if len(out) != len(l.Vars) {
-		u.el.fail(l.Vars[0].At, "%d variables for %s, which holds %s", len(l.Vars), path, spec.Plural(len(out), "module"))
+		u.el.fail(l.Vars[0].At, "%d variables cannot unpack %s, which holds %s", len(l.Vars), path, spec.Plural(len(out), "module"))
 	}
 	return out
 }
@@ -97,7 +97,7 @@ func (f *fn) loopedValues(name string, l spec.Loop, e *spec.Entry) looped {
 	n := len(before.Meta.Tuple)
 	return looped{n, func(i int, _ map[string]any) {
 		if now := f.metas[f.slots[name]].Now(); !f.isList(name) || now.List != before.Meta.List || len(now.Tuple) != n || now.List == nil && &now.Tuple[0] != &before.Meta.Tuple[0] {
-			el.fail(l.In.Span, "%s is another list, or has other items, after a turn of the loop over it; give the list a second name", name)
+			el.fail(l.In.Span, "the loop over %s binds that name again or changes the list; collect the results in another list", name)
 		}
 		item := f.item(f.local(name), int64(i), l.In.Span)
 		st := program.Stmt{Kind: program.Assign, Value: item.Expr, Line: e.At.Line}
@@ -105,7 +105,7 @@ func (f *fn) loopedValues(name string, l spec.Loop, e *spec.Entry) looped {
 		if len(l.Vars) > 1 {
 			st.Unpack, metas = true, item.Meta.Tuple
 			if len(metas) != len(l.Vars) {
-				el.fail(l.Vars[0].At, "%d variables for %s", len(l.Vars), item.Describe())
+				el.fail(l.Vars[0].At, "%d variables cannot unpack %s", len(l.Vars), item.Describe())
 			}
 		}
 		for k, v := range l.Vars {

@@ -53,7 +53,7 @@ func (f *fn) modesBack() {
 			if first {
 				to, now = spec.HeadEval, "train"
 			}
-			el.fail(el.modes[name].at, "model %q stays in %s mode, in which the next step would begin, other than the first: say {%s: %s} before its end, or eval: true of the model, which is for all steps", name, now, to, name)
+			el.fail(el.modes[name].at, "model %q is in %s mode at the end of the step, but not at its beginning; write {%s: %s} before the end, or eval: in the model for one mode in all steps", name, now, to, name)
 		}
 	}
 }

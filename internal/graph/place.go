@@ -293,7 +293,7 @@ func (t *tensorArgs) refuse(a *argReader, params []*op.Param, v *spec.Value, all
 	case first == 0 && behind.over && t.suit(a, items):
 		el.fail(v.Span, "%s takes at most %d of these arguments by position; write {%s: %s}", name, len(t.open(params, v)), name, named(t.attributes(), items))
 	case r.over:
-		el.fail(v.Span, "%s takes at most %d arguments by position (%s), not %d", name, len(open), paramNames(open), len(items))
+		el.fail(v.Span, "%s takes at most %s by position (%s), not %d", name, spec.Plural(len(open), "argument"), paramNames(open), len(items))
 	}
 	for _, x := range r.args {
 		p, it := x.param, x.value
@@ -302,7 +302,7 @@ func (t *tensorArgs) refuse(a *argReader, params []*op.Param, v *spec.Value, all
 		}
 		switch {
 		case !p.IsTensor() && it.Kind == spec.Map:
-			el.fail(it.Span, "%s: %s is no tensor, and has no place for an inline entry", name, p.Name)
+			el.fail(it.Span, "%s: %s is not a tensor; an entry, which gives one, cannot stand there", name, p.Name)
 		case !p.IsTensor():
 			a.set(p, it)
 		case it.Kind == spec.List:

@@ -202,11 +202,11 @@ func (f *fn) batch(e *spec.Entry) {
 		case len(el.lostInputs) > 0 && len(e.Name) > 0:
 			panic(spec.Stop{})
 		case len(inputs)+len(el.lostInputs) == 0:
-			el.fail(e.Head.At, "there is nothing to take: every input of the models comes from the step")
+			el.fail(e.Head.At, "a batch has no tensors: every input of the models has from: step")
 		case e.Nest != nil:
-			el.fail(e.Name[0].At, "a batch is a tuple of tensors, none of which is unpacked again")
+			el.fail(e.Name[0].At, "a batch is a tuple of tensors, which takes a list of names, such as [%s], and no list in it", strings.Join(names, ", "))
 		case len(e.Name) > 0 && len(e.Name) != len(names):
-			el.fail(e.Name[0].At, "a batch has %s (%s), but %d are named", spec.Plural(len(names), "tensor"), strings.Join(names, ", "), len(e.Name))
+			el.fail(e.Name[0].At, "a batch has %s (%s), which need as many names, not %d", spec.Plural(len(names), "tensor"), strings.Join(names, ", "), len(e.Name))
 		}
 		for i, n := range e.Name {
 			names[i] = n.V
@@ -295,7 +295,7 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 	case spec.HeadEMA:
 		kw()
 		if el.job.EMA == nil {
-			el.fail(e.Head.At, "there are no averaged weights; train.ema asks for them")
+			el.fail(e.Head.At, "there are no averaged weights; train: {ema: {decay: 0.999}} makes them")
 		}
 		st.Kind = program.UpdateEMA
 	case spec.HeadEval, spec.HeadTrain:

@@ -17,13 +17,16 @@ func (el *elaborator) picked(pick *spec.Value, env spec.Env, v value.Value) valu
 	if len(path) == 0 {
 		el.fail(pick.Span, "pick needs an index")
 	}
-	for _, index := range path {
+	for i, index := range path {
 		k, ok := index.(int64)
 		if !ok {
 			el.fail(pick.Span, "pick must be an integer, not %s", spec.Show(index))
 		}
 		if v.Meta.Tuple == nil || k < 0 || k >= int64(len(v.Meta.Tuple)) {
-			el.fail(pick.Span, "pick %d does not apply to %s", k, v.Meta.Describe())
+			if i == 0 && v.Meta.Tensor != nil {
+				el.fail(pick.Span, "the result is one tensor, not a tuple; remove pick")
+			}
+			el.fail(pick.Span, "pick %d is out of range for %s", k, v.Meta.Describe())
 		}
 		v = value.Value{Expr: &program.Expr{Kind: program.Pick, Index: int(k), Args: []*program.Expr{v.Expr}}, Meta: v.Meta.Tuple[k]}
 	}
@@ -38,7 +41,7 @@ func (f *fn) spread(e *spec.Entry, m value.Meta) []value.Meta {
 		items = len(e.Nest)
 	}
 	if m.Tuple == nil || len(m.Tuple) != items {
-		f.u.el.fail(e.Name[0].At, "%d names for %s", items, m.Describe())
+		f.u.el.fail(e.Name[0].At, "%d names cannot unpack %s", items, m.Describe())
 	}
 	if e.Nest == nil {
 		return m.Tuple
@@ -49,7 +52,7 @@ func (f *fn) spread(e *spec.Entry, m value.Meta) []value.Meta {
 		case n == 0:
 			out = append(out, inner)
 		case inner.Tuple == nil || len(inner.Tuple) != n:
-			f.u.el.fail(e.Name[len(out)].At, "%d names for %s", n, inner.Describe())
+			f.u.el.fail(e.Name[len(out)].At, "%d names cannot unpack %s", n, inner.Describe())
 		default:
 			out = append(out, inner.Tuple...)
 		}

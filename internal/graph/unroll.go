@@ -54,7 +54,7 @@ func (u *unit) expand(e *spec.Entry, sc *scope, f func(sc *scope, i int)) {
 		for _, l := range e.For {
 			list := u.looped(l, e, sc)
 			if len(lists) > 0 && list.n != lists[0].n {
-				el.fail(l.In.Span, "the lists of for have %d and %d items", lists[0].n, list.n)
+				el.fail(l.In.Span, "the lists of for must have the same length, not %d and %d items", lists[0].n, list.n)
 			}
 			lists = append(lists, list)
 		}

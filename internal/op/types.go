@@ -32,7 +32,7 @@ func FloatsOfOneType(c *Call) {
 func SameType(c *Call, ts []*Tensor) {
 	for _, t := range ts[1:] {
 		if t != nil && t.DType != ts[0].DType {
-			c.Fail("takes tensors of one type, not %v and %v, PyTorch says; convert one", ts[0].DType, t.DType)
+			c.Fail("takes tensors of one dtype, not %v and %v, PyTorch says; convert one with the operator to", ts[0].DType, t.DType)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func CheckPattern(text string) error {
 		return fmt.Errorf(`a pattern is made of letters, digits, dots, *, ? and [...], not %q`, text)
 	}
 	if _, err := path.Match(strings.ReplaceAll(text, "[!", "[^"), ""); err != nil || text == "" {
-		return fmt.Errorf("%q is no pattern; it is a path such as layers.0.attn, perhaps with *, ? or [...]", text)
+		return fmt.Errorf("%q is not a pattern; a pattern is a path such as layers.0.attn, in which *, ? and [...] may stand", text)
 	}
 	return nil
 }

@@ -302,6 +302,14 @@ func wide(c rune) bool {
 		(c >= 0xffe0 && c <= 0xffe6) || (c >= 0x1f300 && c <= 0x1faff) || (c >= 0x20000 && c <= 0x3fffd))
 }
 
+// Are writes how many there are: 1 is, 2 are.
+func Are(n int) string {
+	if n == 1 {
+		return "1 is"
+	}
+	return fmt.Sprintf("%d are", n)
+}
+
 // Plural counts things in a message: 1 input, 2 inputs.
 func Plural(n int, what string) string {
 	if n == 1 {

@@ -371,7 +371,7 @@ func (d *decoder) names(e *Entry, v *Value) {
 	var nest []int
 	none := func(v *Value) {
 		if v.Kind == List && len(v.Items) == 0 {
-			d.errs.Addf(v.Span, "name must be a Python identifier or a list of some, not an empty list")
+			d.errs.Addf(v.Span, "name must be a Python identifier or a list of identifiers, not an empty list")
 		}
 	}
 	none(v)

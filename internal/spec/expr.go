@@ -145,9 +145,12 @@ func parseExpr(src string) (e syntax.Expr, d *Diag) {
 		var se syntax.Error
 		if errors.As(err, &se) {
 			col := min(max(int(se.Pos.Col)-1+lead, 0), span.Len)
-			msg := strings.NewReplacer("end of file", "end", "want EOF", "want an operator").Replace(se.Msg)
+			msg := strings.NewReplacer("end of file", "end", "want EOF", "want an operator", "want primary expression", "want a value").Replace(se.Msg)
 			if got, ok := strings.CutPrefix(msg, "got "); ok {
 				msg = "unexpected " + got
+			}
+			if strings.HasPrefix(msg, "unexpected ','") {
+				msg += "; an index with a comma, such as x[:, 0], stands by itself: y = x[:, 0]"
 			}
 			n := 1
 			if strings.Contains(msg, "after expression") { // the place is the end of the word
@@ -226,7 +229,7 @@ func (v *Value) Eval(env Env) (any, error) {
 		}
 		return out, nil
 	case v.Kind == Map:
-		return nil, &EvalError{v.Span, "a mapping is not a value"}
+		return nil, &EvalError{v.Span, "a mapping is not a value; values are numbers, strings, true, false, null and lists"}
 	case v.expr == nil:
 		return v.plain()
 	case v.expr.bad:
@@ -676,7 +679,7 @@ func (ev *evaluator) bind(c *syntax.ForClause, names []string, item any) error {
 	}
 	items, ok := item.([]any)
 	if !ok || len(items) != len(names) {
-		return ev.fail(c.Vars, "%d variables for %s", len(names), Show(item))
+		return ev.fail(c.Vars, "%d variables cannot unpack %s", len(names), Show(item))
 	}
 	for i, n := range names {
 		ev.local[n] = items[i]

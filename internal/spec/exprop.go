@@ -358,10 +358,27 @@ var functions = []string{"abs", "enumerate", "int", "len", "max", "min", "range"
 // Functions returns the functions that expressions may call.
 func Functions() []string { return slices.Clone(functions) }
 
+// insteadOf is what to write for a call as Python has it.
+func insteadOf(fn syntax.Expr) string {
+	dot, ok := fn.(*syntax.DotExpr)
+	if !ok {
+		return ""
+	}
+	of, _ := dot.X.(*syntax.Ident)
+	switch name := dot.Name.Name; {
+	case name == "size" || name == "dim":
+		return "; the size of a tensor is x.shape[0], its number of dimensions x.ndim"
+	case of != nil && of.Name == "self":
+		return fmt.Sprintf("; modules are called by entries, such as {call: %s, inputs: x}", name)
+	default:
+		return fmt.Sprintf("; functions and methods of torch are entries, such as {%s: x}", name)
+	}
+}
+
 func (ev *evaluator) call(e *syntax.CallExpr) (any, error) {
 	id, ok := e.Fn.(*syntax.Ident)
 	if !ok {
-		return nil, ev.fail(e, "only the functions %s can be called", strings.Join(functions, ", "))
+		return nil, ev.fail(e, "only the functions %s can be called%s", strings.Join(functions, ", "), insteadOf(e.Fn))
 	}
 	var args []any
 	for _, a := range e.Args {

@@ -78,7 +78,7 @@ func (g *ParamGroups) unmarshal(d *decoder, v *Value) {
 		}
 		if len(x.Params) == 0 {
 			if rest {
-				d.errs.Addf(it.Span, "a second group without params; one takes what no other group does")
+				d.errs.Addf(it.Span, "only one group may leave out params: it takes the parameters that no other group takes")
 			}
 			rest = true
 		}

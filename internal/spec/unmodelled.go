@@ -65,7 +65,7 @@ func (e *Errors) otherName(s Span, name string) bool {
 			if u.value != "" {
 				example += ": " + u.value
 			}
-			e.add(Diag{Span: s, Msg: fmt.Sprintf("unknown key %q; write %s, which is known and not modelled", name, example), Hint: u.worth})
+			e.add(Diag{Span: s, Msg: fmt.Sprintf("unknown key %q; write %s, which is accepted, but not modelled", name, example), Hint: u.worth})
 			return true
 		}
 	}

@@ -566,7 +566,7 @@ func (v *Value) plain() (any, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("a mapping is not a value")
+	return nil, fmt.Errorf("a mapping is not a value; values are numbers, strings, true, false, null and lists")
 }
 
 // HasExpr reports whether the value or any part of it is an expression.

@@ -40,7 +40,7 @@ func ReshapeSizes(numel int64, wanted []int64) (Dims, error) {
 	d := D(wanted...)
 	if hole >= 0 {
 		if known == 0 || numel%known != 0 {
-			return Dims{}, fmt.Errorf("shape %s does not divide %d elements", SizeString(wanted), numel)
+			return Dims{}, fmt.Errorf("shape %s is invalid for %d elements", SizeString(wanted), numel)
 		}
 		d.v[hole] = numel / known
 		known *= d.v[hole]

@@ -87,7 +87,7 @@ func (h *model) check(s *spec.Spec) {
 		if name, _ := v.(string); !slices.Contains(c.values, name) {
 			hint := ""
 			if c.param == "attn" {
-				hint = "; others are known and not modelled: write model.attn_implementation"
+				hint = "; others are accepted, but not modelled, by model.attn_implementation"
 			}
 			h.fail(h.at(c.param), "%s must be one of %s, not %s%s", c.param, list(c.values), spec.Show(v), hint)
 		}

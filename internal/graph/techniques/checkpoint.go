@@ -57,7 +57,7 @@ func CheckSegments(errs *spec.Errors, c *spec.Checkpoint, class *program.Class, 
 
 func checkCount(errs *spec.Errors, c *spec.Checkpoint, modules int) {
 	if c.Segments.V > int64(modules) {
-		errs.Failf(c.Segments.At, "%d segments of %s", c.Segments.V, spec.Plural(modules, "module"))
+		errs.Failf(c.Segments.At, "segments must be at most %d, the number of modules, not %d", modules, c.Segments.V)
 	}
 }
 
@@ -179,7 +179,7 @@ func (r *checkpointer) choose() {
 	r.chosen = map[checkpointPath]bool{}
 	n := max(int(r.spec.Every.V), 1)
 	if n > len(r.found) {
-		r.j.fail(r.spec.Every.At, "every %d of %s leaves none", n, spec.Plural(len(r.found), "module"))
+		r.j.fail(r.spec.Every.At, "every: %d selects none of %s; it must be at most their number", n, spec.Plural(len(r.found), "module"))
 	}
 	for i := n - 1; i < len(r.found); i += n {
 		r.chosen[r.found[i]] = true

@@ -80,7 +80,7 @@ func (j *Job) floating(s spec.String) *tensor.DType {
 	}
 	d := j.Spec.Errs.DType(s)
 	if !d.IsFloating() {
-		j.fail(s.At, "%s is no type of floating-point numbers", s.V)
+		j.fail(s.At, "%s is not a floating-point type, such as bfloat16", s.V)
 	}
 	return &d
 }

@@ -102,7 +102,7 @@ func (j *Job) Apart() {
 		if m.Quantized != nil {
 			m.Root.Walk(func(path string, c *program.Class) {
 				if others := c.OtherTypes(j.Job.DType); len(others) > 0 {
-					j.fail(j.Models[i].At, "a dtype of its own (%s) in a model with quantize is not modelled", program.Join(path, others[0].Name))
+					j.fail(j.Models[i].At, "%s has a dtype of its own, which is not modelled in a model with quantize", program.Join(path, others[0].Name))
 				}
 			})
 		}

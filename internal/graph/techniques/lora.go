@@ -49,7 +49,7 @@ func (j *Job) adapters(name string, m *program.Model, l *spec.LoRA) {
 		a.Linear, a.Targets, a.Except = true, program.Patterns{"*"}, append(a.Except, last)
 	}
 	if len(a.Layers) == 0 {
-		j.fail(l.At, "lora: no layer of %s is left for an adapter; targets names some: %s", name, strings.Join(known, ", "))
+		j.fail(l.At, "lora: no layer of %s is left for an adapter; targets may name %s", name, strings.Join(known, ", "))
 	}
 	a.Modules = moduleNames(j.Spec.Errs, l.ModulesToSave, "module", m.Root.ModulePaths())
 	j.savedModules(m, a, l)

@@ -30,7 +30,7 @@ func (j *Job) Offload() {
 		for _, m := range j.Job.Models {
 			m.Root.Walk(func(path string, c *program.Class) {
 				if c.Flat > 0 {
-					j.fail(o.Parameters.At, "parameters on the CPU do not go with recurrent layers (%s): PyTorch holds their weights in a list beside", path)
+					j.fail(o.Parameters.At, "parameters on the CPU do not go with recurrent layers (%s): PyTorch holds their weights in a second list, too", path)
 				}
 			})
 		}

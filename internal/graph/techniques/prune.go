@@ -91,7 +91,7 @@ func (j *Job) masked(name string, m *program.Model, p *spec.Prune) {
 			continue
 		}
 		if tied[l.Path] {
-			j.fail(p.At, "prune: the weight of %s is tied to another module's, which pruning would part", l.Path)
+			j.fail(p.At, "prune: the weight of %s is tied to another module's, which pruning would separate", l.Path)
 		}
 		if made[l.Class] == nil {
 			made[l.Class] = maskedLayer(l.Class)

@@ -35,7 +35,7 @@ func (j *Job) quantized(name string, m *program.Model, q *spec.Quantize) {
 	if z.Of.Bits == 4 {
 		z.Of.Type, z.Of.Double, z.Of.Compute = q.Type.V, q.Double.V, j.Spec.Errs.DType(q.Compute)
 		if !z.Of.Compute.IsFloating() {
-			j.fail(q.Compute.At, "weights are multiplied in a floating-point type, not %v", z.Of.Compute)
+			j.fail(q.Compute.At, "compute_dtype must be a floating-point type, not %v", z.Of.Compute)
 		}
 	} else {
 		z.Of.Threshold = q.Threshold.V
@@ -51,7 +51,7 @@ func (j *Job) quantized(name string, m *program.Model, q *spec.Quantize) {
 			continue
 		}
 		if tied[p.Path] {
-			j.fail(q.At, "quantize: the weight of %s is tied to another module's, which quantization would part", p.Path)
+			j.fail(q.At, "quantize: the weight of %s is tied to another module's, which quantization would separate", p.Path)
 		}
 		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: j.quantizedLayer(p, z.Of, q.At)})
 	}
