@@ -41,3 +41,33 @@ func TestUnfused(t *testing.T) {
 		}
 	}
 }
+
+// TestEfficientWorkspace compares the scratch of the memory-efficient kernel's derivative
+// with what PyTorch 2.6 took.
+func TestEfficientWorkspace(t *testing.T) {
+	for _, c := range []struct {
+		arch                              int
+		batch, queries, keys, head, headV int64
+		dropout                           bool
+		want, deterministic               int64
+	}{
+		{75, 35, 627, 627, 168, 168, false, 40149200, 21799120},
+		{75, 1, 627, 627, 168, 168, false, 1802480, 622832},
+		{75, 1, 100, 1000, 168, 168, false, 2195504, 229424},
+		{75, 21, 700, 900, 168, 136, false, 37164960, 15144864},
+		{75, 256, 300, 100, 256, 256, false, 134266880, 134266880},
+		{75, 200, 300, 300, 136, 168, false, 85225600, 85225600},
+		{75, 40, 300, 700, 128, 128, true, 7868160, 7868160},
+		{75, 1, 300, 70000, 168, 168, false, 26509456, 426128},
+		{86, 40, 300, 700, 128, 128, true, 19667200, 0},
+		{86, 250, 300, 700, 96, 96, true, 57384000, 0},
+	} {
+		kern := efficientKernelFor(&op.Env{Arch: c.arch}, tensor.Float16, max(c.head, c.headV), c.dropout)
+		if got := c.batch * kern.workspace(c.queries, kern.splits(c.keys, c.batch), c.head, c.headV); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+		if got := c.batch * kern.workspace(c.queries, 1, c.head, c.headV); c.deterministic > 0 && got != c.deterministic {
+			t.Errorf("%+v, deterministic: %d", c, got)
+		}
+	}
+}

@@ -97,7 +97,12 @@ var EfficientAttention = define(op.Op{
 			delta = b.Do1(Contiguous, nil, swapped)
 			b.Drop(swapped, sum, prod, out32, g32)
 		}
-		ws := b.NewShape(tensor.Uint8, q.Dim(0)*q.Dim(2)*kern.workspace(q.Dim(1), k.Dim(1), q.Dim(3), v.Dim(3)))
+		heads := q.Dim(0) * q.Dim(2)
+		splits := int64(1)
+		if !b.Env().Deterministic {
+			splits = kern.splits(k.Dim(1), heads)
+		}
+		ws := b.NewShape(tensor.Uint8, heads*kern.workspace(q.Dim(1), splits, q.Dim(3), v.Dim(3)))
 		b.Drop(delta, ws)
 	},
 	Source: "aten/src/ATen/native/transformers/cuda/attention_backward.cu",
@@ -157,13 +162,22 @@ func efficientKernelFor(env *op.Env, d tensor.DType, head int64, dropout bool) e
 	return efficientKernels[0].kernel
 }
 
-// workspace is the bytes of scratch for one batch and head.
-func (k efficientKernel) workspace(queries, keys, head, headV int64) int64 {
+// splits is how many parts of the keys run in parallel, of a kernel that accumulates
+// their gradients: few if there are many batches and heads (num_splits_key).
+func (k efficientKernel) splits(keys, heads int64) int64 {
+	if k.keys == 0 || heads == 0 {
+		return 1
+	}
+	return max(min(tensor.DivUp(keys, k.keys), 200/heads), 1)
+}
+
+// workspace is the bytes of scratch for one batch and head, with so many parts of the
+// keys.
+func (k efficientKernel) workspace(queries, splits, head, headV int64) int64 {
 	const header = 16 // lock and counter of each tile
 	n := tensor.DivUp(queries, k.queries) * tensor.DivUp(head, k.columns) * (header + k.queries*k.columns*4)
 	if k.keys > 0 {
-		rows := roundUp(keys, k.keys)
-		n += 4 * rows * (roundUp(head, k.queries) + roundUp(headV, k.queries))
+		n += 4 * splits * k.keys * (roundUp(head, k.queries) + roundUp(headV, k.queries))
 	}
 	return n
 }
