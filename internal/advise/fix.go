@@ -3,6 +3,7 @@ package advise
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/memplan/memplan/internal/estimate"
@@ -107,11 +108,13 @@ type fixer struct {
 	base   *Base
 	limits Limits
 	bounds *bounds
-	host   bool // host memory suffices, and must go on to
+	enough outcome // will do
+	host   bool    // host memory suffices, and must go on to
 
-	cut      *combination       // the first that was left out; nil: none was
-	known    map[string]outcome // by id
-	options  []*Option          // of the catalogue
+	cut      *combination                 // the first that was left out; nil: none was
+	known    map[string]outcome           // by id
+	played   map[string]*estimate.Outcome // of those that will do and may be proposed, by id
+	options  []*Option                    // of the catalogue
 	clashes  []clash
 	events   int64
 	tried    int
@@ -124,11 +127,13 @@ type fixer struct {
 // base was run; catalogue are the changes to try. The error is ctx's.
 func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue []*Change, limits Limits) (*Fixes, error) {
 	b := newBase(r, o)
-	enough := tight
-	if o.Fits() {
-		enough = fits
+	f := &fixer{
+		ctx: ctx, base: b, limits: limits, enough: tight, host: o.FitsHost(), bounds: newBounds(o.Job.Machine.Usable()),
+		known: map[string]outcome{}, played: map[string]*estimate.Outcome{},
 	}
-	f := &fixer{ctx: ctx, base: b, limits: limits, host: o.FitsHost(), bounds: newBounds(o.Job.Machine.Usable()), known: map[string]outcome{}}
+	if o.Fits() {
+		f.enough = fits
+	}
 	f.bounds.learn(&combination{}, o)
 	groups := b.options(catalogue)
 	f.options = slices.Concat(groups...)
@@ -163,20 +168,21 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 		for _, c := range trial {
 			verdict := f.known[c.id]
 			c.tight = verdict == tight
-			if verdict < enough || f.done(found, c) || f.covered(found, c, verdict) || !f.whole(c) {
+			if verdict < f.enough || f.done(found, c) || f.covered(found, c, verdict) || !f.whole(c) {
 				continue
 			}
 			found = slices.DeleteFunc(found, func(d *combination) bool { return d.varies(c) && bySimplicity(c, d) < 0 })
 			found = append(found, c)
 			slices.SortStableFunc(found, bySimplicity)
 		}
+		f.keep(found[:min(len(found), max(limits.Proposals, 1))])
 		if limits.Progress != nil {
 			limits.Progress(f.tried, len(found))
 		}
 	}
 	out.Cut = f.cut != nil
 	if len(found) == 0 {
-		if c := f.last(all, enough); c != nil {
+		if c := f.last(all); c != nil {
 			found = append(found, c)
 		}
 	}
@@ -186,7 +192,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 			return nil, err
 		}
 		p.First = p.Fits && (f.cut == nil || bySimplicity(c, f.cut) < 0)
-		if f.known[c.id] >= enough {
+		if f.known[c.id] >= f.enough {
 			out.Proposals = append(out.Proposals, p)
 		} else {
 			out.Smallest = p
@@ -346,12 +352,22 @@ func (f *fixer) simulate(cs []*combination) {
 		case o.Fits():
 			f.known[c.id] = fits
 		}
+		if f.known[c.id] >= f.enough {
+			f.played[c.id] = o
+		}
 		f.tried++
 		f.events += int64(len(o.Played.Trace.Events))
 		if peak := f.bounds.learn(c, o); f.smallest == nil || peak < f.peak {
 			f.smallest, f.peak = c, peak
 		}
 	}
+}
+
+// keep drops what was played of all but some combinations.
+func (f *fixer) keep(cs []*combination) {
+	maps.DeleteFunc(f.played, func(id string, _ *estimate.Outcome) bool {
+		return !slices.ContainsFunc(cs, func(c *combination) bool { return c.id == id })
+	})
 }
 
 // try simulates a combination; nil if it cannot be made.
@@ -384,7 +400,7 @@ func (f *fixer) whole(c *combination) bool {
 // that may fit by it, in their order, then those that seem to need the least.
 // If one will do, it is the first of its parts that does; if none, the one that
 // was found to need the least.
-func (f *fixer) last(all []*combination, enough outcome) *combination {
+func (f *fixer) last(all []*combination) *combination {
 	all = slices.DeleteFunc(all, f.large)
 	f.simulate(slices.DeleteFunc(slices.Clone(all), func(c *combination) bool { return len(c.options) > 1 }))
 	guess := map[*combination]tensor.Bytes{}
@@ -395,9 +411,9 @@ func (f *fixer) last(all []*combination, enough outcome) *combination {
 		}
 	}
 	slices.SortStableFunc(all, func(x, y *combination) int { return cmp.Compare(guess[x], guess[y]) })
-	c := f.first(hopeful, enough)
+	c := f.first(hopeful)
 	if c == nil {
-		c = f.first(all, enough)
+		c = f.first(all)
 	}
 	if c == nil {
 		return f.smallest
@@ -406,7 +422,7 @@ func (f *fixer) last(all []*combination, enough outcome) *combination {
 	slices.SortFunc(parts, bySimplicity)
 	for _, p := range parts {
 		if !f.bounds.hopeless(p) && !f.clash(p) {
-			if f.simulate([]*combination{p}); f.known[p.id] >= enough && f.whole(p) {
+			if f.simulate([]*combination{p}); f.known[p.id] >= f.enough && f.whole(p) {
 				return p
 			}
 		}
@@ -415,7 +431,7 @@ func (f *fixer) last(all []*combination, enough outcome) *combination {
 }
 
 // first simulates some combinations in their order until one will do.
-func (f *fixer) first(cs []*combination, enough outcome) *combination {
+func (f *fixer) first(cs []*combination) *combination {
 	for before := f.tried; len(cs) > 0 && f.tried < before+2*batch && f.ctx.Err() == nil; {
 		var trial []*combination
 		for ; len(cs) > 0 && len(trial) < firstBatch; cs = cs[1:] {
@@ -424,7 +440,7 @@ func (f *fixer) first(cs []*combination, enough outcome) *combination {
 			}
 		}
 		f.simulate(trial)
-		if i := slices.IndexFunc(trial, func(c *combination) bool { return f.known[c.id] >= enough }); i >= 0 {
+		if i := slices.IndexFunc(trial, func(c *combination) bool { return f.known[c.id] >= f.enough }); i >= 0 {
 			return trial[i]
 		}
 	}
@@ -440,11 +456,7 @@ func (f *fixer) large(c *combination) bool {
 
 // proposal runs a combination as estimate does.
 func (f *fixer) proposal(c *combination) (*Proposal, error) {
-	j, err := f.base.Recipe.Job(c.keys()...)
-	if err != nil {
-		return nil, err
-	}
-	o, err := estimate.Run(j)
+	o, err := f.run(c)
 	if err != nil {
 		return nil, err
 	}
@@ -453,4 +465,16 @@ func (f *fixer) proposal(c *combination) (*Proposal, error) {
 		p.Slowdown = c.seconds / before
 	}
 	return p, nil
+}
+
+// run runs the job of a combination, unless it was played.
+func (f *fixer) run(c *combination) (*estimate.Outcome, error) {
+	if o := f.played[c.id]; o != nil {
+		return o, estimate.Complete(o)
+	}
+	j, err := f.base.Recipe.Job(c.keys()...)
+	if err != nil {
+		return nil, err
+	}
+	return estimate.Run(j)
 }

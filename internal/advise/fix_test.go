@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -422,6 +423,11 @@ func TestProposals(t *testing.T) {
 				}
 				if o := base(t, &changed).Outcome; !o.Fits() || o.Free.PeakReserved.Reserved != p.Outcome.Free.PeakReserved.Reserved {
 					t.Errorf("%s does not fit when it is made", names(p.Options))
+				}
+				if j, err := r.Job(p.Keys...); err != nil {
+					t.Error(err)
+				} else if o, err := estimate.Run(j); err != nil || !reflect.DeepEqual(o.Report(), p.Outcome.Report()) {
+					t.Errorf("%s: the outcome is not that of the job run by itself: %v", names(p.Options), err)
 				}
 				t.Logf("%s: cost %.1f, time %.2f; %d of %d simulated, %d excluded, cut: %v", names(p.Options), p.Cost, p.Slowdown, f.Tried, f.All, f.Known, f.Cut)
 			}

@@ -196,27 +196,33 @@ func Run(j *Job) (o *Outcome, err error) {
 	if err != nil {
 		return nil, err
 	}
+	return o, o.complete()
+}
+
+// complete fills in what Run says of a job that was played; OnGPU may be there.
+func (o *Outcome) complete() (err error) {
+	j := o.Job
 	if o.Host, err = o.hostUsage(); err != nil {
-		return nil, err
+		return err
 	}
 	grows := o.Played.Growth > 0
-	if !grows {
+	if !grows && o.OnGPU == nil {
 		if err := o.replayOnGPU(false); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if o.Free = o.OnGPU; grows || !j.Machine.unhindered(o.OnGPU) {
 		if o.Free, err = j.unlimited(o.Played); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := o.otherWorkspaces(); err != nil {
-		return nil, err
+		return err
 	}
 	if grows || o.OnGPU.CutShort { // the last takes the work that is left
-		return o, o.replayOnGPU(true)
+		return o.replayOnGPU(true)
 	}
-	return o, nil
+	return nil
 }
 
 // play plays so many steps or, with 0, until two are alike.

@@ -87,6 +87,12 @@ func Try(j *Job) (o *Outcome, err error) {
 	return o, o.replayOnGPU(false)
 }
 
+// Complete makes of an outcome of Try that fits what Run says, without playing the job again.
+func Complete(o *Outcome) (err error) {
+	defer o.Job.metered(&err)()
+	return o.complete()
+}
+
 // Fits reports whether no request fails on the device.
 func (o *Outcome) Fits() bool { return len(o.OnGPU.OOMs) == 0 }
 
