@@ -3,6 +3,7 @@ package spec
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Words calls f with every word in the references of entries: names that
@@ -103,16 +104,51 @@ func forwardOf(model, name string, more ...Pair) *Value {
 	return mapping(pair(HeadForward, mapping(append([]Pair{pair("model", word(model))}, more...)...)), pair("name", word(name)))
 }
 
-// lossEntries are the entries of a loss, the last of which is named loss.
+// lossEntries are the entries of a loss. The value of the last one is called loss; if
+// it has another name, that is its second.
 func lossEntries(loss *Value) []*Value {
 	if loss == nil {
 		return nil
 	}
 	es := append([]*Value(nil), listOf(loss)...)
-	if n := len(es) - 1; n >= 0 && es[n].Get("name") == nil {
-		es[n] = named(es[n])
+	if len(es) == 0 {
+		return es
+	}
+	last := es[len(es)-1]
+	name := bound(last)
+	switch {
+	case name == nil:
+		es[len(es)-1] = named(last)
+	case name.Kind == Str && IsName(name.Str) && !slices.ContainsFunc(es, func(e *Value) bool { return bindsLoss(bound(e)) }):
+		again := mapping(pair("inputs", word(name.Str)), pair("name", word("loss")))
+		again.Span = last.Span
+		es = append(es, again)
 	}
 	return es
+}
+
+// bound is what an entry binds, as written: its name, or the left side of a
+// statement of Python; nil if it binds nothing by name.
+func bound(e *Value) *Value {
+	if e.Kind == Str && isStatement(e.Str) {
+		names := e.Str
+		if m := assignment.FindStringSubmatch(e.Str); m != nil {
+			names = m[1]
+		}
+		return &Value{Span: e.Span, Kind: Str, Str: strings.TrimSpace(names)}
+	}
+	return e.Get("name")
+}
+
+// bindsLoss reports whether loss is among the names that an entry binds.
+func bindsLoss(names *Value) bool {
+	switch {
+	case names == nil:
+		return false
+	case names.Kind == List:
+		return slices.ContainsFunc(names.Items, bindsLoss)
+	}
+	return slices.Contains(strings.FieldsFunc(names.Str, func(r rune) bool { return strings.ContainsRune("()[], ", r) }), "loss")
 }
 
 // keeps are the statements of a key keep: a value to keep, or several.

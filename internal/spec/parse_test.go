@@ -214,7 +214,7 @@ func TestDesugar(t *testing.T) {
 			"batch out=forward(model=model) loss=MSELoss zero_grad empty_cache/3 backward(loss) optimizer_step"},
 		{"train: {clip_grad_norm: 1, clip_grad_value: 0.5, empty_cache: }", "MSELoss",
 			"batch zero_grad out=forward(model=model) loss=MSELoss backward(loss) clip_grad_norm(1.0) clip_grad_value(0.5) optimizer_step empty_cache"},
-		{"", "[{mse_loss: y, name: a}, {mean: , name: b}]", "batch zero_grad out=forward(model=model) a=mse_loss(y) b=mean backward(loss) optimizer_step"},
+		{"", "[{mse_loss: y, name: a}, {mean: , name: b}]", "batch zero_grad out=forward(model=model) a=mse_loss(y) b=mean loss= backward(loss) optimizer_step"},
 		{"", "[{mse_loss: y, name: a}, mean]", "batch zero_grad out=forward(model=model) a=mse_loss(y) loss=mean backward(loss) optimizer_step"},
 		{"mode: inference\ntrain: {empty_cache: {at: step_start}}", "MSELoss", "empty_cache batch out=forward(model=model)"},
 	} {
