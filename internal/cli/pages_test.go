@@ -187,7 +187,7 @@ func TestREADME(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, exact, _ := strings.Cut(string(text), "\nHow exact: ")
+	_, exact, _ := strings.Cut(string(text), "\nHow exact is it? ")
 	exact, _, _ = strings.Cut(exact, "\n\n")
 	figures := regexp.MustCompile(`\d+ of \d+|[\d.]+ %`).FindAllString(exact, -1)
 	if len(figures) < 5 {
