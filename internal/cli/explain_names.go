@@ -185,10 +185,16 @@ func explainDevice(name string, width int) (string, any) {
 }
 
 // explainRule says what a rule of memplan check means.
-func explainRule(name string, _ int) (string, any) {
+func explainRule(name string, width int) (string, any) {
 	d := ruleDataOf(gate.LookupRule(name))
-	return fmt.Sprintf("rule %s: %s\n  %-14s %s (rules: {%s: error | warning | note | off} in %s)\n  %-14s %s\n  %s\n",
-		d.ID, d.Name, "severity", d.Severity, d.ID, gate.ConfigName, "finds that", d.Doc, strings.ReplaceAll(d.Help, "\n", "\n  ")), d
+	var b strings.Builder
+	fmt.Fprintf(&b, "rule %s: %s\n", d.ID, d.Name)
+	writeField(&b, width, "severity", fmt.Sprintf("%s (rules: {%s: error | warning | note | off} in %s)", d.Severity, d.ID, gate.ConfigName))
+	writeField(&b, width, "finds that", d.Doc)
+	for _, line := range report.Wrap(d.Help, width-2) {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	return b.String(), d
 }
 
 // explainPreset says what a preset is and which of its params may be set.

@@ -91,7 +91,7 @@ func writeSARIF(w io.Writer, r *Result, s Style) error {
 	for i, rule := range Rules() {
 		index[rule.ID] = i
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{
-			ID: rule.ID, Name: rule.Name, Short: sarifText{sentence(rule.Doc)}, Full: sarifText{strings.ReplaceAll(rule.Help, "\n", " ")}, Help: sarifText{rule.Help},
+			ID: rule.ID, Name: rule.Name, Short: sarifText{sentence(rule.Doc)}, Full: sarifText{rule.Help}, Help: sarifText{rule.Help},
 			Default: sarifLevel{rule.Severity},
 		})
 	}
