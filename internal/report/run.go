@@ -174,7 +174,7 @@ func writeRunText(w io.Writer, r *Run, _ RunOptions) error {
 		printable.Fprintf(w, "the allocations differ: %s\n", r.Trace.FirstDifference)
 	}
 	if r.SelfCheck != nil {
-		fmt.Fprintln(w, "the engine and the operators are those that predicted: of PyTorch it says nothing, --backend torch does")
+		fmt.Fprintln(w, "the engine and the operators are those of the prediction; to compare with PyTorch: --backend torch")
 	}
 	switch n := len(r.Losses); {
 	case n == 1:
