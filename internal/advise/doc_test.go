@@ -12,53 +12,65 @@ var update = flag.Bool("update", false, "write docs/advice.md")
 
 const adviceHead = `# What memplan tries where a job does not fit
 
-Written by a test from the table of changes (` + "`go test ./internal/advise -run TestDoc -update`" + `), so that it stays true.
+A test writes this page from the table of changes (` + "`go test ./internal/advise -run TestDoc -update`" + `).
 
-` + "`memplan estimate`" + ` tries these changes in a job that does not fit, alone and up to %d together, at most one of a group. Each combination is simulated
-as the job itself is: it fits if no request fails on the device, and if host memory suffices, where the spec says how much there is. A
-proposal is a combination that fits such that none of its parts does as well, with the same values or cheaper ones; of those with the same changes and other values the first is shown.
+If a job does not fit, ` + "`memplan estimate`" + ` tries these changes, alone and combined: up to %d changes, at most one from each group of the table below. Each
+combination is simulated like the job itself. It fits if every allocation on the device succeeds and, where the spec gives the size of host memory, host
+memory suffices. A combination that fits is proposed unless a part of it also fits with the same or cheaper values. If several proposals have the same
+changes with different values, only the first is shown.
 
 ## Cost
 
-The cost of a combination is the sum of
+The cost of a combination is a sum of three things:
 
-- the per cent by which a step becomes slower; a faster step counts as nothing, for speed pays for no change of numbers,
-- for each change, what it does to the numbers: none (the same sums in the same types, perhaps in another order) %g, running statistics (the same training;
-  batch normalization under a checkpoint updates its running averages twice in a step, by which evaluations then normalize) %g, rounding (fewer bits) %g,
-  different training %g,
-- for each change, the work: a switch (an environment variable or an argument) %g, a few lines %g, another library or structure %g.
+- **time**: the per cent by which a step becomes slower. A faster step counts as 0: speed cannot make up for a change of the results.
+- **numbers**: for each change, what it does to the numerical results.
+  - none (%g): the same sums in the same types, perhaps in another order;
+  - running statistics (%g): the same training, but batch normalization under a checkpoint updates its running averages twice in a step, and evaluations
+    normalize with them;
+  - rounding (%g): fewer bits;
+  - different training (%g).
+- **work**: for each change, what has to be edited: a switch, which is an environment variable or an argument (%g); a few lines (%g); another library or
+  structure (%g).
 
-The prices are taste, in per cent of the time of a step.
+The numbers in brackets are a matter of taste; their unit is per cent of the time of a step.
 
 ## Order
 
-Proposals come in this order:
+Proposals are sorted by these criteria, the first of them first:
 
-1. those that fit before those that fit only after cached memory was given back (TIGHT),
-2. what costs less than %g before what costs as much as another training, such as a step of twice the time,
-3. fewer changes before more,
-4. well-known changes before clever ones, which are in none of the guides that people read first (PyTorch's out-of-memory message and performance tuning
-   guide, Hugging Face's "Efficient Training on a Single GPU" and on several): %s,
-5. what costs less, then the faster step.
+1. proposals that fit come before proposals that fit only after cached memory is given back (TIGHT);
+2. a cost below %g comes before a higher cost, such as that of a different training or of a step of twice the time;
+3. fewer changes come before more;
+4. well-known changes come before less known ones. Less known are the changes that are in none of three common guides (PyTorch's out-of-memory message, its
+   performance tuning guide, and Hugging Face's "Efficient Training on a Single GPU" and on several): %s;
+5. a lower cost comes first, then a faster step.
 
-Combinations are tried in this order, but for the first line, so that what is found first is what comes first. Combinations are left out only if others tell that they cannot fit: where two have the same changes
-to weights, the weights are the same to the byte, and so for gradients, for optimizer state, and for what forward and backward passes hold; the sum of the
-parts is less than what the combination needs. Nothing is taken to grow or shrink with anything. A test compares the outcome with trying everything.
+Combinations are tried in this order, except for the first criterion, so the proposals that come first are found first. A combination is left out only if
+simulated combinations prove that it cannot fit. The proof uses two facts. If two combinations have the same changes that affect weights, their weights have
+the same size to the byte; the same holds for gradients, for optimizer state, and for what forward and backward passes hold. And the sum of these parts is at
+most what a combination needs. It is not assumed that any change makes memory smaller or larger. A test compares the outcome with trying everything.
 
-The search that is made by itself ends with three proposals or after a million allocations and frees, ` + "`--advise`" + ` with five or after ten millions: the
-same on all machines. If it ends before the first is found, what each change does alone tells which combinations are tried yet. The output says if the
-search ended so, and of which proposals it is certain that nothing comes before them.
+By default the search ends with three proposals or after a million allocations and frees; with ` + "`--advise`" + `, with five or after ten million. The
+result is the same on all machines. If the search reaches that limit before it finds a proposal, the changes by themselves decide which combinations it still
+tries. The output says if the search reached the limit, and which proposals are certain to come first.
 
-In a job that fits, ` + "`--advise`" + ` tries each change by itself and names those that free a hundredth of the reserved memory or more; of one change the
-values that leave more room than cheaper ones.
+In a job that fits, ` + "`--advise`" + ` tries each change by itself. It names the changes that free 1 %% of the reserved memory or more. Of the values of one
+change it names those that leave more room than all cheaper values.
 
 ## Time of a step
 
-A roofline model (Williams, Waterman and Patterson 2009): matrix products, counted as torch.utils.flop_counter does, at %.0f %% of the peak on float32 and
-%.0f %% on tensor cores (Narayanan et al. 2021, arXiv:2104.04473); bytes that kernels write, %d times (written once, read by the next operator and by the
-backward pass), at %.0f %% of the bandwidth; %g µs for each kernel on top (Gray 2019, NVIDIA's blog on CUDA graphs); copies at four fifths of PCI Express,
-%g of that from pageable memory (Harris 2012, NVIDIA's blog on data transfers); %g s on the CPU for a billion parameters (Ren et al. 2021, arXiv:2101.06840).
-It tells slowdowns apart rather than seconds: TF32, CUDA graphs and compilers are not part of it. On bert-large it is held against seven measured runs on a V100.
+Times come from a roofline model (Williams, Waterman and Patterson 2009), which is a sum of:
+
+- matrix products, counted as torch.utils.flop_counter does, at %.0f %% of the peak on float32 and %.0f %% on tensor cores (Narayanan et al. 2021,
+  arXiv:2104.04473);
+- the bytes that kernels write, counted %d times (written once, read by the next operator and by the backward pass), at %.0f %% of the bandwidth;
+- %g µs for each kernel (Gray 2019, NVIDIA's blog on CUDA graphs);
+- copies, at four fifths of the speed of PCI Express, and at %g of that from pageable memory (Harris 2012, NVIDIA's blog on data transfers);
+- %g s for an optimizer step of a billion parameters on the CPU (Ren et al. 2021, arXiv:2101.06840).
+
+The model is meant to compare changes, not to predict seconds: TF32, CUDA graphs and compilers are not part of it. A test compares it with seven measured runs
+of bert-large on a V100.
 
 | architecture | card | float32 TFLOPS | 16 bits TFLOPS | GB/s | PCIe GB/s |
 |---|---|---|---|---|---|
@@ -91,9 +103,10 @@ func docText() string {
 	b.WriteString(`
 ## What is not tried
 
-Smaller inputs (shorter sequences, smaller images): they are another task. Rewriting of the model's code beyond what presets have params
-for, such as a loss in chunks of one's own model: a spec says it with blocks. Where a spec writes its own step, what the keys of train would change (accumulation, where gradients are
-dropped). Pruning and distillation: they are other models.
+- Smaller inputs (shorter sequences, smaller images): that is another task.
+- Pruning and distillation: the result is another model.
+- Rewriting the code of a model, beyond what presets have params for. A loss in chunks of your own model, for example, is written with blocks.
+- Where a spec writes its own step: changes that keys of train make, such as accumulation and where gradients are cleared.
 `)
 	return b.String()
 }

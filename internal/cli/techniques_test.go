@@ -44,20 +44,20 @@ var (
 )
 
 var techniques = []technique{
-	{"Several GPUs: DDP", "Each GPU has the whole model and a batch of its own; the buckets in which gradients are reduced are a copy of them, unless these are views.", gpt, []variant{
+	{"Several GPUs: DDP", "Each GPU has a replica of the model and its own batch. Gradients are reduced in buckets. The buckets are copies of the gradients, unless gradient_as_bucket_view makes the gradients views of the buckets.", gpt, []variant{
 		{args: set("parallel={ddp: 8}"), gpu: ">"},
 		{args: set("parallel={ddp: 8, gradient_as_bucket_view: true}")},
 		{args: append([]string{"--batch-size", "1"}, set("parallel={ddp: 8}")...), gpu: "<"}}},
-	{"Several GPUs: sharding", "Each GPU has a part of the optimizer's state (ZeRO 1), or of parameters and gradients, too (FSDP2).", append(gpt, set("parallel={ddp: 8, gradient_as_bucket_view: true}")...), []variant{
+	{"Several GPUs: sharding", "Each GPU has a shard of the optimizer's state (ZeRO 1), or of the optimizer's state, the parameters and the gradients (FSDP2).", append(gpt, set("parallel={ddp: 8, gradient_as_bucket_view: true}")...), []variant{
 		{args: set("parallel={ddp: 8, gradient_as_bucket_view: true, zero: 1}"), gpu: "<"},
 		{args: set("parallel={fsdp: 8}"), gpu: "<"},
 		{args: set("parallel={fsdp: 8, param_dtype: bfloat16, reduce_dtype: float32}"), gpu: "<"},
 		{args: set("parallel={fsdp: 8, reshard_after_forward: false}"), gpu: "<"},
 		{args: set("parallel={fsdp: 8, cpu_offload: true}"), gpu: "<"}}},
-	{"Batch size", "Activations grow with it; parameters and their state do not.", gpt, []variant{{args: []string{"--batch-size", "4"}, gpu: "<"}, {args: []string{"--batch-size", "16"}, gpu: ">"}}},
-	{"Gradient accumulation", "The effective batch stays 8; gradients live through the forward passes.", gpt, []variant{
+	{"Batch size", "Activations grow with the batch size; parameters and optimizer state do not.", gpt, []variant{{args: []string{"--batch-size", "4"}, gpu: "<"}, {args: []string{"--batch-size", "16"}, gpu: ">"}}},
+	{"Gradient accumulation", "The effective batch size stays 8. Gradients are kept during the forward passes.", gpt, []variant{
 		{args: append([]string{"--batch-size", "2"}, set("train.grad_accumulation=4")...), gpu: "<"}}},
-	{"Mixed precision (autocast)", "Activations halve, but the copies of weights in 16 bit come on top: a model of weights rather than activations needs more.", gpt, []variant{
+	{"Mixed precision (autocast)", "Activations halve, but 16-bit copies of the weights are added. A model that is mostly weights needs more memory than in fp32.", gpt, []variant{
 		{args: []string{"--precision", "amp-bf16"}, gpu: "<"}}},
 	{"Mixed precision of a model that is mostly weights", "", []string{"preset:mlp", "--gpu", "a100-40gb", "--set", "params.sizes=[8192, 8192, 8192]", "--optimizer", "SGD"}, []variant{
 		{args: []string{"--precision", "amp-bf16"}, gpu: ">"}}},
@@ -66,28 +66,28 @@ var techniques = []technique{
 		{args: append([]string{"--precision", "amp-fp16"}, set("train.clip_grad_norm=1.0")...), gpu: "<"},
 		{args: set("train.clip_grad_value=1.0"), gpu: ""}}},
 	{"The whole model in 16 bit", "", gpt, []variant{{args: []string{"--precision", "bf16"}, gpu: "<"}, {args: []string{"--precision", "fp16"}, gpu: "<"}}},
-	{"Quantization", "8-bit optimizers shrink the state; quantized weights are for frozen models, here with LoRA.", gpt, []variant{
+	{"Quantization", "8-bit optimizers have a smaller state. Quantized weights are frozen; here LoRA adapters are trained on them.", gpt, []variant{
 		{args: []string{"--optimizer", "AdamW8bit"}, gpu: "<"}, {args: []string{"--optimizer", "PagedAdamW8bit"}, gpu: "<"},
 		{args: set("lora={r: 8}", "quantize={bits: 8}"), gpu: "<"}, {args: set("lora={r: 8}", "quantize={bits: 4}"), gpu: "<"}}},
-	{"Pruning", "Masks cost memory; only structured pruning makes tensors smaller.", resnet, []variant{
+	{"Pruning", "The masks of pruning take memory. Only structured pruning makes tensors smaller.", resnet, []variant{
 		{args: set("prune={amount: 0.5}"), gpu: ">"}, {args: set(`prune={amount: 0.5, structured: true, modules: ["layers.*.conv1"]}`), gpu: "<"}}},
-	{"Knowledge distillation", "The teacher adds its parameters and no saved tensors.", resnet, []variant{{args: set("teacher={preset: resnet, with: {depth: 50}}"), gpu: ">"}}},
-	{"Activation checkpointing", "Recomputation in the backward pass: every block, every second one, all but the results of matrix products.", gpt, []variant{
+	{"Knowledge distillation", "The teacher adds its parameters, but no saved tensors: it runs under no_grad.", resnet, []variant{{args: set("teacher={preset: resnet, with: {depth: 50}}"), gpu: ">"}}},
+	{"Activation checkpointing", "The backward pass computes activations again: of every block, of every second block, of every block except the results of its matrix products, and of every block with the reentrant implementation.", gpt, []variant{
 		{args: set(`train.checkpoint={modules: ["blocks.*"]}`), gpu: "<"}, {args: set(`train.checkpoint={modules: ["blocks.*"], every: 2}`), gpu: "<"},
 		{args: set(`train.checkpoint={modules: ["blocks.*"], save: [mm, addmm]}`), gpu: "<"}, {args: set(`train.checkpoint={modules: ["blocks.*"], use_reentrant: true}`), gpu: "<"}}},
-	{"Attention", "Written out in matrix products it keeps scores for each pair of tokens. So does F.scaled_dot_product_attention where no fused kernel takes what it is given, such as a mask with heads of 100 numbers: a warning says why, and how much that is.", gpt, []variant{{args: set("params.manual=true"), gpu: ">"}}},
-	{"A loss in chunks", "The logits of a language model, and what the loss makes of them, for a part of the sequence at a time; each part is computed again in the backward pass.", gpt, []variant{
+	{"Attention", "Attention that is written as matrix products saves a score for each pair of tokens. F.scaled_dot_product_attention does the same if no fused kernel supports its inputs, for example a mask with a head dimension of 100. A warning then says why, and how much memory the scores take.", gpt, []variant{{args: set("params.manual=true"), gpu: ">"}}},
+	{"A loss in chunks", "The logits of a language model and the tensors of its loss are computed for one part of the sequence at a time. The backward pass computes each part again.", gpt, []variant{
 		{args: set("params.loss_chunks=4"), gpu: "<"}, {args: set("params.loss_chunks=16"), gpu: "<"}}},
 	{"checkpoint_sequential", "", []string{"preset:vgg", "--gpu", "a100-40gb"}, []variant{{args: set("train.checkpoint={modules: [features], segments: 4}"), gpu: "<"}}},
-	{"Evaluation and inference", "Without gradients nothing is saved; an evaluation on larger batches can be the peak of a training job.", gpt, []variant{
+	{"Evaluation and inference", "Without gradients no tensors are saved. In a training job, an evaluation with larger batches can set the peak.", gpt, []variant{
 		{args: set("mode=inference"), gpu: "<"}, {args: set("eval={batch_size: 32}"), gpu: ">"}}},
-	{"zero_grad", "Gradients that are cleared late, or kept as zeros, live through the forward pass.", gpt, []variant{
+	{"zero_grad", "Gradients that are cleared after the forward pass, or filled with zeros instead of dropped, take memory during the forward pass.", gpt, []variant{
 		{args: set("train.zero_grad={at: before_backward}"), gpu: ""}, {args: set("train.zero_grad={at: after_step}"), gpu: ""},
 		{args: set("train.zero_grad={set_to_none: false}"), gpu: ">"}}},
 	{"Keeping tensors: a leak", "", []string{"preset:gpt", "--gpu", "rtx-3060", "--batch-size", "4"}, []variant{
 		{args: set("train.keep=out"), verdict: "a leak"}, {args: set("train.keep={of: loss, item: true}"), gpu: "="}, {args: set("train.keep={of: out, detach: true, to: cpu}"), gpu: "=", verdict: "host memory keeps growing"}}},
-	{"empty_cache", "What is reserved falls after it; the peak of a step hardly changes.", gpt, []variant{{args: set("train.empty_cache={every: 1}")}}},
-	{"Options of the allocator", "They change how requests fall into segments; allocated differs by what is not split off.", []string{"preset:resnet", "--gpu", "rtx-3060", "--batch-size", "256"}, []variant{
+	{"empty_cache", "Reserved memory is smaller after empty_cache; the peak of a step hardly changes.", gpt, []variant{{args: set("train.empty_cache={every: 1}")}}},
+	{"Options of the allocator", "The options change which segments serve a request. Allocated memory differs by the remainders of blocks that are not split off.", []string{"preset:resnet", "--gpu", "rtx-3060", "--batch-size", "256"}, []variant{
 		{args: []string{"--alloc-conf", "expandable_segments:True"}}, {args: []string{"--alloc-conf", "max_split_size_mb:128"}},
 		{args: []string{"--alloc-conf", "roundup_power2_divisions:4"}, gpu: ""}}},
 	{"The data set in memory", "", loader, []variant{
@@ -98,11 +98,11 @@ var techniques = []technique{
 	{"The next batch on the GPU", "", resnet, []variant{{args: set("data.device_prefetch=true"), gpu: ">"}}},
 	{"Offloading to the CPU", "", gpt, []variant{
 		{args: set("offload={optimizer: true}"), gpu: "<", host: ">"}, {args: set("offload={activations: true}"), gpu: "<", host: ">"}, {args: set("offload={parameters: true}"), gpu: "<", host: ">"}}},
-	{"Optimizers", "Of SGD, Adam and their implementations: state and temporaries of the step.", gpt, []variant{
+	{"Optimizers", "Optimizers differ in their state and in the temporaries of `optimizer.step()`.", gpt, []variant{
 		{args: []string{"--optimizer", "SGD"}, gpu: "<"}, {args: []string{"--optimizer", "{SGD: {momentum: 0.9}}"}, gpu: "<"}, {args: []string{"--optimizer", "{AdamW: {fused: true}}"}, gpu: ""},
 		{args: []string{"--optimizer", "{AdamW: {foreach: false}}"}, gpu: ""}, {args: []string{"--optimizer", "Adafactor"}, gpu: "<"}, {args: []string{"--optimizer", "Lion"}, gpu: "<"},
 		{args: set("train.optimizer_in_backward=true"), gpu: ""}}},
-	{"Augmentation", "Samples are transformed one by one in each worker.", loader, []variant{
+	{"Augmentation", "Each worker transforms its samples one by one.", loader, []variant{
 		{args: set("data.dataset={samples: 1000, sample: {shape: [3, 500, 375]}}", "data.transforms={resize: {shape: [3, 256, 256]}, crop: {shape: [3, 224, 224]}, to_float: {dtype: float32}}"), gpu: "=", host: ">"}}},
 	{"Freezing layers", "", resnet, []variant{{args: set(`freeze=["conv1", "bn1", "layers.*"]`), gpu: "<"}}},
 	{"LoRA", "", gpt, []variant{{args: set("lora={r: 8}"), gpu: "<"}, {args: append(set("lora={r: 8}"), "--precision", "bf16"), gpu: "<"}}},
@@ -111,9 +111,9 @@ var techniques = []technique{
 
 const techniquesHead = `# What helps, in figures
 
-Written by a test from memplan's own predictions (` + "`go test ./internal/cli -run TestTechniques -update`" + `), so that it stays true. Each table
-begins with a job; every further line is the same job with something changed. *allocated* and *reserved* are peaks on the GPU, *host* is
-host memory, whose processes are assumed.
+A test writes this page from memplan's own predictions (` + "`go test ./internal/cli -run TestTechniques -update`" + `). The first line of each table is a
+job; every further line is the same job with one change. *allocated* and *reserved* are peaks on the GPU. *host* is the peak of host memory; in it,
+the sizes of processes are assumed.
 `
 
 // TestTechniques estimates every technique before and after, checks that each
