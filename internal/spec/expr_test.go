@@ -147,7 +147,7 @@ func TestEvalFails(t *testing.T) {
 		{"${[0] * 100000}", 3, "list is longer than"},
 		{"${[0] * 3000 + [0] * 3000}", 3, "list is longer than"},
 		{"${[k for k in n]}", 15, `"for" needs a list`},
-		{"${[a for a, b in l]}", 10, "2 variables for 1"},
+		{"${[a for a, b in l]}", 10, "2 variables cannot unpack 1"},
 		{"${[a for a, (b, c) in l]}", 10, "variables of \"for\" are names"},
 		{"${{1: 2}}", 3, "not part of the language"},
 		{"${{'ab': 2, 'x': 3}[s]}", 21, `"abc" is not in the table; known are ab, x`},

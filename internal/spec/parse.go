@@ -168,12 +168,12 @@ func (s *Spec) IdleParams() []String {
 	return out
 }
 
-// Names are the names that the expressions of a tree use.
+// Names are the names that the expressions of a tree use, and its words, which may be names.
 func (v *Value) Names() map[string]bool {
 	used := map[string]bool{}
 	var walk func(v *Value)
 	walk = func(v *Value) {
-		if v.Kind == Str && (v.HasExpr() || IsTree(v.Str)) {
+		if v.Kind == Str && (v.HasExpr() || IsTree(v.Str) || IsName(v.Str)) {
 			eachWord(v.Str, func(w string) { used[w] = true })
 		}
 		for _, it := range v.Items {
