@@ -246,11 +246,12 @@ func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 		}
 		if s.packed != nil {
 			t = s.packed.Unpack()
+			if p.task.create {
+				t = p.attach(n, s, t)
+			}
 			unpacked = append(unpacked, t)
-		}
-		if p.task.create && s.out && t != nil { // with its gradient function again (SavedVariable::unpack)
-			t = p.Alias(t, t.Layout, t.DType)
-			p.setFn(Of(t), n, s.idx)
+		} else if p.task.create && s.out && t != nil {
+			t = p.attach(n, s, p.Keep(t))
 			results = append(results, t)
 		}
 		switch {
@@ -275,6 +276,20 @@ func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 	p.dropUnpacked(n, unpacked)
 	p.Drop(results...)
 	return b
+}
+
+// attach returns a tensor over the memory of t, a saved tensor of n, that has its
+// gradient function again (SavedVariable::unpack). It takes over the reference to t.
+func (p *Player) attach(n *Node, s saved, t *op.Tensor) *op.Tensor {
+	v := p.Alias(t, t.Layout, t.DType)
+	p.Drop(t)
+	switch {
+	case s.out:
+		p.setFn(Of(v), n, s.idx)
+	case !s.state && s.idx < len(n.edges) && n.edges[s.idx].fn != nil:
+		p.setFn(Of(v), n.edges[s.idx].fn, n.edges[s.idx].nr)
+	}
+	return v
 }
 
 // validate gives each gradient the shape and type of what it is the gradient
