@@ -54,6 +54,7 @@ func (f *fn) subscript(s string, at spec.Span, sc *scope) (value.Value, bool) {
 		x, ok = f.local(name), f.bound[slot] && f.metas[slot].Tensor != nil
 		if ok {
 			f.name(slot, at)
+			f.reads(slot, at)
 		}
 	} else {
 		x, ok = f.u.attribute(strings.TrimPrefix(name, "self."))
@@ -121,6 +122,7 @@ func (f *fn) ofNumbers(t *spec.Tree, sc *scope) bool {
 	case spec.NameTree:
 		head, attr, _ := strings.Cut(t.Name, ".")
 		if slot, ok := f.slots[head]; ok && f.bound[slot] {
+			f.reads(slot, t.At)
 			switch m := f.metas[slot]; {
 			case m.Lost:
 				panic(spec.Stop{})
@@ -140,6 +142,7 @@ func (f *fn) ofNumbers(t *spec.Tree, sc *scope) bool {
 		return false
 	case spec.OtherTree:
 		if a := t.Args; t.Name == "len" && len(a) == 1 && a[0].Kind == spec.NameTree && f.isList(a[0].Name) {
+			f.reads(f.slots[a[0].Name], t.At)
 			return true
 		}
 	}

@@ -30,7 +30,7 @@ func (u *unit) looped(l spec.Loop, e *spec.Entry, sc *scope) looped {
 				panic(spec.Stop{})
 			}
 			if f.isList(x) {
-				return f.loopedValues(x, l, e)
+				return f.loopedValues(x, l, e, sc)
 			}
 		}
 		if items := u.listed(x); items != nil {
@@ -90,12 +90,14 @@ func (u *unit) modulesOf(path string, l spec.Loop) any {
 }
 
 // loopedValues goes over a list or tuple of values, each of which is bound to the
-// loop's variables as local variables.
-func (f *fn) loopedValues(name string, l spec.Loop, e *spec.Entry) looped {
+// loop's variables as local variables, in the steps in which the entry runs.
+func (f *fn) loopedValues(name string, l spec.Loop, e *spec.Entry, sc *scope) looped {
 	el := f.u.el
 	before := f.local(name)
 	n := len(before.Meta.Tuple)
-	return looped{n, func(i int, _ map[string]any) {
+	bind := func(i int) {
+		f.name(f.slots[name], l.In.Span)
+		f.reads(f.slots[name], l.In.Span)
 		if now := f.metas[f.slots[name]].Now(); !f.isList(name) || now.List != before.Meta.List || len(now.Tuple) != n || now.List == nil && &now.Tuple[0] != &before.Meta.Tuple[0] {
 			el.fail(l.In.Span, "the loop over %s binds that name again or changes the list; collect the results in another list", name)
 		}
@@ -115,7 +117,8 @@ func (f *fn) loopedValues(name string, l spec.Loop, e *spec.Entry) looped {
 			st.Targets = append(st.Targets, f.set(v.V, metas[k]))
 		}
 		f.emit(st)
-	}}
+	}
+	return looped{n, func(i int, _ map[string]any) { f.inSteps(e, sc, func() { bind(i) }) }}
 }
 
 // loopedModule is the path of the module that a loop's variable stands for.
