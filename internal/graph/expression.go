@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/memplan/memplan/internal/aten"
@@ -46,7 +47,7 @@ func (f *fn) namesNumbers(s string, sc *scope) bool {
 // subscript is x[...] of a tensor x, whose indices are those of getitem.
 func (f *fn) subscript(s string, at spec.Span, sc *scope) (value.Value, bool) {
 	name, index, ok := strings.Cut(s, "[")
-	if !ok || strings.IndexByte(index, ']') != len(index)-1 {
+	if !ok || strings.IndexByte(index, ']') != len(index)-1 || strings.ContainsAny(index, "([") {
 		return value.Value{}, false
 	}
 	x, ok := value.Value{}, false
@@ -62,7 +63,34 @@ func (f *fn) subscript(s string, at spec.Span, sc *scope) (value.Value, bool) {
 	if !ok {
 		return value.Value{}, false
 	}
-	return f.apply("getitem", at, sc, &spec.Value{Span: at, Kind: spec.Str, Str: strings.TrimSuffix(index, "]")}, x), true
+	return f.apply("getitem", at, sc, &spec.Value{Span: at, Kind: spec.Str, Str: f.indices(strings.TrimSuffix(index, "]"), at, sc)}, x), true
+}
+
+// indices puts numbers in the place of names and expressions in an index: ":, i" is
+// ":, 2" in the third turn of a loop.
+func (f *fn) indices(text string, at spec.Span, sc *scope) string {
+	el := f.u.el
+	parts := strings.Split(text, ",")
+	for i, part := range parts {
+		bounds := strings.Split(part, ":")
+		for k, b := range bounds {
+			b = strings.TrimSpace(b)
+			if _, err := strconv.Atoi(b); err == nil || b == "" || b == "None" || b == "..." {
+				continue
+			}
+			t := el.errs.ParseTree(b, at)
+			if !f.ofNumbers(t, sc) {
+				el.fail(at, "index %q is not a number that is known before the program runs; {index: [x, i]} takes a tensor of indices", b)
+			}
+			n, ok := el.errs.EvalTree(t, sc).(int64)
+			if !ok {
+				el.fail(at, "index %q is not an integer, a slice, None or ...", b)
+			}
+			bounds[k] = strings.Replace(bounds[k], b, strconv.FormatInt(n, 10), 1)
+		}
+		parts[i] = strings.Join(bounds, ":")
+	}
+	return strings.Join(parts, ",")
 }
 
 func isNumber(x any) bool {

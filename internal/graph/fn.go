@@ -338,11 +338,12 @@ func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
 
 // unused makes the module of an entry as if it were called here.
 func (f *fn) unused(e *spec.Entry, sc *scope, i int) {
-	metas := slices.Clone(f.metas)
+	metas, put := slices.Clone(f.metas), value.Remember(f.metas)
 	if v := f.call(e, sc, i); v.Expr.Kind != program.CallMod {
 		f.u.el.fail(e.Unused.Span, "unused is for modules; this calls a function")
 	}
-	f.metas = metas // lists hold what they held
+	f.metas = metas
+	put() // lists hold what they held
 }
 
 // only evaluates the single input of an entry.
@@ -697,11 +698,15 @@ func (f *fn) reference(s string, at spec.Span) value.Value {
 	panic(spec.Stop{})
 }
 
-// indexed is an item of a list or tuple, or with several indices, an item of
-// that: rest is "1]" or "1][0]".
+// indexed is an item of a list, a tuple or a tensor, or with several indices, an item
+// of that: rest is "1]" or "1][0]".
 func (f *fn) indexed(slot int, rest string, at spec.Span) value.Value {
 	v := f.local(f.f.Slots[slot])
 	for _, index := range strings.Split(strings.TrimSuffix(rest, "]"), "][") {
+		if v.Meta.Tensor != nil {
+			v = f.apply("getitem", at, f.scope, &spec.Value{Span: at, Kind: spec.Str, Str: index}, v)
+			continue
+		}
 		k, err := strconv.Atoi(index)
 		if err != nil {
 			f.u.el.fail(at, "index [%s] does not apply to %s", index, v.Meta.Describe())

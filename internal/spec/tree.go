@@ -134,7 +134,11 @@ func (s *source) tree(e syntax.Expr) *Tree {
 func (t *Tree) text() string {
 	r := []rune(t.from.text)
 	from, to := t.expr.Span()
-	return string(r[from.Col-1 : min(int(to.Col)-1, len(r))])
+	end := min(int(to.Col)-1, len(r))
+	if _, ok := t.expr.(*syntax.IndexExpr); ok && end < len(r) { // whose span ends before its bracket
+		end++
+	}
+	return string(r[from.Col-1 : end])
 }
 
 // EvalTree computes an expression over numbers; it stops at a mistake.

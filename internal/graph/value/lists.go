@@ -87,3 +87,25 @@ func (m matching) copied(x Meta) Meta {
 	x.Tuple = tuple
 	return x
 }
+
+// Remember notes what lists hold, and the lists in them. What it returns puts that back.
+func Remember(metas []Meta) (put func()) {
+	held := map[*List]List{}
+	var note func(ms []Meta)
+	note = func(ms []Meta) {
+		for _, m := range ms {
+			if m.List == nil {
+				note(m.Tuple)
+			} else if _, ok := held[m.List]; !ok {
+				held[m.List] = *m.List
+				note(m.List.Items)
+			}
+		}
+	}
+	note(metas)
+	return func() {
+		for l, was := range held {
+			*l = was
+		}
+	}
+}
