@@ -19,7 +19,9 @@ func (j *job) distribute() {
 // around it. It takes over the arguments.
 func (j *job) callModel(name string, args []python.Value) python.Value {
 	outer := j.Push()
-	j.Env().Training = j.Env().Training && !j.evalMode[name]
+	eval := j.evalMode[name]
+	j.EnterModel(eval)
+	j.Env().Training = j.Env().Training && (eval == nil || !*eval)
 	var v python.Value
 	if r := j.reducers[name]; r == nil {
 		v = j.CallModule(j.model(name), nil, args)

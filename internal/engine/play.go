@@ -89,8 +89,8 @@ type job struct {
 	backend Backend // nil: values are not computed
 	prog    *program.Job
 	models  map[string]*python.Module
-	// evalMode holds the models that are in eval mode while the job trains.
-	evalMode map[string]bool
+	// evalMode says which models are in eval mode while the job trains.
+	evalMode map[string]*bool
 	order    []*python.Module // of models
 	params   []*python.Cell   // of all models
 	aux      *python.Module   // what the step calls itself
@@ -178,7 +178,7 @@ func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 // is static, the batch.
 func (j *job) setup() {
 	j.Phase = trace.Setup
-	j.evalMode = map[string]bool{}
+	j.evalMode = map[string]*bool{}
 	for _, m := range j.prog.Models {
 		path := "" // of the only model
 		if len(j.prog.Models) > 1 {
@@ -186,7 +186,8 @@ func (j *job) setup() {
 		}
 		outer := j.Push()
 		root := j.Instantiate(m.Root, path)
-		j.models[m.Name], j.evalMode[m.Name] = root, m.Eval
+		eval := m.Eval
+		j.models[m.Name], j.evalMode[m.Name] = root, &eval
 		j.order = append(j.order, root)
 		j.Prune(root, m.Pruned)
 		j.Quantize(root, m.Quantized)
@@ -411,7 +412,7 @@ func (j *job) statement(s *program.Stmt) {
 		j.Phase = trace.Other
 		j.keepValue(fr, s)
 	case program.SetMode:
-		j.evalMode[s.Model] = s.Eval
+		*j.evalMode[s.Model] = s.Eval
 	case program.GradSync:
 		if r := j.reducers[s.Model]; r != nil {
 			r.Sync = !s.NoSync

@@ -66,6 +66,7 @@ type checkpointFrame struct {
 	autocast bool // as it was
 	lower    tensor.DType
 	random   uint64 // the state of random numbers, as it was
+	eval     *bool  // of the model at work
 	modes    *autograd.Selective
 
 	holders []*holder // in the order of packing; these references are weak
@@ -152,7 +153,7 @@ func (p *Interp) checkpoint(c *program.Checkpoint, to callee, args []Value) Valu
 		p.letGoEach(to.keywords)
 		return v
 	}
-	f := &checkpointFrame{p: p, callee: to, refs: 1, autocast: p.Env().Autocast, lower: p.Env().AutocastDType, random: p.Random()}
+	f := &checkpointFrame{p: p, callee: to, refs: 1, autocast: p.Env().Autocast, lower: p.Env().AutocastDType, random: p.Random(), eval: p.eval}
 	if len(c.Save) > 0 {
 		f.modes = autograd.NewSelective(c.Save)
 	}
@@ -261,6 +262,7 @@ func (f *checkpointFrame) recompute() {
 	p.untilStop(func() {
 		p.forkRNG(args, f.random)
 		p.Env().GradMode = true
+		p.modeNow(f.eval)
 		p.enterCheckpoint(f.autocast, f.lower)
 		p.LeaveModes()
 		if f.modes != nil {

@@ -36,6 +36,18 @@ type around struct {
 	loading *tensor.DType // of parameters that are moved to the device, in place of their own; nil: none
 	onGPU   int           // parameters that are on the device for a call under way
 	whole   bool          // a module around is copied to the device as a whole
+	eval    *bool         // whether the model at work is in eval mode; nil: none is at work
+}
+
+// EnterModel begins the code of a model, of which eval says whether it is in eval mode.
+func (p *Interp) EnterModel(eval *bool) { p.eval = eval }
+
+// modeNow takes over the mode of a model at the time of a recomputation, which may be
+// another than in the forward pass.
+func (p *Interp) modeNow(eval *bool) {
+	if eval != nil {
+		p.eval, p.Env().Training = eval, !*eval
+	}
 }
 
 // Scope is what surrounds the code at work, with what modules are in.

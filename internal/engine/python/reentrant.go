@@ -24,13 +24,14 @@ type reentrant struct {
 	autocast bool // as it was
 	lower    tensor.DType
 	random   uint64 // the state of random numbers, as it was
+	eval     *bool  // of the model at work
 }
 
 // checkpointReentrant is CheckpointFunction.apply; args stay the caller's. Only
 // arguments that are tensors themselves take part in autograd: without one that
 // requires grad, neither do the results.
 func (p *Interp) checkpointReentrant(to callee, args []Value) Value {
-	a := &reentrant{p: p, callee: to, autocast: p.Env().Autocast, lower: p.Env().AutocastDType, random: p.Random()}
+	a := &reentrant{p: p, callee: to, autocast: p.Env().Autocast, lower: p.Env().AutocastDType, random: p.Random(), eval: p.eval}
 	records := false
 	var tensors []*op.Tensor
 	for i, x := range args {
@@ -125,6 +126,7 @@ func (a *reentrant) Backward(n *autograd.Node, b *op.Back) {
 	outer, random := p.Push(), p.Random()
 	p.forkRNG(args, a.random)
 	p.Env().GradMode = true
+	p.modeNow(a.eval)
 	p.enterCheckpoint(a.autocast, a.lower)
 	v := p.invoke(a.callee, args)
 	p.ClearCasts()
