@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -88,7 +89,12 @@ func (el *elaborator) carriesOn(f *fn, entries []*spec.Entry) {
 	}
 	for i, c := range next {
 		if !sameSizes(c.meta, first[i].meta) {
-			el.fail(c.at, "%q lives on from step to step, but the %s begins with %s and ends with %s", c.name, f.f.Name, first[i].meta.Describe(), c.meta.Describe())
+			begin, end, index := unlike(first[i].meta, c.meta)
+			of := ""
+			if index != "" {
+				of = " as " + c.name + index
+			}
+			el.fail(c.at, "%q lives on from step to step, but the %s begins with %s%s and ends with %s", c.name, f.f.Name, begin.Describe(), of, end.Describe())
 		}
 	}
 	kept, warnings, fails := *el.kept, el.warnings, el.fails
@@ -146,6 +152,20 @@ func sameSizes(a, b value.Meta) bool {
 		}
 	}
 	return a.Tensor == nil || a.Tensor.Size == b.Tensor.Size
+}
+
+// unlike are the first values that differ in two lists or tuples of equal length, and
+// where they stand in them, such as [0][1]; of others the values themselves.
+func unlike(a, b value.Meta) (x, y value.Meta, index string) {
+	if len(a.Tuple) == len(b.Tuple) {
+		for i := range a.Tuple {
+			if !sameSizes(a.Tuple[i], b.Tuple[i]) {
+				x, y, index = unlike(a.Tuple[i], b.Tuple[i])
+				return x, y, fmt.Sprintf("[%d]%s", i, index)
+			}
+		}
+	}
+	return a, b, ""
 }
 
 // detailed names a value with the type of a tensor.
