@@ -22,7 +22,7 @@ type Parallel struct {
 	NoSync    Boolean `yaml:"no_sync" default:"false" of:"ddp fsdp" doc:"with grad_accumulation, gradients are reduced after the last microbatch only"`
 
 	FSDP    Integer  `yaml:"fsdp" min:"1" max:"131072" doc:"processes, one on each GPU, which share the parameters of the model, their gradients and optimizer state: FSDP2, torch.distributed.fsdp.fully_shard of some modules and of the model"`
-	Modules []String `yaml:"modules" of:"fsdp" doc:"of fsdp: paths or patterns of modules that are sharded apart, such as blocks.*; by default those that a preset names for checkpoints"`
+	Modules []String `yaml:"modules" of:"fsdp" doc:"of fsdp: paths or patterns of modules to which fully_shard is applied one by one, such as blocks.*; by default those that a preset names for checkpoints"`
 	Reshard *Value   `yaml:"reshard_after_forward" of:"fsdp" doc:"of fsdp: true, false, or over how many processes the parameters of a module are divided between its forward and its backward pass"`
 	Param   String   `yaml:"param_dtype" of:"fsdp" doc:"of fsdp: type in which parameters are gathered and computed with"`
 	Reduce  String   `yaml:"reduce_dtype" of:"fsdp" doc:"of fsdp: type in which gradients are reduced"`

@@ -36,13 +36,13 @@ type Spec struct {
 	Name       String                 `yaml:"name" alone:"true" doc:"name of the job, for reports"`
 	Torch      String                 `yaml:"torch" alone:"true" doc:"PyTorch version to model, such as 2.6"`
 	Params     *Value                 `yaml:"params" doc:"named values for expressions, with their defaults"`
-	Mode       String                 `yaml:"mode" enum:"train|inference|no_grad" words:"training: train|inference_mode: inference|eval: inference" default:"train" doc:"inference: forward passes only, in eval mode under torch.inference_mode"`
+	Mode       String                 `yaml:"mode" enum:"train|inference|no_grad" words:"training: train|inference_mode: inference|eval: inference" default:"train" doc:"train: training steps; inference, no_grad: forward passes only, in eval mode under torch.inference_mode or torch.no_grad"`
 	Model      *Model                 `yaml:"model" doc:"the model"`
 	Models     []*Named[Model]        `yaml:"models" doc:"several models by name, instead of model"`
 	Blocks     []*Named[Block]        `yaml:"blocks" doc:"modules and functions that all models of the spec, its loss, step and eval may call"`
 	Optimizers []*Named[OptimizerDef] `yaml:"optimizers" doc:"several optimizers by name, instead of train.optimizer"`
-	Train      Train                  `yaml:"train" alone:"true" doc:"how a step is made; sugar for step"`
-	Before     []*Entry               `yaml:"before" doc:"statements that run once before the first step, as those of a step; their names live on from step to step, and a step that binds one rebinds it"`
+	Train      Train                  `yaml:"train" alone:"true" doc:"the training step by keys, such as its batch size and optimizer; step says it in statements"`
+	Before     []*Entry               `yaml:"before" doc:"statements that run once, before the first step; their variables live on from step to step"`
 	Step       []*Entry               `yaml:"step" doc:"the training step as a list of statements"`
 	Data       Data                   `yaml:"data" alone:"true" doc:"where batches come from"`
 	Device     Device                 `yaml:"device" alone:"true" doc:"the GPU"`
@@ -54,7 +54,7 @@ type Spec struct {
 	Freeze   *Freeze   `yaml:"freeze" doc:"parameters that are not trained: requires_grad_(False)"`
 	LoRA     *LoRA     `yaml:"lora" doc:"low-rank adapters, as PEFT adds them"`
 	Offload  *Offload  `yaml:"offload" doc:"what is kept in host memory"`
-	Parallel *Parallel `yaml:"parallel" doc:"several GPUs; all else is what one process does on its GPU"`
+	Parallel *Parallel `yaml:"parallel" doc:"several GPUs; all other keys describe one process on its GPU"`
 
 	// Parse moves these into parallel.
 	DDP  *Value `yaml:"ddp" spread:"ddp" doc:"DistributedDataParallel: {ranks: 8}, with the keys of parallel that are of ddp"`
@@ -102,8 +102,8 @@ type Model struct {
 type Input struct {
 	Shape *Value `yaml:"shape" doc:"sizes without the batch dimension"`
 	DType String `yaml:"dtype" default:"float32" doc:"element type"`
-	From  String `yaml:"from" enum:"batch|step" default:"batch" doc:"batch: it is a tensor of each batch; step: the step gives it, such as a state or noise, and its shape with it"`
-	If    *Value `yaml:"if" doc:"a condition; without it the input does not exist"`
+	From  String `yaml:"from" enum:"batch|step" default:"batch" doc:"batch: a tensor of each batch; step: the step passes it, such as a state or noise, and it has the shape and type of what is passed"`
+	If    *Value `yaml:"if" doc:"a condition; if it is false, the input does not exist"`
 }
 
 // FromStep is the value of Input.From of inputs that no batch brings.
@@ -125,7 +125,7 @@ type Block struct {
 	Keep       []String        `yaml:"keep" doc:"names of forward's values that become attributes of ctx, which live as long as the gradient node (kind: autograd)"`
 	Backward   String          `yaml:"backward" doc:"the function that computes the gradients of the inputs; it takes those of the results, then the saved tensors, then the kept ones (kind: autograd)"`
 	Autocast   Boolean         `yaml:"autocast" default:"true" doc:"false: the statements run under torch.autocast(enabled=False)"`
-	StandsFor  String          `yaml:"stands_for" enum:"Conv1D" doc:"Conv1D: adapters and quantization take the block for the linear layer of transformers whose weight lies the other way round"`
+	StandsFor  String          `yaml:"stands_for" enum:"Conv1D" doc:"Conv1D: adapters and quantization treat the block as Conv1D of transformers, a linear layer with a transposed weight"`
 }
 
 // StandsForConv1D is a value of Block.StandsFor.
@@ -142,9 +142,9 @@ const (
 type Param struct {
 	Shape      *Value  `yaml:"shape" doc:"sizes"`
 	DType      String  `yaml:"dtype" default:"float32" doc:"element type"`
-	Init       String  `yaml:"init" enum:"zeros|ones|normal" default:"zeros" doc:"its first values; of no matter to memory"`
+	Init       String  `yaml:"init" enum:"zeros|ones|normal" default:"zeros" doc:"its first values, which do not change memory"`
 	Persistent Boolean `yaml:"persistent" default:"true" doc:"saved in the state dict (buffers)"`
-	If         *Value  `yaml:"if" doc:"a condition; without it the parameter or buffer does not exist"`
+	If         *Value  `yaml:"if" doc:"a condition; if it is false, the parameter or buffer does not exist"`
 }
 
 // Train holds the keys that desugar to a step.
@@ -157,14 +157,14 @@ type Train struct {
 	ZeroGrad         ZeroGrad    `yaml:"zero_grad" doc:"where gradients are cleared"`
 	ClipGradNorm     Number      `yaml:"clip_grad_norm" also:"max_grad_norm" min:"0" doc:"torch.nn.utils.clip_grad_norm_"`
 	ClipGradValue    Number      `yaml:"clip_grad_value" min:"0" doc:"torch.nn.utils.clip_grad_value_"`
-	Checkpoint       *Checkpoint `yaml:"checkpoint" also:"gradient_checkpointing activation_checkpointing" doc:"activation checkpointing: true for the modules that the model names, or which"`
-	Loop             String      `yaml:"loop" enum:"function|flat" default:"function" doc:"function: a step's names are gone when it returns; flat: they live until rebound"`
+	Checkpoint       *Checkpoint `yaml:"checkpoint" also:"gradient_checkpointing activation_checkpointing" doc:"activation checkpointing: true for the modules that the preset or the model names, or a mapping such as {modules: [blocks.*]}"`
+	Loop             String      `yaml:"loop" enum:"function|flat" default:"function" doc:"function: the variables of a step are freed when it returns; flat: they live until they are bound again"`
 	FirstStep        Integer     `yaml:"first_step" min:"0" max:"1" default:"1" doc:"number of the first step: with 0, what runs in every n-th step runs in the first, as with i of enumerate(loader)"`
 	EmptyCache       *EmptyCache `yaml:"empty_cache" doc:"torch.cuda.empty_cache() now and then"`
 	EMA              *EMA        `yaml:"ema" doc:"an exponential moving average of the weights (torch.optim.swa_utils.AveragedModel)"`
 	Keep             *Value      `yaml:"keep" doc:"values that a list holds from step to step: a name, {of, detach, item, to, in, sum}, or several"`
 	Save             *Save       `yaml:"save" doc:"checkpoints written by torch.save now and then"`
-	Steps            Integer     `yaml:"steps" min:"1" max:"1000" doc:"steps to simulate; by default until two agree"`
+	Steps            Integer     `yaml:"steps" min:"1" max:"1000" doc:"steps to simulate; by default until two in succession are alike"`
 	Compile          *Value      `yaml:"compile" doc:"torch.compile: true, a mode, or its arguments" later:"torch.compile"`
 	ChannelsLast     Boolean     `yaml:"channels_last" doc:"model and images in memory_format=torch.channels_last" later:"channels-last tensors"`
 	Deterministic    Boolean     `yaml:"deterministic" doc:"torch.use_deterministic_algorithms(True)"`
@@ -228,7 +228,7 @@ type (
 	Dataset struct {
 		Samples  Integer `yaml:"samples" min:"1" doc:"number of samples"`
 		InMemory Boolean `yaml:"in_memory" doc:"the whole set is held in RAM"`
-		Objects  Boolean `yaml:"python_objects" doc:"it is held as Python objects (lists, dicts), of which forked workers come to hold copies; tensors and arrays are shared"`
+		Objects  Boolean `yaml:"python_objects" doc:"it is held as Python objects (lists, dicts), which are copied into each forked worker as it reads them; tensors and arrays are shared"`
 		Sample   *Sample `yaml:"sample" doc:"one sample as it is stored: a size such as 110KiB, or {shape, dtype}; by default what the transforms or the model take"`
 	}
 	// Sample is one sample as the data set holds it.

@@ -6,7 +6,7 @@ package spec
 type Teacher struct {
 	Model
 	Temperature Number `yaml:"temperature" min:"0" default:"2" doc:"by which both logits are divided"`
-	Weight      Number `yaml:"weight" min:"0" max:"1" default:"0.5" doc:"of the teacher's word in the loss; the rest is the model's own loss"`
+	Weight      Number `yaml:"weight" min:"0" max:"1" default:"0.5" doc:"weight of the divergence in the loss; the model's own loss has 1 - weight"`
 }
 
 // TeacherName is what the teacher is called in a step.
