@@ -332,6 +332,9 @@ func (c *checker) own(e *spec.Entry, at place) {
 	case refused[head] != "":
 		errs.Addf(e.Head.At, "%s: %s", head, refused[head])
 		return
+	case spec.IsExpression(head):
+		c.unnamed(e, at)
+		return
 	default:
 		known := append(append(append([]string(nil), spec.Statements...), layers.Names()...), aten.Names()...)
 		if at == inStep {
@@ -349,6 +352,15 @@ func (c *checker) own(e *spec.Entry, at place) {
 		return
 	}
 	c.modifiers(e, at)
+}
+
+// unnamed refuses an entry that is an expression without a name.
+func (c *checker) unnamed(e *spec.Entry, at place) {
+	form := "{return: " + e.Head.V + "}"
+	if at == inLoss || at == inStep {
+		form = "loss = " + e.Head.V
+	}
+	c.el.errs.Addf(e.Head.At, "%q is an expression, not an entry; write %s", e.Head.V, form)
 }
 
 // literals checks the modifiers that are given as plain values.

@@ -212,6 +212,20 @@ func (s *source) stop(e *Errors, ev *evaluator, err error) {
 // assignment is a statement of Python: names = value, names += value.
 var assignment = regexp.MustCompile(`^([\w\s,()\[\].*]+?)\s*(\*\*|//|[-+*/@%])?=\s*([^=\s].*)$`)
 
+// IsExpression reports whether a text is an operation of Python, such as a + b, and
+// no name or call.
+func IsExpression(text string) bool {
+	e, d := parseExpr(strings.TrimSpace(text))
+	if d != nil {
+		return false
+	}
+	switch e.(type) {
+	case *syntax.BinaryExpr, *syntax.UnaryExpr, *syntax.CondExpr, *syntax.IndexExpr, *syntax.SliceExpr, *syntax.ParenExpr:
+		return true
+	}
+	return false
+}
+
 // appending is a call of append.
 var appending = regexp.MustCompile(`^\s*([A-Za-z_]\w*)\.append\((.*)\)\s*$`)
 
