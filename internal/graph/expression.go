@@ -47,7 +47,8 @@ func (f *fn) namesNumbers(s string, sc *scope) bool {
 // subscript is x[...] of a tensor x, whose indices are those of getitem.
 func (f *fn) subscript(s string, at spec.Span, sc *scope) (value.Value, bool) {
 	name, index, ok := strings.Cut(s, "[")
-	if !ok || strings.IndexByte(index, ']') != len(index)-1 || strings.ContainsAny(index, "([") {
+	index, closed := strings.CutSuffix(index, "]")
+	if !ok || !closed || !balanced(index) {
 		return value.Value{}, false
 	}
 	x, ok := value.Value{}, false
@@ -63,34 +64,66 @@ func (f *fn) subscript(s string, at spec.Span, sc *scope) (value.Value, bool) {
 	if !ok {
 		return value.Value{}, false
 	}
-	return f.apply("getitem", at, sc, &spec.Value{Span: at, Kind: spec.Str, Str: f.indices(strings.TrimSuffix(index, "]"), at, sc)}, x), true
+	return f.apply("getitem", at, sc, &spec.Value{Span: at, Kind: spec.Str, Str: f.indices(index, at, sc)}, x), true
 }
 
-// indices puts numbers in the place of names and expressions in an index: ":, i" is
-// ":, 2" in the third turn of a loop.
-func (f *fn) indices(text string, at spec.Span, sc *scope) string {
-	el := f.u.el
-	parts := strings.Split(text, ",")
-	for i, part := range parts {
-		bounds := strings.Split(part, ":")
-		for k, b := range bounds {
-			b = strings.TrimSpace(b)
-			if _, err := strconv.Atoi(b); err == nil || b == "" || b == "None" || b == "..." {
-				continue
+// balanced reports whether every bracket of a text closes in it.
+func balanced(s string) bool {
+	depth := 0
+	for _, c := range s {
+		switch c {
+		case '[', '(':
+			depth++
+		case ']', ')':
+			if depth--; depth < 0 {
+				return false
 			}
-			t := el.errs.ParseTree(b, at)
-			if !f.ofNumbers(t, sc) {
-				el.fail(at, "index %q is not a number that is known before the program runs; {index: [x, i]} takes a tensor of indices", b)
-			}
-			n, ok := el.errs.EvalTree(t, sc).(int64)
-			if !ok {
-				el.fail(at, "index %q is not an integer, a slice, None or ...", b)
-			}
-			bounds[k] = strings.Replace(bounds[k], b, strconv.FormatInt(n, 10), 1)
 		}
-		parts[i] = strings.Join(bounds, ":")
 	}
-	return strings.Join(parts, ",")
+	return depth == 0
+}
+
+// indices is the text of the indices of a tensor, with numbers in place of the
+// expressions in it.
+func (f *fn) indices(s string, at spec.Span, sc *scope) string {
+	var out strings.Builder
+	depth, from := 0, 0
+	put := func(to int) {
+		part := s[from:to]
+		word := strings.TrimSpace(part)
+		if _, err := strconv.ParseInt(word, 10, 64); err != nil && word != "" && word != "None" && word != "..." {
+			part = strings.Replace(part, word, spec.Show(f.index(f.u.el.errs.ParseTree(word, at), sc)), 1)
+		}
+		out.WriteString(part)
+	}
+	for i, c := range s {
+		switch {
+		case c == '[' || c == '(':
+			depth++
+		case c == ']' || c == ')':
+			depth--
+		case depth == 0 && (c == ',' || c == ':'):
+			put(i)
+			out.WriteRune(c)
+			from = i + 1
+		}
+	}
+	put(len(s))
+	return out.String()
+}
+
+// index is the number of an index or a bound of a slice.
+func (f *fn) index(t *spec.Tree, sc *scope) int64 {
+	el := f.u.el
+	if !f.ofNumbers(t, sc) {
+		f.expression(t, sc) // a name that is not known is a mistake of its own
+		el.fail(t.At, "an index is a number that is known before the program runs; {index: [x, i]} takes a tensor of indices")
+	}
+	k, ok := el.errs.EvalTree(t, sc).(int64)
+	if !ok {
+		el.fail(t.At, "an index must be an integer")
+	}
+	return k
 }
 
 func isNumber(x any) bool {
@@ -326,15 +359,8 @@ func (f *fn) item(v value.Value, k int64, at spec.Span) value.Value {
 }
 
 func (f *fn) indexTree(t *spec.Tree, sc *scope) value.Value {
-	el := f.u.el
 	v := f.expression(t.Args[0], sc)
-	if !f.ofNumbers(t.Args[1], sc) {
-		el.fail(t.Args[1].At, "an index is a number that is known before the program runs; {index: [x, i]} takes a tensor of indices")
-	}
-	k, ok := el.errs.EvalTree(t.Args[1], sc).(int64)
-	if !ok {
-		el.fail(t.Args[1].At, "an index must be an integer")
-	}
+	k := f.index(t.Args[1], sc)
 	if v.Meta.Tensor != nil {
 		return f.apply("getitem", t.At, sc, &spec.Value{Span: t.At, Kind: spec.Str, Str: spec.Show(k)}, v)
 	}
