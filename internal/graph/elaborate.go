@@ -217,7 +217,7 @@ func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]
 		}
 	}()
 	sc := el.blockScope(b, u, with)
-	n := el.newUnit(b.Name.V, sc, u.blocks)
+	n := el.newUnit(b.Name.V, sc.declaring(inputNames(b.V), ins), u.blocks)
 	n.what = "block " + b.Name.V
 	el.in(b, func() {
 		n.parameters(b.V.Parameters, b.V.Buffers)
@@ -287,7 +287,7 @@ func (el *elaborator) modelScope(u *unit) *scope {
 	for {
 		p, ok := s.parent.(*scope)
 		if !ok || p == nil {
-			return s
+			return &scope{parent: s.parent, vars: s.vars} // without the inputs of the model
 		}
 		s = p
 	}

@@ -99,7 +99,7 @@ func (el *elaborator) model(m *model, ins []value.Value, at spec.Span) []value.V
 	}()
 	el.as(m, func() {
 		sc := &scope{parent: m.spec.Env, vars: el.globals()}
-		u := el.newUnit(m.name, sc, el.visible(m.def))
+		u := el.newUnit(m.name, sc.declaring(m.inputs, ins), el.visible(m.def))
 		u.what = m.name
 		u.parameters(m.def.Parameters, m.def.Buffers)
 		u.modules(m.def.Modules)

@@ -13,7 +13,8 @@ import (
 type scope struct {
 	parent spec.Env
 	vars   map[string]any
-	fn     *fn // whose local values have shapes
+	fn     *fn                   // whose local values have shapes
+	inputs map[string]value.Meta // of forward: those of declarations, such as modules, have shapes
 }
 
 func (s *scope) Lookup(name string) (any, bool) {
@@ -43,6 +44,12 @@ func (s *scope) Lookup(name string) (any, bool) {
 			return v, true
 		}
 	}
+	if m, ok := s.inputs[name]; ok {
+		if m.Lost {
+			return spec.Invalid{}, true
+		}
+		return m, m.Tensor != nil
+	}
 	return local, local.Tuple != nil // of which an expression says that it is none of a tensor
 }
 
@@ -54,9 +61,22 @@ func (s *scope) Names() []string {
 	if s.fn != nil {
 		out = append(out, s.fn.boundNames()...)
 	}
+	for n := range s.inputs {
+		out = append(out, n)
+	}
 	sort.Strings(out)
 	if s.parent != nil {
 		out = append(out, s.parent.Names()...)
+	}
+	return out
+}
+
+// declaring is the scope of what a block or model declares: the shapes of its inputs
+// are known there.
+func (s *scope) declaring(names []string, ins []value.Value) *scope {
+	out := &scope{parent: s.parent, vars: s.vars, inputs: map[string]value.Meta{}}
+	for i, n := range names[:min(len(names), len(ins))] {
+		out.inputs[n] = ins[i].Meta
 	}
 	return out
 }
