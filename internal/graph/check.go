@@ -195,6 +195,12 @@ func (c *checker) frame(b *spec.Named[spec.Block]) {
 	c.autograd(b)
 	if p := b.V.Params; p != nil && p.Kind != spec.Map && p.Kind != spec.Null {
 		errs.Addf(p.Span, "params is a mapping from names to defaults, such as {width: 64}")
+	} else if p != nil {
+		for _, pair := range p.Pairs {
+			if !spec.IsVariable(pair.Key.Str) {
+				errs.Addf(pair.Key.Span, "name must be an identifier that is no keyword of Python, not %q", pair.Key.Str)
+			}
+		}
 	}
 	c.parameters(b.V.Parameters, b.V.Buffers)
 }

@@ -334,7 +334,7 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 		for _, p := range v.Pairs {
 			l := Loop{In: p.Value}
 			for _, name := range strings.Split(p.Key.Str, ",") {
-				if name = strings.TrimSpace(name); !isVariable(name) {
+				if name = strings.TrimSpace(name); !IsVariable(name) {
 					d.errs.Addf(p.Key.Span, "variable must be an identifier, not %q", name)
 					continue
 				}
@@ -473,7 +473,7 @@ func (s *Spec) Operand(v *Value) *Operand {
 }
 
 func (d *decoder) identifier(v *Value) String {
-	if v.Kind != Str || !isVariable(v.Str) {
+	if v.Kind != Str || !IsVariable(v.Str) {
 		d.errs.Addf(v.Span, "variable must be an identifier, not %s", v.Describe())
 		return String{}
 	}
@@ -490,11 +490,11 @@ func listOf(v *Value) []*Value {
 
 // IsName reports whether s may be the name of a value or module in a script: an
 // identifier of Python that is no keyword, nor what scripts have already.
-func IsName(s string) bool { return isVariable(s) && !scriptNames[s] }
+func IsName(s string) bool { return IsVariable(s) && !scriptNames[s] }
 
-// isVariable reports whether s may be the name of a param or a loop's variable,
+// IsVariable reports whether s may be the name of a param or a loop's variable,
 // which stand in expressions alone.
-func isVariable(s string) bool {
+func IsVariable(s string) bool {
 	if s == "" {
 		return false
 	}

@@ -148,7 +148,7 @@ func soleName(v *Value) string {
 		return ""
 	}
 	name := strings.TrimSuffix(strings.TrimPrefix(v.Str, "${"), "}")
-	if len(name) != len(v.Str)-3 || !isVariable(name) {
+	if len(name) != len(v.Str)-3 || !IsVariable(name) {
 		return ""
 	}
 	return name
@@ -252,8 +252,8 @@ func (d *decoder) params(v *Value, given map[string]any, m *limit.Meter) *paramE
 		return env
 	}
 	for _, p := range v.Pairs {
-		if !isVariable(p.Key.Str) {
-			d.errs.Addf(p.Key.Span, "name must be an identifier, not %q", p.Key.Str)
+		if !IsVariable(p.Key.Str) {
+			d.errs.Addf(p.Key.Span, "name must be an identifier that is no keyword of Python, not %q", p.Key.Str)
 			continue
 		}
 		x, err := p.Value.Eval(env)
