@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/program"
@@ -46,6 +47,9 @@ func (f *fn) forward(e *spec.Entry, sc *scope) value.Value {
 			}
 			ins = append(ins, f.reference(n, e.At))
 		}
+	}
+	if n := len(m.inputs); n != len(ins) {
+		el.fail(e.At, "%s takes %s (%s), but %s given; forward takes the inputs that layers names, and the first in any case", m.name, spec.Plural(n, "input"), strings.Join(m.inputs, ", "), spec.Are(len(ins)))
 	}
 	el.evalMode = f.callMode(called, e.At) && el.inEval == nil
 	defer func() { el.evalMode = false }()
