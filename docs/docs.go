@@ -1,14 +1,14 @@
-// Package docs holds the reference of the spec language, docs/language.md, and
-// finds in it what memplan explain is asked for.
+// Package docs holds the reference of the spec language, docs/language.md and
+// docs/operators.md, and finds in it what memplan explain is asked for.
 //
-// A topic is a section of the page, named by its heading: the names in backticks
+// A topic is a section of a page, named by its heading: the names in backticks
 // in front of a colon (### `if`, `for`, `repeat`: which entries run), or else the
 // heading itself. An item of a list that begins with a name in backticks is a
 // topic, too: a key, or a function.
 package docs
 
 import (
-	_ "embed" // for the page
+	_ "embed" // for the pages
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +19,12 @@ import (
 //go:embed language.md
 var Language string
 
-// Topic is a part of the page.
+// Operators is the page of all signatures.
+//
+//go:embed operators.md
+var Operators string
+
+// Topic is a part of a page.
 type Topic struct {
 	Name  string // what it is asked for by
 	Title string // the heading of the section that it is or lies in
@@ -34,9 +39,9 @@ var (
 	hiddenRE  = regexp.MustCompile(`^<!--.*-->$`)
 )
 
-// Topics returns the topics of the page in its order. A key is also found as
+// Topics returns the topics of the pages in their order. A key is also found as
 // section.key.
-func Topics() []Topic { return topicsOf(Language) }
+func Topics() []Topic { return append(topicsOf(Language), topicsOf(Operators)...) }
 
 func topicsOf(page string) []Topic {
 	var out []Topic

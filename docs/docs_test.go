@@ -28,26 +28,43 @@ func TestTopicsOf(t *testing.T) {
 	}
 }
 
-// Links within the page lead to its headings.
+// Links within the pages and between them lead to their headings.
 func TestLinks(t *testing.T) {
+	pages := map[string]string{"language.md": Language, "operators.md": Operators}
 	anchors := map[string]bool{}
-	for line := range strings.Lines(Language) {
-		if heading := strings.TrimLeft(line, "#"); heading != line {
-			var b strings.Builder
-			for _, c := range strings.ToLower(strings.TrimSpace(heading)) {
-				switch {
-				case c == ' ':
-					b.WriteRune('-')
-				case c == '-' || c == '_' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
-					b.WriteRune(c)
+	for name, page := range pages {
+		for line := range strings.Lines(page) {
+			if heading := strings.TrimLeft(line, "#"); heading != line {
+				anchors[name+"#"+anchor(heading)] = true
+			}
+		}
+	}
+	for name, page := range pages {
+		for other := range pages {
+			for _, part := range strings.Split(page, "]("+other+"#")[1:] {
+				if a, _, _ := strings.Cut(part, ")"); !anchors[other+"#"+a] {
+					t.Errorf("%s: %s has no heading #%s", name, other, a)
 				}
 			}
-			anchors[b.String()] = true
+		}
+		for _, part := range strings.Split(page, "](#")[1:] {
+			if a, _, _ := strings.Cut(part, ")"); !anchors[name+"#"+a] {
+				t.Errorf("%s has no heading #%s", name, a)
+			}
 		}
 	}
-	for _, part := range strings.Split(Language, "](#")[1:] {
-		if anchor, _, _ := strings.Cut(part, ")"); !anchors[anchor] {
-			t.Errorf("language.md has no heading #%s", anchor)
+}
+
+// anchor is what links call a heading.
+func anchor(heading string) string {
+	var b strings.Builder
+	for _, c := range strings.ToLower(strings.TrimSpace(heading)) {
+		switch {
+		case c == ' ':
+			b.WriteRune('-')
+		case c == '-' || c == '_' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+			b.WriteRune(c)
 		}
 	}
+	return b.String()
 }

@@ -17,29 +17,33 @@ import (
 	"github.com/memplan/memplan/internal/spec"
 )
 
-const languagePage = "../../docs/language.md"
+// languagePages are the pages of the reference.
+var languagePages = []string{"docs/language.md", "docs/operators.md"}
 
-// TestLanguage holds docs/language.md against what it is about. The parts between
+// TestLanguage holds the reference against what it is about. The parts between
 // comments are made from tables; each example is elaborated, and the Python below
 // it is what memplan export torch prints; examples of mistakes fail with the
 // messages below them. -update writes all of that.
 func TestLanguage(t *testing.T) {
-	was, err := os.ReadFile(languagePage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page := examples(t, parts(t, string(was)))
-	if *update {
-		if err := os.WriteFile(languagePage, []byte(page), 0o644); err != nil {
+	for _, name := range languagePages {
+		path := "../../" + name
+		was, err := os.ReadFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
-	} else if page != string(was) {
-		t.Errorf("docs/language.md is stale: run go test ./internal/cli -run TestLanguage -update, and read the difference\n%s", firstDifference(string(was), page))
-	}
-	n := 0
-	for line := range strings.Lines(page) {
-		if n++; len([]rune(strings.TrimSuffix(line, "\n"))) > lineWidth {
-			t.Errorf("docs/language.md:%d is wider than %d columns", n, lineWidth)
+		page := examples(t, parts(t, string(was)))
+		if *update {
+			if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		} else if page != string(was) {
+			t.Errorf("%s is stale: run go test ./internal/cli -run TestLanguage -update, and read the difference\n%s", name, firstDifference(string(was), page))
+		}
+		n := 0
+		for line := range strings.Lines(page) {
+			if n++; len([]rune(strings.TrimSuffix(line, "\n"))) > lineWidth {
+				t.Errorf("%s:%d is wider than %d columns", name, n, lineWidth)
+			}
 		}
 	}
 }
