@@ -113,10 +113,10 @@ const FromStep = "step"
 type Block struct {
 	At         Span            `yaml:"-"`
 	Of         *Spec           `yaml:"-"` // the file that defines it, if several share a model's blocks
-	Kind       String          `yaml:"kind" enum:"module|function|autograd" default:"module" doc:"function: a plain function or method, whose arguments it owns; autograd: a torch.autograd.Function with a backward of its own"`
+	Kind       String          `yaml:"kind" enum:"module|function|autograd" default:"module" doc:"function: a method of the module that calls it, or for blocks at the top of a spec a function; autograd: a torch.autograd.Function with a backward of its own"`
 	Params     *Value          `yaml:"params" doc:"named values, given by with"`
 	Inputs     []String        `yaml:"inputs" doc:"names of the arguments; [x] by default"`
-	Keywords   []String        `yaml:"keywords" doc:"the last of the arguments, which callers pass by keyword"`
+	Keywords   []String        `yaml:"keywords" doc:"the last of inputs, which callers pass as keyword arguments"`
 	Modules    Modules         `yaml:"modules" doc:"submodules in the order of registration"`
 	Parameters []*Named[Param] `yaml:"parameters" doc:"parameters of the block itself"`
 	Buffers    []*Named[Param] `yaml:"buffers" doc:"buffers of the block itself"`
@@ -160,10 +160,10 @@ type Train struct {
 	Checkpoint       *Checkpoint `yaml:"checkpoint" also:"gradient_checkpointing activation_checkpointing" doc:"activation checkpointing: true for the modules that the preset or the model names, or a mapping such as {modules: [blocks.*]}"`
 	Loop             String      `yaml:"loop" enum:"function|flat" default:"function" doc:"function: the variables of a step are freed when it returns; flat: they live until they are bound again"`
 	FirstStep        Integer     `yaml:"first_step" min:"0" max:"1" default:"1" doc:"number of the first step: with 0, what runs in every n-th step runs in the first, as with i of enumerate(loader)"`
-	EmptyCache       *EmptyCache `yaml:"empty_cache" doc:"torch.cuda.empty_cache() now and then"`
+	EmptyCache       *EmptyCache `yaml:"empty_cache" doc:"torch.cuda.empty_cache() in every n-th step"`
 	EMA              *EMA        `yaml:"ema" doc:"an exponential moving average of the weights (torch.optim.swa_utils.AveragedModel)"`
 	Keep             *Value      `yaml:"keep" doc:"values that a list holds from step to step: a name, {of, detach, item, to, in, sum}, or several"`
-	Save             *Save       `yaml:"save" doc:"checkpoints written by torch.save now and then"`
+	Save             *Save       `yaml:"save" doc:"checkpoints written by torch.save, which copies tensors to host memory"`
 	Steps            Integer     `yaml:"steps" min:"1" max:"1000" doc:"steps to simulate; by default until two in succession are alike"`
 	Compile          *Value      `yaml:"compile" doc:"torch.compile: true, a mode, or its arguments" later:"torch.compile"`
 	ChannelsLast     Boolean     `yaml:"channels_last" doc:"model and images in memory_format=torch.channels_last" later:"channels-last tensors"`
@@ -182,7 +182,7 @@ const MaxEvery = 1_000_000_000
 
 // EmptyCache empties the allocator's cache every so many steps.
 type EmptyCache struct {
-	Every Integer `yaml:"every" min:"1" max:"1000000000" default:"1" doc:"steps between"`
+	Every Integer `yaml:"every" min:"1" max:"1000000000" default:"1" doc:"in every n-th step"`
 	At    String  `yaml:"at" enum:"step_start|step_end|before_backward" default:"step_end" doc:"where in the step"`
 }
 
@@ -214,7 +214,7 @@ type OptimizerDef struct {
 
 // Data says where batches come from.
 type Data struct {
-	Input          String              `yaml:"input" enum:"per_step|rebind|static" default:"per_step" doc:"per_step: a function copies a new batch to the GPU for each step; rebind: the batch in host memory takes the names first, as in for x, y in loader: x, y = x.to(device), y.to(device), which frees the batch of the step before where the loop is flat; static: one batch is reused, and by evaluations one of theirs if its size is another"`
+	Input          String              `yaml:"input" enum:"per_step|rebind|static" default:"per_step" doc:"per_step: a function copies a new batch to the GPU for each step; rebind: the loop has x, y = x.to(device), y.to(device), and where it is flat, the names are bound to the batch in host memory first, which frees the old batch on the GPU; static: one batch is reused, and by evaluations one of theirs if its size is another"`
 	Dataset        *Dataset            `yaml:"dataset" doc:"the data set"`
 	Loader         *Loader             `yaml:"loader" doc:"torch.utils.data.DataLoader"`
 	DevicePrefetch Boolean             `yaml:"device_prefetch" doc:"the next batch is copied on a stream of its own while the current one is used"`
