@@ -26,7 +26,8 @@ func (el *elaborator) before() {
 				if !ok { // an input
 					at = entries[0].At
 				}
-				el.carried = append(el.carried, carried{name, f.metas[slot], at, f.holds[slot]})
+				found := value.Entered([]value.Value{{Meta: f.metas[slot].Now()}})[0]
+				el.carried = append(el.carried, carried{name, f.metas[slot], found, at, f.holds[slot]})
 			}
 		}
 	}()
@@ -84,6 +85,15 @@ func (u *unit) goOn(from *unit) {
 // function such that the next call, which begins with them, is the same program.
 func (el *elaborator) carriesOn(f *fn, entries []*spec.Entry) {
 	first, next := el.carried, f.handed(el.carried)
+	for _, c := range next {
+		if shrinks(c.found, c.meta) {
+			el.fail(c.at, "%q lives on from step to step, but the %s takes more items from a list than it puts back, which then has none left", c.name, f.f.Name)
+		}
+		if l := c.meta.List; l != nil && l.Counted && len(l.Items) != len(c.found.Tuple) {
+			el.fail(c.at, "%q lives on from step to step and has %s at first, but %d after the %s; with a loop over it, a slice of it or its length, each step would be another program",
+				c.name, spec.Plural(len(c.found.Tuple), "item"), len(l.Items), f.f.Name)
+		}
+	}
 	if slices.EqualFunc(first, next, sameCarried) {
 		return
 	}
@@ -138,6 +148,20 @@ func (f *fn) handed(names []carried) []carried {
 
 func sameCarried(a, b carried) bool {
 	return a.meta.Lost || b.meta.Lost || a.meta.Key() == b.meta.Key()
+}
+
+// shrinks reports whether a list, or one in it, has fewer items than it had.
+func shrinks(had, has value.Meta) bool {
+	items := has.Now().Tuple
+	if had.List != nil && has.List != nil && len(items) < len(had.Tuple) {
+		return true
+	}
+	for i := range min(len(items), len(had.Tuple)) {
+		if shrinks(had.Tuple[i], items[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // sameSizes reports whether two values are tensors, or tuples of tensors, of the

@@ -63,8 +63,10 @@ type failure struct {
 type carried struct {
 	name string
 	meta value.Meta
-	at   spec.Span
-	held holder
+	// found is what the first step finds; steps change the lists of meta.
+	found value.Meta
+	at    spec.Span
+	held  holder
 }
 
 // mode is whether a model is in eval mode, and the n of the steps, every n-th, in

@@ -204,6 +204,7 @@ func (f *fn) ofNumbers(t *spec.Tree, sc *scope) bool {
 	case spec.OtherTree:
 		if a := t.Args; t.Name == "len" && len(a) == 1 && a[0].Kind == spec.NameTree && f.isList(a[0].Name) {
 			f.reads(f.slots[a[0].Name], t.At)
+			f.metas[f.slots[a[0].Name]].Count()
 			return true
 		}
 	}
@@ -325,7 +326,7 @@ func (f *fn) spreadStar(v value.Value, at spec.Span) []value.Value {
 	if list.Expr.Kind != program.Local {
 		f.u.el.fail(at, "* before an argument needs a name; give the list one in a statement before")
 	}
-	out := make([]value.Value, len(v.Meta.Tuple))
+	out := make([]value.Value, v.Meta.Count())
 	for i := range out {
 		out[i] = f.item(list, int64(i), at)
 	}
@@ -377,7 +378,7 @@ func (f *fn) slice(t *spec.Tree, sc *scope) value.Value {
 	if v.Meta.Tuple == nil {
 		el.fail(t.At, "%s cannot be sliced", v.Describe())
 	}
-	items, text := el.errs.Sliced(t, len(v.Meta.Tuple), sc)
+	items, text := el.errs.Sliced(t, v.Meta.Count(), sc)
 	return f.taken(v, &program.Expr{Kind: program.Slice, Path: text, Items: items}, t.At)
 }
 

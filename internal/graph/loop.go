@@ -94,7 +94,7 @@ func (u *unit) modulesOf(path string, l spec.Loop) any {
 func (f *fn) loopedValues(name string, l spec.Loop, e *spec.Entry, sc *scope) looped {
 	el := f.u.el
 	before := f.local(name)
-	n := len(before.Meta.Tuple)
+	n := before.Meta.Count()
 	bind := func(i int) {
 		f.name(f.slots[name], l.In.Span)
 		f.reads(f.slots[name], l.In.Span)

@@ -29,6 +29,7 @@ type List struct {
 	Items   []Meta
 	Changed bool // since it was made, or since the function began that has it as an argument
 	Held    int  // values that were appended, counted with those of the lists in them
+	Counted bool // the program depends on how many items it has: a loop, a slice, len
 }
 
 // Tensor is what is known of a tensor.
@@ -43,6 +44,14 @@ func (m Meta) Now() Meta {
 		m.Tuple = m.List.Items
 	}
 	return m
+}
+
+// Count is the number of items, on which the program depends then.
+func (m Meta) Count() int {
+	if m.List != nil {
+		m.List.Counted = true
+	}
+	return len(m.Now().Tuple)
 }
 
 // Append appends to a list.
