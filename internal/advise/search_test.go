@@ -173,6 +173,7 @@ device: {gpu: t4, context: 0MiB, memory: MEMORY}
 		{"a line through the largest", zeros, "${B // 8 * 8}", "", "325MiB", 2917},
 		{"each with each", "{Linear: 700, inputs: x, name: h}, {transpose: {dim0: 0, dim1: 1}, inputs: h, name: t}, {matmul: [h, t]}", "", "", "162MiB", 2708},
 		{"every third", "{Linear: 900}, {view: [SIZE, 2700]}, {view: [-1, 900]}, {Linear: 700}", "${B // 3}", "", "46MiB", 45},
+		{"even ones", "{Linear: 3000}, {tanh: , if: SIZE}, {Linear: 10}", "${B % 2 == 0}", "", "300MiB", 1000},
 		{"more layers", "{Linear: 300, repeat: SIZE}, {Linear: 7000}", "${1 + 10 * (B // 1000)}", "", "262MiB", 500},
 		{"later steps", "{Linear: 700}, ReLU, {Linear: 900}", "", `eval:
   every: 20

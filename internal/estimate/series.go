@@ -25,13 +25,12 @@ type Series struct {
 	// Failing says that jobs are tried though they would fail (Job.Fails).
 	Failing bool
 
-	// Sharing says that the key is the batch size, and that Lay and Holds play the program
-	// of the job that was run with inputs of another batch size, instead of elaborating
-	// each job. Lay clears it if that program does not allow this. Holds elaborates the
-	// first job that it plays; if that one is not on the line, a series without Sharing is
-	// needed.
+	// Sharing says that the key is the batch size, and that Lay plays the program of the
+	// job that was run with inputs of another batch size, instead of elaborating that job.
+	// Lay clears it if that program does not allow this. Holds elaborates what it plays, as
+	// expressions may make another program of another batch size; if that is not on the
+	// line, a series without Sharing is needed.
 	Sharing bool
-	checked bool // by a job that was elaborated
 
 	line    *line
 	at      []int64 // values that were played, and lie on the line
@@ -296,13 +295,7 @@ func (s *Series) Holds(k int64) bool {
 	if k == 1 || slices.Contains(s.at, k) && (!s.Sharing || k == s.at[0]) {
 		return true
 	}
-	var p *engine.Played
-	var err error
-	if s.checked && s.Sharing {
-		p, err = s.playJob(s.shared(k), s.held)
-	} else {
-		p, err = s.play(k, s.held)
-	}
+	p, err := s.play(k, s.held)
 	if err != nil {
 		return false
 	}
@@ -310,7 +303,6 @@ func (s *Series) Holds(k int64) bool {
 	defer s.room.Put(r)
 	derived, ok := s.line.play(k, r)
 	if ok && like(derived.Trace.Events, p.Trace.Events) {
-		s.checked = true
 		return true
 	}
 	if len(s.at) < 3 && !s.Sharing {
