@@ -387,9 +387,7 @@ func (j *job) statement(s *program.Stmt) {
 		}
 	case program.Unscale:
 		j.Phase = trace.Clip
-		if j.hasGradients(s.Optimizer) {
-			j.unscale(s.Optimizer)
-		}
+		j.unscale(s.Optimizer)
 	case program.ClipNorm, program.ClipValue:
 		j.Phase = trace.Clip
 		j.clip(s)

@@ -103,9 +103,12 @@ func (j *job) check(optimizer int, inverse *op.Tensor) {
 		j.Fail("GradScaler does not work with bfloat16 gradients, PyTorch says; parameters that it scales are float32")
 	}
 	foundInf := j.scalar(tensor.Float32)
-	j.scaler.found = append(j.scaler.found, j.scalar(tensor.Float32))
-	copied := j.scalar(tensor.Float32)
-	if j.Executes() {
+	var copied *op.Tensor
+	if j.hasGradients(optimizer) { // else there is no device to copy the scalars to
+		j.scaler.found = append(j.scaler.found, j.scalar(tensor.Float32))
+		copied = j.scalar(tensor.Float32)
+	}
+	if j.Executes() && copied != nil {
 		finite, err := j.backend.Unscale(j.gradients(optimizer), 1/j.scaler.factor)
 		j.Must(err)
 		j.scaler.infinite[optimizer] = !finite
@@ -121,12 +124,11 @@ func (j *job) check(optimizer int, inverse *op.Tensor) {
 // those.
 func (j *job) scaledStep(i int) {
 	o := j.prog.Optimizers[i]
-	if !j.hasGradients(i) {
-		j.optimize(i)
-		return
-	}
 	if !optim.IsFused(o.Args) || j.prog.Parallel.ZeRO != nil { // which does not say that its optimizer is fused
 		j.unscale(i)
+		if !j.hasGradients(i) {
+			j.Fail("no parameter of this optimizer has a gradient: no inf checks were recorded for this optimizer, PyTorch says; with amp-fp16, a backward pass must reach its parameters before it steps")
+		}
 		if j.scaler.infinite[i] {
 			j.scaler.skipped++
 			return
@@ -138,8 +140,10 @@ func (j *job) scaledStep(i int) {
 	if !unscaled {
 		j.check(i, j.scalar(tensor.Float32))
 	}
-	foundInf := j.scalar(tensor.Float32) // the sum over devices
-	var scale *op.Tensor                 // the product with the optimizer's own grad_scale
+	var foundInf, scale *op.Tensor // the sum over devices; the product with the optimizer's own grad_scale
+	if j.hasGradients(i) {
+		foundInf = j.scalar(tensor.Float32)
+	}
 	if !unscaled {
 		scale = j.scalar(tensor.Float32)
 	}
@@ -161,6 +165,9 @@ func (j *job) hasGradient(i int, d tensor.DType) bool {
 
 // updateScale is scaler.update().
 func (j *job) updateScale() {
+	if len(j.scaler.found) == 0 {
+		j.Fail("no optimizer has a gradient: no inf checks were recorded prior to update, PyTorch says; with amp-fp16, a backward pass must reach the parameters of an optimizer before the step ends")
+	}
 	j.Drop(j.scaler.found...)
 	j.scaler.found = j.scaler.found[:0]
 	clear(j.scaler.unscaled)
