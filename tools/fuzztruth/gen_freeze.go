@@ -18,10 +18,10 @@ func mayFreeze(seed uint64, text, arch string, share float64) string {
 // frozen returns the spec with some of its parameters frozen, so that the
 // derivatives of operators are asked for some of their inputs only: a stretch
 // from the first parameter on, whole modules, or single parameters. A spec that
-// cannot be built stays as it is.
+// cannot be built or says itself what is frozen stays as it is.
 func frozen(text, arch string, r *rand.Rand) string {
 	job := built(text, arch)
-	if job == nil || job.Inference != "" {
+	if job == nil || job.Inference != "" || strings.Contains(text, "\nfreeze:") {
 		return text
 	}
 	root := job.Models[0].Root
