@@ -32,46 +32,46 @@ func newCheck(s *Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check [PATH...]",
 		Short: "Check specs in continuous integration: fail if one no longer fits",
-		Long: `Check estimates specs and applies rules: a job that runs out of memory, too little
-headroom, more memory than before. PATH is a spec, a folder in which all files
-*.yaml and *.yml with the key memplan are specs, a config.json of Hugging Face, or
-preset:NAME; the current folder by default. memplan list rules shows the rules,
-memplan explain MP001 what one means.
+		Long: `Check estimates specs and applies rules to them: a job must not run out of memory,
+leave too little headroom, or need more memory than before. PATH is a spec, a
+folder, a config.json of Hugging Face, or preset:NAME; by default, the current
+folder. In a folder, all *.yaml and *.yml files with the key memplan are specs.
+memplan list rules lists the rules, memplan explain MP001 explains one.
 
-Settings come from ` + gate.ConfigName + `, which is looked for from the current folder
-upward: devices, headroom, max_growth, rules, and overrides for some specs. With
---against-git they come from the file as of that commit, so that a change cannot
-widen the gate that it has to pass.
+Settings come from ` + gate.ConfigName + ` in the current folder or the nearest folder above
+it: devices, headroom, max_growth, rules, and overrides for some specs. With
+--against-git they come from that file as of the commit, so that a change cannot
+relax the check that it has to pass.
 
---against FILE compares with figures that --write-baseline FILE wrote,
---against-git REF with the specs as of a commit. --report FORMAT=FILE writes more
-reports beside the one that is printed.
+--against FILE compares with the figures that --write-baseline FILE wrote;
+--against-git REF compares with the specs as of a commit. --report FORMAT=FILE also
+writes a report to a file.
 
-The exit code is 0 if the gate holds, 1 if it fails, 2 if flags, the configuration
-or a spec are wrong (all other specs are checked all the same), 3 if the check
-could not finish: a limit of memory or time ended that of a spec, too.`,
+The exit code is 0 if the check passes, 1 if it fails, 2 if flags, the
+configuration or a spec are wrong (all other specs are checked), and 3 if the check
+could not finish, for example because a spec reached a limit of memory or time.`,
 		Example: `  memplan check preset:lenet --gpu t4,rtx-4090
   memplan check preset:resnet --headroom 10% --format markdown`,
 		RunE: func(c *cobra.Command, args []string) error { return k.run(c, s, args) },
 	}
 	f := c.Flags()
-	f.StringVar(&k.config, "config", "", "configuration (default: "+gate.ConfigName+" of this folder or one above, with --against-git as of the commit)")
-	f.StringSliceVar(&k.Devices, "gpu", nil, "check every spec on these GPUs, in place of its own: a100-40gb,t4")
+	f.StringVar(&k.config, "config", "", "configuration file (default: "+gate.ConfigName+" of this folder or one above; with --against-git, as of the commit)")
+	f.StringSliceVar(&k.Devices, "gpu", nil, "check every spec on these GPUs instead of its own: a100-40gb,t4")
 	f.StringVar(&k.Headroom, "headroom", "", "memory that must stay free: 5% of the usable memory, or 2GiB")
 	f.StringVar(&k.MaxGrowth, "max-growth", "", "how much a peak may grow, such as 1% or 256MiB (default "+gate.DefaultGrowth+")")
 	f.StringArrayVar(&k.Rules, "rule", nil, "severity of a rule: MP005=off, MP006=error (may be repeated)")
-	f.StringVar(&k.FailOn, "fail-on", "", "lightest finding that makes the gate fail: error, warning, note or never (default error)")
+	f.StringVar(&k.FailOn, "fail-on", "", "lowest severity that makes the check fail: error, warning, note or never (default error)")
 	f.StringVar(&k.against, "against", "", "compare with the figures in this file")
 	f.StringVar(&k.commit, "against-git", "", "compare with the specs as of this commit, such as origin/main")
 	f.StringVar(&k.write, "write-baseline", "", "write the figures to this file, for --against")
 	f.StringVar(&k.format, "format", gate.Formats.Default(), strings.Join(gate.Formats.Names(), ", "))
-	f.StringArrayVar(&k.reports, "report", nil, "write a report to a file, too: junit=out.xml (may be repeated)")
+	f.StringArrayVar(&k.reports, "report", nil, "also write a report to a file: junit=out.xml (may be repeated)")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return presetArgs(), cobra.ShellCompDirectiveDefault
 	}
 	completeFlag(c, "format", gate.Formats.Names)
 	completeFlag(c, "fail-on", func() []string { return gate.FailOnNames })
-	f.BoolVar(&k.onlySpecs, "only-specs", false, "leave out named files that are no specs, for tools that name all files that changed")
+	f.BoolVar(&k.onlySpecs, "only-specs", false, "ignore named files that are not specs, for tools that name all changed files")
 	return c
 }
 

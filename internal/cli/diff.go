@@ -23,15 +23,14 @@ func newDiff(s *Streams) *cobra.Command {
 	names := report.DiffFormats.Names()
 	c := &cobra.Command{
 		Use:   "diff A B",
-		Short: "Tell what a change does to a job's memory",
-		Long: `Diff compares two jobs: the peak, what it is made of, the layers, the verdict and
-the largest batch. A and B are each a spec, preset:NAME, a report (the JSON of
-memplan estimate), REF:PATH for a file as of a commit of git, or - for standard
-input. Flags hold for both specs; reports stand as they are.
+		Short: "Compare the memory of two jobs",
+		Long: `Diff compares two jobs: the peak and its parts, the layers, the verdict and the
+largest batch. A and B are each a spec, preset:NAME, a report (the JSON of memplan
+estimate), REF:PATH for a file as of a git commit, or - for standard input. Flags
+apply to both specs; reports are compared as they are.
 
-Only what differs is printed. What differs in names alone, of layers or files, is
-no difference. The exit code is 0 whatever the outcome, unless --exit-code is
-given.`,
+Only differences are printed; different names of layers or files are not counted.
+The exit code is 0 whatever the outcome, unless --exit-code is given.`,
 		Example: `  memplan diff preset:gpt preset:gpt2 --quick
   memplan estimate preset:lenet --batch-size 8 --format json | memplan diff preset:lenet -`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -47,7 +46,7 @@ given.`,
 	f.StringVar(&d.format, "format", names[0], strings.Join(names, ", "))
 	completeFlag(c, "format", func() []string { return names })
 	f.IntVar(&d.top, "top", 20, "layers to show")
-	f.BoolVar(&d.all, "all", false, "print figures that are equal, too")
+	f.BoolVar(&d.all, "all", false, "also print figures that are equal")
 	f.BoolVar(&d.quick, "quick", false, "do not search for the largest batch")
 	f.BoolVar(&d.exitCode, "exit-code", false, "exit with 1 if the jobs differ")
 	d.share = defaultShare

@@ -38,22 +38,22 @@ func newEstimate(s *Streams) *cobra.Command {
 	var e estimation
 	c := &cobra.Command{
 		Use:   "estimate [SPEC | preset:NAME]",
-		Short: "Tell whether a job fits on a GPU, and what its memory goes to",
-		Long: `Estimate plays the training steps of a spec, replays every allocation in a model
-of PyTorch's caching allocator, and prints the verdict: FITS, TIGHT (only after
-cached memory is given back) or OOM, and the largest batch that fits. SPEC is a
-path, or - for standard input. Without one it estimates GPT-2 124M. The exit code
-is 0 whatever the verdict.
+		Short: "Predict whether a job fits on a GPU, and what takes its memory",
+		Long: `Estimate simulates the training steps of a spec and replays every allocation in a
+model of PyTorch's caching allocator. It prints the verdict and the largest batch
+that fits. The verdict is FITS, TIGHT (the job fits only after cached memory is
+given back) or OOM. SPEC is a path, or - for standard input; the default is GPT-2
+124M. The exit code is 0 whatever the verdict.
 
 Several GPUs, separated by commas, give a table: --gpu a100-40gb,rtx-4090.
 --batch-curve draws the peak over the batch size. --search NAME finds the largest
 value of a param of the spec or its preset, such as seq; NAME:64 tries multiples
 of 64.
 
-Of a job that does not fit it says what would make it fit: changes of the spec and
-of the training script, alone and together, each simulated, the simplest first
-(memplan list changes). --advise looks for more of them, and longer; of a job that
-fits it says what leaves more room.`,
+If a job does not fit, estimate lists changes of the spec and of the training
+script that make it fit, alone and combined, each simulated, the simplest first
+(memplan list changes). --advise searches longer for such changes; if the job fits,
+it lists changes that leave more room.`,
 		Example: `  memplan estimate
   memplan estimate preset:resnet --batch-size 512 --gpu rtx-3060,a100-40gb`,
 		Args: atMost(1, "estimate takes one SPEC"),
@@ -64,11 +64,11 @@ fits it says what leaves more room.`,
 	f.StringVar(&e.format, "format", report.Formats.Default(), strings.Join(report.Formats.Names(), ", "))
 	completeFlag(c, "format", report.Formats.Names)
 	f.IntVar(&e.top, "top", 8, "layers to show")
-	f.BoolVar(&e.quick, "quick", false, "do not search for the largest batch and for changes")
-	f.BoolVar(&e.fix.more, "advise", false, "look longer for changes that make the job fit or leave more room; show how to make each")
-	f.BoolVar(&e.fix.none, "no-advise", false, "do not look for changes that make the job fit")
+	f.BoolVar(&e.quick, "quick", false, "search neither for the largest batch nor for changes")
+	f.BoolVar(&e.fix.more, "advise", false, "search longer for changes that make the job fit or leave more room; show how to make each")
+	f.BoolVar(&e.fix.none, "no-advise", false, "do not search for changes that make the job fit")
 	f.BoolVar(&e.curve, "batch-curve", false, "draw the peak over the batch size")
-	f.StringVar(&e.search, "search", "", "find the largest value of this param too: seq, or seq:64 for multiples of 64")
+	f.StringVar(&e.search, "search", "", "also find the largest value of this param: seq, or seq:64 for multiples of 64")
 	f.StringVar(&e.headroom, "headroom", fmt.Sprintf("%g%%", 100*defaultShare), "share of the usable memory that the recommended batch leaves")
 	return c
 }

@@ -29,20 +29,21 @@ func newExplain(s *Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [LOG | NAME]",
 		Short: "Explain an out-of-memory error, or what a name means to memplan",
-		Long: `Explain reads the log of a job that ran out of memory, from a file or from
-standard input, and says of each message what was asked for, what was free, why
-it failed (too much in tensors, fragmentation, another process, a memory limit,
-a leak, host memory) and what to do. With --spec it compares the
-message, and the traceback above it, with the plan: the size, the phase, the module
-and the operator of the request, and the steps that the log counts. "As planned" is
-said where nothing of that differs; what the log does not tell is named.
+		Long: `Explain reads the log of a job that ran out of memory, from a file or from standard
+input. For each out-of-memory message it prints the size of the request, what was
+free, the cause (too much memory in tensors, fragmentation, another process, a
+memory limit, a leak, or host memory) and what to do.
+
+With --spec it compares the message and the traceback above it with the prediction
+for that spec: the size, the phase, the module and the operator of the request, and
+the step. "As planned" means that none of these differs. Explain also names those
+that the log does not contain.
 
 NAME is a key, a statement or another topic of the spec language (memplan list
 topics), an operator, a layer, an optimizer, a GPU, a preset, a rule of memplan
-check or a change that memplan tries where a job does not fit: explain says what
-memplan knows of it. Where a name means several things, all are explained; write
-language:NAME, op:NAME, layer:NAME, optimizer:NAME, device:NAME, preset:NAME,
-rule:NAME or change:NAME for one.`,
+check, or a change that memplan tries if a job does not fit. If a name means several
+things, all are explained. For one of them, write language:NAME, op:NAME,
+layer:NAME, optimizer:NAME, device:NAME, preset:NAME, rule:NAME or change:NAME.`,
 		Example: `  memplan explain gelu
   memplan explain inputs
   memplan explain --format json device:a100-40gb`,
@@ -93,7 +94,7 @@ rule:NAME or change:NAME for one.`,
 	f := c.Flags()
 	f.StringVar(&format, "format", "text", "text or json")
 	completeFlag(c, "format", func() []string { return textJSON })
-	f.StringVar(&specPath, "spec", "", "spec of the job that failed: its plan is compared with the message")
+	f.StringVar(&specPath, "spec", "", "spec of the job that failed; its prediction is compared with the message")
 	src.flags(c)
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		words := slices.DeleteFunc(allNames(), func(n string) bool { return strings.Contains(n, " ") })

@@ -39,8 +39,8 @@ func newExportTorch(s *Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "torch [SPEC | preset:NAME]",
 		Short: "Print the PyTorch training script that a spec means",
-		Long: `Print the PyTorch training script that a spec means. The script needs nothing of
-memplan; run on a GPU it prints the peaks of each step as JSON.`,
+		Long: `Print the PyTorch training script that a spec means. The script does not need
+memplan. On a GPU it prints the peaks of each step as JSON.`,
 		Example: `  memplan export torch preset:lenet
   memplan export torch preset:gpt --batch-size 2 --set params.layers=2`,
 		Args: atMost(1, "export torch takes one SPEC"),
@@ -72,7 +72,7 @@ func newExportTrace(s *Streams) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "trace [SPEC | preset:NAME]",
-		Short: "Print every allocation and free of a job, for memplan simulate or to read",
+		Short: "Print every allocation and free of a job, as input of memplan simulate or as text",
 		Example: `  memplan export trace preset:lenet --out-file lenet.json
   memplan export trace preset:mlp --text --steps 1`,
 		Args: atMost(1, "export trace takes one SPEC"),
@@ -95,7 +95,7 @@ func newExportTrace(s *Streams) *cobra.Command {
 	}
 	src.flags(c)
 	outFile(c, &out)
-	c.Flags().BoolVar(&text, "text", false, "for people, one event a line")
+	c.Flags().BoolVar(&text, "text", false, "print text for people, one event per line")
 	return c
 }
 

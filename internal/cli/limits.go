@@ -24,7 +24,7 @@ type bounding struct {
 func (b *bounding) flags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&b.memory, limit.MemoryFlag, shortSize(limit.DefaultMemory), "memory that memplan itself may take for a job")
-	f.DurationVar(&b.time, limit.TimeFlag, limit.DefaultTime, "time that memplan may take for a job; training itself (run) has no limit without the flag")
+	f.DurationVar(&b.time, limit.TimeFlag, limit.DefaultTime, "time that memplan itself may take for a job; the training of run has no limit unless the flag is given")
 }
 
 // shortSize writes a size as the command line takes it.

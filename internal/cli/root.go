@@ -17,18 +17,18 @@ func newRoot(s *Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "memplan",
 		Short: "Plan the GPU memory of a training job before it is started",
-		Long: `memplan tells, from a YAML file, what PyTorch's CUDA allocator will do during a
-training job: the peak, the fragmentation, and whether it runs out of memory.
+		Long: `memplan predicts, from a YAML file, what PyTorch's CUDA allocator does during a
+training job: the peak, the fragmentation, and whether the job runs out of memory.
 It needs no GPU and no Python.
 
-A job failed with "CUDA out of memory"? From there to a check in CI:
+From a job that failed with "CUDA out of memory" to a check in CI:
 
   memplan explain train.log                      what the message says, and why
   memplan schema --desugar preset:gpt > my.yaml  a spec to start from; or write one,
                                                  or take a config.json of Hugging Face
-  memplan explain train.log --spec my.yaml       is it the job that failed?
-  memplan estimate my.yaml                       the verdict, and what makes it fit
-  memplan check my.yaml                          exits with 1 while it does not fit`,
+  memplan explain train.log --spec my.yaml       is it the failure that is predicted?
+  memplan estimate my.yaml                       the verdict, and changes that make it fit
+  memplan check my.yaml                          exits with 1 if it does not fit`,
 		Example: `  memplan estimate
   memplan estimate preset:resnet --batch-size 256 --gpu rtx-3090`,
 		SilenceErrors: true,
@@ -51,8 +51,9 @@ A job failed with "CUDA out of memory"? From there to a check in CI:
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelp())
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", s.width())))
 	root.PersistentFlags().String("color", colors[0], "colours: auto, always or never")
-	root.PersistentFlags().StringVar(&s.root, "root", "", "folder in which files that specs and configurations name must lie (default: the repository, or this folder)")
+	root.PersistentFlags().StringVar(&s.root, "root", "", "folder that must contain all files that specs and configurations name (default: the repository, or this folder)")
 	var bounds bounding
 	bounds.flags(root)
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {

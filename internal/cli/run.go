@@ -51,24 +51,24 @@ func newRun(s *Streams) *cobra.Command {
 	var e execution
 	c := &cobra.Command{
 		Use:   "run [SPEC | preset:NAME]",
-		Short: "Execute the training steps, and hold what they took against the prediction",
-		Long: `Run executes the training steps of a spec and compares the memory that they took
+		Short: "Execute the training steps and compare their memory with the prediction",
+		Long: `Run executes the training steps of a spec and compares the memory that they take
 with the prediction, allocation by allocation.
 
---backend torch runs the exported script in your own PyTorch, on your GPU: the
-confirmation by the real thing. cuda and cpu train with kernels of memplan's own,
-in memory that is divided by the allocator that predicts; they need no Python. That
-is a self-check: the engine and the operators are those of the prediction, so that
-it shows that the job runs and learns, and nothing of PyTorch. Only torch AGREES.
-auto is cuda where there is a GPU and memplan was built for it, else cpu.
+--backend torch runs the exported script in your own PyTorch, on your GPU. Only this
+backend shows that PyTorch does what is predicted; the report then says AGREES. The
+backends cuda and cpu need no Python: they train with memplan's own kernels, engine
+and allocator, which also make the prediction. That is a self-check: it shows that
+the job runs and learns, but is no evidence about PyTorch. auto is cuda if there is
+a GPU and memplan was built for it, otherwise cpu.
 
 Without a SPEC it trains LeNet-5 with Adam for some seconds, so that a falling loss
 can be seen on any machine.
 
 The exit code is 4 if the measured peaks differ from the predicted ones by more
-than --tolerance, or, without that flag, if any allocation or free is another one
-than predicted. The workspaces of cuDNN's convolutions, which depend on the
-machine, count in the peaks alone.`,
+than --tolerance, or, without that flag, if any allocation or free differs from the
+predicted one. The workspaces of cuDNN's convolutions depend on the machine: they
+are compared in the peaks, but not as allocations.`,
 		Example: `  memplan run preset:mlp --steps 3
   memplan run preset:lenet --backend cpu --steps 2 --batch-size 8 --format json`,
 		Args: atMost(1, "run takes one SPEC"),
@@ -80,10 +80,10 @@ machine, count in the peaks alone.`,
 	completeFlag(c, "backend", func() []string { return backends })
 	f.StringVar(&e.capacity, "capacity", "", "memory that the job may take, such as 2GiB (default: the GPU's)")
 	f.Lookup("steps").Usage = fmt.Sprintf("steps to run (default %d)", runSteps)
-	f.StringVar(&e.tolerance, "tolerance", "", "how far the measured peaks may be from the predicted ones (default 0%, with torch 2% for the workspaces of cuDNN)")
+	f.StringVar(&e.tolerance, "tolerance", "", "largest difference of measured and predicted peaks (default 0%; with torch 2%, for cuDNN's workspaces)")
 	f.StringVar(&e.python, "python", "python3", "command that runs Python, for --backend torch")
 	f.Uint64Var(&e.seed, "seed", 0, "seed of weights, data and dropout")
-	f.StringVar(&e.save, "save", "", "write the weights to this file when the steps are done, as safetensors (backends cpu and cuda)")
+	f.StringVar(&e.save, "save", "", "write the weights to this safetensors file after the last step (backends cpu and cuda)")
 	f.StringVar(&e.format, "format", report.RunFormats.Default(), strings.Join(report.RunFormats.Names(), ", "))
 	completeFlag(c, "format", report.RunFormats.Names)
 	return c

@@ -15,9 +15,9 @@ func newSchema(s *Streams) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "schema [--desugar SPEC | preset:NAME]",
-		Short: "Print the JSON Schema of the spec language, or a spec without its sugar",
+		Short: "Print the JSON Schema of the spec language, or a spec written out",
 		Long: `Print the JSON Schema of the spec language, for editors that complete and check
-YAML. With --desugar, print a spec with everything said that it implies: the
+YAML. With --desugar, print a spec with everything that it implies written out: the
 step as a list of statements, the preset's model in place of its name.`,
 		Example: `  memplan schema
   memplan schema --desugar preset:lenet`,
@@ -42,6 +42,6 @@ step as a list of statements, the preset's model in place of its name.`,
 		},
 	}
 	src.flags(c)
-	c.Flags().BoolVar(&desugar, "desugar", false, "print SPEC without sugar")
+	c.Flags().BoolVar(&desugar, "desugar", false, "print SPEC with everything that it implies written out")
 	return c
 }

@@ -27,11 +27,11 @@ func newSimulate(s *Streams) *cobra.Command {
 		Short: "Replay a recorded trace of allocations in the caching allocator",
 		Long: `Simulate replays a trace (JSON with an "events" list; see memplan export trace) in
 a model of PyTorch's caching allocator and prints its statistics. FILE may be -
-for standard input. --alloc-conf and --capacity replace what the trace says; of
-the capacity, what its occupied_bytes say is not free. A request that fails is
-skipped and the replay goes on, so that all of them are seen.
---map draws the allocator's segments and blocks: # is in use, . is cached, : is
-both.`,
+for standard input. --alloc-conf and --capacity override the values in the trace;
+occupied_bytes of the trace are subtracted from the capacity. A request that fails
+is skipped, and the replay continues, so that all failures are reported.
+--map draws the allocator's segments and blocks: # is in use, . is cached, : is a
+mixture of both.`,
 		Example: `  memplan export trace preset:lenet | memplan simulate -
   memplan export trace preset:lenet | memplan simulate - --map --at 100`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -39,16 +39,16 @@ type source struct {
 func (o *source) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.gpu, "gpu", "", "GPU, such as a100-80gb; see memplan list devices")
-	f.StringVar(&o.memory, "memory", "", "total memory of the GPU, such as 24GiB, in place of the table's")
-	f.StringVar(&o.arch, "arch", "", "architecture of the GPU, such as sm_80; with --memory and --sms no --gpu is needed")
+	f.StringVar(&o.memory, "memory", "", "total memory of the GPU, such as 24GiB, instead of the table's")
+	f.StringVar(&o.arch, "arch", "", "architecture of the GPU, such as sm_80; with --memory and --sms, --gpu is not needed")
 	f.Int64Var(&o.sms, "sms", 0, "streaming multiprocessors of the GPU")
-	f.StringVar(&o.devices, "devices", "", "file of more GPUs for --gpu: a YAML list of name, memory, arch, sms, context")
-	f.Int64Var(&o.batch, "batch-size", 0, "samples of one batch")
+	f.StringVar(&o.devices, "devices", "", "file with more GPUs for --gpu: a YAML list of name, memory, arch, sms, context")
+	f.Int64Var(&o.batch, "batch-size", 0, "number of samples in a batch")
 	f.StringVar(&o.precision, "precision", "", "fp32, bf16, fp16, amp-bf16 or amp-fp16")
 	f.StringVar(&o.optimizer, "optimizer", "", `optimizer, such as AdamW or "{SGD: {momentum: 0.9}}"`)
-	f.StringVar(&o.allocConf, "alloc-conf", "", "PYTORCH_CUDA_ALLOC_CONF")
-	f.StringVar(&o.cudnnWorkspace, "cudnn-workspace", "", "cuDNN's workspaces of convolutions: apart, model, none or a size (default apart)")
-	f.Int64Var(&o.steps, "steps", 0, "steps to simulate (default: until two are alike)")
+	f.StringVar(&o.allocConf, "alloc-conf", "", "value of PYTORCH_CUDA_ALLOC_CONF")
+	f.StringVar(&o.cudnnWorkspace, "cudnn-workspace", "", "cuDNN's workspaces of convolutions: apart (not in the peak), model (in the peak), none, or a size (default apart)")
+	f.Int64Var(&o.steps, "steps", 0, "number of steps to simulate (default: until memory repeats)")
 	f.StringArrayVar(&o.set, "set", nil, "override a key of the spec: --set train.loop=flat (may be repeated)")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return presetArgs(), cobra.ShellCompDirectiveDefault

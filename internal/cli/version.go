@@ -31,7 +31,7 @@ func newVersion(s *Streams) *cobra.Command {
 	var format string
 	c := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of memplan and of what it reads and models",
+		Short: "Print the versions of memplan, of the spec language and of PyTorch",
 		Example: `  memplan version
   memplan version --format json`,
 		Args: atMost(0, "version takes no argument"),

@@ -20,7 +20,7 @@ func (t *text) changes() {
 	case len(a.Changes) == 0 || !a.Changes[0].Fits:
 		title = "Nothing was found that makes it fit"
 	}
-	t.printf("%s (%s, %d simulated%s)\n", title, Plural(int64(a.Fix.Combinations), "combination"), a.Fix.Simulated, a.Fix.excluded())
+	t.printf("%s (%s: %d simulated%s)\n", title, Plural(int64(a.Fix.Combinations), "combination"), a.Fix.Simulated, a.Fix.excluded())
 	for i := range a.Changes {
 		c := &a.Changes[i]
 		lacks := ""
@@ -76,7 +76,7 @@ func (f *Fix) excluded() string {
 	if f.Excluded == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %d excluded by them", f.Excluded)
+	return fmt.Sprintf(", %d ruled out by these", f.Excluded)
 }
 
 // texts say what the parts do.

@@ -58,7 +58,8 @@ func (t *text) host() {
 		of = fmt.Sprintf(" of each of %d processes", n)
 	}
 	t.printf("\nHost memory%s\n", of)
-	t.printf("  total          %v, while %s; between %v and %v, as %s\n", h.TotalBytes, HostPhases[h.Phase], h.LowBytes, h.HighBytes, h.assumed())
+	t.printf("  total          %v, while %s\n", h.TotalBytes, HostPhases[h.Phase])
+	t.printf("  uncertain      between %v and %v: %s\n", h.LowBytes, h.HighBytes, h.assumed())
 	if n > 1 {
 		t.printf("  all            %v on one machine; between %v and %v%s\n", h.AllBytes, h.AllLowBytes, h.AllHighBytes, h.ends())
 	}
@@ -81,7 +82,7 @@ func (t *text) host() {
 	if h.Phase == "saving" {
 		part(h.SavingBytes, "checkpoint %v", h.SavingBytes)
 	}
-	t.printf("  of it          %s\n", strings.Join(parts, ", "))
+	t.printf("  parts          %s\n", strings.Join(parts, ", "))
 	if h.SharedMemoryBytes > 0 {
 		t.printf("  /dev/shm       %v for batches of workers (a Docker container has 64 MiB without --shm-size)\n", h.SharedMemoryBytes)
 	}
@@ -90,7 +91,7 @@ func (t *text) host() {
 // loadings says how a model comes to the GPU, by Host.Loading.
 var loadings = map[string]string{
 	"built":    "built here, then moved",
-	"streamed": "its largest tensor: from_pretrained reads one after the other to the GPU",
+	"streamed": "its largest tensor: from_pretrained loads one tensor after the other to the GPU",
 	"sharded":  "built by one process, which sends the others their parts",
 }
 

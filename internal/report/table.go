@@ -92,6 +92,9 @@ func (t *Table) lastWidth() int {
 	return max(rest, least)
 }
 
+// lineWidth is how wide the lines of lists are.
+const lineWidth = 100
+
 // Wrap breaks a line at spaces into lines of at most width characters; a word
 // that is longer has a line of its own.
 func Wrap(s string, width int) []string {

@@ -245,7 +245,7 @@ func (t *text) steps() error {
 func (t *text) allocator() {
 	a := &t.r.Allocator
 	t.printf("Allocator\n")
-	t.printf("  fragmentation  %v (%s): peak of reserved less peak of allocated; %s\n",
+	t.printf("  fragmentation  %v (%s): peak of reserved minus peak of allocated; %s\n",
 		a.FragmentationBytes, percent(a.FragmentationBytes, t.r.Peak.ReservedBytes), Plural(a.Segments, "segment"))
 	if a.NumAllocRetries > 0 {
 		t.printf("  on the device  %s after giving cached memory back, %s\n",
@@ -264,7 +264,11 @@ func (t *text) notes() {
 		}
 		t.printf("\n%s\n", title)
 		for _, s := range items {
-			t.printf("  - %s\n", printable.Verbatim(strings.ReplaceAll(printable.Lines(s), "\n", "\n    ")))
+			var lines []string
+			for _, l := range strings.Split(printable.Lines(s), "\n") {
+				lines = append(lines, Wrap(l, lineWidth-len("  - "))...)
+			}
+			t.printf("  - %s\n", printable.Verbatim(strings.Join(lines, "\n    ")))
 		}
 	}
 	list("Not modelled", t.r.NotModelled)
@@ -275,13 +279,13 @@ func (t *text) notes() {
 		if n := u.CudnnWorkspaceExpectedBytes; n > 0 {
 			what = fmt.Sprintf("up to %v", n)
 		}
-		unsure = append(unsure, fmt.Sprintf("with cuDNN's workspaces reserved is about %v, between %v and %v: cuDNN picks the plans of its convolutions; a workspace of %s is expected, %v is possible",
+		unsure = append(unsure, fmt.Sprintf("reserved is about %v with cuDNN's workspaces, between %v and %v: cuDNN chooses the algorithms of convolutions; a workspace of %s is expected, %v is possible",
 			u.ReservedExpectedBytes, u.ReservedLowBytes, u.ReservedHighBytes, what, u.CudnnWorkspaceBytes))
 	}
 	if u.CudnnRNNBytes > 0 {
-		unsure = append(unsure, fmt.Sprintf("of the peak, %v are what cuDNN's recurrent layers take for themselves, in sizes that are not documented", u.CudnnRNNBytes))
+		unsure = append(unsure, fmt.Sprintf("%v of the peak are buffers of cuDNN's recurrent layers, whose sizes are not documented", u.CudnnRNNBytes))
 	}
-	how := "seen"
+	how := "measured"
 	if u.ContextAssumed {
 		how = "assumed, not measured on this GPU"
 	}
@@ -289,7 +293,7 @@ func (t *text) notes() {
 		unsure = append(unsure, fmt.Sprintf("the CUDA context is between %v and %v (%s)", u.ContextLowBytes, u.ContextHighBytes, how))
 	}
 	if u.NCCLHighBytes > 0 {
-		unsure = append(unsure, fmt.Sprintf("NCCL takes between %v and %v on each GPU for the connections between them, more where there are many; it is not in the figures", u.NCCLLowBytes, u.NCCLHighBytes))
+		unsure = append(unsure, fmt.Sprintf("NCCL takes between %v and %v on each GPU for its connections, more with many GPUs; this is not in the figures", u.NCCLLowBytes, u.NCCLHighBytes))
 	}
 	list("Uncertain", append(unsure, unrecorded(u.Unrecorded)...))
 }

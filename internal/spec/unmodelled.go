@@ -22,24 +22,24 @@ type unmodelled struct {
 var unmodelleds = []unmodelled{
 	// What compiled graphs keep is the partitioner's choice. Less than eager mode:
 	// pytorch/torchdynamo#1479. More: pytorch/pytorch#120381, #122512.
-	{"train.compile", "", "the figures are of eager mode and no bound: fused kernels mostly keep less, but checkpointed layers (pytorch/pytorch#120381) and mode reduce-overhead, whose CUDA graphs have memory of their own, may take more",
+	{"train.compile", "", "the figures are those of eager mode and no upper bound: fused kernels mostly keep less, but checkpointed layers (pytorch/pytorch#120381) and mode reduce-overhead, whose CUDA graphs have memory of their own, may take more",
 		[]string{"compile", "torch_compile", "compile_model"}},
-	{"train.channels_last", "", "the figures are of row-major tensors, which have as many bytes, but other copies are made: recorded peaks of 7 CNNs were 0.4 % lower to 3.6 % higher (reserved: 1.2 % lower to 9.0 % higher), so they are no bound",
+	{"train.channels_last", "", "the figures are those of row-major tensors. Channels-last tensors have the same size, but other copies are made: recorded peaks of 7 CNNs were 0.4 % lower to 3.6 % higher (reserved: 1.2 % lower to 9.0 % higher), so they are no upper bound",
 		[]string{"channels_last", "memory_format"}},
 	// transformers' flash_attention_2 calls the flash-attn library, whose kernels
 	// PyTorch has, too (aten/src/ATen/native/transformers/cuda/flash_attn).
-	{"model.attn_implementation", "flash_attention_2", "the figures are of the attention that the model has without it. Where that is sdpa in 16 bits without a mask, its kernel is the same and keeps as much; with padding, sdpa has a mask and flash_attention_2 copies that leave the padding out: no bound",
+	{"model.attn_implementation", "flash_attention_2", "the figures are those of the model's default attention. If that is sdpa in 16 bits without a mask, it runs the same kernel and saves as much. With padding, sdpa saves a mask and flash_attention_2 saves copies without the padding, so the figures are no upper bound",
 		[]string{"attn_implementation", "_attn_implementation", "flash_attention_2", "use_flash_attention_2", "flash_attention", "flash_attn"}},
-	{"model.attn_implementation", "eager", "the figures are of the attention that the model has without it; of a Hugging Face model, with: {attn: eager} is modelled", nil},
-	{"model.attn_implementation", "", "the figures are of the attention that the model has without it, and no bound", nil},
+	{"model.attn_implementation", "eager", "the figures are those of the model's default attention; for a Hugging Face model, write with: {attn: eager}, which is modelled", nil},
+	{"model.attn_implementation", "", "the figures are those of the model's default attention, and no upper bound", nil},
 	// The division of ZeRO: arXiv:1910.02054; the buckets: deepspeed.ai/docs/config-json.
-	{"parallel.deepspeed", "", "the figures are of the job without it and no bound: ZeRO divides optimizer state, gradients (stage 2) and parameters (stage 3) among processes, and DeepSpeed has float32 copies and buckets of its own (reduce_bucket_size: 500 million elements); parallel: {fsdp: N} is the nearest that is modelled",
+	{"parallel.deepspeed", "", "the figures are those of the job without DeepSpeed, and no upper bound: ZeRO divides optimizer state, gradients (stage 2) and parameters (stage 3) among processes, and DeepSpeed has float32 copies and buckets of its own (reduce_bucket_size: 500 million elements); the most similar technique that is modelled is parallel: {fsdp: N}",
 		[]string{"deepspeed", "zero_optimization", "zero_stage"}},
 	// What is divided by the processes, and what is not: arXiv:2205.05198, section 4.
-	{"parallel.tensor", "", "the figures are of a process with the whole model; each of those that share it holds less", []string{"tensor_parallel", "tp_size"}},
-	{"parallel.pipeline", "", "the figures are of a process with all layers and no bound: a stage has some of them, but activations of several microbatches", []string{"pipeline_parallel", "pp_size"}},
-	{"parallel.sequence", "", "the figures are of a process with whole sequences; each of those that share them holds less", []string{"sequence_parallel"}},
-	{"parallel.context", "", "the figures are of a process with whole sequences; each of those that share them holds less", []string{"context_parallel", "cp_size"}},
+	{"parallel.tensor", "", "the figures are those of a process with the whole model; with tensor parallelism each process holds less", []string{"tensor_parallel", "tp_size"}},
+	{"parallel.pipeline", "", "the figures are those of a process with all layers, and no upper bound: a stage has fewer layers, but activations of several microbatches", []string{"pipeline_parallel", "pp_size"}},
+	{"parallel.sequence", "", "the figures are those of a process with complete sequences; if processes share a sequence, each holds less", []string{"sequence_parallel"}},
+	{"parallel.context", "", "the figures are those of a process with complete sequences; if processes share a sequence, each holds less", []string{"context_parallel", "cp_size"}},
 }
 
 // worthOf says what the figures are worth without a key that has a value.
