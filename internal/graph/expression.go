@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -170,6 +171,9 @@ func (f *fn) expression(t *spec.Tree, sc *scope) value.Value {
 		el.fail(t.At, "* stands before an item of a list or tuple")
 	}
 	if t.Name != "" {
+		if entry := f.u.entryOf(t.Name, t.Args); entry != "" {
+			el.fail(t.At, "%s is an entry, not a part of an expression: %s", t.Text(), entry)
+		}
 		el.fail(t.At, "%s takes numbers and lists of numbers; operators on tensors are entries, such as {%s: x}", t.Name, t.Name)
 	}
 	el.fail(t.At, "this form of expression is not part of the language")
@@ -492,23 +496,79 @@ func (f *fn) unary(t *spec.Tree, sc *scope) value.Value {
 func (f *fn) method(t *spec.Tree, sc *scope) value.Value {
 	el := f.u.el
 	x := t.Args[0]
-	switch t.Name {
-	case "pop":
+	switch {
+	case len(t.Args) > 1:
+	case t.Name == "pop":
 		if x.Kind == spec.NameTree {
 			return f.reference(x.Name+".pop", t.At)
 		}
-	case "item":
+	case t.Name == "item":
 		v := f.expression(x, sc)
 		if v.Meta.Tensor == nil || v.Meta.Tensor.Numel() != 1 {
 			el.fail(t.At, "item needs a tensor of one element, not %s", v.Describe())
 		}
 		return value.Value{Expr: &program.Expr{Kind: program.Scalar, Args: []*program.Expr{v.Expr}}, Meta: value.Meta{Scalar: true}}
 	}
-	if aten.Lookup(t.Name) != nil {
-		el.fail(t.At, "methods of expressions are item, pop and append; other methods of tensors are entries, such as {%s: x}", t.Name)
+	entry := ""
+	switch of := x.Text(); {
+	case namespaces[of] || of == "self":
+		entry = f.u.entryOf(t.Name, t.Args[1:])
+	case x.Kind == spec.NameTree && f.u.isModule(strings.TrimPrefix(of, "self.")+"."+t.Name):
+		entry = f.u.entryOf(strings.TrimPrefix(of, "self.")+"."+t.Name, t.Args[1:])
+	default:
+		entry = f.u.entryOf(t.Name, t.Args)
 	}
-	el.errs.Unknown(t.At, "method", t.Name, []string{"item", "pop"})
+	if entry != "" {
+		el.fail(t.At, "%s is an entry, not a part of an expression: %s", t.Text(), entry)
+	}
+	methods := []string{"item", "pop"}
+	switch {
+	case slices.Contains(methods, t.Name):
+		el.fail(t.At, "%s takes no arguments", t.Name)
+	case namespaces[x.Text()]:
+		el.errs.Unknown(t.At, "operator", t.Name, aten.Names())
+	case t.Name == "size" || t.Name == "dim":
+		el.fail(t.At, "%s is not a method of expressions; the size of a tensor is x.shape[0], its number of dimensions x.ndim", t.Name)
+	default:
+		el.errs.Unknown(t.At, "method", t.Name, methods)
+	}
 	panic(spec.Stop{})
+}
+
+// namespaces are the names before functions of torch.
+var namespaces = map[string]bool{"torch": true, "F": true, "nn.functional": true, "torch.nn.functional": true}
+
+// isModule reports whether a path is that of a module of u.
+func (u *unit) isModule(path string) bool {
+	_, made := u.children[path]
+	return made || u.declared[path] != nil || u.lists[path]
+}
+
+// entryOf is the entry that calls a module, a block or an operator of a name, as a
+// spec writes it; empty if there is none of that name.
+func (u *unit) entryOf(name string, args []*spec.Tree) string {
+	of := ""
+	for i, a := range args {
+		if i > 0 {
+			of += ", "
+		}
+		of += a.Text()
+	}
+	if len(args) != 1 {
+		of = "[" + of + "]"
+	}
+	if strings.ContainsAny(of, "=\"'") || len(of) > 40 { // keywords of Python, text
+		of = "..."
+	}
+	switch {
+	case u.isModule(name):
+		return "{call: " + name + ", inputs: " + of + "}"
+	case u.blocks[name] != nil:
+		return "{block: " + name + ", inputs: " + of + "}"
+	case aten.Lookup(name) != nil:
+		return "{" + name + ": " + of + "}"
+	}
+	return ""
 }
 
 // apply calls an operator on values that are evaluated; arg is its argument beside

@@ -35,7 +35,7 @@ const (
 	UnaryTree                  // Name Args[0]
 	BinaryTree                 // Args[0] Name Args[1]
 	CondTree                   // Args[1] if Args[0] else Args[2]
-	MethodTree                 // Args[0].Name()
+	MethodTree                 // Args[0].Name(Args[1:]...)
 )
 
 // source is where the text of a tree is.
@@ -120,8 +120,8 @@ func (s *source) tree(e syntax.Expr) *Tree {
 	case *syntax.CondExpr:
 		return with(CondTree, "", e.Cond, e.True, e.False)
 	case *syntax.CallExpr:
-		if dot, ok := e.Fn.(*syntax.DotExpr); ok && len(e.Args) == 0 {
-			return with(MethodTree, dot.Name.Name, dot.X)
+		if dot, ok := e.Fn.(*syntax.DotExpr); ok {
+			return with(MethodTree, dot.Name.Name, append([]syntax.Expr{dot.X}, e.Args...)...)
 		}
 		if id, ok := e.Fn.(*syntax.Ident); ok {
 			return with(OtherTree, id.Name, e.Args...)
@@ -130,8 +130,8 @@ func (s *source) tree(e syntax.Expr) *Tree {
 	return t
 }
 
-// text is that of a tree.
-func (t *Tree) text() string {
+// Text is that of a tree.
+func (t *Tree) Text() string {
 	r := []rune(t.from.text)
 	from, to := t.expr.Span()
 	end := min(int(to.Col)-1, len(r))
@@ -311,5 +311,5 @@ func (t *Tree) targets() *Value {
 		}
 		return v
 	}
-	return &Value{Span: t.At, Kind: Str, Str: t.text()} // which is no name
+	return &Value{Span: t.At, Kind: Str, Str: t.Text()} // which is no name
 }
