@@ -118,15 +118,24 @@ func (el *elaborator) carriesOn(f *fn, entries []*spec.Entry) {
 	}
 	for i, c := range again.handed(next) {
 		if !sameCarried(c, next[i]) {
+			f.changes(first[i])
 			el.fail(c.at, "%q lives on from step to step, but each %s leaves another type or other strides than it finds", c.name, f.f.Name)
 		}
 	}
 	if !sameFunc(f.f, f.u.class, again.f, again.u.class) {
 		for i, c := range next {
 			if !sameCarried(c, first[i]) {
+				f.changes(first[i])
 				el.fail(c.at, "%q lives on from step to step, but with what the %s leaves, the next would be another program", c.name, f.f.Name)
 			}
 		}
+	}
+}
+
+// changes stops at a number of the script that f gives another value.
+func (f *fn) changes(c carried) {
+	if c.meta.Number != nil {
+		f.u.el.fail(c.at, "%[1]q lives on from step to step, but the %[2]s changes it, and a number of before: is known before the program runs; {keep: {of: loss, item: true, sum: true, in: %[1]s}} in the step is a running sum", c.name, f.f.Name)
 	}
 }
 
