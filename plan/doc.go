@@ -9,7 +9,7 @@
 //
 // # Errors
 //
-// What is wrong with a spec is told together, with places: Mistakes lists it. Running
+// The mistakes of a spec are reported at once, with places: Mistakes lists them. Running
 // out of memory on the GPU is a result and no error. A job that meets a limit of
 // Limits ends with a *LimitError, one whose context ends with the context's cause.
 //

@@ -96,7 +96,7 @@ const (
 )
 
 // clash is a set of changes that cannot be made, and neither can those that have them,
-// but for those that have a change which mends it, too.
+// but for those that have a change which fixes it, too.
 type clash struct {
 	of    *combination
 	mends []*Option

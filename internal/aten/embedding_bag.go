@@ -43,7 +43,7 @@ var EmbeddingBag = define(op.Op{
 			}
 		case idx.Rank() == 1 && idx.Numel() > 0 && offsets != nil && offsets.Rank() == 1 && offsets.Numel() > 0:
 			if offsets.DType != idx.DType {
-				c.Fail("offsets of %v beside indices of %v are not modelled; give both the same type", offsets.DType, idx.DType)
+				c.Fail("offsets of %v with indices of %v are not modelled; give both the same type", offsets.DType, idx.DType)
 			}
 			c.Keep(offsets)
 			c.Keep(idx)

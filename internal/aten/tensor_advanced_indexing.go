@@ -224,7 +224,7 @@ func scattering(add bool) *op.Eval {
 // gathered is the gradient of a source, which has the index's shape.
 func gathered(b *op.Back, g *op.Tensor) *op.Tensor {
 	if b.InM[2].Size != b.InM[1].Size {
-		b.Fail("the gradient of a source of shape %v beside an index of shape %v is not modelled", b.InM[2].Size, b.InM[1].Size)
+		b.Fail("the gradient of a source of shape %v with an index of shape %v is not modelled", b.InM[2].Size, b.InM[1].Size)
 	}
 	return b.New(tensor.Contiguous(b.InM[1].Size), g.DType)
 }

@@ -25,7 +25,7 @@ var _ = define(op.Op{
 		}
 		switch {
 		case x == nil && y == nil:
-			c.Fail("where needs a tensor beside the condition")
+			c.Fail("where needs another tensor, not only the condition")
 		case x == nil:
 			c.Return(where(c, cond, x, y, weak(y.DType, a.Input), a.Input.Value))
 		case y == nil:

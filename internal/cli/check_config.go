@@ -23,7 +23,7 @@ type configFile struct {
 
 // configuration reads the configuration and adds the flags. Where specs are
 // compared with a commit, the configuration is the commit's, so that a change
-// cannot widen the gate that it has to pass; --config says otherwise.
+// cannot relax the check that it has to pass; --config says otherwise.
 func (k *checking) configuration(s *Streams, at *commit) (*gate.Config, *configFile, error) {
 	file, err := k.configFile(s, at)
 	if err != nil {

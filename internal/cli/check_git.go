@@ -33,7 +33,7 @@ type commit struct {
 
 // errForeign is the error of a folder in another repository, such as a submodule's,
 // which has no such commit.
-var errForeign = errors.New("it lies in another repository, which has no such commit")
+var errForeign = errors.New("it is in another repository, which has no such commit")
 
 // openCommit is the commit that --against-git names.
 func openCommit(ref string) (*commit, error) {

@@ -120,7 +120,7 @@ func isPython(name string) bool {
 
 func pythonError(name string) error {
 	return usagef("%s is Python, and memplan reads a spec in YAML that says the same. To start from one that is near: "+
-		"memplan schema --desugar preset:gpt > my.yaml, then memplan estimate my.yaml (memplan list presets shows others; a config.json of Hugging Face stands for a spec)", name)
+		"memplan schema --desugar preset:gpt > my.yaml, then memplan estimate my.yaml (memplan list presets shows others; memplan also takes a config.json of Hugging Face)", name)
 }
 
 // notSpec tells files that one might take for specs.

@@ -272,7 +272,7 @@ func (u *unit) asked() string {
 	return " on " + u.Asked
 }
 
-// changes lists what the spec says otherwise than it did.
+// changes lists the values of the spec that differ from those before.
 func (u *unit) changes(before *estimate.Recipe) []spec.Change {
 	older, _ := spec.Parse(before.Path, before.Text, before.Options)
 	if older == nil || u.recipe.Options.Label != "" {

@@ -51,8 +51,8 @@ func (u *unit) at(r *Rule) spec.Span {
 	return u.place(append(slices.Clone(r.keys), "memplan")...)
 }
 
-// fragmentationMatters is the share of the usable memory below which what lies
-// unused is too little to be worth a word: of small jobs, segments of 2 and 20
+// fragmentationMatters is the share of the usable memory below which
+// unused memory is too little to be reported: of small jobs, segments of 2 and 20
 // MiB are most of what is reserved.
 const fragmentationMatters = 0.05
 

@@ -158,7 +158,7 @@ func (u *unit) backward(b *spec.Named[spec.Block], outer *unit, ins, rets, saved
 	var grads []value.Value
 	el.in(back, func() { grads = f.body(back) })
 	if len(grads) != len(ins) {
-		el.fail(back.Name.At, "function %q returns %s for %s of %q; None stands for an input without one", back.Name.V,
+		el.fail(back.Name.At, "function %q returns %s for %s of %q; return None for an input without one", back.Name.V,
 			spec.Plural(len(grads), "gradient"), spec.Plural(len(ins), "input"), b.Name.V)
 	}
 	for i, g := range grads {

@@ -39,7 +39,7 @@ func (el *elaborator) check() {
 	if s.Teacher != nil {
 		el.checkModel(&s.Teacher.Model)
 		if len(s.Models) > 0 {
-			el.errs.Addf(s.Teacher.At, "teacher stands beside model; among models, give the one that teaches eval: true")
+			el.errs.Addf(s.Teacher.At, "teacher is used with model; with models, give the teaching model eval: true")
 		}
 	}
 	script := &checker{el: el}

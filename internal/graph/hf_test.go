@@ -86,7 +86,7 @@ func TestHFErrors(t *testing.T) {
 		{"{hf: config.json}", `{"model_type": "mamba"}`, `model_type "mamba" is not known; known are albert, bart, `},
 		{"{hf: config.json}", `{"model_type": "gpt3"}`, `model_type "gpt3" is not known; did you mean "gpt2"?`},
 		{"{hf: config.json}", `{"model_type": "bert", "architectures": ["BertLMHead"]}`,
-			`the architecture "BertLMHead" stands for no task that is modelled; say one: task: masked-lm or seq-cls`},
+			`the architecture "BertLMHead" is for no task that is modelled; write one: task: masked-lm or seq-cls`},
 		{"{hf: config.json}", `{"model_type": "camembert", "architectures": ["CamembertForMultipleChoice"]}`,
 			`task "multiple-choice" of camembert is not known; known are masked-lm, seq-cls, token-cls, question-answering`},
 		{"{hf: config.json}\ntrain: {batch_size: 2}", `{"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]}`,

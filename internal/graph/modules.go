@@ -43,7 +43,7 @@ func (u *unit) declare(e *spec.Entry, sc *scope, path string) {
 		return
 	}
 	if strings.Count(path, ".") >= spec.MaxContainers {
-		u.el.fail(e.At, "modules lie in lists of lists, at most %d deep", spec.MaxContainers)
+		u.el.fail(e.At, "lists of modules may be nested at most %d deep", spec.MaxContainers)
 	}
 	if _, ok := u.children[path]; ok {
 		u.el.fail(e.At, "module %q is declared twice", path)

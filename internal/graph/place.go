@@ -281,7 +281,7 @@ func (t *tensorArgs) refuse(a *argReader, params []*op.Param, v *spec.Value, all
 	case len(params) == 0:
 		el.fail(v.Span, "%s takes its arguments by name: %s", name, strings.Join(a.names(), ", "))
 	case len(open) == 0:
-		el.fail(v.Span, "%s takes no arguments beside tensors", name)
+		el.fail(v.Span, "%s takes tensors only, no other arguments", name)
 	case params[0].Kind == op.KTensors && first > 0 && !t.e.HasIn:
 		list := *v
 		list.Kind, list.Items = spec.List, items[:first]

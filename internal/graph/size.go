@@ -13,7 +13,7 @@ const maxSteps = 2_000_000
 // bound stops if a call of f, a function of class c, does too much.
 func (el *elaborator) bound(f *program.Func, c *program.Class, at spec.Span) {
 	if el.sizeOf(f, c) > maxSteps {
-		el.fail(at, "this call stands for more than %d operations", maxSteps)
+		el.fail(at, "this call has more than %d operations", maxSteps)
 	}
 }
 

@@ -15,7 +15,7 @@ func (u *unit) standsFor(b *spec.Block) {
 	}
 	c := u.class
 	if w, bias := u.shapes["weight"], u.shapes["bias"]; len(c.Params) != 2 || len(c.Children) > 0 || len(w) != 2 || len(bias) != 1 || bias[0] != w[1] {
-		u.el.fail(b.StandsFor.At, "a block that stands for %s has no modules and two parameters: weight of shape [inputs, outputs] and bias of shape [outputs]", b.StandsFor.V)
+		u.el.fail(b.StandsFor.At, "a block in place of %s has no modules and two parameters: weight of shape [inputs, outputs] and bias of shape [outputs]", b.StandsFor.V)
 	}
 	c.Layer = stands[b.StandsFor.V]
 }

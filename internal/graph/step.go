@@ -89,7 +89,7 @@ func (el *elaborator) scriptFn(name string) *fn {
 // operations.
 func (el *elaborator) within(f *fn, at spec.Span) {
 	if el.sizeOf(f.f, f.u.class) > maxSteps {
-		el.fail(at, "the %s stands for more than %d operations", f.f.Name, maxSteps)
+		el.fail(at, "the %s has more than %d operations", f.f.Name, maxSteps)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package history reads what files were at commits of a git repository. It reads
 // git's objects, references and index and nothing else: no process is started, and no
-// configuration, hook, filter, attribute or remote of the repository counts, as a
-// stranger may have written them.
+// configuration, hook, filter, attribute or remote of the repository counts, as
+// they may be untrusted.
 package history
 
 import (
@@ -30,7 +30,7 @@ import (
 )
 
 // dotGit is what the top folder of a repository holds. Git checks out no file of
-// that name, so that it is never a stranger's; a bare repository, which a stranger
+// that name, so that it is never another user's; a bare repository, which another user
 // may add as a folder like any other, is not looked for.
 const dotGit = ".git"
 

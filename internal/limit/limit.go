@@ -23,7 +23,7 @@ const (
 )
 
 // What a spec in a check may take unless the command line says otherwise: less, as
-// who wrote it may be a stranger, and no more than 2 seconds of one core: a step of a
+// it may be untrusted, and no more than 2 seconds of one core: a step of a
 // model of 405 billion parameters takes 2.3 million, with four accumulated batches 8.0.
 const (
 	CheckMemory = tensor.GiB

@@ -82,7 +82,7 @@ func Compare(f *Failure, p *Plan) []string {
 		say("%v are reserved and not allocated, the plan has %v at its peaks: more fragmentation than planned, as from sizes that vary", f.Reserved-f.Allocated, p.PeakReserved-p.PeakAllocated)
 	}
 	if f.InUse >= 0 && f.Reserved >= 0 && f.InUse-f.Reserved > p.Context+p.Context/2 {
-		say("the process holds %v beside PyTorch's memory, the plan has a context of %v", f.InUse-f.Reserved, p.Context)
+		say("the process holds %v outside PyTorch's allocator; the prediction has a context of %v", f.InUse-f.Reserved, p.Context)
 	}
 	if others := f.others(); others > f.Total/50 {
 		say("other processes hold %v, which the plan does not count (device.other_processes)", others)

@@ -89,7 +89,7 @@ func Diagnose(f *Failure) []Finding {
 		add(OtherProcess, "%v of the GPU are held by other processes; %v were missing", others, lacking)
 	}
 	if f.InUse >= 0 && f.Reserved >= 0 && f.InUse-f.Reserved > context && f.InUse-f.Reserved >= lacking {
-		add(NotPyTorch, "this process holds %v beside the %v that PyTorch reserved: CUDA contexts, NCCL, other libraries", f.InUse-f.Reserved, f.Reserved)
+		add(NotPyTorch, "this process holds %v in addition to the %v that PyTorch reserved: CUDA contexts, NCCL, other libraries", f.InUse-f.Reserved, f.Reserved)
 	}
 	if len(out) == 0 && rest > 0 && f.Tried >= 0 && rest >= lacking && rest > f.Reserved/10 {
 		add(Fragmentation, "PyTorch has %v reserved but not allocated (of %v reserved); released, they would cover the missing %v", rest, f.Reserved, lacking)
@@ -109,8 +109,8 @@ func Diagnose(f *Failure) []Finding {
 }
 
 // full reports whether tensors fill all but a twentieth of what there is: a job
-// that then fails at a small request, which would go into what lies unused, fails
-// of the next.
+// that then fails at a small request, which unused memory would serve, fails
+// at the next.
 func (f *Failure) full(capacity tensor.Bytes) bool {
 	return capacity >= 0 && f.Allocated > capacity-capacity/20
 }
@@ -187,7 +187,7 @@ var fixes = map[Cause][]string{
 		"fewer workers or a smaller prefetch_factor",
 	},
 	Library: {
-		"leave room beside PyTorch: a smaller batch, or torch.cuda.set_per_process_memory_fraction(0.9)",
+		"leave memory outside PyTorch: a smaller batch, or torch.cuda.set_per_process_memory_fraction(0.9)",
 		"nvidia-smi shows whether another process holds the GPU",
 		"CUBLAS_STATUS_NOT_INITIALIZED also follows an index out of range in an embedding or a loss: run once with CUDA_LAUNCH_BLOCKING=1",
 	},

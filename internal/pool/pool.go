@@ -20,7 +20,7 @@ type Panic struct {
 
 func (p *Panic) String() string { return fmt.Sprintf("%v\n%s", p.Value, p.Stack) }
 
-// Catch runs f and returns its panic, nil if it comes to its end.
+// Catch runs f and returns its panic, nil if f returns.
 func Catch(f func()) (p *Panic) {
 	defer func() {
 		switch r := recover().(type) {

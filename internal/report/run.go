@@ -167,7 +167,7 @@ func writeRunText(w io.Writer, r *Run, _ RunOptions) error {
 	case r.Trace.Equal:
 		beside := ""
 		if n := r.Trace.Workspaces; n > 0 {
-			beside = fmt.Sprintf("; beside them %s of cuDNN, of at most %v", Plural(int64(n), "workspace"), r.Trace.LargestWorkspaceBytes)
+			beside = fmt.Sprintf("; in addition %s of cuDNN, of at most %v", Plural(int64(n), "workspace"), r.Trace.LargestWorkspaceBytes)
 		}
 		printable.Fprintf(w, "all %d allocations and frees are the predicted ones, in their order%s\n", r.Trace.Events, beside)
 	case r.Trace.FirstDifference != "":

@@ -128,7 +128,7 @@ func writeSlurm(w io.Writer, r *Report, _ Options) error {
 		p("#SBATCH --mem=%dM", q.host)
 	}
 	if q.shm > 0 {
-		p("# of it, %d MiB lie in /dev/shm: in a container, mount it with as much", q.shm)
+		p("# this includes %d MiB in /dev/shm: in a container, mount it with as much", q.shm)
 	}
 	return out.Flush()
 }

@@ -16,7 +16,7 @@ type Parallel struct {
 	BucketCap Number  `yaml:"bucket_cap_mb" min:"0" default:"25" of:"ddp" doc:"of ddp: MiB of gradients that are reduced at a time"`
 	View      Boolean `yaml:"gradient_as_bucket_view" default:"false" of:"ddp" doc:"of ddp: gradients are views of the buckets, not copies"`
 	Unused    Boolean `yaml:"find_unused_parameters" default:"false" of:"ddp" doc:"of ddp: parameters may get no gradient"`
-	Static    Boolean `yaml:"static_graph" default:"false" of:"ddp" doc:"of ddp: all steps are alike"`
+	Static    Boolean `yaml:"static_graph" default:"false" of:"ddp" doc:"of ddp: the graph is the same in every step"`
 	Broadcast Boolean `yaml:"broadcast_buffers" default:"true" of:"ddp" doc:"of ddp: buffers are copied from the first process before a forward pass"`
 	Hook      String  `yaml:"comm_hook" enum:"fp16_compress_hook|bf16_compress_hook" words:"fp16: fp16_compress_hook|float16: fp16_compress_hook|bf16: bf16_compress_hook|bfloat16: bf16_compress_hook" of:"ddp" doc:"of ddp: gradients are reduced in 16 bits"`
 	NoSync    Boolean `yaml:"no_sync" default:"false" of:"ddp fsdp" doc:"with grad_accumulation, gradients are reduced after the last microbatch only"`

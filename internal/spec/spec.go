@@ -95,7 +95,7 @@ type Model struct {
 	Buffers    []*Named[Param] `yaml:"buffers" doc:"buffers of the model itself"`
 	Layers     []*Entry        `yaml:"layers" doc:"the forward pass"`
 	Loss       []*Entry        `yaml:"loss" doc:"the loss of the output, which is called out"`
-	Checkpoint []String        `yaml:"checkpoint" doc:"the modules that train.checkpoint: true stands for"`
+	Checkpoint []String        `yaml:"checkpoint" doc:"the modules that train.checkpoint: true selects"`
 }
 
 // Input is one tensor of a batch.
@@ -197,7 +197,7 @@ type Checkpoint struct {
 	At   Span   `yaml:"-"`
 	When *Value `yaml:"-"` // true, false or a condition, in the place of keys
 
-	Modules   []String `yaml:"modules" doc:"module paths or patterns such as layers.*; what lies in a module goes with it"`
+	Modules   []String `yaml:"modules" doc:"module paths or patterns such as layers.*; submodules of a module are included"`
 	Every     Integer  `yaml:"every" min:"1" doc:"of the modules every n-th: the n-th, the 2n-th, ..."`
 	Segments  Integer  `yaml:"segments" min:"1" doc:"checkpoint_sequential in so many parts, of a Sequential or of the model's layers"`
 	Reentrant Boolean  `yaml:"use_reentrant" default:"false" doc:"the older implementation"`
@@ -263,7 +263,7 @@ type Device struct {
 	Memory         *Size   `yaml:"memory" doc:"total memory, in place of the table's; with arch and sms no gpu is needed"`
 	Context        *Size   `yaml:"context" doc:"memory of the CUDA context, in place of the table's"`
 	Reserved       *Size   `yaml:"other_processes" doc:"memory that other processes hold"`
-	CudnnWorkspace String  `yaml:"cudnn_workspace" default:"apart" doc:"what cuDNN takes while a convolution runs: apart (beside the peak, with an interval), model (part of the peak), none, or a size"`
+	CudnnWorkspace String  `yaml:"cudnn_workspace" default:"apart" doc:"cuDNN's workspaces of convolutions: apart (not in the peak; the report has an interval), model (in the peak), none, or a size"`
 	MemoryFraction Number  `yaml:"memory_fraction" min:"0" doc:"torch.cuda.set_per_process_memory_fraction"`
 	HostRAM        *Size   `yaml:"host_ram" doc:"memory of the machine that the job may use"`
 	SHM            *Size   `yaml:"shm" doc:"size of /dev/shm, through which workers hand over batches; 64MiB in a Docker container unless --shm-size says more"`

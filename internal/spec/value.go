@@ -320,7 +320,7 @@ func reworded(msg, line string) string {
 	case msg == "found character that cannot start any token" && strings.Contains(indent, "\t"):
 		return "the line is indented with a tab; YAML is indented with spaces"
 	case msg == "mapping values are not allowed in this context", msg == "did not find expected key":
-		return msg + "; is the line indented as those beside it?"
+		return msg + "; is the line indented like the lines around it?"
 	}
 	return msg
 }

@@ -117,7 +117,7 @@ func (h *model) task(s *spec.Spec) {
 	switch name, _ := task.(string); {
 	case slices.Contains(known, name):
 	case task == nil:
-		h.fail(at, "%s: the architecture %q stands for no task that is modelled; say one: task: %s", h.m.HF.V, h.c.Architecture, strings.Join(known, " or "))
+		h.fail(at, "%s: the architecture %q is for no task that is modelled; write one: task: %s", h.m.HF.V, h.c.Architecture, strings.Join(known, " or "))
 	default:
 		h.fail(at, "task %s of %s is not known; known are %s", spec.Show(task), s.Name.V, list(known))
 	}

@@ -56,7 +56,7 @@ func (j *Job) quantized(name string, m *program.Model, q *spec.Quantize) {
 		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: j.quantizedLayer(p, z.Of, q.At)})
 	}
 	if len(z.Layers) == 0 {
-		j.fail(q.At, "quantize: %s has no linear layer to quantize beside the last", name)
+		j.fail(q.At, "quantize: %s has no linear layer to quantize except the last", name)
 	}
 	m.Quantized = z
 }
