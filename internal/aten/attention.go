@@ -293,7 +293,7 @@ var evalAttention = &op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
 		q, k, lse := c.In[0], c.In[1], c.Out[1]
 		if k.Dim(1) != q.Dim(1) {
-			return attentionAside.Forward(m, c)
+			return attentionOnHost.Forward(m, c)
 		}
 		a, seed := attentionArgs(c.Args), int64(0)
 		if a.DropoutP > 0 {
@@ -311,7 +311,7 @@ var evalAttention = &op.Eval{
 		q, k, lse, a := b.SavedIn(0), b.SavedIn(1), b.SavedOut(1), attentionArgs(b.Args)
 		switch masked := m.Wanted(b, 3) != nil; {
 		case k.Dim(1) != q.Dim(1), masked && a.DropoutP == 0:
-			return attentionAside.Backward(m, b)
+			return attentionOnHost.Backward(m, b)
 		case masked: // the kernel dropped out by numbers of its own
 			return &op.Refusal{What: "the gradient of the mask of an attention with dropout"}
 		}
@@ -336,7 +336,7 @@ func attentionOf(a op.Arrays, args *SDPAArgs, in []*op.Tensor, seed int64) *arra
 	return t
 }
 
-var attentionAside = &op.Eval{
+var attentionOnHost = &op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
 		return m.OnHost(func(a op.Arrays) {
 			seed := m.Draw()

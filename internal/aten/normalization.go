@@ -435,9 +435,9 @@ var evalBatchNorm = (&op.Eval{
 		l.Add(b.SavedOut(1), b.SavedOut(2), b.SavedIn(1))
 		return l.Run(kernel.BatchNormGrad, []int64{1})
 	},
-}).Otherwise(batchNormAside)
+}).Otherwise(batchNormOnHost)
 
-var batchNormAside = &op.Eval{
+var batchNormOnHost = &op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
 		return m.OnHost(func(a op.Arrays) {
 			args, x := c.Args.(*BatchNormArgs), a.Get(c.In[0])
