@@ -410,6 +410,9 @@ func (j *job) statement(s *program.Stmt) {
 		j.Phase = trace.Other
 		j.keepValue(fr, s)
 	case program.SetMode:
+		if j.evalMode[s.Model] == nil { // the averaged model, which is no model of the spec
+			j.evalMode[s.Model] = new(bool)
+		}
 		*j.evalMode[s.Model] = s.Eval
 	case program.GradSync:
 		if r := j.reducers[s.Model]; r != nil {
