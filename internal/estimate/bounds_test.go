@@ -30,7 +30,7 @@ func TestBounds(t *testing.T) {
 		{"repeat", "{ReLU: , repeat: 1000000000}", "", "unrolls to more than 200000 statements", ""},
 		{"repeat of repeat", "{layers: [{layers: [{ReLU: , repeat: 1000}], repeat: 1000}], repeat: 1000}", "", "unrolls to more than 200000 statements", ""},
 		{"for", "{layers: [{ReLU: , for: {i: '${range(4096)}'}}], for: {k: '${range(4096)}'}}", "", "unrolls to more than 200000 statements", ""},
-		{"blocks that double", "{block: b30}", doubling, "stands for more than 2000000 operations", ""},
+		{"blocks that double", "{block: b30}", doubling, "has more than 2000000 operations", ""},
 		{"layers", "{layers: [{Linear: 4, repeat: 100}], repeat: 1000}", "", "of memory", limit.MemoryFlag},
 		{"accumulation", "{Linear: 4}", "train: {grad_accumulation: 10000}\n", "", limit.MemoryFlag},
 		{"accumulation of too much", "{Linear: 4}", "train: {grad_accumulation: 100000}\n", "6:28: the spec unrolls to more than 200000 statements", ""},
