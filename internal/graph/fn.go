@@ -3,14 +3,11 @@ package graph
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memplan/memplan/internal/graph/value"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
-	"github.com/memplan/memplan/internal/tensor"
 )
 
 // fn is a function while its statements are elaborated.
@@ -43,22 +40,6 @@ type fn struct {
 
 	named []mention     // names in the statement under way
 	tacit []*spec.Entry // entries of that statement that take the previous value without naming it
-}
-
-// mention is where a statement names a value.
-type mention struct {
-	slot int
-	at   spec.Span
-}
-
-// holder says whose value a name has: one that the user gave the name to, or the result
-// of an entry without a name, for which the language chooses the name.
-type holder struct {
-	given bool // the user gave the name to a value
-	// by is the entry without a name whose result has the name since; nil if none has.
-	by        *spec.Entry
-	unrelated bool // the result was not computed from the value that had the name: x = f(h)
-	implied   bool // the result was, by an entry that does not name it
 }
 
 func (u *unit) newFn(name string, kind program.FuncKind, sc *scope, params []string, ins []value.Value, at spec.Span) *fn {
@@ -97,92 +78,6 @@ func (f *fn) set(name string, m value.Meta) int {
 	f.binds(s, m)
 	f.bound[s], f.metas[s], f.holds[s] = true, m, holder{given: true}
 	return s
-}
-
-// take binds a name that the language chooses to the result of e, which x computes,
-// and returns its slot.
-func (f *fn) take(e *spec.Entry, name string, m value.Meta, x *program.Expr) int {
-	var h holder
-	s, ok := f.slots[name]
-	switch _, own := f.u.shapes[name]; {
-	case ok && f.holds[s].given:
-		h = f.holds[s]
-		h.by = e
-		h.unrelated = h.unrelated || !x.Reads(s)
-		h.implied = h.implied || !slices.ContainsFunc(f.named, func(n mention) bool { return n.slot == s })
-	case own: // by a parameter or buffer
-		h = holder{given: true, by: e, unrelated: true}
-	}
-	s = f.set(name, m)
-	f.holds[s] = h
-	return s
-}
-
-// chooses reports whether the language chooses the name of an entry's result. The keys
-// of train stand for a forward whose result is called out; an input may be, too.
-func (f *fn) chooses(e *spec.Entry) bool {
-	if len(e.Name) == 0 || !e.Name[0].Set {
-		return true
-	}
-	return e.Head.V == spec.HeadForward && e.Name[0].At.MadeUp() && f.u.el.isInput(e.Name[0].V)
-}
-
-// name notes that the statement under way names the value of a slot, and stops if
-// the name may mean two values.
-func (f *fn) name(slot int, at spec.Span) {
-	if why := f.unclear(slot); why != "" {
-		f.u.el.fail(at, "%s", why)
-	}
-	f.named = append(f.named, mention{slot, at})
-}
-
-// previous is the previous value, which an entry takes without naming it.
-func (f *fn) previous(e *spec.Entry) value.Value {
-	if why := f.noPrevious(); why != "" {
-		f.u.el.fail(e.At, "there is no previous value to take: %s; say inputs:", why)
-	}
-	f.tacit = append(f.tacit, e)
-	return f.cur
-}
-
-// unclear says why the name of a slot may mean two values, "" if it means one. The
-// result of a chain x = f(x) may be called x as long as it is the previous value.
-func (f *fn) unclear(slot int) string {
-	if h := f.holds[slot]; h.by == nil || !h.unrelated && f.isPrevious(slot) {
-		return ""
-	}
-	return f.twoValues(slot)
-}
-
-func (f *fn) twoValues(slot int) string {
-	name, by := f.f.Slots[slot], f.holds[slot].by
-	if len(by.Name) > 0 && by.Name[0].At.MadeUp() {
-		return fmt.Sprintf("%[1]q may mean two values: the result of the model is called %[1]s, too; give the input another name", name)
-	}
-	return fmt.Sprintf("%[1]q may mean two values: the earlier %[1]s, and the result of %[2]s in line %[3]d, which has no name and is called %[1]s; "+
-		"in line %[3]d, write name: %[1]s to use that result here, or another name to use the earlier %[1]s", name, by.Head.V, by.At.Line)
-}
-
-// isPrevious reports whether the previous value is that of a slot.
-func (f *fn) isPrevious(slot int) bool {
-	return f.cur.Expr != nil && f.cur.Expr.Kind == program.Local && f.cur.Expr.Slot == slot
-}
-
-// settle checks the names in the inputs of a statement. A name that is the previous
-// value's may not stand beside that value, taken without the name: in
-// {add: {other: x}}, x is probably another value. After that the name is as
-// the user says.
-func (f *fn) settle(e *spec.Entry) {
-	for _, n := range f.named {
-		h := &f.holds[n.slot]
-		if h.by == nil {
-			continue
-		}
-		if slices.Contains(f.tacit, e) || h.implied && len(f.tacit) > 0 {
-			f.u.el.fail(n.at, "%s", f.twoValues(n.slot))
-		}
-		*h = holder{given: true}
-	}
 }
 
 func (f *fn) local(name string) value.Value {
@@ -570,177 +465,4 @@ func (f *fn) finish(at spec.Span) []value.Value {
 		f.returns([]value.Value{f.cur}, at.Line)
 	}
 	return f.ret
-}
-
-// operands evaluates several inputs, all of them before it stops at mistakes.
-func (f *fn) operands(os []*spec.Operand, sc *scope) []value.Value {
-	var out []value.Value
-	for i, v := range f.listed(os, sc) {
-		out = append(out, f.spreadStar(v, os[i].At)...)
-	}
-	return out
-}
-
-// listed evaluates the items of a literal list, which may have stars.
-func (f *fn) listed(os []*spec.Operand, sc *scope) []value.Value {
-	var out []value.Value
-	failed := false
-	for _, o := range os {
-		failed = !f.u.el.attempt(func() { out = append(out, f.operand(o, sc)) }) || failed
-	}
-	if failed {
-		panic(spec.Stop{})
-	}
-	return out
-}
-
-// operand evaluates one input.
-func (f *fn) operand(o *spec.Operand, sc *scope) value.Value {
-	el := f.u.el
-	if v, ok := f.ready[o]; ok {
-		return v
-	}
-	switch {
-	case o.Nested != nil:
-		var out value.Value
-		n := 0
-		f.u.expand(o.Nested, sc, func(sc *scope, i int) {
-			n++
-			if n > 1 {
-				el.fail(o.At, "an inline entry stands for one call")
-			}
-			if o.Nested.Head.V == "" || o.Nested.Head.V == spec.HeadLayers {
-				el.fail(o.At, "an inline entry is a call")
-			}
-			out = f.call(o.Nested, sc, i)
-			if o.Nested.Pick != nil {
-				out = el.picked(o.Nested.Pick, sc, out)
-			}
-		})
-		if n == 0 {
-			el.fail(o.At, "the condition of this inline entry is false, so that it has no value")
-		}
-		return out
-	case o.List != nil:
-		return f.literal(program.ListLit, f.listed(o.List, sc), o.At)
-	}
-	x := el.eval(o.Value, sc)
-	switch x := x.(type) {
-	case nil:
-		return value.None()
-	case int64, float64, bool:
-		return value.Number(x)
-	case string:
-		return f.text(x, o.At, sc)
-	case value.Meta: // ${x} for x
-		el.fail(o.At, "name the value itself, without ${}")
-	}
-	el.fail(o.At, "an input is the name of a value, a number or an inline entry")
-	return value.Value{}
-}
-
-// isValue reports whether the text of an input names a value.
-func (f *fn) isValue(s string) bool {
-	stem, _, _ := strings.Cut(strings.TrimSuffix(s, ".pop"), "[")
-	if slot, ok := f.slots[stem]; ok && f.bound[slot] {
-		return true
-	}
-	_, ok := f.u.attribute(strings.TrimPrefix(s, "self."))
-	return ok
-}
-
-// reference resolves the text of an input: a local value, an item or pop of a
-// list, or a parameter or buffer.
-func (f *fn) reference(s string, at spec.Span) value.Value {
-	el := f.u.el
-	stem, _, _ := strings.Cut(strings.TrimSuffix(s, ".pop"), "[")
-	if slot, ok := f.slots[stem]; ok && f.metas[slot].Lost {
-		panic(spec.Stop{})
-	}
-	if slot, ok := f.slots[stem]; ok && f.bound[slot] {
-		f.name(slot, at)
-	}
-	if slot, ok := f.slots[s]; ok && f.bound[slot] {
-		f.reads(slot, at)
-		return f.local(s)
-	}
-	if name, ok := strings.CutSuffix(s, ".pop"); ok {
-		if slot, ok := f.slots[name]; ok && f.bound[slot] {
-			m := f.metas[slot]
-			if m.List == nil || len(m.List.Items) == 0 {
-				el.fail(at, "pop needs a list with an item, not %s", m.Describe())
-			}
-			f.changesList(slot, at)
-			return value.Value{Expr: &program.Expr{Kind: program.Pop, Slot: slot}, Meta: m.List.Pop()}
-		}
-	}
-	if name, rest, ok := strings.Cut(s, "["); ok && strings.HasSuffix(rest, "]") {
-		if slot, ok := f.slots[name]; ok && f.bound[slot] {
-			f.reads(slot, at)
-			return f.indexed(slot, rest, at)
-		}
-	}
-	if v, ok := f.u.attribute(strings.TrimPrefix(s, "self.")); ok {
-		return v
-	}
-	if f.astray || f.u.lost && strings.Contains(s, ".") { // perhaps of a module that is not made
-		panic(spec.Stop{})
-	}
-	known := append(f.boundNames(), f.u.ownNames()...)
-	if el.findModel(f.u.what) != nil { // an input that forward takes if it is named
-		for _, in := range el.job.Inputs {
-			if !slices.Contains(known, in.Name) {
-				known = append(known, in.Name)
-			}
-		}
-	}
-	el.errs.Unknown(at, "value", s, known)
-	panic(spec.Stop{})
-}
-
-// indexed is an item of a list, a tuple or a tensor, or with several indices, an item
-// of that: rest is "1]" or "1][0]".
-func (f *fn) indexed(slot int, rest string, at spec.Span) value.Value {
-	v := f.local(f.f.Slots[slot])
-	for _, index := range strings.Split(strings.TrimSuffix(rest, "]"), "][") {
-		if v.Meta.Tensor != nil {
-			v = f.apply("getitem", at, f.scope, &spec.Value{Span: at, Kind: spec.Str, Str: index}, v)
-			continue
-		}
-		k, err := strconv.Atoi(index)
-		if err != nil {
-			f.u.el.fail(at, "index [%s] does not apply to %s", index, v.Meta.Describe())
-		}
-		v = f.item(v, int64(k), at)
-	}
-	return v
-}
-
-func (u *unit) ownNames() []string {
-	var out []string
-	for _, p := range u.class.Params {
-		out = append(out, p.Name)
-	}
-	for _, p := range u.class.Buffers {
-		out = append(out, p.Name)
-	}
-	return out
-}
-
-// attribute resolves the path of a parameter or buffer from this class.
-func (u *unit) attribute(path string) (value.Value, bool) {
-	if size, ok := u.shapes[path]; ok {
-		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(size...)), DType: u.dtypes[path]}
-		return value.Value{Expr: &program.Expr{Kind: program.Attr, Path: path}, Meta: value.Tensor(t)}, true
-	}
-	full := strings.Join(spec.PathParts(path), ".")
-	if p := u.class.FindParam(full); p != nil {
-		d := p.DType
-		if u.class.IsParameter(full) {
-			d = u.el.env().Computed(d)
-		}
-		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(p.Size...)), DType: d}
-		return value.Value{Expr: &program.Expr{Kind: program.Attr, Path: full}, Meta: value.Tensor(t)}, true
-	}
-	return value.Value{}, false
 }
