@@ -350,6 +350,10 @@ func (c *checker) own(e *spec.Entry, at place) {
 			errs.Addf(e.Head.At, "unknown layer or operator %q; write %s, without what is before the dot", head, head[i+1:])
 			return
 		}
+		if entry := entryOfCall(head); entry != "" && at == inStep {
+			errs.Addf(e.Head.At, "%q is no entry; write %s", head, entry)
+			return
+		}
 		if strings.ContainsAny(head, "=(") {
 			errs.Addf(e.Head.At, "%q is not a statement; statements of Python are name = expression, a, b = expression, name += expression and xs.append(expression)", head)
 			return
@@ -358,6 +362,36 @@ func (c *checker) own(e *spec.Entry, at place) {
 		return
 	}
 	c.modifiers(e, at)
+}
+
+// stepCalls are the entries for calls that steps of PyTorch make, by what is called.
+var stepCalls = map[string]string{
+	"zero_grad": "{zero_grad: %s}", "step": "{optimizer_step: %s}", "backward": "{backward: %s}",
+	"eval": "{eval: %s}", "train": "{train: %s}",
+	"clip_grad_norm_": "{clip_grad_norm: 1.0}", "clip_grad_value_": "{clip_grad_value: 1.0}",
+	"empty_cache": "empty_cache",
+}
+
+// entryOfCall is the entry for a call as Python writes it, such as loss.backward();
+// empty if it is none of a step's.
+func entryOfCall(text string) string {
+	called, _, ok := strings.Cut(text, "(")
+	dot := strings.LastIndex(called, ".")
+	if !ok || dot < 0 {
+		return ""
+	}
+	entry, of := stepCalls[called[dot+1:]], called[:dot]
+	switch {
+	case of == "scheduler" || of == "lr_scheduler":
+		return "nothing: a scheduler allocates no memory on the GPU"
+	case of == "scaler":
+		return "optimizer_step alone: train.precision: amp-fp16 brings a GradScaler"
+	case !strings.Contains(entry, "%s"):
+		return entry
+	case of == "optimizer": // which a job has without a name
+		return strings.Trim(strings.Split(entry, ":")[0], "{")
+	}
+	return strings.Replace(entry, "%s", of, 1)
 }
 
 // unnamed refuses an entry that is an expression without a name.

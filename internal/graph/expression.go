@@ -544,7 +544,7 @@ func (u *unit) isModule(path string) bool {
 	return made || u.declared[path] != nil || u.lists[path]
 }
 
-// entryOf is the entry that calls a module, a block or an operator of a name, as a
+// entryOf is the entry that calls a module, a block, a model or an operator of a name, as a
 // spec writes it; empty if there is none of that name.
 func (u *unit) entryOf(name string, args []*spec.Tree) string {
 	of := ""
@@ -565,6 +565,8 @@ func (u *unit) entryOf(name string, args []*spec.Tree) string {
 		return "{call: " + name + ", inputs: " + of + "}"
 	case u.blocks[name] != nil:
 		return "{block: " + name + ", inputs: " + of + "}"
+	case u.el.findModel(name) != nil:
+		return "{forward: {model: " + name + ", inputs: " + of + "}}"
 	case aten.Lookup(name) != nil:
 		return "{" + name + ": " + of + "}"
 	}
