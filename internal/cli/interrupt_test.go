@@ -58,7 +58,7 @@ func TestInterrupt(t *testing.T) {
 	}
 	for _, line := range []string{
 		"estimate slow.yaml",
-		"estimate preset:gpt --advise --gpu t4 --batch-size 64 --format json",
+		"estimate preset:gpt --set params.layers=48 --advise --gpu t4 --batch-size 512 --format json",
 		"check many --report junit=out.xml",
 		"simulate -",
 		"explain -",

@@ -464,7 +464,13 @@ var (
 	intRE   = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 	floatRE = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
 	badNum  = regexp.MustCompile(`^[-+]?(0[0-9]+|[0-9][0-9_]*_[0-9_]*|0[xob][0-9a-fA-F_]+)$`)
+	infRE   = regexp.MustCompile(`(?i)^([-+]?\.inf|-inf|[-+]?(math|np|torch)\.inf|[-+]?float\(["'][-+]?inf(inity)?["']\))$`)
 )
+
+// isInfinity reports whether a scalar is infinity, as YAML or Python writes it.
+func isInfinity(s string) bool {
+	return strings.Contains(strings.ToLower(s), "inf") && infRE.MatchString(s)
+}
 
 // bad reports a mistake in a scalar, whose value is then unknown.
 func (r *reader) bad(v *Value, s Span, format string, args ...any) {
@@ -499,6 +505,9 @@ func (r *reader) scalar(v *Value, n *yaml.Node) {
 			return
 		}
 		switch {
+		case isInfinity(n.Value):
+			r.bad(v, v.Span, "infinity is no value of a spec; write -1.0e9, or -6.0e4 for float16, which takes the same memory")
+			return
 		case !strings.Contains("+-.0123456789", n.Value[:1]): // no number
 		case intRE.MatchString(n.Value):
 			i, err := strconv.ParseInt(n.Value, 10, 64)
