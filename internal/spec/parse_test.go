@@ -74,7 +74,7 @@ func TestScalars(t *testing.T) {
 		"1": int64(1), "-0": int64(0), "+7": int64(7), "1.5": 1.5, "1.": 1.0, ".5": 0.5, "1e-3": 1e-3, "1E3": 1000.0, "true": true, "False": false,
 		"null": nil, "~": nil, "": nil, "yes": "yes", "on": "on", "NO": "NO", "1.2.3": "1.2.3", "12:30": "12:30", "2024-01-01": "2024-01-01",
 		`"1"`: "1", "'true'": "true", "1e": "1e", "0x": "0x", ".": ".", "[1, a, null]": []any{int64(1), "a", nil}, "[]": []any{},
-		"|\n  text": "text", "&a 1": int64(1), ".inf": ".inf", "9223372036854775807": int64(9223372036854775807),
+		"|\n  text": "text", "&a 1": int64(1), "inf": "inf", "'.inf'": ".inf", "9223372036854775807": int64(9223372036854775807),
 	} {
 		errs := &Errors{}
 		v := readYAML([]byte("k: "+text), errs)
