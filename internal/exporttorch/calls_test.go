@@ -10,6 +10,7 @@ import (
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/graph/layers"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/torchver"
@@ -19,7 +20,7 @@ import (
 // TestCalls exports calls whose arguments are lists in the order of torch: each line of
 // testdata/calls.txt is an entry, of a layer its inputs, and the call that it means.
 func TestCalls(t *testing.T) {
-	const file = "testdata/calls.txt"
+	file := needs.File(t, "calls.txt")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

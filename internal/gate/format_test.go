@@ -20,6 +20,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // hostile is text that formats must escape: what steers terminals, ends
@@ -106,7 +107,7 @@ func TestFormats(t *testing.T) {
 
 // SARIF is held against its schema, as OASIS published it with errata 01.
 func TestSARIF(t *testing.T) {
-	packed, err := os.Open("testdata/sarif-2.1.0.json.gz")
+	packed, err := os.Open(needs.File(t, "sarif", "sarif-2.1.0.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
