@@ -452,45 +452,6 @@ func (s *script) functions(aux *program.Class, evaluating bool) {
 	}
 }
 
-// nextBatch prints the function that makes a batch on the CPU and, unless the
-// step does, copies it; ahead says that the copy does not wait.
-func (s *script) nextBatch(function string, inputs []program.Input, ahead bool) {
-	s.line("")
-	s.line("")
-	s.scope(nil, func() { s.batch(function, inputs, ahead) })
-}
-
-func (s *script) batch(function string, inputs []program.Input, ahead bool) {
-	s.printf("def %s():", function)
-	s.indent++
-	var names []string
-	for _, in := range inputs {
-		name := s.stepName(in.Name)
-		switch {
-		case ahead:
-			names = append(names, name+".pin_memory().to(device, non_blocking=True)")
-		case s.job.Rebind:
-			names = append(names, name)
-		default:
-			names = append(names, name+".to(device)")
-		}
-		switch {
-		case in.DType == tensor.Float32:
-			s.printf("%s = torch.randn(%s)", name, sizes(in.Size))
-		case in.DType.IsFloating():
-			s.printf("%s = torch.randn(%s, dtype=%s)", name, sizes(in.Size), program.Literal(in.DType))
-		default:
-			s.printf("%s = torch.zeros(%s, dtype=%s)", name, sizes(in.Size), program.Literal(in.DType))
-		}
-	}
-	tail := ""
-	if len(names) == 1 {
-		tail = ","
-	}
-	s.printf("return %s%s", strings.Join(names, ", "), tail)
-	s.indent--
-}
-
 // counter is the variable that counts steps: i, unless the step has a name like
 // that.
 func (s *script) counter() string {

@@ -1,8 +1,6 @@
 package graph
 
 import (
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memplan/memplan/internal/aten"
@@ -43,88 +41,6 @@ func (f *fn) namesNumbers(s string, sc *scope) bool {
 	x, _ := sc.Lookup(head)
 	_, list := x.([]any)
 	return isNumber(x) || list
-}
-
-// subscript is x[...] of a tensor x, whose indices are those of getitem.
-func (f *fn) subscript(s string, at spec.Span, sc *scope) (value.Value, bool) {
-	name, index, ok := strings.Cut(s, "[")
-	index, closed := strings.CutSuffix(index, "]")
-	if !ok || !closed || !balanced(index) {
-		return value.Value{}, false
-	}
-	x, ok := value.Value{}, false
-	if slot, known := f.slots[name]; known {
-		x, ok = f.local(name), f.bound[slot] && f.metas[slot].Tensor != nil
-		if ok {
-			f.name(slot, at)
-			f.reads(slot, at)
-		}
-	} else {
-		x, ok = f.u.attribute(strings.TrimPrefix(name, "self."))
-	}
-	if !ok {
-		return value.Value{}, false
-	}
-	return f.apply("getitem", at, sc, &spec.Value{Span: at, Kind: spec.Str, Str: f.indices(index, at, sc)}, x), true
-}
-
-// balanced reports whether every bracket of a text closes in it.
-func balanced(s string) bool {
-	depth := 0
-	for _, c := range s {
-		switch c {
-		case '[', '(':
-			depth++
-		case ']', ')':
-			if depth--; depth < 0 {
-				return false
-			}
-		}
-	}
-	return depth == 0
-}
-
-// indices is the text of the indices of a tensor, with numbers in place of the
-// expressions in it.
-func (f *fn) indices(s string, at spec.Span, sc *scope) string {
-	var out strings.Builder
-	depth, from := 0, 0
-	put := func(to int) {
-		part := s[from:to]
-		word := strings.TrimSpace(part)
-		if _, err := strconv.ParseInt(word, 10, 64); err != nil && word != "" && word != "None" && word != "..." {
-			part = strings.Replace(part, word, spec.Show(f.index(f.u.el.errs.ParseTree(word, at), sc)), 1)
-		}
-		out.WriteString(part)
-	}
-	for i, c := range s {
-		switch {
-		case c == '[' || c == '(':
-			depth++
-		case c == ']' || c == ')':
-			depth--
-		case depth == 0 && (c == ',' || c == ':'):
-			put(i)
-			out.WriteRune(c)
-			from = i + 1
-		}
-	}
-	put(len(s))
-	return out.String()
-}
-
-// index is the number of an index or a bound of a slice.
-func (f *fn) index(t *spec.Tree, sc *scope) int64 {
-	el := f.u.el
-	if !f.ofNumbers(t, sc) {
-		f.expression(t, sc) // a name that is not known is a mistake of its own
-		el.fail(t.At, "an index is a number that is known before the program runs; {index: [x, i]} takes a tensor of indices")
-	}
-	k, ok := el.errs.EvalTree(t, sc).(int64)
-	if !ok {
-		el.fail(t.At, "an index must be an integer")
-	}
-	return k
 }
 
 func isNumber(x any) bool {
@@ -363,29 +279,6 @@ func (f *fn) item(v value.Value, k int64, at spec.Span) value.Value {
 	return value.Value{Expr: &program.Expr{Kind: program.Pick, Index: int(i), Args: []*program.Expr{v.Expr}}, Meta: m}
 }
 
-func (f *fn) indexTree(t *spec.Tree, sc *scope) value.Value {
-	v := f.expression(t.Args[0], sc)
-	k := f.index(t.Args[1], sc)
-	if v.Meta.Tensor != nil {
-		return f.apply("getitem", t.At, sc, &spec.Value{Span: t.At, Kind: spec.Str, Str: spec.Show(k)}, v)
-	}
-	return f.item(v, k, t.At)
-}
-
-func (f *fn) slice(t *spec.Tree, sc *scope) value.Value {
-	el := f.u.el
-	v := f.expression(t.Args[0], sc)
-	if v.Meta.Tensor != nil {
-		_, text := el.errs.Sliced(t, 0, sc)
-		return f.apply("getitem", t.At, sc, &spec.Value{Span: t.At, Kind: spec.Str, Str: text}, v)
-	}
-	if v.Meta.Tuple == nil {
-		el.fail(t.At, "%s cannot be sliced", v.Describe())
-	}
-	items, text := el.errs.Sliced(t, v.Meta.Count(), sc)
-	return f.taken(v, &program.Expr{Kind: program.Slice, Path: text, Items: items}, t.At)
-}
-
 // taken completes an expression that takes some items of a list or tuple, as a new
 // one.
 func (f *fn) taken(v value.Value, e *program.Expr, at spec.Span) value.Value {
@@ -490,87 +383,6 @@ func (f *fn) unary(t *spec.Tree, sc *scope) value.Value {
 	}
 	f.u.el.fail(t.At, "operator %s does not apply to %s", t.Name, v.Describe())
 	return value.Value{}
-}
-
-// method is xs.pop() or x.item().
-func (f *fn) method(t *spec.Tree, sc *scope) value.Value {
-	el := f.u.el
-	x := t.Args[0]
-	switch {
-	case len(t.Args) > 1:
-	case t.Name == "pop":
-		if x.Kind == spec.NameTree {
-			return f.reference(x.Name+".pop", t.At)
-		}
-	case t.Name == "item":
-		v := f.expression(x, sc)
-		if v.Meta.Tensor == nil || v.Meta.Tensor.Numel() != 1 {
-			el.fail(t.At, "item needs a tensor of one element, not %s", v.Describe())
-		}
-		return value.Value{Expr: &program.Expr{Kind: program.Scalar, Args: []*program.Expr{v.Expr}}, Meta: value.Meta{Scalar: true}}
-	}
-	entry := ""
-	switch of := x.Text(); {
-	case namespaces[of] || of == "self":
-		entry = f.u.entryOf(t.Name, t.Args[1:])
-	case x.Kind == spec.NameTree && f.u.isModule(strings.TrimPrefix(of, "self.")+"."+t.Name):
-		entry = f.u.entryOf(strings.TrimPrefix(of, "self.")+"."+t.Name, t.Args[1:])
-	default:
-		entry = f.u.entryOf(t.Name, t.Args)
-	}
-	if entry != "" {
-		el.fail(t.At, "%s is an entry, not a part of an expression: %s", t.Text(), entry)
-	}
-	methods := []string{"item", "pop"}
-	switch {
-	case slices.Contains(methods, t.Name):
-		el.fail(t.At, "%s takes no arguments", t.Name)
-	case namespaces[x.Text()]:
-		el.errs.Unknown(t.At, "operator", t.Name, aten.Names())
-	case t.Name == "size" || t.Name == "dim":
-		el.fail(t.At, "%s is not a method of expressions; the size of a tensor is x.shape[0], its number of dimensions x.ndim", t.Name)
-	default:
-		el.errs.Unknown(t.At, "method", t.Name, methods)
-	}
-	panic(spec.Stop{})
-}
-
-// namespaces are the names before functions of torch.
-var namespaces = map[string]bool{"torch": true, "F": true, "nn.functional": true, "torch.nn.functional": true}
-
-// isModule reports whether a path is that of a module of u.
-func (u *unit) isModule(path string) bool {
-	_, made := u.children[path]
-	return made || u.declared[path] != nil || u.lists[path]
-}
-
-// entryOf is the entry that calls a module, a block, a model or an operator of a name, as a
-// spec writes it; empty if there is none of that name.
-func (u *unit) entryOf(name string, args []*spec.Tree) string {
-	of := ""
-	for i, a := range args {
-		if i > 0 {
-			of += ", "
-		}
-		of += a.Text()
-	}
-	if len(args) != 1 {
-		of = "[" + of + "]"
-	}
-	if strings.ContainsAny(of, "=\"'") || len(of) > 40 { // keywords of Python, text
-		of = "..."
-	}
-	switch {
-	case u.isModule(name):
-		return "{call: " + name + ", inputs: " + of + "}"
-	case u.blocks[name] != nil:
-		return "{block: " + name + ", inputs: " + of + "}"
-	case u.el.findModel(name) != nil:
-		return "{forward: {model: " + name + ", inputs: " + of + "}}"
-	case aten.Lookup(name) != nil:
-		return "{" + name + ": " + of + "}"
-	}
-	return ""
 }
 
 // apply calls an operator on values that are evaluated; arg is its argument beside
