@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -135,8 +136,14 @@ func (p *page) shown(t *testing.T, block, command, dir, tiny string, write func(
 		write("specs/gpt.yaml", "memplan: 1\nmodel: {preset: gpt}\ntrain:\n  batch_size: 64\ndevice: {gpu: rtx-3060}\n")
 		defer write("specs/gpt.yaml", "memplan: 1\nmodel: {preset: mlp}\n") // for the commands below
 		command = "memplan check specs"
-	case p.file == "docs/ci.md": // of a project with other commits and another configuration
-		return
+	case strings.HasPrefix(block, "specs/mlp.yaml:"): // a project whose batch grew
+		dir, command = grown(t), "memplan check specs --against-git main"
+	case strings.HasPrefix(block, "PASSED "): // a configuration that enforces less
+		write(".memplan.yaml", "devices: [a100-40gb, h100-80gb]\nfail_on: never\nrules: {MP001: off, MP003: note}\n")
+		defer write(".memplan.yaml", "")
+		command = "memplan check my.yaml tiny.yaml"
+		write("tiny.yaml", strings.Replace(tiny, "device:\n  gpu: rtx-3060\n", "", 1))
+		defer write("tiny.yaml", tiny)
 	}
 	out, _, _ := run(t, command, dir)
 	for line := range strings.Lines(block) {
@@ -145,6 +152,31 @@ func (p *page) shown(t *testing.T, block, command, dir, tiny string, write func(
 			t.Errorf("%s does not print the line that is shown: %s", command, line)
 		}
 	}
+}
+
+// grown is a project with a spec whose batch is larger than in the commit main.
+func grown(t *testing.T) string {
+	git := needs.Tool(t, "git")
+	dir := t.TempDir()
+	write := func(batch string) {
+		text := "memplan: 1\nmodel: {preset: mlp}\ntrain:\n  batch_size: " + batch + "\ndevice: {gpu: t4}\n"
+		if err := os.WriteFile(filepath.Join(dir, "specs", "mlp.yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "specs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write("4096")
+	for _, args := range []string{"init -q -b main", "add -A", "-c user.name=a -c user.email=a@example.org commit -q -m first"} {
+		c := exec.Command(git, strings.Fields(args)...)
+		c.Dir = dir
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatal(err, string(out))
+		}
+	}
+	write("16384")
+	return dir
 }
 
 // Every page with specs or commands is tested.
