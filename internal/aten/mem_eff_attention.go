@@ -163,7 +163,8 @@ func efficientKernelFor(env *op.Env, d tensor.DType, head int64, dropout bool) e
 }
 
 // splits is how many parts of the keys run in parallel, of a kernel that accumulates
-// their gradients: few if there are many batches and heads (num_splits_key).
+// their gradients: one for each block of keys, but no more than 200 blocks in all
+// batches and heads (num_splits_key in attention_backward.cu).
 func (k efficientKernel) splits(keys, heads int64) int64 {
 	if k.keys == 0 || heads == 0 {
 		return 1

@@ -6,7 +6,8 @@ import "strings"
 
 // To returns the candidate that s is most likely a slip of: the one at the
 // smallest edit distance, if that is at most a third of its length. Case does
-// not count. Of equals the first wins; "" means none is near. Of very many
+// not count. Of equals the first wins. If none is near, it is the only one whose first
+// words s is, as batch is of batch_size. "" means there is none. Of very many
 // candidates the first alone count.
 func To(s string, candidates []string) string {
 	best, bestDistance := "", 0
@@ -17,6 +18,18 @@ func To(s string, candidates []string) string {
 		if d := distance(strings.ToLower(s), strings.ToLower(c)); d <= len(c)/3 && (best == "" || d < bestDistance) {
 			best, bestDistance = c, d
 		}
+	}
+	if best != "" || s == "" {
+		return best
+	}
+	for _, c := range candidates[:min(len(candidates), maxCandidates)] {
+		if !strings.HasPrefix(c, s+"_") {
+			continue
+		}
+		if best != "" { // it may be either
+			return ""
+		}
+		best = c
 	}
 	return best
 }

@@ -6,7 +6,7 @@ import (
 )
 
 func TestTo(t *testing.T) {
-	layers := []string{"Linear", "Conv2d", "Conv3d", "ReLU", "GELU", "LayerNorm", "SGD", "Adam", "AdamW", "dim", "up"}
+	layers := []string{"Linear", "Conv2d", "Conv3d", "ReLU", "GELU", "LayerNorm", "SGD", "Adam", "AdamW", "dim", "up", "batch_size", "grad_clip", "grad_norm"}
 	for s, want := range map[string]string{
 		"Liner":      "Linear", // a letter is missing
 		"Linnear":    "Linear", // one too many
@@ -20,7 +20,9 @@ func TestTo(t *testing.T) {
 		"Adma":       "Adam",
 		"dmi":        "dim",
 		"ReLU":       "ReLU",
-		"u":          "", // too short to guess
+		"u":          "",           // too short to guess
+		"batch":      "batch_size", // its first word
+		"grad":       "",           // it may be either
 		"Convolve":   "",
 		"Frobnicate": "",
 		"":           "",
