@@ -128,6 +128,7 @@ type Job struct {
 
 	budget *limit.Budget
 	meter  *limit.Meter // of what is done with the job at present
+	recipe *Recipe      // of which the job was made; nil: none
 
 	replayer *allocsim.Replayer
 }
@@ -186,6 +187,8 @@ type Outcome struct {
 	OnGPU  *allocsim.Result // at the device's capacity, up to the first request that fails
 	Host   *host.Usage
 
+	Varied *report.Lengths // what runs with batches of different lengths do; nil: all are alike
+
 	WithOnGPU *allocsim.Result // OnGPU with the workspaces that are expected; nil unless they are shown apart
 }
 
@@ -196,7 +199,11 @@ func Run(j *Job) (o *Outcome, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return o, o.complete()
+	if err := o.complete(); err != nil || j.Spec.Lengths == nil {
+		return o, err
+	}
+	o.Varied, err = o.vary()
+	return o, err
 }
 
 // complete fills in what Run says of a job that was played; OnGPU may be there.
@@ -324,6 +331,7 @@ func (o *Outcome) Report() *report.Report {
 	j.settings(r)
 	o.breakdown(r)
 	o.verdict(r)
+	o.lengths(r)
 	o.leak(r)
 	o.host(r)
 	o.notes(r)

@@ -18,14 +18,31 @@ type line struct {
 	at     tensor.Places // the key's values in those jobs
 	events []trace.Event
 	sizes  []tensor.Curve // of events
-	grow   []int          // events whose sizes are looked at
-	peaks  []peak         // of what lives at one time, without scratch
+	grids  []grid
+	grid   []uint8 // of events: the one whose places the curve has
+	grow   []int   // events whose sizes are looked at
+	peaks  []peak  // of what lives at one time, without scratch
 	sites  []site
 	rules  [][]op.Kernel // of all those jobs
 	loops  []loopOfSites
 	growth bool
 	blocks int32 // that are no scratch
 	env    *op.Env
+}
+
+// grid is the places rounded up to a multiple: sizes of some kernels go by that, such as
+// those of FlashAttention's backward pass.
+type grid struct {
+	multiple int64
+	at       tensor.Places
+}
+
+func roundUp(n, multiple int64) int64 { return (n + multiple - 1) / multiple * multiple }
+
+// size is that of an event with a value of the key.
+func (l *line) size(i int, k int64) (int64, bool) {
+	g := &l.grids[l.grid[i]]
+	return g.at.At(l.sizes[i], roundUp(k, g.multiple))
 }
 
 // peak is what lives at a time: the sum of curves.
@@ -136,7 +153,9 @@ func newSkeleton(p *engine.Played, env *op.Env) *skeleton {
 
 // newLine lays a line through jobs that were played with different values of a key, or
 // a parabola through three; nil if they differ in more than sizes.
-func newLine(at []int64, played []*engine.Played, env *op.Env) *line {
+// Sizes may also lie on straight lines over the key's value rounded up to one of
+// multiples.
+func newLine(at []int64, played []*engine.Played, env *op.Env, multiples ...int64) *line {
 	x := played[0]
 	all := make([]*skeleton, len(played))
 	for i, y := range played {
@@ -152,20 +171,38 @@ func newLine(at []int64, played []*engine.Played, env *op.Env) *line {
 	}
 	s := all[0]
 	l := &line{at: tensor.PlacesAt(at...), events: s.events, sizes: make([]tensor.Curve, len(s.events)), loops: s.loops, growth: x.Growth > 0, blocks: s.blocks, env: env}
+	l.grid, l.grids = make([]uint8, len(s.events)), []grid{{1, l.at}}
+	for _, m := range multiples {
+		rounded := make([]int64, len(at))
+		for i, k := range at {
+			rounded[i] = roundUp(k, m)
+		}
+		l.grids = append(l.grids, grid{m, tensor.PlacesAt(rounded...)})
+	}
 	values := make([]int64, len(all))
 	for i := range s.events {
 		for k := range all {
 			values[k] = int64(all[k].events[i].Bytes)
 		}
 		var ok bool
-		if l.sizes[i], ok = l.at.Curve(values...); !ok {
+		if l.sizes[i], ok = l.at.Curve(values...); !ok || l.sizes[i].Bend != 0 {
+			for g := 1; g < len(l.grids); g++ {
+				if c, straight := l.grids[g].at.Curve(values...); straight && c.Bend == 0 {
+					l.sizes[i], l.grid[i], ok = c, uint8(g), true
+					break
+				}
+			}
+		}
+		if !ok {
 			return nil
 		}
 		if c := &l.sizes[i]; s.events[i].Kind == trace.Alloc && (c.Slope != 0 || c.Bend != 0 || c.First <= 0) {
 			l.grow = append(l.grow, i)
 		}
 	}
-	l.findPeaks(s.blocks)
+	if len(multiples) == 0 {
+		l.findPeaks(s.blocks)
+	}
 	known := map[[3]int]int{}
 	for i, p := range s.sites {
 		var of [3]int
@@ -393,7 +430,7 @@ func (l *line) copy(events []trace.Event, from, to, grown int, k int64) ([]trace
 	events = append(events, l.events[from:to]...)
 	for ; grown < len(l.grow) && l.grow[grown] < to; grown++ {
 		i := l.grow[grown]
-		n, ok := l.at.At(l.sizes[i], k)
+		n, ok := l.size(i, k)
 		if !ok || n <= 0 {
 			return events, -1
 		}

@@ -35,12 +35,19 @@ func (r *Recipe) Job(keys ...Key) (j *Job, err error) {
 	for _, k := range keys {
 		o.Flags = append(o.Flags, spec.Flag{Flag: "--set " + k.String(), Path: k.Path, Value: k.Value})
 	}
+	o.Longest = func(l *spec.Lengths) (int64, error) {
+		s, err := r.samples(l)
+		if err != nil {
+			return 0, err
+		}
+		return collator(l).Pad(s.Longest()), nil
+	}
 	s, err := spec.Parse(r.Path, r.Text, o)
 	if s == nil {
 		return nil, err
 	}
 	if j, err = NewJob(s, r.ReadFile); err == nil {
-		j.budget = r.Budget
+		j.budget, j.recipe = r.Budget, r
 	}
 	return j, err
 }

@@ -37,7 +37,8 @@ type Report struct {
 	Allocator   Allocator      `json:"allocator"`
 	Host        *Host          `json:"host"` // null: not modelled
 	Verdict     Verdict        `json:"verdict"`
-	Advice      *Advice        `json:"advice"` // null: none was asked for
+	Lengths     *Lengths       `json:"lengths,omitempty"` // of jobs whose batches have different lengths
+	Advice      *Advice        `json:"advice"`            // null: none was asked for
 	Curve       []Point        `json:"curve,omitempty"`
 	NotModelled []string       `json:"not_modelled"` // the texts of those of Notes that say what is left out
 	Warnings    []string       `json:"warnings"`     // of the others

@@ -30,6 +30,9 @@ func writeText(w io.Writer, r *Report, o Options) error {
 	t := &text{Writer: out, r: r, o: o}
 	t.verdict()
 	t.changes()
+	if err := t.lengths(); err != nil {
+		return err
+	}
 	t.numbers()
 	if err := t.breakdown(); err != nil {
 		return err

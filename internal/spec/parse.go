@@ -32,6 +32,9 @@ type Options struct {
 	Private bool
 	// Label stands for the path in messages, of text that is not the file's; "": the path.
 	Label string
+	// Longest tells how long the longest batch is of samples of different lengths; nil: no
+	// file of them can be read.
+	Longest func(*Lengths) (int64, error)
 	// Meter counts the work of expressions.
 	Meter *limit.Meter
 }
@@ -84,6 +87,8 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 	gatherParallel(root, errs)
 	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root, made: o.Made, said: o.Said}
 	d := &decoder{errs: errs}
+	d.env = &paramEnv{}
+	s.takeLengths(d, o.Longest)
 	params := d.params(root.Get("params"), o.Params, o.Meter)
 	s.Env, d.env = params, params
 	d.section(root, s, "spec")

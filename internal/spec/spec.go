@@ -32,6 +32,8 @@ type Spec struct {
 	Env  Env     `yaml:"-"` // the spec's params
 	GPUs []*GPU  `yaml:"-"` // that the user described beside the table's
 
+	Lengths *Lengths `yaml:"-"` // of samples, that a param takes; nil: it is the same of all
+
 	Version    Integer                `yaml:"memplan" alone:"true" doc:"version of the spec language; 1"`
 	Name       String                 `yaml:"name" alone:"true" doc:"name of the job, for reports"`
 	Torch      String                 `yaml:"torch" alone:"true" doc:"PyTorch version to model, such as 2.6"`

@@ -1,0 +1,149 @@
+package estimate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// lengthsJob reads a spec whose seq has the lengths of a file.
+func lengthsJob(t *testing.T, model, rest, file string) *Job {
+	t.Helper()
+	text := fmt.Sprintf("memplan: 1\nmodel: %s\ndevice: {gpu: a100-80gb}\n%s\n", model, rest)
+	r := &Recipe{Path: "test.yaml", Text: []byte(text), ReadFile: func(name string) ([]byte, error) {
+		if name != "l.txt" {
+			return nil, errors.New("there is no " + name)
+		}
+		return []byte(file), nil
+	}}
+	j, err := r.Job()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+const tinyGPT = "{preset: gpt, with: {layers: 2, d: 128, heads: 4, vocab: 500, seq: {lengths: l.txt%s}}}"
+
+// TestOneLength: a run whose batches are all alike does what the job does that is played
+// with that length.
+func TestOneLength(t *testing.T) {
+	for _, train := range []string{
+		"train: {batch_size: 4, optimizer: AdamW, precision: amp-bf16}",
+		"train: {batch_size: 4, optimizer: {SGD: {momentum: 0.9}}, loop: flat, checkpoint: true}",
+		"train: {batch_size: 2, optimizer: AdamW, grad_accumulation: 3, clip_grad_norm: 1.0, zero_grad: after_step}",
+	} {
+		j := lengthsJob(t, fmt.Sprintf(tinyGPT, ", steps: 6"), train, "96\n96\n96\n96\n96\n96\n96\n96")
+		o, err := Run(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := &varying{o: o, spec: j.Spec.Lengths, batches: batches(j.Program), turns: map[int64]*turn{}}
+		if v.samples, err = j.recipe.samples(v.spec); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.play(); err != nil {
+			t.Fatal(err)
+		}
+		r, err := v.run(0, 6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := func(step int) (peak, reserved float64) { // steps beyond those played are as the last
+			s := o.Free.Steps[min(step, len(o.Free.Steps)-1)]
+			return float64(s.PeakAllocated.Allocated), float64(s.PeakReserved.Reserved)
+		}
+		if v.turns[96].starts != 1 {
+			t.Errorf("%s: the run begins with %d steps of its first length", train, v.turns[96].starts)
+		}
+		for i := range r.allocated {
+			peak, reserved := at(i + 1)
+			if r.allocated[i] != peak || r.reserved[i] != reserved {
+				t.Errorf("%s: step %d: %v, %v; want %v, %v", train, i+1, r.allocated[i], r.reserved[i], peak, reserved)
+			}
+		}
+	}
+}
+
+// TestDerivedLengths: what is derived from three lengths is what is played.
+func TestDerivedLengths(t *testing.T) {
+	var file strings.Builder
+	for n := 9; n < 400; n += 13 {
+		fmt.Fprintln(&file, n)
+	}
+	j := lengthsJob(t, fmt.Sprintf(tinyGPT, ", pad_to_multiple_of: 8"), "train: {batch_size: 2, optimizer: AdamW, precision: amp-bf16}", file.String())
+	v := &varying{o: &Outcome{Job: j}, spec: j.Spec.Lengths, batches: 1, coarse: 1, turns: map[int64]*turn{}}
+	v.samples, _ = j.recipe.samples(v.spec)
+	all := v.shapes()
+	if ok, err := v.derive(all); !ok || err != nil {
+		t.Fatalf("no curve through the lengths: %v, %v", ok, err)
+	}
+	for _, n := range all {
+		p, err := v.playLength(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := newTurn(p, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := v.turns[n]; !slices.Equal(got.calls, want.calls) || !slices.Equal(got.out, want.out) {
+			t.Errorf("length %d: what is derived is not what is played", n)
+		}
+	}
+}
+
+// TestAccumulatedLengths: each batch of a step has its own length.
+func TestAccumulatedLengths(t *testing.T) {
+	j := lengthsJob(t, fmt.Sprintf(tinyGPT, ""), "train: {batch_size: 1, optimizer: AdamW, grad_accumulation: 2}", "64\n256\n")
+	o, err := Run(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := o.Varied
+	if l.Shapes != 2 || l.Batch.Max != 256 || l.Batch.P50 != 256 || l.Longest != 256 {
+		t.Errorf("%+v", l)
+	}
+	// of the two batches of each step one is short: less lives in a step than with two long ones
+	if most := int64(o.Free.PeakAllocated.Allocated); l.Allocated.Max > most || l.Allocated.Max < most/2 {
+		t.Errorf("the most that is allocated is %d; with long batches alone it is %d", l.Allocated.Max, most)
+	}
+}
+
+// TestChance: the chance to run out of memory is that of the simulated runs.
+func TestChance(t *testing.T) {
+	model := fmt.Sprintf(tinyGPT, ", steps: 20")
+	j := lengthsJob(t, model, "train: {batch_size: 1, optimizer: AdamW}", strings.Repeat("64\n", 99)+"512\n")
+	o, err := Run(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	need := o.Free.PeakAllocated.Allocated
+	j = lengthsJob(t, model, "train: {batch_size: 1, optimizer: AdamW}", strings.Repeat("64\n", 99)+"512\n")
+	j.Machine.Total = j.Machine.Context + need - 1<<20
+	if o, err = Run(j); err != nil {
+		t.Fatal(err)
+	}
+	l := o.Varied
+	// one of a hundred samples is long, and twenty are drawn
+	if p := float64(l.Failed) / float64(l.Runs); p < 0.05 || p > 0.45 || l.Low > 0.2 || l.High < 0.2 {
+		t.Errorf("%d of %d runs fail, between %v and %v; 20 %% are expected", l.Failed, l.Runs, l.Low, l.High)
+	}
+	r := o.Report()
+	if r.Verdict.Fits || !strings.Contains(r.Verdict.Reason, "simulated runs of 20 steps ran out of memory") {
+		t.Errorf("verdict %+v", r.Verdict)
+	}
+}
+
+func TestWilson(t *testing.T) {
+	for _, c := range []struct {
+		k, n      int
+		low, high float64
+	}{{0, 10, 0, 0.2775}, {5, 10, 0.2366, 0.7634}, {10, 10, 0.7225, 1}} {
+		if low, high := wilson(c.k, c.n); low < c.low-1e-4 || low > c.low+1e-4 || high < c.high-1e-4 || high > c.high+1e-4 {
+			t.Errorf("%d of %d: %v to %v", c.k, c.n, low, high)
+		}
+	}
+}
