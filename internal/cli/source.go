@@ -30,6 +30,7 @@ type source struct {
 	batch                                int64
 	steps                                int64
 	set                                  []string
+	lengths                              string
 
 	config     []byte // a config.json that stands for the spec
 	configPath string
@@ -49,6 +50,7 @@ func (o *source) flags(c *cobra.Command) {
 	f.StringVar(&o.allocConf, "alloc-conf", "", "value of PYTORCH_CUDA_ALLOC_CONF")
 	f.StringVar(&o.cudnnWorkspace, "cudnn-workspace", "", "cuDNN's workspaces of convolutions: apart (not in the peak), model (in the peak), none, or a size (default apart)")
 	f.Int64Var(&o.steps, "steps", 0, "number of steps to simulate (default: until memory repeats)")
+	f.StringVar(&o.lengths, "lengths", "", "file with the lengths of the samples, one a line or as a histogram; the param seq takes them")
 	f.StringArrayVar(&o.set, "set", nil, "override a key of the spec: --set train.loop=flat (may be repeated)")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return presetArgs(), cobra.ShellCompDirectiveDefault
@@ -121,7 +123,7 @@ func (o *source) recipeOf(c *cobra.Command, s *Streams, name string, text []byte
 			return nil, err
 		}
 	}
-	options := spec.Options{Set: o.set, Flags: o.overrides(c), Private: isLink(name), Said: said}
+	options := spec.Options{Set: o.set, Lengths: o.lengths, Flags: o.overrides(c), Private: isLink(name), Said: said}
 	options.Made = o.config != nil || strings.HasPrefix(name, presetPrefix)
 	if o.config != nil {
 		options.Label = name + " (as a spec)"
@@ -255,6 +257,9 @@ func (o *source) open(s *Streams, path string) func(name string, limit int64) ([
 	return func(name string, limit int64) ([]byte, error) {
 		if o.config != nil && name == o.configPath {
 			return o.config, nil
+		}
+		if name != "" && name == o.lengths { // of the command line
+			return s.read(name, limit)
 		}
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(filepath.Dir(path), name)

@@ -39,6 +39,7 @@ func Keys() map[string][]Key {
 		}
 	}
 	section(reflect.TypeFor[Spec]())
+	section(reflect.TypeFor[Lengths]()) // a value of a param
 	return out
 }
 

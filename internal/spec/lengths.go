@@ -12,6 +12,33 @@ type Lengths struct {
 	Steps    Integer `yaml:"steps" min:"1" max:"100000" default:"200" doc:"steps of a run of which the report says how likely it runs out of memory"`
 }
 
+// giveLengths has the param seq take the lengths of a file. A length that it was given is
+// the greatest then.
+func giveLengths(root *Value, file string, at Span, errs *Errors) {
+	params := root.Get("params")
+	if params.Get("seq") == nil {
+		model := root.Get("model")
+		if model == nil || model.Kind != Map || model.Get("hf") == nil && model.Get("preset") == nil {
+			errs.Addf(at, "the spec has no param seq, which lengths are of")
+			return
+		}
+		if params = model.Get("with"); params == nil || params.Kind != Map {
+			params = &Value{Span: at, Kind: Map}
+			model.put(&Value{Span: at, Kind: Str, Str: "with"}, params)
+		}
+	}
+	seq := params.Get("seq")
+	if seq == nil || seq.Kind != Map {
+		was := seq
+		seq = &Value{Span: at, Kind: Map}
+		if was != nil && was.Kind == Int {
+			seq.put(&Value{Span: at, Kind: Str, Str: "max"}, was)
+		}
+		params.put(&Value{Span: at, Kind: Str, Str: "seq"}, seq)
+	}
+	seq.put(&Value{Span: at, Kind: Str, Str: "lengths"}, &Value{Span: at, Kind: Str, Str: file})
+}
+
 // takeLengths puts the longest batch's length in the place of the mapping with lengths that
 // a param has.
 func (s *Spec) takeLengths(d *decoder, longest func(*Lengths) (int64, error)) {

@@ -32,6 +32,8 @@ type Options struct {
 	Private bool
 	// Label stands for the path in messages, of text that is not the file's; "": the path.
 	Label string
+	// Lengths names a file whose lengths the param seq takes; "": none.
+	Lengths string
 	// Longest tells how long the longest batch is of samples of different lengths; nil: no
 	// file of them can be read.
 	Longest func(*Lengths) (int64, error)
@@ -83,6 +85,9 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 			text = strconv.Quote(text)
 		}
 		override(root, f.Path, text, errs.override(f.Flag), errs)
+	}
+	if o.Lengths != "" {
+		giveLengths(root, o.Lengths, errs.override("--lengths "+o.Lengths), errs)
 	}
 	gatherParallel(root, errs)
 	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root, made: o.Made, said: o.Said}
