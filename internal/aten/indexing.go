@@ -271,6 +271,19 @@ func nonzero(c *op.Call, m *op.Tensor, n int64) *op.Tensor {
 	return out
 }
 
+// NonzeroCount is torch.nonzero of a tensor of which so many elements are not zero.
+var NonzeroCount = define(op.Op{
+	Name: "nonzero_count", Sig: "nonzero_count(input, count: int)", Args: &MaskIndexArgs{}, Run: func(c *op.Call) {
+		x, n := c.In[0], c.Args.(*MaskIndexArgs).Count
+		if n < 0 || n > x.Numel() {
+			c.Fail("%d elements of shape %v cannot be other than zero", n, x.Size)
+		}
+		c.Return(nonzero(c, x, n))
+	},
+	NotModelled: "how many elements are not zero is the data's; memplan takes the number in the spec",
+	Source:      "aten/src/ATen/native/cuda/Nonzero.cu",
+})
+
 // gradMaskIndex adds the gradient to zeros by sorted indices, as gradIndex.
 func gradMaskIndex(b *op.Back) {
 	m, g, in, n := b.SavedIn(1), b.Grads[0], b.InM[0], b.Args.(*MaskIndexArgs).Count

@@ -90,6 +90,8 @@ var Sum = define(op.Op{
 	Run: func(c *op.Call) {
 		d, a := c.In[0].DType, c.Args.(*ReduceArgs)
 		switch half := d.IsHalf(); {
+		case a.DType != nil && !d.IsFloating() && !a.DType.IsFloating(): // converted first, as to int64
+			d = *a.DType
 		case a.DType != nil && *a.DType != d && !(half && *a.DType == tensor.Float32):
 			c.Fail("sum with a conversion from %v to %v is not modelled; convert first", d, *a.DType)
 		case a.DType != nil: // half to float is one kernel (ReduceSumProdKernel.cu)
@@ -287,6 +289,8 @@ var Prod = define(op.Op{
 		x, a := c.In[0], c.Args.(*ProdArgs)
 		d := x.DType
 		switch half := d.IsHalf(); {
+		case a.DType != nil && !d.IsFloating() && !a.DType.IsFloating(): // converted first, as to int64
+			d = *a.DType
 		case a.DType != nil && *a.DType != d && !(half && *a.DType == tensor.Float32):
 			c.Fail("prod with a conversion from %v to %v is not modelled; convert first", d, *a.DType)
 		case a.DType != nil:

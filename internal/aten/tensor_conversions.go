@@ -60,6 +60,17 @@ var _ = define(op.Op{
 	},
 })
 
+// ToAutocast is x.to(torch.get_autocast_dtype("cuda")); without autocast, x itself.
+var ToAutocast = define(op.Op{
+	Name: "to_autocast", Sig: "to_autocast(input)", Composite: true, Run: func(c *op.Call) {
+		if !c.Env().Autocast {
+			c.ReturnSelf(0)
+			return
+		}
+		c.Return(c.Do1(To, &ToCopyArgs{DType: c.Env().AutocastDType}, c.In[0]))
+	},
+})
+
 // Library modules remember the type of a tensor and convert others to it. The
 // memory of a type is a tensor without elements, which takes no memory.
 var (

@@ -276,6 +276,7 @@ func (p *printer) op(e *program.Expr) string {
 		given[g.Name] = g.Value
 	}
 	python := e.Sig.Python
+	p.calls(python)
 	args := e.Args
 	var texts []string // of the tensor parameters, in order
 	for _, a := range args {

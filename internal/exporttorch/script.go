@@ -25,7 +25,7 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 	first := newScript(job, nil)
 	first.print(o)
 	s := newScript(job, first.resolve())
-	s.keys = first.keys
+	s.keys, s.needs = first.keys, first.helps
 	s.print(o)
 	_, err := io.WriteString(w, printable.Quoted(s.b.String()))
 	return err
@@ -33,7 +33,7 @@ func Write(w io.Writer, job *program.Job, o Options) error {
 
 // newScript begins a script; final is nil in the first text.
 func newScript(job *program.Job, final map[nameKey]string) *script {
-	return &script{job: job, final: final, number: map[nameKey]int{}, extents: map[any][]extent{}, members: map[*program.Class][]string{}}
+	return &script{job: job, final: final, number: map[nameKey]int{}, extents: map[any][]extent{}, members: map[*program.Class][]string{}, helps: map[int]bool{}}
 }
 
 // print prints the script.
@@ -88,6 +88,7 @@ func (s *script) print(o Options) {
 		s.b.WriteString(covers)
 	}
 	s.packages()
+	s.libraryFunctions()
 	s.classes()
 	if prunes(job) {
 		s.b.WriteString(masks)
@@ -113,6 +114,8 @@ type script struct {
 	number  map[nameKey]int             // of keys
 	extents map[any][]extent            // of functions; nil: the step's
 	members map[*program.Class][]string // of classes with methods
+
+	needs, helps map[int]bool // of helpers: those to print, those that are called
 }
 
 func (s *script) line(text string) {

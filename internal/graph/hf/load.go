@@ -30,8 +30,8 @@ import (
 const Folder = "hf/"
 
 // shared are the files of blocks that all types share; hf/heads has those of
-// tasks, hf/vision those of images and sound.
-var shared = []string{"hf/common", "hf/heads", "hf/vision"}
+// tasks, hf/vision those of images and sound, hf/kernels those of other libraries' kernels.
+var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels"}
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.

@@ -1,0 +1,43 @@
+package exporttorch
+
+import (
+	_ "embed"
+	"strings"
+)
+
+// What stands for functions of other libraries in a script, so that it needs PyTorch
+// alone: their kernels are replaced by tensors like those that they write into.
+var (
+	//go:embed python/flash_attn.py
+	flashAttnPython string
+	//go:embed python/nonzero_count.py
+	nonzeroCountPython string
+	//go:embed python/to_autocast.py
+	toAutocastPython string
+)
+
+// helpers are those functions, as signatures of operators call them, by the text that
+// defines them.
+var helpers = []struct{ prefix, text string }{
+	{"_flash_attn_", flashAttnPython},
+	{"nonzero_count", nonzeroCountPython},
+	{"to_autocast", toAutocastPython},
+}
+
+// calls notes that a function is called.
+func (s *script) calls(python string) {
+	for i, h := range helpers {
+		if strings.HasPrefix(python, h.prefix) {
+			s.helps[i] = true
+		}
+	}
+}
+
+// libraryFunctions prints the functions that are called.
+func (s *script) libraryFunctions() {
+	for i, h := range helpers {
+		if s.needs[i] {
+			s.b.WriteString(h.text)
+		}
+	}
+}
