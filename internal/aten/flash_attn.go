@@ -12,7 +12,7 @@ import (
 
 // FlashAttnArgs are the arguments of flash-attn's functions that decide on memory.
 type FlashAttnArgs struct {
-	DropoutP      float64 `arg:"dropout_p"`
+	Dropout       float64 `arg:"dropout"`
 	Causal        bool    `arg:"causal"`
 	Deterministic bool    `arg:"deterministic"`
 }
@@ -59,7 +59,7 @@ func lastDense(c *op.Call, ts ...*op.Tensor) []*op.Tensor {
 // FlashAttnForward is mha_fwd: the result, the log-sum-exp and the state of the dropout.
 var FlashAttnForward = define(op.Op{
 	Name: "_flash_attn_forward", Flops: flashAttnFlops, Args: &FlashAttnArgs{}, Takes: flashAttnTakes,
-	Sig: "_flash_attn_forward(q, k, v, dropout_p: float = 0.0, causal: bool = False)",
+	Sig: "_flash_attn_forward(q, k, v, dropout: float = 0.0, causal: bool = False)",
 	Run: func(c *op.Call) {
 		if c.In[0].Rank() != 4 {
 			c.Fail("query must be of shape (batch, length, heads, head size), not %v", c.In[0].Size)
@@ -71,7 +71,7 @@ var FlashAttnForward = define(op.Op{
 		}
 		out := c.NewLike(q)
 		lse := c.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))
-		if n := flashSplits(c, q, k, c.Args.(*FlashAttnArgs).DropoutP); n > 1 {
+		if n := flashSplits(c, q, k, c.Args.(*FlashAttnArgs).Dropout); n > 1 {
 			c.Local(c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1)))
 			c.Local(c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1), flashAttnHead(q.Dim(3))))
 		}
@@ -84,7 +84,7 @@ var FlashAttnForward = define(op.Op{
 // the rows.
 var FlashAttnBackward = define(op.Op{
 	Name: "_flash_attn_backward", Args: &FlashAttnArgs{},
-	Sig: "_flash_attn_backward(dout, q, k, v, out, softmax_lse, dq, dk, dv, dropout_p: float = 0.0, causal: bool = False, deterministic: bool = False)",
+	Sig: "_flash_attn_backward(dout, q, k, v, out, softmax_lse, dq, dk, dv, dropout: float = 0.0, causal: bool = False, deterministic: bool = False)",
 	Run: func(c *op.Call) {
 		lastDense(c, c.In[:5]...)
 		q, k := c.In[1], c.In[2]
@@ -119,7 +119,7 @@ func flashAttnScratch(c *op.Call, q, k *op.Tensor, batch, size, rows int64) {
 // FlashAttnVarlenForward is mha_varlen_fwd of sequences that begin at cu_seqlens.
 var FlashAttnVarlenForward = define(op.Op{
 	Name: "_flash_attn_varlen_forward", Args: &FlashAttnArgs{}, Takes: flashAttnTakes,
-	Sig: "_flash_attn_varlen_forward(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p: float = 0.0, causal: bool = False)",
+	Sig: "_flash_attn_varlen_forward(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout: float = 0.0, causal: bool = False)",
 	Run: func(c *op.Call) {
 		if c.In[0].Rank() != 3 {
 			c.Fail("query must be of shape (tokens, heads, head size), not %v", c.In[0].Size)
@@ -134,7 +134,7 @@ var FlashAttnVarlenForward = define(op.Op{
 // sequence.
 var FlashAttnVarlenBackward = define(op.Op{
 	Name: "_flash_attn_varlen_backward", Args: &FlashAttnArgs{},
-	Sig: "_flash_attn_varlen_backward(dout, q, k, v, out, softmax_lse, dq, dk, dv, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p: float = 0.0, causal: bool = False, deterministic: bool = False)",
+	Sig: "_flash_attn_varlen_backward(dout, q, k, v, out, softmax_lse, dq, dk, dv, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout: float = 0.0, causal: bool = False, deterministic: bool = False)",
 	Run: func(c *op.Call) {
 		lastDense(c, c.In[:5]...)
 		q, k := c.In[1], c.In[2]

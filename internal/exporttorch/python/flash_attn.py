@@ -29,11 +29,11 @@ def empty(like, *size, dtype=torch.float32):
     return torch.empty(size, dtype=dtype, device=like.device)
 
 
-def _flash_attn_forward(q, k, v, dropout_p=0.0, causal=False):
+def _flash_attn_forward(q, k, v, dropout=0.0, causal=False):
     q, k, v = dense(q), dense(k), dense(v)
     b, rows, heads, d = q.shape
     out, lse = torch.empty_like(q), empty(q, b, heads, rows)
-    if dropout_p == 0:
+    if dropout == 0:
         n = num_splits(b * heads * ceil(rows, 64), 2 * sms(q), ceil(k.shape[1], 256 if d <= 64 else 128 if d <= 128 else 64))
         if n > 1:
             lse_accum, out_accum = empty(q, n, b, heads, rows), empty(q, n, b, heads, rows, head(d))
@@ -42,7 +42,7 @@ def _flash_attn_forward(q, k, v, dropout_p=0.0, causal=False):
     return out, lse, rng_state
 
 
-def _flash_attn_varlen_forward(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, causal=False):
+def _flash_attn_varlen_forward(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout=0.0, causal=False):
     q, k, v = dense(q), dense(k), dense(v)
     return torch.empty_like(q), empty(q, q.shape[1], q.shape[0]), empty(q, 2, dtype=torch.int64)
 
@@ -58,7 +58,7 @@ def accumulate(q, k, dk, dv, batch, size, deterministic):
         del dv_expanded, dk_expanded
 
 
-def _flash_attn_backward(dout, q, k, v, out, softmax_lse, dq, dk, dv, dropout_p=0.0, causal=False, deterministic=False):
+def _flash_attn_backward(dout, q, k, v, out, softmax_lse, dq, dk, dv, dropout=0.0, causal=False, deterministic=False):
     dout, q, k, v, out = dense(dout), dense(q), dense(k), dense(v), dense(out)
     b, rows, heads, d = q.shape
     rows = ceil(rows, 128) * 128
@@ -68,7 +68,7 @@ def _flash_attn_backward(dout, q, k, v, out, softmax_lse, dq, dk, dv, dropout_p=
 
 
 def _flash_attn_varlen_backward(
-    dout, q, k, v, out, softmax_lse, dq, dk, dv, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, causal=False, deterministic=False
+    dout, q, k, v, out, softmax_lse, dq, dk, dv, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout=0.0, causal=False, deterministic=False
 ):
     dout, q, k, v, out = dense(dout), dense(q), dense(k), dense(v), dense(out)
     b, heads = cu_seqlens_q.numel() - 1, q.shape[1]
