@@ -119,7 +119,7 @@ func flashAttnScratch(c *op.Call, q, k *op.Tensor, batch, size, rows int64) {
 // FlashAttnVarlenForward is mha_varlen_fwd of sequences that begin at cu_seqlens.
 var FlashAttnVarlenForward = define(op.Op{
 	Name: "_flash_attn_varlen_forward", Args: &FlashAttnArgs{}, Takes: flashAttnTakes,
-	Sig: "_flash_attn_varlen_forward(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout: float = 0.0, causal: bool = False)",
+	Sig: "_flash_attn_varlen_forward(q, k, v, cu_seqlens_q, cu_seqlens_k, dropout: float = 0.0, causal: bool = False)",
 	Run: func(c *op.Call) {
 		if c.In[0].Rank() != 3 {
 			c.Fail("query must be of shape (tokens, heads, head size), not %v", c.In[0].Size)
@@ -134,7 +134,7 @@ var FlashAttnVarlenForward = define(op.Op{
 // sequence.
 var FlashAttnVarlenBackward = define(op.Op{
 	Name: "_flash_attn_varlen_backward", Args: &FlashAttnArgs{},
-	Sig: "_flash_attn_varlen_backward(dout, q, k, v, out, softmax_lse, dq, dk, dv, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout: float = 0.0, causal: bool = False, deterministic: bool = False)",
+	Sig: "_flash_attn_varlen_backward(dout, q, k, v, out, softmax_lse, dq, dk, dv, cu_seqlens_q, cu_seqlens_k, dropout: float = 0.0, causal: bool = False, deterministic: bool = False)",
 	Run: func(c *op.Call) {
 		lastDense(c, c.In[:5]...)
 		q, k := c.In[1], c.In[2]

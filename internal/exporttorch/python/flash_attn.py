@@ -42,7 +42,7 @@ def _flash_attn_forward(q, k, v, dropout=0.0, causal=False):
     return out, lse, rng_state
 
 
-def _flash_attn_varlen_forward(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout=0.0, causal=False):
+def _flash_attn_varlen_forward(q, k, v, cu_seqlens_q, cu_seqlens_k, dropout=0.0, causal=False):
     q, k, v = dense(q), dense(k), dense(v)
     return torch.empty_like(q), empty(q, q.shape[1], q.shape[0]), empty(q, 2, dtype=torch.int64)
 
@@ -68,7 +68,7 @@ def _flash_attn_backward(dout, q, k, v, out, softmax_lse, dq, dk, dv, dropout=0.
 
 
 def _flash_attn_varlen_backward(
-    dout, q, k, v, out, softmax_lse, dq, dk, dv, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout=0.0, causal=False, deterministic=False
+    dout, q, k, v, out, softmax_lse, dq, dk, dv, cu_seqlens_q, cu_seqlens_k, dropout=0.0, causal=False, deterministic=False
 ):
     dout, q, k, v, out = dense(dout), dense(q), dense(k), dense(v), dense(out)
     b, heads = cu_seqlens_q.numel() - 1, q.shape[1]
