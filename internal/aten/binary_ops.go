@@ -187,9 +187,9 @@ func trueDiv(c *op.Call) {
 
 func gradDiv(b *op.Back) {
 	if b.Need(1) { // div_tensor_other_backward: -grad * ((self / other) / other)
-		neg := b.Local(b.NewLike(b.Grads[0]))
-		q := b.Local(b.Do1(DivTensor, nil, b.SavedIn(0), b.SavedIn(1)))
+		q := b.Local(b.Do1(DivTensor, nil, b.SavedIn(0), b.SavedIn(1))) // GCC computes the last argument first
 		qq := b.Local(b.Do1(DivTensor, nil, q, b.SavedIn(1)))
+		neg := b.Local(b.NewLike(b.Grads[0]))
 		b.Set(1, b.Do1(MulTensor, nil, neg, qq))
 		b.End()
 	}

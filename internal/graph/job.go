@@ -303,7 +303,8 @@ func (el *building) loadPreset(m *spec.Model) *spec.Spec {
 }
 
 // presetOfPreset loads the preset whose params s sets, if s is such a preset.
-// Blocks that s has of its own go along; params of the other name them.
+// Blocks that s has of its own go along, with the params that they use; params of
+// the other name them.
 func (el *building) presetOfPreset(s *spec.Spec) *spec.Spec {
 	if !s.Model.Preset.Set {
 		return s
@@ -311,6 +312,7 @@ func (el *building) presetOfPreset(s *spec.Spec) *spec.Spec {
 	outer := s
 	el.as(&model{spec: s}, func() { s = el.loadPreset(s.Model) })
 	s.Share(outer)
+	s.Inherit(outer)
 	return s
 }
 

@@ -1,5 +1,19 @@
 package spec
 
+import "slices"
+
+// Inherit adds the params of another file to those of s, but for those that s has
+// itself: the blocks that Share adds use them.
+func (s *Spec) Inherit(from *Spec) {
+	to, more := s.Env.(*paramEnv), from.Env.(*paramEnv)
+	for _, n := range more.names {
+		if !slices.Contains(to.names, n) {
+			to.names = append(to.names, n)
+			to.vals[n] = more.vals[n]
+		}
+	}
+}
+
 // Share adds the blocks of another file to those of s's model, but for those
 // whose names s has itself.
 func (s *Spec) Share(from *Spec) {
