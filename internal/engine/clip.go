@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/memplan/memplan/internal/aten"
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
@@ -57,7 +58,12 @@ func (j *job) clip(s *program.Stmt) {
 	if j.Executes() {
 		j.Must(j.backend.Scale(grads, total, s.Number, coefficient, clamped))
 	}
-	j.Drop(coefficient, clamped, total)
+	j.Drop(coefficient, clamped)
+	if len(s.Targets) > 0 {
+		j.Store(j.frame, s.Targets[0], python.Value{T: total})
+		return
+	}
+	j.Drop(total)
 }
 
 // foreachNorm returns the norms of gradients: partial norms of the chunks of

@@ -354,8 +354,16 @@ func (j *job) statement(s *program.Stmt) {
 			}
 			ts = j.newBatch(j.inputs)
 		}
-		for i, slot := range s.Targets {
-			j.Store(fr, slot, python.Value{T: ts[i]})
+		if s.Unpack {
+			for i, slot := range s.Targets {
+				j.Store(fr, slot, python.Value{T: ts[i]})
+			}
+		} else {
+			items := make([]python.Value, len(ts))
+			for i, t := range ts {
+				items[i].T = t
+			}
+			j.Store(fr, s.Targets[0], python.Value{List: python.NewList(items)})
 		}
 		if j.prog.Prefetch && !j.Evaluating {
 			j.prefetch()

@@ -111,7 +111,11 @@ func (p *printer) stmt(s *program.Stmt) {
 		if s.Kind == program.ClipValue {
 			name = "clip_grad_value_"
 		}
-		p.printf("nn.utils.%s(%s, %s)", name, p.gradients(o), program.Literal(s.Number))
+		norm := ""
+		if len(s.Targets) > 0 {
+			norm = p.names(s.Targets) + " = "
+		}
+		p.printf("%snn.utils.%s(%s, %s)", norm, name, p.gradients(o), program.Literal(s.Number))
 	case program.UpdateScale:
 		p.line("scaler.update()")
 	case program.ZeroGrad:

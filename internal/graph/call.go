@@ -29,6 +29,8 @@ func (f *fn) call(e *spec.Entry, sc *scope, i int) value.Value {
 		return f.forward(e, sc)
 	case head == spec.HeadGrad:
 		return f.autogradGrad(e, sc)
+	case head == spec.HeadConvert:
+		return f.convertOutputs(e, sc)
 	case head == spec.HeadCall:
 		return f.checkpointed(e.Checkpoint, sc, f.callDeclared(e, sc))
 	case head == spec.HeadSeq || layers.Lookup(head) != nil:

@@ -172,7 +172,7 @@ func (c *checker) own(e *spec.Entry, at place) {
 	case head == "" || slices.Contains(spec.Statements, head):
 		c.nested(e.Arg)
 	case slices.Contains(spec.StepStatements, head):
-		if at != inStep && (head != spec.HeadForward && head != spec.HeadGrad || at == inLayers || at == inModules) {
+		if at != inStep && (!slices.Contains(stepValues, head) || at == inLayers || at == inModules) {
 			errs.Addf(e.Head.At, "%s is a statement of a step and has no place in a model", head)
 			return
 		}
@@ -256,7 +256,7 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 	head := e.Head.V
 	isLayer, isOp := layers.Lookup(head) != nil || head == spec.HeadSeq, aten.Lookup(head) != nil
 	isBlock, isCall := head == spec.HeadBlock, head == spec.HeadCall
-	isValue := isLayer || isOp || isBlock || isCall || head == spec.HeadForward || head == spec.HeadGrad
+	isValue := isLayer || isOp || isBlock || isCall || slices.Contains(stepValues, head)
 	inScript := at == inStep || at == inLoss
 	inFrame := at != inModules && at != inline && head != spec.HeadReturn
 	refuse := func(key string, s spec.Span, ok bool, where string) {
@@ -305,7 +305,7 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 		refuse("enable_grad", e.EnableGrad.Span, inFrame, "it modifies statements")
 	}
 	if len(e.Name) > 0 {
-		refuse("name", e.Name[0].At, (isValue || head == "" || head == spec.HeadBatch) && at != inModules, "it binds the result of a call")
+		refuse("name", e.Name[0].At, (isValue || head == "" || head == spec.HeadBatch || head == spec.HeadClipNorm) && at != inModules, "it binds the result of a call")
 	}
 	if len(e.Inputs) > 0 {
 		refuse("inputs", e.Inputs[0].At, (isValue || head == "") && at != inModules, "only a call takes inputs")

@@ -18,6 +18,7 @@ import (
 // elaborator holds what is shared while one spec becomes a job.
 type elaborator struct {
 	spec   *spec.Spec
+	loop   *spec.Spec // of the spec's trainer; nil: it has none
 	errs   *spec.Errors
 	meter  *limit.Meter
 	shapes *op.Shapes

@@ -125,7 +125,7 @@ func (f *fn) entry(e *spec.Entry, sc *scope) {
 	f.u.expand(e, sc, func(sc *scope, i int) {
 		from, grad := len(f.f.Body), f.gradMode(e, sc)
 		plain := e.Autocast != nil && !f.u.el.evalBool(e.Autocast, sc, "autocast")
-		f.inSteps(e, sc, func() { f.statement(e, sc, i) })
+		f.u.el.outsideAutocast(plain, func() { f.inSteps(e, sc, func() { f.statement(e, sc, i) }) })
 		for k := from; k < len(f.f.Body); k++ {
 			st := &f.f.Body[k]
 			st.Plain = st.Plain || plain
@@ -134,6 +134,14 @@ func (f *fn) entry(e *spec.Entry, sc *scope) {
 			}
 		}
 	})
+}
+
+// outsideAutocast runs f as what stands outside of torch.autocast sees types.
+func (el *elaborator) outsideAutocast(outside bool, f func()) {
+	was := el.shapes.E.Autocast
+	el.shapes.E.Autocast = was && !outside
+	defer func() { el.shapes.E.Autocast = was }()
+	f()
 }
 
 // gradMode is the context of gradients that an entry stands in.
@@ -169,7 +177,7 @@ func (f *fn) lose(e *spec.Entry) {
 	case e.Head.V == spec.HeadReturn:
 		f.done = true
 		return
-	case slices.Contains(spec.StepStatements, e.Head.V) && e.Head.V != spec.HeadForward && e.Head.V != spec.HeadGrad:
+	case slices.Contains(spec.StepStatements, e.Head.V) && !slices.Contains(stepValues, e.Head.V):
 		return
 	}
 	f.astray = f.astray || e.Unnamed

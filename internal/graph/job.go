@@ -93,6 +93,8 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	job.Rebind = job.Rebind && !job.Prefetch
 	el.job = job
 	el.shapes.E.Autocast, el.shapes.E.AutocastDType = job.Autocast, job.LowerType
+	el.trainerOptimizer()
+	el.trainerNotes()
 	el.check()
 	if !s.Errs.AllContained() {
 		return nil, s.Errs.Err()
@@ -163,7 +165,7 @@ func (el *building) run() {
 		if len(el.lostInputs) == 0 {
 			spec.Try(func() { el.data = el.readData(&el.spec.Data) })
 		}
-		if spec.Try(el.ema) && spec.Try(el.step) {
+		if spec.Try(el.loadLoop) && spec.Try(el.ema) && spec.Try(el.step) {
 			spec.Try(el.change)
 		}
 	}
@@ -280,7 +282,7 @@ func (el *building) loadPreset(m *spec.Model) *spec.Spec {
 	for _, p := range with {
 		ok = spec.Try(func() { given[p.Key.Str] = el.eval(p.Value, el.spec.Env) }) && ok
 	}
-	s, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{Params: given, Meter: el.meter})
+	s, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{Params: el.withOwn(given), Meter: el.meter})
 	if s != nil {
 		for _, p := range with {
 			if _, known := s.Env.Lookup(p.Key.Str); !known {
@@ -408,7 +410,7 @@ func (el *building) input(m *model, in *spec.Named[spec.Input], seen map[string]
 	sc := &scope{parent: m.spec.Env, vars: el.globals()}
 	size := append([]int64{el.batch}, el.shape(in.V.Shape, sc)...)
 	d := el.errs.DType(in.V.DType)
-	if !in.V.DType.Set && el.job.DType.IsHalf() {
+	if !in.V.DType.Set && el.job.DType.IsHalf() && el.spec.Trainer == nil { // a trainer converts nothing
 		d = el.job.DType
 	}
 	what := fmt.Sprintf("%s of %v", tensor.SizeString(size), d)

@@ -72,6 +72,16 @@ func (el *elaborator) as(m *model, f func()) {
 	f()
 }
 
+// inLoop runs f in the file with the job's statements: the spec, or the loop of its
+// trainer.
+func (el *elaborator) inLoop(f func()) {
+	if el.loop == nil {
+		f()
+		return
+	}
+	el.as(&model{spec: el.loop}, f)
+}
+
 func (el *elaborator) findModel(name string) *model {
 	for _, m := range el.ms {
 		if m.name == name {

@@ -132,6 +132,7 @@ func (el *building) bindOptimizer(row *optim.Row, a *argReader, vals map[string]
 
 // optimParams resolves which parameters optimizers and their groups take.
 func (el *building) optimParams() {
+	el.trainerGroups()
 	for i, o := range el.job.Optimizers {
 		if o.Args == nil { // a mistake, which is reported
 			panic(spec.Stop{})

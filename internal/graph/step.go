@@ -15,9 +15,11 @@ import (
 // those of the spec or what train desugars to.
 func (el *elaborator) step() {
 	el.kept = &el.job.Kept
-	before := el.attempt(el.before)
+	before := el.attempt(func() { el.inLoop(el.before) })
 	entries := el.spec.Step
-	if entries != nil {
+	if el.loop != nil {
+		el.inLoop(func() { el.job.Step, el.job.Aux = el.function("step", el.loop.Step) })
+	} else if entries != nil {
 		el.job.Step, el.job.Aux = el.function("step", entries)
 	} else {
 		// The loss is written in the scope of the file that defines the model.
@@ -188,10 +190,7 @@ func (el *elaborator) takesInputs(es []*spec.Entry) bool {
 func (f *fn) batch(e *spec.Entry) {
 	el := f.u.el
 	st := program.Stmt{Kind: program.Batch, Unpack: true}
-	inputs := el.job.Inputs
-	if ev := el.inEval; ev != nil {
-		inputs = ev.Inputs
-	}
+	inputs := el.batchInputs()
 	var names []string
 	for _, in := range inputs {
 		names = append(names, in.Name)
@@ -222,6 +221,45 @@ func (f *fn) batch(e *spec.Entry) {
 	f.emit(st)
 }
 
+// tupleBatch binds one name to the tuple of a new batch.
+func (f *fn) tupleBatch(e *spec.Entry) {
+	el := f.u.el
+	if len(e.Name) != 1 || e.Tuple {
+		el.fail(e.At, "a batch as a tuple has one name, such as {batch: {tuple: true}, name: ahead}")
+	}
+	if len(el.lostInputs) > 0 {
+		panic(spec.Stop{})
+	}
+	m := value.Meta{Tuple: []value.Meta{}}
+	for _, in := range el.batchInputs() {
+		m.Tuple = append(m.Tuple, value.Tensor(&op.Tensor{Layout: tensor.Contiguous(tensor.D(in.Size...)), DType: in.DType}))
+	}
+	f.emit(program.Stmt{Kind: program.Batch, Targets: []int{f.set(e.Name[0].V, m)}, Line: e.At.Line})
+}
+
+// unpackBatch binds the inputs to the tensors of a batch that is a tuple.
+func (f *fn) unpackBatch(e *spec.Entry, of *spec.Value, sc *scope) {
+	el := f.u.el
+	v := f.text(el.evalStr(of, sc, "of"), of.Span, sc)
+	inputs := el.batchInputs()
+	if len(v.Meta.Tuple) != len(inputs) || v.Meta.List != nil {
+		el.fail(of.Span, "of is a batch that {batch: {tuple: true}} gave, not %s", v.Meta.Describe())
+	}
+	st := program.Stmt{Kind: program.Assign, Unpack: true, Value: v.Expr, Line: e.At.Line}
+	for i, in := range inputs {
+		st.Targets = append(st.Targets, f.set(in.Name, v.Meta.Tuple[i]))
+	}
+	f.emit(st)
+}
+
+// batchInputs are the tensors of a batch of the function under way.
+func (el *elaborator) batchInputs() []program.Input {
+	if ev := el.inEval; ev != nil {
+		return ev.Inputs
+	}
+	return el.job.Inputs
+}
+
 // trainingStatements have no place in an evaluation.
 var trainingStatements = []string{
 	spec.HeadBackward, spec.HeadOptimizer, spec.HeadZeroGrad, spec.HeadClipNorm, spec.HeadClipValue, spec.HeadEMA, spec.HeadSync,
@@ -238,8 +276,15 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 	}
 	switch e.Head.V {
 	case spec.HeadBatch:
-		kw()
-		f.batch(e)
+		a := kw("tuple", "of")
+		switch {
+		case a["of"] != nil:
+			f.unpackBatch(e, a["of"], sc)
+		case a["tuple"] != nil && el.evalBool(a["tuple"], sc, "tuple"):
+			f.tupleBatch(e)
+		default:
+			f.batch(e)
+		}
 		return true
 	case spec.HeadForward:
 		f.forwardStatement(e, sc)
@@ -286,6 +331,12 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 		}
 		st.Number = el.evalNumber(a[bound], sc, bound)
 		st.Optimizer = f.optimizer(e, a["optimizer"], sc)
+		if len(e.Name) > 0 && e.Head.V == spec.HeadClipNorm { // the norm of all gradients
+			if len(e.Name) > 1 || e.Tuple {
+				el.fail(e.Name[0].At, "%s gives one tensor, which takes one name", e.Head.V)
+			}
+			st.Targets = []int{f.set(e.Name[0].V, value.Tensor(&op.Tensor{Layout: tensor.Contiguous(tensor.D()), DType: el.job.DType}))}
+		}
 		if el.job.Scaler && !f.unscaled(st.Optimizer) {
 			f.emit(program.Stmt{Kind: program.Unscale, Optimizer: st.Optimizer, Line: st.Line})
 		}

@@ -14,7 +14,7 @@ func (el *building) change() {
 	t.Offload()
 	el.optimGiven()
 	t.InBackward()
-	el.evaluation()
+	el.inLoop(el.evaluation)
 	t.Parallel()
 	t.Checkpoint()
 	t.Apart()

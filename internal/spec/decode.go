@@ -20,8 +20,9 @@ type Size struct {
 
 // decoder fills structs from Values.
 type decoder struct {
-	errs *Errors
-	env  Env
+	errs    *Errors
+	env     Env
+	release string // of transformers, whose arguments a trainer takes
 }
 
 // unmarshaler is implemented by types with a form of their own.

@@ -97,6 +97,7 @@ const (
 	HeadBatch     = "batch"
 	HeadForward   = "forward"
 	HeadGrad      = "grad"
+	HeadConvert   = "convert_outputs_to_fp32"
 	HeadBackward  = "backward"
 	HeadOptimizer = "optimizer_step"
 	HeadZeroGrad  = "zero_grad"
@@ -119,7 +120,7 @@ const (
 // of a step alone.
 var (
 	Statements     = []string{HeadBlock, HeadCall, HeadLayers, HeadDel, HeadReturn, HeadSeq}
-	StepStatements = []string{HeadBatch, HeadForward, HeadGrad, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadKeep, HeadEMA, HeadSync, HeadEval, HeadTrain}
+	StepStatements = []string{HeadBatch, HeadForward, HeadGrad, HeadConvert, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadKeep, HeadEMA, HeadSync, HeadEval, HeadTrain}
 )
 
 // Modifiers lists the keys of an entry that are not its head.

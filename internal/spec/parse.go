@@ -39,6 +39,8 @@ type Options struct {
 	Longest func(*Lengths) (int64, error)
 	// Meter counts the work of expressions.
 	Meter *limit.Meter
+	// Loop says that the text is the loop of a trainer, which has no model.
+	Loop bool
 }
 
 // Flag is the value of one key of a spec, given by a flag of its own.
@@ -90,8 +92,8 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 		giveLengths(root, o.Lengths, errs.override("--lengths "+o.Lengths), errs)
 	}
 	gatherParallel(root, errs)
-	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root, made: o.Made, said: o.Said}
-	d := &decoder{errs: errs}
+	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root, made: o.Made, said: o.Said, loop: o.Loop}
+	d := &decoder{errs: errs, release: releaseOf(root)}
 	d.env = &paramEnv{}
 	s.takeLengths(d, o.Longest)
 	params := d.params(root.Get("params"), o.Params, o.Meter)
@@ -213,7 +215,7 @@ func (s *Spec) check(d *decoder) {
 	}
 	model, models := s.root.Get("model"), s.root.Get("models")
 	switch {
-	case model != nil && !model.absent():
+	case model != nil && !model.absent() || s.loop:
 	case models == nil:
 		s.Errs.Addf(top, "a spec needs model (or models)")
 	case models.Kind == Map && len(models.Pairs) == 0:
@@ -223,6 +225,7 @@ func (s *Spec) check(d *decoder) {
 		s.Errs.Addf(v.Span, "step needs statements, such as {forward: {model: model}}; without step, the keys of train make one")
 	}
 	s.Errs.checkMemory(s.Device.Memory)
+	s.trainer(d)
 	if s.Model != nil && len(s.Models) > 0 {
 		s.Errs.Addf(s.Models[0].Name.At, "model and models exclude each other")
 	}

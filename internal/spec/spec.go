@@ -49,6 +49,7 @@ type Spec struct {
 	Data       Data                   `yaml:"data" alone:"true" doc:"where batches come from"`
 	Device     Device                 `yaml:"device" alone:"true" doc:"the GPU"`
 
+	Trainer  *Trainer  `yaml:"trainer" doc:"the training loop of a library, by its arguments, instead of train, step and eval"`
 	Eval     *Eval     `yaml:"eval" doc:"an evaluation between training steps"`
 	Teacher  *Teacher  `yaml:"teacher" doc:"knowledge distillation: a second model that model learns from"`
 	Quantize *Quantize `yaml:"quantize" doc:"weights in 4 or 8 bits, as bitsandbytes stores them"`
@@ -65,6 +66,7 @@ type Spec struct {
 	root *Value
 	made bool     // as Options.Made
 	said []string // as Options.Said
+	loop bool     // as Options.Loop
 }
 
 // Named is an entry of an ordered map.

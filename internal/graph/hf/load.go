@@ -3,6 +3,7 @@ package hf
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -27,6 +28,8 @@ import (
 //	torch_minor  given by the loader: 6 for PyTorch 2.6
 //	precision    given by the loader: train.precision
 //	reentrant    given by the loader: use_reentrant of train.checkpoint
+//	labelled     given by the loader: forward takes labels and gives a loss
+//	num_items    given by the loader: forward takes num_items_in_batch
 const Folder = "hf/"
 
 // shared are the files of blocks that all types share; hf/heads has those of
@@ -35,7 +38,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels"}
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "precision", "precisions", "positions", "unsupported", "left_out", "torch_minor", "reentrant"}
+var Own = []string{"tasks", "precision", "precisions", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -178,6 +181,7 @@ func (h *model) params() map[string]any {
 	for _, own := range Own {
 		delete(given, own)
 	}
+	maps.Copy(given, Asked(h.Spec))
 	given["precision"] = h.Spec.Train.Precision.V
 	given["reentrant"] = h.Spec.Train.Checkpoint != nil && h.Spec.Train.Checkpoint.Reentrant.V
 	given["torch_minor"] = int64(h.Torch.Minor)
@@ -195,4 +199,18 @@ func (h *model) weights() {
 			"%s says dtype %s, in which from_pretrained of transformers 5 loads weights; they are planned in %v, as train.precision %s says", h.m.HF.V,
 			c.DType, h.DType, h.Spec.Train.Precision.V).Of("train.precision"))
 	}
+}
+
+// Asked are the params that a job gives every model of transformers that it trains, and
+// a preset that such a model sets the params of: what its trainer passes to forward.
+func Asked(s *spec.Spec) map[string]any {
+	a := s.Trainer.Args()
+	if a == nil || a.Table == nil {
+		return nil
+	}
+	out := map[string]any{"num_items": true, "labelled": a.Number("label_smoothing_factor") == 0}
+	if a.Table.Find("use_cache", a.Release) != nil {
+		out["use_cache"] = a.Bool("use_cache")
+	}
+	return out
 }

@@ -1,0 +1,195 @@
+package accuracy
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// TrainerRecording is one recorded run of transformers' Trainer, or of a trainer that
+// is made of it; see testdata/truth-trainer/README.md.
+type TrainerRecording struct {
+	Name   string                  `json:"name"`
+	Config TrainerConfig           `json:"config"`
+	Setup  map[string]RecordedMark `json:"setup"`
+	Steps  []RecordedStep          `json:"steps"`
+	Events trace.Recorded          `json:"events"`
+}
+
+// TrainerConfig says what was run.
+type TrainerConfig struct {
+	Task      string                     `json:"task"`
+	Model     string                     `json:"model"` // the class
+	Attention string                     `json:"attn"`
+	HF        map[string]json.RawMessage `json:"hf"` // the model's config.json
+	Batch     int64                      `json:"batch"`
+	Seq       int64                      `json:"seq"`
+	Target    int64                      `json:"tgt_seq"`
+	Mask      string                     `json:"mask"`
+	DType     string                     `json:"dtype"` // of the weights
+	Args      map[string]any             `json:"args"`  // TrainingArguments that were given
+	EvalRows  int64                      `json:"eval_rows"`
+	Arch      string                     `json:"arch"`
+	Load      json.RawMessage            `json:"load"` // how from_pretrained read the weights
+	KBit      json.RawMessage            `json:"kbit"` // prepare_model_for_kbit_training
+	LoRA      json.RawMessage            `json:"lora"` // peft.LoraConfig
+	TRL       json.RawMessage            `json:"trl"`  // SFTConfig's additions
+}
+
+// LoadTrainer reads the recordings of a folder, sorted by name.
+func LoadTrainer(dir string) ([]*TrainerRecording, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json.gz"))
+	if err != nil {
+		return nil, err
+	}
+	sort.Strings(files)
+	var out []*TrainerRecording
+	for _, f := range files {
+		r := new(TrainerRecording)
+		if err := readJSON(f, r); err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// given reports whether a part of the configuration asks for something.
+func given(raw json.RawMessage) bool {
+	return len(raw) > 0 && string(raw) != "null" && string(raw) != "false"
+}
+
+// skipped says what of the run memplan does not model; "" if it does.
+func (r *TrainerRecording) skipped() string {
+	c := r.Config
+	switch {
+	case given(c.TRL):
+		return "TRL's SFTTrainer"
+	case given(c.LoRA):
+		return "PEFT"
+	case given(c.Load):
+		return "weights that from_pretrained reads onto the GPU"
+	case given(c.KBit):
+		return "prepare_model_for_kbit_training"
+	case c.DType != "":
+		return "weights of another type"
+	}
+	return ""
+}
+
+// Spec writes the recorded run as a spec, with the configuration in config.json.
+func (r *TrainerRecording) Spec() string {
+	c := r.Config
+	with := []string{"attn: " + c.Attention}
+	if c.Seq > 0 { // images have none
+		with = append(with, fmt.Sprintf("seq: %d", c.Seq))
+	}
+	if c.Mask != "" {
+		with = append(with, "mask: "+c.Mask)
+	}
+	if c.Target > 0 {
+		with = append(with, fmt.Sprintf("target_seq: %d", c.Target))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "memplan: 1\nname: %s\nmodel: {hf: config.json, task: %s, with: {%s}}\n", r.Name, hfTasks[c.Task], strings.Join(with, ", "))
+	args := []string{fmt.Sprintf("per_device_train_batch_size: %d", c.Batch)}
+	for _, name := range slices.Sorted(maps.Keys(c.Args)) {
+		text, _ := json.Marshal(c.Args[name]) // which is what was read
+		args = append(args, name+": "+string(text))
+	}
+	fmt.Fprintf(&b, "trainer:\n  hf: {%s}\n", strings.Join(args, ", "))
+	if c.Mask != "padded" { // the virtual GPU answers each bool(tensor) by True then
+		b.WriteString("  nan_loss: true\n")
+	}
+	if c.EvalRows > 0 {
+		fmt.Fprintf(&b, "  eval_dataset: {samples: %d}\n", c.EvalRows)
+	}
+	return b.String()
+}
+
+// Env is the device of the recording.
+func (r *TrainerRecording) Env() op.Env { return ArchEnv(r.Config.Arch) }
+
+// Compare holds the prediction against the recording.
+func (r *TrainerRecording) Compare() *Case {
+	family, _, _ := strings.Cut(r.Name, "_")
+	c := &Case{Name: r.Name, Family: family, Arch: r.Config.Arch}
+	if c.Skipped = r.skipped(); c.Skipped != "" {
+		return c
+	}
+	text, err := json.Marshal(r.Config.HF)
+	if err != nil {
+		c.Difference = err.Error()
+		return c
+	}
+	c.files = func(string) ([]byte, error) { return text, nil }
+	c.trainer(r.Spec(), r)
+	return c
+}
+
+// trainer compares the events as one list: in the recording a step begins when its
+// batch is on the GPU, and what is logged and evaluated between two steps belongs to
+// the second. Steps are cut where the recording cuts them.
+func (c *Case) trainer(text string, r *TrainerRecording) {
+	p, err := predict(c.Name, text, r.Env(), len(r.Steps), c.files)
+	if err != nil {
+		c.Difference = "no prediction: " + err.Error()
+		return
+	}
+	all := trace.Recorded{"setup": nil}
+	var ends []int // of the set-up and of each step, in events
+	for k := range len(r.Steps) + 1 {
+		name := "setup"
+		if k > 0 {
+			name = fmt.Sprintf("step%d", k)
+		}
+		all["setup"] = append(all["setup"], r.Events[name]...)
+		ends = append(ends, len(all["setup"]))
+	}
+	events := slices.Clone(p.events)
+	n, step := 0, 0
+	for i := range events {
+		for step < len(ends) && n >= ends[step] {
+			step++
+		}
+		if step == len(ends) {
+			events = events[:i]
+			break
+		}
+		events[i].Step = int32(step)
+		if k := events[i].Kind; k == trace.Alloc || k == trace.Free {
+			n++
+		}
+	}
+	whole := slices.Clone(events)
+	for i := range whole {
+		whole[i].Step = 0
+	}
+	c.Difference = trace.Difference(all, whole, false, true)
+	if c.Equal = c.Difference == ""; c.Equal {
+		c.Rows, c.Derived = p.rows, p.derived
+	}
+	res, err := allocsim.Replay(events, allocsim.ReplayOptions{Config: p.conf})
+	if err != nil {
+		c.Equal, c.Difference = false, "the prediction cannot be replayed: "+err.Error()
+		return
+	}
+	marks := []RecordedStep{{PeakAllocated: r.Setup["data_optimizer"].PeakAllocated, PeakReserved: r.Setup["data_optimizer"].PeakReserved}}
+	for i, s := range append(marks, r.Steps...) {
+		sp := StepPeaks{RecordedAllocated: s.PeakAllocated, RecordedReserved: s.PeakReserved}
+		for _, q := range res.Steps {
+			if q.Step == i {
+				sp.Allocated, sp.Reserved = q.PeakAllocated.Allocated, q.PeakReserved.Reserved
+			}
+		}
+		c.Steps = append(c.Steps, sp)
+	}
+}

@@ -1,0 +1,145 @@
+package graph
+
+import (
+	"regexp"
+	"slices"
+
+	"github.com/memplan/memplan/internal/graph/hf"
+	"github.com/memplan/memplan/internal/graph/layers"
+
+	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/torchver"
+	"github.com/memplan/memplan/internal/trainer"
+)
+
+// targets are the inputs that a collator puts behind those of the tokenizer.
+var targets = []string{"labels", "next_sentence_label", "start_positions", "end_positions"}
+
+// labels is the input that Trainer counts, and that a label smoother takes.
+const labels = "labels"
+
+// trainerOptimizer gives train the optimizer that a trainer's arguments name.
+func (el *building) trainerOptimizer() {
+	a := el.spec.Trainer.Args()
+	if a == nil || a.Table == nil || el.job.Inference != "" {
+		return
+	}
+	name := a.Text("optim")
+	if !a.Has("optim") && el.opts.Env.Torch.AtLeast(torchver.Version{Major: 2, Minor: 8}) && name == "adamw_torch" {
+		name = "adamw_torch_fused"
+	}
+	o := trainer.OptimizerOf(name)
+	if o.Row == "" {
+		el.notModelled = append(el.notModelled, note.Asked.New("trainer.%s.optim: %s", el.spec.Trainer.Key(), o.Doubt()).Of("trainer."+el.spec.Trainer.Key()+".optim"))
+		o = trainer.OptimizerOf("adamw_torch")
+	}
+	el.spec.Train.Optimizer = el.spec.TrainerOptimizer(o, a)
+}
+
+// trainerNotes are the arguments that reach memory and are not modelled.
+func (el *building) trainerNotes() {
+	t := el.spec.Trainer
+	a := t.Args()
+	if a == nil {
+		return
+	}
+	for _, x := range a.Unmodelled() {
+		key := "trainer." + t.Key() + "." + x.Name
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: %s", key, x.Why).Of(key))
+	}
+}
+
+// loadLoop reads the loop of the trainer, with its arguments as params and what it asks
+// of the model.
+func (el *building) loadLoop() {
+	t := el.spec.Trainer
+	if t == nil || el.job.Inference != "" {
+		return
+	}
+	m := el.ms[0]
+	if !m.use.HF.Set {
+		el.fail(t.At, "trainer: %s trains models of transformers; name one by model: {hf: config.json}", t.Key())
+	}
+	text, err := el.opts.Preset(t.Preset())
+	if err != nil {
+		el.fail(t.At, "%v", err)
+	}
+	slices.SortStableFunc(el.job.Inputs, func(a, b program.Input) int {
+		return slices.Index(targets, a.Name) - slices.Index(targets, b.Name)
+	})
+	given := t.Args().Params()
+	given["release"] = t.Args().Release
+	given["nan_loss"] = t.NaNLoss.V
+	given["labels"] = nil
+	for i, in := range el.job.Inputs {
+		if in.Name == labels {
+			given["labels"] = int64(i)
+		}
+	}
+	for _, name := range []string{"accepts_loss_kwargs", "shifts_labels"} {
+		if x, ok := m.spec.Env.Lookup(name); ok {
+			given[name] = x
+		}
+	}
+	given["task"], _ = m.spec.Env.Lookup("task")
+	if n := t.EvalSamples(); n > 0 {
+		given["eval_samples"] = n
+	}
+	s, err := spec.Parse("preset:"+t.Preset(), text, spec.Options{Params: given, Meter: el.meter, Loop: true})
+	if err != nil {
+		el.fail(t.At, "%s: %v", t.Preset(), err)
+	}
+	if !t.Evaluates() {
+		s.Eval = nil
+	}
+	el.others = append(el.others, s.Errs)
+	el.loop = s
+}
+
+// decayless are patterns of parameters that Trainer gives no weight decay
+// (get_decay_parameter_names), in addition to those of nn.LayerNorm.
+var decayless = program.Patterns{"*bias*", "*layernorm*", "*LayerNorm*", "*rmsnorm*", "*RMSNorm*", "norm", "norm.*", "*.norm", "*.norm.*", "*_norm", "*_norm.*"}
+
+// trainerGroups finds the patterns of the optimizer's group without weight decay.
+func (el *building) trainerGroups() {
+	if el.loop == nil {
+		return
+	}
+	c := el.spec.Train.Optimizer
+	root := el.job.Models[0].Root
+	var found []spec.String
+	add := func(pattern string) {
+		at := c.Name.At
+		if !slices.ContainsFunc(found, func(s spec.String) bool { return s.V == pattern }) {
+			found = append(found, spec.String{V: pattern, At: at, Set: true})
+		}
+	}
+	for _, p := range decayless {
+		if slices.ContainsFunc(root.ParamPaths(), program.Patterns{p}.Fits) {
+			add(p)
+		}
+	}
+	root.Walk(func(path string, m *program.Class) {
+		if m.Layer == &layers.LayerNorm.Is && !decayless.Fits(path+".weight") {
+			add(numbered.ReplaceAllString(path, ".*"))
+		}
+	})
+	if c.Groups[0].Params = found; len(found) == 0 {
+		c.Groups = nil
+		el.job.Optimizers[0].Groups = nil
+	}
+}
+
+// numbered are the items of lists in a path.
+var numbered = regexp.MustCompile(`\.[0-9]+`)
+
+// withOwn adds to the params of a preset that another one sets those that are given to
+// every model of transformers.
+func (el *building) withOwn(given map[string]any) map[string]any {
+	for name, x := range hf.Asked(el.spec) {
+		given[name] = x
+	}
+	return given
+}

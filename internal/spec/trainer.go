@@ -1,0 +1,373 @@
+package spec
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memplan/memplan/internal/trainer"
+)
+
+// Trainer is the loop of a library in the place of train, step and eval, with the
+// arguments that the library takes. The loop itself is a spec (specs/trainers).
+type Trainer struct {
+	At Span `yaml:"-"`
+
+	HF *HFArguments `yaml:"hf" doc:"transformers.Trainer: the keys of TrainingArguments"`
+
+	EvalDataset *EvalDataset `yaml:"eval_dataset" doc:"what evaluations go over"`
+	NaNLoss     Boolean      `yaml:"nan_loss" doc:"losses are NaN, which Trainer replaces in its sum (logging_nan_inf_filter)"`
+}
+
+// EvalDataset is what the evaluations of a trainer go over.
+type EvalDataset struct {
+	Samples Integer `yaml:"samples" min:"1" doc:"number of samples"`
+}
+
+// Arguments are those that a spec gives a trainer, by the trainer's table.
+type Arguments struct {
+	At      Span
+	Table   *trainer.Table
+	Release string // of transformers
+	given   map[string]*Value
+	values  map[string]any
+}
+
+// HFArguments are TrainingArguments.
+type HFArguments struct{ Arguments }
+
+func (a *HFArguments) unmarshal(d *decoder, v *Value) { a.read(d, v, trainer.HF) }
+
+// Args are the arguments of the trainer that is given.
+func (t *Trainer) Args() *Arguments {
+	if t == nil || t.HF == nil {
+		return nil
+	}
+	return &t.HF.Arguments
+}
+
+// Preset is the file with the loop.
+func (t *Trainer) Preset() string { return "trainers/hf" }
+
+// Key is the key of the trainer that is given, for messages and paths.
+func (t *Trainer) Key() string { return "hf" }
+
+// read decodes a mapping by a table.
+func (a *Arguments) read(d *decoder, v *Value, t *trainer.Table) {
+	a.At, a.Table, a.given, a.values = v.Span, t, map[string]*Value{}, map[string]any{}
+	a.Release = d.release
+	if v.Kind != Map {
+		d.errs.Addf(v.Span, "the arguments of %s are a mapping, not %s; {} is the defaults", t.Name, v.Describe())
+		return
+	}
+	for _, p := range v.Pairs {
+		row := t.Find(p.Key.Str, a.Release)
+		if row == nil {
+			if t.Find(p.Key.Str, "") != nil || t.Find(p.Key.Str, trainer.Old) != nil {
+				d.errs.Addf(p.Key.Span, "%s of transformers %s has no argument %q; another release has it (model.with.transformers)", t.Name, a.releaseName(), p.Key.Str)
+				continue
+			}
+			d.errs.Unknown(p.Key.Span, "argument of "+t.Name, p.Key.Str, t.Names(a.Release))
+			continue
+		}
+		if x, ok := a.value(d, row, p.Key.Str, p.Value); ok {
+			a.given[p.Key.Str], a.values[p.Key.Str] = p.Value, x
+		}
+	}
+}
+
+func (a *Arguments) releaseName() string {
+	if a.Release == "" {
+		return "5.12"
+	}
+	return a.Release
+}
+
+// forms is what messages call the forms of arguments.
+var forms = map[trainer.Form]string{trainer.Int: "an integer", trainer.Number: "a number", trainer.Bool: "true or false", trainer.String: "a string"}
+
+// value reads the value of one argument. Numbers may be strings, as in JSON that
+// people write.
+func (a *Arguments) value(d *decoder, row *trainer.Argument, what string, v *Value) (any, bool) {
+	switch row.Form {
+	case trainer.Mapping, trainer.Any:
+		if row.Form == trainer.Mapping && v.Kind != Map && v.Kind != Null && v.Kind != Str {
+			d.errs.Addf(v.Span, "%s must be a mapping, not %s", what, v.Describe())
+			return nil, false
+		}
+		return v, v.Kind != Null
+	case trainer.Strings:
+		if v.Kind == Map {
+			d.errs.Addf(v.Span, "%s must be a list of strings, not %s", what, v.Describe())
+			return nil, false
+		}
+		return v, v.Kind != Null
+	}
+	want := forms[row.Form]
+	x, ok := d.scalar(v, what, want)
+	if !ok {
+		return nil, false
+	}
+	if x == nil {
+		if row.Default == nil || row.Null {
+			return nil, false
+		}
+		d.wrong(v, what, want, x)
+		return nil, false
+	}
+	text, isText := x.(string)
+	switch row.Form {
+	case trainer.Int:
+		if n, err := strconv.ParseInt(text, 10, 64); isText && err == nil {
+			x = n
+		}
+		if n, isInt := x.(int64); isInt {
+			if n < row.Min {
+				d.errs.Addf(v.Span, "%s must be at least %d, not %d", what, row.Min, n)
+				return nil, false
+			}
+			return n, true
+		}
+	case trainer.Number:
+		if n, err := strconv.ParseFloat(text, 64); isText && err == nil {
+			x = n
+		}
+		if n, isNumber := number(x); isNumber {
+			return n, true
+		}
+	case trainer.Bool:
+		if b, isBool := x.(bool); isBool {
+			return b, true
+		}
+	default:
+		if isText && (row.Choices == nil || d.enum(String{text, v.Span, true}, what, row.Choices, "")) {
+			return text, true
+		}
+		if isText {
+			return nil, false
+		}
+		if b, isBool := x.(bool); isBool && !b && slices.Contains(row.Choices, "no") { // no is false in YAML 1.1
+			return "no", true
+		}
+	}
+	d.wrong(v, what, want, x)
+	return nil, false
+}
+
+// Value is that of an argument, or its default; nil is None.
+func (a *Arguments) Value(name string) any {
+	if x, ok := a.values[name]; ok {
+		return x
+	}
+	if row := a.Table.Find(name, a.Release); row != nil {
+		return row.DefaultIn(a.Release)
+	}
+	return nil
+}
+
+// Span is the place of an argument's value, or that of all.
+func (a *Arguments) Span(name string) Span {
+	if v := a.given[name]; v != nil {
+		return v.Span
+	}
+	return a.At
+}
+
+// Has reports whether an argument is given.
+func (a *Arguments) Has(name string) bool { return a.given[name] != nil }
+
+// Int is the value of an integer.
+func (a *Arguments) Int(name string) int64 {
+	n, _ := a.Value(name).(int64)
+	return n
+}
+
+// Number is the value of a number.
+func (a *Arguments) Number(name string) float64 {
+	n, _ := number(a.Value(name))
+	return n
+}
+
+// Bool is the value of a flag.
+func (a *Arguments) Bool(name string) bool {
+	b, _ := a.Value(name).(bool)
+	return b
+}
+
+// Text is the value of a string.
+func (a *Arguments) Text(name string) string {
+	s, _ := a.Value(name).(string)
+	return s
+}
+
+// integer is the decoded form of an argument for a section that stands for it.
+func (a *Arguments) integer(name string) Integer {
+	return Integer{V: a.Int(name), At: a.Span(name), Set: a.Has(name)}
+}
+
+func (a *Arguments) boolean(name string) Boolean {
+	return Boolean{V: a.Bool(name), At: a.Span(name), Set: a.Has(name)}
+}
+
+// inTrainer are the sections that a trainer takes the place of.
+var inTrainer = []string{"train", "before", "step", "eval", "optimizers", "models", "teacher"}
+
+// trainer gives the sections that a trainer takes the place of what its arguments say.
+func (s *Spec) trainer(d *decoder) {
+	t := s.Trainer
+	if t == nil {
+		return
+	}
+	for _, key := range inTrainer {
+		if v := s.root.Get(key); v != nil {
+			at := v.Span
+			for _, p := range s.root.Pairs {
+				if p.Key.Str == key {
+					at = p.Key.Span
+				}
+			}
+			s.Errs.Addf(at, "trainer and %s exclude each other: the loop is the trainer's", key)
+		}
+	}
+	a := t.Args()
+	switch {
+	case a == nil:
+		s.Errs.Addf(t.At, "trainer needs the trainer and its arguments, such as {hf: {per_device_train_batch_size: 4}}")
+		return
+	case s.Mode.V != "train":
+		s.Errs.Addf(s.Mode.At, "mode %s trains nothing; leave out trainer", s.Mode.V)
+		return
+	case a.Table == nil: // which is reported
+		return
+	}
+	s.Train.BatchSize = a.integer("per_device_train_batch_size")
+	s.Train.GradAccumulation = a.integer("gradient_accumulation_steps")
+	s.Train.Loop.V = "flat"
+	s.Train.Deterministic = a.boolean("full_determinism")
+	s.Train.Precision = String{V: "fp32", At: a.At}
+	switch bf16, fp16 := a.Bool("bf16"), a.Bool("fp16"); {
+	case bf16 && fp16:
+		s.Errs.Addf(a.Span("fp16"), "bf16 and fp16 exclude each other")
+	case bf16:
+		s.Train.Precision = String{V: "amp-bf16", At: a.Span("bf16"), Set: true}
+	case fp16:
+		s.Train.Precision = String{V: "amp-fp16", At: a.Span("fp16"), Set: true}
+	}
+	if a.Bool("gradient_checkpointing") {
+		s.Train.Checkpoint = &Checkpoint{At: a.Span("gradient_checkpointing"), Reentrant: Boolean{V: a.Release == trainer.Old, At: a.At}}
+		if kw, ok := a.Value("gradient_checkpointing_kwargs").(*Value); ok {
+			s.Train.Checkpoint.Reentrant = d.flag(kw, "use_reentrant", s.Train.Checkpoint.Reentrant)
+		}
+	}
+	s.loader(a)
+}
+
+// flag is a key of a mapping of keyword arguments.
+func (d *decoder) flag(kw *Value, key string, otherwise Boolean) Boolean {
+	v := kw.Get(key)
+	if v == nil || v.Kind == Null {
+		return otherwise
+	}
+	if x, ok := d.scalar(v, key, forms[trainer.Bool]); ok {
+		if b, isBool := x.(bool); isBool {
+			return Boolean{b, v.Span, true}
+		}
+		d.wrong(v, key, forms[trainer.Bool], x)
+	}
+	return otherwise
+}
+
+// loader is the data loader of a trainer: its arguments, unless data: has one.
+func (s *Spec) loader(a *Arguments) {
+	if s.Data.Loader != nil {
+		return
+	}
+	l := &Loader{NumWorkers: a.integer("dataloader_num_workers"), PinMemory: a.boolean("dataloader_pin_memory"), PersistentWorkers: a.boolean("dataloader_persistent_workers")}
+	l.Context.V = "fork"
+	if a.Value("dataloader_prefetch_factor") != nil {
+		l.PrefetchFactor = a.integer("dataloader_prefetch_factor")
+	}
+	s.Data.Loader = l
+}
+
+// releaseOf is the release of transformers that a spec names; "" is the current one.
+func releaseOf(root *Value) string {
+	v := root.Get("model").Get("with").Get("transformers")
+	if v != nil && strings.Trim(v.Str, `"'`) == trainer.Old {
+		return trainer.Old
+	}
+	return ""
+}
+
+// TrainerOptimizer is the optimizer that a trainer's arguments name, with its group of
+// parameters that do not decay, whose patterns are found when the model is known.
+func (s *Spec) TrainerOptimizer(o *trainer.Optimizer, a *Arguments) *Callee {
+	at := a.Span("optim")
+	args := mapping(pair("lr", float(a.Number("learning_rate"))))
+	add := func(name string, v *Value) { args.Pairs = append(args.Pairs, pair(name, v)) }
+	if o.Adam {
+		add("betas", sequence(float(a.Number("adam_beta1")), float(a.Number("adam_beta2"))))
+		add("eps", float(a.Number("adam_epsilon")))
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Args)) {
+		add(name, valueOf(o.Args[name]))
+	}
+	for _, kv := range strings.Split(strings.ReplaceAll(a.Text("optim_args"), " ", ""), ",") {
+		if name, text, ok := strings.Cut(kv, "="); ok && !o.Adam && o.Row != "transformers.Adafactor" {
+			if n, err := strconv.ParseFloat(text, 64); err == nil {
+				add(name, float(n))
+			} else {
+				add(name, boolean(strings.EqualFold(text, "true")))
+			}
+		}
+	}
+	if args.Get("weight_decay") == nil {
+		add("weight_decay", float(a.Number("weight_decay")))
+	}
+	args.Span = at
+	for i := range args.Pairs {
+		args.Pairs[i].Key.Span, args.Pairs[i].Value.Span = at, at
+	}
+	return &Callee{
+		Name: String{V: o.Row, At: at, Set: true}, Arg: args,
+		Groups: ParamGroups{{At: at, Arg: mapping(pair("weight_decay", float(0)))}},
+	}
+}
+
+// Params are the arguments by name, for the loop; None is null.
+func (a *Arguments) Params() map[string]any {
+	out := map[string]any{}
+	for _, name := range a.Table.Names(a.Release) {
+		switch x := a.Value(name).(type) {
+		case nil, int64, float64, bool, string:
+			out[name] = x
+		}
+	}
+	return out
+}
+
+// Unmodelled lists the arguments that ask for what is not modelled.
+func (a *Arguments) Unmodelled() []*trainer.Argument {
+	var out []*trainer.Argument
+	for _, name := range a.Table.Names(a.Release) {
+		row := a.Table.Find(name, a.Release)
+		if x := a.Value(name); row.Reach == trainer.Unmodelled && a.Has(name) && x != row.DefaultIn(a.Release) && x != false && x != nil && x != "" {
+			out = append(out, row)
+		}
+	}
+	return out
+}
+
+// EvalSamples is how many samples evaluations go over; 0: it is not known.
+func (t *Trainer) EvalSamples() int64 {
+	if t.EvalDataset == nil {
+		return 0
+	}
+	return t.EvalDataset.Samples.V
+}
+
+// Evaluates reports whether there are evaluations between steps.
+func (t *Trainer) Evaluates() bool {
+	return t.EvalSamples() > 0 && t.Args().Text("eval_strategy") != "no"
+}

@@ -1,0 +1,85 @@
+package trainer
+
+import "slices"
+
+// Optimizer is what a name of optim means.
+type Optimizer struct {
+	Name string
+	// Row is the name of memplan's optimizer; "": it has none, and Missing says what
+	// the figures are then.
+	Row     string
+	Args    map[string]any // that the name implies
+	Adam    bool           // takes betas and eps
+	Missing string
+}
+
+// The optimizer that is planned in place of one that is not modelled.
+const standIn = "; the figures are those of AdamW, and no upper bound"
+
+// Optimizers lists the names of optim (transformers/trainer_optimizer.py).
+var Optimizers = []Optimizer{
+	{Name: "adamw_torch", Row: "AdamW", Adam: true},
+	{Name: "adamw_torch_fused", Row: "AdamW", Adam: true, Args: map[string]any{"fused": true}},
+	{Name: "adamw_hf", Row: "AdamW", Adam: true},
+	{Name: "adafactor", Row: "transformers.Adafactor", Args: map[string]any{"scale_parameter": false, "relative_step": false}},
+	{Name: "sgd", Row: "SGD"},
+	{Name: "adagrad", Row: "Adagrad"},
+	{Name: "rmsprop", Row: "RMSprop"},
+	{Name: "adamw_bnb_8bit", Row: "AdamW8bit", Adam: true},
+	{Name: "adamw_8bit", Row: "AdamW8bit", Adam: true},
+	{Name: "paged_adamw_32bit", Row: "PagedAdamW", Adam: true},
+	{Name: "paged_adamw_8bit", Row: "PagedAdamW8bit", Adam: true},
+	{Name: "lion_8bit", Row: "Lion8bit"},
+	{Name: "paged_lion_32bit", Row: "PagedLion"},
+	{Name: "paged_lion_8bit", Row: "PagedLion8bit"},
+	{Name: "lion_32bit", Missing: "Lion of bitsandbytes in 32 bits"},
+	{Name: "ademamix", Missing: "AdEMAMix"},
+	{Name: "ademamix_8bit", Missing: "AdEMAMix"},
+	{Name: "paged_ademamix_32bit", Missing: "AdEMAMix"},
+	{Name: "paged_ademamix_8bit", Missing: "AdEMAMix"},
+	{Name: "rmsprop_bnb", Missing: "RMSprop of bitsandbytes"},
+	{Name: "rmsprop_bnb_8bit", Missing: "RMSprop of bitsandbytes"},
+	{Name: "rmsprop_bnb_32bit", Missing: "RMSprop of bitsandbytes"},
+	{Name: "adamw_torch_4bit", Missing: "torchao's AdamW in 4 bits"},
+	{Name: "adamw_torch_8bit", Missing: "torchao's AdamW in 8 bits"},
+	{Name: "adamw_torch_xla", Missing: "AdamW of PyTorch/XLA"},
+	{Name: "adamw_torch_npu_fused", Missing: "AdamW of torch_npu"},
+	{Name: "adamw_apex_fused", Missing: "FusedAdam of Apex"},
+	{Name: "adamw_anyprecision", Missing: "AnyPrecisionAdamW"},
+	{Name: "galore_adamw", Missing: "GaLore"},
+	{Name: "galore_adamw_8bit", Missing: "GaLore"},
+	{Name: "galore_adafactor", Missing: "GaLore"},
+	{Name: "galore_adamw_layerwise", Missing: "GaLore"},
+	{Name: "galore_adamw_8bit_layerwise", Missing: "GaLore"},
+	{Name: "galore_adafactor_layerwise", Missing: "GaLore"},
+	{Name: "apollo_adamw", Missing: "APOLLO"},
+	{Name: "apollo_adamw_layerwise", Missing: "APOLLO"},
+	{Name: "lomo", Missing: "LOMO, which steps in the backward pass"},
+	{Name: "adalomo", Missing: "AdaLomo, which steps in the backward pass"},
+	{Name: "grokadamw", Missing: "GrokAdamW"},
+	{Name: "stable_adamw", Missing: "StableAdamW"},
+	{Name: "schedule_free_radam", Missing: "schedule-free RAdam"},
+	{Name: "schedule_free_adamw", Row: "AdamWScheduleFree", Adam: true},
+	{Name: "schedule_free_sgd", Missing: "schedule-free SGD"},
+}
+
+// OptimizerNames lists the names of optim.
+func OptimizerNames() []string {
+	out := make([]string, len(Optimizers))
+	for i, o := range Optimizers {
+		out[i] = o.Name
+	}
+	return out
+}
+
+// OptimizerOf is the row of a name.
+func OptimizerOf(name string) *Optimizer {
+	i := slices.IndexFunc(Optimizers, func(o Optimizer) bool { return o.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &Optimizers[i]
+}
+
+// Doubt is what the figures are without an optimizer.
+func (o *Optimizer) Doubt() string { return o.Missing + " is not modelled" + standIn }
