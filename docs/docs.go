@@ -1,5 +1,6 @@
-// Package docs holds the reference of the spec language, docs/language.md and
-// docs/operators.md, and finds in it what memplan explain is asked for.
+// Package docs holds the reference of the spec language, docs/language.md,
+// docs/peft.md and docs/operators.md, and finds in it what memplan explain is asked
+// for.
 //
 // A topic is a section of a page, named by its heading: the names in backticks
 // in front of a colon (### `if`, `for`, `repeat`: which entries run), or else the
@@ -24,6 +25,11 @@ var Language string
 //go:embed operators.md
 var Operators string
 
+// PEFT is the page of the section peft.
+//
+//go:embed peft.md
+var PEFT string
+
 // Topic is a part of a page.
 type Topic struct {
 	Name  string // what it is asked for by
@@ -41,7 +47,9 @@ var (
 
 // Topics returns the topics of the pages in their order. A key is also found as
 // section.key.
-func Topics() []Topic { return append(topicsOf(Language), topicsOf(Operators)...) }
+func Topics() []Topic {
+	return slices.Concat(topicsOf(Language), topicsOf(PEFT), topicsOf(Operators))
+}
 
 func topicsOf(page string) []Topic {
 	var out []Topic

@@ -30,7 +30,7 @@ func TestTopicsOf(t *testing.T) {
 
 // Links within the pages and between them lead to their headings.
 func TestLinks(t *testing.T) {
-	pages := map[string]string{"language.md": Language, "operators.md": Operators}
+	pages := map[string]string{"language.md": Language, "peft.md": PEFT, "operators.md": Operators}
 	anchors := map[string]bool{}
 	for name, page := range pages {
 		for line := range strings.Lines(page) {

@@ -38,7 +38,6 @@ var displayers = map[string]string{
 	"internal/graph: fn.callModule":              "puts an error into words",
 	"internal/exporttorch: script.class":         "a script prints the classes that have a name",
 	"internal/exporttorch: script.construct":     "a script calls a class by its name if it has one",
-	"internal/exporttorch: script.adapterKinds":  "a script lists the classes that it names",
 }
 
 // TestNamesAreForPrinting finds comparisons of the names of classes and layers.

@@ -18,7 +18,7 @@ import (
 )
 
 // languagePages are the pages of the reference.
-var languagePages = []string{"docs/language.md", "docs/operators.md"}
+var languagePages = []string{"docs/language.md", "docs/peft.md", "docs/operators.md"}
 
 // TestLanguage holds the reference against what it is about. The parts between
 // comments are made from tables; each example is elaborated, and the Python below

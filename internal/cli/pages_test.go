@@ -188,6 +188,7 @@ func TestPagesAll(t *testing.T) {
 	tested := map[string]bool{
 		"docs/language.md":  true, // by TestLanguage
 		"docs/operators.md": true, // by TestLanguage
+		"docs/peft.md":      true, // by TestLanguage
 		"docs/cli.md":       true, // by TestDocs and TestExamples
 		"docs/release.md":   true, // by tools/release
 	}

@@ -192,6 +192,9 @@ func (j *job) setup() {
 		j.Prune(root, m.Pruned)
 		j.Quantize(root, m.Quantized)
 		python.Freeze(root, "", m)
+		if a := m.Adapters; a != nil && a.OnHost {
+			j.Adapt(root, a)
+		}
 		switch {
 		case j.Offload.Parameters:
 			j.ToHost(root)
@@ -204,7 +207,9 @@ func (j *job) setup() {
 		j.Pop(outer)
 	}
 	for i, m := range j.prog.Models {
-		j.Adapt(j.order[i], m.Adapters)
+		if a := m.Adapters; a != nil && !a.OnHost {
+			j.Adapt(j.order[i], a)
+		}
 		j.Initialize(j.order[i], m)
 	}
 	j.params = python.Parameters(j.order)

@@ -45,7 +45,7 @@ func (s *script) sharing() string {
 		}
 	}
 	for _, m := range s.job.Models {
-		add(m.Adapters != nil, "isinstance(module, LoraLayer)")
+		add(m.Adapters != nil, "isinstance(module, Adapter)")
 		add(m.Quantized != nil, "isinstance(module, QuantizedLinear)")
 		add(m.Pruned != nil, `hasattr(module, "weight_orig")`)
 	}

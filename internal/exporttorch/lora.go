@@ -3,10 +3,10 @@ package exporttorch
 import (
 	_ "embed"
 	"slices"
-	"strings"
 
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // The classes and functions that stand for PEFT in a script, so that it needs
@@ -22,6 +22,8 @@ var (
 	lora4bitPython string
 	//go:embed python/lora_8bit.py
 	lora8bitPython string
+	//go:embed python/lora_dora.py
+	loraDoraPython string
 	//go:embed python/lora_add.py
 	loraAddPython string
 )
@@ -39,6 +41,7 @@ var adapterTable = []*adapter{
 	{nn.LoraConv[1:], "LoraConv", loraConvPython},
 	{[]*nn.Layer{nn.LoraEmbedding}, "LoraEmbedding", loraEmbeddingPython},
 	{[]*nn.Layer{nn.LoraLinear4bit}, "LoraLinear4bit", lora4bitPython},
+	{[]*nn.Layer{nn.DoraLinear}, "DoraLinear", loraDoraPython},
 	{[]*nn.Layer{nn.LoraLinear8bit}, "LoraLinear8bit", lora8bitPython},
 }
 
@@ -47,34 +50,14 @@ func adapterOf(l *nn.Layer) *adapter {
 	return adapterTable[slices.IndexFunc(adapterTable, func(a *adapter) bool { return slices.Contains(a.layers, l) })]
 }
 
-// adapterKinds lists the classes that adapters go around with the adapter's, in
-// the order of first use.
-func (s *script) adapterKinds(a *program.Adapters) (kinds []string, adapters map[string]*adapter) {
-	adapters = map[string]*adapter{}
-	for _, l := range a.Layers {
-		base := l.Class.Children[0].Class
-		kind := base.Is().Python
-		if base.IsBlock() {
-			kind = s.className(base)
-		}
-		if adapters[kind] == nil {
-			kinds = append(kinds, kind)
-			adapters[kind] = adapterOf(l.Class.Layer)
-		}
-	}
-	return kinds, adapters
-}
-
 // adapterClasses prints what adapters are made of.
 func (s *script) adapterClasses() {
 	used := map[*adapter]bool{}
 	for _, m := range s.job.Models {
-		if m.Adapters == nil {
-			continue
-		}
-		_, adapters := s.adapterKinds(m.Adapters)
-		for _, a := range adapters {
-			used[a] = true
+		if m.Adapters != nil {
+			for _, l := range m.Adapters.Layers {
+				used[adapterOf(l.Class.Layer)] = true
+			}
 		}
 	}
 	if len(used) == 0 {
@@ -89,28 +72,52 @@ func (s *script) adapterClasses() {
 	s.b.WriteString(loraAddPython)
 }
 
-// adapters prints the calls that add adapters.
+// adapters prints the calls that add adapters to the models, before or after these
+// are moved to the device.
 func (s *script) adapters() {
 	for _, m := range s.job.Models {
-		a := m.Adapters
-		if a == nil {
-			continue
-		}
-		kinds, adapters := s.adapterKinds(a)
-		parts := make([]string, len(kinds))
-		for i, k := range kinds {
-			parts[i] = k + ": " + adapters[k].name
-		}
-		bias := ""
-		if a.Bias != "none" {
-			bias = ", bias=" + program.Literal(a.Bias)
-		}
-		s.printf("add_adapters(%s, {%s}, %s, %s, %s, r=%d, alpha=%s, dropout=%s, dtype=%s%s)", s.modelName(m.Name), strings.Join(parts, ", "),
-			s.patterns(a.Targets, m), s.patterns(a.Except, m), s.patterns(a.Modules, m), a.R, program.Literal(a.Alpha), program.Literal(a.Dropout), program.Literal(a.DType), bias)
-		if s.job.Inference != "" || m.Eval {
-			s.printf("%s.eval()", s.modelName(m.Name))
+		if a := m.Adapters; a != nil && !a.OnHost {
+			s.addAdapters(m)
+			if s.job.Inference != "" || m.Eval {
+				s.printf("%s.eval()", s.modelName(m.Name))
+			}
 		}
 	}
+}
+
+// adaptedOnHost prints what makes a model with adapters and moves it to the device.
+func (s *script) adaptedOnHost(m *program.Model) {
+	name, d := s.modelName(m.Name), s.job.DType
+	switch {
+	case s.ownTypes(m) != nil:
+		s.line(s.wrapped(name+" = typed("+s.className(m.Root)+"(), "+program.Literal(d)+", {", s.ownTypes(m), "})"))
+	case d != tensor.Float32:
+		s.printf("%s = %s().to(%s)", name, s.className(m.Root), program.Literal(d))
+	default:
+		s.printf("%s = %s()", name, s.className(m.Root))
+	}
+	s.addAdapters(m)
+	s.printf("%s.to(device)", name)
+}
+
+// addAdapters prints the call that adds the adapters of a model.
+func (s *script) addAdapters(m *program.Model) {
+	a := m.Adapters
+	more := ""
+	if len(a.Modules) > 0 {
+		more += ", modules=" + s.patterns(a.Modules, m)
+	}
+	if a.Bias != "none" {
+		more += ", bias=" + program.Literal(a.Bias)
+	}
+	if !a.Kept {
+		more += ", dtype=" + program.Literal(a.DType)
+	}
+	s.printf("add_adapters(%s, [", s.modelName(m.Name))
+	for _, g := range a.Groups {
+		s.printf("    (%s, lambda layer: %s(layer, %s)),", s.patterns(g.Layers, m), adapterOf(g.Layer.Layer).name, g.Args)
+	}
+	s.printf("]%s)", more)
 }
 
 // adapted reports whether a model has adapters.

@@ -62,6 +62,9 @@ func (s *script) print(o Options) {
 		s.line("import functools")
 	}
 	s.line("import json")
+	if adapted(job) {
+		s.line("import math")
+	}
 	if job.Determ || job.Parallel.Ranks > 0 {
 		s.line("import os")
 	}
@@ -350,6 +353,8 @@ func (s *script) setup() {
 	for _, m := range j.Models {
 		name := s.modelName(m.Name)
 		switch {
+		case m.Adapters != nil && m.Adapters.OnHost:
+			s.adaptedOnHost(m)
 		case m.Quantized != nil:
 			s.construction(m)
 		case s.ownTypes(m) != nil:

@@ -181,7 +181,7 @@ func (el *building) models() {
 		from := len(el.others)
 		switch {
 		case m.HF.Set:
-			x.spec = el.loadHF(m)
+			x.spec, x.hfType = el.loadHF(m)
 			x.def = x.spec.Model
 		case strings.HasPrefix(m.Preset.V, hf.Folder):
 			el.fail(m.Preset.At, "%s needs a configuration; write hf: and the path of a config.json", m.Preset.V)
@@ -233,8 +233,8 @@ func presetOf(m *spec.Model) spec.String {
 	return spec.String{V: "preset " + m.Preset.V, At: m.Preset.At}
 }
 
-// loadHF reads a config.json and the preset of its model type.
-func (el *building) loadHF(m *spec.Model) *spec.Spec {
+// loadHF reads a config.json and the preset of its model type, which it names.
+func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string) {
 	var found hf.Found
 	defer func() {
 		el.unread = el.unread || found.Unread
@@ -254,7 +254,8 @@ func (el *building) loadHF(m *spec.Model) *spec.Spec {
 			return s, err
 		},
 	}
-	return j.Load(m, &found)
+	s = j.Load(m, &found)
+	return s, found.Type
 }
 
 // loadPreset reads a preset with the params that with: gives.

@@ -17,6 +17,7 @@ type model struct {
 	use    *spec.Model           // as the job's own spec writes it; def, unless that is a preset's
 	spec   *spec.Spec            // that defines it: the spec, or a preset
 	at     spec.Span
+	hfType string   // model_type of a Hugging Face model; "" of any other
 	inputs []string // of forward
 	class  *program.Class
 	calls  map[string][]value.Value // results by inputs

@@ -53,5 +53,7 @@ var (
 	LoraLinear8bit = &Layer{Python: "LoraLinear8bit"}
 	LoraConv       = [...]*Layer{1: {Python: "LoraConv1d"}, 2: {Python: "LoraConv2d"}, 3: {Python: "LoraConv3d"}} // by dimensions
 	LoraEmbedding  = &Layer{Python: "LoraEmbedding", Init: map[string]Init{"lora_embedding_B": unit}}
+	DoraLinear     = &Layer{Python: "DoraLinear"}
+	DoraMagnitude  = &Layer{Python: "DoraMagnitude"}
 	ModulesToSave  = &Layer{Python: "ModulesToSave"}
 )

@@ -13,21 +13,28 @@ type Place struct {
 // itself.
 const BaseLayer = "base_layer"
 
-// Adapters are the LoRA adapters of a model, as PEFT makes them: every parameter
+// Adapters are the adapters of a model, as PEFT makes them: every parameter
 // is frozen, layers are wrapped, and modules that are trained as a whole are
-// copied.
+// copied. The class of a wrapped layer has BaseLayer as a child; all other
+// parameters in it are the adapter's.
 type Adapters struct {
-	Layers []Place // with BaseLayer and the children lora_A and lora_B
+	Layers []Place
 	Saved  []Place // with the children original_module and modules_to_save
+	Bias   string  // none, all or that of the wrapped layers alone
+	OnHost bool    // they are made before the model is moved to the device
 	DType  tensor.DType
-	Bias   string // none, all or lora_only
+	Kept   bool // in place of DType they have the type in which they are made
 
 	// For printing.
-	Linear          bool     // linear layers alone are targeted
-	Targets, Except Patterns // of the layers' paths
-	Modules         Patterns // of the saved modules' paths
-	R               int64
-	Alpha, Dropout  float64
+	Groups  []AdapterGroup
+	Modules Patterns // of the saved modules' paths
+}
+
+// AdapterGroup are layers whose adapters are made with the same arguments.
+type AdapterGroup struct {
+	Layers Patterns
+	Layer  *Class // one of their classes
+	Args   string // of the adapter's class, as Python
 }
 
 // OriginalModule and ModulesToSave are the children of a module that is trained

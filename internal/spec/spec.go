@@ -56,6 +56,7 @@ type Spec struct {
 	Prune    *Prune    `yaml:"prune" doc:"weights that are masked, or channels that are removed"`
 	Freeze   *Freeze   `yaml:"freeze" doc:"parameters that are not trained: requires_grad_(False)"`
 	LoRA     *LoRA     `yaml:"lora" doc:"low-rank adapters, as PEFT adds them"`
+	PEFT     *PEFT     `yaml:"peft" doc:"what PEFT does to the model, by the keys of its configurations"`
 	Offload  *Offload  `yaml:"offload" doc:"what is kept in host memory"`
 	Parallel *Parallel `yaml:"parallel" doc:"several GPUs; all other keys describe one process on its GPU"`
 

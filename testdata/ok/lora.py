@@ -2,6 +2,7 @@
 import copy
 import fnmatch
 import json
+import math
 
 import torch
 import torch.nn as nn
@@ -34,14 +35,12 @@ class Model(nn.Module):
         return x
 
 
-class LoraLayer(nn.Module):
-    """A layer with an adapter of rank r, as PEFT's LoraLayer."""
+class Adapter(nn.Module):
+    """A module around a layer, as PEFT's BaseTunerLayer."""
 
-    def __init__(self, base_layer, r, alpha, dropout):
+    def __init__(self, base_layer):
         super().__init__()
         self.base_layer = base_layer
-        self.scaling = alpha / r
-        self.lora_dropout = nn.Dropout(dropout) if dropout > 0 else nn.Identity()
 
     @property
     def weight(self):
@@ -50,6 +49,22 @@ class LoraLayer(nn.Module):
     @property
     def bias(self):
         return self.base_layer.bias
+
+
+def features(layer):
+    """The numbers of input and output features of a linear layer."""
+    if hasattr(layer, "in_features"):
+        return layer.in_features, layer.out_features
+    return tuple(layer.weight.shape)  # Conv1D of transformers
+
+
+class LoraLayer(Adapter):
+    """A layer with an adapter of rank r, as PEFT's LoraLayer."""
+
+    def __init__(self, base_layer, r, alpha, dropout, rslora=False):
+        super().__init__(base_layer)
+        self.scaling = alpha / (math.sqrt(r) if rslora else r)
+        self.lora_dropout = nn.Dropout(dropout) if dropout > 0 else nn.Identity()
 
     def forward(self, x):
         result = self.base_layer(x)
@@ -61,27 +76,24 @@ class LoraLayer(nn.Module):
 
 
 class LoraLinear(LoraLayer):
-    def __init__(self, base_layer, r, alpha, dropout):
-        super().__init__(base_layer, r, alpha, dropout)
-        if isinstance(base_layer, nn.Linear):
-            in_features, out_features = base_layer.in_features, base_layer.out_features
-        else:  # Conv1D of transformers
-            in_features, out_features = base_layer.weight.shape
+    def __init__(self, base_layer, r, alpha, dropout, rslora=False, bias=False):
+        super().__init__(base_layer, r, alpha, dropout, rslora)
+        in_features, out_features = features(base_layer)
         self.lora_A = nn.Linear(in_features, r, bias=False)
-        self.lora_B = nn.Linear(r, out_features, bias=False)
+        self.lora_B = nn.Linear(r, out_features, bias=bias)
 
 
 class LoraConv(LoraLayer):
-    def __init__(self, base_layer, r, alpha, dropout):
-        super().__init__(base_layer, r, alpha, dropout)
+    def __init__(self, base_layer, r, alpha, dropout, rslora=False):
+        super().__init__(base_layer, r, alpha, dropout, rslora)
         conv = type(base_layer)
         self.lora_A = conv(base_layer.in_channels, r, base_layer.kernel_size, base_layer.stride, base_layer.padding, bias=False)
         self.lora_B = conv(r, base_layer.out_channels, 1, bias=False)
 
 
 class LoraEmbedding(LoraLayer):
-    def __init__(self, base_layer, r, alpha, dropout):
-        super().__init__(base_layer, r, alpha, dropout)
+    def __init__(self, base_layer, r, alpha, dropout, rslora=False):
+        super().__init__(base_layer, r, alpha, dropout, rslora)
         self.lora_embedding_A = nn.Parameter(torch.zeros(r, base_layer.num_embeddings))
         self.lora_embedding_B = nn.Parameter(torch.zeros(base_layer.embedding_dim, r))
 
@@ -108,39 +120,43 @@ class ModulesToSave(nn.Module):
         return self.modules_to_save(*args)
 
 
-def add_adapters(model, kinds, targets, excluded, modules, r, alpha, dropout, dtype, bias="none"):
-    """Freezes a model on the GPU and adds adapters, as PEFT's get_peft_model."""
-    def fits(patterns, path):
-        return any(fnmatch.fnmatchcase(path, p) for p in patterns)
-
+def add_adapters(model, layers, modules=(), bias="none", dtype=None):
+    """Freezes a model and puts adapters around layers, as PEFT's get_peft_model."""
     def replace(path, new):
         parent, _, name = path.rpartition(".")
         setattr(model.get_submodule(parent), name, new)
 
-    layers = [(path, m) for path, m in model.named_modules() if type(m) in kinds and fits(targets, path) and not fits(excluded, path)]
-    saved = [(path, m) for path, m in model.named_modules() if path and fits(modules, path)]
+    found = [(path, m, make) for path, m in model.named_modules() for patterns, make in layers if any(fnmatch.fnmatchcase(path, p) for p in patterns)]
+    saved = [(path, m) for path, m in model.named_modules() if path and any(fnmatch.fnmatchcase(path, p) for p in modules)]
     for name, p in model.named_parameters():
         p.requires_grad_(bias == "all" and "bias" in name)
     added = []
-    for path, layer in layers:
-        adapter = kinds[type(layer)](layer, r, alpha, dropout)
-        if bias == "lora_only" and getattr(layer, "bias", None) is not None:
+    for path, layer, make in found:
+        adapter = make(layer)
+        if bias not in ("none", "all") and getattr(layer, "bias", None) is not None:
             layer.bias.requires_grad_(True)
+        first = getattr(layer, "compute_dtype", layer.weight.dtype)
         for name, p in adapter.named_parameters():
-            if name.startswith("lora_"):
-                p.data = p.data.to(device, dtype=layer.weight.dtype if layer.weight.is_floating_point() else p.dtype)
-                added.append(p)
+            if not name.startswith("base_layer."):
+                p.data = p.data.to(layer.weight.device, dtype=first if first.is_floating_point else p.dtype)
+        if hasattr(adapter, "start"):
+            adapter.start()
+        added += [p for name, p in adapter.named_parameters() if not name.startswith("base_layer.")]
         replace(path, adapter)
     for path, module in saved:
         replace(path, ModulesToSave(module))
     for p in added:
-        if p.dtype != dtype:
+        if dtype is not None and p.dtype != dtype:
             p.data = p.data.to(dtype)
 
 
 device = torch.device("cuda")
 model = Model().to(device=device, dtype=torch.bfloat16)
-add_adapters(model, {nn.Embedding: LoraEmbedding, nn.Conv1d: LoraConv, nn.Linear: LoraLinear}, ["emb", "*.emb", "conv", "*.conv", "mlp", "*.mlp", "*_proj"], [], ["head", "*.head"], r=4, alpha=16.0, dropout=0.05, dtype=torch.float32, bias="lora_only")
+add_adapters(model, [
+    (["emb"], lambda layer: LoraEmbedding(layer, r=4, alpha=16.0, dropout=0.05)),
+    (["conv"], lambda layer: LoraConv(layer, r=4, alpha=16.0, dropout=0.05)),
+    (["q_proj", "mlp"], lambda layer: LoraLinear(layer, r=4, alpha=16.0, dropout=0.05)),
+], modules=["head", "*.head"], bias="lora_only", dtype=torch.float32)
 optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])
 criterion = nn.CrossEntropyLoss()
 

@@ -66,14 +66,11 @@ func (m *Module) inherit(old *Module) {
 	}
 }
 
-// Adapt freezes a model and puts its adapters in, as PEFT does with a model that
-// is on the device: the weights of each are made in the type of the layer's own,
-// float32 if that is quantized, and converted when all are there
-// (cast_adapter_dtype).
+// Adapt freezes a model and puts its adapters in, as PEFT does: the weights of each
+// are made in the type of the layer's own, or in which it computes if that is
+// quantized, and converted when all are there (cast_adapter_dtype). On the host they
+// are only put in; the model that is moved to the device takes them along.
 func (p *Interp) Adapt(root *Module, a *program.Adapters) {
-	if a == nil {
-		return
-	}
 	seen := map[*Cell]bool{}
 	EachParameter(root, func(m *Module, i int) {
 		if c := m.Params[i]; !seen[c] { // its first name counts, as in Module.named_parameters
@@ -87,34 +84,42 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 		old, m := p.put(root, place)
 		base := m.child(program.BaseLayer)
 		base.inherit(old)
-		if a.Bias == "lora_only" {
+		if a.Bias != "none" && a.Bias != "all" {
 			for i, c := range base.Params {
 				if biasName(base.Class.Params[i].Name) {
 					c.setFrozen(false)
 				}
 			}
 		}
-		first := tensor.Float32
-		if d := old.Params[0].T.DType; d.IsFloating() {
-			first = d
-		}
-		for _, c := range m.adapterCells() {
-			p.Layer = c.Layer
-			c.T = p.Leaf(trace.Parameters, first, true, c.Decl.Size...)
+		cells := m.adapterCells()
+		for _, c := range cells {
 			c.adapter = true
-			added = append(added, c)
 		}
+		if !a.OnHost {
+			first := firstType(base)
+			for _, c := range cells {
+				p.Layer = c.Layer
+				c.T = p.Leaf(trace.Parameters, first, true, c.Decl.Size...)
+			}
+		}
+		added = append(added, cells...)
 	}
 	for _, place := range a.Saved {
 		old, m := p.put(root, place)
 		m.child(program.OriginalModule).inherit(old)
-		p.DeepCopy(m.child(program.ModulesToSave), old)
+		if !a.OnHost {
+			p.DeepCopy(m.child(program.ModulesToSave), old)
+		}
 		EachParameter(m.child(program.ModulesToSave), func(m *Module, i int) { m.Params[i].setFrozen(false) })
 	}
+	if a.OnHost {
+		p.Pop(outer)
+		return
+	}
 	for _, c := range added {
-		if c.T.DType != a.DType {
+		if d := c.Decl.DType; c.T.DType != d {
 			p.Layer = c.Layer
-			t := p.Leaf(trace.Parameters, a.DType, true, c.Decl.Size...)
+			t := p.Leaf(trace.Parameters, d, true, c.Decl.Size...)
 			p.Drop(c.T)
 			c.T = t
 		}
@@ -123,8 +128,19 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 	p.Pop(outer)
 }
 
-// adapterCells are the weights of an adapter: those of a layer's own, or of
-// lora_A and lora_B.
+// firstType is the type in which the adapter of a layer is made.
+func firstType(base *Module) tensor.DType {
+	switch q := base.Class.Quantized; {
+	case q != nil && q.Bits == 4:
+		return q.Compute
+	case q != nil:
+		return tensor.Float32
+	}
+	return base.Params[0].T.DType
+}
+
+// adapterCells are the weights of an adapter: those of a layer's own, or of the
+// modules next to the layer that it is around.
 func (m *Module) adapterCells() []*Cell {
 	out := append([]*Cell(nil), m.Params...)
 	for i, ch := range m.Class.Children {

@@ -12,31 +12,31 @@ class ModulesToSave(nn.Module):
         return self.modules_to_save(*args)
 
 
-def add_adapters(model, kinds, targets, excluded, modules, r, alpha, dropout, dtype, bias="none"):
-    """Freezes a model on the GPU and adds adapters, as PEFT's get_peft_model."""
-    def fits(patterns, path):
-        return any(fnmatch.fnmatchcase(path, p) for p in patterns)
-
+def add_adapters(model, layers, modules=(), bias="none", dtype=None):
+    """Freezes a model and puts adapters around layers, as PEFT's get_peft_model."""
     def replace(path, new):
         parent, _, name = path.rpartition(".")
         setattr(model.get_submodule(parent), name, new)
 
-    layers = [(path, m) for path, m in model.named_modules() if type(m) in kinds and fits(targets, path) and not fits(excluded, path)]
-    saved = [(path, m) for path, m in model.named_modules() if path and fits(modules, path)]
+    found = [(path, m, make) for path, m in model.named_modules() for patterns, make in layers if any(fnmatch.fnmatchcase(path, p) for p in patterns)]
+    saved = [(path, m) for path, m in model.named_modules() if path and any(fnmatch.fnmatchcase(path, p) for p in modules)]
     for name, p in model.named_parameters():
         p.requires_grad_(bias == "all" and "bias" in name)
     added = []
-    for path, layer in layers:
-        adapter = kinds[type(layer)](layer, r, alpha, dropout)
-        if bias == "lora_only" and getattr(layer, "bias", None) is not None:
+    for path, layer, make in found:
+        adapter = make(layer)
+        if bias not in ("none", "all") and getattr(layer, "bias", None) is not None:
             layer.bias.requires_grad_(True)
+        first = getattr(layer, "compute_dtype", layer.weight.dtype)
         for name, p in adapter.named_parameters():
-            if name.startswith("lora_"):
-                p.data = p.data.to(device, dtype=layer.weight.dtype if layer.weight.is_floating_point() else p.dtype)
-                added.append(p)
+            if not name.startswith("base_layer."):
+                p.data = p.data.to(layer.weight.device, dtype=first if first.is_floating_point else p.dtype)
+        if hasattr(adapter, "start"):
+            adapter.start()
+        added += [p for name, p in adapter.named_parameters() if not name.startswith("base_layer.")]
         replace(path, adapter)
     for path, module in saved:
         replace(path, ModulesToSave(module))
     for p in added:
-        if p.dtype != dtype:
+        if dtype is not None and p.dtype != dtype:
             p.data = p.data.to(dtype)

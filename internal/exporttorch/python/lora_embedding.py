@@ -1,8 +1,8 @@
 
 
 class LoraEmbedding(LoraLayer):
-    def __init__(self, base_layer, r, alpha, dropout):
-        super().__init__(base_layer, r, alpha, dropout)
+    def __init__(self, base_layer, r, alpha, dropout, rslora=False):
+        super().__init__(base_layer, r, alpha, dropout, rslora)
         self.lora_embedding_A = nn.Parameter(torch.zeros(r, base_layer.num_embeddings))
         self.lora_embedding_B = nn.Parameter(torch.zeros(base_layer.embedding_dim, r))
 

@@ -63,6 +63,7 @@ type Found struct {
 	Warnings    []note.Note
 	Fails       []spec.Diag // why the job would fail
 	Unread      bool        // the file could not be read
+	Type        string      // model_type
 }
 
 // Load reads a config.json and the preset of its model type.
@@ -83,6 +84,7 @@ func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
 	if err != nil {
 		errs.Failf(m.HF.At, "%s: %v", m.HF.V, err)
 	}
+	f.Type = c.Type
 	name := Folder + c.Type
 	preset, err := j.Preset(name)
 	if err != nil || slices.Contains(shared, name) {

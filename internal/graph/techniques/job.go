@@ -17,6 +17,7 @@ type Job struct {
 	Env         *module.Env // of the classes that are made
 	Batch       int64
 	Torch       torchver.Version
+	Loaded      bool                     // the models are loaded onto the GPU, before anything changes them
 	Checkpoints func() bool              // whether train.checkpoint asks for them
 	ClassName   func(name string) string // makes a name of a class that no other has
 
@@ -32,6 +33,7 @@ type Model struct {
 	Params     spec.Env    // of the spec that defines it
 	Checkpoint program.Patterns
 	Shrunk     *Shrinking // while it was elaborated; nil: it was not
+	Type       string     // model_type of a Hugging Face model; "" of any other
 }
 
 func (j *Job) fail(at spec.Span, format string, args ...any) { j.Spec.Errs.Failf(at, format, args...) }

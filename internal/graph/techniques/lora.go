@@ -1,6 +1,8 @@
 package techniques
 
 import (
+	"fmt"
+	"math"
 	"strings"
 
 	"github.com/memplan/memplan/internal/aten"
@@ -8,6 +10,7 @@ import (
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -17,9 +20,9 @@ import (
 // allLinear is the target that stands for every linear layer but the last.
 const allLinear = "all-linear"
 
-// adapters wraps the layers that are targeted, as get_peft_model of PEFT does.
+// adapters wraps the layers that the section lora targets.
 func (j *Job) adapters(name string, m *program.Model, l *spec.LoRA) {
-	a := &program.Adapters{R: l.R.V, Alpha: l.Alpha.V, Dropout: l.Dropout.V, Bias: l.Bias.V, DType: j.Spec.Errs.DType(l.DType)}
+	a := &program.Adapters{Bias: l.Bias.V, DType: j.Spec.Errs.DType(l.DType)}
 	if !a.DType.IsFloating() {
 		j.fail(l.DType.At, "adapters need a floating-point type, not %v", a.DType)
 	}
@@ -36,23 +39,25 @@ func (j *Job) adapters(name string, m *program.Model, l *spec.LoRA) {
 	if all {
 		targets = nil
 	}
-	a.Targets = moduleNames(j.Spec.Errs, targets, "layer for an adapter", known)
-	a.Except = moduleNames(j.Spec.Errs, l.Except, "layer for an adapter", known)
+	chosen := moduleNames(j.Spec.Errs, targets, "layer for an adapter", known)
+	except := moduleNames(j.Spec.Errs, l.Except, "layer for an adapter", known)
+	groups := adapterGroups{}
+	args := &loraArgs{r: l.R.V, alpha: l.Alpha.V, dropout: l.Dropout.V}
 	for _, p := range places {
 		switch {
-		case all && (!isLinear(p.Class) || p.Path == last), !all && !a.Targets.Fits(p.Path), a.Except.Fits(p.Path):
+		case all && (!isLinear(p.Class) || p.Path == last), !all && !chosen.Fits(p.Path), except.Fits(p.Path):
 			continue
 		}
-		a.Layers = append(a.Layers, program.Place{Path: p.Path, Class: j.adapted(p.Path, p.Class, a, l)})
-	}
-	if all {
-		a.Linear, a.Targets, a.Except = true, program.Patterns{"*"}, append(a.Except, last)
+		class := j.adapted(p.Path, p.Class, a.DType, args, l.At)
+		a.Layers = append(a.Layers, program.Place{Path: p.Path, Class: class})
+		groups.add(p.Path, class, args.python())
 	}
 	if len(a.Layers) == 0 {
 		j.fail(l.At, "lora: no layer of %s is left for an adapter; targets may name %s", name, strings.Join(known, ", "))
 	}
+	a.Groups = groups.condensed(m.Root.ModulePaths())
 	a.Modules = moduleNames(j.Spec.Errs, l.ModulesToSave, "module", m.Root.ModulePaths())
-	j.savedModules(m, a, l)
+	j.savedModules(m, a, l.At)
 	m.Adapters = a
 }
 
@@ -113,8 +118,77 @@ func isConv(c *program.Class) bool { return c.Is().Conv > 0 }
 
 func isTable(c *program.Class) bool { return c.Is().Table }
 
-// adapted is the class of a layer with its adapter.
-func (j *Job) adapted(path string, base *program.Class, a *program.Adapters, l *spec.LoRA) *program.Class {
+// loraArgs are the arguments of one layer's adapter.
+type loraArgs struct {
+	r              int64
+	alpha, dropout float64
+	rs, bias, dora bool
+}
+
+// scaling is by how much an adapter's part is multiplied.
+func (a *loraArgs) scaling() float64 {
+	if a.rs {
+		return a.alpha / math.Sqrt(float64(a.r))
+	}
+	return a.alpha / float64(a.r)
+}
+
+// python prints the arguments for a script.
+func (a *loraArgs) python() string {
+	out := fmt.Sprintf("r=%d, alpha=%s, dropout=%s", a.r, program.Literal(a.alpha), program.Literal(a.dropout))
+	for _, flag := range []struct {
+		name string
+		set  bool
+	}{{"rslora", a.rs}, {"bias", a.bias}} {
+		if flag.set {
+			out += ", " + flag.name + "=True"
+		}
+	}
+	return out
+}
+
+// loraTuner is the method of LoraConfig.
+func (j *Job) loraTuner(l *spec.LoraConfig) *tuner {
+	j.firstValues(l)
+	if l.LoraBias.V && l.DoRA.V {
+		j.fail(l.LoraBias.At, "lora_bias and use_dora exclude each other")
+	}
+	rank, alpha := j.patternOf(l.RankPattern, "rank_pattern"), j.patternOf(l.AlphaPattern, "alpha_pattern")
+	return &tuner{
+		name: "lora", at: l.At, targets: &l.Targets, task: l.TaskType, bias: l.Bias.V, defaults: loraTargets,
+		wrap: func(path string, base *program.Class, dtype tensor.DType) (*program.Class, string) {
+			a := &loraArgs{
+				r: int64(rank(path, float64(l.R.V))), alpha: alpha(path, l.Alpha.V), dropout: l.Dropout.V,
+				rs: l.RSLoRA.V, bias: l.LoraBias.V, dora: l.DoRA.V,
+			}
+			return j.adapted(path, base, dtype, a, l.At), a.python()
+		},
+	}
+}
+
+// firstValues reads init_lora_weights. Those that are computed from the weights
+// take memory where these are.
+func (j *Job) firstValues(l *spec.LoraConfig) {
+	if l.Init == nil || l.Init.Kind == spec.Null || l.Init.Kind == spec.Bool {
+		return
+	}
+	name, _ := j.Spec.Errs.Eval(l.Init, j.Spec.Env).(string)
+	switch known, _, _ := strings.Cut(strings.ToLower(name), "_niter_"); known {
+	case "gaussian", "orthogonal":
+	case "pissa", "olora":
+		if j.Loaded {
+			*j.NotModelled = append(*j.NotModelled, note.Asked.New("peft.lora.init_lora_weights: what %s computes of the weights on the GPU before the first step", name).Of("peft.lora.init_lora_weights"))
+		}
+	case "eva", "corda", "loftq", "lora_ga", "mica":
+		*j.NotModelled = append(*j.NotModelled, note.Asked.New("peft.lora.init_lora_weights: what %s does before the first step", name).Of("peft.lora.init_lora_weights"))
+	default:
+		j.fail(l.Init.Span, "init_lora_weights must be true, false, gaussian, orthogonal, pissa, pissa_niter_N, olora, eva, corda, loftq, lora_ga or mica, not %s", l.Init.Describe())
+	}
+}
+
+// adapted is the class of a layer with its adapter, whose parameters have the given
+// type.
+func (j *Job) adapted(path string, base *program.Class, dtype tensor.DType, a *loraArgs, at spec.Span) *program.Class {
 	layer := nn.LoraLinear
 	switch {
 	case base.Layer == nn.Linear4bit:
@@ -125,13 +199,14 @@ func (j *Job) adapted(path string, base *program.Class, a *program.Adapters, l *
 		layer = nn.LoraConv[base.Layer.Conv]
 	case isTable(base):
 		layer = nn.LoraEmbedding
+	case a.dora:
+		layer = nn.DoraLinear
 	}
-	env := *j.Env
-	env.DType = a.DType // of the adapters' parameters
-	defer j.replacing(l.At, "lora: "+path)
-	b := &adapter{replacement{module.NewBuilder(&env, &program.Class{
-		Layer: layer, Python: layer.Python + "()", Children: []program.Child{{Path: program.BaseLayer, Class: base}},
-	}, "x"), j.Batch}, a}
+	defer j.replacing(at, "lora: "+path)
+	b := &adapter{j.around(layer, base, dtype), a}
+	if (a.dora || a.bias) && !isLinear(base) {
+		b.Fail("", "use_dora and lora_bias are modelled for linear layers")
+	}
 	switch {
 	case isLinear(base):
 		b.linear(base)
@@ -143,29 +218,40 @@ func (j *Job) adapted(path string, base *program.Class, a *program.Adapters, l *
 	return b.Class
 }
 
+// around begins the class of a layer that is put around another one.
+func (j *Job) around(layer *nn.Layer, base *program.Class, dtype tensor.DType) replacement {
+	env := *j.Env
+	env.DType = dtype // of the adapters' parameters
+	return replacement{module.NewBuilder(&env, &program.Class{
+		Layer: layer, Python: layer.Python + "()", Children: []program.Child{{Path: program.BaseLayer, Class: base}},
+	}, "x"), j.Batch}
+}
+
 // adapter is the class of a layer with its adapter while it is made.
 type adapter struct {
 	replacement
-	*program.Adapters
+	*loraArgs
 }
 
 // base calls the layer itself; its result has the given size.
-func (b *adapter) base(x value.Value, size ...int64) value.Value {
-	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(append([]int64{b.batch}, size...)...)), DType: b.DType}
+func (b *replacement) base(x value.Value, size ...int64) value.Value {
+	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(append([]int64{b.batch}, size...)...)), DType: b.DType()}
 	return b.Let("result", value.Value{Expr: &program.Expr{Kind: program.CallMod, Child: 0, Args: []*program.Expr{x.Expr}}, Meta: value.Tensor(t)})
 }
 
 // dropout registers lora_dropout, which does nothing without a probability.
 func (b *adapter) dropout(x value.Value) (int, []value.Value) {
-	if b.Dropout > 0 {
-		return b.Child("lora_dropout", layers.Dropout, map[string]any{"p": b.Dropout}, x)
+	if b.loraArgs.dropout > 0 {
+		return b.Child("lora_dropout", layers.Dropout, map[string]any{"p": b.loraArgs.dropout}, x)
 	}
 	return b.Child("lora_dropout", layers.Identity, nil, x)
 }
 
 // scaled is an adapter's part times alpha / r.
-func (b *adapter) scaled(v value.Value) value.Value {
-	return b.Do(aten.Mul, &aten.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: b.Alpha / float64(b.R)}}, v)
+func (b *adapter) scaled(v value.Value) value.Value { return b.scaledIn(b.Builder, v) }
+
+func (b *adapter) scaledIn(f *module.Builder, v value.Value) value.Value {
+	return f.Do(aten.Mul, &aten.BinaryArgs{Other: op.Number{Set: true, Float: true, Value: b.scaling()}}, v)
 }
 
 // linear is peft.tuners.lora.layer.Linear, or one of its forms around a
@@ -176,16 +262,21 @@ func (b *adapter) linear(base *program.Class) {
 	plain := quantizedLinear(base)
 	x := b.input(in)
 	drop, dropped := b.dropout(x)
-	down, _ := b.Child("lora_A", layers.Linear, map[string]any{"out_features": b.R, "bias": false}, x)
-	up, _ := b.Child("lora_B", layers.Linear, map[string]any{"out_features": out, "bias": false}, b.input(b.R))
+	down, _ := b.Child("lora_A", layers.Linear, map[string]any{"out_features": b.r, "bias": false}, x)
+	up, _ := b.Child("lora_B", layers.Linear, map[string]any{"out_features": out, "bias": b.bias}, b.input(b.r))
 	result := b.base(x, out)
 	if fourBits(base) {
 		result = b.Let("result", b.Do(aten.Clone, nil, result))
 	}
 	dtype := b.Let("dtype", b.Do(aten.DTypeOf, nil, result))
-	x = b.Let("x", b.Do(aten.ToTypeOf, &aten.ToTypeOfArgs{Plain: plain}, x, b.Own("lora_A.weight", b.DType, []int64{b.R, in})))
+	x = b.Let("x", b.Do(aten.ToTypeOf, &aten.ToTypeOfArgs{Plain: plain}, x, b.Own("lora_A.weight", b.DType(), []int64{b.r, in})))
+	if b.dora {
+		result = b.Let("result", b.doraLinear(base, x, result, drop, dropped, down, up))
+		b.Finish(b.Let("result", b.Do(aten.ToTypeOf, &aten.ToTypeOfArgs{Plain: plain}, result, dtype)))
+		return
+	}
 	y := b.CallChild(drop, dropped, x)
-	y = b.CallChild(down, []value.Value{b.input(b.R)}, y)
+	y = b.CallChild(down, []value.Value{b.input(b.r)}, y)
 	y = b.scaled(b.CallChild(up, []value.Value{b.input(out)}, y))
 	if plain {
 		y = b.Let("output", y)
@@ -240,18 +331,18 @@ func (b *adapter) conv(base *program.Class) {
 	x := image(size[1])
 	drop, dropped := b.dropout(x)
 	down, _ := b.Child("lora_A", conv, map[string]any{
-		"out_channels": b.R, "kernel_size": kernel, "stride": o.Stride, "padding": o.Padding, "bias": false,
+		"out_channels": b.r, "kernel_size": kernel, "stride": o.Stride, "padding": o.Padding, "bias": false,
 	}, x)
 	one := make([]int64, len(kernel))
 	for i := range one {
 		one[i] = 1
 	}
-	up, _ := b.Child("lora_B", conv, map[string]any{"out_channels": size[0], "kernel_size": one, "bias": false}, image(b.R))
+	up, _ := b.Child("lora_B", conv, map[string]any{"out_channels": size[0], "kernel_size": one, "bias": false}, image(b.r))
 	result := b.base(x, append([]int64{size[0]}, kernel...)...)
 	dtype := b.Let("dtype", b.Do(aten.DTypeOf, nil, result))
-	x = b.Let("x", b.Do(aten.ToTypeOf, nil, x, b.Own("lora_A.weight", b.DType, append([]int64{b.R, size[1]}, kernel...))))
+	x = b.Let("x", b.Do(aten.ToTypeOf, nil, x, b.Own("lora_A.weight", b.DType(), append([]int64{b.r, size[1]}, kernel...))))
 	y := b.CallChild(drop, dropped, x)
-	y = b.CallChild(down, []value.Value{image(b.R)}, y)
+	y = b.CallChild(down, []value.Value{image(b.r)}, y)
 	y = b.scaled(b.CallChild(up, []value.Value{image(size[0])}, y))
 	result = b.Let("result", b.Do(aten.Add, &aten.AddArgs{}, result, y))
 	b.Finish(b.Let("result", b.Do(aten.ToTypeOf, nil, result, dtype)))
@@ -264,7 +355,7 @@ func (b *adapter) embedding(base *program.Class) {
 	size := base.Params[0].Size
 	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(b.batch)), DType: tensor.Int64}
 	x := value.Value{Expr: &program.Expr{Kind: program.Local, Slot: 0}, Meta: value.Tensor(t)}
-	down, up := b.Param("lora_embedding_A", b.R, size[0]), b.Param("lora_embedding_B", size[1], b.R)
+	down, up := b.Param("lora_embedding_A", b.r, size[0]), b.Param("lora_embedding_B", size[1], b.r)
 	result := b.base(x, size[1])
 	dtype := b.Let("dtype", b.Do(aten.DTypeOf, nil, result))
 	first := b.Let("embedding_A", b.Do(aten.T, nil, down))
@@ -277,7 +368,7 @@ func (b *adapter) embedding(base *program.Class) {
 
 // savedModules wraps the modules that are trained as a whole
 // (peft.utils.other.ModulesToSaveWrapper).
-func (j *Job) savedModules(m *program.Model, a *program.Adapters, l *spec.LoRA) {
+func (j *Job) savedModules(m *program.Model, a *program.Adapters, at spec.Span) {
 	if len(a.Modules) == 0 {
 		return
 	}
@@ -290,19 +381,19 @@ func (j *Job) savedModules(m *program.Model, a *program.Adapters, l *spec.LoRA) 
 			return
 		}
 		if adapted[path] {
-			j.fail(l.At, "lora: %s has an adapter and is among modules_to_save, too", path)
+			j.fail(at, "lora: %s has an adapter and is among modules_to_save, too", path)
 		}
 		if q := m.Quantized; q != nil {
 			for _, p := range q.Layers {
 				if p.Path == path || strings.HasPrefix(p.Path, path+".") {
-					j.fail(l.At, "lora: %s is quantized and among modules_to_save, too; only tensors of a floating-point type can require gradients, PyTorch says (except: of quantize leaves it out)", p.Path)
+					j.fail(at, "lora: %s is quantized and among modules_to_save, too; only tensors of a floating-point type can require gradients, PyTorch says (except: of quantize leaves it out)", p.Path)
 				}
 			}
 		}
 		if z := m.Pruned; z != nil {
 			for _, p := range z.Layers {
 				if p.Path == path || strings.HasPrefix(p.Path, path+".") {
-					j.fail(l.At, "lora: %s is pruned and among modules_to_save, too; its masked weight is computed, and PyTorch copies only tensors that are not", p.Path)
+					j.fail(at, "lora: %s is pruned and among modules_to_save, too; its masked weight is computed, and PyTorch copies only tensors that are not", p.Path)
 				}
 			}
 		}

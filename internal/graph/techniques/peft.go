@@ -1,0 +1,487 @@
+package techniques
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// tuner is a method of PEFT that puts layers around others, as a section of the spec
+// asks for it.
+type tuner struct {
+	name     string // of the section
+	at       spec.Span
+	targets  *spec.Targets
+	task     spec.String
+	bias     string
+	defaults map[string][]string // target_modules by model type
+	// wrap makes the class that goes around a layer; args are those of the class
+	// in a script.
+	wrap func(path string, base *program.Class, dtype tensor.DType) (class *program.Class, args string)
+}
+
+// PEFT changes the models as get_peft_model of PEFT does.
+func (j *Job) PEFT() {
+	p := j.Spec.PEFT
+	if p == nil {
+		return
+	}
+	spec.Try(func() {
+		t := j.tuner(p)
+		for i := range j.Models {
+			m := &j.Models[i]
+			switch {
+			case m.Use.LoRA != nil:
+				j.fail(m.Use.LoRA.At, "lora and peft exclude each other")
+			case j.Spec.LoRA != nil:
+				j.fail(j.Spec.LoRA.At, "lora and peft exclude each other; peft: {lora: {...}} has PEFT's own keys")
+			case !j.Job.Models[i].Eval:
+				spec.Try(func() { j.tune(m, j.Job.Models[i], t, p) })
+			}
+		}
+	})
+}
+
+// tuner reads which method the section asks for.
+func (j *Job) tuner(p *spec.PEFT) *tuner {
+	if p.LoRA == nil {
+		j.fail(p.At, "peft needs a method, such as lora: {r: 8}")
+	}
+	return j.loraTuner(p.LoRA)
+}
+
+// tune wraps the layers of a model that a method targets.
+func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
+	a := &program.Adapters{Bias: t.bias, OnHost: !j.Loaded, DType: tensor.Float32, Kept: !p.Autocast.V}
+	saved := j.savedNames(t)
+	targeted := j.targeted(m, pm, t, saved)
+	layers, _ := adaptable(pm)
+	known := map[string]*program.Class{}
+	for _, l := range layers {
+		known[l.Path] = l.Class
+	}
+	groups := adapterGroups{}
+	for _, path := range targeted {
+		base := known[path]
+		if base == nil {
+			j.fail(t.targets.TargetModules.Span, "%s.target_modules: %s is no layer that an adapter goes around (Linear, Conv1D, Conv1d to Conv3d, Embedding)", t.name, path)
+		}
+		dtype := firstAdapterType(base)
+		if p.Autocast.V && dtype.IsHalf() {
+			dtype = tensor.Float32
+		}
+		class, args := t.wrap(path, base, dtype)
+		a.Layers = append(a.Layers, program.Place{Path: path, Class: class})
+		groups.add(path, class, args)
+	}
+	a.Groups = groups.condensed(pm.Root.ModulePaths())
+	a.Modules = j.endings(pm, saved)
+	j.savedModules(pm, a, t.at)
+	pm.Adapters = a
+}
+
+// firstAdapterType is the type in which the adapter of a layer is made: that of its
+// weight, or in which it computes if that is quantized.
+func firstAdapterType(base *program.Class) tensor.DType {
+	switch q := base.Quantized; {
+	case q != nil && q.Bits == 4:
+		return q.Compute
+	case q != nil:
+		return tensor.Float32
+	}
+	return base.Params[0].DType
+}
+
+// heads are the names that a task adds to modules_to_save.
+var heads = map[string][]string{"SEQ_CLS": {"classifier", "score"}, "TOKEN_CLS": {"classifier", "score"}, "QUESTION_ANS": {"qa_outputs"}}
+
+// savedNames are modules_to_save with those that the task adds.
+func (j *Job) savedNames(t *tuner) []spec.String {
+	saved := slices.Clone(t.targets.ModulesToSave)
+	for _, h := range heads[t.task.V] {
+		saved = append(saved, spec.String{V: h, At: t.task.At})
+	}
+	return saved
+}
+
+// endings are the paths that end with one of the names; a name that the spec gives
+// must be one's.
+func (j *Job) endings(m *program.Model, names []spec.String) (out program.Patterns) {
+	paths := m.Root.ModulePaths()
+	for _, n := range names {
+		found := false
+		for _, p := range paths {
+			if p != "" && strings.HasSuffix(p, n.V) {
+				found = true
+				if !slices.Contains(out, p) {
+					out = append(out, p)
+				}
+			}
+		}
+		if !found && n.At != j.taskAt() {
+			j.unmatched(n, "modules_to_save")
+		}
+	}
+	return out
+}
+
+// taskAt is the place of task_type, whose modules need not exist.
+func (j *Job) taskAt() spec.Span {
+	if l := j.Spec.PEFT.LoRA; l != nil {
+		return l.TaskType.At
+	}
+	return spec.Span{}
+}
+
+// unmatched warns of a name that no module has, which PEFT passes over.
+func (j *Job) unmatched(n spec.String, key string) {
+	*j.Warnings = append(*j.Warnings, note.FitsNothing.New("%s: no module is named %q", key, n.V).Of("peft"))
+}
+
+// matcher reports whether a path is meant by target_modules or exclude_modules.
+type matcher func(path string) bool
+
+// names reads target_modules or exclude_modules: names of modules, with which a path
+// ends, or one regular expression of paths.
+func (j *Job) names(v *spec.Value, key string) (list []spec.String, fits matcher) {
+	list, lone := j.Spec.Errs.Strings(v, key, j.Spec.Env)
+	if lone && len(list) > 0 {
+		return nil, j.regexp(list[0], key, "", "")
+	}
+	return list, func(path string) bool {
+		return slices.ContainsFunc(list, func(n spec.String) bool { return path == n.V || strings.HasSuffix(path, "."+n.V) })
+	}
+}
+
+// regexp compiles a regular expression of Python, which must match a path as a whole
+// between before and after. Of assertions, which Go's have not, those at its
+// beginning are known.
+func (j *Job) regexp(s spec.String, key, before, after string) matcher {
+	compile := func(text string) *regexp.Regexp {
+		re, err := regexp.Compile(text)
+		if err != nil {
+			j.fail(s.At, "%s: %q is no regular expression that memplan reads: %v", key, s.V, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		}
+		return re
+	}
+	text := strings.TrimPrefix(s.V, "^")
+	var not, also []*regexp.Regexp
+	for before == "" && (strings.HasPrefix(text, "(?!") || strings.HasPrefix(text, "(?=")) {
+		end := closing(text)
+		if end < 0 {
+			break
+		}
+		re := compile("^(?:" + text[3:end] + ")")
+		if text[2] == '!' {
+			not = append(not, re)
+		} else {
+			also = append(also, re)
+		}
+		text = text[end+1:]
+	}
+	whole := compile("^(?:" + before + "(?:" + text + ")" + after + ")$")
+	return func(path string) bool {
+		for _, re := range not {
+			if re.MatchString(path) {
+				return false
+			}
+		}
+		for _, re := range also {
+			if !re.MatchString(path) {
+				return false
+			}
+		}
+		return whole.MatchString(path)
+	}
+}
+
+// closing is the index of the parenthesis that closes the one at the beginning; -1 if
+// there is none.
+func closing(text string) int {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// targeted lists the paths of the modules that a method changes, in the order of
+// Module.named_modules.
+func (j *Job) targeted(m *Model, pm *program.Model, t *tuner, saved []spec.String) (out []string) {
+	v := t.targets.TargetModules
+	var fits matcher
+	var list []spec.String
+	switch {
+	case v == nil || v.Kind == spec.Null:
+		names := t.defaults[m.Type]
+		if names == nil {
+			j.fail(t.at, "%s needs target_modules: PEFT has no default for %s", t.name, orModel(m.Type))
+		}
+		fits = func(path string) bool {
+			return slices.ContainsFunc(names, func(n string) bool { return path == n || strings.HasSuffix(path, "."+n) })
+		}
+	case v.Kind == spec.Str && strings.EqualFold(v.Str, allLinear):
+		except := j.outputs(m, pm, t)
+		linear := map[string]bool{}
+		pm.Root.Walk(func(path string, c *program.Class) {
+			if isLinear(c) && !slices.Contains(except, path) {
+				linear[path] = true
+			}
+		})
+		fits = func(path string) bool { return linear[path] }
+	default:
+		list, fits = j.names(v, "target_modules")
+	}
+	list = slices.Clone(list)
+	_, excluded := j.names(t.targets.ExcludeModules, "exclude_modules")
+	layer := j.layerNumbers(t.targets, len(list) > 0)
+	pm.Root.Walk(func(path string, _ *program.Class) {
+		switch {
+		case path == "", excluded(path), within(path, saved), !fits(path):
+			return
+		}
+		list = slices.DeleteFunc(list, func(n spec.String) bool { return path == n.V || strings.HasSuffix(path, "."+n.V) })
+		if layer(path) {
+			out = append(out, path)
+		}
+	})
+	if len(out) == 0 {
+		at := t.at
+		if v != nil {
+			at = v.Span
+		}
+		known, _ := adaptable(pm)
+		j.fail(at, "%s: no module of the model is targeted; layers for an adapter are %s", t.name, someNames(known))
+	}
+	for _, n := range list {
+		j.unmatched(n, "target_modules")
+	}
+	return out
+}
+
+// within reports whether a module is, or is in, one that is trained as a whole.
+func within(path string, saved []spec.String) bool {
+	for _, s := range saved {
+		if strings.Contains("."+path+".", "."+s.V+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// outputs are the linear layers that all-linear leaves out: the output embedding of a
+// transformers' model, or the head if task_type is SEQ_CLS.
+func (j *Job) outputs(m *Model, pm *program.Model, t *tuner) []string {
+	if m.Type == "" {
+		return nil
+	}
+	switch task, _ := m.Params.Lookup("task"); task {
+	case "causal-lm", "masked-lm", "seq2seq-lm", "pretraining":
+		_, last := adaptable(pm)
+		return []string{last}
+	}
+	if t.task.V != "SEQ_CLS" {
+		return nil
+	}
+	for _, name := range []string{"score", "classifier"} {
+		if slices.Contains(pm.Root.ModulePaths(), name) {
+			return []string{name}
+		}
+	}
+	return nil
+}
+
+// layerNumber finds the number of a layer in a path, as PEFT does by default.
+var layerNumber = regexp.MustCompile(`^.*?\.[^.]*\.(\d+)\.`)
+
+// layerNumbers reads layers_to_transform and layers_pattern.
+func (j *Job) layerNumbers(t *spec.Targets, listed bool) matcher {
+	v := t.Layers
+	if v == nil || v.Kind == spec.Null {
+		if p := t.LayersPattern; p != nil && p.Kind != spec.Null {
+			j.fail(p.Span, "layers_pattern needs layers_to_transform")
+		}
+		return func(string) bool { return true }
+	}
+	if !listed {
+		j.fail(v.Span, "layers_to_transform needs target_modules that are a list of names")
+	}
+	numbers := map[string]bool{}
+	items := []*spec.Value{v}
+	if v.Kind == spec.List {
+		items = v.Items
+	}
+	for _, it := range items {
+		n, ok := j.Spec.Errs.Eval(it, j.Spec.Env).(int64)
+		if !ok {
+			j.fail(it.Span, "layers_to_transform must be an integer or a list of integers, not %s", it.Describe())
+		}
+		numbers[fmt.Sprint(n)] = true
+	}
+	if len(numbers) == 0 {
+		return func(string) bool { return true }
+	}
+	patterns := []*regexp.Regexp{layerNumber}
+	if list, _ := j.Spec.Errs.Strings(t.LayersPattern, "layers_pattern", j.Spec.Env); len(list) > 0 {
+		patterns = nil
+		for _, s := range list {
+			re, err := regexp.Compile(`^.*?\.` + s.V + `\.(\d+)\.`)
+			if err != nil {
+				j.fail(s.At, "layers_pattern: %q is no regular expression that memplan reads", s.V)
+			}
+			patterns = append(patterns, re)
+		}
+	}
+	return func(path string) bool {
+		for _, re := range patterns {
+			if m := re.FindStringSubmatch(path); m != nil {
+				return numbers[m[1]]
+			}
+		}
+		return false
+	}
+}
+
+// patternOf reads rank_pattern or alpha_pattern: the value of the first name or
+// regular expression with which a path ends; other without one.
+func (j *Job) patternOf(v *spec.Value, key string) func(path string, other float64) float64 {
+	type entry struct {
+		fits  matcher
+		value float64
+	}
+	var list []entry
+	if v != nil && v.Kind != spec.Null {
+		if v.Kind != spec.Map {
+			j.fail(v.Span, "%s must be a mapping from names to numbers, not %s", key, v.Describe())
+		}
+		for _, p := range v.Pairs {
+			n, ok := number(j.Spec.Errs.Eval(p.Value, j.Spec.Env))
+			if !ok || n < 1 || key == "rank_pattern" && n != float64(int64(n)) {
+				j.fail(p.Value.Span, "%s: %s must be a positive number, not %s", key, p.Key.Str, p.Value.Describe())
+			}
+			list = append(list, entry{j.regexp(spec.String{V: p.Key.Str, At: p.Key.Span}, key, `(?:.*\.)?`, ""), n})
+		}
+	}
+	return func(path string, other float64) float64 {
+		for _, e := range list {
+			if e.fits(path) {
+				return e.value
+			}
+		}
+		return other
+	}
+}
+
+func number(x any) (float64, bool) {
+	switch n := x.(type) {
+	case int64:
+		return float64(n), true
+	case float64:
+		return n, true
+	}
+	return 0, false
+}
+
+func orModel(modelType string) string {
+	if modelType == "" {
+		return "a model of the spec's own"
+	}
+	return modelType
+}
+
+// someNames lists the last parts of paths, each once.
+func someNames(places []program.Place) string {
+	var names []string
+	for _, p := range places {
+		if n := p.Path[strings.LastIndexByte(p.Path, '.')+1:]; !slices.Contains(names, n) && len(names) < 20 {
+			names = append(names, n)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// adapterGroups are the layers by the class that goes around them and its arguments.
+type adapterGroups struct {
+	list []*adapterGroup
+}
+
+type adapterGroup struct {
+	program.AdapterGroup
+	paths map[string]bool
+	order []string
+}
+
+func (g *adapterGroups) add(path string, class *program.Class, args string) {
+	for _, x := range g.list {
+		if x.Layer.Layer == class.Layer && x.Args == args {
+			x.paths[path], x.order = true, append(x.order, path)
+			return
+		}
+	}
+	g.list = append(g.list, &adapterGroup{program.AdapterGroup{Layer: class, Args: args}, map[string]bool{path: true}, []string{path}})
+}
+
+var digits = regexp.MustCompile(`\d+`)
+
+// condensed are the groups with patterns of their paths: numbers become stars where
+// that names no other module.
+func (g *adapterGroups) condensed(known []string) (out []program.AdapterGroup) {
+	byPattern := map[string][]string{}
+	for _, k := range known {
+		q := starred(k)
+		byPattern[q] = append(byPattern[q], k)
+	}
+	patterns := slices.Sorted(maps.Keys(byPattern))
+	for _, x := range g.list {
+		tried := map[string]bool{}
+		for _, path := range x.order {
+			q := starred(path)
+			only, seen := tried[q]
+			if !seen {
+				only = true
+				for _, other := range patterns {
+					if (program.Patterns{q}).Fits(other) {
+						for _, k := range byPattern[other] {
+							only = only && x.paths[k]
+						}
+					}
+				}
+				if tried[q] = only; only {
+					x.Layers = append(x.Layers, q)
+				}
+			}
+			if !only {
+				x.Layers = append(x.Layers, path)
+			}
+		}
+		out = append(out, x.AdapterGroup)
+	}
+	return out
+}
+
+// starred is a path with stars in the place of its parts that are numbers.
+func starred(path string) string {
+	parts := strings.Split(path, ".")
+	for i, p := range parts {
+		if digits.FindString(p) == p && p != "" {
+			parts[i] = "*"
+		}
+	}
+	return strings.Join(parts, ".")
+}

@@ -1,0 +1,108 @@
+package spec
+
+// PEFT is what PEFT's get_peft_model does to a model: exactly one method, by the
+// keys of its configuration.
+type PEFT struct {
+	At       Span        `yaml:"-"`
+	LoRA     *LoraConfig `yaml:"lora" doc:"LoraConfig: low-rank adapters"`
+	Prepare  *KBit       `yaml:"prepare_for_kbit_training" doc:"prepare_model_for_kbit_training: true, or its keywords"`
+	Autocast Boolean     `yaml:"autocast_adapter_dtype" default:"true" doc:"adapters of 16 bit are converted to float32"`
+}
+
+// PeftConfig are the keys that the configurations of all methods have.
+type PeftConfig struct {
+	TaskType      String  `yaml:"task_type" enum:"CAUSAL_LM|SEQ_CLS|SEQ_2_SEQ_LM|TOKEN_CLS|QUESTION_ANS|FEATURE_EXTRACTION" doc:"what the model is trained for; SEQ_CLS and TOKEN_CLS add classifier and score to modules_to_save, QUESTION_ANS qa_outputs"`
+	PeftType      String  `yaml:"peft_type" doc:"not read: the name of the section says it"`
+	AutoMapping   *Value  `yaml:"auto_mapping" doc:"not read: names classes"`
+	PeftVersion   String  `yaml:"peft_version" doc:"not read: the release that wrote the file"`
+	BaseModel     String  `yaml:"base_model_name_or_path" doc:"not read: model names it"`
+	Revision      String  `yaml:"revision" doc:"not read: memplan loads no weights"`
+	InferenceMode Boolean `yaml:"inference_mode" doc:"true: adapters are frozen" later:"frozen adapters"`
+}
+
+// Targets choose the modules that a method changes.
+type Targets struct {
+	TargetModules  *Value   `yaml:"target_modules" doc:"names of modules, a regular expression of their paths, or all-linear; by default those that PEFT lists for the model type"`
+	ExcludeModules *Value   `yaml:"exclude_modules" doc:"names of modules, or a regular expression of their paths"`
+	ModulesToSave  []String `yaml:"modules_to_save" doc:"names of modules of which a copy is trained as a whole"`
+	Layers         *Value   `yaml:"layers_to_transform" doc:"the number of a layer, or several"`
+	LayersPattern  *Value   `yaml:"layers_pattern" doc:"names of the lists of layers that layers_to_transform numbers"`
+}
+
+// LoraConfig are the keys of peft.LoraConfig.
+type LoraConfig struct {
+	At      Span    `yaml:"-"`
+	R       Integer `yaml:"r" min:"1" default:"8" doc:"rank"`
+	Alpha   Number  `yaml:"lora_alpha" min:"0" default:"8" doc:"adapters are scaled by lora_alpha / r"`
+	Dropout Number  `yaml:"lora_dropout" min:"0" max:"1" default:"0" doc:"probability of the dropout in front of an adapter"`
+	Targets
+	Bias         String  `yaml:"bias" enum:"none|all|lora_only" default:"none" doc:"which biases are trained too"`
+	RSLoRA       Boolean `yaml:"use_rslora" doc:"adapters are scaled by lora_alpha / sqrt(r)"`
+	DoRA         Boolean `yaml:"use_dora" doc:"weight-decomposed adapters: each has a magnitude for each output feature"`
+	LoraBias     Boolean `yaml:"lora_bias" doc:"lora_B has a bias"`
+	RankPattern  *Value  `yaml:"rank_pattern" doc:"ranks of some layers: a mapping from names or regular expressions to r"`
+	AlphaPattern *Value  `yaml:"alpha_pattern" doc:"a mapping from names or regular expressions to lora_alpha"`
+	Init         *Value  `yaml:"init_lora_weights" doc:"first values: true, false, gaussian and orthogonal take no GPU memory; pissa, olora, eva, corda, loftq and lora_ga do if the base model is on the GPU"`
+	FanInFanOut  Boolean `yaml:"fan_in_fan_out" doc:"no effect on memory: PEFT sets it for Conv1D by itself"`
+	PeftConfig
+
+	LayerReplication *Value  `yaml:"layer_replication" doc:"layers that are stacked several times" later:"replicated layers"`
+	TrainableTokens  *Value  `yaml:"trainable_token_indices" doc:"rows of the embedding that are trained" later:"trainable tokens"`
+	TargetParameters *Value  `yaml:"target_parameters" doc:"names of parameters that adapters are for" later:"adapters of parameters"`
+	WeightTying      Boolean `yaml:"ensure_weight_tying" doc:"tied layers share an adapter" later:"tied adapters"`
+	LoftQ            *Value  `yaml:"loftq_config" doc:"not read but with init_lora_weights: loftq"`
+	Eva              *Value  `yaml:"eva_config" doc:"not read but with init_lora_weights: eva"`
+	Corda            *Value  `yaml:"corda_config" doc:"not read but with init_lora_weights: corda"`
+	LoraGA           *Value  `yaml:"lora_ga_config" doc:"not read but with init_lora_weights: lora_ga"`
+	Megatron         *Value  `yaml:"megatron_config" doc:"parallel linear layers of Megatron" later:"Megatron"`
+	MegatronCore     *Value  `yaml:"megatron_core" doc:"not read but with megatron_config"`
+	Runtime          *Value  `yaml:"runtime_config" doc:"ephemeral_gpu_offload: norms of DoRA are computed on the GPU while the adapters are made, if the model is on the CPU" later:"work on the GPU for a model on the CPU"`
+	Velora           *Value  `yaml:"velora_config" doc:"VeLoRA" later:"VeLoRA"`
+	ALora            *Value  `yaml:"alora_invocation_tokens" doc:"activated LoRA" later:"activated LoRA"`
+	QALora           Boolean `yaml:"use_qalora" doc:"quantization-aware LoRA, for GPTQ" later:"QALoRA"`
+	QALoraGroup      Integer `yaml:"qalora_group_size" doc:"not read but with use_qalora"`
+	Monteclora       *Value  `yaml:"monteclora_config" doc:"MonteCLoRA" later:"MonteCLoRA"`
+	BdLora           *Value  `yaml:"use_bdlora" doc:"block-diagonal LoRA" later:"BD-LoRA"`
+	Arrow            *Value  `yaml:"arrow_config" doc:"Arrow routing between adapters" later:"Arrow"`
+	Kasa             *Value  `yaml:"kasa_config" doc:"KaSA" later:"KaSA"`
+}
+
+// KBit are the keywords of prepare_model_for_kbit_training.
+type KBit struct {
+	At            Span    `yaml:"-"`
+	Off           bool    `yaml:"-"` // it is not called
+	Checkpointing Boolean `yaml:"use_gradient_checkpointing" default:"true" doc:"activation checkpointing is on"`
+	Kwargs        *Value  `yaml:"gradient_checkpointing_kwargs" doc:"use_reentrant: true or false"`
+	ClearCache    Boolean `yaml:"auto_clear_cache" default:"true" doc:"torch.cuda.empty_cache() when the parameters are float32"`
+}
+
+// prepare_for_kbit_training: true calls it with its defaults.
+func (k *KBit) unmarshal(d *decoder, v *Value) {
+	if v.Kind == Bool {
+		d.section(nil, (*kbitSection)(k), "")
+		k.Off = !v.Bool
+		return
+	}
+	d.section(v, (*kbitSection)(k), "prepare_for_kbit_training")
+}
+
+type kbitSection KBit
+
+// Strings are the items of a list of strings, or the one string in its place; lone
+// says that it is one.
+func (e *Errors) Strings(v *Value, what string, env Env) (list []String, lone bool) {
+	if v == nil || v.Kind == Null {
+		return nil, false
+	}
+	for _, it := range listOf(v) {
+		if it.Kind == List || it.Kind == Map {
+			e.Failf(it.Span, "%s must be a string or a list of strings, not %s", what, it.Describe())
+		}
+		s, ok := e.Eval(it, env).(string)
+		if !ok {
+			e.Failf(it.Span, "%s must be a string or a list of strings, not %s", what, it.Describe())
+		}
+		list = append(list, String{s, it.Span, true})
+	}
+	return list, v.Kind != List
+}
