@@ -111,7 +111,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	for _, d := range el.fails {
 		fails = append(fails, note.WouldFail.New("%s; the job would fail", d.Msg).At(d.file, d.Line))
 	}
-	r.Warnings = slices.Concat(el.unused(), el.idle(), fails, el.warnings)
+	r.Warnings = slices.Concat(s.Warnings(), el.unused(), el.idle(), fails, el.warnings)
 	return r, nil
 }
 

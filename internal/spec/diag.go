@@ -45,6 +45,7 @@ type Errors struct {
 	Private   bool
 	Lines     []string
 	Overrides []string // flags as written: "--set key=value"
+	Origins   []Origin // of the lines, as Options.Origins
 	List      []Diag   // the first maxErrors that were found
 	More      int      // mistakes beyond those
 
@@ -203,12 +204,20 @@ func (e *Errors) Error() string {
 			b.WriteByte('\n')
 		}
 		msg := e.Message(&d)
+		from := e.Origin(d.Span)
 		if o, ok := e.Override(&d); ok {
 			printable.Fprintf(&b, "%s: %s", o, msg)
+		} else if from.Flag != "" {
+			printable.Fprintf(&b, "%s: %s", from.Flag, msg)
+		} else if from.File != "" {
+			printable.Fprintf(&b, "%s:%d:%d: %s", from.File, from.Line, from.Col, msg)
+			if !e.Private {
+				b.WriteString(caret(from.Text, from.Span))
+			}
 		} else {
 			printable.Fprintf(&b, "%s:%d:%d: %s", e.File, d.Line, d.Col, msg)
 		}
-		if d.Line >= 1 && d.Line <= len(e.Lines) && !e.Private {
+		if from == (Origin{}) && d.Line >= 1 && d.Line <= len(e.Lines) && !e.Private {
 			b.WriteString(caret(e.Lines[d.Line-1], d.Span))
 		}
 		if d.Hint != "" {
@@ -228,6 +237,15 @@ func (e *Errors) Override(d *Diag) (what string, ok bool) {
 		return "", false
 	}
 	return e.Overrides[-d.Line-1], true
+}
+
+// Origin is what a place comes from in a text that was made of other files; the zero
+// Origin in others, and where no file says it.
+func (e *Errors) Origin(s Span) Origin {
+	if s.Line < 1 || s.Line > len(e.Origins) {
+		return Origin{}
+	}
+	return e.Origins[s.Line-1]
 }
 
 // quoted is what a message quotes of a file, in quotes or as a number.

@@ -15,6 +15,21 @@ func ReadDocument(path string, text []byte) *Document {
 	return &Document{Root: readYAML(text, errs), Errs: errs}
 }
 
+// ReadPlain reads a YAML or JSON file of another program, which has no expressions
+// and may have any keys. Overrides are written as KEY=VALUE.
+func ReadPlain(path string, text []byte, overrides []string) *Document {
+	errs := &Errors{File: path, Lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")}
+	d := &Document{Root: (&reader{errs: errs, plain: true}).read(text), Errs: errs}
+	if d.Root == nil || d.Root.Kind != Map {
+		return d
+	}
+	for _, o := range overrides {
+		key, value, _ := strings.Cut(o, "=")
+		override(d.Root, key, value, errs.override("--set "+o), errs)
+	}
+	return d
+}
+
 // Section fills the struct that out points to from a mapping of the document, by
 // the tags that Spec describes. What names the mapping in messages.
 func (d *Document) Section(v *Value, out any, what string) {

@@ -41,6 +41,22 @@ type Options struct {
 	Meter *limit.Meter
 	// Loop says that the text is the loop of a trainer, which has no model.
 	Loop bool
+	// Keys are paths of the spec with the names by which a file of another program says
+	// the same.
+	Keys map[string]string
+	// Origins are the places that the lines of the text come from, if it was made of
+	// other files, and Notes what readers must know of that.
+	Origins []Origin
+	Notes   []note.Note
+}
+
+// Origin is a place in a user's file from which a line of a spec was made, or the
+// flag that says it. The zero Origin is that of lines that no file says.
+type Origin struct {
+	Flag string
+	File string
+	Span
+	Text string // of the line
 }
 
 // Flag is the value of one key of a spec, given by a flag of its own.
@@ -59,7 +75,7 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 	if o.Label == "" {
 		o.Label = path
 	}
-	errs := &Errors{File: o.Label, Private: o.Private, Lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")}
+	errs := &Errors{File: o.Label, Private: o.Private, Lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"), Origins: o.Origins}
 	root := readYAML(text, errs)
 	if root == nil {
 		return nil, errs.Err()
@@ -92,7 +108,7 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 		giveLengths(root, o.Lengths, errs.override("--lengths "+o.Lengths), errs)
 	}
 	gatherParallel(root, errs)
-	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root, made: o.Made, said: o.Said, loop: o.Loop}
+	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root, made: o.Made, said: o.Said, loop: o.Loop, notes: o.Notes}
 	d := &decoder{errs: errs, release: releaseOf(root)}
 	d.env = &paramEnv{}
 	s.takeLengths(d, o.Longest)
@@ -376,9 +392,14 @@ func (v *Value) moveTo(s Span) {
 // NotModelled lists what the spec asks for and memplan does not model yet, as
 // "key: what; worth of the figures", in the order of the file's sections.
 func (s *Spec) NotModelled() []note.Note {
-	var out []note.Note
+	out := slices.DeleteFunc(slices.Clone(s.notes), func(n note.Note) bool { return !n.Code.LeftOut })
 	s.later(reflect.ValueOf(s).Elem(), s.root, "", &out)
 	return out
+}
+
+// Warnings lists what readers must know of how the spec was made.
+func (s *Spec) Warnings() []note.Note {
+	return slices.DeleteFunc(slices.Clone(s.notes), func(n note.Note) bool { return n.Code.LeftOut })
 }
 
 // later walks the fields with a `later` tag whose key the file has.

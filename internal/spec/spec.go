@@ -1,5 +1,7 @@
 package spec
 
+import "github.com/memplan/memplan/internal/note"
+
 // Scalar is a decoded scalar with its place.
 type Scalar[T any] struct {
 	V   T
@@ -68,6 +70,8 @@ type Spec struct {
 	made bool     // as Options.Made
 	said []string // as Options.Said
 	loop bool     // as Options.Loop
+
+	notes []note.Note // as Options.Notes
 }
 
 // Named is an entry of an ordered map.

@@ -116,6 +116,7 @@ type reader struct {
 	stack map[*yaml.Node]bool // aliases being expanded
 	alias Span                // of the outermost of them
 	over  bool                // a limit was exceeded
+	plain bool                // the file is no spec: there are no expressions, and any key and number
 }
 
 // readYAML parses text that holds exactly one YAML document.
@@ -124,22 +125,28 @@ func readYAML(text []byte, errs *Errors) *Value {
 		return v.clone()
 	}
 	before := len(errs.List)
-	doc := decodeYAML(text, errs)
+	v := (&reader{errs: errs}).read(text)
+	if v != nil && len(errs.List) == before {
+		known.put(text, v)
+		v = v.clone()
+	}
+	return v
+}
+
+// read parses a text; without a document, or beyond the limits, there is no value.
+func (r *reader) read(text []byte) *Value {
+	doc := decodeYAML(text, r.errs)
 	if doc == nil {
 		return nil
 	}
-	r := &reader{errs: errs, stack: map[*yaml.Node]bool{}}
 	if len(doc.Content) == 0 {
-		errs.Addf(Span{Pos: Pos{1, 1}}, "file is empty")
+		r.errs.Addf(Span{Pos: Pos{1, 1}}, "file is empty")
 		return nil
 	}
+	r.stack = map[*yaml.Node]bool{}
 	v := r.value(doc.Content[0], 0)
 	if r.over {
 		return nil
-	}
-	if len(errs.List) == before {
-		known.put(text, v)
-		v = v.clone()
 	}
 	return v
 }
@@ -400,7 +407,7 @@ func (r *reader) mapping(v *Value, n *yaml.Node, depth int) {
 		case n.Content[i].Kind != yaml.ScalarNode:
 			r.errs.Addf(k.Span, "a key must be a plain word")
 			continue
-		case strings.HasPrefix(k.Str, extension):
+		case strings.HasPrefix(k.Str, extension) && !r.plain:
 			continue
 		case k.Str == mergeKey && plain && merged != nil:
 			r.errs.Addf(k.Span, "a mapping has one merge key; for several mappings write <<: [*a, *b]")
@@ -505,6 +512,8 @@ func (r *reader) scalar(v *Value, n *yaml.Node) {
 			return
 		}
 		switch {
+		case r.plain && (isInfinity(n.Value) || badNum.MatchString(n.Value)):
+			return
 		case isInfinity(n.Value):
 			r.bad(v, v.Span, "infinity is no value of a spec; write -1.0e9, or -6.0e4 for float16, which takes the same memory")
 			return
@@ -530,7 +539,7 @@ func (r *reader) scalar(v *Value, n *yaml.Node) {
 			return
 		}
 	}
-	if strings.Contains(n.Value, "${") {
+	if strings.Contains(n.Value, "${") && !r.plain {
 		off := 0
 		if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
 			off = 1
