@@ -1,0 +1,409 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// Axolotl's configuration, as `axolotl train` runs it on one machine.
+var axolotl = &Format{
+	Name: "axolotl", Title: "Axolotl", Signs: [][]string{{"base_model"}}, Unless: []string{"model_name_or_path"},
+	Keys: axolotlKeys, Defaults: axolotlDefaults, Ignores: true, Trainer: "hf", Batch: "micro_batch_size",
+	read: (*job).axolotl,
+}
+
+func (j *job) axolotl() {
+	j.axolotlModel()
+	j.axolotlTypes()
+	j.axolotlAttention()
+	j.axolotlBatch()
+	j.axolotlAdapter()
+	j.axolotlSteps()
+	j.axolotlKernels()
+	j.axolotlTrains()
+	j.world = j.count("dp_shard_size", 1) * j.count("dp_replicate_size", 1)
+	if j.world == 1 && !j.on("dp_shard_size") && !j.on("dp_replicate_size") {
+		j.world = 0
+	}
+}
+
+// axolotlModel says which model is trained for which task (loaders/model.py).
+func (j *job) axolotlModel() {
+	j.model("base_model")
+	if j.get("base_model_config") != nil {
+		j.model("base_model_config")
+	}
+	class := j.str("type_of_model", j.str("model_type", ""))
+	switch {
+	case j.flag("reward_model", false), strings.HasSuffix(class, "ForSequenceClassification"):
+		j.put("model.task", "seq-cls", j.get("reward_model"))
+		j.put("model.with.num_labels", fmt.Sprint(j.count("num_labels", 1)), j.get("num_labels"))
+	case j.flag("process_reward_model", false), strings.HasSuffix(class, "ForTokenClassification"):
+		j.put("model.task", "token-cls", j.get("process_reward_model"))
+		j.put("model.with.num_labels", fmt.Sprint(j.count("num_labels", 2)), j.get("num_labels"))
+	default:
+		j.put("model.task", "causal-lm", nil)
+	}
+	if rl := j.str("rl", ""); rl != "" {
+		j.fail(j.get("rl"), "rl: %s is not modelled; memplan plans supervised training (without rl) and reward_model", rl)
+	}
+}
+
+// axolotlTypes says in which types weights are loaded and computed with
+// (resolve_dtype of utils/config).
+func (j *job) axolotlTypes() {
+	bf16 := j.get("bf16")
+	fp16, brain := j.flag("fp16", false), true
+	switch {
+	case bf16 != nil && bf16.Str != "auto":
+		brain = j.flag("bf16", false)
+	case fp16:
+		brain = false
+	default:
+		j.assume("bf16: auto is true, as on any GPU of sm_80 or later")
+	}
+	whole := brain || j.flag("bfloat16", false)
+	if v := j.get("bfloat16"); given(v) && !brain {
+		bf16 = v
+	}
+	switch {
+	case whole:
+		j.put("model.load.dtype", "bfloat16", bf16)
+		j.put("trainer.hf.bf16", "true", bf16)
+	case j.flag("load_in_8bit", false), fp16, j.flag("float16", false):
+		j.put("model.load.dtype", "float16", j.get("fp16"))
+	default:
+		j.put("model.load.dtype", "float32", bf16)
+	}
+	if fp16 && !brain {
+		j.put("trainer.hf.fp16", "true", j.get("fp16"))
+	}
+}
+
+// axolotlAttentions are the deprecated keys of kinds of attention, which they name.
+var axolotlAttentions = []struct{ key, is string }{
+	{"xformers_attention", "xformers"}, {"sage_attention", "sage"}, {"flex_attention", "flex_attention"}, {"flash_attention", "flash_attention_2"}, {"sdp_attention", "sdpa"}, {"eager_attention", "eager"},
+}
+
+// axolotlAttention says which kernels attend.
+func (j *job) axolotlAttention() {
+	v, name := j.get("attn_implementation"), j.str("attn_implementation", "")
+	for _, a := range axolotlAttentions {
+		if name == "" && j.on(a.key) {
+			v, name = j.get(a.key), a.is
+		}
+	}
+	if name == "" && j.on("gemma4_hybrid_attn_impl") {
+		v, name = j.get("gemma4_hybrid_attn_impl"), "flash_attention_2"
+	}
+	j.attention(v, name)
+}
+
+// attentions are the kinds that the spec knows; hubAttentions are kernels of the Hub
+// that are the same.
+var (
+	attentions    = []string{"sdpa", "eager", "flash_attention_2", "flash_attention_3"}
+	hubAttentions = map[string]string{
+		"kernels-community/flash-attn2": "flash_attention_2", "kernels-community/flash-attn": "flash_attention_2", "kernels-community/flash-attn3": "flash_attention_3", "kernels-community/vllm-flash-attn3": "flash_attention_3",
+	}
+)
+
+// attention writes the kind of attention that a program asks transformers for.
+func (j *job) attention(v *spec.Value, name string) {
+	if hub := hubAttentions[name]; hub != "" {
+		name = hub
+	}
+	switch {
+	case name == "":
+	case slices.Contains(attentions, name):
+		j.put("model.with.attn", name, v)
+	default:
+		j.put("model.with.attn", "sdpa", v)
+		j.doubt(v, "%s attention: planned with sdpa", name)
+	}
+}
+
+// packs reports attention whose kernels keep the samples of a packed sequence apart.
+func (j *job) packs() bool {
+	n := j.out.get("model.with.attn")
+	return n != nil && strings.HasPrefix(n.text, "flash")
+}
+
+// axolotlBatch says what a batch has (core/builders/causal.py, core/trainers/base.py).
+func (j *job) axolotlBatch() {
+	n, seq := j.count("micro_batch_size", 1), j.count("sequence_len", 512)
+	pad := j.get("pad_to_sequence_len")
+	if multiple := j.count("pad_to_multiple_of", 64); pad == nil || given(pad) {
+		if up := roundUp(seq, multiple); up != seq {
+			j.assume("sequence_len %d, as batches are padded to a multiple of %d", up, multiple)
+			seq = up
+		}
+	}
+	j.keys["params.seq"] = "sequence_len"
+	j.out.put("params.seq", fmt.Sprint(seq), j.where("sequence_len"))
+	if !j.on("sample_packing") {
+		j.keys["trainer.hf.per_device_train_batch_size"] = "micro_batch_size"
+		j.put("model.with.seq", `"${seq}"`, nil)
+		j.put("model.with.mask", "ones", nil)
+		j.put("trainer.hf.per_device_train_batch_size", fmt.Sprint(n), j.get("micro_batch_size"))
+		j.assume("every sample has sequence_len tokens (%d); memory is less where samples are shorter", seq)
+		return
+	}
+	j.keys["params.micro_batch_size"] = "micro_batch_size"
+	j.put("params.micro_batch_size", fmt.Sprint(n), j.get("micro_batch_size"))
+	j.put("model.with.mask", "none", nil)
+	if packs := j.packs() || j.doubted("attn_implementation"); !packs { // rows of sequence_len
+		j.put("model.with.seq", `"${seq}"`, nil)
+		j.put("trainer.hf.per_device_train_batch_size", `"${micro_batch_size}"`, nil)
+	} else {
+		j.put("model.with.seq", `"${micro_batch_size * seq}"`, nil).why = "sample_packing: one row of micro_batch_size * sequence_len tokens"
+		j.put("trainer.hf.per_device_train_batch_size", "1", nil)
+	}
+	j.assume("packed batches are full: micro_batch_size * sequence_len = %d tokens", n*seq)
+}
+
+// doubted reports a key that asks for something which is planned as something else.
+func (j *job) doubted(key string) bool {
+	v := j.get(key)
+	return v != nil && slices.Contains([]string{"flex_attention", "xformers", "sage"}, v.Str)
+}
+
+// where is the place of a key; the zero Origin if the file does not have it.
+func (f *file) where(key string) spec.Origin {
+	if v := f.get(key); v != nil {
+		return f.from(v)
+	}
+	return spec.Origin{}
+}
+
+func roundUp(n, multiple int64) int64 { return (n + multiple - 1) / multiple * multiple }
+
+// loraKeys are the keys of Axolotl with those of LoraConfig that have their values.
+var loraKeys = []struct{ key, is string }{
+	{"lora_r", "r"}, {"lora_alpha", "lora_alpha"}, {"lora_dropout", "lora_dropout"}, {"lora_target_parameters", "target_parameters"},
+	{"lora_modules_to_save", "modules_to_save"}, {"lora_exclude_modules", "exclude_modules"}, {"lora_fan_in_fan_out", "fan_in_fan_out"}, {"lora_rank_pattern", "rank_pattern"},
+	{"lora_alpha_pattern", "alpha_pattern"}, {"peft_layers_to_transform", "layers_to_transform"}, {"peft_layers_pattern", "layers_pattern"},
+	{"peft_use_dora", "use_dora"}, {"peft_use_rslora", "use_rslora"}, {"peft_layer_replication", "layer_replication"}, {"peft_init_lora_weights", "init_lora_weights"},
+	{"peft_trainable_token_indices", "trainable_token_indices"}, {"peft_ensure_weight_tying", "ensure_weight_tying"},
+}
+
+// axolotlAdapter writes adapters and the quantization that goes with them
+// (loaders/adapter.py, _set_quantization_config of loaders/model.py).
+func (j *job) axolotlAdapter() {
+	v, adapter := j.get("adapter"), j.str("adapter", "")
+	four, eight := j.flag("load_in_4bit", false), j.flag("load_in_8bit", false)
+	switch adapter {
+	case "":
+		if four || eight {
+			v = j.get("load_in_4bit")
+			if !four {
+				v = j.get("load_in_8bit")
+			}
+			j.fail(v, "weights in 4 or 8 bits are trained with adapters alone; add adapter: qlora or lora")
+		}
+		return
+	case "lora", "qlora":
+	default:
+		j.fail(v, "adapter: %s is not modelled; memplan plans lora and qlora", adapter)
+	}
+	switch {
+	case adapter == "qlora" && !four:
+		j.fail(v, "adapter: qlora needs load_in_4bit: true")
+	case adapter == "qlora":
+		q := "model.load.quantization_config."
+		j.put(q+"load_in_4bit", "true", j.get("load_in_4bit"))
+		j.put(q+"bnb_4bit_compute_dtype", j.out.get("model.load.dtype").text, nil)
+		j.put(q+"bnb_4bit_use_double_quant", "true", nil)
+		j.put(q+"bnb_4bit_quant_type", "nf4", nil)
+		j.put(q+"bnb_4bit_quant_storage", "bfloat16", nil)
+		if kw := j.get("bnb_config_kwargs"); kw != nil {
+			for _, p := range kw.Pairs {
+				if !spec.IsVariable(p.Key.Str) {
+					j.fail(p.Key, "%s is no key of BitsAndBytesConfig", p.Key.Describe())
+				}
+				j.out.put(q+p.Key.Str, flow(p.Value), j.from(p.Value))
+			}
+		}
+	case eight:
+		j.put("model.load.quantization_config.load_in_8bit", "true", j.get("load_in_8bit"))
+	case four:
+		j.fail(j.get("load_in_4bit"), "Axolotl quantizes to 4 bits with adapter: qlora alone; with lora the weights would be loaded in 16 bits and converted to float32")
+	}
+	if four || eight {
+		j.put("model.load.device_map", `{"": 0}`, nil)
+	}
+	if (four || eight) && !j.on("fsdp") && !j.on("fsdp_config") {
+		j.assume("norms and embeddings end in the type of the load: Axolotl converts them to float32 and back before the first step, and returns the memory")
+	}
+	lora := "peft.lora."
+	for _, k := range loraKeys {
+		if v := j.get(k.key); v != nil && (v.Kind != spec.List || len(v.Items) > 0) {
+			j.set(lora+k.is, k.key, v)
+		}
+	}
+	if j.get("lora_r") == nil {
+		j.fail(v, "adapter: %s needs lora_r", adapter)
+	}
+	if d := j.get("peft_autocast_adapter_dtype"); d != nil {
+		j.set("peft.autocast_adapter_dtype", "peft_autocast_adapter_dtype", d)
+	}
+	switch targets := j.get("lora_target_modules"); {
+	case j.on("lora_target_linear"):
+		j.put(lora+"target_modules", "all-linear", j.get("lora_target_linear"))
+	case given(targets):
+		j.set(lora+"target_modules", "lora_target_modules", targets)
+	case j.on("lora_target_parameters"):
+	default:
+		j.fail(v, "adapter: %s needs lora_target_modules or lora_target_linear: true", adapter)
+	}
+}
+
+// axolotlSteps writes what the steps do (core/builders/base.py).
+func (j *job) axolotlSteps() {
+	hf := "trainer.hf."
+	steps := j.count("gradient_accumulation_steps", 1)
+	if v := j.get("batch_size"); v != nil && j.get("gradient_accumulation_steps") == nil {
+		steps = max(1, j.count("batch_size", 1)/j.count("micro_batch_size", 1))
+	}
+	j.keys[hf+"gradient_accumulation_steps"] = "gradient_accumulation_steps"
+	j.put(hf+"gradient_accumulation_steps", fmt.Sprint(steps), j.get("gradient_accumulation_steps"))
+	j.keys[hf+"optim"] = "optimizer"
+	j.put(hf+"optim", text(j.str("optimizer", "adamw_torch_fused")), j.get("optimizer"))
+	if v := j.get("optim_args"); v != nil {
+		j.axolotlOptim(v)
+	}
+	offload, v := j.get("activation_offloading"), j.get("gradient_checkpointing")
+	if v != nil && v.Kind == spec.Str && strings.HasPrefix(v.Str, "offload") {
+		offload = v
+	}
+	switch {
+	case given(offload) && j.on("adapter"):
+		j.doubt(offload, "activation_offloading: TRL's offloader keeps activations in host memory in place of checkpoints; planned with gradient checkpointing")
+	case given(offload):
+		j.doubt(offload, "activation_offloading: what checkpoints keep is in host memory; planned on the GPU")
+	}
+	if given(v) {
+		j.keys[hf+"gradient_checkpointing"] = "gradient_checkpointing"
+		j.put(hf+"gradient_checkpointing", "true", v)
+		kw := j.get("gradient_checkpointing_kwargs")
+		switch {
+		case kw != nil:
+			j.set(hf+"gradient_checkpointing_kwargs", "gradient_checkpointing_kwargs", kw)
+		case j.on("unfrozen_parameters"):
+			j.put(hf+"gradient_checkpointing_kwargs", "{use_reentrant: false}", nil)
+		default:
+			j.put(hf+"gradient_checkpointing_kwargs", "{use_reentrant: true}", nil)
+		}
+	}
+	j.put(hf+"average_tokens_across_devices", "false", nil)
+	if j.evaluates() {
+		j.put(hf+"eval_strategy", "steps", j.get("val_set_size"))
+		n := j.get("eval_batch_size")
+		if n == nil {
+			n = j.get("micro_batch_size")
+		}
+		if j.on("sample_packing") && j.get("eval_sample_packing") == nil || j.on("eval_sample_packing") {
+			j.put(hf+"per_device_eval_batch_size", "1", nil)
+		} else if n != nil {
+			j.put(hf+"per_device_eval_batch_size", flow(n), n)
+		} else {
+			j.put(hf+"per_device_eval_batch_size", "1", nil)
+		}
+		j.put(hf+"eval_accumulation_steps", fmt.Sprint(steps), nil)
+	}
+}
+
+// axolotlOptim writes the arguments of an optimizer, which may be a mapping.
+func (j *job) axolotlOptim(v *spec.Value) {
+	if v.Kind != spec.Map {
+		j.set("trainer.hf.optim_args", "optim_args", v)
+		return
+	}
+	var args []string
+	for _, p := range v.Pairs {
+		args = append(args, p.Key.Str+"="+p.Value.Str)
+	}
+	j.put("trainer.hf.optim_args", quote(strings.Join(args, ",")), v)
+}
+
+// evaluates reports whether the job evaluates (_configure_save_and_eval_strategy).
+func (j *job) evaluates() bool {
+	if !j.on("val_set_size") && !j.on("test_datasets") {
+		return false
+	}
+	if s := j.str("eval_strategy", j.str("evaluation_strategy", "")); s == "no" {
+		return false
+	} else if s != "" {
+		return true
+	}
+	return j.on("eval_steps") || j.on("evals_per_epoch")
+}
+
+// ligerKeys are Axolotl's keys of Liger with the keywords of apply_liger_kernel_to_*.
+var ligerKeys = []struct{ key, is string }{
+	{"liger_rope", "rope"}, {"liger_rms_norm", "rms_norm"}, {"liger_layer_norm", "layer_norm"}, {"liger_glu_activation", "swiglu"}, {"liger_swiglu", "swiglu"},
+	{"liger_cross_entropy", "cross_entropy"}, {"liger_fused_linear_cross_entropy", "fused_linear_cross_entropy"},
+}
+
+// axolotlPlugins are the plugins that Axolotl comes with, and what their keys ask for.
+var axolotlPlugins = []string{"liger", "cut_cross_entropy", "kernels", "kd", "lm_eval", "swanlab", "spectrum", "grokfast", "diffusion", "expert_parallel", "densemixer", "llm_compressor", "mora", "hatchery", "nemo_gym"}
+
+// axolotlKernels writes the kernels of plugins (integrations).
+func (j *job) axolotlKernels() {
+	plugins := map[string]*spec.Value{}
+	if v := j.get("plugins"); v != nil {
+		for _, p := range append(v.Items, v) {
+			name, ok := strings.CutPrefix(p.Str, "axolotl.integrations.")
+			name, _, _ = strings.Cut(name, ".")
+			switch {
+			case p.Str == "":
+			case ok && slices.Contains(axolotlPlugins, name):
+				plugins[name] = p
+			default:
+				j.doubt(p, "plugins: %s is not known", p.Str)
+			}
+		}
+	}
+	liger := false
+	for _, k := range ligerKeys {
+		v := j.get(k.key)
+		if !given(v) {
+			continue
+		}
+		if plugins["liger"] == nil {
+			j.leave("Liger's keys without its plugin", k.key)
+			continue
+		}
+		j.set("model.liger."+k.is, k.key, v)
+		liger = true
+	}
+	if n := j.out.get("model"); !liger && n.get("liger") != nil {
+		n.kids = slices.DeleteFunc(n.kids, func(c *node) bool { return c.key == "liger" })
+	}
+	if v := plugins["cut_cross_entropy"]; v != nil && j.flag("cut_cross_entropy", true) {
+		j.put("model.cut_cross_entropy", "true", v)
+	}
+	if v := plugins["diffusion"]; v != nil {
+		j.fail(v, "plugins: the training of diffusion language models is not modelled")
+	}
+	if lora := j.get("adapter"); lora != nil && !j.on("trust_remote_code") && !j.on("load_in_8bit") {
+		for _, k := range []string{"lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel"} {
+			if j.get(k) != nil {
+				return
+			}
+		}
+		j.doubt(lora, "Axolotl's fused LoRA kernels, which are on unless lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel say otherwise, save fewer tensors: planned with PEFT's layers")
+	}
+}
+
+// axolotlTrains says which parameters are trained.
+func (j *job) axolotlTrains() {
+	v := j.get("unfrozen_parameters")
+	if !given(v) {
+		return
+	}
+	j.doubt(v, "unfrozen_parameters: planned with all parameters trained")
+}

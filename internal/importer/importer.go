@@ -1,0 +1,374 @@
+package importer
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memplan/memplan/internal/nearest"
+	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// File is a file that the user named.
+type File struct {
+	Name string
+	Text []byte
+}
+
+// Options are what is said beside the files.
+type Options struct {
+	Set       []string                          // KEY=VALUE: of the file's own keys, or of the spec
+	Processes int64                             // on GPUs, as the launch command has it; 0: not given
+	ReadFile  func(name string) ([]byte, error) // that the files name, by paths from the folder of the job's file
+}
+
+// Job is what files mean as a spec.
+type Job struct {
+	Format  *Format
+	Text    []byte            // the spec
+	Origins []spec.Origin     // of its lines
+	Said    []string          // keys of the spec that the files give
+	Set     []string          // overrides of keys of the spec, which are for spec.Parse
+	Notes   []note.Note       // what is assumed, and what is not modelled
+	Keys    map[string]string // keys of the spec with the file's key that has the same value
+}
+
+// MisuseError says that files are no job, or not one.
+type MisuseError struct{ Text string }
+
+func (e *MisuseError) Error() string { return e.Text }
+
+func misuse(format string, args ...any) error { return &MisuseError{fmt.Sprintf(format, args...)} }
+
+// file is a file that was read.
+type file struct {
+	name   string
+	doc    *spec.Document
+	format *Format
+}
+
+// job is a job while it is read.
+type job struct {
+	file
+	opts   Options
+	out    node
+	beside map[*Format]*file // files that come with the job's
+	left   []leftOut
+	keys   map[string]string
+	notes  []note.Note
+	world  int64 // processes
+
+	unknown int // keys that the program ignores
+}
+
+// maxNear is for how many unknown keys the nearest name is looked for, which costs
+// time.
+const maxNear = 50
+
+// leftOut are keys that the spec does not have.
+type leftOut struct{ why, key string }
+
+// stop unwinds from a mistake that was reported.
+type stop struct{}
+
+// Read makes the spec that files mean. The error, if any, is a *MisuseError or a
+// *spec.Errors with the places of the mistakes.
+func Read(files []File, o Options) (made *Job, err error) {
+	j := &job{opts: o, beside: map[*Format]*file{}, keys: map[string]string{}}
+	for _, f := range files {
+		if err := j.add(f); err != nil {
+			return nil, err
+		}
+	}
+	if j.format == nil {
+		return nil, misuse("%s comes with the file of a job, such as an Axolotl YAML; give that, too", files[0].Name)
+	}
+	ofSpec := j.override()
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(stop); !ok {
+				panic(r)
+			}
+			made, err = nil, j.err()
+		}
+	}()
+	j.out.put("memplan", "1", spec.Origin{})
+	j.out.put("name", text(strings.TrimSuffix(filepath.Base(j.name), filepath.Ext(j.name))), spec.Origin{})
+	j.table()
+	j.format.read(j)
+	j.launch()
+	if err := j.err(); err != nil {
+		return nil, err
+	}
+	made = &Job{Format: j.format, Set: ofSpec, Notes: j.notes, Keys: j.keys}
+	made.Text, made.Origins = j.print()
+	j.out.said("", &made.Said)
+	return made, nil
+}
+
+// add reads one file.
+func (j *job) add(f File) error {
+	d := spec.ReadPlain(f.Name, f.Text, nil)
+	if d.Root == nil {
+		return d.Errs.Err()
+	}
+	format, err := formatOf(d.Root)
+	if k := longKey(d.Root); k != nil {
+		d.Errs.Addf(k.Span, "key of %d characters; at most %d are read", len(k.Str), maxKey)
+		return d.Errs
+	}
+	switch {
+	case err != nil:
+		return misuse("%s: %v", f.Name, err)
+	case format == nil:
+		return misuse("%s: the file is of no format that memplan reads: %s", f.Name, SignsOf())
+	case format.Beside && j.beside[format] != nil:
+		return misuse("%s and %s are both %s; give one", j.beside[format].name, f.Name, format.Title)
+	case format.Beside:
+		j.beside[format] = &file{f.Name, d, format}
+	case j.format != nil:
+		return misuse("%s and %s are both files of jobs; give one", j.name, f.Name)
+	default:
+		j.file = file{f.Name, d, format}
+		var own []string
+		for _, s := range j.opts.Set {
+			if k, _, ok := strings.Cut(s, "="); ok && j.owns(k) {
+				own = append(own, s)
+			}
+		}
+		if len(own) > 0 {
+			j.doc = spec.ReadPlain(f.Name, f.Text, own)
+		}
+	}
+	return nil
+}
+
+// maxKey bounds the characters of a key: YAML in one line has no longer ones.
+const maxKey = 200
+
+// longKey finds a key that is too long.
+func longKey(v *spec.Value) *spec.Value {
+	for _, p := range v.Pairs {
+		if len(p.Key.Str) > maxKey {
+			return p.Key
+		}
+		if k := longKey(p.Value); k != nil {
+			return k
+		}
+	}
+	for _, it := range v.Items {
+		if k := longKey(it); k != nil {
+			return k
+		}
+	}
+	return nil
+}
+
+// owns reports whether an override is of a key of the file rather than of the spec.
+func (j *job) owns(path string) bool {
+	k, _, _ := strings.Cut(path, ".")
+	return j.format.lookup(k) != nil || j.doc.Root.Get(k) != nil || j.format.Passes && !strings.Contains(path, ".")
+}
+
+// override lists the overrides that are of the spec.
+func (j *job) override() []string {
+	return slices.DeleteFunc(slices.Clone(j.opts.Set), func(s string) bool {
+		k, _, ok := strings.Cut(s, "=")
+		return ok && j.owns(k)
+	})
+}
+
+// err is the first file's mistakes.
+func (j *job) err() error {
+	if err := j.doc.Errs.Err(); err != nil {
+		return err
+	}
+	for _, f := range Formats() {
+		if b := j.beside[f]; b != nil {
+			if err := b.doc.Errs.Err(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fail reports a mistake at a value and stops.
+func (f *file) fail(v *spec.Value, format string, args ...any) {
+	f.doc.Errs.Addf(v.Span, format, args...)
+	panic(stop{})
+}
+
+// from is the place of a value.
+func (f *file) from(v *spec.Value) spec.Origin {
+	o := spec.Origin{File: f.name, Span: v.Span}
+	if v.Line < 0 {
+		o.Flag = f.doc.Errs.Overrides[-v.Line-1]
+	} else if v.Line <= len(f.doc.Errs.Lines) {
+		o.Text = f.doc.Errs.Lines[v.Line-1]
+	}
+	return o
+}
+
+// table does what the rows of the format's keys say.
+func (j *job) table() {
+	for _, p := range j.doc.Root.Pairs {
+		j.row(p.Key, p.Value)
+	}
+}
+
+func (j *job) row(key, v *spec.Value) {
+	name := key.Str
+	k := j.format.lookup(name)
+	switch {
+	case k == nil && j.format.Passes && spec.IsVariable(name):
+		if v.Kind != spec.Null {
+			j.set("trainer."+j.format.Trainer+"."+name, name, v)
+		}
+	case k == nil && j.format.Ignores:
+		near := ""
+		if j.unknown++; j.unknown <= maxNear {
+			if n := nearest.To(name, j.format.names()); n != "" {
+				near = fmt.Sprintf("; did you mean %q?", n)
+			}
+		}
+		j.doubt(v, "%s does not know the key %q, and ignores it%s", j.format.Title, name, near)
+	case k == nil:
+		j.doc.Errs.Unknown(key.Span, "key", name, j.format.names())
+	case k.effect == sets && v.Kind != spec.Null:
+		j.set(k.text, name, v)
+	case k.effect == none:
+		j.leave(k.text, name)
+	case k.effect == asks && given(v) && j.format.Defaults[name] != v.Str:
+		j.doubt(v, "%s: %s", name, k.text)
+	}
+}
+
+// set gives a key of the spec the value of the file's key.
+func (j *job) set(path, key string, v *spec.Value) *node {
+	j.keys[path] = key
+	return j.out.put(path, flow(v), j.from(v))
+}
+
+// put gives a key of the spec a value that follows from one of the file; nil: from
+// the program's defaults.
+func (j *job) put(path, text string, v *spec.Value) *node {
+	if v == nil {
+		return j.out.put(path, text, spec.Origin{})
+	}
+	return j.out.put(path, text, j.from(v))
+}
+
+// leave notes that the spec does not have a key.
+func (j *job) leave(why, key string) { j.left = append(j.left, leftOut{why, key}) }
+
+// at is a note with the line of a value.
+func (f *file) at(n note.Note, v *spec.Value) note.Note {
+	if v != nil && v.Line > 0 {
+		return n.At(f.name, v.Line)
+	}
+	return n
+}
+
+// doubt notes that a value asks for something that is not modelled.
+func (f *file) doubt(j *job, v *spec.Value, format string, args ...any) {
+	j.notes = append(j.notes, f.at(note.Asked.New(format, args...), v))
+}
+
+func (j *job) doubt(v *spec.Value, format string, args ...any) { j.file.doubt(j, v, format, args...) }
+
+// assume notes what the files leave open.
+func (j *job) assume(format string, args ...any) {
+	j.notes = append(j.notes, note.FileAssumed.New(format, args...))
+}
+
+// get is the value of a key that is not null; nil if there is none.
+func (f *file) get(key string) *spec.Value {
+	v := f.doc.Root
+	for _, k := range strings.Split(key, ".") {
+		v = v.Get(k)
+	}
+	if v != nil && v.Kind == spec.Null {
+		return nil
+	}
+	return v
+}
+
+// on reports whether a key asks for something.
+func (f *file) on(key string) bool { return given(f.get(key)) }
+
+// model is the name of a model, without which there is no job.
+func (j *job) model(key string) {
+	v := j.doc.Root.Get(key)
+	if v.Kind != spec.Str || v.Str == "" {
+		j.fail(v, "%s must name a model, such as meta-llama/Llama-3.2-1B", key)
+	}
+	j.set("model.hf", key, v)
+}
+
+// str is the text of a key.
+func (f *file) str(key, otherwise string) string {
+	v := f.get(key)
+	if v == nil {
+		return otherwise
+	}
+	if v.Kind == spec.List || v.Kind == spec.Map {
+		f.fail(v, "%s must be a string, not %s", key, v.Describe())
+	}
+	return v.Str
+}
+
+// flag is a boolean.
+func (f *file) flag(key string, otherwise bool) bool {
+	v := f.get(key)
+	if v == nil {
+		return otherwise
+	}
+	on, isBool := word(v.Str)
+	switch {
+	case v.Kind == spec.Bool:
+		return v.Bool
+	case v.Kind == spec.Str && isBool:
+		return on
+	case v.Kind == spec.Int && (v.Int == 0 || v.Int == 1):
+		return v.Int == 1
+	}
+	f.fail(v, "%s must be true or false, not %s", key, v.Describe())
+	return false
+}
+
+// maxCount bounds counts, so that products of two do not overflow.
+const maxCount = 1 << 31
+
+// count is a whole number of 1 or more.
+func (f *file) count(key string, otherwise int64) int64 {
+	v := f.get(key)
+	if v == nil {
+		return otherwise
+	}
+	n := v.Int
+	if v.Kind == spec.Str || v.Kind == spec.Float { // "8", 8.0
+		x, err := strconv.ParseFloat(v.Str, 64)
+		if err != nil || x != float64(int64(x)) {
+			x = 0
+		}
+		n = int64(x)
+	}
+	if n < 1 || n > maxCount {
+		f.fail(v, "%s must be a whole number of 1 or more, not %s", key, v.Describe())
+	}
+	return n
+}
+
+// oneOf is a string among those that the program knows.
+func (f *file) oneOf(key, otherwise string, known ...string) string {
+	s := f.str(key, otherwise)
+	if !slices.Contains(known, s) {
+		f.doc.Errs.Unknown(f.get(key).Span, key, s, known)
+		panic(stop{})
+	}
+	return s
+}

@@ -1,0 +1,190 @@
+package importer
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/memplan/memplan/internal/needs"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/spec/spectest"
+)
+
+var update = flag.Bool("update", false, "rewrite the specs of testdata/jobs")
+
+// read makes the spec of an archive's files. Lines of its comment say what the
+// command line does; a JSON with zero in its name is one that the job names.
+func read(a *txtar.Archive) (*Job, error) {
+	var list []File
+	o := Options{ReadFile: func(name string) ([]byte, error) {
+		if i := slices.IndexFunc(a.Files, func(f txtar.File) bool { return f.Name == name }); i >= 0 {
+			return a.Files[i].Data, nil
+		}
+		return nil, fs.ErrNotExist
+	}}
+	for _, line := range strings.Split(string(a.Comment), "\n") {
+		if s, ok := strings.CutPrefix(line, "set: "); ok {
+			o.Set = strings.Fields(s)
+		}
+		if s, ok := strings.CutPrefix(line, "processes: "); ok {
+			fmt.Sscan(s, &o.Processes)
+		}
+	}
+	for _, f := range a.Files {
+		if f.Name != "want" && !strings.HasPrefix(f.Name, "zero") {
+			list = append(list, File{f.Name, f.Data})
+		}
+	}
+	return Read(list, o)
+}
+
+// archives are the jobs of testdata.
+func archives(t testing.TB) map[string]*txtar.Archive {
+	paths, err := filepath.Glob(filepath.Join(needs.File(t, "jobs"), "*.txtar"))
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no jobs", err)
+	}
+	out := map[string]*txtar.Archive{}
+	for _, p := range paths {
+		a, err := txtar.ParseFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[p] = a
+	}
+	return out
+}
+
+// TestRead compares the specs of jobs, which are YAML with an origin for each line.
+func TestRead(t *testing.T) {
+	for path, a := range archives(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			j, err := read(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(j.Text), "\n"); n != len(j.Origins) {
+				t.Errorf("%d lines, %d origins", n, len(j.Origins))
+			}
+			if d := spec.ReadDocument("spec", j.Text); d.Errs.Err() != nil {
+				t.Error(d.Errs)
+			}
+			got := string(j.Text)
+			for _, s := range j.Set {
+				got += "# --set " + s + "\n"
+			}
+			want := &a.Files[len(a.Files)-1]
+			if got == string(want.Data) {
+				return
+			}
+			if !*update {
+				t.Errorf("got\n%s\nwant\n%s", got, want.Data)
+			}
+			want.Data = []byte(got)
+			if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestKeys holds the tables: no key is in two rows, and every key says something.
+func TestKeys(t *testing.T) {
+	for _, f := range Formats() {
+		seen := map[string]bool{}
+		for _, k := range f.Keys {
+			if seen[k.Name] {
+				t.Errorf("%s: %s is in two rows", f.Name, k.Name)
+			}
+			seen[k.Name] = true
+			if k.text == "" {
+				t.Errorf("%s: %s says nothing", f.Name, k.Name)
+			}
+		}
+		for k := range f.Defaults {
+			if !seen[k] {
+				t.Errorf("%s: the default of %s, which is no key", f.Name, k)
+			}
+		}
+	}
+}
+
+// TestMistakes compares messages of files that are no jobs.
+func TestMistakes(t *testing.T) {
+	const axolotl = "base_model: a/b\ndatasets: []\nlearning_rate: 1e-4\n"
+	const factory = "model_name_or_path: a/b\nstage: sft\ndo_train: true\n"
+	for _, c := range []struct{ text, want string }{
+		{axolotl + "micro_batch_size: many\n", `job.yml:4:19: micro_batch_size must be a whole number of 1 or more, not "many"`},
+		{axolotl + "sequence_len: 99999999999999999\n", "job.yml:4:15: sequence_len must be a whole number of 1 or more, not 99999999999999999"},
+		{axolotl + "rl: dpo\n", "job.yml:4:5: rl: dpo is not modelled"},
+		{axolotl + "adapter: qlora\n", "job.yml:4:10: adapter: qlora needs load_in_4bit: true"},
+		{axolotl + "load_in_8bit: true\n", "job.yml:4:15: weights in 4 or 8 bits are trained with adapters alone"},
+		{axolotl + "adapter: lora\nlora_r: 8\n", "job.yml:4:10: adapter: lora needs lora_target_modules or lora_target_linear: true"},
+		{axolotl + "fsdp_config: {reshard: true}\n", `job.yml:4:15: unknown key of fsdp_config "reshard"`},
+		{axolotl + "model_name_or_path: a/b\nstage: sft\n", "of no format that memplan reads"},
+		{factory + "finetuning_type: lara\n", `job.yml:4:18: unknown finetuning_type "lara"; did you mean "lora"?`},
+		{factory + "stage_: 1\nfinetuning_type: freeze\n", "job.yml:5:18: finetuning_type: freeze is not modelled"},
+		{factory + "quantization_bit: 3\n", "job.yml:4:19: quantization_bit is 4 or 8 with bnb, not 3"},
+		{"model_name_or_path: a/b\nstage: sft\n", "the file trains nothing: do_train is not true"},
+		{"model_name_or_path: a/b\ntemplate: x\nexport_dir: out\n", "job.yml:3:13: export_dir: the file asks for the export of a model, which trains nothing"},
+		{"model_name_or_path: a/b\ndataset_name: c\nbeta: 0.1\n", "job.yml:3:7: beta is of TRL's preference training, which is not modelled"},
+		{`{"per_device_train_batch_size": 8}`, "the file names no model; --set model.hf=NAME does"},
+		{"distributed_type: FSDP\nnum_processes: 2\n", "comes with the file of a job"},
+		{"colour: blue\n", "the file is of no format that memplan reads: Axolotl has base_model; "},
+		{"a: [\n", "not valid YAML"},
+		{"zero_optimization: {}\nper_device_train_batch_size: 1\ncompute_environment: x\n", "has keys of accelerate's configuration and of DeepSpeed's configuration"},
+	} {
+		_, err := Read([]File{{"job.yml", []byte(c.text)}}, Options{})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q\n got  %v\n want %s", c.text, err, c.want)
+		}
+	}
+}
+
+// FuzzRead reads files that are changed at random: a mistake or a spec, but never a
+// panic, and never a spec that is no YAML.
+func FuzzRead(f *testing.F) {
+	var seeds [][]byte
+	for _, a := range archives(f) {
+		for _, file := range a.Files {
+			if file.Name != "want" {
+				seeds = append(seeds, file.Data)
+			}
+		}
+	}
+	mutator := spectest.New(seeds)
+	for i, text := range seeds {
+		f.Add(text)
+		for seed := range uint64(20) {
+			changed, err := mutator.YAML(spectest.Source(100*uint64(i)+seed), text)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(changed)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		j, err := Read([]File{{"job.yml", text}}, Options{Set: []string{"model.hf=a/b"}, Processes: 2})
+		if err != nil {
+			if misuse, wrong := (*MisuseError)(nil), (*spec.Errors)(nil); !errors.As(err, &misuse) && !errors.As(err, &wrong) {
+				t.Errorf("%T: %v", err, err)
+			}
+			return
+		}
+		if d := spec.ReadDocument("spec", j.Text); d.Errs.Err() != nil {
+			t.Errorf("%v\nof\n%s\nof\n%s", d.Errs, j.Text, text)
+		}
+		if n := bytes.Count(j.Text, []byte("\n")); n != len(j.Origins) {
+			t.Errorf("%d lines, %d origins", n, len(j.Origins))
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package importer
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// sharding is how the files spread the job over GPUs.
+type sharding struct {
+	fsdp      *spec.Value // its configuration
+	deepspeed *spec.Value // asks for DeepSpeed
+	of        *file       // that both are in
+}
+
+// assumedProcesses is how many GPUs a job has that is spread over several, and
+// whose files do not say how many.
+const assumedProcesses = 2
+
+// launch writes the section parallel.
+func (j *job) launch() {
+	s, world := j.sharding(), j.opts.Processes
+	if acc := j.beside[accelerate]; acc != nil {
+		world = acc.launched(j, &s, world)
+	}
+	if world == 0 {
+		world = j.world
+	}
+	if ds := j.beside[deepSpeed]; ds != nil {
+		s.deepspeed, s.of = ds.doc.Root, ds
+	}
+	if world == 0 && (s.fsdp != nil || s.deepspeed != nil) {
+		world = assumedProcesses
+		j.assume("%d processes, each on a GPU of its own: the files do not say how many; --num-processes does", world)
+	}
+	n := strconv.FormatInt(world, 10)
+	switch {
+	case s.deepspeed != nil:
+		if world > 1 {
+			j.put("parallel.ddp", n, nil)
+		}
+		text := "true"
+		if s.deepspeed.Kind == spec.Str {
+			text = quote(s.deepspeed.Str)
+		}
+		j.out.put("parallel.deepspeed", text, s.of.from(s.deepspeed))
+		s.of.zero(j, s.deepspeed)
+	case s.fsdp != nil:
+		j.out.put("parallel.fsdp", n, s.of.from(s.fsdp))
+		s.of.sharded(j, s.fsdp)
+	case world > 1:
+		j.put("parallel.ddp", n, nil)
+		if v := j.get("ddp_find_unused_parameters"); given(v) {
+			j.out.put("parallel.find_unused_parameters", "true", j.from(v))
+		}
+		if v := j.get("ddp_bucket_cap_mb"); v != nil {
+			j.out.put("parallel.bucket_cap_mb", flow(v), j.from(v))
+		}
+	}
+}
+
+// sharding is what the file of the job itself says of it.
+func (j *job) sharding() sharding {
+	s := sharding{of: &j.file}
+	if v := j.get("deepspeed"); given(v) {
+		s.deepspeed = v
+	}
+	if v := j.get("fsdp_config"); given(v) {
+		s.fsdp = v
+	} else if v := j.get("fsdp"); given(v) {
+		s.fsdp = v
+	}
+	return s
+}
+
+// fsdpKey finds a key of fsdp_config, which may have the prefix fsdp_.
+func fsdpKey(conf *spec.Value, name string) *spec.Value {
+	if conf.Kind != spec.Map {
+		return nil
+	}
+	if v := conf.Get("fsdp_" + name); v != nil {
+		return v
+	}
+	return conf.Get(name)
+}
+
+// fsdpKeys are the keys of fsdp_config, without the prefix.
+var fsdpKeys = append(append(
+	table(reads, "`parallel`", "version offload_params reshard_after_forward sharding_strategy mixed_precision_policy"),
+	table(none, "the layers of the model are sharded one by one, as presets name them", "transformer_layer_cls_to_wrap auto_wrap_policy transformer_cls_names_to_wrap")...),
+	append(append(
+		table(none, "how checkpoints are written", "state_dict_type final_state_dict_type save_state_dict_type"),
+		table(none, "host memory and time of the load", "sync_module_states cpu_ram_efficient_loading limit_all_gathers use_orig_params")...),
+		append(table(asks, "FSDP1's prefetching; FSDP2 prefetches as it does by default", "backward_prefetch forward_prefetch backward_prefetch_policy"),
+			append(table(asks, "checkpoints by FSDP's plugin; gradient_checkpointing is modelled", "activation_checkpointing"),
+				table(asks, "wrapping by size", "min_num_params")...)...)...)...)
+
+// fsdpDefaults are values by which keys that are not modelled ask for nothing.
+var fsdpDefaults = map[string]string{"backward_prefetch": "BACKWARD_PRE NO_PREFETCH", "forward_prefetch": "false", "min_num_params": "0"}
+
+// sharded writes what fsdp_config says.
+func (f *file) sharded(j *job, conf *spec.Value) {
+	if v := j.get("fsdp_version"); v == nil && conf.Kind == spec.Map {
+		v = fsdpKey(conf, "version")
+		if v == nil || v.Str != "2" {
+			f.doubt(j, conf, "FSDP1, whose flat parameters are gathered and reduced in other blocks: planned as FSDP2 (fsdp_version: 2)")
+		}
+	} else if v == nil || v.Str != "2" {
+		f.doubt(j, conf, "FSDP1, whose flat parameters are gathered and reduced in other blocks: planned as FSDP2 (fsdp_version: 2)")
+	}
+	format := &Format{Keys: fsdpKeys}
+	for _, p := range conf.Pairs {
+		name := strings.TrimPrefix(p.Key.Str, "fsdp_")
+		k := format.lookup(name)
+		switch {
+		case k == nil:
+			f.doc.Errs.Unknown(p.Key.Span, "key of fsdp_config", p.Key.Str, format.names())
+		case k.effect == none:
+			j.leave(k.text, "fsdp_config."+p.Key.Str)
+		case k.effect == asks && given(p.Value) && !strings.Contains(fsdpDefaults[name], p.Value.Str):
+			f.doubt(j, p.Value, "%s: %s", p.Key.Str, k.text)
+		}
+	}
+	if v := fsdpKey(conf, "offload_params"); given(v) {
+		j.out.put("parallel.cpu_offload", "true", f.from(v))
+	}
+	if v := fsdpKey(conf, "reshard_after_forward"); v != nil && v.Kind == spec.Bool {
+		j.out.put("parallel.reshard_after_forward", flow(v), f.from(v))
+	}
+	if v := fsdpKey(conf, "sharding_strategy"); v != nil {
+		switch strings.ToUpper(v.Str) {
+		case "SHARD_GRAD_OP", "2":
+			j.out.put("parallel.reshard_after_forward", "false", f.from(v))
+		case "NO_SHARD", "3":
+			f.fail(v, "sharding_strategy NO_SHARD is DistributedDataParallel; write distributed_type: MULTI_GPU")
+		case "HYBRID_SHARD", "HYBRID_SHARD_ZERO2", "4", "5":
+			f.doubt(j, v, "sharding_strategy %s: planned with shards over all processes", v.Str)
+		}
+	}
+	types := map[string]string{"bf16": "bfloat16", "fp16": "float16"}
+	mixed := ""
+	for _, k := range []string{"bf16", "fp16"} {
+		if n := j.out.get("trainer." + j.format.Trainer + "." + k); n != nil && n.text == "true" {
+			mixed = types[k]
+		}
+	}
+	if v := fsdpKey(conf, "mixed_precision_policy"); v != nil && v.Kind == spec.Str {
+		mixed = types[v.Str]
+	}
+	if mixed != "" {
+		for _, k := range []string{"param_dtype", "reduce_dtype", "output_dtype"} {
+			j.put("parallel."+k, mixed, nil)
+		}
+		if j.out.get("peft") == nil {
+			j.put("model.load.dtype", "float32", nil).why = "accelerate converts the parameters that FSDP shards and that are trained"
+		}
+	}
+}
+
+// zero says which stage of ZeRO a DeepSpeed configuration asks for.
+func (f *file) zero(j *job, v *spec.Value) {
+	conf, text := v, []byte(nil)
+	if v.Kind == spec.Str && j.opts.ReadFile != nil {
+		var err error
+		if text, err = j.opts.ReadFile(v.Str); err != nil {
+			f.doubt(j, v, "deepspeed: the file %s cannot be read, so the stage of ZeRO is not known", v.Str)
+			return
+		}
+		d := spec.ReadPlain(v.Str, text, nil)
+		if d.Root == nil || !json.Valid(text) {
+			f.fail(v, "deepspeed: %s is not valid JSON", v.Str)
+		}
+		conf = d.Root
+	}
+	zero := conf.Get("zero_optimization")
+	if stage := zero.Get("stage"); stage != nil {
+		off := ""
+		for _, k := range []string{"offload_optimizer", "offload_param"} {
+			if d := zero.Get(k).Get("device"); d != nil && d.Str != "none" {
+				off += ", " + k + " to " + d.Str
+			}
+		}
+		f.doubt(j, v, "DeepSpeed ZeRO stage %s%s: each process is planned with all parameters, gradients and optimizer state", stage.Str, off)
+	}
+}

@@ -1,0 +1,298 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// LLaMA-Factory's arguments, as `llamafactory-cli train` runs them (hparams, model and
+// train of LLaMA-Factory 0.9).
+var llamaFactory = &Format{
+	Name: "llamafactory", Title: "LLaMA-Factory",
+	Signs: [][]string{
+		{"model_name_or_path", "stage"}, {"model_name_or_path", "finetuning_type"}, {"model_name_or_path", "template"}, {"model_name_or_path", "cutoff_len"},
+		{"model", "train_dataset"}, {"model", "sample_backend"}, {"model", "dist_config"}, {"model", "peft_config"}, {"model", "quant_config"},
+		{"model_name_or_path", "export_dir"}, {"model_name_or_path", "infer_backend"}, {"model_name_or_path", "tensor_model_parallel_size"},
+	},
+	Unless: []string{"base_model"},
+	Keys: slices.Concat(
+		table(reads, "`model.hf`", "model_name_or_path"),
+		table(reads, "the trainer", "stage do_train do_predict"),
+		table(reads, "`model.load`, `peft` or `freeze`", "finetuning_type pure_bf16 use_badam"),
+		table(reads, "`peft.lora`", "lora_rank lora_alpha lora_dropout lora_target additional_target use_rslora use_dora pissa_init pissa_iter"),
+		table(reads, "`peft.oft`", "oft_rank oft_block_size oft_target module_dropout"),
+		table(reads, "`freeze`", "freeze_trainable_layers freeze_trainable_modules freeze_extra_modules"),
+		table(reads, "`model.load.quantization_config`", "quantization_method quantization_bit quantization_type double_quantization quantization_device_map"),
+		table(reads, "`model.with.attn`", "flash_attn"),
+		table(reads, "`params.seq`, the sequence length", "cutoff_len packing neat_packing"),
+		table(reads, "`trainer.hf.gradient_checkpointing`", "disable_gradient_checkpointing use_reentrant_gc"),
+		table(reads, "`model.liger`", "enable_liger_kernel"),
+		table(reads, "evaluation", "val_size eval_dataset"),
+		table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb"),
+		table(reads, "refused: another program", "export_dir infer_backend tensor_model_parallel_size use_mca use_megatron_bridge use_hyper_parallel model train_dataset sample_backend dist_config peft_config quant_config"),
+
+		table(none, ofData, "dataset dataset_dir media_dir train_on_prompt mask_history streaming buffer_size mix_strategy interleave_probs overwrite_cache preprocessing_batch_size preprocessing_num_workers max_samples ignore_pad_token_for_loss tokenized_path data_shared_file_system disable_shuffling eval_on_each_dataset"),
+		table(none, ofText, "template tool_format default_system enable_thinking preserve_thinking use_fast_tokenizer split_special_tokens init_special_tokens new_special_tokens_config"),
+		table(none, ofLogs, "use_swanlab swanlab_project swanlab_workspace swanlab_run_name swanlab_mode swanlab_api_key swanlab_logdir swanlab_lark_webhook_url swanlab_lark_secret plot_loss include_effective_tokens_per_second print_param_status"),
+		table(none, ofCode, "trust_remote_code cache_dir model_revision hf_hub_token ms_hub_token om_hub_token low_cpu_mem_usage adapter_folder offload_folder"),
+		table(none, ofSaves, "overwrite_output_dir pissa_convert create_new_adapter"),
+		table(none, ofRate, "loraplus_lr_ratio loraplus_lr_embedding"),
+		table(none, ofLength, "early_stopping_steps"),
+		table(none, "inference and its servers", "infer_dtype use_kv_cache vllm_maxlen vllm_gpu_util vllm_enforce_eager vllm_max_lora_rank vllm_config sglang_maxlen sglang_mem_fraction sglang_tp_size sglang_config sglang_lora_backend"),
+		table(none, "the export of a model", "export_size export_device export_quantization_bit export_quantization_dataset export_quantization_nsamples export_quantization_maxlen export_legacy_format export_hub_model_id"),
+		table(none, "the launch: processes, devices and clouds", "ray_run_name ray_storage_path ray_storage_filesystem ray_num_workers resources_per_worker placement_strategy ray_init_kwargs master_addr master_port"),
+		table(none, ofGeneration, "do_sample temperature top_p top_k num_beams max_length max_new_tokens repetition_penalty length_penalty skip_special_tokens eval_num_beams generation_max_length generation_num_beams generation_config sortish_sampler"),
+		table(none, "sizes of images and sound, which memplan takes from the model", "image_max_pixels image_min_pixels image_do_pan_and_scan crop_to_patches video_max_pixels video_min_pixels video_fps video_maxlen use_audio_in_video audio_sampling_rate"),
+		table(none, "other stages than sft and pt", "pref_beta pref_ftx pref_bco_weight pref_loss dpo_label_smoothing kto_chosen_weight kto_rejected_weight simpo_gamma ppo_buffer_size ppo_epochs ppo_score_norm ppo_target ppo_whiten_rewards ref_model ref_model_adapters ref_model_quantization_bit reward_model reward_model_adapters reward_model_quantization_bit reward_model_type ld_alpha"),
+		table(none, "settings of an optimizer that the file does not ask for", "galore_target galore_rank galore_update_interval galore_scale galore_proj_type galore_layerwise apollo_target apollo_rank apollo_update_interval apollo_scale apollo_proj apollo_proj_type apollo_scale_type apollo_layerwise apollo_scale_front badam_mode badam_start_block badam_switch_mode badam_switch_interval badam_update_ratio badam_mask_mode badam_verbose"),
+		table(none, "settings of a profile that the file does not ask for", "profiler_output_dir profiler_wait_steps profiler_warmup_steps profiler_active_steps profiler_repeat profiler_record_shapes profiler_profile_memory profiler_with_stack profile_modules"),
+		table(none, "settings of a loss that the file does not ask for", "asft_alpha eaft_alpha"),
+
+		table(asks, "stored adapters: planned as a new one with the keys of this file", "adapter_name_or_path"),
+		table(asks, "new rows of embeddings: planned with the model's own vocabulary", "resize_vocab add_tokens add_special_tokens"),
+		table(asks, "rope with other scaling", "rope_scaling"),
+		table(asks, "shifted sparse attention", "shift_attn"),
+		table(asks, "mixture of depths", "mixture_of_depths"),
+		table(asks, "Unsloth's layers and kernels: planned with those of transformers", "use_unsloth"),
+		table(asks, "checkpoints in host memory: planned on the GPU", "use_unsloth_gc"),
+		table(asks, "the auxiliary loss of experts", "moe_aux_loss_coef"),
+		table(asks, "norms in float32: planned in the type of the load", "upcast_layernorm"),
+		table(asks, "logits in float32: planned as the model computes them", "upcast_lmhead_output"),
+		table(asks, "random weights, made on the CPU: planned as loaded", "train_from_scratch"),
+		table(asks, "kernels of LLaMA-Factory's own", "use_v1_kernels"),
+		table(asks, "KTransformers, which keeps experts in host memory: planned on the GPU", "use_kt kt_cpu_activation kt_weight_path kt_non_expert_weight_path kt_expert_checkpoint_path kt_use_lora_experts kt_lora_expert_num kt_lora_expert_intermediate_size kt_config"),
+		table(asks, "blocks that are added to the model", "use_llama_pro"),
+		table(asks, "an optimizer of another library: planned with optim", "use_galore use_apollo use_adam_mini use_muon"),
+		table(asks, "a loss of its own: planned with the model's", "use_dft_loss use_asft_loss use_eaft_loss"),
+		table(asks, "what of a model of images and text is frozen", "freeze_vision_tower freeze_multi_modal_projector freeze_language_model"),
+		table(asks, "metrics of an evaluation, which keep logits", "compute_accuracy"),
+		table(asks, "an evaluation that generates text", "predict_with_generate"),
+		table(asks, "FP8: planned in 16 bits", "fp8 fp8_backend fp8_enable_fsdp_float8_all_gather"),
+		table(asks, "a profile of operators, which PyTorch keeps in host memory", "enable_torch_profiler"),
+		table(asks, "parallelism of sequences: planned with all of them in each process", "hyper_parallel_args hyper_parallel_cp_size megatron_bridge_args"),
+		argumentKeys,
+	),
+	Trainer: "hf", Passes: true, Batch: "per_device_train_batch_size",
+	Defaults: map[string]string{"fp8_backend": "auto", "hyper_parallel_cp_size": "1"},
+	read:     (*job).llamaFactory,
+}
+
+func (j *job) llamaFactory() {
+	j.refuseOthers()
+	j.model("model_name_or_path")
+	j.put("model.task", "causal-lm", nil)
+	stage := j.oneOf("stage", "sft", "sft", "pt", "rm", "ppo", "dpo", "kto")
+	if stage != "sft" && stage != "pt" {
+		j.fail(j.get("stage"), "stage: %s is not modelled; memplan plans sft and pt", stage)
+	}
+	j.lfTypes()
+	j.lfTuning()
+	j.lfLength(stage)
+	if v := j.get("flash_attn"); v != nil {
+		name := j.oneOf("flash_attn", "auto", "auto", "disabled", "sdpa", "fa2", "fa3", "flash_attention_2", "flash_attention_3")
+		j.attention(v, map[string]string{"disabled": "eager", "sdpa": "sdpa", "fa2": "flash_attention_2", "fa3": "flash_attention_3", "flash_attention_2": "flash_attention_2", "flash_attention_3": "flash_attention_3"}[name])
+	}
+	if v := j.get("enable_liger_kernel"); given(v) {
+		j.put("model.liger", "true", v)
+	}
+	if !j.flag("disable_gradient_checkpointing", false) {
+		j.put("trainer.hf.gradient_checkpointing", "true", nil).why = "LLaMA-Factory's default: disable_gradient_checkpointing is false"
+		reentrant := j.flag("use_reentrant_gc", true)
+		j.put("trainer.hf.gradient_checkpointing_kwargs", fmt.Sprintf("{use_reentrant: %v}", reentrant), j.get("use_reentrant_gc"))
+	}
+	if s := j.str("eval_strategy", "no"); s != "no" && !j.on("val_size") && !j.on("eval_dataset") {
+		j.fail(j.get("eval_strategy"), "an evaluation needs eval_dataset or val_size")
+	}
+}
+
+// refuseOthers stops at files of LLaMA-Factory that are no training with
+// transformers.Trainer.
+func (j *job) refuseOthers() {
+	for _, o := range []struct{ key, is string }{
+		{"export_dir", "the export of a model, which trains nothing"},
+		{"infer_backend", "inference, which trains nothing"},
+		{"tensor_model_parallel_size", "training with Megatron, which is not modelled"},
+		{"use_mca", "training with Megatron, which is not modelled"},
+		{"use_megatron_bridge", "training with Megatron, which is not modelled"},
+		{"use_hyper_parallel", "training with HyperParallel, which is not modelled"},
+		{"quant_config", "LLaMA-Factory v1's trainer, whose loop is not modelled"},
+		{"train_dataset", "LLaMA-Factory v1's trainer, whose loop is not modelled"},
+		{"peft_config", "LLaMA-Factory v1's trainer, whose loop is not modelled"},
+		{"sample_backend", "LLaMA-Factory v1's inference, which trains nothing"},
+		{"model", "LLaMA-Factory v1's trainer, whose loop is not modelled"},
+	} {
+		if v := j.doc.Root.Get(o.key); v != nil && (v.Kind != spec.Bool || v.Bool) {
+			j.fail(v, "%s: the file asks for %s", o.key, o.is)
+		}
+	}
+	for _, k := range []string{"do_train"} {
+		if v := j.get(k); v == nil || !given(v) {
+			at := j.get("do_predict")
+			if at == nil {
+				at = j.get("model_name_or_path")
+			}
+			j.fail(at, "the file trains nothing: do_train is not true")
+		}
+	}
+}
+
+// isSharded reports FSDP, under which nothing is loaded to the GPU.
+func (j *job) isSharded() bool {
+	acc := j.beside[accelerate]
+	return j.on("fsdp") || j.on("fsdp_config") || acc != nil && acc.str("distributed_type", "") == "FSDP"
+}
+
+// lfTypes says how the weights are loaded (model/loader.py, quantization.py).
+func (j *job) lfTypes() {
+	j.put("model.load.dtype", "auto", nil)
+	if !j.isSharded() {
+		j.put("model.load.device_map", `{"": 0}`, nil)
+	}
+	compute := "float32"
+	if j.flag("bf16", false) || j.flag("pure_bf16", false) {
+		compute = "bfloat16"
+	} else if j.flag("fp16", false) {
+		compute = "float16"
+	}
+	v := j.get("quantization_bit")
+	if v == nil {
+		return
+	}
+	if m := j.oneOf("quantization_method", "bnb", "bnb", "gptq", "awq", "aqlm", "quanto", "eetq", "hqq", "mxfp4", "fp8"); m != "bnb" {
+		j.fail(j.get("quantization_method"), "quantization_method: %s is not modelled; memplan plans bnb", m)
+	}
+	q := "model.load.quantization_config."
+	switch n := j.count("quantization_bit", 0); n {
+	case 8:
+		j.put(q+"load_in_8bit", "true", v)
+	case 4:
+		j.put(q+"load_in_4bit", "true", v)
+		j.put(q+"bnb_4bit_compute_dtype", compute, nil)
+		j.put(q+"bnb_4bit_use_double_quant", fmt.Sprint(j.flag("double_quantization", true)), j.get("double_quantization"))
+		j.put(q+"bnb_4bit_quant_type", j.oneOf("quantization_type", "nf4", "nf4", "fp4"), j.get("quantization_type"))
+		j.put(q+"bnb_4bit_quant_storage", compute, nil)
+	default:
+		j.fail(v, "quantization_bit is 4 or 8 with bnb, not %d", n)
+	}
+}
+
+// lfTuning says what is trained (model/adapter.py).
+func (j *job) lfTuning() {
+	kind := j.oneOf("finetuning_type", "lora", "lora", "oft", "freeze", "full")
+	half := j.flag("pure_bf16", false) || j.flag("use_badam", false)
+	at := j.get("finetuning_type")
+	if kind != "lora" && kind != "oft" && j.get("quantization_bit") != nil {
+		j.fail(at, "finetuning_type: %s does not train weights in 4 or 8 bits; write lora", kind)
+	}
+	if v := j.get("use_badam"); given(v) {
+		j.doubt(v, "use_badam: BAdam trains one block of layers at a time; planned with all layers trained")
+	}
+	for _, k := range []string{"use_galore", "use_apollo", "use_muon", "use_adam_mini"} {
+		if v := j.get(k); given(v) && j.isSharded() {
+			j.fail(v, "%s does not go with sharding", k)
+		}
+	}
+	switch kind {
+	case "full":
+		if !half {
+			j.put("model.load.dtype", "float32", at).why = "parameters that are trained are converted to float32"
+			j.assume("parameters are planned as loaded in float32; LLaMA-Factory loads them in the checkpoint's type and converts them one by one")
+		}
+	case "freeze":
+		j.fail(at, "finetuning_type: freeze is not modelled; memplan plans lora, oft and full")
+	case "oft":
+		j.put("peft.oft.r", fmt.Sprint(max(0, j.whole("oft_rank", 0))), j.get("oft_rank"))
+		j.put("peft.oft.oft_block_size", fmt.Sprint(j.count("oft_block_size", 32)), j.get("oft_block_size"))
+		j.targets("peft.oft.target_modules", "oft_target")
+		j.modulesToSave("peft.oft.")
+	case "lora":
+		rank := j.count("lora_rank", 8)
+		j.keys["peft.lora.r"] = "lora_rank"
+		j.put("peft.lora.r", fmt.Sprint(rank), j.get("lora_rank"))
+		j.put("peft.lora.lora_alpha", fmt.Sprint(j.count("lora_alpha", 2*rank)), j.get("lora_alpha"))
+		if v := j.get("lora_dropout"); v != nil {
+			j.set("peft.lora.lora_dropout", "lora_dropout", v)
+		}
+		j.targets("peft.lora.target_modules", "lora_target")
+		for _, k := range []string{"use_rslora", "use_dora"} {
+			if v := j.get(k); given(v) {
+				j.set("peft.lora."+k, k, v)
+			}
+		}
+		if v := j.get("pissa_init"); given(v) {
+			init := "pissa"
+			if n := j.whole("pissa_iter", 16); n != -1 {
+				init = fmt.Sprintf("pissa_niter_%d", n)
+			}
+			j.put("peft.lora.init_lora_weights", init, v)
+		}
+		j.modulesToSave("peft.lora.")
+	}
+}
+
+// whole is a whole number, which may be negative.
+func (f *file) whole(key string, otherwise int64) int64 {
+	v := f.get(key)
+	if v == nil {
+		return otherwise
+	}
+	if v.Kind != spec.Int || v.Int > maxCount || v.Int < -maxCount {
+		f.fail(v, "%s must be a whole number, not %s", key, v.Describe())
+	}
+	return v.Int
+}
+
+// targets writes target_modules: all linear layers, or a list with commas.
+func (j *job) targets(path, key string) {
+	v := j.get(key)
+	if v == nil || v.Str == "all" {
+		j.put(path, "all-linear", v)
+		return
+	}
+	j.put(path, listOf(v), v)
+}
+
+func (j *job) modulesToSave(below string) {
+	if v := j.get("additional_target"); v != nil {
+		j.put(below+"modules_to_save", listOf(v), v)
+	}
+}
+
+// listOf writes names with commas as a list.
+func listOf(v *spec.Value) string {
+	if v.Kind == spec.List {
+		return flow(v)
+	}
+	var items []string
+	for _, n := range strings.Split(v.Str, ",") {
+		if n = strings.TrimSpace(n); n != "" {
+			items = append(items, text(n))
+		}
+	}
+	return "[" + strings.Join(items, ", ") + "]"
+}
+
+// lfLength says how long sequences are (train/sft/workflow.py, data/collator.py).
+func (j *job) lfLength(stage string) {
+	n, packed := j.count("cutoff_len", 2048), j.flag("packing", stage == "pt")
+	if v := j.get("neat_packing"); given(v) {
+		packed = true
+		j.doubt(v, "neat_packing: the mask of packed samples; planned without")
+	}
+	if up := roundUp(n, 8); stage == "sft" && up != n {
+		j.assume("sequence length %d, as batches are padded to a multiple of 8", up)
+		n = up
+	}
+	j.keys["params.seq"] = "cutoff_len"
+	j.out.put("params.seq", fmt.Sprint(n), j.where("cutoff_len"))
+	j.put("model.with.seq", `"${seq}"`, nil)
+	j.put("model.with.mask", "ones", nil)
+	if packed {
+		j.assume("packed sequences are full: cutoff_len = %d tokens", n)
+	} else {
+		j.assume("every sample has cutoff_len tokens (%d); memory is less where samples are shorter", n)
+	}
+}

@@ -1,0 +1,112 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// TRL's --config for `trl sft`: ScriptArguments, SFTConfig, ModelConfig and
+// DatasetMixtureConfig.
+var trl = &Format{
+	Name: "trl", Title: "TRL's --config",
+	Signs:  [][]string{{"model_name_or_path", "dataset_name"}, {"model_name_or_path", "use_peft"}, {"model_name_or_path", "max_length"}, {"model_name_or_path", "datasets"}, {"model_name_or_path", "output_dir"}},
+	Unless: []string{"stage", "finetuning_type", "template", "cutoff_len", "dataset_dir", "export_dir", "infer_backend", "base_model"},
+	Keys: slices.Concat(
+		table(reads, "`model.hf`", "model_name_or_path"),
+		table(reads, "`model.load`", "dtype torch_dtype load_in_8bit load_in_4bit bnb_4bit_quant_type use_bnb_nested_quant bnb_4bit_quant_storage"),
+		table(reads, "`model.with.attn`", "attn_implementation"),
+		table(reads, "`peft.lora`", "use_peft lora_r lora_alpha lora_dropout lora_target_modules lora_target_parameters lora_modules_to_save use_rslora use_dora lora_task_type"),
+		table(reads, "`params.seq`, the sequence length", "max_length max_seq_length"),
+		table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb"),
+		table(reads, "refused: preference training", "beta precompute_ref_log_probs ref_model_mixup_alpha sync_ref_model f_divergence_type num_generations max_completion_length"),
+		table(none, ofData, "dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming datasets streaming test_split_size"),
+		table(none, ofCode, "model_revision"),
+		table(none, "how DistributedDataParallel treats buffers", "ignore_bias_buffers"),
+		sftData, argumentKeys,
+	),
+	Trainer: "sft", Passes: true, Batch: "per_device_train_batch_size",
+	read: (*job).trl,
+}
+
+func (j *job) trl() {
+	j.model("model_name_or_path")
+	j.put("model.task", "causal-lm", nil)
+	for _, k := range []string{"beta", "precompute_ref_log_probs", "ref_model_mixup_alpha", "sync_ref_model", "f_divergence_type", "num_generations", "max_completion_length"} {
+		if v := j.get(k); v != nil {
+			j.fail(v, "%s is of TRL's preference training, which is not modelled; memplan plans trl sft", k)
+		}
+	}
+	key := "dtype"
+	if j.get(key) == nil {
+		key = "torch_dtype"
+	}
+	dtype := j.oneOf(key, "float32", "auto", "bfloat16", "float16", "float32")
+	j.put("model.load.dtype", dtype, j.get(key))
+	q := "model.load.quantization_config."
+	switch {
+	case j.flag("load_in_4bit", false):
+		j.put(q+"load_in_4bit", "true", j.get("load_in_4bit"))
+		if dtype != "auto" {
+			j.put(q+"bnb_4bit_compute_dtype", dtype, j.get(key))
+		}
+		j.put(q+"bnb_4bit_quant_type", j.oneOf("bnb_4bit_quant_type", "nf4", "nf4", "fp4"), j.get("bnb_4bit_quant_type"))
+		j.put(q+"bnb_4bit_use_double_quant", fmt.Sprint(j.flag("use_bnb_nested_quant", false)), j.get("use_bnb_nested_quant"))
+		if v := j.get("bnb_4bit_quant_storage"); v != nil {
+			j.set(q+"bnb_4bit_quant_storage", "bnb_4bit_quant_storage", v)
+		}
+	case j.flag("load_in_8bit", false):
+		j.put(q+"load_in_8bit", "true", j.get("load_in_8bit"))
+	}
+	if j.out.get("model.load.quantization_config") != nil {
+		j.put("model.load.device_map", `{"": 0}`, nil)
+	}
+	if v := j.get("attn_implementation"); v != nil {
+		j.attention(v, j.str("attn_implementation", ""))
+	}
+	j.trlAdapter()
+	j.put("model.with.mask", "ones", nil)
+	j.length(firstOf(j, "max_length", "max_seq_length"), 1024)
+	if j.out.get("trainer") == nil {
+		j.put("trainer.sft", "{}", nil)
+	}
+}
+
+// firstOf is the first of two keys that the file has, else the first.
+func firstOf(j *job, a, b string) string {
+	if j.get(a) == nil && j.get(b) != nil {
+		return b
+	}
+	return a
+}
+
+// trlAdapter writes what get_peft_config makes of ModelConfig.
+func (j *job) trlAdapter() {
+	if !j.flag("use_peft", false) {
+		return
+	}
+	lora := "peft.lora."
+	j.put(lora+"r", stringOf(j.count("lora_r", 16)), j.get("lora_r"))
+	j.put(lora+"lora_alpha", stringOf(j.count("lora_alpha", 32)), j.get("lora_alpha"))
+	if v := j.get("lora_dropout"); v != nil {
+		j.set(lora+"lora_dropout", "lora_dropout", v)
+	} else {
+		j.put(lora+"lora_dropout", "0.05", nil)
+	}
+	if v := j.get("lora_target_modules"); v != nil {
+		t := flow(v)
+		if v.Kind == spec.List && len(v.Items) == 1 { // as ModelConfig's __post_init__ has it
+			t = flow(v.Items[0])
+		}
+		j.put(lora+"target_modules", t, v)
+	}
+	for _, k := range []struct{ key, is string }{{"lora_target_parameters", "target_parameters"}, {"lora_modules_to_save", "modules_to_save"}, {"use_rslora", "use_rslora"}, {"use_dora", "use_dora"}} {
+		if v := j.get(k.key); given(v) {
+			j.set(lora+k.is, k.key, v)
+		}
+	}
+}
+
+func stringOf(n int64) string { return strconv.FormatInt(n, 10) }
