@@ -12,12 +12,34 @@ import (
 // that has it and what stands there then, or where to add it. A spec that is no
 // file of its own, such as a preset's, is changed on the command line.
 func SpecLines(r *estimate.Recipe, s *spec.Spec, keys []estimate.Key) []string {
+	if len(r.Options.Origins) > 0 {
+		return fileLines(r, s, keys)
+	}
 	if strings.HasPrefix(r.Path, "preset:") || r.Options.Label != "" || strings.HasPrefix(r.Path, "<") {
 		return Arguments(r, keys)
 	}
 	var out []string
 	for _, k := range keys {
 		out = append(out, specLine(r, s, k))
+	}
+	return out
+}
+
+// fileLines says how to make changes in a file of another program, from which the spec
+// was made. What the file has no key for is changed on the command line.
+func fileLines(r *estimate.Recipe, s *spec.Spec, keys []estimate.Key) []string {
+	var out []string
+	for _, k := range keys {
+		name, v := r.Options.Keys[k.Path], s.Given(k.Path)
+		switch {
+		case name == "":
+			out = append(out, flagOf(r, k))
+		case v != nil && s.Errs.Origin(v.Span).File != "" && s.Errs.Origin(v.Span).Flag == "":
+			from := s.Errs.Origin(v.Span)
+			out = append(out, fmt.Sprintf("%s:%d: %s -> %s: %s", from.File, from.Line, strings.TrimSpace(from.Text), name, k.Value))
+		default:
+			out = append(out, fmt.Sprintf("%s: add %s: %s", r.Path, name, k.Value))
+		}
 	}
 	return out
 }

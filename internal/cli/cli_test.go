@@ -85,6 +85,12 @@ func run(t *testing.T, line, dir string) (out, errs string, code int) {
 	return out, errs, code
 }
 
+// exampleFiles are the files that examples name.
+var exampleFiles = map[string]string{
+	"qlora.yml":       "base_model: a/b\ndatasets: []\nmicro_batch_size: 2\nlearning_rate: 1e-4\n",
+	"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\n",
+}
+
 // TestExamples runs the examples of every command's help. Each command that
 // does something has two.
 func TestExamples(t *testing.T) {
@@ -102,7 +108,13 @@ func TestExamples(t *testing.T) {
 		}
 		for _, line := range lines {
 			t.Run(strings.TrimSpace(line), func(t *testing.T) {
-				out, errs, code := run(t, line, t.TempDir())
+				dir := t.TempDir()
+				for name, text := range exampleFiles {
+					if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				out, errs, code := run(t, line, dir)
 				if code != 0 || out == "" && !strings.Contains(line, "--out-file") {
 					t.Errorf("exit code %d, %d bytes of output\n%s", code, len(out), errs)
 				}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/files"
+	"github.com/memplan/memplan/internal/importer"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/specs"
@@ -31,6 +32,8 @@ type source struct {
 	steps                                int64
 	set                                  []string
 	lengths                              string
+
+	launching
 
 	config     []byte // a config.json that stands for the spec
 	configPath string
@@ -52,6 +55,7 @@ func (o *source) flags(c *cobra.Command) {
 	f.Int64Var(&o.steps, "steps", 0, "number of steps to simulate (default: until memory repeats)")
 	f.StringVar(&o.lengths, "lengths", "", "file with the lengths of the samples, one a line or as a histogram; the param seq takes them")
 	f.StringArrayVar(&o.set, "set", nil, "override a key of the spec: --set train.loop=flat (may be repeated)")
+	o.launching.flags(c)
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return presetArgs(), cobra.ShellCompDirectiveDefault
 	}
@@ -127,6 +131,16 @@ func (o *source) recipeOf(c *cobra.Command, s *Streams, name string, text []byte
 	options.Made = o.config != nil || strings.HasPrefix(name, presetPrefix)
 	if o.config != nil {
 		options.Label = name + " (as a spec)"
+	}
+	if importer.Is(name, text) {
+		made, err := o.jobFile(s, name, text)
+		if err != nil {
+			return nil, err
+		}
+		text = made.Text
+		asJob(&options, name, made)
+	} else if o.accelerate != "" || o.processes != 0 {
+		return nil, usagef("--accelerate-config and --num-processes are for files of Axolotl, LLaMA-Factory, TRL or transformers; in a spec, write parallel: {ddp: 8}")
 	}
 	if o.devices != "" {
 		list, err := s.read(o.devices, files.MaxText)

@@ -18,7 +18,15 @@ import (
 // has none. Where the file is no spec, as a config.json of Hugging Face, it is
 // the line that says so.
 func (u *unit) place(keys ...string) spec.Span {
-	if u.text != nil && u.recipe.Options.Label == "" {
+	if u.text != nil && u.recipe.Options.Origins != nil {
+		for _, k := range keys {
+			if at, ok := u.text.Place(k); ok {
+				if o := u.text.Errs.Origin(at); o.Line > 0 && o.File == u.recipe.Path {
+					return o.Span
+				}
+			}
+		}
+	} else if u.text != nil && u.recipe.Options.Label == "" {
 		for _, k := range keys {
 			if at, ok := u.text.Place(k); ok {
 				return at
@@ -43,15 +51,17 @@ func posOf(text string, offset int) spec.Pos {
 // subject is the place of what a note is about: a line of the spec, a key that it
 // has, an entry of an operator; else that of the rule.
 func (u *unit) subject(r *Rule, p note.Place, o *outcome) spec.Span {
-	if u.recipe.Options.Label != "" {
+	if u.recipe.Options.Label != "" && u.recipe.Options.Origins == nil {
 		return u.place()
 	}
 	if p.Line > 0 && p.File == u.recipe.Path {
 		return spec.Span{Pos: spec.Pos{Line: p.Line, Col: max(p.Col, 1)}}
 	}
 	for _, k := range p.Keys {
-		if at, ok := u.text.Place(k); ok {
+		if at, ok := u.text.Place(k); ok && u.recipe.Options.Origins == nil {
 			return at
+		} else if ok {
+			return u.place(k)
 		}
 	}
 	if p.Op != "" {

@@ -316,13 +316,18 @@ func (u *unit) unread(err error) {
 		u.add(unfinished, u.place("memplan"), "not checked to the end: %v", err)
 	case errors.As(err, &file) && filepath.Clean(file.Path) == filepath.Clean(u.Spec):
 		u.add(specError, u.place(), "the file cannot be read: %v", file.Err)
-	case errors.As(err, &wrong) && (u.recipe == nil || u.recipe.Options.Label == ""):
+	case errors.As(err, &wrong) && (u.recipe == nil || u.recipe.Options.Label == "" || u.recipe.Options.Origins != nil):
 		for _, d := range wrong.List {
 			msg := wrong.Message(&d)
 			if d.Hint != "" {
 				msg += " (" + d.Hint + ")"
 			}
 			at := d.Span
+			if o := wrong.Origin(d.Span); o != (spec.Origin{}) {
+				at = o.Span
+			} else if len(wrong.Origins) > 0 {
+				at = u.place("memplan")
+			}
 			if o, ok := wrong.Override(&d); ok {
 				at, msg = u.place("device.gpu", "memplan"), o+": "+msg
 			}
