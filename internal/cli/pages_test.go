@@ -22,6 +22,7 @@ type page struct {
 var pages = []page{
 	{"README.md", nil},
 	{"docs/huggingface.md", nil},
+	{"docs/jobs.md", nil},
 	{"docs/report.md", nil},
 	{"docs/run.md", nil},
 	{"docs/ci.md", []string{"memplan check --against-git"}}, // TestCheckedGit and check_git.txtar run it
@@ -35,6 +36,8 @@ var pageFiles = map[string]string{
 	"lab.yaml":              "- {name: lab-card, memory: 20GiB, arch: 8.9, sms: 60}\n",
 	"bert-base/config.json": `{"model_type": "bert", "architectures": ["BertForSequenceClassification"]}`,
 	"llama/config.json":     `{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2}`,
+	"qlora.yml":             exampleFiles["qlora.yml"],
+	"accelerate.yaml":       exampleFiles["accelerate.yaml"],
 	"train.yaml":            "memplan: 1\nmodel: {preset: mlp}\ndevice: {gpu: rtx-3060}\n",
 	"specs/mlp.yaml":        "memplan: 1\nmodel: {preset: mlp}\ndevice: {gpu: rtx-3060}\n",
 }

@@ -63,11 +63,19 @@ func (j *job) arguments() {
 	if j.out.get("trainer") == nil {
 		j.put("trainer."+j.format.Trainer, "{}", nil)
 	}
+	j.argumentsEvaluate()
 }
 
 func (j *job) sft() {
 	j.arguments()
 	j.length("max_length", 1024)
+}
+
+// argumentsEvaluate plans the evaluation that eval_strategy asks for.
+func (j *job) argumentsEvaluate() {
+	if s := j.str("eval_strategy", j.str("evaluation_strategy", "no")); s != "no" {
+		j.evaluation(j.count("per_device_eval_batch_size", 8))
+	}
 }
 
 // length says that every sample has as many tokens as the file allows.

@@ -301,19 +301,27 @@ func (j *job) axolotlSteps() {
 	j.put(hf+"average_tokens_across_devices", "false", nil)
 	if j.evaluates() {
 		j.put(hf+"eval_strategy", "steps", j.get("val_set_size"))
-		n := j.get("eval_batch_size")
-		if n == nil {
-			n = j.get("micro_batch_size")
+		n, at := j.count("eval_batch_size", j.count("micro_batch_size", 1)), j.get("eval_batch_size")
+		if at == nil {
+			at = j.get("micro_batch_size")
 		}
-		if j.on("sample_packing") && j.get("eval_sample_packing") == nil || j.on("eval_sample_packing") {
-			j.put(hf+"per_device_eval_batch_size", "1", nil)
-		} else if n != nil {
-			j.put(hf+"per_device_eval_batch_size", flow(n), n)
-		} else {
-			j.put(hf+"per_device_eval_batch_size", "1", nil)
+		if j.on("sample_packing") && j.flag("eval_sample_packing", true) {
+			n, at = 1, nil
 		}
+		j.put(hf+"per_device_eval_batch_size", fmt.Sprint(n), at)
 		j.put(hf+"eval_accumulation_steps", fmt.Sprint(steps), nil)
+		j.evaluation(n)
 	}
+}
+
+// evalBatches is of how many batches an evaluation is planned: those after the second
+// take the same memory.
+const evalBatches = 2
+
+// evaluation says over how many samples the job evaluates, which no file says.
+func (j *job) evaluation(batch int64) {
+	j.put("trainer.eval_dataset.samples", stringOf(evalBatches*batch), nil)
+	j.assume("an evaluation has %d batches: files do not say how many samples there are", evalBatches)
 }
 
 // axolotlOptim writes the arguments of an optimizer, which may be a mapping.
@@ -399,11 +407,35 @@ func (j *job) axolotlKernels() {
 	}
 }
 
-// axolotlTrains says which parameters are trained.
+// axolotlTrains says which parameters are trained (utils/freeze.py): those whose names
+// begin with what one of the regular expressions matches.
 func (j *job) axolotlTrains() {
 	v := j.get("unfrozen_parameters")
 	if !given(v) {
 		return
 	}
-	j.doubt(v, "unfrozen_parameters: planned with all parameters trained")
+	var except []string
+	for _, it := range v.Items {
+		p, ok := glob(it.Str)
+		if !ok {
+			j.doubt(it, "unfrozen_parameters: the regular expression %s; planned with all parameters trained", it.Str)
+			return
+		}
+		except = append(except, quote(p))
+	}
+	j.put("freeze.modules", `["*"]`, v)
+	j.put("freeze.except", "["+strings.Join(except, ", ")+"]", v)
+}
+
+// glob writes a simple regular expression that the beginning of a name matches as a
+// pattern of the spec.
+func glob(re string) (string, bool) {
+	p := strings.TrimPrefix(re, "^")
+	if whole, ok := strings.CutSuffix(p, "$"); ok {
+		p = whole
+	} else {
+		p = strings.TrimSuffix(p, ".*") + ".*"
+	}
+	p = strings.ReplaceAll(strings.ReplaceAll(p, `\.`, "."), ".*", "*")
+	return p, !strings.ContainsAny(p, `[](){}+?|\^$`)
 }

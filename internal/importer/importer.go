@@ -169,7 +169,10 @@ func longKey(v *spec.Value) *spec.Value {
 
 // owns reports whether an override is of a key of the file rather than of the spec.
 func (j *job) owns(path string) bool {
-	k, _, _ := strings.Cut(path, ".")
+	k, _, below := strings.Cut(path, ".")
+	if v := j.doc.Root.Get(k); below && slices.Contains(sections, k) && (v == nil || v.Kind != spec.Map) {
+		return false
+	}
 	return j.format.lookup(k) != nil || j.doc.Root.Get(k) != nil || j.format.Passes && !strings.Contains(path, ".")
 }
 

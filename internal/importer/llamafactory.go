@@ -106,6 +106,7 @@ func (j *job) llamaFactory() {
 	if s := j.str("eval_strategy", "no"); s != "no" && !j.on("val_size") && !j.on("eval_dataset") {
 		j.fail(j.get("eval_strategy"), "an evaluation needs eval_dataset or val_size")
 	}
+	j.argumentsEvaluate()
 }
 
 // refuseOthers stops at files of LLaMA-Factory that are no training with

@@ -16,6 +16,8 @@ type node struct {
 	kids []*node
 	from spec.Origin
 	why  string // a comment
+
+	within spec.Origin // where the section is from
 }
 
 // sections is the order of a spec's sections.
@@ -47,8 +49,10 @@ func (n *node) get(path string) *node {
 	return n
 }
 
-// print writes the spec, and notes where each line is from.
+// print writes the spec, and notes where each line is from: what follows from the
+// program's defaults, from where the section is.
 func (n *node) print(b *strings.Builder, origins *[]spec.Origin, indent string) {
+	section := n.origin()
 	for _, c := range n.kids {
 		comment := ""
 		if c.why != "" {
@@ -63,7 +67,11 @@ func (n *node) print(b *strings.Builder, origins *[]spec.Origin, indent string) 
 		} else {
 			fmt.Fprintf(b, "%s%s:%s\n", indent, c.key, comment)
 		}
-		*origins = append(*origins, c.origin())
+		from := c.origin()
+		if from == (spec.Origin{}) && indent != "" {
+			from, c.within = section, section
+		}
+		*origins = append(*origins, from)
 		c.print(b, origins, indent+"  ")
 	}
 }
@@ -78,7 +86,7 @@ func (n *node) origin() spec.Origin {
 			return o
 		}
 	}
-	return spec.Origin{}
+	return n.within
 }
 
 // said lists the paths of the keys that are from the files.

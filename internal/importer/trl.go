@@ -72,6 +72,7 @@ func (j *job) trl() {
 	if j.out.get("trainer") == nil {
 		j.put("trainer.sft", "{}", nil)
 	}
+	j.argumentsEvaluate()
 }
 
 // firstOf is the first of two keys that the file has, else the first.

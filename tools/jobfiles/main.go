@@ -1,0 +1,173 @@
+// Command jobfiles plans all files of training jobs in folders, as memplan estimate
+// does, and prints what became of them as a table of docs/jobs.md.
+//
+//	go run ./tools/jobfiles Axolotl=axolotl/examples LLaMA-Factory=llamafactory/examples
+//	go run ./tools/jobfiles -update ...   and write the table to docs/jobs.md
+//	go run ./tools/jobfiles -v ...        and print every file with its verdict
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/memplan/memplan/internal/cli"
+	"github.com/memplan/memplan/internal/importer"
+)
+
+// gpu is the GPU that the jobs are planned for.
+const gpu = "h100-80gb"
+
+// page has the table between two marks.
+const page = "docs/jobs.md"
+
+var (
+	update  = flag.Bool("update", false, "write the table to "+page)
+	verbose = flag.Bool("v", false, "print every file")
+)
+
+func main() {
+	flag.Parse()
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: jobfiles [-v] [-update] NAME=FOLDER...")
+		os.Exit(2)
+	}
+	if err := run(flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "jobfiles:", err)
+		os.Exit(1)
+	}
+}
+
+func run(folders []string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n| repository | files | beside a job | verdict | of them FITS, TIGHT, OOM on %s | refused |\n|---|---|---|---|---|---|\n", gpu)
+	var refused strings.Builder
+	for _, arg := range folders {
+		name, folder, ok := strings.Cut(arg, "=")
+		if !ok {
+			return fmt.Errorf("%s must be NAME=FOLDER", arg)
+		}
+		t, err := planAll(folder)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d, %d, %d | %d |\n", name, t.files, t.beside, t.fits+t.tight+t.oom, t.fits, t.tight, t.oom, t.files-t.beside-t.fits-t.tight-t.oom)
+		fmt.Fprintf(&refused, "\n| refused of %s | files |\n|---|---|\n", name)
+		for _, why := range t.reasons() {
+			fmt.Fprintf(&refused, "| %s | %s |\n", why, strings.Join(t.why[why], " "))
+		}
+	}
+	text := b.String() + refused.String() + "\n"
+	if !*update {
+		fmt.Print(text)
+		return nil
+	}
+	old, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(old), "<!-- examples -->\n")
+	_, after, ok2 := strings.Cut(rest, "<!-- /examples -->")
+	if !ok || !ok2 {
+		return fmt.Errorf("%s has no marks for the table", page)
+	}
+	return os.WriteFile(page, []byte(before+"<!-- examples -->\n"+text+"<!-- /examples -->"+after), 0o644)
+}
+
+// tally is what became of the files of a folder.
+type tally struct {
+	files, beside, fits, tight, oom int
+	why                             map[string][]string // files that were refused, by the reason
+}
+
+// reasons lists why files were refused, the most frequent reason first.
+func (t *tally) reasons() []string {
+	var out []string
+	for why := range t.why {
+		out = append(out, why)
+	}
+	slices.SortFunc(out, func(a, b string) int {
+		if n := len(t.why[b]) - len(t.why[a]); n != 0 {
+			return n
+		}
+		return strings.Compare(a, b)
+	})
+	return out
+}
+
+func planAll(folder string) (*tally, error) {
+	t := &tally{why: map[string][]string{}}
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		ext := filepath.Ext(path)
+		if err != nil || d.IsDir() || ext != ".yaml" && ext != ".yml" && ext != ".json" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if !importer.Is(path, text) && ext == ".json" {
+			return nil // such as data
+		}
+		rel, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		t.files++
+		result := t.plan(path, filepath.ToSlash(rel))
+		if *verbose {
+			fmt.Printf("%-70s %s\n", filepath.ToSlash(rel), result)
+		}
+		return nil
+	})
+	return t, err
+}
+
+// place is where a message says that something is.
+var place = regexp.MustCompile(`^\S+?:\d+:\d+: `)
+
+// plan plans one file, counts what becomes of it, and says it.
+func (t *tally) plan(path, name string) string {
+	var out, errs bytes.Buffer
+	s := cli.System()
+	s.Out, s.Err = &out, &errs
+	if cli.Main([]string{"estimate", path, "--quick", "--gpu", gpu, "--format", "json"}, s) == 0 {
+		var r struct {
+			Verdict struct{ Result string }
+			Peak    struct {
+				Bytes int64 `json:"reserved_bytes"`
+			}
+		}
+		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+			return err.Error()
+		}
+		switch r.Verdict.Result {
+		case "FITS":
+			t.fits++
+		case "TIGHT":
+			t.tight++
+		default:
+			t.oom++
+		}
+		return fmt.Sprintf("%s %.2f GiB", r.Verdict.Result, float64(r.Peak.Bytes)/(1<<30))
+	}
+	why, _, _ := strings.Cut(strings.TrimPrefix(errs.String(), "memplan: "), "\n")
+	why = strings.ReplaceAll(place.ReplaceAllString(why, ""), path, "the file")
+	if strings.Contains(why, "comes with the file of a job") {
+		t.beside++
+		return "beside a job"
+	}
+	if len(why) > 200 {
+		why = why[:200] + "..."
+	}
+	why = strings.ReplaceAll(why, "|", `\|`)
+	t.why[why] = append(t.why[why], name)
+	return "refused: " + why
+}
