@@ -10,7 +10,7 @@ import (
 var argumentKeys = slices.Concat(
 	table(none, ofSaves, "output_dir save_strategy save_steps save_on_each_node save_total_limit save_only_model save_safetensors enable_jit_checkpoint load_best_model_at_end metric_for_best_model greater_is_better resume_from_checkpoint restore_callback_states_from_checkpoint push_to_hub hub_token hub_private_repo hub_model_id hub_strategy hub_always_push hub_revision"),
 	table(none, ofLogs, "log_level log_level_replica log_on_each_node logging_dir disable_tqdm report_to run_name project trackio_space_id trackio_bucket_id trackio_static_space_id"),
-	table(none, ofRate, "learning_rate lr_scheduler_type lr_scheduler_kwargs warmup_steps warmup_ratio weight_decay adam_beta1 adam_beta2 adam_epsilon"),
+	table(none, ofRate, "learning_rate lr_scheduler_type lr_scheduler_kwargs warmup_steps warmup_ratio adam_beta1 adam_beta2 adam_epsilon"),
 	table(none, ofLength, "num_train_epochs max_steps"),
 	table(none, ofDrawn, "seed data_seed full_determinism"),
 	table(none, ofData, "ignore_data_skip remove_unused_columns dataloader_drop_last accelerator_config length_column_name train_sampling_strategy group_by_length"),

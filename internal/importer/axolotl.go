@@ -261,6 +261,9 @@ func (j *job) axolotlAdapter() {
 	}
 }
 
+// axolotlOptimizers are those that transformers does not know (CustomSupportedOptimizers).
+var axolotlOptimizers = strings.Fields("optimi_adamw ao_adamw_4bit ao_adamw_8bit ao_adamw_fp8 adopt_adamw came_pytorch muon dion sinkgd flash_adamw flash_adam flash_sgd flash_sgdw flash_lion q_galore_adamw8bit")
+
 // axolotlSteps writes what the steps do (core/builders/base.py).
 func (j *job) axolotlSteps() {
 	hf := "trainer.hf."
@@ -271,7 +274,12 @@ func (j *job) axolotlSteps() {
 	j.keys[hf+"gradient_accumulation_steps"] = "gradient_accumulation_steps"
 	j.put(hf+"gradient_accumulation_steps", fmt.Sprint(steps), j.get("gradient_accumulation_steps"))
 	j.keys[hf+"optim"] = "optimizer"
-	j.put(hf+"optim", text(j.str("optimizer", "adamw_torch_fused")), j.get("optimizer"))
+	optim := j.str("optimizer", "adamw_torch_fused")
+	if slices.Contains(axolotlOptimizers, optim) {
+		j.doubt(j.get("optimizer"), "optimizer: %s: planned with adamw_torch", optim)
+		optim = "adamw_torch"
+	}
+	j.put(hf+"optim", text(optim), j.get("optimizer"))
 	if v := j.get("optim_args"); v != nil {
 		j.axolotlOptim(v)
 	}

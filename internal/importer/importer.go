@@ -60,6 +60,7 @@ type job struct {
 	keys   map[string]string
 	notes  []note.Note
 	world  int64 // processes
+	spread sharding
 
 	unknown int // keys that the program ignores
 }
@@ -245,9 +246,15 @@ func (j *job) row(key, v *spec.Value) {
 		j.set(k.text, name, v)
 	case k.effect == none:
 		j.leave(k.text, name)
-	case k.effect == asks && given(v) && j.format.Defaults[name] != v.Str:
+	case k.effect == asks && given(v) && !j.byDefault(name, v):
 		j.doubt(v, "%s: %s", name, k.text)
 	}
+}
+
+// byDefault reports a value by which a key that is not modelled asks for nothing.
+func (j *job) byDefault(name string, v *spec.Value) bool {
+	d, ok := j.format.Defaults[name]
+	return ok && v.Str == d
 }
 
 // set gives a key of the spec the value of the file's key.

@@ -13,6 +13,7 @@ type sharding struct {
 	fsdp      *spec.Value // its configuration
 	deepspeed *spec.Value // asks for DeepSpeed
 	of        *file       // that both are in
+	two       bool        // it is FSDP2, whatever the configuration says
 }
 
 // assumedProcesses is how many GPUs a job has that is spread over several, and
@@ -63,7 +64,11 @@ func (j *job) launch() {
 
 // sharding is what the file of the job itself says of it.
 func (j *job) sharding() sharding {
-	s := sharding{of: &j.file}
+	s := j.spread
+	if s.of != nil {
+		return s
+	}
+	s.of = &j.file
 	if v := j.get("deepspeed"); given(v) {
 		s.deepspeed = v
 	}
@@ -102,12 +107,11 @@ var fsdpDefaults = map[string]string{"backward_prefetch": "BACKWARD_PRE NO_PREFE
 
 // sharded writes what fsdp_config says.
 func (f *file) sharded(j *job, conf *spec.Value) {
-	if v := j.get("fsdp_version"); v == nil && conf.Kind == spec.Map {
-		v = fsdpKey(conf, "version")
-		if v == nil || v.Str != "2" {
-			f.doubt(j, conf, "FSDP1, whose flat parameters are gathered and reduced in other blocks: planned as FSDP2 (fsdp_version: 2)")
-		}
-	} else if v == nil || v.Str != "2" {
+	version := j.get("fsdp_version")
+	if version == nil {
+		version = fsdpKey(conf, "version")
+	}
+	if !j.spread.two && (version == nil || version.Str != "2") {
 		f.doubt(j, conf, "FSDP1, whose flat parameters are gathered and reduced in other blocks: planned as FSDP2 (fsdp_version: 2)")
 	}
 	format := &Format{Keys: fsdpKeys}

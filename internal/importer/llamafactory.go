@@ -14,7 +14,6 @@ var llamaFactory = &Format{
 	Name: "llamafactory", Title: "LLaMA-Factory",
 	Signs: [][]string{
 		{"model_name_or_path", "stage"}, {"model_name_or_path", "finetuning_type"}, {"model_name_or_path", "template"}, {"model_name_or_path", "cutoff_len"},
-		{"model", "train_dataset"}, {"model", "sample_backend"}, {"model", "dist_config"}, {"model", "peft_config"}, {"model", "quant_config"},
 		{"model_name_or_path", "export_dir"}, {"model_name_or_path", "infer_backend"}, {"model_name_or_path", "tensor_model_parallel_size"},
 	},
 	Unless: []string{"base_model"},
@@ -32,7 +31,7 @@ var llamaFactory = &Format{
 		table(reads, "`model.liger`", "enable_liger_kernel"),
 		table(reads, "evaluation", "val_size eval_dataset"),
 		table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb"),
-		table(reads, "refused: another program", "export_dir infer_backend tensor_model_parallel_size use_mca use_megatron_bridge use_hyper_parallel model train_dataset sample_backend dist_config peft_config quant_config"),
+		table(reads, "refused: another program", "export_dir infer_backend tensor_model_parallel_size use_mca use_megatron_bridge use_hyper_parallel"),
 
 		table(none, ofData, "dataset dataset_dir media_dir train_on_prompt mask_history streaming buffer_size mix_strategy interleave_probs overwrite_cache preprocessing_batch_size preprocessing_num_workers max_samples ignore_pad_token_for_loss tokenized_path data_shared_file_system disable_shuffling eval_on_each_dataset"),
 		table(none, ofText, "template tool_format default_system enable_thinking preserve_thinking use_fast_tokenizer split_special_tokens init_special_tokens new_special_tokens_config"),
@@ -119,11 +118,6 @@ func (j *job) refuseOthers() {
 		{"use_mca", "training with Megatron, which is not modelled"},
 		{"use_megatron_bridge", "training with Megatron, which is not modelled"},
 		{"use_hyper_parallel", "training with HyperParallel, which is not modelled"},
-		{"quant_config", "LLaMA-Factory v1's trainer, whose loop is not modelled"},
-		{"train_dataset", "LLaMA-Factory v1's trainer, whose loop is not modelled"},
-		{"peft_config", "LLaMA-Factory v1's trainer, whose loop is not modelled"},
-		{"sample_backend", "LLaMA-Factory v1's inference, which trains nothing"},
-		{"model", "LLaMA-Factory v1's trainer, whose loop is not modelled"},
 	} {
 		if v := j.doc.Root.Get(o.key); v != nil && (v.Kind != spec.Bool || v.Bool) {
 			j.fail(v, "%s: the file asks for %s", o.key, o.is)
