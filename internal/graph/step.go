@@ -227,6 +227,9 @@ func (f *fn) tupleBatch(e *spec.Entry) {
 	if len(e.Name) != 1 || e.Tuple {
 		el.fail(e.At, "a batch as a tuple has one name, such as {batch: {tuple: true}, name: ahead}")
 	}
+	if el.job.Rebind {
+		el.fail(e.At, "data: {input: rebind} rebinds the names of a batch's tensors, which a tuple has not")
+	}
 	if len(el.lostInputs) > 0 {
 		panic(spec.Stop{})
 	}
@@ -250,6 +253,15 @@ func (f *fn) unpackBatch(e *spec.Entry, of *spec.Value, sc *scope) {
 		st.Targets = append(st.Targets, f.set(in.Name, v.Meta.Tuple[i]))
 	}
 	f.emit(st)
+}
+
+// dropBatch drops the names of the inputs.
+func (f *fn) dropBatch(e *spec.Entry) {
+	var names []*spec.Value
+	for _, in := range f.u.el.batchInputs() {
+		names = append(names, &spec.Value{Span: e.At, Kind: spec.Str, Str: in.Name})
+	}
+	f.del(&spec.Entry{At: e.At, Head: e.Head, Arg: &spec.Value{Span: e.At, Kind: spec.List, Items: names}}, f.scope)
 }
 
 // batchInputs are the tensors of a batch of the function under way.
@@ -276,8 +288,10 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 	}
 	switch e.Head.V {
 	case spec.HeadBatch:
-		a := kw("tuple", "of")
+		a := kw("tuple", "of", "drop")
 		switch {
+		case a["drop"] != nil && el.evalBool(a["drop"], sc, "drop"):
+			f.dropBatch(e)
 		case a["of"] != nil:
 			f.unpackBatch(e, a["of"], sc)
 		case a["tuple"] != nil && el.evalBool(a["tuple"], sc, "tuple"):

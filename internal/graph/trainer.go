@@ -71,11 +71,12 @@ func (el *building) loadLoop() {
 	})
 	given := t.Args().Params()
 	given["release"] = t.Args().Release
+	given["compute_metrics"] = t.Metrics.V
 	given["nan_loss"] = t.NaNLoss.V
-	given["labels"] = nil
+	given["label"] = nil
 	for i, in := range el.job.Inputs {
 		if in.Name == labels {
-			given["labels"] = int64(i)
+			given["label"] = int64(i)
 		}
 	}
 	for _, name := range []string{"accepts_loss_kwargs", "shifts_labels"} {

@@ -17,6 +17,7 @@ type Trainer struct {
 	HF *HFArguments `yaml:"hf" doc:"transformers.Trainer: the keys of TrainingArguments"`
 
 	EvalDataset *EvalDataset `yaml:"eval_dataset" doc:"what evaluations go over"`
+	Metrics     Boolean      `yaml:"compute_metrics" doc:"there is a compute_metrics function: evaluations collect logits and labels"`
 	NaNLoss     Boolean      `yaml:"nan_loss" doc:"losses are NaN, which Trainer replaces in its sum (logging_nan_inf_filter)"`
 }
 
