@@ -255,15 +255,6 @@ func (f *fn) unpackBatch(e *spec.Entry, of *spec.Value, sc *scope) {
 	f.emit(st)
 }
 
-// dropBatch drops the names of the inputs.
-func (f *fn) dropBatch(e *spec.Entry) {
-	var names []*spec.Value
-	for _, in := range f.u.el.batchInputs() {
-		names = append(names, &spec.Value{Span: e.At, Kind: spec.Str, Str: in.Name})
-	}
-	f.del(&spec.Entry{At: e.At, Head: e.Head, Arg: &spec.Value{Span: e.At, Kind: spec.List, Items: names}}, f.scope)
-}
-
 // batchInputs are the tensors of a batch of the function under way.
 func (el *elaborator) batchInputs() []program.Input {
 	if ev := el.inEval; ev != nil {
@@ -288,10 +279,8 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 	}
 	switch e.Head.V {
 	case spec.HeadBatch:
-		a := kw("tuple", "of", "drop")
+		a := kw("tuple", "of")
 		switch {
-		case a["drop"] != nil && el.evalBool(a["drop"], sc, "drop"):
-			f.dropBatch(e)
 		case a["of"] != nil:
 			f.unpackBatch(e, a["of"], sc)
 		case a["tuple"] != nil && el.evalBool(a["tuple"], sc, "tuple"):

@@ -30,6 +30,7 @@ import (
 //	reentrant    given by the loader: use_reentrant of train.checkpoint
 //	labelled     given by the loader: forward takes labels and gives a loss
 //	num_items    given by the loader: forward takes num_items_in_batch
+//	neftune      given by the loader: noise is added to the embeddings
 const Folder = "hf/"
 
 // shared are the files of blocks that all types share; hf/heads has those of
@@ -38,7 +39,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels"}
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "precision", "precisions", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items"}
+var Own = []string{"tasks", "precision", "precisions", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "neftune"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -210,7 +211,7 @@ func Asked(s *spec.Spec) map[string]any {
 	if a == nil || a.Table == nil {
 		return nil
 	}
-	out := map[string]any{"num_items": true, "labelled": a.Number("label_smoothing_factor") == 0}
+	out := map[string]any{"num_items": true, "labelled": a.Number("label_smoothing_factor") == 0, "neftune": a.Value("neftune_noise_alpha") != nil}
 	if a.Table.Find("use_cache", a.Release) != nil {
 		out["use_cache"] = a.Bool("use_cache")
 	}
