@@ -15,7 +15,7 @@ import (
 // Files lists the files of recordings in testdata whose events are compared.
 func Files(dir string) ([]string, error) {
 	var all []string
-	for _, suite := range []string{"truth", "truth-hf", "fuzz"} {
+	for _, suite := range []string{"truth", "truth-hf", "truth-trainer", "fuzz"} {
 		files, err := filepath.Glob(filepath.Join(dir, suite, "*.json.gz"))
 		if err != nil || len(files) == 0 {
 			return nil, fmt.Errorf("no recordings in %s (%v)", filepath.Join(dir, suite), err)

@@ -73,7 +73,7 @@ func Percent(predicted, recorded tensor.Bytes) float64 {
 
 // Results are all cases of all suites.
 type Results struct {
-	Truth, HF, Fake, Fuzz, Replay, Golden []*Case
+	Truth, HF, Trainer, Fake, Fuzz, Replay, Golden []*Case
 
 	Measured []*Measured // peaks on real GPUs
 	LeftOut  []LeftOut
@@ -95,6 +95,13 @@ func Run(dir string) (*Results, error) {
 	}
 	for _, rec := range hf {
 		r.HF = append(r.HF, rec.Compare())
+	}
+	trainer, err := LoadTrainer(filepath.Join(dir, "truth-trainer"))
+	if err != nil {
+		return nil, err
+	}
+	for _, rec := range trainer {
+		r.Trainer = append(r.Trainer, rec.Compare())
 	}
 	fake, err := LoadFake(filepath.Join(dir, "truth-fake"))
 	if err != nil {
@@ -131,7 +138,7 @@ func Run(dir string) (*Results, error) {
 	return r, err
 }
 
-// Sample compares every n-th recording of the suites truth, truth-hf and fuzz.
+// Sample compares every n-th recording of the suites truth, truth-hf, truth-trainer and fuzz.
 func Sample(dir string, n int) ([]*Case, error) {
 	files, err := Files(dir)
 	if err != nil {
@@ -152,6 +159,12 @@ func Sample(dir string, n int) ([]*Case, error) {
 			out = append(out, Compare(r))
 		case "truth-hf":
 			r := new(HFRecording)
+			if err := readJSON(f, r); err != nil {
+				return nil, err
+			}
+			out = append(out, r.Compare())
+		case "truth-trainer":
+			r := new(TrainerRecording)
 			if err := readJSON(f, r); err != nil {
 				return nil, err
 			}
@@ -177,7 +190,7 @@ type Suite struct {
 
 // Suites lists the results in the order in which they are printed.
 func (r *Results) Suites() []Suite {
-	return []Suite{{"truth", r.Truth}, {"hf", r.HF}, {"fake", r.Fake}, {"fuzz", r.Fuzz}, {"replay", r.Replay}, {"golden", r.Golden}}
+	return []Suite{{"truth", r.Truth}, {"hf", r.HF}, {"trainer", r.Trainer}, {"fake", r.Fake}, {"fuzz", r.Fuzz}, {"replay", r.Replay}, {"golden", r.Golden}}
 }
 
 // Tallies sums up the results: each suite, then its families if it has several.

@@ -19,7 +19,7 @@ func (r *Results) WriteCases(w io.Writer) error {
 		Header:  []string{"Case", "step", "allocated", "recorded", "error", "reserved", "recorded", "error", "events"},
 		Numbers: []bool{false, true, true, true, true, true, true, true, false},
 	}
-	for _, c := range slices.Concat(r.Truth, r.HF, r.Fake) {
+	for _, c := range slices.Concat(r.Truth, r.HF, r.Trainer, r.Fake) {
 		if c.Skipped != "" {
 			continue
 		}
@@ -100,6 +100,8 @@ order.
 
 - **truth**: training and inference runs of whole models, written by hand in PyTorch. memplan predicts them from specs with its presets.
 - **hf**: training runs of models of Hugging Face's transformers, predicted from their config.json.
+- **trainer**: training runs of Trainer of transformers 5.12, predicted from the config.json and the arguments. The first of a case's steps in
+  the columns of peaks is its set-up.
 - **fake**: training steps of models of torchvision 0.27, transformers 5.12 and others in PyTorch 2.14 with fake tensors, so without what
   kernels allocate inside; only peaks were recorded.
 - **fuzz**: random programs of the spec language, run as the PyTorch scripts that they mean; fuzz/torchvision: presets against the models of
@@ -133,7 +135,7 @@ Operators by themselves (` + "`testdata/ops`" + `, forward and backward, five ar
 	}
 	b.WriteString("\n## What is out of scope\n\nRecorded, and not compared yet because something is not modelled:\n\n| what | cases |\n|---|---|\n")
 	skipped := map[string]int{}
-	for _, c := range slices.Concat(r.Truth, r.HF, r.Fake) {
+	for _, c := range slices.Concat(r.Truth, r.HF, r.Trainer, r.Fake) {
 		if c.Skipped != "" {
 			skipped[c.Skipped]++
 		}

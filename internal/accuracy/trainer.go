@@ -36,6 +36,7 @@ type TrainerConfig struct {
 	Mask      string                     `json:"mask"`
 	DType     string                     `json:"dtype"` // of the weights
 	Args      map[string]any             `json:"args"`  // TrainingArguments that were given
+	Metrics   bool                       `json:"compute_metrics"`
 	EvalRows  int64                      `json:"eval_rows"`
 	Arch      string                     `json:"arch"`
 	Load      json.RawMessage            `json:"load"` // how from_pretrained read the weights
@@ -82,6 +83,9 @@ func (r *TrainerRecording) skipped() string {
 	case c.DType != "":
 		return "weights of another type"
 	}
+	if o, _ := c.Args["optim"].(string); strings.Contains(o, "8bit") || strings.Contains(o, "ademamix") {
+		return "bitsandbytes' optimizers as Trainer makes them"
+	}
 	return ""
 }
 
@@ -108,6 +112,9 @@ func (r *TrainerRecording) Spec() string {
 	fmt.Fprintf(&b, "trainer:\n  hf: {%s}\n", strings.Join(args, ", "))
 	if c.Mask != "padded" { // the virtual GPU answers each bool(tensor) by True then
 		b.WriteString("  nan_loss: true\n")
+	}
+	if c.Metrics {
+		b.WriteString("  compute_metrics: true\n")
 	}
 	if c.EvalRows > 0 {
 		fmt.Fprintf(&b, "  eval_dataset: {samples: %d}\n", c.EvalRows)
