@@ -74,13 +74,7 @@ func (r *TrainerRecording) skipped() string {
 	switch {
 	case given(c.TRL):
 		return "TRL's SFTTrainer"
-	case given(c.LoRA):
-		return "PEFT"
-	case given(c.Load):
-		return "weights that from_pretrained reads onto the GPU"
-	case given(c.KBit):
-		return "prepare_model_for_kbit_training"
-	case c.DType != "":
+	case c.DType != "" && !given(c.Load):
 		return "weights of another type"
 	}
 	if o, _ := c.Args["optim"].(string); strings.Contains(o, "8bit") || strings.Contains(o, "ademamix") {
@@ -103,7 +97,14 @@ func (r *TrainerRecording) Spec() string {
 		with = append(with, fmt.Sprintf("target_seq: %d", c.Target))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "memplan: 1\nname: %s\nmodel: {hf: config.json, task: %s, with: {%s}}\n", r.Name, hfTasks[c.Task], strings.Join(with, ", "))
+	fmt.Fprintf(&b, "memplan: 1\nname: %s\nmodel: {hf: config.json, task: %s, with: {%s}%s}\n", r.Name, hfTasks[c.Task], strings.Join(with, ", "), c.load())
+	if given(c.LoRA) {
+		fmt.Fprintf(&b, "peft: {lora: %s", c.LoRA)
+		if given(c.KBit) {
+			fmt.Fprintf(&b, ", prepare_for_kbit_training: %s", c.KBit)
+		}
+		b.WriteString("}\n")
+	}
 	args := []string{fmt.Sprintf("per_device_train_batch_size: %d", c.Batch)}
 	for _, name := range slices.Sorted(maps.Keys(c.Args)) {
 		text, _ := json.Marshal(c.Args[name]) // which is what was read
@@ -120,6 +121,27 @@ func (r *TrainerRecording) Spec() string {
 		fmt.Fprintf(&b, "  eval_dataset: {samples: %d}\n", c.EvalRows)
 	}
 	return b.String()
+}
+
+// load is how the recording read the weights: from a checkpoint in the type of the
+// weights, to the GPU.
+func (c *TrainerConfig) load() string {
+	if !given(c.Load) {
+		return ""
+	}
+	var kw struct {
+		BNB json.RawMessage `json:"bnb"`
+	}
+	_ = json.Unmarshal(c.Load, &kw) // which is what was read
+	dtype := c.DType
+	if dtype == "" {
+		dtype = "float32"
+	}
+	quantized := ""
+	if given(kw.BNB) {
+		quantized = fmt.Sprintf(", quantization_config: %s", kw.BNB)
+	}
+	return fmt.Sprintf(", load: {dtype: %s, device_map: {\"\": 0}%s}", dtype, quantized)
 }
 
 // Env is the device of the recording.

@@ -2,11 +2,12 @@ package aten
 
 import (
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/cub"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// What bitsandbytes allocates (0.46 to 0.49): its kernels write into tensors
+// What bitsandbytes allocates (0.46 to 0.50): its kernels write into tensors
 // that its Python code makes with torch.empty.
 
 // Blocks of values that share a maximum: of 4-bit weights, and of those maxima
@@ -21,17 +22,20 @@ type Quantize4bitArgs struct {
 	Type   string // nf4 or fp4
 	Double bool   // the maxima are quantized, too
 	First  bool   // the first such weight of the process, which makes the table of the maxima
+	// Storage is the element type of the packed weight.
+	Storage tensor.DType
 }
 
 // Quantize4bit is functional.quantize_4bit: the packed weight, the maxima of its
 // blocks and the table of the sixteen values; with double quantization also
-// their mean and the maxima of their blocks, and then perhaps the table.
+// their mean, the maxima of their blocks and a copy of the table, and then perhaps the
+// table.
 var Quantize4bit = define(op.Op{
 	Name: "quantize_4bit", Eval: evalQuantize4bit, Args: &Quantize4bitArgs{}, Composite: true, Run: func(c *op.Call) {
 		a, n := c.Args.(*Quantize4bitArgs), c.In[0].Numel()
 		blocks := tensor.DivUp(n, Block4bit)
 		absmax := c.NewShape(tensor.Float32, blocks)
-		packed := c.NewShape(tensor.Uint8, (n+1)/2, 1)
+		packed := c.NewShape(a.Storage, (n+1)/(2*a.Storage.Size()), 1)
 		code := c.NewShape(tensor.Float32, 16) // scaled to its largest: data.div_(data.abs().max())
 		abs := c.Do1(Abs, nil, code)
 		largest := c.Do1(Max.Any, &ExtremeArgs{}, abs)
@@ -48,8 +52,9 @@ var Quantize4bit = define(op.Op{
 		}
 		nested := c.NewShape(tensor.Float32, tensor.DivUp(blocks, BlockOfMax))
 		quantized := c.NewShape(tensor.Uint8, blocks)
+		own := c.NewShape(tensor.Float32, 256) // code.to(device, copy=True)
 		c.Drop(centred, absmax)
-		c.Return(packed, quantized, code, offset, nested)
+		c.Return(packed, quantized, code, offset, nested, own)
 		if a.First {
 			c.Return(table)
 		}
@@ -90,7 +95,8 @@ var Int8Quantize = define(op.Op{
 type Int8Args struct{ Threshold float64 }
 
 // Int8Outliers does the same and looks for columns that hold larger values than
-// a threshold. Which do depends on the data; here none does.
+// a threshold: that there are some is taken for granted, and which are is the data's; the
+// memory of none is counted.
 var Int8Outliers = define(op.Op{
 	Name: "int8_vectorwise_quant.threshold", Eval: evalInt8Outliers, Args: &Int8Args{}, Run: func(c *op.Call) {
 		x := c.In[0]
@@ -99,6 +105,14 @@ var Int8Outliers = define(op.Op{
 		large := c.NewShape(tensor.Bool, x.Size.Slice()...) // abs >= threshold
 		c.Drop(abs)
 		c.Drop(c.Do1(Any, &ReduceArgs{}, large))
+		columns := c.Do1(Any, &ReduceArgs{Dim: []int64{0}}, large)
+		count := c.NewShape(tensor.Int32) // argwhere
+		c.Drop(c.NewShape(tensor.Uint8, cub.Sum(c.Env().SMs, columns.Numel())))
+		c.Drop(c.NewShape(tensor.Uint8, cub.Flagged(c.Env().Arch, columns.Numel())))
+		c.Drop(count, columns)
+		if x.Numel() > x.Dim(-1) {
+			c.Drop(c.NewShape(tensor.Int8)) // out_row[:, columns] = 0
+		}
 		c.Drop(large)
 		c.Return(parts...)
 	},
@@ -198,8 +212,9 @@ var evalQuantize4bit = &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
 			a.Put(c.Out[1], indices)
 			a.Put(c.Out[3], []float64{mean})
 			a.Put(c.Out[4], nested)
+			a.Put(c.Out[5], table)
 			if args.First {
-				a.Put(c.Out[5], table)
+				a.Put(c.Out[6], table)
 			}
 		} else {
 			a.Put(c.Out[1], scales)

@@ -200,10 +200,12 @@ func (j *job) setup() {
 			j.ToHost(root)
 		case j.prog.Parallel.FSDP != nil:
 			distributed.Shard(j.Interp, root, j.prog)
+		case m.Loaded != nil && m.Loaded.OnDevice:
+			j.FromPretrained(root, m.Loaded)
 		default:
 			j.ToDevice(root)
 		}
-		j.Convert(root, m.Quantized)
+		j.Convert(root, m)
 		j.Pop(outer)
 	}
 	for i, m := range j.prog.Models {

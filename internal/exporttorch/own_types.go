@@ -32,7 +32,7 @@ func (s *script) ownTypes(m *program.Model) []string {
 
 // hasOwnTypes reports whether the script needs typed.
 func (s *script) hasOwnTypes() bool {
-	return slices.ContainsFunc(s.job.Models, func(m *program.Model) bool { return s.ownTypes(m) != nil })
+	return slices.ContainsFunc(s.job.Models, func(m *program.Model) bool { return m.Loaded != nil || s.ownTypes(m) != nil })
 }
 
 // typed prints what makes a model of several types and moves it to the GPU.

@@ -2,6 +2,8 @@ package exporttorch
 
 import (
 	_ "embed"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,18 +21,22 @@ var (
 	bnb4bitPython string
 	//go:embed python/bnb8bit.py
 	bnb8bitPython string
+	//go:embed python/bnb_gemm.py
+	bnbGemmPython string
 )
 
 // quantizedClasses prints the quantized layers.
 func (s *script) quantizedClasses() {
 	linear := []string{"nn.Linear"}
 	var bits []int
+	gemm := false
 	for _, m := range s.job.Models {
 		q := m.Quantized
 		if q == nil {
 			continue
 		}
 		bits = append(bits, q.Of.Bits)
+		gemm = gemm || q.Of.Gemm
 		m.Root.Walk(func(_ string, c *program.Class) {
 			if c.Layer == nn.Conv1D && !slices.Contains(linear, s.className(c)) {
 				linear = append(linear, s.className(c))
@@ -41,10 +47,14 @@ func (s *script) quantizedClasses() {
 		return
 	}
 	s.b.WriteString(bnbPython)
-	for n, text := range map[int]string{4: bnb4bitPython, 8: bnb8bitPython} {
-		if slices.Contains(bits, n) {
-			s.b.WriteString(text)
-		}
+	if slices.Contains(bits, 4) {
+		s.b.WriteString(bnb4bitPython)
+	}
+	if gemm {
+		s.b.WriteString(bnbGemmPython)
+	}
+	if slices.Contains(bits, 8) {
+		s.b.WriteString(bnb8bitPython)
 	}
 	s.line("")
 	s.line("")
@@ -67,16 +77,36 @@ func (s *script) construction(m *program.Model) {
 	case q.DType != tensor.Float32:
 		s.printf("%s.to(%s)", name, program.Literal(q.DType))
 	}
-	args := s.patterns(q.Modules, m) + ", " + s.patterns(q.Except, m)
-	if q.Of.Bits == 4 {
-		s.printf("bnb_linear(%s, Linear4bit, %s, compute_dtype=%s, double_quant=%s)", name, args, program.Literal(q.Of.Compute), program.Literal(q.Of.Double))
-	} else {
-		s.printf("bnb_linear(%s, Linear8bitLt, %s, threshold=%s)", name, args, program.Literal(q.Of.Threshold))
-	}
+	s.quantizedLayers(m)
 	s.printf("%s.to(device)", name)
 	if q.DType != s.job.DType {
 		s.printf("for p in %s.parameters():", name)
 		s.printf("    if p.is_floating_point() and p.dtype != %s:", program.Literal(s.job.DType))
 		s.printf("        p.data = p.data.to(%s)", program.Literal(s.job.DType))
+	}
+}
+
+// quantizedLayers prints what puts them in the place of others.
+func (s *script) quantizedLayers(m *program.Model) {
+	q := m.Quantized
+	name := s.modelName(m.Name)
+	args := s.patterns(q.Modules, m) + ", " + s.patterns(q.Except, m)
+	switch {
+	case q.Of.Bits == 8:
+		s.printf("bnb_linear(%s, Linear8bitLt, %s, threshold=%s)", name, args, program.Literal(q.Of.Threshold))
+	case q.Of.Gemm:
+		rows := map[string]bool{}
+		for _, p := range q.Layers {
+			of := p.Class.Quantized
+			rows[fmt.Sprintf("(%d, %d): %d", of.Out, of.In, of.Rows)] = true
+		}
+		s.line(s.wrapped("rows = {", slices.Sorted(maps.Keys(rows)), "}"))
+		s.printf("bnb_linear(%s, Linear4bit, %s, compute_dtype=%s, double_quant=%s, storage=%s, rows=rows)", name, args, program.Literal(q.Of.Compute), program.Literal(q.Of.Double), program.Literal(q.Of.Storage))
+	default:
+		storage := ""
+		if q.Of.Storage != tensor.Uint8 {
+			storage = ", storage=" + program.Literal(q.Of.Storage)
+		}
+		s.printf("bnb_linear(%s, Linear4bit, %s, compute_dtype=%s, double_quant=%s%s)", name, args, program.Literal(q.Of.Compute), program.Literal(q.Of.Double), storage)
 	}
 }

@@ -96,6 +96,7 @@ func (s *script) print(o Options) {
 	if prunes(job) {
 		s.b.WriteString(masks)
 	}
+	s.loadingFunction()
 	s.quantizedClasses()
 	s.adapterClasses()
 	s.setup()
@@ -353,6 +354,8 @@ func (s *script) setup() {
 	for _, m := range j.Models {
 		name := s.modelName(m.Name)
 		switch {
+		case m.Loaded != nil:
+			s.loaded(m)
 		case m.Adapters != nil && m.Adapters.OnHost:
 			s.adaptedOnHost(m)
 		case m.Quantized != nil:

@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/memplan/memplan/internal/graph/hf"
 	"github.com/memplan/memplan/internal/graph/techniques"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/limit"
@@ -49,6 +50,7 @@ type elaborator struct {
 	shrunk     *techniques.Shrinking // of the model under way
 	path       string                // of the module under way, in its model
 	gpus       *spec.Parallel        // how the job is spread over several GPUs; nil: it is not
+	loaded     *hf.Weights           // of the model under way; nil: they are not read from a checkpoint
 	gathered   *tensor.DType         // in which FSDP gathers the parameters of the model under way; nil: in their own
 }
 
@@ -180,6 +182,9 @@ func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 			d := u.el.errs.DType(p.V.DType)
 			if p.V.DType.V == "float32" && !p.V.DType.Set {
 				d = u.el.job.DType
+				if i == 1 {
+					d = u.el.bufferType(p.V)
+				}
 			}
 			if _, err := tensor.MulBytes(append(append([]int64(nil), size...), d.Size())...); err != nil {
 				u.el.fail(p.Name.At, "shape %s: %v", tensor.SizeString(size), err)
@@ -198,9 +203,21 @@ func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 	}
 }
 
+// bufferType is the type of a floating-point buffer that names none: in a model that
+// from_pretrained reads, that in which the module makes it.
+func (el *elaborator) bufferType(p *spec.Param) tensor.DType {
+	switch {
+	case el.loaded == nil:
+		return el.job.DType
+	case p.Made.Set:
+		return el.errs.DType(p.Made)
+	}
+	return el.loaded.DType // the default type meanwhile
+}
+
 // block elaborates a module block for some params and inputs.
 func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]any, ins []value.Value, at spec.Span) (*program.Class, []value.Value) {
-	key := fmt.Sprintf("%p %s %s %v", b, keyOf(with), el.keyOfVals(ins), el.job.DType)
+	key := fmt.Sprintf("%p %s %s %v %p", b, keyOf(with), el.keyOfVals(ins), el.job.DType, el.loaded)
 	el.meter.Work(int64(len(key)))
 	if el.shrunk != nil { // blocks that are alike may be pruned differently
 		key += el.path

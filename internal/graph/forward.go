@@ -92,11 +92,15 @@ func (el *elaborator) model(m *model, ins []value.Value, at spec.Span) []value.V
 	var class *program.Class
 	var rets []value.Value
 	el.shrunk, el.path = m.shrunk, ""
+	dtype := el.job.DType
+	if el.loaded = m.loaded; m.loaded != nil {
+		el.job.DType = m.loaded.Trained()
+	}
 	el.gathered = el.gathers(m)
 	ins = el.castInputs(ins)
 	done := false
 	defer func() {
-		el.shrunk, el.gathered = nil, nil
+		el.shrunk, el.gathered, el.loaded, el.job.DType = nil, nil, nil, dtype
 		if !done {
 			m.lost[key] = true
 		}

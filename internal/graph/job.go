@@ -181,7 +181,7 @@ func (el *building) models() {
 		from := len(el.others)
 		switch {
 		case m.HF.Set:
-			x.spec, x.hfType = el.loadHF(m)
+			x.spec, x.hfType, x.loaded = el.loadHF(m)
 			x.def = x.spec.Model
 		case strings.HasPrefix(m.Preset.V, hf.Folder):
 			el.fail(m.Preset.At, "%s needs a configuration; write hf: and the path of a config.json", m.Preset.V)
@@ -190,6 +190,9 @@ func (el *building) models() {
 			x.def = x.spec.Model
 		case len(m.Layers) == 0:
 			el.fail(at, "%s needs layers (or preset)", name)
+		}
+		if m.Load != nil && x.loaded == nil {
+			el.fail(m.Load.At, "load says how a Hugging Face model is read from its checkpoint; this model has no hf:")
 		}
 		for _, e := range el.others[from:] {
 			el.users[e] = presetOf(m)
@@ -234,7 +237,7 @@ func presetOf(m *spec.Model) spec.String {
 }
 
 // loadHF reads a config.json and the preset of its model type, which it names.
-func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string) {
+func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string, weights *hf.Weights) {
 	var found hf.Found
 	defer func() {
 		el.unread = el.unread || found.Unread
@@ -244,7 +247,7 @@ func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string) {
 		}
 	}()
 	j := &hf.Job{
-		Spec: el.spec, Batch: el.batch, DType: el.job.DType, Torch: el.opts.Env.Torch, Inference: el.job.Inference != "", Checkpoints: el.checkpoints,
+		Spec: el.spec, Batch: el.batch, DType: el.job.DType, Torch: el.opts.Env.Torch, Inference: el.job.Inference != "", Prepared: el.spec.Prepares(), Checkpoints: el.checkpoints,
 		Types: el.opts.HFTypes, Preset: el.opts.Preset, ReadFile: el.opts.ReadFile, Nested: el.presetOfPreset,
 		Parse: func(name string, text []byte, given map[string]any) (*spec.Spec, error) {
 			s, err := spec.Parse("preset:"+name, text, spec.Options{Params: given})
@@ -255,7 +258,7 @@ func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string) {
 		},
 	}
 	s = j.Load(m, &found)
-	return s, found.Type
+	return s, found.Type, found.Weights
 }
 
 // loadPreset reads a preset with the params that with: gives.

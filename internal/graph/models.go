@@ -3,6 +3,7 @@ package graph
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/graph/hf"
 	"github.com/memplan/memplan/internal/graph/techniques"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/program"
@@ -17,14 +18,25 @@ type model struct {
 	use    *spec.Model           // as the job's own spec writes it; def, unless that is a preset's
 	spec   *spec.Spec            // that defines it: the spec, or a preset
 	at     spec.Span
-	hfType string   // model_type of a Hugging Face model; "" of any other
-	inputs []string // of forward
+	hfType string      // model_type of a Hugging Face model; "" of any other
+	inputs []string    // of forward
+	loaded *hf.Weights // nil: they are not read from a checkpoint
 	class  *program.Class
 	calls  map[string][]value.Value // results by inputs
 	lost   map[string]bool          // inputs with which there were mistakes
 
 	eval    bool           // in eval mode
 	trained *program.Class // class, while an evaluation is elaborated
+}
+
+// loading is how the model is read, for the program; clears says that the cache is
+// emptied when it has been prepared.
+func (m *model) loading(clears bool) *program.Loading {
+	w := m.loaded
+	if w == nil {
+		return nil
+	}
+	return &program.Loading{DType: w.DType, OnDevice: w.OnDevice, Stored: w.Stored, Prepared: w.Prepared, EmptyCache: w.Prepared && clears}
 }
 
 // fromStep reports whether an input comes from the step, not from a batch.

@@ -29,7 +29,7 @@ func (el *building) techniques() *techniques.Job {
 	}
 	for _, m := range el.ms {
 		j.Models = append(j.Models, techniques.Model{
-			Name: m.name, At: m.at, Use: m.use, Params: m.spec.Env, Checkpoint: m.checkpointed(), Shrunk: m.shrunk, Type: m.hfType,
+			Name: m.name, At: m.at, Use: m.use, Loaded: m.loaded, Params: m.spec.Env, Checkpoint: m.checkpointed(), Shrunk: m.shrunk, Type: m.hfType,
 		})
 	}
 	return j

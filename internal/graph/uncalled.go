@@ -122,7 +122,7 @@ func (u *unit) uncalledBlock(b *spec.Named[spec.Block], e *spec.Entry, sc *scope
 		el.fail(e.At, "block %q is a function, not a module", b.Name.V)
 	}
 	with := u.with(e, sc, b)
-	key := fmt.Sprintf("uncalled %p %s %v", b, keyOf(with), el.job.DType)
+	key := fmt.Sprintf("uncalled %p %s %v %p", b, keyOf(with), el.job.DType, el.loaded)
 	if el.shrunk != nil {
 		key += el.path
 	}

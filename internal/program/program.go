@@ -62,6 +62,7 @@ type Model struct {
 	Frozen, Trained Patterns
 	Eval            bool // in eval mode while the job trains
 
+	Loaded    *Loading      // nil: built in host memory
 	Pruned    *Pruning      // nil: not
 	Quantized *Quantization // nil: not
 	Adapters  *Adapters     // nil: none

@@ -16,6 +16,13 @@ type Quantized struct {
 	// Threshold is LLM.int8()'s: inputs beyond it are computed in 16 bit; 0: none.
 	Threshold float64
 	Source    tensor.DType // of the weight before
+	Storage   tensor.DType // of four bits: of the packed weight
+	// Transposed says that the weight lies the other way round before (Conv1D).
+	Transposed bool
+	// Gemm says that the product is bitsandbytes' own operator (gemm_4bit, since 0.50),
+	// Rows up to how many rows of the input it does without the whole weight.
+	Gemm bool
+	Rows int64
 }
 
 // Quantization replaces linear layers of a model before it is moved to the

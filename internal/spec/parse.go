@@ -242,6 +242,7 @@ func (s *Spec) check(d *decoder) {
 	}
 	s.Errs.checkMemory(s.Device.Memory)
 	s.trainer(d)
+	s.prepared(d)
 	if s.Model != nil && len(s.Models) > 0 {
 		s.Errs.Addf(s.Models[0].Name.At, "model and models exclude each other")
 	}

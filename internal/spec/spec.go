@@ -89,6 +89,7 @@ type Model struct {
 	Task   String `yaml:"task" doc:"what a Hugging Face model is trained for"`
 	Attn   String `yaml:"attn_implementation" enum:"sdpa|eager|flash_attention_2|flash_attention_3|flex_attention" default:"sdpa" doc:"attention of a Hugging Face model, as transformers calls it; sdpa is modelled, and eager by with: {attn: eager}" later:"attention by another implementation than sdpa" modelled:"sdpa"`
 
+	Load   *Load   `yaml:"load" doc:"how a Hugging Face model is read from its checkpoint: the keywords of from_pretrained"`
 	Freeze *Freeze `yaml:"freeze" doc:"parameters of this model that are not trained, instead of the job's freeze"`
 	LoRA   *LoRA   `yaml:"lora" doc:"low-rank adapters of this model, instead of the job's lora"`
 
@@ -153,6 +154,7 @@ type Param struct {
 	DType      String  `yaml:"dtype" default:"float32" doc:"element type"`
 	Init       String  `yaml:"init" enum:"zeros|ones|normal" default:"zeros" doc:"its first values, which do not change memory"`
 	Persistent Boolean `yaml:"persistent" default:"true" doc:"saved in the state dict (buffers)"`
+	Made       String  `yaml:"made" doc:"of a buffer: type in which the module makes it whatever the type of the weights, which from_pretrained keeps and .to(dtype) does not"`
 	If         *Value  `yaml:"if" doc:"a condition; if it is false, the parameter or buffer does not exist"`
 }
 

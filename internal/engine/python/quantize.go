@@ -45,15 +45,25 @@ func (p *Interp) load(m *Module) {
 		decl := &program.Param{Name: "weight", Size: []int64{q.Out, q.In}, DType: source}
 		p.Must(p.backend.Initialize(w, Initial{Class: m.Class, Param: decl, Name: program.Join(m.path, decl.Name)}))
 	}
-	var parts []*op.Tensor
-	if q.Bits == 8 {
-		parts = p.Do(aten.Int8Quantize, nil, w)
-	} else {
-		parts = p.Do(aten.Quantize4bit, &aten.Quantize4bitArgs{Type: q.Type, Double: q.Double, First: !p.maxTable}, w)
-		p.maxTable = p.maxTable || q.Double
-	}
+	parts := p.quantized(m, w)
 	p.Drop(w)
 	p.Pop(outer)
+	m.hold(p, parts)
+}
+
+// quantized makes what is kept of the weight of a quantized layer.
+func (p *Interp) quantized(m *Module, w *op.Tensor) []*op.Tensor {
+	q := m.Class.Quantized
+	if q.Bits == 8 {
+		return p.Do(aten.Int8Quantize, nil, w)
+	}
+	parts := p.Do(aten.Quantize4bit, &aten.Quantize4bitArgs{Type: q.Type, Double: q.Double, First: !p.maxTable, Storage: q.Storage}, w)
+	p.maxTable = p.maxTable || q.Double
+	return parts
+}
+
+// hold gives a quantized layer its tensors.
+func (m *Module) hold(p *Interp, parts []*op.Tensor) {
 	for _, t := range parts {
 		p.Mark(t, trace.Parameters)
 	}
@@ -63,16 +73,15 @@ func (p *Interp) load(m *Module) {
 	}
 }
 
-// Convert gives the parameters that a model of quantized layers has beside them
-// their own type, if they were loaded in another
-// (peft.prepare_model_for_kbit_training).
-func (p *Interp) Convert(root *Module, q *program.Quantization) {
-	if q == nil {
+// Convert gives the parameters of a model their own type, if they were loaded in
+// another (peft.prepare_model_for_kbit_training).
+func (p *Interp) Convert(root *Module, m *program.Model) {
+	if m.Quantized == nil && m.Loaded == nil {
 		return
 	}
 	outer := p.Push()
 	for _, c := range Parameters([]*Module{root}) {
-		if d := c.Decl.DType; d.IsFloating() && c.T.DType != d {
+		if d := c.Decl.DType; d.IsFloating() && c.T.DType != d && c.class.Quantized == nil {
 			p.Layer = c.Layer
 			t := p.Leaf(trace.Parameters, d, autograd.Of(c.T).Requires, c.Decl.Size...)
 			autograd.Of(t).Param = true
@@ -81,4 +90,7 @@ func (p *Interp) Convert(root *Module, q *program.Quantization) {
 		}
 	}
 	p.Pop(outer)
+	if m.Loaded != nil && m.Loaded.EmptyCache {
+		p.EmptyCache()
+	}
 }

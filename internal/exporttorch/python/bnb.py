@@ -20,6 +20,7 @@ class QuantizedLinear(nn.Linear):
         self.weight = nn.Parameter(layer.weight.data, requires_grad=False)
         self.out_features, self.in_features = layer.weight.shape if isinstance(layer, nn.Linear) else layer.weight.shape[::-1]
         self.bias = layer.bias
+        self.transposed = not isinstance(layer, nn.Linear)
         self.loaded = False
 
     def _apply(self, fn, recurse=True):

@@ -8,20 +8,20 @@ def quantize_blockwise(a, blocksize=256):
         maxima_table["dynamic"] = torch.zeros(256).to(a.device)
     absmax = torch.empty(-(a.numel() // -blocksize), dtype=torch.float32, device=a.device)
     out = torch.empty_like(a, dtype=torch.uint8)
-    return out, absmax
+    return out, absmax, maxima_table["dynamic"].to(a.device, copy=True)
 
 
-def quantize_4bit(a, double_quant):
+def quantize_4bit(a, double_quant, storage=torch.uint8):
     absmax = torch.empty(-(a.numel() // -64), dtype=torch.float32, device=a.device)
-    out = torch.empty((a.numel() + 1) // 2, 1, dtype=torch.uint8, device=a.device)
+    out = torch.empty((a.numel() + 1) // (2 * storage.itemsize), 1, dtype=storage, device=a.device)
     code = torch.tensor([0.0] * 16, device=a.device)
     code.div_(code.abs().max())
     state = {"absmax": absmax, "code": code, "shape": a.shape, "dtype": a.dtype}
     if double_quant:
         offset = absmax.mean()
-        state["absmax"], nested = quantize_blockwise(absmax - offset)
+        state["absmax"], nested, table = quantize_blockwise(absmax - offset)
         del absmax
-        state.update(offset=offset, nested=nested)
+        state.update(offset=offset, nested=nested, table=table)
     return out, state
 
 
@@ -55,14 +55,34 @@ class MatMul4Bit(torch.autograd.Function):
 
 
 class Linear4bit(QuantizedLinear):
-    def __init__(self, layer, compute_dtype, double_quant):
+    bits = 4
+
+    def __init__(self, layer, compute_dtype, double_quant, storage=torch.uint8):
         super().__init__(layer)
-        self.compute_dtype, self.double_quant = compute_dtype, double_quant
+        self.compute_dtype, self.double_quant, self.storage = compute_dtype, double_quant, storage
 
     def load(self, fn):
         w = self.weight.data if self.weight.shape == (self.out_features, self.in_features) else self.weight.data.t()
         w = fn(w.contiguous())
-        w_4bit, self.state = quantize_4bit(w, self.double_quant)
+        w_4bit, self.state = quantize_4bit(w, self.double_quant, self.storage)
+        self.weight = nn.Parameter(w_4bit, requires_grad=False)
+
+    def read(self, stored=False):
+        self.loaded = True
+        if stored:
+            n = self.weight.numel()
+            w_4bit = torch.empty((n + 1) // (2 * self.storage.itemsize), 1, dtype=self.storage, device=device)
+            absmax = torch.empty(-(n // -64), dtype=torch.uint8 if self.double_quant else torch.float32, device=device)
+            shape = (self.out_features, self.in_features)
+            self.state = {"absmax": absmax, "code": torch.empty(16, device=device), "shape": shape, "dtype": self.weight.dtype}
+            if self.double_quant:
+                self.state["offset"] = torch.empty((), device=device)
+                self.state["nested"] = torch.empty(-(absmax.numel() // -256), device=device)
+                self.state["table"] = torch.empty(256, device=device)
+        else:
+            value = self.weight.data.to(device)
+            w = value.t() if self.transposed else value
+            w_4bit, self.state = quantize_4bit(w.contiguous(), self.double_quant, self.storage)
         self.weight = nn.Parameter(w_4bit, requires_grad=False)
 
     def forward(self, x):

@@ -9,7 +9,10 @@ def int8_rows(a, threshold):
     out_row = torch.empty(a.shape, dtype=torch.int8, device=a.device)
     if threshold > 0.0:
         outliers = a.abs() >= threshold
-        outliers.any()  # taken as false: which columns hold large values depends on the data
+        outliers.any()
+        columns = torch.argwhere(outliers.any(dim=0)).view(-1)
+        if a.shape[0] > 1:
+            out_row[:, columns] = 0
     return out_row, row_stats
 
 
@@ -62,6 +65,8 @@ class MatMul8bitLt(torch.autograd.Function):
 
 
 class Linear8bitLt(QuantizedLinear):
+    bits = 8
+
     def __init__(self, layer, threshold):
         super().__init__(layer)
         self.threshold = threshold
@@ -70,6 +75,18 @@ class Linear8bitLt(QuantizedLinear):
         w = self.weight.data if self.weight.shape == (self.out_features, self.in_features) else self.weight.data.t()
         B = fn(w.contiguous().to(torch.float16))
         CB, self.SCB = int8_vectorwise_quant(B)
+        self.weight = nn.Parameter(CB, requires_grad=False)
+
+    def read(self, stored=False):
+        self.loaded = True
+        if stored:
+            CB = torch.empty(self.out_features, self.in_features, dtype=torch.int8, device=device)
+            self.SCB = torch.empty(self.out_features, device=device)
+        else:
+            value = self.weight.data.to(device)
+            w = value.t() if self.transposed else value
+            B = w.to("cpu").contiguous().to(device=device, dtype=torch.float16)
+            CB, self.SCB = int8_vectorwise_quant(B)
         self.weight = nn.Parameter(CB, requires_grad=False)
 
     def forward(self, x):

@@ -5,15 +5,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/memplan/memplan/internal/spec"
 )
 
 // Config is what memplan reads of a config.json.
 type Config struct {
 	Type         string
-	Architecture string // the first of architectures; "" if there is none
-	Task         string // that the architecture stands for; "" if it is not known
-	DType        string // of the weights in the files: torch_dtype, or dtype; "" if the file does not say
-	Quantized    string // how the weights are quantized; "" if they are not
+	Architecture string             // the first of architectures; "" if there is none
+	Task         string             // that the architecture stands for; "" if it is not known
+	DType        string             // of the weights in the files: torch_dtype, or dtype; "" if the file does not say
+	Quantized    string             // how the weights are quantized; "" if they are not
+	BitsAndBytes *spec.BitsAndBytes // how bitsandbytes has quantized the weights; nil if it has not
 	Values       map[string]any
 }
 
@@ -93,6 +96,7 @@ func ParseConfig(text []byte) (*Config, error) {
 		if method, ok := q["quant_method"].(string); ok {
 			c.Quantized = method
 		}
+		c.BitsAndBytes = bitsAndBytes(q)
 	}
 	return c, nil
 }

@@ -49,6 +49,7 @@ type Job struct {
 	DType     tensor.DType // of parameters
 	Torch     torchver.Version
 	Inference bool
+	Prepared  bool // peft.prepare_model_for_kbit_training is called
 
 	Types       []string                                                                 // that there are presets for
 	Preset      func(name string) ([]byte, error)                                        // the text of a preset
@@ -65,6 +66,7 @@ type Found struct {
 	Fails       []spec.Diag // why the job would fail
 	Unread      bool        // the file could not be read
 	Type        string      // model_type
+	Weights     *Weights    // nil: they are not read from a checkpoint
 }
 
 // Load reads a config.json and the preset of its model type.
@@ -92,6 +94,7 @@ func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
 		j.unknown(m, c)
 	}
 	h := &model{Job: j, Found: f, m: m, c: c, with: map[string]spec.Span{}}
+	h.readWeights()
 	given := h.params()
 	h.types(name, preset, given)
 	s := j.read(m, name, preset, given)
@@ -185,7 +188,11 @@ func (h *model) params() map[string]any {
 		delete(given, own)
 	}
 	maps.Copy(given, Asked(h.Spec))
-	given["precision"] = h.Spec.Train.Precision.V
+	given["precision"] = h.precision()
+	if l := h.m.Load; l != nil && l.Attn.Set && h.with["attn"] == (spec.Span{}) {
+		given["attn"] = l.Attn.V
+		h.with["attn"] = l.Attn.At
+	}
 	given["reentrant"] = h.Spec.Train.Checkpoint != nil && h.Spec.Train.Checkpoint.Reentrant.V
 	given["torch_minor"] = int64(h.Torch.Minor)
 	return given
@@ -193,9 +200,15 @@ func (h *model) params() map[string]any {
 
 // weights says what becomes of the types of the weights in the files.
 func (h *model) weights() {
-	c := h.c
-	if c.Quantized != "" && h.Spec.Quantize == nil {
-		h.NotModelled = append(h.NotModelled, note.Asked.New("the quantization of %s (%s): its weights are planned in %v", h.m.HF.V, c.Quantized, h.DType))
+	c, planned := h.c, h.DType
+	if h.Weights != nil {
+		planned = h.Weights.DType
+	}
+	if c.Quantized != "" && h.Spec.Quantize == nil && (h.Weights == nil || h.Weights.Quantize == nil) {
+		h.NotModelled = append(h.NotModelled, note.Asked.New("the quantization of %s (%s): its weights are planned in %v", h.m.HF.V, c.Quantized, planned))
+	}
+	if h.Weights != nil {
+		return
 	}
 	if d, err := tensor.ParseDType(c.DType); err == nil && d != h.DType {
 		h.Warnings = append(h.Warnings, note.LoadedType.New(

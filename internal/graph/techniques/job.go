@@ -1,6 +1,7 @@
 package techniques
 
 import (
+	"github.com/memplan/memplan/internal/graph/hf"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
@@ -17,7 +18,6 @@ type Job struct {
 	Env         *module.Env // of the classes that are made
 	Batch       int64
 	Torch       torchver.Version
-	Loaded      bool                     // the models are loaded onto the GPU, before anything changes them
 	Checkpoints func() bool              // whether train.checkpoint asks for them
 	ClassName   func(name string) string // makes a name of a class that no other has
 
@@ -30,11 +30,15 @@ type Model struct {
 	Name       string
 	At         spec.Span
 	Use        *spec.Model // as the job's own spec writes it
+	Loaded     *hf.Weights // nil: they are not read from a checkpoint
 	Params     spec.Env    // of the spec that defines it
 	Checkpoint program.Patterns
 	Shrunk     *Shrinking // while it was elaborated; nil: it was not
 	Type       string     // model_type of a Hugging Face model; "" of any other
 }
+
+// onDevice reports whether the model is read to the GPU, before anything changes it.
+func (m *Model) onDevice() bool { return m.Loaded != nil && m.Loaded.OnDevice }
 
 func (j *Job) fail(at spec.Span, format string, args ...any) { j.Spec.Errs.Failf(at, format, args...) }
 
@@ -55,6 +59,9 @@ func (j *Job) Quantize() {
 		q := m.Use.Quantize
 		if q == nil {
 			q = j.Spec.Quantize
+		}
+		if w := m.Loaded; w != nil && w.Quantize != nil {
+			spec.Try(func() { j.loadedQuantized(&m, j.Job.Models[i]) })
 		}
 		if q != nil && q.Bits.V != 0 {
 			spec.Try(func() { j.quantized(m.Name, j.Job.Models[i], q) })
@@ -101,7 +108,7 @@ func (j *Job) LoRA() {
 func (j *Job) Apart() {
 	changed := false
 	for i, m := range j.Job.Models {
-		if m.Quantized != nil {
+		if m.Quantized != nil && m.Loaded == nil {
 			m.Root.Walk(func(path string, c *program.Class) {
 				if others := c.OtherTypes(j.Job.DType); len(others) > 0 {
 					j.fail(j.Models[i].At, "%s has a dtype of its own, which is not modelled in a model with quantize", program.Join(path, others[0].Name))

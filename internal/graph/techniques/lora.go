@@ -3,6 +3,7 @@ package techniques
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/aten"
@@ -176,7 +177,7 @@ func (j *Job) firstValues(l *spec.LoraConfig) {
 	switch known, _, _ := strings.Cut(strings.ToLower(name), "_niter_"); known {
 	case "gaussian", "orthogonal":
 	case "pissa", "olora":
-		if j.Loaded {
+		if slices.ContainsFunc(j.Models, func(m Model) bool { return m.onDevice() }) {
 			*j.NotModelled = append(*j.NotModelled, note.Asked.New("peft.lora.init_lora_weights: what %s computes of the weights on the GPU before the first step", name).Of("peft.lora.init_lora_weights"))
 		}
 	case "eva", "corda", "loftq", "lora_ga", "mica":

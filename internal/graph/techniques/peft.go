@@ -59,7 +59,7 @@ func (j *Job) tuner(p *spec.PEFT) *tuner {
 
 // tune wraps the layers of a model that a method targets.
 func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
-	a := &program.Adapters{Bias: t.bias, OnHost: !j.Loaded, DType: tensor.Float32, Kept: !p.Autocast.V}
+	a := &program.Adapters{Bias: t.bias, OnHost: !m.onDevice(), DType: tensor.Float32, Kept: !p.Autocast.V}
 	saved := j.savedNames(t)
 	targeted := j.targeted(m, pm, t, saved)
 	layers, _ := adaptable(pm)

@@ -1,6 +1,7 @@
 package techniques
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/memplan/memplan/internal/aten"
@@ -33,7 +34,7 @@ func (j *Job) quantized(name string, m *program.Model, q *spec.Quantize) {
 	}
 	z := &program.Quantization{DType: loaded, Of: program.Quantized{Bits: int(q.Bits.V), Source: loaded}}
 	if z.Of.Bits == 4 {
-		z.Of.Type, z.Of.Double, z.Of.Compute = q.Type.V, q.Double.V, j.Spec.Errs.DType(q.Compute)
+		z.Of.Type, z.Of.Double, z.Of.Compute, z.Of.Storage = q.Type.V, q.Double.V, j.Spec.Errs.DType(q.Compute), tensor.Uint8
 		if !z.Of.Compute.IsFloating() {
 			j.fail(q.Compute.At, "compute_dtype must be a floating-point type, not %v", z.Of.Compute)
 		}
@@ -53,12 +54,84 @@ func (j *Job) quantized(name string, m *program.Model, q *spec.Quantize) {
 		if tied[p.Path] {
 			j.fail(q.At, "quantize: the weight of %s is tied to another module's, which quantization would separate", p.Path)
 		}
-		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: j.quantizedLayer(p, z.Of, q.At)})
+		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: j.quantizedLayer(j.Env, p, z.Of, q.At)})
 	}
 	if len(z.Layers) == 0 {
 		j.fail(q.At, "quantize: %s has no linear layer to quantize except the last", name)
 	}
 	m.Quantized = z
+}
+
+// loadedQuantized replaces the linear layers of a model that from_pretrained reads
+// with a quantization_config.
+func (j *Job) loadedQuantized(m *Model, pm *program.Model) {
+	w := m.Loaded
+	q := w.Quantize
+	z := &program.Quantization{DType: w.DType, Of: program.Quantized{Bits: 8, Source: w.DType, Gemm: q.Load4bit.V && m.Use.Load.Library.V != "0.49"}}
+	if q.Load4bit.V {
+		z.Of.Bits, z.Of.Type, z.Of.Double = 4, q.Type.V, q.Double.V
+		z.Of.Compute, z.Of.Storage = j.Spec.Errs.DType(q.Compute), j.Spec.Errs.DType(q.Storage)
+		if !z.Of.Compute.IsFloating() {
+			j.fail(q.Compute.At, "bnb_4bit_compute_dtype must be a floating-point type, not %v", z.Of.Compute)
+		}
+	} else {
+		z.Of.Threshold = q.Threshold.V
+	}
+	kept := j.notConverted(pm, q)
+	env := *j.Env
+	env.DType = w.Trained()
+	all, _ := adaptable(pm)
+	for _, p := range all {
+		if !isLinear(p.Class) {
+			continue
+		}
+		if kept(p.Path) {
+			z.Except = append(z.Except, p.Path)
+			continue
+		}
+		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: j.quantizedLayer(&env, p, z.Of, m.Use.Load.At)})
+	}
+	z.Modules = program.Patterns{"*"}
+	if len(z.Layers) == 0 {
+		j.fail(q.At, "quantization_config: %s has no linear layer to quantize", m.Name)
+	}
+	pm.Quantized = z
+}
+
+// notConverted says which modules stay as they are (get_modules_to_not_convert in
+// transformers/quantizers/base.py): by default those whose weights are tied, the output
+// embedding and the module of the last parameter.
+func (j *Job) notConverted(m *program.Model, q *spec.BitsAndBytes) func(path string) bool {
+	var keys []string
+	at := map[string]spec.Span{}
+	if q.Skips {
+		for _, s := range q.Skip {
+			keys = append(keys, s.V)
+			at[s.V] = s.At
+		}
+	} else {
+		for path := range tiedModules(m.Root) {
+			keys = append(keys, regexp.QuoteMeta(path))
+		}
+		params := m.Root.ParamPaths()
+		keys = append(keys, strings.TrimSuffix(params[len(params)-1], ".weight"), "lm_head")
+	}
+	var res []*regexp.Regexp
+	for _, k := range keys {
+		re, err := regexp.Compile("^(?:" + k + ")")
+		if err != nil {
+			j.fail(at[k], "llm_int8_skip_modules: %q is not a regular expression", k)
+		}
+		res = append(res, re)
+	}
+	return func(path string) bool {
+		for i, re := range res {
+			if re.MatchString(path) || strings.HasSuffix(path, keys[i]) {
+				return true
+			}
+		}
+		return false
+	}
 }
 
 // tiedModules holds the paths of the modules that share a parameter with
@@ -98,23 +171,29 @@ func quantizedLinear(c *program.Class) bool { return c.Quantized != nil }
 func fourBits(c *program.Class) bool { return c.Quantized != nil && c.Quantized.Bits == 4 }
 
 // quantizedLayer is the class of the quantized linear layer at a place.
-func (j *Job) quantizedLayer(p program.Place, q program.Quantized, at spec.Span) *program.Class {
+func (j *Job) quantizedLayer(env *module.Env, p program.Place, q program.Quantized, at spec.Span) *program.Class {
 	defer j.replacing(at, "quantize: "+p.Path)
 	linear := p.Class
 	q.In, q.Out = linearSize(linear)
+	q.Transposed = isConv1D(linear)
 	weight := program.Param{Name: "weight", Size: []int64{q.Out, q.In}, DType: tensor.Int8, Fixed: true, Elements: q.Out * q.In}
 	state := []program.Param{{Name: "SCB", Size: []int64{q.Out}, DType: tensor.Float32, Fixed: true}}
+	if q.Gemm {
+		q.Rows = aten.FusedRows(env.Shapes.Env(), q.Compute, q.Out, q.In)
+	}
 	layer := nn.Linear8bit
 	if q.Bits == 4 {
 		layer = nn.Linear4bit
-		weight.Size, weight.DType = []int64{(q.Out*q.In + 1) / 2, 1}, tensor.Uint8
-		state = []program.Param{{Name: "absmax", DType: tensor.Float32, Fixed: true}, {Name: "code", Size: []int64{16}, DType: tensor.Float32, Fixed: true}}
+		weight.Size, weight.DType = []int64{(q.Out*q.In + 1) / (2 * q.Storage.Size()), 1}, q.Storage
+		blocks := tensor.DivUp(q.Out*q.In, aten.Block4bit)
+		state = []program.Param{{Name: "absmax", Size: []int64{blocks}, DType: tensor.Float32, Fixed: true}, {Name: "code", Size: []int64{16}, DType: tensor.Float32, Fixed: true}}
 		if q.Double {
 			state[0].DType = tensor.Uint8
-			state = append(state, program.Param{Name: "offset", DType: tensor.Float32, Fixed: true}, program.Param{Name: "nested_absmax", DType: tensor.Float32, Fixed: true})
+			state = append(state, program.Param{Name: "offset", DType: tensor.Float32, Fixed: true}, program.Param{Name: "nested_absmax", Size: []int64{tensor.DivUp(blocks, aten.BlockOfMax)}, DType: tensor.Float32, Fixed: true},
+				program.Param{Name: "nested_code", Size: []int64{256}, DType: tensor.Float32, Fixed: true})
 		}
 	}
-	b := &replacement{module.NewBuilder(j.Env, &program.Class{
+	b := &replacement{module.NewBuilder(env, &program.Class{
 		Layer: layer, Python: layer.Python + "()", Quantized: &q, Params: []program.Param{weight}, Buffers: state,
 	}, "x"), j.Batch}
 	if len(linear.Params) > 1 {
@@ -138,13 +217,19 @@ func (b *replacement) retype(x value.Value) {
 }
 
 // linear4bit is bitsandbytes.nn.Linear4bit: the input in the compute type, the
-// product with the dequantized weight, and the result in the input's type.
+// product with the dequantized weight, and the result in the input's type. The bias is
+// converted for good: to the compute type since 0.50, to the input's before.
 func (b *replacement) linear4bit(q *program.Quantized) {
 	x := b.input(q.In)
-	b.retype(x)
+	if !q.Gemm {
+		b.retype(x)
+	}
 	dtype := b.Let("inp_dtype", b.Do(aten.DTypeOf, nil, x))
 	to := &aten.ToCopyArgs{DType: q.Compute}
 	x = b.Let("x", b.Do(aten.To, to, x))
+	if q.Gemm {
+		b.retype(x)
+	}
 	bias := b.Attr("bias")
 	if !bias.Absent() {
 		bias = b.Let("bias", b.Do(aten.To, to, bias))
@@ -154,6 +239,10 @@ func (b *replacement) linear4bit(q *program.Quantized) {
 		return f.Do(aten.ToTypeOf, nil, f.Do(aten.Dequantize4bit, a, b.Attr("weight"), b.Attr("absmax")), like)
 	}
 	y := b.Apply("MatMul4Bit", []string{"A", "bias"}, []value.Value{x, bias}, func(f *module.Builder, in []value.Value) module.Outcome {
+		if q.Gemm {
+			a := &aten.Gemm4bitArgs{Out: q.Out, In: q.In, Double: q.Double, Rows: q.Rows}
+			return module.Outcome{Returned: []value.Value{f.Let("output", f.Do(aten.Gemm4bit, a, in[0], b.Attr("weight"), b.Attr("absmax"), in[1]))}}
+		}
 		return module.Outcome{Returned: []value.Value{f.Let("output", f.Do(aten.Linear, nil, in[0], dequantized(f, in[0]), in[1]))}}
 	}, func(f *module.Builder, grads, _ []value.Value) []value.Value {
 		bias := biasGradient(f, grads[0])

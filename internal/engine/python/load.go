@@ -1,0 +1,168 @@
+package python
+
+import (
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// FromPretrained reads a model from a checkpoint to the device
+// (transformers/core_model_loading.py and caching_allocator_warmup in
+// modeling_utils.py): a block of the size of all weights comes and goes, then come the
+// tensors in the natural order of their names, and then the buffers that are in no
+// checkpoint. Without quantization four threads read, so that near tensors may come in
+// another order.
+func (p *Interp) FromPretrained(root *Module, l *program.Loading) {
+	tensors, buffers := storedTensors(root)
+	p.warmUp(tensors, l)
+	for _, t := range tensors {
+		p.Layer = t.cell.Layer
+		if q := t.m.Class.Quantized; q != nil && t.cell == t.m.Params[0] {
+			p.loadQuantized(t.m, l)
+			continue
+		}
+		p.read(t.cell, t.param, l)
+	}
+	for _, t := range buffers {
+		p.read(t.cell, false, l)
+	}
+}
+
+// stored is a tensor of a model under its first name.
+type stored struct {
+	name  string
+	m     *Module
+	cell  *Cell
+	param bool
+}
+
+// storedTensors lists the tensors of a model that a checkpoint has, in the natural order of
+// their names, and its buffers that are in none, in the order of Module.buffers.
+func storedTensors(root *Module) (tensors, buffers []stored) {
+	seen := map[*Cell]bool{}
+	var walk func(m *Module)
+	walk = func(m *Module) {
+		for i, c := range m.Params {
+			if !seen[c] {
+				seen[c] = true
+				tensors = append(tensors, stored{m.ParameterPath(root, i), m, c, true})
+			}
+		}
+		for _, c := range m.Buffers {
+			switch {
+			case seen[c] || m.Class.Quantized != nil: // that of a quantized weight comes with it
+			case c.Decl.NonPersistent:
+				buffers = append(buffers, stored{m: m, cell: c})
+			default:
+				tensors = append(tensors, stored{program.Join(m.path, c.Decl.Name), m, c, false})
+			}
+			seen[c] = true
+		}
+		for _, ch := range m.Registered {
+			walk(ch)
+		}
+	}
+	walk(root)
+	keys := make(map[string][]string, len(tensors))
+	for _, t := range tensors {
+		keys[t.name] = strings.Split(t.name, ".")
+	}
+	sort.SliceStable(tensors, func(i, j int) bool { return natural(keys[tensors[i].name], keys[tensors[j].name]) })
+	return tensors, buffers
+}
+
+// natural reports whether a name comes before another by their parts, of which numbers
+// come before words (dot_natural_key).
+func natural(a, b []string) bool {
+	for i := range min(len(a), len(b)) {
+		if a[i] == b[i] {
+			continue
+		}
+		x, errX := strconv.Atoi(a[i])
+		y, errY := strconv.Atoi(b[i])
+		switch {
+		case errX == nil && errY == nil:
+			return x < y
+		case errX == nil || errY == nil:
+			return errX == nil
+		}
+		return a[i] < b[i]
+	}
+	return len(a) < len(b)
+}
+
+// warmUp allocates and frees a block of the bytes of all weights: half a byte for each
+// element that is stored in 4 bits.
+func (p *Interp) warmUp(tensors []stored, l *program.Loading) {
+	var halves int64
+	for _, t := range tensors {
+		n := tensor.D(t.cell.Decl.Size...).Numel()
+		switch q := t.m.Class.Quantized; {
+		case q != nil && t.cell == t.m.Params[0]:
+			halves += q.In * q.Out * int64(q.Bits) / 4
+		default:
+			halves += 2 * n * loadedType(t.cell, t.param, l).Size()
+		}
+	}
+	if n := halves / 4; n > 0 {
+		p.Drop(p.Leaf(trace.Temporaries, tensor.Float16, false, n))
+	}
+}
+
+// loadedType is the type in which a tensor is read.
+func loadedType(c *Cell, param bool, l *program.Loading) tensor.DType {
+	if param && c.Decl.DType.IsFloating() {
+		return l.DType
+	}
+	return c.Decl.DType
+}
+
+// read allocates the tensor of a parameter or buffer, unless it is there.
+func (p *Interp) read(c *Cell, param bool, l *program.Loading) {
+	if c.T != nil {
+		return
+	}
+	p.Layer = c.Layer
+	c.T = p.Leaf(trace.Parameters, loadedType(c, param, l), param && !c.Frozen, c.Decl.Size...)
+	autograd.Of(c.T).Param = param
+}
+
+// loadQuantized reads the weight of a linear layer to the device and quantizes it there:
+// one of 8 bits by way of host memory, one of a Conv1D after it was transposed
+// (Bnb4bitQuantize and Bnb8bitQuantize in transformers/integrations/bitsandbytes.py). One
+// that the checkpoint has quantized is read as it is.
+func (p *Interp) loadQuantized(m *Module, l *program.Loading) {
+	q := m.Class.Quantized
+	outer := p.Push()
+	p.Layer = m.Layer
+	p.Env().GradMode = false
+	defer p.Pop(outer)
+	if l.Stored {
+		parts := []*op.Tensor{p.Leaf(trace.Parameters, m.Params[0].Decl.DType, false, m.Params[0].Decl.Size...)}
+		for _, c := range m.Buffers {
+			parts = append(parts, p.Leaf(trace.Parameters, c.Decl.DType, false, c.Decl.Size...))
+		}
+		m.hold(p, parts)
+		return
+	}
+	value := p.Leaf(trace.Temporaries, l.DType, false, q.Out, q.In)
+	w := value
+	switch {
+	case q.Bits == 8:
+		w = p.Leaf(trace.Temporaries, tensor.Float16, false, q.Out, q.In)
+	case q.Transposed:
+		w = p.Leaf(trace.Temporaries, l.DType, false, q.Out, q.In)
+	}
+	parts := p.quantized(m, w)
+	if w != value {
+		p.Drop(w)
+	}
+	p.Drop(value)
+	m.hold(p, parts)
+}

@@ -1,0 +1,68 @@
+package exporttorch
+
+import (
+	_ "embed"
+	"slices"
+
+	"github.com/memplan/memplan/internal/program"
+)
+
+//go:embed python/load.py
+var loadPython string
+
+// loads reports whether a model is read from a checkpoint to the GPU.
+func loads(m *program.Model) bool { return m.Loaded != nil && m.Loaded.OnDevice }
+
+// loadingFunction prints what reads models to the GPU.
+func (s *script) loadingFunction() {
+	if slices.ContainsFunc(s.job.Models, loads) {
+		s.b.WriteString(loadPython)
+	}
+}
+
+// loaded prints what makes a model as from_pretrained does.
+func (s *script) loaded(m *program.Model) {
+	l := m.Loaded
+	name := s.modelName(m.Name)
+	s.line(s.wrapped(name+" = typed("+s.className(m.Root)+"(), "+program.Literal(l.DType)+", {", s.bufferTypes(m), "})"))
+	if m.Quantized != nil {
+		s.quantizedLayers(m)
+	}
+	stored := ""
+	if l.Stored {
+		stored = ", True"
+	}
+	if l.OnDevice {
+		s.printf("from_pretrained(%s%s)", name, stored)
+	}
+	if l.Prepared {
+		packed := ""
+		if q := m.Quantized; q != nil && q.Of.Bits == 4 && q.Of.Storage.IsHalf() { // Params4bit
+			s.printf(`packed = {id(m.weight) for m in %s.modules() if hasattr(m, "read")}`, name)
+			packed = " and id(p) not in packed"
+		}
+		s.printf("for p in %s.parameters():", name)
+		s.printf("    if p.dtype in (torch.float16, torch.bfloat16)%s:", packed)
+		s.line("        p.data = p.data.to(torch.float32)")
+		if l.EmptyCache {
+			s.line("torch.cuda.empty_cache()")
+		}
+	}
+	if !l.OnDevice {
+		s.printf("%s.to(device)", name)
+	}
+}
+
+// bufferTypes lists the buffers of a model that do not have the type of its weights, as
+// items of a dict.
+func (s *script) bufferTypes(m *program.Model) []string {
+	var out []string
+	m.Root.Walk(func(path string, c *program.Class) {
+		for _, p := range c.Buffers {
+			if !p.Fixed && p.DType != m.Loaded.DType {
+				out = append(out, `"`+s.path(program.Join(path, p.Name))+`": `+program.Literal(p.DType))
+			}
+		}
+	})
+	return out
+}

@@ -1,0 +1,172 @@
+package hf
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// Weights say how from_pretrained reads them from a checkpoint.
+type Weights struct {
+	DType    tensor.DType
+	OnDevice bool // to the GPU, not to host memory
+	// Prepared says that peft.prepare_model_for_kbit_training makes what has 16 bits
+	// float32.
+	Prepared bool
+	Quantize *spec.BitsAndBytes // nil: they are not quantized
+	Stored   bool               // they are quantized in the checkpoint
+}
+
+// Trained is the type of the parameters when the job trains.
+func (w *Weights) Trained() tensor.DType {
+	if w.Prepared {
+		return tensor.Float32
+	}
+	return w.DType
+}
+
+// halves are the names of train.precision of models that have 16 bits as a whole.
+var halves = map[tensor.DType]string{tensor.BFloat16: "bf16", tensor.Float16: "fp16"}
+
+// precision is that of the model: its weights' if they have 16 bits, else the job's.
+func (h *model) precision() string {
+	if h.Weights != nil {
+		if p := halves[h.Weights.Trained()]; p != "" {
+			return p
+		}
+	}
+	return h.Spec.Train.Precision.V
+}
+
+// readWeights settles what load says.
+func (h *model) readWeights() {
+	l := h.m.Load
+	if l == nil {
+		return
+	}
+	if p := &h.Spec.Train.Precision; p.V == "bf16" || p.V == "fp16" {
+		h.fail(p.At, "load sets the type of the weights: write load: {dtype: %s}, and a precision of fp32, amp-bf16 or amp-fp16", map[string]string{"bf16": "bfloat16", "fp16": "float16"}[p.V])
+	}
+	w := &Weights{DType: h.loadType(l), OnDevice: h.onDevice(l), Prepared: h.Prepared}
+	q := l.Quantize
+	if stored := h.c.BitsAndBytes; stored != nil { // goes before an argument
+		stored.Compute.At = h.m.HF.At
+		q, w.Stored = stored, true
+	}
+	if q != nil {
+		if q.Method.Set && q.Method.V != "bitsandbytes" {
+			h.fail(q.Method.At, "quant_method %s is not modelled; modelled is bitsandbytes", q.Method.V)
+		}
+		if !q.Load4bit.V && !q.Load8bit.V {
+			h.fail(q.At, "quantization_config needs load_in_4bit: true or load_in_8bit: true")
+		}
+		if h.Spec.Quantize != nil {
+			h.fail(h.Spec.Quantize.At, "quantize and the quantization_config of load exclude each other")
+		}
+		w.Quantize = q
+		if device := l.DeviceMap; device != nil && device.Kind != spec.Null && !w.OnDevice {
+			h.fail(device.Span, "quantized weights are read to the GPU; write device_map: {\"\": 0}")
+		}
+		w.OnDevice = true // update_device_map of the quantizer
+	}
+	h.Weights = w
+}
+
+// loadType is the type in which weights are loaded: auto is that of the
+// configuration, and what releases before 5 take without dtype is float32.
+func (h *model) loadType(l *spec.Load) tensor.DType {
+	name := l.DType.V
+	if name == "auto" {
+		name = h.c.DType
+		older := !l.DType.Set && h.m.With != nil && h.m.With.Get("transformers") != nil && strings.HasPrefix(h.m.With.Get("transformers").Str, "4.")
+		if name == "" || older {
+			return tensor.Float32
+		}
+	}
+	at := l.DType.At
+	if !l.DType.Set || l.DType.V == "auto" {
+		at = h.m.HF.At
+	}
+	d := h.Spec.Errs.DType(spec.String{V: name, At: at})
+	if !d.IsFloating() {
+		h.fail(at, "weights are loaded in a floating-point type, not %v", d)
+	}
+	return d
+}
+
+// onDevice reports whether device_map names the GPU.
+func (h *model) onDevice(l *spec.Load) bool {
+	v := l.DeviceMap
+	if v == nil {
+		return false
+	}
+	places := map[bool]bool{}
+	if v.Kind == spec.Map {
+		for _, p := range v.Pairs {
+			places[h.place(p.Value)] = true
+		}
+	} else {
+		places[h.place(v)] = true
+	}
+	if len(places) > 1 {
+		h.fail(v.Span, "a device_map with modules on the GPU and on the CPU is not modelled")
+	}
+	return places[true]
+}
+
+// place reports whether a device is the GPU.
+func (h *model) place(v *spec.Value) bool {
+	x := h.Spec.Errs.Eval(v, h.Spec.Env)
+	switch x := x.(type) {
+	case nil:
+		return false
+	case int64:
+		return true
+	case string:
+		switch {
+		case x == "cpu":
+			return false
+		case x == "auto", x == "balanced", x == "balanced_low_0", x == "sequential", x == "cuda", strings.HasPrefix(x, "cuda:"):
+			return true
+		}
+	}
+	h.fail(v.Span, "device_map is auto, cuda, {\"\": 0}, cpu or null, not %s", spec.Show(x))
+	return false
+}
+
+// bitsAndBytes reads the quantization_config of a config.json: nil if it is of another
+// method.
+func bitsAndBytes(raw map[string]any) *spec.BitsAndBytes {
+	is := func(key string) bool { b, _ := raw[key].(bool); return b }
+	if m, ok := raw["quant_method"].(string); ok && m != "bitsandbytes" || !is("load_in_4bit") && !is("load_in_8bit") {
+		return nil
+	}
+	text := func(key, otherwise string) spec.String {
+		if s, ok := raw[key].(string); ok {
+			return spec.String{V: s, Set: true}
+		}
+		return spec.String{V: otherwise}
+	}
+	q := &spec.BitsAndBytes{
+		Load4bit: spec.Boolean{V: is("load_in_4bit")}, Load8bit: spec.Boolean{V: is("load_in_8bit")}, Double: spec.Boolean{V: is("bnb_4bit_use_double_quant")},
+		Type: text("bnb_4bit_quant_type", "fp4"), Compute: text("bnb_4bit_compute_dtype", "float32"), Storage: text("bnb_4bit_quant_storage", "uint8"),
+		Threshold: spec.Number{V: 6},
+	}
+	if q.Load4bit.V && q.Type.V != "nf4" && q.Type.V != "fp4" {
+		return nil
+	}
+	if n, ok := raw["llm_int8_threshold"].(json.Number); ok {
+		q.Threshold.V, _ = n.Float64()
+	}
+	if skip, ok := raw["llm_int8_skip_modules"].([]any); ok {
+		q.Skips = true
+		for _, s := range skip {
+			if name, ok := s.(string); ok {
+				q.Skip = append(q.Skip, spec.String{V: name})
+			}
+		}
+	}
+	return q
+}
