@@ -215,6 +215,9 @@ func (j *job) setup() {
 		j.Initialize(j.order[i], m)
 	}
 	j.params = python.Parameters(j.order)
+	if j.Offload.Away != nil {
+		j.OffloadActivations(j.params, j.order)
+	}
 	j.aux = j.Instantiate(j.prog.Aux, "")
 	j.makeOptimizers()
 	j.average()
@@ -307,7 +310,7 @@ func (j *job) run1(s *program.Stmt) {
 		return
 	}
 	var hooks autograd.SavedHooks
-	if s.Computes() && !j.Evaluating {
+	if (s.Computes() || j.Offload.Away != nil) && !j.Evaluating {
 		hooks = j.savedHooks()
 	}
 	if hooks == nil {

@@ -1,11 +1,17 @@
 package exporttorch
 
 import (
+	_ "embed"
 	"fmt"
 	"strings"
 
 	"github.com/memplan/memplan/internal/program"
 )
+
+// awayPython stands for OffloadActivations of TRL and torchtune.
+//
+//go:embed python/away.py
+var awayPython string
 
 // helpers prints the functions that techniques need.
 func (s *script) helpers() {
@@ -35,7 +41,10 @@ func (s *script) helpers() {
 			s.b.WriteString(strings.ReplaceAll(packing, "SAVED", saved(o)))
 		}
 	}
-	if o.Optimizer || o.Gradients || o.Parameters || sharing || types {
+	if o.Away != nil {
+		s.b.WriteString(awayPython)
+	}
+	if o.Optimizer || o.Gradients || o.Parameters || o.Away != nil || sharing || types {
 		s.line("")
 		s.line("")
 	}
@@ -159,7 +168,7 @@ func (s *script) contexts() string {
 	switch {
 	case o.Parameters && s.job.Inference == "":
 		all = append(all, "torch.autograd.graph.saved_tensors_hooks(pack, unpack)")
-	case o.Activations:
+	case o.Activations && o.Away == nil:
 		all = append(all, fmt.Sprintf("torch.autograd.graph.save_on_cpu(pin_memory=%s)", program.Literal(o.Pinned)))
 	}
 	return strings.Join(all, ", ")
@@ -173,6 +182,23 @@ func (s *script) offloadParameters() {
 		}
 	}
 }
+
+// offloadActivations prints the hooks of saved tensors that copy on a stream.
+func (s *script) offloadActivations() {
+	a := s.job.Offload.Away
+	if a == nil {
+		return
+	}
+	var models, kept []string
+	for _, m := range s.job.Models {
+		models = append(models, s.modelName(m.Name))
+		kept = append(kept, s.patterns(a.Except, m))
+	}
+	s.printf("%s = OffloadActivations([%s], %s, %s, %d, %d, %s)", s.away(), strings.Join(models, ", "), program.Literal(a.Pinned), program.Literal(a.Streams), a.Min, a.Stash, strings.Join(kept, " + "))
+}
+
+// away is the variable of those hooks.
+func (s *script) away() string { return s.name(nameKey{global, "away", "offloaded"}) }
 
 // The variables of an offloaded optimizer: its parameters on the GPU, and the
 // copies that it steps.

@@ -381,6 +381,7 @@ func (s *script) setup() {
 	s.fullyShard(j.Models[0].Name)
 	s.adapters()
 	s.offloadParameters()
+	s.offloadActivations()
 	s.optimizers()
 	s.averaged()
 	if j.Scaler {
@@ -501,6 +502,11 @@ func (s *script) stepBody(fn *program.Func) {
 	f := &printer{script: s, fn: fn, class: s.job.Aux, self: ""}
 	if s.job.Inference != "" {
 		s.printf("with torch.%s():", s.job.Inference)
+		s.indent++
+		defer func() { s.indent-- }()
+	}
+	if s.job.Offload.Away != nil {
+		s.printf("with %s:", s.away())
 		s.indent++
 		defer func() { s.indent-- }()
 	}

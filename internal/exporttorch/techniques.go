@@ -27,7 +27,7 @@ func patterns(j *program.Job) bool {
 			return true
 		}
 	}
-	return false
+	return j.Offload.Away != nil
 }
 
 // quoted prints patterns as a list of strings.

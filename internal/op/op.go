@@ -74,6 +74,10 @@ type Op struct {
 	// Save lists what autograd keeps, in the order in which it is released.
 	Save []Save
 
+	// Seeds is how many tensors of one number on the CPU autograd keeps, too: the state of
+	// random numbers.
+	Seeds int
+
 	// Grad computes the gradients of the inputs; nil for an operator without a
 	// derivative, whose results never require grad.
 	Grad func(b *Back)

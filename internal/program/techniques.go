@@ -72,4 +72,15 @@ type Offload struct {
 	Gradients   bool
 	Activations bool
 	Pinned      bool
+	Away        *OffloadActivations // in place of save_on_cpu
+}
+
+// OffloadActivations are hooks of saved tensors that copy them to the CPU and back
+// on a stream of their own (trl/models/activation_offloading.py and
+// torchtune/training/_activation_offloading.py).
+type OffloadActivations struct {
+	Pinned, Streams bool
+	Min             int64 // bytes of the smallest tensor that is copied
+	Stash           int64 // saved tensors until one that left is freed
+	Except          Patterns
 }

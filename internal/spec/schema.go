@@ -157,8 +157,10 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		if t.Elem() == reflect.TypeFor[Freeze]() {
 			return object{"anyOf": []any{object{"type": []string{"boolean", "array", "string"}, "items": object{"type": "string"}}, b.named(t.Elem())}}
 		}
-		switch t.Elem() { // a number stands for the first of its keys
-		case reflect.TypeFor[LoRA](), reflect.TypeFor[Quantize](), reflect.TypeFor[Prune]():
+		switch t.Elem() {
+		case reflect.TypeFor[Activations]():
+			return object{"anyOf": []any{object{"type": "boolean"}, expression, b.named(t.Elem())}}
+		case reflect.TypeFor[LoRA](), reflect.TypeFor[Quantize](), reflect.TypeFor[Prune](): // a number stands for the first of its keys
 			return object{"anyOf": []any{object{"type": []string{"number", "boolean"}}, b.named(t.Elem())}}
 		}
 		return b.named(t.Elem())

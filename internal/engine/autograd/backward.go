@@ -18,6 +18,7 @@ type graphTask struct {
 	create    bool // create_graph: the derivatives are recorded themselves
 	suspended []suspended
 	callbacks []func() // run when it is over (Engine::queue_callback)
+	node      *Node    // that runs
 
 	exec     map[*Node]*execInfo // of torch.autograd.grad; nil: all nodes run
 	captured []*op.Tensor        // the gradients that it takes
@@ -177,8 +178,13 @@ func (p *Player) evaluate(g *graphTask, n *Node) {
 	for _, hook := range n.before {
 		hook()
 	}
+	g.node = n
 	b := p.apply(n, n.grads)
 	p.validate(n, b.Results)
+	for _, hook := range n.after {
+		hook()
+	}
+	n.after = nil
 	p.Drop(n.grads...)
 	n.grads = n.grads[:0]
 	if !g.keep {

@@ -168,5 +168,12 @@ func (p *Player) Unreached(from, leaves []*op.Tensor) []int {
 // Pass is the number of the backward pass under way, from 1.
 func (p *Player) Pass() int { return p.task.id }
 
+// AfterNode runs f when the node at work has run, before its gradients are handed on
+// (Node.register_hook).
+func (p *Player) AfterNode(f func()) { p.task.node.after = append(p.task.node.after, f) }
+
+// RunningNode is the node at work, by the number of its creation.
+func (p *Player) RunningNode() uint64 { return p.task.node.seq }
+
 // AfterPass runs f when the backward pass under way is over (Engine::queue_callback).
 func (p *Player) AfterPass(f func()) { p.task.callbacks = append(p.task.callbacks, f) }

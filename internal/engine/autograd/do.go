@@ -183,6 +183,7 @@ func (p *Player) record(n *Node, r *op.Op, c *op.Call) {
 		}
 	}
 	n.saved = n.saved[:kept]
+	p.saveNumbers(n, r, c)
 	p.made(nil)
 	n.outM = p.metas.Zeroed(n.outM, len(c.Out))
 	for i, t := range c.Out {

@@ -53,6 +53,32 @@ func (p *Player) save(x *saved, s op.Save, t *op.Tensor) {
 	}
 }
 
+// numbersHooks are hooks that count tensors of one number on the CPU.
+type numbersHooks interface{ PackNumbers(n int) }
+
+// CountNumbers tells the innermost hooks of so many tensors on the CPU that a node saves.
+func (p *Player) CountNumbers(n int) {
+	if h, ok := p.Hooks().(numbersHooks); ok {
+		h.PackNumbers(n)
+	}
+}
+
+// saveNumbers tells hooks of tensors of one number that a node saves on the CPU: seeds
+// of random numbers, and a number in the place of an operand that is saved.
+func (p *Player) saveNumbers(n *Node, r *op.Op, c *op.Call) {
+	count := r.Seeds
+	if a, ok := c.Args.(interface{ Operand() op.Number }); ok && a.Operand().Set && c.Opt(1) == nil {
+		for _, s := range r.Saves(2) {
+			if !s.Out && s.Index == 1 && n.wants(s) {
+				count++
+			}
+		}
+	}
+	if count > 0 {
+		p.CountNumbers(count)
+	}
+}
+
 // dropUnpacked gives up what hooks have unpacked for a node, as C++ does with
 // local variables: the last one first, but the items of a list from the first. Python
 // destroys those of a function from the first.

@@ -27,6 +27,7 @@ type Node struct {
 	train  bool        // the operator ran in training mode
 	done   bool        // saved tensors were released
 	before []func()    // Tensor.register_hook on its results
+	after  []func()    // Node.register_hook while it runs
 
 	// While a backward pass runs:
 	task  int          // its number

@@ -39,6 +39,7 @@ const (
 	CopyStream   int16 = 1 + iota // on which batches are copied ahead
 	GatherStream                  // of FSDP's collectives (FSDPCommContext)
 	ReduceStream
+	AwayStream // of OffloadActivations
 )
 
 // Push begins a scope that is as the one around it, and returns that one.

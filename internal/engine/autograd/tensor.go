@@ -217,6 +217,15 @@ func StorageBytes(t *op.Tensor) tensor.Bytes { return Of(t).st.bytes }
 // OnHost reports whether t is in host memory.
 func OnHost(t *op.Tensor) bool { return Of(t).st.host }
 
+// Block is the number of t's memory on its device.
+func Block(t *op.Tensor) int32 { return Of(t).st.id }
+
+// BlockBytes is the size of t's memory.
+func BlockBytes(t *op.Tensor) tensor.Bytes { return Of(t).st.bytes }
+
+// Sharers is the number of tensors over t's memory.
+func Sharers(t *op.Tensor) int32 { return Of(t).st.refs }
+
 // Origin is what SetOrigin says that the memory of t is a copy of, nil of others.
 func Origin(t *op.Tensor) any { return Of(t).st.from }
 

@@ -185,6 +185,7 @@ func (f *checkpointFrame) saveInputs(args []Value) {
 		f.args, f.places, tensors = append(f.args, Value{}), append(f.places, i), append(tensors, a.T)
 	}
 	f.inputs = p.NewFunction(noopSaveInputs, tensors)
+	p.CountNumbers(1) // its first argument, an empty tensor on the CPU
 	p.SaveFor(f.inputs, tensors)
 }
 

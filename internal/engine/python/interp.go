@@ -15,6 +15,7 @@ type Interp struct {
 	around
 	backend Backend // nil: values are not computed
 	Offload program.Offload
+	away    *offloadActivations // nil: the job has none
 	// CallModel calls a model of the job; it takes over the arguments.
 	CallModel func(name string, args []Value) Value
 	trail     trail // what a checkpoint under way owns

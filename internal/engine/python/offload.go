@@ -13,7 +13,12 @@ import (
 type offloading struct{ p *Interp }
 
 // SaveOffloaded returns the hooks of saved tensors of a job that offloads some.
-func (p *Interp) SaveOffloaded() autograd.SavedHooks { return offloading{p} }
+func (p *Interp) SaveOffloaded() autograd.SavedHooks {
+	if p.away != nil {
+		return p.away
+	}
+	return offloading{p}
+}
 
 // Pack implements autograd.SavedHooks.
 func (h offloading) Pack(t *op.Tensor) autograd.Packed {

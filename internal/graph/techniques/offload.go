@@ -1,6 +1,9 @@
 package techniques
 
-import "github.com/memplan/memplan/internal/program"
+import (
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
 
 // Offload reads what lies in host memory, and refuses what does not go with it.
 func (j *Job) Offload() {
@@ -10,12 +13,13 @@ func (j *Job) Offload() {
 	}
 	p := &j.Job.Offload
 	*p = program.Offload{
-		Parameters: o.Parameters.V, Optimizer: o.Optimizer.V, Gradients: o.Gradients.V, Activations: o.Activations.V, Pinned: o.PinMemory.V,
+		Parameters: o.Parameters.V, Optimizer: o.Optimizer.V, Gradients: o.Gradients.V, Pinned: o.PinMemory.V,
 	}
 	if j.Job.Inference != "" {
-		p.Optimizer, p.Gradients, p.Activations = false, false, false
+		p.Optimizer, p.Gradients = false, false
 		return
 	}
+	j.activations(o.Activations)
 	switch {
 	case p.Gradients && !p.Optimizer && !p.Parameters:
 		j.fail(o.Gradients.At, "gradients on the CPU need the optimizer there; write optimizer: true too")
@@ -35,6 +39,9 @@ func (j *Job) Offload() {
 			})
 		}
 	}
+	if p.Away != nil && p.Parameters {
+		j.fail(o.Parameters.At, "parameters on the CPU with OffloadActivations are not modelled; activations: true goes with them")
+	}
 	if p.Optimizer || p.Parameters {
 		for _, opt := range j.Job.Optimizers {
 			for _, args := range opt.AllArgs() {
@@ -46,5 +53,28 @@ func (j *Job) Offload() {
 	}
 	if p.Parameters { // gradients and optimizer are where the parameters are
 		p.Optimizer, p.Gradients = false, false
+	}
+}
+
+// activations reads how saved tensors go to the CPU.
+func (j *Job) activations(a *spec.Activations) {
+	if a == nil {
+		return
+	}
+	p := &j.Job.Offload
+	p.Activations = a.Own || a.Saved.V
+	if !a.Own {
+		return
+	}
+	var known []string
+	for _, m := range j.Job.Models {
+		m.Root.Walk(func(path string, _ *program.Class) {
+			if path != "" {
+				known = append(known, path)
+			}
+		})
+	}
+	p.Away = &program.OffloadActivations{
+		Pinned: a.Pin.V, Streams: a.Stream.V, Min: a.Min.V, Stash: a.Stash.V, Except: Patterns(j.Spec.Errs, a.Except, "module", known),
 	}
 }
