@@ -84,6 +84,9 @@ func (el *building) loadLoop() {
 			given[name] = x
 		}
 	}
+	if t.Accepts.Set {
+		given["accepts_loss_kwargs"] = t.Accepts.V
+	}
 	given["task"], _ = m.spec.Env.Lookup("task")
 	if n := t.EvalSamples(); n > 0 {
 		given["eval_samples"] = n

@@ -14,6 +14,7 @@ var argumentKeys = slices.Concat(
 	table(none, ofLength, "num_train_epochs max_steps"),
 	table(none, ofDrawn, "seed data_seed full_determinism"),
 	table(none, ofData, "ignore_data_skip remove_unused_columns dataloader_drop_last accelerator_config length_column_name train_sampling_strategy group_by_length"),
+	table(none, "how FSDP wraps layers, which memplan shards one by one", "fsdp_transformer_layer_cls_to_wrap fsdp_min_num_params"),
 	table(none, "what the script does, not how", "do_eval local_rank ddp_timeout ddp_backend debug skip_memory_metrics"),
 	table(none, "matrix products in TF32 take the same memory", "tf32"),
 )

@@ -105,7 +105,7 @@ func (j *job) axolotlAttention() {
 // attentions are the kinds that the spec knows; hubAttentions are kernels of the Hub
 // that are the same.
 var (
-	attentions    = []string{"sdpa", "eager", "flash_attention_2", "flash_attention_3"}
+	attentions    = []string{"sdpa", "eager", "flash_attention_2"}
 	hubAttentions = map[string]string{
 		"kernels-community/flash-attn2": "flash_attention_2", "kernels-community/flash-attn": "flash_attention_2", "kernels-community/flash-attn3": "flash_attention_3", "kernels-community/vllm-flash-attn3": "flash_attention_3",
 	}
@@ -120,6 +120,9 @@ func (j *job) attention(v *spec.Value, name string) {
 	case name == "":
 	case slices.Contains(attentions, name):
 		j.put("model.with.attn", name, v)
+	case name == "flash_attention_3":
+		j.put("model.with.attn", "flash_attention_2", v)
+		j.doubt(v, "flash_attention_3: planned with flash_attention_2")
 	default:
 		j.put("model.with.attn", "sdpa", v)
 		j.doubt(v, "%s attention: planned with sdpa", name)
@@ -307,6 +310,7 @@ func (j *job) axolotlSteps() {
 		}
 	}
 	j.put(hf+"average_tokens_across_devices", "false", nil)
+	j.put("trainer.model_accepts_loss_kwargs", "false", nil)
 	if j.evaluates() {
 		j.put(hf+"eval_strategy", "steps", j.get("val_set_size"))
 		n, at := j.count("eval_batch_size", j.count("micro_batch_size", 1)), j.get("eval_batch_size")
@@ -383,24 +387,17 @@ func (j *job) axolotlKernels() {
 			}
 		}
 	}
-	liger := false
 	for _, k := range ligerKeys {
-		v := j.get(k.key)
-		if !given(v) {
-			continue
-		}
-		if plugins["liger"] == nil {
+		switch v := j.get(k.key); {
+		case !given(v):
+		case plugins["liger"] == nil:
 			j.leave("Liger's keys without its plugin", k.key)
-			continue
+		default:
+			j.doubt(v, "%s: Liger's kernel: planned with that of transformers", k.key)
 		}
-		j.set("model.liger."+k.is, k.key, v)
-		liger = true
-	}
-	if n := j.out.get("model"); !liger && n.get("liger") != nil {
-		n.kids = slices.DeleteFunc(n.kids, func(c *node) bool { return c.key == "liger" })
 	}
 	if v := plugins["cut_cross_entropy"]; v != nil && j.flag("cut_cross_entropy", true) {
-		j.put("model.cut_cross_entropy", "true", v)
+		j.doubt(v, "Cut Cross Entropy, which keeps no logits: planned with the logits of all tokens, which take more")
 	}
 	if v := plugins["diffusion"]; v != nil {
 		j.fail(v, "plugins: the training of diffusion language models is not modelled")

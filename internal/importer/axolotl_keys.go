@@ -29,7 +29,7 @@ var axolotlKeys = slices.Concat(
 	table(reads, "`trainer.hf.gradient_checkpointing` and its kwargs", "gradient_checkpointing gradient_checkpointing_kwargs activation_offloading"),
 	table(reads, "`trainer.hf.optim`", "optimizer optim_args"),
 	table(reads, "evaluation", "val_set_size test_datasets eval_batch_size evals_per_epoch eval_steps eval_strategy evaluation_strategy eval_sample_packing"),
-	table(reads, "`model.liger`, with the Liger plugin", "plugins liger_rope liger_rms_norm liger_layer_norm liger_swiglu liger_glu_activation liger_cross_entropy liger_fused_linear_cross_entropy"),
+	table(reads, "Liger's kernels, with its plugin", "plugins liger_rope liger_rms_norm liger_layer_norm liger_swiglu liger_glu_activation liger_cross_entropy liger_fused_linear_cross_entropy"),
 	table(reads, "the loss, with the Cut Cross Entropy plugin", "cut_cross_entropy"),
 	table(reads, "`freeze`", "unfrozen_parameters"),
 	table(reads, "`parallel`", "fsdp fsdp_config fsdp_version deepspeed dp_shard_size dp_replicate_size ddp ddp_find_unused_parameters ddp_bucket_cap_mb"),

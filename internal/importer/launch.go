@@ -48,6 +48,9 @@ func (j *job) launch() {
 		}
 		j.out.put("parallel.deepspeed", text, s.of.from(s.deepspeed))
 		s.of.zero(j, s.deepspeed)
+	case s.fsdp != nil && j.out.get("peft") != nil:
+		s.of.doubt(j, s.fsdp, "FSDP with adapters: each process is planned with all parameters, as DistributedDataParallel has them")
+		j.put("parallel.ddp", n, s.fsdp)
 	case s.fsdp != nil:
 		j.out.put("parallel.fsdp", n, s.of.from(s.fsdp))
 		s.of.sharded(j, s.fsdp)
@@ -157,9 +160,7 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 		for _, k := range []string{"param_dtype", "reduce_dtype", "output_dtype"} {
 			j.put("parallel."+k, mixed, nil)
 		}
-		if j.out.get("peft") == nil {
-			j.put("model.load.dtype", "float32", nil).why = "accelerate converts the parameters that FSDP shards and that are trained"
-		}
+		j.put("model.load.dtype", "float32", nil).why = "accelerate converts the parameters that FSDP shards and that are trained"
 	}
 }
 

@@ -22,13 +22,12 @@ var llamaFactory = &Format{
 		table(reads, "the trainer", "stage do_train do_predict"),
 		table(reads, "`model.load`, `peft` or `freeze`", "finetuning_type pure_bf16 use_badam"),
 		table(reads, "`peft.lora`", "lora_rank lora_alpha lora_dropout lora_target additional_target use_rslora use_dora pissa_init pissa_iter"),
-		table(reads, "`peft.oft`", "oft_rank oft_block_size oft_target module_dropout"),
-		table(reads, "`freeze`", "freeze_trainable_layers freeze_trainable_modules freeze_extra_modules"),
+		table(reads, "refused: other kinds of fine-tuning", "oft_rank oft_block_size oft_target module_dropout freeze_trainable_layers freeze_trainable_modules freeze_extra_modules"),
 		table(reads, "`model.load.quantization_config`", "quantization_method quantization_bit quantization_type double_quantization quantization_device_map"),
 		table(reads, "`model.with.attn`", "flash_attn"),
 		table(reads, "`params.seq`, the sequence length", "cutoff_len packing neat_packing"),
 		table(reads, "`trainer.hf.gradient_checkpointing`", "disable_gradient_checkpointing use_reentrant_gc"),
-		table(reads, "`model.liger`", "enable_liger_kernel"),
+		table(reads, "Liger's kernels", "enable_liger_kernel"),
 		table(reads, "evaluation", "val_size eval_dataset"),
 		table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb"),
 		table(reads, "refused: another program", "export_dir infer_backend tensor_model_parallel_size use_mca use_megatron_bridge use_hyper_parallel"),
@@ -83,6 +82,7 @@ func (j *job) llamaFactory() {
 	j.refuseOthers()
 	j.model("model_name_or_path")
 	j.put("model.task", "causal-lm", nil)
+	j.put("trainer.model_accepts_loss_kwargs", "false", nil)
 	stage := j.oneOf("stage", "sft", "sft", "pt", "rm", "ppo", "dpo", "kto")
 	if stage != "sft" && stage != "pt" {
 		j.fail(j.get("stage"), "stage: %s is not modelled; memplan plans sft and pt", stage)
@@ -95,7 +95,7 @@ func (j *job) llamaFactory() {
 		j.attention(v, map[string]string{"disabled": "eager", "sdpa": "sdpa", "fa2": "flash_attention_2", "fa3": "flash_attention_3", "flash_attention_2": "flash_attention_2", "flash_attention_3": "flash_attention_3"}[name])
 	}
 	if v := j.get("enable_liger_kernel"); given(v) {
-		j.put("model.liger", "true", v)
+		j.doubt(v, "Liger's kernels: planned with those of transformers")
 	}
 	if !j.flag("disable_gradient_checkpointing", false) {
 		j.put("trainer.hf.gradient_checkpointing", "true", nil).why = "LLaMA-Factory's default: disable_gradient_checkpointing is false"
@@ -196,13 +196,8 @@ func (j *job) lfTuning() {
 			j.put("model.load.dtype", "float32", at).why = "parameters that are trained are converted to float32"
 			j.assume("parameters are planned as loaded in float32; LLaMA-Factory loads them in the checkpoint's type and converts them one by one")
 		}
-	case "freeze":
-		j.fail(at, "finetuning_type: freeze is not modelled; memplan plans lora, oft and full")
-	case "oft":
-		j.put("peft.oft.r", fmt.Sprint(max(0, j.whole("oft_rank", 0))), j.get("oft_rank"))
-		j.put("peft.oft.oft_block_size", fmt.Sprint(j.count("oft_block_size", 32)), j.get("oft_block_size"))
-		j.targets("peft.oft.target_modules", "oft_target")
-		j.modulesToSave("peft.oft.")
+	case "freeze", "oft":
+		j.fail(at, "finetuning_type: %s is not modelled; memplan plans lora and full", kind)
 	case "lora":
 		rank := j.count("lora_rank", 8)
 		j.keys["peft.lora.r"] = "lora_rank"

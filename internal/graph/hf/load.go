@@ -224,7 +224,7 @@ func Asked(s *spec.Spec) map[string]any {
 	if a == nil || a.Table == nil {
 		return nil
 	}
-	out := map[string]any{"num_items": true, "labelled": a.Number("label_smoothing_factor") == 0, "neftune": a.Value("neftune_noise_alpha") != nil}
+	out := map[string]any{"num_items": !s.Trainer.Accepts.Set || s.Trainer.Accepts.V, "labelled": a.Number("label_smoothing_factor") == 0, "neftune": a.Value("neftune_noise_alpha") != nil}
 	if a.Table.Find("use_cache", a.Release) != nil {
 		out["use_cache"] = a.Bool("use_cache")
 	}
