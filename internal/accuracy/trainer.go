@@ -38,6 +38,7 @@ type TrainerConfig struct {
 	Args      map[string]any             `json:"args"`  // TrainingArguments that were given
 	Metrics   bool                       `json:"compute_metrics"`
 	EvalRows  int64                      `json:"eval_rows"`
+	Accepts   *bool                      `json:"model_accepts_loss_kwargs"`
 	Arch      string                     `json:"arch"`
 	Load      json.RawMessage            `json:"load"` // how from_pretrained read the weights
 	KBit      json.RawMessage            `json:"kbit"` // prepare_model_for_kbit_training
@@ -111,11 +112,14 @@ func (r *TrainerRecording) Spec() string {
 		args = append(args, name+": "+string(text))
 	}
 	fmt.Fprintf(&b, "trainer:\n  hf: {%s}\n", strings.Join(args, ", "))
-	if c.Mask != "padded" { // the virtual GPU answers each bool(tensor) by True then
+	if c.Mask != "padded" { // bool(tensor) was True then, whatever was asked
 		b.WriteString("  nan_loss: true\n")
 	}
 	if c.Metrics {
 		b.WriteString("  compute_metrics: true\n")
+	}
+	if c.Accepts != nil {
+		fmt.Fprintf(&b, "  model_accepts_loss_kwargs: %v\n", *c.Accepts)
 	}
 	if c.EvalRows > 0 {
 		fmt.Fprintf(&b, "  eval_dataset: {samples: %d}\n", c.EvalRows)
