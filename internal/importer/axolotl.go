@@ -122,10 +122,10 @@ func (j *job) attention(v *spec.Value, name string) {
 		j.put("model.with.attn", name, v)
 	case name == "flash_attention_3":
 		j.put("model.with.attn", "flash_attention_2", v)
-		j.doubt(v, "flash_attention_3: planned with flash_attention_2")
+		j.doubt(v, "attn_implementation: flash_attention_3; planned with flash_attention_2")
 	default:
 		j.put("model.with.attn", "sdpa", v)
-		j.doubt(v, "%s attention: planned with sdpa", name)
+		j.doubt(v, "attn_implementation: %s; planned with sdpa", name)
 	}
 }
 
@@ -279,7 +279,7 @@ func (j *job) axolotlSteps() {
 	j.keys[hf+"optim"] = "optimizer"
 	optim := j.str("optimizer", "adamw_torch_fused")
 	if slices.Contains(axolotlOptimizers, optim) {
-		j.doubt(j.get("optimizer"), "optimizer: %s: planned with adamw_torch", optim)
+		j.doubt(j.get("optimizer"), "optimizer: %s; planned with adamw_torch", optim)
 		optim = "adamw_torch"
 	}
 	j.put(hf+"optim", text(optim), j.get("optimizer"))
@@ -383,7 +383,7 @@ func (j *job) axolotlKernels() {
 			case ok && slices.Contains(axolotlPlugins, name):
 				plugins[name] = p
 			default:
-				j.doubt(p, "plugins: %s is not known", p.Str)
+				j.doubt(p, "plugins: %s, which is not known", p.Str)
 			}
 		}
 	}
@@ -393,11 +393,11 @@ func (j *job) axolotlKernels() {
 		case plugins["liger"] == nil:
 			j.leave("Liger's keys without its plugin", k.key)
 		default:
-			j.doubt(v, "%s: Liger's kernel: planned with that of transformers", k.key)
+			j.doubt(v, "%s: Liger's kernel; planned with that of transformers", k.key)
 		}
 	}
 	if v := plugins["cut_cross_entropy"]; v != nil && j.flag("cut_cross_entropy", true) {
-		j.doubt(v, "Cut Cross Entropy, which keeps no logits: planned with the logits of all tokens, which take more")
+		j.doubt(v, "plugins: Cut Cross Entropy, which keeps no logits; planned with the logits of all tokens, which take more")
 	}
 	if v := plugins["diffusion"]; v != nil {
 		j.fail(v, "plugins: the training of diffusion language models is not modelled")
@@ -408,7 +408,7 @@ func (j *job) axolotlKernels() {
 				return
 			}
 		}
-		j.doubt(lora, "Axolotl's fused LoRA kernels, which are on unless lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel say otherwise, save fewer tensors: planned with PEFT's layers")
+		j.doubt(lora, "adapter: Axolotl's fused LoRA kernels, which are on unless lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel say otherwise, save fewer tensors; planned with PEFT's layers")
 	}
 }
 

@@ -239,7 +239,7 @@ func (j *job) row(key, v *spec.Value) {
 				near = fmt.Sprintf("; did you mean %q?", n)
 			}
 		}
-		j.doubt(v, "%s does not know the key %q, and ignores it%s", j.format.Title, name, near)
+		j.doubt(v, "%s: %s does not know the key, and ignores it%s", name, j.format.Title, near)
 	case k == nil:
 		j.doc.Errs.Unknown(key.Span, "key", name, j.format.names())
 	case k.effect == sets && v.Kind != spec.Null:

@@ -49,7 +49,7 @@ func (j *job) launch() {
 		j.out.put("parallel.deepspeed", text, s.of.from(s.deepspeed))
 		s.of.zero(j, s.deepspeed)
 	case s.fsdp != nil && j.out.get("peft") != nil:
-		s.of.doubt(j, s.fsdp, "FSDP with adapters: each process is planned with all parameters, as DistributedDataParallel has them")
+		s.of.doubt(j, s.fsdp, "fsdp: FSDP with adapters; each process is planned with all parameters, as with DistributedDataParallel")
 		j.put("parallel.ddp", n, s.fsdp)
 	case s.fsdp != nil:
 		j.out.put("parallel.fsdp", n, s.of.from(s.fsdp))
@@ -115,7 +115,7 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 		version = fsdpKey(conf, "version")
 	}
 	if !j.spread.two && (version == nil || version.Str != "2") {
-		f.doubt(j, conf, "FSDP1, whose flat parameters are gathered and reduced in other blocks: planned as FSDP2 (fsdp_version: 2)")
+		f.doubt(j, conf, "fsdp_version: FSDP1, whose flat parameters are gathered and reduced in other blocks; planned as FSDP2")
 	}
 	format := &Format{Keys: fsdpKeys}
 	for _, p := range conf.Pairs {
@@ -143,7 +143,7 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 		case "NO_SHARD", "3":
 			f.fail(v, "sharding_strategy NO_SHARD is DistributedDataParallel; write distributed_type: MULTI_GPU")
 		case "HYBRID_SHARD", "HYBRID_SHARD_ZERO2", "4", "5":
-			f.doubt(j, v, "sharding_strategy %s: planned with shards over all processes", v.Str)
+			f.doubt(j, v, "sharding_strategy: %s; planned with shards over all processes", v.Str)
 		}
 	}
 	types := map[string]string{"bf16": "bfloat16", "fp16": "float16"}
@@ -187,6 +187,6 @@ func (f *file) zero(j *job, v *spec.Value) {
 				off += ", " + k + " to " + d.Str
 			}
 		}
-		f.doubt(j, v, "DeepSpeed ZeRO stage %s%s: each process is planned with all parameters, gradients and optimizer state", stage.Str, off)
+		f.doubt(j, v, "deepspeed: ZeRO stage %s%s; each process is planned with all parameters, gradients and optimizer state", stage.Str, off)
 	}
 }

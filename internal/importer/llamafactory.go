@@ -49,28 +49,28 @@ var llamaFactory = &Format{
 		table(none, "settings of a profile that the file does not ask for", "profiler_output_dir profiler_wait_steps profiler_warmup_steps profiler_active_steps profiler_repeat profiler_record_shapes profiler_profile_memory profiler_with_stack profile_modules"),
 		table(none, "settings of a loss that the file does not ask for", "asft_alpha eaft_alpha"),
 
-		table(asks, "stored adapters: planned as a new one with the keys of this file", "adapter_name_or_path"),
-		table(asks, "new rows of embeddings: planned with the model's own vocabulary", "resize_vocab add_tokens add_special_tokens"),
+		table(asks, "stored adapters; planned as a new one with the keys of this file", "adapter_name_or_path"),
+		table(asks, "new rows of embeddings; planned with the model's own vocabulary", "resize_vocab add_tokens add_special_tokens"),
 		table(asks, "rope with other scaling", "rope_scaling"),
 		table(asks, "shifted sparse attention", "shift_attn"),
 		table(asks, "mixture of depths", "mixture_of_depths"),
-		table(asks, "Unsloth's layers and kernels: planned with those of transformers", "use_unsloth"),
-		table(asks, "checkpoints in host memory: planned on the GPU", "use_unsloth_gc"),
+		table(asks, "Unsloth's layers and kernels; planned with those of transformers", "use_unsloth"),
+		table(asks, "checkpoints in host memory; planned on the GPU", "use_unsloth_gc"),
 		table(asks, "the auxiliary loss of experts", "moe_aux_loss_coef"),
-		table(asks, "norms in float32: planned in the type of the load", "upcast_layernorm"),
-		table(asks, "logits in float32: planned as the model computes them", "upcast_lmhead_output"),
-		table(asks, "random weights, made on the CPU: planned as loaded", "train_from_scratch"),
+		table(asks, "norms in float32; planned in the type of the load", "upcast_layernorm"),
+		table(asks, "logits in float32; planned as the model computes them", "upcast_lmhead_output"),
+		table(asks, "random weights, made on the CPU; planned as loaded", "train_from_scratch"),
 		table(asks, "kernels of LLaMA-Factory's own", "use_v1_kernels"),
-		table(asks, "KTransformers, which keeps experts in host memory: planned on the GPU", "use_kt kt_cpu_activation kt_weight_path kt_non_expert_weight_path kt_expert_checkpoint_path kt_use_lora_experts kt_lora_expert_num kt_lora_expert_intermediate_size kt_config"),
+		table(asks, "KTransformers, which keeps experts in host memory; planned on the GPU", "use_kt kt_cpu_activation kt_weight_path kt_non_expert_weight_path kt_expert_checkpoint_path kt_use_lora_experts kt_lora_expert_num kt_lora_expert_intermediate_size kt_config"),
 		table(asks, "blocks that are added to the model", "use_llama_pro"),
-		table(asks, "an optimizer of another library: planned with optim", "use_galore use_apollo use_adam_mini use_muon"),
-		table(asks, "a loss of its own: planned with the model's", "use_dft_loss use_asft_loss use_eaft_loss"),
+		table(asks, "an optimizer of another library; planned with optim", "use_galore use_apollo use_adam_mini use_muon"),
+		table(asks, "a loss of its own; planned with the model's", "use_dft_loss use_asft_loss use_eaft_loss"),
 		table(asks, "what of a model of images and text is frozen", "freeze_vision_tower freeze_multi_modal_projector freeze_language_model"),
 		table(asks, "metrics of an evaluation, which keep logits", "compute_accuracy"),
 		table(asks, "an evaluation that generates text", "predict_with_generate"),
-		table(asks, "FP8: planned in 16 bits", "fp8 fp8_backend fp8_enable_fsdp_float8_all_gather"),
+		table(asks, "FP8; planned in 16 bits", "fp8 fp8_backend fp8_enable_fsdp_float8_all_gather"),
 		table(asks, "a profile of operators, which PyTorch keeps in host memory", "enable_torch_profiler"),
-		table(asks, "parallelism of sequences: planned with all of them in each process", "hyper_parallel_args hyper_parallel_cp_size megatron_bridge_args"),
+		table(asks, "parallelism of sequences; planned with all of them in each process", "hyper_parallel_args hyper_parallel_cp_size megatron_bridge_args"),
 		argumentKeys,
 	),
 	Trainer: "hf", Passes: true, Batch: "per_device_train_batch_size",
@@ -95,7 +95,7 @@ func (j *job) llamaFactory() {
 		j.attention(v, map[string]string{"disabled": "eager", "sdpa": "sdpa", "fa2": "flash_attention_2", "fa3": "flash_attention_3", "flash_attention_2": "flash_attention_2", "flash_attention_3": "flash_attention_3"}[name])
 	}
 	if v := j.get("enable_liger_kernel"); given(v) {
-		j.doubt(v, "Liger's kernels: planned with those of transformers")
+		j.doubt(v, "enable_liger_kernel: Liger's kernels; planned with those of transformers")
 	}
 	if !j.flag("disable_gradient_checkpointing", false) {
 		j.put("trainer.hf.gradient_checkpointing", "true", nil).why = "LLaMA-Factory's default: disable_gradient_checkpointing is false"

@@ -34,8 +34,8 @@ var llamaFactoryV1 = &Format{
 		table(none, "inference", "sample_backend max_new_tokens"),
 		table(none, "which class the model is of", "model_class"),
 		table(none, "the launch: processes, devices and clouds", "dist_timeout"),
-		table(asks, "parallelism of sequences: planned with all of them in each process", "cp_size cp_mode"),
-		table(asks, "another optimizer: planned with adamw_torch", "optim_config"),
+		table(asks, "parallelism of sequences; planned with all of them in each process", "cp_size cp_mode"),
+		table(asks, "another optimizer; planned with adamw_torch", "optim_config"),
 		table(reads, "refused: preference training", "pref_loss pref_beta pref_ftx simpo_gamma dpo_label_smoothing ld_alpha"),
 		table(reads, "refused: the export of a model", "export_dir"),
 	),
@@ -55,7 +55,7 @@ func (j *job) llamaFactoryV1() {
 	}
 	j.model("model")
 	j.put("model.task", "causal-lm", nil)
-	j.doubt(j.get("train_dataset"), "the loop of LLaMA-Factory v1's own trainer: planned with transformers.Trainer's")
+	j.doubt(j.get("train_dataset"), "train_dataset: the loop of LLaMA-Factory v1's own trainer; planned with transformers.Trainer's")
 	half := j.flag("bf16", true)
 	j.put("model.load.dtype", map[bool]string{true: "bfloat16", false: "auto"}[half], j.get("bf16"))
 	if half {
@@ -71,9 +71,9 @@ func (j *job) llamaFactoryV1() {
 		j.v1Sharded(d)
 	}
 	if k := j.get("kernel_config"); k != nil && k.Get("name") != nil && strings.Contains(k.Get("name").Str, "liger") {
-		j.doubt(k, "Liger's kernels: planned with those of transformers")
+		j.doubt(k, "kernel_config: Liger's kernels; planned with those of transformers")
 	} else if k != nil {
-		j.doubt(k, "kernel_config: kernels of LLaMA-Factory's own: planned with those of transformers")
+		j.doubt(k, "kernel_config: kernels of LLaMA-Factory's own; planned with those of transformers")
 	}
 	if v := j.get("flash_attn"); v != nil {
 		j.attention(v, map[string]string{"fa2": "flash_attention_2", "fa3": "flash_attention_3", "disabled": "eager"}[v.Str])
@@ -125,7 +125,7 @@ func (j *job) v1Adapter(p *spec.Value) {
 		switch k, v := pair.Key.Str, pair.Value; k {
 		case "name", "adapter_name_or_path":
 			if k != "name" && given(v) {
-				j.doubt(v, "a stored adapter: planned as a new one with the keys of this file")
+				j.doubt(v, "adapter_name_or_path: a stored adapter; planned as a new one with the keys of this file")
 			}
 		case "target_modules":
 			if v.Str == "all" {
@@ -148,7 +148,7 @@ func (j *job) v1Sharded(d *spec.Value) {
 		j.spread = sharding{fsdp: n, of: &j.file, two: true}
 	case n != nil && n.Str == "fsdpturbo":
 		j.spread = sharding{fsdp: n, of: &j.file, two: true}
-		j.doubt(n, "fsdpturbo, which spreads experts over GPUs: planned as FSDP2")
+		j.doubt(n, "dist_config: fsdpturbo, which spreads experts over GPUs; planned as FSDP2")
 	case n != nil && n.Str == "deepspeed":
 		j.spread = sharding{deepspeed: n, of: &j.file}
 		if f := d.Get("config_file"); f != nil {
