@@ -232,7 +232,7 @@ func (x *blocks) modules() string {
 
 // hf reports whether the model is one of transformers, which has checkpoints of
 // its own.
-func (b *Base) hf() bool { return b.Job.Spec.Model != nil && b.Job.Spec.Model.HF.Set }
+func (b *Base) hf() bool { return b.Job.Spec.Model != nil && b.Job.Spec.Model.OfHF() }
 
 func checkpointing(b *Base) []Option {
 	x := b.blocks

@@ -93,7 +93,7 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	}
 	var at *commit
 	if k.commit != "" || c.Flags().Changed("against-git") {
-		if at, err = openCommit(k.commit); err != nil {
+		if at, err = s.openCommit(k.commit); err != nil {
 			return err
 		}
 	}
@@ -112,7 +112,7 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	if at != nil {
 		present = at.there(args)
 	}
-	o.Specs, err = conf.Find(present, k.onlySpecs, notInFolders)
+	o.Specs, err = conf.Find(present, k.onlySpecs, s.notInFolders)
 	if none := (*gate.NoSpecs)(nil); errors.As(err, &none) {
 		return usagef("%w", err)
 	} else if err != nil {
@@ -292,7 +292,9 @@ func (k *checking) writeBaseline(r *gate.Result) error {
 }
 
 // notInFolders reports arguments that name specs which are no files.
-func notInFolders(name string) bool { return name == "-" || strings.HasPrefix(name, presetPrefix) }
+func (s *Streams) notInFolders(name string) bool {
+	return name == "-" || strings.HasPrefix(name, presetPrefix) || s.namesModel(name)
+}
 
 // recipes reads specs as the other commands do, without their flags.
 func recipes(ctx context.Context, s *Streams) func(path string) (*estimate.Recipe, error) {

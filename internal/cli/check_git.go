@@ -22,7 +22,8 @@ import (
 // may be used by several goroutines at once.
 type commit struct {
 	ref    string
-	mu     sync.Mutex // of trees and tops
+	noFile func(name string) bool // tells names of specs that are no files
+	mu     sync.Mutex             // of trees and tops
 	sparse map[*history.Tree]*history.Sparse
 	trees  map[string]*history.Tree // by folder
 	tops   map[string]*history.Tree // by top of the repository
@@ -36,11 +37,11 @@ type commit struct {
 var errForeign = errors.New("it is in another repository, which has no such commit")
 
 // openCommit is the commit that --against-git names.
-func openCommit(ref string) (*commit, error) {
+func (s *Streams) openCommit(ref string) (*commit, error) {
 	if ref == "" || strings.HasPrefix(ref, "-") {
 		return nil, usagef("--against-git %q: must be a commit, a branch or a tag", ref)
 	}
-	return &commit{ref: ref, sparse: map[*history.Tree]*history.Sparse{}, trees: map[string]*history.Tree{}, tops: map[string]*history.Tree{}, renamed: map[string]inTree{}}, nil
+	return &commit{ref: ref, noFile: s.notInFolders, sparse: map[*history.Tree]*history.Sparse{}, trees: map[string]*history.Tree{}, tops: map[string]*history.Tree{}, renamed: map[string]inTree{}}, nil
 }
 
 // tree is the commit of the repository that a folder lies in.
@@ -107,7 +108,7 @@ func (f inTree) shown() string {
 
 // recipe is that of a spec as it was; nil if there was none.
 func (at *commit) recipe(ctx context.Context, s *Streams, name string, now []byte) (*estimate.Recipe, error) {
-	if notInFolders(name) {
+	if s.notInFolders(name) {
 		return plainRecipe(ctx, s, name, now) // presets are of memplan, not of a commit
 	}
 	was, err := at.file(name)
@@ -219,7 +220,7 @@ func (at *commit) moved(conf *gate.Config, args, specs []string) (gone []gate.Go
 func (at *commit) compared(specs []string) (added []string, kept map[inTree]bool, err error) {
 	kept = map[inTree]bool{}
 	for _, s := range specs {
-		if notInFolders(s) {
+		if at.noFile(s) {
 			continue
 		}
 		f, err := at.file(s)
@@ -243,7 +244,7 @@ func (at *commit) compared(specs []string) (added []string, kept map[inTree]bool
 // there leaves out what is there no more, but was at the commit.
 func (at *commit) there(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(a string) bool {
-		if _, err := os.Lstat(a); notInFolders(a) || err == nil {
+		if _, err := os.Lstat(a); at.noFile(a) || err == nil {
 			return false
 		}
 		f, err := at.lexical(a)
@@ -261,7 +262,7 @@ func (at *commit) there(args []string) []string {
 func (at *commit) asked(args []string) (out []inTree, err error) {
 	for _, a := range args {
 		info, err := os.Stat(a)
-		if notInFolders(a) || err == nil && !info.IsDir() {
+		if at.noFile(a) || err == nil && !info.IsDir() {
 			continue
 		}
 		// The commit's own file or folder of that name, too, where a link or another

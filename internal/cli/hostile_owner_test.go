@@ -208,7 +208,7 @@ func TestLinksOutAreNotRead(t *testing.T) {
 			t.Errorf("%v: exit code %d\n%s", args, code, text)
 		}
 	}
-	at, err := openCommit("origin/main")
+	at, err := new(Streams).openCommit("origin/main")
 	if err != nil {
 		t.Fatal(err)
 	}

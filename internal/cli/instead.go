@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/nearest"
 	"github.com/memplan/memplan/internal/oom"
 	"github.com/memplan/memplan/internal/printable"
@@ -74,27 +75,14 @@ func noSource(name string, err error) error {
 	if isPython(name) {
 		return pythonError(name)
 	}
-	if isHub(name) {
+	if hub.IsName(name) {
 		near := ""
-		if t := hubType(name); t != "" {
+		if t := hubType(name); t != "" && hub.TypeOf(name) == "" {
 			near = fmt.Sprintf(" (if its model_type is %s, %s%s%[1]s has the default sizes)", t, presetPrefix, hfPreset)
 		}
-		return usagef("there is no file %q; memplan downloads nothing, but reads a model of Hugging Face from its config.json: "+
-			"hf download %s config.json --local-dir %s, then memplan estimate %s%s", name, name, filepath.Base(name), filepath.Join(filepath.Base(name), "config.json"), near)
+		return usagef("%w%s", &hub.UnknownError{Name: name}, near)
 	}
 	return err
-}
-
-// hubName is how Hugging Face's hub names models: OWNER/NAME.
-var hubName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
-
-// isHub reports whether a name is one of the hub rather than a path.
-func isHub(name string) bool {
-	switch filepath.Ext(name) {
-	case ".yaml", ".yml", ".json", ".py", ".log", ".txt":
-		return false
-	}
-	return hubName.MatchString(name)
 }
 
 // hubType is the model type that the name of a model on the hub begins with, the

@@ -40,24 +40,27 @@ type listing struct {
 	doc   string
 	table func() (*report.Table, error)
 	data  func() (any, error)
+
+	only func(text string) listing // of those with a text in the name; nil: it takes none
 }
 
 // listings is the table behind memplan list.
 var listings = []listing{
-	{"layers", "layers that a spec may use, with their arguments", signatures(layerSigs), items(layerSigs)},
-	{"ops", "operators that a spec may use, with their arguments and what is known of them", opTable, opData},
-	{"optimizers", "optimizers, with their arguments", signatures(optimizerSigs), items(optimizerSigs)},
-	{"devices", "GPUs, with memory and context (~: not measured)", deviceTable, deviceData},
-	{"changes", "changes that are tried where a job does not fit", changeTable, changeData},
-	{"formats", "formats of reports", formatTable, func() (any, error) { return report.Formats.Names(), nil }},
-	{"rules", "rules of memplan check", ruleTable, ruleData},
-	{"notes", "codes of warnings and of what figures leave out", noteTable, noteData},
-	{"topics", "topics of the spec language (memplan explain TOPIC)", topicTable, topicData},
-	{"presets", "models that come with memplan (preset:NAME in place of a file)", presetTable, presetData},
+	{"layers", "layers that a spec may use, with their arguments", signatures(layerSigs), items(layerSigs), nil},
+	{"ops", "operators that a spec may use, with their arguments and what is known of them", opTable, opData, nil},
+	{"optimizers", "optimizers, with their arguments", signatures(optimizerSigs), items(optimizerSigs), nil},
+	{"devices", "GPUs, with memory and context (~: not measured)", deviceTable, deviceData, nil},
+	{"changes", "changes that are tried where a job does not fit", changeTable, changeData, nil},
+	{"formats", "formats of reports", formatTable, func() (any, error) { return report.Formats.Names(), nil }, nil},
+	{"rules", "rules of memplan check", ruleTable, ruleData, nil},
+	{"notes", "codes of warnings and of what figures leave out", noteTable, noteData, nil},
+	{"topics", "topics of the spec language (memplan explain TOPIC)", topicTable, topicData, nil},
+	{"presets", "models that come with memplan (preset:NAME in place of a file)", presetTable, presetData, nil},
+	modelListing(""),
 }
 
 // otherNames are what one might call a listing, too.
-var otherNames = map[string]string{"warnings": "notes", "codes": "notes", "gpus": "devices", "models": "presets", "operators": "ops", "modules": "layers"}
+var otherNames = map[string]string{"warnings": "notes", "codes": "notes", "gpus": "devices", "operators": "ops", "modules": "layers"}
 
 func newList(s *Streams) *cobra.Command {
 	var format string
@@ -68,12 +71,15 @@ func newList(s *Streams) *cobra.Command {
 		long += fmt.Sprintf("\n  %-11s %s", l.name, l.doc)
 	}
 	c := &cobra.Command{
-		Use:       "list {" + strings.Join(names, " | ") + "}",
-		Short:     "List layers, operators, optimizers, GPUs, changes, formats, rules, notes, topics and presets",
+		Use:       "list {" + strings.Join(names, " | ") + "} [TEXT]",
+		Short:     "List layers, operators, optimizers, GPUs, changes, formats, rules, notes, topics, presets and models",
 		Long:      long,
-		Example:   "  memplan list devices\n  memplan list presets --format json",
+		Example:   "  memplan list devices\n  memplan list presets --format json\n  memplan list models qwen2.5",
 		ValidArgs: names,
 		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 2 && slices.ContainsFunc(listings, func(l listing) bool { return l.name == args[0] && l.only != nil }) {
+				return nil
+			}
 			if len(args) == 2 && slices.Contains(names, args[0]) {
 				return usagef("list %s takes no name; memplan explain %s tells what is known of one", args[0], args[1])
 			}
@@ -93,6 +99,9 @@ func newList(s *Streams) *cobra.Command {
 			for _, l := range listings {
 				if l.name != asked {
 					continue
+				}
+				if len(args) == 2 {
+					l = l.only(args[1])
 				}
 				if format == "json" {
 					v, err := l.data()

@@ -11,6 +11,7 @@ import (
 	"github.com/mattn/go-isatty"
 
 	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/program"
@@ -31,6 +32,8 @@ type Streams struct {
 
 	inRead bool   // In was read to its end
 	root   string // --root
+
+	hub *hub.Hub // configurations of models by name
 
 	guard  *limit.Guard  // of the jobs of the command; nil before flags are read
 	budget *limit.Budget // of the only job of most commands; nil before it is asked for

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memplan/memplan/internal/files"
+	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/nearest"
 )
 
@@ -54,12 +55,22 @@ From a job that failed with "CUDA out of memory" to a check in CI:
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", s.width())))
 	root.PersistentFlags().String("color", colors[0], "colours: auto, always or never")
 	root.PersistentFlags().StringVar(&s.root, "root", "", "folder that must contain all files that specs and configurations name (default: the repository, or this folder)")
+	s.hub = new(hub.Hub)
+	root.PersistentFlags().StringVar(&s.hub.Given, "model-config", "", "config.json of the model that the spec or the command line names")
+	download := root.PersistentFlags().Bool("download", false, "download the config.json of models that are named, if it is neither cached nor known (HF_ENDPOINT, HF_TOKEN)")
 	var bounds bounding
 	bounds.flags(root)
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if s.root != "" {
 			if _, err := files.NewRoot(s.root); err != nil {
 				return usagef("--root: %w", err)
+			}
+		}
+		s.hub.Cache = hub.CacheFolder(s.Env)
+		if *download {
+			var err error
+			if s.hub.Download, err = hub.NewClient(c.Context(), s.Env); err != nil {
+				return usagef("--download: %w", err)
 			}
 		}
 		return bounds.begin(c, s)

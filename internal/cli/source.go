@@ -13,6 +13,7 @@ import (
 
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/files"
+	"github.com/memplan/memplan/internal/graph/hf"
 	"github.com/memplan/memplan/internal/importer"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/spec"
@@ -35,8 +36,8 @@ type source struct {
 
 	launching
 
-	config     []byte // a config.json that stands for the spec
-	configPath string
+	config     []byte // a config.json in place of the spec
+	configPath string // "" of a model's name
 }
 
 // flags adds the flags of a source to a command.
@@ -121,13 +122,23 @@ func (o *source) recipeOf(c *cobra.Command, s *Streams, name string, text []byte
 	if name == "-" {
 		name = "<stdin>"
 	}
+	set := o.set
 	if isHFConfig(text) {
+		if name, text, set, err = o.named(s, name, text); err != nil {
+			return nil, err
+		}
 		o.config, o.configPath = text, name
+		switch {
+		case s.isModel(name):
+			o.configPath = ""
+		case s.hub.Gives():
+			return nil, usagef("--model-config is for a model that is named; %s is a configuration itself", name)
+		}
 		if text, said, err = wrapHF(name, text); err != nil {
 			return nil, err
 		}
 	}
-	options := spec.Options{Set: o.set, Lengths: o.lengths, Flags: o.overrides(c), Private: isLink(name), Said: said}
+	options := spec.Options{Set: set, Lengths: o.lengths, Flags: o.overrides(c), Private: isLink(name), Said: said}
 	options.Made = o.config != nil || strings.HasPrefix(name, presetPrefix)
 	if o.config != nil {
 		options.Label = name + " (as a spec)"
@@ -151,12 +162,56 @@ func (o *source) recipeOf(c *cobra.Command, s *Streams, name string, text []byte
 			return nil, err
 		}
 	}
-	return &estimate.Recipe{Path: name, Text: text, Options: options, ReadFile: o.files(s, name), Budget: s.bounded(c.Context())}, nil
+	return &estimate.Recipe{Path: name, Text: text, Options: options, ReadFile: o.files(s, name), Hub: s.hub, Budget: s.bounded(c.Context())}, nil
+}
+
+// named is the configuration that --set model.hf=NAME puts in the place of one that is not part of
+// a spec, and what else is set.
+func (o *source) named(s *Streams, name string, text []byte) (string, []byte, []string, error) {
+	var rest []string
+	for _, set := range o.set {
+		value, ok := strings.CutPrefix(set, "model.hf=")
+		if !ok {
+			rest = append(rest, set)
+			continue
+		}
+		other, err := s.readConfig(value)
+		if err != nil {
+			return "", nil, nil, err
+		}
+		if !isHFConfig(other) {
+			return "", nil, nil, usagef("--set %s: %s is not a config.json of Hugging Face", set, value)
+		}
+		name, text = value, other
+	}
+	return name, text, rest, nil
+}
+
+// isModel reports whether a name is that of a model, and there is no file of the name.
+func (s *Streams) isModel(name string) bool {
+	_, err := os.Lstat(name)
+	return err != nil && s.hub.Has(name)
+}
+
+// namesModel reports whether an argument is the name of a model: gpt2 alone may also be meant for
+// the preset.
+func (s *Streams) namesModel(name string) bool { return s.isModel(name) && presetFor(name) == "" }
+
+// readConfig reads the configuration that a name or a path means.
+func (s *Streams) readConfig(name string) ([]byte, error) {
+	if !s.isModel(name) {
+		return readSource(s, name)
+	}
+	c, err := s.hub.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	return c.Text, nil
 }
 
 func readSource(s *Streams, name string) ([]byte, error) {
 	if t, ok := strings.CutPrefix(name, presetPrefix+hfPreset); ok { // the library's own defaults
-		return []byte(`{"model_type": ` + strconv.Quote(t) + `}`), nil
+		return hf.DefaultConfig(t), nil
 	}
 	if preset, ok := strings.CutPrefix(name, presetPrefix); ok {
 		text, err := specs.Preset(preset)
@@ -164,6 +219,9 @@ func readSource(s *Streams, name string) ([]byte, error) {
 			return nil, unknownPreset(preset)
 		}
 		return text, nil
+	}
+	if s.namesModel(name) {
+		return s.readConfig(name)
 	}
 	if ref, path, ok := gitName(name); ok {
 		text, err := readCommit(ref, path, files.MaxText)
@@ -209,7 +267,7 @@ func (s *Streams) read(name string, limit int64) (text []byte, err error) {
 func (s *Streams) rootOf(path string) (root files.Root, project bool, err error) {
 	dir := s.root
 	if project = true; dir == "" {
-		if notInFolders(path) {
+		if s.notInFolders(path) {
 			path = "."
 		}
 		if dir, project, err = files.ProjectRoot(path); err != nil {

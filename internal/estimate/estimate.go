@@ -12,6 +12,7 @@ import (
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/host"
+	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
@@ -126,6 +127,8 @@ type Job struct {
 	Fails       []note.Note // those of Warnings for which it would fail, however much memory there is
 	Data        graph.Data
 
+	Configurations []string // where those of models that are named come from
+
 	budget *limit.Budget
 	meter  *limit.Meter // of what is done with the job at present
 	recipe *Recipe      // of which the job was made; nil: none
@@ -149,16 +152,21 @@ func (j *Job) metered(err *error) (end func()) {
 // paths from the spec's folder (nil: there are none). The error, if any, is a *spec.Errors; a spec in
 // which reading found mistakes is checked for more of them.
 func NewJob(s *spec.Spec, readFile func(name string) ([]byte, error)) (*Job, error) {
+	return newJob(s, readFile, nil)
+}
+
+// newJob is NewJob where models have names that h knows.
+func newJob(s *spec.Spec, readFile func(name string) ([]byte, error), h *hub.Hub) (*Job, error) {
 	var m *Machine
 	s.Errs.Contained(func() { m = NewMachine(s) })
-	g, err := graph.Build(s, graph.Options{Env: m.Env, Preset: specs.Preset, Presets: specs.Names(), HFTypes: specs.HFTypes(), ReadFile: readFile})
+	g, err := graph.Build(s, graph.Options{Env: m.Env, Preset: specs.Preset, Presets: specs.Names(), HFTypes: specs.HFTypes(), ReadFile: readFile, Hub: h})
 	if err != nil {
 		return nil, err
 	}
 	if err := s.Errs.Err(); err != nil {
 		return nil, err
 	}
-	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: few(g.NotModelled, note.MoreLeftOut), Warnings: few(g.Warnings, note.MoreWarnings), Fails: fails(g.Warnings), Data: g.Data, replayer: new(allocsim.Replayer)}, nil
+	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: few(g.NotModelled, note.MoreLeftOut), Warnings: few(g.Warnings, note.MoreWarnings), Fails: fails(g.Warnings), Configurations: g.Configurations, Data: g.Data, replayer: new(allocsim.Replayer)}, nil
 }
 
 // maxNotes is how many warnings of one kind are told.
@@ -275,7 +283,7 @@ func (o *Outcome) Report() *report.Report {
 	r := &report.Report{
 		Version: report.Version,
 		Spec:    j.Spec.Path,
-		Model:   report.Model{Name: j.Program.Name, Parameters: p.Parameters, TrainableParameters: p.Trainable},
+		Model:   report.Model{Name: j.Program.Name, Parameters: p.Parameters, TrainableParameters: p.Trainable, Configurations: j.Configurations},
 		Device: report.Device{
 			Name: m.GPU.Name, DisplayName: m.GPU.Display, Arch: fmt.Sprintf("sm_%d", m.GPU.Arch), SMs: m.GPU.SMs,
 			TotalBytes: m.Total, UsableBytes: m.Usable(), ContextBytes: m.Context, OccupiedBytes: m.Occupied,

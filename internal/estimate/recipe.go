@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -15,6 +16,7 @@ type Recipe struct {
 	Text     []byte
 	Options  spec.Options
 	ReadFile func(name string) ([]byte, error) // that the spec names; nil: there are none
+	Hub      *hub.Hub                          // configurations by name; nil: the table
 	Budget   *limit.Budget                     // of all that is done with the jobs; nil: no limits
 }
 
@@ -46,7 +48,7 @@ func (r *Recipe) Job(keys ...Key) (j *Job, err error) {
 	if s == nil {
 		return nil, err
 	}
-	if j, err = NewJob(s, r.ReadFile); err == nil {
+	if j, err = newJob(s, r.ReadFile, r.Hub); err == nil {
 		j.budget, j.recipe = r.Budget, r
 	}
 	return j, err

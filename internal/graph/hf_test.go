@@ -117,7 +117,10 @@ func TestHFErrors(t *testing.T) {
 		{"{hf: config.json}", `{"model_type": "clip", "vision_config": {"hidden_act": "laplace"}}`, `vision_hidden_act "laplace" is not modelled; modelled are gelu, `},
 		{"{hf: config.json}", `{"model_type": "marian", "encoder_layerdrop": 0.1}`, "layerdrop is not modelled"},
 		{"{hf: config.json, preset: gpt}", `{"model_type": "gpt2"}`, "hf excludes preset"},
-		{"{preset: hf/gpt2}", "", "hf/gpt2 needs a configuration"},
+		{"{preset: hf/gpt9}", "", `test.yaml:2:17: hf/gpt9: model_type "gpt9" is not known; did you mean "gpt2"?`},
+		{"{preset: hf/gpt2, with: {n_layers: 1}}", "", `unknown param of gpt2 "n_layers"; did you mean "n_layer"?`},
+		{"{preset: hf/gpt2, layers: [{Linear: 1}]}", "", "preset and layers exclude each other"},
+		{"{hf: meta-llama/Llama-9}", "", `test.yaml:2:13: there is no file "meta-llama/Llama-9", and memplan has no configuration of such a model`},
 	} {
 		_, err := buildHF("memplan: 1\nmodel: "+c.model+"\n", c.config)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

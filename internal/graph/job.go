@@ -8,6 +8,7 @@ import (
 
 	"github.com/memplan/memplan/internal/graph/hf"
 	"github.com/memplan/memplan/internal/graph/techniques"
+	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
@@ -30,6 +31,8 @@ type Options struct {
 	// ReadFile reads a file that a spec names, by its path from the spec's
 	// folder; nil means that there are no files.
 	ReadFile func(name string) ([]byte, error)
+	// Hub has the configurations of models by their names; nil has those of the table.
+	Hub *hub.Hub
 }
 
 // Result is a job with what was found on the way.
@@ -43,6 +46,8 @@ type Result struct {
 	NotModelled []note.Note
 	// Warnings are about what a spec says and surely does not mean.
 	Warnings []note.Note
+	// Configurations are where those of models that are named come from.
+	Configurations []string
 	// Data is what the data section says of host memory.
 	Data Data
 }
@@ -62,6 +67,7 @@ type building struct {
 	users       map[*spec.Errors]spec.String // how and where the spec names them
 	unread      bool                         // a file that the spec names could not be read
 	notModelled []note.Note                  // what is asked for and left out
+	configs     []string                     // where configurations come from
 	data        Data
 }
 
@@ -106,7 +112,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		}
 		return nil, err
 	}
-	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: append(s.NotModelled(), el.notModelled...), Data: el.data}
+	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: append(s.NotModelled(), el.notModelled...), Configurations: el.configs, Data: el.data}
 	var fails []note.Note
 	for _, d := range el.fails {
 		fails = append(fails, note.WouldFail.New("%s; the job would fail", d.Msg).At(d.file, d.Line))
@@ -180,11 +186,9 @@ func (el *building) models() {
 		}
 		from := len(el.others)
 		switch {
-		case m.HF.Set:
+		case m.OfHF():
 			x.spec, x.hfType, x.loaded = el.loadHF(m)
 			x.def = x.spec.Model
-		case strings.HasPrefix(m.Preset.V, hf.Folder):
-			el.fail(m.Preset.At, "%s needs a configuration; write hf: and the path of a config.json", m.Preset.V)
 		case m.Preset.Set:
 			x.spec = el.loadPreset(m)
 			x.def = x.spec.Model
@@ -236,11 +240,14 @@ func presetOf(m *spec.Model) spec.String {
 	return spec.String{V: "preset " + m.Preset.V, At: m.Preset.At}
 }
 
-// loadHF reads a config.json and the preset of its model type, which it names.
+// loadHF reads the configuration that a model names and the preset of its model type, which it names.
 func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string, weights *hf.Weights) {
 	var found hf.Found
 	defer func() {
 		el.unread = el.unread || found.Unread
+		if c := found.Configuration; c != "" && !slices.Contains(el.configs, c) {
+			el.configs = append(el.configs, c)
+		}
 		el.warnings, el.notModelled = append(el.warnings, found.Warnings...), append(el.notModelled, found.NotModelled...)
 		for _, d := range found.Fails {
 			el.fails = append(el.fails, failure{d, el.spec.Path})
@@ -248,7 +255,7 @@ func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string, weigh
 	}()
 	j := &hf.Job{
 		Spec: el.spec, Batch: el.batch, DType: el.job.DType, Torch: el.opts.Env.Torch, Inference: el.job.Inference != "", Prepared: el.spec.Prepares(), Checkpoints: el.checkpoints,
-		Types: el.opts.HFTypes, Preset: el.opts.Preset, ReadFile: el.opts.ReadFile, Nested: el.presetOfPreset,
+		Types: el.opts.HFTypes, Preset: el.opts.Preset, ReadFile: el.opts.ReadFile, Hub: el.opts.Hub, Nested: el.presetOfPreset,
 		Parse: func(name string, text []byte, given map[string]any) (*spec.Spec, error) {
 			s, err := spec.Parse("preset:"+name, text, spec.Options{Params: given})
 			if err == nil {

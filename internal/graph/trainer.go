@@ -59,7 +59,7 @@ func (el *building) loadLoop() {
 		return
 	}
 	m := el.ms[0]
-	if !m.use.HF.Set {
+	if !m.use.OfHF() {
 		el.fail(t.At, "trainer: %s trains models of transformers; name one by model: {hf: config.json}", t.Key())
 	}
 	text, err := el.opts.Preset(t.Preset())

@@ -63,6 +63,9 @@ type Model struct {
 	Name                string `json:"name"`
 	Parameters          int64  `json:"parameters"`
 	TrainableParameters int64  `json:"trainable_parameters"`
+	// Configurations are where those of models that are named come from: the name, and the table, a
+	// file or an address.
+	Configurations []string `json:"configurations,omitempty"`
 }
 
 // Device is the GPU. Usable is the total less the context and what other

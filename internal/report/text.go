@@ -82,13 +82,16 @@ func (t *text) verdict() {
 	for _, w := range r.Warnings {
 		t.printf("! %s\n", w)
 	}
-	t.printf("\n  model      %s parameters", count(r.Model.Parameters))
+	t.printf("\n  model      %s parameters", Count(r.Model.Parameters))
 	if n := r.Model.TrainableParameters; n != r.Model.Parameters {
-		t.printf(" (%s trainable)", count(n))
+		t.printf(" (%s trainable)", Count(n))
 	}
 	t.printf(", %s", r.Train.Precision)
 	if r.Train.Optimizer != "" {
 		t.printf(", %s", r.Train.Optimizer)
+	}
+	for _, c := range r.Model.Configurations {
+		t.printf("\n  config     %s", c)
 	}
 	t.printf("\n  device     %s: %v usable = %v total - %v CUDA context", r.Device.Name,
 		r.Device.UsableBytes, r.Device.TotalBytes, r.Device.ContextBytes)
@@ -347,8 +350,8 @@ func percent(part, whole tensor.Bytes) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
 }
 
-// count prints a number of elements as people say it.
-func count(n int64) string {
+// Count prints a number of elements as people say it.
+func Count(n int64) string {
 	switch {
 	case n >= 1e9:
 		return fmt.Sprintf("%.2f billion", float64(n)/1e9)

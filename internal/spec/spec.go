@@ -1,6 +1,10 @@
 package spec
 
-import "github.com/memplan/memplan/internal/note"
+import (
+	"strings"
+
+	"github.com/memplan/memplan/internal/note"
+)
 
 // Scalar is a decoded scalar with its place.
 type Scalar[T any] struct {
@@ -85,7 +89,7 @@ type Model struct {
 	At     Span   `yaml:"-"`
 	Preset String `yaml:"preset" doc:"a model that comes with memplan; see memplan list presets"`
 	With   *Value `yaml:"with" doc:"values for the preset's params"`
-	HF     String `yaml:"hf" doc:"path of a Hugging Face config.json"`
+	HF     String `yaml:"hf" doc:"a Hugging Face model: its name, or the path of its config.json"`
 	Task   String `yaml:"task" doc:"what a Hugging Face model is trained for"`
 	Attn   String `yaml:"attn_implementation" enum:"sdpa|eager|flash_attention_2|flash_attention_3|flex_attention" default:"sdpa" doc:"attention of a Hugging Face model, as transformers calls it; sdpa is modelled, and eager by with: {attn: eager}" later:"attention by another implementation than sdpa" modelled:"sdpa"`
 
@@ -107,6 +111,12 @@ type Model struct {
 	Loss       []*Entry        `yaml:"loss" doc:"the loss of the output, which is called out"`
 	Checkpoint []String        `yaml:"checkpoint" doc:"the modules that train.checkpoint: true selects"`
 }
+
+// HFFolder begins the names of presets that are model types of Hugging Face.
+const HFFolder = "hf/"
+
+// OfHF reports whether the model is one of Hugging Face's transformers.
+func (m *Model) OfHF() bool { return m.HF.Set || strings.HasPrefix(m.Preset.V, HFFolder) }
 
 // Input is one tensor of a batch.
 type Input struct {

@@ -49,7 +49,7 @@ func (h *model) types(name string, text []byte, given map[string]any) {
 			}
 		}
 		if want != "" {
-			h.fail(h.at(p.Key.Str), "%s: %s must be %s, not %s", h.m.HF.V, p.Key.Str, want, spec.Show(x))
+			h.fail(h.at(p.Key.Str), "%s: %s must be %s, not %s", Named(h.m).V, p.Key.Str, want, spec.Show(x))
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (h *model) check(s *spec.Spec) {
 		h.NotModelled = append(h.NotModelled, note.PresetLeavesOut.New("%v", what))
 	}
 	if what, _ := s.Env.Lookup("unsupported"); what != nil {
-		h.fail(h.m.HF.At, "%s: %v is not modelled", h.m.HF.V, what)
+		h.fail(Named(h.m).At, "%s: %v is not modelled", Named(h.m).V, what)
 	}
 }
 
@@ -117,7 +117,7 @@ func (h *model) task(s *spec.Spec) {
 	switch name, _ := task.(string); {
 	case slices.Contains(known, name):
 	case task == nil:
-		h.fail(at, "%s: the architecture %q is for no task that is modelled; write one: task: %s", h.m.HF.V, h.c.Architecture, strings.Join(known, " or "))
+		h.fail(at, "%s: the architecture %q is for no task that is modelled; write one: task: %s", Named(h.m).V, h.c.Architecture, strings.Join(known, " or "))
 	default:
 		h.fail(at, "task %s of %s is not known; known are %s", spec.Show(task), s.Name.V, list(known))
 	}
@@ -134,7 +134,7 @@ func (h *model) padding(s *spec.Spec) {
 	}
 	h.fail(h.at("pad_token_id"),
 		"%s: pad_token_id is null; without one %s cannot classify batches of %d, only of 1 (Cannot handle batch sizes > 1 if no padding token is defined)",
-		h.m.HF.V, s.Name.V, h.Batch)
+		Named(h.m).V, s.Name.V, h.Batch)
 }
 
 // olderHeads refuses the tasks whose heads only the current version of the
@@ -195,7 +195,7 @@ func (h *model) activations(s *spec.Spec) {
 	for _, param := range activations {
 		x, _ := s.Env.Lookup(param)
 		if name, ok := x.(string); ok && !slices.Contains(known, name) {
-			h.fail(h.at(param), "%s: %s %q is not modelled; modelled are %s", h.m.HF.V, param, name, list(slices.Sorted(slices.Values(known))))
+			h.fail(h.at(param), "%s: %s %q is not modelled; modelled are %s", Named(h.m).V, param, name, list(slices.Sorted(slices.Values(known))))
 		}
 	}
 }

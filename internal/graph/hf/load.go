@@ -1,13 +1,12 @@
 package hf
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 
-	"github.com/memplan/memplan/internal/files"
+	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/nearest"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/spec"
@@ -31,7 +30,7 @@ import (
 //	labelled     given by the loader: forward takes labels and gives a loss
 //	num_items    given by the loader: forward takes num_items_in_batch
 //	neftune      given by the loader: noise is added to the embeddings
-const Folder = "hf/"
+const Folder = spec.HFFolder
 
 // shared are the files of blocks that all types share; hf/heads has those of
 // tasks, hf/vision those of images and sound, hf/kernels those of other libraries' kernels.
@@ -54,6 +53,7 @@ type Job struct {
 	Types       []string                                                                 // that there are presets for
 	Preset      func(name string) ([]byte, error)                                        // the text of a preset
 	ReadFile    func(name string) ([]byte, error)                                        // nil: there are no files
+	Hub         *hub.Hub                                                                 // configurations by name
 	Parse       func(name string, text []byte, given map[string]any) (*spec.Spec, error) // reads a preset
 	Checkpoints func() bool                                                              // whether train.checkpoint asks for them
 	Nested      func(*spec.Spec) *spec.Spec                                              // the preset whose params a preset sets, or that itself
@@ -61,31 +61,28 @@ type Job struct {
 
 // Found is what is found on the way.
 type Found struct {
-	NotModelled []note.Note
-	Warnings    []note.Note
-	Fails       []spec.Diag // why the job would fail
-	Unread      bool        // the file could not be read
-	Type        string      // model_type
-	Weights     *Weights    // nil: they are not read from a checkpoint
+	NotModelled   []note.Note
+	Warnings      []note.Note
+	Fails         []spec.Diag // why the job would fail
+	Unread        bool        // the file could not be read
+	Type          string      // model_type
+	Weights       *Weights    // nil: they are not read from a checkpoint
+	Configuration string      // where that of a name comes from; "": the spec says it
 }
 
-// Load reads a config.json and the preset of its model type.
+// Load reads the configuration that a model names and the preset of its model type.
 func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
-	errs := j.Spec.Errs
-	if m.Preset.Set || len(m.Layers) > 0 {
+	errs, called := j.Spec.Errs, Named(m)
+	switch {
+	case m.HF.Set && (m.Preset.Set || len(m.Layers) > 0):
 		errs.Failf(m.HF.At, "hf excludes preset and layers")
+	case len(m.Layers) > 0:
+		errs.Failf(m.Preset.At, "preset and layers exclude each other")
 	}
-	if j.ReadFile == nil || j.Preset == nil {
-		errs.Failf(m.HF.At, "no files can be read here")
-	}
-	text, err := j.ReadFile(m.HF.V)
-	if err != nil {
-		f.Unread = !errors.As(err, new(*files.OutsideError)) // that one is the spec's own mistake
-		errs.Failf(m.HF.At, "%v", err)
-	}
+	text := j.config(m, f)
 	c, err := ParseConfig(text)
 	if err != nil {
-		errs.Failf(m.HF.At, "%s: %v", m.HF.V, err)
+		errs.Failf(called.At, "%s: %v", called.V, err)
 	}
 	f.Type = c.Type
 	name := Folder + c.Type
@@ -103,7 +100,7 @@ func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
 	for _, name := range shared {
 		text, err = j.Preset(name)
 		if err != nil {
-			errs.Failf(m.HF.At, "%v", err)
+			errs.Failf(called.At, "%v", err)
 		}
 		s.Share(j.read(m, name, text, nil))
 	}
@@ -118,13 +115,13 @@ func (j *Job) unknown(m *spec.Model, c *Config) {
 	if n := nearest.To(c.Type, j.Types); n != "" {
 		mean = fmt.Sprintf("; did you mean %q?", n)
 	}
-	j.Spec.Errs.Failf(m.HF.At, "%s: model_type %q is not known%s; known are %s", m.HF.V, c.Type, mean, list(j.Types))
+	j.Spec.Errs.Failf(Named(m).At, "%s: model_type %q is not known%s; known are %s", Named(m).V, c.Type, mean, list(j.Types))
 }
 
 func (j *Job) read(m *spec.Model, name string, text []byte, given map[string]any) *spec.Spec {
 	s, err := j.Parse(name, text, given)
 	if err != nil {
-		j.Spec.Errs.Failf(m.HF.At, "preset %s: %v", name, err)
+		j.Spec.Errs.Failf(Named(m).At, "preset %s: %v", name, err)
 	}
 	return s
 }
@@ -147,7 +144,7 @@ func (h *model) at(param string) spec.Span {
 	if s, ok := h.with[param]; ok {
 		return s
 	}
-	return h.m.HF.At
+	return Named(h.m).At
 }
 
 // params collects the values for the params of a preset: those of the
@@ -205,14 +202,14 @@ func (h *model) weights() {
 		planned = h.Weights.DType
 	}
 	if c.Quantized != "" && h.Spec.Quantize == nil && (h.Weights == nil || h.Weights.Quantize == nil) {
-		h.NotModelled = append(h.NotModelled, note.Asked.New("the quantization of %s (%s): its weights are planned in %v", h.m.HF.V, c.Quantized, planned))
+		h.NotModelled = append(h.NotModelled, note.Asked.New("the quantization of %s (%s): its weights are planned in %v", Named(h.m).V, c.Quantized, planned))
 	}
 	if h.Weights != nil {
 		return
 	}
 	if d, err := tensor.ParseDType(c.DType); err == nil && d != h.DType {
 		h.Warnings = append(h.Warnings, note.LoadedType.New(
-			"%s says dtype %s, in which from_pretrained of transformers 5 loads weights; they are planned in %v, as train.precision %s says", h.m.HF.V,
+			"%s says dtype %s, in which from_pretrained of transformers 5 loads weights; they are planned in %v, as train.precision %s says", Named(h.m).V,
 			c.DType, h.DType, h.Spec.Train.Precision.V).Of("train.precision"))
 	}
 }
