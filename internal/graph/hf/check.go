@@ -98,6 +98,11 @@ func (h *model) check(s *spec.Spec) {
 	h.length(s)
 	h.padding(s)
 	h.olderHeads(s)
+	h.notes(s)
+}
+
+// notes lists what a preset says is left out, and stops at what is not supported.
+func (h *model) notes(s *spec.Spec) {
 	if what, _ := s.Env.Lookup("left_out"); what != nil {
 		h.NotModelled = append(h.NotModelled, note.PresetLeavesOut.New("%v", what))
 	}

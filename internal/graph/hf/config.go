@@ -12,6 +12,7 @@ import (
 // Config is what memplan reads of a config.json.
 type Config struct {
 	Type         string
+	Around       string             // of a model of text and images, whose language model Type is; else ""
 	Architecture string             // the first of architectures; "" if there is none
 	Task         string             // that the architecture stands for; "" if it is not known
 	DType        string             // of the weights in the files: torch_dtype, or dtype; "" if the file does not say
@@ -43,6 +44,30 @@ func ParseConfig(text []byte) (*Config, error) {
 	if err := d.Decode(&raw); err != nil {
 		return nil, fmt.Errorf("not a configuration in JSON: %w", err)
 	}
+	c := newConfig(raw)
+	if c.Type == "" {
+		return nil, fmt.Errorf("no model_type in it, which every config.json of a transformers model has")
+	}
+	if archs, _ := c.Values["architectures"].([]any); len(archs) > 0 {
+		c.Architecture, _ = archs[0].(string)
+		for _, t := range tasks {
+			if strings.HasSuffix(c.Architecture, t.suffix) {
+				c.Task = t.task
+			}
+		}
+	}
+	if q, ok := raw["quantization_config"].(map[string]any); ok {
+		c.Quantized = "quantization_config"
+		if method, ok := q["quant_method"].(string); ok {
+			c.Quantized = method
+		}
+		c.BitsAndBytes = bitsAndBytes(q)
+	}
+	return c, c.language(raw)
+}
+
+// newConfig takes the values of a configuration, or of a part of one.
+func newConfig(raw map[string]any) *Config {
 	c := &Config{Values: map[string]any{}}
 	for k, v := range raw {
 		if x, ok := plainJSON(v); ok {
@@ -75,30 +100,12 @@ func ParseConfig(text []byte) (*Config, error) {
 		c.Values["num_labels"] = int64(len(labels))
 	}
 	c.Type, _ = c.Values["model_type"].(string)
-	if c.Type == "" {
-		return nil, fmt.Errorf("no model_type in it, which every config.json of a transformers model has")
-	}
-	if archs, _ := c.Values["architectures"].([]any); len(archs) > 0 {
-		c.Architecture, _ = archs[0].(string)
-		for _, t := range tasks {
-			if strings.HasSuffix(c.Architecture, t.suffix) {
-				c.Task = t.task
-			}
-		}
-	}
 	for _, k := range []string{"torch_dtype", "dtype"} {
 		if d, ok := c.Values[k].(string); ok {
 			c.DType = strings.TrimPrefix(d, "torch.")
 		}
 	}
-	if q, ok := raw["quantization_config"].(map[string]any); ok {
-		c.Quantized = "quantization_config"
-		if method, ok := q["quant_method"].(string); ok {
-			c.Quantized = method
-		}
-		c.BitsAndBytes = bitsAndBytes(q)
-	}
-	return c, nil
+	return c
 }
 
 // plainJSON turns a value of JSON into one of the spec language; mappings have

@@ -20,6 +20,7 @@ import (
 // speak to the loader:
 //
 //	tasks        a list of the tasks that the preset knows
+//	base         the block of the model under the head of a task
 //	precisions   a list of the precisions that it knows; without it, all
 //	positions    how many positions there are weights for, if there are
 //	unsupported  null, or what the configuration asks for and is not modelled
@@ -38,7 +39,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels"}
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "precision", "precisions", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "neftune"}
+var Own = []string{"tasks", "base", "precision", "precisions", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "neftune"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -97,6 +98,7 @@ func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
 	s := j.read(m, name, preset, given)
 	h.check(s)
 	s = j.Nested(s)
+	h.around(s)
 	for _, name := range shared {
 		text, err = j.Preset(name)
 		if err != nil {
@@ -191,6 +193,9 @@ func (h *model) params() map[string]any {
 		h.with["attn"] = l.Attn.At
 	}
 	given["reentrant"] = h.Spec.Train.Checkpoint != nil && h.Spec.Train.Checkpoint.Reentrant.V
+	if h.c.Around != "" {
+		given["base"] = Around
+	}
 	given["torch_minor"] = int64(h.Torch.Minor)
 	return given
 }

@@ -1,0 +1,73 @@
+package hf
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// languages are the model types of text and images whose language models are
+// played. The preset hf/TYPE of such a type has the blocks and params around the
+// language model, whose own preset is that of text_config's type.
+var languages = map[string]language{
+	"gemma3":   {types: []string{"gemma3_text"}, tied: true},
+	"mistral3": {types: []string{"mistral", "ministral3", "mistral4"}, tied: true},
+}
+
+type language struct {
+	types []string // that text_config may have, the default first
+	tied  bool     // the default of tie_word_embeddings
+}
+
+// Around is the block that a preset hf/TYPE has in the place of the language model.
+const Around = "VisionLanguageModel"
+
+// language makes the configuration that of the language model in it. The vision
+// model's values stay, after the name of their part.
+func (c *Config) language(raw map[string]any) error {
+	l, ok := languages[c.Type]
+	if !ok {
+		return nil
+	}
+	part, _ := raw["text_config"].(map[string]any)
+	text := newConfig(part)
+	if text.Type == "" {
+		text.Type = l.types[0]
+	}
+	if !slices.Contains(l.types, text.Type) {
+		return fmt.Errorf("text_config.model_type %q of %s is not modelled; modelled are %s", text.Type, c.Type, list(l.types))
+	}
+	text.Values["model_type"], text.Values["tie_word_embeddings"] = text.Type, l.tied
+	if tied, ok := c.Values["tie_word_embeddings"]; ok {
+		text.Values["tie_word_embeddings"] = tied
+	}
+	for k, v := range c.Values {
+		if _, ok := text.Values[k]; !ok {
+			text.Values[k] = v
+		}
+	}
+	c.Around, c.Type, c.Values = c.Type, text.Type, text.Values
+	if c.DType == "" {
+		c.DType = text.DType
+	}
+	if c.Task == "seq2seq-lm" { // ForConditionalGeneration
+		c.Task = "causal-lm"
+	}
+	return nil
+}
+
+// around adds to the preset of a language model what is around it.
+func (h *model) around(s *spec.Spec) {
+	if h.c.Around == "" {
+		return
+	}
+	text, err := h.Preset(Folder + h.c.Around)
+	if err != nil {
+		h.fail(Named(h.m).At, "%v", err)
+	}
+	a := h.read(h.m, Folder+h.c.Around, text, h.c.Values)
+	h.notes(a)
+	s.Share(a)
+	s.Inherit(a)
+}
