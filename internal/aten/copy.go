@@ -42,7 +42,7 @@ var Contiguous = define(op.Op{
 
 // CopyInPlace is self.copy_(src); what it overwrites has no gradient.
 var CopyInPlace = define(op.Op{
-	Name: "copy_", Eval: evalCopy, Run: checkInPlace, InPlace: true, Node: "CopyBackwards",
+	Name: "copy_", Sig: "Tensor.copy_(self, src)", Eval: evalCopy, Run: checkInPlace, InPlace: true, Node: "CopyBackwards",
 	Source: "torch/csrc/autograd/VariableTypeManual.cpp: copy_; functions/tensor.cpp: CopyBackwards",
 })
 

@@ -12,12 +12,17 @@ import (
 // language model, whose own preset is that of text_config's type.
 var languages = map[string]language{
 	"gemma3":   {types: []string{"gemma3_text"}, tied: true},
+	"llama4":   {types: []string{"llama4_text"}, alone: true},
 	"mistral3": {types: []string{"mistral", "ministral3", "mistral4"}, tied: true},
+
+	"qwen3_5":     {types: []string{"qwen3_5_text"}, alone: true},
+	"qwen3_5_moe": {types: []string{"qwen3_5_moe_text"}, alone: true},
 }
 
 type language struct {
 	types []string // that text_config may have, the default first
 	tied  bool     // the default of tie_word_embeddings
+	alone bool     // AutoModelForCausalLM makes the language model alone, of text_config
 }
 
 // Around is the block that a preset hf/TYPE has in the place of the language model.
@@ -38,16 +43,20 @@ func (c *Config) language(raw map[string]any) error {
 	if !slices.Contains(l.types, text.Type) {
 		return fmt.Errorf("text_config.model_type %q of %s is not modelled; modelled are %s", text.Type, c.Type, list(l.types))
 	}
-	text.Values["model_type"], text.Values["tie_word_embeddings"] = text.Type, l.tied
-	if tied, ok := c.Values["tie_word_embeddings"]; ok {
-		text.Values["tie_word_embeddings"] = tied
-	}
-	for k, v := range c.Values {
-		if _, ok := text.Values[k]; !ok {
-			text.Values[k] = v
+	text.Values["model_type"] = text.Type
+	if !l.alone {
+		text.Values["tie_word_embeddings"] = l.tied
+		if tied, ok := c.Values["tie_word_embeddings"]; ok {
+			text.Values["tie_word_embeddings"] = tied
 		}
+		for k, v := range c.Values { // of what is around it
+			if _, ok := text.Values[k]; !ok {
+				text.Values[k] = v
+			}
+		}
+		c.Around = c.Type
 	}
-	c.Around, c.Type, c.Values = c.Type, text.Type, text.Values
+	c.Type, c.Values = text.Type, text.Values
 	if c.DType == "" {
 		c.DType = text.DType
 	}
