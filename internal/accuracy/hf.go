@@ -46,7 +46,7 @@ type HFConfig struct {
 }
 
 // hfTasks maps the recordings' tasks to those of specs.
-var hfTasks = map[string]string{"causal_lm": "causal-lm", "mlm": "masked-lm", "seqcls": "seq-cls", "seq2seq": "seq2seq-lm", "tokencls": "token-cls", "qa": "question-answering",
+var hfTasks = map[string]string{"causal_lm": "causal-lm", "mlm": "masked-lm", "seqcls": "seq-cls", "seq2seq": "seq2seq-lm", "tokencls": "token-cls", "token_cls": "token-cls", "qa": "question-answering",
 	"mc": "multiple-choice", "nsp": "next-sentence", "pretrain": "pretraining", "speech": "seq2seq-lm", "image": "image-cls",
 	"contrastive": "contrastive", "segment": "image-seg", "audiocls": "seq-cls", "reconstruct": "pretraining"}
 

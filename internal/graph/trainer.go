@@ -1,10 +1,10 @@
 package graph
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 
-	"github.com/memplan/memplan/internal/graph/hf"
 	"github.com/memplan/memplan/internal/graph/layers"
 
 	"github.com/memplan/memplan/internal/note"
@@ -142,8 +142,6 @@ var numbered = regexp.MustCompile(`\.[0-9]+`)
 // withOwn adds to the params of a preset that another one sets those that are given to
 // every model of transformers.
 func (el *building) withOwn(given map[string]any) map[string]any {
-	for name, x := range hf.Asked(el.spec) {
-		given[name] = x
-	}
+	maps.Copy(given, el.asked)
 	return given
 }
