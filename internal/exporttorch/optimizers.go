@@ -25,9 +25,19 @@ func (s *script) optimizers() {
 		if o.Row.Ready != "" {
 			s.printf("%s.%s", name, o.Row.Ready)
 		}
+		if f := o.Row.Embeddings; f != nil && f(o.Args) {
+			for _, m := range o.Models {
+				s.printf("for module in %s.modules():", s.modelName(m))
+				s.line("    if isinstance(module, nn.Embedding):")
+				s.printf("        %s.mng.register_module_override(module, \"weight\", {\"optim_bits\": 32})", name)
+			}
+		}
 		s.moveGradients(o)
 	}
 }
+
+// embeddings32 is the argument of optimizers that is no constructor's.
+const embeddings32 = "embeddings_32bit"
 
 // callee is the constructor of an optimizer; those of other packages are
 // imported by their names.
@@ -42,6 +52,9 @@ func callee(o *program.Optimizer) string {
 func arguments(given []program.KwArg, format string) string {
 	var b strings.Builder
 	for _, g := range given {
+		if g.Name == embeddings32 {
+			continue
+		}
 		fmt.Fprintf(&b, format, g.Name, program.Literal(g.Value))
 	}
 	return b.String()

@@ -28,6 +28,13 @@ type eightBitArgs struct {
 	Percentile  int64     `arg:"percentile_clipping"`
 	BlockWise   bool      `arg:"block_wise"`
 	Paged       bool      `arg:"is_paged"`
+	Embeddings  bool      `arg:"embeddings_32bit"`
+
+	Alpha    float64 `arg:"alpha"`
+	TAlpha   *int64  `arg:"t_alpha"`
+	TBeta3   *int64  `arg:"t_beta3"`
+	Momentum float64 `arg:"momentum"`
+	Centered bool    `arg:"centered"`
 }
 
 // Figures of bitsandbytes/optim/optimizer.py.
@@ -58,6 +65,44 @@ var (
 	Lion8bit       = eightBit("Lion8bit", 8, 1, false, 0)
 	PagedLion8bit  = eightBit("PagedLion8bit", 8, 1, true, 0)
 	PagedLion      = eightBit("PagedLion", 32, 1, true, 0)
+	Lion32bit      = eightBit("Lion32bit", 32, 1, false, 0)
+	RMSprop8bit    = eightBitOf("RMSprop8bit", 8, kind1, false, ofRMSprop)
+	RMSprop32bit   = eightBitOf("RMSprop32bit", 32, kind1, false, ofRMSprop)
+
+	AdEMAMix          = eightBitOf("AdEMAMix", 32, kindMixed, false, ofAdEMAMix)
+	AdEMAMix8bit      = eightBitOf("AdEMAMix8bit", 8, kindMixed, false, ofAdEMAMix)
+	PagedAdEMAMix     = eightBitOf("PagedAdEMAMix", 32, kindMixed, true, ofAdEMAMix)
+	PagedAdEMAMix8bit = eightBitOf("PagedAdEMAMix8bit", 8, kindMixed, true, ofAdEMAMix)
+)
+
+// bnbKind is what optimizers of bitsandbytes have in common.
+type bnbKind struct {
+	states int
+	double bool // the first state is two moments (ademamix.py: _get_state_double_buffer)
+	run    bool // memplan run computes it
+}
+
+var (
+	kind1     = bnbKind{states: 1}
+	kindMixed = bnbKind{states: 2, double: true}
+)
+
+// bnbArgs are the first arguments of a constructor.
+type bnbArgs struct {
+	sig     string
+	bounds  []bound
+	ofGroup []string
+}
+
+var (
+	ofRMSprop = bnbArgs{
+		sig:    "lr: float = 0.01, alpha: float = 0.99, eps: float = 1e-08, weight_decay: float = 0, momentum: float = 0, centered: bool = False",
+		bounds: []bound{nonNegative("lr"), nonNegative("eps"), nonNegative("weight_decay")}, ofGroup: []string{"lr", "eps", "weight_decay"},
+	}
+	ofAdEMAMix = bnbArgs{
+		sig:    "lr: float = 0.001, betas: floats = (0.9, 0.999, 0.9999), alpha: float = 5.0, t_alpha: int? = None, t_beta3: int? = None, eps: float = 1e-08, weight_decay: float = 0.01",
+		bounds: []bound{nonNegative("lr"), nonNegative("eps"), nonNegative("weight_decay")}, ofGroup: []string{"lr", "betas", "eps", "weight_decay", "alpha", "t_alpha", "t_beta3"},
+	}
 )
 
 // smaller are the optimizers with states of 8 bits, and those whose states are paged
@@ -76,23 +121,35 @@ func In8Bits(r *Row, paged bool) *Row {
 	return smaller[r][0]
 }
 
+// eightBit is a row of Adam or, with one state, of Lion.
 func eightBit(name string, bits int64, states int, paged bool, decay float64) *Row {
-	sig := "lr: float = 0.001, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = %v, amsgrad: bool = False, optim_bits: int = 32, "
-	bounds, ofGroup := adamBounds, []string{"lr", "betas", "weight_decay", "eps"}
-	if states == 1 {
-		ofGroup = ofGroup[:3]
-		sig = "lr: float = 0.0001, betas: floats = (0.9, 0.99), weight_decay: float = %v, "
-		bounds = []bound{nonNegative("lr"), betas, nonNegative("weight_decay")}
+	args := bnbArgs{
+		sig:    fmt.Sprintf("lr: float = 0.001, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = %v, amsgrad: bool = False, optim_bits: int = 32", decay),
+		bounds: adamBounds, ofGroup: []string{"lr", "betas", "weight_decay", "eps"},
 	}
-	sig = fmt.Sprintf(sig, decay) + "min_8bit_size: int = 4096, percentile_clipping: int = 100, block_wise: bool = True"
+	if states == 1 {
+		args = bnbArgs{
+			sig:    fmt.Sprintf("lr: float = 0.0001, betas: floats = (0.9, 0.99), weight_decay: float = %v", decay),
+			bounds: []bound{nonNegative("lr"), betas, nonNegative("weight_decay")}, ofGroup: []string{"lr", "betas", "weight_decay"},
+		}
+	}
+	return eightBitOf(name, bits, bnbKind{states: states, run: true}, paged, args)
+}
+
+func eightBitOf(name string, bits int64, kind bnbKind, paged bool, of bnbArgs) *Row {
+	sig := of.sig + ", min_8bit_size: int = 4096, percentile_clipping: int = 100, block_wise: bool = True"
 	if !paged {
 		sig += ", is_paged: bool = False"
 	}
-	return define(Row{
+	if bits == 8 {
+		sig += ", embeddings_32bit: bool = False"
+	}
+	truth := map[bool]string{true: "True", false: "False"}
+	row := Row{
 		Name: name, Args: &eightBitArgs{}, LoopByDefault: true, GPUOnly: true, Package: "bitsandbytes.optim",
-		Sig: "bitsandbytes.optim." + name + "(" + sig + ")", Bounds: bounds, GroupArgs: ofGroup,
-		Python: strings.NewReplacer("NAME", name, "BITS", fmt.Sprint(bits), "STATES", fmt.Sprint(states), "PAGED", map[bool]string{true: "True", false: "False"}[paged],
-			"RATE", map[int]string{1: "1e-4", 2: "1e-3"}[states], "BETA2", map[int]string{1: "0.99", 2: "0.999"}[states]).Replace(eightBitPython),
+		Sig: "bitsandbytes.optim." + name + "(" + sig + ")", Bounds: of.bounds, GroupArgs: of.ofGroup,
+		Python: strings.NewReplacer("NAME", name, "BITS", fmt.Sprint(bits), "STATES", fmt.Sprint(kind.states), "PAGED", truth[paged], "DOUBLE", truth[kind.double],
+			"RATE", map[int]string{1: "1e-4", 2: "1e-3"}[kind.states], "BETA2", map[int]string{1: "0.99", 2: "0.999"}[kind.states]).Replace(eightBitPython),
 		Refuse: func(args any) (string, error) {
 			switch a := args.(*eightBitArgs); {
 			case a.AMSGrad:
@@ -101,29 +158,45 @@ func eightBit(name string, bits int64, states int, paged bool, decay float64) *R
 				return "percentile_clipping", errors.New("percentile_clipping is not modelled; newer bitsandbytes has none")
 			case !a.BlockWise:
 				return "block_wise", errors.New("block_wise: false is not modelled; newer bitsandbytes has none")
-			case states == 2 && a.OptimBits != 32:
+			case a.OptimBits != 0 && a.OptimBits != 32:
 				return "optim_bits", fmt.Errorf("optim_bits says nothing here: %s keeps %d bits", name, bits)
+			case a.Centered:
+				return "centered", errors.New("bitsandbytes refuses centered RMSprop")
+			case kind.double && len(a.Betas) != 3:
+				return "betas", fmt.Errorf("betas of %s are three numbers", name)
 			}
 			return "", nil
 		},
-		Update: launched[eightBitArgs](func(m op.Machine, a *eightBitArgs, p *Param) error {
-			return m.OnHost(func(memory op.Arrays) { a.update(memory, p, states, bits) })
-		}),
 		Begin: func(c *Call, groups []Group) { c.findHome(groups) },
 		ForLoop: func(c *Call, ps []*Param) {
 			a := c.Args.(*eightBitArgs)
 			for _, p := range ps {
-				c.inTurn(p, func() { c.quantized(p, bits, states, paged || a.Paged, a.MinSize) })
+				c.inTurn(p, func() { c.quantized(p, a.bits(p, bits), kind, paged || a.Paged, a.MinSize) })
 			}
 		},
+		Embeddings: func(args any) bool { return args.(*eightBitArgs).Embeddings },
 		Note: func(args any) string {
-			note := "its kernels were not compared with a recording"
-			if bits == 8 {
-				note += fmt.Sprintf("; blocks of %d, as from version 0.44 on", quantBlock)
+			if bits != 8 {
+				return ""
 			}
-			return name + " of bitsandbytes: " + note
+			return fmt.Sprintf("%s of bitsandbytes: blocks of %d, as from version 0.44 on", name, quantBlock)
 		},
-	})
+	}
+	if kind.run {
+		row.Update = launched[eightBitArgs](func(m op.Machine, a *eightBitArgs, p *Param) error {
+			return m.OnHost(func(memory op.Arrays) { a.update(memory, p, kind.states, a.bits(p, bits)) })
+		})
+	}
+	return define(row)
+}
+
+// bits are how many the states of a parameter have, unless it is small: those of
+// embeddings may be excepted, as transformers' Trainer does with GlobalOptimManager.
+func (a *eightBitArgs) bits(p *Param, bits int64) int64 {
+	if a.Embeddings && p.Table {
+		return 32
+	}
+	return bits
 }
 
 // quantMaps are the maps that an optimizer has on the GPU.
@@ -140,31 +213,49 @@ func (c *Call) findHome(groups []Group) {
 	}
 }
 
-// quantized makes the states of a parameter (init_state).
-func (c *Call) quantized(p *Param, bits int64, states int, paged bool, least int64) {
+// quantized makes the states of a parameter (init_state). With two moments in the
+// first state the scales come before the states.
+func (c *Call) quantized(p *Param, bits int64, kind bnbKind, paged bool, least int64) {
 	n := p.T.Numel()
 	d := tensor.Float32
 	if bits == 8 && n >= least {
 		d = tensor.Uint8
 	}
 	if d == tensor.Uint8 {
-		c.quantMaps(states)
+		c.quantMaps(kind.states)
 	}
-	for i := range states {
-		if paged && n >= pagedSize {
-			bytes, err := tensor.MulBytes(n, d.Size())
-			if err != nil {
-				c.Fail("optimizer state of %d numbers: %v", n, err)
+	states := func() {
+		for i := range kind.states {
+			l := p.T.LikeDense()
+			if i == 0 && kind.double {
+				l = tensor.Contiguous(tensor.D(append([]int64{2}, p.T.Size.Slice()...)...))
 			}
-			c.Paged(bytes)
-			continue
+			if paged && n >= pagedSize {
+				bytes, err := tensor.MulBytes(l.Numel(), d.Size())
+				if err != nil {
+					c.Fail("optimizer state of %d numbers: %v", n, err)
+				}
+				c.Paged(bytes)
+				continue
+			}
+			p.keep(stateNames[i], c.Persist(c.New(l, d)))
 		}
-		p.keep(stateNames[i], c.Persist(c.New(p.T.LikeDense(), d)))
 	}
-	if d == tensor.Uint8 {
-		for i := range states {
-			p.keep(scaleNames[i], c.Persist(c.New(tensor.Contiguous(tensor.D(tensor.DivUp(n, quantBlock))), tensor.Float32)))
+	scales := func() {
+		for i := range kind.states {
+			size := tensor.D(tensor.DivUp(n, quantBlock))
+			if i == 0 && kind.double {
+				size = tensor.D(2, tensor.DivUp(n, quantBlock))
+			}
+			p.keep(scaleNames[i], c.Persist(c.New(tensor.Contiguous(size), tensor.Float32)))
 		}
+	}
+	if d == tensor.Uint8 && kind.double {
+		scales()
+	}
+	states()
+	if d == tensor.Uint8 && !kind.double {
+		scales()
 	}
 }
 

@@ -73,6 +73,9 @@ type Row struct {
 	// Ready is what a script calls of the optimizer before the first step; "" if
 	// nothing.
 	Ready string
+	// Embeddings reports whether the states of the weights of nn.Embedding have 32 bits,
+	// which a script says apart from the constructor; nil: they have not.
+	Embeddings func(args any) bool
 	// Note says what a reader must know of the figures; "" if nothing.
 	Note func(args any) string
 
@@ -105,6 +108,7 @@ type Param struct {
 	Made    bool  // Init has run
 	Steps   int64 // how often the parameter was stepped
 	Own     any   // what else the optimizer remembers
+	Table   bool  // it is the weight of an nn.Embedding
 
 	calls   int64                // how often the group of the parameter was stepped
 	names   []state              // of State, those that a step computes with

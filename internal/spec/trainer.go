@@ -316,7 +316,7 @@ func (s *Spec) TrainerOptimizer(o *trainer.Optimizer, a *Arguments) *Callee {
 		add(name, valueOf(o.Args[name]))
 	}
 	for _, kv := range strings.Split(strings.ReplaceAll(a.Text("optim_args"), " ", ""), ",") {
-		if name, text, ok := strings.Cut(kv, "="); ok && !o.Adam && o.Row != "transformers.Adafactor" {
+		if name, text, ok := strings.Cut(kv, "="); ok && !o.Adam && o.Row != "transformers.Adafactor" && !strings.HasPrefix(name, "beta") {
 			if n, err := strconv.ParseFloat(text, 64); err == nil {
 				add(name, float(n))
 			} else {

@@ -16,6 +16,9 @@ type Optimizer struct {
 // The optimizer that is planned in place of one that is not modelled.
 const standIn = "; the figures are those of AdamW, and no upper bound"
 
+// in32 is what Trainer tells bitsandbytes' GlobalOptimManager if states have 8 bits.
+var in32 = map[string]any{"embeddings_32bit": true}
+
 // Optimizers lists the names of optim (transformers/trainer_optimizer.py).
 var Optimizers = []Optimizer{
 	{Name: "adamw_torch", Row: "AdamW", Adam: true},
@@ -25,21 +28,21 @@ var Optimizers = []Optimizer{
 	{Name: "sgd", Row: "SGD"},
 	{Name: "adagrad", Row: "Adagrad"},
 	{Name: "rmsprop", Row: "RMSprop"},
-	{Name: "adamw_bnb_8bit", Row: "AdamW8bit", Adam: true},
-	{Name: "adamw_8bit", Row: "AdamW8bit", Adam: true},
+	{Name: "adamw_bnb_8bit", Row: "AdamW8bit", Adam: true, Args: in32},
+	{Name: "adamw_8bit", Row: "AdamW8bit", Adam: true, Args: in32},
 	{Name: "paged_adamw_32bit", Row: "PagedAdamW", Adam: true},
-	{Name: "paged_adamw_8bit", Row: "PagedAdamW8bit", Adam: true},
-	{Name: "lion_8bit", Row: "Lion8bit"},
+	{Name: "paged_adamw_8bit", Row: "PagedAdamW8bit", Adam: true, Args: in32},
+	{Name: "lion_8bit", Row: "Lion8bit", Args: in32},
 	{Name: "paged_lion_32bit", Row: "PagedLion"},
-	{Name: "paged_lion_8bit", Row: "PagedLion8bit"},
-	{Name: "lion_32bit", Missing: "Lion of bitsandbytes in 32 bits"},
-	{Name: "ademamix", Missing: "AdEMAMix"},
-	{Name: "ademamix_8bit", Missing: "AdEMAMix"},
-	{Name: "paged_ademamix_32bit", Missing: "AdEMAMix"},
-	{Name: "paged_ademamix_8bit", Missing: "AdEMAMix"},
-	{Name: "rmsprop_bnb", Missing: "RMSprop of bitsandbytes"},
-	{Name: "rmsprop_bnb_8bit", Missing: "RMSprop of bitsandbytes"},
-	{Name: "rmsprop_bnb_32bit", Missing: "RMSprop of bitsandbytes"},
+	{Name: "paged_lion_8bit", Row: "PagedLion8bit", Args: in32},
+	{Name: "lion_32bit", Row: "Lion32bit"},
+	{Name: "ademamix", Row: "AdEMAMix"},
+	{Name: "ademamix_8bit", Row: "AdEMAMix8bit", Args: in32},
+	{Name: "paged_ademamix_32bit", Row: "PagedAdEMAMix"},
+	{Name: "paged_ademamix_8bit", Row: "PagedAdEMAMix8bit", Args: in32},
+	{Name: "rmsprop_bnb", Row: "RMSprop32bit"},
+	{Name: "rmsprop_bnb_8bit", Row: "RMSprop8bit", Args: in32},
+	{Name: "rmsprop_bnb_32bit", Row: "RMSprop32bit"},
 	{Name: "adamw_torch_4bit", Missing: "torchao's AdamW in 4 bits"},
 	{Name: "adamw_torch_8bit", Missing: "torchao's AdamW in 8 bits"},
 	{Name: "adamw_torch_xla", Missing: "AdamW of PyTorch/XLA"},
