@@ -75,11 +75,6 @@ func (r *TrainerRecording) skipped() string {
 	switch {
 	case given(c.TRL):
 		return "TRL's SFTTrainer"
-	case c.DType != "" && !given(c.Load):
-		return "weights of another type"
-	}
-	if o, _ := c.Args["optim"].(string); strings.Contains(o, "8bit") || strings.Contains(o, "ademamix") {
-		return "bitsandbytes' optimizers as Trainer makes them"
 	}
 	return ""
 }
@@ -130,8 +125,11 @@ func (r *TrainerRecording) Spec() string {
 // load is how the recording read the weights: from a checkpoint in the type of the
 // weights, to the GPU.
 func (c *TrainerConfig) load() string {
-	if !given(c.Load) {
+	switch {
+	case !given(c.Load) && c.DType == "":
 		return ""
+	case !given(c.Load): // model.to(dtype) on the CPU
+		return fmt.Sprintf(", load: {dtype: %s}", c.DType)
 	}
 	var kw struct {
 		BNB json.RawMessage `json:"bnb"`

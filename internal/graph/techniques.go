@@ -11,6 +11,7 @@ func (el *building) change() {
 	t.Freeze()
 	t.LoRA()
 	t.PEFT()
+	el.adapterBiases()
 	t.Trains()
 	t.Offload()
 	el.optimGiven()

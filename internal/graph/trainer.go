@@ -136,6 +136,23 @@ func (el *building) trainerGroups() {
 	}
 }
 
+// biases are the parameters that do not decay which adapters may add.
+const biases = "*bias*"
+
+// adapterBiases adds the biases of adapters to the group without weight decay.
+func (el *building) adapterBiases() {
+	if p := el.spec.PEFT; el.loop == nil || p == nil || p.LoRA == nil || !p.LoRA.LoraBias.V {
+		return
+	}
+	for _, o := range el.job.Optimizers {
+		for i := range o.Groups {
+			if g := &o.Groups[i]; len(g.Params) > 0 && !slices.Contains(g.Params, biases) {
+				g.Params = append(g.Params, biases)
+			}
+		}
+	}
+}
+
 // numbered are the items of lists in a path.
 var numbered = regexp.MustCompile(`\.[0-9]+`)
 
