@@ -129,7 +129,7 @@ func (c *TrainerConfig) load() string {
 	case !given(c.Load) && c.DType == "":
 		return ""
 	case !given(c.Load): // model.to(dtype) on the CPU
-		return fmt.Sprintf(", load: {dtype: %s}", c.DType)
+		return ", dtype: " + c.DType
 	}
 	var kw struct {
 		BNB json.RawMessage `json:"bnb"`

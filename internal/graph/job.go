@@ -98,6 +98,9 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	}
 	job.Prefetch = s.Data.DevicePrefetch.V && !job.Static
 	job.Rebind = job.Rebind && !job.Prefetch
+	if m := s.Model; m != nil && m.DType.Set && s.Trainer != nil {
+		job.DType = s.Errs.DType(m.DType)
+	}
 	el.job = job
 	el.shapes.E.Autocast, el.shapes.E.AutocastDType = job.Autocast, job.LowerType
 	el.trainerOptimizer()
