@@ -14,7 +14,6 @@ import (
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/trace"
 )
 
 // samples reads the file of a spec's lengths.
@@ -57,13 +56,15 @@ type varying struct {
 	batches int   // of a step
 	coarse  int64 // lengths are rounded up to a multiple of it
 	turns   map[int64]*turn
-	alike   bool // the turns differ in sizes alone
+	alike   bool                       // the turns differ in sizes alone
+	next    func(run int) func() int64 // draws the batches of a run
 }
 
 // vary simulates the runs of a job whose spec has lengths.
 func (o *Outcome) vary() (out *report.Lengths, err error) {
 	defer o.Job.metered(&err)()
 	v := &varying{o: o, spec: o.Job.Spec.Lengths, batches: batches(o.Job.Program), turns: map[int64]*turn{}}
+	v.next = func(run int) func() int64 { return v.sampler(run).Next }
 	if v.samples, err = o.Job.recipe.samples(v.spec); err != nil {
 		return nil, err
 	}
@@ -133,7 +134,7 @@ func (v *varying) play() error {
 		if err != nil {
 			return err
 		}
-		if v.turns[n], err = newTurn(p, v.batches); err != nil {
+		if v.turns[n], err = newTurn(p, v.numbers(p), v.batches); err != nil {
 			return err
 		}
 	}
@@ -160,8 +161,8 @@ const (
 	callBytes = 24
 )
 
-// multiples are what kernels round lengths up to.
-var multiples = []int64{8, 16, 32, 64, 128, 256}
+// roundings are what kernels round lengths up to a multiple of.
+var roundings = []int64{8, 16, 32, 64, 128, 256}
 
 // derive lays a curve through three lengths, and looks whether two more lie on it.
 func (v *varying) derive(all []int64) (bool, error) {
@@ -172,6 +173,12 @@ func (v *varying) derive(all []int64) (bool, error) {
 	at := []int64{all[low], all[(low+len(all))/2], all[len(all)-1]}
 	if at[0] == at[1] || at[1] == at[2] {
 		return false, nil
+	}
+	var multiples []int64
+	for _, m := range roundings {
+		if roundUp(at[0], m) < roundUp(at[1], m) && roundUp(at[1], m) < roundUp(at[2], m) {
+			multiples = append(multiples, m)
+		}
 	}
 	played := make([]*engine.Played, len(at))
 	for i, n := range at {
@@ -194,24 +201,35 @@ func (v *varying) derive(all []int64) (bool, error) {
 			return false, nil
 		}
 	}
-	calls := len(played[2].Trace.Events) / playedSteps
+	calls := len(played[2].Trace.Events)
 	for len(all)*calls > heldCalls {
 		v.coarse *= 2
 		all = v.shapes()
 	}
 	v.o.Job.meter.Hold(tensor.Bytes(len(all)*calls) * callBytes)
 	for _, n := range all {
-		q, ok := played[0], true
-		var err error
 		if n > 1 {
-			q, ok = l.play(n, r)
-		} else {
-			q, err = v.playLength(n)
+			q, ok := l.play(n, r)
+			if !ok {
+				return false, nil
+			}
+			numbers := func(id int32) int32 {
+				if id > l.blocks {
+					return 0
+				}
+				return id
+			}
+			var err error
+			if v.turns[n], err = newTurn(q, numbers, v.batches); err != nil {
+				return false, err
+			}
+			continue
 		}
-		if err == nil && ok {
-			v.turns[n], err = newTurn(q, v.batches)
+		q, err := v.playLength(n)
+		if err == nil {
+			v.turns[n], err = newTurn(q, v.numbers(q), v.batches)
 		}
-		if err != nil || !ok {
+		if err != nil {
 			return false, err
 		}
 	}
@@ -227,159 +245,12 @@ func (v *varying) compare() error {
 		if first == nil {
 			first = t
 		}
-		if len(t.out) != len(first.out) || t.starts != first.starts {
+		if len(t.step.out) != len(first.step.out) || t.starts != first.starts {
 			return errors.New("batches of different lengths leave different blocks to the next step, which is not modelled")
 		}
-		v.alike = v.alike && slices.EqualFunc(t.calls, first.calls, func(a, b call) bool {
-			return a.block == b.block && a.batch == b.batch && (a.bytes < 0) == (b.bytes < 0) && a.stream == b.stream
-		})
+		v.alike = v.alike && t.start.like(first.start) && t.step.like(first.step)
 	}
 	return nil
-}
-
-// turn is a step of a job as calls of the allocator.
-type turn struct {
-	start  []trace.Event // what comes before the first step that is a turn
-	starts int           // blocks of it that the first turn frees
-	first  []int32       // those blocks
-	calls  []call
-	out    []int32 // allocations of the turn that the next one frees, by their order
-	blocks int32   // allocations
-}
-
-// call is one call of the allocator. Blocks of the turn are counted from 0; the k-th of
-// those that it was left with is -1-k.
-type call struct {
-	bytes  tensor.Bytes // to be allocated; -1: block is freed, -2: the cache is emptied
-	block  int32
-	stream int16
-	batch  uint8 // of the step's, that it belongs to
-	may    bool  // fail: another plan of cuDNN is tried then
-}
-
-const (
-	freed   tensor.Bytes = -1
-	emptied tensor.Bytes = -2
-)
-
-// newTurn takes the last of the steps that were played, which is like the one before.
-func newTurn(p *engine.Played, batches int) (*turn, error) {
-	events := p.Trace.Events
-	steps := int(events[len(events)-1].Step)
-	begin := func(step int) int {
-		i, _ := slices.BinarySearchFunc(events, int32(step), func(e trace.Event, s int32) int { return int(e.Step) - int(s) })
-		return i
-	}
-	if steps < playedSteps {
-		return nil, errors.New("the steps that were played are too few")
-	}
-	t := &turn{}
-	born := map[int32]int{}    // events
-	order := map[int32]int32{} // allocations of their steps
-	var ends []int             // of setup and steps
-	var counts []int32
-	for s := 0; s <= steps; s++ {
-		from, to, n := begin(s), begin(s+1), int32(0)
-		for i := from; i < to; i++ {
-			if events[i].Kind == trace.Alloc {
-				born[events[i].ID], order[events[i].ID] = i, n
-				n++
-			}
-		}
-		ends, counts = append(ends, to), append(counts, n)
-	}
-	// left lists what a step frees of the time before, in the order of its birth
-	left := func(s int) (ids []int32) {
-		for i := ends[s-1]; i < ends[s]; i++ {
-			if e := &events[i]; e.Kind == trace.Free && born[e.ID] < ends[s-1] {
-				ids = append(ids, e.ID)
-			}
-		}
-		slices.SortFunc(ids, func(a, b int32) int { return born[a] - born[b] })
-		return ids
-	}
-	last := left(steps)
-	for _, id := range last {
-		if born[id] < ends[steps-2] {
-			return nil, errors.New("a step frees what is older than the step before it, which is not modelled where lengths differ")
-		}
-		t.out = append(t.out, order[id])
-	}
-	if counts[steps] != counts[steps-1] {
-		return nil, errors.New("the steps that were played are not alike")
-	}
-	// the first step whose next one is a turn
-	s := steps - 1
-	for s > 1 && len(left(s)) == len(last) && counts[s] == counts[steps] {
-		s--
-	}
-	t.start, t.first, t.starts = events[:ends[s]], left(s+1), s
-	slots := map[int32]int32{}
-	for k, id := range last {
-		slots[id] = int32(-1 - k)
-	}
-	region := batchOfEvents(events[ends[steps-1]:ends[steps]], batches)
-	for i := ends[steps-1]; i < ends[steps]; i++ {
-		e := &events[i]
-		c := call{bytes: e.Bytes, stream: e.Stream, batch: region[i-ends[steps-1]]}
-		switch e.Kind {
-		case trace.Alloc:
-			c.block = t.blocks
-			slots[e.ID] = t.blocks
-			t.blocks++
-			_, c.may = slices.BinarySearch(p.Workspaces.Events, i)
-		case trace.Free:
-			c.bytes, c.block = freed, slots[e.ID]
-		case trace.EmptyCache:
-			c.bytes = emptied
-		default:
-			continue
-		}
-		t.calls = append(t.calls, c)
-	}
-	return t, nil
-}
-
-// batchOfEvents tells to which of a step's batches each event belongs: a batch's begins when,
-// after a backward pass, something else does, and what comes before the first forward pass
-// is shared out evenly. All are the first's where a step is not like that.
-func batchOfEvents(events []trace.Event, batches int) []uint8 {
-	out := make([]uint8, len(events))
-	if batches == 1 || batches > math.MaxUint8 {
-		return out
-	}
-	forward := slices.IndexFunc(events, func(e trace.Event) bool { return e.Phase == trace.Forward })
-	now, back := 0, false
-	for i := max(forward, 0); i < len(events); i++ {
-		switch events[i].Phase {
-		case trace.Backward:
-			back = true
-		case trace.Forward:
-			if back {
-				now, back = now+1, false
-			}
-		}
-		out[i] = uint8(min(now, batches-1))
-	}
-	if now != batches-1 {
-		return make([]uint8, len(events))
-	}
-	inputs := 0
-	for i := range max(forward, 0) {
-		if events[i].Kind == trace.Alloc && events[i].Phase == trace.Input {
-			inputs++
-		}
-	}
-	if inputs%batches == 0 {
-		n := 0
-		for i := range max(forward, 0) {
-			if events[i].Kind == trace.Alloc && events[i].Phase == trace.Input {
-				out[i] = uint8(n * batches / inputs)
-				n++
-			}
-		}
-	}
-	return out
 }
 
 // run is one run that was simulated.
@@ -393,7 +264,7 @@ type run struct {
 func (v *varying) simulate() (*report.Lengths, error) {
 	calls := 0
 	for _, t := range v.turns {
-		calls = max(calls, len(t.calls))
+		calls = max(calls, len(t.step.calls))
 	}
 	steps := int(v.spec.Steps.V)
 	n := min(max(mostCalls/max(calls*steps, 1), leastRuns), mostRuns)
@@ -446,12 +317,12 @@ func (v *varying) run(seed, steps int) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, r := v.sampler(seed), &run{seen: map[int64]bool{}}
+	drawn, r := v.next(seed), &run{seen: map[int64]bool{}}
 	draw := make([]int64, v.batches)
 	next := func() int64 {
 		longest := int64(0)
 		for i := range draw {
-			n := s.Next()
+			n := drawn()
 			r.lengths = append(r.lengths, float64(n))
 			draw[i] = v.length(n)
 			r.seen[draw[i]] = true
@@ -469,83 +340,37 @@ func (v *varying) run(seed, steps int) (*run, error) {
 		}
 		return false, err
 	}
-	t := v.turns[next()]
-	blocks := map[int32]allocsim.Block{}
-	for i := range t.start {
-		if err = feed(a, &t.start[i], blocks); err != nil {
-			break
-		}
-	}
-	if end, err := note(1, err); end || err != nil {
-		return r, err
-	}
-	carried := make([]allocsim.Block, len(t.first))
-	for k, id := range t.first {
-		carried[k] = blocks[id]
-	}
-	var own []allocsim.Block
-	for step := t.starts + 1; step <= steps; step++ {
-		longest := next()
-		t := v.turns[longest]
-		sized := make([]*turn, v.batches)
+	var carried []allocsim.Block
+	own, scratch := make([]allocsim.Block, 0, 1024), make([]allocsim.Block, 0, 64)
+	step := 0
+	for step < steps {
+		t := v.turns[next()]
+		of := make([]*turn, v.batches)
 		for i, n := range draw {
-			if sized[i] = t; v.alike {
-				sized[i] = v.turns[n]
+			if of[i] = t; v.alike {
+				of[i] = v.turns[n]
 			}
 		}
-		own = slices.Grow(own[:0], int(t.blocks))[:t.blocks]
 		a.ResetPeaks()
-		err = t.feed(a, sized, carried, own)
+		pick := func(t *turn) *section { return t.step }
+		if step == 0 {
+			pick, step = func(t *turn) *section { return t.start }, t.starts-1
+		}
+		sections := make([]*section, v.batches)
+		for i, t := range of {
+			sections[i] = pick(t)
+		}
+		err = pick(t).feed(a, sections, carried, &own, &scratch)
+		step++
 		if end, err := note(step, err); end || err != nil {
 			return r, err
 		}
 		carried = carried[:0]
-		for _, k := range t.out {
+		for _, k := range pick(t).out {
 			carried = append(carried, own[k])
 		}
 	}
 	return r, nil
-}
-
-// feed gives an allocator the calls of a turn; the sizes are those of the batches that
-// they belong to.
-func (t *turn) feed(a *allocsim.Allocator, sized []*turn, carried, own []allocsim.Block) error {
-	for i := range t.calls {
-		c := &t.calls[i]
-		switch c.bytes {
-		case freed:
-			if c.block < 0 {
-				a.Free(carried[-1-c.block])
-			} else {
-				a.Free(own[c.block])
-			}
-		case emptied:
-			if err := a.EmptyCache(); err != nil {
-				return err
-			}
-		default:
-			b, err := a.Alloc(sized[c.batch].calls[i].bytes, c.stream)
-			if err != nil && !c.may {
-				return err
-			}
-			own[c.block] = b
-		}
-	}
-	return nil
-}
-
-// feed gives an allocator one event.
-func feed(a *allocsim.Allocator, e *trace.Event, blocks map[int32]allocsim.Block) (err error) {
-	switch e.Kind {
-	case trace.Alloc:
-		blocks[e.ID], err = a.Alloc(e.Bytes, e.Stream)
-	case trace.Free:
-		a.Free(blocks[e.ID])
-		delete(blocks, e.ID)
-	case trace.EmptyCache:
-		err = a.EmptyCache()
-	}
-	return err
 }
 
 // quantiles are those of a list, which they sort.

@@ -1,11 +1,15 @@
 package estimate
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memplan/memplan/internal/needs"
 )
 
 // lengthsJob reads a spec whose seq has the lengths of a file.
@@ -47,6 +51,7 @@ func TestOneLength(t *testing.T) {
 		if err := v.play(); err != nil {
 			t.Fatal(err)
 		}
+		v.next = func(run int) func() int64 { return v.sampler(run).Next }
 		r, err := v.run(0, 6)
 		if err != nil {
 			t.Fatal(err)
@@ -85,11 +90,12 @@ func TestDerivedLengths(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := newTurn(p, 1)
+		blocks := newSkeleton(p, &j.Machine.Env).numbers
+		want, err := newTurn(p, func(id int32) int32 { return blocks[id] }, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := v.turns[n]; !slices.Equal(got.calls, want.calls) || !slices.Equal(got.out, want.out) {
+		if got := v.turns[n]; !slices.Equal(got.step.calls, want.step.calls) || !slices.Equal(got.step.out, want.step.out) || !slices.Equal(got.start.calls, want.start.calls) {
 			t.Errorf("length %d: what is derived is not what is played", n)
 		}
 	}
@@ -134,6 +140,70 @@ func TestChance(t *testing.T) {
 	r := o.Report()
 	if r.Verdict.Fits || !strings.Contains(r.Verdict.Reason, "simulated runs of 20 steps ran out of memory") {
 		t.Errorf("verdict %+v", r.Verdict)
+	}
+}
+
+// TestRecordedLengths: runs with given lengths do what transformers' Trainer did with them.
+func TestRecordedLengths(t *testing.T) {
+	text, err := os.ReadFile(needs.File(t, "lengths", "trainer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []struct {
+		Name         string
+		Lengths      []int64
+		Batch        int64
+		Accumulation int
+		Args         json.RawMessage
+		HF           json.RawMessage
+		Steps        [][2]float64
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		var file strings.Builder
+		for _, n := range c.Lengths {
+			fmt.Fprintln(&file, n)
+		}
+		args := fmt.Sprintf("{per_device_train_batch_size: %d, gradient_accumulation_steps: %d, %s", c.Batch, c.Accumulation, string(c.Args)[1:])
+		r := &Recipe{Path: "test.yaml", Text: fmt.Appendf(nil, "memplan: 1\nmodel: {hf: config.json, task: causal-lm, with: {seq: {lengths: l.txt}, mask: ones}}\ntrainer:\n  hf: %s\n  nan_loss: true\ndevice: {gpu: a100-80gb}\n", args),
+			ReadFile: func(name string) ([]byte, error) {
+				return map[string][]byte{"l.txt": []byte(file.String()), "config.json": c.HF}[name], nil
+			}}
+		j, err := r.Job()
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := &varying{o: &Outcome{Job: j}, spec: j.Spec.Lengths, batches: batches(j.Program), turns: map[int64]*turn{}}
+		if v.batches != c.Accumulation {
+			t.Errorf("%s: %d batches in a step", c.Name, v.batches)
+		}
+		if v.samples, err = r.samples(v.spec); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.play(); err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+			continue
+		}
+		v.next = func(int) func() int64 {
+			k := 0
+			return func() int64 { k++; return c.Lengths[k-1] }
+		}
+		got, err := v.run(0, len(c.Steps))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong := 0
+		for i, s := range c.Steps {
+			if got.allocated[i] != s[0] || got.reserved[i] != s[1] {
+				wrong++
+				t.Logf("%s: step %d: allocated %.0f, reserved %.0f; recorded %.0f, %.0f", c.Name, i+1, got.allocated[i], got.reserved[i], s[0], s[1])
+			}
+		}
+		if wrong > 0 {
+			t.Errorf("%s: %d of %d steps are not as recorded", c.Name, wrong, len(c.Steps))
+		}
 	}
 }
 

@@ -56,6 +56,8 @@ type skeleton struct {
 	rules  []op.Kernel // each once
 	loops  []loopOfSites
 	blocks int32
+	// numbers of the blocks that were played; 0: scratch of those kernels
+	numbers []int32
 }
 
 // site is where such a kernel runs.
@@ -79,6 +81,7 @@ func newSkeleton(p *engine.Played, env *op.Env) *skeleton {
 	all := op.NewBlocks(env)
 	var blocks [][]op.Block // of each rule
 	numbers := make([]int32, len(p.Trace.Categories))
+	s.numbers = numbers
 	events, next := p.Trace.Events, 0
 	keep := func(to int) {
 		for ; next < to; next++ {
