@@ -204,13 +204,42 @@ func Names() []string {
 	return out
 }
 
+// forTrainer writes an option of a job with a trainer in the trainer's arguments; false if
+// these cannot say it.
+func (o *Option) forTrainer(b *Base) bool {
+	s := b.Job.Spec
+	if s.Trainer == nil {
+		return true
+	}
+	var ks []estimate.Key
+	var code []string
+	for _, k := range o.Keys {
+		settings, ok := s.TrainerSettings(k.Path, k.Value)
+		if !ok {
+			return false
+		}
+		for _, x := range settings {
+			ks = append(ks, estimate.Key{Path: x.Path, Value: x.Value})
+			if name, ok := strings.CutPrefix(x.Path, "trainer."+s.Trainer.Key()+"."); ok && x.Path != k.Path {
+				code = append(code, name+": "+x.Value)
+			}
+		}
+	}
+	if o.Keys = ks; len(code) > 0 {
+		o.Code = strings.Join(code, "\n")
+	}
+	return true
+}
+
 // options are all ways to change a job, by group, in the order of the catalogue.
 func (b *Base) options(catalogue []*Change) [][]*Option {
 	var groups []string
 	byGroup := map[string][]*Option{}
 	for _, c := range catalogue {
 		for _, o := range c.Options(b) {
-			o.Change = c
+			if o.Change = c; !o.forTrainer(b) {
+				continue
+			}
 			o.cost = b.combine([]*Option{&o}).cost
 			if byGroup[c.Group] == nil {
 				groups = append(groups, c.Group)

@@ -91,7 +91,7 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 			errs.Addf(at, "must be key=value, such as train.batch_size=8")
 			continue
 		}
-		override(root, path, text, at, errs)
+		set(root, path, text, at, errs)
 	}
 	for _, f := range o.Flags {
 		if f.Drop {
@@ -102,7 +102,7 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 		if f.Text {
 			text = strconv.Quote(text)
 		}
-		override(root, f.Path, text, errs.override(f.Flag), errs)
+		set(root, f.Path, text, errs.override(f.Flag), errs)
 	}
 	if o.Lengths != "" {
 		giveLengths(root, o.Lengths, errs.override("--lengths "+o.Lengths), errs)
@@ -134,6 +134,7 @@ func (s *Spec) Given(path string) *Value {
 // Assumed reports whether the key of a path was not given: it is not there,
 // or only in a text that memplan made.
 func (s *Spec) Assumed(path string) bool {
+	path = s.trainerPath(path)
 	v := s.Given(path)
 	switch {
 	case v == nil:
@@ -304,6 +305,18 @@ func (d *decoder) params(v *Value, given map[string]any, m *limit.Meter) *paramE
 func (e *Errors) override(shown string) Span {
 	e.Overrides = append(e.Overrides, shown)
 	return Span{Pos: Pos{-len(e.Overrides), 1}, Len: 1}
+}
+
+// set overrides a key, or with a trainer the arguments that say the same.
+func set(root *Value, path, text string, at Span, errs *Errors) {
+	settings, ok := trainerSettings(root, path, text)
+	if !ok {
+		errs.Addf(at, "the trainer has no argument for %s: %s; --set trainer.hf.NAME=VALUE sets one of TrainingArguments", path, text)
+		return
+	}
+	for _, x := range settings {
+		override(root, x.Path, x.Value, at, errs)
+	}
 }
 
 // override replaces or adds one key of the tree.

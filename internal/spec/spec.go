@@ -93,7 +93,7 @@ type Model struct {
 	Task   String `yaml:"task" doc:"what a Hugging Face model is trained for"`
 	Attn   String `yaml:"attn_implementation" enum:"sdpa|eager|flash_attention_2|flash_attention_3|flex_attention" default:"sdpa" doc:"attention of a Hugging Face model, as transformers calls it; sdpa is modelled, and eager by with: {attn: eager}" later:"attention by another implementation than sdpa" modelled:"sdpa"`
 
-	Load   *Load   `yaml:"load" doc:"how a Hugging Face model is read from its checkpoint: the keywords of from_pretrained"`
+	Load  *Load  `yaml:"load" doc:"how a Hugging Face model is read from its checkpoint: the keywords of from_pretrained"`
 	DType String `yaml:"dtype" doc:"type to which a trainer's model is converted before, as model.to(dtype) does; that of weights which are read is load's"`
 
 	Freeze *Freeze `yaml:"freeze" doc:"parameters of this model that are not trained, instead of the job's freeze"`

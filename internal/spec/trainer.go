@@ -222,7 +222,7 @@ func (s *Spec) trainer(d *decoder) {
 		return
 	}
 	for _, key := range inTrainer {
-		if v := s.root.Get(key); v != nil {
+		if v := s.root.Get(key); v != nil && (key != "train" || v.Kind != Map || v.without("steps") != nil) {
 			at := v.Span
 			for _, p := range s.root.Pairs {
 				if p.Key.Str == key {

@@ -86,3 +86,6 @@ func OptimizerOf(name string) *Optimizer {
 
 // Doubt is what the figures are without an optimizer.
 func (o *Optimizer) Doubt() string { return o.Missing + " is not modelled" + standIn }
+
+// Named reports whether a trainer takes arguments that a table of this package lists.
+func Named(key string) bool { return key == "hf" || key == "sft" }
