@@ -91,6 +91,7 @@ func (el *building) loadLoop() {
 	if n := t.EvalSamples(); n > 0 {
 		given["eval_samples"] = n
 	}
+	el.loopNotes(m)
 	s, err := spec.Parse("preset:"+t.Preset(), text, spec.Options{Params: given, Meter: el.meter, Loop: true})
 	if err != nil {
 		el.fail(t.At, "%s: %v", t.Preset(), err)
@@ -161,4 +162,27 @@ var numbered = regexp.MustCompile(`\.[0-9]+`)
 func (el *building) withOwn(given map[string]any) map[string]any {
 	maps.Copy(given, el.asked)
 	return given
+}
+
+// loopNotes are what arguments ask of this model and the figures are without.
+func (el *building) loopNotes(m *model) {
+	t := el.spec.Trainer
+	a := t.Args()
+	without := func(name, text string) {
+		key := "trainer." + t.Key() + "." + name
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: %s", key, text).Of(key))
+	}
+	knows := func(param string) bool {
+		_, ok := m.spec.Env.Lookup(param)
+		return ok
+	}
+	if s := a.Text("eval_strategy"); s != "" && s != "no" && t.EvalSamples() == 0 {
+		without("eval_strategy", "evaluations are left out; trainer: {eval_dataset: {samples: N}} says how many samples they go over")
+	}
+	if a.Value("neftune_noise_alpha") != nil && !knows("neftune") {
+		without("neftune_noise_alpha", "the noise on the embeddings of this model type is left out")
+	}
+	if task, _ := m.spec.Env.Lookup("task"); a.Number("label_smoothing_factor") != 0 && (!knows("labelled") || task == "seq2seq-lm") {
+		without("label_smoothing_factor", "how this model is called without labels; the figures are those with the model's own loss in addition")
+	}
 }
