@@ -33,7 +33,7 @@ step as a list of statements, the preset's model in place of its name.`,
 			if err != nil {
 				return err
 			}
-			text, err := j.Spec.Explicit(j.Definer)
+			text, err := j.Spec.Explicit(j.Definer, j.Loop)
 			if err != nil {
 				return err
 			}

@@ -121,6 +121,7 @@ type Job struct {
 	Spec        *spec.Spec
 	Machine     *Machine
 	Definer     *spec.Spec // defines the model: Spec, or a preset
+	Loop        *spec.Spec // has the statements of its trainer; nil: it has none
 	Program     *program.Job
 	NotModelled []note.Note
 	Warnings    []note.Note
@@ -166,7 +167,7 @@ func newJob(s *spec.Spec, readFile func(name string) ([]byte, error), h *hub.Hub
 	if err := s.Errs.Err(); err != nil {
 		return nil, err
 	}
-	return &Job{Spec: s, Machine: m, Definer: g.Definer, Program: g.Job, NotModelled: few(g.NotModelled, note.MoreLeftOut), Warnings: few(g.Warnings, note.MoreWarnings), Fails: fails(g.Warnings), Configurations: g.Configurations, Data: g.Data, replayer: new(allocsim.Replayer)}, nil
+	return &Job{Spec: s, Machine: m, Definer: g.Definer, Loop: g.Loop, Program: g.Job, NotModelled: few(g.NotModelled, note.MoreLeftOut), Warnings: few(g.Warnings, note.MoreWarnings), Fails: fails(g.Warnings), Configurations: g.Configurations, Data: g.Data, replayer: new(allocsim.Replayer)}, nil
 }
 
 // maxNotes is how many warnings of one kind are told.

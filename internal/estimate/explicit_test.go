@@ -62,7 +62,7 @@ model: {inputs: {x: {shape: [4]}}, loss: [mean], layers: [{Linear: 4, if: "${act
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			plain, err := s.Explicit(j.Definer)
+			plain, err := s.Explicit(j.Definer, j.Loop)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +85,7 @@ model: {inputs: {x: {shape: [4]}}, loss: [mean], layers: [{Linear: 4, if: "${act
 			if !slices.Equal(a.Played.Trace.Events, b.Played.Trace.Events) {
 				t.Errorf("%s %v: means something else when printed as\n%s", name, set, plain)
 			}
-			if again, err := s.Explicit(j.Definer); err != nil || string(again) != string(plain) {
+			if again, err := s.Explicit(j.Definer, j.Loop); err != nil || string(again) != string(plain) {
 				t.Errorf("%s %v: printed again as\n%s\n%v", name, set, again, err)
 			}
 		}

@@ -41,6 +41,8 @@ type Result struct {
 	// Definer is the spec that defines the first model: the job's own, or a
 	// preset, read with its params.
 	Definer *spec.Spec
+	// Loop is the file with the statements of the job's trainer; nil: it has none.
+	Loop *spec.Spec
 	// NotModelled lists what the spec asks for and memplan does not model. What
 	// is missing in an operator stands in its row.
 	NotModelled []note.Note
@@ -116,7 +118,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		}
 		return nil, err
 	}
-	r := &Result{Job: job, Definer: el.ms[0].spec, NotModelled: append(s.NotModelled(), el.notModelled...), Configurations: el.configs, Data: el.data}
+	r := &Result{Job: job, Definer: el.ms[0].spec, Loop: el.loop, NotModelled: append(s.NotModelled(), el.notModelled...), Configurations: el.configs, Data: el.data}
 	var fails []note.Note
 	for _, d := range el.fails {
 		fails = append(fails, note.WouldFail.New("%s; the job would fail", d.Msg).At(d.file, d.Line))

@@ -14,9 +14,6 @@ import (
 	"github.com/memplan/memplan/internal/trainer"
 )
 
-// targets are the inputs that a collator puts behind those of the tokenizer.
-var targets = []string{"labels", "next_sentence_label", "start_positions", "end_positions"}
-
 // labels is the input that Trainer counts, and that a label smoother takes.
 const labels = "labels"
 
@@ -67,7 +64,7 @@ func (el *building) loadLoop() {
 		el.fail(t.At, "%v", err)
 	}
 	slices.SortStableFunc(el.job.Inputs, func(a, b program.Input) int {
-		return slices.Index(targets, a.Name) - slices.Index(targets, b.Name)
+		return slices.Index(spec.LabelInputs, a.Name) - slices.Index(spec.LabelInputs, b.Name)
 	})
 	given := t.Args().Params()
 	given["release"] = t.Args().Release

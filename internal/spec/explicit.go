@@ -14,9 +14,13 @@ import (
 // Explicit prints the spec with everything said that it implies, as YAML: the
 // step as a list of statements in place of the keys of train, params as their
 // values, and the model of a preset in place of its name. Model is the spec
-// that defines the model: s itself, or the preset, read with its params. What
-// Explicit prints means the same as s.
-func (s *Spec) Explicit(model *Spec) ([]byte, error) {
+// that defines the model: s itself, or the preset, read with its params; loop that
+// with the statements of a trainer, nil without one. What Explicit prints means the
+// same as s.
+func (s *Spec) Explicit(model, loop *Spec) ([]byte, error) {
+	if loop != nil {
+		return s.explicitLoop(model, loop)
+	}
 	own := s.Step != nil // a step of its own refers to params of s
 	if own {
 		model = s
@@ -66,10 +70,15 @@ func (s *Spec) Explicit(model *Spec) ([]byte, error) {
 		head.Pairs = append(head.Pairs, Pair{&Value{Kind: Str, Str: "params"}, params})
 	}
 	out.Pairs = append(head.Pairs, out.Pairs...)
+	return out.print()
+}
+
+// print writes a spec.
+func (v *Value) print() ([]byte, error) {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
-	if err := e.Encode(out.node(0)); err != nil {
+	if err := e.Encode(v.node(0)); err != nil {
 		return nil, fmt.Errorf("printing the spec: %w", err)
 	}
 	return []byte(printable.Quoted(b.String())), e.Close()

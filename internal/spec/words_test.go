@@ -15,7 +15,7 @@ func TestSecondWords(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			return ""
 		}
-		b, err := s.Explicit(s)
+		b, err := s.Explicit(s, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -103,7 +103,7 @@ func (m *mutant) way(done func()) (accepted bool, err error) {
 		return true, fmt.Errorf("export: %w", err)
 	}
 	done()
-	text, err := j.Spec.Explicit(j.Definer)
+	text, err := j.Spec.Explicit(j.Definer, j.Loop)
 	if err != nil {
 		return true, proper(err)
 	}

@@ -1,0 +1,82 @@
+package spec
+
+import (
+	"slices"
+	"strconv"
+)
+
+// LabelInputs are the inputs that a collator puts behind those of the tokenizer, in their
+// order.
+var LabelInputs = []string{"labels", "next_sentence_label", "start_positions", "end_positions"}
+
+// explicitLoop is Explicit of a spec with a trainer: its statements in the place of the
+// arguments.
+func (s *Spec) explicitLoop(model, loop *Spec) ([]byte, error) {
+	body := mapping()
+	put := func(key string, v *Value) {
+		if v != nil && v.Kind != Null {
+			body.Pairs = append(body.Pairs, pair(key, v))
+		}
+	}
+	for _, p := range s.root.Pairs {
+		switch key := p.Key.Str; {
+		case key == "memplan" || key == "params" || key == "trainer" || key == "train":
+		case key == "model":
+			m := *model.root.Get("model").without("loss")
+			for i, p := range m.Pairs {
+				if p.Key.Str == "inputs" {
+					m.Pairs = slices.Clone(m.Pairs)
+					m.Pairs[i].Value = collated(p.Value)
+				}
+			}
+			put(key, &m)
+		default:
+			put(key, s.constant(p.Value))
+		}
+	}
+	train := mapping(pair("batch_size", integer(s.Train.BatchSize.V)), pair("precision", word(s.Train.Precision.V)), pair("loop", word(s.Train.Loop.V)))
+	if c := s.Train.Optimizer; c != nil {
+		o := mapping(pair(c.Name.V, c.Arg))
+		groups := sequence()
+		for _, g := range c.Groups {
+			params := sequence()
+			for _, p := range g.Params {
+				params.Items = append(params.Items, word(p.V))
+			}
+			groups.Items = append(groups.Items, mapping(append([]Pair{pair("params", params)}, g.Arg.Pairs...)...))
+		}
+		if len(groups.Items) > 0 {
+			o.Pairs = append(o.Pairs, pair(KeyGroups, groups))
+		}
+		train.Pairs = append(train.Pairs, pair("optimizer", o))
+	}
+	if c := s.Train.Checkpoint; c != nil {
+		train.Pairs = append(train.Pairs, pair("checkpoint", mapping(pair("use_reentrant", boolean(c.Reentrant.V)))))
+	}
+	put("train", train)
+	program := mapping()
+	for _, key := range []string{"blocks", "before", "step", "eval"} {
+		if v := loop.root.Get(key); v != nil && (key != "eval" || loop.Eval != nil) {
+			put(key, v)
+			program.Pairs = append(program.Pairs, pair(key, v))
+		}
+	}
+	params := model.params(body)
+	for _, p := range loop.params(program).Pairs {
+		if params.Get(p.Key.Str) == nil {
+			params.Pairs = append(params.Pairs, p)
+		}
+	}
+	head := mapping(pair("memplan", &Value{Kind: Int, Str: strconv.Itoa(Version1)}), pair("params", params))
+	return mapping(append(head.Pairs, body.Pairs...)...).print()
+}
+
+// collated are inputs with the targets behind the others.
+func collated(inputs *Value) *Value {
+	out := *inputs
+	out.Pairs = slices.Clone(inputs.Pairs)
+	slices.SortStableFunc(out.Pairs, func(a, b Pair) int {
+		return slices.Index(LabelInputs, a.Key.Str) - slices.Index(LabelInputs, b.Key.Str)
+	})
+	return &out
+}
