@@ -1,6 +1,7 @@
 package accuracy
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -166,6 +167,26 @@ func (r *TrainerRecording) Compare() *Case {
 	return c
 }
 
+// reads reports whether the threads of from_pretrained read the weights, each tensor when
+// one of them is free; what is quantized is read by one.
+func (c *TrainerConfig) reads() bool {
+	var kw struct {
+		BNB json.RawMessage `json:"bnb"`
+	}
+	return given(c.Load) && json.Unmarshal(c.Load, &kw) == nil && !given(kw.BNB)
+}
+
+// run are the allocations between the first free and the next one: what from_pretrained
+// has read, in the order of its threads.
+func run[E any](events []E, alloc func(E) bool) []E {
+	free := func(e E) bool { return !alloc(e) }
+	events = events[slices.IndexFunc(events, free)+1:]
+	if n := slices.IndexFunc(events, free); n >= 0 {
+		return events[:n]
+	}
+	return events
+}
+
 // trainer compares the events as one list: in the recording a step begins when its
 // batch is on the GPU, and what is logged and evaluated between two steps belongs to
 // the second. Steps are cut where the recording cuts them.
@@ -203,6 +224,13 @@ func (c *Case) trainer(text string, r *TrainerRecording) {
 	whole := slices.Clone(events)
 	for i := range whole {
 		whole[i].Step = 0
+	}
+	if r.Config.reads() {
+		recorded := run(all["setup"], func(e trace.RecordedEvent) bool { return e.ID > 0 })
+		predicted := run(whole, func(e trace.Event) bool { return e.Kind == trace.Alloc })
+		n := min(len(recorded), len(predicted))
+		slices.SortStableFunc(recorded[:n], func(a, b trace.RecordedEvent) int { return cmp.Compare(a.Bytes, b.Bytes) })
+		slices.SortStableFunc(predicted[:n], func(a, b trace.Event) int { return cmp.Compare(a.Bytes, b.Bytes) })
 	}
 	c.Difference = trace.Difference(all, whole, false, true)
 	if c.Equal = c.Difference == ""; c.Equal {

@@ -22,6 +22,7 @@ import (
 //	tasks        a list of the tasks that the preset knows
 //	base         the block of the model under the head of a task
 //	precisions   a list of the precisions that it knows; without it, all
+//	keep_in_fp32 a list of the ends of paths of modules that are not quantized
 //	positions    how many positions there are weights for, if there are
 //	unsupported  null, or what the configuration asks for and is not modelled
 //	left_out     null, or what is left out of the figures
@@ -39,7 +40,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels"}
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "neftune"}
+var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "neftune"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -108,6 +109,9 @@ func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
 	}
 	h.activations(s)
 	h.weights()
+	if h.Weights != nil {
+		h.Weights.Kept = names(s, "keep_in_fp32")
+	}
 	return s
 }
 

@@ -17,6 +17,7 @@ type Weights struct {
 	Prepared bool
 	Quantize *spec.BitsAndBytes // nil: they are not quantized
 	Stored   bool               // they are quantized in the checkpoint
+	Kept     []string           // ends of paths of modules that are never quantized
 }
 
 // Trained is the type of the parameters when the job trains.

@@ -2,6 +2,7 @@ package techniques
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/aten"
@@ -77,7 +78,7 @@ func (j *Job) loadedQuantized(m *Model, pm *program.Model) {
 	} else {
 		z.Of.Threshold = q.Threshold.V
 	}
-	kept := j.notConverted(pm, q)
+	kept := j.notConverted(pm, q, w.Kept)
 	env := *j.Env
 	env.DType = w.Trained()
 	all, _ := adaptable(pm)
@@ -101,8 +102,8 @@ func (j *Job) loadedQuantized(m *Model, pm *program.Model) {
 // notConverted says which modules stay as they are (get_modules_to_not_convert in
 // transformers/quantizers/base.py): by default those whose weights are tied, the output
 // embedding and the module of the last parameter.
-func (j *Job) notConverted(m *program.Model, q *spec.BitsAndBytes) func(path string) bool {
-	var keys []string
+func (j *Job) notConverted(m *program.Model, q *spec.BitsAndBytes, always []string) func(path string) bool {
+	keys := slices.Clone(always)
 	at := map[string]spec.Span{}
 	if q.Skips {
 		for _, s := range q.Skip {
