@@ -34,7 +34,11 @@ func (o *Outcome) hostUsage() (*host.Usage, error) {
 	var sizes []size
 	for _, m := range p.Models {
 		b, err := built(m.Root, p.DType, tensor.Float32)
-		if q := m.Quantized; q != nil && err == nil {
+		switch l, q := m.Loaded, m.Quantized; {
+		case err != nil:
+		case l != nil: // the file's own tensors, in the type of the load
+			b, err = built(m.Root, l.Trained(), l.DType)
+		case q != nil:
 			b, err = built(m.Root, p.DType, q.DType)
 		}
 		if err != nil {
@@ -43,8 +47,12 @@ func (o *Outcome) hostUsage() (*host.Usage, error) {
 		sizes = append(sizes, b)
 		j.Model, j.Tensor = max(j.Model, b.total), max(j.Tensor, b.largest)
 	}
-	if j.Loading == host.Built && streamed(p.Models) {
+	switch {
+	case j.Loading != host.Built:
+	case streamed(p.Models):
 		j.Loading = host.Streamed
+	case !slices.ContainsFunc(p.Models, func(m *program.Model) bool { return m.Loaded == nil }):
+		j.Loading = host.Mapped
 	}
 	if save := s.Train.Save; save != nil && p.Inference == "" {
 		t := &o.Played.Totals
@@ -70,10 +78,12 @@ func (o *Outcome) hostUsage() (*host.Usage, error) {
 	return u, nil
 }
 
-// streamed reports whether the models are quantized, and so read by from_pretrained
-// to the GPU.
+// streamed reports whether the models are read by from_pretrained to the GPU, as those
+// are that are quantized.
 func streamed(models []*program.Model) bool {
-	return len(models) > 0 && !slices.ContainsFunc(models, func(m *program.Model) bool { return m.Quantized == nil })
+	return len(models) > 0 && !slices.ContainsFunc(models, func(m *program.Model) bool {
+		return m.Quantized == nil && (m.Loaded == nil || !m.Loaded.OnDevice)
+	})
 }
 
 // host reports the need of one process and compares that of all with what the

@@ -64,10 +64,13 @@ const (
 	// Built: each process builds the model in its memory, and moves it.
 	Built Loading = "built"
 	// Streamed: from_pretrained makes the model on the meta device and reads one
-	// tensor after the other to the GPU, where it is quantized: device_map is set to
-	// the current GPU if there is a quantization_config. At the worst whole files of
+	// tensor after the other to the GPU, as device_map says, which is set to the
+	// current GPU if there is a quantization_config. At the worst whole files of
 	// the checkpoint are read, as those that are no safetensors are.
 	Streamed Loading = "streamed"
+	// Mapped: from_pretrained maps the files of the checkpoint, and the model is moved
+	// from there: at the best the system drops the pages that were read.
+	Mapped Loading = "mapped"
 	// Sharded: one process has the whole model, the others have it on the meta
 	// device and are sent their parts (cpu_ram_efficient_loading of accelerate's
 	// FSDP). At the best it is on the meta device everywhere, and made or read on the
@@ -186,6 +189,9 @@ func (j *Job) loaded() (first, others Range) {
 	switch j.Loading {
 	case Streamed:
 		first = Range{j.Tensor, j.Tensor, max(j.Tensor, min(j.Model, Shard))}
+		return first, first
+	case Mapped:
+		first = Range{j.Tensor, j.Model, j.Model}
 		return first, first
 	case Sharded:
 		return Range{0, j.Model, j.Model}, Range{0, 0, j.Model}

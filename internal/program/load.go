@@ -12,3 +12,11 @@ type Loading struct {
 	// (peft.prepare_model_for_kbit_training), EmptyCache that the cache is emptied after.
 	Prepared, EmptyCache bool
 }
+
+// Trained is the type in which parameters are declared: that of the load, or float32.
+func (l *Loading) Trained() tensor.DType {
+	if l.Prepared {
+		return tensor.Float32
+	}
+	return l.DType
+}

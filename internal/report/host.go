@@ -32,7 +32,8 @@ type Host struct {
 	AllHighBytes           tensor.Bytes `json:"all_high_bytes"`
 	RequestBytes           tensor.Bytes `json:"request_bytes"` // for all: processes at their largest, the model as Loading says
 	// Loading is built (each process makes the model in its memory, then moves it),
-	// streamed (weights are read to the GPU one by one) or sharded (one process has
+	// streamed (weights are read to the GPU one by one), mapped (they are read here from
+	// files that are mapped, then moved) or sharded (one process has
 	// the model, the others have it on the meta device and get their parts).
 	Loading    string       `json:"loading"`
 	Phase      string       `json:"phase"`       // start, training or saving
@@ -92,6 +93,7 @@ func (t *text) host() {
 var loadings = map[string]string{
 	"built":    "built here, then moved",
 	"streamed": "its largest tensor: from_pretrained loads one tensor after the other to the GPU",
+	"mapped":   "read here from its files, then moved",
 	"sharded":  "built by one process, which sends the others their parts",
 }
 
