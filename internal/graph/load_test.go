@@ -1,0 +1,81 @@
+package graph
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+const tinyLlama = `{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "torch_dtype": "bfloat16"`
+
+// TestLoadErrors checks what is said of keywords of from_pretrained.
+func TestLoadErrors(t *testing.T) {
+	for _, c := range []struct{ load, rest, want string }{
+		{"{dtype: int8}", "", "test.yaml:4:17: weights are loaded in a floating-point type, not int8"},
+		{"{device_map: disk}", "", `test.yaml:4:22: device_map is auto, cuda, {"": 0}, cpu or null, not "disk"`},
+		{`{device_map: {"": 0, lm_head: cpu}}`, "", "a device_map with modules on the GPU and on the CPU is not modelled"},
+		{"{quantization_config: {load_in_4bit: true, load_in_8bit: true}}", "", "load_in_4bit and load_in_8bit exclude each other"},
+		{"{quantization_config: {}}", "", "quantization_config needs load_in_4bit: true or load_in_8bit: true"},
+		{"{quantization_config: {load_in_4bit: true, quant_method: awq}}", "", "quant_method awq is not modelled; modelled is bitsandbytes"},
+		{"{quantization_config: {load_in_8bit: true, llm_int8_has_fp16_weight: true}}", "", "llm_int8_has_fp16_weight is not modelled"},
+		{`{quantization_config: {load_in_4bit: true, llm_int8_skip_modules: ["("]}}`, "", `llm_int8_skip_modules: "(" is not a regular expression`},
+		{`{quantization_config: {load_in_4bit: true, llm_int8_skip_modules: [model, lm_head]}}`, "", "quantization_config: model has no linear layer to quantize"},
+		{"{quantization_config: {load_in_4bit: true, bnb_4bit_compute_dtype: int8}}", "", "bnb_4bit_compute_dtype must be a floating-point type, not int8"},
+		{"{device_map: cpu, quantization_config: {load_in_8bit: true}}", "", `quantized weights are read to the GPU; write device_map: {"": 0}`},
+		{"{quantization_config: {load_in_4bit: true}}", "quantize: 4", "quantize and the quantization_config of load exclude each other"},
+		{"{dtype: bfloat16}", "train: {precision: bf16}", "load sets the type of the weights: write load: {dtype: bfloat16}"},
+	} {
+		_, err := buildHF("memplan: 1\nmodel:\n  hf: config.json\n  load: "+c.load+"\n"+c.rest+"\n", tinyLlama+"}")
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: error %v, want %q", c.load, c.rest, err, c.want)
+		}
+	}
+	_, err := buildHF("memplan: 1\nmodel: {inputs: {x: [4]}, layers: [{Linear: 2}], load: {dtype: bfloat16}}\n", "")
+	if want := "this model has no hf:"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("load without hf: error %v, want %q", err, want)
+	}
+}
+
+// TestLoad checks types, devices and which layers are quantized.
+func TestLoad(t *testing.T) {
+	const nf4 = "load_in_4bit: true"
+	bnb := func(more string) string {
+		return `, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4"` + more + "}"
+	}
+	for _, c := range []struct {
+		load, config      string
+		dtype             tensor.DType
+		onDevice, stored  bool
+		quantized, others int
+		kept              string
+	}{
+		{"{}", "", tensor.BFloat16, false, false, 0, 0, ""},
+		{"{dtype: float32, device_map: auto}", "", tensor.Float32, true, false, 0, 0, ""},
+		{"{device_map: {'': cuda:0}}", "", tensor.BFloat16, true, false, 0, 0, ""},
+		{"{quantization_config: {" + nf4 + "}}", "", tensor.BFloat16, true, false, 14, 1, "lm_head"},
+		{"{quantization_config: {" + nf4 + "}}", `, "tie_word_embeddings": true`, tensor.BFloat16, true, false, 14, 1, "lm_head"},
+		{"{quantization_config: {" + nf4 + ", llm_int8_skip_modules: [lm_head, 'model.layers.0', o_proj]}}", "", tensor.BFloat16, true, false, 6, 9, "model.layers.1.self_attn.o_proj"},
+		{"{}", bnb(""), tensor.BFloat16, true, true, 14, 1, "lm_head"},
+		{"{}", bnb(`, "llm_int8_skip_modules": ["lm_head", "up_proj"]`), tensor.BFloat16, true, true, 12, 3, "model.layers.0.mlp.up_proj"},
+		{"{}", `, "quantization_config": {"quant_method": "gptq", "bits": 4}`, tensor.BFloat16, false, false, 0, 0, ""},
+	} {
+		r, err := buildHF("memplan: 1\nmodel:\n  hf: config.json\n  load: "+c.load+"\n", tinyLlama+c.config+"}")
+		if err != nil {
+			t.Errorf("%s with %s: %v", c.load, c.config, err)
+			continue
+		}
+		m := r.Job.Models[0]
+		if l := m.Loaded; l.DType != c.dtype || l.OnDevice != c.onDevice || l.Stored != c.stored {
+			t.Errorf("%s with %s: loaded as %+v", c.load, c.config, *l)
+		}
+		if q := m.Quantized; q == nil && c.quantized > 0 || q != nil && (len(q.Layers) != c.quantized || len(q.Except) != c.others || !q.Except.Fits(c.kept)) {
+			t.Errorf("%s with %s: quantized %+v", c.load, c.config, q)
+		}
+		says := strings.Join(note.Texts(append(r.Warnings, r.NotModelled...)), "\n")
+		if gptq := strings.Contains(c.config, "gptq"); gptq != strings.Contains(says, "the quantization of config.json (gptq): its weights are planned in bfloat16") {
+			t.Errorf("%s with %s: notes %q", c.load, c.config, says)
+		}
+	}
+}
