@@ -1,6 +1,8 @@
 package aten
 
 import (
+	"fmt"
+
 	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cub"
 	"github.com/memplan/memplan/internal/op"
@@ -197,6 +199,9 @@ var ViewRowsOf = define(op.Op{
 type quantized4 struct{ scales, code []float64 }
 
 var evalQuantize4bit = &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
+	if d := c.Out[0].DType; d != tensor.Uint8 {
+		return fmt.Errorf("weights of 4 bits that are packed in %v cannot be computed with", d)
+	}
 	return m.OnHost(func(a op.Arrays) {
 		args := c.Args.(*Quantize4bitArgs)
 		code := array.Codes4bit[args.Type]

@@ -49,6 +49,9 @@ func (s *script) loaded(m *program.Model) {
 		}
 	}
 	if !l.OnDevice {
+		if a := m.Adapters; a != nil && a.OnHost {
+			s.addAdapters(m)
+		}
 		s.printf("%s.to(device)", name)
 	}
 }

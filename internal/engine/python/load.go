@@ -144,6 +144,9 @@ func (p *Interp) loadQuantized(m *Module, l *program.Loading) {
 	p.Env().GradMode = false
 	defer p.Pop(outer)
 	if l.Stored {
+		if p.Executes() {
+			p.Fail("weights that the checkpoint has quantized cannot be computed with: their values are not known")
+		}
 		parts := []*op.Tensor{p.Leaf(trace.Parameters, m.Params[0].Decl.DType, false, m.Params[0].Decl.Size...)}
 		for _, c := range m.Buffers {
 			parts = append(parts, p.Leaf(trace.Parameters, c.Decl.DType, false, c.Decl.Size...))

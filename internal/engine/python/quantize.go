@@ -41,10 +41,6 @@ func (p *Interp) load(m *Module) {
 		source = tensor.Float16
 	}
 	w := p.Leaf(trace.Temporaries, source, false, q.Out, q.In)
-	if p.Executes() {
-		decl := &program.Param{Name: "weight", Size: []int64{q.Out, q.In}, DType: source}
-		p.Must(p.backend.Initialize(w, Initial{Class: m.Class, Param: decl, Name: program.Join(m.path, decl.Name)}))
-	}
 	parts := p.quantized(m, w)
 	p.Drop(w)
 	p.Pop(outer)
@@ -54,6 +50,10 @@ func (p *Interp) load(m *Module) {
 // quantized makes what is kept of the weight of a quantized layer.
 func (p *Interp) quantized(m *Module, w *op.Tensor) []*op.Tensor {
 	q := m.Class.Quantized
+	if p.Executes() {
+		decl := &program.Param{Name: "weight", Size: []int64{q.Out, q.In}, DType: w.DType}
+		p.Must(p.backend.Initialize(w, Initial{Class: m.Class, Param: decl, Name: program.Join(m.path, decl.Name)}))
+	}
 	if q.Bits == 8 {
 		return p.Do(aten.Int8Quantize, nil, w)
 	}
