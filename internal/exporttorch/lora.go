@@ -24,6 +24,8 @@ var (
 	lora8bitPython string
 	//go:embed python/lora_dora.py
 	loraDoraPython string
+	//go:embed python/lora_dora4bit.py
+	loraDora4bitPython string
 	//go:embed python/lora_add.py
 	loraAddPython string
 )
@@ -42,6 +44,7 @@ var adapterTable = []*adapter{
 	{[]*nn.Layer{nn.LoraEmbedding}, "LoraEmbedding", loraEmbeddingPython},
 	{[]*nn.Layer{nn.LoraLinear4bit}, "LoraLinear4bit", lora4bitPython},
 	{[]*nn.Layer{nn.DoraLinear}, "DoraLinear", loraDoraPython},
+	{[]*nn.Layer{nn.DoraLinear4bit}, "DoraLinear4bit", loraDora4bitPython},
 	{[]*nn.Layer{nn.LoraLinear8bit}, "LoraLinear8bit", lora8bitPython},
 }
 
@@ -57,6 +60,9 @@ func (s *script) adapterClasses() {
 		if m.Adapters != nil {
 			for _, l := range m.Adapters.Layers {
 				used[adapterOf(l.Class.Layer)] = true
+				if l.Class.Layer == nn.DoraLinear4bit { // is made of it
+					used[adapterOf(nn.DoraLinear)] = true
+				}
 			}
 		}
 	}

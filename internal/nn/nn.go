@@ -54,6 +54,7 @@ var (
 	LoraConv       = [...]*Layer{1: {Python: "LoraConv1d"}, 2: {Python: "LoraConv2d"}, 3: {Python: "LoraConv3d"}} // by dimensions
 	LoraEmbedding  = &Layer{Python: "LoraEmbedding", Init: map[string]Init{"lora_embedding_B": unit}}
 	DoraLinear     = &Layer{Python: "DoraLinear"}
+	DoraLinear4bit = &Layer{Python: "DoraLinear4bit"}
 	DoraMagnitude  = &Layer{Python: "DoraMagnitude"}
 	ModulesToSave  = &Layer{Python: "ModulesToSave"}
 )

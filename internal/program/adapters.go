@@ -13,6 +13,9 @@ type Place struct {
 // itself.
 const BaseLayer = "base_layer"
 
+// Magnitude is the child of a layer with DoRA that holds the norms of its weight.
+const Magnitude = "lora_magnitude_vector"
+
 // Adapters are the adapters of a model, as PEFT makes them: every parameter
 // is frozen, layers are wrapped, and modules that are trained as a whole are
 // copied. The class of a wrapped layer has BaseLayer as a child; all other

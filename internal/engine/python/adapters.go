@@ -96,10 +96,15 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 			c.adapter = true
 		}
 		if !a.OnHost {
-			first := firstType(base)
+			first, size := firstType(base), m.child(program.Magnitude)
 			for _, c := range cells {
 				p.Layer = c.Layer
-				c.T = p.Leaf(trace.Parameters, first, true, c.Decl.Size...)
+				if size == nil || c != size.Params[0] {
+					c.T = p.Leaf(trace.Parameters, first, true, c.Decl.Size...)
+				}
+			}
+			if size != nil {
+				p.startMagnitude(m, base, cells[0].T, cells[1].T)
 			}
 		}
 		added = append(added, cells...)

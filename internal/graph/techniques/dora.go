@@ -10,15 +10,12 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// magnitude is the child of a layer with DoRA that holds the norms of its weight.
-const magnitude = "lora_magnitude_vector"
-
 // doraLinear is what a layer with DoRA computes (DoraLinearVariant.forward in
 // peft/tuners/lora/variants.py): with a dropout the layer itself is computed again, of
 // what the dropout leaves. x is the input in the adapter's type.
 func (b *adapter) doraLinear(base *program.Class, x, result value.Value, drop int, dropped []value.Value, down, up int) value.Value {
 	in, out := linearSize(base)
-	b.Class.Children = append(b.Class.Children, program.Child{Path: magnitude, Class: &program.Class{
+	b.Class.Children = append(b.Class.Children, program.Child{Path: program.Magnitude, Class: &program.Class{
 		Layer: nn.DoraMagnitude, Python: nn.DoraMagnitude.Python + "()", Params: []program.Param{{Name: "weight", Size: []int64{out}, DType: b.DType()}},
 	}})
 	return b.Inline("dora_forward", []string{"x", "result"}, []value.Value{x, result}, func(f *module.Builder, in2 []value.Value) []value.Value {
@@ -63,7 +60,7 @@ func (b *adapter) doraAdded(f *module.Builder, base *program.Class, x, first val
 		return []value.Value{f.Let("weight_norm", f.Do(aten.ToTypeOf, nil, norm, weight))}
 	}))
 	norm = f.Let("weight_norm", f.Do(aten.Detach, nil, norm))
-	size := b.Own(magnitude+".weight", b.DType(), []int64{out})
+	size := b.Own(program.Magnitude+".weight", b.DType(), []int64{out})
 	scale := f.Let("mag_norm_scale", f.Do(aten.View, &aten.ShapeArgs{Shape: []int64{1, -1}}, f.Do(aten.Div, &aten.BinaryArgs{}, size, norm)))
 	part := f.Let("lora_result", adapterOf(f, x))
 	switch {

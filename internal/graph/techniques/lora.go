@@ -192,6 +192,8 @@ func (j *Job) firstValues(l *spec.LoraConfig) {
 func (j *Job) adapted(path string, base *program.Class, dtype tensor.DType, a *loraArgs, at spec.Span) *program.Class {
 	layer := nn.LoraLinear
 	switch {
+	case a.dora && base.Layer == nn.Linear4bit:
+		layer = nn.DoraLinear4bit
 	case base.Layer == nn.Linear4bit:
 		layer = nn.LoraLinear4bit
 	case base.Layer == nn.Linear8bit:
