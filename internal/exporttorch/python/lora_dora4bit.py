@@ -6,12 +6,12 @@ class DoraLinear4bit(DoraLinear):
         self.transposed = False
 
     def start(self):
-        self.copied = copy.deepcopy((self.base_layer.state, self.base_layer.weight.data, self.base_layer.state))
+        self.copied = [copy.deepcopy(x) for x in (self.base_layer.state, self.base_layer.weight.data, self.base_layer.state)]
         super().start()
         del self.copied
 
     def base_weight(self):
-        return dequantize_4bit(self.base_layer.weight.t(), self.base_layer.state)
+        return dequantize_4bit(self.base_layer.weight, self.base_layer.state)
 
     def forward(self, x):
         result = self.base_layer(x)
