@@ -3,6 +3,7 @@ package exporttorch
 import (
 	_ "embed"
 	"slices"
+	"strings"
 
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/program"
@@ -12,6 +13,12 @@ import (
 // The classes and functions that stand for PEFT in a script, so that it needs
 // PyTorch alone.
 var (
+	//go:embed python/adapter.py
+	adapterPython string
+	//go:embed python/ia3.py
+	ia3Python string
+	//go:embed python/ia3_feedforward.py
+	ia3FeedforwardPython string
 	//go:embed python/lora.py
 	loraPython string
 	//go:embed python/lora_conv.py
@@ -34,18 +41,21 @@ var (
 type adapter struct {
 	layers []*nn.Layer
 	name   string
-	text   string // its definition; "": it is among what all have
+	text   string // its definition; "": it is among what all of LoRA have
+	own    bool   // it is not LoRA's
 }
 
 // adapterTable is in the order in which scripts define the classes.
 var adapterTable = []*adapter{
-	{[]*nn.Layer{nn.LoraLinear}, "LoraLinear", ""},
-	{nn.LoraConv[1:], "LoraConv", loraConvPython},
-	{[]*nn.Layer{nn.LoraEmbedding}, "LoraEmbedding", loraEmbeddingPython},
-	{[]*nn.Layer{nn.LoraLinear4bit}, "LoraLinear4bit", lora4bitPython},
-	{[]*nn.Layer{nn.DoraLinear}, "DoraLinear", loraDoraPython},
-	{[]*nn.Layer{nn.DoraLinear4bit}, "DoraLinear4bit", loraDora4bitPython},
-	{[]*nn.Layer{nn.LoraLinear8bit}, "LoraLinear8bit", lora8bitPython},
+	{[]*nn.Layer{nn.LoraLinear}, "LoraLinear", "", false},
+	{nn.LoraConv[1:], "LoraConv", loraConvPython, false},
+	{[]*nn.Layer{nn.LoraEmbedding}, "LoraEmbedding", loraEmbeddingPython, false},
+	{[]*nn.Layer{nn.LoraLinear4bit}, "LoraLinear4bit", lora4bitPython, false},
+	{[]*nn.Layer{nn.DoraLinear}, "DoraLinear", loraDoraPython, false},
+	{[]*nn.Layer{nn.DoraLinear4bit}, "DoraLinear4bit", loraDora4bitPython, false},
+	{[]*nn.Layer{nn.LoraLinear8bit}, "LoraLinear8bit", lora8bitPython, false},
+	{[]*nn.Layer{nn.IA3Linear}, "IA3Linear", ia3Python, true},
+	{[]*nn.Layer{nn.IA3Feedforward}, "IA3Feedforward", ia3FeedforwardPython, true},
 }
 
 // adapterOf is the class for an adapter.
@@ -69,7 +79,13 @@ func (s *script) adapterClasses() {
 	if len(used) == 0 {
 		return
 	}
-	s.b.WriteString(loraPython)
+	s.b.WriteString(adapterPython)
+	for a := range used {
+		if !a.own {
+			s.b.WriteString(loraPython)
+			break
+		}
+	}
 	for _, a := range adapterTable {
 		if used[a] {
 			s.b.WriteString(a.text)
@@ -121,7 +137,7 @@ func (s *script) addAdapters(m *program.Model) {
 	}
 	s.printf("add_adapters(%s, [", s.modelName(m.Name))
 	for _, g := range a.Groups {
-		s.printf("    (%s, lambda layer: %s(layer, %s)),", s.patterns(g.Layers, m), adapterOf(g.Layer.Layer).name, g.Args)
+		s.printf("    (%s, lambda layer: %s(%s)),", s.patterns(g.Layers, m), adapterOf(g.Layer.Layer).name, strings.TrimSuffix("layer, "+g.Args, ", "))
 	}
 	s.printf("]%s)", more)
 }

@@ -56,5 +56,7 @@ var (
 	DoraLinear     = &Layer{Python: "DoraLinear"}
 	DoraLinear4bit = &Layer{Python: "DoraLinear4bit"}
 	DoraMagnitude  = &Layer{Python: "DoraMagnitude"}
+	IA3Linear      = &Layer{Python: "IA3Linear"}
+	IA3Feedforward = &Layer{Python: "IA3Feedforward"}
 	ModulesToSave  = &Layer{Python: "ModulesToSave"}
 )

@@ -5,9 +5,34 @@ package spec
 type PEFT struct {
 	At       Span        `yaml:"-"`
 	LoRA     *LoraConfig `yaml:"lora" doc:"LoraConfig: low-rank adapters"`
+	IA3      *IA3Config  `yaml:"ia3" doc:"IA3Config: (IA)3, vectors that scale what layers compute"`
 	Prepare  *KBit       `yaml:"prepare_for_kbit_training" doc:"prepare_model_for_kbit_training: true, or its keywords"`
 	Autocast Boolean     `yaml:"autocast_adapter_dtype" default:"true" doc:"adapters of 16 bit are converted to float32"`
 }
+
+// refusedMethods are methods of PEFT that are not modelled, by the names that people
+// may give them.
+var refusedMethods = map[string]string{
+	"adalora": "AdaLoRA, whose loss has a part of its own", "prompt_tuning": "prompt tuning", "prefix_tuning": "prefix tuning", "p_tuning": "p-tuning",
+	"oft": "OFT", "boft": "BOFT", "loha": "LoHa", "lokr": "LoKr", "vera": "VeRA", "vblora": "VB-LoRA", "fourierft": "FourierFT", "ln_tuning": "LN tuning",
+	"hra": "HRA", "randlora": "RandLoRA", "road": "RoAd", "xlora": "X-LoRA", "adaption_prompt": "LLaMA-Adapter", "trainable_tokens": "trainable tokens",
+}
+
+// unmarshal names methods that are not modelled.
+func (p *PEFT) unmarshal(d *decoder, v *Value) {
+	for _, pair := range v.Pairs {
+		if what, ok := refusedMethods[pair.Key.Str]; ok {
+			d.errs.Addf(pair.Key.Span, "peft: %s is not modelled; methods that are: lora, ia3", what)
+			return
+		}
+	}
+	d.section(v, (*peftSection)(p), "peft")
+	if p.LoRA != nil && p.IA3 != nil {
+		d.errs.Addf(p.IA3.At, "peft takes one method: lora and ia3 exclude each other")
+	}
+}
+
+type peftSection PEFT
 
 // PeftConfig are the keys that the configurations of all methods have.
 type PeftConfig struct {
@@ -65,6 +90,18 @@ type LoraConfig struct {
 	BdLora           *Value  `yaml:"use_bdlora" doc:"block-diagonal LoRA" later:"BD-LoRA"`
 	Arrow            *Value  `yaml:"arrow_config" doc:"Arrow routing between adapters" later:"Arrow"`
 	Kasa             *Value  `yaml:"kasa_config" doc:"KaSA" later:"KaSA"`
+}
+
+// IA3Config are the keys of peft.IA3Config.
+type IA3Config struct {
+	At             Span     `yaml:"-"`
+	TargetModules  *Value   `yaml:"target_modules" doc:"names of modules, or a regular expression of their paths; by default those that PEFT lists for the model type"`
+	ExcludeModules *Value   `yaml:"exclude_modules" doc:"names of modules, or a regular expression of their paths"`
+	Feedforward    *Value   `yaml:"feedforward_modules" doc:"those of target_modules whose input is scaled, not their output"`
+	ModulesToSave  []String `yaml:"modules_to_save" doc:"names of modules of which a copy is trained as a whole"`
+	FanInFanOut    Boolean  `yaml:"fan_in_fan_out" doc:"no effect on memory: PEFT sets it for Conv1D by itself"`
+	Init           Boolean  `yaml:"init_ia3_weights" default:"true" doc:"first values, which do not change memory"`
+	PeftConfig
 }
 
 // KBit are the keywords of prepare_model_for_kbit_training.

@@ -51,10 +51,14 @@ func (j *Job) PEFT() {
 
 // tuner reads which method the section asks for.
 func (j *Job) tuner(p *spec.PEFT) *tuner {
-	if p.LoRA == nil {
-		j.fail(p.At, "peft needs a method, such as lora: {r: 8}")
+	switch {
+	case p.LoRA != nil:
+		return j.loraTuner(p.LoRA)
+	case p.IA3 != nil:
+		return j.ia3Tuner(p.IA3)
 	}
-	return j.loraTuner(p.LoRA)
+	j.fail(p.At, "peft needs a method, such as lora: {r: 8}")
+	return nil
 }
 
 // tune wraps the layers of a model that a method targets.
@@ -125,19 +129,11 @@ func (j *Job) endings(m *program.Model, names []spec.String) (out program.Patter
 				}
 			}
 		}
-		if !found && n.At != j.taskAt() {
+		if !found && n.Set { // that of a task need not be there
 			j.unmatched(n, "modules_to_save")
 		}
 	}
 	return out
-}
-
-// taskAt is the place of task_type, whose modules need not exist.
-func (j *Job) taskAt() spec.Span {
-	if l := j.Spec.PEFT.LoRA; l != nil {
-		return l.TaskType.At
-	}
-	return spec.Span{}
 }
 
 // unmatched warns of a name that no module has, which PEFT passes over.

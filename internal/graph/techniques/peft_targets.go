@@ -24,6 +24,39 @@ var loraTargets = byType(map[string][]string{
 	"c_proj c_attn":               {"btlm"},
 })
 
+// ia3Targets and ia3Feedforward are the defaults of (IA)3.
+var (
+	ia3Targets = byType(map[string][]string{
+		"k v wo":                            {"t5"},
+		"k v wi_1":                          {"mt5"},
+		"c_attn mlp.c_proj":                 {"gpt2", "gpt_bigcode"},
+		"query_key_value mlp.dense_4h_to_h": {"bloom"},
+		"key value output.dense":            {"roberta", "bert"},
+		"q_proj k_proj fc2":                 {"opt"},
+		"q_proj v_proj fc_out":              {"gptj"},
+		"query_key_value dense_4h_to_h":     {"gpt_neox", "falcon"},
+		"q_proj v_proj c_proj":              {"gpt_neo"},
+		"q_proj v_proj fc2":                 {"bart", "phi"},
+		"k_proj v_proj down_proj":           {"llama", "mistral"},
+		"q_proj v_proj down_proj":           {"llama4", "gemma", "gemma2", "gemma3_text", "qwen2", "qwen3"},
+		"k_proj v_proj w2":                  {"mixtral"},
+		"key_proj value_proj output.dense":  {"deberta-v2"},
+		"in_proj output.dense":              {"deberta"},
+	})
+	ia3Feedforward = byType(map[string][]string{
+		"wo":                {"t5"},
+		"mlp.c_proj":        {"gpt2", "gpt_bigcode"},
+		"mlp.dense_4h_to_h": {"bloom"},
+		"output.dense":      {"roberta", "bert", "deberta-v2", "deberta"},
+		"fc2":               {"opt", "bart", "phi"},
+		"fc_out":            {"gptj"},
+		"dense_4h_to_h":     {"gpt_neox", "falcon"},
+		"c_proj":            {"gpt_neo"},
+		"down_proj":         {"llama", "llama4", "mistral", "gemma", "gemma2", "gemma3_text", "qwen2", "qwen3"},
+		"w2":                {"mixtral"},
+	})
+)
+
 // byType turns names of modules with the types that have them around.
 func byType(names map[string][]string) map[string][]string {
 	out := map[string][]string{}
