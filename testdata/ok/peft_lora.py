@@ -98,8 +98,15 @@ class DoraLinear(LoraLinear):
 
     def start(self):
         """Computes the magnitude, once the adapter is where the layer is."""
+        lora_A, lora_B = self.lora_A.weight, self.lora_B.weight
+        half = lora_A.dtype == torch.float16
+        if half:
+            lora_A, lora_B = lora_A.float(), lora_B.float()
         weight = self.base_weight()
-        self.lora_magnitude_vector = DoraMagnitude(self.weight_norm(weight, self.lora_B.weight @ self.lora_A.weight))
+        lora_weight = lora_B @ lora_A
+        if half:
+            lora_weight = lora_weight.half()
+        self.lora_magnitude_vector = DoraMagnitude(self.weight_norm(weight, lora_weight))
 
     def base_weight(self):
         return self.base_layer.weight
