@@ -28,7 +28,7 @@ def share(model, like):
     """Gives a model the tensors of one that is made like it, and the layers that were changed there."""
     model._parameters, model._buffers = like._parameters, like._buffers
     for name in model._modules.keys() & like._modules.keys():
-        module = like._modules[name]
+        module = like._modules[name]SAVED
         if CHANGED:
             model._modules[name] = module
         else:
@@ -52,7 +52,11 @@ func (s *script) sharing() string {
 	if changed == nil {
 		return share
 	}
-	return strings.ReplaceAll(shareReplaced, "CHANGED", strings.Join(changed, " or "))
+	saved := ""
+	if slices.ContainsFunc(s.job.Models, func(m *program.Model) bool { return m.Adapters != nil && len(m.Adapters.Saved) > 0 }) {
+		saved = "\n        if isinstance(module, ModulesToSave):\n            module = module.modules_to_save"
+	}
+	return strings.NewReplacer("SAVED", saved, "CHANGED", strings.Join(changed, " or ")).Replace(shareReplaced)
 }
 
 // evalModels makes the models that an evaluation calls with other statements

@@ -251,6 +251,7 @@ type Stmt struct {
 	Plain     bool    // outside of autocast
 	Every     int64   // run in every n-th step; 0: always
 	Line      int     // in the spec
+	InEval    bool    // runs in eval mode only; in library modules
 	Fast      bool    // runs in eval mode without gradients only; in library modules
 }
 

@@ -77,6 +77,8 @@ func (p *Interp) take(n, from *Module) {
 		k := slices.IndexFunc(from.Class.Children, func(ch program.Child) bool { return ch.Path == own.Path })
 		switch {
 		case k < 0: // it holds no tensors, and is called here only
+		case from.Children[k].child(program.ModulesToSave) != nil: // it calls that alone
+			p.take(n.Children[i], from.Children[k].child(program.ModulesToSave))
 		case from.Children[k].Class != from.Class.Children[k].Class: // put in the place of another; its forward suits any batch
 			n.replace(n.Children[i], from.Children[k])
 		default:

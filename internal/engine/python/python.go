@@ -109,7 +109,7 @@ func (p *Interp) call(fr *Frame) Value {
 	p.Env().Autocast = p.Env().Autocast && !fr.Fn.NoAutocast
 	for i := range fr.Fn.Body {
 		s := &fr.Fn.Body[i]
-		if s.Fast && !p.inference(fr) || s.Wants > 0 && !fr.wants(s.Wants-1) {
+		if s.InEval && p.Env().Training || s.Fast && !p.inference(fr) || s.Wants > 0 && !fr.wants(s.Wants-1) {
 			continue
 		}
 		p.Meter.Work(stmtWork)

@@ -257,6 +257,13 @@ func (b *Builder) LetAll(names []string, v value.Value) []value.Value {
 // Emit adds a statement.
 func (b *Builder) Emit(st program.Stmt) { b.Func.Body = append(b.Func.Body, st) }
 
+// InEval makes the last n statements ones that run in eval mode only.
+func (b *Builder) InEval(n int) {
+	for i := len(b.Func.Body) - n; i < len(b.Func.Body); i++ {
+		b.Func.Body[i].InEval = true
+	}
+}
+
 // Fast makes the last statement one that only a fused path runs.
 func (b *Builder) Fast() { b.Func.Body[len(b.Func.Body)-1].Fast = true }
 

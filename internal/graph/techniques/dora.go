@@ -18,19 +18,20 @@ func (b *adapter) doraLinear(base *program.Class, x, result value.Value, drop in
 	b.Class.Children = append(b.Class.Children, program.Child{Path: program.Magnitude, Class: &program.Class{
 		Layer: nn.DoraMagnitude, Python: nn.DoraMagnitude.Python + "()", Params: []program.Param{{Name: "weight", Size: []int64{out}, DType: b.DType()}},
 	}})
-	return b.Inline("dora_forward", []string{"x", "result"}, []value.Value{x, result}, func(f *module.Builder, in2 []value.Value) []value.Value {
-		x, result := in2[0], in2[1]
-		again := b.loraArgs.dropout > 0
-		first := value.Value{}
-		if again {
-			x = f.Let("x", f.CallChild(drop, dropped, x))
-		} else {
-			first = result
+	return b.Inline("dora_forward", []string{"x", "result"}, []value.Value{x, result}, func(f *module.Builder, args []value.Value) []value.Value {
+		x, result := args[0], args[1]
+		added := func(x, first value.Value) value.Value {
+			return f.Do(aten.Add, &aten.AddArgs{}, result, f.Inline("dora", []string{"x", "base_result"}, []value.Value{x, first}, func(f *module.Builder, args []value.Value) []value.Value {
+				return []value.Value{b.doraAdded(f, base, args[0], args[1], in, out, down, up)}
+			}))
 		}
-		added := f.Inline("dora", []string{"x", "base_result"}, []value.Value{x, first}, func(f *module.Builder, args []value.Value) []value.Value {
-			return []value.Value{b.doraAdded(f, base, args[0], args[1], in, out, down, up)}
-		})
-		return []value.Value{f.Let("result", f.Do(aten.Add, &aten.AddArgs{}, result, added))}
+		if b.loraArgs.dropout == 0 {
+			return []value.Value{f.Let("result", added(x, result))}
+		}
+		f.Finish(added(x, result))
+		f.InEval(1)
+		x = f.Let("x", f.CallChild(drop, dropped, x))
+		return []value.Value{f.Let("result", added(x, value.Value{}))}
 	})
 }
 

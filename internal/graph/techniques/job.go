@@ -116,9 +116,6 @@ func (j *Job) Apart() {
 			})
 		}
 		changed = changed || m.Adapters != nil || m.Quantized != nil || m.Pruned != nil
-		if e := j.Job.Eval; e != nil && e.Apart[m.Name] && m.Adapters != nil && len(m.Adapters.Saved) > 0 {
-			j.fail(j.Models[0].At, "modules_to_save beside an eval: of other sizes is not modelled")
-		}
 	}
 	switch {
 	case !changed:
