@@ -140,7 +140,7 @@ class DoraLinear(LoraLinear):
 
     def add_dora(self, x, result):
         base_result = result
-        if isinstance(self.lora_dropout, nn.Dropout):
+        if isinstance(self.lora_dropout, nn.Dropout) and self.training:
             x = self.lora_dropout(x)
             base_result = None
         result = result + self.dora(x, base_result)
