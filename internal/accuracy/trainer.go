@@ -45,6 +45,9 @@ type TrainerConfig struct {
 	KBit      json.RawMessage            `json:"kbit"` // prepare_model_for_kbit_training
 	LoRA      json.RawMessage            `json:"lora"` // peft.LoraConfig
 	TRL       json.RawMessage            `json:"trl"`  // SFTConfig's additions
+
+	Packed     bool   `json:"packed"`      // position_ids were found to be those of several samples
+	LossTokens *int64 `json:"loss_tokens"` // of a batch, where the run was answered with it
 }
 
 // LoadTrainer reads the recordings of a folder, sorted by name.
@@ -68,16 +71,6 @@ func LoadTrainer(dir string) ([]*TrainerRecording, error) {
 // given reports whether a part of the configuration asks for something.
 func given(raw json.RawMessage) bool {
 	return len(raw) > 0 && string(raw) != "null" && string(raw) != "false"
-}
-
-// skipped says what of the run memplan does not model; "" if it does.
-func (r *TrainerRecording) skipped() string {
-	c := r.Config
-	switch {
-	case given(c.TRL):
-		return "TRL's SFTTrainer"
-	}
-	return ""
 }
 
 // Spec writes the recorded run as a spec, with the configuration in config.json.
@@ -107,7 +100,22 @@ func (r *TrainerRecording) Spec() string {
 		text, _ := json.Marshal(c.Args[name]) // which is what was read
 		args = append(args, name+": "+string(text))
 	}
-	fmt.Fprintf(&b, "trainer:\n  hf: {%s}\n", strings.Join(args, ", "))
+	trainer := "hf"
+	if given(c.TRL) {
+		trainer = "sft"
+		args = append(args, c.sft()...)
+	}
+	fmt.Fprintf(&b, "trainer:\n  %s: {%s}\n", trainer, strings.Join(args, ", "))
+	if given(c.TRL) {
+		var tokens int64 // without more the virtual GPU answers that no token has a loss
+		if c.LossTokens != nil {
+			tokens = *c.LossTokens
+		}
+		fmt.Fprintf(&b, "  loss_tokens: %d\n", tokens)
+		if !c.Packed {
+			b.WriteString("  one_sample: true\n")
+		}
+	}
 	if c.Mask != "padded" { // bool(tensor) was True then, whatever was asked
 		b.WriteString("  nan_loss: true\n")
 	}
@@ -147,6 +155,20 @@ func (c *TrainerConfig) load() string {
 	return fmt.Sprintf(", load: {dtype: %s, device_map: {\"\": 0}%s}", dtype, quantized)
 }
 
+// sft are the arguments of SFTConfig.
+func (c *TrainerConfig) sft() []string {
+	more := map[string]any{"max_length": c.Seq}
+	if err := json.Unmarshal(c.TRL, &more); err != nil {
+		return []string{err.Error()}
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		text, _ := json.Marshal(more[name]) // which is what was read
+		out = append(out, name+": "+string(text))
+	}
+	return out
+}
+
 // Env is the device of the recording.
 func (r *TrainerRecording) Env() op.Env { return ArchEnv(r.Config.Arch) }
 
@@ -154,9 +176,6 @@ func (r *TrainerRecording) Env() op.Env { return ArchEnv(r.Config.Arch) }
 func (r *TrainerRecording) Compare() *Case {
 	family, _, _ := strings.Cut(r.Name, "_")
 	c := &Case{Name: r.Name, Family: family, Arch: r.Config.Arch}
-	if c.Skipped = r.skipped(); c.Skipped != "" {
-		return c
-	}
 	text, err := json.Marshal(r.Config.HF)
 	if err != nil {
 		c.Difference = err.Error()

@@ -21,6 +21,7 @@ func (j *job) callModel(name string, args []python.Value) python.Value {
 	outer := j.Push()
 	eval := j.evalMode[name]
 	j.EnterModel(eval)
+	j.OffloadAgain()
 	j.Env().Training = j.Env().Training && (eval == nil || !*eval)
 	var v python.Value
 	if r := j.reducers[name]; r == nil {

@@ -78,7 +78,7 @@ type building struct {
 // which spec.Parse found mistakes may be passed: what needs no shapes is checked
 // too, so that all mistakes of a file come at once.
 func Build(s *spec.Spec, o Options) (*Result, error) {
-	el := &building{opts: o, asked: hf.Asked(s), users: map[*spec.Errors]spec.String{}, elaborator: &elaborator{
+	el := &building{opts: o, asked: hf.Asked(s.Trainer), users: map[*spec.Errors]spec.String{}, elaborator: &elaborator{
 		spec: s, errs: s.Errs, meter: s.Env.Meter(), shapes: &op.Shapes{E: o.Env, Meter: s.Env.Meter()}, cache: map[string]*elaborated{}, names: map[string]int{}, sizes: map[*program.Func]int{}, bad: map[inFile]bool{}, badBlocks: map[*spec.Block]bool{},
 		batch: s.Train.BatchSize.V,
 		gpus:  s.Parallel,

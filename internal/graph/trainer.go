@@ -59,10 +59,6 @@ func (el *building) loadLoop() {
 	if !m.use.OfHF() {
 		el.fail(t.At, "trainer: %s trains models of transformers; name one by model: {hf: config.json}", t.Key())
 	}
-	text, err := el.opts.Preset(t.Preset())
-	if err != nil {
-		el.fail(t.At, "%v", err)
-	}
 	slices.SortStableFunc(el.job.Inputs, func(a, b program.Input) int {
 		return slices.Index(spec.LabelInputs, a.Name) - slices.Index(spec.LabelInputs, b.Name)
 	})
@@ -89,15 +85,58 @@ func (el *building) loadLoop() {
 		given["eval_samples"] = n
 	}
 	el.loopNotes(m)
-	s, err := spec.Parse("preset:"+t.Preset(), text, spec.Options{Params: given, Meter: el.meter, Loop: true})
-	if err != nil {
-		el.fail(t.At, "%s: %v", t.Preset(), err)
+	if t.SFT != nil {
+		el.sft(m, given)
+	}
+	s := el.loopFile(t.Preset(), given)
+	if own := t.Own(); own != "" {
+		more := el.loopFile(own, nil)
+		s.Blocks = append(s.Blocks, more.Blocks...)
 	}
 	if !t.Evaluates() {
 		s.Eval = nil
 	}
-	el.others = append(el.others, s.Errs)
 	el.loop = s
+}
+
+// loopFile reads a file of a loop.
+func (el *building) loopFile(name string, given map[string]any) *spec.Spec {
+	t := el.spec.Trainer
+	text, err := el.opts.Preset(name)
+	if err != nil {
+		el.fail(t.At, "%v", err)
+	}
+	s, err := spec.Parse("preset:"+name, text, spec.Options{Params: given, Meter: el.meter, Loop: true})
+	if err != nil {
+		el.fail(t.At, "%s: %v", name, err)
+	}
+	for _, b := range s.Blocks {
+		b.V.Of = s
+	}
+	el.others = append(el.others, s.Errs)
+	return s
+}
+
+// sft says which metrics SFTTrainer computes, and refuses a chunked loss of a model whose
+// file has none.
+func (el *building) sft(m *model, given map[string]any) {
+	t := el.spec.Trainer
+	a := t.Args()
+	if _, ok := m.spec.Env.Lookup("flattened"); !ok && t.Flattened() {
+		el.fail(t.At, "samples of %s that are packed to one sequence are not modelled; packing_strategy: wrapped is", m.use.HF.V)
+	}
+	given["masked"] = slices.ContainsFunc(el.job.Inputs, func(in program.Input) bool { return in.Name == "attention_mask" })
+	switch a.Text("loss_type") {
+	case "chunked_nll":
+		if _, ok := m.spec.Env.Lookup("loss_chunk"); !ok {
+			el.fail(a.Span("loss_type"), "the chunked loss of %s is not modelled; loss_type: nll is", m.use.HF.V)
+		}
+		given["metrics"] = "sft_chunked_metrics"
+	case "dft":
+		given["loss_func"], given["metrics"] = "dft_loss", "sft_metrics"
+	default:
+		given["metrics"] = "sft_metrics"
+	}
 }
 
 // decayless are patterns of parameters that Trainer gives no weight decay

@@ -19,6 +19,7 @@ type Activations struct {
 	At     Span     `yaml:"-"`
 	Saved  Boolean  `yaml:"-"` // true: save_on_cpu
 	Own    bool     `yaml:"-"` // a mapping
+	Head   bool     `yaml:"-"` // the output head is excepted, as get_act_offloading_ctx_manager finds it
 	Pin    Boolean  `yaml:"use_pin_memory" default:"true" doc:"the copies are in page-locked memory"`
 	Stream Boolean  `yaml:"use_streams" default:"true" doc:"the copies are made on a stream of their own; a tensor that left stays on the GPU until later ones have left, too"`
 	Min    Integer  `yaml:"min_offload_size" min:"0" default:"1024" doc:"bytes of the smallest tensor that is copied"`

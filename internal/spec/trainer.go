@@ -14,8 +14,11 @@ import (
 type Trainer struct {
 	At Span `yaml:"-"`
 
-	HF *HFArguments `yaml:"hf" doc:"transformers.Trainer: the keys of TrainingArguments"`
+	HF  *HFArguments  `yaml:"hf" doc:"transformers.Trainer: the keys of TrainingArguments"`
+	SFT *SFTArguments `yaml:"sft" doc:"trl.SFTTrainer: the keys of SFTConfig"`
 
+	OneSample   Boolean      `yaml:"one_sample" doc:"of sft: a batch that packing or padding_free make one sequence is one sample, so that attention needs no mask"`
+	LossTokens  Integer      `yaml:"loss_tokens" min:"0" doc:"of sft: how many tokens of a batch have a loss, as completion_only_loss and padding leave them; by default all"`
 	EvalDataset *EvalDataset `yaml:"eval_dataset" doc:"what evaluations go over"`
 	Metrics     Boolean      `yaml:"compute_metrics" doc:"there is a compute_metrics function: evaluations collect logits and labels"`
 	Accepts     Boolean      `yaml:"model_accepts_loss_kwargs" doc:"whether Trainer counts the items of a batch for the model's loss; by default whether the model's forward takes **kwargs"`
@@ -41,19 +44,34 @@ type HFArguments struct{ Arguments }
 
 func (a *HFArguments) unmarshal(d *decoder, v *Value) { a.read(d, v, trainer.HF) }
 
+// SFTArguments are SFTConfig's.
+type SFTArguments struct{ Arguments }
+
+func (a *SFTArguments) unmarshal(d *decoder, v *Value) { a.read(d, v, trainer.SFT) }
+
 // Args are the arguments of the trainer that is given.
 func (t *Trainer) Args() *Arguments {
-	if t == nil || t.HF == nil {
+	switch {
+	case t == nil:
 		return nil
+	case t.HF != nil:
+		return &t.HF.Arguments
+	case t.SFT != nil:
+		return &t.SFT.Arguments
 	}
-	return &t.HF.Arguments
+	return nil
 }
 
 // Preset is the file with the loop.
 func (t *Trainer) Preset() string { return "trainers/hf" }
 
 // Key is the key of the trainer that is given, for messages and paths.
-func (t *Trainer) Key() string { return "hf" }
+func (t *Trainer) Key() string {
+	if t.SFT != nil {
+		return "sft"
+	}
+	return "hf"
+}
 
 // read decodes a mapping by a table.
 func (a *Arguments) read(d *decoder, v *Value, t *trainer.Table) {
@@ -71,6 +89,10 @@ func (a *Arguments) read(d *decoder, v *Value, t *trainer.Table) {
 				continue
 			}
 			d.errs.Unknown(p.Key.Span, "argument of "+t.Name, p.Key.Str, t.Names(a.Release))
+			continue
+		}
+		if p.Value.Kind == Null && (row.Default == nil || row.Null) {
+			a.values[p.Key.Str] = nil
 			continue
 		}
 		if x, ok := a.value(d, row, p.Key.Str, p.Value); ok {
@@ -243,7 +265,11 @@ func (s *Spec) trainer(d *decoder) {
 	case a.Table == nil: // which is reported
 		return
 	}
+	s.sft(a)
 	s.Train.BatchSize = a.integer("per_device_train_batch_size")
+	if t.Flattened() {
+		s.Train.BatchSize.V = 1
+	}
 	s.Train.GradAccumulation = a.integer("gradient_accumulation_steps")
 	s.Train.Loop.V = "flat"
 	s.Train.Deterministic = a.boolean("full_determinism")

@@ -18,7 +18,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(was)
-	for _, table := range []*Table{HF} {
+	for _, table := range []*Table{HF, SFT} {
 		begin, end := "<!-- arguments: "+table.Name+" -->\n", "<!-- end -->"
 		head, rest, ok := strings.Cut(text, begin)
 		_, tail, found := strings.Cut(rest, end)
@@ -74,7 +74,7 @@ func python(x any) string {
 
 // Each argument is listed once in a release, and says why it reaches what it does.
 func TestArguments(t *testing.T) {
-	for _, table := range []*Table{HF} {
+	for _, table := range []*Table{HF, SFT} {
 		seen := map[string]bool{}
 		for i := range table.Arguments {
 			a := &table.Arguments[i]

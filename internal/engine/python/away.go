@@ -18,6 +18,8 @@ type offloadActivations struct {
 	params map[int32]bool // blocks of parameters
 	number int64          // of tensors that were packed
 	known  map[memoryKey]*away
+	kept   []*away // that nodes gave up without unpacking
+	ended  bool    // a backward pass has ended since the last call of a model
 	left   []*away // that are still on the GPU, too; in the order of packing
 	back   []*away // that were brought back; in the order of unpacking
 	begun  bool    // the backward pass under way has unpacked one
@@ -243,18 +245,33 @@ func (h *offloadActivations) end() {
 	for len(h.back) > 0 {
 		h.drop(h.back[0])
 	}
-	h.begun = false
+	h.begun, h.ended = false, true
+}
+
+// OffloadAgain is what a call of a model begins with: what no backward pass has unpacked
+// is given up (OffloadActivations.__enter__).
+func (p *Interp) OffloadAgain() {
+	h := p.away
+	if h == nil || !h.ended || !p.Env().GradMode {
+		return
+	}
+	h.ended = false
+	for len(h.left) > 0 {
+		p.Drop(h.leave())
+	}
+	for _, x := range h.kept {
+		p.Drop(x.t)
+		x.t = nil
+	}
+	h.kept = nil
+	clear(h.known)
 }
 
 // Drop implements autograd.Packed.
 func (x *away) Drop() {
-	h := x.h
-	if x.t == nil {
-		return
+	if x.t != nil {
+		x.h.kept = append(x.h.kept, x)
 	}
-	h.forget(x)
-	h.p.Drop(x.t)
-	x.t = nil
 }
 
 // stays are hooks of a module whose saved tensors stay where they are (NoOpManager).

@@ -31,6 +31,10 @@ import (
 //	reentrant    given by the loader: use_reentrant of train.checkpoint
 //	labelled     given by the loader: forward takes labels and gives a loss
 //	num_items    given by the loader: forward takes num_items_in_batch
+//	loss_chunk   given by the loader: TRL's chunked loss, of so many tokens at a time
+//	flattened    given by the loader: the samples of a batch are one sequence
+//	several      given by the loader: and masks keep them apart
+//	loss_tokens  given by the loader: trainer.loss_tokens
 //	neftune      given by the loader: noise is added to the embeddings
 const Folder = spec.HFFolder
 
@@ -40,7 +44,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels"}
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "neftune"}
+var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "neftune"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -190,7 +194,11 @@ func (h *model) params() map[string]any {
 	for _, own := range Own {
 		delete(given, own)
 	}
-	maps.Copy(given, Asked(h.Spec))
+	maps.Copy(given, Asked(h.Spec.Trainer))
+	n, _ := given["seq"].(int64)
+	if n = h.Spec.Trainer.Length(n); n > 0 {
+		given["seq"] = n
+	}
 	given["precision"] = h.precision()
 	if l := h.m.Load; l != nil && l.Attn.Set && h.with["attn"] == (spec.Span{}) {
 		given["attn"] = l.Attn.V
@@ -223,16 +231,35 @@ func (h *model) weights() {
 	}
 }
 
+// chunkSize is TRL's _CHUNKED_LM_HEAD_CHUNK_SIZE.
+const chunkSize = 256
+
 // Asked are the params that a job gives every model of transformers that it trains, and
 // a preset that such a model sets the params of: what its trainer passes to forward.
-func Asked(s *spec.Spec) map[string]any {
-	a := s.Trainer.Args()
+func Asked(t *spec.Trainer) map[string]any {
+	a := t.Args()
 	if a == nil || a.Table == nil {
 		return nil
 	}
-	out := map[string]any{"num_items": !s.Trainer.Accepts.Set || s.Trainer.Accepts.V, "labelled": a.Number("label_smoothing_factor") == 0, "neftune": a.Value("neftune_noise_alpha") != nil}
+	out := map[string]any{"num_items": !t.Accepts.Set || t.Accepts.V, "labelled": a.Number("label_smoothing_factor") == 0, "neftune": a.Value("neftune_noise_alpha") != nil}
 	if a.Table.Find("use_cache", a.Release) != nil {
 		out["use_cache"] = a.Bool("use_cache")
+	}
+	if t.SFT != nil {
+		out["use_cache"] = false
+		switch a.Text("loss_type") {
+		case "chunked_nll":
+			out["loss_chunk"] = int64(chunkSize)
+		case "dft":
+			out["labelled"] = false
+		}
+		if t.Flattened() {
+			out["flattened"], out["mask"] = true, "none"
+			out["several"] = !t.OneSample.V
+		}
+		if n := t.LossTokens; n.Set {
+			out["loss_tokens"] = n.V
+		}
 	}
 	return out
 }

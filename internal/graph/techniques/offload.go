@@ -1,6 +1,8 @@
 package techniques
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -74,7 +76,19 @@ func (j *Job) activations(a *spec.Activations) {
 			}
 		})
 	}
+	except := Patterns(j.Spec.Errs, a.Except, "module", known)
+	if a.Head {
+		for _, head := range outputHeads {
+			if slices.Contains(known, head) {
+				except = append(except, head)
+				break
+			}
+		}
+	}
 	p.Away = &program.OffloadActivations{
-		Pinned: a.Pin.V, Streams: a.Stream.V, Min: a.Min.V, Stash: a.Stash.V, Except: Patterns(j.Spec.Errs, a.Except, "module", known),
+		Pinned: a.Pin.V, Streams: a.Stream.V, Min: a.Min.V, Stash: a.Stash.V, Except: except,
 	}
 }
+
+// outputHeads are the names of output heads, in the order in which TRL looks for them.
+var outputHeads = []string{"output", "lm_head", "decoder.output", "decoder.lm_head", "final_layer_norm", "ln_f", "head"}

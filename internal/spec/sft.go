@@ -1,0 +1,75 @@
+package spec
+
+// The values of arguments of SFTConfig that others decide (SFTConfig.__post_init__,
+// SFTTrainer.__init__ in trl/trainer).
+
+// sft completes and checks the arguments of SFTTrainer.
+func (s *Spec) sft(a *Arguments) {
+	t := s.Trainer
+	switch {
+	case t.HF != nil && t.SFT != nil:
+		s.Errs.Addf(t.At, "trainer has one of hf and sft, not both")
+	case t.SFT == nil && t.LossTokens.Set:
+		s.Errs.Addf(t.LossTokens.At, "loss_tokens is of sft: the loss of hf takes all tokens")
+	}
+	if t.SFT == nil {
+		return
+	}
+	if !a.Has("bf16") {
+		a.values["bf16"] = !a.Bool("fp16")
+	}
+	if a.Value("loss_type") == nil {
+		a.values["loss_type"] = "chunked_nll"
+		if a.Bool("use_liger_kernel") {
+			a.values["loss_type"] = "nll"
+		}
+	}
+	if a.Text("loss_type") == "chunked_nll" && a.Bool("use_liger_kernel") {
+		s.Errs.Addf(a.Span("loss_type"), "loss_type chunked_nll and use_liger_kernel exclude each other; loss_type nll goes with it")
+	}
+	if a.Bool("padding_free") && !a.Bool("packing") && a.Value("max_length") != nil {
+		s.Errs.Addf(a.Span("padding_free"), "padding_free without packing needs max_length: null, since it does not cut samples")
+	}
+	if a.Bool("activation_offloading") && s.Offload == nil {
+		at := a.Span("activation_offloading")
+		s.Offload = &Offload{At: at, Activations: &Activations{
+			At: at, Own: true, Head: true, Pin: Boolean{V: true}, Stream: Boolean{V: true}, Min: Integer{V: 1024}, Stash: Integer{V: 5},
+		}}
+	}
+}
+
+// Own is the file with blocks of the trainer's own; "": there is none.
+func (t *Trainer) Own() string {
+	if t.SFT != nil {
+		return "trainers/sft"
+	}
+	return ""
+}
+
+// Flattened reports whether the samples of a batch are one sequence.
+func (t *Trainer) Flattened() bool {
+	if t == nil || t.SFT == nil || t.SFT.Table == nil {
+		return false
+	}
+	a := &t.SFT.Arguments
+	return a.Bool("padding_free") || a.Bool("packing") && a.Text("packing_strategy") != "wrapped"
+}
+
+// Length is how long a batch's sequences are, of which a spec says that samples have so
+// many tokens; 0: it does not say.
+func (t *Trainer) Length(seq int64) int64 {
+	if t == nil || t.SFT == nil || t.SFT.Table == nil {
+		return seq
+	}
+	a := &t.SFT.Arguments
+	if n, _ := a.Value("max_length").(int64); n > 0 && (seq == 0 || seq > n || a.Bool("packing")) {
+		seq = n
+	}
+	if t.Flattened() {
+		seq *= a.Int("per_device_train_batch_size")
+	}
+	if n := a.Int("pad_to_multiple_of"); n > 0 {
+		seq = (seq + n - 1) / n * n
+	}
+	return seq
+}
