@@ -135,6 +135,9 @@ func (s *script) addAdapters(m *program.Model) {
 	if !a.Kept {
 		more += ", dtype=" + program.Literal(a.DType)
 	}
+	if a.Lower {
+		more += ", lower=True"
+	}
 	s.printf("add_adapters(%s, [", s.modelName(m.Name))
 	for _, g := range a.Groups {
 		s.printf("    (%s, lambda layer: %s(%s)),", s.patterns(g.Layers, m), adapterOf(g.Layer.Layer).name, strings.TrimSuffix("layer, "+g.Args, ", "))

@@ -27,6 +27,7 @@ type Adapters struct {
 	OnHost bool    // they are made before the model is moved to the device
 	DType  tensor.DType
 	Kept   bool // in place of DType they have the type in which they are made
+	Lower  bool // at last what is trained becomes bfloat16, as SFTTrainer has it for quantized weights
 
 	// For printing.
 	Groups  []AdapterGroup

@@ -38,6 +38,9 @@ func (s *Spec) sft(a *Arguments) {
 	}
 }
 
+// OfSFT reports whether the trainer is SFTTrainer.
+func (t *Trainer) OfSFT() bool { return t != nil && t.SFT != nil && t.SFT.Table != nil }
+
 // Own is the file with blocks of the trainer's own; "": there is none.
 func (t *Trainer) Own() string {
 	if t.SFT != nil {
@@ -48,7 +51,7 @@ func (t *Trainer) Own() string {
 
 // Flattened reports whether the samples of a batch are one sequence.
 func (t *Trainer) Flattened() bool {
-	if t == nil || t.SFT == nil || t.SFT.Table == nil {
+	if !t.OfSFT() {
 		return false
 	}
 	a := &t.SFT.Arguments
@@ -58,7 +61,7 @@ func (t *Trainer) Flattened() bool {
 // Length is how long a batch's sequences are, of which a spec says that samples have so
 // many tokens; 0: it does not say.
 func (t *Trainer) Length(seq int64) int64 {
-	if t == nil || t.SFT == nil || t.SFT.Table == nil {
+	if !t.OfSFT() {
 		return seq
 	}
 	a := &t.SFT.Arguments

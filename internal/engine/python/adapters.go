@@ -122,15 +122,36 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 		return
 	}
 	for _, c := range added {
-		if d := c.Decl.DType; c.T.DType != d {
-			p.Layer = c.Layer
-			t := p.Leaf(trace.Parameters, d, true, c.Decl.Size...)
-			p.Drop(c.T)
-			c.T = t
+		d := c.Decl.DType
+		if a.Lower {
+			if d = c.T.DType; d.IsHalf() && !a.Kept {
+				d = a.DType
+			}
 		}
+		p.retype(c, d)
+	}
+	if a.Lower { // in the order of the model's parameters
+		EachParameter(root, func(m *Module, i int) {
+			if c := m.Params[i]; c.adapter {
+				p.retype(c, c.Decl.DType)
+			}
+		})
+	}
+	for _, c := range added {
 		autograd.Of(c.T).Param = true
 	}
 	p.Pop(outer)
+}
+
+// retype converts an adapter's weight.
+func (p *Interp) retype(c *Cell, d tensor.DType) {
+	if c.T.DType == d {
+		return
+	}
+	p.Layer = c.Layer
+	t := p.Leaf(trace.Parameters, d, true, c.Decl.Size...)
+	p.Drop(c.T)
+	c.T = t
 }
 
 // firstType is the type in which the adapter of a layer is made.

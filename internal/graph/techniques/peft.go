@@ -63,7 +63,7 @@ func (j *Job) tuner(p *spec.PEFT) *tuner {
 
 // tune wraps the layers of a model that a method targets.
 func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
-	a := &program.Adapters{Bias: t.bias, OnHost: !m.onDevice(), DType: tensor.Float32, Kept: !p.Autocast.V}
+	a := &program.Adapters{Bias: t.bias, OnHost: !m.onDevice(), DType: tensor.Float32, Kept: !p.Autocast.V, Lower: j.Spec.Trainer.OfSFT() && pm.Quantized != nil}
 	saved := j.savedNames(t)
 	targeted := j.targeted(m, pm, t, saved)
 	layers, _ := adaptable(pm)
@@ -80,6 +80,9 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 		dtype := firstAdapterType(base)
 		if p.Autocast.V && dtype.IsHalf() {
 			dtype = tensor.Float32
+		}
+		if a.Lower {
+			dtype = tensor.BFloat16
 		}
 		class, args := t.wrap(path, base, dtype)
 		a.Layers = append(a.Layers, program.Place{Path: path, Class: class})
