@@ -125,6 +125,10 @@ func (el *building) sft(m *model, given map[string]any) {
 	if _, ok := m.spec.Env.Lookup("flattened"); !ok && t.Flattened() {
 		el.fail(t.At, "samples of %s that are packed to one sequence are not modelled; packing_strategy: wrapped is", m.use.HF.V)
 	}
+	if n, _ := m.spec.Env.Lookup("experts"); n != nil && n != int64(0) && a.Number("router_aux_loss_coef") != 0 {
+		key := "trainer.sft.router_aux_loss_coef"
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: %s", key, a.Table.Find("router_aux_loss_coef", a.Release).Why).Of(key))
+	}
 	given["masked"] = slices.ContainsFunc(el.job.Inputs, func(in program.Input) bool { return in.Name == "attention_mask" })
 	switch a.Text("loss_type") {
 	case "chunked_nll":
