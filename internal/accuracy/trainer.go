@@ -107,7 +107,7 @@ func (r *TrainerRecording) Spec() string {
 	}
 	fmt.Fprintf(&b, "trainer:\n  %s: {%s}\n", trainer, strings.Join(args, ", "))
 	if given(c.TRL) {
-		var tokens int64 // without more the virtual GPU answers that no token has a loss
+		var tokens int64 // none, where the run was not answered
 		if c.LossTokens != nil {
 			tokens = *c.LossTokens
 		}

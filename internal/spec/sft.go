@@ -38,6 +38,21 @@ func (s *Spec) sft(a *Arguments) {
 	}
 }
 
+// refused reports trainers of TRL whose loops there are not.
+func (t *Trainer) refused(errs *Errors) bool {
+	found := false
+	for _, x := range []struct {
+		class string
+		v     *Value
+	}{{"DPOTrainer", t.DPO}, {"GRPOTrainer", t.GRPO}, {"KTOTrainer", t.KTO}, {"RLOOTrainer", t.RLOO}, {"RewardTrainer", t.Reward}} {
+		if x.v != nil {
+			errs.Addf(x.v.Span, "trl.%s is not modelled; hf and sft are, and step: says a loop of your own", x.class)
+			found = true
+		}
+	}
+	return found
+}
+
 // OfSFT reports whether the trainer is SFTTrainer.
 func (t *Trainer) OfSFT() bool { return t != nil && t.SFT != nil && t.SFT.Table != nil }
 

@@ -17,6 +17,12 @@ type Trainer struct {
 	HF  *HFArguments  `yaml:"hf" doc:"transformers.Trainer: the keys of TrainingArguments"`
 	SFT *SFTArguments `yaml:"sft" doc:"trl.SFTTrainer: the keys of SFTConfig"`
 
+	DPO    *Value `yaml:"dpo" doc:"trl.DPOTrainer: refused"`
+	GRPO   *Value `yaml:"grpo" doc:"trl.GRPOTrainer: refused"`
+	KTO    *Value `yaml:"kto" doc:"trl.KTOTrainer: refused"`
+	RLOO   *Value `yaml:"rloo" doc:"trl.RLOOTrainer: refused"`
+	Reward *Value `yaml:"reward" doc:"trl.RewardTrainer: refused"`
+
 	OneSample   Boolean      `yaml:"one_sample" doc:"of sft: a batch that packing or padding_free make one sequence is one sample, so that attention needs no mask"`
 	LossTokens  Integer      `yaml:"loss_tokens" min:"0" doc:"of sft: how many tokens of a batch have a loss, as completion_only_loss and padding leave them; by default all"`
 	EvalDataset *EvalDataset `yaml:"eval_dataset" doc:"what evaluations go over"`
@@ -253,6 +259,9 @@ func (s *Spec) trainer(d *decoder) {
 			}
 			s.Errs.Addf(at, "trainer and %s exclude each other: the loop is the trainer's", key)
 		}
+	}
+	if t.refused(s.Errs) {
+		return
 	}
 	a := t.Args()
 	switch {
