@@ -43,6 +43,8 @@ type HFConfig struct {
 	ZeroGrad   string          `json:"zero_grad"`
 	Compat     string          `json:"compat"` // emulates an older transformers
 	Accumulate int64           `json:"accumulate"`
+	Liger      any             `json:"liger"` // true, or the keywords of apply_liger_kernel_to_TYPE
+	Frozen     []string        `json:"frozen"`
 }
 
 // hfTasks maps the recordings' tasks to those of specs.
@@ -89,7 +91,7 @@ func (r *HFRecording) skipped() string {
 // config.json.
 func (r *HFRecording) Spec() string {
 	c := r.Config
-	with := []string{"attn: " + c.Attention}
+	with, liger := []string{"attn: " + c.Attention}, ""
 	if c.Seq > 0 { // images have none
 		with = append(with, fmt.Sprintf("seq: %d", c.Seq))
 	}
@@ -108,11 +110,18 @@ func (r *HFRecording) Spec() string {
 	if c.Choices > 0 {
 		with = append(with, fmt.Sprintf("num_choices: %d", c.Choices))
 	}
+	if c.Liger != nil {
+		text, _ := json.Marshal(c.Liger)
+		liger = ", liger: " + string(text)
+	}
 	if c.Compat != "" {
 		with = append(with, fmt.Sprintf("transformers: %q", c.Compat))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "memplan: 1\nname: %s\nmodel: {hf: config.json, task: %s, with: {%s}}\n", r.Name, hfTasks[c.Task], strings.Join(with, ", "))
+	fmt.Fprintf(&b, "memplan: 1\nname: %s\nmodel: {hf: config.json, task: %s, with: {%s}%s}\n", r.Name, hfTasks[c.Task], strings.Join(with, ", "), liger)
+	if len(c.Frozen) > 0 {
+		fmt.Fprintf(&b, "freeze: [%s]\n", strings.Join(c.Frozen, ", "))
+	}
 	fmt.Fprintf(&b, "train:\n  batch_size: %d\n  precision: %s\n  optimizer: %s\n", c.Batch, precisions[c.Precision], optimizers[c.Optimizer])
 	if slices.Contains(c.Features, "checkpoint") {
 		fmt.Fprintf(&b, "  checkpoint: {use_reentrant: %v}\n", slices.Contains(c.Features, "reentrant"))

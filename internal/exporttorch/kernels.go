@@ -14,6 +14,10 @@ var (
 	nonzeroCountPython string
 	//go:embed python/to_autocast.py
 	toAutocastPython string
+	//go:embed python/launch.py
+	launchPython string
+	//go:embed python/empty_per_multiprocessor.py
+	multiprocessorPython string
 )
 
 // helpers are those functions, as signatures of operators call them, by the text that
@@ -22,6 +26,8 @@ var helpers = []struct{ prefix, text string }{
 	{"_flash_attn_", flashAttnPython},
 	{"nonzero_count", nonzeroCountPython},
 	{"to_autocast", toAutocastPython},
+	{"launch", launchPython},
+	{"empty_per_multiprocessor", multiprocessorPython},
 }
 
 // calls notes that a function is called.

@@ -429,8 +429,26 @@ func (p *printer) body(stmts []program.Stmt) {
 			p.indent++
 			defer func() { p.indent-- }()
 		}
-		runs(run, func(s *program.Stmt) program.GradMode { return s.Grad }, p.inGradMode)
+		runs(run, p.condition, func(run []program.Stmt) {
+			if c := p.condition(&run[0]); c != "" {
+				p.printf("if %s:", c)
+				p.indent++
+				defer func() { p.indent-- }()
+			}
+			runs(run, func(s *program.Stmt) program.GradMode { return s.Grad }, p.inGradMode)
+		})
 	})
+}
+
+// condition is that of a statement which depends on what requires grad; "" for others.
+func (p *printer) condition(s *program.Stmt) string {
+	switch {
+	case s.Requires == nil:
+		return ""
+	case s.Unless:
+		return "not " + p.operand(s.Requires) + ".requires_grad"
+	}
+	return p.operand(s.Requires) + ".requires_grad"
 }
 
 // inGradMode prints statements that stand in one context of gradients.

@@ -301,6 +301,12 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 	if e.NoGrad != nil {
 		refuse("no_grad", e.NoGrad.Span, inFrame, "it modifies statements")
 	}
+	if v := e.IfRequiresGrad; v != nil {
+		refuse("if_requires_grad", v.Span, inFrame && !inScript, "it modifies statements of models and blocks")
+	}
+	if v := e.UnlessRequiresGrad; v != nil {
+		refuse("unless_requires_grad", v.Span, inFrame && !inScript, "it modifies statements of models and blocks")
+	}
 	if e.EnableGrad != nil {
 		refuse("enable_grad", e.EnableGrad.Span, inFrame, "it modifies statements")
 	}

@@ -124,6 +124,7 @@ func (f *fn) entry(e *spec.Entry, sc *scope) {
 	}
 	f.u.expand(e, sc, func(sc *scope, i int) {
 		from, grad := len(f.f.Body), f.gradMode(e, sc)
+		of, unless := f.requiresGrad(e, sc)
 		plain := e.Autocast != nil && !f.u.el.evalBool(e.Autocast, sc, "autocast")
 		f.u.el.outsideAutocast(plain, func() { f.inSteps(e, sc, func() { f.statement(e, sc, i) }) })
 		for k := from; k < len(f.f.Body); k++ {
@@ -131,6 +132,9 @@ func (f *fn) entry(e *spec.Entry, sc *scope) {
 			st.Plain = st.Plain || plain
 			if st.Grad == program.GradAround { // contexts within have their own
 				st.Grad = grad
+			}
+			if of != nil {
+				st.Requires, st.Unless = of, unless
 			}
 		}
 	})
@@ -142,6 +146,29 @@ func (el *elaborator) outsideAutocast(outside bool, f func()) {
 	el.shapes.E.Autocast = was && !outside
 	defer func() { el.shapes.E.Autocast = was }()
 	f()
+}
+
+// requiresGrad is the tensor on which it depends whether an entry runs.
+func (f *fn) requiresGrad(e *spec.Entry, sc *scope) (of *program.Expr, unless bool) {
+	el, v, key := f.u.el, e.IfRequiresGrad, "if_requires_grad"
+	if e.UnlessRequiresGrad != nil {
+		if v != nil {
+			el.fail(v.Span, "if_requires_grad and unless_requires_grad exclude each other")
+		}
+		v, key, unless = e.UnlessRequiresGrad, "unless_requires_grad", true
+	}
+	if v == nil {
+		return nil, false
+	}
+	name, ok := el.eval(v, sc).(string)
+	if !ok {
+		el.fail(v.Span, "%s is the name of a tensor, not %s", key, v.Describe())
+	}
+	x := f.reference(name, v.Span)
+	if x.Meta.Tensor == nil {
+		el.fail(v.Span, "%s is the name of a tensor, not of %s", key, x.Meta.Describe())
+	}
+	return x.Expr, unless
 }
 
 // gradMode is the context of gradients that an entry stands in.

@@ -187,6 +187,13 @@ func (f *Func) stmt(s *Stmt, c *Class) string {
 	case SetMode:
 		out = fmt.Sprintf("%s: eval mode %v", s.Model, s.Eval)
 	}
+	if s.Requires != nil {
+		unless := ""
+		if s.Unless {
+			unless = "not "
+		}
+		out = "if " + unless + f.expr(s.Requires, c) + ".requires_grad: " + out
+	}
 	switch s.Grad {
 	case NoGrad:
 		out += " without gradients"

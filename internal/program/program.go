@@ -247,6 +247,8 @@ type Stmt struct {
 	Number    float64 // the bound of ClipNorm and ClipValue
 	Keep      *Keep   // of KeepValue
 	Path      string  // of SetAttr
+	Requires  *Expr   // a tensor: only if it requires grad
+	Unless    bool    // of Requires: only if it does not
 	Wants     int     // in the backward of a torch.autograd.Function: only if the gradient of the input before this one is wanted; 0: always
 	Plain     bool    // outside of autocast
 	Every     int64   // run in every n-th step; 0: always

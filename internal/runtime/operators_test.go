@@ -12,6 +12,9 @@ import (
 var notRun = map[*op.Op]string{
 	aten.MaskedSelect: "the size of the result depends on the data, which memplan refuses for every command",
 	aten.Nonzero:      "the same", aten.Argwhere: "the same", aten.Unique: "the same", aten.Bincount: "the same",
+	aten.NonzeroCount:     "the number of elements is the data's",
+	aten.FlashAttnForward: "a kernel of the package flash-attn", aten.FlashAttnBackward: "the same",
+	aten.FlashAttnVarlenForward: "the same", aten.FlashAttnVarlenBackward: "the same",
 	aten.MulScalar: "a part of derivatives, which are computed as a whole",
 }
 

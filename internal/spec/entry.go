@@ -34,6 +34,9 @@ type Entry struct {
 	NoGrad  *Value // with torch.no_grad()
 	// EnableGrad is with torch.enable_grad(), inside of what has no gradients.
 	EnableGrad *Value
+	// IfRequiresGrad and UnlessRequiresGrad name a tensor: the statement runs if it
+	// requires grad, or if it does not.
+	IfRequiresGrad, UnlessRequiresGrad *Value
 	// Autocast false keeps a statement of a step out of torch.autocast.
 	Autocast *Value
 	// Unused makes the entry's module, with sizes from its inputs, and does not call
@@ -125,7 +128,7 @@ var (
 
 // Modifiers lists the keys of an entry that are not its head.
 var Modifiers = []string{
-	"name", "inputs", "module", "tie", "with", "if", "repeat", "for", "inplace", "pick", "every", "no_grad", "enable_grad", "autocast", "checkpoint", "dtype", "unused",
+	"name", "inputs", "module", "tie", "with", "if", "repeat", "for", "inplace", "pick", "every", "no_grad", "enable_grad", "if_requires_grad", "unless_requires_grad", "autocast", "checkpoint", "dtype", "unused",
 }
 
 func isModifier(key string) bool {
@@ -353,6 +356,10 @@ func (d *decoder) modifier(e *Entry, k, v *Value) {
 		e.NoGrad = v
 	case "enable_grad":
 		e.EnableGrad = v
+	case "if_requires_grad":
+		e.IfRequiresGrad = v
+	case "unless_requires_grad":
+		e.UnlessRequiresGrad = v
 	case "autocast":
 		e.Autocast = v
 	case "dtype":

@@ -424,6 +424,9 @@ func (s *Spec) later(rv reflect.Value, v *Value, prefix string, out *[]note.Note
 		if sub == nil || sub.Kind == Null {
 			continue
 		}
+		if m, ok := rv.Addr().Interface().(*Model); ok && key == "attn_implementation" && m.HF.Set {
+			continue // it is the param attn
+		}
 		if what := rv.Type().FieldByIndex(fields.index[key]).Tag.Get("later"); what != "" {
 			modelled := rv.Type().FieldByIndex(fields.index[key]).Tag.Get("modelled")
 			if value, asks := s.asks(sub); asks && (modelled == "" || value != modelled) {

@@ -100,6 +100,13 @@ func (p *Interp) Store(fr *Frame, slot int, v Value) {
 	p.LetGo(old)
 }
 
+// requires reports whether a tensor requires grad.
+func (p *Interp) requires(fr *Frame, e *program.Expr) bool {
+	v := p.Eval(fr, e)
+	defer p.LetGo(v)
+	return autograd.Of(v.T).Requires
+}
+
 // call runs a function whose first slots are bound, returns its value and gives
 // up the frame. The locals drop in slot order after the value was taken.
 func (p *Interp) call(fr *Frame) Value {
@@ -109,7 +116,7 @@ func (p *Interp) call(fr *Frame) Value {
 	p.Env().Autocast = p.Env().Autocast && !fr.Fn.NoAutocast
 	for i := range fr.Fn.Body {
 		s := &fr.Fn.Body[i]
-		if s.InEval && p.Env().Training || s.Fast && !p.inference(fr) || s.Wants > 0 && !fr.wants(s.Wants-1) {
+		if s.InEval && p.Env().Training || s.Fast && !p.inference(fr) || s.Wants > 0 && !fr.wants(s.Wants-1) || s.Requires != nil && p.requires(fr, s.Requires) == s.Unless {
 			continue
 		}
 		p.Meter.Work(stmtWork)

@@ -85,16 +85,13 @@ func (h *model) check(s *spec.Spec) {
 	for _, c := range choices {
 		v, _ := s.Env.Lookup(c.param)
 		if name, _ := v.(string); !slices.Contains(c.values, name) {
-			hint := ""
-			if c.param == "attn" {
-				hint = "; others are accepted, but not modelled, by model.attn_implementation"
-			}
-			h.fail(h.at(c.param), "%s must be one of %s, not %s%s", c.param, list(c.values), spec.Show(v), hint)
+			h.fail(h.at(c.param), "%s must be one of %s, not %s", c.param, list(c.values), spec.Show(v))
 		}
 	}
 	if known := names(s, "precisions"); known != nil && !slices.Contains(known, h.Spec.Train.Precision.V) {
 		h.fail(h.Spec.Train.Precision.At, "precision %s of %s is not modelled; modelled are %s", h.Spec.Train.Precision.V, s.Name.V, list(known))
 	}
+	h.flash(s)
 	h.length(s)
 	h.padding(s)
 	h.olderHeads(s)
@@ -140,6 +137,15 @@ func (h *model) padding(s *spec.Spec) {
 	h.fail(h.at("pad_token_id"),
 		"%s: pad_token_id is null; without one %s cannot classify batches of %d, only of 1 (Cannot handle batch sizes > 1 if no padding token is defined)",
 		Named(h.m).V, s.Name.V, h.Batch)
+}
+
+// flash refuses flash-attn where the older version of the library calls it otherwise.
+func (h *model) flash(s *spec.Spec) {
+	attn, _ := s.Env.Lookup("attn")
+	version, _ := s.Env.Lookup("transformers")
+	if name, _ := attn.(string); strings.HasPrefix(name, "flash") && version != "5.12" {
+		h.fail(h.at("attn"), "%s of transformers %v is not modelled; modelled is that of 5.12", name, version)
+	}
 }
 
 // olderHeads refuses the tasks whose heads only the current version of the

@@ -28,6 +28,7 @@ import (
 //	left_out     null, or what is left out of the figures
 //	torch_minor  given by the loader: 6 for PyTorch 2.6
 //	precision    given by the loader: train.precision
+//	liger        given by the loader: the kernels of model.liger
 //	reentrant    given by the loader: use_reentrant of train.checkpoint
 //	labelled     given by the loader: forward takes labels and gives a loss
 //	num_items    given by the loader: forward takes num_items_in_batch
@@ -39,12 +40,12 @@ import (
 const Folder = spec.HFFolder
 
 // shared are the files of blocks that all types share; hf/heads has those of
-// tasks, hf/vision those of images and sound, hf/kernels those of other libraries' kernels.
-var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels"}
+// tasks, hf/vision those of images and sound, hf/kernels and hf/liger those of other libraries.
+var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels", "hf/liger"}
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "neftune"}
+var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "neftune", "liger"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -200,6 +201,15 @@ func (h *model) params() map[string]any {
 		given["seq"] = n
 	}
 	given["precision"] = h.precision()
+	if m.Attn.Set {
+		if s, twice := h.with["attn"]; twice {
+			h.fail(s, "attn and attn_implementation are the same; give one of them")
+		}
+		given["attn"], h.with["attn"] = m.Attn.V, m.Attn.At
+	}
+	if m.Liger != nil {
+		given["liger"] = h.liger(m.Liger)
+	}
 	if l := h.m.Load; l != nil && l.Attn.Set && h.with["attn"] == (spec.Span{}) {
 		given["attn"] = l.Attn.V
 		h.with["attn"] = l.Attn.At
