@@ -5,6 +5,7 @@ package specs
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -38,7 +39,7 @@ func HFTypes() []string {
 	}
 	var types []string
 	for _, e := range entries {
-		if name := strings.TrimSuffix(e.Name(), ".yaml"); name != "common" && name != "heads" && name != "vision" {
+		if name := strings.TrimSuffix(e.Name(), ".yaml"); !slices.Contains([]string{"common", "heads", "vision", "kernels", "liger"}, name) {
 			types = append(types, name)
 		}
 	}

@@ -91,7 +91,7 @@ type Model struct {
 	With   *Value `yaml:"with" doc:"values for the preset's params"`
 	HF     String `yaml:"hf" doc:"a Hugging Face model: its name, or the path of its config.json"`
 	Task   String `yaml:"task" doc:"what a Hugging Face model is trained for"`
-	Attn   String `yaml:"attn_implementation" enum:"sdpa|eager|flash_attention_2|flash_attention_3|flex_attention" words:"kernels-community/flash-attn: flash_attention_2|kernels-community/flash-attn2: flash_attention_2|kernels-community/flash-attn3: flash_attention_3|kernels-community/vllm-flash-attn3: flash_attention_3" default:"sdpa" doc:"attention of a Hugging Face model, as transformers calls it; the param attn of with: says the same" later:"attention by another implementation than sdpa" modelled:"sdpa"`
+	Attn   String `yaml:"attn_implementation" enum:"sdpa|eager|flash_attention_2|flash_attention_3|flex_attention" words:"kernels-community/flash-attn: flash_attention_2|kernels-community/flash-attn2: flash_attention_2|kernels-community/flash-attn3: flash_attention_3|kernels-community/vllm-flash-attn3: flash_attention_3" default:"sdpa" doc:"attention of a Hugging Face model, as transformers calls it; with: {attn: ...} says the same; of other models it is not modelled" later:"attention by another implementation than sdpa" modelled:"sdpa"`
 
 	Liger *Value `yaml:"liger" doc:"Liger's kernels in a Hugging Face model: true, or keywords of apply_liger_kernel_to_TYPE such as {rope: false}"`
 
