@@ -387,14 +387,25 @@ func (j *job) axolotlKernels() {
 			}
 		}
 	}
+	config := map[string]bool{}
 	for _, k := range ligerKeys {
 		switch v := j.get(k.key); {
 		case !given(v):
 		case plugins["liger"] == nil:
 			j.leave("Liger's keys without its plugin", k.key)
-		default:
+		case k.is == "layer_norm":
 			j.doubt(v, "%s: Liger's kernel; planned with that of transformers", k.key)
+		default:
+			config[k.is] = true
 		}
+	}
+	if v := plugins["liger"]; v != nil && len(config) > 0 {
+		var all []string // what is not given is off
+		for _, name := range []string{"rope", "rms_norm", "swiglu", "cross_entropy", "fused_linear_cross_entropy"} {
+			all = append(all, fmt.Sprintf("%s: %v", name, config[name]))
+		}
+		j.put("trainer.hf.use_liger_kernel", "true", v)
+		j.put("trainer.hf.liger_kernel_config", "{"+strings.Join(all, ", ")+"}", v)
 	}
 	if v := plugins["cut_cross_entropy"]; v != nil && j.flag("cut_cross_entropy", true) {
 		j.doubt(v, "plugins: Cut Cross Entropy, which keeps no logits; planned with the logits of all tokens, which take more")

@@ -27,7 +27,7 @@ var llamaFactory = &Format{
 		table(reads, "`model.with.attn`", "flash_attn"),
 		table(reads, "`params.seq`, the sequence length", "cutoff_len packing neat_packing"),
 		table(reads, "`trainer.hf.gradient_checkpointing`", "disable_gradient_checkpointing use_reentrant_gc"),
-		table(reads, "Liger's kernels", "enable_liger_kernel"),
+		table(reads, "`trainer.hf.use_liger_kernel`", "enable_liger_kernel"),
 		table(reads, "evaluation", "val_size eval_dataset"),
 		table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb"),
 		table(reads, "refused: another program", "export_dir infer_backend tensor_model_parallel_size use_mca use_megatron_bridge use_hyper_parallel"),
@@ -95,7 +95,7 @@ func (j *job) llamaFactory() {
 		j.attention(v, map[string]string{"disabled": "eager", "sdpa": "sdpa", "fa2": "flash_attention_2", "fa3": "flash_attention_3", "flash_attention_2": "flash_attention_2", "flash_attention_3": "flash_attention_3"}[name])
 	}
 	if v := j.get("enable_liger_kernel"); given(v) {
-		j.doubt(v, "enable_liger_kernel: Liger's kernels; planned with those of transformers")
+		j.put("trainer.hf.use_liger_kernel", "true", v)
 	}
 	if !j.flag("disable_gradient_checkpointing", false) {
 		j.put("trainer.hf.gradient_checkpointing", "true", nil).why = "LLaMA-Factory's default: disable_gradient_checkpointing is false"

@@ -39,8 +39,8 @@ var HF = &Table{"TrainingArguments", []Argument{
 	{Name: "torch_compile_backend", Form: String, Reach: Unmodelled, Why: "turns torch_compile on"},
 	{Name: "torch_compile_mode", Form: String, Reach: Unmodelled, Why: "turns torch_compile on"},
 	{Name: "torchdynamo", Form: String, Until: Old, Reach: Unmodelled, Why: "turns torch_compile on"},
-	{Name: "use_liger_kernel", Form: Bool, Default: false, Reach: Unmodelled, Why: "Liger's kernels keep no logits of all tokens"},
-	{Name: "liger_kernel_config", Form: Mapping, Why: "which of Liger's kernels are applied (use_liger_kernel)"},
+	{Name: "use_liger_kernel", Form: Bool, Default: false, Reach: Device, Why: "Liger's kernels, in the model types that have them"},
+	{Name: "liger_kernel_config", Form: Mapping, Reach: Device, Why: "which of Liger's kernels are applied (use_liger_kernel)"},
 
 	// Evaluation.
 	{Name: "eval_strategy", Form: String, Default: "no", Choices: []string{"no", "steps", "epoch"}, Reach: Device, Why: "evaluations between steps"},

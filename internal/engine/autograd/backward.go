@@ -273,8 +273,8 @@ func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 	p.derive(n.row, b)
 	b.End()
 	p.Pop(outer)
-	for i, t := range b.Results { // a formula may compute what is not needed
-		if t != nil && !b.Needs[i] && (b.Listed == 0 || i < b.Listed) {
+	for i, t := range b.Results { // a formula may compute what is not needed; a Python function's lives as long as the others
+		if t != nil && !python && !b.Needs[i] && (b.Listed == 0 || i < b.Listed) {
 			p.Drop(t)
 			b.Results[i] = nil
 		}

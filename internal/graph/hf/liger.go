@@ -3,6 +3,7 @@ package hf
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/spec"
 )
 
@@ -25,17 +26,36 @@ var ligerTypes = []string{"gemma", "gemma2", "llama", "mistral", "phi3", "qwen2"
 // geglu are the types whose feed-forward layers Liger calls so.
 var geglu = []string{"gemma", "gemma2"}
 
-// liger is the value of the param liger: the names of the kernels that model.liger asks
-// for.
-func (h *model) liger(v *spec.Value) []any {
-	given := map[string]bool{}
+// liger is the value of the param liger: the names of the kernels that model.liger or a
+// trainer's use_liger_kernel asks for.
+func (h *model) liger() []any {
+	v := h.m.Liger
+	if a := h.Spec.Trainer.Args(); v == nil && a != nil && a.Table != nil && a.Bool("use_liger_kernel") {
+		if !slices.Contains(ligerTypes, h.c.Type) { // Trainer only warns of types without kernels
+			h.NotModelled = append(h.NotModelled, note.Asked.New("use_liger_kernel: Liger's kernels for %s; the figures are those of transformers' own", h.c.Type))
+			return nil
+		}
+		config, _ := a.Value("liger_kernel_config").(*spec.Value)
+		return h.ligerNames(config)
+	}
 	switch {
-	case v.Kind == spec.Bool && !v.Bool:
+	case v == nil || v.Kind == spec.Bool && !v.Bool:
 		return nil
 	case !slices.Contains(ligerTypes, h.c.Type):
 		h.fail(v.Span, "liger: Liger's kernels for %s are not modelled; modelled are those for %s", h.c.Type, list(ligerTypes))
 	case v.Kind == spec.Bool:
-	case v.Kind == spec.Map:
+		return h.ligerNames(nil)
+	case v.Kind != spec.Map:
+		h.fail(v.Span, "liger must be true, false or a mapping such as {rope: false}, not %s", v.Describe())
+	}
+	return h.ligerNames(v)
+}
+
+// ligerNames are the kernels that keywords of apply_liger_kernel_to_TYPE choose; nil: its
+// defaults.
+func (h *model) ligerNames(v *spec.Value) []any {
+	given := map[string]bool{}
+	if v != nil {
 		var known []string
 		for _, k := range ligerKernels {
 			known = append(known, h.ligerName(k.name))
@@ -50,8 +70,6 @@ func (h *model) liger(v *spec.Value) []any {
 			}
 			given[p.Key.Str] = p.Value.Bool
 		}
-	default:
-		h.fail(v.Span, "liger must be true, false or a mapping such as {rope: false}, not %s", v.Describe())
 	}
 	var out []any
 	for _, k := range ligerKernels {

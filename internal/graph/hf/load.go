@@ -207,8 +207,8 @@ func (h *model) params() map[string]any {
 		}
 		given["attn"], h.with["attn"] = m.Attn.V, m.Attn.At
 	}
-	if m.Liger != nil {
-		given["liger"] = h.liger(m.Liger)
+	if names := h.liger(); names != nil {
+		given["liger"] = names
 	}
 	if l := h.m.Load; l != nil && l.Attn.Set && h.with["attn"] == (spec.Span{}) {
 		given["attn"] = l.Attn.V
