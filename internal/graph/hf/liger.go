@@ -61,14 +61,15 @@ func (h *model) ligerNames(v *spec.Value) []any {
 			known = append(known, h.ligerName(k.name))
 		}
 		for _, p := range v.Pairs {
-			if !slices.Contains(known, p.Key.Str) {
+			name := h.ligerName(p.Key.Str)
+			if !slices.Contains(known, name) {
 				h.Spec.Errs.Unknown(p.Key.Span, "kernel of Liger for "+h.c.Type, p.Key.Str, known)
 				panic(spec.Stop{})
 			}
 			if p.Value.Kind != spec.Bool {
 				h.fail(p.Value.Span, "liger: %s must be true or false, not %s", p.Key.Str, p.Value.Describe())
 			}
-			given[p.Key.Str] = p.Value.Bool
+			given[name] = p.Value.Bool
 		}
 	}
 	var out []any
