@@ -139,12 +139,17 @@ func (h *model) padding(s *spec.Spec) {
 		Named(h.m).V, s.Name.V, h.Batch)
 }
 
-// flash refuses flash-attn where the older version of the library calls it otherwise.
+// flash refuses flash-attn in float32, and where the older version of the library calls it
+// otherwise.
 func (h *model) flash(s *spec.Spec) {
 	attn, _ := s.Env.Lookup("attn")
 	version, _ := s.Env.Lookup("transformers")
-	if name, _ := attn.(string); strings.HasPrefix(name, "flash") && version != "5.12" {
+	switch name, _ := attn.(string); {
+	case !strings.HasPrefix(name, "flash"):
+	case version != "5.12":
 		h.fail(h.at("attn"), "%s of transformers %v is not modelled; modelled is that of 5.12", name, version)
+	case h.Spec.Train.Precision.V == "fp32" && h.Spec.Trainer == nil && h.m.Load == nil && h.Spec.Quantize == nil:
+		h.fail(h.at("attn"), "%s takes float16 and bfloat16, not the float32 of train.precision fp32; write precision: bf16 or amp-bf16", name)
 	}
 }
 
