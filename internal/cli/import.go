@@ -120,8 +120,12 @@ func upward(read func(name string) ([]byte, error)) func(name string) ([]byte, e
 	}
 }
 
-// jobFile makes the spec of a file of another program.
+// jobFile makes the spec of a file of another program. Messages and the spec show its
+// text, so that it may be no link: whoever made one did not call memplan.
 func (o *source) jobFile(s *Streams, name string, text []byte) (made *importer.Job, err error) {
+	if isLink(name) {
+		return nil, usagef("%s is a link; name the file itself", name)
+	}
 	return o.imported(s, name, []importer.File{{Name: shownName(name), Text: text}})
 }
 

@@ -3,36 +3,36 @@ package importer
 import (
 	"slices"
 	"strings"
+
+	"github.com/memplan/memplan/internal/trainer"
 )
 
-// argumentKeys are the TrainingArguments that reach no memory; the others are written
-// as they are (transformers 5.12, with the names of 4.51).
-var argumentKeys = slices.Concat(
-	table(none, ofSaves, "output_dir save_strategy save_steps save_on_each_node save_total_limit save_only_model save_safetensors enable_jit_checkpoint load_best_model_at_end metric_for_best_model greater_is_better resume_from_checkpoint restore_callback_states_from_checkpoint push_to_hub hub_token hub_private_repo hub_model_id hub_strategy hub_always_push hub_revision"),
-	table(none, ofLogs, "log_level log_level_replica log_on_each_node logging_dir disable_tqdm report_to run_name project trackio_space_id trackio_bucket_id trackio_static_space_id"),
-	table(none, ofRate, "learning_rate lr_scheduler_type lr_scheduler_kwargs warmup_steps warmup_ratio adam_beta1 adam_beta2 adam_epsilon"),
-	table(none, ofLength, "num_train_epochs max_steps"),
-	table(none, ofDrawn, "seed data_seed full_determinism"),
-	table(none, ofData, "ignore_data_skip remove_unused_columns dataloader_drop_last accelerator_config length_column_name train_sampling_strategy group_by_length"),
-	table(none, "how FSDP wraps layers, which memplan shards one by one", "fsdp_transformer_layer_cls_to_wrap fsdp_min_num_params"),
-	table(none, "what the script does, not how", "do_eval local_rank ddp_timeout ddp_backend debug skip_memory_metrics"),
-	table(none, "matrix products in TF32 take the same memory", "tf32"),
-)
+// withArguments adds to the rows of a format those of TrainingArguments that reach no
+// memory. The others are written as they are.
+func withArguments(own []Key) []Key {
+	out := slices.Clone(own)
+	for _, a := range trainer.HF.Arguments {
+		if a.Reach == trainer.Nothing && !slices.ContainsFunc(own, func(k Key) bool { return k.Name == a.Name }) {
+			out = append(out, Key{a.Name, none, a.Why})
+		}
+	}
+	return out
+}
 
 // A JSON of TrainingArguments, and one of TRL's SFTConfig, as Trainers save them.
 var trainingArguments = &Format{
 	Name: "training-arguments", Title: "TrainingArguments",
 	Signs:  [][]string{{"per_device_train_batch_size"}, {"output_dir", "num_train_epochs"}, {"output_dir", "learning_rate"}, {"output_dir", "gradient_accumulation_steps"}},
 	Unless: slices.Concat(jobKeys, sftKeys),
-	Keys:   slices.Concat(table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb"), argumentKeys), Trainer: "hf", Passes: true, Batch: "per_device_train_batch_size",
+	Keys:   withArguments(table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb")), Trainer: "hf", Passes: true, Batch: "per_device_train_batch_size",
 	read: (*job).arguments,
 }
 
 var sftConfig = &Format{
 	Name: "sft-config", Title: "SFTConfig",
 	Signs: oneEach(sftKeys), Unless: jobKeys,
-	Keys: slices.Concat(table(reads, "`params.seq`, the sequence length", "max_length max_seq_length"), sftData,
-		table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb"), argumentKeys), Trainer: "sft", Passes: true, Batch: "per_device_train_batch_size",
+	Keys: withArguments(slices.Concat(table(reads, "`params.seq`, the sequence length", "max_length max_seq_length"), sftData,
+		table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb"))), Trainer: "sft", Passes: true, Batch: "per_device_train_batch_size",
 	read: (*job).sft,
 }
 

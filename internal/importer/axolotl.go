@@ -24,6 +24,7 @@ func (j *job) axolotl() {
 	j.axolotlSteps()
 	j.axolotlKernels()
 	j.axolotlTrains()
+	j.axolotlCasts()
 	j.world = j.count("dp_shard_size", 1) * j.count("dp_replicate_size", 1)
 	if j.world == 1 && !j.on("dp_shard_size") && !j.on("dp_replicate_size") {
 		j.world = 0
@@ -126,6 +127,15 @@ func (j *job) attention(v *spec.Value, name string) {
 	default:
 		j.put("model.with.attn", "sdpa", v)
 		j.doubt(v, "attn_implementation: %s; planned with sdpa", name)
+	}
+}
+
+// axolotlCasts doubts the types of full fine-tuning without flash attention
+// (_configure_embedding_dtypes of loaders/model.py).
+func (j *job) axolotlCasts() {
+	attn := j.out.get("model.with.attn")
+	if t := j.out.get("model.load.dtype").text; t != "float32" && !j.on("adapter") && !j.on("fsdp") && !j.on("fsdp_config") && (attn == nil || attn.text == "sdpa" || attn.text == "eager") {
+		j.doubt(j.get("base_model"), "attn_implementation: without flash attention Axolotl trains norms, embed_tokens and lm_head in float32; planned in %s", t)
 	}
 }
 

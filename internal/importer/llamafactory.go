@@ -17,7 +17,7 @@ var llamaFactory = &Format{
 		{"model_name_or_path", "export_dir"}, {"model_name_or_path", "infer_backend"}, {"model_name_or_path", "tensor_model_parallel_size"},
 	},
 	Unless: []string{"base_model"},
-	Keys: slices.Concat(
+	Keys: withArguments(slices.Concat(
 		table(reads, "`model.hf`", "model_name_or_path"),
 		table(reads, "the trainer", "stage do_train do_predict"),
 		table(reads, "`model.load`, `peft` or `freeze`", "finetuning_type pure_bf16 use_badam"),
@@ -71,8 +71,7 @@ var llamaFactory = &Format{
 		table(asks, "FP8; planned in 16 bits", "fp8 fp8_backend fp8_enable_fsdp_float8_all_gather"),
 		table(asks, "a profile of operators, which PyTorch keeps in host memory", "enable_torch_profiler"),
 		table(asks, "parallelism of sequences; planned with all of them in each process", "hyper_parallel_args hyper_parallel_cp_size megatron_bridge_args"),
-		argumentKeys,
-	),
+	)),
 	Trainer: "hf", Passes: true, Batch: "per_device_train_batch_size",
 	Defaults: map[string]string{"fp8_backend": "auto", "hyper_parallel_cp_size": "1"},
 	read:     (*job).llamaFactory,

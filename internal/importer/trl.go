@@ -14,7 +14,7 @@ var trl = &Format{
 	Name: "trl", Title: "TRL's --config",
 	Signs:  [][]string{{"model_name_or_path", "dataset_name"}, {"model_name_or_path", "use_peft"}, {"model_name_or_path", "max_length"}, {"model_name_or_path", "datasets"}, {"model_name_or_path", "output_dir"}},
 	Unless: []string{"stage", "finetuning_type", "template", "cutoff_len", "dataset_dir", "export_dir", "infer_backend", "base_model"},
-	Keys: slices.Concat(
+	Keys: withArguments(slices.Concat(
 		table(reads, "`model.hf`", "model_name_or_path"),
 		table(reads, "`model.load`", "dtype torch_dtype load_in_8bit load_in_4bit bnb_4bit_quant_type use_bnb_nested_quant bnb_4bit_quant_storage"),
 		table(reads, "`model.with.attn`", "attn_implementation"),
@@ -25,8 +25,8 @@ var trl = &Format{
 		table(none, ofData, "dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming datasets streaming test_split_size"),
 		table(none, ofCode, "model_revision"),
 		table(none, "how DistributedDataParallel treats buffers", "ignore_bias_buffers"),
-		sftData, argumentKeys,
-	),
+		sftData,
+	)),
 	Trainer: "sft", Passes: true, Batch: "per_device_train_batch_size",
 	read: (*job).trl,
 }
