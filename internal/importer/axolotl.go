@@ -372,10 +372,29 @@ func (j *job) evaluates() bool {
 	return j.on("eval_steps") || j.on("evals_per_epoch")
 }
 
-// ligerKeys are Axolotl's keys of Liger with the keywords of apply_liger_kernel_to_*.
-var ligerKeys = []struct{ key, is string }{
-	{"liger_rope", "rope"}, {"liger_rms_norm", "rms_norm"}, {"liger_layer_norm", "layer_norm"}, {"liger_glu_activation", "swiglu"}, {"liger_swiglu", "swiglu"},
-	{"liger_cross_entropy", "cross_entropy"}, {"liger_fused_linear_cross_entropy", "fused_linear_cross_entropy"},
+// ligerKeys are the keywords of apply_liger_kernel_to_TYPE with the keys of Axolotl that
+// say them.
+var ligerKeys = []struct{ is, key, also string }{
+	{"rope", "liger_rope", ""}, {"rms_norm", "liger_rms_norm", ""}, {"swiglu", "liger_glu_activation", "liger_swiglu"},
+	{"cross_entropy", "liger_cross_entropy", ""}, {"fused_linear_cross_entropy", "liger_fused_linear_cross_entropy", ""},
+}
+
+// axolotlLiger writes Liger's kernels: those that the file does not name are off. Liger
+// calls the feed-forward layers of Gemma otherwise.
+func (j *job) axolotlLiger(plugin *spec.Value) {
+	var config []string
+	for _, k := range ligerKeys {
+		name := k.is
+		if name == "swiglu" && strings.Contains(strings.ToLower(j.str("base_model", "")), "gemma") {
+			name = "geglu"
+		}
+		config = append(config, fmt.Sprintf("%s: %v", name, j.flag(k.key, false) || k.also != "" && j.flag(k.also, false)))
+	}
+	if !strings.Contains(strings.Join(config, " "), "true") {
+		return
+	}
+	j.put("trainer.hf.use_liger_kernel", "true", plugin)
+	j.put("trainer.hf.liger_kernel_config", "{"+strings.Join(config, ", ")+"}", plugin)
 }
 
 // axolotlPlugins are the plugins that Axolotl comes with, and what their keys ask for.
@@ -397,25 +416,8 @@ func (j *job) axolotlKernels() {
 			}
 		}
 	}
-	config := map[string]bool{}
-	for _, k := range ligerKeys {
-		switch v := j.get(k.key); {
-		case !given(v):
-		case plugins["liger"] == nil:
-			j.leave("Liger's keys without its plugin", k.key)
-		case k.is == "layer_norm":
-			j.doubt(v, "%s: Liger's kernel; planned with that of transformers", k.key)
-		default:
-			config[k.is] = true
-		}
-	}
-	if v := plugins["liger"]; v != nil && len(config) > 0 {
-		var all []string // what is not given is off
-		for _, name := range []string{"rope", "rms_norm", "swiglu", "cross_entropy", "fused_linear_cross_entropy"} {
-			all = append(all, fmt.Sprintf("%s: %v", name, config[name]))
-		}
-		j.put("trainer.hf.use_liger_kernel", "true", v)
-		j.put("trainer.hf.liger_kernel_config", "{"+strings.Join(all, ", ")+"}", v)
+	if v := plugins["liger"]; v != nil {
+		j.axolotlLiger(v)
 	}
 	if v := plugins["cut_cross_entropy"]; v != nil && j.flag("cut_cross_entropy", true) {
 		j.doubt(v, "plugins: Cut Cross Entropy, which keeps no logits; planned with the logits of all tokens, which take more")

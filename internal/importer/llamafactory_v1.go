@@ -19,7 +19,7 @@ var llamaFactoryV1 = &Format{
 		table(reads, "`parallel`", "dist_config dp_size mp_replicate_size mp_shard_size"),
 		table(reads, "`params.seq`, the sequence length", "cutoff_len batching_strategy"),
 		table(reads, "`model.with.attn`", "flash_attn"),
-		table(reads, "Liger's kernels", "kernel_config"),
+		table(reads, "`trainer.hf.use_liger_kernel`", "kernel_config"),
 		table(reads, "`trainer.hf.gradient_checkpointing`", "enable_activation_checkpointing"),
 		[]Key{{"micro_batch_size", reads, "`trainer.hf.per_device_train_batch_size`"}},
 		same("trainer.hf", "max_grad_norm"),
@@ -71,7 +71,7 @@ func (j *job) llamaFactoryV1() {
 		j.v1Sharded(d)
 	}
 	if k := j.get("kernel_config"); k != nil && k.Get("name") != nil && strings.Contains(k.Get("name").Str, "liger") {
-		j.doubt(k, "kernel_config: Liger's kernels; planned with those of transformers")
+		j.put("trainer.hf.use_liger_kernel", "true", k)
 	} else if k != nil {
 		j.doubt(k, "kernel_config: kernels of LLaMA-Factory's own; planned with those of transformers")
 	}

@@ -25,7 +25,7 @@ import (
 // gpu is the GPU that the jobs are planned for.
 const gpu = "h100-80gb"
 
-// page has the table between two marks.
+// page has a table for each name, between two marks.
 const page = "docs/jobs.md"
 
 var (
@@ -46,9 +46,6 @@ func main() {
 }
 
 func run(folders []string) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n| repository | files | beside a job | verdict | of them FITS, TIGHT, OOM on %s | refused |\n|---|---|---|---|---|---|\n", gpu)
-	var refused strings.Builder
 	for _, arg := range folders {
 		name, folder, ok := strings.Cut(arg, "=")
 		if !ok {
@@ -58,27 +55,39 @@ func run(folders []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d, %d, %d | %d |\n", name, t.files, t.beside, t.fits+t.tight+t.oom, t.fits, t.tight, t.oom, t.files-t.beside-t.fits-t.tight-t.oom)
-		fmt.Fprintf(&refused, "\n| refused of %s | files |\n|---|---|\n", name)
-		for _, why := range t.reasons() {
-			fmt.Fprintf(&refused, "| %s | %s |\n", why, strings.Join(t.why[why], " "))
+		text := t.table()
+		if !*update {
+			fmt.Printf("%s\n%s", name, text)
+			continue
+		}
+		old, err := os.ReadFile(page)
+		if err != nil {
+			return err
+		}
+		begin, end := "<!-- examples of "+name+" -->\n", "<!-- /examples of "+name+" -->"
+		before, rest, ok := strings.Cut(string(old), begin)
+		_, after, ok2 := strings.Cut(rest, end)
+		if !ok || !ok2 {
+			return fmt.Errorf("%s has no marks for the table of %s", page, name)
+		}
+		if err := os.WriteFile(page, []byte(before+begin+text+end+after), 0o644); err != nil {
+			return err
 		}
 	}
-	text := b.String() + refused.String() + "\n"
-	if !*update {
-		fmt.Print(text)
-		return nil
+	return nil
+}
+
+// table writes what became of the files.
+func (t *tally) table() string {
+	var b strings.Builder
+	planned := t.fits + t.tight + t.oom
+	fmt.Fprintf(&b, "\n| files | beside a job | planned | of them FITS, TIGHT, OOM on %s | refused |\n|---|---|---|---|---|\n", gpu)
+	fmt.Fprintf(&b, "| %d | %d | %d | %d, %d, %d | %d |\n", t.files, t.beside, planned, t.fits, t.tight, t.oom, t.files-t.beside-planned)
+	b.WriteString("\n| refused, as | files |\n|---|---|\n")
+	for _, why := range t.reasons() {
+		fmt.Fprintf(&b, "| %s | %s |\n", why, strings.Join(t.why[why], " "))
 	}
-	old, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	before, rest, ok := strings.Cut(string(old), "<!-- examples -->\n")
-	_, after, ok2 := strings.Cut(rest, "<!-- /examples -->")
-	if !ok || !ok2 {
-		return fmt.Errorf("%s has no marks for the table", page)
-	}
-	return os.WriteFile(page, []byte(before+"<!-- examples -->\n"+text+"<!-- /examples -->"+after), 0o644)
+	return b.String() + "\n"
 }
 
 // tally is what became of the files of a folder.
@@ -130,6 +139,9 @@ func planAll(folder string) (*tally, error) {
 	return t, err
 }
 
+// nameless is the message of a model whose configuration is not known.
+var nameless = regexp.MustCompile(`^there is no file "[^"]*", and memplan has no configuration of such a model(?:, whose model_type is (\w+))?.*`)
+
 // place is where a message says that something is.
 var place = regexp.MustCompile(`^\S+?:\d+:\d+: `)
 
@@ -163,6 +175,11 @@ func (t *tally) plan(path, name string) string {
 	if strings.Contains(why, "comes with the file of a job") {
 		t.beside++
 		return "beside a job"
+	}
+	if m := nameless.FindStringSubmatch(why); m != nil {
+		if why = "the configuration of the model is not known"; m[1] != "" {
+			why = "the configuration of the model, of type " + m[1] + ", is not known"
+		}
 	}
 	if len(why) > 200 {
 		why = why[:200] + "..."
