@@ -42,6 +42,10 @@ func (j *job) axolotlModel() {
 	case j.flag("reward_model", false), strings.HasSuffix(class, "ForSequenceClassification"):
 		j.put("model.task", "seq-cls", j.get("reward_model"))
 		j.put("model.with.num_labels", fmt.Sprint(j.count("num_labels", 1)), j.get("num_labels"))
+		if v := j.get("reward_model"); given(v) { // TRL's RewardTrainer gives the model a padding token
+			j.put("model.with.pad_token_id", "0", v)
+			j.doubt(v, "reward_model: the loss of pairs of samples; planned as a classification of both samples of each pair")
+		}
 	case j.flag("process_reward_model", false), strings.HasSuffix(class, "ForTokenClassification"):
 		j.put("model.task", "token-cls", j.get("process_reward_model"))
 		j.put("model.with.num_labels", fmt.Sprint(j.count("num_labels", 2)), j.get("num_labels"))
@@ -148,6 +152,9 @@ func (j *job) packs() bool {
 // axolotlBatch says what a batch has (core/builders/causal.py, core/trainers/base.py).
 func (j *job) axolotlBatch() {
 	n, seq := j.count("micro_batch_size", 1), j.count("sequence_len", 512)
+	if j.flag("reward_model", false) { // pairs
+		n *= 2
+	}
 	pad := j.get("pad_to_sequence_len")
 	if multiple := j.count("pad_to_multiple_of", 64); pad == nil || given(pad) {
 		if up := roundUp(seq, multiple); up != seq {
@@ -158,7 +165,9 @@ func (j *job) axolotlBatch() {
 	j.keys["params.seq"] = "sequence_len"
 	j.out.put("params.seq", fmt.Sprint(seq), j.where("sequence_len"))
 	if !j.on("sample_packing") {
-		j.keys["trainer.hf.per_device_train_batch_size"] = "micro_batch_size"
+		if !j.flag("reward_model", false) {
+			j.keys["trainer.hf.per_device_train_batch_size"] = "micro_batch_size"
+		}
 		j.put("model.with.seq", `"${seq}"`, nil)
 		j.put("model.with.mask", "ones", nil)
 		j.put("trainer.hf.per_device_train_batch_size", fmt.Sprint(n), j.get("micro_batch_size"))

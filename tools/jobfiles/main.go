@@ -13,10 +13,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/memplan/memplan/internal/cli"
 	"github.com/memplan/memplan/internal/importer"
@@ -30,11 +32,16 @@ const page = "docs/jobs.md"
 
 var (
 	update  = flag.Bool("update", false, "write the table to "+page)
+	one     = flag.String("one", "", "plan this file alone, in a process of its own")
 	verbose = flag.Bool("v", false, "print every file")
 )
 
 func main() {
 	flag.Parse()
+	if *one != "" {
+		fmt.Println(plan(*one))
+		return
+	}
 	if flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "usage: jobfiles [-v] [-update] NAME=FOLDER...")
 		os.Exit(2)
@@ -111,32 +118,72 @@ func (t *tally) reasons() []string {
 	return out
 }
 
+// workers is how many files are planned at a time, each in a process of its own.
+const workers = 4
+
 func planAll(folder string) (*tally, error) {
-	t := &tally{why: map[string][]string{}}
+	var paths []string
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		ext := filepath.Ext(path)
 		if err != nil || d.IsDir() || ext != ".yaml" && ext != ".yml" && ext != ".json" {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
+		if err == nil && (ext != ".json" || importer.Is(path, text)) { // others are data
+			paths = append(paths, path)
 		}
-		if !importer.Is(path, text) && ext == ".json" {
-			return nil // such as data
-		}
-		rel, err := filepath.Rel(folder, path)
-		if err != nil {
-			return err
-		}
-		t.files++
-		result := t.plan(path, filepath.ToSlash(rel))
-		if *verbose {
-			fmt.Printf("%-70s %s\n", filepath.ToSlash(rel), result)
-		}
-		return nil
+		return err
 	})
-	return t, err
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	results := make([]string, len(paths))
+	var wait sync.WaitGroup
+	places := make(chan struct{}, workers)
+	for i, path := range paths {
+		places <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-places }()
+			out, err := exec.Command(self, "-one", path).Output()
+			if results[i] = strings.TrimSpace(string(out)); err != nil {
+				results[i] = "refused: " + err.Error()
+			}
+		})
+	}
+	wait.Wait()
+	t := &tally{files: len(paths), why: map[string][]string{}}
+	for i, path := range paths {
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return nil, err
+		}
+		t.count(filepath.ToSlash(name), results[i])
+		if *verbose {
+			fmt.Printf("%-70s %s\n", filepath.ToSlash(name), results[i])
+		}
+	}
+	return t, nil
+}
+
+// count adds the result of a file.
+func (t *tally) count(name, result string) {
+	switch word, _, _ := strings.Cut(result, " "); word {
+	case "FITS":
+		t.fits++
+	case "TIGHT":
+		t.tight++
+	case "OOM":
+		t.oom++
+	case "beside":
+		t.beside++
+	default:
+		why := strings.TrimPrefix(result, "refused: ")
+		t.why[why] = append(t.why[why], name)
+	}
 }
 
 // nameless is the message of a model whose configuration is not known.
@@ -145,8 +192,8 @@ var nameless = regexp.MustCompile(`^there is no file "[^"]*", and memplan has no
 // place is where a message says that something is.
 var place = regexp.MustCompile(`^\S+?:\d+:\d+: `)
 
-// plan plans one file, counts what becomes of it, and says it.
-func (t *tally) plan(path, name string) string {
+// plan plans one file, and says what becomes of it.
+func plan(path string) string {
 	var out, errs bytes.Buffer
 	s := cli.System()
 	s.Out, s.Err = &out, &errs
@@ -158,22 +205,13 @@ func (t *tally) plan(path, name string) string {
 			}
 		}
 		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-			return err.Error()
-		}
-		switch r.Verdict.Result {
-		case "FITS":
-			t.fits++
-		case "TIGHT":
-			t.tight++
-		default:
-			t.oom++
+			return "refused: " + err.Error()
 		}
 		return fmt.Sprintf("%s %.2f GiB", r.Verdict.Result, float64(r.Peak.Bytes)/(1<<30))
 	}
 	why, _, _ := strings.Cut(strings.TrimPrefix(errs.String(), "memplan: "), "\n")
 	why = strings.ReplaceAll(place.ReplaceAllString(why, ""), path, "the file")
 	if strings.Contains(why, "comes with the file of a job") {
-		t.beside++
 		return "beside a job"
 	}
 	if m := nameless.FindStringSubmatch(why); m != nil {
@@ -184,7 +222,5 @@ func (t *tally) plan(path, name string) string {
 	if len(why) > 200 {
 		why = why[:200] + "..."
 	}
-	why = strings.ReplaceAll(why, "|", `\|`)
-	t.why[why] = append(t.why[why], name)
-	return "refused: " + why
+	return "refused: " + strings.ReplaceAll(why, "|", `\|`)
 }
