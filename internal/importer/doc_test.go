@@ -3,8 +3,11 @@ package importer
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memplan/memplan/internal/trainer"
 )
 
 // TestDoc holds the tables of docs/jobs.md against those of the formats; -update
@@ -32,17 +35,27 @@ func TestDoc(t *testing.T) {
 			continue
 		}
 		fmt.Fprintf(&keys, "### %s\n\n| keys | |\n|---|---|\n", f.Title)
-		for i := 0; i < len(f.Keys); {
-			k, names := f.Keys[i], []string{}
+		rows := slices.DeleteFunc(slices.Clone(f.Keys), func(k Key) bool {
+			a := trainer.HF.Find(k.Name, "")
+			if a == nil {
+				a = trainer.HF.Find(k.Name, trainer.Old)
+			}
+			return k.effect == none && a != nil && a.Why == k.text
+		})
+		for i := 0; i < len(rows); {
+			k, names := rows[i], []string{}
 			renamed := func(k Key) bool { return k.effect == sets && !strings.HasSuffix(k.text, "."+k.Name) }
-			for ; i < len(f.Keys) && f.Keys[i].effect == k.effect && (f.Keys[i].text == k.text || k.effect == sets) && renamed(f.Keys[i]) == renamed(k); i++ {
-				names = append(names, f.Keys[i].Name)
+			for ; i < len(rows) && rows[i].effect == k.effect && (rows[i].text == k.text || k.effect == sets) && renamed(rows[i]) == renamed(k); i++ {
+				names = append(names, rows[i].Name)
 			}
 			text := map[effect]string{sets: "written to `trainer.hf` under the same name", reads: k.text, none: "no effect: " + k.text, asks: "not modelled: " + k.text}[k.effect]
 			if renamed(k) {
 				text = "written to `" + k.text + "`"
 			}
 			fmt.Fprintf(&keys, "| %s | %s |\n", strings.Join(names, " "), text)
+		}
+		if len(rows) < len(f.Keys) {
+			keys.WriteString("| TrainingArguments that reach no memory | no effect, each with its reason in [trainer.md](trainer.md) |\n")
 		}
 		if f.Passes {
 			fmt.Fprintf(&keys, "| all others | written to `trainer.%s` under the same name |\n", f.Trainer)
