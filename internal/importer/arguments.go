@@ -24,7 +24,7 @@ var trainingArguments = &Format{
 	Name: "training-arguments", Title: "TrainingArguments",
 	Signs:  [][]string{{"per_device_train_batch_size"}, {"output_dir", "num_train_epochs"}, {"output_dir", "learning_rate"}, {"output_dir", "gradient_accumulation_steps"}},
 	Unless: slices.Concat(jobKeys, sftKeys),
-	Keys:   withArguments(table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb")), Trainer: "hf", Passes: true, Batch: "per_device_train_batch_size",
+	Keys:   withArguments(table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb")), Trainer: "hf", Passes: true, Names: sameNames(lfChanged + " gradient_checkpointing"),
 	read: (*job).arguments,
 }
 
@@ -32,7 +32,7 @@ var sftConfig = &Format{
 	Name: "sft-config", Title: "SFTConfig",
 	Signs: oneEach(sftKeys), Unless: jobKeys,
 	Keys: withArguments(slices.Concat(table(reads, "`params.seq`, the sequence length", "max_length max_seq_length"), sftData,
-		table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb"))), Trainer: "sft", Passes: true, Batch: "per_device_train_batch_size",
+		table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb"))), Trainer: "sft", Passes: true, Names: sameNames(lfChanged + " gradient_checkpointing"),
 	read: (*job).sft,
 }
 
@@ -44,6 +44,15 @@ var sftKeys = strings.Fields("max_length max_seq_length packing packing_strategy
 
 // sftData are arguments of SFTConfig that reach no memory.
 var sftData = table(none, ofData, "dataset_text_field dataset_kwargs dataset_num_proc shuffle_dataset truncation_mode chat_template_path eos_token pad_token trust_remote_code")
+
+// sameNames are arguments that a file has under their own names.
+func sameNames(names string) map[string]string {
+	out := map[string]string{}
+	for _, n := range strings.Fields(names) {
+		out[n] = n
+	}
+	return out
+}
 
 func oneEach(names []string) [][]string {
 	var out [][]string

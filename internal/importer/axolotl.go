@@ -11,7 +11,11 @@ import (
 // Axolotl's configuration, as `axolotl train` runs it on one machine.
 var axolotl = &Format{
 	Name: "axolotl", Title: "Axolotl", Signs: [][]string{{"base_model"}}, Unless: []string{"model_name_or_path"},
-	Keys: axolotlKeys, Defaults: axolotlDefaults, Ignores: true, Trainer: "hf", Batch: "micro_batch_size",
+	Keys: axolotlKeys, Defaults: axolotlDefaults, Ignores: true, Trainer: "hf",
+	Names: map[string]string{
+		"per_device_train_batch_size": "micro_batch_size", "gradient_accumulation_steps": "gradient_accumulation_steps", "optim": "optimizer",
+		"gradient_checkpointing": "gradient_checkpointing", "max_grad_norm": "max_grad_norm",
+	},
 	read: (*job).axolotl,
 }
 
@@ -143,12 +147,6 @@ func (j *job) axolotlCasts() {
 	}
 }
 
-// packs reports attention whose kernels keep the samples of a packed sequence apart.
-func (j *job) packs() bool {
-	n := j.out.get("model.with.attn")
-	return n != nil && strings.HasPrefix(n.text, "flash")
-}
-
 // axolotlBatch says what a batch has (core/builders/causal.py, core/trainers/base.py).
 func (j *job) axolotlBatch() {
 	n, seq := j.count("micro_batch_size", 1), j.count("sequence_len", 512)
@@ -164,33 +162,15 @@ func (j *job) axolotlBatch() {
 	}
 	j.keys["params.seq"] = "sequence_len"
 	j.out.put("params.seq", fmt.Sprint(seq), j.where("sequence_len"))
-	if !j.on("sample_packing") {
-		if !j.flag("reward_model", false) {
-			j.keys["trainer.hf.per_device_train_batch_size"] = "micro_batch_size"
-		}
-		j.put("model.with.seq", `"${seq}"`, nil)
-		j.put("model.with.mask", "ones", nil)
-		j.put("trainer.hf.per_device_train_batch_size", fmt.Sprint(n), j.get("micro_batch_size"))
-		j.assume("every sample has sequence_len tokens (%d); memory is less where samples are shorter", seq)
+	j.put("model.with.seq", `"${seq}"`, nil)
+	j.put("trainer.hf.per_device_train_batch_size", fmt.Sprint(n), j.get("micro_batch_size"))
+	if j.on("sample_packing") { // which drops the mask, or gives the model position_ids
+		j.put("model.with.mask", "none", nil)
+		j.assume("packed batches are full: micro_batch_size * sequence_len = %d tokens, planned as rows of sequence_len", n*seq)
 		return
 	}
-	j.keys["params.micro_batch_size"] = "micro_batch_size"
-	j.put("params.micro_batch_size", fmt.Sprint(n), j.get("micro_batch_size"))
-	j.put("model.with.mask", "none", nil)
-	if packs := j.packs() || j.doubted("attn_implementation"); !packs { // rows of sequence_len
-		j.put("model.with.seq", `"${seq}"`, nil)
-		j.put("trainer.hf.per_device_train_batch_size", `"${micro_batch_size}"`, nil)
-	} else {
-		j.put("model.with.seq", `"${micro_batch_size * seq}"`, nil).why = "sample_packing: one row of micro_batch_size * sequence_len tokens"
-		j.put("trainer.hf.per_device_train_batch_size", "1", nil)
-	}
-	j.assume("packed batches are full: micro_batch_size * sequence_len = %d tokens", n*seq)
-}
-
-// doubted reports a key that asks for something which is planned as something else.
-func (j *job) doubted(key string) bool {
-	v := j.get(key)
-	return v != nil && slices.Contains([]string{"flex_attention", "xformers", "sage"}, v.Str)
+	j.put("model.with.mask", "ones", nil)
+	j.assume("every sample has sequence_len tokens (%d); memory is less where samples are shorter", seq)
 }
 
 // where is the place of a key; the zero Origin if the file does not have it.
@@ -293,9 +273,7 @@ func (j *job) axolotlSteps() {
 	if v := j.get("batch_size"); v != nil && j.get("gradient_accumulation_steps") == nil {
 		steps = max(1, j.count("batch_size", 1)/j.count("micro_batch_size", 1))
 	}
-	j.keys[hf+"gradient_accumulation_steps"] = "gradient_accumulation_steps"
 	j.put(hf+"gradient_accumulation_steps", fmt.Sprint(steps), j.get("gradient_accumulation_steps"))
-	j.keys[hf+"optim"] = "optimizer"
 	optim := j.str("optimizer", "adamw_torch_fused")
 	if slices.Contains(axolotlOptimizers, optim) {
 		j.doubt(j.get("optimizer"), "optimizer: %s; planned with adamw_torch", optim)
@@ -316,7 +294,6 @@ func (j *job) axolotlSteps() {
 		j.doubt(offload, "activation_offloading: what checkpoints keep is in host memory; planned on the GPU")
 	}
 	if given(v) {
-		j.keys[hf+"gradient_checkpointing"] = "gradient_checkpointing"
 		j.put(hf+"gradient_checkpointing", "true", v)
 		kw := j.get("gradient_checkpointing_kwargs")
 		switch {
@@ -337,7 +314,7 @@ func (j *job) axolotlSteps() {
 			at = j.get("micro_batch_size")
 		}
 		if j.on("sample_packing") && j.flag("eval_sample_packing", true) {
-			n, at = 1, nil
+			n, at = j.count("micro_batch_size", 1), j.get("micro_batch_size") // the sampler's
 		}
 		j.put(hf+"per_device_eval_batch_size", fmt.Sprint(n), at)
 		j.put(hf+"eval_accumulation_steps", fmt.Sprint(steps), nil)

@@ -25,7 +25,7 @@ var axolotlKeys = slices.Concat(
 	table(reads, "`peft.lora`", "adapter lora_r lora_alpha lora_dropout lora_target_modules lora_target_linear lora_target_parameters lora_modules_to_save lora_exclude_modules lora_fan_in_fan_out lora_rank_pattern lora_alpha_pattern peft_layers_to_transform peft_layers_pattern peft_use_dora peft_use_rslora peft_layer_replication peft_init_lora_weights peft_trainable_token_indices peft_ensure_weight_tying peft_autocast_adapter_dtype"),
 	table(reads, "`model.with.attn`", "attn_implementation flash_attention xformers_attention sdp_attention flex_attention sage_attention eager_attention"),
 	table(reads, "`params.seq`, the sequence length", "sequence_len sample_packing pad_to_sequence_len pad_to_multiple_of"),
-	table(reads, "the batch size: `trainer.hf.per_device_train_batch_size`, or with packing the sequence length", "micro_batch_size batch_size gradient_accumulation_steps"),
+	table(reads, "`trainer.hf.per_device_train_batch_size` and `gradient_accumulation_steps`", "micro_batch_size batch_size gradient_accumulation_steps"),
 	table(reads, "`trainer.hf.gradient_checkpointing` and its kwargs", "gradient_checkpointing gradient_checkpointing_kwargs activation_offloading"),
 	table(reads, "`trainer.hf.optim`", "optimizer optim_args"),
 	table(reads, "evaluation", "val_set_size test_datasets eval_batch_size evals_per_epoch eval_steps eval_strategy evaluation_strategy eval_sample_packing"),

@@ -27,8 +27,9 @@ type Format struct {
 	Passes  bool
 	// Ignores says that the program ignores keys that it does not know.
 	Ignores bool
-	// Batch is the key of a file that says how many samples a batch has.
-	Batch string
+	// Names are arguments of the trainer that the format has under a name of its own, or
+	// under the same one.
+	Names map[string]string
 	read  func(j *job)
 }
 

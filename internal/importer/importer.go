@@ -105,6 +105,12 @@ func Read(files []File, o Options) (made *Job, err error) {
 		return nil, err
 	}
 	made = &Job{Format: j.format, Set: ofSpec, Notes: j.notes, Keys: j.keys}
+	for argument, name := range j.format.Names {
+		made.Keys["trainer."+j.format.Trainer+"."+argument] = name
+	}
+	if j.flag("reward_model", false) { // its pairs are twice as many samples
+		delete(made.Keys, "trainer.hf.per_device_train_batch_size")
+	}
 	made.Text, made.Origins = j.print()
 	j.out.said("", &made.Said)
 	return made, nil

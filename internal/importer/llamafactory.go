@@ -72,10 +72,14 @@ var llamaFactory = &Format{
 		table(asks, "a profile of operators, which PyTorch keeps in host memory", "enable_torch_profiler"),
 		table(asks, "parallelism of sequences; planned with all of them in each process", "hyper_parallel_args hyper_parallel_cp_size megatron_bridge_args"),
 	)),
-	Trainer: "hf", Passes: true, Batch: "per_device_train_batch_size",
+	Trainer: "hf", Passes: true, Names: sameNames(lfChanged),
 	Defaults: map[string]string{"fp8_backend": "auto", "hyper_parallel_cp_size": "1"},
 	read:     (*job).llamaFactory,
 }
+
+// lfChanged are arguments that advice may change; gradient_checkpointing is on unless
+// disable_gradient_checkpointing says otherwise.
+const lfChanged = "per_device_train_batch_size gradient_accumulation_steps optim bf16 fp16 max_grad_norm"
 
 func (j *job) llamaFactory() {
 	j.refuseOthers()

@@ -40,8 +40,9 @@ var llamaFactoryV1 = &Format{
 		table(reads, "refused: the export of a model", "export_dir"),
 	),
 	Defaults: map[string]string{"cp_size": "1", "cp_mode": "ulysses"},
-	Trainer:  "hf", Batch: "micro_batch_size",
-	read: (*job).llamaFactoryV1,
+	Trainer:  "hf",
+	Names:    map[string]string{"per_device_train_batch_size": "micro_batch_size", "gradient_checkpointing": "enable_activation_checkpointing", "max_grad_norm": "max_grad_norm", "bf16": "bf16"},
+	read:     (*job).llamaFactoryV1,
 }
 
 func (j *job) llamaFactoryV1() {
@@ -85,7 +86,6 @@ func (j *job) llamaFactoryV1() {
 		j.put("trainer.hf.gradient_checkpointing", "true", j.get("enable_activation_checkpointing"))
 		j.put("trainer.hf.gradient_checkpointing_kwargs", "{use_reentrant: false}", nil)
 	}
-	j.keys["trainer.hf.per_device_train_batch_size"] = "micro_batch_size"
 	j.put("trainer.hf.per_device_train_batch_size", stringOf(j.count("micro_batch_size", 1)), j.get("micro_batch_size"))
 	j.put("model.with.mask", "ones", nil)
 	j.length("cutoff_len", 2048)

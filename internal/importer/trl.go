@@ -27,7 +27,7 @@ var trl = &Format{
 		table(none, "how DistributedDataParallel treats buffers", "ignore_bias_buffers"),
 		sftData,
 	)),
-	Trainer: "sft", Passes: true, Batch: "per_device_train_batch_size",
+	Trainer: "sft", Passes: true, Names: sameNames(lfChanged + " gradient_checkpointing"),
 	read: (*job).trl,
 }
 
