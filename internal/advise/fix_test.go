@@ -13,6 +13,7 @@ import (
 
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/needs"
+	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -578,5 +579,27 @@ train: {batch_size: 16}
 		if got := Lookup("lora").Options(b); len(got) > 0 {
 			t.Errorf("adapters where no layer is linear: %s", got[0].Text)
 		}
+	}
+}
+
+// Changes of a job that another program's file describes name the lines of that file.
+func TestFileLines(t *testing.T) {
+	const text = "memplan: 1\nmodel: {preset: mlp}\ntrain:\n  batch_size: 8\n  grad_accumulation: 1\n  clip_grad_norm: 1.0\n"
+	at := func(flag string, line int, text string) spec.Origin {
+		return spec.Origin{Flag: flag, File: "a.yml", Span: spec.Span{Pos: spec.Pos{Line: line, Col: 1}}, Text: text}
+	}
+	r := &estimate.Recipe{Path: "a.yml", Text: []byte(text), Options: spec.Options{
+		Label: "a.yml (as a spec)", Origins: []spec.Origin{{}, {}, at("", 1, "x: 1"), at("", 3, "micro: 8 # samples"), at("", 1, "x: 1"), at("--set clip=1", -1, "")},
+		Said: []string{"train.batch_size", "train.clip_grad_norm"},
+		Keys: map[string]string{"train.batch_size": "micro", "train.grad_accumulation": "steps", "train.clip_grad_norm": "clip"},
+	}}
+	s, err := spec.Parse(r.Path, r.Text, r.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(SpecLines(r, s, []estimate.Key{{Path: "train.batch_size", Value: "1"}, {Path: "train.grad_accumulation", Value: "8"}, {Path: "train.clip_grad_norm", Value: "2"}, {Path: "train.loop", Value: "flat"}}), "\n")
+	want := "a.yml:3: micro: 8 # samples -> micro: 1\na.yml: add steps: 8\n--set clip=2 in place of what the command line says\n--set train.loop=flat"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

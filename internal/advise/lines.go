@@ -2,6 +2,7 @@ package advise
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/estimate"
@@ -30,12 +31,16 @@ func SpecLines(r *estimate.Recipe, s *spec.Spec, keys []estimate.Key) []string {
 func fileLines(r *estimate.Recipe, s *spec.Spec, keys []estimate.Key) []string {
 	var out []string
 	for _, k := range keys {
-		name, v := r.Options.Keys[k.Path], s.Given(k.Path)
+		name, from := r.Options.Keys[k.Path], spec.Origin{}
+		if v := s.Given(k.Path); v != nil && slices.Contains(r.Options.Said, k.Path) {
+			from = s.Errs.Origin(v.Span)
+		}
 		switch {
 		case name == "":
 			out = append(out, flagOf(r, k))
-		case v != nil && s.Errs.Origin(v.Span).File != "" && s.Errs.Origin(v.Span).Flag == "":
-			from := s.Errs.Origin(v.Span)
+		case from.Flag != "":
+			out = append(out, "--set "+quoted(name+"="+k.Value)+" in place of what the command line says")
+		case from.File != "":
 			out = append(out, fmt.Sprintf("%s:%d: %s -> %s: %s", from.File, from.Line, strings.TrimSpace(from.Text), name, k.Value))
 		default:
 			out = append(out, fmt.Sprintf("%s: add %s: %s", r.Path, name, k.Value))
