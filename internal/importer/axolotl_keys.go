@@ -50,7 +50,8 @@ var axolotlKeys = slices.Concat(
 	table(none, "the launch: processes, devices and clouds", "world_size local_rank device ddp_timeout use_ray ray_run_name ray_num_workers resources_per_worker provider project_name gpu gpu_count node_count volumes branch dockerfile_commands memory timeout memory_preprocess timeout_preprocess secrets env"),
 	table(none, "which device the weights are loaded to: with `axolotl train` it is the launcher's choice", "device_map"),
 	table(none, "padding of embeddings when the tokenizer has more tokens; memplan plans the model's own vocabulary", "mean_resizing_embeddings shrink_embeddings"),
-	table(none, ofGeneration, "generate_samples num_generation_samples generation_max_new_tokens generation_temperature generation_top_p generation_top_k generation_prompt_ratio generation_do_sample eval_table_size eval_max_new_tokens eval_causal_lm_metrics bench_dataset bench_split include_tkps"),
+	table(none, ofGeneration, "generate_samples num_generation_samples generation_max_new_tokens generation_temperature generation_top_p generation_top_k generation_prompt_ratio generation_do_sample eval_table_size eval_max_new_tokens eval_causal_lm_metrics bench_dataset bench_split"),
+	table(none, "counts tokens in tensors of one number, which are freed at once", "include_tkps"),
 	table(none, "of another program or of an older Axolotl, and not read", "flash_optimum flash_attn_cross_entropy flash_attn_rms_norm full_finetune test_value rope_scaling"),
 
 	table(asks, "the vocabulary is padded to a multiple of 32; planned with the model's own", "resize_token_embeddings_to_32x"),

@@ -50,7 +50,7 @@ func (j *job) launch() {
 		s.of.zero(j, s.deepspeed)
 	case s.fsdp != nil && j.out.get("peft") != nil:
 		s.of.doubt(j, s.fsdp, "fsdp: FSDP with adapters; each process is planned with all parameters, as with DistributedDataParallel")
-		j.put("parallel.ddp", n, s.fsdp)
+		j.out.put("parallel.ddp", n, s.of.from(s.fsdp))
 	case s.fsdp != nil:
 		j.out.put("parallel.fsdp", n, s.of.from(s.fsdp))
 		s.of.sharded(j, s.fsdp)
