@@ -69,6 +69,8 @@ func (p *printer) stmt(s *program.Stmt) {
 		} else {
 			p.printf("return %s", p.list(s.Values))
 		}
+	case program.SetAttr:
+		p.printf("%s%s = %s", p.self, s.Path, p.expr(s.Value))
 	case program.Expression:
 		p.line(p.expr(s.Value))
 	case program.Batch:

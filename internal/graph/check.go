@@ -314,7 +314,7 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 		refuse("name", e.Name[0].At, (isValue || head == "" || head == spec.HeadBatch || head == spec.HeadClipNorm) && at != inModules, "it binds the result of a call")
 	}
 	if len(e.Inputs) > 0 {
-		refuse("inputs", e.Inputs[0].At, (isValue || head == "") && at != inModules, "only a call takes inputs")
+		refuse("inputs", e.Inputs[0].At, (isValue || head == "" || head == spec.HeadRegister) && at != inModules, "only a call takes inputs")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // fn is a function while its statements are elaborated.
@@ -199,7 +200,7 @@ func (f *fn) lose(e *spec.Entry) {
 		f.lose(b)
 	}
 	switch {
-	case e.Head.V == spec.HeadDel:
+	case e.Head.V == spec.HeadDel || e.Head.V == spec.HeadRegister:
 		return
 	case e.Head.V == spec.HeadReturn:
 		f.done = true
@@ -252,6 +253,8 @@ func (f *fn) statement(e *spec.Entry, sc *scope, i int) {
 		f.del(e, sc)
 	case spec.HeadReturn:
 		f.doReturn(e, sc)
+	case spec.HeadRegister:
+		f.registerBuffer(e, sc)
 	default:
 		if f.special != nil && f.special(f, e, sc) {
 			return
@@ -429,6 +432,40 @@ func (f *fn) del(e *spec.Entry, sc *scope) {
 		}
 	}
 	f.emit(st)
+}
+
+// registerBuffer puts a value in the place of a buffer of the module.
+func (f *fn) registerBuffer(e *spec.Entry, sc *scope) {
+	el := f.u.el
+	if f.f.Kind == program.StepFunc {
+		el.fail(e.Head.At, "a step has no buffers; register_buffer is for the layers of models and blocks")
+	}
+	if e.Arg == nil {
+		el.fail(e.Head.At, "register_buffer needs the name of a buffer")
+	}
+	name := el.evalStr(e.Arg, sc, "register_buffer")
+	var names []string
+	for _, b := range f.u.class.Buffers {
+		names = append(names, b.Name)
+	}
+	i := slices.Index(names, name)
+	if i < 0 {
+		el.errs.Unknown(e.Arg.Span, "buffer", name, names)
+		panic(spec.Stop{})
+	}
+	if !e.HasIn || len(e.Inputs) != 1 {
+		el.fail(e.Head.At, "register_buffer takes one input, the new value of the buffer")
+	}
+	v := f.operand(e.Inputs[0], sc)
+	if v.Meta.Tensor == nil {
+		el.fail(e.Inputs[0].At, "a buffer is a tensor, not %s", v.Meta.Describe())
+	}
+	b := &f.u.class.Buffers[i]
+	if got := v.Meta.Tensor.Size.Slice(); !slices.Equal(got, b.Size) {
+		el.fail(e.Inputs[0].At, "buffer %s has the shape %s, its new value %s", name, tensor.SizeString(b.Size), tensor.SizeString(got))
+	}
+	f.u.dtypes[name] = v.Meta.Tensor.DType
+	f.emit(program.Stmt{Kind: program.SetAttr, Path: name, Value: v.Expr, Line: e.At.Line})
 }
 
 func (f *fn) boundNames() []string {

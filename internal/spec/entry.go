@@ -97,6 +97,7 @@ const (
 	HeadLayers    = "layers"
 	HeadDel       = "del"
 	HeadReturn    = "return"
+	HeadRegister  = "register_buffer"
 	HeadBatch     = "batch"
 	HeadForward   = "forward"
 	HeadGrad      = "grad"
@@ -122,7 +123,7 @@ const (
 // Statements lists the heads that may stand in any list, StepStatements those
 // of a step alone.
 var (
-	Statements     = []string{HeadBlock, HeadCall, HeadLayers, HeadDel, HeadReturn, HeadSeq}
+	Statements     = []string{HeadBlock, HeadCall, HeadLayers, HeadDel, HeadReturn, HeadRegister, HeadSeq}
 	StepStatements = []string{HeadBatch, HeadForward, HeadGrad, HeadConvert, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadKeep, HeadEMA, HeadSync, HeadEval, HeadTrain}
 )
 
