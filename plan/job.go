@@ -37,7 +37,7 @@ type Job struct {
 	// "train.batch_size=32", "params.seq=2048", `device.gpu="h100-80gb"`.
 	Set []string
 	// ReadFile reads the files that the spec names, such as a config.json of Hugging
-	// Face; nil: the spec may name none.
+	// Face; nil: the spec may name none. Models that memplan list models shows need no file.
 	ReadFile func(name string) ([]byte, error)
 	// Limits hold for each call by itself.
 	Limits Limits

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memplan/memplan/internal/device"
+	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -119,9 +120,9 @@ func completeFlag(c *cobra.Command, flag string, values func() []string) {
 	}
 }
 
-// presetArgs are the presets as arguments name them.
+// presetArgs are the presets as arguments name them, and the models of Hugging Face.
 func presetArgs() []string {
-	var out []string
+	out := slices.Clone(hub.Names())
 	for _, n := range presetNames() {
 		out = append(out, presetPrefix+n)
 	}

@@ -42,8 +42,8 @@ func newEstimate(s *Streams) *cobra.Command {
 		Long: `Estimate simulates the training steps of a spec and replays every allocation in a
 model of PyTorch's caching allocator. It prints the verdict and the largest batch
 that fits. The verdict is FITS, TIGHT (the job fits only after cached memory is
-given back) or OOM. SPEC is a path, or - for standard input; the default is GPT-2
-124M. The exit code is 0 whatever the verdict.
+given back) or OOM. SPEC is a path, - for standard input, or the name of a model on
+Hugging Face's hub; the default is GPT-2 124M. The exit code is 0 whatever the verdict.
 
 Several GPUs, separated by commas, give a table: --gpu a100-40gb,rtx-4090.
 --batch-curve draws the peak over the batch size. --search NAME finds the largest

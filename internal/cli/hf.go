@@ -35,7 +35,7 @@ func wrapHF(path string, text []byte) (wrapped []byte, said []string, err error)
 	}
 	preset, err := specs.Preset(hfPreset + c.Type)
 	if err != nil {
-		return nil, nil, usagef("%s: model_type %q is not known%s (known: %s)", path, c.Type, didYouMean(c.Type, specs.HFTypes()), strings.Join(specs.HFTypes(), ", "))
+		return nil, nil, unknownType(path, c.Type)
 	}
 	s, err := spec.Parse(presetPrefix+hfPreset+c.Type, preset, spec.Options{})
 	if err != nil {
@@ -69,6 +69,12 @@ func wrapHF(path string, text []byte) (wrapped []byte, said []string, err error)
 	fmt.Fprintf(&b, "model:\n  hf: %s\n  with:\n%s", yamlText(path), with.String())
 	b.WriteString("train: {batch_size: 8, optimizer: AdamW}\n")
 	return []byte(b.String()), said, nil
+}
+
+// unknownType says that there is no preset for a model type.
+func unknownType(name, modelType string) error {
+	types := specs.HFTypes()
+	return usagef("%s: model_type %q is not known%s (known: %s)", name, modelType, didYouMean(modelType, types), strings.Join(types, ", "))
 }
 
 // hfName names the job after the folder of its config.json, or after the file.

@@ -76,8 +76,11 @@ func noSource(name string, err error) error {
 		return pythonError(name)
 	}
 	if hub.IsName(name) {
-		near := ""
-		if t := hubType(name); t != "" && hub.TypeOf(name) == "" {
+		near, known := "", hub.TypeOf(name)
+		if known != "" && !slices.Contains(specs.HFTypes(), known) {
+			return unknownType(name, known)
+		}
+		if t := hubType(name); t != "" && known == "" {
 			near = fmt.Sprintf(" (if its model_type is %s, %s%s%[1]s has the default sizes)", t, presetPrefix, hfPreset)
 		}
 		return usagef("%w%s", &hub.UnknownError{Name: name}, near)

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/hub"
+	"github.com/memplan/memplan/internal/nearest"
 	"github.com/memplan/memplan/internal/spec"
 )
 
@@ -45,16 +47,28 @@ func (j *Job) config(m *spec.Model, f *Found) []byte {
 			return text
 		}
 	}
-	if outside := (*files.OutsideError)(nil); hub.IsName(name) && !errors.As(err, &outside) {
-		var c *hub.Configuration
-		if c, err = j.Hub.Find(name); err == nil {
+	outside := errors.As(err, new(*files.OutsideError)) // which is the spec's own mistake
+	if preset := strings.TrimPrefix(name, "preset:"); strings.HasPrefix(preset, Folder) && slices.Contains(j.Types, preset[len(Folder):]) {
+		j.Spec.Errs.Failf(m.HF.At, "%s is a preset; write preset: %s", name, preset)
+	}
+	if hub.IsName(name) && !outside {
+		c, notFound := j.Hub.Find(name)
+		if notFound == nil {
 			f.Configuration = fmt.Sprintf("%s, %s", c.Name, c.From)
 			return c.Text
 		}
+		if t := hub.TypeOf(name); t != "" && !slices.Contains(j.Types, t) && errors.As(notFound, new(*hub.UnknownError)) {
+			j.unknown(m, &Config{Type: t})
+		}
+		err = notFound
 	} else if j.ReadFile == nil {
 		j.Spec.Errs.Failf(m.HF.At, "no files can be read here")
 	}
-	f.Unread = !errors.As(err, new(*files.OutsideError)) // that one is the spec's own mistake
-	j.Spec.Errs.Failf(m.HF.At, "%v", err)
+	f.Unread = !outside
+	mean := ""
+	if near := nearest.To(name, hub.Names()); near != "" && !hub.IsName(name) {
+		mean = fmt.Sprintf("; did you mean %s?", near)
+	}
+	j.Spec.Errs.Failf(m.HF.At, "%v%s", err, mean)
 	return nil
 }
