@@ -26,3 +26,28 @@ func TestParseConfig(t *testing.T) {
 		t.Errorf("read %+v, error %v", c, err)
 	}
 }
+
+// TestLanguage checks whose values are read where a configuration has that of a
+// language model in it.
+func TestLanguage(t *testing.T) {
+	for _, c := range []struct {
+		text, typ, around string
+		hidden            int64
+		tied              any
+	}{
+		{`{"model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"], "text_config": {"model_type": "ministral3", "hidden_size": 64}, "vision_config": {"hidden_size": 32}}`, "ministral3", "mistral3", 64, true},
+		{`{"model_type": "mistral3", "text_config": {"hidden_size": 64}, "tie_word_embeddings": false}`, "mistral", "mistral3", 64, false},
+		{`{"model_type": "qwen3_5", "hidden_size": 8, "text_config": {"hidden_size": 64}, "tie_word_embeddings": true}`, "qwen3_5_text", "", 64, nil},
+	} {
+		got, err := ParseConfig([]byte(c.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Type != c.typ || got.Around != c.around || got.Values["hidden_size"] != c.hidden || got.Values["tie_word_embeddings"] != c.tied {
+			t.Errorf("%s: read %+v", c.text, got)
+		}
+		if c.typ == "ministral3" && (got.Task != "causal-lm" || got.Values["vision_hidden_size"] != int64(32)) {
+			t.Errorf("%s: read %+v", c.text, got)
+		}
+	}
+}

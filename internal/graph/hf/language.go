@@ -2,6 +2,7 @@ package hf
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/memplan/memplan/internal/spec"
@@ -75,7 +76,12 @@ func (h *model) around(s *spec.Spec) {
 	if err != nil {
 		h.fail(Named(h.m).At, "%v", err)
 	}
-	a := h.read(h.m, Folder+h.c.Around, text, h.c.Values)
+	given := maps.Clone(h.c.Values)
+	for _, own := range Own {
+		delete(given, own)
+	}
+	h.types(Folder+h.c.Around, text, given)
+	a := h.read(h.m, Folder+h.c.Around, text, given)
 	h.notes(a)
 	s.Share(a)
 	s.Inherit(a)
