@@ -127,7 +127,7 @@ func TestHFErrors(t *testing.T) {
 		{"{hf: config.json}", `{"model_type": "mistral3", "text_config": {"model_type": "gemma"}}`, `text_config.model_type "gemma" of mistral3 is not modelled; modelled are mistral, ministral3, mistral4`},
 		{"{hf: config.json}", `{"model_type": "gemma3", "vision_config": {"hidden_size": "x"}}`, `vision_hidden_size must be an integer, not "x"`},
 		{"{hf: config.json}", `{"model_type": "llama4", "text_config": {"attention_chunk_size": 128}}`, "a sequence that is not shorter than attention_chunk_size is not modelled"},
-		{"{hf: config.json, with: {attn: sdpa}}", `{"model_type": "gpt_oss"}`, "scaled_dot_product_attention, which gpt-oss does not support (attn: eager), is not modelled"},
+		{"{hf: config.json, with: {attn: sdpa}}", `{"model_type": "gpt_oss"}`, "sdpa, which gpt-oss does not support (attn: eager), is not modelled"},
 		{"{hf: config.json, preset: gpt}", `{"model_type": "gpt2"}`, "hf excludes preset"},
 		{"{preset: hf/gpt9}", "", `test.yaml:2:17: hf/gpt9: model_type "gpt9" is not known; did you mean "gpt2"?`},
 		{"{preset: hf/gpt2, with: {n_layers: 1}}", "", `unknown param of gpt2 "n_layers"; did you mean "n_layer"?`},
