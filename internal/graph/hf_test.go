@@ -106,7 +106,7 @@ func TestHFErrors(t *testing.T) {
 		{"{hf: config.json}", `{"model_type": "gpt2", "add_cross_attention": true}`, "add_cross_attention is not modelled"},
 		{"{hf: config.json, with: {sequence: 8}}", `{"model_type": "gpt2"}`, `unknown param of gpt2 "sequence"`},
 		{"{hf: config.json, with: {mask: half}}", `{"model_type": "gpt2"}`, `mask must be one of none, ones, padded, not "half"`},
-		{"{hf: config.json, attn_implementation: flex_attention}", `{"model_type": "gpt2"}`, `test.yaml:2:41: attn must be one of sdpa, eager, flash_attention_2, not "flex_attention"`},
+		{"{hf: config.json, attn_implementation: flex_attention}", `{"model_type": "gpt2"}`, `test.yaml:2:47: attn must be one of sdpa, eager, flash_attention_2, not "flex_attention"`},
 		{"{hf: config.json, attn_implementation: eager, with: {attn: sdpa}}", `{"model_type": "gpt2"}`, "attn and attn_implementation are the same"},
 		{"{hf: config.json, with: {attn: flash_attention_2}}", `{"model_type": "gpt2"}`, "flash_attention_2 takes float16 and bfloat16, not the float32 of train.precision fp32"},
 		{"{hf: config.json, with: {attn: flash_attention_2, transformers: 4.51}}", `{"model_type": "gpt2"}`, "flash_attention_2 of transformers 4.51 is not modelled"},
