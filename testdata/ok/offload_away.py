@@ -77,9 +77,10 @@ class OffloadActivations(torch.autograd.graph.saved_tensors_hooks):
         self.known, self.keys = {}, {}  # memory: number, and back
         self.left = {}  # number: (tensor, event) that is still on the GPU, too
         self.back, self.done = {}, {}  # number: tensor that was brought back, event of its node
-        self.begun = False
+        self.begun = self.ended = False
         staying = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
         for model in models:
+            model.register_forward_pre_hook(lambda *_: self.again())
             for path, module in model.named_modules():
                 if path and any(fnmatch.fnmatchcase(path, p) for p in kept):
                     module.register_forward_pre_hook(lambda *_: staying.__enter__())
@@ -183,7 +184,14 @@ class OffloadActivations(torch.autograd.graph.saved_tensors_hooks):
             if k in self.done:
                 self.copies.wait_event(self.done.pop(k))
             del self.back[k]
-        self.begun = False
+        self.begun, self.ended = False, True
+
+    def again(self):
+        """Gives up what no backward pass has unpacked."""
+        if self.ended and torch.is_grad_enabled():
+            self.ended = False
+            for d in (self.left, self.saved, self.known, self.keys):
+                d.clear()
 
 
 model = Model().to(device)
