@@ -25,6 +25,9 @@ func (s *Spec) Explicit(model, loop *Spec) ([]byte, error) {
 	if own {
 		model = s
 	}
+	if m := s.Model; !own && m != nil && m.Load != nil {
+		return nil, fmt.Errorf("%s:%d: a model that is read from a checkpoint (load) has no form without hf, and is not written out", s.Path, m.Load.At.Line)
+	}
 	out := &Value{Kind: Map}
 	put := func(key string, v *Value) {
 		if v != nil {

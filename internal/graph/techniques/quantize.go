@@ -9,6 +9,7 @@ import (
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/nn"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -97,6 +98,19 @@ func (j *Job) loadedQuantized(m *Model, pm *program.Model) {
 		j.fail(q.At, "quantization_config: %s has no linear layer to quantize", m.Name)
 	}
 	pm.Quantized = z
+}
+
+// joinedExperts says that from_pretrained joins the experts of a layer, which checkpoints
+// have one by one, when they are on the GPU.
+func (j *Job) joinedExperts(name string, m *program.Model) {
+	found := false
+	m.Root.Walk(func(_ string, c *program.Class) {
+		p := c.FindParam("gate_up_proj")
+		found = found || p != nil && len(p.Size) == 3 && c.FindParam("gate_up_proj_bias") == nil
+	})
+	if found {
+		*j.NotModelled = append(*j.NotModelled, note.Asked.New("joined experts of %s: from_pretrained reads the experts of a layer one by one and joins them on the GPU, which takes their bytes twice while it does", name).Of("model.load"))
+	}
 }
 
 // notConverted says which modules stay as they are (get_modules_to_not_convert in
