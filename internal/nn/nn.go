@@ -55,8 +55,8 @@ var (
 	LoraEmbedding  = &Layer{Python: "LoraEmbedding", Init: map[string]Init{"lora_embedding_B": unit}}
 	DoraLinear     = &Layer{Python: "DoraLinear"}
 	DoraLinear4bit = &Layer{Python: "DoraLinear4bit"}
-	DoraMagnitude  = &Layer{Python: "DoraMagnitude"}
-	IA3Linear      = &Layer{Python: "IA3Linear"}
-	IA3Feedforward = &Layer{Python: "IA3Feedforward"}
+	DoraMagnitude  = &Layer{Python: "DoraMagnitude", Init: Ones}
+	IA3Linear      = &Layer{Python: "IA3Linear", Init: map[string]Init{"ia3_l": ones}}
+	IA3Feedforward = &Layer{Python: "IA3Feedforward", Init: map[string]Init{"ia3_l": ones}}
 	ModulesToSave  = &Layer{Python: "ModulesToSave"}
 )
