@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/memplan/memplan/internal/trainer"
 )
 
 // Vocabulary is what specs may call.
@@ -150,6 +152,8 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 	}
 	t := f.Type
 	switch {
+	case f.Type == reflect.TypeFor[*HFArguments]():
+		return argumentsOf(trainer.HF)
 	case t.Kind() == reflect.Pointer:
 		if t.Elem() == reflect.TypeFor[Checkpoint]() {
 			return object{"anyOf": []any{object{"type": []string{"boolean", "array", "string"}, "items": object{"type": "string"}}, b.named(t.Elem())}}
@@ -175,6 +179,29 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		item = object{"anyOf": []any{item, object{"type": "array"}, expression}}
 	}
 	return object{"type": "object", "patternProperties": extensions, "additionalProperties": item}
+}
+
+// argumentsOf describes the arguments of a trainer.
+func argumentsOf(t *trainer.Table) object {
+	props := object{}
+	for i := range t.Arguments {
+		a := &t.Arguments[i]
+		s := object{}
+		switch a.Form {
+		case trainer.Int:
+			s["type"] = []string{"integer", "string", "null"}
+		case trainer.Number:
+			s["type"] = []string{"number", "string", "null"}
+		case trainer.Bool:
+			s["type"] = []string{"boolean", "string", "null"}
+		}
+		if a.Choices != nil {
+			s["anyOf"] = []any{object{"enum": a.Choices}, expression}
+		}
+		s["description"] = a.Why
+		props[a.Name] = s
+	}
+	return closed(props)
 }
 
 // spread describes the section ddp or fsdp, or the number of its processes alone.
