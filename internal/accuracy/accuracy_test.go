@@ -66,7 +66,7 @@ func TestEqual(t *testing.T) {
 	for name, suite := range map[string]struct {
 		cases []*Case
 		least int
-	}{"truth": {r.Truth, 254}, "hf": {r.HF, 851}, "trainer": {r.Trainer, 65}, "fuzz": {r.Fuzz, 4090}} {
+	}{"truth": {r.Truth, 254}, "hf": {r.HF, 851}, "trainer": {r.Trainer, 126}, "fuzz": {r.Fuzz, 4090}} {
 		if compared := equal(t, suite.cases); compared < suite.least {
 			t.Errorf("%s: only %d recordings are compared, not %d", name, compared, suite.least)
 		}
