@@ -2,6 +2,7 @@ package importer
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,6 +55,7 @@ func (j *job) launch() {
 	case s.fsdp != nil:
 		j.out.put("parallel.fsdp", n, s.of.from(s.fsdp))
 		s.of.sharded(j, s.fsdp)
+		j.withoutEvaluation(s)
 	case world > 1:
 		j.put("parallel.ddp", n, nil)
 		if v := j.get("ddp_find_unused_parameters"); given(v) {
@@ -62,6 +64,22 @@ func (j *job) launch() {
 		if v := j.get("ddp_bucket_cap_mb"); v != nil {
 			j.out.put("parallel.bucket_cap_mb", flow(v), j.from(v))
 		}
+	}
+}
+
+// withoutEvaluation takes the evaluation away, which is not modelled under FSDP.
+func (j *job) withoutEvaluation(s sharding) {
+	t := j.out.get("trainer")
+	if t == nil || t.get("eval_dataset") == nil {
+		return
+	}
+	s.of.doubt(j, s.fsdp, "fsdp: evaluations under FSDP; planned without")
+	drop := func(n *node) {
+		n.kids = slices.DeleteFunc(n.kids, func(c *node) bool { return c.key == "eval_dataset" || c.key == "eval_strategy" })
+	}
+	drop(t)
+	if args := t.get(j.format.Trainer); args != nil {
+		drop(args)
 	}
 }
 
