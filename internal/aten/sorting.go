@@ -82,8 +82,8 @@ func sortLength(c *op.Call, dim int) int64 {
 		c.Fail("sorting needs at least one dimension")
 	}
 	n := x.Dim(d)
-	if large := x.Rank() == 1 && x.IsContiguous() && (x.DType.Size() == 4 || x.DType.Size() == 8); n > smallSort && !large {
-		c.Fail("sorting more than %d elements along a dimension is only modelled for one dimension of 4 or 8 bytes an element", smallSort)
+	if large := x.Rank() == 1 && x.IsContiguous() && (x.DType.Size() == 1 || x.DType.Size() == 4 || x.DType.Size() == 8); n > smallSort && !large {
+		c.Fail("sorting more than %d elements along a dimension is only modelled for one dimension of 1, 4 or 8 bytes an element", smallSort)
 	}
 	return n
 }
