@@ -215,6 +215,8 @@ func hostileRuns(name string) map[string][]hostileRun {
 		"log": "x " + name + "\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 1.00 GiB of which 1.00 MiB is free. " + name + " Including non-PyTorch memory, this process has 1.00 GiB memory in use.\n" + name + "\n",
 	}
 	spec["log "+file] = spec["log"]
+	spec["job.yml"] = "base_model: " + quoted + "\nmicro_batch_size: 1\n" + quoted + ": 1\n"
+	spec["job/"+file] = "base_model: gpt2\nmicro_batch_size: 1\nsequence_len: 64\ndatasets: [{path: " + quoted + "}]\n"
 	spec["report.json"] = `{"memplan_report": 1, "spec": ` + jsonString(name) + `, "model": {"name": ` + jsonString(name) + `}, "device": {"display_name": ` + jsonString(name) + `}, "layers": [{"layer": ` + jsonString(name) + `, "kind": ` + jsonString(name) + `, "total_bytes": 5}], "not_modelled": [` + jsonString(name) + `]}`
 	as := func(formats []string, line ...string) hostileRun {
 		return hostileRun{line: line, files: spec, formats: formats}
@@ -248,6 +250,7 @@ func hostileRuns(name string) map[string][]hostileRun {
 			as(none, "export", "torch", "named.yaml"), as(none, "export", "torch", path), as(none, "export", "trace", "named.yaml"), as(none, "export", "trace", "--text", path),
 			as(none, "export", "torch", "--out-file=no/"+file, "other.yaml"), as(none, "export", name),
 		},
+		"import":     {as(none, "import", "job.yml"), as(none, "import", "job/"+file), as(none, "import", "--", path), as(none, "import", "--", name)},
 		"schema":     {as(none, "schema", "--desugar", "named.yaml"), as(none, "schema", "--desugar", path), as(none, "schema", "--", name)},
 		"list":       {as(none, "list", "--", name), as(none, "list", "devices", "--", name)},
 		"completion": {as(none, "completion", "--", name)},

@@ -37,9 +37,9 @@ func TestModelTechniques(t *testing.T) {
 		{"lora: {r: 8, modules_to_save: [head]}", fc + 2*head + 8*1536, head + 8*1536, 4 * (fc + 2*head + 8*1536), 4 * (head + 8*1536), 8 * (head + 8*1536), 0},
 		// half a byte a weight; a float32 a block, and sixteen values
 		{"{quantize: {bits: 4}, lora: {r: 8}}", fc + head + 8*1536, 8 * 1536, 1024*512/2 + 4*(512+head+8*1536), 4 * 8 * 1536, 8 * 8 * 1536, 4*blocks + 64},
-		// a byte a block, a float32 for each 256 of them, and their mean
+		// a byte a block, a float32 for each 256 of them, their mean, and the map of 256 float32
 		{"{quantize: {bits: 4, double_quant: true}, lora: {r: 8}}", fc + head + 8*1536, 8 * 1536, 1024*512/2 + 4*(512+head+8*1536), 4 * 8 * 1536, 8 * 8 * 1536,
-			blocks + 4*blocks/256 + 64 + 4},
+			blocks + 4*blocks/256 + 64 + 4 + 1024},
 		// a byte a weight, a float32 a row
 		{"{quantize: {bits: 8}, lora: {r: 8}}", fc + head + 8*1536, 8 * 1536, 1024*512 + 4*(512+head+8*1536), 4 * 8 * 1536, 8 * 8 * 1536, 4 * 512},
 		// a mask as large as the weight

@@ -66,8 +66,8 @@ var (
 	PagedLion8bit  = eightBit("PagedLion8bit", 8, 1, true, 0)
 	PagedLion      = eightBit("PagedLion", 32, 1, true, 0)
 	Lion32bit      = eightBit("Lion32bit", 32, 1, false, 0)
-	RMSprop8bit    = eightBitOf("RMSprop8bit", 8, kind1, false, ofRMSprop)
-	RMSprop32bit   = eightBitOf("RMSprop32bit", 32, kind1, false, ofRMSprop)
+	RMSprop8bit    = eightBitOf("RMSprop8bit", 8, kindRMSprop, false, ofRMSprop)
+	RMSprop32bit   = eightBitOf("RMSprop32bit", 32, kindRMSprop, false, ofRMSprop)
 
 	AdEMAMix          = eightBitOf("AdEMAMix", 32, kindMixed, false, ofAdEMAMix)
 	AdEMAMix8bit      = eightBitOf("AdEMAMix8bit", 8, kindMixed, false, ofAdEMAMix)
@@ -79,12 +79,16 @@ var (
 type bnbKind struct {
 	states int
 	double bool // the first state is two moments (ademamix.py: _get_state_double_buffer)
-	run    bool // memplan run computes it
+
+	// step updates the weights w by the gradients g, and the states.
+	step func(a *eightBitArgs, t float64, w, g []float64, states [][]float64)
 }
 
 var (
-	kind1     = bnbKind{states: 1}
-	kindMixed = bnbKind{states: 2, double: true}
+	kindAdam    = bnbKind{states: 2, step: (*eightBitArgs).adam}
+	kindLion    = bnbKind{states: 1, step: (*eightBitArgs).lion}
+	kindRMSprop = bnbKind{states: 1, step: (*eightBitArgs).rmsprop}
+	kindMixed   = bnbKind{states: 2, double: true, step: (*eightBitArgs).ademamix}
 )
 
 // bnbArgs are the first arguments of a constructor.
@@ -127,13 +131,15 @@ func eightBit(name string, bits int64, states int, paged bool, decay float64) *R
 		sig:    fmt.Sprintf("lr: float = 0.001, betas: floats = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = %v, amsgrad: bool = False, optim_bits: int = 32", decay),
 		bounds: adamBounds, ofGroup: []string{"lr", "betas", "weight_decay", "eps"},
 	}
+	kind := kindAdam
 	if states == 1 {
+		kind = kindLion
 		args = bnbArgs{
 			sig:    fmt.Sprintf("lr: float = 0.0001, betas: floats = (0.9, 0.99), weight_decay: float = %v", decay),
 			bounds: []bound{nonNegative("lr"), betas, nonNegative("weight_decay")}, ofGroup: []string{"lr", "betas", "weight_decay"},
 		}
 	}
-	return eightBitOf(name, bits, bnbKind{states: states, run: true}, paged, args)
+	return eightBitOf(name, bits, kind, paged, args)
 }
 
 func eightBitOf(name string, bits int64, kind bnbKind, paged bool, of bnbArgs) *Row {
@@ -145,7 +151,7 @@ func eightBitOf(name string, bits int64, kind bnbKind, paged bool, of bnbArgs) *
 		sig += ", embeddings_32bit: bool = False"
 	}
 	truth := map[bool]string{true: "True", false: "False"}
-	row := Row{
+	return define(Row{
 		Name: name, Args: &eightBitArgs{}, LoopByDefault: true, GPUOnly: true, Package: "bitsandbytes.optim",
 		Sig: "bitsandbytes.optim." + name + "(" + sig + ")", Bounds: of.bounds, GroupArgs: of.ofGroup,
 		Python: strings.NewReplacer("NAME", name, "BITS", fmt.Sprint(bits), "STATES", fmt.Sprint(kind.states), "PAGED", truth[paged], "DOUBLE", truth[kind.double],
@@ -181,13 +187,10 @@ func eightBitOf(name string, bits int64, kind bnbKind, paged bool, of bnbArgs) *
 			}
 			return fmt.Sprintf("%s of bitsandbytes: blocks of %d, as from version 0.44 on", name, quantBlock)
 		},
-	}
-	if kind.run {
-		row.Update = launched[eightBitArgs](func(m op.Machine, a *eightBitArgs, p *Param) error {
-			return m.OnHost(func(memory op.Arrays) { a.update(memory, p, kind.states, a.bits(p, bits)) })
-		})
-	}
-	return define(row)
+		Update: launched[eightBitArgs](func(m op.Machine, a *eightBitArgs, p *Param) error {
+			return m.OnHost(func(memory op.Arrays) { a.update(memory, p, kind, a.bits(p, bits)) })
+		}),
+	})
 }
 
 // bits are how many the states of a parameter have, unless it is small: those of
@@ -279,32 +282,38 @@ func (c *Call) quantMaps(states int) {
 
 // update is a step as bitsandbytes' kernels compute it (csrc/kernels.cu:
 // kOptimizer32bit1State, kOptimizer32bit2State, kOptimizerStatic8bit1StateBlockwise and
-// 2StateBlockwise): of Adam, or with one state of Lion. States of 8 bits are
-// dequantized, updated and quantized block by block. Those in managed memory are kept
-// in the machine's.
-func (a *eightBitArgs) update(memory op.Arrays, p *Param, n int, bits int64) {
+// 2StateBlockwise). States of 8 bits are dequantized, updated and quantized block by block.
+// Those in managed memory are kept in the machine's.
+func (a *eightBitArgs) update(memory op.Arrays, p *Param, kind bnbKind, bits int64) {
 	quantized := bits == 8 && p.T.Numel() >= a.MinSize
 	w, g := memory.Get(p.T), memory.Get(p.Grad)
 	maps := [][]float64{array.DynamicMap(true), array.DynamicMap(false)}
-	states := make([][]float64, n)
+	states := make([][]float64, kind.states)
 	for i := range states {
+		n := len(w)
+		if i == 0 && kind.double {
+			n *= 2
+		}
 		switch {
 		case p.Steps == 1:
-			states[i] = make([]float64, len(w))
+			states[i] = make([]float64, n)
 		case quantized:
-			states[i] = array.Dequantized8(p.stored(memory, stateNames[i]), maps[i], p.stored(memory, scaleNames[i]), quantBlock)
+			indices, scales := p.stored(memory, stateNames[i]), p.stored(memory, scaleNames[i])
+			for k, blocks := 0, len(scales)*len(w)/n; k < n/len(w); k++ { // each moment has blocks of its own
+				states[i] = append(states[i], array.Dequantized8(indices[k*len(w):(k+1)*len(w)], maps[i], scales[k*blocks:(k+1)*blocks], quantBlock)...)
+			}
 		default:
 			states[i] = p.stored(memory, stateNames[i])
 		}
 	}
-	if n == 1 {
-		a.lion(w, g, states[0])
-	} else {
-		a.adam(float64(p.Steps), w, g, states[0], states[1])
-	}
+	kind.step(a, float64(p.Steps), w, g, states)
 	for i, s := range states {
 		if quantized {
-			indices, scales := array.Quantized8(s, maps[i], quantBlock)
+			var indices, scales []float64
+			for k := 0; k < len(s); k += len(w) {
+				x, y := array.Quantized8(s[k:k+len(w)], maps[i], quantBlock)
+				indices, scales = append(indices, x...), append(scales, y...)
+			}
 			p.store(memory, scaleNames[i], scales)
 			s = indices
 		}
@@ -313,10 +322,10 @@ func (a *eightBitArgs) update(memory op.Arrays, p *Param, n int, bits int64) {
 	memory.Put(p.T, w)
 }
 
-func (a *eightBitArgs) adam(step float64, w, g, m, v []float64) {
-	beta1, beta2 := a.Betas[0], a.Betas[1]
-	root := math.Sqrt(1 - math.Pow(beta2, step))
-	size := a.LR * root / (1 - math.Pow(beta1, step))
+func (a *eightBitArgs) adam(t float64, w, g []float64, states [][]float64) {
+	m, v, beta1, beta2 := states[0], states[1], a.Betas[0], a.Betas[1]
+	root := math.Sqrt(1 - math.Pow(beta2, t))
+	size := a.LR * root / (1 - math.Pow(beta1, t))
 	for i := range w {
 		m[i] = beta1*m[i] + (1-beta1)*g[i]
 		v[i] = beta2*v[i] + (1-beta2)*g[i]*g[i]
@@ -325,8 +334,8 @@ func (a *eightBitArgs) adam(step float64, w, g, m, v []float64) {
 	}
 }
 
-func (a *eightBitArgs) lion(w, g, m []float64) {
-	beta1, beta2 := a.Betas[0], a.Betas[1]
+func (a *eightBitArgs) lion(_ float64, w, g []float64, states [][]float64) {
+	m, beta1, beta2 := states[0], a.Betas[0], a.Betas[1]
 	for i := range w {
 		w[i] *= 1 - a.LR*a.WeightDecay
 		switch d := beta1*m[i] + (1-beta1)*g[i]; {
@@ -336,6 +345,38 @@ func (a *eightBitArgs) lion(w, g, m []float64) {
 			w[i] += a.LR
 		}
 		m[i] = beta2*m[i] + (1-beta2)*g[i]
+	}
+}
+
+func (a *eightBitArgs) rmsprop(_ float64, w, g []float64, states [][]float64) {
+	v := states[0]
+	for i := range w {
+		d := g[i] + a.WeightDecay*w[i]
+		v[i] = a.Alpha*v[i] + (1-a.Alpha)*d*d
+		w[i] -= a.LR * d / (math.Sqrt(v[i]) + a.Eps)
+	}
+}
+
+// ademamix has a fast and a slow moment of the gradient (Pagliardini et al. 2024); t_alpha
+// and t_beta3 are steps over which the slow one comes in.
+func (a *eightBitArgs) ademamix(t float64, w, g []float64, states [][]float64) {
+	n := len(w)
+	fast, slow, v := states[0][:n], states[0][n:], states[1]
+	beta1, beta2, beta3, alpha := a.Betas[0], a.Betas[1], a.Betas[2], a.Alpha
+	if a.TAlpha != nil {
+		alpha = math.Min(t/float64(*a.TAlpha), 1) * alpha
+	}
+	if a.TBeta3 != nil {
+		s, l1, l3 := math.Min(t/float64(*a.TBeta3), 1), math.Log(beta1), math.Log(beta3)
+		beta3 = math.Min(math.Exp(l1*l3/((1-s)*l3+s*l1)), beta3)
+	}
+	first, second := 1-math.Pow(beta1, t), math.Sqrt(1-math.Pow(beta2, t))
+	for i := range w {
+		fast[i] = beta1*fast[i] + (1-beta1)*g[i]
+		slow[i] = beta3*slow[i] + (1-beta3)*g[i]
+		v[i] = beta2*v[i] + (1-beta2)*g[i]*g[i]
+		w[i] *= 1 - a.LR*a.WeightDecay
+		w[i] -= a.LR * (fast[i]/first + alpha*slow[i]) / (math.Sqrt(v[i])/second + a.Eps)
 	}
 }
 

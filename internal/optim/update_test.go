@@ -278,16 +278,29 @@ func TestMuonOrthogonal(t *testing.T) {
 // TestEightBitSteps writes out the steps of bitsandbytes' kernels.
 func TestEightBitSteps(t *testing.T) {
 	w, m, v := []float64{1}, []float64{0.5}, []float64{0.25}
-	argsOf(t, AdamW8bit, map[string]any{"lr": 0.1}).(*eightBitArgs).adam(2, w, []float64{2}, m, v)
+	argsOf(t, AdamW8bit, map[string]any{"lr": 0.1}).(*eightBitArgs).adam(2, w, []float64{2}, [][]float64{m, v})
 	m2, v2, root := 0.9*0.5+0.1*2, 0.999*0.25+0.001*4, math.Sqrt(1-0.999*0.999)
 	want := (1 - 0.1*root/(1-0.81)*m2/(math.Sqrt(v2)+root*1e-8)) * (1 - 0.1*0.01)
 	if math.Abs(w[0]-want) > 1e-12 || math.Abs(m[0]-m2) > 1e-12 || math.Abs(v[0]-v2) > 1e-12 {
 		t.Errorf("Adam: %v, %v, %v, not %v, %v, %v", w[0], m[0], v[0], want, m2, v2)
 	}
 	w, m = []float64{1}, []float64{-0.5}
-	argsOf(t, Lion8bit, map[string]any{"lr": 0.1, "weight_decay": 0.2}).(*eightBitArgs).lion(w, []float64{2}, m)
+	argsOf(t, Lion8bit, map[string]any{"lr": 0.1, "weight_decay": 0.2}).(*eightBitArgs).lion(2, w, []float64{2}, [][]float64{m})
 	if want, m2 := 1*(1-0.1*0.2)+0.1, 0.99*-0.5+0.01*2; math.Abs(w[0]-want) > 1e-12 || math.Abs(m[0]-m2) > 1e-12 { // 0.9*-0.5 + 0.1*2 < 0
 		t.Errorf("Lion: %v, %v, not %v, %v", w[0], m[0], want, m2)
+	}
+	w, v = []float64{1}, []float64{0.25}
+	argsOf(t, RMSprop8bit, map[string]any{"lr": 0.1, "weight_decay": 0.2}).(*eightBitArgs).rmsprop(2, w, []float64{2}, [][]float64{v})
+	v2 = 0.99*0.25 + 0.01*2.2*2.2
+	if want := 1 - 0.1*2.2/(math.Sqrt(v2)+1e-8); math.Abs(w[0]-want) > 1e-12 || math.Abs(v[0]-v2) > 1e-12 {
+		t.Errorf("RMSprop: %v, %v, not %v, %v", w[0], v[0], want, v2)
+	}
+	w, m, v = []float64{1}, []float64{0.5, -0.25}, []float64{0.25}
+	argsOf(t, AdEMAMix8bit, map[string]any{"lr": 0.1, "t_alpha": int64(4)}).(*eightBitArgs).ademamix(2, w, []float64{2}, [][]float64{m, v})
+	fast, slow, v2 := 0.9*0.5+0.1*2, 0.9999*-0.25+0.0001*2, 0.999*0.25+0.001*4
+	want = 1*(1-0.1*0.01) - 0.1*(fast/(1-0.81)+5*0.5*slow)/(math.Sqrt(v2)/math.Sqrt(1-0.999*0.999)+1e-8)
+	if math.Abs(w[0]-want) > 1e-12 || math.Abs(m[0]-fast) > 1e-12 || math.Abs(m[1]-slow) > 1e-12 || math.Abs(v[0]-v2) > 1e-12 {
+		t.Errorf("AdEMAMix: %v, %v, %v, not %v, %v, %v, %v", w[0], m, v[0], want, fast, slow, v2)
 	}
 }
 

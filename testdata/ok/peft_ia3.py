@@ -94,7 +94,7 @@ class ModulesToSave(nn.Module):
         return self.modules_to_save(*args)
 
 
-def add_adapters(model, layers, modules=(), bias="none", dtype=None):
+def add_adapters(model, layers, modules=(), bias="none", dtype=None, lower=False):
     """Freezes a model and puts adapters around layers, as PEFT's get_peft_model."""
     def replace(path, new):
         parent, _, name = path.rpartition(".")
@@ -122,6 +122,9 @@ def add_adapters(model, layers, modules=(), bias="none", dtype=None):
     for p in added:
         if dtype is not None and p.dtype != dtype:
             p.data = p.data.to(dtype)
+    for p in model.parameters() if lower else []:
+        if any(p is a for a in added):
+            p.data = p.data.to(torch.bfloat16)
 
 
 device = torch.device("cuda")
