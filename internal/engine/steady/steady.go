@@ -238,7 +238,10 @@ func (l *lives) take(events []trace.Event, begin int, number int32, text *finger
 		offset, bytes := int32(0), e.Bytes
 		if e.Kind == trace.Alloc || e.Kind == trace.Free {
 			b := l.birth[e.ID]
-			offset, bytes = b.offset, events[b.event].Bytes
+			bytes = events[b.event].Bytes
+			if own == 1 { // which others are freed, the state tells that is left
+				offset = b.offset
+			}
 		}
 		text.add(uint64(e.Kind)|uint64(e.Phase)<<8|uint64(e.Thread)<<16|own<<24|uint64(uint16(e.Stream))<<32, uint64(offset), uint64(bytes))
 	}
@@ -349,7 +352,9 @@ func (h *History) LeaveOut() *trace.Loop {
 
 // Alike reports whether the last step and the one a period before are equal event
 // for event: the same calls in the same order, on blocks that were born at the same
-// place of steps equally long ago.
+// place of steps equally long ago. Where each step frees all that the one before it
+// left, the place does not matter in the step before the last: that of the first step
+// is another, as that step allocates more.
 func (h *History) Alike(period int64) bool {
 	r := h.Last()
 	k, found := h.at[r.Step-period]
@@ -362,8 +367,12 @@ func (h *History) Alike(period int64) bool {
 	if len(a) != len(b) {
 		return false
 	}
+	others, left, moved, older := 0, 0, false, false
 	for i := range a {
 		x, y := &a[i], &b[i]
+		if y.Kind == trace.Alloc && !h.device.gone[y.ID] {
+			left++
+		}
 		if x.Kind != y.Kind || x.Bytes != y.Bytes || x.Phase != y.Phase || x.Thread != y.Thread {
 			return false
 		}
@@ -371,11 +380,20 @@ func (h *History) Alike(period int64) bool {
 			continue
 		}
 		bx, by := h.device.birth[x.ID], h.device.birth[y.ID]
-		if h.records[by.record].Step-h.records[bx.record].Step != period || bx.offset != by.offset {
+		if h.records[by.record].Step-h.records[bx.record].Step != period {
 			return false
 		}
+		own := h.records[by.record].Step == r.Step
+		switch {
+		case own && bx.offset != by.offset:
+			return false
+		case !own:
+			others++
+			moved = moved || bx.offset != by.offset
+			older = older || h.records[by.record].Step != r.Step-1
+		}
 	}
-	return true
+	return !moved || period == 1 && !older && others == left
 }
 
 // ForEver is the loop of the last period, which goes on as it was: a turn knows a
