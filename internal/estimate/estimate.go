@@ -529,7 +529,7 @@ func (o *Outcome) stepNotes(r *report.Report) {
 		case p.Settled || !r.Verdict.Fits: // what a leak that is not settled comes to is not known
 		case p.Unreached > 0:
 			warn("a statement that runs in every %d-th step was not reached in %d steps", p.Unreached, n)
-		case p.LeftOut > 0:
+		case p.LeftOut > 0, p.Period != 1 && p.Growth <= 0:
 			warn("statements with every: combine in more ways than %d steps show; later steps may need more", n)
 		default:
 			warn("after %d steps memory still differs from step to step; it may be growing (a leak), and later steps may need more", n)

@@ -308,8 +308,11 @@ func (h *History) next(n, e int64) int64 {
 	return (n-1+h.first+e)/e*e + 1 - h.first
 }
 
-// minLeftOut is how many steps are worth leaving out.
-const minLeftOut = 8
+// How many steps are worth leaving out, or how many events of fewer steps.
+const (
+	minLeftOut       = 8
+	minLeftOutEvents = 1 << 16
+)
 
 // LeaveOut looks for steps that come next and are known: the last ones, from a
 // state on that is that of now, again and again. It returns nil if there are none,
@@ -328,7 +331,8 @@ func (h *History) LeaveOut() *trace.Loop {
 		left := h.ahead(before.Last, n)
 		if left >= 0 {
 			l.Turns = min(left, MaxStep-n) / l.Steps
-			if l.Turns*l.Steps < minLeftOut || most != nil && l.Turns*l.Steps <= most.Turns*most.Steps {
+			few := l.Turns*l.Steps < minLeftOut && l.Turns*int64(l.End-l.Begin) < minLeftOutEvents
+			if few || most != nil && l.Turns*l.Steps <= most.Turns*most.Steps {
 				continue
 			}
 		}
