@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -62,6 +63,29 @@ func write(t *testing.T, text string, path ...string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// TestCopies checks the configurations of quantized copies.
+func TestCopies(t *testing.T) {
+	for name, want := range map[string]string{
+		"unsloth/llama-3-8b-bnb-4bit":  `{"quantization_config":{"quant_method":"bitsandbytes","load_in_4bit":true,`,
+		"Qwen/Qwen2.5-7B-Instruct-awq": `{"quantization_config":{"quant_method":"awq"},"model_type":"qwen2",`,
+		"Qwen/Qwen3-8B-FP8":            `{"quantization_config":{"quant_method":"fp8"},"model_type":"qwen3",`,
+		"deepseek-ai/DeepSeek-V3-FP8":  "", // is of 8 bits itself
+		"me/none-AWQ":                  "",
+		"-AWQ":                         "",
+	} {
+		m := Lookup(name)
+		if want == "" {
+			if m != nil {
+				t.Errorf("%s: %s", name, m.Config)
+			}
+			continue
+		}
+		if m == nil || !strings.HasPrefix(string(m.Config), want) || !json.Valid(m.Config) {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
 }
 
 // TestOrder checks what goes before what: a given file, the cache, the table, the hub.

@@ -134,12 +134,36 @@ func Matching(text string) []Named {
 	return out
 }
 
-// Lookup finds a model of the table by its name, in any case; nil if there is none.
+// Lookup finds a model of the table by its name, in any case, or a quantized copy of it; nil if
+// there is none.
 func Lookup(name string) *Model {
-	if m := table().byName[strings.ToLower(name)]; m != nil && m.Config != nil {
+	if m := table().byName[strings.ToLower(name)]; m != nil {
+		if m.Config == nil {
+			return nil
+		}
 		return m
 	}
+	for _, c := range copies {
+		if n := len(name) - len(c.suffix); n > 0 && strings.EqualFold(name[n:], c.suffix) {
+			if m := Lookup(name[:n]); m != nil && !bytes.Contains(m.Config, []byte(`"quantization_config"`)) {
+				quantized := *m
+				quantized.Names = []string{name}
+				quantized.Config = fmt.Appendf(nil, `{"quantization_config":%s,%s`, c.config, m.Config[1:])
+				return &quantized
+			}
+		}
+	}
 	return nil
+}
+
+// copies are the ends of the names that quantized copies have beside the model of the same owner,
+// and the quantization_config in their configurations.
+var copies = []struct{ suffix, config string }{
+	{"-bnb-4bit", `{"quant_method":"bitsandbytes","load_in_4bit":true,"bnb_4bit_quant_type":"nf4","bnb_4bit_compute_dtype":"bfloat16","bnb_4bit_use_double_quant":true}`},
+	{"-AWQ", `{"quant_method":"awq"}`},
+	{"-GPTQ-Int4", `{"quant_method":"gptq"}`},
+	{"-GPTQ-Int8", `{"quant_method":"gptq"}`},
+	{"-FP8", `{"quant_method":"fp8"}`},
 }
 
 // TypeOf is the model_type of a model, also of one whose configuration is not in the table; "" if
