@@ -1,10 +1,12 @@
 package estimate
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/memplan/memplan/internal/graph/hf"
 	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // settings says which params the model has, which of them are sizes of its inputs,
@@ -22,17 +24,40 @@ func (j *Job) settings(r *report.Report) {
 			r.Assumed = append(r.Assumed, key)
 		}
 	}
-	assume("train.batch_size", j.Spec.Assumed("train.batch_size"))
+	own := j.Spec.Trainer == nil // a trainer's defaults are those of its program
+	assume("train.batch_size", own && j.Spec.Assumed("train.batch_size"))
 	for _, name := range j.Definer.ParamNames() {
 		if j.decides(name) {
 			r.Deciding = append(r.Deciding, name)
 			assume("params."+name, j.Spec.ParamAssumed(name))
 		}
 	}
-	assume("train.precision", j.Spec.Assumed("train.precision"))
-	assume("train.optimizer", j.Program.Inference == "" && len(j.Spec.Optimizers) == 0 && j.Spec.Assumed("train.optimizer"))
+	assume("train.precision", own && j.Spec.Assumed("train.precision"))
+	assume("train.optimizer", own && j.Program.Inference == "" && len(j.Spec.Optimizers) == 0 && j.Spec.Assumed("train.optimizer"))
 	assume("torch", j.Spec.Assumed("torch"))
 	assume("device.gpu", !j.Machine.Given || j.Spec.Given("device.gpu") != nil && j.Spec.Assumed("device.gpu"))
+}
+
+// precision is train.precision, and the type of weights that are loaded in another than
+// float32.
+func (j *Job) precision() string {
+	of := j.Spec.Train.Precision.V
+	for _, m := range j.Program.Models {
+		if m.Loaded == nil {
+			continue
+		}
+		weights := map[tensor.DType]string{tensor.BFloat16: "bf16", tensor.Float16: "fp16"}[m.Loaded.DType]
+		switch q := m.Quantized; {
+		case q != nil:
+			weights = fmt.Sprintf("%d-bit", q.Of.Bits)
+		case weights == "":
+			return of
+		case of == "fp32":
+			return weights
+		}
+		return weights + " weights, " + of
+	}
+	return of
 }
 
 // Param is the value of an integer param of what defines the model; false if there is
