@@ -84,7 +84,11 @@ func (j *job) sft() {
 // argumentsEvaluate plans the evaluation that eval_strategy asks for.
 func (j *job) argumentsEvaluate() {
 	if s := j.str("eval_strategy", j.str("evaluation_strategy", "no")); s != "no" {
-		j.evaluation(j.count("per_device_eval_batch_size", 8))
+		n := j.count("per_device_eval_batch_size", 8)
+		if j.pairs {
+			n *= 2
+		}
+		j.evaluation(n)
 	}
 }
 

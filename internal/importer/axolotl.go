@@ -47,6 +47,7 @@ func (j *job) axolotlModel() {
 		j.put("model.task", "seq-cls", j.get("reward_model"))
 		j.put("model.with.num_labels", fmt.Sprint(j.count("num_labels", 1)), j.get("num_labels"))
 		if v := j.get("reward_model"); given(v) { // TRL's RewardTrainer gives the model a padding token
+			j.pairs = true
 			j.put("model.with.pad_token_id", "0", v)
 			j.doubt(v, "reward_model: the loss of pairs of samples; planned as a classification of both samples of each pair")
 		}
@@ -57,7 +58,7 @@ func (j *job) axolotlModel() {
 		j.put("model.task", "causal-lm", nil)
 	}
 	if rl := j.str("rl", ""); rl != "" {
-		j.fail(j.get("rl"), "rl: %s is not modelled; memplan plans supervised training (without rl) and reward_model", rl)
+		j.prefers("rl", rl, j.on("adapter"))
 	}
 }
 
@@ -127,14 +128,16 @@ func (j *job) attention(v *spec.Value, name string) {
 	}
 	switch {
 	case name == "":
+	case name != "eager" && strings.Contains(strings.ToLower(j.out.get("model.hf").text), "gpt-oss"):
+		j.put("model.with.attn", "eager", v)
+		j.doubt(v, "attn_implementation: %s with the sinks of gpt-oss; planned with eager, whose scores take more memory", name)
 	case slices.Contains(attentions, name):
 		j.put("model.with.attn", name, v)
 	case name == "flash_attention_3":
 		j.put("model.with.attn", "flash_attention_2", v)
 		j.doubt(v, "attn_implementation: flash_attention_3; planned with flash_attention_2")
 	default:
-		j.put("model.with.attn", "sdpa", v)
-		j.doubt(v, "attn_implementation: %s; planned with sdpa", name)
+		j.doubt(v, "attn_implementation: %s; planned with the model's default, which is sdpa if the model has it", name)
 	}
 }
 
@@ -150,7 +153,7 @@ func (j *job) axolotlCasts() {
 // axolotlBatch says what a batch has (core/builders/causal.py, core/trainers/base.py).
 func (j *job) axolotlBatch() {
 	n, seq := j.count("micro_batch_size", 1), j.count("sequence_len", 512)
-	if j.flag("reward_model", false) { // pairs
+	if j.pairs {
 		n *= 2
 	}
 	pad := j.get("pad_to_sequence_len")
@@ -316,6 +319,9 @@ func (j *job) axolotlSteps() {
 		if j.on("sample_packing") && j.flag("eval_sample_packing", true) {
 			n, at = j.count("micro_batch_size", 1), j.get("micro_batch_size") // the sampler's
 		}
+		if j.pairs {
+			n *= 2
+		}
 		j.put(hf+"per_device_eval_batch_size", fmt.Sprint(n), at)
 		j.put(hf+"eval_accumulation_steps", fmt.Sprint(steps), nil)
 		j.evaluation(n)
@@ -426,6 +432,10 @@ func (j *job) axolotlKernels() {
 func (j *job) axolotlTrains() {
 	v := j.get("unfrozen_parameters")
 	if !given(v) {
+		return
+	}
+	if j.on("adapter") {
+		j.doubt(v, "unfrozen_parameters: Axolotl looks for the names after it has added adapters, where they begin with base_model.model, and freezes all others, adapters too; planned with adapters trained")
 		return
 	}
 	var except []string

@@ -61,6 +61,7 @@ type job struct {
 	notes  []note.Note
 	world  int64 // processes
 	spread sharding
+	pairs  bool // a sample of the file is two of the spec: a preferred and a rejected one
 
 	unknown int // keys that the program ignores
 }
@@ -108,7 +109,7 @@ func Read(files []File, o Options) (made *Job, err error) {
 	for argument, name := range j.format.Names {
 		made.Keys["trainer."+j.format.Trainer+"."+argument] = name
 	}
-	if j.flag("reward_model", false) { // its pairs are twice as many samples
+	if j.pairs { // twice as many samples
 		delete(made.Keys, "trainer.hf.per_device_train_batch_size")
 	}
 	made.Text, made.Origins = j.print()

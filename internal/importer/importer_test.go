@@ -125,7 +125,9 @@ func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{axolotl + "micro_batch_size: many\n", `job.yml:4:19: micro_batch_size must be a whole number of 1 or more, not "many"`},
 		{axolotl + "sequence_len: 99999999999999999\n", "job.yml:4:15: sequence_len must be a whole number of 1 or more, not 99999999999999999"},
-		{axolotl + "rl: dpo\n", "job.yml:4:5: rl: dpo is not modelled"},
+		{axolotl + "rl: grpo\n", "job.yml:4:5: rl: grpo is not modelled; memplan plans dpo, ipo, kto, orpo, simpo and, without rl, supervised training"},
+		{axolotl + "rl: dpo\n", "job.yml:4:5: rl: dpo without an adapter is not modelled: it has a second model, the reference"},
+		{strings.Replace(factory, "sft", "ppo", 1), "job.yml:2:8: stage: ppo is not modelled; memplan plans sft, pt, rm, dpo and kto"},
 		{axolotl + "adapter: qlora\n", "job.yml:4:10: adapter: qlora needs load_in_4bit: true"},
 		{axolotl + "load_in_8bit: true\n", "job.yml:4:15: weights in 4 or 8 bits are trained with adapters alone"},
 		{axolotl + "adapter: lora\nlora_r: 8\n", "job.yml:4:10: adapter: lora needs lora_target_modules or lora_target_linear: true"},

@@ -19,7 +19,7 @@ var llamaFactory = &Format{
 	Unless: []string{"base_model"},
 	Keys: withArguments(slices.Concat(
 		table(reads, "`model.hf`", "model_name_or_path"),
-		table(reads, "the trainer", "stage do_train do_predict"),
+		table(reads, "the trainer", "stage do_train do_predict pref_loss"),
 		table(reads, "`model.load`, `peft` or `freeze`", "finetuning_type pure_bf16 use_badam"),
 		table(reads, "`peft.lora`", "lora_rank lora_alpha lora_dropout lora_target additional_target use_rslora use_dora pissa_init pissa_iter"),
 		table(reads, "refused: other kinds of fine-tuning", "oft_rank oft_block_size oft_target module_dropout freeze_trainable_layers freeze_trainable_modules freeze_extra_modules"),
@@ -44,12 +44,13 @@ var llamaFactory = &Format{
 		table(none, "the launch: processes, devices and clouds", "ray_run_name ray_storage_path ray_storage_filesystem ray_num_workers resources_per_worker placement_strategy ray_init_kwargs master_addr master_port"),
 		table(none, ofGeneration, "do_sample temperature top_p top_k num_beams max_length max_new_tokens repetition_penalty length_penalty skip_special_tokens eval_num_beams generation_max_length generation_num_beams generation_config sortish_sampler"),
 		table(none, "sizes of images and sound, which memplan takes from the model", "image_max_pixels image_min_pixels image_do_pan_and_scan crop_to_patches video_max_pixels video_min_pixels video_fps video_maxlen use_audio_in_video audio_sampling_rate"),
-		table(none, "other stages than sft and pt", "pref_beta pref_ftx pref_bco_weight pref_loss dpo_label_smoothing kto_chosen_weight kto_rejected_weight simpo_gamma ppo_buffer_size ppo_epochs ppo_score_norm ppo_target ppo_whiten_rewards ref_model ref_model_adapters ref_model_quantization_bit reward_model reward_model_adapters reward_model_quantization_bit reward_model_type ld_alpha"),
+		table(none, "numbers and models of other stages", "pref_beta pref_ftx pref_bco_weight dpo_label_smoothing kto_chosen_weight kto_rejected_weight simpo_gamma ppo_buffer_size ppo_epochs ppo_score_norm ppo_target ppo_whiten_rewards reward_model reward_model_adapters reward_model_quantization_bit reward_model_type ld_alpha"),
 		table(none, "settings of an optimizer that the file does not ask for", "galore_target galore_rank galore_update_interval galore_scale galore_proj_type galore_layerwise apollo_target apollo_rank apollo_update_interval apollo_scale apollo_proj apollo_proj_type apollo_scale_type apollo_layerwise apollo_scale_front badam_mode badam_start_block badam_switch_mode badam_switch_interval badam_update_ratio badam_mask_mode badam_verbose"),
 		table(none, "settings of a profile that the file does not ask for", "profiler_output_dir profiler_wait_steps profiler_warmup_steps profiler_active_steps profiler_repeat profiler_record_shapes profiler_profile_memory profiler_with_stack profile_modules"),
 		table(none, "settings of a loss that the file does not ask for", "asft_alpha eaft_alpha"),
 
 		table(asks, "stored adapters; planned as a new one with the keys of this file", "adapter_name_or_path"),
+		table(asks, "a reference model of its own; planned with the model without its adapters", "ref_model ref_model_adapters ref_model_quantization_bit"),
 		table(asks, "new rows of embeddings; planned with the model's own vocabulary", "resize_vocab add_tokens add_special_tokens"),
 		table(asks, "rope with other scaling", "rope_scaling"),
 		table(asks, "shifted sparse attention", "shift_attn"),
@@ -87,9 +88,7 @@ func (j *job) llamaFactory() {
 	j.put("model.task", "causal-lm", nil)
 	j.put("trainer.model_accepts_loss_kwargs", "false", nil)
 	stage := j.oneOf("stage", "sft", "sft", "pt", "rm", "ppo", "dpo", "kto")
-	if stage != "sft" && stage != "pt" {
-		j.fail(j.get("stage"), "stage: %s is not modelled; memplan plans sft and pt", stage)
-	}
+	j.lfStage(stage)
 	j.lfTypes()
 	j.lfTuning()
 	j.lfLength(stage)
@@ -109,6 +108,31 @@ func (j *job) llamaFactory() {
 		j.fail(j.get("eval_strategy"), "an evaluation needs eval_dataset or val_size")
 	}
 	j.argumentsEvaluate()
+}
+
+// lfStage says what the stages beside supervised training do (train/dpo, kto and rm).
+func (j *job) lfStage(stage string) {
+	adapter := j.str("finetuning_type", "lora") == "lora"
+	switch at := j.get("stage"); stage {
+	case "ppo":
+		j.fail(at, "stage: ppo is not modelled; memplan plans sft, pt, rm, dpo and kto")
+	case "rm":
+		j.pairs = true
+		j.doubt(at, "stage: rm: a value head on the model; planned as a causal language model on both samples of each pair, whose loss takes more memory: up to 12 bytes for each token and each entry of the vocabulary")
+	case "dpo":
+		if loss := j.str("pref_loss", "sigmoid"); loss == "orpo" || loss == "simpo" {
+			stage = loss
+		}
+		j.prefers("stage", stage, adapter)
+	case "kto":
+		j.prefers("stage", stage, adapter)
+	}
+	if !j.pairs {
+		return
+	}
+	for _, k := range []string{"per_device_train_batch_size", "per_device_eval_batch_size"} {
+		j.put("trainer.hf."+k, stringOf(2*j.count(k, 8)), j.get(k))
+	}
 }
 
 // refuseOthers stops at files of LLaMA-Factory that are no training with
@@ -275,7 +299,7 @@ func (j *job) lfLength(stage string) {
 		packed = true
 		j.doubt(v, "neat_packing: the mask of packed samples; planned without")
 	}
-	if up := roundUp(n, 8); stage == "sft" && up != n {
+	if up := roundUp(n, 8); stage != "pt" && up != n {
 		j.assume("sequence length %d, as batches are padded to a multiple of 8", up)
 		n = up
 	}
