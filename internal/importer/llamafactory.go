@@ -86,7 +86,6 @@ func (j *job) llamaFactory() {
 	j.refuseOthers()
 	j.model("model_name_or_path")
 	j.put("model.task", "causal-lm", nil)
-	j.put("trainer.model_accepts_loss_kwargs", "false", nil)
 	stage := j.oneOf("stage", "sft", "sft", "pt", "rm", "ppo", "dpo", "kto")
 	j.lfStage(stage)
 	j.lfTypes()
