@@ -46,8 +46,9 @@ type TrainerConfig struct {
 	LoRA      json.RawMessage            `json:"lora"` // peft.LoraConfig
 	TRL       json.RawMessage            `json:"trl"`  // SFTConfig's additions
 
-	Packed     bool   `json:"packed"`      // position_ids were found to be those of several samples
-	LossTokens *int64 `json:"loss_tokens"` // of a batch, where the run was answered with it
+	Packed     bool    `json:"packed"`      // position_ids were found to be those of several samples
+	SeqLengths []int64 `json:"seq_lengths"` // of the samples of a packed row; nil: one
+	LossTokens *int64  `json:"loss_tokens"` // of a batch, where the run was answered with it
 }
 
 // LoadTrainer reads the recordings of a folder, sorted by name.
@@ -112,8 +113,11 @@ func (r *TrainerRecording) Spec() string {
 			tokens = *c.LossTokens
 		}
 		fmt.Fprintf(&b, "  loss_tokens: %d\n", tokens)
-		if !c.Packed {
+		switch {
+		case !c.Packed:
 			b.WriteString("  one_sample: true\n")
+		case strings.HasPrefix(c.Attention, "flash"):
+			fmt.Fprintf(&b, "  sequences: %d\n", c.Batch*max(1, int64(len(c.SeqLengths))))
 		}
 	}
 	if c.Mask != "padded" { // bool(tensor) was True then, whatever was asked

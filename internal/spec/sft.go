@@ -11,6 +11,10 @@ func (s *Spec) sft(a *Arguments) {
 		s.Errs.Addf(t.At, "trainer has one of hf and sft, not both")
 	case t.SFT == nil && t.LossTokens.Set:
 		s.Errs.Addf(t.LossTokens.At, "loss_tokens is of sft: the loss of hf takes all tokens")
+	case t.Sequences.Set && !t.Flattened():
+		s.Errs.Addf(t.Sequences.At, "sequences needs packing or padding_free of sft, which make the samples of a batch one sequence")
+	case t.Sequences.Set && t.OneSample.V:
+		s.Errs.Addf(t.Sequences.At, "sequences and one_sample exclude each other")
 	}
 	if t.SFT == nil {
 		return
@@ -71,6 +75,14 @@ func (t *Trainer) Flattened() bool {
 	}
 	a := &t.SFT.Arguments
 	return a.Bool("padding_free") || a.Bool("packing") && a.Text("packing_strategy") != "wrapped"
+}
+
+// Samples is how many samples are one sequence.
+func (t *Trainer) Samples() int64 {
+	if t.Sequences.Set {
+		return t.Sequences.V
+	}
+	return max(t.SFT.Int("per_device_train_batch_size"), 2)
 }
 
 // Length is how long a batch's sequences are, of which a spec says that samples have so

@@ -24,6 +24,7 @@ type Trainer struct {
 	Reward *Value `yaml:"reward" doc:"trl.RewardTrainer: refused"`
 
 	OneSample   Boolean      `yaml:"one_sample" doc:"of sft: a batch that packing or padding_free make one sequence is one sample, so that attention needs no mask"`
+	Sequences   Integer      `yaml:"sequences" min:"2" doc:"of sft: how many samples packing or padding_free make one sequence, which flash attention reads from position_ids; by default per_device_train_batch_size"`
 	LossTokens  Integer      `yaml:"loss_tokens" min:"0" doc:"of sft: how many tokens of a batch have a loss, as completion_only_loss and padding leave them; by default all"`
 	EvalDataset *EvalDataset `yaml:"eval_dataset" doc:"what evaluations go over"`
 	Metrics     Boolean      `yaml:"compute_metrics" doc:"there is a compute_metrics function: evaluations collect logits and labels"`

@@ -35,6 +35,7 @@ import (
 //	loss_chunk   given by the loader: TRL's chunked loss, of so many tokens at a time
 //	flattened    given by the loader: the samples of a batch are one sequence
 //	several      given by the loader: and masks keep them apart
+//	sequences    given by the loader: how many samples of a batch are one sequence
 //	loss_tokens  given by the loader: trainer.loss_tokens
 //	neftune      given by the loader: noise is added to the embeddings
 const Folder = spec.HFFolder
@@ -45,7 +46,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels", "hf/li
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "neftune", "liger"}
+var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "neftune", "liger"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -265,7 +266,7 @@ func Asked(t *spec.Trainer) map[string]any {
 		}
 		if t.Flattened() {
 			out["flattened"], out["mask"] = true, "none"
-			out["several"] = !t.OneSample.V
+			out["several"], out["sequences"] = !t.OneSample.V, t.Samples()
 		}
 		if n := t.LossTokens; n.Set {
 			out["loss_tokens"] = n.V
