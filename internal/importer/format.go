@@ -35,7 +35,7 @@ type Format struct {
 
 // Formats lists the kinds of files, jobs first.
 func Formats() []*Format {
-	return []*Format{axolotl, llamaFactory, llamaFactoryV1, trl, sftConfig, trainingArguments, accelerate, deepSpeed}
+	return []*Format{axolotl, llamaFactory, llamaFactoryV1, trl, sftConfig, trainingArguments, accelerate, deepSpeed, axolotlCloud}
 }
 
 // is reports whether a file has the signs of the format.

@@ -140,6 +140,7 @@ func TestMistakes(t *testing.T) {
 		{"model_name_or_path: a/b\ntemplate: x\nexport_dir: out\n", "job.yml:3:13: export_dir: the file asks for the export of a model, which trains nothing"},
 		{"model_name_or_path: a/b\ndataset_name: c\nbeta: 0.1\n", "job.yml:3:7: beta is of TRL's preference training, which is not modelled"},
 		{`{"per_device_train_batch_size": 8}`, "the file names no model; --set model.hf=NAME does"},
+		{"provider: modal\ngpu: h100\n", "comes with the file of a job"},
 		{"distributed_type: FSDP\nnum_processes: 2\n", "comes with the file of a job"},
 		{"colour: blue\n", "the file is of no format that memplan reads: Axolotl has base_model; "},
 		{"a: [\n", "not valid YAML"},

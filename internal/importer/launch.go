@@ -27,6 +27,11 @@ func (j *job) launch() {
 	if acc := j.beside[accelerate]; acc != nil {
 		world = acc.launched(j, &s, world)
 	}
+	if cloud := j.beside[axolotlCloud]; cloud != nil {
+		if n := cloud.gpus(j); world == 0 {
+			world = n
+		}
+	}
 	if world == 0 {
 		world = j.world
 	}
