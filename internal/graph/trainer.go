@@ -130,6 +130,11 @@ func (el *building) sft(m *model, given map[string]any) {
 		el.notModelled = append(el.notModelled, note.Asked.New("%s: %s", key, a.Table.Find("router_aux_loss_coef", a.Release).Why).Of(key))
 	}
 	given["masked"] = slices.ContainsFunc(el.job.Inputs, func(in program.Input) bool { return in.Name == "attention_mask" })
+	if a.Bool("use_liger_kernel") {
+		kernels, _ := m.spec.Env.Lookup("liger")
+		el.sftLiger(given, kernels)
+		return
+	}
 	switch a.Text("loss_type") {
 	case "chunked_nll":
 		if _, ok := m.spec.Env.Lookup("loss_chunk"); !ok {
@@ -140,6 +145,25 @@ func (el *building) sft(m *model, given map[string]any) {
 		given["loss_func"], given["metrics"] = "dft_loss", "sft_metrics"
 	default:
 		given["metrics"] = "sft_metrics"
+	}
+}
+
+// sftLiger says which metrics SFTTrainer computes with Liger's kernels: none of logits.
+func (el *building) sftLiger(given map[string]any, kernels any) {
+	a := el.spec.Trainer.Args()
+	given["metrics"] = "sft_tokens"
+	if names, _ := kernels.([]any); slices.Contains(names, any("fused_linear_cross_entropy")) {
+		given["metrics"] = "sft_liger_metrics"
+	}
+	doubt := func(key, what string) {
+		key = "trainer.sft." + key
+		el.notModelled = append(el.notModelled, note.Asked.New("%s with use_liger_kernel: %s", key, what).Of(key))
+	}
+	if a.Text("loss_type") == "dft" {
+		doubt("loss_type", "the loss is planned without use_token_scaling")
+	}
+	if n := a.Text("eval_strategy"); n != "" && n != "no" {
+		doubt("eval_strategy", "evaluations are planned with logits")
 	}
 }
 

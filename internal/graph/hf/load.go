@@ -36,6 +36,7 @@ import (
 //	flattened    given by the loader: the samples of a batch are one sequence
 //	several      given by the loader: and masks keep them apart
 //	sequences    given by the loader: how many samples of a batch are one sequence
+//	token_accuracy given by the loader: Liger's loss counts correct tokens, too
 //	loss_tokens  given by the loader: trainer.loss_tokens
 //	neftune      given by the loader: noise is added to the embeddings
 const Folder = spec.HFFolder
@@ -46,7 +47,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels", "hf/li
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "neftune", "liger"}
+var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -268,6 +269,7 @@ func Asked(t *spec.Trainer) map[string]any {
 			out["flattened"], out["mask"] = true, "none"
 			out["several"], out["sequences"] = !t.OneSample.V, t.Samples()
 		}
+		out["token_accuracy"] = a.Bool("use_liger_kernel")
 		if n := t.LossTokens; n.Set {
 			out["loss_tokens"] = n.V
 		}
