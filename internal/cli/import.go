@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -62,7 +63,7 @@ Every command that takes a spec takes such a file, too.`,
 			if len(made.Set) > 0 {
 				return usagef("--set %s: %s has no such key", made.Set[0], args[0])
 			}
-			_, err = s.Out.Write(made.Text)
+			_, err = s.Out.Write(append(bytes.TrimRight(made.Text, "\n"), '\n'))
 			return err
 		},
 	}

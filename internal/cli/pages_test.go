@@ -72,6 +72,8 @@ func TestPages(t *testing.T) {
 			}
 			tiny := blockRE.FindStringSubmatch(string(readme[strings.Index(string(readme), "```yaml"):]))[3]
 			write("tiny.yaml", tiny)
+			job, _, _ := strings.Cut(strings.SplitN(string(readme), "```yml\n", 2)[1], "```")
+			write("qlora.yml", job)
 			p.run(t, string(text), dir, tiny, write)
 		})
 	}
