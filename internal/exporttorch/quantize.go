@@ -103,10 +103,16 @@ func (s *script) quantizedLayers(m *program.Model) {
 		s.line(s.wrapped("rows = {", slices.Sorted(maps.Keys(rows)), "}"))
 		s.printf("bnb_linear(%s, Linear4bit, %s, compute_dtype=%s, double_quant=%s, storage=%s, rows=rows)", name, args, program.Literal(q.Of.Compute), program.Literal(q.Of.Double), program.Literal(q.Of.Storage))
 	default:
-		storage := ""
+		more := ""
 		if q.Of.Storage != tensor.Uint8 {
-			storage = ", storage=" + program.Literal(q.Of.Storage)
+			more = ", storage=" + program.Literal(q.Of.Storage)
 		}
-		s.printf("bnb_linear(%s, Linear4bit, %s, compute_dtype=%s, double_quant=%s%s)", name, args, program.Literal(q.Of.Compute), program.Literal(q.Of.Double), storage)
+		if q.Of.Source != q.DType {
+			more += ", half=True"
+		}
+		if q.Of.Keeps {
+			more += ", keeps=True"
+		}
+		s.printf("bnb_linear(%s, Linear4bit, %s, compute_dtype=%s, double_quant=%s%s)", name, args, program.Literal(q.Of.Compute), program.Literal(q.Of.Double), more)
 	}
 }

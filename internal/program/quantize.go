@@ -23,6 +23,9 @@ type Quantized struct {
 	// Rows up to how many rows of the input it does without the whole weight.
 	Gemm bool
 	Rows int64
+	// Keeps says that the product keeps its input as long as the graph lives, though the
+	// weight wants no gradient (bitsandbytes before 0.43.2).
+	Keeps bool
 }
 
 // Quantization replaces linear layers of a model before it is moved to the

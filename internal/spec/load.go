@@ -9,7 +9,7 @@ type Load struct {
 	Quantize  *BitsAndBytes `yaml:"quantization_config" doc:"BitsAndBytesConfig: weights of linear layers in 4 or 8 bits"`
 	Attn      String        `yaml:"attn_implementation" doc:"as with: {attn: ...}"`
 	MaxMemory *Value        `yaml:"max_memory" doc:"the memory that device_map: auto may fill" later:"max_memory of device_map: auto"`
-	Library   String        `yaml:"bitsandbytes" enum:"0.49|0.50" default:"0.50" doc:"release of bitsandbytes, quoted in YAML: 0.50, or 0.49, which covers 0.46 to 0.49"`
+	Library   String        `yaml:"bitsandbytes" enum:"0.43.1|0.49|0.50" default:"0.50" doc:"release of bitsandbytes, quoted in YAML: 0.50, or 0.49, which covers 0.43.2 to 0.49 (of 8 bits 0.46 to 0.49); of 4 bits also 0.43.1, which keeps the input of each product"`
 
 	// What has no effect on memory.
 	LowCPU    *Value `yaml:"low_cpu_mem_usage" doc:"accepted, without effect on memory: the model is always made on the meta device"`

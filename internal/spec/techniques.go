@@ -59,6 +59,7 @@ type Quantize struct {
 	Compute   String   `yaml:"compute_dtype" also:"bnb_4bit_compute_dtype" default:"float32" doc:"bnb_4bit_compute_dtype"`
 	Threshold Number   `yaml:"threshold" also:"llm_int8_threshold" min:"0" default:"6" doc:"llm_int8_threshold: inputs beyond it are computed in 16 bit; 0: none"`
 	DType     String   `yaml:"dtype" doc:"type in which the weights are loaded; what is not quantized is then converted to the model's own type, as prepare_model_for_kbit_training does"`
+	Library   String   `yaml:"bitsandbytes" enum:"0.42|0.43.1|0.49" default:"0.49" doc:"release of bitsandbytes, quoted in YAML: 0.49, which covers 0.43.2 to 0.49 (of 8 bits 0.46 to 0.49); of 4 bits also 0.43.1, which keeps the input of each product, and 0.42 and before, which also convert weights to float16"`
 	Modules   []String `yaml:"modules" doc:"names, paths or patterns of linear layers; by default all but the last"`
 	Except    []String `yaml:"except" also:"llm_int8_skip_modules" doc:"llm_int8_skip_modules: names, paths or patterns"`
 }

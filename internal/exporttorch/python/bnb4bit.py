@@ -38,10 +38,12 @@ def dequantize_4bit(a, state):
 
 class MatMul4Bit(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, A, B, bias, state):
+    def forward(ctx, A, B, bias, state, keeps):
         output = F.linear(A, dequantize_4bit(B, state).to(A.dtype).t(), bias)
         ctx.state = state
         ctx.B = B
+        if keeps and ctx.needs_input_grad[0]:
+            ctx.A = A
         return output
 
     @staticmethod
@@ -51,19 +53,20 @@ class MatMul4Bit(torch.autograd.Function):
             grad_bias = grad_output.sum(0)
         if ctx.needs_input_grad[0]:
             grad_A = torch.matmul(grad_output, dequantize_4bit(ctx.B, ctx.state).to(grad_output.dtype).t())
-        return grad_A, None, grad_bias, None
+        return grad_A, None, grad_bias, None, None
 
 
 class Linear4bit(QuantizedLinear):
     bits = 4
 
-    def __init__(self, layer, compute_dtype, double_quant, storage=torch.uint8):
+    def __init__(self, layer, compute_dtype, double_quant, storage=torch.uint8, half=False, keeps=False):
         super().__init__(layer)
         self.compute_dtype, self.double_quant, self.storage = compute_dtype, double_quant, storage
+        self.half_first, self.keeps = half, keeps
 
     def load(self, fn):
         w = self.weight.data if self.weight.shape == (self.out_features, self.in_features) else self.weight.data.t()
-        w = fn(w.contiguous())
+        w = fn(w.contiguous().half() if self.half_first else w.contiguous())
         w_4bit, self.state = quantize_4bit(w, self.double_quant, self.storage)
         self.weight = nn.Parameter(w_4bit, requires_grad=False)
 
@@ -91,4 +94,4 @@ class Linear4bit(QuantizedLinear):
         inp_dtype = x.dtype
         x = x.to(self.compute_dtype)
         bias = None if self.bias is None else self.bias.to(self.compute_dtype)
-        return MatMul4Bit.apply(x, self.weight.t(), bias, self.state).to(inp_dtype)
+        return MatMul4Bit.apply(x, self.weight.t(), bias, self.state, self.keeps).to(inp_dtype)

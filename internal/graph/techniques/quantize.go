@@ -15,6 +15,31 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
+// bitsandbytes is what memory depends on in its releases, by those that specs name: each
+// stands for those after the one before it.
+var bitsandbytes = map[string]struct {
+	half  bool // Params4bit converts weights to float16
+	keeps bool // MatMul4Bit keeps its input for the backward pass (until PR 1270)
+	gemm  bool // products of 4 bits are an operator of its own
+}{
+	"0.42": {half: true, keeps: true}, "0.43.1": {keeps: true}, "0.49": {}, "0.50": {gemm: true},
+}
+
+// inRelease sets what a release of bitsandbytes does. Its LLM.int8() was another one
+// before 0.46.
+func (j *Job) inRelease(q *program.Quantized, library spec.String) {
+	r := bitsandbytes[library.V]
+	if q.Bits == 8 {
+		if r.keeps {
+			j.fail(library.At, "weights of 8 bits are modelled as bitsandbytes 0.46 and later have them")
+		}
+		return
+	}
+	if q.Keeps, q.Gemm = r.keeps, r.gemm; r.half {
+		q.Source = tensor.Float16
+	}
+}
+
 // quantized replaces the linear layers of a model as transformers does with
 // bitsandbytes: all but the last, unless the spec names them.
 func (j *Job) quantized(name string, m *program.Model, q *spec.Quantize) {
@@ -43,6 +68,7 @@ func (j *Job) quantized(name string, m *program.Model, q *spec.Quantize) {
 	} else {
 		z.Of.Threshold = q.Threshold.V
 	}
+	j.inRelease(&z.Of, q.Library)
 	z.Modules = moduleNames(j.Spec.Errs, q.Modules, "linear layer", known)
 	z.Except = moduleNames(j.Spec.Errs, q.Except, "linear layer", known)
 	if len(q.Modules) == 0 {
@@ -69,7 +95,7 @@ func (j *Job) quantized(name string, m *program.Model, q *spec.Quantize) {
 func (j *Job) loadedQuantized(m *Model, pm *program.Model) {
 	w := m.Loaded
 	q := w.Quantize
-	z := &program.Quantization{DType: w.DType, Of: program.Quantized{Bits: 8, Source: w.DType, Gemm: q.Load4bit.V && m.Use.Load.Library.V != "0.49"}}
+	z := &program.Quantization{DType: w.DType, Of: program.Quantized{Bits: 8, Source: w.DType}}
 	if q.Load4bit.V {
 		z.Of.Bits, z.Of.Type, z.Of.Double = 4, q.Type.V, q.Double.V
 		z.Of.Compute, z.Of.Storage = j.Spec.Errs.DType(q.Compute), j.Spec.Errs.DType(q.Storage)
@@ -79,6 +105,7 @@ func (j *Job) loadedQuantized(m *Model, pm *program.Model) {
 	} else {
 		z.Of.Threshold = q.Threshold.V
 	}
+	j.inRelease(&z.Of, m.Use.Load.Library)
 	kept := j.notConverted(pm, q, w.Kept)
 	env := *j.Env
 	env.DType = w.Trained()
@@ -258,7 +285,11 @@ func (b *replacement) linear4bit(q *program.Quantized) {
 			a := &aten.Gemm4bitArgs{Out: q.Out, In: q.In, Double: q.Double, Rows: q.Rows}
 			return module.Outcome{Returned: []value.Value{f.Let("output", f.Do(aten.Gemm4bit, a, in[0], b.Attr("weight"), b.Attr("absmax"), in[1]))}}
 		}
-		return module.Outcome{Returned: []value.Value{f.Let("output", f.Do(aten.Linear, nil, in[0], dequantized(f, in[0]), in[1]))}}
+		o := module.Outcome{Returned: []value.Value{f.Let("output", f.Do(aten.Linear, nil, in[0], dequantized(f, in[0]), in[1]))}}
+		if q.Keeps {
+			o.Kept, o.IfWanted = in[:1], true
+		}
+		return o
 	}, func(f *module.Builder, grads, _ []value.Value) []value.Value {
 		bias := biasGradient(f, grads[0])
 		a := f.Let("grad_A", f.Do(aten.Matmul, nil, grads[0], dequantized(f, grads[0])))

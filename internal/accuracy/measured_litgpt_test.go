@@ -1,0 +1,66 @@
+package accuracy
+
+import (
+	"encoding/csv"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/needs"
+)
+
+// TestMeasuredLitGPT holds the peaks of allocated memory that litgpt published of LoRA and
+// QLoRA to 1 %.
+func TestMeasuredLitGPT(t *testing.T) {
+	needs.Time(t, "plays models of up to 13 billion parameters")
+	dir := needs.File(t, "measured/litgpt")
+	text, err := os.ReadFile(filepath.Join(dir, "litgpt.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(filepath.Join(dir, "rows.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows[1:] {
+		model, quantize, batch := row[0], row[2], row[3]
+		t.Run(strings.Join([]string{model, quantize, batch}, " "), func(t *testing.T) {
+			keys := []estimate.Key{{Path: "train.batch_size", Value: batch}}
+			for _, p := range strings.Fields(row[1]) {
+				name, v, _ := strings.Cut(p, "=")
+				keys = append(keys, estimate.Key{Path: "params." + name, Value: v})
+			}
+			if quantize != "none" {
+				double := strconv.FormatBool(strings.HasSuffix(quantize, "-dq"))
+				keys = append(keys,
+					estimate.Key{Path: "quantize", Value: `{double_quant: ` + double + `, compute_dtype: bfloat16, modules: ["*"], bitsandbytes: "0.42"}`},
+					estimate.Key{Path: "train.optimizer", Value: "{PagedAdamW: {lr: 3.0e-4, weight_decay: 0.01}}"})
+			}
+			job, err := (&estimate.Recipe{Path: "litgpt.yaml", Text: text}).Job(keys...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err := estimate.Run(job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := strconv.ParseFloat(row[4], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := float64(o.Report().Peak.AllocatedBytes) / 1e9
+			if e := 100 * (got/want - 1); math.Abs(e) > 1 {
+				t.Errorf("%.2f GB, measured %.2f: %+.1f %%", got, want, e)
+			}
+		})
+	}
+}
