@@ -189,6 +189,9 @@ func (t *tally) count(name, result string) {
 // nameless is the message of a model whose configuration is not known.
 var nameless = regexp.MustCompile(`^there is no file "[^"]*", and memplan has no configuration of such a model(?:, whose model_type is (\w+))?.*`)
 
+// typeless is the message of a model whose type is not modelled.
+var typeless = regexp.MustCompile(`^\S+: model_type "(\w+)" is not known.*`)
+
 // place is where a message says that something is.
 var place = regexp.MustCompile(`^\S+?:\d+:\d+: `)
 
@@ -219,6 +222,7 @@ func plan(path string) string {
 			why = "the configuration of the model, of type " + m[1] + ", is not known"
 		}
 	}
+	why = typeless.ReplaceAllString(why, "the model type $1 is not modelled")
 	if len(why) > 200 {
 		why = why[:200] + "..."
 	}
