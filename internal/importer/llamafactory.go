@@ -87,6 +87,9 @@ func (j *job) llamaFactory() {
 	j.model("model_name_or_path")
 	j.put("model.task", "causal-lm", nil)
 	stage := j.oneOf("stage", "sft", "sft", "pt", "rm", "ppo", "dpo", "kto")
+	if stage != "sft" && stage != "pt" { // their trainers say so
+		j.put("trainer.model_accepts_loss_kwargs", "false", nil)
+	}
 	j.lfStage(stage)
 	j.lfTypes()
 	j.lfTuning()
