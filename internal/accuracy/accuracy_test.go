@@ -44,6 +44,10 @@ func TestSample(t *testing.T) {
 // the first difference, as docs/accuracy.md has them.
 var differing = map[string]string{
 	"deberta-v2_mlm": "step1, event 27: predicted +8 (block 65), recorded +9216 (block 65)",
+
+	// TRL's offloading also finds tensors by addresses that others have had.
+	"llama_sft_nll_offload_lora":   "setup, event 1997: predicted - block 66, recorded - block 68",
+	"llama_sft_nll_offload_nockpt": "setup, event 132: predicted - block 93, recorded +1048576 (block 100)",
 }
 
 // equal holds event lists against recordings, and returns how many it compared.

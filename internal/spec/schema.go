@@ -154,6 +154,8 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 	switch {
 	case f.Type == reflect.TypeFor[*HFArguments]():
 		return argumentsOf(trainer.HF)
+	case f.Type == reflect.TypeFor[*SFTArguments]():
+		return argumentsOf(trainer.SFT)
 	case t.Kind() == reflect.Pointer:
 		if t.Elem() == reflect.TypeFor[Checkpoint]() {
 			return object{"anyOf": []any{object{"type": []string{"boolean", "array", "string"}, "items": object{"type": "string"}}, b.named(t.Elem())}}
