@@ -90,8 +90,7 @@ func (el *building) loadLoop() {
 	}
 	s := el.loopFile(t.Preset(), given)
 	if own := t.Own(); own != "" {
-		more := el.loopFile(own, nil)
-		s.Blocks = append(s.Blocks, more.Blocks...)
+		s.AddBlocks(el.loopFile(own, nil))
 	}
 	if !t.Evaluates() {
 		s.Eval = nil

@@ -48,3 +48,12 @@ func (s *Spec) Share(from *Spec) {
 		}
 	}
 }
+
+// AddBlocks adds the blocks at the top of another file to those of s, of which it has
+// none.
+func (s *Spec) AddBlocks(from *Spec) {
+	s.Blocks = append(s.Blocks, from.Blocks...)
+	if to, more := s.root.Get("blocks"), from.root.Get("blocks"); to != nil && more != nil {
+		to.Pairs = append(to.Pairs, more.Pairs...)
+	}
+}
