@@ -102,3 +102,31 @@ func TestAlike(t *testing.T) {
 		t.Error("a step with a block of another size is alike")
 	}
 }
+
+// TestAlikeAfterTheFirst: the first step makes what lasts, so the block that it leaves to the
+// second is at another place of it. The third is like the second all the same, if each frees
+// all that the one before left.
+func TestAlikeAfterTheFirst(t *testing.T) {
+	for _, keeps := range []bool{false, true} {
+		f := &fake{}
+		h := New(f, nil, 1, false)
+		var left int32
+		for n := int64(1); n <= 3; n++ {
+			if n == 1 {
+				f.take(4096) // states of an optimizer
+				f.take(4096)
+			}
+			if left > 0 {
+				f.give(left, 512)
+			}
+			left = f.take(512)
+			if keeps { // beside it, what nothing frees
+				f.take(512)
+			}
+			h.Add(n)
+		}
+		if got := h.Alike(1); got == keeps {
+			t.Errorf("keeps %v: alike %v", keeps, got)
+		}
+	}
+}
