@@ -18,9 +18,27 @@ type FlashAttnArgs struct {
 }
 
 // flashAttnTakes refuses what flash_api.cpp's checks refuse.
-func flashAttnTakes(c *op.Call) {
-	q, k, v := c.In[0], c.In[1], c.In[2]
+func flashAttnTakes(c *op.Call) { flashAttnFits(c, c.In[0], c.In[1], c.In[2], c.In[0].Rank()) }
+
+// flashAttnBackTakes does so of a backward pass, whose tensors have a rank.
+func flashAttnBackTakes(rank int) func(c *op.Call) {
+	return func(c *op.Call) {
+		flashAttnFits(c, c.In[1], c.In[2], c.In[3], rank)
+		for _, t := range []*op.Tensor{c.In[0], c.In[4]} {
+			if t.Size != c.In[1].Size {
+				c.Fail("dout and out have the shape of the query %v, not %v", c.In[1].Size, t.Size)
+			}
+		}
+	}
+}
+
+func flashAttnFits(c *op.Call, q, k, v *op.Tensor, rank int) {
+	if rank < 3 || q.Rank() != rank || k.Rank() != rank || v.Rank() != rank {
+		c.Fail("query, key and value are of shape (batch, length, heads, head size), or (tokens, heads, head size) of different lengths, not %v, %v and %v", q.Size, k.Size, v.Size)
+	}
 	switch d := q.Dim(-1); {
+	case q.Numel() == 0 || k.Numel() == 0:
+		c.Fail("flash-attn of no elements is not modelled")
 	case !q.DType.IsHalf():
 		c.Fail("flash-attn takes float16 and bfloat16, not %v", q.DType)
 	case k.DType != q.DType || v.DType != q.DType:
@@ -83,7 +101,7 @@ var FlashAttnForward = define(op.Op{
 // FlashAttnBackward is mha_bwd, which writes into dq, dk and dv. It returns the sums of
 // the rows.
 var FlashAttnBackward = define(op.Op{
-	Name: "_flash_attn_backward", Args: &FlashAttnArgs{},
+	Name: "_flash_attn_backward", Args: &FlashAttnArgs{}, Takes: flashAttnBackTakes(4),
 	Sig: "_flash_attn_backward(dout, q, k, v, out, softmax_lse, dq, dk, dv, dropout: float = 0.0, causal: bool = False, deterministic: bool = False)",
 	Run: func(c *op.Call) {
 		lastDense(c, c.In[:5]...)
@@ -133,12 +151,15 @@ var FlashAttnVarlenForward = define(op.Op{
 // FlashAttnVarlenBackward is mha_varlen_bwd, which leaves room for 128 rows behind each
 // sequence.
 var FlashAttnVarlenBackward = define(op.Op{
-	Name: "_flash_attn_varlen_backward", Args: &FlashAttnArgs{},
+	Name: "_flash_attn_varlen_backward", Args: &FlashAttnArgs{}, Takes: flashAttnBackTakes(3),
 	Sig: "_flash_attn_varlen_backward(dout, q, k, v, out, softmax_lse, dq, dk, dv, cu_seqlens_q, cu_seqlens_k, dropout: float = 0.0, causal: bool = False, deterministic: bool = False)",
 	Run: func(c *op.Call) {
 		lastDense(c, c.In[:5]...)
 		q, k := c.In[1], c.In[2]
 		batch := c.In[9].Numel() - 1
+		if batch < 1 {
+			c.Fail("cu_seqlens_q says where sequences begin and end: two numbers or more")
+		}
 		rows := q.Dim(0) + 128*batch
 		sums := c.NewShape(tensor.Float32, q.Dim(1), rows)
 		flashAttnScratch(c, q, k, batch, 1, rows)
