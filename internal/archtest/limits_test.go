@@ -17,9 +17,9 @@ import (
 
 // limits are the constants behind docs/limits.md, in the order of its tables.
 var limits = []struct{ file, name string }{
-	{"spec/value.go", "maxFileBytes"},
-	{"spec/value.go", "maxNodes"},
-	{"spec/value.go", "maxDepth"},
+	{"spec/read.go", "maxFileBytes"},
+	{"spec/read.go", "maxNodes"},
+	{"spec/read.go", "maxDepth"},
 	{"spec/expr.go", "maxExprBytes"},
 	{"spec/expr.go", "maxExprDepth"},
 	{"spec/expr.go", "maxExprSteps"},
