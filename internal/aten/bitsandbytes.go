@@ -83,6 +83,22 @@ var Dequantize4bit = define(op.Op{
 	Source: "bitsandbytes/functional.py: dequantize_4bit, dequantize_blockwise",
 })
 
+// DequantizeNF4 is the same weight as Axolotl's fused kernels of LoRA have it: they
+// allocate the result first.
+var DequantizeNF4 = define(op.Op{
+	Name: "nf4_dequantize", Eval: evalDequantize4bit, Args: &Dequantize4bitArgs{}, Run: func(c *op.Call) {
+		a := c.Args.(*Dequantize4bitArgs)
+		if !a.Double { // they leave it to bitsandbytes
+			c.Return(c.Do1(Dequantize4bit, a, c.In...))
+			return
+		}
+		out := c.NewShape(a.DType, a.Out, a.In)
+		c.Local(c.NewShape(tensor.Float32, tensor.DivUp(a.Out*a.In, Block4bit)))
+		c.Return(out)
+	},
+	Source: "axolotl/kernels/quantize.py: dequantize",
+})
+
 // Int8Quantize is functional.int8_vectorwise_quant of float16, with one scale a
 // row.
 var Int8Quantize = define(op.Op{

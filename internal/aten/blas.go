@@ -54,6 +54,22 @@ var Addmm = define(op.Op{
 	Source: "aten/src/ATen/native/cuda/Blas.cpp: addmm_out_cuda_impl",
 })
 
+// AddmmInPlace is self.addmm_(mat1, mat2), with any beta and alpha.
+var AddmmInPlace = define(op.Op{
+	Name: "addmm_", InPlace: true, Flops: productFlops(1), Takes: op.FloatsOfOneType, Run: func(c *op.Call) {
+		self, a, b := c.In[0], c.In[1], c.In[2]
+		if a.Rank() != 2 || b.Rank() != 2 || a.Dim(1) != b.Dim(0) || self.Size != tensor.D(a.Dim(0), b.Dim(1)) {
+			c.Fail("matrices of shapes %v and %v do not multiply into one of shape %v", a.Size, b.Size, self.Size)
+		}
+		blasMatrices(c, a, b)
+		c.BlasHandle()
+	},
+	Eval: &op.Eval{Over: true, Forward: func(op.Machine, *op.Call) error {
+		return &op.Refusal{What: "what fused kernels of LoRA compute"}
+	}},
+	Source: "aten/src/ATen/native/cuda/Blas.cpp: addmm_out_cuda_impl",
+})
+
 // usesLt reports whether addmm takes the cublasLt path with a fused bias.
 func usesLt(c *op.Call, bias, mat2, out *op.Tensor) bool {
 	return bias.Rank() == 1 && bias.Dim(0) == mat2.Dim(1) && bias.IsContiguous() && out.IsContiguous() &&

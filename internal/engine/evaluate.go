@@ -33,6 +33,7 @@ func (j *job) setupEval() {
 	j.evals = map[string]*python.Module{}
 	for name, class := range e.Models {
 		j.evals[name] = j.Over(class, j.models[name])
+		j.evals[name].Fuse(e.Fused[name])
 		if a := j.prog.EMA; a != nil && a.Model == name {
 			j.evals[a.Name] = j.Over(class, j.models[a.Name])
 		}

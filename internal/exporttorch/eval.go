@@ -66,6 +66,7 @@ func (s *script) evalModels() {
 	for _, m := range s.job.Models {
 		if c := e.Models[m.Name]; e.Apart[m.Name] {
 			s.printf("%s = share(%s(), %s)", s.forEval(m.Name), s.className(c), s.modelName(m.Name))
+			s.fuse(m, s.forEval(m.Name))
 			if s.job.Offload.Parameters {
 				s.printf("offload(%s)", s.forEval(m.Name))
 			}

@@ -35,6 +35,8 @@ var (
 	loraDora4bitPython string
 	//go:embed python/lora_add.py
 	loraAddPython string
+	//go:embed python/lora_kernels.py
+	loraKernelsPython string
 )
 
 // adapter is a class of a script that stands for some of PEFT's.
@@ -92,6 +94,46 @@ func (s *script) adapterClasses() {
 		}
 	}
 	s.b.WriteString(loraAddPython)
+	if fuses(s.job) {
+		s.b.WriteString(loraKernelsPython)
+	}
+}
+
+// fuses reports whether fused kernels compute adapters of a job.
+func fuses(j *program.Job) bool {
+	return slices.ContainsFunc(j.Models, func(m *program.Model) bool { return m.Adapters != nil && len(m.Adapters.Kernels) > 0 })
+}
+
+// forwardOf is the forward of a class as the script prints it: an attention that fused
+// kernels rewrite calls functions that modules get when they are fused.
+func (s *script) forwardOf(c *program.Class) *program.Func {
+	fused := func(list []program.Fused) *program.Func {
+		for _, f := range list {
+			if f.Class == c && c.Child("q_proj") >= 0 {
+				return f.Forward
+			}
+		}
+		return c.Forward
+	}
+	for _, m := range s.job.Models {
+		if m.Adapters == nil {
+			continue
+		}
+		if f := fused(m.Adapters.Fused); f != c.Forward {
+			return f
+		}
+		if e := s.job.Eval; e != nil && fused(e.Fused[m.Name]) != c.Forward {
+			return fused(e.Fused[m.Name])
+		}
+	}
+	return c.Forward
+}
+
+// fuse prints the call that fuses the adapters of a model.
+func (s *script) fuse(m *program.Model, name string) {
+	if a := m.Adapters; a != nil && len(a.Kernels) > 0 {
+		s.printf(`fuse_adapters(%s, ["%s"])`, name, strings.Join(a.Kernels, `", "`))
+	}
 }
 
 // adapters prints the calls that add adapters to the models, before or after these
@@ -143,6 +185,7 @@ func (s *script) addAdapters(m *program.Model) {
 		s.printf("    (%s, lambda layer: %s(%s)),", s.patterns(g.Layers, m), adapterOf(g.Layer.Layer).name, strings.TrimSuffix("layer, "+g.Args, ", "))
 	}
 	s.printf("]%s)", more)
+	s.fuse(m, s.modelName(m.Name))
 }
 
 // adapted reports whether a model has adapters.

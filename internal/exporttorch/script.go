@@ -68,6 +68,10 @@ func (s *script) print(o Options) {
 	if job.Determ || job.Parallel.Ranks > 0 {
 		s.line("import os")
 	}
+	if fuses(job) {
+		s.line("import re")
+		s.line("import types")
+	}
 	if job.Determ {
 		s.line("")
 		s.line(`os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # deterministic cuBLAS needs it before the first use`)
@@ -187,7 +191,7 @@ func (s *script) class(c *program.Class) {
 		s.function(f, c)
 	}
 	if c.Forward != nil { // something calls it
-		s.function(c.Forward, c)
+		s.function(s.forwardOf(c), c)
 	}
 	s.indent--
 }
@@ -564,7 +568,7 @@ func (s *script) function(f *program.Func, c *program.Class) {
 
 func (s *script) methodText(f *program.Func, c *program.Class) {
 	name := "forward"
-	if f != c.Forward {
+	if f != c.Forward && f != s.forwardOf(c) {
 		name = s.name(nameKey{method, c, f.Name})
 	}
 	params := append([]string{"self"}, s.variables(f, 0, f.Params)...)

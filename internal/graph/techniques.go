@@ -17,6 +17,7 @@ func (el *building) change() {
 	el.optimGiven()
 	t.InBackward()
 	el.inLoop(el.evaluation)
+	t.FuseEvaluation()
 	t.Parallel()
 	t.Checkpoint()
 	t.Apart()

@@ -26,12 +26,21 @@ type Adapters struct {
 	Bias   string  // none, all or that of the wrapped layers alone
 	OnHost bool    // they are made before the model is moved to the device
 	DType  tensor.DType
-	Kept   bool // in place of DType they have the type in which they are made
-	Lower  bool // at last what is trained becomes bfloat16, as SFTTrainer has it for quantized weights
+	Kept   bool    // in place of DType they have the type in which they are made
+	Fused  []Fused // modules whose layers and adapters one function computes
+	Lower  bool    // at last what is trained becomes bfloat16, as SFTTrainer has it for quantized weights
 
 	// For printing.
 	Groups  []AdapterGroup
+	Kernels []string // of Axolotl, which Fused is made by
 	Modules Patterns // of the saved modules' paths
+}
+
+// Fused is the forward of a module in place of its class's.
+type Fused struct {
+	Path    string
+	Class   *Class
+	Forward *Func
 }
 
 // AdapterGroup are layers whose adapters are made with the same arguments.

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/nn"
@@ -147,4 +148,9 @@ func (c *Class) Members() []string {
 		out = append(out, name)
 	}
 	return out
+}
+
+// Child is the index of the child at an attribute path, -1 if there is none.
+func (c *Class) Child(path string) int {
+	return slices.IndexFunc(c.Children, func(ch Child) bool { return ch.Path == path })
 }

@@ -363,3 +363,14 @@ func (e *Expr) Reads(slot int) bool {
 	}
 	return slices.ContainsFunc(e.Args, func(a *Expr) bool { return a.Reads(slot) })
 }
+
+// Walk visits an expression and all in it.
+func (e *Expr) Walk(f func(e *Expr)) {
+	if e == nil {
+		return
+	}
+	f(e)
+	for _, a := range e.Args {
+		a.Walk(f)
+	}
+}

@@ -56,6 +56,7 @@ type Eval struct {
 	// are other programs, too.
 	Models map[string]*Class
 	Apart  map[string]bool
+	Fused  map[string][]Fused // of the models by name, as Adapters.Fused
 }
 
 // OwnBatches reports whether evaluations make batches of their own: their

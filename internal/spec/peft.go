@@ -1,5 +1,7 @@
 package spec
 
+import "slices"
+
 // PEFT is what PEFT's get_peft_model does to a model: exactly one method, by the
 // keys of its configuration.
 type PEFT struct {
@@ -8,6 +10,7 @@ type PEFT struct {
 	IA3      *IA3Config  `yaml:"ia3" doc:"IA3Config: (IA)3, vectors that scale what layers compute"`
 	Prepare  *KBit       `yaml:"prepare_for_kbit_training" doc:"prepare_model_for_kbit_training: true, or its keywords"`
 	Autocast Boolean     `yaml:"autocast_adapter_dtype" default:"true" doc:"adapters of 16 bit are converted to float32"`
+	Kernels  []String    `yaml:"kernels" doc:"Axolotl's fused kernels of LoRA: a list of mlp, qkv and o (lora_mlp_kernel, lora_qkv_kernel, lora_o_kernel), or auto: all, as where none of these keys is set"`
 }
 
 // refusedMethods are methods of PEFT that are not modelled, by the names that people
@@ -30,7 +33,15 @@ func (p *PEFT) unmarshal(d *decoder, v *Value) {
 	if p.LoRA != nil && p.IA3 != nil {
 		d.errs.Addf(p.IA3.At, "peft takes one method: lora and ia3 exclude each other")
 	}
+	for _, k := range p.Kernels {
+		if !slices.Contains(fusedKernels, k.V) {
+			d.errs.Unknown(k.At, "fused kernel", k.V, fusedKernels)
+		}
+	}
 }
+
+// fusedKernels are the names of peft.kernels.
+var fusedKernels = []string{"mlp", "qkv", "o", "auto"}
 
 type peftSection PEFT
 

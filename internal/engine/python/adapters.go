@@ -117,6 +117,7 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 		}
 		EachParameter(m.child(program.ModulesToSave), func(m *Module, i int) { m.Params[i].setFrozen(false) })
 	}
+	root.Fuse(a.Fused)
 	if a.OnHost {
 		p.Pop(outer)
 		return
@@ -141,6 +142,19 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 		autograd.Of(c.T).Param = true
 	}
 	p.Pop(outer)
+}
+
+// Fuse gives modules other forwards.
+func (m *Module) Fuse(list []program.Fused) {
+	for _, f := range list {
+		at, path := m, f.Path
+		for path != "" {
+			i := at.Step(path)
+			path = strings.TrimPrefix(path[len(at.Class.Children[i].Path):], ".")
+			at = at.Children[i]
+		}
+		at.forward = f.Forward
+	}
 }
 
 // retype converts an adapter's weight.

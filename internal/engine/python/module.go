@@ -24,6 +24,8 @@ type Module struct {
 	Registered []*Module // the children in PyTorch's order
 
 	Hooks ForwardHooks // of forward; nil: none
+
+	forward *program.Func // in place of the class's
 }
 
 // ForwardHooks are what Module.register_forward_pre_hook and register_forward_hook

@@ -466,7 +466,9 @@ func (p *Interp) callOp(fr *Frame, e *program.Expr) Value {
 // returned and its frame is gone.
 func (p *Interp) CallModule(m *Module, forward *program.Func, args []Value) Value {
 	if forward == nil {
-		forward = m.Class.Forward
+		if forward = m.Class.Forward; m.forward != nil {
+			forward = m.forward
+		}
 	}
 	fr := p.newFrame(m, forward)
 	outer := p.Push()

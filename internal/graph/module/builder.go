@@ -236,6 +236,17 @@ func (b *Builder) Let(name string, v value.Value) value.Value {
 	return value.Value{Expr: &program.Expr{Kind: program.Local, Slot: slot}, Meta: v.Meta}
 }
 
+// Declare makes local variables, None at first, that die after those made before them:
+// Python counts them in the order of their first appearance in the text.
+func (b *Builder) Declare(names ...string) {
+	for _, n := range names {
+		if _, ok := b.slots[n]; !ok {
+			b.slots[n] = len(b.Func.Slots)
+			b.Func.Slots = append(b.Func.Slots, n)
+		}
+	}
+}
+
 // LetAll binds the items of a tuple to local variables.
 func (b *Builder) LetAll(names []string, v value.Value) []value.Value {
 	st := program.Stmt{Kind: program.Assign, Unpack: true, Value: v.Expr}

@@ -91,6 +91,8 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 	a.Groups = groups.condensed(pm.Root.ModulePaths())
 	a.Modules = j.endings(pm, saved)
 	j.savedModules(pm, a, t.at)
+	a.Kernels = j.kernels(m, p)
+	a.Fused = j.fuse(pm.Root, a)
 	pm.Adapters = a
 }
 
