@@ -41,10 +41,11 @@ type TrainerConfig struct {
 	EvalRows  int64                      `json:"eval_rows"`
 	Accepts   *bool                      `json:"model_accepts_loss_kwargs"`
 	Arch      string                     `json:"arch"`
-	Load      json.RawMessage            `json:"load"` // how from_pretrained read the weights
-	KBit      json.RawMessage            `json:"kbit"` // prepare_model_for_kbit_training
-	LoRA      json.RawMessage            `json:"lora"` // peft.LoraConfig
-	TRL       json.RawMessage            `json:"trl"`  // SFTConfig's additions
+	Load      json.RawMessage            `json:"load"`         // how from_pretrained read the weights
+	KBit      json.RawMessage            `json:"kbit"`         // prepare_model_for_kbit_training
+	LoRA      json.RawMessage            `json:"lora"`         // peft.LoraConfig
+	Kernels   []string                   `json:"lora_kernels"` // Axolotl's: mlp, qkv, o
+	TRL       json.RawMessage            `json:"trl"`          // SFTConfig's additions
 
 	Packed     bool    `json:"packed"`      // position_ids were found to be those of several samples
 	SeqLengths []int64 `json:"seq_lengths"` // of the samples of a packed row; nil: one
@@ -93,6 +94,9 @@ func (r *TrainerRecording) Spec() string {
 		fmt.Fprintf(&b, "peft: {lora: %s", c.LoRA)
 		if given(c.KBit) {
 			fmt.Fprintf(&b, ", prepare_for_kbit_training: %s", c.KBit)
+		}
+		if len(c.Kernels) > 0 {
+			fmt.Fprintf(&b, ", kernels: [%s]", strings.Join(c.Kernels, ", "))
 		}
 		b.WriteString("}\n")
 	}
