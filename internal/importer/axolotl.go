@@ -264,6 +264,7 @@ func (j *job) axolotlAdapter() {
 	default:
 		j.fail(v, "adapter: %s needs lora_target_modules or lora_target_linear: true", adapter)
 	}
+	j.axolotlFused()
 }
 
 // axolotlOptimizers are those that transformers does not know (CustomSupportedOptimizers).
@@ -417,13 +418,40 @@ func (j *job) axolotlKernels() {
 	if v := plugins["diffusion"]; v != nil {
 		j.fail(v, "plugins: the training of diffusion language models is not modelled")
 	}
-	if lora := j.get("adapter"); lora != nil && !j.on("trust_remote_code") && !j.on("load_in_8bit") {
-		for _, k := range []string{"lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel"} {
-			if j.get(k) != nil {
-				return
+}
+
+// loraKernels are the keys of fused kernels of LoRA, with those of peft.kernels.
+var loraKernels = []struct{ key, is string }{{"lora_mlp_kernel", "mlp"}, {"lora_qkv_kernel", "qkv"}, {"lora_o_kernel", "o"}}
+
+// axolotlFused writes fused kernels of LoRA, which are on where no key says otherwise
+// (utils/schemas/config.py: check_auto_enable_lora_kernels).
+func (j *job) axolotlFused() {
+	const path = "peft.kernels"
+	adapter, embedding := j.get("adapter"), j.get("lora_embedding_kernel")
+	asked, from := embedding != nil, adapter
+	var on []string
+	for _, k := range loraKernels {
+		if v := j.get(k.key); v != nil {
+			asked = true
+			if j.flag(k.key, false) {
+				on, from = append(on, k.is), v
 			}
 		}
-		j.doubt(lora, "adapter: Axolotl's fused LoRA kernels, which are on unless lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel say otherwise, save fewer tensors; planned with PEFT's layers")
+	}
+	automatic := !asked && !j.on("trust_remote_code") && !j.on("load_in_8bit") && !j.on("rl") && !j.on("nvfp4_merge_aware") && !j.on("fsdp") && !j.on("fsdp_config")
+	switch {
+	case len(on) == 0 && !automatic:
+	case j.on("peft_use_dora"):
+		j.doubt(from, "peft_use_dora: Axolotl's fused kernels of DoRA, which save fewer tensors; planned with PEFT's layers")
+	case j.on("load_in_8bit"):
+		j.fail(from, "fused kernels of LoRA do not go with weights of 8 bits")
+	case automatic:
+		j.put(path, "auto", nil)
+	default:
+		j.put(path, "["+strings.Join(on, ", ")+"]", from)
+	}
+	if j.flag("lora_embedding_kernel", false) {
+		j.doubt(embedding, "lora_embedding_kernel: a fused kernel for embeddings with adapters; planned with PEFT's layers")
 	}
 }
 
