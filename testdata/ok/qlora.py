@@ -105,6 +105,7 @@ class MatMul4Bit(torch.autograd.Function):
         output = F.linear(A, dequantize_4bit(B, state).to(A.dtype).t(), bias)
         ctx.state = state
         ctx.B = B
+        ctx.dtype_bias = None if bias is None else bias.dtype
         if keeps and ctx.needs_input_grad[0]:
             ctx.A = A
         return output
@@ -113,7 +114,7 @@ class MatMul4Bit(torch.autograd.Function):
     def backward(ctx, grad_output):
         grad_A = grad_bias = None
         if ctx.needs_input_grad[2]:
-            grad_bias = grad_output.sum(0)
+            grad_bias = grad_output.sum(0, dtype=ctx.dtype_bias)
         if ctx.needs_input_grad[0]:
             grad_A = torch.matmul(grad_output, dequantize_4bit(ctx.B, ctx.state).to(grad_output.dtype).t())
         return grad_A, None, grad_bias, None, None

@@ -45,6 +45,7 @@ class MatMul8bitLt(torch.autograd.Function):
         CA, SCA = int8_vectorwise_quant(A.to(torch.float16), threshold=layer.threshold)
         output = int8_scaled_mm(CA, layer.weight, bias, A.dtype)
         ctx.layer, ctx.shape = layer, shape
+        ctx.dtype_bias = None if bias is None else bias.dtype
         if ctx.needs_input_grad[0]:
             ctx.A = A
         if len(shape) == 3:
@@ -55,7 +56,7 @@ class MatMul8bitLt(torch.autograd.Function):
     def backward(ctx, grad_output):
         grad_A = grad_bias = None
         if ctx.needs_input_grad[2]:
-            grad_bias = grad_output.sum(0)
+            grad_bias = grad_output.sum(0, dtype=ctx.dtype_bias)
         if len(grad_output.shape) == 3:
             grad_output = grad_output.reshape(-1, grad_output.shape[-1]).contiguous()
         if ctx.needs_input_grad[0]:

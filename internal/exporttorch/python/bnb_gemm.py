@@ -18,13 +18,14 @@ class Gemm4Bit(torch.autograd.Function):
         output = gemm_4bit(A, state, bias, rows)
         ctx.state = state
         ctx.B = B
+        ctx.dtype_bias = None if bias is None else bias.dtype
         return output
 
     @staticmethod
     def backward(ctx, grad_output):
         grad_A = grad_bias = None
         if ctx.needs_input_grad[2]:
-            grad_bias = grad_output.sum(0)
+            grad_bias = grad_output.sum(0, dtype=ctx.dtype_bias)
         if ctx.needs_input_grad[0]:
             grad_A = torch.matmul(grad_output, dequantize_4bit(ctx.B, ctx.state).to(grad_output.dtype))
         return grad_A, None, grad_bias, None, None

@@ -291,7 +291,7 @@ func (b *replacement) linear4bit(q *program.Quantized) {
 		}
 		return o
 	}, func(f *module.Builder, grads, _ []value.Value) []value.Value {
-		bias := biasGradient(f, grads[0])
+		bias := biasGradient(f, grads[0], &q.Compute)
 		a := f.Let("grad_A", f.Do(aten.Matmul, nil, grads[0], dequantized(f, grads[0])))
 		f.Wants(1, 1)
 		return []value.Value{a, bias}
@@ -317,7 +317,7 @@ func (b *replacement) linear8bit(q *program.Quantized) {
 		out := f.Let("output", f.Do(aten.Int8Product, nil, parts[0], b.Attr("weight"), a, in[1]))
 		return module.Outcome{Returned: []value.Value{f.Do(aten.RowsOf, nil, out, whole)}, Kept: []value.Value{a}, IfWanted: true}
 	}, func(f *module.Builder, grads, kept []value.Value) []value.Value {
-		bias := biasGradient(f, grads[0])
+		bias := biasGradient(f, grads[0], nil)
 		if len(kept) == 0 {
 			return []value.Value{value.None(), bias}
 		}
@@ -333,9 +333,9 @@ func (b *replacement) linear8bit(q *program.Quantized) {
 }
 
 // biasGradient is what both functions compute first, if it is wanted:
-// grad_output.sum(0).
-func biasGradient(f *module.Builder, grad value.Value) value.Value {
-	v := f.Let("grad_bias", f.Do(aten.Sum, &aten.ReduceArgs{Dim: []int64{0}}, grad))
+// grad_output.sum(0, dtype=bias.dtype); nil: the gradient has the type of the bias.
+func biasGradient(f *module.Builder, grad value.Value, bias *tensor.DType) value.Value {
+	v := f.Let("grad_bias", f.Do(aten.Sum, &aten.ReduceArgs{Dim: []int64{0}, DType: bias}, grad))
 	f.Wants(2, 1)
 	return v
 }
