@@ -84,22 +84,24 @@ func gradExpand(b *op.Back) *op.Tensor {
 	return b.ViewOf(g, e)
 }
 
-// Sum over some or all dimensions. Integers are summed in int64.
+// summedIn is the type in which sum and prod compute: that of their argument dtype, or
+// the input's, for integers int64.
+func summedIn(c *op.Call, given *tensor.DType) tensor.DType {
+	switch d := c.In[0].DType; {
+	case given != nil:
+		return *given
+	case !d.IsFloating():
+		return tensor.Int64
+	default:
+		return d
+	}
+}
+
+// Sum over some or all dimensions.
 var Sum = define(op.Op{
 	Name: "sum", Eval: evalSum, Sig: "torch.sum(input, dim: ints? = None, keepdim: bool = False, *, dtype: dtype? = None)", Args: &ReduceArgs{}, Cast: op.CastFP32Out,
 	Run: func(c *op.Call) {
-		d, a := c.In[0].DType, c.Args.(*ReduceArgs)
-		switch half := d.IsHalf(); {
-		case a.DType != nil && !d.IsFloating() && !a.DType.IsFloating(): // converted first, as to int64
-			d = *a.DType
-		case a.DType != nil && *a.DType != d && !(half && *a.DType == tensor.Float32):
-			c.Fail("sum with a conversion from %v to %v is not modelled; convert first", d, *a.DType)
-		case a.DType != nil: // half to float is one kernel (ReduceSumProdKernel.cu)
-			d = *a.DType
-		case !d.IsFloating():
-			d = tensor.Int64
-		}
-		c.Return(reduce(c, d))
+		c.Return(reduce(c, summedIn(c, c.Args.(*ReduceArgs).DType)))
 	},
 	Node: "SumBackward1", Grad: func(b *op.Back) { b.Set(0, gradExpand(b)) },
 })
@@ -286,20 +288,9 @@ var _ = define(op.Op{
 // Prod is the product along a dimension.
 var Prod = define(op.Op{
 	Name: "prod", Sig: "torch.prod(input, dim: int, keepdim: bool = False, *, dtype: dtype? = None)", Args: &ProdArgs{}, Cast: op.CastFP32Out, Run: func(c *op.Call) {
-		x, a := c.In[0], c.Args.(*ProdArgs)
-		d := x.DType
-		switch half := d.IsHalf(); {
-		case a.DType != nil && !d.IsFloating() && !a.DType.IsFloating(): // converted first, as to int64
-			d = *a.DType
-		case a.DType != nil && *a.DType != d && !(half && *a.DType == tensor.Float32):
-			c.Fail("prod with a conversion from %v to %v is not modelled; convert first", d, *a.DType)
-		case a.DType != nil:
-			d = *a.DType
-		case !d.IsFloating():
-			d = tensor.Int64
-		}
+		a := c.Args.(*ProdArgs)
 		over := &op.Call{Exec: c.Exec, In: c.In, Args: a.over()}
-		c.Return(reduce(over, d))
+		c.Return(reduce(over, summedIn(c, a.DType)))
 		over.End()
 	},
 	Save: []op.Save{op.In(0), op.Out(0)}, Node: "ProdBackward1",
