@@ -289,7 +289,7 @@ func (j *job) playStep(n int64) {
 			j.Store(j.frame, i, python.Value{})
 		}
 	}
-	if e := j.prog.Eval; e != nil && j.turn(e.Every) {
+	if e := j.prog.Eval; e != nil && j.turn(e.Every, 0) {
 		j.evaluate(e)
 	}
 	if j.Executes() {
@@ -298,15 +298,14 @@ func (j *job) playStep(n int64) {
 	j.Meter.Check()
 }
 
-// turn reports whether the step under way is one of those in which what runs in every
-// n-th step does.
-func (j *job) turn(n int64) bool { return (j.stepNo-1+j.prog.First())%n == 0 }
+// turn reports whether the number of the step under way leaves a rest, divided by n.
+func (j *job) turn(n, rest int64) bool { return (j.stepNo-1+j.prog.First())%n == rest }
 
 // run1 runs one statement within the contexts that it stands in, which begin and
 // end in steps that leave it out, too.
 func (j *job) run1(s *program.Stmt) {
 	j.autocast(s.Computes())
-	if s.Every > 1 && !j.turn(s.Every) {
+	if s.Every > 1 && !j.turn(s.Every, s.Rest()) {
 		return
 	}
 	var hooks autograd.SavedHooks

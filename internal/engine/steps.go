@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/memplan/memplan/internal/engine/steady"
@@ -107,28 +108,32 @@ func (j *job) run(steps int, out *Played, fails func(first *Played) bool) {
 	out.Compared = period == 1 || period > 0 && n > 3*period
 	out.Late = j.late()
 	for _, e := range h.Intervals {
-		if e > n && !j.prog.FromZero {
-			out.Unreached = e
+		if h.Begins(e) > n {
+			out.Unreached = e.Every
 		}
 	}
 }
 
-// intervals lists the n of what runs in every n-th step only.
-func (j *job) intervals() []int64 {
-	var out []int64
-	add := func(body []program.Stmt) {
-		for i := range body {
-			out = append(out, max(body[i].Every, 1))
+// intervals lists those of what runs in some steps only.
+func (j *job) intervals() []steady.Interval {
+	var out []steady.Interval
+	add := func(every, rest int64) {
+		if i := (steady.Interval{Every: every, Rest: rest}); every > 1 && !slices.Contains(out, i) {
+			out = append(out, i)
 		}
 	}
-	add(j.prog.Step.Body)
-	if e := j.prog.Eval; e != nil {
-		out = append(out, e.Every)
-		add(e.Fn.Body)
+	body := func(body []program.Stmt) {
+		for i := range body {
+			add(body[i].Every, body[i].Rest())
+		}
 	}
-	slices.Sort(out)
-	out = slices.Compact(out)
-	return slices.DeleteFunc(out, func(e int64) bool { return e == 1 })
+	body(j.prog.Step.Body)
+	if e := j.prog.Eval; e != nil {
+		add(e.Every, 0)
+		body(e.Fn.Body)
+	}
+	slices.SortFunc(out, func(a, b steady.Interval) int { return cmp.Compare(a.Every, b.Every) })
+	return out
 }
 
 // Events implements steady.Job.

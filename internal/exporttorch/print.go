@@ -424,10 +424,11 @@ func (p *printer) operand(e *program.Expr) string {
 
 // body prints statements, those that follow one another in a context as its block.
 func (p *printer) body(stmts []program.Stmt) {
-	interval := func(s *program.Stmt) int64 { return max(s.Every, 1) }
+	type steps struct{ every, rest int64 }
+	interval := func(s *program.Stmt) steps { return steps{max(s.Every, 1), s.Rest()} }
 	runs(stmts, interval, func(run []program.Stmt) {
-		if n := interval(&run[0]); n > 1 {
-			p.printf("if %s %% %d == 0:", p.counter(), n)
+		if n := interval(&run[0]); n.every > 1 {
+			p.printf("if %s %% %d == %d:", p.counter(), n.every, n.rest)
 			p.indent++
 			defer func() { p.indent-- }()
 		}

@@ -8,6 +8,7 @@ import (
 // intervals say in which steps statements run and names are bound.
 type intervals struct {
 	every int64         // the statement under way runs in every n-th step; 1: in each
+	own   bool          // by the every of its entry alone
 	at    spec.Span     // of the entry that says so
 	rare  map[int]int64 // the n of slots that are bound in every n-th step only
 }
@@ -31,7 +32,8 @@ func (f *fn) inSteps(e *spec.Entry, sc *scope, statement func()) {
 		el.fail(e.Every.Span, "every must be at most %d, not %d", int64(spec.MaxEvery), n)
 	}
 	f.steps.every, f.steps.at = n/common(n, outer.every)*outer.every, e.Every.Span
-	defer func() { f.steps.every, f.steps.at = outer.every, outer.at }()
+	f.steps.own = outer.every == 1
+	defer func() { f.steps.every, f.steps.at, f.steps.own = outer.every, outer.at, outer.own }()
 	statement()
 	if f.steps.every == outer.every {
 		return

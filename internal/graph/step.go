@@ -320,8 +320,17 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 			st.SetToNone = el.evalBool(v, sc, "set_to_none")
 		}
 	case spec.HeadEmpty:
-		kw()
+		a := kw("first")
 		st.Kind = program.EmptyCache
+		if v := a["first"]; v != nil {
+			st.Begin = el.evalInt(v, sc, "first")
+			switch {
+			case e.Every == nil || !f.steps.own:
+				el.fail(v.Span, "first needs every in the same statement, and none around it")
+			case st.Begin < 1 || st.Begin > f.steps.every:
+				el.fail(v.Span, "first must be 1 to %d, as every is, not %d", f.steps.every, st.Begin)
+			}
+		}
 	case spec.HeadClipNorm, spec.HeadClipValue:
 		bound := "max_norm"
 		st.Kind = program.ClipNorm

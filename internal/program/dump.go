@@ -202,6 +202,9 @@ func (f *Func) stmt(s *Stmt, c *Class) string {
 	}
 	if s.Every > 1 {
 		out += fmt.Sprintf(" every %d steps", s.Every)
+		if s.Rest() > 0 {
+			out += fmt.Sprintf(" from step %d", s.Begin)
+		}
 	}
 	return out
 }

@@ -252,9 +252,18 @@ type Stmt struct {
 	Wants     int     // in the backward of a torch.autograd.Function: only if the gradient of the input before this one is wanted; 0: always
 	Plain     bool    // outside of autocast
 	Every     int64   // run in every n-th step; 0: always
+	Begin     int64   // of Every: the number of the first step in which it runs; 0: Every, or the first of all if that is 0
 	Line      int     // in the spec
 	InEval    bool    // runs in eval mode only; in library modules
 	Fast      bool    // runs in eval mode without gradients only; in library modules
+}
+
+// Rest is what the numbers of the steps in which a statement runs leave, divided by Every.
+func (s *Stmt) Rest() int64 {
+	if s.Every < 2 {
+		return 0
+	}
+	return s.Begin % s.Every
 }
 
 // GradMode says whether operators are recorded for a backward pass.

@@ -24,9 +24,9 @@ import (
 // state, with the same outcome, is taken to do so again.
 type History struct {
 	job       Job
-	Tracks    bool    // states are told; otherwise steps are compared alone
-	Intervals []int64 // the n of what runs in every n-th step only
-	first     int64   // number of the first step
+	Tracks    bool       // states are told; otherwise steps are compared alone
+	Intervals []Interval // of what runs in some steps only
+	first     int64      // number of the first step
 
 	records  []Record      // the setup, then the steps that were played
 	at       map[int64]int // records by the number of the step
@@ -37,6 +37,10 @@ type History struct {
 	outcomes map[situation]*outcome
 	text     fingerprint
 }
+
+// Interval is in which steps something runs: those whose number leaves Rest, divided by
+// Every.
+type Interval struct{ Every, Rest int64 }
 
 // Job is whose steps they are.
 type Job interface {
@@ -97,7 +101,7 @@ type Record struct {
 // situation is what decides what a step does.
 type situation struct {
 	state   int32
-	running string // which of the intervals divide its number
+	running string // in which of the intervals it is
 }
 
 // outcome is what steps did in a situation: how often in a row the same.
@@ -121,9 +125,9 @@ type birth struct{ event, record, offset int32 }
 const MaxStep = math.MaxInt32
 
 // New returns the history of a job of which the setup was played. With tracks, states are
-// told where statements run in every n-th step only, for each n of intervals; first is
-// the number of the first step.
-func New(job Job, intervals []int64, first int64, tracks bool) *History {
+// told where statements run in the steps of intervals only; first is the number of the
+// first step.
+func New(job Job, intervals []Interval, first int64, tracks bool) *History {
 	h := &History{
 		job: job, Intervals: intervals, first: first, at: map[int64]int{}, classes: map[[sha256.Size]byte]int32{},
 		states: map[[sha256.Size]byte]int32{}, outcomes: map[situation]*outcome{}, text: fingerprint{sum: sha256.New()},
@@ -139,7 +143,7 @@ func New(job Job, intervals []int64, first int64, tracks bool) *History {
 func (h *History) Period(most int64) int64 {
 	p := int64(1)
 	for _, e := range h.Intervals {
-		switch q := lcm(p, e); {
+		switch q := lcm(p, e.Every); {
 		case most > 0 && q > most:
 		case q > MaxStep:
 			return 0
@@ -270,7 +274,7 @@ func (h *History) state() int32 {
 func (h *History) running(n int64) string {
 	out := make([]byte, len(h.Intervals))
 	for i, e := range h.Intervals {
-		if (n-1+h.first)%e == 0 {
+		if (n-1+h.first)%e.Every == e.Rest {
 			out[i] = 1
 		}
 	}
@@ -289,7 +293,7 @@ func (h *History) trusted(r *Record) bool {
 func (h *History) ahead(m, n int64) int64 {
 	first := int64(-1)
 	for _, e := range h.Intervals {
-		if (n-m)%e == 0 {
+		if (n-m)%e.Every == 0 {
 			continue
 		}
 		next := min(h.next(n, e), h.next(m, e)+n-m)
@@ -303,10 +307,13 @@ func (h *History) ahead(m, n int64) int64 {
 	return first - n - 1
 }
 
-// next is the first step after step n in which what runs in every e-th step does.
-func (h *History) next(n, e int64) int64 {
-	return (n-1+h.first+e)/e*e + 1 - h.first
+// next is the first step after step n that is in an interval.
+func (h *History) next(n int64, e Interval) int64 {
+	return n + 1 + ((e.Rest-n-h.first)%e.Every+e.Every)%e.Every
 }
+
+// Begins is the first step that is in an interval.
+func (h *History) Begins(e Interval) int64 { return h.next(0, e) }
 
 // How many steps are worth leaving out, or how many events of fewer steps.
 const (

@@ -16,6 +16,7 @@ type fake struct {
 	live  tensor.Bytes
 	leak  bool  // each step leaves its block
 	first int64 // number of the first step
+	rest  int64 // of the steps that differ
 }
 
 func (f *fake) Events() (device, host []trace.Event) { return f.list, nil }
@@ -38,7 +39,7 @@ func (f *fake) step(n int64) {
 	if !f.leak {
 		f.give(id, 512)
 	}
-	if (n-1+f.first)%10 == 0 {
+	if (n-1+f.first)%10 == f.rest {
 		now := f.take(1024)
 		if f.old > 0 {
 			f.give(f.old, 1024)
@@ -50,9 +51,13 @@ func (f *fake) step(n int64) {
 // TestLeaveOut plays a job until all that comes is known: the steps are those that were
 // played and those that were left out.
 func TestLeaveOut(t *testing.T) {
-	for first := range int64(2) {
-		f := &fake{first: first}
-		h := New(f, []int64{10}, first, true)
+	for i := range int64(4) {
+		first, rest := i%2, i/2*3
+		f := &fake{first: first, rest: rest}
+		h := New(f, []Interval{{Every: 10, Rest: rest}}, first, true)
+		if n := (rest+10-first)%10 + 1; h.Begins(h.Intervals[0]) != n {
+			t.Errorf("from step %d: the interval begins with step %d, not %d", first, h.Begins(h.Intervals[0]), n)
+		}
 		played, left := 0, int64(0)
 		for {
 			n := h.Last().Last + 1
