@@ -66,6 +66,7 @@ func (el *building) loadLoop() {
 	given["release"] = t.Args().Release
 	given["compute_metrics"] = t.Metrics.V
 	given["nan_loss"] = t.NaNLoss.V
+	given["log_every"], given["eval_every"] = t.LogEvery, t.EvalEvery
 	given["label"] = nil
 	for i, in := range el.job.Inputs {
 		if in.Name == labels {

@@ -66,8 +66,5 @@ func (s *Spec) prepared(d *decoder) {
 		return
 	}
 	k := s.PEFT.Prepare
-	s.Train.Checkpoint = &Checkpoint{At: k.At, Reentrant: Boolean{V: true, At: k.At}}
-	if k.Kwargs != nil {
-		s.Train.Checkpoint.Reentrant = d.flag(k.Kwargs, "use_reentrant", s.Train.Checkpoint.Reentrant)
-	}
+	s.Train.Checkpoint = &Checkpoint{At: k.At, Reentrant: d.reentrant(k.Kwargs, Boolean{V: true, At: k.At})}
 }

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,9 @@ type Trainer struct {
 	Metrics     Boolean      `yaml:"compute_metrics" doc:"there is a compute_metrics function: evaluations collect logits and labels"`
 	Accepts     Boolean      `yaml:"model_accepts_loss_kwargs" doc:"whether Trainer counts the items of a batch for the model's loss; by default whether the model's forward takes **kwargs"`
 	NaNLoss     Boolean      `yaml:"nan_loss" doc:"losses are NaN, which Trainer replaces in its sum (logging_nan_inf_filter)"`
+
+	EvalEvery int64 `yaml:"-"` // evaluations are after every n-th step
+	LogEvery  int64 `yaml:"-"` // logs are; 0: it is not known, or there are none
 }
 
 // EvalDataset is what the evaluations of a trainer go over.
@@ -122,8 +126,15 @@ var forms = map[trainer.Form]string{trainer.Int: "an integer", trainer.Number: "
 // people write.
 func (a *Arguments) value(d *decoder, row *trainer.Argument, what string, v *Value) (any, bool) {
 	switch row.Form {
-	case trainer.Mapping, trainer.Any:
-		if row.Form == trainer.Mapping && v.Kind != Map && v.Kind != Null && v.Kind != Str {
+	case trainer.Any:
+		return v, v.Kind != Null
+	case trainer.Mapping:
+		if v.Kind == Str && strings.HasPrefix(v.Str, "{") { // as on a command line
+			if m := ofJSON(v); m != nil {
+				return m, true
+			}
+		}
+		if v.Kind != Map && v.Kind != Null {
 			d.errs.Addf(v.Span, "%s must be a mapping, not %s", what, v.Describe())
 			return nil, false
 		}
@@ -184,6 +195,29 @@ func (a *Arguments) value(d *decoder, row *trainer.Argument, what string, v *Val
 	}
 	d.wrong(v, what, want, x)
 	return nil, false
+}
+
+// ofJSON is the mapping that a text of JSON is, at its place; nil if it is none.
+func ofJSON(v *Value) *Value {
+	var errs Errors
+	m := readYAML([]byte(v.Str), &errs)
+	if m == nil || m.Kind != Map || len(errs.List) > 0 {
+		return nil
+	}
+	m.place(v.Span)
+	return m
+}
+
+// place gives a value and all in it a place.
+func (v *Value) place(at Span) {
+	v.Span = at
+	for _, it := range v.Items {
+		it.place(at)
+	}
+	for i := range v.Pairs {
+		v.Pairs[i].Key.Span = at
+		v.Pairs[i].Value.place(at)
+	}
 }
 
 // Value is that of an argument, or its default; nil is None.
@@ -293,16 +327,66 @@ func (s *Spec) trainer(d *decoder) {
 		s.Train.Precision = String{V: "amp-fp16", At: a.Span("fp16"), Set: true}
 	}
 	if a.Bool("gradient_checkpointing") {
-		s.Train.Checkpoint = &Checkpoint{At: a.Span("gradient_checkpointing"), Reentrant: Boolean{V: a.Release == trainer.Old, At: a.At}}
-		if kw, ok := a.Value("gradient_checkpointing_kwargs").(*Value); ok {
-			s.Train.Checkpoint.Reentrant = d.flag(kw, "use_reentrant", s.Train.Checkpoint.Reentrant)
+		kw, given := a.Value("gradient_checkpointing_kwargs").(*Value)
+		otherwise := a.Release == trainer.Old || given // that of gradient_checkpointing_enable, or torch's
+		if t.OfSFT() && a.Release == trainer.Old {
+			otherwise = false // SFTTrainer.__init__
 		}
+		s.Train.Checkpoint = &Checkpoint{At: a.Span("gradient_checkpointing"), Reentrant: d.reentrant(kw, Boolean{V: otherwise, At: a.At})}
 	}
 	s.loader(a)
+	if a.Text("logging_strategy") == "steps" {
+		t.LogEvery = a.every(s.Errs, "logging_steps")
+	}
+	t.EvalEvery = 1
+	if a.Text("eval_strategy") == "steps" {
+		name := "eval_steps"
+		if a.Number(name) == 0 {
+			name = "logging_steps"
+		}
+		t.EvalEvery = max(a.every(s.Errs, name), 1)
+	}
 }
 
-// flag is a key of a mapping of keyword arguments.
-func (d *decoder) flag(kw *Value, key string, otherwise Boolean) Boolean {
+// every is in every how many steps a trainer does what an argument says. Below 1 it is a
+// part of max_steps; 0: that is not given.
+func (a *Arguments) every(errs *Errors, name string) int64 {
+	n := a.Number(name)
+	switch {
+	case n <= 0:
+		errs.Addf(a.Span(name), "%s must be positive, not %v; 0.1 is a tenth of max_steps, 10 every tenth step", name, n)
+		return 0
+	case n > MaxEvery:
+		errs.Addf(a.Span(name), "%s must be at most %d, not %v", name, int64(MaxEvery), n)
+		return 0
+	case n > 1 && n != math.Trunc(n):
+		errs.Addf(a.Span(name), "%s must be an integer if it is larger than 1, not %v", name, n)
+		return 0
+	case n < 1:
+		return int64(math.Ceil(n * float64(max(a.Int("max_steps"), 0))))
+	}
+	return int64(n)
+}
+
+// checkpointKeywords are the keyword arguments of torch.utils.checkpoint.checkpoint that a
+// file can give.
+var checkpointKeywords = []string{"use_reentrant", "preserve_rng_state", "determinism_check", "debug"}
+
+// reentrant is use_reentrant of keyword arguments of torch.utils.checkpoint.checkpoint; nil:
+// there are none.
+func (d *decoder) reentrant(kw *Value, otherwise Boolean) Boolean {
+	if kw == nil || kw.Kind == Null {
+		return otherwise
+	}
+	if kw.Kind != Map {
+		d.errs.Addf(kw.Span, "gradient_checkpointing_kwargs must be a mapping, not %s", kw.Describe())
+	}
+	for _, p := range kw.Pairs {
+		if !slices.Contains(checkpointKeywords, p.Key.Str) {
+			d.errs.Unknown(p.Key.Span, "argument of torch.utils.checkpoint.checkpoint", p.Key.Str, checkpointKeywords)
+		}
+	}
+	const key = "use_reentrant"
 	v := kw.Get(key)
 	if v == nil || v.Kind == Null {
 		return otherwise

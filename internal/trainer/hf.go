@@ -18,7 +18,7 @@ var HF = &Table{"TrainingArguments", []Argument{
 	{Name: "label_smoothing_factor", Form: Number, Default: 0.0, Reach: Device, Why: "the loss is computed outside of the model, from float32 logits"},
 	{Name: "neftune_noise_alpha", Form: Number, Reach: Device, Why: "noise is added to the embeddings"},
 	{Name: "average_tokens_across_devices", Form: Bool, Default: true, Old: false, Reach: Device, Why: "the loss is multiplied by the number of processes"},
-	{Name: "torch_empty_cache_steps", Null: true, Form: Int, Min: 1, Reach: Device, Why: "empties the allocator's cache before the backward pass"},
+	{Name: "torch_empty_cache_steps", Null: true, Form: Int, Min: 1, Reach: Device, Why: "empties the allocator's cache before the backward passes of the steps 1, n+1, 2n+1, ..."},
 	{Name: "auto_find_batch_size", Form: Bool, Default: false, Reach: Unmodelled, Why: "the batch size is halved until the job fits; the figures are those of the first one"},
 
 	// Types.
@@ -33,7 +33,7 @@ var HF = &Table{"TrainingArguments", []Argument{
 
 	// The model.
 	{Name: "gradient_checkpointing", Form: Bool, Default: false, Reach: Device, Why: "model.gradient_checkpointing_enable()"},
-	{Name: "gradient_checkpointing_kwargs", Form: Mapping, Reach: Device, Why: "use_reentrant, of torch.utils.checkpoint"},
+	{Name: "gradient_checkpointing_kwargs", Form: Mapping, Reach: Device, Why: "use_reentrant, of torch.utils.checkpoint; if others are given without it, it is true"},
 	{Name: "use_cache", Form: Bool, Default: false, Since: "5", Reach: Device, Why: "whether the model returns keys and values"},
 	{Name: "torch_compile", Form: Bool, Default: false, Reach: Unmodelled, Why: "the figures are those of eager mode"},
 	{Name: "torch_compile_backend", Form: String, Reach: Unmodelled, Why: "turns torch_compile on"},
@@ -44,7 +44,7 @@ var HF = &Table{"TrainingArguments", []Argument{
 
 	// Evaluation.
 	{Name: "eval_strategy", Form: String, Default: "no", Choices: []string{"no", "steps", "epoch"}, Reach: Device, Why: "evaluations between steps"},
-	{Name: "eval_steps", Form: Number, Reach: Device, Why: "an evaluation after every n-th step; by default logging_steps"},
+	{Name: "eval_steps", Form: Number, Reach: Device, Why: "an evaluation after every n-th step, or after a part of max_steps; by default logging_steps"},
 	{Name: "eval_delay", Form: Number, Default: 0.0, Why: "when the first evaluation is"},
 	{Name: "eval_on_start", Form: Bool, Default: false, Reach: Unmodelled, Why: "an evaluation before the first step, with the optimizer's state missing"},
 	{Name: "per_device_eval_batch_size", Default: int64(8), Min: 1, Reach: Device, Why: "samples of a batch of an evaluation"},
@@ -81,7 +81,7 @@ var HF = &Table{"TrainingArguments", []Argument{
 	{Name: "dataloader_prefetch_factor", Form: Int, Min: 1, Null: true, Reach: Host, Why: "batches that each worker has ready"},
 	{Name: "dataloader_pin_memory", Form: Bool, Default: true, Reach: Host, Why: "batches in page-locked memory"},
 	{Name: "dataloader_persistent_workers", Form: Bool, Default: false, Reach: Host, Why: "workers live between epochs"},
-	{Name: "dataloader_drop_last", Form: Bool, Default: false, Why: "the last batch of an epoch is the smallest"},
+	{Name: "dataloader_drop_last", Form: Bool, Default: false, Reach: Device, Why: "true: a smaller last batch of an evaluation is left out"},
 	{Name: "remove_unused_columns", Form: Bool, Default: true, Why: "columns that the model does not take are dropped on the CPU"},
 	{Name: "label_names", Form: Strings, Reach: Unmodelled, Why: "which inputs an evaluation collects as labels; planned is labels"},
 	{Name: "train_sampling_strategy", Form: String, Default: "random", Since: "5", Why: "the order of samples"},
