@@ -423,6 +423,11 @@ func (j *job) statement(s *program.Stmt) {
 	case program.EmptyCache:
 		j.Phase = trace.Other
 		j.EmptyCache()
+	case program.ToDevice:
+		j.Phase = trace.Optimizer
+		if !j.Offload.Optimizer && !j.parametersOnCPU() {
+			j.prog.Optimizers[s.Optimizer].Row.ToDevice(j, j.optimGroups(s.Optimizer))
+		}
 	case program.KeepValue:
 		j.Phase = trace.Other
 		j.keepValue(fr, s)

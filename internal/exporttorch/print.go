@@ -125,6 +125,10 @@ func (p *printer) stmt(s *program.Stmt) {
 		p.zeroOnDevice(s)
 	case program.EmptyCache:
 		p.line("torch.cuda.empty_cache()")
+	case program.ToDevice:
+		p.printf("for state in %s.state.values():", p.optimizerName(p.job.Optimizers[s.Optimizer].Name))
+		p.line("    for key, value in state.items():")
+		p.line("        state[key] = value.to(device)")
 	case program.KeepValue:
 		p.keep(s)
 	case program.SetMode:

@@ -10,6 +10,9 @@ import (
 	"github.com/memplan/memplan/internal/spec"
 )
 
+// beforeFunction is the name of the statements before the loop.
+const beforeFunction = "before"
+
 // before elaborates the statements that run once before the first step. A result
 // without a name is deleted at their end, unless the spec binds its name, too.
 func (el *elaborator) before() {
@@ -17,7 +20,7 @@ func (el *elaborator) before() {
 	if len(entries) == 0 {
 		return
 	}
-	f := el.scriptFn("before")
+	f := el.scriptFn(beforeFunction)
 	defer func() {
 		el.first = f.u
 		for slot, name := range f.f.Slots {

@@ -352,6 +352,17 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 		if el.job.Scaler && !f.unscaled(st.Optimizer) {
 			f.emit(program.Stmt{Kind: program.Unscale, Optimizer: st.Optimizer, Line: st.Line})
 		}
+	case spec.HeadToDevice:
+		switch {
+		case f.u.what != beforeFunction:
+			el.fail(e.Head.At, "optimizer_to_device is a statement of before:, when an optimizer has the state that its constructor makes")
+		case el.spec.Train.InBackward.V:
+			el.fail(e.Head.At, "optimizer_to_device is for one optimizer; optimizer_in_backward makes one for each parameter")
+		}
+		st.Kind, st.Optimizer = program.ToDevice, f.optimizer(e, kw("optimizer")["optimizer"], sc)
+		if !el.job.Optimizers[st.Optimizer].Row.Eager { // has no state yet
+			return true
+		}
 	case spec.HeadKeep:
 		f.keep(e, sc, st)
 		return true

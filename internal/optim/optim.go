@@ -110,6 +110,7 @@ type Param struct {
 	Own     any   // what else the optimizer remembers
 	Table   bool  // it is the weight of an nn.Embedding
 
+	hosted  int                  // scalars of the state that are on the CPU
 	calls   int64                // how often the group of the parameter was stepped
 	names   []state              // of State, those that a step computes with
 	managed map[string][]float64 // states of paged optimizers, where a step is computed
@@ -340,6 +341,20 @@ func ByType[T any](items []T, dtype func(T) tensor.DType) [][]T {
 func (c *Call) counter(p *Param) {
 	if c.onDevice() {
 		c.scalarState(p)
+	} else {
+		p.hosted++
+	}
+}
+
+// ToDevice copies to the GPU what is on the CPU of the state of parameters.
+func (r *Row) ToDevice(x Exec, groups []Group) {
+	for _, g := range groups {
+		c := &Call{Exec: x, Args: g.Args}
+		for _, p := range g.Params {
+			for ; p.hosted > 0; p.hosted-- {
+				c.scalarState(p)
+			}
+		}
 	}
 }
 

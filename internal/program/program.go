@@ -219,6 +219,7 @@ const (
 	Unscale                     // scaler.unscale_(Optimizer)
 	ClipNorm                    // clip_grad_norm_(parameters of Optimizer, Number)
 	ClipValue                   // clip_grad_value_(parameters of Optimizer, Number)
+	ToDevice                    // the tensors of Optimizer.state go to the GPU
 	KeepValue                   // Keep.List.append(Value) or Keep.List += Value
 	UpdateEMA                   // ema.update_parameters(model)
 	SetMode                     // Model.eval() or, unless Eval, Model.train()
@@ -293,7 +294,7 @@ func (m GradMode) Python() string {
 // passes, losses and what else a step computes before its backward pass.
 func (s *Stmt) Computes() bool {
 	switch s.Kind {
-	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, Unscale, ClipNorm, ClipValue, KeepValue, UpdateEMA, GradSync, SetMode, Del, Return:
+	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, Unscale, ClipNorm, ClipValue, ToDevice, KeepValue, UpdateEMA, GradSync, SetMode, Del, Return:
 		return false
 	}
 	return !s.Plain

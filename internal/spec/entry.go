@@ -108,6 +108,7 @@ const (
 	HeadClipNorm  = "clip_grad_norm"
 	HeadClipValue = "clip_grad_value"
 	HeadEmpty     = "empty_cache"
+	HeadToDevice  = "optimizer_to_device"
 	HeadKeep      = "keep"
 	HeadEMA       = "ema_update"
 	HeadSync      = "grad_sync"
@@ -124,7 +125,7 @@ const (
 // of a step alone.
 var (
 	Statements     = []string{HeadBlock, HeadCall, HeadLayers, HeadDel, HeadReturn, HeadRegister, HeadSeq}
-	StepStatements = []string{HeadBatch, HeadForward, HeadGrad, HeadConvert, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadKeep, HeadEMA, HeadSync, HeadEval, HeadTrain}
+	StepStatements = []string{HeadBatch, HeadForward, HeadGrad, HeadConvert, HeadBackward, HeadOptimizer, HeadZeroGrad, HeadClipNorm, HeadClipValue, HeadEmpty, HeadToDevice, HeadKeep, HeadEMA, HeadSync, HeadEval, HeadTrain}
 )
 
 // Modifiers lists the keys of an entry that are not its head.
