@@ -435,18 +435,8 @@ func (s *Spec) TrainerOptimizer(o *trainer.Optimizer, a *Arguments) *Callee {
 	for _, name := range slices.Sorted(maps.Keys(o.Args)) {
 		add(name, valueOf(o.Args[name]))
 	}
-	for _, kv := range strings.Split(strings.ReplaceAll(a.Text("optim_args"), " ", ""), ",") {
-		if name, text, ok := strings.Cut(kv, "="); ok && !o.Adam && o.Row != "transformers.Adafactor" && !strings.HasPrefix(name, "beta") {
-			if n, err := strconv.ParseFloat(text, 64); err == nil {
-				add(name, float(n))
-			} else {
-				add(name, boolean(strings.EqualFold(text, "true")))
-			}
-		}
-	}
-	if args.Get("weight_decay") == nil {
-		add("weight_decay", float(a.Number("weight_decay")))
-	}
+	s.optimArgs(o, a, add)
+	add("weight_decay", float(a.Number("weight_decay")))
 	args.Span = at
 	for i := range args.Pairs {
 		args.Pairs[i].Key.Span, args.Pairs[i].Value.Span = at, at
@@ -454,6 +444,38 @@ func (s *Spec) TrainerOptimizer(o *trainer.Optimizer, a *Arguments) *Callee {
 	return &Callee{
 		Name: String{V: o.Row, At: at, Set: true}, Arg: args,
 		Groups: ParamGroups{{At: at, Arg: mapping(pair("weight_decay", float(0)))}},
+	}
+}
+
+// optimArgs adds what Trainer reads of optim_args for an optimizer. It reads no others.
+func (s *Spec) optimArgs(o *trainer.Optimizer, a *Arguments, add func(name string, v *Value)) {
+	text := strings.ReplaceAll(a.Text("optim_args"), " ", "")
+	if text == "" {
+		return
+	}
+	values := map[string]string{}
+	for _, kv := range strings.Split(text, ",") {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || strings.Contains(value, "=") {
+			s.Errs.Addf(a.Span("optim_args"), "optim_args must be like momentum=0.9,nesterov=true, not %q", text)
+			return
+		}
+		values[name] = value
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		value := values[name]
+		whole, notWhole := strconv.ParseInt(value, 10, 64)
+		switch n, err := strconv.ParseFloat(value, 64); {
+		case slices.Contains(o.Flags, name):
+			add(name, boolean(slices.Contains([]string{"true", "1", "yes"}, strings.ToLower(value))))
+		case !slices.Contains(o.Numbers, name):
+		case err != nil:
+			s.Errs.Addf(a.Span("optim_args"), "optim_args: %s must be a number, not %q", name, value)
+		case notWhole == nil:
+			add(name, integer(whole))
+		default:
+			add(name, float(n))
+		}
 	}
 }
 

@@ -10,6 +10,8 @@ type Optimizer struct {
 	Row     string
 	Args    map[string]any // that the name implies
 	Adam    bool           // takes betas and eps
+	Numbers []string       // of optim_args, that Trainer reads
+	Flags   []string       // of optim_args, that Trainer reads
 	Missing string
 }
 
@@ -19,15 +21,19 @@ const standIn = "; the figures are those of AdamW, and no upper bound"
 // in32 is what Trainer tells bitsandbytes' GlobalOptimManager if states have 8 bits.
 var in32 = map[string]any{"embeddings_32bit": true}
 
-// Optimizers lists the names of optim (transformers/trainer_optimizer.py).
+// ademamix are the numbers of optim_args that AdEMAMix takes, but for its betas.
+var ademamix = []string{"alpha", "eps", "t_alpha", "t_beta3"}
+
+// Optimizers lists the names of optim (transformers/trainer_optimizer.py). The decay of
+// weights is that of the groups: weight_decay of optim_args has no effect.
 var Optimizers = []Optimizer{
 	{Name: "adamw_torch", Row: "AdamW", Adam: true},
 	{Name: "adamw_torch_fused", Row: "AdamW", Adam: true, Args: map[string]any{"fused": true}},
 	{Name: "adamw_hf", Row: "AdamW", Adam: true},
 	{Name: "adafactor", Row: "transformers.Adafactor", Args: map[string]any{"scale_parameter": false, "relative_step": false}},
-	{Name: "sgd", Row: "SGD"},
-	{Name: "adagrad", Row: "Adagrad"},
-	{Name: "rmsprop", Row: "RMSprop"},
+	{Name: "sgd", Row: "SGD", Numbers: []string{"momentum", "dampening"}, Flags: []string{"nesterov"}},
+	{Name: "adagrad", Row: "Adagrad", Numbers: []string{"lr_decay", "eps"}},
+	{Name: "rmsprop", Row: "RMSprop", Numbers: []string{"momentum", "alpha", "eps"}, Flags: []string{"centered"}},
 	{Name: "adamw_bnb_8bit", Row: "AdamW8bit", Adam: true, Args: in32},
 	{Name: "adamw_8bit", Row: "AdamW8bit", Adam: true, Args: in32},
 	{Name: "paged_adamw_32bit", Row: "PagedAdamW", Adam: true},
@@ -36,10 +42,10 @@ var Optimizers = []Optimizer{
 	{Name: "paged_lion_32bit", Row: "PagedLion"},
 	{Name: "paged_lion_8bit", Row: "PagedLion8bit", Args: in32},
 	{Name: "lion_32bit", Row: "Lion32bit"},
-	{Name: "ademamix", Row: "AdEMAMix"},
-	{Name: "ademamix_8bit", Row: "AdEMAMix8bit", Args: in32},
-	{Name: "paged_ademamix_32bit", Row: "PagedAdEMAMix"},
-	{Name: "paged_ademamix_8bit", Row: "PagedAdEMAMix8bit", Args: in32},
+	{Name: "ademamix", Row: "AdEMAMix", Numbers: ademamix},
+	{Name: "ademamix_8bit", Row: "AdEMAMix8bit", Args: in32, Numbers: ademamix},
+	{Name: "paged_ademamix_32bit", Row: "PagedAdEMAMix", Numbers: ademamix},
+	{Name: "paged_ademamix_8bit", Row: "PagedAdEMAMix8bit", Args: in32, Numbers: ademamix},
 	{Name: "rmsprop_bnb", Row: "RMSprop32bit"},
 	{Name: "rmsprop_bnb_8bit", Row: "RMSprop8bit", Args: in32},
 	{Name: "rmsprop_bnb_32bit", Row: "RMSprop32bit"},
