@@ -99,6 +99,7 @@ type job struct {
 	batches
 	optimizers
 	evaluation
+	rounds
 	updated  bool                            // the averaged weights, once
 	reducers map[string]*distributed.Reducer // of models that DistributedDataParallel is around
 	totals   Totals
@@ -142,12 +143,21 @@ func PlayUnless(m *limit.Meter, prog *program.Job, env op.Env, steps int, fails 
 	return playUnless(m, prog, env, nil, steps, fails)
 }
 
-func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, steps int, fails func(first *Played) bool) (played *Played, err error) {
+func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, steps int, fails func(first *Played) bool) (*Played, error) {
+	return newJob(m, prog, env, backend).play(steps, fails)
+}
+
+func newJob(m *limit.Meter, prog *program.Job, env op.Env, backend Backend) *job {
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
 	env.Deterministic, env.CudnnBenchmark = prog.Determ, prog.Benchmark
 	j := &job{Interp: python.New(env, backend), backend: backend, prog: prog, models: map[string]*python.Module{}}
 	j.Offload, j.Meter, j.CallModel = prog.Offload, m, j.callModel
 	j.EnterFunc(prog.Step)
+	j.findRounds()
+	return j
+}
+
+func (j *job) play(steps int, fails func(first *Played) bool) (played *Played, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			switch stopped := r.(type) {
@@ -168,7 +178,7 @@ func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 	played.Totals, played.Classes, played.Workspaces, played.Host, played.Warnings = j.totals, j.Layers(), j.Searches(), *j.HostTrace(), j.Warned()
 	played.Kernels = j.OwnKernels()
 	played.Rows, played.Derived = j.Ran()
-	if backend == nil {
+	if j.backend == nil {
 		j.Forget()
 	}
 	return played, nil
@@ -273,8 +283,11 @@ func (j *job) newBatch(inputs []program.Input) []*op.Tensor {
 func (j *job) playStep(n int64) {
 	j.Step, j.stepNo = int32(n), n
 	j.ResetProducts()
-	for i := range j.prog.Step.Body {
-		j.run1(&j.prog.Step.Body[i])
+	body := j.prog.Step.Body
+	for i := 0; i < len(body); i++ {
+		if i += j.leaveOut(i); i < len(body) {
+			j.run1(&body[i])
+		}
 	}
 	j.autocast(false)
 	if !j.prog.Flat {

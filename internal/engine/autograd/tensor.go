@@ -163,6 +163,9 @@ func (p *Player) allocBlock(st *storage, n tensor.Bytes) {
 	p.count(&p.live, n)
 	st.id, st.bytes, st.layer = p.nextID, n, p.Layer
 	p.tr.Categories = append(p.tr.Categories, trace.Temporaries)
+	if len(p.births) > 0 {
+		p.births = append(p.births, st)
+	}
 	p.emit(trace.Alloc, st.id, n)
 	if p.backend != nil {
 		p.Must(p.backend.Alloc(st.id, n, p.stream))

@@ -1,0 +1,237 @@
+package autograd
+
+import (
+	"math"
+	"slices"
+
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// Moment is how much a player has recorded when one of several rounds begins.
+type Moment struct {
+	events, host, kernels, convs, spaces int
+	block                                int32 // the last
+	live                                 tensor.Bytes
+	products                             []Product
+}
+
+// Moment is the present one.
+func (p *Player) Moment() Moment {
+	w := &p.workspaces
+	return Moment{len(p.tr.Events), len(p.host.Events), len(p.kernels), len(w.Calls), len(w.Events), p.nextID, p.live, slices.Clone(p.products.list)}
+}
+
+// Watch has the player note from now on whose blocks it makes, or no more.
+func (p *Player) Watch(on bool) {
+	if p.births = p.births[:0]; on {
+		p.births = append(p.births, nil) // blocks are counted from 1
+	}
+}
+
+// Round is what was recorded between two moments, in a form that can be recorded again. It
+// knows blocks by numbers: 1 is the first that it makes, and -1 the eldest of those that
+// the round before has left to it.
+type Round struct {
+	events     []trace.Event // of a free, Bytes is the size of the block
+	categories []trace.Category
+	left       []int32 // of the blocks that it makes, those that it leaves to the next round
+	taken      int     // how many the round before has left to it
+	kernels    []KernelCall
+	convs      []ConvCall
+	spaces     []int
+	products   []Product
+}
+
+// RoundBetween is what was recorded from one moment to the next; before is when the round
+// before it began. It returns nil if the round does what a later one need not do again: it
+// frees older blocks, leaves more than it found, or does something in host memory.
+func (p *Player) RoundBetween(before, from, to Moment) *Round {
+	if from.host != to.host || from.live != to.live || len(from.products) != len(to.products) {
+		return nil
+	}
+	events := p.tr.Events[before.events:to.events]
+	sizes := make([]tensor.Bytes, to.block-before.block)
+	gone := make([]bool, len(sizes))
+	var taken []int32
+	begin := from.events - before.events
+	for i := range events {
+		switch e := &events[i]; {
+		case e.Kind == trace.Alloc:
+			sizes[e.ID-before.block-1] = e.Bytes
+		case e.Kind == trace.Free && e.ID > before.block:
+			gone[e.ID-before.block-1] = true
+			if i >= begin && e.ID <= from.block {
+				taken = append(taken, e.ID)
+			}
+		case e.Kind == trace.Free && i >= begin:
+			return nil
+		}
+	}
+	slices.Sort(taken)
+	r := &Round{events: slices.Clone(events[begin:]), taken: len(taken)}
+	for i := range r.events {
+		e := &r.events[i]
+		e.Step = 0
+		if e.ID == 0 {
+			continue
+		}
+		if e.Kind == trace.Free {
+			e.Bytes = sizes[e.ID-before.block-1]
+		}
+		if e.ID > from.block {
+			e.ID -= from.block
+		} else {
+			k, _ := slices.BinarySearch(taken, e.ID)
+			e.ID = int32(-1 - k)
+		}
+	}
+	for id := from.block + 1; id <= to.block; id++ {
+		r.categories = append(r.categories, p.tr.Categories[id])
+		if !gone[id-before.block-1] {
+			r.left = append(r.left, id-from.block)
+		}
+	}
+	if len(r.left) != r.taken {
+		return nil
+	}
+	for _, k := range p.kernels[from.kernels:to.kernels] {
+		k.At, k.Event.Step = k.At-from.events, 0
+		r.kernels = append(r.kernels, k)
+	}
+	w := &p.workspaces
+	for _, c := range w.Calls[from.convs:to.convs] {
+		c.At, c.Event.Step = c.At-from.events, 0
+		r.convs = append(r.convs, c)
+	}
+	for _, i := range w.Events[from.spaces:to.spaces] {
+		r.spaces = append(r.spaces, i-from.events)
+	}
+	for i, b := range to.products {
+		a := &from.products[i]
+		b.Flops, b.HalfFlops, b.Bytes = b.Flops-a.Flops, b.HalfFlops-a.HalfFlops, b.Bytes-a.Bytes
+		r.products = append(r.products, b)
+	}
+	return r
+}
+
+// Same reports whether two rounds did the same. With later, the second came after the first,
+// and the first has left its blocks to it.
+func (r *Round) Same(o *Round, later bool) bool {
+	same := r != nil && o != nil && slices.Equal(r.events, o.events) && slices.Equal(r.kernels, o.kernels) && slices.Equal(r.convs, o.convs) &&
+		slices.Equal(r.spaces, o.spaces) && slices.Equal(r.products, o.products) && slices.Equal(r.left, o.left)
+	if !same {
+		return false
+	}
+	own := func(r *Round) []trace.Category { // of blocks that it leaves, a later round may change them
+		out := slices.Clone(r.categories)
+		for _, k := range r.left {
+			out[k-1] = 0
+		}
+		return out
+	}
+	if later {
+		return slices.Equal(own(r), own(o))
+	}
+	return slices.Equal(r.categories, o.categories)
+}
+
+// Again records a round n more times, which comes after the one that was played last, from
+// the given moment on, in which Watch was on. Former is the same round, when the next one had ended. It returns false
+// where the sums of what was computed would not be exact, and records nothing then.
+func (p *Player) Again(r, former *Round, last Moment, n int) bool {
+	const exact = 1 << 53 // whole numbers up to it have a float64 of their own
+	for i := range r.products {
+		b := &r.products[i]
+		x := p.products.at(b.Layer, b.Row)
+		for _, f := range [][2]float64{{x.Flops, b.Flops}, {x.HalfFlops, b.HalfFlops}} {
+			if f[1] != math.Trunc(f[1]) || f[0]+float64(n)*f[1] > exact {
+				return false
+			}
+		}
+	}
+	for i := range r.products {
+		b := &r.products[i]
+		x := p.products.at(b.Layer, b.Row)
+		x.Flops, x.HalfFlops, x.Bytes = x.Flops+float64(n)*b.Flops, x.HalfFlops+float64(n)*b.HalfFlops, x.Bytes+tensor.Bytes(n)*b.Bytes
+	}
+	p.Meter.Hold(trace.EventBytes * tensor.Bytes(n*len(r.events)))
+	p.Meter.Hold(kernelBytes * tensor.Bytes(n*len(r.kernels)))
+	left := make([]int32, len(r.left))
+	storages := make([]*storage, len(r.left))
+	for k, own := range r.left {
+		left[k], storages[k] = last.block+own, p.births[own]
+		if storages[k].id != left[k] {
+			panic("engine: a block that lives is not that of its storage")
+		}
+	}
+	tr, w := p.tr, &p.workspaces
+	tr.Events = slices.Grow(tr.Events, n*len(r.events))
+	marks := func(categories []trace.Category) { // of the blocks that the last round has left
+		for k, own := range r.left {
+			tr.Categories[left[k]] = categories[own-1]
+		}
+	}
+	ends := make([]trace.Category, len(r.categories)) // of the last round: it may be marked yet
+	for id := range ends {
+		ends[id] = tr.Categories[last.block+1+int32(id)]
+	}
+	for range n {
+		at, base := len(tr.Events), p.nextID
+		marks(former.categories)
+		for i := range r.events {
+			e := r.events[i]
+			e.Step = p.Step
+			switch {
+			case e.ID > 0:
+				e.ID += base
+			case e.ID < 0:
+				e.ID = left[-1-e.ID]
+			}
+			if e.Kind == trace.Free {
+				e.Bytes = 0
+			}
+			tr.Events = append(tr.Events, e)
+		}
+		tr.Categories = append(tr.Categories, ends...)
+		p.nextID += int32(len(r.categories))
+		for k, own := range r.left {
+			left[k] = base + own
+		}
+		for _, k := range r.kernels {
+			k.At, k.Event.Step = k.At+at, p.Step
+			p.kernels = append(p.kernels, k)
+		}
+		for _, c := range r.convs {
+			c.At, c.Event.Step = c.At+at, p.Step
+			w.Calls = append(w.Calls, c)
+		}
+		for _, i := range r.spaces {
+			w.Events = append(w.Events, i+at)
+		}
+	}
+	for k, st := range storages {
+		st.id = left[k]
+	}
+	return true
+}
+
+// AlikeBut reports whether two tensors differ in nothing but their memory, and in so many more
+// references to the first: no operator does other things with the one than with the other.
+// Tensors that autograd knows, and views, are never alike.
+func (p *Player) AlikeBut(a, b *op.Tensor, more int32) bool {
+	x, y := Of(a), Of(b)
+	for _, o := range []*Object{x, y} {
+		if o.fn != nil || o.base != nil || o.Grad != nil || o.acc != nil || o.Ready != nil || o.Reduce != nil || o.st.from != nil {
+			return false
+		}
+	}
+	s, t := *x.st, *y.st
+	if s.host != t.host || !s.host && p.tr.Categories[s.id] != p.tr.Categories[t.id] {
+		return false
+	}
+	s.id, t.id, s.changed, t.changed = 0, 0, place{}, place{}
+	return a.Layout == b.Layout && a.DType == b.DType && s == t && x.refs-more == y.refs &&
+		x.Requires == y.Requires && x.version == y.version && x.Inference == y.Inference && x.returned == y.returned && x.Param == y.Param
+}
