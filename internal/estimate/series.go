@@ -95,7 +95,11 @@ func (s *Series) Lay(o *Outcome, first, second int64) (bool, error) {
 		}
 		s.Sharing = false
 	}
-	for _, s.steps = range []int{heldSteps, 0} {
+	tries := []int{heldSteps, 0}
+	if o.Job.Program.Eval != nil || slices.ContainsFunc(o.Job.Program.Step.Body, rare) {
+		tries = tries[1:] // the first steps do not show what comes later
+	}
+	for _, s.steps = range tries {
 		var err error
 		if p, err = s.play(second, s.steps); err != nil {
 			return false, err
@@ -110,9 +114,16 @@ func (s *Series) Lay(o *Outcome, first, second int64) (bool, error) {
 	if first = 2; second == first {
 		first = 3
 	}
-	s.steps = heldSteps
-	q, err := s.play(first, s.steps)
-	return err == nil && s.through([]int64{second, first}, []*engine.Played{p, q}), nil
+	for _, s.steps = range tries {
+		q, err := s.play(first, s.steps)
+		if err != nil {
+			break
+		}
+		if s.through([]int64{second, first}, []*engine.Played{p, q}) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // through lays a line through jobs that were played.
@@ -247,9 +258,11 @@ const heldSteps = 2
 // uniform reports whether each step of a job runs the same statements on what it makes
 // itself.
 func uniform(p *program.Job) bool {
-	rare := func(s program.Stmt) bool { return s.Every > 1 }
 	return p.Eval == nil && len(p.Kept) == 0 && !slices.ContainsFunc(p.Step.Body, rare)
 }
+
+// rare reports whether a statement runs in every n-th step only.
+func rare(s program.Stmt) bool { return s.Every > 1 }
 
 // givesSizes reports whether a call in a program gives the sizes of a tensor as numbers:
 // one of them may be the batch size.

@@ -165,21 +165,30 @@ func TestBend(t *testing.T) {
 }
 
 // A job of one sample differs in more than sizes where a dimension of size 1 is not
-// like others: the line goes through two other jobs.
+// like others: the line goes through two other jobs. Where something runs in every n-th
+// step, these are played up to there, too.
 func TestLineFromOne(t *testing.T) {
 	text, err := specs.Preset("vit")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := recipeOf(string(text), "train.batch_size=1", "params.layers=2")
-	for _, second := range []int64{2, 9} {
+	for _, c := range []struct {
+		text   string
+		second int64
+		played int
+	}{
+		{"", 2, 3},
+		{"", 9, 3},
+		{"eval: {every: 4}\n", 9, 2},
+	} {
+		r := recipeOf(string(text)+c.text, "train.batch_size=1", "params.layers=2")
 		s := NewSeries(r, "train.batch_size")
-		if ok, err := s.Lay(batchOf(t, r, 0), 1, second); !ok || s.Played() != 3 {
-			t.Fatalf("through %d: a line: %v (%v), %d played", second, ok, err, s.Played())
+		if ok, err := s.Lay(batchOf(t, r, 0), 1, c.second); !ok || s.Played() != c.played {
+			t.Fatalf("%sthrough %d: a line: %v (%v), %d played", c.text, c.second, ok, err, s.Played())
 		}
 		for _, k := range []int64{2, 3, 9, 20} {
 			if !s.Holds(k) {
-				t.Errorf("through %d, batch %d: other events", second, k)
+				t.Errorf("%sthrough %d, batch %d: other events", c.text, c.second, k)
 			}
 		}
 	}
