@@ -8,22 +8,21 @@ import (
 	"github.com/memplan/memplan/internal/program"
 )
 
-// rounds are the microbatches of a step, which do the same from the second on: in the first
-// step, three are played and the others recorded again; in later ones, two.
+// rounds are the microbatches of a step, which do the same from the second on.
 //
 // What a round does depends on its statements, on the batch that it takes and on what the
-// round before has left. That the second and the third do the same, free all that the one
-// before has left and leave as much says that so do those after them. In a later step, the
-// second shows whether they are as in the first.
+// round before has left. In the first step, three are played: if the third does the same as
+// the second, so do those after it. In later steps, it is the first or the second that shows
+// whether they are as in the step before. The others are recorded again.
 type rounds struct {
 	of      program.Rounds
 	moments []autograd.Moment // when those of this step began
 	list    *python.List      // of which each takes an item
 	counted []uint64
 
-	second, third *autograd.Round // that did the same; nil: not known yet
-	refused       int             // steps in which they did not
-	leftOut       int             // rounds
+	known   *autograd.Rounds // nil: not yet
+	refused int              // steps in which they did not repeat
+	leftOut int              // rounds
 }
 
 // mostRefused is in how many steps rounds are compared that turn out not to do the same:
@@ -60,19 +59,27 @@ func (j *job) leaveOut(i int) int {
 	r.moments = append(r.moments, j.Moment())
 	left := r.of.N - played
 	m := r.moments
+	first := func() *autograd.Round { return j.RoundBetween(autograd.Moment{}, m[0], m[1]) }
 	switch {
-	case played == 2 && r.third != nil && left > 0:
-		if now := j.RoundBetween(m[0], m[1], m[2]); r.second.Same(now, false) && j.again(r.third, left) {
+	case played == 0 || played < 3 && (left == 0 || r.known == nil):
+	case played == 1:
+		if r.known.First.Same(first()) && j.again(played, left) {
 			return left * r.of.Len
 		}
-	case played == 3:
-		second, third := j.RoundBetween(m[0], m[1], m[2]), j.RoundBetween(m[1], m[2], m[3])
-		if !second.Same(third, true) {
+	case played == 2:
+		if second := j.RoundBetween(m[0], m[1], m[2]); r.known.Second.Same(second) {
+			r.known.Begin(first(), second)
+			if j.again(played, left) {
+				return left * r.of.Len
+			}
+		}
+	default:
+		known := &autograd.Rounds{First: first(), Second: j.RoundBetween(m[0], m[1], m[2]), Third: j.RoundBetween(m[1], m[2], m[3])}
+		if !known.Repeat() {
 			r.refused++
 			break
 		}
-		r.second, r.third = second, third
-		if left > 0 && j.again(third, left) {
+		if r.known = known; left > 0 && j.again(played, left) {
 			return left * r.of.Len
 		}
 	}
@@ -88,14 +95,14 @@ func (j *job) roundList() *python.List {
 	return j.frame.Slots[j.of.Slot].List
 }
 
-// again records a round n times, if what the job holds is as if it had been played so often.
-func (j *job) again(r *autograd.Round, n int) bool {
+// again records the last n rounds, if what the job holds is as if they had been played.
+func (j *job) again(played, n int) bool {
 	if !slices.Equal(j.counted, j.Counted()) || j.roundList() != j.list {
 		return false
 	}
 	var items []python.Value // of the last round that was played, and of those after it
 	if j.list != nil {
-		from := j.of.Index + j.of.N - 1 - n
+		from := j.of.Index + played - 1
 		if from+n >= len(j.list.Items) {
 			return false
 		}
@@ -106,7 +113,7 @@ func (j *job) again(r *autograd.Round, n int) bool {
 			}
 		}
 	}
-	if !j.Again(r, j.second, j.moments[len(j.moments)-2], n) {
+	if !j.Again(j.known, played, j.moments[played-1], n) {
 		return false
 	}
 	if j.list != nil {

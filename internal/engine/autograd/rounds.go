@@ -31,31 +31,32 @@ func (p *Player) Watch(on bool) {
 }
 
 // Round is what was recorded between two moments, in a form that can be recorded again. It
-// knows blocks by numbers: 1 is the first that it makes, and -1 the eldest of those that
-// the round before has left to it.
+// knows blocks by numbers: 1 is the first that it makes, and -1 the eldest of those that it
+// frees of the time before.
 type Round struct {
 	events     []trace.Event // of a free, Bytes is the size of the block
 	categories []trace.Category
-	left       []int32 // of the blocks that it makes, those that it leaves to the next round
-	taken      int     // how many the round before has left to it
+	left       []int32 // of the blocks that it makes, those that live when it ends
+	taken      []int32 // that it frees of the time before: their numbers in the round before
+	grown      tensor.Bytes
 	kernels    []KernelCall
 	convs      []ConvCall
 	spaces     []int
-	products   []Product
+	products   []Product // what it adds to them
 }
 
 // RoundBetween is what was recorded from one moment to the next; before is when the round
-// before it began. It returns nil if the round does what a later one need not do again: it
-// frees older blocks, leaves more than it found, or does something in host memory.
+// before it began, or the zero moment. It returns nil if the round frees blocks that are
+// older, or does something in host memory.
 func (p *Player) RoundBetween(before, from, to Moment) *Round {
-	if from.host != to.host || from.live != to.live || len(from.products) != len(to.products) {
+	if from.host != to.host {
 		return nil
 	}
 	events := p.tr.Events[before.events:to.events]
 	sizes := make([]tensor.Bytes, to.block-before.block)
 	gone := make([]bool, len(sizes))
-	var taken []int32
 	begin := from.events - before.events
+	r := &Round{events: slices.Clone(events[begin:]), grown: to.live - from.live}
 	for i := range events {
 		switch e := &events[i]; {
 		case e.Kind == trace.Alloc:
@@ -63,14 +64,13 @@ func (p *Player) RoundBetween(before, from, to Moment) *Round {
 		case e.Kind == trace.Free && e.ID > before.block:
 			gone[e.ID-before.block-1] = true
 			if i >= begin && e.ID <= from.block {
-				taken = append(taken, e.ID)
+				r.taken = append(r.taken, e.ID-before.block)
 			}
 		case e.Kind == trace.Free && i >= begin:
 			return nil
 		}
 	}
-	slices.Sort(taken)
-	r := &Round{events: slices.Clone(events[begin:]), taken: len(taken)}
+	slices.Sort(r.taken)
 	for i := range r.events {
 		e := &r.events[i]
 		e.Step = 0
@@ -83,7 +83,7 @@ func (p *Player) RoundBetween(before, from, to Moment) *Round {
 		if e.ID > from.block {
 			e.ID -= from.block
 		} else {
-			k, _ := slices.BinarySearch(taken, e.ID)
+			k, _ := slices.BinarySearch(r.taken, e.ID-before.block)
 			e.ID = int32(-1 - k)
 		}
 	}
@@ -92,9 +92,6 @@ func (p *Player) RoundBetween(before, from, to Moment) *Round {
 		if !gone[id-before.block-1] {
 			r.left = append(r.left, id-from.block)
 		}
-	}
-	if len(r.left) != r.taken {
-		return nil
 	}
 	for _, k := range p.kernels[from.kernels:to.kernels] {
 		k.At, k.Event.Step = k.At-from.events, 0
@@ -109,41 +106,52 @@ func (p *Player) RoundBetween(before, from, to Moment) *Round {
 		r.spaces = append(r.spaces, i-from.events)
 	}
 	for i, b := range to.products {
-		a := &from.products[i]
-		b.Flops, b.HalfFlops, b.Bytes = b.Flops-a.Flops, b.HalfFlops-a.HalfFlops, b.Bytes-a.Bytes
+		if i < len(from.products) {
+			a := &from.products[i]
+			b.Flops, b.HalfFlops, b.Bytes = b.Flops-a.Flops, b.HalfFlops-a.HalfFlops, b.Bytes-a.Bytes
+		}
 		r.products = append(r.products, b)
 	}
 	return r
 }
 
-// Same reports whether two rounds did the same. With later, the second came after the first,
-// and the first has left its blocks to it.
-func (r *Round) Same(o *Round, later bool) bool {
-	same := r != nil && o != nil && slices.Equal(r.events, o.events) && slices.Equal(r.kernels, o.kernels) && slices.Equal(r.convs, o.convs) &&
-		slices.Equal(r.spaces, o.spaces) && slices.Equal(r.products, o.products) && slices.Equal(r.left, o.left)
+// Same reports whether two rounds did the same. Blocks that they leave may be marked yet.
+func (r *Round) Same(o *Round) bool {
+	same := r != nil && o != nil && r.grown == o.grown && slices.Equal(r.events, o.events) && slices.Equal(r.left, o.left) &&
+		slices.Equal(r.kernels, o.kernels) && slices.Equal(r.convs, o.convs) && slices.Equal(r.spaces, o.spaces) && slices.Equal(r.products, o.products)
 	if !same {
 		return false
 	}
-	own := func(r *Round) []trace.Category { // of blocks that it leaves, a later round may change them
-		out := slices.Clone(r.categories)
-		for _, k := range r.left {
-			out[k-1] = 0
+	left := r.left
+	for i := range r.categories {
+		if len(left) > 0 && int(left[0]) == i+1 {
+			left = left[1:]
+		} else if r.categories[i] != o.categories[i] {
+			return false
 		}
-		return out
 	}
-	if later {
-		return slices.Equal(own(r), own(o))
-	}
-	return slices.Equal(r.categories, o.categories)
+	return true
 }
 
-// Again records a round n more times, which comes after the one that was played last, from
-// the given moment on, in which Watch was on. Former is the same round, when the next one had ended. It returns false
-// where the sums of what was computed would not be exact, and records nothing then.
-func (p *Player) Again(r, former *Round, last Moment, n int) bool {
+// Rounds are the first rounds of a step: what was recorded in them when all were over.
+type Rounds struct{ First, Second, Third *Round }
+
+// Repeat reports whether the third round did the same as the second, and both free what the
+// one before has left them and leave as much: so do those after them, then.
+func (r *Rounds) Repeat() bool {
+	return r.Second.Same(r.Third) && r.Third.grown == 0 && slices.Equal(r.Third.taken, r.Second.left)
+}
+
+// Begin says that the first round is another than in the step before; the second is the same.
+func (r *Rounds) Begin(first, second *Round) { r.First, r.Second.taken = first, second.taken }
+
+// Again records n rounds that come after those that were played, one to three of them; the
+// last began at the given moment, and Watch was on in it. It returns false where the sums of
+// what was computed would not be exact, and records nothing then.
+func (p *Player) Again(r *Rounds, played int, last Moment, n int) bool {
 	const exact = 1 << 53 // whole numbers up to it have a float64 of their own
-	for i := range r.products {
-		b := &r.products[i]
+	for i := range r.Third.products {
+		b := &r.Third.products[i]
 		x := p.products.at(b.Layer, b.Row)
 		for _, f := range [][2]float64{{x.Flops, b.Flops}, {x.HalfFlops, b.HalfFlops}} {
 			if f[1] != math.Trunc(f[1]) || f[0]+float64(n)*f[1] > exact {
@@ -151,37 +159,29 @@ func (p *Player) Again(r, former *Round, last Moment, n int) bool {
 			}
 		}
 	}
-	for i := range r.products {
-		b := &r.products[i]
+	for i := range r.Third.products {
+		b := &r.Third.products[i]
 		x := p.products.at(b.Layer, b.Row)
 		x.Flops, x.HalfFlops, x.Bytes = x.Flops+float64(n)*b.Flops, x.HalfFlops+float64(n)*b.HalfFlops, x.Bytes+tensor.Bytes(n)*b.Bytes
 	}
-	p.Meter.Hold(trace.EventBytes * tensor.Bytes(n*len(r.events)))
-	p.Meter.Hold(kernelBytes * tensor.Bytes(n*len(r.kernels)))
-	left := make([]int32, len(r.left))
-	storages := make([]*storage, len(r.left))
-	for k, own := range r.left {
+	p.Meter.Hold(trace.EventBytes * tensor.Bytes(n*len(r.Third.events)))
+	p.Meter.Hold(kernelBytes * tensor.Bytes(n*len(r.Third.kernels)))
+	before, now := r.Second, r.Third
+	if played == 1 {
+		before, now = r.First, r.Second
+	}
+	left := make([]int32, len(now.taken)) // what the round before has left to the next one
+	storages := make([]*storage, len(left))
+	for k, own := range now.taken {
 		left[k], storages[k] = last.block+own, p.births[own]
-		if storages[k].id != left[k] {
-			panic("engine: a block that lives is not that of its storage")
-		}
+		p.tr.Categories[left[k]] = before.categories[own-1]
 	}
 	tr, w := p.tr, &p.workspaces
-	tr.Events = slices.Grow(tr.Events, n*len(r.events))
-	marks := func(categories []trace.Category) { // of the blocks that the last round has left
-		for k, own := range r.left {
-			tr.Categories[left[k]] = categories[own-1]
-		}
-	}
-	ends := make([]trace.Category, len(r.categories)) // of the last round: it may be marked yet
-	for id := range ends {
-		ends[id] = tr.Categories[last.block+1+int32(id)]
-	}
+	tr.Events = slices.Grow(tr.Events, n*len(now.events))
 	for range n {
 		at, base := len(tr.Events), p.nextID
-		marks(former.categories)
-		for i := range r.events {
-			e := r.events[i]
+		for i := range now.events {
+			e := now.events[i]
 			e.Step = p.Step
 			switch {
 			case e.ID > 0:
@@ -194,25 +194,27 @@ func (p *Player) Again(r, former *Round, last Moment, n int) bool {
 			}
 			tr.Events = append(tr.Events, e)
 		}
-		tr.Categories = append(tr.Categories, ends...)
-		p.nextID += int32(len(r.categories))
-		for k, own := range r.left {
+		tr.Categories = append(tr.Categories, r.Second.categories...)
+		p.nextID += int32(len(now.categories))
+		for k, own := range now.left {
 			left[k] = base + own
 		}
-		for _, k := range r.kernels {
+		for _, k := range now.kernels {
 			k.At, k.Event.Step = k.At+at, p.Step
 			p.kernels = append(p.kernels, k)
 		}
-		for _, c := range r.convs {
+		for _, c := range now.convs {
 			c.At, c.Event.Step = c.At+at, p.Step
 			w.Calls = append(w.Calls, c)
 		}
-		for _, i := range r.spaces {
+		for _, i := range now.spaces {
 			w.Events = append(w.Events, i+at)
 		}
+		now = r.Third
 	}
-	for k, st := range storages {
+	for k, st := range storages { // these may be marked yet, as those of the third round were
 		st.id = left[k]
+		tr.Categories[st.id] = r.Third.categories[r.Third.left[k]-1]
 	}
 	return true
 }
