@@ -1,9 +1,11 @@
 package importer
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/trainer"
 )
 
@@ -66,7 +68,7 @@ func oneEach(names []string) [][]string {
 func (j *job) arguments() {
 	if !slices.ContainsFunc(j.opts.Set, func(s string) bool { return strings.HasPrefix(s, "model.hf=") }) {
 		j.doc.Errs.Addf(j.doc.Root.Span, "the file names no model; --set model.hf=NAME does, and --set model.with.seq=512 the sequence length")
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	j.put("model.task", "causal-lm", nil)
 	j.put("model.with.mask", "ones", nil)
@@ -88,15 +90,50 @@ func (j *job) argumentsEvaluate() {
 		if j.pairs {
 			n *= 2
 		}
-		j.evaluation(n)
+		at := j.get("eval_strategy")
+		if at == nil {
+			at = j.get("evaluation_strategy")
+		}
+		j.evaluation(at, stringOf(evalBatches*n))
 	}
 }
 
-// length says that every sample has as many tokens as the file allows.
+// length says that sequences have as many tokens as a key allows.
 func (j *job) length(key string, otherwise int64) {
-	n := j.count(key, otherwise)
-	j.keys["params.seq"] = key
-	j.out.put("params.seq", stringOf(n), j.where(key))
+	j.sequences(sequences{key: key, most: j.count(key, otherwise), multiple: 1})
+}
+
+// sequences is how long the sequences of a batch are.
+type sequences struct {
+	key      string // of the file, which says how long samples are at most
+	most     int64
+	multiple int64       // that batches are padded to
+	full     string      // why every batch has the most tokens; "": the longest sample decides
+	at       *spec.Value // that says so
+}
+
+// sequences writes the param seq: what the file allows, unless the command line gives the
+// lengths of samples.
+func (j *job) sequences(s sequences) {
+	up := roundUp(s.most, s.multiple)
+	text := stringOf(up)
+	switch {
+	case j.opts.Lengths && s.full != "":
+		j.fail(s.at, "--lengths has no effect: %s", s.full)
+	case j.opts.Lengths:
+		grouped := j.on("group_by_length") || j.str("train_sampling_strategy", "") == "group_by_length"
+		text = fmt.Sprintf("{max: %d, pad_to_multiple_of: %d, group_by_length: %v}", s.most, s.multiple, grouped)
+	default:
+		if up != s.most {
+			j.assume(j.get(s.key), "%s %d, as batches are padded to a multiple of %d", s.key, up, s.multiple)
+		}
+		if s.full != "" {
+			j.assume(s.at, "%s", s.full)
+		} else {
+			j.assume(j.get(s.key), "every sample has %s tokens; memory is less where samples are shorter (--lengths)", s.key)
+		}
+	}
+	j.keys["params.seq"] = s.key
+	j.out.put("params.seq", text, j.where(s.key))
 	j.put("model.with.seq", `"${seq}"`, nil)
-	j.assume("every sample has %s tokens (%d); memory is less where samples are shorter", key, n)
 }

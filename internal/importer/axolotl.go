@@ -13,25 +13,17 @@ var axolotl = &Format{
 	Name: "axolotl", Title: "Axolotl", Signs: [][]string{{"base_model"}}, Unless: []string{"model_name_or_path"},
 	Keys: axolotlKeys, Defaults: axolotlDefaults, Ignores: true, Trainer: "hf",
 	Names: map[string]string{
-		"per_device_train_batch_size": "micro_batch_size", "gradient_accumulation_steps": "gradient_accumulation_steps", "optim": "optimizer",
+		"gradient_accumulation_steps": "gradient_accumulation_steps", "optim": "optimizer",
 		"gradient_checkpointing": "gradient_checkpointing", "max_grad_norm": "max_grad_norm",
 	},
 	read: (*job).axolotl,
 }
 
 func (j *job) axolotl() {
-	j.axolotlModel()
-	j.axolotlTypes()
-	j.axolotlAttention()
-	j.axolotlBatch()
-	j.axolotlAdapter()
-	j.axolotlSteps()
-	j.axolotlKernels()
-	j.axolotlTrains()
-	j.axolotlCasts()
-	j.world = j.count("dp_shard_size", 1) * j.count("dp_replicate_size", 1)
-	if j.world == 1 && !j.on("dp_shard_size") && !j.on("dp_replicate_size") {
-		j.world = 0
+	j.parts(j.axolotlModel, j.axolotlTypes, j.axolotlAttention, j.axolotlBatch, j.axolotlAdapter, j.axolotlSteps, j.axolotlEvaluation,
+		j.axolotlKernels, j.axolotlTrains, j.axolotlCasts)
+	if j.on("dp_shard_size") || j.on("dp_replicate_size") {
+		j.world = j.count("dp_shard_size", 1) * j.count("dp_replicate_size", 1)
 	}
 }
 
@@ -73,7 +65,7 @@ func (j *job) axolotlTypes() {
 	case fp16:
 		brain = false
 	default:
-		j.assume("bf16: auto is true, as on any GPU of sm_80 or later")
+		j.assume(bf16, "bf16: auto is true, as on any GPU of sm_80 or later")
 	}
 	whole := brain || j.flag("bfloat16", false)
 	if v := j.get("bfloat16"); given(v) && !brain {
@@ -128,7 +120,7 @@ func (j *job) attention(v *spec.Value, name string) {
 	}
 	switch {
 	case name == "":
-	case name != "eager" && strings.Contains(strings.ToLower(j.out.get("model.hf").text), "gpt-oss"):
+	case name != "eager" && strings.Contains(strings.ToLower(j.out.says("model.hf")), "gpt-oss"):
 		j.put("model.with.attn", "eager", v)
 		j.doubt(v, "attn_implementation: %s with the sinks of gpt-oss; planned with eager, whose scores take more memory", name)
 	case slices.Contains(attentions, name):
@@ -144,37 +136,49 @@ func (j *job) attention(v *spec.Value, name string) {
 // axolotlCasts doubts the types of full fine-tuning without flash attention
 // (_configure_embedding_dtypes of loaders/model.py).
 func (j *job) axolotlCasts() {
-	attn := j.out.get("model.with.attn")
-	if t := j.out.get("model.load.dtype").text; t != "float32" && !j.on("adapter") && !j.on("fsdp") && !j.on("fsdp_config") && (attn == nil || attn.text == "sdpa" || attn.text == "eager") {
+	attn := j.out.says("model.with.attn")
+	if t := j.out.says("model.load.dtype"); t != "float32" && !j.on("adapter") && !j.on("fsdp") && !j.on("fsdp_config") && (attn == "" || attn == "sdpa" || attn == "eager") {
 		j.doubt(j.get("base_model"), "attn_implementation: without flash attention Axolotl trains norms, embed_tokens and lm_head in float32; planned in %s", t)
 	}
 }
 
 // axolotlBatch says what a batch has (core/builders/causal.py, core/trainers/base.py).
 func (j *job) axolotlBatch() {
-	n, seq := j.count("micro_batch_size", 1), j.count("sequence_len", 512)
+	n := j.count("micro_batch_size", 1)
 	if j.pairs {
 		n *= 2
 	}
-	pad := j.get("pad_to_sequence_len")
-	if multiple := j.count("pad_to_multiple_of", 64); pad == nil || given(pad) {
-		if up := roundUp(seq, multiple); up != seq {
-			j.assume("sequence_len %d, as batches are padded to a multiple of %d", up, multiple)
-			seq = up
-		}
+	seq := sequences{key: "sequence_len", most: j.count("sequence_len", 512), multiple: 1}
+	pad, packed := j.get("pad_to_sequence_len"), j.get("sample_packing")
+	switch {
+	case j.on("rl"): // whose collators do not pad unless they are asked to
+		seq.multiple = j.count("pad_to_multiple_of", 1)
+	case pad == nil || given(pad):
+		seq.multiple = j.count("pad_to_multiple_of", 64)
 	}
-	j.keys["params.seq"] = "sequence_len"
-	j.out.put("params.seq", fmt.Sprint(seq), j.where("sequence_len"))
-	j.put("model.with.seq", `"${seq}"`, nil)
-	j.put("trainer.hf.per_device_train_batch_size", fmt.Sprint(n), j.get("micro_batch_size"))
-	if j.on("sample_packing") { // which drops the mask, or gives the model position_ids
-		j.put("model.with.mask", "none", nil)
-		j.assume("packed batches are full: micro_batch_size * sequence_len = %d tokens, planned as rows of sequence_len", n*seq)
-		return
+	if pad == nil { // the validation's default
+		pad = j.get("reward_model")
 	}
-	j.put("model.with.mask", "ones", nil)
-	j.assume("every sample has sequence_len tokens (%d); memory is less where samples are shorter", seq)
+	switch {
+	case given(packed):
+		seq.full, seq.at = "packed batches are full: micro_batch_size rows of sequence_len tokens", packed
+	case given(pad) && !j.on("rl"):
+		seq.full, seq.at = "every batch is padded to sequence_len tokens", pad
+	}
+	j.sequences(seq)
+	j.keys["params.batch"] = "micro_batch_size"
+	j.put("params.batch", fmt.Sprint(n), j.get("micro_batch_size"))
+	j.put("trainer.hf.per_device_train_batch_size", batchParam, nil)
+	mask := "ones"
+	if given(packed) { // which drops the mask, or gives the model position_ids
+		mask = "none"
+	}
+	j.put("model.with.mask", mask, nil)
 }
+
+// batchParam is the param that a training step and an evaluation have in common, so that
+// what changes the batch size changes both.
+const batchParam = `"${batch}"`
 
 // where is the place of a key; the zero Origin if the file does not have it.
 func (f *file) where(key string) spec.Origin {
@@ -220,7 +224,7 @@ func (j *job) axolotlAdapter() {
 	case adapter == "qlora":
 		q := "model.load.quantization_config."
 		j.put(q+"load_in_4bit", "true", j.get("load_in_4bit"))
-		j.put(q+"bnb_4bit_compute_dtype", j.out.get("model.load.dtype").text, nil)
+		j.put(q+"bnb_4bit_compute_dtype", j.out.says("model.load.dtype"), nil)
 		j.put(q+"bnb_4bit_use_double_quant", "true", nil)
 		j.put(q+"bnb_4bit_quant_type", "nf4", nil)
 		j.put(q+"bnb_4bit_quant_storage", "bfloat16", nil)
@@ -241,7 +245,7 @@ func (j *job) axolotlAdapter() {
 		j.put("model.load.device_map", `{"": 0}`, nil)
 	}
 	if (four || eight) && !j.on("fsdp") && !j.on("fsdp_config") {
-		j.assume("norms and embeddings end in the type of the load: Axolotl converts them to float32 and back before the first step, and returns the memory")
+		j.assume(v, "norms and embeddings end in the type of the load: Axolotl converts them to float32 and back before the first step, and returns the memory")
 	}
 	lora := "peft.lora."
 	for _, k := range loraKeys {
@@ -311,32 +315,40 @@ func (j *job) axolotlSteps() {
 	}
 	j.put(hf+"average_tokens_across_devices", "false", nil)
 	j.put("trainer.model_accepts_loss_kwargs", "false", nil)
-	if j.evaluates() {
-		j.put(hf+"eval_strategy", "steps", j.get("val_set_size"))
-		n, at := j.count("eval_batch_size", j.count("micro_batch_size", 1)), j.get("eval_batch_size")
-		if at == nil {
-			at = j.get("micro_batch_size")
-		}
-		if j.on("sample_packing") && j.flag("eval_sample_packing", true) {
-			n, at = j.count("micro_batch_size", 1), j.get("micro_batch_size") // the sampler's
-		}
-		if j.pairs {
-			n *= 2
-		}
-		j.put(hf+"per_device_eval_batch_size", fmt.Sprint(n), at)
-		j.put(hf+"eval_accumulation_steps", fmt.Sprint(steps), nil)
-		j.evaluation(n)
+}
+
+// axolotlEvaluation plans an evaluation. With packing its batches are those of the
+// training's sampler.
+func (j *job) axolotlEvaluation() {
+	at := j.evaluates()
+	if at == nil {
+		return
 	}
+	hf := "trainer.hf."
+	j.put(hf+"eval_strategy", "steps", at)
+	j.put(hf+"eval_accumulation_steps", j.out.says(hf+"gradient_accumulation_steps"), nil)
+	if j.get("eval_batch_size") == nil || j.on("sample_packing") && j.flag("eval_sample_packing", true) {
+		j.put(hf+"per_device_eval_batch_size", batchParam, nil)
+		j.evaluation(at, fmt.Sprintf(`"${%d * batch}"`, evalBatches))
+		return
+	}
+	n := j.count("eval_batch_size", 1)
+	if j.pairs {
+		n *= 2
+	}
+	j.put(hf+"per_device_eval_batch_size", fmt.Sprint(n), j.get("eval_batch_size"))
+	j.evaluation(at, fmt.Sprint(evalBatches*n))
 }
 
 // evalBatches is of how many batches an evaluation is planned: those after the second
 // take the same memory.
 const evalBatches = 2
 
-// evaluation says over how many samples the job evaluates, which no file says.
-func (j *job) evaluation(batch int64) {
-	j.put("trainer.eval_dataset.samples", stringOf(evalBatches*batch), nil)
-	j.assume("an evaluation has %d batches: files do not say how many samples there are", evalBatches)
+// evaluation says over how many samples the job evaluates, which no file says. It is
+// asked for at a value.
+func (j *job) evaluation(at *spec.Value, samples string) {
+	j.put("trainer.eval_dataset.samples", samples, nil)
+	j.assume(at, "an evaluation has %d batches: files do not say how many samples there are", evalBatches)
 }
 
 // axolotlOptim writes the arguments of an optimizer, which may be a mapping.
@@ -352,17 +364,18 @@ func (j *job) axolotlOptim(v *spec.Value) {
 	j.put("trainer.hf.optim_args", quote(strings.Join(args, ",")), v)
 }
 
-// evaluates reports whether the job evaluates (_configure_save_and_eval_strategy).
-func (j *job) evaluates() bool {
-	if !j.on("val_set_size") && !j.on("test_datasets") {
-		return false
+// evaluates is the key of the samples over which the job evaluates; nil if it does not
+// (_configure_save_and_eval_strategy).
+func (j *job) evaluates() *spec.Value {
+	at := j.get("val_set_size")
+	if !given(at) {
+		at = j.get("test_datasets")
 	}
-	if s := j.str("eval_strategy", j.str("evaluation_strategy", "")); s == "no" {
-		return false
-	} else if s != "" {
-		return true
+	s := j.str("eval_strategy", j.str("evaluation_strategy", ""))
+	if !given(at) || s == "no" || s == "" && !j.on("eval_steps") && !j.on("evals_per_epoch") {
+		return nil
 	}
-	return j.on("eval_steps") || j.on("evals_per_epoch")
+	return at
 }
 
 // ligerKeys are the keywords of apply_liger_kernel_to_TYPE with the keys of Axolotl that

@@ -22,6 +22,7 @@ type File struct {
 type Options struct {
 	Set       []string                          // KEY=VALUE: of the file's own keys, or of the spec
 	Processes int64                             // on GPUs, as the launch command has it; 0: not given
+	Lengths   bool                              // of the samples are given
 	ReadFile  func(name string) ([]byte, error) // that the files name, by paths from the folder of the job's file
 }
 
@@ -63,7 +64,13 @@ type job struct {
 	spread sharding
 	pairs  bool // a sample of the file is two of the spec: a preferred and a rejected one
 
-	unknown int // keys that the program ignores
+	ignored []ignored
+}
+
+// ignored is a key that the program does not know, and ignores.
+type ignored struct {
+	key  *spec.Value
+	text string
 }
 
 // maxNear is for how many unknown keys the nearest name is looked for, which costs
@@ -73,12 +80,9 @@ const maxNear = 50
 // leftOut are keys that the spec does not have.
 type leftOut struct{ why, key string }
 
-// stop unwinds from a mistake that was reported.
-type stop struct{}
-
 // Read makes the spec that files mean. The error, if any, is a *MisuseError or a
 // *spec.Errors with the places of the mistakes.
-func Read(files []File, o Options) (made *Job, err error) {
+func Read(files []File, o Options) (*Job, error) {
 	j := &job{opts: o, beside: map[*Format]*file{}, keys: map[string]string{}}
 	for _, f := range files {
 		if err := j.add(f); err != nil {
@@ -89,27 +93,18 @@ func Read(files []File, o Options) (made *Job, err error) {
 		return nil, misuse("%s comes with the file of a job, such as an Axolotl YAML; give that, too", files[0].Name)
 	}
 	ofSpec := j.override()
-	defer func() {
-		if r := recover(); r != nil {
-			if _, ok := r.(stop); !ok {
-				panic(r)
-			}
-			made, err = nil, j.err()
-		}
-	}()
 	j.out.put("memplan", "1", spec.Origin{})
 	j.out.put("name", text(strings.TrimSuffix(filepath.Base(j.name), filepath.Ext(j.name))), spec.Origin{})
-	j.table()
-	j.format.read(j)
-	j.launch()
+	j.parts(j.table, func() { j.format.read(j) }, j.launch)
 	if err := j.err(); err != nil {
 		return nil, err
 	}
-	made = &Job{Format: j.format, Set: ofSpec, Notes: j.notes, Keys: j.keys}
+	made := &Job{Format: j.format, Set: ofSpec, Notes: j.notes, Keys: j.keys}
 	for argument, name := range j.format.Names {
 		made.Keys["trainer."+j.format.Trainer+"."+argument] = name
 	}
 	if j.pairs { // twice as many samples
+		delete(made.Keys, "params.batch")
 		delete(made.Keys, "trainer.hf.per_device_train_batch_size")
 	}
 	made.Text, made.Origins = j.print()
@@ -192,9 +187,21 @@ func (j *job) override() []string {
 	})
 }
 
-// err is the first file's mistakes.
+// parts does one after the other. A mistake stops one of them, so that those of the
+// others are found, too.
+func (j *job) parts(list ...func()) {
+	for _, part := range list {
+		spec.Try(part)
+	}
+}
+
+// err is the mistakes of the first file that has some. Keys that its program ignores
+// may be what is wrong.
 func (j *job) err() error {
 	if err := j.doc.Errs.Err(); err != nil {
+		for _, i := range j.ignored {
+			j.doc.Errs.Addf(i.key.Span, "%s", i.text)
+		}
 		return err
 	}
 	for _, f := range Formats() {
@@ -209,8 +216,7 @@ func (j *job) err() error {
 
 // fail reports a mistake at a value and stops.
 func (f *file) fail(v *spec.Value, format string, args ...any) {
-	f.doc.Errs.Addf(v.Span, format, args...)
-	panic(stop{})
+	f.doc.Errs.Failf(v.Span, format, args...)
 }
 
 // from is the place of a value.
@@ -234,27 +240,32 @@ func (j *job) table() {
 func (j *job) row(key, v *spec.Value) {
 	name := key.Str
 	k := j.format.lookup(name)
+	at := v
+	if v.Kind == spec.List || v.Kind == spec.Map { // which may begin on another line
+		at = key
+	}
 	switch {
-	case k == nil && j.format.Passes && spec.IsVariable(name):
+	case k == nil && j.format.passes(name):
 		if v.Kind != spec.Null {
 			j.set("trainer."+j.format.Trainer+"."+name, name, v)
 		}
 	case k == nil && j.format.Ignores:
-		near := ""
-		if j.unknown++; j.unknown <= maxNear {
+		text := fmt.Sprintf("%s: %s does not know the key, and ignores it", name, j.format.Title)
+		if len(j.ignored) < maxNear {
 			if n := nearest.To(name, j.format.names()); n != "" {
-				near = fmt.Sprintf("; did you mean %q?", n)
+				text += fmt.Sprintf("; did you mean %q?", n)
 			}
 		}
-		j.doubt(v, "%s: %s does not know the key, and ignores it%s", name, j.format.Title, near)
+		j.ignored = append(j.ignored, ignored{key, text})
+		j.notes = append(j.notes, j.at(note.FileIgnored.New("%s", text), key))
 	case k == nil:
-		j.doc.Errs.Unknown(key.Span, "key", name, j.format.names())
+		j.doc.Errs.Unknown(key.Span, "key of "+j.format.Title, name, j.format.names())
 	case k.effect == sets && v.Kind != spec.Null:
 		j.set(k.text, name, v)
 	case k.effect == none:
 		j.leave(k.text, name)
 	case k.effect == asks && given(v) && !j.byDefault(name, v):
-		j.doubt(v, "%s: %s", name, k.text)
+		j.doubt(at, "%s: %s", name, k.text)
 	}
 }
 
@@ -282,10 +293,10 @@ func (j *job) put(path, text string, v *spec.Value) *node {
 // leave notes that the spec does not have a key.
 func (j *job) leave(why, key string) { j.left = append(j.left, leftOut{why, key}) }
 
-// at is a note with the line of a value.
+// at is a note with the place of a value.
 func (f *file) at(n note.Note, v *spec.Value) note.Note {
 	if v != nil && v.Line > 0 {
-		return n.At(f.name, v.Line)
+		n.Place = note.Place{File: f.name, Line: v.Line, Col: v.Col}
 	}
 	return n
 }
@@ -297,10 +308,12 @@ func (f *file) doubt(j *job, v *spec.Value, format string, args ...any) {
 
 func (j *job) doubt(v *spec.Value, format string, args ...any) { j.file.doubt(j, v, format, args...) }
 
-// assume notes what the files leave open.
-func (j *job) assume(format string, args ...any) {
-	j.notes = append(j.notes, note.FileAssumed.New(format, args...))
+// assume notes what the files leave open, at the value that it is about; nil: none.
+func (f *file) assume(j *job, v *spec.Value, format string, args ...any) {
+	j.notes = append(j.notes, f.at(note.FileAssumed.New(format, args...), v))
 }
+
+func (j *job) assume(v *spec.Value, format string, args ...any) { j.file.assume(j, v, format, args...) }
 
 // get is the value of a key that is not null; nil if there is none.
 func (f *file) get(key string) *spec.Value {
@@ -385,7 +398,7 @@ func (f *file) oneOf(key, otherwise string, known ...string) string {
 	s := f.str(key, otherwise)
 	if !slices.Contains(known, s) {
 		f.doc.Errs.Unknown(f.get(key).Span, key, s, known)
-		panic(stop{})
+		panic(spec.Stop{})
 	}
 	return s
 }

@@ -38,6 +38,7 @@ func read(a *txtar.Archive) (*Job, error) {
 		if s, ok := strings.CutPrefix(line, "processes: "); ok {
 			fmt.Sscan(s, &o.Processes)
 		}
+		o.Lengths = o.Lengths || line == "lengths: given"
 	}
 	for _, f := range a.Files {
 		if f.Name != "want" && !strings.HasPrefix(f.Name, "zero") {
@@ -150,6 +151,54 @@ func TestMistakes(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q\n got  %v\n want %s", c.text, err, c.want)
 		}
+	}
+}
+
+// TestAllMistakes: a mistake hides no other, and keys that the program ignores are among
+// them.
+func TestAllMistakes(t *testing.T) {
+	for text, want := range map[string][]string{
+		"base_model: a/b\nload_in_4bits: true\nadapter: qlora\nlora_r: 8\nmicro_batch_size: two\nbf16: maybe\neval_steps: [1]\n": {
+			`2:1: load_in_4bits: Axolotl does not know the key, and ignores it; did you mean "load_in_4bit"?`,
+			"3:10: adapter: qlora needs load_in_4bit: true",
+			`5:19: micro_batch_size must be a whole number of 1 or more, not "two"`,
+			`6:7: bf16 must be true or false, not "maybe"`,
+		},
+		"model_name_or_path: a/b\nstage: sft\ndo_train: true\nlora_rnak: 8\nlearning_rte: 1\ncutoff_len: [8]\nquantization_bit: 3\n": {
+			`4:1: unknown key of LLaMA-Factory "lora_rnak"; did you mean "lora_rank"?`,
+			`5:1: unknown key of LLaMA-Factory "learning_rte"; did you mean "learning_rate"?`,
+			"6:13: cutoff_len must be a whole number of 1 or more, not a list",
+			"7:19: quantization_bit is 4 or 8 with bnb, not 3",
+		},
+	} {
+		_, err := Read([]File{{"job.yml", []byte(text)}}, Options{})
+		var got []string
+		if wrong := (*spec.Errors)(nil); errors.As(err, &wrong) {
+			for _, d := range wrong.Sorted() {
+				got = append(got, fmt.Sprintf("%d:%d: %s", d.Line, d.Col, d.Msg))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q\n got  %q\n want %q", text, got, want)
+		}
+	}
+}
+
+// TestPlaces: notes are at the key that they are about.
+func TestPlaces(t *testing.T) {
+	j, err := Read([]File{{"job.yml", []byte("base_model: a/b\nsequence_len: 100\ncolour:\n  a: b\nbf16: auto\nval_set_size: 0.1\nevals_per_epoch: 1\ntorch_compile: true\n")}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range j.Notes {
+		if n.Place.Line > 0 {
+			got = append(got, fmt.Sprintf("%d:%d %.20s", n.Place.Line, n.Place.Col, n.Text))
+		}
+	}
+	want := []string{"3:1 colour: Axolotl does", "8:16 torch_compile: compi", "5:7 bf16: auto is true, ", "2:15 sequence_len 128, as", "2:15 every sample has seq", "6:15 an evaluation has 2 ", "1:13 attn_implementation:"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
 

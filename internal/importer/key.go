@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/trainer"
 )
 
 // effect is what a key of a file does.
@@ -58,7 +59,23 @@ func (f *Format) names() []string {
 	for i, k := range f.Keys {
 		out[i] = k.Name
 	}
+	if f.Passes {
+		out = append(out, f.arguments().Names("")...)
+	}
 	return out
+}
+
+// arguments are those of the trainer.
+func (f *Format) arguments() *trainer.Table {
+	if f.Trainer == "sft" {
+		return trainer.SFT
+	}
+	return trainer.HF
+}
+
+// passes reports whether a key is an argument that the format passes on to the trainer.
+func (f *Format) passes(name string) bool {
+	return f.Passes && (f.arguments().Find(name, "") != nil || f.arguments().Find(name, trainer.Old) != nil)
 }
 
 // given reports whether a value asks for something: null, false, zero, "no" and what

@@ -40,7 +40,11 @@ func (j *job) launch() {
 	}
 	if world == 0 && (s.fsdp != nil || s.deepspeed != nil) {
 		world = assumedProcesses
-		j.assume("%d processes, each on a GPU of its own: the files do not say how many; --num-processes does", world)
+		at := s.deepspeed
+		if at == nil {
+			at = s.fsdp
+		}
+		s.of.assume(j, at, "%d processes, each on a GPU of its own: the files do not say how many; --num-processes does", world)
 	}
 	n := strconv.FormatInt(world, 10)
 	switch {

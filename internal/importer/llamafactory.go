@@ -90,10 +90,11 @@ func (j *job) llamaFactory() {
 	if stage != "sft" && stage != "pt" { // their trainers say so
 		j.put("trainer.model_accepts_loss_kwargs", "false", nil)
 	}
-	j.lfStage(stage)
-	j.lfTypes()
-	j.lfTuning()
-	j.lfLength(stage)
+	j.parts(func() { j.lfStage(stage) }, j.lfTypes, j.lfQuantized, j.lfTuning, func() { j.lfLength(stage) }, j.lfKernels, j.lfCheckpoints, j.lfEvaluates)
+}
+
+// lfKernels says which kernels compute attention and the rest.
+func (j *job) lfKernels() {
 	if v := j.get("flash_attn"); v != nil {
 		name := j.oneOf("flash_attn", "auto", "auto", "disabled", "sdpa", "fa2", "fa3", "flash_attention_2", "flash_attention_3")
 		j.attention(v, map[string]string{"disabled": "eager", "sdpa": "sdpa", "fa2": "flash_attention_2", "fa3": "flash_attention_3", "flash_attention_2": "flash_attention_2", "flash_attention_3": "flash_attention_3"}[name])
@@ -101,11 +102,18 @@ func (j *job) llamaFactory() {
 	if v := j.get("enable_liger_kernel"); given(v) {
 		j.put("trainer.hf.use_liger_kernel", "true", v)
 	}
+}
+
+// lfCheckpoints writes gradient checkpointing (model/model_utils/checkpointing.py).
+func (j *job) lfCheckpoints() {
 	if !j.flag("disable_gradient_checkpointing", false) {
 		j.put("trainer.hf.gradient_checkpointing", "true", nil).why = "LLaMA-Factory's default: disable_gradient_checkpointing is false"
 		reentrant := j.flag("use_reentrant_gc", true)
 		j.put("trainer.hf.gradient_checkpointing_kwargs", fmt.Sprintf("{use_reentrant: %v}", reentrant), j.get("use_reentrant_gc"))
 	}
+}
+
+func (j *job) lfEvaluates() {
 	if s := j.str("eval_strategy", "no"); s != "no" && !j.on("val_size") && !j.on("eval_dataset") {
 		j.fail(j.get("eval_strategy"), "an evaluation needs eval_dataset or val_size")
 	}
@@ -169,12 +177,16 @@ func (j *job) isSharded() bool {
 	return j.on("fsdp") || j.on("fsdp_config") || acc != nil && acc.str("distributed_type", "") == "FSDP"
 }
 
-// lfTypes says how the weights are loaded (model/loader.py, quantization.py).
+// lfTypes says how the weights are loaded (model/loader.py).
 func (j *job) lfTypes() {
 	j.put("model.load.dtype", "auto", nil)
 	if !j.isSharded() {
 		j.put("model.load.device_map", `{"": 0}`, nil)
 	}
+}
+
+// lfQuantized says how weights are quantized (model/model_utils/quantization.py).
+func (j *job) lfQuantized() {
 	compute := "float32"
 	if j.flag("bf16", false) || j.flag("pure_bf16", false) {
 		compute = "bfloat16"
@@ -223,7 +235,7 @@ func (j *job) lfTuning() {
 	case "full":
 		if !half {
 			j.put("model.load.dtype", "float32", at).why = "parameters that are trained are converted to float32"
-			j.assume("parameters are planned as loaded in float32; LLaMA-Factory loads them in the checkpoint's type and converts them one by one")
+			j.assume(at, "parameters are planned as loaded in float32; LLaMA-Factory loads them in the checkpoint's type and converts them one by one")
 		}
 	case "freeze", "oft":
 		j.fail(at, "finetuning_type: %s is not modelled; memplan plans lora and full", kind)
@@ -301,17 +313,16 @@ func (j *job) lfLength(stage string) {
 		packed = true
 		j.doubt(v, "neat_packing: the mask of packed samples; planned without")
 	}
-	if up := roundUp(n, 8); stage != "pt" && up != n {
-		j.assume("sequence length %d, as batches are padded to a multiple of 8", up)
-		n = up
+	seq := sequences{key: "cutoff_len", most: n, multiple: 8}
+	if stage == "pt" {
+		seq.multiple = 1
 	}
-	j.keys["params.seq"] = "cutoff_len"
-	j.out.put("params.seq", fmt.Sprint(n), j.where("cutoff_len"))
-	j.put("model.with.seq", `"${seq}"`, nil)
-	j.put("model.with.mask", "ones", nil)
 	if packed {
-		j.assume("packed sequences are full: cutoff_len = %d tokens", n)
-	} else {
-		j.assume("every sample has cutoff_len tokens (%d); memory is less where samples are shorter", n)
+		seq.full, seq.at = "packed sequences are full: they have cutoff_len tokens", j.get("packing")
+		if seq.at == nil {
+			seq.at = j.get("stage")
+		}
 	}
+	j.sequences(seq)
+	j.put("model.with.mask", "ones", nil)
 }

@@ -49,6 +49,14 @@ func (n *node) get(path string) *node {
 	return n
 }
 
+// says is the value of a key; "" if it is not set.
+func (n *node) says(path string) string {
+	if k := n.get(path); k != nil {
+		return k.text
+	}
+	return ""
+}
+
 // print writes the spec, and notes where each line is from: what follows from the
 // program's defaults, from where the section is.
 func (n *node) print(b *strings.Builder, origins *[]spec.Origin, indent string) {

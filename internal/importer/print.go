@@ -30,9 +30,9 @@ func (j *job) print() ([]byte, []spec.Origin) {
 	}
 	comment("%s: %s", strings.Join(names, ", "), j.format.Title)
 	for _, n := range j.notes {
-		what := "not modelled"
-		if n.Code == note.FileAssumed {
-			what = "assumed"
+		what := map[*note.Code]string{note.FileAssumed: "assumed", note.FileIgnored: "ignored"}[n.Code]
+		if what == "" {
+			what = "not modelled"
 		}
 		comment("%s: %s", what, n.Text)
 	}

@@ -36,6 +36,7 @@ var (
 	OfOptimizer    = code(Code{Name: "optimizer", Doc: "the evidence for the figures of an optimizer", OfSpec: true, Rule: estimateWarning})
 	Unfused        = code(Code{Name: "unfused", Doc: "no fused kernel computes attention, so its scores are saved", Rule: estimateWarning})
 	FileAssumed    = code(Code{Name: "file-assumed", Doc: "what the file of another program leaves open", OfSpec: true, Rule: estimateWarning, Most: "note"})
+	FileIgnored    = code(Code{Name: "file-ignored", Doc: "the program of a file does not know a key, and ignores it", OfSpec: true, Rule: estimateWarning})
 	OneProcess     = code(Code{Name: "one-process", Doc: "a layer is simulated as in a single process", OfSpec: true, Rule: estimateWarning})
 	OtherFSDP      = code(Code{Name: "other-fsdp", Doc: "FSDP2 is simulated as in another PyTorch release", OfSpec: true, Rule: estimateWarning})
 	MoreWarnings   = code(Code{Name: "more-warnings", Doc: "the number of further warnings of a spec", OfSpec: true, Rule: estimateWarning})

@@ -21,10 +21,10 @@ func trainerSettings(root *Value, path, value string) ([]Setting, bool) {
 	if t == nil || t.Kind != Map || !ok || key == "steps" {
 		return []Setting{{path, value}}, true
 	}
-	args := ""
+	args, said := "", (*Value)(nil)
 	for _, p := range t.Pairs {
 		if p.Value.Kind == Map && trainer.Named(p.Key.Str) {
-			args = "trainer." + p.Key.Str + "."
+			args, said = "trainer."+p.Key.Str+".", p.Value
 		}
 	}
 	if args == "" {
@@ -32,7 +32,7 @@ func trainerSettings(root *Value, path, value string) ([]Setting, bool) {
 	}
 	sets := func(ss ...Setting) ([]Setting, bool) {
 		for i := range ss {
-			if !strings.HasPrefix(ss[i].Path, "model.") {
+			if section, _, _ := strings.Cut(ss[i].Path, "."); section != "model" && section != "params" {
 				ss[i].Path = args + ss[i].Path
 			}
 		}
@@ -41,6 +41,9 @@ func trainerSettings(root *Value, path, value string) ([]Setting, bool) {
 	value = strings.Trim(value, `"'`)
 	switch key {
 	case "batch_size":
+		if name := soleName(said.Get("per_device_train_batch_size")); root.Get("params").Get(name) != nil {
+			return sets(Setting{"params." + name, value}) // and what else depends on the param
+		}
 		return sets(Setting{"per_device_train_batch_size", value})
 	case "grad_accumulation":
 		return sets(Setting{"gradient_accumulation_steps", value})
