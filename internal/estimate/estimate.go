@@ -453,12 +453,14 @@ const (
 func (o *Outcome) notes(r *report.Report) {
 	j, m := o.Job, o.Job.Machine
 	r.Add(j.NotModelled...)
-	if asked := j.NotModelled; len(asked) > 0 {
-		keys := make([]string, len(asked))
-		for i, a := range asked {
-			keys[i], _, _ = strings.Cut(a.Text, ":")
+	var keys []string
+	for _, a := range j.NotModelled {
+		if key, _, _ := strings.Cut(a.Text, ":"); !slices.Contains(keys, key) {
+			keys = append(keys, key)
 		}
-		r.Add(note.AskedWithout.New("requested but not modelled: %s; the figures do not include it", strings.Join(keys, ", ")))
+	}
+	if len(keys) > 0 {
+		r.Add(note.AskedWithout.New("not planned as requested: %s; see \"Not modelled\"", strings.Join(keys, ", ")))
 	}
 	r.Add(j.Warnings...)
 	r.Add(o.Played.Warnings...)

@@ -197,7 +197,7 @@ func (f *file) zero(j *job, v *spec.Value) {
 	if v.Kind == spec.Str && j.opts.ReadFile != nil {
 		var err error
 		if text, err = j.opts.ReadFile(v.Str); err != nil {
-			f.doubt(j, v, "deepspeed: the file %s cannot be read, so the stage of ZeRO is not known", v.Str)
+			f.doubt(j, v, "deepspeed: the file %s cannot be read; the stage of ZeRO is not known", v.Str)
 			return
 		}
 		d := spec.ReadPlain(v.Str, text, nil)
@@ -214,6 +214,6 @@ func (f *file) zero(j *job, v *spec.Value) {
 				off += ", " + k + " to " + d.Str
 			}
 		}
-		f.doubt(j, v, "deepspeed: ZeRO stage %s%s; each process is planned with all parameters, gradients and optimizer state", stage.Str, off)
+		f.doubt(j, v, "deepspeed: ZeRO stage %s%s", stage.Str, off)
 	}
 }

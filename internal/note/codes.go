@@ -40,7 +40,7 @@ var (
 	OneProcess     = code(Code{Name: "one-process", Doc: "a layer is simulated as in a single process", OfSpec: true, Rule: estimateWarning})
 	OtherFSDP      = code(Code{Name: "other-fsdp", Doc: "FSDP2 is simulated as in another PyTorch release", OfSpec: true, Rule: estimateWarning})
 	MoreWarnings   = code(Code{Name: "more-warnings", Doc: "the number of further warnings of a spec", OfSpec: true, Rule: estimateWarning})
-	AskedWithout   = code(Code{Name: "asked-without", Doc: "a line with everything that is asked for and not modelled"}) // the findings of Asked say it
+	AskedWithout   = code(Code{Name: "asked-without", Doc: "a line with the names of everything that is asked for and not modelled"}) // the findings of Asked say it
 	BatchNotKnown  = code(Code{Name: "batch-not-known", Doc: "no largest batch could be found", Rule: estimateWarning})
 )
 
