@@ -38,34 +38,81 @@ func Formats() []*Format {
 	return []*Format{axolotl, llamaFactory, llamaFactoryV1, trl, sftConfig, trainingArguments, accelerate, deepSpeed, axolotlCloud}
 }
 
-// is reports whether a file has the signs of the format.
-func (f *Format) is(root *spec.Value) bool {
+// signs are the keys by which a file is of the format, and one that such files do not
+// have; nil and "" if it has none.
+func (f *Format) signs(root *spec.Value) (signs []string, other string) {
 	has := func(key string) bool { return root.Get(key) != nil }
-	return slices.ContainsFunc(f.Signs, func(keys []string) bool {
-		return !slices.ContainsFunc(keys, func(k string) bool { return !has(k) })
-	}) && !slices.ContainsFunc(f.Unless, has)
+	for _, keys := range f.Signs {
+		if signs == nil && !slices.ContainsFunc(keys, func(k string) bool { return !has(k) }) {
+			signs = keys
+		}
+	}
+	if i := slices.IndexFunc(f.Unless, has); i >= 0 {
+		other = f.Unless[i]
+	}
+	return signs, other
 }
 
 // formatOf says what kind of file a tree is of; nil if of none. The error is of a
-// file that has the signs of two.
+// file that has keys of two, or none of those by which a file is recognized.
 func formatOf(root *spec.Value) (*Format, error) {
 	if root == nil || root.Kind != spec.Map || root.Get("memplan") != nil {
 		return nil, nil
 	}
-	var found []*Format
+	type found struct {
+		*Format
+		signs []string
+		other string
+	}
+	var clear, mixed []found
 	for _, f := range Formats() {
-		if f.is(root) {
-			found = append(found, f)
+		switch signs, other := f.signs(root); {
+		case signs == nil:
+		case other == "":
+			clear = append(clear, found{f, signs, other})
+		default:
+			mixed = append(mixed, found{f, signs, other})
 		}
 	}
-	switch len(found) {
-	case 0:
-		return nil, nil
-	case 1:
-		return found[0], nil
+	switch {
+	case len(clear) == 1:
+		return clear[0].Format, nil
+	case len(clear) > 1:
+		return nil, fmt.Errorf("the file has keys of %s and of %s (%s; %s); remove those of one program",
+			clear[0].Title, clear[1].Title, strings.Join(clear[0].signs, ", "), strings.Join(clear[1].signs, ", "))
+	case len(mixed) > 0:
+		f := mixed[0]
+		return nil, fmt.Errorf("the file has %s, as files of %s do, and %s, which they do not have; remove the keys of one program", strings.Join(f.signs, ", "), f.Title, f.other)
 	}
-	return nil, fmt.Errorf("the file has keys of %s and of %s (%s; %s); remove those of one program",
-		found[0].Title, found[1].Title, strings.Join(found[0].Signs[0], ", "), strings.Join(found[1].Signs[0], ", "))
+	return nil, unsigned(root)
+}
+
+// unsigned is the error of a file that is no spec and has at least two keys of a format,
+// but none by which a file of it is recognized; nil for other files.
+func unsigned(root *spec.Value) error {
+	var (
+		most *Format
+		keys []string
+	)
+	for _, f := range Formats() {
+		var has []string
+		for _, p := range root.Pairs {
+			if k := f.lookup(p.Key.Str); k != nil {
+				has = append(has, k.Name)
+			}
+		}
+		if len(has) > len(keys) {
+			most, keys = f, has
+		}
+	}
+	if len(keys) < 2 || root.Get("model") != nil || root.Get("models") != nil {
+		return nil
+	}
+	var by []string
+	for _, signs := range most.Signs[:min(3, len(most.Signs))] {
+		by = append(by, strings.Join(signs, " and "))
+	}
+	return fmt.Errorf("the file has keys of %s (%s), but not %s, by which such a file is recognized", most.Title, strings.Join(keys[:min(3, len(keys))], ", "), strings.Join(by, ", or "))
 }
 
 // Is reports whether a text is a file that this package reads rather than a spec.
