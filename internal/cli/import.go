@@ -93,7 +93,19 @@ func (o *source) imported(s *Streams, name string, list []importer.File) (*impor
 	if o.processes < 0 {
 		return nil, usagef("--num-processes %d: must be 1 or more", o.processes)
 	}
-	made, err := importer.Read(list, importer.Options{Set: o.set, Processes: o.processes, Lengths: o.lengths != "", ReadFile: upward(o.files(s, name))})
+	made, err := importer.Read(list, importer.Options{
+		Set: o.set, Processes: o.processes, Lengths: o.lengths != "", ReadFile: upward(o.files(s, name)),
+		Config: func(model string) []byte {
+			if !s.hub.Has(model) {
+				return nil
+			}
+			c, err := s.hub.Find(model)
+			if err != nil { // which the spec reports
+				return nil
+			}
+			return c.Text
+		},
+	})
 	if misuse := (*importer.MisuseError)(nil); errors.As(err, &misuse) {
 		return nil, usagef("%s", printable.Text(misuse.Text))
 	}

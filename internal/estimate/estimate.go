@@ -455,7 +455,11 @@ func (o *Outcome) notes(r *report.Report) {
 	r.Add(j.NotModelled...)
 	var keys []string
 	for _, a := range j.NotModelled {
-		if key, _, _ := strings.Cut(a.Text, ":"); !slices.Contains(keys, key) {
+		key := a.Text
+		if end := strings.IndexAny(key, ":;"); end >= 0 {
+			key = key[:end]
+		}
+		if !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}

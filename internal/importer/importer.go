@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ type Options struct {
 	Processes int64                             // on GPUs, as the launch command has it; 0: not given
 	Lengths   bool                              // of the samples are given
 	ReadFile  func(name string) ([]byte, error) // that the files name, by paths from the folder of the job's file
+	Config    func(model string) []byte         // the config.json of a model; nil: not known
 }
 
 // Job is what files mean as a spec.
@@ -337,6 +339,21 @@ func (j *job) model(key string) {
 		j.fail(v, "%s must name a model, such as meta-llama/Llama-3.2-1B", key)
 	}
 	j.set("model.hf", key, v)
+}
+
+// multimodal reports whether the model that a key names takes images or audio with text,
+// as far as its config.json is known: it has a configuration for each.
+func (j *job) multimodal(key string) bool {
+	if j.opts.Config == nil {
+		return false
+	}
+	var config struct {
+		Text   json.RawMessage `json:"text_config"`
+		Vision json.RawMessage `json:"vision_config"`
+		Audio  json.RawMessage `json:"audio_config"`
+	}
+	err := json.Unmarshal(j.opts.Config(j.str(key, "")), &config)
+	return err == nil && (config.Text != nil || config.Vision != nil || config.Audio != nil)
 }
 
 // str is the text of a key.

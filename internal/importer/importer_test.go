@@ -22,10 +22,16 @@ import (
 var update = flag.Bool("update", false, "rewrite the specs of testdata/jobs")
 
 // read makes the spec of an archive's files. Lines of its comment say what the
-// command line does; a JSON with zero in its name is one that the job names.
+// command line does; a JSON with zero in its name is one that the job names, and
+// config.json is that of its model.
 func read(a *txtar.Archive) (*Job, error) {
 	var list []File
-	o := Options{ReadFile: func(name string) ([]byte, error) {
+	o := Options{Config: func(string) []byte {
+		if i := slices.IndexFunc(a.Files, func(f txtar.File) bool { return f.Name == "config.json" }); i >= 0 {
+			return a.Files[i].Data
+		}
+		return nil
+	}, ReadFile: func(name string) ([]byte, error) {
 		if i := slices.IndexFunc(a.Files, func(f txtar.File) bool { return f.Name == name }); i >= 0 {
 			return a.Files[i].Data, nil
 		}
@@ -41,7 +47,7 @@ func read(a *txtar.Archive) (*Job, error) {
 		o.Lengths = o.Lengths || line == "lengths: given"
 	}
 	for _, f := range a.Files {
-		if f.Name != "want" && !strings.HasPrefix(f.Name, "zero") {
+		if f.Name != "want" && f.Name != "config.json" && !strings.HasPrefix(f.Name, "zero") {
 			list = append(list, File{f.Name, f.Data})
 		}
 	}

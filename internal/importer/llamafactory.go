@@ -66,7 +66,8 @@ var llamaFactory = &Format{
 		table(asks, "blocks that are added to the model", "use_llama_pro"),
 		table(asks, "an optimizer of another library; planned with optim", "use_galore use_apollo use_adam_mini use_muon"),
 		table(asks, "a loss of its own; planned with the model's", "use_dft_loss use_asft_loss use_eaft_loss"),
-		table(asks, "what of a model of images and text is frozen", "freeze_vision_tower freeze_multi_modal_projector freeze_language_model"),
+		table(reads, "`peft.lora.exclude_modules`, of a model of images and text", "freeze_vision_tower freeze_multi_modal_projector"),
+		table(asks, "a model of images and text whose language model is frozen", "freeze_language_model"),
 		table(asks, "metrics of an evaluation, which keep logits", "compute_accuracy"),
 		table(asks, "an evaluation that generates text", "predict_with_generate"),
 		table(asks, "FP8; planned in 16 bits", "fp8 fp8_backend fp8_enable_fsdp_float8_all_gather"),
@@ -87,7 +88,7 @@ func (j *job) llamaFactory() {
 	j.model("model_name_or_path")
 	j.put("model.task", "causal-lm", nil)
 	stage := j.oneOf("stage", "sft", "sft", "pt", "rm", "ppo", "dpo", "kto")
-	if stage != "sft" && stage != "pt" { // their trainers say so
+	if stage != "sft" && stage != "pt" || j.multimodal("model_name_or_path") { // their trainers say so, as do those of models with a processor
 		j.put("trainer.model_accepts_loss_kwargs", "false", nil)
 	}
 	j.parts(func() { j.lfStage(stage) }, j.lfTypes, j.lfQuantized, j.lfTuning, func() { j.lfLength(stage) }, j.lfKernels, j.lfCheckpoints, j.lfEvaluates)
@@ -248,6 +249,9 @@ func (j *job) lfTuning() {
 			j.set("peft.lora.lora_dropout", "lora_dropout", v)
 		}
 		j.targets("peft.lora.target_modules", "lora_target")
+		if j.multimodal("model_name_or_path") {
+			j.lfTowers()
+		}
 		for _, k := range []string{"use_rslora", "use_dora"} {
 			if v := j.get(k); given(v) {
 				j.set("peft.lora."+k, k, v)
@@ -261,6 +265,19 @@ func (j *job) lfTuning() {
 			j.put("peft.lora.init_lora_weights", init, v)
 		}
 		j.modulesToSave("peft.lora.")
+	}
+}
+
+// lfTowers keeps adapters out of what is frozen of a model of images and text: what
+// turns images into tokens, and by default what reads them (model_utils/visual.py).
+func (j *job) lfTowers() {
+	frozen, at := "multi_modal_projector", j.get("freeze_vision_tower")
+	if j.flag("freeze_vision_tower", true) {
+		frozen += "|vision_tower|vision_model|visual"
+	}
+	j.put("peft.lora.exclude_modules", quote(".*("+frozen+").*"), at)
+	if !j.flag("freeze_multi_modal_projector", true) {
+		j.doubt(j.get("freeze_multi_modal_projector"), "freeze_multi_modal_projector: adapters of the projector; planned without")
 	}
 }
 
