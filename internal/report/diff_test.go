@@ -78,3 +78,25 @@ func TestMarkdownTable(t *testing.T) {
 		t.Errorf("%q", b.String())
 	}
 }
+
+// TestWideSettings: what is too wide for a terminal's table is above it.
+func TestWideSettings(t *testing.T) {
+	a, b := &Report{Train: Train{Optimizer: "SGD", Precision: "fp32"}}, &Report{Train: Train{Optimizer: strings.Repeat("AdamW ", 20), Precision: "bf16"}}
+	for format, want := range map[string]string{
+		"text":     "\n  optimizer\n    A  SGD\n    B  AdamW AdamW ",
+		"markdown": "| optimizer | SGD | AdamW AdamW ",
+	} {
+		var out strings.Builder
+		if err := DiffFormats.Lookup(format).Write(&out, Compare(a, b), DiffOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s\nhas no %q", out.String(), want)
+		}
+		for line := range strings.Lines(out.String()) {
+			if format == "text" && strings.Contains(line, "precision") && len(line) > 100 {
+				t.Errorf("%d columns: %s", len(line), line)
+			}
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/tensor"
@@ -26,9 +27,17 @@ type DiffOptions struct {
 	Top int  // layers to show
 }
 
+// maxCell is how wide a setting may be in a table of 100 columns, which has two.
+const maxCell = 36
+
+// wide reports a setting that the table of a terminal has no room for.
+func (t *DiffText) wide() bool {
+	return utf8.RuneCountInString(t.A) > maxCell || utf8.RuneCountInString(t.B) > maxCell
+}
+
 // tables are the sections of a comparison; those in which nothing is to be
-// shown are left out.
-func (d *Diff) tables(o DiffOptions) []*Table {
+// shown are left out, as are wide settings unless they are asked for.
+func (d *Diff) tables(o DiffOptions, wide bool) []*Table {
 	var out []*Table
 	add := func(title string, rows [][]string, numbers bool, more ...string) {
 		if len(rows) > 0 {
@@ -37,7 +46,9 @@ func (d *Diff) tables(o DiffOptions) []*Table {
 	}
 	var rows [][]string
 	for _, s := range d.Settings {
-		rows = append(rows, []string{s.Name, orDash(s.A), orDash(s.B)})
+		if wide || !s.wide() {
+			rows = append(rows, []string{s.Name, orDash(s.A), orDash(s.B)})
+		}
 	}
 	add("Differs", rows, false)
 	rows = nil
@@ -180,7 +191,12 @@ func writeDiffText(w io.Writer, d *Diff, o DiffOptions) error {
 	if d.Equal {
 		fmt.Fprintf(w, "%s\n", diffEqual)
 	}
-	for _, t := range d.tables(o) {
+	for _, s := range d.Settings {
+		if s.wide() {
+			fmt.Fprintf(w, "\n  %s\n    A  %s\n    B  %s\n", s.Name, printable.Text(orDash(s.A)), printable.Text(orDash(s.B)))
+		}
+	}
+	for _, t := range d.tables(o, false) {
 		fmt.Fprintln(w)
 		if err := t.Write(w); err != nil {
 			return err
@@ -202,7 +218,7 @@ func writeDiffMarkdown(w io.Writer, d *Diff, o DiffOptions) error {
 	if d.Equal {
 		fmt.Fprintf(w, "\n%s\n", diffEqual)
 	}
-	for _, t := range d.tables(o) {
+	for _, t := range d.tables(o, true) {
 		fmt.Fprintln(w)
 		if err := t.WriteMarkdown(w); err != nil {
 			return err
