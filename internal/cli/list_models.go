@@ -11,6 +11,7 @@ type modelDatum struct {
 	Type       string `json:"type"`
 	Parameters int64  `json:"parameters"`
 	Source     string `json:"source"`
+	As         string `json:"as,omitempty"` // the model of the source whose figures these are
 }
 
 // modelListing lists the models of the table with a text in their names.
@@ -19,14 +20,18 @@ func modelListing(text string) listing {
 	l.table = func() (*report.Table, error) {
 		t := &report.Table{Header: []string{"Name", "type", "parameters", "source"}, Numbers: []bool{false, false, true, false}, Width: lineWidth}
 		for _, m := range hub.Matching(text) {
-			t.Rows = append(t.Rows, []string{m.Name, m.Type, report.Count(m.Parameters), m.Source.Name})
+			source := m.Source.Name
+			if m.As != "" {
+				source += ", as " + m.As
+			}
+			t.Rows = append(t.Rows, []string{m.Name, m.Type, report.Count(m.Parameters), source})
 		}
 		return t, nil
 	}
 	l.data = func() (any, error) {
 		out := []modelDatum{}
 		for _, m := range hub.Matching(text) {
-			out = append(out, modelDatum{m.Name, m.Type, m.Parameters, m.Source.URL})
+			out = append(out, modelDatum{m.Name, m.Type, m.Parameters, m.Source.URL, m.As})
 		}
 		return out, nil
 	}

@@ -118,7 +118,7 @@ func tabulated(name string) (*Configuration, error) {
 	if m == nil {
 		return nil, nil
 	}
-	return &Configuration{name, m.Config, "table (" + m.Source.URL + ")"}, nil
+	return &Configuration{name, m.Config, "table (" + m.From() + ")"}, nil
 }
 
 func (h *Hub) download(name string) (*Configuration, error) {

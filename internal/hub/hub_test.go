@@ -111,6 +111,8 @@ func TestOrder(t *testing.T) {
 		{&Hub{Cache: dir}, "gpt2", "table (", `{"model_type":"gpt2"}`},
 		{&Hub{Cache: dir, Given: given}, "openai-community/gpt2", given, `{"n": 5}`},
 		{nil, "Openai-Community/GPT2", "table (https://", `{"model_type":"gpt2"}`},
+		{nil, "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "table (as Qwen/Qwen2.5-Math-7B: https://", `{"model_type":"qwen2","vocab_size":152064,"hidden_size":3584,"intermediate_size":18944,"num_hidden_layers":28,"num_attention_heads":28,"num_key_value_heads":4,"rms_norm_eps":1e-06,"dtype":"bfloat16"}`},
+		{nil, "Qwen/Qwen3-Next-80B-A3B-Instruct-AWQ", "table (as Qwen/Qwen3-Next-80B-A3B-Instruct: https://", `{"quantization_config":{"quant_method":"awq"},"model_type":"qwen3_next","dtype":"bfloat16"}`},
 		{nil, "me/mine", "", ""},
 	} {
 		got, err := c.h.Find(c.name)

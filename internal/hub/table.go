@@ -24,6 +24,7 @@ type Model struct {
 	Parameters int64
 	Task       string // for which Parameters counts, where the configuration is for none; else ""
 	Source     Source
+	As         string // the model of the source whose figures these are; "": one of Names
 	Config     []byte // as a config.json; nil: the table has the type alone
 }
 
@@ -71,6 +72,7 @@ func parse(text []byte) ([]*Model, error) {
 			Source     string          `json:"source"`
 			URL        string          `json:"url"` // of a line that gives a source
 			Names      string          `json:"names"`
+			As         string          `json:"as"`
 			Parameters int64           `json:"parameters"`
 			Task       string          `json:"task"`
 			Type       string          `json:"type"` // of a line without a configuration
@@ -92,7 +94,7 @@ func parse(text []byte) ([]*Model, error) {
 				return nil, fmt.Errorf("%w in %s", err, line)
 			}
 		}
-		m := &Model{Type: config.Type, Parameters: row.Parameters, Task: row.Task, Source: Source{row.Source, sources[row.Source]}, Config: row.Config}
+		m := &Model{Type: config.Type, Parameters: row.Parameters, Task: row.Task, Source: Source{row.Source, sources[row.Source]}, As: row.As, Config: row.Config}
 		for pattern := range strings.FieldsSeq(row.Names) {
 			m.Names = append(m.Names, expand(pattern)...)
 		}
@@ -115,6 +117,14 @@ func expand(pattern string) []string {
 		}
 	}
 	return out
+}
+
+// From says where the figures are from.
+func (m *Model) From() string {
+	if m.As != "" {
+		return "as " + m.As + ": " + m.Source.URL
+	}
+	return m.Source.URL
 }
 
 // Models lists the table.
@@ -148,6 +158,9 @@ func Lookup(name string) *Model {
 			if m := Lookup(name[:n]); m != nil && !bytes.Contains(m.Config, []byte(`"quantization_config"`)) {
 				quantized := *m
 				quantized.Names = []string{name}
+				if m.As == "" {
+					quantized.As = name[:n]
+				}
 				quantized.Config = fmt.Appendf(nil, `{"quantization_config":%s,%s`, c.config, m.Config[1:])
 				return &quantized
 			}
