@@ -33,14 +33,24 @@ func (o *Outcome) hostUsage() (*host.Usage, error) {
 	}
 	var sizes []size
 	for _, m := range p.Models {
-		b, err := built(m.Root, p.DType, tensor.Float32)
-		switch l, q := m.Loaded, m.Quantized; {
-		case err != nil:
-		case l != nil: // the file's own tensors, in the type of the load
-			b, err = built(m.Root, l.Trained(), l.DType)
-		case q != nil:
-			b, err = built(m.Root, p.DType, q.DType)
+		made := func(t *program.Param, _ bool) tensor.DType { // then the call that moves the model converts it
+			switch {
+			case t.DType != p.DType:
+				return t.DType
+			case m.Quantized != nil:
+				return m.Quantized.DType
+			}
+			return tensor.Float32
 		}
+		if l := m.Loaded; l != nil { // the file's own tensors, in the type of the load
+			made = func(t *program.Param, param bool) tensor.DType {
+				if !param || !t.DType.IsFloating() || !l.OnDevice && t.DType.Size() > l.DType.Size() { // converted before it is moved
+					return t.DType
+				}
+				return l.DType
+			}
+		}
+		b, err := built(m.Root, made)
 		if err != nil {
 			return nil, fmt.Errorf("%s: model %q in host memory: %w", s.Path, m.Name, err)
 		}
@@ -129,19 +139,20 @@ func (o *Outcome) host(r *report.Report) {
 // size is what the tensors of a model take together, and the largest of them.
 type size struct{ total, largest tensor.Bytes }
 
-// built is the size of a model as it is made in host memory in a type, before it is
-// converted to another.
-func built(c *program.Class, converted, made tensor.DType) (size, error) {
+// built is the size of a model in host memory, whose parameters and buffers have the types
+// that made says, unless theirs are fixed.
+func built(c *program.Class, made func(p *program.Param, param bool) tensor.DType) (size, error) {
 	var s size
 	var err error
-	for _, list := range [][]program.Param{c.Params, c.Buffers} {
-		for _, p := range list {
+	for i, list := range [][]program.Param{c.Params, c.Buffers} {
+		for j := range list {
+			p := &list[j]
 			if p.Tied != "" {
 				continue
 			}
 			d := p.DType
-			if d == converted && !p.Fixed { // by the call that moves the model
-				d = made
+			if !p.Fixed {
+				d = made(p, i == 0)
 			}
 			b, wrong := tensor.MulBytes(append([]int64{d.Size()}, p.Size...)...)
 			if wrong != nil {
@@ -154,7 +165,7 @@ func built(c *program.Class, converted, made tensor.DType) (size, error) {
 		}
 	}
 	for _, ch := range c.Children {
-		sub, err := built(ch.Class, converted, made)
+		sub, err := built(ch.Class, made)
 		if err != nil {
 			return size{}, err
 		}

@@ -287,7 +287,7 @@ model:
 	for range 20000 {
 		root.Children = append(root.Children, program.Child{Class: big})
 	}
-	if n, err := built(root, tensor.Float32, tensor.Float32); err == nil {
+	if n, err := built(root, func(p *program.Param, _ bool) tensor.DType { return p.DType }); err == nil {
 		t.Errorf("%v, no error", n.total)
 	}
 }

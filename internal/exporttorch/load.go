@@ -10,13 +10,22 @@ import (
 //go:embed python/load.py
 var loadPython string
 
+//go:embed python/convert.py
+var convertPython string
+
 // loads reports whether a model is read from a checkpoint to the GPU.
 func loads(m *program.Model) bool { return m.Loaded != nil && m.Loaded.OnDevice }
 
-// loadingFunction prints what reads models to the GPU.
+// converts reports whether parameters of a model are converted after the load.
+func converts(m *program.Model) bool { return m.Loaded != nil && len(m.Loaded.Convert) > 0 }
+
+// loadingFunction prints what reads models to the GPU, and what converts them then.
 func (s *script) loadingFunction() {
 	if slices.ContainsFunc(s.job.Models, loads) {
 		s.b.WriteString(loadPython)
+	}
+	if slices.ContainsFunc(s.job.Models, converts) {
+		s.b.WriteString(convertPython)
 	}
 }
 
@@ -35,16 +44,9 @@ func (s *script) loaded(m *program.Model) {
 	if l.OnDevice {
 		s.printf("from_pretrained(%s%s)", name, stored)
 	}
-	if l.Prepared {
-		packed := ""
-		if q := m.Quantized; q != nil && q.Of.Bits == 4 && q.Of.Storage.IsHalf() { // Params4bit
-			s.printf(`packed = {id(m.weight) for m in %s.modules() if hasattr(m, "read")}`, name)
-			packed = " and id(p) not in packed"
-		}
-		s.printf("for p in %s.parameters():", name)
-		s.printf("    if p.dtype in (torch.float16, torch.bfloat16)%s:", packed)
-		s.line("        p.data = p.data.to(torch.float32)")
-		if l.EmptyCache {
+	for _, c := range l.Convert {
+		s.printf("convert(%s, %s, %s)", name, s.patterns(c.Modules, m), program.Literal(c.DType))
+		if c.EmptyCache {
 			s.line("torch.cuda.empty_cache()")
 		}
 	}

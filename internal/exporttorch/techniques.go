@@ -18,7 +18,7 @@ def covers(patterns, path):
 // patterns reports whether the script needs covers.
 func patterns(j *program.Job) bool {
 	for _, m := range j.Models {
-		if len(m.Frozen) > 0 || m.Adapters != nil || m.Quantized != nil || m.Pruned != nil {
+		if len(m.Frozen) > 0 || m.Adapters != nil || m.Quantized != nil || m.Pruned != nil || converts(m) {
 			return true
 		}
 	}

@@ -211,7 +211,8 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []value.Value
 	var rets []value.Value
 	var keywords []spec.String // of the last inputs
 	outer, dtype := el.path, el.job.DType
-	el.path, el.job.DType = program.Join(outer, path), el.moduleType(e, sc)
+	el.path = program.Join(outer, path)
+	el.job.DType = el.moduleType(e, sc)
 	defer func() { el.path, el.job.DType = outer, dtype }()
 	apart := el.shardedApart(outer, el.path)
 	if apart {
@@ -283,8 +284,14 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []value.Value
 }
 
 // moduleType is the type of the floating-point parameters and buffers of the
-// module that an entry makes: its own, or that of the module it is in.
+// module at el.path, which an entry makes: what it was converted to after it was loaded,
+// its own, or that of the module it is in.
 func (el *elaborator) moduleType(e *spec.Entry, sc *scope) tensor.DType {
+	if el.loaded != nil {
+		if d, ok := program.Converted(el.loaded.Convert, append(el.tied[el.path], el.path)...); ok {
+			return d
+		}
+	}
 	if e.DType == nil {
 		return el.job.DType
 	}

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -51,6 +52,7 @@ type elaborator struct {
 	path       string                // of the module under way, in its model
 	gpus       *spec.Parallel        // how the job is spread over several GPUs; nil: it is not
 	loaded     *hf.Weights           // of the model under way; nil: they are not read from a checkpoint
+	tied       map[string][]string   // modules of the model under way that share parameters, by path
 	gathered   *tensor.DType         // in which FSDP gathers the parameters of the model under way; nil: in their own
 }
 
@@ -219,9 +221,7 @@ func (el *elaborator) bufferType(p *spec.Param) tensor.DType {
 func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]any, ins []value.Value, at spec.Span) (*program.Class, []value.Value) {
 	key := fmt.Sprintf("%p %s %s %v %p", b, keyOf(with), el.keyOfVals(ins), el.job.DType, el.loaded)
 	el.meter.Work(int64(len(key)))
-	if el.shrunk != nil { // blocks that are alike may be pruned differently
-		key += el.path
-	}
+	key += el.pathKey()
 	if c, ok := el.cache[key]; ok {
 		if c == nil { // its mistakes are known
 			panic(spec.Stop{})
@@ -253,6 +253,40 @@ func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]
 	})
 	el.cache[key], done = &elaborated{n.class, f.entered, rets}, true
 	return n.class, left(f.entered, ins, rets)
+}
+
+// pathKey is what the module of a block at el.path depends on beside its arguments: blocks
+// that are alike may be pruned differently, and converted differently. Items of a list,
+// which all have other numbers, are converted alike by patterns without any.
+func (el *elaborator) pathKey() string {
+	switch {
+	case el.shrunk != nil:
+		return el.path
+	case el.loaded == nil || len(el.loaded.Convert) == 0:
+		return ""
+	}
+	for _, c := range el.loaded.Convert {
+		if slices.ContainsFunc(c.Modules, func(p string) bool { return strings.ContainsAny(p, "0123456789?[") }) {
+			return el.path
+		}
+	}
+	return numbered.ReplaceAllString(el.path, ".#")
+}
+
+// tiedModules are the modules that share a parameter with one that the model itself declares, by
+// path: those have one type, in which they are converted together.
+func (u *unit) tiedModules(entries []*spec.Entry, sc *scope) map[string][]string {
+	out := map[string][]string{}
+	for _, e := range entries {
+		for _, t := range e.Tie {
+			source, ok := u.el.eval(t.Source, sc).(string)
+			if i := strings.LastIndexByte(source, '.'); ok && i >= 0 && e.Module != nil {
+				path, of := e.Module.Str, source[:i]
+				out[path], out[of] = append(out[path], of), append(out[of], path)
+			}
+		}
+	}
+	return out
 }
 
 // left are the results of a call, as the caller knows them.

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/graph/value"
@@ -94,13 +95,13 @@ func (el *elaborator) model(m *model, ins []value.Value, at spec.Span) []value.V
 	el.shrunk, el.path = m.shrunk, ""
 	dtype := el.job.DType
 	if el.loaded = m.loaded; m.loaded != nil {
-		el.job.DType = m.loaded.Trained()
+		el.job.DType = m.loaded.Trained("")
 	}
 	el.gathered = el.gathers(m)
 	ins = el.castInputs(ins)
 	done := false
 	defer func() {
-		el.shrunk, el.gathered, el.loaded, el.job.DType = nil, nil, nil, dtype
+		el.shrunk, el.gathered, el.loaded, el.tied, el.job.DType = nil, nil, nil, nil, dtype
 		if !done {
 			m.lost[key] = true
 		}
@@ -110,6 +111,9 @@ func (el *elaborator) model(m *model, ins []value.Value, at spec.Span) []value.V
 		u := el.newUnit(m.name, sc.declaring(m.inputs, ins), el.visible(m.def))
 		u.what = m.name
 		u.parameters(m.def.Parameters, m.def.Buffers)
+		if m.loaded != nil && len(m.loaded.Convert) > 0 {
+			el.tied = u.tiedModules(slices.Concat([]*spec.Entry(m.def.Modules), m.def.Layers), sc)
+		}
 		u.modules(m.def.Modules)
 		f := u.newFn("forward", program.Module, sc, m.inputs, ins, at)
 		u.class.Forward = f.f

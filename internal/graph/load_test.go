@@ -1,10 +1,12 @@
 package graph
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -25,6 +27,11 @@ func TestLoadErrors(t *testing.T) {
 		{"{quantization_config: {load_in_4bit: true, bnb_4bit_compute_dtype: int8}}", "", "bnb_4bit_compute_dtype must be a floating-point type, not int8"},
 		{"{device_map: cpu, quantization_config: {load_in_8bit: true}}", "", `quantized weights are read to the GPU; write device_map: {"": 0}`},
 		{"{quantization_config: {load_in_4bit: true}}", "quantize: 4", "quantize and the quantization_config of load exclude each other"},
+		{"{convert: {modules: lm_head}}", "", "convert is a list of conversions such as"},
+		{"{convert: [lm_head]}", "", "a conversion is a mapping such as"},
+		{"{convert: [{modules: lm_head}]}", "", "a conversion needs modules and dtype, such as"},
+		{"{convert: [{modules: lm_head, dtype: int8}]}", "", "parameters are converted to a floating-point type, not to int8"},
+		{"{convert: [{modules: 'a/b', dtype: float32}]}", "", `a pattern is made of letters`},
 		{"{dtype: bfloat16}", "train: {precision: bf16}", "load sets the type of the weights: write load: {dtype: bfloat16}"},
 	} {
 		_, err := buildHF("memplan: 1\nmodel:\n  hf: config.json\n  load: "+c.load+"\n"+c.rest+"\n", tinyLlama+"}")
@@ -77,5 +84,50 @@ func TestLoad(t *testing.T) {
 		if gptq := strings.Contains(c.config, "gptq"); gptq != strings.Contains(says, "the quantization of config.json (gptq): its weights are planned in bfloat16") {
 			t.Errorf("%s with %s: notes %q", c.load, c.config, says)
 		}
+	}
+}
+
+// TestConvert checks the types that conversions after the load leave parameters in. Tied
+// parameters are converted under each of their names.
+func TestConvert(t *testing.T) {
+	const nf4 = "quantization_config: {load_in_4bit: true}, "
+	for _, c := range []struct{ load, config, float32s string }{
+		{"convert: [{modules: ['*norm*'], dtype: float32}]", "", "model.layers.0.input_layernorm.weight model.layers.0.post_attention_layernorm.weight model.layers.1.input_layernorm.weight model.layers.1.post_attention_layernorm.weight model.norm.weight"},
+		{"convert: [{modules: model.layers.1.mlp, dtype: float32}]", "", "model.layers.1.mlp.gate_proj.weight model.layers.1.mlp.up_proj.weight model.layers.1.mlp.down_proj.weight"},
+		{"convert: [{modules: ['model.layers.?.mlp', norm], dtype: float32}, {modules: 'model.layers.0', dtype: bfloat16}]", "", "model.layers.1.mlp.gate_proj.weight model.layers.1.mlp.up_proj.weight model.layers.1.mlp.down_proj.weight"},
+		{"convert: [{modules: lm_head, dtype: float32}]", "", "lm_head.weight"},
+		{"convert: [{modules: lm_head, dtype: float32}]", `, "tie_word_embeddings": true`, "model.embed_tokens.weight lm_head.weight"},
+		{"convert: [{modules: '*', dtype: float32}, {modules: lm_head, dtype: bfloat16}, {modules: 'model.layers', dtype: bfloat16}]", `, "tie_word_embeddings": true`, "model.norm.weight"},
+		{nf4 + "convert: [{modules: '*', dtype: float32}, {modules: ['*norm*', '*embed_tokens'], dtype: bfloat16}]", "", "lm_head.weight"},
+	} {
+		r, err := buildHF("memplan: 1\nmodel:\n  hf: config.json\n  load: {"+c.load+"}\ntrainer: {hf: {bf16: true}}\n", tinyLlama+c.config+"}")
+		if err != nil {
+			t.Errorf("%s with %s: %v", c.load, c.config, err)
+			continue
+		}
+		quantized := map[string]bool{}
+		if q := r.Job.Models[0].Quantized; q != nil {
+			for _, l := range q.Layers {
+				quantized[l.Path] = true
+			}
+		}
+		var got []string
+		r.Job.Models[0].Root.Walk(func(path string, m *program.Class) {
+			for _, p := range m.Params {
+				if p.DType == tensor.Float32 && !quantized[path] {
+					got = append(got, program.Join(path, p.Name))
+				}
+			}
+		})
+		if s := strings.Join(got, " "); s != c.float32s {
+			t.Errorf("%s with %s: float32 are\n%s, want\n%s", c.load, c.config, s, c.float32s)
+		}
+		if len(r.Warnings) > 0 {
+			t.Errorf("%s: warnings %q", c.load, note.Texts(r.Warnings))
+		}
+	}
+	r, err := buildHF("memplan: 1\nmodel: {hf: config.json, load: {convert: [{modules: [ln_f, wpe], dtype: float32}]}}\ntrainer: {hf: {bf16: true}}\n", tinyLlama+"}")
+	if err != nil || !slices.Contains(note.Texts(r.Warnings), "no module of model matches ln_f or wpe") {
+		t.Error("no warning", err)
 	}
 }

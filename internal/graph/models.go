@@ -29,14 +29,13 @@ type model struct {
 	trained *program.Class // class, while an evaluation is elaborated
 }
 
-// loading is how the model is read, for the program; clears says that the cache is
-// emptied when it has been prepared.
-func (m *model) loading(clears bool) *program.Loading {
+// loading is how the model is read, for the program.
+func (m *model) loading() *program.Loading {
 	w := m.loaded
 	if w == nil {
 		return nil
 	}
-	return &program.Loading{DType: w.DType, OnDevice: w.OnDevice, Stored: w.Stored, Prepared: w.Prepared, EmptyCache: w.Prepared && clears}
+	return &program.Loading{DType: w.DType, OnDevice: w.OnDevice, Stored: w.Stored, Convert: w.Convert}
 }
 
 // fromStep reports whether an input comes from the step, not from a batch.

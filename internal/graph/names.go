@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/memplan/memplan/internal/program"
@@ -16,3 +17,6 @@ func (el *elaborator) attribute(what, path string, at spec.Span) {
 		el.errs.Addf(at, "%s cannot be named %q, which is an attribute of torch.nn.Module", what, name)
 	}
 }
+
+// numbered are the items of lists in a path.
+var numbered = regexp.MustCompile(`\.[0-9]+`)

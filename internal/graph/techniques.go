@@ -6,6 +6,7 @@ import "github.com/memplan/memplan/internal/graph/techniques"
 func (el *building) change() {
 	el.optimParams()
 	t := el.techniques()
+	t.Converted()
 	t.Quantize()
 	t.Prune()
 	t.Freeze()

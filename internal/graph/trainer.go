@@ -2,7 +2,6 @@ package graph
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 
 	"github.com/memplan/memplan/internal/graph/layers"
@@ -217,9 +216,6 @@ func (el *building) adapterBiases() {
 		}
 	}
 }
-
-// numbered are the items of lists in a path.
-var numbered = regexp.MustCompile(`\.[0-9]+`)
 
 // withOwn adds to the params of a preset that another one sets those that are given to
 // every model of transformers.

@@ -78,7 +78,8 @@ func (u *unit) uncalled(e *spec.Entry, sc *scope, path string) *program.Class {
 		panic(spec.Stop{})
 	}
 	outer, dtype := el.path, el.job.DType
-	el.path, el.job.DType = program.Join(outer, path), el.moduleType(e, sc)
+	el.path = program.Join(outer, path)
+	el.job.DType = el.moduleType(e, sc)
 	defer func() { el.path, el.job.DType = outer, dtype }()
 	switch l := layers.Lookup(e.Head.V); {
 	case e.Head.V == spec.HeadSeq:
@@ -123,9 +124,7 @@ func (u *unit) uncalledBlock(b *spec.Named[spec.Block], e *spec.Entry, sc *scope
 	}
 	with := u.with(e, sc, b)
 	key := fmt.Sprintf("uncalled %p %s %v %p", b, keyOf(with), el.job.DType, el.loaded)
-	if el.shrunk != nil {
-		key += el.path
-	}
+	key += el.pathKey()
 	if c := el.cache[key]; c != nil {
 		return c.class
 	}

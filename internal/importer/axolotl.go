@@ -91,8 +91,11 @@ var axolotlAttentions = []struct{ key, is string }{
 }
 
 // axolotlAttention says which kernels attend.
-func (j *job) axolotlAttention() {
-	v, name := j.get("attn_implementation"), j.str("attn_implementation", "")
+func (j *job) axolotlAttention() { j.attention(j.axolotlAttn()) }
+
+// axolotlAttn is the kind of attention that the file asks for; "" is the model's own.
+func (j *job) axolotlAttn() (v *spec.Value, name string) {
+	v, name = j.get("attn_implementation"), j.str("attn_implementation", "")
 	for _, a := range axolotlAttentions {
 		if name == "" && j.on(a.key) {
 			v, name = j.get(a.key), a.is
@@ -101,7 +104,7 @@ func (j *job) axolotlAttention() {
 	if name == "" && j.on("gemma4_hybrid_attn_impl") {
 		v, name = j.get("gemma4_hybrid_attn_impl"), "flash_attention_2"
 	}
-	j.attention(v, name)
+	return v, name
 }
 
 // attentions are the kinds that the spec knows; hubAttentions are kernels of the Hub
@@ -133,13 +136,42 @@ func (j *job) attention(v *spec.Value, name string) {
 	}
 }
 
-// axolotlCasts doubts the types of full fine-tuning without flash attention
-// (_configure_embedding_dtypes of loaders/model.py).
+// axolotlEmbeddings are the embeddings that Axolotl converts, by parts of their names:
+// those of gpt_neox are called otherwise (get_linear_embedding_layers of loaders/utils.py).
+var axolotlEmbeddings = strings.Fields("embed_tokens lm_head embed_in embed_out")
+
+// uncast are the kinds of attention for which full fine-tuning leaves what it converted in
+// float32 (ATTN_IMPLS_WITHOUT_DTYPE_CAST of utils/schemas/enums.py).
+var uncast = []string{"", "eager", "sdpa"}
+
+// axolotlCasts writes what is converted between the load and the adapters
+// (_configure_embedding_dtypes of loaders/model.py): norms, embeddings and routers to
+// float32, all of 16 bits for weights in 4 and 8 bits, and norms and embeddings back.
 func (j *job) axolotlCasts() {
-	attn := j.out.says("model.with.attn")
-	if t := j.out.says("model.load.dtype"); t != "float32" && !j.on("adapter") && !j.on("fsdp") && !j.on("fsdp_config") && (attn == "" || attn == "sdpa" || attn == "eager") {
-		j.doubt(j.get("base_model"), "attn_implementation: without flash attention Axolotl trains norms, embed_tokens and lm_head in float32; planned in %s", t)
+	dtype := j.out.says("model.load.dtype")
+	if dtype == "float32" || j.isSharded() {
+		return
 	}
+	names := []string{"norm"}
+	if !j.on("load_in_4bit") || !j.on("embeddings_skip_upcast") {
+		names = append(names, axolotlEmbeddings...)
+	}
+	patterns := func(more ...string) string {
+		var out []string
+		for _, n := range names {
+			out = append(out, quote("*"+n+"*"))
+		}
+		return "[" + strings.Join(append(out, more...), ", ") + "]"
+	}
+	list := []string{fmt.Sprintf("{modules: %s, dtype: float32}", patterns(quote("*.gate")))}
+	adapter := j.on("adapter")
+	if adapter && (j.on("load_in_4bit") || j.on("load_in_8bit")) {
+		list = append(list, `{modules: ["*"], dtype: float32, empty_cache: true}`)
+	}
+	if _, attn := j.axolotlAttn(); adapter || !slices.Contains(uncast, attn) || j.cutCrossEntropy() {
+		list = append(list, fmt.Sprintf("{modules: %s, dtype: %s}", patterns(), dtype))
+	}
+	j.put("model.load.convert", "", nil).list = list
 }
 
 // axolotlBatch says what a batch has (core/builders/causal.py, core/trainers/base.py).
@@ -243,9 +275,6 @@ func (j *job) axolotlAdapter() {
 	}
 	if four || eight {
 		j.put("model.load.device_map", `{"": 0}`, nil)
-	}
-	if (four || eight) && !j.on("fsdp") && !j.on("fsdp_config") {
-		j.assume(v, "norms and embeddings end in the type of the load: Axolotl converts them to float32 and back before the first step, and returns the memory")
 	}
 	lora := "peft.lora."
 	for _, k := range loraKeys {
@@ -406,6 +435,12 @@ func (j *job) axolotlLiger(plugin *spec.Value) {
 // axolotlPlugins are the plugins that Axolotl comes with, and what their keys ask for.
 var axolotlPlugins = []string{"liger", "cut_cross_entropy", "kernels", "kd", "lm_eval", "swanlab", "spectrum", "grokfast", "diffusion", "expert_parallel", "densemixer", "llm_compressor", "mora", "hatchery", "nemo_gym"}
 
+// cutCrossEntropy reports whether the loss is that of the Cut Cross Entropy plugin.
+func (j *job) cutCrossEntropy() bool {
+	v := j.get("plugins")
+	return v != nil && strings.Contains(flow(v), "axolotl.integrations.cut_cross_entropy.") && j.flag("cut_cross_entropy", true)
+}
+
 // axolotlKernels writes the kernels of plugins (integrations).
 func (j *job) axolotlKernels() {
 	plugins := map[string]*spec.Value{}
@@ -425,7 +460,7 @@ func (j *job) axolotlKernels() {
 	if v := plugins["liger"]; v != nil {
 		j.axolotlLiger(v)
 	}
-	if v := plugins["cut_cross_entropy"]; v != nil && j.flag("cut_cross_entropy", true) {
+	if v := plugins["cut_cross_entropy"]; v != nil && j.cutCrossEntropy() {
 		j.doubt(v, "plugins: Cut Cross Entropy, which keeps no logits; planned with the logits of all tokens, which take more")
 	}
 	if v := plugins["diffusion"]; v != nil {

@@ -21,6 +21,7 @@ var llamaFactory = &Format{
 		table(reads, "`model.hf`", "model_name_or_path"),
 		table(reads, "the trainer", "stage do_train do_predict pref_loss"),
 		table(reads, "`model.load`, `peft` or `freeze`", "finetuning_type pure_bf16 use_badam"),
+		table(reads, "`model.load.convert`", "upcast_layernorm"),
 		table(reads, "`peft.lora`", "lora_rank lora_alpha lora_dropout lora_target additional_target use_rslora use_dora pissa_init pissa_iter"),
 		table(reads, "refused: other kinds of fine-tuning", "oft_rank oft_block_size oft_target module_dropout freeze_trainable_layers freeze_trainable_modules freeze_extra_modules"),
 		table(reads, "`model.load.quantization_config`", "quantization_method quantization_bit quantization_type double_quantization quantization_device_map"),
@@ -58,7 +59,6 @@ var llamaFactory = &Format{
 		table(asks, "Unsloth's layers and kernels; planned with those of transformers", "use_unsloth"),
 		table(asks, "checkpoints in host memory; planned on the GPU", "use_unsloth_gc"),
 		table(asks, "the auxiliary loss of experts", "moe_aux_loss_coef"),
-		table(asks, "norms in float32; planned in the type of the load", "upcast_layernorm"),
 		table(asks, "logits in float32; planned as the model computes them", "upcast_lmhead_output"),
 		table(asks, "random weights, made on the CPU; planned as loaded", "train_from_scratch"),
 		table(asks, "kernels of LLaMA-Factory's own", "use_v1_kernels"),
@@ -232,11 +232,14 @@ func (j *job) lfTuning() {
 			j.fail(v, "%s does not go with sharding", k)
 		}
 	}
+	var convert []string
+	if j.on("upcast_layernorm") {
+		convert = append(convert, `{modules: ["*norm*", "*ln*"], dtype: float32}`) // LAYERNORM_NAMES
+	}
 	switch kind {
 	case "full":
 		if !half {
-			j.put("model.load.dtype", "float32", at).why = "parameters that are trained are converted to float32"
-			j.assume(at, "parameters are planned as loaded in float32; LLaMA-Factory loads them in the checkpoint's type and converts them one by one")
+			convert = append(convert, `{modules: ["*"], dtype: float32}`)
 		}
 	case "freeze", "oft":
 		j.fail(at, "finetuning_type: %s is not modelled; memplan plans lora and full", kind)
@@ -265,6 +268,9 @@ func (j *job) lfTuning() {
 			j.put("peft.lora.init_lora_weights", init, v)
 		}
 		j.modulesToSave("peft.lora.")
+	}
+	if convert != nil {
+		j.put("model.load.convert", "", at).list = convert
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 // node is a key of the spec that is being written.
 type node struct {
 	key  string
-	text string // of a value in one line; "": a mapping of kids
+	text string // of a value in one line; "": a mapping of kids, or a list of items
 	kids []*node
+	list []string // items, each in one line
 	from spec.Origin
 	why  string // a comment
 
@@ -33,7 +34,7 @@ func (n *node) put(path, text string, from spec.Origin) *node {
 		}
 		n = n.kids[i]
 	}
-	n.text, n.kids, n.from = text, nil, from
+	n.text, n.kids, n.list, n.from = text, nil, nil, from
 	return n
 }
 
@@ -67,7 +68,7 @@ func (n *node) print(b *strings.Builder, origins *[]spec.Origin, indent string) 
 			comment = "  # " + c.why
 		}
 		text := c.text
-		if text == "" && len(c.kids) == 0 {
+		if text == "" && len(c.kids)+len(c.list) == 0 {
 			text = "{}"
 		}
 		if text != "" {
@@ -80,6 +81,10 @@ func (n *node) print(b *strings.Builder, origins *[]spec.Origin, indent string) 
 			from, c.within = section, section
 		}
 		*origins = append(*origins, from)
+		for _, it := range c.list {
+			fmt.Fprintf(b, "%s  - %s\n", indent, it)
+			*origins = append(*origins, from)
+		}
 		c.print(b, origins, indent+"  ")
 	}
 }

@@ -1,6 +1,10 @@
 package program
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // Loading is how from_pretrained of transformers reads a model from its checkpoint.
 // Parameters are declared in the type in which they train.
@@ -8,15 +12,26 @@ type Loading struct {
 	DType    tensor.DType // of the weights
 	OnDevice bool         // they are read to the GPU, not to host memory
 	Stored   bool         // they are quantized in the checkpoint
-	// Prepared says that parameters of 16 bits are converted to float32 then
-	// (peft.prepare_model_for_kbit_training), EmptyCache that the cache is emptied after.
-	Prepared, EmptyCache bool
+	Convert  []Conversion // what follows, in this order
 }
 
-// Trained is the type in which parameters are declared: that of the load, or float32.
-func (l *Loading) Trained() tensor.DType {
-	if l.Prepared {
-		return tensor.Float32
+// Conversion converts the parameters of modules one by one, but for quantized weights.
+type Conversion struct {
+	Modules    Patterns // cover their paths
+	DType      tensor.DType
+	EmptyCache bool // then the cache is emptied
+}
+
+// All are the patterns of every module.
+var All = Patterns{"*"}
+
+// Converted is the type that conversions leave the parameters of a module in, whose path
+// is one of these, or which shares them with one of these; false if no conversion is of it.
+func Converted(list []Conversion, paths ...string) (d tensor.DType, ok bool) {
+	for _, c := range list {
+		if slices.ContainsFunc(paths, c.Modules.Cover) {
+			d, ok = c.DType, true
+		}
 	}
-	return l.DType
+	return d, ok
 }

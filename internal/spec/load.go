@@ -7,6 +7,7 @@ type Load struct {
 	DType     String        `yaml:"dtype" also:"torch_dtype" default:"auto" doc:"type of the weights; auto: that of the config.json"`
 	DeviceMap *Value        `yaml:"device_map" doc:"auto, cuda or {\"\": 0}: weights are read to the GPU; cpu or null: to host memory, from which the model is moved. Quantized weights are read to the GPU without it, too"`
 	Quantize  *BitsAndBytes `yaml:"quantization_config" doc:"BitsAndBytesConfig: weights of linear layers in 4 or 8 bits"`
+	Convert   Conversions   `yaml:"convert" doc:"what the program converts after the load: a list such as [{modules: [\"*norm*\", lm_head], dtype: float32}]"`
 	Attn      String        `yaml:"attn_implementation" doc:"as with: {attn: ...}"`
 	MaxMemory *Value        `yaml:"max_memory" doc:"the memory that device_map: auto may fill" later:"max_memory of device_map: auto"`
 	Library   String        `yaml:"bitsandbytes" enum:"0.43.1|0.49|0.50" default:"0.50" doc:"release of bitsandbytes, quoted in YAML: 0.50, or 0.49, which covers 0.43.2 to 0.49 (of 8 bits 0.46 to 0.49); of 4 bits also 0.43.1, which keeps the input of each product"`
@@ -21,6 +22,43 @@ type Load struct {
 	CacheDir  *Value `yaml:"cache_dir" doc:"accepted, without effect on memory"`
 	Local     *Value `yaml:"local_files_only" doc:"accepted, without effect on memory"`
 	Safe      *Value `yaml:"use_safetensors" doc:"accepted, without effect on GPU memory"`
+}
+
+// Conversions are made in their order.
+type Conversions []*Conversion
+
+// Conversion converts the parameters of modules to another type, one by one and where
+// they are. Quantized weights stay as they are.
+type Conversion struct {
+	At         Span     `yaml:"-"`
+	Modules    []String `yaml:"modules" doc:"paths or patterns of modules, such as *norm*; * is all of them"`
+	DType      String   `yaml:"dtype" doc:"the type of their parameters then"`
+	EmptyCache Boolean  `yaml:"empty_cache" doc:"torch.cuda.empty_cache() when they are converted"`
+}
+
+// A list of conversions, each with its modules and their type.
+func (c *Conversions) unmarshal(d *decoder, v *Value) {
+	const form = "{modules: [\"*norm*\", lm_head], dtype: float32}"
+	if v.absent() {
+		return
+	}
+	if v.Kind != List {
+		d.errs.Addf(v.Span, "convert is a list of conversions such as %s, not %s", form, v.Describe())
+		return
+	}
+	for _, it := range v.Items {
+		if it.Kind != Map {
+			d.errs.Addf(it.Span, "a conversion is a mapping such as %s, not %s", form, it.Describe())
+			continue
+		}
+		x := &Conversion{At: it.Span}
+		d.section(it, x, "convert")
+		if len(x.Modules) == 0 || !x.DType.Set {
+			d.errs.Addf(it.Span, "a conversion needs modules and dtype, such as %s", form)
+			continue
+		}
+		*c = append(*c, x)
+	}
 }
 
 // BitsAndBytes is transformers.BitsAndBytesConfig.

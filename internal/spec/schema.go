@@ -145,6 +145,8 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		return ref("optimizer")
 	case reflect.TypeFor[ParamGroups]():
 		return ref(KeyGroups)
+	case reflect.TypeFor[Conversions]():
+		return object{"type": "array", "items": b.named(reflect.TypeFor[Conversion]())}
 	case reflect.TypeFor[[]*Entry]():
 		return ref("entries")
 	case reflect.TypeFor[Modules]():

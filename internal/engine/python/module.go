@@ -108,7 +108,12 @@ func cells(c *program.Class, decls []program.Param, layer int32) []*Cell {
 // ParameterPath is the path of m's i-th parameter from root, a module that m is
 // in. One that is tied may have another name where it comes from.
 func (m *Module) ParameterPath(root *Module, i int) string {
-	return program.Join(strings.TrimPrefix(strings.TrimPrefix(m.path, root.path), "."), m.Class.Params[i].Name)
+	return program.Join(m.pathFrom(root), m.Class.Params[i].Name)
+}
+
+// pathFrom is the path of m from root, a module that m is in.
+func (m *Module) pathFrom(root *Module) string {
+	return strings.TrimPrefix(strings.TrimPrefix(m.path, root.path), ".")
 }
 
 // param returns the place of the parameter or buffer at a path from m; graph

@@ -73,24 +73,40 @@ func (m *Module) hold(p *Interp, parts []*op.Tensor) {
 	}
 }
 
-// Convert gives the parameters of a model their own type, if they were loaded in
-// another (peft.prepare_model_for_kbit_training).
+// Convert converts the parameters of a model that has been loaded: as the program asks, or
+// each to its own type.
 func (p *Interp) Convert(root *Module, m *program.Model) {
-	if m.Quantized == nil && m.Loaded == nil {
-		return
-	}
-	outer := p.Push()
-	for _, c := range Parameters([]*Module{root}) {
-		if d := c.Decl.DType; d.IsFloating() && c.T.DType != d && c.class.Quantized == nil {
-			p.Layer = c.Layer
-			t := p.Leaf(trace.Parameters, d, autograd.Of(c.T).Requires, c.Decl.Size...)
-			autograd.Of(t).Param = true
-			p.Drop(c.T)
-			c.T = t
+	switch {
+	case m.Loaded != nil && m.Loaded.OnDevice:
+		for _, c := range m.Loaded.Convert {
+			p.convert(root, func(path string, _ *Cell) (tensor.DType, bool) { return c.DType, c.Modules.Cover(path) })
+			if c.EmptyCache {
+				p.EmptyCache()
+			}
 		}
+	case m.Quantized != nil:
+		p.convert(root, func(_ string, c *Cell) (tensor.DType, bool) { return c.Decl.DType, true })
 	}
-	p.Pop(outer)
-	if m.Loaded != nil && m.Loaded.EmptyCache {
-		p.EmptyCache()
-	}
+}
+
+// convert gives the parameters of a model the types that to says, but for quantized
+// weights.
+func (p *Interp) convert(root *Module, to func(path string, c *Cell) (tensor.DType, bool)) {
+	outer := p.Push()
+	defer p.Pop(outer)
+	EachParameter(root, func(m *Module, i int) {
+		c := m.Params[i]
+		if c.T == nil || c.Decl.Fixed || !c.T.DType.IsFloating() {
+			return
+		}
+		d, ok := to(m.pathFrom(root), c)
+		if !ok || c.T.DType == d {
+			return
+		}
+		p.Layer = c.Layer
+		t := p.Leaf(trace.Parameters, d, autograd.Of(c.T).Requires, c.Decl.Size...)
+		autograd.Of(t).Param = true
+		p.Drop(c.T)
+		c.T = t
+	})
 }

@@ -57,7 +57,6 @@ type Job struct {
 	DType     tensor.DType // of parameters
 	Torch     torchver.Version
 	Inference bool
-	Prepared  bool // peft.prepare_model_for_kbit_training is called
 
 	Types       []string                                                                 // that there are presets for
 	Preset      func(name string) ([]byte, error)                                        // the text of a preset

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -11,19 +12,18 @@ import (
 // Weights say how from_pretrained reads them from a checkpoint.
 type Weights struct {
 	DType    tensor.DType
-	OnDevice bool // to the GPU, not to host memory
-	// Prepared says that peft.prepare_model_for_kbit_training makes what has 16 bits
-	// float32.
-	Prepared bool
-	Quantize *spec.BitsAndBytes // nil: they are not quantized
-	Stored   bool               // they are quantized in the checkpoint
-	Kept     []string           // ends of paths of modules that are never quantized
+	OnDevice bool                 // to the GPU, not to host memory
+	Convert  []program.Conversion // what follows; the last is that of prepare_model_for_kbit_training
+	Quantize *spec.BitsAndBytes   // nil: they are not quantized
+	Stored   bool                 // they are quantized in the checkpoint
+	Kept     []string             // ends of paths of modules that are never quantized
 }
 
-// Trained is the type of the parameters when the job trains.
-func (w *Weights) Trained() tensor.DType {
-	if w.Prepared {
-		return tensor.Float32
+// Trained is the type of the parameters of the module at a path when the job trains; ""
+// is the model itself, whose type all modules have that no conversion names.
+func (w *Weights) Trained(path string) tensor.DType {
+	if d, ok := program.Converted(w.Convert, path); ok {
+		return d
 	}
 	return w.DType
 }
@@ -34,7 +34,7 @@ var halves = map[tensor.DType]string{tensor.BFloat16: "bf16", tensor.Float16: "f
 // precision is that of the model: its weights' if they have 16 bits, else the job's.
 func (h *model) precision() string {
 	if h.Weights != nil {
-		if p := halves[h.Weights.Trained()]; p != "" {
+		if p := halves[h.Weights.Trained("")]; p != "" {
 			return p
 		}
 	}
@@ -50,7 +50,7 @@ func (h *model) readWeights() {
 	if p := &h.Spec.Train.Precision; p.V == "bf16" || p.V == "fp16" {
 		h.fail(p.At, "load sets the type of the weights: write load: {dtype: %s}, and a precision of fp32, amp-bf16 or amp-fp16", map[string]string{"bf16": "bfloat16", "fp16": "float16"}[p.V])
 	}
-	w := &Weights{DType: h.loadType(l), OnDevice: h.onDevice(l), Prepared: h.Prepared}
+	w := &Weights{DType: h.loadType(l), OnDevice: h.onDevice(l), Convert: h.conversions(l)}
 	q := l.Quantize
 	if stored := h.c.BitsAndBytes; stored != nil { // goes before an argument
 		stored.Compute.At = h.m.HF.At
@@ -73,6 +73,28 @@ func (h *model) readWeights() {
 		w.OnDevice = true // update_device_map of the quantizer
 	}
 	h.Weights = w
+}
+
+// conversions are those of load, then that of prepare_model_for_kbit_training.
+func (h *model) conversions(l *spec.Load) []program.Conversion {
+	var out []program.Conversion
+	for _, c := range l.Convert {
+		x := program.Conversion{DType: h.Spec.Errs.DType(c.DType), EmptyCache: c.EmptyCache.V}
+		if !x.DType.IsFloating() {
+			h.fail(c.DType.At, "parameters are converted to a floating-point type, not to %v", x.DType)
+		}
+		for _, m := range c.Modules {
+			if err := program.CheckPattern(m.V); err != nil {
+				h.fail(m.At, "%v", err)
+			}
+			x.Modules = append(x.Modules, m.V)
+		}
+		out = append(out, x)
+	}
+	if h.Spec.Prepares() {
+		out = append(out, program.Conversion{Modules: program.All, DType: tensor.Float32, EmptyCache: h.Spec.PEFT.Prepare.ClearCache.V})
+	}
+	return out
 }
 
 // loadType is the type in which weights are loaded: auto is that of the

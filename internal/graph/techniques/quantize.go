@@ -107,8 +107,6 @@ func (j *Job) loadedQuantized(m *Model, pm *program.Model) {
 	}
 	j.inRelease(&z.Of, m.Use.Load.Library)
 	kept := j.notConverted(pm, q, w.Kept)
-	env := *j.Env
-	env.DType = w.Trained()
 	all, _ := adaptable(pm)
 	for _, p := range all {
 		if !isLinear(p.Class) {
@@ -118,6 +116,8 @@ func (j *Job) loadedQuantized(m *Model, pm *program.Model) {
 			z.Except = append(z.Except, p.Path)
 			continue
 		}
+		env := *j.Env
+		env.DType = w.Trained(p.Path)
 		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: j.quantizedLayer(&env, p, z.Of, m.Use.Load.At)})
 	}
 	z.Modules = program.Patterns{"*"}
