@@ -85,6 +85,9 @@ func (el *building) loadLoop() {
 		given["eval_samples"] = n
 	}
 	el.loopNotes(m)
+	if given["flattened"] = t.Flattened(); t.Flattened() {
+		el.flattened(m)
+	}
 	if t.SFT != nil {
 		el.sft(m, given)
 	}
@@ -116,14 +119,29 @@ func (el *building) loopFile(name string, given map[string]any) *spec.Spec {
 	return s
 }
 
+// flattened says what is left out of samples that are one sequence. Models whose files
+// take no position_ids are planned with one sample, which takes the same memory with
+// kernels that keep no scores.
+func (el *building) flattened(m *model) {
+	t := el.spec.Trainer
+	a := t.Args()
+	if _, ok := m.spec.Env.Lookup("flattened"); !ok {
+		if attn, _ := m.spec.Env.Lookup("attn"); attn != "flash_attention_2" {
+			el.fail(t.At, "samples of %s that are packed to one sequence are modelled with flash_attention_2 alone; write model: {with: {attn: flash_attention_2}}", m.use.HF.V)
+		}
+		el.notModelled = append(el.notModelled, note.Asked.New("position_ids of %s: the samples of a sequence are planned as one", m.use.HF.V).Of("trainer"))
+	}
+	if n := a.Int("per_device_eval_batch_size"); t.Evaluates() && n != a.Int("per_device_train_batch_size") {
+		key := "trainer." + t.Key() + ".per_device_eval_batch_size"
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: sequences of %d samples; evaluations are planned with those of training", key, n).Of(key))
+	}
+}
+
 // sft says which metrics SFTTrainer computes, and refuses a chunked loss of a model whose
 // file has none.
 func (el *building) sft(m *model, given map[string]any) {
 	t := el.spec.Trainer
 	a := t.Args()
-	if _, ok := m.spec.Env.Lookup("flattened"); !ok && t.Flattened() {
-		el.fail(t.At, "samples of %s that are packed to one sequence are not modelled; packing_strategy: wrapped is", m.use.HF.V)
-	}
 	if n, _ := m.spec.Env.Lookup("experts"); n != nil && n != int64(0) && a.Number("router_aux_loss_coef") != 0 {
 		key := "trainer.sft.router_aux_loss_coef"
 		el.notModelled = append(el.notModelled, note.Asked.New("%s: %s", key, a.Table.Find("router_aux_loss_coef", a.Release).Why).Of(key))

@@ -191,7 +191,10 @@ func (j *job) axolotlBatch() {
 	if pad == nil { // the validation's default
 		pad = j.get("reward_model")
 	}
+	flat := given(packed) && j.out.says("model.with.attn") == "flash_attention_2"
 	switch {
+	case flat:
+		seq.full, seq.at = "a packed batch is full: one sequence of micro_batch_size * sequence_len tokens, of at least two samples", packed
 	case given(packed):
 		seq.full, seq.at = "packed batches are full: micro_batch_size rows of sequence_len tokens", packed
 	case given(pad) && !j.on("rl"):
@@ -201,11 +204,14 @@ func (j *job) axolotlBatch() {
 	j.keys["params.batch"] = "micro_batch_size"
 	j.put("params.batch", fmt.Sprint(n), j.get("micro_batch_size"))
 	j.put("trainer.hf.per_device_train_batch_size", batchParam, nil)
-	mask := "ones"
-	if given(packed) { // which drops the mask, or gives the model position_ids
-		mask = "none"
+	switch {
+	case flat:
+		j.put("trainer.flattening", "true", packed)
+	case given(packed): // which drops the mask
+		j.put("model.with.mask", "none", nil)
+	default:
+		j.put("model.with.mask", "ones", nil)
 	}
-	j.put("model.with.mask", mask, nil)
 }
 
 // batchParam is the param that a training step and an evaluation have in common, so that
@@ -356,6 +362,9 @@ func (j *job) axolotlEvaluation() {
 	hf := "trainer.hf."
 	j.put(hf+"eval_strategy", "steps", at)
 	j.put(hf+"eval_accumulation_steps", j.out.says(hf+"gradient_accumulation_steps"), nil)
+	if v := j.get("eval_sample_packing"); v != nil && !given(v) && j.out.get("trainer.flattening") != nil {
+		j.doubt(v, "eval_sample_packing: false: evaluations with padding; planned with packed batches, as training")
+	}
 	if j.get("eval_batch_size") == nil || j.on("sample_packing") && j.flag("eval_sample_packing", true) {
 		j.put(hf+"per_device_eval_batch_size", batchParam, nil)
 		j.evaluation(at, fmt.Sprintf(`"${%d * batch}"`, evalBatches))

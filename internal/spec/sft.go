@@ -11,8 +11,10 @@ func (s *Spec) sft(a *Arguments) {
 		s.Errs.Addf(t.At, "trainer has one of hf and sft, not both")
 	case t.SFT == nil && t.LossTokens.Set:
 		s.Errs.Addf(t.LossTokens.At, "loss_tokens is of sft: the loss of hf takes all tokens")
+	case t.SFT != nil && t.Flattening.V:
+		s.Errs.Addf(t.Flattening.At, "flattening is of hf: with sft write padding_free: true")
 	case t.Sequences.Set && !t.Flattened():
-		s.Errs.Addf(t.Sequences.At, "sequences needs packing or padding_free of sft, which make the samples of a batch one sequence")
+		s.Errs.Addf(t.Sequences.At, "sequences needs flattening of hf, or packing or padding_free of sft, which make the samples of a batch one sequence")
 	case t.Sequences.Set && t.OneSample.V:
 		s.Errs.Addf(t.Sequences.At, "sequences and one_sample exclude each other")
 	}
@@ -71,7 +73,7 @@ func (t *Trainer) Own() string {
 // Flattened reports whether the samples of a batch are one sequence.
 func (t *Trainer) Flattened() bool {
 	if !t.OfSFT() {
-		return false
+		return t != nil && t.HF != nil && t.Flattening.V
 	}
 	a := &t.SFT.Arguments
 	return a.Bool("padding_free") || a.Bool("packing") && a.Text("packing_strategy") != "wrapped"
@@ -82,23 +84,23 @@ func (t *Trainer) Samples() int64 {
 	if t.Sequences.Set {
 		return t.Sequences.V
 	}
-	return max(t.SFT.Int("per_device_train_batch_size"), 2)
+	return max(t.Args().Int("per_device_train_batch_size"), 2)
 }
 
 // Length is how long a batch's sequences are, of which a spec says that samples have so
 // many tokens; 0: it does not say.
 func (t *Trainer) Length(seq int64) int64 {
-	if !t.OfSFT() {
+	if t == nil || t.Args() == nil {
 		return seq
 	}
-	a := &t.SFT.Arguments
-	if n, _ := a.Value("max_length").(int64); n > 0 && (seq == 0 || seq > n || a.Bool("packing")) {
+	a := t.Args()
+	if n, _ := a.Value("max_length").(int64); t.OfSFT() && n > 0 && (seq == 0 || seq > n || a.Bool("packing")) {
 		seq = n
 	}
 	if t.Flattened() {
 		seq *= a.Int("per_device_train_batch_size")
 	}
-	if n := a.Int("pad_to_multiple_of"); n > 0 {
+	if n := a.Int("pad_to_multiple_of"); t.OfSFT() && n > 0 {
 		seq = (seq + n - 1) / n * n
 	}
 	return seq

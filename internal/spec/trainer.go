@@ -24,8 +24,9 @@ type Trainer struct {
 	RLOO   *Value `yaml:"rloo" doc:"trl.RLOOTrainer: refused"`
 	Reward *Value `yaml:"reward" doc:"trl.RewardTrainer: refused"`
 
-	OneSample   Boolean      `yaml:"one_sample" doc:"of sft: a batch that packing or padding_free make one sequence is one sample, so that attention needs no mask"`
-	Sequences   Integer      `yaml:"sequences" min:"2" doc:"of sft: how many samples packing or padding_free make one sequence, which flash attention reads from position_ids; by default per_device_train_batch_size"`
+	Flattening  Boolean      `yaml:"flattening" doc:"of hf: the samples of a batch are one sequence with position_ids and without a mask, as DataCollatorWithFlattening makes it"`
+	OneSample   Boolean      `yaml:"one_sample" doc:"a batch that is one sequence (flattening of hf, packing or padding_free of sft) is one sample, so that attention needs no mask"`
+	Sequences   Integer      `yaml:"sequences" min:"2" doc:"how many samples such a sequence has, which flash attention reads from position_ids; by default per_device_train_batch_size"`
 	LossTokens  Integer      `yaml:"loss_tokens" min:"0" doc:"of sft: how many tokens of a batch have a loss, as completion_only_loss and padding leave them; by default all"`
 	EvalDataset *EvalDataset `yaml:"eval_dataset" doc:"what evaluations go over"`
 	Metrics     Boolean      `yaml:"compute_metrics" doc:"there is a compute_metrics function: evaluations collect logits and labels"`

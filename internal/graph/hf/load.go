@@ -256,6 +256,10 @@ func Asked(t *spec.Trainer) map[string]any {
 	if a.Table.Find("use_cache", a.Release) != nil {
 		out["use_cache"] = a.Bool("use_cache")
 	}
+	if t.Flattened() {
+		out["flattened"], out["mask"] = true, "none"
+		out["several"], out["sequences"] = !t.OneSample.V, t.Samples()
+	}
 	if t.SFT != nil {
 		out["use_cache"] = false
 		switch a.Text("loss_type") {
@@ -263,10 +267,6 @@ func Asked(t *spec.Trainer) map[string]any {
 			out["loss_chunk"] = int64(chunkSize)
 		case "dft":
 			out["labelled"] = false
-		}
-		if t.Flattened() {
-			out["flattened"], out["mask"] = true, "none"
-			out["several"], out["sequences"] = !t.OneSample.V, t.Samples()
 		}
 		out["token_accuracy"] = a.Bool("use_liger_kernel")
 		if n := t.LossTokens; n.Set {
