@@ -18,15 +18,15 @@ import (
 // with the statements of a trainer, nil without one. What Explicit prints means the
 // same as s.
 func (s *Spec) Explicit(model, loop *Spec) ([]byte, error) {
-	if loop != nil {
-		return s.explicitLoop(model, loop)
-	}
 	own := s.Step != nil // a step of its own refers to params of s
 	if own {
 		model = s
 	}
 	if m := s.Model; !own && m != nil && m.Load != nil {
 		return nil, fmt.Errorf("%s:%d: a model that is read from a checkpoint (load) has no form without hf, and is not written out", s.Path, m.Load.At.Line)
+	}
+	if loop != nil {
+		return s.explicitLoop(model, loop)
 	}
 	out := &Value{Kind: Map}
 	put := func(key string, v *Value) {
