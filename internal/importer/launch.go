@@ -46,6 +46,9 @@ func (j *job) launch() {
 		}
 		s.of.assume(j, at, "%d processes, each on a GPU of its own: the files do not say how many; --num-processes does", world)
 	}
+	if s.fsdp != nil && s.deepspeed == nil {
+		s.of.checkpoints(j, s.fsdp)
+	}
 	n := strconv.FormatInt(world, 10)
 	switch {
 	case s.deepspeed != nil:
@@ -129,7 +132,7 @@ var fsdpKeys = append(append(
 		table(none, "how checkpoints are written", "state_dict_type final_state_dict_type save_state_dict_type"),
 		table(none, "host memory and time of the load", "sync_module_states cpu_ram_efficient_loading limit_all_gathers use_orig_params")...),
 		append(table(asks, "FSDP1's prefetching; FSDP2 prefetches as it does by default", "backward_prefetch forward_prefetch backward_prefetch_policy"),
-			append(table(asks, "checkpoints by FSDP's plugin; gradient_checkpointing is modelled", "activation_checkpointing"),
+			append(table(reads, "`trainer.hf.gradient_checkpointing`", "activation_checkpointing"),
 				table(asks, "wrapping by size", "min_num_params")...)...)...)...)
 
 // fsdpDefaults are values by which keys that are not modelled ask for nothing.
@@ -189,6 +192,17 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 		}
 		j.put("model.load.dtype", "float32", nil).why = "accelerate converts the parameters that FSDP shards and that are trained"
 	}
+}
+
+// checkpoints writes what activation_checkpointing of fsdp_config does: accelerate puts each layer in
+// a checkpoint without reentrant backward passes.
+func (f *file) checkpoints(j *job, conf *spec.Value) {
+	v, key := fsdpKey(conf, "activation_checkpointing"), "trainer."+j.format.Trainer+".gradient_checkpointing"
+	if !given(v) {
+		return
+	}
+	j.out.put(key, "true", f.from(v))
+	j.out.put(key+"_kwargs", "{use_reentrant: false}", f.from(v))
 }
 
 // zero says which stage of ZeRO a DeepSpeed configuration asks for.
