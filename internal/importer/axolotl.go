@@ -33,7 +33,17 @@ func (j *job) axolotlModel() {
 	if j.get("base_model_config") != nil {
 		j.model("base_model_config")
 	}
+	if v := j.get("llama4_linearized_experts"); given(v) {
+		j.put("model.with.linearized", "true", v)
+	}
 	class := j.str("type_of_model", j.str("model_type", ""))
+	if strings.HasPrefix(class, "Llama4ForConditional") {
+		at := j.get("type_of_model")
+		if at == nil {
+			at = j.get("model_type")
+		}
+		j.doubt(at, "%s has a vision model of 0.9 billion parameters, too; planned with the language model alone", class)
+	}
 	switch {
 	case j.flag("reward_model", false), strings.HasSuffix(class, "ForSequenceClassification"):
 		j.put("model.task", "seq-cls", j.get("reward_model"))
@@ -126,6 +136,8 @@ func (j *job) attention(v *spec.Value, name string) {
 	case name != "eager" && strings.Contains(strings.ToLower(j.out.says("model.hf")), "gpt-oss"):
 		j.put("model.with.attn", "eager", v)
 		j.doubt(v, "attn_implementation: %s with the sinks of gpt-oss; planned with eager, whose scores take more memory", name)
+	case strings.HasPrefix(name, "flash_attention") && strings.Contains(strings.ToLower(j.out.get("model.hf").text), "llama-4"):
+		j.doubt(v, "attn_implementation: %s; transformers 5.12 has none for Llama 4; planned with sdpa", name)
 	case slices.Contains(attentions, name):
 		j.put("model.with.attn", name, v)
 	case name == "flash_attention_3":
