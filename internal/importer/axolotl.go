@@ -293,6 +293,9 @@ func (j *job) axolotlAdapter() {
 	}
 	if four || eight {
 		j.put("model.load.device_map", `{"": 0}`, nil)
+		if modules := j.unquantized(eight); modules != "" {
+			j.put("model.load.quantization_config.llm_int8_skip_modules", modules, nil)
+		}
 	}
 	lora := "peft.lora."
 	for _, k := range loraKeys {
@@ -316,6 +319,18 @@ func (j *job) axolotlAdapter() {
 		j.fail(v, "adapter: %s needs lora_target_modules or lora_target_linear: true", adapter)
 	}
 	j.axolotlFused()
+}
+
+// unquantized lists the modules of model types that Axolotl does not quantize: kernels take their
+// weights as they are.
+func (j *job) unquantized(eight bool) string {
+	switch model := strings.ToLower(j.out.get("model.hf").text); {
+	case strings.Contains(model, "falcon-h1"):
+		return "[out_proj]"
+	case eight && strings.Contains(model, "jamba"):
+		return "[mamba]"
+	}
+	return ""
 }
 
 // axolotlOptimizers are those that transformers does not know (CustomSupportedOptimizers).

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/memplan/memplan/internal/spec"
@@ -35,10 +36,13 @@ var tasks = []struct{ suffix, task string }{
 	{"CLIPModel", "contrastive"}, {"SiglipModel", "contrastive"},
 }
 
+// infinite are the numbers that Python writes and JSON has not, as in a time_step_limit.
+var infinite = regexp.MustCompile(`([\[:,]\s*)-?(?:Infinity|NaN)\b`)
+
 // ParseConfig reads a config.json of the transformers library: the values
 // that are numbers, strings, booleans, null or lists of those.
 func ParseConfig(text []byte) (*Config, error) {
-	d := json.NewDecoder(bytes.NewReader(text))
+	d := json.NewDecoder(bytes.NewReader(infinite.ReplaceAll(text, []byte("${1}null"))))
 	d.UseNumber()
 	var raw map[string]any
 	if err := d.Decode(&raw); err != nil {

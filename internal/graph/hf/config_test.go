@@ -25,6 +25,10 @@ func TestParseConfig(t *testing.T) {
 	if err != nil || c.Task != "contrastive" || c.Values["text_hidden_size"] != int64(512) || c.Values["vision_image_size"] != int64(224) {
 		t.Errorf("read %+v, error %v", c, err)
 	}
+	c, err = ParseConfig([]byte(`{"model_type": "falcon_h1", "time_step_limit": [0.0, Infinity], "x": -Infinity}`))
+	if err != nil || c.Values["x"] != nil || len(c.Values["time_step_limit"].([]any)) != 2 {
+		t.Errorf("read %+v, error %v", c, err)
+	}
 }
 
 // TestLanguage checks whose values are read where a configuration has that of a

@@ -27,6 +27,8 @@ import (
 //	unsupported  null, or what the configuration asks for and is not modelled
 //	left_out     null, or what is left out of the figures
 //	torch_minor  given by the loader: 6 for PyTorch 2.6
+//	multiprocessors given by the loader: those of the GPU
+//	inference    given by the loader: the job has mode: inference
 //	precision    given by the loader: train.precision
 //	liger        given by the loader: the kernels of model.liger
 //	reentrant    given by the loader: use_reentrant of train.checkpoint
@@ -47,7 +49,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels", "hf/li
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger"}
+var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -56,6 +58,7 @@ type Job struct {
 	Batch     int64
 	DType     tensor.DType // of parameters
 	Torch     torchver.Version
+	SMs       int64 // multiprocessors of the GPU
 	Inference bool
 
 	Types       []string                                                                 // that there are presets for
@@ -220,6 +223,8 @@ func (h *model) params() map[string]any {
 		given["base"] = Around
 	}
 	given["torch_minor"] = int64(h.Torch.Minor)
+	given["multiprocessors"] = h.SMs
+	given["inference"] = h.Inference
 	return given
 }
 
