@@ -86,7 +86,7 @@ func newConfig(raw map[string]any) *Config {
 			}
 		}
 	}
-	for _, k := range []string{"text", "vision"} { // of the parts of a model: their values after the part's name
+	for _, k := range []string{"text", "vision", "audio"} { // of the parts of a model: their values after the part's name
 		part, _ := raw[k+"_config"].(map[string]any)
 		for name, v := range part {
 			if x, ok := plainJSON(v); ok {

@@ -13,8 +13,12 @@ import (
 // language model, whose own preset is that of text_config's type.
 var languages = map[string]language{
 	"gemma3":   {types: []string{"gemma3_text"}, tied: true},
+	"internvl": {types: []string{"qwen2", "qwen3", "llama"}, tied: true},
 	"llama4":   {types: []string{"llama4_text"}, alone: true},
+	"llava":    {types: []string{"llama", "mistral", "qwen2", "qwen3"}, textTied: true},
 	"mistral3": {types: []string{"mistral", "ministral3", "mistral4"}, tied: true},
+	"smolvlm":  {types: []string{"llama"}, part: "text_model"},
+	"voxtral":  {types: []string{"llama"}},
 
 	"qwen3_5":     {types: []string{"qwen3_5_text"}, alone: true},
 	"qwen3_5_moe": {types: []string{"qwen3_5_moe_text"}, alone: true},
@@ -24,6 +28,9 @@ type language struct {
 	types []string // that text_config may have, the default first
 	tied  bool     // the default of tie_word_embeddings
 	alone bool     // AutoModelForCausalLM makes the language model alone, of text_config
+	part  string   // the attribute of the language model; "": language_model
+
+	textTied bool // text_config's tie_word_embeddings is used if the model's is not true
 }
 
 // Around is the block that a preset hf/TYPE has in the place of the language model.
@@ -46,9 +53,13 @@ func (c *Config) language(raw map[string]any) error {
 	}
 	text.Values["model_type"] = text.Type
 	if !l.alone {
+		tied := text.Values["tie_word_embeddings"]
 		text.Values["tie_word_embeddings"] = l.tied
-		if tied, ok := c.Values["tie_word_embeddings"]; ok {
-			text.Values["tie_word_embeddings"] = tied
+		if given, ok := c.Values["tie_word_embeddings"]; ok {
+			text.Values["tie_word_embeddings"] = given
+		}
+		if l.textTied && text.Values["tie_word_embeddings"] != true && tied == true {
+			text.Values["tie_word_embeddings"] = true
 		}
 		for k, v := range c.Values { // of what is around it
 			if _, ok := text.Values[k]; !ok {

@@ -221,6 +221,9 @@ func (h *model) params() map[string]any {
 	given["reentrant"] = h.Spec.Train.Checkpoint != nil && h.Spec.Train.Checkpoint.Reentrant.V
 	if h.c.Around != "" {
 		given["base"] = Around
+		if part := languages[h.c.Around].part; part != "" {
+			given["part"] = part
+		}
 	}
 	given["torch_minor"] = int64(h.Torch.Minor)
 	given["multiprocessors"] = h.SMs
