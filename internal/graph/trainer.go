@@ -72,8 +72,8 @@ func (el *building) loadLoop() {
 			given["label"] = int64(i)
 		}
 	}
-	for _, name := range []string{"accepts_loss_kwargs", "shifts_labels"} {
-		if x, ok := m.spec.Env.Lookup(name); ok {
+	for name, param := range map[string]string{"accepts_loss_kwargs": "num_items", "shifts_labels": "shifts_labels"} {
+		if x, ok := m.spec.Env.Lookup(param); ok {
 			given[name] = x
 		}
 	}

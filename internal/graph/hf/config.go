@@ -80,7 +80,7 @@ func newConfig(raw map[string]any) *Config {
 	}
 	for _, k := range []string{"rope_scaling", "rope_parameters"} { // what decides how rotary positions are made
 		rope, _ := raw[k].(map[string]any)
-		for from, to := range map[string]string{"type": "rope_type", "rope_type": "rope_type", "partial_rotary_factor": "partial_rotary_factor"} {
+		for from, to := range map[string]string{"type": "rope_type", "rope_type": "rope_type", "partial_rotary_factor": "partial_rotary_factor", "mrope_section": "mrope_section"} {
 			if x, ok := plainJSON(rope[from]); ok && x != nil {
 				c.Values[to] = x
 			}

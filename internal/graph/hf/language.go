@@ -12,13 +12,19 @@ import (
 // played. The preset hf/TYPE of such a type has the blocks and params around the
 // language model, whose own preset is that of text_config's type.
 var languages = map[string]language{
-	"gemma3":   {types: []string{"gemma3_text"}, tied: true},
-	"internvl": {types: []string{"qwen2", "qwen3", "llama"}, tied: true},
-	"llama4":   {types: []string{"llama4_text"}, alone: true},
-	"llava":    {types: []string{"llama", "mistral", "qwen2", "qwen3"}, textTied: true},
-	"mistral3": {types: []string{"mistral", "ministral3", "mistral4"}, tied: true},
-	"smolvlm":  {types: []string{"llama"}, part: "text_model"},
-	"voxtral":  {types: []string{"llama"}},
+	"gemma3":       {types: []string{"gemma3_text"}, tied: true, uncounted: true},
+	"internvl":     {types: []string{"qwen2", "qwen3", "llama"}, tied: true},
+	"llama4":       {types: []string{"llama4_text"}, alone: true},
+	"llava":        {types: []string{"llama", "mistral", "qwen2", "qwen3"}, textTied: true},
+	"mistral3":     {types: []string{"mistral", "ministral3", "mistral4"}, tied: true},
+	"glm46v":       {types: []string{"glm4v_text"}, uncounted: true},
+	"glm4v":        {types: []string{"glm4v_text"}, uncounted: true},
+	"qwen2_5_vl":   {types: []string{"qwen2_5_vl_text"}, uncounted: true},
+	"qwen2_vl":     {types: []string{"qwen2_vl_text"}},
+	"qwen3_vl":     {types: []string{"qwen3_vl_text"}, uncounted: true},
+	"qwen3_vl_moe": {types: []string{"qwen3_vl_moe_text"}, uncounted: true},
+	"smolvlm":      {types: []string{"llama"}, part: "text_model"},
+	"voxtral":      {types: []string{"llama"}},
 
 	"qwen3_5":     {types: []string{"qwen3_5_text"}, alone: true},
 	"qwen3_5_moe": {types: []string{"qwen3_5_moe_text"}, alone: true},
@@ -30,7 +36,8 @@ type language struct {
 	alone bool     // AutoModelForCausalLM makes the language model alone, of text_config
 	part  string   // the attribute of the language model; "": language_model
 
-	textTied bool // text_config's tie_word_embeddings is used if the model's is not true
+	uncounted bool // accepts_loss_kwargs is False: Trainer does not count the items of a batch for its loss
+	textTied  bool // text_config's tie_word_embeddings is used if the model's is not true
 }
 
 // Around is the block that a preset hf/TYPE has in the place of the language model.

@@ -67,6 +67,7 @@ type Job struct {
 	Hub         *hub.Hub                                                                 // configurations by name
 	Parse       func(name string, text []byte, given map[string]any) (*spec.Spec, error) // reads a preset
 	Checkpoints func() bool                                                              // whether train.checkpoint asks for them
+	Asked       map[string]any                                                           // the result of Asked, which the model may correct; nil: nothing
 	Nested      func(*spec.Spec) *spec.Spec                                              // the preset whose params a preset sets, or that itself
 }
 
@@ -199,7 +200,10 @@ func (h *model) params() map[string]any {
 	for _, own := range Own {
 		delete(given, own)
 	}
-	maps.Copy(given, Asked(h.Spec.Trainer))
+	if h.Asked != nil && languages[h.c.Around].uncounted {
+		h.Asked["num_items"] = false
+	}
+	maps.Copy(given, h.Asked)
 	n, _ := given["seq"].(int64)
 	if n = h.Spec.Trainer.Length(n); n > 0 {
 		given["seq"] = n
