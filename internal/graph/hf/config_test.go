@@ -43,6 +43,8 @@ func TestLanguage(t *testing.T) {
 		{`{"model_type": "mistral3", "text_config": {"hidden_size": 64}, "tie_word_embeddings": false}`, "mistral", "mistral3", 64, false},
 		{`{"model_type": "llava", "text_config": {"hidden_size": 64, "tie_word_embeddings": true}, "tie_word_embeddings": false}`, "llama", "llava", 64, true},
 		{`{"model_type": "voxtral", "text_config": {"hidden_size": 64, "tie_word_embeddings": true}, "audio_config": {"hidden_size": 32}}`, "llama", "voxtral", 64, false},
+		{`{"model_type": "voxtral"}`, "llama", "voxtral", 3072, false},
+		{`{"model_type": "qwen2_vl", "hidden_size": 64, "vision_config": {"hidden_size": 32}}`, "qwen2_vl_text", "qwen2_vl", 64, false},
 		{`{"model_type": "qwen3_5", "hidden_size": 8, "text_config": {"hidden_size": 64}, "tie_word_embeddings": true}`, "qwen3_5_text", "", 64, nil},
 	} {
 		got, err := ParseConfig([]byte(c.text))

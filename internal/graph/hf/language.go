@@ -24,7 +24,10 @@ var languages = map[string]language{
 	"qwen3_vl":     {types: []string{"qwen3_vl_text"}, uncounted: true},
 	"qwen3_vl_moe": {types: []string{"qwen3_vl_moe_text"}, uncounted: true},
 	"smolvlm":      {types: []string{"llama"}, part: "text_model"},
-	"voxtral":      {types: []string{"llama"}},
+	"voxtral": {types: []string{"llama"}, defaults: map[string]any{
+		"vocab_size": int64(131072), "hidden_size": int64(3072), "intermediate_size": int64(8192), "num_hidden_layers": int64(30), "num_key_value_heads": int64(8),
+		"max_position_embeddings": int64(131072), "rms_norm_eps": 1e-5, "head_dim": int64(128),
+	}},
 
 	"qwen3_5":     {types: []string{"qwen3_5_text"}, alone: true},
 	"qwen3_5_moe": {types: []string{"qwen3_5_moe_text"}, alone: true},
@@ -35,6 +38,8 @@ type language struct {
 	tied  bool     // the default of tie_word_embeddings
 	alone bool     // AutoModelForCausalLM makes the language model alone, of text_config
 	part  string   // the attribute of the language model; "": language_model
+
+	defaults map[string]any // of text_config that are not those of its type
 
 	uncounted bool // accepts_loss_kwargs is False: Trainer does not count the items of a batch for its loss
 	textTied  bool // text_config's tie_word_embeddings is used if the model's is not true
@@ -59,6 +64,11 @@ func (c *Config) language(raw map[string]any) error {
 		return fmt.Errorf("text_config.model_type %q of %s is not modelled; modelled are %s", text.Type, c.Type, list(l.types))
 	}
 	text.Values["model_type"] = text.Type
+	for k, v := range l.defaults {
+		if _, ok := text.Values[k]; !ok {
+			text.Values[k] = v
+		}
+	}
 	if !l.alone {
 		tied := text.Values["tie_word_embeddings"]
 		text.Values["tie_word_embeddings"] = l.tied
