@@ -136,7 +136,7 @@ func (j *job) attention(v *spec.Value, name string) {
 	case name != "eager" && strings.Contains(strings.ToLower(j.out.says("model.hf")), "gpt-oss"):
 		j.put("model.with.attn", "eager", v)
 		j.doubt(v, "attn_implementation: %s with the sinks of gpt-oss; planned with eager, whose scores take more memory", name)
-	case strings.HasPrefix(name, "flash_attention") && strings.Contains(strings.ToLower(j.out.get("model.hf").text), "llama-4"):
+	case strings.HasPrefix(name, "flash_attention") && strings.Contains(strings.ToLower(j.out.says("model.hf")), "llama-4"):
 		j.doubt(v, "attn_implementation: %s; transformers 5.12 has none for Llama 4; planned with sdpa", name)
 	case slices.Contains(attentions, name):
 		j.put("model.with.attn", name, v)
@@ -324,7 +324,7 @@ func (j *job) axolotlAdapter() {
 // unquantized lists the modules of model types that Axolotl does not quantize: kernels take their
 // weights as they are.
 func (j *job) unquantized(eight bool) string {
-	switch model := strings.ToLower(j.out.get("model.hf").text); {
+	switch model := strings.ToLower(j.out.says("model.hf")); {
 	case strings.Contains(model, "falcon-h1"):
 		return "[out_proj]"
 	case eight && strings.Contains(model, "jamba"):

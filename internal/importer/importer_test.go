@@ -203,7 +203,7 @@ func TestPlaces(t *testing.T) {
 			got = append(got, fmt.Sprintf("%d:%d %.20s", n.Place.Line, n.Place.Col, n.Text))
 		}
 	}
-	want := []string{"3:1 colour: Axolotl does", "8:16 torch_compile: compi", "5:7 bf16: auto is true, ", "2:15 sequence_len 128, as", "2:15 every sample has seq", "6:15 an evaluation has 2 ", "1:13 attn_implementation:"}
+	want := []string{"3:1 colour: Axolotl does", "8:16 torch_compile: compi", "5:7 bf16: auto is true, ", "2:15 sequence_len 128, as", "2:15 every sample has seq", "6:15 an evaluation has 2 "}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

@@ -23,6 +23,7 @@ var llamaFactory = &Format{
 		table(reads, "`model.load`, `peft` or `freeze`", "finetuning_type pure_bf16 use_badam"),
 		table(reads, "`model.load.convert`", "upcast_layernorm"),
 		table(reads, "`peft.lora`", "lora_rank lora_alpha lora_dropout lora_target additional_target use_rslora use_dora pissa_init pissa_iter"),
+		table(reads, "`freeze` or `peft.lora.exclude_modules`, of a model of text and images", "freeze_vision_tower freeze_multi_modal_projector freeze_language_model"),
 		table(reads, "refused: other kinds of fine-tuning", "oft_rank oft_block_size oft_target module_dropout freeze_trainable_layers freeze_trainable_modules freeze_extra_modules"),
 		table(reads, "`model.load.quantization_config`", "quantization_method quantization_bit quantization_type double_quantization quantization_device_map"),
 		table(reads, "`model.with.attn`", "flash_attn"),
@@ -66,8 +67,6 @@ var llamaFactory = &Format{
 		table(asks, "blocks that are added to the model", "use_llama_pro"),
 		table(asks, "an optimizer of another library; planned with optim", "use_galore use_apollo use_adam_mini use_muon"),
 		table(asks, "a loss of its own; planned with the model's", "use_dft_loss use_asft_loss use_eaft_loss"),
-		table(reads, "`peft.lora.exclude_modules`, of a model of images and text", "freeze_vision_tower freeze_multi_modal_projector"),
-		table(asks, "a model of images and text whose language model is frozen", "freeze_language_model"),
 		table(asks, "metrics of an evaluation, which keep logits", "compute_accuracy"),
 		table(asks, "an evaluation that generates text", "predict_with_generate"),
 		table(asks, "FP8; planned in 16 bits", "fp8 fp8_backend fp8_enable_fsdp_float8_all_gather"),
@@ -241,6 +240,7 @@ func (j *job) lfTuning() {
 		if !half {
 			convert = append(convert, `{modules: ["*"], dtype: float32}`)
 		}
+		j.freeze(j.frozen(false))
 	case "freeze", "oft":
 		j.fail(at, "finetuning_type: %s is not modelled; memplan plans lora and full", kind)
 	case "lora":
@@ -252,8 +252,8 @@ func (j *job) lfTuning() {
 			j.set("peft.lora.lora_dropout", "lora_dropout", v)
 		}
 		j.targets("peft.lora.target_modules", "lora_target")
-		if j.multimodal("model_name_or_path") {
-			j.lfTowers()
+		if names := j.frozen(true); len(names) > 0 {
+			j.put("peft.lora.exclude_modules", quote(excluded(names)), j.get("freeze_vision_tower")).why = "LLaMA-Factory gives these parts no adapters"
 		}
 		for _, k := range []string{"use_rslora", "use_dora"} {
 			if v := j.get(k); given(v) {
@@ -271,19 +271,6 @@ func (j *job) lfTuning() {
 	}
 	if convert != nil {
 		j.put("model.load.convert", "", at).list = convert
-	}
-}
-
-// lfTowers keeps adapters out of what is frozen of a model of images and text: what
-// turns images into tokens, and by default what reads them (model_utils/visual.py).
-func (j *job) lfTowers() {
-	frozen, at := "multi_modal_projector", j.get("freeze_vision_tower")
-	if j.flag("freeze_vision_tower", true) {
-		frozen += "|vision_tower|vision_model|visual"
-	}
-	j.put("peft.lora.exclude_modules", quote(".*("+frozen+").*"), at)
-	if !j.flag("freeze_multi_modal_projector", true) {
-		j.doubt(j.get("freeze_multi_modal_projector"), "freeze_multi_modal_projector: adapters of the projector; planned without")
 	}
 }
 

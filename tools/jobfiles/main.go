@@ -88,8 +88,8 @@ func run(folders []string) error {
 func (t *tally) table() string {
 	var b strings.Builder
 	planned := t.fits + t.tight + t.oom
-	fmt.Fprintf(&b, "\n| files | beside a job | planned | of them FITS, TIGHT, OOM on %s | refused |\n|---|---|---|---|---|\n", gpu)
-	fmt.Fprintf(&b, "| %d | %d | %d | %d, %d, %d | %d |\n", t.files, t.beside, planned, t.fits, t.tight, t.oom, t.files-t.beside-planned)
+	fmt.Fprintf(&b, "\n| files | beside a job | train nothing | planned | of them FITS, TIGHT, OOM on %s | refused |\n|---|---|---|---|---|---|\n", gpu)
+	fmt.Fprintf(&b, "| %d | %d | %d | %d | %d, %d, %d | %d |\n", t.files, t.beside, t.idle, planned, t.fits, t.tight, t.oom, t.files-t.beside-t.idle-planned)
 	b.WriteString("\n| refused, as | files |\n|---|---|\n")
 	for _, why := range t.reasons() {
 		fmt.Fprintf(&b, "| %s | %s |\n", why, strings.Join(t.why[why], " "))
@@ -99,8 +99,8 @@ func (t *tally) table() string {
 
 // tally is what became of the files of a folder.
 type tally struct {
-	files, beside, fits, tight, oom int
-	why                             map[string][]string // files that were refused, by the reason
+	files, beside, idle, fits, tight, oom int                 // idle: that train nothing
+	why                                   map[string][]string // files that were refused, by the reason, and that train nothing
 }
 
 // reasons lists why files were refused, the most frequent reason first.
@@ -182,9 +182,15 @@ func (t *tally) count(name, result string) {
 		t.beside++
 	default:
 		why := strings.TrimPrefix(result, "refused: ")
+		if strings.Contains(why, trainsNothing) {
+			t.idle++
+		}
 		t.why[why] = append(t.why[why], name)
 	}
 }
+
+// trainsNothing is in the messages about files that are not of training.
+const trainsNothing = "trains nothing"
 
 // nameless is the message of a model whose configuration is not known.
 var nameless = regexp.MustCompile(`^there is no file "[^"]*", and memplan has no configuration of such a model(?:, whose model_type is (\w+))?.*`)
