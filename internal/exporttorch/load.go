@@ -45,7 +45,11 @@ func (s *script) loaded(m *program.Model) {
 		s.printf("from_pretrained(%s%s)", name, stored)
 	}
 	for _, c := range l.Convert {
-		s.printf("convert(%s, %s, %s)", name, s.patterns(c.Modules, m), program.Literal(c.DType))
+		except := ""
+		if len(c.Except) > 0 {
+			except = ", except_=" + s.patterns(c.Except, m)
+		}
+		s.printf("convert(%s, %s, %s%s)", name, s.patterns(c.Modules, m), program.Literal(c.DType), except)
 		if c.EmptyCache {
 			s.line("torch.cuda.empty_cache()")
 		}

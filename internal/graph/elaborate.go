@@ -266,7 +266,7 @@ func (el *elaborator) pathKey() string {
 		return ""
 	}
 	for _, c := range el.loaded.Convert {
-		if slices.ContainsFunc(c.Modules, func(p string) bool { return strings.ContainsAny(p, "0123456789?[") }) {
+		if slices.ContainsFunc(slices.Concat(c.Modules, c.Except), func(p string) bool { return strings.ContainsAny(p, "0123456789?[") }) {
 			return el.path
 		}
 	}

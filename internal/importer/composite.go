@@ -79,14 +79,21 @@ func excluded(names []string) string {
 	return ".*(" + strings.Join(quoted, "|") + ").*"
 }
 
-// freeze writes the modules that are not trained.
-func (j *job) freeze(names []string) {
+// patternsOf writes patterns of the paths that contain one of the names; "" if there is none.
+func patternsOf(names []string) string {
 	if len(names) == 0 {
-		return
+		return ""
 	}
-	var patterns []string
+	var out []string
 	for _, n := range slices.Compact(names) {
-		patterns = append(patterns, quote("*"+n+"*"))
+		out = append(out, quote("*"+n+"*"))
 	}
-	j.put("freeze.modules", "["+strings.Join(patterns, ", ")+"]", j.get("freeze_vision_tower")).why = "LLaMA-Factory's defaults: freeze_vision_tower and freeze_multi_modal_projector"
+	return "[" + strings.Join(out, ", ") + "]"
+}
+
+// freeze keeps modules out of training, if patterns are of any.
+func (j *job) freeze(patterns string) {
+	if patterns != "" {
+		j.put("freeze.modules", patterns, j.get("freeze_vision_tower")).why = "LLaMA-Factory's defaults: freeze_vision_tower and freeze_multi_modal_projector"
+	}
 }

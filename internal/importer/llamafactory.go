@@ -237,10 +237,15 @@ func (j *job) lfTuning() {
 	}
 	switch kind {
 	case "full":
-		if !half {
+		frozen := patternsOf(j.frozen(false))
+		switch {
+		case half:
+		case frozen == "": // what is trained is converted
 			convert = append(convert, `{modules: ["*"], dtype: float32}`)
+		default:
+			convert = append(convert, fmt.Sprintf(`{modules: ["*"], except: %s, dtype: float32}`, frozen))
 		}
-		j.freeze(j.frozen(false))
+		j.freeze(frozen)
 	case "freeze", "oft":
 		j.fail(at, "finetuning_type: %s is not modelled; memplan plans lora and full", kind)
 	case "lora":

@@ -18,9 +18,13 @@ type Loading struct {
 // Conversion converts the parameters of modules one by one, but for quantized weights.
 type Conversion struct {
 	Modules    Patterns // cover their paths
+	Except     Patterns // cover those of modules that stay as they are
 	DType      tensor.DType
 	EmptyCache bool // then the cache is emptied
 }
+
+// Of reports whether the parameters of the module at a path are converted.
+func (c *Conversion) Of(path string) bool { return c.Modules.Cover(path) && !c.Except.Cover(path) }
 
 // All are the patterns of every module.
 var All = Patterns{"*"}
@@ -29,7 +33,7 @@ var All = Patterns{"*"}
 // is one of these, or which shares them with one of these; false if no conversion is of it.
 func Converted(list []Conversion, paths ...string) (d tensor.DType, ok bool) {
 	for _, c := range list {
-		if slices.ContainsFunc(paths, c.Modules.Cover) {
+		if slices.ContainsFunc(paths, c.Of) {
 			d, ok = c.DType, true
 		}
 	}

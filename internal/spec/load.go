@@ -32,6 +32,7 @@ type Conversions []*Conversion
 type Conversion struct {
 	At         Span     `yaml:"-"`
 	Modules    []String `yaml:"modules" doc:"paths or patterns of modules, such as *norm*; * is all of them"`
+	Except     []String `yaml:"except" doc:"those that stay as they are, by paths or patterns"`
 	DType      String   `yaml:"dtype" doc:"the type of their parameters then"`
 	EmptyCache Boolean  `yaml:"empty_cache" doc:"torch.cuda.empty_cache() when they are converted"`
 }

@@ -79,7 +79,7 @@ func (p *Interp) Convert(root *Module, m *program.Model) {
 	switch {
 	case m.Loaded != nil && m.Loaded.OnDevice:
 		for _, c := range m.Loaded.Convert {
-			p.convert(root, func(path string, _ *Cell) (tensor.DType, bool) { return c.DType, c.Modules.Cover(path) })
+			p.convert(root, func(path string, _ *Cell) (tensor.DType, bool) { return c.DType, c.Of(path) })
 			if c.EmptyCache {
 				p.EmptyCache()
 			}

@@ -83,16 +83,22 @@ func (h *model) conversions(l *spec.Load) []program.Conversion {
 		if !x.DType.IsFloating() {
 			h.fail(c.DType.At, "parameters are converted to a floating-point type, not to %v", x.DType)
 		}
-		for _, m := range c.Modules {
-			if err := program.CheckPattern(m.V); err != nil {
-				h.fail(m.At, "%v", err)
-			}
-			x.Modules = append(x.Modules, m.V)
-		}
+		x.Modules, x.Except = h.patterns(c.Modules), h.patterns(c.Except)
 		out = append(out, x)
 	}
 	if h.Spec.Prepares() {
 		out = append(out, program.Conversion{Modules: program.All, DType: tensor.Float32, EmptyCache: h.Spec.PEFT.Prepare.ClearCache.V})
+	}
+	return out
+}
+
+// patterns reads patterns of paths.
+func (h *model) patterns(list []spec.String) (out program.Patterns) {
+	for _, m := range list {
+		if err := program.CheckPattern(m.V); err != nil {
+			h.fail(m.At, "%v", err)
+		}
+		out = append(out, m.V)
 	}
 	return out
 }
