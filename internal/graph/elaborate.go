@@ -184,8 +184,8 @@ func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 			d := u.el.errs.DType(p.V.DType)
 			if p.V.DType.V == "float32" && !p.V.DType.Set {
 				d = u.el.job.DType
-				if i == 1 {
-					d = u.el.bufferType(p.V)
+				if i == 1 || p.V.Made.Set {
+					d = u.el.ownType(p.V)
 				}
 			}
 			if _, err := tensor.MulBytes(append(append([]int64(nil), size...), d.Size())...); err != nil {
@@ -205,9 +205,9 @@ func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 	}
 }
 
-// bufferType is the type of a floating-point buffer that names none: in a model that
-// from_pretrained reads, that in which the module makes it.
-func (el *elaborator) bufferType(p *spec.Param) tensor.DType {
+// ownType is the type of a floating-point buffer that names none, or of a parameter whose
+// type from_pretrained keeps: in a model that it reads, that in which the module makes it.
+func (el *elaborator) ownType(p *spec.Param) tensor.DType {
 	switch {
 	case el.loaded == nil:
 		return el.job.DType

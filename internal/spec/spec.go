@@ -168,7 +168,7 @@ type Param struct {
 	DType      String  `yaml:"dtype" default:"float32" doc:"element type"`
 	Init       String  `yaml:"init" enum:"zeros|ones|normal" default:"zeros" doc:"its first values, which do not change memory"`
 	Persistent Boolean `yaml:"persistent" default:"true" doc:"saved in the state dict (buffers)"`
-	Made       String  `yaml:"made" doc:"of a buffer: type in which the module makes it whatever the type of the weights, which from_pretrained keeps and .to(dtype) does not"`
+	Made       String  `yaml:"made" doc:"type in which the module makes it whatever the type of the weights, which from_pretrained keeps and .to(dtype) does not"`
 	If         *Value  `yaml:"if" doc:"a condition; if it is false, the parameter or buffer does not exist"`
 }
 

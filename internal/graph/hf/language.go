@@ -16,7 +16,7 @@ var languages = map[string]language{
 	"internvl":     {types: []string{"qwen2", "qwen3", "llama"}, tied: true},
 	"llama4":       {types: []string{"llama4_text"}, alone: true},
 	"llava":        {types: []string{"llama", "mistral", "qwen2", "qwen3"}, textTied: true},
-	"mistral3":     {types: []string{"mistral", "ministral3", "mistral4"}, tied: true},
+	"mistral3":     {types: []string{"mistral", "ministral3", "mistral4"}, tied: true, caches: true},
 	"glm46v":       {types: []string{"glm4v_text"}, uncounted: true},
 	"glm4v":        {types: []string{"glm4v_text"}, uncounted: true},
 	"qwen2_5_vl":   {types: []string{"qwen2_5_vl_text"}, uncounted: true},
@@ -42,6 +42,7 @@ type language struct {
 	defaults map[string]any // of text_config that are not those of its type
 
 	uncounted bool // accepts_loss_kwargs is False: Trainer does not count the items of a batch for its loss
+	caches    bool // its own use_cache is passed to the language model
 	textTied  bool // text_config's tie_word_embeddings is used if the model's is not true
 }
 
@@ -79,7 +80,7 @@ func (c *Config) language(raw map[string]any) error {
 			text.Values["tie_word_embeddings"] = true
 		}
 		for k, v := range c.Values { // of what is around it
-			if _, ok := text.Values[k]; !ok {
+			if _, ok := text.Values[k]; !ok && (k != "use_cache" || l.caches || part == nil) {
 				text.Values[k] = v
 			}
 		}

@@ -200,9 +200,7 @@ func (h *model) params() map[string]any {
 	for _, own := range Own {
 		delete(given, own)
 	}
-	if h.Asked != nil && languages[h.c.Around].uncounted {
-		h.Asked["num_items"] = false
-	}
+	h.correct()
 	maps.Copy(given, h.Asked)
 	n, _ := given["seq"].(int64)
 	if n = h.Spec.Trainer.Length(n); n > 0 {
@@ -233,6 +231,21 @@ func (h *model) params() map[string]any {
 	given["multiprocessors"] = h.SMs
 	given["inference"] = h.Inference
 	return given
+}
+
+// correct corrects what the trainer asks of a model that is around a language model:
+// Trainer sets use_cache of the model's own configuration, not of text_config.
+func (h *model) correct() {
+	if h.Asked == nil || h.c.Around == "" {
+		return
+	}
+	l := languages[h.c.Around]
+	if l.uncounted {
+		h.Asked["num_items"] = false
+	}
+	if !l.caches && h.Spec.Trainer.SFT == nil {
+		delete(h.Asked, "use_cache")
+	}
 }
 
 // weights says what becomes of the types of the weights in the files.
