@@ -492,12 +492,30 @@ func (a *Arguments) Params() map[string]any {
 	return out
 }
 
+// asks reports whether the value of an argument is neither its default nor empty.
+func (a *Arguments) asks(row *trainer.Argument) bool {
+	x, otherwise := a.Value(row.Name), row.DefaultIn(a.Release)
+	if v, ok := x.(*Value); ok {
+		switch v.Kind {
+		case List:
+			return len(v.Items) > 0
+		case Map:
+			return len(v.Pairs) > 0
+		case Bool:
+			x = v.Bool
+		case Str:
+			x = v.Str
+		}
+	}
+	return x != otherwise && x != false && x != nil && x != ""
+}
+
 // Unmodelled lists the arguments that ask for what is not modelled.
 func (a *Arguments) Unmodelled() []*trainer.Argument {
 	var out []*trainer.Argument
 	for _, name := range a.Table.Names(a.Release) {
 		row := a.Table.Find(name, a.Release)
-		if x := a.Value(name); row.Reach == trainer.Unmodelled && a.Has(name) && x != row.DefaultIn(a.Release) && x != false && x != nil && x != "" {
+		if row.Reach == trainer.Unmodelled && a.Has(name) && a.asks(row) {
 			out = append(out, row)
 		}
 	}

@@ -1,6 +1,8 @@
 package spec
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/trainer"
@@ -21,13 +23,13 @@ func trainerSettings(root *Value, path, value string) ([]Setting, bool) {
 	if t == nil || t.Kind != Map || !ok || key == "steps" {
 		return []Setting{{path, value}}, true
 	}
-	args, said := "", (*Value)(nil)
+	args, given, table := "", (*Value)(nil), (*trainer.Table)(nil)
 	for _, p := range t.Pairs {
-		if p.Value.Kind == Map && trainer.Named(p.Key.Str) {
-			args, said = "trainer."+p.Key.Str+".", p.Value
+		if x := trainer.Named(p.Key.Str); x != nil && p.Value.Kind == Map {
+			args, given, table = "trainer."+p.Key.Str+".", p.Value, x
 		}
 	}
-	if args == "" {
+	if table == nil {
 		return []Setting{{path, value}}, true
 	}
 	sets := func(ss ...Setting) ([]Setting, bool) {
@@ -41,7 +43,7 @@ func trainerSettings(root *Value, path, value string) ([]Setting, bool) {
 	value = strings.Trim(value, `"'`)
 	switch key {
 	case "batch_size":
-		if name := soleName(said.Get("per_device_train_batch_size")); root.Get("params").Get(name) != nil {
+		if name := soleName(given.Get("per_device_train_batch_size")); root.Get("params").Get(name) != nil {
 			return sets(Setting{"params." + name, value}) // and what else depends on the param
 		}
 		return sets(Setting{"per_device_train_batch_size", value})
@@ -69,14 +71,73 @@ func trainerSettings(root *Value, path, value string) ([]Setting, bool) {
 			return sets(Setting{"model.dtype", "float16"}, Setting{"bf16", "false"}, Setting{"fp16", "false"})
 		}
 	case "optimizer":
-		name, _, _ := strings.Cut(strings.TrimLeft(value, "{ "), ":")
-		for _, o := range trainer.Optimizers {
-			if o.Row == strings.Trim(name, "} ") && (o.Args["fused"] == true) == strings.Contains(value, "fused: true") {
-				return sets(Setting{"optim", o.Name})
+		for i := range trainer.Optimizers {
+			o := &trainer.Optimizers[i]
+			if ss, ok := optimizerSettings(o, value); ok {
+				ss = slices.DeleteFunc(ss, func(x Setting) bool { return isSet(given, table, x) })
+				return sets(append([]Setting{{"optim", o.Name}}, ss...)...)
 			}
 		}
 	}
 	return nil, false
+}
+
+// optimizerSettings are the arguments of a trainer that choose the arguments of an optimizer
+// of its own; false if value is another optimizer, or none of these chooses some.
+func optimizerSettings(o *trainer.Optimizer, value string) ([]Setting, bool) {
+	v := readYAML([]byte(value), new(Errors))
+	var args *Value
+	switch {
+	case v == nil:
+		return nil, false
+	case v.Kind == Map && len(v.Pairs) == 1:
+		v, args = v.Pairs[0].Key, v.Pairs[0].Value
+	}
+	if v.Kind != Str || v.Str != o.Row || o.Row == "" || args != nil && args.Kind != Map && args.Kind != Null {
+		return nil, false
+	}
+	if fused := args.Get("fused"); (o.Args["fused"] == true) != (fused != nil && fused.Kind == Bool && fused.Bool) {
+		return nil, false
+	}
+	var out []Setting
+	var own []string
+	for _, p := range pairs(args) {
+		x := p.Value
+		switch name := p.Key.Str; {
+		case name == "betas" && o.Adam && len(x.Items) == 2:
+			out = append(out, Setting{"adam_beta1", x.Items[0].Str}, Setting{"adam_beta2", x.Items[1].Str})
+		case x.Kind == List || x.Kind == Map || x.Kind == Null:
+			return nil, false
+		case name == "fused": // as o has it
+		case o.Args[name] != nil:
+			if x.Str != fmt.Sprint(o.Args[name]) {
+				return nil, false
+			}
+		case name == "lr":
+			out = append(out, Setting{"learning_rate", x.Str})
+		case name == "weight_decay":
+			out = append(out, Setting{name, x.Str})
+		case name == "eps" && o.Adam:
+			out = append(out, Setting{"adam_epsilon", x.Str})
+		case slices.Contains(o.Numbers, name) || slices.Contains(o.Flags, name):
+			own = append(own, name+"="+x.Str)
+		default:
+			return nil, false
+		}
+	}
+	if len(own) > 0 {
+		out = append(out, Setting{"optim_args", strings.Join(own, ",")})
+	}
+	return out, true
+}
+
+// isSet reports whether a trainer's argument has a value already.
+func isSet(args *Value, table *trainer.Table, x Setting) bool {
+	if v := args.Get(x.Path); v != nil {
+		return v.Str == x.Value
+	}
+	row := table.Find(x.Path, "")
+	return row != nil && row.Default != nil && fmt.Sprint(row.Default) == x.Value
 }
 
 // precisionWords are the other words for values of train.precision.

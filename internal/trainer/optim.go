@@ -93,5 +93,13 @@ func OptimizerOf(name string) *Optimizer {
 // Doubt is what the figures are without an optimizer.
 func (o *Optimizer) Doubt() string { return o.Missing + " is not modelled" + standIn }
 
-// Named reports whether a trainer takes arguments that a table of this package lists.
-func Named(key string) bool { return key == "hf" || key == "sft" }
+// Named is the table of a trainer, by its key in a spec; nil: it has none.
+func Named(key string) *Table {
+	switch key {
+	case "hf":
+		return HF
+	case "sft":
+		return SFT
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package spec
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Keys of train set the arguments of a trainer that mean the same, or none.
+func TestTrainerSettings(t *testing.T) {
+	errs := new(Errors)
+	root := readYAML([]byte("trainer: {hf: {learning_rate: 0.01}}"), errs)
+	if root == nil {
+		t.Fatal(errs.Err())
+	}
+	for _, c := range []struct{ path, value, want string }{
+		{"device.gpu", "t4", "[{device.gpu t4}]"},
+		{"train.batch_size", "4", "[{trainer.hf.per_device_train_batch_size 4}]"},
+		{"train.optimizer", "AdamW", "[{trainer.hf.optim adamw_torch}]"},
+		{"train.optimizer", "{AdamW: {fused: false}}", "[{trainer.hf.optim adamw_torch}]"},
+		{"train.optimizer", "{AdamW: {lr: 0.01, betas: [0.9, 0.99], eps: 1e-08, weight_decay: 0.1, fused: true}}",
+			"[{trainer.hf.optim adamw_torch_fused} {trainer.hf.adam_beta2 0.99} {trainer.hf.weight_decay 0.1}]"},
+		{"train.optimizer", "{SGD: {momentum: 0.9, nesterov: true}}", "[{trainer.hf.optim sgd} {trainer.hf.optim_args momentum=0.9,nesterov=true}]"},
+		{"train.optimizer", "{AdamW8bit: {embeddings_32bit: true}}", "[{trainer.hf.optim adamw_bnb_8bit}]"},
+		{"train.optimizer", "{AdamW8bit: {embeddings_32bit: false}}", ""},
+		{"train.optimizer", "{AdamW: {foreach: false}}", ""},
+		{"train.optimizer", "{AdamW: {lr: [0.1]}}", ""},
+		{"train.optimizer", "{Adam: {}}", ""},
+		{"train.optimizer", "[", ""},
+	} {
+		got := ""
+		if settings, ok := trainerSettings(root, c.path, c.value); ok {
+			got = fmt.Sprint(settings)
+		}
+		if got != c.want {
+			t.Errorf("%s=%s sets %s, not %s", c.path, c.value, got, c.want)
+		}
+	}
+}
