@@ -235,6 +235,12 @@ class ModulesToSave(nn.Module):
         self.original_module = module
         self.modules_to_save = copy.deepcopy(module).requires_grad_(True)
 
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("modules_to_save"), name)
+
     def forward(self, *args):
         return self.modules_to_save(*args)
 

@@ -141,8 +141,10 @@ func (m *Module) param(path string) **Cell {
 			}
 		}
 	}
-	if base := m.child(program.BaseLayer); base != nil { // whose weight and bias a wrapper shows as its own
-		return base.param(path)
+	for _, name := range []string{program.BaseLayer, program.ModulesToSave} { // whose weight and bias a wrapper shows as its own
+		if of := m.child(name); of != nil {
+			return of.param(path)
+		}
 	}
 	return nil
 }
