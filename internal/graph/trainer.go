@@ -84,6 +84,11 @@ func (el *building) loadLoop() {
 	if n := t.EvalSamples(); n > 0 {
 		given["eval_samples"] = n
 	}
+	rows, exact := t.EvalRows()
+	if given["eval_rows"] = rows; !exact && t.Evaluates() {
+		key := "trainer." + t.Key() + ".per_device_eval_batch_size"
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: the length of a sequence of other samples than in training; planned is %s as long as in training", key, spec.Plural(int(rows), "sequence")).Of(key))
+	}
 	el.loopNotes(m)
 	if given["flattened"] = t.Flattened(); t.Flattened() {
 		el.flattened(m)
@@ -158,6 +163,10 @@ func (el *building) sft(m *model, given map[string]any) {
 			el.fail(a.Span("loss_type"), "the chunked loss of %s is not modelled; loss_type: nll is", m.use.HF.V)
 		}
 		given["metrics"] = "sft_chunked_metrics"
+		if given["compute_metrics"] == true && t.Evaluates() {
+			given["compute_metrics"] = false
+			el.notModelled = append(el.notModelled, note.Asked.New("trainer.compute_metrics: what evaluations collect with loss_type chunked_nll, which has no logits").Of("trainer.compute_metrics"))
+		}
 	case "dft":
 		given["loss_func"], given["metrics"] = "dft_loss", "sft_metrics"
 	default:

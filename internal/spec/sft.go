@@ -13,6 +13,8 @@ func (s *Spec) sft(a *Arguments) {
 		s.Errs.Addf(t.LossTokens.At, "loss_tokens is of sft: the loss of hf takes all tokens")
 	case t.SFT != nil && t.Flattening.V:
 		s.Errs.Addf(t.Flattening.At, "flattening is of hf: with sft write padding_free: true")
+	case t.SFT == nil && t.OneSample.Set && !t.Flattening.V:
+		s.Errs.Addf(t.OneSample.At, "one_sample is of sft, or of hf with flattening: hf makes no sequence of several samples")
 	case t.Sequences.Set && !t.Flattened():
 		s.Errs.Addf(t.Sequences.At, "sequences needs flattening of hf, or packing or padding_free of sft, which make the samples of a batch one sequence")
 	case t.Sequences.Set && t.OneSample.V:

@@ -530,6 +530,18 @@ func (t *Trainer) EvalSamples() int64 {
 	return t.EvalDataset.Samples.V
 }
 
+// EvalRows is how many sequences a batch of an evaluation has; exact says that these are as
+// long as those of training. Samples that are one sequence are as many there as in training,
+// or else they are planned as sequences of training.
+func (t *Trainer) EvalRows() (rows int64, exact bool) {
+	n := min(t.Args().Int("per_device_eval_batch_size"), max(t.EvalSamples(), 1))
+	if !t.Flattened() {
+		return n, true
+	}
+	train := t.Args().Int("per_device_train_batch_size")
+	return (n + train - 1) / train, n == train
+}
+
 // Evaluates reports whether there are evaluations between steps.
 func (t *Trainer) Evaluates() bool {
 	return t.EvalSamples() > 0 && t.Args().Text("eval_strategy") != "no"

@@ -66,7 +66,9 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 	a := &program.Adapters{Bias: t.bias, OnHost: !m.onDevice(), DType: tensor.Float32, Kept: !p.Autocast.V, Lower: j.Spec.Trainer.OfSFT() && pm.Quantized != nil}
 	saved := j.savedNames(t)
 	targeted := j.targeted(m, pm, t, saved)
-	layers, _ := adaptable(pm)
+	layers, head := adaptable(pm)
+	chunk, _ := m.Params.Lookup("loss_chunk")
+	chunked := chunk != nil && chunk != int64(0)
 	known := map[string]*program.Class{}
 	for _, l := range layers {
 		known[l.Path] = l.Class
@@ -76,6 +78,9 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 		base := known[path]
 		if base == nil {
 			j.fail(t.targets.TargetModules.Span, "%s.target_modules: %s is no layer that an adapter goes around (Linear, Conv1D, Conv1d to Conv3d, Embedding)", t.name, path)
+		}
+		if chunked && path == head {
+			j.fail(t.at, "%s: SFTTrainer computes no chunked loss with an adapter around %s; leave the module out of target_modules, or write loss_type: nll", t.name, path)
 		}
 		dtype := firstAdapterType(base)
 		if p.Autocast.V && dtype.IsHalf() {
