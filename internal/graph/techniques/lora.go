@@ -156,7 +156,7 @@ func (j *Job) loraTuner(l *spec.LoraConfig) *tuner {
 	}
 	rank, alpha := j.patternOf(l.RankPattern, "rank_pattern"), j.patternOf(l.AlphaPattern, "alpha_pattern")
 	return &tuner{
-		name: "lora", at: l.At, targets: &l.Targets, task: l.TaskType, bias: l.Bias.V, defaults: loraTargets,
+		name: "lora", at: l.At, targets: &l.Targets, task: l.TaskType, bias: l.Bias.V, defaults: loraTargets, lora: l,
 		wrap: func(path string, base *program.Class, dtype tensor.DType) (*program.Class, string) {
 			a := &loraArgs{
 				r: int64(rank(path, float64(l.R.V))), alpha: alpha(path, l.Alpha.V), dropout: l.Dropout.V,

@@ -22,6 +22,7 @@ type tuner struct {
 	task     spec.String
 	bias     string
 	defaults map[string][]string // target_modules by model type
+	lora     *spec.LoraConfig    // nil: another method
 	// wrap makes the class that goes around a layer; args are those of the class
 	// in a script.
 	wrap func(path string, base *program.Class, dtype tensor.DType) (class *program.Class, args string)
@@ -254,9 +255,13 @@ func (j *Job) targeted(m *Model, pm *program.Model, t *tuner, saved []spec.Strin
 	default:
 		list, fits = j.names(v, "target_modules")
 	}
+	listed := len(list) > 0
+	if e := j.joinedIn(m); e != nil && t.lora != nil {
+		list, fits = j.ofExperts(m, pm, t, e, list, fits)
+	}
 	list = slices.Clone(list)
 	_, excluded := j.names(t.targets.ExcludeModules, "exclude_modules")
-	layer := j.layerNumbers(t.targets, len(list) > 0)
+	layer := j.layerNumbers(t.targets, listed)
 	pm.Root.Walk(func(path string, _ *program.Class) {
 		switch {
 		case path == "", excluded(path), within(path, saved), !fits(path):
