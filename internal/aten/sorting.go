@@ -113,13 +113,16 @@ var Topk = define(op.Op{
 		if x.Rank() == 0 || a.K < 1 || a.K > x.Dim(d) {
 			c.Fail("cannot take %d elements along dimension %d of shape %v", a.K, a.Dim, x.Size)
 		}
-		n := x.Dim(d)
-		if a.K > smallSort || multiBlock(x.Numel()/n, n) {
-			c.Fail("topk of %d among %d elements in %d slices is not modelled", a.K, n, x.Numel()/n)
+		if a.K > smallSort {
+			c.Fail("topk of more than %d elements, not %d, is not modelled", smallSort, a.K)
 		}
+		n := x.Dim(d)
 		size := tensor.Contiguous(x.Size.Set(d, a.K))
 		values, indices := c.New(size, x.DType), c.New(size, tensor.Int64)
 		c.Contiguous(x)
+		if slices := x.Numel() / n; multiBlock(slices, n) {
+			topkScratch(c, slices, n, x.DType.Size())
+		}
 		c.Return(values, indices)
 	},
 	Save: []op.Save{op.Out(1)}, Node: "TopkBackward0", Grad: gradSelected,
@@ -127,8 +130,8 @@ var Topk = define(op.Op{
 	Source: "aten/src/ATen/native/cuda/TensorTopK.cpp, TensorTopK.cu",
 })
 
-// multiBlock reports whether topk works with several thread blocks a slice, or
-// by sorting (should_use_multiblock, should_use_sort).
+// multiBlock reports whether topk works with several thread blocks a slice
+// (should_use_multiblock).
 func multiBlock(slices, size int64) bool {
 	for _, r := range []struct{ slices, size int64 }{{20, 20000}, {40, 10000}, {80, 8000}, {199, 5000}, {799, 3000}, {4000, 800}} {
 		if slices <= r.slices {
@@ -136,4 +139,27 @@ func multiBlock(slices, size int64) bool {
 		}
 	}
 	return size >= 400
+}
+
+// topkScratch is what topk with several thread blocks a slice allocates (mbtopk::launch):
+// of each slice the element at rank k, a semaphore, the rank that is still looked for and
+// the bits that are found; of each block a histogram and two counts; and twice the scratch
+// of their sums.
+func topkScratch(c *op.Call, slices, size, element int64) {
+	const (
+		threads   = 256
+		blocks    = 6       // of a multiprocessor: each thread has 40 of its 65536 registers
+		count     = 4       // bytes
+		histogram = 256 * 2 // bytes: a short for each digit
+	)
+	items := min(max(tensor.DivUp(slices*size, int64(c.Env().SMs)*blocks*threads), 4), 64) // of a thread
+	n := slices * tensor.DivUp(size, items*threads)
+	for _, bytes := range []int64{slices * element, slices * count, slices * count, slices * max(count, element), n * histogram, n * count, n * count} {
+		c.Scratch(tensor.Bytes(bytes))
+	}
+	for range 2 {
+		mark := c.Mark()
+		c.Scratch(tensor.Bytes(cub.SumByKey(c.Env().Arch, n)))
+		c.DropTo(mark)
+	}
 }

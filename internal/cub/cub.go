@@ -113,6 +113,18 @@ func ScanHalves(n int64) int64 {
 	return roundUp(arrays) + spare
 }
 
+// SumByKey is the scratch of DeviceScan::InclusiveSumByKey over n words of 4 bytes by keys of
+// 4 bytes: the state of each tile, and the last key of each.
+func SumByKey(arch int, n int64) int64 {
+	const state, key = 16, 4
+	tile := int64(2304)
+	if arch >= 90 {
+		tile = 4032
+	}
+	tiles := divUp(n, tile)
+	return roundUp((tiles+padding)*state) + roundUp(tiles*key) + spare
+}
+
 // Sum is the scratch of DeviceReduce::Sum over n bools on a device with so many
 // multiprocessors: nothing in one tile, else a partial sum of each block.
 func Sum(sms int, n int64) int64 {
