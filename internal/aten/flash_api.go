@@ -30,25 +30,13 @@ var FlashAttention = define(op.Op{
 	Name: "_scaled_dot_product_flash_attention", Seeds: 2, Eval: evalAttention, Flops: attentionFlops, Args: &SDPAArgs{}, Run: func(c *op.Call) {
 		t := swapHeads(c, c.In...)
 		q, k := t[0], t[1]
+		kern := flashKernel(flashRule, q, k, c.Args.(*SDPAArgs).DropoutP)
+		if !c.Env().FakeTensors {
+			c.Kernel(kern)
+		}
 		out := c.New(q.LikeDense(), q.DType)
-		lse := c.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))
-		var lseAcc, outAcc *op.Tensor
-		dropout := c.Args.(*SDPAArgs).DropoutP
-		if n := flashSplits(c, q, k, dropout); n > 1 && !c.Env().FakeTensors {
-			lseAcc = c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1))
-			outAcc = c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1), roundUp(q.Dim(3), 32))
-		}
-		c.Return(swapBack(c, out), lse)
-		if c.Env().Torch.FlashStateOnDevice() {
-			state, unused := c.NewShape(tensor.Int64, 2), c.NewShape(tensor.Int64)
-			if dropout > 0 && !c.Env().FakeTensors { // made again
-				again := c.NewShape(tensor.Int64, 2)
-				c.Drop(state)
-				state = again
-			}
-			c.Return(state, unused)
-		}
-		c.Drop(outAcc, lseAcc)
+		outs := flashForward(c, &kern)
+		c.Return(append([]*op.Tensor{swapBack(c, out)}, outs...)...)
 	},
 	Save:   []op.Save{op.In(1), op.In(0), op.In(2), op.Out(1), op.Out(0), op.Out(2), op.Out(3)},
 	NoGrad: []int{1}, Node: "ScaledDotProductFlashAttentionBackward0",
@@ -80,12 +68,58 @@ var FlashAttention = define(op.Op{
 	Source: "aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp; recorded on sm_80, sm_86, sm_90",
 })
 
-// flashSplits is the number of parts into which the forward kernel cuts the
-// keys when batch and heads alone do not fill the GPU (num_splits_heuristic).
-func flashSplits(c *op.Call, q, k *op.Tensor, dropout float64) int64 {
+// The forward kernels: their operands are the sizes of the queries, the length of the keys,
+// and the heads of these.
+var (
+	flashRule = &op.KernelRule{Run: func(c *op.Call, k *op.Kernel) {
+		c.NewShape(k.DType, k.In.Size.Slice()[:4]...)
+		flashForward(c, k)
+	}}
+	flashAttnRule = &op.KernelRule{Run: func(c *op.Call, k *op.Kernel) {
+		c.NewShape(k.DType, k.In.Size.Slice()[:4]...)
+		flashAttnForward(c, k)
+	}}
+)
+
+func flashKernel(rule *op.KernelRule, q, k *op.Tensor, dropout float64) op.Kernel {
+	size := append(q.Size.Slice(), k.Dim(1), k.Dim(2))
+	out := op.Kernel{Rule: rule, In: tensor.Layout{Size: tensor.D(size...)}, DType: q.DType}
 	if dropout != 0 {
+		out.Reduced = 1
+	}
+	return out
+}
+
+// flashForward is what the forward pass allocates after its result, and returns what it
+// returns with it.
+func flashForward(c *op.Call, k *op.Kernel) []*op.Tensor {
+	q := &k.In
+	outs := []*op.Tensor{c.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))} // log-sum-exp
+	var lseAcc, outAcc *op.Tensor
+	if n := flashSplits(c.Env(), k); n > 1 && !c.Env().FakeTensors {
+		lseAcc = c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1))
+		outAcc = c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1), roundUp(q.Dim(3), 32))
+	}
+	if c.Env().Torch.FlashStateOnDevice() {
+		state, unused := c.NewShape(tensor.Int64, 2), c.NewShape(tensor.Int64)
+		if k.Reduced != 0 && !c.Env().FakeTensors { // made again
+			again := c.NewShape(tensor.Int64, 2)
+			c.Drop(state)
+			state = again
+		}
+		outs = append(outs, state, unused)
+	}
+	c.Drop(outAcc, lseAcc)
+	return outs
+}
+
+// flashSplits is the number of parts into which a forward kernel cuts the
+// keys when batch and heads alone do not fill the GPU (num_splits_heuristic).
+func flashSplits(env *op.Env, k *op.Kernel) int64 {
+	if k.Reduced != 0 { // dropout
 		return 1
 	}
+	q, length, shared := &k.In, k.In.Dim(4), k.In.Dim(5)
 	block := int64(64)
 	switch d := q.Dim(3); {
 	case d <= 64:
@@ -93,13 +127,13 @@ func flashSplits(c *op.Call, q, k *op.Tensor, dropout float64) int64 {
 	case d <= 128:
 		block = 128
 	}
-	keys := tensor.DivUp(k.Dim(1), block)
+	keys := tensor.DivUp(length, block)
 	heads, rows := q.Dim(2), q.Dim(1)
-	if rows == 1 && heads > k.Dim(2) { // the heads that share a key are seen as tokens (seqlenq_ngroups_swapped)
-		heads, rows = k.Dim(2), heads/k.Dim(2)
+	if rows == 1 && heads > shared { // the heads that share a key are seen as tokens (seqlenq_ngroups_swapped)
+		heads, rows = shared, heads/shared
 	}
 	work := q.Dim(0) * heads * tensor.DivUp(rows, 64)
-	sms := int64(c.Env().SMs) * 2
+	sms := int64(env.SMs) * 2
 	if float32(work) >= 0.8*float32(sms) {
 		return 1
 	}

@@ -74,6 +74,20 @@ func lastDense(c *op.Call, ts ...*op.Tensor) []*op.Tensor {
 	return out
 }
 
+// flashAttnForward is what mha_fwd allocates after its result.
+func flashAttnForward(c *op.Call, k *op.Kernel) (lse, state *op.Tensor) {
+	q := &k.In
+	lse = c.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))
+	var lseAcc, outAcc *op.Tensor
+	if n := flashSplits(c.Env(), k); n > 1 {
+		lseAcc = c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1))
+		outAcc = c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1), flashAttnHead(q.Dim(3)))
+	}
+	state = c.NewShape(tensor.Int64, 2)
+	c.Drop(outAcc, lseAcc)
+	return lse, state
+}
+
 // FlashAttnForward is mha_fwd: the result, the log-sum-exp and the state of the dropout.
 var FlashAttnForward = define(op.Op{
 	Name: "_flash_attn_forward", Flops: flashAttnFlops, Args: &FlashAttnArgs{}, Takes: flashAttnTakes,
@@ -87,13 +101,11 @@ var FlashAttnForward = define(op.Op{
 		if q.Dim(1) == 1 && q.Dim(2) > k.Dim(2) {
 			c.Fail("flash-attn of one query, whose heads share keys, is not modelled")
 		}
+		kern := flashKernel(flashAttnRule, q, k, c.Args.(*FlashAttnArgs).Dropout)
+		c.Kernel(kern)
 		out := c.NewLike(q)
-		lse := c.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))
-		if n := flashSplits(c, q, k, c.Args.(*FlashAttnArgs).Dropout); n > 1 {
-			c.Local(c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1)))
-			c.Local(c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1), flashAttnHead(q.Dim(3))))
-		}
-		c.Return(out, lse, c.NewShape(tensor.Int64, 2))
+		lse, state := flashAttnForward(c, &kern)
+		c.Return(out, lse, state)
 	},
 	Source: "flash-attn 2.8: csrc/flash_attn/flash_api.cpp: mha_fwd; flash_attn/flash_attn_interface.py",
 })

@@ -85,7 +85,6 @@ var EfficientAttention = define(op.Op{
 		if b.Env().FakeTensors {
 			return
 		}
-		kern := efficientKernelFor(b.Env(), q.DType, max(q.Dim(3), v.Dim(3)), b.Args.(*efficientArgs).DropoutP > 0)
 		var delta *op.Tensor                                                            // sum over the head of grad_out * out, as (batch, heads, length)
 		if q.DType.IsHalf() && (b.Env().Arch >= 75 || max(q.Dim(3), v.Dim(3)) <= 128) { // the kernel computes it (kKernelComputesDelta)
 			delta = b.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))
@@ -97,16 +96,39 @@ var EfficientAttention = define(op.Op{
 			delta = b.Do1(Contiguous, nil, swapped)
 			b.Drop(swapped, sum, prod, out32, g32)
 		}
-		heads := q.Dim(0) * q.Dim(2)
-		splits := int64(1)
-		if !b.Env().Deterministic {
-			splits = kern.splits(k.Dim(1), heads)
+		scratch := op.Kernel{Rule: efficientRule, In: tensor.Layout{Size: tensor.D(q.Dim(0)*q.Dim(2), q.Dim(1), q.Dim(3), k.Dim(1), v.Dim(3))}, DType: q.DType}
+		if b.Args.(*efficientArgs).DropoutP > 0 {
+			scratch.Reduced |= efficientDropout
 		}
-		ws := b.NewShape(tensor.Uint8, heads*kern.workspace(q.Dim(1), splits, q.Dim(3), v.Dim(3)))
-		b.Drop(delta, ws)
+		if b.Env().Deterministic {
+			scratch.Reduced |= efficientOnePart
+		}
+		b.Kernel(scratch)
+		b.Drop(delta, efficientScratch(&b.Call, &scratch))
 	},
 	Source: "aten/src/ATen/native/transformers/cuda/attention_backward.cu",
 })
+
+// The backward kernel: its operand is the batches and heads, the sizes of the queries, and
+// those of keys and values.
+var efficientRule = &op.KernelRule{Run: func(c *op.Call, k *op.Kernel) { efficientScratch(c, k) }}
+
+// What a backward kernel does, as bits of Kernel.Reduced.
+const (
+	efficientDropout = 1 << iota
+	efficientOnePart // the sum is deterministic
+)
+
+// efficientScratch is the workspace of a backward kernel.
+func efficientScratch(c *op.Call, k *op.Kernel) *op.Tensor {
+	heads, queries, head, keys, headV := k.In.Dim(0), k.In.Dim(1), k.In.Dim(2), k.In.Dim(3), k.In.Dim(4)
+	kern := efficientKernelFor(c.Env(), k.DType, max(head, headV), k.Reduced&efficientDropout != 0)
+	splits := int64(1)
+	if k.Reduced&efficientOnePart == 0 {
+		splits = kern.splits(keys, heads)
+	}
+	return c.NewShape(tensor.Uint8, heads*kern.workspace(queries, splits, head, headV))
+}
 
 // efficientKernel is one of the backward kernels: its block of queries, the
 // columns of its query-gradient tile, and its block of keys if it accumulates

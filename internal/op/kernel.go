@@ -8,7 +8,7 @@ type Kernel struct {
 	Rule         *KernelRule
 	In           tensor.Layout // of its operand
 	DType, Index tensor.DType
-	Reduced      uint16 // dimensions, as bits
+	Reduced      uint16 // dimensions, as bits; of attention, what else decides
 	AccSize, VT0 int64  // bytes of an accumulator, elements that a thread reads
 }
 
