@@ -1,14 +1,17 @@
 package estimate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/lengths"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/pool"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/report"
@@ -36,10 +39,12 @@ func collator(l *spec.Lengths) lengths.Collator {
 	return lengths.Collator{Max: l.Max.V, Multiple: l.Multiple.V}
 }
 
-// How many runs are simulated: as many as take so many calls of the allocator, and no
-// fewer than the least.
+// How many runs are simulated: as many as take so many calls of the allocator, about a second
+// of work, and no more than a share of the work that a command may do; but no fewer than the
+// least. Of 8 runs of which none fails, the chance is below 32 %; of 64, below 6 %.
 const (
 	mostCalls = 12 << 20
+	workShare = 4
 	leastRuns = 8
 	mostRuns  = 64
 )
@@ -56,6 +61,7 @@ type varying struct {
 	batches int   // of a step
 	coarse  int64 // lengths are rounded up to a multiple of it
 	turns   map[int64]*turn
+	played  map[int64]*engine.Played   // lengths, until all turns are there
 	alike   bool                       // the turns differ in sizes alone
 	next    func(run int) func() int64 // draws the batches of a run
 }
@@ -65,13 +71,29 @@ func (o *Outcome) vary() (out *report.Lengths, err error) {
 	defer o.Job.metered(&err)()
 	v := &varying{o: o, spec: o.Job.Spec.Lengths, batches: batches(o.Job.Program), turns: map[int64]*turn{}}
 	v.next = func(run int) func() int64 { return v.sampler(run).Next }
+	if every := rarely(o.Job.Program, program.OptStep, program.ZeroGrad, program.KeepValue); every > 0 {
+		return nil, fmt.Errorf("%s: what runs in every %d-th step only is not modelled where lengths differ", v.spec.Key, every)
+	}
 	if v.samples, err = o.Job.recipe.samples(v.spec); err != nil {
 		return nil, err
 	}
+	v.played = map[int64]*engine.Played{}
 	if err := v.play(); err != nil {
 		return nil, err
 	}
+	v.played = nil
 	return v.simulate()
+}
+
+// rarely is the interval of a statement of these kinds that runs in every n-th step, 0 if there
+// is none. Of such steps a turn knows nothing.
+func rarely(p *program.Job, kinds ...program.StmtKind) int64 {
+	for i := range p.Step.Body {
+		if s := &p.Step.Body[i]; s.Every > 1 && slices.Contains(kinds, s.Kind) {
+			return s.Every
+		}
+	}
+	return 0
 }
 
 // batches is how many batches a step takes.
@@ -91,9 +113,29 @@ func (v *varying) sampler(run int) *lengths.Sampler {
 	return s
 }
 
-// length is the one that is played for a batch.
+// aligned is the multiple up to which it counts whether a length is one: kernels that read
+// 16 bytes at once take 8 numbers of 16 bits, and where a row does not end there, tensors are
+// padded or other kernels run.
+const aligned = 8
+
+// alignment is the greatest power of two up to aligned that a length is a multiple of.
+func alignment(n int64) int64 { return min(n&-n, aligned) }
+
+// length is the one that is played for a batch: rounded up by less than coarse, to one that
+// is a multiple of the same powers of two.
 func (v *varying) length(n int64) int64 {
-	return min((n+v.coarse-1)/v.coarse*v.coarse, v.longest())
+	own, longest := alignment(n), v.longest()
+	n = roundUp(n, v.coarse)
+	if own < min(v.coarse, aligned) {
+		n -= own
+	}
+	switch {
+	case n <= longest:
+		return n
+	case own < aligned: // the last that is such a multiple
+		return longest - (longest+own)%(2*own)
+	}
+	return longest - longest%aligned
 }
 
 func (v *varying) longest() int64 { return collator(v.spec).Pad(v.samples.Longest()) }
@@ -116,19 +158,47 @@ func (v *varying) shapes() []int64 {
 // playedSteps are how many steps of each length are played.
 const playedSteps = 3
 
-// play makes a turn of each length: three or four are played, and the others lie on the
-// curve through them; or all are.
+// play makes a turn of each length: a few are played, and the others lie on the curve
+// through them; or on one for each alignment; or all are played.
 func (v *varying) play() error {
 	v.coarse = 1
+	p, err := v.playLength(v.longest())
+	if err != nil {
+		return err
+	}
+	calls := len(p.Trace.Events)
 	all := v.shapes()
-	if len(all) > 4 {
-		if ok, err := v.derive(all); ok || err != nil {
-			return err
+	for ; len(all)*calls > heldCalls && v.coarse < v.longest(); all = v.shapes() {
+		v.coarse *= 2
+	}
+	v.o.Job.meter.Hold(tensor.Bytes(len(all)*calls) * callBytes)
+	kinds := map[int64][]int64{}
+	for _, n := range all {
+		kinds[alignment(n)] = append(kinds[alignment(n)], n)
+	}
+	derived, err := v.derive(all)
+	if !derived && err == nil && len(kinds) > 1 {
+		derived = true
+		for own := int64(1); own <= aligned && derived && err == nil; own *= 2 {
+			derived, err = v.derive(kinds[own])
 		}
+	}
+	if err != nil {
+		return err
+	}
+	if !derived {
 		for v.turns = map[int64]*turn{}; len(all) > mostShapes; all = v.shapes() {
 			v.coarse *= 2
 		}
+		if err := v.playAll(all); err != nil {
+			return err
+		}
 	}
+	return v.compare()
+}
+
+// playAll makes turns of lengths that are played.
+func (v *varying) playAll(all []int64) error {
 	for _, n := range all {
 		p, err := v.playLength(n)
 		if err != nil {
@@ -138,11 +208,14 @@ func (v *varying) play() error {
 			return err
 		}
 	}
-	return v.compare()
+	return nil
 }
 
 // playLength plays the job with batches of one length.
 func (v *varying) playLength(n int64) (*engine.Played, error) {
+	if p := v.played[n]; p != nil {
+		return p, nil
+	}
 	j, err := v.o.Job.recipe.Job(Key{v.spec.Key, fmt.Sprint(n)})
 	if err != nil {
 		return nil, fmt.Errorf("with a batch of length %d: %w", n, err)
@@ -152,8 +225,14 @@ func (v *varying) playLength(n int64) (*engine.Played, error) {
 	if err != nil {
 		return nil, err
 	}
+	if v.played != nil && len(v.played) < mostKept {
+		v.played[n] = o.Played
+	}
 	return o.Played, nil
 }
+
+// mostKept is how many lengths that were played are kept for another curve.
+const mostKept = 16
 
 // heldCalls is how many calls are held of all lengths together, callBytes what each takes.
 const (
@@ -161,25 +240,32 @@ const (
 	callBytes = 24
 )
 
-// roundings are what kernels round lengths up to a multiple of.
+// roundings are what kernels round lengths up to a multiple of: tiles of attention and of
+// matrix products, and vectors.
 var roundings = []int64{8, 16, 32, 64, 128, 256}
 
-// derive lays a curve through three lengths, and looks whether two more lie on it.
+// derive makes turns of lengths that lie on a curve through three of them; false if they do
+// not. Others are played where the curve may not hold, and two more to see that it does.
+// A few lengths are played one by one, and so is 1: a dimension of size 1 is not like others.
 func (v *varying) derive(all []int64) (bool, error) {
-	low := 0
-	if all[0] == 1 { // a dimension of size 1 is not like others
-		low = 1
+	const few = 8
+	if len(all) <= few {
+		return true, v.playAll(all)
 	}
-	at := []int64{all[low], all[(low+len(all))/2], all[len(all)-1]}
-	if at[0] == at[1] || at[1] == at[2] {
-		return false, nil
+	if all[0] == 1 {
+		if err := v.playAll(all[:1]); err != nil {
+			return false, err
+		}
+		all = all[1:]
 	}
-	var multiples []int64
+	at := []int64{all[0], all[len(all)/2], all[len(all)-1]}
+	multiples := []int64{1}
 	for _, m := range roundings {
 		if roundUp(at[0], m) < roundUp(at[1], m) && roundUp(at[1], m) < roundUp(at[2], m) {
 			multiples = append(multiples, m)
 		}
 	}
+	at = append(at, telling(all, multiples)...)
 	played := make([]*engine.Played, len(at))
 	for i, n := range at {
 		var err error
@@ -187,12 +273,12 @@ func (v *varying) derive(all []int64) (bool, error) {
 			return false, err
 		}
 	}
-	l := newLine(at, played, &v.o.Job.Machine.Env, multiples...)
+	l := newLine(at, played, &v.o.Job.Machine.Env, multiples[1:]...)
 	if l == nil {
 		return false, nil
 	}
 	r := &room{}
-	for _, i := range []int{(low + 1 + len(all)) / 3, len(all) - 2} {
+	for _, i := range []int{(1 + len(all)) / 3, len(all) - 2} {
 		p, err := v.playLength(all[i])
 		if err != nil {
 			return false, err
@@ -201,39 +287,53 @@ func (v *varying) derive(all []int64) (bool, error) {
 			return false, nil
 		}
 	}
-	calls := len(played[2].Trace.Events)
-	for len(all)*calls > heldCalls {
-		v.coarse *= 2
-		all = v.shapes()
-	}
-	v.o.Job.meter.Hold(tensor.Bytes(len(all)*calls) * callBytes)
 	for _, n := range all {
-		if n > 1 {
-			q, ok := l.play(n, r)
-			if !ok {
-				return false, nil
-			}
-			numbers := func(id int32) int32 {
-				if id > l.blocks {
-					return 0
-				}
-				return id
-			}
-			var err error
-			if v.turns[n], err = newTurn(q, numbers, v.batches); err != nil {
-				return false, err
-			}
-			continue
+		q, ok := l.play(n, r)
+		if !ok {
+			return false, nil
 		}
-		q, err := v.playLength(n)
-		if err == nil {
-			v.turns[n], err = newTurn(q, v.numbers(q), v.batches)
+		numbers := func(id int32) int32 {
+			if id > l.blocks {
+				return 0
+			}
+			return id
 		}
-		if err != nil {
+		var err error
+		if v.turns[n], err = newTurn(q, lasting(q.Trace.Events, numbers), v.batches); err != nil {
 			return false, err
 		}
 	}
-	return true, v.compare()
+	return true, nil
+}
+
+// telling lists lengths that tell each two multiples apart to which sizes may be rounded, and
+// one of each alignment: each is the one that tells most of what those before it do not.
+func telling(all, multiples []int64) (out []int64) {
+	tells := make([]uint64, len(all)) // a bit for each alignment and each two multiples
+	for i, n := range all {
+		tells[i] = uint64(alignment(n))
+		bit := uint64(2 * aligned)
+		for j, m := range multiples {
+			for _, k := range multiples[:j] {
+				if roundUp(n, m) != roundUp(n, k) {
+					tells[i] |= bit
+				}
+				bit <<= 1
+			}
+		}
+	}
+	for told := uint64(0); ; {
+		best := 0
+		for i := range tells {
+			if bits.OnesCount64(tells[i]&^told) > bits.OnesCount64(tells[best]&^told) {
+				best = i
+			}
+		}
+		if tells[best]&^told == 0 {
+			return out
+		}
+		out, told = append(out, all[best]), told|tells[best]
+	}
 }
 
 // compare looks how far the turns are alike. Where a step ends with other blocks than
@@ -256,7 +356,9 @@ func (v *varying) compare() error {
 // run is one run that was simulated.
 type run struct {
 	lengths, allocated, reserved []float64
-	failed                       int // the step that ran out of memory, 0: none did
+	failed                       int   // the step that ran out of memory, 0: none did
+	longest                      int64 // of the batches of the last step
+	retried                      bool
 	seen                         map[int64]bool
 }
 
@@ -267,7 +369,8 @@ func (v *varying) simulate() (*report.Lengths, error) {
 		calls = max(calls, len(t.step.calls))
 	}
 	steps := int(v.spec.Steps.V)
-	n := min(max(mostCalls/max(calls*steps, 1), leastRuns), mostRuns)
+	most := min(mostCalls, v.o.Job.meter.Limit()/workShare/callWork)
+	n := min(max(int(most)/max(calls*steps, 1), leastRuns), mostRuns)
 	runs := make([]*run, n)
 	errs := make([]error, n)
 	v.o.Job.meter.Work(int64(n) * int64(steps) * int64(calls) * callWork)
@@ -279,11 +382,16 @@ func (v *varying) simulate() (*report.Lengths, error) {
 	out := &report.Lengths{Key: v.spec.Key, File: v.spec.File.V, Samples: len(v.samples), Longest: v.longest(), Runs: n, Steps: steps, RoundedTo: v.coarse}
 	seen := map[int64]bool{}
 	var ls, as, rs []float64
+	var failing []int64
 	for _, r := range runs {
 		ls, as, rs = append(ls, r.lengths...), append(as, r.allocated...), append(rs, r.reserved...)
-		if r.failed > 0 {
+		switch {
+		case r.failed > 0:
 			out.Failed++
-			out.Earliest = min(cmpOr(out.Earliest, r.failed), r.failed)
+			out.Earliest = min(cmp.Or(out.Earliest, r.failed), r.failed)
+			failing = append(failing, r.longest)
+		case r.retried:
+			out.Retried++
 		}
 		for l := range r.seen {
 			seen[l] = true
@@ -292,14 +400,27 @@ func (v *varying) simulate() (*report.Lengths, error) {
 	out.Shapes = len(seen)
 	out.Batch, out.Allocated, out.Reserved = quantiles(ls), quantiles(as), quantiles(rs)
 	out.Low, out.High = wilson(out.Failed, n)
+	slices.Sort(failing)
+	for _, n := range slices.Compact(failing) {
+		if fails, err := v.alone(n); err != nil {
+			return nil, err
+		} else if fails {
+			out.Alone = n
+		}
+	}
 	return out, nil
 }
 
-func cmpOr(a, b int) int {
-	if a == 0 {
-		return b
+// alone reports whether a run whose batches have one length runs out of memory. Of the
+// longest, the verdict says so.
+func (v *varying) alone(n int64) (bool, error) {
+	if n == v.longest() {
+		return false, nil
 	}
-	return a
+	w := *v
+	w.next = func(int) func() int64 { return func() int64 { return n } }
+	r, err := w.run(0, playedSteps)
+	return err == nil && r.failed > 0, err
 }
 
 // callWork is what a call counts as work.
@@ -328,12 +449,14 @@ func (v *varying) run(seed, steps int) (*run, error) {
 			r.seen[draw[i]] = true
 			longest = max(longest, draw[i])
 		}
+		r.longest = longest
 		return longest
 	}
 	note := func(step int, err error) (bool, error) {
 		st := a.Stats()
 		r.allocated = append(r.allocated, float64(st.AllocatedBytes.All.Peak))
 		r.reserved = append(r.reserved, float64(st.ReservedBytes.All.Peak))
+		r.retried = st.NumAllocRetries > 0
 		if oom := (*allocsim.OOMError)(nil); errors.As(err, &oom) {
 			r.failed = step
 			return true, nil
@@ -393,18 +516,29 @@ func wilson(k, n int) (low, high float64) {
 }
 
 // lengths adds what runs with batches of different lengths do. The job fits if the longest
-// batch does, and none of the runs runs out of memory.
+// batch does, and none of the runs runs out of memory; it is tight if one of them needs
+// cached memory back.
 func (o *Outcome) lengths(r *report.Report) {
 	l := o.Varied
 	if r.Lengths = l; l == nil {
 		return
 	}
 	v := &r.Verdict
+	if p := o.Job.Program; p.Eval != nil || rarely(p, program.EmptyCache) > 0 {
+		r.Add(note.Unsettled.New("the runs with batches of different lengths have no evaluations and no torch.cuda.empty_cache() that runs in every n-th step only"))
+	}
 	switch {
 	case v.Fits && l.Failed > 0:
+		why := "batches of different lengths fragment the memory"
+		if l.Alone > 0 {
+			why = fmt.Sprintf("batches of length %d run out of memory, though those of length %d do not", l.Alone, l.Longest)
+		}
 		v.Fits, v.Tight, v.Result = false, false, report.OOMs
-		v.Reason = fmt.Sprintf("batches of different lengths fragment the memory: %s\nthe longest batch by itself fits: %s", l.Says(), v.Reason)
+		v.Reason = fmt.Sprintf("%s: %s\nthe longest batch by itself fits: %s", why, l.Says(), v.Reason)
 	case v.Fits:
+		if l.Retried > 0 {
+			v.Tight, v.Result = true, report.Tight
+		}
 		v.Reason += "\nwith the longest batch; " + l.Says()
 	default:
 		v.Reason = fmt.Sprintf("%s\nthe longest batch by itself: %s", l.Says(), v.Reason)

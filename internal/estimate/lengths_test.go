@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/lengths"
 	"github.com/memplan/memplan/internal/needs"
+	"github.com/memplan/memplan/internal/spec"
 )
 
 // lengthsJob reads a spec whose seq has the lengths of a file.
@@ -90,13 +92,81 @@ func TestDerivedLengths(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		blocks := newSkeleton(p, &j.Machine.Env).numbers
-		want, err := newTurn(p, func(id int32) int32 { return blocks[id] }, 1)
+		want, err := newTurn(p, v.numbers(p), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := v.turns[n]; !slices.Equal(got.step.calls, want.step.calls) || !slices.Equal(got.step.out, want.step.out) || !slices.Equal(got.start.calls, want.start.calls) {
 			t.Errorf("length %d: what is derived is not what is played", n)
+		}
+	}
+}
+
+// TestOddLengths: lengths that are no multiples of 8 take padded tensors in attention, and
+// sizes that are rounded up to multiples of 128 look as if it were 64 at three lengths. Each
+// turn is what is played, whichever lengths decide the curves.
+func TestOddLengths(t *testing.T) {
+	const config = `{"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 1000}`
+	for _, c := range []struct {
+		first, last, by int
+		odd             []int
+		coarse          int64
+	}{
+		{200, 1000, 8, []int{301, 333, 995}, 1},
+		{200, 600, 3, nil, 1},
+	} {
+		var file strings.Builder
+		for n := c.first; n < c.last; n += c.by {
+			fmt.Fprintln(&file, n)
+		}
+		for _, n := range c.odd {
+			fmt.Fprintln(&file, n)
+		}
+		r := &Recipe{Path: "test.yaml", Text: []byte("memplan: 1\nmodel: {hf: config.json, task: causal-lm, with: {seq: {lengths: l.txt}, mask: ones}}\ntrainer:\n  hf: {per_device_train_batch_size: 4, bf16: true}\ndevice: {gpu: a100-40gb}\n"),
+			ReadFile: func(name string) ([]byte, error) {
+				return []byte(map[string]string{"l.txt": file.String(), "config.json": config}[name]), nil
+			}}
+		j, err := r.Job()
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := &varying{o: &Outcome{Job: j}, spec: j.Spec.Lengths, batches: 1, turns: map[int64]*turn{}}
+		v.samples, _ = r.samples(v.spec)
+		if err := v.play(); err != nil {
+			t.Fatal(err)
+		}
+		if v.coarse != c.coarse {
+			t.Errorf("lengths by %d: rounded up to multiples of %d", c.by, v.coarse)
+		}
+		for _, n := range v.shapes() {
+			p, err := v.playLength(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := newTurn(p, v.numbers(p), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := v.turns[n]; !slices.Equal(got.step.calls, want.step.calls) || !slices.Equal(got.start.calls, want.start.calls) {
+				t.Errorf("lengths by %d: length %d: what is derived is not what is played", c.by, n)
+			}
+		}
+	}
+}
+
+// TestRoundedLengths: a length stands for those below it that are multiples of the same
+// powers of two.
+func TestRoundedLengths(t *testing.T) {
+	for _, longest := range []int64{1, 7, 40, 133} {
+		for coarse := int64(1); coarse <= 64; coarse *= 2 {
+			v := &varying{spec: &spec.Lengths{}, samples: lengths.Samples{int32(longest)}, coarse: coarse}
+			for n := int64(1); n <= longest; n++ {
+				got := v.length(n)
+				same := min(alignment(got), coarse) == min(alignment(n), coarse)
+				if got < n || got > longest || got-n >= coarse || !same {
+					t.Errorf("longest %d, coarse %d: %d stands for %d", longest, coarse, got, n)
+				}
+			}
 		}
 	}
 }

@@ -155,9 +155,9 @@ func newSkeleton(p *engine.Played, env *op.Env) *skeleton {
 }
 
 // newLine lays a line through jobs that were played with different values of a key, or
-// a parabola through three; nil if they differ in more than sizes.
-// Sizes may also lie on straight lines over the key's value rounded up to one of
-// multiples.
+// a parabola through three; nil if they differ in more than sizes, or if others that were
+// played do not lie on it. Sizes may also lie on straight lines over the key's value rounded
+// up to one of multiples.
 func newLine(at []int64, played []*engine.Played, env *op.Env, multiples ...int64) *line {
 	x := played[0]
 	all := make([]*skeleton, len(played))
@@ -172,32 +172,42 @@ func newLine(at []int64, played []*engine.Played, env *op.Env, multiples ...int6
 			return nil
 		}
 	}
-	s := all[0]
-	l := &line{at: tensor.PlacesAt(at...), events: s.events, sizes: make([]tensor.Curve, len(s.events)), loops: s.loops, growth: x.Growth > 0, blocks: s.blocks, env: env}
+	s, base := all[0], min(len(at), 3)
+	l := &line{at: tensor.PlacesAt(at[:base]...), events: s.events, sizes: make([]tensor.Curve, len(s.events)), loops: s.loops, growth: x.Growth > 0, blocks: s.blocks, env: env}
 	l.grid, l.grids = make([]uint8, len(s.events)), []grid{{1, l.at}}
 	for _, m := range multiples {
-		rounded := make([]int64, len(at))
-		for i, k := range at {
+		rounded := make([]int64, base)
+		for i, k := range at[:base] {
 			rounded[i] = roundUp(k, m)
 		}
 		l.grids = append(l.grids, grid{m, tensor.PlacesAt(rounded...)})
 	}
 	values := make([]int64, len(all))
+	curve := func(g int, straight bool) (tensor.Curve, bool) {
+		of := &l.grids[g]
+		c, ok := of.at.Curve(values[:base]...)
+		ok = ok && !(straight && c.Bend != 0)
+		for k := base; ok && k < len(at); k++ {
+			var n int64
+			n, ok = of.at.At(c, roundUp(at[k], of.multiple))
+			ok = ok && n == values[k]
+		}
+		return c, ok
+	}
 	for i := range s.events {
 		for k := range all {
 			values[k] = int64(all[k].events[i].Bytes)
 		}
-		var ok bool
-		if l.sizes[i], ok = l.at.Curve(values...); !ok || l.sizes[i].Bend != 0 {
-			for g := 1; g < len(l.grids); g++ {
-				if c, straight := l.grids[g].at.Curve(values...); straight && c.Bend == 0 {
-					l.sizes[i], l.grid[i], ok = c, uint8(g), true
-					break
-				}
-			}
+		ok := false
+		for g := 0; g < len(l.grids) && !ok; g++ {
+			l.grid[i] = uint8(g)
+			l.sizes[i], ok = curve(g, true)
 		}
 		if !ok {
-			return nil
+			l.grid[i] = 0
+			if l.sizes[i], ok = curve(0, false); !ok {
+				return nil
+			}
 		}
 		if c := &l.sizes[i]; s.events[i].Kind == trace.Alloc && (c.Slope != 0 || c.Bend != 0 || c.First <= 0) {
 			l.grow = append(l.grow, i)
@@ -209,7 +219,7 @@ func newLine(at []int64, played []*engine.Played, env *op.Env, multiples ...int6
 	known := map[[3]int]int{}
 	for i, p := range s.sites {
 		var of [3]int
-		for k := range all {
+		for k := range all[:base] {
 			of[k] = all[k].sites[i].rule
 		}
 		n, found := known[of]
@@ -217,10 +227,15 @@ func newLine(at []int64, played []*engine.Played, env *op.Env, multiples ...int6
 			n = len(l.rules)
 			known[of] = n
 			var rules []op.Kernel
-			for k := range all {
+			for k := range all[:base] {
 				rules = append(rules, all[k].rules[of[k]])
 			}
 			l.rules = append(l.rules, rules)
+		}
+		for k := base; k < len(at); k++ {
+			if rule, ok := op.KernelThrough(l.at, at[k], l.rules[n]); !ok || rule != all[k].rules[all[k].sites[i].rule] {
+				return nil
+			}
 		}
 		p.rule = n
 		l.sites = append(l.sites, p)

@@ -56,9 +56,22 @@ func (s *section) like(t *section) bool {
 // numbers tells blocks from scratch, whose number is 0: that of kernels, and what an
 // operator frees that it has allocated.
 func (v *varying) numbers(p *engine.Played) func(int32) int32 {
-	events := p.Trace.Events
-	local := make([]bool, len(p.Trace.Categories))
-	born := make([]int, len(local))
+	number := func(id int32) int32 { return id }
+	if s := newSkeleton(p, &v.o.Job.Machine.Env); s != nil {
+		number = func(id int32) int32 { return s.numbers[id] }
+	}
+	return lasting(p.Trace.Events, number)
+}
+
+// lasting are the numbers of blocks without those that an operator frees that it has
+// allocated.
+func lasting(events []trace.Event, number func(int32) int32) func(int32) int32 {
+	most := int32(0)
+	for i := range events {
+		most = max(most, events[i].ID)
+	}
+	local := make([]bool, most+1)
+	born := make([]int, most+1)
 	begin := 0 // of this operator's call
 	for i := range events {
 		e := &events[i]
@@ -72,15 +85,11 @@ func (v *varying) numbers(p *engine.Played) func(int32) int32 {
 			local[e.ID] = born[e.ID] >= begin
 		}
 	}
-	s := newSkeleton(p, &v.o.Job.Machine.Env)
 	return func(id int32) int32 {
-		switch {
-		case local[id]:
+		if local[id] {
 			return 0
-		case s == nil:
-			return id
 		}
-		return s.numbers[id]
+		return number(id)
 	}
 }
 

@@ -229,6 +229,14 @@ func (m *Meter) Left() int64 {
 	return max(0, m.b.units-m.b.work.Load()-m.work)
 }
 
+// Limit is the work that all jobs of the budget may do, the most there is without a limit.
+func (m *Meter) Limit() int64 {
+	if m == nil || m.b.units == 0 {
+		return math.MaxInt64
+	}
+	return m.b.units
+}
+
 // tell adds to the budget what was counted, and ends the job if it is too much.
 func (m *Meter) tell() {
 	b := m.b

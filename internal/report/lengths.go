@@ -15,10 +15,12 @@ type Lengths struct {
 	Samples   int       `json:"samples"`
 	Longest   int64     `json:"longest_batch"`
 	Shapes    int       `json:"shapes"`     // different lengths of batches in the runs
-	RoundedTo int64     `json:"rounded_to"` // multiple to which lengths were rounded up
+	RoundedTo int64     `json:"rounded_to"` // lengths were rounded up by less than it
 	Runs      int       `json:"runs"`
-	Steps     int       `json:"steps"`  // of each run
-	Failed    int       `json:"failed"` // runs that ran out of memory
+	Steps     int       `json:"steps"`                 // of each run
+	Failed    int       `json:"failed"`                // runs that ran out of memory
+	Retried   int       `json:"retried"`               // others that fit only by giving cached memory back
+	Alone     int64     `json:"fails_alone,omitempty"` // a length with which the first batches run out of memory, where the longest do not
 	Earliest  int       `json:"earliest_failure_step,omitempty"`
 	Low       float64   `json:"chance_low"` // of the interval in which the chance of that lies with 95 %
 	High      float64   `json:"chance_high"`
@@ -36,7 +38,11 @@ type Quantiles struct {
 
 // Says is the chance to run out of memory, in words.
 func (l *Lengths) Says() string {
-	return fmt.Sprintf("%s of %s of %s ran out of memory (with 95 %% confidence %s to %s of all do)", countOf(l.Failed), Plural(int64(l.Runs), "simulated run"), Plural(int64(l.Steps), "step"), share(l.Low), share(l.High))
+	says := fmt.Sprintf("%s of %s of %s ran out of memory (with 95 %% confidence %s to %s of all do)", countOf(l.Failed), Plural(int64(l.Runs), "simulated run"), Plural(int64(l.Steps), "step"), share(l.Low), share(l.High))
+	if l.Retried > 0 {
+		says += fmt.Sprintf("; %d fit only by giving cached memory back, which costs time", l.Retried)
+	}
+	return says
 }
 
 func countOf(n int) string {
@@ -66,7 +72,7 @@ func (t *text) lengths() error {
 	}
 	t.printf("  %s of %s, %s in the runs; all other figures are those of the longest batch, %d\n", Plural(int64(l.Samples), "sample"), l.File, Plural(int64(l.Shapes), "different length"), l.Longest)
 	if l.RoundedTo > 1 {
-		t.printf("  lengths are rounded up to multiples of %d\n", l.RoundedTo)
+		t.printf("  lengths are rounded up, by %d at the most\n", l.RoundedTo-1)
 	}
 	t.printf("\n")
 	return err
