@@ -101,7 +101,10 @@ var axolotlAttentions = []struct{ key, is string }{
 }
 
 // axolotlAttention says which kernels attend.
-func (j *job) axolotlAttention() { j.attention(j.axolotlAttn()) }
+func (j *job) axolotlAttention() {
+	v, name := j.axolotlAttn()
+	j.attention("attn_implementation", v, name)
+}
 
 // axolotlAttn is the kind of attention that the file asks for; "" is the model's own.
 func (j *job) axolotlAttn() (v *spec.Value, name string) {
@@ -126,25 +129,25 @@ var (
 	}
 )
 
-// attention writes the kind of attention that a program asks transformers for.
-func (j *job) attention(v *spec.Value, name string) {
+// attention writes the kind of attention that a key has a program ask transformers for.
+func (j *job) attention(key string, v *spec.Value, name string) {
 	if hub := hubAttentions[name]; hub != "" {
 		name = hub
 	}
 	switch {
 	case name == "":
-	case name != "eager" && strings.Contains(strings.ToLower(j.out.says("model.hf")), "gpt-oss"):
+	case name != "eager" && j.isType("gpt_oss"):
 		j.put("model.with.attn", "eager", v)
-		j.doubt(v, "attn_implementation: %s with the sinks of gpt-oss; planned with eager, whose scores take more memory", name)
-	case strings.HasPrefix(name, "flash_attention") && strings.Contains(strings.ToLower(j.out.says("model.hf")), "llama-4"):
-		j.doubt(v, "attn_implementation: %s; transformers 5.12 has none for Llama 4; planned with sdpa", name)
+		j.doubt(v, "%s: %s with the sinks of gpt-oss; planned with eager, whose scores take more memory", key, name)
+	case strings.HasPrefix(name, "flash_attention") && j.isType("llama4"):
+		j.doubt(v, "%s: %s; transformers 5.12 has none for Llama 4; planned with sdpa", key, name)
 	case slices.Contains(attentions, name):
 		j.put("model.with.attn", name, v)
 	case name == "flash_attention_3":
 		j.put("model.with.attn", "flash_attention_2", v)
-		j.doubt(v, "attn_implementation: flash_attention_3; planned with flash_attention_2")
+		j.doubt(v, "%s: flash_attention_3; planned with flash_attention_2", key)
 	default:
-		j.doubt(v, "attn_implementation: %s; planned with the model's default, which is sdpa if the model has it", name)
+		j.doubt(v, "%s: %s; planned with the model's default, which is sdpa if the model has it", key, name)
 	}
 }
 
@@ -456,10 +459,14 @@ func (j *job) axolotlLiger(plugin *spec.Value) {
 	var config []string
 	for _, k := range ligerKeys {
 		name := k.is
-		if name == "swiglu" && strings.Contains(strings.ToLower(j.str("base_model", "")), "gemma") {
+		if name == "swiglu" && j.isType("gemma") {
 			name = "geglu"
 		}
-		config = append(config, fmt.Sprintf("%s: %v", name, j.flag(k.key, false) || k.also != "" && j.flag(k.also, false)))
+		on := j.flag(k.key, false) || k.also != "" && j.flag(k.also, false)
+		if name == "fused_linear_cross_entropy" && j.on("rl") { // whose losses need logits
+			on = false
+		}
+		config = append(config, fmt.Sprintf("%s: %v", name, on))
 	}
 	if !strings.Contains(strings.Join(config, " "), "true") {
 		return

@@ -4,8 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/memplan/memplan/internal/hub"
 )
 
 // composite names the parts of a model of text and images by what their paths contain
@@ -44,8 +42,7 @@ func part(own []string, otherwise ...string) []string {
 // frozen lists what the paths contain of the modules that LLaMA-Factory does not train in
 // a model of text and images; adapted: with adapters.
 func (j *job) frozen(adapted bool) []string {
-	name := j.doc.Root.Get("model_name_or_path").Str
-	c, ok := composites[hub.TypeOf(name)]
+	c, ok := composites[j.modelType()]
 	var out []string
 	for _, p := range []struct {
 		key       string
@@ -60,8 +57,8 @@ func (j *job) frozen(adapted bool) []string {
 		switch {
 		case ok && on:
 			out = append(out, p.names...)
-		case on != p.otherwise && hub.TypeOf(name) == "":
-			j.doubt(j.get(p.key), "%s: which parts %s has is not known; planned without", p.key, name)
+		case on != p.otherwise && j.modelType() == "":
+			j.doubt(j.get(p.key), "%s: which parts %s has is not known; planned without", p.key, j.named)
 		}
 	}
 	if adapted && ok {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/nearest"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/spec"
@@ -61,6 +62,7 @@ type job struct {
 	beside map[*Format]*file // files that come with the job's
 	left   []leftOut
 	keys   map[string]string
+	named  string // the model
 	notes  []note.Note
 	world  int64 // processes
 	spread sharding
@@ -338,22 +340,46 @@ func (j *job) model(key string) {
 	if v.Kind != spec.Str || v.Str == "" {
 		j.fail(v, "%s must name a model, such as meta-llama/Llama-3.2-1B", key)
 	}
+	j.named = v.Str
 	j.set("model.hf", key, v)
 }
 
-// multimodal reports whether the model that a key names takes images or audio with text,
-// as far as its config.json is known: it has a configuration for each.
-func (j *job) multimodal(key string) bool {
-	if j.opts.Config == nil {
-		return false
+// config is what the config.json of the job's model says, as far as it is known.
+func (j *job) config() (c struct {
+	Type   string          `json:"model_type"`
+	Text   json.RawMessage `json:"text_config"`
+	Vision json.RawMessage `json:"vision_config"`
+	Audio  json.RawMessage `json:"audio_config"`
+}) {
+	if j.opts.Config != nil && j.named != "" {
+		_ = json.Unmarshal(j.opts.Config(j.named), &c) // mistakes are reported where the model is made
 	}
-	var config struct {
-		Text   json.RawMessage `json:"text_config"`
-		Vision json.RawMessage `json:"vision_config"`
-		Audio  json.RawMessage `json:"audio_config"`
+	return c
+}
+
+// multimodal reports whether the model takes images or audio with text: it has a
+// configuration for each.
+func (j *job) multimodal() bool {
+	c := j.config()
+	return c.Text != nil || c.Vision != nil || c.Audio != nil
+}
+
+// modelType is the model_type of the model, also of one of which memplan knows the type
+// alone; "" if it is not known.
+func (j *job) modelType() string {
+	if t := j.config().Type; t != "" {
+		return t
 	}
-	err := json.Unmarshal(j.opts.Config(j.str(key, "")), &config)
-	return err == nil && (config.Text != nil || config.Vision != nil || config.Audio != nil)
+	return hub.TypeOf(j.named)
+}
+
+// isType reports whether the model is of a type, or of one that begins so. If the type is
+// not known, its name says so.
+func (j *job) isType(name string) bool {
+	if t := j.modelType(); t != "" {
+		return strings.HasPrefix(t, name)
+	}
+	return strings.Contains(strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(j.named)), strings.ReplaceAll(name, "_", ""))
 }
 
 // str is the text of a key.

@@ -87,20 +87,44 @@ func (j *job) llamaFactory() {
 	j.model("model_name_or_path")
 	j.put("model.task", "causal-lm", nil)
 	stage := j.oneOf("stage", "sft", "sft", "pt", "rm", "ppo", "dpo", "kto")
-	if stage != "sft" && stage != "pt" || j.multimodal("model_name_or_path") { // their trainers say so, as do those of models with a processor
+	if stage != "sft" && stage != "pt" || j.multimodal() { // their trainers say so, as do those of models with a processor
 		j.put("trainer.model_accepts_loss_kwargs", "false", nil)
 	}
-	j.parts(func() { j.lfStage(stage) }, j.lfTypes, j.lfQuantized, j.lfTuning, func() { j.lfLength(stage) }, j.lfKernels, j.lfCheckpoints, j.lfEvaluates)
+	j.parts(func() { j.lfStage(stage) }, j.lfTypes, j.lfQuantized, j.lfTuning, func() { j.lfLength(stage) }, j.lfAttention,
+		func() { j.lfLiger(stage) }, j.lfCheckpoints, j.lfEvaluates)
 }
 
-// lfKernels says which kernels compute attention and the rest.
-func (j *job) lfKernels() {
-	if v := j.get("flash_attn"); v != nil {
-		name := j.oneOf("flash_attn", "auto", "auto", "disabled", "sdpa", "fa2", "fa3", "flash_attention_2", "flash_attention_3")
-		j.attention(v, map[string]string{"disabled": "eager", "sdpa": "sdpa", "fa2": "flash_attention_2", "fa3": "flash_attention_3", "flash_attention_2": "flash_attention_2", "flash_attention_3": "flash_attention_3"}[name])
+// lfAttentions are the kinds of attention with their names in transformers.
+var lfAttentions = map[string]string{"disabled": "eager", "sdpa": "sdpa", "fa2": "flash_attention_2", "fa3": "flash_attention_3"}
+
+// lfAttention says which kernels attend (model/model_utils/attention.py).
+func (j *job) lfAttention() {
+	v := j.get("flash_attn")
+	name := j.oneOf("flash_attn", "auto", "auto", "disabled", "sdpa", "fa2", "fa3")
+	if v == nil {
+		v = j.get("model_name_or_path")
 	}
-	if v := j.get("enable_liger_kernel"); given(v) {
-		j.put("trainer.hf.use_liger_kernel", "true", v)
+	switch {
+	case j.isType("gpt_oss"):
+		j.attention("flash_attn", v, "kernels-community/vllm-flash-attn3")
+	case j.isType("gemma2") && name == "auto":
+		j.assume(v, "flash_attn: auto is fa2 for Gemma 2, if flash-attn is installed; it is eager otherwise")
+		j.attention("flash_attn", v, "flash_attention_2")
+	default:
+		j.attention("flash_attn", v, lfAttentions[name])
+	}
+}
+
+// lfLiger writes Liger's kernels. Stages that need logits do without the loss that is
+// computed with the output embedding (model/model_utils/liger_kernel.py).
+func (j *job) lfLiger(stage string) {
+	v := j.get("enable_liger_kernel")
+	if !given(v) {
+		return
+	}
+	j.put("trainer.hf.use_liger_kernel", "true", v)
+	if stage != "sft" && stage != "pt" {
+		j.put("trainer.hf.liger_kernel_config", "{fused_linear_cross_entropy: false, cross_entropy: true}", j.get("stage"))
 	}
 }
 

@@ -23,9 +23,9 @@ var llamaFactoryV1 = &Format{
 		table(reads, "`model.with.attn`", "flash_attn"),
 		table(reads, "`trainer.hf.use_liger_kernel`", "kernel_config"),
 		table(reads, "`trainer.hf.gradient_checkpointing`", "enable_activation_checkpointing"),
-		[]Key{{"micro_batch_size", reads, "`trainer.hf.per_device_train_batch_size`"}},
+		table(reads, "`trainer.hf.per_device_train_batch_size`", "micro_batch_size global_batch_size"),
 		same("trainer.hf", "max_grad_norm"),
-		table(none, ofData, "train_dataset eval_dataset batching_workers global_batch_size"),
+		table(none, ofData, "train_dataset eval_dataset batching_workers"),
 		table(none, ofText, "custom_chat_template"),
 		table(none, ofCode, "trust_remote_code init_config"),
 		table(none, ofSaves, "output_dir resume_from_checkpoint save_steps save_epochs save_ckpt_as_hf save_total_limit"),
@@ -79,10 +79,17 @@ func (j *job) llamaFactoryV1() {
 		j.doubt(k, "kernel_config: kernels of LLaMA-Factory's own; planned with those of transformers")
 	}
 	if v := j.get("flash_attn"); v != nil {
-		j.attention(v, map[string]string{"fa2": "flash_attention_2", "fa3": "flash_attention_3", "disabled": "eager"}[v.Str])
-		if slices.Contains(attentions, v.Str) {
-			j.attention(v, v.Str)
-		}
+		j.attention("flash_attn", v, j.oneOf("flash_attn", "sdpa", attentions...))
+	}
+	if s := j.str("batching_strategy", "normal"); s != "normal" {
+		j.doubt(j.get("batching_strategy"), "batching_strategy: %s; planned as normal, with micro_batch_size samples of cutoff_len tokens", s)
+	}
+	if n := j.count("global_batch_size", 1); n > j.count("micro_batch_size", 1) {
+		j.doubt(j.get("global_batch_size"), "global_batch_size: gradient accumulation, whose steps depend on the number of processes; planned without")
+	}
+	j.world = max(j.count("dp_size", 1), j.count("mp_replicate_size", 1)*j.count("mp_shard_size", 1))
+	if j.world == 1 {
+		j.world = 0 // not given
 	}
 	if j.flag("enable_activation_checkpointing", true) {
 		j.put("trainer.hf.gradient_checkpointing", "true", j.get("enable_activation_checkpointing"))

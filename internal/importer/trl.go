@@ -64,7 +64,7 @@ func (j *job) trl() {
 		j.put("model.load.device_map", `{"": 0}`, nil)
 	}
 	if v := j.get("attn_implementation"); v != nil {
-		j.attention(v, j.str("attn_implementation", ""))
+		j.attention("attn_implementation", v, j.str("attn_implementation", ""))
 	}
 	j.trlAdapter()
 	j.put("model.with.mask", "ones", nil)
