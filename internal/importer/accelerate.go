@@ -41,17 +41,7 @@ func (j *job) mixed() bool {
 // launched reads the configuration of accelerate; world is how many processes the
 // command line says, 0 if it does not.
 func (f *file) launched(j *job, s *sharding, world int64) int64 {
-	for _, p := range f.doc.Root.Pairs {
-		k := f.format.lookup(p.Key.Str)
-		switch {
-		case k == nil:
-			f.doc.Errs.Unknown(p.Key.Span, "key", p.Key.Str, f.format.names())
-		case k.effect == none:
-			j.leave(k.text, p.Key.Str)
-		case k.effect == asks && given(p.Value):
-			f.doubt(j, p.Value, "%s: %s", p.Key.Str, k.text)
-		}
-	}
+	f.table(j, f.doc.Root, f.format, "")
 	switch f.oneOf("distributed_type", "NO", "NO", "MULTI_GPU", "FSDP", "DEEPSPEED", "MULTI_CPU", "XLA", "MEGATRON_LM", "MULTI_NPU", "MULTI_XPU") {
 	case "FSDP":
 		s.fsdp, s.of = f.get("fsdp_config"), f

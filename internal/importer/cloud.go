@@ -17,13 +17,6 @@ var axolotlCloud = &Format{
 
 // gpus reads how many GPUs the machines have.
 func (f *file) gpus(j *job) int64 {
-	for _, p := range f.doc.Root.Pairs {
-		switch k := f.format.lookup(p.Key.Str); {
-		case k == nil:
-			f.doc.Errs.Unknown(p.Key.Span, "key", p.Key.Str, f.format.names())
-		case k.effect == none:
-			j.leave(k.text, p.Key.Str)
-		}
-	}
+	f.table(j, f.doc.Root, f.format, "")
 	return f.count("gpu_count", 1) * f.count("node_count", 1)
 }

@@ -19,7 +19,8 @@ type Format struct {
 	// Beside says that the file is no job, but comes with the file of one.
 	Beside bool
 	Keys   []Key
-	// Defaults are values by which keys that are not modelled ask for nothing.
+	// Defaults are values by which keys that are not modelled ask for nothing; several have
+	// spaces between them.
 	Defaults map[string]string
 	// Trainer is the trainer of the spec; keys that the format does not know are its
 	// arguments if it passes them on.

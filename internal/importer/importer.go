@@ -268,15 +268,32 @@ func (j *job) row(key, v *spec.Value) {
 		j.set(k.text, name, v)
 	case k.effect == none:
 		j.leave(k.text, name)
-	case k.effect == asks && given(v) && !j.byDefault(name, v):
+	case k.effect == asks && given(v) && !j.format.byDefault(name, v):
 		j.doubt(at, "%s: %s", name, k.text)
 	}
 }
 
+// table does what the rows of a table say of a mapping that comes with the job's file,
+// whose keys may have a prefix. Code of the format does what they decide.
+func (f *file) table(j *job, v *spec.Value, format *Format, prefix string) {
+	for _, p := range v.Pairs {
+		name := strings.TrimPrefix(p.Key.Str, prefix)
+		switch k := format.lookup(name); {
+		case k == nil:
+			f.doc.Errs.Unknown(p.Key.Span, "key of "+format.Title, p.Key.Str, format.names())
+		case k.effect == none && prefix != "":
+			j.leave(k.text, format.Name+"."+p.Key.Str)
+		case k.effect == none:
+			j.leave(k.text, p.Key.Str)
+		case k.effect == asks && given(p.Value) && !format.byDefault(name, p.Value):
+			f.doubt(j, p.Value, "%s: %s", p.Key.Str, k.text)
+		}
+	}
+}
+
 // byDefault reports a value by which a key that is not modelled asks for nothing.
-func (j *job) byDefault(name string, v *spec.Value) bool {
-	d, ok := j.format.Defaults[name]
-	return ok && v.Str == d
+func (f *Format) byDefault(name string, v *spec.Value) bool {
+	return slices.Contains(strings.Fields(f.Defaults[name]), v.Str)
 }
 
 // set gives a key of the spec the value of the file's key.

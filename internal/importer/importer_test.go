@@ -126,6 +126,31 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestReads: code reads each key that a table has so.
+func TestReads(t *testing.T) {
+	paths, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code []byte
+	for _, p := range paths {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(p, "_test.go") {
+			code = append(code, text...)
+		}
+	}
+	for _, f := range Formats() {
+		for _, k := range f.Keys {
+			if k.effect == reads && !bytes.Contains(code, []byte(`"`+k.Name+`"`)) {
+				t.Errorf("%s: nothing reads %s", f.Name, k.Name)
+			}
+		}
+	}
+}
+
 // TestMistakes compares messages of files that are no jobs.
 func TestMistakes(t *testing.T) {
 	const axolotl = "base_model: a/b\ndatasets: []\nlearning_rate: 1e-4\n"

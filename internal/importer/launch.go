@@ -124,19 +124,20 @@ func fsdpKey(conf *spec.Value, name string) *spec.Value {
 	return conf.Get(name)
 }
 
-// fsdpKeys are the keys of fsdp_config, without the prefix.
-var fsdpKeys = append(append(
-	table(reads, "`parallel`", "version offload_params reshard_after_forward sharding_strategy mixed_precision_policy"),
-	table(none, "the layers of the model are sharded one by one, as presets name them", "transformer_layer_cls_to_wrap auto_wrap_policy transformer_cls_names_to_wrap")...),
-	append(append(
+// fsdpFormat are the keys of fsdp_config, which may have the prefix fsdp_.
+var fsdpFormat = &Format{
+	Name: "fsdp_config", Title: "fsdp_config",
+	Keys: slices.Concat(
+		table(reads, "`parallel`", "version offload_params reshard_after_forward sharding_strategy mixed_precision_policy"),
+		table(none, "the layers of the model are sharded one by one, as presets name them", "transformer_layer_cls_to_wrap auto_wrap_policy transformer_cls_names_to_wrap"),
 		table(none, "how checkpoints are written", "state_dict_type final_state_dict_type save_state_dict_type"),
-		table(none, "host memory and time of the load", "sync_module_states cpu_ram_efficient_loading limit_all_gathers use_orig_params")...),
-		append(table(asks, "FSDP1's prefetching; FSDP2 prefetches as it does by default", "backward_prefetch forward_prefetch backward_prefetch_policy"),
-			append(table(reads, "`trainer.hf.gradient_checkpointing`", "activation_checkpointing"),
-				table(asks, "wrapping by size", "min_num_params")...)...)...)...)
-
-// fsdpDefaults are values by which keys that are not modelled ask for nothing.
-var fsdpDefaults = map[string]string{"backward_prefetch": "BACKWARD_PRE NO_PREFETCH", "forward_prefetch": "false", "min_num_params": "0"}
+		table(none, "host memory and time of the load", "sync_module_states cpu_ram_efficient_loading limit_all_gathers use_orig_params"),
+		table(asks, "FSDP1's prefetching; FSDP2 prefetches as it does by default", "backward_prefetch forward_prefetch backward_prefetch_policy"),
+		table(reads, "`trainer.hf.gradient_checkpointing`", "activation_checkpointing"),
+		table(asks, "wrapping by size", "min_num_params"),
+	),
+	Defaults: map[string]string{"backward_prefetch": "BACKWARD_PRE NO_PREFETCH"},
+}
 
 // sharded writes what fsdp_config says.
 func (f *file) sharded(j *job, conf *spec.Value) {
@@ -147,19 +148,7 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 	if !j.spread.two && (version == nil || version.Str != "2") {
 		f.doubt(j, conf, "fsdp_version: FSDP1, whose flat parameters are gathered and reduced in other blocks; planned as FSDP2")
 	}
-	format := &Format{Keys: fsdpKeys}
-	for _, p := range conf.Pairs {
-		name := strings.TrimPrefix(p.Key.Str, "fsdp_")
-		k := format.lookup(name)
-		switch {
-		case k == nil:
-			f.doc.Errs.Unknown(p.Key.Span, "key of fsdp_config", p.Key.Str, format.names())
-		case k.effect == none:
-			j.leave(k.text, "fsdp_config."+p.Key.Str)
-		case k.effect == asks && given(p.Value) && !strings.Contains(fsdpDefaults[name], p.Value.Str):
-			f.doubt(j, p.Value, "%s: %s", p.Key.Str, k.text)
-		}
-	}
+	f.table(j, conf, fsdpFormat, "fsdp_")
 	if v := fsdpKey(conf, "offload_params"); given(v) {
 		j.out.put("parallel.cpu_offload", "true", f.from(v))
 	}
@@ -221,13 +210,22 @@ func (f *file) zero(j *job, v *spec.Value) {
 		conf = d.Root
 	}
 	zero := conf.Get("zero_optimization")
-	if stage := zero.Get("stage"); stage != nil {
-		off := ""
-		for _, k := range []string{"offload_optimizer", "offload_param"} {
-			if d := zero.Get(k).Get("device"); d != nil && d.Str != "none" {
-				off += ", " + k + " to " + d.Str
-			}
-		}
-		f.doubt(j, v, "deepspeed: ZeRO stage %s%s", stage.Str, off)
+	stage := zero.Get("stage")
+	if stage == nil {
+		stage = conf.Get("zero_stage") // accelerate's
 	}
+	if stage == nil {
+		return
+	}
+	off := ""
+	for _, k := range []string{"offload_optimizer", "offload_param"} {
+		d := zero.Get(k).Get("device")
+		if d == nil {
+			d = conf.Get(k + "_device")
+		}
+		if d != nil && d.Str != "none" {
+			off += ", " + k + " to " + d.Str
+		}
+	}
+	f.doubt(j, v, "deepspeed: ZeRO stage %s%s", stage.Str, off)
 }
