@@ -218,8 +218,11 @@ func (j *job) err() error {
 	return nil
 }
 
-// fail reports a mistake at a value and stops.
+// fail reports a mistake at a value, or where the file begins if it is nil, and stops.
 func (f *file) fail(v *spec.Value, format string, args ...any) {
+	if v == nil {
+		v = f.doc.Root
+	}
 	f.doc.Errs.Failf(v.Span, format, args...)
 }
 

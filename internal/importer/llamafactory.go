@@ -184,14 +184,12 @@ func (j *job) refuseOthers() {
 			j.fail(v, "%s: the file asks for %s", o.key, o.is)
 		}
 	}
-	for _, k := range []string{"do_train"} {
-		if v := j.get(k); v == nil || !given(v) {
-			at := j.get("do_predict")
-			if at == nil {
-				at = j.get("model_name_or_path")
-			}
-			j.fail(at, "the file trains nothing: do_train is not true")
+	if !j.on("do_train") {
+		at := j.doc.Root.Get("do_train")
+		if at == nil {
+			at = j.get("do_predict")
 		}
+		j.fail(at, "the file trains nothing: do_train is not true")
 	}
 }
 
