@@ -32,6 +32,9 @@ type Format struct {
 	// under the same one.
 	Names map[string]string
 	read  func(j *job)
+	// other stops at files that are for other programs of the same project, whose keys the
+	// table does not have; nil: there are none.
+	other func(j *job)
 }
 
 // Formats lists the kinds of files, jobs first.

@@ -99,7 +99,9 @@ func Read(files []File, o Options) (*Job, error) {
 	ofSpec := j.override()
 	j.out.put("memplan", "1", spec.Origin{})
 	j.out.put("name", text(strings.TrimSuffix(filepath.Base(j.name), filepath.Ext(j.name))), spec.Origin{})
-	j.parts(j.table, func() { j.format.read(j) }, j.launch)
+	if j.format.other == nil || spec.Try(func() { j.format.other(j) }) {
+		j.parts(j.table, func() { j.format.read(j) }, j.launch)
+	}
 	if err := j.err(); err != nil {
 		return nil, err
 	}

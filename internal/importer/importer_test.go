@@ -171,6 +171,7 @@ func TestMistakes(t *testing.T) {
 		{factory + "stage_: 1\nfinetuning_type: freeze\n", "job.yml:5:18: finetuning_type: freeze is not modelled"},
 		{factory + "quantization_bit: 3\n", "job.yml:4:19: quantization_bit is 4 or 8 with bnb, not 3"},
 		{"model_name_or_path: a/b\nstage: sft\n", "the file trains nothing: do_train is not true"},
+		{"model_name_or_path: a/b\nstage: sft\npipeline: 1\nuse_mca: true\n", "job.yml:4:10: use_mca: the file asks for training with Megatron, which is not modelled\n    4 | use_mca"},
 		{"model_name_or_path:\nstage: sft\n", "job.yml:1:1: the file trains nothing: do_train is not true"},
 		{"model_name_or_path:\nstage: sft\ndo_train: false\n", "job.yml:3:11: the file trains nothing: do_train is not true"},
 		{"model_name_or_path: a/b\ntemplate: x\nexport_dir: out\n", "job.yml:3:13: export_dir: the file asks for the export of a model, which trains nothing"},

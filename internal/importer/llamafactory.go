@@ -75,7 +75,7 @@ var llamaFactory = &Format{
 	)),
 	Trainer: "hf", Passes: true, Names: sameNames(lfChanged),
 	Defaults: map[string]string{"fp8_backend": "auto", "hyper_parallel_cp_size": "1"},
-	read:     (*job).llamaFactory,
+	read:     (*job).llamaFactory, other: (*job).refuseOthers,
 }
 
 // lfChanged are arguments that advice may change; gradient_checkpointing is on unless
@@ -83,7 +83,13 @@ var llamaFactory = &Format{
 const lfChanged = "per_device_train_batch_size gradient_accumulation_steps optim bf16 fp16 max_grad_norm"
 
 func (j *job) llamaFactory() {
-	j.refuseOthers()
+	if !j.on("do_train") {
+		at := j.doc.Root.Get("do_train")
+		if at == nil {
+			at = j.get("do_predict")
+		}
+		j.fail(at, "the file trains nothing: do_train is not true")
+	}
 	j.model("model_name_or_path")
 	j.put("model.task", "causal-lm", nil)
 	stage := j.oneOf("stage", "sft", "sft", "pt", "rm", "ppo", "dpo", "kto")
@@ -183,13 +189,6 @@ func (j *job) refuseOthers() {
 		if v := j.doc.Root.Get(o.key); v != nil && (v.Kind != spec.Bool || v.Bool) {
 			j.fail(v, "%s: the file asks for %s", o.key, o.is)
 		}
-	}
-	if !j.on("do_train") {
-		at := j.doc.Root.Get("do_train")
-		if at == nil {
-			at = j.get("do_predict")
-		}
-		j.fail(at, "the file trains nothing: do_train is not true")
 	}
 }
 

@@ -201,6 +201,9 @@ var typeless = regexp.MustCompile(`^\S+: model_type "(\w+)" is not known.*`)
 // place is where a message says that something is.
 var place = regexp.MustCompile(`^\S+?:\d+:\d+: `)
 
+// ignored is the message of a key that may be a mistake, but is none by itself.
+var ignored = regexp.MustCompile(`does not know the key, and ignores it`)
+
 // plan plans one file, and says what becomes of it.
 func plan(path string) string {
 	var out, errs bytes.Buffer
@@ -218,7 +221,12 @@ func plan(path string) string {
 		}
 		return fmt.Sprintf("%s %.2f GiB", r.Verdict.Result, float64(r.Peak.Bytes)/(1<<30))
 	}
-	why, _, _ := strings.Cut(strings.TrimPrefix(errs.String(), "memplan: "), "\n")
+	why := ""
+	for line := range strings.Lines(errs.String()) { // the first that refuses the file
+		if why = strings.TrimSpace(strings.TrimPrefix(line, "memplan: ")); !strings.HasPrefix(line, " ") && !ignored.MatchString(line) {
+			break
+		}
+	}
 	why = strings.ReplaceAll(place.ReplaceAllString(why, ""), path, "the file")
 	if strings.Contains(why, "comes with the file of a job") {
 		return "beside a job"
