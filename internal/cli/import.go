@@ -94,7 +94,7 @@ func (o *source) imported(s *Streams, name string, list []importer.File) (*impor
 		return nil, usagef("--num-processes %d: must be 1 or more", o.processes)
 	}
 	made, err := importer.Read(list, importer.Options{
-		Set: o.set, Processes: o.processes, Lengths: o.lengths != "", ReadFile: upward(o.files(s, name)),
+		Set: o.set, Processes: o.processes, Lengths: o.lengths != "", Precision: o.precision, ReadFile: upward(o.files(s, name)),
 		Config: func(model string) []byte {
 			if !s.hub.Has(model) {
 				return nil

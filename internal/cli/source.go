@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -149,6 +150,7 @@ func (o *source) recipeOf(c *cobra.Command, s *Streams, name string, text []byte
 			return nil, err
 		}
 		text = made.Text
+		options.Flags = slices.DeleteFunc(options.Flags, func(f spec.Flag) bool { return f.Path == "train.precision" }) // the file's keys say so
 		asJob(&options, name, made)
 	} else if o.accelerate != "" || o.processes != 0 {
 		return nil, usagef("--accelerate-config and --num-processes are for files of Axolotl, LLaMA-Factory, TRL or transformers; in a spec, write parallel: {ddp: 8}")

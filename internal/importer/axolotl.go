@@ -218,7 +218,7 @@ func (j *job) axolotlBatch() {
 	j.sequences(seq)
 	j.keys["params.batch"] = "micro_batch_size"
 	j.put("params.batch", fmt.Sprint(n), j.get("micro_batch_size"))
-	j.put("trainer.hf.per_device_train_batch_size", batchParam, nil)
+	j.put("trainer.hf.per_device_train_batch_size", batchParam, j.get("micro_batch_size"))
 	switch {
 	case flat:
 		j.put("trainer.flattening", "true", packed)

@@ -25,6 +25,7 @@ type Options struct {
 	Set       []string                          // KEY=VALUE: of the file's own keys, or of the spec
 	Processes int64                             // on GPUs, as the launch command has it; 0: not given
 	Lengths   bool                              // of the samples are given
+	Precision string                            // as train.precision has it; "": that of the file
 	ReadFile  func(name string) ([]byte, error) // that the files name, by paths from the folder of the job's file
 	Config    func(model string) []byte         // the config.json of a model; nil: not known
 }
@@ -142,8 +143,12 @@ func (j *job) add(f File) error {
 		return misuse("%s and %s are both files of jobs; give one", j.name, f.Name)
 	default:
 		j.file = file{f.Name, d, format}
+		precision, err := j.precision()
+		if err != nil {
+			return err
+		}
 		var own []string
-		for _, s := range j.opts.Set {
+		for _, s := range slices.Concat(precision, j.opts.Set) {
 			if k, _, ok := strings.Cut(s, "="); ok && j.owns(k) {
 				own = append(own, s)
 			}
@@ -153,6 +158,25 @@ func (j *job) add(f File) error {
 		}
 	}
 	return nil
+}
+
+// precisions are the values of --precision that files have keys for.
+var precisions = []struct{ name, bf16, fp16 string }{{"fp32", "false", "false"}, {"amp-bf16", "true", "false"}, {"amp-fp16", "false", "true"}}
+
+// precision is what --precision sets in the file: the program says in which type the
+// weights are then.
+func (j *job) precision() ([]string, error) {
+	if j.opts.Precision == "" {
+		return nil, nil
+	}
+	var names []string
+	for _, p := range precisions {
+		if p.name == j.opts.Precision {
+			return []string{"bf16=" + p.bf16, "fp16=" + p.fp16}, nil
+		}
+		names = append(names, p.name)
+	}
+	return nil, misuse("--precision %s: a file of %s has keys for %s", j.opts.Precision, j.format.Title, strings.Join(names, ", "))
 }
 
 // maxKey bounds the characters of a key: YAML in one line has no longer ones.
@@ -182,7 +206,12 @@ func (j *job) owns(path string) bool {
 	if v := j.doc.Root.Get(k); below && slices.Contains(sections, k) && (v == nil || v.Kind != spec.Map) {
 		return false
 	}
-	return j.format.lookup(k) != nil || j.doc.Root.Get(k) != nil || j.format.Passes && !strings.Contains(path, ".")
+	return j.format.lookup(k) != nil || j.doc.Root.Get(k) != nil || !below && !ofSpec(k)
+}
+
+// ofSpec reports whether a spec has a key of that name at the top.
+func ofSpec(name string) bool {
+	return slices.ContainsFunc(spec.Keys()["spec"], func(k spec.Key) bool { return k.Name == name })
 }
 
 // override lists the overrides that are of the spec.
@@ -258,7 +287,7 @@ func (j *job) row(key, v *spec.Value) {
 		if v.Kind != spec.Null {
 			j.set("trainer."+j.format.Trainer+"."+name, name, v)
 		}
-	case k == nil && j.format.Ignores:
+	case k == nil && j.format.Ignores && key.Line > 0: // not of the command line
 		text := fmt.Sprintf("%s: %s does not know the key, and ignores it", name, j.format.Title)
 		if len(j.ignored) < maxNear {
 			if n := nearest.To(name, j.format.names()); n != "" {

@@ -58,17 +58,21 @@ func trainerSettings(root *Value, path, value string) ([]Setting, bool) {
 			return sets(Setting{"gradient_checkpointing", value})
 		}
 	case "precision":
+		weights := "model.dtype"
+		if root.Get("model").Get("load") != nil {
+			weights = "model.load.dtype"
+		}
 		switch canonical(value, precisionWords()) {
 		case "fp32":
-			return sets(Setting{"bf16", "false"}, Setting{"fp16", "false"})
+			return sets(Setting{weights, "float32"}, Setting{"bf16", "false"}, Setting{"fp16", "false"})
 		case "amp-bf16":
 			return sets(Setting{"bf16", "true"}, Setting{"fp16", "false"})
 		case "amp-fp16":
 			return sets(Setting{"bf16", "false"}, Setting{"fp16", "true"})
 		case "bf16":
-			return sets(Setting{"model.dtype", "bfloat16"}, Setting{"bf16", "false"}, Setting{"fp16", "false"})
+			return sets(Setting{weights, "bfloat16"}, Setting{"bf16", "false"}, Setting{"fp16", "false"})
 		case "fp16":
-			return sets(Setting{"model.dtype", "float16"}, Setting{"bf16", "false"}, Setting{"fp16", "false"})
+			return sets(Setting{weights, "float16"}, Setting{"bf16", "false"}, Setting{"fp16", "false"})
 		}
 	case "optimizer":
 		for i := range trainer.Optimizers {
