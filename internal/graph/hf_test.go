@@ -89,7 +89,7 @@ func TestHFErrors(t *testing.T) {
 		{"{hf: other.json}", "", "no such file"},
 		{"{hf: config.json}", "{", "not a configuration in JSON"},
 		{"{hf: config.json}", "{}", "no model_type in it"},
-		{"{hf: config.json}", `{"model_type": "mamba"}`, `model_type "mamba" is not known; known are albert, arcee, `},
+		{"{hf: config.json}", `{"model_type": "mamba"}`, `model_type "mamba" is not known; known are albert, apertus, arcee, `},
 		{"{hf: config.json}", `{"model_type": "gpt3"}`, `model_type "gpt3" is not known; did you mean "gpt2"?`},
 		{"{hf: config.json}", `{"model_type": "bert", "architectures": ["BertLMHead"]}`,
 			`the architecture "BertLMHead" is for no task that is modelled; write one: task: masked-lm or seq-cls`},
