@@ -393,6 +393,9 @@ func (j *job) model(key string) {
 	}
 	j.named = v.Str
 	j.set("model.hf", key, v)
+	if slices.Contains(textAlone, j.modelType()) {
+		j.doubt(v, "%s: %s has a vision model, whose weights %s loads; planned with the language model alone", key, v.Str, j.format.Title)
+	}
 }
 
 // config is what the config.json of the job's model says, as far as it is known.
@@ -432,6 +435,10 @@ func (j *job) isType(name string) bool {
 	}
 	return strings.Contains(strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(j.named)), strings.ReplaceAll(name, "_", ""))
 }
+
+// textAlone are the model types of text and images of which memplan plans the language
+// model alone, as AutoModelForCausalLM makes it; trainers use AutoModelForImageTextToText.
+var textAlone = []string{"qwen3_5", "qwen3_5_moe"}
 
 // str is the text of a key.
 func (f *file) str(key, otherwise string) string {
