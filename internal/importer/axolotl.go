@@ -180,7 +180,7 @@ func (j *job) axolotlCasts() {
 	}
 	list := []string{fmt.Sprintf("{modules: %s, dtype: float32}", patterns(quote("*.gate")))}
 	adapter := j.on("adapter")
-	if adapter && (j.on("load_in_4bit") || j.on("load_in_8bit")) {
+	if adapter && (j.on("load_in_4bit") || j.on("load_in_8bit")) && !j.on("quantize_moe_experts") { // prepare_model_for_kbit_training
 		list = append(list, `{modules: ["*"], dtype: float32, empty_cache: true}`)
 	}
 	if _, attn := j.axolotlAttn(); adapter || !slices.Contains(uncast, attn) || j.cutCrossEntropy() {
