@@ -27,6 +27,8 @@ type TrainerRecording struct {
 
 // TrainerConfig says what was run.
 type TrainerConfig struct {
+	Text string `json:"spec"` // the job, where no other field says it
+
 	Task      string                     `json:"task"`
 	Model     string                     `json:"model"` // the class
 	Attention string                     `json:"attn"`
@@ -78,6 +80,9 @@ func given(raw json.RawMessage) bool {
 // Spec writes the recorded run as a spec, with the configuration in config.json.
 func (r *TrainerRecording) Spec() string {
 	c := r.Config
+	if c.Text != "" {
+		return c.Text
+	}
 	with := []string{"attn: " + c.Attention}
 	if c.Seq > 0 { // images have none
 		with = append(with, fmt.Sprintf("seq: %d", c.Seq))

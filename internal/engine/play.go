@@ -244,6 +244,9 @@ func (j *job) setup() {
 	}
 	j.script = script{frame: newScriptFrame(j.aux, j.prog.Step), inputs: j.prog.Inputs, kept: map[string]python.Value{}}
 	j.before()
+	if e := j.prog.Eval; e != nil && e.AtStart {
+		j.evaluate(e)
+	}
 }
 
 // before runs the statements before the loop, whose names the step goes on with.

@@ -539,6 +539,9 @@ func (s *script) loop(steps int) {
 	s.line("")
 	i := s.counter()
 	number := i
+	if e := s.job.Eval; e != nil && e.AtStart {
+		s.line("evaluate(0)")
+	}
 	if s.job.FromZero {
 		s.printf("for %s in range(%d):", i, steps)
 		number += " + 1"

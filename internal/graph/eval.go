@@ -19,7 +19,7 @@ func (el *elaborator) evaluation() {
 	if e.EMA.V && el.job.EMA == nil {
 		el.fail(e.EMA.At, "there are no averaged weights; train: {ema: {decay: 0.999}} makes them")
 	}
-	ev := &program.Eval{Every: e.Every.V, Batches: e.Batches.V, Train: e.TrainMode.V, Models: map[string]*program.Class{}, Apart: map[string]bool{}, Fused: map[string][]program.Fused{}}
+	ev := &program.Eval{Every: e.Every.V, AtStart: e.AtStart.V, Batches: e.Batches.V, Train: e.TrainMode.V, Models: map[string]*program.Class{}, Apart: map[string]bool{}, Fused: map[string][]program.Fused{}}
 	if e.Context.V != "grad" {
 		ev.Context = e.Context.V
 	}

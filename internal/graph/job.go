@@ -299,6 +299,9 @@ func (el *building) loadPreset(m *spec.Model) *spec.Spec {
 	for _, p := range with {
 		ok = spec.Try(func() { given[p.Key.Str] = el.eval(p.Value, el.spec.Env) }) && ok
 	}
+	if m.Preset.V == spec.LitGPTPreset {
+		el.litgptParams(with, given)
+	}
 	s, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{Params: el.withOwn(given), Meter: el.meter})
 	if s != nil {
 		for _, p := range with {
@@ -427,7 +430,7 @@ func (el *building) input(m *model, in *spec.Named[spec.Input], seen map[string]
 	sc := &scope{parent: m.spec.Env, vars: el.globals()}
 	size := append([]int64{el.batch}, el.shape(in.V.Shape, sc)...)
 	d := el.errs.DType(in.V.DType)
-	if !in.V.DType.Set && el.job.DType.IsHalf() && el.spec.Trainer == nil { // a trainer converts nothing
+	if !in.V.DType.Set && el.job.DType.IsHalf() && (el.spec.Trainer == nil || el.spec.Trainer.Lightning != nil) { // the others convert nothing
 		d = el.job.DType
 	}
 	what := fmt.Sprintf("%s of %v", tensor.SizeString(size), d)

@@ -19,7 +19,7 @@ const labels = "labels"
 // trainerOptimizer gives train the optimizer that a trainer's arguments name.
 func (el *building) trainerOptimizer() {
 	a := el.spec.Trainer.Args()
-	if a == nil || a.Table == nil || el.job.Inference != "" {
+	if a == nil || a.Table == nil || el.job.Inference != "" || !el.spec.Trainer.OfTransformers() {
 		return
 	}
 	name := a.Text("optim")
@@ -54,6 +54,31 @@ func (el *building) loadLoop() {
 	if t == nil || el.job.Inference != "" {
 		return
 	}
+	given := t.Args().Params()
+	add := func(*spec.Spec) {}
+	switch {
+	case t.OfTransformers():
+		el.transformersLoop(given)
+	case t.Lightning != nil:
+		add = el.lightningLoop(given)
+	default:
+		el.litgptLoop(given)
+	}
+	s := el.loopFile(t.Preset(), given)
+	if own := t.Own(); own != "" {
+		s.AddBlocks(el.loopFile(own, nil))
+	}
+	add(s)
+	if !t.Evaluates() {
+		s.Eval = nil
+	}
+	el.loop = s
+}
+
+// transformersLoop adds what the loop of transformers.Trainer is given in addition to its
+// arguments.
+func (el *building) transformersLoop(given map[string]any) {
+	t := el.spec.Trainer
 	m := el.ms[0]
 	if !m.use.OfHF() {
 		el.fail(t.At, "trainer: %s trains models of transformers; name one by model: {hf: config.json}", t.Key())
@@ -61,7 +86,6 @@ func (el *building) loadLoop() {
 	slices.SortStableFunc(el.job.Inputs, func(a, b program.Input) int {
 		return slices.Index(spec.LabelInputs, a.Name) - slices.Index(spec.LabelInputs, b.Name)
 	})
-	given := t.Args().Params()
 	given["release"] = t.Args().Release
 	given["compute_metrics"] = t.Metrics.V
 	given["nan_loss"] = t.NaNLoss.V
@@ -96,14 +120,6 @@ func (el *building) loadLoop() {
 	if t.SFT != nil {
 		el.sft(m, given)
 	}
-	s := el.loopFile(t.Preset(), given)
-	if own := t.Own(); own != "" {
-		s.AddBlocks(el.loopFile(own, nil))
-	}
-	if !t.Evaluates() {
-		s.Eval = nil
-	}
-	el.loop = s
 }
 
 // loopFile reads a file of a loop.
@@ -199,7 +215,7 @@ var decayless = program.Patterns{"*bias*", "*layernorm*", "*LayerNorm*", "*rmsno
 
 // trainerGroups finds the patterns of the optimizer's group without weight decay.
 func (el *building) trainerGroups() {
-	if el.loop == nil {
+	if el.loop == nil || !el.spec.Trainer.OfTransformers() {
 		return
 	}
 	c := el.spec.Train.Optimizer
@@ -232,7 +248,7 @@ const biases = "*bias*"
 
 // adapterBiases adds the biases of adapters to the group without weight decay.
 func (el *building) adapterBiases() {
-	if p := el.spec.PEFT; el.loop == nil || p == nil || p.LoRA == nil || !p.LoRA.LoraBias.V {
+	if p := el.spec.PEFT; el.loop == nil || !el.spec.Trainer.OfTransformers() || p == nil || p.LoRA == nil || !p.LoRA.LoraBias.V {
 		return
 	}
 	for _, o := range el.job.Optimizers {

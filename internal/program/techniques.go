@@ -45,6 +45,7 @@ type EMA struct {
 type Eval struct {
 	Fn      *Func // the statements of one batch
 	Every   int64
+	AtStart bool // there is one before the first step, too
 	Batches int64
 	Context string // "no_grad", "inference_mode" or "": gradients are recorded
 	Train   bool   // the models stay in training mode

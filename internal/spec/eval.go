@@ -5,6 +5,7 @@ package spec
 type Eval struct {
 	At        Span     `yaml:"-"`
 	Every     Integer  `yaml:"every" min:"1" max:"1000000000" default:"1" doc:"after every n-th training step"`
+	AtStart   Boolean  `yaml:"at_start" doc:"an evaluation before the first step, too, such as a sanity check"`
 	BatchSize Integer  `yaml:"batch_size" min:"1" max:"2147483647" doc:"samples of one batch; by default train.batch_size"`
 	Batches   Integer  `yaml:"batches" min:"1" max:"100000" default:"2" doc:"batches of one evaluation; from the second on, the names of the one before are still alive"`
 	Context   String   `yaml:"context" enum:"no_grad|inference_mode|grad" words:"inference: inference_mode" default:"no_grad" doc:"grad: gradients are recorded, as if torch.no_grad was forgotten"`

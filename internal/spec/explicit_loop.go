@@ -20,7 +20,7 @@ func (s *Spec) explicitLoop(model, loop *Spec) ([]byte, error) {
 	}
 	for _, p := range s.root.Pairs {
 		switch key := p.Key.Str; {
-		case key == "memplan" || key == "params" || key == "trainer" || key == "train":
+		case key == "memplan" || key == "params" || key == "trainer" || key == "train" || key == "quantize" && s.Trainer.LitGPT != nil:
 		case key == "model":
 			m := *model.root.Get("model").without("loss")
 			for i, p := range m.Pairs {
@@ -36,7 +36,11 @@ func (s *Spec) explicitLoop(model, loop *Spec) ([]byte, error) {
 	}
 	train := mapping(pair("batch_size", integer(s.Train.BatchSize.V)), pair("precision", word(s.Train.Precision.V)), pair("loop", word(s.Train.Loop.V)))
 	if c := s.Train.Optimizer; c != nil {
-		o := mapping(pair(c.Name.V, c.Arg))
+		arg := mapping()
+		if c.Arg != nil {
+			arg = s.constant(c.Arg)
+		}
+		o := mapping(pair(c.Name.V, arg))
 		groups := sequence()
 		for _, g := range c.Groups {
 			params := sequence()
@@ -50,10 +54,13 @@ func (s *Spec) explicitLoop(model, loop *Spec) ([]byte, error) {
 		}
 		train.Pairs = append(train.Pairs, pair("optimizer", o))
 	}
-	if c := s.Train.Checkpoint; c != nil {
+	if v := s.Given("train.checkpoint"); v != nil {
+		train.Pairs = append(train.Pairs, pair("checkpoint", s.constant(v)))
+	} else if c := s.Train.Checkpoint; c != nil {
 		train.Pairs = append(train.Pairs, pair("checkpoint", mapping(pair("use_reentrant", boolean(c.Reentrant.V)))))
 	}
 	put("train", train)
+	s.explicitTechniques(put)
 	program := mapping()
 	for _, key := range []string{"blocks", "before", "step", "eval"} {
 		if v := loop.root.Get(key); v != nil && (key != "eval" || loop.Eval != nil) {
@@ -79,4 +86,26 @@ func collated(inputs *Value) *Value {
 		return slices.Index(LabelInputs, a.Key.Str) - slices.Index(LabelInputs, b.Key.Str)
 	})
 	return &out
+}
+
+// explicitTechniques writes the sections that a trainer's arguments made: what is trained
+// and by which optimizer, and what is quantized.
+func (s *Spec) explicitTechniques(put func(string, *Value)) {
+	words := func(ss []String) *Value {
+		out := sequence()
+		for _, x := range ss {
+			out.Items = append(out.Items, word(x.V))
+		}
+		return out
+	}
+	if f := s.Freeze; f != nil && s.root.Get("freeze") == nil {
+		put("freeze", mapping(pair("except", words(f.Except))))
+	}
+	if q := s.Quantize; q != nil && s.Trainer.LitGPT != nil {
+		put("quantize", mapping(pair("bits", integer(q.Bits.V)), pair("type", word(q.Type.V)), pair("double_quant", boolean(q.Double.V)),
+			pair("compute_dtype", word(q.Compute.V)), pair("bitsandbytes", word(q.Library.V)), pair("modules", words(q.Modules))))
+	}
+	for _, o := range s.Optimizers {
+		put("optimizers", mapping(pair(o.Name.V, mapping(pair("optimizer", mapping(pair(o.V.Optimizer.Name.V, o.V.Optimizer.Arg))), pair("params", words(o.V.Params))))))
+	}
 }

@@ -158,6 +158,10 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		return argumentsOf(trainer.HF)
 	case f.Type == reflect.TypeFor[*SFTArguments]():
 		return argumentsOf(trainer.SFT)
+	case f.Type == reflect.TypeFor[*LightningArguments]():
+		return argumentsOf(trainer.Lightning)
+	case f.Type == reflect.TypeFor[*LitGPTArguments]():
+		return anyOf(trainer.LitGPTTables()...)
 	case t.Kind() == reflect.Pointer:
 		if t.Elem() == reflect.TypeFor[Checkpoint]() {
 			return object{"anyOf": []any{object{"type": []string{"boolean", "array", "string"}, "items": object{"type": "string"}}, b.named(t.Elem())}}
@@ -185,7 +189,17 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 	return object{"type": "object", "patternProperties": extensions, "additionalProperties": item}
 }
 
-// argumentsOf describes the arguments of a trainer.
+// anyOf describes the arguments of a trainer that has several tables.
+func anyOf(tables ...*trainer.Table) object {
+	var all []any
+	for _, t := range tables {
+		all = append(all, argumentsOf(t))
+	}
+	return object{"anyOf": all}
+}
+
+// argumentsOf describes the arguments of a trainer. An argument a.b is the key b of the
+// mapping a, or written a.b.
 func argumentsOf(t *trainer.Table) object {
 	props := object{}
 	for i := range t.Arguments {
@@ -204,6 +218,12 @@ func argumentsOf(t *trainer.Table) object {
 		}
 		s["description"] = a.Why
 		props[a.Name] = s
+		if section, key, ok := strings.Cut(a.Name, "."); ok {
+			if props[section] == nil {
+				props[section] = closed(object{})
+			}
+			props[section].(object)["properties"].(object)[key] = s
+		}
 	}
 	return closed(props)
 }

@@ -7,8 +7,6 @@ package spec
 func (s *Spec) sft(a *Arguments) {
 	t := s.Trainer
 	switch {
-	case t.HF != nil && t.SFT != nil:
-		s.Errs.Addf(t.At, "trainer has one of hf and sft, not both")
 	case t.SFT == nil && t.LossTokens.Set:
 		s.Errs.Addf(t.LossTokens.At, "loss_tokens is of sft: the loss of hf takes all tokens")
 	case t.SFT != nil && t.Flattening.V:
@@ -46,9 +44,13 @@ func (s *Spec) sft(a *Arguments) {
 	}
 }
 
-// refused reports trainers of TRL whose loops there are not.
+// refused reports trainers whose loops there are not.
 func (t *Trainer) refused(errs *Errors) bool {
 	found := false
+	if t.Torchtitan != nil {
+		errs.Addf(t.Torchtitan.Span, "the loop of torchtitan is not modelled; train: and fsdp: say its step, of a model of the spec's own")
+		found = true
+	}
 	for _, x := range []struct {
 		class string
 		v     *Value

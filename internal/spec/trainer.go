@@ -18,6 +18,12 @@ type Trainer struct {
 	HF  *HFArguments  `yaml:"hf" doc:"transformers.Trainer: the keys of TrainingArguments"`
 	SFT *SFTArguments `yaml:"sft" doc:"trl.SFTTrainer: the keys of SFTConfig"`
 
+	LitGPT *LitGPTArguments `yaml:"litgpt" doc:"litgpt's finetune_lora, finetune_full and pretrain: the keys of their configuration files, and command"`
+
+	Lightning *LightningArguments `yaml:"lightning" doc:"lightning.Trainer: its arguments; train has batch_size, optimizer and checkpoint"`
+
+	Torchtitan *Value `yaml:"torchtitan" doc:"torchtitan: refused"`
+
 	DPO    *Value `yaml:"dpo" doc:"trl.DPOTrainer: refused"`
 	GRPO   *Value `yaml:"grpo" doc:"trl.GRPOTrainer: refused"`
 	KTO    *Value `yaml:"kto" doc:"trl.KTOTrainer: refused"`
@@ -61,26 +67,50 @@ type SFTArguments struct{ Arguments }
 
 func (a *SFTArguments) unmarshal(d *decoder, v *Value) { a.read(d, v, trainer.SFT) }
 
+// given are the trainers that are given, by key; there must be one.
+func (t *Trainer) given() (keys []string, args []*Arguments) {
+	add := func(key string, a *Arguments) { keys, args = append(keys, key), append(args, a) }
+	if t.HF != nil {
+		add("hf", &t.HF.Arguments)
+	}
+	if t.SFT != nil {
+		add("sft", &t.SFT.Arguments)
+	}
+	if t.LitGPT != nil {
+		add("litgpt", &t.LitGPT.Arguments)
+	}
+	if t.Lightning != nil {
+		add("lightning", &t.Lightning.Arguments)
+	}
+	return keys, args
+}
+
 // Args are the arguments of the trainer that is given.
 func (t *Trainer) Args() *Arguments {
-	switch {
-	case t == nil:
+	if t == nil {
 		return nil
-	case t.HF != nil:
-		return &t.HF.Arguments
-	case t.SFT != nil:
-		return &t.SFT.Arguments
+	}
+	if _, args := t.given(); len(args) > 0 {
+		return args[0]
 	}
 	return nil
 }
 
+// OfTransformers reports whether the trainer is that of transformers, or made of it.
+func (t *Trainer) OfTransformers() bool { return t != nil && (t.HF != nil || t.SFT != nil) }
+
 // Preset is the file with the loop.
-func (t *Trainer) Preset() string { return "trainers/hf" }
+func (t *Trainer) Preset() string {
+	if t.OfTransformers() {
+		return "trainers/hf"
+	}
+	return "trainers/" + t.Key()
+}
 
 // Key is the key of the trainer that is given, for messages and paths.
 func (t *Trainer) Key() string {
-	if t.SFT != nil {
-		return "sft"
+	if keys, _ := t.given(); len(keys) > 0 {
+		return keys[0]
 	}
 	return "hf"
 }
@@ -93,22 +123,40 @@ func (a *Arguments) read(d *decoder, v *Value, t *trainer.Table) {
 		d.errs.Addf(v.Span, "the arguments of %s are a mapping, not %s; {} is the defaults", t.Name, v.Describe())
 		return
 	}
+	a.section(d, v, "")
+}
+
+// section decodes the arguments of a mapping, whose names begin with a prefix: keys of
+// the mapping NAME in it are arguments NAME.KEY.
+func (a *Arguments) section(d *decoder, v *Value, prefix string) {
+	t := a.Table
 	for _, p := range v.Pairs {
-		row := t.Find(p.Key.Str, a.Release)
+		name := prefix + p.Key.Str
+		row := t.Find(name, a.Release)
 		if row == nil {
-			if t.Find(p.Key.Str, "") != nil || t.Find(p.Key.Str, trainer.Old) != nil {
-				d.errs.Addf(p.Key.Span, "%s of transformers %s has no argument %q; another release has it (model.with.transformers)", t.Name, a.releaseName(), p.Key.Str)
-				continue
+			switch {
+			case p.Value.Kind == Map && t.HasSection(name):
+				a.section(d, p.Value, name+".")
+			case p.Value.Kind == Null && t.HasSection(name):
+			case t.HasSection(name):
+				d.errs.Addf(p.Value.Span, "%s is a mapping of arguments of %s, not %s", name, t.Name, p.Value.Describe())
+			case t.Find(name, "") != nil || t.Find(name, trainer.Old) != nil:
+				d.errs.Addf(p.Key.Span, "%s of transformers %s has no argument %q; another release has it (model.with.transformers)", t.Name, a.releaseName(), name)
+			default:
+				d.errs.Unknown(p.Key.Span, "argument of "+t.Name, name, t.Names(a.Release))
 			}
-			d.errs.Unknown(p.Key.Span, "argument of "+t.Name, p.Key.Str, t.Names(a.Release))
+			continue
+		}
+		if a.given[name] != nil {
+			d.errs.Addf(p.Key.Span, "%s is given twice", name)
 			continue
 		}
 		if p.Value.Kind == Null && (row.Default == nil || row.Null) {
-			a.values[p.Key.Str] = nil
+			a.values[name] = nil
 			continue
 		}
-		if x, ok := a.value(d, row, p.Key.Str, p.Value); ok {
-			a.given[p.Key.Str], a.values[p.Key.Str] = p.Value, x
+		if x, ok := a.value(d, row, name, p.Value); ok {
+			a.given[name], a.values[name] = p.Value, x
 		}
 	}
 }
@@ -286,12 +334,20 @@ func (s *Spec) trainer(d *decoder) {
 		return
 	}
 	for _, key := range inTrainer {
-		if v := s.root.Get(key); v != nil && (key != "train" || v.Kind != Map || v.without("steps") != nil) {
+		stays := []string{"steps"}
+		if t.Lightning != nil {
+			stays = inLightning
+		}
+		if v := s.root.Get(key); v != nil && (key != "train" || v.Kind != Map || v.without(stays...) != nil) {
 			at := v.Span
 			for _, p := range s.root.Pairs {
 				if p.Key.Str == key {
 					at = p.Key.Span
 				}
+			}
+			if key == "train" && t.Lightning != nil {
+				s.Errs.Addf(at, "with trainer: lightning, train has %s; the rest is said by the trainer's arguments", strings.Join(inLightning, ", "))
+				continue
 			}
 			s.Errs.Addf(at, "trainer and %s exclude each other: the loop is the trainer's", key)
 		}
@@ -299,8 +355,12 @@ func (s *Spec) trainer(d *decoder) {
 	if t.refused(s.Errs) {
 		return
 	}
+	keys, _ := t.given()
 	a := t.Args()
 	switch {
+	case len(keys) > 1:
+		s.Errs.Addf(t.At, "trainer has one loop, not %s", strings.Join(keys, " and "))
+		return
 	case a == nil:
 		s.Errs.Addf(t.At, "trainer needs the trainer and its arguments, such as {hf: {per_device_train_batch_size: 4}}")
 		return
@@ -310,6 +370,19 @@ func (s *Spec) trainer(d *decoder) {
 	case a.Table == nil: // which is reported
 		return
 	}
+	switch {
+	case t.LitGPT != nil:
+		s.litgpt(a)
+	case t.Lightning != nil:
+		s.lightning(a)
+	default:
+		s.transformers(d, a)
+	}
+}
+
+// transformers gives the sections what the arguments of transformers.Trainer say.
+func (s *Spec) transformers(d *decoder, a *Arguments) {
+	t := s.Trainer
 	s.sft(a)
 	s.Train.BatchSize = a.integer("per_device_train_batch_size")
 	if t.Flattened() {
@@ -480,13 +553,13 @@ func (s *Spec) optimArgs(o *trainer.Optimizer, a *Arguments, add func(name strin
 	}
 }
 
-// Params are the arguments by name, for the loop; None is null.
+// Params are the arguments by name, for the loop; None is null, and a.b is a_b.
 func (a *Arguments) Params() map[string]any {
 	out := map[string]any{}
 	for _, name := range a.Table.Names(a.Release) {
 		switch x := a.Value(name).(type) {
 		case nil, int64, float64, bool, string:
-			out[name] = x
+			out[strings.ReplaceAll(name, ".", "_")] = x
 		}
 	}
 	return out
@@ -544,5 +617,12 @@ func (t *Trainer) EvalRows() (rows int64, exact bool) {
 
 // Evaluates reports whether there are evaluations between steps.
 func (t *Trainer) Evaluates() bool {
-	return t.EvalSamples() > 0 && t.Args().Text("eval_strategy") != "no"
+	switch {
+	case t.OfTransformers():
+		return t.EvalSamples() > 0 && t.Args().Text("eval_strategy") != "no"
+	case t.Lightning != nil:
+		a := t.Args()
+		return t.EvalSamples() > 0 && !(a.Has("limit_val_batches") && a.Number("limit_val_batches") == 0)
+	}
+	return true
 }

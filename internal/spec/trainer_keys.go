@@ -23,10 +23,10 @@ func trainerSettings(root *Value, path, value string) ([]Setting, bool) {
 	if t == nil || t.Kind != Map || !ok || key == "steps" {
 		return []Setting{{path, value}}, true
 	}
-	args, given, table := "", (*Value)(nil), (*trainer.Table)(nil)
+	args, of, given, table := "", "", (*Value)(nil), (*trainer.Table)(nil)
 	for _, p := range t.Pairs {
 		if x := trainer.Named(p.Key.Str); x != nil && p.Value.Kind == Map {
-			args, given, table = "trainer."+p.Key.Str+".", p.Value, x
+			args, of, given, table = "trainer."+p.Key.Str+".", p.Key.Str, p.Value, x
 		}
 	}
 	if table == nil {
@@ -41,6 +41,23 @@ func trainerSettings(root *Value, path, value string) ([]Setting, bool) {
 		return ss, true
 	}
 	value = strings.Trim(value, `"'`)
+	if of == "litgpt" {
+		s, ok := litgptSetting(key, value)
+		if !ok {
+			return nil, false
+		}
+		return sets(s)
+	}
+	if of == "lightning" {
+		switch s, own, ok := lightningSetting(key, value); {
+		case !ok:
+			return nil, false
+		case own:
+			return sets(s)
+		default:
+			return []Setting{s}, true
+		}
+	}
 	switch key {
 	case "batch_size":
 		if name := soleName(given.Get("per_device_train_batch_size")); root.Get("params").Get(name) != nil {
@@ -162,11 +179,15 @@ func (s *Spec) trainerPath(path string) string {
 	if ss, ok := s.TrainerSettings(path, "true"); ok && len(ss) > 0 {
 		return ss[0].Path
 	}
-	switch path {
-	case "train.precision":
+	switch {
+	case path == "train.precision" && s.Trainer.OfTransformers():
 		return "trainer." + s.Trainer.Key() + ".bf16"
-	case "train.optimizer":
+	case path == "train.precision":
+		return "trainer." + s.Trainer.Key() + ".precision"
+	case path == "train.optimizer" && s.Trainer.OfTransformers():
 		return "trainer." + s.Trainer.Key() + ".optim"
+	case path == "train.optimizer":
+		return "trainer." + s.Trainer.Key() + ".optimizer"
 	}
 	return path
 }

@@ -4,7 +4,10 @@
 // themselves are specs (specs/trainers).
 package trainer
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Form is what an argument may be.
 type Form uint8
@@ -69,6 +72,11 @@ func (t *Table) Find(name, release string) *Argument {
 		}
 	}
 	return nil
+}
+
+// HasSection reports whether there are arguments name.KEY.
+func (t *Table) HasSection(name string) bool {
+	return slices.ContainsFunc(t.Arguments, func(a Argument) bool { return strings.HasPrefix(a.Name, name+".") })
 }
 
 // Names lists the arguments of a release.

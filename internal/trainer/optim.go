@@ -100,6 +100,10 @@ func Named(key string) *Table {
 		return HF
 	case "sft":
 		return SFT
+	case "lightning":
+		return Lightning
+	case "litgpt":
+		return LitGPT(LitGPTCommands[0])
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 
 var update = flag.Bool("update", false, "write the lists of docs/trainer.md")
 
+var tables = append([]*Table{HF, SFT, Lightning}, LitGPTTables()...)
+
 // The page lists what the tables have.
 func TestPage(t *testing.T) {
 	const page = "../../docs/trainer.md"
@@ -18,7 +20,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(was)
-	for _, table := range []*Table{HF, SFT} {
+	for _, table := range tables {
 		begin, end := "<!-- arguments: "+table.Name+" -->\n", "<!-- end -->"
 		head, rest, ok := strings.Cut(text, begin)
 		_, tail, found := strings.Cut(rest, end)
@@ -74,7 +76,7 @@ func python(x any) string {
 
 // Each argument is listed once in a release, and says why it reaches what it does.
 func TestArguments(t *testing.T) {
-	for _, table := range []*Table{HF, SFT} {
+	for _, table := range tables {
 		seen := map[string]bool{}
 		for i := range table.Arguments {
 			a := &table.Arguments[i]

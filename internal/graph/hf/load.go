@@ -274,7 +274,7 @@ const chunkSize = 256
 // a preset that such a model sets the params of: what its trainer passes to forward.
 func Asked(t *spec.Trainer) map[string]any {
 	a := t.Args()
-	if a == nil || a.Table == nil {
+	if !t.OfTransformers() || a.Table == nil {
 		return nil
 	}
 	out := map[string]any{"num_items": !t.Accepts.Set || t.Accepts.V, "labelled": a.Number("label_smoothing_factor") == 0, "neftune": a.Value("neftune_noise_alpha") != nil}
