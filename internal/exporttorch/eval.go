@@ -21,20 +21,30 @@ def share(model, like):
 `
 
 // shareReplaced is share where layers of the trained model were replaced or got
-// hooks: those suit any batch and are taken as they are.
+// hooks. Those suit any batch and are taken as they are, but for the base layers of
+// adapters.
 const shareReplaced = `
 
 def share(model, like):
     """Gives a model the tensors of one that is made like it, and the layers that were changed there."""
     model._parameters, model._buffers = like._parameters, like._buffers
     for name in model._modules.keys() & like._modules.keys():
-        module = like._modules[name]SAVED
+        module = like._modules[name]SAVEDADAPTED
         if CHANGED:
             model._modules[name] = module
         else:
             share(model._modules[name], module)
     return model
 `
+
+// adaptedOver takes an adapter around the base layer of the model that is called, unless
+// the base layer was changed, too.
+const adaptedOver = `
+        if isinstance(module, Adapter)UNCHANGED:
+            base = share(model._modules[name], module.base_layer)
+            model._modules[name] = object.__new__(type(module))
+            model._modules[name].__dict__ = dict(module.__dict__, _modules=dict(module._modules, base_layer=base))
+            continue`
 
 // sharing is the function that lays one model over another.
 func (s *script) sharing() string {
@@ -56,7 +66,18 @@ func (s *script) sharing() string {
 	if slices.ContainsFunc(s.job.Models, func(m *program.Model) bool { return m.Adapters != nil && len(m.Adapters.Saved) > 0 }) {
 		saved = "\n        if isinstance(module, ModulesToSave):\n            module = module.modules_to_save"
 	}
-	return strings.NewReplacer("SAVED", saved, "CHANGED", strings.Join(changed, " or ")).Replace(shareReplaced)
+	adapted := ""
+	if slices.ContainsFunc(s.job.Models, func(m *program.Model) bool { return m.Adapters != nil && s.job.Eval.Apart[m.Name] }) {
+		adapted = adaptedOver
+	}
+	unchanged := ""
+	for _, what := range changed {
+		if !strings.Contains(what, "Adapter") {
+			unchanged += " and not " + strings.Replace(what, "module", "module.base_layer", 1)
+		}
+	}
+	adapted = strings.ReplaceAll(adapted, "UNCHANGED", unchanged)
+	return strings.NewReplacer("SAVED", saved, "ADAPTED", adapted, "CHANGED", strings.Join(changed, " or ")).Replace(shareReplaced)
 }
 
 // evalModels makes the models that an evaluation calls with other statements

@@ -70,6 +70,20 @@ func (p *Interp) Over(c *program.Class, m *Module) *Module {
 	return n
 }
 
+// wrapped is what was put in the place of a module of a class: a wrapper of it, which is
+// then one of own, or a module whose forward suits any batch.
+func (p *Interp) wrapped(own, put *Module, class *program.Class) *Module {
+	base := put.child(program.BaseLayer)
+	if base == nil || base.Class != class {
+		return put
+	}
+	p.take(own, base)
+	w := *put
+	w.Children, w.Registered = slices.Clone(w.Children), slices.Clone(w.Registered)
+	w.replace(base, own)
+	return &w
+}
+
 func (p *Interp) take(n, from *Module) {
 	n.Params, n.Buffers, n.attrs, n.Hooks = from.Params, from.Buffers, from.attrs, from.Hooks
 	p.LayerOf(n.Layer, from.Class)
@@ -79,8 +93,8 @@ func (p *Interp) take(n, from *Module) {
 		case k < 0: // it holds no tensors, and is called here only
 		case from.Children[k].child(program.ModulesToSave) != nil: // it calls that alone
 			p.take(n.Children[i], from.Children[k].child(program.ModulesToSave))
-		case from.Children[k].Class != from.Class.Children[k].Class: // put in the place of another; its forward suits any batch
-			n.replace(n.Children[i], from.Children[k])
+		case from.Children[k].Class != from.Class.Children[k].Class: // put in the place of another
+			n.replace(n.Children[i], p.wrapped(n.Children[i], from.Children[k], from.Class.Children[k].Class))
 		default:
 			p.take(n.Children[i], from.Children[k])
 		}
