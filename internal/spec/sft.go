@@ -33,6 +33,9 @@ func (s *Spec) sft(a *Arguments) {
 	if a.Text("loss_type") == "chunked_nll" && a.Bool("use_liger_kernel") {
 		s.Errs.Addf(a.Span("loss_type"), "loss_type chunked_nll and use_liger_kernel exclude each other; loss_type nll goes with it")
 	}
+	if a.Text("loss_type") == "chunked_nll" && a.Number("label_smoothing_factor") != 0 {
+		s.Errs.Addf(a.Span("label_smoothing_factor"), "label_smoothing_factor and loss_type chunked_nll exclude each other: SFTTrainer would fail; loss_type nll goes with it")
+	}
 	if a.Bool("padding_free") && !a.Bool("packing") && a.Value("max_length") != nil {
 		s.Errs.Addf(a.Span("padding_free"), "padding_free without packing needs max_length: null, since it does not cut samples")
 	}
