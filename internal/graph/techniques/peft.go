@@ -302,10 +302,8 @@ func (j *Job) outputs(m *Model, pm *program.Model, t *tuner) []string {
 	if m.Type == "" {
 		return nil
 	}
-	switch task, _ := m.Params.Lookup("task"); task {
-	case "causal-lm", "masked-lm", "seq2seq-lm", "pretraining":
-		_, last := adaptable(pm)
-		return []string{last}
+	if head := outputEmbedding(m, pm); head != "" {
+		return []string{head}
 	}
 	if t.task.V != "SEQ_CLS" {
 		return nil

@@ -106,7 +106,7 @@ func (j *Job) loadedQuantized(m *Model, pm *program.Model) {
 		z.Of.Threshold = q.Threshold.V
 	}
 	j.inRelease(&z.Of, m.Use.Load.Library)
-	kept := j.notConverted(pm, q, w.Kept)
+	kept := j.notConverted(m, pm, q, w.Kept)
 	all, _ := adaptable(pm)
 	for _, p := range all {
 		if !isLinear(p.Class) {
@@ -143,7 +143,7 @@ func (j *Job) joinedExperts(name string, m *program.Model) {
 // notConverted says which modules stay as they are (get_modules_to_not_convert in
 // transformers/quantizers/base.py): by default those whose weights are tied, the output
 // embedding and the module of the last parameter.
-func (j *Job) notConverted(m *program.Model, q *spec.BitsAndBytes, always []string) func(path string) bool {
+func (j *Job) notConverted(model *Model, m *program.Model, q *spec.BitsAndBytes, always []string) func(path string) bool {
 	keys := slices.Clone(always)
 	at := map[string]spec.Span{}
 	if q.Skips {
@@ -152,11 +152,13 @@ func (j *Job) notConverted(m *program.Model, q *spec.BitsAndBytes, always []stri
 			at[s.V] = s.At
 		}
 	} else {
-		for path := range tiedModules(m.Root) {
-			keys = append(keys, regexp.QuoteMeta(path))
-		}
 		params := m.Root.ParamPaths()
-		keys = append(keys, strings.TrimSuffix(params[len(params)-1], ".weight"), "lm_head")
+		for _, param := range append(tiedParams(m.Root), params[len(params)-1]) {
+			keys = append(keys, strings.TrimSuffix(param, ".weight"))
+		}
+		if head := outputEmbedding(model, m); head != "" {
+			keys = append(keys, head)
+		}
 	}
 	var res []*regexp.Regexp
 	for _, k := range keys {
@@ -176,23 +178,43 @@ func (j *Job) notConverted(m *program.Model, q *spec.BitsAndBytes, always []stri
 	}
 }
 
-// tiedModules holds the paths of the modules that share a parameter with
-// another.
-func tiedModules(root *program.Class) map[string]bool {
-	out := map[string]bool{}
-	add := func(path, param string) {
-		p := program.Join(path, param)
-		out[p[:strings.LastIndexByte(p, '.')]] = true
-	}
+// tiedParams lists the paths of the parameters that are another's too.
+func tiedParams(root *program.Class) (out []string) {
 	root.Walk(func(path string, c *program.Class) {
 		for _, ch := range c.Children {
 			for _, t := range ch.Ties {
-				add(program.Join(path, ch.Path), t.Param)
-				add(path, t.Source)
+				out = append(out, program.Join(program.Join(path, ch.Path), t.Param), program.Join(path, t.Source))
 			}
 		}
 	})
 	return out
+}
+
+// tiedModules holds the paths of the modules that share a parameter with
+// another.
+func tiedModules(root *program.Class) map[string]bool {
+	out := map[string]bool{}
+	for _, p := range tiedParams(root) {
+		out[p[:max(strings.LastIndexByte(p, '.'), 0)]] = true
+	}
+	return out
+}
+
+// outputEmbedding is the path of the layer that get_output_embeddings of a transformers'
+// model returns; "": none.
+func outputEmbedding(m *Model, pm *program.Model) string {
+	layers, last := adaptable(pm)
+	switch task, _ := m.Params.Lookup("task"); task {
+	case "causal-lm", "masked-lm", "seq2seq-lm":
+		return last
+	case "pretraining": // after it comes the layer for the second loss
+		for _, l := range layers {
+			if strings.HasSuffix(l.Path, "predictions.decoder") {
+				return l.Path
+			}
+		}
+	}
+	return ""
 }
 
 // quantizedLayers holds the classes of a model's quantized layers by path.
