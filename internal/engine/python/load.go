@@ -15,8 +15,8 @@ import (
 // FromPretrained reads a model from a checkpoint to the device
 // (transformers/core_model_loading.py and caching_allocator_warmup in
 // modeling_utils.py): a block of the size of all weights comes and goes, then come the
-// tensors in the natural order of their names, and then the buffers that are in no
-// checkpoint. Without quantization four threads read, so that near tensors may come in
+// tensors in the natural order of their names, then the buffers that are in no
+// checkpoint, and then the biases of tied layers again. Without quantization four threads read, so that near tensors may come in
 // another order.
 func (p *Interp) FromPretrained(root *Module, l *program.Loading) {
 	tensors, buffers := storedTensors(root)
@@ -31,6 +31,27 @@ func (p *Interp) FromPretrained(root *Module, l *program.Loading) {
 	}
 	for _, t := range buffers {
 		p.read(t.cell, false, l)
+	}
+	p.adjustBiases(root)
+}
+
+// adjustBiases makes the bias of a layer whose weight is another's again, as tie_weights pads
+// it to the rows of that weight (_adjust_bias in transformers/modeling_utils.py).
+func (p *Interp) adjustBiases(m *Module) {
+	for i, ch := range m.Class.Children {
+		for _, t := range ch.Ties {
+			of, weight := strings.CutSuffix(t.Param, "weight")
+			if !weight || ch.Class.FindParam(of+"bias") == nil {
+				continue
+			}
+			c := *m.Children[i].param(of + "bias")
+			p.Layer = c.Layer
+			old := c.T
+			c.T = p.Leaf(trace.Parameters, old.DType, autograd.Of(old).Requires, c.Decl.Size...)
+			autograd.Of(c.T).Param = true
+			p.Drop(old)
+		}
+		p.adjustBiases(m.Children[i])
 	}
 }
 

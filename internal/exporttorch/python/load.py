@@ -6,7 +6,7 @@ def natural(name):
 
 def from_pretrained(model, *stored):
     """Moves a model to the GPU as from_pretrained reads one there: a block of the size of
-    all weights comes and goes; then come the tensors of the checkpoint, by their names."""
+    all weights comes and goes; then come the tensors of the checkpoint, by their names, and the biases of tied layers again."""
     quantized = {id(m.weight): m for m in model.modules() if hasattr(m, "read")}
     others = {f"{path}.{n}" if path else n for path, m in model.named_modules() for n in m._non_persistent_buffers_set}
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
@@ -18,3 +18,7 @@ def from_pretrained(model, *stored):
             quantized[id(tensors[n])].read(*stored)
         else:
             tensors[n].data = tensors[n].data.to(device)
+    paths = [id(p) for _, p in model.named_parameters(remove_duplicate=False)]
+    for m in model.modules():  # tie_weights
+        if getattr(m, "bias", None) is not None and paths.count(id(m.weight)) > 1:
+            m.bias.data = F.pad(m.bias.data, (0, 0))
