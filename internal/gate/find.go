@@ -58,7 +58,7 @@ type NoSpecs struct {
 }
 
 func (e *NoSpecs) Error() string {
-	s := fmt.Sprintf("no specs in %s; a spec is a file *.yaml or *.yml with the key memplan", strings.Join(e.Paths, ", "))
+	s := fmt.Sprintf("no specs in %s; a spec is a file *.yaml or *.yml with the key memplan; other files are named one by one", strings.Join(e.Paths, ", "))
 	if e.Excludes {
 		s += " which the configuration does not exclude"
 	}

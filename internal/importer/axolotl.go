@@ -427,6 +427,9 @@ func (j *job) axolotlOptim(v *spec.Value) {
 	}
 	var args []string
 	for _, p := range v.Pairs {
+		if p.Value.Kind == spec.List || p.Value.Kind == spec.Map {
+			j.fail(p.Value, "%s of optim_args must be a number or a string, not %s", p.Key.Describe(), p.Value.Describe())
+		}
 		args = append(args, p.Key.Str+"="+p.Value.Str)
 	}
 	j.put("trainer.hf.optim_args", quote(strings.Join(args, ",")), v)

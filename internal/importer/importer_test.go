@@ -167,6 +167,7 @@ func TestMistakes(t *testing.T) {
 		{axolotl + "fsdp_config: {reshard: true}\n", `job.yml:4:15: unknown key of fsdp_config "reshard"`},
 		{axolotl + "model_name_or_path: a/b\nstage: sft\n", "job.yml: the file has base_model, as files of Axolotl do, and model_name_or_path, which they do not have; remove the keys of one program"},
 		{"adapter: lora\nlora_r: 8\n", "job.yml: the file has keys of Axolotl (adapter, lora_r), but not base_model, by which such a file is recognized"},
+		{axolotl + "optim_args: {eps: [1]}\n", `job.yml:4:19: "eps" of optim_args must be a number or a string, not a list`},
 		{factory + "finetuning_type: lara\n", `job.yml:4:18: unknown finetuning_type "lara"; did you mean "lora"?`},
 		{factory + "stage_: 1\nfinetuning_type: freeze\n", "job.yml:5:18: finetuning_type: freeze is not modelled"},
 		{factory + "quantization_bit: 3\n", "job.yml:4:19: quantization_bit is 4 or 8 with bnb, not 3"},
