@@ -456,6 +456,9 @@ var ligerKeys = []struct{ is, key, also string }{
 	{"cross_entropy", "liger_cross_entropy", ""}, {"fused_linear_cross_entropy", "liger_fused_linear_cross_entropy", ""},
 }
 
+// noLigerLoss turns Liger's losses off.
+const noLigerLoss = "{cross_entropy: false, fused_linear_cross_entropy: false}"
+
 // axolotlLiger writes Liger's kernels: those that the file does not name are off. Liger
 // calls the feed-forward layers of Gemma otherwise.
 func (j *job) axolotlLiger(plugin *spec.Value) {
@@ -466,7 +469,7 @@ func (j *job) axolotlLiger(plugin *spec.Value) {
 			name = "geglu"
 		}
 		on := j.flag(k.key, false) || k.also != "" && j.flag(k.also, false)
-		if name == "fused_linear_cross_entropy" && j.on("rl") { // whose losses need logits
+		if strings.HasSuffix(name, "cross_entropy") && j.on("rl") { // which has a loss of its own, of logits
 			on = false
 		}
 		config = append(config, fmt.Sprintf("%s: %v", name, on))

@@ -121,8 +121,8 @@ func (j *job) lfAttention() {
 	}
 }
 
-// lfLiger writes Liger's kernels. Stages that need logits do without the loss that is
-// computed with the output embedding (model/model_utils/liger_kernel.py).
+// lfLiger writes Liger's kernels. Other stages than supervised training have losses of
+// their own, of logits (model/model_utils/liger_kernel.py).
 func (j *job) lfLiger(stage string) {
 	v := j.get("enable_liger_kernel")
 	if !given(v) {
@@ -130,7 +130,7 @@ func (j *job) lfLiger(stage string) {
 	}
 	j.put("trainer.hf.use_liger_kernel", "true", v)
 	if stage != "sft" && stage != "pt" {
-		j.put("trainer.hf.liger_kernel_config", "{fused_linear_cross_entropy: false, cross_entropy: true}", j.get("stage"))
+		j.put("trainer.hf.liger_kernel_config", noLigerLoss, j.get("stage"))
 	}
 }
 
