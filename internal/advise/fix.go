@@ -118,6 +118,7 @@ type fixer struct {
 	clashes  []clash
 	events   int64
 	tried    int
+	varied   int
 	smallest *combination
 	peak     tensor.Bytes // of smallest, in tensors
 }
@@ -140,7 +141,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 	all := b.combinations(groups)
 	out := &Fixes{All: len(all)}
 	var found []*combination // in their order
-	for next, size := 0, firstBatch; next < len(all) && !f.done(found, all[next]); size = min(2*size, batch) {
+	for next, size := 0, firstBatch; next < len(all) && !f.done(found, all[next]) && f.varied <= mostVaried; size = min(2*size, batch) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -168,7 +169,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 		for _, c := range trial {
 			verdict := f.known[c.id]
 			c.tight = verdict == tight
-			if verdict < f.enough || f.done(found, c) || f.covered(found, c, verdict) || !f.whole(c) {
+			if verdict < f.enough || f.done(found, c) || f.covered(found, c, verdict) || !f.whole(c) || !f.varies(c) {
 				continue
 			}
 			found = slices.DeleteFunc(found, func(d *combination) bool { return d.varies(c) && bySimplicity(c, d) < 0 })
@@ -181,7 +182,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 		}
 	}
 	out.Cut = f.cut != nil
-	if len(found) == 0 {
+	if len(found) == 0 && f.varied == 0 {
 		if c := f.last(all); c != nil {
 			found = append(found, c)
 		}
@@ -347,7 +348,7 @@ func (f *fixer) simulate(cs []*combination) {
 		}
 		switch {
 		case o.Fits() && f.host && !o.FitsHost():
-		case o.Fits() && o.OnGPU.Stats.NumAllocRetries > 0:
+		case o.Fits() && o.Retries():
 			f.known[c.id] = tight
 		case o.Fits():
 			f.known[c.id] = fits
@@ -393,6 +394,32 @@ func (f *fixer) whole(c *combination) bool {
 	}
 	f.simulate(parts)
 	return !slices.ContainsFunc(parts, func(p *combination) bool { return f.known[p.id] >= f.known[c.id] })
+}
+
+// mostVaried is of how many combinations runs with batches of different lengths are simulated,
+// each of which takes as long as the estimate.
+const mostVaried = 8
+
+// varies reports whether a combination that will do with the longest batch does so in runs with
+// batches of different lengths, too; true where all have one length.
+func (f *fixer) varies(c *combination) bool {
+	if f.base.Outcome.Varied == nil {
+		return true
+	}
+	if f.varied++; f.varied > mostVaried {
+		if f.cut == nil {
+			f.cut = c
+		}
+		return false
+	}
+	o, err := f.run(c)
+	switch {
+	case err != nil || !o.Fits():
+		f.known[c.id] = fails
+	case o.Retries():
+		f.known[c.id] = tight
+	}
+	return f.known[c.id] >= f.enough
 }
 
 // last is what remains to be said when the search found nothing. What each change

@@ -208,7 +208,7 @@ func Run(j *Job) (o *Outcome, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.complete(); err != nil || j.Spec.Lengths == nil {
+	if err := o.complete(); err != nil {
 		return o, err
 	}
 	o.Varied, err = o.vary()

@@ -66,9 +66,11 @@ type varying struct {
 	next    func(run int) func() int64 // draws the batches of a run
 }
 
-// vary simulates the runs of a job whose spec has lengths.
+// vary simulates the runs of a job whose spec has lengths, nil if it has none.
 func (o *Outcome) vary() (out *report.Lengths, err error) {
-	defer o.Job.metered(&err)()
+	if o.Job.Spec.Lengths == nil {
+		return nil, nil
+	}
 	v := &varying{o: o, spec: o.Job.Spec.Lengths, batches: batches(o.Job.Program), turns: map[int64]*turn{}}
 	v.next = func(run int) func() int64 { return v.sampler(run).Next }
 	if every := rarely(o.Job.Program, program.OptStep, program.ZeroGrad, program.KeepValue); every > 0 {

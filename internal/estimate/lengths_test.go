@@ -11,6 +11,8 @@ import (
 
 	"github.com/memplan/memplan/internal/lengths"
 	"github.com/memplan/memplan/internal/needs"
+	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
 )
 
@@ -284,6 +286,63 @@ func TestWilson(t *testing.T) {
 	}{{0, 10, 0, 0.2775}, {5, 10, 0.2366, 0.7634}, {10, 10, 0.7225, 1}} {
 		if low, high := wilson(c.k, c.n); low < c.low-1e-4 || low > c.low+1e-4 || high < c.high-1e-4 || high > c.high+1e-4 {
 			t.Errorf("%d of %d: %v to %v", c.k, c.n, low, high)
+		}
+	}
+}
+
+// TestVerdictOfLengths: a job whose longest batch fits runs out of memory where batches of
+// another length do, or it is tight where a run needs cached memory back.
+func TestVerdictOfLengths(t *testing.T) {
+	j := lengthsJob(t, fmt.Sprintf(tinyGPT, ""), "train: {batch_size: 4, optimizer: AdamW}", "96\n95\n")
+	o, err := Run(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		failed, retried int
+		alone           int64
+		result, says    string
+	}{
+		{0, 0, 0, report.Fits, "none of"},
+		{0, 2, 0, report.Tight, "2 fit only by giving cached memory back"},
+		{3, 0, 0, report.OOMs, "fragment the memory"},
+		{3, 0, 95, report.OOMs, "batches of length 95 run out of memory, though those of length 96 do not"},
+	} {
+		o.Varied.Failed, o.Varied.Retried, o.Varied.Alone = c.failed, c.retried, c.alone
+		if v := o.Report().Verdict; v.Result != c.result || !strings.Contains(v.Reason, c.says) || v.Fits != (c.failed == 0) || v.Tight != (c.result == report.Tight) {
+			t.Errorf("%+v: %+v", c, v)
+		}
+		if o.Fits() != (c.failed == 0) || o.Retries() != (c.retried > 0) {
+			t.Errorf("%+v: fits %v, retries %v", c, o.Fits(), o.Retries())
+		}
+	}
+}
+
+// TestRareSteps: what runs in every n-th step and is not in the steps that are played is
+// refused, or the report says so.
+func TestRareSteps(t *testing.T) {
+	head := "memplan: 1\nmodel: {inputs: {x: [\"${seq}\", 8], y: {shape: [], dtype: int64}}, layers: [{Linear: 16}, {mean: {dim: 1}}], loss: {cross_entropy: {target: y}}}\nparams: {seq: {lengths: l.txt, steps: 5}}\n"
+	for text, want := range map[string]string{
+		"step:\n  - batch\n  - {forward: {model: model}, name: out}\n  - {cross_entropy: [out, y], name: loss}\n  - {backward: loss}\n  - {optimizer_step: , every: 8}\n  - {zero_grad: , every: 8}\n": "params.seq: what runs in every 8-th step only is not modelled where lengths differ",
+		"eval: {every: 50}\n": "",
+	} {
+		r := &Recipe{Path: "test.yaml", Text: []byte(head + text), ReadFile: func(string) ([]byte, error) { return []byte("8\n9\n12\n"), nil }}
+		j, err := r.Job()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := Run(j)
+		if want != "" {
+			if err == nil || err.Error() != want {
+				t.Errorf("%q: %v", text, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(o.Report().Notes, func(n note.Note) bool { return n.Code == note.Unsettled }) {
+			t.Errorf("%q: no note", text)
 		}
 	}
 }

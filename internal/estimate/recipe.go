@@ -99,11 +99,22 @@ func Try(j *Job) (o *Outcome, err error) {
 // Complete makes of an outcome of Try that fits what Run says, without playing the job again.
 func Complete(o *Outcome) (err error) {
 	defer o.Job.metered(&err)()
-	return o.complete()
+	if err = o.complete(); err == nil {
+		o.Varied, err = o.vary()
+	}
+	return err
 }
 
-// Fits reports whether no request fails on the device.
-func (o *Outcome) Fits() bool { return len(o.OnGPU.OOMs) == 0 }
+// Fits reports whether no request fails on the device, nor in a run with batches of different
+// lengths.
+func (o *Outcome) Fits() bool {
+	return len(o.OnGPU.OOMs) == 0 && (o.Varied == nil || o.Varied.Failed == 0)
+}
+
+// Retries reports whether a request only succeeds after cached memory was given back.
+func (o *Outcome) Retries() bool {
+	return o.OnGPU.Stats.NumAllocRetries > 0 || o.Varied != nil && o.Varied.Retried > 0
+}
 
 // FitsHost reports whether host memory suffices, if the spec says how
 // much there is.

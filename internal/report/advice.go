@@ -94,6 +94,9 @@ func (t *text) advice() {
 		return
 	}
 	t.printf("%s\n", a.batch())
+	if l := t.r.Lengths; l != nil {
+		t.printf("  by the longest batch alone, %d; runs with different lengths were simulated for batch size %d only\n", l.Longest, t.r.Train.BatchSize)
+	}
 	if s := a.Search; s != nil {
 		t.printf("%s: %s\n", s.Key, largest(s.Largest, s.Tight, s.Recommended, a.Headroom)+notFitting(s.NotFitting))
 		if s.Refused != "" {
