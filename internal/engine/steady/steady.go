@@ -214,14 +214,10 @@ func (h *History) Add(n int64) {
 	o.times++
 }
 
-// take follows the events of a step from begin on and writes them to a text, if
-// there is one, such that alike steps read alike: a block by its place in the step
-// in which it was born.
+// take follows the events of a step from begin on and writes them to a text, if there is one.
 func (l *lives) take(events []trace.Event, begin int, number int32, text *fingerprint) {
 	for i := begin; i < len(events); i++ {
-		e := &events[i]
-		own := uint64(1)
-		switch e.Kind {
+		switch e := &events[i]; e.Kind {
 		case trace.Alloc:
 			for len(l.birth) <= int(e.ID) {
 				l.birth, l.gone = append(l.birth, birth{}), append(l.gone, false)
@@ -232,27 +228,50 @@ func (l *lives) take(events []trace.Event, begin int, number int32, text *finger
 			}
 		case trace.Free:
 			l.gone[e.ID] = true
-			if l.birth[e.ID].record != number {
-				own = 0
-			}
 		}
-		if text == nil {
-			continue
-		}
-		offset, bytes := int32(0), e.Bytes
+	}
+	if text != nil {
+		l.write(events, begin, number, text)
+		l.names = slices.DeleteFunc(l.names, func(id int32) bool { return l.gone[id] })
+	}
+}
+
+// write writes the events of a step to a text such that alike steps read alike: a block by its
+// place in the step, and one of the time before by its age among those that the step frees.
+// Which others are freed, the state tells that is left.
+func (l *lives) write(events []trace.Event, begin int, number int32, text *fingerprint) {
+	others := l.others(events[begin:], number)
+	for i := begin; i < len(events); i++ {
+		e := &events[i]
+		own, offset, bytes := uint64(1), int32(0), e.Bytes
 		if e.Kind == trace.Alloc || e.Kind == trace.Free {
 			b := l.birth[e.ID]
-			bytes = events[b.event].Bytes
-			if own == 1 { // which others are freed, the state tells that is left
-				offset = b.offset
+			offset, bytes = b.offset, events[b.event].Bytes
+			if b.record != number {
+				own, offset = 0, age(others, e.ID)
 			}
 		}
 		text.add(uint64(e.Kind)|uint64(e.Phase)<<8|uint64(e.Thread)<<16|own<<24|uint64(uint16(e.Stream))<<32, uint64(offset), uint64(bytes))
 	}
-	if text != nil {
-		l.names = slices.DeleteFunc(l.names, func(id int32) bool { return l.gone[id] })
-		text.add(math.MaxUint64)
+	text.add(math.MaxUint64)
+}
+
+// others lists the blocks of the time before a record that its events free, the oldest first:
+// blocks are numbered by their birth.
+func (l *lives) others(events []trace.Event, record int32) (ids []int32) {
+	for i := range events {
+		if e := &events[i]; e.Kind == trace.Free && l.birth[e.ID].record != record {
+			ids = append(ids, e.ID)
+		}
 	}
+	slices.Sort(ids)
+	return ids
+}
+
+// age is the place of a block among others.
+func age(others []int32, id int32) int32 {
+	k, _ := slices.BinarySearch(others, id)
+	return int32(k)
 }
 
 // state numbers the state that the last step leaves.
@@ -364,8 +383,8 @@ func (h *History) LeaveOut() *trace.Loop {
 // Alike reports whether the last step and the one a period before are equal event
 // for event: the same calls in the same order, on blocks that were born at the same
 // place of steps equally long ago. Where each step frees all that the one before it
-// left, the place does not matter in the step before the last: that of the first step
-// is another, as that step allocates more.
+// left, in the same order, the place does not matter in the step before the last: that of
+// the first step is another, as that step allocates more.
 func (h *History) Alike(period int64) bool {
 	r := h.Last()
 	k, found := h.at[r.Step-period]
@@ -378,7 +397,8 @@ func (h *History) Alike(period int64) bool {
 	if len(a) != len(b) {
 		return false
 	}
-	others, left, moved, older := 0, 0, false, false
+	left, moved, older, swapped := 0, false, false, false
+	ofA, ofB := h.device.others(a, int32(k)), h.device.others(b, int32(h.at[r.Step]))
 	for i := range a {
 		x, y := &a[i], &b[i]
 		if y.Kind == trace.Alloc && !h.device.gone[y.ID] {
@@ -399,12 +419,12 @@ func (h *History) Alike(period int64) bool {
 		case own && bx.offset != by.offset:
 			return false
 		case !own:
-			others++
 			moved = moved || bx.offset != by.offset
 			older = older || h.records[by.record].Step != r.Step-1
+			swapped = swapped || age(ofA, x.ID) != age(ofB, y.ID) || events[bx.event].Bytes != events[by.event].Bytes
 		}
 	}
-	return !moved || period == 1 && !older && others == left
+	return !moved || period == 1 && !older && !swapped && len(ofB) == left
 }
 
 // ForEver is the loop of the last period, which goes on as it was: a turn knows a

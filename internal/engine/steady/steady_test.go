@@ -135,3 +135,48 @@ func TestAlikeAfterTheFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestSwapped: two blocks of one size are left to each step. Where one frees the younger of
+// them before it takes another block, and the next the older, the steps are not alike: the
+// block may take the place of another.
+func TestSwapped(t *testing.T) {
+	for _, every := range []bool{false, true} {
+		for _, swap := range []bool{false, true} {
+			f := &fake{}
+			var intervals []int64
+			if every {
+				intervals = []int64{10}
+			}
+			h := New(f, intervals, 1, true)
+			var left [2]int32
+			var class int32
+			for n := int64(1); n <= 3; n++ {
+				if n == 1 {
+					f.take(4096) // states of an optimizer
+				}
+				first, second := left[0], left[1]
+				if n == 3 && swap {
+					first, second = second, first
+				}
+				if n > 1 {
+					f.give(first, 512)
+				}
+				now := f.take(512)
+				if n > 1 {
+					f.give(second, 512)
+				}
+				left = [2]int32{now, f.take(512)}
+				h.Add(n)
+				if n == 2 {
+					class = h.Last().class
+				}
+			}
+			if got := h.Alike(1); got == swap {
+				t.Errorf("every %v, swapped %v: alike %v", every, swap, got)
+			}
+			if got := h.Last().class == class; every && got == swap {
+				t.Errorf("swapped %v: of one class: %v", swap, got)
+			}
+		}
+	}
+}
