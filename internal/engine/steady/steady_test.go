@@ -143,9 +143,9 @@ func TestSwapped(t *testing.T) {
 	for _, every := range []bool{false, true} {
 		for _, swap := range []bool{false, true} {
 			f := &fake{}
-			var intervals []int64
+			var intervals []Interval
 			if every {
-				intervals = []int64{10}
+				intervals = []Interval{{Every: 10}}
 			}
 			h := New(f, intervals, 1, true)
 			var left [2]int32
