@@ -13,14 +13,16 @@ import (
 // language model, whose own preset is that of text_config's type.
 var languages = map[string]language{
 	"gemma3":       {types: []string{"gemma3_text"}, tied: true, uncounted: true},
+	"glm46v":       {types: []string{"glm4v_text"}, uncounted: true},
+	"glm4v":        {types: []string{"glm4v_text"}, uncounted: true},
 	"internvl":     {types: []string{"qwen2", "qwen3", "llama"}, tied: true},
 	"llama4":       {types: []string{"llama4_text"}, alone: true},
 	"llava":        {types: []string{"llama", "mistral", "qwen2", "qwen3"}, textTied: true},
 	"mistral3":     {types: []string{"mistral", "ministral3", "mistral4"}, tied: true, caches: true},
-	"glm46v":       {types: []string{"glm4v_text"}, uncounted: true},
-	"glm4v":        {types: []string{"glm4v_text"}, uncounted: true},
 	"qwen2_5_vl":   {types: []string{"qwen2_5_vl_text"}, uncounted: true},
 	"qwen2_vl":     {types: []string{"qwen2_vl_text"}},
+	"qwen3_5":      {types: []string{"qwen3_5_text"}, alone: true},
+	"qwen3_5_moe":  {types: []string{"qwen3_5_moe_text"}, alone: true},
 	"qwen3_vl":     {types: []string{"qwen3_vl_text"}, uncounted: true},
 	"qwen3_vl_moe": {types: []string{"qwen3_vl_moe_text"}, uncounted: true},
 	"smolvlm":      {types: []string{"llama"}, part: "text_model"},
@@ -28,9 +30,6 @@ var languages = map[string]language{
 		"vocab_size": int64(131072), "hidden_size": int64(3072), "intermediate_size": int64(8192), "num_hidden_layers": int64(30), "num_key_value_heads": int64(8),
 		"max_position_embeddings": int64(131072), "rms_norm_eps": 1e-5, "head_dim": int64(128),
 	}},
-
-	"qwen3_5":     {types: []string{"qwen3_5_text"}, alone: true},
-	"qwen3_5_moe": {types: []string{"qwen3_5_moe_text"}, alone: true},
 }
 
 type language struct {
