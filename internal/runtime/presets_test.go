@@ -14,12 +14,16 @@ import (
 
 // smallPresets are settings that make presets small enough to be trained in a test.
 var smallPresets = map[string][]string{
-	"autoencoder":  {"params.img=16", "params.width=4", "params.code=8"},
-	"bert":         {"params.vocab=50", "params.d=12", "params.heads=2", "params.layers=2", "params.ff=20", "params.maxlen=16", "params.seq=6"},
-	"dcgan":        {"params.ngf=8", "params.ndf=8", "params.nz=8"},
-	"diffusion":    {"params.img=16", "params.base=32", "params.blocks=1", "params.attention=[8]", "params.groups=8"},
-	"dlrm":         {"params.tables=[100,50]", "params.d=8", "params.bottom=[16]", "params.top=[16]"},
-	"gpt":          {"params.vocab=61", "params.d=16", "params.heads=2", "params.layers=2", "params.seq=7", "params.ctx=9"},
+	"autoencoder": {"params.img=16", "params.width=4", "params.code=8"},
+	"bert":        {"params.vocab=50", "params.d=12", "params.heads=2", "params.layers=2", "params.ff=20", "params.maxlen=16", "params.seq=6"},
+	"dcgan":       {"params.ngf=8", "params.ndf=8", "params.nz=8"},
+	"diffusion":   {"params.img=16", "params.base=32", "params.blocks=1", "params.attention=[8]", "params.groups=8"},
+	"dlrm":        {"params.tables=[100,50]", "params.d=8", "params.bottom=[16]", "params.top=[16]"},
+	"gpt":         {"params.vocab=61", "params.d=16", "params.heads=2", "params.layers=2", "params.seq=7", "params.ctx=9"},
+	"litgpt": {
+		"params.padded_vocab_size=61", "params.n_embd=16", "params.n_head=4", "params.n_query_groups=2", "params.n_layer=2", "params.intermediate_size=24", "params.block_size=9",
+		"params.seq=7", "params.lora_r=2", "params.lora_query=true", "params.lora_value=true", "train.precision=fp32",
+	},
 	"llama":        {"params.vocab=61", "params.d=16", "params.heads=4", "params.kv=2", "params.layers=2", "params.ff=24", "params.ctx=9", "params.seq=7"},
 	"lenet":        {},
 	"lstm":         {"params.vocab=50", "params.d=8", "params.hidden=12", "params.seq=6", "params.dropout=0.2", "params.bi=true"},

@@ -36,3 +36,27 @@ func TestTrainerSettings(t *testing.T) {
 		}
 	}
 }
+
+// Those of other loops, of which lightning leaves some to train.
+func TestLoopSettings(t *testing.T) {
+	for _, c := range []struct{ trainer, path, value, want string }{
+		{"litgpt", "train.batch_size", "4", "[{trainer.litgpt.train.micro_batch_size 4}]"},
+		{"litgpt", "train.precision", "bfloat16", "[{trainer.litgpt.precision bf16-true}]"},
+		{"litgpt", "train.grad_accumulation", "2", ""},
+		{"litgpt", "train.checkpoint", "true", ""},
+		{"lightning", "train.batch_size", "4", "[{train.batch_size 4}]"},
+		{"lightning", "train.optimizer", "{AdamW: {fused: true}}", "[{train.optimizer {AdamW: {fused: true}}}]"},
+		{"lightning", "train.grad_accumulation", "2", "[{trainer.lightning.accumulate_grad_batches 2}]"},
+		{"lightning", "train.precision", "amp-fp16", "[{trainer.lightning.precision 16-mixed}]"},
+		{"lightning", "train.ema", "true", ""},
+	} {
+		root := readYAML([]byte("trainer: {"+c.trainer+": {}}"), new(Errors))
+		got := ""
+		if settings, ok := trainerSettings(root, c.path, c.value); ok {
+			got = fmt.Sprint(settings)
+		}
+		if got != c.want {
+			t.Errorf("%s: %s=%s sets %s, not %s", c.trainer, c.path, c.value, got, c.want)
+		}
+	}
+}
