@@ -42,7 +42,7 @@ func (s *Spec) lightning(a *Arguments) {
 	}
 	at := a.Span("precision")
 	if fabricPrecisions[precision] == "" {
-		s.Errs.Addf(at, "precision %s is not modelled; 32-true, bf16-true, 16-true, bf16-mixed and 16-mixed are", precision)
+		s.Errs.Addf(at, "precision %q is not modelled; 32-true, bf16-true, 16-true, bf16-mixed and 16-mixed are", precision)
 		return
 	}
 	s.Train.Precision = String{V: fabricPrecisions[precision], At: at, Set: true}
@@ -88,11 +88,12 @@ func (s *Spec) AddTrainingStep(of *Spec, loss *Value, inputs []string) {
 	}
 	body.Items = append(body.Items, forwardOf("model", "out"))
 	body.Items = append(append(body.Items, lossEntries(loss)...), mapping(pair(HeadReturn, word("loss"))))
+	params := of.params(body) // which the loop does not have
 	const name = "training_step"
 	written := func(v string) String { return String{V: v, At: loss.Span, Set: true} }
-	b := &Block{At: loss.Span, Of: of, Kind: written("function"), Inputs: []String{written("batch")}, Autocast: Boolean{V: true}, Layers: d.entries(body)}
+	b := &Block{At: loss.Span, Of: of, Kind: written("function"), Params: params, Inputs: []String{written("batch")}, Autocast: Boolean{V: true}, Layers: d.entries(body)}
 	s.Blocks = append(s.Blocks, &Named[Block]{Name: written(name), V: b})
-	s.root.Pairs = append(s.root.Pairs, pair("blocks", mapping(pair(name, mapping(pair("kind", word("function")), pair("inputs", sequence(word("batch"))), pair(HeadLayers, body))))))
+	s.root.Pairs = append(s.root.Pairs, pair("blocks", mapping(pair(name, mapping(pair("kind", word("function")), pair("params", params), pair("inputs", sequence(word("batch"))), pair(HeadLayers, body))))))
 }
 
 // lightningSetting is the argument of lightning.Trainer that says what a key of train says;
