@@ -24,7 +24,7 @@ var (
 // (_MODEL_TO_CONVERSION_PATTERN in transformers/conversion_mapping.py), of those that
 // memplan knows.
 var joinedTypes = map[string]joined{
-	"mixtral": joinedMixtral, "deepseek_v2": joinedQwen, "deepseek_v3": joinedQwen, "glm4_moe": joinedQwen, "glm4_moe_lite": joinedQwen,
+	"mixtral": joinedMixtral, "minimax_m2": joinedMixtral, "deepseek_v2": joinedQwen, "deepseek_v3": joinedQwen, "glm4_moe": joinedQwen, "glm4_moe_lite": joinedQwen,
 	"olmoe": joinedQwen, "qwen3_moe": joinedQwen, "qwen3_next": joinedQwen,
 }
 
