@@ -163,7 +163,7 @@ const normBatch = 16
 // two, by each divisor if there are few, and down to one sample.
 func accumulate(b *Base) []Option {
 	t := &b.Job.Spec.Train
-	batch, already := b.Job.Program.Batch, max(t.GradAccumulation.V, 1)
+	batch, already := b.Job.BatchSize(), max(t.GradAccumulation.V, 1)
 	if !b.sugar() || t.InBackward.V || batch < 2 {
 		return nil
 	}

@@ -34,7 +34,7 @@ var Batch = Axis{Key: "train.batch_size", Step: 1, Max: math.MaxInt32}
 // BatchFrom is the usual axis, with a job that was run.
 func BatchFrom(o *estimate.Outcome) Axis {
 	a := Batch
-	a.From, a.At = o, o.Job.Program.Batch
+	a.From, a.At = o, o.Job.BatchSize()
 	return a
 }
 

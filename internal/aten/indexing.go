@@ -260,16 +260,28 @@ var IndexMask = define(op.Op{
 
 // nonzero makes the indices of the n elements of a mask that are true.
 func nonzero(c *op.Call, m *op.Tensor, n int64) *op.Tensor {
-	total := m.Numel()
+	run := func(rule *op.KernelRule) {
+		k := op.Kernel{Rule: rule, In: tensor.Layout{Size: tensor.D(m.Numel())}}
+		c.Kernel(k)
+		rule.Run(c, &k)
+	}
 	count := c.NewShape(tensor.Int32)
-	c.Drop(c.NewShape(tensor.Uint8, cub.Sum(c.Env().SMs, total)))
+	run(cubSumRule)
 	out := c.NewShape(tensor.Int64, n, int64(m.Rank()))
 	if n > 0 {
-		c.Drop(c.NewShape(tensor.Uint8, cub.Flagged(c.Env().Arch, total)))
+		run(cubFlaggedRule)
 	}
 	c.Drop(count)
 	return out
 }
+
+// What CUB takes to count elements and to choose some: the operand is how many there are.
+var (
+	cubSumRule     = &op.KernelRule{Run: func(c *op.Call, k *op.Kernel) { c.Drop(c.NewShape(tensor.Uint8, cub.Sum(c.Env().SMs, k.In.Dim(0)))) }}
+	cubFlaggedRule = &op.KernelRule{Run: func(c *op.Call, k *op.Kernel) {
+		c.Drop(c.NewShape(tensor.Uint8, cub.Flagged(c.Env().Arch, k.In.Dim(0))))
+	}}
+)
 
 // NonzeroCount is torch.nonzero of a tensor of which so many elements are not zero.
 var NonzeroCount = define(op.Op{

@@ -87,7 +87,7 @@ func (s *Series) Lay(o *Outcome, first, second int64) (bool, error) {
 	}
 	s.job = o.Job
 	var p *engine.Played
-	if s.Sharing = s.Sharing && uniform(o.Job.Program) && !givesSizes(o.Job.Program); s.Sharing {
+	if s.Sharing = s.Sharing && o.Job.BatchSize() == o.Job.Program.Batch && uniform(o.Job.Program) && !givesSizes(o.Job.Program); s.Sharing {
 		s.steps = heldSteps
 		p, err := s.playJob(s.shared(second), s.steps)
 		if err == nil && s.through([]int64{first, second}, []*engine.Played{o.Played, p}) {

@@ -38,6 +38,15 @@ func (j *Job) settings(r *report.Report) {
 	assume("device.gpu", !j.Machine.Given || j.Spec.Given("device.gpu") != nil && j.Spec.Assumed("device.gpu"))
 }
 
+// BatchSize is how many samples a batch has, as train.batch_size and the arguments of
+// trainers say: a batch of one sequence has the samples that it is made of.
+func (j *Job) BatchSize() int64 {
+	if t := j.Spec.Trainer; t.Flattened() {
+		return t.Args().Int("per_device_train_batch_size")
+	}
+	return j.Program.Batch
+}
+
 // precision is train.precision, and the type of weights that are loaded in another than
 // float32.
 func (j *Job) precision() string {
