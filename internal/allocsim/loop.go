@@ -54,8 +54,8 @@ func (r *run) began(l *trace.Loop) *state {
 	return s
 }
 
-// noTurn is none in which a loop's state was saved.
-const noTurn = -2
+// pastBlocks bounds the blocks of the states that are kept of a loop's first turns.
+const pastBlocks = 1 << 19
 
 // repeat replays the turns of a loop. Once the allocator is in a state in which it
 // was before, what is left of them changes nothing: saved, unless nil, is the one in
@@ -66,37 +66,51 @@ func (r *run) repeat(k int, saved *state, ahead int64) (stop bool, err error) {
 		return false, nil
 	}
 	inner := r.inner(l.Begin, l.End, k)
-	now, savedTurn, next := r.takeState(), int64(-1), int64(0)
-	if saved == nil {
-		saved, savedTurn = r.takeState(), noTurn
+	var past []*state // of the first turns; then Brent's algorithm finds a period of any length
+	if saved != nil {
+		saved.turn = -1
+		past = append(past, saved)
 	}
-	defer func() { r.states = append(r.states, saved, now) }()
+	var last *state
+	now, room, next, done := r.takeState(), pastBlocks, int64(0), false
+	defer func() {
+		r.states = append(append(r.states, now), past...)
+		if last != nil {
+			r.states = append(r.states, last)
+		}
+	}()
 	since := 0 // events since a state was looked at, which takes as long as so many blocks
-	observe := func(s *state) {
-		r.observeState(l, s, func(n trace.Rename) int32 { return n.From })
-		since = 0
-	}
 	quiet, asked, left := int64(0), r.driver.counters, r.allocator.stats.AllocatedBytes.All.Current
 	for turn := int64(0); ; {
 		s := &r.allocator.stats
-		if since += l.End - l.Begin; since >= len(r.allocator.blocks) {
-			known := false
-			if savedTurn != noTurn && saved.allocated == s.AllocatedBytes.All.Current && saved.reserved == s.ReservedBytes.All.Current {
-				observe(now)
-				known = saved.equals(now)
+		if since += l.End - l.Begin; since >= len(r.allocator.blocks) && !done {
+			since = 0
+			r.observeState(l, now, func(n trace.Rename) int32 { return n.From })
+			now.turn = turn
+			from := last
+			if from == nil || !from.equals(now) {
+				from = nil
+				if i := slices.IndexFunc(past, now.equals); i >= 0 {
+					from = past[i]
+				}
 			}
 			switch {
-			case known && l.Turns == 0:
+			case from != nil && l.Turns == 0:
 				return false, nil
-			case known:
-				period := turn - savedTurn
+			case from != nil:
+				period := turn - from.turn
 				whole := (l.Turns - turn) / period
-				s.NumAllocRetries += whole * (s.NumAllocRetries - saved.retries)
+				s.NumAllocRetries += whole * (s.NumAllocRetries - from.retries)
 				turn += whole * period
-				savedTurn = noTurn
-			case turn >= next: // Brent's algorithm finds a period of any length
-				observe(saved)
-				savedTurn, next = turn, 2*turn
+				done = true
+			case turn < quietTurns && room >= len(now.blocks):
+				room -= len(now.blocks)
+				past, now = append(past, now), r.takeState()
+			case turn >= next:
+				if last == nil {
+					last = r.takeState()
+				}
+				last, now, next = now, last, 2*turn
 			}
 		}
 		if turn++; l.Turns > 0 && turn > l.Turns {
@@ -187,7 +201,8 @@ func (r *run) event(i int, ahead int64) (stop bool, err error) {
 // lie whose names a loop changes.
 type state struct {
 	allocated, reserved tensor.Bytes
-	retries             int64
+	retries, turn       int64
+	hash                uint64 // of what follows
 	blocks              []blockAt
 	named               []Address
 }
@@ -215,7 +230,7 @@ type blockAt struct {
 }
 
 func (s *state) equals(o *state) bool {
-	return slices.Equal(s.blocks, o.blocks) && slices.Equal(s.named, o.named)
+	return s.hash == o.hash && slices.Equal(s.blocks, o.blocks) && slices.Equal(s.named, o.named)
 }
 
 // observeState writes down the present state; name tells which block a loop's name is
@@ -224,6 +239,7 @@ func (r *run) observeState(l *trace.Loop, s *state, name func(trace.Rename) int3
 	a := &r.allocator
 	s.allocated, s.reserved, s.retries = a.stats.AllocatedBytes.All.Current, a.stats.ReservedBytes.All.Current, a.stats.NumAllocRetries
 	s.blocks, s.named = slices.Grow(s.blocks[:0], len(a.blocks)), s.named[:0]
+	hash := uint64(14695981039346656037)
 	a.scratch = a.scratch[:0] // the lowest block of each segment
 	for i := range a.blocks {
 		if b := &a.blocks[i]; b.size > 0 && b.prev == none { // no free slot of the arena
@@ -242,10 +258,17 @@ func (r *run) observeState(l *trace.Loop, s *state, name func(trace.Rename) int3
 				at.age = a.age(b)
 			}
 			s.blocks = append(s.blocks, at)
+			hash = (hash ^ uint64(at.addr) ^ uint64(at.requested)<<1 ^ uint64(at.state)) * hashFactor
 		}
 	}
 	r.opts.Meter.Work(blockWork * int64(len(a.blocks)))
 	for _, n := range l.Names {
-		s.named = append(s.named, r.live[name(n)].Address)
+		at := r.live[name(n)].Address
+		s.named = append(s.named, at)
+		hash = (hash ^ uint64(at)) * hashFactor
 	}
+	s.hash = hash
 }
+
+// hashFactor is the prime of FNV-1a.
+const hashFactor = 1099511628211
