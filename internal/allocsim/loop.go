@@ -84,14 +84,19 @@ func (r *run) repeat(k int, saved *state, ahead int64) (stop bool, err error) {
 	for turn := int64(0); ; {
 		s := &r.allocator.stats
 		if since += l.End - l.Begin; since >= len(r.allocator.blocks) && !done {
-			since = 0
-			r.observeState(l, now, func(n trace.Rename) int32 { return n.From })
-			now.turn = turn
-			from := last
-			if from == nil || !from.equals(now) {
-				from = nil
+			like := func(p *state) bool {
+				return p.allocated == s.AllocatedBytes.All.Current && p.reserved == s.ReservedBytes.All.Current
+			}
+			keeps := turn < quietTurns && room >= len(r.allocator.blocks)
+			var from *state
+			if keeps || turn >= next || last != nil && like(last) || slices.ContainsFunc(past, like) {
+				since = 0
+				r.observeState(l, now, func(n trace.Rename) int32 { return n.From })
+				now.turn = turn
 				if i := slices.IndexFunc(past, now.equals); i >= 0 {
 					from = past[i]
+				} else if last != nil && last.equals(now) {
+					from = last
 				}
 			}
 			switch {
@@ -103,7 +108,7 @@ func (r *run) repeat(k int, saved *state, ahead int64) (stop bool, err error) {
 				s.NumAllocRetries += whole * (s.NumAllocRetries - from.retries)
 				turn += whole * period
 				done = true
-			case turn < quietTurns && room >= len(now.blocks):
+			case keeps:
 				room -= len(now.blocks)
 				past, now = append(past, now), r.takeState()
 			case turn >= next:
