@@ -54,8 +54,9 @@ const (
 )
 
 // fuse replaces what modules with adapters compute by the kernels that the spec names.
-// It returns the modules of root, which are the model's or those of its evaluation.
-func (j *Job) fuse(root *program.Class, a *program.Adapters) (out []program.Fused) {
+// It returns the modules of root, which are the model's or those of its evaluation, and
+// says of the model's what is left out.
+func (j *Job) fuse(root *program.Class, a *program.Adapters, evaluation bool) (out []program.Fused) {
 	if len(a.Kernels) == 0 {
 		return nil
 	}
@@ -72,7 +73,10 @@ func (j *Job) fuse(root *program.Class, a *program.Adapters) (out []program.Fuse
 		layers [4]layerKey
 	}
 	known := map[key]*program.Func{}
+	rewrites, linear := on["qkv"] || on["o"], false
+	rewritten := !rewrites
 	root.Walk(func(path string, c *program.Class) {
+		linear = linear || rewrites && adapted[path+".in_proj_qkv"] != nil
 		m := fusable.FindStringSubmatch(path)
 		if m == nil {
 			return
@@ -96,7 +100,8 @@ func (j *Job) fuse(root *program.Class, a *program.Adapters) (out []program.Fuse
 			if copy(layers[:], of("gate_proj", "up_proj", "down_proj")) == 0 {
 				return
 			}
-		case m[1] == "self_attn" && (on["qkv"] || on["o"]) && c.Child("q_proj") >= 0:
+		case m[1] == "self_attn" && rewrites && !slices.ContainsFunc(attentionLayers, func(n string) bool { return c.Child(n) < 0 }):
+			rewritten = true
 			if on["qkv"] {
 				copy(layers[:], of("q_proj", "k_proj", "v_proj"))
 			}
@@ -117,6 +122,20 @@ func (j *Job) fuse(root *program.Class, a *program.Adapters) (out []program.Fuse
 		}
 		out = append(out, program.Fused{Path: path, Class: c, Forward: known[k]})
 	})
+	if evaluation {
+		return out
+	}
+	asked := func(format string, args ...any) {
+		*j.NotModelled = append(*j.NotModelled, note.Asked.New("peft.kernels: "+format, args...).Of("peft.kernels"))
+	}
+	if !rewritten {
+		a.Kernels = nil
+		asked("Axolotl stops at this model's attention, which it cannot rewrite; lora_qkv_kernel: false and lora_o_kernel: false prevent that; planned with PEFT's layers")
+		return nil
+	}
+	if linear {
+		asked("the fused kernels for projections of linear attention; planned with PEFT's layers")
+	}
 	if len(out) == 0 {
 		*j.Warnings = append(*j.Warnings, note.FitsNothing.New("peft.kernels: no layer that Axolotl's fused kernels are for has an adapter").Of("peft.kernels"))
 	}
@@ -170,7 +189,7 @@ func (j *Job) FuseEvaluation() {
 	for _, m := range j.Job.Models {
 		if root := e.Models[m.Name]; root != nil && m.Adapters != nil {
 			spec.Try(func() {
-				if f := j.fuse(root, m.Adapters); f != nil {
+				if f := j.fuse(root, m.Adapters, true); f != nil {
 					e.Fused[m.Name] = f
 				}
 			})
@@ -489,6 +508,9 @@ func (b *fusion) inOrder(f *program.Func, c *program.Class) {
 	})
 }
 
+// attentionLayers are those of an attention that Axolotl rewrites.
+var attentionLayers = append(projections[:3:3], "o_proj")
+
 // projections are the layers that LoRA_QKV takes the place of.
 var projections = []string{"q_proj", "k_proj", "v_proj"}
 
@@ -503,7 +525,7 @@ func (b *fusion) projected(f *program.Func, c *program.Class, call func(x *progr
 		if i == 0 {
 			first, x = at, call.Args[0]
 		}
-		if st := f.Body[at]; st.Kind != program.Assign || st.Unpack || len(st.Targets) != 1 || len(call.Args) != 1 || call.Args[0].Kind != program.Local || call.Args[0].Slot != x.Slot {
+		if st := f.Body[at]; st.Kind != program.Assign || len(st.Targets) == 0 || len(call.Args) != 1 || call.Args[0].Kind != program.Local || call.Args[0].Slot != x.Slot {
 			b.Fail("", "Axolotl's kernels do not fit this attention: its projections are not computed one after the other")
 		}
 		slots = append(slots, f.Body[at].Targets[0])

@@ -98,7 +98,7 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 	a.Modules = j.endings(pm, saved)
 	j.savedModules(pm, a, t.at)
 	a.Kernels = j.kernels(m, p)
-	a.Fused = j.fuse(pm.Root, a)
+	a.Fused = j.fuse(pm.Root, a, false)
 	pm.Adapters = a
 }
 
