@@ -59,3 +59,14 @@ func TestLanguage(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnCache checks whether a model's own use_cache or text_config's is that of the
+// language model.
+func TestOwnCache(t *testing.T) {
+	for typ, want := range map[string]bool{"mistral3": false, "gemma3": true} {
+		c, err := ParseConfig([]byte(`{"model_type": "` + typ + `", "use_cache": false, "text_config": {"use_cache": true}}`))
+		if err != nil || c.Values["use_cache"] != want {
+			t.Errorf("%s: use_cache %v, want %v (error %v)", typ, c.Values["use_cache"], want, err)
+		}
+	}
+}

@@ -41,7 +41,7 @@ type language struct {
 	defaults map[string]any // of text_config that are not those of its type
 
 	uncounted bool // accepts_loss_kwargs is False: Trainer does not count the items of a batch for its loss
-	caches    bool // its own use_cache is passed to the language model
+	caches    bool // its own use_cache is passed to the language model, and goes before text_config's
 	textTied  bool // text_config's tie_word_embeddings is used if the model's is not true
 }
 
@@ -79,7 +79,11 @@ func (c *Config) language(raw map[string]any) error {
 			text.Values["tie_word_embeddings"] = true
 		}
 		for k, v := range c.Values { // of what is around it
-			if _, ok := text.Values[k]; !ok && (k != "use_cache" || l.caches || part == nil) {
+			_, ok := text.Values[k]
+			if k == "use_cache" {
+				ok = !l.caches && part != nil
+			}
+			if !ok {
 				text.Values[k] = v
 			}
 		}
