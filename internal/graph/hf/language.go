@@ -13,6 +13,7 @@ import (
 // language model, whose own preset is that of text_config's type.
 var languages = map[string]language{
 	"gemma3":       {types: []string{"gemma3_text"}, tied: true, uncounted: true},
+	"gemma4":       {types: []string{"gemma4_text"}, tied: true, uncounted: true, caches: true},
 	"glm46v":       {types: []string{"glm4v_text"}, uncounted: true},
 	"glm4v":        {types: []string{"glm4v_text"}, uncounted: true},
 	"internvl":     {types: []string{"qwen2", "qwen3", "llama"}, tied: true},
