@@ -14,11 +14,14 @@ type GetItemArgs struct {
 
 // Python's x[...] with integers, slices, None and an ellipsis. Every integer and
 // every slice makes a view, ":" too. Only a slice from 0 to the very size, among
-// several indices, is left out (applySlice in aten/src/ATen/TensorIndexing.h).
+// several indices, is left out (applySlice in aten/src/ATen/TensorIndexing.h). A list of
+// one integer, [-1], becomes a tensor, by which the result is indexed after all views.
 var _ = define(op.Op{
 	Name: "getitem", Sig: "[] getitem(self, index: str)", Args: &GetItemArgs{}, Composite: true, Run: func(c *op.Call) {
 		x := c.Keep(c.In[0])
 		d, views := 0, 0
+		var at *int64 // of a list, for dimension along
+		along := 0
 		step := func(r *op.Op, args any) {
 			y := c.Do1(r, args, x)
 			c.Drop(x)
@@ -48,15 +51,38 @@ var _ = define(op.Op{
 				}
 				d++
 			default:
-				at, err := strconv.ParseInt(part, 10, 48)
-				if err != nil {
-					c.Fail("index %q is not an integer, a slice, None or ...", part)
+				number, list := strings.CutPrefix(part, "[")
+				if list {
+					number, list = strings.CutSuffix(number, "]")
+				}
+				n, err := strconv.ParseInt(number, 10, 48)
+				if err != nil || list && at != nil {
+					c.Fail("index %q is not an integer, a slice, None, ... or the only list of one integer", part)
 				}
 				if d >= x.Rank() {
 					c.Fail("too many indices for shape %v", c.In[0].Size)
 				}
-				step(Select, &SelectArgs{Dim: d, Index: at})
+				if !list {
+					step(Select, &SelectArgs{Dim: d, Index: n})
+					continue
+				}
+				if n < 0 {
+					n += x.Dim(d)
+				}
+				if n < 0 || n >= x.Dim(d) {
+					c.Fail("index %s is out of bounds for dimension %d of shape %v", part, d, x.Size)
+				}
+				at, along = &n, d
+				d++
 			}
+		}
+		if at != nil { // sequenceToVariable in torch/csrc/autograd/python_variable_indexing.cpp
+			index := c.Do1(Arange, &ArangeArgs{Start: op.Number{Set: true, Value: float64(*at)}, End: op.Number{Set: true, Value: float64(*at + 1)}})
+			y := c.Do1(IndexTensor, &DimArgs{Dim: along}, x, index)
+			c.Drop(x)
+			c.Drop(index)
+			x = y
+			views++
 		}
 		if views == 0 { // at::alias
 			step(View, &ShapeArgs{Shape: x.Size.Slice()})

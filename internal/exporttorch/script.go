@@ -211,6 +211,9 @@ func (s *script) init(c *program.Class) {
 		}
 		s.printf("self.%s = nn.Parameter(%s(%s%s))", s.path(p.Name), initials[p.Init], sizes(p.Size), dtype)
 	}
+	if c.Layer == nn.LinearOf {
+		s.line("self.out_features, self.in_features = self.weight.shape")
+	}
 	for _, p := range c.Buffers {
 		dtype := ""
 		if p.Fixed {

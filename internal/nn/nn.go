@@ -43,6 +43,9 @@ var (
 	// round. Blocks stand for it.
 	Conv1D = &Layer{Python: "Conv1D", Linear: true}
 
+	// LinearOf is a subclass of nn.Linear with a forward of its own. Blocks stand for it.
+	LinearOf = &Layer{Python: "Linear", Linear: true}
+
 	// Of bitsandbytes. What they stand for is an nn.Linear.
 	Linear4bit = &Layer{Python: "Linear4bit", Linear: true, Init: Kaiming}
 	Linear8bit = &Layer{Python: "Linear8bitLt", Linear: true, Init: Kaiming}

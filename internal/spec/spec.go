@@ -149,11 +149,14 @@ type Block struct {
 	Keep       []String        `yaml:"keep" doc:"names of forward's values that become attributes of ctx, which live as long as the gradient node (kind: autograd)"`
 	Backward   String          `yaml:"backward" doc:"the function that computes the gradients of the inputs; it takes those of the results, then the saved tensors, then the kept ones (kind: autograd)"`
 	Autocast   Boolean         `yaml:"autocast" default:"true" doc:"false: the statements run under torch.autocast(enabled=False)"`
-	StandsFor  String          `yaml:"stands_for" enum:"Conv1D" doc:"Conv1D: adapters and quantization treat the block as Conv1D of transformers, a linear layer with a transposed weight"`
+	StandsFor  String          `yaml:"stands_for" enum:"Linear|Conv1D" doc:"adapters and quantization treat the block as a linear layer: nn.Linear, of which the library has a subclass, or Conv1D of transformers, whose weight is transposed"`
 }
 
-// StandsForConv1D is a value of Block.StandsFor.
-const StandsForConv1D = "Conv1D"
+// The values of Block.StandsFor.
+const (
+	StandsForLinear = "Linear"
+	StandsForConv1D = "Conv1D"
+)
 
 // The kinds of blocks.
 const (

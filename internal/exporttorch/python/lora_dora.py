@@ -13,7 +13,7 @@ class DoraLinear(LoraLinear):
 
     def __init__(self, base_layer, r, alpha, dropout, rslora=False):
         super().__init__(base_layer, r, alpha, dropout, rslora)
-        self.transposed = not isinstance(base_layer, nn.Linear)
+        self.transposed = not hasattr(base_layer, "in_features")
 
     def start(self):
         """Computes the magnitude, once the adapter is where the layer is."""
