@@ -141,7 +141,7 @@ func TestOrder(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	for name, want := range map[string]string{
 		"meta-llama/Meta-Llama-3-8": "did you mean meta-llama/Meta-Llama-3-8B? (memplan list models); its config.json may be given by --model-config FILE",
-		"tiiuae/falcon-7b":          "no configuration of such a model, whose model_type is falcon (memplan",
+		"tiiuae/falcon-180B":        "no configuration of such a model, whose model_type is falcon (memplan",
 	} {
 		if _, err := (*Hub)(nil).Find(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v", name, err)
