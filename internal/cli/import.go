@@ -56,7 +56,7 @@ Every command that takes a spec takes such a file, too.`,
 				}
 				list = append(list, importer.File{Name: shownName(name), Text: text})
 			}
-			made, err := o.imported(s, args[0], list)
+			made, err := o.imported(s, args[0], list, true)
 			if err != nil {
 				return err
 			}
@@ -81,8 +81,8 @@ func shownName(name string) string {
 }
 
 // imported reads the files of a job, and the configuration of accelerate that the
-// command line names.
-func (o *source) imported(s *Streams, name string, list []importer.File) (*importer.Job, error) {
+// command line names; prints says that the spec is printed.
+func (o *source) imported(s *Streams, name string, list []importer.File, prints bool) (*importer.Job, error) {
 	if o.accelerate != "" {
 		text, err := s.read(o.accelerate, files.MaxText)
 		if err != nil {
@@ -94,7 +94,7 @@ func (o *source) imported(s *Streams, name string, list []importer.File) (*impor
 		return nil, usagef("--num-processes %d: must be 1 or more", o.processes)
 	}
 	made, err := importer.Read(list, importer.Options{
-		Set: o.set, Processes: o.processes, Lengths: o.lengths != "", Precision: o.precision, ReadFile: upward(o.files(s, name)),
+		Set: o.set, Print: prints, Processes: o.processes, Lengths: o.lengths != "", Precision: o.precision, ReadFile: upward(o.files(s, name)),
 		Config: func(model string) []byte {
 			if !s.hub.Has(model) {
 				return nil
@@ -139,7 +139,7 @@ func (o *source) jobFile(s *Streams, name string, text []byte) (made *importer.J
 	if isLink(name) {
 		return nil, usagef("%s is a link; name the file itself", name)
 	}
-	return o.imported(s, name, []importer.File{{Name: shownName(name), Text: text}})
+	return o.imported(s, name, []importer.File{{Name: shownName(name), Text: text}}, false)
 }
 
 // asJob are the options by which a spec is read that was made of a file.

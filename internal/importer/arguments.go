@@ -72,10 +72,26 @@ func (j *job) arguments() {
 	}
 	j.put("model.task", "causal-lm", nil)
 	j.put("model.with.mask", "ones", nil)
+	if !slices.ContainsFunc(j.opts.Set, func(s string) bool { return strings.HasPrefix(s, "model.load") || strings.HasPrefix(s, "model.dtype=") }) {
+		j.loads()
+	}
 	if j.out.get("trainer") == nil {
 		j.put("trainer."+j.format.Trainer, "{}", nil)
 	}
 	j.argumentsEvaluate()
+}
+
+// loads writes how the program reads a model that it is named: from_pretrained of
+// transformers 5 in the checkpoint's type, SFTTrainer (create_model_from_path of
+// trl/trainer/utils.py) in float32 to the GPU.
+func (j *job) loads() {
+	dtype := "auto"
+	if j.format.Trainer == "sft" {
+		dtype = "float32"
+		j.put("model.load.device_map", "auto", nil)
+	}
+	j.put("model.load.dtype", dtype, nil)
+	j.assume(nil, "weights are loaded as the program does by default, with dtype %s (--set model.load.dtype=TYPE)", dtype)
 }
 
 func (j *job) sft() {

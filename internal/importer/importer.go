@@ -23,6 +23,7 @@ type File struct {
 // Options are what is said beside the files.
 type Options struct {
 	Set       []string                          // KEY=VALUE: of the file's own keys, or of the spec
+	Print     bool                              // those of the spec are written into it
 	Processes int64                             // on GPUs, as the launch command has it; 0: not given
 	Lengths   bool                              // of the samples are given
 	Precision string                            // as train.precision has it; "": that of the file
@@ -105,6 +106,9 @@ func Read(files []File, o Options) (*Job, error) {
 	}
 	if err := j.err(); err != nil {
 		return nil, err
+	}
+	if j.opts.Print {
+		ofSpec = slices.DeleteFunc(ofSpec, j.write)
 	}
 	made := &Job{Format: j.format, Set: ofSpec, Notes: j.notes, Keys: j.keys}
 	for argument, name := range j.format.Names {
@@ -212,6 +216,18 @@ func (j *job) owns(path string) bool {
 // ofSpec reports whether a spec has a key of that name at the top.
 func ofSpec(name string) bool {
 	return slices.ContainsFunc(spec.Keys()["spec"], func(k spec.Key) bool { return k.Name == name })
+}
+
+// write sets a key of the spec that is printed, as Set has it. It reports whether the spec
+// may have such a key.
+func (j *job) write(set string) bool {
+	k, v, ok := strings.Cut(set, "=")
+	section, _, deep := strings.Cut(k, ".")
+	if ok && deep && slices.Contains(sections, section) {
+		j.out.put(k, v, spec.Origin{})
+		return true
+	}
+	return false
 }
 
 // override lists the overrides that are of the spec.
