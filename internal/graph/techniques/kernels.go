@@ -100,10 +100,10 @@ func (j *Job) fuse(root *program.Class, a *program.Adapters, evaluation bool) (o
 			if copy(layers[:], of("gate_proj", "up_proj", "down_proj")) == 0 {
 				return
 			}
-		case m[1] == "self_attn" && rewrites && !slices.ContainsFunc(attentionLayers, func(n string) bool { return c.Child(n) < 0 }):
+		case m[1] == "self_attn" && rewrites && c.Child("q_proj") >= 0 && c.Child("k_proj") >= 0 && c.Child("o_proj") >= 0:
 			rewritten = true
 			if on["qkv"] {
-				copy(layers[:], of("q_proj", "k_proj", "v_proj"))
+				copy(layers[:], of(projections(c)...))
 			}
 			if on["o"] {
 				copy(layers[3:], of("o_proj"))
@@ -214,7 +214,11 @@ func (j *Job) fused(path string, c *program.Class, layers [4]*program.Class, at 
 	if layers[0] == nil {
 		b.inOrder(&f, c)
 	} else {
-		b.attention(&f, c, b.layer("q_proj", layers[0]), b.layer("k_proj", layers[1]), b.layer("v_proj", layers[2]))
+		var of []*fusedLayer
+		for i, name := range projections(c) {
+			of = append(of, b.layer(name, layers[i]))
+		}
+		b.attention(&f, c, of)
 	}
 	b.output(&f, c, layers[3])
 	return &f
@@ -461,10 +465,13 @@ func (b *fusion) applied(name string, x value.Value, l *fusedLayer, function fun
 	})
 }
 
-// attention puts LoRA_QKV in the place of three calls.
-func (b *fusion) attention(f *program.Func, c *program.Class, q, k, v *fusedLayer) {
-	layers := []*fusedLayer{q, k, v}
-	names := []string{"X", "X_drop"}
+// attention puts LoRA_QKV in the place of the calls of the projections, or LoRA_QK if
+// there is no v_proj.
+func (b *fusion) attention(f *program.Func, c *program.Class, layers []*fusedLayer) {
+	kernel, names := "LoRA_QKV", []string{"X", "X_drop"}
+	if len(layers) == 2 {
+		kernel = "LoRA_QK"
+	}
 	for _, l := range layers {
 		names = append(names, l.name+"_A", l.name+"_B")
 	}
@@ -473,7 +480,7 @@ func (b *fusion) attention(f *program.Func, c *program.Class, q, k, v *fusedLaye
 		for _, l := range layers {
 			in = append(in, l.a, l.b)
 		}
-		return []value.Value{b.Apply("LoRA_QKV", names, in, func(f *module.Builder, in []value.Value) module.Outcome {
+		return []value.Value{b.Apply(kernel, names, in, func(f *module.Builder, in []value.Value) module.Outcome {
 			x, dropped := in[0], in[1]
 			var o module.Outcome
 			for i, l := range layers {
@@ -489,17 +496,17 @@ func (b *fusion) attention(f *program.Func, c *program.Class, q, k, v *fusedLaye
 		})}
 	}
 	b.projected(f, c, func(x *program.Expr) value.Value {
-		return b.applied(applyQKV, value.Value{Expr: x, Meta: b.sequence(q).Meta}, q, function)
+		return b.applied(applyQKV, value.Value{Expr: x, Meta: b.sequence(layers[0]).Meta}, layers[0], function)
 	})
 }
 
-// inOrder computes the three projections first, as the rewritten attention does where not
+// inOrder computes the projections first, as the rewritten attention does where not
 // all of them have adapters (original_apply_qkv).
 func (b *fusion) inOrder(f *program.Func, c *program.Class) {
 	b.projected(f, c, func(x *program.Expr) value.Value {
 		in, _ := linearSize(c.Children[c.Child("q_proj")].Class)
 		return b.Inline(applyQKV, []string{"hidden_states"}, []value.Value{{Expr: x, Meta: b.input(1, in).Meta}}, func(f *module.Builder, in []value.Value) (out []value.Value) {
-			for _, name := range projections {
+			for _, name := range projections(c) {
 				_, n := linearSize(c.Children[c.Child(name)].Class)
 				out = append(out, f.Let(name, f.CallChild(c.Child(name), []value.Value{b.input(1, n)}, in[0])))
 			}
@@ -508,19 +515,23 @@ func (b *fusion) inOrder(f *program.Func, c *program.Class) {
 	})
 }
 
-// attentionLayers are those of an attention that Axolotl rewrites.
-var attentionLayers = append(projections[:3:3], "o_proj")
+// projections are the layers that LoRA_QKV takes the place of. Without v_proj, the values
+// are what k_proj computes.
+func projections(c *program.Class) []string {
+	names := []string{"q_proj", "k_proj", "v_proj"}
+	if c.Child("v_proj") < 0 {
+		names = names[:2]
+	}
+	return names
+}
 
-// projections are the layers that LoRA_QKV takes the place of.
-var projections = []string{"q_proj", "k_proj", "v_proj"}
-
-// projected puts one call in the place of three, before all that is done to what they
-// return.
+// projected puts one call in the place of those of the projections, before all that is
+// done to what they return.
 func (b *fusion) projected(f *program.Func, c *program.Class, call func(x *program.Expr) value.Value) {
 	var slots []int
 	var first int
 	var x *program.Expr
-	for i, name := range projections {
+	for i, name := range projections(c) {
 		at, call := b.find(f, c, name)
 		if i == 0 {
 			first, x = at, call.Args[0]
