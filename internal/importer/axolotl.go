@@ -104,6 +104,9 @@ var axolotlAttentions = []struct{ key, is string }{
 func (j *job) axolotlAttention() {
 	v, name := j.axolotlAttn()
 	j.attention("attn_implementation", v, name)
+	if j.isType("gemma4") { // _apply_model_specific_patches of loaders/patch_manager.py
+		j.doubt(j.doc.Root.Get("base_model"), "base_model: Axolotl's fused attention of Gemma 4, which keeps fewer tensors; planned with that of transformers, which takes more")
+	}
 }
 
 // axolotlAttn is the kind of attention that the file asks for; "" is the model's own.
