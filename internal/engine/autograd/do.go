@@ -46,7 +46,9 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	p.Pop(outer)
 	if p.depth == 0 && p.thread == 0 && p.Phase == trace.Forward {
 		for _, t := range c.Out {
-			p.Mark(t, trace.Activations)
+			if t != nil {
+				p.Mark(t, trace.Activations)
+			}
 		}
 	}
 	return c.Out
@@ -187,7 +189,9 @@ func (p *Player) record(n *Node, r *op.Op, c *op.Call) {
 	p.made(nil)
 	n.outM = p.metas.Zeroed(n.outM, len(c.Out))
 	for i, t := range c.Out {
-		n.outM[i] = metaOf(Of(t))
+		if t != nil { // None that a torch.autograd.Function saves
+			n.outM[i] = metaOf(Of(t))
+		}
 	}
 	if r.InPlace {
 		p.rebase(Of(c.Out[0]), n)
@@ -195,10 +199,10 @@ func (p *Player) record(n *Node, r *op.Op, c *op.Call) {
 	}
 outputs:
 	for i, t := range c.Out {
-		o := Of(t)
-		if !o.DType.IsFloating() {
+		if t == nil || !t.DType.IsFloating() {
 			continue
 		}
+		o := Of(t)
 		for _, k := range r.NoGrad {
 			if k == i {
 				continue outputs

@@ -17,6 +17,8 @@ type application struct {
 	fn   *program.Func // forward
 	args []Value
 	kept []*op.Tensor // attributes of ctx
+
+	required []bool // of what is saved, whether it required grad: an input
 }
 
 // applyFunction plays F.apply(args...). The caller of forward holds the
@@ -94,7 +96,13 @@ func (a *application) Release() {
 func (a *application) Forward(c *op.Call) {
 	outs := a.play(a.fn, a.args, nil)
 	for i := range outs { // c notes what it owns; should it fail, the results die first, from the last on
-		c.Keep(outs[(i+a.fn.Autograd.Results)%len(outs)])
+		if t := outs[(i+a.fn.Autograd.Results)%len(outs)]; t != nil {
+			c.Keep(t)
+		}
+	}
+	a.required = a.required[:0]
+	for _, s := range a.fn.Autograd.Row.Save {
+		a.required = append(a.required, outs[s.Index] != nil && autograd.Of(outs[s.Index]).Requires)
 	}
 	a.p.Drop(outs...)
 	c.Return(outs...)
@@ -112,8 +120,12 @@ func (a *application) Backward(b *op.Back) {
 		}
 		args = append(args, Value{T: g})
 	}
-	for _, s := range b.Op.Save {
-		args = append(args, Value{T: b.SavedOut(s.Index)})
+	for k, s := range b.Op.Save {
+		t := b.SavedOut(s.Index)
+		if t != nil && a.required[k] {
+			autograd.Of(t).Requires = true
+		}
+		args = append(args, Value{T: t})
 	}
 	for _, t := range a.kept {
 		args = append(args, Value{T: t})
