@@ -29,3 +29,14 @@ var EmptyPerMultiprocessor = define(op.Op{
 	},
 	Eval: op.Constant(0),
 })
+
+// RequireHalf is the check of a kernel that takes float16 and bfloat16 alone.
+var RequireHalf = define(op.Op{
+	Name: "require_half", Sig: "require_half(input, kernel: str)", Args: &LaunchArgs{}, Run: func(c *op.Call) {
+		if d := c.In[0].DType; !d.IsHalf() {
+			c.Fail("%s takes float16 and bfloat16, not %v; load the weights in one of these", c.Args.(*LaunchArgs).Kernel, d)
+		}
+		c.ReturnSelf(0)
+	},
+	Eval: &op.Eval{Over: true, Forward: func(op.Machine, *op.Call) error { return nil }},
+})

@@ -16,6 +16,8 @@ var (
 	toAutocastPython string
 	//go:embed python/launch.py
 	launchPython string
+	//go:embed python/require_half.py
+	requireHalfPython string
 	//go:embed python/empty_per_multiprocessor.py
 	multiprocessorPython string
 )
@@ -27,6 +29,7 @@ var helpers = []struct{ prefix, text string }{
 	{"nonzero_count", nonzeroCountPython},
 	{"to_autocast", toAutocastPython},
 	{"launch", launchPython},
+	{"require_half", requireHalfPython},
 	{"empty_per_multiprocessor", multiprocessorPython},
 }
 
