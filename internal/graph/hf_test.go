@@ -121,6 +121,12 @@ func TestHFErrors(t *testing.T) {
 		{"{hf: config.json, liger: {geglu: 1}}", `{"model_type": "gemma"}`, "liger: geglu must be true or false, not "},
 		{"{hf: config.json, liger: on}", `{"model_type": "llama"}`, "liger must be true, false or a mapping such as {rope: false}, not "},
 		{"{hf: config.json, liger: {cross_entropy: true}}", `{"model_type": "llama"}`, "add fused_linear_cross_entropy: false"},
+		{"{hf: config.json, cut_cross_entropy: maybe}", `{"model_type": "llama"}`, "cut_cross_entropy must be true or false"},
+		{"{hf: config.json, task: seq-cls, cut_cross_entropy: true}", `{"model_type": "llama"}`, "test.yaml:2:60: cut_cross_entropy is a loss of task causal-lm, not of seq-cls"},
+		{"{hf: config.json, liger: true, cut_cross_entropy: true}", `{"model_type": "llama"}`, "exclude each other; write fused_linear_cross_entropy: false among Liger's kernels"},
+		{"{hf: config.json, cut_cross_entropy: true, with: {transformers: 4.51}}", `{"model_type": "llama"}`, "cut_cross_entropy of transformers 4.51 is not modelled"},
+		{"{hf: config.json, cut_cross_entropy: true}", `{"model_type": "llama"}`, "the backward pass of Cut Cross Entropy takes float16 and bfloat16, not float32; load the weights in one of these"},
+		{"{hf: config.json, cut_cross_entropy: true}\ntrainer: {sft: {}}", `{"model_type": "llama"}`, "SFTTrainer computes its metrics of logits, of which Cut Cross Entropy makes none"},
 		{"{hf: config.json, with: {transformers: 3}}", `{"model_type": "gpt2", "tasks": 1}`, "transformers must be one of 5.12, 4.51, not 3"},
 		{"{hf: config.json}", `{"model_type": "gpt2", "n_head": 0}`, "zero"},
 		{"{hf: config.json}", `{"model_type": "llama", "rope_scaling": {"rope_type": "dynamic"}}`, "rope_type dynamic is not modelled"},
@@ -163,6 +169,13 @@ func TestHFSays(t *testing.T) {
 		if !strings.Contains(says, want) {
 			t.Errorf("%q is not said:\n%s", want, says)
 		}
+	}
+	r, err = buildHF("memplan: 1\nmodel: {hf: config.json, cut_cross_entropy: true, with: {seq: 64}}\n", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if says, want := strings.Join(note.Texts(r.NotModelled), "\n"), "cut_cross_entropy: Cut Cross Entropy of gpt2; planned with the logits of all tokens"; !strings.Contains(says, want) {
+		t.Errorf("%q is not said:\n%s", want, says)
 	}
 	r, err = buildHF("memplan: 1\nmodel: {hf: config.json, with: {seq: 64}}\ntrain: {precision: bf16}\n", config)
 	if err != nil || len(r.Warnings) > 0 {

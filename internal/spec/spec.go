@@ -93,7 +93,8 @@ type Model struct {
 	Task   String `yaml:"task" doc:"what a Hugging Face model is trained for"`
 	Attn   String `yaml:"attn_implementation" enum:"sdpa|eager|flash_attention_2|flash_attention_3|flex_attention" words:"kernels-community/flash-attn: flash_attention_2|kernels-community/flash-attn2: flash_attention_2|kernels-community/flash-attn3: flash_attention_3|kernels-community/vllm-flash-attn3: flash_attention_3" default:"sdpa" doc:"attention of a Hugging Face model, as transformers calls it; with: {attn: ...} says the same; of other models it is not modelled" later:"attention by another implementation than sdpa" modelled:"sdpa"`
 
-	Liger *Value `yaml:"liger" doc:"Liger's kernels in a Hugging Face model: true, or keywords of apply_liger_kernel_to_TYPE such as {rope: false}"`
+	Liger *Value  `yaml:"liger" doc:"Liger's kernels in a Hugging Face model: true, or keywords of apply_liger_kernel_to_TYPE such as {rope: false}"`
+	CCE   Boolean `yaml:"cut_cross_entropy" doc:"the loss of a Hugging Face model is Cut Cross Entropy, which makes no logits"`
 
 	Load  *Load  `yaml:"load" doc:"how a Hugging Face model is read from its checkpoint: the keywords of from_pretrained"`
 	DType String `yaml:"dtype" doc:"type to which a trainer's model is converted before, as model.to(dtype) does; that of weights which are read is load's"`

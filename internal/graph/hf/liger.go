@@ -17,8 +17,11 @@ var ligerKernels = []struct {
 	{"rms_norm", true},
 	{"swiglu", true},
 	{"cross_entropy", false},
-	{"fused_linear_cross_entropy", true},
+	{fusedLoss, true},
 }
+
+// fusedLoss is the kernel with which training has no logits.
+const fusedLoss = "fused_linear_cross_entropy"
 
 // ligerTypes are the types whose presets have the param liger.
 var ligerTypes = []string{"gemma", "gemma2", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3"}
@@ -83,9 +86,9 @@ func (h *model) ligerNames(v *spec.Value) []any {
 			out = append(out, name)
 		}
 	}
-	both := slices.Contains(out, any("cross_entropy")) && slices.Contains(out, any("fused_linear_cross_entropy"))
+	both := slices.Contains(out, any("cross_entropy")) && slices.Contains(out, any(fusedLoss))
 	switch {
-	case both && given["cross_entropy"] && !given["fused_linear_cross_entropy"]:
+	case both && given["cross_entropy"] && !given[fusedLoss]:
 		h.fail(v.Span, "liger: cross_entropy and fused_linear_cross_entropy cannot both be true; add fused_linear_cross_entropy: false")
 	case both:
 		h.fail(v.Span, "liger: cross_entropy and fused_linear_cross_entropy cannot both be true")

@@ -31,6 +31,7 @@ import (
 //	inference    given by the loader: the job has mode: inference
 //	precision    given by the loader: train.precision
 //	liger        given by the loader: the kernels of model.liger
+//	cut_cross_entropy given by the loader: model.cut_cross_entropy
 //	reentrant    given by the loader: use_reentrant of train.checkpoint
 //	labelled     given by the loader: forward takes labels and gives a loss
 //	num_items    given by the loader: forward takes num_items_in_batch
@@ -44,12 +45,12 @@ import (
 const Folder = spec.HFFolder
 
 // shared are the files of blocks that all types share; hf/heads has those of
-// tasks, hf/vision those of images and sound, hf/kernels and hf/liger those of other libraries.
-var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels", "hf/liger"}
+// tasks, hf/vision those of images and sound, hf/kernels, hf/liger and hf/cce those of other libraries.
+var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels", "hf/liger", "hf/cce"}
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger"}
+var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -67,7 +68,7 @@ type Job struct {
 	Hub         *hub.Hub                                                                 // configurations by name
 	Parse       func(name string, text []byte, given map[string]any) (*spec.Spec, error) // reads a preset
 	Checkpoints func() bool                                                              // whether train.checkpoint asks for them
-	Asked       map[string]any                                                           // the result of Asked, which the model may correct; nil: nothing
+	Asked       map[string]any                                                           // the result of Asked, which the model corrects
 	Nested      func(*spec.Spec) *spec.Spec                                              // the preset whose params a preset sets, or that itself
 }
 
@@ -216,6 +217,8 @@ func (h *model) params() map[string]any {
 	if names := h.liger(); names != nil {
 		given["liger"] = names
 	}
+	h.Asked["cut_cross_entropy"] = h.cutCrossEntropy(given)
+	given["cut_cross_entropy"] = h.Asked["cut_cross_entropy"]
 	if l := h.m.Load; l != nil && l.Attn.Set && h.with["attn"] == (spec.Span{}) {
 		given["attn"] = l.Attn.V
 		h.with["attn"] = l.Attn.At
@@ -236,7 +239,7 @@ func (h *model) params() map[string]any {
 // correct corrects what the trainer asks of a model that is around a language model:
 // Trainer sets use_cache of the model's own configuration, not of text_config.
 func (h *model) correct() {
-	if h.Asked == nil || h.c.Around == "" {
+	if h.c.Around == "" || !h.Spec.Trainer.OfTransformers() {
 		return
 	}
 	l := languages[h.c.Around]
@@ -275,7 +278,7 @@ const chunkSize = 256
 func Asked(t *spec.Trainer) map[string]any {
 	a := t.Args()
 	if !t.OfTransformers() || a.Table == nil {
-		return nil
+		return map[string]any{}
 	}
 	out := map[string]any{"num_items": !t.Accepts.Set || t.Accepts.V, "labelled": a.Number("label_smoothing_factor") == 0, "neftune": a.Value("neftune_noise_alpha") != nil}
 	if a.Table.Find("use_cache", a.Release) != nil {
