@@ -48,6 +48,7 @@ type TrainerConfig struct {
 	LoRA      json.RawMessage            `json:"lora"`         // peft.LoraConfig
 	Kernels   []string                   `json:"lora_kernels"` // Axolotl's: mlp, qkv, o
 	TRL       json.RawMessage            `json:"trl"`          // SFTConfig's additions
+	CCE       bool                       `json:"cut_cross_entropy"`
 
 	Packed     bool    `json:"packed"`      // position_ids were found to be those of several samples
 	SeqLengths []int64 `json:"seq_lengths"` // of the samples of a packed row; nil: one
@@ -94,7 +95,7 @@ func (r *TrainerRecording) Spec() string {
 		with = append(with, fmt.Sprintf("target_seq: %d", c.Target))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "memplan: 1\nname: %s\nmodel: {hf: config.json, task: %s, with: {%s}%s}\n", r.Name, hfTasks[c.Task], strings.Join(with, ", "), c.load())
+	fmt.Fprintf(&b, "memplan: 1\nname: %s\nmodel: {hf: config.json, task: %s, with: {%s}%s}\n", r.Name, hfTasks[c.Task], strings.Join(with, ", "), c.load()+c.loss())
 	if given(c.LoRA) {
 		fmt.Fprintf(&b, "peft: {lora: %s", c.LoRA)
 		if given(c.KBit) {
@@ -166,6 +167,14 @@ func (c *TrainerConfig) load() string {
 		quantized = fmt.Sprintf(", quantization_config: %s", kw.BNB)
 	}
 	return fmt.Sprintf(", load: {dtype: %s, device_map: {\"\": 0}%s}", dtype, quantized)
+}
+
+// loss is what computes the loss in the place of the model's own.
+func (c *TrainerConfig) loss() string {
+	if c.CCE {
+		return ", cut_cross_entropy: true"
+	}
+	return ""
 }
 
 // sft are the arguments of SFTConfig.
