@@ -512,8 +512,8 @@ func (j *job) axolotlKernels() {
 	if v := plugins["liger"]; v != nil {
 		j.axolotlLiger(v)
 	}
-	if v := plugins["cut_cross_entropy"]; v != nil && j.cutCrossEntropy() {
-		j.doubt(v, "plugins: Cut Cross Entropy, which keeps no logits; planned with the logits of all tokens, which take more")
+	if v := plugins["cut_cross_entropy"]; v != nil && j.cutCrossEntropy() && !j.on("rl") && j.out.says("model.task") == "causal-lm" { // which give the model labels
+		j.put("model.cut_cross_entropy", "true", v)
 	}
 	if v := plugins["diffusion"]; v != nil {
 		j.fail(v, "plugins: the training of diffusion language models is not modelled")

@@ -32,7 +32,7 @@ var axolotlKeys = slices.Concat(
 	table(reads, "`trainer.hf.optim`", "optimizer optim_args"),
 	table(reads, "evaluation", "val_set_size test_datasets eval_batch_size evals_per_epoch eval_steps eval_strategy evaluation_strategy eval_sample_packing"),
 	table(reads, "`trainer.hf.use_liger_kernel` and `liger_kernel_config`, with the Liger plugin", "plugins liger_rope liger_rms_norm liger_swiglu liger_glu_activation liger_cross_entropy liger_fused_linear_cross_entropy"),
-	table(reads, "the loss, with the Cut Cross Entropy plugin", "cut_cross_entropy"),
+	table(reads, "`model.cut_cross_entropy`, with the Cut Cross Entropy plugin", "cut_cross_entropy"),
 	table(reads, "`model.with.linearized`", "llama4_linearized_experts"),
 	table(reads, "`freeze`", "unfrozen_parameters"),
 	table(reads, "`parallel`", "fsdp fsdp_config fsdp_version deepspeed dp_shard_size dp_replicate_size ddp_find_unused_parameters ddp_bucket_cap_mb"),
