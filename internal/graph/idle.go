@@ -90,7 +90,7 @@ func (el *building) idle() []note.Note {
 		if p.V == RefusedParam {
 			continue
 		}
-		out = append(out, note.UnusedParam.New("param %q (%s:%d) is never used", p.V, s.Path, p.At.Line).At(s.Path, p.At.Line))
+		out = append(out, placed(note.UnusedParam.New("param %q (%s:%d) is never used", p.V, s.Path, p.At.Line), s, p.At.Line))
 	}
 	return out
 }
@@ -102,4 +102,13 @@ func has(f *program.Func, k program.StmtKind) bool {
 		}
 	}
 	return false
+}
+
+// placed is a note of a line of a spec; of one that another program's file means, of the
+// line of that file.
+func placed(n note.Note, s *spec.Spec, line int) note.Note {
+	if o := s.Errs.Origin(spec.Span{Pos: spec.Pos{Line: line}}); o.Line > 0 {
+		return n.At(o.File, o.Line)
+	}
+	return n.At(s.Path, line)
 }

@@ -150,7 +150,7 @@ func (el *building) unused() []note.Note {
 		for _, in := range m.def.Inputs {
 			if n := in.Name.V; !used[n] && (m.spec == el.spec || in.V.From.V != spec.FromStep) {
 				used[n] = true
-				out = append(out, note.UnusedInput.New("input %q (%s:%d) is never used", n, m.spec.Path, in.Name.At.Line).At(m.spec.Path, in.Name.At.Line))
+				out = append(out, placed(note.UnusedInput.New("input %q (%s:%d) is never used", n, m.spec.Path, in.Name.At.Line), m.spec, in.Name.At.Line))
 			}
 		}
 	}

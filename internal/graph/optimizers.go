@@ -171,7 +171,7 @@ func (el *building) mayFit(list []spec.String, what string, known []string) prog
 			fitting = append(fitting, s)
 			continue
 		}
-		el.warnings = append(el.warnings, note.FitsNothing.New("pattern %q (%s:%d) fits no %s", s.V, el.spec.Path, s.At.Line, what).At(el.spec.Path, s.At.Line))
+		el.warnings = append(el.warnings, placed(note.FitsNothing.New("pattern %q (%s:%d) fits no %s", s.V, el.spec.Path, s.At.Line, what), el.spec, s.At.Line))
 		all = append(all, s.V)
 	}
 	return append(techniques.Patterns(el.errs, fitting, what, known), all...)
@@ -238,7 +238,7 @@ func (el *building) optimNotes(o *program.Optimizer, at spec.Span) {
 	}
 	for _, args := range o.AllArgs() {
 		if text := o.Row.Note(args); text != "" {
-			n := note.OfOptimizer.New("%s", text).At(el.spec.Path, at.Line)
+			n := placed(note.OfOptimizer.New("%s", text), el.spec, at.Line)
 			n.Place.Col = at.Col
 			el.warnings = note.Add(el.warnings, n)
 		}

@@ -40,7 +40,7 @@ func (u *unit) close() {
 		panic(spec.Stop{})
 	}
 	if trained != nil {
-		u.el.warnings = note.Add(u.el.warnings, note.UncalledModule.New("nothing calls %s of %s, whose parameters never get a gradient", shortened(trained, "modules"), u.what).At(u.el.spec.Path, at.Line))
+		u.el.warnings = note.Add(u.el.warnings, placed(note.UncalledModule.New("nothing calls %s of %s, whose parameters never get a gradient", shortened(trained, "modules"), u.what), u.el.spec, at.Line))
 	}
 }
 
