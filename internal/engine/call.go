@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
+	"github.com/memplan/memplan/internal/program"
 )
 
 // distribute puts DistributedDataParallel around the models that are trained.
@@ -17,12 +18,19 @@ func (j *job) distribute() {
 
 // callModel calls a model of the step, through DistributedDataParallel if that is
 // around it. It takes over the arguments.
-func (j *job) callModel(name string, args []python.Value) python.Value {
-	outer := j.Push()
+func (j *job) callModel(e *program.Expr, args []python.Value) python.Value {
+	name, outer := e.Model, j.Push()
 	eval := j.evalMode[name]
 	j.EnterModel(eval)
 	j.OffloadAgain()
+	if e.Base {
+		j.DisableAdapters()
+	}
 	j.Env().Training = j.Env().Training && (eval == nil || !*eval)
+	lower := e.Lower && j.prog.Autocast && !j.Env().Autocast
+	if lower {
+		j.EnterAutocast(j.prog.LowerType)
+	}
 	var v python.Value
 	if r := j.reducers[name]; r == nil {
 		v = j.CallModule(j.model(name), nil, args)
@@ -31,6 +39,9 @@ func (j *job) callModel(name string, args []python.Value) python.Value {
 		r.PreForward()
 		v = r.PostForward(j.CallModule(j.model(name), nil, args))
 		j.LetGoAll(held)
+	}
+	if lower {
+		j.ExitAutocast()
 	}
 	j.Pop(outer)
 	return v

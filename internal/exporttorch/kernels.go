@@ -20,10 +20,14 @@ var (
 	requireHalfPython string
 	//go:embed python/empty_per_multiprocessor.py
 	multiprocessorPython string
+	//go:embed python/under_autocast.py
+	underAutocastPython string
+	//go:embed python/without_adapters.py
+	withoutAdaptersPython string
 )
 
-// helpers are those functions, as signatures of operators call them, by the text that
-// defines them.
+// helpers are those functions, as signatures of operators and calls of models have them, by
+// the text that defines them.
 var helpers = []struct{ prefix, text string }{
 	{"_flash_attn_", flashAttnPython},
 	{"nonzero_count", nonzeroCountPython},
@@ -31,6 +35,8 @@ var helpers = []struct{ prefix, text string }{
 	{"launch", launchPython},
 	{"require_half", requireHalfPython},
 	{"empty_per_multiprocessor", multiprocessorPython},
+	{"under_autocast", underAutocastPython},
+	{"without_adapters", withoutAdaptersPython},
 }
 
 // calls notes that a function is called.

@@ -225,7 +225,7 @@ func (p *printer) expr(e *program.Expr) string {
 	case program.CallGrad:
 		return p.autogradGrad(e)
 	case program.CallModel:
-		return p.model(e.Model) + "(" + p.list(e.Args) + ")"
+		return p.modelCall(e)
 	case program.CallFun:
 		if a := e.Func.Autograd; a != nil {
 			return p.className(a.Class) + ".apply(" + p.list(e.Args) + ")"
@@ -236,6 +236,24 @@ func (p *printer) expr(e *program.Expr) string {
 		return p.call(e, p.self+p.name(nameKey{method, p.class, e.Func.Name}), "")
 	}
 	return p.op(e)
+}
+
+// modelCall prints the call of a model.
+func (p *printer) modelCall(e *program.Expr) string {
+	first := []string{p.model(e.Model)}
+	if e.Base {
+		p.calls("without_adapters")
+		first = append([]string{"without_adapters"}, first...)
+	}
+	if e.Lower {
+		p.calls("under_autocast")
+		first = append([]string{"under_autocast", program.Literal(p.job.LowerType)}, first...)
+	}
+	args := first[1:]
+	if len(e.Args) > 0 {
+		args = append(args, p.list(e.Args))
+	}
+	return first[0] + "(" + strings.Join(args, ", ") + ")"
 }
 
 // tuple prints a literal tuple; one item needs its comma.

@@ -17,7 +17,7 @@ func (f *fn) forward(e *spec.Entry, sc *scope) value.Value {
 	if !f.u.script {
 		el.fail(e.Head.At, "%s calls a model of the job, from a step, a loss or a function that these call, not from %s", e.Head.V, f.u.what)
 	}
-	a := f.keywords(&spec.Entry{At: e.At, Head: e.Head, Arg: e.Arg, Name: e.Name}, []string{"model", "inputs", "no_grad"})
+	a := f.keywords(&spec.Entry{At: e.At, Head: e.Head, Arg: e.Arg, Name: e.Name}, []string{"model", "inputs", "no_grad", "adapters", "autocast"})
 	names := el.modelNames()
 	m := el.ms[0]
 	called := m.name
@@ -52,10 +52,18 @@ func (f *fn) forward(e *spec.Entry, sc *scope) value.Value {
 	if n := len(m.inputs); n != len(ins) {
 		el.fail(e.At, "%s takes %s (%s), but %s given; forward takes the inputs that layers names, and the first in any case", m.name, spec.Plural(n, "input"), strings.Join(m.inputs, ", "), spec.Are(len(ins)))
 	}
+	if v := a["autocast"]; v != nil && el.evalBool(v, sc, "autocast") && el.job.Autocast && !el.shapes.E.Autocast {
+		el.shapes.E.Autocast = true
+		defer func() { el.shapes.E.Autocast = false }()
+	}
+	lower := el.shapes.E.Autocast && a["autocast"] != nil
 	el.evalMode = f.callMode(called, e.At) && el.inEval == nil
 	defer func() { el.evalMode = false }()
 	rets := el.model(m, ins, e.At)
-	x := &program.Expr{Kind: program.CallModel, Model: called}
+	x := &program.Expr{Kind: program.CallModel, Model: called, Lower: lower}
+	if v := a["adapters"]; v != nil {
+		x.Base = !el.evalBool(v, sc, "adapters")
+	}
 	for _, v := range ins {
 		x.Args = append(x.Args, v.Expr)
 	}

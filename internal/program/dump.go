@@ -242,6 +242,9 @@ func (f *Func) expr(e *Expr, c *Class) string {
 	case CallMod:
 		return fmt.Sprintf("self.%s(%s)", c.Children[e.Child].Path, f.exprs(e.Args, c))
 	case CallModel:
+		if e.Base {
+			return fmt.Sprintf("%s.base(%s)", e.Model, f.exprs(e.Args, c))
+		}
 		return fmt.Sprintf("%s(%s)", e.Model, f.exprs(e.Args, c))
 	case CallGrad:
 		return fmt.Sprintf("grad%+v(%s)", *e.Grad, f.exprs(e.Args, c))

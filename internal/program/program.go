@@ -344,6 +344,8 @@ type Expr struct {
 	Child int    // index into the class's children, of CallMod
 	Func  *Func  // of CallFun
 	Model string // of CallModel
+	Base  bool   // of CallModel: without its adapters, as within PEFT's disable_adapter
+	Lower bool   // of CallModel: under autocast, which ends with the call
 	Grad  *GradCall
 	// Forward of CallMod is that of a library's module where it does other things
 	// for these inputs than the class's; nil: it does not.

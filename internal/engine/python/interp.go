@@ -17,7 +17,7 @@ type Interp struct {
 	Offload program.Offload
 	away    *offloadActivations // nil: the job has none
 	// CallModel calls a model of the job; it takes over the arguments.
-	CallModel func(name string, args []Value) Value
+	CallModel func(e *program.Expr, args []Value) Value
 	trail     trail // what a checkpoint under way owns
 	maxTable  bool  // of 4-bit weights' maxima was made
 	frames    slab.Pool[Frame]
@@ -38,10 +38,16 @@ type around struct {
 	onGPU   int           // parameters that are on the device for a call under way
 	whole   bool          // a module around is copied to the device as a whole
 	eval    *bool         // whether the model at work is in eval mode; nil: none is at work
+	base    bool          // its adapters are disabled
 }
 
 // EnterModel begins the code of a model, of which eval says whether it is in eval mode.
 func (p *Interp) EnterModel(eval *bool) { p.eval = eval }
+
+// DisableAdapters ends with the scope: until then, the modules that adapters go around are
+// called in the places of these, and those of which copies are trained in the places of
+// the copies.
+func (p *Interp) DisableAdapters() { p.base = true }
 
 // modeNow takes over the mode of a model at the time of a recomputation, which may be
 // another than in the forward pass.

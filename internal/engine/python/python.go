@@ -398,7 +398,7 @@ func (p *Interp) Eval(fr *Frame, e *program.Expr) Value {
 		from := len(p.trail.temps)
 		args := p.args(room[:0], fr, e)
 		p.trail.pop(from)
-		return p.CallModel(e.Model, copied(args))
+		return p.CallModel(e, copied(args))
 	}
 	return Value{} // None
 }
@@ -465,6 +465,9 @@ func (p *Interp) callOp(fr *Frame, e *program.Expr) Value {
 // CallModule calls a module. The caller holds the arguments until the call has
 // returned and its frame is gone.
 func (p *Interp) CallModule(m *Module, forward *program.Func, args []Value) Value {
+	if p.base {
+		m, forward = m.withoutAdapter(), nil
+	}
 	if forward == nil {
 		if forward = m.Class.Forward; m.forward != nil {
 			forward = m.forward
@@ -498,6 +501,16 @@ func (p *Interp) CallModule(m *Module, forward *program.Func, args []Value) Valu
 		p.LetGo(a)
 	}
 	return v
+}
+
+// withoutAdapter is the module that is called in the place of m while adapters are disabled.
+func (m *Module) withoutAdapter() *Module {
+	for _, child := range []string{program.BaseLayer, program.OriginalModule} {
+		if i := m.Class.Child(child); i >= 0 {
+			return m.Children[i]
+		}
+	}
+	return m
 }
 
 // callFunction calls a function, into whose locals the arguments move.
