@@ -47,7 +47,8 @@ type TrainerConfig struct {
 	KBit      json.RawMessage            `json:"kbit"`         // prepare_model_for_kbit_training
 	LoRA      json.RawMessage            `json:"lora"`         // peft.LoraConfig
 	Kernels   []string                   `json:"lora_kernels"` // Axolotl's: mlp, qkv, o
-	TRL       json.RawMessage            `json:"trl"`          // SFTConfig's additions
+	TRL       json.RawMessage            `json:"trl"`          // additions of SFTConfig, or of the configuration of Trainer
+	Trainer   string                     `json:"trainer"`      // of TRL: dpo; "": sft
 	CCE       bool                       `json:"cut_cross_entropy"`
 
 	Packed     bool    `json:"packed"`      // position_ids were found to be those of several samples
@@ -113,7 +114,7 @@ func (r *TrainerRecording) Spec() string {
 	}
 	trainer := "hf"
 	if given(c.TRL) {
-		trainer = "sft"
+		trainer = cmp.Or(c.Trainer, "sft")
 		args = append(args, c.sft()...)
 	}
 	fmt.Fprintf(&b, "trainer:\n  %s: {%s}\n", trainer, strings.Join(args, ", "))
@@ -124,6 +125,7 @@ func (r *TrainerRecording) Spec() string {
 		}
 		fmt.Fprintf(&b, "  loss_tokens: %d\n", tokens)
 		switch {
+		case trainer != "sft":
 		case !c.Packed:
 			b.WriteString("  one_sample: true\n")
 		case strings.HasPrefix(c.Attention, "flash"):

@@ -39,9 +39,10 @@ func (j *Job) settings(r *report.Report) {
 }
 
 // BatchSize is how many samples a batch has, as train.batch_size and the arguments of
-// trainers say: a batch of one sequence has the samples that it is made of.
+// trainers say: a batch of one sequence has the samples that it is made of,
+// and that of DPOTrainer pairs.
 func (j *Job) BatchSize() int64 {
-	if t := j.Spec.Trainer; t.Flattened() {
+	if t := j.Spec.Trainer; t.Flattened() || t != nil && t.DPO != nil {
 		return t.Args().Int("per_device_train_batch_size")
 	}
 	return j.Program.Batch

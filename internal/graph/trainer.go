@@ -2,6 +2,7 @@ package graph
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 
 	"github.com/memplan/memplan/internal/graph/layers"
@@ -65,7 +66,7 @@ func (el *building) loadLoop() {
 		el.litgptLoop(given)
 	}
 	s := el.loopFile(t.Preset(), given)
-	if own := t.Own(); own != "" {
+	for _, own := range t.Own() {
 		s.AddBlocks(el.loopFile(own, nil))
 	}
 	add(s)
@@ -117,8 +118,12 @@ func (el *building) transformersLoop(given map[string]any) {
 	if given["flattened"] = t.Flattened(); t.Flattened() {
 		el.flattened(m)
 	}
-	if t.SFT != nil {
+	given["masked"] = slices.ContainsFunc(el.job.Inputs, func(in program.Input) bool { return in.Name == "attention_mask" })
+	switch {
+	case t.SFT != nil:
 		el.sft(m, given)
+	case t.DPO != nil:
+		el.dpo(m, given)
 	}
 }
 
@@ -163,11 +168,10 @@ func (el *building) flattened(m *model) {
 func (el *building) sft(m *model, given map[string]any) {
 	t := el.spec.Trainer
 	a := t.Args()
-	if n, _ := m.spec.Env.Lookup("experts"); n != nil && n != int64(0) && a.Number("router_aux_loss_coef") != 0 {
+	if el.expert(m) {
 		key := "trainer.sft.router_aux_loss_coef"
 		el.notModelled = append(el.notModelled, note.Asked.New("%s: %s", key, a.Table.Find("router_aux_loss_coef", a.Release).Why).Of(key))
 	}
-	given["masked"] = slices.ContainsFunc(el.job.Inputs, func(in program.Input) bool { return in.Name == "attention_mask" })
 	if a.Bool("use_liger_kernel") {
 		kernels, _ := m.spec.Env.Lookup("liger")
 		el.sftLiger(given, kernels)
@@ -207,6 +211,51 @@ func (el *building) sftLiger(given map[string]any, kernels any) {
 	if n := a.Text("eval_strategy"); n != "" && n != "no" {
 		doubt("eval_strategy", "evaluations are planned with logits")
 	}
+}
+
+// dpo says what the loop of transformers.Trainer calls in the place of the model, and what
+// of DPOTrainer is left out.
+func (el *building) dpo(m *model, given map[string]any) {
+	t := el.spec.Trainer
+	if task, _ := m.spec.Env.Lookup("task"); task != "causal-lm" {
+		el.fail(t.At, "trainer: dpo trains causal language models; write model: {task: causal-lm}")
+	}
+	given["own_loss"], given["accepts_loss_kwargs"] = "dpo_loss", false
+	given["label_smoothing_factor"] = 0.0 // of the loss that Trainer computes
+	given["rows"] = el.spec.Train.BatchSize.V
+	if n := t.LossTokens; n.Set {
+		given["loss_tokens"] = n.V
+	}
+	without := func(key, why string) {
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: %s", key, why).Of(key))
+	}
+	for _, name := range m.spec.ParamNames() {
+		if p, _ := m.spec.Env.Lookup(name); t.DisablesDropout() && dropouts.MatchString(name) && positive(p) {
+			without("trainer.dpo.disable_dropout", "planned with the model's "+name)
+			break
+		}
+	}
+	if given["compute_metrics"] == true && t.Evaluates() {
+		given["compute_metrics"] = false
+		without("trainer.compute_metrics", "what evaluations of DPOTrainer collect")
+	}
+	if el.expert(m) {
+		without("trainer.dpo.router_aux_loss_coef", t.Args().Table.Find("router_aux_loss_coef", t.Args().Release).Why)
+	}
+}
+
+// dropouts are the names of a model's probabilities of dropout.
+var dropouts = regexp.MustCompile("drop")
+
+func positive(x any) bool {
+	n, _ := x.(float64)
+	return n > 0
+}
+
+// expert reports whether TRL adds the routers' loss of a model with experts.
+func (el *building) expert(m *model) bool {
+	n, _ := m.spec.Env.Lookup("experts")
+	return n != nil && n != int64(0) && el.spec.Trainer.Args().Number("router_aux_loss_coef") != 0
 }
 
 // decayless are patterns of parameters that Trainer gives no weight decay

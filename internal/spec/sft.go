@@ -3,13 +3,34 @@ package spec
 // The values of arguments of SFTConfig that others decide (SFTConfig.__post_init__,
 // SFTTrainer.__init__ in trl/trainer).
 
+// OfTRL reports whether the trainer is one of TRL.
+func (t *Trainer) OfTRL() bool { return t != nil && (t.SFT != nil || t.DPO != nil) }
+
+// trl completes and checks the arguments of TRL's trainers.
+func (s *Spec) trl(a *Arguments) {
+	s.sft(a)
+	if t := s.Trainer; !t.OfTRL() {
+		return
+	}
+	if !a.Has("bf16") {
+		a.values["bf16"] = !a.Bool("fp16")
+	}
+	if a.Bool("activation_offloading") && s.Offload == nil {
+		at := a.Span("activation_offloading")
+		s.Offload = &Offload{At: at, Activations: &Activations{
+			At: at, Own: true, Head: true, Pin: Boolean{V: true}, Stream: Boolean{V: true}, Min: Integer{V: 1024}, Stash: Integer{V: 5},
+		}}
+	}
+	s.dpo(a)
+}
+
 // sft completes and checks the arguments of SFTTrainer.
 func (s *Spec) sft(a *Arguments) {
 	t := s.Trainer
 	switch {
-	case t.SFT == nil && t.LossTokens.Set:
-		s.Errs.Addf(t.LossTokens.At, "loss_tokens is of sft: the loss of hf takes all tokens")
-	case t.SFT != nil && t.Flattening.V:
+	case !t.OfTRL() && t.LossTokens.Set:
+		s.Errs.Addf(t.LossTokens.At, "loss_tokens is of sft and dpo: the loss of hf takes all tokens")
+	case t.OfTRL() && t.Flattening.V:
 		s.Errs.Addf(t.Flattening.At, "flattening is of hf: with sft write padding_free: true")
 	case t.SFT == nil && t.OneSample.Set && !t.Flattening.V:
 		s.Errs.Addf(t.OneSample.At, "one_sample is of sft, or of hf with flattening: hf makes no sequence of several samples")
@@ -20,9 +41,6 @@ func (s *Spec) sft(a *Arguments) {
 	}
 	if t.SFT == nil {
 		return
-	}
-	if !a.Has("bf16") {
-		a.values["bf16"] = !a.Bool("fp16")
 	}
 	if a.Value("loss_type") == nil {
 		a.values["loss_type"] = "chunked_nll"
@@ -39,12 +57,6 @@ func (s *Spec) sft(a *Arguments) {
 	if a.Bool("padding_free") && !a.Bool("packing") && a.Value("max_length") != nil {
 		s.Errs.Addf(a.Span("padding_free"), "padding_free without packing needs max_length: null, since it does not cut samples")
 	}
-	if a.Bool("activation_offloading") && s.Offload == nil {
-		at := a.Span("activation_offloading")
-		s.Offload = &Offload{At: at, Activations: &Activations{
-			At: at, Own: true, Head: true, Pin: Boolean{V: true}, Stream: Boolean{V: true}, Min: Integer{V: 1024}, Stash: Integer{V: 5},
-		}}
-	}
 }
 
 // refused reports trainers whose loops there are not.
@@ -57,9 +69,9 @@ func (t *Trainer) refused(errs *Errors) bool {
 	for _, x := range []struct {
 		class string
 		v     *Value
-	}{{"DPOTrainer", t.DPO}, {"GRPOTrainer", t.GRPO}, {"KTOTrainer", t.KTO}, {"RLOOTrainer", t.RLOO}, {"RewardTrainer", t.Reward}} {
+	}{{"GRPOTrainer", t.GRPO}, {"KTOTrainer", t.KTO}, {"RLOOTrainer", t.RLOO}, {"RewardTrainer", t.Reward}} {
 		if x.v != nil {
-			errs.Addf(x.v.Span, "trl.%s is not modelled; hf and sft are, and step: says a loop of your own", x.class)
+			errs.Addf(x.v.Span, "trl.%s is not modelled; hf, sft and dpo are, and step: says a loop of your own", x.class)
 			found = true
 		}
 	}
@@ -69,12 +81,12 @@ func (t *Trainer) refused(errs *Errors) bool {
 // OfSFT reports whether the trainer is SFTTrainer.
 func (t *Trainer) OfSFT() bool { return t != nil && t.SFT != nil && t.SFT.Table != nil }
 
-// Own is the file with blocks of the trainer's own; "": there is none.
-func (t *Trainer) Own() string {
-	if t.SFT != nil {
-		return "trainers/sft"
+// Own are the files with blocks of the trainer's own.
+func (t *Trainer) Own() []string {
+	if !t.OfTRL() {
+		return nil
 	}
-	return ""
+	return []string{"trainers/trl", "trainers/" + t.Key()}
 }
 
 // Flattened reports whether the samples of a batch are one sequence.
@@ -101,13 +113,13 @@ func (t *Trainer) Length(seq int64) int64 {
 		return seq
 	}
 	a := t.Args()
-	if n, _ := a.Value("max_length").(int64); t.OfSFT() && n > 0 && (seq == 0 || seq > n || a.Bool("packing")) {
+	if n, _ := a.Value("max_length").(int64); t.OfTRL() && n > 0 && (seq == 0 || seq > n || t.OfSFT() && a.Bool("packing")) {
 		seq = n
 	}
 	if t.Flattened() {
 		seq *= a.Int("per_device_train_batch_size")
 	}
-	if n := a.Int("pad_to_multiple_of"); t.OfSFT() && n > 0 {
+	if n := a.Int("pad_to_multiple_of"); t.OfTRL() && n > 0 {
 		seq = (seq + n - 1) / n * n
 	}
 	return seq

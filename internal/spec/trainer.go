@@ -17,6 +17,7 @@ type Trainer struct {
 
 	HF  *HFArguments  `yaml:"hf" doc:"transformers.Trainer: the keys of TrainingArguments"`
 	SFT *SFTArguments `yaml:"sft" doc:"trl.SFTTrainer: the keys of SFTConfig"`
+	DPO *DPOArguments `yaml:"dpo" doc:"trl.DPOTrainer: the keys of DPOConfig"`
 
 	LitGPT *LitGPTArguments `yaml:"litgpt" doc:"litgpt's finetune_lora, finetune_full and pretrain: the keys of their configuration files, and command"`
 
@@ -24,7 +25,6 @@ type Trainer struct {
 
 	Torchtitan *Value `yaml:"torchtitan" doc:"torchtitan: refused"`
 
-	DPO    *Value `yaml:"dpo" doc:"trl.DPOTrainer: refused"`
 	GRPO   *Value `yaml:"grpo" doc:"trl.GRPOTrainer: refused"`
 	KTO    *Value `yaml:"kto" doc:"trl.KTOTrainer: refused"`
 	RLOO   *Value `yaml:"rloo" doc:"trl.RLOOTrainer: refused"`
@@ -33,7 +33,7 @@ type Trainer struct {
 	Flattening  Boolean      `yaml:"flattening" doc:"of hf: the samples of a batch are one sequence with position_ids and without a mask, as DataCollatorWithFlattening makes it"`
 	OneSample   Boolean      `yaml:"one_sample" doc:"a batch that is one sequence (flattening of hf, packing or padding_free of sft) is one sample, so that attention needs no mask"`
 	Sequences   Integer      `yaml:"sequences" min:"2" doc:"how many samples such a sequence has, which flash attention reads from position_ids; by default per_device_train_batch_size"`
-	LossTokens  Integer      `yaml:"loss_tokens" min:"0" doc:"of sft: how many tokens of a batch have a loss, as completion_only_loss and padding leave them; by default all"`
+	LossTokens  Integer      `yaml:"loss_tokens" min:"0" doc:"of sft and dpo: how many tokens of a batch have a loss, as completion_only_loss and padding leave them; by default all, of dpo all but the first of each sample"`
 	EvalDataset *EvalDataset `yaml:"eval_dataset" doc:"what evaluations go over"`
 	Metrics     Boolean      `yaml:"compute_metrics" doc:"there is a compute_metrics function: evaluations collect logits and labels"`
 	Accepts     Boolean      `yaml:"model_accepts_loss_kwargs" doc:"whether Trainer counts the items of a batch for the model's loss; by default whether the model's forward takes **kwargs"`
@@ -67,6 +67,11 @@ type SFTArguments struct{ Arguments }
 
 func (a *SFTArguments) unmarshal(d *decoder, v *Value) { a.read(d, v, trainer.SFT) }
 
+// DPOArguments are DPOConfig's.
+type DPOArguments struct{ Arguments }
+
+func (a *DPOArguments) unmarshal(d *decoder, v *Value) { a.read(d, v, trainer.DPO) }
+
 // given are the trainers that are given, by key; there must be one.
 func (t *Trainer) given() (keys []string, args []*Arguments) {
 	add := func(key string, a *Arguments) { keys, args = append(keys, key), append(args, a) }
@@ -75,6 +80,9 @@ func (t *Trainer) given() (keys []string, args []*Arguments) {
 	}
 	if t.SFT != nil {
 		add("sft", &t.SFT.Arguments)
+	}
+	if t.DPO != nil {
+		add("dpo", &t.DPO.Arguments)
 	}
 	if t.LitGPT != nil {
 		add("litgpt", &t.LitGPT.Arguments)
@@ -97,7 +105,7 @@ func (t *Trainer) Args() *Arguments {
 }
 
 // OfTransformers reports whether the trainer is that of transformers, or made of it.
-func (t *Trainer) OfTransformers() bool { return t != nil && (t.HF != nil || t.SFT != nil) }
+func (t *Trainer) OfTransformers() bool { return t != nil && (t.HF != nil || t.OfTRL()) }
 
 // Preset is the file with the loop.
 func (t *Trainer) Preset() string {
@@ -383,10 +391,13 @@ func (s *Spec) trainer(d *decoder) {
 // transformers gives the sections what the arguments of transformers.Trainer say.
 func (s *Spec) transformers(d *decoder, a *Arguments) {
 	t := s.Trainer
-	s.sft(a)
+	s.trl(a)
 	s.Train.BatchSize = a.integer("per_device_train_batch_size")
 	if t.Flattened() {
 		s.Train.BatchSize.V = 1
+	}
+	if t.DPO != nil {
+		s.Train.BatchSize.V *= samplesOfPair
 	}
 	s.Train.GradAccumulation = a.integer("gradient_accumulation_steps")
 	s.Train.Loop.V = "flat"
@@ -403,8 +414,8 @@ func (s *Spec) transformers(d *decoder, a *Arguments) {
 	if a.Bool("gradient_checkpointing") {
 		kw, given := a.Value("gradient_checkpointing_kwargs").(*Value)
 		otherwise := a.Release == trainer.Old || given // that of gradient_checkpointing_enable, or torch's
-		if t.OfSFT() && a.Release == trainer.Old {
-			otherwise = false // SFTTrainer.__init__
+		if t.OfTRL() && a.Release == trainer.Old {
+			otherwise = false // SFTTrainer.__init__, DPOTrainer.__init__
 		}
 		s.Train.Checkpoint = &Checkpoint{At: a.Span("gradient_checkpointing"), Reentrant: d.reentrant(kw, Boolean{V: otherwise, At: a.At})}
 	}
@@ -608,7 +619,10 @@ func (t *Trainer) EvalSamples() int64 {
 // or else they are planned as sequences of training.
 func (t *Trainer) EvalRows() (rows int64, exact bool) {
 	n := min(t.Args().Int("per_device_eval_batch_size"), max(t.EvalSamples(), 1))
-	if !t.Flattened() {
+	switch {
+	case t.DPO != nil:
+		return samplesOfPair * n, true
+	case !t.Flattened():
 		return n, true
 	}
 	train := t.Args().Int("per_device_train_batch_size")

@@ -100,6 +100,8 @@ func Named(key string) *Table {
 		return HF
 	case "sft":
 		return SFT
+	case "dpo":
+		return DPO
 	case "lightning":
 		return Lightning
 	case "litgpt":

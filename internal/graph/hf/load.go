@@ -246,7 +246,7 @@ func (h *model) correct() {
 	if l.uncounted {
 		h.Asked["num_items"] = false
 	}
-	if !l.caches && h.Spec.Trainer.SFT == nil {
+	if !l.caches && !h.Spec.Trainer.OfTRL() {
 		delete(h.Asked, "use_cache")
 	}
 }
@@ -287,6 +287,9 @@ func Asked(t *spec.Trainer) map[string]any {
 	if t.Flattened() {
 		out["flattened"], out["mask"] = true, "none"
 		out["several"], out["sequences"] = !t.OneSample.V, t.Samples()
+	}
+	if t.DPO != nil {
+		out["use_cache"], out["labelled"], out["num_items"] = false, false, false
 	}
 	if t.SFT != nil {
 		out["use_cache"] = false

@@ -154,12 +154,19 @@ func (j *Job) loraTuner(l *spec.LoraConfig) *tuner {
 	if l.LoraBias.V && l.DoRA.V {
 		j.fail(l.LoraBias.At, "lora_bias and use_dora exclude each other")
 	}
+	dropout := l.Dropout.V
+	if j.Spec.Trainer.DisablesDropout() {
+		if l.DoRA.V && dropout > 0 { // whose module stays a Dropout, so that the layer's own result is computed again
+			j.fail(l.Dropout.At, "lora_dropout with use_dora and disable_dropout of DPOTrainer is not modelled; lora_dropout: 0 is")
+		}
+		dropout = 0
+	}
 	rank, alpha := j.patternOf(l.RankPattern, "rank_pattern"), j.patternOf(l.AlphaPattern, "alpha_pattern")
 	return &tuner{
 		name: "lora", at: l.At, targets: &l.Targets, task: l.TaskType, bias: l.Bias.V, defaults: loraTargets, lora: l,
 		wrap: func(path string, base *program.Class, dtype tensor.DType) (*program.Class, string) {
 			a := &loraArgs{
-				r: int64(rank(path, float64(l.R.V))), alpha: alpha(path, l.Alpha.V), dropout: l.Dropout.V,
+				r: int64(rank(path, float64(l.R.V))), alpha: alpha(path, l.Alpha.V), dropout: dropout,
 				rs: l.RSLoRA.V, bias: l.LoraBias.V, dora: l.DoRA.V,
 			}
 			return j.adapted(path, base, dtype, a, l.At), a.python()

@@ -64,7 +64,7 @@ func (j *Job) tuner(p *spec.PEFT) *tuner {
 
 // tune wraps the layers of a model that a method targets.
 func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
-	a := &program.Adapters{Bias: t.bias, OnHost: !m.onDevice(), DType: tensor.Float32, Kept: !p.Autocast.V, Lower: j.Spec.Trainer.OfSFT() && pm.Quantized != nil}
+	a := &program.Adapters{Bias: t.bias, OnHost: !m.onDevice(), DType: tensor.Float32, Kept: !p.Autocast.V, Lower: j.Spec.Trainer.OfTRL() && pm.Quantized != nil}
 	saved := j.savedNames(t)
 	targeted := j.targeted(m, pm, t, saved)
 	layers, head := adaptable(pm)
