@@ -174,6 +174,7 @@ type Func struct {
 	File       string // that the lines of its statements are in
 	NoAutocast bool   // the body runs with autocast off
 	Merged     bool   // some parameters are one tensor, which the body knows by the first of them
+	Remedy     string // what to write if an operator of it fails; "": nothing
 	Globals    int    // the first slots are names of the script, which live on when it returns
 	Cells      []int  // slots that a closure takes, which go after the others, in the order of their names
 

@@ -29,6 +29,9 @@ func (p *Player) failAt(at place, format string, args ...any) {
 	e := &program.Error{Layer: p.tr.Layers[p.Layer], Op: p.tr.Ops[p.Op], Msg: fmt.Sprintf(format, args...)}
 	if at.fn != nil {
 		e.File, e.Line = at.fn.File, at.line
+		if at.fn.Remedy != "" {
+			e.Msg += "; " + at.fn.Remedy
+		}
 	}
 	panic(e)
 }

@@ -207,10 +207,12 @@ func (j *Job) fused(path string, c *program.Class, layers [4]*program.Class, at 
 	if c.Child("gate_proj") >= 0 {
 		gate, up, down := b.layer("gate_proj", layers[0]), b.layer("up_proj", layers[1]), b.layer("down_proj", layers[2])
 		b.Finish(b.mlp(b.sequence(gate), gate, up, down))
+		b.Func.Remedy = remedy("mlp")
 		return b.Func
 	}
 	f := *c.Forward
 	f.Slots, f.Body = slices.Clone(f.Slots), slices.Clone(f.Body)
+	f.Remedy = remedy("qkv")
 	if layers[0] == nil {
 		b.inOrder(&f, c)
 	} else {
@@ -222,6 +224,12 @@ func (j *Job) fused(path string, c *program.Class, layers [4]*program.Class, at 
 	}
 	b.output(&f, c, layers[3])
 	return &f
+}
+
+// remedy says how a job goes without a kernel that fails: Axolotl sets none by itself if
+// the file sets one (check_auto_enable_lora_kernels).
+func remedy(kernel string) string {
+	return "Axolotl's fused kernels of LoRA are at work here: write lora_" + kernel + "_kernel: false, or peft.kernels without " + kernel
 }
 
 // fusion makes the functions of one module.
