@@ -313,12 +313,12 @@ class LlamaModel(nn.Module):
     def flash_attention_mask(self, attention_mask):
         return None
 
-    def mask_interface(self, inputs_embeds, attention_mask):
+    def mask_interface(self, inputs_embeds, attention_mask, block_sequence_ids):
         return self.flash_attention_mask(attention_mask)
 
     def create_causal_mask(self, inputs_embeds, attention_mask, position_ids):
         attention_mask = self.preprocess_mask_arguments(inputs_embeds, attention_mask, position_ids)
-        causal_mask = self.mask_interface(inputs_embeds, attention_mask)
+        causal_mask = self.mask_interface(inputs_embeds, attention_mask, None)
         return causal_mask
 
     def forward(self, input_ids, attention_mask, position_ids, inputs_embeds):

@@ -202,16 +202,16 @@ class LlamaModel(nn.Module):
         packed_sequence_mask = self.find_packed_sequence_indices(position_ids)
         return attention_mask
 
-    def sdpa_mask(self, inputs_embeds, attention_mask):
+    def sdpa_mask(self, inputs_embeds, attention_mask, block_sequence_ids):
         return None
 
-    def mask_interface(self, inputs_embeds, attention_mask):
-        allowed = self.sdpa_mask(inputs_embeds, attention_mask)
+    def mask_interface(self, inputs_embeds, attention_mask, block_sequence_ids):
+        allowed = self.sdpa_mask(inputs_embeds, attention_mask, block_sequence_ids)
         return allowed
 
     def create_causal_mask(self, inputs_embeds, attention_mask, position_ids):
         attention_mask = self.preprocess_mask_arguments(inputs_embeds, attention_mask, position_ids)
-        causal_mask = self.mask_interface(inputs_embeds, attention_mask)
+        causal_mask = self.mask_interface(inputs_embeds, attention_mask, None)
         return causal_mask
 
     def forward(self, input_ids, attention_mask, position_ids, inputs_embeds):
