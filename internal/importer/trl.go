@@ -37,7 +37,7 @@ func (j *job) trl() {
 	j.put("model.task", "causal-lm", nil)
 	for _, k := range []string{"beta", "precompute_ref_log_probs", "ref_model_mixup_alpha", "sync_ref_model", "f_divergence_type", "num_generations", "max_completion_length"} {
 		if v := j.get(k); v != nil {
-			j.fail(v, "%s is of TRL's preference training, which is not modelled; memplan plans trl sft", k)
+			j.fail(v, "%s is of TRL's preference training, which memplan does not import; it plans trl sft, and a spec with trainer: {dpo: {...}} is the loop of trl dpo", k)
 		}
 	}
 	key := "dtype"
