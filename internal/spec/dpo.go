@@ -30,6 +30,20 @@ func (t *Trainer) DisablesDropout() bool {
 	return t != nil && t.DPO != nil && t.Args().Bool("disable_dropout")
 }
 
+// withoutDropout is the section peft with adapters that have no dropout.
+func withoutDropout(peft *Value) *Value {
+	out := mapping()
+	for _, p := range peft.Pairs {
+		if p.Key.Str == "lora" && p.Value.Kind == Map {
+			if p.Value = p.Value.without("lora_dropout"); p.Value == nil { // nothing else was given
+				p.Value = mapping()
+			}
+		}
+		out.Pairs = append(out.Pairs, p)
+	}
+	return out
+}
+
 // dpo completes and checks the arguments of DPOTrainer.
 func (s *Spec) dpo(a *Arguments) {
 	if s.Trainer.DPO == nil {

@@ -30,6 +30,8 @@ func (s *Spec) explicitLoop(model, loop *Spec) ([]byte, error) {
 				}
 			}
 			put(key, &m)
+		case key == "peft" && s.Trainer.DisablesDropout():
+			put(key, withoutDropout(s.constant(p.Value)))
 		default:
 			put(key, s.constant(p.Value))
 		}
