@@ -90,6 +90,7 @@ func TestHFErrors(t *testing.T) {
 		{"{hf: config.json}", "{", "not a configuration in JSON"},
 		{"{hf: config.json}", "{}", "no model_type in it"},
 		{"{hf: config.json}", `{"model_type": "mamba"}`, `model_type "mamba" is not known; known are albert, apertus, arcee, `},
+		{"{hf: config.json}", `{"model_type": "dbrx"}`, `transformers 5.12 fails with model_type "dbrx", as the router of DbrxFFN takes ffn_hidden_size features, and its input has d_model of them; use a model of another type`},
 		{"{hf: config.json}", `{"model_type": "gpt3"}`, `model_type "gpt3" is not known; did you mean "gpt2"?`},
 		{"{hf: config.json}", `{"model_type": "bert", "architectures": ["BertLMHead"]}`,
 			`the architecture "BertLMHead" is for no task that is modelled; write one: task: masked-lm or seq-cls`},

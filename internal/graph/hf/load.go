@@ -126,8 +126,16 @@ func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
 	return s
 }
 
+// failing are model types that transformers 5.12 itself fails with, and why.
+var failing = map[string]string{
+	"dbrx": "the router of DbrxFFN takes ffn_hidden_size features, and its input has d_model of them",
+}
+
 // unknown stops at a model type without a preset.
 func (j *Job) unknown(m *spec.Model, c *Config) {
+	if why, fails := failing[c.Type]; fails {
+		j.Spec.Errs.Failf(Named(m).At, "%s: transformers 5.12 fails with model_type %q, as %s; use a model of another type", Named(m).V, c.Type, why)
+	}
 	mean := ""
 	if n := nearest.To(c.Type, j.Types); n != "" {
 		mean = fmt.Sprintf("; did you mean %q?", n)
