@@ -139,6 +139,7 @@ func TestHFErrors(t *testing.T) {
 		{"{hf: config.json}", `{"model_type": "marian", "encoder_layerdrop": 0.1}`, "layerdrop is not modelled"},
 		{"{hf: config.json}", `{"model_type": "mistral3", "text_config": {"model_type": "gemma"}}`, `text_config.model_type "gemma" of mistral3 is not modelled; modelled are mistral, ministral3, mistral4`},
 		{"{hf: config.json}", `{"model_type": "gemma3", "vision_config": {"hidden_size": "x"}}`, `vision_hidden_size must be an integer, not "x"`},
+		{"{hf: config.json, with: {attn: eager, global_attn: sdpa}}", `{"model_type": "gemma4"}`, `global_attn sdpa beside attn eager`},
 		{"{hf: config.json}", `{"model_type": "llama4", "text_config": {"attention_chunk_size": 128}}`, "a sequence that is not shorter than attention_chunk_size is not modelled"},
 		{"{hf: config.json, with: {attn: sdpa}}", `{"model_type": "gpt_oss"}`, "sdpa, which gpt-oss does not support (attn: eager), is not modelled"},
 		{"{hf: config.json, preset: gpt}", `{"model_type": "gpt2"}`, "hf excludes preset"},

@@ -104,6 +104,9 @@ var axolotlAttentions = []struct{ key, is string }{
 func (j *job) axolotlAttention() {
 	v, name := j.axolotlAttn()
 	j.attention("attn_implementation", v, name)
+	if j.on("gemma4_hybrid_attn_impl") && j.isType("gemma4") && j.out.says("model.with.attn") == "flash_attention_2" {
+		j.put("model.with.global_attn", "sdpa", j.get("gemma4_hybrid_attn_impl"))
+	}
 	if j.isType("gemma4") { // _apply_model_specific_patches of loaders/patch_manager.py
 		j.doubt(j.doc.Root.Get("base_model"), "base_model: Axolotl's fused attention of Gemma 4, which keeps fewer tensors; planned with that of transformers, which takes more")
 	}
