@@ -9,8 +9,9 @@ import (
 // cceTypes are the types that the param cut_cross_entropy of the preset llama is
 // recorded with.
 var cceTypes = []string{
-	"apertus", "arcee", "cohere", "cohere2", "exaone4", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "granite", "hunyuan_v1_dense", "llama", "ministral3", "mistral", "mixtral",
-	"olmo", "olmo2", "olmo3", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3",
+	"apertus", "arcee", "cohere", "cohere2", "deepseek_v2", "deepseek_v3", "exaone4", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe",
+	"glm4_moe_lite", "gpt_oss", "granite", "hunyuan_v1_dense", "llama", "minimax_m2", "ministral3", "mistral", "mistral4", "mixtral", "olmo", "olmo2",
+	"olmo3", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_next", "seed_oss", "smollm3",
 }
 
 // cutCrossEntropy is the value of the param cut_cross_entropy with those that are given.
