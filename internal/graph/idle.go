@@ -103,12 +103,3 @@ func has(f *program.Func, k program.StmtKind) bool {
 	}
 	return false
 }
-
-// placed is a note of a line of a spec; of one that another program's file means, of the
-// line of that file.
-func placed(n note.Note, s *spec.Spec, line int) note.Note {
-	if o := s.Errs.Origin(spec.Span{Pos: spec.Pos{Line: line}}); o.Line > 0 {
-		return n.At(o.File, o.Line)
-	}
-	return n.At(s.Path, line)
-}

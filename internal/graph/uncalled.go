@@ -235,3 +235,12 @@ func shortened(paths []string, what string) string {
 	}
 	return fmt.Sprintf("%s and %d more %s", strings.Join(paths[:most], ", "), len(paths)-most, what)
 }
+
+// placed is a note of a line of a spec; of one that another program's file means, of the
+// line of that file.
+func placed(n note.Note, s *spec.Spec, line int) note.Note {
+	if o := s.Errs.Origin(spec.Span{Pos: spec.Pos{Line: line}}); o.Line > 0 {
+		return n.At(o.File, o.Line)
+	}
+	return n.At(s.Path, line)
+}
