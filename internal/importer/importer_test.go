@@ -176,7 +176,7 @@ func TestMistakes(t *testing.T) {
 		{"model_name_or_path:\nstage: sft\n", "job.yml:1:1: the file trains nothing: do_train is not true"},
 		{"model_name_or_path:\nstage: sft\ndo_train: false\n", "job.yml:3:11: the file trains nothing: do_train is not true"},
 		{"model_name_or_path: a/b\ntemplate: x\nexport_dir: out\n", "job.yml:3:13: export_dir: the file asks for the export of a model, which trains nothing"},
-		{"model_name_or_path: a/b\ndataset_name: c\nbeta: 0.1\n", "job.yml:3:7: beta is of TRL's preference training, which is not modelled"},
+		{"model_name_or_path: a/b\ndataset_name: c\nbeta: 0.1\n", "job.yml:3:7: beta is of TRL's preference training, which memplan does not import; it plans trl sft, and a spec with trainer: {dpo: {...}}"},
 		{`{"per_device_train_batch_size": 8}`, "the file names no model; --set model.hf=NAME does"},
 		{"provider: modal\ngpu: h100\n", "comes with the file of a job"},
 		{"distributed_type: FSDP\nnum_processes: 2\n", "comes with the file of a job"},

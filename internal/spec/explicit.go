@@ -23,7 +23,8 @@ func (s *Spec) Explicit(model, loop *Spec) ([]byte, error) {
 		model = s
 	}
 	if m := s.Model; !own && m != nil && m.Load != nil {
-		return nil, fmt.Errorf("%s:%d: a model that is read from a checkpoint (load) has no form without hf, and is not written out", s.Path, m.Load.At.Line)
+		s.Errs.Addf(m.Load.At, "a model that is read from a checkpoint (load) has no form without hf, and is not written out")
+		return nil, s.Errs.Err()
 	}
 	if loop != nil {
 		return s.explicitLoop(model, loop)

@@ -216,7 +216,11 @@ func argumentsOf(t *trainer.Table) object {
 			s["type"] = []string{"boolean", "string", "null"}
 		}
 		if a.Choices != nil {
-			s["anyOf"] = []any{object{"enum": a.Choices}, expression}
+			all := []any{object{"enum": a.Choices}, expression}
+			if a.Form == trainer.Strings {
+				all = append(all, object{"type": "array", "items": object{"enum": a.Choices}})
+			}
+			s["anyOf"] = all
 		}
 		s["description"] = a.Why
 		props[a.Name] = s
