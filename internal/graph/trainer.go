@@ -224,7 +224,7 @@ func (el *building) dpo(m *model, given map[string]any) {
 	given["label_smoothing_factor"] = 0.0 // of the loss that Trainer computes
 	given["rows"] = el.spec.Train.BatchSize.V
 	if n := t.LossTokens; n.Set {
-		given["loss_tokens"] = n.V
+		given["completion_tokens"] = n.V
 	}
 	without := func(key, why string) {
 		el.notModelled = append(el.notModelled, note.Asked.New("%s: %s", key, why).Of(key))

@@ -26,6 +26,10 @@ func (s *Spec) Explicit(model, loop *Spec) ([]byte, error) {
 		s.Errs.Addf(m.Load.At, "a model that is read from a checkpoint (load) has no form without hf, and is not written out")
 		return nil, s.Errs.Err()
 	}
+	if m := s.Model; loop != nil && m != nil && m.DType.Set {
+		s.Errs.Addf(m.DType.At, "a model that is converted before its trainer takes it (dtype) has no form without the trainer, and is not written out")
+		return nil, s.Errs.Err()
+	}
 	if loop != nil {
 		return s.explicitLoop(model, loop)
 	}
