@@ -111,7 +111,11 @@ func sameDerived(t *testing.T, r *estimate.Recipe, j *estimate.Job, keys ...esti
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Plays > maxPlays {
+	most := maxPlays
+	if o.Job.BatchSize() == 1 { // which is not like others: the line goes through two more
+		most += 2
+	}
+	if f.Plays > most {
 		t.Errorf("%d jobs were played", f.Plays)
 	}
 	series := estimate.NewSeries(r, axis.Key, keys...)
