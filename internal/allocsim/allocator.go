@@ -32,6 +32,8 @@ type Allocator struct {
 	limit   tensor.Bytes // total_allocated_memory may not exceed it
 	counts  bool         // lookups are counted, since collect may need ages
 
+	cachedOnly bool // requests fail for which no block is cached
+
 	blocks   []block             // arena
 	spare    []int32             // free slots of it
 	segments []expandableSegment // all that were ever reserved
@@ -64,7 +66,7 @@ func New(cfg Config, d Driver, opts Options) (*Allocator, error) {
 func (a *Allocator) init(cfg Config, d Driver, opts Options) error {
 	a.cfg, a.driver, a.opts = cfg.withDefaults(), d, opts
 	a.stats = Stats{}
-	a.limited, a.limit, a.counts = false, 0, false
+	a.limited, a.limit, a.counts, a.cachedOnly = false, 0, false, false
 	a.blocks, a.spare, a.segments = a.blocks[:0], a.spare[:0], a.segments[:0]
 	for i := range a.streams {
 		a.streams[i].reset()
@@ -139,6 +141,9 @@ func (a *Allocator) Alloc(n tensor.Bytes, stream int16) (Block, error) {
 	r := request{bytes: n, size: size, stream: stream, pool: uint8(poolFor(size))}
 	i, at := a.findFree(&r)
 	if i == none {
+		if a.cachedOnly {
+			return Block{}, errNotCached
+		}
 		var err error
 		if i, err = a.takeFromDevice(&r); err != nil {
 			return Block{}, err
@@ -148,6 +153,8 @@ func (a *Allocator) Alloc(n tensor.Bytes, stream int16) (Block, error) {
 	a.checkInvariants()
 	return Block{a.blocks[i].addr, i}, nil
 }
+
+var errNotCached = errors.New("no block is cached for the request")
 
 // stream returns the state of a stream, making it on first use.
 func (a *Allocator) stream(s int16) *streamState {

@@ -34,11 +34,7 @@ type golden struct {
 
 // TestGolden replays the recorded traces and compares every event.
 func TestGolden(t *testing.T) {
-	paths, err := filepath.Glob(needs.File(t, "golden", "*.json.gz"))
-	if err != nil || len(paths) != 44 {
-		t.Fatalf("found %d golden traces, want 44 (%v)", len(paths), err)
-	}
-	for _, path := range paths {
+	for _, path := range goldenPaths(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json.gz"), func(t *testing.T) {
 			data := readGzip(t, path)
 			var want golden
@@ -48,6 +44,16 @@ func TestGolden(t *testing.T) {
 			compareGolden(t, readTrace(t, data), &want)
 		})
 	}
+}
+
+// goldenPaths are the files of the recorded traces.
+func goldenPaths(t *testing.T) []string {
+	t.Helper()
+	paths, err := filepath.Glob(needs.File(t, "golden", "*.json.gz"))
+	if err != nil || len(paths) != 44 {
+		t.Fatalf("found %d golden traces, want 44 (%v)", len(paths), err)
+	}
+	return paths
 }
 
 func compareGolden(t *testing.T, f *trace.File, g *golden) {

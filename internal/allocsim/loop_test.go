@@ -2,8 +2,10 @@ package allocsim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -217,4 +219,108 @@ func randomTurn(r *rand.Rand, leaves bool) []trace.Event {
 		out = append(out, trace.Event{Kind: trace.Free, ID: id})
 	}
 	return out
+}
+
+// TestLoopApart compares a loop with the same events written out where every turn does the same
+// in the large pools, and the small pools come to a state again after many turns, or need more
+// memory, which the device may not have.
+func TestLoopApart(t *testing.T) {
+	fails, grows, saved := 0, 0, int64(0)
+	for seed := range uint64(80) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		const blocks, older = 150, 3 // of a turn; in how many turns more a small one may live
+		type op struct{ id, of int32 }
+		var turn []op // of is how many turns ago the block was allocated that is freed; -1: allocate
+		sizes := make([]tensor.Bytes, blocks)
+		for id := range int32(blocks) {
+			sizes[id] = tensor.Bytes(1+r.IntN(1<<r.IntN(12))) * 512
+			of := int32(r.IntN(older + 1))
+			if r.IntN(3) == 0 {
+				sizes[id], of = tensor.Bytes(2+r.IntN(20))*tensor.MiB, int32(r.IntN(8)/7)
+			}
+			turn = append(turn, op{id, -1})
+			at := r.IntN(len(turn) + 1)
+			if of == 0 {
+				at = len(turn)
+			}
+			turn = slices.Insert(turn, at, op{id, of})
+		}
+		write := func(turns int32) (events []trace.Event, ends []int) {
+			for k := range turns {
+				for _, o := range turn {
+					switch id := (k-max(o.of, 0))*blocks + o.id + 1; {
+					case o.of < 0:
+						events = append(events, trace.Event{Kind: trace.Alloc, ID: id, Bytes: sizes[o.id]})
+					case id > 0:
+						events = append(events, trace.Event{Kind: trace.Free, ID: id})
+					}
+				}
+				ends = append(ends, len(events))
+			}
+			return events, ends
+		}
+		const turns = 50
+		all, ends := write(older + 2 + turns)
+		short := all[:ends[older+1]]
+		l := trace.Loop{Begin: ends[older], End: len(short), Turns: turns, Steps: 1}
+		to := liveNames(short[:l.Begin])
+		for i, from := range liveNames(short) {
+			l.Names = append(l.Names, trace.Rename{From: from, To: to[i]})
+		}
+		opts := ReplayOptions{StopAtOOM: true}
+		opts.Config.ExpandableSegments = seed%2 == 1
+		if free, err := Replay(all, opts); err != nil {
+			t.Fatal(err)
+		} else if seed%3 > 0 { // the last segments are refused, or made of others
+			opts.Capacity = free.PeakReserved.Reserved - 2*tensor.MiB
+		}
+		a, err := Replay(all, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts.Loops = []trace.Loop{l}
+		b, work := replayed(t, short, opts)
+		opts.observe = func(int, Block) {} // has all turns replayed in all pools
+		_, more := replayed(t, short, opts)
+		saved += more - work
+		later := b.PeakReserved.Ahead > 0
+		for _, m := range []*Moment{&b.PeakAllocated, &b.PeakReserved} {
+			m.Event, m.Ahead = m.Event+int(m.Ahead)*(l.End-l.Begin), 0
+		}
+		if a.PeakAllocated != b.PeakAllocated || a.PeakReserved != b.PeakReserved || a.Driver.Used != b.Driver.Used || a.Driver.Peak != b.Driver.Peak || a.Phases != b.Phases {
+			t.Errorf("seed %d: %+v, %+v, %+v; written out %+v, %+v, %+v", seed, b.PeakAllocated, b.PeakReserved, b.Driver, a.PeakAllocated, a.PeakReserved, a.Driver)
+		}
+		if x, y := &a.Stats, &b.Stats; x.AllocatedBytes.All.Peak != y.AllocatedBytes.All.Peak || x.ActiveBytes.Small.Peak != y.ActiveBytes.Small.Peak ||
+			x.InactiveSplitBytes.All.Current != y.InactiveSplitBytes.All.Current || x.NumAllocRetries != y.NumAllocRetries {
+			t.Errorf("seed %d: %+v; written out %+v", seed, y, x)
+		}
+		if len(a.OOMs) != len(b.OOMs) {
+			t.Fatalf("seed %d: %d OOMs, written out %d", seed, len(b.OOMs), len(a.OOMs))
+		}
+		if len(a.OOMs) > 0 {
+			fails++
+			if x, y := a.OOMs[0], b.OOMs[0]; x.Event != y.Event+int(y.Ahead)*(l.End-l.Begin) || *x.Err != *y.Err {
+				t.Errorf("seed %d: event %d + %d turns, %v; written out %d, %v", seed, y.Event, y.Ahead, y.Err, x.Event, x.Err)
+			}
+		} else if later {
+			grows++
+		}
+	}
+	if fails < 5 || grows < 5 || saved <= 0 {
+		t.Errorf("of the random loops %d run out of memory, %d take more in later turns; %d less work", fails, grows, saved)
+	}
+}
+
+// replayed also returns the work.
+func replayed(t *testing.T, events []trace.Event, opts ReplayOptions) (*Result, int64) {
+	t.Helper()
+	const most = 1 << 40
+	budget := limit.New(t.Context(), limit.Limits{Work: most})
+	defer budget.Close()
+	opts.Meter = budget.Meter()
+	r, err := Replay(events, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, most - opts.Meter.Left()
 }

@@ -27,6 +27,10 @@ type ReplayOptions struct {
 	// they fail: they are no OOM, though the device was asked for them.
 	MayFail func(event int) bool
 
+	// Held is what the allocator holds before the first event, as Snapshot describes
+	// it. Its blocks in use are the blocks 1, 2, ... of the trace, by address.
+	Held []SegmentInfo
+
 	// Loops are events that come again before others, in the order in which they end.
 	// LoopEvents bounds how many events of them are replayed; 0 is no bound. A loop
 	// without an end goes on until a request fails or nothing changes any more.
@@ -38,8 +42,18 @@ type ReplayOptions struct {
 	Meter    *limit.Meter
 	KeepWork int64
 
+	// Watch, if set, is told what the allocator does. Events of loops that come again
+	// have the numbers that they have in the trace.
+	Watch *Watch
+
 	// observe, if set, sees the block of each allocation that succeeds.
 	observe func(event int, b Block)
+}
+
+// Watch are functions that a replay calls.
+type Watch struct {
+	Block  func(event int, at Address)                              // an allocation succeeded
+	Device func(event int, op DeviceOp, at Address, n tensor.Bytes) // memory was taken from the device, or returned
 }
 
 // Result is what an allocator did with a trace. Events are named by their
@@ -118,6 +132,7 @@ type Replayer struct {
 	driver    VirtualDriver
 	live      []Block // by block ID
 	known     []lifeState
+	held      int      // blocks that lived before the first event
 	states    []*state // rooms that are free
 }
 
@@ -145,10 +160,24 @@ func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, er
 	}
 	blocks := len(events)/2 + 1 // most are freed, too
 	p.live, p.known = slices.Grow(p.live[:0], blocks), slices.Grow(p.known[:0], blocks)
+	held, err := a.restore(opts.Held, &p.driver)
+	if err != nil {
+		return nil, err
+	}
+	if p.held = len(held); p.held > 0 {
+		p.live, p.known = append(p.live, Block{}), append(p.known, unborn)
+	}
+	for _, b := range held {
+		p.live, p.known = append(p.live, b), append(p.known, alive)
+	}
 	r := &Result{PeakAllocated: Moment{Event: -1}, PeakReserved: Moment{Event: -1}}
 	if opts.Series {
 		r.ReservedSeries = make([]tensor.Bytes, 0, len(events))
 		r.AllocatedSeries = make([]tensor.Bytes, 0, len(events))
+	}
+	if p.held > 0 {
+		r.PeakAllocated = momentOf(-1, 0, &a.stats)
+		r.PeakReserved = r.PeakAllocated
 	}
 	u := &run{Replayer: p, events: events, opts: &opts, result: r, left: opts.LoopEvents}
 	if u.left == 0 {
@@ -202,6 +231,9 @@ func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, er
 // play gives one event to the allocator.
 func (p *Replayer) play(i int, e *trace.Event, total int, opts *ReplayOptions) (*OOMError, error) {
 	a := &p.allocator
+	if w := opts.Watch; w != nil {
+		p.driver.watch = func(op DeviceOp, at Address, n tensor.Bytes) { w.Device(i, op, at, n) }
+	}
 	switch e.Kind {
 	case trace.Alloc:
 		if err := p.bear(e.ID, total); err != nil {
@@ -219,6 +251,9 @@ func (p *Replayer) play(i int, e *trace.Event, total int, opts *ReplayOptions) (
 		p.live[e.ID] = b
 		if opts.observe != nil {
 			opts.observe(i, b)
+		}
+		if opts.Watch != nil {
+			opts.Watch.Block(i, b.Address)
 		}
 	case trace.Free:
 		switch {
@@ -312,3 +347,6 @@ func (r *Result) endStep(i int, s *Stats) {
 // Dump writes the state in which the last replay left the allocator; see
 // Allocator.Dump.
 func (p *Replayer) Dump(w io.Writer) error { return p.allocator.Dump(w) }
+
+// Snapshot describes what the last replay left the allocator holding; see Allocator.Snapshot.
+func (p *Replayer) Snapshot() []SegmentInfo { return p.allocator.Snapshot() }

@@ -35,6 +35,26 @@ type VirtualDriver struct {
 	// gaps are the free ranges of the address space, by address; no two touch.
 	// There are few: freed ranges merge, and first fit fills the lowest.
 	gaps []span
+
+	watch func(op DeviceOp, at Address, n tensor.Bytes) // nil: nothing does
+}
+
+// DeviceOp is what an allocator has a device do with memory.
+type DeviceOp uint8
+
+// The operations that take or return memory.
+const (
+	DeviceMalloc DeviceOp = iota
+	DeviceFree
+	DeviceMap
+	DeviceUnmap
+)
+
+// did tells of an operation.
+func (d *VirtualDriver) did(op DeviceOp, at Address, n tensor.Bytes) {
+	if d.watch != nil {
+		d.watch(op, at, n)
+	}
 }
 
 type span struct {
@@ -65,7 +85,7 @@ func (d *VirtualDriver) reset(capacity, occupied tensor.Bytes) {
 		capacity = Unbounded
 	}
 	d.capacity, d.occupied = capacity, occupied
-	d.counters = DriverCounters{}
+	d.counters, d.watch = DriverCounters{}, nil
 	d.gaps = append(d.gaps[:0], span{virtualBase, virtualSpan})
 }
 
@@ -84,8 +104,8 @@ func (d *VirtualDriver) MemInfo() (free, total tensor.Bytes) {
 func (d *VirtualDriver) free() tensor.Bytes { return d.capacity - d.occupied - d.counters.Used }
 
 // Malloc implements Driver.
-func (d *VirtualDriver) Malloc(n tensor.Bytes) (Address, error) {
-	n = n.CeilTo(devicePage)
+func (d *VirtualDriver) Malloc(asked tensor.Bytes) (Address, error) {
+	n := asked.CeilTo(devicePage)
 	if n > d.free() {
 		d.counters.Failures++
 		return 0, ErrOutOfMemory
@@ -93,17 +113,19 @@ func (d *VirtualDriver) Malloc(n tensor.Bytes) (Address, error) {
 	a, err := d.place(n)
 	if err == nil {
 		d.take(1, n)
+		d.did(DeviceMalloc, a, asked)
 	}
 	return a, err
 }
 
 // Free implements Driver.
-func (d *VirtualDriver) Free(a Address, n tensor.Bytes) error {
-	n = n.CeilTo(devicePage)
+func (d *VirtualDriver) Free(a Address, asked tensor.Bytes) error {
+	n := asked.CeilTo(devicePage)
 	if err := d.vacate(a, n); err != nil {
 		return err
 	}
 	d.give(1, n)
+	d.did(DeviceFree, a, asked)
 	return nil
 }
 
@@ -119,7 +141,7 @@ func (d *VirtualDriver) Unreserve(a Address, n tensor.Bytes) error {
 
 // Map implements Driver. Where memory runs out half-way, the counters show the
 // granules that were taken and given back.
-func (d *VirtualDriver) Map(_ Address, n, granule tensor.Bytes) error {
+func (d *VirtualDriver) Map(a Address, n, granule tensor.Bytes) error {
 	granules, page := n/granule, granule.CeilTo(devicePage)
 	if fit := max(d.free(), 0) / page; fit < granules {
 		d.take(fit, page)
@@ -128,12 +150,14 @@ func (d *VirtualDriver) Map(_ Address, n, granule tensor.Bytes) error {
 		return ErrOutOfMemory
 	}
 	d.take(granules, page)
+	d.did(DeviceMap, a, n)
 	return nil
 }
 
 // Unmap implements Driver.
-func (d *VirtualDriver) Unmap(_ Address, n, granule tensor.Bytes) error {
+func (d *VirtualDriver) Unmap(a Address, n, granule tensor.Bytes) error {
 	d.give(n/granule, granule.CeilTo(devicePage))
+	d.did(DeviceUnmap, a, n)
 	return nil
 }
 
