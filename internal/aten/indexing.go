@@ -249,7 +249,7 @@ var IndexMask = define(op.Op{
 		if n < 0 || n > m.Numel() {
 			c.Fail("%d elements of a mask of shape %v cannot be true", n, m.Size)
 		}
-		indices := nonzero(c, m, n)
+		indices := nonzero(c, m, m.Layout, n)
 		c.Return(c.New(tensor.Contiguous(size), x.DType))
 		c.Drop(indices)
 	},
@@ -258,20 +258,26 @@ var IndexMask = define(op.Op{
 	Source:      "aten/src/ATen/native/IndexingUtils.h: expandTensors; cuda/Nonzero.cu",
 })
 
-// nonzero makes the indices of the n elements of a mask that are true.
-func nonzero(c *op.Call, m *op.Tensor, n int64) *op.Tensor {
+// nonzero makes the indices of the n elements of a mask that are true, where l is m's
+// layout or that of a view of it.
+func nonzero(c *op.Call, m *op.Tensor, l tensor.Layout, n int64) *op.Tensor {
+	mark := c.Mark()
+	if !l.IsContiguous() {
+		c.Rearranged(m, tensor.Contiguous(l.Size))
+	}
 	run := func(rule *op.KernelRule) {
-		k := op.Kernel{Rule: rule, In: tensor.Layout{Size: tensor.D(m.Numel())}}
+		k := op.Kernel{Rule: rule, In: tensor.Layout{Size: tensor.D(l.Numel())}}
 		c.Kernel(k)
 		rule.Run(c, &k)
 	}
 	count := c.NewShape(tensor.Int32)
 	run(cubSumRule)
-	out := c.NewShape(tensor.Int64, n, int64(m.Rank()))
-	if n > 0 {
+	out := c.NewShape(tensor.Int64, n, int64(l.Rank()))
+	if l.Rank() > 0 {
 		run(cubFlaggedRule)
 	}
 	c.Drop(count)
+	c.DropTo(mark)
 	return out
 }
 
@@ -290,7 +296,7 @@ var NonzeroCount = define(op.Op{
 		if n < 0 || n > x.Numel() {
 			c.Fail("%d elements of shape %v cannot be other than zero", n, x.Size)
 		}
-		c.Return(nonzero(c, x, n))
+		c.Return(nonzero(c, x, x.Layout, n))
 	},
 	NotModelled: "how many elements are not zero is the data's; memplan takes the number in the spec",
 	Source:      "aten/src/ATen/native/cuda/Nonzero.cu",
@@ -300,7 +306,7 @@ var NonzeroCount = define(op.Op{
 func gradMaskIndex(b *op.Back) {
 	m, g, in, n := b.SavedIn(1), b.Grads[0], b.InM[0], b.Args.(*MaskIndexArgs).Count
 	b.Set(0, b.NewShape(in.DType, in.Size.Slice()...))
-	indices := nonzero(&b.Call, m, n)
+	indices := nonzero(&b.Call, m, m.Layout, n)
 	if n == 0 {
 		b.Drop(indices)
 		return

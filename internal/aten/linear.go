@@ -217,7 +217,7 @@ type EinsumArgs struct {
 
 // Einsum multiplies its operands from the left to the right: a product where
 // nothing is summed, else one batch of matrix products.
-var _ = define(op.Op{
+var Einsum = define(op.Op{
 	Name: "einsum", Sig: "torch.einsum(equation: str, *operands: tensors)", Args: &EinsumArgs{}, Composite: true, Cast: op.CastLower, Run: einsum,
 	NotModelled: "the order in which einsum multiplies more than two operands where the package opt_einsum is installed; without it, it is from the left to the right",
 	Source:      "aten/src/ATen/native/Linear.cpp: einsum, sumproduct_pair",

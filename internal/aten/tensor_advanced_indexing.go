@@ -1,7 +1,10 @@
 package aten
 
 import (
+	"fmt"
+
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/cub"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -82,6 +85,96 @@ func gradMaskedFill(b *op.Back) { // grad.masked_fill(mask, 0)
 	l := b.Elementwise(b.Grads[0], b.SavedIn(1))
 	b.Set(0, b.New(tensor.Contiguous(l.Size), b.Grads[0].DType))
 }
+
+// MaskedScatter writes the elements of a source, one after another, where a mask of the
+// shape of x is set: as many are as the source has elements.
+var MaskedScatter = define(op.Op{
+	Name: "masked_scatter", Eval: evalMaskedScatter, Sig: "Tensor.masked_scatter(self, mask, source)", Run: func(c *op.Call) {
+		x, mask, source := c.In[0], c.In[1], c.In[2]
+		switch size, err := tensor.Broadcast(x.Size, mask.Size); {
+		case mask.DType != tensor.Bool:
+			c.Fail("the mask must be of type bool, not %v", mask.DType)
+		case source.DType != x.DType:
+			c.Fail("the source must be of type %v, not %v", x.DType, source.DType)
+		case err != nil || size != x.Size:
+			c.Fail("a mask of shape %v does not fit shape %v", mask.Size, x.Size)
+		case source.Numel() > x.Numel():
+			c.Fail("a source of shape %v has more elements than shape %v", source.Size, x.Size)
+		}
+		c.Return(c.New(tensor.Contiguous(x.Size), x.DType)) // a row-major clone, written in place
+		if x.Numel() == 0 {
+			return
+		}
+		c.Local(c.New(tensor.Contiguous(x.Size), tensor.Int64)) // where in the source each element is
+		if l := expanded(c, mask, x.Size); !l.IsContiguous() {
+			c.Rearranged(mask, tensor.Contiguous(x.Size))
+		}
+		k := op.Kernel{Rule: cubMaskScanRule, In: tensor.Layout{Size: tensor.D(x.Numel())}}
+		c.Kernel(k)
+		k.Rule.Run(c, &k)
+		c.Contiguous(source)
+	},
+	Save: []op.Save{op.In(1)}, Node: "MaskedScatterBackward0", Grad: func(b *op.Back) {
+		g, mask := b.Grads[0], b.SavedIn(1)
+		if b.Need(0) { // grad.masked_fill(mask, 0)
+			b.Set(0, b.New(tensor.Contiguous(g.Size), g.DType))
+		}
+		if b.Need(2) { // grad.masked_select(mask), which is x[mask] of a mask of x's shape
+			n := b.InM[2].Numel()
+			indices := nonzero(&b.Call, mask, expanded(&b.Call, mask, g.Size), n)
+			b.Set(2, b.NewShape(g.DType, b.InM[2].Size.Slice()...))
+			b.Drop(indices)
+		}
+	},
+	NotModelled: "how many elements a mask picks is the data's; memplan takes as many as the source has",
+	Source:      "aten/src/ATen/native/TensorAdvancedIndexing.cpp: masked_scatter; cuda/IndexKernel.cpp: masked_scatter__cuda, masked_select_out_cuda_impl; tools/autograd: masked_scatter_backward",
+})
+
+// cubMaskScanRule is what CUB takes to count the elements before each.
+var cubMaskScanRule = &op.KernelRule{Run: func(c *op.Call, k *op.Kernel) {
+	c.Drop(c.NewShape(tensor.Uint8, cub.Words64(c.Env().Arch).Scan(k.In.Dim(0))))
+}}
+
+// expanded is the layout of t as a view of a size.
+func expanded(c *op.Call, t *op.Tensor, size tensor.Dims) tensor.Layout {
+	l, err := t.Expand(size.Slice())
+	if err != nil {
+		c.Fail("%v", err)
+	}
+	return l
+}
+
+var evalMaskedScatter = op.OnHost(func(a op.Arrays, c *op.Call) {
+	y := c.Target()
+	x, mask, source, k := a.Like(c.In[0], y.Size), a.Like(c.In[1], y.Size), a.Get(c.In[2]), 0
+	for i := range x {
+		if mask[i] != 0 {
+			if k == len(source) {
+				a.Fail(fmt.Errorf("the mask picks more than the %d elements of the source", k))
+				return
+			}
+			x[i], k = source[k], k+1
+		}
+	}
+	a.Put(y, x)
+}, func(a op.Arrays, b *op.Back) {
+	size := b.Grads[0].Size
+	g, mask := a.Get(b.Grads[0]), a.Like(b.SavedIn(1), size)
+	r, s := a.Wanted(b, 0), a.Wanted(b, 2)
+	var kept, picked []float64
+	for i, v := range g {
+		if mask[i] != 0 {
+			picked, v = append(picked, v), 0
+		}
+		kept = append(kept, v)
+	}
+	if r != nil {
+		a.Put(r, kept)
+	}
+	if s != nil {
+		a.Put(s, append(picked, make([]float64, int(s.Numel())-len(picked))...))
+	}
+})
 
 // checkIndex checks the index tensor of a gather or scatter.
 func checkIndex(c *op.Call, x, idx *op.Tensor, dim int) {

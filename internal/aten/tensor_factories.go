@@ -111,6 +111,15 @@ var (
 	})
 )
 
+// EyeLike is torch.eye of the size of a square matrix into torch.empty_like of it.
+var EyeLike = define(op.Op{
+	Name: "eye.like", Run: func(c *op.Call) { c.Return(c.New(c.In[0].LikeDense(), c.In[0].DType)) },
+	Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
+		a.Put(c.Out[0], array.Eye(int(c.Out[0].Dim(0)), int(c.Out[0].Dim(1))))
+	}, nil),
+	Source: "aten/src/ATen/native/cuda/TensorFactories.cu: eye_out_cuda",
+})
+
 // RandintArgs are the bounds of randint, the upper one not among the numbers.
 type RandintArgs struct {
 	FillArgs

@@ -4,7 +4,7 @@ import "github.com/memplan/memplan/internal/op"
 
 // Tensor.requires_grad_ makes its input one whose gradient is wanted. A result of
 // operators that require grad is left as it is.
-var _ = define(op.Op{
+var RequiresGrad = define(op.Op{
 	Name: "requires_grad_", Sig: "Tensor.requires_grad_(self)", Composite: true,
 	Run: func(c *op.Call) {
 		if !c.In[0].DType.IsFloating() {

@@ -61,5 +61,10 @@ var (
 	DoraMagnitude  = &Layer{Python: "DoraMagnitude", Init: Ones}
 	IA3Linear      = &Layer{Python: "IA3Linear", Init: map[string]Init{"ia3_l": ones}}
 	IA3Feedforward = &Layer{Python: "IA3Feedforward", Init: map[string]Init{"ia3_l": ones}}
+	OFTLinear      = &Layer{Python: "OFTLinear", Init: map[string]Init{"oft_R": unit}}
+	OFTQuantized   = &Layer{Python: "OFTQuantized", Init: map[string]Init{"oft_R": unit}}
+	SVDLinear      = &Layer{Python: "SVDLinear", Init: map[string]Init{"lora_A": unit, "lora_B": unit, "ranknum": ones}}
+	SVDLinear4bit  = &Layer{Python: "SVDLinear4bit", Init: SVDLinear.Init}
+	SVDLinear8bit  = &Layer{Python: "SVDLinear8bit", Init: SVDLinear.Init}
 	ModulesToSave  = &Layer{Python: "ModulesToSave"}
 )

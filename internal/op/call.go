@@ -137,6 +137,10 @@ type Back struct {
 	Listed  int
 	Results []*Tensor
 
+	// Unpacked are the saved tensors that hooks made again for an Application, which owns
+	// them.
+	Unpacked []*Tensor
+
 	in, out []*Tensor // what Save kept, at the index of the input or result
 }
 

@@ -6,6 +6,8 @@ type Application interface {
 	// Forward plays the function's forward without gradients and returns its
 	// results, then whatever else it saves or keeps.
 	Forward(c *Call)
+	// Materialize makes the gradients that did not come, before what was saved is unpacked.
+	Materialize(b *Back)
 	// Backward plays its backward and sets the gradients of the inputs.
 	Backward(b *Back)
 }

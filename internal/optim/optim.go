@@ -63,6 +63,10 @@ type Row struct {
 	// RefuseSharded reports why an implementation does not step parameters that
 	// are divided among processes (DTensors); nil: all do.
 	RefuseSharded func(args any) error
+
+	// ByShard says of an optimizer of a package that it steps the local tensors of DTensors, which
+	// p.T is then.
+	ByShard bool
 	// Feature names what torchver.OptimizerSince knows of: an optimizer that is
 	// younger than torchver.Oldest.
 	Feature string
@@ -286,7 +290,7 @@ func (r *Row) CheckCPU(args any) error {
 // for parameters that are divided among processes.
 func (r *Row) CheckSharded(args any) error {
 	switch {
-	case r.Package != "":
+	case r.Package != "" && !r.ByShard:
 		return fmt.Errorf("%s of %s is not modelled for parameters that are divided among processes", r.Name, r.Package)
 	case r.RefuseSharded != nil:
 		if err := r.RefuseSharded(args); err != nil {
