@@ -28,12 +28,27 @@ type Adapters struct {
 	DType  tensor.DType
 	Kept   bool    // in place of DType they have the type in which they are made
 	Fused  []Fused // modules whose layers and adapters one function computes
-	Lower  bool    // at last what is trained becomes bfloat16, as SFTTrainer has it for quantized weights
+	// Regularized is by what the orthogonal regularization of AdaLoRA is multiplied; nil:
+	// the loss has no such part.
+	Regularized *float64
+	Lower       bool // at last what is trained becomes bfloat16, as SFTTrainer has it for quantized weights
 
 	// For printing.
 	Groups  []AdapterGroup
 	Kernels []string // of Axolotl, which Fused is made by
 	Modules Patterns // of the saved modules' paths
+}
+
+// AdapterType is the type in which the adapter of a layer is made: that of its weight, or
+// in which it computes if it is quantized.
+func (c *Class) AdapterType(weight tensor.DType) tensor.DType {
+	switch q := c.Quantized; {
+	case q != nil && q.Bits == 4:
+		return q.Compute
+	case q != nil:
+		return tensor.Float32
+	}
+	return weight
 }
 
 // Fused is the forward of a module in place of its class's.

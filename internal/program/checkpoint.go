@@ -8,6 +8,7 @@ import "github.com/memplan/memplan/internal/op"
 type Checkpoint struct {
 	Reentrant bool     // use_reentrant=True: an autograd.Function that runs a backward pass of its own
 	Save      []*op.Op // operators whose results are kept (create_selective_checkpoint_contexts)
+	Alternate []*op.Op // of Save those of which every second call is recomputed
 
 	// Segments is of checkpoint_sequential, which cuts a list of modules into so
 	// many parts; 0: the call is one part. The modules are those of an

@@ -11,6 +11,11 @@ type FSDP struct {
 	// Reshard is reshard_after_forward: over how many ranks the parameters of a
 	// module are divided when its forward has run. 0: they stay whole.
 	Reshard int64
+	// WholeLast says that the parameters of the last of Modules stay whole.
+	WholeLast bool
+
+	// Meta says that the model is on the meta device until it is divided.
+	Meta bool
 
 	// MixedPrecisionPolicy; nil: not given.
 	ParamDType, ReduceDType, OutputDType *tensor.DType

@@ -14,8 +14,28 @@ type Patterns []string
 // fits reports whether a path matches one pattern. Paths hold no slashes, so
 // that the stars of package path reach over dots.
 func fits(pattern, name string) bool {
+	if !strings.ContainsAny(pattern, "?[") {
+		return fitsStars(pattern, name)
+	}
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "[!", "[^"), name)
 	return ok
+}
+
+// fitsStars is fits of a pattern whose only special characters are stars, as most are: models have
+// thousands of paths.
+func fitsStars(pattern, name string) bool {
+	first, rest, star := strings.Cut(pattern, "*")
+	if !star {
+		return pattern == name
+	}
+	name, ok := strings.CutPrefix(name, first)
+	for ok {
+		if first, rest, star = strings.Cut(rest, "*"); !star {
+			return strings.HasSuffix(name, first)
+		}
+		_, name, ok = strings.Cut(name, first)
+	}
+	return false
 }
 
 // CheckPattern reports why text is no pattern.

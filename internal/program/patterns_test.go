@@ -1,6 +1,8 @@
 package program
 
 import (
+	"math/rand/v2"
+	"path"
 	"slices"
 	"testing"
 )
@@ -47,5 +49,34 @@ func TestPaths(t *testing.T) {
 	}
 	if got := root.ParamPaths(); !slices.Equal(got, want) {
 		t.Errorf("parameters %q, want %q", got, want)
+	}
+}
+
+// TestStars compares patterns of stars with what package path makes of them.
+func TestStars(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	text := func(letters string, most int) string {
+		out := make([]byte, r.IntN(most+1))
+		for i := range out {
+			out[i] = letters[r.IntN(len(letters))]
+		}
+		return string(out)
+	}
+	fits := 0
+	for range 100_000 {
+		pattern, name := text("ab.**", 6), text("ab.", 8)
+		want, err := path.Match(pattern, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (Patterns{pattern}).Fits(name); got != want {
+			t.Fatalf("%q fits %q: %v, want %v", name, pattern, got, want)
+		}
+		if want {
+			fits++
+		}
+	}
+	if fits < 1000 {
+		t.Errorf("%d names fit", fits)
 	}
 }

@@ -223,7 +223,7 @@ func (p *Player) newBack(n *Node, grads []*op.Tensor) *op.Back {
 // the incoming gradients; in the end it puts the Back into its pool.
 func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 	b := p.newBack(n, grads)
-	_, python := n.args.(op.Application)
+	function, python := n.args.(op.Application)
 	if p.task.create && (n.custom != nil || n.slices != nil || python) {
 		p.Fail("create_graph through %s is not modelled", n.row.Name)
 	}
@@ -241,6 +241,9 @@ func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 	if n.slices != nil {
 		p.applySlices(n, b)
 		return b
+	}
+	if python {
+		function.Materialize(b)
 	}
 	var room [4]*op.Tensor
 	unpacked := room[:0]
@@ -268,6 +271,9 @@ func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 			b.SavedIns()[s.idx] = t
 		}
 	}
+	if python {
+		b.Unpacked = slices.Clone(unpacked)
+	}
 	outer := p.Push()
 	p.depth++
 	p.derive(n.row, b)
@@ -279,7 +285,9 @@ func (p *Player) apply(n *Node, grads []*op.Tensor) *op.Back {
 			b.Results[i] = nil
 		}
 	}
-	p.dropUnpacked(n, unpacked)
+	if !python {
+		p.dropUnpacked(n, unpacked)
+	}
 	p.Drop(results...)
 	return b
 }

@@ -40,6 +40,10 @@ func (p *Player) Unwind(but int) {
 		var outs []*op.Tensor
 		if g.call != nil {
 			outs = g.call.Out
+			if _, python := g.call.Args.(op.Application); python { // its results are a tuple of Python, destroyed from the end
+				outs = slices.Clone(outs)
+				slices.Reverse(outs[:len(outs)-len(g.call.Op.NoGrad)])
+			}
 		}
 		for k := len(g.owned) - 1; k >= 0; k-- {
 			if !slices.Contains(outs, g.owned[k]) {

@@ -80,13 +80,8 @@ func (p *Player) saveNumbers(n *Node, r *op.Op, c *op.Call) {
 }
 
 // dropUnpacked gives up what hooks have unpacked for a node, as C++ does with
-// local variables: the last one first, but the items of a list from the first. Python
-// destroys those of a function from the first.
+// local variables: the last one first, but the items of a list from the first.
 func (p *Player) dropUnpacked(n *Node, ts []*op.Tensor) {
-	if _, python := n.args.(op.Application); python {
-		p.Drop(ts...)
-		return
-	}
 	end := len(ts)
 	for k := len(n.saved) - 1; k >= 0; k-- {
 		if n.saved[k].packed == nil {

@@ -13,6 +13,7 @@ import (
 // torch/utils/checkpoint.py). The modes see operators below autograd.
 type Selective struct {
 	rows   []*op.Op
+	second map[*op.Op]int // of rows those of which every second call is not stored: how many there were
 	store  *store
 	replay bool
 	Second *Selective // the mode of the recomputation
@@ -31,10 +32,29 @@ type kept struct {
 }
 
 // NewSelective returns the mode of a forward pass in which results of some rows are
-// stored; Second is that of the recomputation.
-func NewSelective(rows []*op.Op) *Selective {
+// stored, of those in alternate the results of the first, third and so on call; Second is
+// that of the recomputation.
+func NewSelective(rows, alternate []*op.Op) *Selective {
 	s := &store{kept: map[*op.Op][][]kept{}}
-	return &Selective{rows: rows, store: s, Second: &Selective{rows: rows, store: s, replay: true}}
+	mode := func(replay bool) *Selective {
+		m := &Selective{rows: rows, store: s, replay: replay, second: map[*op.Op]int{}}
+		for _, r := range alternate {
+			m.second[r] = 0
+		}
+		return m
+	}
+	first := mode(false)
+	first.Second = mode(true)
+	return first
+}
+
+// stores reports whether the results of this call of an operator are stored.
+func (m *Selective) stores(r *op.Op) bool {
+	if n, ok := m.second[r]; ok {
+		m.second[r] = n + 1
+		return n%2 == 0
+	}
+	return slices.Contains(m.rows, r)
 }
 
 // EnterMode makes s the innermost mode, until the scope ends.
@@ -61,7 +81,7 @@ func (p *Player) runDispatched(r *op.Op, c *op.Call) {
 	}
 	modes := p.dispatch
 	s := modes[n-1]
-	chosen := slices.Contains(s.rows, r)
+	chosen := s.stores(r)
 	if chosen && s.replay {
 		outs := s.store.kept[r]
 		if len(outs) == 0 {

@@ -35,8 +35,9 @@ type sharding struct {
 	p *python.Interp
 	*program.FSDP
 	ranks     int64
-	inference bool          // the job runs under torch.inference_mode
-	states    []*shardState // in the order of Module.named_modules
+	inference bool                         // the job runs under torch.inference_mode
+	meta      map[*python.Cell]*shardParam // parameters on the meta device
+	states    []*shardState                // in the order of Module.named_modules
 
 	forwardRoot *shardState   // whose forward is under way
 	order       []*shardGroup // whose forwards have run since the last backward
@@ -85,18 +86,44 @@ type shardParam struct {
 // the model, all of which lies in host memory before.
 func Shard(p *python.Interp, root *python.Module, j *program.Job) {
 	s := j.Parallel.FSDP
-	c := &sharding{p: p, FSDP: s, ranks: j.Parallel.Ranks, inference: j.Inference == "inference_mode"}
-	for _, path := range s.Modules {
-		m := root
+	c := &sharding{p: p, FSDP: s, ranks: j.Parallel.Ranks, inference: j.Inference == "inference_mode", meta: map[*python.Cell]*shardParam{}}
+	for i, path := range s.Modules {
+		m, reshard := root, s.Reshard
+		if i == len(s.Modules)-1 && s.WholeLast {
+			reshard = 0
+		}
 		for path != "" {
 			i := m.Step(path)
 			path = path[min(len(path), len(m.Class.Children[i].Path)+1):]
 			m = m.Children[i]
 		}
-		c.shard(m, s.Reshard)
+		c.shard(m, reshard)
 	}
 	c.shard(root, 0) // _lazy_init: the root's parameters are needed at once in the backward pass
+	if s.Meta {
+		c.toEmpty(root)
+	}
 	c.collectStates(root)
+}
+
+// toEmpty is Module.to_empty of a model on the meta device whose parameters are divided:
+// children first.
+func (c *sharding) toEmpty(m *python.Module) {
+	for _, ch := range m.Registered {
+		c.toEmpty(ch)
+	}
+	p := c.p
+	outer := p.Push()
+	p.Layer = m.Layer
+	for _, x := range m.Params {
+		if x.T == nil {
+			c.divide(c.meta[x])
+		}
+	}
+	for _, x := range m.Buffers {
+		p.Move(x, false)
+	}
+	p.Pop(outer)
 }
 
 // collectStates lists the states below m as Module.named_modules comes to them.
@@ -167,19 +194,29 @@ func (c *sharding) shard(m *python.Module, reshard int64) {
 		}
 	}
 	each(func(x *python.Cell, grad bool) {
-		if grad && x.T != nil {
+		if grad && (x.T != nil || c.meta[x] != nil) {
 			p.Fail("parameter %s is shared by modules that are sharded apart, which would no longer share it; that is not modelled", x.Decl.Name)
 		}
-		p.Move(x, grad)
+		if !c.Meta {
+			p.Move(x, grad)
+		}
 		if grad {
-			g.params = append(g.params, &shardParam{cell: x})
+			of := &shardParam{cell: x}
+			g.params = append(g.params, of)
+			if c.Meta {
+				c.meta[x] = of
+			}
 		}
 	})
 	whole := map[*python.Cell]*op.Tensor{}
 	for _, x := range g.params {
-		whole[x.cell] = x.cell.T
-		c.divide(x)
-		if d := x.cell.T.DType; x == g.params[0] {
+		d := x.cell.Decl.DType
+		if !c.Meta {
+			whole[x.cell] = x.cell.T
+			d = x.cell.T.DType
+			c.divide(x)
+		}
+		if x == g.params[0] {
 			g.dtype = d
 		} else if d != g.dtype {
 			p.Fail("FSDP expects uniform original parameter dtype, PyTorch says: %s and %s in one module that is sharded", g.dtype, d)
@@ -200,16 +237,20 @@ func (c *sharding) shard(m *python.Module, reshard int64) {
 // divide leaves a rank's part of a parameter (FSDPParam._init_sharded_param).
 func (c *sharding) divide(x *shardParam) {
 	p := c.p
-	t := x.cell.T
-	if t.Rank() == 0 {
+	size, d := tensor.D(x.cell.Decl.Size...), x.cell.Decl.DType
+	if t := x.cell.T; t != nil {
+		size, d = t.Size, t.DType
+	}
+	if size.Len() == 0 {
 		p.Fail("fully_shard does not support scalar parameters, PyTorch says: %s is one", x.cell.Decl.Name)
 	}
 	p.Layer = x.cell.Layer
-	x.size = t.Size
-	part := t.Size.Slice()
+	x.size = size
+	part := size.Slice()
 	part[0] = (part[0] + c.ranks - 1) / c.ranks
-	local := p.Leaf(trace.Parameters, t.DType, !x.cell.Frozen, part...)
-	if c.Offload {
+	var local *op.Tensor
+	p.On(c.Offload && c.Meta, c.Pinned, func() { local = p.Leaf(trace.Parameters, d, !x.cell.Frozen, part...) })
+	if c.Offload && !c.Meta {
 		device := local
 		local = p.Transfer(device, true, c.Pinned, device.LikeDense())
 		p.Mark(local, trace.Parameters)

@@ -96,12 +96,16 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 			c.adapter = true
 		}
 		if !a.OnHost {
-			first, size := firstType(base), m.child(program.Magnitude)
+			first, size := base.Class.AdapterType(base.Params[0].T.DType), m.child(program.Magnitude)
 			for _, c := range cells {
 				p.Layer = c.Layer
 				if size == nil || c != size.Params[0] {
 					c.T = p.Leaf(trace.Parameters, first, true, c.Decl.Size...)
 				}
+			}
+			for _, c := range m.Buffers {
+				p.Layer = c.Layer
+				c.T = p.Leaf(trace.Parameters, c.Decl.DType, false, c.Decl.Size...)
 			}
 			if size != nil {
 				p.startMagnitude(m, base, cells[0].T, cells[1].T)
@@ -109,12 +113,14 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 		}
 		added = append(added, cells...)
 	}
+	var copies []*Module
 	for _, place := range a.Saved {
 		old, m := p.put(root, place)
 		m.child(program.OriginalModule).inherit(old)
 		if !a.OnHost {
 			p.DeepCopy(m.child(program.ModulesToSave), old)
 		}
+		copies = append(copies, m.child(program.ModulesToSave))
 		EachParameter(m.child(program.ModulesToSave), func(m *Module, i int) { m.Params[i].setFrozen(false) })
 	}
 	root.Fuse(a.Fused)
@@ -136,6 +142,12 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 			if c := m.Params[i]; c.adapter {
 				p.retype(c, c.Decl.DType)
 			}
+		})
+	}
+	for _, copied := range copies { // to the type in which they train
+		EachParameter(copied, func(m *Module, i int) {
+			p.retype(m.Params[i], m.Params[i].Decl.DType)
+			autograd.Of(m.Params[i].T).Param = true
 		})
 	}
 	for _, c := range added {
@@ -166,17 +178,6 @@ func (p *Interp) retype(c *Cell, d tensor.DType) {
 	t := p.Leaf(trace.Parameters, d, true, c.Decl.Size...)
 	p.Drop(c.T)
 	c.T = t
-}
-
-// firstType is the type in which the adapter of a layer is made.
-func firstType(base *Module) tensor.DType {
-	switch q := base.Class.Quantized; {
-	case q != nil && q.Bits == 4:
-		return q.Compute
-	case q != nil:
-		return tensor.Float32
-	}
-	return base.Params[0].T.DType
 }
 
 // adapterCells are the weights of an adapter: those of a layer's own, or of the

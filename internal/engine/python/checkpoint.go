@@ -155,7 +155,7 @@ func (p *Interp) checkpoint(c *program.Checkpoint, to callee, args []Value) Valu
 	}
 	f := &checkpointFrame{p: p, callee: to, refs: 1, autocast: p.Env().Autocast, lower: p.Env().AutocastDType, random: p.Random(), eval: p.eval}
 	if len(c.Save) > 0 {
-		f.modes = autograd.NewSelective(c.Save)
+		f.modes = autograd.NewSelective(c.Save, c.Alternate)
 	}
 	own := &Frame{checkpoint: f, held: p.HoldAll(args)}
 	p.trail.enter(*own)

@@ -19,7 +19,8 @@ func (p *Interp) DeepCopy(m, source *Module) {
 	for i, c := range m.Params {
 		if c.T == nil {
 			p.Label("clone")
-			p.Move(c, true)
+			c.T = p.Leaf(trace.Parameters, source.Params[i].T.DType, !c.Frozen, c.Decl.Size...)
+			autograd.Of(c.T).Param = true
 			c.Frozen = source.Params[i].Frozen
 			autograd.Of(c.T).Requires = autograd.Of(source.Params[i].T).Requires
 			p.CopyTo(c.T, source.Params[i].T)

@@ -40,20 +40,24 @@ func (p *Interp) applyFunction(fr *Frame, e *program.Expr) Value {
 	outs := p.Do(a.fn.Autograd.Row, a, ins...)
 	p.trail.running = -1
 	p.trail.pop(from)
-	for _, v := range a.args {
-		p.LetGo(v)
-	}
-	a.args = nil
 	n, kept := a.fn.Autograd.Results, len(outs)-len(a.fn.Autograd.Kept)
 	if p.checkpointed() && slices.ContainsFunc(a.fn.Autograd.Row.Save, func(s op.Save) bool { return s.Index < n }) {
 		p.Warn(note.CheckpointedFunction.New("%s saves its own result for the backward pass, in a checkpoint with use_reentrant: false: "+
 			"its tensors are freed in another order, and may live until Python collects its garbage", a.fn.Autograd.Row.Name))
 	}
-	p.Drop(outs[n:kept]...)
 	a.kept = outs[kept:]
-	if !autograd.KeptBy(outs[0], a) { // no node holds ctx
+	if autograd.KeptBy(outs[0], a) {
+		p.Drop(outs[n:kept]...)
+	} else { // no node holds ctx, which is freed with the tuple of what it would save, from the last on
+		for i := kept - 1; i >= n; i-- {
+			p.Drop(outs[i])
+		}
 		a.Release()
 	}
+	for _, v := range a.args {
+		p.LetGo(v)
+	}
+	a.args = nil
 	if n == 1 {
 		return Value{T: outs[0]}
 	}
@@ -64,8 +68,9 @@ func (p *Interp) applyFunction(fr *Frame, e *program.Expr) Value {
 	return Value{List: l}
 }
 
-// play runs a function of the class with its first slots bound.
-func (a *application) play(fn *program.Func, args []Value, wanted []bool) []*op.Tensor {
+// play runs a function of the class with its first slots bound, which take over what
+// is given up.
+func (a *application) play(fn *program.Func, args []Value, wanted []bool, given ...*op.Tensor) []*op.Tensor {
 	p := a.p
 	outer := p.Push()
 	p.Env().GradMode = false
@@ -74,6 +79,7 @@ func (a *application) play(fn *program.Func, args []Value, wanted []bool) []*op.
 	for i, v := range args {
 		fr.Slots[i] = p.Hold(v)
 	}
+	p.Drop(given...)
 	v := p.call(fr)
 	p.Pop(outer)
 	if v.List == nil {
@@ -108,17 +114,23 @@ func (a *application) Forward(c *op.Call) {
 	c.Return(outs...)
 }
 
-// Backward implements op.Application. A gradient that did not come is zeros
+// Materialize implements op.Application: a gradient that did not come is zeros
 // (set_materialize_grads).
+func (a *application) Materialize(b *op.Back) {
+	b.Grads = slices.Clone(b.Grads)
+	for i := range a.fn.Autograd.Results {
+		if b.Grads[i] == nil {
+			b.Grads[i] = b.Local(b.New(tensor.Contiguous(b.OutM[i].Size), b.OutM[i].DType))
+			a.p.Fill(b.Grads[i], 0)
+		}
+	}
+}
+
+// Backward implements op.Application.
 func (a *application) Backward(b *op.Back) {
 	var args []Value
 	for i := range a.fn.Autograd.Results {
-		g := b.Grads[i]
-		if g == nil {
-			g = b.Local(b.New(tensor.Contiguous(b.OutM[i].Size), b.OutM[i].DType))
-			a.p.Fill(g, 0)
-		}
-		args = append(args, Value{T: g})
+		args = append(args, Value{T: b.Grads[i]})
 	}
 	for k, s := range b.Op.Save {
 		t := b.SavedOut(s.Index)
@@ -130,7 +142,7 @@ func (a *application) Backward(b *op.Back) {
 	for _, t := range a.kept {
 		args = append(args, Value{T: t})
 	}
-	for i, g := range a.play(a.fn.Autograd.Backward, args, b.Needs) {
+	for i, g := range a.play(a.fn.Autograd.Backward, args, b.Needs, b.Unpacked...) {
 		b.Set(i, g)
 	}
 }

@@ -1,10 +1,10 @@
 package python
 
 import (
-	"sort"
-	"strconv"
+	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
@@ -15,22 +15,30 @@ import (
 // FromPretrained reads a model from a checkpoint to the device
 // (transformers/core_model_loading.py and caching_allocator_warmup in
 // modeling_utils.py): a block of the size of all weights comes and goes, then come the
-// tensors in the natural order of their names, then the buffers that are in no
-// checkpoint, and then the biases of tied layers again. Without quantization four threads read, so that near tensors may come in
-// another order.
+// tensors in the natural order of their names in the checkpoint, then the buffers that are in no
+// checkpoint, and then the biases of tied layers again. What the checkpoint has in parts is joined: when
+// these are read, if weights are quantized, else when all is, as four threads read ahead, so that near
+// tensors may come in another order.
 func (p *Interp) FromPretrained(root *Module, l *program.Loading) {
 	tensors, buffers := storedTensors(root)
+	if l.Auto { // get_max_memory of accelerate
+		p.Drop(p.Leaf(trace.Temporaries, tensor.Int64, false, 1))
+	}
 	p.warmUp(tensors, l)
-	for _, t := range tensors {
-		p.Layer = t.cell.Layer
-		if q := t.m.Class.Quantized; q != nil && t.cell == t.m.Params[0] {
-			p.loadQuantized(t.m, l)
-			continue
+	read, order := inCheckpoint(tensors, l)
+	if !l.Quantize {
+		for _, r := range read {
+			p.readNow(r, l)
 		}
-		p.read(t.cell, t.param, l)
+	}
+	for _, j := range order {
+		for _, r := range j.parts {
+			p.readNow(r, l)
+		}
+		p.join(j, l)
 	}
 	for _, t := range buffers {
-		p.read(t.cell, false, l)
+		p.read(t, l)
 	}
 	p.adjustBiases(root)
 }
@@ -63,8 +71,8 @@ type stored struct {
 	param bool
 }
 
-// storedTensors lists the tensors of a model that a checkpoint has, in the natural order of
-// their names, and its buffers that are in none, in the order of Module.buffers.
+// storedTensors lists the tensors of a model that a checkpoint has, and its buffers that are
+// in none, in the order of Module.buffers.
 func storedTensors(root *Module) (tensors, buffers []stored) {
 	seen := map[*Cell]bool{}
 	var walk func(m *Module)
@@ -90,36 +98,16 @@ func storedTensors(root *Module) (tensors, buffers []stored) {
 		}
 	}
 	walk(root)
-	keys := make(map[string][]string, len(tensors))
-	for _, t := range tensors {
-		keys[t.name] = strings.Split(t.name, ".")
-	}
-	sort.SliceStable(tensors, func(i, j int) bool { return natural(keys[tensors[i].name], keys[tensors[j].name]) })
 	return tensors, buffers
 }
 
-// natural reports whether a name comes before another by their parts, of which numbers
-// come before words (dot_natural_key).
-func natural(a, b []string) bool {
-	for i := range min(len(a), len(b)) {
-		if a[i] == b[i] {
-			continue
-		}
-		x, errX := strconv.Atoi(a[i])
-		y, errY := strconv.Atoi(b[i])
-		switch {
-		case errX == nil && errY == nil:
-			return x < y
-		case errX == nil || errY == nil:
-			return errX == nil
-		}
-		return a[i] < b[i]
-	}
-	return len(a) < len(b)
-}
+// worthy is by how many bytes weights must exceed what is reserved and unused, so that
+// caching_allocator_warmup asks for a block.
+const worthy = 3 << 29 // 1.5 GiB
 
 // warmUp allocates and frees a block of the bytes of all weights: half a byte for each
-// element that is stored in 4 bits.
+// element that is stored in 4 bits. A block that memory which is reserved and unused would
+// hold is made smaller by so much, or so large that this memory does not hold it.
 func (p *Interp) warmUp(tensors []stored, l *program.Loading) {
 	var halves int64
 	for _, t := range tensors {
@@ -131,12 +119,35 @@ func (p *Interp) warmUp(tensors []stored, l *program.Loading) {
 			halves += 2 * n * loadedType(t.cell, t.param, l).Size()
 		}
 	}
-	if n := halves / 4; n > 0 {
+	bytes := halves / 2
+	switch unused := p.unused(); {
+	case bytes > 2*unused:
+		bytes -= unused
+	case bytes-unused > worthy:
+		bytes = unused + 1
+	default:
+		bytes = 0
+	}
+	if n := bytes / 2; n > 0 {
 		p.Drop(p.Leaf(trace.Temporaries, tensor.Float16, false, n))
 	}
 }
 
-// loadedType is the type in which a tensor is read.
+// unused is what the allocator has reserved and not allocated, as it does without
+// PYTORCH_CUDA_ALLOC_CONF on a device that has enough.
+func (p *Interp) unused() int64 {
+	events := p.Trace().Events
+	if len(events) == 0 {
+		return 0
+	}
+	r, err := allocsim.Replay(events, allocsim.ReplayOptions{})
+	if err != nil {
+		p.Fail("%v", err)
+	}
+	return int64(r.Stats.ReservedBytes.All.Current - r.Stats.AllocatedBytes.All.Current)
+}
+
+// loadedType is the type that a tensor has before it is read.
 func loadedType(c *Cell, param bool, l *program.Loading) tensor.DType {
 	if param && c.Decl.DType.IsFloating() {
 		return l.DType
@@ -145,13 +156,22 @@ func loadedType(c *Cell, param bool, l *program.Loading) tensor.DType {
 }
 
 // read allocates the tensor of a parameter or buffer, unless it is there.
-func (p *Interp) read(c *Cell, param bool, l *program.Loading) {
+func (p *Interp) read(t stored, l *program.Loading) {
+	c := t.cell
 	if c.T != nil {
 		return
 	}
 	p.Layer = c.Layer
-	c.T = p.Leaf(trace.Parameters, loadedType(c, param, l), param && !c.Frozen, c.Decl.Size...)
-	autograd.Of(c.T).Param = param
+	c.T = p.Leaf(trace.Parameters, t.readIn(l), t.param && !c.Frozen, c.Decl.Size...)
+	autograd.Of(c.T).Param = t.param
+}
+
+// readIn is the type in which a tensor is read.
+func (t *stored) readIn(l *program.Loading) tensor.DType {
+	if slices.ContainsFunc(l.Float32, func(part string) bool { return strings.Contains(t.name, part) }) {
+		return tensor.Float32
+	}
+	return loadedType(t.cell, t.param, l)
 }
 
 // loadQuantized reads the weight of a linear layer to the device and quantizes it there:

@@ -79,6 +79,9 @@ func (p *Interp) Convert(root *Module, m *program.Model) {
 	switch {
 	case m.Loaded != nil && m.Loaded.OnDevice:
 		for _, c := range m.Loaded.Convert {
+			if c.Copies {
+				continue
+			}
 			p.convert(root, func(path string, _ *Cell) (tensor.DType, bool) { return c.DType, c.Of(path) })
 			if c.EmptyCache {
 				p.EmptyCache()

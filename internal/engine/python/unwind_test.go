@@ -15,7 +15,7 @@ func TestStopPopsScope(t *testing.T) {
 	p.untilStop(func() {
 		p.Env().GradMode = true
 		p.EnterHooks(offloading{p})
-		p.EnterMode(autograd.NewSelective(nil))
+		p.EnterMode(autograd.NewSelective(nil, nil))
 		p.whole, p.onGPU = true, 0
 		p.On(true, true, func() {
 			p.OnStream(autograd.GatherStream, func() {
