@@ -64,6 +64,20 @@ func (a *Arguments) section(d *decoder, v *Value, prefix string) {
 	}
 }
 
+// undecoded is the value of an integer SECTION.KEY of arguments that are not decoded, or its
+// default; 0 if it is none.
+func undecoded(t *trainer.Table, given *Value, name string) int64 {
+	v := given.Get(name)
+	if section, last, _ := strings.Cut(name, "."); v == nil {
+		v = given.Get(section).Get(last)
+	}
+	if v != nil {
+		return v.Int
+	}
+	n, _ := t.Find(name, "").Default.(int64)
+	return n
+}
+
 func (a *Arguments) releaseName() string {
 	if a.Release == "" {
 		return "5.12"
@@ -118,7 +132,7 @@ func (a *Arguments) value(d *decoder, row *trainer.Argument, what string, v *Val
 		}
 		if n, isInt := x.(int64); isInt {
 			if n < row.Min {
-				d.errs.Addf(v.Span, "%s must be at least %d, not %d", what, row.Min, n)
+				d.errs.Addf(d.place(v), "%s must be at least %d, not %d", what, row.Min, n)
 				return nil, false
 			}
 			return n, true

@@ -22,6 +22,7 @@ type Size struct {
 type decoder struct {
 	errs    *Errors
 	env     Env
+	root    *Value // of the spec
 	release string // of transformers, whose arguments a trainer takes
 }
 
@@ -359,15 +360,24 @@ func (d *decoder) canonicalKeys(v *Value, fields fieldSet) {
 	}
 }
 
+// place is where a mistake in a value is: on the command line, if that gives the param that
+// the value consists of.
+func (d *decoder) place(v *Value) Span {
+	if at := originIn(d.root, v); at.Line < 0 {
+		return at
+	}
+	return v.Span
+}
+
 // bounds reports whether a number, given as x, is in the bounds of the tags `min`
 // and `max`; if not, the default stands.
 func (d *decoder) bounds(n float64, x any, v *Value, what string, tag reflect.StructTag) bool {
 	if min, err := strconv.ParseFloat(tag.Get("min"), 64); err == nil && n < min {
-		d.errs.Addf(v.Span, "%s must be at least %s, not %s", what, tag.Get("min"), Show(x))
+		d.errs.Addf(d.place(v), "%s must be at least %s, not %s", what, tag.Get("min"), Show(x))
 		return false
 	}
 	if max, err := strconv.ParseFloat(tag.Get("max"), 64); err == nil && n > max {
-		d.errs.Addf(v.Span, "%s must be at most %s, not %s", what, tag.Get("max"), Show(x))
+		d.errs.Addf(d.place(v), "%s must be at most %s, not %s", what, tag.Get("max"), Show(x))
 		return false
 	}
 	return true

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/nearest"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -44,10 +45,12 @@ type Errors struct {
 	// nothing of its text is printed, neither lines nor what messages quote.
 	Private   bool
 	Lines     []string
-	Overrides []string // flags as written: "--set key=value"
-	Origins   []Origin // of the lines, as Options.Origins
-	List      []Diag   // the first maxErrors that were found
-	More      int      // mistakes beyond those
+	Overrides []string          // flags as written: "--set key=value"
+	Origins   []Origin          // of the lines, as Options.Origins
+	Keys      map[string]string // as Options.Keys
+	Ignored   []note.Note       // keys that the program of the file ignores, which may be what is wrong
+	List      []Diag            // the first maxErrors that were found
+	More      int               // mistakes beyond those
 
 	within    int // Contained calls under way
 	contained int // mistakes that were found in them
@@ -224,6 +227,9 @@ func (e *Errors) Error() string {
 			b.WriteString("\n      = " + printable.Text(d.Hint))
 		}
 	}
+	for _, n := range e.Ignored {
+		printable.Fprintf(&b, "\n%s:%d:%d: %s", n.Place.File, n.Place.Line, n.Place.Col, n.Text)
+	}
 	if e.More > 0 {
 		fmt.Fprintf(&b, "\n%s: and %d more", e.File, e.More)
 	}
@@ -254,12 +260,44 @@ var quoted = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*\"?|'[^']*'?|`[^`]*`?|[+-
 // didYouMean is the part of a message that quotes what memplan knows.
 const didYouMean = "; did you mean "
 
+// ofValue is how messages about a value begin that name its key after them.
+const ofValue = "unknown value of "
+
+// InFile is a text that begins with a key of the spec, with the name that the file has for the
+// key, from which the spec was made.
+func InFile(text string, keys map[string]string) string {
+	at := len(text) - len(strings.TrimPrefix(text, ofValue))
+	end := at + len(text[at:]) - len(strings.TrimLeft(text[at:], keyChars))
+	word := text[at:end]
+	name := keys[word]
+	if name == "" && !strings.Contains(word, ".") {
+		for path, n := range keys {
+			if strings.HasSuffix(path, "."+word) {
+				if name != "" && name != n {
+					return text
+				}
+				name = n
+			}
+		}
+	}
+	if name == "" {
+		return text
+	}
+	return text[:at] + name + text[end:]
+}
+
+const keyChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
+
 // Message is what a mistake says, without what is private.
 func (e *Errors) Message(d *Diag) string {
-	if !e.Private || d.Line < 0 {
+	if d.Line < 0 {
 		return d.Msg
 	}
-	msg, hint, found := strings.Cut(d.Msg, didYouMean)
+	msg := InFile(d.Msg, e.Keys)
+	if !e.Private {
+		return msg
+	}
+	msg, hint, found := strings.Cut(msg, didYouMean)
 	msg = quoted.ReplaceAllString(msg, "...")
 	if found {
 		msg += didYouMean + hint

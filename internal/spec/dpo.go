@@ -44,16 +44,68 @@ func withoutDropout(peft *Value) *Value {
 	return out
 }
 
+// ReferenceName is what the reference of DPOTrainer is called in its loop.
+const ReferenceName = "reference"
+
+// Reference is the second model of DPOTrainer, which it reads by itself, to the GPU: the
+// model as it is before training (DPOTrainer.__init__, create_model_from_path). It is nil
+// with adapters, without which the model is its own reference. Its parameters require grad, so
+// that autocast keeps their copies for as long as it is on.
+func (s *Spec) Reference() *Model {
+	t := s.Trainer
+	if t == nil || t.DPO == nil || s.PEFT != nil || s.Model == nil {
+		return nil
+	}
+	m := *s.Model
+	m.Eval = Boolean{V: true, At: m.At}
+	m.DType, m.Freeze, m.LoRA, m.Quantize, m.Prune = String{}, nil, nil, nil, nil
+	switch l := t.Reads; {
+	case l != nil: // from_pretrained does not see with which attention the model was made
+		m.Load, m.With, m.Attn = l, m.With.without("attn"), String{V: "sdpa"}
+	default: // the model is given by its name
+		own := *m.Load
+		own.Convert, m.Load = nil, &own
+	}
+	return &m
+}
+
+// modelInit reads model_init_kwargs: the keywords with which DPOTrainer reads its reference.
+// Without them, and with load, the model and the reference are read with those of load.
+func (s *Spec) modelInit(d *decoder, a *Arguments) {
+	v, given := a.Value("model_init_kwargs").(*Value)
+	if s.Model == nil || s.Model.Load != nil && !given {
+		return
+	}
+	l := new(Load)
+	d.section(v, l, "model_init_kwargs")
+	if !l.DType.Set { // the defaults of create_model_from_path
+		l.DType.V = "float32"
+	}
+	if l.DeviceMap == nil {
+		l.DeviceMap = word("auto")
+	}
+	s.Trainer.Reads = l
+}
+
 // dpo completes and checks the arguments of DPOTrainer.
-func (s *Spec) dpo(a *Arguments) {
+func (s *Spec) dpo(d *decoder, a *Arguments) {
 	if s.Trainer.DPO == nil {
 		return
 	}
-	switch at := s.Trainer.DPO.At; {
-	case s.PEFT == nil || s.PEFT.LoRA == nil && s.PEFT.IA3 == nil:
-		s.Errs.Addf(at, "trainer: dpo without an adapter is not modelled: it has a second model, the reference; with peft: {lora: {...}} the reference is the model without its adapters")
-	case len(s.PEFT.Kernels) > 0:
+	s.modelInit(d, a)
+	switch p := s.Parallel; {
+	case s.PEFT != nil && len(s.PEFT.Kernels) > 0:
 		s.Errs.Addf(s.PEFT.At, "peft.kernels with trainer: dpo is not modelled; leave out kernels")
+	case s.PEFT != nil:
+	case s.LoRA != nil:
+		s.Errs.Addf(s.LoRA.At, "lora with trainer: dpo is not modelled; write peft: {lora: {...}}, whose model without its adapters is the reference")
+	case p != nil && p.FSDP.Set:
+		s.Errs.Addf(p.FSDP.At, "fsdp with trainer: dpo is modelled with peft alone: without adapters there is a second model, the reference, which is sharded, too")
+	case p != nil && p.DDP.Set:
+		s.Errs.Addf(p.DDP.At, "ddp with trainer: dpo is modelled with peft alone: without adapters there is a second model, the reference")
+	}
+	if a.Bool("sync_ref_model") {
+		s.Errs.Addf(a.Span("sync_ref_model"), "sync_ref_model: the update of the reference is not modelled, and with adapters DPOTrainer refuses it; sync_ref_model: false is")
 	}
 	if a.Bool("precompute_ref_log_probs") {
 		s.Errs.Addf(a.Span("precompute_ref_log_probs"), "precompute_ref_log_probs: the passes over the data before training are not modelled; precompute_ref_log_probs: false is")

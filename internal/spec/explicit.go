@@ -30,6 +30,14 @@ func (s *Spec) Explicit(model, loop *Spec) ([]byte, error) {
 		s.Errs.Addf(m.DType.At, "a model that is converted before its trainer takes it (dtype) has no form without the trainer, and is not written out")
 		return nil, s.Errs.Err()
 	}
+	if m := s.Model; !own && m != nil && m.OfHF() && s.PEFT.byType() {
+		s.Errs.Addf(s.PEFT.At, "the layers that peft targets are those of the model's type, which has no form without hf; name them in target_modules and write linear_names: false, and the job can be written out")
+		return nil, s.Errs.Err()
+	}
+	if s.Reference() != nil {
+		s.Errs.Addf(s.Trainer.DPO.At, "the reference of trainer: dpo is read from a checkpoint and has no form without hf; the job is not written out")
+		return nil, s.Errs.Err()
+	}
 	if loop != nil {
 		return s.explicitLoop(model, loop)
 	}

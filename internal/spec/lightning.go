@@ -26,6 +26,7 @@ var lightningPrecisions = map[string]string{"32": "32-true", "16": "16-mixed", "
 
 // lightning gives the sections what the arguments of lightning.Trainer say.
 func (s *Spec) lightning(a *Arguments) {
+	s.keysOfOthers()
 	for _, name := range []string{"devices", "num_nodes", "strategy"} {
 		if v, ok := a.Value(name).(*Value); ok && v.Str != "1" && v.Str != "auto" || name == "num_nodes" && a.Int(name) > 1 {
 			s.Errs.Addf(a.Span(name), "the loop of lightning.Trainer is modelled on one GPU (devices: 1, strategy: auto); for several, write it as step: with ddp or fsdp")

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/memplan/memplan/internal/trainer"
@@ -14,12 +15,16 @@ const LitGPTPreset = "litgpt"
 type LitGPTArguments struct{ Arguments }
 
 func (a *LitGPTArguments) unmarshal(d *decoder, v *Value) {
-	command := trainer.LitGPTCommands[0]
-	if c := v.Get("command"); c != nil && slices.Contains(trainer.LitGPTCommands, c.Str) {
-		command = c.Str
-	}
-	a.read(d, v, trainer.LitGPT(command))
+	a.read(d, v, trainer.LitGPT(litgptCommand(v)))
 	a.Release = ""
+}
+
+// litgptCommand is the command of arguments that are not decoded.
+func litgptCommand(given *Value) string {
+	if c := given.Get("command"); c != nil && slices.Contains(trainer.LitGPTCommands, c.Str) {
+		return c.Str
+	}
+	return trainer.LitGPTCommands[0]
 }
 
 // fabricPrecisions are values of train.precision by those of lightning.Fabric's precision.
@@ -29,6 +34,7 @@ var fabricPrecisions = map[string]string{
 
 // litgpt gives the sections what the arguments of litgpt say.
 func (s *Spec) litgpt(a *Arguments) {
+	s.keysOfOthers()
 	if s.Model == nil { // which is reported
 		return
 	}
@@ -156,17 +162,25 @@ func (t *Trainer) LitGPTParams() map[string]any {
 	return out
 }
 
-// litgptSetting is the argument of litgpt that says what a key of train says.
-func litgptSetting(key, value string) (Setting, bool) {
+// litgptSettings are the arguments of litgpt that say what a key of train says. A batch
+// larger than train.global_batch_size, of which litgpt makes no step, raises that, too.
+func litgptSettings(_, given *Value, key, value string) ([]Setting, bool) {
 	switch key {
 	case "batch_size":
-		return Setting{"train.micro_batch_size", value}, true
+		const global = "train.global_batch_size"
+		ss := []Setting{{"train.micro_batch_size", value}}
+		n, err := strconv.ParseInt(value, 10, 64)
+		if all := undecoded(trainer.LitGPT(litgptCommand(given)), given, global); all > 0 && err == nil && n > all {
+			ss = append(ss, Setting{global, value})
+		}
+		return ss, true
 	case "clip_grad_norm":
-		return Setting{"train.max_norm", value}, true
+		return []Setting{{"train.max_norm", value}}, true
 	case "precision":
-		return fabricSetting(value)
+		s, ok := fabricSetting(value)
+		return []Setting{s}, ok
 	}
-	return Setting{}, false
+	return nil, false
 }
 
 // fabricSetting is the precision of Fabric, or of Lightning's Trainer, for a value of

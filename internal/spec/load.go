@@ -34,6 +34,7 @@ type Conversion struct {
 	Modules    []String `yaml:"modules" doc:"paths or patterns of modules, such as *norm*; * is all of them"`
 	Except     []String `yaml:"except" doc:"those that stay as they are, by paths or patterns"`
 	DType      String   `yaml:"dtype" doc:"the type of their parameters then"`
+	Trained    Boolean  `yaml:"trained" doc:"of the copies alone that modules_to_save of peft makes of them, once the adapters are made"`
 	EmptyCache Boolean  `yaml:"empty_cache" doc:"torch.cuda.empty_cache() when they are converted"`
 }
 

@@ -75,7 +75,12 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 	if o.Label == "" {
 		o.Label = path
 	}
-	errs := &Errors{File: o.Label, Private: o.Private, Lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"), Origins: o.Origins}
+	errs := &Errors{File: o.Label, Private: o.Private, Lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"), Origins: o.Origins, Keys: o.Keys}
+	for _, n := range o.Notes {
+		if n.Code == note.FileIgnored && n.Place.Line > 0 && !o.Private && len(errs.Ignored) < maxErrors {
+			errs.Ignored = append(errs.Ignored, n)
+		}
+	}
 	root := readYAML(text, errs)
 	if root == nil {
 		return nil, errs.Err()
@@ -109,7 +114,7 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 	}
 	gatherParallel(root, errs)
 	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root, made: o.Made, said: o.Said, loop: o.Loop, notes: o.Notes}
-	d := &decoder{errs: errs, release: releaseOf(root)}
+	d := &decoder{errs: errs, root: root, release: releaseOf(root)}
 	d.env = &paramEnv{}
 	s.takeLengths(d, o.Longest)
 	params := d.params(root.Get("params"), o.Params, o.Meter)
@@ -122,7 +127,12 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 // Given returns what the file has under a path of keys, nil if nothing.
 func (s *Spec) Given(path string) *Value {
 	v := s.root
-	for _, k := range strings.Split(path, ".") {
+	parts := strings.Split(path, ".")
+	for i, k := range parts {
+		if last := v.Get(strings.Join(parts[i:], ".")); last != nil {
+			v = last
+			break
+		}
 		v = v.Get(k)
 	}
 	if v != nil && v.Kind == Null {
@@ -151,6 +161,9 @@ func (s *Spec) ParamAssumed(name string) bool {
 	if s.Model == nil || !s.Model.Preset.Set && !s.Model.HF.Set {
 		return s.Assumed("params." + name)
 	}
+	if _, ok := s.Trainer.OwnParams(s.Model.Preset.V)[name]; ok { // a default of the trainer's program
+		return false
+	}
 	with := s.Given("model.with." + name)
 	if outer := soleName(with); outer != "" {
 		return s.Assumed("params." + outer)
@@ -160,8 +173,10 @@ func (s *Spec) ParamAssumed(name string) bool {
 
 // Origin is the place that decides a value: where it is the name of a param alone,
 // that of the param.
-func (s *Spec) Origin(v *Value) Span {
-	if p := s.root.Get("params").Get(soleName(v)); p != nil {
+func (s *Spec) Origin(v *Value) Span { return originIn(s.root, v) }
+
+func originIn(root, v *Value) Span {
+	if p := root.Get("params").Get(soleName(v)); p != nil {
 		return p.Span
 	}
 	return v.Span
@@ -340,6 +355,10 @@ func override(root *Value, path, text string, at Span, errs *Errors) {
 	for i, k := range parts {
 		if v.Kind != Map {
 			errs.Addf(at, "%s is not a mapping", strings.Join(parts[:i], "."))
+			return
+		}
+		if last := strings.Join(parts[i:], "."); v.Get(last) != nil { // an argument such as train.max_norm
+			v.put(&Value{Span: at, Kind: Str, Str: last}, val)
 			return
 		}
 		next := v.Get(k)

@@ -1,23 +1,49 @@
 package spec
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // PEFT is what PEFT's get_peft_model does to a model: exactly one method, by the
 // keys of its configuration.
 type PEFT struct {
-	At       Span        `yaml:"-"`
-	LoRA     *LoraConfig `yaml:"lora" doc:"LoraConfig: low-rank adapters"`
-	IA3      *IA3Config  `yaml:"ia3" doc:"IA3Config: (IA)3, vectors that scale what layers compute"`
-	Prepare  *KBit       `yaml:"prepare_for_kbit_training" doc:"prepare_model_for_kbit_training: true, or its keywords"`
-	Autocast Boolean     `yaml:"autocast_adapter_dtype" default:"true" doc:"adapters of 16 bit are converted to float32"`
-	Kernels  []String    `yaml:"kernels" doc:"Axolotl's fused kernels of LoRA: a list of mlp, qkv and o (lora_mlp_kernel, lora_qkv_kernel, lora_o_kernel), or auto: all, as where none of these keys is set"`
+	At       Span           `yaml:"-"`
+	LoRA     *LoraConfig    `yaml:"lora" doc:"LoraConfig: low-rank adapters"`
+	IA3      *IA3Config     `yaml:"ia3" doc:"IA3Config: (IA)3, vectors that scale what layers compute"`
+	OFT      *OFTConfig     `yaml:"oft" doc:"OFTConfig: OFT, rotations of what layers take"`
+	AdaLoRA  *AdaLoraConfig `yaml:"adalora" doc:"AdaLoraConfig: AdaLoRA, adapters as singular value decompositions, with a part of the loss of its own"`
+	Prepare  *KBit          `yaml:"prepare_for_kbit_training" doc:"prepare_model_for_kbit_training: true, or its keywords"`
+	Autocast Boolean        `yaml:"autocast_adapter_dtype" default:"true" doc:"adapters of 16 bit are converted to float32"`
+	Linear   Boolean        `yaml:"linear_names" doc:"the last names of the linear layers but the output embedding are in the list target_modules, too, as Axolotl (lora_target_linear) and LLaMA-Factory (lora_target: all) make it; parameters of experts are none of them, as with all-linear they are"`
+	Dropout  Boolean        `yaml:"parameter_dropout" default:"true" doc:"false: adapters of parameters have no lora_dropout, as Axolotl makes them; PEFT refuses the two together"`
+	Kernels  []String       `yaml:"kernels" doc:"Axolotl's fused kernels of LoRA: a list of mlp, qkv and o (lora_mlp_kernel, lora_qkv_kernel, lora_o_kernel), or auto: all, as where none of these keys is set"`
+}
+
+// byType reports whether the model's type says which layers are targeted.
+func (p *PEFT) byType() bool {
+	if p == nil {
+		return false
+	}
+	var v *Value
+	switch {
+	case p.LoRA != nil:
+		v = p.LoRA.TargetModules
+	case p.IA3 != nil:
+		v = p.IA3.TargetModules
+	case p.OFT != nil:
+		v = p.OFT.TargetModules
+	default:
+		return false
+	}
+	return p.Linear.V || v == nil || v.Kind == Null || v.Kind == Str && strings.EqualFold(v.Str, "all-linear")
 }
 
 // refusedMethods are methods of PEFT that are not modelled, by the names that people
 // may give them.
 var refusedMethods = map[string]string{
-	"adalora": "AdaLoRA, whose loss has a part of its own", "prompt_tuning": "prompt tuning", "prefix_tuning": "prefix tuning", "p_tuning": "p-tuning",
-	"oft": "OFT", "boft": "BOFT", "loha": "LoHa", "lokr": "LoKr", "vera": "VeRA", "vblora": "VB-LoRA", "fourierft": "FourierFT", "ln_tuning": "LN tuning",
+	"prompt_tuning": "prompt tuning", "prefix_tuning": "prefix tuning", "p_tuning": "p-tuning",
+	"boft": "BOFT", "loha": "LoHa", "lokr": "LoKr", "vera": "VeRA", "vblora": "VB-LoRA", "fourierft": "FourierFT", "ln_tuning": "LN tuning",
 	"hra": "HRA", "randlora": "RandLoRA", "road": "RoAd", "xlora": "X-LoRA", "adaption_prompt": "LLaMA-Adapter", "trainable_tokens": "trainable tokens",
 }
 
@@ -25,13 +51,23 @@ var refusedMethods = map[string]string{
 func (p *PEFT) unmarshal(d *decoder, v *Value) {
 	for _, pair := range v.Pairs {
 		if what, ok := refusedMethods[pair.Key.Str]; ok {
-			d.errs.Addf(pair.Key.Span, "peft: %s is not modelled; methods that are: lora, ia3", what)
+			d.errs.Addf(pair.Key.Span, "peft: %s is not modelled; methods that are: lora, ia3, oft, adalora", what)
 			return
 		}
 	}
 	d.section(v, (*peftSection)(p), "peft")
-	if p.LoRA != nil && p.IA3 != nil {
-		d.errs.Addf(p.IA3.At, "peft takes one method: lora and ia3 exclude each other")
+	var given []string
+	for _, name := range []string{"lora", "ia3", "oft", "adalora"} {
+		m := v.Get(name)
+		if m == nil || m.absent() {
+			continue
+		}
+		if given = append(given, name); len(given) == 2 {
+			d.errs.Addf(m.Span, "peft takes one method: %s exclude each other", strings.Join(given, " and "))
+		}
+	}
+	if p.Linear.V && p.LoRA == nil && p.OFT == nil && p.AdaLoRA == nil {
+		d.errs.Addf(p.Linear.At, "linear_names needs lora, oft or adalora")
 	}
 	for _, k := range p.Kernels {
 		if !slices.Contains(fusedKernels, k.V) {
@@ -112,6 +148,48 @@ type IA3Config struct {
 	ModulesToSave  []String `yaml:"modules_to_save" doc:"names of modules of which a copy is trained as a whole"`
 	FanInFanOut    Boolean  `yaml:"fan_in_fan_out" doc:"no effect on memory: PEFT sets it for Conv1D by itself"`
 	Init           Boolean  `yaml:"init_ia3_weights" default:"true" doc:"first values, which do not change memory"`
+	PeftConfig
+}
+
+// OFTConfig are the keys of peft.OFTConfig.
+type OFTConfig struct {
+	At        Span    `yaml:"-"`
+	R         Integer `yaml:"r" min:"0" doc:"blocks of each layer; with it, oft_block_size is 0"`
+	BlockSize Integer `yaml:"oft_block_size" min:"0" default:"32" doc:"features of a block; if a layer's are no multiple, the nearest number that divides them"`
+	Dropout   Number  `yaml:"module_dropout" min:"0" max:"1" doc:"no effect on memory: PEFT 0.20 makes a module of it, and does not call it"`
+	Targets
+	Bias        String  `yaml:"bias" enum:"none|all|oft_only" default:"none" doc:"which biases are trained too"`
+	COFT        Boolean `yaml:"coft" doc:"the constrained form" later:"COFT"`
+	Eps         Number  `yaml:"eps" doc:"not read but with coft"`
+	Share       Boolean `yaml:"block_share" doc:"the blocks of a layer have one rotation"`
+	Cayley      Boolean `yaml:"use_cayley_neumann" default:"true" doc:"rotations are sums of a series; false: solutions of linear equations, which are not modelled"`
+	Terms       Integer `yaml:"num_cayley_neumann_terms" min:"1" max:"64" default:"5" doc:"terms of this series"`
+	FanInFanOut Boolean `yaml:"fan_in_fan_out" doc:"no effect on memory: PEFT sets it for Conv1D by itself"`
+	Init        Boolean `yaml:"init_weights" default:"true" doc:"first values, which do not change memory"`
+	PeftConfig
+}
+
+// AdaLoraConfig are the keys of peft.AdaLoraConfig.
+type AdaLoraConfig struct {
+	At        Span    `yaml:"-"`
+	InitR     Integer `yaml:"init_r" min:"1" default:"12" doc:"rank of each layer"`
+	TargetR   Integer `yaml:"target_r" doc:"no effect on memory: the rank to which singular values are set to zero"`
+	TInit     Integer `yaml:"tinit" min:"0" doc:"steps before ranks are reduced"`
+	TFinal    Integer `yaml:"tfinal" min:"0" doc:"steps after ranks were reduced"`
+	DeltaT    Integer `yaml:"deltaT" doc:"not read but by update_and_allocate, which Trainer does not call"`
+	Beta1     Number  `yaml:"beta1" doc:"not read but by update_and_allocate"`
+	Beta2     Number  `yaml:"beta2" doc:"not read but by update_and_allocate"`
+	Weight    Number  `yaml:"orth_reg_weight" min:"0" default:"0.5" doc:"by which the orthogonal regularization is multiplied"`
+	TotalStep Integer `yaml:"total_step" min:"1" doc:"steps of the training, which PEFT must be told; tinit and tfinal together are less"`
+	RankFound *Value  `yaml:"rank_pattern" doc:"not read: the ranks that an earlier run has found"`
+	R         Integer `yaml:"r" doc:"not read: init_r is"`
+	Alpha     Number  `yaml:"lora_alpha" min:"0" default:"8" doc:"by which adapters are multiplied; 0: by init_r"`
+	Dropout   Number  `yaml:"lora_dropout" min:"0" max:"1" default:"0" doc:"probability of the dropout in front of an adapter"`
+	Targets
+	Bias        String  `yaml:"bias" enum:"none|all|lora_only" default:"none" doc:"which biases are trained too"`
+	FanInFanOut Boolean `yaml:"fan_in_fan_out" doc:"no effect on memory: PEFT sets it for Conv1D by itself"`
+	Init        Boolean `yaml:"init_lora_weights" default:"true" doc:"first values, which do not change memory"`
+	RSLoRA      Boolean `yaml:"use_rslora" doc:"not read by AdaLoRA"`
 	PeftConfig
 }
 

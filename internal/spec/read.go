@@ -365,9 +365,24 @@ func (r *reader) limit(s Span, format string, args ...any) {
 var (
 	intRE   = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 	floatRE = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
-	badNum  = regexp.MustCompile(`^[-+]?(0[0-9]+|[0-9][0-9_]*_[0-9_]*|0[xob][0-9a-fA-F_]+)$`)
-	infRE   = regexp.MustCompile(`(?i)^([-+]?\.inf|-inf|[-+]?(math|np|torch)\.inf|[-+]?float\(["'][-+]?inf(inity)?["']\))$`)
+	// oldIntRE are integers of YAML 1.1 that 1.2's core schema writes in another way:
+	// 032 is 26.
+	oldIntRE = regexp.MustCompile(`^[-+]?(0[0-7_]+|[1-9][0-9_]*_[0-9_]*|0b[01_]+|0x[0-9a-fA-F_]+)$`)
+
+	badNum = regexp.MustCompile(`^[-+]?(0[0-9]+|[0-9][0-9_]*_[0-9_]*|0[xob][0-9a-fA-F_]+)$`)
+	infRE  = regexp.MustCompile(`(?i)^([-+]?\.inf|-inf|[-+]?(math|np|torch)\.inf|[-+]?float\(["'][-+]?inf(inity)?["']\))$`)
 )
+
+// oldBase is the base of an integer of YAML 1.1.
+func oldBase(s string) int {
+	switch s = strings.TrimLeft(s, "+-"); {
+	case s[0] != '0':
+		return 10
+	case strings.ContainsAny(s, "bx"):
+		return 0
+	}
+	return 8
+}
 
 // isInfinity reports whether a scalar is infinity, as YAML or Python writes it.
 func isInfinity(s string) bool {
@@ -382,7 +397,8 @@ func (r *reader) bad(v *Value, s Span, format string, args ...any) {
 
 // scalar gives a scalar its type by the core schema of YAML 1.2. Spellings
 // that YAML libraries disagree on (08, 1_000, 0x10, yes) are refused or plain
-// strings.
+// strings; in a file that is no spec, integers are those of YAML 1.1, which Python's
+// yaml reads.
 func (r *reader) scalar(v *Value, n *yaml.Node) {
 	v.Str = n.Value
 	v.Kind = Str
@@ -403,7 +419,14 @@ func (r *reader) scalar(v *Value, n *yaml.Node) {
 			return
 		}
 		switch {
-		case r.plain && (isInfinity(n.Value) || badNum.MatchString(n.Value)):
+		case r.plain && isInfinity(n.Value):
+			return
+		case r.plain && oldIntRE.MatchString(n.Value):
+			if i, err := strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), oldBase(n.Value), 64); err == nil {
+				v.Kind, v.Int = Int, i
+			}
+			return
+		case r.plain && badNum.MatchString(n.Value):
 			return
 		case isInfinity(n.Value):
 			r.bad(v, v.Span, "infinity is no value of a spec; write -1.0e9, or -6.0e4 for float16, which takes the same memory")

@@ -162,6 +162,8 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		return argumentsOf(trainer.DPO)
 	case f.Type == reflect.TypeFor[*LightningArguments]():
 		return argumentsOf(trainer.Lightning)
+	case f.Type == reflect.TypeFor[*TorchtitanArguments]():
+		return argumentsOf(trainer.Torchtitan)
 	case f.Type == reflect.TypeFor[*LitGPTArguments]():
 		return anyOf(trainer.LitGPTTables()...)
 	case t.Kind() == reflect.Pointer:
@@ -172,8 +174,10 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 			return object{"anyOf": []any{object{"type": []string{"boolean", "array", "string"}, "items": object{"type": "string"}}, b.named(t.Elem())}}
 		}
 		switch t.Elem() {
-		case reflect.TypeFor[Activations]():
+		case reflect.TypeFor[Activations](), reflect.TypeFor[KBit]():
 			return object{"anyOf": []any{object{"type": "boolean"}, expression, b.named(t.Elem())}}
+		case reflect.TypeFor[KBit]():
+			return object{"anyOf": []any{object{"type": "boolean"}, b.named(t.Elem())}}
 		case reflect.TypeFor[LoRA](), reflect.TypeFor[Quantize](), reflect.TypeFor[Prune](): // a number stands for the first of its keys
 			return object{"anyOf": []any{object{"type": []string{"number", "boolean"}}, b.named(t.Elem())}}
 		}

@@ -7,7 +7,8 @@ package spec
 func (t *Trainer) OfTRL() bool { return t != nil && (t.SFT != nil || t.DPO != nil) }
 
 // trl completes and checks the arguments of TRL's trainers.
-func (s *Spec) trl(a *Arguments) {
+func (s *Spec) trl(d *decoder, a *Arguments) {
+	s.keysOfOthers()
 	s.sft(a)
 	if t := s.Trainer; !t.OfTRL() {
 		return
@@ -21,17 +22,13 @@ func (s *Spec) trl(a *Arguments) {
 			At: at, Own: true, Head: true, Pin: Boolean{V: true}, Stream: Boolean{V: true}, Min: Integer{V: 1024}, Stash: Integer{V: 5},
 		}}
 	}
-	s.dpo(a)
+	s.dpo(d, a)
 }
 
 // sft completes and checks the arguments of SFTTrainer.
 func (s *Spec) sft(a *Arguments) {
 	t := s.Trainer
 	switch {
-	case !t.OfTRL() && t.LossTokens.Set:
-		s.Errs.Addf(t.LossTokens.At, "loss_tokens is of sft and dpo: the loss of hf takes all tokens")
-	case t.OfTRL() && t.Flattening.V:
-		s.Errs.Addf(t.Flattening.At, "flattening is of hf: with sft write padding_free: true")
 	case t.SFT == nil && t.OneSample.Set && !t.Flattening.V:
 		s.Errs.Addf(t.OneSample.At, "one_sample is of sft, or of hf with flattening: hf makes no sequence of several samples")
 	case t.Sequences.Set && !t.Flattened():
@@ -62,10 +59,6 @@ func (s *Spec) sft(a *Arguments) {
 // refused reports trainers whose loops there are not.
 func (t *Trainer) refused(errs *Errors) bool {
 	found := false
-	if t.Torchtitan != nil {
-		errs.Addf(t.Torchtitan.Span, "the loop of torchtitan is not modelled; train: and fsdp: say its step, of a model of the spec's own")
-		found = true
-	}
 	for _, x := range []struct {
 		class string
 		v     *Value

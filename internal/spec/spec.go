@@ -150,7 +150,7 @@ type Block struct {
 	Keep       []String        `yaml:"keep" doc:"names of forward's values that become attributes of ctx, which live as long as the gradient node (kind: autograd)"`
 	Backward   String          `yaml:"backward" doc:"the function that computes the gradients of the inputs; it takes those of the results, then the saved tensors, then the kept ones (kind: autograd)"`
 	Autocast   Boolean         `yaml:"autocast" default:"true" doc:"false: the statements run under torch.autocast(enabled=False)"`
-	StandsFor  String          `yaml:"stands_for" enum:"Linear|Conv1D" doc:"adapters and quantization treat the block as a linear layer: nn.Linear, of which the library has a subclass, or Conv1D of transformers, whose weight is transposed"`
+	StandsFor  String          `yaml:"stands_for" enum:"Linear|Conv1D" doc:"a linear layer of which the library has a class: Linear, a subclass of nn.Linear, which adapters go around and quantization leaves, or Conv1D of transformers, whose weight is transposed, for both"`
 }
 
 // The values of Block.StandsFor.
@@ -223,14 +223,16 @@ type Save struct {
 
 // Checkpoint chooses what is recomputed in the backward pass.
 type Checkpoint struct {
-	At   Span   `yaml:"-"`
-	When *Value `yaml:"-"` // true, false or a condition, in the place of keys
+	At      Span   `yaml:"-"`
+	When    *Value `yaml:"-"` // true, false or a condition, in the place of keys
+	Trained bool   `yaml:"-"` // as Trainer.Trained
 
 	Modules   []String `yaml:"modules" doc:"module paths or patterns such as layers.*; submodules of a module are included"`
 	Every     Integer  `yaml:"every" min:"1" doc:"of the modules every n-th: the n-th, the 2n-th, ..."`
 	Segments  Integer  `yaml:"segments" min:"1" doc:"checkpoint_sequential in so many parts, of a Sequential or of the model's layers"`
 	Reentrant Boolean  `yaml:"use_reentrant" default:"false" doc:"the older implementation"`
 	Save      []String `yaml:"save" doc:"operators whose results are kept (selective checkpointing); matmul stands for mm, addmm and bmm"`
+	Alternate []String `yaml:"alternate" doc:"of save: operators of whose calls in a module every second is recomputed, and the first, third and so on kept"`
 }
 
 // OptimizerDef is one of several optimizers.

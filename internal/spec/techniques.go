@@ -8,6 +8,7 @@ type Freeze struct {
 	At      Span     `yaml:"-"`
 	Modules []String `yaml:"modules" doc:"paths or patterns of modules and parameters, such as layers.[0-3], *.bias or *"`
 	Except  []String `yaml:"except" doc:"paths or patterns of what is trained nevertheless"`
+	Missing Boolean  `yaml:"allow_missing" doc:"patterns of except that match no parameter are passed over, with a warning, as Axolotl passes over names in unfrozen_parameters"`
 }
 
 // freeze: "encoder.*" and freeze: [encoder, "*.bias"] stand for their modules.

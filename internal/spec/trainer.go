@@ -22,7 +22,7 @@ type Trainer struct {
 
 	Lightning *LightningArguments `yaml:"lightning" doc:"lightning.Trainer: its arguments; train has batch_size, optimizer and checkpoint"`
 
-	Torchtitan *Value `yaml:"torchtitan" doc:"torchtitan: refused"`
+	Torchtitan *TorchtitanArguments `yaml:"torchtitan" doc:"torchtitan's train.py: the keys of its configuration files; parallel: {fsdp: N} says on how many GPUs"`
 
 	GRPO   *Value `yaml:"grpo" doc:"trl.GRPOTrainer: refused"`
 	KTO    *Value `yaml:"kto" doc:"trl.KTOTrainer: refused"`
@@ -33,10 +33,14 @@ type Trainer struct {
 	OneSample   Boolean      `yaml:"one_sample" doc:"a batch that is one sequence (flattening of hf, packing or padding_free of sft) is one sample, so that attention needs no mask"`
 	Sequences   Integer      `yaml:"sequences" min:"2" doc:"how many samples such a sequence has, which flash attention reads from position_ids; by default per_device_train_batch_size"`
 	LossTokens  Integer      `yaml:"loss_tokens" min:"0" doc:"of sft and dpo: how many tokens of a batch have a loss, as completion_only_loss and padding leave them; by default all, of dpo all but the first of each sample"`
+	Trained     Boolean      `yaml:"checkpoint_trained" doc:"layers without a parameter that is trained are not checkpointed, and without adapters it is the inputs of the others that require grad, as in LLaMA-Factory"`
 	EvalDataset *EvalDataset `yaml:"eval_dataset" doc:"what evaluations go over"`
 	Metrics     Boolean      `yaml:"compute_metrics" doc:"there is a compute_metrics function: evaluations collect logits and labels"`
 	Accepts     Boolean      `yaml:"model_accepts_loss_kwargs" doc:"whether Trainer counts the items of a batch for the model's loss; by default whether the model's forward takes **kwargs"`
+	EmptyCache  Boolean      `yaml:"empty_cache" doc:"torch.cuda.empty_cache() after each backward pass, as Axolotl's AxolotlDPOTrainer calls it"`
 	NaNLoss     Boolean      `yaml:"nan_loss" doc:"losses are NaN, which Trainer replaces in its sum (logging_nan_inf_filter)"`
+
+	Reads *Load `yaml:"-"` // how DPOTrainer reads its reference, if model_init_kwargs says so
 
 	EvalEvery int64 `yaml:"-"` // evaluations are after every n-th step
 	LogEvery  int64 `yaml:"-"` // logs are; 0: it is not known, or there are none
@@ -80,6 +84,9 @@ func (t *Trainer) given() (keys []string, args []*Arguments) {
 	if t.Lightning != nil {
 		add("lightning", &t.Lightning.Arguments)
 	}
+	if t.Torchtitan != nil {
+		add("torchtitan", &t.Torchtitan.Arguments)
+	}
 	return keys, args
 }
 
@@ -94,8 +101,24 @@ func (t *Trainer) Args() *Arguments {
 	return nil
 }
 
+// OwnParams are the params of a library's model, as a preset, that the arguments of its
+// trainer give.
+func (t *Trainer) OwnParams(preset string) map[string]any {
+	switch preset {
+	case LitGPTPreset:
+		return t.LitGPTParams()
+	case TorchtitanPreset:
+		return t.TorchtitanParams()
+	}
+	return nil
+}
+
 // OfTransformers reports whether the trainer is that of transformers, or made of it.
 func (t *Trainer) OfTransformers() bool { return t != nil && (t.HF != nil || t.OfTRL()) }
+
+// OfTokens reports whether the loop takes the two inputs of a batch by their order: tokens
+// and targets.
+func (t *Trainer) OfTokens() bool { return t != nil && (t.LitGPT != nil || t.Torchtitan != nil) }
 
 // Preset is the file with the loop.
 func (t *Trainer) Preset() string {
@@ -120,6 +143,9 @@ var inTrainer = []string{"train", "before", "step", "eval", "optimizers", "model
 func (s *Spec) trainer(d *decoder) {
 	t := s.Trainer
 	if t == nil {
+		if m := s.Model; m != nil && m.DType.Set {
+			s.Errs.Addf(m.DType.At, "dtype is of a model that a trainer takes; without one, train: {precision: bf16} converts the model, and load: {dtype: ...} says how weights are read")
+		}
 		return
 	}
 	for _, key := range inTrainer {
@@ -164,6 +190,8 @@ func (s *Spec) trainer(d *decoder) {
 		s.litgpt(a)
 	case t.Lightning != nil:
 		s.lightning(a)
+	case t.Torchtitan != nil:
+		s.torchtitan(d, a)
 	default:
 		s.transformers(d, a)
 	}
@@ -172,7 +200,7 @@ func (s *Spec) trainer(d *decoder) {
 // transformers gives the sections what the arguments of transformers.Trainer say.
 func (s *Spec) transformers(d *decoder, a *Arguments) {
 	t := s.Trainer
-	s.trl(a)
+	s.trl(d, a)
 	s.Train.BatchSize = a.integer("per_device_train_batch_size")
 	if t.Flattened() {
 		s.Train.BatchSize.V = 1
@@ -198,7 +226,7 @@ func (s *Spec) transformers(d *decoder, a *Arguments) {
 		if t.OfTRL() && a.Release == trainer.Old {
 			otherwise = false // SFTTrainer.__init__, DPOTrainer.__init__
 		}
-		s.Train.Checkpoint = &Checkpoint{At: a.Span("gradient_checkpointing"), Reentrant: d.reentrant(kw, Boolean{V: otherwise, At: a.At})}
+		s.Train.Checkpoint = &Checkpoint{At: a.Span("gradient_checkpointing"), Reentrant: d.reentrant(kw, Boolean{V: otherwise, At: a.At}), Trained: t.Trained.V}
 	}
 	s.loader(a)
 	if a.Text("logging_strategy") == "steps" {

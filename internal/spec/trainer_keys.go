@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/memplan/memplan/internal/trainer"
@@ -11,10 +12,50 @@ import (
 // Setting is a key of a spec, as a path, and its value in YAML.
 type Setting struct{ Path, Value string }
 
-// TrainerSettings are the settings that say in a spec with a trainer what a key of train
-// says in others; false if none does. Other keys are as they are.
-func (s *Spec) TrainerSettings(path, value string) ([]Setting, bool) {
-	return trainerSettings(s.root, path, value)
+// TrainerSettings are the settings that say in a spec with a trainer what keys of train
+// say in others; false if none does. Other keys are as they are.
+func (s *Spec) TrainerSettings(keys ...Setting) ([]Setting, bool) {
+	var out []Setting
+	keys = s.globalBatch(slices.Clone(keys))
+	for _, k := range keys {
+		ss, ok := trainerSettings(s.root, k.Path, k.Value)
+		if !ok {
+			return nil, false
+		}
+		out = append(out, ss...)
+	}
+	return out, true
+}
+
+// globalBatches are the arguments of trainers that accumulate batches until they have so
+// many samples.
+var globalBatches = map[string]struct{ micro, global string }{
+	"litgpt":     {"train.micro_batch_size", "train.global_batch_size"},
+	"torchtitan": {"training.local_batch_size", "training.global_batch_size"},
+}
+
+// globalBatch writes a size of a batch and how many are accumulated as arguments of such a
+// trainer.
+func (s *Spec) globalBatch(keys []Setting) []Setting {
+	find := func(path string) int { return slices.IndexFunc(keys, func(k Setting) bool { return k.Path == path }) }
+	size, count := find("train.batch_size"), find("train.grad_accumulation")
+	if s.Trainer == nil || size < 0 || count < 0 {
+		return keys
+	}
+	of, ok := globalBatches[s.Trainer.Key()]
+	n, err := strconv.ParseInt(keys[size].Value, 10, 64)
+	k, wrong := strconv.ParseInt(keys[count].Value, 10, 64)
+	if !ok || err != nil || wrong != nil {
+		return keys
+	}
+	ranks := int64(1)
+	if s.Parallel != nil && s.Parallel.FSDP.Set {
+		ranks = s.Parallel.FSDP.V
+	}
+	at := "trainer." + s.Trainer.Key() + "."
+	keys[size].Path = at + of.micro
+	keys[count] = Setting{at + of.global, strconv.FormatInt(n*k*ranks, 10)}
+	return keys
 }
 
 func trainerSettings(root *Value, path, value string) ([]Setting, bool) {
@@ -41,12 +82,12 @@ func trainerSettings(root *Value, path, value string) ([]Setting, bool) {
 		return ss, true
 	}
 	value = strings.Trim(value, `"'`)
-	if of == "litgpt" {
-		s, ok := litgptSetting(key, value)
+	if own := map[string]func(root, given *Value, key, value string) ([]Setting, bool){"litgpt": litgptSettings, "torchtitan": torchtitanSettings}[of]; own != nil {
+		ss, ok := own(root, given, key, value)
 		if !ok {
 			return nil, false
 		}
-		return sets(s)
+		return sets(ss...)
 	}
 	if of == "lightning" {
 		switch s, own, ok := lightningSetting(key, value); {
@@ -176,12 +217,16 @@ func (s *Spec) trainerPath(path string) string {
 	if s.Trainer == nil {
 		return path
 	}
-	if ss, ok := s.TrainerSettings(path, "true"); ok && len(ss) > 0 {
+	if ss, ok := s.TrainerSettings(Setting{path, "true"}); ok && len(ss) > 0 {
 		return ss[0].Path
 	}
 	switch {
 	case path == "train.precision" && s.Trainer.OfTransformers():
 		return "trainer." + s.Trainer.Key() + ".bf16"
+	case path == "train.precision" && s.Trainer.Torchtitan != nil:
+		return "trainer.torchtitan.training.mixed_precision_param"
+	case path == "train.optimizer" && s.Trainer.Torchtitan != nil:
+		return "trainer.torchtitan.optimizer.name"
 	case path == "train.precision":
 		return "trainer." + s.Trainer.Key() + ".precision"
 	case path == "train.optimizer" && s.Trainer.OfTransformers():
@@ -190,4 +235,32 @@ func (s *Spec) trainerPath(path string) string {
 		return "trainer." + s.Trainer.Key() + ".optimizer"
 	}
 	return path
+}
+
+// keysOf are the keys of the section trainer next to a loop's arguments that not all loops
+// have, and what goes with another.
+var keysOf = []struct {
+	key   string
+	loops []string
+	other string
+}{
+	{"flattening", []string{"hf"}, "; sft has padding_free: true"},
+	{"one_sample", []string{"hf", "sft"}, ""},
+	{"sequences", []string{"hf", "sft"}, ""},
+	{"loss_tokens", []string{"sft", "dpo"}, ""},
+	{"eval_dataset", []string{"hf", "sft", "dpo", "lightning"}, "; litgpt has eval.max_iters"},
+	{"compute_metrics", []string{"hf", "sft", "dpo"}, ""},
+	{"model_accepts_loss_kwargs", []string{"hf", "sft"}, ""},
+	{"nan_loss", []string{"hf", "sft", "dpo"}, ""},
+	{"empty_cache", []string{"hf", "sft", "dpo"}, ""},
+}
+
+// keysOfOthers reports the keys of the section trainer that the loop does not have.
+func (s *Spec) keysOfOthers() {
+	of := s.Trainer.Key()
+	for _, k := range keysOf {
+		if v := s.root.Get("trainer").Get(k.key); v != nil && !v.absent() && !slices.Contains(k.loops, of) {
+			s.Errs.Addf(v.Span, "%s is of trainer: %s, not of %s%s", k.key, strings.Join(k.loops, ", "), of, k.other)
+		}
+	}
 }

@@ -41,9 +41,15 @@ func TestTrainerSettings(t *testing.T) {
 func TestLoopSettings(t *testing.T) {
 	for _, c := range []struct{ trainer, path, value, want string }{
 		{"litgpt", "train.batch_size", "4", "[{trainer.litgpt.train.micro_batch_size 4}]"},
+		{"litgpt", "train.batch_size", "17", "[{trainer.litgpt.train.micro_batch_size 17} {trainer.litgpt.train.global_batch_size 17}]"},
 		{"litgpt", "train.precision", "bfloat16", "[{trainer.litgpt.precision bf16-true}]"},
 		{"litgpt", "train.grad_accumulation", "2", ""},
 		{"litgpt", "train.checkpoint", "true", ""},
+		{"torchtitan", "train.batch_size", "4", "[{trainer.torchtitan.training.local_batch_size 4}]"},
+		{"torchtitan", "train.precision", "fp32", "[{trainer.torchtitan.training.mixed_precision_param float32}]"},
+		{"torchtitan", "train.precision", "bf16", ""},
+		{"torchtitan", "train.checkpoint", "true", "[{trainer.torchtitan.activation_checkpoint.mode full}]"},
+		{"torchtitan", "train.grad_accumulation", "2", ""},
 		{"lightning", "train.batch_size", "4", "[{train.batch_size 4}]"},
 		{"lightning", "train.optimizer", "{AdamW: {fused: true}}", "[{train.optimizer {AdamW: {fused: true}}}]"},
 		{"lightning", "train.grad_accumulation", "2", "[{trainer.lightning.accumulate_grad_batches 2}]"},
@@ -57,6 +63,42 @@ func TestLoopSettings(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: %s=%s sets %s, not %s", c.trainer, c.path, c.value, got, c.want)
+		}
+	}
+}
+
+// An override takes the place of an argument, however its key is written.
+func TestOverrideOfArgument(t *testing.T) {
+	const path = "trainer.litgpt.train.micro_batch_size"
+	for _, given := range []string{"train.micro_batch_size: 2", "train: {micro_batch_size: 2}", ""} {
+		s, err := Parse("a.yaml", []byte("memplan: 1\nmodel: {preset: litgpt}\ntrainer: {litgpt: {"+given+"}}\n"), Options{Set: []string{path + "=3"}})
+		if err != nil {
+			t.Fatalf("%q: %v", given, err)
+		}
+		if n := s.Trainer.Args().Int("train.micro_batch_size"); n != 3 {
+			t.Errorf("%q: the batch has %d samples, not 3", given, n)
+		}
+		if v := s.Given(path); v == nil || v.Int != 3 {
+			t.Errorf("%q: %s is %v", given, path, v)
+		}
+	}
+}
+
+// A batch in smaller parts has the samples of all GPUs still.
+func TestMicrobatchSettings(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"model: {preset: litgpt}\ntrainer: {litgpt: {train: {micro_batch_size: 4}}}\n", "[{trainer.litgpt.train.micro_batch_size 2} {trainer.litgpt.train.global_batch_size 16}]"},
+		{"model: {preset: torchtitan}\ntrainer: {torchtitan: {}}\n", "[{trainer.torchtitan.training.local_batch_size 2} {trainer.torchtitan.training.global_batch_size 16}]"},
+		{"model: {preset: torchtitan}\ntrainer: {torchtitan: {}}\nparallel: {fsdp: 4}\n", "[{trainer.torchtitan.training.local_batch_size 2} {trainer.torchtitan.training.global_batch_size 64}]"},
+		{"model: {hf: config.json}\ntrainer: {hf: {}}\n", "[{trainer.hf.per_device_train_batch_size 2} {trainer.hf.gradient_accumulation_steps 8}]"},
+	} {
+		s, err := Parse("a.yaml", []byte("memplan: 1\n"+c.text), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ss, ok := s.TrainerSettings(Setting{"train.batch_size", "2"}, Setting{"train.grad_accumulation", "8"})
+		if got := fmt.Sprint(ss); !ok || got != c.want {
+			t.Errorf("%q: set are %s, not %s", c.text, got, c.want)
 		}
 	}
 }

@@ -105,3 +105,22 @@ func (a *Argument) DefaultIn(release string) any {
 	}
 	return a.Default
 }
+
+// Named is the table of a trainer, by its key in a spec; nil: it has none.
+func Named(key string) *Table {
+	switch key {
+	case "hf":
+		return HF
+	case "sft":
+		return SFT
+	case "dpo":
+		return DPO
+	case "lightning":
+		return Lightning
+	case "torchtitan":
+		return Torchtitan
+	case "litgpt":
+		return LitGPT(LitGPTCommands[0])
+	}
+	return nil
+}

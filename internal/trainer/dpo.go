@@ -16,13 +16,13 @@ var DPO = HF.with("DPOConfig",
 	Argument{Name: "label_smoothing_factor", Form: Number, Default: 0.0, Why: "DPOTrainer computes the loss, and does not read it"},
 
 	// The models.
-	Argument{Name: "model_init_kwargs", Form: Mapping, Reach: Unmodelled, Why: "of from_pretrained, if the model is given by its name; the section load has it, for the reference model, too"},
+	Argument{Name: "model_init_kwargs", Form: Mapping, Reach: Device, Why: "keywords of from_pretrained for the reference; by default those of load or, without it, dtype float32 and device_map auto"},
 	Argument{Name: "trust_remote_code", Form: Bool, Default: false, Why: "whose code is run"},
 	Argument{Name: "router_aux_loss_coef", Form: Number, Default: 0.001, Reach: Unmodelled, Why: "of experts: the routers' logits are kept for a second loss"},
 	Argument{Name: "disable_dropout", Form: Bool, Default: true, Reach: Device, Why: "modules Dropout, those of adapters among them, do nothing"},
 	Argument{Name: "precompute_ref_log_probs", Form: Bool, Default: false, Reach: Device, Why: "the reference's log-probabilities are computed before training; true is refused"},
 	Argument{Name: "precompute_ref_batch_size", Form: Int, Min: 1, Null: true, Why: "pairs of a batch of precompute_ref_log_probs"},
-	Argument{Name: "sync_ref_model", Form: Bool, Default: false, Reach: Unmodelled, Why: "DPOTrainer refuses it with adapters"},
+	Argument{Name: "sync_ref_model", Form: Bool, Default: false, Reach: Device, Why: "the reference follows the model; true is refused"},
 	Argument{Name: "ref_model_mixup_alpha", Form: Number, Default: 0.6, Why: "a number"},
 	Argument{Name: "ref_model_sync_steps", Default: int64(512), Min: 1, Why: "when sync_ref_model applies"},
 

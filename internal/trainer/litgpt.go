@@ -2,9 +2,6 @@ package trainer
 
 import "slices"
 
-// LitGPTRelease is the release of litgpt whose arguments the tables have.
-const LitGPTRelease = "0.5.13"
-
 // LitGPTCommands are the commands of litgpt that train, the default first.
 var LitGPTCommands = []string{"finetune_lora", "finetune_full", "pretrain"}
 
@@ -12,7 +9,7 @@ var LitGPTCommands = []string{"finetune_lora", "finetune_full", "pretrain"}
 // (lm_head_chunk_size).
 const LitGPTChunk = 128
 
-// LitGPT is the table of a command of litgpt: the arguments of setup in
+// LitGPT is the table of a command of litgpt 0.5.13: the arguments of setup in
 // litgpt/finetune/lora.py, full.py and litgpt/pretrain.py, those of TrainArgs and EvalArgs
 // (litgpt/args.py) as train.NAME and eval.NAME.
 func LitGPT(command string) *Table { return litgpt[command] }

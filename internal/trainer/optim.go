@@ -21,6 +21,9 @@ const standIn = "; the figures are those of AdamW, and no upper bound"
 // in32 is what Trainer tells bitsandbytes' GlobalOptimManager if states have 8 bits.
 var in32 = map[string]any{"embeddings_32bit": true}
 
+// ao is what Trainer tells torchao's optimizers, of 4 bits, too.
+var ao = map[string]any{"block_size": int64(256)}
+
 // ademamix are the numbers of optim_args that AdEMAMix takes, but for its betas.
 var ademamix = []string{"alpha", "eps", "t_alpha", "t_beta3"}
 
@@ -49,8 +52,8 @@ var Optimizers = []Optimizer{
 	{Name: "rmsprop_bnb", Row: "RMSprop32bit"},
 	{Name: "rmsprop_bnb_8bit", Row: "RMSprop8bit", Args: in32},
 	{Name: "rmsprop_bnb_32bit", Row: "RMSprop32bit"},
-	{Name: "adamw_torch_4bit", Missing: "torchao's AdamW in 4 bits"},
-	{Name: "adamw_torch_8bit", Missing: "torchao's AdamW in 8 bits"},
+	{Name: "adamw_torch_4bit", Row: "torchao.AdamW4bit", Adam: true, Args: ao, Flags: []string{"bf16_stochastic_round"}},
+	{Name: "adamw_torch_8bit", Row: "torchao.AdamW8bit", Adam: true, Args: ao, Flags: []string{"bf16_stochastic_round"}},
 	{Name: "adamw_torch_xla", Missing: "AdamW of PyTorch/XLA"},
 	{Name: "adamw_torch_npu_fused", Missing: "AdamW of torch_npu"},
 	{Name: "adamw_apex_fused", Missing: "FusedAdam of Apex"},
@@ -92,20 +95,3 @@ func OptimizerOf(name string) *Optimizer {
 
 // Doubt is what the figures are without an optimizer.
 func (o *Optimizer) Doubt() string { return o.Missing + " is not modelled" + standIn }
-
-// Named is the table of a trainer, by its key in a spec; nil: it has none.
-func Named(key string) *Table {
-	switch key {
-	case "hf":
-		return HF
-	case "sft":
-		return SFT
-	case "dpo":
-		return DPO
-	case "lightning":
-		return Lightning
-	case "litgpt":
-		return LitGPT(LitGPTCommands[0])
-	}
-	return nil
-}
