@@ -349,7 +349,7 @@ func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Ti
 			u.el.errs.Unknown(t.Source.Span, "parameter", src, known)
 			panic(spec.Stop{})
 		}
-		if u.el.env().Computed(p.DType) != v.Meta.Tensor.DType {
+		if !u.el.loaded.TrainsCopies() && u.el.env().Computed(p.DType) != v.Meta.Tensor.DType {
 			u.el.fail(t.Source.Span, "%s has dtype %v, but %s has dtype %v; shared parameters have one dtype", src, v.Meta.Tensor.DType, t.Param.V, p.DType)
 		}
 		if size := tensor.D(p.Size...); v.Meta.Tensor.Size != size {

@@ -375,6 +375,9 @@ func keyOf(with map[string]any) string {
 func (el *elaborator) keyOfVals(ins []value.Value) string {
 	var room [256]byte
 	b := room[:0]
+	if el.job.Autocast && !el.shapes.E.Autocast { // results have other types there
+		b = append(b, "no autocast "...)
+	}
 	for i, v := range ins {
 		begin := len(b)
 		b = v.Meta.AppendKey(b)

@@ -52,11 +52,14 @@ func (f *fn) forward(e *spec.Entry, sc *scope) value.Value {
 	if n := len(m.inputs); n != len(ins) {
 		el.fail(e.At, "%s takes %s (%s), but %s given; forward takes the inputs that layers names, and the first in any case", m.name, spec.Plural(n, "input"), strings.Join(m.inputs, ", "), spec.Are(len(ins)))
 	}
-	if v := a["autocast"]; v != nil && el.evalBool(v, sc, "autocast") && el.job.Autocast && !el.shapes.E.Autocast {
+	lower := false
+	if v := a["autocast"]; v != nil {
+		lower = el.evalBool(v, sc, "autocast") && el.job.Autocast
+	}
+	if lower && !el.shapes.E.Autocast {
 		el.shapes.E.Autocast = true
 		defer func() { el.shapes.E.Autocast = false }()
 	}
-	lower := el.shapes.E.Autocast && a["autocast"] != nil
 	el.evalMode = f.callMode(called, e.At) && el.inEval == nil
 	defer func() { el.evalMode = false }()
 	rets := el.model(m, ins, e.At)

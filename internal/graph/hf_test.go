@@ -66,8 +66,16 @@ func TestHFTypes(t *testing.T) {
 				if _, ok := p.Env.Lookup("pad_token_id"); ok {
 					with += ", pad_token_id: 0"
 				}
+				of := typ
+				if typ == "mllama_text_model" { // is not modelled alone
+					of = "mllama"
+				}
+				config := `{"model_type": "` + of + `"}`
+				if typ == "lfm2_moe" { // its class has no default of layer_types, and fails without
+					config = `{"model_type": "lfm2_moe", "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]}`
+				}
 				build := func(with string) error {
-					_, err := buildHF("memplan: 1\nmodel: {hf: config.json, task: "+task.(string)+", with: {"+with+"}}\ntrain: {batch_size: 2}\n", `{"model_type": "`+typ+`"}`)
+					_, err := buildHF("memplan: 1\nmodel: {hf: config.json, task: "+task.(string)+", with: {"+with+"}}\ntrain: {batch_size: 2}\n", config)
 					return err
 				}
 				err := build(with)
@@ -83,14 +91,30 @@ func TestHFTypes(t *testing.T) {
 	}
 }
 
+// TestPackedLanguages elaborates models of text and images on packed samples, whose position_ids
+// their language models get.
+func TestPackedLanguages(t *testing.T) {
+	for _, typ := range []string{"glm4v", "glm46v", "internvl", "lfm2_vl", "llava", "mistral3", "mllama", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "smolvlm", "voxtral"} {
+		for _, attn := range []string{"sdpa", "flash_attention_2"} {
+			_, err := buildHF("memplan: 1\nmodel: {hf: config.json, task: causal-lm, load: {dtype: bfloat16}, with: {seq: 64, attn: "+attn+"}}\n"+
+				"trainer: {sft: {per_device_train_batch_size: 2, packing: true}}\n", `{"model_type": "`+typ+`"}`)
+			if err != nil {
+				t.Errorf("%s, %s: %v", typ, attn, err)
+			}
+		}
+	}
+}
+
 // TestHFErrors checks what a config.json and the keys beside it may not say.
 func TestHFErrors(t *testing.T) {
 	for _, c := range []struct{ model, config, want string }{
 		{"{hf: other.json}", "", "no such file"},
 		{"{hf: config.json}", "{", "not a configuration in JSON"},
 		{"{hf: config.json}", "{}", "no model_type in it"},
-		{"{hf: config.json}", `{"model_type": "mamba"}`, `model_type "mamba" is not known; known are albert, apertus, arcee, `},
+		{"{hf: config.json}", `{"model_type": "rwkv"}`, `model_type "rwkv" is not known; known are afmoe, albert, apertus, arcee, `},
 		{"{hf: config.json}", `{"model_type": "dbrx"}`, `transformers 5.12 fails with model_type "dbrx", as the router of DbrxFFN takes ffn_hidden_size features, and its input has d_model of them; use a model of another type`},
+		{"{hf: config.json, load: {quantization_config: {load_in_4bit: true}}}", `{"model_type": "gemma3n"}`, `transformers 5.12 fails to train model_type "gemma3n" in weights of 4 or 8 bits, as Gemma3nTextAltUp clamps weights in place, which are integers then; use a model of another type`},
+		{"{hf: config.json, load: {dtype: bfloat16}}", `{"model_type": "gemma3n"}`, `model_type "gemma3n" is not known; did you mean "gemma3"?`},
 		{"{hf: config.json}", `{"model_type": "gpt3"}`, `model_type "gpt3" is not known; did you mean "gpt2"?`},
 		{"{hf: config.json}", `{"model_type": "bert", "architectures": ["BertLMHead"]}`,
 			`the architecture "BertLMHead" is for no task that is modelled; write one: task: masked-lm or seq-cls`},
@@ -101,6 +125,9 @@ func TestHFErrors(t *testing.T) {
 		{`{hf: config.json, task: token-cls, with: {transformers: "4.51"}}`, `{"model_type": "gpt2"}`,
 			"test.yaml:2:50: transformers 4.51 of task token-cls is not modelled; modelled is 5.12"},
 		{"{hf: config.json}\ntrain: {checkpoint: true}", `{"model_type": "albert"}`, "gradient checkpointing, which the library has not for ALBERT, is not modelled"},
+		{"{hf: config.json}\ntrain: {precision: amp-bf16}", `{"model_type": "jamba", "use_cache": false}`, "Jamba with norms of float32 under autocast, with which selective_scan_cuda fails, is not modelled"},
+		{"{hf: config.json, load: {dtype: bfloat16, device_map: {\"\": 0}, quantization_config: {load_in_4bit: true}}}", `{"model_type": "falcon_h1", "use_cache": false}`,
+			"transformers 5.12 fails to train a quantized model.layers.0.mamba.out_proj, whose weight is taken without a call of the layer; write llm_int8_skip_modules: [out_proj]"},
 		{"{hf: config.json, with: {n_embd: 7.5}}", `{"model_type": "gpt2"}`, `test.yaml:2:33: config.json: n_embd must be an integer, not 7.5`},
 		{"{hf: config.json}", `{"model_type": "gpt2", "tie_word_embeddings": 1}`, `tie_word_embeddings must be true or false, not 1`},
 		{"{hf: config.json}", `{"model_type": "gpt2", "activation_function": "laplace"}`, `activation_function "laplace" is not modelled; modelled are gelu, `},
@@ -113,10 +140,14 @@ func TestHFErrors(t *testing.T) {
 		{"{hf: config.json}", `{"model_type": "gpt2", "add_cross_attention": true}`, "add_cross_attention is not modelled"},
 		{"{hf: config.json, with: {sequence: 8}}", `{"model_type": "gpt2"}`, `unknown param of gpt2 "sequence"`},
 		{"{hf: config.json, with: {mask: half}}", `{"model_type": "gpt2"}`, `mask must be one of none, ones, padded, not "half"`},
-		{"{hf: config.json, attn_implementation: flex_attention}", `{"model_type": "gpt2"}`, `test.yaml:2:47: attn must be one of sdpa, eager, flash_attention_2, not "flex_attention"`},
+		{"{hf: config.json, attn_implementation: flex_attention}", `{"model_type": "gpt2"}`, `test.yaml:2:47: attn must be one of sdpa, eager, flash_attention_2, flash_attention_3, not "flex_attention"`},
 		{"{hf: config.json, attn_implementation: eager, with: {attn: sdpa}}", `{"model_type": "gpt2"}`, "attn and attn_implementation are the same"},
 		{"{hf: config.json, with: {attn: flash_attention_2}}", `{"model_type": "gpt2"}`, "flash_attention_2 takes float16 and bfloat16, not the float32 of train.precision fp32"},
 		{"{hf: config.json, with: {attn: flash_attention_2, transformers: 4.51}}", `{"model_type": "gpt2"}`, "flash_attention_2 of transformers 4.51 is not modelled"},
+		{"{hf: config.json, task: image-cls, with: {attn: flash_attention_2}}\ntrain: {precision: bf16}", `{"model_type": "beit"}`, "flash_attention_2 (transformers 5.12 has none for BEiT) is not modelled"},
+		{"{hf: config.json, task: image-cls, with: {attn: flash_attention_3}}\ntrain: {precision: bf16}", `{"model_type": "swin"}`, "flash_attention_3 (transformers 5.12 has none for Swin) is not modelled"},
+		{"{hf: config.json, with: {attn: flash_attention_3}}\ntrain: {precision: bf16}", `{"model_type": "nemotron"}`, "flash_attention_3 (transformers 5.12 has none for Nemotron) is not modelled"},
+		{"{hf: config.json, with: {attn: flash_attention_3}}\ntrain: {precision: bf16}", `{"model_type": "llama4_text"}`, "flash_attention_3 (transformers 5.12 has none for Llama 4) is not modelled"},
 		{"{hf: config.json, liger: true}", `{"model_type": "gpt2"}`, "liger: Liger's kernels for gpt2 are not modelled; modelled are those for gemma, "},
 		{"{hf: config.json, liger: {ropes: true}}", `{"model_type": "llama"}`, `unknown kernel of Liger for llama "ropes"; did you mean "rope"?`},
 		{"{hf: config.json, liger: {geglu: 1}}", `{"model_type": "gemma"}`, "liger: geglu must be true or false, not "},
@@ -139,7 +170,12 @@ func TestHFErrors(t *testing.T) {
 		{"{hf: config.json}", `{"model_type": "marian", "encoder_layerdrop": 0.1}`, "layerdrop is not modelled"},
 		{"{hf: config.json}", `{"model_type": "mistral3", "text_config": {"model_type": "gemma"}}`, `text_config.model_type "gemma" of mistral3 is not modelled; modelled are mistral, ministral3, mistral4`},
 		{"{hf: config.json}", `{"model_type": "gemma3", "vision_config": {"hidden_size": "x"}}`, `vision_hidden_size must be an integer, not "x"`},
+		{"{hf: config.json, with: {images: 2, seq: 100}}", `{"model_type": "gemma3"}`, `2 images of 256 tokens in a sample of 100 is not modelled`},
+		{"{hf: config.json, with: {images: 1}}", `{"model_type": "gemma3_text"}`, `images of a model for text is not modelled`},
 		{"{hf: config.json, with: {attn: eager, global_attn: sdpa}}", `{"model_type": "gemma4"}`, `global_attn sdpa beside attn eager`},
+		{"{hf: config.json}", `{"model_type": "gemma4_text", "num_hidden_layers": 6, "num_kv_shared_layers": 2}`, "num_kv_shared_layers with which some layers have none to take keys and values from (transformers fails) is not modelled"},
+		{"{hf: config.json}", `{"model_type": "gemma4_text", "num_hidden_layers": 6, "num_kv_shared_layers": 6}`, "num_kv_shared_layers with which"},
+		{"{hf: config.json}\npeft: {lora: {target_modules: all-linear}}", `{"model_type": "llama4_text", "num_hidden_layers": 1}`, "test.yaml:3:31: lora.target_modules: model.layers.0.feed_forward.router returns a tuple, with which PEFT's adapter fails; leave it out, such as with exclude_modules: [router]"},
 		{"{hf: config.json}", `{"model_type": "llama4", "text_config": {"attention_chunk_size": 128}}`, "a sequence that is not shorter than attention_chunk_size is not modelled"},
 		{"{hf: config.json, with: {attn: sdpa}}", `{"model_type": "gpt_oss"}`, "sdpa, which gpt-oss does not support (attn: eager), is not modelled"},
 		{"{hf: config.json, preset: gpt}", `{"model_type": "gpt2"}`, "hf excludes preset"},
@@ -182,6 +218,33 @@ func TestHFSays(t *testing.T) {
 	r, err = buildHF("memplan: 1\nmodel: {hf: config.json, with: {seq: 64}}\ntrain: {precision: bf16}\n", config)
 	if err != nil || len(r.Warnings) > 0 {
 		t.Errorf("warnings %q, error %v", r.Warnings, err)
+	}
+}
+
+// TestCachesInEvaluations checks when evaluations are said to keep more than is planned:
+// Trainer turns off use_cache of the model's own configuration, not of text_config.
+func TestCachesInEvaluations(t *testing.T) {
+	const text = `"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 100`
+	for _, c := range []struct {
+		config, args string
+		says         bool
+	}{
+		{`{"model_type": "qwen2_vl", "text_config": {` + text + `}}`, "gradient_checkpointing: true, eval_strategy: steps", true},
+		{`{"model_type": "qwen2_vl", "text_config": {` + text + `}}`, "eval_strategy: steps", false},
+		{`{"model_type": "qwen2_vl", "text_config": {` + text + `}}`, "gradient_checkpointing: true", false},
+		{`{"model_type": "qwen2_vl", "text_config": {"use_cache": false, ` + text + `}}`, "gradient_checkpointing: true, eval_strategy: steps", false},
+		{`{"model_type": "llama", ` + text + `}`, "gradient_checkpointing: true, eval_strategy: steps", false},
+		{`{"model_type": "llama", ` + text + `}`, "use_cache: true, gradient_checkpointing: true, eval_strategy: steps", true},
+	} {
+		r, err := buildHF("memplan: 1\nmodel: {hf: config.json, with: {seq: 64}}\ntrainer:\n  hf: {"+c.args+"}\n  eval_dataset: {samples: 8}\n", c.config)
+		if err != nil {
+			t.Errorf("%s with %s: %v", c.config, c.args, err)
+			continue
+		}
+		const want = "trainer.hf.eval_strategy: the keys and values that evaluations keep with use_cache"
+		if says := strings.Join(note.Texts(r.NotModelled), "\n"); strings.Contains(says, want) != c.says {
+			t.Errorf("%s with %s: notes %q", c.config, c.args, says)
+		}
 	}
 }
 

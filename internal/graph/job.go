@@ -123,12 +123,18 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	for _, d := range el.fails {
 		fails = append(fails, note.WouldFail.New("%s; the job would fail", d.Msg).At(d.file, d.Line))
 	}
+	for i := range r.NotModelled {
+		r.NotModelled[i].Text = spec.InFile(r.NotModelled[i].Text, s.Errs.Keys)
+	}
 	r.Warnings = slices.Concat(s.Warnings(), el.unused(), el.idle(), fails, el.warnings)
 	return r, nil
 }
 
 // unused warns of inputs that nothing takes.
 func (el *building) unused() []note.Note {
+	if el.spec.Trainer.OfTokens() && el.loop != nil {
+		return nil
+	}
 	used := map[string]bool{}
 	word := func(w string) { used[w] = true }
 	var out []note.Note
@@ -222,7 +228,14 @@ func (el *building) models() {
 	}
 	if t := el.spec.Teacher; t != nil && el.job.Inference == "" {
 		add(spec.TeacherName, &t.Model, t.At)
-		el.ms[len(el.ms)-1].eval = true
+		x := el.ms[len(el.ms)-1]
+		x.eval, x.helps = true, true
+	}
+	if r := el.spec.Reference(); r != nil && r.OfHF() && el.job.Inference == "" {
+		warnings, notModelled, fails := el.warnings, el.notModelled, el.fails // which the model has said
+		add(spec.ReferenceName, r, r.At)
+		el.ms[len(el.ms)-1].helps = true
+		el.warnings, el.notModelled, el.fails = warnings, notModelled, fails
 	}
 }
 
@@ -260,7 +273,7 @@ func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string, weigh
 		}
 	}()
 	j := &hf.Job{
-		Spec: el.spec, Batch: el.batch, DType: el.job.DType, Torch: el.opts.Env.Torch, SMs: int64(el.opts.Env.SMs), Inference: el.job.Inference != "", Checkpoints: el.checkpoints,
+		Spec: el.spec, Batch: el.batch, DType: el.job.DType, Torch: el.opts.Env.Torch, SMs: int64(el.opts.Env.SMs), Inference: el.job.Inference != "", Checkpoints: func() bool { return !m.Eval.V && el.checkpoints() },
 		Types: el.opts.HFTypes, Preset: el.opts.Preset, ReadFile: el.opts.ReadFile, Hub: el.opts.Hub, Nested: el.presetOfPreset, Asked: el.asked,
 		Parse: func(name string, text []byte, given map[string]any) (*spec.Spec, error) {
 			s, err := spec.Parse("preset:"+name, text, spec.Options{Params: given})
@@ -299,14 +312,14 @@ func (el *building) loadPreset(m *spec.Model) *spec.Spec {
 	for _, p := range with {
 		ok = spec.Try(func() { given[p.Key.Str] = el.eval(p.Value, el.spec.Env) }) && ok
 	}
-	if m.Preset.V == spec.LitGPTPreset {
-		el.litgptParams(with, given)
-	}
+	own := el.spec.Trainer.OwnParams(m.Preset.V)
+	el.ownParams(with, given, own)
 	s, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{Params: el.withOwn(given), Meter: el.meter})
 	if s != nil {
 		for _, p := range with {
 			if _, known := s.Env.Lookup(p.Key.Str); !known {
-				el.errs.Unknown(p.Key.Span, "param of preset "+m.Preset.V, p.Key.Str, s.ParamNames())
+				allowed := slices.DeleteFunc(s.ParamNames(), func(n string) bool { _, ok := own[n]; return ok || n == RefusedParam })
+				el.errs.Unknown(p.Key.Span, "param of preset "+m.Preset.V, p.Key.Str, allowed)
 				ok = false
 			}
 		}

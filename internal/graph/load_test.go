@@ -23,7 +23,6 @@ func TestLoadErrors(t *testing.T) {
 		{"{quantization_config: {load_in_4bit: true, quant_method: awq}}", "", "quant_method awq is not modelled; modelled is bitsandbytes"},
 		{"{quantization_config: {load_in_8bit: true, llm_int8_has_fp16_weight: true}}", "", "llm_int8_has_fp16_weight is not modelled"},
 		{`{quantization_config: {load_in_4bit: true, llm_int8_skip_modules: ["("]}}`, "", `llm_int8_skip_modules: "(" is not a regular expression`},
-		{`{quantization_config: {load_in_4bit: true, llm_int8_skip_modules: [model, lm_head]}}`, "", "quantization_config: model has no linear layer to quantize"},
 		{"{quantization_config: {load_in_4bit: true, bnb_4bit_compute_dtype: int8}}", "", "bnb_4bit_compute_dtype must be a floating-point type, not int8"},
 		{"{device_map: cpu, quantization_config: {load_in_8bit: true}}", "", `quantized weights are read to the GPU; write device_map: {"": 0}`},
 		{"{quantization_config: {load_in_4bit: true}}", "quantize: 4", "quantize and the quantization_config of load exclude each other"},
@@ -83,6 +82,61 @@ func TestLoad(t *testing.T) {
 		says := strings.Join(note.Texts(append(r.Warnings, r.NotModelled...)), "\n")
 		if gptq := strings.Contains(c.config, "gptq"); gptq != strings.Contains(says, "the quantization of config.json (gptq): its weights are planned in bfloat16") {
 			t.Errorf("%s with %s: notes %q", c.load, c.config, says)
+		}
+	}
+}
+
+// TestNothingQuantized checks that a model whose layers are of subclasses of nn.Linear, or are
+// all skipped, is loaded as it is, with a warning.
+func TestNothingQuantized(t *testing.T) {
+	for _, c := range []struct{ more, config string }{
+		{"", `{"model_type": "falcon", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100}`},
+		{", llm_int8_skip_modules: [model, lm_head]", tinyLlama + "}"},
+	} {
+		r, err := buildHF("memplan: 1\nmodel:\n  hf: config.json\n  load: {dtype: bfloat16, quantization_config: {load_in_4bit: true"+c.more+"}}\n", c.config)
+		if err != nil {
+			t.Fatalf("%s: %v", c.config, err)
+		}
+		if q := r.Job.Models[0].Quantized; q == nil || len(q.Layers) > 0 {
+			t.Errorf("%s: quantized %+v", c.config, q)
+		}
+		if says, want := strings.Join(note.Texts(r.Warnings), "\n"), "has no linear layer that transformers quantizes, and keeps its weights in bfloat16"; !strings.Contains(says, want) {
+			t.Errorf("%s: warnings %q, want %q", c.config, says, want)
+		}
+	}
+}
+
+// TestRotaryBuffers checks that the frequencies of rotary positions are float32 whatever
+// the type of the weights: the library computes them when the model is made.
+func TestRotaryBuffers(t *testing.T) {
+	const tiny = `"num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 100, "pad_token_id": 0`
+	for _, c := range []struct{ config, with string }{
+		{`{"model_type": "llama", ` + tiny + `}`, "attn: sdpa"},
+		{`{"model_type": "deepseek_v2", "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, ` + tiny + `}`, "attn: sdpa"},
+		{`{"model_type": "ernie4_5", ` + tiny + `}`, "attn: sdpa"},
+		{`{"model_type": "gpt_oss", "num_local_experts": 2, "num_experts_per_tok": 1, ` + tiny + `}`, "attn: eager"},
+		{`{"model_type": "llama4_text", "num_local_experts": 2, "head_dim": 16, ` + tiny + `}`, "attn: sdpa"},
+		{`{"model_type": "mistral3", "text_config": {` + tiny + `}, "vision_config": {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28}}`, "attn: sdpa"},
+		{`{"model_type": "phi3", "rope_scaling": {"type": "longrope"}, ` + tiny + `}`, "attn: sdpa"},
+	} {
+		r, err := buildHF("memplan: 1\nmodel: {hf: config.json, task: causal-lm, with: {seq: 64, "+c.with+"}, load: {dtype: bfloat16}}\n", c.config)
+		if err != nil {
+			t.Errorf("%s: %v", c.config, err)
+			continue
+		}
+		found := 0
+		r.Job.Models[0].Root.Walk(func(path string, class *program.Class) {
+			for _, b := range class.Buffers {
+				if strings.HasSuffix(b.Name, "inv_freq") {
+					found++
+					if b.DType != tensor.Float32 {
+						t.Errorf("%s: %s.%s is %v", c.config, path, b.Name, b.DType)
+					}
+				}
+			}
+		})
+		if found == 0 {
+			t.Errorf("%s: no frequencies", c.config)
 		}
 	}
 }

@@ -19,9 +19,7 @@ func (el *building) litgptLoop(given map[string]any) {
 	if m.use.OfHF() {
 		el.fail(t.At, "trainer: litgpt trains its own model, not one of transformers; write model: {preset: litgpt, with: {n_layer: 32}} with the keys of litgpt.Config")
 	}
-	if n := len(el.job.Inputs); n != 2 || slices.ContainsFunc(el.job.Inputs, func(in program.Input) bool { return in.DType != tensor.Int64 }) {
-		el.fail(m.at, "trainer: litgpt needs a model with two inputs of int64, tokens and targets")
-	}
+	el.twoOfTokens(m)
 	if m.use.Preset.V != spec.LitGPTPreset {
 		for _, name := range a.Table.Names("") {
 			if _, ok := t.LitGPTParams()[name]; ok && a.Has(name) {
@@ -36,16 +34,44 @@ func (el *building) litgptLoop(given map[string]any) {
 	}
 }
 
-// litgptParams gives litgpt's model the params that are arguments of its trainer.
-func (el *building) litgptParams(with []spec.Pair, given map[string]any) {
-	own := el.spec.Trainer.LitGPTParams()
+// ownParams gives the model of a library the params that are arguments of its trainer.
+func (el *building) ownParams(with []spec.Pair, given, own map[string]any) {
 	for _, p := range with {
 		if _, ok := own[p.Key.Str]; ok {
-			el.fail(p.Key.Span, "%s is an argument of trainer: litgpt; write it there", p.Key.Str)
+			el.fail(p.Key.Span, "%s is an argument of trainer: %s; write it there", p.Key.Str, el.spec.Trainer.Key())
 		}
 	}
 	maps.Copy(given, own)
 }
+
+// twoOfTokens refuses a model that does not take tokens and targets.
+func (el *building) twoOfTokens(m *model) {
+	if len(el.lostInputs) > 0 { // which are reported
+		panic(spec.Stop{})
+	}
+	if n := len(el.job.Inputs); n != 2 || slices.ContainsFunc(el.job.Inputs, func(in program.Input) bool { return in.DType != tensor.Int64 }) {
+		el.fail(m.at, "trainer: %s needs a model with two inputs of int64, tokens and targets", el.spec.Trainer.Key())
+	}
+}
+
+// torchtitanLoop adds what the loop of torchtitan is given in addition to its arguments,
+// and says what this model cannot do.
+func (el *building) torchtitanLoop(given map[string]any) {
+	m := el.ms[0]
+	if m.use.OfHF() {
+		el.fail(el.spec.Trainer.At, "trainer: torchtitan trains its own model, not one of transformers; write model: {preset: torchtitan} and trainer: {torchtitan: {model: {flavor: 8B}}}")
+	}
+	el.twoOfTokens(m)
+	given["accumulation"] = el.spec.Train.GradAccumulation.V
+	if m.use.Preset.V == spec.TorchtitanPreset && el.opts.Env.Arch >= cudnnAttention {
+		const key = "trainer.torchtitan"
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: on sm_100 and later torchtitan asks for cuDNN's attention first, whose results selective_ac_option: op does not keep; planned is flash attention", key).Of(key))
+	}
+}
+
+// cudnnAttention is the architecture from which on torchtitan prefers cuDNN's attention
+// (torchtitan/models/attention.py: ScaledDotProductAttention).
+const cudnnAttention = 100
 
 // lightningLoop adds what the loop of lightning.Trainer is given in addition to its
 // arguments; what it returns adds training_step to the loop.

@@ -25,6 +25,7 @@ type model struct {
 	calls  map[string][]value.Value // results by inputs
 	lost   map[string]bool          // inputs with which there were mistakes
 
+	helps   bool           // the job trains others with it: a teacher, the reference of DPOTrainer
 	eval    bool           // in eval mode
 	trained *program.Class // class, while an evaluation is elaborated
 }
@@ -35,7 +36,7 @@ func (m *model) loading() *program.Loading {
 	if w == nil {
 		return nil
 	}
-	return &program.Loading{DType: w.DType, OnDevice: w.OnDevice, Stored: w.Stored, Convert: w.Convert}
+	return &program.Loading{DType: w.DType, OnDevice: w.OnDevice, Auto: w.Auto, Stored: w.Stored, Quantize: w.Quantize != nil && !w.Stored, Names: w.Names, Float32: w.Float32, Convert: w.Convert}
 }
 
 // fromStep reports whether an input comes from the step, not from a batch.

@@ -22,7 +22,7 @@ func (el *building) optimizers() {
 	s := el.spec
 	var all []string
 	for _, m := range el.ms {
-		if s.Teacher == nil || m.name != spec.TeacherName {
+		if !m.helps {
 			all = append(all, m.name)
 		}
 	}

@@ -62,6 +62,8 @@ func (el *building) loadLoop() {
 		el.transformersLoop(given)
 	case t.Lightning != nil:
 		add = el.lightningLoop(given)
+	case t.Torchtitan != nil:
+		el.torchtitanLoop(given)
 	default:
 		el.litgptLoop(given)
 	}
@@ -90,6 +92,7 @@ func (el *building) transformersLoop(given map[string]any) {
 	given["release"] = t.Args().Release
 	given["compute_metrics"] = t.Metrics.V
 	given["nan_loss"] = t.NaNLoss.V
+	given["empties_cache"] = t.EmptyCache.V
 	given["log_every"], given["eval_every"] = t.LogEvery, t.EvalEvery
 	given["label"] = nil
 	for i, in := range el.job.Inputs {
@@ -97,7 +100,7 @@ func (el *building) transformersLoop(given map[string]any) {
 			given["label"] = int64(i)
 		}
 	}
-	for name, param := range map[string]string{"accepts_loss_kwargs": "num_items", "shifts_labels": "shifts_labels"} {
+	for name, param := range map[string]string{"accepts_loss_kwargs": "num_items", "shifts_labels": "shifts_labels", "smooths_shifted": "smooths_shifted"} {
 		if x, ok := m.spec.Env.Lookup(param); ok {
 			given[name] = x
 		}
@@ -118,7 +121,7 @@ func (el *building) transformersLoop(given map[string]any) {
 	if given["flattened"] = t.Flattened(); t.Flattened() {
 		el.flattened(m)
 	}
-	given["masked"] = slices.ContainsFunc(el.job.Inputs, func(in program.Input) bool { return in.Name == "attention_mask" })
+	given["has_mask"] = slices.ContainsFunc(el.job.Inputs, func(in program.Input) bool { return in.Name == "attention_mask" })
 	switch {
 	case t.SFT != nil:
 		el.sft(m, given)
@@ -152,8 +155,8 @@ func (el *building) flattened(m *model) {
 	t := el.spec.Trainer
 	a := t.Args()
 	if _, ok := m.spec.Env.Lookup("flattened"); !ok {
-		if attn, _ := m.spec.Env.Lookup("attn"); attn != "flash_attention_2" {
-			el.fail(t.At, "samples of %s that are packed to one sequence are modelled with flash_attention_2 alone; write model: {with: {attn: flash_attention_2}}", m.use.HF.V)
+		if attn, _ := m.spec.Env.Lookup("attn"); attn == "sdpa" || attn == "eager" {
+			el.fail(t.At, "samples of %s that are packed to one sequence are modelled with flash_attention_2 and flash_attention_3; write model: {with: {attn: flash_attention_2}}", m.use.HF.V)
 		}
 		el.notModelled = append(el.notModelled, note.Asked.New("position_ids of %s: the samples of a sequence are planned as one", m.use.HF.V).Of("trainer"))
 	}
@@ -222,12 +225,16 @@ func (el *building) dpo(m *model, given map[string]any) {
 	}
 	given["own_loss"], given["accepts_loss_kwargs"] = "dpo_loss", false
 	given["label_smoothing_factor"] = 0.0 // of the loss that Trainer computes
-	given["rows"] = el.spec.Train.BatchSize.V
+	given["training_rows"] = el.spec.Train.BatchSize.V
+	given["reference"] = el.spec.Reference() != nil
 	if n := t.LossTokens; n.Set {
 		given["completion_tokens"] = n.V
 	}
 	without := func(key, why string) {
 		el.notModelled = append(el.notModelled, note.Asked.New("%s: %s", key, why).Of(key))
+	}
+	if _, kwargs := t.Args().Value("model_init_kwargs").(*spec.Value); kwargs && el.spec.PEFT != nil {
+		without("trainer.dpo.model_init_kwargs", "of from_pretrained, if the model is given by its name; load has the model's")
 	}
 	for _, name := range m.spec.ParamNames() {
 		if p, _ := m.spec.Env.Lookup(name); t.DisablesDropout() && dropouts.MatchString(name) && positive(p) {

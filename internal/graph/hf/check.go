@@ -13,7 +13,7 @@ import (
 var choices = []struct {
 	param  string
 	values []string
-}{{"attn", []string{"sdpa", "eager", "flash_attention_2"}}, {"mask", []string{"none", "ones", "padded"}}, {"transformers", []string{"5.12", "4.51"}}}
+}{{"attn", []string{"sdpa", "eager", "flash_attention_2", "flash_attention_3"}}, {"mask", []string{"none", "ones", "padded"}}, {"transformers", []string{"5.12", "4.51"}}}
 
 // activations are the params that name an activation function.
 var activations = []string{"hidden_act", "hidden_activation", "activation_function", "activation", "text_hidden_act", "vision_hidden_act", "feat_extract_activation"}

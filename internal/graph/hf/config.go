@@ -100,6 +100,9 @@ func newConfig(raw map[string]any) *Config {
 			c.Values[k] = x
 		}
 	}
+	if pattern, ok := c.Values["hybrid_override_pattern"].(string); ok && c.Values["layers_block_type"] == nil { // Nemotron-H's
+		c.Values["layers_block_type"] = blockTypes(pattern)
+	}
 	if labels, ok := raw["id2label"].(map[string]any); ok && c.Values["num_labels"] == nil {
 		c.Values["num_labels"] = int64(len(labels))
 	}
@@ -110,6 +113,16 @@ func newConfig(raw map[string]any) *Config {
 		}
 	}
 	return c
+}
+
+// blockTypes are the layers that a pattern such as M*ME- stands for.
+func blockTypes(pattern string) []any {
+	names := map[rune]any{'M': "mamba", 'E': "moe", '*': "attention", '-': "mlp"}
+	var types []any
+	for _, c := range pattern {
+		types = append(types, names[c])
+	}
+	return types
 }
 
 // plainJSON turns a value of JSON into one of the spec language; mappings have

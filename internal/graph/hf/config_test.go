@@ -1,6 +1,9 @@
 package hf
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // TestParseConfig checks what is read of a config.json.
 func TestParseConfig(t *testing.T) {
@@ -23,6 +26,10 @@ func TestParseConfig(t *testing.T) {
 	}
 	c, err = ParseConfig([]byte(`{"model_type": "clip", "architectures": ["CLIPModel"], "text_config": {"hidden_size": 512}, "vision_config": {"image_size": 224}}`))
 	if err != nil || c.Task != "contrastive" || c.Values["text_hidden_size"] != int64(512) || c.Values["vision_image_size"] != int64(224) {
+		t.Errorf("read %+v, error %v", c, err)
+	}
+	c, err = ParseConfig([]byte(`{"model_type": "nemotron_h", "hybrid_override_pattern": "M-*E"}`))
+	if err != nil || fmt.Sprint(c.Values["layers_block_type"]) != "[mamba mlp attention moe]" {
 		t.Errorf("read %+v, error %v", c, err)
 	}
 	c, err = ParseConfig([]byte(`{"model_type": "falcon_h1", "time_step_limit": [0.0, Infinity], "x": -Infinity}`))

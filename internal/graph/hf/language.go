@@ -18,9 +18,11 @@ var languages = map[string]language{
 	"glm46v":         {types: []string{"glm4v_text"}, uncounted: true},
 	"glm4v":          {types: []string{"glm4v_text"}, uncounted: true},
 	"internvl":       {types: []string{"qwen2", "qwen3", "llama"}, tied: true},
+	"lfm2_vl":        {types: []string{"lfm2"}, tied: true},
 	"llama4":         {types: []string{"llama4_text"}, alone: true},
 	"llava":          {types: []string{"llama", "mistral", "qwen2", "qwen3"}, textTied: true},
 	"mistral3":       {types: []string{"mistral", "ministral3", "mistral4"}, tied: true, caches: true},
+	"mllama":         {types: []string{"mllama_text_model"}},
 	"qwen2_5_vl":     {types: []string{"qwen2_5_vl_text"}, uncounted: true},
 	"qwen2_vl":       {types: []string{"qwen2_vl_text"}},
 	"qwen3_5":        {types: []string{"qwen3_5_text"}, alone: true},
@@ -113,6 +115,11 @@ func (h *model) around(s *spec.Spec) {
 	given := maps.Clone(h.c.Values)
 	for _, own := range Own {
 		delete(given, own)
+	}
+	for _, use := range []string{"images", "seq", "task", "attn", "labelled", "flattened", "loss_chunk", "cut_cross_entropy"} { // how the model is used
+		if v, ok := s.Env.Lookup(use); ok {
+			given[use] = v
+		}
 	}
 	h.types(Folder+h.c.Around, text, given)
 	a := h.read(h.m, Folder+h.c.Around, text, given)

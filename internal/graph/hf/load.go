@@ -28,8 +28,10 @@ import (
 //	left_out     null, or what is left out of the figures
 //	torch_minor  given by the loader: 6 for PyTorch 2.6
 //	multiprocessors given by the loader: those of the GPU
+//	unpacked     names of modules whose weights training takes as they are
 //	inference    given by the loader: the job has mode: inference
 //	precision    given by the loader: train.precision
+//	norm_dtype   given by the loader: the type of the weights of norms in training
 //	liger        given by the loader: the kernels of model.liger
 //	cut_cross_entropy given by the loader: model.cut_cross_entropy
 //	reentrant    given by the loader: use_reentrant of train.checkpoint
@@ -45,12 +47,12 @@ import (
 const Folder = spec.HFFolder
 
 // shared are the files of blocks that all types share; hf/heads has those of
-// tasks, hf/vision those of images and sound, hf/kernels, hf/liger and hf/cce those of other libraries.
-var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/kernels", "hf/liger", "hf/cce"}
+// tasks, hf/vision those of images and sound, hf/kernels, hf/liger and hf/cce those of other libraries, hf/mixers the layers that call them.
+var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/mixers", "hf/kernels", "hf/liger", "hf/cce"}
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy"}
+var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -122,6 +124,9 @@ func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
 	h.weights()
 	if h.Weights != nil {
 		h.Weights.Kept = names(s, "keep_in_fp32")
+		if !h.Inference {
+			h.Weights.Unpacked = names(s, "unpacked")
+		}
 	}
 	return s
 }
@@ -131,8 +136,16 @@ var failing = map[string]string{
 	"dbrx": "the router of DbrxFFN takes ffn_hidden_size features, and its input has d_model of them",
 }
 
+// failingQuantized are those that it fails to train in weights of 4 or 8 bits.
+var failingQuantized = map[string]string{
+	"gemma3n": "Gemma3nTextAltUp clamps weights in place, which are integers then",
+}
+
 // unknown stops at a model type without a preset.
 func (j *Job) unknown(m *spec.Model, c *Config) {
+	if why, fails := failingQuantized[c.Type]; fails && !j.Inference && m.Load != nil && m.Load.Quantize != nil && (m.Load.Quantize.Load4bit.V || m.Load.Quantize.Load8bit.V) {
+		j.Spec.Errs.Failf(m.Load.Quantize.At, "%s: transformers 5.12 fails to train model_type %q in weights of 4 or 8 bits, as %s; use a model of another type", Named(m).V, c.Type, why)
+	}
 	if why, fails := failing[c.Type]; fails {
 		j.Spec.Errs.Failf(Named(m).At, "%s: transformers 5.12 fails with model_type %q, as %s; use a model of another type", Named(m).V, c.Type, why)
 	}
@@ -211,11 +224,24 @@ func (h *model) params() map[string]any {
 	}
 	h.correct()
 	maps.Copy(given, h.Asked)
+	h.cachesInEvaluations(given)
 	n, _ := given["seq"].(int64)
 	if n = h.Spec.Trainer.Length(n); n > 0 {
 		given["seq"] = n
 	}
+	if t := h.Spec.Trainer; t != nil && t.DPO != nil {
+		switch given["mask"] {
+		case nil:
+			given["mask"] = "ones"
+		case "none":
+			h.fail(h.at("mask"), "mask: none with trainer: dpo is not modelled, as DPOTrainer's batches have a mask; mask: ones and mask: padded are")
+		}
+	}
 	given["precision"] = h.precision()
+	given["norm_dtype"] = h.DType.String()
+	if h.Weights != nil {
+		given["norm_dtype"] = h.Weights.Trained("norm").String()
+	}
 	if m.Attn.Set {
 		if s, twice := h.with["attn"]; twice {
 			h.fail(s, "attn and attn_implementation are the same; give one of them")
@@ -256,6 +282,19 @@ func (h *model) correct() {
 	}
 	if !l.caches && !h.Spec.Trainer.OfTRL() {
 		delete(h.Asked, "use_cache")
+	}
+}
+
+// cachesInEvaluations says what evaluations keep that training with checkpoints does not:
+// GradientCheckpointingLayer leaves out the cache in training alone.
+func (h *model) cachesInEvaluations(given map[string]any) {
+	t := h.Spec.Trainer
+	if !t.OfTransformers() || !t.Evaluates() || !h.Checkpoints() || given["use_cache"] == false {
+		return
+	}
+	if given["use_cache"] == true || h.c.Around != "" {
+		key := "trainer." + t.Key() + ".eval_strategy"
+		h.NotModelled = append(h.NotModelled, note.Asked.New("%s: the keys and values that evaluations keep with use_cache; planned without them, as in training with gradient_checkpointing", key).Of(key))
 	}
 }
 

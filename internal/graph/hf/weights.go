@@ -1,9 +1,12 @@
 package hf
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -13,10 +16,14 @@ import (
 type Weights struct {
 	DType    tensor.DType
 	OnDevice bool                 // to the GPU, not to host memory
+	Auto     bool                 // accelerate infers the device_map
 	Convert  []program.Conversion // what follows; the last is that of prepare_model_for_kbit_training
 	Quantize *spec.BitsAndBytes   // nil: they are not quantized
 	Stored   bool                 // they are quantized in the checkpoint
 	Kept     []string             // ends of paths of modules that are never quantized
+	Unpacked []string             // names of modules of which the job needs the weight itself
+	Names    *program.Names       // of the checkpoint; nil: the model's
+	Float32  []string             // parts of the names of tensors that are read in float32
 }
 
 // Trained is the type of the parameters of the module at a path when the job trains; ""
@@ -26,6 +33,12 @@ func (w *Weights) Trained(path string) tensor.DType {
 		return d
 	}
 	return w.DType
+}
+
+// TrainsCopies reports whether copies of modules are converted, which have another type than the
+// parameters that other modules share with these.
+func (w *Weights) TrainsCopies() bool {
+	return w != nil && slices.ContainsFunc(w.Convert, func(c program.Conversion) bool { return c.Copies })
 }
 
 // halves are the names of train.precision of models that have 16 bits as a whole.
@@ -50,7 +63,10 @@ func (h *model) readWeights() {
 	if p := &h.Spec.Train.Precision; p.V == "bf16" || p.V == "fp16" {
 		h.fail(p.At, "load sets the type of the weights: write load: {dtype: %s}, and a precision of fp32, amp-bf16 or amp-fp16", map[string]string{"bf16": "bfloat16", "fp16": "float16"}[p.V])
 	}
-	w := &Weights{DType: h.loadType(l), OnDevice: h.onDevice(l), Convert: h.conversions(l)}
+	w := &Weights{DType: h.loadType(l), OnDevice: h.onDevice(l), Auto: h.infers(l), Convert: h.conversions(l), Names: h.c.names()}
+	if w.DType != tensor.Float32 {
+		w.Float32 = float32s[cmp.Or(h.c.Around, h.c.Type)]
+	}
 	q := l.Quantize
 	if stored := h.c.BitsAndBytes; stored != nil { // goes before an argument
 		stored.Compute.At = h.m.HF.At
@@ -72,6 +88,9 @@ func (h *model) readWeights() {
 		}
 		w.OnDevice = true // update_device_map of the quantizer
 	}
+	if w.OnDevice && h.c.Around == "qwen3_vl_moe" {
+		h.NotModelled = append(h.NotModelled, note.Asked.New("transposed experts of %s: from_pretrained transposes the experts of a layer on the GPU if the checkpoint has them as releases before 5 did, which takes their bytes twice while it does; planned as transformers 5 saves them", Named(h.m).V).Of("model.load"))
+	}
 	h.Weights = w
 }
 
@@ -79,7 +98,7 @@ func (h *model) readWeights() {
 func (h *model) conversions(l *spec.Load) []program.Conversion {
 	var out []program.Conversion
 	for _, c := range l.Convert {
-		x := program.Conversion{DType: h.Spec.Errs.DType(c.DType), EmptyCache: c.EmptyCache.V}
+		x := program.Conversion{DType: h.Spec.Errs.DType(c.DType), Copies: c.Trained.V, EmptyCache: c.EmptyCache.V}
 		if !x.DType.IsFloating() {
 			h.fail(c.DType.At, "parameters are converted to a floating-point type, not to %v", x.DType)
 		}
@@ -143,6 +162,15 @@ func (h *model) onDevice(l *spec.Load) bool {
 		h.fail(v.Span, "a device_map with modules on the GPU and on the CPU is not modelled")
 	}
 	return places[true]
+}
+
+// infers reports whether device_map asks accelerate to place the modules.
+func (h *model) infers(l *spec.Load) bool {
+	if l.DeviceMap == nil || l.DeviceMap.Kind == spec.Map {
+		return false
+	}
+	x, _ := h.Spec.Errs.Eval(l.DeviceMap, h.Spec.Env).(string)
+	return slices.Contains([]string{"auto", "balanced", "balanced_low_0", "sequential"}, x)
 }
 
 // place reports whether a device is the GPU.

@@ -9,6 +9,7 @@ import (
 	"github.com/memplan/memplan/internal/graph/hf"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -26,15 +27,11 @@ func PlainKeywords(errs *spec.Errors, x *program.Expr, at spec.Span) {
 // CheckpointOf reads what does not depend on the module.
 func CheckpointOf(errs *spec.Errors, c *spec.Checkpoint) *program.Checkpoint {
 	out := &program.Checkpoint{Reentrant: c.Reentrant.V, Segments: c.Segments.V}
-	for _, s := range c.Save {
-		rows := aten.Keepable(s.V)
-		if rows == nil {
-			errs.Unknown(s.At, "operator to keep", s.V, aten.KeepableNames())
-			panic(spec.Stop{})
-		}
-		for _, r := range rows {
+	out.Save, out.Alternate = keepable(errs, c.Save), keepable(errs, c.Alternate)
+	for i, s := range c.Alternate {
+		for _, r := range keepable(errs, c.Alternate[i:i+1]) {
 			if !slices.Contains(out.Save, r) {
-				out.Save = append(out.Save, r)
+				errs.Failf(s.At, "alternate: results of %s are not kept; name it in save, too", s.V)
 			}
 		}
 	}
@@ -43,6 +40,24 @@ func CheckpointOf(errs *spec.Errors, c *spec.Checkpoint) *program.Checkpoint {
 		errs.Failf(c.Save[0].At, "save needs use_reentrant: false, PyTorch says")
 	case len(out.Save) > 0 && out.Segments > 0:
 		errs.Failf(c.Save[0].At, "checkpoint_sequential keeps no operators' results; save and segments exclude each other")
+	}
+	return out
+}
+
+// keepable are the operators of a list of words.
+func keepable(errs *spec.Errors, words []spec.String) []*op.Op {
+	var out []*op.Op
+	for _, s := range words {
+		rows := aten.Keepable(s.V)
+		if rows == nil {
+			errs.Unknown(s.At, "operator to keep", s.V, aten.KeepableNames())
+			panic(spec.Stop{})
+		}
+		for _, r := range rows {
+			if !slices.Contains(out, r) {
+				out = append(out, r)
+			}
+		}
 	}
 	return out
 }
@@ -84,6 +99,9 @@ func (j *Job) Checkpoint() {
 	}
 	given := Patterns(j.Spec.Errs, c.Modules, "module", known)
 	for i, m := range j.Models {
+		if m.Type != "" && j.Job.Models[i].Eval {
+			continue // GradientCheckpointingLayer checkpoints in training mode alone
+		}
 		patterns := given
 		if len(c.Modules) == 0 {
 			patterns = m.Checkpoint
@@ -98,6 +116,9 @@ func (j *Job) Checkpoint() {
 			*j.NotModelled = append(*j.NotModelled, note.Asked.New("train.checkpoint: how transformers 4.51 passes arguments to a layer that is checkpointed; it is planned as in 5.12").Of("train.checkpoint"))
 		}
 		r.find(j.Job.Models[i].Root, "", i, patterns)
+	}
+	if c.Trained {
+		r.leaveFrozen()
 	}
 	switch {
 	case j.Spec.Errs.Err() != nil: // a pattern that fits nothing
@@ -131,6 +152,7 @@ type checkpointer struct {
 	spec   *spec.Checkpoint
 	to     *program.Checkpoint
 	found  []checkpointPath
+	frozen map[checkpointPath]bool // of those that are found
 	chosen map[checkpointPath]bool
 	made   map[string]*program.Class
 }
@@ -182,7 +204,22 @@ func (r *checkpointer) choose() {
 		r.j.fail(r.spec.Every.At, "every: %d selects none of %s; it must be at most their number", n, spec.Plural(len(r.found), "module"))
 	}
 	for i := n - 1; i < len(r.found); i += n {
-		r.chosen[r.found[i]] = true
+		r.chosen[r.found[i]] = !r.frozen[r.found[i]]
+	}
+}
+
+// leaveFrozen finds the modules of which no parameter is trained.
+func (r *checkpointer) leaveFrozen() {
+	r.frozen = map[checkpointPath]bool{}
+	for _, f := range r.found {
+		m := r.j.Job.Models[f.model]
+		in := func(path string) bool { return path == f.path || strings.HasPrefix(path, f.path+".") }
+		trains := func(p program.Place) bool { return in(p.Path) }
+		if a := m.Adapters; a != nil {
+			r.frozen[f] = a.Bias != "all" && !slices.ContainsFunc(a.Layers, trains) && !slices.ContainsFunc(a.Saved, trains)
+		} else {
+			r.frozen[f] = !slices.ContainsFunc(m.Root.ParamPaths(), func(path string) bool { return in(path) && !m.Freezes(path) })
+		}
 	}
 }
 
@@ -192,11 +229,11 @@ func (r *checkpointer) choose() {
 func (r *checkpointer) rewrite(c *program.Class, path string, model int) *program.Class {
 	key := fmt.Sprintf("%p", c)
 	for _, f := range r.found {
-		if rest, ok := strings.CutPrefix(f.path, path+"."); f.model == model && r.chosen[f] && (ok || path == "") {
+		if rest, ok := strings.CutPrefix(f.path, path+"."); f.model == model && (r.chosen[f] || r.spec.Trained) && (ok || path == "") {
 			if path == "" {
 				rest = f.path
 			}
-			key += " " + rest
+			key += fmt.Sprint(" ", rest, r.chosen[f])
 		}
 	}
 	if !strings.Contains(key, " ") {
@@ -208,25 +245,52 @@ func (r *checkpointer) rewrite(c *program.Class, path string, model int) *progra
 	out := *c
 	r.made[key] = &out
 	out.Children = slices.Clone(c.Children)
-	calls := map[int]bool{}
+	calls, has := map[int]bool{}, false
 	for i := range out.Children {
 		ch := &out.Children[i]
-		at := program.Join(path, ch.Path)
-		if r.chosen[checkpointPath{model, at}] {
+		f := checkpointPath{model, program.Join(path, ch.Path)}
+		_, frozen := r.frozen[f]
+		has = has || frozen
+		if r.chosen[f] {
 			calls[i] = true
 		} else {
-			ch.Class = r.rewrite(ch.Class, at, model)
+			ch.Class = r.rewrite(ch.Class, f.path, model)
 		}
 	}
-	if len(calls) > 0 {
+	if len(calls) > 0 || has {
 		if out.Layer == nn.Sequential { // a class of its own
 			out.Name = r.j.ClassName(CheckpointedSequential)
 		}
-		for _, x := range out.CheckpointCalls(r.to, calls) {
+		changed := out.CheckpointCalls(r.to, calls)
+		for _, x := range changed {
 			PlainKeywords(r.j.Spec.Errs, x, r.spec.At)
+		}
+		if m := r.j.Job.Models[model]; has && (m.Adapters == nil || m.Quantized != nil) { // else PEFT has the embeddings' results require grad
+			inputsRequireGrad(&out, changed)
 		}
 	}
 	return &out
+}
+
+// inputsRequireGrad has calls make their first arguments require grad, where a class, of which
+// CheckpointCalls has made the functions, has a statement that does so for all of them.
+func inputsRequireGrad(c *program.Class, calls []*program.Expr) {
+	var asks *program.Expr
+	c.Forward.Body = slices.DeleteFunc(c.Forward.Body, func(s program.Stmt) bool {
+		x := s.Value
+		if x == nil || x.Kind != program.CallOp || x.Row != aten.RequiresGrad || len(s.Targets) != 1 || x.Args[0].Kind != program.Local || x.Args[0].Slot != s.Targets[0] {
+			return false
+		}
+		asks = x
+		return true
+	})
+	for _, x := range calls {
+		if asks != nil && len(x.Args) > 0 && (x.Names == nil || x.Names[0] == "") {
+			arg := *asks
+			arg.Args = []*program.Expr{x.Args[0]}
+			x.Args[0] = &arg
+		}
+	}
 }
 
 // uniqueNames gives classes that were rewritten in several ways names of their

@@ -1,6 +1,8 @@
 package techniques
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
@@ -31,7 +33,17 @@ func (j *Job) freezeModels(f *spec.Freeze, models []*program.Model) {
 		known = append(append(known, m.Root.ModulePaths()...), m.Root.ParamPaths()...)
 	}
 	const what = "module or parameter"
-	frozen, trained := Patterns(j.Spec.Errs, f.Modules, what, known), Patterns(j.Spec.Errs, f.Except, what, known)
+	except := f.Except
+	if f.Missing.V {
+		except = slices.DeleteFunc(slices.Clone(except), func(s spec.String) bool {
+			missing := program.CheckPattern(s.V) == nil && !slices.ContainsFunc(known, program.Patterns{s.V}.Fits)
+			if missing {
+				*j.Warnings = append(*j.Warnings, note.FitsNothing.New("pattern %q fits no %s, so that it has none trained", s.V, what).Of("freeze.except"))
+			}
+			return missing
+		})
+	}
+	frozen, trained := Patterns(j.Spec.Errs, f.Modules, what, known), Patterns(j.Spec.Errs, except, what, known)
 	if len(f.Modules) == 0 { // all but these
 		frozen = program.Patterns{"*"}
 	}

@@ -14,7 +14,7 @@ import (
 // with it.
 func (j *Job) fsdp(s *spec.Parallel) {
 	p := &j.Job.Parallel
-	f := &program.FSDP{KeepInputs: !s.Cast.V, Offload: s.Offload.V, Pinned: s.Pin.V}
+	f := &program.FSDP{KeepInputs: !s.Cast.V, Offload: s.Offload.V, Pinned: s.Pin.V, WholeLast: !s.Last.V, Meta: s.Meta.V}
 	p.Ranks, p.FSDP = s.FSDP.V, f
 	f.Reshard = j.reshard(s, p.Ranks)
 	f.ParamDType, f.ReduceDType, f.OutputDType = j.floating(s.Param), j.floating(s.Reduce), j.floating(s.Output)
@@ -103,6 +103,7 @@ func (j *Job) fsdpGoesWith(s *spec.Parallel) {
 		{"quantize", m.Quantized != nil},
 		{"prune", m.Pruned != nil},
 		{"train.ema", job.EMA != nil},
+		{"load of a model on the meta device", m.Loaded != nil && job.Parallel.FSDP.Meta},
 		{"an eval: of other sizes", job.Eval != nil && job.Eval.Apart[m.Name]},
 	} {
 		if x.given {

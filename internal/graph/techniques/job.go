@@ -60,9 +60,6 @@ func (j *Job) Quantize() {
 		if q == nil {
 			q = j.Spec.Quantize
 		}
-		if m.onDevice() {
-			j.joinedExperts(m.Name, j.Job.Models[i])
-		}
 		if w := m.Loaded; w != nil && w.Quantize != nil {
 			spec.Try(func() { j.loadedQuantized(&m, j.Job.Models[i]) })
 		}

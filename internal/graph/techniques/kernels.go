@@ -188,7 +188,11 @@ func (j *Job) FuseEvaluation() {
 	for _, m := range j.Job.Models {
 		if root := e.Models[m.Name]; root != nil && m.Adapters != nil {
 			spec.Try(func() {
-				if f := j.fuse(root, m.Adapters, true); f != nil {
+				f := j.fuse(root, m.Adapters, true)
+				if m.Adapters.Regularized != nil {
+					f = append(f, j.regularized(root, m.Adapters, j.Spec.PEFT.At))
+				}
+				if f != nil {
 					e.Fused[m.Name] = f
 				}
 			})

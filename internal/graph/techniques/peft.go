@@ -23,9 +23,22 @@ type tuner struct {
 	bias     string
 	defaults map[string][]string // target_modules by model type
 	lora     *spec.LoraConfig    // nil: another method
+	linear   bool                // the names of linear layers are targets, too
+	dropout  bool                // adapters of parameters have lora_dropout
 	// wrap makes the class that goes around a layer; args are those of the class
 	// in a script.
 	wrap func(path string, base *program.Class, dtype tensor.DType) (class *program.Class, args string)
+	// weight is that of the orthogonal regularization in the loss; nil: there is none.
+	weight   *float64
+	onDevice bool // the model that is changed is on the GPU
+}
+
+// place is where a mistake in the targets is.
+func (t *tuner) place() spec.Span {
+	if v := t.targets.TargetModules; v != nil {
+		return v.Span
+	}
+	return t.at
 }
 
 // PEFT changes the models as get_peft_model of PEFT does.
@@ -54,9 +67,19 @@ func (j *Job) PEFT() {
 func (j *Job) tuner(p *spec.PEFT) *tuner {
 	switch {
 	case p.LoRA != nil:
-		return j.loraTuner(p.LoRA)
+		t := j.loraTuner(p.LoRA)
+		t.linear, t.dropout = p.Linear.V, p.Dropout.V
+		return t
 	case p.IA3 != nil:
 		return j.ia3Tuner(p.IA3)
+	case p.OFT != nil:
+		t := j.oftTuner(p.OFT)
+		t.linear = p.Linear.V
+		return t
+	case p.AdaLoRA != nil:
+		t := j.adaloraTuner(p.AdaLoRA)
+		t.linear = p.Linear.V
+		return t
 	}
 	j.fail(p.At, "peft needs a method, such as lora: {r: 8}")
 	return nil
@@ -75,15 +98,23 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 		known[l.Path] = l.Class
 	}
 	groups := adapterGroups{}
+	t.onDevice = !a.OnHost
 	for _, path := range targeted {
 		base := known[path]
 		if base == nil {
-			j.fail(t.targets.TargetModules.Span, "%s.target_modules: %s is no layer that an adapter goes around (Linear, Conv1D, Conv1d to Conv3d, Embedding)", t.name, path)
+			j.fail(t.place(), "%s.target_modules: %s is no layer that an adapter goes around (Linear, Conv1D, Conv1d to Conv3d, Embedding)", t.name, path)
+		}
+		if returnsTuple(base) {
+			at := t.at
+			if v := t.targets.TargetModules; v != nil {
+				at = v.Span
+			}
+			j.fail(at, "%s.target_modules: %s returns a tuple, with which PEFT's adapter fails; leave it out, such as with exclude_modules: [%s]", t.name, path, path[strings.LastIndexByte(path, '.')+1:])
 		}
 		if chunked && path == head {
 			j.fail(t.at, "%s: SFTTrainer computes no chunked loss with an adapter around %s; leave the module out of target_modules, or write loss_type: nll", t.name, path)
 		}
-		dtype := firstAdapterType(base)
+		dtype := base.AdapterType(base.Params[0].DType)
 		if p.Autocast.V && dtype.IsHalf() {
 			dtype = tensor.Float32
 		}
@@ -99,19 +130,20 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 	j.savedModules(pm, a, t.at)
 	a.Kernels = j.kernels(m, p)
 	a.Fused = j.fuse(pm.Root, a, false)
+	if a.Regularized = t.weight; t.weight != nil {
+		if chunked {
+			j.fail(t.at, "%s: SFTTrainer's chunked loss fails with AdaLoRA, whose model is not found in it; write loss_type: nll", t.name)
+		}
+		a.Fused = append(a.Fused, j.regularized(pm.Root, a, t.at))
+	}
 	pm.Adapters = a
 }
 
-// firstAdapterType is the type in which the adapter of a layer is made: that of its
-// weight, or in which it computes if that is quantized.
-func firstAdapterType(base *program.Class) tensor.DType {
-	switch q := base.Quantized; {
-	case q != nil && q.Bits == 4:
-		return q.Compute
-	case q != nil:
-		return tensor.Float32
-	}
-	return base.Params[0].DType
+// returnsTuple reports whether a class that stands for a layer returns more than a tensor.
+func returnsTuple(c *program.Class) bool {
+	return c.Forward != nil && slices.ContainsFunc(c.Forward.Body, func(s program.Stmt) bool {
+		return s.Kind == program.Return && (len(s.Values) > 1 || s.Value != nil && s.Value.Kind == program.TupleLit)
+	})
 }
 
 // heads are the names that a task adds to modules_to_save.
@@ -162,9 +194,7 @@ func (j *Job) names(v *spec.Value, key string) (list []spec.String, fits matcher
 	if lone && len(list) > 0 {
 		return nil, j.regexp(list[0], key, "", "")
 	}
-	return list, func(path string) bool {
-		return slices.ContainsFunc(list, func(n spec.String) bool { return path == n.V || strings.HasSuffix(path, "."+n.V) })
-	}
+	return list, ends(list)
 }
 
 // regexp compiles a regular expression of Python, which must match a path as a whole
@@ -235,8 +265,13 @@ func (j *Job) targeted(m *Model, pm *program.Model, t *tuner, saved []spec.Strin
 	var fits matcher
 	var list []spec.String
 	switch {
+	case t.linear:
+		list, fits = j.linearNames(m, pm, t)
 	case v == nil || v.Kind == spec.Null:
 		names := t.defaults[m.Type]
+		if names == nil && t.lora != nil {
+			j.parametersAlone(t.lora)
+		}
 		if names == nil {
 			j.fail(t.at, "%s needs target_modules: PEFT has no default for %s", t.name, orModel(m.Type))
 		}
@@ -259,7 +294,7 @@ func (j *Job) targeted(m *Model, pm *program.Model, t *tuner, saved []spec.Strin
 	if e := j.joinedIn(m); e != nil && t.lora != nil {
 		list, fits = j.ofExperts(m, pm, t, e, list, fits)
 	}
-	list = slices.Clone(list)
+	list = slices.DeleteFunc(slices.Clone(list), func(n spec.String) bool { return !n.Set })
 	_, excluded := j.names(t.targets.ExcludeModules, "exclude_modules")
 	layer := j.layerNumbers(t.targets, listed)
 	pm.Root.Walk(func(path string, _ *program.Class) {
@@ -273,17 +308,50 @@ func (j *Job) targeted(m *Model, pm *program.Model, t *tuner, saved []spec.Strin
 		}
 	})
 	if len(out) == 0 {
-		at := t.at
-		if v != nil {
-			at = v.Span
+		if t.lora != nil {
+			j.parametersAlone(t.lora)
 		}
 		known, _ := adaptable(pm)
-		j.fail(at, "%s: no module of the model is targeted; layers for an adapter are %s", t.name, someNames(known))
+		j.fail(t.place(), "%s: target_modules fit no module of the model, with which PEFT fails; layers for an adapter are %s", t.name, someNames(known))
 	}
 	for _, n := range list {
 		j.unmatched(n, "target_modules")
 	}
 	return out
+}
+
+// parametersAlone refuses adapters of parameters where no module has an adapter.
+func (j *Job) parametersAlone(l *spec.LoraConfig) {
+	if v := l.TargetParameters; v != nil && v.Kind != spec.Null {
+		j.fail(v.Span, "target_parameters: adapters of parameters are not modelled, and no module has an adapter; name modules in target_modules")
+	}
+}
+
+// linearNames are target_modules with the last names of the linear layers but the output
+// embedding (find_all_linear_names of axolotl/loaders/adapter.py, find_all_linear_modules of
+// llamafactory/model/model_utils/misc.py).
+func (j *Job) linearNames(m *Model, pm *program.Model, t *tuner) (list []spec.String, fits matcher) {
+	if v := t.targets.TargetModules; v != nil && v.Kind != spec.Null {
+		list, _ = j.Spec.Errs.Strings(v, "target_modules", j.Spec.Env)
+	}
+	list = slices.Clone(list)
+	except, found := j.outputs(m, pm, t), map[string]bool{}
+	pm.Root.Walk(func(path string, c *program.Class) {
+		if isLinear(c) && !slices.Contains(except, path) {
+			found[path[strings.LastIndexByte(path, '.')+1:]] = true
+		}
+	})
+	for _, n := range slices.Sorted(maps.Keys(found)) {
+		list = append(list, spec.String{V: n, At: t.at})
+	}
+	return list, ends(list)
+}
+
+// ends fits paths that end with one of the names.
+func ends(list []spec.String) matcher {
+	return func(path string) bool {
+		return slices.ContainsFunc(list, func(n spec.String) bool { return path == n.V || strings.HasSuffix(path, "."+n.V) })
+	}
 }
 
 // within reports whether a module is, or is in, one that is trained as a whole.

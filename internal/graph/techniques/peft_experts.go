@@ -24,7 +24,7 @@ var (
 // (_MODEL_TO_CONVERSION_PATTERN in transformers/conversion_mapping.py), of those that
 // memplan knows.
 var joinedTypes = map[string]joined{
-	"mixtral": joinedMixtral, "minimax_m2": joinedMixtral, "deepseek_v2": joinedQwen, "deepseek_v3": joinedQwen, "glm4_moe": joinedQwen, "glm4_moe_lite": joinedQwen,
+	"mixtral": joinedMixtral, "minimax_m2": joinedMixtral, "afmoe": joinedQwen, "deepseek_v2": joinedQwen, "deepseek_v3": joinedQwen, "glm4_moe": joinedQwen, "glm4_moe_lite": joinedQwen,
 	"olmoe": joinedQwen, "qwen3_moe": joinedQwen, "qwen3_next": joinedQwen,
 }
 
@@ -51,7 +51,8 @@ func (e joined) of(target string) string {
 // expression mean the last names of the modules that they fit.
 func (j *Job) ofExperts(m *Model, pm *program.Model, t *tuner, e joined, list []spec.String, fits matcher) ([]spec.String, matcher) {
 	v := t.targets.TargetModules
-	if v == nil || v.Kind == spec.Null {
+	if list == nil && (v == nil || v.Kind == spec.Null) {
+		j.parametersAlone(t.lora)
 		j.fail(t.at, "lora needs target_modules: PEFT has no default for %s of transformers 5", m.Type)
 	}
 	if list == nil {
@@ -68,27 +69,25 @@ func (j *Job) ofExperts(m *Model, pm *program.Model, t *tuner, e joined, list []
 	}
 	for old, param := range e {
 		if parameters[param] && !found[old] {
-			j.fail(v.Span, "target_modules: %s has one parameter %s for %s; PEFT refuses target_modules without all of these names", m.Type, param, words(e.parts(param)))
+			j.fail(t.place(), "target_modules: %s has one parameter %s for %s; PEFT refuses target_modules without all of these names", m.Type, param, words(e.parts(param)))
 		}
 	}
 	switch l := t.lora; {
 	case len(found) > 0 && len(rest) == 0:
-		j.fail(v.Span, "target_modules: adapters of parameters, which %s of %s are, are not modelled; name other modules", words(found), m.Type)
+		j.fail(t.place(), "target_modules: adapters of parameters, which %s of %s are, are not modelled; name other modules", words(found), m.Type)
 	case len(found) > 0:
 		for _, refused := range []struct {
 			at  spec.Span
 			key string
 			is  bool
-		}{{l.Dropout.At, "lora_dropout", l.Dropout.V > 0}, {l.LoraBias.At, "lora_bias", l.LoraBias.V}, {l.DoRA.At, "use_dora", l.DoRA.V}} {
+		}{{l.Dropout.At, "lora_dropout", l.Dropout.V > 0 && t.dropout}, {l.LoraBias.At, "lora_bias", l.LoraBias.V}, {l.DoRA.At, "use_dora", l.DoRA.V}} {
 			if refused.is {
 				j.fail(refused.at, "%s: PEFT refuses it with adapters of parameters, which %s of %s are; remove it, or take these names out of target_modules", refused.key, words(found), m.Type)
 			}
 		}
 		*j.NotModelled = append(*j.NotModelled, note.Asked.New("peft.lora.target_modules: adapters of parameters, which %s of %s are", words(found), m.Type).Of("peft.lora.target_modules"))
 	}
-	return rest, func(path string) bool {
-		return slices.ContainsFunc(rest, func(n spec.String) bool { return path == n.V || strings.HasSuffix(path, "."+n.V) })
-	}
+	return rest, ends(rest)
 }
 
 // parts are the modules that a parameter is made of.

@@ -24,6 +24,23 @@ var loraTargets = byType(map[string][]string{
 	"c_proj c_attn":               {"btlm"},
 })
 
+// adaloraTargets are those of AdaLoRA.
+var adaloraTargets = byType(map[string][]string{
+	"q k v o wi wo":                         {"t5"},
+	"q k v o wi_0 wi_1 wo":                  {"mt5"},
+	"q_proj k_proj v_proj out_proj fc1 fc2": {"bart", "opt"},
+	"c_attn":                                {"gpt2", "gpt_bigcode"},
+	"query_key_value":                       {"bloom", "gpt_neox"},
+	"q_proj v_proj": {
+		"gptj", "gpt_neo", "llama", "llama4", "gemma", "gemma2", "gemma3_text", "qwen2", "qwen3",
+	},
+	"query value":                          {"bert"},
+	"query key value dense":                {"roberta"},
+	"query_proj key_proj value_proj dense": {"deberta-v2"},
+	"in_proj":                              {"deberta"},
+	"q_proj k_proj v_proj o_proj":          {"nemotron_h"},
+})
+
 // ia3Targets and ia3Feedforward are the defaults of (IA)3.
 var (
 	ia3Targets = byType(map[string][]string{

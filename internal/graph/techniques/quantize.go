@@ -55,7 +55,7 @@ func (j *Job) quantized(name string, m *program.Model, q *spec.Quantize) {
 	all, last := adaptable(m)
 	var known []string
 	for _, p := range all {
-		if isLinear(p.Class) {
+		if quantizable(p.Class) {
 			known = append(known, p.Path)
 		}
 	}
@@ -76,7 +76,7 @@ func (j *Job) quantized(name string, m *program.Model, q *spec.Quantize) {
 	}
 	tied := tiedModules(m.Root)
 	for _, p := range all {
-		if !isLinear(p.Class) || !z.Modules.Fits(p.Path) || z.Except.Fits(p.Path) {
+		if !quantizable(p.Class) || !z.Modules.Fits(p.Path) || z.Except.Fits(p.Path) {
 			continue
 		}
 		if tied[p.Path] {
@@ -109,36 +109,31 @@ func (j *Job) loadedQuantized(m *Model, pm *program.Model) {
 	kept := j.notConverted(m, pm, q, w.Kept)
 	all, _ := adaptable(pm)
 	for _, p := range all {
-		if !isLinear(p.Class) {
+		if !quantizable(p.Class) {
 			continue
 		}
 		if kept(p.Path) {
 			z.Except = append(z.Except, p.Path)
 			continue
 		}
+		if name := p.Path[strings.LastIndexByte(p.Path, '.')+1:]; slices.Contains(w.Unpacked, name) {
+			j.fail(q.At, "quantization_config: transformers 5.12 fails to train a quantized %s, whose weight is taken without a call of the layer; write llm_int8_skip_modules: [%s] (in a file of Axolotl below bnb_config_kwargs)", p.Path, name)
+		}
 		env := *j.Env
 		env.DType = w.Trained(p.Path)
 		z.Layers = append(z.Layers, program.Place{Path: p.Path, Class: j.quantizedLayer(&env, p, z.Of, m.Use.Load.At)})
 	}
 	z.Modules = program.Patterns{"*"}
-	if len(z.Layers) == 0 {
-		j.fail(q.At, "quantization_config: %s has no linear layer to quantize", m.Name)
+	if len(z.Layers) == 0 { // transformers warns, too
+		*j.Warnings = append(*j.Warnings, note.FitsNothing.New("quantization_config: %s has no linear layer that transformers quantizes, and keeps its weights in %v", m.Name, w.DType).Of("model.load.quantization_config"))
 	}
 	pm.Quantized = z
 }
 
-// joinedExperts says that from_pretrained joins the experts of a layer, which checkpoints
-// have one by one, when they are on the GPU.
-func (j *Job) joinedExperts(name string, m *program.Model) {
-	found := false
-	m.Root.Walk(func(_ string, c *program.Class) {
-		p := c.FindParam("gate_up_proj")
-		found = found || p != nil && len(p.Size) == 3 && c.FindParam("gate_up_proj_bias") == nil
-	})
-	if found {
-		*j.NotModelled = append(*j.NotModelled, note.Asked.New("joined experts of %s: from_pretrained reads the experts of a layer one by one and joins them on the GPU, which takes their bytes twice while it does", name).Of("model.load"))
-	}
-}
+// quantizable reports whether transformers replaces a layer by one of bitsandbytes: an
+// nn.Linear, of no subclass, or its Conv1D (replace_with_bnb_linear in
+// transformers/integrations/bitsandbytes.py).
+func quantizable(c *program.Class) bool { return isLinear(c) && c.Layer != nn.LinearOf }
 
 // notConverted says which modules stay as they are (get_modules_to_not_convert in
 // transformers/quantizers/base.py): by default those whose weights are tied, the output

@@ -1,0 +1,43 @@
+package graph
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/specs"
+)
+
+// A spec that is written out without its trainer has the params of the loop and of the model
+// in one list. Those of one name are those that one is given by the other.
+func TestLoopParams(t *testing.T) {
+	shared := []string{"task", "use_cache", "flattened", "shifts_labels", "smooths_shifted"}
+	names := func(file string) []string {
+		text, err := specs.Preset(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := spec.Parse(file, text, spec.Options{Loop: true})
+		if s == nil {
+			t.Fatal(err)
+		}
+		return s.ParamNames()
+	}
+	models := specs.Names()
+	for _, m := range specs.HFTypes() {
+		models = append(models, "hf/"+m)
+	}
+	with := map[string]string{} // a model with a param of this name
+	for _, m := range models {
+		for _, p := range names(m) {
+			with[p] = m
+		}
+	}
+	for _, loop := range []string{"hf", "sft", "dpo", "trl", "litgpt", "lightning", "torchtitan"} {
+		for _, p := range names("trainers/" + loop) {
+			if m := with[p]; m != "" && !slices.Contains(shared, p) {
+				t.Errorf("trainers/%s and %s both have a param %s", loop, m, p)
+			}
+		}
+	}
+}
