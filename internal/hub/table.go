@@ -179,24 +179,6 @@ var copies = []struct{ suffix, config string }{
 	{"-FP8", `{"quant_method":"fp8"}`},
 }
 
-// Layers is how many layers a model of the table has; 0 if its row does not say.
-func Layers(name string) int64 {
-	m := Lookup(name)
-	if m == nil {
-		return 0
-	}
-	var c struct {
-		Layers int64 `json:"num_hidden_layers"`
-		Text   struct {
-			Layers int64 `json:"num_hidden_layers"`
-		} `json:"text_config"`
-	}
-	if json.Unmarshal(m.Config, &c) != nil {
-		return 0
-	}
-	return max(c.Layers, c.Text.Layers)
-}
-
 // TypeOf is the model_type of a model, also of one whose configuration is not in the table; "" if
 // it is not known.
 func TypeOf(name string) string {

@@ -11,7 +11,7 @@ import (
 // Axolotl's configuration, as `axolotl train` runs it on one machine.
 var axolotl = &Format{
 	Name: "axolotl", Title: "Axolotl", Signs: [][]string{{"base_model"}}, Unless: []string{"model_name_or_path"},
-	Keys: axolotlKeys, Defaults: axolotlDefaults, Ignores: true, Trainer: "hf",
+	Keys: axolotlKeys, Defaults: axolotlDefaults, Ignores: true, Coerces: true, Trainer: "hf",
 	Names: map[string]string{
 		"gradient_accumulation_steps": "gradient_accumulation_steps", "optim": "optimizer",
 		"gradient_checkpointing": "gradient_checkpointing", "max_grad_norm": "max_grad_norm",
@@ -21,7 +21,7 @@ var axolotl = &Format{
 
 func (j *job) axolotl() {
 	j.parts(j.axolotlModel, j.axolotlTypes, j.axolotlAttention, j.axolotlBatch, j.axolotlAdapter, j.axolotlSteps, j.axolotlEvaluation,
-		j.axolotlKernels, j.axolotlTrains, j.axolotlCasts)
+		j.axolotlKernels, j.axolotlTrains, j.axolotlCasts, j.axolotlDPO)
 	if j.on("dp_shard_size") || j.on("dp_replicate_size") {
 		j.world = j.count("dp_shard_size", 1) * j.count("dp_replicate_size", 1)
 	}
@@ -59,7 +59,7 @@ func (j *job) axolotlModel() {
 	default:
 		j.put("model.task", "causal-lm", nil)
 	}
-	if rl := j.str("rl", ""); rl != "" {
+	if rl := j.str("rl", ""); rl != "" && !j.dpo() {
 		j.prefers("rl", rl, j.on("adapter"))
 	}
 }
@@ -104,7 +104,7 @@ var axolotlAttentions = []struct{ key, is string }{
 func (j *job) axolotlAttention() {
 	v, name := j.axolotlAttn()
 	j.attention("attn_implementation", v, name)
-	if j.on("gemma4_hybrid_attn_impl") && j.isType("gemma4") && j.out.says("model.with.attn") == "flash_attention_2" {
+	if j.on("gemma4_hybrid_attn_impl") && j.isType("gemma4") && j.flash() {
 		j.put("model.with.global_attn", "sdpa", j.get("gemma4_hybrid_attn_impl"))
 	}
 	if j.isType("gemma4") { // _apply_model_specific_patches of loaders/patch_manager.py
@@ -129,7 +129,7 @@ func (j *job) axolotlAttn() (v *spec.Value, name string) {
 // attentions are the kinds that the spec knows; hubAttentions are kernels of the Hub
 // that are the same.
 var (
-	attentions    = []string{"sdpa", "eager", "flash_attention_2"}
+	attentions    = []string{"sdpa", "eager", "flash_attention_2", "flash_attention_3"}
 	hubAttentions = map[string]string{
 		"kernels-community/flash-attn2": "flash_attention_2", "kernels-community/flash-attn": "flash_attention_2", "kernels-community/flash-attn3": "flash_attention_3", "kernels-community/vllm-flash-attn3": "flash_attention_3",
 	}
@@ -149,12 +149,14 @@ func (j *job) attention(key string, v *spec.Value, name string) {
 		j.doubt(v, "%s: %s; transformers 5.12 has none for Llama 4; planned with sdpa", key, name)
 	case slices.Contains(attentions, name):
 		j.put("model.with.attn", name, v)
-	case name == "flash_attention_3":
-		j.put("model.with.attn", "flash_attention_2", v)
-		j.doubt(v, "%s: flash_attention_3; planned with flash_attention_2", key)
 	default:
 		j.doubt(v, "%s: %s; planned with the model's default, which is sdpa if the model has it", key, name)
 	}
+}
+
+// flash reports whether a package of flash-attention attends.
+func (j *job) flash() bool {
+	return strings.HasPrefix(j.out.says("model.with.attn"), "flash_attention")
 }
 
 // axolotlEmbeddings are the embeddings that Axolotl converts, by parts of their names:
@@ -212,7 +214,7 @@ func (j *job) axolotlBatch() {
 	if pad == nil { // the validation's default
 		pad = j.get("reward_model")
 	}
-	flat := given(packed) && j.out.says("model.with.attn") == "flash_attention_2"
+	flat := given(packed) && j.flash()
 	switch {
 	case flat:
 		seq.full, seq.at = "a packed batch is full: one sequence of micro_batch_size * sequence_len tokens, of at least two samples", packed
@@ -248,99 +250,6 @@ func (f *file) where(key string) spec.Origin {
 }
 
 func roundUp(n, multiple int64) int64 { return (n + multiple - 1) / multiple * multiple }
-
-// loraKeys are the keys of Axolotl with those of LoraConfig that have their values.
-var loraKeys = []struct{ key, is string }{
-	{"lora_r", "r"}, {"lora_alpha", "lora_alpha"}, {"lora_dropout", "lora_dropout"}, {"lora_target_parameters", "target_parameters"},
-	{"lora_modules_to_save", "modules_to_save"}, {"lora_exclude_modules", "exclude_modules"}, {"lora_fan_in_fan_out", "fan_in_fan_out"}, {"lora_rank_pattern", "rank_pattern"},
-	{"lora_alpha_pattern", "alpha_pattern"}, {"peft_layers_to_transform", "layers_to_transform"}, {"peft_layers_pattern", "layers_pattern"},
-	{"peft_use_dora", "use_dora"}, {"peft_use_rslora", "use_rslora"}, {"peft_layer_replication", "layer_replication"}, {"peft_init_lora_weights", "init_lora_weights"},
-	{"peft_trainable_token_indices", "trainable_token_indices"}, {"peft_ensure_weight_tying", "ensure_weight_tying"},
-}
-
-// axolotlAdapter writes adapters and the quantization that goes with them
-// (loaders/adapter.py, _set_quantization_config of loaders/model.py).
-func (j *job) axolotlAdapter() {
-	v, adapter := j.get("adapter"), j.str("adapter", "")
-	four, eight := j.flag("load_in_4bit", false), j.flag("load_in_8bit", false)
-	switch adapter {
-	case "":
-		if four || eight {
-			v = j.get("load_in_4bit")
-			if !four {
-				v = j.get("load_in_8bit")
-			}
-			j.fail(v, "weights in 4 or 8 bits are trained with adapters alone; add adapter: qlora or lora")
-		}
-		return
-	case "lora", "qlora":
-	default:
-		j.fail(v, "adapter: %s is not modelled; memplan plans lora and qlora", adapter)
-	}
-	switch {
-	case adapter == "qlora" && !four:
-		j.fail(v, "adapter: qlora needs load_in_4bit: true")
-	case adapter == "qlora":
-		q := "model.load.quantization_config."
-		j.put(q+"load_in_4bit", "true", j.get("load_in_4bit"))
-		j.put(q+"bnb_4bit_compute_dtype", j.out.says("model.load.dtype"), nil)
-		j.put(q+"bnb_4bit_use_double_quant", "true", nil)
-		j.put(q+"bnb_4bit_quant_type", "nf4", nil)
-		j.put(q+"bnb_4bit_quant_storage", "bfloat16", nil)
-		if kw := j.get("bnb_config_kwargs"); kw != nil {
-			for _, p := range kw.Pairs {
-				if !spec.IsVariable(p.Key.Str) {
-					j.fail(p.Key, "%s is no key of BitsAndBytesConfig", p.Key.Describe())
-				}
-				j.out.put(q+p.Key.Str, flow(p.Value), j.from(p.Value))
-			}
-		}
-	case eight:
-		j.put("model.load.quantization_config.load_in_8bit", "true", j.get("load_in_8bit"))
-	case four:
-		j.fail(j.get("load_in_4bit"), "Axolotl quantizes to 4 bits with adapter: qlora alone; with lora the weights would be loaded in 16 bits and converted to float32")
-	}
-	if four || eight {
-		j.put("model.load.device_map", `{"": 0}`, nil)
-		if modules := j.unquantized(eight); modules != "" {
-			j.put("model.load.quantization_config.llm_int8_skip_modules", modules, nil)
-		}
-	}
-	lora := "peft.lora."
-	for _, k := range loraKeys {
-		if v := j.get(k.key); v != nil && (v.Kind != spec.List || len(v.Items) > 0) {
-			j.set(lora+k.is, k.key, v)
-		}
-	}
-	if j.get("lora_r") == nil {
-		j.fail(v, "adapter: %s needs lora_r", adapter)
-	}
-	if d := j.get("peft_autocast_adapter_dtype"); d != nil {
-		j.set("peft.autocast_adapter_dtype", "peft_autocast_adapter_dtype", d)
-	}
-	switch targets := j.get("lora_target_modules"); {
-	case j.on("lora_target_linear"):
-		j.put(lora+"target_modules", "all-linear", j.get("lora_target_linear"))
-	case given(targets):
-		j.set(lora+"target_modules", "lora_target_modules", targets)
-	case j.on("lora_target_parameters"):
-	default:
-		j.fail(v, "adapter: %s needs lora_target_modules or lora_target_linear: true", adapter)
-	}
-	j.axolotlFused()
-}
-
-// unquantized lists the modules of model types that Axolotl does not quantize: kernels take their
-// weights as they are.
-func (j *job) unquantized(eight bool) string {
-	switch model := strings.ToLower(j.out.says("model.hf")); {
-	case strings.Contains(model, "falcon-h1"):
-		return "[out_proj]"
-	case eight && strings.Contains(model, "jamba"):
-		return "[mamba]"
-	}
-	return ""
-}
 
 // axolotlOptimizers are those that transformers does not know (CustomSupportedOptimizers).
 var axolotlOptimizers = strings.Fields("optimi_adamw ao_adamw_4bit ao_adamw_8bit ao_adamw_fp8 adopt_adamw came_pytorch muon dion sinkgd flash_adamw flash_adam flash_sgd flash_sgdw flash_lion q_galore_adamw8bit")
@@ -385,7 +294,9 @@ func (j *job) axolotlSteps() {
 		}
 	}
 	j.put(hf+"average_tokens_across_devices", "false", nil)
-	j.put("trainer.model_accepts_loss_kwargs", "false", nil)
+	if !j.dpo() {
+		j.put("trainer.model_accepts_loss_kwargs", "false", nil)
+	}
 }
 
 // axolotlEvaluation plans an evaluation. With packing its batches are those of the
@@ -483,6 +394,10 @@ func (j *job) axolotlLiger(plugin *spec.Value) {
 	if !strings.Contains(strings.Join(config, " "), "true") {
 		return
 	}
+	if j.dpo() { // whose use_liger_kernel is another loss
+		j.put("model.liger", "{"+strings.Join(config, ", ")+"}", plugin)
+		return
+	}
 	j.put("trainer.hf.use_liger_kernel", "true", plugin)
 	j.put("trainer.hf.liger_kernel_config", "{"+strings.Join(config, ", ")+"}", plugin)
 }
@@ -504,6 +419,9 @@ func (j *job) axolotlKernels() {
 			name, ok := strings.CutPrefix(p.Str, "axolotl.integrations.")
 			name, _, _ = strings.Cut(name, ".")
 			switch {
+			case p.Kind == spec.List, p.Kind == spec.Null:
+			case p.Kind != spec.Str:
+				j.fail(p, "plugins must be a list of names such as axolotl.integrations.liger.LigerPlugin, not %s", p.Describe())
 			case p.Str == "":
 			case ok && slices.Contains(axolotlPlugins, name):
 				plugins[name] = p
@@ -521,76 +439,4 @@ func (j *job) axolotlKernels() {
 	if v := plugins["diffusion"]; v != nil {
 		j.fail(v, "plugins: the training of diffusion language models is not modelled")
 	}
-}
-
-// loraKernels are the keys of fused kernels of LoRA, with those of peft.kernels.
-var loraKernels = []struct{ key, is string }{{"lora_mlp_kernel", "mlp"}, {"lora_qkv_kernel", "qkv"}, {"lora_o_kernel", "o"}}
-
-// axolotlFused writes fused kernels of LoRA, which are on where no key says otherwise
-// (utils/schemas/config.py: check_auto_enable_lora_kernels).
-func (j *job) axolotlFused() {
-	const path = "peft.kernels"
-	adapter, embedding := j.get("adapter"), j.get("lora_embedding_kernel")
-	asked, from := embedding != nil, adapter
-	var on []string
-	for _, k := range loraKernels {
-		if v := j.get(k.key); v != nil {
-			asked = true
-			if j.flag(k.key, false) {
-				on, from = append(on, k.is), v
-			}
-		}
-	}
-	automatic := !asked && !j.on("trust_remote_code") && !j.on("load_in_8bit") && !j.on("rl") && !j.on("nvfp4_merge_aware") && !j.on("fsdp") && !j.on("fsdp_config")
-	switch {
-	case len(on) == 0 && !automatic:
-	case j.on("peft_use_dora"):
-		j.doubt(from, "peft_use_dora: Axolotl's fused kernels of DoRA, which save fewer tensors; planned with PEFT's layers")
-	case j.on("load_in_8bit"):
-		j.fail(from, "fused kernels of LoRA do not go with weights of 8 bits")
-	case automatic:
-		j.put(path, "auto", nil)
-	default:
-		j.put(path, "["+strings.Join(on, ", ")+"]", from)
-	}
-	if j.flag("lora_embedding_kernel", false) {
-		j.doubt(embedding, "lora_embedding_kernel: a fused kernel for embeddings with adapters; planned with PEFT's layers")
-	}
-}
-
-// axolotlTrains says which parameters are trained (utils/freeze.py): those whose names
-// begin with what one of the regular expressions matches.
-func (j *job) axolotlTrains() {
-	v := j.get("unfrozen_parameters")
-	if !given(v) {
-		return
-	}
-	if j.on("adapter") {
-		j.doubt(v, "unfrozen_parameters: Axolotl looks for the names after it has added adapters, where they begin with base_model.model, and freezes all others, adapters too; planned with adapters trained")
-		return
-	}
-	var except []string
-	for _, it := range v.Items {
-		p, ok := glob(it.Str)
-		if !ok {
-			j.doubt(it, "unfrozen_parameters: the regular expression %s; planned with all parameters trained", it.Str)
-			return
-		}
-		except = append(except, quote(p))
-	}
-	j.put("freeze.modules", `["*"]`, v)
-	j.put("freeze.except", "["+strings.Join(except, ", ")+"]", v)
-}
-
-// glob writes a simple regular expression that the beginning of a name matches as a
-// pattern of the spec.
-func glob(re string) (string, bool) {
-	p := strings.TrimPrefix(re, "^")
-	if whole, ok := strings.CutSuffix(p, "$"); ok {
-		p = whole
-	} else {
-		p = strings.TrimSuffix(p, ".*") + ".*"
-	}
-	p = strings.ReplaceAll(strings.ReplaceAll(p, `\.`, "."), ".*", "*")
-	return p, !strings.ContainsAny(p, `[](){}+?|\^$`)
 }

@@ -26,6 +26,8 @@ type Format struct {
 	// arguments if it passes them on.
 	Trainer string
 	Passes  bool
+	// Coerces says that the program takes strings for numbers: its keys have pydantic's types.
+	Coerces bool
 	// Ignores says that the program ignores keys that it does not know.
 	Ignores bool
 	// Names are arguments of the trainer that the format has under a name of its own, or

@@ -3,7 +3,9 @@ package importer
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,8 +132,7 @@ func (j *job) add(f File) error {
 		return d.Errs.Err()
 	}
 	format, err := formatOf(d.Root)
-	if k := longKey(d.Root); k != nil {
-		d.Errs.Addf(k.Span, "key of %d characters; at most %d are read", len(k.Str), maxKey)
+	if unwritable(d.Root, d.Errs); d.Errs.Err() != nil {
 		return d.Errs
 	}
 	switch {
@@ -186,22 +187,24 @@ func (j *job) precision() ([]string, error) {
 // maxKey bounds the characters of a key: YAML in one line has no longer ones.
 const maxKey = 200
 
-// longKey finds a key that is too long.
-func longKey(v *spec.Value) *spec.Value {
+// maxBraces bounds how often ${ may be in a string: each is two expressions or parts of a
+// string of a spec, which has at most 256.
+const maxBraces = 100
+
+// unwritable reports what no spec can say.
+func unwritable(v *spec.Value, errs *spec.Errors) {
+	if n := strings.Count(v.Str, "${"); v.Kind == spec.Str && n > maxBraces {
+		errs.Addf(v.Span, "a string with ${ %d times; at most %d are read", n, maxBraces)
+	}
 	for _, p := range v.Pairs {
 		if len(p.Key.Str) > maxKey {
-			return p.Key
+			errs.Addf(p.Key.Span, "key of %d characters; at most %d are read", len(p.Key.Str), maxKey)
 		}
-		if k := longKey(p.Value); k != nil {
-			return k
-		}
+		unwritable(p.Value, errs)
 	}
 	for _, it := range v.Items {
-		if k := longKey(it); k != nil {
-			return k
-		}
+		unwritable(it, errs)
 	}
-	return nil
 }
 
 // owns reports whether an override is of a key of the file rather than of the spec.
@@ -349,8 +352,20 @@ func (f *Format) byDefault(name string, v *spec.Value) bool {
 // set gives a key of the spec the value of the file's key.
 func (j *job) set(path, key string, v *spec.Value) *node {
 	j.keys[path] = key
-	return j.out.put(path, flow(v), j.from(v))
+	text := flow(v)
+	if j.format.Coerces && v.Kind == spec.Str {
+		if n := number.FindStringSubmatch(v.Str); n != nil {
+			if f, err := strconv.ParseFloat(v.Str, 64); err == nil && math.Abs(f) < math.MaxInt64 {
+				text = n[1] + n[2]
+			}
+		}
+	}
+	return j.out.put(path, text, j.from(v))
 }
+
+// number is a string that pydantic takes for a number: its sign, and the rest without
+// leading zeros.
+var number = regexp.MustCompile(`^([+-]?)0*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)$`)
 
 // put gives a key of the spec a value that follows from one of the file; nil: from
 // the program's defaults.

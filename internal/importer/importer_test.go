@@ -159,7 +159,7 @@ func TestMistakes(t *testing.T) {
 		{axolotl + "micro_batch_size: many\n", `job.yml:4:19: micro_batch_size must be a whole number of 1 or more, not "many"`},
 		{axolotl + "sequence_len: 99999999999999999\n", "job.yml:4:15: sequence_len must be a whole number of 1 or more, not 99999999999999999"},
 		{axolotl + "rl: grpo\n", "job.yml:4:5: rl: grpo is not modelled; memplan plans dpo, ipo, kto, orpo, simpo and, without rl, supervised training"},
-		{axolotl + "rl: dpo\n", "job.yml:4:5: rl: dpo without an adapter is not modelled: it has a second model, the reference"},
+		{axolotl + "rl: kto\n", "job.yml:4:5: rl: kto without an adapter is not modelled: it has a second model, the reference"},
 		{strings.Replace(factory, "sft", "ppo", 1), "job.yml:2:8: stage: ppo is not modelled; memplan plans sft, pt, rm, dpo and kto"},
 		{axolotl + "adapter: qlora\n", "job.yml:4:10: adapter: qlora needs load_in_4bit: true"},
 		{axolotl + "load_in_8bit: true\n", "job.yml:4:15: weights in 4 or 8 bits are trained with adapters alone"},
@@ -169,7 +169,7 @@ func TestMistakes(t *testing.T) {
 		{"adapter: lora\nlora_r: 8\n", "job.yml: the file has keys of Axolotl (adapter, lora_r), but not base_model, by which such a file is recognized"},
 		{axolotl + "optim_args: {eps: [1]}\n", `job.yml:4:19: "eps" of optim_args must be a number or a string, not a list`},
 		{factory + "finetuning_type: lara\n", `job.yml:4:18: unknown finetuning_type "lara"; did you mean "lora"?`},
-		{factory + "stage_: 1\nfinetuning_type: freeze\n", "job.yml:5:18: finetuning_type: freeze is not modelled"},
+		{factory + "stage_: 1\nfinetuning_type: freeze\n", "job.yml:5:18: finetuning_type: how many layers a/b has is not known; --model-config FILE names its config.json"},
 		{factory + "quantization_bit: 3\n", "job.yml:4:19: quantization_bit is 4 or 8 with bnb, not 3"},
 		{"model_name_or_path: a/b\nstage: sft\n", "the file trains nothing: do_train is not true"},
 		{"model_name_or_path: a/b\nstage: sft\npipeline: 1\nuse_mca: true\n", "job.yml:4:10: use_mca: the file asks for training with Megatron, which is not modelled\n    4 | use_mca"},
@@ -236,6 +236,23 @@ func TestPlaces(t *testing.T) {
 	want := []string{"3:1 colour: Axolotl does", "8:16 torch_compile: compi", "5:7 bf16: auto is true, ", "2:15 sequence_len 128, as", "2:15 every sample has seq", "6:15 an evaluation has 2 "}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// TestNumbers reads numbers as Python's yaml and pydantic do: integers of YAML 1.1, and
+// strings that are numbers.
+func TestNumbers(t *testing.T) {
+	for in, want := range map[string]string{
+		"032": "26", "-010": "-8", "1_000": "1000", "0x1F": "31", "0b101": "5", "+7": "7",
+		`"032"`: "32", "08": "8", "0.50": "0.5", `"1e-1"`: "1e-1", `"007.5"`: "7.5",
+		`"99999999999999999999"`: `"99999999999999999999"`, `"1e999"`: `"1e999"`,
+	} {
+		j, err := Read([]File{{"job.yml", []byte("base_model: a/b\nsequence_len: 128\nmicro_batch_size: 1\nrl: dpo\nrl_beta: " + in + "\n")}}, Options{})
+		if err != nil {
+			t.Errorf("%s: %v", in, err)
+		} else if line := fmt.Sprintf("    beta: %s\n", want); !bytes.Contains(j.Text, []byte(line)) {
+			t.Errorf("%s: no %q in\n%s", in, line, j.Text)
+		}
 	}
 }
 

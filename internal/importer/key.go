@@ -67,8 +67,11 @@ func (f *Format) names() []string {
 
 // arguments are those of the trainer.
 func (f *Format) arguments() *trainer.Table {
-	if f.Trainer == "sft" {
+	switch f.Trainer {
+	case "sft":
 		return trainer.SFT
+	case "dpo":
+		return trainer.DPO
 	}
 	return trainer.HF
 }

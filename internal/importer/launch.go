@@ -60,6 +60,7 @@ func (j *job) launch() {
 			text = quote(s.deepspeed.Str)
 		}
 		j.out.put("parallel.deepspeed", text, s.of.from(s.deepspeed))
+		j.keys["parallel.deepspeed"] = "deepspeed"
 		s.of.zero(j, s.deepspeed)
 	case s.fsdp != nil && j.out.get("peft") != nil:
 		s.of.doubt(j, s.fsdp, "fsdp: FSDP with adapters; each process is planned with all parameters, as with DistributedDataParallel")

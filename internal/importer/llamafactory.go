@@ -24,7 +24,9 @@ var llamaFactory = &Format{
 		table(reads, "`model.load.convert`", "upcast_layernorm"),
 		table(reads, "`peft.lora`", "lora_rank lora_alpha lora_dropout lora_target additional_target use_rslora use_dora pissa_init pissa_iter"),
 		table(reads, "`freeze` or `peft.lora.exclude_modules`, of a model of text and images", "freeze_vision_tower freeze_multi_modal_projector freeze_language_model"),
-		table(none, "settings of a kind of fine-tuning that the file does not ask for", "oft_rank oft_block_size oft_target module_dropout freeze_trainable_layers freeze_trainable_modules freeze_extra_modules"),
+		table(reads, "`freeze`, with finetuning_type: freeze, or `peft.lora.layers_to_transform`", "freeze_trainable_layers freeze_trainable_modules freeze_extra_modules use_llama_pro"),
+		table(none, "settings of a kind of fine-tuning that the file does not ask for", "oft_target module_dropout"),
+		table(reads, "`peft.oft`, with finetuning_type: oft", "oft_rank oft_block_size"),
 		table(reads, "`model.load.quantization_config`", "quantization_method quantization_bit quantization_type double_quantization"),
 		table(reads, "`model.with.attn`", "flash_attn"),
 		table(reads, "`params.seq`, the sequence length", "cutoff_len packing neat_packing"),
@@ -64,7 +66,6 @@ var llamaFactory = &Format{
 		table(asks, "random weights, made on the CPU; planned as loaded", "train_from_scratch"),
 		table(asks, "kernels of LLaMA-Factory's own", "use_v1_kernels"),
 		table(asks, "KTransformers, which keeps experts in host memory; planned on the GPU", "use_kt kt_cpu_activation kt_weight_path kt_non_expert_weight_path kt_expert_checkpoint_path kt_use_lora_experts kt_lora_expert_num kt_lora_expert_intermediate_size kt_config"),
-		table(asks, "blocks that are added to the model", "use_llama_pro"),
 		table(asks, "an optimizer of another library; planned with optim", "use_galore use_apollo use_adam_mini use_muon"),
 		table(asks, "a loss of its own; planned with the model's", "use_dft_loss use_asft_loss use_eaft_loss"),
 		table(asks, "metrics of an evaluation, which keep logits", "compute_accuracy"),
@@ -140,6 +141,7 @@ func (j *job) lfCheckpoints() {
 		j.put("trainer.hf.gradient_checkpointing", "true", nil).why = "LLaMA-Factory's default: disable_gradient_checkpointing is false"
 		reentrant := j.flag("use_reentrant_gc", true)
 		j.put("trainer.hf.gradient_checkpointing_kwargs", fmt.Sprintf("{use_reentrant: %v}", reentrant), j.get("use_reentrant_gc"))
+		j.put("trainer.checkpoint_trained", "true", nil)
 	}
 }
 
@@ -244,6 +246,9 @@ func (j *job) lfTuning() {
 	if kind != "lora" && kind != "oft" && j.get("quantization_bit") != nil {
 		j.fail(at, "finetuning_type: %s does not train weights in 4 or 8 bits; write lora", kind)
 	}
+	if v := j.get("use_llama_pro"); given(v) && kind == "full" {
+		j.fail(v, "use_llama_pro goes with finetuning_type freeze or lora, not with full")
+	}
 	if v := j.get("use_badam"); given(v) {
 		j.doubt(v, "use_badam: BAdam trains one block of layers at a time; planned with all layers trained")
 	}
@@ -267,8 +272,8 @@ func (j *job) lfTuning() {
 			convert = append(convert, fmt.Sprintf(`{modules: ["*"], except: %s, dtype: float32}`, frozen))
 		}
 		j.freeze(frozen)
-	case "freeze", "oft":
-		j.fail(at, "finetuning_type: %s is not modelled; memplan plans lora and full", kind)
+	case "oft":
+		convert = append(convert, j.oft(half)...)
 	case "lora":
 		rank := j.count("lora_rank", 8)
 		j.keys["peft.lora.r"] = "lora_rank"
@@ -277,7 +282,14 @@ func (j *job) lfTuning() {
 		if v := j.get("lora_dropout"); v != nil {
 			j.set("peft.lora.lora_dropout", "lora_dropout", v)
 		}
-		j.targets("peft.lora.target_modules", "lora_target")
+		j.targets("peft.lora.", "lora_target")
+		if v := j.get("use_llama_pro"); given(v) { // find_expanded_modules
+			if _, ok := composites[j.modelType()]; ok {
+				j.fail(v, "use_llama_pro: adapters of some layers of a model of text and images are not modelled")
+			}
+			ids := j.expanded(j.layers(v, "use_llama_pro"), j.whole("freeze_trainable_layers", 2))
+			j.put("peft.lora.layers_to_transform", strings.ReplaceAll(fmt.Sprint(ids), " ", ", "), v)
+		}
 		if names := j.frozen(true); len(names) > 0 {
 			j.put("peft.lora.exclude_modules", quote(excluded(names)), j.get("freeze_vision_tower")).why = "LLaMA-Factory gives these parts no adapters"
 		}
@@ -293,11 +305,50 @@ func (j *job) lfTuning() {
 			}
 			j.put("peft.lora.init_lora_weights", init, v)
 		}
-		j.modulesToSave("peft.lora.")
+		convert = append(convert, j.modulesToSave("peft.lora.", half)...)
 	}
 	if convert != nil {
 		j.put("model.load.convert", "", at).list = convert
 	}
+	if kind == "freeze" {
+		j.lfFreeze(at, !half)
+	}
+}
+
+// oft writes OFTConfig, whose targets are those of lora_target: nothing reads oft_target. It
+// returns what is converted then.
+func (j *job) oft(half bool) (convert []string) {
+	const oft = "peft.oft."
+	if v := j.get("use_llama_pro"); given(v) {
+		j.fail(v, "use_llama_pro with finetuning_type: oft is not modelled; memplan plans it with lora")
+	}
+	if r := j.whole("oft_rank", 0); r != 0 {
+		j.put(oft+"r", fmt.Sprint(r), j.get("oft_rank"))
+	}
+	j.put(oft+"oft_block_size", fmt.Sprint(j.whole("oft_block_size", 32)), j.get("oft_block_size"))
+	j.targets(oft, "lora_target")
+	if names := j.frozen(true); len(names) > 0 {
+		j.put(oft+"exclude_modules", quote(excluded(names)), j.get("freeze_vision_tower")).why = "LLaMA-Factory gives these parts no adapters"
+	}
+	return j.modulesToSave(oft, half)
+}
+
+// modulesToSave writes the modules of which PEFT trains copies, and returns their conversion: unless
+// half, all that is trained is converted (cast_trainable_params_to_fp32).
+func (j *job) modulesToSave(below string, half bool) (convert []string) {
+	v := j.get("additional_target")
+	if v == nil {
+		return nil
+	}
+	j.put(below+"modules_to_save", listOf(v), v)
+	names := words(v)
+	if len(names) == 0 || half {
+		return nil
+	}
+	for i, n := range names {
+		names[i] = quote("*" + n)
+	}
+	return []string{fmt.Sprintf("{modules: [%s], dtype: float32, trained: true}", strings.Join(names, ", "))}
 }
 
 // whole is a whole number, which may be negative.
@@ -312,21 +363,24 @@ func (f *file) whole(key string, otherwise int64) int64 {
 	return v.Int
 }
 
-// targets writes target_modules: all linear layers, or a list with commas.
-func (j *job) targets(path, key string) {
+// targets writes target_modules: the names of all linear layers, or a list with commas. In a
+// model of text and images the modules are targets by their paths.
+func (j *job) targets(below, key string) {
+	path := below + "target_modules"
 	v := j.get(key)
-	if v == nil || v.Str == "all" {
+	_, byPath := composites[j.modelType()]
+	switch {
+	case v != nil && v.Str != "all":
+		j.put(path, listOf(v), v)
+	case byPath:
 		j.put(path, "all-linear", v)
-		return
+	default:
+		j.allLinear(v)
 	}
-	j.put(path, listOf(v), v)
 }
 
-func (j *job) modulesToSave(below string) {
-	if v := j.get("additional_target"); v != nil {
-		j.put(below+"modules_to_save", listOf(v), v)
-	}
-}
+// allLinear makes the names of all linear layers targets.
+func (j *job) allLinear(v *spec.Value) { j.put("peft.linear_names", "true", v) }
 
 // listOf writes names with commas as a list.
 func listOf(v *spec.Value) string {

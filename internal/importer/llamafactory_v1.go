@@ -1,11 +1,9 @@
 package importer
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/spec"
 )
 
@@ -134,72 +132,33 @@ func (j *job) v1Adapter(p *spec.Value) {
 	if v := p.Get("export_dir"); given(v) {
 		j.fail(v, "the file asks for the export of a model, which trains nothing")
 	}
+	lora := "peft.lora."
+	for _, d := range []struct{ key, is string }{{"r", "8"}, {"lora_alpha", "16"}, {"lora_dropout", "0.05"}} { // of LoraParams
+		j.put(lora+d.key, d.is, nil)
+	}
 	for _, pair := range p.Pairs {
 		switch k, v := pair.Key.Str, pair.Value; k {
-		case "name", "adapter_name_or_path":
-			if k != "name" && given(v) {
+		case "name", "target_modules":
+		case "export_size", "export_hub_model_id", "infer_dtype", "export_legacy_format":
+			j.leave("the export of a model", "peft_config."+k)
+		case "adapter_name_or_path":
+			if given(v) {
 				j.doubt(v, "adapter_name_or_path: a stored adapter; planned as a new one with the keys of this file")
 			}
-		case "target_modules":
-			if v.Str == "all" {
-				j.put("peft.lora.target_modules", "all-linear", v)
-				continue
-			}
-			j.put("peft.lora.target_modules", listOf(v), v)
 		case "r", "lora_alpha", "lora_dropout", "modules_to_save", "use_rslora", "use_dora":
-			j.put("peft.lora."+k, flow(v), v)
+			j.put(lora+k, flow(v), v)
 		default:
 			j.doc.Errs.Unknown(pair.Key.Span, "key of peft_config", k, []string{"name", "r", "lora_alpha", "lora_dropout", "target_modules", "modules_to_save", "use_rslora", "use_dora"})
 		}
 	}
-}
-
-// v1Freeze writes the plugin that trains some layers alone (v1/plugins/model_plugins/peft.py).
-func (j *job) v1Freeze(p *spec.Value) {
-	name := j.doc.Root.Get("model").Str
-	layers := hub.Layers(name)
-	if layers == 0 {
-		j.fail(p, "peft_config: how many layers %s has is not known, of which freeze trains some; write a spec with freeze: {modules: [\"*\"], except: [LAYERS]}", name)
+	switch v := p.Get("target_modules"); {
+	case v == nil || v.Str == "all":
+		j.allLinear(v)
+	case v.Kind == spec.Str: // one name
+		j.put(lora+"target_modules", "["+flow(v)+"]", v)
+	default:
+		j.put(lora+"target_modules", flow(v), v)
 	}
-	n, modules := int64(2), "all"
-	var extra []string
-	for _, pair := range p.Pairs {
-		switch k, v := pair.Key.Str, pair.Value; k {
-		case "name":
-		case "freeze_trainable_layers":
-			if v.Kind != spec.Int {
-				j.fail(v, "freeze_trainable_layers must be a whole number, not %s", v.Describe())
-			}
-			n = v.Int
-		case "freeze_trainable_modules":
-			modules = v.Str
-		case "freeze_extra_modules":
-			if given(v) {
-				extra = strings.Split(v.Str, ",")
-			}
-		default:
-			j.doc.Errs.Unknown(pair.Key.Span, "key of peft_config", k, []string{"name", "freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules"})
-		}
-	}
-	first, last := max(0, layers-n), layers
-	if n <= 0 {
-		first, last = 0, min(-n, layers)
-	}
-	var trained []string
-	for i := first; i < last; i++ {
-		for m := range strings.SplitSeq(modules, ",") {
-			if m = strings.TrimSpace(m); m == "all" {
-				m = ""
-			}
-			trained = append(trained, quote(fmt.Sprintf("*.%d.%s*", i, m)))
-		}
-	}
-	for _, m := range extra {
-		trained = append(trained, quote("*"+strings.TrimSpace(m)+"*"))
-	}
-	j.put("freeze.modules", `["*"]`, p)
-	j.put("freeze.except", "["+strings.Join(trained, ", ")+"]", p)
-	j.doubt(p, "peft_config: freeze converts the parameters that are trained to float32, and no others; planned with all parameters in the type of the load")
 }
 
 // v1Sharded reads the plugin that spreads the job over GPUs.
