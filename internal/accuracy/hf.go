@@ -45,6 +45,7 @@ type HFConfig struct {
 	Accumulate int64           `json:"accumulate"`
 	Liger      any             `json:"liger"` // true, or the keywords of apply_liger_kernel_to_TYPE
 	Frozen     []string        `json:"frozen"`
+	Images     int64           `json:"images"` // of a sample, in a model of text and images
 }
 
 // hfTasks maps the recordings' tasks to those of specs.
@@ -106,6 +107,9 @@ func (r *HFRecording) Spec() string {
 	}
 	if (c.Task == "causal_lm" || c.Task == "mlm") && (c.Labels == "" || c.Labels == "same") {
 		with = append(with, "shared_labels: true")
+	}
+	if c.Images > 0 {
+		with = append(with, fmt.Sprintf("images: %d", c.Images))
 	}
 	if c.Choices > 0 {
 		with = append(with, fmt.Sprintf("num_choices: %d", c.Choices))

@@ -37,8 +37,9 @@ type TrainerConfig struct {
 	Seq       int64                      `json:"seq"`
 	Target    int64                      `json:"tgt_seq"`
 	Mask      string                     `json:"mask"`
-	DType     string                     `json:"dtype"` // of the weights
-	Args      map[string]any             `json:"args"`  // TrainingArguments that were given
+	Images    int64                      `json:"images"` // of a sample, in a model of text and images
+	DType     string                     `json:"dtype"`  // of the weights
+	Args      map[string]any             `json:"args"`   // TrainingArguments that were given
 	Metrics   bool                       `json:"compute_metrics"`
 	EvalRows  int64                      `json:"eval_rows"`
 	Accepts   *bool                      `json:"model_accepts_loss_kwargs"`
@@ -46,9 +47,13 @@ type TrainerConfig struct {
 	Load      json.RawMessage            `json:"load"`         // how from_pretrained read the weights
 	KBit      json.RawMessage            `json:"kbit"`         // prepare_model_for_kbit_training
 	LoRA      json.RawMessage            `json:"lora"`         // peft.LoraConfig
+	OFT       json.RawMessage            `json:"oft"`          // peft.OFTConfig
+	AdaLoRA   json.RawMessage            `json:"adalora"`      // peft.AdaLoraConfig
 	Kernels   []string                   `json:"lora_kernels"` // Axolotl's: mlp, qkv, o
 	TRL       json.RawMessage            `json:"trl"`          // additions of SFTConfig, or of the configuration of Trainer
 	Trainer   string                     `json:"trainer"`      // of TRL: dpo; "": sft
+	Init      map[string]any             `json:"init"`         // model_init_kwargs of DPOConfig
+	Empties   bool                       `json:"empty_cache"`  // after each training_step
 	CCE       bool                       `json:"cut_cross_entropy"`
 
 	Packed     bool    `json:"packed"`      // position_ids were found to be those of several samples
@@ -95,10 +100,19 @@ func (r *TrainerRecording) Spec() string {
 	if c.Target > 0 {
 		with = append(with, fmt.Sprintf("target_seq: %d", c.Target))
 	}
+	if c.Images > 0 {
+		with = append(with, fmt.Sprintf("images: %d", c.Images))
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "memplan: 1\nname: %s\nmodel: {hf: config.json, task: %s, with: {%s}%s}\n", r.Name, hfTasks[c.Task], strings.Join(with, ", "), c.load()+c.loss())
-	if given(c.LoRA) {
-		fmt.Fprintf(&b, "peft: {lora: %s", c.LoRA)
+	for _, m := range []struct {
+		name   string
+		config json.RawMessage
+	}{{"lora", c.LoRA}, {"oft", c.OFT}, {"adalora", c.AdaLoRA}} {
+		if !given(m.config) {
+			continue
+		}
+		fmt.Fprintf(&b, "peft: {%s: %s", m.name, m.config)
 		if given(c.KBit) {
 			fmt.Fprintf(&b, ", prepare_for_kbit_training: %s", c.KBit)
 		}
@@ -117,6 +131,9 @@ func (r *TrainerRecording) Spec() string {
 		trainer = cmp.Or(c.Trainer, "sft")
 		args = append(args, c.sft()...)
 	}
+	if c.refers() {
+		args = append(args, "model_init_kwargs: "+jsonOf(c.Init))
+	}
 	fmt.Fprintf(&b, "trainer:\n  %s: {%s}\n", trainer, strings.Join(args, ", "))
 	if given(c.TRL) {
 		var tokens int64 // none, where the run was not answered
@@ -134,6 +151,9 @@ func (r *TrainerRecording) Spec() string {
 	}
 	if c.Mask != "padded" { // bool(tensor) was True then, whatever was asked
 		b.WriteString("  nan_loss: true\n")
+	}
+	if c.Empties {
+		b.WriteString("  empty_cache: true\n")
 	}
 	if c.Metrics {
 		b.WriteString("  compute_metrics: true\n")
@@ -156,9 +176,10 @@ func (c *TrainerConfig) load() string {
 	case !given(c.Load): // model.to(dtype) on the CPU
 		return ", dtype: " + c.DType
 	}
-	var kw struct {
+	kw := struct {
 		BNB json.RawMessage `json:"bnb"`
-	}
+		Map string          `json:"map"`
+	}{Map: `{"": 0}`}
 	_ = json.Unmarshal(c.Load, &kw) // which is what was read
 	dtype := c.DType
 	if dtype == "" {
@@ -168,7 +189,7 @@ func (c *TrainerConfig) load() string {
 	if given(kw.BNB) {
 		quantized = fmt.Sprintf(", quantization_config: %s", kw.BNB)
 	}
-	return fmt.Sprintf(", load: {dtype: %s, device_map: {\"\": 0}%s}", dtype, quantized)
+	return fmt.Sprintf(", load: {dtype: %s, device_map: %s%s}", dtype, kw.Map, quantized)
 }
 
 // loss is what computes the loss in the place of the model's own.
@@ -177,6 +198,15 @@ func (c *TrainerConfig) loss() string {
 		return ", cut_cross_entropy: true"
 	}
 	return ""
+}
+
+// jsonOf writes a mapping; none is an empty one.
+func jsonOf(m map[string]any) string {
+	if m == nil {
+		return "{}"
+	}
+	text, _ := json.Marshal(m) // which is what was read
+	return string(text)
 }
 
 // sft are the arguments of SFTConfig.
@@ -210,24 +240,43 @@ func (r *TrainerRecording) Compare() *Case {
 	return c
 }
 
-// reads reports whether the threads of from_pretrained read the weights, each tensor when
-// one of them is free; what is quantized is read by one.
-func (c *TrainerConfig) reads() bool {
+// refers reports whether DPOTrainer read a second model, its reference.
+func (c *TrainerConfig) refers() bool { return c.Trainer == "dpo" && !given(c.LoRA) }
+
+// reads is how many models the threads of from_pretrained read, each tensor when one of
+// them is free; what is quantized is read by one.
+func (c *TrainerConfig) reads() (n int) {
 	var kw struct {
 		BNB json.RawMessage `json:"bnb"`
 	}
-	return given(c.Load) && json.Unmarshal(c.Load, &kw) == nil && !given(kw.BNB)
+	if given(c.Load) && json.Unmarshal(c.Load, &kw) == nil && !given(kw.BNB) {
+		n++
+	}
+	if device, given := c.Init["device_map"]; c.refers() && (!given || device != nil) {
+		n++
+	}
+	return n
 }
 
-// run are the allocations between the first free and the next one: what from_pretrained
-// has read, in the order of its threads.
-func run[E any](events []E, alloc func(E) bool) []E {
+// runs are the first n times that several allocations follow a free: what from_pretrained
+// has read behind the block of the size of all weights, in the order of its threads.
+func runs[E any](events []E, alloc func(E) bool, n int) (out [][]E) {
 	free := func(e E) bool { return !alloc(e) }
-	events = events[slices.IndexFunc(events, free)+1:]
-	if n := slices.IndexFunc(events, free); n >= 0 {
-		return events[:n]
+	for len(out) < n {
+		i := slices.IndexFunc(events, free)
+		if i < 0 {
+			break
+		}
+		events = events[i+1:]
+		end := slices.IndexFunc(events, free)
+		if end < 0 {
+			end = len(events)
+		}
+		if end > 1 {
+			out = append(out, events[:end])
+		}
 	}
-	return events
+	return out
 }
 
 // trainer compares the events as one list: in the recording a step begins when its
@@ -268,12 +317,13 @@ func (c *Case) trainer(text string, r *TrainerRecording) {
 	for i := range whole {
 		whole[i].Step = 0
 	}
-	if r.Config.reads() {
-		recorded := run(all["setup"], func(e trace.RecordedEvent) bool { return e.ID > 0 })
-		predicted := run(whole, func(e trace.Event) bool { return e.Kind == trace.Alloc })
-		n := min(len(recorded), len(predicted))
-		slices.SortStableFunc(recorded[:n], func(a, b trace.RecordedEvent) int { return cmp.Compare(a.Bytes, b.Bytes) })
-		slices.SortStableFunc(predicted[:n], func(a, b trace.Event) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	reads := r.Config.reads()
+	recorded := runs(all["setup"], func(e trace.RecordedEvent) bool { return e.ID > 0 }, reads)
+	predicted := runs(whole, func(e trace.Event) bool { return e.Kind == trace.Alloc }, reads)
+	for i := range min(len(recorded), len(predicted)) {
+		n := min(len(recorded[i]), len(predicted[i]))
+		slices.SortStableFunc(recorded[i][:n], func(a, b trace.RecordedEvent) int { return cmp.Compare(a.Bytes, b.Bytes) })
+		slices.SortStableFunc(predicted[i][:n], func(a, b trace.Event) int { return cmp.Compare(a.Bytes, b.Bytes) })
 	}
 	c.Difference = trace.Difference(all, whole, false, true)
 	if c.Equal = c.Difference == ""; c.Equal {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/spec"
 )
 
 // Numerics is what a change does to the numbers that training computes.
@@ -211,18 +212,20 @@ func (o *Option) forTrainer(b *Base) bool {
 	if s.Trainer == nil {
 		return true
 	}
+	var asked []spec.Setting
+	for _, k := range o.Keys {
+		asked = append(asked, spec.Setting{Path: k.Path, Value: k.Value})
+	}
+	settings, ok := s.TrainerSettings(asked...)
+	if !ok {
+		return false
+	}
 	var ks []estimate.Key
 	var code []string
-	for _, k := range o.Keys {
-		settings, ok := s.TrainerSettings(k.Path, k.Value)
-		if !ok {
-			return false
-		}
-		for _, x := range settings {
-			ks = append(ks, estimate.Key{Path: x.Path, Value: x.Value})
-			if name, ok := strings.CutPrefix(x.Path, "trainer."+s.Trainer.Key()+"."); ok && x.Path != k.Path {
-				code = append(code, name+": "+x.Value)
-			}
+	for _, x := range settings {
+		ks = append(ks, estimate.Key{Path: x.Path, Value: x.Value})
+		if name, ok := strings.CutPrefix(x.Path, "trainer."+s.Trainer.Key()+"."); ok && !slices.Contains(asked, x) {
+			code = append(code, name+": "+x.Value)
 		}
 	}
 	if o.Keys = ks; len(code) > 0 {

@@ -169,7 +169,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 		for _, c := range trial {
 			verdict := f.known[c.id]
 			c.tight = verdict == tight
-			if verdict < f.enough || f.done(found, c) || f.covered(found, c, verdict) || !f.whole(c) || !f.varies(c) {
+			if verdict < f.enough || f.done(found, c) || f.covered(found, c, verdict) || !f.whole(c) || !f.withLengths(c) {
 				continue
 			}
 			found = slices.DeleteFunc(found, func(d *combination) bool { return d.varies(c) && bySimplicity(c, d) < 0 })
@@ -400,9 +400,9 @@ func (f *fixer) whole(c *combination) bool {
 // each of which takes as long as the estimate.
 const mostVaried = 8
 
-// varies reports whether a combination that will do with the longest batch does so in runs with
+// withLengths reports whether a combination that will do with the longest batch does so in runs with
 // batches of different lengths, too; true where all have one length.
-func (f *fixer) varies(c *combination) bool {
+func (f *fixer) withLengths(c *combination) bool {
 	if f.base.Outcome.Varied == nil {
 		return true
 	}
@@ -417,7 +417,7 @@ func (f *fixer) varies(c *combination) bool {
 	case err != nil || !o.Fits():
 		f.known[c.id] = fails
 	case o.Retries():
-		f.known[c.id] = tight
+		f.known[c.id], c.tight = tight, true
 	}
 	return f.known[c.id] >= f.enough
 }

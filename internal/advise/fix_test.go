@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -287,6 +288,31 @@ func TestSelective(t *testing.T) {
 			if o.Numerics() != c.numerics || strings.Contains(o.Text, "updated twice") != (c.numerics == Statistics) {
 				t.Errorf("%s, %s: %v, %q", c.preset, o.ID(), o.Numerics(), o.Text)
 			}
+		}
+	}
+}
+
+// Of blocks of which every second is a checkpoint already, the others are what is left to do.
+func TestCheckpointOfTheRest(t *testing.T) {
+	none := base(t, with(t, "gpt", "train.batch_size=8", "device.gpu=a100-40gb"))
+	some := base(t, with(t, "gpt", "train.batch_size=8", "device.gpu=a100-40gb", "train.checkpoint={every: 2}"))
+	added := func(b *Base) float64 {
+		return b.work([]*Option{option(t, b, "checkpoint:all")}).Passes - b.Work.Passes
+	}
+	if a, b := added(none), added(some); math.Abs(b/a-0.5) > 0.1 {
+		t.Errorf("%.2f of a forward pass is added where nothing is checkpointed, %.2f where every second block is", a, b)
+	}
+	p, err := (&fixer{base: some}).proposal(some.combine([]*Option{option(t, some, "checkpoint:all")}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if was, now := some.Outcome.Free.PeakReserved.Reserved, p.Outcome.Free.PeakReserved.Reserved; now >= was {
+		t.Errorf("%v are reserved with every block checkpointed, %v with every second", now, was)
+	}
+	for _, taken := range []string{"{every: 2, save: [matmul]}", "{every: 2, use_reentrant: true}", "true"} {
+		b := base(t, with(t, "gpt", "train.batch_size=8", "train.checkpoint="+taken))
+		if slices.ContainsFunc(slices.Concat(b.options(All())...), func(o *Option) bool { return o.ID() == "checkpoint:all" }) {
+			t.Errorf("checkpoint: %s has blocks left to checkpoint", taken)
 		}
 	}
 }
@@ -601,5 +627,36 @@ func TestFileLines(t *testing.T) {
 	want := "a.yml:3: micro: 8 # samples -> micro: 1\na.yml: add steps: 8\n--set clip=2 in place of what the command line says\n--set train.loop=flat"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestFixLengths: where lengths differ, a proposal fits in runs with all of them, which are
+// simulated once.
+func TestFixLengths(t *testing.T) {
+	r := &estimate.Recipe{Path: "my.yaml", ReadFile: func(string) ([]byte, error) { return []byte("100\n201\n302\n403\n"), nil }, Text: []byte(`memplan: 1
+model: {inputs: {x: ["${seq}", 256], y: {shape: [], dtype: int64}}, layers: [{Linear: 2048}, GELU, {Linear: 2048}, GELU, {Linear: 16}, {mean: {dim: 1}}], loss: {cross_entropy: {target: y}}}
+params: {seq: {lengths: l.txt, steps: 20}}
+train: {batch_size: 64, optimizer: AdamW}
+device: {gpu: rtx-3060, memory: 1200MiB}
+`)}
+	b := base(t, r)
+	if b.Outcome.Fits() {
+		t.Fatal("the job fits")
+	}
+	f, err := Fix(t.Context(), r, b.Outcome, All(), Limits{Proposals: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Proposals) == 0 {
+		t.Fatal("nothing helps")
+	}
+	for _, p := range f.Proposals {
+		if p.Outcome.Varied == nil || !p.Outcome.Fits() {
+			t.Errorf("%v: %+v", p.Keys, p.Outcome.Varied)
+		}
+		v := p.Outcome.Varied
+		if err := estimate.Complete(p.Outcome); err != nil || p.Outcome.Varied != v {
+			t.Errorf("%v: the runs were simulated again: %v", p.Keys, err)
+		}
 	}
 }

@@ -221,6 +221,19 @@ func (b *Base) free() bool {
 	return b.blocks != nil && (c == nil || c.When != nil && !c.When.Bool && !c.When.IsExpr())
 }
 
+// left is the part of the blocks that is not checkpointed yet, if they are called as
+// checkpoints keep nothing else: all of them, or those that every: leaves out; 0 otherwise.
+func (b *Base) left() float64 {
+	x, c := b.blocks, b.Job.Spec.Train.Checkpoint
+	switch {
+	case b.free():
+		return 1
+	case x == nil || x.n == 0 || !x.named || c.Every.V < 2 || c.When != nil || len(c.Modules) > 0 || len(c.Save) > 0 || c.Reentrant.V:
+		return 0
+	}
+	return 1 - float64(x.n/int(c.Every.V))/float64(x.n)
+}
+
 // modules is the list of patterns in a spec.
 func (x *blocks) modules() string {
 	quoted := make([]string, len(x.patterns))
@@ -235,12 +248,12 @@ func (x *blocks) modules() string {
 func (b *Base) hf() bool { return b.Job.Spec.Model != nil && b.Job.Spec.Model.OfHF() }
 
 func checkpointing(b *Base) []Option {
-	x := b.blocks
-	if !b.free() || x.n == 0 {
+	x, left := b.blocks, b.left()
+	if left == 0 || x.n == 0 {
 		return nil
 	}
 	all := Option{Name: "all", Text: fmt.Sprintf("compute the activations of all %d blocks again in the backward pass", x.n),
-		Keys: keys(key("train.checkpoint", "true")), Work: func(w *Work) { w.recompute(x.products, x.share, x.share); w.Saved *= 1 - 0.9*x.share }}
+		Keys: keys(key("train.checkpoint", "true")), Work: func(w *Work) { w.recompute(left*x.products, x.share, left*x.share); w.Saved *= 1 - 0.9*x.share }}
 	if !x.named {
 		all.Keys = keys(key("train.checkpoint", "{modules: "+x.modules()+"}"))
 	}

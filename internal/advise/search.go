@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -53,6 +56,9 @@ type Found struct {
 	// Bound says that the search ended at the axis' greatest value, or where a
 	// size overflows.
 	Bound bool
+	// Cut says that the search ended as it had had its work: Largest is the greatest of
+	// the values tried that fits, and greater ones may fit.
+	Cut bool
 	// Refused is why the step after Largest is none that the model takes, whatever
 	// the memory; "" if it is one.
 	Refused string
@@ -69,10 +75,45 @@ type search struct {
 	top    int64 // steps
 	first  int64 // that are known to begin with; 0: none
 
+	budget *limit.Budget // nil: none
+	ends   int64         // the work of the budget at which the search ends
+	cut    bool          // it has ended
+
 	mu      sync.Mutex
 	known   map[int64]estimate.Probed
 	refused map[int64]error // why a step could not be simulated, or its job would fail
 	tries   int
+}
+
+// searchWork bounds the work of a search among jobs that are played, each of which may be
+// larger than the one before: ten seconds' worth (limit.WorkPerSecond), or as much as searchJobs times
+// what was done for the job before it. The work is the same on all machines, and so is where a
+// search ends.
+const (
+	searchWork = 10 * limit.WorkPerSecond
+	searchJobs = 10
+)
+
+// over reports whether the search has had its work, and knows a value that fits.
+func (s *search) over() bool {
+	if s.cut || s.budget == nil || s.budget.Work() < s.ends {
+		return s.cut
+	}
+	s.cut = s.largest() > 0
+	return s.cut
+}
+
+// largest is the largest value of those tried that fits.
+func (s *search) largest() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most := int64(0)
+	for k, t := range s.known {
+		if t.Fits {
+			most = max(most, k)
+		}
+	}
+	return most
 }
 
 // Search finds the largest value on an axis with which a job fits. Headroom is
@@ -85,7 +126,7 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 		series = estimate.NewSeries(r, axis.Key, keys...)
 		series.Failing = axis.Key == Batch.Key // which has no part in it
 		series.Sharing = sharing
-		if f := derived(ctx, series, axis, headroom); f != nil {
+		if f := derived(ctx, r, series, axis, headroom); f != nil {
 			return f, nil
 		}
 		if !series.Sharing { // each job of it was elaborated
@@ -93,7 +134,7 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 		}
 	}
 	series.Drop()
-	f, err := newSearch(ctx, series, axis).run(headroom)
+	f, err := newSearch(ctx, r.Budget, series, axis).run(headroom)
 	if f != nil {
 		f.Plays = series.Played()
 	}
@@ -102,7 +143,7 @@ func Search(ctx context.Context, r *estimate.Recipe, axis Axis, headroom float64
 
 // derived is a search among jobs that are derived from a few that were played; nil if
 // there are none, or what was found is not so where it is played.
-func derived(ctx context.Context, series *estimate.Series, axis Axis, headroom float64) *Found {
+func derived(ctx context.Context, r *estimate.Recipe, series *estimate.Series, axis Axis, headroom float64) *Found {
 	if axis.From == nil {
 		return nil
 	}
@@ -110,7 +151,7 @@ func derived(ctx context.Context, series *estimate.Series, axis Axis, headroom f
 		return nil
 	}
 	for {
-		f, err := newSearch(ctx, series, axis).run(headroom)
+		f, err := newSearch(ctx, r.Budget, series, axis).run(headroom)
 		if err != nil {
 			return nil
 		}
@@ -147,8 +188,11 @@ func lay(series *estimate.Series, axis Axis) bool {
 	return false
 }
 
-func newSearch(ctx context.Context, series *estimate.Series, axis Axis) *search {
+func newSearch(ctx context.Context, budget *limit.Budget, series *estimate.Series, axis Axis) *search {
 	s := &search{ctx: ctx, series: series, axis: axis, top: axis.Max / axis.Step, known: map[int64]estimate.Probed{}, refused: map[int64]error{}}
+	if s.budget = budget; budget != nil {
+		s.ends = s.budget.Work() + max(searchWork, searchJobs*s.budget.Work())
+	}
 	if o := axis.From; o != nil && axis.At >= axis.Step && axis.At%axis.Step == 0 && (series.Failing || len(o.Job.Fails) == 0) {
 		if known, ok := o.Probed(); ok {
 			s.first = axis.At / axis.Step
@@ -165,6 +209,10 @@ func (s *search) run(headroom float64) (*Found, error) {
 	for s.ctx.Err() == nil {
 		if lo = s.end(lo, s.top+1, guess, s.fits); lo == 0 && s.refused[1] == nil {
 			break // the first step is one that the model takes
+		}
+		if s.over() {
+			lo = s.largest()
+			break
 		}
 		next := s.greatest(lo, Lookahead)
 		if next == lo {
@@ -193,7 +241,7 @@ func (s *search) run(headroom float64) (*Found, error) {
 		}
 	}
 	slices.Sort(f.Islands)
-	f.Largest, f.Bound = lo*axis.Step, lo == s.top
+	f.Largest, f.Bound, f.Cut = lo*axis.Step, lo == s.top, s.cut
 	if err := s.ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -238,7 +286,7 @@ func (s *search) line(a, b int64, left float64) int64 {
 func (s *search) end(lo, hi, guess int64, ok func(int64) bool) int64 {
 	if guess = min(max(guess, lo), hi-1); guess == lo || ok(guess) {
 		lo = guess
-		for step := int64(1); lo+step < hi; step *= 2 {
+		for step := int64(1); lo+step < hi && !s.over(); step *= 2 {
 			if !ok(lo + step) {
 				hi = lo + step
 				break
@@ -247,7 +295,7 @@ func (s *search) end(lo, hi, guess int64, ok func(int64) bool) int64 {
 		}
 	} else {
 		hi = guess
-		for step := int64(1); hi-step > lo; step *= 2 {
+		for step := int64(1); hi-step > lo && !s.over(); step *= 2 {
 			if ok(hi - step) {
 				lo = hi - step
 				break
@@ -255,7 +303,7 @@ func (s *search) end(lo, hi, guess int64, ok func(int64) bool) int64 {
 			hi -= step
 		}
 	}
-	for hi-lo > 1 && s.ctx.Err() == nil {
+	for hi-lo > 1 && s.ctx.Err() == nil && !s.over() {
 		if mid := lo + (hi-lo)/2; ok(mid) {
 			lo = mid
 		} else {
@@ -354,6 +402,9 @@ func (s *search) recommend(most int64, headroom float64) int64 {
 		left := t.Usable - t.Reserved
 		return t.Fits && !t.Over && left >= 0 && float64(left) >= headroom*float64(t.Usable)
 	}
+	if s.cut {
+		return s.round(most, roomy)
+	}
 	// The last of the multiples of 8 was tried, so that it holds even where the
 	// peaks are not monotone.
 	if k := 8 * s.end(0, most/8+1, s.line(cmp.Or(s.first, min(8, most)), most, headroom)/8, func(k int64) bool { return roomy(8 * k) }); k > 0 {
@@ -361,6 +412,27 @@ func (s *search) recommend(most int64, headroom float64) int64 {
 	}
 	for k := int64(4); k >= 1; k /= 2 {
 		if k <= most && roomy(k) {
+			return k
+		}
+	}
+	return 0
+}
+
+// round is a round number at most that of the greatest value tried that is roomy; 0 if it is not.
+func (s *search) round(most int64, roomy func(int64) bool) int64 {
+	s.mu.Lock()
+	tried := slices.Sorted(maps.Keys(s.known))
+	s.mu.Unlock()
+	for _, k := range slices.Backward(tried) {
+		if k > most || !roomy(k) {
+			continue
+		}
+		if k >= 8 {
+			k -= k % 8
+		} else {
+			k = 1 << (bits.Len64(uint64(k)) - 1)
+		}
+		if k > 0 && roomy(k) {
 			return k
 		}
 	}

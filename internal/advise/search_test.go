@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/specs"
 )
@@ -124,7 +125,7 @@ func sameDerived(t *testing.T, r *estimate.Recipe, j *estimate.Job, keys ...esti
 		t.Fatal("there is no line")
 	}
 	series.Drop()
-	played, err := newSearch(context.Background(), series, axis).run(0.05)
+	played, err := newSearch(context.Background(), nil, series, axis).run(0.05)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,6 +135,35 @@ func sameDerived(t *testing.T, r *estimate.Recipe, j *estimate.Job, keys ...esti
 		t.Errorf("derived %+v, played %+v", a, b)
 	}
 	return f
+}
+
+// A search that has had its work ends with what it knows: values that fit.
+func TestSearchEnds(t *testing.T) {
+	r := &estimate.Recipe{Path: "test.yaml", Budget: limit.New(context.Background(), limit.Limits{Work: 1 << 40}), Text: []byte(`memplan: 1
+model:
+  inputs: {x: [300], y: {shape: [], dtype: int64}}
+  layers:
+    - {zeros: ["${B // 7 + 1}", 270000], name: t}
+    - {Linear: 700, inputs: x}
+  loss: {cross_entropy: {target: y}}
+train: {batch_size: 30}
+device: {gpu: t4}
+`)}
+	defer r.Budget.Close()
+	full, err := Search(context.Background(), r, Batch, 0.05)
+	if err != nil || full.Cut || full.Largest == 0 {
+		t.Fatalf("%+v, %v", full, err)
+	}
+	series := estimate.NewSeries(r, Batch.Key)
+	s := newSearch(context.Background(), r.Budget, series, Batch)
+	s.ends = s.budget.Work() // after the first value that fits
+	f, err := s.run(0.05)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !f.Cut || f.Largest < 1 || f.Largest > full.Largest || f.Recommended < 1 || f.Recommended > f.Largest || f.Tries >= full.Tries {
+		t.Errorf("the search that ended early found %+v, the other %+v", f, full)
+	}
 }
 
 // Where jobs do not lie on a line, a search plays them.

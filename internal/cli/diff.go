@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/webpage"
 	"github.com/memplan/memplan/plan"
 )
 
@@ -48,6 +49,7 @@ The exit code is 0 whatever the outcome, unless --exit-code is given.`,
 	f.IntVar(&d.top, "top", 20, "layers to show")
 	f.BoolVar(&d.all, "all", false, "also print figures that are equal")
 	f.BoolVar(&d.quick, "quick", false, "do not search for the largest batch")
+	htmlFile(c, &d.html)
 	f.BoolVar(&d.exitCode, "exit-code", false, "exit with 1 if the jobs differ")
 	d.share = defaultShare
 	return c
@@ -64,6 +66,7 @@ func (d *comparison) run(c *cobra.Command, s *Streams, args, formats []string) e
 		return usagef("--gpu %s: diff compares on one GPU", d.gpu)
 	}
 	var sides [2]*report.Report
+	var memory []webpage.Memory
 	reports := 0
 	for i, name := range args {
 		text, err := readSource(s, name)
@@ -74,7 +77,18 @@ func (d *comparison) run(c *cobra.Command, s *Streams, args, formats []string) e
 			reports++
 			sides[i], err = readReport(name, text)
 		} else {
-			sides[i], err = d.side(c, s, name, text)
+			var o *plan.Estimate
+			if o, err = d.side(c, s, name, text); err == nil {
+				sides[i] = o.Report
+			}
+			if err == nil && d.html != "" {
+				var m []webpage.Memory
+				m, err = memoryOf(o)
+				for k := range m {
+					m[k].Name = string(rune('A'+i)) + ", " + m[k].Name
+				}
+				memory = append(memory, m...)
+			}
 		}
 		if err != nil {
 			return err
@@ -86,8 +100,16 @@ func (d *comparison) run(c *cobra.Command, s *Streams, args, formats []string) e
 		}
 	}
 	diff := report.Compare(sides[0], sides[1])
-	if err := report.DiffFormats.Lookup(d.format).Write(s.Out, diff, report.DiffOptions{All: d.all, Top: d.top}); err != nil {
-		return err
+	if d.html != "" {
+		err := writeHTML(s, d.html, func() (*webpage.Page, error) { return webpage.OfDiff(diff, memory), nil })
+		if err != nil {
+			return err
+		}
+	}
+	if d.html != "-" {
+		if err := report.DiffFormats.Lookup(d.format).Write(s.Out, diff, report.DiffOptions{All: d.all, Top: d.top}); err != nil {
+			return err
+		}
 	}
 	if d.exitCode && !diff.Equal {
 		return answerNo{}
@@ -96,13 +118,13 @@ func (d *comparison) run(c *cobra.Command, s *Streams, args, formats []string) e
 }
 
 // side estimates a spec.
-func (d *comparison) side(c *cobra.Command, s *Streams, name string, text []byte) (*report.Report, error) {
+func (d *comparison) side(c *cobra.Command, s *Streams, name string, text []byte) (*plan.Estimate, error) {
 	e := d.estimation // each side has files of its own
 	r, err := e.recipeOf(c, s, name, text)
 	if err != nil {
 		return nil, err
 	}
-	return e.report(within(c, r), plan.FromRecipe(r))
+	return e.outcome(within(c, r), plan.FromRecipe(r))
 }
 
 // given names a flag of a spec that was given, "" if none was.

@@ -14,6 +14,7 @@ import (
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/webpage"
 	"github.com/memplan/memplan/plan"
 )
 
@@ -26,6 +27,7 @@ type estimation struct {
 	curve    bool
 	search   string
 	headroom string
+	html     string  // file of a page; "": none
 	share    float64 // headroom, parsed
 	fix      fixing
 }
@@ -53,9 +55,13 @@ of 64.
 If a job does not fit, estimate lists changes of the spec and of the training
 script that make it fit, alone and combined, each simulated, the simplest first
 (memplan list changes). --advise searches longer for such changes; if the job fits,
-it lists changes that leave more room.`,
+it lists changes that leave more room.
+
+--html FILE also writes a page for browsers: memory over the events of the steps, the
+allocator's segments at each event, the peak by module (docs/report.md).`,
 		Example: `  memplan estimate
-  memplan estimate preset:resnet --batch-size 512 --gpu rtx-3060,a100-40gb`,
+  memplan estimate preset:resnet --batch-size 512 --gpu rtx-3060,a100-40gb
+  memplan estimate preset:mlp --html mlp.html`,
 		Args: atMost(1, "estimate takes one SPEC"),
 		RunE: func(c *cobra.Command, args []string) error { return e.run(c, s, args) },
 	}
@@ -69,6 +75,7 @@ it lists changes that leave more room.`,
 	f.BoolVar(&e.fix.none, "no-advise", false, "do not search for changes that make the job fit")
 	f.BoolVar(&e.curve, "batch-curve", false, "draw the peak over the batch size")
 	f.StringVar(&e.search, "search", "", "also find the largest value of this param: seq, or seq:64 for multiples of 64")
+	htmlFile(c, &e.html)
 	f.StringVar(&e.headroom, "headroom", fmt.Sprintf("%g%%", 100*defaultShare), "share of the usable memory that the recommended batch leaves")
 	return c
 }
@@ -103,6 +110,9 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 		if e.fix.more {
 			return usagef("--advise is for one GPU; --gpu names %d", len(gpus))
 		}
+		if e.html != "" {
+			return usagef("--html is for one GPU; --gpu names %d", len(gpus))
+		}
 		e.gpu = gpus[0]
 	}
 	e.quick = e.quick || format.Request // what else fits is not asked for
@@ -114,9 +124,16 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 		return e.matrix(within(c, r), s, plan.FromRecipe(r), gpus)
 	}
 	e.fix.progress = newProgress(s)
-	rep, err := e.report(within(c, r), plan.FromRecipe(r))
+	ctx := within(c, r)
+	o, err := e.outcome(ctx, plan.FromRecipe(r))
 	if err != nil {
 		return err
+	}
+	rep := o.Report
+	if e.html != "" {
+		if err := writeHTML(s, e.html, func() (*webpage.Page, error) { return pageOf(o) }); err != nil || e.html == "-" {
+			return err
+		}
 	}
 	if format.Request && !rep.Verdict.Fits {
 		printable.Fprintf(s.Err, "memplan: %s\n", report.NotFitting(rep))
@@ -130,8 +147,8 @@ func within(c *cobra.Command, r *estimate.Recipe) context.Context {
 	return limit.In(r.Budget.Context(c.Context()), r.Budget)
 }
 
-// report estimates one job.
-func (e *estimation) report(ctx context.Context, j *plan.Job) (*report.Report, error) {
+// outcome estimates one job, with what was asked for.
+func (e *estimation) outcome(ctx context.Context, j *plan.Job) (*plan.Estimate, error) {
 	o, err := j.Estimate(ctx)
 	if err != nil {
 		return nil, err
@@ -141,7 +158,7 @@ func (e *estimation) report(ctx context.Context, j *plan.Job) (*report.Report, e
 			err = e.fix.run(ctx, o)
 		}
 	}
-	return o.Report, err
+	return o, err
 }
 
 // advise adds what batch fits and what else was asked for.
@@ -156,7 +173,7 @@ func (e *estimation) advise(ctx context.Context, o *plan.Estimate) error {
 	} else {
 		rep.Advice = &report.Advice{
 			MaxBatchSize: found.Largest, MaxIsTight: found.Tight, RecommendedBatchSize: found.Recommended, Headroom: e.share, NotFitting: found.NotFitting,
-			Unbounded: found.Unbounded, Changes: []report.Change{},
+			Unbounded: found.Unbounded, SearchEnded: found.Cut, Changes: []report.Change{},
 		}
 	}
 	if e.search != "" {
@@ -203,7 +220,7 @@ func (e *estimation) matrix(ctx context.Context, s *Streams, j *plan.Job, gpus [
 			}
 			row.MaxBatchSize, row.RecommendedBatchSize = found.Largest, found.Recommended
 		}
-		m.Model, m.Batch, m.Settings = rep.Model.Name, rep.Train.BatchSize, report.Settings(rep)
+		m.Model, m.Batch, m.OneSequence, m.Settings = rep.Model.Name, rep.Train.BatchSize, rep.Train.OneSequence, report.Settings(rep)
 		m.Rows = append(m.Rows, row)
 	}
 	if e.format == "json" {

@@ -23,12 +23,12 @@ type explainer struct {
 }
 
 func newExplain(s *Streams) *cobra.Command {
-	var format string
+	var format, html string
 	var src source
 	var specPath string
 	c := &cobra.Command{
-		Use:   "explain [LOG | NAME]",
-		Short: "Explain an out-of-memory error, or what a name means to memplan",
+		Use:   "explain [LOG | SNAPSHOT | NAME]",
+		Short: "Explain an out-of-memory error or a snapshot of memory, or what a name means to memplan",
 		Long: `Explain reads the log of a job that ran out of memory, from a file or from standard
 input. For each out-of-memory message it prints the size of the request, what was
 free, the cause (too much memory in tensors, fragmentation, another process, a
@@ -39,6 +39,13 @@ for that spec: the size, the phase, the module and the operator of the request, 
 the step. "As planned" means that none of these differs. Explain also names those
 that the log does not contain.
 
+SNAPSHOT is a file that torch.cuda.memory._dump_snapshot wrote. For each device memplan
+prints the request that failed, which lines of the program hold the memory, and where
+it grows. It replays the recorded events with other settings of the allocator, and with
+those of --alloc-conf, --gpu and --memory (docs/snapshots.md). --html FILE writes a page
+that shows the recorded events. A snapshot is a pickle, of which memplan reads plain data
+alone: nothing in it runs.
+
 NAME is a key, a statement or another topic of the spec language (memplan list
 topics), an operator, a layer, an optimizer, a GPU, a preset, a rule of memplan
 check, or a change that memplan tries if a job does not fit. If a name means several
@@ -47,7 +54,7 @@ layer:NAME, optimizer:NAME, device:NAME, preset:NAME, rule:NAME or change:NAME.`
 		Example: `  memplan explain gelu
   memplan explain inputs
   memplan explain --format json device:a100-40gb`,
-		Args: atMost(1, "explain takes one LOG or NAME"),
+		Args: atMost(1, "explain takes one LOG, SNAPSHOT or NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := oneOf("format", format, textJSON); err != nil {
 				return err
@@ -57,6 +64,9 @@ layer:NAME, optimizer:NAME, device:NAME, preset:NAME, rule:NAME or change:NAME.`
 				name = args[0]
 			}
 			if found := explainNames(name); len(found) > 0 {
+				if html != "" {
+					return usagef("--html shows a snapshot of PyTorch's memory; %q is a name", name)
+				}
 				if format == "json" {
 					data := map[string]any{}
 					for _, f := range found {
@@ -84,6 +94,12 @@ layer:NAME, optimizer:NAME, device:NAME, preset:NAME, rule:NAME or change:NAME.`
 			if err != nil {
 				return err
 			}
+			if isPickle(log) {
+				return explainSnapshot(c, s, name, log, &src, format, html)
+			}
+			if html != "" {
+				return usagef("--html shows a snapshot of PyTorch's memory; %s is none", name)
+			}
 			var plan *source
 			if c.Flags().Changed("spec") {
 				plan = &src
@@ -94,6 +110,7 @@ layer:NAME, optimizer:NAME, device:NAME, preset:NAME, rule:NAME or change:NAME.`
 	f := c.Flags()
 	f.StringVar(&format, "format", "text", "text or json")
 	completeFlag(c, "format", func() []string { return textJSON })
+	htmlFile(c, &html)
 	f.StringVar(&specPath, "spec", "", "spec of the job that failed; its prediction is compared with the message")
 	src.flags(c)
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

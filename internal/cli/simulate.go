@@ -112,6 +112,9 @@ func readTrace(s *Streams, name string) (*plan.Trace, error) {
 	if err != nil {
 		return nil, err
 	}
+	if isPickle(text) {
+		return nil, usagef("%s is a snapshot, not a trace; memplan explain %s replays it", name, printable.File(name))
+	}
 	f, err := plan.ReadTrace(bytes.NewReader(text))
 	if err != nil && bytes.HasPrefix(bytes.TrimSpace(text), []byte("memplan:")) {
 		return nil, usagef("%s is a spec, not a trace; write memplan export trace %s | memplan simulate -", name, printable.File(name))

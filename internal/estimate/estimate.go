@@ -132,7 +132,7 @@ type Job struct {
 
 	budget *limit.Budget
 	meter  *limit.Meter // of what is done with the job at present
-	recipe *Recipe      // of which the job was made; nil: none
+	recipe *Recipe      // of the job, with its keys; nil: none
 
 	replayer *allocsim.Replayer
 }
@@ -290,7 +290,7 @@ func (o *Outcome) Report() *report.Report {
 			TotalBytes: m.Total, UsableBytes: m.Usable(), ContextBytes: m.Context, OccupiedBytes: m.Occupied,
 		},
 		Train: report.Train{
-			Mode: j.Spec.Mode.V, BatchSize: j.BatchSize(), Precision: j.precision(), Optimizer: optimizers(j.Program), Ranks: j.Program.Parallel.Ranks,
+			Mode: j.Spec.Mode.V, BatchSize: j.BatchSize(), OneSequence: j.Spec.Trainer.Flattened(), Precision: j.precision(), Optimizer: optimizers(j.Program), Ranks: j.Program.Parallel.Ranks,
 			Loop: j.Spec.Train.Loop.V, Input: j.Spec.Data.Input.V, Steps: o.Played.Steps, Torch: m.Env.Torch.String(),
 		},
 		Peak: report.Peak{

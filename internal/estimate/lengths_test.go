@@ -323,7 +323,9 @@ func TestVerdictOfLengths(t *testing.T) {
 func TestRareSteps(t *testing.T) {
 	head := "memplan: 1\nmodel: {inputs: {x: [\"${seq}\", 8], y: {shape: [], dtype: int64}}, layers: [{Linear: 16}, {mean: {dim: 1}}], loss: {cross_entropy: {target: y}}}\nparams: {seq: {lengths: l.txt, steps: 5}}\n"
 	for text, want := range map[string]string{
-		"step:\n  - batch\n  - {forward: {model: model}, name: out}\n  - {cross_entropy: [out, y], name: loss}\n  - {backward: loss}\n  - {optimizer_step: , every: 8}\n  - {zero_grad: , every: 8}\n": "params.seq: what runs in every 8-th step only is not modelled where lengths differ",
+		"step:\n  - batch\n  - {forward: {model: model}, name: out}\n  - {cross_entropy: [out, y], name: loss}\n  - {backward: loss}\n  - {optimizer_step: , every: 8}\n  - {zero_grad: , every: 8}\n":                                   "params.seq: what runs in every 8-th step only is not modelled where lengths differ",
+		"step:\n  - batch\n  - {forward: {model: model}, name: out}\n  - {cross_entropy: [out, y], name: loss}\n  - {backward: loss, every: 7}\n  - optimizer_step\n  - zero_grad\n":                                                     "params.seq: what runs in every 7-th step only is not modelled where lengths differ",
+		"step:\n  - batch\n  - {forward: {model: model}, name: out}\n  - {cross_entropy: [out, y], name: loss}\n  - {backward: loss}\n  - optimizer_step\n  - zero_grad\n  - {softmax: {dim: 1}, inputs: out, name: logged, every: 9}\n": "",
 		"eval: {every: 50}\n": "",
 	} {
 		r := &Recipe{Path: "test.yaml", Text: []byte(head + text), ReadFile: func(string) ([]byte, error) { return []byte("8\n9\n12\n"), nil }}
@@ -344,5 +346,57 @@ func TestRareSteps(t *testing.T) {
 		if !slices.ContainsFunc(o.Report().Notes, func(n note.Note) bool { return n.Code == note.Unsettled }) {
 			t.Errorf("%q: no note", text)
 		}
+	}
+}
+
+// TestLengthsTogether: where a backward pass is of several batches, a step is one with its longest
+// batch, however they come.
+func TestLengthsTogether(t *testing.T) {
+	r := &Recipe{Path: "test.yaml", ReadFile: func(string) ([]byte, error) { return []byte("8\n200\n"), nil }, Text: []byte(`memplan: 1
+model: {inputs: {x: ["${seq}", 8], y: {shape: [], dtype: int64}}, layers: [{Linear: 64}, {mean: {dim: 1}}], loss: {cross_entropy: {target: y}}}
+params: {seq: {lengths: l.txt, steps: 40}}
+step:
+  - batch
+  - {forward: {model: model}, name: out}
+  - {cross_entropy: [out, y], name: one}
+  - batch
+  - {forward: {model: model}, name: out}
+  - {cross_entropy: [out, y], name: loss}
+  - {add: [loss, one], name: loss}
+  - {backward: loss}
+  - optimizer_step
+  - zero_grad
+`)}
+	j, err := r.Job()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := Run(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &varying{o: o, spec: j.Spec.Lengths, batches: 2, turns: map[int64]*turn{}}
+	if v.samples, err = j.recipe.samples(v.spec); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.play(); err != nil {
+		t.Fatal(err)
+	}
+	peaks := map[int64]float64{}
+	for _, draw := range [][]int64{{8, 8}, {8, 200}, {200, 8}, {200, 200}} {
+		k := 0
+		v.next = func(int) func() int64 { return func() int64 { k++; return draw[(k-1)%2] } }
+		got, err := v.run(0, 6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		longest, peak := slices.Max(draw), got.allocated[5]
+		if before, found := peaks[longest]; found && before != peak {
+			t.Errorf("batches of %v: %.0f, of others as long %.0f", draw, peak, before)
+		}
+		peaks[longest] = peak
+	}
+	if peaks[8] >= peaks[200] {
+		t.Errorf("%v", peaks)
 	}
 }

@@ -49,7 +49,9 @@ func (r *Recipe) Job(keys ...Key) (j *Job, err error) {
 		return nil, err
 	}
 	if j, err = newJob(s, r.ReadFile, r.Hub); err == nil {
-		j.budget, j.recipe = r.Budget, r
+		of := *r
+		of.Options.Flags = o.Flags
+		j.budget, j.recipe = r.Budget, &of
 	}
 	return j, err
 }
@@ -96,8 +98,12 @@ func Try(j *Job) (o *Outcome, err error) {
 	return o, o.replayOnGPU(false)
 }
 
-// Complete makes of an outcome of Try that fits what Run says, without playing the job again.
+// Complete makes of an outcome of Try that fits what Run says, without playing the job again,
+// nor doing anything twice.
 func Complete(o *Outcome) (err error) {
+	if o.Free != nil && (o.Varied != nil || o.Job.Spec.Lengths == nil) {
+		return nil
+	}
 	defer o.Job.metered(&err)()
 	if err = o.complete(); err == nil {
 		o.Varied, err = o.vary()

@@ -47,6 +47,10 @@ func TestLine(t *testing.T) {
 		"steps":    recipeOf(everyStep + "train: {batch_size: 100, steps: 1}\n"),
 		"oneseq": recipeOf("memplan: 1\nmodel: {preset: hf/llama, with: {seq: 64, attn: flash_attention_2, hidden_size: 64, num_hidden_layers: 1, num_attention_heads: 4, num_key_value_heads: 4, intermediate_size: 128, vocab_size: 320}}\n" +
 			"trainer: {hf: {per_device_train_batch_size: 4, bf16: true}, flattening: true}\n"),
+		"flash3": recipeOf("memplan: 1\nmodel: {preset: hf/llama, with: {seq: 50, attn: flash_attention_3, hidden_size: 64, num_hidden_layers: 1, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 128, vocab_size: 320}}\n" +
+			"train: {batch_size: 4, precision: bf16, optimizer: AdamW}\ndevice: {gpu: h100}\n"),
+		"one sequence": recipeOf("memplan: 1\nmodel: {preset: hf/llama, with: {seq: 50, attn: flash_attention_3, hidden_size: 64, num_hidden_layers: 1, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 128, vocab_size: 320}}\n" +
+			"trainer: {hf: {per_device_train_batch_size: 4, bf16: true}, flattening: true}\ndevice: {gpu: h100}\n"),
 	}
 	for _, name := range specs.Names() {
 		text, err := specs.Preset(name)

@@ -53,7 +53,7 @@ func (j *Job) BatchSize() int64 {
 func (j *Job) precision() string {
 	of := j.Spec.Train.Precision.V
 	for _, m := range j.Program.Models {
-		if m.Loaded == nil {
+		if m.Loaded == nil || m.Eval { // a model that others learn from has types of its own
 			continue
 		}
 		weights := map[tensor.DType]string{tensor.BFloat16: "bf16", tensor.Float16: "fp16"}[m.Loaded.DType]

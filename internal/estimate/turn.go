@@ -27,6 +27,7 @@ type section struct {
 	out     []int32 // blocks that the section leaves to the next one, which frees them
 	blocks  int32
 	scratch int32
+	mixed   bool // which calls are of which of the step's batches is not known
 }
 
 // call is one call of the allocator. Blocks of the section are counted from 0, and so is
@@ -152,15 +153,19 @@ func newTurn(p *engine.Played, numbers func(int32) int32, batches int) (*turn, e
 
 // newSection makes one of events.
 func newSection(p *engine.Played, from, to int, left []int32, numbers func(int32) int32, batches int) *section {
-	s, events := &section{}, p.Trace.Events[from:to]
+	events := p.Trace.Events[from:to]
 	of := batchesOf(events, numbers, batches)
+	s := &section{mixed: of == nil}
 	blocks := map[int32]int32{}
 	for k, id := range left {
 		blocks[id] = int32(-1 - k)
 	}
 	for i := range events {
 		e := &events[i]
-		c := call{bytes: e.Bytes, stream: e.Stream, batch: of[i]}
+		c := call{bytes: e.Bytes, stream: e.Stream}
+		if of != nil {
+			c.batch = of[i]
+		}
 		switch e.Kind {
 		case trace.Alloc:
 			count := &s.blocks
@@ -188,18 +193,20 @@ func newSection(p *engine.Played, from, to int, left []int32, numbers func(int32
 
 // batchesOf tells to which of a step's batches each event belongs. A batch's begins when,
 // after a backward pass, a forward pass does. Before the first of them, what an operator does
-// as often for each batch is shared out in order. All are the first's where a step is not like
-// that.
+// as often for each batch is shared out in order. It returns nil if a step is not like that.
 func batchesOf(events []trace.Event, numbers func(int32) int32, batches int) []uint8 {
 	out := make([]uint8, len(events))
-	if batches == 1 || batches > math.MaxUint8 {
+	switch {
+	case batches == 1:
 		return out
+	case batches > math.MaxUint8:
+		return nil
 	}
 	step := events[len(events)-1].Step // what comes before it is of no batch
 	begin := slices.IndexFunc(events, func(e trace.Event) bool { return e.Step == step })
 	forward := slices.IndexFunc(events, func(e trace.Event) bool { return e.Step == step && e.Phase == trace.Forward })
 	if forward < 0 {
-		return out
+		return nil
 	}
 	now, back := 0, false
 	for i := forward; i < len(events); i++ {
@@ -213,8 +220,8 @@ func batchesOf(events []trace.Event, numbers func(int32) int32, batches int) []u
 		}
 		out[i] = uint8(min(now, batches-1))
 	}
-	if now < batches-1 {
-		return make([]uint8, len(events))
+	if now < batches-1 || now > batches { // a step may compute, as for logs, after the last pass
+		return nil
 	}
 	type kind struct {
 		op    int32

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
 
@@ -40,13 +41,23 @@ func (p *printer) checkpoint(c *program.Checkpoint, callee, args, keywords strin
 		callee = "functools.partial(" + callee + keywords + ")"
 	}
 	if len(c.Save) > 0 {
-		ops := make([]string, len(c.Save))
-		for i, r := range c.Save {
-			ops[i] = "torch.ops.aten." + r.Name + ".default"
+		contexts, alternate := "torch.utils.checkpoint.create_selective_checkpoint_contexts", ""
+		if len(c.Alternate) > 0 {
+			contexts, alternate = "alternating_contexts", ", "+operators(c.Alternate)
+			p.calls(contexts)
 		}
-		args += ", context_fn=functools.partial(torch.utils.checkpoint.create_selective_checkpoint_contexts, [" + strings.Join(ops, ", ") + "])"
+		args += ", context_fn=functools.partial(" + contexts + ", " + operators(c.Save) + alternate + ")"
 	}
 	return "torch.utils.checkpoint.checkpoint(" + callee + ", " + args + reentrant
+}
+
+// operators prints a list of operators as torch dispatch sees them.
+func operators(rows []*op.Op) string {
+	names := make([]string, len(rows))
+	for i, r := range rows {
+		names[i] = "torch.ops.aten." + r.Name + ".default"
+	}
+	return "[" + strings.Join(names, ", ") + "]"
 }
 
 // child prints a submodule as the code of its class names it.

@@ -46,21 +46,40 @@ func (s *script) fullyShard(model string) {
 		s.line("del p  # it would keep a whole parameter")
 	}
 	s.printf("mesh = init_device_mesh(\"cuda\", (%d,))", s.job.Parallel.Ranks)
-	if args != "mesh=mesh" {
+	if args != "mesh=mesh" || f.WholeLast {
 		s.printf("sharding = dict(%s)", args)
 		args = "**sharding"
 	}
-	if len(f.Modules) > 0 {
-		modules := make([]string, len(f.Modules))
-		for i, m := range f.Modules {
-			modules[i] = `"` + s.path(m) + `"`
-		}
-		s.printf("for name in [%s]:", strings.Join(modules, ", "))
+	modules := make([]string, len(f.Modules))
+	for i, m := range f.Modules {
+		modules[i] = `"` + s.path(m) + `"`
+	}
+	last := len(modules)
+	if f.WholeLast {
+		last = max(last-1, 0)
+	}
+	if last > 0 {
+		s.printf("for name in [%s]:", strings.Join(modules[:last], ", "))
 		s.indent++
 		s.printf("fully_shard(%s.get_submodule(name), %s)", s.modelName(model), args)
 		s.indent--
 	}
+	for _, m := range modules[last:] {
+		s.printf("fully_shard(%s.get_submodule(%s), **dict(sharding, reshard_after_forward=False))", s.modelName(model), m)
+	}
 	s.printf("fully_shard(%s, %s)", s.modelName(model), args)
+	switch {
+	case f.Meta && f.Offload:
+		s.printf("%s.to_empty(device=\"cpu\")", s.modelName(model))
+		s.printf("for module in %s.modules():", s.modelName(model))
+		s.indent++
+		s.line("for name, b in module.named_buffers(recurse=False):")
+		s.indent++
+		s.line("setattr(module, name, b.to(device))")
+		s.indent -= 2
+	case f.Meta:
+		s.printf("%s.to_empty(device=device)", s.modelName(model))
+	}
 }
 
 // mixedPrecision prints the MixedPrecisionPolicy; "" if it is the default.

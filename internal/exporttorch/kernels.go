@@ -10,6 +10,8 @@ import (
 var (
 	//go:embed python/flash_attn.py
 	flashAttnPython string
+	//go:embed python/flash_attn_3.py
+	flashAttn3Python string
 	//go:embed python/nonzero_count.py
 	nonzeroCountPython string
 	//go:embed python/to_autocast.py
@@ -24,12 +26,15 @@ var (
 	underAutocastPython string
 	//go:embed python/without_adapters.py
 	withoutAdaptersPython string
+	//go:embed python/alternating_contexts.py
+	alternatingPython string
 )
 
 // helpers are those functions, as signatures of operators and calls of models have them, by
 // the text that defines them.
 var helpers = []struct{ prefix, text string }{
 	{"_flash_attn_", flashAttnPython},
+	{"_flash_attn3_", flashAttn3Python},
 	{"nonzero_count", nonzeroCountPython},
 	{"to_autocast", toAutocastPython},
 	{"launch", launchPython},
@@ -37,6 +42,7 @@ var helpers = []struct{ prefix, text string }{
 	{"empty_per_multiprocessor", multiprocessorPython},
 	{"under_autocast", underAutocastPython},
 	{"without_adapters", withoutAdaptersPython},
+	{"alternating_contexts", alternatingPython},
 }
 
 // calls notes that a function is called.

@@ -41,17 +41,16 @@ func (s *script) loaded(m *program.Model) {
 	if l.Stored {
 		stored = ", True"
 	}
+	auto := ""
+	if l.Auto {
+		auto = ", auto=True"
+	}
 	if l.OnDevice {
-		s.printf("from_pretrained(%s%s)", name, stored)
+		s.printf("from_pretrained(%s%s%s)", name, stored, auto)
 	}
 	for _, c := range l.Convert {
-		except := ""
-		if len(c.Except) > 0 {
-			except = ", except_=" + s.patterns(c.Except, m)
-		}
-		s.printf("convert(%s, %s, %s%s)", name, s.patterns(c.Modules, m), program.Literal(c.DType), except)
-		if c.EmptyCache {
-			s.line("torch.cuda.empty_cache()")
+		if !c.Copies {
+			s.conversion(m, name, c)
 		}
 	}
 	if !l.OnDevice {
@@ -59,6 +58,18 @@ func (s *script) loaded(m *program.Model) {
 			s.addAdapters(m)
 		}
 		s.printf("%s.to(device)", name)
+	}
+}
+
+// conversion prints what converts parameters of a model.
+func (s *script) conversion(m *program.Model, name string, c program.Conversion) {
+	except := ""
+	if len(c.Except) > 0 {
+		except = ", except_=" + s.patterns(c.Except, m)
+	}
+	s.printf("convert(%s, %s, %s%s)", name, s.patterns(c.Modules, m), program.Literal(c.DType), except)
+	if c.EmptyCache {
+		s.line("torch.cuda.empty_cache()")
 	}
 }
 

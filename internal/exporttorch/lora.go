@@ -19,6 +19,16 @@ var (
 	ia3Python string
 	//go:embed python/ia3_feedforward.py
 	ia3FeedforwardPython string
+	//go:embed python/oft.py
+	oftPython string
+	//go:embed python/oft_quantized.py
+	oftQuantizedPython string
+	//go:embed python/adalora.py
+	adaloraPython string
+	//go:embed python/adalora_4bit.py
+	adalora4bitPython string
+	//go:embed python/adalora_8bit.py
+	adalora8bitPython string
 	//go:embed python/lora.py
 	loraPython string
 	//go:embed python/lora_conv.py
@@ -58,6 +68,11 @@ var adapterTable = []*adapter{
 	{[]*nn.Layer{nn.LoraLinear8bit}, "LoraLinear8bit", lora8bitPython, false},
 	{[]*nn.Layer{nn.IA3Linear}, "IA3Linear", ia3Python, true},
 	{[]*nn.Layer{nn.IA3Feedforward}, "IA3Feedforward", ia3FeedforwardPython, true},
+	{[]*nn.Layer{nn.OFTLinear}, "OFTLinear", oftPython, true},
+	{[]*nn.Layer{nn.OFTQuantized}, "OFTQuantized", oftQuantizedPython, true},
+	{[]*nn.Layer{nn.SVDLinear}, "SVDLinear", adaloraPython, true},
+	{[]*nn.Layer{nn.SVDLinear4bit}, "SVDLinear4bit", adalora4bitPython, true},
+	{[]*nn.Layer{nn.SVDLinear8bit}, "SVDLinear8bit", adalora8bitPython, true},
 }
 
 // adapterOf is the class for an adapter.
@@ -72,8 +87,13 @@ func (s *script) adapterClasses() {
 		if m.Adapters != nil {
 			for _, l := range m.Adapters.Layers {
 				used[adapterOf(l.Class.Layer)] = true
-				if l.Class.Layer == nn.DoraLinear4bit { // is made of it
+				switch l.Class.Layer { // is made of it
+				case nn.DoraLinear4bit:
 					used[adapterOf(nn.DoraLinear)] = true
+				case nn.OFTQuantized:
+					used[adapterOf(nn.OFTLinear)] = true
+				case nn.SVDLinear4bit, nn.SVDLinear8bit:
+					used[adapterOf(nn.SVDLinear)] = true
 				}
 			}
 		}
@@ -129,10 +149,13 @@ func (s *script) forwardOf(c *program.Class) *program.Func {
 	return c.Forward
 }
 
-// fuse prints the call that fuses the adapters of a model.
+// fuse prints the calls that fuse the adapters of a model and add to its loss.
 func (s *script) fuse(m *program.Model, name string) {
 	if a := m.Adapters; a != nil && len(a.Kernels) > 0 {
 		s.printf(`fuse_adapters(%s, ["%s"])`, name, strings.Join(a.Kernels, `", "`))
+	}
+	if a := m.Adapters; a != nil && a.Regularized != nil {
+		s.printf("regularize(%s, %s)", name, program.Literal(*a.Regularized))
 	}
 }
 
@@ -185,6 +208,17 @@ func (s *script) addAdapters(m *program.Model) {
 		s.printf("    (%s, lambda layer: %s(%s)),", s.patterns(g.Layers, m), adapterOf(g.Layer.Layer).name, strings.TrimSuffix("layer, "+g.Args, ", "))
 	}
 	s.printf("]%s)", more)
+	if m.Loaded != nil {
+		for _, c := range m.Loaded.Convert {
+			if c.Copies {
+				c.Modules = slices.Clone(c.Modules)
+				for i := range c.Modules {
+					c.Modules[i] += "." + program.ModulesToSave
+				}
+				s.conversion(m, s.modelName(m.Name), c)
+			}
+		}
+	}
 	s.fuse(m, s.modelName(m.Name))
 }
 

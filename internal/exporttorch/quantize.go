@@ -38,7 +38,7 @@ func (s *script) quantizedClasses() {
 		bits = append(bits, q.Of.Bits)
 		gemm = gemm || q.Of.Gemm
 		m.Root.Walk(func(_ string, c *program.Class) {
-			if (c.Layer == nn.Conv1D || c.Layer == nn.LinearOf) && !slices.Contains(linear, s.className(c)) {
+			if c.Layer == nn.Conv1D && !slices.Contains(linear, s.className(c)) {
 				linear = append(linear, s.className(c))
 			}
 		})

@@ -360,6 +360,10 @@ func (s *script) setup() {
 	}
 	for _, m := range j.Models {
 		name := s.modelName(m.Name)
+		if f := j.Parallel.FSDP; f != nil && f.Meta {
+			s.line(`with torch.device("meta"):`)
+			s.indent++
+		}
 		switch {
 		case m.Loaded != nil:
 			s.loaded(m)
@@ -380,6 +384,7 @@ func (s *script) setup() {
 		default:
 			s.printf("%s = %s()", name, s.className(m.Root))
 		}
+		s.indent = 0
 		if j.Inference != "" || m.Eval {
 			s.printf("%s.eval()", name)
 		}

@@ -14,11 +14,12 @@ import (
 type Advice struct {
 	MaxBatchSize         int64    `json:"max_batch_size"`
 	RecommendedBatchSize int64    `json:"recommended_batch_size"`
-	MaxIsTight           bool     `json:"max_is_tight"`        // the largest fits only after cached memory is given back
-	Headroom             float64  `json:"headroom"`            // share of the usable memory
-	NotFitting           []int64  `json:"not_fitting"`         // batch sizes below the largest that do not fit
-	Unbounded            bool     `json:"unbounded,omitempty"` // the search ended at the greatest batch size
-	Search               *Search  `json:"search,omitempty"`    // of another key than the batch size
+	MaxIsTight           bool     `json:"max_is_tight"`           // the largest fits only after cached memory is given back
+	Headroom             float64  `json:"headroom"`               // share of the usable memory
+	NotFitting           []int64  `json:"not_fitting"`            // batch sizes below the largest that do not fit
+	Unbounded            bool     `json:"unbounded,omitempty"`    // the search ended at the greatest batch size
+	SearchEnded          bool     `json:"search_ended,omitempty"` // the search ended as it had had its work; larger batches may fit
+	Search               *Search  `json:"search,omitempty"`       // of another key than the batch size
 	Changes              []Change `json:"changes"`
 	Fix                  *Fix     `json:"fix"` // null: no changes were looked for
 }
@@ -93,7 +94,7 @@ func (t *text) advice() {
 	if a == nil {
 		return
 	}
-	t.printf("%s\n", a.batch())
+	t.printf("%s\n", a.Batch())
 	if l := t.r.Lengths; l != nil {
 		t.printf("  by the longest batch alone, %d; runs with different lengths were simulated for batch size %d only\n", l.Longest, t.r.Train.BatchSize)
 	}
@@ -105,9 +106,14 @@ func (t *text) advice() {
 	}
 }
 
-func (a *Advice) batch() string {
+// Batch says which batch fits, in words.
+func (a *Advice) Batch() string {
 	if a.Unbounded {
 		return fmt.Sprintf("batch size: even %d fits", a.MaxBatchSize)
+	}
+	if a.SearchEnded {
+		return "batch size: " + largest(a.MaxBatchSize, a.MaxIsTight, a.RecommendedBatchSize, a.Headroom) +
+			", of those tried: the search ended, and larger ones may fit"
 	}
 	return "batch size: " + largest(a.MaxBatchSize, a.MaxIsTight, a.RecommendedBatchSize, a.Headroom) + notFitting(a.NotFitting)
 }

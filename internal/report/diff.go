@@ -116,6 +116,7 @@ var diffTexts = []struct {
 	{"trainable parameters", func(r *Report) string { return fmt.Sprint(r.Model.TrainableParameters) }},
 	{"mode", func(r *Report) string { return r.Train.Mode }},
 	{"batch size", func(r *Report) string { return fmt.Sprint(r.Train.BatchSize) }},
+	{"one sequence", func(r *Report) string { return fmt.Sprint(r.Train.OneSequence) }},
 	{"precision", func(r *Report) string { return r.Train.Precision }},
 	{"optimizer", func(r *Report) string { return r.Train.Optimizer }},
 	{"loop", func(r *Report) string { return r.Train.Loop }},

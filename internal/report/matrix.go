@@ -16,7 +16,8 @@ type Matrix struct {
 	Batch   int64       `json:"batch_size"`
 	Rows    []MatrixRow `json:"rows"`
 
-	Settings string `json:"-"` // as Settings has them
+	OneSequence bool   `json:"one_sequence,omitempty"` // as that of Train
+	Settings    string `json:"-"`                      // as Settings has them
 }
 
 // MatrixRow is the job on one GPU.
@@ -34,7 +35,7 @@ type MatrixRow struct {
 
 // Write prints the matrix as a table.
 func (m *Matrix) Write(w io.Writer, o Options) error {
-	printable.Fprintf(w, "%s, batch %d\n%s\n\n", m.Model, m.Batch, m.Settings)
+	printable.Fprintf(w, "%s, %s\n%s\n\n", m.Model, batch(m.Batch, m.OneSequence), m.Settings)
 	t := &Table{Header: []string{"GPU", "", "usable", "reserved", "headroom", "largest batch", "recommended"},
 		Numbers: []bool{false, false, true, true, true, true, true}}
 	for _, r := range m.Rows {

@@ -85,6 +85,10 @@ type Device struct {
 type Train struct {
 	Mode      string `json:"mode"` // train, inference or no_grad
 	BatchSize int64  `json:"batch_size"`
+	// OneSequence is set if the samples of a batch are one sequence (packing,
+	// padding-free), whose length is the one that Params have.
+	OneSequence bool `json:"one_sequence,omitempty"`
+
 	Precision string `json:"precision"`
 	Optimizer string `json:"optimizer"` // "" without one
 	Loop      string `json:"loop"`

@@ -59,7 +59,7 @@ func (q *request) comments(r *Report) []string {
 		nccl = fmt.Sprintf(", up to %v for NCCL", n)
 	}
 	out := []string{
-		fmt.Sprintf("memplan: %s (batch %d%s), planned on %s: %s", r.Model.Name, r.Train.BatchSize, map[bool]string{true: " on each GPU"}[q.gpus > 1], r.Device.DisplayName, r.Verdict.Result),
+		fmt.Sprintf("memplan: %s (%s%s), planned on %s: %s", r.Model.Name, batch(r.Train.BatchSize, r.Train.OneSequence), map[bool]string{true: " on each GPU"}[q.gpus > 1], r.Device.DisplayName, r.Verdict.Result),
 		fmt.Sprintf("GPU memory: %v reserved and a CUDA context of up to %v%s, with %.0f %% headroom", max(r.Peak.ReservedBytes, r.Uncertainty.ReservedExpectedBytes),
 			max(r.Device.ContextBytes, r.Uncertainty.ContextHighBytes), nccl, 100*requestHeadroom),
 	}

@@ -61,16 +61,7 @@ func (t *text) printf(format string, args ...any) { printable.Fprintf(t.Writer, 
 // verdict is one line that answers the question, and one with the reason.
 func (t *text) verdict() {
 	r := t.r
-	what := fmt.Sprintf("batch %d", r.Train.BatchSize)
-	where := r.Device.DisplayName
-	if n := r.Train.Ranks; n > 0 {
-		what += " on each"
-		where = Plural(n, "GPU") + ": " + where
-	}
-	if r.Train.Mode != "train" {
-		what += ", " + r.Train.Mode
-	}
-	t.printf("%s  %s (%s) on %s\n", t.word(r.Verdict.Result), r.Model.Name, what, where)
+	t.printf("%s  %s\n", t.word(r.Verdict.Result), r.Title())
 	t.printf("%s\n", Settings(r))
 	for line := range strings.SplitSeq(r.Verdict.Reason, "\n") {
 		t.printf("%s\n", line)
@@ -99,6 +90,29 @@ func (t *text) verdict() {
 		t.printf(" - %v of other processes", o)
 	}
 	t.printf("\n\n")
+}
+
+// Title names the job and the GPU.
+func (r *Report) Title() string {
+	what := batch(r.Train.BatchSize, r.Train.OneSequence)
+	where := r.Device.DisplayName
+	if n := r.Train.Ranks; n > 0 {
+		what += " on each"
+		where = Plural(n, "GPU") + ": " + where
+	}
+	if r.Train.Mode != "train" {
+		what += ", " + r.Train.Mode
+	}
+	return fmt.Sprintf("%s (%s) on %s", r.Model.Name, what, where)
+}
+
+// batch is a batch size as verdicts print it.
+func batch(size int64, oneSequence bool) string {
+	s := fmt.Sprintf("batch %d", size)
+	if oneSequence {
+		s += " in one sequence"
+	}
+	return s
 }
 
 // Settings says in a line what of a job decides its figures, and what of that
@@ -278,8 +292,13 @@ func (t *text) notes() {
 		}
 	}
 	list("Not modelled", t.r.NotModelled)
+	list("Uncertain", t.r.Doubts())
+}
+
+// Doubts say which figures are not known for certain, and in which bounds.
+func (r *Report) Doubts() []string {
 	var unsure []string
-	u := &t.r.Uncertainty
+	u := &r.Uncertainty
 	if u.CudnnWorkspaceBytes > 0 {
 		what := "none"
 		if n := u.CudnnWorkspaceExpectedBytes; n > 0 {
@@ -301,7 +320,7 @@ func (t *text) notes() {
 	if u.NCCLHighBytes > 0 {
 		unsure = append(unsure, fmt.Sprintf("NCCL takes between %v and %v on each GPU for its connections, more with many GPUs; this is not in the figures", u.NCCLLowBytes, u.NCCLHighBytes))
 	}
-	list("Uncertain", append(unsure, unrecorded(u.Unrecorded)...))
+	return append(unsure, unrecorded(u.Unrecorded)...)
 }
 
 // unrecorded names operators in one line for each that they may rest on.

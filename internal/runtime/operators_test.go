@@ -15,6 +15,8 @@ var notRun = map[*op.Op]string{
 	aten.NonzeroCount:     "the number of elements is the data's",
 	aten.FlashAttnForward: "a kernel of the package flash-attn", aten.FlashAttnBackward: "the same",
 	aten.FlashAttnVarlenForward: "the same", aten.FlashAttnVarlenBackward: "the same",
+	aten.FlashAttn3Forward: "a kernel of flash-attn 3", aten.FlashAttn3Backward: "the same",
+	aten.AddTimesInPlace: "of OFT, which is planned alone", aten.PutPairs: "the same",
 	aten.MulScalar: "a part of derivatives, which are computed as a whole",
 }
 

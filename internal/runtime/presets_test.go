@@ -24,6 +24,9 @@ var smallPresets = map[string][]string{
 		"params.padded_vocab_size=61", "params.n_embd=16", "params.n_head=4", "params.n_query_groups=2", "params.n_layer=2", "params.intermediate_size=24", "params.block_size=9",
 		"params.seq=7", "params.lora_r=2", "params.lora_query=true", "params.lora_value=true", "train.precision=fp32",
 	},
+	"torchtitan": {
+		"params.vocab_size=61", "params.dim=16", "params.n_heads=4", "params.n_kv_heads=2", "params.n_layers=2", "params.multiple_of=8", "params.seq=7", "train.precision=fp32",
+	},
 	"llama":        {"params.vocab=61", "params.d=16", "params.heads=4", "params.kv=2", "params.layers=2", "params.ff=24", "params.ctx=9", "params.seq=7"},
 	"lenet":        {},
 	"lstm":         {"params.vocab=50", "params.d=8", "params.hidden=12", "params.seq=6", "params.dropout=0.2", "params.bi=true"},

@@ -18,9 +18,9 @@ class QuantizedLinear(nn.Linear):
     def __init__(self, layer):
         nn.Module.__init__(self)
         self.weight = nn.Parameter(layer.weight.data, requires_grad=False)
-        self.out_features, self.in_features = layer.weight.shape if hasattr(layer, "in_features") else layer.weight.shape[::-1]
+        self.out_features, self.in_features = layer.weight.shape if isinstance(layer, nn.Linear) else layer.weight.shape[::-1]
         self.bias = layer.bias
-        self.transposed = not hasattr(layer, "in_features")
+        self.transposed = not isinstance(layer, nn.Linear)
         self.loaded = False
 
     def _apply(self, fn, recurse=True):
