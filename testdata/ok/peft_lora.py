@@ -192,6 +192,8 @@ def add_adapters(model, layers, modules=(), bias="none", dtype=None, lower=False
         for name, p in adapter.named_parameters():
             if not name.startswith("base_layer."):
                 p.data = p.data.to(layer.weight.device, dtype=first if first.is_floating_point else p.dtype)
+        for name, b in adapter._buffers.items():
+            adapter._buffers[name] = b.to(layer.weight.device)
         if hasattr(adapter, "start"):
             adapter.start()
         added += [p for name, p in adapter.named_parameters() if not name.startswith("base_layer.")]

@@ -51,9 +51,9 @@ class QuantizedLinear(nn.Linear):
     def __init__(self, layer):
         nn.Module.__init__(self)
         self.weight = nn.Parameter(layer.weight.data, requires_grad=False)
-        self.out_features, self.in_features = layer.weight.shape if hasattr(layer, "in_features") else layer.weight.shape[::-1]
+        self.out_features, self.in_features = layer.weight.shape if isinstance(layer, nn.Linear) else layer.weight.shape[::-1]
         self.bias = layer.bias
-        self.transposed = not hasattr(layer, "in_features")
+        self.transposed = not isinstance(layer, nn.Linear)
         self.loaded = False
 
     def _apply(self, fn, recurse=True):
@@ -264,6 +264,8 @@ def add_adapters(model, layers, modules=(), bias="none", dtype=None, lower=False
         for name, p in adapter.named_parameters():
             if not name.startswith("base_layer."):
                 p.data = p.data.to(layer.weight.device, dtype=first if first.is_floating_point else p.dtype)
+        for name, b in adapter._buffers.items():
+            adapter._buffers[name] = b.to(layer.weight.device)
         if hasattr(adapter, "start"):
             adapter.start()
         added += [p for name, p in adapter.named_parameters() if not name.startswith("base_layer.")]

@@ -165,14 +165,14 @@ class LlamaAttention(nn.Module):
         key = key.contiguous().view(-1, 2, 16)
         value = value.contiguous().view(-1, 2, 16)
         cu_seq_lens, max_length = self.prepare_fa_kwargs_from_position_ids(value)
-        return query, key, value, cu_seq_lens, cu_seq_lens, max_length
+        return query, key, value, cu_seq_lens, cu_seq_lens, max_length, max_length
 
     def _flash_attention_forward(self, query_states, key_states, value_states, attention_mask):
         query_states = to_autocast(query_states)
         key_states = to_autocast(key_states)
         value_states = to_autocast(value_states)
         is_fa_with_position_ids = self._is_packed_sequence(value_states)
-        q, k, v, cu_seq_lens_q, cu_seq_lens_k, max_length_k = self._prepare_from_posids(query_states, key_states, value_states)
+        q, k, v, cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k = self._prepare_from_posids(query_states, key_states, value_states)
         out = FlashAttnVarlenFunc.apply(q, k, v, cu_seq_lens_q, cu_seq_lens_k, max_length_k)
         out = out.view(1, -1, 4, 16)
         return out
@@ -366,15 +366,19 @@ def natural(name):
     return [(0, int(p)) if p.isdigit() else (1, p) for p in name.split(".")]
 
 
-def from_pretrained(model, *stored):
-    """Moves a model to the GPU as from_pretrained reads one there: a block of the size of
-    all weights comes and goes; then come the tensors of the checkpoint, by their names, and the biases of tied layers again."""
+def from_pretrained(model, *stored, auto=False):
+    """Moves a model to the GPU as from_pretrained reads one there: a block of the size of all weights, but for memory that is
+    reserved and unused, comes and goes; then come the tensors of the checkpoint, by their names, and the biases of tied layers again."""
+    if auto:  # device_map="auto"
+        torch.tensor([0], device=device)
     quantized = {id(m.weight): m for m in model.modules() if hasattr(m, "read")}
     others = {f"{path}.{n}" if path else n for path, m in model.named_modules() for n in m._non_persistent_buffers_set}
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     names = sorted((n for n in tensors if n not in others), key=natural)
     sizes = [t.numel() * (quantized[id(t)].bits / 8 if id(t) in quantized else t.element_size()) for t in map(tensors.get, names)]
-    torch.empty(int(sum(sizes) // 2), dtype=torch.float16, device=device)
+    size, unused = sum(sizes), torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    size = size - unused if size - unused > unused else unused + 1 if size - unused > 1.5 * 1024**3 else 0
+    torch.empty(int(size // 2), dtype=torch.float16, device=device)
     for n in names + [n for n in tensors if n in others]:
         if id(tensors[n]) in quantized:
             quantized[id(tensors[n])].read(*stored)
@@ -410,7 +414,7 @@ model = typed(Model(), torch.bfloat16, {
     "model.rotary_emb.inv_freq": torch.float32,
     "model.rotary_emb.original_inv_freq": torch.float32,
 })
-from_pretrained(model)
+from_pretrained(model, auto=True)
 convert(model, ["*norm*", "lm_head"], torch.float32)
 convert(model, ["*.input_layernorm"], torch.bfloat16)
 torch.cuda.empty_cache()

@@ -167,14 +167,14 @@ class LlamaAttention(nn.Module):
         key = key.contiguous().view(-1, 2, 16)
         value = value.contiguous().view(-1, 2, 16)
         cu_seq_lens, max_length = self.prepare_fa_kwargs_from_position_ids(value)
-        return query, key, value, cu_seq_lens, cu_seq_lens, max_length
+        return query, key, value, cu_seq_lens, cu_seq_lens, max_length, max_length
 
     def _flash_attention_forward(self, query_states, key_states, value_states, attention_mask):
         query_states = to_autocast(query_states)
         key_states = to_autocast(key_states)
         value_states = to_autocast(value_states)
         is_fa_with_position_ids = self._is_packed_sequence(value_states)
-        q, k, v, cu_seq_lens_q, cu_seq_lens_k, max_length_k = self._prepare_from_posids(query_states, key_states, value_states)
+        q, k, v, cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k = self._prepare_from_posids(query_states, key_states, value_states)
         out = FlashAttnVarlenFunc.apply(q, k, v, cu_seq_lens_q, cu_seq_lens_k, max_length_k)
         out = out.view(1, -1, 4, 16)
         return out
