@@ -28,6 +28,9 @@ type Estimate struct {
 	outcome *estimate.Outcome
 }
 
+// Trace returns the allocations and frees that the report is of, as Job.Trace does.
+func (e *Estimate) Trace() *Trace { return traceOf(e.outcome.Job, e.outcome.Played.Trace) }
+
 // Search says what to vary to find the largest job that fits.
 type Search struct {
 	Key      string  // an integer param of the spec or of its preset, such as "seq"; "" or "batch": the batch size
@@ -43,6 +46,7 @@ type Found struct {
 	Recommended int64   // is round and leaves the headroom; 0: none does
 	NotFitting  []int64 // that were tried, below Largest
 	Unbounded   bool    // the search ended at the greatest value that there is
+	Cut         bool    // the search ended as it had had its work: greater values may fit
 	Refused     string  // why the model takes no greater value; "": it does
 }
 
@@ -77,7 +81,7 @@ func (e *Estimate) Largest(ctx context.Context, s Search) (*Found, error) {
 	}
 	return &Found{
 		Key: axis.Key, Largest: f.Largest, Tight: f.Tight, Recommended: f.Recommended, NotFitting: append([]int64{}, f.Islands...),
-		Unbounded: f.Bound, Refused: f.Refused,
+		Unbounded: f.Bound, Cut: f.Cut, Refused: f.Refused,
 	}, nil
 }
 

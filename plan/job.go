@@ -9,6 +9,7 @@ import (
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
 	"github.com/memplan/memplan/specs"
 )
 
@@ -153,8 +154,13 @@ func (j *Job) Trace(ctx context.Context) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := built.Machine
+	return traceOf(built, p.Trace), nil
+}
+
+// traceOf is a trace with the GPU's memory.
+func traceOf(j *estimate.Job, t *trace.Trace) *Trace {
+	m := j.Machine
 	return &Trace{
-		Config: m.ConfText, Torch: m.Env.Torch.String(), Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, Trace: *p.Trace,
-	}, nil
+		Config: m.ConfText, Torch: m.Env.Torch.String(), Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, Trace: *t,
+	}
 }

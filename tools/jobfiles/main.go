@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/memplan/memplan/internal/cli"
 	"github.com/memplan/memplan/internal/importer"
+	"github.com/memplan/memplan/internal/note"
 )
 
 // gpu is the GPU that the jobs are planned for.
@@ -87,35 +89,43 @@ func run(folders []string) error {
 // table writes what became of the files.
 func (t *tally) table() string {
 	var b strings.Builder
-	planned := t.fits + t.tight + t.oom
-	fmt.Fprintf(&b, "\n| files | beside a job | train nothing | planned | of them FITS, TIGHT, OOM on %s | refused |\n|---|---|---|---|---|---|\n", gpu)
-	fmt.Fprintf(&b, "| %d | %d | %d | %d | %d, %d, %d | %d |\n", t.files, t.beside, t.idle, planned, t.fits, t.tight, t.oom, t.files-t.beside-t.idle-planned)
-	b.WriteString("\n| refused, as | files |\n|---|---|\n")
-	for _, why := range t.reasons() {
-		fmt.Fprintf(&b, "| %s | %s |\n", why, strings.Join(t.why[why], " "))
-	}
+	planned, train := t.fits+t.tight+t.oom, t.files-t.beside-t.idle
+	fmt.Fprintf(&b, "\n| files | beside a job | train nothing | planned | of them FITS, TIGHT, OOM on %s | fail before they train | refused |\n|---|---|---|---|---|---|---|\n", gpu)
+	fmt.Fprintf(&b, "| %d | %d | %d | %d | %d, %d, %d | %d | %d |\n", t.files, t.beside, t.idle, planned, t.fits, t.tight, t.oom, t.failing, train-planned-t.failing)
+	fmt.Fprintf(&b, "\n%d files train something. memplan plans %s of them; of %s it plans the job or reports why it fails.\n", train, share(planned, train), share(planned+t.failing, train))
+	reasons(&b, "fails before it trains, as", t.fails)
+	reasons(&b, "refused, or trains nothing, as", t.why)
 	return b.String() + "\n"
+}
+
+// share is a number of files with what it is of all of them.
+func share(n, of int) string {
+	return fmt.Sprintf("%d (%.0f %%)", n, 100*float64(n)/float64(max(of, 1)))
 }
 
 // tally is what became of the files of a folder.
 type tally struct {
-	files, beside, idle, fits, tight, oom int                 // idle: that train nothing
-	why                                   map[string][]string // files that were refused, by the reason, and that train nothing
+	files, beside, idle, failing, fits, tight, oom int // idle: that train nothing
+
+	fails map[string][]string // files whose jobs fail by themselves, by the reason
+	why   map[string][]string // files that were refused, by the reason, and that train nothing
 }
 
-// reasons lists why files were refused, the most frequent reason first.
-func (t *tally) reasons() []string {
-	var out []string
-	for why := range t.why {
-		out = append(out, why)
+// reasons writes the files of each reason, the most frequent reason first.
+func reasons(b *strings.Builder, title string, files map[string][]string) {
+	if len(files) == 0 {
+		return
 	}
-	slices.SortFunc(out, func(a, b string) int {
-		if n := len(t.why[b]) - len(t.why[a]); n != 0 {
+	fmt.Fprintf(b, "\n| %s | files |\n|---|---|\n", title)
+	order := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
+		if n := len(files[b]) - len(files[a]); n != 0 {
 			return n
 		}
 		return strings.Compare(a, b)
 	})
-	return out
+	for _, why := range order {
+		fmt.Fprintf(b, "| %s | %s |\n", why, strings.Join(files[why], " "))
+	}
 }
 
 // workers is how many files are planned at a time, each in a process of its own.
@@ -155,7 +165,7 @@ func planAll(folder string) (*tally, error) {
 		})
 	}
 	wait.Wait()
-	t := &tally{files: len(paths), why: map[string][]string{}}
+	t := &tally{files: len(paths), fails: map[string][]string{}, why: map[string][]string{}}
 	for i, path := range paths {
 		name, err := filepath.Rel(folder, path)
 		if err != nil {
@@ -180,6 +190,10 @@ func (t *tally) count(name, result string) {
 		t.oom++
 	case "beside":
 		t.beside++
+	case "fails:":
+		t.failing++
+		why := strings.TrimPrefix(result, "fails: ")
+		t.fails[why] = append(t.fails[why], name)
 	default:
 		why := strings.TrimPrefix(result, "refused: ")
 		if strings.Contains(why, trainsNothing) {
@@ -199,10 +213,13 @@ var nameless = regexp.MustCompile(`^there is no file "[^"]*", and memplan has no
 var typeless = regexp.MustCompile(`^\S+: model_type "(\w+)" is not known.*`)
 
 // place is where a message says that something is.
-var place = regexp.MustCompile(`^\S+?:\d+:\d+: `)
+var place = regexp.MustCompile(`^\S+?:\d+(?::\d+)?: `)
 
 // ignored is the message of a key that may be a mistake, but is none by itself.
 var ignored = regexp.MustCompile(`does not know the key, and ignores it`)
+
+// fails are messages about jobs that the program, or a library of it, stops before a step.
+var fails = regexp.MustCompile(`PEFT (refuses|fails|has no default)|transformers [0-9.]+ fails|, PyTorch says`)
 
 // plan plans one file, and says what becomes of it.
 func plan(path string) string {
@@ -215,15 +232,29 @@ func plan(path string) string {
 			Peak    struct {
 				Bytes int64 `json:"reserved_bytes"`
 			}
+			Notes []struct{ Code, Text string }
 		}
 		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 			return "refused: " + err.Error()
 		}
+		for _, n := range r.Notes {
+			if n.Code == note.WouldFail.Name {
+				return "fails: " + cell(n.Text)
+			}
+		}
 		return fmt.Sprintf("%s %.2f GiB", r.Verdict.Result, float64(r.Peak.Bytes)/(1<<30))
 	}
-	why := ""
-	for line := range strings.Lines(errs.String()) { // the first that refuses the file
-		if why = strings.TrimSpace(strings.TrimPrefix(line, "memplan: ")); !strings.HasPrefix(line, " ") && !ignored.MatchString(line) {
+	why, kind := "", "refused: "
+	for line := range strings.Lines(errs.String()) { // the first that refuses the file, or says why it fails
+		if strings.HasPrefix(line, " ") || ignored.MatchString(line) {
+			continue
+		}
+		text := strings.TrimSpace(strings.TrimPrefix(line, "memplan: "))
+		if why == "" {
+			why = text
+		}
+		if fails.MatchString(text) {
+			why, kind = text, "fails: "
 			break
 		}
 	}
@@ -237,8 +268,13 @@ func plan(path string) string {
 		}
 	}
 	why = typeless.ReplaceAllString(why, "the model type $1 is not modelled")
-	if len(why) > 200 {
-		why = why[:200] + "..."
+	return kind + cell(why)
+}
+
+// cell is a text in a table.
+func cell(text string) string {
+	if len(text) > 200 {
+		text = strings.ToValidUTF8(text[:200], "") + "..."
 	}
-	return "refused: " + strings.ReplaceAll(why, "|", `\|`)
+	return strings.ReplaceAll(text, "|", `\|`)
 }
