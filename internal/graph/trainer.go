@@ -105,6 +105,9 @@ func (el *building) transformersLoop(given map[string]any) {
 			given[name] = x
 		}
 	}
+	if x, ok := m.spec.Env.Lookup("accepts_loss_kwargs"); ok { // an attribute of the model
+		given["accepts_loss_kwargs"] = x
+	}
 	if t.Accepts.Set {
 		given["accepts_loss_kwargs"] = t.Accepts.V
 	}
@@ -293,6 +296,12 @@ func (el *building) trainerGroups() {
 			add(numbered.ReplaceAllString(path, ".*"))
 		}
 	})
+	derived, _ := el.ms[0].spec.Env.Lookup("layer_norms")
+	names, _ := derived.([]any)
+	for _, x := range names {
+		pattern, _ := x.(string)
+		add(pattern)
+	}
 	if c.Groups[0].Params = found; len(found) == 0 {
 		c.Groups = nil
 		el.job.Optimizers[0].Groups = nil

@@ -25,12 +25,16 @@ import (
 //	keep_in_fp32 a list of the ends of paths of modules that are not quantized
 //	positions    how many positions there are weights for, if there are
 //	unsupported  null, or what the configuration asks for and is not modelled
+//	layer_norms  patterns of paths, of modules that are nn.LayerNorm by inheritance
+//	accepts_loss_kwargs false: what Trainer counts is not passed to forward, as the model says itself
 //	left_out     null, or what is left out of the figures
 //	torch_minor  given by the loader: 6 for PyTorch 2.6
 //	multiprocessors given by the loader: those of the GPU
 //	unpacked     names of modules whose weights training takes as they are
 //	inference    given by the loader: the job has mode: inference
 //	precision    given by the loader: train.precision
+//	samples      given by the loader: the type of the images and the sound of a batch
+//	weights_dtype given by the loader: the type of the weights in training
 //	norm_dtype   given by the loader: the type of the weights of norms in training
 //	liger        given by the loader: the kernels of model.liger
 //	cut_cross_entropy given by the loader: model.cut_cross_entropy
@@ -52,7 +56,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/mixers", "hf/ker
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy"}
+var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_loss_kwargs", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -238,8 +242,10 @@ func (h *model) params() map[string]any {
 		}
 	}
 	given["precision"] = h.precision()
-	given["norm_dtype"] = h.DType.String()
+	given["samples"] = h.samples().String()
+	given["weights_dtype"], given["norm_dtype"] = h.DType.String(), h.DType.String()
 	if h.Weights != nil {
+		given["weights_dtype"] = h.Weights.Trained("").String()
 		given["norm_dtype"] = h.Weights.Trained("norm").String()
 	}
 	if m.Attn.Set {

@@ -54,6 +54,22 @@ func (h *model) precision() string {
 	return h.Spec.Train.Precision.V
 }
 
+// samples is the type of the images and the sound of a batch: that of the weights, to
+// which a loop of one's own converts them; transformers' processors give float32, and
+// its Trainer leaves it.
+func (h *model) samples() tensor.DType {
+	if h.Spec.Trainer.OfTransformers() {
+		return tensor.Float32
+	}
+	switch h.precision() {
+	case "bf16":
+		return tensor.BFloat16
+	case "fp16":
+		return tensor.Float16
+	}
+	return tensor.Float32
+}
+
 // readWeights settles what load says.
 func (h *model) readWeights() {
 	l := h.m.Load
