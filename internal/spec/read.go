@@ -111,7 +111,7 @@ var known documents
 // The texts that are kept: a spec, its preset, those that a preset shares with others.
 // What the command line sets is too short to be worth it.
 const (
-	maxDocuments     = 8
+	maxDocuments     = 32
 	minDocumentBytes = 1 << 8
 	maxDocumentBytes = 1 << 16
 )
