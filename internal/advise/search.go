@@ -259,8 +259,8 @@ func (s *search) run(headroom float64) (*Found, error) {
 // guess tells about where fitting ends. Without a line that tells of room, the second
 // value is where the memory would end if all of it grew with the value.
 func (s *search) guess() int64 {
-	if k := s.series.Room(s.axis.Max) / s.axis.Step; k > 0 {
-		return k
+	if k, ok := s.series.Room(s.axis.Max); ok {
+		return max(k/s.axis.Step, 1)
 	}
 	one := s.try(1)
 	second := float64(one.Usable) / float64(max(s.reserved(1), 1))

@@ -31,6 +31,14 @@ func (m *Machine) unhindered(on *allocsim.Result) bool {
 
 // Probe says what Fits does, and what would be reserved without a limit.
 func Probe(j *Job) (p Probed, err error) {
+	if !j.Machine.depends() { // more than a request that fails is not asked for
+		o, err := Try(j)
+		if err != nil {
+			return Probed{}, err
+		}
+		defer j.metered(&err)()
+		return o.probed()
+	}
 	defer j.metered(&err)()
 	o, err := play(j, int(j.Spec.Train.Steps.V))
 	if err != nil {
@@ -60,6 +68,11 @@ func (o *Outcome) probe() (Probed, error) {
 	if err := o.replayOnGPU(false); err != nil {
 		return Probed{}, err
 	}
+	return o.probed()
+}
+
+// probed is what a job of which there is OnGPU comes to.
+func (o *Outcome) probed() (Probed, error) {
 	m, on := o.Job.Machine, o.OnGPU
 	p := Probed{Fits: o.Fits(), Usable: m.Usable()}
 	switch {

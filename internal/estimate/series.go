@@ -155,13 +155,13 @@ func (s *Series) Drop() { s.dropped = true }
 func (s *Series) derives(k int64) bool { return s.line != nil && !s.dropped && k > 1 }
 
 // Room is the greatest value of the key up to some with which what lives at one time
-// leaves room, by the line; 0 if there is none.
-func (s *Series) Room(most int64) int64 {
+// leaves room, by the line, 0 if there is none; false without a line.
+func (s *Series) Room(most int64) (k int64, ok bool) {
 	if s.line == nil {
-		return 0
+		return 0, false
 	}
 	usable := float64(s.job.Machine.Usable())
-	return int64(sort.Search(int(most), func(i int) bool { return s.line.needs(int64(i)+1) > usable }))
+	return int64(sort.Search(int(most), func(i int) bool { return s.line.needs(int64(i)+1) > usable })), true
 }
 
 // play plays the job with a value of the key for so many steps or, with 0, for as many
@@ -201,32 +201,23 @@ func (s *Series) playJob(j *Job, steps int) (p *engine.Played, err error) {
 	return o.Played, nil
 }
 
-// with does something with the job of a value of the key that is played, or derived
-// from the line.
-func (s *Series) with(k int64, do func(o *Outcome) error) (err error) {
-	if s.derives(k) {
-		r := s.room.Get().(*room)
-		defer s.room.Put(r)
-		j := *s.job
-		defer j.metered(&err)()
-		if p, ok := s.line.play(k, r); ok {
-			j.meter.Hold(tensor.Bytes(len(r.events)) * trace.EventBytes)
-			j.replayer, r.replayer = r.replayer, nil
-			defer func() { r.replayer = j.replayer }()
-			return do(&Outcome{Job: &j, Played: p})
-		}
+// derive does something with the job of a value of the key, if it is derived from the line.
+func (s *Series) derive(k int64, do func(o *Outcome) error) (done bool, err error) {
+	if !s.derives(k) {
+		return false, nil
 	}
-	j, err := s.Job(k)
-	if err != nil {
-		return err
-	}
+	r := s.room.Get().(*room)
+	defer s.room.Put(r)
+	j := *s.job
 	defer j.metered(&err)()
-	s.count()
-	o, err := play(j, int(j.Spec.Train.Steps.V))
-	if err != nil {
-		return err
+	p, ok := s.line.play(k, r)
+	if !ok {
+		return false, nil
 	}
-	return do(o)
+	j.meter.Hold(tensor.Bytes(len(r.events)) * trace.EventBytes)
+	j.replayer, r.replayer = r.replayer, nil
+	defer func() { r.replayer = j.replayer }()
+	return true, do(&Outcome{Job: &j, Played: p})
 }
 
 // Probe is Probe with a value of the key.
@@ -241,14 +232,28 @@ func (s *Series) Probe(k int64) (p Probed, err error) {
 			return Probed{Usable: m.Usable(), Over: true}, nil
 		}
 	}
-	err = s.with(k, func(o *Outcome) error { p, err = o.probe(); return err })
-	return p, err
+	if done, err := s.derive(k, func(o *Outcome) error { p, err = o.probe(); return err }); done || err != nil {
+		return p, err
+	}
+	j, err := s.Job(k)
+	if err != nil {
+		return Probed{}, err
+	}
+	s.count()
+	return Probe(j)
 }
 
 // Reserved is Reserved with a value of the key.
 func (s *Series) Reserved(k int64) (n tensor.Bytes, err error) {
-	err = s.with(k, func(o *Outcome) error { n, err = o.reserved(); return err })
-	return n, err
+	if done, err := s.derive(k, func(o *Outcome) error { n, err = o.reserved(); return err }); done || err != nil {
+		return n, err
+	}
+	j, err := s.Job(k)
+	if err != nil {
+		return 0, err
+	}
+	s.count()
+	return Reserved(j)
 }
 
 // heldSteps are how many steps tell of a job what it allocates, unless later ones are
