@@ -113,6 +113,7 @@ type fixer struct {
 
 	cut      *combination                 // the first that was left out; nil: none was
 	known    map[string]outcome           // by id
+	makes    map[string]bool              // whether combinations can be made, by id
 	played   map[string]*estimate.Outcome // of those that will do and may be proposed, by id
 	options  []*Option                    // of the catalogue
 	clashes  []clash
@@ -130,7 +131,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 	b := newBase(r, o)
 	f := &fixer{
 		ctx: ctx, base: b, limits: limits, enough: tight, host: o.FitsHost(), bounds: newBounds(o.Job.Machine.Usable()),
-		known: map[string]outcome{}, played: map[string]*estimate.Outcome{},
+		known: map[string]outcome{}, makes: map[string]bool{}, played: map[string]*estimate.Outcome{},
 	}
 	if o.Fits() {
 		f.enough = fits
@@ -241,7 +242,7 @@ func (f *fixer) clash(c *combination) bool {
 }
 
 // clashed finds which changes of a combination that cannot be made do not go together:
-// two of them, or all; or the one that does not go with the job. With that one others
+// two of them, or as few as there are; or the one that does not go with the job. With that one others
 // may go that change what it does not go with: offloading with another precision.
 func (f *fixer) clashed(c *combination) {
 	var alone []*Option // those that go with the job
@@ -274,13 +275,24 @@ func (f *fixer) clashed(c *combination) {
 			}
 		}
 	}
+	for _, x := range c.options { // without which it cannot be made either
+		if rest := f.base.combine(slices.DeleteFunc(slices.Clone(c.options), func(y *Option) bool { return x == y })); !f.made(rest.options...) {
+			c = rest
+		}
+	}
 	f.clashes = append(f.clashes, clash{of: c})
 }
 
 // made reports whether some changes can be made.
 func (f *fixer) made(options ...*Option) bool {
-	_, err := f.base.Recipe.Job(f.base.combine(options).keys()...)
-	return err == nil
+	c := f.base.combine(options)
+	made, known := f.makes[c.id]
+	if !known {
+		_, err := f.base.Recipe.Job(c.keys()...)
+		made = err == nil
+		f.makes[c.id] = made
+	}
+	return made
 }
 
 // noticed is the part of the reserved memory, one hundredth, that a change must
@@ -330,18 +342,18 @@ func Save(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogu
 // is learnt in their order.
 func (f *fixer) simulate(cs []*combination) {
 	cs = slices.DeleteFunc(slices.Clone(cs), func(c *combination) bool { _, known := f.known[c.id]; return known })
-	outcomes := make([]*estimate.Outcome, len(cs))
+	outcomes, makes := make([]*estimate.Outcome, len(cs)), make([]bool, len(cs))
 	parallel(len(cs), func(i int) {
 		if f.ctx.Err() != nil {
 			return
 		}
-		outcomes[i] = f.try(cs[i])
+		outcomes[i], makes[i] = f.try(cs[i])
 	})
 	for i, c := range cs {
 		o := outcomes[i]
-		f.known[c.id] = fails
+		f.known[c.id], f.makes[c.id] = fails, makes[i]
 		if o == nil {
-			if f.ctx.Err() == nil && !f.clash(c) && !f.made(c.options...) {
+			if f.ctx.Err() == nil && !makes[i] && !f.clash(c) {
 				f.clashed(c)
 			}
 			continue
@@ -371,17 +383,16 @@ func (f *fixer) keep(cs []*combination) {
 	})
 }
 
-// try simulates a combination; nil if it cannot be made.
-func (f *fixer) try(c *combination) *estimate.Outcome {
+// try simulates a combination, if it can be made; nil if it cannot be played.
+func (f *fixer) try(c *combination) (o *estimate.Outcome, made bool) {
 	j, err := f.base.Recipe.Job(c.keys()...)
 	if err != nil {
-		return nil
+		return nil, false
 	}
-	o, err := estimate.Try(j)
-	if err != nil {
-		return nil
+	if o, err = estimate.Try(j); err != nil {
+		return nil, true
 	}
-	return o
+	return o, true
 }
 
 // whole reports whether no part of a combination that fits does as well alone.

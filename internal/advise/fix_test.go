@@ -188,7 +188,7 @@ func TestFewSimulations(t *testing.T) {
 // Changes that do not go together are found once, and left out from then on.
 func TestClash(t *testing.T) {
 	b := base(t, with(t, "gpt", "train.batch_size=8", "device.gpu=a100-40gb"))
-	f := &fixer{ctx: context.Background(), base: b, bounds: newBounds(b.Job.Machine.Usable()), known: map[string]outcome{}}
+	f := &fixer{ctx: context.Background(), base: b, bounds: newBounds(b.Job.Machine.Usable()), known: map[string]outcome{}, makes: map[string]bool{}}
 	known := map[string]*Option{}
 	c := func(ids ...string) *combination {
 		var options []*Option
