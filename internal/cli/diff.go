@@ -49,7 +49,7 @@ The exit code is 0 whatever the outcome, unless --exit-code is given.`,
 	f.IntVar(&d.top, "top", 20, "layers to show")
 	f.BoolVar(&d.all, "all", false, "also print figures that are equal")
 	f.BoolVar(&d.quick, "quick", false, "do not search for the largest batch")
-	htmlFile(c, &d.html)
+	d.pictures.flags(c)
 	f.BoolVar(&d.exitCode, "exit-code", false, "exit with 1 if the jobs differ")
 	d.share = defaultShare
 	return c
@@ -81,7 +81,7 @@ func (d *comparison) run(c *cobra.Command, s *Streams, args, formats []string) e
 			if o, err = d.side(c, s, name, text); err == nil {
 				sides[i] = o.Report
 			}
-			if err == nil && d.html != "" {
+			if err == nil && d.pictures.asked() != "" {
 				var m []webpage.Memory
 				m, err = memoryOf(o)
 				for k := range m {
@@ -100,13 +100,10 @@ func (d *comparison) run(c *cobra.Command, s *Streams, args, formats []string) e
 		}
 	}
 	diff := report.Compare(sides[0], sides[1])
-	if d.html != "" {
-		err := writeHTML(s, d.html, func() (*webpage.Page, error) { return webpage.OfDiff(diff, memory), nil })
-		if err != nil {
-			return err
-		}
+	if err := d.pictures.write(s, func() (*webpage.Page, error) { return webpage.OfDiff(diff, memory), nil }); err != nil {
+		return err
 	}
-	if d.html != "-" {
+	if !d.pictures.alone() {
 		if err := report.DiffFormats.Lookup(d.format).Write(s.Out, diff, report.DiffOptions{All: d.all, Top: d.top}); err != nil {
 			return err
 		}

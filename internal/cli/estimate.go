@@ -27,7 +27,7 @@ type estimation struct {
 	curve    bool
 	search   string
 	headroom string
-	html     string  // file of a page; "": none
+	pictures pictures
 	share    float64 // headroom, parsed
 	fix      fixing
 }
@@ -58,7 +58,8 @@ script that make it fit, alone and combined, each simulated, the simplest first
 it lists changes that leave more room.
 
 --html FILE also writes a page for browsers: memory over the events of the steps, the
-allocator's segments at each event, the peak by module (docs/report.md).`,
+allocator's segments at each event, the peak by module (docs/report.md). --svg FILE
+writes a picture of the first, for comments.`,
 		Example: `  memplan estimate
   memplan estimate preset:resnet --batch-size 512 --gpu rtx-3060,a100-40gb
   memplan estimate preset:mlp --html mlp.html`,
@@ -75,7 +76,7 @@ allocator's segments at each event, the peak by module (docs/report.md).`,
 	f.BoolVar(&e.fix.none, "no-advise", false, "do not search for changes that make the job fit")
 	f.BoolVar(&e.curve, "batch-curve", false, "draw the peak over the batch size")
 	f.StringVar(&e.search, "search", "", "also find the largest value of this param: seq, or seq:64 for multiples of 64")
-	htmlFile(c, &e.html)
+	e.pictures.flags(c)
 	f.StringVar(&e.headroom, "headroom", fmt.Sprintf("%g%%", 100*defaultShare), "share of the usable memory that the recommended batch leaves")
 	return c
 }
@@ -110,8 +111,8 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 		if e.fix.more {
 			return usagef("--advise is for one GPU; --gpu names %d", len(gpus))
 		}
-		if e.html != "" {
-			return usagef("--html is for one GPU; --gpu names %d", len(gpus))
+		if flag := e.pictures.asked(); flag != "" {
+			return usagef("--%s is for one GPU; --gpu names %d", flag, len(gpus))
 		}
 		e.gpu = gpus[0]
 	}
@@ -130,10 +131,8 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 		return err
 	}
 	rep := o.Report
-	if e.html != "" {
-		if err := writeHTML(s, e.html, func() (*webpage.Page, error) { return pageOf(o) }); err != nil || e.html == "-" {
-			return err
-		}
+	if err := e.pictures.write(s, func() (*webpage.Page, error) { return pageOf(o) }); err != nil || e.pictures.alone() {
+		return err
 	}
 	if format.Request && !rep.Verdict.Fits {
 		printable.Fprintf(s.Err, "memplan: %s\n", report.NotFitting(rep))

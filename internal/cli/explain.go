@@ -23,7 +23,8 @@ type explainer struct {
 }
 
 func newExplain(s *Streams) *cobra.Command {
-	var format, html string
+	var format string
+	var shown pictures
 	var src source
 	var specPath string
 	c := &cobra.Command{
@@ -64,8 +65,8 @@ layer:NAME, optimizer:NAME, device:NAME, preset:NAME, rule:NAME or change:NAME.`
 				name = args[0]
 			}
 			if found := explainNames(name); len(found) > 0 {
-				if html != "" {
-					return usagef("--html shows a snapshot of PyTorch's memory; %q is a name", name)
+				if flag := shown.asked(); flag != "" {
+					return usagef("--%s shows a snapshot of PyTorch's memory; %q is a name", flag, name)
 				}
 				if format == "json" {
 					data := map[string]any{}
@@ -95,10 +96,10 @@ layer:NAME, optimizer:NAME, device:NAME, preset:NAME, rule:NAME or change:NAME.`
 				return err
 			}
 			if isPickle(log) {
-				return explainSnapshot(c, s, name, log, &src, format, html)
+				return explainSnapshot(c, s, name, log, &src, format, &shown)
 			}
-			if html != "" {
-				return usagef("--html shows a snapshot of PyTorch's memory; %s is none", name)
+			if flag := shown.asked(); flag != "" {
+				return usagef("--%s shows a snapshot of PyTorch's memory; %s is none", flag, name)
 			}
 			var plan *source
 			if c.Flags().Changed("spec") {
@@ -110,7 +111,7 @@ layer:NAME, optimizer:NAME, device:NAME, preset:NAME, rule:NAME or change:NAME.`
 	f := c.Flags()
 	f.StringVar(&format, "format", "text", "text or json")
 	completeFlag(c, "format", func() []string { return textJSON })
-	htmlFile(c, &html)
+	shown.flags(c)
 	f.StringVar(&specPath, "spec", "", "spec of the job that failed; its prediction is compared with the message")
 	src.flags(c)
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

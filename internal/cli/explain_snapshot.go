@@ -32,7 +32,7 @@ type explainedDevice struct {
 }
 
 // explainSnapshot explains a snapshot of PyTorch's allocator.
-func explainSnapshot(c *cobra.Command, s *Streams, name string, text []byte, o *source, format, html string) error {
+func explainSnapshot(c *cobra.Command, s *Streams, name string, text []byte, o *source, format string, shown *pictures) error {
 	snap, err := snapshot.Read(bytes.NewReader(text))
 	if err != nil {
 		return usagef("%s: %w", name, err)
@@ -55,11 +55,8 @@ func explainSnapshot(c *cobra.Command, s *Streams, name string, text []byte, o *
 		all = append(all, *x)
 	}
 	data := map[string]any{"memplan_explanation": 1, "alloc_conf": snap.Config, "devices": all}
-	if html != "" {
-		err := writeHTML(s, html, func() (*webpage.Page, error) { return pageOfDump(name, snap, all, data), nil })
-		if err != nil || html == "-" {
-			return err
-		}
+	if err := shown.write(s, func() (*webpage.Page, error) { return pageOfDump(name, snap, all, data), nil }); err != nil || shown.alone() {
+		return err
 	}
 	if format == "json" {
 		return report.JSON(s.Out, data)

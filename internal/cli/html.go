@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -12,17 +13,55 @@ import (
 	"github.com/memplan/memplan/plan"
 )
 
-func htmlFile(c *cobra.Command, path *string) {
-	c.Flags().StringVar(path, "html", "", "also write a page for browsers to this file; - is standard output, without other output")
+// pictures are the files of --html and --svg; "" is none.
+type pictures struct{ html, svg string }
+
+func (p *pictures) flags(c *cobra.Command) {
+	c.Flags().StringVar(&p.html, "html", "", "also write a page for browsers to this file; - is standard output, without other output")
+	c.Flags().StringVar(&p.svg, "svg", "", "also write a picture, such as for a comment, to this file; - is standard output, without other output")
 }
 
-// writeHTML writes a page to the file that --html names.
-func writeHTML(s *Streams, path string, of func() (*webpage.Page, error)) error {
-	p, err := of()
+// asked is the flag that asks for a picture, "" if none does.
+func (p *pictures) asked() string {
+	switch {
+	case p.html != "":
+		return "html"
+	case p.svg != "":
+		return "svg"
+	}
+	return ""
+}
+
+// alone reports whether a picture is all that goes to standard output.
+func (p *pictures) alone() bool { return p.html == "-" || p.svg == "-" }
+
+// write writes the files that the flags name.
+func (p *pictures) write(s *Streams, of func() (*webpage.Page, error)) error {
+	if p.asked() == "" {
+		return nil
+	}
+	if p.html == "-" && p.svg == "-" {
+		return usagef("--html and --svg cannot both be standard output")
+	}
+	page, err := of()
 	if err != nil {
 		return err
 	}
-	return writeFlag(s, "html", path, func(w io.Writer) error { return webpage.Write(w, p) })
+	for _, f := range []struct {
+		flag, path string
+		write      func(io.Writer, *webpage.Page) error
+	}{{"html", p.html, webpage.Write}, {"svg", p.svg, webpage.WriteSVG}} {
+		if f.path == "" {
+			continue
+		}
+		err := writeFlag(s, f.flag, f.path, func(w io.Writer) error { return f.write(w, page) })
+		if errors.Is(err, webpage.ErrNoEvents) {
+			return usagef("--%s: %w", f.flag, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pageOf is the page of an estimate.
@@ -63,7 +102,7 @@ func memoryOf(o *plan.Estimate) ([]webpage.Memory, error) {
 			memory[0].OOM = d.Events[i].Microsecs
 		}
 	}
-	return append(memory, webpage.Memory{Name: "on the GPU", Device: d, Limit: max(usable, 0), OOM: -1}), nil
+	return append(memory, webpage.Memory{Name: "on the GPU", Device: d, Limit: max(usable, 0), OOM: -1, Again: true}), nil
 }
 
 // pageOfDump is the page of a snapshot of PyTorch's allocator.

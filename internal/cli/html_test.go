@@ -38,11 +38,17 @@ var loads = regexp.MustCompile(`(?i)(src|href|action|data|poster)\s*=\s*["']?(ht
 // pageOfJob estimates a job with --html; it returns the page and the report.
 func pageOfJob(t *testing.T, job, file string) (page, figures string) {
 	t.Helper()
+	return picturesOf(t, job, "--html", file)
+}
+
+// picturesOf estimates a job with a flag that names a file; it returns the file and the report.
+func picturesOf(t *testing.T, job, flag, file string) (text, figures string) {
+	t.Helper()
 	name, flags, _ := strings.Cut(job, " ")
 	if !strings.HasPrefix(name, presetPrefix) {
 		name = needs.File(t, name)
 	}
-	args := append([]string{"estimate", name, "--format", "json", "--html", file}, strings.Fields(flags)...)
+	args := append([]string{"estimate", name, "--format", "json", flag, file}, strings.Fields(flags)...)
 	if !strings.Contains(flags, "--batch-curve") && !strings.Contains(flags, "rtx-3060") {
 		args = append(args, "--quick")
 	}
@@ -50,11 +56,11 @@ func pageOfJob(t *testing.T, job, file string) (page, figures string) {
 	if code != 0 {
 		t.Fatal(errs)
 	}
-	text, err := os.ReadFile(file)
+	written, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text), figures
+	return string(written), figures
 }
 
 // between is the text of an element.
@@ -119,10 +125,15 @@ var shownRE = regexp.MustCompile(`<data data-name="([^"]*)" value="(-?\d+)">([^<
 // shownFigures compares the numbers on a page with the report.
 func shownFigures(t *testing.T, page string, want any) {
 	t.Helper()
-	shown := shownRE.FindAllStringSubmatch(page, -1)
-	if len(shown) < 15 {
-		t.Errorf("the page shows only %d figures", len(shown))
+	if n := compareFigures(t, page, want); n < 15 {
+		t.Errorf("the page shows only %d figures", n)
 	}
+}
+
+// compareFigures returns how many numbers it compared.
+func compareFigures(t *testing.T, page string, want any) int {
+	t.Helper()
+	shown := shownRE.FindAllStringSubmatch(page, -1)
 	for _, m := range shown {
 		v := want
 		for key := range strings.SplitSeq(html.UnescapeString(m[1]), ".") {
@@ -147,6 +158,7 @@ func shownFigures(t *testing.T, page string, want any) {
 			t.Errorf("the page shows %s for %s, not %s", m[3], m[1], text)
 		}
 	}
+	return len(shown)
 }
 
 // eventFigures compares the peaks of the events on a page with the report.

@@ -1,6 +1,8 @@
 package webpage
 
 import (
+	"errors"
+
 	"github.com/memplan/memplan/internal/snapshot"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -13,7 +15,12 @@ type Memory struct {
 	// OOM is the time of the request that fails at the limit, if the events themselves go on; -1 if
 	// none does.
 	OOM int64
+	// Again says that the events are those of the memory before it, with a limit.
+	Again bool
 }
+
+// ErrNoEvents says that there are no events to be drawn.
+var ErrNoEvents = errors.New("there are no events to be drawn; reports have figures alone")
 
 // columns are the events of a device as page.js reads them. Blocks are numbered as they come: first those that
 // were there before the first event, then those of the events 'a'.

@@ -52,6 +52,13 @@ func TestEscaped(t *testing.T) {
 	if err := Write(&b, OfReport(r, []Memory{{Name: hostile, Device: d, OOM: -1}})); err != nil {
 		t.Fatal(err)
 	}
+	var picture strings.Builder
+	if err := WriteSVG(&picture, OfReport(r, []Memory{{Name: hostile, Device: d, OOM: -1}})); err != nil {
+		t.Fatal(err)
+	}
+	if found := elements(t, picture.String()); found["script"]+found["img"] > 0 || strings.Contains(picture.String(), "\x1b") {
+		t.Errorf("the picture has %v", found)
+	}
 	page := strings.Replace(b.String(), echarts, "", 1)
 	if n := strings.Count(page, "<script"); n != 4 {
 		t.Errorf("the page has %d scripts, want 4", n)

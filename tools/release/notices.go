@@ -15,6 +15,16 @@ import (
 // handed on.
 var noticeName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
+// further are licences that lie in folders of a module: of fonts, and that which is
+// taken of two.
+var further = map[string][]string{
+	"github.com/go-analyze/charts": {"chartdraw/drawing/fonts/OFL.txt"},
+	"github.com/golang/freetype":   {"licenses/ftl.txt"},
+}
+
+// freetype is what the FreeType License asks to be said.
+const freetype = "Portions of this software are copyright (c) The FreeType Project (www.freetype.org). All rights reserved.\n"
+
 // writeNotices writes the licences of all modules that are linked into a binary of
 // a release, and of Go's own library.
 func writeNotices(path string) error {
@@ -45,26 +55,28 @@ func writeNotices(path string) error {
 	}
 	slices.Sort(modules)
 	var text bytes.Buffer
-	text.WriteString("What is linked into memplan, and its licences.\n")
+	text.WriteString("What is linked into memplan, and its licences.\n" + freetype)
 	for _, m := range modules {
 		entries, err := os.ReadDir(folders[m])
 		if err != nil {
 			return err
 		}
-		found := false
+		var names []string
 		for _, e := range entries {
-			if e.IsDir() || !noticeName.MatchString(e.Name()) {
-				continue
+			if !e.IsDir() && noticeName.MatchString(e.Name()) {
+				names = append(names, e.Name())
 			}
-			notice, err := os.ReadFile(filepath.Join(folders[m], e.Name()))
+		}
+		if len(names) == 0 {
+			return fmt.Errorf("%s has no licence", m)
+		}
+		name, _, _ := strings.Cut(m, " ")
+		for _, n := range append(names, further[name]...) {
+			notice, err := os.ReadFile(filepath.Join(folders[m], n))
 			if err != nil {
 				return err
 			}
-			found = true
-			fmt.Fprintf(&text, "\n%s\n%s: %s\n\n%s\n", strings.Repeat("=", 80), m, e.Name(), bytes.TrimSpace(notice))
-		}
-		if !found {
-			return fmt.Errorf("%s has no licence", m)
+			fmt.Fprintf(&text, "\n%s\n%s: %s\n\n%s\n", strings.Repeat("=", 80), m, n, bytes.TrimSpace(notice))
 		}
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

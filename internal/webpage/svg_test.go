@@ -1,0 +1,121 @@
+package webpage
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/internal/snapshot"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// elements reads a picture as XML, and counts its elements.
+func elements(t *testing.T, picture string) map[string]int {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(picture))
+	found := map[string]int{}
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			found[e.Name.Local]++
+		}
+	}
+}
+
+// sawtooth is a device on which as many blocks are allocated, one after another, as there are sizes, and then freed.
+func sawtooth(turns, blocks int) *snapshot.Device {
+	d := &snapshot.Device{}
+	const base = 1 << 21
+	size := tensor.Bytes(blocks+1) << 12
+	for turn := range turns {
+		var kinds []snapshot.Event
+		for b := range blocks {
+			stack := &snapshot.Stack{Frames: []snapshot.Frame{{File: fmt.Sprintf("<layer%d>", b), Name: "addmm"}, {File: fmt.Sprintf("<step %d>", turn+1), Name: "forward"}}}
+			n := tensor.Bytes(512 * (1 + (b+turn)%7))
+			kinds = append(kinds, snapshot.Event{Action: snapshot.Alloc, Address: uint64(base + b<<12), Size: n, Block: n, Stack: stack, Category: categoryOrder[b%len(categoryOrder)]})
+		}
+		d.Events = append(d.Events, kinds...)
+		for _, e := range kinds {
+			for _, e.Action = range []snapshot.Action{snapshot.FreeRequested, snapshot.FreeCompleted} {
+				d.Events = append(d.Events, e)
+			}
+		}
+	}
+	d.Segments = []snapshot.Segment{{Address: base, Size: size, Blocks: []snapshot.Block{{Address: base, Size: size}}}}
+	return d
+}
+
+// TestSVG holds that a picture of many events is small and has the peak, the limit and what fails.
+func TestSVG(t *testing.T) {
+	p := &Page{Verdict: "OOM", Title: "a & b", Memory: []Memory{{Name: "without a limit", Device: sawtooth(900, 70), Limit: 300 << 10, OOM: -1}}}
+	p.Memory = append(p.Memory, p.Memory[0])
+	p.Memory[1].Again = true
+	c, err := p.Memory[0].columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []int{1, 3} {
+		p.Memory = append(p.Memory, slices.Repeat(p.Memory[:1], of-1)...)
+		var b strings.Builder
+		if err := WriteSVG(&b, p); err != nil {
+			t.Fatal(err)
+		}
+		picture := b.String()
+		if len(picture) > maxPicture {
+			t.Errorf("the picture of %d panels has %d bytes", of, len(picture))
+		}
+		if found := elements(t, picture); found["svg"] != 1+of || found["title"] != 1 || found["desc"] != 1 || found["script"]+found["image"] != 0 {
+			t.Errorf("the picture of %d panels has %v", of, found)
+		}
+		for _, want := range []string{"OOM  a &amp; b", ">peak " + tensor.Bytes(c.PeakAllocated).String() + "<", ">usable 300.00 KiB<", ">optimizer state<", ">step "} {
+			if !strings.Contains(picture, want) {
+				t.Errorf("the picture of %d panels lacks %s", of, want)
+			}
+		}
+	}
+	if err := WriteSVG(io.Discard, &Page{Title: "of reports"}); !errors.Is(err, ErrNoEvents) {
+		t.Errorf("without events: %v", err)
+	}
+}
+
+// TestSeries holds that what is drawn has the peaks, and that areas add up to what is allocated.
+func TestSeries(t *testing.T) {
+	c, err := (&Memory{Device: sawtooth(50, 64), OOM: -1}).columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	allocated, reserved := c.levels()
+	if slices.Max(allocated) != c.PeakAllocated || slices.Max(reserved) != c.PeakReserved {
+		t.Errorf("the levels reach %d and %d, the columns %d and %d", slices.Max(allocated), slices.Max(reserved), c.PeakAllocated, c.PeakReserved)
+	}
+	s := c.series(40)
+	if len(s.steps) != 49 {
+		t.Errorf("%d steps begin, want 49", len(s.steps))
+	}
+	for i, e := range s.at {
+		sum := 0.0
+		for g := range s.groups {
+			sum += s.groups[g].values[i]
+		}
+		if sum != float64(allocated[e]) {
+			t.Errorf("the groups have %g bytes after event %d, allocated are %d", sum, e, allocated[e])
+		}
+	}
+	sum := int64(0)
+	for _, g := range s.groups {
+		sum += g.atPeak
+	}
+	if sum != c.PeakAllocated || !slices.Contains(s.at, s.peak) {
+		t.Errorf("the groups have %d bytes at the peak, which is %d", sum, c.PeakAllocated)
+	}
+}
