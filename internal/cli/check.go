@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -128,11 +129,22 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	text, err := format.Print(r, gate.Style{Version: versionText(), Root: sourceRoot(s), Color: color})
-	if err != nil {
+	style := gate.Style{Version: versionText(), Root: sourceRoot(s), Color: color}
+	write := func(w io.Writer) error {
+		text, err := format.Print(r, style)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
 		return err
 	}
-	if _, err := s.Out.Write(text); err != nil {
+	if format.Name == gate.Formats.Default() {
+		style.Width = s.terminal()
+		err = s.people(write)
+	} else {
+		err = write(s.Out)
+	}
+	if err != nil {
 		return err
 	}
 	for _, out := range outs {

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -104,7 +105,16 @@ func (d *comparison) run(c *cobra.Command, s *Streams, args, formats []string) e
 		return err
 	}
 	if !d.pictures.alone() {
-		if err := report.DiffFormats.Lookup(d.format).Write(s.Out, diff, report.DiffOptions{All: d.all, Top: d.top}); err != nil {
+		format, options := report.DiffFormats.Lookup(d.format), report.DiffOptions{All: d.all, Top: d.top}
+		write := func(w io.Writer) error { return format.Write(w, diff, options) }
+		var err error
+		if d.format == formats[0] {
+			options.Width = s.terminal()
+			err = s.people(write)
+		} else {
+			err = write(s.Out)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/note"
@@ -137,7 +139,38 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 	if format.Request && !rep.Verdict.Fits {
 		printable.Fprintf(s.Err, "memplan: %s\n", report.NotFitting(rep))
 	}
-	return format.Write(s.Out, rep, report.Options{Top: e.top, Color: color, Shown: e.fix.shown()})
+	options := report.Options{Top: e.top, Color: color, Shown: e.fix.shown()}
+	if format.Name != report.Formats.Default() {
+		return format.Write(s.Out, rep, options)
+	}
+	if options.Width = s.terminal(); options.Width > 0 {
+		if options.Spark, err = sparkOf(o); err != nil {
+			return err
+		}
+		options.Spark.ASCII = s.ascii()
+	}
+	return s.people(func(w io.Writer) error { return format.Write(w, rep, options) })
+}
+
+// sparkOf is what a job allocates, without a limit.
+func sparkOf(o *plan.Estimate) (*report.Spark, error) {
+	t := o.Trace()
+	config, err := allocatorOf(t)
+	if err != nil {
+		return nil, err
+	}
+	config.MemoryFraction = nil
+	r, err := new(allocsim.Replayer).Replay(t.Events, allocsim.ReplayOptions{Config: config, Series: true})
+	if err != nil {
+		return nil, err
+	}
+	s := &report.Spark{Allocated: r.AllocatedSeries}
+	for i := range t.Events {
+		if step := int(t.Events[i].Step); step > len(s.Begins) {
+			s.Begins = append(s.Begins, report.SparkStep{Event: i, Step: step})
+		}
+	}
+	return s, nil
 }
 
 // within is the context of what is done with a recipe: it ends with the budget, and
@@ -225,7 +258,7 @@ func (e *estimation) matrix(ctx context.Context, s *Streams, j *plan.Job, gpus [
 	if e.format == "json" {
 		return report.JSON(s.Out, m)
 	}
-	return m.Write(s.Out, report.Options{})
+	return s.people(func(w io.Writer) error { return m.Write(w, report.Options{Width: s.terminal()}) })
 }
 
 // parseShare reads a share: 5% or 0.05.

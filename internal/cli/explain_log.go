@@ -55,19 +55,21 @@ func explainLog(c *cobra.Command, s *Streams, name, log string, src *source, spe
 	if format == "json" {
 		return report.JSON(s.Out, map[string]any{"memplan_explanation": 1, "failures": all})
 	}
-	for i, x := range all {
-		if i > 0 {
-			fmt.Fprintln(s.Out)
+	return s.people(func(w io.Writer) error {
+		for i, x := range all {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			writeExplained(w, name, &x)
 		}
-		writeExplained(s.Out, name, &x)
-	}
-	if plan == nil && failures[0].Tried >= 0 {
-		if name == "-" {
-			name = "LOG"
+		if plan == nil && failures[0].Tried >= 0 {
+			if name == "-" {
+				name = "LOG"
+			}
+			fmt.Fprintf(w, "\nmemplan explain %s --spec SPEC compares it with the plan of the job\n", printable.File(name))
 		}
-		fmt.Fprintf(s.Out, "\nmemplan explain %s --spec SPEC compares it with the plan of the job\n", printable.File(name))
-	}
-	return nil
+		return nil
+	})
 }
 
 // noMessage says what a file without a message may be.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -65,7 +66,8 @@ func explainSnapshot(c *cobra.Command, s *Streams, name string, text []byte, o *
 		if i > 0 {
 			fmt.Fprintln(s.Out)
 		}
-		if err := writeSnapshot(s.Out, name, &all[i], s.width()); err != nil {
+		width := cmp.Or(s.terminal(), lineWidth)
+		if err := s.people(func(w io.Writer) error { return writeSnapshot(w, name, &all[i], width) }); err != nil {
 			return err
 		}
 	}
@@ -156,7 +158,7 @@ func writeSnapshot(w io.Writer, name string, x *explainedDevice, width int) erro
 		return err
 	}
 	p("\n")
-	t := &report.Table{Header: []string{"replayed", "available", "peak reserved", "result"}, Numbers: []bool{false, true, true}}
+	t := &report.Table{Header: []string{"replayed", "available", "peak reserved", "result"}, Numbers: []bool{false, true, true}, Width: width}
 	for _, r := range x.Trials {
 		available, result := "no limit", "no request fails"
 		if r.Capacity > 0 {

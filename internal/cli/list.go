@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -32,6 +33,38 @@ func (s *Streams) width() int {
 		return lineWidth
 	}
 	return max(40, min(lineWidth, s.Columns))
+}
+
+// terminal is how wide the terminal is for which text is written; 0: text is not for one.
+func (s *Streams) terminal() int {
+	if !s.OutTTY || s.Columns == 0 {
+		return 0
+	}
+	return max(40, s.Columns)
+}
+
+// people writes text for people: lines that are wider than the terminal are broken at spaces.
+func (s *Streams) people(f func(io.Writer) error) error {
+	width := s.terminal()
+	if width == 0 {
+		return f(s.Out)
+	}
+	p := report.NewProse(s.Out, width)
+	if err := f(p); err != nil {
+		return err
+	}
+	return p.Flush()
+}
+
+// ascii reports whether the locale has no other characters.
+func (s *Streams) ascii() bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v, _ := s.Env(name); v != "" {
+			v = strings.ToLower(v)
+			return !strings.Contains(v, "utf-8") && !strings.Contains(v, "utf8")
+		}
+	}
+	return true
 }
 
 // listing is one thing that memplan list can show.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"runtime/debug"
@@ -145,7 +146,11 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 	}
 	asPredicted := rep.Conclude(rep.Stopped == "" && e.within(rep))
 	if len(rep.StepMS) > 0 {
-		if werr := report.RunFormats.Lookup(e.format).Write(s.Out, rep, report.RunOptions{}); werr != nil {
+		format, write, options := report.RunFormats.Lookup(e.format), s.people, report.RunOptions{Width: s.terminal()}
+		if format.Name != report.RunFormats.Default() {
+			write = func(f func(io.Writer) error) error { return f(s.Out) }
+		}
+		if werr := write(func(w io.Writer) error { return format.Write(w, rep, options) }); werr != nil {
 			return werr
 		}
 	}

@@ -80,7 +80,7 @@ mixture of both.`,
 			if format == "json" {
 				return report.JSON(s.Out, r.Simulation)
 			}
-			if err := writeSimulation(s.Out, f, r); err != nil {
+			if err := s.people(func(w io.Writer) error { return writeSimulation(w, f, r, s.terminal()) }); err != nil {
 				return err
 			}
 			if !drawMap {
@@ -126,9 +126,9 @@ func readTrace(s *Streams, name string) (*plan.Trace, error) {
 }
 
 // writeSimulation prints the outcome for people.
-func writeSimulation(w io.Writer, f *plan.Trace, r *plan.Replayed) error {
+func writeSimulation(w io.Writer, f *plan.Trace, r *plan.Replayed, width int) error {
 	sim := r.Simulation
-	t := &report.Table{Header: []string{"Memory", "at the end", "peak", "peak bytes"}, Numbers: []bool{false, true, true, true}}
+	t := &report.Table{Header: []string{"Memory", "at the end", "peak", "peak bytes"}, Numbers: []bool{false, true, true, true}, Width: width, Spare: []int{3}}
 	for _, l := range []struct {
 		name  string
 		level allocsim.Level

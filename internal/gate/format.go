@@ -17,6 +17,8 @@ type Style struct {
 	// Root is the folder that services take paths to start at, absolute; "": the
 	// current one.
 	Root string
+
+	Width int // of the terminal; 0: text is not for one
 }
 
 // path is how services name a file: from the root, with slashes.

@@ -34,7 +34,9 @@ func writeText(w io.Writer, r *Result, s Style) error {
 		fmt.Fprintln(w)
 	}
 	if len(r.Specs) > 0 {
-		if err := r.table().Write(w); err != nil {
+		t := r.table()
+		t.Width, t.Spare = s.Width, []int{5}
+		if err := t.Write(w); err != nil {
 			return err
 		}
 		fmt.Fprintln(w)

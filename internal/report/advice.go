@@ -156,7 +156,10 @@ func (t *text) curve() {
 	if len(points) == 0 {
 		return
 	}
-	const width = 50
+	width := 50
+	if t.o.Width > 0 {
+		width = max(min(width, t.o.Width-len("  ........   ........ GiB  TIGHT")), 10)
+	}
 	usable := t.r.Device.UsableBytes
 	scale := usable
 	for _, p := range points {
@@ -165,8 +168,8 @@ func (t *text) curve() {
 	if scale <= 0 {
 		return
 	}
-	cell := func(b tensor.Bytes) int { return int(float64(b) / float64(scale) * width) }
-	t.printf("\nPeak by batch size (# allocated, + reserved, | usable)\n")
+	cell := func(b tensor.Bytes) int { return int(float64(b) / float64(scale) * float64(width)) }
+	t.printf("\n%s (# allocated, + reserved, | usable)\n", t.bold("Peak by batch size"))
 	for _, p := range points {
 		bar := []rune(strings.Repeat(" ", width+1))
 		for i := range bar {
@@ -178,6 +181,6 @@ func (t *text) curve() {
 			}
 		}
 		bar[cell(max(usable, 0))] = '|'
-		t.printf("  %8d  %s %10v  %s\n", p.BatchSize, string(bar), p.ReservedBytes, p.Result)
+		t.printf("  %8d  %s %10v  %s\n", p.BatchSize, string(bar), p.ReservedBytes, t.word(p.Result))
 	}
 }

@@ -20,7 +20,7 @@ func (t *text) changes() {
 	case len(a.Changes) == 0 || !a.Changes[0].Fits:
 		title = "Nothing was found that makes it fit"
 	}
-	t.printf("%s (%s: %d simulated%s)\n", title, Plural(int64(a.Fix.Combinations), "combination"), a.Fix.Simulated, a.Fix.excluded())
+	t.printf("%s (%s: %d simulated%s)\n", t.bold(title), Plural(int64(a.Fix.Combinations), "combination"), a.Fix.Simulated, a.Fix.excluded())
 	for i := range a.Changes {
 		c := &a.Changes[i]
 		lacks := ""
@@ -31,7 +31,7 @@ func (t *text) changes() {
 		if h := t.r.Host; h != nil && c.HostBytes > h.TotalBytes {
 			lacks += fmt.Sprintf(", %v of host memory", c.HostBytes)
 		}
-		t.printf("     %s  %v reserved%s; %s; change of numbers: %s; work: %s\n", c.Result, c.PeakReservedBytes, lacks, c.time(), c.Numerics, c.Effort)
+		t.printf("     %s  %s reserved%s; %s; change of numbers: %s; work: %s\n", t.word(c.Result), t.bold(c.PeakReservedBytes.String()), lacks, c.time(), c.Numerics, c.Effort)
 		if i < t.o.Shown || i == 0 {
 			t.block("spec", c.SpecLines)
 			t.block("code", strings.Split(c.Code, "\n"))

@@ -25,14 +25,17 @@ var _ = DiffFormats.Add(DiffFormat{
 type DiffOptions struct {
 	All bool // figures that are equal too
 	Top int  // layers to show
+
+	Width int // of the terminal; 0: text is not for one
 }
 
-// maxCell is how wide a setting may be in a table of 100 columns, which has two.
-const maxCell = 36
-
-// wide reports a setting that the table of a terminal has no room for.
-func (t *DiffText) wide() bool {
-	return utf8.RuneCountInString(t.A) > maxCell || utf8.RuneCountInString(t.B) > maxCell
+// wide reports a setting that the table of a terminal has no room for, which has two and a name.
+func (t *DiffText) wide(o DiffOptions) bool {
+	most := 36
+	if o.Width > 0 {
+		most = min(most, o.Width*36/100)
+	}
+	return utf8.RuneCountInString(t.A) > most || utf8.RuneCountInString(t.B) > most
 }
 
 // tables are the sections of a comparison; those in which nothing is to be
@@ -41,12 +44,12 @@ func (d *Diff) tables(o DiffOptions, wide bool) []*Table {
 	var out []*Table
 	add := func(title string, rows [][]string, numbers bool, more ...string) {
 		if len(rows) > 0 {
-			out = append(out, &Table{Header: append([]string{title, "A", "B"}, more...), Numbers: []bool{false, numbers, numbers, true, true}, Rows: rows})
+			out = append(out, &Table{Header: append([]string{title, "A", "B"}, more...), Numbers: []bool{false, numbers, numbers, true, true}, Rows: rows, Width: o.Width, Spare: []int{4, 5}})
 		}
 	}
 	var rows [][]string
 	for _, s := range d.Settings {
-		if wide || !s.wide() {
+		if wide || !s.wide(o) {
 			rows = append(rows, []string{s.Name, orDash(s.A), orDash(s.B)})
 		}
 	}
@@ -192,7 +195,7 @@ func writeDiffText(w io.Writer, d *Diff, o DiffOptions) error {
 		fmt.Fprintf(w, "%s\n", diffEqual)
 	}
 	for _, s := range d.Settings {
-		if s.wide() {
+		if s.wide(o) {
 			fmt.Fprintf(w, "\n  %s\n    A  %s\n    B  %s\n", s.Name, printable.Text(orDash(s.A)), printable.Text(orDash(s.B)))
 		}
 	}

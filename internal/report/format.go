@@ -15,8 +15,11 @@ import (
 // Options change what is printed, not what is true.
 type Options struct {
 	Top   int  // layers that text shows; 0: none
-	Color bool // mark the verdict with ANSI colours
+	Color bool // mark verdicts, bars and headings with ANSI colours
 	Shown int  // changes of which text shows the lines; the first always
+
+	Width int    // of the terminal; 0: text is not for one
+	Spark *Spark // nil: none is drawn
 }
 
 // FormatOf is one way to print a T.

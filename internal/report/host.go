@@ -58,7 +58,7 @@ func (t *text) host() {
 	case n > 1:
 		of = fmt.Sprintf(" of each of %d processes", n)
 	}
-	t.printf("\nHost memory%s\n", of)
+	t.printf("\n%s\n", t.bold("Host memory"+of))
 	t.printf("  total          %v, while %s\n", h.TotalBytes, HostPhases[h.Phase])
 	t.printf("  uncertain      between %v and %v: %s\n", h.LowBytes, h.HighBytes, h.assumed())
 	if n > 1 {

@@ -37,7 +37,7 @@ type MatrixRow struct {
 func (m *Matrix) Write(w io.Writer, o Options) error {
 	printable.Fprintf(w, "%s, %s\n%s\n\n", m.Model, batch(m.Batch, m.OneSequence), m.Settings)
 	t := &Table{Header: []string{"GPU", "", "usable", "reserved", "headroom", "largest batch", "recommended"},
-		Numbers: []bool{false, false, true, true, true, true, true}}
+		Numbers: []bool{false, false, true, true, true, true, true}, Width: o.Width}
 	for _, r := range m.Rows {
 		t.Rows = append(t.Rows, []string{r.GPU, r.Result, r.UsableBytes.String(), r.PeakReservedBytes.String(), r.HeadroomBytes.String(),
 			fmt.Sprint(r.MaxBatchSize), fmt.Sprint(r.RecommendedBatchSize)})

@@ -119,8 +119,10 @@ func Difference(predicted, measured tensor.Bytes) float64 {
 // RunFormat is one way to print a run.
 type RunFormat = FormatOf[*Run, RunOptions]
 
-// RunOptions would change what is printed; nothing does.
-type RunOptions struct{}
+// RunOptions change what is printed.
+type RunOptions struct {
+	Width int // of the terminal; 0: text is not for one
+}
 
 // RunFormats are the formats of a run.
 var RunFormats FormatTable[*Run, RunOptions]
@@ -133,7 +135,7 @@ var (
 	})
 )
 
-func writeRunText(w io.Writer, r *Run, _ RunOptions) error {
+func writeRunText(w io.Writer, r *Run, o RunOptions) error {
 	by := r.Backend
 	if r.Device != r.Backend {
 		by += fmt.Sprintf(" (%s)", r.Device)
@@ -142,7 +144,7 @@ func writeRunText(w io.Writer, r *Run, _ RunOptions) error {
 		_, err := printable.Fprintf(w, "STOPPED: %s, executed by %s, ended after %s\n", r.Spec, by, Plural(int64(r.Steps), "step"))
 		return err
 	}
-	t := Table{Header: []string{"", "predicted", "measured", "difference"}, Numbers: []bool{false, true, true, true}}
+	t := Table{Header: []string{"", "predicted", "measured", "difference"}, Numbers: []bool{false, true, true, true}, Width: o.Width}
 	add := func(name string, p, m tensor.Bytes) {
 		if m > 0 {
 			t.Rows = append(t.Rows, []string{name, p.String(), m.String(), fmt.Sprintf("%v (%.2f %%)", m-p, 100*Difference(p, m))})

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -19,11 +20,25 @@ type Table struct {
 	Numbers []bool // by column: aligned to the right
 	Rows    [][]string
 	Footer  []string
-	Width   int // the last column is wrapped at spaces so that lines are no longer; 0: they are as long as they are
+	// Width is how long lines may be; 0: as long as they are. Where they would be longer, columns are left out
+	// that are spared, the last column is wrapped at spaces, or the rows are written as lists.
+	Width int
+	Spare []int // columns that may be left out, in this order
 }
 
 // Write prints the table without frames, indented by two columns.
 func (t *Table) Write(w io.Writer) error {
+	if t.Width > 0 && t.natural() > t.Width {
+		n := t.narrowed()
+		if n.natural() > t.Width && n.lastWidth() < leastWrapped {
+			return t.writeLists(w)
+		}
+		t = n
+	}
+	return t.writeTable(w)
+}
+
+func (t *Table) writeTable(w io.Writer) error {
 	align := make(tw.Alignment, len(t.Header))
 	for i := range align {
 		align[i] = tw.AlignLeft
@@ -54,7 +69,7 @@ func (t *Table) Write(w io.Writer) error {
 			cells[i] = printable.Text(c)
 		}
 		if last := len(cells) - 1; rest > 0 && last == len(t.Header)-1 {
-			cells[last] = strings.Join(Wrap(cells[last], rest), "\n")
+			cells[last] = strings.Join(Wrap(cells[last], max(rest, leastWrapped)), "\n")
 		}
 		if err := out.Append(cells); err != nil {
 			return err
@@ -67,29 +82,131 @@ func (t *Table) Write(w io.Writer) error {
 		return err
 	}
 	for line := range strings.Lines(b.String()) {
-		if _, err := io.WriteString(w, " "+strings.TrimRight(line, " \n")+"\n"); err != nil {
+		line = " " + strings.TrimRight(line, " \n")
+		if t.Width > 0 && strings.HasSuffix(line, "─") { // it goes one column beyond the last
+			line = string([]rune(line)[:min(t.Width, utf8.RuneCountInString(line))])
+		}
+		if _, err := io.WriteString(w, line+"\n"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lastWidth is what Width leaves for the last column, and at least a few words;
-// 0 where nothing is to be wrapped.
+// wide is how wide a column is.
+func (t *Table) wide(column int) int {
+	wide := utf8.RuneCountInString(t.Header[column])
+	for _, r := range t.Rows {
+		if column < len(r) {
+			wide = max(wide, utf8.RuneCountInString(printable.Text(r[column])))
+		}
+	}
+	if t.Footer != nil {
+		wide = max(wide, utf8.RuneCountInString(t.Footer[column]))
+	}
+	return wide
+}
+
+// The columns in front of a table and between its columns, and how narrow a column may become
+// whose texts are wrapped: a few words.
+const (
+	tableIndent, tableGap = 2, 2
+	leastWrapped          = 20
+)
+
+// natural is how long the lines are if nothing is wrapped.
+func (t *Table) natural() int {
+	n := tableIndent - tableGap
+	for i := range t.Header {
+		n += t.wide(i) + tableGap
+	}
+	return n
+}
+
+// lastWidth is what Width leaves for the last column; 0 where nothing is to be wrapped.
 func (t *Table) lastWidth() int {
-	if t.Width == 0 {
+	last := len(t.Header) - 1
+	if t.Width == 0 || last < len(t.Numbers) && t.Numbers[last] {
 		return 0
 	}
-	const indent, gap, least = 2, 2, 20
-	rest := t.Width - indent
-	for i := range t.Header[:len(t.Header)-1] {
-		wide := utf8.RuneCountInString(t.Header[i])
-		for _, r := range t.Rows {
-			wide = max(wide, utf8.RuneCountInString(r[i]))
+	return max(t.Width-t.natural()+t.wide(last), 0)
+}
+
+// narrowed leaves out columns: those that say nothing, and then those that are spared, until the lines are short
+// enough.
+func (t *Table) narrowed() *Table {
+	out := *t
+	spare := slices.Clone(t.Spare)
+	for i := range t.Header {
+		if !slices.ContainsFunc(t.Rows, func(r []string) bool { return i < len(r) && strings.Trim(r[i], "- ") != "" }) {
+			spare = slices.Insert(spare, 0, i)
 		}
-		rest -= wide + gap
 	}
-	return max(rest, least)
+	var gone []int
+	for _, i := range spare {
+		if out.natural() <= t.Width {
+			break
+		}
+		gone = append(gone, i)
+		without := func(cells []string) (left []string) {
+			for k, c := range cells {
+				if !slices.Contains(gone, k) {
+					left = append(left, c)
+				}
+			}
+			return left
+		}
+		out = Table{Width: t.Width, Header: without(t.Header)}
+		for k := range t.Header {
+			if !slices.Contains(gone, k) {
+				out.Numbers = append(out.Numbers, k < len(t.Numbers) && t.Numbers[k])
+			}
+		}
+		for _, r := range t.Rows {
+			out.Rows = append(out.Rows, without(r))
+		}
+		if t.Footer != nil {
+			out.Footer = without(t.Footer)
+		}
+	}
+	return &out
+}
+
+// writeLists prints each row as a list of what its columns say.
+func (t *Table) writeLists(w io.Writer) error {
+	var out strings.Builder
+	out.WriteString("  " + t.Header[0] + "\n")
+	rows := t.Rows
+	if t.Footer != nil {
+		rows = append(slices.Clone(rows), t.Footer)
+	}
+	for _, r := range rows {
+		line, items := "  - "+printable.Text(strings.TrimSpace(r[0])), 0
+		for i, c := range r[1:] {
+			if c = printable.Text(strings.TrimSpace(c)); c == "" || c == "-" {
+				continue
+			}
+			item := c
+			if head := t.Header[i+1]; head != "" && !strings.HasSuffix(c, head) { // not % of 5 %
+				item = head + " " + c
+			}
+			if items++; items == 1 || utf8.RuneCountInString(line)+2+utf8.RuneCountInString(item) > t.Width {
+				out.WriteString(line + "\n")
+				line = "    " + item
+			} else {
+				line += ", " + item
+			}
+		}
+		out.WriteString(line + "\n")
+	}
+	for line := range strings.Lines(out.String()) {
+		for _, l := range broken(strings.TrimSuffix(line, "\n"), t.Width) {
+			if _, err := io.WriteString(w, l+"\n"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // lineWidth is how wide the lines of lists are.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -10,15 +11,23 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// ANSI colours of the verdict.
+// ANSI colours.
 const (
 	green  = "\x1b[1;32m"
 	yellow = "\x1b[1;33m"
 	red    = "\x1b[1;31m"
+	cyan   = "\x1b[36m"
+	strong = "\x1b[1m"
 	plain  = "\x1b[0m"
 )
 
 var verdictColors = map[string]string{Fits: green, Tight: yellow, OOMs: red}
+
+// shareColors are those of the bars of categories; others have none.
+var shareColors = map[string]string{
+	"parameters": "\x1b[34m", "gradients": "\x1b[33m", "optimizer state": "\x1b[32m", "activations": cyan, "inputs": "\x1b[35m",
+	"temporaries": "\x1b[31m", "workspace": "\x1b[93m",
+}
 
 var _ = Formats.Add(Format{
 	Name: "text", Doc: "for people: the verdict, the three numbers, what the peak is made of", Rank: 0, Write: writeText,
@@ -30,6 +39,8 @@ func writeText(w io.Writer, r *Report, o Options) error {
 	t := &text{Writer: out, r: r, o: o}
 	t.verdict()
 	t.changes()
+	t.job()
+	t.spark()
 	if err := t.lengths(); err != nil {
 		return err
 	}
@@ -73,7 +84,13 @@ func (t *text) verdict() {
 	for _, w := range r.Warnings {
 		t.printf("! %s\n", w)
 	}
-	t.printf("\n  model      %s parameters", Count(r.Model.Parameters))
+	t.printf("\n")
+}
+
+// job says what the model and the device are.
+func (t *text) job() {
+	r := t.r
+	t.printf("  model      %s parameters", Count(r.Model.Parameters))
 	if n := r.Model.TrainableParameters; n != r.Model.Parameters {
 		t.printf(" (%s trainable)", Count(n))
 	}
@@ -157,7 +174,7 @@ func (t *text) numbers() {
 	if t.r.Verdict.Result != Fits {
 		title, shown = "Peak memory if the GPU had no limit", "reserved + CUDA context"
 	}
-	t.printf("%s\n", title)
+	t.printf("%s\n", t.bold(title))
 	t.printf("  allocated  %10v   in tensors: %s\n", p.AllocatedBytes, Where(p.Step, p.Phase, p.Op, p.Layer))
 	held := "held by PyTorch's caching allocator"
 	if p.ReservedBareBytes != p.ReservedBytes {
@@ -191,9 +208,53 @@ func (t *text) breakdown() error {
 		}
 	}
 	tab.Footer = []string{"allocated", fmt.Sprint(int64(total)), total.String(), percent(total, total)}
-	err := t.table(tab)
+	err := t.bars(tab, total)
 	t.printf("\n")
 	return err
+}
+
+// bars prints the table with a bar for each share, where a terminal has room for bars.
+func (t *text) bars(tab *Table, total tensor.Bytes) error {
+	const least, most = 10, 40
+	block := "█"
+	if s := t.o.Spark; s == nil || s.ASCII {
+		block = "#"
+	}
+	tab.Width, tab.Spare = t.o.Width, []int{1}
+	room := min(min(t.o.Width, lineWidth)-tab.natural()-tableGap, most)
+	if room < least || total == 0 {
+		return t.table(tab)
+	}
+	var b bytes.Buffer
+	if err := tab.Write(&b); err != nil {
+		return err
+	}
+	const head = 2 // lines of the heading
+	sizes := map[string]tensor.Bytes{}
+	for _, s := range t.r.AtPeak.Shares() {
+		sizes[s.Name] = s.Bytes
+	}
+	width, i := 0, 0
+	for line := range strings.Lines(b.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		width = max(width, columns(line))
+		if row := i - head; row >= 0 && row < len(tab.Rows) {
+			name := tab.Rows[row][0]
+			bar := strings.Repeat(block, int(float64(sizes[name])/float64(total)*float64(room)+0.5))
+			line += strings.Repeat(" ", width-columns(line)+tableGap) + t.paint(shareColors[name], bar)
+		}
+		t.printf("%s\n", printable.Verbatim(strings.TrimRight(line, " ")))
+		i++
+	}
+	return nil
+}
+
+// width is how long lines of sentences are.
+func (t *text) width() int {
+	if t.o.Width == 0 {
+		return lineWidth
+	}
+	return min(t.o.Width, lineWidth)
 }
 
 func (t *text) layers() error {
@@ -201,7 +262,7 @@ func (t *text) layers() error {
 	if n <= 0 {
 		return nil
 	}
-	tab := &Table{Header: []string{"Largest layers", "kind", "count", "parameters", "gradients", "activations", "other", "total"},
+	tab := &Table{Spare: []int{4, 1, 2}, Header: []string{"Largest layers", "kind", "count", "parameters", "gradients", "activations", "other", "total"},
 		Numbers: []bool{false, false, true, true, true, true, true, true}}
 	for _, l := range t.r.Layers[:n] {
 		tab.Rows = append(tab.Rows, []string{layerName(l.Layer), l.Kind, fmt.Sprint(l.Count), size(l.ParametersBytes), size(l.GradientsBytes),
@@ -264,7 +325,7 @@ func (t *text) steps() error {
 
 func (t *text) allocator() {
 	a := &t.r.Allocator
-	t.printf("Allocator\n")
+	t.printf("%s\n", t.bold("Allocator"))
 	t.printf("  fragmentation  %v (%s): peak of reserved minus peak of allocated; %s\n",
 		a.FragmentationBytes, percent(a.FragmentationBytes, t.r.Peak.ReservedBytes), Plural(a.Segments, "segment"))
 	if a.NumAllocRetries > 0 {
@@ -282,11 +343,11 @@ func (t *text) notes() {
 		if len(items) == 0 {
 			return
 		}
-		t.printf("\n%s\n", title)
+		t.printf("\n%s\n", t.bold(title))
 		for _, s := range items {
 			var lines []string
 			for _, l := range strings.Split(printable.Lines(s), "\n") {
-				lines = append(lines, Wrap(l, lineWidth-len("  - "))...)
+				lines = append(lines, Wrap(l, t.width()-len("  - "))...)
 			}
 			t.printf("  - %s\n", printable.Verbatim(strings.Join(lines, "\n    ")))
 		}
@@ -351,6 +412,7 @@ func (t *text) table(tab *Table) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	tab.Width = t.o.Width
 	return tab.Write(t.Writer)
 }
 
