@@ -48,6 +48,9 @@ type columns struct {
 	OOM           int   `json:"oom"` // the event at which a request fails; -1: none
 	PeakAllocated int64 `json:"peak_allocated"`
 	PeakReserved  int64 `json:"peak_reserved"`
+
+	Left      int   `json:"left"`       // events that are left out, as there are too many,
+	LeftBelow int64 `json:"left_below"` // and how large the largest block of those is
 }
 
 // work is snapshot.Work.

@@ -80,7 +80,14 @@ func (p *Page) List(title string, items []string) {
 	}
 }
 
-// Write writes the page.
+// How large a page may be, in bytes, and how many events it has at the most, of all its memory.
+const (
+	maxPage   = 3_000_000
+	maxEvents = 400_000
+	minEvents = 1000
+)
+
+// Write writes the page. Events are left out that would make it too large.
 func Write(w io.Writer, p *Page) error {
 	all := []*columns{}
 	for i := range p.Memory {
@@ -90,14 +97,30 @@ func Write(w io.Writer, p *Page) error {
 		}
 		all = append(all, c)
 	}
-	packed, err := pack(all)
-	if err != nil {
-		return err
+	for most := maxEvents; ; most /= 2 {
+		for _, c := range all {
+			c.thin(most / len(all))
+		}
+		packed, err := pack(all)
+		if err != nil {
+			return err
+		}
+		if most > minEvents && len(packed)+len(echarts) > maxPage {
+			continue
+		}
+		var page bytes.Buffer
+		err = parsed.Execute(&page, map[string]any{
+			"Page": p, "Memory": template.HTML(packed), //nolint:gosec // base64
+			"Style": template.CSS(style), "Script": template.JS(script), "ECharts": template.JS(echarts), //nolint:gosec // our own files
+		})
+		if err != nil {
+			return err
+		}
+		if most <= minEvents || page.Len() <= maxPage {
+			_, err = page.WriteTo(w)
+			return err
+		}
 	}
-	return parsed.Execute(w, map[string]any{
-		"Page": p, "Memory": template.HTML(packed), //nolint:gosec // base64
-		"Style": template.CSS(style), "Script": template.JS(script), "ECharts": template.JS(echarts), //nolint:gosec // our own files
-	})
 }
 
 // pack compresses a value's JSON; it is base64.

@@ -464,8 +464,9 @@ function choose(d) {
   put("events-allocated", d.allocated[d.peak], bytes(d.allocated[d.peak]));
   put("events-reserved", d.peakReserved, bytes(d.peakReserved));
   const said = figures.peak;
-  $("beyond").textContent = said?.allocated_bytes && d === all[0] && (said.allocated_bytes !== d.allocated[d.peak] || said.reserved_bytes !== d.peakReserved)
+  $("beyond").textContent = said?.allocated_bytes && d === all[0] && !d.left && (said.allocated_bytes !== d.allocated[d.peak] || said.reserved_bytes !== d.peakReserved)
     ? "The job's peak (" + bytes(said.allocated_bytes) + " allocated, " + bytes(said.reserved_bytes) + " reserved) is in a later step, which repeats these." : "";
+  if (d.left) $("beyond").textContent += " Left out, as there are too many: " + count(d.left, "event") + " of blocks of " + bytes(d.left_below) + " and less, which live at other times than the peak. There the areas are lower than what is allocated.";
   if (d.limit > 0 && d.limit > topOf(d)) $("beyond").textContent += " Usable are " + bytes(d.limit) + ", above the chart.";
   group();
 }

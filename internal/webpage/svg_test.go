@@ -119,3 +119,39 @@ func TestSeries(t *testing.T) {
 		t.Errorf("the groups have %d bytes at the peak, which is %d", sum, c.PeakAllocated)
 	}
 }
+
+// TestThin holds that a page of very many events is small, and has the peak.
+func TestThin(t *testing.T) {
+	m := Memory{Name: "a", Device: sawtooth(20, 70), OOM: -1}
+	whole, err := m.columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole.OOM = len(whole.Kinds) - 1
+	thin, err := m.columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	thin.OOM = len(thin.Kinds) - 1
+	thin.thin(500)
+	if n := len(thin.Kinds); n > 500 || n < 400 || n+thin.Left != len(whole.Kinds) || thin.OOM != n-1 || thin.LeftBelow != 3584 {
+		t.Errorf("of %d events %d are there and %d left out, up to %d bytes; the last is %d", len(whole.Kinds), n, thin.Left, thin.LeftBelow, thin.OOM)
+	}
+	allocated, reserved := thin.levels()
+	if slices.Max(allocated) != whole.PeakAllocated || slices.Max(reserved) != whole.PeakReserved {
+		t.Errorf("the peaks are %d and %d, want %d and %d", slices.Max(allocated), slices.Max(reserved), whole.PeakAllocated, whole.PeakReserved)
+	}
+	if s := thin.series(40); len(s.groups) == 0 || len(thin.At) != len(thin.BornBy) || len(thin.Doing) != len(thin.Kinds) {
+		t.Errorf("%d blocks, %d works, %d events, %d of work", len(thin.At), len(thin.BornBy), len(thin.Kinds), len(thin.Doing))
+	}
+	if testing.Short() {
+		return
+	}
+	var b strings.Builder
+	if err := Write(&b, &Page{Title: "many", Memory: []Memory{{Name: "a", Device: sawtooth(5000, 97), OOM: -1}}}); err != nil {
+		t.Fatal(err)
+	}
+	if b.Len() > maxPage {
+		t.Errorf("the page of a million events has %d bytes", b.Len())
+	}
+}
