@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -96,7 +97,8 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever the file holds, no panic; what is read is explained or refused, and written again.
+// FuzzRead: whatever the file holds, no panic, and memory in proportion to it; what is read is explained or refused,
+// and written again.
 func FuzzRead(f *testing.F) {
 	paths, err := filepath.Glob(needs.File(f, "snapshots", "*.pickle.gz"))
 	if err != nil {
@@ -120,7 +122,13 @@ func FuzzRead(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		s, err := Read(bytes.NewReader(data))
+		runtime.ReadMemStats(&after)
+		if n, most := after.TotalAlloc-before.TotalAlloc, uint64(1<<20+1024*len(data)); n > most {
+			t.Errorf("%d bytes for a file of %d", n, len(data))
+		}
 		if err != nil {
 			return
 		}
