@@ -31,6 +31,10 @@ type Estimate struct {
 // Trace returns the allocations and frees that the report is of, as Job.Trace does.
 func (e *Estimate) Trace() *Trace { return traceOf(e.outcome.Job, e.outcome.Played.Trace) }
 
+// TraceToPeak is Trace or, if a peak or the request that fails is in a step that is like those before and was left
+// out, the trace up to the end of that step.
+func (e *Estimate) TraceToPeak() *Trace { return traceOf(e.outcome.Job, e.outcome.ToPeak()) }
+
 // Search says what to vary to find the largest job that fits.
 type Search struct {
 	Key      string  // an integer param of the spec or of its preset, such as "seq"; "" or "batch": the batch size

@@ -75,7 +75,7 @@ func pageOf(o *plan.Estimate) (*webpage.Page, error) {
 
 // memoryOf replays a job without a limit and, if that makes a difference, on its GPU.
 func memoryOf(o *plan.Estimate) ([]webpage.Memory, error) {
-	onGPU := o.Trace()
+	onGPU := o.TraceToPeak()
 	free := *onGPU
 	free.Capacity, free.Occupied, free.MemoryFraction = 0, 0, nil
 	config, err := allocatorOf(onGPU)
