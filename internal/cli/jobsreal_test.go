@@ -2,15 +2,25 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/memplan/memplan/internal/needs"
 )
 
+// mixed is the end of PyTorch's message about two types.
+var mixed = regexp.MustCompile(`same dtype, but got (\w+) and (\w+)$`)
+
+// dtypes are the names that PyTorch gives types in its messages.
+var dtypes = map[string]string{"Float": "float32", "Half": "float16", "BFloat16": "bfloat16"}
+
 // TestJobsReal compares the peaks of job files with those of their programs,
-// to the byte. A recording says why, where memplan does not plan it so.
+// to the byte. A recording says why, where memplan does not plan it so, and what fails where
+// it fails.
 func TestJobsReal(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(needs.File(t, "jobs-real"), "*.json"))
 	if err != nil || len(paths) == 0 {
@@ -24,6 +34,10 @@ func TestJobsReal(t *testing.T) {
 				Allocated int64           `json:"peak_allocated"`
 				Reserved  int64           `json:"peak_reserved"`
 				Differs   string          `json:"differs"`
+				Fails     *struct {
+					Module string `json:"module"`
+					Error  string `json:"error"`
+				} `json:"fails"`
 				Steps     []struct {
 					Allocated int64 `json:"peak_allocated"`
 					Reserved  int64 `json:"peak_reserved"`
@@ -43,6 +57,17 @@ func TestJobsReal(t *testing.T) {
 				}
 			}
 			out, errs, code := run(t, "memplan estimate job.yml --model-config config.json --quick --gpu a100-80gb --format json", dir)
+			if f := rec.Fails; f != nil {
+				m := mixed.FindStringSubmatch(f.Error)
+				if m == nil {
+					t.Fatalf("%q names no types", f.Error)
+				}
+				types := fmt.Sprintf("takes tensors of one dtype, not %s and %s,", dtypes[m[1]], dtypes[m[2]])
+				if code == 0 || !strings.Contains(errs, f.Module) || !strings.Contains(errs, types) {
+					t.Errorf("want a failure in %s: %s\ngot %s", f.Module, f.Error, errs)
+				}
+				return
+			}
 			if code != 0 {
 				t.Fatal(errs)
 			}
