@@ -38,7 +38,7 @@ func TestJobsReal(t *testing.T) {
 					Module string `json:"module"`
 					Error  string `json:"error"`
 				} `json:"fails"`
-				Steps     []struct {
+				Steps []struct {
 					Allocated int64 `json:"peak_allocated"`
 					Reserved  int64 `json:"peak_reserved"`
 				} `json:"steps"`
