@@ -23,6 +23,14 @@ func (el *building) trainerOptimizer() {
 	if a == nil || a.Table == nil || el.job.Inference != "" || !el.spec.Trainer.OfTransformers() {
 		return
 	}
+	if c := el.spec.Trainer.Optimizer; c != nil {
+		own := *c
+		if own.Groups == nil {
+			own.Groups = spec.Undecayed(own.Name.At)
+		}
+		el.spec.Train.Optimizer = &own
+		return
+	}
 	name := a.Text("optim")
 	if !a.Has("optim") && el.opts.Env.Torch.AtLeast(torchver.Version{Major: 2, Minor: 8}) && name == "adamw_torch" {
 		name = "adamw_torch_fused"

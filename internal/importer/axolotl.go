@@ -21,7 +21,7 @@ var axolotl = &Format{
 
 func (j *job) axolotl() {
 	j.parts(j.axolotlModel, j.axolotlTypes, j.axolotlAttention, j.axolotlBatch, j.axolotlAdapter, j.axolotlSteps, j.axolotlEvaluation,
-		j.axolotlKernels, j.axolotlTrains, j.axolotlCasts, j.axolotlDPO)
+		j.axolotlKernels, j.axolotlTrains, j.axolotlCasts, j.axolotlDPO, j.axolotlRefuses)
 	if j.on("dp_shard_size") || j.on("dp_replicate_size") {
 		j.world = j.count("dp_shard_size", 1) * j.count("dp_replicate_size", 1)
 	}
@@ -252,7 +252,7 @@ func (f *file) where(key string) spec.Origin {
 func roundUp(n, multiple int64) int64 { return (n + multiple - 1) / multiple * multiple }
 
 // axolotlOptimizers are those that transformers does not know (CustomSupportedOptimizers).
-var axolotlOptimizers = strings.Fields("optimi_adamw ao_adamw_4bit ao_adamw_8bit ao_adamw_fp8 adopt_adamw came_pytorch muon dion sinkgd flash_adamw flash_adam flash_sgd flash_sgdw flash_lion q_galore_adamw8bit")
+var axolotlOptimizers = strings.Fields("optimi_adamw adopt_adamw came_pytorch muon dion sinkgd flash_adamw flash_adam flash_sgd flash_sgdw flash_lion q_galore_adamw8bit")
 
 // axolotlSteps writes what the steps do (core/builders/base.py).
 func (j *job) axolotlSteps() {
@@ -263,11 +263,20 @@ func (j *job) axolotlSteps() {
 	}
 	j.put(hf+"gradient_accumulation_steps", fmt.Sprint(steps), j.get("gradient_accumulation_steps"))
 	optim := j.str("optimizer", "adamw_torch_fused")
-	if slices.Contains(axolotlOptimizers, optim) {
+	switch {
+	case optim == "ao_adamw_fp8":
+		decay := "0"
+		if v := j.get("weight_decay"); v != nil {
+			decay = flow(v)
+		}
+		j.put("trainer.optimizer_cls_and_kwargs", "{torchao.AdamWFp8: {weight_decay: "+decay+"}}", j.get("optimizer"))
+	case slices.Contains(axolotlOptimizers, optim):
 		j.doubt(j.get("optimizer"), "optimizer: %s; planned with adamw_torch", optim)
 		optim = "adamw_torch"
 	}
-	j.put(hf+"optim", text(optim), j.get("optimizer"))
+	if j.out.get("trainer.optimizer_cls_and_kwargs") == nil {
+		j.put(hf+"optim", text(optim), j.get("optimizer"))
+	}
 	if v := j.get("optim_args"); v != nil {
 		j.axolotlOptim(v)
 	}

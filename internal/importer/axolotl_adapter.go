@@ -47,7 +47,11 @@ func (j *job) axolotlAdapter() {
 		j.put(q+"bnb_4bit_compute_dtype", j.out.says("model.load.dtype"), nil)
 		j.put(q+"bnb_4bit_use_double_quant", "true", nil)
 		j.put(q+"bnb_4bit_quant_type", "nf4", nil)
-		j.put(q+"bnb_4bit_quant_storage", "bfloat16", nil)
+		storage := "bfloat16"
+		if slices.Contains(storedInFloat32, j.modelType()) && !j.on("deepspeed") && !j.isSharded() {
+			storage = "float32"
+		}
+		j.put(q+"bnb_4bit_quant_storage", storage, nil)
 		if kw := j.get("bnb_config_kwargs"); kw != nil {
 			for _, p := range kw.Pairs {
 				if !spec.IsVariable(p.Key.Str) {
@@ -100,6 +104,10 @@ func (j *job) axolotlAdapter() {
 	j.axolotlFused()
 }
 
+// storedInFloat32 are the model types whose weights in 4 bits Axolotl keeps in tensors of
+// float32.
+var storedInFloat32 = []string{"jamba", "qwen2_moe", "nemotron_h"}
+
 // unquantized lists the modules of model types that Axolotl does not quantize: kernels take their
 // weights as they are.
 func (j *job) unquantized(eight bool) string {
@@ -130,13 +138,13 @@ func (j *job) axolotlFused() {
 			}
 		}
 	}
-	automatic := !asked && !j.on("trust_remote_code") && !j.on("load_in_8bit") && !j.on("rl") && !j.on("nvfp4_merge_aware") && !j.on("fsdp") && !j.on("fsdp_config")
+	automatic := !asked && !j.on("trust_remote_code") && !j.on("load_in_8bit") && !j.on("rl") && !j.on("nvfp4_merge_aware") && (!j.on("fsdp_config") || j.fsdp2())
 	switch {
 	case len(on) == 0 && !automatic:
 	case j.on("peft_use_dora"):
 		j.doubt(from, "peft_use_dora: Axolotl's fused kernels of DoRA, which save fewer tensors; planned with PEFT's layers")
 	case j.on("load_in_8bit"):
-		j.fail(from, "fused kernels of LoRA do not go with weights of 8 bits")
+		j.fail(from, "%s", j.refused(from, "with weights of 8 bits; write lora_mlp_kernel: false, lora_qkv_kernel: false and lora_o_kernel: false"))
 	case automatic:
 		j.put(path, "auto", nil)
 	default:

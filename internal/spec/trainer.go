@@ -34,6 +34,7 @@ type Trainer struct {
 	Sequences   Integer      `yaml:"sequences" min:"2" doc:"how many samples such a sequence has, which flash attention reads from position_ids; by default per_device_train_batch_size"`
 	LossTokens  Integer      `yaml:"loss_tokens" min:"0" doc:"of sft and dpo: how many tokens of a batch have a loss, as completion_only_loss and padding leave them; by default all, of dpo all but the first of each sample"`
 	Trained     Boolean      `yaml:"checkpoint_trained" doc:"layers without a parameter that is trained are not checkpointed, and without adapters it is the inputs of the others that require grad, as in LLaMA-Factory"`
+	Optimizer   *Callee      `yaml:"optimizer_cls_and_kwargs" doc:"of hf, sft and dpo: an optimizer in the place of the one that optim names, with its arguments, as Trainer's argument of that name"`
 	EvalDataset *EvalDataset `yaml:"eval_dataset" doc:"what evaluations go over"`
 	Metrics     Boolean      `yaml:"compute_metrics" doc:"there is a compute_metrics function: evaluations collect logits and labels"`
 	Accepts     Boolean      `yaml:"model_accepts_loss_kwargs" doc:"whether Trainer counts the items of a batch for the model's loss; by default whether the model's forward takes **kwargs"`
@@ -308,8 +309,13 @@ func (s *Spec) TrainerOptimizer(o *trainer.Optimizer, a *Arguments) *Callee {
 	}
 	return &Callee{
 		Name: String{V: o.Row, At: at, Set: true}, Arg: args,
-		Groups: ParamGroups{{At: at, Arg: mapping(pair("weight_decay", float(0)))}},
+		Groups: Undecayed(at),
 	}
+}
+
+// Undecayed are the groups into which Trainer divides parameters: those that are not decayed.
+func Undecayed(at Span) ParamGroups {
+	return ParamGroups{{At: at, Arg: mapping(pair("weight_decay", float(0)))}}
 }
 
 // optimArgs adds what Trainer reads of optim_args for an optimizer. It reads no others.

@@ -99,6 +99,9 @@ func trainerSettings(root *Value, path, value string) ([]Setting, bool) {
 			return []Setting{s}, true
 		}
 	}
+	if own := "optimizer_cls_and_kwargs"; key == "optimizer" && t.Get(own) != nil {
+		return []Setting{{"trainer." + own, value}}, true
+	}
 	switch key {
 	case "batch_size":
 		if name := soleName(given.Get("per_device_train_batch_size")); root.Get("params").Get(name) != nil {
@@ -253,6 +256,7 @@ var keysOf = []struct {
 	{"model_accepts_loss_kwargs", []string{"hf", "sft"}, ""},
 	{"nan_loss", []string{"hf", "sft", "dpo"}, ""},
 	{"empty_cache", []string{"hf", "sft", "dpo"}, ""},
+	{"optimizer_cls_and_kwargs", []string{"hf", "sft", "dpo"}, ""},
 }
 
 // keysOfOthers reports the keys of the section trainer that the loop does not have.

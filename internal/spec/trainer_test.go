@@ -37,6 +37,15 @@ func TestTrainerSettings(t *testing.T) {
 	}
 }
 
+// An optimizer beside the arguments is what changes.
+func TestTrainerOptimizer(t *testing.T) {
+	errs := new(Errors)
+	root := readYAML([]byte("trainer: {hf: {}, optimizer_cls_and_kwargs: SGD}"), errs)
+	if got, ok := trainerSettings(root, "train.optimizer", "{AdamW: {lr: 0.1}}"); !ok || fmt.Sprint(got) != "[{trainer.optimizer_cls_and_kwargs {AdamW: {lr: 0.1}}}]" {
+		t.Error(got, ok)
+	}
+}
+
 // Those of other loops, of which lightning leaves some to train.
 func TestLoopSettings(t *testing.T) {
 	for _, c := range []struct{ trainer, path, value, want string }{

@@ -219,7 +219,7 @@ var place = regexp.MustCompile(`^\S+?:\d+(?::\d+)?: `)
 var ignored = regexp.MustCompile(`does not know the key, and ignores it`)
 
 // fails are messages about jobs that the program, or a library of it, stops before a step.
-var fails = regexp.MustCompile(`PEFT (refuses|fails|has no default)|transformers [0-9.]+ fails|, PyTorch says`)
+var fails = regexp.MustCompile(`PEFT (refuses|fails|has no default)|Axolotl refuses|transformers [0-9.]+ fails|, PyTorch says`)
 
 // plan plans one file, and says what becomes of it.
 func plan(path string) string {
