@@ -44,16 +44,18 @@ type TrainerConfig struct {
 	EvalRows  int64                      `json:"eval_rows"`
 	Accepts   *bool                      `json:"model_accepts_loss_kwargs"`
 	Arch      string                     `json:"arch"`
-	Load      json.RawMessage            `json:"load"`         // how from_pretrained read the weights
-	KBit      json.RawMessage            `json:"kbit"`         // prepare_model_for_kbit_training
-	LoRA      json.RawMessage            `json:"lora"`         // peft.LoraConfig
-	OFT       json.RawMessage            `json:"oft"`          // peft.OFTConfig
-	AdaLoRA   json.RawMessage            `json:"adalora"`      // peft.AdaLoraConfig
-	Kernels   []string                   `json:"lora_kernels"` // Axolotl's: mlp, qkv, o
-	TRL       json.RawMessage            `json:"trl"`          // additions of SFTConfig, or of the configuration of Trainer
-	Trainer   string                     `json:"trainer"`      // of TRL: dpo; "": sft
-	Init      map[string]any             `json:"init"`         // model_init_kwargs of DPOConfig
-	Empties   bool                       `json:"empty_cache"`  // after each training_step
+	Load      json.RawMessage            `json:"load"`          // how from_pretrained read the weights
+	KBit      json.RawMessage            `json:"kbit"`          // prepare_model_for_kbit_training
+	LoRA      json.RawMessage            `json:"lora"`          // peft.LoraConfig
+	OFT       json.RawMessage            `json:"oft"`           // peft.OFTConfig
+	AdaLoRA   json.RawMessage            `json:"adalora"`       // peft.AdaLoraConfig
+	Prompt    json.RawMessage            `json:"prompt_tuning"` // peft.PromptTuningConfig
+	PTuning   json.RawMessage            `json:"p_tuning"`      // peft.PromptEncoderConfig
+	Kernels   []string                   `json:"lora_kernels"`  // Axolotl's: mlp, qkv, o
+	TRL       json.RawMessage            `json:"trl"`           // additions of SFTConfig, or of the configuration of Trainer
+	Trainer   string                     `json:"trainer"`       // of TRL: dpo; "": sft
+	Init      map[string]any             `json:"init"`          // model_init_kwargs of DPOConfig
+	Empties   bool                       `json:"empty_cache"`   // after each training_step
 	CCE       bool                       `json:"cut_cross_entropy"`
 
 	Packed     bool    `json:"packed"`      // position_ids were found to be those of several samples
@@ -108,7 +110,7 @@ func (r *TrainerRecording) Spec() string {
 	for _, m := range []struct {
 		name   string
 		config json.RawMessage
-	}{{"lora", c.LoRA}, {"oft", c.OFT}, {"adalora", c.AdaLoRA}} {
+	}{{"lora", c.LoRA}, {"oft", c.OFT}, {"adalora", c.AdaLoRA}, {"prompt_tuning", c.Prompt}, {"p_tuning", c.PTuning}} {
 		if !given(m.config) {
 			continue
 		}

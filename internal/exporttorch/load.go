@@ -37,6 +37,9 @@ func (s *script) loaded(m *program.Model) {
 	if m.Quantized != nil {
 		s.quantizedLayers(m)
 	}
+	if l.Without != "" {
+		s.printf("%s, %s.%[1]s = %[2]s.%[1]s, None # in no checkpoint", l.Without, name)
+	}
 	stored := ""
 	if l.Stored {
 		stored = ", True"

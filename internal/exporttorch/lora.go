@@ -82,9 +82,10 @@ func adapterOf(l *nn.Layer) *adapter {
 
 // adapterClasses prints what adapters are made of.
 func (s *script) adapterClasses() {
-	used := map[*adapter]bool{}
+	used, prompts := map[*adapter]bool{}, false
 	for _, m := range s.job.Models {
 		if m.Adapters != nil {
+			prompts = prompts || m.Adapters.Prompt != ""
 			for _, l := range m.Adapters.Layers {
 				used[adapterOf(l.Class.Layer)] = true
 				switch l.Class.Layer { // is made of it
@@ -98,7 +99,7 @@ func (s *script) adapterClasses() {
 			}
 		}
 	}
-	if len(used) == 0 {
+	if len(used) == 0 && !prompts {
 		return
 	}
 	s.b.WriteString(adapterPython)
@@ -203,11 +204,15 @@ func (s *script) addAdapters(m *program.Model) {
 	if a.Lower {
 		more += ", lower=True"
 	}
+	s.promptsToDevice(m)
 	s.printf("add_adapters(%s, [", s.modelName(m.Name))
 	for _, g := range a.Groups {
 		s.printf("    (%s, lambda layer: %s(%s)),", s.patterns(g.Layers, m), adapterOf(g.Layer.Layer).name, strings.TrimSuffix("layer, "+g.Args, ", "))
 	}
 	s.printf("]%s)", more)
+	if a.Prompt != "" {
+		s.printf("%s.%s.requires_grad_(True)", s.modelName(m.Name), a.Prompt)
+	}
 	if m.Loaded != nil {
 		for _, c := range m.Loaded.Convert {
 			if c.Copies {
@@ -220,6 +225,25 @@ func (s *script) addAdapters(m *program.Model) {
 		}
 	}
 	s.fuse(m, s.modelName(m.Name))
+}
+
+// promptsToDevice prints what moves the module of virtual tokens to the device where the model is.
+func (s *script) promptsToDevice(m *program.Model) {
+	a, name := m.Adapters, s.modelName(m.Name)
+	if a.Prompt == "" || m.Loaded == nil {
+		return
+	}
+	s.printf("%s.%s = %[2]s.float()", name, a.Prompt)
+	if a.Sampled {
+		s.printf("ids = torch.zeros(%s.embedding.num_embeddings, dtype=torch.int64).to(device)", a.Prompt)
+		s.printf("rows = %s.word_embeddings(ids).detach().clone()", name)
+		s.line("rows = rows.float()")
+		s.printf("%s.embedding.weight = nn.Parameter(rows)", a.Prompt)
+		s.line("del ids, rows")
+	}
+	if !a.OnHost {
+		s.printf("%s.to(device)", a.Prompt)
+	}
 }
 
 // adapted reports whether a model has adapters.

@@ -337,27 +337,38 @@ func (u *unit) ties(e *spec.Entry, sc *scope, class *program.Class) []program.Ti
 			u.el.errs.Unknown(t.Param.At, "parameter", t.Param.V, class.ParamNames())
 			panic(spec.Stop{})
 		}
-		v, ok := u.attribute(src)
-		if !ok && u.lost {
-			panic(spec.Stop{})
+		tie := program.Tie{Param: t.Param.V, Source: strings.Join(spec.PathParts(src), ".")}
+		if i, declared := u.children[spec.PathParts(src)[0]]; declared && u.class.Children[i].Class == nil {
+			u.later = append(u.later, func() { u.tied(t, src, p) }) // nothing has called that module yet
+			out = append(out, tie)
+			continue
 		}
-		if !ok {
-			known := u.paramPaths()
-			if len(known) == 0 {
-				u.el.fail(t.Source.Span, "no parameter %q; a tie names one of a module that comes before, and none does", src)
-			}
-			u.el.errs.Unknown(t.Source.Span, "parameter", src, known)
-			panic(spec.Stop{})
-		}
-		if !u.el.loaded.TrainsCopies() && u.el.env().Computed(p.DType) != v.Meta.Tensor.DType {
-			u.el.fail(t.Source.Span, "%s has dtype %v, but %s has dtype %v; shared parameters have one dtype", src, v.Meta.Tensor.DType, t.Param.V, p.DType)
-		}
-		if size := tensor.D(p.Size...); v.Meta.Tensor.Size != size {
-			u.el.fail(t.Source.Span, "%s has shape %v, but %s has shape %v", src, v.Meta.Tensor.Size, t.Param.V, size)
-		}
-		out = append(out, program.Tie{Param: t.Param.V, Source: strings.Join(spec.PathParts(src), ".")})
+		u.tied(t, src, p)
+		out = append(out, tie)
 	}
 	return out
+}
+
+// tied checks that a parameter may be the one at another path.
+func (u *unit) tied(t spec.Tie, src string, p *program.Param) {
+	v, ok := u.attribute(src)
+	if !ok && u.lost {
+		panic(spec.Stop{})
+	}
+	if !ok {
+		known := u.paramPaths()
+		if len(known) == 0 {
+			u.el.fail(t.Source.Span, "no parameter %q; a tie names one of a module that comes before, and none does", src)
+		}
+		u.el.errs.Unknown(t.Source.Span, "parameter", src, known)
+		panic(spec.Stop{})
+	}
+	if !u.el.loaded.TrainsCopies() && u.el.env().Computed(p.DType) != v.Meta.Tensor.DType {
+		u.el.fail(t.Source.Span, "%s has dtype %v, but %s has dtype %v; shared parameters have one dtype", src, v.Meta.Tensor.DType, t.Param.V, p.DType)
+	}
+	if size := tensor.D(p.Size...); v.Meta.Tensor.Size != size {
+		u.el.fail(t.Source.Span, "%s has shape %v, but %s has shape %v", src, v.Meta.Tensor.Size, t.Param.V, size)
+	}
 }
 
 // with evaluates with: of an entry for block b.

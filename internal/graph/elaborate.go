@@ -127,6 +127,7 @@ type unit struct {
 	lost     bool              // modules may be missing for mistakes
 	script   bool              // of a step or an evaluation: its functions call models
 	made     map[int]*declared // how each child came into being
+	later    []func()          // what is checked when all modules are there
 }
 
 // declared is a module of a modules section before its first call.

@@ -36,6 +36,9 @@ func (u *unit) close() {
 			trained, at = append(trained, path), d.entry.At
 		}
 	}
+	for _, check := range u.later {
+		failed = !u.el.attempt(check) || failed
+	}
 	if failed {
 		panic(spec.Stop{})
 	}

@@ -31,7 +31,11 @@ type Adapters struct {
 	// Regularized is by what the orthogonal regularization of AdaLoRA is multiplied; nil:
 	// the loss has no such part.
 	Regularized *float64
-	Lower       bool // at last what is trained becomes bfloat16, as SFTTrainer has it for quantized weights
+	// Prompt is the module that computes virtual tokens, which is trained and in no checkpoint;
+	// "": there is none. Sampled: its first values are looked up in the model's embeddings.
+	Prompt  string
+	Sampled bool
+	Lower   bool // at last what is trained becomes bfloat16, as SFTTrainer has it for quantized weights
 
 	// For printing.
 	Groups  []AdapterGroup

@@ -15,6 +15,7 @@ type Loading struct {
 	Auto     bool         // accelerate infers the device_map, and asks for the memory of the GPU
 	Stored   bool         // they are quantized in the checkpoint
 	Quantize bool         // they are quantized while they are read
+	Without  string       // a module that is in no checkpoint; "": there is none
 	Names    *Names       // of the checkpoint; nil: the model's
 	Float32  []string     // parts of the names of tensors that are read in float32
 	Convert  []Conversion // what follows, in this order

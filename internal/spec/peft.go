@@ -8,16 +8,18 @@ import (
 // PEFT is what PEFT's get_peft_model does to a model: exactly one method, by the
 // keys of its configuration.
 type PEFT struct {
-	At       Span           `yaml:"-"`
-	LoRA     *LoraConfig    `yaml:"lora" doc:"LoraConfig: low-rank adapters"`
-	IA3      *IA3Config     `yaml:"ia3" doc:"IA3Config: (IA)3, vectors that scale what layers compute"`
-	OFT      *OFTConfig     `yaml:"oft" doc:"OFTConfig: OFT, rotations of what layers take"`
-	AdaLoRA  *AdaLoraConfig `yaml:"adalora" doc:"AdaLoraConfig: AdaLoRA, adapters as singular value decompositions, with a part of the loss of its own"`
-	Prepare  *KBit          `yaml:"prepare_for_kbit_training" doc:"prepare_model_for_kbit_training: true, or its keywords"`
-	Autocast Boolean        `yaml:"autocast_adapter_dtype" default:"true" doc:"adapters of 16 bit are converted to float32"`
-	Linear   Boolean        `yaml:"linear_names" doc:"the last names of the linear layers but the output embedding are in the list target_modules, too, as Axolotl (lora_target_linear) and LLaMA-Factory (lora_target: all) make it; parameters of experts are none of them, as with all-linear they are"`
-	Dropout  Boolean        `yaml:"parameter_dropout" default:"true" doc:"false: adapters of parameters have no lora_dropout, as Axolotl makes them; PEFT refuses the two together"`
-	Kernels  []String       `yaml:"kernels" doc:"Axolotl's fused kernels of LoRA: a list of mlp, qkv and o (lora_mlp_kernel, lora_qkv_kernel, lora_o_kernel), or auto: all, as where none of these keys is set"`
+	At       Span                 `yaml:"-"`
+	LoRA     *LoraConfig          `yaml:"lora" doc:"LoraConfig: low-rank adapters"`
+	IA3      *IA3Config           `yaml:"ia3" doc:"IA3Config: (IA)3, vectors that scale what layers compute"`
+	OFT      *OFTConfig           `yaml:"oft" doc:"OFTConfig: OFT, rotations of what layers take"`
+	AdaLoRA  *AdaLoraConfig       `yaml:"adalora" doc:"AdaLoraConfig: AdaLoRA, adapters as singular value decompositions, with a part of the loss of its own"`
+	Prompt   *PromptTuningConfig  `yaml:"prompt_tuning" doc:"PromptTuningConfig: prompt tuning, embeddings of virtual tokens in front of a sample"`
+	PTuning  *PromptEncoderConfig `yaml:"p_tuning" doc:"PromptEncoderConfig: p-tuning, such embeddings as a small network computes them"`
+	Prepare  *KBit                `yaml:"prepare_for_kbit_training" doc:"prepare_model_for_kbit_training: true, or its keywords"`
+	Autocast Boolean              `yaml:"autocast_adapter_dtype" default:"true" doc:"adapters of 16 bit are converted to float32"`
+	Linear   Boolean              `yaml:"linear_names" doc:"the last names of the linear layers but the output embedding are in the list target_modules, too, as Axolotl (lora_target_linear) and LLaMA-Factory (lora_target: all) make it; parameters of experts are none of them, as with all-linear they are"`
+	Dropout  Boolean              `yaml:"parameter_dropout" default:"true" doc:"false: adapters of parameters have no lora_dropout, as Axolotl makes them; PEFT refuses the two together"`
+	Kernels  []String             `yaml:"kernels" doc:"Axolotl's fused kernels of LoRA: a list of mlp, qkv and o (lora_mlp_kernel, lora_qkv_kernel, lora_o_kernel), or auto: all, as where none of these keys is set"`
 }
 
 // byType reports whether the model's type says which layers are targeted.
@@ -42,22 +44,24 @@ func (p *PEFT) byType() bool {
 // refusedMethods are methods of PEFT that are not modelled, by the names that people
 // may give them.
 var refusedMethods = map[string]string{
-	"prompt_tuning": "prompt tuning", "prefix_tuning": "prefix tuning", "p_tuning": "p-tuning",
-	"boft": "BOFT", "loha": "LoHa", "lokr": "LoKr", "vera": "VeRA", "vblora": "VB-LoRA", "fourierft": "FourierFT", "ln_tuning": "LN tuning",
+	"prefix_tuning": "prefix tuning", "boft": "BOFT", "loha": "LoHa", "lokr": "LoKr", "vera": "VeRA", "vblora": "VB-LoRA", "fourierft": "FourierFT", "ln_tuning": "LN tuning",
 	"hra": "HRA", "randlora": "RandLoRA", "road": "RoAd", "xlora": "X-LoRA", "adaption_prompt": "LLaMA-Adapter", "trainable_tokens": "trainable tokens",
 }
+
+// methods are the keys of the methods that are modelled.
+var methods = []string{"lora", "ia3", "oft", "adalora", "prompt_tuning", "p_tuning"}
 
 // unmarshal names methods that are not modelled.
 func (p *PEFT) unmarshal(d *decoder, v *Value) {
 	for _, pair := range v.Pairs {
 		if what, ok := refusedMethods[pair.Key.Str]; ok {
-			d.errs.Addf(pair.Key.Span, "peft: %s is not modelled; methods that are: lora, ia3, oft, adalora", what)
+			d.errs.Addf(pair.Key.Span, "peft: %s is not modelled; methods that are: %s", what, strings.Join(methods, ", "))
 			return
 		}
 	}
 	d.section(v, (*peftSection)(p), "peft")
 	var given []string
-	for _, name := range []string{"lora", "ia3", "oft", "adalora"} {
+	for _, name := range methods {
 		m := v.Get(name)
 		if m == nil || m.absent() {
 			continue
@@ -65,6 +69,9 @@ func (p *PEFT) unmarshal(d *decoder, v *Value) {
 		if given = append(given, name); len(given) == 2 {
 			d.errs.Addf(m.Span, "peft takes one method: %s exclude each other", strings.Join(given, " and "))
 		}
+	}
+	if learned := p.Prompts(); learned != nil && learned.Tokens.V == 0 {
+		d.errs.Addf(learned.At, "%s needs num_virtual_tokens", given[0])
 	}
 	if p.Linear.V && p.LoRA == nil && p.OFT == nil && p.AdaLoRA == nil {
 		d.errs.Addf(p.Linear.At, "linear_names needs lora, oft or adalora")

@@ -78,6 +78,7 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 			c.setFrozen(a.Bias != "all" || !biasName(m.ParameterPath(root, i)))
 		}
 	})
+	p.prompt(root, a)
 	outer := p.Push()
 	var added []*Cell
 	for _, place := range a.Layers {
@@ -202,4 +203,33 @@ func (c *Cell) setFrozen(frozen bool) {
 	if c.T != nil {
 		autograd.Of(c.T).Requires = !frozen
 	}
+}
+
+// prompt trains the module that computes virtual tokens, and moves it to the device where
+// the model is, as PEFT does (_setup_prompt_encoder); PromptEmbedding looks its first values
+// up there.
+func (p *Interp) prompt(root *Module, a *program.Adapters) {
+	if a.Prompt == "" {
+		return
+	}
+	encoder := root.child(a.Prompt)
+	EachParameter(encoder, func(m *Module, i int) { m.Params[i].setFrozen(false) })
+	if a.OnHost {
+		return
+	}
+	outer := p.Push()
+	if c := encoder.child("embedding").Params[0]; a.Sampled {
+		p.Layer = c.Layer
+		n := c.Decl.Size[0]
+		table := root.child("word_embeddings").Params[0].T.DType
+		ids := p.Leaf(trace.Temporaries, tensor.Int64, false, n)
+		rows := p.Leaf(trace.Temporaries, table, false, c.Decl.Size...)
+		c.T = p.Leaf(trace.Parameters, table, true, c.Decl.Size...)
+		p.Drop(rows)
+		p.retype(c, c.Decl.DType)
+		p.Drop(ids)
+		autograd.Of(c.T).Param = true
+	}
+	p.ToDevice(encoder)
+	p.Pop(outer)
 }

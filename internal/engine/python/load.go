@@ -20,7 +20,7 @@ import (
 // these are read, if weights are quantized, else when all is, as four threads read ahead, so that near
 // tensors may come in another order.
 func (p *Interp) FromPretrained(root *Module, l *program.Loading) {
-	tensors, buffers := storedTensors(root)
+	tensors, buffers := storedTensors(root, l.Without)
 	if l.Auto { // get_max_memory of accelerate
 		p.Drop(p.Leaf(trace.Temporaries, tensor.Int64, false, 1))
 	}
@@ -71,9 +71,9 @@ type stored struct {
 	param bool
 }
 
-// storedTensors lists the tensors of a model that a checkpoint has, and its buffers that are
+// storedTensors lists the tensors of a model that a checkpoint has, without a module, and its buffers that are
 // in none, in the order of Module.buffers.
-func storedTensors(root *Module) (tensors, buffers []stored) {
+func storedTensors(root *Module, without string) (tensors, buffers []stored) {
 	seen := map[*Cell]bool{}
 	var walk func(m *Module)
 	walk = func(m *Module) {
@@ -94,6 +94,9 @@ func storedTensors(root *Module) (tensors, buffers []stored) {
 			seen[c] = true
 		}
 		for _, ch := range m.Registered {
+			if without != "" && m == root && ch == root.child(without) {
+				continue
+			}
 			walk(ch)
 		}
 	}

@@ -47,6 +47,8 @@ import (
 //	sequences    given by the loader: how many samples of a batch are one sequence
 //	token_accuracy given by the loader: Liger's loss counts correct tokens, too
 //	loss_tokens  given by the loader: trainer.loss_tokens
+//	virtual_tokens given by the loader: those of peft
+//	word_embeddings the path of the embeddings of tokens, if methods of virtual tokens are modelled
 //	neftune      given by the loader: noise is added to the embeddings
 const Folder = spec.HFFolder
 
@@ -56,7 +58,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/mixers", "hf/ker
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_loss_kwargs", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy"}
+var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_loss_kwargs", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy", "virtual_tokens", "word_embeddings"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -106,12 +108,13 @@ func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
 	f.Type = c.Type
 	name := Folder + c.Type
 	preset, err := j.Preset(name)
-	if err != nil || slices.Contains(shared, name) {
+	if err != nil || slices.Contains(shared, name) || name == promptsFile {
 		j.unknown(m, c)
 	}
 	h := &model{Job: j, Found: f, m: m, c: c, with: map[string]spec.Span{}}
 	h.readWeights()
 	given := h.params()
+	h.virtual(name, preset, given)
 	h.types(name, preset, given)
 	s := j.read(m, name, preset, given)
 	h.check(s)
@@ -124,6 +127,7 @@ func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
 		}
 		s.Share(j.read(m, name, text, nil))
 	}
+	h.prompts(s)
 	h.activations(s)
 	h.weights()
 	if h.Weights != nil {

@@ -48,6 +48,10 @@ func (j *Job) PEFT() {
 		return
 	}
 	spec.Try(func() {
+		if c := p.Prompts(); c != nil {
+			j.prompts(p, c)
+			return
+		}
 		t := j.tuner(p)
 		for i := range j.Models {
 			m := &j.Models[i]

@@ -1,0 +1,43 @@
+package spec
+
+// PromptLearningConfig are the keys that the methods of virtual tokens have.
+type PromptLearningConfig struct {
+	At            Span     `yaml:"-"`
+	Tokens        Integer  `yaml:"num_virtual_tokens" min:"1" doc:"virtual tokens of a sample, which has so many tokens more in the model"`
+	Dim           Integer  `yaml:"token_dim" min:"1" doc:"features of a virtual token; by default the model's"`
+	Submodules    Integer  `yaml:"num_transformer_submodules" min:"1" max:"1" doc:"1, as models with an encoder and a decoder are not modelled"`
+	Heads         Integer  `yaml:"num_attention_heads" min:"1" doc:"not read but by prefix tuning"`
+	Layers        Integer  `yaml:"num_layers" min:"1" doc:"not read but by prefix tuning"`
+	ModulesToSave []String `yaml:"modules_to_save" doc:"names of modules of which a copy is trained as a whole"`
+	PeftConfig
+}
+
+// PromptTuningConfig are the keys of peft.PromptTuningConfig.
+type PromptTuningConfig struct {
+	PromptLearningConfig
+	Init          String `yaml:"prompt_tuning_init" enum:"RANDOM|SAMPLE_VOCAB|TEXT" default:"RANDOM" doc:"first values: SAMPLE_VOCAB and TEXT look embeddings up, on the GPU if the model is there"`
+	InitText      String `yaml:"prompt_tuning_init_text" doc:"text"`
+	Tokenizer     String `yaml:"tokenizer_name_or_path" doc:"not read: reads the text"`
+	TokenizerArgs *Value `yaml:"tokenizer_kwargs" doc:"not read: of the tokenizer"`
+}
+
+// PromptEncoderConfig are the keys of peft.PromptEncoderConfig.
+type PromptEncoderConfig struct {
+	PromptLearningConfig
+	Kind    String  `yaml:"encoder_reparameterization_type" enum:"MLP|LSTM" default:"MLP" doc:"the network that computes the embeddings; LSTM is not modelled"`
+	Hidden  Integer `yaml:"encoder_hidden_size" min:"1" doc:"features inside of it"`
+	Depth   Integer `yaml:"encoder_num_layers" min:"1" default:"2" doc:"not read but with LSTM"`
+	Dropout Number  `yaml:"encoder_dropout" min:"0" max:"1" default:"0" doc:"not read but with LSTM"`
+}
+
+// Prompts are the keys that all methods of virtual tokens have; nil: the method is none.
+func (p *PEFT) Prompts() *PromptLearningConfig {
+	switch {
+	case p == nil:
+	case p.Prompt != nil:
+		return &p.Prompt.PromptLearningConfig
+	case p.PTuning != nil:
+		return &p.PTuning.PromptLearningConfig
+	}
+	return nil
+}
