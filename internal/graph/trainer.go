@@ -113,7 +113,7 @@ func (el *building) transformersLoop(given map[string]any) {
 			given[name] = x
 		}
 	}
-	if x, ok := m.spec.Env.Lookup("accepts_loss_kwargs"); ok { // an attribute of the model
+	if x, ok := m.spec.Env.Lookup("accepts_num_items"); ok { // accepts_loss_kwargs, an attribute of the model
 		given["accepts_loss_kwargs"] = x
 	}
 	if t.Accepts.Set {

@@ -26,7 +26,7 @@ import (
 //	positions    how many positions there are weights for, if there are
 //	unsupported  null, or what the configuration asks for and is not modelled
 //	layer_norms  patterns of paths, of modules that are nn.LayerNorm by inheritance
-//	accepts_loss_kwargs false: what Trainer counts is not passed to forward, as the model says itself
+//	accepts_num_items false: what Trainer counts is not passed to forward, as the model says itself
 //	left_out     null, or what is left out of the figures
 //	torch_minor  given by the loader: 6 for PyTorch 2.6
 //	multiprocessors given by the loader: those of the GPU
@@ -58,7 +58,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/mixers", "hf/ker
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_loss_kwargs", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy", "virtual_tokens", "word_embeddings"}
+var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy", "virtual_tokens", "word_embeddings"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
