@@ -89,3 +89,38 @@ func playerOf(x op.Exec) *Player {
 	}
 	return x.(*Player)
 }
+
+// CopyTemporaries are the blocks on the device, which the caller drops in order, that a
+// copy between the device and the host takes unless both lie alike: tensors of one type
+// without gaps are copied as bytes. Types are converted on the host, or on the device if
+// the copy does not wait (copy_kernel_cuda in aten/src/ATen/native/cuda/Copy.cu).
+func (p *Player) CopyTemporaries(to tensor.Layout, toType tensor.DType, from tensor.Layout, fromType tensor.DType, toDevice, nonBlocking bool) []*op.Tensor {
+	size := to.Size
+	if e, err := from.Expand(size.Slice()); err == nil {
+		from = e
+	}
+	if size.Numel() == 0 || toType == fromType && sameDense(from, to) {
+		return nil
+	}
+	fresh := func(d tensor.DType) *op.Tensor { return p.New(tensor.Contiguous(size), d) }
+	switch {
+	case toDevice && nonBlocking: // converted on the device
+		if !to.IsContiguous() || toType != fromType {
+			return []*op.Tensor{fresh(fromType)}
+		}
+	case toDevice:
+		if !to.IsContiguous() {
+			return []*op.Tensor{fresh(toType)}
+		}
+	case nonBlocking && toType != fromType:
+		like := from.LikeDense()
+		out := []*op.Tensor{p.New(like, toType)}
+		if !like.IsContiguous() {
+			out = append(out, fresh(toType))
+		}
+		return out
+	case !from.IsContiguous():
+		return []*op.Tensor{fresh(fromType)}
+	}
+	return nil
+}

@@ -1,0 +1,506 @@
+package record
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/aten"
+	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// Played is a recording that was played.
+type Played struct {
+	Trace   *trace.Trace
+	Doubts  []Doubtful            // operators of which memplan does not know what they allocate, by name
+	Layers  []string              // classes of the modules, by layer
+	Steps   int                   // that were recorded
+	Kernels []autograd.KernelCall // of whose scratch a rule of their own decides
+	Convs   autograd.Workspaces   // of cuDNN's convolutions
+}
+
+// Doubtful is an operator that was counted by its results alone.
+type Doubtful struct {
+	Op    string // full name
+	Why   string
+	Calls int
+	Bytes tensor.Bytes // the largest sum of its results that lived at one time
+	live  tensor.Bytes
+}
+
+// player plays the lines of a recording.
+type player struct {
+	r       *Recording
+	p       *autograd.Player
+	held    []*op.Tensor // by storage: what keeps its block
+	known   []bool       // storages that were made by something that was played
+	modules []string
+	classes map[string]string
+	doubts  map[string]*Doubtful
+	names   []string
+	out     Played
+}
+
+// Play plays a recording as if it ran in an environment.
+func Play(m *limit.Meter, r *Recording, env op.Env) (played *Played, err error) {
+	defer func() {
+		if e := recover(); e != nil {
+			limit.Caught(e, &err)
+		}
+	}()
+	env.GradMode, env.Training = false, true
+	p := &player{
+		r: r, p: autograd.New(env, nil), held: make([]*op.Tensor, len(r.Storages)), known: make([]bool, len(r.Storages)), doubts: map[string]*Doubtful{}, classes: map[string]string{},
+	}
+	p.p.Counts(m)
+	for i := range r.Lines {
+		m.Work(5)
+		p.line(&r.Lines[i])
+	}
+	p.out.Trace, p.out.Kernels, p.out.Convs = p.p.Trace(), p.p.OwnKernels(), p.p.Searches()
+	for _, n := range p.names {
+		p.out.Doubts = append(p.out.Doubts, *p.doubts[n])
+	}
+	return &p.out, nil
+}
+
+func (p *player) line(l *Line) {
+	switch l.Kind {
+	case Made:
+		if s := p.r.Storages[l.N]; s.Origin != "op" {
+			p.make(l.N)
+		}
+	case Op:
+		p.op(l)
+	case Freed:
+		if t := p.held[l.N]; t != nil {
+			p.p.Label("")
+			p.held[l.N] = nil
+			p.p.EmptyStorage(t) // whatever a row that failed still holds of it
+			p.p.Drop(t)
+		}
+	case Enter:
+		p.modules = append(p.modules, l.Name)
+		p.classes[l.Name] = l.Class
+	case Leave:
+		if n := len(p.modules); n > 0 {
+			p.modules = p.modules[:n-1]
+		}
+	case Phase:
+		p.phase(l)
+	case Mark:
+		p.mark(l)
+	}
+}
+
+// phases are the phases of a trace by their names in recordings.
+var phases = map[string]trace.Phase{
+	"setup": trace.Setup, "input": trace.Input, "forward": trace.Forward, "backward": trace.Backward, "clip": trace.Clip, "optimizer": trace.Optimizer,
+	"zero_grad": trace.ZeroGrad, "eval": trace.Eval, "other": trace.Other, "step": trace.Other,
+}
+
+func (p *player) phase(l *Line) {
+	if ph, ok := phases[l.Name]; ok {
+		p.p.Phase = ph
+	}
+	if l.Name == "step" {
+		p.p.Step = int32(l.N)
+		p.out.Steps = max(p.out.Steps, l.N)
+	}
+}
+
+func (p *player) mark(l *Line) {
+	on := len(l.Args) == 0 || l.Args[0] == true
+	switch l.Name {
+	case "empty_cache":
+		p.p.EmptyCache()
+	case "deterministic":
+		p.p.Env().Deterministic = on
+	case "cudnn.benchmark":
+		p.p.Env().CudnnBenchmark = on
+	case "seed":
+		p.p.Reseed()
+	}
+}
+
+// make gives a storage that no operator made its block.
+func (p *player) make(n int) {
+	s := p.r.Storages[n]
+	p.known[n] = true
+	if s.CUDA && p.held[n] == nil {
+		p.held[n] = p.p.NewIn(s.Bytes, tensor.Contiguous(tensor.D(int64(s.Bytes))), tensor.Uint8)
+	}
+}
+
+// op plays one operator.
+func (p *player) op(l *Line) {
+	c := p.r.bind(l)
+	layer := ""
+	if n := len(p.modules); n > 0 {
+		layer = p.modules[n-1]
+	}
+	p.p.Enter(layer, l.Back, int16(l.Stream))
+	for _, v := range c.tensors {
+		for _, t := range refs(v) {
+			if t != nil && !p.known[t.Storage] { // of which nobody said that it was made
+				p.make(t.Storage)
+			}
+		}
+	}
+	fresh := p.fresh(l)
+	on := p.onDevice(c) || len(fresh) > 0
+	if !on {
+		return
+	}
+	p.p.Label(c.schema.Name)
+	why := p.play(c, fresh)
+	if why == "" {
+		return
+	}
+	made := tensor.Bytes(0)
+	for _, n := range fresh {
+		if p.held[n] == nil {
+			p.make(n)
+			made += p.r.Storages[n].Bytes
+		}
+	}
+	if why != plainly {
+		p.doubt(c, why, made)
+	}
+}
+
+// plainly says of an operator that its results are all that it allocates.
+const plainly = "plainly"
+
+func (p *player) doubt(c *call, why string, made tensor.Bytes) {
+	name := c.schema.Full()
+	d := p.doubts[name]
+	if d == nil {
+		d = &Doubtful{Op: name, Why: why}
+		p.doubts[name] = d
+		p.names = append(p.names, name)
+	}
+	d.Calls++
+	d.Bytes = max(d.Bytes, made)
+}
+
+// fresh are the storages on the device that an operator makes, in order.
+func (p *player) fresh(l *Line) []int {
+	var out []int
+	seen := func(n int) bool {
+		for _, k := range out {
+			if k == n {
+				return true
+			}
+		}
+		return false
+	}
+	for _, t := range refs(l.Outs) {
+		if t == nil || p.known[t.Storage] || seen(t.Storage) || !p.r.Storages[t.Storage].CUDA {
+			continue
+		}
+		out = append(out, t.Storage)
+	}
+	for _, n := range out {
+		p.known[n] = true
+	}
+	return out
+}
+
+// onDevice reports whether an operator works on the device.
+func (p *player) onDevice(c *call) bool {
+	for _, v := range c.tensors {
+		for _, t := range refs(v) {
+			if t != nil && p.r.Storages[t.Storage].CUDA {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// play plays an operator by its row; it returns why it could not, or plainly.
+func (p *player) play(c *call, fresh []int) string {
+	s := c.schema
+	if len(fresh) == 0 && !s.Writes() && viewing(c) {
+		return plainly
+	}
+	if s.Space != "aten" {
+		return "an operator outside of PyTorch"
+	}
+	if s.Name == "copy_" || s.Name == "_to_copy" {
+		p.copy(c, fresh)
+		return plainly
+	}
+	d := aten.DispatchOf(s.Name, s.Overload)
+	if d == nil {
+		if aten.Plain(s.Name) {
+			return plainly
+		}
+		return "no row"
+	}
+	why := ""
+	if err := p.p.Try(func() { why = p.row(c, d, fresh) }); err != nil {
+		why = err.Error()
+	}
+	if why != "" && aten.Plain(s.Name) && dispatchedByName(s) {
+		return plainly
+	}
+	return why
+}
+
+// dispatchedByName reports whether nothing but its name says of which row a call is.
+func dispatchedByName(s *Schema) bool {
+	d := aten.DispatchOf(s.Name, s.Overload)
+	return d != nil && d.In == "" && !d.Back
+}
+
+// viewing reports whether all results lie in storages of arguments.
+func viewing(c *call) bool {
+	in := map[int]bool{}
+	for _, v := range c.tensors {
+		for _, t := range refs(v) {
+			if t != nil {
+				in[t.Storage] = true
+			}
+		}
+	}
+	for _, t := range refs(c.Outs) {
+		if t != nil && !in[t.Storage] {
+			return false
+		}
+	}
+	return true
+}
+
+// tensor is a tensor over a recorded storage, which the caller drops.
+func (p *player) tensor(t *Ref) *op.Tensor {
+	if t == nil {
+		return nil
+	}
+	m := p.r.Metas[t.Meta]
+	if !m.Known {
+		p.p.Fail("a tensor of a type or of dimensions that rows do not know")
+	}
+	l := m.Layout
+	l.Offset = t.Offset
+	if p.held[t.Storage] == nil {
+		if p.r.Storages[t.Storage].CUDA && p.r.Storages[t.Storage].Bytes > 0 {
+			p.p.Fail("storage %d is used after it died", t.Storage)
+		}
+		if !p.r.Storages[t.Storage].CUDA {
+			return p.p.Elsewhere(l, m.DType)
+		}
+		p.make(t.Storage)
+	}
+	return p.p.Alias(p.held[t.Storage], l, m.DType)
+}
+
+func (p *player) tensors(list []*Ref) []*op.Tensor {
+	out := make([]*op.Tensor, len(list))
+	for i, t := range list {
+		out[i] = p.tensor(t)
+	}
+	return out
+}
+
+// row runs a row for a call and gives its results to the storages that the call made.
+func (p *player) row(c *call, d *aten.Dispatch, fresh []int) string {
+	args, err := c.args(d)
+	if err != nil {
+		return err.Error()
+	}
+	named := d.In
+	if named == "" {
+		named = strings.Join(c.order, " ")
+	}
+	in, err := c.inputs(named)
+	if err != nil {
+		return err.Error()
+	}
+	var made []*op.Tensor
+	var held []*op.Tensor
+	if d.Back {
+		made, held, err = p.derive(c, d, args, in)
+		if err != nil {
+			return err.Error()
+		}
+	} else {
+		held = p.tensors(in)
+		if train, ok := c.values["train"].(bool); ok {
+			p.p.Env().Training = train
+		}
+		made = p.p.Do(d.Row, args, held...)
+		p.p.Env().Training = true
+	}
+	why := p.match(c, d, made, held, fresh)
+	p.p.Drop(held...)
+	return why
+}
+
+// derive runs the derivative of a row.
+func (p *player) derive(c *call, d *aten.Dispatch, args any, in []*Ref) (made, held []*op.Tensor, err error) {
+	grads, err := c.inputs(d.Grads)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := c.inputs(d.Out)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, ins, outs := p.tensors(grads), p.tensors(in), p.tensors(out)
+	held = append(append(append(held, g...), ins...), outs...)
+	inM, outM := make([]op.Meta, len(in)), make([]op.Meta, max(len(out), len(g)))
+	wanted, results := d.Wanted, refs(c.Outs)
+	if wanted == nil {
+		for i := range in {
+			wanted = append(wanted, i)
+		}
+	}
+	for i, t := range ins {
+		if t != nil {
+			inM[i] = *t.Meta()
+		}
+	}
+	for k, i := range wanted { // a gradient is as its input
+		if k < len(results) && results[k] != nil && i < len(inM) && ins[i] == nil {
+			if m := p.r.Metas[results[k].Meta]; m.Known {
+				inM[i] = op.Meta{Layout: m.Layout, DType: m.DType}
+			}
+		}
+	}
+	for i, t := range outs {
+		if t != nil {
+			outM[i] = *t.Meta()
+		}
+	}
+	for i, t := range g {
+		if t != nil {
+			outM[i] = *t.Meta()
+		}
+	}
+	needs := make([]bool, len(in))
+	mask, masked := c.values[d.Mask].([]any)
+	for k, i := range wanted {
+		switch {
+		case i >= len(needs):
+		case d.Mask == "":
+			needs[i] = k == 0 || d.Wanted != nil || len(results) > k && results[k] != nil
+		case masked:
+			m := mask[min(k, len(mask)-1)]
+			needs[i] = m == true
+		}
+	}
+	all := p.p.Derive(d.Row, args, g, ins, outs, inM, outM, needs)
+	for _, i := range wanted {
+		if i < len(all) {
+			made = append(made, all[i])
+			all[i] = nil
+		}
+	}
+	p.p.Drop(all...)
+	return made, held, nil
+}
+
+// match gives what a row made to the storages of a call's results.
+func (p *player) match(c *call, d *aten.Dispatch, made, held []*op.Tensor, fresh []int) string {
+	host := map[int]bool{}
+	flat := refs(c.Outs)
+	if len(d.OnHost) > 0 && len(c.Outs) > 0 {
+		for _, i := range d.OnHost {
+			if i < len(c.Outs) {
+				for _, t := range refs(c.Outs[i]) {
+					if t != nil {
+						host[t.Storage] = true
+					}
+				}
+			}
+		}
+	}
+	_ = flat
+	why := ""
+	k := 0
+	for _, t := range made {
+		if t == nil {
+			continue
+		}
+		if autograd.BlockBytes(t) == 0 || autograd.OnHost(t) || among(t, held) || p.taken(t, fresh) {
+			p.p.Drop(t)
+			continue
+		}
+		for k < len(fresh) && (p.r.Storages[fresh[k]].Bytes == 0 || host[fresh[k]]) {
+			k++
+		}
+		if k == len(fresh) {
+			p.p.Drop(t)
+			why = "its row has more results"
+			continue
+		}
+		n := fresh[k]
+		k++
+		p.held[n] = t
+		if want := p.r.Storages[n].Bytes; autograd.BlockBytes(t) != want {
+			why = fmt.Sprintf("its row makes a result of %v, not of %v", autograd.BlockBytes(t), want)
+			p.p.Resize(t, want)
+		}
+	}
+	for ; k < len(fresh); k++ {
+		if n := fresh[k]; p.r.Storages[n].Bytes > 0 && !host[n] && p.held[n] == nil {
+			why = "its row has fewer results"
+		}
+	}
+	return why
+}
+
+// among reports whether a result lies in the memory of an input.
+func among(t *op.Tensor, held []*op.Tensor) bool {
+	for _, h := range held {
+		if h != nil && autograd.SameStorage(t, h) {
+			return true
+		}
+	}
+	return false
+}
+
+// taken reports whether a result lies in memory that another result has.
+func (p *player) taken(t *op.Tensor, fresh []int) bool {
+	for _, n := range fresh {
+		if h := p.held[n]; h != nil && autograd.SameStorage(t, h) {
+			return true
+		}
+	}
+	return false
+}
+
+// copy is copy_ and _to_copy: between devices what is copied must lie alike
+// (copy_requires_temporaries and copy_kernel_cuda in aten/src/ATen/native/cuda/Copy.cu).
+func (p *player) copy(c *call, fresh []int) {
+	var dst, src *Ref
+	if c.schema.Name == "copy_" {
+		dst, src = first(c.tensors["self"]), first(c.tensors["src"])
+	} else {
+		dst, src = first(c.Outs), first(c.tensors["self"])
+		for _, n := range fresh {
+			p.make(n)
+		}
+	}
+	if dst == nil || src == nil {
+		return
+	}
+	to, from := p.r.Metas[dst.Meta], p.r.Metas[src.Meta]
+	onto, off := p.r.Storages[dst.Storage].CUDA, p.r.Storages[src.Storage].CUDA
+	if onto == off || !to.Known || !from.Known {
+		return
+	}
+	p.p.Drop(p.p.CopyTemporaries(to.Layout, to.DType, from.Layout, from.DType, onto, c.values.Bool("non_blocking"))...)
+}
+
+func first(v any) *Ref {
+	for _, t := range refs(v) {
+		return t
+	}
+	return nil
+}
