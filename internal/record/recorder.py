@@ -1,0 +1,1313 @@
+"""Runs a training script on a pretended GPU and writes down what it does.
+
+`memplan record` puts this file's folder on PYTHONPATH as sitecustomize, so it is loaded at the start of every Python that the command starts, and waits
+for `import torch`. Then there is a GPU: tensors on `cuda` are tensors of PyTorch like any other, with the dispatch keys and the device of real
+ones, over storages without memory. They are made by DLPack, whose deleter tells when a storage dies. Each operator below autograd and autocast
+has a kernel for CUDA in Python, which works out the results' shapes (those of the meta device) and writes a line.
+"""
+
+import atexit
+import collections
+import ctypes
+import gzip
+import importlib.machinery
+import importlib.util
+import json
+import math
+import os
+import sys
+import threading
+import types
+
+OPTIONS = json.loads(os.environ.get("MEMPLAN_RECORD") or "{}")
+OUT = OPTIONS.get("out", "")
+STEPS = OPTIONS.get("steps", 3)
+GPU = {"name": "NVIDIA H100 80GB HBM3", "arch": "sm90", "sms": 132, "memory": 80 << 30, **OPTIONS.get("gpu", {})}
+ANSWERS = OPTIONS.get("answers", {})
+MAJOR, MINOR = int(GPU["arch"][2:-1]), int(GPU["arch"][-1:])
+
+torch = None  # set by install
+
+
+# ---- the recording ---------------------------------------------------------------------------------------------------------------------------------
+
+
+class Writer:
+    """The file: lines of JSON, compressed. Tables are written when something is first used."""
+
+    def __init__(self):
+        self.file = None
+        self.lines = []
+        self.closed = False
+        self.tables = {"str": {}, "meta": {}, "frame": {}}
+        self.lock = threading.RLock()
+
+    def open(self):
+        """Claims the recording for this process: the first one that uses the GPU."""
+        if self.file or self.closed:
+            return
+        try:
+            self.file = gzip.open(OUT, "wb", 5) if claim() else None
+        except OSError as e:
+            sys.stderr.write(f"memplan record: {e}\n")
+        if not self.file:
+            self.closed = True
+            return
+        head = {
+            "torch": str(torch.__version__), "cuda_build": CUDA_BUILD, "python": "%d.%d" % sys.version_info[:2], "transformers": version("transformers"),
+            "gpu": GPU, "argv": [short(a) for a in sys.argv], "steps": STEPS, "batch": OPTIONS.get("batch", {}), "answers": ANSWERS,
+            "alloc_conf": os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or os.environ.get("PYTORCH_ALLOC_CONF") or "",
+            "env": {k: v for k, v in os.environ.items() if k in KEPT_ENV},
+        }
+        self.write(["memplan", 1, head])
+
+    def write(self, line):
+        if self.closed:
+            return
+        if not self.file:
+            if line[0] in WAITS:
+                self.lines.append(line)
+                return
+            self.open()
+            if self.closed:
+                return
+            pending, self.lines = self.lines, []
+            for l in pending:
+                self.emit(l)
+        self.emit(line)
+
+    def emit(self, line):
+        self.file.write(DUMPS(line).encode() + b"\n")
+
+    def intern(self, table, key, *line):
+        n = self.tables[table].get(key)
+        if n is None:
+            n = self.tables[table][key] = len(self.tables[table])
+            self.write([table, *(line or (key,))])
+        return n
+
+    def str(self, text):
+        return self.intern("str", text)
+
+    def end(self, reason, text="", frame=None):
+        with self.lock:
+            if self.file and not self.closed:
+                self.write(["end", {"reason": reason, "text": text, "frame": frame}])
+                self.closed = True
+                self.file.close()
+            self.closed = True
+
+
+DUMPS = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
+WAITS = {"str", "meta", "frame", "enter", "leave", "phase", "mark", "doubt", "asked"}  # what is no work of the GPU waits for some
+KEPT_ENV = {"PYTORCH_NVML_BASED_CUDA_CHECK", "CUDA_LAUNCH_BLOCKING", "CUBLAS_WORKSPACE_CONFIG", "TORCH_CUDNN_V8_API_DISABLED", "TORCH_CUDNN_USE_HEURISTIC_MODE_B",
+            "NVIDIA_TF32_OVERRIDE", "PYTORCH_NO_CUDA_MEMORY_CACHING", "WORLD_SIZE", "LOCAL_RANK"}
+writer = Writer()
+CUDA_BUILD = False
+
+
+def claim():
+    """One process of all those that the command starts is recorded."""
+    try:
+        os.close(os.open(OUT + ".pid", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    except FileExistsError:
+        return False
+    except OSError as e:
+        sys.stderr.write(f"memplan record: {e}\n")
+        return False
+    return True
+
+
+def version(module):
+    m = sys.modules.get(module)
+    return getattr(m, "__version__", None) if m else None
+
+
+HERE = os.getcwd()
+LIBRARY = tuple(os.path.realpath(p) + os.sep for p in {os.path.dirname(os.__file__), *(p for p in sys.path if p.endswith(("-packages",)))})
+own = {}  # file name of code -> how it is written, or None for libraries
+
+
+def short(path):
+    """A path without what is above the working folder."""
+    if not isinstance(path, str) or os.sep not in path:
+        return path
+    full = os.path.abspath(path)
+    if full.startswith(HERE + os.sep):
+        return full[len(HERE) + 1:]
+    for p in sys.path:
+        if p and full.startswith(p.rstrip(os.sep) + os.sep):
+            return full[len(p.rstrip(os.sep)) + 1:]
+    return os.path.basename(path)
+
+
+def owned(name):
+    if name.startswith("<"):
+        return None
+    full = os.path.realpath(name)
+    if full == THIS or f"{os.sep}torch{os.sep}" in full and full.startswith(TORCH):
+        return None
+    if full.startswith(LIBRARY) or f"{os.sep}site-packages{os.sep}" in full or f"{os.sep}dist-packages{os.sep}" in full:
+        return None
+    return short(name)
+
+
+THIS = os.path.realpath(__file__)
+TORCH = "\0"
+last_frame = [None]
+
+
+def where():
+    """The innermost line of the script's own, or in the backward pass the line that called it."""
+    f = sys._getframe(1)
+    while f is not None:
+        code = f.f_code
+        name = code.co_filename
+        at = own.get(name, 0)
+        if at == 0:
+            at = own[name] = owned(name)
+        if at is not None:
+            key = (at, f.f_lineno, code.co_name)
+            n = writer.tables["frame"].get(key)
+            if n is None:
+                n = writer.intern("frame", key, *key)
+            if threading.current_thread() is threading.main_thread():
+                last_frame[0] = n
+            return n
+        f = f.f_back
+    return last_frame[0]
+
+
+def doubt(text):
+    if text not in doubted:
+        doubted.add(text)
+        writer.write(["doubt", text, where()])
+
+
+doubted = set()
+
+
+# ---- storages and tensors --------------------------------------------------------------------------------------------------------------------------
+
+
+class DLDevice(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
+
+
+class DLDataType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device", DLDevice), ("ndim", ctypes.c_int32), ("dtype", DLDataType), ("shape", ctypes.c_void_p),
+                ("strides", ctypes.c_void_p), ("offset", ctypes.c_uint64)]
+
+
+Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class DLManagedTensor(ctypes.Structure):
+    _fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", Deleter)]
+
+
+capsule = ctypes.pythonapi.PyCapsule_New
+capsule.restype = ctypes.py_object
+capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+managed = {}  # address of a DLManagedTensor -> it, what it points to, the storage's address
+storages = {}  # address of a storage -> its number, bytes, device
+numbers = [0]
+NEXT = [0x7A0000000000]  # addresses that no memory has
+used = collections.Counter()  # bytes alive, rounded as the allocator does, and their maximum, by device
+peak = collections.Counter()
+
+
+@Deleter
+def died(address):
+    _, _, base = managed.pop(address)
+    number, size, device = storages.pop(base)
+    used[device] -= size + 511 & ~511
+    if number is not None:
+        writer.write(["free", number])
+
+
+def storage(size, device, origin):
+    """A new storage: its address."""
+    base = NEXT[0]
+    NEXT[0] = base + (size + 4095 & ~4095) + 4096
+    number = None
+    if not writer.closed:
+        number = numbers[0]
+        numbers[0] += 1
+        writer.write(["storage", f"cuda:{device}", size, origin])
+    storages[base] = number, size, device
+    used[device] += size + 511 & ~511
+    if used[device] > peak[device]:
+        peak[device] = used[device]
+    return base
+
+
+def new(sizes, strides, dtype, device, origin="op"):
+    """A tensor on the GPU over a new storage."""
+    code = DTYPES.get(dtype)
+    n = len(sizes)
+    size = dtype.itemsize
+    if 0 in sizes:
+        extent = 0
+    else:
+        extent = 1
+        for a, b in zip(sizes, strides):
+            extent += (a - 1) * b
+    base = storage(extent * size, device, origin)
+    m = DLManagedTensor()
+    if code is None:
+        dims = (ctypes.c_int64 * 2)(extent * size, 1)
+        m.tensor.ndim = 1
+        m.tensor.dtype.code, m.tensor.dtype.bits = 1, 8
+        m.tensor.strides = ctypes.addressof(dims) + 8
+    else:
+        dims = (ctypes.c_int64 * (2 * n + 1))(*sizes, *strides)
+        m.tensor.ndim = n
+        m.tensor.dtype.code, m.tensor.dtype.bits = code
+        m.tensor.strides = ctypes.addressof(dims) + 8 * n
+    m.tensor.data = base
+    m.tensor.device.type, m.tensor.device.id = 2, device
+    m.tensor.dtype.lanes = 1
+    m.tensor.shape = ctypes.addressof(dims)
+    m.deleter = died
+    address = ctypes.addressof(m)
+    managed[address] = m, dims, base
+    t = torch._C._from_dlpack(capsule(address, b"dltensor", None))
+    if code is None:
+        t = as_strided(view_dtype(t, dtype), sizes, strides, 0)
+    return t
+
+
+def as_strided(t, sizes, strides, offset):
+    return AS_STRIDED(CPU_KEYS, t, sizes, strides, offset)
+
+
+def view_dtype(t, dtype):
+    with torch._C._AutoDispatchBelowAutograd():
+        return VIEW_DTYPE(CPU_KEYS, t, dtype)
+
+
+def base_of(t):
+    p = t.data_ptr()
+    return p - t.storage_offset() * t.itemsize if p else t.untyped_storage().data_ptr()
+
+
+# ---- operators -------------------------------------------------------------------------------------------------------------------------------------
+
+in_kernel = threading.local()
+stream_of = threading.local()
+device_of = threading.local()
+
+
+def current_device():
+    return getattr(device_of, "index", 0)
+
+
+def current_stream():
+    return getattr(stream_of, "id", 0)
+
+
+def meta_number(t):
+    key = t.dtype, tuple(t.shape), t.stride() if t.layout is torch.strided else ()
+    n = writer.tables["meta"].get(key)
+    if n is None:
+        n = writer.intern("meta", key, str(t.dtype)[6:], list(key[1]), list(key[2]))
+    return n
+
+
+def show(a):
+    """An argument as JSON; of tensors where they lie, never what is in them."""
+    if a is None or a is True or a is False or type(a) is int or type(a) is str:
+        return a
+    if isinstance(a, torch.Tensor):
+        return show_tensor(a)
+    if isinstance(a, (list, tuple)):
+        return [show(x) for x in a]
+    if isinstance(a, float):
+        return a if math.isfinite(a) else {"float": repr(a)}
+    if isinstance(a, torch.dtype):
+        return {"dtype": str(a)[6:]}
+    if isinstance(a, torch.device):
+        return {"device": str(a)}
+    if isinstance(a, torch.layout):
+        return {"layout": str(a)[6:]}
+    if isinstance(a, torch.memory_format):
+        return {"memory_format": str(a)[6:]}
+    if isinstance(a, complex):
+        return {"complex": [repr(a.real), repr(a.imag)]}
+    if isinstance(a, (bool, int)):
+        return int(a)
+    return {"object": type(a).__name__}
+
+
+def show_tensor(t):
+    flags = (1 if t.requires_grad else 0) | (2 if isinstance(t, torch.nn.Parameter) else 0)
+    if t.layout is not torch.strided:
+        return {"t": [-1, meta_number(t), 0, flags], "layout": str(t.layout)[6:]}
+    if t.is_conj() or t.is_neg():
+        flags |= 4
+    if t.is_cuda:
+        s = storages.get(base_of(t))
+        if s is None or s[0] is None:
+            return {"t": [-1, meta_number(t), t.storage_offset(), flags]}
+        return {"t": [s[0], meta_number(t), t.storage_offset(), flags]}
+    number = numbers[0]
+    numbers[0] += 1
+    writer.write(["storage", str(t.device), t.untyped_storage().nbytes() if t.device.type == "cpu" else 0, "input"])
+    in_kernel.host.append(number)
+    return {"t": [number, meta_number(t), t.storage_offset(), flags]}
+
+
+names = {}
+
+
+def record(op, args, kwargs, outs):
+    """Writes the line of an operator."""
+    if writer.closed:
+        return
+    in_kernel.host = host = []
+    schema = names.get(op)
+    if schema is None:
+        s = op._schema
+        name = writer.str(s.name)
+        schema = names[op] = name, s.overload_name, len(s.returns) != 1
+    a = [show(x) for x in args]
+    k = {n: show(x) for n, x in kwargs.items()} if kwargs else {}
+    o = [show(x) for x in (outs if schema[2] and isinstance(outs, (list, tuple)) else [outs])] if outs is not None else []
+    backward = torch._C._current_graph_task_id() != -1
+    writer.write(["op", schema[0], schema[1], a, k, o, {"stream": current_stream(), "frame": where(), "autocast": autocast(), "backward": backward}])
+    for n in host:
+        writer.write(["free", n])
+
+
+def autocast():
+    if not torch.is_autocast_enabled("cuda"):
+        return None
+    return str(torch.get_autocast_dtype("cuda"))[6:]
+
+
+def asked(what, answer):
+    writer.write(["asked", what, answer, where()])
+    return answer
+
+
+def answer(what, default):
+    """What the script reads is answered by the option for its line, for the operator, or as is said in docs/record.md."""
+    n = where()
+    if ANSWERS:
+        for key, number in writer.tables["frame"].items():
+            if number == n and f"{key[0]}:{key[1]}" in ANSWERS:
+                return ANSWERS[f"{key[0]}:{key[1]}"]
+        if what in ANSWERS:
+            return ANSWERS[what]
+    return default
+
+
+def to_meta(a, seen):
+    """Arguments with tensors of the meta device in place of those of the GPU."""
+    if isinstance(a, torch.Tensor):
+        if not a.is_cuda and a.dim():
+            pass
+        m = torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device="meta")
+        seen.append((m, a))
+        return m
+    if isinstance(a, (list, tuple)):
+        return type(a)(to_meta(x, seen) for x in a) if type(a) in (list, tuple) else [to_meta(x, seen) for x in a]
+    if isinstance(a, torch.device):
+        return META
+    return a
+
+
+def key_of(a):
+    if isinstance(a, torch.Tensor):
+        return "t", a.dtype, tuple(a.shape), a.stride(), a.is_cuda
+    if isinstance(a, (list, tuple)):
+        return tuple([key_of(x) for x in a])
+    if isinstance(a, (int, float, bool, complex)):
+        return type(a), repr(a)
+    try:
+        hash(a)
+    except TypeError:
+        return repr(a)
+    return a
+
+
+plans = {}
+
+
+def flatten(a, out):
+    if isinstance(a, torch.Tensor):
+        out.append(a)
+    elif isinstance(a, (list, tuple)):
+        for x in a:
+            flatten(x, out)
+    return out
+
+
+def plan(op, args, kwargs):
+    """What an operator returns, worked out on the meta device: for each result a new tensor, a view of an input or an input itself."""
+    seen = []
+    margs = to_meta(args, seen)
+    mkwargs = {n: to_meta(x, seen) for n, x in kwargs.items()}
+    outs = run_meta(op, margs, mkwargs)
+    inputs = {id(m): i for i, (m, _) in enumerate(seen)}
+    parts = {m.untyped_storage()._cdata: i for i, (m, _) in enumerate(seen)}
+
+    def of(o):
+        if isinstance(o, torch.Tensor):
+            if id(o) in inputs:
+                return "self", inputs[id(o)]
+            i = parts.get(o.untyped_storage()._cdata)
+            sizes, strides = tuple(o.shape), o.stride()
+            if i is not None:
+                return "view", i, sizes, strides, o.storage_offset(), o.dtype
+            return "new", sizes, strides, o.dtype
+        if isinstance(o, (list, tuple)):
+            return "list", [of(x) for x in o], type(o)
+        return "value", o
+
+    return of(outs)
+
+
+def run_meta(op, args, kwargs):
+    special = META_RULES.get(op._schema.name)
+    if special:
+        return special(op, args, kwargs)
+    return op(*args, **kwargs)
+
+
+def device_in(args, kwargs):
+    d = kwargs.get("device") if kwargs else None
+    if d is not None:
+        d = torch.device(d)
+        return d.index if d.index is not None else current_device()
+    for t in flatten(args, []):
+        if t.is_cuda:
+            return t.device.index
+    return current_device()
+
+
+def build(p, tensors, device):
+    kind = p[0]
+    if kind == "new":
+        return new(p[1], p[2], p[3], device)
+    if kind == "self":
+        return tensors[p[1]]
+    if kind == "view":
+        t = tensors[p[1]]
+        if p[5] is not t.dtype:
+            offset = t.storage_offset() * t.itemsize // p[5].itemsize
+            return as_strided(view_as(t, p[5]), p[2], p[3], p[4] + offset)
+        return as_strided(t, p[2], p[3], t.storage_offset() + p[4])
+    if kind == "list":
+        parts = [build(x, tensors, device) for x in p[1]]
+        return parts if p[2] is list else tuple(parts)
+    return p[1]
+
+
+def view_as(t, dtype):
+    """A tensor of another type over the same storage."""
+    flat = as_strided(t, (t.untyped_storage().nbytes() // t.itemsize,), (1,), 0)
+    return view_dtype(flat, dtype)
+
+
+def kernel(op):
+    """The kernel of an operator for the pretended GPU."""
+    schema = op._schema
+    special = SPECIAL.get(schema.name) or SPECIAL.get(schema.name + "." + schema.overload_name)
+    if special:
+        return lambda *args, **kwargs: special(op, args, kwargs)
+    written = [i for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+    returns = [r.alias_info is not None and r.alias_info.is_write for r in schema.returns]
+    if written and all(returns):
+        return in_place(op, schema, written)
+
+    def run(*args, **kwargs):
+        key = op, key_of(args), tuple([(n, key_of(x)) for n, x in kwargs.items()])
+        p = plans.get(key)
+        if p is None:
+            p = plans[key] = plan(op, args, kwargs)
+        tensors = flatten(args, [])
+        if kwargs:
+            flatten(list(kwargs.values()), tensors)
+        out = build(p, tensors, device_in(args, kwargs))
+        record(op, args, kwargs, out)
+        return out
+
+    return run
+
+
+def in_place(op, schema, written):
+    """The kernel of an operator that writes to its arguments and returns them or nothing."""
+    arguments = schema.arguments
+    wanted = [arguments[i].name for i in written]
+    n = len(schema.returns)
+
+    def run(*args, **kwargs):
+        held = []
+        for i, name in zip(written, wanted):
+            held.append(args[i] if i < len(args) else kwargs.get(name))
+        shape(op, args, kwargs, held, [a.kwarg_only for a in (arguments[i] for i in written)])
+        out = None if n == 0 else held[0] if n == 1 else tuple(held[:n])
+        for t in flatten(held, []):
+            if t.device.type == "cpu":
+                t.zero_()
+        record(op, args, kwargs, out)
+        return out
+
+    return run
+
+
+def shape(op, args, kwargs, held, outs):
+    """Gives the results of an out variant the size that they are to have, where they have another."""
+    if not any(outs):
+        return
+    key = op, "out", key_of(args), tuple([(n, key_of(x)) for n, x in kwargs.items()])
+    p = plans.get(key)
+    if p is None:
+        seen = []
+        margs = to_meta(args, seen)
+        mkwargs = {n: to_meta(x, seen) for n, x in kwargs.items()}
+        run_meta(op, margs, mkwargs)
+        back = {id(t): m for m, t in seen}
+        p = plans[key] = [(tuple(back[id(t)].shape), back[id(t)].stride()) if isinstance(t, torch.Tensor) else None for t in held]
+    for t, q in zip(held, p):
+        if q and tuple(t.shape) != q[0]:
+            resize(t, q[0], q[1])
+
+
+def resize(t, sizes, strides=None):
+    """Gives a tensor of the GPU another size, with a new storage where its own is too small."""
+    if strides is None:
+        strides, n = [], 1
+        for s in reversed(sizes):
+            strides.insert(0, n)
+            n *= max(s, 1)
+    extent = 0 if 0 in sizes else 1 + sum((a - 1) * b for a, b in zip(sizes, strides))
+    with torch._C._AutoDispatchBelowAutograd():
+        if extent * t.itemsize > t.untyped_storage().nbytes() - t.storage_offset() * t.itemsize:
+            fresh = new(sizes, strides, t.dtype, t.device.index)
+            SET(CPU_KEYS, t, fresh.untyped_storage(), 0, sizes, strides)
+        else:
+            SET(CPU_KEYS, t, t.untyped_storage(), t.storage_offset(), sizes, strides)
+
+
+# Operators that are more than their shapes.
+
+SPECIAL = {}
+META_RULES = {}
+
+
+def special(*names):
+    def add(f):
+        for n in names:
+            SPECIAL[n] = f
+        return f
+
+    return add
+
+
+def meta_rule(*names):
+    def add(f):
+        for n in names:
+            META_RULES[n] = f
+        return f
+
+    return add
+
+
+@special("aten::_local_scalar_dense")
+def item(op, args, kwargs):
+    t = args[0]
+    if t.dtype is torch.bool:
+        value = bool(answer("item", False))
+    elif t.dtype.is_complex:
+        value = complex(answer("item", 0))
+    elif t.dtype.is_floating_point:
+        value = float(answer("item", 0.0))
+    else:
+        value = int(answer("item", 0))
+    record(op, args, kwargs, None)
+    asked("item", show(value))
+    return value
+
+
+@special("aten::_to_copy")
+def to_copy(op, args, kwargs):
+    t = args[0]
+    device = kwargs.get("device")
+    device = t.device if device is None else torch.device(device)
+    dtype = kwargs.get("dtype") or t.dtype
+    if device.type == "cuda":
+        index = device.index if device.index is not None else current_device()
+        out = like(t, dtype, kwargs.get("memory_format"), index)
+    else:
+        out = torch.empty_strided(*like_of(t, kwargs.get("memory_format")), dtype=dtype, device=device)
+        if device.type == "cpu":
+            out.zero_()
+    record(op, args, kwargs, out)
+    if device.type == "cpu":
+        asked("cpu", 0)
+    return out
+
+
+def like_of(t, memory_format):
+    """Size and strides of a copy of a tensor, as empty_like has them."""
+    if memory_format is None:
+        memory_format = torch.preserve_format
+    key = "like", tuple(t.shape), t.stride(), memory_format
+    p = plans.get(key)
+    if p is None:
+        m = torch.empty_like(torch.empty_strided(t.shape, t.stride(), device="meta"), memory_format=memory_format)
+        p = plans[key] = tuple(m.shape), m.stride()
+    return p
+
+
+def like(t, dtype, memory_format, index):
+    sizes, strides = like_of(t, memory_format)
+    return new(sizes, strides, dtype, index)
+
+
+@special("aten::copy_", "aten::_copy_from", "aten::_copy_from_and_resize")
+def copy(op, args, kwargs):
+    to = args[0] if op._schema.name == "aten::copy_" else args[1]
+    if to.device.type == "cpu":
+        with torch._C._AutoDispatchBelowAutograd():
+            to.zero_()
+    record(op, args, kwargs, to)
+    if to.device.type == "cpu":
+        asked("cpu", 0)
+    return to
+
+
+@special("aten::as_strided")
+def strided(op, args, kwargs):
+    t = args[0]
+    offset = args[3] if len(args) > 3 else kwargs.get("storage_offset")
+    out = as_strided(t, args[1], args[2], t.storage_offset() if offset is None else offset)
+    record(op, args, kwargs, out)
+    return out
+
+
+@special("aten::resize_")
+def resize_(op, args, kwargs):
+    resize(args[0], args[1])
+    record(op, args, kwargs, args[0])
+    return args[0]
+
+
+@special("aten::set_")
+def set_(op, args, kwargs):
+    t = args[0]
+    with torch._C._AutoDispatchBelowAutograd():
+        if len(args) == 1:
+            fresh = new((0,), (1,), t.dtype, t.device.index)
+            SET(CPU_KEYS, t, fresh.untyped_storage(), 0, (0,), (1,))
+        elif isinstance(args[1], torch.Tensor):
+            s = args[1]
+            if len(args) > 2:
+                SET(CPU_KEYS, t, s.untyped_storage(), *args[2:])
+            else:
+                SET(CPU_KEYS, t, s.untyped_storage(), s.storage_offset(), s.shape, s.stride())
+        else:
+            s = args[1]
+            rest = args[2:] or (0, (s.nbytes() // t.itemsize,), (1,))
+            SET(CPU_KEYS, t, s, *rest)
+    record(op, (t,), {}, t)
+    return t
+
+
+def sized(name, sizes_of):
+    """An operator whose results' sizes are in the data."""
+
+    def run(op, args, kwargs):
+        outs, count = sizes_of(args, kwargs)
+        device = device_in(args, kwargs)
+        built = [new(s, dense(s), d, device) for s, d in outs]
+        out = built[0] if len(op._schema.returns) == 1 else tuple(built)
+        record(op, args, kwargs, out)
+        asked(name, count)
+        return out
+
+    SPECIAL["aten::" + name] = run
+
+
+def dense(sizes):
+    out, n = [], 1
+    for s in reversed(sizes):
+        out.insert(0, n)
+        n *= max(s, 1)
+    return tuple(out)
+
+
+def install_sized():
+    i64 = torch.int64
+
+    def numel(args, default=None):
+        return int(answer("rows", args[0].numel() if default is None else default))
+
+    def nonzero(args, kwargs):
+        n = numel(args)
+        return [((n, args[0].dim()), i64)], n
+
+    def masked_select(args, kwargs):
+        n = numel(args, math.prod(torch.broadcast_shapes(args[0].shape, args[1].shape)))
+        return [((n,), args[0].dtype)], n
+
+    def unique(args, kwargs):
+        n = numel(args)
+        return [((n,), args[0].dtype), (args[0].shape, i64), ((n,), i64)], n
+
+    def unique_dim(args, kwargs):
+        t, d = args[0], args[1]
+        n = numel(args, t.shape[d])
+        sizes = list(t.shape)
+        sizes[d] = n
+        return [(tuple(sizes), t.dtype), ((t.shape[d],), i64), ((n,), i64)], n
+
+    def consecutive(args, kwargs):
+        n = numel(args)
+        return [((n,), args[0].dtype), (args[0].shape, i64), ((n,), i64)], n
+
+    def bincount(args, kwargs):
+        least = args[2] if len(args) > 2 else kwargs.get("minlength", 0)
+        n = int(answer("rows", max(1, least)))
+        weights = args[1] if len(args) > 1 else kwargs.get("weights")
+        return [((n,), weights.dtype if weights is not None and weights.dtype.is_floating_point else i64)], n
+
+    def repeat_interleave(args, kwargs):
+        size = kwargs.get("output_size") or (args[1] if len(args) > 1 else None)
+        n = size if size is not None else numel(args)
+        return [((n,), args[0].dtype)], n
+
+    for name, f in [("nonzero", nonzero), ("masked_select", masked_select), ("_unique2", unique), ("_unique", unique), ("unique_dim", unique_dim),
+                    ("unique_consecutive", consecutive), ("bincount", bincount), ("repeat_interleave.Tensor", repeat_interleave)]:
+        sized(name, f)
+
+
+@meta_rule("aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_")
+def index(op, args, kwargs):
+    """Masks take every element."""
+    indices = []
+    for i in args[1]:
+        if i is not None and i.dtype in (torch.bool, torch.uint8):
+            n = i.numel()
+            indices += [torch.empty(n, dtype=torch.int64, device="meta") for _ in range(max(i.dim(), 1))]
+        else:
+            indices.append(i)
+    return op(args[0], indices, *args[2:], **kwargs)
+
+
+def conv_format(t, w):
+    """cudnn_conv_suggest_memory_format"""
+    if t.dtype is torch.float64 or w.dtype is torch.float64:
+        return torch.contiguous_format
+    if t.dim() == 4 and (channels_last(t, torch.channels_last) or channels_last(w, torch.channels_last)):
+        return torch.channels_last
+    if t.dim() == 5 and (channels_last(t, torch.channels_last_3d) or channels_last(w, torch.channels_last_3d)):
+        return torch.channels_last_3d
+    return torch.contiguous_format
+
+
+def channels_last(t, memory_format):
+    """TensorImpl's is_channels_last by strides"""
+    strides, sizes = t.stride(), t.shape
+    if len(sizes) not in (4, 5) or strides[1] == 0:
+        return False
+    least = 0
+    for d in [1, *range(len(sizes) - 1, 1, -1), 0]:
+        if sizes[d] == 0 or strides[d] < least:
+            return False
+        if d == 0 and least == strides[1]:
+            return False
+        least = strides[d]
+        if sizes[d] > 1:
+            least *= sizes[d]
+    return True
+
+
+@meta_rule("aten::convolution", "aten::convolution_overrideable")
+def convolution(op, args, kwargs):
+    names = [a.name for a in op._schema.arguments]
+    call = {**dict(zip(names, args)), **kwargs}
+    out = op(*args, **kwargs)
+    return torch.empty(out.shape, dtype=out.dtype, device="meta", memory_format=conv_format(call["input"], call["weight"]))
+
+
+@meta_rule("aten::convolution_backward")
+def convolution_backward(op, args, kwargs):
+    names = [a.name for a in op._schema.arguments]
+    call = {**dict(zip(names, args)), **kwargs}
+    g, t, w, mask = call["grad_output"], call["input"], call["weight"], call["output_mask"]
+    form = conv_format(t, w)
+    empty = lambda s: torch.empty(s, dtype=t.dtype, device="meta", memory_format=form if len(s) > 3 else torch.contiguous_format)
+    return (empty(t.shape) if mask[0] else None, empty(w.shape) if mask[1] else None,
+            torch.empty(call["bias_sizes"] or [g.shape[1]], dtype=t.dtype, device="meta") if mask[2] else None)
+
+
+@special("aten::pin_memory", "aten::_pin_memory")
+def pin(op, args, kwargs):
+    return args[0]
+
+
+@special("aten::is_pinned")
+def is_pinned(op, args, kwargs):
+    return False
+
+
+@special("aten::record_stream")
+def record_stream(op, args, kwargs):
+    writer.write(["mark", "record_stream", show(args[0])])
+
+
+@special("aten::equal")
+def equal(op, args, kwargs):
+    value = bool(answer("equal", False))
+    record(op, args, kwargs, None)
+    asked("equal", value)
+    return value
+
+
+# ---- Python's side of the GPU ----------------------------------------------------------------------------------------------------------------------
+
+
+def install(module):
+    """Makes a GPU of the torch that was just imported."""
+    global torch, META, CPU_KEYS, AS_STRIDED, VIEW_DTYPE, SET, DTYPES, CUDA_BUILD, TORCH
+    torch = module
+    TORCH = os.path.realpath(os.path.dirname(torch.__file__)) + os.sep
+    CUDA_BUILD = torch.backends.cuda.is_built()
+    META = torch.device("meta")
+    CPU_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+    AS_STRIDED = torch.ops.aten.as_strided.default.redispatch
+    VIEW_DTYPE = torch.ops.aten.view.dtype.redispatch
+    SET = torch.ops.aten.set_.source_Storage_storage_offset.redispatch
+    DTYPES = {torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32), torch.int64: (0, 64), torch.uint8: (1, 8), torch.float16: (2, 16),
+              torch.float32: (2, 32), torch.float64: (2, 64), torch.bfloat16: (4, 16), torch.complex64: (5, 64), torch.complex128: (5, 128), torch.bool: (6, 8)}
+    install_guard()
+    install_sized()
+    install_cuda()
+    install_kernels()
+    install_training()
+
+
+def install_guard():
+    """The device guard of CUDA in C++: that of the meta device, which does nothing, under CUDA's name."""
+    maps = [line.split()[-1] for line in open("/proc/self/maps") if "libc10.so" in line or "libc10.dylib" in line]
+    c10 = ctypes.CDLL(maps[0])
+    registry = (ctypes.c_void_p * 21).in_dll(c10, "_ZN3c104impl26device_guard_impl_registryE")
+    table = (ctypes.c_void_p * 32)(*ctypes.cast(registry[14], ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)))[0][:32])
+    kind = ctypes.CFUNCTYPE(ctypes.c_int8, ctypes.c_void_p)(lambda this: 1)
+    device = ctypes.CFUNCTYPE(ctypes.c_uint16, ctypes.c_void_p)(lambda this: 1 | current_device() << 8)
+    table[0] = ctypes.cast(kind, ctypes.c_void_p).value
+    table[1] = table[2] = ctypes.cast(device, ctypes.c_void_p).value  # exchangeDevice, getDevice
+    table[6] = table[5]  # getDefaultStream is getStream
+    guard = (ctypes.c_void_p * 8)(ctypes.addressof(table))
+    keep.extend([c10, table, kind, device, guard])
+    registry[1] = ctypes.addressof(guard)
+
+
+keep = []
+
+
+def install_kernels():
+    library = torch.library.Library("aten", "IMPL")
+    keep.append(library)
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    for name in torch._C._dispatch_get_all_op_names():
+        if not name.startswith("aten::") or has(name, "CompositeImplicitAutograd"):
+            continue
+        packet, _, overload = name[6:].partition(".")
+        try:
+            op = getattr(getattr(torch.ops.aten, packet), overload or "default")
+        except (AttributeError, RuntimeError):
+            continue
+        library.m.impl(name, "CUDA", lazy(op))
+
+
+def lazy(op):
+    made = []
+
+    def run(*args, **kwargs):
+        if not made:
+            made.append(kernel(op))
+        return made[0](*args, **kwargs)
+
+    return run
+
+
+def install_cuda():
+    cuda = torch.cuda
+
+    def nothing(*args, **kwargs):
+        return None
+
+    class Properties:
+        name, major, minor, total_memory, multi_processor_count = GPU["name"], MAJOR, MINOR, GPU["memory"], GPU["sms"]
+        is_integrated = is_multi_gpu_board = 0
+        max_threads_per_multi_processor = 1536 if (MAJOR, MINOR) in ((8, 6), (8, 9), (12, 0)) else 2048
+        warp_size = 32
+        regs_per_multiprocessor = 65536
+        shared_memory_per_block, shared_memory_per_block_optin, shared_memory_per_multiprocessor = 49152, 232448, 233472
+        L2_cache_size = 50 << 20
+        gcnArchName = ""
+        uuid = "00000000-0000-0000-0000-000000000000"
+
+        def __repr__(self):
+            return f"_CudaDeviceProperties(name='{self.name}', major={MAJOR}, minor={MINOR}, total_memory={self.total_memory >> 20}MB, multi_processor_count={self.multi_processor_count})"
+
+    def index_of(device=None):
+        if device is None:
+            return current_device()
+        if isinstance(device, int):
+            return current_device() if device < 0 else device
+        i = torch.device(device).index
+        return current_device() if i is None else i
+
+    def set_device(device):
+        device_of.index = index_of(device)
+
+    class on_device:
+        def __init__(self, device):
+            self.index = index_of(device) if device is not None else None
+
+        def __enter__(self):
+            self.before = current_device()
+            if self.index is not None:
+                device_of.index = self.index
+
+        def __exit__(self, *e):
+            device_of.index = self.before
+            return False
+
+    class Stream:
+        count = 0
+
+        def __init__(self, device=None, priority=0, stream_id=None, **kwargs):
+            if stream_id is None:
+                Stream.count += 1
+                stream_id = Stream.count
+                writer.write(["mark", "stream", stream_id])
+            self.stream_id = self.cuda_stream = stream_id
+            self.device_index = index_of(device)
+            self.device_type = 1
+            self.device = torch.device("cuda", self.device_index)
+            self.priority = priority
+
+        def wait_event(self, event):
+            writer.write(["mark", "wait_event", self.stream_id])
+
+        def wait_stream(self, stream):
+            writer.write(["mark", "wait_stream", self.stream_id, stream.stream_id])
+
+        def record_event(self, event=None):
+            event = event or Event()
+            event.record(self)
+            return event
+
+        def synchronize(self):
+            writer.write(["mark", "synchronize", self.stream_id])
+
+        def query(self):
+            return True
+
+        def __enter__(self):
+            self.entered = on_stream(self)
+            self.entered.__enter__()
+            return self
+
+        def __exit__(self, *e):
+            return self.entered.__exit__(*e)
+
+        def __eq__(self, other):
+            return isinstance(other, Stream) and self.stream_id == other.stream_id
+
+        def __hash__(self):
+            return hash(self.stream_id)
+
+    class Event:
+        def __init__(self, enable_timing=False, blocking=False, interprocess=False, **kwargs):
+            self.cuda_event = 0
+
+        def record(self, stream=None):
+            writer.write(["mark", "record_event", stream.stream_id if stream is not None else current_stream()])
+
+        def wait(self, stream=None):
+            writer.write(["mark", "wait_event", stream.stream_id if stream is not None else current_stream()])
+
+        def elapsed_time(self, other):
+            return 1.0
+
+        def query(self):
+            return True
+
+        def synchronize(self):
+            writer.write(["mark", "synchronize"])
+
+    class on_stream:
+        def __init__(self, stream):
+            self.stream = stream
+
+        def __enter__(self):
+            self.before = current_stream()
+            if self.stream is not None:
+                stream_of.id = self.stream.stream_id
+
+        def __exit__(self, *e):
+            stream_of.id = self.before
+            return False
+
+    def allocated(device=None):
+        return used[index_of(device)]
+
+    def most(device=None):
+        return peak[index_of(device)]
+
+    def reset(device=None):
+        i = index_of(device)
+        peak[i] = used[i]
+
+    def mark(*line):
+        writer.write(["mark", *line])
+
+    def stats(device=None):
+        i = index_of(device)
+        out = collections.OrderedDict()
+        for key in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes", "inactive_split_bytes"):
+            for pool in ("all", "large_pool", "small_pool"):
+                out[f"{key}.{pool}.current"], out[f"{key}.{pool}.peak"] = used[i], peak[i]
+                out[f"{key}.{pool}.allocated"] = out[f"{key}.{pool}.freed"] = 0
+        out["num_alloc_retries"] = out["num_ooms"] = 0
+        return out
+
+    def rng_state(device="cuda"):
+        return torch.zeros(16, dtype=torch.uint8)
+
+    properties = Properties()
+    for name, value in {
+        "is_available": lambda: True, "device_count": lambda: 1, "current_device": current_device, "set_device": set_device, "init": nothing,
+        "_lazy_init": nothing, "is_initialized": lambda: True, "get_device_name": lambda device=None: GPU["name"],
+        "get_device_capability": lambda device=None: (MAJOR, MINOR), "get_device_properties": lambda device=None: properties,
+        "synchronize": lambda device=None: mark("synchronize"), "empty_cache": lambda: mark("empty_cache"), "ipc_collect": nothing,
+        "is_bf16_supported": lambda including_emulation=True: MAJOR >= 8 or including_emulation, "is_tf32_supported": lambda: MAJOR >= 8,
+        "current_stream": lambda device=None: Stream(device, stream_id=current_stream()), "default_stream": lambda device=None: Stream(device, stream_id=0),
+        "set_stream": lambda s: setattr(stream_of, "id", s.stream_id), "stream": on_stream, "Stream": Stream, "Event": Event, "StreamContext": on_stream,
+        "device": on_device, "_DeviceGuard": on_device, "memory_allocated": allocated, "max_memory_allocated": most, "memory_reserved": allocated, "max_memory_reserved": most,
+        "memory_cached": allocated, "max_memory_cached": most, "reset_peak_memory_stats": reset, "reset_max_memory_allocated": reset,
+        "reset_max_memory_cached": reset, "reset_accumulated_memory_stats": nothing, "memory_stats": stats, "memory_summary": lambda *a, **k: "",
+        "memory_snapshot": lambda *a: [], "mem_get_info": lambda device=None: (GPU["memory"] - used[index_of(device)], GPU["memory"]),
+        "set_per_process_memory_fraction": lambda fraction, device=None: mark("set_per_process_memory_fraction", fraction),
+        "manual_seed": nothing, "manual_seed_all": nothing, "seed": nothing, "seed_all": nothing, "initial_seed": lambda: 0, "get_rng_state": rng_state,
+        "get_rng_state_all": lambda: [rng_state()], "set_rng_state": nothing, "set_rng_state_all": nothing,
+        "get_arch_list": lambda: [f"sm_{MAJOR}{MINOR}"], "get_gencode_flags": lambda: "", "_is_compiled": lambda: True, "_is_in_bad_fork": lambda: False,
+        "current_blas_handle": lambda: 0, "utilization": lambda device=None: 0, "memory_usage": lambda device=None: 0, "temperature": lambda device=None: 0,
+        "power_draw": lambda device=None: 0, "clock_rate": lambda device=None: 0, "can_device_access_peer": lambda a, b: False, "get_sync_debug_mode": lambda: 0,
+        "set_sync_debug_mode": nothing, "is_current_stream_capturing": lambda: False,
+    }.items():
+        if isinstance(value, types.FunctionType):  # one for each name, as torch._dynamo's tables want it
+            value = types.FunctionType(value.__code__, globals(), name, value.__defaults__, value.__closure__)
+        for place in (cuda, cuda.memory, cuda.random, cuda.streams):
+            if place is cuda or hasattr(place, name):
+                setattr(place, name, value)
+    cuda._initialized = True
+    cuda.default_generators = (torch.default_generator,)
+    torch._C._get_accelerator = lambda *a: torch.device("cuda")
+    if not hasattr(torch._C, "_cuda_getCurrentRawStream"):
+        torch._C._cuda_getCurrentRawStream = lambda device=None: 0
+    if not CUDA_BUILD:
+        torch.version.cuda = "12.4"
+        torch.backends.cuda.is_built = lambda: True
+        torch._C._has_cuda = torch._C.has_cuda = True
+    torch.backends.cudnn.is_available = lambda: True
+    torch.backends.cudnn.version = lambda: 90100
+
+
+def install_training():
+    """Phases, modules, and when to stop."""
+    Optimizer = torch.optim.Optimizer
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    done = collections.Counter()  # steps by optimizer
+
+    def on_gpu(optimizer):
+        return any(p.is_cuda for g in optimizer.param_groups for p in g["params"][:1])
+
+    def before(optimizer, args, kwargs):
+        writer.write(["phase", "optimizer", done[id(optimizer)]])
+
+    def after(optimizer, args, kwargs):
+        if not on_gpu(optimizer):
+            return
+        done[id(optimizer)] += 1
+        n = done[id(optimizer)]
+        writer.write(["phase", "step", n])
+        if min(done.values()) >= STEPS or n >= 4 * STEPS:
+            stop()
+
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
+
+    zero_grad = Optimizer.zero_grad
+
+    def wrapped(self, *args, **kwargs):
+        writer.write(["phase", "zero_grad", done[id(self)]])
+        zero_grad(self, *args, **kwargs)
+        writer.write(["phase", "forward", max(done.values(), default=0)])
+
+    Optimizer.zero_grad = wrapped
+
+    backward = torch.autograd.backward
+    count = [0]
+
+    def run(*args, **kwargs):
+        writer.write(["phase", "backward", count[0]])
+        count[0] += 1
+        where()
+        try:
+            return backward(*args, **kwargs)
+        finally:
+            writer.write(["phase", "forward", count[0]])
+
+    torch.autograd.backward = run
+
+    call = torch.nn.Module.__call__
+    stack = threading.local()
+
+    def entered(self, *args, **kwargs):
+        if writer.closed:
+            return call(self, *args, **kwargs)
+        writer.write(["enter", writer.str(path_of(self, stack)), writer.str(type(self).__name__)])
+        try:
+            return call(self, *args, **kwargs)
+        finally:
+            stack.modules.pop()
+            writer.write(["leave"])
+
+    torch.nn.Module.__call__ = entered
+
+    torch.compile = compiled
+
+
+def path_of(module, stack):
+    """The name of a module in the one that calls it."""
+    modules = getattr(stack, "modules", None)
+    if modules is None:
+        modules = stack.modules = []
+    path = ""
+    for above, prefix in reversed(modules):
+        name = name_in(above, module)
+        if name is not None:
+            path = f"{prefix}.{name}" if prefix else name
+            break
+    modules.append((module, path))
+    return path
+
+
+paths = {}
+
+
+def name_in(above, module):
+    names = paths.get(id(above))
+    if names is None or names[0] is not above:
+        names = paths[id(above)] = above, {id(m): n for n, m in above.named_modules()}
+    return names[1].get(id(module))
+
+
+def compiled(model=None, **kwargs):
+    doubt("torch.compile is played without compiling")
+    return model if model is not None else lambda f: f
+
+
+def stop():
+    """Ends the script where it is."""
+    finish("steps")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    children = sys.modules.get("multiprocessing.process")
+    for child in list(children._children) if children else []:
+        try:
+            child.terminate()
+        except Exception:
+            pass
+    os._exit(0)
+
+
+def finish(reason, text=""):
+    writer.end(reason, text)
+    for m, _, _ in managed.values():
+        m.deleter = Deleter()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(m))
+
+
+def install_exit():
+    failed = []
+    hook = sys.excepthook
+
+    def excepthook(kind, value, trace):
+        last, t = None, trace
+        while t is not None:
+            at = own.get(t.tb_frame.f_code.co_filename, 0)
+            if at == 0:
+                at = own[t.tb_frame.f_code.co_filename] = owned(t.tb_frame.f_code.co_filename)
+            if at is not None:
+                last = (at, t.tb_lineno, t.tb_frame.f_code.co_name)
+            t = t.tb_next
+        writer.end("error", f"{kind.__name__}: {value}", writer.intern("frame", last, *last) if last else None)
+        hook(kind, value, trace)
+
+    sys.excepthook = excepthook
+    atexit.register(finish, "exit")
+
+
+class Finder:
+    """Waits for `import torch`."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is None or spec.loader is None:
+            return spec
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            run(module)
+            install(module)
+            install_exit()
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def start():
+    if OUT:
+        sys.meta_path.insert(0, Finder())
+        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=forked)
+
+
+def forked():
+    writer.closed = True
+    writer.file = None
+
+
+def other():
+    """The sitecustomize that this one hides."""
+    here = os.path.dirname(THIS)
+    path = [p for p in sys.path if os.path.realpath(p or ".") != here]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
+    if spec and spec.loader:
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+if __name__ == "sitecustomize":
+    start()
+    other()
