@@ -247,6 +247,17 @@ var dispatched = map[string]*Dispatch{
 		Row: EfficientAttention, Back: true, Grads: "grad_out_", In: "query key value attn_bias", Out: "out logsumexp philox_seed philox_offset", Mask: "grad_input_mask", Args: memEffArgs,
 	},
 
+	"_thnn_fused_lstm_cell_backward_impl": {Row: FusedLSTM, Back: true, Grads: "grad_hy grad_cy", In: "- - cx - -", Out: "- cy workspace", Wanted: []int{0, 2, 3}},
+	"_native_multi_head_attention": {Row: NativeMHA, In: "query qkv_weight qkv_bias proj_weight proj_bias mask", Args: func(v Values) any {
+		return &NativeMHAArgs{Heads: v.Int("num_head"), Weights: v["need_weights"] != false, Average: v["average_attn_weights"] != false}
+	}},
+	"_transformer_encoder_layer_fwd": {
+		Row: EncoderLayerForward, In: "src qkv_weight qkv_bias proj_weight proj_bias norm_weight_1 norm_bias_1 norm_weight_2 norm_bias_2 ffn_weight_1 ffn_bias_1 ffn_weight_2 ffn_bias_2 mask",
+		Args: func(v Values) any {
+			return &EncoderLayerArgs{Heads: v.Int("num_heads"), NormFirst: v.Bool("norm_first"), Eps: v.Float("eps")}
+		},
+	},
+
 	"clone":              {Row: Clone, In: "self", Args: cloneArgs},
 	"linalg_vector_norm": {Row: VectorNorm, In: "self", Args: normArgs},
 	"norm":               {Row: Norm, In: "self", Args: normArgs},

@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/aten"
@@ -79,6 +80,11 @@ func plainValue(v any) any {
 		return v.Name
 	}
 	return v
+}
+
+// stored are the tensors of a value that lie in a storage.
+func stored(v any) []*Ref {
+	return slices.DeleteFunc(refs(v), func(t *Ref) bool { return t == nil || t.Storage == Nowhere })
 }
 
 // refs are the tensors of a value, nil for None.

@@ -83,6 +83,7 @@ func (p *player) line(l *Line) {
 			p.p.Drop(t)
 		}
 	case Enter:
+		p.begin()
 		p.modules = append(p.modules, l.Name)
 		p.classes[l.Name] = l.Class
 	case Leave:
@@ -106,9 +107,22 @@ func (p *player) phase(l *Line) {
 	if ph, ok := phases[l.Name]; ok {
 		p.p.Phase = ph
 	}
-	if l.Name == "step" {
-		p.p.Step = int32(l.N)
+	switch {
+	case l.Name == "step": // the end of one
 		p.out.Steps = max(p.out.Steps, l.N)
+		p.p.Step = int32(p.out.Steps) + 1
+	case p.p.Phase == trace.Backward || p.p.Phase == trace.Optimizer:
+		p.begin()
+	}
+}
+
+// begin ends the setup, if that has not ended.
+func (p *player) begin() {
+	if p.p.Step == 0 {
+		p.p.Step = 1
+	}
+	if p.p.Phase == trace.Setup || p.p.Phase == trace.Other || p.p.Phase == trace.ZeroGrad {
+		p.p.Phase = trace.Forward
 	}
 }
 
@@ -144,8 +158,8 @@ func (p *player) op(l *Line) {
 	}
 	p.p.Enter(layer, l.Back, int16(l.Stream))
 	for _, v := range c.tensors {
-		for _, t := range refs(v) {
-			if t != nil && !p.known[t.Storage] { // of which nobody said that it was made
+		for _, t := range stored(v) {
+			if !p.known[t.Storage] { // of which nobody said that it was made
 				p.make(t.Storage)
 			}
 		}
@@ -198,8 +212,8 @@ func (p *player) fresh(l *Line) []int {
 		}
 		return false
 	}
-	for _, t := range refs(l.Outs) {
-		if t == nil || p.known[t.Storage] || seen(t.Storage) || !p.r.Storages[t.Storage].CUDA {
+	for _, t := range stored(l.Outs) {
+		if p.known[t.Storage] || seen(t.Storage) || !p.r.Storages[t.Storage].CUDA {
 			continue
 		}
 		out = append(out, t.Storage)
@@ -213,8 +227,8 @@ func (p *player) fresh(l *Line) []int {
 // onDevice reports whether an operator works on the device.
 func (p *player) onDevice(c *call) bool {
 	for _, v := range c.tensors {
-		for _, t := range refs(v) {
-			if t != nil && p.r.Storages[t.Storage].CUDA {
+		for _, t := range stored(v) {
+			if p.r.Storages[t.Storage].CUDA {
 				return true
 			}
 		}
@@ -262,14 +276,12 @@ func dispatchedByName(s *Schema) bool {
 func viewing(c *call) bool {
 	in := map[int]bool{}
 	for _, v := range c.tensors {
-		for _, t := range refs(v) {
-			if t != nil {
-				in[t.Storage] = true
-			}
+		for _, t := range stored(v) {
+			in[t.Storage] = true
 		}
 	}
-	for _, t := range refs(c.Outs) {
-		if t != nil && !in[t.Storage] {
+	for _, t := range stored(c.Outs) {
+		if !in[t.Storage] {
 			return false
 		}
 	}
@@ -282,8 +294,8 @@ func (p *player) tensor(t *Ref) *op.Tensor {
 		return nil
 	}
 	m := p.r.Metas[t.Meta]
-	if !m.Known {
-		p.p.Fail("a tensor of a type or of dimensions that rows do not know")
+	if !m.Known || t.Storage == Nowhere {
+		p.p.Fail("a tensor of a type, layout or number of dimensions that rows do not know")
 	}
 	l := m.Layout
 	l.Offset = t.Offset
@@ -369,6 +381,8 @@ func (p *player) derive(c *call, d *aten.Dispatch, args any, in []*Ref) (made, h
 		if k < len(results) && results[k] != nil && i < len(inM) && ins[i] == nil {
 			if m := p.r.Metas[results[k].Meta]; m.Known {
 				inM[i] = op.Meta{Layout: m.Layout, DType: m.DType}
+				ins[i] = p.p.Elsewhere(m.Layout, m.DType) // that there is one is all that matters
+				held = append(held, ins[i])
 			}
 		}
 	}
@@ -408,19 +422,15 @@ func (p *player) derive(c *call, d *aten.Dispatch, args any, in []*Ref) (made, h
 // match gives what a row made to the storages of a call's results.
 func (p *player) match(c *call, d *aten.Dispatch, made, held []*op.Tensor, fresh []int) string {
 	host := map[int]bool{}
-	flat := refs(c.Outs)
 	if len(d.OnHost) > 0 && len(c.Outs) > 0 {
 		for _, i := range d.OnHost {
 			if i < len(c.Outs) {
-				for _, t := range refs(c.Outs[i]) {
-					if t != nil {
-						host[t.Storage] = true
-					}
+				for _, t := range stored(c.Outs[i]) {
+					host[t.Storage] = true
 				}
 			}
 		}
 	}
-	_ = flat
 	why := ""
 	k := 0
 	for _, t := range made {
@@ -499,7 +509,7 @@ func (p *player) copy(c *call, fresh []int) {
 }
 
 func first(v any) *Ref {
-	for _, t := range refs(v) {
+	for _, t := range stored(v) {
 		return t
 	}
 	return nil

@@ -118,6 +118,9 @@ type Ref struct {
 	Flags         int
 }
 
+// Nowhere is the storage of a tensor that has none, or one that was not followed: a sparse one.
+const Nowhere = -1
+
 // The flags of a Ref.
 const (
 	RequiresGrad = 1 << iota
@@ -289,12 +292,12 @@ func (r *reader) event(kind string, f *fields, l *Line) error {
 	case "leave":
 		l.Kind = Leave
 	case "phase":
-		l.Kind, l.Name = Phase, f.text(0)
+		l.Kind, l.Name = Phase, r.str(f, 0)
 		if len(f.a) > 1 && f.a[1] != nil {
 			l.N = int(f.int(1, 0, math.MaxInt32))
 		}
 	case "mark":
-		l.Kind, l.Name = Mark, f.text(0)
+		l.Kind, l.Name = Mark, r.str(f, 0)
 		for _, v := range f.rest(1) {
 			x, err := r.value(v, 0)
 			if err != nil {
@@ -309,7 +312,7 @@ func (r *reader) event(kind string, f *fields, l *Line) error {
 		}
 		return r.frame(f, 2, l)
 	case "doubt":
-		l.Kind, l.Text = Doubt, f.text(0)
+		l.Kind, l.Text = Doubt, r.str(f, 0)
 		return r.frame(f, 1, l)
 	case "end":
 		l.Kind = End
@@ -460,7 +463,7 @@ func (r *reader) value(v any, depth int) (any, error) {
 
 func (r *reader) ref(f *fields) (any, error) {
 	t := Ref{
-		Storage: int(f.int(0, 0, int64(len(r.out.Storages))-1)), Meta: int(f.int(1, 0, int64(len(r.out.Metas))-1)), Offset: f.int(2, 0, tensor.MaxBytes),
+		Storage: int(f.int(0, Nowhere, int64(len(r.out.Storages))-1)), Meta: int(f.int(1, 0, int64(len(r.out.Metas))-1)), Offset: f.int(2, 0, tensor.MaxBytes),
 	}
 	if len(f.a) > 3 {
 		t.Flags = int(f.int(3, 0, math.MaxInt32))

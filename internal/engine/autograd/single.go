@@ -1,6 +1,9 @@
 package autograd
 
 import (
+	"errors"
+	"runtime"
+
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
@@ -62,6 +65,8 @@ func (p *Player) Try(f func()) (err error) {
 			err = e
 		case tensor.RankError:
 			err = e
+		case runtime.Error: // tensors or arguments that no program calls the row with
+			err = errors.New("a call that the row does not expect")
 		default:
 			panic(r)
 		}
