@@ -17,6 +17,7 @@ import (
 	"github.com/memplan/memplan/internal/graph/hf"
 	"github.com/memplan/memplan/internal/importer"
 	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/record"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/specs"
 )
@@ -122,6 +123,9 @@ func (o *source) recipeOf(c *cobra.Command, s *Streams, name string, text []byte
 	)
 	if name == "-" {
 		name = "<stdin>"
+	}
+	if record.Is(text) {
+		return o.recorded(c, s, name, text)
 	}
 	set := o.set
 	if isHFConfig(text) {
@@ -235,9 +239,16 @@ func readSource(s *Streams, name string) ([]byte, error) {
 	if err := s.insideProject(name); err != nil {
 		return nil, err
 	}
-	text, err := s.read(name, files.MaxText)
+	limit := int64(files.MaxText)
+	if isRecording(name) {
+		limit = maxRecording
+	}
+	text, err := s.read(name, limit)
 	if err != nil {
 		return nil, noSource(name, err)
+	}
+	if record.Is(text) {
+		return text, nil
 	}
 	return text, notSpec(name, text)
 }

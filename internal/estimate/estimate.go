@@ -17,6 +17,7 @@ import (
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/record"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -130,6 +131,8 @@ type Job struct {
 
 	Configurations []string // where those of models that are named come from
 
+	recorded *record.Recording // what is played in place of Program; nil: Program
+
 	budget *limit.Budget
 	meter  *limit.Meter // of what is done with the job at present
 	recipe *Recipe      // of the job, with its keys; nil: none
@@ -196,6 +199,9 @@ type Outcome struct {
 	OnGPU  *allocsim.Result // at the device's capacity, up to the first request that fails
 	Host   *host.Usage
 
+	Doubts    []record.Doubtful // of a recording, operators that were counted by their results alone
+	precision string            // of a recording
+
 	Varied *report.Lengths // what runs with batches of different lengths do; nil: all are alike
 
 	WithOnGPU *allocsim.Result // OnGPU with the workspaces that are expected; nil unless they are shown apart
@@ -218,8 +224,10 @@ func Run(j *Job) (o *Outcome, err error) {
 // complete fills in what Run says of a job that was played; OnGPU may be there.
 func (o *Outcome) complete() (err error) {
 	j := o.Job
-	if o.Host, err = o.hostUsage(); err != nil {
-		return err
+	if j.recorded == nil { // which says nothing of host memory
+		if o.Host, err = o.hostUsage(); err != nil {
+			return err
+		}
 	}
 	grows := o.Played.Growth > 0
 	if !grows && o.OnGPU == nil {
@@ -243,6 +251,9 @@ func (o *Outcome) complete() (err error) {
 
 // play plays so many steps or, with 0, until two are alike.
 func play(j *Job, steps int) (*Outcome, error) {
+	if j.recorded != nil {
+		return j.playRecorded()
+	}
 	p, err := engine.PlayWithin(j.meter, j.Program, j.Machine.Env, nil, steps)
 	if err != nil {
 		return nil, err
@@ -337,12 +348,18 @@ func (o *Outcome) Report() *report.Report {
 			r.Phases = append(r.Phases, report.Phase{Phase: trace.Phase(p).String(), PeakAllocatedBytes: peaks.Allocated, PeakReservedBytes: peaks.Reserved})
 		}
 	}
-	j.settings(r)
+	if o.Job.recorded != nil {
+		o.recordedSettings(r)
+	} else {
+		j.settings(r)
+	}
 	o.breakdown(r)
 	o.verdict(r)
 	o.lengths(r)
 	o.leak(r)
-	o.host(r)
+	if o.Host != nil {
+		o.host(r)
+	}
 	o.notes(r)
 	return r
 }
@@ -452,6 +469,7 @@ const (
 // notes collects what a reader must know to trust the figures.
 func (o *Outcome) notes(r *report.Report) {
 	j, m := o.Job, o.Job.Machine
+	r.Add(o.unplayed()...)
 	r.Add(j.NotModelled...)
 	var keys []string
 	for _, a := range j.NotModelled {

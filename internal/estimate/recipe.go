@@ -6,6 +6,7 @@ import (
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/limit"
+	"github.com/memplan/memplan/internal/record"
 	"github.com/memplan/memplan/internal/spec"
 )
 
@@ -17,6 +18,7 @@ type Recipe struct {
 	Options  spec.Options
 	ReadFile func(name string) ([]byte, error) // that the spec names; nil: there are none
 	Hub      *hub.Hub                          // configurations by name; nil: the table
+	Recorded *record.Recording                 // the job, of which Text says the machine alone; nil: Text is the job
 	Budget   *limit.Budget                     // of all that is done with the jobs; nil: no limits
 }
 
@@ -33,7 +35,7 @@ func (r *Recipe) Job(keys ...Key) (j *Job, err error) {
 	o.Meter = r.Budget.Meter()
 	defer o.Meter.Close()
 	defer limit.Catch(&err)
-	o.Flags = slices.Clone(o.Flags)
+	o.Flags, o.Recorded = slices.Clone(o.Flags), r.Recorded != nil
 	for _, k := range keys {
 		o.Flags = append(o.Flags, spec.Flag{Flag: "--set " + k.String(), Path: k.Path, Value: k.Value})
 	}
@@ -48,7 +50,12 @@ func (r *Recipe) Job(keys ...Key) (j *Job, err error) {
 	if s == nil {
 		return nil, err
 	}
-	if j, err = newJob(s, r.ReadFile, r.Hub); err == nil {
+	if r.Recorded != nil {
+		j, err = recordedJob(s, r.Recorded)
+	} else {
+		j, err = newJob(s, r.ReadFile, r.Hub)
+	}
+	if err == nil {
 		of := *r
 		of.Options.Flags = o.Flags
 		j.budget, j.recipe = r.Budget, &of
@@ -84,6 +91,9 @@ func Try(j *Job) (o *Outcome, err error) {
 		o.Played = first
 		replayed = o.replayOnGPU(false)
 		return replayed != nil || !o.Fits()
+	}
+	if j.recorded != nil {
+		return j.tryRecorded(o)
 	}
 	p, err := engine.PlayUnless(j.meter, j.Program, j.Machine.Env, int(j.Spec.Train.Steps.V), fails)
 	if err == nil {

@@ -19,6 +19,8 @@ var (
 	Operator             = code(Code{Name: "operator", Doc: "an operator leaves something out, whatever a spec says", LeftOut: true})
 	AllocConf            = code(Code{Name: "alloc-conf", Doc: "an option of the allocator has no effect here", LeftOut: true, Rule: notModelled, Most: "note"})
 	CudnnSearch          = code(Code{Name: "cudnn-search", Doc: "the workspaces that cuDNN's search for kernels takes for a short time are left out", LeftOut: true, Rule: notModelled, Most: "note"})
+	NoRow                = code(Code{Name: "no-row", Doc: "an operator of a recording is counted by its results alone", LeftOut: true, Rule: notModelled})
+	NotPretended         = code(Code{Name: "not-pretended", Doc: "the recorder could not pretend something of a GPU", LeftOut: true, Rule: notModelled, Most: "note"})
 	NoWorkspaces         = code(Code{Name: "no-workspaces", Doc: "device.cudnn_workspace leaves out cuDNN's workspaces", LeftOut: true, Rule: notModelled, Most: "note"})
 )
 
@@ -41,6 +43,8 @@ var (
 	OtherFSDP      = code(Code{Name: "other-fsdp", Doc: "FSDP2 is simulated as in another PyTorch release", OfSpec: true, Rule: estimateWarning})
 	MoreWarnings   = code(Code{Name: "more-warnings", Doc: "the number of further warnings of a spec", OfSpec: true, Rule: estimateWarning})
 	AskedWithout   = code(Code{Name: "asked-without", Doc: "a line with the names of everything that is asked for and not modelled"}) // the findings of Asked say it
+	Answered       = code(Code{Name: "answered", Doc: "a script that was recorded read values back from the GPU, which were made up", Rule: estimateWarning, Most: "note"})
+	EndedEarly     = code(Code{Name: "ended-early", Doc: "a script that was recorded ended before its steps were made", Rule: estimateWarning})
 	BatchNotKnown  = code(Code{Name: "batch-not-known", Doc: "no largest batch could be found", Rule: estimateWarning})
 )
 

@@ -14,12 +14,18 @@ import (
 
 // Played is a recording that was played.
 type Played struct {
-	Trace   *trace.Trace
-	Doubts  []Doubtful            // operators of which memplan does not know what they allocate, by name
-	Layers  []string              // classes of the modules, by layer
-	Steps   int                   // that were recorded
-	Kernels []autograd.KernelCall // of whose scratch a rule of their own decides
-	Convs   autograd.Workspaces   // of cuDNN's convolutions
+	Trace         *trace.Trace
+	Doubts        []Doubtful                        // operators of which memplan does not know what they allocate, by name
+	Classes       []string                          // of the modules, by layer
+	Steps         int                               // that were recorded
+	Kernels       []autograd.KernelCall             // of whose scratch a rule of their own decides
+	Convs         autograd.Workspaces               // of cuDNN's convolutions
+	Rows, Derived []*op.Op                          // operators that ran, and those whose derivatives did
+	Parameters    int64                             // elements
+	Trainable     int64                             // of them
+	Precision     string                            // as specs write it: of most parameters, and of autocast
+	Tensors       int                               // that hold parameters
+	Totals        [trace.NumCategories]tensor.Bytes // the most that lived at one time
 }
 
 // Doubtful is an operator that was counted by its results alone.
@@ -35,8 +41,11 @@ type Doubtful struct {
 type player struct {
 	r       *Recording
 	p       *autograd.Player
-	held    []*op.Tensor // by storage: what keeps its block
-	known   []bool       // storages that were made by something that was played
+	held    []*op.Tensor           // by storage: what keeps its block
+	params  map[int]bool           // storages of parameters
+	types   map[tensor.DType]int64 // elements of parameters by type
+	cast    string                 // the type of autocast
+	known   []bool                 // storages that were made by something that was played
 	modules []string
 	classes map[string]string
 	doubts  map[string]*Doubtful
@@ -53,7 +62,7 @@ func Play(m *limit.Meter, r *Recording, env op.Env) (played *Played, err error) 
 	}()
 	env.GradMode, env.Training = false, true
 	p := &player{
-		r: r, p: autograd.New(env, nil), held: make([]*op.Tensor, len(r.Storages)), known: make([]bool, len(r.Storages)), doubts: map[string]*Doubtful{}, classes: map[string]string{},
+		r: r, p: autograd.New(env, nil), held: make([]*op.Tensor, len(r.Storages)), known: make([]bool, len(r.Storages)), doubts: map[string]*Doubtful{}, params: map[int]bool{}, types: map[tensor.DType]int64{}, classes: map[string]string{},
 	}
 	p.p.Counts(m)
 	for i := range r.Lines {
@@ -61,6 +70,12 @@ func Play(m *limit.Meter, r *Recording, env op.Env) (played *Played, err error) 
 		p.line(&r.Lines[i])
 	}
 	p.out.Trace, p.out.Kernels, p.out.Convs = p.p.Trace(), p.p.OwnKernels(), p.p.Searches()
+	p.out.Rows, p.out.Derived = p.p.Ran()
+	for _, path := range p.out.Trace.Layers {
+		p.out.Classes = append(p.out.Classes, p.classes[path])
+	}
+	p.out.categorize()
+	p.out.Precision = p.precision()
 	for _, n := range p.names {
 		p.out.Doubts = append(p.out.Doubts, *p.doubts[n])
 	}
@@ -169,7 +184,11 @@ func (p *player) op(l *Line) {
 	if !on {
 		return
 	}
+	if l.Cast != "" {
+		p.cast = l.Cast
+	}
 	p.p.Label(c.schema.Name)
+	defer p.roles(c, fresh)
 	why := p.play(c, fresh)
 	if why == "" {
 		return

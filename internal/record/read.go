@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -84,8 +85,9 @@ type Line struct {
 	Kwargs  map[string]any
 	Outs    []any
 	Stream  int
-	Back    bool // in the thread of the backward pass
-	Frame   int  // -1: none
+	Cast    string // the type of autocast; "" outside of it
+	Back    bool   // in the thread of the backward pass
+	Frame   int    // -1: none
 	Address int64
 	Bytes   tensor.Bytes
 }
@@ -383,6 +385,7 @@ func (r *reader) op(f *fields, l *Line) error {
 	if len(f.a) > 4 {
 		m, _ := f.a[4].(map[string]any)
 		l.Back, _ = m["backward"].(bool)
+		l.Cast, _ = m["autocast"].(string)
 		if n, ok := m["stream"].(json.Number); ok {
 			s, err := strconv.ParseInt(n.String(), 10, 16)
 			if err != nil || s < 0 {
@@ -550,4 +553,22 @@ func (f *fields) meta() Meta {
 		}
 	}
 	return Meta{l, d, true}
+}
+
+// Release is the release line of PyTorch that the script ran in: 2.6; "" where it is not said.
+func (r *Recording) Release() string {
+	parts := strings.SplitN(r.Torch, ".", 3)
+	if len(parts) < 2 {
+		return ""
+	}
+	return parts[0] + "." + parts[1]
+}
+
+// At says of which line of the script something is: " (train.py:12)", or "".
+func (r *Recording) At(frame int) string {
+	if frame < 0 || frame >= len(r.Frames) {
+		return ""
+	}
+	f := r.Frames[frame]
+	return fmt.Sprintf(" (%s:%d)", f.File, f.Line)
 }

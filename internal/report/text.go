@@ -125,6 +125,9 @@ func (r *Report) Title() string {
 
 // batch is a batch size as verdicts print it.
 func batch(size int64, oneSequence bool) string {
+	if size == 0 {
+		return "as recorded"
+	}
 	s := fmt.Sprintf("batch %d", size)
 	if oneSequence {
 		s += " in one sequence"

@@ -41,6 +41,9 @@ type Options struct {
 	Meter *limit.Meter
 	// Loop says that the text is the loop of a trainer, which has no model.
 	Loop bool
+	// Recorded says that the job is a recording, beside which there are a machine and a
+	// version of PyTorch alone.
+	Recorded bool
 	// Keys are paths of the spec with the names by which a file of another program says
 	// the same.
 	Keys map[string]string
@@ -113,7 +116,7 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 		giveLengths(root, o.Lengths, errs.override("--lengths "+o.Lengths), errs)
 	}
 	gatherParallel(root, errs)
-	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root, made: o.Made, said: o.Said, loop: o.Loop, notes: o.Notes}
+	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root, made: o.Made, said: o.Said, loop: o.Loop, recorded: o.Recorded, notes: o.Notes}
 	d := &decoder{errs: errs, root: root, release: releaseOf(root)}
 	d.env = &paramEnv{}
 	s.takeLengths(d, o.Longest)
@@ -247,6 +250,8 @@ func (s *Spec) check(d *decoder) {
 	}
 	model, models := s.root.Get("model"), s.root.Get("models")
 	switch {
+	case s.recorded:
+		s.recording()
 	case model != nil && !model.absent() || s.loop:
 	case models == nil:
 		s.Errs.Addf(top, "a spec needs model (or models)")
@@ -264,6 +269,17 @@ func (s *Spec) check(d *decoder) {
 	}
 	if v := s.root.Get("optimizers"); v != nil && s.Train.Optimizer != nil {
 		s.Errs.Addf(s.Train.Optimizer.Name.At, "train.optimizer and optimizers exclude each other")
+	}
+}
+
+// recording refuses keys that say what a recording does: it says so itself.
+func (s *Spec) recording() {
+	for _, p := range s.root.Pairs {
+		switch p.Key.Str {
+		case "memplan", "name", "device", "torch":
+		default:
+			s.Errs.Addf(p.Value.Span, "%s: a recording has its own model, batch and steps; device and torch may be set", p.Key.Str)
+		}
 	}
 }
 

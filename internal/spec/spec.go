@@ -75,6 +75,8 @@ type Spec struct {
 	said []string // as Options.Said
 	loop bool     // as Options.Loop
 
+	recorded bool // as Options.Recorded
+
 	notes []note.Note // as Options.Notes
 }
 

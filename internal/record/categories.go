@@ -1,0 +1,142 @@
+package record
+
+import (
+	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// roles says what is seen of a call: which storages are those of parameters, and which
+// are results of the forward pass.
+func (p *player) roles(c *call, fresh []int) {
+	for _, v := range c.tensors {
+		for _, t := range stored(v) {
+			if t.Flags&Parameter == 0 || !p.r.Storages[t.Storage].CUDA || p.params[t.Storage] {
+				continue
+			}
+			p.params[t.Storage] = true
+			if h := p.held[t.Storage]; h != nil {
+				p.p.Mark(h, trace.Parameters)
+			}
+			n := p.r.Metas[t.Meta].Layout.Numel()
+			p.out.Tensors++
+			p.out.Parameters += n
+			p.types[p.r.Metas[t.Meta].DType] += n
+			if t.Flags&RequiresGrad != 0 {
+				p.out.Trainable += n
+			}
+		}
+	}
+	role := trace.Temporaries
+	switch {
+	case c.schema.Name == "_to_copy" && !p.onDevice(c):
+		role = trace.Inputs
+	case p.p.Phase == trace.Forward && !c.Back:
+		role = trace.Activations
+	}
+	for _, n := range fresh {
+		if h := p.held[n]; h != nil {
+			p.p.Mark(h, role)
+		}
+	}
+}
+
+// precisions are the types of parameters as train.precision has them.
+var precisions = map[tensor.DType]string{tensor.Float32: "fp32", tensor.Float16: "fp16", tensor.BFloat16: "bf16"}
+
+// precision is that of most parameters, and what autocast computes in.
+func (p *player) precision() string {
+	var most tensor.DType
+	for d, n := range p.types {
+		if n > p.types[most] || n == p.types[most] && d < most {
+			most = d
+		}
+	}
+	name := precisions[most]
+	if d, err := tensor.ParseDType(p.cast); err == nil && p.cast != "" {
+		amp := "amp-" + precisions[d]
+		if name == "fp32" || name == "" {
+			return amp
+		}
+		return name + " weights, " + amp
+	}
+	if name == "" {
+		return most.String()
+	}
+	return name
+}
+
+// categorize says of the other blocks what they are for, by when they live: what backward
+// passes make and optimizers find are gradients, what optimizers make and keep is their
+// state, and what was made before the first step and never goes belongs to the model.
+func (o *Played) categorize() {
+	tr := o.Trace
+	born := make([]int32, len(tr.Categories)) // the event
+	died := make([]int32, len(tr.Categories))
+	for i := range tr.Events {
+		switch e := &tr.Events[i]; e.Kind {
+		case trace.Alloc:
+			born[e.ID], died[e.ID] = int32(i), -1
+		case trace.Free:
+			died[e.ID] = int32(i)
+		}
+	}
+	steps := optimizerSteps(tr)
+	for id := 1; id < len(tr.Categories); id++ {
+		b := &tr.Events[born[id]]
+		end := len(tr.Events)
+		if died[id] >= 0 {
+			end = int(died[id])
+		}
+		c := &tr.Categories[id]
+		switch {
+		case *c == trace.Parameters || *c == trace.Workspace:
+		case b.Step == 0 && died[id] < 0:
+			*c = trace.Parameters
+		case *c == trace.Inputs || *c == trace.Activations:
+		case b.Phase == trace.Backward && steps.within(int(born[id]), end):
+			*c = trace.Gradients
+		case b.Phase == trace.Optimizer && (died[id] < 0 || tr.Events[end].Phase != trace.Optimizer || tr.Events[end].Step != b.Step):
+			*c = trace.OptimizerState
+		}
+	}
+	var live [trace.NumCategories]tensor.Bytes
+	sizes := make([]tensor.Bytes, len(tr.Categories))
+	for i := range tr.Events {
+		switch e := &tr.Events[i]; e.Kind {
+		case trace.Alloc:
+			c := tr.Categories[e.ID]
+			sizes[e.ID] = e.Bytes
+			live[c] += e.Bytes
+			o.Totals[c] = max(o.Totals[c], live[c])
+		case trace.Free:
+			live[tr.Categories[e.ID]] -= sizes[e.ID]
+		}
+	}
+}
+
+// marks are the events at which something begins, in order.
+type marks []int
+
+// optimizerSteps are where the steps of optimizers begin.
+func optimizerSteps(tr *trace.Trace) marks {
+	var out marks
+	in := false
+	for i := range tr.Events {
+		now := tr.Events[i].Phase == trace.Optimizer
+		if now && !in {
+			out = append(out, i)
+		}
+		in = now
+	}
+	return out
+}
+
+// within reports whether one lies between two events.
+func (m marks) within(from, to int) bool {
+	for _, at := range m {
+		if at >= from && at < to {
+			return true
+		}
+	}
+	return false
+}
