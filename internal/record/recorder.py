@@ -24,6 +24,7 @@ import warnings
 
 OPTIONS = json.loads(os.environ.get("MEMPLAN_RECORD") or "{}")
 OUT = OPTIONS.get("out", "")
+CLAIM = OPTIONS.get("claim") or OUT + ".claimed"
 STEPS = OPTIONS.get("steps", 3)
 GPU = {"name": "NVIDIA H100 80GB HBM3", "arch": "sm90", "sms": 132, "memory": 80 << 30, **OPTIONS.get("gpu", {})}
 ANSWERS = OPTIONS.get("answers", {})
@@ -112,7 +113,7 @@ CUDA_BUILD = False
 def claim():
     """One process of all those that the command starts is recorded."""
     try:
-        os.close(os.open(OUT + ".pid", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        os.close(os.open(CLAIM, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     except FileExistsError:
         return False
     except OSError as e:
@@ -467,6 +468,8 @@ def plan(op, args, kwargs):
                 return "self", inputs[id(o)]
             i = parts.get(o.untyped_storage()._cdata)
             sizes, strides = tuple(o.shape), o.stride()
+            if o.device.type == "cpu":
+                return "host", sizes, o.dtype
             if i is not None:
                 return "view", i, sizes, strides, o.storage_offset(), o.dtype
             return "new", sizes, strides, o.dtype
@@ -499,6 +502,8 @@ def build(p, tensors, device):
     kind = p[0]
     if kind == "new":
         return new(p[1], p[2], p[3], device)
+    if kind == "host":
+        return torch.zeros(p[1], dtype=p[2])
     if kind == "self":
         return tensors[p[1]]
     if kind == "view":
@@ -876,12 +881,322 @@ def equal(op, args, kwargs):
     return value
 
 
+# What C++ decides by how it was built: kernels above autograd that decide as the CUDA build does.
+
+
+def composite(*names):
+    def add(f):
+        for n in names:
+            COMPOSITE[n] = f
+        return f
+
+    return add
+
+
+COMPOSITE = {}
+
+
+def bind(op, args, kwargs):
+    """The arguments of a call by name, with defaults."""
+    out = {a.name: a.default_value for a in op._schema.arguments if a.has_default_value()}
+    out.update(zip([a.name for a in op._schema.arguments], args))
+    out.update(kwargs)
+    return out
+
+
+@composite("aten::cudnn_is_acceptable")
+def cudnn_is_acceptable(op, args, kwargs):
+    return acceptable(args[0])
+
+
+def acceptable(t):
+    return torch._C._get_cudnn_enabled() and t.is_cuda and t.dtype in HALF + (torch.float32, torch.float64) and t.numel() > 0 and (
+        t.dtype is not torch.bfloat16 or MAJOR >= 8)
+
+
+@composite("aten::_batch_norm_impl_index")
+def batch_norm(op, args, kwargs):
+    """Normalization.cpp"""
+    t, weight, bias, mean, var, training, momentum, eps, enabled = args
+    if t.numel() == 0:
+        return op.decompose(*args, **kwargs)
+    both = (mean is None) == (var is None)
+    if (bn_type(t, weight) and weight is not None and bias is not None and both and (mean is not None or training) and t.dim() >= 3
+            and t.shape[0] <= (880801 if training else 65535) and eps >= 1e-5 and torch._C._get_cudnn_enabled() and t.numel() < 2**31 - 1):
+        form = suggested(t)
+        out = torch.ops.aten.cudnn_batch_norm(t.contiguous(memory_format=form), weight.contiguous(), bias.contiguous(),
+                                              None if mean is None else mean.contiguous(), None if var is None else var.contiguous(), training, momentum, eps)
+        return (*out, 1)
+    reserve = torch.empty(0, dtype=torch.uint8, device=t.device)
+    return (*torch.ops.aten.native_batch_norm(t, weight, bias, mean, var, training, momentum, eps), reserve, 0)
+
+
+def bn_type(t, weight):
+    w = None if weight is None else weight.dtype
+    if RELEASE >= (2, 7):
+        if t.dtype is torch.bfloat16:
+            return w is torch.float32
+        return w is not torch.bfloat16 and (t.dtype is not torch.float16 or w is torch.float32)
+    return torch.bfloat16 not in (t.dtype, w) and (t.dtype is not torch.float16 or w is torch.float32)
+
+
+def suggested(t):
+    if t.dim() == 4 and channels_last(t, 0):
+        return torch.channels_last
+    if t.dim() == 5 and channels_last(t, 0):
+        return torch.channels_last_3d
+    return torch.contiguous_format
+
+
+@composite("aten::scaled_dot_product_attention")
+def attention(op, args, kwargs):
+    """attention.cpp and cuda/sdp_utils.cpp"""
+    a = bind(op, args, kwargs)
+    q, k, v, mask, p, causal, scale = (a[n] for n in ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale"))
+    aten = torch.ops.aten
+    flash = flash_takes(q, k, v, mask, p, causal)
+    efficient = not flash and efficient_takes(q, k, v, mask)
+    if not flash and not efficient:
+        if mask is not None and mask.dtype is torch.bool:
+            mask = float_mask(mask, q.dtype)
+        gqa = {"enable_gqa": True} if a.get("enable_gqa") else {}
+        return aten._scaled_dot_product_attention_math(q, k, v, mask, p, causal, None, scale=scale, **gqa)[0]
+    if flash:
+        size = q.shape[-1]
+        s = 1 / math.sqrt(size) if scale is None else scale
+        out = aten._scaled_dot_product_flash_attention(pad(q, 8), pad(k, 8), pad(v, 8), p, causal, False, scale=s)[0]
+        return out[..., :size] if out.shape[-1] != size else out
+    if mask is not None:
+        if mask.dtype is torch.bool:
+            mask = float_mask(mask, q.dtype)
+        mask = efficient_mask(mask, q, k)
+    grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    return aten._scaled_dot_product_efficient_attention(q, k, v, mask, grad, p, causal, scale=scale)[0]
+
+
+def float_mask(mask, dtype):
+    return torch.where(mask, 0.0, torch.scalar_tensor(-math.inf, dtype=dtype, device=mask.device))
+
+
+def efficient_mask(mask, q, k):
+    if not (all(n == 1 or s % 8 == 0 for n, s in zip(mask.shape[:-1], mask.stride()[:-1])) and mask.stride(-1) == 1):
+        last = mask.shape[-1]
+        mask = pad(mask, 8)[..., :last]
+    return mask.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+
+
+def pad(t, n):
+    over = t.shape[-1] % n
+    return torch.nn.functional.pad(t, (0, n - over)) if over else t
+
+
+def flash_takes(q, k, v, mask, p, causal):
+    d = q.shape[-1]
+    newest = 9 if RELEASE < (2, 7) else 12
+    return (torch._C._get_flash_sdp_enabled() and q.dim() == k.dim() == v.dim() == 4 and mask is None and d == k.shape[-1] == v.shape[-1] and d <= 256
+            and 8 <= MAJOR <= newest and (MAJOR < 9 or MAJOR > 9 or MINOR == 0)
+            and not (needs_grad(q, k, v) and 86 <= 10 * MAJOR + MINOR <= 89 and (192 < d <= 224 or d > 224 and p > 0) and RELEASE < (2, 7))
+            and not (causal and q.shape[-2] != k.shape[-2]) and q.dtype in HALF and q.dtype is k.dtype is v.dtype
+            and q.shape[0] == k.shape[0] == v.shape[0] and k.shape[1] == v.shape[1] and k.shape[1] and q.shape[1] % k.shape[1] == 0
+            and 0 not in (q.shape[2], k.shape[2], v.shape[2]) and (d == 1 or q.stride(-1) == k.stride(-1) == v.stride(-1) == 1))
+
+
+def needs_grad(*ts):
+    return torch.is_grad_enabled() and any(t.requires_grad for t in ts)
+
+
+def efficient_takes(q, k, v, mask):
+    half = q.dtype in HALF
+    least = 4 if MAJOR >= 8 else 1
+    if MAJOR >= 8 or MAJOR == 7 and half:
+        least = max(least, 128 // (16 if half else 32))
+    types = (torch.float16, torch.float32, torch.bfloat16) if MAJOR >= 8 else (torch.float16, torch.float32)
+    d, e = q.shape[-1], v.shape[-1]
+    return (torch._C._get_mem_efficient_sdp_enabled() and q.dim() == k.dim() == v.dim() == 4 and d == k.shape[-1] and d % least == e % least == 0 and d and e
+            and (RELEASE >= (2, 7) or MAJOR < 9 or MAJOR == 9 and MINOR == 0) and q.dtype in types and q.dtype is k.dtype is v.dtype
+            and q.shape[0] == k.shape[0] == v.shape[0] and q.shape[1] == k.shape[1] == v.shape[1]
+            and 0 not in (q.shape[2], k.shape[2], v.shape[2]) and q.stride(-1) == k.stride(-1) == v.stride(-1) == 1
+            and (mask is None or mask.stride(-1) == 1))
+
+
+@meta_rule("aten::_scaled_dot_product_flash_attention")
+def flash_meta(op, args, kwargs):
+    q, k = args[0], args[1]
+    out = torch.empty_like(q.transpose(1, 2)).transpose(1, 2)
+    n, h, l, d = q.shape
+    empty = lambda sizes, dtype: torch.empty(sizes, dtype=dtype, device="meta")
+    state = (empty((2,), torch.uint64), empty((), torch.uint64)) if RELEASE >= (2, 7) else (host_number(), host_number())
+    return (out, empty((n, h, l), torch.float32), None, None, l, k.shape[2], *state, empty((0,), q.dtype))
+
+
+@meta_rule("aten::_scaled_dot_product_efficient_attention")
+def efficient_meta(op, args, kwargs):
+    q, k, v, mask, grad = args[:5]
+    n, h, l, d = q.shape
+    empty = lambda sizes, dtype: torch.empty(sizes, dtype=dtype, device="meta")
+    return (empty((n, l, h, v.shape[-1]), q.dtype).transpose(1, 2), empty((n, h, (l + 31) // 32 * 32 if grad else 0), torch.float32),
+            host_number(), host_number())
+
+
+def host_number():
+    """The seed and the offset of random numbers are on the CPU, but in a graph's capture."""
+    return torch.empty((), dtype=torch.int64)
+
+
+@composite("aten::grid_sampler")
+def grid_sampler(op, args, kwargs):
+    t, grid, mode, padding, corners = args
+    if acceptable(t) and acceptable(grid) and t.dim() == 4 and t.shape[1] <= 1024 and mode == padding == 0 and corners and t.numel() < 2**31:
+        return torch.ops.aten.cudnn_grid_sampler(t, grid)
+    return op.decompose(*args, **kwargs)
+
+
+MODES = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
+GATES = {0: 1, 1: 1, 2: 4, 3: 3}
+
+
+@composite("aten::lstm.input", "aten::lstm.data", "aten::gru.input", "aten::gru.data", "aten::rnn_tanh.input", "aten::rnn_tanh.data", "aten::rnn_relu.input",
+           "aten::rnn_relu.data")
+def recurrent(op, args, kwargs):
+    """cudnn/RNN.cpp"""
+    a = bind(op, args, kwargs)
+    packed = op._schema.overload_name == "data"
+    t = a["data"] if packed else a["input"]
+    if not acceptable(t):
+        return op.decompose(*args, **kwargs)
+    mode = MODES[op._schema.name[6:]]
+    hx, cx = a["hx"] if mode == 2 else (a["hx"], None)
+    params = a["params"]
+    hidden, proj = hx.shape[2], 0
+    if cx is not None and cx.shape[2] != hx.shape[2]:
+        hidden, proj = cx.shape[2], hx.shape[2]
+    buffer = weight_buffer(params, rnn_numel(mode, t.shape[-1], hidden, proj, a["num_layers"], a["bidirectional"]))
+    state = dropout_state(t.device) if a["dropout"] and a["train"] else None
+    stride = (4 if a["has_biases"] else 2) + (proj != 0)
+    out = torch.ops.aten._cudnn_rnn(t, params, stride, buffer, hx, cx, mode, hidden, proj, a["num_layers"], not packed and a["batch_first"],
+                                    a["dropout"], a["train"], a["bidirectional"], a["batch_sizes"].tolist() if packed else [], state)
+    return out[:3] if mode == 2 else out[:2]
+
+
+def rnn_numel(mode, size, hidden, proj, layers, both):
+    """The elements of cuDNN's buffer of weights, which has biases in any case."""
+    g, directions, n, of = GATES[mode], 2 if both else 1, 0, proj or hidden
+    for layer in range(layers):
+        ins = size if layer == 0 else of * directions
+        n += directions * (g * hidden * (ins + of) + 2 * g * hidden + (proj * hidden if proj else 0))
+    return n
+
+
+def weight_buffer(params, numel):
+    """The buffer that the weights lie in, or None if they do not lie in one."""
+    first = params[0]
+    size = first.untyped_storage().nbytes() // first.itemsize
+    if size < numel or any(base_of(p) != base_of(first) for p in params):
+        return None
+    with torch.no_grad():
+        return torch.empty(0, dtype=first.dtype, device=first.device).set_(first.untyped_storage())
+
+
+states = {}
+
+
+def dropout_state(device):
+    if device not in states:
+        states[device] = torch.ops.aten._cudnn_init_dropout_state(0.5, True, 0, dtype=torch.uint8, device=device)
+    return states[device]
+
+
+@special("aten::_cudnn_init_dropout_state")
+def init_dropout_state(op, args, kwargs):
+    threads = 1536 if (MAJOR, MINOR) in ((8, 6), (8, 9), (12, 0)) else 2048
+    out = new((GPU["sms"] * threads * 12,), (1,), torch.uint8, current_device())
+    record(op, args, kwargs, out)
+    return out
+
+
+@special("aten::_cudnn_rnn_flatten_weight")
+def flatten_weight(op, args, kwargs):
+    """Copies weights into one buffer and makes them views of it."""
+    a = bind(op, args, kwargs)
+    weights, size, mode, hidden, proj = a["weight_arr"], a["input_size"], a["mode"], a["hidden_size"], a["proj_size"]
+    n = rnn_numel(mode, size, hidden, proj, a["num_layers"], a["bidirectional"])
+    out = new((n,), (1,), weights[0].dtype, weights[0].device.index)
+    record(op, args, kwargs, out)
+    at = 0
+    for w in weights:
+        with torch._C._AutoDispatchBelowAutograd():
+            SET(CPU_KEYS, w, out.untyped_storage(), at, tuple(w.shape), dense(w.shape))
+        at += w.numel()
+    return out
+
+
+@special("aten::_cudnn_rnn")
+def cudnn_rnn(op, args, kwargs):
+    a = bind(op, args, kwargs)
+    t, hx, cx, hidden, proj = a["input"], a["hx"], a["cx"], a["hidden_size"], a["proj_size"]
+    directions = 2 if a["bidirectional"] else 1
+    of = (proj or hidden) * directions
+    device = t.device.index
+    buffer = a["weight_buf"]
+    if buffer is None:
+        fresh = rnn_numel(a["mode"], t.shape[-1], hidden, proj, a["num_layers"], a["bidirectional"])
+        buffer = new((fresh,), (1,), a["weight"][0].dtype, device)
+        weights = buffer
+    else:
+        weights = as_strided(buffer, buffer.shape, buffer.stride(), 0)
+    sizes = (t.shape[0], of) if a["batch_sizes"] else (t.shape[0], t.shape[1], of)
+    if not a["batch_sizes"] and a["batch_first"]:
+        base = new((t.shape[1], t.shape[0], of), dense((t.shape[1], t.shape[0], of)), t.dtype, device)
+        y = as_strided(base, sizes, (of, of * t.shape[0], 1), 0)
+    else:
+        y = new(sizes, dense(sizes), t.dtype, device)
+    hy = new(hx.shape, dense(hx.shape), hx.dtype, device)
+    cy = new(cx.shape, dense(cx.shape), cx.dtype, device) if cx is not None else new((0,), (1,), hx.dtype, device)
+    reserve = new((0,), (1,), torch.uint8, device)
+    out = y, hy, cy, reserve, weights
+    record(op, args, kwargs, out)
+    return out
+
+
+@special("aten::_cudnn_rnn_backward")
+def cudnn_rnn_backward(op, args, kwargs):
+    a = bind(op, args, kwargs)
+    t, hx, cx, mask = a["input"], a["hx"], a["cx"], a["output_mask"]
+    device = t.device.index
+    like = lambda x: new(x.shape, dense(x.shape), x.dtype, device)
+    dx = like(t)
+    dhx = like(hx)
+    dcx = like(cx) if cx is not None else None
+    dw = []
+    if mask[3]:
+        flat = new(a["weight_buf"].shape, (1,), a["weight_buf"].dtype, device)
+        at = 0
+        for w in a["weight"]:
+            dw.append(as_strided(flat, w.shape, dense(w.shape), at))
+            at += w.numel()
+        del flat
+    out = dx, dhx, dcx, dw
+    record(op, args, kwargs, out)
+    return out
+
+
+@special("aten::_use_cudnn_ctc_loss")
+def use_cudnn_ctc_loss(op, args, kwargs):
+    """LossCTC.cpp"""
+    probs, targets, lengths, target_lengths, blank = args[:5]
+    if not torch._C._get_cudnn_enabled() or blank != 0 or targets.dim() != 1 or probs.dtype is not torch.float32 or targets.dtype is not torch.int32:
+        return False
+    if targets.is_cuda or not probs.is_cuda or probs.dim() != 3 or not isinstance(lengths, (list, tuple)):
+        return False
+    return all(n == probs.shape[0] for n in lengths) and all(n <= 256 and n <= m for n, m in zip(target_lengths, lengths))
+
+
 # ---- Python's side of the GPU ----------------------------------------------------------------------------------------------------------------------
 
 
 def install(module):
     """Makes a GPU of the torch that was just imported."""
-    global torch, META, CPU_KEYS, AS_STRIDED, VIEW_DTYPE, SET, DTYPES, CUDA_BUILD, TORCH
+    global torch, HALF, RELEASE, META, CPU_KEYS, AS_STRIDED, VIEW_DTYPE, SET, DTYPES, CUDA_BUILD, TORCH
     torch = module
     TORCH = os.path.realpath(os.path.dirname(torch.__file__)) + os.sep
     CUDA_BUILD = torch.backends.cuda.is_built()
@@ -892,6 +1207,8 @@ def install(module):
     SET = torch.ops.aten.set_.source_Storage_storage_offset.redispatch
     DTYPES = {torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32), torch.int64: (0, 64), torch.uint8: (1, 8), torch.float16: (2, 16),
               torch.float32: (2, 32), torch.float64: (2, 64), torch.bfloat16: (4, 16), torch.complex64: (5, 64), torch.complex128: (5, 128), torch.bool: (6, 8)}
+    HALF = (torch.float16, torch.bfloat16)
+    RELEASE = tuple(int("".join(c for c in n if c.isdigit()) or 0) for n in torch.__version__.split("+")[0].split(".")[:2])
     install_guard()
     install_accelerator()
     install_sized()
@@ -974,6 +1291,11 @@ def register(library, has):
         except (AttributeError, RuntimeError):
             continue
         library.m.impl(name, "CUDA", lazy(op))
+    for name, f in COMPOSITE.items():
+        packet, _, overload = name[6:].partition(".")
+        op = getattr(getattr(torch.ops.aten, packet), overload or "default")
+        for key in ("AutogradCUDA", "CUDA"):
+            library.m.impl(name, key, lambda *args, op=op, f=f, **kwargs: f(op, args, kwargs))
 
 
 def lazy(op):
@@ -1017,6 +1339,12 @@ def install_cuda():
 
     def set_device(device):
         device_of.index = index_of(device)
+
+    def exchange(index):
+        before = current_device()
+        if index >= 0:
+            device_of.index = index
+        return before
 
     class on_device:
         def __init__(self, device):
@@ -1139,6 +1467,7 @@ def install_cuda():
         "is_available": lambda: True, "device_count": lambda: 1, "current_device": current_device, "set_device": set_device, "init": nothing,
         "_lazy_init": nothing, "is_initialized": lambda: True, "get_device_name": lambda device=None: GPU["name"],
         "get_device_capability": lambda device=None: (MAJOR, MINOR), "get_device_properties": lambda device=None: properties,
+        "_exchange_device": exchange, "_maybe_exchange_device": exchange, "_get_device_index": lambda device, optional=False, allow_cpu=False: index_of(device),
         "synchronize": lambda device=None: mark("synchronize"), "empty_cache": lambda: mark("empty_cache"), "ipc_collect": nothing,
         "is_bf16_supported": lambda including_emulation=True: MAJOR >= 8 or including_emulation, "is_tf32_supported": lambda: MAJOR >= 8,
         "current_stream": lambda device=None: Stream(device, stream_id=current_stream()), "default_stream": lambda device=None: Stream(device, stream_id=0),
@@ -1171,6 +1500,11 @@ def install_cuda():
         torch._C._has_cuda = torch._C.has_cuda = True
     torch.backends.cudnn.is_available = lambda: True
     torch.backends.cudnn.version = lambda: 90100
+    torch.backends.cudnn.is_acceptable = acceptable
+    torch._use_cudnn_rnn_flatten_weight = lambda: True
+    rnn = importlib.import_module("torch.backends.cudnn.rnn")
+
+    rnn.get_cudnn_mode = lambda mode: MODES[mode.lower()]
 
 
 def install_training():
