@@ -21,6 +21,7 @@ import sys
 import threading
 import types
 import warnings
+import weakref
 
 OPTIONS = json.loads(os.environ.get("MEMPLAN_RECORD") or "{}")
 OUT = OPTIONS.get("out", "")
@@ -1309,6 +1310,16 @@ def lazy(op):
     return run
 
 
+def put(value, name, place, *others):
+    """Replaces a function of a module, and in those modules that have it too."""
+    if isinstance(value, types.FunctionType):  # one for each name, as torch._dynamo's tables want it
+        value = types.FunctionType(value.__code__, globals(), name, value.__defaults__, value.__closure__)
+    setattr(place, name, value)
+    for module in others:
+        if hasattr(module, name):
+            setattr(module, name, value)
+
+
 def install_cuda():
     cuda = torch.cuda
 
@@ -1484,11 +1495,28 @@ def install_cuda():
         "power_draw": lambda device=None: 0, "clock_rate": lambda device=None: 0, "can_device_access_peer": lambda a, b: False, "get_sync_debug_mode": lambda: 0,
         "set_sync_debug_mode": nothing, "is_current_stream_capturing": lambda: False,
     }.items():
-        if isinstance(value, types.FunctionType):  # one for each name, as torch._dynamo's tables want it
-            value = types.FunctionType(value.__code__, globals(), name, value.__defaults__, value.__closure__)
-        for place in (cuda, cuda.memory, cuda.random, cuda.streams):
-            if place is cuda or hasattr(place, name):
-                setattr(place, name, value)
+        put(value, name, cuda, cuda.memory, cuda.random, cuda.streams)
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is not None:
+        for name, value in {
+            "is_available": lambda: True, "device_count": lambda: 1, "current_accelerator": lambda check_available=False: torch.device("cuda"),
+            "current_device_index": current_device, "current_device_idx": current_device, "set_device_index": set_device, "set_device_idx": set_device,
+            "synchronize": lambda device=None: mark("synchronize"), "current_stream": cuda.current_stream, "set_stream": cuda.set_stream,
+            "device_index": on_device, "empty_cache": lambda: mark("empty_cache"), "memory_allocated": allocated, "max_memory_allocated": most,
+            "memory_reserved": allocated, "max_memory_reserved": most, "reset_peak_memory_stats": reset, "reset_accumulated_memory_stats": nothing,
+            "memory_stats": stats, "get_memory_info": cuda.mem_get_info, "get_device_capability": nothing,
+        }.items():
+            put(value, name, accelerator, *([accelerator.memory] if hasattr(accelerator, "memory") else []))
+    def pin_memory(self, device=None):
+        mark("pin_memory", self.untyped_storage().nbytes())
+        out = self.detach().clone()
+        pinned.add(out.untyped_storage()._cdata)
+        weakref.finalize(out.untyped_storage(), pinned.discard, out.untyped_storage()._cdata)
+        return out
+
+    pinned = set()
+    torch.Tensor.pin_memory = pin_memory
+    torch.Tensor.is_pinned = lambda self, device=None: self.device.type == "cpu" and self.untyped_storage()._cdata in pinned
     cuda._initialized = True
     cuda.default_generators = (torch.default_generator,)
     torch._C._get_accelerator = lambda *a: torch.device("cuda")
@@ -1674,8 +1702,11 @@ def start():
 
 
 def forked():
+    """A process that was forked, such as a DataLoader's worker, writes nothing, not even what is still buffered."""
     writer.closed = True
-    writer.file = None
+    if writer.file:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, writer.file.fileobj.fileno())
 
 
 def other():
