@@ -44,7 +44,7 @@ class Writer:
         self.file = None
         self.lines = []
         self.closed = False
-        self.tables = {"str": {}, "meta": {}, "frame": {}}
+        self.tables = {"str": {}, "schema": {}, "meta": {}, "frame": {}}
         self.lock = threading.RLock()
 
     def open(self):
@@ -104,7 +104,7 @@ class Writer:
 
 
 DUMPS = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
-WAITS = {"str", "meta", "frame", "enter", "leave", "phase", "mark", "doubt", "asked"}  # what is no work of the GPU waits for some
+WAITS = {"str", "schema", "meta", "frame", "enter", "leave", "phase", "mark", "doubt", "asked"}  # what is no work of the GPU waits for some
 KEPT_ENV = {"PYTORCH_NVML_BASED_CUDA_CHECK", "CUDA_LAUNCH_BLOCKING", "CUBLAS_WORKSPACE_CONFIG", "TORCH_CUDNN_V8_API_DISABLED", "TORCH_CUDNN_USE_HEURISTIC_MODE_B",
             "NVIDIA_TF32_OVERRIDE", "PYTORCH_NO_CUDA_MEMORY_CACHING", "WORLD_SIZE", "LOCAL_RANK"}
 writer = Writer()
@@ -379,13 +379,12 @@ def record(op, args, kwargs, outs):
     schema = names.get(op)
     if schema is None:
         s = op._schema
-        name = writer.str(s.name)
-        schema = names[op] = name, s.overload_name, len(s.returns) != 1
+        schema = names[op] = writer.intern("schema", str(s)), len(s.returns) != 1
     a = [show(x) for x in args]
     k = {n: show(x) for n, x in kwargs.items()} if kwargs else {}
-    o = [show(x) for x in (outs if schema[2] and isinstance(outs, (list, tuple)) else [outs])] if outs is not None else []
+    o = [show(x) for x in (outs if schema[1] and isinstance(outs, (list, tuple)) else [outs])] if outs is not None else []
     backward = torch._C._current_graph_task_id() != -1
-    writer.write(["op", schema[0], schema[1], a, k, o, {"stream": current_stream(), "frame": where(), "autocast": autocast(), "backward": backward}])
+    writer.write(["op", schema[0], a, k, o, {"stream": current_stream(), "frame": where(), "autocast": autocast(), "backward": backward}])
     for n in host:
         writer.write(["free", n])
 
