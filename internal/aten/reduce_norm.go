@@ -64,6 +64,32 @@ var Norm = define(op.Op{
 	Source: "aten/src/ATen/native/ReduceOps.cpp: norm; tools/autograd/derivatives.yaml: norm.ScalarOpt_dim_dtype",
 })
 
+// normChunk is how many elements one block of the foreach kernels takes
+// (kChunkSize in aten/src/ATen/native/cuda/MultiTensorApply.cuh).
+const normChunk = 65536
+
+// ForeachNorm are the norms of several tensors of one type: partial norms of the chunks of
+// each, then one scalar for each.
+var ForeachNorm = define(op.Op{
+	Name: "_foreach_norm", List: true, Takes: op.Floats, Run: func(c *op.Call) {
+		var most int64
+		for _, t := range c.In {
+			most = max(most, tensor.DivUp(t.Numel(), normChunk))
+		}
+		partial := c.NewShape(c.In[0].DType.Accumulate(), int64(len(c.In))*most)
+		for _, t := range c.In {
+			c.Return(c.NewShape(t.DType))
+		}
+		c.Drop(partial)
+	},
+	Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
+		for i, t := range c.In {
+			a.Put(c.Out[i], []float64{array.Norm(a.Get(t), 2)})
+		}
+	}, nil),
+	Source: "aten/src/ATen/native/cuda/ForeachReduceOp.cu",
+})
+
 var evalNorm = op.Statistic{
 	Of: func(x []float64, args any) float64 { return array.Norm(x, args.(*NormArgs).order()) },
 	Slopes: func(x []float64, y float64, args any) []float64 {

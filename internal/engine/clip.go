@@ -9,10 +9,6 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// normChunk is how many elements one block of the foreach kernels takes
-// (kChunkSize in aten/src/ATen/native/cuda/MultiTensorApply.cuh).
-const normChunk = 65536
-
 // clip is torch.nn.utils.clip_grad_norm_ or clip_grad_value_ in their foreach
 // forms. The latter works in place; the former needs the norm of each gradient,
 // their norm, and scalars (torch/nn/utils/clip_grad.py).
@@ -66,20 +62,10 @@ func (j *job) clip(s *program.Stmt) {
 	j.Drop(total)
 }
 
-// foreachNorm returns the norms of gradients: partial norms of the chunks of
-// each, then one scalar for each
-// (aten/src/ATen/native/cuda/ForeachReduceOp.cu).
+// foreachNorm returns the norms of gradients.
 func (j *job) foreachNorm(grads []*op.Tensor) []*op.Tensor {
-	var most int64
-	for _, g := range grads {
-		most = max(most, tensor.DivUp(g.Numel(), normChunk))
-	}
-	partial := j.New(tensor.Contiguous(tensor.D(int64(len(grads))*most)), grads[0].DType.Accumulate())
-	norms := make([]*op.Tensor, len(grads))
-	for i := range norms {
-		norms[i] = j.scalar(grads[0].DType)
-	}
-	j.Drop(partial)
+	var norms []*op.Tensor
+	j.Quiet(func() { norms = j.Do(aten.ForeachNorm, nil, grads...) })
 	return norms
 }
 

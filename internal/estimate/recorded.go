@@ -8,7 +8,6 @@ import (
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
-	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/record"
@@ -75,7 +74,7 @@ func (j *Job) playRecorded() (*Outcome, error) {
 	for _, name := range p.Classes {
 		c := classes[name]
 		if c == nil && name != "" {
-			c = &program.Class{Name: name, Layer: &nn.Layer{}}
+			c = &program.Class{Name: name}
 			classes[name] = c
 		}
 		out.Classes = append(out.Classes, c)
@@ -123,10 +122,10 @@ func repeated(tr *trace.Trace, steps int) (trace.Loop, bool) {
 		}
 		return s
 	}
-	if steps < 3 {
+	if steps < 2 {
 		return trace.Loop{}, false
 	}
-	last, before, first := of(steps), of(steps-1), of(steps-2)
+	last, before := of(steps), of(steps-1)
 	if last.begin < 0 || last.end != len(tr.Events) || last.end-last.begin != before.end-before.begin {
 		return trace.Loop{}, false
 	}
@@ -145,8 +144,7 @@ func repeated(tr *trace.Trace, steps int) (trace.Loop, bool) {
 		} else if here {
 			continue
 		}
-		k, here = before.at[b.ID]
-		if l, same := first.at[a.ID]; !here || !same || k != l {
+		if k, here = before.at[b.ID]; !here {
 			return trace.Loop{}, false
 		}
 		loop.Names = append(loop.Names, trace.Rename{From: last.born[k], To: b.ID})

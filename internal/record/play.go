@@ -174,7 +174,7 @@ func (p *player) op(l *Line) {
 	p.p.Enter(layer, l.Back, int16(l.Stream))
 	for _, v := range c.tensors {
 		for _, t := range stored(v) {
-			if !p.known[t.Storage] { // of which nobody said that it was made
+			if !p.known[t.Storage] { // of which no line says that it was made
 				p.make(t.Storage)
 			}
 		}
@@ -320,7 +320,7 @@ func (p *player) tensor(t *Ref) *op.Tensor {
 	l.Offset = t.Offset
 	if p.held[t.Storage] == nil {
 		if p.r.Storages[t.Storage].CUDA && p.r.Storages[t.Storage].Bytes > 0 {
-			p.p.Fail("storage %d is used after it died", t.Storage)
+			p.p.Fail("storage %d is used after it is gone", t.Storage)
 		}
 		if !p.r.Storages[t.Storage].CUDA {
 			return p.p.Elsewhere(l, m.DType)

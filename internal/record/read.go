@@ -62,7 +62,7 @@ type Kind uint8
 const (
 	Made    Kind = iota // a storage was made
 	Op                  // an operator was called
-	Freed               // a storage died
+	Freed               // a storage is gone
 	Enter               // a module's forward began
 	Leave               // and ended
 	Phase               // a phase began
