@@ -1,6 +1,7 @@
 package record
 
 import (
+	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -8,12 +9,16 @@ import (
 // roles says what is seen of a call: which storages are those of parameters, and which
 // are results of the forward pass.
 func (p *player) roles(c *call, fresh []int) {
+	p.own(c)
 	for _, v := range c.tensors {
 		for _, t := range stored(v) {
 			if t.Flags&Parameter == 0 || !p.r.Storages[t.Storage].CUDA || p.params[t.Storage] {
 				continue
 			}
 			p.params[t.Storage] = true
+			if len(p.modules) > 0 {
+				p.owner[t.Storage] = p.p.Layer
+			}
 			if h := p.held[t.Storage]; h != nil {
 				p.p.Mark(h, trace.Parameters)
 			}
@@ -36,8 +41,55 @@ func (p *player) roles(c *call, fresh []int) {
 	for _, n := range fresh {
 		if h := p.held[n]; h != nil {
 			p.p.Mark(h, role)
+			p.blocks[n] = autograd.Block(h)
 		}
 	}
+}
+
+// own notes for which layers optimizers work: what stands beside a parameter in a call, or at
+// its place in lists, belongs to the same layer.
+func (p *player) own(c *call) {
+	if p.p.Phase != trace.Optimizer {
+		return
+	}
+	var lists [][]*Ref
+	for _, n := range c.order {
+		lists = append(lists, refs(c.tensors[n]))
+	}
+	lists = append(lists, refs(c.Outs))
+	for i := range lists[0] {
+		layer, known := int32(0), false
+		for _, l := range lists {
+			if len(l) == len(lists[0]) && l[i] != nil {
+				if at, ok := p.owner[l[i].Storage]; ok {
+					layer, known = at, true
+					break
+				}
+			}
+		}
+		for _, l := range lists {
+			if known && len(l) == len(lists[0]) && l[i] != nil && p.r.Metas[l[i].Meta].Layout.Size == p.r.Metas[lists[0][i].Meta].Layout.Size {
+				p.owner[l[i].Storage] = layer
+			}
+		}
+	}
+}
+
+// near is the layer of what an operator outside of modules works on: its parameter's, or that
+// of its first tensor.
+func (p *player) near(c *call) int32 {
+	for _, n := range c.order {
+		list := stored(c.tensors[n])
+		if _, many := c.tensors[n].([]any); many && len(list) > 1 {
+			return 0
+		}
+		for _, t := range list {
+			if at, ok := p.owner[t.Storage]; ok {
+				return at
+			}
+		}
+	}
+	return 0
 }
 
 // precisions are the types of parameters as train.precision has them.
@@ -86,6 +138,9 @@ func (o *Played) categorize() {
 		end := len(tr.Events)
 		if died[id] >= 0 {
 			end = int(died[id])
+		}
+		if at, ok := o.owners[int32(id)]; ok {
+			b.Layer = at
 		}
 		c := &tr.Categories[id]
 		switch {

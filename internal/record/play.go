@@ -25,6 +25,7 @@ type Played struct {
 	Trainable     int64                             // of them
 	Precision     string                            // as specs write it: of most parameters, and of autocast
 	Tensors       int                               // that hold parameters
+	owners        map[int32]int32                   // by block: the layer that it belongs to
 	Totals        [trace.NumCategories]tensor.Bytes // the most that lived at one time
 }
 
@@ -43,6 +44,9 @@ type player struct {
 	p       *autograd.Player
 	held    []*op.Tensor           // by storage: what keeps its block
 	params  map[int]bool           // storages of parameters
+	owner   map[int]int32          // by storage: the layer whose parameter it belongs to
+	host    map[int]bool     // storages that a fake tensor has on the device and a real one has not
+	blocks  map[int]int32          // by storage: its block
 	types   map[tensor.DType]int64 // elements of parameters by type
 	cast    string                 // the type of autocast
 	known   []bool                 // storages that were made by something that was played
@@ -62,8 +66,9 @@ func Play(m *limit.Meter, r *Recording, env op.Env) (played *Played, err error) 
 	}()
 	env.GradMode, env.Training = false, true
 	p := &player{
-		r: r, p: autograd.New(env, nil), held: make([]*op.Tensor, len(r.Storages)), known: make([]bool, len(r.Storages)), doubts: map[string]*Doubtful{}, params: map[int]bool{}, types: map[tensor.DType]int64{}, classes: map[string]string{},
+		r: r, p: autograd.New(env, nil), held: make([]*op.Tensor, len(r.Storages)), known: make([]bool, len(r.Storages)), doubts: map[string]*Doubtful{}, params: map[int]bool{}, owner: map[int]int32{}, blocks: map[int]int32{}, host: map[int]bool{}, types: map[tensor.DType]int64{}, classes: map[string]string{},
 	}
+	p.out.owners = map[int32]int32{}
 	p.p.Counts(m)
 	for i := range r.Lines {
 		m.Work(5)
@@ -73,6 +78,11 @@ func Play(m *limit.Meter, r *Recording, env op.Env) (played *Played, err error) 
 	p.out.Rows, p.out.Derived = p.p.Ran()
 	for _, path := range p.out.Trace.Layers {
 		p.out.Classes = append(p.out.Classes, p.classes[path])
+	}
+	for n, layer := range p.owner {
+		if id := p.blocks[n]; id > 0 {
+			p.out.owners[id] = layer
+		}
 	}
 	p.out.categorize()
 	p.out.Precision = p.precision()
@@ -172,6 +182,9 @@ func (p *player) op(l *Line) {
 		layer = p.modules[n-1]
 	}
 	p.p.Enter(layer, l.Back, int16(l.Stream))
+	if layer == "" {
+		p.p.Layer = p.near(c)
+	}
 	for _, v := range c.tensors {
 		for _, t := range stored(v) {
 			if !p.known[t.Storage] { // of which no line says that it was made
@@ -319,6 +332,9 @@ func (p *player) tensor(t *Ref) *op.Tensor {
 	l := m.Layout
 	l.Offset = t.Offset
 	if p.held[t.Storage] == nil {
+		if p.host[t.Storage] {
+			return p.p.Elsewhere(l, m.DType)
+		}
 		if p.r.Storages[t.Storage].CUDA && p.r.Storages[t.Storage].Bytes > 0 {
 			p.p.Fail("storage %d is used after it is gone", t.Storage)
 		}
@@ -440,12 +456,11 @@ func (p *player) derive(c *call, d *aten.Dispatch, args any, in []*Ref) (made, h
 
 // match gives what a row made to the storages of a call's results.
 func (p *player) match(c *call, d *aten.Dispatch, made, held []*op.Tensor, fresh []int) string {
-	host := map[int]bool{}
 	if len(d.OnHost) > 0 && len(c.Outs) > 0 {
 		for _, i := range d.OnHost {
 			if i < len(c.Outs) {
 				for _, t := range stored(c.Outs[i]) {
-					host[t.Storage] = true
+					p.host[t.Storage] = true
 				}
 			}
 		}
@@ -460,7 +475,7 @@ func (p *player) match(c *call, d *aten.Dispatch, made, held []*op.Tensor, fresh
 			p.p.Drop(t)
 			continue
 		}
-		for k < len(fresh) && (p.r.Storages[fresh[k]].Bytes == 0 || host[fresh[k]]) {
+		for k < len(fresh) && (p.r.Storages[fresh[k]].Bytes == 0 || p.host[fresh[k]]) {
 			k++
 		}
 		if k == len(fresh) {
@@ -477,7 +492,7 @@ func (p *player) match(c *call, d *aten.Dispatch, made, held []*op.Tensor, fresh
 		}
 	}
 	for ; k < len(fresh); k++ {
-		if n := fresh[k]; p.r.Storages[n].Bytes > 0 && !host[n] && p.held[n] == nil {
+		if n := fresh[k]; p.r.Storages[n].Bytes > 0 && !p.host[n] && p.held[n] == nil {
 			why = "its row has fewer results"
 		}
 	}
