@@ -1071,7 +1071,7 @@ def recurrent(op, args, kwargs):
     if cx is not None and cx.shape[2] != hx.shape[2]:
         hidden, proj = cx.shape[2], hx.shape[2]
     buffer = weight_buffer(params, rnn_numel(mode, t.shape[-1], hidden, proj, a["num_layers"], a["bidirectional"]))
-    state = dropout_state(t.device) if a["dropout"] and a["train"] else None
+    state = dropout_state(t.device, a["dropout"]) if a["dropout"] and a["train"] else None
     stride = (4 if a["has_biases"] else 2) + (proj != 0)
     out = torch.ops.aten._cudnn_rnn(t, params, stride, buffer, hx, cx, mode, hidden, proj, a["num_layers"], not packed and a["batch_first"],
                                     a["dropout"], a["train"], a["bidirectional"], a["batch_sizes"].tolist() if packed else [], state)
@@ -1100,9 +1100,11 @@ def weight_buffer(params, numel):
 states = {}
 
 
-def dropout_state(device):
+def dropout_state(device, p):
     if device not in states:
-        states[device] = torch.ops.aten._cudnn_init_dropout_state(0.5, True, 0, dtype=torch.uint8, device=device)
+        with torch.no_grad():
+            torch.empty((), dtype=torch.int64, device=device).random_().item()  # the seed
+        states[device] = torch.ops.aten._cudnn_init_dropout_state(p, True, 0, dtype=torch.uint8, device=device)
     return states[device]
 
 
