@@ -44,6 +44,7 @@ class Writer:
         self.file = None
         self.lines = []
         self.closed = False
+        self.cleared = None  # storages that die while autocast's cache is cleared
         self.tables = {"str": {}, "schema": {}, "meta": {}, "frame": {}}
         self.lock = threading.RLock()
 
@@ -232,7 +233,11 @@ def died(address):
     _, _, base = managed.pop(address)
     number, size, device = storages.pop(base)
     used[device] -= size + 511 & ~511
-    if number is not None:
+    if number is None:
+        return
+    if writer.cleared is not None:
+        writer.cleared.append(number)
+    else:
         writer.write(["free", number])
 
 
@@ -871,6 +876,17 @@ def is_pinned(op, args, kwargs):
 @special("aten::record_stream")
 def record_stream(op, args, kwargs):
     writer.write(["mark", "record_stream", show(args[0])])
+
+
+@special("aten::binary_cross_entropy")
+def binary_cross_entropy(op, args, kwargs):
+    """The sum or the mean is written into what held the losses (Loss.cu)."""
+    t = args[0]
+    out = new(t.shape, t.stride(), t.dtype, t.device.index)
+    if (args[3] if len(args) > 3 else kwargs.get("reduction", 1)) != 0:
+        out = as_strided(out, (), (), 0)
+    record(op, args, kwargs, out)
+    return out
 
 
 @special("aten::equal")
@@ -1599,7 +1615,19 @@ def install_training():
 
     torch.nn.Module.__call__ = entered
 
+    global CLEAR_CACHE
+    CLEAR_CACHE, torch.clear_autocast_cache = torch.clear_autocast_cache, clear_autocast_cache
+
     torch.compile = compiled
+
+
+def clear_autocast_cache():
+    """Frees in the order of conversion: PyTorch's is that of a hash table of addresses, which differs from run to run."""
+    writer.cleared = []
+    CLEAR_CACHE()
+    freed, writer.cleared = sorted(writer.cleared), None
+    for n in freed:
+        writer.write(["free", n])
 
 
 def path_of(module, stack):
