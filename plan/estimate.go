@@ -28,6 +28,10 @@ type Estimate struct {
 	outcome *estimate.Outcome
 }
 
+// Recorded reports whether the job is a recording of a script, and whether with several
+// sizes of its batch: without, no other batch is known.
+func (e *Estimate) Recorded() (is, several bool) { return e.outcome.Job.Recorded() }
+
 // Trace returns the allocations and frees that the report is of, as Job.Trace does.
 func (e *Estimate) Trace() *Trace { return traceOf(e.outcome.Job, e.outcome.Played.Trace) }
 

@@ -71,6 +71,8 @@ type Change struct {
 	Cost, Source string
 	// Reach says which figures of a job it may change: see bounds.
 	Reach Reach
+	// Recorded says that it applies to recordings: it needs no other program.
+	Recorded bool
 	// Options are the ways in which it can be made in a job; none: it does not
 	// apply.
 	Options func(b *Base) []Option
@@ -238,7 +240,11 @@ func (o *Option) forTrainer(b *Base) bool {
 func (b *Base) options(catalogue []*Change) [][]*Option {
 	var groups []string
 	byGroup := map[string][]*Option{}
+	recorded, _ := b.Job.Recorded()
 	for _, c := range catalogue {
+		if recorded && !c.Recorded {
+			continue
+		}
 		for _, o := range c.Options(b) {
 			if o.Change = c; !o.forTrainer(b) {
 				continue

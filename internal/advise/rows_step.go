@@ -20,7 +20,7 @@ var _ = catalogue.add(
 		ID: "expandable-segments", Rank: 101, Title: "expandable segments", Group: "allocator", Technique: "Options of the allocator",
 		Numerics: Same, Effort: Switch,
 		Cost: "nothing", Source: "PyTorch's notes on CUDA semantics (PYTORCH_CUDA_ALLOC_CONF): mapping takes place while the job warms up",
-		Options: expandable,
+		Recorded: true, Options: expandable,
 	},
 	Change{
 		ID: "zero-grad", Rank: 102, Title: "gradients dropped before the forward pass", Group: "zero_grad", Technique: "zero_grad",

@@ -196,6 +196,12 @@ func (e *estimation) outcome(ctx context.Context, j *plan.Job) (*plan.Estimate, 
 // advise adds what batch fits and what else was asked for.
 func (e *estimation) advise(ctx context.Context, o *plan.Estimate) error {
 	rep := o.Report
+	if recorded, several := o.Recorded(); recorded && !several {
+		if e.curve || e.search != "" {
+			return usagef("the recording is of one size of the batch; record several: memplan record --batch NAME=V1,V2,V3")
+		}
+		return nil
+	}
 	found, err := o.Largest(ctx, plan.Search{Headroom: e.share})
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -245,7 +251,7 @@ func (e *estimation) matrix(ctx context.Context, s *Streams, j *plan.Job, gpus [
 			GPU: rep.Device.Name, DisplayName: rep.Device.DisplayName, UsableBytes: rep.Device.UsableBytes, PeakReservedBytes: rep.Peak.ReservedBytes,
 			DeviceBytes: rep.Peak.DeviceBytes, HeadroomBytes: rep.Verdict.HeadroomBytes, Result: rep.Verdict.Result,
 		}
-		if !e.quick {
+		if recorded, several := o.Recorded(); !e.quick && (!recorded || several) {
 			found, err := o.Largest(ctx, plan.Search{Headroom: e.share})
 			if err != nil {
 				return err

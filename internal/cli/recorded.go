@@ -7,6 +7,7 @@ import (
 
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/files"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/record"
 	"github.com/memplan/memplan/internal/spec"
@@ -25,11 +26,12 @@ func isRecording(name string) bool {
 
 // recorded makes the recipe of a recording, of which the flags say the machine.
 func (o *source) recorded(c *cobra.Command, s *Streams, name string, text []byte) (*estimate.Recipe, error) {
-	r, err := record.Read(text)
+	budget := s.bounded(c.Context())
+	r, err := readRecordings(text, budget)
 	if err != nil {
 		return nil, usagef("%s: %w", printable.File(name), err)
 	}
-	for _, flag := range []string{"batch-size", "precision", "optimizer", "steps", "lengths"} {
+	for _, flag := range []string{"precision", "optimizer", "steps", "lengths"} {
 		if f := c.Flags().Lookup(flag); f != nil && f.Changed {
 			return nil, usagef("--%s is not for recordings: record the script again with other arguments (--gpu, --memory, --alloc-conf and --set torch=2.9 may change)", flag)
 		}
@@ -44,5 +46,16 @@ func (o *source) recorded(c *cobra.Command, s *Streams, name string, text []byte
 			return nil, err
 		}
 	}
-	return &estimate.Recipe{Path: name, Text: estimate.RecordedText(name, r), Recorded: r, Options: options, Budget: s.bounded(c.Context())}, nil
+	return &estimate.Recipe{Path: name, Text: r.Text(name), Recorded: r, Options: options, Budget: budget}, nil
+}
+
+func readRecordings(text []byte, b *limit.Budget) (r *estimate.Recordings, err error) {
+	m := b.Meter()
+	defer m.Close()
+	defer limit.Catch(&err)
+	all, err := record.Read(text, m)
+	if err != nil {
+		return nil, err
+	}
+	return estimate.NewRecordings(all)
 }

@@ -131,7 +131,7 @@ type Job struct {
 
 	Configurations []string // where those of models that are named come from
 
-	recorded *record.Recording // what is played in place of Program; nil: Program
+	recorded *Recordings // what is played in place of Program; nil: Program
 
 	budget *limit.Budget
 	meter  *limit.Meter // of what is done with the job at present

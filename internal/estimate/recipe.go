@@ -6,7 +6,6 @@ import (
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/limit"
-	"github.com/memplan/memplan/internal/record"
 	"github.com/memplan/memplan/internal/spec"
 )
 
@@ -18,7 +17,7 @@ type Recipe struct {
 	Options  spec.Options
 	ReadFile func(name string) ([]byte, error) // that the spec names; nil: there are none
 	Hub      *hub.Hub                          // configurations by name; nil: the table
-	Recorded *record.Recording                 // the job, of which Text says the machine alone; nil: Text is the job
+	Recorded *Recordings                       // the job, of which Text says the machine alone; nil: Text is the job
 	Budget   *limit.Budget                     // of all that is done with the jobs; nil: no limits
 }
 

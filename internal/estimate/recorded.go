@@ -1,14 +1,16 @@
 package estimate
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
+	"sync"
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/record"
 	"github.com/memplan/memplan/internal/report"
@@ -17,23 +19,87 @@ import (
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// RecordedText is the spec of a recording: the machine that was pretended, and the version of PyTorch.
-func RecordedText(path string, r *record.Recording) []byte {
+// Recordings are a job as a script did it, with one or with several sizes of its batch.
+type Recordings struct {
+	All []*record.Recording
+
+	name string // of the batch; "": there is one recording
+	mu   sync.Mutex
+	made map[op.Env]*family
+}
+
+// family is what was played of recordings that differ in the batch.
+type family struct {
+	at     []int64
+	played []*engine.Played
+	first  *record.Played
+	line   *line // nil: they differ in more than sizes, or these are on no line
+	err    error
+}
+
+// NewRecordings checks what was read of one file.
+func NewRecordings(all []*record.Recording) (*Recordings, error) {
+	r := &Recordings{All: all, made: map[op.Env]*family{}}
+	if len(all) == 1 {
+		return r, nil
+	}
+	seen := map[int64]bool{}
+	for _, x := range all {
+		if len(x.Batch) != 1 {
+			return nil, errors.New("recordings in one file are of one script with several sizes of its batch (memplan record --batch)")
+		}
+		for name, n := range x.Batch {
+			if r.name == "" {
+				r.name = name
+			}
+			if name != r.name || n < 1 || seen[n] {
+				return nil, fmt.Errorf("recordings with %s=%d and others do not go together", name, n)
+			}
+			seen[n] = true
+		}
+	}
+	return r, nil
+}
+
+// batch is the size of the batch of a recording, 0 where it does not say.
+func batch(r *record.Recording) int64 {
+	for _, n := range r.Batch {
+		return n
+	}
+	return 0
+}
+
+// of is the recording with a size of the batch; nil if there is none.
+func (r *Recordings) of(n int64) *record.Recording {
+	for _, x := range r.All {
+		if batch(x) == n {
+			return x
+		}
+	}
+	return nil
+}
+
+// Text is the spec of a recording: the machine that was pretended, and the version of PyTorch.
+func (r *Recordings) Text(path string) []byte {
+	x := r.All[0]
 	var b strings.Builder
 	name := filepath.Base(path)
-	if len(r.Argv) > 0 {
-		name = filepath.Base(r.Argv[0])
+	for _, a := range x.Argv[:min(1, len(x.Argv))] {
+		name = filepath.Base(a)
 	}
 	fmt.Fprintf(&b, "memplan: 1\nname: %q\n", strings.TrimSuffix(name, ".py"))
-	if v := r.Release(); v != "" {
+	if v := x.Release(); v != "" {
 		fmt.Fprintf(&b, "torch: %q\n", v)
 	}
 	var device []string
-	if r.GPU.Name != "" {
-		device = append(device, fmt.Sprintf("gpu: %q", r.GPU.Name))
+	switch {
+	case x.GPU.Key != "":
+		device = append(device, fmt.Sprintf("gpu: %q", x.GPU.Key))
+	case x.GPU.Name != "":
+		device = append(device, fmt.Sprintf("gpu: %q", x.GPU.Name))
 	}
-	if r.AllocConf != "" {
-		device = append(device, fmt.Sprintf("alloc_conf: %q", r.AllocConf))
+	if x.AllocConf != "" {
+		device = append(device, fmt.Sprintf("alloc_conf: %q", x.AllocConf))
 	}
 	if len(device) > 0 {
 		fmt.Fprintf(&b, "device: {%s}\n", strings.Join(device, ", "))
@@ -42,34 +108,77 @@ func RecordedText(path string, r *record.Recording) []byte {
 }
 
 // recordedJob is the job of a recording on the machine of a spec.
-func recordedJob(s *spec.Spec, r *record.Recording) (*Job, error) {
+func recordedJob(s *spec.Spec, r *Recordings) (*Job, error) {
 	var m *Machine
 	s.Errs.Contained(func() { m = NewMachine(s) })
+	n := batch(r.All[0])
+	if t := &s.Train.BatchSize; t.Set {
+		if n = t.V; r.of(n) == nil && r.name == "" {
+			s.Errs.Addf(t.At, "the recording is of one size of the batch; memplan record --batch NAME=V1,V2,V3 records several, from which others follow")
+		}
+	}
 	if err := s.Errs.Err(); err != nil {
 		return nil, err
 	}
 	return &Job{
 		Spec: s, Machine: m, Definer: s, recorded: r, replayer: new(allocsim.Replayer),
-		Program: &program.Job{Name: s.Name.V, Step: &program.Func{}},
+		Program: &program.Job{Name: s.Name.V, Step: &program.Func{}, Batch: n},
 	}, nil
 }
 
-// Recorded is the recording that the job is; nil: it is a spec.
-func (j *Job) Recorded() *record.Recording { return j.recorded }
+// Recorded reports whether the job is a recording, and whether with several sizes of its batch.
+func (j *Job) Recorded() (is, several bool) {
+	return j.recorded != nil, j.recorded != nil && j.recorded.name != ""
+}
 
-// playRecorded plays a recording.
+// family are the recordings as they run on the machine of the job.
+func (j *Job) family() *family {
+	r, env := j.recorded, j.Machine.Env
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.made[env]
+	if f != nil {
+		return f
+	}
+	f = &family{}
+	for _, x := range r.All {
+		p, err := record.Play(j.meter, x, env)
+		if err != nil {
+			return &family{err: err}
+		}
+		if f.first == nil {
+			f.first = p
+		}
+		f.at, f.played = append(f.at, batch(x)), append(f.played, played(p))
+	}
+	if len(f.at) >= 3 {
+		f.line = newLine(f.at, f.played, &env)
+	}
+	r.made[env] = f
+	return f
+}
+
+// playRecorded plays a recording, or derives what it would be with another size of the
+// batch.
 func (j *Job) playRecorded() (*Outcome, error) {
-	p, err := record.Play(j.meter, j.recorded, j.Machine.Env)
+	x := j.recorded.of(j.Program.Batch)
+	if x == nil {
+		return j.deriveRecorded()
+	}
+	p, err := record.Play(j.meter, x, j.Machine.Env)
 	if err != nil {
 		return nil, err
 	}
+	return &Outcome{Job: j, Played: played(p), Doubts: p.Doubts, precision: p.Precision}, nil
+}
+
+// played is a recording as the engine would have played it.
+func played(p *record.Played) *engine.Played {
 	out := &engine.Played{
 		Trace: p.Trace, Steps: p.Steps, Settled: true, Compared: true, Period: 1, Workspaces: p.Convs, Kernels: p.Kernels, Rows: p.Rows, Derived: p.Derived,
-		Totals: engine.Totals{
-			Parameters: p.Parameters, Trainable: p.Trainable, ParameterTensors: p.Tensors, ParameterBytes: p.Totals[trace.Parameters],
-			GradientBytes: p.Totals[trace.Gradients], OptimizerStateBytes: p.Totals[trace.OptimizerState], SavedBytes: p.Totals[trace.Activations], BatchBytes: p.Totals[trace.Inputs],
-		},
+		Totals: engine.Totals{Parameters: p.Parameters, Trainable: p.Trainable, ParameterTensors: p.Tensors},
 	}
+	sums(out, p.Totals)
 	classes := map[string]*program.Class{}
 	for _, name := range p.Classes {
 		c := classes[name]
@@ -82,7 +191,61 @@ func (j *Job) playRecorded() (*Outcome, error) {
 	if loop, ok := repeated(p.Trace, p.Steps); ok {
 		out.Steady, out.Loops = p.Steps-1, []trace.Loop{loop}
 	}
-	return &Outcome{Job: j, Played: out, Doubts: p.Doubts, precision: p.Precision}, nil
+	return out
+}
+
+// sums are the totals of what was recorded, by category.
+func sums(p *engine.Played, of [trace.NumCategories]tensor.Bytes) {
+	t := &p.Totals
+	t.ParameterBytes, t.GradientBytes, t.OptimizerStateBytes = of[trace.Parameters], of[trace.Gradients], of[trace.OptimizerState]
+	t.SavedBytes, t.BatchBytes = of[trace.Activations], of[trace.Inputs]
+}
+
+// deriveRecorded is the recording with a size of the batch that was not recorded.
+func (j *Job) deriveRecorded() (*Outcome, error) {
+	f := j.family()
+	switch {
+	case f.err != nil:
+		return nil, f.err
+	case len(f.at) < 3:
+		return nil, fmt.Errorf("%s: %d recordings tell nothing of another size of the batch; record three or more", j.Spec.Path, len(f.at))
+	case f.line == nil:
+		return nil, fmt.Errorf("%s: the recordings with %s = %s differ in more than sizes, or their sizes are no function of it: nothing is known of %d",
+			j.Spec.Path, j.recorded.name, commas(f.at), j.Program.Batch)
+	}
+	r := &room{}
+	p, ok := f.line.play(j.Program.Batch, r)
+	if !ok {
+		return nil, fmt.Errorf("%s: nothing is known of %s = %d", j.Spec.Path, j.recorded.name, j.Program.Batch)
+	}
+	of := f.played[0]
+	p.Steps, p.Steady, p.Settled, p.Compared, p.Period, p.Classes, p.Rows, p.Derived = of.Steps, of.Steady, true, true, 1, of.Classes, of.Rows, of.Derived
+	p.Totals = of.Totals
+	p.Trace.Ops, p.Trace.Layers = of.Trace.Ops, of.Trace.Layers
+	blocks := int32(0)
+	for i := range p.Trace.Events {
+		blocks = max(blocks, p.Trace.Events[i].ID)
+	}
+	p.Trace.Categories = make([]trace.Category, blocks+1)
+	for i := range p.Trace.Categories {
+		p.Trace.Categories[i] = trace.Temporaries
+	}
+	for old, number := range newSkeleton(of, &j.Machine.Env).numbers {
+		if number > 0 {
+			p.Trace.Categories[number] = of.Trace.Categories[old]
+		}
+	}
+	sums(p, record.Totals(p.Trace))
+	return &Outcome{Job: j, Played: p, Doubts: f.first.Doubts, precision: f.first.Precision}, nil
+}
+
+// commas lists numbers.
+func commas(list []int64) string {
+	var out []string
+	for _, n := range list {
+		out = append(out, fmt.Sprint(n))
+	}
+	return strings.Join(out, ", ")
 }
 
 // tryRecorded is Try of a recording, which is played as a whole.
@@ -154,15 +317,7 @@ func repeated(tr *trace.Trace, steps int) (trace.Loop, bool) {
 
 // recordedSettings says what decides the figures of a recording.
 func (o *Outcome) recordedSettings(r *report.Report) {
-	j := o.Job
 	r.Params, r.Deciding, r.Assumed = map[string]any{}, []string{}, []string{}
-	for name, v := range j.recorded.Batch {
-		if n, ok := v.(float64); ok {
-			r.Params[name] = int64(n)
-			r.Deciding = append(r.Deciding, name)
-		}
-	}
-	slices.Sort(r.Deciding)
 	r.Train.Precision, r.Train.Loop, r.Train.Input = o.precision, "recorded", "recorded"
 }
 
@@ -190,20 +345,24 @@ func (o *Outcome) unplayed() []note.Note {
 	}
 	answers := map[string]int{}
 	var asked []string
-	for i := range j.recorded.Lines {
-		switch l := &j.recorded.Lines[i]; l.Kind {
+	rec := j.recorded.All[0]
+	for i := range rec.Lines {
+		switch l := &rec.Lines[i]; l.Kind {
 		case record.Doubt:
-			out = append(out, note.NotPretended.New("%s%s", l.Text, j.recorded.At(l.Frame)))
+			out = append(out, note.NotPretended.New("%s%s", l.Text, rec.At(l.Frame)))
 		case record.Asked:
-			text := fmt.Sprintf("%s is taken to be %s%s", l.Name, l.Text, j.recorded.At(l.Frame))
+			text := fmt.Sprintf("%s is taken to be %s%s", l.Name, l.Text, rec.At(l.Frame))
 			if answers[text]++; answers[text] == 1 {
 				asked = append(asked, text)
 			}
 		case record.End:
 			if l.Name == "error" {
-				out = append(out, note.EndedEarly.New("the script failed while it was recorded: %s%s; its figures are those of what ran before", l.Text, j.recorded.At(l.Frame)))
+				out = append(out, note.EndedEarly.New("the script failed while it was recorded: %s%s; its figures are those of what ran before", l.Text, rec.At(l.Frame)))
 			}
 		}
+	}
+	if f := j.recorded.name; f != "" && j.family().line == nil {
+		out = append(out, note.NoLine.New("the recordings with %s = %s differ in more than sizes, or their sizes are no function of it: nothing follows for others", f, commas(j.family().at)))
 	}
 	const most = 5
 	for i, text := range asked {

@@ -86,6 +86,11 @@ func (s *Series) Lay(o *Outcome, first, second int64) (bool, error) {
 		return false, nil
 	}
 	s.job = o.Job
+	if o.Job.recorded != nil {
+		f := o.Job.family()
+		s.line, s.at = f.line, f.at
+		return f.line != nil, nil
+	}
 	var p *engine.Played
 	if s.Sharing = s.Sharing && o.Job.BatchSize() == o.Job.Program.Batch && uniform(o.Job.Program) && !givesSizes(o.Job.Program); s.Sharing {
 		s.steps = heldSteps
@@ -152,7 +157,9 @@ func (s *Series) Drop() { s.dropped = true }
 
 // derives reports whether a job is taken to lie on the line. That with the value 1 does
 // not: a dimension of size 1 is not like others.
-func (s *Series) derives(k int64) bool { return s.line != nil && !s.dropped && k > 1 }
+func (s *Series) derives(k int64) bool {
+	return s.line != nil && !s.dropped && (k > 1 || s.job.recorded != nil)
+}
 
 // Room is the greatest value of the key up to some with which what lives at one time
 // leaves room, by the line, 0 if there is none; false without a line.
@@ -310,6 +317,9 @@ func givesSizes(p *program.Job) bool {
 
 // Holds plays the job with a value of the key and reports whether it lies on the line.
 func (s *Series) Holds(k int64) bool {
+	if s.job.recorded != nil { // a further recording was on the line
+		return true
+	}
 	if k == 1 || slices.Contains(s.at, k) && (!s.Sharing || k == s.at[0]) {
 		return true
 	}

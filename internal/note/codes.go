@@ -45,6 +45,7 @@ var (
 	AskedWithout   = code(Code{Name: "asked-without", Doc: "a line with the names of everything that is asked for and not modelled"}) // the findings of Asked say it
 	Answered       = code(Code{Name: "answered", Doc: "a script that was recorded read values back from the GPU, which were made up", Rule: estimateWarning, Most: "note"})
 	EndedEarly     = code(Code{Name: "ended-early", Doc: "a script that was recorded ended before its steps were made", Rule: estimateWarning})
+	NoLine         = code(Code{Name: "no-line", Doc: "recordings with several sizes of the batch tell nothing of others", Rule: estimateWarning})
 	BatchNotKnown  = code(Code{Name: "batch-not-known", Doc: "no largest batch could be found", Rule: estimateWarning})
 )
 

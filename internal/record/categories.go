@@ -154,6 +154,11 @@ func (o *Played) categorize() {
 			*c = trace.OptimizerState
 		}
 	}
+	o.Totals = Totals(tr)
+}
+
+// Totals are the most that lived at one time of each category.
+func Totals(tr *trace.Trace) (out [trace.NumCategories]tensor.Bytes) {
 	var live [trace.NumCategories]tensor.Bytes
 	sizes := make([]tensor.Bytes, len(tr.Categories))
 	for i := range tr.Events {
@@ -162,11 +167,12 @@ func (o *Played) categorize() {
 			c := tr.Categories[e.ID]
 			sizes[e.ID] = e.Bytes
 			live[c] += e.Bytes
-			o.Totals[c] = max(o.Totals[c], live[c])
+			out[c] = max(out[c], live[c])
 		case trace.Free:
 			live[tr.Categories[e.ID]] -= sizes[e.ID]
 		}
 	}
+	return out
 }
 
 // marks are the events at which something begins, in order.

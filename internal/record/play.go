@@ -45,7 +45,7 @@ type player struct {
 	held    []*op.Tensor           // by storage: what keeps its block
 	params  map[int]bool           // storages of parameters
 	owner   map[int]int32          // by storage: the layer whose parameter it belongs to
-	host    map[int]bool     // storages that a fake tensor has on the device and a real one has not
+	host    map[int]bool           // storages that a fake tensor has on the device and a real one has not
 	blocks  map[int]int32          // by storage: its block
 	types   map[tensor.DType]int64 // elements of parameters by type
 	cast    string                 // the type of autocast

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -19,7 +20,10 @@ import (
 const Magic = `["memplan"`
 
 // maxText is what a recording may be when it is unpacked.
-const maxText = 1 << 30
+const maxText = 512 << 20
+
+// lineBytes is what a byte of a line comes to when it is read.
+const lineBytes = 6
 
 // Recording is what was recorded of a script.
 type Recording struct {
@@ -34,21 +38,22 @@ type Recording struct {
 
 // Head is what a recording says of itself.
 type Head struct {
-	Torch        string         `json:"torch"`
-	CUDABuild    bool           `json:"cuda_build"`
-	Python       string         `json:"python"`
-	Transformers string         `json:"transformers"`
-	GPU          GPU            `json:"gpu"`
-	Argv         []string       `json:"argv"`
-	Steps        int            `json:"steps"`
-	Batch        map[string]any `json:"batch"`
-	Answers      map[string]any `json:"answers"`
-	AllocConf    string         `json:"alloc_conf"`
-	Real         bool           `json:"real"` // on a GPU, with the allocator's own history
+	Torch        string           `json:"torch"`
+	CUDABuild    bool             `json:"cuda_build"`
+	Python       string           `json:"python"`
+	Transformers string           `json:"transformers"`
+	GPU          GPU              `json:"gpu"`
+	Argv         []string         `json:"argv"`
+	Steps        int              `json:"steps"`
+	Batch        map[string]int64 `json:"batch"`
+	Answers      map[string]any   `json:"answers"`
+	AllocConf    string           `json:"alloc_conf"`
+	Real         bool             `json:"real"` // on a GPU, with the allocator's own history
 }
 
 // GPU is the device that was pretended.
 type GPU struct {
+	Key    string       `json:"key"` // its name in memplan's table
 	Name   string       `json:"name"`
 	Arch   any          `json:"arch"`
 	SMs    int          `json:"sms"`
@@ -154,8 +159,9 @@ func Is(data []byte) bool {
 	return err == nil && string(head) == Magic
 }
 
-// Read reads a recording.
-func Read(data []byte) (*Recording, error) {
+// Read reads a file of recordings: of one run of a script, or of several with other sizes
+// of the batch. What it holds m counts.
+func Read(data []byte, m *limit.Meter) ([]*Recording, error) {
 	var src io.Reader = bytes.NewReader(data)
 	if !bytes.HasPrefix(data, []byte(Magic)) {
 		z, err := gzip.NewReader(src)
@@ -164,27 +170,28 @@ func Read(data []byte) (*Recording, error) {
 		}
 		src = z
 	}
-	r := &reader{out: &Recording{}}
+	r := &reader{}
 	in := &io.LimitedReader{R: src, N: maxText}
 	lines := bufio.NewReaderSize(in, 1<<16)
 	for {
 		text, err := lines.ReadBytes('\n')
 		if len(bytes.TrimSpace(text)) > 0 {
 			r.line++
+			m.Hold(tensor.Bytes(lineBytes * len(text)))
 			if e := r.read(text); e != nil {
 				return nil, &ReadError{r.line, e.Error()}
 			}
 		}
 		switch {
 		case in.N <= 0:
-			return nil, &ReadError{r.line, "the recording is longer than 1 GiB"}
+			return nil, &ReadError{r.line, "the recording is longer than 512 MiB"}
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return nil, &ReadError{r.line, "the recording ends in the middle"}
 		case err == io.EOF:
 			if r.line == 0 {
 				return nil, &ReadError{1, "the recording is empty"}
 			}
-			return r.out, nil
+			return r.all, nil
 		case err != nil:
 			return nil, &ReadError{r.line, err.Error()}
 		}
@@ -193,7 +200,8 @@ func Read(data []byte) (*Recording, error) {
 
 // reader reads line by line.
 type reader struct {
-	out  *Recording
+	all  []*Recording
+	out  *Recording // the last of them
 	line int
 }
 
@@ -211,7 +219,7 @@ func (r *reader) read(text []byte) error {
 		return errShort
 	}
 	kind, _ := a[0].(string)
-	if r.line == 1 {
+	if r.line == 1 || kind == "memplan" {
 		return r.head(kind, a, text)
 	}
 	f := &fields{a: a[1:]}
@@ -236,6 +244,8 @@ func (r *reader) head(kind string, a []any, text []byte) error {
 	if n, ok := a[1].(json.Number); !ok || n.String() != "1" {
 		return fmt.Errorf("the recording is of version %v; this memplan reads version 1", a[1])
 	}
+	r.out = &Recording{}
+	r.all = append(r.all, r.out)
 	var raw []json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return err

@@ -22,6 +22,7 @@ var recorder string
 
 // Device is the GPU that a script is to believe in.
 type Device struct {
+	Key    string       `json:"key"` // in memplan's table
 	Name   string       `json:"name"`
 	Arch   string       `json:"arch"` // as sm90
 	SMs    int64        `json:"sms"`

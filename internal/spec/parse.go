@@ -277,9 +277,13 @@ func (s *Spec) recording() {
 	for _, p := range s.root.Pairs {
 		switch p.Key.Str {
 		case "memplan", "name", "device", "torch":
-		default:
-			s.Errs.Addf(p.Value.Span, "%s: a recording has its own model, batch and steps; device and torch may be set", p.Key.Str)
+			continue
+		case "train":
+			if p.Value.Kind == Map && len(p.Value.Pairs) == 1 && p.Value.Pairs[0].Key.Str == "batch_size" {
+				continue
+			}
 		}
+		s.Errs.Addf(p.Value.Span, "%s: a recording has its own model and steps; device, torch and, of recordings with several sizes of the batch, train.batch_size may be set", p.Key.Str)
 	}
 }
 
