@@ -50,6 +50,9 @@ memplan. On a GPU it prints the peaks of each step as JSON.`,
 		Args: atMost(1, "export torch takes one SPEC"),
 		RunE: func(c *cobra.Command, args []string) error {
 			j, err := src.job(c, s, args)
+			if err == nil {
+				err = ofSpec(j)
+			}
 			if err != nil {
 				return err
 			}

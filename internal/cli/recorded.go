@@ -49,6 +49,14 @@ func (o *source) recorded(c *cobra.Command, s *Streams, name string, text []byte
 	return &estimate.Recipe{Path: name, Text: r.Text(name), Recorded: r, Options: options, Budget: budget}, nil
 }
 
+// ofSpec refuses a recording where a spec is needed.
+func ofSpec(j *estimate.Job) error {
+	if is, _ := j.Recorded(); is {
+		return usagef("%s is a recording, which has no spec", j.Spec.Path)
+	}
+	return nil
+}
+
 func readRecordings(text []byte, b *limit.Budget) (r *estimate.Recordings, err error) {
 	m := b.Meter()
 	defer m.Close()

@@ -118,6 +118,9 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 		}
 	}
 	r, err := e.recipe(c, s, args)
+	if err == nil && r.Recorded != nil {
+		err = usagef("%s is a recording: its script runs it", r.Path)
+	}
 	if err != nil {
 		return err
 	}

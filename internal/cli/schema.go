@@ -30,6 +30,9 @@ step as a list of statements, the preset's model in place of its name.`,
 				return report.JSON(s.Out, spec.Schema(graph.Vocabulary()))
 			}
 			j, err := src.job(c, s, args)
+			if err == nil {
+				err = ofSpec(j)
+			}
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/printable"
+	"github.com/memplan/memplan/internal/record"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/plan"
@@ -47,7 +48,7 @@ mixture of both.`,
 			if format == "json" && drawMap {
 				return usagef("--map is text; it does not go with --format json")
 			}
-			f, err := readTrace(s, args[0])
+			f, err := readTrace(c, s, args[0])
 			if err != nil {
 				return err
 			}
@@ -107,10 +108,17 @@ const (
 	maxLog   = 256 << 20
 )
 
-func readTrace(s *Streams, name string) (*plan.Trace, error) {
+func readTrace(c *cobra.Command, s *Streams, name string) (*plan.Trace, error) {
 	text, err := s.read(name, maxTrace)
 	if err != nil {
 		return nil, err
+	}
+	if record.Is(text) {
+		r, err := new(source).recorded(c, s, name, text)
+		if err != nil {
+			return nil, err
+		}
+		return plan.FromRecipe(r).Trace(within(c, r))
 	}
 	if isPickle(text) {
 		return nil, usagef("%s is a snapshot, not a trace; memplan explain %s replays it", name, printable.File(name))

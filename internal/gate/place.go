@@ -32,7 +32,7 @@ func (u *unit) place(keys ...string) spec.Span {
 				return at
 			}
 		}
-	} else if u.recipe != nil && u.recipe.Options.Label != "" {
+	} else if u.recipe != nil && u.recipe.Options.Label != "" && u.recipe.Recorded == nil {
 		if text, err := u.recipe.ReadFile(u.recipe.Path); err == nil {
 			if i := strings.Index(string(text), `"model_type"`); i >= 0 {
 				return spec.Span{Pos: posOf(string(text), i)}

@@ -94,7 +94,9 @@ func (t *text) advice() {
 	if a == nil {
 		return
 	}
-	t.printf("%s\n", a.Batch())
+	if t.r.Train.BatchSize > 0 { // a recording may not say
+		t.printf("%s\n", a.Batch())
+	}
 	if l := t.r.Lengths; l != nil {
 		t.printf("  by the longest batch alone, %d; runs with different lengths were simulated for batch size %d only\n", l.Longest, t.r.Train.BatchSize)
 	}

@@ -39,6 +39,10 @@ func (m *Matrix) Write(w io.Writer, o Options) error {
 	t := &Table{Header: []string{"GPU", "", "usable", "reserved", "headroom", "largest batch", "recommended"},
 		Numbers: []bool{false, false, true, true, true, true, true}, Width: o.Width}
 	for _, r := range m.Rows {
+		if m.Batch == 0 { // of a recording
+			t.Rows = append(t.Rows, []string{r.GPU, r.Result, r.UsableBytes.String(), r.PeakReservedBytes.String(), r.HeadroomBytes.String(), "-", "-"})
+			continue
+		}
 		t.Rows = append(t.Rows, []string{r.GPU, r.Result, r.UsableBytes.String(), r.PeakReservedBytes.String(), r.HeadroomBytes.String(),
 			fmt.Sprint(r.MaxBatchSize), fmt.Sprint(r.RecommendedBatchSize)})
 	}
