@@ -232,6 +232,7 @@ peak = collections.Counter()
 def died(address):
     _, _, base = managed.pop(address)
     number, size, device = storages.pop(base)
+    of_all.discard(base)
     used[device] -= size + 511 & ~511
     if number is None:
         return
@@ -544,15 +545,38 @@ def kernel(op):
         key = op, key_of(args), tuple([(n, key_of(x)) for n, x in kwargs.items()])
         p = plans.get(key)
         if p is None:
-            p = plans[key] = plan(op, args, kwargs)
+            try:
+                p = plans[key] = plan(op, args, kwargs)
+            except (NotImplementedError, RuntimeError) as e:
+                p = plans[key] = composed(op, e)
+        if p is PARTS:
+            return op._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
         tensors = flatten(args, [])
         if kwargs:
             flatten(list(kwargs.values()), tensors)
         out = build(p, tensors, device_in(args, kwargs))
         record(op, args, kwargs, out)
+        if whole:
+            of_all.add(base_of(out))
         return out
 
+    whole = schema.name in ("aten::all", "aten::_is_all_true")
     return run
+
+
+of_all = set()  # addresses of storages that hold what `all` found: checks that hold
+
+
+PARTS = "parts"
+
+
+def composed(op, error):
+    """What the meta device does not know is called as the operators that it is made of, where it is."""
+    if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeExplicitAutograd"):
+        return PARTS
+    if isinstance(error, NotImplementedError):
+        doubt(f"{op.name()} cannot be pretended: nothing tells the sizes of its results")
+    raise error
 
 
 def in_place(op, schema, written):
@@ -637,7 +661,9 @@ def meta_rule(*names):
 @special("aten::_local_scalar_dense")
 def item(op, args, kwargs):
     t = args[0]
-    if t.dtype is torch.bool:
+    if base_of(t) in of_all:
+        value = bool(answer("all", True))
+    elif t.dtype is torch.bool:
         value = bool(answer("item", False))
     elif t.dtype.is_complex:
         value = complex(answer("item", 0))
@@ -1059,6 +1085,25 @@ def host_number():
     return torch.empty((), dtype=torch.int64)
 
 
+@meta_rule("aten::_transformer_encoder_layer_fwd")
+def encoder_layer(op, args, kwargs):
+    return torch.empty(args[0].shape, dtype=args[0].dtype, device="meta")
+
+
+@meta_rule("aten::_native_multi_head_attention")
+def native_attention(op, args, kwargs):
+    a = bind(op, args, kwargs)
+    q, k = a["query"], a["key"]
+    heads = () if a["average_attn_weights"] else (a["num_head"],)
+    weights = torch.empty((q.shape[0], *heads, q.shape[1], k.shape[1]), dtype=q.dtype, device="meta") if a["need_weights"] else torch.empty(0, dtype=q.dtype, device="meta")
+    return torch.empty(q.shape, dtype=q.dtype, device="meta"), weights
+
+
+@meta_rule("aten::_ctc_loss_backward")
+def ctc_loss_backward(op, args, kwargs):
+    return torch.empty(args[1].shape, dtype=args[1].dtype, device="meta")
+
+
 @composite("aten::grid_sampler")
 def grid_sampler(op, args, kwargs):
     t, grid, mode, padding, corners = args
@@ -1198,6 +1243,11 @@ def cudnn_rnn_backward(op, args, kwargs):
     return out
 
 
+@special("aten::_use_miopen_ctc_loss")
+def use_miopen_ctc_loss(op, args, kwargs):
+    return False
+
+
 @special("aten::_use_cudnn_ctc_loss")
 def use_cudnn_ctc_loss(op, args, kwargs):
     """LossCTC.cpp"""
@@ -1301,8 +1351,8 @@ def install_kernels():
 
 def register(library, has):
     for name in torch._C._dispatch_get_all_op_names():
-        if not name.startswith("aten::") or has(name, "CompositeImplicitAutograd"):
-            continue
+        if not name.startswith("aten::") or has(name, "CompositeImplicitAutograd") or name in ("aten::detach", "aten::alias"):
+            continue  # these two make a view in C++ as they are, on any device
         packet, _, overload = name[6:].partition(".")
         try:
             op = getattr(getattr(torch.ops.aten, packet), overload or "default")
@@ -1325,6 +1375,50 @@ def lazy(op):
         return made[0](*args, **kwargs)
 
     return run
+
+
+class TensorType(type):
+    """The legacy types of tensors, such as torch.cuda.FloatTensor."""
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, torch.Tensor) and x.is_cuda and (cls.dtype is None or x.dtype is cls.dtype)
+
+    def __call__(cls, *args, device=None):
+        dtype = cls.dtype or torch.get_default_dtype()
+        if not args:
+            return torch.empty(0, dtype=dtype, device="cuda")
+        if all(isinstance(a, int) for a in args) or len(args) == 1 and isinstance(args[0], torch.Size):
+            return torch.empty(args[0] if isinstance(args[0], torch.Size) else args, dtype=dtype, device="cuda")
+        return torch.as_tensor(args[0], dtype=dtype, device="cuda") if isinstance(args[0], torch.Tensor) else torch.tensor(args[0], dtype=dtype, device="cuda")
+
+
+def tensor_types():
+    types_by_name = {}
+    for name, dtype in {"Float": torch.float32, "Double": torch.float64, "Half": torch.float16, "BFloat16": torch.bfloat16, "Byte": torch.uint8,
+                        "Char": torch.int8, "Short": torch.int16, "Int": torch.int32, "Long": torch.int64, "Bool": torch.bool, "": None}.items():
+        t = TensorType(name + "Tensor", (), {"dtype": dtype, "is_cuda": True, "__module__": "torch.cuda"})
+        setattr(torch.cuda, name + "Tensor", t)
+        types_by_name[f"torch.cuda.{name}Tensor"] = t
+    original = torch.Tensor.type
+
+    def type_(self, dtype=None, non_blocking=False, **kwargs):
+        t = types_by_name.get(dtype) if isinstance(dtype, str) else dtype
+        if isinstance(t, TensorType):
+            return self.to(device="cuda", dtype=t.dtype or self.dtype, non_blocking=non_blocking)
+        return original(self, dtype, non_blocking, **kwargs) if dtype is not None else original(self)
+
+    torch.Tensor.type = type_
+    default = torch.set_default_tensor_type
+
+    def set_default_tensor_type(t):
+        t = types_by_name.get(t, t) if isinstance(t, str) else t
+        if isinstance(t, TensorType):
+            torch.set_default_device("cuda")
+            torch.set_default_dtype(t.dtype)
+        else:
+            default(t)
+
+    torch.set_default_tensor_type = set_default_tensor_type
 
 
 def put(value, name, place, *others):
@@ -1531,6 +1625,56 @@ def install_cuda():
         weakref.finalize(out.untyped_storage(), pinned.discard, out.untyped_storage()._cdata)
         return out
 
+    def storage_on(device, size):
+        return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
+
+    def storage_to_cuda(self, device=None, non_blocking=False):
+        if self.device.type == "cuda":
+            return self
+        return storage_on(torch.device("cuda", index_of(device)), self.nbytes())
+
+    def storage_clone(self):
+        return storage_on(self.device, self.nbytes()) if self.device.type == "cuda" else clone(self)
+
+    def storage_cpu(self):
+        return torch.zeros(self.nbytes(), dtype=torch.uint8).untyped_storage() if self.device.type == "cuda" else self
+
+    def storage_to(self, *, device, non_blocking=False):
+        kind = torch.device(device).type
+        return storage_to_cuda(self, device) if kind == "cuda" else storage_cpu(self) if kind == "cpu" else to(self, device=device, non_blocking=non_blocking)
+
+    base = torch.storage._StorageBase
+    clone, to = base.clone, base.to
+    base.to = torch.UntypedStorage.to = storage_to
+    base.cuda, base.clone, base.cpu = storage_to_cuda, storage_clone, storage_cpu
+    torch.UntypedStorage.cuda, torch.UntypedStorage.clone, torch.UntypedStorage.cpu = storage_to_cuda, storage_clone, storage_cpu
+
+    class Generator(torch._C.Generator):
+        def __new__(cls, device="cpu"):
+            self = super().__new__(cls, "cpu")
+            self.on = torch.device(device)
+            return self
+
+        def __init__(self, device="cpu"):
+            pass
+
+        device = property(lambda self: self.on)
+
+    torch.Generator = Generator
+    tensor_types()
+
+    def scatter(tensor, devices, chunk_sizes=None, dim=0, streams=None):
+        return (tensor.to(torch.device("cuda", devices[0]), non_blocking=True),)
+
+    if not hasattr(torch._C, "_scatter"):
+        torch._C._scatter = scatter
+
+    def record_stream(self, stream):
+        writer.write(["mark", "record_stream", show(self), stream.stream_id])
+
+    torch.Tensor.record_stream = record_stream
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        put(nothing, name, cuda.nvtx)
     pinned = set()
     torch.Tensor.pin_memory = pin_memory
     torch.Tensor.is_pinned = lambda self, device=None: self.device.type == "cpu" and self.untyped_storage()._cdata in pinned
@@ -1615,6 +1759,8 @@ def install_training():
 
     torch.nn.Module.__call__ = entered
 
+    if torch.distributed.is_available():
+        install_distributed(importlib.import_module("torch.distributed.distributed_c10d"))
     global CLEAR_CACHE
     CLEAR_CACHE, torch.clear_autocast_cache = torch.clear_autocast_cache, clear_autocast_cache
 
@@ -1628,6 +1774,40 @@ def clear_autocast_cache():
     freed, writer.cleared = sorted(writer.cleared), None
     for n in freed:
         writer.write(["free", n])
+
+
+def install_distributed(module):
+    """Process groups of the fake backend, whose collectives do nothing, in place of any other."""
+    init = module.init_process_group
+
+    def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="", pg_options=None, device_id=None):
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        world = world_size if world_size > 0 else int(os.environ.get("WORLD_SIZE", "1"))
+        me = rank if rank >= 0 else int(os.environ.get("RANK", "0"))
+        doubt(f"the collectives of {world} processes are played by {module.__name__}'s fake backend: {backend or 'its default'} may hold buffers of its own")
+        init("fake", store=FakeStore(), rank=me, world_size=world)
+
+    ddp = importlib.import_module("torch.nn.parallel.distributed")
+    ddp._verify_param_shape_across_processes = lambda *args, **kwargs: True
+    ddp_init = ddp.DistributedDataParallel.__init__
+    register_comm_hook = ddp.DistributedDataParallel.register_comm_hook
+
+    def allreduce(world, bucket):
+        bucket.buffer().div_(world)
+        done = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    def initialized(self, *args, **kwargs):
+        ddp_init(self, *args, **kwargs)
+        register_comm_hook(self, module.get_world_size(), allreduce)
+
+    ddp.DistributedDataParallel.__init__ = initialized
+    ddp.DistributedDataParallel.register_comm_hook = lambda self, state, hook: doubt("a hook of DistributedDataParallel's communication is left out")
+    module.init_process_group = init_process_group
+    sys.modules["torch.distributed"].init_process_group = init_process_group
+    sys.modules["torch.distributed"].is_nccl_available = lambda: True
 
 
 def path_of(module, stack):
