@@ -23,6 +23,10 @@ type Dispatch struct {
 	Wanted []int  // the inputs whose gradients the call returns; nil: all, in order
 	OnHost []int  // results in host memory, which a fake tensor may have elsewhere
 
+	// Sizes says that what the results take is a library's to say: the row knows it, and a
+	// recording does not.
+	Sizes bool
+
 	// Args makes the row's arguments; nil: by their names.
 	Args func(v Values) any
 }
@@ -258,10 +262,11 @@ var dispatched = map[string]*Dispatch{
 		},
 	},
 
-	"clone":              {Row: Clone, In: "self", Args: cloneArgs},
-	"linalg_vector_norm": {Row: VectorNorm, In: "self", Args: normArgs},
-	"norm":               {Row: Norm, In: "self", Args: normArgs},
-	"_cudnn_rnn":         {Row: CudnnRNNKernel, In: "input hx cx weight", Args: rnnArgs},
+	"clone":                     {Row: Clone, In: "self", Args: cloneArgs},
+	"linalg_vector_norm":        {Row: VectorNorm, In: "self", Args: normArgs},
+	"norm":                      {Row: Norm, In: "self", Args: normArgs},
+	"_cudnn_init_dropout_state": {Row: InitDropoutState, Sizes: true, Args: func(Values) any { return nil }},
+	"_cudnn_rnn":                {Row: CudnnRNNKernel, Sizes: true, In: "input hx cx weight", Args: rnnArgs},
 	"_cudnn_rnn_backward": {
 		Row: CudnnRNNKernel, Back: true, Grads: "grad_output grad_hy grad_cy", In: "input hx cx weight", Out: "output - - reserve weight_buf", Mask: "output_mask", Args: rnnArgs,
 	},

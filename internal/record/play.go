@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/aten"
@@ -456,6 +457,10 @@ func (p *player) derive(c *call, d *aten.Dispatch, args any, in []*Ref) (made, h
 
 // match gives what a row made to the storages of a call's results.
 func (p *player) match(c *call, d *aten.Dispatch, made, held []*op.Tensor, fresh []int) string {
+	if d.Sizes {
+		p.inPlaces(c, made, held, fresh)
+		return ""
+	}
 	if len(d.OnHost) > 0 && len(c.Outs) > 0 {
 		for _, i := range d.OnHost {
 			if i < len(c.Outs) {
@@ -497,6 +502,22 @@ func (p *player) match(c *call, d *aten.Dispatch, made, held []*op.Tensor, fresh
 		}
 	}
 	return why
+}
+
+// inPlaces gives what a row made to the results at the same places.
+func (p *player) inPlaces(c *call, made, held []*op.Tensor, fresh []int) {
+	for i, t := range made {
+		if t == nil {
+			continue
+		}
+		if i < len(c.Outs) {
+			if r := first(c.Outs[i]); r != nil && slices.Contains(fresh, r.Storage) && !among(t, held) {
+				p.held[r.Storage] = t
+				continue
+			}
+		}
+		p.p.Drop(t)
+	}
 }
 
 // among reports whether a result lies in the memory of an input.

@@ -1,0 +1,139 @@
+package record
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/internal/needs"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/torchver"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// machines are those on which the recordings in testdata were made.
+var machines = map[string]op.Env{
+	"sm80": {Arch: 80, SMs: 108, ThreadsPerSM: 2048},
+	"sm90": {Arch: 90, SMs: 132, ThreadsPerSM: 2048},
+}
+
+// TestPlay plays recordings and compares the events with those of PyTorch's allocator, which
+// ran the same script.
+func TestPlay(t *testing.T) {
+	paths, err := filepath.Glob(needs.File(t, "record", "*.json.gz"))
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no recordings", err)
+	}
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".json.gz")
+		t.Run(name, func(t *testing.T) {
+			var want struct {
+				Arch   string
+				Events map[string][]trace.RecordedEvent
+			}
+			readGzip(t, path, &want)
+			env := machines[want.Arch]
+			env.Torch, env.StubCudnn = torchver.Version{Major: 2, Minor: 6}, true
+			r := read(t, strings.TrimSuffix(path, ".json.gz")+".rec.gz")[0]
+			p, err := Play(nil, r, env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range p.Doubts {
+				t.Errorf("%s: %s", d.Op, d.Why)
+			}
+			for i := range p.Trace.Events { // the script goes on after its last step, and the recorded list does not tell steps apart
+				p.Trace.Events[i].Step = 0
+			}
+			recorded := want.Events["setup"]
+			events := p.Trace.Events[:min(len(recorded), len(p.Trace.Events))]
+			if diff := trace.Difference(want.Events, events, false, p.Precision != "fp32"); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func readGzip(t *testing.T, path string, to any) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(z).Decode(to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) []*Recording {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := Read(data, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestRoles looks at what blocks are said to be for.
+func TestRoles(t *testing.T) {
+	r := read(t, needs.File(t, "record", "mlp.rec.gz"))[0]
+	env := machines["sm90"]
+	env.Torch = torchver.Version{Major: 2, Minor: 6}
+	p, err := Play(nil, r, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const weights = 4 * (1024*2048 + 2048 + 2048*10 + 10) // of two layers, in float32
+	for category, want := range map[trace.Category]int64{trace.Parameters: weights, trace.Gradients: weights, trace.OptimizerState: 2 * weights} {
+		if got := int64(p.Totals[category]); got != want {
+			t.Errorf("%v: %d bytes, not %d", category, got, want)
+		}
+	}
+	if p.Parameters != weights/4 || p.Trainable != weights/4 || p.Tensors != 4 || p.Steps != 3 || p.Precision != "fp32" {
+		t.Errorf("%d parameters, %d trainable, in %d tensors; %d steps in %s", p.Parameters, p.Trainable, p.Tensors, p.Steps, p.Precision)
+	}
+	if i := slices.Index(p.Trace.Layers, "0"); i < 0 || p.Classes[i] != "Linear" {
+		t.Errorf("the layers are %v of the classes %v", p.Trace.Layers, p.Classes)
+	}
+}
+
+// TestNoRow counts an operator that memplan does not know by its results.
+func TestNoRow(t *testing.T) {
+	text := strings.Join([]string{
+		`["memplan",1,{"torch":"2.6.0"}]`,
+		`["schema","mylib::attend(Tensor x) -> Tensor"]`,
+		`["meta","float32",[256],[1]]`,
+		`["storage","cuda:0",1024,"input"]`,
+		`["storage","cuda:0",2048,"op"]`,
+		`["op",0,[{"t":[0,0,0,0]}],{},[{"t":[1,0,0,0]}],{}]`,
+		`["free",0]`,
+		`["end",{"reason":"exit"}]`,
+	}, "\n")
+	all, err := Read([]byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Play(nil, all[0], op.Env{Torch: torchver.Default})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Doubts) != 1 || p.Doubts[0].Op != "mylib::attend" || p.Doubts[0].Calls != 1 || p.Doubts[0].Bytes != 2048 {
+		t.Errorf("doubts: %+v", p.Doubts)
+	}
+	if n := len(p.Trace.Events); n != 3 || p.Trace.Events[1].Bytes != 2048 || p.Trace.Events[2].Kind != trace.Free {
+		t.Errorf("events: %+v", p.Trace.Events)
+	}
+}
