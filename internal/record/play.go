@@ -9,6 +9,7 @@ import (
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -61,9 +62,12 @@ type player struct {
 // Play plays a recording as if it ran in an environment.
 func Play(m *limit.Meter, r *Recording, env op.Env) (played *Played, err error) {
 	defer func() {
-		if e := recover(); e != nil {
-			limit.Caught(e, &err)
+		e := recover()
+		if wrong, ok := e.(*program.Error); ok { // sizes whose sum is beyond all memory
+			played, err = nil, wrong
+			return
 		}
+		limit.Caught(e, &err)
 	}()
 	env.GradMode, env.Training = false, true
 	p := &player{
