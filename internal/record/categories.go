@@ -119,7 +119,7 @@ func (p *player) precision() string {
 
 // categorize says of the other blocks what they are for, by when they live: what backward
 // passes make and optimizers find are gradients, what optimizers make and keep is their
-// state, and what was made before the first step and never goes belongs to the model.
+// state, and what was made among the parameters and never goes are buffers.
 func (o *Played) categorize() {
 	tr := o.Trace
 	born := make([]int32, len(tr.Categories)) // the event
@@ -132,7 +132,12 @@ func (o *Played) categorize() {
 			died[e.ID] = int32(i)
 		}
 	}
-	steps := optimizerSteps(tr)
+	model := int32(-1) // where the last parameter is made before the first step
+	for id, c := range tr.Categories {
+		if c == trace.Parameters && id > 0 && tr.Events[born[id]].Step == 0 {
+			model = max(model, born[id])
+		}
+	}
 	for id := 1; id < len(tr.Categories); id++ {
 		b := &tr.Events[born[id]]
 		end := len(tr.Events)
@@ -145,10 +150,10 @@ func (o *Played) categorize() {
 		c := &tr.Categories[id]
 		switch {
 		case *c == trace.Parameters || *c == trace.Workspace:
-		case b.Step == 0 && died[id] < 0:
+		case b.Step == 0 && died[id] < 0 && born[id] < model: // buffers
 			*c = trace.Parameters
 		case *c == trace.Inputs || *c == trace.Activations:
-		case b.Phase == trace.Backward && steps.within(int(born[id]), end):
+		case b.Phase == trace.Backward && o.updates.within(int(born[id]), end):
 			*c = trace.Gradients
 		case b.Phase == trace.Optimizer && (died[id] < 0 || tr.Events[end].Phase != trace.Optimizer || tr.Events[end].Step != b.Step):
 			*c = trace.OptimizerState
@@ -175,27 +180,13 @@ func Totals(tr *trace.Trace) (out [trace.NumCategories]tensor.Bytes) {
 	return out
 }
 
-// marks are the events at which something begins, in order.
+// marks are the numbers of events before which something begins, in order.
 type marks []int
-
-// optimizerSteps are where the steps of optimizers begin.
-func optimizerSteps(tr *trace.Trace) marks {
-	var out marks
-	in := false
-	for i := range tr.Events {
-		now := tr.Events[i].Phase == trace.Optimizer
-		if now && !in {
-			out = append(out, i)
-		}
-		in = now
-	}
-	return out
-}
 
 // within reports whether one lies between two events.
 func (m marks) within(from, to int) bool {
 	for _, at := range m {
-		if at >= from && at < to {
+		if at > from && at <= to {
 			return true
 		}
 	}

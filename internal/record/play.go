@@ -27,6 +27,7 @@ type Played struct {
 	Trainable     int64                             // of them
 	Precision     string                            // as specs write it: of most parameters, and of autocast
 	Tensors       int                               // that hold parameters
+	updates       marks                             // the events before which steps of optimizers begin
 	owners        map[int32]int32                   // by block: the layer that it belongs to
 	Totals        [trace.NumCategories]tensor.Bytes // the most that lived at one time
 }
@@ -136,6 +137,9 @@ var phases = map[string]trace.Phase{
 func (p *player) phase(l *Line) {
 	if ph, ok := phases[l.Name]; ok {
 		p.p.Phase = ph
+	}
+	if l.Name == "optimizer" {
+		p.out.updates = append(p.out.updates, len(p.p.Trace().Events))
 	}
 	switch {
 	case l.Name == "step": // the end of one
