@@ -84,7 +84,7 @@ func (d *comparison) run(c *cobra.Command, s *Streams, args, formats []string) e
 			}
 			if err == nil && d.pictures.asked() != "" {
 				var m []webpage.Memory
-				m, err = memoryOf(o)
+				m, err = memoryOf(o.TraceToPeak(), o.Report)
 				for k := range m {
 					m[k].Name = string(rune('A'+i)) + ", " + m[k].Name
 				}

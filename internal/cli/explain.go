@@ -44,7 +44,7 @@ SNAPSHOT is a file that torch.cuda.memory._dump_snapshot wrote. For each device 
 prints the request that failed, which lines of the program hold the memory, and where
 it grows. It replays the recorded events with other settings of the allocator, and with
 those of --alloc-conf, --gpu and --memory (docs/snapshots.md). --html FILE writes a page
-that shows the recorded events. A snapshot is a pickle, of which memplan reads plain data
+that shows the recorded events, --svg FILE a picture. A snapshot is a pickle, of which memplan reads plain data
 alone: nothing in it runs.
 
 NAME is a key, a statement or another topic of the spec language (memplan list

@@ -66,7 +66,7 @@ func (p *pictures) write(s *Streams, of func() (*webpage.Page, error)) error {
 
 // pageOf is the page of an estimate.
 func pageOf(o *plan.Estimate) (*webpage.Page, error) {
-	memory, err := memoryOf(o)
+	memory, err := memoryOf(o.TraceToPeak(), o.Report)
 	if err != nil {
 		return nil, err
 	}
@@ -74,22 +74,21 @@ func pageOf(o *plan.Estimate) (*webpage.Page, error) {
 }
 
 // memoryOf replays a job without a limit and, if that makes a difference, on its GPU.
-func memoryOf(o *plan.Estimate) ([]webpage.Memory, error) {
-	onGPU := o.TraceToPeak()
+func memoryOf(onGPU *plan.Trace, r *report.Report) ([]webpage.Memory, error) {
 	free := *onGPU
 	free.Capacity, free.Occupied, free.MemoryFraction = 0, 0, nil
 	config, err := allocatorOf(onGPU)
 	if err != nil {
 		return nil, err
 	}
-	usable := o.Report.Device.UsableBytes
+	usable := r.Device.UsableBytes
 	config.MemoryFraction = nil
 	all, err := snapshot.Of(&free, config)
 	if err != nil {
 		return nil, err
 	}
 	memory := []webpage.Memory{{Name: "without a limit", Device: &all.Devices[0], Limit: max(usable, 0), OOM: -1}}
-	if o.Report.Verdict.Result == report.Fits {
+	if r.Verdict.Result == report.Fits {
 		return memory, nil
 	}
 	real, err := dumpOf(onGPU)

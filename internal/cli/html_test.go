@@ -231,6 +231,22 @@ func TestHTMLInBrowser(t *testing.T) {
 			}
 		})
 	}
+	t.Run("run", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "page.html")
+		figures, errs, code := memplan("", "run", "preset:lenet", "--backend", "cpu", "--steps", "3", "--batch-size", "4", "--format", "json", "--html", file)
+		if code != 0 {
+			t.Fatal(errs)
+		}
+		dom := opened(t, browser, file)
+		if n := compareFigures(t, dom, decoded(t, figures)); n != 4 {
+			t.Errorf("the page shows %d figures, want 4", n)
+		}
+		for _, id := range []string{"over", "losses"} {
+			if !strings.Contains(between(t, dom, `id="`+id+`-chart"`, "</section>"), "<canvas") {
+				t.Errorf("no chart is drawn in %s", id)
+			}
+		}
+	})
 	t.Run("snapshot", func(t *testing.T) {
 		dir := t.TempDir()
 		file, dump := filepath.Join(dir, "page.html"), filepath.Join(dir, "a.pickle")

@@ -147,7 +147,7 @@ func newList(s *Streams) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				t.Width = min(t.Width, s.width())
+				t.Width, t.Loose = min(t.Width, s.width()), s.terminal() == 0
 				return t.Write(s.Out)
 			}
 			return usagef("cannot list %q%s; allowed are %s", args[0], didYouMean(args[0], names), strings.Join(names, ", "))

@@ -23,6 +23,8 @@ import (
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/webpage"
+	"github.com/memplan/memplan/plan"
 )
 
 // execution is what the command line asks of a run.
@@ -37,6 +39,9 @@ type execution struct {
 	save      string
 
 	share float64 // tolerance, parsed
+
+	pictures  pictures
+	predicted *estimate.Outcome
 }
 
 // runDefault is what runs without a spec, in seconds on any machine.
@@ -69,13 +74,16 @@ can be seen on any machine.
 The exit code is 4 if the measured peaks differ from the predicted ones by more
 than --tolerance, or, without that flag, if any allocation or free differs from the
 predicted one. The workspaces of cuDNN's convolutions depend on the machine: they
-are compared in the peaks, but not as allocations.`,
+are compared in the peaks, but not as allocations.
+
+--html FILE also writes a page with the losses and the predicted events.`,
 		Example: `  memplan run preset:mlp --steps 3
   memplan run preset:lenet --backend cpu --steps 2 --batch-size 8 --format json`,
 		Args: atMost(1, "run takes one SPEC"),
 		RunE: func(c *cobra.Command, args []string) error { return e.run(c, s, args) },
 	}
 	e.flags(c)
+	e.pictures.flags(c)
 	f := c.Flags()
 	f.StringVar(&e.backend, "backend", backends[0], strings.Join(backends, ", "))
 	completeFlag(c, "backend", func() []string { return backends })
@@ -149,6 +157,11 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 	}
 	asPredicted := rep.Conclude(rep.Stopped == "" && e.within(rep))
 	if len(rep.StepMS) > 0 {
+		if werr := e.pictures.write(s, func() (*webpage.Page, error) { return e.page(rep) }); werr != nil {
+			return werr
+		}
+	}
+	if len(rep.StepMS) > 0 && !e.pictures.alone() {
 		format, write, options := report.RunFormats.Lookup(e.format), s.people, report.RunOptions{Width: s.terminal()}
 		if format.Name != report.RunFormats.Default() {
 			write = func(f func(io.Writer) error) error { return f(s.Out) }
@@ -166,6 +179,21 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 		return errOther
 	}
 	return nil
+}
+
+// page is the page of a run: what was measured, and the events that were predicted.
+func (e *execution) page(r *report.Run) (*webpage.Page, error) {
+	m := e.predicted.Job.Machine
+	memory, err := memoryOf(&plan.Trace{
+		Config: m.ConfText, Torch: m.Env.Torch.String(), Capacity: m.Total, Occupied: m.Context + m.Occupied, MemoryFraction: m.Fraction, Trace: *e.predicted.ToPeak(),
+	}, e.predicted.Report())
+	if err != nil {
+		return nil, err
+	}
+	for i := range memory {
+		memory[i].Name = "predicted, " + memory[i].Name
+	}
+	return webpage.OfRun(r, memory), nil
 }
 
 // checkSave finds out before the run whether a file can be made for its weights.
@@ -248,6 +276,7 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 	if err != nil {
 		return nil, errors.Join(err, device.Close())
 	}
+	e.predicted = o
 	if backend == "cpu" {
 		if err := enoughMemory(min(rep.Predicted.AllocatedBytes, capacity)); err != nil {
 			return nil, errors.Join(err, device.Close())

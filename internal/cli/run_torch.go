@@ -41,6 +41,7 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	if err != nil {
 		return nil, err
 	}
+	e.predicted = o
 	rep.Add(j.NotModelled...)
 	steps := int(j.Spec.Train.Steps.V)
 	var script bytes.Buffer

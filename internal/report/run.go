@@ -61,8 +61,8 @@ func (r *Run) Conclude(within bool) bool {
 // TorchBackend is the backend that is PyTorch itself.
 const TorchBackend = "torch"
 
-// verdict is the first words of a run that came to its end.
-func (r *Run) verdict() string {
+// Verdict is the first words of a run that came to its end.
+func (r *Run) Verdict() string {
 	verdict := "DIFFERS"
 	switch {
 	case r.Agrees != nil && *r.Agrees:
@@ -160,7 +160,7 @@ func writeRunText(w io.Writer, r *Run, o RunOptions) error {
 		add("reserved", r.Predicted.ReservedBytes, r.Measured.ReservedBytes)
 		add("device", r.Predicted.DeviceBytes, r.Measured.DeviceBytes)
 	}
-	printable.Fprintf(w, "%s: the prediction for %s, executed by %s, %s\n\n", r.verdict(), r.Spec, by, Plural(int64(r.Steps), "step"))
+	printable.Fprintf(w, "%s: the prediction for %s, executed by %s, %s\n\n", r.Verdict(), r.Spec, by, Plural(int64(r.Steps), "step"))
 	if err := t.Write(w); err != nil {
 		return err
 	}

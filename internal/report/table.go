@@ -24,11 +24,12 @@ type Table struct {
 	// that are spared, the last column is wrapped at spaces, or the rows are written as lists.
 	Width int
 	Spare []int // columns that may be left out, in this order
+	Loose bool  // Width is no terminal's: nothing but the last column is changed, and lines may be longer
 }
 
 // Write prints the table without frames, indented by two columns.
 func (t *Table) Write(w io.Writer) error {
-	if t.Width > 0 && t.natural() > t.Width {
+	if !t.Loose && t.Width > 0 && t.natural() > t.Width {
 		n := t.narrowed()
 		if n.natural() > t.Width && n.lastWidth() < leastWrapped {
 			return t.writeLists(w)
@@ -129,7 +130,7 @@ func (t *Table) lastWidth() int {
 	if t.Width == 0 || last < len(t.Numbers) && t.Numbers[last] {
 		return 0
 	}
-	return max(t.Width-t.natural()+t.wide(last), 0)
+	return max(t.Width-t.natural()+t.wide(last), 1)
 }
 
 // narrowed leaves out columns: those that say nothing, and then those that are spared, until the lines are short

@@ -538,6 +538,19 @@ function curve() {
   }));
 }
 
+function losses() {
+  const list = figures.losses?.map((l, i) => [i + 1, l]).filter(p => p[1] !== null);
+  if (!(list?.length > 1)) return;
+  $("losses").hidden = false;
+  chart("losses-chart", () => ({
+    grid: { left: 75, right: 25, top: 20, bottom: 45 }, tooltip: { trigger: "axis" },
+    xAxis: { type: "value", min: 1, max: figures.losses.length, minInterval: 1, name: "step", nameLocation: "middle", nameGap: 26 },
+    yAxis: { type: "value", scale: true },
+    aria: { label: { description: "The loss, from " + list[0][1] + " in the first step to " + list.at(-1)[1] + " in the last" } },
+    series: [{ name: "loss", type: "line", symbolSize: list.length > 100 ? 0 : 6, color: palette[0], data: list }],
+  }));
+}
+
 function advice() {
   const changes = figures.advice?.changes;
   if (!changes?.length) return;
@@ -561,7 +574,7 @@ function trouble(e) {
   $("trouble").hidden = false;
   $("trouble").textContent = e.message;
 }
-try { curve(); advice(); } catch (e) { trouble(e); }
+try { losses(); curve(); advice(); } catch (e) { trouble(e); }
 ($("over") ? events() : Promise.resolve()).catch(trouble).finally(() => {
   document.documentElement.dataset.ready = Math.round(performance.now());
 });

@@ -95,6 +95,47 @@ func (p *Page) advice(r *report.Report) {
 	p.Add("Peak by batch size", []string{"batch size", "allocated", "reserved", "result"}, rows...)
 }
 
+// OfRun is the page of a job that was executed, with the events that were predicted.
+func OfRun(r *report.Run, memory []Memory) *Page {
+	p := &Page{Verdict: r.Verdict(), Title: fmt.Sprintf("%s, executed by %s", r.Spec, r.Backend), Data: r, Memory: memory}
+	if r.Device != r.Backend {
+		p.Title += fmt.Sprintf(" (%s)", r.Device)
+	}
+	if r.Trace.Equal {
+		p.Lines = append(p.Lines, fmt.Sprintf("all %d allocations and frees are the predicted ones, in their order", r.Trace.Events))
+	} else if d := r.Trace.FirstDifference; d != "" {
+		p.Lines = append(p.Lines, "the allocations differ: "+d)
+	}
+	var rows [][]Cell
+	for _, x := range []struct {
+		name, key string
+		p, m      tensor.Bytes
+	}{
+		{"allocated", "allocated_bytes", r.Predicted.AllocatedBytes, r.Measured.AllocatedBytes},
+		{"reserved", "reserved_bytes", r.Predicted.ReservedBytes, r.Measured.ReservedBytes},
+		{"device", "device_bytes", r.Predicted.DeviceBytes, r.Measured.DeviceBytes},
+	} {
+		if x.m > 0 {
+			rows = append(rows, []Cell{Text(x.name), Size("predicted."+x.key, x.p), Size("measured."+x.key, x.m), Text(fmt.Sprintf("%.2f %%", 100*report.Difference(x.p, x.m)))})
+		}
+	}
+	p.First = []Table{{"Peak memory", []string{"", "predicted", "measured", "difference"}, rows}}
+	rows = nil
+	for i, ms := range r.StepMS {
+		loss := ""
+		if i < len(r.Losses) {
+			loss = fmt.Sprintf("%.6g", float64(r.Losses[i]))
+		}
+		rows = append(rows, []Cell{Text(fmt.Sprint(i + 1)), Text(loss), Text(fmt.Sprintf("%.3f", ms))})
+	}
+	p.Add("Steps", []string{"step", "loss", "ms"}, rows[:min(len(rows), shownSteps)]...)
+	p.List("Notes", r.Warnings)
+	return p
+}
+
+// shownSteps is how many steps of a run the table has; the JSON has all.
+const shownSteps = 200
+
 // OfDiff is the page of two jobs. The charts of the figures are those of estimates.
 func OfDiff(d *report.Diff, memory []Memory) *Page {
 	p := &Page{Title: fmt.Sprintf("%s and %s", d.A.Source, d.B.Source), Data: d, Memory: memory}
