@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -147,7 +148,11 @@ func newList(s *Streams) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				t.Width, t.Loose = min(t.Width, s.width()), s.terminal() == 0
+				if terminal := s.terminal(); terminal == 0 {
+					t.Width, t.Loose = min(t.Width, s.width()), true
+				} else {
+					t.Width = min(cmp.Or(t.Width, terminal), terminal)
+				}
 				return t.Write(s.Out)
 			}
 			return usagef("cannot list %q%s; allowed are %s", args[0], didYouMean(args[0], names), strings.Join(names, ", "))
@@ -249,7 +254,7 @@ func gpuData(g *device.GPU) gpu {
 
 func deviceTable() (*report.Table, error) {
 	t := &report.Table{Header: []string{"Name", "GPU", "arch", "SMs", "total", "context", "usable"},
-		Numbers: []bool{false, false, false, true, true, true, true}}
+		Numbers: []bool{false, false, false, true, true, true, true}, Spare: []int{1, 3, 5}}
 	for _, g := range device.All() {
 		usable := g.Usable().String()
 		if g.Total.Assumed {

@@ -35,7 +35,7 @@ func TestTerminalWidth(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"estimate", "preset:gpt2", "--gpu", "rtx-3060"}, {"estimate", "preset:mlp", "--batch-curve"}, {"estimate", "preset:lenet", "--quick", "--gpu", "h100,rtx-3060"},
-		{"check", "preset:gpt2", "--gpu", "rtx-3060"}, {"diff", "preset:gpt2", "preset:vit", "--quick"}, {"simulate", trace},
+		{"check", "preset:gpt2", "--gpu", "rtx-3060"}, {"diff", "preset:gpt2", "preset:vit", "--quick"}, {"simulate", trace}, {"list", "devices"}, {"list", "rules"},
 		{"explain", needs.File(t, "oom", "expandable.log")},
 	} {
 		t.Run(strings.Join(args[:2], " "), func(t *testing.T) {
