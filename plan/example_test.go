@@ -89,6 +89,30 @@ func ExampleEstimate_Largest() {
 }
 
 // What makes a job fit that does not: the simplest change, as lines of the spec.
+// The fourth step of this job is like the third and was not played, but the allocator reserves more in it.
+func ExampleEstimate_TraceToPeak() {
+	text, err := plan.Preset("dcgan")
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err := (&plan.Job{Name: "dcgan", Text: text}).Estimate(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, t := range []*plan.Trace{e.Trace(), e.TraceToPeak()} {
+		p, err := plan.Replay(context.Background(), t, plan.ReplayOptions{})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("up to step", t.Events[len(t.Events)-1].Step, "reserved at the peak:", p.Simulation.Reserved.Peak)
+	}
+	fmt.Println("as the report says:", e.Report.Peak.ReservedBytes)
+	// Output:
+	// up to step 3 reserved at the peak: 354.00 MiB
+	// up to step 4 reserved at the peak: 370.00 MiB
+	// as the report says: 370.00 MiB
+}
+
 func ExampleEstimate_Advise() {
 	job := &plan.Job{Name: "tiny.yaml", Text: []byte(spec), Set: []string{"train.batch_size=24000"}}
 	e, err := job.Estimate(context.Background())
