@@ -137,7 +137,7 @@ func (r *TrainerRecording) Spec() string {
 		args = append(args, "model_init_kwargs: "+jsonOf(c.Init))
 	}
 	fmt.Fprintf(&b, "trainer:\n  %s: {%s}\n", trainer, strings.Join(args, ", "))
-	if given(c.TRL) {
+	if given(c.TRL) && trainer != "grpo" {
 		var tokens int64 // none, where the run was not answered
 		if c.LossTokens != nil {
 			tokens = *c.LossTokens
@@ -213,7 +213,10 @@ func jsonOf(m map[string]any) string {
 
 // sft are the arguments of SFTConfig.
 func (c *TrainerConfig) sft() []string {
-	more := map[string]any{"max_length": c.Seq}
+	more := map[string]any{}
+	if c.Trainer != "grpo" {
+		more["max_length"] = c.Seq
+	}
 	if err := json.Unmarshal(c.TRL, &more); err != nil {
 		return []string{err.Error()}
 	}
@@ -243,7 +246,21 @@ func (r *TrainerRecording) Compare() *Case {
 }
 
 // refers reports whether DPOTrainer read a second model, its reference.
-func (c *TrainerConfig) refers() bool { return c.Trainer == "dpo" && !given(c.LoRA) }
+func (c *TrainerConfig) refers() bool {
+	if given(c.LoRA) {
+		return false
+	}
+	return c.Trainer == "dpo" || c.Trainer == "grpo" && c.beta() != 0
+}
+
+// beta is that of GRPOConfig.
+func (c *TrainerConfig) beta() float64 {
+	var trl struct {
+		Beta float64 `json:"beta"`
+	}
+	_ = json.Unmarshal(c.TRL, &trl) // which is what was read
+	return trl.Beta
+}
 
 // reads is how many models the threads of from_pretrained read, each tensor when one of
 // them is free; what is quantized is read by one.

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -138,6 +139,8 @@ func (el *building) transformersLoop(given map[string]any) {
 		el.sft(m, given)
 	case t.DPO != nil:
 		el.dpo(m, given)
+	case t.GRPO != nil:
+		el.grpo(m, given)
 	}
 }
 
@@ -241,24 +244,67 @@ func (el *building) dpo(m *model, given map[string]any) {
 	if n := t.LossTokens; n.Set {
 		given["completion_tokens"] = n.V
 	}
+	el.ownLossNotes(m)
+	if given["compute_metrics"] == true && t.Evaluates() {
+		given["compute_metrics"] = false
+		el.notModelled = append(el.notModelled, note.Asked.New("trainer.compute_metrics: what evaluations of DPOTrainer collect").Of("trainer.compute_metrics"))
+	}
+}
+
+// ownLossNotes are what a trainer that computes the loss outside of the model asks of it and
+// is left out.
+func (el *building) ownLossNotes(m *model) {
+	t := el.spec.Trainer
 	without := func(key, why string) {
+		key = "trainer." + t.Key() + "." + key
 		el.notModelled = append(el.notModelled, note.Asked.New("%s: %s", key, why).Of(key))
 	}
 	if _, kwargs := t.Args().Value("model_init_kwargs").(*spec.Value); kwargs && el.spec.PEFT != nil {
-		without("trainer.dpo.model_init_kwargs", "of from_pretrained, if the model is given by its name; load has the model's")
+		without("model_init_kwargs", "of from_pretrained, if the model is given by its name; load has the model's")
 	}
 	for _, name := range m.spec.ParamNames() {
 		if p, _ := m.spec.Env.Lookup(name); t.DisablesDropout() && dropouts.MatchString(name) && positive(p) {
-			without("trainer.dpo.disable_dropout", "planned with the model's "+name)
+			without("disable_dropout", "planned with the model's "+name)
 			break
 		}
 	}
-	if given["compute_metrics"] == true && t.Evaluates() {
-		given["compute_metrics"] = false
-		without("trainer.compute_metrics", "what evaluations of DPOTrainer collect")
-	}
 	if el.expert(m) {
-		without("trainer.dpo.router_aux_loss_coef", t.Args().Table.Find("router_aux_loss_coef", t.Args().Release).Why)
+		without("router_aux_loss_coef", t.Args().Table.Find("router_aux_loss_coef", t.Args().Release).Why)
+	}
+}
+
+// grpo says of what sizes the loop's completions are, and what of GRPOTrainer is left out.
+func (el *building) grpo(m *model, given map[string]any) {
+	t := el.spec.Trainer
+	a := t.Args()
+	if task, _ := m.spec.Env.Lookup("task"); task != "causal-lm" {
+		el.fail(t.At, "trainer: grpo trains causal language models; write model: {task: causal-lm}")
+	}
+	if _, ok := m.spec.Env.Lookup("logits_to_keep"); !ok {
+		el.fail(t.At, "trainer: grpo with %s is not modelled: its logits are of all tokens", m.hfType)
+	}
+	seq, _ := m.spec.Env.Lookup("seq")
+	n, _ := seq.(int64)
+	if n <= a.Int("max_completion_length") {
+		el.fail(a.Span("max_completion_length"), "seq of the model is the length of a prompt with its completion; it is %d, and max_completion_length alone %d: write model: {with: {seq: N}}", n, a.Int("max_completion_length"))
+	}
+	given["generates"], given["accepts_loss_kwargs"], given["own_loss"] = true, false, "grpo_loss"
+	given["label_smoothing_factor"] = 0.0 // of the loss that Trainer computes
+	given["training_rows"] = el.spec.Train.BatchSize.V
+	given["reference"] = el.spec.Reference() != nil
+	given["prompt_length"] = n - a.Int("max_completion_length")
+	given["generated"], given["generate_every"], given["old_logps"] = t.Generated(), t.GenerateEvery(), t.ScoresOld()
+	el.ownLossNotes(m)
+	without := func(key, why string) {
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: %s", key, why).Of(key))
+	}
+	switch {
+	case !a.Bool("use_vllm"):
+		without("trainer.grpo.max_completion_length", fmt.Sprintf("what generation itself takes, which may be more than the step: keys and values of all layers for %d sequences of %d tokens, and the logits of a token of each; it is freed before the loss", t.Generated(), n))
+	case a.Text("vllm_mode") == "colocate":
+		without("trainer.grpo.vllm_mode", "vLLM in the same process, with its weights and cache (vllm_gpu_memory_utilization)")
+	default:
+		without("trainer.grpo.use_vllm", "tensors of the ratio to what vLLM says, one number for each token")
 	}
 }
 

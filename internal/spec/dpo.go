@@ -27,7 +27,7 @@ func (v *Value) words() []string {
 
 // DisablesDropout reports whether the trainer sets the probabilities of all modules Dropout to 0.
 func (t *Trainer) DisablesDropout() bool {
-	return t != nil && t.DPO != nil && t.Args().Bool("disable_dropout")
+	return t.OwnLoss() && t.Args().Bool("disable_dropout")
 }
 
 // withoutDropout is the section peft with adapters that have no dropout.
@@ -44,16 +44,16 @@ func withoutDropout(peft *Value) *Value {
 	return out
 }
 
-// ReferenceName is what the reference of DPOTrainer is called in its loop.
+// ReferenceName is what the reference of DPOTrainer or GRPOTrainer is called in its loop.
 const ReferenceName = "reference"
 
-// Reference is the second model of DPOTrainer, which it reads by itself, to the GPU: the
+// Reference is the second model of DPOTrainer, and of GRPOTrainer with another beta than 0, which it reads by itself, to the GPU: the
 // model as it is before training (DPOTrainer.__init__, create_model_from_path). It is nil
 // with adapters, without which the model is its own reference. Its parameters require grad, so
 // that autocast keeps their copies for as long as it is on.
 func (s *Spec) Reference() *Model {
 	t := s.Trainer
-	if t == nil || t.DPO == nil || s.PEFT != nil || s.Model == nil {
+	if !t.OwnLoss() || t.GRPO != nil && t.Args().Number("beta") == 0 || s.PEFT != nil || s.Model == nil {
 		return nil
 	}
 	m := *s.Model
@@ -87,31 +87,37 @@ func (s *Spec) modelInit(d *decoder, a *Arguments) {
 	s.Trainer.Reads = l
 }
 
+// ownLoss checks what stands beside a trainer that computes the loss outside of the model.
+func (s *Spec) ownLoss(d *decoder, a *Arguments) {
+	name := "trainer: " + s.Trainer.Key()
+	s.modelInit(d, a)
+	switch p := s.Parallel; {
+	case s.PEFT != nil && len(s.PEFT.Kernels) > 0:
+		s.Errs.Addf(s.PEFT.At, "peft.kernels with %s is not modelled; leave out kernels", name)
+	case s.PEFT != nil:
+	case s.LoRA != nil:
+		s.Errs.Addf(s.LoRA.At, "lora with %s is not modelled; write peft: {lora: {...}}, whose model without its adapters is the reference", name)
+	case p != nil && p.FSDP.Set:
+		s.Errs.Addf(p.FSDP.At, "fsdp with %s is modelled with peft alone: without adapters there is a second model, the reference, which is sharded, too", name)
+	case p != nil && p.DDP.Set:
+		s.Errs.Addf(p.DDP.At, "ddp with %s is modelled with peft alone: without adapters there is a second model, the reference", name)
+	}
+	if a.Bool("sync_ref_model") {
+		s.Errs.Addf(a.Span("sync_ref_model"), "sync_ref_model: the update of the reference is not modelled, and with adapters %s refuses it; sync_ref_model: false is", strings.TrimSuffix(a.Table.Name, "Config")+"Trainer")
+	}
+	if a.Bool("use_liger_kernel") {
+		s.Errs.Addf(a.Span("use_liger_kernel"), "use_liger_kernel: the fused loss of %s is not modelled; use_liger_kernel: false is", strings.TrimSuffix(a.Table.Name, "Config")+"Trainer")
+	}
+}
+
 // dpo completes and checks the arguments of DPOTrainer.
 func (s *Spec) dpo(d *decoder, a *Arguments) {
 	if s.Trainer.DPO == nil {
 		return
 	}
-	s.modelInit(d, a)
-	switch p := s.Parallel; {
-	case s.PEFT != nil && len(s.PEFT.Kernels) > 0:
-		s.Errs.Addf(s.PEFT.At, "peft.kernels with trainer: dpo is not modelled; leave out kernels")
-	case s.PEFT != nil:
-	case s.LoRA != nil:
-		s.Errs.Addf(s.LoRA.At, "lora with trainer: dpo is not modelled; write peft: {lora: {...}}, whose model without its adapters is the reference")
-	case p != nil && p.FSDP.Set:
-		s.Errs.Addf(p.FSDP.At, "fsdp with trainer: dpo is modelled with peft alone: without adapters there is a second model, the reference, which is sharded, too")
-	case p != nil && p.DDP.Set:
-		s.Errs.Addf(p.DDP.At, "ddp with trainer: dpo is modelled with peft alone: without adapters there is a second model, the reference")
-	}
-	if a.Bool("sync_ref_model") {
-		s.Errs.Addf(a.Span("sync_ref_model"), "sync_ref_model: the update of the reference is not modelled, and with adapters DPOTrainer refuses it; sync_ref_model: false is")
-	}
+	s.ownLoss(d, a)
 	if a.Bool("precompute_ref_log_probs") {
 		s.Errs.Addf(a.Span("precompute_ref_log_probs"), "precompute_ref_log_probs: the passes over the data before training are not modelled; precompute_ref_log_probs: false is")
-	}
-	if a.Bool("use_liger_kernel") {
-		s.Errs.Addf(a.Span("use_liger_kernel"), "use_liger_kernel: the fused loss of DPOTrainer is not modelled; use_liger_kernel: false is")
 	}
 	losses := []string{"sigmoid"}
 	if v, ok := a.Value("loss_type").(*Value); ok {

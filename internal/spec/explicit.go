@@ -35,7 +35,7 @@ func (s *Spec) Explicit(model, loop *Spec) ([]byte, error) {
 		return nil, s.Errs.Err()
 	}
 	if s.Reference() != nil {
-		s.Errs.Addf(s.Trainer.DPO.At, "the reference of trainer: dpo is read from a checkpoint and has no form without hf; the job is not written out")
+		s.Errs.Addf(s.Trainer.Args().At, "the reference of trainer: %s is read from a checkpoint and has no form without hf; the job is not written out", s.Trainer.Key())
 		return nil, s.Errs.Err()
 	}
 	if loop != nil {

@@ -4,7 +4,10 @@ package spec
 // SFTTrainer.__init__ in trl/trainer).
 
 // OfTRL reports whether the trainer is one of TRL.
-func (t *Trainer) OfTRL() bool { return t != nil && (t.SFT != nil || t.DPO != nil) }
+func (t *Trainer) OfTRL() bool { return t != nil && (t.SFT != nil || t.OwnLoss()) }
+
+// OwnLoss reports whether the trainer computes the loss outside of the model.
+func (t *Trainer) OwnLoss() bool { return t != nil && (t.DPO != nil || t.GRPO != nil) }
 
 // trl completes and checks the arguments of TRL's trainers.
 func (s *Spec) trl(d *decoder, a *Arguments) {
@@ -23,6 +26,7 @@ func (s *Spec) trl(d *decoder, a *Arguments) {
 		}}
 	}
 	s.dpo(d, a)
+	s.grpo(d, a)
 }
 
 // sft completes and checks the arguments of SFTTrainer.
@@ -62,9 +66,9 @@ func (t *Trainer) refused(errs *Errors) bool {
 	for _, x := range []struct {
 		class string
 		v     *Value
-	}{{"GRPOTrainer", t.GRPO}, {"KTOTrainer", t.KTO}, {"RLOOTrainer", t.RLOO}, {"RewardTrainer", t.Reward}} {
+	}{{"KTOTrainer", t.KTO}, {"RLOOTrainer", t.RLOO}, {"RewardTrainer", t.Reward}} {
 		if x.v != nil {
-			errs.Addf(x.v.Span, "trl.%s is not modelled; hf, sft and dpo are, and step: says a loop of your own", x.class)
+			errs.Addf(x.v.Span, "trl.%s is not modelled; hf, sft, dpo and grpo are, and step: says a loop of your own", x.class)
 			found = true
 		}
 	}

@@ -18,13 +18,14 @@ type Trainer struct {
 	SFT *SFTArguments `yaml:"sft" doc:"trl.SFTTrainer: the keys of SFTConfig"`
 	DPO *DPOArguments `yaml:"dpo" doc:"trl.DPOTrainer: the keys of DPOConfig"`
 
+	GRPO *GRPOArguments `yaml:"grpo" doc:"trl.GRPOTrainer: the keys of GRPOConfig"`
+
 	LitGPT *LitGPTArguments `yaml:"litgpt" doc:"litgpt's finetune_lora, finetune_full and pretrain: the keys of their configuration files, and command"`
 
 	Lightning *LightningArguments `yaml:"lightning" doc:"lightning.Trainer: its arguments; train has batch_size, optimizer and checkpoint"`
 
 	Torchtitan *TorchtitanArguments `yaml:"torchtitan" doc:"torchtitan's train.py: the keys of its configuration files; parallel: {fsdp: N} says on how many GPUs"`
 
-	GRPO   *Value `yaml:"grpo" doc:"trl.GRPOTrainer: refused"`
 	KTO    *Value `yaml:"kto" doc:"trl.KTOTrainer: refused"`
 	RLOO   *Value `yaml:"rloo" doc:"trl.RLOOTrainer: refused"`
 	Reward *Value `yaml:"reward" doc:"trl.RewardTrainer: refused"`
@@ -67,6 +68,11 @@ type DPOArguments struct{ Arguments }
 
 func (a *DPOArguments) unmarshal(d *decoder, v *Value) { a.read(d, v, trainer.DPO) }
 
+// GRPOArguments are GRPOConfig's.
+type GRPOArguments struct{ Arguments }
+
+func (a *GRPOArguments) unmarshal(d *decoder, v *Value) { a.read(d, v, trainer.GRPO) }
+
 // given are the trainers that are given, by key; there must be one.
 func (t *Trainer) given() (keys []string, args []*Arguments) {
 	add := func(key string, a *Arguments) { keys, args = append(keys, key), append(args, a) }
@@ -78,6 +84,9 @@ func (t *Trainer) given() (keys []string, args []*Arguments) {
 	}
 	if t.DPO != nil {
 		add("dpo", &t.DPO.Arguments)
+	}
+	if t.GRPO != nil {
+		add("grpo", &t.GRPO.Arguments)
 	}
 	if t.LitGPT != nil {
 		add("litgpt", &t.LitGPT.Arguments)

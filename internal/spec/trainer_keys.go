@@ -254,8 +254,8 @@ var keysOf = []struct {
 	{"eval_dataset", []string{"hf", "sft", "dpo", "lightning"}, "; litgpt has eval.max_iters"},
 	{"compute_metrics", []string{"hf", "sft", "dpo"}, ""},
 	{"model_accepts_loss_kwargs", []string{"hf", "sft"}, ""},
-	{"nan_loss", []string{"hf", "sft", "dpo"}, ""},
-	{"empty_cache", []string{"hf", "sft", "dpo"}, ""},
+	{"nan_loss", []string{"hf", "sft", "dpo", "grpo"}, ""},
+	{"empty_cache", []string{"hf", "sft", "dpo", "grpo"}, ""},
 	{"optimizer_cls_and_kwargs", []string{"hf", "sft", "dpo"}, ""},
 }
 

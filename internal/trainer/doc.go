@@ -115,6 +115,8 @@ func Named(key string) *Table {
 		return SFT
 	case "dpo":
 		return DPO
+	case "grpo":
+		return GRPO
 	case "lightning":
 		return Lightning
 	case "torchtitan":

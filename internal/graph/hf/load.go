@@ -47,6 +47,7 @@ import (
 //	sequences    given by the loader: how many samples of a batch are one sequence
 //	token_accuracy given by the loader: Liger's loss counts correct tokens, too
 //	loss_tokens  given by the loader: trainer.loss_tokens
+//	logits_to_keep given by the loader: how many of the last tokens have logits; 0: all
 //	virtual_tokens given by the loader: those of peft
 //	word_embeddings the path of the embeddings of tokens, if methods of virtual tokens are modelled
 //	neftune      given by the loader: noise is added to the embeddings
@@ -58,7 +59,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/mixers", "hf/ker
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy", "virtual_tokens", "word_embeddings"}
+var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy", "logits_to_keep", "virtual_tokens", "word_embeddings"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -237,12 +238,12 @@ func (h *model) params() map[string]any {
 	if n = h.Spec.Trainer.Length(n); n > 0 {
 		given["seq"] = n
 	}
-	if t := h.Spec.Trainer; t != nil && t.DPO != nil {
+	if t := h.Spec.Trainer; t.OwnLoss() {
 		switch given["mask"] {
 		case nil:
 			given["mask"] = "ones"
 		case "none":
-			h.fail(h.at("mask"), "mask: none with trainer: dpo is not modelled, as DPOTrainer's batches have a mask; mask: ones and mask: padded are")
+			h.fail(h.at("mask"), "mask: none with trainer: %s is not modelled, as its batches have a mask; mask: ones and mask: padded are", t.Key())
 		}
 	}
 	given["precision"] = h.precision()
@@ -345,8 +346,11 @@ func Asked(t *spec.Trainer) map[string]any {
 		out["flattened"], out["mask"] = true, "none"
 		out["several"], out["sequences"] = !t.OneSample.V, t.Samples()
 	}
-	if t.DPO != nil {
+	if t.OwnLoss() {
 		out["use_cache"], out["labelled"], out["num_items"] = false, false, false
+	}
+	if t.GRPO != nil {
+		out["logits_to_keep"] = a.Int("max_completion_length") + 1 // the last belongs to no token
 	}
 	if t.SFT != nil {
 		out["use_cache"] = false
