@@ -242,6 +242,9 @@ def died(address):
         writer.write(["free", number])
 
 
+deleter = died
+
+
 def storage(size, device, origin):
     """A new storage: its address."""
     base = NEXT[0]
@@ -285,7 +288,7 @@ def new(sizes, strides, dtype, device, origin="op"):
     m.tensor.device.type, m.tensor.device.id = 2, device
     m.tensor.dtype.lanes = 1
     m.tensor.shape = ctypes.addressof(dims)
-    m.deleter = died
+    m.deleter = deleter
     address = ctypes.addressof(m)
     managed[address] = m, dims, base
     t = torch._C._from_dlpack(capsule(address, b"dltensor", None))
@@ -1277,6 +1280,7 @@ def install(module):
               torch.float32: (2, 32), torch.float64: (2, 64), torch.bfloat16: (4, 16), torch.complex64: (5, 64), torch.complex128: (5, 128), torch.bool: (6, 8)}
     HALF = (torch.float16, torch.bfloat16)
     RELEASE = tuple(int("".join(c for c in n if c.isdigit()) or 0) for n in torch.__version__.split("+")[0].split(".")[:2])
+    install_deleter()
     install_guard()
     install_accelerator()
     install_sized()
@@ -1301,18 +1305,40 @@ def install_guard():
     registry[1] = ctypes.addressof(guard)
 
 
-def default_stream():
-    """A function of machine code that returns the default stream of the device it is given: ctypes has no functions that return 16 bytes."""
-    code = {"x86_64": "0fb7c631d2c3", "aarch64": "203c4092010080d2c0035fd6"}.get(platform.machine())
+def machine_code(code):
+    """The address of a function that Python has no words for, or None on machines for which it is not written."""
     if code is None:
         return None
     try:
         page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     except (OSError, AttributeError, TypeError):
         return None
-    page.write(bytes.fromhex(code))
+    page.write(code)
     keep.append(page)
     return ctypes.addressof(ctypes.c_char.from_buffer(page))
+
+
+def default_stream():
+    """Returns the default stream of the device that it is given: ctypes has no callbacks that return 16 bytes."""
+    code = {"x86_64": "0fb7c631d2c3", "aarch64": "003c4092010080d2c0035fd6"}.get(platform.machine())
+    return machine_code(code and bytes.fromhex(code))
+
+
+def install_deleter():
+    """Storages die while exceptions are on their way, which a callback of ctypes would lose: PyErr_Fetch and PyErr_Restore are called around it."""
+    global deleter
+    if platform.machine() != "x86_64":
+        return
+    call = lambda f: b"\x48\xb8" + ctypes.cast(f, ctypes.c_void_p).value.to_bytes(8, "little") + b"\xff\xd0"  # movabs rax, f; call rax
+    python = ctypes.pythonapi
+    code = bytes.fromhex("53 4883ec20 4889fb") + call(python.PyGILState_Ensure) + bytes.fromhex("89442418")
+    code += bytes.fromhex("488d3c24 488d742408 488d542410") + call(python.PyErr_Fetch)
+    code += bytes.fromhex("4889df") + call(died)
+    code += bytes.fromhex("488b3c24 488b742408 488b542410") + call(python.PyErr_Restore)
+    code += bytes.fromhex("8b7c2418") + call(python.PyGILState_Release) + bytes.fromhex("4883c420 5b c3")
+    address = machine_code(code)
+    if address:
+        deleter = Deleter(address)
 
 
 def install_accelerator():
