@@ -1,0 +1,87 @@
+package record
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memplan/memplan/internal/needs"
+)
+
+// site is a sitecustomize that the user has.
+const site = "import os\nos.environ['OTHER_SITE'] = 'ran'\n"
+
+func started(t *testing.T, script string) (string, error) {
+	t.Helper()
+	python := needs.Tool(t, "python3")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "train.py")
+	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	s := &Start{
+		Command: []string{python, file, "--lr", "1"}, Dir: dir, Steps: 2, Out: filepath.Join(dir, "out.rec"), Stdout: &out, Stderr: &out,
+		Device: Device{Name: "NVIDIA H100 80GB HBM3", Arch: "sm90", SMs: 132, Memory: 80 << 30},
+	}
+	err := s.Run(t.Context())
+	return out.String(), err
+}
+
+// A script that puts nothing on the GPU leaves no recording, which is said; its
+// arguments, its output and the sitecustomize that it had are its own.
+func TestStartNothing(t *testing.T) {
+	other := t.TempDir()
+	if err := os.WriteFile(filepath.Join(other, "sitecustomize.py"), []byte(site), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PYTHONPATH", other)
+	t.Setenv("CUDA_VISIBLE_DEVICES", "3")
+	out, err := started(t, "import os, sys\nprint(sys.argv[1:], os.environ['OTHER_SITE'], repr(os.environ['CUDA_VISIBLE_DEVICES']))\n")
+	if err == nil || !strings.Contains(err.Error(), "nothing was recorded") {
+		t.Errorf("error %v, want that nothing was recorded", err)
+	}
+	if want := "['--lr', '1'] ran ''\n"; out != want {
+		t.Errorf("the script wrote %q, want %q", out, want)
+	}
+}
+
+// The exit code of the command is the error.
+func TestStartFails(t *testing.T) {
+	_, err := started(t, "raise SystemExit(3)\n")
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 {
+		t.Errorf("error %v, want exit code 3", err)
+	}
+	if err := (&Start{Out: "x"}).Run(t.Context()); err == nil {
+		t.Error("no command was taken")
+	}
+}
+
+// With a PyTorch, whatever its build: two steps of a layer, stopped after them.
+func TestStartRecords(t *testing.T) {
+	if testing.Short() {
+		t.Skip("imports PyTorch")
+	}
+	if exec.Command(needs.Tool(t, "python3"), "-c", "import torch").Run() != nil {
+		t.Skip("python3 has no PyTorch")
+	}
+	out, err := started(t, `import torch
+m = torch.nn.Linear(4, 2).to("cuda")
+o = torch.optim.SGD(m.parameters(), lr=0.1)
+for i in range(9):
+    o.zero_grad()
+    m(torch.ones(3, 4, device="cuda")).sum().backward()
+    print(i)
+    o.step()
+`)
+	if err != nil {
+		t.Fatal(err, out)
+	}
+	if out != "0\n1\n" {
+		t.Errorf("the script wrote %q, want two steps", out)
+	}
+}
