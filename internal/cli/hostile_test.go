@@ -250,6 +250,7 @@ func hostileRuns(name string) map[string][]hostileRun {
 			as(none, "export", "torch", "named.yaml"), as(none, "export", "torch", path), as(none, "export", "trace", "named.yaml"), as(none, "export", "trace", "--text", path),
 			as(none, "export", "torch", "--out-file=no/"+file, "other.yaml"), as(none, "export", name),
 		},
+		"record":     {as(none, "record", "--gpu="+name, "--", "true"), as(none, "record", "--batch="+name, "--", "true"), as(none, "record", "--answer="+name, "--", "true"), as(none, "record", "--", "no"+file)},
 		"import":     {as(none, "import", "job.yml"), as(none, "import", "job/"+file), as(none, "import", "--", path), as(none, "import", "--", name)},
 		"schema":     {as(none, "schema", "--desugar", "named.yaml"), as(none, "schema", "--desugar", path), as(none, "schema", "--", name)},
 		"list":       {as(none, "list", "--", name), as(none, "list", "devices", "--", name)},
@@ -292,7 +293,7 @@ func TestHostileNames(t *testing.T) {
 					}
 				}
 			}
-			for _, command := range []string{"estimate", "check", "diff", "run", "explain", "simulate", "export", "schema", "list", "completion", "version"} {
+			for _, command := range []string{"estimate", "check", "diff", "run", "explain", "simulate", "export", "record", "schema", "list", "completion", "version"} {
 				for n, r := range runs[command] {
 					for _, format := range r.formats {
 						line := slices.Clone(r.line)

@@ -21,14 +21,18 @@ type page struct {
 }
 
 var pages = []page{
-	{"README.md", nil},
+	{"README.md", records},
 	{"docs/huggingface.md", nil},
 	{"docs/jobs.md", nil},
 	{"docs/report.md", nil},
 	{"docs/snapshots.md", nil},
+	{"docs/record.md", records},
 	{"docs/run.md", nil},
 	{"docs/ci.md", []string{"memplan check --against-git"}}, // TestCheckedGit and check_git.txtar run it
 }
+
+// records need a Python with PyTorch.
+var records = []string{"memplan record"}
 
 // pageFiles are the files that the pages' commands name, beside tiny.yaml, the
 // README's first spec.
@@ -77,6 +81,11 @@ func TestPages(t *testing.T) {
 			write("tiny.yaml", tiny)
 			job, _, _ := strings.Cut(strings.SplitN(string(readme), "```yml\n", 2)[1], "```")
 			write("qlora.yml", job)
+			recording, err := os.ReadFile("../../testdata/record/net_batches.rec.gz")
+			if err != nil {
+				t.Fatal(err)
+			}
+			write("train.rec.gz", string(recording))
 			p.run(t, string(text), dir, tiny, write)
 		})
 	}
