@@ -23,19 +23,20 @@ func TestLoopParams(t *testing.T) {
 		}
 		return s.ParamNames()
 	}
-	models := specs.Names()
-	for _, m := range specs.HFTypes() {
-		models = append(models, "hf/"+m)
-	}
-	with := map[string]string{} // a model with a param of this name
-	for _, m := range models {
+	of := map[bool]map[string]string{true: {}, false: {}} // of transformers or not: models with a param of this name
+	for _, m := range specs.Names() {
 		for _, p := range names(m) {
-			with[p] = m
+			of[false][p] = m
 		}
 	}
-	for _, loop := range []string{"hf", "sft", "dpo", "trl", "litgpt", "lightning", "torchtitan"} {
+	for _, m := range specs.HFTypes() {
+		for _, p := range names("hf/" + m) {
+			of[true][p] = "hf/" + m
+		}
+	}
+	for loop, transformers := range map[string]bool{"hf": true, "sft": true, "dpo": true, "grpo": true, "trl": true, "litgpt": false, "lightning": false, "torchtitan": false} {
 		for _, p := range names("trainers/" + loop) {
-			if m := with[p]; m != "" && !slices.Contains(shared, p) {
+			if m := of[transformers][p]; m != "" && !slices.Contains(shared, p) {
 				t.Errorf("trainers/%s and %s both have a param %s", loop, m, p)
 			}
 		}

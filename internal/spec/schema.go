@@ -160,6 +160,8 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		return argumentsOf(trainer.SFT)
 	case f.Type == reflect.TypeFor[*DPOArguments]():
 		return argumentsOf(trainer.DPO)
+	case f.Type == reflect.TypeFor[*GRPOArguments]():
+		return argumentsOf(trainer.GRPO)
 	case f.Type == reflect.TypeFor[*LightningArguments]():
 		return argumentsOf(trainer.Lightning)
 	case f.Type == reflect.TypeFor[*TorchtitanArguments]():
