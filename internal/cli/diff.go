@@ -66,6 +66,10 @@ func (d *comparison) run(c *cobra.Command, s *Streams, args, formats []string) e
 	if strings.Contains(d.gpu, ",") {
 		return usagef("--gpu %s: diff compares on one GPU", d.gpu)
 	}
+	color, err := colored(c, s)
+	if err != nil {
+		return err
+	}
 	var sides [2]*report.Report
 	var memory []webpage.Memory
 	reports := 0
@@ -105,9 +109,8 @@ func (d *comparison) run(c *cobra.Command, s *Streams, args, formats []string) e
 		return err
 	}
 	if !d.pictures.alone() {
-		format, options := report.DiffFormats.Lookup(d.format), report.DiffOptions{All: d.all, Top: d.top}
+		format, options := report.DiffFormats.Lookup(d.format), report.DiffOptions{All: d.all, Top: d.top, Color: color}
 		write := func(w io.Writer) error { return format.Write(w, diff, options) }
-		var err error
 		if d.format == formats[0] {
 			options.Width = s.terminal()
 			err = s.people(write)

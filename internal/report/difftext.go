@@ -26,7 +26,8 @@ type DiffOptions struct {
 	All bool // figures that are equal too
 	Top int  // layers to show
 
-	Width int // of the terminal; 0: text is not for one
+	Width int  // of the terminal; 0: text is not for one
+	Color bool // mark verdicts with ANSI colours
 }
 
 // wide reports a setting that the table of a terminal has no room for, which has two and a name.
@@ -161,10 +162,14 @@ func (l *DiffLayer) remark() string {
 }
 
 // sides says in a line each what is compared.
-func (d *Diff) sides() [2]string {
+func (d *Diff) sides(o DiffOptions) [2]string {
 	var out [2]string
 	for i, s := range []DiffSide{d.A, d.B} {
-		out[i] = printable.Text(fmt.Sprintf("%s: %s, %s on %s", s.Source, s.Result, s.Model, s.Device))
+		result := printable.Text(s.Result)
+		if o.Color {
+			result = verdictColors[s.Result] + result + plain
+		}
+		out[i] = fmt.Sprintf("%s: %s, %s", printable.Text(s.Source), result, printable.Text(s.Model+" on "+s.Device))
 	}
 	return out
 }
@@ -187,7 +192,7 @@ const diffEqual = "no difference in memory or settings"
 var _ = DiffFormats.Add(DiffFormat{Name: "text", Doc: "for people: what differs, in tables", Rank: 0, Write: writeDiffText})
 
 func writeDiffText(w io.Writer, d *Diff, o DiffOptions) error {
-	sides := d.sides()
+	sides := d.sides(o)
 	if _, err := fmt.Fprintf(w, "A  %s\nB  %s\n", sides[0], sides[1]); err != nil {
 		return err
 	}
@@ -214,7 +219,7 @@ func writeDiffText(w io.Writer, d *Diff, o DiffOptions) error {
 var _ = DiffFormats.Add(DiffFormat{Name: "markdown", Doc: "for comments on changes: the same tables", Rank: 1, Write: writeDiffMarkdown})
 
 func writeDiffMarkdown(w io.Writer, d *Diff, o DiffOptions) error {
-	sides := d.sides()
+	sides := d.sides(DiffOptions{})
 	if _, err := fmt.Fprintf(w, "- **A** %s\n- **B** %s\n", markdown(sides[0]), markdown(sides[1])); err != nil {
 		return err
 	}
