@@ -215,6 +215,14 @@ func hostileRuns(name string) map[string][]hostileRun {
 		"log": "x " + name + "\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 1.00 GiB of which 1.00 MiB is free. " + name + " Including non-PyTorch memory, this process has 1.00 GiB memory in use.\n" + name + "\n",
 	}
 	spec["log "+file] = spec["log"]
+	spec["train.rec"] = strings.Join([]string{
+		`["memplan",1,{"torch":"2.6","gpu":{"key":"t4"},"argv":[` + jsonString(name) + `]}]`, `["frame",` + jsonString(name) + `,1,` + jsonString(name) + `]`,
+		`["schema",` + jsonString("x::"+strings.NewReplacer("(", "", " ", "").Replace(name)+"(Tensor x) -> Tensor") + `]`, `["meta","float32",[256],[1]]`,
+		`["storage","cuda:0",1024,"input"]`, `["enter",` + jsonString(name) + `,` + jsonString(name) + `]`, `["storage","cuda:0",1024,"op"]`,
+		`["op",0,[{"t":[0,0,0,3]}],{},[{"t":[1,0,0,0]}],{}]`, `["asked",` + jsonString(name) + `,` + jsonString(name) + `,0]`, `["doubt",` + jsonString(name) + `,0]`,
+		`["phase","step",1]`, `["end",{"reason":"error","text":` + jsonString(name) + `,"frame":0}]`,
+	}, "\n")
+	spec["broken.rec"] = "[\"memplan\",1,{}]\n[" + jsonString(name) + "]\n"
 	spec["job.yml"] = "base_model: " + quoted + "\nmicro_batch_size: 1\n" + quoted + ": 1\n"
 	spec["job/"+file] = "base_model: gpt2\nmicro_batch_size: 1\nsequence_len: 64\ndatasets: [{path: " + quoted + "}]\n"
 	spec["report.json"] = `{"memplan_report": 1, "spec": ` + jsonString(name) + `, "model": {"name": ` + jsonString(name) + `}, "device": {"display_name": ` + jsonString(name) + `}, "layers": [{"layer": ` + jsonString(name) + `, "kind": ` + jsonString(name) + `, "total_bytes": 5}], "not_modelled": [` + jsonString(name) + `]}`
@@ -232,7 +240,7 @@ func hostileRuns(name string) map[string][]hostileRun {
 			as(none, "estimate", "wrong/"+file), as(none, "estimate", "raw.yaml"), as(none, "estimate", "no"+file), as(none, "estimate", "hf/config.json"),
 			as(none, "estimate", "--", name), as(none, "estimate", "--gpu="+name, "other.yaml"), as(none, "estimate", "--set="+name, "other.yaml"), as(none, "estimate", "--set=name="+name, "other.yaml"),
 			as(none, "estimate", "--alloc-conf="+name, "other.yaml"), as(none, "estimate", "--format="+name, "other.yaml"), as(none, "estimate", "--"+name), as(none, "estimate", "preset:"+name), as(none, "estimate", "HEAD:"+name),
-			as(none, "estimate", "log "+file),
+			as(none, "estimate", "log "+file), as(report.Formats.Names(), "estimate", f, "train.rec").any(), as(none, "estimate", "broken.rec"),
 		},
 		"check": {
 			as(gate.Formats.Names(), "check", "--headroom=99%", f, "--", path, "oom/"+file), as(gate.Formats.Names(), "check", f, "--", "wrong/"+file).any(), as(gate.Formats.Names(), "check", f, "named.yaml").any(), as(gate.Formats.Names(), "check", f, "--against=base.json", "other.yaml"), as(none, "check", "raw.yaml"),
@@ -250,7 +258,10 @@ func hostileRuns(name string) map[string][]hostileRun {
 			as(none, "export", "torch", "named.yaml"), as(none, "export", "torch", path), as(none, "export", "trace", "named.yaml"), as(none, "export", "trace", "--text", path),
 			as(none, "export", "torch", "--out-file=no/"+file, "other.yaml"), as(none, "export", name),
 		},
-		"record":     {as(none, "record", "--gpu="+name, "--", "true"), as(none, "record", "--batch="+name, "--", "true"), as(none, "record", "--answer="+name, "--", "true"), as(none, "record", "--", "no"+file)},
+		"record": {
+			as(none, "record", "--batch="+name, "--", "memplan-none"), as(none, "record", "--gpu="+name, "--", "memplan-none"), as(none, "record", "--answer="+name, "--", "memplan-none"),
+			as(none, "record", "--batch=x=1,2,3", "--", name),
+		},
 		"import":     {as(none, "import", "job.yml"), as(none, "import", "job/"+file), as(none, "import", "--", path), as(none, "import", "--", name)},
 		"schema":     {as(none, "schema", "--desugar", "named.yaml"), as(none, "schema", "--desugar", path), as(none, "schema", "--", name)},
 		"list":       {as(none, "list", "--", name), as(none, "list", "devices", "--", name)},
@@ -293,7 +304,7 @@ func TestHostileNames(t *testing.T) {
 					}
 				}
 			}
-			for _, command := range []string{"estimate", "check", "diff", "run", "explain", "simulate", "export", "record", "schema", "list", "completion", "version"} {
+			for _, command := range []string{"estimate", "check", "diff", "run", "record", "explain", "simulate", "export", "schema", "list", "completion", "version"} {
 				for n, r := range runs[command] {
 					for _, format := range r.formats {
 						line := slices.Clone(r.line)

@@ -31,7 +31,7 @@ var pages = []page{
 	{"docs/ci.md", []string{"memplan check --against-git"}}, // TestCheckedGit and check_git.txtar run it
 }
 
-// records need a Python with PyTorch.
+// records need a Python with PyTorch; record.txtar and internal/record run what does not.
 var records = []string{"memplan record"}
 
 // pageFiles are the files that the pages' commands name, beside tiny.yaml, the
@@ -77,15 +77,15 @@ func TestPages(t *testing.T) {
 			for name, text := range pageFiles {
 				write(name, text)
 			}
+			recorded, err := os.ReadFile(needs.File(t, "record", "net_batches.rec.gz"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			write("train.rec.gz", string(recorded))
 			tiny := blockRE.FindStringSubmatch(string(readme[strings.Index(string(readme), "```yaml"):]))[3]
 			write("tiny.yaml", tiny)
 			job, _, _ := strings.Cut(strings.SplitN(string(readme), "```yml\n", 2)[1], "```")
 			write("qlora.yml", job)
-			recording, err := os.ReadFile("../../testdata/record/net_batches.rec.gz")
-			if err != nil {
-				t.Fatal(err)
-			}
-			write("train.rec.gz", string(recording))
 			p.run(t, string(text), dir, tiny, write)
 		})
 	}
