@@ -907,12 +907,14 @@ def record_stream(op, args, kwargs):
     writer.write(["mark", "record_stream", show(args[0])])
 
 
-@special("aten::binary_cross_entropy")
-def binary_cross_entropy(op, args, kwargs):
-    """The sum or the mean is written into what held the losses (Loss.cu)."""
-    t = args[0]
-    out = new(t.shape, t.stride(), t.dtype, t.device.index)
-    if (args[3] if len(args) > 3 else kwargs.get("reduction", 1)) != 0:
+@special("aten::binary_cross_entropy", "aten::mse_loss", "aten::smooth_l1_loss")
+def loss(op, args, kwargs):
+    """The sum or the mean is written into what is as large as the losses (Loss.cu, BinaryOps.cpp)."""
+    a = bind(op, args, kwargs)
+    t, target = a["self"], a["target"]
+    sizes = tuple(torch.broadcast_shapes(t.shape, target.shape))
+    out = new(sizes, t.stride() if sizes == tuple(t.shape) else dense(sizes), torch.result_type(t, target), t.device.index)
+    if a["reduction"] != 0:
         out = as_strided(out, (), (), 0)
     record(op, args, kwargs, out)
     return out
