@@ -1232,7 +1232,11 @@ def cudnn_rnn_backward(op, args, kwargs):
     t, hx, cx, mask = a["input"], a["hx"], a["cx"], a["output_mask"]
     device = t.device.index
     like = lambda x: new(x.shape, dense(x.shape), x.dtype, device)
-    dx = like(t)
+    if a["batch_first"] and not a["batch_sizes"]:  # cuDNN's layout has the time first
+        n, l, size = t.shape
+        dx = as_strided(new((l, n, size), dense((l, n, size)), t.dtype, device), (n, l, size), (size, n * size, 1), 0)
+    else:
+        dx = like(t)
     dhx = like(hx)
     dcx = like(cx) if cx is not None else None
     dw = []
