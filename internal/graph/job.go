@@ -276,7 +276,7 @@ func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string, weigh
 		Spec: el.spec, Batch: el.batch, DType: el.job.DType, Torch: el.opts.Env.Torch, SMs: int64(el.opts.Env.SMs), Inference: el.job.Inference != "", Checkpoints: func() bool { return !m.Eval.V && el.checkpoints() },
 		Types: el.opts.HFTypes, Preset: el.opts.Preset, ReadFile: el.opts.ReadFile, Hub: el.opts.Hub, Nested: el.presetOfPreset, Asked: el.asked,
 		Parse: func(name string, text []byte, given map[string]any) (*spec.Spec, error) {
-			s, err := spec.Parse("preset:"+name, text, spec.Options{Params: given})
+			s, err := spec.Parse("preset:"+name, text, spec.Options{Own: true, Params: given})
 			if err == nil {
 				el.others = append(el.others, s.Errs)
 			}
@@ -314,7 +314,7 @@ func (el *building) loadPreset(m *spec.Model) *spec.Spec {
 	}
 	own := el.spec.Trainer.OwnParams(m.Preset.V)
 	el.ownParams(with, given, own)
-	s, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{Params: el.withOwn(given), Meter: el.meter})
+	s, err := spec.Parse("preset:"+m.Preset.V, text, spec.Options{Own: true, Params: el.withOwn(given), Meter: el.meter})
 	if s != nil {
 		for _, p := range with {
 			if _, known := s.Env.Lookup(p.Key.Str); !known {

@@ -151,7 +151,7 @@ func (el *building) loopFile(name string, given map[string]any) *spec.Spec {
 	if err != nil {
 		el.fail(t.At, "%v", err)
 	}
-	s, err := spec.Parse("preset:"+name, text, spec.Options{Params: given, Meter: el.meter, Loop: true})
+	s, err := spec.Parse("preset:"+name, text, spec.Options{Own: true, Params: given, Meter: el.meter, Loop: true})
 	if err != nil {
 		el.fail(t.At, "%s: %v", name, err)
 	}

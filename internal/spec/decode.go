@@ -66,27 +66,42 @@ func (d *decoder) section(v *Value, out any, what string) {
 
 // defaults sets what `default` tags say.
 func (d *decoder) defaults(rv reflect.Value) {
-	for i := range rv.NumField() {
-		f := rv.Type().Field(i)
-		if f.Anonymous || (f.Type.Kind() == reflect.Struct && f.Tag.Get("yaml") != "" && f.Tag.Get("yaml") != "-" && !isScalar(f.Type)) {
-			d.defaults(rv.Field(i))
-			continue
-		}
-		def, ok := f.Tag.Lookup("default")
-		if !ok {
-			continue
-		}
-		switch s := rv.Field(i).Addr().Interface().(type) {
+	for _, def := range fieldsOf(rv.Type()).defaults {
+		switch s := rv.FieldByIndex(def.index).Addr().Interface().(type) {
 		case *String:
-			s.V = def
+			s.V = def.text
 		case *Integer:
-			s.V, _ = strconv.ParseInt(def, 10, 64)
+			s.V, _ = strconv.ParseInt(def.text, 10, 64)
 		case *Boolean:
-			s.V = def == "true"
+			s.V = def.text == "true"
 		case *Number:
-			s.V, _ = strconv.ParseFloat(def, 64)
+			s.V, _ = strconv.ParseFloat(def.text, 64)
 		}
 	}
+}
+
+// fieldDefault is the default of a field.
+type fieldDefault struct {
+	index []int
+	text  string
+}
+
+// defaultsOf are the defaults of a struct, with those of structs that are its fields.
+func defaultsOf(t reflect.Type) []fieldDefault {
+	var out []fieldDefault
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous || (f.Type.Kind() == reflect.Struct && f.Tag.Get("yaml") != "" && f.Tag.Get("yaml") != "-" && !isScalar(f.Type)) {
+			for _, def := range defaultsOf(f.Type) {
+				out = append(out, fieldDefault{append([]int{i}, def.index...), def.text})
+			}
+			continue
+		}
+		if text, ok := f.Tag.Lookup("default"); ok {
+			out = append(out, fieldDefault{[]int{i}, text})
+		}
+	}
+	return out
 }
 
 func isScalar(t reflect.Type) bool {
@@ -103,6 +118,8 @@ type fieldSet struct {
 	index map[string][]int
 	names []string
 	also  map[string]string // second names of keys
+
+	defaults []fieldDefault
 }
 
 // fieldSets are those of the sections that were decoded, by type.
@@ -130,6 +147,7 @@ func fieldsOf(t reflect.Type) fieldSet {
 			}
 		}
 	}
+	s.defaults = defaultsOf(t)
 	fieldSets.Store(t, s)
 	return s
 }

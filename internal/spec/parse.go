@@ -39,6 +39,8 @@ type Options struct {
 	Longest func(*Lengths) (int64, error)
 	// Meter counts the work of expressions.
 	Meter *limit.Meter
+	// Own says that the text comes with memplan, and is as it should be.
+	Own bool
 	// Loop says that the text is the loop of a trainer, which has no model.
 	Loop bool
 	// Recorded says that the job is a recording, beside which there are a machine and a
@@ -84,7 +86,11 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 			errs.Ignored = append(errs.Ignored, n)
 		}
 	}
-	root := readYAML(text, errs)
+	read := readYAML
+	if o.Own {
+		read = readOwn
+	}
+	root := read(text, errs)
 	if root == nil {
 		return nil, errs.Err()
 	}

@@ -33,16 +33,36 @@ type reader struct {
 
 // readYAML parses text that holds exactly one YAML document.
 func readYAML(text []byte, errs *Errors) *Value {
-	if v := known.get(text); v != nil {
-		return v.clone()
-	}
-	before := len(errs.List)
-	v := (&reader{errs: errs}).read(text)
-	if v != nil && len(errs.List) == before {
-		known.put(text, v)
+	v, kept := readKept(text, errs)
+	if kept {
 		v = v.clone()
 	}
 	return v
+}
+
+// readOwn is readYAML of a text that comes with memplan. What is put together of such
+// files are their blocks: what is below is not copied.
+func readOwn(text []byte, errs *Errors) *Value {
+	const blocks = 3 // model, blocks, the blocks' names
+	v, kept := readKept(text, errs)
+	if kept {
+		v = v.upper(blocks)
+	}
+	return v
+}
+
+// readKept parses a text, or finds what it was read as before; kept says that this must not
+// be changed.
+func readKept(text []byte, errs *Errors) (v *Value, kept bool) {
+	if v := known.get(text); v != nil {
+		return v, true
+	}
+	before := len(errs.List)
+	v = (&reader{errs: errs}).read(text)
+	if v == nil || len(errs.List) > before {
+		return v, false
+	}
+	return v, known.put(text, v)
 }
 
 // read parses a text; without a document, or beyond the limits, there is no value.
@@ -122,9 +142,10 @@ func (d *documents) get(text []byte) *Value {
 	return d.known[string(text)]
 }
 
-func (d *documents) put(text []byte, v *Value) {
+// put reports whether the text is kept.
+func (d *documents) put(text []byte, v *Value) bool {
 	if len(text) < minDocumentBytes || len(text) > maxDocumentBytes {
-		return
+		return false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,6 +153,7 @@ func (d *documents) put(text []byte, v *Value) {
 		d.known = map[string]*Value{}
 	}
 	d.known[string(text)] = v
+	return true
 }
 
 // controlIn finds the first control character of a text but line ends and tabs.

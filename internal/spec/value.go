@@ -109,6 +109,17 @@ func (v *Value) clone() *Value {
 	return &c
 }
 
+// upper copies so many levels of mappings of a tree, which share what is below.
+func (v *Value) upper(levels int) *Value {
+	c := *v
+	if c.Pairs = slices.Clone(v.Pairs); levels > 1 {
+		for i, p := range c.Pairs {
+			c.Pairs[i].Value = p.Value.upper(levels - 1)
+		}
+	}
+	return &c
+}
+
 // bad reports whether the value is unknown because of a mistake in its text,
 // which was reported.
 func (v *Value) bad() bool { return v.expr != nil && v.expr.bad }
