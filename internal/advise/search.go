@@ -263,6 +263,9 @@ func (s *search) guess() int64 {
 		return max(k/s.axis.Step, 1)
 	}
 	one := s.try(1)
+	if !one.Fits && s.refused[1] == nil {
+		return 1
+	}
 	second := float64(one.Usable) / float64(max(s.reserved(1), 1))
 	return s.line(1, int64(min(max(2, second), float64(s.top))), 0)
 }

@@ -45,11 +45,12 @@ type Series struct {
 
 	mu     sync.Mutex
 	played int
+	probed map[int64]Probed // of jobs that were played
 }
 
 // NewSeries are the jobs of a recipe with these keys.
 func NewSeries(r *Recipe, key string, keys ...Key) *Series {
-	s := &Series{recipe: r, key: key, keys: keys}
+	s := &Series{recipe: r, key: key, keys: keys, probed: map[int64]Probed{}}
 	s.room.New = func() any { return &room{replayer: new(allocsim.Replayer)} }
 	return s
 }
@@ -242,12 +243,28 @@ func (s *Series) Probe(k int64) (p Probed, err error) {
 	if done, err := s.derive(k, func(o *Outcome) error { p, err = o.probe(); return err }); done || err != nil {
 		return p, err
 	}
+	return s.probe(k)
+}
+
+// probe is Probe of a job that is played, if it was not before.
+func (s *Series) probe(k int64) (p Probed, err error) {
+	s.mu.Lock()
+	p, found := s.probed[k]
+	s.mu.Unlock()
+	if found {
+		return p, nil
+	}
 	j, err := s.Job(k)
 	if err != nil {
 		return Probed{}, err
 	}
 	s.count()
-	return Probe(j)
+	if p, err = Probe(j); err == nil {
+		s.mu.Lock()
+		s.probed[k] = p
+		s.mu.Unlock()
+	}
+	return p, err
 }
 
 // Reserved is Reserved with a value of the key.
