@@ -137,8 +137,16 @@ func putSorted(c *op.Call, g *op.Tensor, n, numel, slice int64) {
 	c.Local(vec()) // original positions
 	c.Local(vec()) // range
 	c.Filled(tensor.Int64)
-	c.Drop(c.NewShape(tensor.Uint8, cub.Words64(c.Env().Arch).SortBits(n, bitLength((numel-1)/slice))))
+	k := op.Kernel{Rule: cubSortRule, In: tensor.Layout{Size: tensor.D(n, (numel-1)/slice+1)}}
+	c.Kernel(k)
+	k.Rule.Run(c, &k)
 }
+
+// cubSortRule is what CUB takes to sort indices: the operand is how many there are, and of how
+// many slices.
+var cubSortRule = &op.KernelRule{Run: func(c *op.Call, k *op.Kernel) {
+	c.Drop(c.NewShape(tensor.Uint8, cub.Words64(c.Env().Arch).SortBits(k.In.Dim(0), bitLength(k.In.Dim(1)-1))))
+}}
 
 // bitLength is the number of bits that n needs, at least 1.
 func bitLength(n int64) int64 {

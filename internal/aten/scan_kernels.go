@@ -67,10 +67,17 @@ func scanned(c *op.Call, x *op.Tensor, dim int, d tensor.DType) *op.Tensor {
 		c.Contiguous(x)
 	}
 	if n := x.Numel(); x.Rank() > 0 && n > 0 && n == x.Dim(dim) {
-		c.Drop(c.NewShape(tensor.Uint8, scanScratch(c, d, n)))
+		k := op.Kernel{Rule: cubScanRule, In: tensor.Layout{Size: tensor.D(n)}, DType: d}
+		c.Kernel(k)
+		k.Rule.Run(c, &k)
 	}
 	return out
 }
+
+// cubScanRule is what CUB takes for a scan: the operand is of how many elements.
+var cubScanRule = &op.KernelRule{Run: func(c *op.Call, k *op.Kernel) {
+	c.Drop(c.NewShape(tensor.Uint8, scanScratch(c, k.DType, k.In.Dim(0))))
+}}
 
 // scanScratch is the scratch of cub::DeviceScan::InclusiveScan over n elements.
 func scanScratch(c *op.Call, d tensor.DType, n int64) int64 {

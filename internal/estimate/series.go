@@ -42,6 +42,8 @@ type Series struct {
 	dropped bool
 	job     *Job      // of which the others on the line differ in sizes alone
 	room    sync.Pool // *room
+	one     sync.Once // is done if it was found whether the job with the value 1 lies on the line
+	oneLies bool
 
 	mu     sync.Mutex
 	played int
@@ -139,6 +141,7 @@ func (s *Series) through(at []int64, played []*engine.Played) bool {
 		if s.steps == heldSteps && uniform(s.job.Program) && l.told() {
 			s.held = 1
 		}
+		s.one = sync.Once{}
 		return true
 	}
 	return false
@@ -157,9 +160,19 @@ func (s *Series) Bend() bool {
 func (s *Series) Drop() { s.dropped = true }
 
 // derives reports whether a job is taken to lie on the line. That with the value 1 does
-// not: a dimension of size 1 is not like others.
+// not, as a dimension of size 1 is not like others, unless its first step shows that it does.
 func (s *Series) derives(k int64) bool {
-	return s.line != nil && !s.dropped && (k > 1 || s.job.recorded != nil)
+	if s.line == nil || s.dropped {
+		return false
+	}
+	return k > 1 || s.job.recorded != nil || k == 1 && s.held == 1 && s.line.needs(1) <= float64(s.job.Machine.Usable()) && s.first()
+}
+
+// first reports whether the first step of the job with the value 1 lies on the line; it is
+// played once for each line.
+func (s *Series) first() bool {
+	s.one.Do(func() { s.oneLies, _ = s.lies(1) })
+	return s.oneLies
 }
 
 // Room is the greatest value of the key up to some with which what lives at one time
@@ -340,15 +353,9 @@ func (s *Series) Holds(k int64) bool {
 	if k == 1 || slices.Contains(s.at, k) && (!s.Sharing || k == s.at[0]) {
 		return true
 	}
-	p, err := s.play(k, s.held)
-	if err != nil {
-		return false
-	}
-	r := s.room.Get().(*room)
-	defer s.room.Put(r)
-	derived, ok := s.line.play(k, r)
-	if ok && like(derived.Trace.Events, p.Trace.Events) {
-		return true
+	lies, err := s.lies(k)
+	if err != nil || lies {
+		return lies
 	}
 	if len(s.at) < 3 && !s.Sharing {
 		if s.off, err = s.play(k, 0); err != nil {
@@ -357,6 +364,18 @@ func (s *Series) Holds(k int64) bool {
 		s.offAt = k
 	}
 	return false
+}
+
+// lies plays as much of the job with a value of the key as tells whether it lies on the line.
+func (s *Series) lies(k int64) (bool, error) {
+	p, err := s.play(k, s.held)
+	if err != nil {
+		return false, err
+	}
+	r := s.room.Get().(*room)
+	defer s.room.Put(r)
+	derived, ok := s.line.play(k, r)
+	return ok && like(derived.Trace.Events, p.Trace.Events), nil
 }
 
 // Largest tells about with which value of a key the job would take all memory, that has
