@@ -11,7 +11,7 @@ CUDA = internal/cuda
 CUDA_OUT = $(CURDIR)/bin/cuda
 CUDA_ENV = CGO_ENABLED=1 CGO_CFLAGS="-I$(CURDIR)/$(CUDA)/driver" CGO_LDFLAGS="-L$(CUDA_OUT)"
 
-.PHONY: build estimate test test-all compiling presets race fuzz lint vulncheck golden accuracy bench clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check ptx-assemble release release-check
+.PHONY: build estimate test test-all compiling presets race fuzz lint vulncheck golden accuracy bench speed clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check ptx-assemble release release-check
 
 build: compiling ## the binary, in bin/
 	@$(GO) build -o bin/memplan ./cmd/memplan
@@ -56,6 +56,9 @@ accuracy: ## hold predictions against recordings of real PyTorch; fails if they 
 bench: ## speed, memory, start-up
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/allocsim ./internal/engine
 	./tools/startup.sh
+
+speed: build ## processor time of an estimate of every preset, with and without --quick
+	$(GO) run ./tools/startup -presets bin/memplan
 
 cuda: cuda-stub ## the binary with the CUDA backend; needs a C compiler, no CUDA toolkit
 	$(CUDA_ENV) $(GO) build -tags cuda -o bin/memplan ./cmd/memplan
