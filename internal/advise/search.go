@@ -147,7 +147,15 @@ func derived(ctx context.Context, r *estimate.Recipe, series *estimate.Series, a
 	if axis.From == nil {
 		return nil
 	}
-	if axis.At < axis.Step || axis.At%axis.Step > 0 || !lay(series, axis) {
+	if axis.At < axis.Step || axis.At%axis.Step > 0 {
+		return nil
+	}
+	if axis.From.Largest(axis.At) == 0 { // what does not grow takes all memory
+		if p, err := series.Probe(axis.Step); err == nil && !p.Fits {
+			return &Found{Tries: 1, Plays: series.Played()}
+		}
+	}
+	if !lay(series, axis) {
 		return nil
 	}
 	for {
