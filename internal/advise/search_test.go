@@ -359,6 +359,12 @@ func TestNothingFits(t *testing.T) {
 	if err != nil || f.Largest != 0 || f.Recommended != 0 {
 		t.Errorf("%+v, %v", f, err)
 	}
+	r := preset(t, "gpt")
+	r.Options.Set = []string{"device.gpu=t4", "device.memory=1GiB", "train.batch_size=64"}
+	g, err := Search(context.Background(), r, BatchFrom(base(t, r).Outcome), 0.05)
+	if err != nil || g.Largest != 0 || g.Plays != 1 {
+		t.Errorf("%+v, %v; want a batch of 1 alone to be played", g, err)
+	}
 }
 
 func TestCancelled(t *testing.T) {
