@@ -41,9 +41,15 @@ def share(model, like):
 // the base layer was changed, too.
 const adaptedOver = `
         if isinstance(module, Adapter)UNCHANGED:
-            base = share(model._modules[name], module.base_layer)
-            model._modules[name] = object.__new__(type(module))
-            model._modules[name].__dict__ = dict(module.__dict__, _modules=dict(module._modules, base_layer=base))
+            around = [module]
+            while isinstance(around[-1].base_layer, Adapter):
+                around.append(around[-1].base_layer)
+            base = share(model._modules[name], around[-1].base_layer)
+            for adapter in reversed(around):
+                layer = object.__new__(type(adapter))
+                layer.__dict__ = dict(adapter.__dict__, _modules=dict(adapter._modules, base_layer=base))
+                base = layer
+            model._modules[name] = base
             continue`
 
 // sharing is the function that lays one model over another.

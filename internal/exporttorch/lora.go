@@ -35,6 +35,8 @@ var (
 	loraConvPython string
 	//go:embed python/lora_embedding.py
 	loraEmbeddingPython string
+	//go:embed python/lora_parameter.py
+	loraParameterPython string
 	//go:embed python/lora_4bit.py
 	lora4bitPython string
 	//go:embed python/lora_8bit.py
@@ -62,6 +64,7 @@ var adapterTable = []*adapter{
 	{[]*nn.Layer{nn.LoraLinear}, "LoraLinear", "", false},
 	{nn.LoraConv[1:], "LoraConv", loraConvPython, false},
 	{[]*nn.Layer{nn.LoraEmbedding}, "LoraEmbedding", loraEmbeddingPython, false},
+	{[]*nn.Layer{nn.LoraParameter}, "lora_parameters", loraParameterPython, false},
 	{[]*nn.Layer{nn.LoraLinear4bit}, "LoraLinear4bit", lora4bitPython, false},
 	{[]*nn.Layer{nn.DoraLinear}, "DoraLinear", loraDoraPython, false},
 	{[]*nn.Layer{nn.DoraLinear4bit}, "DoraLinear4bit", loraDora4bitPython, false},
@@ -119,6 +122,16 @@ func (s *script) adapterClasses() {
 		s.b.WriteString(loraKernelsPython)
 	}
 }
+
+// parametrizes reports whether parameters have adapters of their own.
+func parametrizes(j *program.Job) bool {
+	return slices.ContainsFunc(j.Models, func(m *program.Model) bool {
+		return m.Adapters != nil && slices.ContainsFunc(m.Adapters.Groups, ofParameters)
+	})
+}
+
+// ofParameters reports whether the adapters of a group are of parameters.
+func ofParameters(g program.AdapterGroup) bool { return g.Layer.Layer == nn.LoraParameter }
 
 // fuses reports whether fused kernels compute adapters of a job.
 func fuses(j *program.Job) bool {
@@ -206,7 +219,12 @@ func (s *script) addAdapters(m *program.Model) {
 	}
 	s.promptsToDevice(m)
 	s.printf("add_adapters(%s, [", s.modelName(m.Name))
-	for _, g := range a.Groups {
+	parameters := false
+	for _, g := range a.Groups { // those of parameters come last
+		if ofParameters(g) && !parameters {
+			s.line("], parameters=[")
+			parameters = true
+		}
 		s.printf("    (%s, lambda layer: %s(%s)),", s.patterns(g.Layers, m), adapterOf(g.Layer.Layer).name, strings.TrimSuffix("layer, "+g.Args, ", "))
 	}
 	s.printf("]%s)", more)

@@ -51,6 +51,9 @@ func (s *script) print(o Options) {
 	for _, r := range s.renamed() {
 		s.printf("# %s is %s in the spec: modules of PyTorch have that name, or Python takes it for another.", r[0], r[1])
 	}
+	if parametrizes(job) {
+		s.line("import contextlib")
+	}
 	if adapted(job) {
 		s.line("import copy")
 	}
@@ -83,6 +86,9 @@ func (s *script) print(o Options) {
 	}
 	s.line("import torch.nn as nn")
 	s.line("import torch.nn.functional as F")
+	if parametrizes(job) {
+		s.line("import torch.nn.utils.parametrize as parametrize")
+	}
 	if prunes(job) {
 		s.line("import torch.nn.utils.prune as prune")
 	}

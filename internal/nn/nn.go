@@ -56,6 +56,7 @@ var (
 	LoraLinear8bit = &Layer{Python: "LoraLinear8bit"}
 	LoraConv       = [...]*Layer{1: {Python: "LoraConv1d"}, 2: {Python: "LoraConv2d"}, 3: {Python: "LoraConv3d"}} // by dimensions
 	LoraEmbedding  = &Layer{Python: "LoraEmbedding", Init: map[string]Init{"lora_embedding_B": unit}}
+	LoraParameter  = &Layer{Python: "LoraParameter"}
 	DoraLinear     = &Layer{Python: "DoraLinear"}
 	DoraLinear4bit = &Layer{Python: "DoraLinear4bit"}
 	DoraMagnitude  = &Layer{Python: "DoraMagnitude", Init: Ones}

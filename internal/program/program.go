@@ -120,6 +120,10 @@ type Class struct {
 
 	Quantized *Quantized // of a linear layer whose weight is quantized
 
+	// Parametrized are the parameters of a wrapped module that have adapters: what these add
+	// comes behind the arguments of its forward, the last parameter's first.
+	Parametrized []string
+
 	// Flat is the number of elements of the buffer whose views the parameters of
 	// a recurrent layer become on the device; 0 of all other modules.
 	Flat int64

@@ -127,7 +127,7 @@ type LoraConfig struct {
 
 	LayerReplication *Value  `yaml:"layer_replication" doc:"layers that are stacked several times" later:"replicated layers"`
 	TrainableTokens  *Value  `yaml:"trainable_token_indices" doc:"rows of the embedding that are trained" later:"trainable tokens"`
-	TargetParameters *Value  `yaml:"target_parameters" doc:"names of parameters that adapters are for" later:"adapters of parameters"`
+	TargetParameters *Value  `yaml:"target_parameters" doc:"names of parameters that adapters are for, as of the weights of experts: each is computed with its adapter whenever its module runs"`
 	WeightTying      Boolean `yaml:"ensure_weight_tying" doc:"tied layers share an adapter" later:"tied adapters"`
 	LoftQ            *Value  `yaml:"loftq_config" doc:"not read but with init_lora_weights: loftq"`
 	Eva              *Value  `yaml:"eva_config" doc:"not read but with init_lora_weights: eva"`

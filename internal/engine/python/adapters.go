@@ -83,11 +83,11 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 	var added []*Cell
 	for _, place := range a.Layers {
 		old, m := p.put(root, place)
-		base := m.child(program.BaseLayer)
+		base := m.innermost()
 		base.inherit(old)
 		if a.Bias != "none" && a.Bias != "all" {
 			for i, c := range base.Params {
-				if biasName(base.Class.Params[i].Name) {
+				if base.Class.Params[i].Name == "bias" {
 					c.setFrozen(false)
 				}
 			}
@@ -129,7 +129,11 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 		p.Pop(outer)
 		return
 	}
-	for _, c := range added {
+	EachParameter(root, func(m *Module, i int) { // in the order of the model's modules
+		c := m.Params[i]
+		if !c.adapter {
+			return
+		}
 		d := c.Decl.DType
 		if a.Lower {
 			if d = c.T.DType; d.IsHalf() && !a.Kept {
@@ -137,7 +141,7 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 			}
 		}
 		p.retype(c, d)
-	}
+	})
 	if a.Lower { // in the order of the model's parameters
 		EachParameter(root, func(m *Module, i int) {
 			if c := m.Params[i]; c.adapter {
@@ -184,13 +188,25 @@ func (p *Interp) retype(c *Cell, d tensor.DType) {
 // adapterCells are the weights of an adapter: those of a layer's own, or of the
 // modules next to the layer that it is around.
 func (m *Module) adapterCells() []*Cell {
-	out := append([]*Cell(nil), m.Params...)
+	var out []*Cell
+	if base := m.child(program.BaseLayer); base.child(program.BaseLayer) != nil { // made before
+		out = base.adapterCells()
+	}
+	out = append(out, m.Params...)
 	for i, ch := range m.Class.Children {
 		if ch.Path != program.BaseLayer {
 			out = append(out, m.Children[i].Params...)
 		}
 	}
 	return out
+}
+
+// innermost is the module that wrappers go around.
+func (m *Module) innermost() *Module {
+	for base := m.child(program.BaseLayer); base != nil; base = m.child(program.BaseLayer) {
+		m = base
+	}
+	return m
 }
 
 // biasName reports whether PEFT takes a parameter for a bias.

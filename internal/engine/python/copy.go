@@ -75,10 +75,16 @@ func (p *Interp) Over(c *program.Class, m *Module) *Module {
 // then one of own, or a module whose forward suits any batch.
 func (p *Interp) wrapped(own, put *Module, class *program.Class) *Module {
 	base := put.child(program.BaseLayer)
-	if base == nil || base.Class != class {
+	switch {
+	case base == nil:
 		return put
+	case base.child(program.BaseLayer) != nil: // of a wrapper
+		own = p.wrapped(own, base, class)
+	case base.Class != class && base.Class.Parametrized == nil:
+		return put
+	default:
+		p.take(own, base)
 	}
-	p.take(own, base)
 	w := *put
 	w.Children, w.Registered = slices.Clone(w.Children), slices.Clone(w.Registered)
 	w.replace(base, own)

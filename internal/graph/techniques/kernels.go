@@ -188,7 +188,7 @@ func (j *Job) FuseEvaluation() {
 	for _, m := range j.Job.Models {
 		if root := e.Models[m.Name]; root != nil && m.Adapters != nil {
 			spec.Try(func() {
-				f := j.fuse(root, m.Adapters, true)
+				f := append(j.fuse(root, m.Adapters, true), j.computedIn(root, m.Adapters)...)
 				if m.Adapters.Regularized != nil {
 					f = append(f, j.regularized(root, m.Adapters, j.Spec.PEFT.At))
 				}

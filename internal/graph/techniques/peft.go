@@ -25,6 +25,11 @@ type tuner struct {
 	lora     *spec.LoraConfig    // nil: another method
 	linear   bool                // the names of linear layers are targets, too
 	dropout  bool                // adapters of parameters have lora_dropout
+	// parameters have adapters beside those of target_parameters; joined is of how many modules
+	// of earlier releases one is made, by its name.
+	parameters []spec.String
+	joined     map[string]int
+	old        string // the names of these modules and the model's type
 	// wrap makes the class that goes around a layer; args are those of the class
 	// in a script.
 	wrap func(path string, base *program.Class, dtype tensor.DType) (class *program.Class, args string)
@@ -128,6 +133,9 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 		class, args := t.wrap(path, base, dtype)
 		a.Layers = append(a.Layers, program.Place{Path: path, Class: class})
 		groups.add(path, class, args)
+	}
+	if t.lora != nil {
+		j.parameters(m, pm, t, a, &groups, p.Autocast.V)
 	}
 	a.Groups = groups.condensed(pm.Root.ModulePaths())
 	a.Modules = j.endings(pm, saved)
@@ -273,8 +281,8 @@ func (j *Job) targeted(m *Model, pm *program.Model, t *tuner, saved []spec.Strin
 		list, fits = j.linearNames(m, pm, t)
 	case v == nil || v.Kind == spec.Null:
 		names := t.defaults[m.Type]
-		if names == nil && t.lora != nil {
-			j.parametersAlone(t.lora)
+		if t.withParameters() { // PEFT has no defaults then
+			return nil
 		}
 		if names == nil {
 			j.fail(t.at, "%s needs target_modules: PEFT has no default for %s", t.name, orModel(m.Type))
@@ -312,8 +320,8 @@ func (j *Job) targeted(m *Model, pm *program.Model, t *tuner, saved []spec.Strin
 		}
 	})
 	if len(out) == 0 {
-		if t.lora != nil {
-			j.parametersAlone(t.lora)
+		if t.withParameters() {
+			return nil
 		}
 		known, _ := adaptable(pm)
 		j.fail(t.place(), "%s: target_modules fit no module of the model, with which PEFT fails; layers for an adapter are %s", t.name, someNames(known))
@@ -324,11 +332,13 @@ func (j *Job) targeted(m *Model, pm *program.Model, t *tuner, saved []spec.Strin
 	return out
 }
 
-// parametersAlone refuses adapters of parameters where no module has an adapter.
-func (j *Job) parametersAlone(l *spec.LoraConfig) {
-	if v := l.TargetParameters; v != nil && v.Kind != spec.Null {
-		j.fail(v.Span, "target_parameters: adapters of parameters are not modelled, and no module has an adapter; name modules in target_modules")
+// withParameters reports whether parameters have adapters.
+func (t *tuner) withParameters() bool {
+	if t.lora == nil {
+		return false
 	}
+	v := t.lora.TargetParameters
+	return len(t.parameters) > 0 || v != nil && v.Kind != spec.Null && (v.Kind != spec.List || len(v.Items) > 0)
 }
 
 // linearNames are target_modules with the last names of the linear layers but the output

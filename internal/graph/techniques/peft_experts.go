@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -47,12 +46,14 @@ func (e joined) of(target string) string {
 }
 
 // ofExperts are the targets of LoRA without those of which PEFT makes targets of parameters
-// (_convert_peft_config_moe). The others are ends of paths: all-linear and a regular
+// (_convert_peft_config_moe), with a rank for each module that they are made of. The others are ends of paths: all-linear and a regular
 // expression mean the last names of the modules that they fit.
 func (j *Job) ofExperts(m *Model, pm *program.Model, t *tuner, e joined, list []spec.String, fits matcher) ([]spec.String, matcher) {
 	v := t.targets.TargetModules
 	if list == nil && (v == nil || v.Kind == spec.Null) {
-		j.parametersAlone(t.lora)
+		if t.withParameters() {
+			return nil, ends(nil)
+		}
 		j.fail(t.at, "lora needs target_modules: PEFT has no default for %s of transformers 5", m.Type)
 	}
 	if list == nil {
@@ -72,20 +73,11 @@ func (j *Job) ofExperts(m *Model, pm *program.Model, t *tuner, e joined, list []
 			j.fail(t.place(), "target_modules: %s has one parameter %s for %s; PEFT refuses target_modules without all of these names", m.Type, param, words(e.parts(param)))
 		}
 	}
-	switch l := t.lora; {
-	case len(found) > 0 && len(rest) == 0:
-		j.fail(t.place(), "target_modules: adapters of parameters, which %s of %s are, are not modelled; name other modules", words(found), m.Type)
-	case len(found) > 0:
-		for _, refused := range []struct {
-			at  spec.Span
-			key string
-			is  bool
-		}{{l.Dropout.At, "lora_dropout", l.Dropout.V > 0 && t.dropout}, {l.LoraBias.At, "lora_bias", l.LoraBias.V}, {l.DoRA.At, "use_dora", l.DoRA.V}} {
-			if refused.is {
-				j.fail(refused.at, "%s: PEFT refuses it with adapters of parameters, which %s of %s are; remove it, or take these names out of target_modules", refused.key, words(found), m.Type)
-			}
-		}
-		*j.NotModelled = append(*j.NotModelled, note.Asked.New("peft.lora.target_modules: adapters of parameters, which %s of %s are", words(found), m.Type).Of("peft.lora.target_modules"))
+	t.joined, t.old = map[string]int{}, words(found)+" of "+m.Type
+	for _, param := range slices.Sorted(maps.Keys(parameters)) {
+		n := e.parts(param)
+		t.parameters = append(t.parameters, spec.String{V: param, At: t.place(), Set: true})
+		t.joined[param[strings.LastIndexByte(param, '.')+1:]] = len(n)
 	}
 	return rest, ends(rest)
 }
