@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/spec"
 )
 
@@ -192,18 +193,15 @@ var axolotlChecks = []axolotlCheck{
 	}), "without jagged_restart_steps and an adapter, or with FSDP or DeepSpeed; write jagged_restart_steps and adapter: lora"},
 	{"check_early_stopping", when("early_stopping_patience", func(j *job) bool { return !j.on("save_steps") || !j.on("eval_steps") }), "without save_steps and eval_steps; write both"},
 	{"check_mem_mismatch", together("max_memory", "gpu_memory_limit"), "with max_memory; remove one of them"},
-	{"validate_max_packed_sequence_len", when("max_packed_sequence_len", func(*job) bool { return true }), ", which it has no more; remove it"},
-	{"validate_rope_scaling", when("rope_scaling", func(*job) bool { return true }), ", which it has no more; write it under overrides_of_model_config"},
-	{"validate_s2_attention", when("s2_attention", func(*job) bool { return true }), ", which it has no more; remove it"},
-	{"validate_flash_attn_rms_norm", when("flash_attn_rms_norm", func(*job) bool { return true }), ", which it has no more; write liger_rms_norm, with the Liger plugin"},
-	{"check_deprecated_unsloth_fields", func(j *job) *spec.Value {
-		for _, k := range strings.Fields("unsloth_cross_entropy_loss unsloth_lora_mlp unsloth_lora_qkv unsloth_lora_o unsloth_rms_norm unsloth_rope") {
-			if v := j.get(k); given(v) {
-				return v
-			}
-		}
-		return nil
-	}, ", which it has no more; write lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel"},
+}
+
+// axolotlRemoved are keys that releases of Axolotl had, with what to write now
+// (utils/schemas/deprecated.py).
+var axolotlRemoved = []struct{ key, instead string }{
+	{"max_packed_sequence_len", "remove it"}, {"s2_attention", "remove it"}, {"rope_scaling", "write it under overrides_of_model_config"},
+	{"flash_attn_rms_norm", "write liger_rms_norm, with the Liger plugin"}, {"unsloth_cross_entropy_loss", "write cut_cross_entropy, with its plugin"},
+	{"unsloth_lora_mlp", "write lora_mlp_kernel"}, {"unsloth_lora_qkv", "write lora_qkv_kernel"}, {"unsloth_lora_o", "write lora_o_kernel"},
+	{"unsloth_rms_norm", "write liger_rms_norm, with the Liger plugin"}, {"unsloth_rope", "write liger_rope, with the Liger plugin"},
 }
 
 // mambas are the model types of which Axolotl runs the kernels of Mamba 2 one by one under
@@ -214,6 +212,11 @@ var mambas = []string{"nemotron_h", "falcon_h1", "granitemoehybrid"}
 func (j *job) axolotlRefuses() {
 	if v := j.get("context_parallel_size"); j.many("context_parallel_size") && slices.ContainsFunc(mambas, j.isType) {
 		j.doc.Errs.Addf(v.Span, "context_parallel_size: %s with layers of Mamba 2, whose kernels run one by one then, is not modelled; write context_parallel_size: 1", v.Str)
+	}
+	for _, k := range axolotlRemoved { // which older releases take
+		if v := j.get(k.key); given(v) {
+			j.notes = append(j.notes, j.at(note.WouldFail.New("%s; %s", j.refused(v, "in its releases of 2026, which have the key no more"), k.instead), v))
+		}
 	}
 	for _, c := range axolotlChecks {
 		spec.Try(func() {

@@ -1,8 +1,11 @@
 package importer
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memplan/memplan/internal/note"
 )
 
 // TestAxolotlRefuses names a file for each check of Axolotl.
@@ -67,11 +70,6 @@ func TestAxolotlRefuses(t *testing.T) {
 		{"relora: true\n", "relora: true without jagged_restart_steps and an adapter"},
 		{"early_stopping_patience: 3\n", "early_stopping_patience: 3 without save_steps and eval_steps"},
 		{"gpu_memory_limit: 10\nmax_memory: {0: 10GiB}\n", "gpu_memory_limit: 10 with max_memory"},
-		{"max_packed_sequence_len: 2048\n", "max_packed_sequence_len: 2048, which it has no more; remove it"},
-		{"rope_scaling: {type: linear}\n", "rope_scaling, which it has no more"},
-		{"s2_attention: true\n", "s2_attention: true, which it has no more"},
-		{"flash_attn_rms_norm: true\n", "flash_attn_rms_norm: true, which it has no more; write liger_rms_norm"},
-		{"unsloth_rope: true\n", "unsloth_rope: true, which it has no more"},
 	} {
 		text := "datasets: [{path: x}]\nmicro_batch_size: 2\ngradient_accumulation_steps: 1\n" + c.text
 		if !strings.Contains(c.text, "base_model:") {
@@ -82,8 +80,16 @@ func TestAxolotlRefuses(t *testing.T) {
 			t.Errorf("%q: %v\nwant %q", c.text, err, want)
 		}
 	}
+	j, err := Read([]File{{"job.yml", []byte("base_model: a/b\nmax_packed_sequence_len: 2048\n")}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "Axolotl refuses max_packed_sequence_len: 2048 in its releases of 2026, which have the key no more; remove it"
+	if !slices.ContainsFunc(j.Notes, func(n note.Note) bool { return n.Code == note.WouldFail && n.Text == want }) {
+		t.Errorf("%v\nwant %q", j.Notes, want)
+	}
 	const cp = "base_model: nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16\ncontext_parallel_size: 2\nflash_attention: true\n"
-	_, err := Read([]File{{"job.yml", []byte(cp)}}, Options{})
+	_, err = Read([]File{{"job.yml", []byte(cp)}}, Options{})
 	if want := "job.yml:2:24: context_parallel_size: 2 with layers of Mamba 2"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v\nwant %q", err, want)
 	}

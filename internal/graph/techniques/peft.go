@@ -123,14 +123,7 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 		if chunked && path == head {
 			j.fail(t.at, "%s: SFTTrainer computes no chunked loss with an adapter around %s; leave the module out of target_modules, or write loss_type: nll", t.name, path)
 		}
-		dtype := base.AdapterType(base.Params[0].DType)
-		if p.Autocast.V && dtype.IsHalf() {
-			dtype = tensor.Float32
-		}
-		if a.Lower {
-			dtype = tensor.BFloat16
-		}
-		class, args := t.wrap(path, base, dtype)
+		class, args := t.wrap(path, base, adapterType(base.AdapterType(base.Params[0].DType), p.Autocast.V, a.Lower))
 		a.Layers = append(a.Layers, program.Place{Path: path, Class: class})
 		groups.add(path, class, args)
 	}
@@ -149,6 +142,18 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 		a.Fused = append(a.Fused, j.regularized(pm.Root, a, t.at))
 	}
 	pm.Adapters = a
+}
+
+// adapterType is the type that the weights of an adapter have at last: with
+// autocast_adapter_dtype no half precision, and what SFTTrainer makes of that.
+func adapterType(made tensor.DType, autocast, lower bool) tensor.DType {
+	switch {
+	case lower:
+		return tensor.BFloat16
+	case autocast && made.IsHalf():
+		return tensor.Float32
+	}
+	return made
 }
 
 // returnsTuple reports whether a class that stands for a layer returns more than a tensor.

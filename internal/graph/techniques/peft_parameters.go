@@ -59,10 +59,13 @@ func (j *Job) parameters(m *Model, pm *program.Model, t *tuner, a *program.Adapt
 		if adapted[path] {
 			j.fail(list[0].At, "target_parameters: %s is among target_modules, too, with which PEFT fails", path)
 		}
-		if quantized[path] != nil {
-			j.fail(list[0].At, "target_parameters: the weight of %s is quantized; name the module in target_modules", path)
+		var class *program.Class
+		var args string
+		if q := quantized[path]; q != nil { // which PEFT takes for the layer
+			class, args = t.wrap(path, q, adapterType(q.AdapterType(q.Params[0].DType), autocast, a.Lower))
+		} else {
+			class, args = j.parametrized(m, t, path, c, found, autocast, a.Lower)
 		}
-		class, args := j.parametrized(m, t, path, c, found, autocast, a.Lower)
 		a.Layers = append(a.Layers, program.Place{Path: path, Class: class})
 		groups.add(path, class, args)
 	})
@@ -107,14 +110,7 @@ func (j *Job) parametrized(m *Model, t *tuner, path string, c *program.Class, pa
 		key := path + "." + p.Name
 		times := float64(max(1, t.joined[p.Name]))
 		a := &loraArgs{r: int64(rank(key, times*float64(t.lora.R.V))), alpha: alpha(key, times*t.lora.Alpha.V), rs: t.lora.RSLoRA.V}
-		dtype := p.DType
-		if autocast && dtype.IsHalf() {
-			dtype = tensor.Float32
-		}
-		if lower {
-			dtype = tensor.BFloat16
-		}
-		class = j.wrapper(class, c, p, a, dtype, len(params), i, m.Type == "gpt_oss")
+		class = j.wrapper(class, c, p, a, adapterType(p.DType, autocast, lower), len(params), i, m.Type == "gpt_oss")
 		transposed := ""
 		if m.Type == "gpt_oss" {
 			transposed = ", transposed=True"
