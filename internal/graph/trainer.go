@@ -294,6 +294,9 @@ func (el *building) grpo(m *model, given map[string]any) {
 	given["reference"] = el.spec.Reference() != nil
 	given["prompt_length"] = n - a.Int("max_completion_length")
 	given["generated"], given["generate_every"], given["old_logps"] = t.Generated(), t.GenerateEvery(), t.ScoresOld()
+	if g := a.Int("num_generations"); g > 0 && t.Generated()%g != 0 {
+		el.fails = append(el.fails, failure{spec.Diag{Span: a.Span("num_generations"), Msg: fmt.Sprintf("num_generations, %d, must divide the completions that are generated together, %d (per_device_train_batch_size times steps_per_generation)", g, t.Generated())}, el.spec.Path})
+	}
 	el.ownLossNotes(m)
 	without := func(key, why string) {
 		el.notModelled = append(el.notModelled, note.Asked.New("%s: %s", key, why).Of(key))

@@ -27,9 +27,6 @@ func (s *Spec) grpo(d *decoder, a *Arguments) {
 	case n == 0:
 		a.values["steps_per_generation"] = steps
 	}
-	if n := a.Int("num_generations"); n > 0 && s.Trainer.Generated()%n != 0 {
-		s.Errs.Addf(a.Span("num_generations"), "num_generations must divide the completions that are generated together, which are %d (per_device_train_batch_size times steps_per_generation); %d does not", s.Trainer.Generated(), n)
-	}
 	if every := s.Trainer.GenerateEvery(); every%steps != 0 && steps%every != 0 {
 		s.Errs.Addf(a.Span("steps_per_generation"), "steps_per_generation times num_iterations, %d, and gradient_accumulation_steps, %d, are modelled where one is a multiple of the other", every, steps)
 	}
