@@ -48,6 +48,10 @@ func (h *model) prompts(s *spec.Spec) {
 	if task != "causal-lm" && task != "seq-cls" {
 		h.fail(p.At, "peft: virtual tokens are modelled for causal-lm and seq-cls, not for %s", task)
 	}
+	want := map[string]string{"causal-lm": "CAUSAL_LM", "seq-cls": "SEQ_CLS"}[task]
+	if p.TaskType.V != want {
+		h.fail(p.At, "peft: virtual tokens need task_type: %s, without which PEFT puts none in front of this model", want)
+	}
 	t := h.Spec.Trainer
 	if t.OfTRL() || t.Flattened() {
 		h.fail(p.At, "peft: virtual tokens are modelled with trainer: hf, without flattening")
