@@ -1544,6 +1544,9 @@ def install_cuda():
         def query(self):
             return True
 
+        def is_capturing(self):
+            return False
+
         def __enter__(self):
             self.entered = on_stream(self)
             self.entered.__enter__()
@@ -1576,6 +1579,11 @@ def install_cuda():
 
         def synchronize(self):
             writer.write(["mark", "synchronize"])
+
+    class CUDAGraph:
+        def __init__(self, *args, **kwargs):
+            doubt("a CUDA graph cannot be recorded")
+            raise RuntimeError("memplan record: a CUDA graph cannot be recorded")
 
     class on_stream:
         def __init__(self, stream):
@@ -1625,7 +1633,7 @@ def install_cuda():
         "synchronize": lambda device=None: mark("synchronize"), "empty_cache": lambda: mark("empty_cache"), "ipc_collect": nothing,
         "is_bf16_supported": lambda including_emulation=True: MAJOR >= 8 or including_emulation, "is_tf32_supported": lambda: MAJOR >= 8,
         "current_stream": lambda device=None: Stream(device, stream_id=current_stream()), "default_stream": lambda device=None: Stream(device, stream_id=0),
-        "set_stream": lambda s: setattr(stream_of, "id", s.stream_id), "stream": on_stream, "Stream": Stream, "Event": Event, "StreamContext": on_stream,
+        "set_stream": lambda s: setattr(stream_of, "id", s.stream_id), "stream": on_stream, "Stream": Stream, "Event": Event, "CUDAGraph": CUDAGraph, "StreamContext": on_stream,
         "device": on_device, "_DeviceGuard": on_device, "memory_allocated": allocated, "max_memory_allocated": most, "memory_reserved": allocated, "max_memory_reserved": most,
         "memory_cached": allocated, "max_memory_cached": most, "reset_peak_memory_stats": reset, "reset_max_memory_allocated": reset,
         "reset_max_memory_cached": reset, "reset_accumulated_memory_stats": nothing, "memory_stats": stats, "memory_summary": lambda *a, **k: "",
