@@ -1865,14 +1865,14 @@ def path_of(module, stack):
     return path
 
 
-paths = {}
+paths = weakref.WeakKeyDictionary()  # of the modules in a module, which it does not keep alive
 
 
 def name_in(above, module):
-    names = paths.get(id(above))
-    if names is None or names[0] is not above:
-        names = paths[id(above)] = above, {id(m): n for n, m in above.named_modules()}
-    return names[1].get(id(module))
+    names = paths.get(above)
+    if names is None:
+        names = paths[above] = {id(m): n for n, m in above.named_modules()}
+    return names.get(id(module))
 
 
 def compiled(model=None, **kwargs):
