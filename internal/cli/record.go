@@ -25,6 +25,7 @@ type recording struct {
 	gpu, out, batch string
 	steps           int64
 	answers         []string
+	real            bool
 }
 
 // minBatches are how many sizes of the batch tell of others.
@@ -41,6 +42,9 @@ its optimizer. The file that it writes is a job like a spec: memplan estimate, c
 and export take it, on other GPUs, with other options of the allocator and in other
 releases of PyTorch. Tensors on the GPU have no values: what a script reads back from them
 is made up, and said (docs/record.md). Nothing of your data or weights is in the file.
+
+--real runs the command on the GPU of this machine and records what PyTorch's allocator
+does there, to compare: memplan diff train.rec.gz real.rec.gz.
 
 --batch NAME=V1,V2,V3 runs the command once for each of three or more sizes of the batch,
 with NAME's value in the command: {NAME}, or what follows --NAME. From the recordings
@@ -60,6 +64,7 @@ follow all other sizes, and so the largest batch.`,
 	f.StringVarP(&r.out, "out", "o", "", "file to write (default: the script's name with "+recordingExt+".gz)")
 	f.StringVar(&r.batch, "batch", "", "NAME=V1,V2,V3: record several sizes of the batch")
 	f.Int64Var(&r.steps, "steps", 3, "optimizer steps to record")
+	f.BoolVar(&r.real, "real", false, "run on the GPU that there is, and record what PyTorch's allocator does")
 	f.StringArrayVar(&r.answers, "answer", nil, "what a value that the script reads back is: item=1, train.py:12=true (may be repeated)")
 	return c
 }
@@ -70,11 +75,14 @@ func (r *recording) run(c *cobra.Command, s *Streams, command []string) error {
 	if err != nil {
 		return usagef("--gpu: %w", err)
 	}
+	if r.real && (c.Flags().Changed("gpu") || len(r.answers) > 0) {
+		return usagef("--real takes the GPU that there is, and what it answers: --gpu and --answer do not go with it")
+	}
 	if r.steps < 1 {
 		return usagef("--steps %d: must be 1 or more", r.steps)
 	}
 	start := record.Start{
-		Steps: r.steps, Stdin: s.In, Stdout: s.Err, Stderr: s.Err,
+		Real: r.real, Steps: r.steps, Stdin: s.In, Stdout: s.Err, Stderr: s.Err,
 		Device: record.Device{Key: gpu.Name, Name: gpu.Display, Arch: fmt.Sprintf("sm%d", gpu.Arch), SMs: int64(gpu.SMs), Memory: gpu.Total.Value},
 	}
 	if start.Answers, err = parseAnswers(r.answers); err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/device"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
@@ -91,20 +92,28 @@ func (r *Recordings) Text(path string) []byte {
 	if v := x.Release(); v != "" {
 		fmt.Fprintf(&b, "torch: %q\n", v)
 	}
-	var device []string
+	var keys []string
 	switch {
 	case x.GPU.Key != "":
-		device = append(device, fmt.Sprintf("gpu: %q", x.GPU.Key))
+		keys = append(keys, fmt.Sprintf("gpu: %q", x.GPU.Key))
 	case x.GPU.Name != "":
-		device = append(device, fmt.Sprintf("gpu: %q", x.GPU.Name))
+		keys = append(keys, described(&x.GPU)...)
 	}
 	if x.AllocConf != "" {
-		device = append(device, fmt.Sprintf("alloc_conf: %q", x.AllocConf))
+		keys = append(keys, fmt.Sprintf("alloc_conf: %q", x.AllocConf))
 	}
-	if len(device) > 0 {
-		fmt.Fprintf(&b, "device: {%s}\n", strings.Join(device, ", "))
+	if len(keys) > 0 {
+		fmt.Fprintf(&b, "device: {%s}\n", strings.Join(keys, ", "))
 	}
 	return []byte(b.String())
+}
+
+// described is a GPU as PyTorch names it, which the table may not have.
+func described(g *record.GPU) []string {
+	if _, err := device.Lookup(g.Name); err == nil || g.Memory == 0 || g.SMs == 0 {
+		return []string{fmt.Sprintf("gpu: %q", g.Name)}
+	}
+	return []string{fmt.Sprintf("name: %q", g.Name), fmt.Sprintf("memory: %d", int64(g.Memory)), fmt.Sprintf("arch: %q", g.Arch), fmt.Sprintf("sms: %d", g.SMs)}
 }
 
 // recordedJob is the job of a recording on the machine of a spec.

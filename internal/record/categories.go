@@ -97,6 +97,9 @@ var precisions = map[tensor.DType]string{tensor.Float32: "fp32", tensor.Float16:
 
 // precision is that of most parameters, and what autocast computes in.
 func (p *player) precision() string {
+	if len(p.types) == 0 {
+		return "no parameters seen"
+	}
 	var most tensor.DType
 	for d, n := range p.types {
 		if n > p.types[most] || n == p.types[most] && d < most {

@@ -46,6 +46,7 @@ type player struct {
 	r       *Recording
 	p       *autograd.Player
 	held    []*op.Tensor           // by storage: what keeps its block
+	at      map[int64]*op.Tensor   // of the allocator's own history: what lives, by address
 	params  map[int]bool           // storages of parameters
 	owner   map[int]int32          // by storage: the layer whose parameter it belongs to
 	host    map[int]bool           // storages that a fake tensor has on the device and a real one has not
@@ -72,7 +73,7 @@ func Play(m *limit.Meter, r *Recording, env op.Env) (played *Played, err error) 
 	}()
 	env.GradMode, env.Training = false, true
 	p := &player{
-		r: r, p: autograd.New(env, nil), held: make([]*op.Tensor, len(r.Storages)), known: make([]bool, len(r.Storages)), doubts: map[string]*Doubtful{}, params: map[int]bool{}, owner: map[int]int32{}, blocks: map[int]int32{}, host: map[int]bool{}, types: map[tensor.DType]int64{}, classes: map[string]string{},
+		r: r, p: autograd.New(env, nil), held: make([]*op.Tensor, len(r.Storages)), known: make([]bool, len(r.Storages)), doubts: map[string]*Doubtful{}, params: map[int]bool{}, at: map[int64]*op.Tensor{}, owner: map[int]int32{}, blocks: map[int]int32{}, host: map[int]bool{}, types: map[tensor.DType]int64{}, classes: map[string]string{},
 	}
 	p.out.owners = map[int32]int32{}
 	p.p.Counts(m)
@@ -125,6 +126,15 @@ func (p *player) line(l *Line) {
 		p.phase(l)
 	case Mark:
 		p.mark(l)
+	case Alloc:
+		p.p.Enter("", false, int16(l.Stream))
+		p.p.Step, p.p.Phase = max(p.p.Step, 1), trace.Other // which nothing tells
+		p.at[l.Address] = p.p.NewIn(l.Bytes, tensor.Contiguous(tensor.D(int64(l.Bytes))), tensor.Uint8)
+	case Dealloc:
+		if t := p.at[l.Address]; t != nil {
+			delete(p.at, l.Address)
+			p.p.Drop(t)
+		}
 	}
 }
 

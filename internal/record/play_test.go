@@ -137,3 +137,28 @@ func TestNoRow(t *testing.T) {
 		t.Errorf("events: %+v", p.Trace.Events)
 	}
 }
+
+// TestReal plays what the allocator did itself: the same as what follows from the script's operators.
+func TestReal(t *testing.T) {
+	env := machines["sm90"]
+	env.Torch = torchver.Version{Major: 2, Minor: 6}
+	list := func(name string) []trace.Event {
+		p, err := Play(nil, read(t, needs.File(t, "record", name))[0], env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Steps != 3 || len(p.Doubts) > 0 {
+			t.Errorf("%s: %d steps, doubts %v", name, p.Steps, p.Doubts)
+		}
+		return p.Trace.Events
+	}
+	real, predicted := list("net_real.rec.gz"), list("net.rec.gz")
+	if len(real) != len(predicted) {
+		t.Fatalf("%d events, predicted %d", len(real), len(predicted))
+	}
+	for i, e := range real {
+		if f := predicted[i]; e.Kind != f.Kind || e.ID != f.ID || e.Bytes != f.Bytes {
+			t.Fatalf("event %d: %+v, predicted %+v", i, e, f)
+		}
+	}
+}

@@ -55,7 +55,7 @@ type Head struct {
 type GPU struct {
 	Key    string       `json:"key"` // its name in memplan's table
 	Name   string       `json:"name"`
-	Arch   any          `json:"arch"`
+	Arch   string       `json:"arch"`
 	SMs    int          `json:"sms"`
 	Memory tensor.Bytes `json:"memory"`
 }

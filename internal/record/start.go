@@ -20,6 +20,11 @@ import (
 //go:embed recorder.py
 var recorder string
 
+// history is loaded in its place where there is a GPU and the script is to use it.
+//
+//go:embed real.py
+var history string
+
 // Device is the GPU that a script is to believe in.
 type Device struct {
 	Key    string       `json:"key"` // in memplan's table
@@ -33,6 +38,7 @@ type Device struct {
 type Start struct {
 	Command []string // of the user: python train.py, torchrun, a script with #!
 	Dir     string   // where it runs; "" is here
+	Real    bool     // on the GPU that there is: the allocator's own history
 	Steps   int64    // of an optimizer, after which it is stopped
 	Device  Device
 	Batch   map[string]int64 // which values the recording was made with, as it says itself
@@ -54,7 +60,11 @@ func (s *Start) Run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(recorder), 0o600); err != nil {
+	script := recorder
+	if s.Real {
+		script = history
+	}
+	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(script), 0o600); err != nil {
 		return err
 	}
 	out, err := filepath.Abs(s.Out)
@@ -72,7 +82,7 @@ func (s *Start) Run(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.Dir, s.Stdin, s.Stdout, s.Stderr
-	cmd.Env = environment(os.Environ(), dir, string(options))
+	cmd.Env = environment(os.Environ(), dir, string(options), s.Real)
 	failed := cmd.Run()
 	if _, err := os.Stat(out); err != nil && failed == nil {
 		return fmt.Errorf("%s ended without putting anything on the GPU: nothing was recorded", strings.Join(s.Command, " "))
@@ -81,8 +91,8 @@ func (s *Start) Run(ctx context.Context) error {
 }
 
 // environment is that of a command that the recorder in a folder is to reach, and
-// in which no GPU is found.
-func environment(env []string, dir, options string) []string {
+// in which no GPU is found unless it is to be used.
+func environment(env []string, dir, options string, real bool) []string {
 	path := dir
 	var out []string
 	for _, e := range env {
@@ -92,12 +102,19 @@ func environment(env []string, dir, options string) []string {
 			if value != "" {
 				path += string(os.PathListSeparator) + value
 			}
-		case "CUDA_VISIBLE_DEVICES", "MEMPLAN_RECORD":
+		case "MEMPLAN_RECORD":
+		case "CUDA_VISIBLE_DEVICES":
+			if real {
+				out = append(out, e)
+			}
 		default:
 			out = append(out, e)
 		}
 	}
-	return append(out, "PYTHONPATH="+path, "CUDA_VISIBLE_DEVICES=", "MEMPLAN_RECORD="+options)
+	if !real {
+		out = append(out, "CUDA_VISIBLE_DEVICES=")
+	}
+	return append(out, "PYTHONPATH="+path, "MEMPLAN_RECORD="+options)
 }
 
 func orEmpty[V any](m map[string]V) map[string]V {
