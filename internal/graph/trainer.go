@@ -292,6 +292,7 @@ func (el *building) grpo(m *model, given map[string]any) {
 	given["label_smoothing_factor"] = 0.0 // of the loss that Trainer computes
 	given["training_rows"] = el.spec.Train.BatchSize.V
 	given["reference"] = el.spec.Reference() != nil
+	given["sampled_at"] = a.Number("temperature")
 	given["prompt_length"] = n - a.Int("max_completion_length")
 	given["generated"], given["generate_every"], given["old_logps"] = t.Generated(), t.GenerateEvery(), t.ScoresOld()
 	if g := a.Int("num_generations"); g > 0 && t.Generated()%g != 0 {
