@@ -388,8 +388,10 @@ def record(op, args, kwargs, outs):
     schema = names.get(op)
     if schema is None:
         s = op._schema
-        schema = names[op] = writer.intern("schema", str(s)), len(s.returns) != 1
+        given = [a.default_value for a in s.arguments if not a.kwarg_only]
+        schema = names[op] = writer.intern("schema", str(s)), len(s.returns) != 1, given
     a = [show(x) for x in args]
+    a += [show(x) for x in schema[2][len(a):]]  # PyTorch leaves out those that have their default
     k = {n: show(x) for n, x in kwargs.items()} if kwargs else {}
     o = [show(x) for x in (outs if schema[1] and isinstance(outs, (list, tuple)) else [outs])] if outs is not None else []
     backward = torch._C._current_graph_task_id() != -1
@@ -424,8 +426,6 @@ def answer(what, default):
 def to_meta(a, seen):
     """Arguments with tensors of the meta device in place of those of the GPU."""
     if isinstance(a, torch.Tensor):
-        if not a.is_cuda and a.dim():
-            pass
         m = torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device="meta")
         seen.append((m, a))
         return m
@@ -916,7 +916,7 @@ def loss(op, args, kwargs):
     out = new(sizes, t.stride() if sizes == tuple(t.shape) else dense(sizes), torch.result_type(t, target), t.device.index)
     if a["reduction"] != 0:
         out = as_strided(out, (), (), 0)
-    record(op, args, kwargs, out)
+    record(op, [a[x.name] for x in op._schema.arguments], {}, out)
     return out
 
 
@@ -1990,7 +1990,6 @@ class Finder:
 def start():
     if OUT:
         sys.meta_path.insert(0, Finder())
-        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=forked)
 
