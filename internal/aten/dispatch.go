@@ -31,6 +31,17 @@ type Dispatch struct {
 	Args func(v Values) any
 }
 
+// ResultSize is the name under which the sizes of the first result stand among Values:
+// those of some results are the data's.
+const ResultSize = "result size"
+
+func first(list []int64) int64 {
+	if len(list) == 0 {
+		return 0
+	}
+	return list[0]
+}
+
 // Values are the arguments of a call that are no tensors, by name.
 type Values map[string]any
 
@@ -261,6 +272,16 @@ var dispatched = map[string]*Dispatch{
 			return &EncoderLayerArgs{Heads: v.Int("num_heads"), NormFirst: v.Bool("norm_first"), Eps: v.Float("eps")}
 		},
 	},
+
+	"max.": {Row: Max.All, In: "self"},
+	"min.": {Row: Min.All, In: "self"},
+
+	"_index_put_impl_": {Row: IndexPutInPlace, In: "self values indices"},
+	"index_put_":       {Row: IndexPutInPlace, In: "self values indices"},
+	"index.one":        {Row: IndexTensor, In: "self indices"},
+	"index.mask":       {Row: IndexMask, In: "self indices", Args: func(v Values) any { return &MaskIndexArgs{Count: first(v.Ints(ResultSize))} }},
+	"index.pair":       {Row: IndexPair, In: "self indices", Args: func(Values) any { return nil }},
+	"nonzero":          {Row: NonzeroCount, In: "self", Args: func(v Values) any { return &MaskIndexArgs{Count: first(v.Ints(ResultSize))} }},
 
 	"clone":                     {Row: Clone, In: "self", Args: cloneArgs},
 	"linalg_vector_norm":        {Row: VectorNorm, In: "self", Args: normArgs},

@@ -339,12 +339,7 @@ func gradMaskIndex(b *op.Back) {
 // putDeterministic is x.index_put_(index, src) along a dimension: the index is
 // checked on the device first.
 func putDeterministic(c *op.Call, x tensor.Layout, idx, src *op.Tensor, dim int) {
-	within := func(extreme, compare *op.Op, bound int64) {
-		value := c.Do1(extreme, nil, idx)
-		c.Drop(c.Do1(compare, &BinaryArgs{Other: op.Number{Set: true, Value: float64(bound)}}, value), value)
-	}
-	within(Max.All, Less, x.Dim(dim))
-	within(Min.All, GreaterEqual, -x.Dim(dim))
+	withinBounds(c, idx, x.Dim(dim))
 	mark := c.Mark()
 	linearIndex(c, idx.Numel(), 1)
 	slice := int64(1)
@@ -383,4 +378,65 @@ func scatterDeterministic(c *op.Call, x tensor.Layout, idx, src *op.Tensor, dim 
 	}
 	putDeterministic(c, tensor.Contiguous(tensor.D(x.Numel())), flat, src, 0)
 	c.DropTo(mark)
+}
+
+// IndexPutArgs say how _index_put_impl_ writes.
+type IndexPutArgs struct {
+	Accumulate bool `arg:"accumulate"`
+	Unsafe     bool `arg:"unsafe"` // indices are known to be within
+}
+
+// IndexPutInPlace is self.index_put_(indices, values). Inputs: self, values, and an index
+// for each of the first dimensions, nil where there is none.
+var IndexPutInPlace = define(op.Op{
+	Name: "_index_put_impl_", Args: &IndexPutArgs{}, InPlace: true, Run: func(c *op.Call) {
+		x, src, a := c.In[0], c.In[1], c.Args.(*IndexPutArgs)
+		indices, size, slice := 0, tensor.D(), int64(1)
+		for i := range x.Rank() {
+			idx := c.Opt(2 + i)
+			switch {
+			case idx == nil:
+				slice *= x.Dim(i)
+			case idx.DType == tensor.Bool || idx.DType == tensor.Uint8:
+				if src.Numel() != 1 || a.Accumulate { // else masked_fill_
+					c.Fail("how many elements a mask picks is the data's")
+				}
+				return
+			default:
+				var err error
+				if size, err = tensor.Broadcast(size, idx.Size); err != nil {
+					c.Fail("indices: %v", err)
+				}
+				indices++
+			}
+		}
+		if !a.Accumulate && !(c.Env().Deterministic && src.Numel() > 1) {
+			return
+		}
+		n := size.Numel()
+		for i := range x.Rank() {
+			if idx := c.Opt(2 + i); idx != nil && !a.Unsafe {
+				withinBounds(c, idx, x.Dim(i))
+			}
+		}
+		linearIndex(c, n, indices)
+		if src.Numel() < n*slice { // expanded, then contiguous
+			c.Local(c.NewShape(src.DType, n*slice))
+		}
+		putSorted(c, src, n, x.Numel(), slice)
+	},
+	Eval: &op.Eval{Over: true, Forward: func(op.Machine, *op.Call) error {
+		return &op.Refusal{What: "index_put_ of a recording"}
+	}},
+	Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: _index_put_impl_; cuda/Indexing.cu: index_put_with_sort_kernel",
+})
+
+// withinBounds has the device check an index of a dimension of n.
+func withinBounds(c *op.Call, idx *op.Tensor, n int64) {
+	within := func(extreme, compare *op.Op, bound int64) {
+		value := c.Do1(extreme, nil, idx)
+		c.Drop(c.Do1(compare, &BinaryArgs{Other: op.Number{Set: true, Value: float64(bound)}}, value), value)
+	}
+	within(Max.All, Less, n)
+	within(Min.All, GreaterEqual, -n)
 }

@@ -36,7 +36,38 @@ func (r *Recording) bind(l *Line) *call {
 			c.values[a.Name] = plainValue(v)
 		}
 	}
+	if t := first(l.Outs); t != nil {
+		c.values[aten.ResultSize] = r.Metas[t.Meta].Layout.Size.Slice()
+	}
 	return c
+}
+
+// indexing says which row indexes as a call of aten::index does, in place of its overload:
+// with one index, with two in front, or with a mask; "" with others.
+func (c *call) indexing(r *Recording) string {
+	list := refs(c.tensors["indices"])
+	at := []int{}
+	for i, t := range list {
+		if t == nil {
+			continue
+		}
+		switch d := r.Metas[t.Meta].DType; {
+		case d == tensor.Bool && len(list) == 1:
+			return "mask"
+		case d != tensor.Int64:
+			return ""
+		}
+		at = append(at, i)
+	}
+	switch {
+	case len(at) == 1:
+		c.values["dim"] = int64(at[0])
+		c.tensors["indices"] = []any{*list[at[0]]}
+		return "one"
+	case len(at) == 2 && at[0] == 0 && at[1] == 1:
+		return "pair"
+	}
+	return ""
 }
 
 // tensors reports whether a value is a tensor or a list with one, or a list without

@@ -300,7 +300,13 @@ func (p *player) play(c *call, fresh []int) string {
 		p.copy(c, fresh)
 		return plainly
 	}
-	d := aten.DispatchOf(s.Name, s.Overload)
+	overload := s.Overload
+	if s.Name == "index" {
+		if overload = c.indexing(p.r); overload == "" {
+			return "an index that no row knows"
+		}
+	}
+	d := aten.DispatchOf(s.Name, overload)
 	if d == nil {
 		if aten.Plain(s.Name) {
 			return plainly
