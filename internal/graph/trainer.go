@@ -25,11 +25,7 @@ func (el *building) trainerOptimizer() {
 		return
 	}
 	if c := el.spec.Trainer.Optimizer; c != nil {
-		own := *c
-		if own.Groups == nil {
-			own.Groups = spec.Undecayed(own.Name.At)
-		}
-		el.spec.Train.Optimizer = &own
+		el.spec.Train.Optimizer = el.spec.OwnOptimizer(c, a)
 		return
 	}
 	name := a.Text("optim")

@@ -265,11 +265,7 @@ func (j *job) axolotlSteps() {
 	optim := j.str("optimizer", "adamw_torch_fused")
 	switch {
 	case optim == "ao_adamw_fp8":
-		decay := "0"
-		if v := j.get("weight_decay"); v != nil {
-			decay = flow(v)
-		}
-		j.put("trainer.optimizer_cls_and_kwargs", "{torchao.AdamWFp8: {weight_decay: "+decay+"}}", j.get("optimizer"))
+		j.put("trainer.optimizer_cls_and_kwargs", "torchao.AdamWFp8", j.get("optimizer"))
 	case slices.Contains(axolotlOptimizers, optim):
 		j.doubt(j.get("optimizer"), "optimizer: %s; planned with adamw_torch", optim)
 		optim = "adamw_torch"

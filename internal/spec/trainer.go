@@ -318,12 +318,29 @@ func (s *Spec) TrainerOptimizer(o *trainer.Optimizer, a *Arguments) *Callee {
 	}
 	return &Callee{
 		Name: String{V: o.Row, At: at, Set: true}, Arg: args,
-		Groups: Undecayed(at),
+		Groups: undecayed(at),
 	}
 }
 
-// Undecayed are the groups into which Trainer divides parameters: those that are not decayed.
-func Undecayed(at Span) ParamGroups {
+// OwnOptimizer is an optimizer that is given beside the trainer's arguments, whose
+// weight_decay is that of its groups.
+func (s *Spec) OwnOptimizer(c *Callee, a *Arguments) *Callee {
+	own, args := *c, mapping()
+	if c.Arg != nil {
+		args.Pairs = slices.DeleteFunc(slices.Clone(c.Arg.Pairs), func(p Pair) bool { return p.Key.Str == "weight_decay" })
+	}
+	decay := pair("weight_decay", float(a.Number("weight_decay")))
+	decay.Key.Span, decay.Value.Span, args.Span = c.Name.At, c.Name.At, c.Name.At
+	args.Pairs = append(args.Pairs, decay)
+	own.Arg = args
+	if own.Groups == nil {
+		own.Groups = undecayed(c.Name.At)
+	}
+	return &own
+}
+
+// undecayed are the groups into which Trainer divides parameters: those that are not decayed.
+func undecayed(at Span) ParamGroups {
 	return ParamGroups{{At: at, Arg: mapping(pair("weight_decay", float(0)))}}
 }
 
