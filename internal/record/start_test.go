@@ -63,11 +63,9 @@ func TestStartFails(t *testing.T) {
 
 // With a PyTorch, whatever its build: two steps of a layer, stopped after them.
 func TestStartRecords(t *testing.T) {
-	if testing.Short() {
-		t.Skip("imports PyTorch")
-	}
+	needs.Time(t, "it imports PyTorch")
 	if exec.Command(needs.Tool(t, "python3"), "-c", "import torch").Run() != nil {
-		t.Skip("python3 has no PyTorch")
+		needs.Lacks(t, "PyTorch in python3")
 	}
 	out, err := started(t, `import torch
 m = torch.nn.Linear(4, 2).to("cuda")
