@@ -1384,9 +1384,13 @@ def install_kernels():
         register(library, has)
 
 
+# Operators that CUDA has kernels for beside what they are made of.
+BESIDE = {"aten::silu_backward", "aten::mish_backward"}
+
+
 def register(library, has):
     for name in torch._C._dispatch_get_all_op_names():
-        if not name.startswith("aten::") or has(name, "CompositeImplicitAutograd") or name in ("aten::detach", "aten::alias"):
+        if not name.startswith("aten::") or has(name, "CompositeImplicitAutograd") and name not in BESIDE or name in ("aten::detach", "aten::alias"):
             continue  # these two make a view in C++ as they are, on any device
         packet, _, overload = name[6:].partition(".")
         try:
