@@ -42,7 +42,7 @@ type Start struct {
 	Steps   int64    // of an optimizer, after which it is stopped
 	Device  Device
 	Batch   map[string]int64 // which values the recording was made with, as it says itself
-	Answers map[string]any   // to what the script reads back, by "file:line", or "item", "rows", "equal"
+	Answers map[string]any   // to what the script reads back, by "file:line", or "item", "all", "assert", "rows", "equal"
 	Out     string
 	Stdin   io.Reader
 	Stdout  io.Writer
