@@ -200,7 +200,9 @@ func outermost(c *program.Class, path string, patterns program.Patterns, f func(
 func (r *checkpointer) choose() {
 	r.chosen = map[checkpointPath]bool{}
 	n := max(int(r.spec.Every.V), 1)
-	if n > len(r.found) {
+	if len(r.found) == 0 {
+		r.j.fail(r.spec.At, "there is no module to checkpoint: the model has none of those that its checkpoint names")
+	} else if n > len(r.found) {
 		r.j.fail(r.spec.Every.At, "every: %d selects none of %s; it must be at most their number", n, spec.Plural(len(r.found), "module"))
 	}
 	for i := n - 1; i < len(r.found); i += n {
