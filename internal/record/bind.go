@@ -164,3 +164,29 @@ func (c *call) args(d *aten.Dispatch) (a any, err error) {
 	}()
 	return op.BindArgs(d.Row.Args, c.values), nil
 }
+
+// move puts copies on the device in place of indices, the last inputs, that are in host
+// memory: once they have the shape of all (TensorAdvancedIndexing.cpp: make_info).
+func (p *player) move(c *call, in []*op.Tensor) {
+	if c.schema.Name != "index" {
+		return
+	}
+	indices := refs(c.tensors["indices"])
+	last := in[max(0, len(in)-len(indices)):]
+	var size tensor.Dims
+	for _, t := range last {
+		if t != nil {
+			if both, err := tensor.Broadcast(size, t.Size); err == nil {
+				size = both
+			}
+		}
+	}
+	for i, t := range last {
+		if t == nil || t.DType != tensor.Int64 || indices[i].Storage != Nowhere && p.r.Storages[indices[i].Storage].CUDA {
+			continue
+		}
+		l := tensor.Contiguous(size)
+		last[i] = p.p.NewIn(tensor.Bytes(8*l.Numel()), l, tensor.Int64)
+		p.p.Drop(t)
+	}
+}

@@ -402,6 +402,7 @@ func (p *player) row(c *call, d *aten.Dispatch, fresh []int) string {
 		}
 	} else {
 		held = p.tensors(in)
+		p.move(c, held)
 		if train, ok := c.values["train"].(bool); ok {
 			p.p.Env().Training = train
 		}
