@@ -1360,12 +1360,14 @@ def install_deleter():
 
 
 def install_accelerator():
-    """Makes C++ say that the accelerator is CUDA, where the autograd engine asks for that: the hooks of CUDA with methods that say yes."""
+    """Makes C++ say that the accelerator is CUDA, where the autograd engine asks for that, and `.to(0)`: the hooks of CUDA with methods that say yes."""
     cpu = ctypes.CDLL(next(line.split()[-1] for line in open("/proc/self/maps") if "libtorch_cpu." in line))
+    engine = hasattr(cpu, "_ZN2at11accelerator14getAcceleratorEb")  # releases whose autograd engine asks
     try:
-        accelerator, hooks = cpu._ZN2at11accelerator14getAcceleratorEb, cpu._ZN2at6detail12getCUDAHooksEv
+        accelerator = cpu._ZN2at11accelerator14getAcceleratorEb if engine else cpu._ZN2at14getAcceleratorEb
+        hooks = cpu._ZN2at6detail12getCUDAHooksEv
     except AttributeError:
-        return  # releases that do not ask
+        return
     accelerator.restype, accelerator.argtypes = ctypes.c_uint16, [ctypes.c_bool]
     hooks.restype, hooks.argtypes = ctypes.c_void_p, []
     this = ctypes.cast(hooks(), ctypes.POINTER(ctypes.c_void_p))
@@ -1376,7 +1378,12 @@ def install_accelerator():
     for i, method in enumerate(table):  # the method that decides is the one that does when it says yes
         table[i] = ctypes.cast(yes, ctypes.c_void_p).value
         if accelerator(False) == 0x101:
-            table[i + 1] = table[i + 2] = table[i]  # isBuilt, isAvailable, hasPrimaryContext
+            if engine:
+                table[i + 1] = table[i + 2] = table[i]  # isBuilt, isAvailable, hasPrimaryContext
+            else:
+                no = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int8)(lambda this, device: False)
+                keep.append(no)
+                table[2] = ctypes.cast(no, ctypes.c_void_p).value  # hasPrimaryContext, behind the two destructors: the engine has no streams to keep
             break
         table[i] = method
 
