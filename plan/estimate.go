@@ -28,8 +28,8 @@ type Estimate struct {
 	outcome *estimate.Outcome
 }
 
-// Recorded reports whether the job is a recording of a script, and whether with several
-// sizes of its batch: without, no other batch is known.
+// Recorded reports whether the job is a recording of a script, and whether other sizes of
+// its batch follow from it, of which several were recorded.
 func (e *Estimate) Recorded() (is, several bool) { return e.outcome.Job.Recorded() }
 
 // Trace returns the allocations and frees that the report is of, as Job.Trace does.

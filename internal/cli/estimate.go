@@ -198,7 +198,7 @@ func (e *estimation) advise(ctx context.Context, o *plan.Estimate) error {
 	rep := o.Report
 	if recorded, several := o.Recorded(); recorded && !several {
 		if e.curve || e.search != "" {
-			return usagef("the recording is of one size of the batch; record several: memplan record --batch NAME=V1,V2,V3")
+			return usagef("no other size of the batch follows from the recording; record several: memplan record --batch NAME=V1,V2,V3")
 		}
 		return nil
 	}

@@ -26,6 +26,7 @@ type recording struct {
 	steps           int64
 	answers         []string
 	real            bool
+	failed          error // of the command, after it was recorded up to there
 }
 
 // minBatches are how many sizes of the batch tell of others.
@@ -130,7 +131,7 @@ func (r *recording) once(c *cobra.Command, s *Streams, start *record.Start) erro
 	}
 	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
 		if st, missing := os.Stat(start.Out); missing == nil && st.Size() > 0 {
-			printable.Fprintf(s.Err, "memplan: the command failed (%v); it is recorded up to there\n", err)
+			r.failed = err
 			return nil
 		}
 		return fmt.Errorf("%s failed (%w) before it put anything on the GPU: nothing was recorded", start.Command[0], err)
@@ -163,6 +164,9 @@ func (r *recording) summary(c *cobra.Command, s *Streams) error {
 	}
 	printable.Fprintf(s.Out, "%s: %s, %s%s, %.1f KiB\n", r.out, report.Plural(int64(steps), "step"), report.Plural(int64(operators), "operator"), sizes, float64(len(text))/1024)
 	printable.Fprintf(s.Out, "memplan estimate %s tells what it takes\n", printable.File(r.out))
+	if r.failed != nil {
+		return fmt.Errorf("the command failed (%w); %s has what it did up to there", r.failed, printable.File(r.out))
+	}
 	if steps == 0 {
 		printable.Fprintf(s.Err, "memplan: no optimizer made a step: what follows is of the script up to its end\n")
 	}

@@ -135,9 +135,10 @@ func recordedJob(s *spec.Spec, r *Recordings) (*Job, error) {
 	}, nil
 }
 
-// Recorded reports whether the job is a recording, and whether with several sizes of its batch.
+// Recorded reports whether the job is a recording, and whether other sizes of its batch follow
+// from it.
 func (j *Job) Recorded() (is, several bool) {
-	return j.recorded != nil, j.recorded != nil && j.recorded.name != ""
+	return j.recorded != nil, j.recorded != nil && j.recorded.name != "" && j.family().line != nil
 }
 
 // family are the recordings as they run on the machine of the job.

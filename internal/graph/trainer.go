@@ -284,7 +284,7 @@ func (el *building) grpo(m *model, given map[string]any) {
 	if n <= a.Int("max_completion_length") {
 		el.fail(a.Span("max_completion_length"), "seq of the model is the length of a prompt with its completion; it is %d, and max_completion_length alone %d: write model: {with: {seq: N}}", n, a.Int("max_completion_length"))
 	}
-	given["generates"], given["accepts_loss_kwargs"], given["own_loss"] = true, false, "grpo_loss"
+	given["generates"], given["generation"], given["accepts_loss_kwargs"], given["own_loss"] = true, "generate", false, "grpo_loss"
 	given["label_smoothing_factor"] = 0.0 // of the loss that Trainer computes
 	given["training_rows"] = el.spec.Train.BatchSize.V
 	given["reference"] = el.spec.Reference() != nil

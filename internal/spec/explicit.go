@@ -34,6 +34,14 @@ func (s *Spec) Explicit(model, loop *Spec) ([]byte, error) {
 		s.Errs.Addf(s.PEFT.At, "the layers that peft targets are those of the model's type, which has no form without hf; name them in target_modules and write linear_names: false, and the job can be written out")
 		return nil, s.Errs.Err()
 	}
+	if m := s.Model; !own && m != nil && s.PEFT.Prompts() != nil {
+		s.Errs.Addf(s.PEFT.At, "what stands around the model for virtual tokens has no form without hf; the job is not written out")
+		return nil, s.Errs.Err()
+	}
+	if t := s.Trainer; t != nil && t.GRPO != nil {
+		s.Errs.Addf(t.Args().At, "trainer: grpo asks the model for the logits of completions alone, which has no form without hf; the job is not written out")
+		return nil, s.Errs.Err()
+	}
 	if s.Reference() != nil {
 		s.Errs.Addf(s.Trainer.Args().At, "the reference of trainer: %s is read from a checkpoint and has no form without hf; the job is not written out", s.Trainer.Key())
 		return nil, s.Errs.Err()
