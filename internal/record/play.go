@@ -38,7 +38,6 @@ type Doubtful struct {
 	Why   string
 	Calls int
 	Bytes tensor.Bytes // the largest sum of its results that lived at one time
-	live  tensor.Bytes
 }
 
 // player plays the lines of a recording.

@@ -65,7 +65,7 @@ func TestStartFails(t *testing.T) {
 func TestStartRecords(t *testing.T) {
 	needs.Time(t, "it imports PyTorch")
 	if exec.Command(needs.Tool(t, "python3"), "-c", "import torch").Run() != nil {
-		needs.Lacks(t, "PyTorch in python3")
+		t.Skip("needs PyTorch 2.6 or later in python3; docs/record.md has the scripts that were recorded with one")
 	}
 	out, err := started(t, `import torch
 m = torch.nn.Linear(4, 2).to("cuda")
