@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/needs"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // site is a sitecustomize that the user has.
@@ -16,8 +18,11 @@ const site = "import os\nos.environ['OTHER_SITE'] = 'ran'\n"
 
 func started(t *testing.T, script string) (string, error) {
 	t.Helper()
-	python := needs.Tool(t, "python3")
-	dir := t.TempDir()
+	return startedBy(t, needs.Tool(t, "python3"), t.TempDir(), script)
+}
+
+func startedBy(t *testing.T, python, dir, script string) (string, error) {
+	t.Helper()
 	file := filepath.Join(dir, "train.py")
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
 		t.Fatal(err)
@@ -61,13 +66,16 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// With a PyTorch, whatever its build: two steps of a layer, stopped after them.
+var withTorch = flag.String("record-python", "", "command that runs Python with PyTorch")
+
+// TestStartRecords runs two steps of a layer in a PyTorch, whatever its release and build, is
+// stopped after them, and plays what was recorded.
 func TestStartRecords(t *testing.T) {
-	needs.Time(t, "it imports PyTorch")
-	if exec.Command(needs.Tool(t, "python3"), "-c", "import torch").Run() != nil {
-		t.Skip("needs PyTorch 2.6 or later in python3; docs/record.md has the scripts that were recorded with one")
+	if *withTorch == "" {
+		t.Skip("needs -record-python, a command that runs Python with PyTorch: TestPlay holds what it recorded")
 	}
-	out, err := started(t, `import torch
+	dir := t.TempDir()
+	out, err := startedBy(t, *withTorch, dir, `import torch
 m = torch.nn.Linear(4, 2).to("cuda")
 o = torch.optim.SGD(m.parameters(), lr=0.1)
 for i in range(9):
@@ -81,5 +89,14 @@ for i in range(9):
 	}
 	if out != "0\n1\n" {
 		t.Errorf("the script wrote %q, want two steps", out)
+	}
+	env := machines["sm90"]
+	env.Torch = torchver.Version{Major: 2, Minor: 6}
+	p, err := Play(nil, read(t, filepath.Join(dir, "out.rec"))[0], env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Steps != 2 || p.Parameters != 10 || len(p.Doubts) > 0 {
+		t.Errorf("%d steps of %d parameters, in doubt %v", p.Steps, p.Parameters, p.Doubts)
 	}
 }
