@@ -34,10 +34,11 @@ func newCheck(s *Streams) *cobra.Command {
 		Use:   "check [PATH...]",
 		Short: "Check specs in continuous integration: fail if one no longer fits",
 		Long: `Check estimates specs and applies rules to them: a job must not run out of memory,
-leave too little headroom, or need more memory than before. PATH is a spec, a
-folder, a config.json of Hugging Face, or preset:NAME; by default, the current
-folder. In a folder, all *.yaml and *.yml files with the key memplan are specs.
-memplan list rules lists the rules, memplan explain MP001 explains one.
+leave too little headroom, or need more memory than before. PATH is a spec, a file of
+Axolotl, LLaMA-Factory or TRL, a recording of memplan record, a folder, a config.json of
+Hugging Face, or preset:NAME; by default, the current folder. In a folder, all *.yaml
+and *.yml files with the key memplan are specs. memplan list rules lists the rules,
+memplan explain MP001 explains one.
 
 Settings come from ` + gate.ConfigName + ` in the current folder or the nearest folder above
 it: devices, headroom, max_growth, rules, and overrides for some specs. With
