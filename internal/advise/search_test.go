@@ -131,6 +131,9 @@ func sameDerived(t *testing.T, r *estimate.Recipe, j *estimate.Job, keys ...esti
 	}
 	a, b := *f, *played
 	a.Plays, b.Plays = 0, 0
+	if a.Largest == 0 { // which is known of the line, for both
+		a.Tries, b.Tries = 0, 0
+	}
 	if !reflect.DeepEqual(a, b) {
 		t.Errorf("derived %+v, played %+v", a, b)
 	}
