@@ -111,6 +111,9 @@ order.
 - **replay**: recorded allocations of training steps, replayed: the peaks of each step, and the allocator's state at the end.
 - **golden**: traces of allocations with all options of the allocator: reserved and allocated memory after every event, and every failure.
 
+Public training scripts that ` + "`memplan record`" + ` recorded on a PyTorch for the CPU are held against the same scripts on the virtual GPU in
+[record.md](record.md#recorded-scripts), with the reason of each difference; they are not in these figures.
+
 Operators by themselves (` + "`testdata/ops`" + `, forward and backward, five architectures, three types) are compared by the tests of
 ` + "`internal/engine`" + `.
 
