@@ -75,6 +75,9 @@ func noSource(name string, err error) error {
 	if isPython(name) {
 		return pythonError(name)
 	}
+	if t := hubType(name); t != "" && filepath.Base(name) == name && filepath.Ext(name) == "" {
+		return usagef("there is no file %q; models are named as on the hub (memplan list models %s), and %s%s%s has the default sizes of that type", name, t, presetPrefix, hfPreset, t)
+	}
 	if hub.IsName(name) {
 		near, known := "", hub.TypeOf(name)
 		if known != "" && !slices.Contains(specs.HFTypes(), known) {
@@ -110,8 +113,12 @@ func isPython(name string) bool {
 }
 
 func pythonError(name string) error {
-	return usagef("%s is Python, and memplan reads a spec in YAML that says the same. To start from one that is near: "+
-		"memplan schema --desugar preset:gpt > my.yaml, then memplan estimate my.yaml (memplan list presets shows others; memplan also takes a config.json of Hugging Face)", name)
+	from := "To write a spec, start from one that is near: memplan schema --desugar preset:gpt > my.yaml, then memplan estimate my.yaml (memplan list presets shows others; memplan also takes a config.json of Hugging Face)"
+	if filepath.Ext(name) != ".py" {
+		return usagef("%s is Python, and memplan reads a spec in YAML that says the same. %s", name, from)
+	}
+	return usagef("%s is Python, which is recorded first, without a GPU: memplan record -- python %s, then memplan estimate %s. %s",
+		name, printable.File(name), printable.File(outName([]string{name})), from)
 }
 
 // notSpec tells files that one might take for specs.

@@ -15,6 +15,9 @@ func (j *Job) settings(r *report.Report) {
 	r.Params, r.Deciding, r.Assumed = map[string]any{}, []string{}, []string{}
 	for _, name := range j.Definer.ParamNames() {
 		x, _ := j.Definer.Env.Lookup(name)
+		if n, ok := j.Param(name); ok {
+			x = n
+		}
 		if isPlain(x) && !slices.Contains(hf.Own, name) {
 			r.Params[name] = x
 		}
@@ -75,6 +78,9 @@ func (j *Job) precision() string {
 func (j *Job) Param(name string) (int64, bool) {
 	x, _ := j.Definer.Env.Lookup(name)
 	n, ok := x.(int64)
+	if p := j.Spec.PEFT.Prompts(); p != nil && name == "seq" { // in the model, samples are longer by these
+		n -= p.Tokens.V
+	}
 	return n, ok
 }
 
