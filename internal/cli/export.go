@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/perfetto"
@@ -62,13 +63,19 @@ memplan. On a GPU it prints the peaks of each step as JSON.`,
 				}
 			}
 			return writeTo(s, out, func(w io.Writer) error {
-				return exporttorch.Write(w, j.Program, exporttorch.Options{Steps: int(j.Spec.Train.Steps.V)})
+				return exporttorch.Write(w, j.Program, scriptOptions(j))
 			})
 		},
 	}
 	src.flags(c)
 	outFile(c, &out)
 	return c
+}
+
+// scriptOptions are what of a job its program does not say.
+func scriptOptions(j *estimate.Job) exporttorch.Options {
+	m := j.Machine
+	return exporttorch.Options{Steps: int(j.Spec.Train.Steps.V), AllocConf: m.ConfText, MemoryFraction: m.Fraction}
 }
 
 func newExportTrace(s *Streams) *cobra.Command {

@@ -23,6 +23,7 @@ import (
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trace"
 	"github.com/memplan/memplan/internal/webpage"
 	"github.com/memplan/memplan/plan"
 )
@@ -88,7 +89,7 @@ are compared in the peaks, but not as allocations.
 	f.StringVar(&e.backend, "backend", backends[0], strings.Join(backends, ", "))
 	completeFlag(c, "backend", func() []string { return backends })
 	f.StringVar(&e.capacity, "capacity", "", "memory that the job may take, such as 2GiB (default: the GPU's)")
-	f.Lookup("steps").Usage = fmt.Sprintf("steps to run (default %d)", runSteps)
+	f.Lookup("steps").Usage = fmt.Sprintf("steps to run (default: train.steps, or %d)", runSteps)
 	f.StringVar(&e.tolerance, "tolerance", "", "largest difference of measured and predicted peaks (default 0%; with torch 2%, for cuDNN's workspaces)")
 	f.StringVar(&e.python, "python", "python3", "command that runs Python, for --backend torch")
 	f.Uint64Var(&e.seed, "seed", 0, "seed of weights, data and dropout")
@@ -118,9 +119,9 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 		return usagef("--tolerance: %w", err)
 	}
 	var keys []estimate.Key
-	steps := runSteps
+	steps, own := runSteps, false
 	if len(args) == 0 {
-		args, steps = []string{runDefault}, 2*runSteps
+		args, steps, own = []string{runDefault}, 2*runSteps, true
 		if e.optimizer == "" {
 			keys = append(keys, estimate.Key{Path: "train.optimizer", Value: "{Adam: {lr: 0.003}}"})
 		}
@@ -132,7 +133,11 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	if !c.Flags().Changed("steps") {
+	sp, m, err := r.Outline(keys...)
+	if err != nil {
+		return err
+	}
+	if own || !sp.Train.Steps.Set {
 		keys = append(keys, estimate.Key{Path: "train.steps", Value: strconv.Itoa(steps)})
 	}
 	if e.capacity != "" {
@@ -148,9 +153,9 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 	}
 	var rep *report.Run
 	if e.backend == report.TorchBackend {
-		rep, err = e.onTorch(c, s, r, keys)
+		rep, err = e.onTorch(c, s, r, m, keys)
 	} else {
-		rep, err = e.onDevice(c, s, r, keys)
+		rep, err = e.onDevice(c, s, r, m, keys)
 	}
 	if rep == nil {
 		return err
@@ -161,7 +166,7 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 			return werr
 		}
 	}
-	if len(rep.StepMS) > 0 && !e.pictures.alone() {
+	if (len(rep.StepMS) > 0 || rep.Measured.OutOfMemory) && !e.pictures.alone() {
 		format, write, options := report.RunFormats.Lookup(e.format), s.people, report.RunOptions{Width: s.terminal()}
 		if format.Name != report.RunFormats.Default() {
 			write = func(f func(io.Writer) error) error { return f(s.Out) }
@@ -235,17 +240,45 @@ func predicted(j *estimate.Job, backend, device string) (*estimate.Outcome, *rep
 		return nil, nil, err
 	}
 	p := o.Report()
-	return o, &report.Run{
+	rep := &report.Run{
 		Version: report.RunVersion, Spec: j.Spec.Path, Backend: backend, Device: device,
 		Predicted: report.RunBytes{AllocatedBytes: p.Peak.AllocatedBytes, ReservedBytes: p.Peak.ReservedBytes, DeviceBytes: p.Peak.DeviceBytes},
 		Losses:    []report.Loss{}, StepMS: []float64{}, Warnings: []string{}, Notes: []note.Note{},
-	}, nil
+	}
+	if oom := p.Verdict.OOM; oom != nil {
+		rep.Predicted.OutOfMemory, rep.Predicted.OOM = true, oom
+		rep.Add(note.Dies.New("predicted: %s", strings.ReplaceAll(p.Verdict.Reason, "\n", "; ")))
+	}
+	return o, rep, nil
 }
 
 // onDevice trains on a device of memplan's own.
-func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, keys []estimate.Key) (*report.Run, error) {
+func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, named *estimate.Machine, keys []estimate.Key) (*report.Run, error) {
 	if _, given := s.Env("GOGC"); !given { // segments are large, and what is freed goes back soon
 		defer debug.SetGCPercent(debug.SetGCPercent(100))
+	}
+	device, gpu, why, err := openDevice(e.backend)
+	if err != nil {
+		return nil, err
+	}
+	rep, err := e.train(c, s, r, device, gpu, keys)
+	if rep != nil {
+		if why != "" {
+			rep.Add(note.Backend.New("%s", why))
+		}
+		if gpu != nil {
+			rep.Add(otherGPU(named, gpu)...)
+		}
+	}
+	err = errors.Join(err, device.Close())
+	return rep, outOfMemory(rep, err)
+}
+
+// train trains on a device that was opened; gpu is nil for the CPU.
+func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, device limitedDevice, gpu *foundGPU, keys []estimate.Key) (*report.Run, error) {
+	backend := "cpu"
+	if gpu != nil {
+		backend, keys = "cuda", append(keys, gpu.keys()...)
 	}
 	j, err := r.Job(keys...)
 	if err != nil {
@@ -268,29 +301,27 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 	if err != nil {
 		return nil, err
 	}
-	device, backend, why, err := openDevice(e.backend, capacity)
-	if err != nil {
-		return nil, err
-	}
+	device.Limit(capacity)
+	j.Machine.Limit(capacity)
 	o, rep, err := predicted(j, backend, device.Name())
 	if err != nil {
-		return nil, errors.Join(err, device.Close())
+		return nil, err
 	}
 	e.predicted = o
 	if backend == "cpu" {
 		if err := enoughMemory(min(rep.Predicted.AllocatedBytes, capacity)); err != nil {
-			return nil, errors.Join(err, device.Close())
+			return nil, err
 		}
 	}
 	rep.Predicted.DeviceBytes = 0
-	if why != "" {
-		rep.Add(note.Backend.New("%s", why))
-	}
 	p := newProgress(s)
 	options := runtime.Options{
 		Device: device, Config: j.Machine.Conf, Source: source, Steps: int(j.Spec.Train.Steps.V), Seed: e.seed, Now: time.Now,
 		OnStep: func(q runtime.Progress) error {
 			p.line("step %d: loss %.4g, %v, allocated %v, reserved %v", q.Step, q.Loss, q.Took.Round(time.Millisecond), q.Allocated, q.Reserved)
+			if q.HasLoss && math.IsNaN(q.Loss) {
+				return fmt.Errorf("the loss is NaN in step %d", q.Step)
+			}
 			return nil
 		},
 	}
@@ -306,7 +337,10 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 		}
 	}
 	rep.Steps = len(res.Steps)
-	if err != nil && rep.Steps < options.Steps {
+	switch oom := (*allocsim.OOMError)(nil); {
+	case errors.As(err, &oom):
+		rep.Measured.OutOfMemory, rep.Measured.OOM = true, failedRequest(res.Played.Trace, oom)
+	case err != nil && rep.Steps < options.Steps:
 		if rep.Stopped = err.Error(); c.Context().Err() != nil {
 			rep.Stopped = "interrupted"
 		}
@@ -314,13 +348,21 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, k
 	if rep.Backend == "cuda" && len(res.HostOperators) > 0 {
 		rep.Add(note.HostOperators.New("computed in host memory, which takes time: operators %s", strings.Join(res.HostOperators, ", ")))
 	}
-	rep.Measured = report.RunBytes{AllocatedBytes: res.Stats.AllocatedBytes.All.Peak, ReservedBytes: res.Stats.ReservedBytes.All.Peak}
+	rep.Measured.AllocatedBytes, rep.Measured.ReservedBytes = res.Stats.AllocatedBytes.All.Peak, res.Stats.ReservedBytes.All.Peak
 	if res.Played != nil {
-		rep.Trace = sameTrace(o.Played, res.Played, rep.Stopped != "")
+		rep.Trace = sameTrace(o, res.Played, rep)
 		rep.Add(byNumbers(j, res.Played, rep.Trace.Equal)...)
 	}
-	err = errors.Join(err, device.Close())
-	return rep, outOfMemory(err)
+	return rep, err
+}
+
+// failedRequest is the last event of what was played: a request that failed.
+func failedRequest(t *trace.Trace, err *allocsim.OOMError) *report.OOM {
+	e := &t.Events[len(t.Events)-1]
+	return &report.OOM{
+		Step: int(e.Step), Phase: e.Phase.String(), Op: t.Ops[e.Op], Layer: t.Layers[e.Layer],
+		TriedBytes: err.Tried, FreeBytes: err.Free, Message: err.Error(),
+	}
 }
 
 // context is that of the training itself, which a limit ends only if it was asked for.
@@ -347,12 +389,15 @@ func byNumbers(j *estimate.Job, p *engine.Played, equal bool) []note.Note {
 	return out
 }
 
-// sameTrace compares what was played with what was predicted, of a run that stopped
-// as far as it went.
-func sameTrace(p, m *engine.Played, stopped bool) report.RunTrace {
+// sameTrace compares what was played with what was predicted: of a run that stopped
+// as far as it went, and up to the first request that fails.
+func sameTrace(o *estimate.Outcome, m *engine.Played, rep *report.Run) report.RunTrace {
 	t := report.RunTrace{Events: len(m.Trace.Events), Equal: true}
-	a, b := p.Trace.Events, m.Trace.Events
-	if stopped {
+	a, b := o.Played.Trace.Events, m.Trace.Events
+	switch {
+	case rep.Predicted.OutOfMemory && rep.Measured.OutOfMemory:
+		a = a[:o.OnGPU.OOMs[0].Event+1]
+	case rep.Stopped != "":
 		a = a[:min(len(a), len(b))]
 	}
 	for i := range max(len(a), len(b)) {
@@ -364,10 +409,11 @@ func sameTrace(p, m *engine.Played, stopped bool) report.RunTrace {
 	return t
 }
 
-// outOfMemory says of an allocation that failed what can be done.
-func outOfMemory(err error) error {
+// outOfMemory says of an allocation that failed where, and what can be done.
+func outOfMemory(rep *report.Run, err error) error {
 	if oom := (*allocsim.OOMError)(nil); errors.As(err, &oom) {
-		return fmt.Errorf("%w\nmemplan estimate says what would make the job fit", err)
+		at := rep.Measured.OOM
+		return fmt.Errorf("out of memory in %s: %w\nmemplan estimate says what would make the job fit", report.Where(at.Step, at.Phase, at.Op, at.Layer), err)
 	}
 	return err
 }

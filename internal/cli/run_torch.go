@@ -17,7 +17,7 @@ import (
 )
 
 // onTorch runs the exported script in the user's PyTorch.
-func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, keys []estimate.Key) (*report.Run, error) {
+func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, named *estimate.Machine, keys []estimate.Key) (*report.Run, error) {
 	python := torchrun.Python(strings.Fields(e.python))
 	if len(python) == 0 {
 		return nil, usagef("--python must name a command")
@@ -32,7 +32,8 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	if err != nil {
 		return nil, fmt.Errorf("--python: %w", err)
 	}
-	keys = append(keys, deviceKeys(found)...)
+	gpu := &foundGPU{found.Name, found.Arch, found.SMs, found.Memory}
+	keys = append(append(keys, gpu.keys()...), releaseKey(found.Torch))
 	j, err := r.Job(keys...)
 	if err != nil {
 		return nil, err
@@ -43,15 +44,16 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	}
 	e.predicted = o
 	rep.Add(j.NotModelled...)
+	rep.Add(otherGPU(named, gpu)...)
 	steps := int(j.Spec.Train.Steps.V)
 	var script bytes.Buffer
-	if err := exporttorch.Write(&script, j.Program, exporttorch.Options{Steps: steps}); err != nil {
+	if err := exporttorch.Write(&script, j.Program, scriptOptions(j)); err != nil {
 		return nil, err
 	}
 	p := newProgress(s)
 	p.line("PyTorch runs %s", report.Plural(int64(steps), "step"))
 	ranks := j.Program.Parallel.Ranks
-	recs, err := python.Record(e.context(c, r), script.Bytes(), ranks, found.Count)
+	recs, err := python.Record(e.context(c, r), torchrun.Job{Script: script.Bytes(), Ranks: ranks, AllocConf: j.Machine.ConfText}, found.Count)
 	p.clear()
 	if err != nil {
 		return nil, err
@@ -74,23 +76,26 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	for _, q := range rec.Steps {
 		rep.StepMS = append(rep.StepMS, q.MS)
 	}
-	predictedEvents := o.Played.Trace.Events
-	rep.Predicted.OutOfMemory, rep.Measured.OutOfMemory = !o.Fits(), strings.Contains(rec.Error, "out of memory")
-	if rep.Predicted.OutOfMemory {
-		p := o.Report()
-		predictedEvents = predictedEvents[:o.OnGPU.OOMs[0].Event]
-		rep.Add(note.Dies.New("predicted: %s", strings.ReplaceAll(p.Verdict.Reason, "\n", "; ")))
+	predictedEvents, recorded := o.Played.Trace.Events, map[string][]trace.RecordedEvent(rec.Events)
+	if strings.Contains(rec.Error, "out of memory") {
+		rep.Measured.OutOfMemory, rep.Measured.OOM = true, &report.OOM{Step: len(rec.Steps), Message: rec.Error}
+		recorded = trace.UntilFailure(recorded) // then the exception frees what it unwinds
+		if rep.Predicted.OutOfMemory {
+			predictedEvents = predictedEvents[:o.OnGPU.OOMs[0].Event]
+		}
 	}
 	w := &o.Played.Workspaces
-	recorded, predictedEvents, taken := trace.WithoutWorkspaces(rec.Events, predictedEvents, w.Places(), w.Events)
+	recorded, predictedEvents, taken := trace.WithoutWorkspaces(recorded, predictedEvents, w.Places(), w.Events)
 	rep.Trace.Workspaces, rep.Trace.LargestWorkspaceBytes = taken.Count, taken.Largest
-	if rep.Predicted.OutOfMemory {
-		recorded = trace.Until(recorded, predictedEvents) // then the exception frees what it unwinds
-	}
 	for _, events := range recorded {
 		rep.Trace.Events += len(events)
 	}
 	rep.Trace.FirstDifference = trace.Difference(recorded, predictedEvents, false, j.Program.Autocast)
+	if p, m := rep.Predicted.OOM, rep.Measured.OOM; rep.Trace.FirstDifference == "" && p != nil && m != nil {
+		if want, got := request(p.Message), request(m.Message); want != got {
+			rep.Trace.FirstDifference = fmt.Sprintf("the request that fails: predicted %q, PyTorch %q", want, got)
+		}
+	}
 	rep.Trace.Equal = rep.Trace.FirstDifference == ""
 	switch {
 	case rep.Measured.OutOfMemory:
@@ -102,17 +107,15 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, ke
 	return rep, nil
 }
 
-// deviceKeys are the keys of a spec that describe a GPU and a version of PyTorch.
-func deviceKeys(d *torchrun.Device) []estimate.Key {
-	version := strings.SplitN(d.Torch, "+", 2)[0]
-	parts := strings.Split(version, ".")
-	if len(parts) > 2 {
-		version = strings.Join(parts[:2], ".")
-	}
-	return []estimate.Key{
-		{Path: "device.arch", Value: fmt.Sprintf("sm_%d", d.Arch)},
-		{Path: "device.sms", Value: strconv.Itoa(d.SMs)},
-		{Path: "device.memory", Value: strconv.FormatInt(int64(d.Memory), 10)},
-		{Path: "torch", Value: strconv.Quote(version)},
-	}
+// request is the part of PyTorch's message that says which request failed.
+func request(message string) string {
+	_, text, _ := strings.Cut(message, "Tried to allocate ")
+	text, _, _ = strings.Cut(text, ". ")
+	return text
+}
+
+// releaseKey is the key of a spec that says a version of PyTorch.
+func releaseKey(version string) estimate.Key {
+	parts := strings.Split(strings.SplitN(version, "+", 2)[0], ".")
+	return estimate.Key{Path: "torch", Value: strconv.Quote(strings.Join(parts[:min(2, len(parts))], "."))}
 }

@@ -27,6 +27,9 @@ func New(capacity tensor.Bytes, occupied ...tensor.Bytes) *Device {
 	return d
 }
 
+// Limit bounds the memory of a device that has given out none yet.
+func (d *Device) Limit(n tensor.Bytes) { d.VirtualDriver = allocsim.NewVirtualDriver(n) }
+
 // Name implements runtime.Device.
 func (d *Device) Name() string { return "cpu" }
 

@@ -190,7 +190,11 @@ func (d *Device) start() error {
 	if major < oldest {
 		return fmt.Errorf("%s has compute capability %d.%d; the kernels need %d.0 (Volta) or later", d.name, major, minor, oldest)
 	}
-	d.is = gpu{sms: int64(attributes[2]), capability: 10*major + minor}
+	total, err := d.gpu.TotalMem()
+	if err != nil {
+		return err
+	}
+	d.is = gpu{sms: int64(attributes[2]), capability: 10*major + minor, memory: tensor.Bytes(total)}
 	context, err := d.gpu.RetainPrimaryCtx()
 	if err != nil {
 		return fmt.Errorf("its context: %w", err)

@@ -200,7 +200,7 @@ func TestPlans(t *testing.T) {
 			t.Errorf("%v: %v", c, err)
 		}
 	}
-	for _, is = range []gpu{{1, 70}, {1, 80}, {256, 70}, {256, 80}} {
+	for _, is = range []gpu{{sms: 1, capability: 70}, {sms: 1, capability: 80}, {sms: 256, capability: 70}, {sms: 256, capability: 80}} {
 		small(t, is.sms)
 		for _, k := range kernel.All() {
 			rng := seeded(k.Name)

@@ -127,7 +127,7 @@ func newScriptFrame(self *python.Module, fn *program.Func) *python.Frame {
 
 // Play plays a job: what comes before the loop, then steps, as many as asked
 // for or, with 0, until two are alike. An error is a *program.Error, or
-// what the backend returned.
+// what the backend returned; then the trace is there as far as it went.
 func Play(prog *program.Job, env op.Env, backend Backend, steps int) (*Played, error) {
 	return PlayWithin(nil, prog, env, backend, steps)
 }
@@ -170,8 +170,8 @@ func (j *job) play(steps int, fails func(first *Played) bool) (played *Played, e
 			}
 		}
 	}()
+	played = &Played{Trace: j.Trace()} // of what fails, too
 	j.setup()
-	played = &Played{Trace: j.Trace()}
 	j.run(steps, played, fails)
 	j.sum()
 	played.Skipped = j.scaler.skipped

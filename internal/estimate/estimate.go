@@ -54,6 +54,11 @@ func (m *Machine) Usable() tensor.Bytes {
 	return left
 }
 
+// Limit leaves so much usable, and takes nothing of it for the context, other processes or a fraction.
+func (m *Machine) Limit(usable tensor.Bytes) {
+	m.Total, m.Context, m.Occupied, m.Fraction, m.Conf.MemoryFraction = usable, 0, 0, nil, nil
+}
+
 // NewMachine resolves the device section and the PyTorch version of a spec.
 // Mistakes are added to the spec's errors; the default stands in for what is
 // wrong, so that the rest can be checked too.

@@ -30,21 +30,9 @@ func (k Key) String() string { return k.Path + "=" + k.Value }
 // Job makes the job in which these keys are set, after those of the options.
 // The error, if any, is a *spec.Errors, or why the budget ended.
 func (r *Recipe) Job(keys ...Key) (j *Job, err error) {
-	o := r.Options
-	o.Meter = r.Budget.Meter()
+	o := r.options(keys)
 	defer o.Meter.Close()
 	defer limit.Catch(&err)
-	o.Flags, o.Recorded = slices.Clone(o.Flags), r.Recorded != nil
-	for _, k := range keys {
-		o.Flags = append(o.Flags, spec.Flag{Flag: "--set " + k.String(), Path: k.Path, Value: k.Value})
-	}
-	o.Longest = func(l *spec.Lengths) (int64, error) {
-		s, err := r.samples(l)
-		if err != nil {
-			return 0, err
-		}
-		return collator(l).Pad(s.Longest()), nil
-	}
 	s, err := spec.Parse(r.Path, r.Text, o)
 	if s == nil {
 		return nil, err
@@ -60,6 +48,34 @@ func (r *Recipe) Job(keys ...Key) (j *Job, err error) {
 		j.budget, j.recipe = r.Budget, &of
 	}
 	return j, err
+}
+
+// Outline reads the spec in which these keys are set, and what it runs on, and makes no job of it.
+func (r *Recipe) Outline(keys ...Key) (s *spec.Spec, m *Machine, err error) {
+	o := r.options(keys)
+	defer o.Meter.Close()
+	defer limit.Catch(&err)
+	if s, err = spec.Parse(r.Path, r.Text, o); s == nil {
+		return nil, nil, err
+	}
+	return s, NewMachine(s), nil
+}
+
+func (r *Recipe) options(keys []Key) spec.Options {
+	o := r.Options
+	o.Meter = r.Budget.Meter()
+	o.Flags, o.Recorded = slices.Clone(o.Flags), r.Recorded != nil
+	for _, k := range keys {
+		o.Flags = append(o.Flags, spec.Flag{Flag: "--set " + k.String(), Path: k.Path, Value: k.Value})
+	}
+	o.Longest = func(l *spec.Lengths) (int64, error) {
+		s, err := r.samples(l)
+		if err != nil {
+			return 0, err
+		}
+		return collator(l).Pad(s.Longest()), nil
+	}
+	return o
 }
 
 // Play plays a job, and replays nothing.

@@ -9,11 +9,14 @@ import (
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // Options change the script.
 type Options struct {
-	Steps int // steps to run; 3 if 0
+	Steps          int      // steps to run; 3 if 0
+	AllocConf      string   // PYTORCH_CUDA_ALLOC_CONF; "": what the environment says
+	MemoryFraction *float64 // of the GPU's memory that the process may take; nil: all
 }
 
 // Write prints the script of a job.
@@ -67,7 +70,7 @@ func (s *script) print(o Options) {
 	if adapted(job) {
 		s.line("import math")
 	}
-	if job.Determ || job.Parallel.Ranks > 0 {
+	if job.Determ || job.Parallel.Ranks > 0 || o.AllocConf != "" {
 		s.line("import os")
 	}
 	if fuses(job) {
@@ -77,6 +80,10 @@ func (s *script) print(o Options) {
 	if job.Determ {
 		s.line("")
 		s.line(`os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # deterministic cuBLAS needs it before the first use`)
+	}
+	if o.AllocConf != "" {
+		s.line("")
+		s.printf("os.environ[%q] = %q", torchver.AllocConf, o.AllocConf)
 	}
 	s.line("")
 	s.line("import torch")
@@ -108,7 +115,7 @@ func (s *script) print(o Options) {
 	s.loadingFunction()
 	s.quantizedClasses()
 	s.adapterClasses()
-	s.setup()
+	s.setup(o)
 	s.step()
 	s.loop(o.Steps)
 }
@@ -142,11 +149,14 @@ func (s *script) line(text string) {
 func (s *script) printf(format string, args ...any) { s.line(fmt.Sprintf(format, args...)) }
 
 // setup prints what comes before the loop.
-func (s *script) setup() {
+func (s *script) setup(o Options) {
 	j := s.job
 	s.line("")
 	s.line("")
 	s.processGroup()
+	if f := o.MemoryFraction; f != nil {
+		s.printf("torch.cuda.set_per_process_memory_fraction(%v)", *f)
+	}
 	s.helpers()
 	if j.Determ {
 		s.line("torch.use_deterministic_algorithms(True)")

@@ -77,6 +77,7 @@ var (
 	HostOperators = code(Code{Name: "aside", Doc: "operators are computed on the CPU"})
 	StepsSkipped  = code(Code{Name: "steps-skipped", Doc: "GradScaler skipped optimizer steps"})
 	ByNumbers     = code(Code{Name: "by-numbers", Doc: "allocations depend on the values of tensors"})
+	ExecutedOn    = code(Code{Name: "executed-on", Doc: "a job was executed on another GPU than its spec names"})
 	FewerGPUs     = code(Code{Name: "fewer-gpus", Doc: "one process runs in place of several"})
 	Dies          = code(Code{Name: "dies", Doc: "the job is predicted to run out of memory"})
 	FromPyTorch   = code(Code{Name: "pytorch", Doc: "PyTorch's message about the failure"})

@@ -96,6 +96,7 @@ type RunBytes struct {
 	ReservedBytes  tensor.Bytes `json:"reserved_bytes"`
 	DeviceBytes    tensor.Bytes `json:"device_bytes"`
 	OutOfMemory    bool         `json:"out_of_memory"` // the job ran out of memory
+	OOM            *OOM         `json:"oom,omitempty"` // where; of PyTorch the step and the message alone
 }
 
 // RunTrace compares the allocations and frees one by one, but for the workspaces of

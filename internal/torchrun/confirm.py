@@ -72,6 +72,8 @@ def run(path):
                 out.append([n, t["size"]])
             elif t["action"] == "free_requested":
                 out.append(-ids.pop(t["addr"], 0))
+            elif t["action"] == "oom":
+                out.append([0, t["size"]])
     free, _ = torch.cuda.mem_get_info()
     return {"events": events, "steps": steps, "error": error, "device_bytes": total - free, "context_bytes": total - free - torch.cuda.memory_reserved()}
 

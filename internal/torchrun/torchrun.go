@@ -13,11 +13,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/internal/trace"
 )
 
@@ -63,7 +65,7 @@ type Device struct {
 
 // Find asks for the GPU and the version of PyTorch.
 func (p Python) Find(ctx context.Context) (*Device, error) {
-	out, err := p.run(ctx, "-c", confirm)
+	out, err := p.run(ctx, os.Environ(), "-c", confirm)
 	if err != nil {
 		return nil, err
 	}
@@ -93,18 +95,25 @@ type Recording struct {
 	Context tensor.Bytes   `json:"context_bytes"`
 }
 
-// Record runs a script of package exporttorch, which is for so many processes, 0
-// or 1 of them on one GPU. With a GPU for each, torchrun starts them all, and each
+// Job is a script, and what it is run with.
+type Job struct {
+	Script    []byte // of package exporttorch
+	Ranks     int64  // processes that it is for; 0 or 1: one GPU
+	AllocConf string // PYTORCH_CUDA_ALLOC_CONF; "" is PyTorch's default, whatever the user's environment says
+}
+
+// Record runs a job on so many GPUs. With a GPU for each process, torchrun starts them all, and each
 // gives a recording, or one that failed gives the only one; otherwise one process
 // stands for the first of them.
-func (p Python) Record(ctx context.Context, script []byte, ranks, gpus int64) ([]*Recording, error) {
+func (p Python) Record(ctx context.Context, job Job, gpus int64) ([]*Recording, error) {
+	ranks := job.Ranks
 	dir, err := os.MkdirTemp("", "memplan-run-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	path, out, own := filepath.Join(dir, "job.py"), filepath.Join(dir, "out.json"), filepath.Join(dir, "confirm.py")
-	for name, text := range map[string][]byte{path: script, own: []byte(confirm), filepath.Join(dir, "standin.py"): []byte(StandIn)} {
+	for name, text := range map[string][]byte{path: job.Script, own: []byte(confirm), filepath.Join(dir, "standin.py"): []byte(StandIn)} {
 		if err := os.WriteFile(name, text, 0o600); err != nil {
 			return nil, err
 		}
@@ -121,7 +130,7 @@ func (p Python) Record(ctx context.Context, script []byte, ranks, gpus int64) ([
 			outs = append(outs, fmt.Sprintf("%s.%d", out, r))
 		}
 	}
-	_, failed := p.run(ctx, args...)
+	_, failed := p.run(ctx, environment(job.AllocConf), args...)
 	if failed != nil && (len(outs) == 1 || ctx.Err() != nil) {
 		return nil, failed
 	}
@@ -162,10 +171,22 @@ const patience = 150 * time.Millisecond
 // maxOutput is how much of what a failed command printed is shown.
 const maxOutput = 2000
 
-func (p Python) run(ctx context.Context, args ...string) ([]byte, error) {
+// environment is the user's, but for the options of the allocator.
+func environment(conf string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(s string) bool {
+		name, _, _ := strings.Cut(s, "=")
+		return name == torchver.AllocConf || name == torchver.AllocConfNew
+	})
+	if conf != "" {
+		env = append(env, torchver.AllocConf+"="+conf)
+	}
+	return env
+}
+
+func (p Python) run(ctx context.Context, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p[0], append(p[1:len(p):len(p)], args...)...)
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout, cmd.Stderr, cmd.Env = &stdout, &stderr, env
 	apart(cmd)
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {

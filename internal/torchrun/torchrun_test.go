@@ -41,7 +41,7 @@ func TestRecord(t *testing.T) {
 		{"what is no JSON", 0, 1, `echo nonsense > "$3"`, 0, "invalid character"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			recs, err := python(t, c.script).Record(t.Context(), []byte("print()"), c.ranks, c.gpus)
+			recs, err := python(t, c.script).Record(t.Context(), Job{Script: []byte("print()"), Ranks: c.ranks}, c.gpus)
 			if c.err == "" {
 				if err != nil || len(recs) != c.want {
 					t.Fatalf("%d recordings, %v; want %d", len(recs), err, c.want)
@@ -61,16 +61,28 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// The allocator's options are the job's, not those of whoever runs memplan.
+func TestRecordAllocConf(t *testing.T) {
+	t.Setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:32")
+	t.Setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:64")
+	for _, conf := range []string{"", "expandable_segments:True"} {
+		script := `[ "$PYTORCH_CUDA_ALLOC_CONF/$PYTORCH_ALLOC_CONF" = "` + conf + `/" ] && echo '` + recording + `' > "$3"`
+		if _, err := python(t, script).Record(t.Context(), Job{AllocConf: conf}, 1); err != nil {
+			t.Errorf("%q: %v", conf, err)
+		}
+	}
+}
+
 // Nothing is left behind, whatever Python did.
 func TestRecordCleansUp(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	for _, script := range []string{`echo '` + recording + `' > "$3"`, `exit 1`} {
-		_, _ = python(t, script).Record(t.Context(), nil, 0, 1)
+		_, _ = python(t, script).Record(t.Context(), Job{}, 1)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := python(t, `exec sleep 100`).Record(ctx, nil, 0, 1); !errors.Is(err, context.Canceled) {
+	if _, err := python(t, `exec sleep 100`).Record(ctx, Job{}, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "memplan-run-*"))

@@ -3,14 +3,13 @@ package trace
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// RecordedEvent is an allocation of Bytes (ID > 0) or a free (ID < 0, or 0 for
-// a block that was not seen being allocated).
+// RecordedEvent is an allocation of Bytes (ID > 0), a free (ID < 0, or 0 for
+// a block that was not seen being allocated), or a request for Bytes that failed (ID 0).
 type RecordedEvent struct {
 	ID    int64
 	Bytes tensor.Bytes
@@ -91,21 +90,33 @@ func Difference(recorded map[string][]RecordedEvent, events []Event, late, unord
 	return ""
 }
 
-// Until cuts what was recorded behind the last of events, in the step in which
-// they end.
-func Until(recorded map[string][]RecordedEvent, events []Event) map[string][]RecordedEvent {
-	if len(events) == 0 {
-		return recorded
-	}
-	last, n := events[len(events)-1].Step, 0
-	for i := range events {
-		if e := &events[i]; e.Step == last && (e.Kind == Alloc || e.Kind == Free) {
-			n++
+// UntilFailure cuts what was recorded at the last request that failed, and takes those
+// out that failed before, after which the program went on.
+func UntilFailure(recorded map[string][]RecordedEvent) map[string][]RecordedEvent {
+	out, last := map[string][]RecordedEvent{}, ""
+	failed := func(e RecordedEvent) bool { return e.ID == 0 && e.Bytes > 0 }
+	for k := 0; recorded[stepName(k)] != nil; k++ {
+		name := stepName(k)
+		if slices.ContainsFunc(recorded[name], failed) {
+			last = name
 		}
 	}
-	out := maps.Clone(recorded)
-	name := stepName(int(last))
-	out[name] = out[name][:min(n, len(out[name]))]
+	for k := 0; recorded[stepName(k)] != nil; k++ {
+		name := stepName(k)
+		list := slices.Clone(recorded[name])
+		if name == last {
+			for i, e := range slices.Backward(list) {
+				if failed(e) {
+					list = list[:i]
+					break
+				}
+			}
+		}
+		out[name] = slices.DeleteFunc(list, failed)
+		if name == last {
+			break
+		}
+	}
 	return out
 }
 

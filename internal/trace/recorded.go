@@ -34,6 +34,7 @@ func (r *Recorded) UnmarshalJSON(b []byte) error {
 		list := lists[name]
 		for i := range list {
 			switch e := &list[i]; {
+			case e.Bytes > 0 && e.ID == 0: // a request that failed
 			case e.Bytes > 0: // [id, bytes]
 				if kept {
 					return fmt.Errorf("%s, event %d: an allocation has an id, and others have none", name, i)
