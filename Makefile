@@ -70,6 +70,7 @@ cuda-stub:
 cuda-test: cuda-stub $(CUDA_OUT)/libcuda.so.1 ## tests of the CUDA backend on an emulated GPU; needs a C++ compiler
 	$(CUDA_ENV) $(GO) vet -tags cuda ./$(CUDA)/...
 	$(CUDA_ENV) MEMPLAN_LIBCUDA=$(CUDA_OUT)/libcuda.so.1 $(GO) test -count=1 -timeout 60m -tags cuda ./$(CUDA)/...
+	$(CUDA_ENV) MEMPLAN_LIBCUDA=$(CUDA_OUT)/libcuda.so.1 $(GO) test -count=1 -tags cuda -run TestEmulatedGPU ./internal/cli
 
 $(CUDA_OUT)/libcuda.so.1: $(wildcard $(CUDA)/emulator/* $(CUDA)/kernels/* $(CUDA)/driver/*.h)
 	@mkdir -p $(CUDA_OUT)

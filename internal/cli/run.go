@@ -288,6 +288,9 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 		j.Spec.Errs.Addf(j.Spec.Parallel.At, "a job of processes that have a GPU each is run with --backend torch")
 		return nil, j.Spec.Errs
 	}
+	if gpu != nil {
+		j.Machine.Context, j.Machine.Occupied = gpu.memory-gpu.free, 0
+	}
 	capacity := j.Machine.Usable()
 	if e.capacity != "" {
 		if capacity, err = tensor.ParseBytes(e.capacity); err != nil {
@@ -314,11 +317,17 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 		}
 	}
 	rep.Predicted.DeviceBytes = 0
+	if gpu != nil {
+		rep.Predicted.DeviceBytes = rep.Predicted.ReservedBytes + gpu.memory - gpu.free
+	}
 	p := newProgress(s)
 	options := runtime.Options{
 		Device: device, Config: j.Machine.Conf, Source: source, Steps: int(j.Spec.Train.Steps.V), Seed: e.seed, Now: time.Now,
 		OnStep: func(q runtime.Progress) error {
 			p.line("step %d: loss %.4g, %v, allocated %v, reserved %v", q.Step, q.Loss, q.Took.Round(time.Millisecond), q.Allocated, q.Reserved)
+			if gpu != nil {
+				rep.Measured.DeviceBytes = max(rep.Measured.DeviceBytes, gpu.used())
+			}
 			if q.HasLoss && math.IsNaN(q.Loss) {
 				return fmt.Errorf("the loss is NaN in step %d", q.Step)
 			}

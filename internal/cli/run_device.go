@@ -24,6 +24,8 @@ type foundGPU struct {
 	name      string
 	arch, sms int
 	memory    tensor.Bytes
+	free      tensor.Bytes        // with the context that executes
+	used      func() tensor.Bytes // by all processes, as the driver says now
 }
 
 // openDevice opens the device of a backend: auto is a GPU where there is one, else
@@ -34,7 +36,8 @@ func openDevice(backend string) (d limitedDevice, gpu *foundGPU, why string, err
 		if missing == nil {
 			opened, err := cuda.Open(0)
 			if err == nil {
-				return opened, &foundGPU{opened.Name(), opened.Arch(), opened.SMs(), opened.Memory()}, "", nil
+				free, total := opened.MemInfo()
+				return opened, &foundGPU{opened.Name(), opened.Arch(), opened.SMs(), total, free, opened.Used}, "", nil
 			}
 			missing, why = err, fmt.Sprintf("trained on the CPU: %v", err)
 		}

@@ -32,7 +32,7 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, na
 	if err != nil {
 		return nil, fmt.Errorf("--python: %w", err)
 	}
-	gpu := &foundGPU{found.Name, found.Arch, found.SMs, found.Memory}
+	gpu := &foundGPU{name: found.Name, arch: found.Arch, sms: found.SMs, memory: found.Memory}
 	keys = append(append(keys, gpu.keys()...), releaseKey(found.Torch))
 	j, err := r.Job(keys...)
 	if err != nil {

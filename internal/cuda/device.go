@@ -190,11 +190,7 @@ func (d *Device) start() error {
 	if major < oldest {
 		return fmt.Errorf("%s has compute capability %d.%d; the kernels need %d.0 (Volta) or later", d.name, major, minor, oldest)
 	}
-	total, err := d.gpu.TotalMem()
-	if err != nil {
-		return err
-	}
-	d.is = gpu{sms: int64(attributes[2]), capability: 10*major + minor, memory: tensor.Bytes(total)}
+	d.is = gpu{sms: int64(attributes[2]), capability: 10*major + minor}
 	context, err := d.gpu.RetainPrimaryCtx()
 	if err != nil {
 		return fmt.Errorf("its context: %w", err)
@@ -323,6 +319,18 @@ func (d *Device) Free(a allocsim.Address, n tensor.Bytes) error {
 		d.total -= n
 		return d.fail(cu.MemFree(cu.DevicePtr(a)))
 	})
+}
+
+// Used is what the driver says that all processes take of the GPU; 0 if it fails.
+func (d *Device) Used() (used tensor.Bytes) {
+	_ = d.do(func() error {
+		free, total, err := cu.MemInfo()
+		if err == nil {
+			used = tensor.Bytes(total - free)
+		}
+		return err
+	})
+	return used
 }
 
 // MemInfo implements allocsim.Driver; a GPU that fails has no memory.

@@ -31,6 +31,9 @@ func (d *Device) Name() string { return "no GPU" }
 // Limit bounds the memory.
 func (d *Device) Limit(tensor.Bytes) {}
 
+// Used is nothing.
+func (d *Device) Used() tensor.Bytes { return 0 }
+
 // Malloc implements allocsim.Driver.
 func (d *Device) Malloc(tensor.Bytes) (allocsim.Address, error) { return 0, errNotBuilt }
 

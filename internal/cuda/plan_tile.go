@@ -11,7 +11,6 @@ import (
 type gpu struct {
 	sms        int64 // multiprocessors
 	capability int   // 80 is 8.0
-	memory     tensor.Bytes
 }
 
 // Arch is the compute capability times ten, such as 80.
@@ -19,9 +18,6 @@ func (d *Device) Arch() int { return d.is.capability }
 
 // SMs is the number of multiprocessors.
 func (d *Device) SMs() int { return int(d.is.sms) }
-
-// Memory is all that the GPU has.
-func (d *Device) Memory() tensor.Bytes { return d.is.memory }
 
 // tile is a function that computes a product by blocks of rows × cols elements.
 type tile struct {
