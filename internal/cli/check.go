@@ -26,6 +26,7 @@ type checking struct {
 	format                         string
 	reports                        []string
 	onlySpecs                      bool
+	torch                          string
 }
 
 func newCheck(s *Streams) *cobra.Command {
@@ -59,6 +60,7 @@ could not finish, for example because a spec reached a limit of memory or time.`
 	f := c.Flags()
 	f.StringVar(&k.config, "config", "", "configuration file (default: "+gate.ConfigName+" of this folder or one above; with --against-git, as of the commit)")
 	f.StringSliceVar(&k.Devices, "gpu", nil, "check every spec on these GPUs instead of its own: a100-40gb,t4")
+	torchFlag(c, &k.torch)
 	f.StringVar(&k.Headroom, "headroom", "", "memory that must stay free: 5% of the usable memory, or 2GiB")
 	f.StringVar(&k.MaxGrowth, "max-growth", "", "how much a peak may grow, such as 1% or 256MiB (default "+gate.DefaultGrowth+")")
 	f.StringArrayVar(&k.Rules, "rule", nil, "severity of a rule: MP005=off, MP006=error (may be repeated)")
@@ -98,12 +100,13 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 		if at, err = s.openCommit(k.commit); err != nil {
 			return err
 		}
+		at.torch = k.torch
 	}
 	conf, file, err := k.configuration(s, at)
 	if err != nil {
 		return err
 	}
-	o := &gate.Options{Config: conf, Version: versionText(), Recipe: recipes(c.Context(), s), Budget: s.guard.Budget, Time: checkTime * s.guard.Limits().Time}
+	o := &gate.Options{Config: conf, Version: versionText(), Recipe: recipes(c.Context(), s, k.torch), Budget: s.guard.Budget, Time: checkTime * s.guard.Limits().Time}
 	if o.ConfigChange, err = k.configChange(s, at, file); err != nil {
 		return err
 	}
@@ -309,20 +312,27 @@ func (s *Streams) notInFolders(name string) bool {
 	return name == "-" || strings.HasPrefix(name, presetPrefix) || s.namesModel(name)
 }
 
-// recipes reads specs as the other commands do, without their flags.
-func recipes(ctx context.Context, s *Streams) func(path string) (*estimate.Recipe, error) {
+// recipes reads specs as the other commands do, with none of their flags but --torch.
+func recipes(ctx context.Context, s *Streams, torch string) func(path string) (*estimate.Recipe, error) {
 	return func(path string) (*estimate.Recipe, error) {
 		text, err := readSource(s, path)
 		if err != nil {
 			return nil, err
 		}
-		return plainRecipe(ctx, s, path, text)
+		return plainRecipe(ctx, s, torch, path, text)
 	}
 }
 
-// plainRecipe is the recipe of a spec in which no flag changes anything.
-func plainRecipe(ctx context.Context, s *Streams, path string, text []byte) (*estimate.Recipe, error) {
-	bare := &cobra.Command{}
+// plainRecipe is the recipe of a spec in which no flag changes anything, but --torch if it is
+// given.
+func plainRecipe(ctx context.Context, s *Streams, torch, path string, text []byte) (*estimate.Recipe, error) {
+	bare, o := &cobra.Command{}, new(source)
 	bare.SetContext(ctx)
-	return new(source).recipeOf(bare, s, path, text)
+	torchFlag(bare, &o.torch)
+	if torch != "" {
+		if err := bare.Flags().Set("torch", torch); err != nil {
+			return nil, err
+		}
+	}
+	return o.recipeOf(bare, s, path, text)
 }

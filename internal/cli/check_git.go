@@ -30,6 +30,7 @@ type commit struct {
 	// renamed tells which spec of the commit a new one was, by the path of the new
 	// one as it was named.
 	renamed map[string]inTree
+	torch   string // --torch, which its specs are estimated with too
 }
 
 // errForeign is the error of a folder in another repository, such as a submodule's,
@@ -109,7 +110,7 @@ func (f inTree) shown() string {
 // recipe is that of a spec as it was; nil if there was none.
 func (at *commit) recipe(ctx context.Context, s *Streams, name string, now []byte) (*estimate.Recipe, error) {
 	if s.notInFolders(name) {
-		return plainRecipe(ctx, s, name, now) // presets are of memplan, not of a commit
+		return plainRecipe(ctx, s, at.torch, name, now) // presets are of memplan, not of a commit
 	}
 	was, err := at.file(name)
 	if errors.Is(err, errForeign) {
@@ -135,7 +136,7 @@ func (at *commit) recipe(ctx context.Context, s *Streams, name string, now []byt
 			return nil, fmt.Errorf("--against-git %s: %s: %w", at.ref, asNamed, err)
 		}
 	}
-	r, err := plainRecipe(ctx, s, asNamed, text)
+	r, err := plainRecipe(ctx, s, at.torch, asNamed, text)
 	if err != nil { // it could not be read then
 		return &estimate.Recipe{Path: asNamed, Text: text}, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // shells is the table behind memplan completion.
@@ -69,6 +70,7 @@ var flagValues = map[string]func() []string{
 	"precision":       func() []string { return enumOf(spec.Train{}, "Precision") },
 	"optimizer":       optim.Names,
 	"cudnn-workspace": func() []string { return []string{"apart", "model", "none"} },
+	"torch":           torchver.Names,
 	"color":           func() []string { return colors },
 }
 

@@ -41,7 +41,11 @@ func explainSnapshot(c *cobra.Command, s *Streams, name string, text []byte, o *
 	if len(snap.Devices) == 0 {
 		return usagef("%s: PyTorch held no GPU memory when this snapshot was made", name)
 	}
-	further, err := o.circumstances(c, snap.Config)
+	torch, err := releaseOf(o.torch)
+	if err != nil {
+		return err
+	}
+	further, err := o.circumstances(c, snap.Config, torch)
 	if err != nil {
 		return err
 	}
@@ -49,7 +53,7 @@ func explainSnapshot(c *cobra.Command, s *Streams, name string, text []byte, o *
 	defer m.Close()
 	var all []explainedDevice
 	for i := range snap.Devices {
-		x, err := explainMemory(snap, &snap.Devices[i], further, m)
+		x, err := explainMemory(snap, &snap.Devices[i], torch, further, m)
 		if err != nil {
 			return usagef("%s: %w", name, err)
 		}
@@ -75,36 +79,36 @@ func explainSnapshot(c *cobra.Command, s *Streams, name string, text []byte, o *
 }
 
 // circumstances are those that the flags ask for.
-func (o *source) circumstances(c *cobra.Command, recorded string) ([]snapshot.Circumstances, error) {
+func (o *source) circumstances(c *cobra.Command, recorded string, torch torchver.Version) ([]snapshot.Circumstances, error) {
 	var out []snapshot.Circumstances
 	conf := recorded
 	if c.Flags().Changed("alloc-conf") {
 		conf = o.allocConf
-		out = append(out, snapshot.Circumstances{Name: "--alloc-conf " + conf, AllocConf: conf, Torch: torchver.Default})
+		out = append(out, snapshot.Circumstances{Name: "--alloc-conf " + conf, AllocConf: conf, Torch: torch})
 	}
 	if c.Flags().Changed("gpu") {
 		g, err := device.Lookup(o.gpu)
 		if err != nil {
 			return nil, usagef("--gpu: %w", err)
 		}
-		out = append(out, snapshot.Circumstances{Name: "--gpu " + o.gpu, AllocConf: conf, Capacity: g.Usable(), Torch: torchver.Default})
+		out = append(out, snapshot.Circumstances{Name: "--gpu " + o.gpu, AllocConf: conf, Capacity: g.Usable(), Torch: torch})
 	}
 	if c.Flags().Changed("memory") {
 		n, err := tensor.ParseBytes(o.memory)
 		if err != nil || n == 0 {
 			return nil, usagef("--memory %s: must be a size, such as 24GiB", o.memory)
 		}
-		out = append(out, snapshot.Circumstances{Name: "--memory " + o.memory, AllocConf: conf, Capacity: n, Torch: torchver.Default})
+		out = append(out, snapshot.Circumstances{Name: "--memory " + o.memory, AllocConf: conf, Capacity: n, Torch: torch})
 	}
 	return out, nil
 }
 
-func explainMemory(snap *snapshot.Snapshot, d *snapshot.Device, further []snapshot.Circumstances, m *limit.Meter) (*explainedDevice, error) {
+func explainMemory(snap *snapshot.Snapshot, d *snapshot.Device, torch torchver.Version, further []snapshot.Circumstances, m *limit.Meter) (*explainedDevice, error) {
 	x, err := d.Explain()
 	if err != nil {
 		return nil, err
 	}
-	trials, err := d.Trials(snapshot.Circumstances{AllocConf: snap.Config, Torch: torchver.Default}, further, m)
+	trials, err := d.Trials(snapshot.Circumstances{AllocConf: snap.Config, Torch: torch}, further, m)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func (o *source) recorded(c *cobra.Command, s *Streams, name string, text []byte
 	}
 	for _, flag := range []string{"precision", "optimizer", "steps", "lengths"} {
 		if f := c.Flags().Lookup(flag); f != nil && f.Changed {
-			return nil, usagef("--%s is not for recordings: record the script again with other arguments (--gpu, --memory, --alloc-conf and --set torch=2.9 may change)", flag)
+			return nil, usagef("--%s is not for recordings: record the script again with other arguments (--gpu, --memory, --torch and --alloc-conf may change)", flag)
 		}
 	}
 	options := spec.Options{Set: o.set, Flags: o.overrides(c), Made: true, Said: []string{"torch", "device.gpu"}, Label: name + " (as a spec)"}

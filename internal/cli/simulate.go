@@ -20,6 +20,7 @@ import (
 func newSimulate(s *Streams) *cobra.Command {
 	var (
 		format, conf, capacity string
+		torch                  string
 		series, drawMap        bool
 		at                     int
 	)
@@ -28,7 +29,7 @@ func newSimulate(s *Streams) *cobra.Command {
 		Short: "Replay a recorded trace of allocations in the caching allocator",
 		Long: `Simulate replays a trace (JSON with an "events" list; see memplan export trace) in
 a model of PyTorch's caching allocator and prints its statistics. FILE may be -
-for standard input. --alloc-conf and --capacity override the values in the trace;
+for standard input. --alloc-conf, --torch and --capacity override the values in the trace;
 occupied_bytes of the trace are subtracted from the capacity. A request that fails
 is skipped, and the replay continues, so that all failures are reported.
 --map draws the allocator's segments and blocks: # is in use, . is cached, : is a
@@ -54,6 +55,13 @@ mixture of both.`,
 			}
 			if c.Flags().Changed("alloc-conf") {
 				f.Config = conf
+			}
+			if c.Flags().Changed("torch") {
+				v, err := releaseOf(torch)
+				if err != nil {
+					return err
+				}
+				f.Torch = v.String()
 			}
 			if c.Flags().Changed("capacity") {
 				if f.Capacity, err = tensor.ParseBytes(capacity); err != nil {
@@ -95,6 +103,7 @@ mixture of both.`,
 	f.StringVar(&format, "format", "text", "text or json")
 	completeFlag(c, "format", func() []string { return textJSON })
 	f.StringVar(&conf, "alloc-conf", "", "PYTORCH_CUDA_ALLOC_CONF, in place of the trace's")
+	torchFlag(c, &torch)
 	f.StringVar(&capacity, "capacity", "", "memory of the device, such as 24GiB, in place of the trace's")
 	f.BoolVar(&series, "series", false, "list reserved and allocated memory after each event")
 	f.BoolVar(&drawMap, "map", false, "draw the allocator's segments and blocks")

@@ -19,6 +19,7 @@ import (
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/record"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/specs"
 )
 
@@ -28,7 +29,7 @@ const presetPrefix = "preset:"
 // source is where a spec comes from and what the command line changes in it.
 type source struct {
 	gpu, precision, optimizer, allocConf string
-	cudnnWorkspace                       string
+	cudnnWorkspace, torch                string
 	memory, arch, devices                string
 	sms                                  int64
 	batch                                int64
@@ -53,6 +54,7 @@ func (o *source) flags(c *cobra.Command) {
 	f.Int64Var(&o.batch, "batch-size", 0, "number of samples in a batch")
 	f.StringVar(&o.precision, "precision", "", "fp32, bf16, fp16, amp-bf16 or amp-fp16")
 	f.StringVar(&o.optimizer, "optimizer", "", `optimizer, such as AdamW or "{SGD: {momentum: 0.9}}"`)
+	torchFlag(c, &o.torch)
 	f.StringVar(&o.allocConf, "alloc-conf", "", "value of PYTORCH_CUDA_ALLOC_CONF")
 	f.StringVar(&o.cudnnWorkspace, "cudnn-workspace", "", "cuDNN's workspaces of convolutions: apart (not in the peak), model (in the peak), none, or a size (default apart)")
 	f.Int64Var(&o.steps, "steps", 0, "number of steps to simulate (default: until memory repeats)")
@@ -62,6 +64,23 @@ func (o *source) flags(c *cobra.Command) {
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return presetArgs(), cobra.ShellCompDirectiveDefault
 	}
+}
+
+// torchFlag adds the flag of the release of PyTorch.
+func torchFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "torch", "", "release of PyTorch, such as 2.9")
+}
+
+// releaseOf reads --torch where there is no spec that it is a key of.
+func releaseOf(torch string) (torchver.Version, error) {
+	if torch == "" {
+		return torchver.Default, nil
+	}
+	v, err := torchver.Parse(torch)
+	if err != nil {
+		return v, usagef("--torch: %w", err)
+	}
+	return v, nil
 }
 
 // overrides turns the flags that were given into keys of the spec.
@@ -78,6 +97,7 @@ func (o *source) overrides(c *cobra.Command) []spec.Flag {
 		{"batch-size", "train.batch_size", strconv.FormatInt(o.batch, 10), false},
 		{"precision", "train.precision", o.precision, true},
 		{"optimizer", "train.optimizer", optimizerName(o.optimizer), false},
+		{"torch", "torch", o.torch, true},
 		{"alloc-conf", "device.alloc_conf", o.allocConf, true},
 		{"cudnn-workspace", "device.cudnn_workspace", o.cudnnWorkspace, true},
 		{"steps", "train.steps", strconv.FormatInt(o.steps, 10), false},

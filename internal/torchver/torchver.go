@@ -27,6 +27,15 @@ var (
 	Default = Version{2, 6}
 )
 
+// Names lists the releases, the newest first.
+func Names() []string {
+	var out []string
+	for v := Newest; v.AtLeast(Oldest); v.Minor-- {
+		out = append(out, v.String())
+	}
+	return out
+}
+
 // Parse reads a release such as "2.6", "2.6.0", "v2.11.1" or torch.__version__
 // ("2.6.0+cu124"). The zero patch level may be left out, the major and minor
 // numbers may not. A release outside Oldest to Newest is an error, since
