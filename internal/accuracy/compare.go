@@ -28,7 +28,7 @@ func predict(name, text string, env op.Env, steps int, files func(string) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	conf, err := allocsim.ParseConfig(s.Device.AllocConf.V, torchver.Default)
+	conf, err := allocsim.ParseConfig(s.Device.AllocConf.V, torchver.Recorded)
 	if err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func replay(data []byte, series bool) (*allocsim.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	conf, err := allocsim.ParseConfig(f.Config, torchver.Default)
+	conf, err := allocsim.ParseConfig(f.Config, torchver.Recorded)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // Measured is a peak that was measured on a real GPU, without the CUDA context,
@@ -76,7 +77,7 @@ func compareMeasured(dir string) ([]*Measured, error) {
 // outcome plays a spec on its GPU, with a table of convolution workspaces in
 // place of the one for float32 (nil: that).
 func outcome(text string, files func(string) ([]byte, error), table *cudnn.ConvWorkspaces) (*estimate.Outcome, error) {
-	s, err := spec.Parse("measured.yaml", []byte(text), spec.Options{Set: []string{"device.cudnn_workspace=model"}})
+	s, err := spec.Parse("measured.yaml", []byte(text), spec.Options{Set: []string{"device.cudnn_workspace=model", "torch=" + torchver.Recorded.String()}})
 	if err != nil {
 		return nil, err
 	}

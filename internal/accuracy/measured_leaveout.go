@@ -12,6 +12,7 @@ import (
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // LeftOut is how the table of convolution workspaces does on a family of models
@@ -122,7 +123,7 @@ func leaveOut(dir string) ([]LeftOut, error) {
 // errorsWith predicts the run with each table. Tables that expect the same of its
 // convolutions are played once.
 func (r *XMemRun) errorsWith(tables []cudnn.ConvWorkspaces) ([]float64, error) {
-	s, err := spec.Parse("measured.yaml", []byte(r.Spec()), spec.Options{})
+	s, err := spec.Parse("measured.yaml", []byte(r.Spec()), spec.Options{Set: []string{"torch=" + torchver.Recorded.String()}})
 	if err != nil {
 		return nil, err
 	}

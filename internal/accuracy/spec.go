@@ -173,5 +173,5 @@ func (r *Recording) Env() op.Env { return ArchEnv(r.Config.Arch) }
 // were stubs there, so that the RNN spaces of cuDNN have the stub's sizes.
 func ArchEnv(arch string) op.Env {
 	a := archs[arch]
-	return op.Env{Arch: a[0], SMs: a[1], ThreadsPerSM: a[2], Torch: torchver.Default, StubCudnn: true}
+	return op.Env{Arch: a[0], SMs: a[1], ThreadsPerSM: a[2], Torch: torchver.Recorded, StubCudnn: true}
 }

@@ -32,7 +32,7 @@ func FuzzParseConfig(f *testing.F) {
 		f.Add(s, true)
 	}
 	f.Fuzz(func(t *testing.T, s string, newest bool) {
-		v := torchver.Default
+		v := torchver.Recorded
 		if newest {
 			v = torchver.Newest
 		}

@@ -81,7 +81,7 @@ func (n *notebook) create(input string) string {
 		switch key {
 		case "conf":
 			var err error
-			if cfg, err = ParseConfig(value, torchver.Default); err != nil {
+			if cfg, err = ParseConfig(value, torchver.Recorded); err != nil {
 				return err.Error()
 			}
 		case "capacity":
@@ -257,7 +257,7 @@ func statText(v any) string {
 
 // parseAll parses each line, and prints the options or the error with a caret.
 func parseAll(input string) string {
-	version := torchver.Default
+	version := torchver.Recorded
 	var b strings.Builder
 	for _, line := range strings.Split(input, "\n") {
 		if rest, ok := strings.CutPrefix(line, "version "); ok {

@@ -195,7 +195,7 @@ func readTrace(t testing.TB, data []byte) *trace.File {
 // replayOptions returns the circumstances of a recorded trace.
 func replayOptions(t testing.TB, f *trace.File) ReplayOptions {
 	t.Helper()
-	cfg, err := ParseConfig(f.Config, torchver.Default)
+	cfg, err := ParseConfig(f.Config, torchver.Recorded)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,7 +167,7 @@ func TestReplayerReuse(t *testing.T) {
 
 // TestReset does the same with an allocator.
 func TestReset(t *testing.T) {
-	cfg, err := ParseConfig("max_split_size_mb:32", torchver.Default)
+	cfg, err := ParseConfig("max_split_size_mb:32", torchver.Recorded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func FuzzReplay(f *testing.F) {
 		if err != nil {
 			return
 		}
-		cfg, err := ParseConfig(conf, torchver.Default)
+		cfg, err := ParseConfig(conf, torchver.Recorded)
 		if err != nil {
 			return
 		}

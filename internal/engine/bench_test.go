@@ -20,7 +20,7 @@ const (
 	llama70b = "memplan: 1\nmodel: {preset: llama, with: {vocab: 32000, d: 8192, heads: 64, kv: 8, layers: 80, ff: 28672, ctx: 4096, seq: 2048, hd: 128}}\ntrain: {precision: bf16, optimizer: AdamW}\n"
 )
 
-var a100 = op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Default}
+var a100 = op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Recorded}
 
 func build(tb testing.TB, text string) *program.Job {
 	tb.Helper()

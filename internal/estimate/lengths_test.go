@@ -239,7 +239,7 @@ func TestRecordedLengths(t *testing.T) {
 			fmt.Fprintln(&file, n)
 		}
 		args := fmt.Sprintf("{per_device_train_batch_size: %d, gradient_accumulation_steps: %d, %s", c.Batch, c.Accumulation, string(c.Args)[1:])
-		r := &Recipe{Path: "test.yaml", Text: fmt.Appendf(nil, "memplan: 1\nmodel: {hf: config.json, task: causal-lm, with: {seq: {lengths: l.txt}, mask: ones}}\ntrainer:\n  hf: %s\n  nan_loss: true\ndevice: {gpu: a100-80gb}\n", args),
+		r := &Recipe{Path: "test.yaml", Text: fmt.Appendf(nil, "memplan: 1\ntorch: 2.6\nmodel: {hf: config.json, task: causal-lm, with: {seq: {lengths: l.txt}, mask: ones}}\ntrainer:\n  hf: %s\n  nan_loss: true\ndevice: {gpu: a100-80gb}\n", args),
 			ReadFile: func(name string) ([]byte, error) {
 				return map[string][]byte{"l.txt": []byte(file.String()), "config.json": c.HF}[name], nil
 			}}

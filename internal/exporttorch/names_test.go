@@ -92,7 +92,7 @@ func printed(t *testing.T, setting string, names map[string]string) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	env := op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Default}
+	env := op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Recorded}
 	g, err := graph.Build(s, graph.Options{Env: env, Preset: specs.Preset, Presets: specs.Names()})
 	if err != nil {
 		return nil, err

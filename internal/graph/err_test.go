@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "rewrite the expected errors of testdata
 // options are what the tests build with: an A100 and the presets.
 func options() graph.Options {
 	return graph.Options{
-		Env:    op.Env{Arch: 80, SMs: 108, Torch: torchver.Default},
+		Env:    op.Env{Arch: 80, SMs: 108, Torch: torchver.Recorded},
 		Preset: specs.Preset, Presets: specs.Names(),
 	}
 }

@@ -181,7 +181,7 @@ func playRandom(t *testing.T, data []byte) {
 	if s == nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	env := op.Env{Arch: 80, SMs: 108, Torch: torchver.Default}
+	env := op.Env{Arch: 80, SMs: 108, Torch: torchver.Recorded}
 	r, err := Build(s, Options{Env: env})
 	if err != nil {
 		return // a mistake that was found

@@ -23,7 +23,7 @@ func buildHF(text, config string) (*Result, error) {
 		return nil, err
 	}
 	return Build(s, Options{
-		Env: op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Default}, Preset: specs.Preset, Presets: specs.Names(), HFTypes: specs.HFTypes(),
+		Env: op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Recorded}, Preset: specs.Preset, Presets: specs.Names(), HFTypes: specs.HFTypes(),
 		ReadFile: func(name string) ([]byte, error) {
 			if name != "config.json" {
 				return nil, errors.New("no such file")

@@ -79,7 +79,7 @@ func TestTorchao(t *testing.T) {
 	} {
 		row := Lookup("torchao." + c.row)
 		args := argsOf(t, row, c.args)
-		if _, err := row.Check(args, torchver.Default); err != nil {
+		if _, err := row.Check(args, torchver.Recorded); err != nil {
 			t.Errorf("%s %v: %v", c.row, c.args, err)
 		}
 		x := &listing{Blocks: op.NewBlocks(&op.Env{})}

@@ -37,7 +37,7 @@ func TestPlay(t *testing.T) {
 			}
 			readGzip(t, path, &want)
 			env := machines[want.Arch]
-			env.Torch, env.StubCudnn = torchver.Version{Major: 2, Minor: 6}, true
+			env.Torch, env.StubCudnn = torchver.Recorded, true
 			r := read(t, strings.TrimSuffix(path, ".json.gz")+".rec.gz")[0]
 			p, err := Play(nil, r, env)
 			if err != nil {
@@ -91,7 +91,7 @@ func read(t *testing.T, path string) []*Recording {
 func TestRoles(t *testing.T) {
 	r := read(t, needs.File(t, "record", "mlp.rec.gz"))[0]
 	env := machines["sm90"]
-	env.Torch = torchver.Version{Major: 2, Minor: 6}
+	env.Torch = torchver.Recorded
 	p, err := Play(nil, r, env)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestNoRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Play(nil, all[0], op.Env{Torch: torchver.Default})
+	p, err := Play(nil, all[0], op.Env{Torch: torchver.Recorded})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestNoRow(t *testing.T) {
 // TestReal plays what the allocator did itself: the same as what follows from the script's operators.
 func TestReal(t *testing.T) {
 	env := machines["sm90"]
-	env.Torch = torchver.Version{Major: 2, Minor: 6}
+	env.Torch = torchver.Recorded
 	list := func(name string) []trace.Event {
 		p, err := Play(nil, read(t, needs.File(t, "record", name))[0], env)
 		if err != nil {

@@ -66,7 +66,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		for _, r := range all {
-			p, err := Play(m, r, op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Default})
+			p, err := Play(m, r, op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Recorded})
 			if err == nil && len(p.Trace.Categories) == 0 {
 				t.Error("a trace without categories")
 			}

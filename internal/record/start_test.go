@@ -91,7 +91,7 @@ for i in range(9):
 		t.Errorf("the script wrote %q, want two steps", out)
 	}
 	env := machines["sm90"]
-	env.Torch = torchver.Version{Major: 2, Minor: 6}
+	env.Torch = torchver.Recorded
 	p, err := Play(nil, read(t, filepath.Join(dir, "out.rec"))[0], env)
 	if err != nil {
 		t.Fatal(err)

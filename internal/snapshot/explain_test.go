@@ -46,7 +46,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s: %+v, cached %v", c.name, f, x.Cached.Bytes)
 			continue
 		}
-		trials, err := d.Trials(Circumstances{Torch: torchver.Default}, nil, nil)
+		trials, err := d.Trials(Circumstances{Torch: torchver.Recorded}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func compareReplay(t *testing.T, s *Snapshot, d *Device) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := allocsim.ParseConfig(s.Config, torchver.Version{Major: 2, Minor: 6})
+	config, err := allocsim.ParseConfig(s.Config, torchver.Recorded)
 	if err != nil {
 		t.Fatal(err)
 	}

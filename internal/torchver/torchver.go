@@ -20,12 +20,18 @@ type Version struct {
 }
 
 // The releases that memplan knows. Behaviour before Oldest differs in ways
-// that are not recorded here, and nothing is known of what follows Newest.
+// that are not recorded here, and nothing is known of what follows Newest. What
+// follows Released is read from the main branch, and may still change.
 var (
-	Oldest  = Version{2, 6}
-	Newest  = Version{2, 15}
-	Default = Version{2, 6}
+	Oldest   = Version{2, 6}
+	Released = Version{2, 14}
+	Newest   = Version{2, 15}
+	Default  = Version{2, 6}
 )
+
+// Recorded is the release of the recordings of PyTorch's CUDA build, which is modelled
+// exactly: later ones are modelled by their differences from it.
+var Recorded = Version{2, 6}
 
 // Names lists the releases, the newest first.
 func Names() []string {

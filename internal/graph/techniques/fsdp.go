@@ -22,8 +22,8 @@ func (j *Job) fsdp(s *spec.Parallel) {
 		j.fail(s.FSDP.At, "fsdp of several models is not modelled; this job has %s", spec.Plural(len(j.Models), "model"))
 	}
 	j.fsdpGoesWith(s)
-	if v := j.Torch; v != torchver.Default {
-		*j.Warnings = append(*j.Warnings, note.OtherFSDP.New("parallel.fsdp: FSDP2 of PyTorch %v is planned as that of %v", v, torchver.Default).Of("parallel.fsdp"))
+	if v := j.Torch; v != torchver.Recorded {
+		*j.Warnings = append(*j.Warnings, note.OtherFSDP.New("parallel.fsdp: FSDP2 of PyTorch %v is planned as that of %v", v, torchver.Recorded).Of("parallel.fsdp"))
 	}
 	j.checkNoSync(s)
 	root, patterns := j.Job.Models[0].Root, Patterns(j.Spec.Errs, s.Modules, "module", j.Job.Models[0].Root.ModulePaths())
