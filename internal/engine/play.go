@@ -224,6 +224,11 @@ func (j *job) setup() {
 		}
 		j.Initialize(j.order[i], m)
 	}
+	if j.prog.ChannelsLast {
+		for _, m := range j.order {
+			j.ToChannelsLast(m)
+		}
+	}
 	j.params = python.Parameters(j.order)
 	if j.Offload.Away != nil {
 		j.OffloadActivations(j.params, j.order)
@@ -272,13 +277,28 @@ func (j *job) before() {
 func (j *job) newBatch(inputs []program.Input) []*op.Tensor {
 	var out []*op.Tensor
 	for _, in := range inputs {
-		t := j.Leaf(trace.Inputs, in.DType, false, in.Size...)
-		if j.Executes() {
-			j.Must(j.backend.Load(t, in))
-		}
-		out = append(out, t)
+		out = append(out, j.ofBatch(in))
 	}
 	return out
+}
+
+// ofBatch copies a tensor of a batch, row-major in host memory, to the device; where it
+// is to lie otherwise, it is copied as it is and then rearranged.
+func (j *job) ofBatch(in program.Input) *op.Tensor {
+	t := j.LeafOf(trace.Inputs, in.DType, false, j.prog.BatchLayout(in))
+	from := t
+	temporaries := j.CopyTemporaries(t.Layout, t.DType, tensor.Contiguous(t.Size), t.DType, true, j.prog.Prefetch)
+	if len(temporaries) > 0 {
+		from = temporaries[0]
+	}
+	if j.Executes() {
+		j.Must(j.backend.Load(from, in))
+	}
+	for _, x := range temporaries {
+		j.CopyTo(t, x)
+		j.Drop(x)
+	}
+	return t
 }
 
 // playStep plays one step. The names of a function die when it returns; those

@@ -15,6 +15,14 @@ func (s *script) nextBatch(function string, inputs []program.Input, ahead bool) 
 	s.scope(nil, func() { s.batch(function, inputs, ahead) })
 }
 
+// move copies a tensor of a batch to the device.
+func (s *script) move(in program.Input, how string) string {
+	if f := in.Format(s.job); f != "" {
+		how += ", memory_format=" + f
+	}
+	return ".to(device" + how + ")"
+}
+
 func (s *script) batch(function string, inputs []program.Input, ahead bool) {
 	s.printf("def %s():", function)
 	s.indent++
@@ -23,11 +31,11 @@ func (s *script) batch(function string, inputs []program.Input, ahead bool) {
 		name := s.stepName(in.Name)
 		switch {
 		case ahead:
-			names = append(names, name+".pin_memory().to(device, non_blocking=True)")
+			names = append(names, name+".pin_memory()"+s.move(in, ", non_blocking=True"))
 		case s.job.Rebind:
 			names = append(names, name)
 		default:
-			names = append(names, name+".to(device)")
+			names = append(names, name+s.move(in, ""))
 		}
 		switch {
 		case in.DType == tensor.Float32:

@@ -150,8 +150,12 @@ func (p *printer) copied(s *program.Stmt) {
 		return
 	}
 	copies := make([]string, len(s.Targets))
+	inputs := p.job.Inputs
+	if p.evaluating {
+		inputs = p.job.Eval.Inputs
+	}
 	for i, t := range s.Targets {
-		copies[i] = p.local(t) + ".to(device)"
+		copies[i] = p.local(t) + p.move(inputs[i], "")
 	}
 	p.printf("%s = %s", p.names(s.Targets), strings.Join(copies, ", "))
 }

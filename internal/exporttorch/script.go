@@ -203,6 +203,7 @@ func (s *script) setup(o Options) {
 	s.fullyShard(j.Models[0].Name)
 	s.adapters()
 	s.offloadParameters()
+	s.channelsLast()
 	s.offloadActivations()
 	s.optimizers()
 	s.averaged()
@@ -240,6 +241,16 @@ func (s *script) setup(o Options) {
 	}
 	s.evaluate()
 	s.before()
+}
+
+// channelsLast converts the models to the format that images are in.
+func (s *script) channelsLast() {
+	if !s.job.ChannelsLast {
+		return
+	}
+	for _, m := range s.job.Models {
+		s.printf("%s.to(memory_format=%s)", s.modelName(m.Name), m.Format())
+	}
 }
 
 // before prints the statements that run once before the loop.

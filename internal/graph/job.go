@@ -91,6 +91,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		Name: s.Name.V, Batch: el.batch, Static: s.Data.Input.V == "static", Rebind: s.Data.Input.V == "rebind", Flat: s.Train.Loop.V == "flat", FromZero: s.Train.FirstStep.V == 0,
 		DType: precisions[s.Train.Precision.V], Autocast: strings.HasPrefix(s.Train.Precision.V, "amp-"), LowerType: lowerTypes[s.Train.Precision.V],
 		Scaler: s.Train.Precision.V == "amp-fp16" && s.Mode.V == "train", Determ: s.Train.Deterministic.V, Benchmark: s.Train.CudnnBenchmark.V,
+		ChannelsLast: s.Train.ChannelsLast.V,
 	}
 	switch s.Mode.V {
 	case "inference":
@@ -104,6 +105,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		job.DType = s.Errs.DType(m.DType)
 	}
 	el.job = job
+	el.shapes.E.ChannelsLast = job.ChannelsLast
 	el.shapes.E.Autocast, el.shapes.E.AutocastDType = job.Autocast, job.LowerType
 	el.trainerOptimizer()
 	el.trainerNotes()

@@ -170,7 +170,7 @@ func (u *unit) ownNames() []string {
 // attribute resolves the path of a parameter or buffer from this class.
 func (u *unit) attribute(path string) (value.Value, bool) {
 	if size, ok := u.shapes[path]; ok {
-		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(size...)), DType: u.dtypes[path]}
+		t := &op.Tensor{Layout: u.el.shapes.E.Laid(tensor.D(size...)), DType: u.dtypes[path]}
 		return value.Value{Expr: &program.Expr{Kind: program.Attr, Path: path}, Meta: value.Tensor(t)}, true
 	}
 	full := strings.Join(spec.PathParts(path), ".")
@@ -179,7 +179,7 @@ func (u *unit) attribute(path string) (value.Value, bool) {
 		if u.class.IsParameter(full) {
 			d = u.el.env().Computed(d)
 		}
-		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(p.Size...)), DType: d}
+		t := &op.Tensor{Layout: u.el.shapes.E.Laid(tensor.D(p.Size...)), DType: d}
 		return value.Value{Expr: &program.Expr{Kind: program.Attr, Path: full}, Meta: value.Tensor(t)}, true
 	}
 	return value.Value{}, false

@@ -212,7 +212,7 @@ func (f *fn) batch(e *spec.Entry) {
 		}
 	}
 	for i, in := range inputs {
-		t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(in.Size...)), DType: in.DType}
+		t := el.ofBatch(in)
 		st.Targets = append(st.Targets, f.set(names[i], value.Tensor(t)))
 	}
 	for _, name := range el.lostInputs {
@@ -235,7 +235,7 @@ func (f *fn) tupleBatch(e *spec.Entry) {
 	}
 	m := value.Meta{Tuple: []value.Meta{}}
 	for _, in := range el.batchInputs() {
-		m.Tuple = append(m.Tuple, value.Tensor(&op.Tensor{Layout: tensor.Contiguous(tensor.D(in.Size...)), DType: in.DType}))
+		m.Tuple = append(m.Tuple, value.Tensor(el.ofBatch(in)))
 	}
 	f.emit(program.Stmt{Kind: program.Batch, Targets: []int{f.set(e.Name[0].V, m)}, Line: e.At.Line})
 }
@@ -253,6 +253,11 @@ func (f *fn) unpackBatch(e *spec.Entry, of *spec.Value, sc *scope) {
 		st.Targets = append(st.Targets, f.set(in.Name, v.Meta.Tuple[i]))
 	}
 	f.emit(st)
+}
+
+// ofBatch is a tensor of a batch.
+func (el *elaborator) ofBatch(in program.Input) *op.Tensor {
+	return &op.Tensor{Layout: el.job.BatchLayout(in), DType: in.DType}
 }
 
 // batchInputs are the tensors of a batch of the function under way.

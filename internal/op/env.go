@@ -33,6 +33,10 @@ type Env struct {
 	// CudnnBenchmark is torch.backends.cudnn.benchmark.
 	CudnnBenchmark bool
 
+	// ChannelsLast says that the parameters of models and the tensors of batches that
+	// look like images are in channels-last order (see Laid).
+	ChannelsLast bool
+
 	// CudnnWorkspace is what convolutions of cuDNN take while they run.
 	CudnnWorkspace cudnn.Workspace
 
@@ -40,6 +44,12 @@ type Env struct {
 	// workspace, the reserve and the random numbers of cuDNN's RNN: there a stub
 	// stood in for cuDNN and answered with round figures of its own.
 	StubCudnn bool
+}
+
+// Laid is the layout of a parameter or of a tensor of a batch: Module.to(memory_format)
+// converts those of four and five dimensions.
+func (e *Env) Laid(size tensor.Dims) tensor.Layout {
+	return tensor.InFormat(size, e.ChannelsLast && (size.Len() == 4 || size.Len() == 5))
 }
 
 // CublasWorkspace is the size in bytes of the workspace of a cuBLAS handle:

@@ -42,7 +42,10 @@ type Job struct {
 	Aux        *Class       // the modules that the step itself calls, such as the loss
 	Determ     bool
 	Benchmark  bool // torch.backends.cudnn.benchmark
-	Techniques      // what the job does beside the step
+	// ChannelsLast: models are converted by Module.to(memory_format=torch.channels_last),
+	// and images of batches are copied in that order.
+	ChannelsLast bool
+	Techniques   // what the job does beside the step
 }
 
 // First is the number of the first step, by which Every counts.
@@ -51,6 +54,36 @@ func (j *Job) First() int64 {
 		return 0
 	}
 	return 1
+}
+
+// BatchLayout is how a tensor of a batch lies on the device.
+func (j *Job) BatchLayout(in Input) tensor.Layout {
+	return tensor.InFormat(tensor.D(in.Size...), in.Format(j) != "")
+}
+
+// Format is the memory format in which a tensor of a batch is copied to the device, as
+// Python names it; "" if none is said. Images are floating and have four dimensions or five.
+func (in *Input) Format(j *Job) string {
+	if !j.ChannelsLast || !in.DType.IsFloating() {
+		return ""
+	}
+	return lastFormats[len(in.Size)]
+}
+
+// lastFormats are the channels-last formats by number of dimensions.
+var lastFormats = map[int]string{4: "torch.channels_last", 5: "torch.channels_last_3d"}
+
+// Format is the memory format to which a model is converted.
+func (m *Model) Format() string {
+	format := lastFormats[4]
+	m.Root.Walk(func(_ string, c *Class) {
+		for _, p := range slices.Concat(c.Params, c.Buffers) {
+			if f := lastFormats[len(p.Size)]; f != "" {
+				format = f
+			}
+		}
+	})
+	return format
 }
 
 // Model is a module tree with a name.

@@ -16,16 +16,12 @@ type unmodelled struct {
 	also  []string // other names that people give it
 }
 
-// unmodelleds is the table of them. Recorded peaks are those of PyTorch 2.6's
-// allocator, of torchvision's CNNs at batch 16 in float32, bfloat16 and under
-// autocast, with SGD and without cuDNN's workspaces (testdata/measured/channels_last.csv).
+// unmodelleds is the table of them.
 var unmodelleds = []unmodelled{
 	// What compiled graphs keep is the partitioner's choice. Less than eager mode:
 	// pytorch/torchdynamo#1479. More: pytorch/pytorch#120381, #122512.
 	{"train.compile", "", "the figures are those of eager mode and no upper bound: fused kernels mostly keep less, but checkpointed layers (pytorch/pytorch#120381) and mode reduce-overhead, whose CUDA graphs have memory of their own, may take more",
 		[]string{"compile", "torch_compile", "compile_model"}},
-	{"train.channels_last", "", "the figures are those of row-major tensors. Channels-last tensors have the same size, but other copies are made: recorded peaks of 7 CNNs were 0.4 % lower to 3.6 % higher (reserved: 1.2 % lower to 9.0 % higher), so they are no upper bound",
-		[]string{"channels_last", "memory_format"}},
 	// transformers' flash_attention_2 calls the flash-attn library, whose kernels
 	// PyTorch has, too (aten/src/ATen/native/transformers/cuda/flash_attn).
 	{"model.attn_implementation", "flash_attention_2", "the figures are those of the model's default attention. If that is sdpa in 16 bits without a mask, it runs the same kernel and saves as much. With padding, sdpa saves a mask and flash_attention_2 saves copies without the padding, so the figures are no upper bound",

@@ -19,6 +19,7 @@ type generator struct {
 	bf16   bool
 	infer  bool
 	scaled bool // may use GradScaler
+	images bool // inputs are images
 
 	checkpoint float64 // share of blocks that are checkpointed
 	breadth    float64 // share of the less common operators
@@ -405,7 +406,11 @@ func (g *generator) spec(seed uint64) (text, arch string) {
 	g.infer = g.chance(0.15)
 	m := &body{g: g, module: true}
 	var inputs string
-	switch g.r.IntN(5) {
+	input := g.r.IntN(5)
+	if g.images {
+		input = 1
+	}
+	switch input {
 	case 0:
 		n := g.size(20, 500)
 		inputs = fmt.Sprintf("    a: {shape: [%d]}\n", n)

@@ -129,7 +129,7 @@ func (g *generator) classifierDropout() string { return ", dropout: " + g.pick("
 // preset writes a job of a preset at a random small size.
 func (g *generator) preset(seed uint64) (text, arch string) {
 	arch = g.pick("sm70", "sm75", "sm80", "sm80", "sm86", "sm89", "sm90")
-	names := slices.Sorted(maps.Keys(smallPresets))
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(smallPresets)), func(name string) bool { return !g.takesImages(name) })
 	name := names[int(seed)%len(names)]
 	var b strings.Builder
 	fmt.Fprintf(&b, "memplan: 1\nname: %s-%d\n", name, seed)

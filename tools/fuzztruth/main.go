@@ -47,6 +47,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"optimizers": (*generator).optimizerJob,
 	"checkpoint": (*generator).checkpointJob,
 	"breadth":    (*generator).breadthJob,
+	"last":       (*generator).lastJob,
 	"calls":      calls,
 	"adapted":    adapted,
 	"options":    options,

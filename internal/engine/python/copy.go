@@ -19,7 +19,7 @@ func (p *Interp) DeepCopy(m, source *Module) {
 	for i, c := range m.Params {
 		if c.T == nil {
 			p.Label("clone")
-			c.T = p.Leaf(trace.Parameters, source.Params[i].T.DType, !c.Frozen, c.Decl.Size...)
+			c.T = p.LeafOf(trace.Parameters, source.Params[i].T.DType, !c.Frozen, source.Params[i].T.LikeDense())
 			autograd.Of(c.T).Param = true
 			c.Frozen = source.Params[i].Frozen
 			autograd.Of(c.T).Requires = autograd.Of(source.Params[i].T).Requires

@@ -62,7 +62,12 @@ type Cell struct {
 
 // Leaf allocates a tensor that no operator made: an input, a parameter.
 func (p *Interp) Leaf(c trace.Category, d tensor.DType, requiresGrad bool, size ...int64) *op.Tensor {
-	t := p.New(tensor.Contiguous(tensor.D(size...)), d)
+	return p.LeafOf(c, d, requiresGrad, tensor.Contiguous(tensor.D(size...)))
+}
+
+// LeafOf is Leaf with a layout.
+func (p *Interp) LeafOf(c trace.Category, d tensor.DType, requiresGrad bool, l tensor.Layout) *op.Tensor {
+	t := p.New(l, d)
 	o := autograd.Of(t)
 	o.Requires = requiresGrad
 	p.Mark(t, c)
@@ -179,6 +184,29 @@ func (p *Interp) Move(c *Cell, grad bool) {
 	}
 	c.T = p.Leaf(trace.Parameters, d, grad && !c.Frozen, c.Decl.Size...)
 	autograd.Of(c.T).Param = grad
+}
+
+// ToChannelsLast is Module.to(memory_format=torch.channels_last): a parameter or buffer
+// of four dimensions, or of five, whose strides are not in that order gives its storage
+// up for a copy.
+func (p *Interp) ToChannelsLast(m *Module) {
+	for _, ch := range m.Registered {
+		p.ToChannelsLast(ch)
+	}
+	outer := p.Push()
+	p.Layer = m.Layer
+	p.Label("_to_copy")
+	for _, c := range slices.Concat(m.Params, m.Buffers) {
+		if n := len(c.Decl.Size); n != 4 && n != 5 || c.T.IsChannelsLast() {
+			continue
+		}
+		t := p.LeafOf(trace.Parameters, c.T.DType, false, tensor.ChannelsLast(c.T.Size))
+		p.CopyTo(t, c.T)
+		p.MoveInto(c.T, t, t.Layout)
+		p.Drop(t)
+	}
+	p.flatten(m) // RNNBase._apply
+	p.Pop(outer)
 }
 
 // Parameters lists the parameters of modules, each once, in the order of

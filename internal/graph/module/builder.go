@@ -192,7 +192,7 @@ func (b *Builder) Own(name string, d tensor.DType, size []int64) value.Value {
 	if _, err := tensor.MulBytes(append(append([]int64(nil), size...), d.Size())...); err != nil {
 		b.Fail("", "parameter %s of shape %s: %v", name, tensor.SizeString(size), err)
 	}
-	return value.Value{Expr: &program.Expr{Kind: program.Attr, Path: name}, Meta: value.Tensor(&op.Tensor{Layout: tensor.Contiguous(tensor.D(size...)), DType: d})}
+	return value.Value{Expr: &program.Expr{Kind: program.Attr, Path: name}, Meta: value.Tensor(&op.Tensor{Layout: b.Env.Shapes.E.Laid(tensor.D(size...)), DType: d})}
 }
 
 // Do calls an operator with one result.
