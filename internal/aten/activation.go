@@ -148,12 +148,10 @@ var (
 	})
 	RreluNoise = define(op.Op{
 		Name: "rrelu_with_noise", Eval: evalRrelu, Args: &RReLUArgs{}, Run: func(c *op.Call) {
-			if !draws(c) {
-				c.Return(c.NewLike(c.In[0]))
-				return
-			}
 			c.Return(c.NewShape(c.In[0].DType, c.In[0].Size.Slice()...))
-			c.Contiguous(c.In[0])
+			if draws(c) {
+				c.Contiguous(c.In[0])
+			}
 		},
 		Save: []op.Save{op.In(1), op.In(0)}, Node: "RreluWithNoiseBackward0", Grad: gradRrelu,
 		Source: "aten/src/ATen/native/cuda/RreluWithNoise.cu",

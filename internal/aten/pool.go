@@ -140,11 +140,8 @@ var AdaptiveAvgPool = define(op.Op{
 // channelsLastPixel gives images of one pixel the strides of channels last. Its
 // derivative is as_strided_backward: new zeros for the whole storage.
 var channelsLastPixel = define(op.Op{
-	Name: "as_strided_", View: func(c *op.Call) []tensor.Layout {
-		x := c.In[0]
-		l := tensor.InFormat(x.Size, true)
-		l.Offset = x.Offset
-		return []tensor.Layout{l}
+	Name: "as_strided_", Eval: op.Shared, Copies: true, Run: func(c *op.Call) {
+		c.Return(c.Alias(c.In[0], tensor.ChannelsLast(c.In[0].Size), c.In[0].DType))
 	}, Node: "AsStridedBackward1",
 	Grad: func(b *op.Back) {
 		base := b.Local(b.NewShape(b.Grads[0].DType, b.Grads[0].Numel()))
@@ -215,24 +212,19 @@ var (
 	})
 )
 
-// pool3d makes a row-major result and, after it, a row-major copy of the input
-// if it needs one.
-func pool3d(c *op.Call, d ...tensor.DType) {
+// pool3d makes results and, after them, a copy of the input if it does not lie as
+// they do.
+func pool3d(c *op.Call, last bool, d ...tensor.DType) {
 	x := c.In[0]
 	size := poolShape(c, x, c.Args.(*PoolArgs))
 	for _, t := range d {
-		c.Return(c.New(tensor.Contiguous(size), t))
+		c.Return(c.New(tensor.InFormat(size, last), t))
 	}
-	checkVolume(c, x)
-	c.Contiguous(x)
+	c.InFormat(x, last)
 }
 
-// checkVolume refuses five dimensions in channels-last order.
-func checkVolume(c *op.Call, x *op.Tensor) {
-	if x.Rank() == 5 && !x.IsContiguous() && x.Stride.At(1) == 1 {
-		c.Fail("pooling of volumes in channels-last layout is not modelled; call contiguous first")
-	}
-}
+// lastVolumes reports volumes in channels-last order.
+func lastVolumes(x *op.Tensor) bool { return x.Rank() == 5 && x.IsChannelsLast() }
 
 // gradPlain is a row-major gradient of the input's shape, from a row-major copy
 // of the incoming one.
@@ -251,20 +243,27 @@ var (
 		},
 	})
 	MaxPool3dIndices = define(op.Op{
-		Name: "max_pool3d_with_indices", Args: &PoolArgs{}, Eval: evalMaxPool, Run: func(c *op.Call) { pool3d(c, c.In[0].DType, tensor.Int64) },
-		Save: []op.Save{op.In(0), op.Out(1)}, Node: "MaxPool3DWithIndicesBackward0", Grad: gradPlain,
+		Name: "max_pool3d_with_indices", Args: &PoolArgs{}, Eval: evalMaxPool, Run: func(c *op.Call) { pool3d(c, lastVolumes(c.In[0]), c.In[0].DType, tensor.Int64) },
+		Save: []op.Save{op.In(0), op.Out(1)}, Node: "MaxPool3DWithIndicesBackward0", Grad: func(b *op.Back) {
+			x := b.SavedIn(0)
+			last := lastVolumes(x)
+			b.Set(0, b.New(tensor.InFormat(x.Size, last), x.DType))
+			b.InFormat(b.Grads[0], last)
+			b.InFormat(b.SavedOut(1), last)
+		},
 		Source: "aten/src/ATen/native/cuda/DilatedMaxPool3d.cu",
 	})
 	AvgPool3d = define(op.Op{
-		Name: "avg_pool3d", Eval: evalAveraged, Takes: op.Floats, Args: &PoolArgs{}, Run: func(c *op.Call) { pool3d(c, c.In[0].DType) },
+		Name: "avg_pool3d", Eval: evalAveraged, Takes: op.Floats, Args: &PoolArgs{}, Run: func(c *op.Call) { pool3d(c, false, c.In[0].DType) },
 		Save: []op.Save{op.In(0)}, Node: "AvgPool3DBackward0", Grad: gradPlain,
 		Source: "aten/src/ATen/native/cuda/AveragePool3d.cu",
 	})
 	AdaptiveAvgPool3dKernel = define(op.Op{
 		Name: "_adaptive_avg_pool3d", Args: &AdaptiveArgs{}, Run: func(c *op.Call) {
-			checkVolume(c, c.In[0])
 			size := adaptiveSize(c)
-			c.Contiguous(c.In[0])
+			if c.In[0].Rank() == 5 { // one volume is read as it lies
+				c.Contiguous(c.In[0])
+			}
 			c.Return(c.NewShape(c.In[0].DType, size.Slice()...))
 		},
 		Save: []op.Save{op.In(0)}, Node: "AdaptiveAvgPool3DBackward0", Grad: gradPlain,
@@ -316,9 +315,10 @@ var (
 	AdaptiveMaxPool3d = define(op.Op{
 		Name: "adaptive_max_pool3d", Eval: evalAdaptiveMax, Args: &AdaptiveArgs{}, Run: func(c *op.Call) {
 			x, size := c.In[0], tensor.Contiguous(adaptiveSize(c))
-			checkVolume(c, x)
 			c.Return(c.New(size, x.DType), c.New(size, tensor.Int64))
-			c.Contiguous(x)
+			if x.Rank() == 5 { // one volume is read as it lies
+				c.Contiguous(x)
+			}
 		},
 		Save: []op.Save{op.In(0), op.Out(1)}, Node: "AdaptiveMaxPool3DBackward0", Grad: gradPlain,
 		Source: "aten/src/ATen/native/cuda/AdaptiveMaxPooling3d.cu",

@@ -200,7 +200,8 @@ func (p *Interp) ToChannelsLast(m *Module) {
 		if n := len(c.Decl.Size); n != 4 && n != 5 || c.T.IsChannelsLast() {
 			continue
 		}
-		t := p.LeafOf(trace.Parameters, c.T.DType, false, tensor.ChannelsLast(c.T.Size))
+		var t *op.Tensor
+		p.On(autograd.OnHost(c.T), false, func() { t = p.LeafOf(trace.Parameters, c.T.DType, false, tensor.ChannelsLast(c.T.Size)) })
 		p.CopyTo(t, c.T)
 		p.MoveInto(c.T, t, t.Layout)
 		p.Drop(t)
