@@ -18,6 +18,8 @@ import math
 import mmap
 import os
 import platform
+import select
+import signal
 import sys
 import threading
 import types
@@ -1297,29 +1299,68 @@ def install(module):
               torch.float32: (2, 32), torch.float64: (2, 64), torch.bfloat16: (4, 16), torch.complex64: (5, 64), torch.complex128: (5, 128), torch.bool: (6, 8)}
     HALF = (torch.float16, torch.bfloat16)
     RELEASE = tuple(int("".join(c for c in n if c.isdigit()) or 0) for n in torch.__version__.split("+")[0].split(".")[:2])
-    install_deleter()
-    install_guard()
-    install_accelerator()
-    install_sized()
-    install_cuda()
-    install_kernels()
-    install_extensions()
+    if RELEASE < (2, 6):
+        refuse(f"PyTorch 2.6 or later is needed, and this is {torch.__version__}")
+    try:
+        install_deleter()
+        install_guard()
+        install_accelerator()
+        install_sized()
+        install_cuda()
+        install_kernels()
+        install_extensions()
+        wrong = try_out()
+    except (OSError, AttributeError, ValueError, IndexError) as e:
+        wrong = f"{type(e).__name__}: {e}"
+    if wrong:
+        refuse(f"no GPU can be pretended with PyTorch {torch.__version__} on {platform.system()} {platform.machine()}: {wrong}\n"
+               "A PyTorch for Linux, 2.6 or later, is needed, of pytorch.org or of Debian; on a machine with a GPU, memplan record --real asks nothing of it")
     install_training()
 
 
+def refuse(text):
+    """Ends the script before it starts."""
+    sys.stderr.write(f"memplan record: {text}\n")
+    sys.stderr.flush()
+    os._exit(1)
+
+
+# In C++, objects of PyTorch are given tables of virtual functions with some of our own. What is where in them differs from release to release; it is found
+# here, and what was made of it is tried before the script starts (try_out).
+
+
+def loaded(name):
+    """A library of PyTorch that is loaded."""
+    with open("/proc/self/maps") as f:
+        for line in f:
+            path = line.rstrip("\n").split(None, 5)[5:]
+            if path and os.path.basename(path[0]).startswith(name + ".so"):
+                return ctypes.CDLL(path[0])
+    raise OSError(f"{name}.so is not loaded: PyTorch is not built as its packages for Linux are")
+
+
+def functions(this, n):
+    """The first n virtual functions of an object."""
+    return (ctypes.c_void_p * n)(*ctypes.cast(this, ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)))[0][:n])
+
+
+def callback(f, result, *args):
+    c = ctypes.CFUNCTYPE(result, ctypes.c_void_p, *args)(f)
+    keep.append(c)
+    return ctypes.cast(c, ctypes.c_void_p).value
+
+
 def install_guard():
-    """The device guard of CUDA in C++: that of the meta device, which does nothing, under CUDA's name."""
-    maps = [line.split()[-1] for line in open("/proc/self/maps") if "libc10.so" in line or "libc10.dylib" in line]
-    c10 = ctypes.CDLL(maps[0])
-    registry = (ctypes.c_void_p * 21).in_dll(c10, "_ZN3c104impl26device_guard_impl_registryE")
-    table = (ctypes.c_void_p * 32)(*ctypes.cast(registry[14], ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)))[0][:32])
-    kind = ctypes.CFUNCTYPE(ctypes.c_int8, ctypes.c_void_p)(lambda this: 1)
-    device = ctypes.CFUNCTYPE(ctypes.c_uint16, ctypes.c_void_p)(lambda this: 1 | current_device() << 8)
-    table[0] = ctypes.cast(kind, ctypes.c_void_p).value
-    table[1] = table[2] = ctypes.cast(device, ctypes.c_void_p).value  # exchangeDevice, getDevice
-    table[6] = table[5] = default_stream() or table[5]  # getDefaultStream, getStream
+    """The device guard of CUDA in C++: that of the meta device, which does nothing, under CUDA's name.
+
+    DeviceGuardImplInterface.h begins alike in 2.6 and in 2.14: type, exchangeDevice, getDevice, setDevice, uncheckedSetDevice, getStream, getDefaultStream."""
+    registry = (ctypes.c_void_p * 21).in_dll(loaded("libc10"), "_ZN3c104impl26device_guard_impl_registryE")
+    table = functions(registry[14], 32)
+    table[0] = callback(lambda this: 1, ctypes.c_int8)
+    table[1] = table[2] = callback(lambda this: 1 | current_device() << 8, ctypes.c_uint16)
+    table[6] = table[5] = default_stream() or table[5]
     guard = (ctypes.c_void_p * 8)(ctypes.addressof(table))
-    keep.extend([c10, table, kind, device, guard])
+    keep.extend([table, guard])
     registry[1] = ctypes.addressof(guard)
 
 
@@ -1361,31 +1402,93 @@ def install_deleter():
 
 def install_accelerator():
     """Makes C++ say that the accelerator is CUDA, where the autograd engine asks for that, and `.to(0)`: the hooks of CUDA with methods that say yes."""
-    cpu = ctypes.CDLL(next(line.split()[-1] for line in open("/proc/self/maps") if "libtorch_cpu." in line))
+    cpu = loaded("libtorch_cpu")
     engine = hasattr(cpu, "_ZN2at11accelerator14getAcceleratorEb")  # releases whose autograd engine asks
-    try:
-        accelerator = cpu._ZN2at11accelerator14getAcceleratorEb if engine else cpu._ZN2at14getAcceleratorEb
-        hooks = cpu._ZN2at6detail12getCUDAHooksEv
-    except AttributeError:
-        return
+    accelerator = cpu._ZN2at11accelerator14getAcceleratorEb if engine else cpu._ZN2at14getAcceleratorEb
     accelerator.restype, accelerator.argtypes = ctypes.c_uint16, [ctypes.c_bool]
+    hooks = cpu._ZN2at6detail12getCUDAHooksEv
     hooks.restype, hooks.argtypes = ctypes.c_void_p, []
     this = ctypes.cast(hooks(), ctypes.POINTER(ctypes.c_void_p))
-    table = (ctypes.c_void_p * 64)(*ctypes.cast(this[0], ctypes.POINTER(ctypes.c_void_p))[:64])
-    yes = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)(lambda this: True)
-    keep.extend([cpu, table, yes])
+    table = functions(this, 64)
+    calls = []
+    noting = (ctypes.c_void_p * 64)(*[callback(lambda this, i=i: calls.append(i) or False, ctypes.c_bool) for i in range(64)])
+    this[0] = ctypes.addressof(noting)
+    accelerator(False)
+    decides, primary = calls[0], primary_context(cpu)
+    yes = callback(lambda this: True, ctypes.c_bool)
+    table[decides] = yes  # hasCUDA in 2.6, later isBuilt
+    if primary is None:
+        primary = decides + 2 if engine else 2
+    if not engine:
+        table[primary] = callback(lambda this, device: False, ctypes.c_bool, ctypes.c_int8)  # the engine has no streams to keep
+    else:
+        table[primary] = yes
+        if primary > decides + 1:
+            table[decides + 1] = yes  # isAvailable
+    keep.append(table)
     this[0] = ctypes.addressof(table)
-    for i, method in enumerate(table):  # the method that decides is the one that does when it says yes
-        table[i] = ctypes.cast(yes, ctypes.c_void_p).value
-        if accelerator(False) == 0x101:
-            if engine:
-                table[i + 1] = table[i + 2] = table[i]  # isBuilt, isAvailable, hasPrimaryContext
-            else:
-                no = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int8)(lambda this, device: False)
-                keep.append(no)
-                table[2] = ctypes.cast(no, ctypes.c_void_p).value  # hasPrimaryContext, behind the two destructors: the engine has no streams to keep
-            break
-        table[i] = method
+
+
+def primary_context(cpu):
+    """Where hasPrimaryContext is in the tables of hooks: of the methods that each kind of accelerator must have its own of, the first behind the two destructors."""
+    tables = []
+    for name in ("CUDA", "HPU", "XPU", "HIP"):
+        try:
+            tables.append(list((ctypes.c_void_p * 16).in_dll(cpu, f"_ZTVN2at{len(name) + 14}{name}HooksInterfaceE"))[2:])  # behind an offset and the type
+        except ValueError:
+            continue
+    if len(tables) < 3:
+        return None
+    return next((i for i in range(2, 14) if len({t[i] for t in tables}) == len(tables)), None)
+
+
+def try_out():
+    """Tries the GPU in a child process, which may crash: what is wrong with it, or None."""
+    if os.path.exists(CLAIM):
+        return None
+    m = torch.empty((2, 2), device="meta")
+    torch.addmm(m, m, torch.empty_like(m))  # imports what the child would import for itself
+    out, into = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads, such as NumPy's
+        child = os.fork()
+    if child == 0:
+        text = "?"
+        try:
+            for fd in (1, 2):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
+            tried()
+            text = ""
+        except BaseException as e:
+            text = f"{type(e).__name__}: {e}"
+        finally:
+            os.write(into, text.split("\n")[0].encode()[:500] or b"ok")
+            os._exit(0)
+    os.close(into)
+    answered = select.select([out], [], [], 60)[0]
+    text = os.read(out, 1000).decode(errors="replace") if answered else "ok"
+    os.close(out)
+    if not answered:  # a child that hangs says nothing of the GPU
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if answered and os.WIFSIGNALED(status):
+        return f"it crashes ({signal.Signals(os.WTERMSIG(status)).name})"
+    return None if text == "ok" else text
+
+
+def tried():
+    """A step of training on the GPU, and what it leaves."""
+    with torch.enable_grad():
+        model = torch.nn.Linear(2, 2).to(0)
+        torch.nn.functional.mse_loss(model(torch.ones(2, 2).cuda()), torch.zeros(2, 2, device="cuda")).backward()
+    if not all(p.grad.device == torch.device("cuda", 0) for p in model.parameters()):
+        raise RuntimeError("gradients are not on the GPU")
+    with torch.no_grad():
+        for p in model.parameters():
+            p -= p.grad
+    del model, p
+    if sum(used.values()):
+        raise RuntimeError(f"{sum(used.values())} bytes are not given back")
 
 
 keep = []
