@@ -26,8 +26,21 @@ type signals struct {
 	over chan struct{}
 	end  func()
 
-	mu   sync.Mutex
-	came syscall.Signal
+	mu      sync.Mutex
+	came    syscall.Signal
+	patient bool // the command ends by itself, and a second signal ends it at once
+}
+
+type signalsKey struct{}
+
+// patient tells who waits for signals that the command saves its work when one comes, however long
+// that takes.
+func patient(ctx context.Context) {
+	if s, ok := ctx.Value(signalsKey{}).(*signals); ok {
+		s.mu.Lock()
+		s.patient = true
+		s.mu.Unlock()
+	}
 }
 
 // interruptible returns a context that ends with the first signal. When the grace
@@ -42,12 +55,16 @@ func interruptible(stderr io.Writer) (context.Context, *signals) {
 	})
 	signal.Notify(s.in, os.Interrupt, syscall.SIGTERM)
 	go func() {
+		var over <-chan time.Time
 		select {
 		case <-s.over:
 			return
 		case sig := <-s.in:
 			s.mu.Lock()
 			s.came, _ = sig.(syscall.Signal)
+			if !s.patient {
+				over = time.After(grace)
+			}
 			s.mu.Unlock()
 			cancel()
 		}
@@ -55,13 +72,13 @@ func interruptible(stderr io.Writer) (context.Context, *signals) {
 		case <-s.over:
 			return
 		case <-s.in:
-		case <-time.After(grace):
+		case <-over:
 		}
 		files.Abandon()
 		fmt.Fprintln(stderr, interrupted)
 		os.Exit(s.code())
 	}()
-	return ctx, s
+	return context.WithValue(ctx, signalsKey{}, s), s
 }
 
 // code is the exit code that the signal asks for, as of a shell; 0: none came.

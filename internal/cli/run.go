@@ -20,6 +20,7 @@ import (
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/internal/tensor"
@@ -38,6 +39,9 @@ type execution struct {
 	seed      uint64
 	format    string
 	save      string
+	saveEvery int
+	init      string
+	resume    string
 
 	share float64 // tolerance, parsed
 
@@ -94,6 +98,9 @@ are compared in the peaks, but not as allocations.
 	f.StringVar(&e.python, "python", "python3", "command that runs Python, for --backend torch")
 	f.Uint64Var(&e.seed, "seed", 0, "seed of weights, data and dropout")
 	f.StringVar(&e.save, "save", "", "write the weights to this safetensors file after the last step (backends cpu and cuda)")
+	f.IntVar(&e.saveEvery, "save-every", 0, "also write the file of --save after every so many steps and when interrupted, with all that --resume needs")
+	f.StringVar(&e.resume, "resume", "", "go on with the run that --save-every saved in this file")
+	f.StringVar(&e.init, "init", "", "start from the weights of this safetensors file, named as in PyTorch's state_dict")
 	f.StringVar(&e.format, "format", report.RunFormats.Default(), strings.Join(report.RunFormats.Names(), ", "))
 	completeFlag(c, "format", report.RunFormats.Names)
 	return c
@@ -148,6 +155,9 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 			return usagef("--capacity: must be more than nothing")
 		}
 	}
+	if err := e.checkFiles(c); err != nil {
+		return err
+	}
 	if err := e.checkSave(); err != nil {
 		return err
 	}
@@ -199,6 +209,21 @@ func (e *execution) page(r *report.Run) (*webpage.Page, error) {
 		memory[i].Name = "predicted, " + memory[i].Name
 	}
 	return webpage.OfRun(r, memory), nil
+}
+
+// checkFiles refuses flags of weights that do not go together.
+func (e *execution) checkFiles(c *cobra.Command) error {
+	switch {
+	case e.saveEvery < 0 || e.saveEvery == 0 && c.Flags().Changed("save-every"):
+		return usagef("--save-every: must be at least 1")
+	case e.saveEvery > 0 && e.save == "":
+		return usagef("--save-every needs --save FILE")
+	case e.init != "" && e.resume != "":
+		return usagef("--init and --resume exclude each other: the run that is resumed has its weights")
+	case e.backend == report.TorchBackend && (e.init != "" || e.resume != ""):
+		return usagef("--init and --resume are for the other backends")
+	}
+	return nil
 }
 
 // checkSave finds out before the run whether a file can be made for its weights.
@@ -320,6 +345,14 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 	if gpu != nil {
 		rep.Predicted.DeviceBytes = rep.Predicted.ReservedBytes + gpu.memory - gpu.free
 	}
+	ctx := e.context(c, r)
+	if e.saveEvery > 0 {
+		if err := runtime.Resumable(j.Program); err != nil {
+			return nil, usagef("--save-every: %w", err)
+		}
+		patient(ctx)
+		ctx = context.WithoutCancel(ctx)
+	}
 	p := newProgress(s)
 	options := runtime.Options{
 		Device: device, Config: j.Machine.Conf, Source: source, Steps: int(j.Spec.Train.Steps.V), Seed: e.seed, Now: time.Now,
@@ -328,16 +361,33 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 			if gpu != nil {
 				rep.Measured.DeviceBytes = max(rep.Measured.DeviceBytes, gpu.used())
 			}
+			over := e.saveEvery > 0 && c.Context().Err() != nil
+			if over || e.saveEvery > 0 && (q.Step%e.saveEvery == 0 || q.Step == int(j.Spec.Train.Steps.V)) {
+				if err := writeTo(s, e.save, q.Save); err != nil {
+					return fmt.Errorf("--save: %w", err)
+				}
+			}
+			if over {
+				p.clear()
+				fmt.Fprintf(s.Err, "memplan: %s holds the run after step %d; --resume goes on with it\n", printable.File(e.save), q.Step)
+				return c.Context().Err()
+			}
 			if q.HasLoss && math.IsNaN(q.Loss) {
 				return fmt.Errorf("the loss is NaN in step %d", q.Step)
 			}
 			return nil
 		},
 	}
-	if e.save != "" {
+	if e.save != "" && e.saveEvery == 0 {
 		options.OnEnd = func(w *runtime.Weights) error { return writeTo(s, e.save, w.WriteSafetensors) }
 	}
-	res, err := runtime.Run(e.context(c, r), j.Program, j.Machine.Env, options)
+	if err := e.readWeights(c, &options); err != nil {
+		return nil, err
+	}
+	if options.Resume != nil {
+		rep.Resumed = options.Resume.Step
+	}
+	res, err := runtime.Run(ctx, j.Program, j.Machine.Env, options)
 	p.clear()
 	for _, q := range res.Steps {
 		rep.StepMS = append(rep.StepMS, float64(q.Took.Microseconds())/1000)
@@ -349,7 +399,7 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 	switch oom := (*allocsim.OOMError)(nil); {
 	case errors.As(err, &oom):
 		rep.Measured.OutOfMemory, rep.Measured.OOM = true, failedRequest(res.Played.Trace, oom)
-	case err != nil && rep.Steps < options.Steps:
+	case err != nil && rep.Resumed+rep.Steps < options.Steps:
 		if rep.Stopped = err.Error(); c.Context().Err() != nil {
 			rep.Stopped = "interrupted"
 		}

@@ -180,6 +180,7 @@ func eightBitOf(name string, bits int64, kind bnbKind, paged bool, of bnbArgs) *
 				c.inTurn(p, func() { c.quantized(p, a.bits(p, bits), kind, paged || a.Paged, a.MinSize) })
 			}
 		},
+		Managed:    func(args any) bool { return paged || args.(*eightBitArgs).Paged },
 		Embeddings: func(args any) bool { return args.(*eightBitArgs).Embeddings },
 		Note: func(args any) string {
 			if bits != 8 {

@@ -50,6 +50,9 @@ type Row struct {
 	Closure       bool     // step needs a closure
 	GPUOnly       bool     // parameters on the CPU are not modelled, or refused
 
+	// Managed reports that the state lies in CUDA's managed memory, not in tensors; nil: it does not.
+	Managed func(args any) bool
+
 	// Warm is the step of the optimizer from which on it allocates the same; nil
 	// if that is the second.
 	Warm func(args any) int64

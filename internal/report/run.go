@@ -21,8 +21,9 @@ type Run struct {
 	Backend   string      `json:"backend"` // cpu, cuda or torch
 	Device    string      `json:"device"`
 	Steps     int         `json:"steps"`
-	Ranks     int         `json:"ranks,omitempty"` // processes that were measured, with torch; the largest of their figures count
-	Losses    []Loss      `json:"losses"`          // by step; none where the backend does not tell
+	Resumed   int         `json:"resumed_after,omitempty"` // the last step of the run that this one goes on with; Steps, Losses and StepMS are those after it
+	Ranks     int         `json:"ranks,omitempty"`         // processes that were measured, with torch; the largest of their figures count
+	Losses    []Loss      `json:"losses"`                  // by step; none where the backend does not tell
 	StepMS    []float64   `json:"step_ms"`
 	Predicted RunBytes    `json:"predicted"`
 	Measured  RunBytes    `json:"measured"`
@@ -161,7 +162,11 @@ func writeRunText(w io.Writer, r *Run, o RunOptions) error {
 		add("reserved", r.Predicted.ReservedBytes, r.Measured.ReservedBytes)
 		add("device", r.Predicted.DeviceBytes, r.Measured.DeviceBytes)
 	}
-	printable.Fprintf(w, "%s: the prediction for %s, executed by %s, %s\n\n", r.Verdict(), r.Spec, by, Plural(int64(r.Steps), "step"))
+	steps := Plural(int64(r.Steps), "step")
+	if r.Resumed > 0 {
+		steps += fmt.Sprintf(" after the first %d", r.Resumed)
+	}
+	printable.Fprintf(w, "%s: the prediction for %s, executed by %s, %s\n\n", r.Verdict(), r.Spec, by, steps)
 	if err := t.Write(w); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (m *memory) openHost(id int32) error {
 	if err != nil {
 		return err
 	}
-	m.host.device, m.host.alloc = d, alloc
+	m.host.device, m.host.alloc = skipping{d, &m.skip}, alloc
 	return nil
 }
 

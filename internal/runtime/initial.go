@@ -35,6 +35,11 @@ func (x *Executor) Initialize(t *op.Tensor, of python.Initial) error {
 			x.weights.names = append(x.weights.names, of.Name)
 		}
 	}
+	if x.given != nil && of.Model && !of.Param.NonPersistent {
+		if done, err := x.given.take(x, t, of.Name, of.Shared); done || err != nil {
+			return err
+		}
+	}
 	switch {
 	case of.Shared:
 		return nil
@@ -59,8 +64,12 @@ func (x *Executor) Initialize(t *op.Tensor, of python.Initial) error {
 	if d.Uniform == 0 && d.Normal == 0 || !t.DType.IsFloating() {
 		return x.Fill(t, d.Constant)
 	}
+	seed := x.Draw()
+	if x.skip {
+		return nil
+	}
 	v := make([]float64, t.Numel())
-	r := kernel.NewStream(uint64(x.Draw()))
+	r := kernel.NewStream(uint64(seed))
 	for i := range v {
 		if d.Normal > 0 {
 			v[i] = d.Normal * r.Normal()

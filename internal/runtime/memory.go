@@ -16,6 +16,7 @@ type memory struct {
 	arena
 	host   arena // of blocks with numbers below 0; without a device until there is one
 	poison bool  // what is free, or fresh, is overwritten
+	skip   bool  // nothing is done with memory, which is given out all the same
 	live   int
 }
 

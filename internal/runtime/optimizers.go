@@ -25,8 +25,13 @@ func (x *Executor) Step(o *program.Optimizer, groups []optim.Group) error {
 }
 
 // Unscale implements engine.Backend.
-func (x *Executor) Unscale(grads []*op.Tensor, factor float64) (bool, error) {
-	finite := true
+func (x *Executor) Unscale(grads []*op.Tensor, factor float64) (finite bool, err error) {
+	defer func() { x.finite = append(x.finite, map[bool]byte{false: '0', true: '1'}[finite]) }()
+	if x.skip { // as it was found
+		n := len(x.finite)
+		return n < len(x.resume.finite) && x.resume.finite[n] == '1', nil
+	}
+	finite = true
 	for _, g := range grads {
 		v, err := x.Values(g)
 		if err != nil {

@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"time"
@@ -21,7 +23,9 @@ type Options struct {
 	Source Source          // nil: Synthetic
 	Steps  int
 	Seed   uint64
-	Poison bool // memory that is free or fresh is overwritten, so that a use of it shows
+	Init   *Safetensors // weights to start from; nil: they are drawn
+	Resume *Checkpoint  // goes on after its step, with its seed; nil: from the first
+	Poison bool         // memory that is free or fresh is overwritten, so that a use of it shows
 	// OnStep is called after each step; an error from it ends the run.
 	OnStep func(Progress) error
 	// OnEnd is called when all steps are done and the weights are still there.
@@ -36,6 +40,8 @@ type Progress struct {
 	HasLoss             bool
 	Took                time.Duration // until the device had done it; in the first step, from its first batch on
 	Allocated, Reserved tensor.Bytes  // peaks so far
+	// Save writes what Options.Resume takes, and the weights; it is good until OnStep returns.
+	Save func(io.Writer) error
 }
 
 // Result is what came of a run.
@@ -63,10 +69,23 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 	if err != nil {
 		return r, err
 	}
-	x := NewExecutor(o.Device, alloc, o.Source, o.Seed)
+	seed := o.Seed
+	if o.Resume != nil {
+		if err := Resumable(prog); err != nil {
+			return r, err
+		}
+		if seed = o.Resume.Seed; o.Resume.Step >= o.Steps {
+			return r, fmt.Errorf("the run that was saved has done %d steps, and is to do %d", o.Resume.Step, o.Steps)
+		}
+	}
+	x := NewExecutor(o.Device, alloc, o.Source, seed)
+	x.resume, x.skip = o.Resume, o.Resume != nil
+	if o.Init != nil && o.Resume == nil {
+		x.given = &given{file: o.Init, set: map[int32]bool{}, none: map[int32]string{}}
+	}
 	x.poison, x.stopped = o.Poison, ctx.Err
 	if x.source == nil {
-		x.source = NewSynthetic(prog, uses, o.Seed)
+		x.source = NewSynthetic(prog, uses, seed)
 	}
 	now := o.Now
 	if now == nil {
@@ -74,6 +93,11 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 	}
 	start := now()
 	x.onStart = func() error {
+		if x.given != nil {
+			if err := x.given.check(&x.weights); err != nil {
+				return err
+			}
+		}
 		err := o.Device.Synchronize()
 		start = now()
 		return err
@@ -83,7 +107,14 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 			return err
 		}
 		end := now()
-		p := Progress{Step: n, Took: end.Sub(start)}
+		if x.resume != nil {
+			start = end
+			if n < x.resume.Step {
+				return nil
+			}
+			return x.restore()
+		}
+		p := Progress{Step: n, Took: end.Sub(start), Save: func(w io.Writer) error { return x.save(w, n) }}
 		start = end
 		for _, l := range x.losses {
 			p.Loss += l
@@ -111,9 +142,10 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 // NewExecutor returns a backend over a device whose memory an allocator divides.
 func NewExecutor(d Device, alloc *allocsim.Allocator, source Source, seed uint64) *Executor {
 	x := &Executor{
-		memory: memory{arena: arena{device: d, alloc: alloc}}, source: source, seed: seed,
+		memory: memory{arena: arena{alloc: alloc}}, source: source, seed: seed,
 		loads: map[string]int{},
 	}
+	x.device = skipping{d, &x.skip}
 	x.weights = Weights{x: x, of: map[string]*op.Tensor{}}
 	return x
 }

@@ -1,11 +1,12 @@
 package runtime
 
 import (
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
+	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -31,54 +32,94 @@ func (w *Weights) Read(name string) ([]float64, error) {
 	return w.x.Values(t)
 }
 
-// safeTypes are the names of element types in safetensors.
-var safeTypes = map[tensor.DType]string{
-	tensor.Uint8: "U8", tensor.Int8: "I8", tensor.Int16: "I16", tensor.Int32: "I32", tensor.Int64: "I64", tensor.Bool: "BOOL",
-	tensor.Float16: "F16", tensor.BFloat16: "BF16", tensor.Float32: "F32", tensor.Float64: "F64",
+// WriteSafetensors writes the weights, in their order.
+func (w *Weights) WriteSafetensors(out io.Writer) error {
+	return writeSafetensors(out, nil, w.stored())
 }
 
-// WriteSafetensors writes the weights in the format of
-// github.com/huggingface/safetensors: the length of a header, little-endian in
-// eight bytes, the header in JSON, and the elements.
-func (w *Weights) WriteSafetensors(out io.Writer) error {
-	type entry struct {
-		DType   string   `json:"dtype"`
-		Shape   []int64  `json:"shape"`
-		Offsets [2]int64 `json:"data_offsets"`
-	}
-	header := map[string]entry{}
-	at := int64(0)
+func (w *Weights) stored() []stored {
+	var out []stored
 	for _, name := range w.names {
 		t := w.of[name]
-		n := t.Numel() * t.DType.Size()
-		header[name] = entry{safeTypes[t.DType], append([]int64{}, t.Size.Slice()...), [2]int64{at, at + n}}
-		at += n
+		out = append(out, stored{name, t.DType, t.Size.Slice(), func() ([]byte, error) { return w.x.rowMajor(t) }})
 	}
-	text, err := json.Marshal(header)
-	if err != nil {
-		return err
+	return out
+}
+
+// rowMajor are the bytes of a tensor's elements.
+func (x *Executor) rowMajor(t *op.Tensor) ([]byte, error) {
+	if !t.IsContiguous() {
+		v, err := x.Read(t)
+		return tensor.Encode(t.DType, v), err
 	}
-	for len(text)%8 != 0 {
-		text = append(text, ' ')
+	data := make([]byte, t.Numel()*t.DType.Size())
+	if len(data) == 0 {
+		return nil, nil
 	}
-	if err := binary.Write(out, binary.LittleEndian, uint64(len(text))); err != nil {
-		return err
-	}
-	if _, err := out.Write(text); err != nil {
-		return err
-	}
-	for _, name := range w.names {
-		t := w.of[name]
-		if t.Numel() == 0 {
-			continue
+	return data, x.read(data, x.operand(t))
+}
+
+// given are the weights of a file, with which a job starts. They have the names of
+// Module.state_dict; of those that share memory one is enough.
+type given struct {
+	file *Safetensors
+	set  map[int32]bool   // blocks
+	none map[int32]string // blocks, by the first name that the file does not have
+	bad  []string
+}
+
+// take sets a parameter or buffer to what the file has under its name, if anything.
+func (g *given) take(x *Executor, t *op.Tensor, name string, shared bool) (bool, error) {
+	d, shape, data, ok, err := g.file.Bytes(name)
+	id := autograd.BlockOf(t)
+	switch {
+	case err != nil:
+		return false, err
+	case !ok:
+		if !shared {
+			g.none[id] = name
 		}
-		data := make([]byte, t.Numel()*t.DType.Size())
-		if err := w.x.read(data, w.x.operand(t)); err != nil {
-			return err
+		return false, nil
+	case !slices.Equal(shape, t.Size.Slice()):
+		g.bad = append(g.bad, fmt.Sprintf("%s has shape %v in the file and %v in the model", name, shape, t.Size.Slice()))
+		return true, nil
+	}
+	g.set[id] = true
+	return true, x.Write(t, tensor.Decode(d, data))
+}
+
+// check reports what the file or the model lacks.
+func (g *given) check(w *Weights) error {
+	var missing, unknown []string
+	for id, name := range g.none {
+		if !g.set[id] {
+			missing = append(missing, name)
 		}
-		if _, err := out.Write(data); err != nil {
-			return err
+	}
+	for _, name := range g.file.Names() {
+		if !slices.Contains(w.names, name) && !strings.HasPrefix(name, blockPrefix) {
+			unknown = append(unknown, name)
 		}
+	}
+	bad := g.bad
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		bad = append(bad, "the file has no "+few(missing, ", "))
+	}
+	if len(unknown) > 0 {
+		bad = append(bad, "the model has no "+few(unknown, ", "))
+	}
+	if len(bad) > 0 {
+		return fmt.Errorf("the weights are not those of this model: %s", few(bad, "; "))
 	}
 	return nil
+}
+
+// few joins some of many texts.
+func few(list []string, by string) string {
+	const most = 5
+	if len(list) > most {
+		list = append(slices.Clone(list[:most]), fmt.Sprintf("%d more", len(list)-most))
+	}
+	return strings.Join(list, by)
 }
