@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/printable"
@@ -25,6 +26,7 @@ type Run struct {
 	Ranks     int         `json:"ranks,omitempty"`         // processes that were measured, with torch; the largest of their figures count
 	Losses    []Loss      `json:"losses"`                  // by step; none where the backend does not tell
 	StepMS    []float64   `json:"step_ms"`
+	BatchSize int64       `json:"batch_size,omitempty"` // samples of a batch; where the backend tells
 	Predicted RunBytes    `json:"predicted"`
 	Measured  RunBytes    `json:"measured"`
 	Trace     RunTrace    `json:"trace"`
@@ -110,6 +112,16 @@ type RunTrace struct {
 	LargestWorkspaceBytes tensor.Bytes `json:"largest_workspace_bytes,omitempty"`
 }
 
+// median is the middle of some figures; 0 of none.
+func median(list []float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
 // Difference is what was measured beyond what was predicted, as a share.
 func Difference(predicted, measured tensor.Bytes) float64 {
 	if predicted == 0 {
@@ -189,6 +201,9 @@ func writeRunText(w io.Writer, r *Run, o RunOptions) error {
 		printable.Fprintf(w, "loss %.4g\n", r.Losses[0])
 	case n > 1:
 		printable.Fprintf(w, "loss %.4g in the first step, %.4g in the last\n", r.Losses[0], r.Losses[n-1])
+	}
+	if ms := median(r.StepMS); ms > 0 && r.BatchSize > 0 {
+		printable.Fprintf(w, "%.4g ms a step, %.4g samples a second (median)\n", ms, float64(r.BatchSize)/ms*1000)
 	}
 	for _, warning := range r.Warnings {
 		printable.Fprintf(w, "note: %s\n", warning)

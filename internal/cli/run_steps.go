@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"github.com/memplan/memplan/internal/printable"
+	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/runtime"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// steps is what is done after each step of a training.
+type steps struct {
+	e        *execution
+	s        *Streams
+	ctx      context.Context // ends with a signal
+	last     int
+	progress *progress
+	rep      *report.Run
+	gpu      *foundGPU // nil: it is the CPU
+	log      *os.File  // nil: there is none
+}
+
+// step is a line of --log.
+type step struct {
+	Step      int          `json:"step"`
+	Loss      *report.Loss `json:"loss,omitempty"` // null if it is infinite or NaN
+	MS        float64      `json:"ms"`
+	Allocated tensor.Bytes `json:"allocated_bytes"` // peaks so far
+	Reserved  tensor.Bytes `json:"reserved_bytes"`
+}
+
+func (t *steps) done(q runtime.Progress) error {
+	left := q.Took * time.Duration(t.last-q.Step)
+	t.progress.line("step %d of %d: loss %.4g, %v, allocated %v, reserved %v, %v left", q.Step, t.last, q.Loss, q.Took.Round(time.Millisecond), q.Allocated, q.Reserved, left.Round(time.Second))
+	if t.gpu != nil {
+		t.rep.Measured.DeviceBytes = max(t.rep.Measured.DeviceBytes, t.gpu.used())
+	}
+	if err := t.writeLog(q); err != nil {
+		return err
+	}
+	if every := t.e.saveEvery; every > 0 {
+		over := t.ctx.Err() != nil
+		if over || q.Step%every == 0 || q.Step == t.last {
+			if err := writeTo(t.s, t.e.save, q.Save); err != nil {
+				return fmt.Errorf("--save: %w", err)
+			}
+		}
+		if over {
+			t.progress.clear()
+			fmt.Fprintf(t.s.Err, "memplan: %s holds the run after step %d; --resume goes on with it\n", printable.File(t.e.save), q.Step)
+			return t.ctx.Err()
+		}
+	}
+	if q.HasLoss && math.IsNaN(q.Loss) {
+		return fmt.Errorf("the loss is NaN in step %d", q.Step)
+	}
+	return nil
+}
+
+// openLog begins the file of --log, or goes on with that of the run that is resumed.
+func (t *steps) openLog() (err error) {
+	if t.e.log == "" {
+		return nil
+	}
+	how := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
+	if t.rep.Resumed > 0 {
+		how = os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	}
+	if t.log, err = os.OpenFile(t.e.log, how, 0o666); err != nil {
+		return fmt.Errorf("--log: %w", err)
+	}
+	return nil
+}
+
+func (t *steps) writeLog(q runtime.Progress) error {
+	if t.log == nil {
+		return nil
+	}
+	line := step{Step: q.Step, MS: float64(q.Took.Microseconds()) / 1000, Allocated: q.Allocated, Reserved: q.Reserved}
+	if loss := report.Loss(q.Loss); q.HasLoss {
+		line.Loss = &loss
+	}
+	if err := json.NewEncoder(t.log).Encode(line); err != nil {
+		return fmt.Errorf("--log: %w", err)
+	}
+	return nil
+}
+
+func (t *steps) closeLog() error {
+	if t.log == nil {
+		return nil
+	}
+	return t.log.Close()
+}
