@@ -1,6 +1,7 @@
 package advise
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/estimate"
@@ -23,6 +24,12 @@ import (
 type bounds struct {
 	usable tensor.Bytes
 	parts  map[string]tensor.Bytes // by measure and changes
+	ratios map[ratio]float64       // of measures with a change and without it
+}
+
+type ratio struct {
+	measure
+	of *Option
 }
 
 // measure is a number of bytes that a job lives with in its second step or, if it
@@ -37,15 +44,16 @@ var (
 	weights   = measure{"weights", Weights}
 	gradients = measure{"gradients", Gradients}
 	state     = measure{"state", State}
-	stepping  = measure{"stepping", State}
+	stepping  = measure{"stepping", Stepping}
 	passing   = measure{"passing", Passing}
 
 	firstGradients = measure{"first gradients", Gradients}
+	firstState     = measure{"first state", State}
 	firstPassing   = measure{"first passing", Passing}
 )
 
 func newBounds(usable tensor.Bytes) *bounds {
-	return &bounds{usable: usable, parts: map[string]tensor.Bytes{}}
+	return &bounds{usable: usable, parts: map[string]tensor.Bytes{}, ratios: map[ratio]float64{}}
 }
 
 // key names a measure of all combinations that have it in common.
@@ -53,7 +61,7 @@ func (m measure) key(c *combination) string {
 	var b strings.Builder
 	b.WriteString(m.name)
 	for _, o := range c.options {
-		if o.Change.Reach&m.reach != 0 {
+		if o.reach()&m.reach != 0 {
 			b.WriteByte(' ')
 			b.WriteString(o.ID())
 		}
@@ -68,11 +76,11 @@ func (b *bounds) least(c *combination) tensor.Bytes {
 
 // sum is what a job needs at the least that has these measures.
 func sum(of func(m measure) tensor.Bytes) tensor.Bytes {
-	return of(weights) + max(of(firstPassing), of(firstGradients), of(state)+max(of(passing), of(gradients)+of(stepping)))
+	return of(weights) + max(of(firstPassing), of(firstGradients)+of(firstState), of(state)+max(of(passing), of(gradients)+of(stepping)))
 }
 
-// guess is least with guesses of what is not known: that each change does by
-// itself what it does with others, and may do wonders where it was not seen.
+// guess is least with guesses of what is not known: that each change does what it
+// was first seen to do, and may do wonders where it was not seen.
 func (b *bounds) guess(c *combination) tensor.Bytes {
 	return sum(func(m measure) tensor.Bytes {
 		if n, known := b.parts[m.key(c)]; known {
@@ -80,8 +88,8 @@ func (b *bounds) guess(c *combination) tensor.Bytes {
 		}
 		n := float64(b.parts[m.name])
 		for _, o := range c.options {
-			if o.Change.Reach&m.reach != 0 && n > 0 {
-				n *= float64(b.parts[m.key(&combination{options: []*Option{o}})]) / float64(b.parts[m.name])
+			if o.reach()&m.reach != 0 {
+				n *= b.ratios[ratio{m, o}]
 			}
 		}
 		return tensor.Bytes(n)
@@ -139,6 +147,7 @@ func (b *bounds) learn(c *combination, o *estimate.Outcome) (peak tensor.Bytes) 
 			continue
 		case e.Step == 1 && e.Phase == trace.Optimizer:
 			noteLess(firstGradients, live[trace.Gradients])
+			note(firstState, live[trace.OptimizerState])
 		case e.Step == 1:
 			note(firstPassing, live[beside])
 		case e.Phase == trace.Optimizer:
@@ -156,7 +165,23 @@ func (b *bounds) learn(c *combination, o *estimate.Outcome) (peak tensor.Bytes) 
 		for m, n := range seen {
 			k := m.key(c)
 			b.parts[k] = max(b.parts[k], n)
+			b.compare(m, c)
 		}
 	}
 	return peak
+}
+
+// compare takes down what each change of a combination does to a measure, if it is known
+// without that change.
+func (b *bounds) compare(m measure, c *combination) {
+	for i, o := range c.options {
+		if o.reach()&m.reach == 0 {
+			continue
+		}
+		rest := combination{options: slices.Delete(slices.Clone(c.options), i, i+1)}
+		before, known := b.parts[m.key(&rest)]
+		if _, done := b.ratios[ratio{m, o}]; known && before > 0 && !done {
+			b.ratios[ratio{m, o}] = float64(b.parts[m.key(c)]) / float64(before)
+		}
+	}
 }

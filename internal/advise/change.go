@@ -88,6 +88,9 @@ type Option struct {
 	Work   func(w *Work)  // what becomes of the work; nil: nothing
 	// Worse are numerics that are not those of the change in this job.
 	Worse Numerics
+	// Reach is that of the option; 0: the change's. Settles are the parts that with it are
+	// what they are whatever other changes do to them.
+	Reach, Settles Reach
 
 	cost float64 // of the option alone
 }
@@ -98,6 +101,14 @@ func (o *Option) ID() string {
 		return o.Change.ID
 	}
 	return o.Change.ID + ":" + o.Name
+}
+
+// reach is what the option may alter of the job's memory.
+func (o *Option) reach() Reach {
+	if o.Reach != 0 {
+		return o.Reach
+	}
+	return o.Change.Reach
 }
 
 // Numerics is what the option does to numbers in this job.
@@ -112,10 +123,11 @@ type Reach uint8
 const (
 	Weights   Reach = 1 << iota // parameters and buffers
 	Gradients                   // of parameters, when the optimizer steps
-	State                       // of the optimizer, and what its step takes
+	State                       // of the optimizer
+	Stepping                    // what its step takes beside
 	Passing                     // what forward and backward passes hold beside those
 
-	Everything = Weights | Gradients | State | Passing
+	Everything = Weights | Gradients | State | Stepping | Passing
 )
 
 // Base is the job that does not fit, as changes see it.

@@ -90,7 +90,7 @@ func (b *Base) combinations(groups [][]*Option) []*combination {
 	var out []*combination
 	var walk func(i int, chosen []*Option)
 	walk = func(i int, chosen []*Option) {
-		if len(chosen) > 0 {
+		if len(chosen) > 0 && !idle(chosen) {
 			out = append(out, b.combine(slices.Clone(chosen)))
 		}
 		if len(chosen) == MaxChanges {
@@ -105,6 +105,13 @@ func (b *Base) combinations(groups [][]*Option) []*combination {
 	walk(0, nil)
 	slices.SortFunc(out, bySimplicity)
 	return out
+}
+
+// idle reports whether one of some changes does nothing to memory beside the others.
+func idle(options []*Option) bool {
+	return slices.ContainsFunc(options, func(x *Option) bool {
+		return x.reach() != 0 && slices.ContainsFunc(options, func(y *Option) bool { return x != y && x.reach()&^y.Settles == 0 })
+	})
 }
 
 // bySimplicity is the order of combinations: those that fit before those that are

@@ -84,6 +84,7 @@ type Fixes struct {
 const (
 	firstBatch = 4
 	batch      = 16
+	partsBatch = 2 // of what a combination that will do is made of
 )
 
 // outcome is what came of a combination.
@@ -403,8 +404,12 @@ func (f *fixer) whole(c *combination) bool {
 			parts = append(parts, p)
 		}
 	}
-	f.simulate(parts)
-	return !slices.ContainsFunc(parts, func(p *combination) bool { return f.known[p.id] >= f.known[c.id] })
+	for some := range slices.Chunk(parts, partsBatch) {
+		if f.simulate(some); slices.ContainsFunc(some, func(p *combination) bool { return f.known[p.id] >= f.known[c.id] }) {
+			return false
+		}
+	}
+	return true
 }
 
 // mostVaried is of how many combinations runs with batches of different lengths are simulated,
@@ -434,13 +439,13 @@ func (f *fixer) withLengths(c *combination) bool {
 }
 
 // last is what remains to be said when the search found nothing. What each change
-// does alone gives a guess of what combinations need: first those are simulated
+// was seen to do gives a guess of what combinations need: first those are simulated
 // that may fit by it, in their order, then those that seem to need the least.
 // If one will do, it is the first of its parts that does; if none, the one that
 // was found to need the least.
 func (f *fixer) last(all []*combination) *combination {
 	all = slices.DeleteFunc(all, f.large)
-	f.simulate(slices.DeleteFunc(slices.Clone(all), func(c *combination) bool { return len(c.options) > 1 }))
+	f.simulate(slices.DeleteFunc(slices.Clone(all), func(c *combination) bool { return len(c.options) > 1 || f.bounds.hopeless(c) || f.clash(c) }))
 	guess := map[*combination]tensor.Bytes{}
 	var hopeful []*combination
 	for _, c := range all {

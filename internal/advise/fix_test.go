@@ -326,6 +326,12 @@ func TestBounds(t *testing.T) {
 		with(t, "gpt", "params.layers=2", "params.d=128", "params.heads=2", "params.vocab=512", "params.seq=128", "params.manual=true", "train.batch_size=8"),
 		with(t, "resnet", "train.batch_size=8", "params.img=64", "train.loop=flat", "train.optimizer=AdamW"),
 		with(t, "llama", "params.layers=2", "params.vocab=512", "params.seq=64", "train.zero_grad.set_to_none=false", "train.precision=amp-bf16"),
+		with(t, "mlp", "params.sizes=[256, 256, 256]", "train.optimizer=RMSprop", "train.loop=flat", "parallel.ddp=2"),
+		{Path: "small.yaml", Text: []byte(`memplan: 1
+model: {preset: hf/llama, with: {num_hidden_layers: 2, hidden_size: 128, intermediate_size: 256, num_attention_heads: 4, num_key_value_heads: 2, vocab_size: 512, seq: 64}}
+train: {batch_size: 4, optimizer: AdamW}
+`)},
+		with(t, "gpt", "params.layers=2", "params.d=128", "params.heads=2", "params.vocab=512", "params.seq=128", "device.gpu=t4"),
 	}
 	n := 60
 	if testing.Short() {
@@ -363,6 +369,37 @@ func TestBounds(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %d combinations, of %d something was known before", r.Path, tested, useful)
+	}
+}
+
+// A change that is idle beside others leaves what lives on the GPU as it is.
+func TestIdle(t *testing.T) {
+	r := with(t, "gpt", "params.layers=2", "params.d=128", "params.heads=2", "params.vocab=512", "params.seq=128", "train.batch_size=4")
+	b := base(t, r)
+	peak := func(options ...*Option) tensor.Bytes {
+		j, err := r.Job(b.combine(options).keys()...)
+		if err != nil {
+			return 0 // they clash
+		}
+		o, err := estimate.Run(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Free.PeakAllocated.Allocated
+	}
+	all, pairs := slices.Concat(b.options(All())...), 0
+	for i, x := range all {
+		for _, y := range all[:i] {
+			if both := []*Option{y, x}; idle(both) && x.Change.Group != y.Change.Group {
+				if n := peak(both...); n > 0 && n != min(peak(x), peak(y)) {
+					t.Errorf("%s and %s take %v, one of them %v and %v", y.ID(), x.ID(), n, peak(y), peak(x))
+				}
+				pairs++
+			}
+		}
+	}
+	if pairs == 0 {
+		t.Error("no change is idle beside another")
 	}
 }
 

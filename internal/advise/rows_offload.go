@@ -17,7 +17,7 @@ var _ = catalogue.add(
 	},
 	Change{
 		ID: "offload-optimizer", Rank: 602, Title: "the optimizer on the CPU", Group: "offload-state", Technique: "Offloading to the CPU",
-		Numerics: Same, Effort: Rewrite, Reach: Gradients | State | Passing, Clever: true,
+		Numerics: Same, Effort: Rewrite, Reach: Gradients | State | Stepping, Clever: true,
 		Cost: "gradients and parameters over PCI Express, and the update on the CPU", Source: "Ren et al. 2021, ZeRO-Offload (arXiv:2101.06840), table 4: 1.39 s for a billion parameters with PyTorch's Adam",
 		Options: offloadOptimizer,
 	},
@@ -31,7 +31,7 @@ var _ = catalogue.add(
 				return nil
 			}
 			return []Option{{Keys: keys(key("offload.parameters", true)), Text: "keep the parameters on the CPU and copy each module's to the GPU while it runs",
-				Code: "# accelerate's cpu_offload, or hooks as memplan export torch prints them",
+				Settles: State | Stepping, Code: "# accelerate's cpu_offload, or hooks as memplan export torch prints them",
 				Work: func(w *Work) {
 					w.Link += (2*w.Microbatches*w.ParameterBytes + w.GradientBytes*w.Microbatches) / unpinned
 					w.onHost()
@@ -60,8 +60,8 @@ func offloadOptimizer(b *Base) []Option {
 		w.onHost()
 	}
 	return []Option{
-		{Name: "state", Keys: keys(key("offload.optimizer", true)), Text: "keep the optimizer and its state on the CPU", Code: code, Work: work},
-		{Name: "gradients", Keys: keys(key("offload.optimizer", true), key("offload.gradients", true)), Text: "keep the optimizer, its state and the gradients on the CPU", Code: code,
+		{Name: "state", Reach: State | Stepping, Settles: State | Stepping, Keys: keys(key("offload.optimizer", true)), Text: "keep the optimizer and its state on the CPU", Code: code, Work: work},
+		{Name: "gradients", Settles: State | Stepping, Keys: keys(key("offload.optimizer", true), key("offload.gradients", true)), Text: "keep the optimizer, its state and the gradients on the CPU", Code: code,
 			Work: func(w *Work) {
 				w.Link += w.GradientBytes * (w.Microbatches - 1) / unpinned
 				work(w)

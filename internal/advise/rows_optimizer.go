@@ -14,37 +14,37 @@ import (
 var _ = catalogue.add(
 	Change{
 		ID: "fused", Rank: 401, Title: "the fused optimizer", Group: "optimizer", Technique: "Optimizers",
-		Numerics: Same, Effort: Switch, Reach: State,
+		Numerics: Same, Effort: Switch, Reach: State | Stepping,
 		Cost: "one pass over parameters, gradients and state instead of several", Source: "torch.optim's documentation: fused is the fastest implementation, before foreach and the for-loop",
 		Options: fusedOptimizer,
 	},
 	Change{
 		ID: "for-loop", Rank: 402, Title: "the for-loop optimizer", Group: "optimizer", Technique: "Optimizers",
-		Numerics: Same, Effort: Switch, Reach: State, Clever: true,
+		Numerics: Same, Effort: Switch, Reach: Stepping, Clever: true,
 		Cost: "each operator of the step is launched for each parameter", Source: "torch.optim's documentation: foreach is faster, and takes the size of the parameters more at its peak",
 		Options: loopOptimizer,
 	},
 	Change{
 		ID: "in-backward", Rank: 403, Title: "the optimizer in the backward pass", Group: "optimizer", Technique: "Optimizers",
-		Numerics: Same, Effort: Lines, Reach: Gradients | State | Passing, Clever: true,
+		Numerics: Same, Effort: Lines, Reach: Gradients | Stepping | Passing, Clever: true,
 		Cost: "the optimizer is called for each parameter", Source: `PyTorch's tutorial "How to save memory by fusing the optimizer step into the backward pass"`,
 		Options: inBackward,
 	},
 	Change{
 		ID: "8-bit", Rank: 404, Title: "an 8-bit optimizer", Group: "optimizer", Technique: "Quantization",
-		Numerics: Rounding, Effort: Rewrite, Reach: State,
+		Numerics: Rounding, Effort: Rewrite, Reach: State | Stepping,
 		Cost: "a quarter of the bytes of the state, in one pass", Source: `Dettmers et al. 2021, "8-bit Optimizers via Block-wise Quantization" (arXiv:2110.02861); ` + bertLarge + ": 57.8 s with AdamW, 56.0 s with Adam8bit",
 		Options: func(b *Base) []Option { return eightBit(b, false) },
 	},
 	Change{
 		ID: "8-bit-paged", Rank: 405, Title: "a paged 8-bit optimizer", Group: "optimizer", Technique: "Quantization",
-		Numerics: Rounding, Effort: Rewrite, Reach: State, Clever: true,
+		Numerics: Rounding, Effort: Rewrite, Reach: State | Stepping, Clever: true,
 		Cost: "as 8-bit, and the state over PCI Express in both directions", Source: "Dettmers et al. 2023, QLoRA (arXiv:2305.14314), section 3: paged optimizers",
 		Options: func(b *Base) []Option { return eightBit(b, true) },
 	},
 	Change{
 		ID: "adafactor", Rank: 406, Title: "Adafactor", Group: "optimizer", Technique: "Optimizers",
-		Numerics: Different, Effort: Lines, Reach: State,
+		Numerics: Different, Effort: Lines, Reach: State | Stepping,
 		Cost: "row and column sums in the place of second moments: twice the passes of AdamW", Source: bertLarge + ": 57.8 s with AdamW, 64.3 s with Adafactor",
 		Options: adafactor,
 	},

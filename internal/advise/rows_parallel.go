@@ -19,7 +19,7 @@ var _ = catalogue.add(
 	},
 	Change{
 		ID: "zero", Rank: 702, Title: "optimizer state divided among the GPUs", Group: "zero", Technique: "Several GPUs: sharding",
-		Numerics: Same, Effort: Lines, Reach: State | Passing,
+		Numerics: Same, Effort: Lines, Reach: State | Stepping | Passing,
 		Cost: "the parameters over the links between GPUs in each step", Source: "Rajbhandari et al. 2020, ZeRO (arXiv:1910.02054), stage 1; an all-reduce and a broadcast instead of an all-reduce",
 		Options: func(b *Base) []Option {
 			p := &b.Job.Program.Parallel

@@ -4,7 +4,7 @@ package advise
 var _ = catalogue.add(
 	Change{
 		ID: "amp", Rank: 201, Title: "autocast to 16 bits", Group: "precision", Technique: "Mixed precision (autocast)",
-		Numerics: Rounding, Effort: Lines, Reach: Everything,
+		Numerics: Rounding, Effort: Lines, Reach: Stepping | Passing,
 		Cost:    "matrix products at the rate of tensor cores, half of the bytes of activations; weights are converted in each forward pass",
 		Source:  bertLarge + ": 57.8 s in float32, 27.5 s with fp16",
 		Options: amp,
