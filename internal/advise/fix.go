@@ -459,6 +459,8 @@ func (f *fixer) last(all []*combination) *combination {
 		c = f.first(all)
 	}
 	if c == nil {
+		all = slices.DeleteFunc(all, f.clash)
+		f.simulate(all[:min(len(all), firstBatch)])
 		return f.smallest
 	}
 	parts := append(f.base.parts(c), c)
