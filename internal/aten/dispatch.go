@@ -21,7 +21,7 @@ type Dispatch struct {
 	Back   bool   // the call is of the row's derivative
 	Mask   string // the argument that says which gradients are wanted; none: the first
 	Wanted []int  // the inputs whose gradients the call returns; nil: all, in order
-	OnHost []int  // results in host memory, which a fake tensor may have elsewhere
+	OnHost []int  // results that are in host memory in some releases
 
 	// Sizes says that what the results take is a library's to say: the row knows it, and a
 	// recording does not.

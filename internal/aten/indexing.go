@@ -101,7 +101,7 @@ func gradIndex(b *op.Back) {
 	d := b.Args.(*DimArgs).Dim
 	b.Set(0, b.NewShape(in.DType, in.Size.Slice()...))
 	n := idx.Numel()
-	linearIndex(&b.Call, n, 1)
+	linearIndex(&b.Call, n, false)
 	slice := int64(1)
 	for i := d + 1; i < in.Rank(); i++ {
 		slice *= in.Dim(i)
@@ -109,12 +109,15 @@ func gradIndex(b *op.Back) {
 	putSorted(&b.Call, g, n, in.Numel(), slice)
 }
 
-// linearIndex adds up so many indices of n elements, each times the stride of
-// its dimension (computeLinearIndex).
-func linearIndex(c *op.Call, n int64, indices int) {
+// linearIndex adds up indices of n elements, each times the stride of its dimension
+// (computeLinearIndex): one in host memory is counted there, and then copied.
+func linearIndex(c *op.Call, n int64, onHost ...bool) {
 	vec := func() *op.Tensor { return c.NewShape(tensor.Int64, n) }
-	for i := range indices {
-		wrapped := vec()
+	for i, host := range onHost {
+		var wrapped *op.Tensor
+		if !host {
+			wrapped = vec()
+		}
 		index := vec()
 		c.Drop(wrapped)
 		if i == 0 {
@@ -201,7 +204,7 @@ var IndexPair = define(op.Op{
 			slice *= in.Dim(i)
 		}
 		n := g.Numel() / max(slice, 1)
-		linearIndex(&b.Call, n, 2)
+		linearIndex(&b.Call, n, false, false)
 		putSorted(&b.Call, g, n, in.Numel(), slice)
 	},
 	Source: "aten/src/ATen/native/TensorAdvancedIndexing.cpp: index, make_info; cuda/Indexing.cu: index_put_with_sort_kernel",
@@ -341,7 +344,7 @@ func gradMaskIndex(b *op.Back) {
 func putDeterministic(c *op.Call, x tensor.Layout, idx, src *op.Tensor, dim int) {
 	withinBounds(c, idx, x.Dim(dim))
 	mark := c.Mark()
-	linearIndex(c, idx.Numel(), 1)
+	linearIndex(c, idx.Numel(), false)
 	slice := int64(1)
 	for i := dim + 1; i < x.Rank(); i++ {
 		slice *= x.Dim(i)
@@ -391,7 +394,8 @@ type IndexPutArgs struct {
 var IndexPutInPlace = define(op.Op{
 	Name: "_index_put_impl_", Args: &IndexPutArgs{}, InPlace: true, Run: func(c *op.Call) {
 		x, src, a := c.In[0], c.In[1], c.Args.(*IndexPutArgs)
-		indices, size, slice := 0, tensor.D(), int64(1)
+		size, slice := tensor.D(), int64(1)
+		var onHost []bool
 		for i := range x.Rank() {
 			idx := c.Opt(2 + i)
 			switch {
@@ -407,7 +411,7 @@ var IndexPutInPlace = define(op.Op{
 				if size, err = tensor.Broadcast(size, idx.Size); err != nil {
 					c.Fail("indices: %v", err)
 				}
-				indices++
+				onHost = append(onHost, c.OnHost(idx))
 			}
 		}
 		if !a.Accumulate && !(c.Env().Deterministic && src.Numel() > 1) {
@@ -415,11 +419,11 @@ var IndexPutInPlace = define(op.Op{
 		}
 		n := size.Numel()
 		for i := range x.Rank() {
-			if idx := c.Opt(2 + i); idx != nil && !a.Unsafe {
+			if idx := c.Opt(2 + i); idx != nil && !a.Unsafe && !c.OnHost(idx) {
 				withinBounds(c, idx, x.Dim(i))
 			}
 		}
-		linearIndex(c, n, indices)
+		linearIndex(c, n, onHost...)
 		if src.Numel() < n*slice { // expanded, then contiguous
 			c.Local(c.NewShape(src.DType, n*slice))
 		}

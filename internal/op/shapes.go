@@ -154,6 +154,7 @@ func (s *Shapes) DropoutState() {}
 
 // Packed implements Exec.
 func (s *Shapes) Packed(int64, ...*Tensor) bool { return true }
+func (s *Shapes) OnHost(*Tensor) bool           { return false }
 
 // NeedsGrad implements Exec.
 func (s *Shapes) NeedsGrad(*Tensor) bool { return false }

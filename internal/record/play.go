@@ -48,7 +48,8 @@ type player struct {
 	at      map[int64]*op.Tensor   // of the allocator's own history: what lives, by address
 	params  map[int]bool           // storages of parameters
 	owner   map[int]int32          // by storage: the layer whose parameter it belongs to
-	host    map[int]bool           // storages that a fake tensor has on the device and a real one has not
+	host    map[int]bool           // storages that the recorded release has on the device and the played one has not
+	along   map[int][]*op.Tensor   // by storage: what lives as long, which was not recorded
 	blocks  map[int]int32          // by storage: its block
 	types   map[tensor.DType]int64 // elements of parameters by type
 	cast    string                 // the type of autocast
@@ -72,7 +73,7 @@ func Play(m *limit.Meter, r *Recording, env op.Env) (played *Played, err error) 
 	}()
 	env.GradMode, env.Training = false, true
 	p := &player{
-		r: r, p: autograd.New(env, nil), held: make([]*op.Tensor, len(r.Storages)), known: make([]bool, len(r.Storages)), doubts: map[string]*Doubtful{}, params: map[int]bool{}, at: map[int64]*op.Tensor{}, owner: map[int]int32{}, blocks: map[int]int32{}, host: map[int]bool{}, types: map[tensor.DType]int64{}, classes: map[string]string{},
+		r: r, p: autograd.New(env, nil), held: make([]*op.Tensor, len(r.Storages)), known: make([]bool, len(r.Storages)), doubts: map[string]*Doubtful{}, params: map[int]bool{}, at: map[int64]*op.Tensor{}, owner: map[int]int32{}, blocks: map[int]int32{}, host: map[int]bool{}, along: map[int][]*op.Tensor{}, types: map[tensor.DType]int64{}, classes: map[string]string{},
 	}
 	p.out.owners = map[int32]int32{}
 	p.p.Counts(m)
@@ -112,6 +113,8 @@ func (p *player) line(l *Line) {
 			p.held[l.N] = nil
 			p.p.EmptyStorage(t) // whatever a row that failed still holds of it
 			p.p.Drop(t)
+			p.p.Drop(p.along[l.N]...)
+			delete(p.along, l.N)
 		}
 	case Enter:
 		p.begin()
@@ -485,14 +488,8 @@ func (p *player) match(c *call, d *aten.Dispatch, made, held []*op.Tensor, fresh
 		p.inPlaces(c, made, held, fresh)
 		return ""
 	}
-	if len(d.OnHost) > 0 && len(c.Outs) > 0 {
-		for _, i := range d.OnHost {
-			if i < len(c.Outs) {
-				for _, t := range stored(c.Outs[i]) {
-					p.host[t.Storage] = true
-				}
-			}
-		}
+	if len(d.OnHost) > 0 {
+		made = p.state(c, d, made, fresh)
 	}
 	why := ""
 	k := 0
@@ -526,6 +523,27 @@ func (p *player) match(c *call, d *aten.Dispatch, made, held []*op.Tensor, fresh
 		}
 	}
 	return why
+}
+
+// state is for results that are in host memory in some releases and on the device in others. Those that the recorded release has
+// on the device and the played one has not are in host memory; those of which it is the other way round go with the result before them.
+func (p *player) state(c *call, d *aten.Dispatch, made []*op.Tensor, fresh []int) []*op.Tensor {
+	blocks := slices.DeleteFunc(slices.Clone(made), func(t *op.Tensor) bool { return t == nil || autograd.BlockBytes(t) == 0 || autograd.OnHost(t) })
+	kept := slices.DeleteFunc(slices.Clone(fresh), func(n int) bool { return p.r.Storages[n].Bytes == 0 })
+	switch n := len(kept); {
+	case len(blocks) < n:
+		for _, i := range d.OnHost {
+			if i < len(c.Outs) {
+				for _, t := range stored(c.Outs[i]) {
+					p.host[t.Storage] = true
+				}
+			}
+		}
+	case n > 0 && len(blocks) > n:
+		p.along[kept[n-1]] = blocks[n:]
+		return blocks[:n]
+	}
+	return made
 }
 
 // inPlaces gives what a row made to the results at the same places.

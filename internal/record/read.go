@@ -550,6 +550,9 @@ func (f *fields) ints(i int) []int64 {
 func (f *fields) meta() Meta {
 	name, size, stride := f.text(0), f.ints(1), f.ints(2)
 	d, err := tensor.ParseDType(name)
+	if bits, ok := strings.CutPrefix(name, "uint"); ok && err != nil { // which no row tells from signed ones
+		d, err = tensor.ParseDType("int" + bits)
+	}
 	if err != nil || len(size) > tensor.MaxRank || len(size) != len(stride) {
 		return Meta{}
 	}
