@@ -1,7 +1,6 @@
 package record
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -49,7 +48,7 @@ type player struct {
 	params  map[int]bool           // storages of parameters
 	owner   map[int]int32          // by storage: the layer whose parameter it belongs to
 	host    map[int]bool           // storages that the recorded release has on the device and the played one has not
-	along   map[int][]*op.Tensor   // by storage: what lives as long, which was not recorded
+	along   map[int]*along         // by storage: what lives as long, which was not recorded
 	blocks  map[int]int32          // by storage: its block
 	types   map[tensor.DType]int64 // elements of parameters by type
 	cast    string                 // the type of autocast
@@ -73,7 +72,7 @@ func Play(m *limit.Meter, r *Recording, env op.Env) (played *Played, err error) 
 	}()
 	env.GradMode, env.Training = false, true
 	p := &player{
-		r: r, p: autograd.New(env, nil), held: make([]*op.Tensor, len(r.Storages)), known: make([]bool, len(r.Storages)), doubts: map[string]*Doubtful{}, params: map[int]bool{}, at: map[int64]*op.Tensor{}, owner: map[int]int32{}, blocks: map[int]int32{}, host: map[int]bool{}, along: map[int][]*op.Tensor{}, types: map[tensor.DType]int64{}, classes: map[string]string{},
+		r: r, p: autograd.New(env, nil), held: make([]*op.Tensor, len(r.Storages)), known: make([]bool, len(r.Storages)), doubts: map[string]*Doubtful{}, params: map[int]bool{}, at: map[int64]*op.Tensor{}, owner: map[int]int32{}, blocks: map[int]int32{}, host: map[int]bool{}, along: map[int]*along{}, types: map[tensor.DType]int64{}, classes: map[string]string{},
 	}
 	p.out.owners = map[int32]int32{}
 	p.p.Counts(m)
@@ -113,8 +112,9 @@ func (p *player) line(l *Line) {
 			p.held[l.N] = nil
 			p.p.EmptyStorage(t) // whatever a row that failed still holds of it
 			p.p.Drop(t)
-			p.p.Drop(p.along[l.N]...)
-			delete(p.along, l.N)
+			if a := p.along[l.N]; a != nil && !slices.ContainsFunc(a.with, func(n int) bool { return p.held[n] != nil }) {
+				p.p.Drop(a.results...)
+			}
 		}
 	case Enter:
 		p.begin()
@@ -480,106 +480,6 @@ func (p *player) derive(c *call, d *aten.Dispatch, args any, in []*Ref) (made, h
 	}
 	p.p.Drop(all...)
 	return made, held, nil
-}
-
-// match gives what a row made to the storages of a call's results.
-func (p *player) match(c *call, d *aten.Dispatch, made, held []*op.Tensor, fresh []int) string {
-	if d.Sizes {
-		p.inPlaces(c, made, held, fresh)
-		return ""
-	}
-	if len(d.OnHost) > 0 {
-		made = p.state(c, d, made, fresh)
-	}
-	why := ""
-	k := 0
-	for _, t := range made {
-		if t == nil {
-			continue
-		}
-		if autograd.BlockBytes(t) == 0 || autograd.OnHost(t) || among(t, held) || p.taken(t, fresh) {
-			p.p.Drop(t)
-			continue
-		}
-		for k < len(fresh) && (p.r.Storages[fresh[k]].Bytes == 0 || p.host[fresh[k]]) {
-			k++
-		}
-		if k == len(fresh) {
-			p.p.Drop(t)
-			why = "its row has more results"
-			continue
-		}
-		n := fresh[k]
-		k++
-		p.held[n] = t
-		if want := p.r.Storages[n].Bytes; autograd.BlockBytes(t) != want {
-			why = fmt.Sprintf("its row makes a result of %v, not of %v", autograd.BlockBytes(t), want)
-			p.p.Resize(t, want)
-		}
-	}
-	for ; k < len(fresh); k++ {
-		if n := fresh[k]; p.r.Storages[n].Bytes > 0 && !p.host[n] && p.held[n] == nil {
-			why = "its row has fewer results"
-		}
-	}
-	return why
-}
-
-// state is for results that are in host memory in some releases and on the device in others. Those that the recorded release has
-// on the device and the played one has not are in host memory; those of which it is the other way round go with the result before them.
-func (p *player) state(c *call, d *aten.Dispatch, made []*op.Tensor, fresh []int) []*op.Tensor {
-	blocks := slices.DeleteFunc(slices.Clone(made), func(t *op.Tensor) bool { return t == nil || autograd.BlockBytes(t) == 0 || autograd.OnHost(t) })
-	kept := slices.DeleteFunc(slices.Clone(fresh), func(n int) bool { return p.r.Storages[n].Bytes == 0 })
-	switch n := len(kept); {
-	case len(blocks) < n:
-		for _, i := range d.OnHost {
-			if i < len(c.Outs) {
-				for _, t := range stored(c.Outs[i]) {
-					p.host[t.Storage] = true
-				}
-			}
-		}
-	case n > 0 && len(blocks) > n:
-		p.along[kept[n-1]] = blocks[n:]
-		return blocks[:n]
-	}
-	return made
-}
-
-// inPlaces gives what a row made to the results at the same places.
-func (p *player) inPlaces(c *call, made, held []*op.Tensor, fresh []int) {
-	for i, t := range made {
-		if t == nil {
-			continue
-		}
-		if i < len(c.Outs) {
-			if r := first(c.Outs[i]); r != nil && slices.Contains(fresh, r.Storage) && !among(t, held) {
-				p.held[r.Storage] = t
-				continue
-			}
-		}
-		p.p.Drop(t)
-	}
-}
-
-// among reports whether a result lies in the memory of an input.
-func among(t *op.Tensor, held []*op.Tensor) bool {
-	for _, h := range held {
-		if h != nil && autograd.SameStorage(t, h) {
-			return true
-		}
-	}
-	return false
-}
-
-// taken reports whether a result lies in memory that another result has.
-func (p *player) taken(t *op.Tensor, fresh []int) bool {
-	for _, n := range fresh {
-		if h := p.held[n]; h != nil && autograd.SameStorage(t, h) {
-			return true
-		}
-	}
-	return false
 }
 
 // copy is copy_ and _to_copy: between devices what is copied must lie alike

@@ -138,6 +138,82 @@ func TestNoRow(t *testing.T) {
 	}
 }
 
+// play plays the lines of a recording in a release of PyTorch.
+func play(t *testing.T, release torchver.Version, lines ...string) *Played {
+	t.Helper()
+	all, err := Read([]byte(`["memplan",1,{"torch":"2.6.0"}]`+"\n"+strings.Join(lines, "\n")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := machines["sm90"]
+	env.Torch = release
+	p, err := Play(nil, all[0], env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range p.Doubts {
+		t.Errorf("%s: %s", d.Op, d.Why)
+	}
+	return p
+}
+
+func sizes(p *Played) (allocated []int64, frees int) {
+	for _, e := range p.Trace.Events {
+		if e.Kind == trace.Alloc {
+			allocated = append(allocated, int64(e.Bytes))
+		} else {
+			frees++
+		}
+	}
+	return allocated, frees
+}
+
+// TestState plays flash attention, whose state of random numbers is in host memory in 2.6 and on the device since 2.7,
+// in the release that it was recorded with and in the other.
+func TestState(t *testing.T) {
+	const schema = `["schema","aten::_scaled_dot_product_flash_attention(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, bool return_debug_mask=False, *, float? scale=None) -> (Tensor output, Tensor logsumexp, Tensor cum_seq_q, Tensor cum_seq_k, SymInt max_q, SymInt max_k, Tensor rng_state, Tensor unused, Tensor debug_attn_mask)"]`
+	attention := func(state ...string) []string {
+		return append([]string{
+			schema,
+			`["meta","bfloat16",[2,4,512,64],[131072,32768,64,1]]`, `["meta","float32",[2,4,512],[2048,512,1]]`, `["meta","bfloat16",[0],[1]]`,
+			`["storage","cuda:0",524288,"input"]`, `["storage","cuda:0",524288,"op"]`, `["storage","cuda:0",16384,"op"]`, `["storage","cuda:0",0,"op"]`,
+		}, state...)
+	}
+	call := func(a, b string) string {
+		const q = `{"t":[0,0,0,0]}`
+		return `["op",0,[` + q + `,` + q + `,` + q + `,0.0,true],{},[{"t":[1,0,0,0]},{"t":[2,1,0,0]},null,null,512,512,` + a + `,` + b + `,{"t":[3,2,0,0]}],{}]`
+	}
+	host := attention(`["meta","int64",[],[]]`, `["storage","cpu",8,"input"]`, `["storage","cpu",8,"input"]`,
+		call(`{"t":[4,3,0,0]}`, `{"t":[5,3,0,0]}`), `["free",4]`, `["free",5]`, `["free",2]`, `["free",1]`)
+	device := attention(`["meta","uint64",[2],[1]]`, `["meta","uint64",[],[]]`, `["storage","cuda:0",16,"op"]`, `["storage","cuda:0",8,"op"]`,
+		call(`{"t":[4,3,0,0]}`, `{"t":[5,4,0,0]}`), `["free",2]`, `["free",1]`, `["free",4]`, `["free",5]`)
+	for release, want := range map[torchver.Version][]int64{{Major: 2, Minor: 6}: {524288, 524288, 16384, 32768, 2097152}, {Major: 2, Minor: 14}: {524288, 524288, 16384, 32768, 2097152, 16, 8}} {
+		for name, lines := range map[string][]string{"2.6": host, "2.14": device} {
+			if got, frees := sizes(play(t, release, lines...)); !slices.Equal(got, want) || frees != len(want)-1 {
+				t.Errorf("recorded with %s, played with %v: allocated %v, want %v; %d frees", name, release, got, want, frees)
+			}
+		}
+	}
+}
+
+// TestHostIndex adds to elements by an index on the device and one in host memory, which is counted there.
+func TestHostIndex(t *testing.T) {
+	put := func(device string) []string {
+		return []string{
+			`["schema","aten::_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)"]`,
+			`["meta","float32",[128,2,101],[202,101,1]]`, `["meta","int64",[128],[1]]`, `["meta","float32",[128,101],[101,1]]`,
+			`["storage","cuda:0",103424,"input"]`, `["storage","` + device + `",1024,"input"]`, `["storage","cuda:0",1024,"input"]`, `["storage","cuda:0",51712,"input"]`,
+			`["op",0,[{"t":[0,0,0,0]},[{"t":[1,1,0,0]},{"t":[2,1,0,0]}],{"t":[3,2,0,0]},true,true],{},[{"t":[0,0,0,0]}],{}]`,
+		}
+	}
+	onDevice, _ := sizes(play(t, torchver.Default, put("cuda:0")...))
+	inHost, _ := sizes(play(t, torchver.Default, put("cpu")...))
+	// the index itself, and what counts it, of 1024 bytes each
+	if want := len(onDevice) - 2; len(inHost) != want {
+		t.Errorf("%d allocations with an index in host memory, want %d: %v, on the device %v", len(inHost), want, inHost, onDevice)
+	}
+}
+
 // TestReal plays what the allocator did itself: the same as what follows from the script's operators.
 func TestReal(t *testing.T) {
 	env := machines["sm90"]
