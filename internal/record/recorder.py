@@ -1315,7 +1315,9 @@ def install(module):
     if wrong:
         refuse(f"no GPU can be pretended with PyTorch {torch.__version__} on {platform.system()} {platform.machine()}: {wrong}\n"
                "A PyTorch for Linux, 2.6 or later, is needed, of pytorch.org or of Debian; on a machine with a GPU, memplan record --real asks nothing of it")
+    install_triton()
     install_training()
+    install_exit()
 
 
 def refuse(text):
@@ -1501,6 +1503,27 @@ def install_kernels():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden
         register(library, has)
+        refuse_sparse(library, has)
+
+
+def refuse_sparse(library, has):
+    """Sparse tensors have kernels of their own, which in a build with CUDA would run."""
+    def no(op, *args, **kwargs):
+        text = f"a sparse tensor on the GPU is not pretended ({op.name()})"
+        doubt(text)
+        raise NotImplementedError(f"memplan record: {text}")
+
+    rest = torch.library.Library("_", "IMPL")
+    keep.append(rest)
+    for key in ("SparseCUDA", "SparseCsrCUDA"):
+        if hasattr(rest, "fallback"):
+            rest.fallback(no, key)
+        for name in torch._C._dispatch_get_all_op_names():
+            if name.startswith("aten::") and has(name, key):
+                packet, _, overload = name[6:].partition(".")
+                op = getattr(getattr(torch.ops.aten, packet), overload or "default", None)
+                if op is not None:
+                    library.m.impl(name, key, lambda *args, op=op, **kwargs: no(op))
 
 
 # Operators that CUDA has kernels for beside what they are made of.
@@ -1561,6 +1584,85 @@ def install_extensions():
 def is_custom(fn):
     """A kernel that torch.library.custom_op made of a function."""
     return getattr(fn, "__qualname__", "").startswith("CustomOpDef.")
+
+
+def launched(f, tuned=False):
+    """Triton's kernels write to tensors that there are, and do nothing here."""
+    code = getattr(f, "__code__", None)
+    at = f" ({short(code.co_filename)}:{code.co_firstlineno})" if code else ""
+    doubt(f"Triton's kernel {getattr(f, '__name__', f)}{at} is not run{', nor tuned, which takes memory for a moment' if tuned else ''}")
+
+
+class Kernel:
+    """A function that Triton would compile."""
+
+    def __init__(self, f, tuned=False):
+        self.f, self.tuned = f, tuned
+
+    def __getitem__(self, grid):
+        return self.run
+
+    def run(self, *args, **kwargs):
+        launched(self.f, self.tuned)
+
+    warmup = run
+
+
+class Word:
+    """What kernels are written in."""
+
+    def __call__(self, *args, **kwargs):
+        return self
+
+    __getattr__ = __getitem__ = lambda self, name: self
+
+
+class Triton:
+    """Stands for Triton where it is not installed, for libraries whose kernels are written in it; PyTorch is not to find it."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] != "triton":
+            return None
+        f = sys._getframe(1)
+        while f is not None and f.f_code.co_filename.startswith("<frozen importlib"):
+            f = f.f_back
+        if f is None or f.f_code.co_filename.startswith(TORCH) or f.f_code.co_filename == importlib.util.__file__:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        if module.__name__ != "triton":
+            module.__getattr__ = lambda name: Word() if not name.startswith("__") else missing(name)
+            return
+        module.__version__ = "3.2.0"
+        module.jit = lambda f=None, **kwargs: Kernel(f) if f is not None else Kernel
+        module.autotune = lambda *args, **kwargs: lambda kernel: Kernel(kernel.f, True)
+        module.heuristics = lambda *args, **kwargs: lambda kernel: kernel
+        module.cdiv = lambda a, b: -(-a // b)
+        module.next_power_of_2 = lambda n: 1 << (n - 1).bit_length()
+        module.__getattr__ = lambda name: Word() if not name.startswith("__") else missing(name)
+
+
+def missing(name):
+    raise AttributeError(name)
+
+
+def install_triton():
+    def jit(module):
+        module.JITFunction.run = lambda self, *args, **kwargs: launched(self.fn)
+
+    def autotuner(module):
+        module.Autotuner.run = lambda self, *args, **kwargs: launched(getattr(self, "base_fn", self.fn), True)
+
+    for name, f in {"triton.runtime.jit": jit, "triton.runtime.autotuner": autotuner}.items():
+        if name in sys.modules:
+            f(sys.modules[name])
+        else:
+            sys.meta_path.insert(0, Finder(name, f))
+    sys.meta_path.append(Triton())
 
 
 def lazy(op):
@@ -2082,7 +2184,8 @@ def install_exit():
             if at is not None:
                 last = (at, t.tb_lineno, t.tb_frame.f_code.co_name)
             t = t.tb_next
-        writer.end("error", f"{kind.__name__}: {value}", writer.intern("frame", last, *last) if last else None)
+        text = f"{kind.__name__}: {value}".partition("\n")[0]
+        writer.end("error", text if len(text) <= 300 else text[:300] + " ...", writer.intern("frame", last, *last) if last else None)
         hook(kind, value, trace)
 
     sys.excepthook = excepthook
@@ -2090,10 +2193,13 @@ def install_exit():
 
 
 class Finder:
-    """Waits for `import torch`."""
+    """Waits for the import of a module."""
+
+    def __init__(self, name, after):
+        self.name, self.after = name, after
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        if name != self.name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)
@@ -2103,8 +2209,7 @@ class Finder:
 
         def exec_module(module):
             run(module)
-            install(module)
-            install_exit()
+            self.after(module)
 
         spec.loader.exec_module = exec_module
         return spec
@@ -2112,7 +2217,7 @@ class Finder:
 
 def start():
     if OUT:
-        sys.meta_path.insert(0, Finder())
+        sys.meta_path.insert(0, Finder("torch", install))
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=forked)
 
