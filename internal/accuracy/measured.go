@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -22,11 +21,10 @@ import (
 // Measured is a peak that was measured on a real GPU, without the CUDA context,
 // beside what is predicted of reserved memory there.
 type Measured struct {
-	Name, Suite, Family string
+	Name, Suite, Family, GPU string
 
 	Peak      tensor.Bytes // measured
 	Predicted tensor.Bytes
-	Bare      tensor.Bytes            // predicted without workspaces of cuDNN's convolutions
 	Low, High tensor.Bytes            // between which the prediction says that it is
 	Others    map[string]tensor.Bytes // what other estimators said, by their names
 
@@ -58,7 +56,7 @@ func compareMeasured(dir string) ([]*Measured, error) {
 	}
 	var out []*Measured
 	for _, r := range runs {
-		out = append(out, r.Compare(nil))
+		out = append(out, r.Compare())
 	}
 	mlps, err := LoadMLPs(dir)
 	if err != nil {
@@ -74,10 +72,9 @@ func compareMeasured(dir string) ([]*Measured, error) {
 	return out, nil
 }
 
-// outcome plays a spec on its GPU, with a table of convolution workspaces in
-// place of the one for float32 (nil: that).
-func outcome(text string, files func(string) ([]byte, error), table *cudnn.ConvWorkspaces) (*estimate.Outcome, error) {
-	s, err := spec.Parse("measured.yaml", []byte(text), spec.Options{Set: []string{"device.cudnn_workspace=model", "torch=" + torchver.Recorded.String()}})
+// outcome plays a spec on its GPU.
+func outcome(text string, files func(string) ([]byte, error)) (*estimate.Outcome, error) {
+	s, err := spec.Parse("measured.yaml", []byte(text), spec.Options{Set: []string{"torch=" + torchver.Recorded.String()}})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +82,6 @@ func outcome(text string, files func(string) ([]byte, error), table *cudnn.ConvW
 	if err != nil {
 		return nil, err
 	}
-	j.Machine.Env.CudnnWorkspace.TF32 = table
 	return estimate.Run(j)
 }
 
@@ -97,7 +93,6 @@ func (m *Measured) predictPeak(o *estimate.Outcome) {
 	if r.Verdict.Fits {
 		m.Predicted = o.OnGPU.PeakReserved.Reserved
 	}
-	m.Bare = r.Peak.ReservedBareBytes
 	m.Low, m.High = r.Uncertainty.ReservedLowBytes, r.Uncertainty.ReservedHighBytes
 	m.Low, m.High = min(m.Low, m.Predicted), max(m.High, m.Predicted)
 }

@@ -1,174 +1,75 @@
 package accuracy
 
 import (
-	"fmt"
-	"maps"
 	"math"
 	"slices"
-
-	"github.com/memplan/memplan/internal/allocsim"
-	"github.com/memplan/memplan/internal/cudnn"
-	"github.com/memplan/memplan/internal/engine"
-	"github.com/memplan/memplan/internal/estimate"
-	"github.com/memplan/memplan/internal/spec"
-	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/torchver"
 )
 
-// LeftOut is how the table of convolution workspaces does on a family of models
-// if everything in it that was chosen by measured runs is chosen by those of all
-// other families.
+// LeftOut is how the interval of reserved memory does on runs of convolutional
+// networks if it is computed from all runs but those of a network or of a GPU.
 type LeftOut struct {
-	Family string
-	Choice string    // the table that the other runs choose, against the one in use
-	Errors []float64 // of the family's runs with it, in percent of what was measured
+	What         string  // is left out
+	Below, Above float64 // the interval, as shares of what is predicted
+	Runs, Inside int     // of what is left out
 }
 
-// The choices.
-const (
-	choseSame    = "the same"
-	choseLeanest = "undecided: the one with least in it"
-	choseOther   = "another"
-)
+// Tolerance is the interval, as shares below and above predictions, in which 90 % of
+// all runs lie with 95 % confidence if the logarithms of what was measured to what
+// was predicted are normally distributed: mean ± k standard deviations, k by Howe's
+// approximation (ISO 16269-6).
+func Tolerance(list []*Measured) (below, above float64) {
+	// chi2 are the 5 % quantiles of the chi-squared distribution with 2 to 14
+	// degrees of freedom.
+	chi2 := []float64{0.10259, 0.35185, 0.71072, 1.14548, 1.63538, 2.16735, 2.73264, 3.32511, 3.94030, 4.57481, 5.22603, 5.89186, 6.57063}
+	const z = 1.644854 // 90 % of a normal distribution lie within z standard deviations
+	var sum, squares float64
+	for _, m := range list {
+		r := math.Log(float64(m.Peak) / float64(m.Predicted))
+		sum, squares = sum+r, squares+r*r
+	}
+	n := float64(len(list))
+	mean := sum / n
+	k := z * math.Sqrt((n*n-1)/n/chi2[len(list)-3])
+	spread := k * math.Sqrt((squares-n*mean*mean)/(n-1))
+	return 1 - math.Exp(mean-spread), math.Exp(mean+spread) - 1
+}
 
-// workspaceTables are the tables to choose from. The first is without any
-// workspace: among tables that fit the same the one with less in it comes first.
-func workspaceTables() []cudnn.ConvWorkspaces {
-	gatherings := []cudnn.Gathering{{}}
-	for _, times := range []tensor.Bytes{4, 8, 12} {
-		for _, most := range []tensor.Bytes{320 * tensor.MiB, 640 * tensor.MiB, 1280 * tensor.MiB, math.MaxInt64} {
-			for _, arch := range []int{86, 0} {
-				gatherings = append(gatherings, cudnn.Gathering{Times: times, Most: most, Arch: arch})
+// leaveOut leaves each network and each GPU out in turn.
+func leaveOut(list []*Measured) []LeftOut {
+	var out []LeftOut
+	without := func(what string, of func(*Measured) string) {
+		l := LeftOut{What: what}
+		var rest []*Measured
+		for _, m := range list {
+			if of(m) != what {
+				rest = append(rest, m)
 			}
 		}
-	}
-	none, all := cudnn.ConvertsNothing, cudnn.ConvertsAll
-	var out []cudnn.ConvWorkspaces
-	for _, pointwise := range []cudnn.Conversion{none, all} {
-		for _, grouped := range []cudnn.Conversion{none, all} {
-			for _, dense := range []cudnn.Conversion{none, all} {
-				for _, forward := range []cudnn.Conversion{none, cudnn.ConvertsRead, all} {
-					for _, g := range gatherings {
-						t := cudnn.TF32Workspaces
-						t.Kinds[cudnn.ConvDense] = [3]cudnn.Conversion{forward, dense, dense}
-						t.Kinds[cudnn.ConvGrouped] = [3]cudnn.Conversion{none, grouped, grouped}
-						t.Kinds[cudnn.ConvPointwise] = [3]cudnn.Conversion{none, pointwise, pointwise}
-						t.Gathers = g
-						out = append(out, t)
-					}
+		l.Below, l.Above = Tolerance(rest)
+		for _, m := range list {
+			if of(m) == what {
+				l.Runs++
+				if p := float64(m.Predicted); float64(m.Peak) >= p*(1-l.Below) && float64(m.Peak) <= p*(1+l.Above) {
+					l.Inside++
 				}
 			}
+		}
+		out = append(out, l)
+	}
+	for _, of := range []func(*Measured) string{func(m *Measured) string { return m.Family }, func(m *Measured) string { return m.GPU }} {
+		var names []string
+		for _, m := range list {
+			names = append(names, of(m))
+		}
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			without(name, of)
 		}
 	}
 	return out
 }
 
-// leaveOut leaves each family of the convolutional networks out in turn.
-func leaveOut(dir string) ([]LeftOut, error) {
-	runs, err := LoadXMem(dir)
-	if err != nil {
-		return nil, err
-	}
-	tables := workspaceTables()
-	own := slices.Index(tables, cudnn.TF32Workspaces)
-	if own < 0 {
-		return nil, fmt.Errorf("the table in use is not among those to choose from")
-	}
-	families := map[string][]int{} // indices into errs
-	var errs [][]float64           // of each run, with each table
-	for _, r := range runs {
-		if r.Kind != "cnn" || r.OOM {
-			continue
-		}
-		e, err := r.errorsWith(tables)
-		if err != nil {
-			return nil, err
-		}
-		families[r.Model] = append(families[r.Model], len(errs))
-		errs = append(errs, e)
-	}
-	// fit sums the errors with a table over all runs but a family's.
-	fit := func(table int, without string) float64 {
-		var sum float64
-		for i := range errs {
-			if !slices.Contains(families[without], i) {
-				sum += math.Abs(errs[i][table])
-			}
-		}
-		return sum
-	}
-	var out []LeftOut
-	for _, family := range slices.Sorted(maps.Keys(families)) {
-		best := 0
-		for k := range tables {
-			if fit(k, family) < fit(best, family)-1e-9 {
-				best = k
-			}
-		}
-		l := LeftOut{Family: family, Choice: choseSame}
-		for _, i := range families[family] {
-			l.Errors = append(l.Errors, errs[i][best])
-			switch {
-			case fit(own, family) > fit(best, family)+1e-9:
-				l.Choice = choseOther
-			case errs[i][best] != errs[i][own] && l.Choice == choseSame:
-				l.Choice = choseLeanest
-			}
-		}
-		out = append(out, l)
-	}
-	return out, nil
-}
-
-// errorsWith predicts the run with each table. Tables that expect the same of its
-// convolutions are played once.
-func (r *XMemRun) errorsWith(tables []cudnn.ConvWorkspaces) ([]float64, error) {
-	s, err := spec.Parse("measured.yaml", []byte(r.Spec()), spec.Options{Set: []string{"torch=" + torchver.Recorded.String()}})
-	if err != nil {
-		return nil, err
-	}
-	j, err := estimate.NewJob(s, nil)
-	if err != nil {
-		return nil, err
-	}
-	env := j.Machine.Env
-	env.CudnnWorkspace.Model = true
-	play := func(t *cudnn.ConvWorkspaces) (*engine.Played, error) {
-		env.CudnnWorkspace.TF32 = t
-		return engine.Play(j.Program, env, nil, 3)
-	}
-	p, err := play(&tables[0])
-	if err != nil {
-		return nil, err
-	}
-	seen := map[cudnn.ConvCall]bool{}
-	var distinct []cudnn.ConvCall
-	for _, c := range p.Workspaces.Calls {
-		if !seen[c.ConvCall] {
-			seen[c.ConvCall] = true
-			distinct = append(distinct, c.ConvCall)
-		}
-	}
-	known := map[string]float64{}
-	var out []float64
-	for i := range tables {
-		var sizes []tensor.Bytes
-		for _, c := range distinct {
-			sizes = append(sizes, tables[i].Workspace(c, env.Arch))
-		}
-		key := fmt.Sprint(sizes)
-		if _, ok := known[key]; !ok {
-			p, err := play(&tables[i])
-			if err != nil {
-				return nil, err
-			}
-			res, err := allocsim.Replay(p.Trace.Events, allocsim.ReplayOptions{})
-			if err != nil {
-				return nil, err
-			}
-			known[key] = Percent(res.PeakReserved.Reserved, r.Peak)
-		}
-		out = append(out, known[key])
-	}
-	return out, nil
+// compared are the runs of a suite with a prediction.
+func (r *Results) compared(suite string) []*Measured {
+	return slices.DeleteFunc(r.measured(suite), func(m *Measured) bool { return m.Skipped != "" || m.Failed != "" })
 }

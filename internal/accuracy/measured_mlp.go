@@ -87,7 +87,7 @@ func (r *MLPRun) Spec() string {
 // mlpFloor is what a model of 29 parameters reserves, which nvidia-smi shows too.
 func mlpFloor() (tensor.Bytes, error) {
 	tiny := &MLPRun{Input: "8", Batch: "32", Layers: []mlpLayer{{"linear", "2"}, {"ReLU", "2"}, {"linear", "3"}, {"Softmax", "3"}}}
-	o, err := outcome(tiny.Spec(), nil, nil)
+	o, err := outcome(tiny.Spec(), nil)
 	if err != nil {
 		return 0, err
 	}
@@ -102,7 +102,7 @@ func (r *MLPRun) Compare(floor tensor.Bytes) *Measured {
 		m.Skipped = fmt.Sprintf("no more than %v on top of a tiny model's", minMLP)
 		return m
 	}
-	o, err := outcome(r.Spec(), nil, nil)
+	o, err := outcome(r.Spec(), nil)
 	if err != nil {
 		m.Failed = err.Error()
 		return m

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -111,10 +110,9 @@ func (r *XMemRun) inputs() []string {
 	return []string{"input_ids", "labels", "attention_mask"}
 }
 
-// Compare holds the prediction with a table of convolution workspaces (nil: the
-// one that memplan uses) against what was measured.
-func (r *XMemRun) Compare(table *cudnn.ConvWorkspaces) *Measured {
-	m := &Measured{Name: fmt.Sprintf("%s, batch %d, %s", r.Model, r.Batch, r.Optim), Suite: suiteTransformers, Family: r.Model, Peak: r.Peak, Others: r.Others}
+// Compare holds the prediction against what was measured.
+func (r *XMemRun) Compare() *Measured {
+	m := &Measured{Name: fmt.Sprintf("%s, batch %d, %s", r.Model, r.Batch, r.Optim), Suite: suiteTransformers, Family: r.Model, GPU: xMemGPUs[r.GPU], Peak: r.Peak, Others: r.Others}
 	if r.Kind == "cnn" {
 		m.Suite = suiteCNNs
 	}
@@ -122,7 +120,7 @@ func (r *XMemRun) Compare(table *cudnn.ConvWorkspaces) *Measured {
 		m.Skipped = "the run ran out of memory"
 		return m
 	}
-	o, err := outcome(r.Spec(), func(string) ([]byte, error) { return []byte(xMemModels[r.Model].hf), nil }, table)
+	o, err := outcome(r.Spec(), func(string) ([]byte, error) { return []byte(xMemModels[r.Model].hf), nil })
 	if err != nil {
 		m.Failed = err.Error()
 		return m

@@ -99,23 +99,6 @@ func (v *Conv) takenDepthwise(arch int, deterministic bool) bool {
 	return channels >= 512 || (channels >= 256 && width >= 28)
 }
 
-// Kind is what decides how it is computed.
-func (v *Conv) Kind() ConvKind {
-	size := int64(1)
-	for i := range v.Stride {
-		size *= v.W.Dim(i + 2)
-	}
-	switch {
-	case v.Groups > 1:
-		return ConvGrouped
-	case v.W.Dim(1) <= fewChannels && !v.Transposed:
-		return ConvFirst
-	case size == 1:
-		return ConvPointwise
-	}
-	return ConvDense
-}
-
 // ConvPlan is what PyTorch tells cuDNN's plans for convolutions apart by, beside
 // what is the same throughout a job (CacheKey in aten/src/ATen/native/cudnn/Conv_v8.cpp).
 type ConvPlan struct {

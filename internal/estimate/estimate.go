@@ -200,7 +200,6 @@ type Outcome struct {
 	Played *engine.Played
 	Free   *allocsim.Result // without a limit
 	Bare   *allocsim.Result // without a limit and without workspaces of cuDNN's convolutions
-	With   *allocsim.Result // without a limit and with the workspaces that are expected
 	OnGPU  *allocsim.Result // at the device's capacity, up to the first request that fails
 	Host   *host.Usage
 
@@ -209,7 +208,6 @@ type Outcome struct {
 
 	Varied *report.Lengths // what runs with batches of different lengths do; nil: all are alike
 
-	WithOnGPU *allocsim.Result // OnGPU with the workspaces that are expected; nil unless they are shown apart
 }
 
 // Run plays a job and replays its allocations.
@@ -245,7 +243,7 @@ func (o *Outcome) complete() (err error) {
 			return err
 		}
 	}
-	if err := o.otherWorkspaces(); err != nil {
+	if err := o.withoutWorkspaces(); err != nil {
 		return err
 	}
 	if grows || o.OnGPU.CutShort { // the last takes the work that is left

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/trace"
 	"github.com/memplan/memplan/specs"
@@ -213,20 +214,17 @@ func TestNoLineOfPlans(t *testing.T) {
 	}
 }
 
-// Workspaces of convolutions are put into what was played as if it were played with
-// them, and taken out of it.
-func TestWorkspacesOf(t *testing.T) {
+// Workspaces of convolutions are taken out of what was played as if it were played
+// without them.
+func TestUnworked(t *testing.T) {
 	const eval = "eval: {every: 40, batch_size: 64, batches: 2}\n"
 	resnet := "memplan: 1\nmodel: {preset: resnet, with: {img: 32, classes: 10, stages: [1, 1, 1, 1]}}\ntrain: {batch_size: 16}\n"
 	searched := strings.Replace(resnet, "16}", "16, cudnn_benchmark: true}", 1)
 	for _, text := range []string{resnet, resnet + eval, searched, searched + eval} {
-		for _, mode := range []string{workspaceApart, workspaceModel, "3MiB"} {
+		for _, mode := range []string{workspaceModel, "3MiB"} {
 			o := batchOf(t, recipeOf(text, "device.gpu=a100-40gb", "device.cudnn_workspace="+mode), 0)
-			env, size := o.Job.Machine.Env, o.Job.Machine.Env.ConvWorkspace
-			env.CudnnWorkspace.Model, env.CudnnWorkspace.Bytes = true, 0
-			if mode != workspaceApart {
-				env.CudnnWorkspace.Model, size = false, nil
-			}
+			env := o.Job.Machine.Env
+			env.CudnnWorkspace = cudnn.Workspace{}
 			steps := o.Played.Steps
 			if o.Played.LeftOut > 0 {
 				steps = 0
@@ -235,11 +233,8 @@ func TestWorkspacesOf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if size == nil {
-				size = noWorkspace
-			}
-			got := o.workspaces(size)
-			if !like(got.Trace.Events, want.Trace.Events) || !slices.Equal(got.Workspaces.Events, want.Workspaces.Events) {
+			got := o.unworked()
+			if !like(got.Trace.Events, want.Trace.Events) || len(o.Played.Workspaces.Events) == 0 {
 				t.Errorf("%s: other events than played", mode)
 			}
 			edges := func(p *engine.Played) (out []int) {

@@ -10,8 +10,7 @@ import (
 )
 
 // convSpec is a job with one convolution of 8 channels, 2 x 8 x 10 x 10 in
-// float32 before and 2 x out x 10 x 10 after it, between two pointwise ones that
-// take nothing.
+// float32 before and 2 x out x 10 x 10 after it, behind a pointwise one.
 const convSpec = `
 memplan: 1
 model:
@@ -45,16 +44,20 @@ func TestConvWorkspaces(t *testing.T) {
 		y = 2 * 16 * 10 * 10 * 4 // of 16
 		w = 16 * 8 * 9 * 4       // a filter of 3 x 3
 	)
+	const first = 2*x + 8*8*4 // of the pointwise one
+	of := func(w tensor.Bytes) []tensor.Bytes {
+		return []tensor.Bytes{first, x + w + y, x + w + y, x + w + y, first}
+	}
 	for _, c := range []struct {
 		name, layer string
 		set         []string
-		want        []tensor.Bytes // forward, gradient of images, gradient of the filter
+		want        []tensor.Bytes // forward, gradients of images and filter
 	}{
-		{"dense", "Conv2d: {out_channels: 16, kernel_size: 3, padding: 1}", nil, []tensor.Bytes{x + w, x + w + y, x + w + y}},
-		{"pointwise", "Conv2d: {out_channels: 16, kernel_size: 1}", nil, nil},
-		{"grouped", "Conv2d: {out_channels: 16, kernel_size: 3, padding: 1, groups: 2}", nil, []tensor.Bytes{x + w/2 + y, x + w/2 + y}},
-		{"depthwise", "Conv2d: {out_channels: 16, kernel_size: 3, padding: 1, groups: 8}", nil, nil},
-		{"transposed", "ConvTranspose2d: {out_channels: 16, kernel_size: 3, padding: 1}", nil, []tensor.Bytes{x + w + y, y + w, x + w + y}},
+		{"dense", "Conv2d: {out_channels: 16, kernel_size: 3, padding: 1}", nil, of(w)},
+		{"pointwise", "Conv2d: {out_channels: 16, kernel_size: 1}", nil, of(w / 9)},
+		{"grouped", "Conv2d: {out_channels: 16, kernel_size: 3, padding: 1, groups: 2}", nil, of(w / 2)},
+		{"depthwise", "Conv2d: {out_channels: 16, kernel_size: 3, padding: 1, groups: 8}", nil, []tensor.Bytes{first, first}},
+		{"transposed", "ConvTranspose2d: {out_channels: 16, kernel_size: 3, padding: 1}", nil, of(w)},
 		{"without tensor cores", "Conv2d: {out_channels: 16, kernel_size: 3, padding: 1}", []string{"device.gpu=t4"}, nil},
 		{"of a given size", "Conv2d: {out_channels: 16, kernel_size: 1}", []string{"device.cudnn_workspace=5KiB"}, []tensor.Bytes{5120, 5120, 5120, 5120, 5120}},
 		{"none", "Conv2d: {out_channels: 16, kernel_size: 3, padding: 1}", []string{"device.cudnn_workspace=none"}, nil},
@@ -63,40 +66,8 @@ func TestConvWorkspaces(t *testing.T) {
 		if got := workspacesOf(o); !slices.Equal(got, c.want) {
 			t.Errorf("%s: workspaces of %v, want %v", c.name, got, c.want)
 		}
-		if u := r.Uncertainty; c.want != nil && c.name != "of a given size" && (u.CudnnWorkspaceExpectedBytes != slices.Max(c.want) || u.CudnnWorkspaceBytes < u.CudnnWorkspaceExpectedBytes) {
-			t.Errorf("%s: %v is expected and %v possible", c.name, u.CudnnWorkspaceExpectedBytes, u.CudnnWorkspaceBytes)
-		}
-	}
-}
-
-// TestFirstLayerWorkspace: the filter gradient of a first layer takes 8 times
-// the results on sm_86, unless that is much.
-func TestFirstLayerWorkspace(t *testing.T) {
-	const spec = `
-memplan: 1
-model:
-  inputs:
-    x: {shape: [3, 86, 86]}
-    y: {shape: [], dtype: int64}
-  layers:
-    - Conv2d: {out_channels: 32, kernel_size: 3, stride: 2, padding: 1}
-    - AdaptiveAvgPool2d: 1
-    - Flatten
-  loss: {cross_entropy: {target: y}}
-`
-	const y = 32 * 43 * 43 * 4 // results of one image
-	for _, c := range []struct {
-		gpu   string
-		batch int64
-		want  []tensor.Bytes
-	}{
-		{"rtx-3060", 100, []tensor.Bytes{8 * 100 * y}},
-		{"rtx-3060", 400, nil},
-		{"rtx-4060", 100, nil},
-	} {
-		o, _ := estimateText(t, spec, "device.cudnn_workspace=model", "device.gpu="+c.gpu, fmt.Sprintf("train.batch_size=%d", c.batch))
-		if got := workspacesOf(o); !slices.Equal(got, c.want) {
-			t.Errorf("batch %d on %s: workspaces of %v, want %v", c.batch, c.gpu, got, c.want)
+		if u := r.Uncertainty; u.CudnnWorkspaceBytes < first || c.want != nil && u.CudnnWorkspaceExpectedBytes != slices.Max(c.want) {
+			t.Errorf("%s: %v is counted and %v possible", c.name, u.CudnnWorkspaceExpectedBytes, u.CudnnWorkspaceBytes)
 		}
 	}
 }

@@ -59,7 +59,6 @@ var (
 	PagedState  = code(Code{Name: "paged-state", Doc: "optimizer state is in CUDA's managed memory", Rule: estimateWarning})
 	NothingLeft = code(Code{Name: "nothing-left", Doc: "the CUDA context and other processes take all memory of the device", Rule: estimateWarning})
 	Uncertain   = code(Code{Name: "uncertain", Doc: "the headroom is smaller than the uncertainty", Rule: uncertain})
-	Workspaces  = code(Code{Name: "workspaces", Doc: "with cuDNN's workspaces the job would not fit, or would be TIGHT", Rule: uncertain})
 )
 
 // What more steps may bring. A job that grows lives through all that were

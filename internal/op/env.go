@@ -76,7 +76,7 @@ func (e *Env) LtWorkspace() int64 {
 	return 1 << 20
 }
 
-// ConvWorkspace is what a convolution of cuDNN is expected to take.
+// ConvWorkspace is what a convolution of cuDNN is counted with.
 func (e *Env) ConvWorkspace(c cudnn.ConvCall) tensor.Bytes {
-	return e.CudnnWorkspace.Expected(c, e.Arch)
+	return e.CudnnWorkspace.Counted(c, e.Arch)
 }

@@ -256,17 +256,16 @@ const (
 // which bounds.
 type Uncertainty struct {
 	// CudnnWorkspace says what is counted for cuDNN's convolutions: apart (not in
-	// the peak, but in ReservedExpectedBytes), model, none, or the size of each
+	// the peak, but in the bounds below), model, none, or the size of each
 	// workspace.
 	CudnnWorkspace string `json:"cudnn_workspace"`
-	// CudnnWorkspaceBytes is what the largest workspace of cuDNN's convolutions
-	// may be, CudnnWorkspaceExpectedBytes what is expected of it; 0 without
-	// convolutions. The least is nothing.
+	// CudnnWorkspaceBytes is the largest workspace in which one of cuDNN's
+	// convolutions converts its operands, CudnnWorkspaceExpectedBytes the largest
+	// that the peak has; 0 without convolutions.
 	CudnnWorkspaceBytes         tensor.Bytes `json:"cudnn_workspace_bytes"`
 	CudnnWorkspaceExpectedBytes tensor.Bytes `json:"cudnn_workspace_expected_bytes"`
 	// ReservedExpectedBytes is the peak of reserved memory with the workspaces
-	// that are expected; low and high bound it for other plans that cuDNN may
-	// pick.
+	// that are counted; low and high bound it for what plans cuDNN may pick.
 	ReservedExpectedBytes tensor.Bytes `json:"reserved_expected_bytes"`
 	ReservedLowBytes      tensor.Bytes `json:"reserved_low_bytes"`
 	ReservedHighBytes     tensor.Bytes `json:"reserved_high_bytes"`

@@ -23,7 +23,7 @@ const containerShm = 64
 // request is what a job asks a scheduler for, in whole MiB, rounded up.
 type request struct {
 	gpus int64 // of one machine
-	gpu  int64 // of each: reserved memory, with the workspaces that are expected, and the context at its largest
+	gpu  int64 // of each: reserved memory and the context at its largest
 	all  bool  // gpu is the whole device: the job fits, but not with headroom
 	host int64 // 0: not modelled
 	shm  int64 // of host, in /dev/shm; 0: no more than every container has

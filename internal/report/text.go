@@ -364,12 +364,8 @@ func (r *Report) Doubts() []string {
 	var unsure []string
 	u := &r.Uncertainty
 	if u.CudnnWorkspaceBytes > 0 {
-		what := "none"
-		if n := u.CudnnWorkspaceExpectedBytes; n > 0 {
-			what = fmt.Sprintf("up to %v", n)
-		}
-		unsure = append(unsure, fmt.Sprintf("reserved is about %v with cuDNN's workspaces, between %v and %v: cuDNN chooses the algorithms of convolutions; a workspace of %s is expected, %v is possible",
-			u.ReservedExpectedBytes, u.ReservedLowBytes, u.ReservedHighBytes, what, u.CudnnWorkspaceBytes))
+		unsure = append(unsure, fmt.Sprintf("reserved is between %v and %v with cuDNN's workspaces, by measured runs of other networks: cuDNN chooses the algorithms of convolutions; one that converts its operands takes up to %v",
+			u.ReservedLowBytes, u.ReservedHighBytes, u.CudnnWorkspaceBytes))
 	}
 	if u.CudnnRNNBytes > 0 {
 		unsure = append(unsure, fmt.Sprintf("%v of the peak are buffers of cuDNN's recurrent layers, whose sizes are not documented", u.CudnnRNNBytes))

@@ -296,7 +296,7 @@ type Device struct {
 	Memory         *Size   `yaml:"memory" doc:"total memory, in place of the table's; with arch and sms no gpu is needed"`
 	Context        *Size   `yaml:"context" doc:"memory of the CUDA context, in place of the table's"`
 	Reserved       *Size   `yaml:"other_processes" doc:"memory that other processes hold"`
-	CudnnWorkspace String  `yaml:"cudnn_workspace" default:"apart" doc:"cuDNN's workspaces of convolutions: apart (not in the peak; the report has an interval), model (in the peak), none, or a size"`
+	CudnnWorkspace String  `yaml:"cudnn_workspace" default:"apart" doc:"cuDNN's workspaces of convolutions: apart (not in the peak; the report has an interval), model (in the peak what converting all operands takes), none, or a size"`
 	MemoryFraction Number  `yaml:"memory_fraction" min:"0" doc:"torch.cuda.set_per_process_memory_fraction"`
 	HostRAM        *Size   `yaml:"host_ram" doc:"memory of the machine that the job may use"`
 	SHM            *Size   `yaml:"shm" doc:"size of /dev/shm, through which workers hand over batches; 64MiB in a Docker container unless --shm-size says more"`

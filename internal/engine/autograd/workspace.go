@@ -9,10 +9,10 @@ import (
 
 // Workspaces are what cuDNN's convolutions take while they run.
 type Workspaces struct {
-	Calls    []ConvCall   // in order
-	Expected tensor.Bytes // the largest that is expected
-	Most     tensor.Bytes // what the largest may be
-	Events   []int        // their allocations in the trace, in order
+	Calls   []ConvCall   // in order
+	Counted tensor.Bytes // the largest that is counted
+	Most    tensor.Bytes // the largest in which all operands are converted
+	Events  []int        // their allocations in the trace, in order
 }
 
 // ConvCall is a kernel of a convolution that ran, and what the events of its workspace
@@ -37,13 +37,9 @@ func (p *Player) ConvWorkspace(c cudnn.ConvCall) {
 	if p.onHost {
 		return
 	}
-	w, expected := &p.workspaces, p.env.ConvWorkspace(c)
+	w, n := &p.workspaces, p.env.ConvWorkspace(c)
 	w.Calls = append(w.Calls, ConvCall{c, len(p.tr.Events), p.event(trace.Alloc, 0, 0)})
-	w.Expected, w.Most = max(w.Expected, expected), max(w.Most, expected, c.Most())
-	n := p.env.CudnnWorkspace.Bytes
-	if p.env.CudnnWorkspace.Model {
-		n = expected
-	}
+	w.Counted, w.Most = max(w.Counted, n), max(w.Most, c.Most())
 	if n == 0 {
 		return
 	}
