@@ -28,16 +28,17 @@ import (
 
 // Machine is what a job runs on.
 type Machine struct {
-	GPU      *device.GPU
-	Total    tensor.Bytes // of the device
-	Context  tensor.Bytes
-	Occupied tensor.Bytes // by other processes
-	Fraction *float64     // set_per_process_memory_fraction; nil: none
-	Conf     allocsim.Config
-	ConfText string // as written
-	Env      op.Env
-	Given    bool   // the spec names a GPU
-	Shadowed string // how the GPU differs from what its name stands for; "": it does not, or has less
+	GPU       *device.GPU
+	Total     tensor.Bytes // of the device
+	Context   tensor.Bytes
+	Occupied  tensor.Bytes // by other processes
+	Fraction  *float64     // set_per_process_memory_fraction; nil: none
+	Conf      allocsim.Config
+	ConfText  string // as written
+	Env       op.Env
+	Given     bool          // the spec names a GPU
+	ContextOf device.Figure // Context, and how it is known
+	Shadowed  string        // how the GPU differs from what its name stands for; "": it does not, or has less
 }
 
 // Usable is what the allocator can reserve: what context and other processes
@@ -66,7 +67,7 @@ func NewMachine(s *spec.Spec) *Machine {
 	d := &s.Device
 	named := namedGPU(s)
 	gpu := gpuOf(s, named)
-	m := &Machine{GPU: gpu, Total: gpu.Total.Value, Context: gpu.Context.Value, Given: d.GPU.Set || describesGPU(d)}
+	m := &Machine{GPU: gpu, Total: gpu.Total.Value, Given: d.GPU.Set || describesGPU(d)}
 	var err error
 	ver := torchver.Default
 	if s.Torch.Set {
@@ -75,11 +76,13 @@ func NewMachine(s *spec.Spec) *Machine {
 			ver = torchver.Default
 		}
 	}
+	m.ContextOf = contextOf(s, gpu)
+	m.Context = m.ContextOf.Value
 	m.Env = op.Env{Arch: gpu.Arch, SMs: gpu.SMs, ThreadsPerSM: gpu.ThreadsPerSM(), Torch: ver, CudnnWorkspace: cudnnWorkspace(s)}
 	for _, o := range []struct {
 		size *spec.Size
 		to   *tensor.Bytes
-	}{{d.Memory, &m.Total}, {d.Context, &m.Context}, {d.Reserved, &m.Occupied}} {
+	}{{d.Memory, &m.Total}, {d.Reserved, &m.Occupied}} {
 		if o.size != nil {
 			*o.to = o.size.V
 		}
@@ -504,12 +507,8 @@ func (o *Outcome) notes(r *report.Report) {
 	for _, option := range m.Conf.NotModelled {
 		r.Add(note.AllocConf.New("device.alloc_conf: %s", option).Of("device.alloc_conf"))
 	}
-	c := &m.GPU.Context
-	if j.Spec.Device.Context == nil {
-		r.Uncertainty.ContextLowBytes, r.Uncertainty.ContextHighBytes, r.Uncertainty.ContextAssumed = c.Low, c.High, c.Assumed
-	} else {
-		r.Uncertainty.ContextLowBytes, r.Uncertainty.ContextHighBytes = m.Context, m.Context
-	}
+	c := &m.ContextOf
+	r.Uncertainty.ContextLowBytes, r.Uncertainty.ContextHighBytes, r.Uncertainty.ContextAssumed, r.Uncertainty.ContextSource = c.Low, c.High, c.Assumed, c.Source
 	o.workspaceNotes(r)
 	r.Uncertainty.Unrecorded = unrecorded(o.Played)
 	r.Uncertainty.CudnnRNNBytes = o.rnnSpaces()

@@ -51,6 +51,42 @@ func gpuOf(s *spec.Spec, named *device.GPU) *device.GPU {
 	return gpu
 }
 
+// contextOf is what a process takes on a GPU beside its tensors: what the spec says, or
+// what was measured on such a GPU, or what the table has for the release of CUDA and
+// its way of loading kernels. Mistakes are added to the spec's errors.
+func contextOf(s *spec.Spec, gpu *device.GPU) device.Figure {
+	d := &s.Device
+	var release device.CUDA
+	mode := device.Lazy // of all releases of PyTorch that are modelled, built as they are released
+	if d.CUDA.Set {
+		var err error
+		if release, err = device.ParseCUDA(d.CUDA.V); err != nil {
+			s.Errs.Addf(d.CUDA.At, "%v", err)
+			return gpu.Context
+		}
+		mode = release.Loads()
+	} else {
+		release = device.LazySince
+	}
+	if d.ModuleLoading.Set {
+		mode = device.Loading(d.ModuleLoading.V)
+	}
+	if mode == device.Lazy && release.Before(device.LazySince) {
+		s.Errs.Addf(d.ModuleLoading.At, "module_loading: lazy needs CUDA %v or later, not %v", device.LazySince, release)
+	}
+	if d.Context != nil {
+		return device.Figure{Value: d.Context.V, Low: d.Context.V, High: d.Context.V, Source: "given by the user"}
+	}
+	if mode == device.Lazy {
+		for _, c := range s.Calibrated {
+			if c.GPU == gpu.Name {
+				return device.Figure{Value: c.Value, Low: c.Low, High: c.High, Source: c.Says}
+			}
+		}
+	}
+	return gpu.ContextWith(release, mode)
+}
+
 // customName is what a GPU without a name is called.
 func customName(arch, sms int) string { return fmt.Sprintf("a GPU of sm_%d with %d SMs", arch, sms) }
 

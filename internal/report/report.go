@@ -277,6 +277,7 @@ type Uncertainty struct {
 	ContextLowBytes  tensor.Bytes `json:"context_low_bytes"`
 	ContextHighBytes tensor.Bytes `json:"context_high_bytes"`
 	ContextAssumed   bool         `json:"context_assumed"` // it was not measured on this GPU
+	ContextSource    string       `json:"context_source"`  // where it was
 	// NCCLLowBytes and NCCLHighBytes bound what NCCL takes on each GPU for the
 	// connections between processes, beside PyTorch's allocator; 0 on one GPU.
 	NCCLLowBytes  tensor.Bytes `json:"nccl_low_bytes,omitempty"`

@@ -371,7 +371,9 @@ func (r *Report) Doubts() []string {
 		unsure = append(unsure, fmt.Sprintf("%v of the peak are buffers of cuDNN's recurrent layers, whose sizes are not documented", u.CudnnRNNBytes))
 	}
 	how := "measured"
-	if u.ContextAssumed {
+	if before, _, ok := strings.Cut(u.ContextSource, ":"); ok && (strings.HasPrefix(before, "all kernels loaded") || strings.HasPrefix(before, "memplan calibrate")) {
+		how = before
+	} else if u.ContextAssumed {
 		how = "assumed, not measured on this GPU"
 	}
 	if u.ContextHighBytes > u.ContextLowBytes {

@@ -15,6 +15,13 @@ type GPU struct {
 	Context *Size   `yaml:"context" doc:"memory of the CUDA context; by default it is computed"`
 }
 
+// Calibrated is a CUDA context that was measured on a GPU.
+type Calibrated struct {
+	GPU              string // name in the table
+	Value, Low, High tensor.Bytes
+	Says             string // when, and on what
+}
+
 // ParseGPUs reads a list of GPUs. The error, if any, is an *Errors with every
 // mistake but those in architectures, which package estimate knows.
 func ParseGPUs(path string, text []byte) ([]*GPU, error) {

@@ -26,6 +26,8 @@ type Options struct {
 	Said []string
 	// GPUs can be named by device.gpu, beside those of the table.
 	GPUs []*GPU
+	// Calibrated are contexts that were measured on the user's GPUs.
+	Calibrated []Calibrated
 	// Params replace the defaults of params; names that the spec has not are left out.
 	Params map[string]any
 	// Private keeps the text of the file out of messages, as Errors has it.
@@ -122,7 +124,7 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 		giveLengths(root, o.Lengths, errs.override("--lengths "+o.Lengths), errs)
 	}
 	gatherParallel(root, errs)
-	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, root: root, made: o.Made, said: o.Said, loop: o.Loop, recorded: o.Recorded, notes: o.Notes}
+	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, Calibrated: o.Calibrated, root: root, made: o.Made, said: o.Said, loop: o.Loop, recorded: o.Recorded, notes: o.Notes}
 	d := &decoder{errs: errs, root: root, release: releaseOf(root)}
 	d.env = &paramEnv{}
 	s.takeLengths(d, o.Longest)

@@ -38,6 +38,8 @@ type Spec struct {
 	Env  Env     `yaml:"-"` // the spec's params
 	GPUs []*GPU  `yaml:"-"` // that the user described beside the table's
 
+	Calibrated []Calibrated `yaml:"-"` // contexts that were measured on GPUs
+
 	Lengths *Lengths `yaml:"-"` // of samples, that a param takes; nil: it is the same of all
 
 	Version    Integer                `yaml:"memplan" alone:"true" doc:"version of the spec language; 1"`
@@ -294,7 +296,9 @@ type Device struct {
 	SMs            Integer `yaml:"sms" min:"1" max:"1024" doc:"streaming multiprocessors, in place of the table's"`
 	AllocConf      String  `yaml:"alloc_conf" doc:"PYTORCH_CUDA_ALLOC_CONF"`
 	Memory         *Size   `yaml:"memory" doc:"total memory, in place of the table's; with arch and sms no gpu is needed"`
-	Context        *Size   `yaml:"context" doc:"memory of the CUDA context, in place of the table's"`
+	Context        *Size   `yaml:"context" doc:"memory of the CUDA context, in place of the table's; memplan calibrate measures it"`
+	CUDA           String  `yaml:"cuda" doc:"release of CUDA that PyTorch was built with, such as 11.3 or 12.4; before 11.7 a context has all kernels"`
+	ModuleLoading  String  `yaml:"module_loading" enum:"lazy|eager" doc:"CUDA_MODULE_LOADING: whether kernels are loaded when they are first used, or all at once; lazy, but eager before CUDA 11.7"`
 	Reserved       *Size   `yaml:"other_processes" doc:"memory that other processes hold"`
 	CudnnWorkspace String  `yaml:"cudnn_workspace" default:"apart" doc:"cuDNN's workspaces of convolutions: apart (not in the peak; the report has an interval), model (in the peak what converting all operands takes), none, or a size"`
 	MemoryFraction Number  `yaml:"memory_fraction" min:"0" doc:"torch.cuda.set_per_process_memory_fraction"`
