@@ -113,10 +113,10 @@ if these runs are like others. They are runs in float32 on row-major images, fro
 		fmt.Fprintf(b, "| %s | -%.1f %% to +%.1f %% | %d of %d |\n", l.What, 100*l.Below, 100*l.Above, l.Inside, l.Runs)
 	}
 	b.WriteString(`
-Where images are row-major, kernels for tensor cores convert their operands in the workspace. That is documented, and explains VGG19's peaks
-(what the second convolution converts is the 1.2 GiB that are missing), RegNet's and two of MNASNet's. It does not explain the 370 to 600 MiB that four
-runs of MNASNet and MobileNetV2 with 200 to 323 images on an RTX 3060 show and others do not, so it is no part of predictions:
-` + "`device.cudnn_workspace: model`" + ` counts it.
+Where images are row-major, kernels for tensor cores convert their operands in the workspace. That is documented; it is as much as VGG19's peaks lack
+(1.1 to 1.2 GiB, its second convolution), and more than RegNet's do. It does not explain the 370 to 600 MiB that four runs of MNASNet and MobileNetV2
+with 200 to 323 images on an RTX 3060 lack and others do not. So nothing of it is part of predictions;
+` + "`device.cudnn_workspace: model`" + ` counts what is converted.
 
 xMem's language models call zero_grad at the start of the step, as its code does unless told otherwise; the published table infers that they call
 it before the backward pass, with which 11 of the 19 predictions would be 4 to 13 % off. Where a prediction is 7 % off or more, a block of a few

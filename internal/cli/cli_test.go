@@ -107,7 +107,7 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s has %d examples, want 2", c.CommandPath(), len(lines))
 		}
 		for _, line := range lines {
-			if c.Name() == "record" { // needs a Python with PyTorch and a script; internal/record and record.txtar test it
+			if c.Name() == "record" || c.Name() == "calibrate" { // need a Python with PyTorch; internal/record, record.txtar and calibrate.txtar test them
 				continue
 			}
 			t.Run(strings.TrimSpace(line), func(t *testing.T) {

@@ -262,6 +262,7 @@ func hostileRuns(name string) map[string][]hostileRun {
 			as(none, "record", "--batch="+name, "--", "memplan-none"), as(none, "record", "--gpu="+name, "--", "memplan-none"), as(none, "record", "--answer="+name, "--", "memplan-none"),
 			as(none, "record", "--batch=x=1,2,3", "--", name),
 		},
+		"calibrate":  {as(none, "calibrate", "--python="+name), as(none, "calibrate", "--gpu="+name, "--nvidia-smi=1GiB"), as(none, "calibrate", "--gpu=t4", "--nvidia-smi="+name)},
 		"import":     {as(none, "import", "job.yml"), as(none, "import", "job/"+file), as(none, "import", "--", path), as(none, "import", "--", name)},
 		"schema":     {as(none, "schema", "--desugar", "named.yaml"), as(none, "schema", "--desugar", path), as(none, "schema", "--", name)},
 		"list":       {as(none, "list", "--", name), as(none, "list", "devices", "--", name)},
@@ -304,7 +305,7 @@ func TestHostileNames(t *testing.T) {
 					}
 				}
 			}
-			for _, command := range []string{"estimate", "check", "diff", "run", "record", "explain", "simulate", "export", "schema", "list", "completion", "version"} {
+			for _, command := range []string{"estimate", "check", "diff", "run", "record", "calibrate", "explain", "simulate", "export", "schema", "list", "completion", "version"} {
 				for n, r := range runs[command] {
 					for _, format := range r.formats {
 						line := slices.Clone(r.line)

@@ -75,7 +75,7 @@ From a job that failed with "CUDA out of memory" to a check in CI:
 		}
 		return bounds.begin(c, s)
 	}
-	root.AddCommand(newEstimate(s), newCheck(s), newDiff(s), newRun(s), newRecord(s), newExplain(s), newSimulate(s), newExport(s), newImport(s), newList(s), newSchema(s), newCompletion(s), newVersion(s))
+	root.AddCommand(newEstimate(s), newCheck(s), newDiff(s), newRun(s), newRecord(s), newCalibrate(s), newExplain(s), newSimulate(s), newExport(s), newImport(s), newList(s), newSchema(s), newCompletion(s), newVersion(s))
 	completeFlags(root)
 	commandNames = nil
 	for _, c := range root.Commands() {

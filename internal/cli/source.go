@@ -132,7 +132,11 @@ func (o *source) recipe(c *cobra.Command, s *Streams, args []string) (*estimate.
 	if err != nil {
 		return nil, err
 	}
-	return o.recipeOf(c, s, name, text)
+	r, err := o.recipeOf(c, s, name, text)
+	if err == nil {
+		r.Options.Calibrated, err = s.calibrated()
+	}
+	return r, err
 }
 
 // recipeOf makes the recipe of a spec that was read.

@@ -63,6 +63,7 @@
 // Kernels are loaded when first used (CUDA_MODULE_LOADING=LAZY, PyTorch's
 // default since 1.13), hence the range: the low end is a bare context or a
 // process that has hardly run, the high end one that has used many kernels.
+// Contexts with all kernels are in context.go.
 // NCCL's buffers, CUDA graphs and libraries beside PyTorch come on top and are
 // not included; messages that are known to contain them were not counted.
 package device
