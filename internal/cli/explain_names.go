@@ -169,7 +169,11 @@ func explainDevice(name string, width int) (string, any) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "device %s: %s\n", g.Name, g.Display)
-	writeField(&b, width, "chip", fmt.Sprintf("sm_%d, %d streaming multiprocessors", g.Arch, g.SMs))
+	source := "no source"
+	if g.SMsSource != "" {
+		source = g.SMsSource
+	}
+	writeField(&b, width, "chip", fmt.Sprintf("sm_%d, %d streaming multiprocessors: %s", g.Arch, g.SMs, source))
 	for _, f := range []struct {
 		what string
 		f    device.Figure

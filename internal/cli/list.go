@@ -83,7 +83,7 @@ var listings = []listing{
 	{"layers", "layers that a spec may use, with their arguments", signatures(layerSigs), items(layerSigs), nil},
 	{"ops", "operators that a spec may use, with their arguments and what is known of them", opTable, opData, nil},
 	{"optimizers", "optimizers, with their arguments", signatures(optimizerSigs), items(optimizerSigs), nil},
-	{"devices", "GPUs, with memory and context (~: not measured)", deviceTable, deviceData, nil},
+	{"devices", "GPUs, with memory and context (~: not measured, of SMs: without a source)", deviceTable, deviceData, nil},
 	{"changes", "changes that are tried where a job does not fit", changeTable, changeData, nil},
 	{"formats", "formats of reports", formatTable, func() (any, error) { return report.Formats.Names(), nil }, nil},
 	{"rules", "rules of memplan check", ruleTable, ruleData, nil},
@@ -231,6 +231,7 @@ type gpu struct {
 	Aliases        []string     `json:"aliases"`
 	Arch           string       `json:"arch"`
 	SMs            int          `json:"sms"`
+	SMsSource      string       `json:"sms_source"` // "": there is none
 	TotalBytes     tensor.Bytes `json:"total_bytes"`
 	TotalAssumed   bool         `json:"total_assumed"`
 	TotalSource    string       `json:"total_source"`
@@ -248,7 +249,7 @@ func deviceData() (any, error) {
 }
 
 func gpuData(g *device.GPU) gpu {
-	return gpu{g.Name, g.Display, g.Aliases, fmt.Sprintf("sm_%d", g.Arch), g.SMs,
+	return gpu{g.Name, g.Display, g.Aliases, fmt.Sprintf("sm_%d", g.Arch), g.SMs, g.SMsSource,
 		g.Total.Value, g.Total.Assumed, g.Total.Source, g.Context.Value, g.Context.Assumed, g.Context.Source}
 }
 
@@ -260,10 +261,18 @@ func deviceTable() (*report.Table, error) {
 		if g.Total.Assumed {
 			usable = "~" + usable
 		}
-		t.Rows = append(t.Rows, []string{g.Name, g.Display, fmt.Sprintf("sm_%d", g.Arch), fmt.Sprint(g.SMs),
+		t.Rows = append(t.Rows, []string{g.Name, g.Display, fmt.Sprintf("sm_%d", g.Arch), multiprocessors(&g),
 			figure(g.Total), figure(g.Context), usable})
 	}
 	return t, nil
+}
+
+// multiprocessors prints how many a GPU has, with ~ before a number without a source.
+func multiprocessors(g *device.GPU) string {
+	if g.SMsSource == "" {
+		return fmt.Sprintf("~%d", g.SMs)
+	}
+	return fmt.Sprint(g.SMs)
 }
 
 // figure prints a figure, with ~ before one that was not measured.

@@ -14,7 +14,7 @@ import (
 // for a row without a measured one.
 func Custom(display string, total tensor.Bytes, arch, sms int) *GPU {
 	g := GPU{
-		Name: "custom", Display: display, Arch: arch, SMs: sms,
+		Name: "custom", Display: display, Arch: arch, SMs: sms, SMsSource: "given by the user",
 		Total: Figure{Value: total, Low: total, High: total, Source: "given by the user"},
 	}
 	return &complete([]GPU{g})[0]

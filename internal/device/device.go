@@ -96,6 +96,9 @@ type GPU struct {
 	Arch int
 	// SMs is the number of streaming multiprocessors.
 	SMs int
+	// SMsSource says who says so: the driver, NVIDIA, or else sites that collect what
+	// NVIDIA publishes; "": no one was found, and the number is from memory.
+	SMsSource string
 	// Total is the device's memory as CUDA reports it.
 	Total Figure
 	// Context is what one PyTorch process takes beside its tensors.

@@ -153,6 +153,20 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// TestSMsSource counts the rows whose multiprocessors no one was found to state: there
+// are to be no more.
+func TestSMsSource(t *testing.T) {
+	var without []string
+	for _, g := range All() {
+		if g.SMsSource == "" {
+			without = append(without, g.Name)
+		}
+	}
+	if len(without) > 18 {
+		t.Errorf("%d rows have no source for their SMs: %v", len(without), without)
+	}
+}
+
 // TestOrder checks that the listing is stable and sensible, and a copy.
 func TestOrder(t *testing.T) {
 	for _, rows := range families {

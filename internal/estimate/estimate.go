@@ -509,6 +509,7 @@ func (o *Outcome) notes(r *report.Report) {
 	}
 	c := &m.ContextOf
 	r.Uncertainty.ContextLowBytes, r.Uncertainty.ContextHighBytes, r.Uncertainty.ContextAssumed, r.Uncertainty.ContextSource = c.Low, c.High, c.Assumed, c.Source
+	r.Uncertainty.SMsUnsourced = m.GPU.SMsSource == ""
 	o.workspaceNotes(r)
 	r.Uncertainty.Unrecorded = unrecorded(o.Played)
 	r.Uncertainty.CudnnRNNBytes = o.rnnSpaces()

@@ -45,6 +45,9 @@ func gpuOf(s *spec.Spec, named *device.GPU) *device.GPU {
 	default:
 		gpu = device.Custom(fmt.Sprintf("%s, taken as %s", gpu.Display, customName(arch, sms)), gpu.Total.Value, arch, sms)
 	}
+	if d.SMs.Set {
+		gpu.SMsSource = "given by the user"
+	}
 	if d.Name.Set {
 		gpu.Display = d.Name.V
 	}

@@ -278,6 +278,9 @@ type Uncertainty struct {
 	ContextHighBytes tensor.Bytes `json:"context_high_bytes"`
 	ContextAssumed   bool         `json:"context_assumed"` // it was not measured on this GPU
 	ContextSource    string       `json:"context_source"`  // where it was
+	// SMsUnsourced says that no one was found to say how many multiprocessors the
+	// GPU has, on which the context and the scratch of kernels depend.
+	SMsUnsourced bool `json:"sms_unsourced,omitempty"`
 	// NCCLLowBytes and NCCLHighBytes bound what NCCL takes on each GPU for the
 	// connections between processes, beside PyTorch's allocator; 0 on one GPU.
 	NCCLLowBytes  tensor.Bytes `json:"nccl_low_bytes,omitempty"`

@@ -379,6 +379,9 @@ func (r *Report) Doubts() []string {
 	if u.ContextHighBytes > u.ContextLowBytes {
 		unsure = append(unsure, fmt.Sprintf("the CUDA context is between %v and %v (%s)", u.ContextLowBytes, u.ContextHighBytes, how))
 	}
+	if u.SMsUnsourced {
+		unsure = append(unsure, fmt.Sprintf("the %d multiprocessors of %s have no source: the context and the scratch of some kernels depend on them (device.sms)", r.Device.SMs, r.Device.Name))
+	}
 	if u.NCCLHighBytes > 0 {
 		unsure = append(unsure, fmt.Sprintf("NCCL takes between %v and %v on each GPU for its connections, more with many GPUs; this is not in the figures", u.NCCLLowBytes, u.NCCLHighBytes))
 	}

@@ -15,7 +15,7 @@ func TestCalibrate(t *testing.T) {
 		`{"memory": 4096, "bare": 100, "loaded": 90}`:                                            "try again when it is idle",
 		`{"memory": 4096, "bare": 0, "loaded": 90}`:                                              "try again when it is idle",
 		`{"memory": 4096, "bare": 100, "loaded": 5000}`:                                          "try again when it is idle",
-		`hello`:                                                                                  "is this a Python? It did not say what a context takes",
+		`hello`: "is this a Python? It did not say what a context takes",
 	} {
 		if m, err := python(t, `echo '`+says+`'`).Calibrate(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v; want %q", says, m, err, want)
