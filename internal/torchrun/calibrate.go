@@ -35,7 +35,7 @@ func (p Python) Calibrate(ctx context.Context) (*Measured, error) {
 	if err := os.WriteFile(path, []byte(calibrate), 0o600); err != nil {
 		return nil, err
 	}
-	out, err := p.run(ctx, path)
+	out, err := p.run(ctx, os.Environ(), path)
 	if err != nil {
 		return nil, err
 	}
