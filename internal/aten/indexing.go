@@ -411,7 +411,7 @@ var IndexPutInPlace = define(op.Op{
 				if size, err = tensor.Broadcast(size, idx.Size); err != nil {
 					c.Fail("indices: %v", err)
 				}
-				onHost = append(onHost, c.OnHost(idx))
+				onHost = append(onHost, c.InHostMemory(idx))
 			}
 		}
 		if !a.Accumulate && !(c.Env().Deterministic && src.Numel() > 1) {
@@ -419,7 +419,7 @@ var IndexPutInPlace = define(op.Op{
 		}
 		n := size.Numel()
 		for i := range x.Rank() {
-			if idx := c.Opt(2 + i); idx != nil && !a.Unsafe && !c.OnHost(idx) {
+			if idx := c.Opt(2 + i); idx != nil && !a.Unsafe && !c.InHostMemory(idx) {
 				withinBounds(c, idx, x.Dim(i))
 			}
 		}

@@ -247,8 +247,8 @@ type Exec interface {
 	// Packed reports whether tensors lie one after the other in one storage of n
 	// elements, as cuDNN's RNN wants its weights.
 	Packed(n int64, ts ...*Tensor) bool
-	// OnHost reports whether t is in host memory.
-	OnHost(t *Tensor) bool
+	// InHostMemory reports whether t is there, and not on the device.
+	InHostMemory(t *Tensor) bool
 	// NeedsGrad reports whether t requires grad while grad mode is on.
 	NeedsGrad(t *Tensor) bool
 	// Requires reports whether t requires grad, whatever the grad mode.

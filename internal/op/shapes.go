@@ -154,7 +154,9 @@ func (s *Shapes) DropoutState() {}
 
 // Packed implements Exec.
 func (s *Shapes) Packed(int64, ...*Tensor) bool { return true }
-func (s *Shapes) OnHost(*Tensor) bool           { return false }
+
+// InHostMemory implements Exec.
+func (s *Shapes) InHostMemory(*Tensor) bool { return false }
 
 // NeedsGrad implements Exec.
 func (s *Shapes) NeedsGrad(*Tensor) bool { return false }

@@ -220,7 +220,8 @@ func StorageBytes(t *op.Tensor) tensor.Bytes { return Of(t).st.bytes }
 // OnHost reports whether t is in host memory.
 func OnHost(t *op.Tensor) bool { return Of(t).st.host }
 
-func (p *Player) OnHost(t *op.Tensor) bool { return OnHost(t) }
+// InHostMemory implements op.Exec.
+func (p *Player) InHostMemory(t *op.Tensor) bool { return OnHost(t) }
 
 // Block is the number of t's memory on its device.
 func Block(t *op.Tensor) int32 { return Of(t).st.id }
