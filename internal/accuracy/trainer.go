@@ -51,6 +51,7 @@ type TrainerConfig struct {
 	AdaLoRA   json.RawMessage            `json:"adalora"`       // peft.AdaLoraConfig
 	Prompt    json.RawMessage            `json:"prompt_tuning"` // peft.PromptTuningConfig
 	PTuning   json.RawMessage            `json:"p_tuning"`      // peft.PromptEncoderConfig
+	Prefix    json.RawMessage            `json:"prefix_tuning"` // peft.PrefixTuningConfig
 	Kernels   []string                   `json:"lora_kernels"`  // Axolotl's: mlp, qkv, o
 	TRL       json.RawMessage            `json:"trl"`           // additions of SFTConfig, or of the configuration of Trainer
 	Trainer   string                     `json:"trainer"`       // of TRL: dpo; "": sft
@@ -110,7 +111,7 @@ func (r *TrainerRecording) Spec() string {
 	for _, m := range []struct {
 		name   string
 		config json.RawMessage
-	}{{"lora", c.LoRA}, {"oft", c.OFT}, {"adalora", c.AdaLoRA}, {"prompt_tuning", c.Prompt}, {"p_tuning", c.PTuning}} {
+	}{{"lora", c.LoRA}, {"oft", c.OFT}, {"adalora", c.AdaLoRA}, {"prompt_tuning", c.Prompt}, {"p_tuning", c.PTuning}, {"prefix_tuning", c.Prefix}} {
 		if !given(m.config) {
 			continue
 		}

@@ -222,6 +222,11 @@ func (j *job) setup() {
 		if a := m.Adapters; a != nil && !a.OnHost {
 			j.Adapt(j.order[i], a)
 		}
+		if a := m.Adapters; a != nil {
+			for range a.Moves {
+				j.ToDevice(j.order[i])
+			}
+		}
 		j.Initialize(j.order[i], m)
 	}
 	if j.prog.ChannelsLast {

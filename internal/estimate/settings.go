@@ -78,7 +78,7 @@ func (j *Job) precision() string {
 func (j *Job) Param(name string) (int64, bool) {
 	x, _ := j.Definer.Env.Lookup(name)
 	n, ok := x.(int64)
-	if p := j.Spec.PEFT.Prompts(); p != nil && name == "seq" { // in the model, samples are longer by these
+	if p := j.Spec.PEFT.Embeddings(); p != nil && name == "seq" { // in the model, samples are longer by these
 		n -= p.Tokens.V
 	}
 	return n, ok

@@ -15,6 +15,7 @@ type PEFT struct {
 	AdaLoRA  *AdaLoraConfig       `yaml:"adalora" doc:"AdaLoraConfig: AdaLoRA, adapters as singular value decompositions, with a part of the loss of its own"`
 	Prompt   *PromptTuningConfig  `yaml:"prompt_tuning" doc:"PromptTuningConfig: prompt tuning, embeddings of virtual tokens in front of a sample"`
 	PTuning  *PromptEncoderConfig `yaml:"p_tuning" doc:"PromptEncoderConfig: p-tuning, such embeddings as a small network computes them"`
+	Prefix   *PrefixTuningConfig  `yaml:"prefix_tuning" doc:"PrefixTuningConfig: prefix tuning, keys and values of virtual tokens in front of those of a sample, in each layer"`
 	Prepare  *KBit                `yaml:"prepare_for_kbit_training" doc:"prepare_model_for_kbit_training: true, or its keywords"`
 	Autocast Boolean              `yaml:"autocast_adapter_dtype" default:"true" doc:"adapters of 16 bit are converted to float32"`
 	Linear   Boolean              `yaml:"linear_names" doc:"the last names of the linear layers but the output embedding are in the list target_modules, too, as Axolotl (lora_target_linear) and LLaMA-Factory (lora_target: all) make it; parameters of experts are none of them, as with all-linear they are"`
@@ -44,12 +45,12 @@ func (p *PEFT) byType() bool {
 // refusedMethods are methods of PEFT that are not modelled, by the names that people
 // may give them.
 var refusedMethods = map[string]string{
-	"prefix_tuning": "prefix tuning", "boft": "BOFT", "loha": "LoHa", "lokr": "LoKr", "vera": "VeRA", "vblora": "VB-LoRA", "fourierft": "FourierFT", "ln_tuning": "LN tuning",
+	"boft": "BOFT", "loha": "LoHa", "lokr": "LoKr", "vera": "VeRA", "vblora": "VB-LoRA", "fourierft": "FourierFT", "ln_tuning": "LN tuning",
 	"hra": "HRA", "randlora": "RandLoRA", "road": "RoAd", "xlora": "X-LoRA", "adaption_prompt": "LLaMA-Adapter", "trainable_tokens": "trainable tokens",
 }
 
 // methods are the keys of the methods that are modelled.
-var methods = []string{"lora", "ia3", "oft", "adalora", "prompt_tuning", "p_tuning"}
+var methods = []string{"lora", "ia3", "oft", "adalora", "prompt_tuning", "p_tuning", "prefix_tuning"}
 
 // unmarshal names methods that are not modelled.
 func (p *PEFT) unmarshal(d *decoder, v *Value) {

@@ -3,11 +3,11 @@ package spec
 // PromptLearningConfig are the keys that the methods of virtual tokens have.
 type PromptLearningConfig struct {
 	At            Span     `yaml:"-"`
-	Tokens        Integer  `yaml:"num_virtual_tokens" min:"1" doc:"virtual tokens of a sample, which has so many tokens more in the model"`
+	Tokens        Integer  `yaml:"num_virtual_tokens" min:"1" doc:"virtual tokens of a sample, which has so many tokens more in the model, or so many keys and values more in each layer"`
 	Dim           Integer  `yaml:"token_dim" min:"1" doc:"features of a virtual token; by default the model's"`
 	Submodules    Integer  `yaml:"num_transformer_submodules" min:"1" max:"1" doc:"1, as models with an encoder and a decoder are not modelled"`
-	Heads         Integer  `yaml:"num_attention_heads" min:"1" doc:"not read but by prefix tuning"`
-	Layers        Integer  `yaml:"num_layers" min:"1" doc:"not read but by prefix tuning"`
+	Heads         Integer  `yaml:"num_attention_heads" min:"1" doc:"not read but by prefix tuning: by default the model's; PEFT reads num_key_value_heads of a model that has it"`
+	Layers        Integer  `yaml:"num_layers" min:"1" doc:"not read but by prefix tuning: by default the model's"`
 	ModulesToSave []String `yaml:"modules_to_save" doc:"names of modules of which a copy is trained as a whole"`
 	PeftConfig
 }
@@ -24,10 +24,18 @@ type PromptTuningConfig struct {
 // PromptEncoderConfig are the keys of peft.PromptEncoderConfig.
 type PromptEncoderConfig struct {
 	PromptLearningConfig
-	Kind    String  `yaml:"encoder_reparameterization_type" enum:"MLP|LSTM" default:"MLP" doc:"the network that computes the embeddings; LSTM is not modelled"`
-	Hidden  Integer `yaml:"encoder_hidden_size" min:"1" doc:"features inside of it"`
-	Depth   Integer `yaml:"encoder_num_layers" min:"1" default:"2" doc:"not read but with LSTM"`
-	Dropout Number  `yaml:"encoder_dropout" min:"0" max:"1" default:"0" doc:"not read but with LSTM"`
+	Kind    String  `yaml:"encoder_reparameterization_type" enum:"MLP|LSTM" default:"MLP" doc:"the network that computes the embeddings"`
+	Hidden  Integer `yaml:"encoder_hidden_size" min:"1" doc:"features inside of it; by default the model's"`
+	Depth   Integer `yaml:"encoder_num_layers" min:"1" default:"2" doc:"layers of the LSTM; not read with MLP"`
+	Dropout Number  `yaml:"encoder_dropout" min:"0" max:"1" default:"0" doc:"probability of the dropout between them; not read with MLP"`
+}
+
+// PrefixTuningConfig are the keys of peft.PrefixTuningConfig.
+type PrefixTuningConfig struct {
+	PromptLearningConfig
+	Projection Boolean `yaml:"prefix_projection" doc:"a small network computes the keys and values"`
+	Hidden     Integer `yaml:"encoder_hidden_size" min:"1" doc:"features inside of it; by default those of a layer's keys"`
+	Init       String  `yaml:"init_weights" enum:"zero" doc:"first values, which do not change memory"`
 }
 
 // Prompts are the keys that all methods of virtual tokens have; nil: the method is none.
@@ -38,6 +46,17 @@ func (p *PEFT) Prompts() *PromptLearningConfig {
 		return &p.Prompt.PromptLearningConfig
 	case p.PTuning != nil:
 		return &p.PTuning.PromptLearningConfig
+	case p.Prefix != nil:
+		return &p.Prefix.PromptLearningConfig
 	}
 	return nil
+}
+
+// Embeddings are those of the methods that put embeddings in front of a sample, which is
+// longer in the model then; nil: the method is none.
+func (p *PEFT) Embeddings() *PromptLearningConfig {
+	if p == nil || p.Prefix != nil {
+		return nil
+	}
+	return p.Prompts()
 }

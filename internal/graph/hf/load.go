@@ -49,6 +49,8 @@ import (
 //	loss_tokens  given by the loader: trainer.loss_tokens
 //	logits_to_keep given by the loader: how many of the last tokens have logits; 0: all
 //	virtual_tokens given by the loader: those of peft
+//	prefix_tokens given by the loader: those of prefix tuning
+//	prefix_shape layers, heads of keys and values, and their features, if prefix tuning is modelled
 //	word_embeddings the path of the embeddings of tokens, if methods of virtual tokens are modelled
 //	neftune      given by the loader: noise is added to the embeddings
 const Folder = spec.HFFolder
@@ -59,7 +61,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/mixers", "hf/ker
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy", "logits_to_keep", "virtual_tokens", "word_embeddings"}
+var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy", "logits_to_keep", "virtual_tokens", "word_embeddings", "prefix_tokens", "prefix_shape", "prefixed"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -109,7 +111,7 @@ func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
 	f.Type = c.Type
 	name := Folder + c.Type
 	preset, err := j.Preset(name)
-	if err != nil || slices.Contains(shared, name) || name == promptsFile {
+	if err != nil || slices.Contains(shared, name) || name == promptsFile || name == prefixFile {
 		j.unknown(m, c)
 	}
 	h := &model{Job: j, Found: f, m: m, c: c, with: map[string]spec.Span{}}

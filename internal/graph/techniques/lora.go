@@ -27,7 +27,7 @@ func (j *Job) adapters(name string, m *program.Model, l *spec.LoRA) {
 	if !a.DType.IsFloating() {
 		j.fail(l.DType.At, "adapters need a floating-point type, not %v", a.DType)
 	}
-	places, last := adaptable(m)
+	places, last := j.adaptable(m)
 	var known []string
 	for _, p := range places {
 		known = append(known, p.Path)
@@ -88,7 +88,7 @@ func moduleNames(errs *spec.Errors, list []spec.String, what string, known []str
 
 // adaptable lists the layers that an adapter may go around and the path of the
 // last linear one, which is the model's output.
-func adaptable(m *program.Model) (layers []program.Place, last string) {
+func (j *Job) adaptable(m *program.Model) (layers []program.Place, last string) {
 	changed := quantizedLayers(m)
 	if z := m.Pruned; z != nil {
 		for _, p := range z.Layers {
@@ -96,6 +96,9 @@ func adaptable(m *program.Model) (layers []program.Place, last string) {
 		}
 	}
 	m.Root.Walk(func(path string, c *program.Class) {
+		if j.ofPrompts(path) {
+			return
+		}
 		if isLinear(c) {
 			last = path
 		}

@@ -99,7 +99,7 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 	a := &program.Adapters{Bias: t.bias, OnHost: !m.onDevice(), DType: tensor.Float32, Kept: !p.Autocast.V, Lower: j.Spec.Trainer.OfTRL() && pm.Quantized != nil}
 	saved := j.savedNames(t)
 	targeted := j.targeted(m, pm, t, saved)
-	layers, head := adaptable(pm)
+	layers, head := j.adaptable(pm)
 	chunk, _ := m.Params.Lookup("loss_chunk")
 	chunked := chunk != nil && chunk != int64(0)
 	known := map[string]*program.Class{}
@@ -328,7 +328,7 @@ func (j *Job) targeted(m *Model, pm *program.Model, t *tuner, saved []spec.Strin
 		if t.withParameters() {
 			return nil
 		}
-		known, _ := adaptable(pm)
+		known, _ := j.adaptable(pm)
 		j.fail(t.place(), "%s: target_modules fit no module of the model, with which PEFT fails; layers for an adapter are %s", t.name, someNames(known))
 	}
 	for _, n := range list {
@@ -389,7 +389,7 @@ func (j *Job) outputs(m *Model, pm *program.Model, t *tuner) []string {
 	if m.Type == "" {
 		return nil
 	}
-	if head := outputEmbedding(m, pm); head != "" {
+	if head := j.outputEmbedding(m, pm); head != "" {
 		return []string{head}
 	}
 	if t.task.V != "SEQ_CLS" {

@@ -1,6 +1,8 @@
 package techniques
 
 import (
+	"strings"
+
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -23,6 +25,14 @@ func (j *Job) prompts(p *spec.PEFT, c *spec.PromptLearningConfig) {
 		if t := p.Prompt; t != nil && !a.OnHost && t.Init.V != "RANDOM" {
 			a.Sampled = true
 		}
+		if e := p.PTuning; e != nil && e.Kind.V == "LSTM" { // Trainer moves a model, and accelerate does; quantized ones accelerate alone
+			switch {
+			case a.OnHost || pm.Quantized != nil:
+				a.Moves = 1
+			default:
+				a.Moves = 2
+			}
+		}
 		a.Modules = j.endings(pm, j.savedNames(&tuner{task: c.TaskType, targets: &spec.Targets{ModulesToSave: c.ModulesToSave}}))
 		j.savedModules(pm, a, c.At)
 		if pm.Adapters = a; pm.Loaded != nil {
@@ -33,3 +43,10 @@ func (j *Job) prompts(p *spec.PEFT, c *spec.PromptLearningConfig) {
 
 // promptEncoder is the module that computes virtual tokens.
 const promptEncoder = "prompt_encoder"
+
+// ofPrompts reports whether a path is of what PEFT puts around a model with virtual tokens,
+// when the weights are there.
+func (j *Job) ofPrompts(path string) bool {
+	first, _, _ := strings.Cut(path, ".")
+	return j.Spec.PEFT.Prompts() != nil && (first == promptEncoder || first == "word_embeddings")
+}

@@ -52,7 +52,7 @@ func (j *Job) quantized(name string, m *program.Model, q *spec.Quantize) {
 			j.fail(q.DType.At, "weights are loaded in a floating-point type, not %v", loaded)
 		}
 	}
-	all, last := adaptable(m)
+	all, last := j.adaptable(m)
 	var known []string
 	for _, p := range all {
 		if quantizable(p.Class) {
@@ -107,7 +107,7 @@ func (j *Job) loadedQuantized(m *Model, pm *program.Model) {
 	}
 	j.inRelease(&z.Of, m.Use.Load.Library)
 	kept := j.notConverted(m, pm, q, w.Kept)
-	all, _ := adaptable(pm)
+	all, _ := j.adaptable(pm)
 	for _, p := range all {
 		if !quantizable(p.Class) {
 			continue
@@ -147,11 +147,11 @@ func (j *Job) notConverted(model *Model, m *program.Model, q *spec.BitsAndBytes,
 			at[s.V] = s.At
 		}
 	} else {
-		params := m.Root.ParamPaths()
+		params := slices.DeleteFunc(m.Root.ParamPaths(), j.ofPrompts)
 		for _, param := range append(tiedParams(m.Root), params[len(params)-1]) {
 			keys = append(keys, strings.TrimSuffix(param, ".weight"))
 		}
-		if head := outputEmbedding(model, m); head != "" {
+		if head := j.outputEmbedding(model, m); head != "" {
 			keys = append(keys, head)
 		}
 	}
@@ -197,8 +197,8 @@ func tiedModules(root *program.Class) map[string]bool {
 
 // outputEmbedding is the path of the layer that get_output_embeddings of a transformers'
 // model returns; "": none.
-func outputEmbedding(m *Model, pm *program.Model) string {
-	layers, last := adaptable(pm)
+func (j *Job) outputEmbedding(m *Model, pm *program.Model) string {
+	layers, last := j.adaptable(pm)
 	switch task, _ := m.Params.Lookup("task"); task {
 	case "causal-lm", "masked-lm", "seq2seq-lm":
 		return last
