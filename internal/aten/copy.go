@@ -6,37 +6,53 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// CloneArgs chooses the order of a clone's dimensions.
+// CloneArgs chooses the order of a copy's dimensions.
 type CloneArgs struct {
-	Contiguous   bool // row-major; else the source's own order
-	ChannelsLast bool
+	Format tensor.MemoryFormat `arg:"memory_format"`
 }
 
 // Clone is a copy.
 var Clone = define(op.Op{
-	Name: "clone", Eval: op.Copied, Copies: true, Sig: "torch.clone(input)", Args: &CloneArgs{}, Run: func(c *op.Call) {
-		x := c.In[0]
-		if a, ok := c.Args.(*CloneArgs); ok && a != nil && a.Contiguous {
-			c.Return(c.New(tensor.Contiguous(x.Size), x.DType))
-			return
-		}
-		if a, ok := c.Args.(*CloneArgs); ok && a != nil && a.ChannelsLast {
-			c.Return(c.New(tensor.ChannelsLast(x.Size), x.DType))
-			return
-		}
-		c.Return(c.NewLike(x))
-	},
+	Name: "clone", Eval: op.Copied, Copies: true, Sig: "torch.clone(input, *, memory_format: format(preserve_format|contiguous_format|channels_last|channels_last_3d) = None)",
+	Args: &CloneArgs{}, Run: func(c *op.Call) { c.Return(c.New(inFormat(c), c.In[0].DType)) },
 	Node: "CloneBackward0", Grad: func(b *op.Back) { b.Pass(0) },
 })
 
-// Contiguous is the tensor itself if it is row-major, else a copy that is.
+// inFormat is the layout of a copy in the format that its arguments name.
+func inFormat(c *op.Call) tensor.Layout {
+	var f tensor.MemoryFormat
+	switch a := c.Args.(type) {
+	case *CloneArgs:
+		if a != nil {
+			f = a.Format
+		}
+	case *ToCopyArgs:
+		f = a.Format
+	}
+	l, err := c.In[0].InFormat(f)
+	if err != nil {
+		c.Fail("%v", err)
+	}
+	return l
+}
+
+// Contiguous is the tensor itself if it lies in a format, else a copy that does.
 var Contiguous = define(op.Op{
-	Name: "contiguous", Sig: "Tensor.contiguous(self)", Composite: true, Run: func(c *op.Call) {
-		if c.In[0].IsContiguous() {
+	Name: "contiguous", Sig: "Tensor.contiguous(self, memory_format: format(contiguous_format|channels_last|channels_last_3d) = None)", Args: &CloneArgs{},
+	Composite: true, Run: func(c *op.Call) {
+		a := CloneArgs{Format: tensor.ContiguousFormat}
+		if given, ok := c.Args.(*CloneArgs); ok && given != nil && given.Format != "" {
+			a = *given
+		}
+		lies := c.In[0].IsContiguous()
+		if a.Format != tensor.ContiguousFormat {
+			lies = a.Format == tensor.LastFormat(c.In[0].Rank()) && c.In[0].IsChannelsLastContiguous()
+		}
+		if lies {
 			c.ReturnSelf(0)
 			return
 		}
-		c.Return(c.Do1(Clone, &CloneArgs{Contiguous: true}, c.In[0]))
+		c.Return(c.Do1(Clone, &a, c.In[0]))
 	},
 })
 

@@ -190,7 +190,7 @@ func memEffArgs(v Values) any {
 
 func cloneArgs(v Values) any {
 	f, _ := v["memory_format"].(string)
-	return &CloneArgs{Contiguous: f == "contiguous_format", ChannelsLast: f == "channels_last"}
+	return &CloneArgs{Format: tensor.MemoryFormat(f)}
 }
 
 // rnnArgs reads the numbers of cuDNN's recurrent layers; the stride of the weights is how

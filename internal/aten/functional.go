@@ -158,7 +158,7 @@ var LocalResponseNorm = define(op.Op{
 		power := c.Do1(PowScalar, &PowArgs{Exponent: op.Number{Set: true, Float: true, Value: a.Beta}}, plus)
 		c.Drop(plus, div)
 		div = power
-		c.Local(div)
+		c.Variable(div)
 		c.Return(c.Do1(Div, &BinaryArgs{}, x, div))
 	},
 	Source: "torch/nn/functional.py: local_response_norm",

@@ -41,7 +41,7 @@ func unpool(n int) *op.Op {
 			if _, ok := idx.View(tensor.D(append(lead, flat)...)); !ok { // indices.view(size)
 				b.Fail("the indices of max_unpool%dd are strided, of which PyTorch's derivative cannot make a view; it wants contiguous()", n)
 			}
-			b.Contiguous(b.Grads[0])
+			b.InFormat(b.Grads[0], idx.IsChannelsLast())
 			b.Set(0, b.New(tensor.Contiguous(b.InM[0].Size), b.Grads[0].DType))
 		},
 		Source: "aten/src/ATen/native/cuda/MaxUnpooling.cu; torch/csrc/autograd/FunctionsManual.cpp: max_pool_double_backward",

@@ -35,13 +35,14 @@ var BatchNorm = define(op.Op{
 			}
 		}
 		a := c.Args.(*BatchNormArgs)
-		in, row := c.In, NativeBatchNorm
+		in, row, mark := c.In, NativeBatchNorm, c.Mark()
 		if usesCudnnBatchNorm(c, a, x, w, bias) {
 			row = CudnnBatchNorm
 			in = append([]*op.Tensor{c.Local(inSuggestedFormat(c, x))}, c.In[1:]...)
 		}
 		outs := c.Do(row, a, in...)
 		c.Return(outs[0])
+		c.DropTo(mark)
 		c.Drop(outs[1:]...)
 	},
 	NotModelled: "cuDNN's reserve space of batch normalization in channels-last layout",
@@ -99,7 +100,7 @@ func inSuggestedFormat(c *op.Call, x *op.Tensor) *op.Tensor {
 		if x.IsChannelsLastContiguous() {
 			return c.Keep(x)
 		}
-		return c.Do1(Clone, &CloneArgs{ChannelsLast: true}, x)
+		return c.Do1(Clone, &CloneArgs{Format: tensor.LastFormat(x.Rank())}, x)
 	}
 	return c.Do1(Contiguous, nil, x)
 }

@@ -169,7 +169,7 @@ var _ = define(op.Op{
 		norm := c.Do1(VectorNorm, &NormArgs{P: &a.P, ReduceArgs: ReduceArgs{Dim: []int64{a.Dim}, KeepDim: true}}, x)
 		least := c.Do1(ClampMin, atLeast(a.Eps), norm)
 		c.Drop(norm)
-		denom := c.Local(c.Do1(Expand, &ShapeArgs{Shape: x.Size.Slice()}, least))
+		denom := c.Variable(c.Do1(Expand, &ShapeArgs{Shape: x.Size.Slice()}, least))
 		c.Drop(least)
 		c.Return(c.Do1(Div, &BinaryArgs{}, x, denom))
 	},

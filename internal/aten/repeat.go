@@ -116,7 +116,7 @@ var repeatInterleave = define(op.Op{
 		u := c.Do1(Unsqueeze, &DimArgs{Dim: d + 1}, x)
 		e := c.Do1(Expand, &ShapeArgs{Shape: u.Size.Set(d+1, a.Repeats).Slice()}, u)
 		c.Drop(u)
-		y := c.Do1(Clone, &CloneArgs{Contiguous: true}, e)
+		y := c.Do1(Clone, &CloneArgs{Format: tensor.ContiguousFormat}, e)
 		c.Drop(e)
 		c.Return(c.Do1(Flatten, &FlattenArgs{Start: d, End: d + 1}, y))
 		c.Drop(y)

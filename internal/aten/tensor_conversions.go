@@ -5,15 +5,16 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// ToCopyArgs is the element type to convert to.
+// ToCopyArgs is the element type to convert to, and the format of the copy.
 type ToCopyArgs struct {
-	DType tensor.DType `arg:"dtype"`
+	DType  tensor.DType
+	Format tensor.MemoryFormat
 }
 
 // ToCopy converts the element type; its gradient is converted back.
 var ToCopy = define(op.Op{
 	Name: "_to_copy", Eval: op.Copied, Copies: true, Args: &ToCopyArgs{}, Run: func(c *op.Call) {
-		c.Return(c.New(c.In[0].LikeDense(), c.Args.(*ToCopyArgs).DType))
+		c.Return(c.New(inFormat(c), c.Args.(*ToCopyArgs).DType))
 	},
 	Node: "ToCopyBackward0",
 })
@@ -22,18 +23,37 @@ var _ = ToCopy.Derive(func(b *op.Back) {
 	b.Set(0, b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))
 })
 
-// To is the tensor itself if it has the type already, else a converted copy.
-var To = define(op.Op{
-	Name: "to", Sig: "Tensor.to(self, dtype: dtype)", Args: &ToCopyArgs{}, Composite: true, Run: to,
-})
+// To is the tensor itself if it has the type already, and suggests the format, else a
+// converted copy (to_will_alias).
+var To = define(op.Op{Name: "to.dtype", Args: &ToCopyArgs{}, Composite: true, Run: to})
 
 func to(c *op.Call) {
-	if c.In[0].DType == c.Args.(*ToCopyArgs).DType {
+	a, x := c.Args.(*ToCopyArgs), c.In[0]
+	if x.DType == a.DType && (a.Format == "" || a.Format == tensor.PreserveFormat || a.Format == x.Suggests()) {
 		c.ReturnSelf(0)
 		return
 	}
-	c.Return(c.Do1(ToCopy, c.Args, c.In[0]))
+	c.Return(c.Do1(ToCopy, a, x))
 }
+
+// ToArgs are the arguments of Tensor.to.
+type ToArgs struct {
+	DType  *tensor.DType       `arg:"dtype"` // nil: its own
+	Format tensor.MemoryFormat `arg:"memory_format"`
+}
+
+// The conversion as it is written.
+var _ = define(op.Op{
+	Name: "to", Sig: "Tensor.to(self, dtype: dtype? = None, *, memory_format: format(preserve_format|contiguous_format|channels_last|channels_last_3d) = None)",
+	Args: &ToArgs{}, Composite: true, Run: func(c *op.Call) {
+		a := c.Args.(*ToArgs)
+		to := &ToCopyArgs{DType: c.In[0].DType, Format: a.Format}
+		if a.DType != nil {
+			to.DType = *a.DType
+		}
+		c.Return(c.Do1(To, to, c.In[0]))
+	},
+})
 
 // cast defines x.float() and its like.
 func cast(name string, d tensor.DType) *op.Op {

@@ -83,7 +83,7 @@ var Reshape = define(op.Op{
 			c.Return(c.Do1(View, args, c.In[0]))
 			return
 		}
-		cp := c.Do1(Clone, &CloneArgs{Contiguous: true}, c.In[0])
+		cp := c.Do1(Clone, &CloneArgs{Format: tensor.ContiguousFormat}, c.In[0])
 		c.Return(c.Do1(UnsafeView, args, cp))
 		c.Drop(cp)
 	},

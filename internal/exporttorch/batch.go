@@ -18,7 +18,7 @@ func (s *script) nextBatch(function string, inputs []program.Input, ahead bool) 
 // move copies a tensor of a batch to the device.
 func (s *script) move(in program.Input, how string) string {
 	if f := in.Format(s.job); f != "" {
-		how += ", memory_format=" + f
+		how += ", memory_format=" + program.Literal(f)
 	}
 	return ".to(device" + how + ")"
 }

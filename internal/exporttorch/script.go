@@ -249,7 +249,11 @@ func (s *script) channelsLast() {
 		return
 	}
 	for _, m := range s.job.Models {
-		s.printf("%s.to(memory_format=%s)", s.modelName(m.Name), m.Format())
+		f := tensor.ChannelsLast2d
+		if m.Formats()[tensor.ChannelsLast3d] != "" {
+			f = tensor.ChannelsLast3d
+		}
+		s.printf("%s.to(memory_format=%s)", s.modelName(m.Name), program.Literal(f))
 	}
 }
 

@@ -62,6 +62,8 @@ func (c *chooser) value(p *op.Param) string {
 		return c.of("[0.9, 0.99]", "[]", "[1]", "[1, 2, 3]")
 	case op.KBool:
 		return c.of("true", "false")
+	case op.KFormat:
+		return c.of("channels_last", "channels_last_3d", "contiguous_format", "preserve_format")
 	case op.KDType:
 		return c.of("float32", "float16", "int64", "bool", "float64")
 	}

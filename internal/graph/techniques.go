@@ -20,6 +20,7 @@ func (el *building) change() {
 	el.inLoop(el.evaluation)
 	t.FuseEvaluation()
 	t.Parallel()
+	t.ChannelsLast()
 	t.Checkpoint()
 	t.Apart()
 }

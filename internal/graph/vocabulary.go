@@ -38,7 +38,7 @@ func Vocabulary() spec.Vocabulary {
 var argForms = map[op.ParamKind]spec.Form{
 	op.KTensor: spec.AnyForm, op.KTensors: spec.AnyForm, op.KOperand: spec.AnyForm, op.KInt: spec.IntForm, op.KInts: spec.IntsForm, op.KSizes: spec.IntsForm,
 	op.KPair: spec.IntsForm, op.KFloat: spec.NumberForm, op.KFloats: spec.NumbersForm, op.KNumber: spec.NumberForm, op.KBool: spec.BoolForm, op.KStr: spec.StringForm,
-	op.KDType: spec.StringForm,
+	op.KDType: spec.StringForm, op.KFormat: spec.StringForm,
 }
 
 func callable(name string, params []op.Param) spec.Callable {
@@ -46,7 +46,7 @@ func callable(name string, params []op.Param) spec.Callable {
 	for i := range params {
 		p := &params[i]
 		a := spec.Argument{Name: p.Name, Form: argForms[p.Kind], Choices: p.Choices, Null: p.Optional, Default: p.Default}
-		if p.Star || len(p.Choices) > 0 && p.Kind != op.KStr {
+		if p.Star || len(p.Choices) > 0 && p.Kind != op.KStr && p.Kind != op.KFormat {
 			a.Form = spec.AnyForm
 		}
 		c.Args = append(c.Args, a)

@@ -89,6 +89,16 @@ func (c *Call) Youngest(t *Tensor) {
 	}
 }
 
+// Variable registers t as what a variable of a Python function holds: it is dropped when
+// the row ends, after the arguments that only the call holds, as those are the first
+// variables of the function's frame.
+func (c *Call) Variable(t *Tensor) *Tensor {
+	if x, ok := c.Exec.(interface{ Variable(*Tensor) bool }); ok && x.Variable(t) {
+		return t
+	}
+	return c.Local(t)
+}
+
 // Do1 runs an operator with one result.
 func (c *Call) Do1(r *Op, args any, in ...*Tensor) *Tensor { return c.Do(r, args, in...)[0] }
 

@@ -47,6 +47,8 @@ func Literal(v any) string {
 			parts[i] = Literal(x)
 		}
 		return "(" + strings.Join(parts, ", ") + ")"
+	case tensor.MemoryFormat:
+		return "torch." + string(v)
 	case tensor.DType:
 		return "torch." + v.String()
 	}

@@ -28,12 +28,13 @@ const (
 	KBool                     // "bool"
 	KStr                      // "str(a|b|c)", "str"
 	KDType                    // "dtype", "dtype?"
+	KFormat                   // "format(a|b|c)": a memory format
 	numKinds
 )
 
 var kindNames = [numKinds]string{
 	KTensor: "tensor", KTensors: "tensors", KOperand: "operand", KInt: "int", KInts: "ints", KSizes: "sizes", KPair: "pair",
-	KFloat: "float", KFloats: "floats", KNumber: "number", KBool: "bool", KStr: "str", KDType: "dtype",
+	KFloat: "float", KFloats: "floats", KNumber: "number", KBool: "bool", KStr: "str", KDType: "dtype", KFormat: "format",
 }
 
 // kindHelp says in error messages what a kind accepts.
@@ -41,6 +42,7 @@ var kindHelp = [numKinds]string{
 	KTensor: "the name of a value", KTensors: "a list of names of values", KOperand: "the name of a value or a number",
 	KInt: "an integer", KInts: "an integer or a list of integers", KSizes: "an integer or a list of integers", KPair: "an integer or a list of integers",
 	KFloat: "a number", KFloats: "a list of numbers", KNumber: "a number", KBool: "true or false", KStr: "a string", KDType: "a dtype such as float32 or bfloat16",
+	KFormat: "a memory format",
 }
 
 // Param is one parameter of a signature.
@@ -303,6 +305,13 @@ func (p *Param) Check(v any) (any, error) {
 				return d, nil
 			}
 		}
+	case KFormat:
+		s, _ := v.(string)
+		for _, c := range p.Choices {
+			if strings.TrimPrefix(s, "torch.") == c {
+				return tensor.MemoryFormat(c), nil
+			}
+		}
 	}
 	// "same" and the like are strings where numbers stand otherwise.
 	if s, ok := v.(string); ok && p.Kind == KPair {
@@ -337,7 +346,7 @@ func (p *Param) inRange(i int64) error {
 
 func (p *Param) help() string {
 	h := kindHelp[p.Kind]
-	if p.Kind == KStr && len(p.Choices) > 0 {
+	if (p.Kind == KStr || p.Kind == KFormat) && len(p.Choices) > 0 {
 		h = "one of " + strings.Join(p.Choices, ", ")
 	} else if len(p.Choices) > 0 {
 		h += " or one of " + strings.Join(p.Choices, ", ")

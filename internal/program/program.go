@@ -61,29 +61,27 @@ func (j *Job) BatchLayout(in Input) tensor.Layout {
 	return tensor.InFormat(tensor.D(in.Size...), in.Format(j) != "")
 }
 
-// Format is the memory format in which a tensor of a batch is copied to the device, as
-// Python names it; "" if none is said. Images are floating and have four dimensions or five.
-func (in *Input) Format(j *Job) string {
+// Format is the memory format in which a tensor of a batch is copied to the device; "" if
+// none is said. Images are floating and have four dimensions or five.
+func (in *Input) Format(j *Job) tensor.MemoryFormat {
 	if !j.ChannelsLast || !in.DType.IsFloating() {
 		return ""
 	}
-	return lastFormats[len(in.Size)]
+	return tensor.LastFormat(len(in.Size))
 }
 
-// lastFormats are the channels-last formats by number of dimensions.
-var lastFormats = map[int]string{4: "torch.channels_last", 5: "torch.channels_last_3d"}
-
-// Format is the memory format to which a model is converted.
-func (m *Model) Format() string {
-	format := lastFormats[4]
-	m.Root.Walk(func(_ string, c *Class) {
+// Formats are the channels-last formats of a model's parameters and buffers, each with
+// the path of the first.
+func (m *Model) Formats() map[tensor.MemoryFormat]string {
+	formats := map[tensor.MemoryFormat]string{}
+	m.Root.Walk(func(path string, c *Class) {
 		for _, p := range slices.Concat(c.Params, c.Buffers) {
-			if f := lastFormats[len(p.Size)]; f != "" {
-				format = f
+			if f := tensor.LastFormat(len(p.Size)); f != "" && formats[f] == "" {
+				formats[f] = Join(path, p.Name)
 			}
 		}
 	})
-	return format
+	return formats
 }
 
 // Model is a module tree with a name.

@@ -199,7 +199,7 @@ type Train struct {
 	Save             *Save       `yaml:"save" doc:"checkpoints written by torch.save, which copies tensors to host memory"`
 	Steps            Integer     `yaml:"steps" min:"1" max:"1000" doc:"steps to simulate; by default until two in succession are alike"`
 	Compile          *Value      `yaml:"compile" doc:"torch.compile: true, a mode, or its arguments" later:"torch.compile"`
-	ChannelsLast     Boolean     `yaml:"channels_last" doc:"model.to(memory_format=torch.channels_last), and floating-point tensors of a batch with four dimensions or five are copied in that order"`
+	ChannelsLast     Boolean     `yaml:"channels_last" also:"memory_format" doc:"model.to(memory_format=torch.channels_last), and floating-point tensors of a batch with four dimensions or five are copied in that order"`
 	Deterministic    Boolean     `yaml:"deterministic" doc:"torch.use_deterministic_algorithms(True)"`
 	CudnnBenchmark   Boolean     `yaml:"cudnn_benchmark" doc:"torch.backends.cudnn.benchmark: the first convolution of each kind tries kernels, and empties the allocator's cache"`
 }

@@ -1,16 +1,10 @@
 package spec
 
 import (
-	"encoding/csv"
 	"fmt"
-	"math"
-	"os"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/memplan/memplan/internal/needs"
 )
 
 // TestWorth asks for each key that is accepted and not modelled: the report says what
@@ -21,7 +15,7 @@ func TestWorth(t *testing.T) {
 		section, key, _ := strings.Cut(u.key, ".")
 		value := u.value
 		if value == "" {
-			value = map[string]string{"attn_implementation": "flex_attention", "deepspeed": "ds.json", "compile": "true", "channels_last": "true"}[key]
+			value = map[string]string{"attn_implementation": "flex_attention", "deepspeed": "ds.json", "compile": "true"}[key]
 			if value == "" {
 				value = "2"
 			}
@@ -45,7 +39,7 @@ func TestWorth(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"train: {compile: false, channels_last: false}", "train: {compile: null}", "params: {p: false}\ntrain: {compile: \"${p}\", channels_last: \"${p}\"}",
+	for _, text := range []string{"train: {compile: false}", "train: {compile: null}", "params: {p: false}\ntrain: {compile: \"${p}\"}",
 		"parallel: {tensor: 1, pipeline: 1, sequence: 1, context: 1}"} {
 		s, err := Parse("a.yaml", []byte(fmt.Sprintf(minimal, ", attn_implementation: \"${'sdpa'}\"", text)), Options{})
 		if err != nil || len(s.NotModelled()) > 0 {
@@ -63,32 +57,5 @@ func TestEveryLaterKey(t *testing.T) {
 				t.Errorf("%s%s: nothing says what the figures are worth", section, key)
 			}
 		}
-	}
-}
-
-// TestChannelsLast holds what is said of channels-last tensors against recordings.
-func TestChannelsLast(t *testing.T) {
-	f, err := os.Open(needs.File(t, "measured", "channels_last.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	models := map[string]bool{}
-	low, high := [2]float64{math.Inf(1), math.Inf(1)}, [2]float64{math.Inf(-1), math.Inf(-1)}
-	for _, row := range rows[1:] {
-		models[row[0]] = true
-		for i := range 2 {
-			was, _ := strconv.ParseFloat(row[2+i], 64)
-			is, _ := strconv.ParseFloat(row[4+i], 64)
-			low[i], high[i] = min(low[i], 100*(is/was-1)), max(high[i], 100*(is/was-1))
-		}
-	}
-	want := fmt.Sprintf("recorded peaks of %d CNNs were %.1f %% lower to %.1f %% higher (reserved: %.1f %% lower to %.1f %% higher)", len(models), -low[0], high[0], -low[1], high[1])
-	if got := worthOf("train.channels_last", ""); !strings.Contains(got, want) {
-		t.Errorf("%q, recorded: %q", got, want)
 	}
 }

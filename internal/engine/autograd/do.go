@@ -54,6 +54,24 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	return c.Out
 }
 
+// Variable is what op.Call.Variable asks for: it keeps t for the caller of an operator
+// that Python itself called.
+func (p *Player) Variable(t *op.Tensor) bool {
+	if p.depth != 1 || p.Recomputing > 0 {
+		return false
+	}
+	p.variables = append(p.variables, t)
+	return true
+}
+
+// DropVariables drops what Variable kept, once the arguments of the call are dropped.
+func (p *Player) DropVariables() {
+	if len(p.variables) > 0 {
+		p.Drop(p.variables...)
+		p.variables = p.variables[:0]
+	}
+}
+
 // primitive runs a row that autograd sees as one node, where its first input
 // lies.
 func (p *Player) primitive(r *op.Op, c *op.Call) {

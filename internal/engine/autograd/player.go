@@ -16,6 +16,7 @@ type Player struct {
 	libraries
 	guarded
 	*memory
+	variables []*op.Tensor // of the Python function that was called
 }
 
 // New returns a player for one device.

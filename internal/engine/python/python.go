@@ -452,6 +452,7 @@ func (p *Interp) callOp(fr *Frame, e *program.Expr) Value {
 	for _, a := range args {
 		p.LetGo(a)
 	}
+	p.DropVariables()
 	if len(outs) == 1 && !e.Row.List {
 		return Value{T: outs[0]}
 	}
