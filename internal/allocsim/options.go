@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // options is the table of PYTORCH_CUDA_ALLOC_CONF, in the order of
@@ -74,7 +75,7 @@ func (p *parser) mib(low tensor.Bytes) tensor.Bytes {
 // which may come later, moves it.
 func (p *parser) splitSize() tensor.Bytes {
 	low := largeBuffer / tensor.MiB
-	if !p.version.AllocatorSizesInclusive() {
+	if !p.version.Has(torchver.AllocatorSizesInclusive) {
 		low++
 	}
 	s := splitSize{p.name, p.peek(), p.mib(low)}

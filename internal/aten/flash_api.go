@@ -5,6 +5,7 @@ import (
 
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // flash pads head sizes to a multiple of 8 and slices the result.
@@ -100,7 +101,7 @@ func flashForward(c *op.Call, k *op.Kernel) []*op.Tensor {
 		lseAcc = c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1))
 		outAcc = c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1), roundUp(q.Dim(3), 32))
 	}
-	if c.Env().Torch.FlashStateOnDevice() {
+	if c.Env().Torch.Has(torchver.FlashStateOnDevice) {
 		state, unused := c.NewShape(tensor.Int64, 2), c.NewShape(tensor.Int64)
 		if k.Reduced != 0 && !c.Env().FakeTensors { // made again
 			again := c.NewShape(tensor.Int64, 2)

@@ -5,6 +5,7 @@ import (
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // LayerNormArgs are the arguments of layer_norm.
@@ -53,7 +54,13 @@ var NativeLayerNorm = define(op.Op{
 			b.Set(2, db)
 		}
 		b.Contiguous(b.Grads[0])
-		layerNormPartials(b, x, normRows(&b.Call, x, b.Args.(*LayerNormArgs).Shape), dw != nil, db != nil)
+		gradients := 0
+		for _, g := range []*op.Tensor{dw, db} {
+			if g != nil {
+				gradients++
+			}
+		}
+		layerNormPartials(b, x, normRows(&b.Call, x, b.Args.(*LayerNormArgs).Shape), gradients)
 	},
 	Source: "aten/src/ATen/native/cuda/layer_norm_kernel.cu",
 })
@@ -71,91 +78,43 @@ func normRows(c *op.Call, x *op.Tensor, shape []int64) int64 {
 	return x.Numel() / max(n, 1)
 }
 
-// layerNormPartials allocates the partial sums with which the weight
-// gradients of very many short rows are formed in two steps
-// (LaunchGammaBetaBackwardCUDAKernel).
-func layerNormPartials(b *op.Back, x *op.Tensor, rows int64, weight, bias bool) {
-	if b.Env().FakeTensors || !b.Env().Torch.LayerNormPartialSums() || rows <= 64*1024 || !(weight || bias) {
+// layerNormPartials allocates the partial sums with which so many gradients of weight and
+// bias over very many short rows are formed in two steps (LaunchGammaBetaBackwardCUDAKernel).
+func layerNormPartials(b *op.Back, x *op.Tensor, rows int64, gradients int) {
+	if b.Env().FakeTensors || !b.Env().Torch.Has(torchver.LayerNormPartialSums) || gradients == 0 || rows == 0 {
 		return
 	}
-	n := x.Numel() / rows
+	k := op.Kernel{Rule: layerNormRule, In: tensor.Layout{Size: tensor.D(rows, x.Numel()/rows)}, DType: x.DType, Reduced: uint16(gradients)}
+	b.Kernel(k)
+	k.Rule.Run(&b.Call, &k)
+}
+
+// layerNormRule is of rows and their length, and of how many gradients. The sums take the
+// place of gradients that are empty; of the two, which have one size, the empty one stays here.
+var layerNormRule = &op.KernelRule{Run: func(c *op.Call, k *op.Kernel) {
+	rows, n := k.In.Dim(0), k.In.Dim(1)
 	const block, rowsPerBlock = 32, 32
-	blocksX := tensor.DivUp(n, block)
-	if blocksX >= int64(b.Env().SMs)/2 {
+	if rows <= 64*1024 || n/block >= int64(c.Env().SMs/2) {
 		return
 	}
-	parts := min(max(32768/blocksX, 1), tensor.DivUp(rows, rowsPerBlock))
-	var ts []*op.Tensor
-	if weight {
-		ts = append(ts, b.NewShape(x.DType, parts, n))
+	parts := min(max(32768/max(tensor.DivUp(n, block), 1), 1), tensor.DivUp(rows, rowsPerBlock))
+	mark := c.Mark()
+	for range k.Reduced {
+		c.Local(c.NewShape(k.DType, parts, n))
 	}
-	if bias {
-		ts = append(ts, b.NewShape(x.DType, parts, n))
+	for range k.Reduced {
+		sum := c.NewShape(k.DType, n)
+		reductionBlocks(c, &op.Tensor{Layout: tensor.Contiguous(tensor.D(parts, n)), DType: k.DType}, []bool{true, false}, k.DType.Accumulate().Size(), 4)
+		c.Drop(sum)
 	}
-	for i := len(ts) - 1; i >= 0; i-- {
-		b.Drop(ts[i])
-	}
-}
+	c.DropTo(mark)
+}}
 
-// RMSNormArgs are the arguments of rms_norm.
-type RMSNormArgs struct {
-	Shape []int64  `arg:"normalized_shape"`
-	Eps   *float64 `arg:"eps"`
-}
-
-// eps is what is added to the mean of squares: unless it is given, the distance
-// from 1 to the next number of the input's type.
-func (a *RMSNormArgs) eps(d tensor.DType) float64 {
-	if a.Eps != nil {
-		return *a.Eps
-	}
-	return d.Epsilon()
-}
-
-// RMSNorm is F.rms_norm of PyTorch 2.6: a composition of operators, in
-// float32 for 16-bit inputs.
-var RMSNorm = define(op.Op{
-	Name: "rms_norm", Args: &RMSNormArgs{}, Composite: true,
-	Sig: "F.rms_norm(input, normalized_shape: ints, weight: tensor? = None, eps: float? = None)",
-	Run: func(c *op.Call) {
-		x, a := c.In[0], c.Args.(*RMSNormArgs)
-		if c.Env().Torch.FusedRMSNorm() {
-			c.Fail("the fused rms_norm of PyTorch %v is not modelled", c.Env().Torch)
-		}
-		normRows(c, x, a.Shape)
-		if !x.DType.IsFloating() {
-			c.Fail("rms_norm needs a floating type, not %v", x.DType)
-		}
-		var dims []int64
-		for i := range a.Shape {
-			dims = append(dims, int64(x.Rank()-i-1))
-		}
-		up := c.Local(c.Do1(To, &ToCopyArgs{DType: x.DType.Accumulate()}, x))
-		mark := c.Mark()
-		sq := c.Local(c.Do1(PowScalar, &PowArgs{Exponent: op.Number{Set: true, Value: 2}}, up))
-		mean := c.Local(c.Do1(Mean, &ReduceArgs{Dim: dims, KeepDim: true}, sq))
-		c.Drop(c.Do1(AddInPlace, float(a.eps(x.DType)), mean))
-		r := c.Do1(Rsqrt, nil, mean)
-		c.DropTo(mark)
-		c.Local(r)
-		y := c.Do1(Mul, &BinaryArgs{}, up, r)
-		out := c.Do1(To, &ToCopyArgs{DType: x.DType}, y)
-		c.Drop(y)
-		if w := c.Opt(1); w != nil {
-			y = c.Do1(Mul, &BinaryArgs{}, out, w)
-			c.Drop(out)
-			out = y
-		}
-		c.Return(out)
-	},
-	Source: "aten/src/ATen/native/layer_norm.cpp: rms_norm",
-})
-
-// layerNormSizes are the dimensions before those that are normalized, and how many
+// normSizes are the dimensions before those that are normalized, and how many
 // elements these have.
-func layerNormSizes(x *op.Tensor, a *LayerNormArgs) (lead []int64, n int64) {
+func normSizes(x *op.Tensor, shape []int64) (lead []int64, n int64) {
 	size := x.Size.Slice()
-	k, n := len(size)-len(a.Shape), 1
+	k, n := len(size)-len(shape), 1
 	for _, s := range size[k:] {
 		n *= s
 	}
@@ -165,7 +124,7 @@ func layerNormSizes(x *op.Tensor, a *LayerNormArgs) (lead []int64, n int64) {
 var evalLayerNorm = (&op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
 		a, x := c.Args.(*LayerNormArgs), c.In[0]
-		lead, n := layerNormSizes(x, a)
+		lead, n := normSizes(x, a.Shape)
 		l := op.Launch{On: m}
 		l.Over(len(lead), c.Out[0])
 		l.Seen(c.Out[1], lead...)
@@ -177,7 +136,7 @@ var evalLayerNorm = (&op.Eval{
 	},
 	Backward: func(m op.Machine, b *op.Back) error {
 		x := b.SavedIn(0)
-		lead, n := layerNormSizes(x, b.Args.(*LayerNormArgs))
+		lead, n := normSizes(x, b.Args.(*LayerNormArgs).Shape)
 		l := op.Launch{On: m}
 		l.Over(len(lead), m.Wanted(b, 0))
 		l.Seen(m.Wanted(b, 1), n)

@@ -5,6 +5,7 @@ import (
 	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // RNNArgs is what the computation of nn.LSTM, nn.GRU or nn.RNN depends on,
@@ -101,7 +102,7 @@ func runRNN(c *op.Call) {
 		cudnnRNN(c)
 		return
 	}
-	if d == tensor.BFloat16 && c.Env().Torch.CudnnTakesBFloat16RNN() {
+	if d == tensor.BFloat16 && c.Env().Torch.Has(torchver.CudnnTakesBFloat16RNN) {
 		c.Do(RNNBFloat16, nil)
 	}
 	stepwiseRNN(c)

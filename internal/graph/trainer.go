@@ -29,7 +29,7 @@ func (el *building) trainerOptimizer() {
 		return
 	}
 	name := a.Text("optim")
-	if !a.Has("optim") && el.opts.Env.Torch.AtLeast(torchver.Version{Major: 2, Minor: 8}) && name == "adamw_torch" {
+	if !a.Has("optim") && el.opts.Env.Torch.Has(torchver.TrainerFusedAdamW) && name == "adamw_torch" {
 		name = "adamw_torch_fused"
 	}
 	o := trainer.OptimizerOf(name)

@@ -158,7 +158,7 @@ var fixes = map[Cause][]string{
 		"scaled_dot_product_attention, a loss in chunks, a shorter sequence or a smaller batch",
 	},
 	Fragmentation: {
-		fmt.Sprintf("%s=expandable_segments:True (%s, the name in newer messages, is read from PyTorch %v on)", torchver.AllocConf, torchver.AllocConfNew, torchver.AllocConfNewSince),
+		fmt.Sprintf("%s=expandable_segments:True (%s, the name in newer messages, is read from PyTorch %v on)", torchver.AllocConf, torchver.AllocConfNew, torchver.ReadsAllocConfNew.Since),
 		"inputs of one size: pad to a few lengths, drop the last batch",
 		"max_split_size_mb, if expandable segments cannot be used",
 	},

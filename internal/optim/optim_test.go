@@ -2,7 +2,10 @@ package optim
 
 import (
 	"math"
+	"strings"
 	"testing"
+
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // TestRange holds ranges against what the constructors accept.
@@ -72,6 +75,28 @@ func TestWarm(t *testing.T) {
 	} {
 		if got := Lookup(c.row).Warm(c.args); got != c.want {
 			t.Errorf("%s %+v: %d, not %d", c.row, c.args, got, c.want)
+		}
+	}
+}
+
+// TestReleases: what is younger than PyTorch 2.6 is refused before its release.
+func TestReleases(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		given map[string]any
+		since torchver.Version
+	}{
+		{"Muon", nil, torchver.Version{Major: 2, Minor: 9}},
+		{"Adagrad", map[string]any{"fused": true}, torchver.Version{Major: 2, Minor: 12}},
+	} {
+		r := Lookup(c.name)
+		args := argsOf(t, r, c.given)
+		if _, err := r.Check(args, c.since); err != nil {
+			t.Errorf("%s in %v: %v", c.name, c.since, err)
+		}
+		before := torchver.Version{Major: c.since.Major, Minor: c.since.Minor - 1}
+		if _, err := r.Check(args, before); err == nil || !strings.Contains(err.Error(), c.since.String()) {
+			t.Errorf("%s in %v: %v", c.name, before, err)
 		}
 	}
 }

@@ -1,21 +1,52 @@
 package torchver
 
+var (
+	// blackwellWorkspace is the workspace of Hopper, 32 MiB, on 10.x and 12.x.
+	blackwellWorkspace = change(Change{
+		Since: Version{2, 12}, Area: libraries,
+		What:   "cuBLAS's workspace is 32 MiB on sm_100 and sm_120, as on sm_90; before, it was 8,519,680 bytes (`:4096:2:16:8`).",
+		Source: "PR 175344 (February 2026)", Held: "internal/op TestWorkspaces",
+	})
+	thorWorkspace = change(Change{
+		Since: Version{2, 15}, Area: libraries,
+		What:   "cuBLAS's workspace is 32 MiB on sm_110.",
+		Source: "CublasHandlePool.cpp of 2.15", Held: "internal/op TestWorkspaces",
+	})
+	// sharedWorkspace: a cublasLt call (addmm with a bias epilogue) uses the cached
+	// cuBLAS workspace.
+	sharedWorkspace = change(Change{
+		Since: Version{2, 11}, Area: libraries,
+		What:   "cuBLASLt uses the workspace of cuBLAS; before, each of its calls allocated 1 MiB and freed it.",
+		Source: "PR 168175 (January 2026)", Held: "internal/op TestWorkspaces",
+	})
+	// transientWorkspace: TORCH_CUBLAS_WORKSPACE_CACHE=1, documented since 2.15, restores
+	// the old way.
+	transientWorkspace = change(Change{
+		Since: Version{2, 15}, Area: libraries,
+		What:   "Each matrix product allocates its cuBLAS workspace and frees it; before, the first one on each thread and stream allocated one that stays.",
+		Source: "PR 194311", Held: "internal/op TestWorkspaces",
+	})
+
+	// CudnnTakesBFloat16RNN depends on the CUDA version of the wheel, too.
+	CudnnTakesBFloat16RNN = change(Change{
+		Since: Version{2, 10}, Area: libraries,
+		What:   "Recurrent layers in bfloat16 go to cuDNN, if that is 9.13 or later; memplan computes them step by step and says so.",
+		Source: "PR 164411 (October 2025)", Held: "testdata/script/estimate_rnn.txtar",
+	})
+)
+
 // CublasWorkspace32MiB reports whether the default cuBLAS workspace of a GPU
 // of compute capability smMajor.x is 32 MiB. Otherwise it is 8,519,680 bytes
 // (:4096:2:16:8, that is 8 MiB + 128 KiB). CUBLAS_WORKSPACE_CONFIG overrides
 // both.
-//
-// Up to 2.11 only Hopper (9.x) takes 32 MiB; PR 175344 (February 2026) adds
-// the Blackwell families 10.x and 12.x. CublasHandlePool.cpp of 2.15 also lists
-// 11.x.
 func (v Version) CublasWorkspace32MiB(smMajor int) bool {
 	switch smMajor {
 	case 9:
 		return true
 	case 10, 12:
-		return v.AtLeast(Version{2, 12})
+		return v.Has(blackwellWorkspace)
 	case 11:
-		return v.AtLeast(Version{2, 15})
+		return v.Has(thorWorkspace)
 	}
 	return false
 }
@@ -24,17 +55,12 @@ func (v Version) CublasWorkspace32MiB(smMajor int) bool {
 // workspace from the caching allocator and gives it back at once. Before, the
 // first GEMM of each pair of thread and stream allocates one that lives as
 // long as the process: one for the program's thread, one for autograd's.
-//
-// Changed by PR 194311; TORCH_CUBLAS_WORKSPACE_CACHE=1, documented since 2.15,
-// restores the old way.
-func (v Version) CublasWorkspaceTransient() bool { return v.AtLeast(Version{2, 15}) }
+func (v Version) CublasWorkspaceTransient() bool { return v.Has(transientWorkspace) }
 
 // CublasLtSharesWorkspace reports whether a cublasLt call (addmm with a bias
 // epilogue) uses the cached cuBLAS workspace. Otherwise it takes a buffer of
-// its own for the one call, 1 MiB by default.
-//
-// PR 168175 (January 2026) made sharing the default; since 2.15 it needs the
-// cache that CublasWorkspaceTransient says is gone.
+// its own for the one call, 1 MiB by default. It shares no workspace that is
+// not cached.
 func (v Version) CublasLtSharesWorkspace() bool {
-	return v.AtLeast(Version{2, 11}) && !v.CublasWorkspaceTransient()
+	return v.Has(sharedWorkspace) && !v.CublasWorkspaceTransient()
 }

@@ -107,7 +107,7 @@ func TestCublas(t *testing.T) {
 func TestAllocatorOptionSince(t *testing.T) {
 	for _, o := range allocatorOptions {
 		since, source := AllocatorOptionSince(o.name)
-		if since != o.since || source == "" || !Newest.AtLeast(since) || Oldest.AtLeast(since) {
+		if since != o.Since || source == "" || !Newest.AtLeast(since) || Oldest.AtLeast(since) {
 			t.Errorf("%s: since %v (%q)", o.name, since, source)
 		}
 	}

@@ -40,7 +40,7 @@ func (j *Job) kernels(m *Model, p *spec.PEFT) (names []string) {
 		n, _ := m.Params.Lookup(key)
 		experts = experts || n != nil && n != int64(0)
 	}
-	if experts && !j.Torch.AtLeast(torchver.Version{Major: 2, Minor: 9}) {
+	if experts && !j.Torch.Has(torchver.GroupedExperts) {
 		return nil
 	}
 	return []string{"mlp", "qkv", "o"}
