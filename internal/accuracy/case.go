@@ -19,6 +19,7 @@ type Case struct {
 	Difference string // the first one, or why nothing was predicted
 	Steps      []StepPeaks
 	PeaksOnly  bool // nothing but peaks of allocated memory was recorded
+	Live       bool // and the events; no reserved memory
 
 	// Rows are the operators that ran, Derived those whose derivatives did, where
 	// the event lists are equal.

@@ -60,8 +60,37 @@ func Compare(r *Recording) *Case {
 // Compare holds the prediction for a program against what was recorded.
 func (f *FuzzCase) Compare() *Case {
 	c := &Case{Name: f.Name, Arch: f.Arch}
-	c.compare(f.Spec, ArchEnv(f.Arch), f.Events, f.Steps, false)
+	env, err := f.Env()
+	switch {
+	case err != nil:
+		c.Difference = err.Error()
+	case f.Pretended:
+		c.pretended(f, env)
+	default:
+		c.compare(f.Spec, env, f.Events, f.Steps, false)
+	}
 	return c
+}
+
+// pretended fills in the result of a case that ran on a pretended GPU.
+func (c *Case) pretended(f *FuzzCase, env op.Env) {
+	c.Live = true
+	p, err := predict(c.Name, f.Spec, env, len(f.Steps), nil)
+	if err != nil {
+		c.Difference = "no prediction: " + err.Error()
+		return
+	}
+	if f.Events != nil {
+		c.Difference = trace.RunsDifference(f.Events, p.events, len(f.Steps))
+	} else if trace.RunsDigest(p.events, len(f.Steps)) != f.Digest {
+		c.Difference = "the events are others than those recorded"
+	}
+	if c.Equal = c.Difference == ""; c.Equal {
+		c.Rows, c.Derived = p.rows, p.derived
+	}
+	for i, peak := range livePeaks(p.events, len(f.Steps)) {
+		c.Steps = append(c.Steps, StepPeaks{Allocated: peak, RecordedAllocated: f.Steps[i].PeakAllocated})
+	}
 }
 
 // compare fills in the result. With late, what is freed when a step returns was

@@ -3,6 +3,8 @@ package accuracy
 import (
 	"encoding/json"
 
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/internal/trace"
 )
 
@@ -12,9 +14,26 @@ type FuzzCase struct {
 	Name   string         `json:"name"`
 	Arch   string         `json:"arch"`
 	Torch  string         `json:"torch"`
-	Spec   string         `json:"spec"`
-	Events trace.Recorded `json:"events"`
+	Spec   string         `json:"spec,omitempty"`
+	Events trace.Recorded `json:"events,omitempty"`
 	Steps  []RecordedStep `json:"steps"`
+
+	// Pretended says that PyTorch ran on a pretended GPU, without what kernels
+	// allocate inside. Peaks are sums of live blocks, each rounded up to 512 bytes.
+	Pretended bool `json:"pretended,omitempty"`
+	// Digest stands for Events.
+	Digest string `json:"digest,omitempty"`
+}
+
+// Env is what the case ran on.
+func (f *FuzzCase) Env() (op.Env, error) {
+	env := ArchEnv(f.Arch)
+	env.Pretended, env.StubCudnn = f.Pretended, !f.Pretended
+	var err error
+	if f.Torch != "" {
+		env.Torch, err = torchver.Parse(f.Torch)
+	}
+	return env, err
 }
 
 // CompareFuzz returns the first difference between prediction and recording,
@@ -39,4 +58,13 @@ func WriteFuzz(path string, cases []*FuzzCase) error {
 func ReadFuzz(path string) ([]*FuzzCase, error) {
 	var cases []*FuzzCase
 	return cases, readJSON(path, &cases)
+}
+
+// Condense keeps of a case what a comparison needs, without the spec if that of a
+// recording of testdata/fuzz is meant.
+func (f *FuzzCase) Condense(known bool) {
+	f.Digest, f.Events = trace.RecordedDigest(f.Events, len(f.Steps)), nil
+	if known {
+		f.Spec = ""
+	}
 }

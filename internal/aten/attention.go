@@ -211,7 +211,7 @@ var SafeSoftmax = define(op.Op{
 		x := c.In[0]
 		out := c.New(tensor.Contiguous(x.Size), x.DType)
 		c.Return(out)
-		if c.Env().FakeTensors {
+		if c.Env().NoKernels() {
 			return
 		}
 		masked := c.New(x.LikeDense(), tensor.Bool)

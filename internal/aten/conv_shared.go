@@ -69,7 +69,7 @@ func suggestsLast(g *op.Tensor) bool {
 // and empties the cache before it runs the best one (run_single_conv,
 // get_plans_from_find). The workspace of the search is taken to be that of the plan.
 func convKernel(c *op.Call, k cudnn.ConvKernel, images, filter, results *op.Tensor, last bool) {
-	if c.Env().FakeTensors {
+	if c.Env().NoKernels() {
 		return
 	}
 	a := c.Args.(*ConvArgs)

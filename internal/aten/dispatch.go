@@ -2,6 +2,7 @@ package aten
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -104,6 +105,18 @@ func DispatchOf(name, overload string) *Dispatch {
 	}
 	return &Dispatch{Row: r}
 }
+
+// derivatives are the rows whose derivative is one operator.
+var derivatives = sync.OnceValue(func() map[*op.Op]bool {
+	out := map[*op.Op]bool{}
+	for _, d := range dispatched {
+		out[d.Row] = out[d.Row] || d.Back
+	}
+	return out
+})
+
+// OneDerivative reports whether the derivative of a row is one operator.
+func OneDerivative(r *op.Op) bool { return derivatives()[r] }
 
 // Plain reports whether an operator is known to allocate its results and nothing else:
 // one of single elements, which fills, or which reads and writes lists of tensors in one kernel.

@@ -32,7 +32,7 @@ var FlashAttention = define(op.Op{
 		t := swapHeads(c, c.In...)
 		q, k := t[0], t[1]
 		kern := flashKernel(flashRule, q, k, c.Args.(*SDPAArgs).DropoutP)
-		if !c.Env().FakeTensors {
+		if !c.Env().NoKernels() {
 			c.Kernel(kern)
 		}
 		out := c.New(q.LikeDense(), q.DType)
@@ -97,13 +97,13 @@ func flashForward(c *op.Call, k *op.Kernel) []*op.Tensor {
 	q := &k.In
 	outs := []*op.Tensor{c.NewShape(tensor.Float32, q.Dim(0), q.Dim(2), q.Dim(1))} // log-sum-exp
 	var lseAcc, outAcc *op.Tensor
-	if n := flashSplits(c.Env(), k); n > 1 && !c.Env().FakeTensors {
+	if n := flashSplits(c.Env(), k); n > 1 && !c.Env().NoKernels() {
 		lseAcc = c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1))
 		outAcc = c.NewShape(tensor.Float32, n, q.Dim(0), q.Dim(2), q.Dim(1), roundUp(q.Dim(3), 32))
 	}
 	if c.Env().Torch.Has(torchver.FlashStateOnDevice) {
 		state, unused := c.NewShape(tensor.Int64, 2), c.NewShape(tensor.Int64)
-		if k.Reduced != 0 && !c.Env().FakeTensors { // made again
+		if k.Reduced != 0 && !c.Env().NoKernels() { // made again
 			again := c.NewShape(tensor.Int64, 2)
 			c.Drop(state)
 			state = again

@@ -111,14 +111,17 @@ var Trilinear = define(op.Op{
 	Grad: func(b *op.Back) {
 		a, x, g := b.Args.(*trilinearArgs), b.SavedIns(), b.Grads[0]
 		e := a.Expand
+		grad := func(i int, expand [3][]int, ts ...*op.Tensor) {
+			b.Within(func() { b.Set(i, trilinear(&b.Call, &trilinearArgs{expand, e[i]}, ts[0], ts[1], ts[2])) })
+		}
 		if b.Need(0) {
-			b.Set(0, trilinear(&b.Call, &trilinearArgs{[3][]int{a.Sum, e[1], e[2]}, e[0]}, g, x[1], x[2]))
+			grad(0, [3][]int{a.Sum, e[1], e[2]}, g, x[1], x[2])
 		}
 		if b.Need(1) {
-			b.Set(1, trilinear(&b.Call, &trilinearArgs{[3][]int{e[0], a.Sum, e[2]}, e[1]}, x[0], g, x[2]))
+			grad(1, [3][]int{e[0], a.Sum, e[2]}, x[0], g, x[2])
 		}
 		if b.Need(2) {
-			b.Set(2, trilinear(&b.Call, &trilinearArgs{[3][]int{e[0], e[1], a.Sum}, e[2]}, x[0], x[1], g))
+			grad(2, [3][]int{e[0], e[1], a.Sum}, x[0], x[1], g)
 		}
 	},
 	Eval: op.OnHost(func(a op.Arrays, c *op.Call) {

@@ -44,7 +44,7 @@ func (c *Call) Local(t *Tensor) *Tensor {
 // Scratch allocates n bytes that a kernel needs and that live to the end of the
 // row; none if n is 0 or no kernel runs.
 func (c *Call) Scratch(n tensor.Bytes) *Tensor {
-	if n == 0 || c.Env().FakeTensors {
+	if n == 0 || c.Env().NoKernels() {
 		return nil
 	}
 	return c.Local(c.New(tensor.Contiguous(tensor.D(int64(n))), tensor.Uint8))
@@ -97,6 +97,16 @@ func (c *Call) Variable(t *Tensor) *Tensor {
 		return t
 	}
 	return c.Local(t)
+}
+
+// Within runs what a single operator of PyTorch does, where a derivative is made of
+// several.
+func (c *Call) Within(f func()) {
+	if x, ok := c.Exec.(interface{ Within(func()) }); ok {
+		x.Within(f)
+		return
+	}
+	f()
 }
 
 // Do1 runs an operator with one result.

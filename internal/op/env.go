@@ -30,6 +30,11 @@ type Env struct {
 	// nothing that a kernel or a library allocates inside.
 	FakeTensors bool
 
+	// Pretended plays the job as on the GPU that memplan record pretends, where no
+	// kernel runs either: there is what operators return and what derivative
+	// formulas make of operators.
+	Pretended bool
+
 	// CudnnBenchmark is torch.backends.cudnn.benchmark.
 	CudnnBenchmark bool
 
@@ -52,6 +57,9 @@ func (e *Env) Laid(size tensor.Dims) tensor.Layout {
 	return tensor.InFormat(size, e.ChannelsLast && (size.Len() == 4 || size.Len() == 5))
 }
 
+// NoKernels reports whether nothing is allocated inside of kernels and libraries.
+func (e *Env) NoKernels() bool { return e.FakeTensors || e.Pretended }
+
 // CublasWorkspace is the size in bytes of the workspace of a cuBLAS handle:
 // 32 MiB on the architectures that PyTorch's getChosenWorkspaceSize lists, else
 // the sum of its :4096:2:16:8, in KiB (aten/src/ATen/cuda/CublasHandlePool.cpp).
@@ -70,7 +78,7 @@ func (e *Env) CublasWorkspace() int64 {
 // LtWorkspace is the size in bytes of the buffer that one cublasLt call takes
 // for itself; 0 where it uses the handle's workspace or no kernel runs.
 func (e *Env) LtWorkspace() int64 {
-	if e.FakeTensors || e.Torch.CublasLtSharesWorkspace() {
+	if e.NoKernels() || e.Torch.CublasLtSharesWorkspace() {
 		return 0
 	}
 	return 1 << 20

@@ -9,6 +9,7 @@ has a kernel for CUDA in Python, which works out the results' shapes (those of t
 import atexit
 import collections
 import ctypes
+import functools
 import gzip
 import importlib.machinery
 import importlib.util
@@ -968,8 +969,7 @@ def cudnn_is_acceptable(op, args, kwargs):
 
 
 def acceptable(t):
-    return torch._C._get_cudnn_enabled() and t.is_cuda and t.dtype in HALF + (torch.float32, torch.float64) and t.numel() > 0 and (
-        t.dtype is not torch.bfloat16 or MAJOR >= 8)
+    return torch._C._get_cudnn_enabled() and t.is_cuda and t.dtype in (torch.float16, torch.float32, torch.float64) and t.numel() > 0
 
 
 @composite("aten::_batch_norm_impl_index")
@@ -1113,6 +1113,44 @@ def native_attention(op, args, kwargs):
     heads = () if a["average_attn_weights"] else (a["num_head"],)
     weights = torch.empty((q.shape[0], *heads, q.shape[1], k.shape[1]), dtype=q.dtype, device="meta") if a["need_weights"] else torch.empty(0, dtype=q.dtype, device="meta")
     return torch.empty(q.shape, dtype=q.dtype, device="meta"), weights
+
+
+@meta_rule("aten::_thnn_fused_lstm_cell")
+def lstm_cell(op, args, kwargs):
+    """RNN.cu"""
+    gates, cx = args[0], args[2]
+    like = lambda t: torch.empty(t.shape, dtype=t.dtype, device="meta")
+    return like(cx), like(cx), like(gates)
+
+
+@meta_rule("aten::_thnn_fused_gru_cell")
+def gru_cell(op, args, kwargs):
+    hx = args[2]
+    return torch.empty(hx.shape, dtype=hx.dtype, device="meta"), torch.empty((hx.shape[0], 5 * hx.shape[1]), dtype=hx.dtype, device="meta")
+
+
+@meta_rule("aten::_thnn_fused_lstm_cell_backward_impl")
+def lstm_cell_backward(op, args, kwargs):
+    grad_hy, grad_cy, cx, cy, workspace, has_bias = args
+    gates = torch.empty(workspace.shape, dtype=workspace.dtype, device="meta")
+    bias = torch.empty(workspace.shape[1:], dtype=workspace.dtype, device="meta") if has_bias else None
+    return gates, torch.empty(cx.shape, dtype=cx.dtype, device="meta"), bias
+
+
+@meta_rule("aten::_thnn_fused_gru_cell_backward")
+def gru_cell_backward(op, args, kwargs):
+    grad, workspace, has_bias = args
+    n, width = grad.shape
+    empty = lambda *s: torch.empty(s, dtype=workspace.dtype, device="meta")
+    gates = [empty(n, 3 * width), empty(n, 3 * width)]
+    return *gates, empty(n, width), *([empty(3 * width), empty(3 * width)] if has_bias else [None, None])
+
+
+@meta_rule("aten::native_batch_norm_backward", "aten::cudnn_batch_norm_backward")
+def batch_norm_backward(op, args, kwargs):
+    outs = op(*args, **kwargs)
+    mask = bind(op, args, kwargs).get("output_mask")
+    return outs if mask is None else tuple(o if m else None for o, m in zip(outs, mask))
 
 
 @meta_rule("aten::_ctc_loss_backward")
@@ -1985,6 +2023,18 @@ def install_cuda():
         put(nothing, name, cuda.nvtx)
     pinned = set()
     torch.Tensor.pin_memory = pin_memory
+
+    def pinning(make):
+        """A function that makes tensors and takes pin_memory, for which the CPU build asks the library of CUDA."""
+
+        @functools.wraps(make)
+        def f(*args, pin_memory=False, **kwargs):
+            out = make(*args, **kwargs)
+            return out.pin_memory() if pin_memory and out.device.type == "cpu" else out
+        return f
+
+    for name in ("empty", "empty_strided", "empty_like", "zeros", "ones", "full", "tensor", "rand", "randn", "arange"):
+        setattr(torch, name, pinning(getattr(torch, name)))
     torch.Tensor.is_pinned = lambda self, device=None: self.device.type == "cpu" and self.untyped_storage()._cdata in pinned
     cuda._initialized = True
     cuda.default_generators = (torch.default_generator,)

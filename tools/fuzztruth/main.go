@@ -16,6 +16,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -32,6 +33,7 @@ import (
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/graph"
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/torchrun"
 	"github.com/memplan/memplan/specs"
@@ -39,6 +41,9 @@ import (
 
 //go:embed record.py
 var recorder string
+
+//go:embed pretend.py
+var pretender string
 
 // kinds are the generators of random specs.
 var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
@@ -74,6 +79,8 @@ func main() {
 	freeze := flag.Float64("freeze", 0.2, "share of random programs in which some parameters are frozen")
 	steps := flag.Float64("steps", 0.2, "share of random programs with techniques beside the step: evaluation, offloading, kept values")
 	kind := flag.String("kind", "programs", "what to draw: "+strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+	pretend := flag.String("pretend", "", "release of a PyTorch for CPUs, which runs the scripts on a pretended GPU")
+	of := flag.String("of", "", "run the specs of recordings of testdata/fuzz, by the name of the file")
 	print := flag.Int64("print", -1, "print the spec of this seed and stop")
 	flag.Parse()
 	draw := func(seed uint64) (text, arch string) {
@@ -89,34 +96,82 @@ func main() {
 		fmt.Printf("# arch %s\n%s", arch, text)
 		return
 	}
-	if err := run(*seed, *n, *python, *out, *show, flag.Args(), *arch, draw); err != nil {
+	j := job{python: *python, out: *out, show: *show, pretend: *pretend}
+	var err error
+	switch {
+	case *of != "":
+		err = j.again(*of)
+	case flag.NArg() > 0:
+		err = j.read(flag.Args(), *arch)
+	default:
+		j.draw(*seed, *n, draw)
+	}
+	if err == nil {
+		err = j.run()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "fuzztruth:", err)
 		os.Exit(1)
 	}
 }
 
-func run(seed uint64, n int, python, out string, show bool, specFiles []string, arch string, draw func(seed uint64) (text, arch string)) error {
+// job is what is run and how.
+type job struct {
+	python, out string
+	pretend     string // the release
+	of          string // the file of recordings that the specs are from
+	show        bool
+	cases       []*accuracy.FuzzCase
+}
+
+func (j *job) add(name, arch, text string) {
+	j.cases = append(j.cases, &accuracy.FuzzCase{Name: name, Arch: arch, Spec: text, Torch: cmp.Or(j.pretend, "2.6"), Pretended: j.pretend != ""})
+}
+
+// draw makes random specs.
+func (j *job) draw(seed uint64, n int, draw func(seed uint64) (text, arch string)) {
+	for s := seed; s < seed+uint64(n); s++ {
+		text, arch := draw(s)
+		j.add(fmt.Sprintf("fuzz-%d", s), arch, text)
+	}
+}
+
+// read takes the specs of files.
+func (j *job) read(files []string, arch string) error {
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		j.add(strings.TrimSuffix(filepath.Base(f), ".yaml"), arch, string(text))
+	}
+	return nil
+}
+
+// again takes the specs of recordings.
+func (j *job) again(name string) error {
+	j.of = name
+	cases, err := accuracy.ReadFuzz(filepath.Join("testdata/fuzz", name+".json.gz"))
+	for _, c := range cases {
+		j.add(c.Name, c.Arch, c.Spec)
+	}
+	return err
+}
+
+func (j *job) run() error {
 	dir, err := os.MkdirTemp(".", ".fuzztruth-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	var cases []*accuracy.FuzzCase
-	for _, f := range specFiles {
-		text, err := os.ReadFile(f)
-		if err != nil {
+	script, gpu := "record.py", []byte(nil)
+	if j.pretend != "" {
+		script = "pretend.py"
+		if gpu, err = os.ReadFile("internal/record/recorder.py"); err != nil {
 			return err
 		}
-		name := strings.TrimSuffix(filepath.Base(f), ".yaml")
-		cases = append(cases, &accuracy.FuzzCase{Name: name, Arch: arch, Spec: string(text)})
 	}
-	if len(specFiles) == 0 {
-		for s := seed; s < seed+uint64(n); s++ {
-			text, arch := draw(s)
-			cases = append(cases, &accuracy.FuzzCase{Name: fmt.Sprintf("fuzz-%d", s), Arch: arch, Spec: text})
-		}
-	}
-	for name, text := range map[string]string{"record.py": recorder, "standin.py": torchrun.StandIn} {
+	for name, text := range map[string]string{"record.py": recorder, "pretend.py": pretender, "recorder.py": string(gpu), "standin.py": torchrun.StandIn} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}
@@ -127,11 +182,11 @@ func run(seed uint64, n int, python, out string, show bool, specFiles []string, 
 		return err
 	}
 	w := bufio.NewWriter(list)
-	for _, c := range cases {
+	for _, c := range j.cases {
 		conf, err := export(c, filepath.Join(dir, c.Name+".py"))
 		if err != nil {
 			fmt.Printf("%s: not exported: %v\n", c.Name, err)
-			if show {
+			if j.show {
 				fmt.Println(c.Spec)
 			}
 			continue
@@ -143,37 +198,41 @@ func run(seed uint64, n int, python, out string, show bool, specFiles []string, 
 		return err
 	}
 	list.Close()
-	args := strings.Fields(python)
-	cmd := exec.Command(args[0], append(args[1:], "record.py", "list.txt")...)
+	args := strings.Fields(j.python)
+	cmd := exec.Command(args[0], append(args[1:], script, "list.txt")...)
 	cmd.Dir = dir
 	cmd.Stderr = os.Stderr
 	if o, err := cmd.Output(); err != nil {
 		return fmt.Errorf("%v: %w\n%s", cmd.Args, err, o)
 	}
-	return compare(dir, kept, out, show)
+	return j.compare(dir, kept)
 }
 
-func build(c *accuracy.FuzzCase) (*spec.Spec, *graph.Result, error) {
+func build(c *accuracy.FuzzCase) (*spec.Spec, *graph.Result, op.Env, error) {
+	env, err := c.Env()
+	if err != nil {
+		return nil, nil, env, err
+	}
 	s, err := spec.Parse(c.Name+".yaml", []byte(c.Spec), spec.Options{})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, env, err
 	}
-	g, err := graph.Build(s, graph.Options{Env: accuracy.ArchEnv(c.Arch), Preset: specs.Preset, Presets: specs.Names()})
-	return s, g, err
+	g, err := graph.Build(s, graph.Options{Env: env, Preset: specs.Preset, Presets: specs.Names()})
+	return s, g, env, err
 }
 
 // accepts reports whether memplan plays a program.
 func accepts(c *accuracy.FuzzCase) bool {
-	_, g, err := build(c)
+	_, g, env, err := build(c)
 	if err != nil {
 		return false
 	}
-	_, err = engine.Play(g.Job, accuracy.ArchEnv(c.Arch), nil, steps)
+	_, err = engine.Play(g.Job, env, nil, steps)
 	return err == nil
 }
 
 func export(c *accuracy.FuzzCase, path string) (allocConf string, err error) {
-	s, g, err := build(c)
+	s, g, _, err := build(c)
 	if err != nil {
 		return "", err
 	}
@@ -187,7 +246,7 @@ func export(c *accuracy.FuzzCase, path string) (allocConf string, err error) {
 
 // compare reads the recordings, holds the predictions against them and keeps
 // them.
-func compare(dir string, cases []*accuracy.FuzzCase, out string, show bool) error {
+func (j *job) compare(dir string, cases []*accuracy.FuzzCase) error {
 	equal, refused, accepted := 0, 0, 0
 	var kept []*accuracy.FuzzCase
 	for _, c := range cases {
@@ -210,7 +269,7 @@ func compare(dir string, cases []*accuracy.FuzzCase, out string, show bool) erro
 				but = ", memplan does not"
 			}
 			fmt.Printf("%s: PyTorch refuses%s: %s\n", c.Name, but, rec.Error)
-			if show && !strings.Contains(rec.Error, "inplace") {
+			if j.show && !strings.Contains(rec.Error, "inplace") {
 				fmt.Println(c.Spec)
 			}
 			continue
@@ -226,13 +285,18 @@ func compare(dir string, cases []*accuracy.FuzzCase, out string, show bool) erro
 			continue
 		}
 		fmt.Printf("%s (%s): %s\n", c.Name, c.Arch, diff)
-		if show {
+		if j.show {
 			fmt.Println(c.Spec)
 		}
 	}
 	fmt.Printf("%d of %d equal, %d refused by PyTorch, %d of them not by memplan\n", equal, len(kept), refused, accepted)
-	if out == "" {
+	if j.out == "" {
 		return nil
 	}
-	return accuracy.WriteFuzz(out, kept)
+	if j.pretend != "" {
+		for _, c := range kept {
+			c.Condense(j.of != "")
+		}
+	}
+	return accuracy.WriteFuzz(j.out, kept)
 }

@@ -66,13 +66,35 @@ def settled():
     torch.autograd._engine_run_backward = f
 
 
-def run(name):
-    for k in dir(nn.init):  # weights need no values
+def without_values():
+    """Weights and batches need no values."""
+    for k in dir(nn.init):
         if k.endswith("_") and not k.startswith("_"):
             setattr(nn.init, k, lambda t, *a, **kw: t)
             if hasattr(activation, k):
                 setattr(activation, k, getattr(nn.init, k))
     torch.randn = lambda *s, **kw: torch.empty(*s, **kw)
+
+
+def execute(name):
+    """Runs a script, whose branches on values go where they would go."""
+    text = open(name + ".py").read()
+    if "torch.optim.LBFGS" in text:
+        progress()
+    if "F.ctc_loss" in text:
+        whole_targets()
+    if "torch.autograd.grad(" in text:
+        settled()
+    if "torch.optim.ASGD" in text:  # whose mu is 1 up to step t0
+        item = torch.Tensor.item
+        torch.Tensor.item = lambda self: 1.0 if sys._getframe(1).f_code.co_name == "_single_tensor_asgd" else item(self)
+    if standin.ranks(text):
+        standin.install(standin.ranks(text))
+    exec(compile(text, name, "exec"), {"__name__": "__main__"})
+
+
+def run(name):
+    without_values()
     torch.cuda.init()
     torch.cuda.memory._record_memory_history(enabled="all", context=None, stacks="python", max_entries=4000000)
     gc.collect()
@@ -91,19 +113,7 @@ def run(name):
         return peak()
 
     torch.cuda.reset_peak_memory_stats, torch.cuda.max_memory_allocated = on_reset, on_peak
-    text = open(name + ".py").read()
-    if "torch.optim.LBFGS" in text:
-        progress()
-    if "F.ctc_loss" in text:
-        whole_targets()
-    if "torch.autograd.grad(" in text:
-        settled()
-    if "torch.optim.ASGD" in text:  # whose mu is 1 up to step t0
-        item = torch.Tensor.item
-        torch.Tensor.item = lambda self: 1.0 if sys._getframe(1).f_code.co_name == "_single_tensor_asgd" else item(self)
-    if standin.ranks(text):
-        standin.install(standin.ranks(text))
-    exec(compile(text, name, "exec"), {"__name__": "__main__"})
+    execute(name)
     trace = torch.cuda.memory._snapshot()["device_traces"][0]
     bounds = [("setup", 0, begins[0])] + [("step%d" % (i + 1), b, e) for i, (b, e) in enumerate(zip(begins, ends))]
     ids, n, events = {}, 0, {}
@@ -135,19 +145,20 @@ def child(arch, name, conf=None):
         json.dump(result, f, separators=(",", ":"))
 
 
-torch.set_num_threads(1)
-torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # imports what optimizers import
-running = 0
-for line in open(sys.argv[1]).read().split("\n"):
-    if not line:
-        continue
-    if running == 2:
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # imports what optimizers import
+    running = 0
+    for line in open(sys.argv[1]).read().split("\n"):
+        if not line:
+            continue
+        if running == 2:
+            os.wait()
+            running -= 1
+        if os.fork() == 0:
+            child(*line.split())
+            os._exit(0)
+        running += 1
+    while running:
         os.wait()
         running -= 1
-    if os.fork() == 0:
-        child(*line.split())
-        os._exit(0)
-    running += 1
-while running:
-    os.wait()
-    running -= 1

@@ -121,7 +121,7 @@ func (p *Player) derive(r *op.Op, b *op.Back) {
 		return
 	}
 	if statements || !p.Executes() || r != asStridedRow && !p.backend.Derives(r) {
-		r.Grad(b)
+		p.derivative(r, statements, func() { r.Grad(b); b.End() })
 		return
 	}
 	p.Quiet(func() { r.Grad(b) })

@@ -19,6 +19,7 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 		p.names.inner[r] = true
 	}
 	p.depth++
+	p.asked++
 	c := &p.calls.Take(1)[0]
 	c.Exec, c.Op, c.In, c.Args = p, r, in, args
 	guarded := p.Recomputing > 0
@@ -38,7 +39,7 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 		}
 		c.End()
 	} else {
-		p.primitive(r, c)
+		p.kernel(c, func() { p.primitive(r, c) })
 	}
 	if guarded {
 		p.unguard()

@@ -33,7 +33,7 @@ func (l *libraries) Reseed() { l.rnnReset = true }
 // its handle's workspace, which stays for the life of the process; newer
 // versions take one for each call.
 func (p *Player) BlasHandle() {
-	if p.blas[p.thread] != nil || p.env.FakeTensors {
+	if p.blas[p.thread] != nil || p.env.NoKernels() {
 		return
 	}
 	w := p.New(tensor.Contiguous(tensor.D(p.env.CublasWorkspace())), tensor.Uint8)

@@ -15,6 +15,7 @@ type Player struct {
 	graph
 	libraries
 	guarded
+	pretended
 	*memory
 	variables []*op.Tensor // of the Python function that was called
 }

@@ -1,0 +1,64 @@
+package autograd
+
+import (
+	"github.com/memplan/memplan/internal/aten"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/trace"
+)
+
+// pretended is the state of a player on a pretended GPU.
+type pretended struct {
+	within bool // an operator
+	asked  int  // operators that were run
+}
+
+// kernel runs a row, which a pretended GPU sees as one operator.
+func (p *Player) kernel(c *op.Call, run func()) {
+	if _, statements := c.Args.(op.Application); statements {
+		run()
+		return
+	}
+	p.Within(run)
+}
+
+// Within runs what a pretended GPU sees as one operator.
+func (p *Player) Within(run func()) {
+	if !p.env.Pretended || p.within {
+		run()
+		return
+	}
+	first := len(p.tr.Events)
+	p.within = true
+	run()
+	p.within = false
+	p.unseen(first)
+}
+
+// derivative runs a formula. One that calls no operators is one itself.
+func (p *Player) derivative(r *op.Op, statements bool, run func()) {
+	if aten.OneDerivative(r) {
+		p.Within(run)
+		return
+	}
+	first, asked := len(p.tr.Events), p.asked
+	run()
+	if p.env.Pretended && !statements && p.asked == asked {
+		p.unseen(first)
+	}
+}
+
+// unseen takes out of the trace what is allocated and freed within one operator.
+func (p *Player) unseen(first int) {
+	born, gone := map[int32]bool{}, map[int32]bool{}
+	for _, e := range p.tr.Events[first:] {
+		born[e.ID] = born[e.ID] || e.Kind == trace.Alloc
+		gone[e.ID] = gone[e.ID] || e.Kind == trace.Free
+	}
+	kept := p.tr.Events[:first]
+	for _, e := range p.tr.Events[first:] {
+		if !born[e.ID] || !gone[e.ID] {
+			kept = append(kept, e)
+		}
+	}
+	p.tr.Events = kept
+}
