@@ -106,17 +106,20 @@ func DispatchOf(name, overload string) *Dispatch {
 	return &Dispatch{Row: r}
 }
 
-// derivatives are the rows whose derivative is one operator.
-var derivatives = sync.OnceValue(func() map[*op.Op]bool {
-	out := map[*op.Op]bool{}
+// rowsDispatched are the rows, and those of them whose derivative is one operator.
+var rowsDispatched = sync.OnceValue(func() map[bool]map[*op.Op]bool {
+	out := map[bool]map[*op.Op]bool{false: {}, true: {}}
 	for _, d := range dispatched {
-		out[d.Row] = out[d.Row] || d.Back
+		out[d.Back][d.Row] = true
 	}
 	return out
 })
 
-// OneDerivative reports whether the derivative of a row is one operator.
-func OneDerivative(r *op.Op) bool { return derivatives()[r] }
+// One reports whether PyTorch's dispatcher knows what a row does as one operator.
+func One(r *op.Op) bool { return !r.Composite && r != BoolMask || rowsDispatched()[false][r] }
+
+// OneDerivative reports the same of the derivative of a row.
+func OneDerivative(r *op.Op) bool { return rowsDispatched()[true][r] }
 
 // Plain reports whether an operator is known to allocate its results and nothing else:
 // one of single elements, which fills, or which reads and writes lists of tensors in one kernel.

@@ -71,9 +71,13 @@ func runSoftmax(c *op.Call) {
 // gradSoftmax needs the product of gradient and result beside its output.
 func gradSoftmax(b *op.Back) {
 	b.Set(0, b.New(tensor.Contiguous(b.Grads[0].Size), b.InM[0].DType))
-	prod := b.Local(b.Do1(MulTensor, nil, b.Grads[0], b.SavedOut(0)))
-	b.Contiguous(prod)
-	b.Contiguous(b.SavedOut(0))
+	b.Within(func() {
+		mark := b.Mark()
+		prod := b.Local(b.Do1(MulTensor, nil, b.Grads[0], b.SavedOut(0)))
+		b.Contiguous(prod)
+		b.Contiguous(b.SavedOut(0))
+		b.DropTo(mark)
+	})
 }
 
 // evalSoftmax is one over a dimension, of which kernels know the last only.

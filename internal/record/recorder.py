@@ -955,6 +955,11 @@ def composite(*names):
 COMPOSITE = {}
 
 
+def parts_of(op, args, kwargs):
+    """What the operator is made of in C++."""
+    return op._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+
 def bind(op, args, kwargs):
     """The arguments of a call by name, with defaults."""
     out = {a.name: a.default_value for a in op._schema.arguments if a.has_default_value()}
@@ -977,7 +982,7 @@ def batch_norm(op, args, kwargs):
     """Normalization.cpp"""
     t, weight, bias, mean, var, training, momentum, eps, enabled = args
     if t.numel() == 0:
-        return op.decompose(*args, **kwargs)
+        return parts_of(op, args, kwargs)
     both = (mean is None) == (var is None)
     if (bn_type(t, weight) and weight is not None and bias is not None and both and (mean is not None or training) and t.dim() >= 3
             and t.shape[0] <= (880801 if training else 65535) and eps >= 1e-5 and torch._C._get_cudnn_enabled() and t.numel() < 2**31 - 1):
@@ -1163,7 +1168,7 @@ def grid_sampler(op, args, kwargs):
     t, grid, mode, padding, corners = args
     if acceptable(t) and acceptable(grid) and t.dim() == 4 and t.shape[1] <= 1024 and mode == padding == 0 and corners and t.numel() < 2**31:
         return torch.ops.aten.cudnn_grid_sampler(t, grid)
-    return op.decompose(*args, **kwargs)
+    return parts_of(op, args, kwargs)
 
 
 MODES = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
@@ -1178,7 +1183,7 @@ def recurrent(op, args, kwargs):
     packed = op._schema.overload_name == "data"
     t = a["data"] if packed else a["input"]
     if not acceptable(t):
-        return op.decompose(*args, **kwargs)
+        return parts_of(op, args, kwargs)
     mode = MODES[op._schema.name[6:]]
     hx, cx = a["hx"] if mode == 2 else (a["hx"], None)
     params = a["params"]
@@ -1291,11 +1296,12 @@ def cudnn_rnn_backward(op, args, kwargs):
     dhx = like(hx)
     dcx = like(cx) if cx is not None else None
     dw = []
+    biases = a["weight_stride0"] >= 4
     if mask[3]:
         flat = new(a["weight_buf"].shape, (1,), a["weight_buf"].dtype, device)
         at = 0
         for w in a["weight"]:
-            dw.append(as_strided(flat, w.shape, dense(w.shape), at))
+            dw.append(as_strided(flat, w.shape, dense(w.shape), at) if biases else like(w))  # without biases they are copied out of the buffer
             at += w.numel()
         del flat
     out = dx, dhx, dcx, dw
@@ -1788,6 +1794,13 @@ def install_cuda():
         def __repr__(self):
             return f"_CudaDeviceProperties(name='{self.name}', major={MAJOR}, minor={MINOR}, total_memory={self.total_memory >> 20}MB, multi_processor_count={self.multi_processor_count})"
 
+    @functools.lru_cache(None)
+    def is_bf16_supported(including_emulation=True):
+        """Emulation is tried on the GPU, once."""
+        if MAJOR < 8 and including_emulation:
+            torch.tensor([1.0], dtype=torch.bfloat16, device="cuda")
+        return MAJOR >= 8 or including_emulation
+
     def index_of(device=None):
         if device is None:
             return current_device()
@@ -1936,7 +1949,7 @@ def install_cuda():
         "get_device_capability": lambda device=None: (MAJOR, MINOR), "get_device_properties": lambda device=None: properties,
         "_exchange_device": exchange, "_maybe_exchange_device": exchange, "_get_device_index": lambda device, optional=False, allow_cpu=False: index_of(device),
         "synchronize": lambda device=None: mark("synchronize"), "empty_cache": lambda: mark("empty_cache"), "ipc_collect": nothing,
-        "is_bf16_supported": lambda including_emulation=True: MAJOR >= 8 or including_emulation, "is_tf32_supported": lambda: MAJOR >= 8,
+        "is_bf16_supported": is_bf16_supported, "is_tf32_supported": lambda: MAJOR >= 8,
         "current_stream": lambda device=None: Stream(device, stream_id=current_stream()), "default_stream": lambda device=None: Stream(device, stream_id=0),
         "set_stream": lambda s: setattr(stream_of, "id", s.stream_id), "stream": on_stream, "Stream": Stream, "Event": Event, "CUDAGraph": CUDAGraph, "StreamContext": on_stream,
         "device": on_device, "_DeviceGuard": on_device, "memory_allocated": allocated, "max_memory_allocated": most, "memory_reserved": allocated, "max_memory_reserved": most,

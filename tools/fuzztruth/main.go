@@ -80,7 +80,8 @@ func main() {
 	steps := flag.Float64("steps", 0.2, "share of random programs with techniques beside the step: evaluation, offloading, kept values")
 	kind := flag.String("kind", "programs", "what to draw: "+strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	pretend := flag.String("pretend", "", "release of a PyTorch for CPUs, which runs the scripts on a pretended GPU")
-	of := flag.String("of", "", "run the specs of recordings of testdata/fuzz, by the name of the file")
+	of := flag.String("of", "", "run the specs of recordings of testdata/fuzz, by the names of the files with commas between")
+	whole := flag.Bool("whole", false, "with -pretend, keep the events and not what stands for them")
 	print := flag.Int64("print", -1, "print the spec of this seed and stop")
 	flag.Parse()
 	draw := func(seed uint64) (text, arch string) {
@@ -96,11 +97,15 @@ func main() {
 		fmt.Printf("# arch %s\n%s", arch, text)
 		return
 	}
-	j := job{python: *python, out: *out, show: *show, pretend: *pretend}
+	j := job{python: *python, out: *out, show: *show, pretend: *pretend, whole: *whole}
 	var err error
 	switch {
 	case *of != "":
-		err = j.again(*of)
+		for _, name := range strings.Split(*of, ",") {
+			if err = j.again(name); err != nil {
+				break
+			}
+		}
 	case flag.NArg() > 0:
 		err = j.read(flag.Args(), *arch)
 	default:
@@ -119,8 +124,7 @@ func main() {
 type job struct {
 	python, out string
 	pretend     string // the release
-	of          string // the file of recordings that the specs are from
-	show        bool
+	whole, show bool
 	cases       []*accuracy.FuzzCase
 }
 
@@ -150,10 +154,9 @@ func (j *job) read(files []string, arch string) error {
 
 // again takes the specs of recordings.
 func (j *job) again(name string) error {
-	j.of = name
 	cases, err := accuracy.ReadFuzz(filepath.Join("testdata/fuzz", name+".json.gz"))
 	for _, c := range cases {
-		j.add(c.Name, c.Arch, c.Spec)
+		j.add(name+"-"+strings.TrimPrefix(c.Name, "fuzz-"), c.Arch, c.Spec)
 	}
 	return err
 }
@@ -293,9 +296,9 @@ func (j *job) compare(dir string, cases []*accuracy.FuzzCase) error {
 	if j.out == "" {
 		return nil
 	}
-	if j.pretend != "" {
+	if j.pretend != "" && !j.whole {
 		for _, c := range kept {
-			c.Condense(j.of != "")
+			c.Condense()
 		}
 	}
 	return accuracy.WriteFuzz(j.out, kept)

@@ -1,6 +1,7 @@
 package autograd
 
 import (
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/trace"
@@ -31,15 +32,13 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 			p.Warn(note.Unfused.New("%s", text).OfOp(r.Name))
 		}
 	}
-	if r.Composite {
-		if p.Executes() && !p.backend.Composes(r) {
-			p.runRow(r, c)
-		} else {
-			r.Run(c)
-		}
-		c.End()
-	} else {
-		p.kernel(c, func() { p.primitive(r, c) })
+	switch {
+	case p.env.Pretended && aten.One(r):
+		p.kernel(r, c)
+	case r.Composite:
+		p.composite(r, c)
+	default:
+		p.primitive(r, c)
 	}
 	if guarded {
 		p.unguard()
@@ -71,6 +70,16 @@ func (p *Player) DropVariables() {
 		p.Drop(p.variables...)
 		p.variables = p.variables[:0]
 	}
+}
+
+// composite runs a row that is made of others.
+func (p *Player) composite(r *op.Op, c *op.Call) {
+	if p.Executes() && !p.backend.Composes(r) {
+		p.runRow(r, c)
+	} else {
+		r.Run(c)
+	}
+	c.End()
 }
 
 // primitive runs a row that autograd sees as one node, where its first input

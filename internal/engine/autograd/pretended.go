@@ -12,8 +12,12 @@ type pretended struct {
 	asked  int  // operators that were run
 }
 
-// kernel runs a row, which a pretended GPU sees as one operator.
-func (p *Player) kernel(c *op.Call, run func()) {
+// kernel runs a row that is one operator.
+func (p *Player) kernel(r *op.Op, c *op.Call) {
+	run := func() { p.primitive(r, c) }
+	if r.Composite {
+		run = func() { p.composite(r, c) }
+	}
 	if _, statements := c.Args.(op.Application); statements {
 		run()
 		return
