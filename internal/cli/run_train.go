@@ -98,7 +98,7 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 	}
 	steps := &steps{e: e, s: s, ctx: c.Context(), last: int(j.Spec.Train.Steps.V), progress: newProgress(s), rep: rep, gpu: gpu}
 	options := runtime.Options{
-		Device: device, Config: j.Machine.Conf, Source: source, Steps: steps.last, Seed: e.seed, Now: time.Now, OnStep: steps.done,
+		Device: device, Config: j.Machine.Conf, Source: source, Steps: steps.last, Seed: e.seed, Now: time.Now, OnStep: steps.done, Poison: e.poison,
 	}
 	if e.save != "" && e.saveEvery == 0 {
 		options.OnEnd = func(w *runtime.Weights) error { return writeTo(s, e.save, w.WriteSafetensors) }
