@@ -440,6 +440,12 @@ func (l *line) play(k int64, r *room) (*engine.Played, bool) {
 	return p, true
 }
 
+// negative reports whether a size would be less than nothing with the value 0, which
+// those on straight lines are not.
+func (l *line) negative() bool {
+	return slices.ContainsFunc(l.grow, func(i int) bool { n, _ := l.size(i, 0); return n < 0 })
+}
+
 // copy appends events up to one, with the sizes that they have with a value of the
 // key, grown being how many of those that grow come before; what it returns is negative
 // where a size is not there.

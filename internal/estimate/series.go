@@ -94,25 +94,31 @@ func (s *Series) Lay(o *Outcome, first, second int64) (bool, error) {
 		s.line, s.at = f.line, f.at
 		return f.line != nil, nil
 	}
-	var p *engine.Played
 	if s.Sharing = s.Sharing && o.Job.BatchSize() == o.Job.Program.Batch && uniform(o.Job.Program) && !givesSizes(o.Job.Program); s.Sharing {
-		s.steps = heldSteps
-		p, err := s.playJob(s.shared(second), s.steps)
-		if err == nil && s.through([]int64{first, second}, []*engine.Played{o.Played, p}) {
+		if ok, err := s.lay(o, first, second); ok && err == nil {
 			return true, nil
 		}
 		s.Sharing = false
 	}
+	return s.lay(o, first, second)
+}
+
+func (s *Series) lay(o *Outcome, first, second int64) (bool, error) {
 	tries := []int{heldSteps, 0}
-	if o.Job.Program.Eval != nil || slices.ContainsFunc(o.Job.Program.Step.Body, rare) {
+	switch {
+	case o.Job.Program.Eval != nil || slices.ContainsFunc(o.Job.Program.Step.Body, rare):
 		tries = tries[1:] // the first steps do not show what comes later
+	case s.Sharing || first == 1:
+		tries = tries[:1]
 	}
+	var p *engine.Played
 	for _, s.steps = range tries {
 		var err error
-		if p, err = s.play(second, s.steps); err != nil {
+		if p, err = s.sample(second); err != nil {
 			return false, err
 		}
 		if s.through([]int64{first, second}, []*engine.Played{o.Played, p}) {
+			s.bent()
 			return true, nil
 		}
 	}
@@ -122,16 +128,40 @@ func (s *Series) Lay(o *Outcome, first, second int64) (bool, error) {
 	if first = 2; second == first {
 		first = 3
 	}
-	for _, s.steps = range tries {
-		q, err := s.play(first, s.steps)
-		if err != nil {
-			break
-		}
-		if s.through([]int64{second, first}, []*engine.Played{p, q}) {
-			return true, nil
-		}
+	s.steps = 0
+	q, err := s.sample(first)
+	if err != nil {
+		return false, nil
 	}
-	return false, nil
+	s.steps = tries[0]
+	if !s.through([]int64{first, second}, []*engine.Played{q, p}) {
+		return false, nil
+	}
+	s.bent()
+	return true, nil
+}
+
+// bent lays a parabola through one more job in place of a line by which sizes would be
+// negative.
+func (s *Series) bent() {
+	if !s.line.negative() {
+		return
+	}
+	third := (s.at[0] + s.at[1]) / 2
+	if third < 2 || slices.Contains(s.at, third) {
+		third = max(s.at[0], s.at[1]) + 1
+	}
+	if p, err := s.sample(third); err == nil {
+		s.through(append(slices.Clone(s.at), third), append(slices.Clone(s.on), p))
+	}
+}
+
+// sample plays the job with a value of the key, to lay a line through it.
+func (s *Series) sample(k int64) (*engine.Played, error) {
+	if s.Sharing {
+		return s.playJob(s.shared(k), s.steps)
+	}
+	return s.play(k, s.steps)
 }
 
 // through lays a line through jobs that were played.
@@ -148,10 +178,14 @@ func (s *Series) through(at []int64, played []*engine.Played) bool {
 }
 
 // Bend lays a parabola through the two jobs of the line and the one that Holds found
-// not to lie on it. It reports whether there is one.
+// not to lie on it, or, in place of one with the value 1, a line through that one. It
+// reports whether there is one.
 func (s *Series) Bend() bool {
 	if s.Sharing || len(s.at) > 2 || s.off == nil {
 		return false
+	}
+	if s.at[0] == 1 {
+		return s.through([]int64{s.offAt, s.at[1]}, []*engine.Played{s.off, s.on[1]})
 	}
 	return s.through(append(s.at, s.offAt), append(s.on, s.off))
 }

@@ -151,8 +151,15 @@ train: {batch_size: 30}
 // it are those that would be played.
 func TestBend(t *testing.T) {
 	r := recipeOf(strings.Replace(parabolic, "{transpose: [0, 1], inputs: h}", "{transpose: {dim0: 0, dim1: 1}, inputs: h, name: transpose}", 1))
+	o := batchOf(t, r, 0)
+	bent := NewSeries(r, "train.batch_size") // by sizes that would be negative
+	if ok, err := bent.Lay(o, 30, 300); !ok || bent.Played() != 2 || !bent.Holds(500) {
+		t.Fatalf("there is no parabola at once (%v), %d played", err, bent.Played())
+	}
 	s := NewSeries(r, "train.batch_size")
-	if ok, err := s.Lay(batchOf(t, r, 0), 30, 300); !ok {
+	s.job, s.steps = o.Job, heldSteps
+	p, err := s.sample(300)
+	if err != nil || !s.through([]int64{30, 300}, []*engine.Played{o.Played, p}) {
 		t.Fatalf("there is no line (%v)", err)
 	}
 	if s.Bend() {
@@ -184,8 +191,8 @@ func TestLineFromOne(t *testing.T) {
 		second int64
 		played int
 	}{
-		{"", 2, 3},
-		{"", 9, 3},
+		{"", 2, 2},
+		{"", 9, 2},
 		{"eval: {every: 4}\n", 9, 2},
 	} {
 		r := recipeOf(string(text)+c.text, "train.batch_size=1", "params.layers=2")
@@ -197,6 +204,28 @@ func TestLineFromOne(t *testing.T) {
 			if !s.Holds(k) {
 				t.Errorf("%sthrough %d, batch %d: other events", c.text, c.second, k)
 			}
+		}
+	}
+}
+
+// A line through the job of one sample may tell of no other: one through two others takes
+// its place.
+func TestBendFromOne(t *testing.T) {
+	text, err := specs.Preset("llama")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := recipeOf(string(text), "train.batch_size=1", "params.layers=2")
+	s := NewSeries(r, "train.batch_size")
+	if ok, err := s.Lay(batchOf(t, r, 0), 1, 35); !ok || !slices.Contains(s.at, 1) {
+		t.Fatalf("there is no line through 1 (%v): %d", err, s.at)
+	}
+	if s.Holds(40) || !s.Bend() || slices.Contains(s.at, 1) {
+		t.Fatalf("the line goes through %d", s.at)
+	}
+	for _, k := range []int64{2, 41, 100} {
+		if !s.Holds(k) {
+			t.Errorf("batch %d: other events", k)
 		}
 	}
 }
