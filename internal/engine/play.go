@@ -222,10 +222,8 @@ func (j *job) setup() {
 		if a := m.Adapters; a != nil && !a.OnHost {
 			j.Adapt(j.order[i], a)
 		}
-		if a := m.Adapters; a != nil {
-			for range a.Moves {
-				j.ToDevice(j.order[i])
-			}
+		if a := m.Adapters; a != nil && a.Again {
+			j.ToDevice(j.order[i])
 		}
 		j.Initialize(j.order[i], m)
 	}
@@ -466,6 +464,11 @@ func (j *job) statement(s *program.Stmt) {
 		j.EmptyCache()
 	case program.ToDevice:
 		j.Phase = trace.Optimizer
+		for i, m := range j.prog.Models {
+			if m.Adapters != nil && m.Adapters.Recurrent {
+				j.ToDevice(j.order[i])
+			}
+		}
 		if !j.Offload.Optimizer && !j.parametersOnCPU() {
 			j.prog.Optimizers[s.Optimizer].Row.ToDevice(j, j.optimGroups(s.Optimizer))
 		}

@@ -183,10 +183,8 @@ func (s *script) adapters() {
 				s.printf("%s.eval()", s.modelName(m.Name))
 			}
 		}
-		if a := m.Adapters; a != nil {
-			for range a.Moves {
-				s.printf("%s.to(device)", s.modelName(m.Name))
-			}
+		if a := m.Adapters; a != nil && a.Again {
+			s.printf("%s.to(device)", s.modelName(m.Name))
 		}
 	}
 }

@@ -126,6 +126,11 @@ func (p *printer) stmt(s *program.Stmt) {
 	case program.EmptyCache:
 		p.line("torch.cuda.empty_cache()")
 	case program.ToDevice:
+		for _, m := range p.job.Models {
+			if m.Adapters != nil && m.Adapters.Recurrent {
+				p.printf("%s.to(device)", p.modelName(m.Name))
+			}
+		}
 		p.printf("for state in %s.state.values():", p.optimizerName(p.job.Optimizers[s.Optimizer].Name))
 		p.line("    for key, value in state.items():")
 		p.line("        state[key] = value.to(device)")

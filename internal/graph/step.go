@@ -365,7 +365,7 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 			el.fail(e.Head.At, "optimizer_to_device is for one optimizer; optimizer_in_backward makes one for each parameter")
 		}
 		st.Kind, st.Optimizer = program.ToDevice, f.optimizer(e, kw("optimizer")["optimizer"], sc)
-		if !el.job.Optimizers[st.Optimizer].Row.Eager { // has no state yet
+		if !el.job.Optimizers[st.Optimizer].Row.Eager && !el.spec.PEFT.Recurrent() { // has no state yet, and a move changes nothing
 			return true
 		}
 	case spec.HeadKeep:

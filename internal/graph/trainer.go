@@ -80,6 +80,7 @@ func (el *building) loadLoop() {
 	if !t.Evaluates() {
 		s.Eval = nil
 	}
+	s.PEFT = el.spec.PEFT
 	el.loop = s
 }
 

@@ -35,8 +35,10 @@ type Adapters struct {
 	// "": there is none. Sampled: its first values are looked up in the model's embeddings.
 	Prompt  string
 	Sampled bool
-	Moves   int  // how often the trainer moves a model to the device that is there, which makes the buffers of recurrent layers anew
-	Lower   bool // at last what is trained becomes bfloat16, as SFTTrainer has it for quantized weights
+	// Recurrent: each move to the device makes other buffers of recurrent layers. Accelerate
+	// moves a model with its optimizer; Again: Trainer has moved one before that was there.
+	Recurrent, Again bool
+	Lower            bool // at last what is trained becomes bfloat16, as SFTTrainer has it for quantized weights
 
 	// For printing.
 	Groups  []AdapterGroup

@@ -52,6 +52,9 @@ func (p *PEFT) Prompts() *PromptLearningConfig {
 	return nil
 }
 
+// Recurrent reports whether the embeddings are computed by an LSTM.
+func (p *PEFT) Recurrent() bool { return p != nil && p.PTuning != nil && p.PTuning.Kind.V == "LSTM" }
+
 // Embeddings are those of the methods that put embeddings in front of a sample, which is
 // longer in the model then; nil: the method is none.
 func (p *PEFT) Embeddings() *PromptLearningConfig {

@@ -369,7 +369,6 @@ add_adapters(model, [
 ])
 model.prompt_encoder.requires_grad_(True)
 model.to(device)
-model.to(device)
 optimizer = torch.optim.AdamW([
     {"params": [p for name, p in model.named_parameters() if not covers(["*bias*", "*layernorm*", "*.norm.*"], name) and p.requires_grad]},
     {"params": [p for name, p in model.named_parameters() if covers(["*bias*", "*layernorm*", "*.norm.*"], name) and p.requires_grad], "weight_decay": 0.0},
@@ -384,6 +383,10 @@ def next_batch():
 
 
 torch.cuda.empty_cache()
+model.to(device)
+for state in optimizer.state.values():
+    for key, value in state.items():
+        state[key] = value.to(device)
 tr_loss = torch.zeros((), device=device)
 
 

@@ -25,14 +25,8 @@ func (j *Job) prompts(p *spec.PEFT, c *spec.PromptLearningConfig) {
 		if t := p.Prompt; t != nil && !a.OnHost && t.Init.V != "RANDOM" {
 			a.Sampled = true
 		}
-		if e := p.PTuning; e != nil && e.Kind.V == "LSTM" { // Trainer moves a model, and accelerate does; quantized ones accelerate alone
-			switch {
-			case a.OnHost || pm.Quantized != nil:
-				a.Moves = 1
-			default:
-				a.Moves = 2
-			}
-		}
+		a.Recurrent = p.Recurrent()
+		a.Again = a.Recurrent && !a.OnHost && pm.Quantized == nil
 		a.Modules = j.endings(pm, j.savedNames(&tuner{task: c.TaskType, targets: &spec.Targets{ModulesToSave: c.ModulesToSave}}))
 		j.savedModules(pm, a, c.At)
 		if pm.Adapters = a; pm.Loaded != nil {
