@@ -294,6 +294,7 @@ var dispatched = map[string]*Dispatch{
 
 	"_index_put_impl_": {Row: IndexPutInPlace, In: "self values indices"},
 	"index_put_":       {Row: IndexPutInPlace, In: "self values indices"},
+	"equal":            {Row: Same, In: "self other", Args: func(Values) any { return nil }},
 	"index.one":        {Row: IndexTensor, In: "self indices"},
 	"index.mask":       {Row: IndexMask, In: "self indices", Args: func(v Values) any { return &MaskIndexArgs{Count: first(v.Ints(ResultSize))} }},
 	"index.pair":       {Row: IndexPair, In: "self indices", Args: func(Values) any { return nil }},

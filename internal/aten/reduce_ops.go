@@ -137,6 +137,22 @@ var (
 	Any = quantifier("any", false)
 )
 
+// Same is torch.equal(x, y), which the host reads.
+var Same = define(op.Op{
+	Name: "equal", Run: func(c *op.Call) {
+		x, y := c.In[0], c.In[1]
+		if x.Size != y.Size || x.Numel() == 0 {
+			return
+		}
+		each := c.Do1(Equal, &BinaryArgs{}, x, y)
+		c.Drop(c.Do1(All, &ReduceArgs{}, each), each)
+	},
+	Eval: &op.Eval{Forward: func(op.Machine, *op.Call) error {
+		return &op.Refusal{What: "equal of a recording"}
+	}},
+	Source: "aten/src/ATen/native/cuda/Equal.cpp: cuda_equal",
+})
+
 // VarArgs are the arguments of var and std.
 type VarArgs struct {
 	ReduceArgs

@@ -292,7 +292,7 @@ func (p *player) onDevice(c *call) bool {
 // play plays an operator by its row; it returns why it could not, or plainly.
 func (p *player) play(c *call, fresh []int) string {
 	s := c.schema
-	if len(fresh) == 0 && !s.Writes() && viewing(c) {
+	if len(fresh) == 0 && !s.Writes() && viewing(c) && (len(c.Outs) > 0 || aten.DispatchOf(s.Name, s.Overload) == nil) {
 		return plainly
 	}
 	if s.Space != "aten" {

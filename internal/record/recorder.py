@@ -934,6 +934,9 @@ def loss(op, args, kwargs):
 
 @special("aten::equal")
 def equal(op, args, kwargs):
+    a, b = args
+    if base_of(a) == base_of(b) and (a.dtype, a.shape, a.stride(), a.storage_offset()) == (b.dtype, b.shape, b.stride(), b.storage_offset()):
+        return True
     value = bool(answer("equal", False))
     record(op, args, kwargs, None)
     asked("equal", value)
