@@ -38,7 +38,7 @@ func inFormat(c *op.Call) tensor.Layout {
 
 // Contiguous is the tensor itself if it lies in a format, else a copy that does.
 var Contiguous = define(op.Op{
-	Name: "contiguous", Sig: "Tensor.contiguous(self, memory_format: format(contiguous_format|channels_last|channels_last_3d) = None)", Args: &CloneArgs{},
+	Name: "contiguous", Sig: "Tensor.contiguous(self, *, memory_format: format(contiguous_format|channels_last|channels_last_3d) = None)", Args: &CloneArgs{},
 	Composite: true, Run: func(c *op.Call) {
 		a := CloneArgs{Format: tensor.ContiguousFormat}
 		if given, ok := c.Args.(*CloneArgs); ok && given != nil && given.Format != "" {

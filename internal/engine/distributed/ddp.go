@@ -159,12 +159,26 @@ func (r *Reducer) broadcast(cells []*python.Cell) {
 		}
 		var flat *op.Tensor
 		if t := cells[g[0]].T; len(g) > 1 || !t.IsContiguous() {
+			copies := r.rowMajor(cells, g)
 			flat = r.vector(elementsOf(cells, g), t.DType)
 			r.p.Mark(flat, trace.Workspace)
+			r.p.Drop(copies...)
 		}
 		flying = append(flying, flat)
 	}
 	r.p.Drop(flying...)
+}
+
+// rowMajor are the copies of those of several tensors that are not row-major, before they
+// are put into one (flatten_dense_tensors in torch/csrc/utils/tensor_flatten.h). The copy
+// of one tensor alone is what is sent.
+func (r *Reducer) rowMajor(cells []*python.Cell, group []int) (copies []*op.Tensor) {
+	for _, i := range group {
+		if t := cells[i].T; len(group) > 1 && !t.IsContiguous() {
+			copies = append(copies, r.p.New(tensor.Contiguous(t.Size), t.DType))
+		}
+	}
+	return copies
 }
 
 // mapUsed makes the tensor that tells other processes which parameters were
