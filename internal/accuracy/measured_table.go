@@ -118,6 +118,10 @@ Where images are row-major, kernels for tensor cores convert their operands in t
 with 200 to 323 images on an RTX 3060 lack and others do not. So nothing of it is part of predictions;
 ` + "`device.cudnn_workspace: model`" + ` counts what is converted.
 
+Of 116 training benchmarks that timm published of an RTX 3090 with PyTorch 1.12 and CUDA 11.3 (` + "`testdata/measured/timm`" + `), the largest batch that ran is
+known, and the next one that it tried and that did not. With the context of that CUDA (` + "`device.cuda: 11.3`" + `) memplan refuses none that ran and says FITS of
+none that did not; 8 of these 84 it says to be TIGHT, with the warning that the headroom is less than what is not known.
+
 xMem's language models call zero_grad at the start of the step, as its code does unless told otherwise; the published table infers that they call
 it before the backward pass, with which 11 of the 19 predictions would be 4 to 13 % off. Where a prediction is 7 % off or more, a block of a few
 MiB more or less decides whether one of the vocabulary's size needs a new segment.
