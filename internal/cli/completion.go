@@ -70,7 +70,7 @@ var flagValues = map[string]func() []string{
 	"precision":       func() []string { return enumOf(spec.Train{}, "Precision") },
 	"optimizer":       optim.Names,
 	"cudnn-workspace": func() []string { return []string{"apart", "model", "none"} },
-	"torch":           torchver.Names,
+	"torch":           func() []string { return append([]string{torchver.Auto}, torchver.Names()...) },
 	"color":           func() []string { return colors },
 }
 

@@ -68,7 +68,7 @@ func (o *source) flags(c *cobra.Command) {
 
 // torchFlag adds the flag of the release of PyTorch.
 func torchFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "torch", "", "release of PyTorch, such as 2.9")
+	c.Flags().StringVar(to, "torch", "", "release of PyTorch, such as 2.9; auto: that of the project's lock file or requirements")
 }
 
 // releaseOf reads --torch where there is no spec that it is a key of.

@@ -19,6 +19,7 @@ import (
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/record"
 	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/requirement"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/torchver"
@@ -36,6 +37,7 @@ type Machine struct {
 	Conf      allocsim.Config
 	ConfText  string // as written
 	Env       op.Env
+	Torch     string        // what of the project's files asks for the release; "": none was asked
 	Given     bool          // the spec names a GPU
 	ContextOf device.Figure // Context, and how it is known
 	Shadowed  string        // how the GPU differs from what its name stands for; "": it does not, or has less
@@ -62,19 +64,17 @@ func (m *Machine) Limit(usable tensor.Bytes) {
 
 // NewMachine resolves the device section and the PyTorch version of a spec.
 // Mistakes are added to the spec's errors; the default stands in for what is
-// wrong, so that the rest can be checked too.
-func NewMachine(s *spec.Spec) *Machine {
+// wrong, so that the rest can be checked too. readFile reads the files of the
+// spec's project (nil: there are none).
+func NewMachine(s *spec.Spec, readFile func(name string) ([]byte, error)) *Machine {
 	d := &s.Device
 	named := namedGPU(s)
 	gpu := gpuOf(s, named)
 	m := &Machine{GPU: gpu, Total: gpu.Total.Value, Given: d.GPU.Set || describesGPU(d)}
-	var err error
-	ver := torchver.Default
-	if s.Torch.Set {
-		if ver, err = torchver.Parse(s.Torch.V); err != nil {
-			s.Errs.Addf(s.Torch.At, "%v", err)
-			ver = torchver.Default
-		}
+	ver, err := m.release(s, readFile)
+	if err != nil {
+		s.Errs.Addf(s.Torch.At, "%v", err)
+		ver = torchver.Default
 	}
 	m.ContextOf = contextOf(s, gpu)
 	m.Context = m.ContextOf.Value
@@ -106,6 +106,24 @@ func NewMachine(s *spec.Spec) *Machine {
 		}
 	}
 	return m
+}
+
+// release is the PyTorch of a spec, or the one that its project's files ask for.
+func (m *Machine) release(s *spec.Spec, readFile func(name string) ([]byte, error)) (torchver.Version, error) {
+	switch {
+	case !s.Torch.Set:
+		return torchver.Default, nil
+	case s.Torch.V != torchver.Auto:
+		return torchver.Parse(s.Torch.V)
+	case readFile == nil:
+		return torchver.Default, fmt.Errorf("torch: auto reads the project of a spec, and there is none; write the release, such as torch: %v", torchver.Released)
+	}
+	found, err := requirement.Torch(readFile)
+	if err != nil {
+		return torchver.Default, fmt.Errorf("torch: auto: %w", err)
+	}
+	m.Torch = found.Place.String()
+	return found.Torch, nil
 }
 
 // within narrows the place of a string to the part at fault, if the string
@@ -170,7 +188,7 @@ func NewJob(s *spec.Spec, readFile func(name string) ([]byte, error)) (*Job, err
 // newJob is NewJob where models have names that h knows.
 func newJob(s *spec.Spec, readFile func(name string) ([]byte, error), h *hub.Hub) (*Job, error) {
 	var m *Machine
-	s.Errs.Contained(func() { m = NewMachine(s) })
+	s.Errs.Contained(func() { m = NewMachine(s, readFile) })
 	g, err := graph.Build(s, graph.Options{Env: m.Env, Preset: specs.Preset, Presets: specs.Names(), HFTypes: specs.HFTypes(), ReadFile: readFile, Hub: h})
 	if err != nil {
 		return nil, err
@@ -308,7 +326,7 @@ func (o *Outcome) Report() *report.Report {
 		},
 		Train: report.Train{
 			Mode: j.Spec.Mode.V, BatchSize: j.BatchSize(), OneSequence: j.Spec.Trainer.Flattened(), Precision: j.precision(), Optimizer: optimizers(j.Program), Ranks: j.Program.Parallel.Ranks,
-			Loop: j.Spec.Train.Loop.V, Input: j.Spec.Data.Input.V, Steps: o.Played.Steps, Torch: m.Env.Torch.String(),
+			Loop: j.Spec.Train.Loop.V, Input: j.Spec.Data.Input.V, Steps: o.Played.Steps, Torch: m.Env.Torch.String(), TorchFrom: m.Torch,
 		},
 		Peak: report.Peak{
 			AllocatedBytes: free.PeakAllocated.Allocated, ReservedBytes: free.PeakReserved.Reserved,

@@ -15,7 +15,7 @@ func machine(t *testing.T, device string, o spec.Options) (*Machine, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := NewMachine(s)
+	m := NewMachine(s, nil)
 	return m, s.Errs.Err()
 }
 

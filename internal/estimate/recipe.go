@@ -58,7 +58,7 @@ func (r *Recipe) Outline(keys ...Key) (s *spec.Spec, m *Machine, err error) {
 	if s, err = spec.Parse(r.Path, r.Text, o); s == nil {
 		return nil, nil, err
 	}
-	return s, NewMachine(s), nil
+	return s, NewMachine(s, r.ReadFile), nil
 }
 
 func (r *Recipe) options(keys []Key) spec.Options {

@@ -119,7 +119,7 @@ func described(g *record.GPU) []string {
 // recordedJob is the job of a recording on the machine of a spec.
 func recordedJob(s *spec.Spec, r *Recordings) (*Job, error) {
 	var m *Machine
-	s.Errs.Contained(func() { m = NewMachine(s) })
+	s.Errs.Contained(func() { m = NewMachine(s, nil) })
 	n := batch(r.All[0])
 	if t := &s.Train.BatchSize; t.Set {
 		if n = t.V; r.of(n) == nil && r.name == "" {

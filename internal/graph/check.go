@@ -19,7 +19,7 @@ import (
 // with mistakes, so that all mistakes of a file come at once.
 func (el *elaborator) check() {
 	s := el.spec
-	if s.Torch.Set {
+	if s.Torch.Set && s.Torch.V != torchver.Auto {
 		if _, err := torchver.Parse(s.Torch.V); err != nil {
 			el.errs.Addf(s.Torch.At, "%v", err)
 		}

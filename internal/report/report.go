@@ -95,6 +95,8 @@ type Train struct {
 	Input     string `json:"input"`
 	Steps     int    `json:"steps"`
 	Torch     string `json:"torch"`
+	// TorchFrom is the line of the project that asks for that release, as torch: auto found it.
+	TorchFrom string `json:"torch_from,omitempty"`
 	// Ranks is how many processes there are, each on a GPU of its own, whose
 	// figures these are; 0: the job is on one GPU.
 	Ranks int64 `json:"ranks,omitempty"`

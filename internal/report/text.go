@@ -142,7 +142,7 @@ func Settings(r *Report) string {
 	for _, p := range r.Deciding {
 		parts = append(parts, fmt.Sprintf("%s %v", p, r.Params[p]))
 	}
-	line := strings.Join(append(parts, r.Train.Precision, "PyTorch "+r.Train.Torch), ", ")
+	line := strings.Join(append(parts, r.Train.Precision, release(&r.Train)), ", ")
 	if len(r.Assumed) == 0 {
 		return line
 	}
@@ -155,6 +155,14 @@ func Settings(r *Report) string {
 		keys = append(keys, word)
 	}
 	return line + "; assumed: " + strings.Join(keys, ", ")
+}
+
+// release is the PyTorch of a job, and what asks for it.
+func release(t *Train) string {
+	if t.TorchFrom == "" {
+		return "PyTorch " + t.Torch
+	}
+	return "PyTorch " + t.Torch + " (" + t.TorchFrom + ")"
 }
 
 // assumedWords are how the text names keys that were assumed.

@@ -44,7 +44,7 @@ type Spec struct {
 
 	Version    Integer                `yaml:"memplan" alone:"true" doc:"version of the spec language; 1"`
 	Name       String                 `yaml:"name" alone:"true" doc:"name of the job, for reports"`
-	Torch      String                 `yaml:"torch" alone:"true" doc:"PyTorch version to model, such as 2.6"`
+	Torch      String                 `yaml:"torch" alone:"true" doc:"PyTorch version to model, such as 2.9; auto: the newest that a lock file, requirements.txt or pyproject.toml of the project allows"`
 	Params     *Value                 `yaml:"params" doc:"named values for expressions, with their defaults"`
 	Mode       String                 `yaml:"mode" enum:"train|inference|no_grad" words:"training: train|inference_mode: inference|eval: inference" default:"train" doc:"train: training steps; inference, no_grad: forward passes only, in eval mode under torch.inference_mode or torch.no_grad"`
 	Model      *Model                 `yaml:"model" doc:"the model"`

@@ -33,6 +33,9 @@ var (
 // exactly: later ones are modelled by their differences from it.
 var Recorded = Version{2, 6}
 
+// Auto stands in place of a release for the one that the project's files ask for.
+const Auto = "auto"
+
 // Names lists the releases, the newest first.
 func Names() []string {
 	var out []string
