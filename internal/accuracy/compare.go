@@ -74,7 +74,7 @@ func (f *FuzzCase) Compare() *Case {
 
 // pretended fills in the result of a case that ran on a pretended GPU.
 func (c *Case) pretended(f *FuzzCase, env op.Env) {
-	c.Live = true
+	c.Live, c.Torch = true, env.Torch.String()
 	p, err := predict(c.Name, f.Spec, env, len(f.Steps), nil)
 	if err != nil {
 		c.Difference = "no prediction: " + err.Error()

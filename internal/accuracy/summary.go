@@ -27,6 +27,7 @@ type Tally struct {
 	ReservedIn2    int     `json:"reserved_within_2_percent"`
 
 	PeaksOnly bool `json:"peaks_only,omitempty"` // no events and no reserved memory were recorded, and none are counted
+	Live      bool `json:"live,omitempty"`       // no reserved memory was recorded
 }
 
 // add counts one case.
@@ -36,7 +37,7 @@ func (t *Tally) add(c *Case) {
 		return
 	}
 	t.Cases++
-	t.PeaksOnly = c.PeaksOnly
+	t.PeaksOnly, t.Live = c.PeaksOnly, c.Live
 	if c.Equal && !c.PeaksOnly {
 		t.Equal++
 	}
@@ -50,7 +51,7 @@ func (t *Tally) add(c *Case) {
 			t.AllocatedIn1++
 		}
 		t.AllocatedWorst = max(t.AllocatedWorst, math.Abs(a))
-		if c.PeaksOnly {
+		if c.PeaksOnly || c.Live {
 			continue
 		}
 		if s.Reserved == s.RecordedReserved {
@@ -73,7 +74,7 @@ func Percent(predicted, recorded tensor.Bytes) float64 {
 
 // Results are all cases of all suites.
 type Results struct {
-	Truth, HF, Trainer, Fake, Fuzz, Replay, Golden []*Case
+	Truth, HF, Trainer, Fake, Fuzz, Releases, Replay, Golden []*Case
 
 	Measured []*Measured // peaks on real GPUs
 }
@@ -109,20 +110,11 @@ func Run(dir string) (*Results, error) {
 	for _, rec := range fake {
 		r.Fake = append(r.Fake, rec.Compare())
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "fuzz", "*.json.gz"))
-	if err != nil {
+	if r.Fuzz, err = compareLists(filepath.Join(dir, "fuzz")); err != nil {
 		return nil, err
 	}
-	for _, f := range files {
-		cases, err := ReadFuzz(f)
-		if err != nil {
-			return nil, err
-		}
-		for _, fc := range cases {
-			c := fc.Compare()
-			c.Family = strings.TrimSuffix(filepath.Base(f), ".json.gz")
-			r.Fuzz = append(r.Fuzz, c)
-		}
+	if r.Releases, err = compareLists(filepath.Join(dir, releasesSuite)); err != nil {
+		return nil, err
 	}
 	if r.Replay, err = compareReplay(filepath.Join(dir, "truth-replay")); err != nil {
 		return nil, err
@@ -132,6 +124,30 @@ func Run(dir string) (*Results, error) {
 	}
 	r.Measured, err = compareMeasured(filepath.Join(dir, "measured"))
 	return r, err
+}
+
+// releasesSuite has programs that later releases ran on a pretended GPU.
+const releasesSuite = "releases"
+
+// compareLists compares the cases of all files of a folder, whose names are the families.
+func compareLists(dir string) ([]*Case, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json.gz"))
+	if err != nil {
+		return nil, err
+	}
+	var out []*Case
+	for _, f := range files {
+		cases, err := ReadFuzz(f)
+		if err != nil {
+			return nil, err
+		}
+		for _, fc := range cases {
+			c := fc.Compare()
+			c.Family = strings.TrimSuffix(filepath.Base(f), ".json.gz")
+			out = append(out, c)
+		}
+	}
+	return out, nil
 }
 
 // Sample compares every n-th recording of the suites truth, truth-hf, truth-trainer and fuzz.
@@ -186,7 +202,7 @@ type Suite struct {
 
 // Suites lists the results in the order in which they are printed.
 func (r *Results) Suites() []Suite {
-	return []Suite{{"truth", r.Truth}, {"hf", r.HF}, {"trainer", r.Trainer}, {"fake", r.Fake}, {"fuzz", r.Fuzz}, {"replay", r.Replay}, {"golden", r.Golden}}
+	return []Suite{{"truth", r.Truth}, {"hf", r.HF}, {"trainer", r.Trainer}, {"fake", r.Fake}, {"fuzz", r.Fuzz}, {releasesSuite, r.Releases}, {"replay", r.Replay}, {"golden", r.Golden}}
 }
 
 // Tallies sums up the results: each suite, then its families if it has several.

@@ -70,8 +70,11 @@ func (t *Tally) cells() []string {
 	if t.Steps > 0 {
 		out[4], out[6] = fmt.Sprintf("%.3f %%", t.AllocatedWorst), fmt.Sprintf("%.3f %%", t.ReservedWorst)
 	}
-	if t.PeaksOnly {
+	switch {
+	case t.PeaksOnly:
 		out[1], out[5], out[6] = "-", "-", "-"
+	case t.Live:
+		out[5], out[6] = "-", "-"
 	}
 	return out
 }
@@ -108,6 +111,9 @@ order.
   torchvision 0.21 themselves; fuzz/torchvision_odd: for images of odd sizes; fuzz/programs: specs of public training programs against these programs
   themselves, of which each spec names the repository and the file; fuzz/operators: small jobs around operators that the others do not
   reach, in several types and layouts.
+- **releases**: random programs, presets and jobs with options, run as scripts on later releases built for the CPU, with the GPU that ` + "`memplan record`" + `
+  pretends: what operators return and when it dies, from PyTorch's own autograd, autocast, optimizers and modules of that release; not what
+  kernels allocate inside, which is left out of the predictions too. The order within runs of allocations and of frees is not compared.
 - **replay**: recorded allocations of training steps, replayed: the peaks of each step, and the allocator's state at the end.
 - **golden**: traces of allocations with all options of the allocator: reserved and allocated memory after every event, and every failure.
 

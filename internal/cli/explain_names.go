@@ -115,6 +115,10 @@ func evidenceText(r *op.Op) string {
 	if r.Source != "" {
 		rest = "read from the source, and not recorded"
 	}
+	later := ""
+	if len(e.Releases) > 0 {
+		later = "; in " + strings.Join(e.Releases, ", ") + " recorded without what kernels allocate inside"
+	}
 	of := func(what, suite string) string {
 		if suite == "" {
 			return what + rest
@@ -123,11 +127,11 @@ func evidenceText(r *op.Op) string {
 	}
 	switch {
 	case r.Grad == nil:
-		return of("", e.Forward)
+		return of("", e.Forward) + later
 	case e.Forward == e.Backward:
-		return of("forward and backward ", e.Forward)
+		return of("forward and backward ", e.Forward) + later
 	}
-	return of("forward ", e.Forward) + "; " + of("backward ", e.Backward)
+	return of("forward ", e.Forward) + "; " + of("backward ", e.Backward) + later
 }
 
 func explainLayer(name string, width int) (string, any) {

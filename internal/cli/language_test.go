@@ -58,7 +58,7 @@ func firstDifference(was, is string) string {
 	return "one ends before the other"
 }
 
-var partRE = regexp.MustCompile(`(?s)<!-- (keys|layers|operators|optimizers)(?:: (\w+))? -->\n.*?<!-- end -->`)
+var partRE = regexp.MustCompile(`(?s)<!-- (keys|layers|operators|optimizers|evidence)(?:: (\w+))? -->\n.*?<!-- end -->`)
 
 // parts makes the parts of the page that tables know.
 func parts(t *testing.T, page string) string {
@@ -92,6 +92,12 @@ func parts(t *testing.T, page string) string {
 					writeCall(&b, n+paramsOf(s.Sig))
 				}
 			}
+		case "evidence":
+			for _, r := range aten.Rows() {
+				e := r.Evidence()
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Name, e.Basis, e.In("2.14"))
+			}
+			return head + "\n| row | 2.6 | 2.14 |\n|---|---|---|\n" + b.String() + "<!-- end -->"
 		case "optimizers":
 			for _, n := range optim.Names() {
 				writeCall(&b, n+paramsOf(optim.Lookup(n).Signature()))
