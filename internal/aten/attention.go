@@ -18,6 +18,7 @@ type SDPAArgs struct {
 	Scale     *float64 `arg:"scale"`
 	EnableGQA bool     `arg:"enable_gqa"`
 
+	passed  string // why cuDNN, which is asked first, does not take the call
 	unfused string // why no fused kernel runs, of what is computed in products
 }
 
@@ -26,8 +27,8 @@ func (a *SDPAArgs) Attention() *SDPAArgs { return a }
 
 // SDPA is scaled dot product attention over query, key, value of shape
 // (batch, heads, length, head size), and an optional mask. PyTorch chooses
-// the first of three implementations whose conditions hold: flash,
-// memory-efficient, and plain matrix products.
+// the first implementation whose conditions hold, of flash, memory-efficient,
+// plain matrix products and cuDNN, which some releases ask first on some GPUs.
 var SDPA = define(op.Op{
 	Name: "scaled_dot_product_attention", Takes: func(c *op.Call) { op.SameType(c, c.In[:3]) }, Args: &SDPAArgs{}, Composite: true, Cast: op.CastLower,
 	Sig: "F.scaled_dot_product_attention(query, key, value, attn_mask: tensor? = None, dropout_p: float = 0.0, is_causal: bool = False, *, scale: float? = None, enable_gqa: bool = False)",
@@ -48,9 +49,11 @@ var SDPA = define(op.Op{
 			mask = c.Local(c.Do1(BoolMask, &ToCopyArgs{DType: q.DType}, mask))
 		}
 		switch backend {
-		case sdpaFlash:
+		case op.SDPACudnn:
+			c.Return(byCudnn(c, q, k, v, mask, &a))
+		case op.SDPAFlash:
 			c.Return(flash(c, q, k, v, &a))
-		case sdpaEfficient:
+		case op.SDPAEfficient:
 			c.Return(efficient(c, q, k, v, mask, &a))
 		default:
 			a.unfused = unfused(c, q, k, v)
@@ -61,6 +64,15 @@ var SDPA = define(op.Op{
 	},
 	Source: "aten/src/ATen/native/transformers/attention.cpp, cuda/sdp_utils.cpp",
 })
+
+// passedOn says why cuDNN does not take a call of attention that it is asked for.
+func passedOn(args any) string {
+	why := attentionArgs(args).passed
+	if why != "" {
+		why = "scaled_dot_product_attention asks cuDNN first on this GPU, and another kernel takes the call: " + why
+	}
+	return why
+}
 
 // BoolMask turns a bool mask into one that is added: 0 or -inf. The two
 // numbers become tensors on the device first.
@@ -87,13 +99,16 @@ func unfused(c *op.Call, q, k, v *op.Tensor) string {
 		return fmt.Sprintf("on sm_%d they do not take bfloat16", env.Arch)
 	case !q.DType.IsHalf() && q.DType != tensor.Float32:
 		return fmt.Sprintf("they do not take %v", q.DType)
-	case k.Dim(1) != q.Dim(1):
+	case k.Dim(1) != q.Dim(1) && !env.Torch.EfficientSharesKeys():
 		return fmt.Sprintf("%d heads of keys for %d of queries (enable_gqa) only flash attention takes: half precision on sm_80 or later, without a mask", k.Dim(1), q.Dim(1))
 	}
 	for _, d := range []int64{q.Dim(-1), v.Dim(-1)} {
 		if d%align != 0 {
 			return fmt.Sprintf("the head size of %d is no multiple of %d", d, align)
 		}
+	}
+	if env.Arch >= 80 && env.Torch.EfficientAligns() && (q.Offset%align != 0 || k.Offset%align != 0 || v.Offset%align != 0) {
+		return "query, key or value does not begin at a multiple of 16 bytes of its storage"
 	}
 	return "its sizes are not those that they take"
 }
@@ -118,7 +133,7 @@ func swapBack(c *op.Call, t *op.Tensor) *op.Tensor {
 // sdpaByMath is the implementation by matrix products, in float32 for the
 // 16-bit types. It returns the attention weights as well.
 var sdpaByMath = define(op.Op{
-	Name: "_scaled_dot_product_attention_math", Args: &SDPAArgs{}, Composite: true, Run: runSDPAMath, Unfused: unfusedScores,
+	Name: "_scaled_dot_product_attention_math", Args: &SDPAArgs{}, Composite: true, Run: runSDPAMath, Unfused: unfusedScores, Passed: passedOn,
 	Source: "aten/src/ATen/native/transformers/attention.cpp",
 })
 

@@ -35,7 +35,7 @@ func TestUnfused(t *testing.T) {
 			t.Errorf("%v: %q, not %q", c.want, got, c.want)
 		}
 		if c.d.IsHalf() || c.d == tensor.Float32 { // with a mask, so that flash takes none
-			if b := selectSDPA(call, q, k, v, q, a); b != sdpaMath {
+			if b := selectSDPA(call, q, k, v, q, a); b != op.SDPAMath {
 				t.Errorf("%s: a fused kernel takes it", c.want)
 			}
 		}

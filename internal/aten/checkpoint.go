@@ -11,14 +11,14 @@ import (
 // overload default.
 // Views and operators that modify their inputs cannot be kept.
 var keepable = []*op.Op{
-	InnerLogSoftmax, EfficientAttention, FlashAttention, InnerSoftmax, Addmm, Bmm, Conv, Embedding, Gelu, MaxPool2dIndices, Mm, NativeDropout,
+	InnerLogSoftmax, EfficientAttention, FlashAttention, CudnnAttention, InnerSoftmax, Addmm, Bmm, Conv, Embedding, Gelu, MaxPool2dIndices, Mm, NativeDropout,
 	NativeGroupNorm, NativeLayerNorm, Relu, Sigmoid, Silu, Tanh,
 }
 
 // keepableGroups are words for several of them.
 var keepableGroups = map[string][]*op.Op{
 	"matmul":                       {Mm, Addmm, Bmm},
-	"scaled_dot_product_attention": {FlashAttention, EfficientAttention},
+	"scaled_dot_product_attention": {FlashAttention, EfficientAttention, CudnnAttention},
 }
 
 // Keepable returns the operators that a selective checkpoint keeps for a word of

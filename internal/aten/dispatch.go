@@ -204,6 +204,10 @@ func memEffArgs(v Values) any {
 	return &efficientArgs{SDPAArgs: sdpaArgs(v), lse: v.Bool("compute_log_sumexp")}
 }
 
+func cudnnAttentionArgs(v Values) any {
+	return &cudnnArgs{SDPAArgs: sdpaArgs(v), lse: v.Bool("compute_log_sumexp")}
+}
+
 func cloneArgs(v Values) any {
 	f, _ := v["memory_format"].(string)
 	return &CloneArgs{Format: tensor.MemoryFormat(f)}
@@ -276,6 +280,11 @@ var dispatched = map[string]*Dispatch{
 	"_scaled_dot_product_efficient_attention": {Row: EfficientAttention, In: "query key value attn_bias", OnHost: []int{2, 3}, Args: memEffArgs},
 	"_scaled_dot_product_efficient_attention_backward": {
 		Row: EfficientAttention, Back: true, Grads: "grad_out_", In: "query key value attn_bias", Out: "out logsumexp philox_seed philox_offset", Mask: "grad_input_mask", Args: memEffArgs,
+	},
+
+	"_scaled_dot_product_cudnn_attention": {Row: CudnnAttention, In: "query key value attn_bias", Args: cudnnAttentionArgs},
+	"_scaled_dot_product_cudnn_attention_backward": {
+		Row: CudnnAttention, Back: true, Grads: "grad_out", In: "query key value attn_bias", Out: "out logsumexp philox_seed philox_offset", Wanted: []int{0, 1, 2}, Args: cudnnAttentionArgs,
 	},
 
 	"_thnn_fused_lstm_cell_backward_impl": {Row: FusedLSTM, Back: true, Grads: "grad_hy grad_cy", In: "- - cx - -", Out: "- cy workspace", Wanted: []int{0, 2, 3}},

@@ -28,7 +28,7 @@ func flash(c *op.Call, q, k, v *op.Tensor, a *SDPAArgs) *op.Tensor {
 
 // FlashAttention is the implementation by FlashAttention.
 var FlashAttention = define(op.Op{
-	Name: "_scaled_dot_product_flash_attention", Seeds: 2, Eval: evalAttention, Flops: attentionFlops, Args: &SDPAArgs{}, Run: func(c *op.Call) {
+	Name: "_scaled_dot_product_flash_attention", Seeds: 2, Passed: passedOn, Eval: evalAttention, Flops: attentionFlops, Args: &SDPAArgs{}, Run: func(c *op.Call) {
 		t := swapHeads(c, c.In...)
 		q, k := t[0], t[1]
 		kern := flashKernel(flashRule, q, k, c.Args.(*SDPAArgs).DropoutP)

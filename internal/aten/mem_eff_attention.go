@@ -48,7 +48,7 @@ type efficientArgs struct {
 
 // EfficientAttention is the memory-efficient implementation.
 var EfficientAttention = define(op.Op{
-	Name: "_scaled_dot_product_efficient_attention", Seeds: 2, Eval: evalAttention, Flops: attentionFlops, Args: &efficientArgs{}, Run: func(c *op.Call) {
+	Name: "_scaled_dot_product_efficient_attention", Seeds: 2, Passed: passedOn, Eval: evalAttention, Flops: attentionFlops, Args: &efficientArgs{}, Run: func(c *op.Call) {
 		t := swapHeads(c, c.In[0], c.In[1], c.In[2])
 		q, v := t[0], t[2]
 		out := c.NewShape(q.DType, q.Dim(0), q.Dim(1), q.Dim(2), v.Dim(3))
@@ -84,6 +84,10 @@ var EfficientAttention = define(op.Op{
 		b.Set(2, swapBack(&b.Call, dv))
 		if b.Env().NoKernels() {
 			return
+		}
+		if shared := k.Dim(2); shared != q.Dim(2) { // the gradients for each head, which another kernel sums (PR 191085; in which order is assumed)
+			b.Local(b.NewShape(k.DType, k.Dim(0), k.Dim(1), q.Dim(2), k.Dim(3)))
+			b.Local(b.NewShape(v.DType, v.Dim(0), v.Dim(1), q.Dim(2), v.Dim(3)))
 		}
 		var delta *op.Tensor                                                            // sum over the head of grad_out * out, as (batch, heads, length)
 		if q.DType.IsHalf() && (b.Env().Arch >= 75 || max(q.Dim(3), v.Dim(3)) <= 128) { // the kernel computes it (kKernelComputesDelta)

@@ -26,7 +26,7 @@ var NativeMHA = define(op.Op{
 		probe := tensor.Contiguous(tensor.D(b, t, a.Heads, head))
 		probe = probe.Transpose(1, 2)
 		q := c.Local(c.Alias(x, probe, x.DType))
-		if !a.Weights && head%8 == 0 && !c.Has(5) && selectSDPA(c, q, q, q, nil, &SDPAArgs{}) != sdpaMath {
+		if !a.Weights && head%8 == 0 && !c.Has(5) && selectSDPA(c, q, q, q, nil, &SDPAArgs{}) != op.SDPAMath {
 			c.Early(q)
 			c.Return(nativeSDPA(c, a))
 			return

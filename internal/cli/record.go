@@ -18,6 +18,7 @@ import (
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/record"
 	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // recording is what the command line asks of memplan record.
@@ -84,7 +85,7 @@ func (r *recording) run(c *cobra.Command, s *Streams, command []string) error {
 	}
 	start := record.Start{
 		Real: r.real, Steps: r.steps, Stdin: s.In, Stdout: s.Err, Stderr: s.Err,
-		Device: record.Device{Key: gpu.Name, Name: gpu.Display, Arch: fmt.Sprintf("sm%d", gpu.Arch), SMs: int64(gpu.SMs), Memory: gpu.Total.Value},
+		Device: record.Device{Key: gpu.Name, Name: gpu.Display, Arch: fmt.Sprintf("sm%d", gpu.Arch), SMs: int64(gpu.SMs), Memory: gpu.Total.Value, Cudnn: torchver.Cudnns()},
 	}
 	if start.Answers, err = parseAnswers(r.answers); err != nil {
 		return err

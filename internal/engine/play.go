@@ -43,6 +43,9 @@ type Played struct {
 	// Classes are those of the trace's layers, as Trace.Layers; nil for what
 	// is no module.
 	Classes []*program.Class
+	// AttentionPlans is the largest workspace that a plan of cuDNN's attention may
+	// take, which is in no event.
+	AttentionPlans tensor.Bytes
 	// Workspaces are those of cuDNN's convolutions.
 	Workspaces autograd.Workspaces
 	// Rows are the operators that ran, Derived those whose derivatives did, sorted by
@@ -149,7 +152,7 @@ func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 
 func newJob(m *limit.Meter, prog *program.Job, env op.Env, backend Backend) *job {
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
-	env.Deterministic, env.CudnnBenchmark = prog.Determ, prog.Benchmark
+	env.Deterministic, env.CudnnBenchmark, env.NoSDPA = prog.Determ, prog.Benchmark, prog.NoSDPA
 	j := &job{Interp: python.New(env, backend), backend: backend, prog: prog, models: map[string]*python.Module{}}
 	j.Offload, j.Meter, j.CallModel = prog.Offload, m, j.callModel
 	j.EnterFunc(prog.Step)
@@ -176,7 +179,7 @@ func (j *job) play(steps int, fails func(first *Played) bool) (played *Played, e
 	j.sum()
 	played.Skipped = j.scaler.skipped
 	played.Totals, played.Classes, played.Workspaces, played.Host, played.Warnings = j.totals, j.Layers(), j.Searches(), *j.HostTrace(), j.Warned()
-	played.Kernels = j.OwnKernels()
+	played.Kernels, played.AttentionPlans = j.OwnKernels(), j.AttentionPlans()
 	played.Rows, played.Derived = j.Ran()
 	if j.backend == nil {
 		j.Forget()

@@ -78,7 +78,12 @@ func NewMachine(s *spec.Spec, readFile func(name string) ([]byte, error)) *Machi
 	}
 	m.ContextOf = contextOf(s, gpu)
 	m.Context = m.ContextOf.Value
-	m.Env = op.Env{Arch: gpu.Arch, SMs: gpu.SMs, ThreadsPerSM: gpu.ThreadsPerSM(), Torch: ver, CudnnWorkspace: cudnnWorkspace(s)}
+	m.Env = op.Env{Arch: gpu.Arch, SMs: gpu.SMs, ThreadsPerSM: gpu.ThreadsPerSM(), Torch: ver, CudnnWorkspace: cudnnWorkspace(s), Cudnn: ver.Cudnn(s.Torch.V)}
+	if d.Cudnn.Set {
+		if m.Env.Cudnn, err = torchver.ParseCudnn(d.Cudnn.V); err != nil {
+			s.Errs.Addf(d.Cudnn.At, "cudnn: %v", err)
+		}
+	}
 	for _, o := range []struct {
 		size *spec.Size
 		to   *tensor.Bytes
@@ -529,6 +534,7 @@ func (o *Outcome) notes(r *report.Report) {
 	r.Uncertainty.ContextLowBytes, r.Uncertainty.ContextHighBytes, r.Uncertainty.ContextAssumed, r.Uncertainty.ContextSource = c.Low, c.High, c.Assumed, c.Source
 	r.Uncertainty.SMsUnsourced = m.GPU.SMsSource == ""
 	o.workspaceNotes(r)
+	o.attentionNotes(r)
 	r.Uncertainty.Unrecorded = unrecorded(o.Played)
 	r.Uncertainty.CudnnRNNBytes = o.rnnSpaces()
 	if j.Program.Parallel.Ranks > 1 {

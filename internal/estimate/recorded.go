@@ -185,7 +185,7 @@ func (j *Job) playRecorded() (*Outcome, error) {
 // played is a recording as the engine would have played it.
 func played(p *record.Played) *engine.Played {
 	out := &engine.Played{
-		Trace: p.Trace, Steps: p.Steps, Settled: true, Compared: true, Period: 1, Workspaces: p.Convs, Kernels: p.Kernels, Rows: p.Rows, Derived: p.Derived,
+		Trace: p.Trace, Steps: p.Steps, Settled: true, Compared: true, Period: 1, Workspaces: p.Convs, AttentionPlans: p.AttentionPlans, Kernels: p.Kernels, Rows: p.Rows, Derived: p.Derived,
 		Totals: engine.Totals{Parameters: p.Parameters, Trainable: p.Trainable, ParameterTensors: p.Tensors},
 	}
 	sums(out, p.Totals)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/printable"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
@@ -163,6 +164,11 @@ func (s *script) setup(o Options) {
 	}
 	if j.Benchmark {
 		s.line("torch.backends.cudnn.benchmark = True")
+	}
+	for i, name := range op.SDPANames {
+		if j.NoSDPA&(1<<i) != 0 {
+			s.printf("torch.backends.cuda.enable_%s_sdp(False)", name)
+		}
 	}
 	to := "device"
 	if j.DType != tensor.Float32 {

@@ -93,6 +93,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		Scaler: s.Train.Precision.V == "amp-fp16" && s.Mode.V == "train", Determ: s.Train.Deterministic.V, Benchmark: s.Train.CudnnBenchmark.V,
 		ChannelsLast: s.Train.ChannelsLast.V,
 	}
+	job.NoSDPA = el.noSDPA()
 	switch s.Mode.V {
 	case "inference":
 		job.Inference = "inference_mode"
@@ -460,4 +461,22 @@ func (el *building) input(m *model, in *spec.Named[spec.Input], seen map[string]
 		el.fail(in.Name.At, "input of shape %s: %v", tensor.SizeString(size), err)
 	}
 	el.job.Inputs = append(el.job.Inputs, program.Input{Name: in.Name.V, Size: size, DType: d})
+}
+
+// noSDPA are the backends of scaled_dot_product_attention that train.sdpa leaves out.
+func (el *elaborator) noSDPA() op.SDPA {
+	names := el.spec.Train.SDPA
+	if len(names) == 0 {
+		return 0
+	}
+	off := op.SDPA(1<<len(op.SDPANames) - 1)
+	for _, n := range names {
+		i := slices.Index(op.SDPANames, n.V)
+		if i < 0 {
+			el.errs.Unknown(n.At, "backend of scaled_dot_product_attention", n.V, op.SDPANames)
+			continue
+		}
+		off &^= 1 << i
+	}
+	return off
 }

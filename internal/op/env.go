@@ -45,6 +45,13 @@ type Env struct {
 	// CudnnWorkspace is what convolutions of cuDNN take while they run.
 	CudnnWorkspace cudnn.Workspace
 
+	// Cudnn is the version of cuDNN that is loaded, as cudnnGetVersion says it.
+	Cudnn int
+
+	// NoSDPA are the implementations of scaled_dot_product_attention that are
+	// disabled.
+	NoSDPA SDPA
+
 	// StubCudnn takes the sizes that the recordings in testdata have for the
 	// workspace, the reserve and the random numbers of cuDNN's RNN: there a stub
 	// stood in for cuDNN and answered with round figures of its own.
@@ -59,6 +66,21 @@ func (e *Env) Laid(size tensor.Dims) tensor.Layout {
 
 // NoKernels reports whether nothing is allocated inside of kernels and libraries.
 func (e *Env) NoKernels() bool { return e.FakeTensors || e.Pretended }
+
+// SDPA are implementations of scaled_dot_product_attention, as bits.
+type SDPA uint8
+
+// The implementations (at::SDPBackend).
+const (
+	SDPAFlash SDPA = 1 << iota
+	SDPAEfficient
+	SDPAMath
+	SDPACudnn
+)
+
+// SDPANames are what PyTorch calls them, in the order of the bits, as in
+// torch.backends.cuda.enable_flash_sdp.
+var SDPANames = []string{"flash", "mem_efficient", "math", "cudnn"}
 
 // CublasWorkspace is the size in bytes of the workspace of a cuBLAS handle:
 // 32 MiB on the architectures that PyTorch's getChosenWorkspaceSize lists, else

@@ -104,6 +104,10 @@ type Op struct {
 	// in the report of every plan that uses the row.
 	NotModelled string
 
+	// Passed says of a call of attention, with its arguments, why cuDNN, which is asked
+	// for it first, does not take it; "" if it is not asked.
+	Passed func(args any) string
+
 	// Unfused says of a call, with its arguments and inputs, why no fused kernel runs
 	// and what that takes; "" where it is little.
 	Unfused func(args any, in []*Tensor) string
@@ -234,6 +238,9 @@ type Exec interface {
 	// ConvWorkspace says that a kernel of cuDNN's convolutions runs now, which may
 	// need a workspace.
 	ConvWorkspace(c cudnn.ConvCall)
+	// AttentionPlan says that a plan of cuDNN's attention runs now, whose workspace is
+	// not known but for what it is at most.
+	AttentionPlan(most tensor.Bytes)
 	// FirstPlan reports whether the calling thread runs a convolution of cuDNN of
 	// this kind for the first time.
 	FirstPlan(p cudnn.ConvPlan) bool

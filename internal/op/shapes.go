@@ -140,6 +140,9 @@ func (s *Shapes) BlasHandle() {}
 // ConvWorkspace implements Exec.
 func (s *Shapes) ConvWorkspace(cudnn.ConvCall) {}
 
+// AttentionPlan implements Exec.
+func (s *Shapes) AttentionPlan(tensor.Bytes) {}
+
 // FirstPlan implements Exec.
 func (s *Shapes) FirstPlan(cudnn.ConvPlan) bool { return false }
 

@@ -45,7 +45,8 @@ type Job struct {
 	// ChannelsLast: models are converted by Module.to(memory_format=torch.channels_last),
 	// and images of batches are copied in that order.
 	ChannelsLast bool
-	Techniques   // what the job does beside the step
+	NoSDPA       op.SDPA // implementations of scaled_dot_product_attention that are disabled
+	Techniques           // what the job does beside the step
 }
 
 // First is the number of the first step, by which Every counts.

@@ -15,20 +15,21 @@ import (
 
 // Played is a recording that was played.
 type Played struct {
-	Trace         *trace.Trace
-	Doubts        []Doubtful                        // operators of which memplan does not know what they allocate, by name
-	Classes       []string                          // of the modules, by layer
-	Steps         int                               // that were recorded
-	Kernels       []autograd.KernelCall             // of whose scratch a rule of their own decides
-	Convs         autograd.Workspaces               // of cuDNN's convolutions
-	Rows, Derived []*op.Op                          // operators that ran, and those whose derivatives did
-	Parameters    int64                             // elements
-	Trainable     int64                             // of them
-	Precision     string                            // as specs write it: of most parameters, and of autocast
-	Tensors       int                               // that hold parameters
-	updates       marks                             // the events before which steps of optimizers begin
-	owners        map[int32]int32                   // by block: the layer that it belongs to
-	Totals        [trace.NumCategories]tensor.Bytes // the most that lived at one time
+	Trace          *trace.Trace
+	Doubts         []Doubtful                        // operators of which memplan does not know what they allocate, by name
+	Classes        []string                          // of the modules, by layer
+	Steps          int                               // that were recorded
+	AttentionPlans tensor.Bytes                      // the largest workspace that a plan of cuDNN's attention may take
+	Kernels        []autograd.KernelCall             // of whose scratch a rule of their own decides
+	Convs          autograd.Workspaces               // of cuDNN's convolutions
+	Rows, Derived  []*op.Op                          // operators that ran, and those whose derivatives did
+	Parameters     int64                             // elements
+	Trainable      int64                             // of them
+	Precision      string                            // as specs write it: of most parameters, and of autocast
+	Tensors        int                               // that hold parameters
+	updates        marks                             // the events before which steps of optimizers begin
+	owners         map[int32]int32                   // by block: the layer that it belongs to
+	Totals         [trace.NumCategories]tensor.Bytes // the most that lived at one time
 }
 
 // Doubtful is an operator that was counted by its results alone.
@@ -81,6 +82,7 @@ func Play(m *limit.Meter, r *Recording, env op.Env) (played *Played, err error) 
 		p.line(&r.Lines[i])
 	}
 	p.out.Trace, p.out.Kernels, p.out.Convs = p.p.Trace(), p.p.OwnKernels(), p.p.Searches()
+	p.out.AttentionPlans = p.p.AttentionPlans()
 	p.out.Rows, p.out.Derived = p.p.Ran()
 	for _, path := range p.out.Trace.Layers {
 		p.out.Classes = append(p.out.Classes, p.classes[path])

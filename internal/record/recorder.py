@@ -1020,8 +1020,12 @@ def attention(op, args, kwargs):
     a = bind(op, args, kwargs)
     q, k, v, mask, p, causal, scale = (a[n] for n in ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale"))
     aten = torch.ops.aten
+    if cudnn_takes(q, k, v, mask, p, a.get("enable_gqa")):
+        if mask is not None and mask.dtype is torch.bool:
+            mask = float_mask(mask, q.dtype)
+        return aten._scaled_dot_product_cudnn_attention(q, k, v, mask, needs_grad(q, k, v), p, causal, False, scale=scale)[0]
     flash = flash_takes(q, k, v, mask, p, causal)
-    efficient = not flash and efficient_takes(q, k, v, mask)
+    efficient = not flash and efficient_takes(q, k, v, mask, a.get("enable_gqa"))
     if not flash and not efficient:
         if mask is not None and mask.dtype is torch.bool:
             mask = float_mask(mask, q.dtype)
@@ -1056,12 +1060,45 @@ def pad(t, n):
     return torch.nn.functional.pad(t, (0, n - over)) if over else t
 
 
+def cudnn_takes(q, k, v, mask, p, gqa):
+    """Whether cuDNN, if it is asked first, takes the call; internal/torchver/attention.go names the changes."""
+    arch, version = 10 * MAJOR + MINOR, GPU.get("cudnn", {}).get(".".join(map(str, RELEASE)), 0)
+    if CUDA_BUILD:
+        version = torch.backends.cudnn.version() or 0
+    least = 90900 if RELEASE == (2, 9) else 91501
+    if RELEASE < (2, 9) or version < least or arch not in ((90, 100, 103) if RELEASE >= (2, 11) else (90, 100)):
+        return False
+    if not torch._C._get_cudnn_sdp_enabled() or not q.dim() == k.dim() == v.dim() == 4 or torch.are_deterministic_algorithms_enabled():
+        return False
+    d, e, grad = q.shape[-1], v.shape[-1], needs_grad(q, k, v)
+    limit, own = 128, (d, e) == (192, 128)
+    if RELEASE >= (2, 14):
+        limit = 256 if version > 92200 else 192 if own and version >= 91100 else 128
+        if limit == 256 and grad and max(d, e) > 128 and not own and (d, e) != (256, 256):
+            return False
+    elif arch == 90 and version >= 91000:
+        limit = 256
+    elif RELEASE >= (2, 11) and arch // 10 == 10 and version >= 91100 and own:
+        limit = 192
+    if p and (91100 < version < 91400 or RELEASE >= (2, 12) and p * 16 != int(p * 16)):
+        return False
+    heads = (q.shape[1], k.shape[1], v.shape[1])
+    grouped = gqa and heads[1] and heads[1] == heads[2] and heads[0] % heads[1] == 0 or RELEASE >= (2, 14) and heads[1:] == (1, 1)
+    if mask is not None and (mask.requires_grad or mask.dim() not in (2, 4) or any(n not in (1, m) for n, m in zip(
+            reversed(mask.shape), (k.shape[2], q.shape[2], q.shape[1], q.shape[0])))):
+        return False
+    return (q.dtype in HALF and q.dtype is k.dtype is v.dtype and d == k.shape[-1] and max(d, e) <= limit and d % 8 == e % 8 == 0
+            and q.shape[0] == k.shape[0] == v.shape[0] and (heads[0] == heads[1] == heads[2] or bool(grouped))
+            and (RELEASE < (2, 13) or max(q.shape[0], q.shape[1]) <= 65535) and k.shape[2] != 1 and not (q.shape[2] == 1 and p)
+            and 0 not in (q.shape[2], k.shape[2], v.shape[2]) and q.stride(-1) == k.stride(-1) == v.stride(-1) == 1)
+
+
 def flash_takes(q, k, v, mask, p, causal):
     d = q.shape[-1]
     newest = 9 if RELEASE < (2, 7) else 12
     return (torch._C._get_flash_sdp_enabled() and q.dim() == k.dim() == v.dim() == 4 and mask is None and d == k.shape[-1] == v.shape[-1] and d <= 256
             and 8 <= MAJOR <= newest and (MAJOR < 9 or MAJOR > 9 or MINOR == 0)
-            and not (needs_grad(q, k, v) and 86 <= 10 * MAJOR + MINOR <= 89 and (192 < d <= 224 or d > 224 and p > 0) and RELEASE < (2, 7))
+            and not (needs_grad(q, k, v) and 10 * MAJOR + MINOR in (86, 87, 88, 89, 120, 121) and (192 < d <= 224 or d > 224 and p > 0))
             and not (causal and q.shape[-2] != k.shape[-2]) and q.dtype in HALF and q.dtype is k.dtype is v.dtype
             and q.shape[0] == k.shape[0] == v.shape[0] and k.shape[1] == v.shape[1] and k.shape[1] and q.shape[1] % k.shape[1] == 0
             and 0 not in (q.shape[2], k.shape[2], v.shape[2]) and (d == 1 or q.stride(-1) == k.stride(-1) == v.stride(-1) == 1))
@@ -1071,16 +1108,21 @@ def needs_grad(*ts):
     return torch.is_grad_enabled() and any(t.requires_grad for t in ts)
 
 
-def efficient_takes(q, k, v, mask):
+def efficient_takes(q, k, v, mask, gqa=False):
     half = q.dtype in HALF
     least = 4 if MAJOR >= 8 else 1
     if MAJOR >= 8 or MAJOR == 7 and half:
         least = max(least, 128 // (16 if half else 32))
     types = (torch.float16, torch.float32, torch.bfloat16) if MAJOR >= 8 else (torch.float16, torch.float32)
     d, e = q.shape[-1], v.shape[-1]
+    heads = q.shape[1] == k.shape[1] == v.shape[1]
+    if RELEASE >= (2, 14) and q.dim() == k.dim() == 4 and k.shape[1] == v.shape[1] and k.shape[1]:
+        heads = heads or k.shape[1] == 1 or bool(gqa) and q.shape[1] % k.shape[1] == 0
+    if RELEASE >= (2, 13) and MAJOR >= 8 and any(t.storage_offset() % least for t in (q, k, v)):
+        return False
     return (torch._C._get_mem_efficient_sdp_enabled() and q.dim() == k.dim() == v.dim() == 4 and d == k.shape[-1] and d % least == e % least == 0 and d and e
             and (RELEASE >= (2, 7) or MAJOR < 9 or MAJOR == 9 and MINOR == 0) and q.dtype in types and q.dtype is k.dtype is v.dtype
-            and q.shape[0] == k.shape[0] == v.shape[0] and q.shape[1] == k.shape[1] == v.shape[1]
+            and q.shape[0] == k.shape[0] == v.shape[0] and heads
             and 0 not in (q.shape[2], k.shape[2], v.shape[2]) and q.stride(-1) == k.stride(-1) == v.stride(-1) == 1
             and (mask is None or mask.stride(-1) == 1))
 

@@ -27,11 +27,12 @@ var history string
 
 // Device is the GPU that a script is to believe in.
 type Device struct {
-	Key    string       `json:"key"` // in memplan's table
-	Name   string       `json:"name"`
-	Arch   string       `json:"arch"` // as sm90
-	SMs    int64        `json:"sms"`
-	Memory tensor.Bytes `json:"memory"`
+	Key    string         `json:"key"` // in memplan's table
+	Name   string         `json:"name"`
+	Arch   string         `json:"arch"` // as sm90
+	SMs    int64          `json:"sms"`
+	Memory tensor.Bytes   `json:"memory"`
+	Cudnn  map[string]int `json:"cudnn"` // of the wheels of each release
 }
 
 // Start says how a command is recorded.

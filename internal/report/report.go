@@ -271,6 +271,11 @@ type Uncertainty struct {
 	ReservedExpectedBytes tensor.Bytes `json:"reserved_expected_bytes"`
 	ReservedLowBytes      tensor.Bytes `json:"reserved_low_bytes"`
 	ReservedHighBytes     tensor.Bytes `json:"reserved_high_bytes"`
+	// CudnnAttention are the modules whose scaled_dot_product_attention cuDNN computes,
+	// CudnnAttentionBytes what the workspace of one of its plans may be, which is in no
+	// figure but ReservedHighBytes. The least is nothing.
+	CudnnAttention      []string     `json:"cudnn_attention,omitempty"`
+	CudnnAttentionBytes tensor.Bytes `json:"cudnn_attention_bytes,omitempty"`
 	// CudnnRNNBytes is the part of Peak.AllocatedBytes that cuDNN's recurrent
 	// layers take beside their results; only cuDNN knows the true sizes.
 	CudnnRNNBytes tensor.Bytes `json:"cudnn_rnn_bytes"`

@@ -375,6 +375,9 @@ func (r *Report) Doubts() []string {
 		unsure = append(unsure, fmt.Sprintf("reserved is between %v and %v with cuDNN's workspaces, by measured runs of other networks: cuDNN chooses the algorithms of convolutions; one that converts its operands takes up to %v",
 			u.ReservedLowBytes, u.ReservedHighBytes, u.CudnnWorkspaceBytes))
 	}
+	if u.CudnnAttentionBytes > 0 {
+		unsure = append(unsure, fmt.Sprintf("reserved is between %v and %v with cuDNN's attention: the workspace of a plan is nothing to %v", u.ReservedLowBytes, u.ReservedHighBytes, u.CudnnAttentionBytes))
+	}
 	if u.CudnnRNNBytes > 0 {
 		unsure = append(unsure, fmt.Sprintf("%v of the peak are buffers of cuDNN's recurrent layers, whose sizes are not documented", u.CudnnRNNBytes))
 	}

@@ -66,6 +66,9 @@ func (s *Spec) explicitLoop(model, loop *Spec) ([]byte, error) {
 			train.Pairs = append(train.Pairs, pair(flag.key, boolean(true)))
 		}
 	}
+	if len(s.Train.SDPA) > 0 {
+		train.Pairs = append(train.Pairs, pair("sdpa", listed(s.Train.SDPA)))
+	}
 	if v := s.Given("train.steps"); v != nil {
 		train.Pairs = append(train.Pairs, pair("steps", s.constant(v)))
 	}

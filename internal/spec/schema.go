@@ -122,7 +122,7 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 			if len(others) > 0 {
 				s = object{"anyOf": []any{s, object{"enum": others, "deprecated": true}}}
 			}
-		} else if key := f.Tag.Get("yaml"); key == "torch" || key == "arch" || key == "cudnn_workspace" {
+		} else if key := f.Tag.Get("yaml"); key == "torch" || key == "cudnn" || key == "arch" || key == "cudnn_workspace" {
 			s = object{"type": []string{"string", "number"}}
 		}
 		return withDefault(s, tag)

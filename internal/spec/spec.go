@@ -201,6 +201,7 @@ type Train struct {
 	Compile          *Value      `yaml:"compile" doc:"torch.compile: true, a mode, or its arguments" later:"torch.compile"`
 	ChannelsLast     Boolean     `yaml:"channels_last" also:"memory_format" doc:"model.to(memory_format=torch.channels_last), and floating-point tensors of a batch with four dimensions or five are copied in that order"`
 	Deterministic    Boolean     `yaml:"deterministic" doc:"torch.use_deterministic_algorithms(True)"`
+	SDPA             []String    `yaml:"sdpa" doc:"backends that scaled_dot_product_attention may choose: flash, mem_efficient, math and cudnn (torch.backends.cuda.enable_flash_sdp and its like); all by default"`
 	CudnnBenchmark   Boolean     `yaml:"cudnn_benchmark" doc:"torch.backends.cudnn.benchmark: the first convolution of each kind tries kernels, and empties the allocator's cache"`
 }
 
@@ -301,6 +302,7 @@ type Device struct {
 	ModuleLoading  String  `yaml:"module_loading" enum:"lazy|eager" doc:"CUDA_MODULE_LOADING: whether kernels are loaded when they are first used, or all at once; lazy, but eager before CUDA 11.7"`
 	Reserved       *Size   `yaml:"other_processes" doc:"memory that other processes hold"`
 	CudnnWorkspace String  `yaml:"cudnn_workspace" default:"apart" doc:"cuDNN's workspaces of convolutions: apart (not in the peak; the report has an interval), model (in the peak what converting all operands takes), none, or a size"`
+	Cudnn          String  `yaml:"cudnn" doc:"version of cuDNN, such as 9.15.1, in place of that of PyTorch's wheel; which wheel the build says, as in torch: 2.10.0+cu130"`
 	MemoryFraction Number  `yaml:"memory_fraction" min:"0" doc:"torch.cuda.set_per_process_memory_fraction"`
 	HostRAM        *Size   `yaml:"host_ram" doc:"memory of the machine that the job may use"`
 	SHM            *Size   `yaml:"shm" doc:"size of /dev/shm, through which workers hand over batches; 64MiB in a Docker container unless --shm-size says more"`

@@ -92,7 +92,7 @@ func (v Version) CudnnAttentionOneQuery() bool { return v.AtLeast(Version{2, 9})
 // check_flash_attention_hardware_support: [sm80, sm90] in 2.6; wheels of 2.7 have
 // kernels for sm_100 and sm_120.
 func (v Version) NewestFlashArch() int {
-	if v.AtLeast(blackwellWheels) {
+	if v.Has(blackwellWheels) {
 		return 121
 	}
 	return 90

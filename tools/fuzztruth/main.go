@@ -64,6 +64,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"gradients":  gradients,
 	"values":     values,
 	"names":      named,
+	"attention":  attention,
 }
 
 // steps are what each script runs.

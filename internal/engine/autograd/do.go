@@ -32,6 +32,11 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 			p.Warn(note.Unfused.New("%s", text).OfOp(r.Name))
 		}
 	}
+	if r.Passed != nil {
+		if text := r.Passed(args); text != "" {
+			p.Warn(note.CudnnPassed.New("%s", text).OfOp(r.Name))
+		}
+	}
 	switch {
 	case p.env.Pretended && aten.One(r):
 		p.kernel(r, c)

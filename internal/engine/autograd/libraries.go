@@ -12,6 +12,7 @@ type libraries struct {
 	blas       [2]*op.Tensor // cuBLAS workspace of each thread's handle
 	workspaces Workspaces    // of cuDNN's convolutions
 	plans      map[plan]bool // that were searched for
+	attention  tensor.Bytes  // the largest workspace that a plan of cuDNN's attention may take
 	kernels    []KernelCall  // that ran on the device
 	rnnState   *op.Tensor    // random numbers of cuDNN's RNN
 	rnnReset   bool          // the device's random numbers were set since
@@ -22,6 +23,16 @@ func (l *libraries) Searched() int { return len(l.plans) }
 
 // Searches are the workspaces of cuDNN's convolutions.
 func (l *libraries) Searches() Workspaces { return l.workspaces }
+
+// AttentionPlans is the largest workspace that a plan of cuDNN's attention may take.
+func (l *libraries) AttentionPlans() tensor.Bytes { return l.attention }
+
+// AttentionPlan implements op.Exec.
+func (p *Player) AttentionPlan(most tensor.Bytes) {
+	if !p.onHost {
+		p.attention = max(p.attention, most)
+	}
+}
 
 // OwnKernels are the kernels that ran of whose scratch a rule of their own decides.
 func (l *libraries) OwnKernels() []KernelCall { return l.kernels }
