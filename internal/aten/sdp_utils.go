@@ -63,7 +63,13 @@ func (s *sdpaCall) heads(shared bool) bool {
 	if shared && s.a.EnableGQA {
 		return hk == hv && hk > 0 && hq%hk == 0
 	}
-	return hq == hk && hk == hv || shared && hk == 1 && hv == 1 && s.env.Torch.EfficientSharesKeys()
+	return hq == hk && hk == hv || shared && hk == 1 && hv == 1 && s.sharesKeys()
+}
+
+// sharesKeys is that of the release. Recordings of 2.14 with fake tensors are of a build
+// without CUDA: their recorder chose, as 2.6 does (testdata/truth-fake).
+func (s *sdpaCall) sharesKeys() bool {
+	return s.env.Torch.EfficientSharesKeys() && !s.env.FakeTensors
 }
 
 func (s *sdpaCall) flash() bool {
@@ -77,7 +83,7 @@ func (s *sdpaCall) flash() bool {
 func (s *sdpaCall) efficient() bool {
 	d, align := s.q.DType, gemmAlignment(s.env, s.q.DType)
 	typed := d == tensor.Float32 || d == tensor.Float16 || d == tensor.BFloat16 && s.env.Arch >= 80
-	if !typed || s.q.Dim(3)%align != 0 || s.v.Dim(3)%align != 0 || !s.heads(s.env.Torch.EfficientSharesKeys()) {
+	if !typed || s.q.Dim(3)%align != 0 || s.v.Dim(3)%align != 0 || !s.heads(s.sharesKeys()) {
 		return false
 	}
 	for _, t := range []*op.Tensor{s.q, s.k, s.v} {
