@@ -93,7 +93,7 @@ func heads(n *yaml.Node) (names []string) {
 
 // exported is the script of a spec.
 func exported(t *testing.T, c *accuracy.FuzzCase, text string) string {
-	_, g, err := build(&accuracy.FuzzCase{Name: c.Name, Arch: c.Arch, Spec: text})
+	_, g, _, err := build(&accuracy.FuzzCase{Name: c.Name, Arch: c.Arch, Spec: text})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

@@ -15,7 +15,7 @@ func TestNames(t *testing.T) {
 	for seed := uint64(1); seed <= 400; seed++ {
 		for _, careless := range []bool{false, true} {
 			text, arch := namedJob(newGenerator(seed), seed, careless)
-			_, _, err := build(&accuracy.FuzzCase{Name: "names", Arch: arch, Spec: text})
+			_, _, _, err := build(&accuracy.FuzzCase{Name: "names", Arch: arch, Spec: text})
 			switch {
 			case err == nil:
 			case careless && strings.Contains(err.Error(), "may mean two values"):
