@@ -37,7 +37,7 @@ var Batch = Axis{Key: "train.batch_size", Step: 1, Max: math.MaxInt32}
 // BatchFrom is the usual axis, with a job that was run.
 func BatchFrom(o *estimate.Outcome) Axis {
 	a := Batch
-	a.From, a.At = o, o.Job.BatchSize()
+	a.From, a.At, a.Step = o, o.Job.BatchSize(), o.Job.Spec.BatchStep()
 	return a
 }
 
@@ -450,13 +450,21 @@ func (s *search) round(most int64, roomy func(int64) bool) int64 {
 	return 0
 }
 
+// gcd is the greatest common divisor.
+func gcd(a, b int64) int64 {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
 // AxisOf resolves what a user asks to vary in a job that was run: batch, or the name of
 // an integer param of the spec or of its preset, perhaps with a step: "seq:64".
 func AxisOf(o *estimate.Outcome, name string, step int64) (Axis, error) {
 	s := o.Job.Spec
 	if name == "batch" {
 		a := BatchFrom(o)
-		a.Step = step
+		a.Step *= step / gcd(a.Step, step)
 		return a, nil
 	}
 	a := Axis{Step: step, Max: math.MaxInt32}

@@ -21,7 +21,7 @@ var axolotl = &Format{
 
 func (j *job) axolotl() {
 	j.parts(j.axolotlModel, j.axolotlTypes, j.axolotlAttention, j.axolotlBatch, j.axolotlAdapter, j.axolotlSteps, j.axolotlEvaluation,
-		j.axolotlKernels, j.axolotlTrains, j.axolotlCasts, j.axolotlDPO, j.axolotlRefuses)
+		j.axolotlKernels, j.axolotlTrains, j.axolotlCasts, j.axolotlDPO, j.axolotlGRPO, j.axolotlRefuses)
 	if j.on("dp_shard_size") || j.on("dp_replicate_size") {
 		j.world = j.count("dp_shard_size", 1) * j.count("dp_replicate_size", 1)
 	}
@@ -59,8 +59,8 @@ func (j *job) axolotlModel() {
 	default:
 		j.put("model.task", "causal-lm", nil)
 	}
-	if rl := j.str("rl", ""); rl != "" && !j.dpo() {
-		j.prefers("rl", rl, j.on("adapter"))
+	if rl := j.str("rl", ""); rl != "" && !j.dpo() && !j.grpo() {
+		j.prefers("rl", rl, j.on("adapter"), "grpo", "gdpo")
 	}
 }
 
@@ -204,6 +204,9 @@ func (j *job) axolotlBatch() {
 		n *= 2
 	}
 	seq := sequences{key: "sequence_len", most: j.count("sequence_len", 512), multiple: 1}
+	if c := j.count("trl.max_completion_length", 0); j.grpo() && seq.most <= c { // the prompt is in front
+		seq.most += c
+	}
 	pad, packed := j.get("pad_to_sequence_len"), j.get("sample_packing")
 	switch {
 	case j.on("rl"): // whose collators do not pad unless they are asked to
@@ -299,7 +302,7 @@ func (j *job) axolotlSteps() {
 		}
 	}
 	j.put(hf+"average_tokens_across_devices", "false", nil)
-	if !j.dpo() {
+	if !j.dpo() && !j.grpo() {
 		j.put("trainer.model_accepts_loss_kwargs", "false", nil)
 	}
 }
@@ -399,7 +402,7 @@ func (j *job) axolotlLiger(plugin *spec.Value) {
 	if !strings.Contains(strings.Join(config, " "), "true") {
 		return
 	}
-	if j.dpo() { // whose use_liger_kernel is another loss
+	if j.dpo() || j.grpo() { // whose use_liger_kernel is another loss
 		j.put("model.liger", "{"+strings.Join(config, ", ")+"}", plugin)
 		return
 	}

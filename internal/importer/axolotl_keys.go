@@ -39,6 +39,8 @@ var axolotlKeys = slices.Concat(
 	table(reads, "`parallel`", "fsdp fsdp_config fsdp_version deepspeed dp_shard_size dp_replicate_size ddp_find_unused_parameters ddp_bucket_cap_mb"),
 	table(reads, "the trainer", "rl"),
 	table(reads, "`trainer.dpo`, with rl: dpo", "rl_beta dpo_loss_type dpo_loss_weights dpo_label_smoothing dpo_use_weighting dpo_padding_free dpo_use_liger_kernel precompute_ref_log_probs"),
+	table(reads, "`trainer.grpo`, with rl: grpo and rl: gdpo", "trl"),
+	table(none, "how vLLM generates", "vllm"),
 	same("trainer.hf", "logging_steps weight_decay max_grad_norm neftune_noise_alpha torch_empty_cache_steps dataloader_num_workers dataloader_pin_memory dataloader_prefetch_factor"),
 	[]Key{{"noisy_embedding_alpha", sets, "trainer.hf.neftune_noise_alpha"}},
 
@@ -84,7 +86,7 @@ var axolotlKeys = slices.Concat(
 	table(asks, "images of another size", "image_size image_resize_algorithm"),
 	table(asks, "frozen towers of images and sound", "freeze_mm_modules"),
 	table(asks, "other kernels of Liger", "liger_rms_norm_gated liger_layer_norm"),
-	table(asks, "a trainer of its own; planned with transformers.Trainer", "trainer_cls trl vllm ebft diffusion center_rewards_coefficient simpo_gamma cpo_alpha kto_desirable_weight kto_undesirable_weight hatchery"),
+	table(asks, "a trainer of its own; planned with transformers.Trainer", "trainer_cls ebft diffusion center_rewards_coefficient simpo_gamma cpo_alpha kto_desirable_weight kto_undesirable_weight hatchery"),
 	table(asks, "a profile of operators, which PyTorch keeps in host memory", "profiler_steps profiler_steps_start"),
 	table(asks, "an evaluation that generates text", "do_causal_lm_eval lm_eval_tasks lm_eval_batch_size lm_eval_post_train lm_eval_model"),
 	table(asks, "an evaluation of other data or lengths", "do_bench_eval eval_sequence_len"),

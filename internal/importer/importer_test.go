@@ -158,7 +158,10 @@ func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{axolotl + "micro_batch_size: many\n", `job.yml:4:19: micro_batch_size must be a whole number of 1 or more, not "many"`},
 		{axolotl + "sequence_len: 99999999999999999\n", "job.yml:4:15: sequence_len must be a whole number of 1 or more, not 99999999999999999"},
-		{axolotl + "rl: grpo\n", "job.yml:4:5: rl: grpo is not modelled; memplan plans dpo, ipo, kto, orpo, simpo and, without rl, supervised training"},
+		{axolotl + "rl: ebft\n", "job.yml:4:5: rl: ebft is not modelled; memplan plans dpo, ipo, kto, orpo, simpo, grpo, gdpo and, without rl, supervised training"},
+		{axolotl + "rl: grpo\n", "job.yml:4:5: rl: grpo without trl.max_completion_length: completions of any length are not modelled; write it"},
+		{axolotl + "rl: grpo\ntrl: {max_completion_length: 64, async_prefetch: true}\n", "job.yml:5:45: trl.async_prefetch is not modelled; write async_prefetch: false"},
+		{axolotl + "rl: grpo\ntrl: {max_completion_length: 64, num_generation: 4}\n", `job.yml:5:34: trl: "num_generation" is no key that memplan knows; it knows async_prefetch`},
 		{axolotl + "rl: kto\n", "job.yml:4:5: rl: kto without an adapter is not modelled: it has a second model, the reference"},
 		{strings.Replace(factory, "sft", "ppo", 1), "job.yml:2:8: stage: ppo is not modelled; memplan plans sft, pt, rm, dpo and kto"},
 		{axolotl + "adapter: qlora\n", "job.yml:4:10: adapter: qlora needs load_in_4bit: true"},

@@ -18,8 +18,8 @@ var preferences = []preference{
 }
 
 // prefers plans preference training as supervised training of the same samples, and
-// notes what that leaves out.
-func (j *job) prefers(key, name string, adapter bool) {
+// notes what that leaves out; trained are those that have a trainer of their own.
+func (j *job) prefers(key, name string, adapter bool, trained ...string) {
 	at := j.get(key)
 	i := slices.IndexFunc(preferences, func(p preference) bool { return p.name == name })
 	if i < 0 {
@@ -27,7 +27,7 @@ func (j *job) prefers(key, name string, adapter bool) {
 		for _, p := range preferences {
 			known = append(known, p.name)
 		}
-		j.fail(at, "%s: %s is not modelled; memplan plans %s and, without %s, supervised training", key, name, strings.Join(known, ", "), key)
+		j.fail(at, "%s: %s is not modelled; memplan plans %s and, without %s, supervised training", key, name, strings.Join(append(known, trained...), ", "), key)
 	}
 	p := preferences[i]
 	if p.reference && !adapter {

@@ -30,6 +30,9 @@ func (s *Spec) grpo(d *decoder, a *Arguments) {
 	if every := s.Trainer.GenerateEvery(); every%steps != 0 && steps%every != 0 {
 		s.Errs.Addf(a.Span("steps_per_generation"), "steps_per_generation times num_iterations, %d, and gradient_accumulation_steps, %d, are modelled where one is a multiple of the other", every, steps)
 	}
+	if n := s.BatchStep(); batch%n != 0 && s.Parallel == nil {
+		s.Errs.Addf(a.Span("per_device_train_batch_size"), "GRPOTrainer refuses this batch size: completions that are generated together, %d of one process, must be a multiple of num_generations, %d; write a multiple of %d", s.Trainer.Generated(), a.Int("num_generations"), n)
+	}
 	switch c, n := a.Int("max_completion_length"), a.Int("pad_to_multiple_of"); {
 	case c == 0:
 		s.Errs.Addf(a.Span("max_completion_length"), "max_completion_length must be a number: it says how long the completions are that the loss is of")
@@ -49,6 +52,23 @@ func (s *Spec) grpo(d *decoder, a *Arguments) {
 	if l := a.Text("loss_type"); !slices.Contains(grpoLosses, l) {
 		s.Errs.Addf(a.Span("loss_type"), "loss_type: %s of GRPOTrainer is not modelled; %s are", l, strings.Join(grpoLosses, ", "))
 	}
+}
+
+// BatchStep is of what the batch size of a process must be a multiple.
+func (s *Spec) BatchStep() int64 {
+	if s.Trainer == nil || s.Trainer.GRPO == nil || s.Trainer.Args().Int("generation_batch_size") > 0 {
+		return 1
+	}
+	together := s.Trainer.Args().Int("steps_per_generation")
+	if p := s.Parallel; p != nil {
+		together *= max(p.DDP.V, p.FSDP.V, 1)
+	}
+	n := max(s.Trainer.Args().Int("num_generations"), 1)
+	common := n
+	for rest := together; rest > 0; {
+		common, rest = rest, common%rest
+	}
+	return n / common
 }
 
 // Generated is how many completions GRPOTrainer generates together.
