@@ -193,7 +193,7 @@ func (m *machine) container(op byte) error {
 		if err := m.push(&Dict{}); err != nil {
 			return err
 		}
-		return m.set(items)
+		return m.set(items, nil)
 	case 0x85, 0x86, 0x87:
 		items, err := m.last(int(op - 0x84))
 		if err != nil {
@@ -201,29 +201,13 @@ func (m *machine) container(op byte) error {
 		}
 		return m.push(Tuple(slices.Clone(items)))
 	case 'a':
-		items, err := m.last(1)
-		if err != nil {
-			return err
-		}
-		return m.append(items)
+		return m.append(m.last(1))
 	case 'e':
-		items, err := m.sinceMark()
-		if err != nil {
-			return err
-		}
-		return m.append(items)
+		return m.append(m.sinceMark())
 	case 's':
-		items, err := m.last(2)
-		if err != nil {
-			return err
-		}
-		return m.set(items)
+		return m.set(m.last(2))
 	case 'u':
-		items, err := m.sinceMark()
-		if err != nil {
-			return err
-		}
-		return m.set(items)
+		return m.set(m.sinceMark())
 	case 0x94: // MEMOIZE
 		return m.remember(0)
 	case 'q': // BINPUT, LONG_BINPUT
@@ -330,7 +314,10 @@ func (m *machine) sinceMark() ([]Value, error) {
 }
 
 // append extends the list on the stack.
-func (m *machine) append(items []Value) error {
+func (m *machine) append(items []Value, err error) error {
+	if err != nil {
+		return err
+	}
 	v, err := m.top()
 	if err != nil {
 		return err
@@ -344,7 +331,10 @@ func (m *machine) append(items []Value) error {
 }
 
 // set sets the dict on the stack: items are keys and values in turn.
-func (m *machine) set(items []Value) error {
+func (m *machine) set(items []Value, err error) error {
+	if err != nil {
+		return err
+	}
 	v, err := m.top()
 	if err != nil {
 		return err

@@ -6,8 +6,6 @@ initialized, notes where steps of optimizers end, and writes allocations and fre
 
 import atexit
 import gzip
-import importlib.machinery
-import importlib.util
 import json
 import os
 import sys
@@ -86,37 +84,9 @@ def write(torch, reason):
         put("end", {"reason": reason})
 
 
-class Finder:
-    """Waits for `import torch`."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        if spec is None or spec.loader is None:
-            return spec
-        run = spec.loader.exec_module
-
-        def exec_module(module):
-            run(module)
-            install(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
-def other():
-    """The sitecustomize that this one hides."""
-    here = os.path.dirname(os.path.realpath(__file__))
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", [p for p in sys.path if os.path.realpath(p or ".") != here])
-    if spec and spec.loader:
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
-
-
 if __name__ == "sitecustomize":
     if OUT:
-        sys.meta_path.insert(0, Finder())
+        sys.meta_path.insert(0, Finder("torch", install))
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=lambda: done.append(1))
     other()

@@ -15,10 +15,15 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// recorder is what Python loads before the user's script.
+// recorder is what Python loads before the user's script, behind finder.
 //
 //go:embed recorder.py
 var recorder string
+
+// finder waits for the script's import of PyTorch.
+//
+//go:embed finder.py
+var finder string
 
 // history is loaded in its place where there is a GPU and the script is to use it.
 //
@@ -65,7 +70,7 @@ func (s *Start) Run(ctx context.Context) error {
 	if s.Real {
 		script = history
 	}
-	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(script), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(finder+"\n\n"+script), 0o600); err != nil {
 		return err
 	}
 	out, err := filepath.Abs(s.Out)
