@@ -8,6 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // ConvArgs are the arguments of a convolution. The lists have one entry for
@@ -156,7 +157,7 @@ func selectConvBackend(c *op.Call, x, w *op.Tensor, a *ConvArgs) convBackend {
 	}
 	v, twoD := a.described(x, w), x.Rank() <= 4
 	switch {
-	case v.Taken(c.Env().Arch, c.Env().Deterministic):
+	case v.Taken(c.Env().Arch, c.Env().Deterministic) && !leavesConv3d(c, x, w, v):
 		return convCudnn
 	case v.Depthwise() && twoD:
 		return convDepthwise2d
@@ -168,6 +169,12 @@ func selectConvBackend(c *op.Call, x, w *op.Tensor, a *ConvArgs) convBackend {
 		return convSlow2d
 	}
 	return convSlowDilated
+}
+
+// leavesConv3d reports whether PyTorch keeps a convolution from cuDNN that takes it.
+func leavesConv3d(c *op.Call, x, w *op.Tensor, v *cudnn.Conv) bool {
+	return c.Env().Torch.Has(torchver.CudnnLeavesConv3d) && x.Rank() == 5 && x.DType.IsHalf() && !v.Depthwise() &&
+		!cudnn.ChannelsLast(x.Layout, w.Layout) && (w.Dim(2) != 1 || w.Dim(3) != 1 || w.Dim(4) != 1)
 }
 
 // described is the convolution as cuDNN sees it.

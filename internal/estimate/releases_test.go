@@ -102,3 +102,23 @@ func TestTrainerReleases(t *testing.T) {
 		}
 	}
 }
+
+// TestConv3dByColumns: of 2.9 alone, half precision makes columns of 27 * 8 * 8 * 8 * 8 elements.
+func TestConv3dByColumns(t *testing.T) {
+	const text = `memplan: 1
+model: {inputs: {x: [8, 8, 8, 8]}, layers: [{Conv3d: {in_channels: 8, out_channels: 8, kernel_size: %d, padding: %d}}], loss: mean}
+train: {batch_size: 2, precision: %s}
+`
+	for _, c := range []struct {
+		torch, precision string
+		kernel           int
+		columns          bool
+	}{
+		{"2.8", "bf16", 3, false}, {"2.9", "bf16", 3, true}, {"2.9", "fp16", 3, true}, {"2.9", "fp32", 3, false}, {"2.9", "bf16", 1, false}, {"2.10", "bf16", 3, false},
+	} {
+		got := allocated(t, fmt.Sprintf(text, c.kernel, c.kernel/2, c.precision), "layers.0", trace.Forward, "torch="+c.torch)
+		if slices.ContainsFunc(got, func(s string) bool { return strings.HasSuffix(s, " 221184") }) != c.columns {
+			t.Errorf("%s, %s, kernel %d: %q", c.torch, c.precision, c.kernel, got)
+		}
+	}
+}

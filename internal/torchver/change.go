@@ -5,6 +5,7 @@ import "slices"
 // Change is a difference of a later release from Recorded that reaches memory.
 type Change struct {
 	Since  Version // the first release that has it
+	Until  Version // the first that has it no more; zero: all later ones have it
 	Area   string  // of PyTorch
 	What   string  // changed
 	Source string  // the pull request or commit that changed it, or the files that differ
@@ -34,7 +35,9 @@ func change(c Change) *Change {
 }
 
 // Has reports whether a release has a change.
-func (v Version) Has(c *Change) bool { return v.AtLeast(c.Since) }
+func (v Version) Has(c *Change) bool {
+	return v.AtLeast(c.Since) && (c.Until == Version{} || !v.AtLeast(c.Until))
+}
 
 // Changes are all rows, by release and area.
 func Changes() []*Change {

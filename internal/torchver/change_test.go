@@ -59,7 +59,7 @@ func there(t *testing.T, held string) bool {
 func TestHas(t *testing.T) {
 	for _, c := range Changes() {
 		before := Version{c.Since.Major, c.Since.Minor - 1}
-		if before.Has(c) || !c.Since.Has(c) || !Newest.Has(c) || Recorded.Has(c) {
+		if before.Has(c) || !c.Since.Has(c) || Newest.Has(c) != (c.Until == Version{}) || Recorded.Has(c) {
 			t.Errorf("%q: since %v", c.What, c.Since)
 		}
 	}
@@ -90,7 +90,11 @@ from the rows. %v is not released; its rows are of the main branch.
 			if c.Held != "" {
 				held = strings.TrimSpace("`" + c.Held + "` " + c.Left)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Area, c.What, c.Source, held)
+			what := c.What
+			if c.Until != (Version{}) {
+				what += fmt.Sprintf(" Until %v.", c.Until)
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Area, what, c.Source, held)
 		}
 		if n == 0 {
 			b.WriteString("No difference that reaches memory was found.\n")

@@ -27,6 +27,14 @@ var (
 		Source: "PR 194311", Held: "internal/op TestWorkspaces",
 	})
 
+	// CudnnLeavesConv3d: the wheels of 2.9 have cuDNN 9.10 to 9.13, those of 2.10 have 9.15.
+	CudnnLeavesConv3d = change(Change{
+		Since: Version{2, 9}, Until: Version{2, 10}, Area: libraries,
+		What: "Three-dimensional convolutions of half precision do not go to cuDNN (9.8 to 9.14 computed them wrong), but are matrix products of columns, " +
+			"unless the kernel is 1x1x1 or the tensors are channels_last_3d. A newer cuDNN, installed by hand beside 2.9.1, takes them.",
+		Source: "PR 163581, PR 166480; issue 166643, which measured 2.9.1", Held: "internal/estimate TestConv3dByColumns",
+	})
+
 	// CudnnTakesBFloat16RNN depends on the CUDA version of the wheel, too.
 	CudnnTakesBFloat16RNN = change(Change{
 		Since: Version{2, 10}, Area: libraries,
