@@ -162,7 +162,7 @@ func TestSMsSource(t *testing.T) {
 			without = append(without, g.Name)
 		}
 	}
-	if len(without) > 18 {
+	if len(without) > 13 {
 		t.Errorf("%d rows have no source for their SMs: %v", len(without), without)
 	}
 }

@@ -47,6 +47,7 @@ var geForceAda = []GPU{
 	{
 		Name: "rtx-4070-super", Display: "NVIDIA GeForce RTX 4070 SUPER",
 		MarketedGiB: 12, Arch: 89, SMs: 56,
+		SMsSource: "techpowerup.com, review (2024)",
 		Total: likely(11866, 11832, 12007,
 			"rtx-4070, the same memory"),
 	},
@@ -60,6 +61,7 @@ var geForceAda = []GPU{
 	{
 		Name: "rtx-4070-ti-super", Display: "NVIDIA GeForce RTX 4070 Ti SUPER",
 		MarketedGiB: 16, Arch: 89, SMs: 66,
+		SMsSource: "svethardware.cz (2024): 8448 CUDA cores, 128 in each SM",
 		Total: likely(15944, 15900, 16069,
 			"rtx-4080-super, the same memory, with drivers since 2025; Ultralytics on torch 2.0.0 (2024): 16069MiB"),
 	},
@@ -80,6 +82,7 @@ var geForceAda = []GPU{
 	{
 		Name: "rtx-4080-super", Display: "NVIDIA GeForce RTX 4080 SUPER",
 		MarketedGiB: 16, Arch: 89, SMs: 80,
+		SMsSource: "svethardware.cz (2024): 10240 CUDA cores, 128 in each SM",
 		Total: mib(15944, 15944, 16080,
 			"Ultralytics on torch 2.12.1+cu130 (2026-07): 15944MiB; high end assumed from older drivers of rtx-4070-ti-super"),
 	},

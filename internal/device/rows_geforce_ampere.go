@@ -110,6 +110,7 @@ var geForceAmpere = []GPU{
 	{
 		Name: "rtx-3080-ti", Display: "NVIDIA GeForce RTX 3080 Ti",
 		MarketedGiB: 12, Arch: 86, SMs: 80,
+		SMsSource: "hkepc.com, review (2021)",
 		Total: mib(11911, 11905, 12054,
 			"YOLO log (2026-03): 11910.625MB; YOLOv5, torch 1.10 to 1.12 (2022 to 2024): 12054MiB"),
 	},

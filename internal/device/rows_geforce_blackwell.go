@@ -44,6 +44,7 @@ var geForceBlackwell = []GPU{
 	{
 		Name: "rtx-5070", Display: "NVIDIA GeForce RTX 5070",
 		MarketedGiB: 12, Arch: 120, SMs: 48,
+		SMsSource: "worldnl.com, review (2025)",
 		Total: mib(11776, 11740, 11802,
 			"torch 2.11 and 2.12 nightlies on Linux (2026): 11.5 GB; OOM message of a 12 GB GPU, torch 2.11.0+cu128 (2026-05): 11.50 GiB"),
 	},
