@@ -65,7 +65,7 @@ func (s *Streams) calibrations() ([]calibration, error) {
 	}
 	var all []calibration
 	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, fmt.Errorf("%s: %w; memplan calibrate --forget drops them all", printable.File(path), err)
+		return nil, fmt.Errorf("%s: %w; memplan calibrate --forget removes it", printable.File(path), err)
 	}
 	return slices.DeleteFunc(all, func(c calibration) bool { return c.Low <= 0 || c.Low > c.Context || c.Context > c.High }), nil
 }

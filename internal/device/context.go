@@ -90,7 +90,7 @@ const lazyKernels = 362 * tensor.MiB
 
 // ContextWith is the context with a release of CUDA that loads kernels in a mode. One
 // that loads all of them is the lazy one and what the GPUs in eagerContexts have on
-// top of theirs, between the least and the most of them: no source says how it grows with
+// top of theirs, between the least and the most of them; no one says how it grows with
 // the chip. Their releases are 10 and 11; later ones are taken to be like 11, or as
 // little as lazyKernels.
 func (g *GPU) ContextWith(v CUDA, mode Loading) Figure {
