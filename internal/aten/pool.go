@@ -140,13 +140,19 @@ var AdaptiveAvgPool = define(op.Op{
 // channelsLastPixel gives images of one pixel the strides of channels last. Its
 // derivative is as_strided_backward: new zeros for the whole storage.
 var channelsLastPixel = define(op.Op{
-	Name: "as_strided_", Eval: op.Shared, Copies: true, Run: func(c *op.Call) {
+	Name: "as_strided_", Copies: true, Run: func(c *op.Call) {
 		c.Return(c.Alias(c.In[0], tensor.ChannelsLast(c.In[0].Size), c.In[0].DType))
 	}, Node: "AsStridedBackward1",
 	Grad: func(b *op.Back) {
 		base := b.Local(b.NewShape(b.Grads[0].DType, b.Grads[0].Numel()))
 		b.Set(0, b.ViewOf(base, tensor.Contiguous(b.Grads[0].Size)))
 	},
+	Eval: &op.Eval{InParts: true, Backward: func(m op.Machine, b *op.Back) error {
+		if y := m.Wanted(b, 0); y != nil {
+			return m.Apply(kernel.Copy, y, b.Grads[:1])
+		}
+		return nil
+	}},
 	Source: "torch/csrc/autograd/FunctionsManual.cpp: as_strided_backward",
 })
 
