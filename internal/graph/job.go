@@ -110,6 +110,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	el.shapes.E.Autocast, el.shapes.E.AutocastDType = job.Autocast, job.LowerType
 	el.trainerOptimizer()
 	el.trainerNotes()
+	el.compiled()
 	el.check()
 	if !s.Errs.AllContained() {
 		return nil, s.Errs.Err()

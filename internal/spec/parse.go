@@ -477,7 +477,11 @@ func (s *Spec) later(rv reflect.Value, v *Value, prefix string, out *[]note.Note
 		if what := rv.Type().FieldByIndex(fields.index[key]).Tag.Get("later"); what != "" {
 			modelled := rv.Type().FieldByIndex(fields.index[key]).Tag.Get("modelled")
 			if value, asks := s.asks(sub); asks && (modelled == "" || value != modelled) {
-				*out = append(*out, note.Asked.New("%s: %s%s", prefix+key, what, worthOf(prefix+key, value)).Of(prefix+key))
+				code := note.Asked
+				if prefix+key == compileKey {
+					code = note.Compiled
+				}
+				*out = append(*out, code.New("%s: %s%s", prefix+key, what, worthOf(prefix+key, value)).Of(prefix+key))
 			}
 			continue
 		}
