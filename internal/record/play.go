@@ -1,7 +1,6 @@
 package record
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/aten"
@@ -49,7 +48,7 @@ type player struct {
 	params  map[int]bool           // storages of parameters
 	owner   map[int]int32          // by storage: the layer whose parameter it belongs to
 	host    map[int]bool           // storages that the recorded release has on the device and the played one has not
-	along   map[int]*along         // by storage: what lives as long, which was not recorded
+	along   map[int][]*op.Tensor   // by storage: what lives as long, which was not recorded
 	blocks  map[int]int32          // by storage: its block
 	types   map[tensor.DType]int64 // elements of parameters by type
 	cast    string                 // the type of autocast
@@ -73,7 +72,7 @@ func Play(m *limit.Meter, r *Recording, env op.Env) (played *Played, err error) 
 	}()
 	env.GradMode, env.Training = false, true
 	p := &player{
-		r: r, p: autograd.New(env, nil), held: make([]*op.Tensor, len(r.Storages)), known: make([]bool, len(r.Storages)), doubts: map[string]*Doubtful{}, params: map[int]bool{}, at: map[int64]*op.Tensor{}, owner: map[int]int32{}, blocks: map[int]int32{}, host: map[int]bool{}, along: map[int]*along{}, types: map[tensor.DType]int64{}, classes: map[string]string{},
+		r: r, p: autograd.New(env, nil), held: make([]*op.Tensor, len(r.Storages)), known: make([]bool, len(r.Storages)), doubts: map[string]*Doubtful{}, params: map[int]bool{}, at: map[int64]*op.Tensor{}, owner: map[int]int32{}, blocks: map[int]int32{}, host: map[int]bool{}, along: map[int][]*op.Tensor{}, types: map[tensor.DType]int64{}, classes: map[string]string{},
 	}
 	p.out.owners = map[int32]int32{}
 	p.p.Counts(m)
@@ -114,9 +113,8 @@ func (p *player) line(l *Line) {
 			p.held[l.N] = nil
 			p.p.EmptyStorage(t) // whatever a row that failed still holds of it
 			p.p.Drop(t)
-			if a := p.along[l.N]; a != nil && !slices.ContainsFunc(a.with, func(n int) bool { return p.held[n] != nil }) {
-				p.p.Drop(a.results...)
-			}
+			p.p.Drop(p.along[l.N]...)
+			delete(p.along, l.N)
 		}
 	case Enter:
 		p.begin()

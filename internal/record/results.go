@@ -52,14 +52,8 @@ func (p *player) match(c *call, d *aten.Dispatch, made, held []*op.Tensor, fresh
 	return why
 }
 
-// along are results that were not recorded, and the storages of those with them.
-type along struct {
-	with    []int
-	results []*op.Tensor
-}
-
 // state is for results that are in host memory in some releases and on the device in others. Those that the recorded release has
-// on the device and the played one has not are in host memory; those of which it is the other way round go with the last of the others.
+// on the device and the played one has not are in host memory; those of which it is the other way round go with the result before them.
 func (p *player) state(c *call, d *aten.Dispatch, made []*op.Tensor, fresh []int) []*op.Tensor {
 	blocks := slices.DeleteFunc(slices.Clone(made), func(t *op.Tensor) bool { return t == nil || autograd.BlockBytes(t) == 0 || autograd.OnHost(t) })
 	kept := slices.DeleteFunc(slices.Clone(fresh), func(n int) bool { return p.r.Storages[n].Bytes == 0 })
@@ -73,10 +67,7 @@ func (p *player) state(c *call, d *aten.Dispatch, made []*op.Tensor, fresh []int
 			}
 		}
 	case n > 0 && len(blocks) > n:
-		a := &along{kept, blocks[n:]}
-		for _, k := range kept {
-			p.along[k] = a
-		}
+		p.along[kept[n-1]] = blocks[n:]
 		return blocks[:n]
 	}
 	return made
