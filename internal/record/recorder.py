@@ -1715,7 +1715,8 @@ class Triton:
         f = sys._getframe(1)
         while f is not None and f.f_code.co_filename.startswith("<frozen importlib"):
             f = f.f_back
-        if f is None or f.f_code.co_filename.startswith(TORCH) or f.f_code.co_filename == importlib.util.__file__:
+        by = f.f_globals.get("__name__", "") if f is not None else "torch"
+        if by.partition(".")[0] == "torch" or by == "importlib.util":
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -1751,7 +1752,9 @@ def install_triton():
             f(sys.modules[name])
         else:
             sys.meta_path.insert(0, Finder(name, f))
-    sys.meta_path.append(Triton())
+    if "triton" not in sys.modules and importlib.util.find_spec("triton") is None:
+        importlib.import_module("torch.utils._triton").has_triton_package()  # which remembers what it found
+        sys.meta_path.append(Triton())
 
 
 def lazy(op):
