@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -69,14 +70,9 @@ func (e *KeyError) Unwrap() error { return e.Err }
 
 // Largest finds the largest batch, or value of another key, with which the job fits.
 func (e *Estimate) Largest(ctx context.Context, s Search) (*Found, error) {
-	step := max(s.Step, 1)
-	axis := advise.BatchFrom(e.outcome)
-	axis.Step = step
-	if s.Key != "" {
-		var err error
-		if axis, err = advise.AxisOf(e.outcome, s.Key, step); err != nil {
-			return nil, &KeyError{s.Key, err}
-		}
+	axis, err := advise.AxisOf(e.outcome, cmp.Or(s.Key, "batch"), max(s.Step, 1))
+	if err != nil {
+		return nil, &KeyError{s.Key, err}
 	}
 	r, ctx, done, err := e.job.open(ctx)
 	if err != nil {

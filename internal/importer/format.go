@@ -41,7 +41,7 @@ type Format struct {
 
 // Formats lists the kinds of files, jobs first.
 func Formats() []*Format {
-	return []*Format{axolotl, llamaFactory, llamaFactoryV1, trl, sftConfig, trainingArguments, accelerate, deepSpeed, axolotlCloud}
+	return []*Format{axolotl, llamaFactory, llamaFactoryV1, trl, trlGRPO, sftConfig, trainingArguments, accelerate, deepSpeed, axolotlCloud}
 }
 
 // signs are the keys by which a file is of the format, and one that such files do not

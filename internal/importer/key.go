@@ -72,6 +72,8 @@ func (f *Format) arguments() *trainer.Table {
 		return trainer.SFT
 	case "dpo":
 		return trainer.DPO
+	case "grpo":
+		return trainer.GRPO
 	}
 	return trainer.HF
 }
