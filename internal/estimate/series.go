@@ -103,6 +103,7 @@ func (s *Series) Lay(o *Outcome, first, second int64) (bool, error) {
 	return s.lay(o, first, second)
 }
 
+// lay is Lay of a job that the engine plays, with Sharing as it is.
 func (s *Series) lay(o *Outcome, first, second int64) (bool, error) {
 	tries := []int{heldSteps, 0}
 	switch {
@@ -384,7 +385,7 @@ func (s *Series) Holds(k int64) bool {
 	if s.job.recorded != nil { // a further recording was on the line
 		return true
 	}
-	if k == 1 || slices.Contains(s.at, k) && (!s.Sharing || k == s.at[0]) {
+	if k == 1 || slices.Contains(s.at, k) && (!s.Sharing || k == s.job.Program.Batch) {
 		return true
 	}
 	lies, err := s.lies(k)
