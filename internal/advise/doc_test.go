@@ -48,12 +48,13 @@ Proposals are sorted by these criteria, the first of them first:
 
 Combinations are tried in this order, except for the first criterion, so the proposals that come first are found first. A combination is left out only if
 simulated combinations prove that it cannot fit. The proof uses two facts. If two combinations have the same changes that affect weights, their weights have
-the same size to the byte; the same holds for gradients, for optimizer state, and for what forward and backward passes hold. And the sum of these parts is at
-most what a combination needs. It is not assumed that any change makes memory smaller or larger. A test compares the outcome with trying everything.
+the same size to the byte; the same holds for gradients, for optimizer state, for what the optimizer's step takes beside, and for what forward and backward
+passes hold. And the sum of these parts is at most what a combination needs. A change that does nothing beside another one, such as ` + "`for-loop`" + ` where the
+optimizer is on the CPU, is not combined with it. It is not assumed that any change makes memory smaller or larger. A test compares the outcome with trying everything.
 
 By default the search ends with three proposals or after a million allocations and frees; with ` + "`--advise`" + `, with five or after ten million. The
-result is the same on all machines. If the search reaches that limit before it finds a proposal, the changes by themselves decide which combinations it still
-tries. The output says if the search reached the limit, and which proposals are certain to come first.
+result is the same on all machines. If the search reaches that limit before it finds a proposal, what each change was seen to do decides which combinations it
+still tries. The output says if the search reached the limit, and which proposals are certain to come first.
 
 In a job that fits, ` + "`--advise`" + ` tries each change by itself. It names the changes that free 1 %% of the reserved memory or more. Of the values of one
 change it names those that leave more room than all cheaper values.
