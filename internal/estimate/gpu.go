@@ -186,6 +186,9 @@ func (m *Machine) gpuNotes() []note.Note {
 	if !m.Env.Torch.WheelsRunOn(arch) {
 		warn(note.NoKernels, "the wheels of PyTorch %v have no kernels for sm_%d; %v is the first that has", m.Env.Torch, arch, torchver.FirstWheelsFor(arch))
 	}
+	if v := m.Env.Torch; !torchver.Released.AtLeast(v) {
+		warn(note.Unreleased, "PyTorch %v is not released: its rules are those of the main branch, and may change; %v is the newest release that is modelled", v, torchver.Released)
+	}
 	if arch < 70 || arch > 90 {
 		warn(note.OtherArch, "the rules were recorded on sm_70 to sm_90; sm_%d is taken to be like the nearest of them", arch)
 	}

@@ -119,6 +119,8 @@ func TestGPUNotes(t *testing.T) {
 		{[]string{"device.gpu=p100"}, "sm_60 is taken to be like the nearest"},
 		{[]string{"device.gpu=b200", "torch=2.6"}, "no kernels for sm_100; 2.7 is the first|sm_100 is taken"},
 		{[]string{"device.gpu=b200", "torch=2.7"}, "sm_100 is taken"},
+		{[]string{"device.gpu=rtx-4090", "torch=2.14"}, ""},
+		{[]string{"device.gpu=rtx-4090", "torch=2.15"}, "PyTorch 2.15 is not released"},
 		{[]string{"device.gpu=jetson-agx-orin"}, "shares its memory with the CPU"},
 		{[]string{"device.gpu=jetson-agx-orin", "device.other_processes=2GiB"}, ""},
 	} {

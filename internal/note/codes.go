@@ -58,6 +58,7 @@ var (
 	GPUAssumed  = code(Code{Name: "gpu-assumed", Doc: "no GPU was named", Rule: estimateWarning})
 	GPUChanged  = code(Code{Name: "gpu-changed", Doc: "a GPU differs from the table's GPU of that name", Rule: gpuChanged})
 	NoKernels   = code(Code{Name: "no-kernels", Doc: "the wheels of PyTorch have no kernels for the GPU", Rule: estimateWarning})
+	Unreleased  = code(Code{Name: "unreleased", Doc: "the release of PyTorch is not out; its rules are those of its main branch", Rule: estimateWarning})
 	OtherArch   = code(Code{Name: "other-arch", Doc: "there are no recordings of GPUs of this architecture", Rule: estimateWarning})
 	SharedRAM   = code(Code{Name: "shared-ram", Doc: "the GPU shares its memory with the CPU", Rule: estimateWarning})
 	PagedState  = code(Code{Name: "paged-state", Doc: "optimizer state is in CUDA's managed memory", Rule: estimateWarning})
