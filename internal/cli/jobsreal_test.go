@@ -56,7 +56,7 @@ func TestJobsReal(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			out, errs, code := run(t, "memplan estimate job.yml --model-config config.json --quick --gpu a100-80gb --format json", dir)
+			out, errs, code := run(t, "memplan estimate job.yml --model-config config.json --quick --gpu a100-80gb --torch 2.6 --format json", dir)
 			if f := rec.Fails; f != nil {
 				m := mixed.FindStringSubmatch(f.Error)
 				if m == nil {

@@ -241,7 +241,7 @@ func TestPrefetch(t *testing.T) {
 // the first batch (which mse_loss leaves in the block of all that it sums), the
 // result of tanh, the output, and 1 MiB of cuBLAS for this product.
 func TestEval(t *testing.T) {
-	_, r := estimateText(t, small, "eval={batch_size: 4096, batches: 2}")
+	_, r := estimateText(t, small, "eval={batch_size: 4096, batches: 2}", "torch=2.6")
 	const b = 4 * 4096
 	want := tensor.Bytes(4*smallParams*4 + b*(100+20+20+20+50+20) + 1<<20)
 	var peak tensor.Bytes
