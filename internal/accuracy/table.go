@@ -112,7 +112,7 @@ order.
   themselves, of which each spec names the repository and the file; fuzz/operators: small jobs around operators that the others do not
   reach, in several types and layouts.
 - **releases**: random programs, presets and jobs with options, run as scripts on later releases built for the CPU, with the GPU that ` + "`memplan record`" + `
-  pretends: what operators return and when it dies, from PyTorch's own autograd, autocast, optimizers and modules of that release; not what
+  pretends: what operators return and when it is freed, from PyTorch's own autograd, autocast, optimizers and modules of that release; not what
   kernels allocate inside, which is left out of the predictions too. The order within runs of allocations and of frees is not compared.
 - **replay**: recorded allocations of training steps, replayed: the peaks of each step, and the allocator's state at the end.
 - **golden**: traces of allocations with all options of the allocator: reserved and allocated memory after every event, and every failure.

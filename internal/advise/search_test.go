@@ -400,9 +400,6 @@ func TestCurve(t *testing.T) {
 
 // GRPOTrainer takes batches alone whose completions are a multiple of num_generations.
 func TestBatchesOfGenerations(t *testing.T) {
-	if testing.Short() {
-		t.Skip("seconds")
-	}
 	text := "memplan: 1\nmodel: {preset: hf/gpt2, with: {n_embd: 64, n_head: 2, n_layer: 1, vocab_size: 200000, n_positions: 64, seq: 32}}\n" +
 		"peft: {lora: {r: 4, target_modules: [c_attn]}}\ndevice: {memory: 2GiB}\n" +
 		"trainer: {grpo: {per_device_train_batch_size: 6, num_generations: 6, gradient_accumulation_steps: 4, max_completion_length: 8}}\n"
