@@ -46,7 +46,7 @@ var _ = define(op.Op{
 				if d >= x.Rank() {
 					c.Fail("too many indices for shape %v", c.In[0].Size)
 				}
-				if a := sliceOf(c, part, d); len(parts) == 1 || !a.whole(x.Dim(d)) {
+				if a := sliceOf(c, part, d); len(parts) == 1 || !a.whole(x.Dim(d), c.Env().Torch.WholeSlicesSkipped()) {
 					step(Slice, a)
 				}
 				d++
@@ -92,9 +92,9 @@ var _ = define(op.Op{
 })
 
 // whole reports whether the slice says in so many words that it leaves a
-// dimension of n as it is.
-func (a *SliceArgs) whole(n int64) bool {
-	return (a.Start == nil || *a.Start == 0) && a.End != nil && *a.End == n && a.Step == 1
+// dimension of n as it is, or, if that counts, by leaving out its end.
+func (a *SliceArgs) whole(n int64, open bool) bool {
+	return (a.Start == nil || *a.Start == 0) && (a.End == nil && open || a.End != nil && *a.End == n) && a.Step == 1
 }
 
 // sliceOf reads start:end:step.

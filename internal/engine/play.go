@@ -152,6 +152,7 @@ func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, 
 
 func newJob(m *limit.Meter, prog *program.Job, env op.Env, backend Backend) *job {
 	env.Training, env.GradMode = prog.Inference == "", prog.Inference == ""
+	env.Inference = prog.Inference == "inference_mode"
 	env.Deterministic, env.CudnnBenchmark, env.NoSDPA = prog.Determ, prog.Benchmark, prog.NoSDPA
 	j := &job{Interp: python.New(env, backend), backend: backend, prog: prog, models: map[string]*python.Module{}}
 	j.Offload, j.Meter, j.CallModel = prog.Offload, m, j.callModel

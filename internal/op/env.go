@@ -14,6 +14,7 @@ type Env struct {
 	Torch        torchver.Version
 
 	GradMode      bool // torch.is_grad_enabled()
+	Inference     bool // torch.inference_mode
 	Training      bool // module.training of the module at work
 	Autocast      bool
 	AutocastDType tensor.DType

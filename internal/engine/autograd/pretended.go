@@ -33,9 +33,11 @@ func (p *Player) Within(run func()) {
 	}
 	first := len(p.tr.Events)
 	p.within = true
+	defer func() { // of a row that is interrupted, too
+		p.within = false
+		p.unseen(first)
+	}()
 	run()
-	p.within = false
-	p.unseen(first)
 }
 
 // derivative runs a formula. One that calls no operators is one itself.
