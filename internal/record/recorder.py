@@ -1276,7 +1276,7 @@ def dropout_state(device, p):
 @special("aten::_cudnn_init_dropout_state")
 def init_dropout_state(op, args, kwargs):
     threads = 1536 if (MAJOR, MINOR) in ((8, 6), (8, 9), (12, 0)) else 2048
-    out = new((GPU["sms"] * threads * 12,), (1,), torch.uint8, current_device())
+    out = new((GPU["sms"] * threads * 48,), (1,), torch.uint8, current_device())
     record(op, args, kwargs, out)
     return out
 
