@@ -8,6 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // SDPAArgs are the arguments of scaled_dot_product_attention. Dropout applies
@@ -99,7 +100,7 @@ func unfused(c *op.Call, q, k, v *op.Tensor) string {
 		return fmt.Sprintf("on sm_%d they do not take bfloat16", env.Arch)
 	case !q.DType.IsHalf() && q.DType != tensor.Float32:
 		return fmt.Sprintf("they do not take %v", q.DType)
-	case k.Dim(1) != q.Dim(1) && !env.Torch.EfficientSharesKeys():
+	case k.Dim(1) != q.Dim(1) && !env.Torch.Has(torchver.EfficientSharesKeys):
 		return fmt.Sprintf("%d heads of keys for %d of queries (enable_gqa) only flash attention takes: half precision on sm_80 or later, without a mask", k.Dim(1), q.Dim(1))
 	}
 	for _, d := range []int64{q.Dim(-1), v.Dim(-1)} {
@@ -107,7 +108,7 @@ func unfused(c *op.Call, q, k, v *op.Tensor) string {
 			return fmt.Sprintf("the head size of %d is no multiple of %d", d, align)
 		}
 	}
-	if env.Arch >= 80 && env.Torch.EfficientAligns() && (q.Offset%align != 0 || k.Offset%align != 0 || v.Offset%align != 0) {
+	if env.Arch >= 80 && env.Torch.Has(torchver.EfficientAligns) && (q.Offset%align != 0 || k.Offset%align != 0 || v.Offset%align != 0) {
 		return "query, key or value does not begin at a multiple of 16 bytes of its storage"
 	}
 	return "its sizes are not those that they take"

@@ -69,7 +69,7 @@ func (s *sdpaCall) heads(shared bool) bool {
 // sharesKeys is that of the release. Recordings of 2.14 with fake tensors are of a build
 // without CUDA: their recorder chose, as 2.6 does (testdata/truth-fake).
 func (s *sdpaCall) sharesKeys() bool {
-	return s.env.Torch.EfficientSharesKeys() && !s.env.FakeTensors
+	return s.env.Torch.Has(torchver.EfficientSharesKeys) && !s.env.FakeTensors
 }
 
 func (s *sdpaCall) flash() bool {
@@ -87,7 +87,7 @@ func (s *sdpaCall) efficient() bool {
 		return false
 	}
 	for _, t := range []*op.Tensor{s.q, s.k, s.v} {
-		if s.env.Arch >= 80 && s.env.Torch.EfficientAligns() && t.Offset%align != 0 {
+		if s.env.Arch >= 80 && s.env.Torch.Has(torchver.EfficientAligns) && t.Offset%align != 0 {
 			return false
 		}
 	}

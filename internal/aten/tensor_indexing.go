@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // GetItemArgs is the text between the brackets of x[...].
@@ -46,7 +47,7 @@ var _ = define(op.Op{
 				if d >= x.Rank() {
 					c.Fail("too many indices for shape %v", c.In[0].Size)
 				}
-				if a := sliceOf(c, part, d); len(parts) == 1 || !a.whole(x.Dim(d), c.Env().Torch.WholeSlicesSkipped()) {
+				if a := sliceOf(c, part, d); len(parts) == 1 || !a.whole(x.Dim(d), c.Env().Torch.Has(torchver.WholeSlicesSkipped)) {
 					step(Slice, a)
 				}
 				d++

@@ -1,5 +1,54 @@
 package torchver
 
+// What of scaled_dot_product_attention depends on releases alone. Where the GPU or cuDNN's version
+// decide, too, functions below do.
+var (
+	_ = change(Change{
+		Since: Version{2, 9}, Area: kernels,
+		What:   "`scaled_dot_product_attention` asks cuDNN first on sm_90 and sm_100, with cuDNN 9.9 or later.",
+		Source: "PR 162073 (September 2025)", Held: "internal/torchver TestPrefersCudnnAttention",
+	})
+	_ = change(Change{
+		Since: Version{2, 10}, Area: kernels,
+		What:   "cuDNN is asked first only if it is later than 9.15.0, as it was wrong for lengths that are no multiple of 128.",
+		Source: "PR 171627 (January 2026), issue 169849", Held: "internal/torchver TestPrefersCudnnAttention",
+	})
+	_ = change(Change{
+		Since: Version{2, 11}, Area: kernels,
+		What:   "cuDNN is asked first on sm_103, too; it takes heads of 192 and 128 on sm_10x.",
+		Source: "PR 170800 (December 2025), PR 172621 (January 2026)", Held: "internal/torchver TestPrefersCudnnAttention",
+	})
+	CudnnDropsSixteenths = change(Change{
+		Since: Version{2, 12}, Area: kernels,
+		What:   "cuDNN's attention is asked for dropout by sixteenths alone.",
+		Source: "PR 174245 (February 2026)", Held: "internal/torchver TestCudnnAttentionDropout",
+	})
+	CudnnBoundsBatch = change(Change{
+		Since: Version{2, 13}, Area: kernels,
+		What:   "cuDNN's attention is asked for batches, and numbers of heads, of up to 65,535.",
+		Source: "PR 180718 (April 2026)", Held: "internal/aten TestSelectSDPA",
+	})
+	// EfficientAligns: the memory-efficient attention kernels are left where queries, keys or
+	// values do not begin at a multiple of 16 bytes of their storage, on sm_80 and later.
+	EfficientAligns = change(Change{
+		Since: Version{2, 13}, Area: kernels,
+		What:   "The memory-efficient attention kernels are left where queries, keys or values do not begin at a multiple of 16 bytes of their storage (sm_80 and later).",
+		Source: "PR 184258 (May 2026; check_data_ptr_alignment_mem_efficient)", Held: "internal/aten TestSelectSDPA",
+	})
+	// EfficientSharesKeys: the memory-efficient attention kernels take heads of queries that share
+	// keys, and all fused kernels take a single head of keys for all queries without enable_gqa.
+	EfficientSharesKeys = change(Change{
+		Since: Version{2, 14}, Area: kernels,
+		What:   "The memory-efficient attention kernels take heads of queries that share keys; all fused kernels take a single head of keys for all queries without `enable_gqa`.",
+		Source: "PR 191085 (July 2026)", Held: "internal/aten TestSelectSDPA",
+	})
+	_ = change(Change{
+		Since: Version{2, 14}, Area: kernels,
+		What:   "With a cuDNN later than 9.22, its attention takes heads of up to 256 on sm_90 and sm_10x.",
+		Source: "PR 185554 (June 2026), sdp_utils.cpp", Held: "internal/torchver TestCudnnAttentionHeads",
+	})
+)
+
 // PrefersCudnnAttention reports whether scaled_dot_product_attention asks cuDNN
 // before the other implementations, on a compute capability (times ten) and with a
 // version of cuDNN as cudnnGetVersion says it (check_prefer_cudnn_attention in
@@ -65,7 +114,7 @@ func (v Version) CudnnAttentionDropout(cudnn int, p float64) bool {
 		return true
 	}
 	broken := v.AtLeast(Version{2, 9}) && cudnn > 91100 && cudnn < 91400
-	return !broken && (!v.AtLeast(Version{2, 12}) || p*16 == float64(int64(p*16)))
+	return !broken && (!v.Has(CudnnDropsSixteenths) || p*16 == float64(int64(p*16)))
 }
 
 // CudnnAttentionBatch is the largest batch, and number of heads, that cuDNN's
@@ -73,7 +122,7 @@ func (v Version) CudnnAttentionDropout(cudnn int, p float64) bool {
 //
 // PR 180718 (April 2026).
 func (v Version) CudnnAttentionBatch() int64 {
-	if v.AtLeast(Version{2, 13}) {
+	if v.Has(CudnnBoundsBatch) {
 		return 65535
 	}
 	return 0
@@ -97,17 +146,3 @@ func (v Version) NewestFlashArch() int {
 	}
 	return 90
 }
-
-// EfficientAligns reports whether the memory-efficient attention kernels are left
-// where queries, keys or values do not begin at a multiple of 16 bytes of their
-// storage, on sm_80 and later.
-//
-// PR 184258 (May 2026; check_data_ptr_alignment_mem_efficient).
-func (v Version) EfficientAligns() bool { return v.AtLeast(Version{2, 13}) }
-
-// EfficientSharesKeys reports whether the memory-efficient attention kernels take
-// heads of queries that share keys, and whether all fused kernels take a single head
-// of keys for all queries without enable_gqa.
-//
-// PR 191085 (July 2026).
-func (v Version) EfficientSharesKeys() bool { return v.AtLeast(Version{2, 14}) }

@@ -4,6 +4,7 @@ import (
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // Autocast converts the inputs of operators to the type that their row's
@@ -89,7 +90,7 @@ func (p *Player) cachedCast(to tensor.DType, t *op.Tensor) *op.Tensor {
 	}
 	o := Of(t)
 	cached := to == p.env.AutocastDType && t.DType == tensor.Float32 && o.Requires && o.fn == nil && o.base == nil
-	mode, always := p.env.GradMode, p.env.Torch.AutocastCachesWithGrad()
+	mode, always := p.env.GradMode, p.env.Torch.Has(torchver.AutocastCachesWithGrad)
 	cached = cached && !(always && p.env.Inference)
 	if c := p.casts.byLeaf[o]; cached && c != nil {
 		return p.Keep(c)
