@@ -68,6 +68,9 @@ var CudnnAttention = define(op.Op{
 	Source: "aten/src/ATen/native/cudnn/MHA.cpp, transformers/cuda/attention.cu, attention_backward.cu; recorded on sm_90 of 2.6, where sdpa_kernel asks for it",
 })
 
+// AttentionByCudnn are the names of operators that cuDNN's attention computes.
+func AttentionByCudnn() []string { return []string{CudnnAttention.Name} }
+
 func cudnnCall(q, k, v *op.Tensor) *cudnn.Attention {
 	return &cudnn.Attention{
 		Batch: q.Dim(0), Heads: q.Dim(1), Queries: q.Dim(2), Head: q.Dim(3),

@@ -37,7 +37,7 @@ func (o *Outcome) attentionNotes(r *report.Report) {
 // their first calls.
 func (o *Outcome) attentionLayers() (out []string) {
 	tr, seen := o.Played.Trace, map[int32]bool{}
-	row := int32(slices.Index(tr.Ops, aten.CudnnAttention.Name))
+	row := int32(slices.IndexFunc(tr.Ops, func(name string) bool { return slices.Contains(aten.AttentionByCudnn(), name) }))
 	for i := range tr.Events {
 		e := &tr.Events[i]
 		if e.Kind == trace.Alloc && e.Op == row && !seen[e.Layer] {

@@ -63,7 +63,7 @@ func (el *building) torchtitanLoop(given map[string]any) {
 	}
 	el.twoOfTokens(m)
 	given["accumulation"] = el.spec.Train.GradAccumulation.V
-	if m.use.Preset.V == spec.TorchtitanPreset && el.opts.Env.Arch >= cudnnAttention {
+	if m.use.Preset.V == spec.TorchtitanPreset && el.opts.Env.Arch >= cudnnAttention && !el.opts.Env.Torch.PrefersCudnnAttention(el.opts.Env.Arch, el.opts.Env.Cudnn) {
 		const key = "trainer.torchtitan"
 		el.notModelled = append(el.notModelled, note.Asked.New("%s: on sm_100 and later torchtitan asks for cuDNN's attention first, whose results selective_ac_option: op does not keep; planned is flash attention", key).Of(key))
 	}
