@@ -18,7 +18,7 @@ var keepable = []*op.Op{
 // keepableGroups are words for several of them.
 var keepableGroups = map[string][]*op.Op{
 	"matmul":                       {Mm, Addmm, Bmm},
-	"scaled_dot_product_attention": {FlashAttention, EfficientAttention, CudnnAttention},
+	"scaled_dot_product_attention": {FlashAttention, EfficientAttention},
 }
 
 // Keepable returns the operators that a selective checkpoint keeps for a word of
