@@ -135,6 +135,9 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 	j.savedModules(pm, a, t.at)
 	a.Kernels = j.kernels(m, p)
 	a.Fused = j.fuse(pm.Root, a, false)
+	if l := j.Spec.Trainer; t.weight != nil && l.OfTransformers() && l.Args().Number("label_smoothing_factor") != 0 { // the model is given no labels, and returns no loss
+		t.weight = nil
+	}
 	if a.Regularized = t.weight; t.weight != nil {
 		if chunked {
 			j.fail(t.at, "%s: SFTTrainer's chunked loss fails with AdaLoRA, whose model is not found in it; write loss_type: nll", t.name)
