@@ -26,7 +26,7 @@ var (
 	Oldest   = Version{2, 6}
 	Released = Version{2, 14}
 	Newest   = Version{2, 15}
-	Default  = Version{2, 6}
+	Default  = Version{2, 14}
 )
 
 // Recorded is the release of the recordings of PyTorch's CUDA build, which is modelled
