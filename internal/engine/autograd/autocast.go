@@ -90,14 +90,15 @@ func (p *Player) cachedCast(to tensor.DType, t *op.Tensor) *op.Tensor {
 	}
 	o := Of(t)
 	cached := to == p.env.AutocastDType && t.DType == tensor.Float32 && o.Requires && o.fn == nil && o.base == nil
-	mode, always := p.env.GradMode, p.env.Torch.Has(torchver.AutocastCachesWithGrad)
+	always := p.env.Torch.Has(torchver.AutocastCachesWithGrad)
 	cached = cached && !(always && p.env.Inference)
 	if c := p.casts.byLeaf[o]; cached && c != nil {
 		return p.Keep(c)
 	}
-	p.env.GradMode = mode || cached && always
+	outer := p.Push()
+	p.env.GradMode = p.env.GradMode || cached && always
 	c := p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: to}, t)
-	p.env.GradMode = mode
+	p.Pop(outer)
 	if cached {
 		p.casts.byLeaf[o] = p.Keep(c)
 		p.casts.order = append(p.casts.order, c)
