@@ -8,6 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // TestAtPeak checks on every recorded run in scope and every recorded program
@@ -44,7 +45,7 @@ func TestAtPeak(t *testing.T) {
 	}
 	for name, c := range texts {
 		s, err := spec.Parse("case.yaml", []byte(c.text), spec.Options{Flags: []spec.Flag{
-			{Flag: "--steps", Path: "train.steps", Value: "2"}, {Flag: "--gpu", Path: "device.gpu", Value: c.gpu, Text: true},
+			{Flag: "--steps", Path: "train.steps", Value: "2"}, {Flag: "--gpu", Path: "device.gpu", Value: c.gpu, Text: true}, {Flag: "--torch", Path: "torch", Value: torchver.Recorded.String(), Text: true},
 		}})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
