@@ -38,6 +38,10 @@ func (s *Spec) Explicit(model, loop *Spec) ([]byte, error) {
 		s.Errs.Addf(s.PEFT.At, "what stands around the model for virtual tokens has no form without hf; the job is not written out")
 		return nil, s.Errs.Err()
 	}
+	if p := s.PEFT; p != nil && p.AdaLoRA != nil && s.Trainer.OfTransformers() && s.Trainer.Args().Number("label_smoothing_factor") != 0 {
+		s.Errs.Addf(p.At, "adalora adds nothing to the loss of a trainer with label_smoothing_factor, which has no form without the trainer; the job is not written out")
+		return nil, s.Errs.Err()
+	}
 	if t := s.Trainer; t != nil && t.GRPO != nil {
 		s.Errs.Addf(t.Args().At, "trainer: grpo asks the model for the logits of completions alone, which has no form without hf; the job is not written out")
 		return nil, s.Errs.Err()
