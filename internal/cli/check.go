@@ -133,7 +133,7 @@ func (k *checking) run(c *cobra.Command, s *Streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	style := gate.Style{Version: versionText(), Root: sourceRoot(s), Color: color}
+	style := gate.Style{Version: versionText(), Root: sourceRoot(s), Color: bool(color)}
 	write := func(w io.Writer) error {
 		text, err := format.Print(r, style)
 		if err != nil {

@@ -59,23 +59,31 @@ func explainSnapshot(c *cobra.Command, s *Streams, name string, text []byte, o *
 		}
 		all = append(all, *x)
 	}
-	data := map[string]any{"memplan_explanation": 1, "alloc_conf": snap.Config, "devices": all}
-	if err := shown.write(s, func() (*webpage.Page, error) { return pageOfDump(name, snap, all, data), nil }); err != nil || shown.alone() {
+	if err := shown.write(s, func() (*webpage.Page, error) { return pageOfDump(name, snap, all), nil }); err != nil || shown.alone() {
 		return err
 	}
 	if format == "json" {
-		return report.JSON(s.Out, data)
+		return report.JSON(s.Out, explanation(snap, all))
+	}
+	color, err := colored(c, s)
+	if err != nil {
+		return err
 	}
 	for i := range all {
 		if i > 0 {
 			fmt.Fprintln(s.Out)
 		}
 		width := cmp.Or(s.terminal(), lineWidth)
-		if err := s.people(func(w io.Writer) error { return writeSnapshot(w, name, &all[i], width) }); err != nil {
+		if err := s.people(func(w io.Writer) error { return writeSnapshot(w, name, &all[i], width, color) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// explanation is what JSON says of a snapshot.
+func explanation(snap *snapshot.Snapshot, all []explainedDevice) map[string]any {
+	return map[string]any{"memplan_explanation": 1, "alloc_conf": snap.Config, "devices": all}
 }
 
 // circumstances are those that the flags ask for.
@@ -123,11 +131,11 @@ func explainMemory(snap *snapshot.Snapshot, d *snapshot.Device, torch torchver.V
 }
 
 // writeSnapshot prints what a device's memory was used for.
-func writeSnapshot(w io.Writer, name string, x *explainedDevice, width int) error {
+func writeSnapshot(w io.Writer, name string, x *explainedDevice, width int, ink report.Ink) error {
 	p := func(format string, args ...any) { printable.Fprintf(w, format, args...) }
 	p("%s, cuda:%d: ", name, x.Device)
 	if f := x.Failure; f != nil {
-		p("out of memory (%s)\n  tried to allocate %v, %v free on the device\n  at %s\n", x.Causes[0].Cause, f.Bytes, f.Free, &f.Where)
+		p("%s\n  tried to allocate %v, %v free on the device\n  at %s\n", ink.Verdict(report.OOMs, "out of memory ("+string(x.Causes[0].Cause)+")"), f.Bytes, f.Free, &f.Where)
 	} else {
 		p("no request failed in the %d recorded events; memory at the end\n", x.Events)
 	}
@@ -142,14 +150,14 @@ func writeSnapshot(w io.Writer, name string, x *explainedDevice, width int) erro
 			"  the replays below begin with them where they were.\n")
 	}
 	for _, cause := range x.Causes {
-		p("\n%s: %s\n", cause.Cause, cause.Why)
+		p("\n%s: %s\n", ink.Bold(string(cause.Cause)), cause.Why)
 	}
 	p("\n")
 	if err := writeHolders(w, x, width); err != nil {
 		return err
 	}
 	if len(x.Leaks) > 0 {
-		p("\nGrows: blocks that were kept each time the program came to the line\n\n")
+		p("\n%s: blocks that were kept each time the program came to the line\n\n", ink.Bold("Grows"))
 		t := &report.Table{Header: []string{"bytes", "kept", "of", "where"}, Numbers: []bool{true, true, true}, Width: width}
 		for _, l := range x.Leaks[:min(len(x.Leaks), shownHolders)] {
 			t.Rows = append(t.Rows, []string{l.Bytes.String(), fmt.Sprint(l.Turns), fmt.Sprint(l.Of), where(&l.Where)})

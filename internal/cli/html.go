@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -105,8 +106,9 @@ func memoryOf(onGPU *plan.Trace, r *report.Report) ([]webpage.Memory, error) {
 }
 
 // pageOfDump is the page of a snapshot of PyTorch's allocator.
-func pageOfDump(name string, snap *snapshot.Snapshot, all []explainedDevice, data any) *webpage.Page {
-	p := &webpage.Page{Title: name, Data: data}
+func pageOfDump(name string, snap *snapshot.Snapshot, all []explainedDevice) *webpage.Page {
+	all = firstRows(all)
+	p := &webpage.Page{Title: name, Data: explanation(snap, all)}
 	for i := range all {
 		x := &all[i]
 		at := func(format string, args ...any) string {
@@ -131,10 +133,10 @@ func pageOfDump(name string, snap *snapshot.Snapshot, all []explainedDevice, dat
 		}
 		p.List("Causes, "+m.Name, causes)
 		var holders, leaks, trials [][]webpage.Cell
-		for k, h := range x.Holders[:min(len(x.Holders), shownOnPage)] {
+		for k, h := range x.Holders {
 			holders = append(holders, []webpage.Cell{webpage.Text(where(&h.Where)), webpage.Size(at("holders.%d.bytes", k), h.Bytes), webpage.Text(share(h.Bytes, x.Allocated)), webpage.Text(fmt.Sprint(h.Blocks))})
 		}
-		for k, l := range x.Leaks[:min(len(x.Leaks), shownOnPage)] {
+		for k, l := range x.Leaks {
 			leaks = append(leaks, []webpage.Cell{webpage.Text(where(&l.Where)), webpage.Size(at("leaks.%d.bytes", k), l.Bytes), webpage.Text(fmt.Sprintf("%d of %d", l.Turns, l.Of))})
 		}
 		for k, r := range x.Trials {
@@ -151,5 +153,19 @@ func pageOfDump(name string, snap *snapshot.Snapshot, all []explainedDevice, dat
 	return p
 }
 
-// shownOnPage is how many rows of a table a page has; its JSON has all.
+// shownOnPage is how many rows of a table a page has; those of a snapshot are as many in its JSON, which
+// --format json prints whole.
 const shownOnPage = 40
+
+// firstRows are explanations with as many rows of each list as a page has.
+func firstRows(all []explainedDevice) []explainedDevice {
+	out := slices.Clone(all)
+	for i := range out {
+		x := *out[i].Explanation
+		x.Holders = x.Holders[:min(len(x.Holders), shownOnPage)]
+		x.Leaks = x.Leaks[:min(len(x.Leaks), shownOnPage)]
+		x.Stuck = x.Stuck[:min(len(x.Stuck), shownOnPage)]
+		out[i].Explanation = &x
+	}
+	return out
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/hub"
 	"github.com/memplan/memplan/internal/nearest"
+	"github.com/memplan/memplan/internal/report"
 )
 
 // newRoot builds the command tree.
@@ -112,7 +113,7 @@ var commandNames []string
 
 // colored reports whether to print colours: never with NO_COLOR or on a dumb
 // terminal, unless they are asked for.
-func colored(c *cobra.Command, s *Streams) (bool, error) {
+func colored(c *cobra.Command, s *Streams) (report.Ink, error) {
 	v, err := c.Flags().GetString("color")
 	if err != nil {
 		return false, err
@@ -130,7 +131,7 @@ func colored(c *cobra.Command, s *Streams) (bool, error) {
 		return false, nil
 	}
 	term, _ := s.Env("TERM")
-	return s.OutTTY && term != "dumb", nil
+	return report.Ink(s.OutTTY && term != "dumb"), nil
 }
 
 // didYouMean suggests one of the allowed names, if one is near.

@@ -26,8 +26,8 @@ type DiffOptions struct {
 	All bool // figures that are equal too
 	Top int  // layers to show
 
-	Width int  // of the terminal; 0: text is not for one
-	Color bool // mark verdicts with ANSI colours
+	Width int // of the terminal; 0: text is not for one
+	Color Ink // mark verdicts with ANSI colours
 }
 
 // wide reports a setting that the table of a terminal has no room for, which has two and a name.
@@ -165,11 +165,7 @@ func (l *DiffLayer) remark() string {
 func (d *Diff) sides(o DiffOptions) [2]string {
 	var out [2]string
 	for i, s := range []DiffSide{d.A, d.B} {
-		result := printable.Text(s.Result)
-		if o.Color {
-			result = verdictColors[s.Result] + result + plain
-		}
-		out[i] = fmt.Sprintf("%s: %s, %s", printable.Text(s.Source), result, printable.Text(s.Model+" on "+s.Device))
+		out[i] = fmt.Sprintf("%s: %s, %s", printable.Text(s.Source), o.Color.Verdict(s.Result, s.Result), printable.Text(s.Model+" on "+s.Device))
 	}
 	return out
 }

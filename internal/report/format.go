@@ -14,9 +14,9 @@ import (
 
 // Options change what is printed, not what is true.
 type Options struct {
-	Top   int  // layers that text shows; 0: none
-	Color bool // mark verdicts, bars and headings with ANSI colours
-	Shown int  // changes of which text shows the lines; the first always
+	Top   int // layers that text shows; 0: none
+	Color Ink // mark verdicts, bars and headings with ANSI colours
+	Shown int // changes of which text shows the lines; the first always
 
 	Width int    // of the terminal; 0: text is not for one
 	Spark *Spark // nil: none is drawn

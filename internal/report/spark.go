@@ -54,7 +54,7 @@ func (t *text) spark() {
 		if high {
 			color, mark = red, "!"
 		}
-		line.WriteString(t.paint(color, string(run)))
+		line.WriteString(t.o.Color.paint(color, string(run)))
 		above.WriteString(strings.Repeat(mark, c-from))
 	}
 	over := peak > usable
@@ -77,13 +77,5 @@ func (t *text) spark() {
 	t.printf("  %s\n  %s\n\n", printable.Verbatim(line.String()), below.String())
 }
 
-// paint puts a text in a colour, if colours are wanted.
-func (t *text) paint(color, s string) string {
-	if !t.o.Color || strings.TrimSpace(s) == "" {
-		return s
-	}
-	return color + s + plain
-}
-
 // bold marks a heading, if colours are wanted.
-func (t *text) bold(s string) printable.Verbatim { return printable.Verbatim(t.paint(strong, s)) }
+func (t *text) bold(s string) printable.Verbatim { return t.o.Color.Bold(s) }

@@ -11,18 +11,6 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// ANSI colours.
-const (
-	green  = "\x1b[1;32m"
-	yellow = "\x1b[1;33m"
-	red    = "\x1b[1;31m"
-	cyan   = "\x1b[36m"
-	strong = "\x1b[1m"
-	plain  = "\x1b[0m"
-)
-
-var verdictColors = map[string]string{Fits: green, Tight: yellow, OOMs: red}
-
 // shareColors are those of the bars of categories; others have none.
 var shareColors = map[string]string{
 	"parameters": "\x1b[34m", "gradients": "\x1b[33m", "optimizer state": "\x1b[32m", "activations": cyan, "inputs": "\x1b[35m",
@@ -171,12 +159,7 @@ var assumedWords = map[string]string{
 }
 
 // word is a verdict, in colour if that is wanted.
-func (t *text) word(result string) printable.Verbatim {
-	if t.o.Color {
-		return printable.Verbatim(verdictColors[result] + result + plain)
-	}
-	return printable.Verbatim(result)
-}
+func (t *text) word(result string) printable.Verbatim { return t.o.Color.Verdict(result, result) }
 
 // numbers are the three that are never one.
 func (t *text) numbers() {
@@ -252,7 +235,7 @@ func (t *text) bars(tab *Table, total tensor.Bytes) error {
 		if row := i - head; row >= 0 && row < len(tab.Rows) {
 			name := tab.Rows[row][0]
 			bar := strings.Repeat(block, int(float64(sizes[name])/float64(total)*float64(room)+0.5))
-			line += strings.Repeat(" ", width-columns(line)+tableGap) + t.paint(shareColors[name], bar)
+			line += strings.Repeat(" ", width-columns(line)+tableGap) + t.o.Color.paint(shareColors[name], bar)
 		}
 		t.printf("%s\n", printable.Verbatim(strings.TrimRight(line, " ")))
 		i++

@@ -50,7 +50,8 @@ type columns struct {
 	PeakReserved  int64 `json:"peak_reserved"`
 
 	Left      int   `json:"left"`       // events that are left out, as there are too many,
-	LeftBelow int64 `json:"left_below"` // and how large the largest block of those is
+	LeftBelow int64 `json:"left_below"` // how large the largest block is that is left out,
+	Rest      int64 `json:"rest"`       // and what is in blocks that are left out and live all the time
 }
 
 // work is snapshot.Work.

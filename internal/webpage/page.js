@@ -84,7 +84,7 @@ function derive(d) {
   d.allocated = new Float64Array(n);
   d.reserved = new Float64Array(n);
   d.born = new Int32Array(d.at.length).fill(-1);
-  let born = d.held, freed = 0, moved = 0, tried = 0, allocated = 0;
+  let born = d.held, freed = 0, moved = 0, tried = 0, allocated = d.rest;
   let reserved = d.ranges.reduce((sum, r) => sum + r[1], 0);
   for (let b = 0; b < d.held; b++) allocated += d.block[b];
   d.peak = 0;
@@ -156,8 +156,8 @@ function group() {
   shown.forEach((g, i) => { place[g] = i; });
   const list = shown.map(i => all[i]);
   const rest = all.length > shown.length;
-  if (rest) list.push("other");
-  groups = { names: [...list, "rounding"], of: of.map(g => place[g]), colors: list.map((_, i) => i < shown.length ? palette[i] : gray).concat("#c9c9c9") };
+  if (rest || data.rest) list.push("other");
+  groups = { other: list.length - 1, names: [...list, "rounding"], of: of.map(g => place[g]), colors: list.map((_, i) => i < shown.length ? palette[i] : gray).concat("#c9c9c9") };
 }
 
 // valuesAt are the bytes of each group, of rounding, and of what was found, after some events.
@@ -169,6 +169,7 @@ function valuesAt(events) {
     if (matches?.has(b)) now[k] += sign * data.block[b];
   };
   for (let b = 0; b < data.held; b++) add(b, 1);
+  if (data.rest) now[groups.other] += data.rest;
   let i = 0;
   for (const e of events) {
     for (; i <= e; i++) {
@@ -467,6 +468,7 @@ function choose(d) {
   $("beyond").textContent = said?.allocated_bytes && d === all[0] && !d.left && (said.allocated_bytes !== d.allocated[d.peak] || said.reserved_bytes !== d.peakReserved)
     ? "The job's peak (" + bytes(said.allocated_bytes) + " allocated, " + bytes(said.reserved_bytes) + " reserved) is in a later step, which repeats these." : "";
   if (d.left) $("beyond").textContent += " Left out, as there are too many: " + count(d.left, "event") + " of blocks of " + bytes(d.left_below) + " and less, which live at other times than the peak. There the areas are lower than what is allocated.";
+  if (d.rest) $("beyond").textContent += " Not shown one by one, as there are too many: " + bytes(d.rest) + " in blocks of " + bytes(d.left_below) + " and less that are in use from the beginning to the end.";
   if (d.limit > 0 && d.limit > topOf(d)) $("beyond").textContent += " Usable are " + bytes(d.limit) + ", above the chart.";
   group();
 }

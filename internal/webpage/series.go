@@ -100,7 +100,7 @@ func (c *columns) follow(f func(i, block int, born bool)) {
 
 // levels are what is allocated and reserved after each event.
 func (c *columns) levels() (allocated, reserved []int64) {
-	var a, r int64
+	a, r := c.Rest, int64(0)
 	for b := range c.Held {
 		a += c.Block[b]
 	}

@@ -147,11 +147,46 @@ func TestThin(t *testing.T) {
 	if testing.Short() {
 		return
 	}
-	var b strings.Builder
-	if err := Write(&b, &Page{Title: "many", Memory: []Memory{{Name: "a", Device: sawtooth(5000, 97), OOM: -1}}}); err != nil {
+	for name, d := range map[string]*snapshot.Device{"a million events": sawtooth(5000, 97), "a million blocks": held(1_000_000)} {
+		var b strings.Builder
+		if err := Write(&b, &Page{Title: name, Memory: []Memory{{Name: "a", Device: d, OOM: -1}}}); err != nil {
+			t.Fatal(err)
+		}
+		if b.Len() > maxPage {
+			t.Errorf("the page of %s has %d bytes", name, b.Len())
+		}
+	}
+}
+
+// held is a device on which so many blocks are in use before its only event.
+func held(blocks int) *snapshot.Device {
+	const base = 1 << 21
+	s := snapshot.Segment{Address: base, Size: tensor.Bytes(blocks+1) << 10, Small: true}
+	for b := range blocks {
+		stack := &snapshot.Stack{Frames: []snapshot.Frame{{File: fmt.Sprintf("train%d.py", b%5000), Line: int64(b), Name: "step"}}}
+		s.Blocks = append(s.Blocks, snapshot.Block{Address: base + uint64(b)<<10, Size: 1024, Requested: 1000, State: snapshot.Allocated, Stack: stack})
+	}
+	at := uint64(base + blocks<<10)
+	s.Blocks = append(s.Blocks, snapshot.Block{Address: at, Size: 1024, Requested: 1000, State: snapshot.Allocated})
+	return &snapshot.Device{Segments: []snapshot.Segment{s}, Events: []snapshot.Event{{Action: snapshot.Alloc, Address: at, Size: 1000, Block: 1024}}}
+}
+
+// TestThinHeld holds that blocks are left out that were there before the events, and that what they hold is kept.
+func TestThinHeld(t *testing.T) {
+	m := Memory{Name: "a", Device: held(3000), OOM: -1}
+	whole, err := m.columns()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Len() > maxPage {
-		t.Errorf("the page of a million events has %d bytes", b.Len())
+	c, err := m.columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.thin(500)
+	if c.Held != 499 || len(c.Kinds) != 1 || c.Left != 0 || c.Rest != 2501*1024 || c.LeftBelow != 1024 {
+		t.Errorf("%d blocks and %d events are there; left out are %d events and %d bytes, in blocks of up to %d", c.Held, len(c.Kinds), c.Left, c.Rest, c.LeftBelow)
+	}
+	if allocated, _ := c.levels(); slices.Max(allocated) != whole.PeakAllocated || whole.PeakAllocated != 3001*1024 {
+		t.Errorf("the peak is %d, want %d", slices.Max(allocated), whole.PeakAllocated)
 	}
 }

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// thin leaves events out, so that there are at most so many: allocations and frees of the smallest blocks, first of those
-// that do not live at the peak. The peak stays as it is unless there are too many blocks that live then.
+// thin leaves events out, and blocks that were there before them, so that there are at most so many of both: the smallest
+// blocks, first of those that do not live at the peak. The peak stays as it is unless there are too many blocks that are
+// freed after it.
 func (c *columns) thin(most int) {
-	if len(c.Kinds) <= most {
+	if len(c.Kinds)+c.Held <= most {
 		return
 	}
 	lives, events := make([]bool, len(c.At)), make([]int8, len(c.At)) // at the peak; of the block
@@ -19,6 +20,9 @@ func (c *columns) thin(most int) {
 			peak = i
 		}
 	}
+	for b := range c.Held {
+		lives[b] = true
+	}
 	c.follow(func(i, b int, born bool) {
 		if b >= 0 {
 			events[b]++
@@ -27,20 +31,26 @@ func (c *columns) thin(most int) {
 			}
 		}
 	})
-	order := make([]int, 0, len(c.At)-c.Held)
-	for b := c.Held; b < len(c.At); b++ {
-		order = append(order, b)
+	order := make([]int, len(c.At))
+	for b := range order {
+		order[b] = b
 	}
 	rank := map[bool]int{false: 0, true: 1}
 	slices.SortFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(rank[lives[a]], rank[lives[b]]), cmp.Compare(c.Block[a], c.Block[b]), cmp.Compare(a, b))
 	})
 	gone := make([]bool, len(c.At))
-	for left := len(c.Kinds); left > most && len(order) > 0; order = order[1:] {
+	for left := len(c.Kinds) + c.Held; left > most && len(order) > 0; order = order[1:] {
 		b := order[0]
 		gone[b] = true
 		left -= int(events[b])
 		c.Left += int(events[b])
+		if b < c.Held {
+			left--
+			if events[b] == 0 {
+				c.Rest += c.Block[b]
+			}
+		}
 		c.LeftBelow = max(c.LeftBelow, c.Block[b])
 	}
 	c.without(gone)
@@ -78,7 +88,11 @@ func (c *columns) without(gone []bool) {
 		kinds, doing = append(kinds, c.Kinds[i]), append(doing, c.Doing[i])
 	})
 	var category, by []int
+	held := c.Held
 	for b := range gone {
+		if gone[b] && b < held {
+			c.Held--
+		}
 		if !gone[b] {
 			category, by = append(category, c.Category[b]), append(by, c.BornBy[b])
 		}
