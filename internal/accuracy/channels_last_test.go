@@ -1,10 +1,8 @@
 package accuracy
 
 import (
-	"encoding/csv"
 	"fmt"
 	"math"
-	"os"
 	"testing"
 
 	"github.com/memplan/memplan/internal/allocsim"
@@ -21,19 +19,11 @@ func TestChannelsLast(t *testing.T) {
 		"efficientnet_b0": "efficientnet", "convnext_tiny": "convnext", "mnasnet1_0": "mnasnet",
 	}
 	precisions := map[string]string{"fp32": "fp32", "amp": "amp-bf16", "bf16": "bf16"}
-	f, err := os.Open(needs.File(t, "measured", "channels_last.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(rows) != 22 {
+	rows := needs.Rows(t, "measured", "channels_last.csv")
+	if len(rows) != 21 {
 		t.Fatalf("%d rows", len(rows))
 	}
-	for _, row := range rows[1:] {
+	for _, row := range rows {
 		for i, last := range []bool{false, true} {
 			text := fmt.Sprintf("memplan: 1\nmodel: {preset: %s}\ntrain: {batch_size: 16, precision: %s, channels_last: %v, optimizer: {SGD: {momentum: 0.9}}}\n",
 				presets[row[0]], precisions[row[1]], last)

@@ -1,7 +1,6 @@
 package accuracy
 
 import (
-	"encoding/csv"
 	"math"
 	"os"
 	"path/filepath"
@@ -22,16 +21,8 @@ func TestMeasuredLitGPT(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Open(filepath.Join(dir, "rows.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range rows[1:] {
+	rows := needs.Rows(t, "measured", "litgpt", "rows.csv")
+	for _, row := range rows {
 		model, quantize, batch := row[0], row[2], row[3]
 		t.Run(strings.Join([]string{model, quantize, batch}, " "), func(t *testing.T) {
 			keys := []estimate.Key{{Path: "trainer.litgpt.train.micro_batch_size", Value: batch}, {Path: "trainer.litgpt.train.global_batch_size", Value: batch}}

@@ -1,10 +1,7 @@
 package accuracy
 
 import (
-	"encoding/csv"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -39,16 +36,7 @@ var timmBatches = []int{512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16, 12, 8, 
 // TIGHT, and none without the warning that the headroom is less than what is not known.
 func TestMeasuredTimm(t *testing.T) {
 	needs.Time(t, "plays the benchmarks of timm")
-	f, err := os.Open(filepath.Join(needs.File(t, "measured/timm"), "rtx3090.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows = rows[1:]
+	rows := needs.Rows(t, "measured", "timm", "rtx3090.csv")
 	var mu sync.Mutex
 	verdicts := map[string]int{}
 	pool.Do(len(rows), func(i int) {

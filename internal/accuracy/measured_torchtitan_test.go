@@ -1,7 +1,6 @@
 package accuracy
 
 import (
-	"encoding/csv"
 	"math"
 	"os"
 	"path/filepath"
@@ -20,16 +19,8 @@ func TestMeasuredTorchtitan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Open(filepath.Join(dir, "rows.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range rows[1:] {
+	rows := needs.Rows(t, "measured", "torchtitan", "rows.csv")
+	for _, row := range rows {
 		t.Run(row[0], func(t *testing.T) {
 			job, err := (&estimate.Recipe{Path: "torchtitan.yaml", Text: text}).Job(estimate.Key{Path: "parallel.fsdp", Value: row[0]})
 			if err != nil {

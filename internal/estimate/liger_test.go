@@ -1,14 +1,13 @@
 package estimate
 
 import (
-	"encoding/csv"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/specs"
 )
 
@@ -43,17 +42,9 @@ func TestLigerBenchmark(t *testing.T) {
 	}
 	_, blocks, _ := strings.Cut(string(text), "  blocks:\n")
 	blocks = strings.ReplaceAll("\n"+blocks, "\n  ", "\n") // from model: to the spec
-	f, err := os.Open("../../testdata/measured/liger/operators.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := needs.Rows(t, "measured", "liger", "operators.csv")
 	mlp := "{inputs: {z: {shape: [1]}}, parameters: {x: {shape: [%d, %s, 4096]}}, modules: {mlp: {block: LigerSwiGLUMLP}}, layers: [{return: {call: mlp, inputs: x}}]}"
-	for _, row := range rows[1:] {
+	for _, row := range rows {
 		kernel, x := row[0], row[1]
 		net, step, precision := "", ligerMLP, "bf16"
 		switch kernel {

@@ -5,6 +5,7 @@
 package needs
 
 import (
+	"encoding/csv"
 	"fmt"
 	"os"
 	"os/exec"
@@ -120,4 +121,22 @@ func File(t testing.TB, elem ...string) string {
 		Lacks(t, "testdata, which a clone of the repository has, and the module as a proxy serves it has not: git clone https://github.com/memplan/memplan")
 	}
 	return filepath.Join(append([]string{dir}, elem...)...)
+}
+
+// Rows reads the rows of a table in CSV of testdata, but its heading.
+func Rows(t testing.TB, elem ...string) [][]string {
+	t.Helper()
+	f, err := os.Open(File(t, elem...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) < 2 {
+		t.Fatalf("%s has no rows", f.Name())
+	}
+	return rows[1:]
 }

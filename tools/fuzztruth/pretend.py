@@ -6,10 +6,8 @@ The GPU is that of recorder.py (internal/record): PyTorch's own autograd, autoca
 What a kernel or a library allocates inside is not there. Works with PyTorch for CPUs, of any release.
 """
 import gc
-import json
 import os
 import sys
-import traceback
 
 import torch
 
@@ -114,13 +112,7 @@ def run(name):
 
 
 def child(name):
-    sys.stdout = open(os.devnull, "w")
-    try:
-        result = run(name)
-    except BaseException as e:
-        result = {"error": str(e).splitlines()[0] if str(e) else repr(e), "trace": traceback.format_exc()}
-    with open(name + ".json", "w") as f:
-        json.dump(result, f, separators=(",", ":"))
+    record.write(name, run)
     os._exit(0)
 
 

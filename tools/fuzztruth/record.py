@@ -129,13 +129,8 @@ def run(name):
     return {"torch": torch.__version__, "events": events, "steps": steps}
 
 
-def child(arch, name, conf=None):
-    os.environ["FAKE_GPU_ARCH"] = arch
-    if conf:
-        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = conf
-    text = open(name + ".py").read()
-    if "F.ctc_loss" in text or standin.ranks(text):
-        os.environ["FAKE_GPU_SHADOW"] = "1"  # whose lengths, or numbers of parameters, are read back
+def write(name, run):
+    """Writes what run(name) returns, or how it failed, to NAME.json; what the script prints is dropped."""
     sys.stdout = open(os.devnull, "w")
     try:
         result = run(name)
@@ -143,6 +138,16 @@ def child(arch, name, conf=None):
         result = {"error": str(e).splitlines()[0] if str(e) else repr(e), "trace": traceback.format_exc()}
     with open(name + ".json", "w") as f:
         json.dump(result, f, separators=(",", ":"))
+
+
+def child(arch, name, conf=None):
+    os.environ["FAKE_GPU_ARCH"] = arch
+    if conf:
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = conf
+    text = open(name + ".py").read()
+    if "F.ctc_loss" in text or standin.ranks(text):
+        os.environ["FAKE_GPU_SHADOW"] = "1"  # whose lengths, or numbers of parameters, are read back
+    write(name, run)
 
 
 if __name__ == "__main__":
