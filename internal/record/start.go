@@ -15,7 +15,7 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-// recorder is what Python loads before the user's script, behind finder.
+// recorder pretends a GPU, and writes what a script does with it.
 //
 //go:embed recorder.py
 var recorder string
@@ -29,6 +29,14 @@ var finder string
 //
 //go:embed real.py
 var history string
+
+// Script is what Python loads before the user's script, as one file: the recorder, or what keeps the history of a real GPU.
+func Script(real bool) string {
+	if real {
+		return finder + "\n\n" + history
+	}
+	return finder + "\n\n" + recorder
+}
 
 // Device is the GPU that a script is to believe in.
 type Device struct {
@@ -66,11 +74,7 @@ func (s *Start) Run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	script := recorder
-	if s.Real {
-		script = history
-	}
-	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(finder+"\n\n"+script), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(Script(s.Real)), 0o600); err != nil {
 		return err
 	}
 	out, err := filepath.Abs(s.Out)

@@ -34,6 +34,7 @@ import (
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/graph"
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/record"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/torchrun"
 	"github.com/memplan/memplan/specs"
@@ -168,14 +169,11 @@ func (j *job) run() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	script, gpu := "record.py", []byte(nil)
+	script := "record.py"
 	if j.pretend != "" {
 		script = "pretend.py"
-		if gpu, err = os.ReadFile("internal/record/recorder.py"); err != nil {
-			return err
-		}
 	}
-	for name, text := range map[string]string{"record.py": recorder, "pretend.py": pretender, "recorder.py": string(gpu), "standin.py": torchrun.StandIn} {
+	for name, text := range map[string]string{"record.py": recorder, "pretend.py": pretender, "recorder.py": record.Script(false), "standin.py": torchrun.StandIn} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}
