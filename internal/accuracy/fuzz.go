@@ -33,6 +33,9 @@ func (f *FuzzCase) Env() (op.Env, error) {
 	if f.Torch != "" {
 		env.Torch, err = torchver.Parse(f.Torch)
 	}
+	if f.Pretended { // with the cuDNN of the release's wheel, as memplan record does
+		env.Cudnn = env.Torch.Cudnn(f.Torch)
+	}
 	return env, err
 }
 

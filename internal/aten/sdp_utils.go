@@ -29,10 +29,6 @@ var (
 // let the call pass.
 func selectSDPA(c *op.Call, q, k, v, mask *op.Tensor, a *SDPAArgs) op.SDPA {
 	env := c.Env()
-	if env.Pretended { // the recorder chooses as its first release does
-		first := *env
-		first.Torch, env = torchver.Recorded, &first
-	}
 	s := &sdpaCall{c, env, q, k, v, mask, a, c.NeedsGrad(q) || c.NeedsGrad(k) || c.NeedsGrad(v)}
 	order := sdpaOrder
 	a.passed = ""

@@ -543,6 +543,8 @@ def kernel(op):
     special = SPECIAL.get(schema.name) or SPECIAL.get(schema.name + "." + schema.overload_name)
     if special:
         return lambda *args, **kwargs: special(op, args, kwargs)
+    if torch.Tag.inplace_view in op.tags:
+        return lambda t, *args, **kwargs: moved(op, t, args, kwargs)
     written = [i for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
     returns = [r.alias_info is not None and r.alias_info.is_write for r in schema.returns]
     if written and all(returns):
@@ -569,6 +571,15 @@ def kernel(op):
 
     whole = schema.name in ("aten::all", "aten::_is_all_true")
     return run
+
+
+def moved(op, t, args, kwargs):
+    """An operator such as transpose_, that makes a tensor another view of its storage. Nothing is recorded: each line says how its tensors lie."""
+    m = torch.empty(t.untyped_storage().nbytes() // t.itemsize, dtype=t.dtype, device="meta").as_strided(t.shape, t.stride(), t.storage_offset())
+    run_meta(op, (m, *args), kwargs)
+    with torch._C._AutoDispatchBelowAutograd():
+        SET(CPU_KEYS, t, t.untyped_storage(), m.storage_offset(), m.shape, m.stride())
+    return t
 
 
 of_all = set()  # addresses of storages that hold what `all` found: checks that hold

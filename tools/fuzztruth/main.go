@@ -37,6 +37,7 @@ import (
 	"github.com/memplan/memplan/internal/record"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/torchrun"
+	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/specs"
 )
 
@@ -83,6 +84,7 @@ func main() {
 	kind := flag.String("kind", "programs", "what to draw: "+strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	pretend := flag.String("pretend", "", "release of a PyTorch for CPUs, which runs the scripts on a pretended GPU")
 	of := flag.String("of", "", "run the specs of recordings of testdata/fuzz, by the names of the files with commas between")
+	differing := flag.String("differing", "", "run the cases of this file again that differ from the prediction, and keep what comes of them there")
 	whole := flag.Bool("whole", false, "with -pretend, keep the events and not what stands for them")
 	print := flag.Int64("print", -1, "print the spec of this seed and stop")
 	flag.Parse()
@@ -102,6 +104,8 @@ func main() {
 	j := job{python: *python, out: *out, show: *show, pretend: *pretend, whole: *whole}
 	var err error
 	switch {
+	case *differing != "":
+		err = j.differing(*differing)
 	case *of != "":
 		for _, name := range strings.Split(*of, ",") {
 			if err = j.again(name); err != nil {
@@ -128,6 +132,7 @@ type job struct {
 	pretend     string // the release
 	whole, show bool
 	cases       []*accuracy.FuzzCase
+	others      []*accuracy.FuzzCase // of the file out, in which the cases are kept
 }
 
 func (j *job) add(name, arch, text string) {
@@ -163,6 +168,18 @@ func (j *job) again(name string) error {
 	return err
 }
 
+// differing takes the cases of a file that are not as predicted.
+func (j *job) differing(path string) error {
+	all, err := accuracy.ReadFuzz(path)
+	for _, c := range all {
+		if diff, err := accuracy.CompareFuzz(c); err != nil || diff != "" {
+			j.add(c.Name, c.Arch, c.Spec)
+		}
+	}
+	j.out, j.others = path, all
+	return err
+}
+
 func (j *job) run() error {
 	dir, err := os.MkdirTemp(".", ".fuzztruth-")
 	if err != nil {
@@ -173,7 +190,11 @@ func (j *job) run() error {
 	if j.pretend != "" {
 		script = "pretend.py"
 	}
-	for name, text := range map[string]string{"record.py": recorder, "pretend.py": pretender, "recorder.py": record.Script(false), "standin.py": torchrun.StandIn} {
+	versions, err := json.Marshal(torchver.Cudnns())
+	if err != nil {
+		return err
+	}
+	for name, text := range map[string]string{"record.py": recorder, "pretend.py": pretender, "recorder.py": record.Script(false), "standin.py": torchrun.StandIn, "cudnn.json": string(versions)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}
@@ -300,5 +321,23 @@ func (j *job) compare(dir string, cases []*accuracy.FuzzCase) error {
 			c.Condense()
 		}
 	}
+	if j.others != nil {
+		kept = replaced(j.others, cases, kept)
+	}
 	return accuracy.WriteFuzz(j.out, kept)
+}
+
+// replaced are all cases with those in place that were run again; those that PyTorch refused are left out.
+func replaced(all, run, kept []*accuracy.FuzzCase) (out []*accuracy.FuzzCase) {
+	named := func(list []*accuracy.FuzzCase, name string) int {
+		return slices.IndexFunc(list, func(c *accuracy.FuzzCase) bool { return c.Name == name })
+	}
+	for _, c := range all {
+		if i := named(kept, c.Name); i >= 0 {
+			out = append(out, kept[i])
+		} else if named(run, c.Name) < 0 {
+			out = append(out, c)
+		}
+	}
+	return out
 }

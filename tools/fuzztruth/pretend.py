@@ -6,6 +6,7 @@ The GPU is that of recorder.py (internal/record): PyTorch's own autograd, autoca
 What a kernel or a library allocates inside is not there. Works with PyTorch for CPUs, of any release.
 """
 import gc
+import json
 import os
 import sys
 
@@ -71,7 +72,8 @@ def write(line):
 def install(arch):
     """Makes the GPU."""
     recorder.MAJOR, recorder.MINOR = int(arch[2:-1]), int(arch[-1])
-    recorder.GPU.update(arch=arch, sms=SMS[arch])
+    with open("cudnn.json") as f:
+        recorder.GPU.update(arch=arch, sms=SMS[arch], cudnn=json.load(f))
     recorder.writer = events
     events.write = write
     recorder.record = events.operator
