@@ -69,8 +69,8 @@ cuda-stub:
 
 cuda-test: cuda-stub $(CUDA_OUT)/libcuda.so.1 ## tests of the CUDA backend on an emulated GPU; needs a C++ compiler
 	$(CUDA_ENV) $(GO) vet -tags cuda ./$(CUDA)/...
-	$(CUDA_ENV) MEMPLAN_LIBCUDA=$(CUDA_OUT)/libcuda.so.1 $(GO) test -count=1 -timeout 60m -tags cuda ./$(CUDA)/...
-	$(CUDA_ENV) MEMPLAN_LIBCUDA=$(CUDA_OUT)/libcuda.so.1 $(GO) test -count=1 -tags cuda -run TestEmulatedGPU ./internal/cli
+	$(CUDA_ENV) MEMPLAN_LIBCUDA=$(CUDA_OUT)/libcuda.so.1 $(GO) test -count=1 -timeout 20m -tags cuda ./$(CUDA)/...
+	$(CUDA_ENV) MEMPLAN_LIBCUDA=$(CUDA_OUT)/libcuda.so.1 $(GO) test -count=1 -timeout 20m -tags cuda -run TestEmulatedGPU ./internal/cli
 
 $(CUDA_OUT)/libcuda.so.1: $(wildcard $(CUDA)/emulator/* $(CUDA)/kernels/* $(CUDA)/driver/*.h)
 	@mkdir -p $(CUDA_OUT)
@@ -86,8 +86,8 @@ ptx: ## compile the kernels, after a change of internal/cuda/kernels
 ptx-check: ## the committed code is that of the kernels, where the compiler is there
 	CLANG=$(CLANG) ./tools/ptx.sh -check
 
-ptx-assemble: ## NVIDIA's assembler takes the committed code, where ptxas is there
-	./tools/ptxas.sh
+ptx-assemble: ## what NVIDIA's assembler makes of the committed code, into its table; needs ptxas
+	$(GO) test ./$(CUDA) -run TestRegisters -count=1 -args -update-registers
 
 release-check: ## everything that a release has, in dist/, built twice and tested; nothing is published
 	./tools/release.sh $(GORELEASER) check

@@ -17,7 +17,7 @@ type headSize struct{ size, rows, gradRows int64 }
 // headSizes are those of float32, and those of tensor cores.
 var (
 	headSizes       = []headSize{{64, 32, 32}, {128, 32, 16}, {256, 16, 8}, {512, 8, 4}}
-	tensorHeadSizes = []headSize{{64, 64, 64}, {128, 32, 32}}
+	tensorHeadSizes = []headSize{{64, 64, 32}, {128, 32, 32}}
 )
 
 // heads are the parameters HEADS, the size of the functions, and the end of their

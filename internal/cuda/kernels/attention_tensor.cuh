@@ -157,32 +157,32 @@ INLINE void attend_keys_by_tensor(Memory &s, const Heads &h, const View &gk, con
 }
 
 // R is chosen so that shared memory is below 48 KiB.
-#define ATTENTION_TENSOR(suffix, H, D, R) \
-	extern "C" __global__ void __launch_bounds__(256, 2) attention_##D##suffix(HEADS, TENSOR(y), TENSOR(lse), TENSOR(q), TENSOR(k), TENSOR(v), TENSOR(mask)) { \
+#define ATTENTION_TENSOR(suffix, H, D, R, GRAD) \
+	extern "C" __global__ void __launch_bounds__(256, 1) attention_##D##suffix(HEADS, TENSOR(y), TENSOR(lse), TENSOR(q), TENSOR(k), TENSOR(v), TENSOR(mask)) { \
 		__shared__ Panels<H, D, R, 64>::Memory s; \
 		VIEW(y); VIEW(lse); VIEW(q); VIEW(k); VIEW(v); VIEW(mask); \
 		HEADS_OF(h); \
 		attend_by_tensor<H, D, R, 64>(s, h, y, lse, q, k, v, mask); \
 	} \
-	extern "C" __global__ void __launch_bounds__(256, 2) attention_queries_##D##suffix(HEADS, TENSOR(gq), TENSOR(g), TENSOR(y), TENSOR(lse), TENSOR(q), TENSOR(k), \
+	extern "C" __global__ void __launch_bounds__(256, 1) attention_queries_##D##suffix(HEADS, TENSOR(gq), TENSOR(g), TENSOR(y), TENSOR(lse), TENSOR(q), TENSOR(k), \
 		TENSOR(v), TENSOR(mask)) { \
-		__shared__ Panels<H, D, R, 64>::Memory s; \
+		__shared__ Panels<H, D, GRAD, 64>::Memory s; \
 		VIEW(gq); VIEW(g); VIEW(y); VIEW(lse); VIEW(q); VIEW(k); VIEW(v); VIEW(mask); \
 		HEADS_OF(h); \
-		attend_queries_by_tensor<H, D, R, 64>(s, h, gq, g, y, lse, q, k, v, mask); \
+		attend_queries_by_tensor<H, D, GRAD, 64>(s, h, gq, g, y, lse, q, k, v, mask); \
 	} \
-	extern "C" __global__ void __launch_bounds__(256, 2) attention_keys_##D##suffix(HEADS, TENSOR(gk), TENSOR(gv), TENSOR(g), TENSOR(y), TENSOR(lse), TENSOR(q), \
+	extern "C" __global__ void __launch_bounds__(256, 1) attention_keys_##D##suffix(HEADS, TENSOR(gk), TENSOR(gv), TENSOR(g), TENSOR(y), TENSOR(lse), TENSOR(q), \
 		TENSOR(k), TENSOR(v), TENSOR(mask)) { \
-		__shared__ Panels<H, D, R, 64>::Memory s; \
+		__shared__ Panels<H, D, GRAD, 64>::Memory s; \
 		VIEW(gk); VIEW(gv); VIEW(g); VIEW(y); VIEW(lse); VIEW(q); VIEW(k); VIEW(v); VIEW(mask); \
 		HEADS_OF(h); \
-		attend_keys_by_tensor<H, D, R, 64>(s, h, gk, gv, g, y, lse, q, k, v, mask); \
+		attend_keys_by_tensor<H, D, GRAD, 64>(s, h, gk, gv, g, y, lse, q, k, v, mask); \
 	}
 #ifdef MODULE_70
-ATTENTION_TENSOR(_f16, Float16, 64, 64)
-ATTENTION_TENSOR(_f16, Float16, 128, 32)
+ATTENTION_TENSOR(_f16, Float16, 64, 64, 32)
+ATTENTION_TENSOR(_f16, Float16, 128, 32, 32)
 #endif
 #ifdef MODULE_80
-ATTENTION_TENSOR(_bf16, Bfloat16, 64, 64)
-ATTENTION_TENSOR(_bf16, Bfloat16, 128, 32)
+ATTENTION_TENSOR(_bf16, Bfloat16, 64, 64, 32)
+ATTENTION_TENSOR(_bf16, Bfloat16, 128, 32, 32)
 #endif

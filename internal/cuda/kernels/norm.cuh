@@ -3,7 +3,7 @@
 #pragma once
 
 // Layer and RMS norm: one block for each row, as in softmax. centred: with a mean.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
 row_norm(i64 centred, i64 n, float eps, SIZES, TENSOR(y), i64 y_inner, TENSOR(mean), TENSOR(rstd), TENSOR(x), i64 x_inner, TENSOR(weight), TENSOR(bias)) {
 	__shared__ float cells[256];
 	SIZES_OF(s);

@@ -139,7 +139,7 @@ INLINE Span adaptive_windows(int i, int ins, int outs) {
 }
 INLINE int length(Span s) { return s.to - s.from; }
 
-extern "C" __global__ void __launch_bounds__(256) adaptive_avg_pool(WINDOW, SIZES, TENSOR(y), TENSOR(x)) {
+extern "C" __global__ void __launch_bounds__(256, 4) adaptive_avg_pool(WINDOW, SIZES, TENSOR(y), TENSOR(x)) {
 	SIZES_OF(s);
 	WINDOW_OF(g);
 	VIEW(y); VIEW(x);

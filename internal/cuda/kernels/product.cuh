@@ -21,7 +21,7 @@ template <int TM, int TN, int K> struct Fused {
 			for (int j = 0; j < PN; j++) sum[i][j] = 0;
 	}
 	template <bool, bool> INLINE_MEMBER void step(const float *a, const float *b) {
-#pragma unroll
+#pragma unroll 2
 		for (int k = 0; k < K; k++) {
 			float va[PM], vb[PN];
 #pragma unroll
