@@ -2,7 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"strconv"
+	"time"
 
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/cuda"
@@ -28,13 +30,20 @@ type foundGPU struct {
 	used      func() tensor.Bytes // by all processes, as the driver says now
 }
 
+// compiling is after how long the driver is said to compile kernels.
+const compiling = 2 * time.Second
+
 // openDevice opens the device of a backend: auto is a GPU where there is one, else
 // the CPU, with which gpu is nil. why says why it is the CPU although there is a GPU.
-func openDevice(backend string) (d limitedDevice, gpu *foundGPU, why string, err error) {
+func openDevice(backend string, say io.Writer) (d limitedDevice, gpu *foundGPU, why string, err error) {
 	if backend != "cpu" {
 		_, missing := cuda.Available()
 		if missing == nil {
+			slow := time.AfterFunc(compiling, func() {
+				fmt.Fprintln(say, "memplan: the driver compiles the kernels for this GPU, which takes 15 to 20 s; it keeps them for the next start")
+			})
 			opened, err := cuda.Open(0)
+			slow.Stop()
 			if err == nil {
 				free, total := opened.MemInfo()
 				return opened, &foundGPU{opened.Name(), opened.Arch(), opened.SMs(), total, free, opened.Used}, "", nil

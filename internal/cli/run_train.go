@@ -25,7 +25,7 @@ func (e *execution) onDevice(c *cobra.Command, s *Streams, r *estimate.Recipe, n
 	if _, given := s.Env("GOGC"); !given { // segments are large, and what is freed goes back soon
 		defer debug.SetGCPercent(debug.SetGCPercent(100))
 	}
-	device, gpu, why, err := openDevice(e.backend)
+	device, gpu, why, err := openDevice(e.backend, s.Err)
 	if err != nil {
 		return nil, err
 	}
