@@ -68,14 +68,18 @@ func TestStartFails(t *testing.T) {
 
 var withTorch = flag.String("record-python", "", "command that runs Python with PyTorch")
 
-// TestStartRecords runs two steps of a layer in a PyTorch, whatever its release and build, is
-// stopped after them, and plays what was recorded.
-func TestStartRecords(t *testing.T) {
+func python(t *testing.T) string {
 	if *withTorch == "" {
 		t.Skip("needs -record-python, a command that runs Python with PyTorch: TestPlay holds what it recorded")
 	}
+	return *withTorch
+}
+
+// TestStartRecords runs two steps of a layer in a PyTorch, whatever its release and build, is
+// stopped after them, and plays what was recorded.
+func TestStartRecords(t *testing.T) {
 	dir := t.TempDir()
-	out, err := startedBy(t, *withTorch, dir, `import torch
+	out, err := startedBy(t, python(t), dir, `import torch
 m = torch.nn.Linear(4, 2).to("cuda")
 o = torch.optim.SGD(m.parameters(), lr=0.1)
 for i in range(9):
@@ -98,5 +102,34 @@ for i in range(9):
 	}
 	if p.Steps != 2 || p.Parameters != 10 || len(p.Doubts) > 0 {
 		t.Errorf("%d steps of %d parameters, in doubt %v", p.Steps, p.Parameters, p.Doubts)
+	}
+}
+
+// TestStartViews holds how tensors lie that were made other views of their storage in place.
+func TestStartViews(t *testing.T) {
+	out, err := startedBy(t, python(t), t.TempDir(), `import torch
+x = torch.randn(3, 4, 5, device="cuda", requires_grad=True)
+y = x * 2
+y.transpose_(0, 1)
+y.sum().backward()
+print(tuple(y.shape), y.stride(), tuple(x.grad.shape))
+a = torch.empty(4, 6, device="cuda")[1:]
+a.t_().unsqueeze_(0)
+print(tuple(a.shape), a.stride(), a.storage_offset())
+a.squeeze_(0).as_strided_((2, 2), (1, 1))
+print(tuple(a.shape), a.storage_offset())
+a.as_strided_((2,), (1,), 3)
+print(tuple(a.shape), a.storage_offset())
+for kind in torch.nn.GRU, torch.nn.LSTM: # whose results are turned so, where cuDNN does not take them
+    m = kind(5, 7, batch_first=True).to("cuda", torch.bfloat16)
+    z = m(torch.randn(3, 4, 5, device="cuda", dtype=torch.bfloat16))[0]
+    z.sum().backward()
+    print(tuple(z.shape))
+`)
+	if err != nil {
+		t.Fatal(err, out)
+	}
+	if want := "(4, 3, 5) (5, 20, 1) (3, 4, 5)\n(1, 6, 3) (6, 1, 6) 6\n(2, 2) 6\n(2,) 3\n(3, 4, 7)\n(3, 4, 7)\n"; out != want {
+		t.Errorf("the script wrote %q, want %q", out, want)
 	}
 }
