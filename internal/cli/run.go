@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/limit"
@@ -39,6 +40,7 @@ type execution struct {
 	poison    bool
 
 	share float64 // tolerance, parsed
+	last  int     // step
 
 	pictures  pictures
 	predicted *estimate.Outcome
@@ -141,9 +143,14 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	if own || !sp.Train.Steps.Set {
-		keys = append(keys, estimate.Key{Path: "train.steps", Value: strconv.Itoa(steps)})
+	if !own && sp.Train.Steps.Set {
+		steps = int(sp.Train.Steps.V)
 	}
+	if e.last = steps; c.Flags().Changed("steps") && !sp.Train.Steps.Set {
+		_, err := r.Job() // says what is wrong with it
+		return err
+	}
+	keys = append(keys, estimate.Key{Path: "train.steps", Value: strconv.Itoa(min(steps, engine.MaxSteps))})
 	if e.capacity != "" {
 		switch n, err := tensor.ParseBytes(e.capacity); {
 		case err != nil:

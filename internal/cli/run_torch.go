@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/note"
@@ -45,7 +46,10 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, na
 	e.predicted = o
 	rep.Add(j.NotModelled...)
 	rep.Add(otherGPU(named, gpu)...)
-	steps := int(j.Spec.Train.Steps.V)
+	steps := e.last
+	if steps > engine.MaxSteps {
+		return nil, usagef("--backend torch compares each event, of at most %d steps; --steps says fewer", engine.MaxSteps)
+	}
 	var script bytes.Buffer
 	if err := exporttorch.Write(&script, j.Program, scriptOptions(j)); err != nil {
 		return nil, err

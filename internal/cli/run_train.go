@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sort"
 	"strings"
 	"time"
 
@@ -96,7 +97,7 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 		patient(ctx)
 		ctx = context.WithoutCancel(ctx)
 	}
-	steps := &steps{e: e, s: s, ctx: c.Context(), last: int(j.Spec.Train.Steps.V), progress: newProgress(s), rep: rep, gpu: gpu}
+	steps := &steps{e: e, s: s, ctx: c.Context(), last: e.last, progress: newProgress(s), rep: rep, gpu: gpu}
 	options := runtime.Options{
 		Device: device, Config: j.Machine.Conf, Source: source, Steps: steps.last, Seed: e.seed, Now: time.Now, OnStep: steps.done, Poison: e.poison,
 	}
@@ -121,7 +122,9 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 			rep.Losses = append(rep.Losses, report.Loss(q.Loss))
 		}
 	}
-	rep.BatchSize = j.Program.Batch
+	if rep.BatchSize = j.Program.Batch; e.last > engine.MaxSteps {
+		rep.Add(note.FewSteps.New("of the %d steps the first %d were predicted; those after them count in the peaks", e.last, engine.MaxSteps))
+	}
 	rep.Steps = len(res.Steps)
 	switch oom := (*allocsim.OOMError)(nil); {
 	case errors.As(err, &oom):
@@ -177,6 +180,9 @@ func sameTrace(o *estimate.Outcome, m *engine.Played, rep *report.Run) report.Ru
 		a = a[:o.OnGPU.OOMs[0].Event+1]
 	case rep.Stopped != "":
 		a = a[:min(len(a), len(b))]
+	default:
+		b = b[:sort.Search(len(b), func(i int) bool { return b[i].Step > engine.MaxSteps })]
+		t.Events = len(b)
 	}
 	for i := range max(len(a), len(b)) {
 		if i >= len(a) || i >= len(b) || a[i] != b[i] {

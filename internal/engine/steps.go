@@ -23,6 +23,10 @@ const (
 	maxEveryEvents = 4_000_000
 )
 
+// MaxSteps is of how many steps that are asked for there are events. What is executed
+// goes on after them, and forgets the events of each step that is over.
+const MaxSteps = 1000
+
 // run plays the steps: as many as asked for or, with 0, until they are alike. A
 // job that grows without its steps becoming alike is played for longer. Where
 // statements run in every n-th step, steps that are known are left out; what
@@ -44,6 +48,11 @@ func (j *job) run(steps int, out *Played, fails func(first *Played) bool) {
 	for played := 1; played <= limit && !settled; played++ {
 		n := h.Last().Last + 1
 		before := h.Last().Live
+		if played > MaxSteps && steps > 0 {
+			j.forgetful(n, int64(steps))
+			out.Steps = steps
+			return
+		}
 		j.playStep(n)
 		if n == 1 { // room for the other steps, which are about as long
 			more := minSteps - 1
@@ -111,6 +120,15 @@ func (j *job) run(steps int, out *Played, fails func(first *Played) bool) {
 		if h.Begins(e) > n {
 			out.Unreached = e.Every
 		}
+	}
+}
+
+// forgetful plays the steps from n to last and keeps the events of the last one.
+func (j *job) forgetful(n, last int64) {
+	events, host := len(j.Trace().Events), len(j.HostTrace().Events)
+	for ; n <= last; n++ {
+		j.Trace().Events, j.HostTrace().Events = j.Trace().Events[:events], j.HostTrace().Events[:host]
+		j.playStep(n)
 	}
 }
 

@@ -114,7 +114,7 @@ type Outcome struct {
 // Run plays a job and replays its allocations.
 func Run(j *Job) (o *Outcome, err error) {
 	defer j.metered(&err)()
-	o, err = play(j, int(j.Spec.Train.Steps.V))
+	o, err = play(j, j.steps())
 	if err != nil {
 		return nil, err
 	}
@@ -422,7 +422,7 @@ func (o *Outcome) operatorNotes() []note.Note {
 // stepNotes says what more steps than were played may bring.
 func (o *Outcome) stepNotes(r *report.Report) {
 	p, n := o.Played, o.Played.Steps
-	asked, leak := o.Job.Spec.Train.Steps.Set, r.Verdict.Leak != nil
+	asked, leak := o.Job.steps() > 0, r.Verdict.Leak != nil
 	if !asked {
 		warn := func(format string, args ...any) {
 			r.Add(note.Unsettled.New("not all steps that differ were simulated: "+format, args...))

@@ -40,7 +40,7 @@ func Probe(j *Job) (p Probed, err error) {
 		return o.probed()
 	}
 	defer j.metered(&err)()
-	o, err := play(j, int(j.Spec.Train.Steps.V))
+	o, err := play(j, j.steps())
 	if err != nil {
 		return Probed{}, err
 	}
@@ -50,7 +50,7 @@ func Probe(j *Job) (p Probed, err error) {
 // Reserved is what a job would reserve at its peak without a limit.
 func Reserved(j *Job) (n tensor.Bytes, err error) {
 	defer j.metered(&err)()
-	o, err := play(j, int(j.Spec.Train.Steps.V))
+	o, err := play(j, j.steps())
 	if err != nil {
 		return 0, err
 	}

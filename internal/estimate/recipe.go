@@ -78,10 +78,18 @@ func (r *Recipe) options(keys []Key) spec.Options {
 	return o
 }
 
+// steps is how many are played; 0: until they are alike.
+func (j *Job) steps() int {
+	if n := j.Spec.Train.Steps.V; n <= engine.MaxSteps {
+		return int(n)
+	}
+	return 0
+}
+
 // Play plays a job, and replays nothing.
 func Play(j *Job) (p *engine.Played, err error) {
 	defer j.metered(&err)()
-	o, err := play(j, int(j.Spec.Train.Steps.V))
+	o, err := play(j, j.steps())
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +118,7 @@ func Try(j *Job) (o *Outcome, err error) {
 	if j.recorded != nil {
 		return j.tryRecorded(o)
 	}
-	p, err := engine.PlayUnless(j.meter, j.Program, j.Machine.Env, int(j.Spec.Train.Steps.V), fails)
+	p, err := engine.PlayUnless(j.meter, j.Program, j.Machine.Env, j.steps(), fails)
 	if err == nil {
 		err = replayed
 	}

@@ -247,7 +247,7 @@ func (s *Series) shared(k int64) *Job {
 func (s *Series) playJob(j *Job, steps int) (p *engine.Played, err error) {
 	defer j.metered(&err)()
 	s.count()
-	if n := int(j.Spec.Train.Steps.V); steps == 0 || 0 < n && n < steps {
+	if n := j.steps(); steps == 0 || 0 < n && n < steps {
 		steps = n
 	}
 	o, err := play(j, steps)

@@ -77,13 +77,12 @@ func Resumable(prog *program.Job) error {
 func (x *Executor) save(w io.Writer, step int) error {
 	list, held := x.weights.stored(), x.held()
 	for _, a := range []*arena{&x.arena, &x.host} {
-		for id := range a.blocks {
-			b := &a.blocks[id]
-			n := int32(id)
+		for _, id := range a.ids() {
+			b, n := a.blocks[id], id
 			if a == &x.host {
 				n = -n
 			}
-			if _, is := held[n]; b.bytes == 0 || is {
+			if _, is := held[n]; is {
 				continue
 			}
 			list = append(list, stored{blockName(n), tensor.Uint8, []int64{int64(b.bytes)}, func() ([]byte, error) {
@@ -122,12 +121,8 @@ func (x *Executor) restore() error {
 	}
 	held, used := x.held(), map[string]bool{}
 	for _, a := range []*arena{&x.arena, &x.host} {
-		for id := range a.blocks {
-			b := &a.blocks[id]
-			if b.bytes == 0 {
-				continue
-			}
-			n := int32(id)
+		for _, id := range a.ids() {
+			b, n := a.blocks[id], id
 			if a == &x.host {
 				n = -n
 			}

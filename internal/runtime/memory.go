@@ -3,6 +3,8 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/engine/autograd"
@@ -25,8 +27,11 @@ type memory struct {
 type arena struct {
 	device Device
 	alloc  *allocsim.Allocator
-	blocks []allocation // by block id
+	blocks map[int32]allocation // those that live, by their ids without sign
 }
+
+// ids are those of the blocks that live, the oldest first.
+func (a *arena) ids() []int32 { return slices.Sorted(maps.Keys(a.blocks)) }
 
 type allocation struct {
 	block allocsim.Block
@@ -45,15 +50,15 @@ func (m *memory) of(id int32) *arena {
 	return &m.arena
 }
 
-func (m *memory) get(id int32) *allocation {
+// get is a block that lives; its bytes are 0 if it does not.
+func (m *memory) get(id int32) allocation { return m.of(id).blocks[max(id, -id)] }
+
+func (m *memory) put(id int32, b allocation) {
 	a := m.of(id)
-	if id < 0 {
-		id = -id
+	if a.blocks == nil {
+		a.blocks = map[int32]allocation{}
 	}
-	for int(id) >= len(a.blocks) {
-		a.blocks = append(a.blocks, allocation{})
-	}
-	return &a.blocks[id]
+	a.blocks[max(id, -id)] = b
 }
 
 // Alloc implements engine.Backend.
@@ -66,7 +71,7 @@ func (m *memory) Alloc(id int32, n tensor.Bytes, stream int16) error {
 	if err != nil {
 		return err
 	}
-	*m.get(id) = allocation{b, n}
+	m.put(id, allocation{b, n})
 	m.live++
 	if m.poison {
 		return a.device.Set(b.Address, n, poisonByte)
@@ -87,10 +92,9 @@ func (m *memory) Free(id int32) error {
 			return err
 		}
 	}
-	block := a.block
-	*a = allocation{}
+	delete(from.blocks, max(id, -id))
 	m.live--
-	from.alloc.Free(block)
+	from.alloc.Free(a.block)
 	return nil
 }
 
@@ -101,15 +105,11 @@ func (m *memory) EmptyCache() error { return m.alloc.EmptyCache() }
 // cached.
 func (m *memory) release() error {
 	var errs []error
-	for id := range m.blocks {
-		if m.blocks[id].bytes > 0 {
-			errs = append(errs, m.Free(int32(id)))
-		}
+	for _, id := range m.ids() {
+		errs = append(errs, m.Free(id))
 	}
-	for id := range m.host.blocks {
-		if m.host.blocks[id].bytes > 0 {
-			errs = append(errs, m.Free(int32(-id)))
-		}
+	for _, id := range m.host.ids() {
+		errs = append(errs, m.Free(-id))
 	}
 	return errors.Join(append(errs, m.alloc.EmptyCache(), m.closeHost())...)
 }

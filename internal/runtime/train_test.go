@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/cpu"
+	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -54,5 +55,27 @@ func TestTrain(t *testing.T) {
 				t.Errorf("peak reserved %d, predicted %d", a, b)
 			}
 		})
+	}
+}
+
+// TestManySteps: of the steps after those whose events are compared, none are kept but
+// those of the last one.
+func TestManySteps(t *testing.T) {
+	j := job(t, "mlp", "device.gpu=a100-40gb", "params.sizes=[4,4,2]", "train.batch_size=2")
+	last := engine.MaxSteps + 3
+	device := cpu.New(tensor.GiB)
+	r, err := Run(context.Background(), j.Program, j.Machine.Env, Options{Device: device, Config: j.Machine.Conf, Steps: last})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Steps) != last || r.Steps[last-1].Step != last {
+		t.Errorf("%d steps were done, not %d", len(r.Steps), last)
+	}
+	kept := map[int]int{}
+	for _, e := range r.Played.Trace.Events {
+		kept[int(e.Step)]++
+	}
+	if n := kept[engine.MaxSteps]; n == 0 || kept[last] != n || len(kept) != engine.MaxSteps+2 {
+		t.Errorf("%d steps have events: step %d %d, step %d %d", len(kept), engine.MaxSteps, n, last, kept[last])
 	}
 }

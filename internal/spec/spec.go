@@ -197,7 +197,7 @@ type Train struct {
 	EMA              *EMA        `yaml:"ema" doc:"an exponential moving average of the weights (torch.optim.swa_utils.AveragedModel)"`
 	Keep             *Value      `yaml:"keep" doc:"values that a list holds from step to step: a name, {of, detach, item, to, in, sum}, or several"`
 	Save             *Save       `yaml:"save" doc:"checkpoints written by torch.save, which copies tensors to host memory"`
-	Steps            Integer     `yaml:"steps" min:"1" max:"1000" doc:"steps to simulate; by default until two in succession are alike"`
+	Steps            Integer     `yaml:"steps" min:"1" max:"1000000000" doc:"steps to simulate, or for memplan run to do; by default, and of more than 1000, until two in succession are alike"`
 	Compile          *Value      `yaml:"compile" doc:"torch.compile: true, a mode, or its arguments; output_code: a file with what TORCH_LOGS=output_code printed, of whose graphs the report says what they allocate" later:"torch.compile"`
 	ChannelsLast     Boolean     `yaml:"channels_last" also:"memory_format" doc:"model.to(memory_format=torch.channels_last), and floating-point tensors of a batch with four dimensions or five are copied in that order"`
 	Deterministic    Boolean     `yaml:"deterministic" doc:"torch.use_deterministic_algorithms(True)"`
