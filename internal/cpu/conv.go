@@ -1,6 +1,9 @@
 package cpu
 
-import "github.com/memplan/memplan/internal/kernel"
+import (
+	"github.com/memplan/memplan/internal/gemm"
+	"github.com/memplan/memplan/internal/kernel"
+)
 
 // Convolutions are products of matrices (im2col): the windows of a block of
 // output places are laid out as rows, over all images as if they were one. A
@@ -64,7 +67,7 @@ func conv[T float](l *launch) error {
 	total, width := c.n*volume(c.out), pixels(c.depth)
 	blocks, parts, rows := (total+width-1)/width, 1, c.outputs
 	if blocks*c.groups < few {
-		rows = min(rows, tileRows)
+		rows = min(rows, partRows/3)
 		parts = (c.outputs + rows - 1) / rows
 	}
 	parallel(c.groups*parts*blocks, 1, func(from, to int) {
@@ -208,13 +211,13 @@ func convWeightGrad[T float](l *launch) error {
 	if err != nil || l.call.T[0].Numel() == 0 {
 		return err
 	}
-	const width = tileDepth
+	const width = 2 * gemm.Depth
 	elements := weightPlaces(l, c)
 	g, gw, box, total := view[T](l, c.y), view[T](l, c.w), volume(c.size), c.n*volume(c.out)
 	channels := min(c.inputs, max(1, 256/box))
 	parts, outputParts, rows := (c.inputs+channels-1)/channels, 1, c.outputs
 	if c.groups*parts < few {
-		rows = min(rows, tileRows)
+		rows = min(rows, partRows/3)
 		outputParts = (c.outputs + rows - 1) / rows
 	}
 	parallel(c.groups*parts*outputParts, 1, func(from, to int) {

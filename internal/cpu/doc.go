@@ -7,8 +7,8 @@
 // # Numbers
 //
 // Kernels compute in float32 and float64. Functions of single elements are
-// computed in float64 and rounded once; sums of products are those of gonum's
-// BLAS, all others are accumulated in float64. What is divided among goroutines,
+// computed in float64 and rounded once; sums of products are those of package
+// gemm, all others are accumulated in float64. What is divided among goroutines,
 // and in which order it is added, depends on the operands alone, so that results
 // are the same bits whatever GOMAXPROCS is. Numbers of the 16-bit types are
 // computed with in float32 and rounded, as PyTorch's are.

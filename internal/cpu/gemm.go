@@ -1,23 +1,8 @@
 package cpu
 
 import (
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/gonum"
-
+	"github.com/memplan/memplan/internal/gemm"
 	"github.com/memplan/memplan/internal/kernel"
-)
-
-// Matrix products are made of dot products of rows: c[i,j] = a[i,:]·b[j,:], both
-// with their elements side by side. Operands that lie otherwise are copied
-// first. That is gonum's fastest loop and, unlike the others, it does not leave
-// out what is multiplied by 0, so that 0 times NaN is NaN as in PyTorch.
-
-// A tile of the result is computed by one goroutine, over parts of the sum that
-// stay in its cache. gonum divides nothing further up to this size.
-const (
-	tileRows    = 64
-	tileColumns = 128
-	tileDepth   = 512
 )
 
 // matrix is an operand of two dimensions, with any strides.
@@ -61,76 +46,43 @@ func (m matrix[T]) copyTo(to []T, from, until int) {
 	}
 }
 
-// packed is the matrix with its elements side by side, and what gives a copy
-// back.
-func (m matrix[T]) packed() (matrix[T], func()) {
-	if m.sideBySide() {
-		return m, func() {}
-	}
-	to, done := borrow[T](m.rows * m.columns)
-	parallel(m.rows, max(16, grain/max(m.columns, 1)), func(from, until int) { m.copyTo(to, from, until) })
-	return matrix[T]{to, m.rows, m.columns, m.columns, 1}, done
+// operand is the matrix as package gemm knows it.
+func (m matrix[T]) operand() gemm.Matrix[T] {
+	return gemm.Matrix[T]{Data: m.data, Rows: m.rows, Columns: m.columns, Row: m.row, Column: m.column}
 }
 
-// dot adds alpha * a[i,:]·b[j,:] to c[i,j], for all rows of a and b. All lie
-// side by side.
+// dot adds alpha * a[i,:]·b[j,:] to c[i,j], for all rows of a and b.
 func dot[T float](alpha T, a, b, c matrix[T]) {
-	for k := 0; k < a.columns; k += tileDepth {
-		depth := min(tileDepth, a.columns-k)
-		for i := 0; i < a.rows; i += tileRows {
-			m := min(tileRows, a.rows-i)
-			for j := 0; j < b.rows; j += tileColumns {
-				dotTile(m, min(tileColumns, b.rows-j), depth, alpha, a.at(i, k), max(a.row, depth), b.at(j, k), max(b.row, depth), c.at(i, j), max(c.row, b.rows))
-			}
-		}
-	}
+	gemm.Add(alpha, a.operand(), b.transposed().operand(), c.operand())
 }
 
-func dotTile[T float](m, n, k int, alpha T, a []T, lda int, b []T, ldb int, c []T, ldc int) {
-	switch a := any(a).(type) {
-	case []float32:
-		gonum.Implementation{}.Sgemm(blas.NoTrans, blas.Trans, m, n, k, float32(alpha), a, lda, any(b).([]float32), ldb, 1, any(c).([]float32), ldc)
-	case []float64:
-		gonum.Implementation{}.Dgemm(blas.NoTrans, blas.Trans, m, n, k, float64(alpha), a, lda, any(b).([]float64), ldb, 1, any(c).([]float64), ldc)
-	}
-}
+// A result is divided into parts that are worth a goroutine; all of the sums in one
+// are made there.
+const (
+	partRows    = 192
+	partColumns = 384
+)
 
-// multiply is c = alpha * a bᵀ + beta * bias; b is given transposed, bias has c's
-// sizes or no data.
+// multiply is c = alpha * a b + beta * bias; bias has c's sizes or no data.
 func multiply[T float](alpha, beta T, a, b, c, bias matrix[T]) {
 	if c.column != 1 && c.row == 1 {
-		a, b, c, bias = b, a, c.transposed(), bias.transposed()
+		a, b, c, bias = b.transposed(), a.transposed(), c.transposed(), bias.transposed()
 	}
-	a, doneA := a.packed()
-	defer doneA()
-	b, doneB := b.packed()
-	defer doneB()
-	down, across := (c.rows+tileRows-1)/tileRows, (c.columns+tileColumns-1)/tileColumns
-	direct := c.sideBySide()
-	worth := max(1, (1<<18)/max(1, min(c.rows, tileRows)*min(c.columns, tileColumns)*max(a.columns, 1)))
+	rows, columns := partRows, partColumns
+	for columns > 96 && ((c.rows+rows-1)/rows)*((c.columns+columns-1)/columns) < few {
+		rows, columns = rows/2, columns/2
+	}
+	down, across := (c.rows+rows-1)/rows, (c.columns+columns-1)/columns
+	worth := max(1, (1<<20)/max(1, min(c.rows, rows)*min(c.columns, columns)*max(a.columns, 1)))
 	parallel(down*across, worth, func(from, to int) {
 		for tile := from; tile < to; tile++ {
-			i, j := tile/across*tileRows, tile%across*tileColumns
-			m, n := min(tileRows, c.rows-i), min(tileColumns, c.columns-j)
-			part := matrix[T]{c.at(i, j), m, n, c.row, 1}
-			done := func() {}
-			if !direct {
-				var data []T
-				data, done = borrow[T](m * n)
-				part = matrix[T]{data, m, n, n, 1}
-			}
+			i, j := tile/across*rows, tile%across*columns
+			m, n := min(rows, c.rows-i), min(columns, c.columns-j)
+			part := matrix[T]{c.at(i, j), m, n, c.row, c.column}
 			part.start(beta, bias, i, j)
 			if a.columns > 0 {
-				dot(alpha, matrix[T]{a.at(i, 0), m, a.columns, a.row, 1}, matrix[T]{b.at(j, 0), n, b.columns, b.row, 1}, part)
+				dot(alpha, matrix[T]{a.at(i, 0), m, a.columns, a.row, a.column}, matrix[T]{b.at(0, j), a.columns, n, b.row, b.column}.transposed(), part)
 			}
-			if !direct {
-				for y := range m {
-					for x := range n {
-						c.data[(i+y)*c.row+(j+x)*c.column] = part.data[y*n+x]
-					}
-				}
-			}
-			done()
 		}
 	})
 }
@@ -138,14 +90,19 @@ func multiply[T float](alpha, beta T, a, b, c, bias matrix[T]) {
 // start writes what is added to: zeros, or a part of the bias.
 func (m matrix[T]) start(beta T, bias matrix[T], i, j int) {
 	for y := range m.rows {
-		row := m.data[y*m.row:][:m.columns]
-		if bias.data == nil {
-			clear(row)
-			continue
-		}
-		from := bias.at(i+y, j)
-		for x := range row {
-			row[x] = beta * from[x*bias.column]
+		row := m.data[y*m.row:]
+		switch {
+		case bias.data != nil:
+			from := bias.at(i+y, j)
+			for x := range m.columns {
+				row[x*m.column] = beta * from[x*bias.column]
+			}
+		case m.column == 1:
+			clear(row[:m.columns])
+		default:
+			for x := range m.columns {
+				row[x*m.column] = 0
+			}
 		}
 	}
 }
@@ -159,7 +116,7 @@ func matrixOf[T float](l *launch, operand, n int) matrix[T] {
 	return matrix[T]{data, l.size(operand, 1), l.size(operand, 2), l.stride(operand, 1), l.stride(operand, 2)}
 }
 
-func gemm[T float](l *launch) error {
+func products[T float](l *launch) error {
 	n, i, k, j := l.size(0, 0), l.size(0, 1), l.size(1, 2), l.size(0, 2)
 	if err := first(l.shape(0, n, i, j), l.shape(1, n, i, k), l.shape(2, n, k, j), l.shape(3, n, i, j)); err != nil {
 		return err
@@ -175,11 +132,11 @@ func gemm[T float](l *launch) error {
 			if l.has(3) {
 				bias = matrixOf[T](l, 3, at)
 			}
-			multiply(alpha, beta, matrixOf[T](l, 1, at), matrixOf[T](l, 2, at).transposed(), matrixOf[T](l, 0, at), bias)
+			multiply(alpha, beta, matrixOf[T](l, 1, at), matrixOf[T](l, 2, at), matrixOf[T](l, 0, at), bias)
 		}
 	})
 	return nil
 }
 
 // gemmRows are products of matrices.
-var gemmRows = map[*kernel.Kernel]row{kernel.Gemm: floats(gemm[float32], gemm[float64])}
+var gemmRows = map[*kernel.Kernel]row{kernel.Gemm: floats(products[float32], products[float64])}
