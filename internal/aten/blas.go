@@ -26,13 +26,7 @@ var Addmm = define(op.Op{
 		out := c.NewShape(a.DType, a.Dim(0), b.Dim(1))
 		blasMatrices(c, a, b)
 		if out.Numel() > 0 && usesLt(c, bias, b, out) {
-			// The Lt call has a workspace of its own, beside the handle's.
-			var ws *op.Tensor
-			if n := c.Env().LtWorkspace(); n > 0 {
-				ws = c.NewShape(tensor.Uint8, n)
-			}
-			c.BlasHandle()
-			c.Drop(ws)
+			c.LtHandle()
 		} else {
 			c.BlasHandle()
 		}

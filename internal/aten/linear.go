@@ -9,6 +9,7 @@ import (
 	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // Linear is F.linear (aten/src/ATen/native/Linear.cpp): one addmm where the
@@ -447,7 +448,8 @@ func lastTo(n, dim int) []int64 {
 }
 
 // sumProduct is sumproduct_pair: both operands as batches of matrices, one bmm,
-// and its result permuted back. The summed dimensions stay, with size 1.
+// and its result permuted back. The summed dimensions stay, with size 1. Since 2.9 the
+// operands change places if the result then lies in order.
 func sumProduct(c *op.Call, left, right *op.Tensor, sums []int64) *op.Tensor {
 	var both, lo, ro []int64
 	nBoth, nLo, nRo, nSum := int64(1), int64(1), int64(1), int64(1)
@@ -469,6 +471,9 @@ func sumProduct(c *op.Call, left, right *op.Tensor, sums []int64) *op.Tensor {
 		default:
 			ro, nRo = append(ro, d), nRo*r
 		}
+	}
+	if c.Env().Torch.Has(torchver.EinsumSwaps) && len(lo) > 0 && len(ro) > 0 && ro[len(ro)-1] < lo[0] {
+		left, right, lo, ro, nLo, nRo = right, left, ro, lo, nRo, nLo
 	}
 	flat := func(x *op.Tensor, shape []int64, orders ...[]int64) *op.Tensor {
 		p := c.Do1(Permute, &PermuteArgs{Dims: slices.Concat(orders...)}, x)

@@ -4,6 +4,7 @@ import (
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 var _ = Matmul.Runs(matmul)
@@ -262,12 +263,26 @@ var _ = define(op.Op{
 			return c.Local(c.Do1(Reshape, &ShapeArgs{Shape: shape}, p))
 		}
 		sum := tensor.D(b.Size.Slice()[:n]...).Numel()
+		if c.Env().Torch.Has(torchver.TensordotOfAll) && tensor.D(rows...).Numel() == 1 && tensor.D(cols...).Numel() == 1 {
+			c.Return(c.Do1(Reshape, &ShapeArgs{Shape: append(rows[:len(rows):len(rows)], cols...)}, contracted(c, a, b, sum)))
+			return
+		}
 		x, y := matrix(a, tensor.D(rows...).Numel(), sum), matrix(b, sum, tensor.D(cols...).Numel())
 		z := c.Local(c.Do1(Mm, nil, x, y))
 		c.Return(c.Do1(Reshape, &ShapeArgs{Shape: append(rows[:len(rows):len(rows)], cols...)}, z))
 	},
 	Source: "torch/functional.py: tensordot; aten/src/ATen/native/Linear.cpp: tensordot",
 })
+
+// contracted is tensordot of two tensors of n elements over all of them.
+func contracted(c *op.Call, a, b *op.Tensor, n int64) *op.Tensor {
+	if a.IsContiguous() && b.IsContiguous() {
+		flat := &ShapeArgs{Shape: []int64{n}}
+		return c.Local(c.Do1(Dot, nil, c.Local(c.Do1(Reshape, flat, a)), c.Local(c.Do1(Reshape, flat, b))))
+	}
+	product := c.Local(c.Do1(Mul, &BinaryArgs{}, c.Local(c.Do1(Squeeze, &SqueezeArgs{}, a)), c.Local(c.Do1(Squeeze, &SqueezeArgs{}, b))))
+	return c.Local(c.Do1(Sum, &ReduceArgs{}, product))
+}
 
 // batched is an operand as a batch of one matrix.
 func batched(t kernel.Tensor) kernel.Tensor {

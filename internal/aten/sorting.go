@@ -5,6 +5,7 @@ import (
 	"github.com/memplan/memplan/internal/cub"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // ranked defines median or kthvalue: the rank, counted from 0, of a row whose smallest
@@ -154,7 +155,11 @@ func topkScratch(c *op.Call, slices, size, element int64) {
 	)
 	items := min(max(tensor.DivUp(slices*size, int64(c.Env().SMs)*blocks*threads), 4), 64) // of a thread
 	n := slices * tensor.DivUp(size, items*threads)
-	for _, bytes := range []int64{slices * element, slices * count, slices * count, slices * max(count, element), n * histogram, n * count, n * count} {
+	passes := int64(1) // whose ranks and bits there are
+	if c.Env().Torch.Has(torchver.TopkSwapsBuffers) {
+		passes = 2
+	}
+	for _, bytes := range []int64{slices * element, slices * count, passes * slices * count, passes * slices * max(count, element), n * histogram, n * count, n * count} {
 		c.Scratch(tensor.Bytes(bytes))
 	}
 	for range 2 {

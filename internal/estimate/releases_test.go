@@ -122,3 +122,90 @@ train: {batch_size: 2, precision: %s}
 		}
 	}
 }
+
+// TestKeptLtWorkspace: cuBLASLt's workspace is one of each call until 2.8, stays in 2.9 and
+// 2.10, and is cuBLAS's own since 2.11.
+func TestKeptLtWorkspace(t *testing.T) {
+	const text = `memplan: 1
+device: {gpu: a100-80gb}
+model: {inputs: {x: [32]}, layers: [{Linear: 32}, {Linear: 64}], loss: mean}
+train: {batch_size: 64}
+`
+	const handle, lt = "addmm 8519680", "addmm 1048576"
+	for torch, want := range map[string][]string{
+		"2.8":  {"addmm 8192", lt, handle, "addmm 16384", lt},
+		"2.9":  {"addmm 8192", handle, lt, "addmm 16384"},
+		"2.10": {"addmm 8192", handle, lt, "addmm 16384"},
+		"2.11": {"addmm 8192", handle, "addmm 16384"},
+	} {
+		same(t, torch, allocated(t, text, "layers.", trace.Forward, "torch="+torch), want...)
+	}
+	kept, freed := peakOf(t, text, "torch=2.9"), peakOf(t, text, "torch=2.11")
+	if kept != freed+1<<20 {
+		t.Errorf("2.9 allocates %d bytes at its peak, 2.11 %d", kept, freed)
+	}
+}
+
+func peakOf(t *testing.T, text string, set ...string) int64 {
+	t.Helper()
+	_, r := estimateText(t, text, set...)
+	return int64(r.Peak.AllocatedBytes)
+}
+
+// TestEinsumSwaps: the result of 2.9 lies in order, so that a view of it is no copy.
+func TestEinsumSwaps(t *testing.T) {
+	const text = `memplan: 1
+model:
+  inputs: {x: [8, 16]}
+  layers:
+    - {Linear: 16, name: h}
+    - {einsum: ["bij,bkj->bki", h, x], name: y}
+    - {reshape: [y, [-1, 64]], name: z}
+  loss: mean
+train: {batch_size: 4}
+`
+	old, now := allocated(t, text, "", trace.Forward, "torch=2.8"), allocated(t, text, "", trace.Forward, "torch=2.9")
+	same(t, "2.8", old[3:], "bmm 1024", "clone 1024", "mean 4")
+	same(t, "2.9", now[3:], "bmm 1024", "mean 4")
+}
+
+// TestTensordotOfAll: what is summed up whole is no matrix product since 2.8.
+func TestTensordotOfAll(t *testing.T) {
+	const text = `memplan: 1
+model:
+  inputs: {x: [8, 16]}
+  layers:
+    - {Linear: 16, name: h}
+    - {transpose: [x, 1, %d], name: p}
+    - {transpose: [h, 1, %d], name: q}
+    - {tensordot: [q, p, 3], name: z}
+  loss: mean
+train: {batch_size: 4}
+`
+	for torch, want := range map[string][2][]string{
+		"2.7": {{"mm 4", "mean 4"}, {"clone 2048", "clone 2048", "mm 4", "mean 4"}},
+		"2.8": {{"dot 4", "mean 4"}, {"mul 2048", "sum 4", "mean 4"}},
+	} {
+		for i, with := range []int{1, 2} {
+			got := allocated(t, fmt.Sprintf(text, with, with), "", trace.Forward, "torch="+torch)
+			same(t, torch, got[3:], want[i]...)
+		}
+	}
+}
+
+// TestTopkBuffers: of 400 rows of 65,536 elements, ranks and bits are there twice since 2.9.
+func TestTopkBuffers(t *testing.T) {
+	const text = `memplan: 1
+device: {gpu: a100-80gb}
+model:
+  inputs: {x: [32]}
+  layers:
+    - {Linear: 65536, name: h}
+    - {topk: [h, 8], pick: 0}
+  loss: mean
+train: {batch_size: 400}
+`
+	old, now := allocated(t, text, "", trace.Forward, "torch=2.8"), allocated(t, text, "", trace.Forward, "torch=2.9")
+	same(t, "2.8", old[5:9], "topk 1600", "topk 1600", "topk 1600", "topk 1600")
+	same(t, "2.9", now[5:9], "topk 1600", "topk 1600", "topk 3200", "topk 3200")
+}

@@ -98,8 +98,8 @@ func (e *Env) CublasWorkspace() int64 {
 	return (4096*2 + 16*8) << 10
 }
 
-// LtWorkspace is the size in bytes of the buffer that one cublasLt call takes
-// for itself; 0 where it uses the handle's workspace or no kernel runs.
+// LtWorkspace is the size in bytes of the buffer that cublasLt takes for itself,
+// for one call or for good; 0 where it uses the handle's workspace or no kernel runs.
 func (e *Env) LtWorkspace() int64 {
 	if e.NoKernels() || e.Torch.CublasLtSharesWorkspace() {
 		return 0

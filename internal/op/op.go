@@ -235,6 +235,8 @@ type Exec interface {
 	// BlasHandle says that a cuBLAS call is made now, which needs the calling
 	// thread's handle and its workspace.
 	BlasHandle()
+	// LtHandle says the same of a cublasLt call.
+	LtHandle()
 	// ConvWorkspace says that a kernel of cuDNN's convolutions runs now, which may
 	// need a workspace.
 	ConvWorkspace(c cudnn.ConvCall)

@@ -137,6 +137,9 @@ func (s *Shapes) SumTo(t *Tensor, shape tensor.Dims) *Tensor {
 // BlasHandle implements Exec.
 func (s *Shapes) BlasHandle() {}
 
+// LtHandle implements Exec.
+func (s *Shapes) LtHandle() {}
+
 // ConvWorkspace implements Exec.
 func (s *Shapes) ConvWorkspace(cudnn.ConvCall) {}
 

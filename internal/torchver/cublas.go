@@ -16,8 +16,13 @@ var (
 	// cuBLAS workspace.
 	sharedWorkspace = change(Change{
 		Since: Version{2, 11}, Area: libraries,
-		What:   "cuBLASLt uses the workspace of cuBLAS; before, each of its calls allocated 1 MiB and freed it.",
+		What:   "cuBLASLt uses the workspace of cuBLAS.",
 		Source: "PR 168175 (January 2026)", Held: "internal/op TestWorkspaces",
+	})
+	keptLtWorkspace = change(Change{
+		Since: Version{2, 9}, Until: Version{2, 11}, Area: libraries,
+		What:   "The first call of cuBLASLt on each thread and stream allocates 1 MiB that stays, after cuBLAS's workspace; before, each call allocated it and freed it.",
+		Source: "PR 156495 (June 2025); CublasHandlePool.cpp and CUDABlas.cpp of 2.9.1", Held: "internal/estimate TestKeptLtWorkspace",
 	})
 	// transientWorkspace: TORCH_CUBLAS_WORKSPACE_CACHE=1, documented since 2.15, restores
 	// the old way.
@@ -65,9 +70,14 @@ func (v Version) CublasWorkspace32MiB(smMajor int) bool {
 // long as the process: one for the program's thread, one for autograd's.
 func (v Version) CublasWorkspaceTransient() bool { return v.Has(transientWorkspace) }
 
+// CublasLtKeepsWorkspace reports whether the first cublasLt call of each pair of thread and
+// stream allocates a workspace of its own that lives as long as the process.
+func (v Version) CublasLtKeepsWorkspace() bool { return v.Has(keptLtWorkspace) }
+
 // CublasLtSharesWorkspace reports whether a cublasLt call (addmm with a bias
 // epilogue) uses the cached cuBLAS workspace. Otherwise it takes a buffer of
-// its own for the one call, 1 MiB by default. It shares no workspace that is
+// its own, 1 MiB by default, for the one call if CublasLtKeepsWorkspace does not say
+// more. It shares no workspace that is
 // not cached.
 func (v Version) CublasLtSharesWorkspace() bool {
 	return v.Has(sharedWorkspace) && !v.CublasWorkspaceTransient()

@@ -8,6 +8,25 @@ var (
 		What:   "The derivative of `layer_norm` over more than 65,536 short rows sums the gradients of weight and bias through partial sums.",
 		Source: "PR 150773 (April 2025)", Held: "internal/estimate TestLayerNormPartialSums",
 	})
+	// EinsumSwaps: the operands of a product change places if the result then lies in order.
+	EinsumSwaps = change(Change{
+		Since: Version{2, 9}, Area: kernels,
+		What:   "Where `einsum` leaves all dimensions of the second operand before those of the first, the operands change places, so that the result is contiguous.",
+		Source: "issue 161729 (August 2025); aten/src/ATen/native/Linear.cpp of 2.9.1: sumproduct_pair", Held: "internal/estimate TestEinsumSwaps",
+	})
+	// TensordotOfAll: a tensordot that leaves one element is no product of matrices.
+	TensordotOfAll = change(Change{
+		Since: Version{2, 8}, Area: kernels,
+		What:   "`tensordot` over all elements is `dot` of contiguous tensors, else a product and its sum; before, a matrix product, for which others were copied.",
+		Source: "PR 145936 (May 2025); aten/src/ATen/native/Linear.cpp of 2.9.1: tensordot", Held: "internal/estimate TestTensordotOfAll",
+	})
+	// TopkSwapsBuffers: what topk with several thread blocks a slice reads and writes in
+	// one pass are two buffers.
+	TopkSwapsBuffers = change(Change{
+		Since: Version{2, 9}, Area: kernels,
+		What:   "`topk` with several thread blocks a row has two buffers of each rank and of the bits that are found.",
+		Source: "aten/src/ATen/native/cuda/TensorTopK.cu of 2.9.1; 2.7 or 2.8 may have it already", Held: "internal/estimate TestTopkBuffers",
+	})
 	FusedRMSNorm = change(Change{
 		Since: Version{2, 9}, Area: kernels,
 		What: "`rms_norm` is one kernel, which saves the input, the weight and a number for each row; before, it was a composition of seven operators. " +

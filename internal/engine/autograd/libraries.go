@@ -10,6 +10,7 @@ import (
 // libraries is what CUDA's libraries keep for the life of the process.
 type libraries struct {
 	blas       [2]*op.Tensor // cuBLAS workspace of each thread's handle
+	lt         [2]*op.Tensor // cuBLASLt's, where it has one
 	workspaces Workspaces    // of cuDNN's convolutions
 	plans      map[plan]bool // that were searched for
 	attention  tensor.Bytes  // the largest workspace that a plan of cuDNN's attention may take
@@ -54,6 +55,28 @@ func (p *Player) BlasHandle() {
 		return
 	}
 	p.blas[p.thread] = w
+}
+
+// LtHandle implements op.Exec. Where the call does not use the handle's workspace, it has
+// one for its own time, or its thread keeps one like the handle's.
+func (p *Player) LtHandle() {
+	n := p.env.LtWorkspace()
+	kept := p.env.Torch.CublasLtKeepsWorkspace()
+	if n == 0 || kept && p.lt[p.thread] != nil {
+		p.BlasHandle()
+		return
+	}
+	if kept {
+		p.BlasHandle()
+	}
+	w := p.New(tensor.Contiguous(tensor.D(n)), tensor.Uint8)
+	if kept {
+		p.Mark(w, trace.Workspace)
+		p.lt[p.thread] = w
+		return
+	}
+	p.BlasHandle()
+	p.Drop(w)
 }
 
 // DropoutState implements op.Exec. The first call makes the state, which stays
