@@ -33,11 +33,11 @@ func (j *job) callModel(e *program.Expr, args []python.Value) python.Value {
 	}
 	var v python.Value
 	if r := j.reducers[name]; r == nil {
-		v = j.CallModule(j.model(name), nil, args)
+		v = j.CallModule(j.model(name, e.Last), nil, args)
 	} else {
 		held := j.HoldAll(args)
 		r.PreForward()
-		v = r.PostForward(j.CallModule(j.model(name), nil, args))
+		v = r.PostForward(j.CallModule(j.model(name, e.Last), nil, args))
 		j.LetGoAll(held)
 	}
 	if lower {
@@ -48,9 +48,16 @@ func (j *job) callModel(e *program.Expr, args []python.Value) python.Value {
 }
 
 // model is the model of that name, as what runs now calls it.
-func (j *job) model(name string) *python.Module {
-	if j.Evaluating && j.evals[name] != nil {
-		return j.evals[name]
+func (j *job) model(name string, last bool) *python.Module {
+	if !j.Evaluating {
+		return j.models[name]
+	}
+	evals := j.evals[0]
+	if last {
+		evals = j.evals[1]
+	}
+	if evals[name] != nil {
+		return evals[name]
 	}
 	return j.models[name]
 }

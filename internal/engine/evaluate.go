@@ -8,7 +8,7 @@ import (
 // evaluation is what evaluations call.
 type evaluation struct {
 	evalAux *python.Module
-	evals   map[string]*python.Module // models as an evaluation calls them, if otherwise
+	evals   [2]map[string]*python.Module // models as an evaluation calls them, if otherwise; with batches of the last size
 }
 
 // setupEval makes the modules of an evaluation: those that its statements call
@@ -30,22 +30,29 @@ func (j *job) setupEval() {
 	j.evalAux.Registered = j.evalAux.Children
 	j.ToDevice(j.evalAux) // what it shares is there already
 	j.Initialize(j.evalAux, nil)
-	j.evals = map[string]*python.Module{}
-	for name, class := range e.Models {
-		j.evals[name] = j.Over(class, j.models[name])
-		j.evals[name].Fuse(e.Fused[name])
-		if a := j.prog.EMA; a != nil && a.Model == name {
-			j.evals[a.Name] = j.Over(class, j.models[a.Name])
+	for i, s := range e.Sizes() {
+		evals := map[string]*python.Module{}
+		for name, class := range s.Models {
+			evals[name] = j.Over(class, j.models[name])
+			evals[name].Fuse(s.Fused[name])
+			if a := j.prog.EMA; a != nil && a.Model == name {
+				evals[a.Name] = j.Over(class, j.models[a.Name])
+			}
 		}
+		j.evals[i] = evals
 	}
 }
 
-// staticEvalBatch makes the batch that all evaluations take, or finds that of the
+// staticEvalBatch makes the batches that all evaluations take, or finds that of the
 // steps to be one.
 func (j *job) staticEvalBatch() {
 	j.evalBatch = j.batch
-	if e := j.prog.Eval; e != nil && j.prog.OwnBatches() {
+	e := j.prog.Eval
+	if e != nil && j.prog.OwnBatches() {
 		j.evalBatch = j.newBatch(e.Inputs)
+	}
+	if e != nil && e.Last != nil {
+		j.lastBatch = j.newBatch(e.Last.Inputs)
 	}
 }
 

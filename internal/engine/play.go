@@ -122,6 +122,7 @@ type batches struct {
 	batch     []*op.Tensor // if it is static
 	ahead     []*op.Tensor // that was copied ahead
 	evalBatch []*op.Tensor // of evaluations, if it is static
+	lastBatch []*op.Tensor // of them, of the last size
 }
 
 func newScriptFrame(self *python.Module, fn *program.Func) *python.Frame {
@@ -384,8 +385,11 @@ func (j *job) statement(s *program.Stmt) {
 	switch s.Kind {
 	case program.Batch:
 		j.Phase = trace.Input
-		ts := j.batch
-		if j.Evaluating {
+		ts, inputs := j.batch, j.inputs
+		switch {
+		case s.Last:
+			ts, inputs = j.lastBatch, j.prog.Eval.Last.Inputs
+		case j.Evaluating:
 			ts = j.evalBatch
 		}
 		switch {
@@ -404,7 +408,7 @@ func (j *job) statement(s *program.Stmt) {
 					j.Store(fr, slot, python.Value{})
 				}
 			}
-			ts = j.newBatch(j.inputs)
+			ts = j.newBatch(inputs)
 		}
 		if s.Unpack {
 			for i, slot := range s.Targets {

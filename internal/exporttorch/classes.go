@@ -18,8 +18,10 @@ func (s *script) classes() {
 	s.called(s.job.Aux)
 	if e := s.job.Eval; e != nil {
 		for _, m := range s.job.Models {
-			if e.Apart[m.Name] {
-				s.class(e.Models[m.Name])
+			for _, z := range e.Sizes() {
+				if z.Apart[m.Name] {
+					s.class(z.Models[m.Name])
+				}
 			}
 		}
 		s.called(e.Aux)

@@ -73,7 +73,7 @@ func (s *script) sharing() string {
 		saved = "\n        if isinstance(module, ModulesToSave):\n            module = module.modules_to_save"
 	}
 	adapted := ""
-	if slices.ContainsFunc(s.job.Models, func(m *program.Model) bool { return m.Adapters != nil && s.job.Eval.Apart[m.Name] }) {
+	if slices.ContainsFunc(s.job.Models, func(m *program.Model) bool { return m.Adapters != nil && s.job.Eval.IsApart(m.Name) }) {
 		adapted = adaptedOver
 	}
 	unchanged := ""
@@ -90,22 +90,32 @@ func (s *script) sharing() string {
 // than the step: sizes that a spec computes are numbers in this script.
 func (s *script) evalModels() {
 	e := s.job.Eval
-	for _, m := range s.job.Models {
-		if c := e.Models[m.Name]; e.Apart[m.Name] {
-			s.printf("%s = share(%s(), %s)", s.forEval(m.Name), s.className(c), s.modelName(m.Name))
-			s.fuse(m, s.forEval(m.Name))
+	for _, z := range e.Sizes() {
+		last := z == e.Last
+		for _, m := range s.job.Models {
+			c := z.Models[m.Name]
+			if !z.Apart[m.Name] {
+				continue
+			}
+			own := s.forEval(m.Name, last)
+			s.printf("%s = share(%s(), %s)", own, s.className(c), s.modelName(m.Name))
+			s.fuse(m, own)
 			if s.job.Offload.Parameters {
-				s.printf("offload(%s)", s.forEval(m.Name))
+				s.printf("offload(%s)", own)
 			}
 			if a := s.job.EMA; a != nil && a.Model == m.Name && s.evaluates(a.Name) {
-				s.printf("%s = share(%s(), %s.module)", s.forEval(a.Name), s.className(c), s.modelName(a.Name))
+				s.printf("%s = share(%s(), %s.module)", s.forEval(a.Name, last), s.className(c), s.modelName(a.Name))
 			}
 		}
 	}
 }
 
-// forEval is the variable of a model that is another in evaluations.
-func (s *script) forEval(model string) string {
+// forEval is the variable of a model that is another in evaluations, or for their last
+// batch.
+func (s *script) forEval(model string, last bool) string {
+	if last {
+		return s.name(nameKey{global, "model for the last batch", model + "_for_last_batch"})
+	}
 	return s.name(nameKey{global, "model for eval", model + "_for_eval"})
 }
 
@@ -114,8 +124,9 @@ func (s *script) evaluates(model string) bool {
 	return s.job.Eval.Fn.Calls(model)
 }
 
-// model is the variable behind the name of a model.
-func (p *printer) model(name string) string {
+// model is the variable behind the name of a model; last: for the last batch of an
+// evaluation.
+func (p *printer) model(name string, last bool) string {
 	if !p.evaluating {
 		return p.modelName(name)
 	}
@@ -123,8 +134,8 @@ func (p *printer) model(name string) string {
 	if a := p.job.EMA; a != nil && name == a.Name {
 		of = a.Model
 	}
-	if p.job.Eval.Apart[of] {
-		return p.forEval(name)
+	if p.job.Eval.OfSize(last).Apart[of] {
+		return p.forEval(name, last)
 	}
 	return p.modelName(name)
 }
@@ -147,7 +158,10 @@ func (s *script) modes(method string) {
 		names = append(names, a.Name)
 	}
 	for _, n := range names {
-		s.printf("%s.%s()", f.model(n), method)
+		s.printf("%s.%s()", f.model(n, false), method)
+		if e.Last != nil && f.model(n, true) != f.model(n, false) {
+			s.printf("%s.%s()", f.model(n, true), method)
+		}
 	}
 }
 

@@ -156,8 +156,13 @@ func (s *script) forwardOf(c *program.Class) *program.Func {
 		if f := fused(m.Adapters.Fused); f != c.Forward {
 			return f
 		}
-		if e := s.job.Eval; e != nil && fused(e.Fused[m.Name]) != c.Forward {
-			return fused(e.Fused[m.Name])
+		if s.job.Eval == nil {
+			continue
+		}
+		for _, e := range s.job.Eval.Sizes() {
+			if f := fused(e.Fused[m.Name]); f != c.Forward {
+				return f
+			}
 		}
 	}
 	return c.Forward

@@ -3,6 +3,7 @@ package exporttorch
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/program"
@@ -18,9 +19,7 @@ func (s *script) helpers() {
 	o := s.job.Offload
 	sharing := false
 	if e := s.job.Eval; e != nil {
-		for _, apart := range e.Apart {
-			sharing = sharing || apart
-		}
+		sharing = slices.ContainsFunc(s.job.Models, func(m *program.Model) bool { return e.IsApart(m.Name) })
 	}
 	if sharing {
 		s.b.WriteString(s.sharing())

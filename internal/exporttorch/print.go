@@ -75,6 +75,11 @@ func (p *printer) stmt(s *program.Stmt) {
 		p.line(p.expr(s.Value))
 	case program.Batch:
 		switch {
+		case s.Last && p.job.Static:
+			p.printf("%s = last_eval_batch", p.unpacked(s))
+		case s.Last:
+			p.printf("%s = next_last_eval_batch()", p.unpacked(s))
+			p.copied(s)
 		case p.evaluating && p.job.OwnBatches() && p.job.Static:
 			p.printf("%s = eval_batch", p.unpacked(s))
 		case p.evaluating && p.job.OwnBatches():
@@ -249,7 +254,7 @@ func (p *printer) expr(e *program.Expr) string {
 
 // modelCall prints the call of a model.
 func (p *printer) modelCall(e *program.Expr) string {
-	first := []string{p.model(e.Model)}
+	first := []string{p.model(e.Model, e.Last)}
 	if e.Base {
 		p.calls("without_adapters")
 		first = append([]string{"without_adapters"}, first...)

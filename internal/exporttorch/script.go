@@ -229,6 +229,10 @@ func (s *script) setup(o Options) {
 	if e := j.Eval; own {
 		s.nextBatch("next_eval_batch", e.Inputs, false)
 	}
+	last := j.Eval != nil && j.Eval.Last != nil
+	if last {
+		s.nextBatch("next_last_eval_batch", j.Eval.Last.Inputs, false)
+	}
 	switch {
 	case j.Static:
 		s.line("")
@@ -236,6 +240,9 @@ func (s *script) setup(o Options) {
 		s.line("batch = next_batch()")
 		if own {
 			s.line("eval_batch = next_eval_batch()")
+		}
+		if last {
+			s.line("last_eval_batch = next_last_eval_batch()")
 		}
 	case j.Prefetch:
 		s.prefetch()

@@ -44,6 +44,8 @@ type elaborator struct {
 	noLoss     bool                  // the loss is missing, which was reported
 	kept       *[]program.Kept       // that the statements under way declare
 	inEval     *program.Eval         // the evaluation under way
+	otherSize  *ofSize               // of its batches; nil: all are of one size
+	inLast     bool                  // its last batch is under way
 	modes      map[string]mode       // of models that statements put into one
 	evalMode   bool                  // the model under way is in eval mode while the job trains
 	first      *unit                 // of the statements before the loop; nil: there are none
@@ -54,6 +56,14 @@ type elaborator struct {
 	loaded     *hf.Weights           // of the model under way; nil: they are not read from a checkpoint
 	tied       map[string][]string   // modules of the model under way that share parameters, by path
 	gathered   *tensor.DType         // in which FSDP gathers the parameters of the model under way; nil: in their own
+}
+
+// ofSize is what the elaborator knows of batches of a size.
+type ofSize struct {
+	batch   int64
+	cache   map[string]*elaborated
+	classes []*program.Class // of the models
+	calls   []map[string][]value.Value
 }
 
 // failure is why a job would fail, with the file that its place is in.

@@ -3,6 +3,7 @@ package graph
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 )
@@ -19,17 +20,13 @@ func (el *elaborator) evaluation() {
 	if e.EMA.V && el.job.EMA == nil {
 		el.fail(e.EMA.At, "there are no averaged weights; train: {ema: {decay: 0.999}} makes them")
 	}
-	ev := &program.Eval{Every: e.Every.V, AtStart: e.AtStart.V, Batches: e.Batches.V, Train: e.TrainMode.V, Models: map[string]*program.Class{}, Apart: map[string]bool{}, Fused: map[string][]program.Fused{}}
+	ev := &program.Eval{Every: e.Every.V, AtStart: e.AtStart.V, Batches: e.Batches.V, Train: e.TrainMode.V, Sized: newSized()}
 	if e.Context.V != "grad" {
 		ev.Context = e.Context.V
 	}
 	restore := el.evaluating(e, ev)
 	defer restore()
-	for _, in := range el.job.Inputs {
-		in.Size = slices.Clone(in.Size)
-		in.Size[0] = el.batch
-		ev.Inputs = append(ev.Inputs, in)
-	}
+	ev.Inputs = el.sized(el.batch)
 	el.inEval = ev
 	el.kept = &ev.Kept
 	loss := el.optionalLoss()
@@ -43,17 +40,77 @@ func (el *elaborator) evaluation() {
 		entries = el.spec.EvalStep(loss)
 		ev.Fn, ev.Aux = el.function("evaluate", entries)
 	}
+	el.sharedWith(e.At, ev.OfSize(el.inLast))
+	if ev.Last != nil {
+		el.swapSizes()
+		el.sharedWith(e.At, ev.OfSize(el.inLast))
+	}
+	el.job.Eval = ev
+}
+
+func newSized() program.Sized {
+	return program.Sized{Models: map[string]*program.Class{}, Apart: map[string]bool{}, Fused: map[string][]program.Fused{}}
+}
+
+// sized are the inputs for so many samples.
+func (el *elaborator) sized(samples int64) []program.Input {
+	var out []program.Input
+	for _, in := range el.job.Inputs {
+		in.Size = slices.Clone(in.Size)
+		in.Size[0] = samples
+		out = append(out, in)
+	}
+	return out
+}
+
+// sharedWith are the models that an evaluation calls with batches of a size.
+func (el *elaborator) sharedWith(at spec.Span, s *program.Sized) {
 	for _, m := range el.ms {
 		trained := m.trained
 		switch {
 		case m.class == nil: // is not called
 		case !shareable(trained, m.class):
-			el.fail(e.At, "model %q would have other parameters in the evaluation, with batches of %d, than in training; parameters must not depend on the batch size or the mode", m.name, el.batch)
+			el.fail(at, "model %q would have other parameters in the evaluation, with batches of %d, than in training; parameters must not depend on the batch size or the mode", m.name, el.batch)
 		default:
-			ev.Models[m.name], ev.Apart[m.name] = m.class, !same(trained, m.class)
+			s.Models[m.name], s.Apart[m.name] = m.class, !same(trained, m.class)
 		}
 	}
-	el.job.Eval = ev
+}
+
+// batchSize makes the statements of an evaluation that follow see batches of so many
+// samples; nil: those of the evaluation.
+func (el *elaborator) batchSize(v *spec.Value, samples int64) {
+	switch {
+	case v == nil && el.inLast:
+		el.swapSizes()
+	case v == nil:
+	case el.inEval == nil:
+		el.errs.Addf(v.Span, "samples says how large the last batch of an evaluation is; the batches of a step have train.batch_size")
+	case !el.inLast && samples == el.batch || el.inLast && samples == el.otherSize.batch:
+		el.batchSize(nil, 0)
+	case el.inEval.Last == nil:
+		last := newSized()
+		last.Inputs = el.sized(samples)
+		el.inEval.Last = &last
+		el.otherSize = &ofSize{batch: samples, cache: map[string]*elaborated{}, classes: make([]*program.Class, len(el.ms)), calls: make([]map[string][]value.Value, len(el.ms))}
+		el.swapSizes()
+	case !el.inLast && samples == el.otherSize.batch:
+		el.swapSizes()
+	case !el.inLast || samples != el.batch:
+		el.errs.Addf(v.Span, "an evaluation has batches of one other size than its batch_size; here it is %d, and %d before", samples, el.inEval.Last.Inputs[0].Size[0])
+	}
+}
+
+// swapSizes goes from the batches of one size to those of the other.
+func (el *elaborator) swapSizes() {
+	o := el.otherSize
+	el.batch, o.batch = o.batch, el.batch
+	el.cache, o.cache = o.cache, el.cache
+	for i, m := range el.ms {
+		m.class, o.classes[i] = o.classes[i], m.class
+		m.calls, o.calls[i] = o.calls[i], m.calls
+	}
+	el.inLast = !el.inLast
 }
 
 // evaluating makes the elaborator see the models as an evaluation does; it
@@ -70,6 +127,7 @@ func (el *elaborator) evaluating(e *spec.Eval, ev *program.Eval) func() {
 	}
 	return func() {
 		el.batch, el.shapes.E, el.cache, el.inEval = batch, env, cache, nil
+		el.otherSize, el.inLast = nil, false
 		for _, m := range el.ms {
 			m.class, m.trained = m.trained, nil
 		}

@@ -63,7 +63,7 @@ func (f *fn) forward(e *spec.Entry, sc *scope) value.Value {
 	el.evalMode = f.callMode(called, e.At) && el.inEval == nil
 	defer func() { el.evalMode = false }()
 	rets := el.model(m, ins, e.At)
-	x := &program.Expr{Kind: program.CallModel, Model: called, Lower: lower}
+	x := &program.Expr{Kind: program.CallModel, Model: called, Lower: lower, Last: el.inLast}
 	if v := a["adapters"]; v != nil {
 		x.Base = !el.evalBool(v, sc, "adapters")
 	}

@@ -49,8 +49,9 @@ func (el *elaborator) sizeOf(f *program.Func, c *program.Class) int {
 			}
 			n += el.sizeOf(e.Func, c)
 		case program.CallModel:
-			m := el.called(e.Model).class
-			n += el.sizeOf(m.Forward, m)
+			if m := el.called(e.Model).class; m != nil {
+				n += el.sizeOf(m.Forward, m)
+			}
 		}
 		for _, a := range e.Args {
 			expr(a)

@@ -189,7 +189,7 @@ func (el *elaborator) takesInputs(es []*spec.Entry) bool {
 // where no statement says so.
 func (f *fn) batch(e *spec.Entry) {
 	el := f.u.el
-	st := program.Stmt{Kind: program.Batch, Unpack: true}
+	st := program.Stmt{Kind: program.Batch, Unpack: true, Last: el.inLast}
 	inputs := el.batchInputs()
 	var names []string
 	for _, in := range inputs {
@@ -221,6 +221,19 @@ func (f *fn) batch(e *spec.Entry) {
 	f.emit(st)
 }
 
+// batchSize reads how many samples a batch has; nil: as many as the others.
+func (f *fn) batchSize(v *spec.Value, sc *scope) {
+	el := f.u.el
+	var n int64
+	if v != nil {
+		if n = el.evalInt(v, sc, "samples"); n < 1 {
+			el.errs.Addf(v.Span, "samples must be at least 1, not %d", n)
+			v = nil
+		}
+	}
+	el.batchSize(v, n)
+}
+
 // tupleBatch binds one name to the tuple of a new batch.
 func (f *fn) tupleBatch(e *spec.Entry) {
 	el := f.u.el
@@ -237,7 +250,7 @@ func (f *fn) tupleBatch(e *spec.Entry) {
 	for _, in := range el.batchInputs() {
 		m.Tuple = append(m.Tuple, value.Tensor(el.ofBatch(in)))
 	}
-	f.emit(program.Stmt{Kind: program.Batch, Targets: []int{f.set(e.Name[0].V, m)}, Line: e.At.Line})
+	f.emit(program.Stmt{Kind: program.Batch, Last: el.inLast, Targets: []int{f.set(e.Name[0].V, m)}, Line: e.At.Line})
 }
 
 // unpackBatch binds the inputs to the tensors of a batch that is a tuple.
@@ -263,7 +276,7 @@ func (el *elaborator) ofBatch(in program.Input) *op.Tensor {
 // batchInputs are the tensors of a batch of the function under way.
 func (el *elaborator) batchInputs() []program.Input {
 	if ev := el.inEval; ev != nil {
-		return ev.Inputs
+		return ev.OfSize(el.inLast).Inputs
 	}
 	return el.job.Inputs
 }
@@ -284,7 +297,10 @@ func (f *fn) stepStatement(e *spec.Entry, sc *scope) bool {
 	}
 	switch e.Head.V {
 	case spec.HeadBatch:
-		a := kw("tuple", "of")
+		a := kw("tuple", "of", "samples")
+		if a["of"] == nil {
+			f.batchSize(a["samples"], sc)
+		}
 		switch {
 		case a["of"] != nil:
 			f.unpackBatch(e, a["of"], sc)

@@ -121,6 +121,7 @@ func (el *building) transformersLoop(given map[string]any) {
 	if n := t.EvalSamples(); n > 0 {
 		given["eval_samples"] = n
 	}
+	given["last_rows"] = el.spec.LastRows()
 	rows, exact := t.EvalRows()
 	if given["eval_rows"] = rows; !exact && t.Evaluates() {
 		key := "trainer." + t.Key() + ".per_device_eval_batch_size"

@@ -159,6 +159,9 @@ func (f *Func) stmt(s *Stmt, c *Class) string {
 		out = "self." + s.Path + " = " + value()
 	case Batch:
 		out = t + " = next_batch()"
+		if s.Last {
+			out += " of the last size"
+		}
 	case Backward:
 		out = value() + ".backward()"
 		if s.Retain {

@@ -276,6 +276,7 @@ type Stmt struct {
 	Grad      GradMode // with torch.no_grad(), or with torch.enable_grad()
 	Model     string   // of GradSync and SetMode
 	Eval      bool     // of SetMode
+	Last      bool     // of Batch: of the size of Eval.Last
 	NoSync    bool     // of GradSync: gradients stay with their process
 	Retain    bool
 	Optimizer int // index into Job.Optimizers
@@ -383,6 +384,7 @@ type Expr struct {
 	Model string // of CallModel
 	Base  bool   // of CallModel: without its adapters, as within PEFT's disable_adapter
 	Lower bool   // of CallModel: under autocast, which ends with the call
+	Last  bool   // of CallModel: for a batch of the size of Eval.Last
 	Grad  *GradCall
 	// Forward of CallMod is that of a library's module where it does other things
 	// for these inputs than the class's; nil: it does not.

@@ -49,15 +49,42 @@ type Eval struct {
 	Batches int64
 	Context string // "no_grad", "inference_mode" or "": gradients are recorded
 	Train   bool   // the models stay in training mode
-	Inputs  []Input
 	Aux     *Class // the modules that the statements themselves call
 	Kept    []Kept
+	Sized
+	Last *Sized // of statements that take a batch of another size, such as the last one; nil: there are none
+}
+
+// Sized is what depends on the size of a batch.
+type Sized struct {
+	Inputs []Input
 	// Models are the classes of the models as these inputs make them, by name:
 	// over the same parameters, with other sizes. Apart are those of them that
 	// are other programs, too.
 	Models map[string]*Class
 	Apart  map[string]bool
 	Fused  map[string][]Fused // of the models by name, as Adapters.Fused
+}
+
+// Sizes are the batches of an evaluation, by size.
+func (e *Eval) Sizes() []*Sized {
+	if e.Last == nil {
+		return []*Sized{&e.Sized}
+	}
+	return []*Sized{&e.Sized, e.Last}
+}
+
+// OfSize are those that a statement or a call of a model takes.
+func (e *Eval) OfSize(last bool) *Sized {
+	if last {
+		return e.Last
+	}
+	return &e.Sized
+}
+
+// IsApart reports whether a model is another program in evaluations.
+func (e *Eval) IsApart(model string) bool {
+	return slices.ContainsFunc(e.Sizes(), func(s *Sized) bool { return s.Apart[model] })
 }
 
 // OwnBatches reports whether evaluations make batches of their own: their

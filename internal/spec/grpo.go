@@ -59,16 +59,21 @@ func (s *Spec) BatchStep() int64 {
 	if s.Trainer == nil || s.Trainer.GRPO == nil || s.Trainer.Args().Int("generation_batch_size") > 0 {
 		return 1
 	}
-	together := s.Trainer.Args().Int("steps_per_generation")
-	if p := s.Parallel; p != nil {
-		together *= max(p.DDP.V, p.FSDP.V, 1)
-	}
+	together := s.Trainer.Args().Int("steps_per_generation") * s.processes()
 	n := max(s.Trainer.Args().Int("num_generations"), 1)
 	common := n
 	for rest := together; rest > 0; {
 		common, rest = rest, common%rest
 	}
 	return n / common
+}
+
+// processes is how many processes train.
+func (s *Spec) processes() int64 {
+	if p := s.Parallel; p != nil {
+		return max(p.DDP.V, p.FSDP.V, 1)
+	}
+	return 1
 }
 
 // Generated is how many completions GRPOTrainer generates together.

@@ -399,6 +399,21 @@ func (t *Trainer) EvalRows() (rows int64, exact bool) {
 	return (n + train - 1) / train, n == train
 }
 
+// LastRows is how many sequences the last batch of an evaluation has, where these are
+// fewer than EvalRows; else 0. With several processes accelerate makes it a full one, of
+// samples from the beginning (even_batches).
+func (s *Spec) LastRows() int64 {
+	t := s.Trainer
+	n := t.Args().Int("per_device_eval_batch_size")
+	if t.EvalSamples() < n || t.Flattened() || s.processes() > 1 || t.Args().Bool("dataloader_drop_last") {
+		return 0
+	}
+	if t.DPO != nil {
+		return samplesOfPair * (t.EvalSamples() % n)
+	}
+	return t.EvalSamples() % n
+}
+
 // Evaluates reports whether there are evaluations between steps.
 func (t *Trainer) Evaluates() bool {
 	switch {

@@ -429,6 +429,7 @@ def evaluate(i):
             del outputs
             del num_items_in_batch
             losses = torch.tile(losses, (8,))
+            losses = losses[:2]
             all_losses = losses
     model.train()
 

@@ -136,8 +136,13 @@ func (j *Job) Checkpoint() {
 func (j *Job) replaceRoots(f func(i int, c *program.Class) *program.Class) {
 	for i, m := range j.Models {
 		j.Job.Models[i].Root = f(i, j.Job.Models[i].Root)
-		if e := j.Job.Eval; e != nil && e.Models[m.Name] != nil {
-			e.Models[m.Name] = f(i, e.Models[m.Name])
+		if j.Job.Eval == nil {
+			continue
+		}
+		for _, e := range j.Job.Eval.Sizes() {
+			if e.Models[m.Name] != nil {
+				e.Models[m.Name] = f(i, e.Models[m.Name])
+			}
 		}
 	}
 }

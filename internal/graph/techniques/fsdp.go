@@ -104,7 +104,7 @@ func (j *Job) fsdpGoesWith(s *spec.Parallel) {
 		{"prune", m.Pruned != nil},
 		{"train.ema", job.EMA != nil},
 		{"load of a model on the meta device", m.Loaded != nil && job.Parallel.FSDP.Meta},
-		{"an eval: of other sizes", job.Eval != nil && job.Eval.Apart[m.Name]},
+		{"an eval: of other sizes", job.Eval != nil && job.Eval.IsApart(m.Name)},
 	} {
 		if x.given {
 			j.fail(s.FSDP.At, "%s is not modelled with parallel.fsdp", x.what)

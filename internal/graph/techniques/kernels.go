@@ -181,10 +181,14 @@ func dropoutOf(l *program.Class) *program.Expr {
 
 // FuseEvaluation does the same to the models of an evaluation.
 func (j *Job) FuseEvaluation() {
-	e := j.Job.Eval
-	if e == nil {
-		return
+	if e := j.Job.Eval; e != nil {
+		for _, s := range e.Sizes() {
+			j.fuseSized(s)
+		}
 	}
+}
+
+func (j *Job) fuseSized(e *program.Sized) {
 	for _, m := range j.Job.Models {
 		if root := e.Models[m.Name]; root != nil && m.Adapters != nil {
 			spec.Try(func() {

@@ -66,7 +66,7 @@ func (j *Job) Parallel() {
 	p.DDP = d
 	j.zero(s)
 	for i, m := range j.Job.Models {
-		if e := j.Job.Eval; e != nil && e.Apart[m.Name] && j.Job.Wraps(m) {
+		if e := j.Job.Eval; e != nil && e.IsApart(m.Name) && j.Job.Wraps(m) {
 			j.fail(j.Models[i].At, "an eval: of other sizes is not modelled with parallel.ddp")
 		}
 	}

@@ -57,10 +57,12 @@ func AsFloat64(prog *program.Job) {
 	inputs(prog.Inputs)
 	if e := prog.Eval; e != nil {
 		class(e.Aux)
-		for _, c := range e.Models {
-			class(c)
+		for _, s := range e.Sizes() {
+			for _, c := range s.Models {
+				class(c)
+			}
+			inputs(s.Inputs)
 		}
-		inputs(e.Inputs)
 	}
 	prog.DType = tensor.Float64
 }
