@@ -99,7 +99,6 @@ func TestMoves(t *testing.T) {
 		{"channel_shuffle", ChannelShuffle(2), []int{1, 4, 1}, []float64{1, 2, 3, 4}, []int{1, 4, 1}, nil, []float64{1, 3, 2, 4}},
 		{"reflection", Bordered([]int64{2, 1}, Reflected), []int{1, 3}, []float64{1, 2, 3}, []int{1, 6}, nil, []float64{3, 2, 1, 2, 3, 2}},
 		{"replication", Bordered([]int64{2, 1}, Nearest), []int{1, 3}, []float64{1, 2, 3}, []int{1, 6}, nil, []float64{1, 1, 1, 2, 3, 3}},
-		{"padding that cuts", Padded([]int64{-1, 2}), []int{3}, []float64{1, 2, 3}, []int{4}, nil, []float64{2, 3, 0, 0}},
 		{"unfold", two.Unfold(), []int{1, 2, 3}, []float64{1, 2, 3, 4, 5, 6}, []int{1, 4, 2}, nil, []float64{1, 2, 2, 3, 4, 5, 5, 6}},
 		{"fold", two.Fold(), []int{1, 4, 2}, []float64{1, 1, 1, 1, 1, 1, 1, 1}, []int{1, 2, 3}, nil, []float64{1, 2, 1, 1, 2, 1}},
 		{"index_select", Select(1), []int{2, 2}, []float64{1, 2, 3, 4}, []int{2, 3}, []float64{1, 0, -1}, []float64{2, 1, 2, 4, 3, 4}},

@@ -106,26 +106,6 @@ func Reflected(i, n int) int {
 	return i
 }
 
-// Padded puts the input among numbers, by amounts in front and behind, the last
-// dimension first; those below 0 cut it.
-func Padded(pad []int64) Linear {
-	return moved(0, func(m *Matrix) func(at []int) int {
-		src := make([]int, len(m.In))
-		return func(at []int) int {
-			for d, i := range at {
-				before := 0
-				if k := len(m.In) - 1 - d; 2*k < len(pad) {
-					before = int(pad[2*k])
-				}
-				if src[d] = i - before; src[d] < 0 || src[d] >= m.In[d] {
-					return -1
-				}
-			}
-			return rowMajor(m.In, src)
-		}
-	})
-}
-
 // Repeat copies the input several times along dimensions.
 var Repeat = moved(0, func(m *Matrix) func(at []int) int {
 	more := len(m.Out) - len(m.In)

@@ -110,7 +110,7 @@ type AffineArgs struct {
 // AffineGridGenerator multiplies a base grid by matrices; the base is made again for the
 // derivative.
 var AffineGridGenerator = define(op.Op{
-	Name: "affine_grid_generator", Eval: op.Linear(func(args any) array.Linear { return array.AffineGrid(args.(*AffineArgs).AlignCorners) }, nil), Sig: "F.affine_grid(theta, size: ints, align_corners: bool? = None)", Args: &AffineArgs{}, Run: func(c *op.Call) {
+	Name: "affine_grid_generator", Eval: op.Linear(func(args any) array.Linear { return array.AffineGrid(args.(*AffineArgs).AlignCorners) }), Sig: "F.affine_grid(theta, size: ints, align_corners: bool? = None)", Args: &AffineArgs{}, Run: func(c *op.Call) {
 		theta, size := c.In[0], c.Args.(*AffineArgs).Size
 		n := int64(len(size)) - 2
 		if n != 2 && n != 3 || theta.Size != tensor.D(size[0], n, n+1) || slices.Min(size) < 1 {

@@ -19,7 +19,7 @@ type FoldArgs struct {
 // Unfold and fold; each is the other's derivative.
 var (
 	Im2col = define(op.Op{
-		Name: "im2col", Eval: op.Linear(func(args any) array.Linear { return args.(*FoldArgs).arrayWindows().Unfold() }, nil), Takes: op.Floats, Sig: "F.unfold(input, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", Args: &FoldArgs{},
+		Name: "im2col", Eval: op.Linear(func(args any) array.Linear { return args.(*FoldArgs).arrayWindows().Unfold() }), Takes: op.Floats, Sig: "F.unfold(input, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", Args: &FoldArgs{},
 		Run: func(c *op.Call) {
 			x := c.In[0]
 			if x.Rank() != 3 && x.Rank() != 4 || x.Numel() == 0 {
@@ -33,7 +33,7 @@ var (
 		Source: "aten/src/ATen/native/cuda/Im2Col.cu",
 	})
 	Col2im = define(op.Op{
-		Name: "col2im", Eval: op.Linear(func(args any) array.Linear { return args.(*FoldArgs).arrayWindows().Fold() }, nil), Sig: "F.fold(input, output_size: pair, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", Args: &FoldArgs{},
+		Name: "col2im", Eval: op.Linear(func(args any) array.Linear { return args.(*FoldArgs).arrayWindows().Fold() }), Sig: "F.fold(input, output_size: pair, kernel_size: pair, dilation: pair = 1, padding: pair = 0, stride: pair = 1)", Args: &FoldArgs{},
 		Run: func(c *op.Call) {
 			x := c.In[0]
 			if x.Rank() != 2 && x.Rank() != 3 || x.Numel() == 0 {

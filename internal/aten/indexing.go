@@ -162,7 +162,7 @@ func bitLength(n int64) int64 {
 }
 
 // evalSelect takes slices by an index.
-var evalSelect = op.Linear(func(args any) array.Linear { return array.Select(args.(*DimArgs).Dim) }, nil)
+var evalSelect = op.Linear(func(args any) array.Linear { return array.Select(args.(*DimArgs).Dim) })
 
 // IndexPair is x[first, second] with int64 tensors in the places of the first
 // two dimensions, which are broadcast against each other.
@@ -242,7 +242,7 @@ type MaskIndexArgs struct {
 // IndexMask is x[mask], of a bool tensor for the first dimensions. The mask is turned
 // into indices (nonzero), of which the host reads how many there are.
 var IndexMask = define(op.Op{
-	Name: "index.mask", Eval: op.Linear(func(any) array.Linear { return array.Masked }, nil), Sig: "[] index_mask(self, mask, count: int)", Args: &MaskIndexArgs{}, Run: func(c *op.Call) {
+	Name: "index.mask", Eval: op.Linear(func(any) array.Linear { return array.Masked }), Sig: "[] index_mask(self, mask, count: int)", Args: &MaskIndexArgs{}, Run: func(c *op.Call) {
 		x, m, n := c.In[0], c.In[1], c.Args.(*MaskIndexArgs).Count
 		k := m.Rank()
 		if m.DType != tensor.Bool || k == 0 || k > x.Rank() {

@@ -85,10 +85,6 @@ var _ = ConstantPad.Derive(func(b *op.Back) {
 	b.Set(0, b.Do1(ConstantPad, &PadArgs{Pad: back}, b.Grads[0]))
 })
 
-// Its derivative is a padding by less.
-var evalConstantPad = op.Linear(func(args any) array.Linear { return array.Padded(args.(*PadArgs).Pad) },
-	func(args any) float64 { return args.(*PadArgs).Value }).DerivedInParts()
-
 // The kernels that repeat what lies at the border, by number of dimensions.
 var (
 	ReflectionPads  = [4]*op.Op{1: borderPad("reflection", 1, array.Reflected), 2: borderPad("reflection", 2, array.Reflected), 3: borderPad("reflection", 3, array.Reflected)}
@@ -106,7 +102,7 @@ func borderPad(kind string, n int, at func(i, n int) int) *op.Op {
 	word := map[string]string{"reflection": "Reflection", "replication": "Replication"}[kind]
 	return define(op.Op{
 		Name: kind + "_pad" + digit + "d", Args: &PadArgs{},
-		Eval: op.Linear(func(args any) array.Linear { return array.Bordered(args.(*PadArgs).Pad, at) }, nil), Run: func(c *op.Call) {
+		Eval: op.Linear(func(args any) array.Linear { return array.Bordered(args.(*PadArgs).Pad, at) }), Run: func(c *op.Call) {
 			x, p := c.In[0], c.Args.(*PadArgs).Pad
 			size := padded(c, x, p)
 			for i, amount := range p {

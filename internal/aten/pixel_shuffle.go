@@ -16,14 +16,14 @@ type ShuffleArgs struct {
 // derivative.
 var (
 	PixelShuffle = define(op.Op{
-		Name: "pixel_shuffle", Eval: op.Linear(func(args any) array.Linear { return array.PixelShuffle(int(args.(*ShuffleArgs).Up)) }, nil), Sig: "F.pixel_shuffle(input, upscale_factor: int)", Args: &ShuffleArgs{}, Run: func(c *op.Call) {
+		Name: "pixel_shuffle", Eval: op.Linear(func(args any) array.Linear { return array.PixelShuffle(int(args.(*ShuffleArgs).Up)) }), Sig: "F.pixel_shuffle(input, upscale_factor: int)", Args: &ShuffleArgs{}, Run: func(c *op.Call) {
 			c.Return(shuffle(c, c.In[0], c.Args.(*ShuffleArgs).Up))
 		}, Node: "PixelShuffleBackward0",
 		Grad:   func(b *op.Back) { b.Set(0, unshuffle(&b.Call, b.Grads[0], b.Args.(*ShuffleArgs).Up)) },
 		Source: "aten/src/ATen/native/PixelShuffle.cpp: math_pixel_shuffle",
 	})
 	PixelUnshuffle = define(op.Op{
-		Name: "pixel_unshuffle", Eval: op.Linear(func(args any) array.Linear { return array.PixelUnshuffle(int(args.(*ShuffleArgs).Down)) }, nil), Sig: "F.pixel_unshuffle(input, downscale_factor: int)", Args: &ShuffleArgs{}, Run: func(c *op.Call) {
+		Name: "pixel_unshuffle", Eval: op.Linear(func(args any) array.Linear { return array.PixelUnshuffle(int(args.(*ShuffleArgs).Down)) }), Sig: "F.pixel_unshuffle(input, downscale_factor: int)", Args: &ShuffleArgs{}, Run: func(c *op.Call) {
 			c.Return(unshuffle(c, c.In[0], c.Args.(*ShuffleArgs).Down))
 		}, Node: "PixelUnshuffleBackward0",
 		Grad:   func(b *op.Back) { b.Set(0, shuffle(&b.Call, b.Grads[0], b.Args.(*ShuffleArgs).Down)) },
@@ -34,7 +34,7 @@ var (
 // ChannelShuffle changes the order of channels. Its derivative shuffles by as many
 // groups as a group has channels.
 var ChannelShuffle = define(op.Op{
-	Name: "channel_shuffle", Eval: op.Linear(func(args any) array.Linear { return array.ChannelShuffle(int(args.(*GroupsArgs).Groups)) }, nil), Sig: "F.channel_shuffle(input, groups: int)", Args: &GroupsArgs{}, Run: func(c *op.Call) {
+	Name: "channel_shuffle", Eval: op.Linear(func(args any) array.Linear { return array.ChannelShuffle(int(args.(*GroupsArgs).Groups)) }), Sig: "F.channel_shuffle(input, groups: int)", Args: &GroupsArgs{}, Run: func(c *op.Call) {
 		x, g := c.In[0], c.Args.(*GroupsArgs).Groups
 		if x.Rank() < 3 || g < 1 || x.Dim(1)%g != 0 || x.Numel() == 0 {
 			c.Fail("%d groups do not fit the channels of shape %v", g, x.Size)

@@ -273,7 +273,7 @@ var (
 			c.Return(c.NewShape(c.In[0].DType, size.Slice()...))
 		},
 		Save: []op.Save{op.In(0)}, Node: "AdaptiveAvgPool3DBackward0", Grad: gradPlain,
-		Eval:   op.Linear(func(any) array.Linear { return array.Resampled(3, array.AverageTaps, nil, false) }, nil),
+		Eval:   op.Linear(func(any) array.Linear { return array.Resampled(3, array.AverageTaps, nil, false) }),
 		Source: "aten/src/ATen/native/cuda/AdaptiveAveragePooling3d.cu",
 	})
 	adaptiveAvgPool3d = define(op.Op{
@@ -336,7 +336,7 @@ var evalAveraged = op.Linear(func(args any) array.Linear {
 	a := args.(*PoolArgs)
 	p := array.Pool{Kernel: a.Kernel, Stride: a.Stride, Padding: a.Padding, ExcludePadding: a.ExcludePadding, Divisor: a.Divisor}
 	return p.Linear(len(a.Kernel))
-}, nil)
+})
 
 // peaks is a pooling of the last dimensions that takes the largest element of windows, of
 // which bounds says where they lie, and returns its place in the plane. Its derivative

@@ -31,7 +31,7 @@ type TileArgs struct {
 
 // Repeat copies a tensor several times along each dimension.
 var Repeat = define(op.Op{
-	Name: "repeat", Eval: op.Linear(func(any) array.Linear { return array.Repeat }, nil).DerivedInParts(), Args: &RepeatArgs{}, Run: func(c *op.Call) {
+	Name: "repeat", Eval: op.Linear(func(any) array.Linear { return array.Repeat }).DerivedInParts(), Args: &RepeatArgs{}, Run: func(c *op.Call) {
 		x, n := c.In[0], c.Args.(*RepeatArgs).Repeats
 		k := len(n) - x.Rank()
 		if k < 0 || len(n) > tensor.MaxRank {

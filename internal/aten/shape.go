@@ -262,7 +262,7 @@ func movedim(c *op.Call, x *op.Tensor) *op.Tensor {
 // DiagEmbed puts the last dimension on the diagonal of matrices of zeros; its
 // derivative is the diagonal.
 var DiagEmbed = define(op.Op{
-	Name: "diag_embed", Eval: op.Linear(func(any) array.Linear { return array.Diagonal }, nil).DerivedInParts(), Sig: "torch.diag_embed(input)", Run: func(c *op.Call) {
+	Name: "diag_embed", Eval: op.Linear(func(any) array.Linear { return array.Diagonal }).DerivedInParts(), Sig: "torch.diag_embed(input)", Run: func(c *op.Call) {
 		x := c.In[0]
 		if x.Rank() == 0 || x.Rank() == tensor.MaxRank {
 			c.Fail("diag_embed of shape %v is not modelled", x.Size)

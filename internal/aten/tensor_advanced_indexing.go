@@ -194,7 +194,7 @@ func checkIndex(c *op.Call, x, idx *op.Tensor, dim int) {
 
 // Gather takes the elements that an index of the result's shape names.
 var Gather = define(op.Op{
-	Name: "gather", Indices: op.IndexingAlong, Eval: op.Linear(func(args any) array.Linear { return array.Gather(args.(*DimArgs).Dim) }, nil), Sig: "torch.gather(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *op.Call) {
+	Name: "gather", Indices: op.IndexingAlong, Eval: op.Linear(func(args any) array.Linear { return array.Gather(args.(*DimArgs).Dim) }), Sig: "torch.gather(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *op.Call) {
 		checkIndex(c, c.In[0], c.In[1], c.Args.(*DimArgs).Dim)
 		c.Return(c.New(tensor.Contiguous(c.In[1].Size), c.In[0].DType))
 	},

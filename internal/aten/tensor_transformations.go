@@ -13,7 +13,7 @@ type FlipArgs struct {
 
 // Flip reverses dimensions.
 var Flip = define(op.Op{
-	Name: "flip", Eval: op.Linear(func(args any) array.Linear { return array.Flip(args.(*FlipArgs).Dims) }, nil), Sig: "torch.flip(input, dims: ints)", Args: &FlipArgs{}, Run: func(c *op.Call) {
+	Name: "flip", Eval: op.Linear(func(args any) array.Linear { return array.Flip(args.(*FlipArgs).Dims) }), Sig: "torch.flip(input, dims: ints)", Args: &FlipArgs{}, Run: func(c *op.Call) {
 		for _, d := range c.Args.(*FlipArgs).Dims {
 			c.Dim(int(d), c.In[0].Rank())
 		}
@@ -32,7 +32,7 @@ type RollArgs struct {
 
 // Roll shifts along dimensions, one after the other.
 var Roll = define(op.Op{
-	Name: "roll", Eval: op.Linear(func(args any) array.Linear { return array.Roll(args.(*RollArgs).Shifts, args.(*RollArgs).Dims) }, nil), Sig: "torch.roll(input, shifts: ints, dims: ints? = None)", Args: &RollArgs{}, Run: func(c *op.Call) {
+	Name: "roll", Eval: evalRoll, Sig: "torch.roll(input, shifts: ints, dims: ints? = None)", Args: &RollArgs{}, Run: func(c *op.Call) {
 		a := c.Args.(*RollArgs)
 		if len(a.Shifts) == 0 || len(a.Dims) != len(a.Shifts) && !(len(a.Dims) == 0 && len(a.Shifts) == 1) {
 			c.Fail("%d shifts do not fit %d dimensions", len(a.Shifts), len(a.Dims))

@@ -130,15 +130,24 @@ const (
 // resampling defines the kernel of a mode and a number of dimensions, of which taps say
 // what it makes an element of.
 func resampling(name string, mode upsampleMode, taps array.Taps) *op.Op {
+	eval := resampled(taps)
+	if mode == nearestMode {
+		eval = evalNearest(taps)
+	}
 	return define(op.Op{
 		Name: "upsample_" + name, Args: &ResampleArgs{}, Cast: op.CastFP32, Run: func(c *op.Call) { upsample(c, mode) },
 		Node: op.NodeName("upsample_" + name), Grad: func(b *op.Back) { gradUpsample(b, mode) },
-		Eval: op.Linear(func(args any) array.Linear {
-			a := args.(*ResampleArgs)
-			return array.Resampled(len(a.Shape)-2, taps, a.Scale, a.Align)
-		}, nil),
+		Eval:   eval,
 		Source: "aten/src/ATen/native/cuda/UpSampleNearest2d.cu, UpSampleBilinear2d.cu and their like",
 	})
+}
+
+func resampled(taps array.Taps) *op.Eval {
+	return op.Linear(func(args any) array.Linear {
+		a := args.(*ResampleArgs)
+		return array.Resampled(len(a.Shape)-2, taps, a.Scale, a.Align)
+	})
+
 }
 
 // upsample makes the result in the input's memory format. The kernels for

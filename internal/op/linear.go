@@ -3,9 +3,8 @@ package op
 import "github.com/memplan/memplan/internal/array"
 
 // Linear is an operator that multiplies its first input by a sparse matrix, which the
-// arguments say; its derivative multiplies by the transpose. Where fill is given, the
-// result has that number where the matrix has nothing.
-func Linear(of func(args any) array.Linear, fill func(args any) float64) *Eval {
+// arguments say; its derivative multiplies by the transpose.
+func Linear(of func(args any) array.Linear) *Eval {
 	further := func(a Arrays, ts []*Tensor) (out [][]float64) {
 		for i := 1; i < len(ts); i++ {
 			out = append(out, a.Get(ts[i]))
@@ -14,16 +13,7 @@ func Linear(of func(args any) array.Linear, fill func(args any) float64) *Eval {
 	}
 	return OnHost(func(a Arrays, c *Call) {
 		x, y := a.Array(c.In[0]), make([]float64, c.Out[0].Numel())
-		if fill != nil {
-			n := fill(c.Args)
-			for i := range y {
-				y[i] = n
-			}
-		}
 		err := of(c.Args).Run(&array.Matrix{In: x.Size, Out: c.Out[0].Size.Ints(), Index: further(a, c.In)}, func(to, from int, weight float64) {
-			if fill != nil {
-				y[to] = 0
-			}
 			y[to] += weight * x.V[from]
 		})
 		if err != nil {
