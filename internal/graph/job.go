@@ -203,7 +203,7 @@ func (el *building) models() {
 		from := len(el.others)
 		switch {
 		case m.OfHF():
-			x.spec, x.hfType, x.loaded = el.loadHF(m)
+			x.spec, x.hfType, x.loaded, x.deviation = el.loadHF(m)
 			x.def = x.spec.Model
 		case m.Preset.Set:
 			x.spec = el.loadPreset(m)
@@ -264,7 +264,7 @@ func presetOf(m *spec.Model) spec.String {
 }
 
 // loadHF reads the configuration that a model names and the preset of its model type, which it names.
-func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string, weights *hf.Weights) {
+func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string, weights *hf.Weights, deviation float64) {
 	var found hf.Found
 	defer func() {
 		el.unread = el.unread || found.Unread
@@ -288,7 +288,7 @@ func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string, weigh
 		},
 	}
 	s = j.Load(m, &found)
-	return s, found.Type, found.Weights
+	return s, found.Type, found.Weights, found.Deviation
 }
 
 // loadPreset reads a preset with the params that with: gives.

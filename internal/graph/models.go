@@ -12,18 +12,19 @@ import (
 
 // model is a model of the spec before and after it is elaborated.
 type model struct {
-	name   string
-	def    *spec.Model
-	shrunk *techniques.Shrinking // structured pruning; nil: none
-	use    *spec.Model           // as the job's own spec writes it; def, unless that is a preset's
-	spec   *spec.Spec            // that defines it: the spec, or a preset
-	at     spec.Span
-	hfType string      // model_type of a Hugging Face model; "" of any other
-	inputs []string    // of forward
-	loaded *hf.Weights // nil: they are not read from a checkpoint
-	class  *program.Class
-	calls  map[string][]value.Value // results by inputs
-	lost   map[string]bool          // inputs with which there were mistakes
+	name      string
+	def       *spec.Model
+	shrunk    *techniques.Shrinking // structured pruning; nil: none
+	use       *spec.Model           // as the job's own spec writes it; def, unless that is a preset's
+	spec      *spec.Spec            // that defines it: the spec, or a preset
+	at        spec.Span
+	hfType    string      // model_type of a Hugging Face model; "" of any other
+	deviation float64     // of its first weights; 0: as torch.nn
+	inputs    []string    // of forward
+	loaded    *hf.Weights // nil: they are not read from a checkpoint
+	class     *program.Class
+	calls     map[string][]value.Value // results by inputs
+	lost      map[string]bool          // inputs with which there were mistakes
 
 	helps   bool           // the job trains others with it: a teacher, the reference of DPOTrainer
 	eval    bool           // in eval mode

@@ -44,7 +44,7 @@ func (el *elaborator) step() {
 		if m.class == nil {
 			el.fail(m.at, "model %q is not called in the step", m.name)
 		}
-		el.job.Models = append(el.job.Models, &program.Model{Name: m.name, Root: m.class, Eval: m.eval, Loaded: m.loading()})
+		el.job.Models = append(el.job.Models, &program.Model{Name: m.name, Root: m.class, Eval: m.eval, Loaded: m.loading(), Deviation: m.deviation})
 	}
 }
 

@@ -93,6 +93,9 @@ type Model struct {
 	// them that do nevertheless.
 	Frozen, Trained Patterns
 	Eval            bool // in eval mode while the job trains
+	// Deviation is the standard deviation of what transformers' models fill the weights
+	// of linear layers, convolutions and tables with; 0: modules start as in torch.nn.
+	Deviation float64
 
 	Loaded    *Loading      // nil: built in host memory
 	Pruned    *Pruning      // nil: not

@@ -10,6 +10,7 @@ import (
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/pool"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -26,6 +27,9 @@ func weightSize(c *program.Class) []int64 {
 	}
 	return nil
 }
+
+// drawn is how many elements come of one stream of random numbers.
+const drawn = 1 << 18
 
 // Initialize implements engine.Backend.
 func (x *Executor) Initialize(t *op.Tensor, of python.Initial) error {
@@ -52,14 +56,21 @@ func (x *Executor) Initialize(t *op.Tensor, of python.Initial) error {
 	}
 	d, name := nn.Distribution{}, unmasked(of.Param.Name)
 	is := of.Class.Is()
-	if rule := is.Rule(name); rule != nil {
+	switch rule := is.Rule(name); {
+	case of.Deviation > 0 && (is.Linear || is.Conv > 0 || is.Table): // PreTrainedModel._init_weights
+		if name == "weight" {
+			d.Normal = of.Deviation
+		}
+	case rule != nil:
 		d = rule(nn.Parameter{Name: name, Size: of.Param.Size, Weight: weightSize(of.Class)})
 	}
 	switch of.Param.Init {
 	case "ones":
 		d.Constant = 1
 	case "normal":
-		d.Normal = 1
+		if d.Normal = of.Deviation; d.Normal == 0 {
+			d.Normal = 1
+		}
 	}
 	if d.Uniform == 0 && d.Normal == 0 || !t.DType.IsFloating() {
 		return x.Fill(t, d.Constant)
@@ -69,14 +80,16 @@ func (x *Executor) Initialize(t *op.Tensor, of python.Initial) error {
 		return nil
 	}
 	v := make([]float64, t.Numel())
-	r := kernel.NewStream(uint64(seed))
-	for i := range v {
-		if d.Normal > 0 {
-			v[i] = d.Normal * r.Normal()
-		} else {
-			v[i] = d.Uniform * (2*r.Uniform() - 1)
+	pool.Do((len(v)+drawn-1)/drawn, func(k int) { // the same with any number of cores
+		r := kernel.NewStream(uint64(seed) ^ uint64(k)<<48)
+		for i := k * drawn; i < min(len(v), (k+1)*drawn); i++ {
+			if d.Normal > 0 {
+				v[i] = d.Normal * r.Normal()
+			} else {
+				v[i] = d.Uniform * (2*r.Uniform() - 1)
+			}
 		}
-	}
+	})
 	if row := of.Param.Blank; row != nil {
 		width := t.Dim(t.Rank() - 1)
 		clear(v[*row*width : (*row+1)*width])

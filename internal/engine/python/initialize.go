@@ -39,6 +39,9 @@ func (p *Interp) first(m *Module, c *Cell, name string, model *program.Model) {
 		return
 	}
 	of := Initial{Class: c.class, Param: c.Decl, Name: program.Join(m.path, name), Shared: c.valued, Model: model != nil, Adapter: c.adapter}
+	if model != nil && !c.adapter {
+		of.Deviation = model.Deviation
+	}
 	if len(m.attrs) > 0 && name == "weight_mask" && model != nil && model.Pruned != nil {
 		of.Masked, of.Amount = (*m.param("weight_orig")).T, model.Pruned.Amount
 	}
@@ -68,6 +71,8 @@ type Initial struct {
 	Shared  bool   // another module held it before, and it has its value
 	Model   bool   // it is a model's, not of a module that the step itself calls
 	Adapter bool   // it is a weight of a LoRA adapter
+
+	Deviation float64 // of the model; 0: modules start as in torch.nn
 
 	// Masked is the weight whose smallest elements, Amount of all, a mask of
 	// torch.nn.utils.prune leaves out; nil of what is no mask.

@@ -52,6 +52,7 @@ import (
 //	prefix_tokens given by the loader: those of prefix tuning
 //	prefix_shape layers, heads of keys and values, and their features, if prefix tuning is modelled
 //	word_embeddings the path of the embeddings of tokens, if methods of virtual tokens are modelled
+//	own_init     the first values are not those of PreTrainedModel, and not modelled
 //	neftune      given by the loader: noise is added to the embeddings
 const Folder = spec.HFFolder
 
@@ -61,7 +62,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/mixers", "hf/ker
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "liger", "cut_cross_entropy", "logits_to_keep", "virtual_tokens", "word_embeddings", "prefix_tokens", "prefix_shape", "prefixed"}
+var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "own_init", "liger", "cut_cross_entropy", "logits_to_keep", "virtual_tokens", "word_embeddings", "prefix_tokens", "prefix_shape", "prefixed"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -92,6 +93,7 @@ type Found struct {
 	Type          string      // model_type
 	Weights       *Weights    // nil: they are not read from a checkpoint
 	Configuration string      // where that of a name comes from; "": the spec says it
+	Deviation     float64     // of the first values of weights; 0: modules of torch.nn start as they are
 }
 
 // Load reads the configuration that a model names and the preset of its model type.
@@ -122,6 +124,7 @@ func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
 	s := j.read(m, name, preset, given)
 	h.check(s)
 	s = j.Nested(s)
+	h.deviation(s, given)
 	h.around(s)
 	for _, name := range shared {
 		text, err = j.Preset(name)
@@ -165,6 +168,21 @@ func (j *Job) unknown(m *spec.Model, c *Config) {
 		mean = fmt.Sprintf("; did you mean %q?", n)
 	}
 	j.Spec.Errs.Failf(Named(m).At, "%s: model_type %q is not known%s; known are %s", Named(m).V, c.Type, mean, list(j.Types))
+}
+
+// deviation is that of PreTrainedModel._init_weights (modeling_utils.py).
+func (h *model) deviation(s *spec.Spec, given map[string]any) {
+	if own, _ := s.Env.Lookup("own_init"); own == true {
+		return
+	}
+	own, _ := s.Env.Lookup("initializer_range")
+	h.Deviation = 0.02
+	for _, v := range []any{given["initializer_range"], given["init_std"], own} {
+		if d, is := v.(float64); is && d > 0 {
+			h.Deviation = d
+			return
+		}
+	}
 }
 
 func (j *Job) read(m *spec.Model, name string, text []byte, given map[string]any) *spec.Spec {
