@@ -23,6 +23,7 @@ type decoder struct {
 	errs    *Errors
 	env     Env
 	root    *Value // of the spec
+	kept    bool   // what is below its blocks is kept
 	release string // of transformers, whose arguments a trainer takes
 }
 

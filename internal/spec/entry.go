@@ -150,9 +150,21 @@ func (d *decoder) entries(v *Value) []*Entry {
 	if v.Kind != List {
 		return []*Entry{d.entry(v)}
 	}
-	var out []*Entry
+	if len(v.Items) == 0 {
+		return nil
+	}
+	if d.kept {
+		if out := known.entriesOf(v); len(out) == len(v.Items) {
+			return out
+		}
+	}
+	before := d.errs.Reported()
+	out := make([]*Entry, 0, len(v.Items))
 	for _, it := range v.Items {
 		out = append(out, d.entry(it))
+	}
+	if d.kept && d.errs.Reported() == before {
+		known.keepEntries(v, out)
 	}
 	return out
 }

@@ -79,6 +79,12 @@ type Flag struct {
 // mistake found in sections and expressions; names of layers and operators and
 // shapes are checked later, by package graph, which adds to the same list.
 func Parse(path string, text []byte, o Options) (*Spec, error) {
+	blocks := o.Own && o.Params == nil && o.Meter == nil && len(o.Flags) == 0
+	if blocks {
+		if s := known.file(text, path); s != nil {
+			return s, nil
+		}
+	}
 	if o.Label == "" {
 		o.Label = path
 	}
@@ -88,11 +94,13 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 			errs.Ignored = append(errs.Ignored, n)
 		}
 	}
-	read := readYAML
+	var root *Value
+	kept := false
 	if o.Own {
-		read = readOwn
+		root, kept = readOwn(text, errs)
+	} else {
+		root = readYAML(text, errs)
 	}
-	root := read(text, errs)
 	if root == nil {
 		return nil, errs.Err()
 	}
@@ -125,13 +133,16 @@ func Parse(path string, text []byte, o Options) (*Spec, error) {
 	}
 	gatherParallel(root, errs)
 	s := &Spec{Path: path, Errs: errs, GPUs: o.GPUs, Calibrated: o.Calibrated, root: root, made: o.Made, said: o.Said, loop: o.Loop, recorded: o.Recorded, notes: o.Notes}
-	d := &decoder{errs: errs, root: root, release: releaseOf(root)}
+	d := &decoder{errs: errs, root: root, kept: kept, release: releaseOf(root)}
 	d.env = &paramEnv{}
 	s.takeLengths(d, o.Longest)
 	params := d.params(root.Get("params"), o.Params, o.Meter)
 	s.Env, d.env = params, params
 	d.section(root, s, "spec")
 	s.check(d)
+	if blocks {
+		known.keep(text, s)
+	}
 	return s, errs.Err()
 }
 

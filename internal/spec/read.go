@@ -42,13 +42,19 @@ func readYAML(text []byte, errs *Errors) *Value {
 
 // readOwn is readYAML of a text that comes with memplan. What is put together of such
 // files are their blocks: what is below is not copied.
-func readOwn(text []byte, errs *Errors) *Value {
+func readOwn(text []byte, errs *Errors) (v *Value, kept bool) {
 	const blocks = 3 // model, blocks, the blocks' names
-	v, kept := readKept(text, errs)
-	if kept {
+	if v, kept = readKept(text, errs); kept {
 		v = v.upper(blocks)
 	}
-	return v
+	return v, kept
+}
+
+// OwnParams are the params of a text that comes with memplan, with their defaults; nil if it
+// has none. They are not to be changed.
+func OwnParams(text []byte) *Value {
+	v, _ := readKept(text, &Errors{})
+	return v.Get("params")
 }
 
 // readKept parses a text, or finds what it was read as before; kept says that this must not
@@ -122,8 +128,11 @@ func decodeYAML(text []byte, errs *Errors) *yaml.Node {
 // documents are texts that were read without a mistake: a search reads the same for
 // each job. They are not changed.
 type documents struct {
-	mu    sync.Mutex
-	known map[string]*Value
+	mu     sync.Mutex
+	known  map[string]*Value
+	blocks map[string]*Spec // files of blocks that come with memplan, by their texts
+
+	entries map[*Value][]*Entry // of lists in texts that come with memplan, by their first items
 }
 
 var known documents
@@ -150,10 +159,60 @@ func (d *documents) put(text []byte, v *Value) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.known == nil || len(d.known) >= maxDocuments {
-		d.known = map[string]*Value{}
+		d.known, d.blocks, d.entries = map[string]*Value{}, map[string]*Spec{}, map[*Value][]*Entry{}
 	}
 	d.known[string(text)] = v
 	return true
+}
+
+// entriesOf finds entries that were decoded before: they do not depend on params.
+func (d *documents) entriesOf(list *Value) []*Entry {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.entries[list.Items[0]]
+}
+
+// keepEntries keeps the entries of a list in a text that is kept.
+func (d *documents) keepEntries(list *Value, entries []*Entry) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.entries[list.Items[0]] = entries
+}
+
+// file finds a file of blocks that was decoded before.
+func (d *documents) file(text []byte, path string) *Spec {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.blocks[string(text)]; s != nil && s.Path == path {
+		return s.again()
+	}
+	return nil
+}
+
+// keep keeps a file of blocks of which the text is kept.
+func (d *documents) keep(text []byte, s *Spec) {
+	if m := s.Model; m == nil || len(m.Layers) > 0 || m.Preset.Set || len(s.Errs.List) > 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known[string(text)] != nil {
+		d.blocks[string(text)] = s.again()
+	}
+}
+
+// again is a file of blocks for another job, which names it the owner of its blocks and
+// has mistakes of its own. What is below the blocks is not copied, as it is not changed.
+func (s *Spec) again() *Spec {
+	out, errs, m := *s, *s.Errs, *s.Model
+	m.Blocks = make([]*Named[Block], len(s.Model.Blocks))
+	for i, b := range s.Model.Blocks {
+		block := *b.V
+		block.Of = nil
+		m.Blocks[i] = &Named[Block]{b.Name, &block}
+	}
+	out.Errs, out.Model = &errs, &m
+	return &out
 }
 
 // controlIn finds the first control character of a text but line ends and tabs.

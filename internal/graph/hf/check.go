@@ -22,7 +22,7 @@ func list(names []string) string { return strings.Join(names, ", ") }
 
 // types refuses values of another type than the defaults of their params.
 func (h *model) types(name string, text []byte, given map[string]any) {
-	params := spec.ReadDocument("preset:"+name, text).Root.Get("params")
+	params := spec.OwnParams(text)
 	if params == nil {
 		return
 	}

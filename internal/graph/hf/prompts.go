@@ -25,7 +25,7 @@ func (h *model) virtual(name string, preset []byte, given map[string]any) {
 		return
 	}
 	n, ok := given["seq"].(int64)
-	if params := spec.ReadDocument("preset:"+name, preset).Root.Get("params"); !ok && params != nil {
+	if params := spec.OwnParams(preset); !ok && params != nil {
 		if v := params.Get("seq"); v != nil && v.Kind == spec.Int {
 			n = v.Int
 		}
