@@ -10,14 +10,15 @@ import (
 
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
 // TestFirstValues holds the first weights of Hugging Face models against those of
-// transformers: their means and deviations, as testdata/first_values.py has written them.
+// transformers: their means and deviations, as testdata/numbers/first_values.py has written them.
 func TestFirstValues(t *testing.T) {
-	f, err := os.Open("testdata/first_values.json.gz")
+	f, err := os.Open(needs.File(t, "numbers", "first_values.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
