@@ -204,6 +204,7 @@ var (
 		}),
 		recorded(Mul, recordMul), recorded(MulInPlace, recordMul),
 		recorded(Div, recordDiv), recorded(DivInPlace, recordDiv),
+		recorded(FusedRMSNorm, rmsNormGraph),
 		recorded(Sum, func(b *op.Back) { b.Set(0, recordExpand(b)) }),
 		recorded(Mean, func(b *op.Back) {
 			e := b.Local(recordExpand(b))

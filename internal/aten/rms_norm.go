@@ -86,14 +86,18 @@ var FusedRMSNorm = define(op.Op{
 	Name: "_fused_rms_norm", Takes: op.FloatsOfOneType, Args: &RMSNormArgs{}, Eval: evalRMSNorm,
 	Run: func(c *op.Call) {
 		x := c.In[0]
-		rows := normRows(c, x, c.Args.(*RMSNormArgs).Shape)
+		normRows(c, x, c.Args.(*RMSNormArgs).Shape)
 		x = c.Contiguous(x)
 		y := c.New(tensor.Contiguous(x.Size), x.DType)
-		c.Return(y, c.NewShape(x.DType.Accumulate(), rows))
+		c.Return(y, c.New(tensor.Contiguous(rowStatistics(x.Size, c.Args.(*RMSNormArgs).Shape)), x.DType.Accumulate()))
 	},
-	Save:   []op.Save{op.In(0), op.Out(1), op.In(1)},
-	NoGrad: []int{1}, Node: "FusedRmsNormBackward0",
+	Save: []op.Save{op.In(0), op.Out(1), op.In(1)},
+	Node: "FusedRmsNormBackward0",
 	Grad: func(b *op.Back) { // _fused_rms_norm_backward_cuda
+		if b.Grads[1] != nil {
+			rmsNormGraph(b)
+			return
+		}
 		x, w := b.SavedIn(0), b.SavedIn(1)
 		b.Contiguous(x)
 		if b.Need(0) {
@@ -110,6 +114,79 @@ var FusedRMSNorm = define(op.Op{
 	Source: "aten/src/ATen/native/cuda/layer_norm_kernel.cu: _fused_rms_norm_cuda",
 })
 
+// rowStatistics is the shape of a number for each row: the dimensions of a row are 1.
+func rowStatistics(size tensor.Dims, row []int64) tensor.Dims {
+	for i := range row {
+		size = size.Set(size.Len()-1-i, 1)
+	}
+	return size
+}
+
+// rmsNormGraph is infinitely_differentiable_native_rms_norm_backward: the derivative as
+// operators, for gradients that are differentiated again, and for one of rstd.
+func rmsNormGraph(b *op.Back) {
+	x, w, g, gStat := b.SavedIn(0), b.SavedIn(1), b.Grads[0], b.Grads[1]
+	row := b.Args.(*RMSNormArgs).Shape
+	mul := func(x, y *op.Tensor) *op.Tensor { return b.Local(b.Do1(Mul, &BinaryArgs{}, x, y)) }
+	var inner, outer []int64
+	n := int64(1)
+	for i := range x.Rank() {
+		if i < x.Rank()-len(row) {
+			outer = append(outer, int64(i))
+		} else {
+			inner, n = append(inner, int64(i)), n*x.Dim(i)
+		}
+	}
+	stat := &ShapeArgs{Shape: b.OutM[1].Size.Slice()}
+	rstd := b.Local(b.Do1(View, stat, b.SavedOut(1)))
+	cube := b.Local(b.Do1(PowScalar, &PowArgs{Exponent: op.Number{Set: true, Value: 3}}, rstd))
+	slope := func() *op.Tensor {
+		return b.Local(b.Do1(Div, &BinaryArgs{Other: op.Number{Set: true, Float: true, Value: float64(n)}}, mul(x, cube)))
+	}
+	weighted := g
+	if g != nil && w != nil {
+		weighted = mul(g, w)
+	}
+	if b.Need(0) {
+		var ofResult, ofStat *op.Tensor
+		if g != nil {
+			mark := b.Mark()
+			sum := b.Do1(Sum, &ReduceArgs{Dim: inner, KeepDim: true}, mul(x, weighted))
+			b.DropTo(mark)
+			b.Local(sum)
+			right := mul(slope(), sum) // GCC computes the last argument first
+			ofResult = b.Do1(Sub, &BinaryArgs{}, mul(rstd, weighted), right)
+			b.DropTo(mark)
+		}
+		if gStat != nil {
+			if ofResult != nil {
+				b.Local(ofResult)
+			}
+			mark := b.Mark()
+			ones := b.Local(b.Do1(View, stat, gStat))
+			ofStat = b.Do1(Mul, &BinaryArgs{}, b.Local(b.Do1(Neg, nil, slope())), ones)
+			b.DropTo(mark)
+		}
+		switch {
+		case ofResult != nil && ofStat != nil:
+			b.Local(ofStat)
+			b.Set(0, b.Do1(Add, &BinaryArgs{}, ofResult, ofStat))
+		case ofResult != nil:
+			b.Set(0, ofResult)
+		case ofStat != nil:
+			b.Set(0, ofStat)
+		}
+	}
+	if b.Need(1) && g != nil {
+		full := mul(g, mul(x, rstd))
+		if len(outer) == 0 {
+			b.Set(1, b.Keep(full))
+			return
+		}
+		b.Set(1, b.Do1(Sum, &ReduceArgs{Dim: outer}, full))
+	}
+}
+
 var evalRMSNorm = (&op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
 		a, x := c.Args.(*RMSNormArgs), c.In[0]
@@ -122,6 +199,9 @@ var evalRMSNorm = (&op.Eval{
 		return l.Run(kernel.RMSNorm, nil, a.eps(x.DType.Accumulate()))
 	},
 	Backward: func(m op.Machine, b *op.Back) error {
+		if b.Grads[1] != nil {
+			return &op.Refusal{What: "the gradient of what rms_norm keeps of its rows"}
+		}
 		x := b.SavedIn(0)
 		lead, n := normSizes(x, b.Args.(*RMSNormArgs).Shape)
 		l := op.Launch{On: m}

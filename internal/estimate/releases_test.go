@@ -209,3 +209,35 @@ train: {batch_size: 400}
 	same(t, "2.8", old[5:9], "topk 1600", "topk 1600", "topk 1600", "topk 1600")
 	same(t, "2.9", now[5:9], "topk 1600", "topk 1600", "topk 3200", "topk 3200")
 }
+
+// TestRecordedRMSNorm: a gradient through the kernel that is differentiated again is made of
+// operators, as PyTorch 2.14 was seen to make it.
+func TestRecordedRMSNorm(t *testing.T) {
+	const text = `memplan: 1
+model: {inputs: {x: [6, 8]}, layers: [{RMSNorm: 8}]}
+train: {batch_size: 4, precision: %s}
+step:
+  - zero_grad
+  - {requires_grad_: x, name: v}
+  - {sum: [{forward: {inputs: v}}], name: s}
+  - {grad: {outputs: s, inputs: v, create_graph: true}, pick: 0, name: g}
+  - {sum: [{mul: [g, g]}], name: loss}
+  - backward: loss
+`
+	for precision, want := range map[string][]string{
+		"fp32": {
+			"pow 96", "mul 768", "mul 768", "sum 96", "mul 768", "div 768", "mul 768", "mul 768", "sub 768",
+			"ones_like 4", "mul.Tensor 768", "mul.Tensor 768", "SubBackward0 768", "mul.Tensor 768", "mul.Tensor 768", "sum 96", "mul.Tensor 768", "mul.Tensor 768", "sum 96",
+			"mul.Scalar 768", "mul.Tensor 768", "mul.Tensor 768", "sum 96", "mul.Tensor 768", "mul.Tensor 768", "mul.Tensor 768", "sum 32", "PowBackward0 96", "mul.Scalar 96", "mul.Tensor 96",
+			"pow 96", "mul 768", "div 768", "neg 768", "mul 768", // of the number for each row
+		},
+		"bf16": {
+			"pow 96", "mul 384", "mul 384", "sum 48", "mul 768", "div 768", "mul 768", "mul 768", "sub 768", "_to_copy 384",
+			"ones_like 2", "mul.Tensor 384", "mul.Tensor 384", "_to_copy 768", "SubBackward0 768", "mul.Tensor 768", "mul.Tensor 768", "sum 96", "_to_copy 384", "mul.Tensor 768", "mul.Tensor 768", "sum 96", "_to_copy 48",
+			"mul.Scalar 768", "mul.Tensor 768", "mul.Tensor 768", "_to_copy 384", "sum 96", "mul.Tensor 384", "mul.Tensor 384", "mul.Tensor 384", "sum 16", "PowBackward0 96", "mul.Scalar 96", "mul.Tensor 96",
+			"pow 96", "mul 768", "div 768", "neg 768", "mul 768", "_to_copy 384",
+		},
+	} {
+		same(t, precision, allocated(t, fmt.Sprintf(text, precision), "", trace.Backward, "torch=2.14"), want...)
+	}
+}
