@@ -241,3 +241,35 @@ step:
 		same(t, precision, allocated(t, fmt.Sprintf(text, precision), "", trace.Backward, "torch=2.14"), want...)
 	}
 }
+
+// TestFSDPReleases: since 2.8 the root frees what it gathered if it is told to; since 2.9 one
+// rank copies its parameters without a buffer.
+func TestFSDPReleases(t *testing.T) {
+	const text = `memplan: 1
+device: {gpu: a100-80gb}
+model: {inputs: {x: [256]}, layers: [{Linear: {out_features: 256, bias: false}}, {Linear: {out_features: 1024, bias: false}}], loss: mean}
+parallel: {fsdp: %d, modules: [layers.0]%s}
+train: {batch_size: 4}
+`
+	gathered := func(ranks int, said, torch string) (n int) {
+		for _, e := range append(allocated(t, fmt.Sprintf(text, ranks, said), "", trace.Forward, "torch="+torch), allocated(t, fmt.Sprintf(text, ranks, said), "", trace.Backward, "torch="+torch)...) {
+			if strings.HasSuffix(e, " 1048576") {
+				n++
+			}
+		}
+		return n
+	}
+	for _, c := range []struct {
+		ranks       int
+		said, torch string
+		want        int
+	}{
+		{2, "", "2.14", 4}, {2, ", reshard_after_forward: true", "2.7", 4}, {2, ", reshard_after_forward: true", "2.8", 6},
+		{2, ", reshard_after_forward: true, reshard_last: true", "2.8", 4},
+		{1, "", "2.8", 5}, {1, "", "2.9", 4},
+	} {
+		if got := gathered(c.ranks, c.said, c.torch); got != c.want {
+			t.Errorf("%+v: %d blocks of the root's weight", c, got)
+		}
+	}
+}

@@ -30,7 +30,10 @@ func (s *script) fullyShard(model string) {
 	}
 	args := "mesh=mesh"
 	switch f.Reshard {
-	case s.job.Parallel.Ranks: // the default
+	case s.job.Parallel.Ranks: // the default of all but the model itself
+		if f.ReshardRoot {
+			args += ", reshard_after_forward=True"
+		}
 	case 0:
 		args += ", reshard_after_forward=False"
 	default:

@@ -11,6 +11,8 @@ type FSDP struct {
 	// Reshard is reshard_after_forward: over how many ranks the parameters of a
 	// module are divided when its forward has run. 0: they stay whole.
 	Reshard int64
+	// ReshardRoot says that the call on the model itself has the argument, too.
+	ReshardRoot bool
 	// WholeLast says that the parameters of the last of Modules stay whole.
 	WholeLast bool
 

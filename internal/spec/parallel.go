@@ -24,7 +24,7 @@ type Parallel struct {
 	FSDP    Integer  `yaml:"fsdp" min:"1" max:"131072" doc:"processes, one on each GPU, which share the parameters of the model, their gradients and optimizer state: FSDP2, torch.distributed.fsdp.fully_shard of some modules and of the model"`
 	Modules []String `yaml:"modules" of:"fsdp" doc:"of fsdp: paths or patterns of modules to which fully_shard is applied one by one, such as blocks.*; by default those that a preset names for checkpoints"`
 	Reshard *Value   `yaml:"reshard_after_forward" of:"fsdp" doc:"of fsdp: true, false, or over how many processes the parameters of a module are divided between its forward and its backward pass"`
-	Last    Boolean  `yaml:"reshard_last" default:"true" of:"fsdp" doc:"of fsdp: false: the last of modules keeps its parameters from its forward to its backward pass, as torchtitan has it"`
+	Last    Boolean  `yaml:"reshard_last" default:"true" of:"fsdp" doc:"of fsdp: false: the last of modules keeps its parameters from its forward to its backward pass, as torchtitan has it; with reshard_last given, the model itself is wrapped without reshard_after_forward"`
 	Meta    Boolean  `yaml:"meta_device" default:"false" of:"fsdp" doc:"of fsdp: the model is made on the meta device, and to_empty allocates the parts of a rank after fully_shard"`
 	Param   String   `yaml:"param_dtype" of:"fsdp" doc:"of fsdp: type in which parameters are gathered and computed with"`
 	Reduce  String   `yaml:"reduce_dtype" of:"fsdp" doc:"of fsdp: type in which gradients are reduced"`

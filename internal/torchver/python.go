@@ -1,15 +1,26 @@
 package torchver
 
 var (
-	_ = change(Change{
+	RootReshards = change(Change{
 		Since: Version{2, 8}, Area: python,
 		What:   "`fully_shard(..., reshard_after_forward=True)` holds for the root, too; only if nothing is said does the root keep its parameters from its forward to its backward pass.",
-		Source: "PR 154704, PR 155319 (June 2025)", Left: "FSDP2 is planned as that of 2.6, and the report says so (`other_fsdp`).",
+		Source: "PR 154704, PR 155319 (June 2025); _fsdp_state.py of 2.9.1", Held: "internal/estimate TestFSDPReleases",
+	})
+	// OneRankGathersNothing: an empty tensor takes the place of the all-gather's output.
+	OneRankGathersNothing = change(Change{
+		Since: Version{2, 9}, Area: python,
+		What:   "FSDP2 on one GPU gathers nothing: each parameter is copied from its part.",
+		Source: "PR 160135 (August 2025); _fsdp_param_group.py of 2.9.1", Held: "internal/estimate TestFSDPReleases",
+	})
+	_ = change(Change{
+		Since: Version{2, 12}, Area: python,
+		What:   "FSDP2: parameters of a module that `shard_placement_fn` places on different meshes are groups of their own, each with its buffers.",
+		Source: "torch/distributed/fsdp/_fully_shard of 2.9.1, 2.12.1 and 2.14.1; 2.10 or 2.11 may have it already", Left: "No spec can say it.",
 	})
 	_ = change(Change{
 		Since: Version{2, 14}, Area: python,
-		What:   "FSDP2 on one GPU gathers nothing: an empty tensor takes the place of the all-gather's output. Of several groups of parameters each has its own buffers; `set_reduce_scatter_max_input_buffers` keeps more than one input of reduce-scatters.",
-		Source: "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py of 2.14.1; the first release is not known", Left: "As above.",
+		What:   "`set_reduce_scatter_max_input_buffers` keeps more than one input of reduce-scatters.",
+		Source: "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py of 2.12.1, without it, and 2.14.1; 2.13 may have it already", Left: "No spec can say it; the default is one, as before.",
 	})
 	_ = change(Change{
 		Since: Version{2, 14}, Area: kernels,

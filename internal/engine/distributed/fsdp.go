@@ -6,6 +6,7 @@ import (
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/internal/trace"
 )
 
@@ -65,6 +66,7 @@ type shardGroup struct {
 	reshard int64 // as FSDP.Reshard
 
 	unsharded bool
+	own       bool       // the only rank's, to be copied
 	regrouped bool       // divided over fewer ranks since the forward pass (SHARDED_POST_FORWARD)
 	result    *op.Tensor // of an all-gather, not copied from yet
 	indices   []int      // in sharding.order
@@ -99,7 +101,11 @@ func Shard(p *python.Interp, root *python.Module, j *program.Job) {
 		}
 		c.shard(m, reshard)
 	}
-	c.shard(root, 0) // _lazy_init: the root's parameters are needed at once in the backward pass
+	reshard := int64(0) // _lazy_init: the root's parameters are needed at once in the backward pass
+	if s.ReshardRoot && p.Env().Torch.Has(torchver.RootReshards) {
+		reshard = s.Reshard
+	}
+	c.shard(root, reshard)
 	if s.Meta {
 		c.toEmpty(root)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/internal/trace"
 )
 
@@ -32,7 +33,11 @@ func (g *shardGroup) gathers() tensor.DType {
 // the parts are first converted, into one buffer; those on the CPU are copied to
 // the device one by one.
 func (g *shardGroup) unshard(p *python.Interp) {
-	if g.result != nil || g.unsharded {
+	if g.result != nil || g.own || g.unsharded {
+		return
+	}
+	if g.ranks == 1 && p.Env().Torch.Has(torchver.OneRankGathersNothing) {
+		g.own = true
 		return
 	}
 	p.Labelled("FSDP::all_gather", g.module.Layer, func() {
@@ -75,6 +80,10 @@ func (x *shardParam) numel(world int64) int64 {
 // (foreach_all_gather_copy_out). In the forward pass the buffer lives on until
 // the next group's parameters were copied, otherwise it is freed.
 func (g *shardGroup) waitForUnshard(p *python.Interp) {
+	if g.own {
+		g.copyOwn(p)
+		return
+	}
 	if g.result == nil {
 		return
 	}
@@ -88,27 +97,11 @@ func (g *shardGroup) waitForUnshard(p *python.Interp) {
 		for i, x := range g.params {
 			n := x.numel(world)
 			sizes[i] = n * d.Size()
-			p.Layer = x.cell.Layer
-			if x.output == nil {
-				x.output = p.New(tensor.Contiguous(tensor.D(n*world)), d)
-			} else {
-				p.FillStorage(x.output, tensor.Bytes(n*world*d.Size()))
-			}
-			p.Mark(x.output, trace.Parameters)
+			x.allocate(p, n*world, d)
 		}
 		p.Layer = g.module.Layer
 		onDevice(p, splitCopyTable(sizes, world, p.Env().SMs, p.Env().ThreadsPerSM))
-		for _, x := range g.params {
-			if x.whole == nil {
-				x.whole = p.Alias(x.output, tensor.Contiguous(x.size), d)
-				o := autograd.Of(x.whole)
-				o.Requires, o.Param, o.Inference = !x.cell.Frozen, true, g.inference
-			}
-			x.cell.Whole = x.whole
-			p.Drop(x.after)
-			x.after = nil
-		}
-		g.unsharded, g.regrouped = true, false
+		g.toUnsharded(p)
 	})
 	if g.phase == shardForward {
 		g.gathered = g.result
@@ -117,6 +110,63 @@ func (g *shardGroup) waitForUnshard(p *python.Interp) {
 	}
 	g.result = nil
 	p.Drop(before)
+}
+
+// allocate makes the memory of an all-gather's output, or gives it back what
+// EmptyStorage took.
+func (x *shardParam) allocate(p *python.Interp, n int64, d tensor.DType) {
+	p.Layer = x.cell.Layer
+	if x.output == nil {
+		x.output = p.New(tensor.Contiguous(tensor.D(n)), d)
+	} else {
+		p.FillStorage(x.output, tensor.Bytes(n*d.Size()))
+	}
+	p.Mark(x.output, trace.Parameters)
+}
+
+// toUnsharded makes the parameters of what was gathered.
+func (g *shardGroup) toUnsharded(p *python.Interp) {
+	for _, x := range g.params {
+		if x.whole == nil {
+			x.whole = p.Alias(x.output, tensor.Contiguous(x.size), g.gathers())
+			o := autograd.Of(x.whole)
+			o.Requires, o.Param, o.Inference = !x.cell.Frozen, true, g.inference
+		}
+		x.cell.Whole = x.whole
+		p.Drop(x.after)
+		x.after = nil
+	}
+	g.unsharded, g.regrouped = true, false
+}
+
+// copyOwn is waitForUnshard of the only rank: each parameter is copied by itself. What
+// was converted or moved for it lives until the next one was.
+func (g *shardGroup) copyOwn(p *python.Interp) {
+	g.own = false
+	d := g.gathers()
+	var input *op.Tensor
+	for _, x := range g.params {
+		p.Layer = x.cell.Layer
+		before := input
+		input = nil
+		if g.Offload {
+			input = p.Transfer(x.cell.T, false, false, x.cell.T.LikeDense())
+		}
+		if d != g.dtype {
+			from := x.cell.T
+			if input != nil {
+				from = input
+			}
+			c := p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: d}, from)
+			p.Drop(input)
+			input = c
+		}
+		p.Drop(before)
+		x.allocate(p, x.part, d)
+	}
+	p.Layer = g.module.Layer
+	g.toUnsharded(p)
+	p.Drop(input)
 }
 
 // freeAfterForward is FSDPParamGroup.reshard after the forward pass. Where fewer

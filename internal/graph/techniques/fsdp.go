@@ -3,11 +3,9 @@ package techniques
 import (
 	"slices"
 
-	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
-	"github.com/memplan/memplan/internal/torchver"
 )
 
 // fsdp reads how a model is divided among processes, and refuses what does not go
@@ -17,14 +15,12 @@ func (j *Job) fsdp(s *spec.Parallel) {
 	f := &program.FSDP{KeepInputs: !s.Cast.V, Offload: s.Offload.V, Pinned: s.Pin.V, WholeLast: !s.Last.V, Meta: s.Meta.V}
 	p.Ranks, p.FSDP = s.FSDP.V, f
 	f.Reshard = j.reshard(s, p.Ranks)
+	f.ReshardRoot = s.Reshard != nil && !s.Last.Set
 	f.ParamDType, f.ReduceDType, f.OutputDType = j.floating(s.Param), j.floating(s.Reduce), j.floating(s.Output)
 	if len(j.Models) > 1 {
 		j.fail(s.FSDP.At, "fsdp of several models is not modelled; this job has %s", spec.Plural(len(j.Models), "model"))
 	}
 	j.fsdpGoesWith(s)
-	if v := j.Torch; v != torchver.Recorded {
-		*j.Warnings = append(*j.Warnings, note.OtherFSDP.New("parallel.fsdp: FSDP2 of PyTorch %v is planned as that of %v", v, torchver.Recorded).Of("parallel.fsdp"))
-	}
 	j.checkNoSync(s)
 	root, patterns := j.Job.Models[0].Root, Patterns(j.Spec.Errs, s.Modules, "module", j.Job.Models[0].Root.ModulePaths())
 	if len(s.Modules) == 0 {
