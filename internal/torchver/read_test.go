@@ -13,16 +13,24 @@ Side by side, 2.6.0 and 2.14.1, with what only annotates or documents taken out 
   constants and comparisons alone.
 - ` + "`aten/src/ATen/autocast_mode.h`" + `, the policies: the same lists.
 
-From pull requests and single versions between the releases (the sources name them):
+By release:
 
-- ` + "`c10/cuda/CUDACachingAllocator.cpp`, `CUDAAllocatorConfig.cpp`, `c10/core/AllocatorConfig.cpp`" + `: 2.6, 2.9 and main of mid-2026. Since the last, garbage_collection_threshold
-  needs a memory fraction below 1, and memory pools are asked before caches are released: neither is modelled.
-- ` + "`aten/src/ATen/cuda/CublasHandlePool.cpp`" + `: to 2.10, 2.11 to 2.14, 2.15.
-- ` + "`aten/src/ATen/native`" + `: Convolution.cpp, layer_norm.cpp, and of its cuda folder layer_norm_kernel.cu; in transformers/cuda flash_api.cpp.
-- ` + "`torch/csrc/autograd`" + `: engine.cpp, input_buffer.cpp.
+- 2.7, 2.8: no whole source could be had. Their rows are of pull requests, and of what 2.9.1 has and 2.6.0 has not; a row says so where the first release is not known.
+- 2.9.1, side by side with 2.6.0 (the source package of Ubuntu 26.04 has all of it): ` + "`c10/cuda`" + ` (CUDACachingAllocator.cpp, CUDAAllocatorConfig.cpp); ` + "`aten/src/ATen/cuda`" + ` (CublasHandlePool.cpp,
+  CUDABlas.cpp, cub.cuh); ` + "`aten/src/ATen/native/cuda`" + `, every line of the difference that allocates, copies or reduces, and whole Reduce.cuh, ReduceSumProdKernel.cu, Indexing.cu, TensorTopK.cu,
+  Sort.cu, Nonzero.cu, Loss.cu, Dropout.cu, ScanUtils.cuh, TensorShape.cu, Shape.cu, group_norm_kernel.cu and the fused optimizers; ` + "`aten/src/ATen/native`" + `: Linear.cpp, Normalization.cpp,
+  layer_norm.cpp, Loss.cpp, ReduceOps.cpp, UnaryOps.cpp, TensorCompare.cpp, cudnn/LossCTC.cpp, and of transformers attention.cpp, and what allocates in cuda/attention.cu and
+  attention_backward.cu; ` + "`torch/csrc/autograd`" + `: FunctionsManual.cpp, accumulate_grad.h, saved_variable.cpp, input_buffer.cpp; ` + "`torch/distributed/fsdp/_fully_shard`" + `. No row came of: ` + "`index_put_`" + ` with
+  accumulate=True expands values in another way, to the same sizes; ` + "`index_select`" + ` of more than 16 indices is a gather, which allocates nothing; 2.6 reads the size of a segment that it has
+  released when max_split_size_mb frees several, which is no defined behaviour; pools of graphs may be used before running out of memory (no spec can say it).
+- 2.10, 2.11: pull requests, and CublasHandlePool.cpp of 2.11.
+- 2.12.1: the Python and the headers of Ubuntu 26.10's packages: ` + "`torch/distributed/fsdp/_fully_shard`" + ` side by side with 2.9.1 and 2.14.1, and ` + "`_fused_rms_norm`" + ` in derivatives.yaml. Its C++ could not be had.
+- 2.13: pull requests.
+- 2.14.1: the Python of Debian's build, as above, and what that build does with fake tensors. Its C++ files were read one by one, as the sources name them, and not whole.
+- 2.15: CublasHandlePool.cpp, CUDAAllocatorConfig.cpp and CUDACachingAllocator.cpp of the main branch of mid-2026. There garbage_collection_threshold needs a memory fraction below 1, and memory
+  pools are asked before caches are released: neither is modelled.
 
-- ` + "`torch/nn/parallel/distributed.py`" + `: options for the sizes of buckets, whose defaults are as before.
-
-Not read: DistributedDataParallel's reducer in C++ after 2.6, ` + "`torch/distributed/checkpoint`" + `, and in ` + "`aten/src/ATen/native/cuda`" + ` what no row names.
-For 2.7 to 2.13 no whole source was read: a change that came and went between 2.6 and 2.14 is a row only where a pull request or an issue told of it.
+Not read: DistributedDataParallel's reducer in C++ after 2.6, ` + "`torch/distributed/checkpoint`" + `, ` + "`aten/src/ATen/native/cudnn`" + ` but what rows name, TensorAdvancedIndexing.cpp, TensorConversions.cpp, TensorShape.cpp
+and TensorFactories.cpp after 2.6. A change that came and went between 2.9.1 and 2.14 is a row only where a pull request or an issue told of it.
+CUB's scratch is that of the CUDA which 2.6 was recorded with; wheels of later releases have later ones.
 `
