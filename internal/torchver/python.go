@@ -26,6 +26,6 @@ var (
 		Since: Version{2, 14}, Area: kernels,
 		What: "On sm_90 and sm_100, if CUTLASS's Python DSL is installed, `rms_norm` is a kernel of its own, whose derivative sums the gradient of the weight in parts: " +
 			"a float32 number for each element of the weight and each multiprocessor that it uses.",
-		Source: "torch/_native/ops/norm/norms.py of 2.14.1; the first release is not known", Left: "The parts, a few MiB for a moment, are not in the figures.",
+		Source: "torch/_native/ops/norm/norms.py of 2.14.1, which 2.12.1 has not; 2.13 may have it", Left: "The parts, a few MiB for a moment, are not in the figures.",
 	})
 )

@@ -19,8 +19,8 @@ By release:
 - 2.9.1, side by side with 2.6.0 (the source package of Ubuntu 26.04 has all of it): ` + "`c10/cuda`" + ` (CUDACachingAllocator.cpp, CUDAAllocatorConfig.cpp); ` + "`aten/src/ATen/cuda`" + ` (CublasHandlePool.cpp,
   CUDABlas.cpp, cub.cuh); ` + "`aten/src/ATen/native/cuda`" + `, every line of the difference that allocates, copies or reduces, and whole Reduce.cuh, ReduceSumProdKernel.cu, Indexing.cu, TensorTopK.cu,
   Sort.cu, Nonzero.cu, Loss.cu, Dropout.cu, ScanUtils.cuh, TensorShape.cu, Shape.cu, group_norm_kernel.cu and the fused optimizers; ` + "`aten/src/ATen/native`" + `: Linear.cpp, Normalization.cpp,
-  layer_norm.cpp, Loss.cpp, ReduceOps.cpp, UnaryOps.cpp, TensorCompare.cpp, cudnn/LossCTC.cpp, and of transformers attention.cpp, and what allocates in cuda/attention.cu and
-  attention_backward.cu; ` + "`torch/csrc/autograd`" + `: FunctionsManual.cpp, accumulate_grad.h, saved_variable.cpp, input_buffer.cpp; ` + "`torch/distributed/fsdp/_fully_shard`" + `. No row came of: ` + "`index_put_`" + ` with
+  UnaryOps.cpp and transformers/attention.cpp, and the lines that allocate in layer_norm.cpp, Loss.cpp, ReduceOps.cpp, TensorCompare.cpp, cudnn/LossCTC.cpp, transformers/cuda/attention.cu and
+  attention_backward.cu; ` + "`torch/csrc/autograd`" + `: accumulate_grad.h, saved_variable.cpp, and parts of FunctionsManual.cpp and input_buffer.cpp; ` + "`torch/distributed/fsdp/_fully_shard`" + `. No row came of: ` + "`index_put_`" + ` with
   accumulate=True expands values in another way, to the same sizes; ` + "`index_select`" + ` of more than 16 indices is a gather, which allocates nothing; 2.6 reads the size of a segment that it has
   released when max_split_size_mb frees several, which is no defined behaviour; pools of graphs may be used before running out of memory (no spec can say it).
 - 2.10, 2.11: pull requests, and CublasHandlePool.cpp of 2.11.
@@ -29,6 +29,9 @@ By release:
 - 2.14.1: the Python of Debian's build, as above, and what that build does with fake tensors. Its C++ files were read one by one, as the sources name them, and not whole.
 - 2.15: CublasHandlePool.cpp, CUDAAllocatorConfig.cpp and CUDACachingAllocator.cpp of the main branch of mid-2026. There garbage_collection_threshold needs a memory fraction below 1, and memory
   pools are asked before caches are released: neither is modelled.
+
+Seen and not followed: in derivatives.yaml of 2.14.1 the derivative of group_norm no longer makes the gradient contiguous, which 2.12.1 does; for channels_last that may be another copy less.
+FSDP2 of 2.9.1 lets frozen parameters of a group have another type than the others, which memplan refuses.
 
 Not read: DistributedDataParallel's reducer in C++ after 2.6, ` + "`torch/distributed/checkpoint`" + `, ` + "`aten/src/ATen/native/cudnn`" + ` but what rows name, TensorAdvancedIndexing.cpp, TensorConversions.cpp, TensorShape.cpp
 and TensorFactories.cpp after 2.6. A change that came and went between 2.9.1 and 2.14 is a row only where a pull request or an issue told of it.
