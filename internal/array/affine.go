@@ -1,38 +1,37 @@
 package array
 
+import "github.com/memplan/memplan/internal/gemm"
+
+// rowsOf are numbers as a matrix with rows of n elements.
+func rowsOf(v []float64, n int) gemm.Matrix[float64] {
+	return gemm.Matrix[float64]{Data: v, Rows: len(v) / max(n, 1), Columns: n, Row: n, Column: 1}
+}
+
 // Affine is y = x wᵀ + bias for rows x of n elements; bias may be nil.
 func Affine(x, w, bias []float64, n int) []float64 {
 	outs := len(w) / max(n, 1)
-	rows := len(x) / max(n, 1)
-	y := make([]float64, rows*outs)
-	for r := range rows {
-		for o := range outs {
-			sum := 0.0
-			if bias != nil {
-				sum = bias[o]
-			}
-			for k, v := range x[r*n : r*n+n] {
-				sum += v * w[o*n+k]
-			}
-			y[r*outs+o] = sum
-		}
+	y := make([]float64, len(x)/max(n, 1)*outs)
+	for r := 0; r < len(y) && bias != nil; r += outs {
+		copy(y[r:], bias)
 	}
+	gemm.Add(1, rowsOf(x, n), rowsOf(w, n).Transposed(), rowsOf(y, outs))
 	return y
 }
 
-// affineGrad adds the gradients of Affine's operands to gx, gw and gbias.
+// affineGrad adds the gradients of Affine's operands to gx, gw and gbias, each of which
+// may be nil.
 func affineGrad(x, w, g []float64, n int, gx, gw, gbias []float64) {
 	outs := len(w) / max(n, 1)
-	for r := range len(x) / max(n, 1) {
-		for o := range outs {
-			v := g[r*outs+o]
-			if gbias != nil {
-				gbias[o] += v
-			}
-			for k := range n {
-				gx[r*n+k] += v * w[o*n+k]
-				gw[o*n+k] += v * x[r*n+k]
-			}
+	grads := rowsOf(g, outs)
+	if gx != nil {
+		gemm.Add(1, grads, rowsOf(w, n), rowsOf(gx, n))
+	}
+	if gw != nil {
+		gemm.Add(1, grads.Transposed(), rowsOf(x, n), rowsOf(gw, n))
+	}
+	for r := 0; r < len(g) && gbias != nil; r += outs {
+		for o, v := range g[r : r+outs] {
+			gbias[o] += v
 		}
 	}
 }

@@ -1,5 +1,11 @@
 package array
 
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/gemm"
+)
+
 // Recurrent is a recurrent layer of several layers and directions.
 type Recurrent struct {
 	Cell                            *Cell
@@ -41,8 +47,14 @@ func (r *run) old(t int) []float64 {
 func (r *run) forward() {
 	bi, bh := r.biases()
 	g := r.Cell.Gates * r.Hidden
-	for t, x := range r.x {
-		i, h := Affine(x, r.w[0], bi, r.in), Affine(r.h[t], r.w[1], bh, r.Out)
+	inputs := Affine(slices.Concat(r.x...), r.w[0], bi, r.in)
+	weight := gemm.Pack(rowsOf(r.w[1], r.Out).Transposed())
+	for t := range r.x {
+		i, h := inputs[t*r.batch*g:], make([]float64, r.batch*g)
+		for b := range r.batch {
+			copy(h[b*g:], bh)
+		}
+		weight.Add(1, rowsOf(r.h[t], r.Out), rowsOf(h, g))
 		hidden, state := make([]float64, r.batch*r.Hidden), make([]float64, r.batch*r.Hidden)
 		kept := make([][]float64, r.batch)
 		for b := range r.batch {
@@ -66,6 +78,9 @@ func (r *run) backward(gy [][]float64, gh, gc []float64, gw [][]float64) (gx [][
 	if r.Bias {
 		gbi, gbh = gw[2], gw[3]
 	}
+	each := r.batch * g // gradients of a step's products
+	inputs, hidden := make([]float64, len(r.x)*each), make([]float64, len(r.x)*each)
+	weight := gemm.Pack(rowsOf(r.w[1], r.Out))
 	for t := len(r.x) - 1; t >= 0; t-- {
 		out := make([]float64, len(gh))
 		for k := range out {
@@ -76,14 +91,12 @@ func (r *run) backward(gy [][]float64, gh, gc []float64, gw [][]float64) (gx [][
 			affineGrad(r.inner[t], r.w[len(r.w)-1], out, n, inner, gw[len(gw)-1], nil)
 			out = inner
 		}
-		gi, ghh, gold := make([]float64, r.batch*g), make([]float64, r.batch*g), make([]float64, r.batch*n)
+		gi, ghh, gold := inputs[t*each:(t+1)*each], hidden[t*each:(t+1)*each], make([]float64, r.batch*n)
 		for b := range r.batch {
 			r.Cell.Backward(r.kept[t][b], r.old(t)[b*n:b*n+n], out[b*n:b*n+n], gc[b*n:b*n+n], gi[b*g:b*g+g], ghh[b*g:b*g+g], gold[b*n:b*n+n])
 		}
-		gx[t] = make([]float64, len(r.x[t]))
 		gh = make([]float64, r.batch*r.Out)
-		affineGrad(r.x[t], r.w[0], gi, r.in, gx[t], gw[0], gbi)
-		affineGrad(r.h[t], r.w[1], ghh, r.Out, gh, gw[1], gbh)
+		weight.Add(1, rowsOf(ghh, g), rowsOf(gh, r.Out))
 		if r.Cell == LSTM {
 			gc = gold
 		} else {
@@ -91,6 +104,12 @@ func (r *run) backward(gy [][]float64, gh, gc []float64, gw [][]float64) (gx [][
 				gh[k] += v
 			}
 		}
+	}
+	all := make([]float64, len(r.x)*r.batch*r.in)
+	affineGrad(slices.Concat(r.x...), r.w[0], inputs, r.in, all, gw[0], gbi)
+	affineGrad(slices.Concat(r.h[:len(r.x)]...), r.w[1], hidden, r.Out, nil, gw[1], gbh)
+	for t := range gx {
+		gx[t] = all[t*r.batch*r.in : (t+1)*r.batch*r.in]
 	}
 	return gx, gh, gc
 }

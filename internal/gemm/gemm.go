@@ -15,25 +15,41 @@ const (
 	tileColumns = 384
 )
 
-// Left is how many numbers a packed left operand of so many rows has for each place
-// of its depth.
-func Left[T Float](rows int) int { return up(rows, kernels[T]()[0].rows) }
+// Packed is a right operand that is laid out for several products.
+type Packed[T Float] struct {
+	rows, columns int
+	data          []T // parts of Depth rows
+}
 
-// Right is that of a right operand of so many columns.
-func Right[T Float](columns int) int { return up(columns, kernels[T]()[0].columns) }
+// Pack lays out a right operand.
+func Pack[T Float](b Matrix[T]) *Packed[T] {
+	k := kernels[T]()[0]
+	wide := up(b.Columns, k.columns)
+	r := &Packed[T]{b.Rows, b.Columns, make([]T, b.Rows*wide)}
+	for p := 0; p < b.Rows; p += Depth {
+		d := min(Depth, b.Rows-p)
+		pack(r.data[p*wide:], b.Part(p, d, 0, b.Columns).Transposed(), k.columns)
+	}
+	return r
+}
+
+// Add adds alpha * a b to c, of which b is the packed operand.
+func (b *Packed[T]) Add(alpha T, a, c Matrix[T]) {
+	k := kernels[T]()[0]
+	left, done := borrow[T](up(min(tileRows, c.Rows), k.rows) * Depth)
+	defer done()
+	for p := 0; p < b.rows; p += Depth {
+		d := min(Depth, b.rows-p)
+		right := b.data[p*up(b.columns, k.columns):]
+		for i := 0; i < c.Rows; i += tileRows {
+			m := min(tileRows, c.Rows-i)
+			pack(left, a.Part(i, m, p, d), k.rows)
+			k.add(alpha, d, left, right, c.Part(i, m, 0, c.Columns))
+		}
+	}
+}
 
 func up(n, to int) int { return (n + to - 1) / to * to }
-
-// PackLeft lays out a part of the left operand, of at most Depth columns.
-func PackLeft[T Float](to []T, m Matrix[T]) { pack(to, m, kernels[T]()[0].rows) }
-
-// PackRight lays out a part of the right operand, of at most Depth rows.
-func PackRight[T Float](to []T, m Matrix[T]) { pack(to, m.Transposed(), kernels[T]()[0].columns) }
-
-// AddPacked adds alpha times the product of two packed operands to c.
-func AddPacked[T Float](alpha T, depth int, a, b []T, c Matrix[T]) {
-	kernels[T]()[0].add(alpha, depth, a, b, c)
-}
 
 func (k *kernel[T]) add(alpha T, depth int, a, b []T, c Matrix[T]) {
 	if c.Rows == 0 || c.Columns == 0 || depth == 0 {

@@ -42,10 +42,16 @@ func testKernels[T Float](t *testing.T) {
 			a.Data[r.IntN(len(a.Data))], b.Data[r.IntN(len(b.Data))] = T(math.Inf(1)), 0
 		}
 		var want []T
+		packed := c
+		packed.Data = slices.Clone(c.Data)
+		Pack(b).Add(alpha, a, packed)
 		for i := len(all) - 1; i >= 0; i-- {
 			got := c
 			got.Data = slices.Clone(c.Data)
 			all[i].product(alpha, a, b, got)
+			if i == 0 && fmt.Sprint(got.Data) != fmt.Sprint(packed.Data) {
+				t.Fatalf("%dx%dx%d: packed, the product differs", m, n, k)
+			}
 			if want == nil {
 				want = got.Data
 				near(t, alpha, a, b, c, got)
