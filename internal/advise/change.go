@@ -111,6 +111,15 @@ func (o *Option) reach() Reach {
 	return o.Change.Reach
 }
 
+// allocConf is the key of the allocator's options.
+const allocConf = "device.alloc_conf"
+
+// ofAllocator reports whether the option changes what the allocator does, and nothing that is
+// asked of it.
+func (o *Option) ofAllocator() bool {
+	return !slices.ContainsFunc(o.Keys, func(k estimate.Key) bool { return k.Path != allocConf })
+}
+
 // Numerics is what the option does to numbers in this job.
 func (o *Option) Numerics() Numerics { return max(o.Change.Numerics, o.Worse) }
 

@@ -36,6 +36,18 @@ func (c *combination) keys() []estimate.Key {
 	return out
 }
 
+// program names what the job of a combination allocates by: all options but those of the
+// allocator.
+func (c *combination) program() string {
+	var ids []string
+	for _, o := range c.options {
+		if !o.ofAllocator() {
+			ids = append(ids, o.ID())
+		}
+	}
+	return strings.Join(ids, " ")
+}
+
 // has reports whether a combination has all changes of another.
 func (c *combination) has(d *combination) bool {
 	for _, o := range d.options {

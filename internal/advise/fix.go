@@ -117,6 +117,8 @@ type fixer struct {
 	makes    map[string]bool              // whether combinations can be made, by id
 	played   map[string]*estimate.Outcome // of those that will do and may be proposed, by id
 	options  []*Option                    // of the catalogue
+	programs map[string]*estimate.Outcome // what was played of combinations, by what their jobs allocate by; nil: they cannot be played
+	kept     int                          // events of programs
 	clashes  []clash
 	events   int64
 	tried    int
@@ -132,7 +134,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 	b := newBase(r, o)
 	f := &fixer{
 		ctx: ctx, base: b, limits: limits, enough: tight, host: o.FitsHost(), bounds: newBounds(o.Job.Machine.Usable()),
-		known: map[string]outcome{}, makes: map[string]bool{}, played: map[string]*estimate.Outcome{},
+		known: map[string]outcome{}, makes: map[string]bool{}, played: map[string]*estimate.Outcome{}, programs: map[string]*estimate.Outcome{},
 	}
 	if o.Fits() {
 		f.enough = fits
@@ -140,6 +142,7 @@ func Fix(ctx context.Context, r *estimate.Recipe, o *estimate.Outcome, catalogue
 	f.bounds.learn(&combination{}, o)
 	groups := b.options(catalogue)
 	f.options = slices.Concat(groups...)
+	f.remember(&combination{}, o, true)
 	all := b.combinations(groups)
 	out := &Fixes{All: len(all)}
 	var found []*combination // in their order
@@ -353,6 +356,7 @@ func (f *fixer) simulate(cs []*combination) {
 	for i, c := range cs {
 		o := outcomes[i]
 		f.known[c.id], f.makes[c.id] = fails, makes[i]
+		f.remember(c, o, makes[i])
 		if o == nil {
 			if f.ctx.Err() == nil && !makes[i] && !f.clash(c) {
 				f.clashed(c)
@@ -386,14 +390,45 @@ func (f *fixer) keep(cs []*combination) {
 
 // try simulates a combination, if it can be made; nil if it cannot be played.
 func (f *fixer) try(c *combination) (o *estimate.Outcome, made bool) {
+	twin, known := f.programs[c.program()]
+	if known && twin == nil {
+		return nil, true
+	}
 	j, err := f.base.Recipe.Job(c.keys()...)
 	if err != nil {
 		return nil, false
 	}
-	if o, err = estimate.Try(j); err != nil {
+	if known {
+		o, err = estimate.TryAs(j, twin)
+	} else {
+		o, err = estimate.Try(j)
+	}
+	if err != nil {
 		return nil, true
 	}
 	return o, true
+}
+
+// mostKept is how many events of what was played are kept for combinations that differ in
+// the allocator alone.
+const mostKept = 1 << 19
+
+// remember keeps what was played of a combination that was made, o, or that it cannot be
+// played, if others may differ from it in the allocator alone.
+func (f *fixer) remember(c *combination, o *estimate.Outcome, made bool) {
+	if !made || f.ctx.Err() != nil || !slices.ContainsFunc(f.options, (*Option).ofAllocator) {
+		return
+	}
+	id := c.program()
+	if _, known := f.programs[id]; known {
+		return
+	}
+	if o == nil {
+		f.programs[id] = nil
+	} else if n := len(o.Played.Trace.Events); o.Whole() && f.kept+n <= mostKept {
+		f.programs[id] = &estimate.Outcome{Played: o.Played}
+		f.kept += n
+	}
 }
 
 // whole reports whether no part of a combination that fits does as well alone.

@@ -95,7 +95,7 @@ func expandable(b *Base) []Option {
 	if conf != "" {
 		conf += ","
 	}
-	return []Option{{Keys: keys(key("device.alloc_conf", conf+on)), Text: "let the allocator grow its segments",
+	return []Option{{Keys: keys(key(allocConf, conf+on)), Text: "let the allocator grow its segments",
 		Code: "export " + torchver.AllocConf + "=" + conf + on + "  # in the shell, before Python starts"}}
 }
 

@@ -131,6 +131,30 @@ func Try(j *Job) (o *Outcome, err error) {
 	return o, o.replayOnGPU(false)
 }
 
+// TryAs says what Try does of a job that differs in its allocator alone from another that was
+// tried: where that one was played beyond its first step, it is not played again.
+func TryAs(j *Job, tried *Outcome) (*Outcome, error) {
+	if j.recorded != nil || !tried.Whole() {
+		return Try(j)
+	}
+	o := &Outcome{Job: j, Played: tried.Played}
+	if err := o.tryPlayed(); err != nil {
+		return nil, err
+	}
+	if !o.Fits() && o.Played.Trace.Events[o.OnGPU.OOMs[0].Event].Step <= 1 { // of which Try plays less
+		return Try(j)
+	}
+	return o, nil
+}
+
+// Whole reports whether all steps of a job that was tried were played.
+func (o *Outcome) Whole() bool { return o.Played.Steps > 1 }
+
+func (o *Outcome) tryPlayed() (err error) {
+	defer o.Job.metered(&err)()
+	return o.replayOnGPU(false)
+}
+
 // Complete makes of an outcome of Try that fits what Run says, without playing the job again,
 // nor doing anything twice.
 func Complete(o *Outcome) (err error) {
