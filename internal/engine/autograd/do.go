@@ -21,7 +21,7 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	}
 	p.depth++
 	p.asked++
-	c := &p.calls.Take(1)[0]
+	c := p.calls.Get(nil)
 	c.Exec, c.Op, c.In, c.Args = p, r, in, args
 	guarded := p.Recomputing > 0
 	if guarded {
@@ -56,7 +56,11 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 			}
 		}
 	}
-	return c.Out
+	out := p.tensors.Take(len(c.Out))
+	copy(out, c.Out)
+	*c = op.Call{}
+	p.calls.Put(c)
+	return out
 }
 
 // Variable is what op.Call.Variable asks for: it keeps t for the caller of an operator

@@ -15,7 +15,7 @@ type memory struct {
 	storages slab.Pool[storage]
 	nodes    slab.Pool[Node]
 	backs    slab.Pool[op.Back]
-	calls    slab.Arena[op.Call]
+	calls    slab.Pool[op.Call]
 	edges    slab.Arena[edge]
 	metas    slab.Arena[op.Meta]
 	savings  slab.Arena[saved]

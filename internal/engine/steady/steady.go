@@ -216,6 +216,8 @@ func (h *History) Add(n int64) {
 
 // take follows the events of a step from begin on and writes them to a text, if there is one.
 func (l *lives) take(events []trace.Event, begin int, number int32, text *fingerprint) {
+	blocks := (len(events) - begin) / 2 // most are freed, too
+	l.birth, l.gone = slices.Grow(l.birth, blocks), slices.Grow(l.gone, blocks)
 	for i := begin; i < len(events); i++ {
 		switch e := &events[i]; e.Kind {
 		case trace.Alloc:
