@@ -40,12 +40,14 @@ func readYAML(text []byte, errs *Errors) *Value {
 	return v
 }
 
+// ownLevels are the levels of such a text that are copied: model, blocks, the blocks' names.
+const ownLevels = 3
+
 // readOwn is readYAML of a text that comes with memplan. What is put together of such
 // files are their blocks: what is below is not copied.
 func readOwn(text []byte, errs *Errors) (v *Value, kept bool) {
-	const blocks = 3 // model, blocks, the blocks' names
 	if v, kept = readKept(text, errs); kept {
-		v = v.upper(blocks)
+		v = v.upper(ownLevels)
 	}
 	return v, kept
 }
@@ -189,9 +191,9 @@ func (d *documents) file(text []byte, path string) *Spec {
 	return nil
 }
 
-// keep keeps a file of blocks of which the text is kept.
+// keep keeps a file of blocks, which has no params, of which the text is kept.
 func (d *documents) keep(text []byte, s *Spec) {
-	if m := s.Model; m == nil || len(m.Layers) > 0 || m.Preset.Set || len(s.Errs.List) > 0 {
+	if s.Model == nil || s.Params != nil || len(s.Errs.List) > 0 {
 		return
 	}
 	d.mu.Lock()
@@ -211,7 +213,7 @@ func (s *Spec) again() *Spec {
 		block.Of = nil
 		m.Blocks[i] = &Named[Block]{b.Name, &block}
 	}
-	out.Errs, out.Model = &errs, &m
+	out.Errs, out.Model, out.root = &errs, &m, s.root.upper(ownLevels)
 	return &out
 }
 
