@@ -22,6 +22,11 @@ type Graph struct {
 	Returns tensor.Bytes // what it allocated and hands on
 	Allocs  int
 	Given   tensor.Bytes // of its inputs, as its benchmark makes them
+
+	Frame, Version int  // of the code that Dynamo compiled, and how often it had before; -1 where the log does not say
+	Symbolic       bool // sizes are not numbers: what it allocates depends on its inputs
+	Inputs         []Input
+	Code           []Line
 }
 
 // Backward reports whether the graph is of a backward pass.
@@ -56,6 +61,7 @@ var (
 	deleted  = regexp.MustCompile(`^del (\w+(?:, \w+)*)$`)
 	word     = regexp.MustCompile(`\b[A-Za-z_]\w*\b`)
 	logged   = regexp.MustCompile(`^[VIDWE]\d{4} .*?\[__output_code\] ?`)
+	compiled = regexp.MustCompile(`\[(\d+)/(\d+)(?:_\d+)?\] \[__output_code\]`)
 )
 
 // storage is what names refer to.
@@ -73,6 +79,7 @@ type reader struct {
 	line   int
 	graphs []*Graph
 	name   string // AOT ID that was read last
+	frame  []string
 
 	// Of the graph at hand. Its inputs are made after its call, by what benchmarks it.
 	g        *Graph
@@ -103,6 +110,9 @@ func Read(file string, in io.Reader) (graphs []*Graph, err error) {
 		if r.line++; r.line > maxLines {
 			r.fail("more than %d lines", maxLines)
 		}
+		if m := compiled.FindStringSubmatch(s.Text()); m != nil {
+			r.frame = m[1:]
+		}
 		r.read(strings.TrimSpace(logged.ReplaceAllString(s.Text(), "")))
 	}
 	if err := s.Err(); err != nil {
@@ -130,7 +140,11 @@ func (r *reader) read(s string) {
 		if len(r.graphs) == maxGraphs {
 			r.fail("more than %d graphs", maxGraphs)
 		}
-		r.g, r.returned = &Graph{Name: r.name, Line: r.line}, false
+		r.g, r.returned = &Graph{Name: r.name, Line: r.line, Frame: -1, Version: -1}, false
+		if r.frame != nil {
+			r.g.Frame, _ = strconv.Atoi(r.frame[0])
+			r.g.Version, _ = strconv.Atoi(r.frame[1])
+		}
 		r.lines, r.inputs, r.names, r.live, r.name = nil, map[string]string{}, map[string]*storage{}, 0, ""
 	case r.g != nil && !r.returned:
 		r.lines = append(r.lines, statement{r.line, s})
@@ -141,7 +155,7 @@ func (r *reader) read(s string) {
 				r.fail("more than %d inputs", maxNames)
 			}
 			r.inputs[m[1]] = m[4]
-			r.g.Given += r.bytes(m[2], m[3], m[4])
+			r.g.Given += r.bytes(m[2], m[3], m[4]) // of dynamic sizes, those of the first call
 		}
 	}
 }
@@ -159,6 +173,10 @@ func (r *reader) end() {
 		r.line = l.line
 		r.statement(l.text)
 	}
+	if r.g.Symbolic {
+		r.g.Peak, r.g.Returns = 0, 0
+	}
+	r.code()
 	r.line = at
 	r.graphs = append(r.graphs, r.g)
 	r.g = nil
@@ -311,7 +329,8 @@ func (r *reader) numbers(s string) (out []int64) {
 		}
 		n, err := strconv.ParseInt(f, 10, 64)
 		if err != nil || n < 0 {
-			r.fail("the size %q is not a number: compile without dynamic shapes (dynamic=False), so that sizes are numbers", f)
+			r.g.Symbolic = true
+			n = 0
 		}
 		out = append(out, n)
 	}
