@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/memplan/memplan/internal/engine/compiled"
 	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/program"
@@ -12,6 +13,16 @@ func (j *job) distribute() {
 	for _, m := range j.prog.Models {
 		if j.prog.Wraps(m) {
 			j.reducers[m.Name] = distributed.NewReducer(j.Interp, j.models[m.Name], &j.prog.Parallel)
+		}
+	}
+}
+
+// compile puts the code of Inductor in the place of the models that were compiled.
+func (j *job) compile() {
+	j.compiled = map[string]*compiled.Model{}
+	for _, m := range j.prog.Models {
+		if m.Compiled != nil {
+			j.compiled[m.Name] = compiled.New(j.Interp, j.models[m.Name], m.Compiled)
 		}
 	}
 }
@@ -32,7 +43,9 @@ func (j *job) callModel(e *program.Expr, args []python.Value) python.Value {
 		j.EnterAutocast(j.prog.LowerType)
 	}
 	var v python.Value
-	if r := j.reducers[name]; r == nil {
+	if c := j.compiled[name]; c != nil && c.Has(j.Env().GradMode) {
+		v = c.Call(args)
+	} else if r := j.reducers[name]; r == nil {
 		v = j.CallModule(j.model(name, e.Last), nil, args)
 	} else {
 		held := j.HoldAll(args)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/compiled"
 	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/limit"
@@ -105,6 +106,7 @@ type job struct {
 	rounds
 	updated  bool                            // the averaged weights, once
 	reducers map[string]*distributed.Reducer // of models that DistributedDataParallel is around
+	compiled map[string]*compiled.Model      // models that torch.compile compiled
 	totals   Totals
 	stepNo   int64
 }
@@ -248,6 +250,7 @@ func (j *job) setup() {
 	j.Initialize(j.aux, nil)
 	j.setupEval()
 	j.distribute()
+	j.compile()
 	switch {
 	case j.prog.Static:
 		j.batch = j.newBatch(j.prog.Inputs)

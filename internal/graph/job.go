@@ -72,6 +72,7 @@ type building struct {
 	configs     []string                     // where configurations come from
 	asked       map[string]any               // params of all models of transformers
 	data        Data
+	graphs      *program.Compiled // of torch.compile
 }
 
 // Build turns a spec into a job. The error, if any, is a *spec.Errors. A spec in
@@ -123,6 +124,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Job: job, Definer: el.ms[0].spec, Loop: el.loop, NotModelled: append(s.NotModelled(), el.notModelled...), Configurations: el.configs, Data: el.data}
+	el.replay(r)
 	var fails []note.Note
 	for _, d := range el.fails {
 		fails = append(fails, note.WouldFail.New("%s; the job would fail", d.Msg).At(d.file, d.Line))

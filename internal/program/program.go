@@ -15,6 +15,7 @@ package program
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/inductor"
 	"github.com/memplan/memplan/internal/nn"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -101,6 +102,13 @@ type Model struct {
 	Pruned    *Pruning      // nil: not
 	Quantized *Quantization // nil: not
 	Adapters  *Adapters     // nil: none
+	Compiled  *Compiled     // nil: not
+}
+
+// Compiled is what Inductor made of a model, by the log of its code.
+type Compiled struct {
+	File   string
+	Graphs []*inductor.Graph
 }
 
 // Optimizer updates the parameters of some models.

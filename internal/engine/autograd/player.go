@@ -18,6 +18,7 @@ type Player struct {
 	pretended
 	*memory
 	variables []*op.Tensor // of the Python function that was called
+	into      *op.Tensor   // where the next result of its size and type goes; nil: to a block of its own
 }
 
 // New returns a player for one device.

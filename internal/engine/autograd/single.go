@@ -93,3 +93,11 @@ func (p *Player) Resize(t *op.Tensor, n tensor.Bytes) {
 
 // Counts makes the meter count what the player does.
 func (p *Player) Counts(m *limit.Meter) { p.Meter = m }
+
+// Into is Do of an operator whose first result of its size lies in out, which the caller
+// made; nil: it makes its own.
+func (p *Player) Into(out *op.Tensor, r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
+	p.into = out
+	defer func() { p.into = nil }()
+	return p.Do(r, args, in...)
+}

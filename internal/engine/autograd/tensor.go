@@ -57,6 +57,10 @@ func (p *Player) newObject(st *storage, l tensor.Layout, d tensor.DType) *Object
 
 // New implements op.Exec.
 func (p *Player) New(l tensor.Layout, d tensor.DType) *op.Tensor {
+	if t := p.into; t != nil && t.Size == l.Size && t.DType == d {
+		p.into = nil
+		return p.Alias(t, t.Layout, d)
+	}
 	n, err := tensor.MulBytes(l.StorageElems(), d.Size())
 	if err != nil {
 		p.Fail("a tensor of shape %v and type %v: %v", l.Size, d, err)
