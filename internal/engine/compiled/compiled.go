@@ -297,15 +297,20 @@ func describe(in *inductor.Input) string {
 	return text
 }
 
-// cells are the parameters and buffers of the model, each once.
+// cells are the parameters and buffers of the model, each once, in the order in which
+// forward uses them: so Dynamo makes them inputs of its graphs.
 func (m *Model) cells() []*python.Cell {
 	if m.given == nil {
-		m.given = python.Parameters([]*python.Module{m.root})
-		m.root.EachBuffer(func(c *python.Cell) {
+		m.given = m.root.Used()
+		add := func(c *python.Cell) {
 			if !slices.Contains(m.given, c) {
 				m.given = append(m.given, c)
 			}
-		})
+		}
+		for _, c := range python.Parameters([]*python.Module{m.root}) {
+			add(c)
+		}
+		m.root.EachBuffer(add)
 	}
 	return m.given
 }

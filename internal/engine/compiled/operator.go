@@ -126,12 +126,13 @@ func (r *run) arguments(full string, x *syntax.CallExpr) *called {
 		if k < len(names) {
 			at = names[k]
 		}
-		if kw, ok := a.(*syntax.BinaryExpr); ok && kw.Op == syntax.EQ {
+		kw, named := a.(*syntax.BinaryExpr)
+		if named = named && kw.Op == syntax.EQ; named {
 			at, a = inductor.Dotted(kw.X), kw.Y
 		}
 		v := r.eval(a)
 		switch {
-		case at == "out":
+		case named && at == "out":
 			c.out = v.t
 		case v.t != nil:
 			c.order, c.tensors[at] = append(c.order, at), []*op.Tensor{v.t}
