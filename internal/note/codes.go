@@ -14,7 +14,7 @@ const (
 var (
 	Asked                = code(Code{Name: "asked", Doc: "the spec asks for something that is not modelled", LeftOut: true, OfSpec: true, Rule: notModelled})
 	Compiled             = code(Code{Name: "compiled", Doc: "torch.compile changes memory in a way that is not known", LeftOut: true, OfSpec: true, Rule: notModelled})
-	CompiledGraph        = code(Code{Name: "compiled-graph", Doc: "what a compiled graph allocates, which is not in the figures", LeftOut: true, OfSpec: true, Rule: notModelled, Most: "note"})
+	CompiledGraph        = code(Code{Name: "compiled-graph", Doc: "what compiled graphs allocate, and what of them is not in the figures", LeftOut: true, OfSpec: true, Rule: notModelled, Most: "note"})
 	PresetLeavesOut      = code(Code{Name: "preset-leaves-out", Doc: "a preset leaves out a part of its model", LeftOut: true, OfSpec: true, Rule: notModelled})
 	CheckpointedFunction = code(Code{Name: "checkpointed-function", Doc: "a torch.autograd.Function saves its own result in a checkpoint", LeftOut: true, Rule: notModelled})
 	MoreLeftOut          = code(Code{Name: "more-left-out", Doc: "the number of further things that are left out", LeftOut: true, OfSpec: true, Rule: notModelled})

@@ -198,7 +198,7 @@ type Train struct {
 	Keep             *Value      `yaml:"keep" doc:"values that a list holds from step to step: a name, {of, detach, item, to, in, sum}, or several"`
 	Save             *Save       `yaml:"save" doc:"checkpoints written by torch.save, which copies tensors to host memory"`
 	Steps            Integer     `yaml:"steps" min:"1" max:"1000000000" doc:"steps to simulate, or for memplan run to do; by default, and of more than 1000, until two in succession are alike"`
-	Compile          *Value      `yaml:"compile" doc:"torch.compile: true, a mode, or its arguments; output_code: a file with what TORCH_LOGS=output_code printed, of whose graphs the report says what they allocate" later:"torch.compile"`
+	Compile          *Value      `yaml:"compile" doc:"torch.compile: true, a mode, or its arguments; output_code: a file with what TORCH_LOGS=output_code printed, whose graphs take the place of forward and backward passes" later:"torch.compile"`
 	ChannelsLast     Boolean     `yaml:"channels_last" also:"memory_format" doc:"model.to(memory_format=torch.channels_last), and floating-point tensors of a batch with four dimensions or five are copied in that order"`
 	Deterministic    Boolean     `yaml:"deterministic" doc:"torch.use_deterministic_algorithms(True)"`
 	SDPA             []String    `yaml:"sdpa" doc:"backends that scaled_dot_product_attention may choose: flash, mem_efficient, math and cudnn (torch.backends.cuda.enable_flash_sdp and its like); all by default"`

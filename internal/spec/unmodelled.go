@@ -20,7 +20,7 @@ type unmodelled struct {
 var unmodelleds = []unmodelled{
 	// What compiled graphs keep is the partitioner's choice. Less than eager mode:
 	// pytorch/torchdynamo#1479. More: pytorch/pytorch#120381, #122512.
-	{compileKey, "", "the figures are those of eager mode and no upper bound: what compiling changes is not known without the code that it writes (compile: {output_code: FILE} reads it), and public pairs of a compiled run and an eager one range from -19 % to +32 %; fused kernels mostly keep less, but checkpointed layers (pytorch/pytorch#120381) and mode reduce-overhead, whose CUDA graphs have memory of their own, may take more",
+	{compileKey, "", "the figures are those of eager mode and no upper bound: what compiling changes is not known without the code that it writes (compile: {output_code: FILE} replays it), and public pairs of a compiled run and an eager one range from -19 % to +32 %; fused kernels mostly keep less, but checkpointed layers (pytorch/pytorch#120381) and mode reduce-overhead, whose CUDA graphs have memory of their own, may take more",
 		[]string{"compile", "torch_compile", "compile_model"}},
 	// transformers' flash_attention_2 calls the flash-attn library, whose kernels
 	// PyTorch has, too (aten/src/ATen/native/transformers/cuda/flash_attn).
