@@ -44,6 +44,13 @@ type called struct {
 
 // operator calls an operator, on line i, by its row.
 func (r *run) operator(i int, name string, x *syntax.CallExpr) value {
+	// Checkpoints keep the state of random numbers, in host memory (torch/_prims/rng_prims.py).
+	switch _, higher, _ := strings.Cut(name, "higher_order."); {
+	case higher == "run_and_save_rng_state" && len(x.Args) > 0:
+		return value{list: []value{{}, r.within(i, x.Args)}}
+	case higher == "run_with_rng_state" && len(x.Args) > 1:
+		return r.within(i, x.Args[1:])
+	}
 	c := r.arguments(name, x)
 	defer func() {
 		for _, n := range c.order {
@@ -89,6 +96,11 @@ func (r *run) operator(i int, name string, x *syntax.CallExpr) value {
 		v.list = append(v.list, value{t: t})
 	}
 	return v
+}
+
+// within calls the operator that is the first of args with the others.
+func (r *run) within(i int, args []syntax.Expr) value {
+	return r.operator(i, inductor.Dotted(args[0]), &syntax.CallExpr{Fn: args[0], Args: args[1:]})
 }
 
 // single reports whether the name that line i binds is used as a tensor.
