@@ -128,8 +128,8 @@ class GroupedMmFallback2(torch.autograd.Function):
 class Experts(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate_up_proj = nn.Parameter(torch.zeros(4, 96, 64))
-        self.down_proj = nn.Parameter(torch.zeros(4, 64, 48))
+        self.gate_up_proj = nn.Parameter(torch.randn(4, 96, 64))
+        self.down_proj = nn.Parameter(torch.randn(4, 64, 48))
         self.act_fn = ActSilu()
 
     def grouped_linear(self, input, weight, offs, bias):
@@ -174,7 +174,7 @@ class Experts(nn.Module):
 class TopKRouter(nn.Module):
     def __init__(self):
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(4, 64))
+        self.weight = nn.Parameter(torch.randn(4, 64))
 
     def forward(self, hidden_states):
         hidden_states = hidden_states.reshape(-1, 64)
@@ -434,8 +434,8 @@ class GroupedMmFallback4(torch.autograd.Function):
 class Experts2(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate_up_proj = nn.Parameter(torch.zeros(4, 96, 64))
-        self.down_proj = nn.Parameter(torch.zeros(4, 64, 48))
+        self.gate_up_proj = nn.Parameter(torch.randn(4, 96, 64))
+        self.down_proj = nn.Parameter(torch.randn(4, 64, 48))
         self.act_fn = ActSilu2()
 
     def grouped_linear(self, input, weight, offs, bias):
@@ -480,7 +480,7 @@ class Experts2(nn.Module):
 class TopKRouter2(nn.Module):
     def __init__(self):
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(4, 64))
+        self.weight = nn.Parameter(torch.randn(4, 64))
 
     def forward(self, hidden_states):
         hidden_states = hidden_states.reshape(-1, 64)
