@@ -75,20 +75,33 @@ func (f *FuzzCase) Compare() *Case {
 // pretended fills in the result of a case that ran on a pretended GPU.
 func (c *Case) pretended(f *FuzzCase, env op.Env) {
 	c.Live, c.Torch = true, env.Torch.String()
-	p, err := predict(c.Name, f.Spec, env, len(f.Steps), nil)
+	j := f.job
+	if j == nil {
+		j = &job{spec: f.Spec}
+	}
+	p, err := predict(c.Name, j.spec, env, len(f.Steps), j.files)
 	if err != nil {
 		c.Difference = "no prediction: " + err.Error()
 		return
 	}
-	if f.Events != nil {
-		c.Difference = trace.RunsDifference(f.Events, p.events, len(f.Steps))
-	} else if trace.RunsDigest(p.events, len(f.Steps)) != f.Digest {
+	recorded, list, events, steps := f.Events, p.events, p.events, len(f.Steps)
+	if j.trainer {
+		at := f.Ends
+		if f.Events != nil {
+			at, recorded = ends(f.Events, steps), whole(f.Events, steps)
+		}
+		events = cut(p.events, at)
+		list, steps = joined(events), 0
+	}
+	if recorded != nil {
+		c.Difference = trace.RunsDifference(recorded, list, steps)
+	} else if trace.RunsDigest(list, steps) != f.Digest {
 		c.Difference = "the events are others than those recorded"
 	}
 	if c.Equal = c.Difference == ""; c.Equal {
 		c.Rows, c.Derived = p.rows, p.derived
 	}
-	for i, peak := range livePeaks(p.events, len(f.Steps)) {
+	for i, peak := range livePeaks(events, len(f.Steps)) {
 		c.Steps = append(c.Steps, StepPeaks{Allocated: peak, RecordedAllocated: f.Steps[i].PeakAllocated})
 	}
 }

@@ -2,6 +2,7 @@ package accuracy
 
 import (
 	"encoding/json"
+	"path/filepath"
 
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/torchver"
@@ -23,6 +24,12 @@ type FuzzCase struct {
 	Pretended bool `json:"pretended,omitempty"`
 	// Digest stands for Events.
 	Digest string `json:"digest,omitempty"`
+	// Of names the recording whose job was run with the library itself, such as
+	// truth-hf/bert_mlm; it stands for Spec.
+	Of   string `json:"of,omitempty"`
+	Ends []int  `json:"ends,omitempty"` // of set-up and steps of a trainer, in events, whose digest is of one list
+
+	job *job
 }
 
 // Env is what the case ran on.
@@ -60,8 +67,25 @@ func WriteFuzz(path string, cases []*FuzzCase) error {
 // ReadFuzz reads what WriteFuzz wrote.
 func ReadFuzz(path string) ([]*FuzzCase, error) {
 	var cases []*FuzzCase
-	return cases, readJSON(path, &cases)
+	if err := readJSON(path, &cases); err != nil {
+		return nil, err
+	}
+	for _, c := range cases {
+		if c.Of == "" {
+			continue
+		}
+		if err := c.find(filepath.Dir(filepath.Dir(path))); err != nil {
+			return nil, err
+		}
+	}
+	return cases, nil
 }
 
 // Condense keeps of a case what a comparison needs.
-func (f *FuzzCase) Condense() { f.Digest, f.Events = trace.RecordedDigest(f.Events, len(f.Steps)), nil }
+func (f *FuzzCase) Condense() {
+	events, steps := f.Events, len(f.Steps)
+	if f.job != nil && f.job.trainer {
+		f.Ends, events, steps = ends(events, steps), whole(events, steps), 0
+	}
+	f.Digest, f.Events = trace.RecordedDigest(events, steps), nil
+}

@@ -308,35 +308,8 @@ func (c *Case) trainer(text string, r *TrainerRecording) {
 		c.Difference = "no prediction: " + err.Error()
 		return
 	}
-	all := trace.Recorded{"setup": nil}
-	var ends []int // of the set-up and of each step, in events
-	for k := range len(r.Steps) + 1 {
-		name := "setup"
-		if k > 0 {
-			name = fmt.Sprintf("step%d", k)
-		}
-		all["setup"] = append(all["setup"], r.Events[name]...)
-		ends = append(ends, len(all["setup"]))
-	}
-	events := slices.Clone(p.events)
-	n, step := 0, 0
-	for i := range events {
-		for step < len(ends) && n >= ends[step] {
-			step++
-		}
-		if step == len(ends) {
-			events = events[:i]
-			break
-		}
-		events[i].Step = int32(step)
-		if k := events[i].Kind; k == trace.Alloc || k == trace.Free {
-			n++
-		}
-	}
-	whole := slices.Clone(events)
-	for i := range whole {
-		whole[i].Step = 0
-	}
+	all, events := whole(r.Events, len(r.Steps)), cut(p.events, ends(r.Events, len(r.Steps)))
+	whole := joined(events)
 	reads := r.Config.reads()
 	recorded := runs(all["setup"], func(e trace.RecordedEvent) bool { return e.ID > 0 }, reads)
 	predicted := runs(whole, func(e trace.Event) bool { return e.Kind == trace.Alloc }, reads)

@@ -47,6 +47,9 @@ var recorder string
 //go:embed pretend.py
 var pretender string
 
+//go:embed library.py
+var library string
+
 // kinds are the generators of random specs.
 var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"programs":   (*generator).spec,
@@ -85,6 +88,7 @@ func main() {
 	pretend := flag.String("pretend", "", "release of a PyTorch for CPUs, which runs the scripts on a pretended GPU")
 	of := flag.String("of", "", "run the specs of recordings of testdata/fuzz, by the names of the files with commas between")
 	differing := flag.String("differing", "", "run the cases of this file again that differ from the prediction, and keep what comes of them there")
+	libraries := flag.Bool("library", false, "with -pretend, run the jobs of recordings of testdata/truth-hf and testdata/truth-trainer, given as files, with the libraries themselves")
 	whole := flag.Bool("whole", false, "with -pretend, keep the events and not what stands for them")
 	print := flag.Int64("print", -1, "print the spec of this seed and stop")
 	flag.Parse()
@@ -112,6 +116,8 @@ func main() {
 				break
 			}
 		}
+	case *libraries:
+		err = j.library(flag.Args())
 	case flag.NArg() > 0:
 		err = j.read(flag.Args(), *arch)
 	default:
@@ -131,6 +137,7 @@ type job struct {
 	python, out string
 	pretend     string // the release
 	whole, show bool
+	configs     map[string]json.RawMessage // by case, of those that libraries run
 	cases       []*accuracy.FuzzCase
 	others      []*accuracy.FuzzCase // of the file out, in which the cases are kept
 }
@@ -155,6 +162,19 @@ func (j *job) read(files []string, arch string) error {
 			return err
 		}
 		j.add(strings.TrimSuffix(filepath.Base(f), ".yaml"), arch, string(text))
+	}
+	return nil
+}
+
+// library takes the jobs of recordings, which libraries run.
+func (j *job) library(files []string) error {
+	j.configs = map[string]json.RawMessage{}
+	for _, f := range files {
+		c, config, err := accuracy.Library(f, j.pretend)
+		if err != nil {
+			return err
+		}
+		j.cases, j.configs[c.Name] = append(j.cases, c), config
 	}
 	return nil
 }
@@ -190,11 +210,14 @@ func (j *job) run() error {
 	if j.pretend != "" {
 		script = "pretend.py"
 	}
+	if j.configs != nil {
+		script = "library.py"
+	}
 	versions, err := json.Marshal(torchver.Cudnns())
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"record.py": recorder, "pretend.py": pretender, "recorder.py": record.Script(false), "standin.py": torchrun.StandIn, "cudnn.json": string(versions)} {
+	for name, text := range map[string]string{"record.py": recorder, "pretend.py": pretender, "library.py": library, "recorder.py": record.Script(false), "standin.py": torchrun.StandIn, "cudnn.json": string(versions)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}
@@ -206,7 +229,7 @@ func (j *job) run() error {
 	}
 	w := bufio.NewWriter(list)
 	for _, c := range j.cases {
-		conf, err := export(c, filepath.Join(dir, c.Name+".py"))
+		conf, err := j.write(c, filepath.Join(dir, c.Name))
 		if err != nil {
 			fmt.Printf("%s: not exported: %v\n", c.Name, err)
 			if j.show {
@@ -252,6 +275,14 @@ func accepts(c *accuracy.FuzzCase) bool {
 	}
 	_, err = engine.Play(g.Job, env, nil, steps)
 	return err == nil
+}
+
+// write writes what runs a case: a script, or what a library is to do.
+func (j *job) write(c *accuracy.FuzzCase, path string) (allocConf string, err error) {
+	if j.configs != nil {
+		return "", os.WriteFile(path+".config.json", j.configs[c.Name], 0o644)
+	}
+	return export(c, path+".py")
 }
 
 func export(c *accuracy.FuzzCase, path string) (allocConf string, err error) {

@@ -113,32 +113,40 @@ def run(name):
     return {"torch": torch.__version__, "events": {label: events.list[b:e] for label, b, e in bounds}, "steps": steps}
 
 
-def child(name):
+def child(name, run):
     record.write(name, run)
     os._exit(0)
 
 
-torch.set_num_threads(1)
-torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # imports what optimizers import
-jobs = {}
-for line in open(sys.argv[1]).read().split("\n"):
-    if line:
-        arch, name = line.split()[:2]
-        jobs.setdefault(arch, []).append(name)
-workers = int(os.environ.get("WORKERS", "2"))
-for arch, names in jobs.items():
-    if os.fork() == 0:
-        install(arch)
-        running = 0
-        for name in names:
-            if running == workers:
+def main(run, ready=None):
+    """Calls run in a process for each line of the list, after ready, which imports what they share."""
+    torch.set_num_threads(1)
+    torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # imports what optimizers import
+    jobs = {}
+    for line in open(sys.argv[1]).read().split("\n"):
+        if line:
+            arch, name = line.split()[:2]
+            jobs.setdefault(arch, []).append(name)
+    workers = int(os.environ.get("WORKERS", "2"))
+    for arch, names in jobs.items():
+        if os.fork() == 0:
+            install(arch)
+            if ready:
+                ready()
+            running = 0
+            for name in names:
+                if running == workers:
+                    os.wait()
+                    running -= 1
+                if os.fork() == 0:
+                    child(name, run)
+                running += 1
+            while running:
                 os.wait()
                 running -= 1
-            if os.fork() == 0:
-                child(name)
-            running += 1
-        while running:
-            os.wait()
-            running -= 1
-        os._exit(0)
-    os.wait()
+            os._exit(0)
+        os.wait()
+
+
+if __name__ == "__main__":
+    main(run)
