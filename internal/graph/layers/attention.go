@@ -10,6 +10,7 @@ import (
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 var MultiheadAttention = define(module.Layer{
@@ -164,6 +165,20 @@ func (m *mhaParts) forward(f *module.Builder, in []value.Value) []value.Value {
 	view := func(v value.Value, shape ...int64) value.Value {
 		return f.Do(aten.View, &aten.ShapeArgs{Shape: shape}, v)
 	}
+	early := f.Env.Shapes.Env().Torch.Has(torchver.AttentionInputsFreed)
+	drop := func(vs ...value.Value) { // del
+		for i := range vs {
+			if early {
+				f.Emit(program.Stmt{Kind: program.Del, Targets: []int{vs[i].Expr.Slot}})
+			}
+		}
+	}
+	flat := func(y value.Value) value.Value {
+		if early {
+			return f.Do(aten.Reshape, &aten.ShapeArgs{Shape: []int64{bsz * t, e}}, y)
+		}
+		return view(f.Do(aten.Contiguous, nil, y), bsz*t, e)
+	}
 	wider := func(name string, v value.Value) value.Value { // one more key that is masked by nothing
 		return f.Let(name, f.Do(aten.Pad, &aten.PadArgs{Pad: []int64{0, 1}, Mode: "constant"}, v))
 	}
@@ -206,12 +221,14 @@ func (m *mhaParts) forward(f *module.Builder, in []value.Value) []value.Value {
 		} else {
 			w = f.Let("attn_output_weights", f.Do(aten.Baddbmm, &aten.BaddbmmArgs{Beta: 1, Alpha: 1}, mask, scaled, kt))
 		}
+		drop(scaled, k)
 		w = f.Let("attn_output_weights", f.Do(aten.Softmax, &aten.SoftmaxArgs{Dim: -1}, w))
 		if m.dropout > 0 {
 			w = f.Let("attn_output_weights", f.Do(aten.Dropout, &aten.DropoutArgs{P: m.dropout}, w))
 		}
 		y := f.Let("attn_output", f.Do(aten.Bmm, nil, w, v))
-		y = f.Let("attn_output", view(f.Do(aten.Contiguous, nil, f.Do(aten.Transpose, &aten.TransposeArgs{Dim0: 0, Dim1: 1}, y)), t*bsz, e))
+		drop(v)
+		y = f.Let("attn_output", flat(f.Do(aten.Transpose, &aten.TransposeArgs{Dim0: 0, Dim1: 1}, y)))
 		y = f.Let("attn_output", f.Do(aten.Linear, nil, y, m.outWeight, m.outBias))
 		y = f.Let("attn_output", view(y, t, bsz, e))
 		w = f.Let("attn_output_weights", view(w, bsz, m.heads, t, s))
@@ -229,7 +246,8 @@ func (m *mhaParts) forward(f *module.Builder, in []value.Value) []value.Value {
 	}
 	q, k, v = f.Let("q", view(q, bsz, m.heads, t, d)), f.Let("k", view(k, bsz, m.heads, s, d)), f.Let("v", view(v, bsz, m.heads, s, d))
 	y := f.Let("attn_output", f.Do(aten.SDPA, &aten.SDPAArgs{DropoutP: m.dropout, IsCausal: causal}, q, k, v, mask))
-	y = f.Let("attn_output", view(f.Do(aten.Contiguous, nil, f.Do(aten.Permute, &aten.PermuteArgs{Dims: []int64{2, 0, 1, 3}}, y)), bsz*t, e))
+	drop(q, k, v)
+	y = f.Let("attn_output", flat(f.Do(aten.Permute, &aten.PermuteArgs{Dims: []int64{2, 0, 1, 3}}, y)))
 	y = f.Let("attn_output", f.Do(aten.Linear, nil, y, m.outWeight, m.outBias))
 	y = f.Let("attn_output", view(y, t, bsz, e))
 	return []value.Value{y, value.None()}
