@@ -2,6 +2,7 @@ package graph
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 
 	"github.com/memplan/memplan/internal/inductor"
@@ -85,6 +86,16 @@ func (el *building) eager() string {
 		return "DistributedDataParallel and FSDP2 divide graphs in their own way"
 	case job.Offload != program.Offload{}:
 		return "of a model that is offloaded"
+	}
+	trains := false
+	for _, g := range el.graphs.Graphs {
+		trains = trains || g.Backward()
+		if g.Forward() && inductor.BackwardOf(el.graphs.Graphs, g) == nil {
+			return fmt.Sprintf("the graph of the backward pass of %s (%s:%d) is not in the log; let it contain a whole step", g.Name, el.graphs.File, g.Line)
+		}
+	}
+	if !trains {
+		return "the log has no graph of a backward pass; let it contain a whole step"
 	}
 	return ""
 }

@@ -29,8 +29,31 @@ type Graph struct {
 	Code           []Line
 }
 
+// How the names of graphs end that are compiled for training.
+const (
+	forwardSuffix  = "_forward"
+	backwardSuffix = "_backward"
+)
+
+// Forward reports whether the graph is of a forward pass that has a backward pass.
+func (g *Graph) Forward() bool { return strings.HasSuffix(g.Name, forwardSuffix) }
+
 // Backward reports whether the graph is of a backward pass.
-func (g *Graph) Backward() bool { return strings.HasSuffix(g.Name, "_backward") }
+func (g *Graph) Backward() bool { return strings.HasSuffix(g.Name, backwardSuffix) }
+
+// BackwardOf is the graph of a graph's backward pass, nil if the graphs have none.
+func BackwardOf(graphs []*Graph, forward *Graph) *Graph {
+	id, ok := strings.CutSuffix(forward.Name, forwardSuffix)
+	if !ok {
+		return nil
+	}
+	for _, g := range graphs {
+		if g.Name == id+backwardSuffix {
+			return g
+		}
+	}
+	return nil
+}
 
 // Error is what is wrong in a line of a file.
 type Error struct {

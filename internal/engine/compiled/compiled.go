@@ -40,14 +40,7 @@ func New(p *python.Interp, root *python.Module, c *program.Compiled) *Model {
 		if g.Backward() {
 			continue
 		}
-		pr := &pair{forward: g}
-		if id, ok := strings.CutSuffix(g.Name, "_forward"); ok {
-			for _, b := range c.Graphs {
-				if b.Name == id+"_backward" {
-					pr.backward = b
-				}
-			}
-		}
+		pr := &pair{forward: g, backward: inductor.BackwardOf(c.Graphs, g)}
 		frame := g.Frame
 		if frame < 0 {
 			frame = -1 - i
