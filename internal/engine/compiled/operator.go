@@ -148,7 +148,7 @@ func (r *run) arguments(full string, x *syntax.CallExpr) *called {
 			c.out = v.t
 		case v.t != nil:
 			c.order, c.tensors[at] = append(c.order, at), []*op.Tensor{v.t}
-		case v.list != nil && len(v.list) > 0 && v.list[0].t != nil:
+		case len(v.list) > 0 && v.list[0].t != nil:
 			var ts []*op.Tensor
 			for _, e := range v.list {
 				ts = append(ts, e.t)
