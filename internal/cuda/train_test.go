@@ -67,7 +67,8 @@ func trained(j *estimate.Job, d runtime.Device, steps int) (r *runtime.Result, w
 // TestTrain trains models on the GPU and on the CPU, from the same weights and
 // with the same random numbers: losses and weights are the same but for rounding, and the
 // memory that was taken is what was predicted, to the byte. No batch norm has less
-// than 8 elements to normalize: see TestGradients.
+// than 8 elements to normalize (see TestGradients), and the ResNet has one block in each
+// stage: with two, the CPU's own weights are off by 2e-3 of those in float64 after three steps.
 func TestTrain(t *testing.T) {
 	t.Setenv("MEMPLAN_EMULATOR_MEMORY", "4294967296")
 	d := open(t)
@@ -81,7 +82,7 @@ func TestTrain(t *testing.T) {
 		{"vit", []string{"params.img=8", "params.patch=4", "params.d=32", "params.heads=2", "params.layers=1", "params.classes=10", "train.batch_size=2"}},
 		{"llama", []string{"params.vocab=64", "params.d=32", "params.heads=2", "params.kv=1", "params.ff=64", "params.layers=1", "params.seq=16", "params.ctx=16", "train.batch_size=2", "train.clip_grad_norm=0.1"}},
 		{"bert", []string{"params.vocab=100", "params.d=32", "params.heads=2", "params.layers=2", "params.ff=64", "params.maxlen=16", "params.seq=16", "train.batch_size=4", "train.optimizer={AdamW: {lr: 0.002}}"}},
-		{"resnet", []string{"params.depth=18", "params.img=32", "params.classes=10", "train.batch_size=8", "train.optimizer={SGD: {lr: 0.01, momentum: 0.9}}"}},
+		{"resnet", []string{"params.depth=18", "params.stages=[1, 1, 1, 1]", "params.img=32", "params.classes=10", "train.batch_size=8", "train.optimizer={SGD: {lr: 0.01, momentum: 0.9}}"}},
 		{"vgg", []string{"params.img=32", "params.classes=10", "model.modules.avgpool={AdaptiveAvgPool2d: 1}", "train.batch_size=2"}},
 		{"unet", []string{"params.base=4", "params.depth=2", "params.img=16", "train.batch_size=2"}},
 		// Partly computed in host memory.
@@ -113,10 +114,7 @@ func TestTrain(t *testing.T) {
 			if !(difference <= 1e-3*norm) {
 				t.Errorf("weights differ by %.2g of %.2g", difference, norm)
 			}
-			worst, bound := 0.0, 1e-5 // of a sum; 2e-7 was seen
-			if c.preset == "resnet" { // batch norms of few elements magnify it: 2e-5 was seen
-				bound = 1e-4
-			}
+			worst, bound := 0.0, 1e-5 // of a sum; 2e-6 was seen
 			for i := range want.Steps {
 				a, b := got.Steps[i].Loss, want.Steps[i].Loss
 				if !(math.Abs(a-b) <= bound*math.Abs(b)) {
