@@ -5,6 +5,7 @@ import (
 	"github.com/memplan/memplan/internal/cub"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // indexDim checks an int64 index of at least one dimension.
@@ -42,13 +43,17 @@ var IndexSelect = define(op.Op{
 
 // Index is x[:, index] with an int64 tensor in the place of dim, whose
 // dimensions stand in the result for it: each ":" is a view, as it is for
-// integers and slices.
+// integers and slices, up to the release that leaves it out.
 var _ = define(op.Op{
 	Name: "index.any", Sig: "[] index(self, index, dim: int = 0)", Args: &DimArgs{}, Composite: true, Run: func(c *op.Call) {
 		x, idx := c.In[0], c.In[1]
 		d := indexDim(c, x, idx, c.Args.(*DimArgs).Dim)
 		x = c.Keep(x)
-		for i := range d {
+		views := d
+		if c.Env().Torch.Has(torchver.WholeSlicesSkipped) {
+			views = 0
+		}
+		for i := range views {
 			y := c.Do1(Slice, &SliceArgs{Dim: i, Step: 1}, x)
 			c.Drop(x)
 			x = y

@@ -79,7 +79,7 @@ func callOf(entry string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	env := op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Recorded}
+	env := op.Env{Arch: 80, SMs: 108, ThreadsPerSM: 2048, Torch: torchver.Newest}
 	g, err := graph.Build(s, graph.Options{Env: env, Preset: specs.Preset, Presets: specs.Names()})
 	if err != nil {
 		return "", err

@@ -279,7 +279,7 @@ func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string, weigh
 		}
 	}()
 	j := &hf.Job{
-		Spec: el.spec, Batch: el.batch, DType: el.job.DType, Torch: el.opts.Env.Torch, SMs: int64(el.opts.Env.SMs), Inference: el.job.Inference != "", Checkpoints: func() bool { return !m.Eval.V && el.checkpoints() },
+		Spec: el.spec, Batch: el.batch, DType: el.job.DType, Torch: el.opts.Env.Torch, SMs: int64(el.opts.Env.SMs), Arch: el.opts.Env.Arch, Inference: el.job.Inference != "", Checkpoints: func() bool { return !m.Eval.V && el.checkpoints() },
 		Types: el.opts.HFTypes, Preset: el.opts.Preset, ReadFile: el.opts.ReadFile, Hub: el.opts.Hub, Nested: el.presetOfPreset, Asked: el.asked,
 		Parse: func(name string, text []byte, given map[string]any) (*spec.Spec, error) {
 			s, err := spec.Parse("preset:"+name, text, spec.Options{Own: true, Params: given})

@@ -132,16 +132,22 @@ class Experts(nn.Module):
         self.down_proj = nn.Parameter(torch.randn(4, 64, 48))
         self.act_fn = ActSilu()
 
+    def _grouped_mm(self, input, weight, offs):
+        return GroupedMmFallback.apply(input, weight, offs)
+
     def grouped_linear(self, input, weight, offs, bias):
-        out = GroupedMmFallback.apply(input, weight.transpose(-2, -1), offs)
+        out = self._grouped_mm(input, weight.transpose(-2, -1), offs)
         return out
 
     def apply_gate(self, gate_up_out):
         gate, up = gate_up_out.chunk(2, -1)
         return self.act_fn(gate) * up
 
+    def _grouped_mm_2(self, input, weight, offs):
+        return GroupedMmFallback2.apply(input, weight, offs)
+
     def grouped_linear_2(self, input, weight, offs, bias):
-        out = GroupedMmFallback2.apply(input, weight.transpose(-2, -1), offs)
+        out = self._grouped_mm_2(input, weight.transpose(-2, -1), offs)
         return out
 
     def forward(self, hidden_states, top_k_index, top_k_weights):
@@ -438,16 +444,22 @@ class Experts2(nn.Module):
         self.down_proj = nn.Parameter(torch.randn(4, 64, 48))
         self.act_fn = ActSilu2()
 
+    def _grouped_mm(self, input, weight, offs):
+        return GroupedMmFallback3.apply(input, weight, offs)
+
     def grouped_linear(self, input, weight, offs, bias):
-        out = GroupedMmFallback3.apply(input, weight.transpose(-2, -1), offs)
+        out = self._grouped_mm(input, weight.transpose(-2, -1), offs)
         return out
 
     def apply_gate(self, gate_up_out):
         gate, up = gate_up_out.chunk(2, -1)
         return self.act_fn(gate) * up
 
+    def _grouped_mm_2(self, input, weight, offs):
+        return GroupedMmFallback4.apply(input, weight, offs)
+
     def grouped_linear_2(self, input, weight, offs, bias):
-        out = GroupedMmFallback4.apply(input, weight.transpose(-2, -1), offs)
+        out = self._grouped_mm_2(input, weight.transpose(-2, -1), offs)
         return out
 
     def forward(self, hidden_states, top_k_index, top_k_weights):

@@ -21,6 +21,7 @@ import record
 import recorder
 
 Z = lambda *s: torch.zeros(*s, dtype=torch.int64)
+HALVES = {"pure_bf16": torch.bfloat16, "pure_fp16": torch.float16}
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.01),
     "sgd_momentum": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9),
@@ -90,7 +91,7 @@ def batch(cfg, c, b):
     if task == "image":
         side = cfg.get("image") or c.image_size
         sides = tuple(side) if isinstance(side, (list, tuple)) else (side, side)
-        kind = torch.bfloat16 if cfg.get("precision") == "pure_bf16" else torch.float32
+        kind = HALVES.get(cfg.get("precision"), torch.float32)
         return {"pixel_values": torch.zeros(*n, getattr(c, "num_channels", 3), *sides, dtype=kind), "labels": Z(*n)}
     raise NotImplementedError(f"a batch for {task}")
 
@@ -125,7 +126,7 @@ def loop(cfg):
     features = cfg.get("features") or []
     if "checkpoint" in features:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": "reentrant" in features})
-    model = model.to(device="cuda", dtype=torch.bfloat16) if cfg["precision"] == "pure_bf16" else model.to("cuda")
+    model = model.to(device="cuda", dtype=HALVES.get(cfg["precision"]))
     model.train()
     for n, p in model.named_parameters():
         if n in (cfg.get("frozen") or []):

@@ -28,7 +28,7 @@ import (
 //	layer_norms  patterns of paths, of modules that are nn.LayerNorm by inheritance
 //	accepts_num_items false: what Trainer counts is not passed to forward, as the model says itself
 //	left_out     null, or what is left out of the figures
-//	torch_minor  given by the loader: 6 for PyTorch 2.6
+//	grouped_mm   given by the loader: experts are multiplied by torch._grouped_mm
 //	multiprocessors given by the loader: those of the GPU
 //	unpacked     names of modules whose weights training takes as they are
 //	inference    given by the loader: the job has mode: inference
@@ -62,7 +62,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/mixers", "hf/ker
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "torch_minor", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "own_init", "liger", "cut_cross_entropy", "logits_to_keep", "virtual_tokens", "word_embeddings", "prefix_tokens", "prefix_shape", "prefixed"}
+var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "grouped_mm", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "own_init", "liger", "cut_cross_entropy", "logits_to_keep", "virtual_tokens", "word_embeddings", "prefix_tokens", "prefix_shape", "prefixed"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -72,6 +72,7 @@ type Job struct {
 	DType     tensor.DType // of parameters
 	Torch     torchver.Version
 	SMs       int64 // multiprocessors of the GPU
+	Arch      int   // compute capability of the GPU × 10
 	Inference bool
 
 	Types       []string                                                                 // that there are presets for
@@ -295,7 +296,7 @@ func (h *model) params() map[string]any {
 			given["part"] = part
 		}
 	}
-	given["torch_minor"] = int64(h.Torch.Minor)
+	given["grouped_mm"] = h.Torch.Has(torchver.GroupedExperts) && h.Arch >= 80 || h.Torch.Has(torchver.GroupedExpertsHopper) && h.Arch >= 90
 	given["multiprocessors"] = h.SMs
 	given["inference"] = h.Inference
 	return given
