@@ -1,6 +1,9 @@
 package aten
 
 import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/torchver"
@@ -13,7 +16,7 @@ import (
 //	[groups, m, k] and [k, n]: [m, n], of parts of the columns of the second
 //	[m, k] and [k, n]: [groups, m, n], of parts of k
 var GroupedMm = define(op.Op{
-	Name: "_grouped_mm", Sig: "torch._grouped_mm(input, mat2, offs)", Flops: groupedFlops, Run: func(c *op.Call) {
+	Name: "_grouped_mm", Eval: evalGroupedMm, Sig: "torch._grouped_mm(input, mat2, offs)", Flops: groupedFlops, Run: func(c *op.Call) {
 		a, b, offs := c.In[0], c.In[1], c.In[2]
 		size := groupedSize(c, a, b, offs)
 		// The rows of the result begin at multiples of 16 bytes.
@@ -62,6 +65,60 @@ var _ = GroupedMm.Derive(func(b *op.Back) {
 		}
 	}
 })
+
+// evalGroupedMm multiplies the parts one by one; the host reads where they end. Rows and
+// columns of no part are left as they are.
+var evalGroupedMm = &op.Eval{InParts: true, Forward: func(m op.Machine, c *op.Call) error {
+	y, a, b := c.Out[0], c.In[0], c.In[1]
+	var ends []float64
+	if err := m.OnHost(func(h op.Arrays) { ends = h.Get(c.In[2]) }); err != nil {
+		return err
+	}
+	whole := a.Rank() == 2 && b.Rank() == 2 // products of no columns are zero
+	if whole {
+		if err := m.Apply(kernel.Fill, y, nil, 0); err != nil {
+			return err
+		}
+	}
+	most, start := b.Dim(-1), int64(0)
+	if a.Rank() == 2 {
+		most = a.Dim(0)
+	}
+	if whole {
+		most = a.Dim(1)
+	}
+	for g, e := range ends {
+		end := int64(e)
+		if end < start || end > most {
+			return fmt.Errorf("part %d of a grouped product ends at %d, after one that ends at %d, of %d", g, end, start, most)
+		}
+		n := end - start
+		if n == 0 {
+			continue
+		}
+		// A batch of one product.
+		part := func(t *op.Tensor, d int) kernel.Tensor {
+			if t.Rank() == 3 {
+				l := t.Narrow(0, int64(g), 1, 1)
+				return m.At(t, l)
+			}
+			l := t.Narrow(d, start, n, 1)
+			return m.At(t, l.Unsqueeze(0))
+		}
+		of := []kernel.Tensor{part(y, 1), part(a, 0), part(b, 1), {}}
+		switch {
+		case whole:
+			of[1], of[2] = part(a, 1), part(b, 0)
+		case a.Rank() == 2:
+			of[0] = part(y, 0)
+		}
+		if err := m.Launch(kernel.Gemm, of, nil, 1, 0); err != nil {
+			return err
+		}
+		start = end
+	}
+	return nil
+}}
 
 // groupedSize is the size of a grouped product, whose operands it checks.
 func groupedSize(c *op.Call, a, b, offs *op.Tensor) []int64 {
