@@ -214,8 +214,12 @@ func newSearch(ctx context.Context, budget *limit.Budget, series *estimate.Serie
 func (s *search) run(headroom float64) (*Found, error) {
 	f, axis := &Found{}, s.axis
 	lo, guess, window := int64(0), s.guess(), int64(0)
+	near := int64(0)
+	if _, ok := s.series.Room(1); ok && guess <= 50*Lookahead { // the end is close; what is beyond it is looked at in any case
+		near = Lookahead
+	}
 	for s.ctx.Err() == nil {
-		if lo = s.end(lo, s.top+1, guess, s.fits); lo == 0 && s.refused[1] == nil {
+		if lo = s.end(lo, s.top+1, guess, near, s.fits); lo == 0 && s.refused[1] == nil {
 			break // the first step is one that the model takes
 		}
 		if s.over() {
@@ -293,8 +297,9 @@ func (s *search) line(a, b int64, left float64) int64 {
 
 // end returns a value between lo and hi for which ok holds while it does not for
 // the next one; it holds for lo and not for hi. It goes from a guess on in
-// growing steps until the end lies between two, and then by halves.
-func (s *search) end(lo, hi, guess int64, ok func(int64) bool) int64 {
+// growing steps until the end lies between two, and then by halves; down from it go so
+// many single steps first.
+func (s *search) end(lo, hi, guess, near int64, ok func(int64) bool) int64 {
 	if guess = min(max(guess, lo), hi-1); guess == lo || ok(guess) {
 		lo = guess
 		for step := int64(1); lo+step < hi && !s.over(); step *= 2 {
@@ -306,12 +311,14 @@ func (s *search) end(lo, hi, guess int64, ok func(int64) bool) int64 {
 		}
 	} else {
 		hi = guess
-		for step := int64(1); hi-step > lo && !s.over(); step *= 2 {
+		for step, tries := int64(1), int64(0); hi-step > lo && !s.over(); tries++ {
 			if ok(hi - step) {
 				lo = hi - step
 				break
 			}
-			hi -= step
+			if hi -= step; tries >= near {
+				step *= 2
+			}
 		}
 	}
 	for hi-lo > 1 && s.ctx.Err() == nil && !s.over() {
@@ -418,7 +425,7 @@ func (s *search) recommend(most int64, headroom float64) int64 {
 	}
 	// The last of the multiples of 8 was tried, so that it holds even where the
 	// peaks are not monotone.
-	if k := 8 * s.end(0, most/8+1, s.line(cmp.Or(s.first, min(8, most)), most, headroom)/8, func(k int64) bool { return roomy(8 * k) }); k > 0 {
+	if k := 8 * s.end(0, most/8+1, s.line(cmp.Or(s.first, min(8, most)), most, headroom)/8, 0, func(k int64) bool { return roomy(8 * k) }); k > 0 {
 		return k
 	}
 	for k := int64(4); k >= 1; k /= 2 {
