@@ -17,6 +17,11 @@ def covers(patterns, path):
     return any(fnmatch.fnmatchcase(".".join(parts[:n]), p) for p in patterns for n in range(len(parts) + 1))
 
 
+def launch(output, kernel):
+    """A kernel of another library, which writes into a tensor: what it computes is left out."""
+    return output
+
+
 class LlamaRMSNorm2(nn.Module):
     def __init__(self):
         super().__init__()
@@ -96,9 +101,10 @@ class ActSilu(nn.Module):
 class GroupedMmFallback(torch.autograd.Function):
     @staticmethod
     def forward(ctx, input, weight, offs):
+        output = torch.zeros(128, 96, dtype=torch.bfloat16, device=device)
         ctx.save_for_backward(input, weight)
         ctx.offs = offs
-        return torch.zeros(128, 96, dtype=torch.bfloat16, device=device)
+        return launch(output, "grouped_mm_fallback")
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -112,9 +118,10 @@ class GroupedMmFallback(torch.autograd.Function):
 class GroupedMmFallback2(torch.autograd.Function):
     @staticmethod
     def forward(ctx, input, weight, offs):
+        output = torch.zeros(128, 64, dtype=torch.bfloat16, device=device)
         ctx.save_for_backward(input, weight)
         ctx.offs_ = offs
-        return torch.zeros(128, 64, dtype=torch.bfloat16, device=device)
+        return launch(output, "grouped_mm_fallback")
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -171,6 +178,7 @@ class Experts(nn.Module):
         weighted_out = weighted_out.masked_fill_(sentinel_mask, 0.0)
         inv_perm = torch.zeros_like(perm)
         places = torch.arange(128, device=device)
+        inv_perm = inv_perm.scatter_(0, perm, places)
         del places
         weighted_out = weighted_out[inv_perm]
         final_hidden_states = torch.sum(weighted_out.view(64, 2, 64), (1,))
@@ -408,9 +416,10 @@ class ActSilu2(nn.Module):
 class GroupedMmFallback3(torch.autograd.Function):
     @staticmethod
     def forward(ctx, input, weight, offs):
+        output = torch.zeros(256, 96, dtype=torch.bfloat16, device=device)
         ctx.save_for_backward(input, weight)
         ctx.offs__ = offs
-        return torch.zeros(256, 96, dtype=torch.bfloat16, device=device)
+        return launch(output, "grouped_mm_fallback")
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -424,9 +433,10 @@ class GroupedMmFallback3(torch.autograd.Function):
 class GroupedMmFallback4(torch.autograd.Function):
     @staticmethod
     def forward(ctx, input, weight, offs):
+        output = torch.zeros(256, 64, dtype=torch.bfloat16, device=device)
         ctx.save_for_backward(input, weight)
         ctx.offs___ = offs
-        return torch.zeros(256, 64, dtype=torch.bfloat16, device=device)
+        return launch(output, "grouped_mm_fallback")
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -483,6 +493,7 @@ class Experts2(nn.Module):
         weighted_out = weighted_out.masked_fill_(sentinel_mask, 0.0)
         inv_perm = torch.zeros_like(perm)
         places = torch.arange(256, device=device)
+        inv_perm = inv_perm.scatter_(0, perm, places)
         del places
         weighted_out = weighted_out[inv_perm]
         final_hidden_states = torch.sum(weighted_out.view(128, 2, 64), (1,))
