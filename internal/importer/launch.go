@@ -153,18 +153,22 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 	if v := fsdpKey(conf, "offload_params"); given(v) {
 		j.out.put("parallel.cpu_offload", "true", f.from(v))
 	}
+	const reshard = "parallel.reshard_after_forward"
 	if v := fsdpKey(conf, "reshard_after_forward"); v != nil && v.Kind == spec.Bool {
-		j.out.put("parallel.reshard_after_forward", flow(v), f.from(v))
+		j.out.put(reshard, flow(v), f.from(v))
 	}
 	if v := fsdpKey(conf, "sharding_strategy"); v != nil {
 		switch strings.ToUpper(v.Str) {
 		case "SHARD_GRAD_OP", "2":
-			j.out.put("parallel.reshard_after_forward", "false", f.from(v))
+			j.out.put(reshard, "false", f.from(v))
 		case "NO_SHARD", "3":
 			f.fail(v, "sharding_strategy NO_SHARD is DistributedDataParallel; write distributed_type: MULTI_GPU")
 		case "HYBRID_SHARD", "HYBRID_SHARD_ZERO2", "4", "5":
 			f.doubt(j, v, "sharding_strategy: %s; planned with shards over all processes", v.Str)
 		}
+	}
+	if j.out.get(reshard) == nil {
+		j.put(reshard, "true", nil).why = "accelerate's default"
 	}
 	types := map[string]string{"bf16": "bfloat16", "fp16": "float16"}
 	mixed := ""
