@@ -76,7 +76,7 @@ func (j *job) arguments() {
 		j.loads()
 	}
 	if j.out.get("trainer") == nil {
-		j.put("trainer."+j.format.Trainer, "{}", nil)
+		j.put("trainer."+j.format.Trainer, "", nil)
 	}
 	j.argumentsEvaluate()
 }

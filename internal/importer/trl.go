@@ -64,7 +64,7 @@ func (j *job) trl() {
 	}
 	j.length(firstOf(j, "max_length", "max_seq_length"), 1024)
 	if j.out.get("trainer") == nil {
-		j.put("trainer.sft", "{}", nil)
+		j.put("trainer.sft", "", nil)
 	}
 	j.argumentsEvaluate()
 }
@@ -116,7 +116,7 @@ func (j *job) trlGRPO() {
 		j.doubt(v, "a model that rewards completions; planned without it")
 	}
 	if j.out.get("trainer") == nil {
-		j.put("trainer.grpo", "{}", nil)
+		j.put("trainer.grpo", "", nil)
 	}
 }
 
