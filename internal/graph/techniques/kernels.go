@@ -9,6 +9,7 @@ import (
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -55,7 +56,7 @@ const (
 // fuse replaces what modules with adapters compute by the kernels that the spec names.
 // It returns the modules of root, which are the model's or those of its evaluation, and
 // says of the model's what is left out.
-func (j *Job) fuse(root *program.Class, a *program.Adapters, evaluation bool) (out []program.Fused) {
+func (j *Job) fuse(m *Model, root *program.Class, a *program.Adapters, evaluation bool) (out []program.Fused) {
 	if len(a.Kernels) == 0 {
 		return nil
 	}
@@ -76,8 +77,8 @@ func (j *Job) fuse(root *program.Class, a *program.Adapters, evaluation bool) (o
 	rewritten := !rewrites
 	root.Walk(func(path string, c *program.Class) {
 		linear = linear || rewrites && adapted[path+".in_proj_qkv"] != nil
-		m := fusable.FindStringSubmatch(path)
-		if m == nil {
+		part := fusable.FindStringSubmatch(path)
+		if part == nil {
 			return
 		}
 		// They are for layers with adapters alone.
@@ -95,11 +96,11 @@ func (j *Job) fuse(root *program.Class, a *program.Adapters, evaluation bool) (o
 		}
 		var layers [4]*program.Class
 		switch {
-		case m[1] == "mlp" && on["mlp"]:
+		case part[1] == "mlp" && on["mlp"]:
 			if copy(layers[:], of("gate_proj", "up_proj", "down_proj")) == 0 {
 				return
 			}
-		case m[1] == "self_attn" && rewrites && c.Child("q_proj") >= 0 && c.Child("k_proj") >= 0 && c.Child("o_proj") >= 0:
+		case part[1] == "self_attn" && rewrites && (rewritable(c) || strings.HasPrefix(m.Type, "gemma4")):
 			rewritten = true
 			if on["qkv"] {
 				copy(layers[:], of(projections(c)...))
@@ -139,6 +140,26 @@ func (j *Job) fuse(root *program.Class, a *program.Adapters, evaluation bool) (o
 		*j.Warnings = append(*j.Warnings, note.FitsNothing.New("peft.kernels: no layer that Axolotl's fused kernels are for has an adapter").Of("peft.kernels"))
 	}
 	return out
+}
+
+// rewritable reports whether an attention is written as those whose source Axolotl replaces
+// (QKV_PATCHES): what v_proj computes is viewed and transposed at once. The attention of Gemma 4
+// is one of Axolotl's own.
+func rewritable(c *program.Class) bool {
+	v := c.Child("v_proj")
+	if v < 0 || c.Child("q_proj") < 0 || c.Child("k_proj") < 0 || c.Child("o_proj") < 0 {
+		return false
+	}
+	return slices.ContainsFunc(c.Forward.Body, func(st program.Stmt) bool {
+		e := st.Value
+		for _, row := range []*op.Op{aten.Transpose, aten.View} {
+			if e == nil || e.Kind != program.CallOp || e.Row != row {
+				return false
+			}
+			e = e.Args[0]
+		}
+		return e.Kind == program.CallMod && e.Child == v
+	})
 }
 
 // layerKey is what a kernel depends on of a layer at a place in a class.
@@ -192,7 +213,7 @@ func (j *Job) fuseSized(e *program.Sized) {
 	for _, m := range j.Job.Models {
 		if root := e.Models[m.Name]; root != nil && m.Adapters != nil {
 			spec.Try(func() {
-				f := append(j.fuse(root, m.Adapters, true), j.computedIn(root, m.Adapters)...)
+				f := append(j.fuse(j.model(m.Name), root, m.Adapters, true), j.computedIn(root, m.Adapters)...)
 				if m.Adapters.Regularized != nil {
 					f = append(f, j.regularized(root, m.Adapters, j.Spec.PEFT.At))
 				}
@@ -211,7 +232,7 @@ func (j *Job) fused(path string, c *program.Class, layers [4]*program.Class, at 
 	env := *j.Env
 	own := *c
 	b := &fusion{replacement{module.NewBuilder(&env, &own, "X"), j.Batch}}
-	if c.Child("gate_proj") >= 0 {
+	if strings.HasSuffix(path, ".mlp") {
 		gate, up, down := b.layer("gate_proj", layers[0]), b.layer("up_proj", layers[1]), b.layer("down_proj", layers[2])
 		b.Finish(b.mlp(b.sequence(gate), gate, up, down))
 		b.Func.Remedy = remedy("mlp")

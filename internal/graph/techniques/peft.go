@@ -134,7 +134,7 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 	a.Modules = j.endings(pm, saved)
 	j.savedModules(pm, a, t.at)
 	a.Kernels = j.kernels(m, p)
-	a.Fused = j.fuse(pm.Root, a, false)
+	a.Fused = j.fuse(m, pm.Root, a, false)
 	if l := j.Spec.Trainer; t.weight != nil && l.OfTransformers() && l.Args().Number("label_smoothing_factor") != 0 { // the model is given no labels, and returns no loss
 		t.weight = nil
 	}
