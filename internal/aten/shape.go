@@ -69,7 +69,7 @@ var diagonal = define(op.Op{
 		hi, lo := max(d1, d2), min(d1, d2)
 		l.Size = l.Size.Remove(hi).Remove(lo).Append(n)
 		l.Stride = l.Stride.Remove(hi).Remove(lo).Append(stride)
-		return []tensor.Layout{l}
+		return c.OneView(l)
 	},
 	Node:   "DiagonalBackward0",
 	Grad:   func(b *op.Back) { b.Set(0, b.NewShape(b.Grads[0].DType, b.InM[0].Size.Slice()...)) }, // zeros, then a copy into the diagonal

@@ -11,6 +11,17 @@ type ToCopyArgs struct {
 	Format tensor.MemoryFormat
 }
 
+// toTypes are the arguments of conversions to each type, which no operator changes.
+var toTypes = func() (t [256]ToCopyArgs) {
+	for d := range t {
+		t[d].DType = tensor.DType(d)
+	}
+	return t
+}()
+
+// toType are the arguments of a conversion to a type.
+func toType(d tensor.DType) *ToCopyArgs { return &toTypes[d] }
+
 // ToCopy converts the element type; its gradient is converted back.
 var ToCopy = define(op.Op{
 	Name: "_to_copy", Eval: op.Copied, Copies: true, Args: &ToCopyArgs{}, Run: func(c *op.Call) {
@@ -20,7 +31,7 @@ var ToCopy = define(op.Op{
 })
 
 var _ = ToCopy.Derive(func(b *op.Back) {
-	b.Set(0, b.Do1(To, &ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))
+	b.Set(0, b.Do1(To, toType(b.InM[0].DType), b.Grads[0]))
 })
 
 // To is the tensor itself if it has the type already, and suggests the format, else a
@@ -58,7 +69,7 @@ var _ = define(op.Op{
 // cast defines x.float() and its like.
 func cast(name string, d tensor.DType) *op.Op {
 	return define(op.Op{Name: name, Sig: "Tensor." + name + "(self)", Composite: true, Run: func(c *op.Call) {
-		c.Return(c.Do1(To, &ToCopyArgs{DType: d}, c.In[0]))
+		c.Return(c.Do1(To, toType(d), c.In[0]))
 	}})
 }
 
@@ -76,7 +87,7 @@ var (
 // The conversion to the type of another tensor.
 var _ = define(op.Op{
 	Name: "type_as", Sig: "Tensor.type_as(self, other)", Composite: true, Run: func(c *op.Call) {
-		c.Return(c.Do1(To, &ToCopyArgs{DType: c.In[1].DType}, c.In[0]))
+		c.Return(c.Do1(To, toType(c.In[1].DType), c.In[0]))
 	},
 })
 
@@ -87,7 +98,7 @@ var ToAutocast = define(op.Op{
 			c.ReturnSelf(0)
 			return
 		}
-		c.Return(c.Do1(To, &ToCopyArgs{DType: c.Env().AutocastDType}, c.In[0]))
+		c.Return(c.Do1(To, toType(c.Env().AutocastDType), c.In[0]))
 	},
 })
 
@@ -106,7 +117,7 @@ var (
 				c.ReturnSelf(0)
 				return
 			}
-			c.Return(c.Do1(To, &ToCopyArgs{DType: c.In[1].DType}, c.In[0]))
+			c.Return(c.Do1(To, toType(c.In[1].DType), c.In[0]))
 		},
 	})
 )

@@ -13,9 +13,9 @@ var T = define(op.Op{
 	Name: "t", View: func(c *op.Call) []tensor.Layout {
 		x := c.In[0]
 		if x.Rank() < 2 {
-			return []tensor.Layout{x.Layout}
+			return c.OneView(x.Layout)
 		}
-		return []tensor.Layout{x.Transpose(0, 1)}
+		return c.OneView(x.Transpose(0, 1))
 	}, Node: "TBackward0",
 })
 
@@ -56,7 +56,7 @@ var View = define(op.Op{
 		if !ok {
 			c.Fail("shape %v with strides %v cannot be viewed as %v without a copy; use reshape", c.In[0].Size, c.In[0].Stride, size)
 		}
-		return []tensor.Layout{l}
+		return c.OneView(l)
 	},
 	Node: "ViewBackward0",
 })
@@ -140,7 +140,7 @@ var Transpose = define(op.Op{
 	Name: "transpose", Sig: "Tensor.transpose(self, dim0: int, dim1: int)", Args: &TransposeArgs{},
 	View: func(c *op.Call) []tensor.Layout {
 		a, x := c.Args.(*TransposeArgs), c.In[0]
-		return []tensor.Layout{x.Transpose(c.Dim(a.Dim0, x.Rank()), c.Dim(a.Dim1, x.Rank()))}
+		return c.OneView(x.Transpose(c.Dim(a.Dim0, x.Rank()), c.Dim(a.Dim1, x.Rank())))
 	},
 	Node: "TransposeBackward0",
 })
@@ -168,7 +168,7 @@ type PermuteArgs struct {
 var Permute = define(op.Op{
 	Name: "permute", Sig: "Tensor.permute(self, *dims: ints)", Args: &PermuteArgs{},
 	View: func(c *op.Call) []tensor.Layout {
-		return []tensor.Layout{c.In[0].Permute(permutation(c, c.Args.(*PermuteArgs).Dims, c.In[0].Rank()))}
+		return c.OneView(c.In[0].Permute(permutation(c, c.Args.(*PermuteArgs).Dims, c.In[0].Rank())))
 	},
 	Node: "PermuteBackward0",
 	Grad: func(b *op.Back) {
@@ -216,7 +216,7 @@ var Select = define(op.Op{
 		if x.Rank() == 0 || i < 0 || i >= x.Dim(d) {
 			c.Fail("index %d is out of range for dimension %d of shape %v", a.Index, a.Dim, x.Size)
 		}
-		return []tensor.Layout{x.Select(d, i)}
+		return c.OneView(x.Select(d, i))
 	},
 	Node: "SelectBackward0",
 	Grad: func(b *op.Back) { b.Set(0, b.NewShape(b.Grads[0].DType, b.InM[0].Size.Slice()...)) }, // zeros, then a copy into the slice
@@ -252,7 +252,7 @@ var Slice = define(op.Op{
 		}
 		from := clamp(a.Start, 0)
 		to := max(from, clamp(a.End, n))
-		return []tensor.Layout{x.Narrow(d, from, tensor.DivUp(to-from, a.Step), a.Step)}
+		return c.OneView(x.Narrow(d, from, tensor.DivUp(to-from, a.Step), a.Step))
 	},
 	Node: "SliceBackward0",
 	Grad: func(b *op.Back) { b.Set(0, b.NewShape(b.Grads[0].DType, b.InM[0].Size.Slice()...)) },
@@ -290,7 +290,7 @@ var (
 	Unsqueeze = define(op.Op{
 		Name: "unsqueeze", Sig: "Tensor.unsqueeze(self, dim: int)", Args: &DimArgs{},
 		View: func(c *op.Call) []tensor.Layout {
-			return []tensor.Layout{c.In[0].Unsqueeze(c.Dim(c.Args.(*DimArgs).Dim, c.In[0].Rank()+1))}
+			return c.OneView(c.In[0].Unsqueeze(c.Dim(c.Args.(*DimArgs).Dim, c.In[0].Rank()+1)))
 		},
 		Node: "UnsqueezeBackward0",
 		Grad: func(b *op.Back) {
@@ -305,7 +305,7 @@ var (
 			for _, d := range slices.Backward(squeezed(c, c.In[0].Size)) {
 				l = l.Squeeze(d)
 			}
-			return []tensor.Layout{l}
+			return c.OneView(l)
 		},
 		Node: "SqueezeBackward1",
 		Grad: func(b *op.Back) {
@@ -331,7 +331,7 @@ var Expand = define(op.Op{
 		if err != nil {
 			c.Fail("%v", err)
 		}
-		return []tensor.Layout{l}
+		return c.OneView(l)
 	},
 	Node: "ExpandBackward0",
 	Grad: func(b *op.Back) { b.Set(0, b.SumTo(b.Grads[0], b.InM[0].Size)) },
@@ -519,7 +519,7 @@ var _ = define(op.Op{
 		stride := l.Stride.At(d)
 		l.Size = l.Size.Set(d, (x.Dim(d)-a.Size)/a.Step+1).Append(a.Size)
 		l.Stride = l.Stride.Set(d, stride*a.Step).Append(stride)
-		return []tensor.Layout{l}
+		return c.OneView(l)
 	},
 	Node: "UnfoldBackward0",
 	Grad: func(b *op.Back) { // windows that do not overlap are copied; else the kernel wants the indices that they cover

@@ -19,6 +19,13 @@ type Call struct {
 	// Most calls return and hold a few tensors only: there is room for them here.
 	outRoom   [2]*Tensor
 	localRoom [2]*Tensor
+	viewRoom  [1]tensor.Layout
+}
+
+// OneView is the list of a row's only view.
+func (c *Call) OneView(l tensor.Layout) []tensor.Layout {
+	c.viewRoom[0] = l
+	return c.viewRoom[:]
 }
 
 // Return hands tensors to the caller, in order.

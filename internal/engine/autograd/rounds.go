@@ -87,8 +87,8 @@ func (p *Player) RoundBetween(before, from, to Moment) *Round {
 			e.ID = int32(-1 - k)
 		}
 	}
+	r.categories = slices.Clone(p.tr.Categories[from.block+1 : to.block+1])
 	for id := from.block + 1; id <= to.block; id++ {
-		r.categories = append(r.categories, p.tr.Categories[id])
 		if !gone[id-before.block-1] {
 			r.left = append(r.left, id-from.block)
 		}

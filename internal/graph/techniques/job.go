@@ -23,6 +23,8 @@ type Job struct {
 
 	Warnings    *[]note.Note
 	NotModelled *[]note.Note // what is asked for and left out
+
+	made map[any]*program.Class // classes of layers, by what they depend on
 }
 
 // Model is what of a model the spec says, or a preset.

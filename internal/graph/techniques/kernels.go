@@ -9,7 +9,6 @@ import (
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/note"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -100,7 +99,7 @@ func (j *Job) fuse(m *Model, root *program.Class, a *program.Adapters, evaluatio
 			if copy(layers[:], of("gate_proj", "up_proj", "down_proj")) == 0 {
 				return
 			}
-		case part[1] == "self_attn" && rewrites && (rewritable(c) || strings.HasPrefix(m.Type, "gemma4")):
+		case part[1] == "self_attn" && rewrites && rewritable(m, c):
 			rewritten = true
 			if on["qkv"] {
 				copy(layers[:], of(projections(c)...))
@@ -142,24 +141,27 @@ func (j *Job) fuse(m *Model, root *program.Class, a *program.Adapters, evaluatio
 	return out
 }
 
-// rewritable reports whether an attention is written as those whose source Axolotl replaces
-// (QKV_PATCHES): what v_proj computes is viewed and transposed at once. The attention of Gemma 4
-// is one of Axolotl's own.
-func rewritable(c *program.Class) bool {
-	v := c.Child("v_proj")
-	if v < 0 || c.Child("q_proj") < 0 || c.Child("k_proj") < 0 || c.Child("o_proj") < 0 {
+// rewritable reports whether Axolotl replaces an attention's forward: it looks for one of a few
+// texts in its source (QKV_PATCHES), in which each projection is viewed and transposed at once,
+// or of the queries the halves are taken apart, and values come right after keys. The attention of Gemma 4 is one of Axolotl's own.
+func rewritable(m *Model, c *program.Class) bool {
+	if c.Child("q_proj") < 0 || c.Child("k_proj") < 0 || c.Child("o_proj") < 0 {
 		return false
 	}
-	return slices.ContainsFunc(c.Forward.Body, func(st program.Stmt) bool {
-		e := st.Value
-		for _, row := range []*op.Op{aten.Transpose, aten.View} {
-			if e == nil || e.Kind != program.CallOp || e.Row != row {
-				return false
-			}
-			e = e.Args[0]
+	if strings.HasPrefix(m.Type, "gemma4") {
+		return true
+	}
+	at := map[string]int{} // statements, from 1 on
+	for i, st := range c.Forward.Body {
+		if e := st.Value; e != nil && e.Kind == program.CallOp && (e.Row == aten.Transpose || e.Row == aten.Chunk) {
+			e.Walk(func(e *program.Expr) {
+				if e.Kind == program.CallMod {
+					at[c.Children[e.Child].Path] = i + 1
+				}
+			})
 		}
-		return e.Kind == program.CallMod && e.Child == v
-	})
+	}
+	return at["q_proj"] > 0 && at["k_proj"] > 0 && at["v_proj"] == at["k_proj"]+1
 }
 
 // layerKey is what a kernel depends on of a layer at a place in a class.

@@ -197,9 +197,20 @@ func (j *Job) firstValues(l *spec.LoraConfig) {
 	}
 }
 
+// adaptedClass is what the class of a layer with its adapter depends on.
+type adaptedClass struct {
+	base  *program.Class
+	dtype tensor.DType
+	args  loraArgs
+}
+
 // adapted is the class of a layer with its adapter, whose parameters have the given
-// type.
+// type; layers of one class have one.
 func (j *Job) adapted(path string, base *program.Class, dtype tensor.DType, a *loraArgs, at spec.Span) *program.Class {
+	return j.once(adaptedClass{base, dtype, *a}, func() *program.Class { return j.adaptedOnce(path, base, dtype, a, at) })
+}
+
+func (j *Job) adaptedOnce(path string, base *program.Class, dtype tensor.DType, a *loraArgs, at spec.Span) *program.Class {
 	layer := nn.LoraLinear
 	switch {
 	case a.dora && base.Layer == nn.Linear4bit:

@@ -231,6 +231,17 @@ func fourBits(c *program.Class) bool { return c.Quantized != nil && c.Quantized.
 
 // quantizedLayer is the class of the quantized linear layer at a place.
 func (j *Job) quantizedLayer(env *module.Env, p program.Place, q program.Quantized, at spec.Span) *program.Class {
+	return j.once(quantizedClass{p.Class, env.DType, q}, func() *program.Class { return j.quantizedOnce(env, p, q, at) })
+}
+
+// quantizedClass is what the class of a quantized layer depends on.
+type quantizedClass struct {
+	linear *program.Class
+	dtype  tensor.DType
+	of     program.Quantized
+}
+
+func (j *Job) quantizedOnce(env *module.Env, p program.Place, q program.Quantized, at spec.Span) *program.Class {
 	defer j.replacing(at, "quantize: "+p.Path)
 	linear := p.Class
 	q.In, q.Out = linearSize(linear)

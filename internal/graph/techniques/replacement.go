@@ -22,6 +22,20 @@ func (b *replacement) input(size ...int64) value.Value {
 	return value.Value{Expr: &program.Expr{Kind: program.Local, Slot: 0}, Meta: value.Tensor(t)}
 }
 
+// once is the class that build makes, or made for an equal key before: classes are shared by
+// the layers that are alike.
+func (j *Job) once(key any, build func() *program.Class) *program.Class {
+	c := j.made[key]
+	if c == nil {
+		c = build()
+		if j.made == nil {
+			j.made = map[any]*program.Class{}
+		}
+		j.made[key] = c
+	}
+	return c
+}
+
 // replacing reports what goes wrong while the class that takes another one's
 // place is built; it is deferred.
 func (j *Job) replacing(at spec.Span, what string) {
