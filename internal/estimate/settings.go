@@ -51,17 +51,20 @@ func (j *Job) BatchSize() int64 {
 	return j.Program.Batch
 }
 
-// precision is train.precision, and the type of weights that are loaded in another than
-// float32.
+// precision is train.precision, and the type of weights in another than float32.
 func (j *Job) precision() string {
 	of := j.Spec.Train.Precision.V
+	half := map[tensor.DType]string{tensor.BFloat16: "bf16", tensor.Float16: "fp16"}
 	for _, m := range j.Program.Models {
-		if m.Loaded == nil || m.Eval { // a model that others learn from has types of its own
+		if m.Eval || m.Loaded == nil && j.Spec.Trainer == nil { // a model that others learn from has types of its own
 			continue
 		}
-		weights := map[tensor.DType]string{tensor.BFloat16: "bf16", tensor.Float16: "fp16"}[m.Loaded.DType]
+		weights := half[j.Program.DType] // a trainer's precision is that of autocast alone
+		if m.Loaded != nil {
+			weights = half[m.Loaded.DType]
+		}
 		switch q := m.Quantized; {
-		case q != nil:
+		case m.Loaded != nil && q != nil:
 			weights = fmt.Sprintf("%d-bit", q.Of.Bits)
 		case weights == "":
 			return of
