@@ -49,6 +49,9 @@ func (j *job) launch() {
 	if s.fsdp != nil && s.deepspeed == nil {
 		s.of.checkpoints(j, s.fsdp)
 	}
+	if world > 1 || s.deepspeed != nil {
+		j.loadedToHost()
+	}
 	n := strconv.FormatInt(world, 10)
 	switch {
 	case s.deepspeed != nil:
@@ -77,6 +80,13 @@ func (j *job) launch() {
 		if v := j.get("ddp_bucket_cap_mb"); v != nil {
 			j.out.put("parallel.bucket_cap_mb", flow(v), j.from(v))
 		}
+	}
+}
+
+// loadedToHost takes device_map: auto away, which TRL does not give in one of several processes.
+func (j *job) loadedToHost() {
+	if load := j.out.get("model.load"); load != nil && load.says("device_map") == "auto" {
+		load.kids = slices.DeleteFunc(load.kids, func(c *node) bool { return c.key == "device_map" })
 	}
 }
 

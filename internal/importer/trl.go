@@ -96,6 +96,8 @@ func (j *job) trlModel() {
 	}
 	if j.out.get("model.load.quantization_config") != nil {
 		j.put("model.load.device_map", `{"": 0}`, nil)
+	} else {
+		j.put("model.load.device_map", "auto", nil)
 	}
 	if v := j.get("attn_implementation"); v != nil {
 		j.attention("attn_implementation", v, j.str("attn_implementation", ""))
