@@ -21,6 +21,9 @@ type LossArgs struct {
 	Delta          float64 `arg:"delta"` // of huber_loss
 }
 
+// Ignored is the class whose targets a loss leaves out.
+func (a *LossArgs) Ignored() int64 { return a.IgnoreIndex }
+
 func (a *LossArgs) reduction() string { return a.Reduction }
 
 // lossSig is the end of a loss's signature.

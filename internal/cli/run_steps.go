@@ -63,6 +63,25 @@ func (t *steps) done(q runtime.Progress) error {
 	return nil
 }
 
+// evaluated keeps what an evaluation gave.
+func (t *steps) evaluated(q runtime.Evaluation) error {
+	r := report.RunEvaluation{Step: q.Step, Batches: q.Batches, Samples: q.Samples}
+	if !math.IsNaN(q.Loss) || q.Scored > 0 {
+		loss := report.Loss(q.Loss)
+		r.Loss = &loss
+	}
+	if q.Scored > 0 {
+		share := float64(q.Right) / float64(q.Scored)
+		r.Accuracy, r.Predictions = &share, q.Scored
+		if q.Tokens {
+			perplexity := report.Loss(math.Exp(q.Surprise))
+			r.Perplexity = &perplexity
+		}
+	}
+	t.rep.Evaluations = append(t.rep.Evaluations, r)
+	return t.logged(r)
+}
+
 // openLog begins the file of --log, or goes on with that of the run that is resumed.
 func (t *steps) openLog() (err error) {
 	if t.e.log == "" {
@@ -85,6 +104,14 @@ func (t *steps) writeLog(q runtime.Progress) error {
 	line := step{Step: q.Step, MS: float64(q.Took.Microseconds()) / 1000, Allocated: q.Allocated, Reserved: q.Reserved}
 	if loss := report.Loss(q.Loss); q.HasLoss {
 		line.Loss = &loss
+	}
+	return t.logged(line)
+}
+
+// logged writes a line of --log.
+func (t *steps) logged(line any) error {
+	if t.log == nil {
+		return nil
 	}
 	if err := json.NewEncoder(t.log).Encode(line); err != nil {
 		return fmt.Errorf("--log: %w", err)

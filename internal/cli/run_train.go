@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/data"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/note"
@@ -69,7 +70,7 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 	if capacity <= 0 {
 		return nil, usagef("%s: the CUDA context and other processes leave nothing of the device's %v; --capacity says what the job may take", j.Spec.Path, j.Machine.Total)
 	}
-	source, err := trainingData(e.open(s, r.Path), j, e.seed)
+	set, err := trainingData(e.open(s, r.Path), j, e.seed)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,15 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 	}
 	steps := &steps{e: e, s: s, ctx: c.Context(), last: e.last, progress: newProgress(s), rep: rep, gpu: gpu}
 	options := runtime.Options{
-		Device: device, Config: j.Machine.Conf, Source: source, Steps: steps.last, Seed: e.seed, Now: time.Now, OnStep: steps.done, Poison: e.poison,
+		Device: device, Config: j.Machine.Conf, Steps: steps.last, Seed: e.seed, Now: time.Now, OnStep: steps.done, OnEval: steps.evaluated, Poison: e.poison,
+	}
+	if set != nil {
+		t := set.Training()
+		rep.Data = &report.RunData{Samples: t.Samples()}
+		options.Source = data.NewPrefetch(t, j.Program.Inputs)
+		if options.Validation, err = evaluated(j, set, rep); err != nil {
+			return nil, err
+		}
 	}
 	if e.save != "" && e.saveEvery == 0 {
 		options.OnEnd = func(w *runtime.Weights) error { return writeTo(s, e.save, w.WriteSafetensors) }

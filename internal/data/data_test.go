@@ -116,12 +116,12 @@ func FuzzRead(f *testing.F) {
 
 func TestPairs(t *testing.T) {
 	text := []byte("ababababcab")
-	got := Pairs(text, 258)
+	got, _ := Pairs(text, 258)
 	// ab becomes 256, then 256 256 becomes 257.
 	if want := []int64{257, 257, 'c', 256}; !slices.Equal(got, want) {
 		t.Errorf("%v, not %v", got, want)
 	}
-	if got := Pairs(text, 256); !slices.Equal(got, Bytes(text)) {
+	if got, _ := Pairs(text, 256); !slices.Equal(got, Bytes(text)) {
 		t.Errorf("without room for pairs: %v", got)
 	}
 }
@@ -143,11 +143,11 @@ func TestSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	inputs := []program.Input{{Name: "x", Size: []int64{4, 2}, DType: tensor.Int64}, {Name: "y", Size: []int64{4}, DType: tensor.Int64}}
-	s, err := New(Options{Files: map[string]*File{"x": images, "y": labels}, Inputs: inputs, Bounds: map[string]int64{"y": n}, Batch: 4, Seed: 3})
+	s, err := New(Options{Files: Files{"x": {images}, "y": {labels}}, Inputs: inputs, Bounds: map[string]int64{"y": n}, Batch: 4, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := NewPrefetch(s, inputs)
+	p := NewPrefetch(s.Training(), inputs)
 	var order [2][]float64
 	for b := range 18 {
 		xs, err := p.Values(b, inputs[0])
@@ -175,17 +175,14 @@ func TestSource(t *testing.T) {
 		t.Error("both epochs have one order")
 	}
 
-	if _, err := New(Options{Files: map[string]*File{"x": labels, "y": labels}, Inputs: inputs, Batch: 4}); err == nil || !strings.Contains(err.Error(), "1 elements; the input takes shape [2], 2") {
+	if _, err := New(Options{Files: Files{"x": {labels}, "y": {labels}}, Inputs: inputs, Batch: 4}); err == nil || !strings.Contains(err.Error(), "1 elements; the input takes shape [2], 2") {
 		t.Errorf("wrong shape: %v", err)
 	}
-	if _, err := New(Options{Files: map[string]*File{"z": labels}, Inputs: inputs, Batch: 4}); err == nil || !strings.Contains(err.Error(), `no input "z"`) {
-		t.Errorf("wrong name: %v", err)
-	}
-	s, err = New(Options{Files: map[string]*File{"x": images, "y": labels}, Inputs: inputs, Bounds: map[string]int64{"y": 5}, Batch: 37})
+	s, err = New(Options{Files: Files{"x": {images}, "y": {labels}}, Inputs: inputs, Bounds: map[string]int64{"y": 5}, Batch: 37})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Values(0, program.Input{Name: "y", Size: []int64{37}, DType: tensor.Int64}); err == nil || !strings.Contains(err.Error(), "is outside of 0 … 4") {
+	if _, err := s.Training().Values(0, program.Input{Name: "y", Size: []int64{37}, DType: tensor.Int64}); err == nil || !strings.Contains(err.Error(), "is outside of 0 … 4") {
 		t.Errorf("label out of range: %v", err)
 	}
 }
@@ -198,16 +195,16 @@ func TestText(t *testing.T) {
 	}
 	inputs := []program.Input{{Name: "ids", Size: []int64{2, 3}, DType: tensor.Int64}, {Name: "y", Size: []int64{2, 3}, DType: tensor.Int64}}
 	s, err := New(Options{
-		Files: map[string]*File{"": f}, Inputs: inputs, Bounds: map[string]int64{"ids": 300, "y": 300}, Targets: map[string]bool{"y": true}, Batch: 2,
+		Files: Files{"": {f}}, Inputs: inputs, Bounds: map[string]int64{"ids": 300, "y": 300}, Targets: map[string]bool{"y": true}, Batch: 2,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := s.Values(0, inputs[0])
+	x, err := s.Training().Values(0, inputs[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	y, err := s.Values(0, inputs[1])
+	y, err := s.Training().Values(0, inputs[1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +214,115 @@ func TestText(t *testing.T) {
 			t.Errorf("token %v is followed by %v", a[i], b[i])
 		}
 	}
-	if _, err := New(Options{Files: map[string]*File{"": f}, Inputs: inputs, Bounds: map[string]int64{"ids": 50, "y": 50}, Batch: 2}); err == nil || !strings.Contains(err.Error(), "the model knows 50") {
+	if _, err := New(Options{Files: Files{"": {f}}, Inputs: inputs, Bounds: map[string]int64{"ids": 50, "y": 50}, Batch: 2}); err == nil || !strings.Contains(err.Error(), "the model knows 50") {
 		t.Errorf("too small a vocabulary: %v", err)
+	}
+}
+
+// number is an array of n samples, each of which is its number, from first on.
+func number(t *testing.T, name string, first, n byte) *File {
+	t.Helper()
+	var v []byte
+	for i := range n {
+		v = append(v, first+i)
+	}
+	f, err := Read(name, idx([]uint32{uint32(n)}, v...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// batches are the values of the first batches of an input.
+func batches(t *testing.T, s *Source, in program.Input, n int) (out []float64) {
+	t.Helper()
+	for b := range n {
+		v, err := s.Values(b, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, tensor.Decode(in.DType, v)...)
+	}
+	return out
+}
+
+// TestParts checks that the samples of several files follow one another, and that those of
+// evaluations are others than those that are trained on.
+func TestParts(t *testing.T) {
+	y := program.Input{Name: "y", Size: []int64{4}, DType: tensor.Int64}
+	o := Options{Files: Files{"y": {number(t, "a", 0, 7), number(t, "b", 7, 13)}}, Inputs: []program.Input{y}, Batch: 4, InOrder: true}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range batches(t, s.Training(), y, 5) {
+		if v != float64(i) {
+			t.Fatalf("sample %d in its order is %v", i, v)
+		}
+	}
+	if s.Validation(4) != nil {
+		t.Error("there are samples for evaluations")
+	}
+	o.Share, o.InOrder, o.Seed = 0.2, false, 5
+	if s, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	held := batches(t, s.Validation(4), y, 1)
+	all := append(batches(t, s.Training(), y, 4), held...)
+	if slices.Sort(all); len(slices.Compact(all)) != 20 {
+		t.Errorf("training and evaluations have %v in all", all)
+	}
+	if slices.Equal(held, []float64{16, 17, 18, 19}) {
+		t.Errorf("what is held out is the end of the files")
+	}
+	o.Share, o.Validation = 0, Files{"": {number(t, "c", 100, 8)}}
+	if s, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	if v := batches(t, s.Validation(4), y, 2); v[0] != 100 || v[7] != 107 || s.Training().Samples() != 20 {
+		t.Errorf("of files of their own: %v", v)
+	}
+	x := program.Input{Name: "x", Size: []int64{4}, DType: tensor.Int64}
+	o.Inputs, o.Files["x"], o.Validation = []program.Input{x, y}, []*File{number(t, "d", 0, 19)}, nil
+	if _, err = New(o); err == nil || err.Error() != `input "y": its files have 20 samples, those of input "x" 19` {
+		t.Errorf("other numbers of samples: %v", err)
+	}
+	o.Files["x"] = []*File{number(t, "d", 0, 20)}
+	o.Validation = Files{"x": {number(t, "d", 0, 20)}}
+	if _, err = New(o); err == nil || err.Error() != `there is no file for input "y" in evaluations` {
+		t.Errorf("evaluations without labels: %v", err)
+	}
+	floats, err := Read("f.npy", npy("<f4", "1,", []byte{0, 0, 0, 0}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Files["x"] = append(o.Files["x"], floats)
+	if _, err = New(o); err == nil || !strings.Contains(err.Error(), "f.npy has samples of shape [] and type float32, d of shape [] and type uint8") {
+		t.Errorf("files of two kinds: %v", err)
+	}
+}
+
+// TestTextParts checks that evaluations see the end of a text, and that the pairs of
+// training encode the texts of evaluations.
+func TestTextParts(t *testing.T) {
+	read := func(text string) *File { return &File{Name: "text", Text: []byte(text)} }
+	in := program.Input{Name: "ids", Size: []int64{1, 2}, DType: tensor.Int64}
+	o := Options{Files: Files{"": {read("abcdefghijk")}}, Inputs: []program.Input{in}, Bounds: map[string]int64{"ids": 300}, Batch: 1, Share: 0.4}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := batches(t, s.Validation(1), in, 2); !slices.Equal(v, []float64{'g', 'h', 'i', 'j'}) {
+		t.Errorf("evaluations see %v", v)
+	}
+	other := read("abcab")
+	other.Name = "other"
+	o.Files, o.Validation, o.Share, o.Pairs = Files{"": {read("abababab")}}, Files{"": {other}}, 0, true
+	o.Bounds["ids"] = 257
+	if s, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	if v := batches(t, s.Validation(1), in, 1); !slices.Equal(v, []float64{256, 'c'}) {
+		t.Errorf("the text of evaluations is %v", v)
 	}
 }

@@ -3,7 +3,6 @@ package data
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
@@ -11,95 +10,173 @@ import (
 
 // Options say how the files become batches.
 type Options struct {
-	Files   map[string]*File // by the input's name; "" for a file of all inputs
-	Inputs  []program.Input
-	Bounds  map[string]int64 // of inputs that are indices: how many rows or classes there are
-	Targets map[string]bool  // the inputs that name classes
-	Batch   int64
-	Seed    uint64
-	Pairs   bool // texts as a byte-pair encoding rather than as bytes
+	Files      Files
+	Validation Files   // what evaluations go over; nil: there are none, or Share says
+	Share      float64 // of the samples, which evaluations go over and training leaves out; 0: none
+	Inputs     []program.Input
+	Bounds     map[string]int64 // of inputs that are indices: how many rows or classes there are
+	Targets    map[string]bool  // the inputs that name classes
+	Batch      int64
+	Seed       uint64
+	InOrder    bool // samples come in the order of the files, in each epoch
+	Pairs      bool // texts as a byte-pair encoding rather than as bytes
 }
 
-// Source makes batches of the samples of files. In each epoch, every sample
-// comes once, in an order of its own; what does not fill a last batch waits for
-// the next epoch.
-type Source struct {
-	o      Options
+// Files are those of each input, by its name, whose samples follow one another; under ""
+// those of all inputs.
+type Files map[string][]*File
+
+// of are the files of an input.
+func (f Files) of(input string) []*File {
+	if list := f[input]; list != nil {
+		return list
+	}
+	return f[""]
+}
+
+// Set are the samples that a job trains on, and those that evaluations go over.
+type Set struct {
+	o          Options
+	train, val part
+}
+
+// part is some of the samples of files.
+type part struct {
 	inputs map[string]feed
-	count  int64 // samples
+	first  string // the input that said how many samples there are
+	count  int64  // samples; negative before an input said
+	pick   func(i int64) int64
 }
 
 // feed fills one input for a sample.
 type feed func(sample int64, out []float64) error
 
 // New checks that the files fit the inputs.
-func New(o Options) (*Source, error) {
-	s := &Source{o: o, inputs: map[string]feed{}, count: -1}
-	for name := range o.Files {
-		if name != "" && !slices.ContainsFunc(o.Inputs, func(in program.Input) bool { return in.Name == name }) {
-			var names []string
-			for _, in := range o.Inputs {
-				names = append(names, in.Name)
-			}
-			return nil, fmt.Errorf("the model has no input %q; it has %v", name, names)
-		}
-	}
-	tokens := map[string][]int64{}
+func New(o Options) (*Set, error) {
+	s := &Set{o: o, train: newPart(), val: newPart()}
+	v := &vocabulary{pairs: o.Pairs, texts: map[string]*encoded{}}
 	for _, in := range o.Inputs {
-		f := o.Files[in.Name]
-		if f == nil {
-			f = o.Files[""]
-		}
-		if f == nil {
+		files := o.Files.of(in.Name)
+		if files == nil {
 			return nil, fmt.Errorf("there is no file for input %q", in.Name)
 		}
-		var err error
-		switch {
-		case f.Text != nil:
-			err = s.text(in, f, tokens)
-		case f.Array != nil:
-			err = s.array(in, f.Array)
-		case in.DType.IsFloating():
-			err = s.array(in, f.Images)
-		default:
-			err = s.array(in, f.Labels)
+		validation := o.Validation.of(in.Name)
+		if o.Validation != nil && validation == nil {
+			return nil, fmt.Errorf("there is no file for input %q in evaluations", in.Name)
 		}
-		if err != nil {
+		if err := s.add(in, files, validation, v); err != nil {
 			return nil, fmt.Errorf("input %q: %w", in.Name, err)
 		}
 	}
-	if s.count < o.Batch {
-		return nil, fmt.Errorf("there are %d samples; a batch takes %d", s.count, o.Batch)
+	if o.Share > 0 {
+		s.hold(len(v.texts) > 0)
+	}
+	if n := s.train.count; n < o.Batch {
+		return nil, fmt.Errorf("there are %d samples to train on; a batch takes %d", n, o.Batch)
 	}
 	return s, nil
 }
 
-// limit notes that an input has so many samples; those that all have count.
-func (s *Source) limit(n int64) {
-	if s.count < 0 || n < s.count {
-		s.count = n
-	}
+func newPart() part {
+	return part{inputs: map[string]feed{}, count: -1, pick: func(i int64) int64 { return i }}
 }
+
+// add reads the samples of an input, and those of it that evaluations go over.
+func (s *Set) add(in program.Input, files, validation []*File, v *vocabulary) error {
+	if files[0].Text != nil {
+		texts, err := v.encode(s, in, files)
+		if err == nil {
+			err = s.text(&s.train, in, texts)
+		}
+		if err != nil || validation == nil {
+			return err
+		}
+		if texts, err = v.encode(s, in, validation); err == nil {
+			err = s.text(&s.val, in, texts)
+		}
+		return err
+	}
+	c, err := joined(in, files)
+	if err != nil {
+		return err
+	}
+	shift, scale := 0.0, 1.0
+	if in.DType.IsFloating() && c.parts[0].DType == tensor.Uint8 {
+		shift, scale = c.moments()
+	}
+	if err := s.array(&s.train, in, c, shift, scale); err != nil || validation == nil {
+		return err
+	}
+	if c, err = joined(in, validation); err != nil {
+		return err
+	}
+	return s.array(&s.val, in, c, shift, scale)
+}
+
+// counted notes how many samples an input has, which are as many as the others have.
+func (p *part) counted(in program.Input, n int64) error {
+	if p.count >= 0 && p.count != n {
+		return fmt.Errorf("its files have %d samples, those of input %q %d", n, p.first, p.count)
+	}
+	if p.count < 0 {
+		p.count, p.first = n, in.Name
+	}
+	return nil
+}
+
+// hold leaves a share of the samples for evaluations: of texts the end, of other samples
+// some of all, which the seed says.
+func (s *Set) hold(text bool) {
+	all := s.train.count
+	n := int64(math.Round(s.o.Share * float64(all)))
+	order := func(i int64) int64 { return i }
+	if !text {
+		order = func(i int64) int64 { return permuted(s.o.Seed, splitting, i, all) }
+	}
+	s.val = part{inputs: s.train.inputs, first: s.train.first, count: n, pick: func(i int64) int64 { return order(all - n + i) }}
+	s.train.count, s.train.pick = all-n, order
+}
+
+// splitting is the epoch whose order says which samples are for evaluations.
+const splitting = 1<<24 - 1
+
+// Training are batches to train on. In each epoch, every sample comes once, in an order of
+// its own unless the options say otherwise; what does not fill a last batch waits for the
+// next epoch.
+func (s *Set) Training() *Source {
+	return &Source{part: s.train, batch: s.o.Batch, seed: s.o.Seed, shuffle: !s.o.InOrder}
+}
+
+// Validation are batches of so many samples that evaluations go over, in their order; nil
+// if there are none.
+func (s *Set) Validation(batch int64) *Source {
+	if s.val.count < 0 {
+		return nil
+	}
+	return &Source{part: s.val, batch: batch}
+}
+
+// Again are batches of the samples to train on, in their order, for evaluations of a set
+// that has none for them.
+func (s *Set) Again(batch int64) *Source { return &Source{part: s.train, batch: batch} }
 
 // each is the number of elements of one sample of an input.
 func each(in program.Input) int64 { return tensor.D(in.Size...).Numel() / max(in.Size[0], 1) }
 
-// array feeds an input from an array. Bytes become floating numbers of mean 0 and
-// deviation 1 over the whole array.
-func (s *Source) array(in program.Input, a *Array) error {
-	n := each(in)
+// array feeds an input from an array, whose floating numbers are shifted and scaled.
+func (s *Set) array(p *part, in program.Input, c *column, shift, scale float64) error {
+	n, a := each(in), c.parts[0]
 	if a.Each() != n {
 		return fmt.Errorf("%s has samples of shape %s, %d elements; the input takes shape %s, %d", a.Name,
 			tensor.SizeString(a.Size[1:]), a.Each(), tensor.SizeString(in.Size[1:]), n)
 	}
-	s.limit(a.Samples())
+	if err := p.counted(in, c.samples()); err != nil {
+		return err
+	}
 	if in.DType.IsFloating() {
-		shift, scale := 0.0, 1.0
-		if a.DType == tensor.Uint8 {
-			shift, scale = moments(a.data)
-		}
-		s.inputs[in.Name] = func(sample int64, out []float64) error {
-			a.At(sample, out)
+		p.inputs[in.Name] = func(sample int64, out []float64) error {
+			a, i := c.at(sample)
+			a.At(i, out)
 			for i := range out {
 				out[i] = (out[i] - shift) * scale
 			}
@@ -111,11 +188,12 @@ func (s *Source) array(in program.Input, a *Array) error {
 		return fmt.Errorf("%s holds floating numbers, the input takes %v", a.Name, in.DType)
 	}
 	bound := s.o.Bounds[in.Name]
-	s.inputs[in.Name] = func(sample int64, out []float64) error {
-		a.At(sample, out)
+	p.inputs[in.Name] = func(sample int64, out []float64) error {
+		a, i := c.at(sample)
+		a.At(i, out)
 		for _, v := range out {
 			if bound > 0 && (v < 0 || v >= float64(bound)) {
-				return fmt.Errorf("%s, sample %d: %v is outside of 0 … %d", a.Name, sample, v, bound-1)
+				return fmt.Errorf("%s, sample %d: %v is outside of 0 … %d", a.Name, i, v, bound-1)
 			}
 		}
 		return nil
@@ -123,60 +201,35 @@ func (s *Source) array(in program.Input, a *Array) error {
 	return nil
 }
 
-// moments are the mean of bytes and one over their standard deviation.
-func moments(b []byte) (mean, scale float64) {
-	var counts [256]float64
-	for _, v := range b {
-		counts[v]++
-	}
-	var sum, squares float64
-	for v, n := range counts {
-		sum += n * float64(v)
-		squares += n * float64(v) * float64(v)
-	}
-	n := float64(len(b))
-	mean = sum / n
-	return mean, 1 / math.Sqrt(max(squares/n-mean*mean, 1e-12))
-}
-
-// text feeds an input from windows of a text; targets see the window that starts
-// one token later.
-func (s *Source) text(in program.Input, f *File, tokens map[string][]int64) error {
-	bound := s.o.Bounds[in.Name]
-	if in.DType.IsFloating() || bound == 0 {
-		return fmt.Errorf("%s is a text; the input takes no tokens", f.Name)
-	}
-	if tokens[f.Name] == nil {
-		vocab := bound
-		for _, b := range s.o.Bounds {
-			vocab = min(vocab, b)
-		}
-		tokens[f.Name] = Bytes(f.Text)
-		if s.o.Pairs {
-			tokens[f.Name] = Pairs(f.Text, vocab)
-		}
-		for i, t := range tokens[f.Name] {
-			if t >= vocab {
-				return fmt.Errorf("%s: byte %d of the text is token %d; the model knows %d", f.Name, i, t, vocab)
-			}
-		}
-	}
-	n, shift, all := each(in), int64(0), tokens[f.Name]
+// text feeds an input from windows of texts; targets see the window that starts one token
+// later.
+func (s *Set) text(p *part, in program.Input, all *encoded) error {
+	n, shift := each(in), int64(0)
 	if s.o.Targets[in.Name] {
 		shift = 1
 	}
-	if int64(len(all)) < n+1 {
-		return fmt.Errorf("%s has %d tokens; a sample takes %d and the one behind them", f.Name, len(all), n)
+	if int64(len(all.tokens)) < n+1 {
+		return fmt.Errorf("%s has %d tokens; a sample takes %d and the one behind them", all.name, len(all.tokens), n)
 	}
-	s.limit((int64(len(all)) - 1) / n)
-	s.inputs[in.Name] = func(sample int64, out []float64) error {
+	p.inputs[in.Name] = func(sample int64, out []float64) error {
 		for i := range out {
-			out[i] = float64(all[sample*n+int64(i)+shift])
+			out[i] = float64(all.tokens[sample*n+int64(i)+shift])
 		}
 		return nil
 	}
-	return nil
+	return p.counted(in, (int64(len(all.tokens))-1)/n)
 }
+
+// Source makes batches of samples.
+type Source struct {
+	part
+	batch   int64
+	seed    uint64
+	shuffle bool
+}
+
+// Samples is how many there are.
+func (s *Source) Samples() int64 { return s.count }
 
 // Values returns an input of batch n, from 0, row-major and little-endian.
 func (s *Source) Values(n int, in program.Input) ([]byte, error) {
@@ -186,22 +239,26 @@ func (s *Source) Values(n int, in program.Input) ([]byte, error) {
 	}
 	size := each(in)
 	out := make([]float64, size*in.Size[0])
-	batches := s.count / s.o.Batch
-	epoch, at := uint64(int64(n)/batches), int64(n)%batches*s.o.Batch
+	batches := max(s.count/s.batch, 1)
+	epoch, at := uint64(int64(n)/batches), int64(n)%batches*s.batch
 	for i := range in.Size[0] {
-		if err := feed(s.sample(epoch, (at+i)%s.count), out[i*size:(i+1)*size]); err != nil {
+		sample := (at + i) % s.count
+		if s.shuffle {
+			sample = permuted(s.seed, epoch, sample, s.count)
+		}
+		if err := feed(s.pick(sample), out[i*size:(i+1)*size]); err != nil {
 			return nil, err
 		}
 	}
 	return tensor.Encode(in.DType, out), nil
 }
 
-// sample is which sample comes as the i-th of an epoch: a permutation, made of a
+// permuted is which of n samples comes as the i-th of an epoch: a permutation, made of a
 // balanced Feistel network over the next power of four, of which what is out of
 // range is skipped.
-func (s *Source) sample(epoch uint64, i int64) int64 {
+func permuted(seed, epoch uint64, i, n int64) int64 {
 	half := uint(1)
-	for int64(1)<<(2*half) < s.count {
+	for int64(1)<<(2*half) < n {
 		half++
 	}
 	mask := uint64(1)<<half - 1
@@ -209,11 +266,11 @@ func (s *Source) sample(epoch uint64, i int64) int64 {
 	for {
 		l, r := x>>half, x&mask
 		for round := range uint64(4) {
-			h := (r ^ round<<32 ^ epoch<<40 ^ s.o.Seed) * 0x9e3779b97f4a7c15
+			h := (r ^ round<<32 ^ epoch<<40 ^ seed) * 0x9e3779b97f4a7c15
 			h ^= h >> 29
 			l, r = r, l^(h*0xbf58476d1ce4e5b9>>33)&mask
 		}
-		if x = l<<half | r; int64(x) < s.count {
+		if x = l<<half | r; int64(x) < n {
 			return int64(x)
 		}
 	}

@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/engine/python"
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
 
@@ -48,12 +51,36 @@ func (j *job) setupEval() {
 func (j *job) staticEvalBatch() {
 	j.evalBatch = j.batch
 	e := j.prog.Eval
-	if e != nil && j.prog.OwnBatches() {
+	if e == nil {
+		return
+	}
+	if j.Executes() {
+		j.backend.BeginEval()
+	}
+	if j.prog.OwnBatches() {
 		j.evalBatch = j.newBatch(e.Inputs)
 	}
-	if e != nil && e.Last != nil {
+	if e.Last != nil {
 		j.lastBatch = j.newBatch(e.Last.Inputs)
 	}
+	if j.Executes() {
+		j.Must(j.backend.EndEval(0))
+	}
+}
+
+// lossName is what a spec calls the value that is trained, in a step and in an evaluation.
+const lossName = "loss"
+
+// evaluated tells the backend that a batch of an evaluation is over.
+func (j *job) evaluated(e *program.Eval) {
+	if !j.Executes() {
+		return
+	}
+	var loss *op.Tensor
+	if slot := slices.Index(e.Fn.Slots, lossName); slot >= 0 {
+		loss = j.frame.Slots[slot].T
+	}
+	j.Must(j.backend.EvalBatch(loss))
 }
 
 // evaluate calls the function of an evaluation.
@@ -63,11 +90,18 @@ func (j *job) evaluate(e *program.Eval) {
 	j.Env().Training, j.Env().GradMode = e.Train, e.Context == ""
 	j.script = script{frame: newScriptFrame(j.evalAux, e.Fn), inputs: e.Inputs, kept: map[string]python.Value{}}
 	copy(j.frame.Slots, step.frame.Slots[:e.Fn.Globals])
+	if j.Executes() {
+		j.backend.BeginEval()
+	}
 	for range e.Batches {
 		for i := range e.Fn.Body {
 			j.run1(&e.Fn.Body[i])
 		}
 		j.autocast(false)
+		j.evaluated(e)
+	}
+	if j.Executes() {
+		j.Must(j.backend.EndEval(int(j.stepNo)))
 	}
 	for _, k := range e.Kept { // the locals, in the order of their first appearance
 		j.LetGo(j.kept[k.Name])

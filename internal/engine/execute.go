@@ -40,6 +40,13 @@ type Backend interface {
 	// Loss is told of the value from which a backward pass starts.
 	Loss(t *op.Tensor) error
 
+	// BeginEval is told that an evaluation begins, or that its batches are made, and EndEval
+	// that it is over, after step n. EvalBatch is told of each of its batches the loss, nil
+	// if there is none.
+	BeginEval()
+	EvalBatch(loss *op.Tensor) error
+	EndEval(n int) error
+
 	// EndStep is told that step n, from 1, is over.
 	EndStep(n int) error
 }

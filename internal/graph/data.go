@@ -13,8 +13,10 @@ type Data struct {
 	Transform tensor.Bytes // the most that one sample takes while it is transformed
 
 	// Source names the files of training data by the input that they are for, ""
-	// one that is for all; nil: there are none.
-	Source map[string]string
+	// those that are for all; nil: there are none. Validation are those of evaluations.
+	Source, Validation map[string][]string
+	Share              float64 // of the samples, which only evaluations see
+	InOrder            bool    // samples come in the order of the files
 }
 
 // readData elaborates the data section: how large samples are as they are stored,
@@ -22,8 +24,19 @@ type Data struct {
 func (el *building) readData(d *spec.Data) Data {
 	sc := &scope{parent: el.spec.Env, vars: el.globals()}
 	var out Data
-	if d.Source != nil {
+	if out.InOrder = !d.Shuffle.V; d.Source != nil {
 		out.Source = el.dataSource(d.Source)
+	}
+	switch v := d.Validation; {
+	case v == nil:
+	case d.Source == nil:
+		el.errs.Addf(v.Span, "validation needs source, the data to train on")
+	case v.Kind == spec.Float && v.Float > 0 && v.Float < 1:
+		out.Share = v.Float
+	case v.Kind == spec.Float || v.Kind == spec.Int:
+		el.errs.Addf(v.Span, "must be files, or a share of the samples between 0 and 1, not %s", v.Str)
+	default:
+		out.Validation = el.dataSource(v)
 	}
 	if l := d.Loader; l != nil && l.NumWorkers.V == 0 {
 		if l.PrefetchFactor.Set {
@@ -89,14 +102,21 @@ func (el *building) readData(d *spec.Data) Data {
 	return out
 }
 
-// dataSource reads data.source: a path, or paths by input.
-func (el *building) dataSource(v *spec.Value) map[string]string {
-	out := map[string]string{}
+// dataSource reads data.source: paths, or paths by input.
+func (el *building) dataSource(v *spec.Value) map[string][]string {
+	out := map[string][]string{}
 	path := func(name string, v *spec.Value) {
-		if v.Kind != spec.Str || v.Str == "" {
-			el.fail(v.Span, "must be the path of a file, not %s", v.Describe())
+		list := []*spec.Value{v}
+		if v.Kind == spec.List && len(v.Items) > 0 {
+			list = v.Items
 		}
-		out[name] = v.Str
+		for _, v := range list {
+			if v.Kind != spec.Str || v.Str == "" {
+				el.errs.Addf(v.Span, "must be the path of a file, or several, not %s", v.Describe())
+				continue
+			}
+			out[name] = append(out[name], v.Str)
+		}
 	}
 	if v.Kind != spec.Map {
 		path("", v)

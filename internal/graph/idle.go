@@ -84,7 +84,10 @@ func (el *building) idle() []note.Note {
 		warn([]string{"data.input"}, "with device_prefetch, which copies batches ahead")
 	}
 	if len(el.job.Inputs) == 0 {
-		warn(given([]string{"data.input", "data.dataset", "data.loader", "data.device_prefetch", "data.transforms", "data.source"}), "without batches: every input comes from the step")
+		warn(given([]string{"data.input", "data.dataset", "data.loader", "data.device_prefetch", "data.transforms", "data.source", "data.validation", "data.shuffle"}), "without batches: every input comes from the step")
+	}
+	if training && el.job.Eval == nil {
+		warn(given([]string{"data.validation"}), "without eval, an evaluation between the steps")
 	}
 	for _, p := range s.IdleParams() {
 		if p.V == RefusedParam {

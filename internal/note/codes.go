@@ -78,6 +78,7 @@ var (
 var (
 	Backend       = code(Code{Name: "backend", Doc: "why this backend runs the job"})
 	HostOperators = code(Code{Name: "aside", Doc: "operators are computed on the CPU"})
+	EvaluatedOn   = code(Code{Name: "evaluated-on", Doc: "evaluations see what is trained on"})
 	StepsSkipped  = code(Code{Name: "steps-skipped", Doc: "GradScaler skipped optimizer steps"})
 	ByNumbers     = code(Code{Name: "by-numbers", Doc: "allocations depend on the values of tensors"})
 	ExecutedOn    = code(Code{Name: "executed-on", Doc: "a job was executed on another GPU than its spec names"})

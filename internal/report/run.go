@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/printable"
@@ -17,23 +18,25 @@ const RunVersion = 2
 
 // Run is what came of executing a job, beside what was predicted.
 type Run struct {
-	Version   int         `json:"memplan_run"`
-	Spec      string      `json:"spec"`
-	Backend   string      `json:"backend"` // cpu, cuda or torch
-	Device    string      `json:"device"`
-	Steps     int         `json:"steps"`
-	Resumed   int         `json:"resumed_after,omitempty"` // the last step of the run that this one goes on with; Steps, Losses and StepMS are those after it
-	Ranks     int         `json:"ranks,omitempty"`         // processes that were measured, with torch; the largest of their figures count
-	Losses    []Loss      `json:"losses"`                  // by step; none where the backend does not tell
-	StepMS    []float64   `json:"step_ms"`
-	BatchSize int64       `json:"batch_size,omitempty"` // samples of a batch; where the backend tells
-	Predicted RunBytes    `json:"predicted"`
-	Measured  RunBytes    `json:"measured"`
-	Trace     RunTrace    `json:"trace"`
-	Within    bool        `json:"within_tolerance"`  // the peaks, or that the job runs out of memory
-	Stopped   string      `json:"stopped,omitempty"` // what ended the run before its last step, so that nothing is compared
-	Warnings  []string    `json:"warnings"`          // the texts of Notes
-	Notes     []note.Note `json:"notes"`
+	Version     int             `json:"memplan_run"`
+	Spec        string          `json:"spec"`
+	Backend     string          `json:"backend"` // cpu, cuda or torch
+	Device      string          `json:"device"`
+	Steps       int             `json:"steps"`
+	Resumed     int             `json:"resumed_after,omitempty"` // the last step of the run that this one goes on with; Steps, Losses and StepMS are those after it
+	Ranks       int             `json:"ranks,omitempty"`         // processes that were measured, with torch; the largest of their figures count
+	Losses      []Loss          `json:"losses"`                  // by step; none where the backend does not tell
+	StepMS      []float64       `json:"step_ms"`
+	BatchSize   int64           `json:"batch_size,omitempty"`  // samples of a batch; where the backend tells
+	Data        *RunData        `json:"data,omitempty"`        // of files; nil: they were made up
+	Evaluations []RunEvaluation `json:"evaluations,omitempty"` // between the steps, in their order; where the backend tells
+	Predicted   RunBytes        `json:"predicted"`
+	Measured    RunBytes        `json:"measured"`
+	Trace       RunTrace        `json:"trace"`
+	Within      bool            `json:"within_tolerance"`  // the peaks, or that the job runs out of memory
+	Stopped     string          `json:"stopped,omitempty"` // what ended the run before its last step, so that nothing is compared
+	Warnings    []string        `json:"warnings"`          // the texts of Notes
+	Notes       []note.Note     `json:"notes"`
 
 	// Agrees and SelfCheck say that each allocation and free is the predicted one, too.
 	// PyTorch agrees, or does not. What memplan runs itself only checks itself: the
@@ -41,6 +44,38 @@ type Run struct {
 	// is there.
 	Agrees    *bool `json:"agrees,omitempty"`
 	SelfCheck *bool `json:"self_check,omitempty"`
+}
+
+// RunData are the samples of files.
+type RunData struct {
+	Samples    int64 `json:"samples"`                      // that are trained on
+	Validation int64 `json:"validation_samples,omitempty"` // that only evaluations see
+}
+
+// RunEvaluation is what an evaluation gave. What its statements do not compute is not there.
+type RunEvaluation struct {
+	Step        int      `json:"eval_after_step"`       // 0: before the first
+	Loss        *Loss    `json:"loss,omitempty"`        // the mean over the batches, each counted by its samples
+	Accuracy    *float64 `json:"accuracy,omitempty"`    // of 1: how many predictions are right, where a loss compares classes
+	Perplexity  *Loss    `json:"perplexity,omitempty"`  // e to the mean of -log p, where the classes are the words of an input
+	Predictions int64    `json:"predictions,omitempty"` // of which Accuracy is a share
+	Samples     int64    `json:"samples,omitempty"`
+	Batches     int      `json:"batches"`
+}
+
+// text is an evaluation in words.
+func (e *RunEvaluation) text() string {
+	var parts []string
+	if e.Loss != nil {
+		parts = append(parts, fmt.Sprintf("loss %.4g", float64(*e.Loss)))
+	}
+	if e.Accuracy != nil {
+		parts = append(parts, fmt.Sprintf("accuracy %.2f %%", 100**e.Accuracy))
+	}
+	if e.Perplexity != nil {
+		parts = append(parts, fmt.Sprintf("perplexity %.4g", float64(*e.Perplexity)))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Add adds notes; it is the only way to.
@@ -201,6 +236,13 @@ func writeRunText(w io.Writer, r *Run, o RunOptions) error {
 		printable.Fprintf(w, "loss %.4g\n", r.Losses[0])
 	case n > 1:
 		printable.Fprintf(w, "loss %.4g in the first step, %.4g in the last\n", r.Losses[0], r.Losses[n-1])
+	}
+	switch n := len(r.Evaluations); {
+	case n > 1:
+		first, last := &r.Evaluations[0], &r.Evaluations[n-1]
+		printable.Fprintf(w, "evaluation %s after step %d, %s after step %d\n", first.text(), first.Step, last.text(), last.Step)
+	case n == 1:
+		printable.Fprintf(w, "evaluation %s after step %d\n", r.Evaluations[0].text(), r.Evaluations[0].Step)
 	}
 	if ms := median(r.StepMS); ms > 0 && r.BatchSize > 0 {
 		printable.Fprintf(w, "%.4g ms a step, %.4g samples a second (median)\n", ms, float64(r.BatchSize)/ms*1000)

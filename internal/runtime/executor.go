@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/engine/autograd"
@@ -31,6 +32,13 @@ type Executor struct {
 	given   *given       // nil: weights are drawn
 	resume  *Checkpoint  // until its step was played
 	finite  []byte       // what Unscale found, '0' or '1'
+
+	validation Source      // batches of evaluations; nil: source goes on in them
+	eval       *evaluation // under way
+	onEval     func(Evaluation) error
+	clock      func() time.Time // nil: time stands still
+	paused     time.Duration    // of the step under way, in evaluations
+	words      map[int64]bool   // of how many words inputs are made
 }
 
 var _ engine.Backend = (*Executor)(nil)
@@ -92,6 +100,11 @@ func (x *Executor) Forward(c *op.Call) error {
 	x.running = c.Op.Name
 	if e.Forward == nil {
 		return unsupported("operator %s", c.Op.Name)
+	}
+	if x.eval != nil {
+		if err := x.score(c); err != nil {
+			return err
+		}
 	}
 	return x.named(c.Op, e.Forward(x, c))
 }
@@ -253,12 +266,17 @@ func (x *Executor) Load(t *op.Tensor, in program.Input) error {
 			return err
 		}
 	}
-	n := x.loads[in.Name]
-	x.loads[in.Name]++
+	source, loads := x.source, x.loads
+	if x.eval != nil && x.validation != nil {
+		source, loads = x.validation, x.eval.loads
+		x.eval.samples = in.Size[0]
+	}
+	n := loads[in.Name]
+	loads[in.Name]++
 	if x.skip {
 		return nil
 	}
-	data, err := x.source.Values(n, in)
+	data, err := source.Values(n, in)
 	if err != nil {
 		return fmt.Errorf("input %s: %w", in.Name, err)
 	}

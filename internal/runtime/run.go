@@ -21,13 +21,19 @@ type Options struct {
 	Device Device
 	Config allocsim.Config // of the allocator
 	Source Source          // nil: Synthetic
-	Steps  int
-	Seed   uint64
-	Init   *Safetensors // weights to start from; nil: they are drawn
-	Resume *Checkpoint  // goes on after its step, with its seed; nil: from the first
-	Poison bool         // memory that is free or fresh is overwritten, so that a use of it shows
+	// Validation are the batches of evaluations, each of which begins with the first; nil:
+	// Synthetic, others than those that are trained on.
+	Validation Source
+	Steps      int
+	Seed       uint64
+	Init       *Safetensors // weights to start from; nil: they are drawn
+	Resume     *Checkpoint  // goes on after its step, with its seed; nil: from the first
+	Poison     bool         // memory that is free or fresh is overwritten, so that a use of it shows
 	// OnStep is called after each step; an error from it ends the run.
 	OnStep func(Progress) error
+	// OnEval is called after each evaluation, before OnStep of its step; an error from it
+	// ends the run.
+	OnEval func(Evaluation) error
 	// OnEnd is called when all steps are done and the weights are still there.
 	OnEnd func(*Weights) error
 	Now   func() time.Time // nil: time stands still
@@ -48,6 +54,7 @@ type Progress struct {
 type Result struct {
 	Device string
 	Steps  []Progress
+	Evals  []Evaluation
 	Played *engine.Played
 	Stats  allocsim.Stats
 	// Live are the blocks that were alive when the run ended.
@@ -87,9 +94,29 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 	if x.source == nil {
 		x.source = NewSynthetic(prog, uses, seed)
 	}
+	if x.validation = o.Validation; x.validation == nil {
+		x.validation = NewSynthetic(prog, uses, seed+heldOut)
+	}
+	x.words = map[int64]bool{}
+	for name, n := range uses.Bounds {
+		if !uses.Targets[name] {
+			x.words[n] = true
+		}
+	}
+	x.onEval = func(e Evaluation) error {
+		r.Evals = append(r.Evals, e)
+		if o.OnEval != nil {
+			return o.OnEval(e)
+		}
+		return nil
+	}
 	now := o.Now
 	if now == nil {
 		now = func() time.Time { return time.Time{} }
+	}
+	x.clock = func() time.Time {
+		o.Device.Synchronize() // what fails here, fails at the end of the step
+		return now()
 	}
 	start := now()
 	x.onStart = func() error {
@@ -107,6 +134,7 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 			return err
 		}
 		end := now()
+		start, x.paused = start.Add(x.paused), 0
 		if x.resume != nil {
 			start = end
 			if n < x.resume.Step {
@@ -138,6 +166,9 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 	}
 	return r, also(err, x.release())
 }
+
+// heldOut is how far the seed of made-up batches of evaluations is from that of a run.
+const heldOut = 1 << 40
 
 // NewExecutor returns a backend over a device whose memory an allocator divides.
 func NewExecutor(d Device, alloc *allocsim.Allocator, source Source, seed uint64) *Executor {

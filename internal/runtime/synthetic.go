@@ -17,7 +17,6 @@ import (
 type Synthetic struct {
 	seed   uint64
 	uses   Uses
-	batch  int64
 	text   []int64 // words of a built-in text
 	order  []string
 	class  int64 // how many classes there are
@@ -29,7 +28,7 @@ const maxClasses = 10
 
 // NewSynthetic returns the batches of a job.
 func NewSynthetic(prog *program.Job, uses Uses, seed uint64) *Synthetic {
-	s := &Synthetic{seed: seed, uses: uses, batch: prog.Batch, class: maxClasses, shapes: map[string]tensor.Dims{}}
+	s := &Synthetic{seed: seed, uses: uses, class: maxClasses, shapes: map[string]tensor.Dims{}}
 	for _, in := range prog.Inputs {
 		s.order = append(s.order, in.Name)
 		s.shapes[in.Name] = tensor.D(in.Size...)
@@ -66,12 +65,12 @@ func (s *Synthetic) Values(n int, in program.Input) ([]byte, error) {
 	size := tensor.D(in.Size...)
 	total := size.Numel()
 	out := make([]float64, total)
-	each := total / max(s.batch, 1)
-	if s.batch < 1 || total%s.batch != 0 {
-		each = total
+	each := total
+	if len(in.Size) > 0 && in.Size[0] > 0 {
+		each = total / in.Size[0]
 	}
 	bound := s.uses.Bounds[in.Name]
-	language := s.follows(in.Name) || slices.ContainsFunc(s.order, func(o string) bool { return s.follows(o) && s.shapes[o] == size })
+	language := s.follows(in.Name) || slices.ContainsFunc(s.order, func(o string) bool { return s.follows(o) && s.shapes[o] == s.shapes[in.Name] })
 	for at := int64(0); at < total; at += each {
 		sample := at / each
 		class := s.classOf(n, sample)

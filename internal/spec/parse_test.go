@@ -122,7 +122,7 @@ func TestErrorText(t *testing.T) {
 a.yaml:3:218: unknown key "inptu"; did you mean "input"?
     3 | ...xxxxxxxxxxxxxxxxxx, inptu: static}
       |                        ^~~~~
-      = allowed: input, dataset, loader, device_prefetch, transforms, source, tokenizer`
+      = allowed: input, dataset, loader, device_prefetch, transforms, source, validation, shuffle, tokenizer`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}

@@ -255,7 +255,9 @@ type Data struct {
 	Loader         *Loader             `yaml:"loader" doc:"torch.utils.data.DataLoader"`
 	DevicePrefetch Boolean             `yaml:"device_prefetch" doc:"the next batch is copied on a stream of its own while the current one is used"`
 	Transforms     []*Named[Transform] `yaml:"transforms" doc:"what is done to a sample when it is loaded, step by step, with the shape that each gives"`
-	Source         *Value              `yaml:"source" doc:"training data for memplan run: a file (CIFAR binary, or a text for a language model), or {INPUT: file} (IDX, npy)"`
+	Source         *Value              `yaml:"source" doc:"training data for memplan run: a file (CIFAR binary, or a text for a language model), {INPUT: file} (IDX, npy), or lists of files in the place of one, whose samples follow one another"`
+	Validation     *Value              `yaml:"validation" doc:"what the evaluations of memplan run go over: files as for source, or a share of the source's samples, such as 0.1, that are not trained on"`
+	Shuffle        Boolean             `yaml:"shuffle" default:"true" doc:"samples of the source come in another order in each epoch, which the seed of the run says; false: in the order of the files"`
 	Tokenizer      String              `yaml:"tokenizer" enum:"bytes|bpe" default:"bytes" doc:"tokens of a text: its bytes, or a byte-pair encoding learned from it"`
 }
 
