@@ -1,4 +1,4 @@
-// Digits writes images of digits and their labels as MNIST has them, four files of IDX in a
+// Command digits writes images of digits and their labels as MNIST has them, four files of IDX in a
 // folder, to try memplan run on. The images are drawn (package internal/data/digits): they
 // are no photographs of handwriting, and figures on them are none of MNIST.
 //
