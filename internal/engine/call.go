@@ -45,6 +45,12 @@ func (j *job) callModel(e *program.Expr, args []python.Value) python.Value {
 	var v python.Value
 	if c := j.compiled[name]; c != nil && c.Has(j.Env().GradMode) {
 		v = c.Call(args)
+	} else if j.engine != nil && !j.Evaluating {
+		held := j.HoldAll(args)
+		j.engine.PreForward()
+		v = j.CallModule(j.model(name, e.Last), nil, args)
+		j.engine.PostForward(v)
+		j.LetGoAll(held)
 	} else if r := j.reducers[name]; r == nil {
 		v = j.CallModule(j.model(name, e.Last), nil, args)
 	} else {

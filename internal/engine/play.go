@@ -106,6 +106,7 @@ type job struct {
 	rounds
 	updated  bool                            // the averaged weights, once
 	reducers map[string]*distributed.Reducer // of models that DistributedDataParallel is around
+	engine   *distributed.Engine             // DeepSpeed's around the model; nil: none
 	compiled map[string]*compiled.Model      // models that torch.compile compiled
 	totals   Totals
 	stepNo   int64
@@ -245,6 +246,7 @@ func (j *job) setup() {
 	}
 	j.aux = j.Instantiate(j.prog.Aux, "")
 	j.makeOptimizers()
+	j.makeEngine()
 	j.average()
 	j.ToDevice(j.aux)
 	j.Initialize(j.aux, nil)
@@ -441,13 +443,19 @@ func (j *job) statement(s *program.Stmt) {
 			j.LetGo(v)
 			v = python.Value{T: scaled}
 		}
-		j.Backward(v.T, nil, s.Retain)
+		if j.engine != nil {
+			j.engine.Backward(v.T, s.Retain)
+		} else {
+			j.Backward(v.T, nil, s.Retain)
+		}
 		j.LetGo(v)
 		j.countGradients()
 	case program.OptStep:
 		j.Phase = trace.Optimizer
 		j.stepping = s
-		if j.prog.Scaler {
+		if j.engine != nil {
+			j.engine.Step()
+		} else if j.prog.Scaler {
 			j.scaledStep(s.Optimizer)
 		} else {
 			j.optimize(s.Optimizer)

@@ -12,6 +12,9 @@ func (s *script) parallelImports() {
 	if f := s.job.Parallel.FSDP; f != nil {
 		s.fsdpImports(f)
 	}
+	if s.job.Parallel.DeepSpeed != nil {
+		s.line("import deepspeed")
+	}
 	d := s.job.Parallel.DDP
 	if d == nil {
 		return

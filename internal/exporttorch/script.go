@@ -49,6 +49,9 @@ func (s *script) print(o Options) {
 	about := name + ": a training step, written by memplan export torch."
 	if n := job.Parallel.Ranks; n > 0 {
 		about += fmt.Sprintf(" Run it with torchrun --nproc-per-node %d.", n)
+		if d := job.Parallel.DeepSpeed; d != nil && d.Rank > 0 {
+			about += fmt.Sprintf(" Process %d is the one that is planned.", d.Rank)
+		}
 	}
 	s.printf("%q", about)
 	for _, r := range s.renamed() {
@@ -193,7 +196,7 @@ func (s *script) setup(o Options) {
 			s.printf("%s = %s()", name, s.className(m.Root))
 			s.pruning(m)
 			s.printf("%s.to(%s)", name, to)
-		case !j.Offload.Parameters && j.Parallel.FSDP == nil:
+		case !j.Offload.Parameters && j.Parallel.FSDP == nil && j.Parallel.DeepSpeed == nil:
 			s.printf("%s = %s().to(%s)", name, s.className(m.Root), to)
 		case j.DType != tensor.Float32:
 			s.printf("%s = %s().to(%s)", name, s.className(m.Root), program.Literal(j.DType))
@@ -212,6 +215,7 @@ func (s *script) setup(o Options) {
 	s.channelsLast()
 	s.offloadActivations()
 	s.optimizers()
+	s.deepSpeed()
 	s.averaged()
 	if j.Scaler {
 		s.line(`scaler = torch.amp.GradScaler("cuda")`)

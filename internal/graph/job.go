@@ -73,6 +73,7 @@ type building struct {
 	asked       map[string]any               // params of all models of transformers
 	data        Data
 	graphs      *program.Compiled // of torch.compile
+	deepspeed   *spec.DeepSpeed   // its configuration; nil: there is none
 }
 
 // Build turns a spec into a job. The error, if any, is a *spec.Errors. A spec in
@@ -109,6 +110,9 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	el.job = job
 	el.shapes.E.ChannelsLast = job.ChannelsLast
 	el.shapes.E.Autocast, el.shapes.E.AutocastDType = job.Autocast, job.LowerType
+	if !spec.Try(el.deepSpeed) {
+		return nil, el.firstErr()
+	}
 	el.trainerOptimizer()
 	el.trainerNotes()
 	el.compiled()

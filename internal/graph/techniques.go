@@ -30,6 +30,7 @@ func (el *building) techniques() *techniques.Job {
 	j := &techniques.Job{
 		Spec: el.spec, Job: el.job, Env: el.env(), Batch: el.batch, Torch: el.opts.Env.Torch, Checkpoints: el.checkpoints,
 		ClassName: el.className, Warnings: &el.warnings, NotModelled: &el.notModelled,
+		DeepSpeed: el.deepspeed,
 	}
 	for _, m := range el.ms {
 		j.Models = append(j.Models, techniques.Model{

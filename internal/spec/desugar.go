@@ -169,8 +169,9 @@ func (s *Spec) stepValue(loss *Value) *Value {
 	body := sequence()
 	add := func(v ...*Value) { body.Items = append(body.Items, v...) }
 	t := &s.Train
+	engine := s.Parallel.IsDeepSpeed() // whose step drops the gradients, and whose backward divides them
 	zero := func(where string) {
-		if t.ZeroGrad.At.V != where || t.InBackward.V {
+		if t.ZeroGrad.At.V != where || t.InBackward.V || engine {
 			return
 		}
 		if t.ZeroGrad.SetToNone.V {
@@ -207,7 +208,7 @@ func (s *Spec) stepValue(loss *Value) *Value {
 		body = sequence()
 	}
 	add(word(HeadBatch))
-	closure := micro == 1 && t.Optimizer != nil && slices.Contains(Closures, t.Optimizer.Name.V)
+	closure := micro == 1 && !engine && t.Optimizer != nil && slices.Contains(Closures, t.Optimizer.Name.V)
 	if closure { // all up to the step of the optimizer
 		outer, body = body, sequence()
 	}
@@ -223,7 +224,7 @@ func (s *Spec) stepValue(loss *Value) *Value {
 	} else {
 		add(lossEntries(loss)...)
 	}
-	if micro > 1 {
+	if micro > 1 && !engine {
 		add(mapping(pair("div", integer(micro)), pair("inputs", word("loss")), pair("name", word("loss")), pair("autocast", boolean(false))))
 	} else {
 		zero("before_backward")
@@ -234,6 +235,9 @@ func (s *Spec) stepValue(loss *Value) *Value {
 		backward.Span, backward.Pairs[0].Value.Span = loss.Span, loss.Span
 	}
 	add(backward)
+	if engine {
+		add(word(HeadOptimizer))
+	}
 	if micro > 1 {
 		repeated := func(n int64) *Value {
 			v := mapping(pair(HeadLayers, body), pair("repeat", integer(n)))
@@ -264,7 +268,7 @@ func (s *Spec) stepValue(loss *Value) *Value {
 		step := mapping(pair(HeadOptimizer, mapping(pair(keyClosure, body))))
 		body = outer
 		add(step)
-	} else if !t.InBackward.V {
+	} else if !t.InBackward.V && !engine {
 		add(word(HeadOptimizer))
 	}
 	if t.EMA != nil {

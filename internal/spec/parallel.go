@@ -12,6 +12,7 @@ import (
 // for a slip: what is allocated for each of them would be played.
 type Parallel struct {
 	At        Span    `yaml:"-"`
+	Engine    bool    `yaml:"-"` // DeepSpeed's engine is played, which is known once its configuration is read
 	DDP       Integer `yaml:"ddp" min:"1" max:"131072" doc:"processes, one on each GPU, with torch.nn.parallel.DistributedDataParallel around each model that is trained"`
 	BucketCap Number  `yaml:"bucket_cap_mb" min:"0" default:"25" of:"ddp" doc:"of ddp: MiB of gradients that are reduced at a time"`
 	View      Boolean `yaml:"gradient_as_bucket_view" default:"false" of:"ddp" doc:"of ddp: gradients are views of the buckets, not copies"`
@@ -36,7 +37,9 @@ type Parallel struct {
 	ZeRO   Integer `yaml:"zero" min:"1" of:"ddp" doc:"of ddp: 1, the stage of ZeRO: each process steps some of the parameters and has their optimizer state alone (torch.distributed.optim.ZeroRedundancyOptimizer)"`
 	Bucket Boolean `yaml:"parameters_as_bucket_view" default:"false" of:"ddp" doc:"of zero: the parameters that a process steps are views of one tensor"`
 
-	DeepSpeed *Value `yaml:"deepspeed" doc:"DeepSpeed: its configuration, or a path" later:"DeepSpeed"`
+	DeepSpeed *Value  `yaml:"deepspeed" doc:"processes, one on each GPU, with DeepSpeed's engine around the model; without config, or with anything but a number" later:"DeepSpeed" modelled:"ranks"`
+	Config    *Value  `yaml:"config" of:"deepspeed" doc:"of deepspeed: its configuration, a mapping with the keys of its JSON, or the path of the file"`
+	Rank      Integer `yaml:"rank" min:"0" max:"131071" default:"0" of:"deepspeed" doc:"of deepspeed: the process that is planned; its part of the parameters, and of their gradients, is not that of others"`
 
 	Tensor   Integer `yaml:"tensor" min:"1" doc:"tensor-parallel ranks" later:"tensor parallelism" modelled:"1"`
 	Pipeline Integer `yaml:"pipeline" min:"1" doc:"pipeline stages" later:"pipeline parallelism" modelled:"1"`
@@ -44,12 +47,25 @@ type Parallel struct {
 	Context  Integer `yaml:"context" min:"1" doc:"context-parallel ranks" later:"context parallelism" modelled:"1"`
 }
 
+// IsDeepSpeed reports whether DeepSpeed's engine is around the model, as far as it is modelled.
+func (p *Parallel) IsDeepSpeed() bool {
+	return p != nil && p.Engine
+}
+
+// DeepSpeedRanks is the number of processes with DeepSpeed's engine, 0 if there is none.
+func (p *Parallel) DeepSpeedRanks() int64 {
+	if p == nil || p.DeepSpeed == nil || p.DeepSpeed.Kind != Int {
+		return 0
+	}
+	return p.DeepSpeed.Int
+}
+
 // keyRanks is how many processes there are, in the sections ddp and fsdp.
 const keyRanks = "ranks"
 
 // spreads are the keys that spread a job over GPUs, each also a section of its own:
 // ddp: {ranks: 8, bucket_cap_mb: 50} is parallel: {ddp: 8, bucket_cap_mb: 50}.
-var spreads = []string{"ddp", "fsdp"}
+var spreads = []string{"ddp", "fsdp", "deepspeed"}
 
 // spreadKeys lists the keys of such a section beside ranks.
 func spreadKeys(name string) []string {
@@ -79,7 +95,7 @@ func gatherParallel(root *Value, errs *Errors) {
 		}
 		parallel := root.Get("parallel")
 		v := parallel.Get(name)
-		if v == nil || v.Kind != Map {
+		if v == nil || v.Kind != Map || name == "deepspeed" && v.Get(keyRanks) == nil && v.Get("config") == nil {
 			continue
 		}
 		key := parallel.keyOf(name)

@@ -487,7 +487,7 @@ func (s *Spec) later(rv reflect.Value, v *Value, prefix string, out *[]note.Note
 		}
 		if what := rv.Type().FieldByIndex(fields.index[key]).Tag.Get("later"); what != "" {
 			modelled := rv.Type().FieldByIndex(fields.index[key]).Tag.Get("modelled")
-			if value, asks := s.asks(sub); asks && (modelled == "" || value != modelled) {
+			if value, asks := s.asks(sub); asks && (modelled == "" || value != modelled) && !(modelled == keyRanks && sub.Kind == Int) {
 				code := note.Asked
 				if prefix+key == compileKey {
 					code = note.Compiled

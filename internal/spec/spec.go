@@ -72,6 +72,8 @@ type Spec struct {
 	DDP  *Value `yaml:"ddp" spread:"ddp" doc:"DistributedDataParallel: {ranks: 8}, with the keys of parallel that are of ddp"`
 	FSDP *Value `yaml:"fsdp" spread:"fsdp" doc:"FSDP2: {ranks: 8}, with the keys of parallel that are of fsdp"`
 
+	DeepSpeed *Value `yaml:"deepspeed" spread:"deepspeed" doc:"DeepSpeed's engine: {ranks: 8, config: {zero_optimization: {stage: 2}}}, with the keys of parallel that are of deepspeed"`
+
 	root *Value
 	made bool     // as Options.Made
 	said []string // as Options.Said

@@ -16,6 +16,9 @@ type unmodelled struct {
 	also  []string // other names that people give it
 }
 
+// WorthOfDeepSpeed is what figures without DeepSpeed's engine, or a part of it, say of a job.
+const WorthOfDeepSpeed = "the figures are those of the job without it, and no upper bound: ZeRO divides optimizer state, gradients (stage 2) and parameters (stage 3) among processes, and DeepSpeed has float32 copies and buckets of its own (reduce_bucket_size: 500 million elements); stages 1 and 2 are modelled as deepspeed: {ranks: N, config: FILE}"
+
 // unmodelleds is the table of them.
 var unmodelleds = []unmodelled{
 	// What compiled graphs keep is the partitioner's choice. Less than eager mode:
@@ -29,7 +32,7 @@ var unmodelleds = []unmodelled{
 	{"model.attn_implementation", "eager", "the figures are those of the model's default attention; for a Hugging Face model, write with: {attn: eager}, which is modelled", nil},
 	{"model.attn_implementation", "", "the figures are those of the model's default attention, and no upper bound", nil},
 	// The division of ZeRO: arXiv:1910.02054; the buckets: deepspeed.ai/docs/config-json.
-	{"parallel.deepspeed", "", "the figures are those of the job without DeepSpeed, and no upper bound: ZeRO divides optimizer state, gradients (stage 2) and parameters (stage 3) among processes, and DeepSpeed has float32 copies and buckets of its own (reduce_bucket_size: 500 million elements); the most similar technique that is modelled is parallel: {fsdp: N}",
+	{"parallel.deepspeed", "", WorthOfDeepSpeed,
 		[]string{"deepspeed", "zero_optimization", "zero_stage"}},
 	// What is divided by the processes, and what is not: arXiv:2205.05198, section 4.
 	{"parallel.tensor", "", "the figures are those of a process with the whole model; with tensor parallelism each process holds less", []string{"tensor_parallel", "tp_size"}},

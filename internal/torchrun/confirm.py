@@ -36,7 +36,9 @@ def run(path):
     reset, peak, reserved = torch.cuda.reset_peak_memory_stats, torch.cuda.max_memory_allocated, torch.cuda.max_memory_reserved
     begins, ends, steps, started = [], [], [], [0.0]
 
-    def on_reset():
+    def on_reset(*device):
+        if device:  # a library resets them, which is no step
+            return reset(*device)
         torch.cuda.synchronize()
         begins.append(count())
         reset()

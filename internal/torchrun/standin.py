@@ -47,6 +47,9 @@ class StandIn(dist.ProcessGroup):
     def allreduce(self, tensors, opts=None):
         return done(tensors)
 
+    def reduce(self, tensors, opts=None):
+        return done(tensors)
+
     def allreduce_coalesced(self, tensors, opts=None):
         return done(tensors)
 
@@ -64,7 +67,7 @@ class StandIn(dist.ProcessGroup):
         return done([output])
 
     def _reduce_scatter_base(self, output, whole, opts=None):
-        output.detach().view(-1).copy_(whole.reshape(-1).chunk(self.ranks)[0])
+        output.detach().view(-1).copy_(whole.reshape(-1).chunk(self.ranks)[self.rank()])
         return done([output])
 
 
@@ -74,9 +77,15 @@ def ranks(script):
     return int(m[1]) if m else 0
 
 
-def install(ranks):
-    """Makes init_process_group(...) that of the first of so many processes."""
-    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(ranks))
+def planned(script):
+    """The process that such a script is the plan of."""
+    m = re.search(r"Process ([0-9]+) is the one that is planned", script)
+    return int(m[1]) if m else 0
+
+
+def install(ranks, rank=0):
+    """Makes init_process_group(...) that of one of so many processes."""
+    os.environ.update(RANK=str(rank), LOCAL_RANK="0", WORLD_SIZE=str(ranks))
     dist.Backend.register_backend("standin", lambda store, rank, size, timeout: StandIn(rank, size), devices=["cuda", "cpu"])
     init = dist.init_process_group
-    dist.init_process_group = lambda *args, **kw: init("standin", rank=0, world_size=ranks, store=dist.HashStore())
+    dist.init_process_group = lambda *args, **kw: init("standin", rank=rank, world_size=ranks, store=dist.HashStore())

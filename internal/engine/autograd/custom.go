@@ -136,6 +136,26 @@ func (p *Player) BeforeBackward(t *op.Tensor, hook func()) {
 	}
 }
 
+// HookGradient puts what f makes of the gradient of t in its place, before t's gradient
+// function runs (Tensor.register_hook); of a tensor that has none nothing.
+func (p *Player) HookGradient(t *op.Tensor, f func(grad *op.Tensor) *op.Tensor) {
+	o := Of(t)
+	if !o.Requires {
+		return
+	}
+	fn := p.gradFn(o)
+	if fn == nil {
+		return
+	}
+	nr := o.nr
+	fn.before = append(fn.before, func() {
+		if g := fn.grads[nr]; g != nil {
+			fn.grads[nr] = f(g)
+			p.Drop(g)
+		}
+	})
+}
+
 // Unreached lists the leaves, by their places, to which no gradient function of some
 // tensors leads.
 func (p *Player) Unreached(from, leaves []*op.Tensor) []int {

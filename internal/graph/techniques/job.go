@@ -21,6 +21,8 @@ type Job struct {
 	Checkpoints func() bool              // whether train.checkpoint asks for them
 	ClassName   func(name string) string // makes a name of a class that no other has
 
+	DeepSpeed *spec.DeepSpeed // the configuration of its engine; nil: there is none
+
 	Warnings    *[]note.Note
 	NotModelled *[]note.Note // what is asked for and left out
 

@@ -21,6 +21,9 @@ func (j *Job) Parallel() {
 		return
 	}
 	j.parallelKeys(s)
+	if s.IsDeepSpeed() {
+		j.deepSpeed(s)
+	}
 	if s.FSDP.Set {
 		j.fsdp(s)
 	}
@@ -101,6 +104,7 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 		{"cast_forward_inputs", "fsdp", s.Cast.At, s.Cast.Set && !s.FSDP.Set},
 		{"cpu_offload", "fsdp", s.Offload.At, s.Offload.Set && !s.FSDP.Set},
 		{"pin_memory", "fsdp", s.Pin.At, s.Pin.Set && !s.FSDP.Set},
+		{"rank", "deepspeed", s.Rank.At, s.Rank.Set && s.DeepSpeedRanks() == 0},
 		{"no_sync", "ddp or fsdp", s.NoSync.At, s.NoSync.Set && !s.DDP.Set && !s.FSDP.Set},
 	} {
 		if k.wrong {

@@ -1,0 +1,123 @@
+package graph
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memplan/memplan/internal/graph/techniques"
+	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// deepSpeed reads the configuration of DeepSpeed's engine before anything else, since
+// types and microbatches are its.
+func (el *building) deepSpeed() {
+	p := el.spec.Parallel
+	if p.DeepSpeedRanks() == 0 || el.job.Inference != "" {
+		if p != nil && p.Config != nil && p.DeepSpeedRanks() == 0 {
+			el.fail(p.Config.Span, "config is a key of parallel.deepspeed, the number of processes: parallel: {deepspeed: 8, config: ...}")
+		}
+		return
+	}
+	at := p.DeepSpeed.Span
+	if p.DDP.Set || p.FSDP.Set {
+		el.fail(at, "deepspeed, ddp and fsdp exclude one another")
+	}
+	if n := p.DeepSpeedRanks(); n < 1 || n > 131072 {
+		el.fail(at, "deepspeed is the number of processes, from 1 to 131072, not %d", n)
+	}
+	c, left := el.deepSpeedConfig(p)
+	el.deepspeed = c
+	t := &el.spec.Train
+	switch gas := c.Accumulation; {
+	case !t.GradAccumulation.Set:
+		t.GradAccumulation.V = gas.V
+	case gas.Set && gas.V != t.GradAccumulation.V:
+		el.fail(t.GradAccumulation.At, "grad_accumulation is %d, but gradient_accumulation_steps of DeepSpeed's configuration is %d; write one of them", t.GradAccumulation.V, gas.V)
+	}
+	if b, m := c.TrainBatch, c.MicroBatch; b.Set && m.Set && b.V != m.V*t.GradAccumulation.V*p.DeepSpeedRanks() {
+		el.fail(at, "DeepSpeed refuses train_batch_size %d, which is not train_micro_batch_size_per_gpu %d x gradient_accumulation_steps %d x %d processes", b.V, m.V, t.GradAccumulation.V, p.DeepSpeedRanks())
+	}
+	d := techniques.DeepSpeedType(c)
+	switch {
+	case c.FP16.Enabled.V && c.BF16.Enabled.V:
+		el.fail(at, "bf16 and fp16 of DeepSpeed's configuration exclude each other")
+	case !t.Precision.Set:
+		el.job.DType = d
+	case d != tensor.Float32 && el.job.DType != d:
+		el.fail(t.Precision.At, "precision %s is not that of DeepSpeed's configuration, %s; leave precision out", t.Precision.V, d)
+	}
+	var why []string
+	for _, k := range left {
+		why = append(why, k.Path+" ("+k.Why+")")
+	}
+	z := &c.Zero
+	switch {
+	case z.Stage.V == 3:
+		why = append(why, "stage 3 of ZeRO, which divides the parameters, too")
+	case z.Stage.V == 0:
+		why = append(why, "stage 0: DeepSpeed's engine without ZeRO")
+	case z.Stage.V == 1 && d == tensor.BFloat16 && c.Types.GradAccum.V == "fp32":
+		why = append(why, "bf16 of stage 1 with grad_accum_dtype fp32: BF16_Optimizer")
+	}
+	for name, o := range map[string]*spec.DeepSpeedOffload{"offload_optimizer": z.OffloadOptim, "offload_param": z.OffloadParam} {
+		if o != nil && o.Device.V != "none" {
+			why = append(why, name+" to "+o.Device.V)
+		}
+	}
+	if c.Optimizer != nil {
+		why = append(why, "optimizer, which is one of DeepSpeed's own; train.optimizer is planned")
+	}
+	if len(why) > 0 {
+		el.notModelled = append(el.notModelled, note.Asked.New("parallel.deepspeed: %s; %s", strings.Join(why, ", "), spec.WorthOfDeepSpeed).Of("parallel.deepspeed"))
+		if z.Stage.V == 3 || z.Stage.V == 0 {
+			return
+		}
+	}
+	p.Engine = true
+}
+
+// deepSpeedConfig reads the configuration, in the spec or in a file beside it.
+func (el *building) deepSpeedConfig(p *spec.Parallel) (*spec.DeepSpeed, []spec.DeepSpeedKey) {
+	v := p.Config
+	switch {
+	case v == nil || v.Kind == spec.Null:
+		el.fail(p.DeepSpeed.Span, "deepspeed needs config, DeepSpeed's configuration or the path of its file: deepspeed: {ranks: 8, config: {zero_optimization: {stage: 2}, bf16: {enabled: true}}}")
+	case v.Kind == spec.Map:
+		c, left := spec.ReadDeepSpeed(v, el.errs, el.spec.Env, el.deepSpeedAuto())
+		el.stopAtMistakes(el.errs)
+		return c, left
+	case v.Kind != spec.Str:
+		el.fail(v.Span, "config is a mapping, or the path of a file, not %s", v.Describe())
+	case el.opts.ReadFile == nil:
+		el.fail(v.Span, "config: %s cannot be read here: there are no files", v.Str)
+	}
+	text, err := el.opts.ReadFile(v.Str)
+	if err != nil {
+		el.unread = true
+		el.fail(v.Span, "config: %v", err)
+	}
+	d := spec.ReadPlain(v.Str, text, nil)
+	if d.Root == nil || d.Root.Kind != spec.Map {
+		if d.Errs.Err() == nil {
+			d.Errs.Addf(spec.Span{Pos: spec.Pos{Line: 1, Col: 1}, Len: 1}, "DeepSpeed's configuration is a mapping")
+		}
+		el.fail(v.Span, "%v", d.Errs.Err())
+	}
+	c, left := spec.ReadDeepSpeed(d.Root, d.Errs, nil, el.deepSpeedAuto())
+	if err := d.Errs.Err(); err != nil {
+		el.fail(v.Span, "%v", fmt.Errorf("%w", err))
+	}
+	return c, left
+}
+
+// stopAtMistakes ends with what has been reported.
+func (el *building) stopAtMistakes(errs *spec.Errors) {
+	if errs.Err() != nil {
+		panic(spec.Stop{})
+	}
+}
+
+// deepSpeedAuto are the values that stand for "auto"; nil: there is no trainer that fills them in.
+func (el *building) deepSpeedAuto() map[string]*spec.Value { return nil }

@@ -1,0 +1,120 @@
+package techniques
+
+import (
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// DeepSpeedTypes are the types that DeepSpeed's configuration names.
+var DeepSpeedTypes = map[string]tensor.DType{"fp32": tensor.Float32, "fp16": tensor.Float16, "bf16": tensor.BFloat16}
+
+// DeepSpeedType is the type of the parameters under a configuration.
+func DeepSpeedType(c *spec.DeepSpeed) tensor.DType {
+	switch {
+	case c.FP16.Enabled.V:
+		return tensor.Float16
+	case c.BF16.Enabled.V:
+		return tensor.BFloat16
+	}
+	return tensor.Float32
+}
+
+// deepSpeed reads what DeepSpeed's engine is configured with, and refuses what does not go
+// with it.
+func (j *Job) deepSpeed(s *spec.Parallel) {
+	c := j.DeepSpeed
+	p := &j.Job.Parallel
+	p.Ranks = s.DeepSpeedRanks()
+	at := s.DeepSpeed.Span
+	d := &program.DeepSpeed{
+		Rank: s.Rank.V, Stage: c.Zero.Stage.V, DType: DeepSpeedType(c), Accumulation: j.Spec.Train.GradAccumulation.V, Clip: c.Clip.V,
+		ReduceBucket: int64(c.Zero.ReduceBucket.V), Overlap: c.Zero.Overlap.V, Contiguous: c.Zero.Contiguous.V,
+		ReduceScatter: c.Zero.ReduceScatter.V, MultiRank: c.Zero.MultiRank.V, RoundRobin: c.Zero.RoundRobin.V,
+		CheckOverflow: c.FP16.Enabled.V || c.BF16.Enabled.V && c.BF16.Overflow.V,
+	}
+	d.Accum, d.Comm = d.DType, d.DType
+	if c.Types.GradAccum.Set {
+		d.Accum = DeepSpeedTypes[c.Types.GradAccum.V]
+	}
+	if c.Comm.Set {
+		d.Comm = DeepSpeedTypes[c.Comm.V]
+	}
+	d.Config = deepSpeedConfig(c, d, j.Batch)
+	if s.Rank.V >= p.Ranks {
+		j.fail(s.Rank.At, "rank is one of %s, from 0 to %d", spec.Plural(int(p.Ranks), "process"), p.Ranks-1)
+	}
+	if len(j.Models) > 1 {
+		j.fail(at, "deepspeed of several models is not modelled; this job has %s", spec.Plural(len(j.Models), "model"))
+	}
+	m, job := j.Job.Models[0], j.Job
+	for _, x := range []struct {
+		what  string
+		given bool
+	}{
+		{"offload", job.Offload != program.Offload{}},
+		{"lora", m.Adapters != nil},
+		{"quantize", m.Quantized != nil},
+		{"prune", m.Pruned != nil},
+		{"load", m.Loaded != nil},
+		{"train.ema", job.EMA != nil},
+		{"train.channels_last", job.ChannelsLast},
+		{"train.precision of autocast", job.Autocast},
+		{"optimizer_in_backward", job.InBackward},
+		{"train.clip_grad_norm (gradient_clipping of the configuration is)", j.Spec.Train.ClipGradNorm.Set},
+		{"train.clip_grad_value", j.Spec.Train.ClipGradValue.Set},
+		{"step", j.Spec.Step != nil},
+		{"train.compile", m.Compiled != nil},
+		{"several optimizers", len(job.Optimizers) > 1},
+		{"an eval: of other sizes", job.Eval != nil && job.Eval.IsApart(m.Name)},
+	} {
+		if x.given {
+			j.fail(at, "%s is not modelled with parallel.deepspeed", x.what)
+		}
+	}
+	m.Root.Walk(func(path string, c *program.Class) {
+		if c.Flat != 0 {
+			j.fail(at, "%s is %s, which copies its weights to one buffer when they are not in one; that is not modelled with parallel.deepspeed", path, c.Describe())
+		}
+	})
+	for _, o := range job.Optimizers {
+		switch {
+		case o.Row.Closure, o.Row.Eager, o.Row.Whole != nil:
+			j.fail(at, "%s is not modelled with parallel.deepspeed", o.Row.Name)
+		case o.Row.Name != "Adam" && o.Row.Name != "AdamW" && !c.Untested.V:
+			j.fail(at, "%s is an optimizer that DeepSpeed calls untested, and refuses; zero_allow_untested_optimizer: true in its configuration lets it pass", o.Row.Name)
+		}
+	}
+	p.DeepSpeed = d
+}
+
+// deepSpeedConfig is the configuration that a script prints.
+func deepSpeedConfig(c *spec.DeepSpeed, d *program.DeepSpeed, batch int64) []program.KwArg {
+	var out []program.KwArg
+	add := func(to *[]program.KwArg, name string, set bool, v any) {
+		if set {
+			*to = append(*to, program.KwArg{Name: name, Value: v})
+		}
+	}
+	z := &c.Zero
+	zero := []program.KwArg{{Name: "stage", Value: z.Stage.V}}
+	add(&zero, "contiguous_gradients", z.Contiguous.Set, z.Contiguous.V)
+	add(&zero, "reduce_scatter", z.ReduceScatter.Set, z.ReduceScatter.V)
+	add(&zero, "reduce_bucket_size", z.ReduceBucket.Set, int64(z.ReduceBucket.V))
+	add(&zero, "use_multi_rank_bucket_allreduce", z.MultiRank.Set, z.MultiRank.V)
+	add(&zero, "allgather_bucket_size", z.AllgatherBucket.Set, int64(z.AllgatherBucket.V))
+	add(&zero, "overlap_comm", z.Overlap.Set, z.Overlap.V)
+	add(&zero, "round_robin_gradients", z.RoundRobin.Set, z.RoundRobin.V)
+	out = append(out, program.KwArg{Name: "train_micro_batch_size_per_gpu", Value: batch}, program.KwArg{Name: "gradient_accumulation_steps", Value: d.Accumulation})
+	out = append(out, program.KwArg{Name: "zero_optimization", Value: zero})
+	bf16 := []program.KwArg{{Name: "enabled", Value: true}}
+	add(&bf16, "check_grad_overflow", c.BF16.Overflow.Set, c.BF16.Overflow.V)
+	add(&out, "bf16", c.BF16.Enabled.V, bf16)
+	add(&out, "fp16", c.FP16.Enabled.V, []program.KwArg{{Name: "enabled", Value: true}})
+	add(&out, "gradient_clipping", c.Clip.Set, c.Clip.V)
+	add(&out, "communication_data_type", c.Comm.Set, c.Comm.V)
+	add(&out, "gradient_predivide_factor", c.Predivide.Set, c.Predivide.V)
+	add(&out, "data_types", c.Types.GradAccum.Set, []program.KwArg{{Name: "grad_accum_dtype", Value: c.Types.GradAccum.V}})
+	add(&out, "zero_allow_untested_optimizer", c.Untested.Set, c.Untested.V)
+	return out
+}
