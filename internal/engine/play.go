@@ -221,6 +221,7 @@ func (j *job) setup() {
 		case m.Loaded != nil && m.Loaded.OnDevice:
 			j.FromPretrained(root, m.Loaded)
 		default:
+			distributed.CheckTypes(j.Interp, &j.prog.Parallel)
 			j.ToDevice(root)
 		}
 		j.Convert(root, m)

@@ -9,18 +9,18 @@ import (
 // JSON (deepspeed/runtime/config.py, zero/config.py and precision_config.py of 0.19): those
 // that reach memory. DeepSpeedKeys lists the others.
 type DeepSpeed struct {
-	TrainBatch   Integer           `yaml:"train_batch_size" min:"1"`
-	MicroBatch   Integer           `yaml:"train_micro_batch_size_per_gpu" min:"1"`
-	Accumulation Integer           `yaml:"gradient_accumulation_steps" min:"1" default:"1"`
-	Clip         Number            `yaml:"gradient_clipping" min:"0" default:"0"`
-	Zero         DeepSpeedZero     `yaml:"zero_optimization"`
-	BF16         DeepSpeedBF16     `yaml:"bf16" also:"bfloat16"`
-	FP16         DeepSpeedFP16     `yaml:"fp16"`
-	Types        DeepSpeedTypes    `yaml:"data_types"`
-	Comm         String            `yaml:"communication_data_type" enum:"fp32|fp16|bf16" words:"fp32: fp32|float32: fp32|float16: fp16|half: fp16|bfloat16: bf16"`
-	Predivide    Number            `yaml:"gradient_predivide_factor" default:"1"`
-	Untested     Boolean           `yaml:"zero_allow_untested_optimizer" default:"false"`
-	Optimizer    *Value            `yaml:"optimizer"`
+	TrainBatch   Integer        `yaml:"train_batch_size" min:"1"`
+	MicroBatch   Integer        `yaml:"train_micro_batch_size_per_gpu" min:"1"`
+	Accumulation Integer        `yaml:"gradient_accumulation_steps" min:"1" default:"1"`
+	Clip         Number         `yaml:"gradient_clipping" min:"0" default:"1"`
+	Zero         DeepSpeedZero  `yaml:"zero_optimization"`
+	BF16         DeepSpeedBF16  `yaml:"bf16" also:"bfloat16"`
+	FP16         DeepSpeedFP16  `yaml:"fp16"`
+	Types        DeepSpeedTypes `yaml:"data_types"`
+	Comm         String         `yaml:"communication_data_type" enum:"fp32|fp16|bf16" words:"fp32: fp32|float32: fp32|float16: fp16|half: fp16|bfloat16: bf16"`
+	Predivide    Number         `yaml:"gradient_predivide_factor" default:"1"`
+	Untested     Boolean        `yaml:"zero_allow_untested_optimizer" default:"false"`
+	Optimizer    *Value         `yaml:"optimizer"`
 }
 
 // DeepSpeedZero is zero_optimization. Numbers of elements may be written as 5e8.

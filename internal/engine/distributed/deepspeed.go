@@ -38,9 +38,9 @@ type Engine struct {
 	large    *zeroParam // larger than a bucket (extra_large_param_to_reduce)
 	previous []*zeroParam
 
-	own      *op.Tensor // grads_in_partition
-	filled   int64
-	norm     *op.Tensor // _global_grad_norm
+	own    *op.Tensor // grads_in_partition
+	filled int64
+	norm   *op.Tensor // _global_grad_norm
 }
 
 // bucketed is a parameter in the bucket, with the gradient that is reduced.
@@ -216,6 +216,14 @@ func (e *Engine) convert(t *op.Tensor, d tensor.DType) *op.Tensor {
 		return nil
 	}
 	return e.p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: d}, t)
+}
+
+// CheckTypes is what DeepSpeed does before it moves the model: on GPUs older than Ampere,
+// whether there is bfloat16 is tried out (torch.cuda.is_bf16_supported).
+func CheckTypes(p *python.Interp, parallel *program.Parallel) {
+	if d := parallel.DeepSpeed; d != nil && d.DType == tensor.BFloat16 && p.Env().Arch < 80 {
+		p.Drop(p.New(tensor.Contiguous(tensor.D(1)), tensor.BFloat16))
+	}
 }
 
 // boundary reports whether the optimizer steps after the micro-batch at work.

@@ -303,7 +303,7 @@ func (e *Engine) endBackward() {
 			g.sums = nil
 		}
 	}
-	p.Drop(e.buffers...) // _release_ipg_buffers
+	e.dropList(e.buffers) // _release_ipg_buffers
 	e.buffers = nil
 	p.Drop(e.own)
 	e.own, e.ready = nil, false
