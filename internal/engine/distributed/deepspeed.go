@@ -191,8 +191,10 @@ func (e *Engine) flatten(ts []*op.Tensor) *op.Tensor {
 	p := e.p
 	var n int64
 	var copies []*op.Tensor
+	d := ts[0].DType
 	for _, t := range ts {
 		n += t.Numel()
+		d = tensor.Promote(d, t.DType)
 		if !t.IsContiguous() {
 			copies = append(copies, p.New(tensor.Contiguous(t.Size), t.DType))
 		}
@@ -205,7 +207,7 @@ func (e *Engine) flatten(ts []*op.Tensor) *op.Tensor {
 		l.Offset = ts[0].Offset
 		return p.Alias(ts[0], l, ts[0].DType)
 	}
-	out := e.vector(n, ts[0].DType)
+	out := e.vector(n, d)
 	p.Drop(copies...)
 	return out
 }

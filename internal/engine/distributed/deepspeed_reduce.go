@@ -132,8 +132,8 @@ func (e *Engine) reduceBucket() {
 			}
 		}
 	})
-	for _, b := range e.bucket {
-		p.Drop(b.grad)
+	for i := len(e.bucket) - 1; i >= 0; i-- {
+		p.Drop(e.bucket[i].grad)
 	}
 	e.bucket, e.elements = e.bucket[:0], 0
 	p.Drop(view)
