@@ -48,6 +48,7 @@ type Row struct {
 	OneGroup      bool     // the constructor refuses parameter groups
 	GroupArgs     []string // the arguments that a group may have; nil: all but fused
 	Closure       bool     // step needs a closure
+	Zero          bool     // DeepSpeed's ZeRO takes it without zero_allow_untested_optimizer (is_zero_supported_optimizer)
 	GPUOnly       bool     // parameters on the CPU are not modelled, or refused
 
 	// Managed reports that the state lies in CUDA's managed memory, not in tensors; nil: it does not.

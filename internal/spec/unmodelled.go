@@ -33,7 +33,7 @@ var unmodelleds = []unmodelled{
 	{"model.attn_implementation", "", "the figures are those of the model's default attention, and no upper bound", nil},
 	// The division of ZeRO: arXiv:1910.02054; the buckets: deepspeed.ai/docs/config-json.
 	{"parallel.deepspeed", "", WorthOfDeepSpeed,
-		[]string{"deepspeed", "zero_optimization", "zero_stage"}},
+		[]string{"zero_optimization", "zero_stage"}},
 	// What is divided by the processes, and what is not: arXiv:2205.05198, section 4.
 	{"parallel.tensor", "", "the figures are those of a process with the whole model; with tensor parallelism each process holds less", []string{"tensor_parallel", "tp_size"}},
 	{"parallel.pipeline", "", "the figures are those of a process with all layers, and no upper bound: a stage has fewer layers, but activations of several microbatches", []string{"pipeline_parallel", "pp_size"}},
