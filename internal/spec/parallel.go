@@ -37,7 +37,7 @@ type Parallel struct {
 	ZeRO   Integer `yaml:"zero" min:"1" of:"ddp" doc:"of ddp: 1, the stage of ZeRO: each process steps some of the parameters and has their optimizer state alone (torch.distributed.optim.ZeroRedundancyOptimizer)"`
 	Bucket Boolean `yaml:"parameters_as_bucket_view" default:"false" of:"ddp" doc:"of zero: the parameters that a process steps are views of one tensor"`
 
-	DeepSpeed *Value  `yaml:"deepspeed" doc:"processes, one on each GPU, with DeepSpeed's engine around the model; without config, or with anything but a number" later:"DeepSpeed" modelled:"ranks"`
+	DeepSpeed *Value  `yaml:"deepspeed" doc:"processes, one on each GPU, with DeepSpeed's engine around the model; anything but a number is" later:"DeepSpeed" modelled:"ranks"`
 	Config    *Value  `yaml:"config" of:"deepspeed" doc:"of deepspeed: its configuration, a mapping with the keys of its JSON, or the path of the file"`
 	Rank      Integer `yaml:"rank" min:"0" max:"131071" default:"0" of:"deepspeed" doc:"of deepspeed: the process that is planned; its part of the parameters, and of their gradients, is not that of others"`
 

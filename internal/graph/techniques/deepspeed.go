@@ -42,7 +42,7 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 	}
 	d.Config = deepSpeedConfig(c, d, j.Batch)
 	if s.Rank.V >= p.Ranks {
-		j.fail(s.Rank.At, "rank is one of %s, from 0 to %d", spec.Plural(int(p.Ranks), "process"), p.Ranks-1)
+		j.fail(s.Rank.At, "rank is the number of a process, from 0 to %d", p.Ranks-1)
 	}
 	if len(j.Models) > 1 {
 		j.fail(at, "deepspeed of several models is not modelled; this job has %s", spec.Plural(len(j.Models), "model"))
