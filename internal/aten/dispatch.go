@@ -116,7 +116,9 @@ var rowsDispatched = sync.OnceValue(func() map[bool]map[*op.Op]bool {
 })
 
 // One reports whether PyTorch's dispatcher knows what a row does as one operator.
-func One(r *op.Op) bool { return !r.Composite && r != BoolMask || rowsDispatched()[false][r] }
+func One(r *op.Op) bool {
+	return !r.Composite && r != BoolMask && r != IsFinite || rowsDispatched()[false][r]
+}
 
 // OneDerivative reports the same of the derivative of a row.
 func OneDerivative(r *op.Op) bool { return rowsDispatched()[true][r] }

@@ -484,7 +484,7 @@ def plan(op, args, kwargs):
             if o.device.type == "cpu":
                 return "host", sizes, o.dtype
             if i is not None:
-                return "view", i, sizes, strides, o.storage_offset(), o.dtype
+                return "view", i, sizes, strides, o.storage_offset(), o.dtype, o.is_conj(), o.is_neg()
             return "new", sizes, strides, o.dtype
         if isinstance(o, (list, tuple)):
             return "list", [of(x) for x in o], type(o)
@@ -524,11 +524,20 @@ def build(p, tensors, device):
         if p[5] is not t.dtype:
             offset = t.storage_offset() * t.itemsize // p[5].itemsize
             return as_strided(view_as(t, p[5]), p[2], p[3], p[4] + offset)
-        return as_strided(t, p[2], p[3], t.storage_offset() + p[4])
+        return lazily(as_strided(t, p[2], p[3], t.storage_offset() + p[4]), p[6], p[7])
     if kind == "list":
         parts = [build(x, tensors, device) for x in p[1]]
         return parts if p[2] is list else tuple(parts)
     return p[1]
+
+
+def lazily(t, conj, neg):
+    """A view, which stands for the conjugate or the negative of what it views: operators that do not know such views make a copy before."""
+    if conj:
+        torch._C._set_conj(t, not t.is_conj())
+    if neg:
+        torch._C._set_neg(t, not t.is_neg())
+    return t
 
 
 def view_as(t, dtype):
@@ -896,6 +905,44 @@ def channels_last(t, memory_format):
     return True
 
 
+@meta_rule("aten::elu_backward", "aten::hardsigmoid_backward", "aten::hardswish_backward", "aten::hardtanh_backward", "aten::logit_backward", "aten::softplus_backward",
+           "aten::xlogy", "aten::special_xlog1py", "aten::floor_divide", "aten::copysign", "aten::complex", "aten::polar", "aten::pow", "aten::nan_to_num")
+def iterated(op, args, kwargs):
+    """Kernels of single elements, whose results lie as their operands in order say; the meta device knows some of them by other operators."""
+    out = op(*args, **kwargs)
+    tensors = flatten(args, [])
+    like = tensors[0] + (tensors[1] if len(tensors) > 1 else 1)
+    return torch.empty_strided(like.shape, like.stride(), dtype=out.dtype, device="meta")
+
+
+@meta_rule("aten::mse_loss_backward", "aten::smooth_l1_loss_backward", "aten::huber_loss_backward", "aten::glu_backward", "aten::_log_softmax_backward_data")
+def packed(op, args, kwargs):
+    """Kernels whose result is contiguous, whatever their inputs are."""
+    out = op(*args, **kwargs)
+    return torch.empty(out.shape, dtype=out.dtype, device="meta")
+
+
+@meta_rule("aten::native_layer_norm_backward", "aten::_fused_rms_norm_backward")
+def norm_backward(op, args, kwargs):
+    """The gradient of the input is contiguous, as the input that the kernel reads."""
+    first, *others = op(*args, **kwargs)
+    return (first if first is None else torch.empty(first.shape, dtype=first.dtype, device="meta"), *others)
+
+
+@meta_rule("aten::binary_cross_entropy", "aten::binary_cross_entropy_backward")
+def cross_entropy(op, args, kwargs):
+    """The result lies as the input does."""
+    out = op(*args, **kwargs)
+    t = args[1] if op._schema.name.endswith("_backward") else args[0]
+    return torch.empty_like(t, dtype=out.dtype) if out.dim() else out
+
+
+@meta_rule("aten::log_sigmoid_forward")
+def log_sigmoid(op, args, kwargs):
+    """The buffer is the processor's alone."""
+    return torch.empty_like(args[0]), torch.empty(0, dtype=args[0].dtype, device="meta")
+
+
 @meta_rule("aten::convolution", "aten::convolution_overrideable")
 def convolution(op, args, kwargs):
     names = [a.name for a in op._schema.arguments]
@@ -1146,6 +1193,15 @@ def flash_meta(op, args, kwargs):
     empty = lambda sizes, dtype: torch.empty(sizes, dtype=dtype, device="meta")
     state = (empty((2,), torch.uint64), empty((), torch.uint64)) if RELEASE >= (2, 7) else (host_number(), host_number())
     return (out, empty((n, h, l), torch.float32), None, None, l, k.shape[2], *state, empty((0,), q.dtype))
+
+
+@meta_rule("aten::_scaled_dot_product_cudnn_attention")
+def cudnn_meta(op, args, kwargs):
+    """The statistics of the softmax are there if they are asked for."""
+    outs = list(op(*args, **kwargs))
+    if not bind(op, args, kwargs)["compute_log_sumexp"]:
+        outs[1] = torch.empty(0, dtype=torch.float32, device="meta")
+    return tuple(outs)
 
 
 @meta_rule("aten::_scaled_dot_product_efficient_attention")

@@ -20,7 +20,7 @@ import pretend
 import record
 import recorder
 
-Z = lambda *s: torch.zeros(*s, dtype=torch.int64)
+Z = lambda *s: torch.zeros(s, dtype=torch.int64)
 HALVES = {"pure_bf16": torch.bfloat16, "pure_fp16": torch.float16}
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.01),
@@ -64,6 +64,7 @@ def config(cfg):
     kind = getattr(transformers, cfg["config_cls"]) if cfg.get("config_cls") else cls.config_class
     hf = {k: v for k, v in cfg["hf"].items() if k not in ("model_type", "num_labels")}
     c = kind(**hf, num_labels=cfg["hf"].get("num_labels", 2))
+    sys.modules[cls.__module__].set = lambda items=(): dict.fromkeys(items)  # types of layers come in the order of the layers, not as text is hashed
     c._attn_implementation = cfg["attn"]
     if cfg.get("use_cache") is not None:
         c.use_cache = cfg["use_cache"]
@@ -83,7 +84,7 @@ def batch(cfg, c, b):
     if task == "seqcls":
         wide = (c.num_labels,) if c.problem_type == "multi_label_classification" else ()
         kind = torch.int64 if c.num_labels > 1 and not wide else torch.float32
-        return {"input_ids": Z(*n, t), "labels": torch.zeros(*n, *wide, dtype=kind), **mask}
+        return {"input_ids": Z(*n, t), "labels": torch.zeros((*n, *wide), dtype=kind), **mask}
     if task == "qa":
         return {"input_ids": Z(*n, t), "start_positions": Z(*n), "end_positions": Z(*n), **mask}
     if task == "seq2seq":
@@ -214,7 +215,10 @@ def trainer(cfg):
         args = dict(output_dir=out, max_steps=3, per_device_train_batch_size=cfg["batch"], report_to=[], save_strategy="no", disable_tqdm=True, logging_strategy="no")
         rows = Rows(batch(dict(cfg, mask=cfg.get("mask") or "ones"), c, 0))
         tested = {"eval_dataset": Rows(rows.sample, cfg["eval_rows"])} if cfg.get("eval_rows") else {}
-        transformers.Trainer(model=model, args=transformers.TrainingArguments(**dict(args, **cfg["args"])), train_dataset=rows, callbacks=[Marks()], **tested).train()
+        t = transformers.Trainer(model=model, args=transformers.TrainingArguments(**dict(args, **cfg["args"])), train_dataset=rows, callbacks=[Marks()], **tested)
+        if "model_accepts_loss_kwargs" in cfg:
+            t.model_accepts_loss_kwargs = cfg["model_accepts_loss_kwargs"]
+        t.train()
     return parts.result()
 
 

@@ -192,13 +192,24 @@ func (j *job) again(name string) error {
 // differing takes the cases of a file that are not as predicted.
 func (j *job) differing(path string) error {
 	all, err := accuracy.ReadFuzz(path)
+	if err != nil {
+		return err
+	}
+	var of []string
 	for _, c := range all {
-		if diff, err := accuracy.CompareFuzz(c); err != nil || diff != "" {
+		switch diff, err := accuracy.CompareFuzz(c); {
+		case err == nil && diff == "":
+		case c.Of != "":
+			of = append(of, filepath.Join("testdata", filepath.FromSlash(c.Of)+".json.gz"))
+		default:
 			j.add(c.Name, c.Arch, c.Spec)
 		}
 	}
 	j.out, j.others = path, all
-	return err
+	if of == nil {
+		return nil
+	}
+	return j.library(of)
 }
 
 func (j *job) run() error {

@@ -150,6 +150,9 @@ func (p *Player) original(r *op.Op, c *op.Call) *op.Tensor {
 		if need {
 			x := c.Local(c.New(c.In[0].LikeDense(), c.In[0].DType))
 			p.CopyTo(x, c.In[0])
+			if p.env.Pretended {
+				p.copies = append(p.copies, Of(x).st.id)
+			}
 			return x
 		}
 	}

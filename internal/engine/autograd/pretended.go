@@ -1,6 +1,8 @@
 package autograd
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/trace"
@@ -8,8 +10,9 @@ import (
 
 // pretended is the state of a player on a pretended GPU.
 type pretended struct {
-	within bool // an operator
-	asked  int  // operators that were run
+	within bool    // an operator
+	asked  int     // operators that were run
+	copies []int32 // blocks that autograd makes of inputs, by an operator of their own
 }
 
 // kernel runs a row that is one operator.
@@ -62,9 +65,10 @@ func (p *Player) unseen(first int) {
 	}
 	kept := p.tr.Events[:first]
 	for _, e := range p.tr.Events[first:] {
-		if !born[e.ID] || !gone[e.ID] {
+		if !born[e.ID] || !gone[e.ID] || slices.Contains(p.copies, e.ID) {
 			kept = append(kept, e)
 		}
 	}
 	p.tr.Events = kept
+	p.copies = p.copies[:0]
 }
