@@ -30,6 +30,7 @@ func TestJobsReal(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			var rec struct {
 				Job       string          `json:"job"`
+				Set       []string        `json:"set"` // what the file does not say
 				Config    json.RawMessage `json:"config"`
 				Allocated int64           `json:"peak_allocated"`
 				Reserved  int64           `json:"peak_reserved"`
@@ -56,7 +57,11 @@ func TestJobsReal(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			out, errs, code := run(t, "memplan estimate job.yml --model-config config.json --quick --gpu a100-80gb --torch 2.6 --format json", dir)
+			line := "memplan estimate job.yml --model-config config.json --quick --gpu a100-80gb --torch 2.6 --format json"
+			for _, s := range rec.Set {
+				line += " --set " + s
+			}
+			out, errs, code := run(t, line, dir)
 			if f := rec.Fails; f != nil {
 				m := mixed.FindStringSubmatch(f.Error)
 				if m == nil {
