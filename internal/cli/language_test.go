@@ -58,7 +58,7 @@ func firstDifference(was, is string) string {
 	return "one ends before the other"
 }
 
-var partRE = regexp.MustCompile(`(?s)<!-- (keys|layers|operators|optimizers|evidence)(?:: (\w+))? -->\n.*?<!-- end -->`)
+var partRE = regexp.MustCompile(`(?s)<!-- (keys|layers|operators|optimizers|schedulers|evidence)(?:: (\w+))? -->\n.*?<!-- end -->`)
 
 // parts makes the parts of the page that tables know.
 func parts(t *testing.T, page string) string {
@@ -101,6 +101,15 @@ func parts(t *testing.T, page string) string {
 		case "optimizers":
 			for _, n := range optim.Names() {
 				writeCall(&b, n+paramsOf(optim.Lookup(n).Signature()))
+			}
+		case "schedulers":
+			for _, n := range optim.ScheduleNames() {
+				row := optim.LookupSchedule(n)
+				text := n + paramsOf(row.Signature())
+				if row.Parts {
+					text += " of schedulers"
+				}
+				writeCall(&b, text)
 			}
 		}
 		if m[1] != "keys" {

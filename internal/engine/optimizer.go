@@ -25,12 +25,21 @@ type optimizers struct {
 	stepped  []int64          // how often each was, of one that steps in the backward pass how many parameters
 	onCPU    [][]*optim.Param // the copies that each steps, if it is offloaded
 	scaler   gradScaler
-	stepping *program.Stmt // the statement that steps one
+	stepping *program.Stmt  // the statement that steps one
+	rates    []*optim.Rates // as schedulers set them; nil where there is none
 }
 
 // makeOptimizers constructs the optimizers.
 func (j *job) makeOptimizers() {
 	for i, o := range j.prog.Optimizers {
+		j.rates = append(j.rates, nil)
+		if s := o.Scheduler; s != nil {
+			groups := o.AllArgs()[1:]
+			if len(groups) == 0 {
+				groups = []any{o.Args}
+			}
+			j.rates[i] = optim.NewRates(s.Schedule, groups)
+		}
 		s := stepper{groups: make([][]int, max(len(o.Groups), 1))}
 		var cells []*python.Cell
 		seen := map[*python.Cell]bool{}
@@ -114,6 +123,9 @@ func (j *job) grouped(i int, params []*optim.Param) []optim.Group {
 		if len(o.Groups) > 0 {
 			group.Args = o.Groups[g].Args
 		}
+		if r := j.rates[i]; r != nil {
+			group.Args = r.Args(g)
+		}
 		for _, k := range members {
 			group.Params = append(group.Params, params[k])
 		}
@@ -161,6 +173,14 @@ func (j *job) optimize(i int) {
 	}
 	j.Drop(loss)
 	j.Pop(outer)
+}
+
+// stepRates steps the scheduler of an optimizer. One that is beyond its end ends what is
+// executed, as it ends PyTorch; of memory it says nothing.
+func (j *job) stepRates(i int) {
+	if err := j.rates[i].Step(); j.Executes() {
+		j.Must(err)
+	}
 }
 
 // maxWarm bounds how many steps are played because an optimizer allocates

@@ -467,6 +467,8 @@ func (j *job) statement(s *program.Stmt) {
 	case program.ClipNorm, program.ClipValue:
 		j.Phase = trace.Clip
 		j.clip(s)
+	case program.RateStep:
+		j.stepRates(s.Optimizer)
 	case program.UpdateScale:
 		j.Phase = trace.Optimizer
 		j.updateScale()

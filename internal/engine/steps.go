@@ -142,7 +142,9 @@ func (j *job) intervals() []steady.Interval {
 	}
 	body := func(body []program.Stmt) {
 		for i := range body {
-			add(body[i].Every, body[i].Rest())
+			if body[i].Kind != program.RateStep { // which allocates nothing
+				add(body[i].Every, body[i].Rest())
+			}
 		}
 	}
 	body(j.prog.Step.Body)

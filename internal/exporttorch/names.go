@@ -55,8 +55,11 @@ func (s *script) name(k nameKey) string {
 
 func (s *script) modelName(name string) string     { return s.name(nameKey{global, "model", name}) }
 func (s *script) optimizerName(name string) string { return s.name(nameKey{global, "optimizer", name}) }
-func (s *script) criterion(path string) string     { return s.name(nameKey{global, "criterion", path}) }
-func (s *script) keptName(name string) string      { return s.name(nameKey{global, "kept", name}) }
+func (s *script) schedulerName(optimizer string) string {
+	return s.name(nameKey{global, "scheduler", strings.Replace(optimizer, "optimizer", "scheduler", 1)})
+}
+func (s *script) criterion(path string) string { return s.name(nameKey{global, "criterion", path}) }
+func (s *script) keptName(name string) string  { return s.name(nameKey{global, "kept", name}) }
 func (s *script) className(c *program.Class) string {
 	return s.name(nameKey{global, c, c.Name})
 }

@@ -36,6 +36,43 @@ func (s *script) optimizers() {
 	}
 }
 
+// schedulers prints the constructors of what schedules learning rates.
+func (s *script) schedulers() {
+	for _, o := range s.job.Optimizers {
+		if o.Scheduler != nil {
+			s.printf("%s = %s", s.schedulerName(o.Name), scheduler(o.Scheduler, s.optimizerName(o.Name)))
+		}
+	}
+}
+
+// list is one in Python, of a single number, too.
+type list []int64
+
+func (l list) String() string { return strings.ReplaceAll(fmt.Sprint([]int64(l)), " ", ", ") }
+
+// scheduler is the constructor of a scheduler.
+func scheduler(of *program.Scheduler, optimizer string) string {
+	var parts []string
+	for _, p := range of.Parts {
+		parts = append(parts, scheduler(p, optimizer))
+	}
+	schedulers := ""
+	if parts != nil {
+		schedulers = ", schedulers=[" + strings.Join(parts, ", ") + "]"
+	}
+	name := of.Row.Signature().Python
+	if parts != nil && len(of.Row.Signature().Params) == 0 {
+		return fmt.Sprintf("%s([%s], optimizer=%s)", name, strings.Join(parts, ", "), optimizer)
+	}
+	given := slices.Clone(of.Given)
+	for i, g := range given {
+		if l, is := g.Value.([]int64); is {
+			given[i].Value = list(l)
+		}
+	}
+	return fmt.Sprintf("%s(%s%s%s)", name, optimizer, schedulers, arguments(given, ", %s=%s"))
+}
+
 // embeddings32 is the argument of optimizers that is no constructor's.
 const embeddings32 = "embeddings_32bit"
 

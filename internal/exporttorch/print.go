@@ -134,6 +134,8 @@ func (p *printer) stmt(s *program.Stmt) {
 			norm = p.names(s.Targets) + " = "
 		}
 		p.printf("%snn.utils.%s(%s, %s)", norm, name, p.gradients(o), program.Literal(s.Number))
+	case program.RateStep:
+		p.printf("%s.step()", p.schedulerName(p.job.Optimizers[s.Optimizer].Name))
 	case program.UpdateScale:
 		p.line("scaler.update()")
 	case program.ZeroGrad:

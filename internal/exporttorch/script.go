@@ -215,6 +215,7 @@ func (s *script) setup(o Options) {
 	s.channelsLast()
 	s.offloadActivations()
 	s.optimizers()
+	s.schedulers()
 	s.deepSpeed()
 	s.averaged()
 	if j.Scaler {

@@ -25,7 +25,7 @@ func entryOfCall(text string) string {
 	entry, of := stepCalls[called[dot+1:]], called[:dot]
 	switch {
 	case of == "scheduler" || of == "lr_scheduler":
-		return "nothing: a scheduler allocates no memory on the GPU"
+		return "nothing: train.lr_scheduler steps after the optimizer"
 	case of == "scaler":
 		return "optimizer_step alone: train.precision: amp-fp16 brings a GradScaler"
 	case !strings.Contains(entry, "%s"):

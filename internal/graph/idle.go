@@ -15,7 +15,7 @@ var stepKeys = []string{
 
 // trainingKeys are about training alone.
 var trainingKeys = []string{
-	"train.optimizer", "optimizers", "train.zero_grad", "train.grad_accumulation", "train.clip_grad_norm", "train.clip_grad_value",
+	"train.optimizer", "optimizers", "train.lr_scheduler", "train.zero_grad", "train.grad_accumulation", "train.clip_grad_norm", "train.clip_grad_value",
 	"train.checkpoint", "train.ema", "eval", "teacher", "offload.optimizer", "offload.gradients", "offload.activations",
 }
 

@@ -31,8 +31,11 @@ func (el *building) optimizers() {
 		if c == nil {
 			c = &spec.Callee{Name: spec.String{V: "SGD"}}
 		}
-		el.optimizer("optimizer", &spec.OptimizerDef{Optimizer: c}, all)
+		el.optimizer("optimizer", &spec.OptimizerDef{Optimizer: c, Scheduler: s.Train.LRScheduler}, all)
 		return
+	}
+	if v := s.Train.LRScheduler; v != nil {
+		el.errs.Addf(v.Span, "train.lr_scheduler is that of train.optimizer; of several optimizers each has its own, beside optimizer")
 	}
 	for _, o := range s.Optimizers {
 		models := all
@@ -80,6 +83,7 @@ func (el *building) optimizer(name string, def *spec.OptimizerDef, models []stri
 		groups = append(groups, program.ParamGroup{Args: el.bindOptimizer(o.Row, a, own), Given: given})
 	}
 	o.Args, o.Groups = args, groups
+	el.rates(o, def.Scheduler)
 }
 
 // groupsOf are the groups that a definition gives, in its own key or beside the

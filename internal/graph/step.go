@@ -40,6 +40,7 @@ func (el *elaborator) step() {
 	if el.job.Scaler {
 		updateScale(el.job.Step)
 	}
+	el.stepRates()
 	for _, m := range el.ms {
 		if m.class == nil {
 			el.fail(m.at, "model %q is not called in the step", m.name)
@@ -122,6 +123,31 @@ func updateScale(f *program.Func) {
 	}
 	if last >= 0 {
 		f.Body = slices.Insert(f.Body, last+1, program.Stmt{Kind: program.UpdateScale, Every: every, Line: f.Body[last].Line})
+	}
+}
+
+// stepRates puts scheduler.step() behind the last step of its optimizer.
+func (el *elaborator) stepRates() {
+	for i, o := range el.job.Optimizers {
+		if o.Scheduler == nil {
+			continue
+		}
+		body := el.job.Step.Body
+		last := len(body) - 1
+		for last >= 0 && !(body[last].Kind == program.OptStep && body[last].Optimizer == i) {
+			last--
+		}
+		if last < 0 {
+			el.fail(el.optimDefs[i].Scheduler.Span, "the scheduler of %q needs an optimizer_step", o.Name)
+		}
+		st := program.Stmt{Kind: program.RateStep, Optimizer: i, Every: body[last].Every, Begin: body[last].Begin, Line: body[last].Line}
+		if o.Scheduler.Every > 0 {
+			st.Every, st.Begin = o.Scheduler.Every, 0
+		}
+		if last+1 < len(body) && body[last+1].Kind == program.UpdateScale {
+			last++
+		}
+		el.job.Step.Body = slices.Insert(body, last+1, st)
 	}
 }
 

@@ -187,6 +187,8 @@ func (f *Func) stmt(s *Stmt, c *Class) string {
 		out = fmt.Sprintf("optimizer %d: clip_grad_value_(%v)", s.Optimizer, s.Number)
 	case UpdateScale:
 		out = "scaler.update()"
+	case RateStep:
+		out = fmt.Sprintf("optimizer %d: scheduler.step()", s.Optimizer)
 	case SetMode:
 		out = fmt.Sprintf("%s: eval mode %v", s.Model, s.Eval)
 	}

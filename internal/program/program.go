@@ -120,6 +120,16 @@ type Optimizer struct {
 	Models []string     // whose parameters
 	Params Patterns     // cover those that it updates; none: all
 	Groups []ParamGroup // in their order; none: one of all parameters
+
+	Scheduler *Scheduler // of the learning rates; nil: they stay
+}
+
+// Scheduler is a scheduler of torch.optim.lr_scheduler as a spec gives it.
+type Scheduler struct {
+	*optim.Schedule
+	Given []KwArg      // for printing, without the schedulers that it is made of
+	Parts []*Scheduler // that it is made of
+	Every int64        // it steps in every n-th step; 0: with its optimizer
 }
 
 // ParamGroup is a parameter group of an optimizer: parameters that are stepped
@@ -264,6 +274,7 @@ const (
 	ZeroGrad                    // Optimizer.zero_grad(set_to_none)
 	EmptyCache                  // torch.cuda.empty_cache()
 	UpdateScale                 // scaler.update()
+	RateStep                    // Optimizer's scheduler: scheduler.step()
 	Unscale                     // scaler.unscale_(Optimizer)
 	ClipNorm                    // clip_grad_norm_(parameters of Optimizer, Number)
 	ClipValue                   // clip_grad_value_(parameters of Optimizer, Number)
@@ -343,7 +354,7 @@ func (m GradMode) Python() string {
 // passes, losses and what else a step computes before its backward pass.
 func (s *Stmt) Computes() bool {
 	switch s.Kind {
-	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, Unscale, ClipNorm, ClipValue, ToDevice, KeepValue, UpdateEMA, GradSync, SetMode, Del, Return:
+	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, RateStep, Unscale, ClipNorm, ClipValue, ToDevice, KeepValue, UpdateEMA, GradSync, SetMode, Del, Return:
 		return false
 	}
 	return !s.Plain

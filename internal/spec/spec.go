@@ -187,6 +187,7 @@ type Train struct {
 	BatchSize        Integer     `yaml:"batch_size" min:"1" max:"2147483647" default:"1" doc:"samples of one batch"`
 	Precision        String      `yaml:"precision" enum:"fp32|bf16|fp16|amp-bf16|amp-fp16" words:"float32: fp32|float: fp32|bfloat16: bf16|float16: fp16|half: fp16|amp-bfloat16: amp-bf16|bf16-mixed: amp-bf16|amp-float16: amp-fp16|16-mixed: amp-fp16" means:"tf32: fp32, whose tensors TF32 leaves as they are|mixed: amp-bf16 or amp-fp16|amp: amp-bf16 or amp-fp16" default:"fp32" doc:"bf16, fp16: the whole model; amp-: autocast"`
 	Optimizer        *Callee     `yaml:"optimizer" doc:"an optimizer of torch.optim, with its arguments"`
+	LRScheduler      *Value      `yaml:"lr_scheduler" doc:"a scheduler of torch.optim.lr_scheduler, with its arguments, which steps after the optimizer does, or in every n-th step: {CosineAnnealingLR: {T_max: 100}, every: 10}"`
 	InBackward       Boolean     `yaml:"optimizer_in_backward" doc:"an optimizer for each parameter steps as soon as its gradient is ready, which is then dropped (register_post_accumulate_grad_hook)"`
 	GradAccumulation Integer     `yaml:"grad_accumulation" also:"gradient_accumulation_steps gradient_accumulation" min:"1" default:"1" doc:"microbatches for each optimizer step"`
 	ZeroGrad         ZeroGrad    `yaml:"zero_grad" doc:"where gradients are cleared"`
@@ -245,6 +246,7 @@ type Checkpoint struct {
 // OptimizerDef is one of several optimizers.
 type OptimizerDef struct {
 	Optimizer *Callee     `yaml:"optimizer" doc:"an optimizer of torch.optim, with its arguments"`
+	Scheduler *Value      `yaml:"lr_scheduler" doc:"as train.lr_scheduler, of this optimizer"`
 	Models    []String    `yaml:"models" doc:"the models whose parameters it updates"`
 	Params    []String    `yaml:"params" doc:"paths or patterns of the modules and parameters that it updates; all by default"`
 	Groups    ParamGroups `yaml:"groups" doc:"parameter groups: {params: [patterns], and arguments of their own}; the rest has the optimizer's, in front unless a group without params says where"`

@@ -1,0 +1,98 @@
+package graph
+
+import (
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// The keys beside and in a scheduler.
+const (
+	keyEvery      = "every"
+	keySchedulers = "schedulers"
+)
+
+// rates elaborates the scheduler of an optimizer's learning rates.
+func (el *building) rates(o *program.Optimizer, v *spec.Value) {
+	if v == nil {
+		return
+	}
+	every := int64(0)
+	s := el.scheduler(v, func(key, val *spec.Value) bool {
+		if key.Str != keyEvery {
+			return false
+		}
+		if every = val.Int; val.Kind != spec.Int || every < 1 || every > spec.MaxEvery {
+			el.fail(val.Span, "every must be an integer from 1 to %d, not %s", spec.MaxEvery, val.Describe())
+		}
+		return true
+	})
+	if s.Every = every; every == 1 {
+		s.Every = 0
+	}
+	if el.spec.Train.InBackward.V {
+		el.fail(v.Span, "lr_scheduler with optimizer_in_backward, which makes an optimizer for each parameter, is not modelled")
+	}
+	for _, args := range o.AllArgs() {
+		if err := s.Suits(args); err != nil {
+			el.fail(v.Span, "%v", err)
+		}
+	}
+	o.Scheduler = s
+}
+
+// scheduler reads a name, or a name with arguments; beside takes keys that stand beside it.
+func (el *building) scheduler(v *spec.Value, beside func(key, val *spec.Value) bool) *program.Scheduler {
+	const form = "{StepLR: {step_size: 30}}"
+	name, arg := v, (*spec.Value)(nil)
+	if v.Kind == spec.Map {
+		name = nil
+		for _, p := range v.Pairs {
+			switch {
+			case beside(p.Key, p.Value):
+			case name != nil:
+				el.fail(p.Key.Span, "one scheduler is expected; %q is a second beside %q (ChainedScheduler and SequentialLR are made of several)", p.Key.Str, name.Str)
+			default:
+				name, arg = p.Key, p.Value
+			}
+		}
+	}
+	if name == nil || name.Kind != spec.Str {
+		el.fail(v.Span, "write a scheduler of torch.optim.lr_scheduler, such as %s; not %s", form, v.Describe())
+	}
+	row := optim.LookupSchedule(name.Str)
+	if row == nil {
+		el.errs.Unknown(name.Span, "scheduler", name.Str, optim.ScheduleNames())
+		panic(spec.Stop{})
+	}
+	if arg != nil && arg.Kind == spec.Null {
+		arg = nil
+	}
+	s := &program.Scheduler{Schedule: &optim.Schedule{Row: row}}
+	a := &argReader{el: el.elaborator, env: el.spec.Env, what: name.Str, at: name.Span, sigs: []*op.Sig{row.Signature()}}
+	if row.Parts {
+		a.also, a.skip = []string{keySchedulers}, func(name string) bool { return name == keySchedulers }
+		parts := arg.Get(keySchedulers)
+		if parts == nil || parts.Kind != spec.List {
+			el.fail(name.Span, "%s needs schedulers, a list such as [%s, {ExponentialLR: {gamma: 0.9}}]", name.Str, form)
+		}
+		for _, it := range parts.Items {
+			p := el.scheduler(it, func(_, _ *spec.Value) bool { return false })
+			s.Parts, s.Schedule.Parts = append(s.Parts, p), append(s.Schedule.Parts, p.Schedule)
+		}
+	}
+	a.read(arg)
+	for _, p := range row.Signature().Params {
+		if p.Required && !a.given[p.Name] {
+			el.fail(name.Span, "%s needs %s", name.Str, p.Name)
+		}
+	}
+	var vals map[string]any
+	vals, s.Given = a.merged(nil)
+	s.Args = op.BindArgs(row.Args, vals)
+	if err := s.Check(); err != nil {
+		el.fail(name.Span, "%v", err)
+	}
+	return s
+}
