@@ -37,6 +37,7 @@ type execution struct {
 	init      string
 	resume    string
 	log       string
+	board     string
 	poison    bool
 
 	share float64 // tolerance, parsed
@@ -99,6 +100,7 @@ are compared in the peaks, but not as allocations.
 	f.StringVar(&e.resume, "resume", "", "go on with the run that --save-every saved in this file")
 	f.StringVar(&e.init, "init", "", "start from the weights of this safetensors file, named as in PyTorch's state_dict")
 	f.StringVar(&e.log, "log", "", "write a line of JSON to this file after each step: its loss, time and memory (backends cpu and cuda)")
+	f.StringVar(&e.board, "tensorboard", "", "write losses, evaluations, speed and memory for TensorBoard to an event file in this folder (backends cpu and cuda)")
 	f.BoolVar(&e.poison, "poison", false, "fill memory that is fresh or freed with NaN, so that a use of it shows (backends cpu and cuda)")
 	f.StringVar(&e.format, "format", report.RunFormats.Default(), strings.Join(report.RunFormats.Names(), ", "))
 	completeFlag(c, "format", report.RunFormats.Names)
@@ -224,8 +226,8 @@ func (e *execution) checkFiles(c *cobra.Command) error {
 		return usagef("--save-every needs --save FILE")
 	case e.init != "" && e.resume != "":
 		return usagef("--init and --resume exclude each other: the run that is resumed has its weights")
-	case e.backend == report.TorchBackend && (e.init != "" || e.resume != "" || e.log != "" || e.poison):
-		return usagef("--init, --resume, --log and --poison are for the other backends")
+	case e.backend == report.TorchBackend && (e.init != "" || e.resume != "" || e.log != "" || e.board != "" || e.poison):
+		return usagef("--init, --resume, --log, --tensorboard and --poison are for the other backends")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -24,6 +25,21 @@ type steps struct {
 	rep      *report.Run
 	gpu      *foundGPU // nil: it is the CPU
 	log      *os.File  // nil: there is none
+	board    *board    // nil: there is none
+
+	batch int64         // samples of one
+	took  time.Duration // of the steps but for the first
+	timed int           // how many these are
+	evals time.Duration // of the evaluations so far
+	every int64         // an evaluation after so many steps; 0: there is none
+}
+
+// evaluating is how long the evaluations after a step will take, as long as those before it.
+func (t *steps) evaluating(step int) time.Duration {
+	if n := len(t.rep.Evaluations); n > 0 && t.every > 0 {
+		return t.evals / time.Duration(n) * time.Duration(int64(t.last)/t.every-int64(step)/t.every)
+	}
+	return 0
 }
 
 // step is a line of --log.
@@ -36,12 +52,28 @@ type step struct {
 }
 
 func (t *steps) done(q runtime.Progress) error {
-	left := q.Took * time.Duration(t.last-q.Step)
-	t.progress.line("step %d of %d: loss %.4g, %v, allocated %v, reserved %v, %v left", q.Step, t.last, q.Loss, q.Took.Round(time.Millisecond), q.Allocated, q.Reserved, left.Round(time.Second))
+	if q.Step != t.rep.Resumed+1 { // which warms up
+		t.took += q.Took
+		t.timed++
+	}
+	mean := q.Took
+	if t.timed > 0 {
+		mean = t.took / time.Duration(t.timed)
+	}
+	speed := ""
+	if mean > 0 && t.batch > 0 {
+		speed = fmt.Sprintf(", %.4g samples a second", float64(t.batch)/mean.Seconds())
+	}
+	left := mean*time.Duration(t.last-q.Step) + t.evaluating(q.Step)
+	t.progress.log("step %d of %d: loss %.4g, %v%s, allocated %v, reserved %v, %v left",
+		q.Step, t.last, q.Loss, q.Took.Round(time.Millisecond), speed, q.Allocated, q.Reserved, left.Round(time.Second))
 	if t.gpu != nil {
 		t.rep.Measured.DeviceBytes = max(t.rep.Measured.DeviceBytes, t.gpu.used())
 	}
 	if err := t.writeLog(q); err != nil {
+		return err
+	}
+	if err := t.board.step(q, t.batch); err != nil {
 		return err
 	}
 	if every := t.e.saveEvery; every > 0 {
@@ -79,11 +111,19 @@ func (t *steps) evaluated(q runtime.Evaluation) error {
 		}
 	}
 	t.rep.Evaluations = append(t.rep.Evaluations, r)
+	t.evals += q.Took
+	if err := t.board.evaluation(&r); err != nil {
+		return err
+	}
 	return t.logged(r)
 }
 
-// openLog begins the file of --log, or goes on with that of the run that is resumed.
+// openLog begins the files of --log and --tensorboard, or goes on with those of the run that
+// is resumed.
 func (t *steps) openLog() (err error) {
+	if t.board, err = openBoard(t.e.board, t.progress.now); err != nil {
+		return fmt.Errorf("--tensorboard: %w", err)
+	}
 	if t.e.log == "" {
 		return nil
 	}
@@ -120,8 +160,9 @@ func (t *steps) logged(line any) error {
 }
 
 func (t *steps) closeLog() error {
+	err := t.board.close()
 	if t.log == nil {
-		return nil
+		return err
 	}
-	return t.log.Close()
+	return errors.Join(err, t.log.Close())
 }

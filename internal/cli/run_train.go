@@ -98,7 +98,10 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 		patient(ctx)
 		ctx = context.WithoutCancel(ctx)
 	}
-	steps := &steps{e: e, s: s, ctx: c.Context(), last: e.last, progress: newProgress(s), rep: rep, gpu: gpu}
+	steps := &steps{e: e, s: s, ctx: c.Context(), last: e.last, progress: newProgress(s), rep: rep, gpu: gpu, batch: j.Program.Batch}
+	if v := j.Program.Eval; v != nil {
+		steps.every = v.Every
+	}
 	options := runtime.Options{
 		Device: device, Config: j.Machine.Conf, Steps: steps.last, Seed: e.seed, Now: time.Now, OnStep: steps.done, OnEval: steps.evaluated, Poison: e.poison,
 	}

@@ -42,9 +42,6 @@ type (
 	}
 )
 
-// same is the rate that there is.
-func same(_ *scheduler, lr, _ float64) float64 { return lr }
-
 // The schedulers whose rates depend on the step alone.
 var (
 	_ = schedule(ScheduleRow{

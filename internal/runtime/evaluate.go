@@ -21,6 +21,7 @@ type Evaluation struct {
 	// classes. Scored is 0 where no loss does that, or several of a batch.
 	Scored, Right int64
 	Surprise      float64
+	Took          time.Duration
 	Tokens        bool // the classes are the words that an input is made of: a language model
 }
 
@@ -77,7 +78,8 @@ func (x *Executor) EndEval(n int) error {
 	e := x.eval
 	x.eval = nil
 	if x.clock != nil {
-		x.paused += x.clock().Sub(e.began)
+		e.Took = x.clock().Sub(e.began)
+		x.paused += e.Took
 	}
 	if e.Batches == 0 || x.skip || x.onEval == nil {
 		return nil
