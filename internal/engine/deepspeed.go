@@ -41,7 +41,12 @@ func (j *job) makeEngine() {
 		p.T, p.Grad = master, grad
 		outer := j.Push()
 		j.Label("Optimizer.step#" + o.Row.Name + ".step")
-		j.Quiet(func() { o.Row.Step(j, []optim.Group{{Args: args[i], Params: []*optim.Param{p}}}) })
+		groups := []optim.Group{{Args: args[i], Params: []*optim.Param{p}}}
+		if j.engine.Offload {
+			j.On(true, false, func() { j.Quiet(func() { o.Row.StepOnCPU(j, groups) }) })
+		} else {
+			j.Quiet(func() { o.Row.Step(j, groups) })
+		}
 		j.Pop(outer)
 		j.Changes(master)
 		for _, c := range cells[i] {

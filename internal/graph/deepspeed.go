@@ -61,10 +61,8 @@ func (el *building) deepSpeed() {
 	case z.Stage.V == 1 && d == tensor.BFloat16 && c.Types.GradAccum.V == "fp32":
 		why = append(why, "bf16 of stage 1 with grad_accum_dtype fp32: BF16_Optimizer")
 	}
-	for name, o := range map[string]*spec.DeepSpeedOffload{"offload_optimizer": z.OffloadOptim, "offload_param": z.OffloadParam} {
-		if o != nil && o.Device.V != "none" {
-			why = append(why, name+" to "+o.Device.V)
-		}
+	if o := z.OffloadOptim; o != nil && o.Device.V == "nvme" {
+		why = append(why, "offload_optimizer to nvme")
 	}
 	if c.Optimizer != nil {
 		why = append(why, "optimizer, which is one of DeepSpeed's own; train.optimizer is planned")

@@ -23,4 +23,6 @@ type DeepSpeed struct {
 	MultiRank     bool
 	RoundRobin    bool
 	CheckOverflow bool
+
+	Offload, Pinned bool // the optimizer is in host memory, page-locked
 }

@@ -20,6 +20,7 @@ type DeepSpeed struct {
 	Comm         String         `yaml:"communication_data_type" enum:"fp32|fp16|bf16" words:"fp32: fp32|float32: fp32|float16: fp16|half: fp16|bfloat16: bf16"`
 	Predivide    Number         `yaml:"gradient_predivide_factor" default:"1"`
 	Untested     Boolean        `yaml:"zero_allow_untested_optimizer" default:"false"`
+	ForceCPU     Boolean        `yaml:"zero_force_ds_cpu_optimizer" default:"true"`
 	Optimizer    *Value         `yaml:"optimizer"`
 }
 
@@ -39,8 +40,9 @@ type DeepSpeedZero struct {
 
 // DeepSpeedOffload is offload_optimizer or offload_param.
 type DeepSpeedOffload struct {
-	At     Span   `yaml:"-"`
-	Device String `yaml:"device" enum:"none|cpu|nvme" default:"none"`
+	At     Span    `yaml:"-"`
+	Device String  `yaml:"device" enum:"none|cpu|nvme" default:"none"`
+	Pin    Boolean `yaml:"pin_memory" default:"true"`
 }
 
 // DeepSpeedBF16 is bf16.
@@ -89,7 +91,6 @@ var deepSpeedKeys = []DeepSpeedKey{
 	{Path: "flops_profiler", Why: "what is counted of one step"},
 	{Path: "prescale_gradients", Why: "gradients are divided in place, before they are reduced or after"},
 	{Path: "gradient_allreduce_op", Why: "gradients are divided in place, or not"},
-	{Path: "zero_force_ds_cpu_optimizer", Why: "which optimizer is refused"},
 	{Path: "dataloader_drop_last", Why: "the batches are those of the spec"},
 	{Path: "checkpoint", Why: "how checkpoints are written"},
 	{Path: "nebula", Why: "how checkpoints are written"},
@@ -168,7 +169,6 @@ var deepSpeedKeys = []DeepSpeedKey{
 	{Path: "data_types.param_dtype", Why: "it must be that of bf16 or fp16"},
 	{Path: "data_types.buffer_dtype", Left: true, Why: "buffers of another type"},
 	{Path: "zero_optimization.offload_optimizer.nvme_path", Why: "where disks are"},
-	{Path: "zero_optimization.offload_optimizer.pin_memory", Why: "where host memory is taken from"},
 	{Path: "zero_optimization.offload_optimizer.buffer_count", Why: "of disks"},
 	{Path: "zero_optimization.offload_optimizer.pipeline_read", Why: "of disks"},
 	{Path: "zero_optimization.offload_optimizer.pipeline_write", Why: "of disks"},
@@ -177,7 +177,6 @@ var deepSpeedKeys = []DeepSpeedKey{
 	{Path: "zero_optimization.offload_optimizer.super_offload", Why: "of stage 3"},
 	{Path: "zero_optimization.offload_optimizer.cpuadam_cores_perc", Why: "of stage 3"},
 	{Path: "zero_optimization.offload_param.nvme_path", Why: "where disks are"},
-	{Path: "zero_optimization.offload_param.pin_memory", Why: "where host memory is taken from"},
 	{Path: "zero_optimization.offload_param.buffer_count", Why: "of disks"},
 	{Path: "zero_optimization.offload_param.buffer_size", Why: "of disks"},
 	{Path: "zero_optimization.offload_param.max_in_cpu", Why: "of disks"},

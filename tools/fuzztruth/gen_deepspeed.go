@@ -42,8 +42,13 @@ func (g *generator) deepSpeed() []string {
 	zero = append(zero, g.maybe(0.25, "reduce_scatter: false")...)
 	zero = append(zero, g.maybe(0.2, "round_robin_gradients: true")...)
 	zero = append(zero, g.maybe(0.2, "use_multi_rank_bucket_allreduce: false")...)
+	offload := g.maybe(0.2, "offload_optimizer: {device: cpu, pin_memory: false}")
+	zero = append(zero, offload...)
 	config := []string{"zero_optimization: {" + strings.Join(zero, ", ") + "}", "zero_allow_untested_optimizer: true"}
 	half := g.maybe(0.8, "bf16: {enabled: true}", "bf16: {enabled: true}", "fp16: {enabled: true}", "bf16: {enabled: true, check_grad_overflow: false}")
+	if len(offload) > 0 {
+		config = append(config, "zero_force_ds_cpu_optimizer: false")
+	}
 	config = append(config, half...)
 	config = append(config, g.maybe(0.5, "gradient_clipping: 1.0")...)
 	config = append(config, g.maybe(0.15, "communication_data_type: fp32")...)

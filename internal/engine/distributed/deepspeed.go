@@ -38,6 +38,11 @@ type Engine struct {
 	large    *zeroParam // larger than a bucket (extra_large_param_to_reduce)
 	previous []*zeroParam
 
+	scratch *op.Tensor                // temp_grad_buffer_for_gpu_offload
+	pass    int64                     // backward passes since the last step (micro_step_id)
+	norms   []*op.Tensor              // norm_for_param_grads
+	onHost  map[*zeroParam]*op.Tensor // accumulated_grads_in_cpu
+
 	own    *op.Tensor // grads_in_partition
 	filled int64
 	norm   *op.Tensor // _global_grad_norm
@@ -57,6 +62,7 @@ type zeroGroup struct {
 	part   int64      // elements of each process's part
 	master *op.Tensor // this one's, in float32
 	first  int64      // where it begins in the first of mine
+	grad   *op.Tensor // of master, in host memory, with offload_optimizer
 
 	sums     []*op.Tensor // all_grad_tensors; nil: none
 	averaged []*op.Tensor // averaged_gradients
@@ -87,6 +93,11 @@ func NewEngine(p *python.Interp, parallel *program.Parallel, groups [][]*python.
 			e.addGroup(cells)
 		}
 	}
+	if e.Offload {
+		e.offload()
+		p.Pop(outer)
+		return e
+	}
 	var last *op.Tensor // the function's own variable
 	var held []*op.Tensor
 	for _, g := range e.groups { // initialize_optimizer_states
@@ -98,11 +109,16 @@ func NewEngine(p *python.Interp, parallel *program.Parallel, groups [][]*python.
 	}
 	p.Drop(held...)
 	p.Drop(last)
+	e.hook()
+	p.Pop(outer)
+	return e
+}
+
+// hook watches the gradients of all parameters (create_gradient_handling_hooks).
+func (e *Engine) hook() {
 	for _, x := range e.params {
 		x.leaf().Ready = e.arrived
 	}
-	p.Pop(outer)
-	return e
 }
 
 func (e *Engine) vector(n int64, d tensor.DType) *op.Tensor {
@@ -161,7 +177,9 @@ func (e *Engine) addGroup(cells []*python.Cell) {
 		}
 	}
 	g.master = e.vector(g.part, d) // the clone
-	if d != tensor.Float32 {
+	if e.Offload {
+		e.toHost(g)
+	} else if d != tensor.Float32 {
 		half := g.master
 		g.master = e.vector(g.part, tensor.Float32)
 		p.Drop(half)

@@ -30,6 +30,7 @@ func (e *Engine) setUpBuckets() {
 		return
 	}
 	e.ready = true
+	e.pass++
 	if !e.Contiguous {
 		return
 	}
@@ -141,6 +142,10 @@ func (e *Engine) reduceBucket() {
 
 // copyToOwn is copy_grads_in_partition: gradients of this process's part leave the bucket.
 func (e *Engine) copyToOwn(x *zeroParam) {
+	if e.Offload {
+		e.copyToHost(x)
+		return
+	}
 	if e.own == nil {
 		var n int64
 		for _, g := range e.groups {
@@ -286,6 +291,9 @@ func (e *Engine) endBackward() {
 	}
 	var added []*op.Tensor // a local name
 	for _, g := range e.groups {
+		if e.Offload {
+			break
+		}
 		fresh := e.gradientsOf(g)
 		if g.sums == nil {
 			g.sums = fresh

@@ -16,6 +16,13 @@ func (e *Engine) Step() {
 	outer := p.Push()
 	p.Label("DeepSpeedZeroOptimizer.step")
 	p.Env().GradMode = false
+	e.pass = 0
+	if e.Offload {
+		e.stepOnHost()
+		p.Pop(outer)
+		e.micro++
+		return
+	}
 	if e.CheckOverflow {
 		e.checkOverflow()
 	}
@@ -104,25 +111,31 @@ func (e *Engine) checkOverflow() {
 	count := e.vector(1, tensor.Float32)
 	for _, g := range e.groups {
 		for _, t := range g.averaged {
-			x := e.convert(t, tensor.Float32)
-			of := t
-			if x != nil {
-				of = x
-			}
-			nan := p.Do1(aten.IsNaN, nil, of)
-			inf := p.Do1(aten.Isinf, nil, of)
-			either := p.Do1(aten.LogicalOr, nil, nan, inf)
-			float := e.convert(either, tensor.Float32)
-			most := p.Do1(aten.Max.All, nil, float)
-			p.Drop(float)
-			p.Drop(x, nan, inf, either)
-			p.Drop(most)
+			p.Drop(e.infinite(t))
 		}
 	}
 	some := e.vector(1, tensor.Bool)
 	p.Drop(count)
 	byte := e.vector(1, tensor.Uint8)
 	p.Drop(some, byte)
+}
+
+// infinite is _has_inf_or_nan.
+func (e *Engine) infinite(t *op.Tensor) *op.Tensor {
+	p := e.p
+	x := e.convert(t, tensor.Float32)
+	of := t
+	if x != nil {
+		of = x
+	}
+	nan := p.Do1(aten.IsNaN, nil, of)
+	inf := p.Do1(aten.Isinf, nil, of)
+	either := p.Do1(aten.LogicalOr, nil, nan, inf)
+	float := e.convert(either, tensor.Float32)
+	most := p.Do1(aten.Max.All, nil, float)
+	p.Drop(float)
+	p.Drop(x, nan, inf, either)
+	return most
 }
 
 // globalNorm is scaled_global_norm.

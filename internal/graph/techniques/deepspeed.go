@@ -33,6 +33,12 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 		ReduceScatter: c.Zero.ReduceScatter.V, MultiRank: c.Zero.MultiRank.V, RoundRobin: c.Zero.RoundRobin.V,
 		CheckOverflow: c.FP16.Enabled.V || c.BF16.Enabled.V && c.BF16.Overflow.V,
 	}
+	if o := c.Zero.OffloadOptim; o != nil && o.Device.V == "cpu" {
+		d.Offload, d.Pinned, d.Contiguous = true, o.Pin.V, true
+		if c.ForceCPU.V {
+			j.fail(o.At, "offload_optimizer with an optimizer of the job's own, which DeepSpeed refuses unless zero_force_ds_cpu_optimizer is false")
+		}
+	}
 	d.Accum, d.Comm = d.DType, d.DType
 	if c.Types.GradAccum.Set {
 		d.Accum = DeepSpeedTypes[c.Types.GradAccum.V]
@@ -104,6 +110,11 @@ func deepSpeedConfig(c *spec.DeepSpeed, d *program.DeepSpeed, batch int64) []pro
 	add(&zero, "use_multi_rank_bucket_allreduce", z.MultiRank.Set, z.MultiRank.V)
 	add(&zero, "allgather_bucket_size", z.AllgatherBucket.Set, int64(z.AllgatherBucket.V))
 	add(&zero, "overlap_comm", z.Overlap.Set, z.Overlap.V)
+	if o := z.OffloadOptim; o != nil {
+		offload := []program.KwArg{{Name: "device", Value: o.Device.V}}
+		add(&offload, "pin_memory", o.Pin.Set, o.Pin.V)
+		add(&zero, "offload_optimizer", true, offload)
+	}
 	add(&zero, "round_robin_gradients", z.RoundRobin.Set, z.RoundRobin.V)
 	out = append(out, program.KwArg{Name: "train_micro_batch_size_per_gpu", Value: batch}, program.KwArg{Name: "gradient_accumulation_steps", Value: d.Accumulation})
 	out = append(out, program.KwArg{Name: "zero_optimization", Value: zero})
@@ -115,6 +126,7 @@ func deepSpeedConfig(c *spec.DeepSpeed, d *program.DeepSpeed, batch int64) []pro
 	add(&out, "communication_data_type", c.Comm.Set, c.Comm.V)
 	add(&out, "gradient_predivide_factor", c.Predivide.Set, c.Predivide.V)
 	add(&out, "data_types", c.Types.GradAccum.Set, []program.KwArg{{Name: "grad_accum_dtype", Value: c.Types.GradAccum.V}})
+	add(&out, "zero_force_ds_cpu_optimizer", c.ForceCPU.Set, c.ForceCPU.V)
 	add(&out, "zero_allow_untested_optimizer", c.Untested.Set, c.Untested.V)
 	return out
 }
