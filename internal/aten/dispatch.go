@@ -121,7 +121,8 @@ func One(r *op.Op) bool {
 }
 
 // OneDerivative reports the same of the derivative of a row.
-func OneDerivative(r *op.Op) bool { return rowsDispatched()[true][r] }
+// That of cuDNN's batch norm is one, after the copy of a gradient that does not lie in order.
+func OneDerivative(r *op.Op) bool { return rowsDispatched()[true][r] && r != CudnnBatchNorm }
 
 // Plain reports whether an operator is known to allocate its results and nothing else:
 // one of single elements, which fills, or which reads and writes lists of tensors in one kernel.

@@ -5,6 +5,7 @@ import (
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // BatchNormArgs are the arguments of batch_norm.
@@ -178,7 +179,11 @@ var (
 				return
 			}
 			x, w := b.SavedIn(0), b.SavedIn(1)
-			b.InFormat(b.Grads[0], x.IsChannelsLastContiguous() && !x.IsContiguous())
+			format := tensor.ContiguousFormat
+			if x.IsChannelsLastContiguous() && !x.IsContiguous() {
+				format = tensor.LastFormat(x.Rank())
+			}
+			b.Local(b.Do1(Contiguous, &CloneArgs{Format: format}, b.Grads[0]))
 			grads := []*op.Tensor{b.NewLike(x), b.NewShape(w.DType, x.Dim(1)), b.NewShape(w.DType, x.Dim(1))}
 			for i, g := range grads {
 				b.Set(i, g)
@@ -330,9 +335,10 @@ var InstanceNorm = define(op.Op{
 		row := c.Do1(Contiguous, nil, x)
 		in[0] = c.Local(c.Do1(View, &ShapeArgs{Shape: shape}, row))
 		c.Drop(row)
-		out := c.Local(c.Do1(BatchNorm, &BatchNormArgs{Batch: a.Batch, Running: a.Running, Momentum: a.Momentum, Eps: a.Eps}, in...))
+		norm := &BatchNormArgs{Batch: a.Batch, Running: a.Running, Momentum: a.Momentum, Eps: a.Eps}
+		out := c.Local(c.Do1(BatchNorm, norm, in...))
 		for i := 3; i < 5; i++ {
-			if in[i] == nil {
+			if in[i] == nil || !norm.training(c) && c.Env().Torch.Has(torchver.InstanceStatsStay) {
 				continue
 			}
 			v := c.Do1(View, &ShapeArgs{Shape: []int64{n, ch}}, in[i])

@@ -1266,8 +1266,20 @@ def gru_cell_backward(op, args, kwargs):
 @meta_rule("aten::native_batch_norm_backward", "aten::cudnn_batch_norm_backward")
 def batch_norm_backward(op, args, kwargs):
     outs = op(*args, **kwargs)
-    mask = bind(op, args, kwargs).get("output_mask")
-    return outs if mask is None else tuple(o if m else None for o, m in zip(outs, mask))
+    a = bind(op, args, kwargs)
+    mask = a.get("output_mask")
+    if mask is None:
+        return outs
+    if (a["train"] or mask[1] or mask[2]) and a["weight"] is not None and all(one_by_one(a[n]) for n in ("input", "grad_out")):
+        outs = outs[0], torch.empty_like(a["weight"]), torch.empty_like(a["weight"])  # the kernels of channels_last compute them together
+        mask = mask[0], True, True
+    return tuple(o if m else None for o, m in zip(outs, mask))
+
+
+def one_by_one(t):
+    """batch_norm_use_channels_last_kernels: the channels of a pixel lie side by side."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(t.dim())
+    return last is not None and t.is_contiguous(memory_format=last) or t.is_contiguous() and t.stride(1) == 1
 
 
 @meta_rule("aten::_ctc_loss_backward")
@@ -1410,7 +1422,7 @@ def cudnn_rnn_backward(op, args, kwargs):
     dw = []
     biases = a["weight_stride0"] >= 4
     if mask[3]:
-        flat = new(a["weight_buf"].shape, (1,), a["weight_buf"].dtype, device)
+        flat = new(a["weight_buf"].shape, (1,), a["weight_buf"].dtype, device) if biases else None
         at = 0
         for w in a["weight"]:
             dw.append(as_strided(flat, w.shape, dense(w.shape), at) if biases else like(w))  # without biases they are copied out of the buffer

@@ -33,6 +33,12 @@ var (
 			"If input and weight have different types, it stays a composition, which multiplies by the weight before it converts the result.",
 		Source: "PR 153666 (July 2025)", Held: "internal/estimate TestFusedRMSNorm",
 	})
+	// InstanceStatsStay: instance_norm writes running statistics only where it takes those of the input.
+	InstanceStatsStay = change(Change{
+		Since: Version{2, 14}, Area: kernels,
+		What:   "`instance_norm` with running statistics, in evaluation, leaves them as they are; before, it wrote back the means of what it had repeated.",
+		Source: "aten/src/ATen/native/Normalization.cpp: instance_norm; recorded on 2.14, and which release after 2.6 is the first is not known", Held: "testdata/releases/random_2.14.json.gz",
+	})
 	// FlashStateOnDevice: flash attention keeps the state of the random numbers, and a
 	// number that is not used, in two tensors on the device, with dropout or without.
 	FlashStateOnDevice = change(Change{
