@@ -1,8 +1,6 @@
 package distributed
 
 import (
-	"slices"
-
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/python"
@@ -377,6 +375,3 @@ func (e *Engine) onReduction(f func()) {
 	}
 	f()
 }
-
-// holds reports whether x is among the parameters of a group.
-func (g *zeroGroup) holds(x *zeroParam) bool { return slices.Contains(g.params, x) }
