@@ -8,6 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/trainer"
 )
 
 // litgptLoop adds what the loop of litgpt is given in addition to its arguments, and says
@@ -30,7 +31,7 @@ func (el *building) litgptLoop(given map[string]any) {
 	given["accumulation"] = el.spec.Train.GradAccumulation.V
 	if a.Text("command") == "pretrain" {
 		key := "trainer.litgpt.command"
-		el.notModelled = append(el.notModelled, note.Asked.New("%s: pretrain runs torch.compile of the model; the figures are those of eager mode", key).Of(key))
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: pretrain runs torch.compile of the model; %s", key, trainer.EagerMode).Of(key))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/trainer"
 )
 
 // The configuration that accelerate config writes (accelerate 1.14, ClusterConfig).
@@ -17,7 +18,7 @@ var accelerate = &Format{
 		table(none, "which machines and processes run the job; num_processes counts them all", "compute_environment machine_rank num_machines gpu_ids main_process_ip main_process_port rdzv_backend same_network main_training_function enable_cpu_affinity mpirun_config debug"),
 		table(none, "TPUs", "downcast_bf16 tpu_name tpu_zone tpu_use_cluster tpu_use_sudo tpu_env tpu_vm command_file commands"),
 		table(asks, "training on the CPU", "use_cpu"),
-		table(asks, "compiled graphs", "dynamo_config"),
+		table(asks, "compiled graphs; "+trainer.EagerMode, "dynamo_config"),
 		table(asks, "FP8", "fp8_config"),
 		table(asks, "a mesh of several kinds of parallelism", "parallelism_config"),
 		table(asks, "Megatron-LM", "megatron_lm_config"),

@@ -1,6 +1,10 @@
 package importer
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/trainer"
+)
 
 // The reasons for which keys have no effect on memory.
 const (
@@ -74,7 +78,7 @@ var axolotlKeys = slices.Concat(
 	table(asks, "an MLP that computes its tokens in parts; planned in one", "tiled_mlp tiled_mlp_num_shards tiled_mlp_use_original_mlp"),
 	table(asks, "layers or activations in host memory, which free GPU memory; planned on the GPU", "layer_offloading"),
 	table(asks, "checkpoints that save some results; planned with checkpoints of all layers", "selective_checkpointing dynamic_checkpoint"),
-	table(asks, "compiled graphs; planned in eager mode", "torch_compile torch_compile_backend torch_compile_mode torch_compile_options deepcompile"),
+	table(asks, "compiled graphs; "+trainer.EagerMode, "torch_compile torch_compile_backend torch_compile_mode torch_compile_options deepcompile"),
 	table(asks, "FP8; planned in 16 bits", "fp8 fp8_enable_fsdp_float8_all_gather"),
 	table(asks, "norms in float32 under FSDP", "fp32_norms fp32_norm_classes"),
 	table(asks, "parallelism of tensors, sequences or experts; planned with all of them in each process", "tensor_parallel_size context_parallel_size context_parapllel_size sequence_parallel_degree expert_parallel_size expert_parallel_backend expert_parallel_num_nvl_bytes expert_parallel_num_rdma_bytes expert_parallel_token_capacity expert_parallel_fallback_on_unsupported"),

@@ -14,7 +14,7 @@ var Torchtitan = &Table{"torchtitan 0.1.0", []Argument{
 	{Name: "training.enable_cpu_offload", Form: Bool, Default: false, Reach: Device, Why: "CPUOffloadPolicy of FSDP"},
 	{Name: "training.mixed_precision_param", Form: String, Default: "bfloat16", Choices: []string{"bfloat16", "float32"}, Reach: Device, Why: "the type in which FSDP gathers parameters; without FSDP, autocast"},
 	{Name: "training.mixed_precision_reduce", Form: String, Default: "float32", Choices: []string{"float32"}, Reach: Device, Why: "the type in which FSDP reduces gradients"},
-	{Name: "training.compile", Form: Bool, Default: false, Reach: Unmodelled, Why: "torch.compile of the blocks and of the loss; the figures are those of eager mode"},
+	{Name: "training.compile", Form: Bool, Default: false, Reach: Unmodelled, Why: "torch.compile of the blocks and of the loss; " + EagerMode},
 	{Name: "training.deterministic", Form: Bool, Default: false, Reach: Device, Why: "torch.use_deterministic_algorithms(True)"},
 	{Name: "training.dataset", Form: String, Default: "c4_test", Why: "samples have seq_len tokens"},
 	{Name: "training.dataset_path", Form: String, Why: "a folder"},
