@@ -180,6 +180,9 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 	if j.out.get(reshard) == nil {
 		j.put(reshard, "true", nil).why = "accelerate's default"
 	}
+	if version != nil && version.Str == "2" && j.format != axolotl { // which has a fsdp2_prepare_model of its own
+		j.put("parallel.shard_embeddings", "true", nil).why = "as accelerate 1.14 does it"
+	}
 	types := map[string]string{"bf16": "bfloat16", "fp16": "float16"}
 	mixed := ""
 	for _, k := range []string{"bf16", "fp16"} {

@@ -26,6 +26,7 @@ type Parallel struct {
 	Modules []String `yaml:"modules" of:"fsdp" doc:"of fsdp: paths or patterns of modules to which fully_shard is applied one by one, such as blocks.*; by default those that a preset names for checkpoints"`
 	Reshard *Value   `yaml:"reshard_after_forward" of:"fsdp" doc:"of fsdp: true, false, or over how many processes the parameters of a module are divided between its forward and its backward pass"`
 	Last    Boolean  `yaml:"reshard_last" default:"true" of:"fsdp" doc:"of fsdp: false: the last of modules keeps its parameters from its forward to its backward pass, as torchtitan has it; with reshard_last given, the model itself is wrapped without reshard_after_forward"`
+	Ends    Boolean  `yaml:"shard_embeddings" default:"false" of:"fsdp" doc:"of fsdp: true: the table of tokens is sharded apart, and so is the output embedding, which keeps its parameters from its forward to its backward pass; tied ones and the last norm are the model's, which is wrapped without reshard_after_forward. So accelerate 1.14 has models of transformers, but that it takes the last norm together with the output embedding"`
 	Meta    Boolean  `yaml:"meta_device" default:"false" of:"fsdp" doc:"of fsdp: the model is made on the meta device, and to_empty allocates the parts of a rank after fully_shard"`
 	Param   String   `yaml:"param_dtype" of:"fsdp" doc:"of fsdp: type in which parameters are gathered and computed with"`
 	Reduce  String   `yaml:"reduce_dtype" of:"fsdp" doc:"of fsdp: type in which gradients are reduced"`

@@ -39,11 +39,44 @@ func (j *Job) fsdp(s *spec.Parallel) {
 		})
 	}
 	f.Modules = innerFirst(root, f.Modules)
+	if s.Ends.V {
+		j.shardEmbeddings(s, f)
+	}
 	root.Walk(func(path string, c *program.Class) {
 		if c.Forward != nil && c.Forward.Merged && slices.Contains(f.Modules, path) {
 			j.fail(s.FSDP.At, "%s, %s, is called with one tensor for several arguments, which fully_shard would make several tensors; that is not modelled: shard a module around it", path, c.Describe())
 		}
 	})
+}
+
+// shardEmbeddings has the table of tokens and the output embedding sharded apart, unless they share
+// their weight (fsdp2_prepare_model in accelerate/utils/fsdp_utils.py).
+func (j *Job) shardEmbeddings(s *spec.Parallel, f *program.FSDP) {
+	m, pm := &j.Models[0], j.Job.Models[0]
+	if m.Type == "" || s.Last.Set {
+		j.fail(s.Ends.At, "shard_embeddings is for models of transformers (hf:), without reshard_last")
+	}
+	f.ReshardRoot = false
+	head, table, rows := j.outputEmbedding(m, pm), "", int64(0)
+	pm.Root.Walk(func(path string, c *program.Class) {
+		if path == head {
+			_, rows = linearSize(c)
+		}
+	})
+	pm.Root.Walk(func(path string, c *program.Class) { // the first one with a row for each token
+		if table == "" && isTable(c) && (rows == 0 || c.Params[0].Size[0] == rows) {
+			table = path
+		}
+	})
+	if tied := tiedModules(pm.Root); tied[table] || tied[head] {
+		return
+	}
+	for _, path := range []string{table, head} {
+		if path != "" && !slices.Contains(f.Modules, path) {
+			f.Modules = append(f.Modules, path)
+		}
+	}
+	f.WholeLast = head != ""
 }
 
 // reshard reads reshard_after_forward.

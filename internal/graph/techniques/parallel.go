@@ -98,6 +98,7 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 		{"reshard_after_forward", "fsdp", spanOf(s.Reshard), s.Reshard != nil && !s.FSDP.Set},
 		{"meta_device", "fsdp", s.Meta.At, s.Meta.Set && !s.FSDP.Set},
 		{"reshard_last", "fsdp", s.Last.At, s.Last.Set && !s.FSDP.Set},
+		{"shard_embeddings", "fsdp", s.Ends.At, s.Ends.Set && !s.FSDP.Set},
 		{"param_dtype", "fsdp", s.Param.At, s.Param.Set && !s.FSDP.Set},
 		{"reduce_dtype", "fsdp", s.Reduce.At, s.Reduce.Set && !s.FSDP.Set},
 		{"output_dtype", "fsdp", s.Output.At, s.Output.Set && !s.FSDP.Set},
