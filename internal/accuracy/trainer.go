@@ -59,6 +59,7 @@ type TrainerConfig struct {
 	Empties   bool                       `json:"empty_cache"`   // after each training_step
 	CCE       bool                       `json:"cut_cross_entropy"`
 
+	Ranks      int64   `json:"ranks"`       // processes, of jobs with DeepSpeed
 	Packed     bool    `json:"packed"`      // position_ids were found to be those of several samples
 	SeqLengths []int64 `json:"seq_lengths"` // of the samples of a packed row; nil: one
 	LossTokens *int64  `json:"loss_tokens"` // of a batch, where the run was answered with it
@@ -126,6 +127,10 @@ func (r *TrainerRecording) Spec() string {
 	}
 	args := []string{fmt.Sprintf("per_device_train_batch_size: %d", c.Batch)}
 	for _, name := range slices.Sorted(maps.Keys(c.Args)) {
+		if name == "deepspeed" {
+			fmt.Fprintf(&b, "deepspeed: {ranks: %d, config: %s}\n", c.Ranks, jsonOf(c.Args[name].(map[string]any)))
+			continue
+		}
 		text, _ := json.Marshal(c.Args[name]) // which is what was read
 		args = append(args, name+": "+string(text))
 	}

@@ -446,6 +446,10 @@ func (j *job) statement(s *program.Stmt) {
 		}
 		if j.engine != nil {
 			j.engine.Backward(v.T, s.Retain)
+			if j.engine.Trainer {
+				j.Phase = trace.Optimizer
+				j.engine.Step()
+			}
 		} else {
 			j.Backward(v.T, nil, s.Retain)
 		}
@@ -455,7 +459,9 @@ func (j *job) statement(s *program.Stmt) {
 		j.Phase = trace.Optimizer
 		j.stepping = s
 		if j.engine != nil {
-			j.engine.Step()
+			if !j.engine.Trainer {
+				j.engine.Step()
+			}
 		} else if j.prog.Scaler {
 			j.scaledStep(s.Optimizer)
 		} else {
@@ -491,7 +497,7 @@ func (j *job) statement(s *program.Stmt) {
 				j.ToDevice(j.order[i])
 			}
 		}
-		if !j.Offload.Optimizer && !j.parametersOnCPU() {
+		if !j.Offload.Optimizer && !j.parametersOnCPU() && j.engine == nil {
 			j.prog.Optimizers[s.Optimizer].Row.ToDevice(j, j.optimGroups(s.Optimizer))
 		}
 	case program.KeepValue:

@@ -30,6 +30,9 @@ func (el *building) deepSpeed() {
 	c, left := el.deepSpeedConfig(p)
 	el.deepspeed = c
 	t := &el.spec.Train
+	if el.byTrainer() {
+		t.Precision.Set = false
+	}
 	switch gas := c.Accumulation; {
 	case !t.GradAccumulation.Set:
 		t.GradAccumulation.V = gas.V
@@ -44,7 +47,8 @@ func (el *building) deepSpeed() {
 	case c.FP16.Enabled.V && c.BF16.Enabled.V:
 		el.fail(at, "bf16 and fp16 of DeepSpeed's configuration exclude each other")
 	case !t.Precision.Set:
-		el.job.DType = d
+		el.job.DType, el.job.Autocast, el.job.LowerType, el.job.Scaler = d, false, 0, false
+		el.shapes.E.Autocast, el.shapes.E.AutocastDType = false, 0
 	case d != tensor.Float32 && el.job.DType != d:
 		el.fail(t.Precision.At, "precision %s is not that of DeepSpeed's configuration, %s; leave precision out", t.Precision.V, d)
 	}
@@ -73,7 +77,7 @@ func (el *building) deepSpeed() {
 			return
 		}
 	}
-	p.Engine = true
+	p.Engine, p.Casts = true, el.byTrainer()
 }
 
 // deepSpeedConfig reads the configuration, in the spec or in a file beside it.
@@ -117,5 +121,29 @@ func (el *building) stopAtMistakes(errs *spec.Errors) {
 	}
 }
 
-// deepSpeedAuto are the values that stand for "auto"; nil: there is no trainer that fills them in.
-func (el *building) deepSpeedAuto() map[string]*spec.Value { return nil }
+// byTrainer reports whether the loop is that of transformers.Trainer, which hands its
+// arguments on to DeepSpeed.
+func (el *building) byTrainer() bool {
+	return el.spec.Trainer != nil && el.spec.Trainer.OfTransformers()
+}
+
+// deepSpeedAuto are the values that stand for "auto"; nil: there is no trainer that fills them
+// in (HfTrainerDeepSpeedConfig.trainer_config_process in
+// transformers/integrations/deepspeed.py). Sizes of buckets follow from the model.
+func (el *building) deepSpeedAuto() map[string]*spec.Value {
+	if !el.byTrainer() {
+		return nil
+	}
+	a := el.spec.Trainer.Args()
+	integer := func(n int64) *spec.Value { return &spec.Value{Kind: spec.Int, Int: n, Str: fmt.Sprint(n)} }
+	boolean := func(b bool) *spec.Value { return &spec.Value{Kind: spec.Bool, Bool: b, Str: fmt.Sprint(b)} }
+	clip := a.Number("max_grad_norm")
+	batch, gas := a.Int("per_device_train_batch_size"), a.Int("gradient_accumulation_steps")
+	return map[string]*spec.Value{
+		"train_micro_batch_size_per_gpu": integer(batch), "gradient_accumulation_steps": integer(gas),
+		"train_batch_size":  integer(batch * gas * el.spec.Parallel.DeepSpeedRanks()),
+		"gradient_clipping": {Kind: spec.Float, Float: clip, Str: fmt.Sprint(clip)},
+		"bf16.enabled":      boolean(a.Bool("bf16") || a.Bool("bf16_full_eval")),
+		"fp16.enabled":      boolean(a.Bool("fp16") || a.Bool("fp16_full_eval")),
+	}
+}

@@ -195,7 +195,11 @@ func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 			d := u.el.errs.DType(p.V.DType)
 			if p.V.DType.V == "float32" && !p.V.DType.Set {
 				d = u.el.job.DType
-				if i == 1 || p.V.Made.Set {
+				switch {
+				case u.el.castByEngine() && i == 1:
+					d = u.el.bufferType(p.V)
+				case u.el.castByEngine():
+				case i == 1 || p.V.Made.Set:
 					d = u.el.ownType(p.V)
 				}
 			}
@@ -226,6 +230,20 @@ func (el *elaborator) ownType(p *spec.Param) tensor.DType {
 		return el.errs.DType(p.Made)
 	}
 	return el.loaded.DType // the default type meanwhile
+}
+
+// castByEngine reports whether DeepSpeed's engine converts the parameters of a model that is
+// made in float32, and leaves its buffers.
+func (el *elaborator) castByEngine() bool {
+	return el.gpus.IsDeepSpeed() && el.gpus.Casts && el.loaded == nil
+}
+
+// bufferType is the type in which a module makes a buffer, in a model of float32.
+func (el *elaborator) bufferType(p *spec.Param) tensor.DType {
+	if p.Made.Set {
+		return el.errs.DType(p.Made)
+	}
+	return tensor.Float32
 }
 
 // block elaborates a module block for some params and inputs.

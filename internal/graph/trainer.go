@@ -98,6 +98,12 @@ func (el *building) transformersLoop(given map[string]any) {
 	given["release"] = t.Args().Release
 	given["compute_metrics"] = t.Metrics.V
 	given["nan_loss"] = t.NaNLoss.V
+	if p := el.spec.Parallel; p != nil {
+		given["world"] = max(p.DDP.V, p.FSDP.V, p.DeepSpeedRanks(), 1)
+	}
+	if given["deepspeed"] = el.spec.Parallel.IsDeepSpeed(); el.spec.Parallel.IsDeepSpeed() {
+		given["bf16"], given["fp16"] = false, false // no autocast
+	}
 	given["empties_cache"] = t.EmptyCache.V
 	given["log_every"], given["eval_every"] = t.LogEvery, t.EvalEvery
 	given["label"] = nil

@@ -8,6 +8,10 @@ import "github.com/memplan/memplan/internal/tensor"
 type DeepSpeed struct {
 	Config []KwArg // as a script prints it; values are numbers, strings, booleans or []KwArg
 
+	// Trainer says that the loop is that of transformers.Trainer: accelerate ends a backward pass
+	// with the step, and the engine does not divide by the number of micro-batches.
+	Trainer bool
+
 	Rank  int64 // the process that is played
 	Stage int64
 	DType tensor.DType // of the parameters that are computed with

@@ -9,6 +9,8 @@ import (
 // JSON (deepspeed/runtime/config.py, zero/config.py and precision_config.py of 0.19): those
 // that reach memory. DeepSpeedKeys lists the others.
 type DeepSpeed struct {
+	AutoBucket bool `yaml:"-"` // reduce_bucket_size is "auto"
+
 	TrainBatch   Integer        `yaml:"train_batch_size" min:"1"`
 	MicroBatch   Integer        `yaml:"train_micro_batch_size_per_gpu" min:"1"`
 	Accumulation Integer        `yaml:"gradient_accumulation_steps" min:"1" default:"1"`
@@ -221,7 +223,13 @@ func ReadDeepSpeed(root *Value, errs *Errors, env Env, auto map[string]*Value) (
 			}
 			strip(p.Value, at+".")
 		}
-		v.Pairs = slices.DeleteFunc(v.Pairs, func(p Pair) bool { return p.Value.Kind == Str && p.Value.Str == "auto" })
+		v.Pairs = slices.DeleteFunc(v.Pairs, func(p Pair) bool {
+			is := p.Value.Kind == Str && p.Value.Str == "auto"
+			if is && path+p.Key.Str == "zero_optimization.reduce_bucket_size" {
+				c.AutoBucket = true
+			}
+			return is
+		})
 	}
 	strip(root, "")
 	(&decoder{errs: errs, env: env}).section(root, c, "config")

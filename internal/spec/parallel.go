@@ -13,6 +13,7 @@ import (
 type Parallel struct {
 	At        Span    `yaml:"-"`
 	Engine    bool    `yaml:"-"` // DeepSpeed's engine is played, which is known once its configuration is read
+	Casts     bool    `yaml:"-"` // it converts the parameters of a model that is made in float32
 	DDP       Integer `yaml:"ddp" min:"1" max:"131072" doc:"processes, one on each GPU, with torch.nn.parallel.DistributedDataParallel around each model that is trained"`
 	BucketCap Number  `yaml:"bucket_cap_mb" min:"0" default:"25" of:"ddp" doc:"of ddp: MiB of gradients that are reduced at a time"`
 	View      Boolean `yaml:"gradient_as_bucket_view" default:"false" of:"ddp" doc:"of ddp: gradients are views of the buckets, not copies"`

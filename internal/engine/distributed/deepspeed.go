@@ -261,6 +261,9 @@ func (e *Engine) PreForward() {
 // PostForward watches the results of the model: their gradients are divided by the number of
 // micro-batches (register_output_backward_hooks).
 func (e *Engine) PostForward(v python.Value) {
+	if e.Trainer { // scale_wrt_gas=False
+		return
+	}
 	each(v, func(t *op.Tensor) {
 		e.p.HookGradient(t, func(g *op.Tensor) *op.Tensor {
 			return e.p.New(g.LikeDense(), g.DType)
@@ -271,7 +274,10 @@ func (e *Engine) PostForward(v python.Value) {
 // Backward is DeepSpeedEngine.backward.
 func (e *Engine) Backward(loss *op.Tensor, retain bool) {
 	p := e.p
-	divided := e.divided(loss)
+	var divided *op.Tensor
+	if !e.Trainer {
+		divided = e.divided(loss)
+	}
 	scaled := e.divided(loss)
 	p.Backward(scaled, nil, retain)
 	outer := p.Push()

@@ -28,6 +28,7 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 	p.Ranks = s.DeepSpeedRanks()
 	at := s.DeepSpeed.Span
 	d := &program.DeepSpeed{
+		Trainer: j.Spec.Trainer != nil,
 		Rank: s.Rank.V, Stage: c.Zero.Stage.V, DType: DeepSpeedType(c), Accumulation: j.Spec.Train.GradAccumulation.V, Clip: c.Clip.V,
 		ReduceBucket: int64(c.Zero.ReduceBucket.V), Overlap: c.Zero.Overlap.V, Contiguous: c.Zero.Contiguous.V,
 		ReduceScatter: c.Zero.ReduceScatter.V, MultiRank: c.Zero.MultiRank.V, RoundRobin: c.Zero.RoundRobin.V,
@@ -35,7 +36,7 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 	}
 	if o := c.Zero.OffloadOptim; o != nil && o.Device.V == "cpu" {
 		d.Offload, d.Pinned, d.Contiguous = true, o.Pin.V, true
-		if c.ForceCPU.V {
+		if c.ForceCPU.V && !d.Trainer { // accelerate puts DeepSpeedCPUAdam in its place
 			j.fail(o.At, "offload_optimizer with an optimizer of the job's own, which DeepSpeed refuses unless zero_force_ds_cpu_optimizer is false")
 		}
 	}
@@ -45,6 +46,9 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 	}
 	if c.Comm.Set {
 		d.Comm = DeepSpeedTypes[c.Comm.V]
+	}
+	if d.Trainer && c.AutoBucket {
+		d.ReduceBucket = j.squareOfHidden(at)
 	}
 	d.Config = deepSpeedConfig(c, d, j.Batch)
 	if s.Rank.V >= p.Ranks {
@@ -87,11 +91,25 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 		switch {
 		case o.Row.Closure, o.Row.Eager, o.Row.Whole != nil:
 			j.fail(at, "%s is not modelled with parallel.deepspeed", o.Row.Name)
-		case !o.Row.Zero && !c.Untested.V:
+		case !o.Row.Zero && !c.Untested.V && !d.Trainer: // transformers lets it pass
 			j.fail(at, "%s is an optimizer that DeepSpeed calls untested, and refuses; zero_allow_untested_optimizer: true in its configuration lets it pass", o.Row.Name)
 		}
 	}
 	p.DeepSpeed = d
+}
+
+// squareOfHidden is what "auto" means for the size of a bucket: the square of the model's
+// hidden_size (trainer_config_finalize).
+func (j *Job) squareOfHidden(at spec.Span) int64 {
+	for _, name := range []string{"hidden_size", "n_embd", "d_model", "dim"} {
+		if v, ok := j.Models[0].Params.Lookup(name); ok {
+			if n, ok := v.(int64); ok {
+				return n * n
+			}
+		}
+	}
+	j.fail(at, "reduce_bucket_size: auto is the square of hidden_size, which the configuration of the model does not have; write a number")
+	return 0
 }
 
 // deepSpeedConfig is the configuration that a script prints.
