@@ -235,13 +235,17 @@ func (el *elaborator) ownType(p *spec.Param) tensor.DType {
 // castByEngine reports whether DeepSpeed's engine converts the parameters of a model that is
 // made in float32, and leaves its buffers.
 func (el *elaborator) castByEngine() bool {
-	return el.gpus.IsDeepSpeed() && el.gpus.Casts && el.loaded == nil
+	return el.gpus.IsDeepSpeed() && el.gpus.Casts
 }
 
-// bufferType is the type in which a module makes a buffer, in a model of float32.
+// bufferType is the type in which a module makes a buffer: that of the weights before the
+// engine converts them, unless the module says another.
 func (el *elaborator) bufferType(p *spec.Param) tensor.DType {
-	if p.Made.Set {
+	switch {
+	case p.Made.Set:
 		return el.errs.DType(p.Made)
+	case el.loaded != nil:
+		return el.loaded.Read
 	}
 	return tensor.Float32
 }

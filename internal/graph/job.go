@@ -294,6 +294,12 @@ func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string, weigh
 		},
 	}
 	s = j.Load(m, &found)
+	if w := found.Weights; w != nil && el.gpus.IsDeepSpeed() {
+		w.Read = w.DType
+		if el.gpus.Casts && el.job.DType.IsHalf() {
+			w.DType = el.job.DType
+		}
+	}
 	return s, found.Type, found.Weights, found.Deviation
 }
 

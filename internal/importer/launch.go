@@ -54,6 +54,7 @@ func (j *job) launch() {
 	}
 	n := strconv.FormatInt(world, 10)
 	switch {
+	case s.deepspeed != nil && s.of.engine(j, s.deepspeed, n):
 	case s.deepspeed != nil:
 		if world > 1 {
 			j.put("parallel.ddp", n, nil)
@@ -210,6 +211,61 @@ func (f *file) checkpoints(j *job, conf *spec.Value) {
 	}
 	j.out.put(key, "true", f.from(v))
 	j.out.put(key+"_kwargs", "{use_reentrant: false}", f.from(v))
+}
+
+// engine writes the section of DeepSpeed's engine and reports whether it did: of stages 1 and 2
+// with transformers.Trainer, whose model has neither adapters nor quantized weights.
+func (f *file) engine(j *job, v *spec.Value, ranks string) bool {
+	if t := j.format.Trainer; t != "hf" && t != "sft" {
+		return false
+	}
+	for _, key := range []string{"peft", "model.load.device_map", "model.load.quantization_config", "model.load.convert"} {
+		if j.out.get(key) != nil {
+			return false
+		}
+	}
+	conf, text := v, ""
+	switch {
+	case v.Kind == spec.Str && j.opts.ReadFile != nil:
+		b, err := j.opts.ReadFile(v.Str)
+		if err != nil || !json.Valid(b) {
+			return false
+		}
+		conf, text = spec.ReadPlain(v.Str, b, nil).Root, quote(v.Str)
+	case v.Kind != spec.Map:
+		return false
+	case v.Get("zero_stage") != nil: // accelerate's keys
+		conf, text = nil, f.plugin(v)
+	default:
+		text = flow(v)
+	}
+	stage := conf.Get("zero_optimization").Get("stage")
+	if conf == nil {
+		stage = v.Get("zero_stage")
+	}
+	if stage == nil || stage.Str != "1" && stage.Str != "2" {
+		return false
+	}
+	j.out.put("parallel.deepspeed", ranks, f.from(v))
+	j.out.put("parallel.config", text, f.from(v))
+	j.keys["parallel.config"] = "deepspeed"
+	return true
+}
+
+// plugin is the configuration that accelerate makes of its own keys (DeepSpeedPlugin in
+// accelerate/utils/dataclasses.py).
+func (f *file) plugin(v *spec.Value) string {
+	zero := "stage: " + v.Get("zero_stage").Str
+	for _, k := range []string{"offload_optimizer", "offload_param"} {
+		if d := v.Get(k + "_device"); d != nil {
+			zero += ", " + k + ": {device: " + flow(d) + "}"
+		}
+	}
+	text := "{zero_optimization: {" + zero + "}, bf16: {enabled: auto}, fp16: {enabled: auto}, gradient_accumulation_steps: auto"
+	if c := v.Get("gradient_clipping"); c != nil {
+		text += ", gradient_clipping: " + flow(c)
+	}
+	return text + "}"
 }
 
 // zero says which stage of ZeRO a DeepSpeed configuration asks for.

@@ -15,6 +15,7 @@ import (
 // Weights say how from_pretrained reads them from a checkpoint.
 type Weights struct {
 	DType    tensor.DType
+	Read     tensor.DType         // in which they are read, where DType is that which DeepSpeed's engine converts them to
 	OnDevice bool                 // to the GPU, not to host memory
 	Auto     bool                 // accelerate infers the device_map
 	Convert  []program.Conversion // what follows; the last is that of prepare_model_for_kbit_training

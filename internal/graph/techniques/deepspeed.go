@@ -29,7 +29,7 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 	at := s.DeepSpeed.Span
 	d := &program.DeepSpeed{
 		Trainer: j.Spec.Trainer != nil,
-		Rank: s.Rank.V, Stage: c.Zero.Stage.V, DType: DeepSpeedType(c), Accumulation: j.Spec.Train.GradAccumulation.V, Clip: c.Clip.V,
+		Rank:    s.Rank.V, Stage: c.Zero.Stage.V, DType: DeepSpeedType(c), Accumulation: j.Spec.Train.GradAccumulation.V, Clip: c.Clip.V,
 		ReduceBucket: int64(c.Zero.ReduceBucket.V), Overlap: c.Zero.Overlap.V, Contiguous: c.Zero.Contiguous.V,
 		ReduceScatter: c.Zero.ReduceScatter.V, MultiRank: c.Zero.MultiRank.V, RoundRobin: c.Zero.RoundRobin.V,
 		CheckOverflow: c.FP16.Enabled.V || c.BF16.Enabled.V && c.BF16.Overflow.V,
@@ -66,7 +66,7 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 		{"lora", m.Adapters != nil},
 		{"quantize", m.Quantized != nil},
 		{"prune", m.Pruned != nil},
-		{"load", m.Loaded != nil},
+		{"load to the GPU, quantized or with conversions", m.Loaded != nil && (m.Loaded.OnDevice || m.Loaded.Quantize || m.Loaded.Stored || len(m.Loaded.Convert)+len(m.Loaded.Float32) > 0)},
 		{"train.ema", job.EMA != nil},
 		{"train.channels_last", job.ChannelsLast},
 		{"train.precision of autocast", job.Autocast},
