@@ -22,6 +22,21 @@ func (s *script) deepSpeed() {
 	s.printf("%s, _, _, _ = deepspeed.initialize(model=%s, optimizer=%s, config=%s, dist_init_required=False)", model, model, optimizer, dict(d.Config))
 }
 
+// engineBackward prints a backward pass by DeepSpeed's engine.
+func (p *printer) engineBackward(d *program.DeepSpeed, loss, keyword string) {
+	model, args := p.modelName(p.job.Models[0].Name), []string{loss}
+	if keyword != "" {
+		args = append(args, keyword)
+	}
+	if d.Trainer {
+		args = append(args, "scale_wrt_gas=False")
+	}
+	p.printf("%s.backward(%s)", model, strings.Join(args, ", "))
+	if d.Trainer {
+		p.printf("%s.step()", model)
+	}
+}
+
 // dict prints a dictionary of Python.
 func dict(items []program.KwArg) string {
 	parts := make([]string, len(items))

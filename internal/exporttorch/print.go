@@ -103,17 +103,16 @@ func (p *printer) stmt(s *program.Stmt) {
 		if s.Retain {
 			keyword = "retain_graph=True"
 		}
-		if p.job.Parallel.DeepSpeed != nil {
-			if keyword != "" {
-				loss += ", "
-			}
-			p.printf("%s.backward(%s%s)", p.modelName(p.job.Models[0].Name), loss, keyword)
+		if d := p.job.Parallel.DeepSpeed; d != nil {
+			p.engineBackward(d, loss, keyword)
 			return
 		}
 		p.printf("%s.backward(%s)", loss, keyword)
 	case program.OptStep:
-		if p.job.Parallel.DeepSpeed != nil {
-			p.printf("%s.step()", p.modelName(p.job.Models[0].Name))
+		if d := p.job.Parallel.DeepSpeed; d != nil {
+			if !d.Trainer { // there it is a part of the backward pass
+				p.printf("%s.step()", p.modelName(p.job.Models[0].Name))
+			}
 			return
 		}
 		if o := p.job.Optimizers[s.Optimizer].Name; p.job.Scaler {

@@ -78,9 +78,6 @@ func (el *building) deepSpeed() {
 		}
 	}
 	p.Engine, p.Casts = true, el.byTrainer()
-	if p.Casts {
-		t.Precision.V = map[tensor.DType]string{tensor.Float32: "fp32", tensor.BFloat16: "bf16", tensor.Float16: "fp16"}[d]
-	}
 }
 
 // deepSpeedConfig reads the configuration, in the spec or in a file beside it.

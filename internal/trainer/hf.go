@@ -104,7 +104,7 @@ var HF = &Table{"TrainingArguments", []Argument{
 	{Name: "fsdp_config", Form: Any, Reach: Unmodelled, Why: "parameters are divided among processes; the section fsdp has it"},
 	{Name: "fsdp_min_num_params", Default: int64(0), Until: Old, Why: "of fsdp"},
 	{Name: "fsdp_transformer_layer_cls_to_wrap", Form: String, Until: Old, Why: "of fsdp"},
-	{Name: "deepspeed", Form: Any, Reach: Unmodelled, Why: "ZeRO divides states, gradients and parameters among processes"},
+	{Name: "deepspeed", Form: Any, Reach: Unmodelled, Why: "ZeRO divides states, gradients and parameters among processes; the section deepspeed has it"},
 	{Name: "parallelism_config", Form: Any, Since: "5", Reach: Unmodelled, Why: "tensor, context and sequence parallelism"},
 	{Name: "tp_size", Default: int64(0), Until: Old, Reach: Unmodelled, Why: "tensor parallelism"},
 	{Name: "local_rank", Default: int64(-1), Why: "the number of a process"},

@@ -96,6 +96,7 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 		}
 	}
 	p.DeepSpeed = d
+	j.Spec.Train.Precision.V = map[tensor.DType]string{tensor.Float32: "fp32", tensor.BFloat16: "bf16", tensor.Float16: "fp16"}[d.DType] // for readers
 }
 
 // squareOfHidden is what "auto" means for the size of a bucket: the square of the model's
@@ -124,7 +125,7 @@ func deepSpeedConfig(c *spec.DeepSpeed, d *program.DeepSpeed, batch int64) []pro
 	zero := []program.KwArg{{Name: "stage", Value: z.Stage.V}}
 	add(&zero, "contiguous_gradients", z.Contiguous.Set, z.Contiguous.V)
 	add(&zero, "reduce_scatter", z.ReduceScatter.Set, z.ReduceScatter.V)
-	add(&zero, "reduce_bucket_size", z.ReduceBucket.Set, int64(z.ReduceBucket.V))
+	add(&zero, "reduce_bucket_size", z.ReduceBucket.Set || c.AutoBucket, d.ReduceBucket)
 	add(&zero, "use_multi_rank_bucket_allreduce", z.MultiRank.Set, z.MultiRank.V)
 	add(&zero, "allgather_bucket_size", z.AllgatherBucket.Set, int64(z.AllgatherBucket.V))
 	add(&zero, "overlap_comm", z.Overlap.Set, z.Overlap.V)
