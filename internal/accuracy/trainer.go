@@ -185,8 +185,9 @@ func (c *TrainerConfig) load() string {
 		return ", dtype: " + c.DType
 	}
 	kw := struct {
-		BNB json.RawMessage `json:"bnb"`
-		Map string          `json:"map"`
+		BNB     json.RawMessage `json:"bnb"`
+		Map     string          `json:"map"`
+		Convert json.RawMessage `json:"convert"` // types of parameters after it
 	}{Map: `{"": 0}`}
 	_ = json.Unmarshal(c.Load, &kw) // which is what was read
 	dtype := c.DType
@@ -196,6 +197,9 @@ func (c *TrainerConfig) load() string {
 	quantized := ""
 	if given(kw.BNB) {
 		quantized = fmt.Sprintf(", quantization_config: %s", kw.BNB)
+	}
+	if given(kw.Convert) {
+		quantized += fmt.Sprintf(", convert: %s", kw.Convert)
 	}
 	return fmt.Sprintf(", load: {dtype: %s, device_map: %s%s}", dtype, kw.Map, quantized)
 }

@@ -297,7 +297,12 @@ func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string, weigh
 	if w := found.Weights; w != nil && el.gpus.IsDeepSpeed() {
 		w.Read = w.DType
 		if el.gpus.Casts && el.job.DType.IsHalf() {
-			w.DType = el.job.DType
+			if w.OnDevice || len(w.Convert) > 0 { // the engine converts what has another type
+				w.Convert = append(slices.Clip(w.Convert), program.Conversion{Modules: program.All, DType: el.job.DType})
+			}
+			if !w.OnDevice {
+				w.DType = el.job.DType
+			}
 		}
 	}
 	return s, found.Type, found.Weights, found.Deviation

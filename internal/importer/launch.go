@@ -219,7 +219,7 @@ func (f *file) engine(j *job, v *spec.Value, ranks string) bool {
 	if t := j.format.Trainer; t != "hf" && t != "sft" {
 		return false
 	}
-	for _, key := range []string{"peft", "model.load.device_map", "model.load.quantization_config", "model.load.convert"} {
+	for _, key := range []string{"peft", "model.load.quantization_config"} {
 		if j.out.get(key) != nil {
 			return false
 		}

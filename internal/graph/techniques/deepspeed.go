@@ -66,7 +66,7 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 		{"lora", m.Adapters != nil},
 		{"quantize", m.Quantized != nil},
 		{"prune", m.Pruned != nil},
-		{"load to the GPU, quantized or with conversions", m.Loaded != nil && (m.Loaded.OnDevice || m.Loaded.Quantize || m.Loaded.Stored || len(m.Loaded.Convert)+len(m.Loaded.Float32) > 0)},
+		{"load of quantized weights", m.Loaded != nil && (m.Loaded.Quantize || m.Loaded.Stored)},
 		{"train.ema", job.EMA != nil},
 		{"train.channels_last", job.ChannelsLast},
 		{"train.precision of autocast", job.Autocast},
