@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,19 +27,26 @@ type Client struct {
 	Token    string // of the user; "": none
 }
 
+// offline are the values of HF_HUB_OFFLINE that huggingface_hub takes for true, in any case
+// (huggingface_hub/constants.py).
+var offline = []string{"1", "on", "yes", "true"}
+
 // NewClient returns the client that the environment asks for. The error says what of it does not go.
 func NewClient(ctx context.Context, env func(name string) (string, bool)) (*Client, error) {
 	c := &Client{Context: ctx, Endpoint: Endpoint}
 	if e, _ := env("HF_ENDPOINT"); e != "" {
 		c.Endpoint = strings.TrimRight(e, "/")
 	}
-	c.Token, _ = env("HF_TOKEN")
-	if v, _ := env("HF_HUB_OFFLINE"); v != "" && v != "0" {
+	token, _ := env("HF_TOKEN")
+	c.Token = strings.TrimSpace(token)
+	if v, _ := env("HF_HUB_OFFLINE"); slices.Contains(offline, strings.ToLower(v)) {
 		return nil, fmt.Errorf("HF_HUB_OFFLINE is %s", v)
 	}
-	u, err := url.Parse(c.Endpoint)
-	if err != nil || u.Host == "" || !secure(u) {
-		return nil, fmt.Errorf("HF_ENDPOINT %s: must be an address that begins with https://", c.Endpoint)
+	switch u, err := url.Parse(c.Endpoint); {
+	case err != nil:
+		return nil, fmt.Errorf("HF_ENDPOINT is no address")
+	case u.Host == "" || !secure(u):
+		return nil, fmt.Errorf("HF_ENDPOINT %s: must be an address that begins with https://", u.Redacted())
 	}
 	return c, nil
 }
@@ -59,6 +67,7 @@ func (c *Client) config(name string) (*Configuration, error) {
 	if err != nil {
 		return nil, err
 	}
+	address = request.URL.Redacted() // what is printed
 	request.Header.Set("User-Agent", "memplan")
 	if c.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.Token)

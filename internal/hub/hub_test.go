@@ -138,6 +138,31 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestPassword: what an address has of a password is sent, and not printed.
+func TestPassword(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "secret" || strings.Contains(r.URL.Path, "none") {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = w.Write([]byte(`{"model_type": "gpt2"}`))
+	}))
+	defer server.Close()
+	client, err := NewClient(t.Context(), environment("HF_ENDPOINT", strings.Replace(server.URL, "//", "//me:secret@", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewClient(t.Context(), environment("HF_ENDPOINT", "http://me:secret@hub.example.org")); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error %v", err)
+	}
+	h := &Hub{Download: client}
+	if c, err := h.Find("me/mine"); err != nil || strings.Contains(c.From, "secret") {
+		t.Errorf("%+v, error %v", c, err)
+	}
+	if _, err := h.Find("me/none"); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestUnknown(t *testing.T) {
 	for name, want := range map[string]string{
 		"meta-llama/Meta-Llama-3-8": "did you mean meta-llama/Meta-Llama-3-8B? (memplan list models); its config.json may be given by --model-config FILE",
@@ -242,7 +267,12 @@ func TestNewClient(t *testing.T) {
 			t.Errorf("%q: error %v", endpoint, err)
 		}
 	}
-	if _, err := NewClient(t.Context(), environment("HF_HUB_OFFLINE", "1")); err == nil {
-		t.Error("a client where Hugging Face is to be offline")
+	for value, off := range map[string]bool{"1": true, "TRUE": true, "yes": true, "On": true, "0": false, "false": false, "": false} {
+		if _, err := NewClient(t.Context(), environment("HF_HUB_OFFLINE", value)); (err != nil) != off {
+			t.Errorf("HF_HUB_OFFLINE=%s: error %v", value, err)
+		}
+	}
+	if c, err := NewClient(t.Context(), environment("HF_TOKEN", "secret\n")); err != nil || c.Token != "secret" {
+		t.Errorf("%+v, error %v", c, err)
 	}
 }
