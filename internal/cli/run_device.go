@@ -78,12 +78,3 @@ func otherGPU(named *estimate.Machine, g *foundGPU) []note.Note {
 	return []note.Note{note.ExecutedOn.New("the spec is for %s (sm_%d, %d SMs); it was executed on, and predicted for, %s (sm_%d, %d SMs)",
 		named.GPU.Display, named.GPU.Arch, named.GPU.SMs, g.name, g.arch, g.sms)}
 }
-
-// enoughMemory refuses what would make the kernel end memplan, or another process,
-// in the middle of a run.
-func enoughMemory(need tensor.Bytes) error {
-	if have, known := cpu.Available(); known && need > have {
-		return fmt.Errorf("the job takes %v, and %v of this machine's memory are available; a smaller batch or --capacity makes it less", need, have)
-	}
-	return nil
-}

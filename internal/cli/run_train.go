@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/data"
 	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
@@ -82,7 +83,12 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 	}
 	e.predicted = o
 	if backend == "cpu" {
-		if err := enoughMemory(min(rep.Predicted.AllocatedBytes, capacity)); err != nil {
+		segments := min(rep.Predicted.ReservedBytes, capacity)
+		need, err := processMemory(j, o, segments, set)
+		if err == nil {
+			err = enoughMemory(rep, need, segments)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -138,6 +144,9 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 		rep.Add(note.FewSteps.New("of the %d steps the first %d were predicted; those after them count in the peaks", e.last, engine.MaxSteps))
 	}
 	rep.Steps = len(res.Steps)
+	if rep.Host != nil {
+		rep.Host.PeakBytes = cpu.Taken()
+	}
 	switch oom := (*allocsim.OOMError)(nil); {
 	case errors.As(err, &oom):
 		rep.Measured.OutOfMemory, rep.Measured.OOM = true, failedRequest(res.Played.Trace, oom)

@@ -157,6 +157,21 @@ func runs(c *kernel.Call) (*kernel.Call, runner, error) {
 	return r.widened(c)
 }
 
+// Scratch is the memory of the copies that a call runs on, beside its operands.
+func (d *Device) Scratch(c *kernel.Call) tensor.Bytes {
+	as, _, err := runs(c)
+	if err != nil || as == c {
+		return 0
+	}
+	sum := int64(0)
+	for i := range c.T {
+		if t := &as.T[i]; t.DType != c.T[i].DType && !t.Absent() {
+			sum += t.Numel() * t.DType.Size()
+		}
+	}
+	return tensor.Bytes(sum)
+}
+
 // Launch implements runtime.Device. It returns when the kernel has run.
 func (d *Device) Launch(c *kernel.Call) error {
 	as, run, err := runs(c)

@@ -140,6 +140,28 @@ func (s *Set) hold(text bool) {
 // splitting is the epoch whose order says which samples are for evaluations.
 const splitting = 1<<24 - 1
 
+// Bytes is what the data take of memory.
+func (s *Set) Bytes() tensor.Bytes {
+	seen, sum := map[*File]bool{}, 0
+	for _, files := range []Files{s.o.Files, s.o.Validation} {
+		for _, list := range files {
+			for _, f := range list {
+				if seen[f] {
+					continue
+				}
+				seen[f] = true
+				sum += len(f.Text) * int(1+tensor.Int64.Size()) // and its tokens
+				for _, a := range []*Array{f.Array, f.Images, f.Labels} {
+					if a != nil {
+						sum += len(a.data)
+					}
+				}
+			}
+		}
+	}
+	return tensor.Bytes(sum)
+}
+
 // Training are batches to train on. In each epoch, every sample comes once, in an order of
 // its own unless the options say otherwise; what does not fill a last batch waits for the
 // next epoch.

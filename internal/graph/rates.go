@@ -34,6 +34,9 @@ func (el *building) rates(o *program.Optimizer, v *spec.Value) {
 	if el.spec.Train.InBackward.V {
 		el.fail(v.Span, "lr_scheduler with optimizer_in_backward, which makes an optimizer for each parameter, is not modelled")
 	}
+	if el.deepspeed != nil {
+		el.fail(v.Span, "lr_scheduler under DeepSpeed's engine, which steps one of its own, is not modelled")
+	}
 	for _, args := range o.AllArgs() {
 		if err := s.Suits(args); err != nil {
 			el.fail(v.Span, "%v", err)

@@ -78,6 +78,7 @@ var (
 var (
 	Backend       = code(Code{Name: "backend", Doc: "why this backend runs the job"})
 	HostOperators = code(Code{Name: "aside", Doc: "operators are computed on the CPU"})
+	HostMemory    = code(Code{Name: "host-memory", Doc: "a run on the CPU nearly takes all host memory"})
 	EvaluatedOn   = code(Code{Name: "evaluated-on", Doc: "evaluations see what is trained on"})
 	StepsSkipped  = code(Code{Name: "steps-skipped", Doc: "GradScaler skipped optimizer steps"})
 	ByNumbers     = code(Code{Name: "by-numbers", Doc: "allocations depend on the values of tensors"})

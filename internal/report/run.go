@@ -28,6 +28,7 @@ type Run struct {
 	Losses      []Loss          `json:"losses"`                  // by step; none where the backend does not tell
 	StepMS      []float64       `json:"step_ms"`
 	BatchSize   int64           `json:"batch_size,omitempty"`  // samples of a batch; where the backend tells
+	Host        *RunHost        `json:"host,omitempty"`        // of a run on the CPU
 	Data        *RunData        `json:"data,omitempty"`        // of files; nil: they were made up
 	Evaluations []RunEvaluation `json:"evaluations,omitempty"` // between the steps, in their order; where the backend tells
 	Predicted   RunBytes        `json:"predicted"`
@@ -50,6 +51,12 @@ type Run struct {
 type RunData struct {
 	Samples    int64 `json:"samples"`                      // that are trained on
 	Validation int64 `json:"validation_samples,omitempty"` // that only evaluations see
+}
+
+// RunHost is what the process takes of host memory, of a run on the CPU.
+type RunHost struct {
+	ExpectedBytes tensor.Bytes `json:"expected_bytes"`       // as far as it is known before
+	PeakBytes     tensor.Bytes `json:"peak_bytes,omitempty"` // so far, of the whole process; where the system tells
 }
 
 // RunEvaluation is what an evaluation gave. What its statements do not compute is not there.
@@ -246,6 +253,9 @@ func writeRunText(w io.Writer, r *Run, o RunOptions) error {
 	}
 	if ms := median(r.StepMS); ms > 0 && r.BatchSize > 0 {
 		printable.Fprintf(w, "%.4g ms a step, %.4g samples a second (median)\n", ms, float64(r.BatchSize)/ms*1000)
+	}
+	if h := r.Host; h != nil && h.PeakBytes > 0 {
+		printable.Fprintf(w, "host memory of the process: %v at its peak, about %v expected\n", h.PeakBytes, h.ExpectedBytes)
 	}
 	for _, warning := range r.Warnings {
 		printable.Fprintf(w, "note: %s\n", warning)

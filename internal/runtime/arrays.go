@@ -67,19 +67,20 @@ func (a *onArrays) Like(t *op.Tensor, size tensor.Dims) []float64 {
 }
 
 func (a *onArrays) read(t *op.Tensor, l tensor.Layout) []float64 {
-	out := make([]float64, l.Numel())
-	if len(out) == 0 || a.err != nil {
-		return out
+	n := l.Numel()
+	if n == 0 || a.err != nil {
+		return make([]float64, n)
 	}
 	raw := make([]byte, span(l)*t.DType.Size())
 	if err := a.x.read(raw, a.x.At(t, l)); err != nil {
 		a.Fail(err)
-		return out
+		return make([]float64, n)
 	}
 	v := tensor.Decode(t.DType, raw)
 	if l.IsContiguous() {
 		return v
 	}
+	out := make([]float64, n)
 	places(l, func(i, at int) { out[i] = v[at] })
 	return out
 }

@@ -23,6 +23,7 @@ type Executor struct {
 	seed    uint64          // of the job
 	random  uint64          // how often random numbers were drawn
 	running string          // the operator or optimizer that is computed now
+	aside   bool            // it is computed in host memory
 	hostOps map[string]bool // of these, what was computed in host memory
 	losses  []float64
 	weights Weights
@@ -292,4 +293,14 @@ func (x *Executor) write(t *op.Tensor, data []byte) error {
 		return fmt.Errorf("%d bytes do not fill a tensor of shape %v and type %v", len(data), t.Size, t.DType)
 	}
 	return x.overwrite(x.operand(t), data)
+}
+
+// writePart fills elements of a tensor in row-major order, from one on.
+func (x *Executor) writePart(t *op.Tensor, from int64, data []byte) error {
+	if !t.IsContiguous() || from*t.DType.Size()+int64(len(data)) > t.Numel()*t.DType.Size() {
+		return fmt.Errorf("%d bytes from element %d on do not fit a tensor of shape %v and type %v", len(data), from, t.Size, t.DType)
+	}
+	l := t.Layout
+	l.Offset += from
+	return x.overwrite(x.At(t, l), data)
 }

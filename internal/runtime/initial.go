@@ -79,22 +79,42 @@ func (x *Executor) Initialize(t *op.Tensor, of python.Initial) error {
 	if x.skip {
 		return nil
 	}
-	v := make([]float64, t.Numel())
-	pool.Do((len(v)+drawn-1)/drawn, func(k int) { // the same with any number of cores
-		r := kernel.NewStream(uint64(seed) ^ uint64(k)<<48)
-		for i := k * drawn; i < min(len(v), (k+1)*drawn); i++ {
-			if d.Normal > 0 {
-				v[i] = d.Normal * r.Normal()
-			} else {
-				v[i] = d.Uniform * (2*r.Uniform() - 1)
-			}
-		}
-	})
-	if row := of.Param.Blank; row != nil {
-		width := t.Dim(t.Rank() - 1)
-		clear(v[*row*width : (*row+1)*width])
+	return x.draw(t, d, uint64(seed), of.Param.Blank)
+}
+
+// together is how many streams are drawn from at a time, so that little of a large
+// parameter is in memory beside itself.
+const together = 4
+
+// draw fills t with numbers of a distribution, but for a row that stays empty, if there is
+// one.
+func (x *Executor) draw(t *op.Tensor, d nn.Distribution, seed uint64, blank *int64) error {
+	n, empty, end := int(t.Numel()), 0, 0
+	if blank != nil {
+		width := int(t.Dim(t.Rank() - 1))
+		empty, end = int(*blank)*width, (int(*blank)+1)*width
 	}
-	return x.write(t, tensor.Encode(t.DType, v))
+	v := make([]float64, min(n, together*drawn))
+	for first := 0; first < n; first += len(v) {
+		part := v[:min(len(v), n-first)]
+		pool.Do((len(part)+drawn-1)/drawn, func(k int) { // the same with any number of cores
+			r := kernel.NewStream(seed ^ uint64(first/drawn+k)<<48)
+			for i := k * drawn; i < min(len(part), (k+1)*drawn); i++ {
+				if d.Normal > 0 {
+					part[i] = d.Normal * r.Normal()
+				} else {
+					part[i] = d.Uniform * (2*r.Uniform() - 1)
+				}
+			}
+		})
+		for i := max(empty, first); i < min(end, first+len(part)); i++ {
+			part[i-first] = 0
+		}
+		if err := x.writePart(t, int64(first), tensor.Encode(t.DType, part)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unmasked is the name of a parameter without what torch.nn.utils.prune appends

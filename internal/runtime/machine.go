@@ -25,6 +25,7 @@ func (x *Executor) Noted(t *op.Tensor) any { return x.notes[autograd.BlockOf(t)]
 // OnHost implements op.Machine: it runs f, unless the device only checks what another one
 // is to run, or nothing is computed.
 func (x *Executor) OnHost(f func(a op.Arrays)) error {
+	x.aside = true
 	if _, is := x.device.(dry); is || x.skip {
 		return nil
 	}

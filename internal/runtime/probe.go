@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/memplan/memplan/internal/allocsim"
 	"github.com/memplan/memplan/internal/cpu"
@@ -22,13 +23,16 @@ type Uses struct {
 	Bounds map[string]int64
 	// Targets are the inputs that name classes.
 	Targets map[string]bool
+	// Scratch is the most that one call takes of host memory beside its operands: copies of
+	// other types on the device, if that is in host memory, and arrays of what is computed aside.
+	Scratch tensor.Bytes
 }
 
 // Probe plays one step without executing it, and reports what cannot be
 // executed, on a device if there is one, and how the inputs are used.
 func Probe(prog *program.Job, env op.Env, d Device) (Uses, error) {
-	p := &probe{uses: Uses{map[string]int64{}, map[string]bool{}}, inputs: map[int32]string{}}
-	p.device, p.host.device = dry{checks: d}, dry{checks: cpu.New(0)}
+	p := &probe{uses: Uses{Bounds: map[string]int64{}, Targets: map[string]bool{}}, inputs: map[int32]string{}}
+	p.device, p.host.device = dry{checks: d, scratch: &p.uses.Scratch}, dry{checks: cpu.New(0), scratch: &p.uses.Scratch}
 	if n := prog.Parallel.Ranks; n > 0 {
 		return p.uses, unsupported("a job of %d processes", n)
 	}
@@ -39,7 +43,8 @@ func Probe(prog *program.Job, env op.Env, d Device) (Uses, error) {
 // dry is a device that only checks what another one is to run, if there is one.
 type dry struct {
 	Device
-	checks Device
+	checks  Device
+	scratch *tensor.Bytes // the most of a call so far
 }
 
 func (d dry) Write(allocsim.Address, []byte) error { return nil }
@@ -48,6 +53,11 @@ func (d dry) Read([]byte, allocsim.Address) error  { return nil }
 func (d dry) Launch(c *kernel.Call) error {
 	if d.checks == nil {
 		return nil
+	}
+	if s, copies := d.checks.(interface {
+		Scratch(*kernel.Call) tensor.Bytes
+	}); copies {
+		*d.scratch = max(*d.scratch, s.Scratch(c))
 	}
 	return d.checks.Check(c)
 }
@@ -91,7 +101,23 @@ func (p *probe) Forward(c *op.Call) error {
 			p.bound(c.In[i.In], i.Below(c), i.Classes)
 		}
 	}
-	return refused("operator "+c.Op.Name, p.Executor.Forward(c))
+	p.aside = false
+	err := p.Executor.Forward(c)
+	p.arrays(slices.Concat(c.In, c.Out)...)
+	return refused("operator "+c.Op.Name, err)
+}
+
+// arrays counts what of a call was computed aside: each operand as it is and in float64.
+func (p *probe) arrays(operands ...*op.Tensor) {
+	sum := int64(0)
+	for _, t := range operands {
+		if t != nil {
+			sum += t.Numel() * (t.DType.Size() + tensor.Float64.Size())
+		}
+	}
+	if p.aside {
+		p.uses.Scratch = max(p.uses.Scratch, tensor.Bytes(sum))
+	}
 }
 
 // bound notes that an input, if t is one, holds indices below n.
@@ -107,7 +133,10 @@ func (p *probe) bound(t *op.Tensor, n int64, classes bool) {
 }
 
 func (p *probe) Backward(b *op.Back) error {
-	return refused("the derivative of operator "+b.Op.Name, p.Executor.Backward(b))
+	p.aside = false
+	err := p.Executor.Backward(b)
+	p.arrays(slices.Concat(b.Grads, b.Results, b.SavedIns(), b.SavedOuts())...)
+	return refused("the derivative of operator "+b.Op.Name, err)
 }
 
 func (p *probe) Step(o *program.Optimizer, groups []optim.Group) error {
