@@ -38,6 +38,7 @@ type execution struct {
 	resume    string
 	log       string
 	board     string
+	verify    bool
 	poison    bool
 
 	share float64 // tolerance, parsed
@@ -101,6 +102,7 @@ are compared in the peaks, but not as allocations.
 	f.StringVar(&e.init, "init", "", "start from the weights of this safetensors file, named as in PyTorch's state_dict")
 	f.StringVar(&e.log, "log", "", "write a line of JSON to this file after each step: its loss, time and memory (backends cpu and cuda)")
 	f.StringVar(&e.board, "tensorboard", "", "write losses, evaluations, speed and memory for TensorBoard to an event file in this folder (backends cpu and cuda)")
+	f.BoolVar(&e.verify, "verify", false, fmt.Sprintf("also compute the first %d steps in float64, and compare the losses (backends cpu and cuda)", verifySteps))
 	f.BoolVar(&e.poison, "poison", false, "fill memory that is fresh or freed with NaN, so that a use of it shows (backends cpu and cuda)")
 	f.StringVar(&e.format, "format", report.RunFormats.Default(), strings.Join(report.RunFormats.Names(), ", "))
 	completeFlag(c, "format", report.RunFormats.Names)
@@ -196,6 +198,8 @@ func (e *execution) run(c *cobra.Command, s *Streams, args []string) error {
 		return err
 	case !rep.Within:
 		return errMismatch
+	case rep.Verify != nil && !rep.Verify.Within:
+		return errVerify
 	case !asPredicted && !c.Flags().Changed("tolerance"):
 		return errOther
 	}
@@ -226,8 +230,10 @@ func (e *execution) checkFiles(c *cobra.Command) error {
 		return usagef("--save-every needs --save FILE")
 	case e.init != "" && e.resume != "":
 		return usagef("--init and --resume exclude each other: the run that is resumed has its weights")
-	case e.backend == report.TorchBackend && (e.init != "" || e.resume != "" || e.log != "" || e.board != "" || e.poison):
-		return usagef("--init, --resume, --log, --tensorboard and --poison are for the other backends")
+	case e.verify && e.resume != "":
+		return usagef("--verify and --resume exclude each other: the first steps are compared")
+	case e.backend == report.TorchBackend && (e.init != "" || e.resume != "" || e.log != "" || e.board != "" || e.verify || e.poison):
+		return usagef("--init, --resume, --log, --tensorboard, --verify and --poison are for the other backends")
 	}
 	return nil
 }
@@ -251,6 +257,7 @@ func (e *execution) checkSave() error {
 // The errors of a run that contradicts its prediction, which was printed.
 var (
 	errMismatch = errors.New("the run differs from the prediction by more than --tolerance")
+	errVerify   = errors.New("the losses are not those of the same job in float64")
 	errOther    = errors.New("the run made other allocations than predicted; with --tolerance the peaks alone decide")
 )
 

@@ -84,6 +84,9 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 	e.predicted = o
 	if backend == "cpu" {
 		segments := min(rep.Predicted.ReservedBytes, capacity)
+		if e.verify { // before, in float64
+			segments *= 2
+		}
 		need, err := processMemory(j, o, segments, set)
 		if err == nil {
 			err = enoughMemory(rep, need, segments)
@@ -131,6 +134,12 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 	if err := steps.openLog(); err != nil {
 		return nil, err
 	}
+	var reference []float64
+	if e.verify {
+		if reference, err = e.reference(ctx, r, keys, options, set); err != nil {
+			return nil, errors.Join(err, steps.closeLog())
+		}
+	}
 	res, err := runtime.Run(ctx, j.Program, j.Machine.Env, options)
 	steps.progress.clear()
 	err = errors.Join(err, steps.closeLog())
@@ -139,6 +148,9 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 		if q.HasLoss {
 			rep.Losses = append(rep.Losses, report.Loss(q.Loss))
 		}
+	}
+	if e.verify && err == nil {
+		rep.Verify = verified(rep.Losses, reference, j.Spec.Train.Precision.V)
 	}
 	if rep.BatchSize = j.Program.Batch; e.last > engine.MaxSteps {
 		rep.Add(note.FewSteps.New("of the %d steps the first %d were predicted; those after them count in the peaks", e.last, engine.MaxSteps))

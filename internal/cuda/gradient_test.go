@@ -16,7 +16,6 @@ import (
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
-	"github.com/memplan/memplan/internal/program/programtest"
 	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -124,7 +123,7 @@ func TestGradients(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			set := append([]string{"device.gpu=a100-40gb"}, c.set...)
 			exactly := job(t, c.preset, set...)
-			programtest.AsFloat64(exactly.Program)
+			program.AsFloat64(exactly.Program)
 			want := gradientsOn(t, exactly, cpu.New(0))
 			cpus := gradientsOn(t, job(t, c.preset, set...), cpu.New(0))
 			gpus := gradientsOn(t, job(t, c.preset, set...), d)

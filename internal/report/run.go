@@ -28,6 +28,7 @@ type Run struct {
 	Losses      []Loss          `json:"losses"`                  // by step; none where the backend does not tell
 	StepMS      []float64       `json:"step_ms"`
 	BatchSize   int64           `json:"batch_size,omitempty"`  // samples of a batch; where the backend tells
+	Verify      *RunVerify      `json:"verify,omitempty"`      // the first losses against those in float64, where that was asked for
 	Host        *RunHost        `json:"host,omitempty"`        // of a run on the CPU
 	Data        *RunData        `json:"data,omitempty"`        // of files; nil: they were made up
 	Evaluations []RunEvaluation `json:"evaluations,omitempty"` // between the steps, in their order; where the backend tells
@@ -51,6 +52,16 @@ type Run struct {
 type RunData struct {
 	Samples    int64 `json:"samples"`                      // that are trained on
 	Validation int64 `json:"validation_samples,omitempty"` // that only evaluations see
+}
+
+// RunVerify compares the losses of the first steps with those that the same job gives in
+// float64, from the same weights and data.
+type RunVerify struct {
+	Steps     int     `json:"steps"`
+	Reference []Loss  `json:"reference"`          // the losses in float64
+	Largest   Loss    `json:"largest_difference"` // as a share of the loss in float64
+	Allowed   float64 `json:"allowed_difference"`
+	Within    bool    `json:"within"`
 }
 
 // RunHost is what the process takes of host memory, of a run on the CPU.
@@ -253,6 +264,10 @@ func writeRunText(w io.Writer, r *Run, o RunOptions) error {
 	}
 	if ms := median(r.StepMS); ms > 0 && r.BatchSize > 0 {
 		printable.Fprintf(w, "%.4g ms a step, %.4g samples a second (median)\n", ms, float64(r.BatchSize)/ms*1000)
+	}
+	if v := r.Verify; v != nil {
+		word := map[bool]string{true: "those in float64", false: "NOT those in float64"}[v.Within]
+		printable.Fprintf(w, "the losses of the first %s are %s: at most %.2g of them away, %.2g allowed\n", Plural(int64(v.Steps), "step"), word, float64(v.Largest), v.Allowed)
 	}
 	if h := r.Host; h != nil && h.PeakBytes > 0 {
 		printable.Fprintf(w, "host memory of the process: %v at its peak, about %v expected\n", h.PeakBytes, h.ExpectedBytes)

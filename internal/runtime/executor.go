@@ -23,6 +23,7 @@ type Executor struct {
 	seed    uint64          // of the job
 	random  uint64          // how often random numbers were drawn
 	running string          // the operator or optimizer that is computed now
+	single  bool            // numbers of float64 that are written are those of float32
 	aside   bool            // it is computed in host memory
 	hostOps map[string]bool // of these, what was computed in host memory
 	losses  []float64
@@ -292,7 +293,15 @@ func (x *Executor) write(t *op.Tensor, data []byte) error {
 	if !t.IsContiguous() || int64(len(data)) != t.Numel()*t.DType.Size() {
 		return fmt.Errorf("%d bytes do not fill a tensor of shape %v and type %v", len(data), t.Size, t.DType)
 	}
-	return x.overwrite(x.operand(t), data)
+	return x.overwrite(x.operand(t), x.rounded(t, data))
+}
+
+// rounded are elements that are written, as a job in float32 has them if that is asked for.
+func (x *Executor) rounded(t *op.Tensor, data []byte) []byte {
+	if !x.single || t.DType != tensor.Float64 {
+		return data
+	}
+	return tensor.Encode(t.DType, tensor.Decode(tensor.Float32, tensor.Encode(tensor.Float32, tensor.Decode(t.DType, data))))
 }
 
 // writePart fills elements of a tensor in row-major order, from one on.
@@ -302,5 +311,5 @@ func (x *Executor) writePart(t *op.Tensor, from int64, data []byte) error {
 	}
 	l := t.Layout
 	l.Offset += from
-	return x.overwrite(x.At(t, l), data)
+	return x.overwrite(x.At(t, l), x.rounded(t, data))
 }

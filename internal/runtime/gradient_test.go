@@ -15,7 +15,6 @@ import (
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
-	"github.com/memplan/memplan/internal/program/programtest"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -123,7 +122,7 @@ func TestGradients(t *testing.T) {
 				needs.Time(t, "executes convolutions on the processor")
 			}
 			j := job(t, c.preset, append([]string{"device.gpu=a100-40gb"}, c.set...)...)
-			programtest.AsFloat64(j.Program)
+			program.AsFloat64(j.Program)
 			base := play(t, j.Program, j.Machine.Env, "", 0, 0)
 			if len(base.gradients) == 0 || math.IsNaN(base.loss) {
 				t.Fatalf("%s: %d gradients, loss %v", name, len(base.gradients), base.loss)

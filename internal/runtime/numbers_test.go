@@ -28,7 +28,6 @@ import (
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
-	"github.com/memplan/memplan/internal/program/programtest"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -230,7 +229,7 @@ func parsed(name, text string) (*estimate.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	programtest.AsFloat64(j.Program)
+	program.AsFloat64(j.Program)
 	return j, nil
 }
 

@@ -28,7 +28,10 @@ type Options struct {
 	Seed       uint64
 	Init       *Safetensors // weights to start from; nil: they are drawn
 	Resume     *Checkpoint  // goes on after its step, with its seed; nil: from the first
-	Poison     bool         // memory that is free or fresh is overwritten, so that a use of it shows
+	// Single makes numbers of float64 that are drawn or loaded those of float32, as a job in
+	// that type has them.
+	Single bool
+	Poison bool // memory that is free or fresh is overwritten, so that a use of it shows
 	// OnStep is called after each step; an error from it ends the run.
 	OnStep func(Progress) error
 	// OnEval is called after each evaluation, before OnStep of its step; an error from it
@@ -90,7 +93,7 @@ func Run(ctx context.Context, prog *program.Job, env op.Env, o Options) (*Result
 	if o.Init != nil && o.Resume == nil {
 		x.given = &given{file: o.Init, set: map[int32]bool{}, none: map[int32]string{}}
 	}
-	x.poison, x.stopped = o.Poison, ctx.Err
+	x.poison, x.stopped, x.single = o.Poison, ctx.Err, o.Single
 	if x.source == nil {
 		x.source = NewSynthetic(prog, uses, seed)
 	}

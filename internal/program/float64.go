@@ -1,23 +1,19 @@
-// Package programtest changes jobs for tests of what executes them.
-package programtest
+package program
 
-import (
-	"github.com/memplan/memplan/internal/program"
-	"github.com/memplan/memplan/internal/tensor"
-)
+import "github.com/memplan/memplan/internal/tensor"
 
 // AsFloat64 makes every floating parameter, buffer and input of a job one of
 // float64, with which gradients can be held against differences and rounding can
-// be told from mistakes: no spec says so.
-func AsFloat64(prog *program.Job) {
-	seen := map[*program.Class]bool{}
-	var class func(c *program.Class)
-	class = func(c *program.Class) {
+// be told from mistakes: no spec says so. A job in 16-bit types stays as it is.
+func AsFloat64(prog *Job) {
+	seen := map[*Class]bool{}
+	var class func(c *Class)
+	class = func(c *Class) {
 		if c == nil || seen[c] {
 			return
 		}
 		seen[c] = true
-		for _, list := range [][]program.Param{c.Params, c.Buffers, c.Attrs} {
+		for _, list := range [][]Param{c.Params, c.Buffers, c.Attrs} {
 			for i := range list {
 				if list[i].DType == tensor.Float32 {
 					list[i].DType = tensor.Float64
@@ -28,7 +24,7 @@ func AsFloat64(prog *program.Job) {
 			class(ch.Class)
 		}
 	}
-	places := func(list []program.Place) {
+	places := func(list []Place) {
 		for _, p := range list {
 			class(p.Class)
 		}
@@ -47,7 +43,7 @@ func AsFloat64(prog *program.Job) {
 		}
 	}
 	class(prog.Aux)
-	inputs := func(list []program.Input) {
+	inputs := func(list []Input) {
 		for i := range list {
 			if list[i].DType == tensor.Float32 {
 				list[i].DType = tensor.Float64
