@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -51,7 +52,22 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, na
 		return nil, usagef("--backend torch compares each event, of at most %d steps; --steps says fewer", engine.MaxSteps)
 	}
 	var script bytes.Buffer
-	if err := exporttorch.Write(&script, j.Program, scriptOptions(j)); err != nil {
+	options := scriptOptions(j)
+	set, err := trainingData(e.open(s, r.Path), j, e.seed)
+	if err != nil {
+		return nil, err
+	}
+	if set != nil {
+		folder, err := os.MkdirTemp("", "memplan-data-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(folder)
+		if options.Batches, err = torchData(folder, j, set, int64(steps), rep); err != nil {
+			return nil, err
+		}
+	}
+	if err := exporttorch.Write(&script, j.Program, options); err != nil {
 		return nil, err
 	}
 	p := newProgress(s)

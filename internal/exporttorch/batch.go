@@ -37,7 +37,11 @@ func (s *script) batch(function string, inputs []program.Input, ahead bool) {
 		default:
 			names = append(names, name+s.move(in, ""))
 		}
-		switch {
+		switch b, read := s.batches[function]; {
+		case read:
+			n := b.Count * tensor.D(in.Size...).Numel()
+			s.printf("%s = torch.from_file(%q, size=%d, dtype=%s).view(%s)[%s.number %% %d]", name, b.Files[in.Name], n, program.Literal(in.DType),
+				sizes(append([]int64{b.Count}, in.Size...)), function, b.Count)
 		case in.DType == tensor.Float32:
 			s.printf("%s = torch.randn(%s)", name, sizes(in.Size))
 		case in.DType.IsFloating():
@@ -50,6 +54,15 @@ func (s *script) batch(function string, inputs []program.Input, ahead bool) {
 	if len(names) == 1 {
 		tail = ","
 	}
+	_, read := s.batches[function]
+	if read {
+		s.printf("%s.number += 1", function)
+	}
 	s.printf("return %s%s", strings.Join(names, ", "), tail)
 	s.indent--
+	if read {
+		s.line("")
+		s.line("")
+		s.printf("%s.number = 0", function)
+	}
 }

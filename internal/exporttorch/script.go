@@ -18,6 +18,24 @@ type Options struct {
 	Steps          int      // steps to run; 3 if 0
 	AllocConf      string   // PYTORCH_CUDA_ALLOC_CONF; "": what the environment says
 	MemoryFraction *float64 // of the GPU's memory that the process may take; nil: all
+
+	// Batches are what functions that make batches read, by their names; without, they make
+	// random numbers.
+	Batches map[string]Batches
+}
+
+// The functions that make batches.
+const (
+	NextBatch         = "next_batch"
+	NextEvalBatch     = "next_eval_batch"
+	NextLastEvalBatch = "next_last_eval_batch"
+)
+
+// Batches are files of so many batches, one after the other, in the order of their elements;
+// after the last comes the first.
+type Batches struct {
+	Count int64
+	Files map[string]string // by the names of inputs
 }
 
 // Write prints the script of a job.
@@ -42,6 +60,7 @@ func newScript(job *program.Job, final map[nameKey]string) *script {
 // print prints the script.
 func (s *script) print(o Options) {
 	job := s.job
+	s.batches = o.Batches
 	name := job.Name
 	if name == "" {
 		name = "a model"
@@ -126,10 +145,11 @@ func (s *script) print(o Options) {
 
 // script is the text under way.
 type script struct {
-	job    *program.Job
-	b      strings.Builder
-	indent int
-	seen   map[*program.Class]bool
+	job     *program.Job
+	batches map[string]Batches // as Options.Batches
+	b       strings.Builder
+	indent  int
+	seen    map[*program.Class]bool
 
 	inDDP map[string]bool // models that are modules of DistributedDataParallel by now
 
@@ -228,15 +248,15 @@ func (s *script) setup(o Options) {
 	}
 	s.distribute()
 	if len(j.Inputs) > 0 {
-		s.nextBatch("next_batch", j.Inputs, j.Prefetch)
+		s.nextBatch(NextBatch, j.Inputs, j.Prefetch)
 	}
 	own := j.Eval != nil && j.OwnBatches()
 	if e := j.Eval; own {
-		s.nextBatch("next_eval_batch", e.Inputs, false)
+		s.nextBatch(NextEvalBatch, e.Inputs, false)
 	}
 	last := j.Eval != nil && j.Eval.Last != nil
 	if last {
-		s.nextBatch("next_last_eval_batch", j.Eval.Last.Inputs, false)
+		s.nextBatch(NextLastEvalBatch, j.Eval.Last.Inputs, false)
 	}
 	switch {
 	case j.Static:
