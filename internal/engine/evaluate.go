@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/memplan/memplan/internal/engine/python"
-	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
 
@@ -71,16 +70,23 @@ func (j *job) staticEvalBatch() {
 // lossName is what a spec calls the value that is trained, in a step and in an evaluation.
 const lossName = "loss"
 
-// evaluated tells the backend that a batch of an evaluation is over.
-func (j *job) evaluated(e *program.Eval) {
+// evaluated runs a statement of an evaluation, and tells the backend of the batch that begins
+// with it, or of the loss that it computes.
+func (j *job) evaluated(s *program.Stmt, loss int) {
 	if !j.Executes() {
+		j.run1(s)
 		return
 	}
-	var loss *op.Tensor
-	if slot := slices.Index(e.Fn.Slots, lossName); slot >= 0 {
-		loss = j.frame.Slots[slot].T
+	if s.Kind == program.Batch {
+		j.backend.EvalBatch()
 	}
-	j.Must(j.backend.EvalBatch(loss))
+	j.run1(s)
+	if loss < 0 || !slices.Contains(s.Targets, loss) {
+		return
+	}
+	if t := j.frame.Slots[loss].T; t != nil {
+		j.Must(j.backend.EvalLoss(t))
+	}
 }
 
 // evaluate calls the function of an evaluation.
@@ -93,14 +99,15 @@ func (j *job) evaluate(e *program.Eval) {
 	if j.Executes() {
 		j.backend.BeginEval()
 	}
+	loss := slices.Index(e.Fn.Slots, lossName)
 	for range e.Batches {
 		for i := range e.Fn.Body {
-			j.run1(&e.Fn.Body[i])
+			j.evaluated(&e.Fn.Body[i], loss)
 		}
 		j.autocast(false)
-		j.evaluated(e)
 	}
 	if j.Executes() {
+		j.backend.EvalBatch()
 		j.Must(j.backend.EndEval(int(j.stepNo)))
 	}
 	for _, k := range e.Kept { // the locals, in the order of their first appearance

@@ -41,10 +41,11 @@ type Backend interface {
 	Loss(t *op.Tensor) error
 
 	// BeginEval is told that an evaluation begins, or that its batches are made, and EndEval
-	// that it is over, after step n. EvalBatch is told of each of its batches the loss, nil
-	// if there is none.
+	// that it is over, after step n. EvalLoss is told each value of the loss, of which the last
+	// of a batch counts, and EvalBatch that a batch is over, if one has begun.
 	BeginEval()
-	EvalBatch(loss *op.Tensor) error
+	EvalLoss(t *op.Tensor) error
+	EvalBatch()
 	EndEval(n int) error
 
 	// EndStep is told that step n, from 1, is over.

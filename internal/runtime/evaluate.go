@@ -35,6 +35,8 @@ type evaluation struct {
 	nll    float64        // of -log p
 
 	// Of the batch under way.
+	loss    float64
+	has     bool // loss
 	samples int64
 	losses  int // that compare classes
 	scored  int64
@@ -51,26 +53,31 @@ func (x *Executor) BeginEval() {
 	}
 }
 
-// EvalBatch implements engine.Backend.
-func (x *Executor) EvalBatch(loss *op.Tensor) error {
-	e := x.eval
-	e.Batches++
-	if x.skip {
+// EvalLoss implements engine.Backend.
+func (x *Executor) EvalLoss(t *op.Tensor) (err error) {
+	if x.skip || t.Numel() != 1 {
 		return nil
 	}
-	v := math.NaN()
-	if loss != nil && loss.Numel() == 1 {
-		var err error
-		if v, err = x.scalar(loss); err != nil {
-			return err
-		}
+	x.eval.loss, err = x.scalar(t)
+	x.eval.has = true
+	return err
+}
+
+// EvalBatch implements engine.Backend.
+func (x *Executor) EvalBatch() {
+	e := x.eval
+	if x.skip || !e.has && e.losses == 0 && e.samples == 0 {
+		return
+	}
+	e.Batches++
+	if !e.has {
+		e.loss = math.NaN()
 	}
 	w := float64(max(e.samples, 1))
-	e.sum, e.weight, e.Samples = e.sum+w*v, e.weight+w, e.Samples+e.samples
+	e.sum, e.weight, e.Samples = e.sum+w*e.loss, e.weight+w, e.Samples+e.samples
 	e.several = e.several || e.losses > 1
 	e.Scored, e.Right, e.nll = e.Scored+e.scored, e.Right+e.right, e.nll+e.batch
-	e.samples, e.losses, e.scored, e.right, e.batch = 0, 0, 0, 0, 0
-	return nil
+	e.has, e.samples, e.losses, e.scored, e.right, e.batch = false, 0, 0, 0, 0, 0
 }
 
 // EndEval implements engine.Backend.
@@ -81,7 +88,7 @@ func (x *Executor) EndEval(n int) error {
 		e.Took = x.clock().Sub(e.began)
 		x.paused += e.Took
 	}
-	if e.Batches == 0 || x.skip || x.onEval == nil {
+	if x.skip || e.Batches == 0 || x.onEval == nil {
 		return nil
 	}
 	e.Step, e.Loss, e.Surprise = n, e.sum/e.weight, e.nll/float64(e.Scored)

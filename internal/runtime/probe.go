@@ -167,9 +167,10 @@ func (p *probe) Scale(grads []*op.Tensor, norm *op.Tensor, bound float64, spare,
 
 func (p *probe) Loss(*op.Tensor) error { return nil }
 
-func (p *probe) BeginEval()                 {}
-func (p *probe) EvalBatch(*op.Tensor) error { return nil }
-func (p *probe) EndEval(int) error          { return nil }
+func (p *probe) BeginEval()                {}
+func (p *probe) EvalLoss(*op.Tensor) error { return nil }
+func (p *probe) EvalBatch()                {}
+func (p *probe) EndEval(int) error         { return nil }
 
 func (p *probe) Load(t *op.Tensor, in program.Input) error {
 	p.inputs[autograd.BlockOf(t)] = in.Name
