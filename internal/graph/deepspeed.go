@@ -68,14 +68,19 @@ func (el *building) deepSpeed() {
 	if o := z.OffloadOptim; o != nil && o.Device.V == "nvme" {
 		why = append(why, "offload_optimizer to nvme")
 	}
-	if c.Optimizer != nil {
-		why = append(why, "optimizer, which is one of DeepSpeed's own; train.optimizer is planned")
+	if c.Optimizer != nil && (t.Optimizer == nil || el.byTrainer()) { // else the script hands its own to DeepSpeed
+		why = append(why, "optimizer, which is one of DeepSpeed's own: the job's is planned, all else being equal, and DeepSpeed's Adam keeps as much")
 	}
+	played := z.Stage.V == 1 || z.Stage.V == 2
 	if len(why) > 0 {
-		el.notModelled = append(el.notModelled, note.Asked.New("parallel.deepspeed: %s; %s", strings.Join(why, ", "), spec.WorthOfDeepSpeed).Of("parallel.deepspeed"))
-		if z.Stage.V == 3 || z.Stage.V == 0 {
-			return
+		worth := spec.WorthOfDeepSpeed
+		if played {
+			worth = "the engine is planned without"
 		}
+		el.notModelled = append(el.notModelled, note.Asked.New("parallel.deepspeed: %s; %s", strings.Join(why, ", "), worth).Of("parallel.deepspeed"))
+	}
+	if !played {
+		return
 	}
 	p.Engine, p.Casts = true, el.byTrainer()
 }
