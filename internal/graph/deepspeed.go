@@ -30,9 +30,6 @@ func (el *building) deepSpeed() {
 	c, left := el.deepSpeedConfig(p)
 	el.deepspeed = c
 	t := &el.spec.Train
-	if el.byTrainer() {
-		t.Precision.Set = false
-	}
 	switch gas := c.Accumulation; {
 	case !t.GradAccumulation.Set:
 		t.GradAccumulation.V = gas.V
@@ -43,26 +40,22 @@ func (el *building) deepSpeed() {
 		el.fail(at, "DeepSpeed refuses train_batch_size %d, which is not train_micro_batch_size_per_gpu %d x gradient_accumulation_steps %d x %d processes", b.V, m.V, t.GradAccumulation.V, p.DeepSpeedRanks())
 	}
 	d := techniques.DeepSpeedType(c)
-	switch {
-	case c.FP16.Enabled.V && c.BF16.Enabled.V:
+	if c.FP16.Enabled.V && c.BF16.Enabled.V {
 		el.fail(at, "bf16 and fp16 of DeepSpeed's configuration exclude each other")
-	case !t.Precision.Set:
-		el.job.DType, el.job.Autocast, el.job.LowerType, el.job.Scaler = d, false, 0, false
-		el.shapes.E.Autocast, el.shapes.E.AutocastDType = false, 0
-	case d != tensor.Float32 && el.job.DType != d:
-		el.fail(t.Precision.At, "precision %s is not that of DeepSpeed's configuration, %s; leave precision out", t.Precision.V, d)
 	}
 	var why []string
 	for _, k := range left {
 		why = append(why, k.Path+" ("+k.Why+")")
 	}
 	z := &c.Zero
+	played := z.Stage.V == 1 || z.Stage.V == 2
 	switch {
 	case z.Stage.V == 3:
 		why = append(why, "stage 3 of ZeRO, which divides the parameters, too")
 	case z.Stage.V == 0:
 		why = append(why, "stage 0: DeepSpeed's engine without ZeRO")
-	case z.Stage.V == 1 && d == tensor.BFloat16 && c.Types.GradAccum.V == "fp32":
+	case z.Stage.V == 1 && d == tensor.BFloat16 && c.Types.GradAccum.V == "fp32" && !z.OffloadOptim.ToHost():
+		played = false
 		why = append(why, "bf16 of stage 1 with grad_accum_dtype fp32: BF16_Optimizer")
 	}
 	if o := z.OffloadOptim; o != nil && o.Device.V == "nvme" {
@@ -71,7 +64,6 @@ func (el *building) deepSpeed() {
 	if c.Optimizer != nil && (t.Optimizer == nil || el.byTrainer()) { // else the script hands its own to DeepSpeed
 		why = append(why, "optimizer, which is one of DeepSpeed's own: the job's is planned, all else being equal, and DeepSpeed's Adam keeps as much")
 	}
-	played := z.Stage.V == 1 || z.Stage.V == 2
 	if len(why) > 0 {
 		worth := spec.WorthOfDeepSpeed
 		if played {
@@ -83,6 +75,13 @@ func (el *building) deepSpeed() {
 		return
 	}
 	p.Engine, p.Casts = true, el.byTrainer()
+	switch {
+	case !t.Precision.Set || p.Casts:
+		el.job.DType, el.job.Autocast, el.job.LowerType, el.job.Scaler = d, false, 0, false
+		el.shapes.E.Autocast, el.shapes.E.AutocastDType = false, 0
+	case d != tensor.Float32 && el.job.DType != d:
+		el.fail(t.Precision.At, "precision %s is not that of DeepSpeed's configuration, %s; leave precision out", t.Precision.V, d)
+	}
 }
 
 // deepSpeedConfig reads the configuration, in the spec or in a file beside it.

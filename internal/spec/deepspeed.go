@@ -47,6 +47,9 @@ type DeepSpeedOffload struct {
 	Pin    Boolean `yaml:"pin_memory" default:"true"`
 }
 
+// ToHost reports whether it says cpu.
+func (o *DeepSpeedOffload) ToHost() bool { return o != nil && o.Device.V == "cpu" }
+
 // DeepSpeedBF16 is bf16.
 type DeepSpeedBF16 struct {
 	Enabled  Boolean `yaml:"enabled" default:"false"`

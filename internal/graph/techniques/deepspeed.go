@@ -34,7 +34,7 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 		ReduceScatter: c.Zero.ReduceScatter.V, MultiRank: c.Zero.MultiRank.V, RoundRobin: c.Zero.RoundRobin.V,
 		CheckOverflow: c.FP16.Enabled.V || c.BF16.Enabled.V && c.BF16.Overflow.V,
 	}
-	if o := c.Zero.OffloadOptim; o != nil && o.Device.V == "cpu" {
+	if o := c.Zero.OffloadOptim; o.ToHost() {
 		d.Offload, d.Pinned, d.Contiguous = true, o.Pin.V, true
 		if c.ForceCPU.V && !d.Trainer { // accelerate puts DeepSpeedCPUAdam in its place
 			j.fail(o.At, "offload_optimizer with an optimizer of the job's own, which DeepSpeed refuses unless zero_force_ds_cpu_optimizer is false")
@@ -74,6 +74,7 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 		{"train.clip_grad_norm (gradient_clipping of the configuration is)", j.Spec.Train.ClipGradNorm.Set},
 		{"train.clip_grad_value", j.Spec.Train.ClipGradValue.Set},
 		{"step", j.Spec.Step != nil},
+		{"a trainer but hf and sft", d.Trainer && j.Spec.Trainer.HF == nil && j.Spec.Trainer.SFT == nil},
 		{"train.compile", m.Compiled != nil},
 		{"several optimizers", len(job.Optimizers) > 1},
 		{"an eval: of other sizes", job.Eval != nil && job.Eval.IsApart(m.Name)},
