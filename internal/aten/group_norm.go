@@ -1,10 +1,13 @@
 package aten
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // GroupNormArgs are the arguments of group_norm.
@@ -18,12 +21,23 @@ var GroupNorm = define(op.Op{
 	Name: "group_norm", Takes: op.FloatsOfOneType, Args: &GroupNormArgs{}, Cast: op.CastFP32, Composite: true,
 	Sig: "F.group_norm(input, num_groups: int, weight: tensor? = None, bias: tensor? = None, eps: float = 1e-05)",
 	Run: func(c *op.Call) {
-		in := append([]*op.Tensor{c.Local(c.Do1(Contiguous, nil, c.In[0]))}, c.In[1:]...)
+		in := slices.Clone(c.In)
+		if !c.Env().Torch.Has(torchver.GroupNormKeepsInput) {
+			in[0] = c.Local(c.Do1(Contiguous, nil, in[0]))
+		}
 		outs := c.Do(NativeGroupNorm, c.Args, in...)
 		c.Return(outs[0])
 		c.Drop(outs[1], outs[2])
 	},
 })
+
+// groupNormOperand is t as the kernels of group_norm of images x take it, and whether those
+// of channels_last do (group_norm_memory_format).
+func groupNormOperand(c *op.Call, t, x *op.Tensor) (*op.Tensor, bool) {
+	nhwc := c.Env().Torch.Has(torchver.GroupNormNHWC)
+	t = c.InFormat(t, nhwc && x.IsChannelsLast())
+	return t, nhwc && t.IsChannelsLastContiguous()
+}
 
 // NativeGroupNorm is the kernel of group_norm, which keeps mean and rstd.
 var NativeGroupNorm = define(op.Op{
@@ -44,10 +58,11 @@ var NativeGroupNorm = define(op.Op{
 				c.Fail("weight and bias must have shape [%d], not %v", ch, w.Size)
 			}
 		}
-		y := c.New(tensor.Contiguous(x.Size), x.DType)
+		y := c.New(tensor.InFormat(x.Size, c.Env().Torch.Has(torchver.GroupNormNHWC) && x.IsChannelsLast()), x.DType)
 		mean, rstd := c.NewShape(x.DType, n, g), c.NewShape(x.DType, n, g)
 		c.Return(y, mean, rstd)
-		if hxw := x.Numel() / max(n*ch, 1); hxw > 1 && (c.Opt(1) != nil || c.Opt(2) != nil) {
+		_, last := groupNormOperand(c, x, x)
+		if hxw := x.Numel() / max(n*ch, 1); last || hxw > 1 && (c.Opt(1) != nil || c.Opt(2) != nil) {
 			acc := x.DType.Accumulate()
 			a, b := c.NewShape(acc, n, ch), c.NewShape(acc, n, ch)
 			c.Drop(b, a)
@@ -58,9 +73,10 @@ var NativeGroupNorm = define(op.Op{
 		x, w := b.SavedIn(0), b.SavedIn(1)
 		n, ch, g := x.Dim(0), x.Dim(1), b.Args.(*GroupNormArgs).Groups
 		acc := x.DType.Accumulate()
-		b.Contiguous(b.Grads[0])
+		groupNormOperand(&b.Call, b.Grads[0], x)
+		like, last := groupNormOperand(&b.Call, x, x)
 		if b.Need(0) {
-			b.Set(0, b.New(tensor.Contiguous(x.Size), x.DType))
+			b.Set(0, b.NewLike(like))
 		}
 		for i := 1; i <= 2; i++ {
 			if b.Need(i) {
@@ -72,7 +88,7 @@ var NativeGroupNorm = define(op.Op{
 		if b.Need(0) {
 			c2, c3 := b.NewShape(acc, n, g), b.NewShape(acc, n, g)
 			var c1 *op.Tensor
-			if w != nil && x.Numel() > n*ch {
+			if w != nil && !last && x.Numel() > n*ch {
 				c1 = b.NewShape(acc, n, ch)
 			}
 			b.Drop(c3, c2, c1)

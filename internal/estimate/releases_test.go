@@ -49,6 +49,42 @@ func TestFusedRMSNorm(t *testing.T) {
 	same(t, "2.8, with a float32 weight", allocated(t, amp, "layers.1", trace.Forward, "torch=2.8"), append(slices.Clone(parts), "_to_copy 16384", "mul 32768")...)
 }
 
+// TestGroupNormReleases: of channels_last images 2.13 saves the copy that it normalizes, 2.14
+// copies in each pass for the kernel alone, and 2.15 does not copy.
+func TestGroupNormReleases(t *testing.T) {
+	const text = `memplan: 1
+model: {inputs: {x: [3, 4, 4]}, layers: [{Conv2d: [3, 8, 1]}, {GroupNorm: [2, 8]}, SiLU], loss: mean}
+train: {batch_size: 2, channels_last: true}
+`
+	norm, images := func(bytes ...int) (out []string) {
+		for _, n := range bytes {
+			out = append(out, fmt.Sprintf("native_group_norm %d", n))
+		}
+		return out
+	}, 1024
+	for _, c := range []struct {
+		torch   string
+		forward []string
+		copies  int // in the backward pass: of the input, of the gradient
+		c1      bool
+	}{
+		{"2.13", append([]string{"clone 1024"}, norm(images, 16, 16, 64, 64)...), 0, true},
+		{"2.14", norm(images, 16, 16, images, 64, 64), 1, true},
+		{"2.15", norm(images, 16, 16, 64, 64), 1, false},
+	} {
+		same(t, c.torch, allocated(t, text, "layers.1", trace.Forward, "torch="+c.torch), c.forward...)
+		var backward []string
+		bytes := append(slices.Repeat([]int{images}, c.copies), images, 32, 32, 64, 64, 16, 16)
+		if c.c1 {
+			bytes = append(bytes, 64)
+		}
+		for _, n := range bytes {
+			backward = append(backward, fmt.Sprintf("NativeGroupNormBackward0 %d", n))
+		}
+		same(t, c.torch+", backward", allocated(t, text, "layers.1", trace.Backward, "torch="+c.torch), backward...)
+	}
+}
+
 // TestLayerNormPartialSums: of 65,537 rows of 64 elements, the gradients are summed in 2,049
 // parts, of which the kernel of sum makes one, with its scratch.
 func TestLayerNormPartialSums(t *testing.T) {

@@ -922,10 +922,12 @@ def packed(op, args, kwargs):
     return torch.empty(out.shape, dtype=out.dtype, device="meta")
 
 
-@meta_rule("aten::native_layer_norm_backward", "aten::_fused_rms_norm_backward")
+@meta_rule("aten::native_layer_norm_backward", "aten::_fused_rms_norm_backward", "aten::native_group_norm_backward")
 def norm_backward(op, args, kwargs):
     """The gradient of the input is contiguous, as the input that the kernel reads."""
     first, *others = op(*args, **kwargs)
+    if "group" in op._schema.name and RELEASE >= (2, 15):  # which has kernels of channels_last
+        return first, *others
     return (first if first is None else torch.empty(first.shape, dtype=first.dtype, device="meta"), *others)
 
 

@@ -39,6 +39,18 @@ var (
 		What:   "`instance_norm` with running statistics, in evaluation, leaves them as they are; before, it wrote back the means of what it had repeated.",
 		Source: "aten/src/ATen/native/Normalization.cpp: instance_norm; recorded on 2.14, and which release after 2.6 is the first is not known", Held: "testdata/releases/random_2.14.json.gz",
 	})
+	// GroupNormKeepsInput: the kernels of group_norm make the copies that they need for themselves.
+	GroupNormKeepsInput = change(Change{
+		Since: Version{2, 14}, Area: kernels,
+		What: "`group_norm` saves its input as it is, and the kernels copy what is not contiguous for themselves, in the derivative gradient and input; " +
+			"before, the contiguous copy was what was saved.",
+		Source: "derivatives.yaml of 2.12.1 and 2.14.1; aten/src/ATen/native/group_norm.cpp of the main branch of 2026; 2.13 may have it already", Held: "internal/estimate TestGroupNormReleases",
+	})
+	GroupNormNHWC = change(Change{
+		Since: Version{2, 15}, Area: kernels,
+		What:   "`group_norm` of channels_last images has kernels of its own, copies nothing and returns channels_last.",
+		Source: "PR 191945 (August 2026): group_norm_memory_format; the tests that 2.14.1 has leave channels_last out", Held: "internal/estimate TestGroupNormReleases",
+	})
 	// FlashStateOnDevice: flash attention keeps the state of the random numbers, and a
 	// number that is not used, in two tensors on the device, with dropout or without.
 	FlashStateOnDevice = change(Change{

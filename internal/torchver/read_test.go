@@ -30,7 +30,7 @@ By release:
 - 2.15: CublasHandlePool.cpp, CUDAAllocatorConfig.cpp and CUDACachingAllocator.cpp of the main branch of mid-2026. There garbage_collection_threshold needs a memory fraction below 1, and memory
   pools are asked before caches are released: neither is modelled.
 
-Seen and not followed: in derivatives.yaml of 2.14.1 the derivative of group_norm no longer makes the gradient contiguous, which 2.12.1 does; for channels_last that may be another copy less.
+Seen and not followed: group_norm_kernel.cu of the main branch of August 2026 keeps float32 copies of mean and rstd of half-precision images for a moment, a few KiB; since which release is not known.
 FSDP2 of 2.9.1 lets frozen parameters of a group have another type than the others, which memplan refuses.
 
 Not read: DistributedDataParallel's reducer in C++ after 2.6, ` + "`torch/distributed/checkpoint`" + `, ` + "`aten/src/ATen/native/cudnn`" + ` but what rows name, TensorAdvancedIndexing.cpp, TensorConversions.cpp, TensorShape.cpp
