@@ -1,6 +1,7 @@
 package compiled
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -207,7 +208,14 @@ func (m *Model) match(pr *pair, inputs []*op.Tensor, taken map[*python.Cell]bool
 			}
 		}
 		if !found {
-			return nil, mismatch{in.Line, "the graph takes " + in.Name + " of " + describe(&in) + ", and the model of the spec has no parameter, buffer or input left that is so; is the log of this job, with this batch size, precision and release?"}
+			text := "the graph takes " + in.Name + " of " + describe(&in)
+			for k, t := range inputs {
+				if logged, ok := otherBatch(&in, t); ok && !used[k] {
+					return nil, mismatch{in.Line, fmt.Sprintf("%s: the log is of %d samples at a time, and the job has %d. The code holds for its own batch size; "+
+						"log that of %d, or let the batch be dynamic (torch._dynamo.mark_dynamic)", text, logged, t.Dim(0), t.Dim(0))}
+				}
+			}
+			return nil, mismatch{in.Line, text + ", and the model of the spec has no parameter, buffer or input left that is so; is the log of this job, with this precision and release?"}
 		}
 	}
 	for i, in := range g.Inputs {
@@ -253,6 +261,26 @@ func fits(in *inductor.Input, t *op.Tensor, symbols map[string]int64) bool {
 		symbols[s] = n
 	}
 	return true
+}
+
+// otherBatch reports whether t is as a graph says of an input but for its first size, and
+// which that is there.
+func otherBatch(in *inductor.Input, t *op.Tensor) (int64, bool) {
+	if len(in.Size) == 0 {
+		return 0, false
+	}
+	x, ok := in.Size[0].(*syntax.Literal)
+	n, isInt := int64(0), false
+	if ok {
+		n, isInt = x.Value.(int64)
+	}
+	if !isInt || t.Rank() != len(in.Size) || n == t.Dim(0) {
+		return 0, false
+	}
+	other := *in
+	other.Size, other.Stride = slices.Clone(in.Size), nil
+	other.Size[0] = &syntax.Literal{Value: t.Dim(0)}
+	return n, fits(&other, t, map[string]int64{})
 }
 
 // agrees reports whether a size is n; what is no number and no symbol is not looked at.
