@@ -28,6 +28,16 @@ var (
 		Source: "PR 165135: CUDAAllocatorConfig is built on AcceleratorAllocatorConfig",
 		Held:   "internal/allocsim TestReleases",
 	})
+	_ = change(Change{
+		Since: Version{2, 15}, Area: caching,
+		What:   "`garbage_collection_threshold` needs a memory fraction below 1; before, any that was set.",
+		Source: "CUDACachingAllocator.cpp of the main branch of mid-2026", Left: "A fraction of exactly 1 collects as before.",
+	})
+	_ = change(Change{
+		Since: Version{2, 15}, Area: caching,
+		What:   "Memory pools are asked before caches are released.",
+		Source: "CUDACachingAllocator.cpp of the main branch of mid-2026", Left: "No spec can say a pool.",
+	})
 )
 
 // An allocatorOption is an option of PYTORCH_CUDA_ALLOC_CONF that is younger than

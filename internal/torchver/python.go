@@ -13,6 +13,11 @@ var (
 		Source: "PR 160135 (August 2025); _fsdp_param_group.py of 2.9.1", Held: "internal/estimate TestFSDPReleases",
 	})
 	_ = change(Change{
+		Since: Version{2, 9}, Area: python,
+		What:   "FSDP2: parameters of a group that are frozen may have another type than those that are trained.",
+		Source: "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py of 2.9.1; 2.7 or 2.8 may have it already", Left: "Such a group is refused.",
+	})
+	_ = change(Change{
 		Since: Version{2, 12}, Area: python,
 		What:   "FSDP2: parameters of a module that `shard_placement_fn` places on different meshes are groups of their own, each with its buffers.",
 		Source: "torch/distributed/fsdp/_fully_shard of 2.9.1, 2.12.1 and 2.14.1; 2.10 or 2.11 may have it already", Left: "No spec can say it.",

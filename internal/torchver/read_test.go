@@ -27,11 +27,9 @@ By release:
 - 2.12.1: the Python and the headers of Ubuntu 26.10's packages: ` + "`torch/distributed/fsdp/_fully_shard`" + ` side by side with 2.9.1 and 2.14.1, and ` + "`_fused_rms_norm`" + ` in derivatives.yaml. Its C++ could not be had.
 - 2.13: pull requests.
 - 2.14.1: the Python of Debian's build, as above, and what that build does with fake tensors. Its C++ files were read one by one, as the sources name them, and not whole.
-- 2.15: CublasHandlePool.cpp, CUDAAllocatorConfig.cpp and CUDACachingAllocator.cpp of the main branch of mid-2026. There garbage_collection_threshold needs a memory fraction below 1, and memory
-  pools are asked before caches are released: neither is modelled.
+- 2.15: CublasHandlePool.cpp, CUDAAllocatorConfig.cpp and CUDACachingAllocator.cpp of the main branch of mid-2026.
 
 Seen and not followed: group_norm_kernel.cu of the main branch of August 2026 keeps float32 copies of mean and rstd of half-precision images for a moment, a few KiB; since which release is not known.
-FSDP2 of 2.9.1 lets frozen parameters of a group have another type than the others, which memplan refuses.
 
 Not read: DistributedDataParallel's reducer in C++ after 2.6, ` + "`torch/distributed/checkpoint`" + `, ` + "`aten/src/ATen/native/cudnn`" + ` but what rows name, TensorAdvancedIndexing.cpp, TensorConversions.cpp, TensorShape.cpp
 and TensorFactories.cpp after 2.6. A change that came and went between 2.9.1 and 2.14 is a row only where a pull request or an issue told of it.
