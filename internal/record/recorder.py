@@ -1058,11 +1058,8 @@ def batch_norm(op, args, kwargs):
 
 
 def bn_type(t, weight):
+    """Types that cuDNN is asked for: _select_batch_norm_backend, from 2.6 to the main branch of 2026."""
     w = None if weight is None else weight.dtype
-    if RELEASE >= (2, 7):
-        if t.dtype is torch.bfloat16:
-            return w is torch.float32
-        return w is not torch.bfloat16 and (t.dtype is not torch.float16 or w is torch.float32)
     return torch.bfloat16 not in (t.dtype, w) and (t.dtype is not torch.float16 or w is torch.float32)
 
 

@@ -37,7 +37,7 @@ var (
 	InstanceStatsStay = change(Change{
 		Since: Version{2, 14}, Area: kernels,
 		What:   "`instance_norm` with running statistics, in evaluation, leaves them as they are; before, it wrote back the means of what it had repeated.",
-		Source: "aten/src/ATen/native/Normalization.cpp: instance_norm; recorded on 2.14, and which release after 2.6 is the first is not known", Held: "testdata/releases/random_2.14.json.gz",
+		Source: "aten/src/ATen/native/Normalization.cpp of the main branch of 2026: instance_norm; recorded on 2.14, and which release after 2.6 is the first is not known", Held: "testdata/releases/random_2.14.json.gz",
 	})
 	// GroupNormKeepsInput: the kernels of group_norm make the copies that they need for themselves.
 	GroupNormKeepsInput = change(Change{
