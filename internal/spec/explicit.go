@@ -50,6 +50,11 @@ func (s *Spec) Explicit(model, loop *Spec) ([]byte, error) {
 		s.Errs.Addf(s.Trainer.Args().At, "the reference of trainer: %s is read from a checkpoint and has no form without hf; the job is not written out", s.Trainer.Key())
 		return nil, s.Errs.Err()
 	}
+	engine := s.Parallel.IsDeepSpeed() // whose step is no statements
+	if loop != nil && engine {
+		s.Errs.Addf(s.Trainer.At, "the loop of a trainer around DeepSpeed's engine has no form without the trainer, and is not written out")
+		return nil, s.Errs.Err()
+	}
 	if loop != nil {
 		return s.explicitLoop(model, loop)
 	}
@@ -62,7 +67,9 @@ func (s *Spec) Explicit(model, loop *Spec) ([]byte, error) {
 	for _, p := range s.root.Pairs {
 		switch key := p.Key.Str; {
 		case key == "memplan" || key == "params" || key == "step":
-		case key == "model" && !own && s.Eval != nil && s.Eval.Step == nil: // the evaluation has the loss, too
+		case engine && key == "train":
+			put(key, s.constant(p.Value))
+		case key == "model" && !own && (engine || s.Eval != nil && s.Eval.Step == nil): // the evaluation has the loss, too
 			put(key, model.root.Get(key))
 		case key == "model" && !own:
 			put(key, model.root.Get(key).without("loss"))
@@ -77,7 +84,7 @@ func (s *Spec) Explicit(model, loop *Spec) ([]byte, error) {
 		}
 	}
 	step := s.root.Get("step")
-	if !own {
+	if !own && !engine {
 		loss := model.LossValue()
 		if v := s.LossValue(); v != nil {
 			loss = v
