@@ -268,11 +268,16 @@ func (s *search) run(headroom float64) (*Found, error) {
 	return f, s.ctx.Err()
 }
 
-// guess tells about where fitting ends. Without a line that tells of room, the second
-// value is where the memory would end if all of it grew with the value.
+// guess tells about where fitting ends. Without a line that tells of room, it is on one
+// through what two values reserve: that of the job that was run, or 1, and where the memory
+// would end if all of it grew with the value, or all but weights and what belongs to them.
 func (s *search) guess() int64 {
 	if k, ok := s.series.Room(s.axis.Max); ok {
 		return max(k/s.axis.Step, 1)
+	}
+	if s.first > 0 && s.known[s.first].Fits {
+		second := min(max(s.axis.From.Largest(s.axis.At)/s.axis.Step, s.first+1), s.top)
+		return s.line(s.first, second, 0)
 	}
 	one := s.try(1)
 	if !one.Fits && s.refused[1] == nil {

@@ -169,7 +169,8 @@ device: {gpu: t4}
 	}
 }
 
-// Where jobs do not lie on a line, a search plays them.
+// Where jobs do not lie on a line, a search plays them, of which there are fewer where a job
+// that was run tells about where fitting ends.
 func TestNotDerived(t *testing.T) {
 	r := &estimate.Recipe{Path: "test.yaml", Text: []byte(`memplan: 1
 model:
@@ -186,7 +187,7 @@ device: {gpu: t4}
 		t.Fatal(err)
 	}
 	g, err := Search(context.Background(), r, Batch, 0.05)
-	if err != nil || f.Largest != g.Largest || f.Recommended != g.Recommended || f.Plays <= maxPlays {
+	if err != nil || f.Largest != g.Largest || f.Recommended != g.Recommended || f.Plays <= maxPlays || 3*f.Tries > 2*g.Tries {
 		t.Errorf("%+v, played %+v (%v)", f, g, err)
 	}
 }
