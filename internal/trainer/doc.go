@@ -33,11 +33,12 @@ const (
 	Host          // host memory
 	// Unmodelled reaches memory, and the figures are without it.
 	Unmodelled
+	Numbers // what the optimizer computes, and what the report says of it
 )
 
 // String is the word of a reach in lists.
 func (r Reach) String() string {
-	return [...]string{"nothing", "GPU memory", "host memory", "not modelled"}[r]
+	return [...]string{"nothing", "GPU memory", "host memory", "not modelled", "numbers"}[r]
 }
 
 // Argument is one argument of a trainer.

@@ -9,7 +9,7 @@ var DPOLosses = []string{
 // arguments of TrainingArguments, some with other defaults, and its own.
 var DPO = HF.with("DPOConfig",
 	Argument{Name: "per_device_train_batch_size", Default: int64(8), Min: 1, Reach: Device, Why: "pairs of one batch, each of which is two sequences"},
-	Argument{Name: "learning_rate", Form: Number, Default: 1e-6, Why: "a number"},
+	Argument{Name: "learning_rate", Form: Number, Default: 1e-6, Reach: Numbers, Why: "an argument of the optimizer"},
 	Argument{Name: "logging_steps", Form: Number, Default: 10.0, Reach: Device, Why: "logs after every n-th step"},
 	Argument{Name: "gradient_checkpointing", Form: Bool, Default: true, Reach: Device, Why: "model.gradient_checkpointing_enable()"},
 	Argument{Name: "bf16", Form: Bool, Default: true, Null: true, Reach: Device, Why: "autocast of the forward passes to bfloat16; None: unless fp16 is given"},

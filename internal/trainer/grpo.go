@@ -13,7 +13,7 @@ const (
 // arguments of TrainingArguments, some with other defaults, and its own.
 var GRPO = HF.with("GRPOConfig",
 	Argument{Name: "per_device_train_batch_size", Default: int64(8), Min: 1, Reach: Device, Why: "completions of one batch"},
-	Argument{Name: "learning_rate", Form: Number, Default: 1e-6, Why: aNumber},
+	Argument{Name: "learning_rate", Form: Number, Default: 1e-6, Reach: Numbers, Why: "an argument of the optimizer"},
 	Argument{Name: "logging_steps", Form: Number, Default: 10.0, Reach: Device, Why: "logs after every n-th step"},
 	Argument{Name: "gradient_checkpointing", Form: Bool, Default: true, Reach: Device, Why: "model.gradient_checkpointing_enable(); what is computed without gradients goes without"},
 	Argument{Name: "bf16", Form: Bool, Default: true, Null: true, Reach: Device, Why: "autocast of the forward passes to bfloat16; None: unless fp16 is given"},

@@ -5,7 +5,7 @@ import "slices"
 // SFT is the table of trl.SFTConfig (trl/trainer/base_config.py, sft_config.py): the
 // arguments of TrainingArguments, some with other defaults, and its own.
 var SFT = HF.with("SFTConfig",
-	Argument{Name: "learning_rate", Form: Number, Default: 2e-5, Why: "a number"},
+	Argument{Name: "learning_rate", Form: Number, Default: 2e-5, Reach: Numbers, Why: "an argument of the optimizer"},
 	Argument{Name: "logging_steps", Form: Number, Default: 10.0, Reach: Device, Why: "logs after every n-th step"},
 	Argument{Name: "gradient_checkpointing", Form: Bool, Default: true, Reach: Device, Why: "model.gradient_checkpointing_enable()"},
 	Argument{Name: "bf16", Form: Bool, Default: true, Null: true, Reach: Device, Why: "autocast of the model's forward to bfloat16; None: unless fp16 is given"},
