@@ -19,11 +19,11 @@ build: compiling ## the binary, in bin/
 estimate: build ## GPT-2 124M on an A100 40GB
 	@bin/memplan estimate
 
-test: compiling ## the tests, each in short: no more than three minutes of one core; lint and test-all vet
+test: compiling ## the tests, each in short; lint vets
 	$(GO) test -short -vet=off -timeout 60m ./...
 
 test-all: compiling ## all tests: about eight minutes of one core
-	$(GO) test -timeout 60m ./...
+	$(GO) test -vet=off -timeout 60m ./...
 
 compiling: ## says so where that takes a while: nothing of the libraries is compiled
 	@if $(GO) build -n -o bin/memplan ./cmd/memplan 2>&1 | grep -q -e '/compile .* -p runtime ' -e '/compile .* -p gopkg.in/yaml.v3 '; then \
@@ -32,8 +32,11 @@ compiling: ## says so where that takes a while: nothing of the libraries is comp
 presets: ## the largest batch of every preset on six GPUs, tried one by one; tests take a sample
 	$(GO) test ./internal/advise -run TestPresets -timeout 60m -args -all
 
-race: ## the tests that share memory between goroutines or arenas, under the race detector
-	$(GO) test -race -short -timeout 60m ./...
+# Packages that start goroutines, lock, or share what they keep; of tests and tools none.
+CONCURRENT = $(shell grep -rlE --include='*.go' --exclude='*_test.go' '\bgo func|\bpool\.|"sync"|"sync/atomic"' internal | xargs -n1 dirname | sort -u | grep -vE '^internal/(accuracy|spec/spectest)$$' | sed 's|^|./|')
+
+race: ## the tests of what runs at the same time as something else, under the race detector
+	$(GO) test -race -short -vet=off -timeout 60m $(CONCURRENT)
 
 fuzz: ## every fuzz target for FUZZTIME
 	./tools/fuzz.sh $(FUZZTIME)

@@ -192,12 +192,9 @@ func eventFigures(t *testing.T, page, figures string) {
 
 // TestHTMLInBrowser opens pages in a browser and reads the figures that it shows.
 func TestHTMLInBrowser(t *testing.T) {
+	needs.Time(t, needs.Alone)
 	browser := needs.Tool(t, "chromium")
-	jobs := htmlJobs
-	if testing.Short() {
-		jobs = jobs[:2]
-	}
-	for _, job := range jobs {
+	for _, job := range htmlJobs {
 		t.Run(job, func(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "page.html")

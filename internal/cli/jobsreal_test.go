@@ -22,6 +22,7 @@ var dtypes = map[string]string{"Float": "float32", "Half": "float16", "BFloat16"
 // to the byte. A recording says why, where memplan does not plan it so, and what fails where
 // it fails.
 func TestJobsReal(t *testing.T) {
+	needs.Time(t, needs.Alone)
 	paths, err := filepath.Glob(filepath.Join(needs.File(t, "jobs-real"), "*.json"))
 	if err != nil || len(paths) == 0 {
 		t.Fatal("no recordings", err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/data/digits"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/report"
 )
 
@@ -36,6 +37,7 @@ func train(t *testing.T, folder, text string) report.RunEvaluation {
 // TestLearns trains a small part of what docs/run.md does: LeNet-5 tells drawn digits apart
 // that it has not seen, and a GPT knows a text by heart.
 func TestLearns(t *testing.T) {
+	needs.Time(t, "trains; TestTrain of internal/runtime does so at the same time as something else")
 	folder := t.TempDir()
 	const n, most = 960, 720 // to train on
 	images, labels := digits.Draw(n, 1)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/cpu"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -29,6 +30,9 @@ func TestResume(t *testing.T) {
 		{"SGD and a batch that stays", "lenet", []string{"train.batch_size=4", "data.input=static", "train.optimizer={SGD: {lr: 0.01, momentum: 0.9}}"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.preset != "mlp" {
+				needs.Time(t, "executes a job several times")
+			}
 			run := func(o Options) (weights, state string, losses []float64, err error) {
 				j := job(t, c.preset, c.set...)
 				var w, s bytes.Buffer
