@@ -22,7 +22,7 @@ estimate: build ## GPT-2 124M on an A100 40GB
 test: compiling ## the tests, each in short; lint vets
 	$(GO) test -short -vet=off -timeout 60m ./...
 
-test-all: compiling ## all tests: about eight minutes of one core
+test-all: compiling ## all tests: about nine minutes of one core
 	$(GO) test -vet=off -timeout 60m ./...
 
 compiling: ## says so where that takes a while: nothing of the libraries is compiled
