@@ -102,6 +102,18 @@ func byKernels(r *op.Op, forward, backward *kernel.Kernel) *op.Op {
 	return r
 }
 
+// ofWhole makes a function that kernels compute one of integers, too.
+func ofWhole(r *op.Op, of func(float64) float64) *op.Op {
+	real, whole := r.Eval.Forward, op.Single(of).Derived([3]*op.Formula{}).Forward
+	r.Eval.Forward = func(m op.Machine, c *op.Call) error {
+		if c.In[0].DType.IsFloating() {
+			return real(m, c)
+		}
+		return whole(m, c)
+	}
+	return r
+}
+
 // The functions of real numbers.
 var (
 	Acos    = function("acos", math.Acos, "grad * -((-self * self + 1).rsqrt())", op.CastFP32)
@@ -124,7 +136,7 @@ var (
 	Sinh    = function("sinh", math.Sinh, "grad * self.cosh()", op.CastFP32)
 	Tan     = function("tan", math.Tan, "grad * (1 + result.pow(2))", op.CastFP32)
 
-	Abs = byKernels(function("abs", math.Abs, "grad * self.sgn()", op.CastNone), kernel.Abs, kernel.AbsGrad).Runs(func(c *op.Call) {
+	Abs = ofWhole(byKernels(function("abs", math.Abs, "grad * self.sgn()", op.CastNone), kernel.Abs, kernel.AbsGrad), math.Abs).Runs(func(c *op.Call) {
 		mapOf(c)
 		c.Filled(c.In[0].DType)
 	})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/specs"
 )
@@ -94,5 +95,24 @@ func TestExecutable(t *testing.T) {
 		if _, err := Probe(j.Program, j.Machine.Env, &cpu.Device{}); err != nil {
 			t.Errorf("%s: %v", preset, err)
 		}
+	}
+}
+
+// TestExecutableHF checks that of the presets of transformers those that need no configuration.
+func TestExecutableHF(t *testing.T) {
+	needs.Time(t, "builds a hundred models, and shares nothing between goroutines")
+	tried := 0
+	for _, m := range specs.HFTypes() {
+		j, err := (&estimate.Recipe{Path: m, Text: []byte("memplan: 1\nmodel: {preset: hf/" + m + "}\n")}).Job()
+		if err != nil {
+			continue
+		}
+		if _, err := Probe(j.Program, j.Machine.Env, &cpu.Device{}); err != nil {
+			t.Errorf("%s: %v", m, err)
+		}
+		tried++
+	}
+	if t.Logf("%d models", tried); tried < 95 {
+		t.Errorf("of %d models %d were tried", len(specs.HFTypes()), tried)
 	}
 }
