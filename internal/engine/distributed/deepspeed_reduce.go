@@ -35,7 +35,11 @@ func (e *Engine) setUpBuckets() {
 		return
 	}
 	e.buffers, e.current = nil, 0
-	for range map[bool]int{false: 1, true: 2}[e.Overlap] {
+	count := 1
+	if e.Overlap { // one is filled while the other is reduced
+		count = 2
+	}
+	for range count {
 		b := e.vector(e.ReduceBucket, e.DType)
 		e.p.Mark(b, trace.Gradients)
 		e.buffers = append(e.buffers, b)
@@ -221,7 +225,7 @@ func (e *Engine) reduceSlices(t *op.Tensor, sizes []int64) {
 			e.p.Drop(e.convert(flat, e.Comm))
 		} else if e.Comm != e.DType {
 			l := tensor.Contiguous(tensor.D(n))
-			l.Offset = t.Offset
+			l.Offset = t.Offset + at
 			one := e.p.Alias(t, l, e.DType)
 			e.p.Drop(e.convert(one, e.Comm))
 			e.p.Drop(one)
