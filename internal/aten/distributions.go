@@ -12,6 +12,18 @@ import (
 // Exponential fills a tensor with random numbers of the exponential distribution.
 var Exponential = define(op.Op{Name: "exponential_", Eval: evalExponential, Run: func(*op.Call) {}, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: exponential_"})
 
+// UniformArgs are the bounds of a distribution.
+type UniformArgs struct {
+	From float64 `arg:"from"`
+	To   float64 `arg:"to"`
+}
+
+// Uniform fills a tensor with random numbers between two bounds.
+var Uniform = define(op.Op{
+	Name: "uniform_", Eval: evalUniform, Sig: "Tensor.uniform_(self, from: float = 0.0, to: float = 1.0)", Args: &UniformArgs{}, Takes: op.Floats,
+	Run: checkInPlace, InPlace: true, Source: "aten/src/ATen/native/Distributions.cpp: uniform_",
+})
+
 // BernoulliArgs is a probability.
 type BernoulliArgs struct {
 	P float64
@@ -148,7 +160,11 @@ func drawn(next func(s *kernel.Stream) float64) *op.Eval {
 
 var (
 	evalExponential = drawn(func(s *kernel.Stream) float64 { return -math.Log(s.Uniform()) })
-	evalRandperm    = random(func(a op.Arrays, s *kernel.Stream, c *op.Call) {
+	evalUniform     = random(func(a op.Arrays, s *kernel.Stream, c *op.Call) {
+		args, y := c.Args.(*UniformArgs), c.Target()
+		a.Put(y, array.Each(int(y.Numel()), func(int) float64 { return args.From + (args.To-args.From)*s.Uniform() }))
+	})
+	evalRandperm = random(func(a op.Arrays, s *kernel.Stream, c *op.Call) {
 		a.Put(c.Out[0], array.Permutation(int(c.Args.(*RandpermArgs).N), s.Uniform))
 	})
 	evalBernoulliNumber = random(func(a op.Arrays, s *kernel.Stream, c *op.Call) {

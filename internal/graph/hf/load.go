@@ -359,7 +359,7 @@ func Asked(t *spec.Trainer) map[string]any {
 	if !t.OfTransformers() || a.Table == nil {
 		return map[string]any{}
 	}
-	out := map[string]any{"num_items": !t.Accepts.Set || t.Accepts.V, "labelled": a.Number("label_smoothing_factor") == 0, "neftune": a.Value("neftune_noise_alpha") != nil}
+	out := map[string]any{"num_items": !t.Accepts.Set || t.Accepts.V, "labelled": a.Number("label_smoothing_factor") == 0, "neftune": a.Value("neftune_noise_alpha")}
 	if a.Table.Find("use_cache", a.Release) != nil {
 		out["use_cache"] = a.Bool("use_cache")
 	}
