@@ -54,7 +54,9 @@ var EmbeddingBag = define(op.Op{
 			c.Fail("the indices must be a matrix with a bag in each row, or a vector with offsets, not of shape %v", idx.Size)
 		}
 		lookup(c, idx, w, &a.EmbeddingArgs)
-		outs := c.Do(EmbeddingBagKernel, a, idx, offsets, w, weights)
+		index, begins := c.Do1(Contiguous, nil, idx), c.Do1(Contiguous, nil, offsets)
+		outs := c.Do(EmbeddingBagKernel, a, index, begins, w, weights)
+		c.Drop(begins, index)
 		c.Return(outs[0])
 		c.Drop(outs[1], outs[2], idx, offsets, weights) // "ret, _, _, _ =" keeps the last
 		c.Drop(outs[3])

@@ -508,3 +508,59 @@ func sumProduct(c *op.Call, left, right *op.Tensor, sums []int64) *op.Tensor {
 	c.DropTo(mark)
 	return y
 }
+
+// LinearForZeRO3 is the autograd.Function that DeepSpeed puts in the place of F.linear with
+// stage 3 of ZeRO: it saves the weight itself, not a view of it.
+var LinearForZeRO3 = &op.Op{
+	Name: "LinearFunctionForZeroStage3", Takes: op.OneType, Node: "LinearFunctionForZeroStage3Backward",
+	Run: func(c *op.Call) {
+		c.WithoutGrad(func() {
+			x, w, bias := c.In[0], c.In[1], c.Opt(2)
+			wt := c.Do1(T, nil, w)
+			if x.Rank() == 2 && bias != nil {
+				c.Return(c.Do1(Addmm, nil, bias, x, wt))
+				c.Drop(wt)
+				return
+			}
+			y := c.Do1(Matmul, nil, x, wt)
+			c.Drop(wt)
+			if bias != nil {
+				c.Drop(c.Do1(AddInPlace, &AddArgs{}, y, bias))
+			}
+			c.Return(y)
+		})
+	},
+	Save: []op.Save{op.In(0), op.In(1), op.In(2)},
+	Grad: func(b *op.Back) {
+		x, w, g := b.SavedIn(0), b.SavedIn(1), b.Grads[0]
+		n := g.Rank()
+		if n == 1 {
+			b.Fail("DeepSpeed's F.linear of a vector is not modelled")
+		}
+		if b.Need(0) {
+			b.Set(0, b.Do1(Matmul, nil, g, w))
+		}
+		if b.Need(1) {
+			rows := func(t *op.Tensor) *op.Tensor {
+				if n == 2 {
+					return b.Keep(t)
+				}
+				return b.Do1(Reshape, &ShapeArgs{Shape: []int64{-1, t.Dim(-1)}}, t)
+			}
+			flat := rows(g)
+			gt := b.Do1(T, nil, flat)
+			b.Drop(flat)
+			in := rows(x)
+			b.Set(1, b.Do1(Matmul, nil, gt, in))
+			b.Drop(gt, in)
+		}
+		if b.Need(2) {
+			var outer []int64
+			for i := range n - 1 {
+				outer = append(outer, int64(i))
+			}
+			b.Set(2, b.Do1(Sum, &ReduceArgs{Dim: outer}, g))
+		}
+	},
+	Source: "deepspeed/runtime/zero/linear.py: LinearFunctionForZeroStage3",
+}

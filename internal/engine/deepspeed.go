@@ -32,12 +32,13 @@ func (j *job) makeEngine() {
 			args = append(args, o.Args)
 		}
 	}
-	masters := make([]*optim.Param, len(cells))
-	j.engine = distributed.NewEngine(j.Interp, &j.prog.Parallel, cells, func(i int, master, grad *op.Tensor) {
-		if masters[i] == nil {
-			masters[i] = &optim.Param{}
+	masters := map[*op.Tensor]*optim.Param{}
+	j.engine = distributed.NewEngine(j.Interp, &j.prog.Parallel, j.order[0], cells, func(i int, master, grad *op.Tensor) {
+		p := masters[master]
+		if p == nil {
+			p = &optim.Param{}
+			masters[master] = p
 		}
-		p := masters[i]
 		p.T, p.Grad = master, grad
 		outer := j.Push()
 		j.Label("Optimizer.step#" + o.Row.Name + ".step")

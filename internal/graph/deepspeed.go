@@ -48,10 +48,8 @@ func (el *building) deepSpeed() {
 		why = append(why, k.Path+" ("+k.Why+")")
 	}
 	z := &c.Zero
-	played := z.Stage.V == 1 || z.Stage.V == 2
+	played := z.Stage.V > 0
 	switch {
-	case z.Stage.V == 3:
-		why = append(why, "stage 3 of ZeRO, which divides the parameters, too")
 	case z.Stage.V == 0:
 		why = append(why, "stage 0: DeepSpeed's engine without ZeRO")
 	case z.Stage.V == 1 && d == tensor.BFloat16 && c.Types.GradAccum.V == "fp32" && !z.OffloadOptim.ToHost():
@@ -75,6 +73,7 @@ func (el *building) deepSpeed() {
 		return
 	}
 	p.Engine, p.Casts = true, el.byTrainer()
+	el.apart = z.Stage.V == 3
 	switch {
 	case !t.Precision.Set || p.Casts:
 		el.job.DType, el.job.Autocast, el.job.LowerType, el.job.Scaler = d, false, 0, false

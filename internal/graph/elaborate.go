@@ -56,6 +56,7 @@ type elaborator struct {
 	loaded     *hf.Weights           // of the model under way; nil: they are not read from a checkpoint
 	tied       map[string][]string   // modules of the model under way that share parameters, by path
 	gathered   *tensor.DType         // in which FSDP gathers the parameters of the model under way; nil: in their own
+	apart      bool                  // module.Env.Apart
 }
 
 // ofSize is what the elaborator knows of batches of a size.

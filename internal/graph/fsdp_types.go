@@ -28,7 +28,7 @@ func floatType(s spec.String) *tensor.DType {
 
 // env is what modules are made in.
 func (el *elaborator) env() *module.Env {
-	return &module.Env{Shapes: el.shapes, DType: el.job.DType, Gathered: el.gathered, Notes: &el.warnings}
+	return &module.Env{Shapes: el.shapes, DType: el.job.DType, Gathered: el.gathered, Notes: &el.warnings, Apart: el.apart}
 }
 
 // shardedApart reports whether fully_shard is called on the module at a path, which

@@ -29,4 +29,17 @@ type DeepSpeed struct {
 	CheckOverflow bool
 
 	Offload, Pinned bool // the optimizer is in host memory, page-locked
+
+	Stage3 ZeRO3 // of stage 3
+}
+
+// ZeRO3 is what is configured of stage 3 alone. Sizes are in elements.
+type ZeRO3 struct {
+	SubGroup          int64 // how many of a process's elements are stepped at a time
+	Prefetch          int64 // how many are gathered ahead
+	Persist, AllStays int64 // parameters of at most so many stay gathered until the step, up to so many in all
+	MaxLive, MaxReuse int64 // how many may be gathered; how near their next use must be for them to stay
+	Sequential        bool  // parameters are gathered one by one
+	AllReduce         bool  // parameters are gathered by an all-reduce
+	OwnLinear         bool  // F.linear is DeepSpeed's (memory_efficient_linear)
 }

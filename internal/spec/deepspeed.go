@@ -9,7 +9,9 @@ import (
 // JSON (deepspeed/runtime/config.py, zero/config.py and precision_config.py of 0.19): those
 // that reach memory. DeepSpeedKeys lists the others.
 type DeepSpeed struct {
-	AutoBucket bool `yaml:"-"` // reduce_bucket_size is "auto"
+	// these sizes are "auto": reduce_bucket_size, stage3_prefetch_bucket_size and
+	// stage3_param_persistence_threshold
+	AutoBucket, AutoPrefetch, AutoPersist bool `yaml:"-"`
 
 	TrainBatch   Integer        `yaml:"train_batch_size" min:"1"`
 	MicroBatch   Integer        `yaml:"train_micro_batch_size_per_gpu" min:"1"`
@@ -38,6 +40,17 @@ type DeepSpeedZero struct {
 	RoundRobin      Boolean           `yaml:"round_robin_gradients" default:"false"`
 	OffloadOptim    *DeepSpeedOffload `yaml:"offload_optimizer"`
 	OffloadParam    *DeepSpeedOffload `yaml:"offload_param"`
+
+	// of stage 3
+	SubGroup   Number  `yaml:"sub_group_size" min:"0" max:"1e18" default:"1e9"`
+	Prefetch   Number  `yaml:"stage3_prefetch_bucket_size" min:"0" max:"1e18" default:"5e7"`
+	Persist    Number  `yaml:"stage3_param_persistence_threshold" min:"0" max:"1e18" default:"1e5"`
+	PersistAll Number  `yaml:"stage3_model_persistence_threshold" min:"0" max:"1e18" default:"1e18"`
+	MaxLive    Number  `yaml:"stage3_max_live_parameters" min:"0" max:"1e18" default:"1e9"`
+	MaxReuse   Number  `yaml:"stage3_max_reuse_distance" min:"0" max:"1e18" default:"1e9"`
+	AllReduce  Boolean `yaml:"stage3_use_all_reduce_for_fetch_params" default:"false"`
+	Sequential Boolean `yaml:"stage3_allgather_sequential" default:"false"`
+	OwnLinear  Boolean `yaml:"memory_efficient_linear" default:"true"`
 }
 
 // DeepSpeedOffload is offload_optimizer or offload_param.
@@ -131,19 +144,10 @@ var deepSpeedKeys = []DeepSpeedKey{
 	{Path: "zero_optimization.elastic_checkpoint", Why: "how checkpoints are written"},
 	{Path: "zero_optimization.ignore_unused_parameters", Why: "whether parameters without gradients are refused"},
 	{Path: "zero_optimization.legacy_stage1", Why: "refused by DeepSpeed since 0.5.9"},
-	{Path: "zero_optimization.sub_group_size", Why: "of stage 3"},
-	{Path: "zero_optimization.stage3_prefetch_bucket_size", Why: "of stage 3"},
-	{Path: "zero_optimization.stage3_param_persistence_threshold", Why: "of stage 3"},
-	{Path: "zero_optimization.stage3_model_persistence_threshold", Why: "of stage 3"},
-	{Path: "zero_optimization.stage3_max_live_parameters", Why: "of stage 3"},
-	{Path: "zero_optimization.stage3_max_reuse_distance", Why: "of stage 3"},
 	{Path: "zero_optimization.stage3_gather_16bit_weights_on_model_save", Why: "how checkpoints are written"},
 	{Path: "zero_optimization.stage3_gather_fp16_weights_on_model_save", Why: "how checkpoints are written"},
-	{Path: "zero_optimization.stage3_module_granularity_threshold", Why: "of stage 3"},
-	{Path: "zero_optimization.stage3_use_all_reduce_for_fetch_params", Why: "of stage 3"},
-	{Path: "zero_optimization.stage3_allgather_sequential", Why: "of stage 3"},
-	{Path: "zero_optimization.memory_efficient_linear", Why: "of stage 3"},
-	{Path: "zero_optimization.override_module_apply", Why: "of stage 3"},
+	{Path: "zero_optimization.stage3_module_granularity_threshold", Left: true, Why: "modules whose parameters are gathered as one", Harmless: "0"},
+	{Path: "zero_optimization.override_module_apply", Why: "how models are initialized"},
 	{Path: "zero_optimization.log_trace_cache_warnings", Why: "what is logged"},
 	{Path: "zero_optimization.pipeline_loading_checkpoint", Why: "how checkpoints are read"},
 	{Path: "zero_optimization.enable_sanity_checks", Why: "what is compared between processes"},
@@ -228,8 +232,14 @@ func ReadDeepSpeed(root *Value, errs *Errors, env Env, auto map[string]*Value) (
 		}
 		v.Pairs = slices.DeleteFunc(v.Pairs, func(p Pair) bool {
 			is := p.Value.Kind == Str && p.Value.Str == "auto"
-			if is && path+p.Key.Str == "zero_optimization.reduce_bucket_size" {
+			switch at := path + p.Key.Str; {
+			case !is:
+			case at == "zero_optimization.reduce_bucket_size":
 				c.AutoBucket = true
+			case at == "zero_optimization.stage3_prefetch_bucket_size":
+				c.AutoPrefetch = true
+			case at == "zero_optimization.stage3_param_persistence_threshold":
+				c.AutoPersist = true
 			}
 			return is
 		})
@@ -239,7 +249,8 @@ func ReadDeepSpeed(root *Value, errs *Errors, env Env, auto map[string]*Value) (
 	if !c.Zero.Overlap.Set {
 		c.Zero.Overlap.V = c.Zero.Stage.V == 3
 	}
-	for _, n := range []*Number{&c.Zero.ReduceBucket, &c.Zero.AllgatherBucket} {
+	z := &c.Zero
+	for _, n := range []*Number{&z.ReduceBucket, &z.AllgatherBucket, &z.SubGroup, &z.Prefetch, &z.Persist, &z.PersistAll, &z.MaxLive, &z.MaxReuse} {
 		if n.V != float64(int64(n.V)) {
 			errs.Addf(n.At, "a number of elements is an integer, such as 5e8")
 		}

@@ -63,6 +63,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"options":    options,
 	"ddp":        replicated,
 	"deepspeed":  engined,
+	"zero3":      divided,
 	"allocator":  configured,
 	"operators":  rareOperator,
 	"carried":    (*generator).carriedJob,

@@ -215,6 +215,13 @@ func (p *Player) MoveInto(t, of *op.Tensor, l tensor.Layout) {
 	p.dropStorage(old)
 }
 
+// SetData makes t a tensor over the storage of another, as t.data = ... does: what autograd
+// knows of t, and how often it was modified, stays.
+func (p *Player) SetData(t, of *op.Tensor, l tensor.Layout) {
+	Of(of).st.version = Of(t).st.version
+	p.MoveInto(t, of, l)
+}
+
 // SameStorage reports whether two tensors share their memory.
 func SameStorage(a, b *op.Tensor) bool { return Of(a).st == Of(b).st }
 

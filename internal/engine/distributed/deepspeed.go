@@ -41,6 +41,8 @@ type Engine struct {
 	norms   []*op.Tensor              // norm_for_param_grads
 	onHost  map[*zeroParam]*op.Tensor // accumulated_grads_in_cpu
 
+	three *zero3 // stage 3; nil: another
+
 	own    *op.Tensor // grads_in_partition
 	filled int64
 	norm   *op.Tensor // _global_grad_norm
@@ -81,11 +83,16 @@ func (x *zeroParam) numel() int64           { return x.cell.T.Numel() }
 
 // NewEngine is deepspeed.initialize of a model that is on the device; groups are the
 // parameters of the optimizer, which step steps.
-func NewEngine(p *python.Interp, parallel *program.Parallel, groups [][]*python.Cell, step func(group int, master, grad *op.Tensor)) *Engine {
+func NewEngine(p *python.Interp, parallel *program.Parallel, root *python.Module, groups [][]*python.Cell, step func(group int, master, grad *op.Tensor)) *Engine {
 	e := &Engine{p: p, DeepSpeed: parallel.DeepSpeed, ranks: parallel.Ranks, step: step, index: map[*autograd.Object]*zeroParam{}}
 	outer := p.Push()
 	p.Label("DeepSpeedZeroOptimizer")
 	p.Env().GradMode = false
+	if e.Stage == 3 {
+		e.three = newZero3(e, root, groups)
+		p.Pop(outer)
+		return e
+	}
 	for _, cells := range groups {
 		if len(cells) > 0 {
 			e.addGroup(cells)
@@ -283,7 +290,10 @@ func (e *Engine) Backward(loss *op.Tensor, retain bool) {
 	outer := p.Push()
 	p.Label("DeepSpeedEngine.backward")
 	p.Env().GradMode = false
-	if e.Stage == 2 {
+	if z := e.three; z != nil {
+		z.reduceParts()
+		z.leftovers()
+	} else if e.Stage == 2 {
 		e.endBackward()
 	} else if e.boundary() {
 		e.reduceGradients()

@@ -17,6 +17,12 @@ func (e *Engine) Step() {
 	p.Label("DeepSpeedZeroOptimizer.step")
 	p.Env().GradMode = false
 	e.pass = 0
+	if e.three != nil {
+		e.three.stepParts()
+		p.Pop(outer)
+		e.micro++
+		return
+	}
 	if e.Offload {
 		e.stepOnHost()
 		p.Pop(outer)

@@ -10,7 +10,7 @@ import (
 
 // PreForward is FSDPState._pre_forward. What it returns goes into forward in the
 // place of the arguments, and is the caller's.
-func (s *shardState) PreForward(args []python.Value) []python.Value {
+func (s *shardState) PreForward(args []python.Value, _ []string) []python.Value {
 	p := s.p
 	if s.phase == shardPreBackward { // a checkpoint recomputes: the parameters are there
 		return p.HoldAll(args)

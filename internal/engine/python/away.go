@@ -278,7 +278,7 @@ func (x *away) Drop() {
 type stays struct{ p *Interp }
 
 // PreForward implements ForwardHooks.
-func (s stays) PreForward(args []Value) []Value {
+func (s stays) PreForward(args []Value, _ []string) []Value {
 	s.p.EnterHooks(s)
 	return s.p.HoldAll(args)
 }

@@ -18,6 +18,11 @@ type Interp struct {
 	away    *offloadActivations // nil: the job has none
 	// CallModel calls a model of the job; it takes over the arguments.
 	CallModel func(e *program.Expr, args []Value) Value
+	// Reading, if it is set, is told of a parameter or buffer before it is read.
+	Reading func(c *Cell)
+	// Functions are rows that take the place of others, as where a library has put its own
+	// function in the place of one of PyTorch's.
+	Functions map[*op.Op]*op.Op
 	trail     trail // what a checkpoint under way owns
 	maxTable  bool  // of 4-bit weights' maxima was made
 	frames    slab.Pool[Frame]
@@ -39,6 +44,8 @@ type around struct {
 	whole   bool          // a module around is copied to the device as a whole
 	eval    *bool         // whether the model at work is in eval mode; nil: none is at work
 	base    bool          // its adapters are disabled
+
+	names []string // of the arguments of the module that is called next; "": by position
 }
 
 // EnterModel begins the code of a model, of which eval says whether it is in eval mode.

@@ -31,9 +31,9 @@ type Module struct {
 // ForwardHooks are what Module.register_forward_pre_hook and register_forward_hook
 // were given, such as those of fully_shard.
 type ForwardHooks interface {
-	// PreForward returns what goes into forward in the place of the arguments; it is
-	// the caller's.
-	PreForward(args []Value) []Value
+	// PreForward returns what goes into forward in the place of the arguments, which have
+	// these keywords, "" or none where they stand by their position; it is the caller's.
+	PreForward(args []Value, names []string) []Value
 	// PostForward returns what the call does, and takes over what forward returned.
 	PostForward(v Value) Value
 }

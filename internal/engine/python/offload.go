@@ -128,6 +128,9 @@ func (p *Interp) onload(m *Module) func() {
 
 // attribute is the tensor of a parameter or buffer, where a module uses it.
 func (p *Interp) attribute(c *Cell) *op.Tensor {
+	if p.Reading != nil {
+		p.Reading(c)
+	}
 	t := c.T
 	switch {
 	case c.Whole != nil:

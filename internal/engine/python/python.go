@@ -378,6 +378,7 @@ func (p *Interp) Eval(fr *Frame, e *program.Expr) Value {
 			return p.callCheckpoint(fr, e, copied(args))
 		}
 		p.trail.pop(from)
+		p.names = e.Names
 		return p.CallModule(fr.Self.Children[e.Child], e.Forward, args)
 	case program.CallFun:
 		if e.Func.Autograd != nil {
@@ -446,14 +447,18 @@ func (p *Interp) callOp(fr *Frame, e *program.Expr) Value {
 		}
 	}
 	p.trail.running = from
-	outs := p.Do(e.Row, e.OpArgs, ins...)
+	row := e.Row
+	if r := p.Functions[row]; r != nil {
+		row = r
+	}
+	outs := p.Do(row, e.OpArgs, ins...)
 	p.trail.running = -1
 	p.trail.pop(from)
 	for _, a := range args {
 		p.LetGo(a)
 	}
 	p.DropVariables()
-	if len(outs) == 1 && !e.Row.List {
+	if len(outs) == 1 && !row.List {
 		return Value{T: outs[0]}
 	}
 	l := &List{refs: 1, Items: make([]Value, len(outs))}
@@ -478,8 +483,10 @@ func (p *Interp) CallModule(m *Module, forward *program.Func, args []Value) Valu
 	outer := p.Push()
 	p.Layer = m.Layer
 	passed := args
+	names := p.names
+	p.names = nil
 	if m.Hooks != nil {
-		passed = m.Hooks.PreForward(args)
+		passed = m.Hooks.PreForward(args, names)
 	}
 	if p.Recomputing > 0 {
 		fr.held = copied(args)

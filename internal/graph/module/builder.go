@@ -27,6 +27,10 @@ type Env struct {
 	DType    tensor.DType  // of parameters
 	Gathered *tensor.DType // in which FSDP gathers them; nil: in their own
 	Notes    *[]note.Note  // of which modules that are made add some
+
+	// Apart says that the arguments of each module are tensors of their own, as hooks of
+	// all modules make them: one that is passed twice is not the same tensor twice.
+	Apart bool
 }
 
 // Computed is the type of a parameter where the model computes with it.
@@ -370,7 +374,7 @@ func (e *Env) Build(l *Layer, args map[string]any, given map[string]bool, ins []
 		b.slots[name] = len(b.Func.Slots)
 		in := value.Value{Expr: &program.Expr{Kind: program.Local, Slot: len(b.Func.Slots)}, Meta: v.Meta}
 		for j := range i { // the same object passed twice: Python's "is" holds inside
-			if v.Expr != nil && v.Same(ins[j]) {
+			if v.Expr != nil && !e.Apart && v.Same(ins[j]) {
 				in.Expr, b.Func.Merged = b.Ins[j].Expr, true
 				break
 			}

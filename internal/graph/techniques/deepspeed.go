@@ -48,7 +48,27 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 		d.Comm = DeepSpeedTypes[c.Comm.V]
 	}
 	if d.Trainer && c.AutoBucket {
-		d.ReduceBucket = j.squareOfHidden(at)
+		d.ReduceBucket = j.squareOfHidden(at, "reduce_bucket_size")
+	}
+	z := &c.Zero
+	d.Stage3 = program.ZeRO3{
+		SubGroup: int64(z.SubGroup.V), Prefetch: int64(z.Prefetch.V), Persist: int64(z.Persist.V), AllStays: int64(z.PersistAll.V),
+		MaxLive: int64(z.MaxLive.V), MaxReuse: int64(z.MaxReuse.V), AllReduce: z.AllReduce.V, Sequential: z.Sequential.V, OwnLinear: z.OwnLinear.V,
+	}
+	if d.Trainer && c.AutoPrefetch {
+		d.Stage3.Prefetch = j.squareOfHidden(at, "stage3_prefetch_bucket_size") * 9 / 10
+	}
+	if z.Sequential.V { // DeepSpeed says so in its log
+		d.Stage3.Prefetch = 1
+	}
+	if d.Trainer && c.AutoPersist {
+		d.Stage3.Persist = 10 * j.hidden(at, "stage3_param_persistence_threshold")
+	}
+	if d.Stage == 3 && d.Offload {
+		j.fail(c.Zero.OffloadOptim.At, "offload_optimizer is not modelled with stage 3 of ZeRO")
+	}
+	if o := z.OffloadParam; d.Stage == 3 && o != nil && o.Device.V != "none" {
+		j.fail(o.At, "offload_param is not modelled")
 	}
 	d.Config = deepSpeedConfig(c, d, j.Batch)
 	if s.Rank.V >= p.Ranks {
@@ -102,15 +122,21 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 
 // squareOfHidden is what "auto" means for the size of a bucket: the square of the model's
 // hidden_size (trainer_config_finalize).
-func (j *Job) squareOfHidden(at spec.Span) int64 {
+func (j *Job) squareOfHidden(at spec.Span, key string) int64 {
+	n := j.hidden(at, key)
+	return n * n
+}
+
+// hidden is the model's hidden_size, from which "auto" follows.
+func (j *Job) hidden(at spec.Span, key string) int64 {
 	for _, name := range []string{"hidden_size", "n_embd", "d_model", "dim"} {
 		if v, ok := j.Models[0].Params.Lookup(name); ok {
 			if n, ok := v.(int64); ok {
-				return n * n
+				return n
 			}
 		}
 	}
-	j.fail(at, "reduce_bucket_size: auto is the square of hidden_size, which the configuration of the model does not have; write a number")
+	j.fail(at, "%s: auto follows from hidden_size, which the configuration of the model does not have; write a number", key)
 	return 0
 }
 
@@ -135,6 +161,24 @@ func deepSpeedConfig(c *spec.DeepSpeed, d *program.DeepSpeed, batch int64) []pro
 		add(&offload, "pin_memory", o.Pin.Set, o.Pin.V)
 		add(&zero, "offload_optimizer", true, offload)
 	}
+	for _, x := range []struct {
+		name  string
+		of    *spec.Number
+		auto  bool
+		value int64
+	}{
+		{"sub_group_size", &z.SubGroup, false, d.Stage3.SubGroup},
+		{"stage3_prefetch_bucket_size", &z.Prefetch, c.AutoPrefetch, d.Stage3.Prefetch},
+		{"stage3_param_persistence_threshold", &z.Persist, c.AutoPersist, d.Stage3.Persist},
+		{"stage3_model_persistence_threshold", &z.PersistAll, false, d.Stage3.AllStays},
+		{"stage3_max_live_parameters", &z.MaxLive, false, d.Stage3.MaxLive},
+		{"stage3_max_reuse_distance", &z.MaxReuse, false, d.Stage3.MaxReuse},
+	} {
+		add(&zero, x.name, x.of.Set || x.auto, x.value)
+	}
+	add(&zero, "stage3_use_all_reduce_for_fetch_params", z.AllReduce.Set, z.AllReduce.V)
+	add(&zero, "stage3_allgather_sequential", z.Sequential.Set, z.Sequential.V)
+	add(&zero, "memory_efficient_linear", z.OwnLinear.Set, z.OwnLinear.V)
 	add(&zero, "round_robin_gradients", z.RoundRobin.Set, z.RoundRobin.V)
 	out = append(out, program.KwArg{Name: "train_micro_batch_size_per_gpu", Value: batch}, program.KwArg{Name: "gradient_accumulation_steps", Value: d.Accumulation})
 	out = append(out, program.KwArg{Name: "zero_optimization", Value: zero})
