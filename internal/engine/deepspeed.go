@@ -33,7 +33,7 @@ func (j *job) makeEngine() {
 		}
 	}
 	masters := map[*op.Tensor]*optim.Param{}
-	j.engine = distributed.NewEngine(j.Interp, &j.prog.Parallel, j.order[0], cells, func(i int, master, grad *op.Tensor) {
+	j.engine = distributed.NewEngine(j.Interp, &j.prog.Parallel, j.order[0], cells, j.engine, func(i int, master, grad *op.Tensor) {
 		p := masters[master]
 		if p == nil {
 			p = &optim.Param{}

@@ -218,6 +218,8 @@ func (j *job) setup() {
 			j.ToHost(root)
 		case j.prog.Parallel.FSDP != nil:
 			distributed.Shard(j.Interp, root, j.prog)
+		case m.Loaded != nil && j.prog.Parallel.DeepSpeed != nil && j.prog.Parallel.DeepSpeed.Stage == 3:
+			j.engine = distributed.InitDivided(j.Interp, &j.prog.Parallel, root)
 		case m.Loaded != nil && m.Loaded.OnDevice:
 			j.FromPretrained(root, m.Loaded)
 		default:

@@ -213,8 +213,9 @@ func (f *file) checkpoints(j *job, conf *spec.Value) {
 	j.out.put(key+"_kwargs", "{use_reentrant: false}", f.from(v))
 }
 
-// engine writes the section of DeepSpeed's engine and reports whether it did: of stages 1 and 2
-// with transformers.Trainer, whose model has neither adapters nor quantized weights.
+// engine writes the section of DeepSpeed's engine and reports whether it did: of stages 1 to 3
+// with transformers.Trainer, whose model has neither adapters nor quantized weights; with stage 3
+// nothing is in host memory.
 func (f *file) engine(j *job, v *spec.Value, ranks string) bool {
 	if t := j.format.Trainer; t != "hf" && t != "sft" {
 		return false
@@ -243,13 +244,31 @@ func (f *file) engine(j *job, v *spec.Value, ranks string) bool {
 	if conf == nil {
 		stage = v.Get("zero_stage")
 	}
-	if stage == nil || stage.Str != "1" && stage.Str != "2" {
+	if stage == nil || stage.Str != "1" && stage.Str != "2" && stage.Str != "3" {
+		return false
+	}
+	if stage.Str == "3" && offloads(conf, v) {
 		return false
 	}
 	j.out.put("parallel.deepspeed", ranks, f.from(v))
 	j.out.put("parallel.config", text, f.from(v))
 	j.keys["parallel.config"] = "deepspeed"
 	return true
+}
+
+// offloads reports whether a DeepSpeed configuration, or accelerate's keys, put something into
+// host memory.
+func offloads(conf, v *spec.Value) bool {
+	for _, k := range []string{"offload_optimizer", "offload_param"} {
+		d := conf.Get("zero_optimization").Get(k).Get("device")
+		if conf == nil {
+			d = v.Get(k + "_device")
+		}
+		if given(d) && d.Str != "none" {
+			return true
+		}
+	}
+	return false
 }
 
 // plugin is the configuration that accelerate makes of its own keys (DeepSpeedPlugin in

@@ -81,15 +81,26 @@ type zeroParam struct {
 func (x *zeroParam) leaf() *autograd.Object { return autograd.Of(x.cell.T) }
 func (x *zeroParam) numel() int64           { return x.cell.T.Numel() }
 
-// NewEngine is deepspeed.initialize of a model that is on the device; groups are the
-// parameters of the optimizer, which step steps.
-func NewEngine(p *python.Interp, parallel *program.Parallel, root *python.Module, groups [][]*python.Cell, step func(group int, master, grad *op.Tensor)) *Engine {
-	e := &Engine{p: p, DeepSpeed: parallel.DeepSpeed, ranks: parallel.Ranks, step: step, index: map[*autograd.Object]*zeroParam{}}
+func newEngine(p *python.Interp, parallel *program.Parallel) *Engine {
+	return &Engine{p: p, DeepSpeed: parallel.DeepSpeed, ranks: parallel.Ranks, index: map[*autograd.Object]*zeroParam{}}
+}
+
+// NewEngine is deepspeed.initialize of a model that is on the device, or was divided by
+// InitDivided (begun); groups are the parameters of the optimizer, which step steps.
+func NewEngine(p *python.Interp, parallel *program.Parallel, root *python.Module, groups [][]*python.Cell, begun *Engine, step func(group int, master, grad *op.Tensor)) *Engine {
+	e := begun
+	if e == nil {
+		e = newEngine(p, parallel)
+	}
+	e.step = step
 	outer := p.Push()
 	p.Label("DeepSpeedZeroOptimizer")
 	p.Env().GradMode = false
 	if e.Stage == 3 {
-		e.three = newZero3(e, root, groups)
+		if e.three == nil {
+			e.three = divide(e, root)
+		}
+		e.three.train(root, groups)
 		p.Pop(outer)
 		return e
 	}

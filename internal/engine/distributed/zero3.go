@@ -5,6 +5,7 @@ import (
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -69,17 +70,77 @@ type subGroup struct {
 	master *op.Tensor // in float32
 }
 
-// newZero3 divides the parameters of a model, which are on the device.
-func newZero3(e *Engine, root *python.Module, groups [][]*python.Cell) *zero3 {
-	p := e.p
+// divide divides the parameters of a model, which are on the device (zero.Init of a module).
+func divide(e *Engine, root *python.Module) *zero3 {
 	z := &zero3{Engine: e, of: map[*python.Cell]*divided{}, leaves: map[*autograd.Object]*divided{}}
 	for _, c := range python.Parameters([]*python.Module{root}) {
-		x := &divided{id: int64(len(z.params)), cell: c, layout: tensor.Contiguous(c.T.Size), active: map[*hooked]bool{}}
-		x.part = tensor.DivUp(c.T.Numel(), e.ranks)
-		z.params = append(z.params, x)
-		z.of[c], z.leaves[x.leaf()] = x, x
-		z.partition(x)
+		z.convert3(c)
 	}
+	z.params = z.all(root)
+	return z
+}
+
+// InitDivided is zero.Init around the loading of a model: each module's parameters are made on the
+// device and divided as it is made; then each is gathered, read and divided again. What
+// operators that make buffers take is left out.
+func InitDivided(p *python.Interp, parallel *program.Parallel, root *python.Module) *Engine {
+	e := newEngine(p, parallel)
+	z := &zero3{Engine: e, of: map[*python.Cell]*divided{}, leaves: map[*autograd.Object]*divided{}}
+	var each func(m *python.Module)
+	each = func(m *python.Module) {
+		for _, ch := range m.Children {
+			each(ch)
+		}
+		outer := p.Push()
+		p.Layer = m.Layer
+		var made []*python.Cell
+		for _, c := range m.Params {
+			if c.T == nil {
+				p.Move(c, true)
+				made = append(made, c)
+			}
+		}
+		for _, c := range made {
+			z.convert3(c)
+		}
+		for _, c := range m.Buffers {
+			p.Move(c, false)
+		}
+		p.Pop(outer)
+	}
+	each(root)
+	z.params = z.all(root)
+	for _, x := range z.params {
+		outer := p.Push()
+		p.Layer = x.cell.Layer
+		z.gatherNow(x)
+		z.empty(x)
+		p.Pop(outer)
+	}
+	e.three = z
+	return e
+}
+
+// convert3 makes a parameter on the device one that is divided (_convert_to_deepspeed_param).
+func (z *zero3) convert3(c *python.Cell) {
+	x := &divided{id: int64(len(z.of)), cell: c, layout: tensor.Contiguous(c.T.Size), active: map[*hooked]bool{}}
+	x.part = tensor.DivUp(c.T.Numel(), z.ranks)
+	z.of[c], z.leaves[x.leaf()] = x, x
+	z.partition(x)
+}
+
+// all are the parameters of a model, in the order of Module.parameters.
+func (z *zero3) all(root *python.Module) []*divided {
+	var out []*divided
+	for _, c := range python.Parameters([]*python.Module{root}) {
+		out = append(out, z.of[c])
+	}
+	return out
+}
+
+// train makes what the optimizer steps of divided parameters; groups are its own.
+func (z *zero3) train(root *python.Module, groups [][]*python.Cell) {
+	e, p := z.Engine, z.p
 	z.markPersistent()
 	z.attach(root)
 	p.Mark(e.vector(1, tensor.Bool), trace.OptimizerState) // inf_or_nan_tracker
@@ -119,7 +180,6 @@ func newZero3(e *Engine, root *python.Module, groups [][]*python.Cell) *zero3 {
 			x.leaf().Ready = z.arrived
 		}
 	}
-	return z
 }
 
 // partition copies this process's part of a parameter and frees the rest (_partition_param).

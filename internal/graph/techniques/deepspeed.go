@@ -103,6 +103,9 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 			j.fail(at, "%s is not modelled with parallel.deepspeed", x.what)
 		}
 	}
+	if d.Stage == 3 && m.Loaded != nil && m.Loaded.OnDevice {
+		j.fail(at, "transformers refuses device_map with stage 3 of ZeRO, which divides the weights while they are loaded; leave device_map out of load")
+	}
 	m.Root.Walk(func(path string, c *program.Class) {
 		if c.Flat != 0 {
 			j.fail(at, "%s is %s, which copies its weights to one buffer when they are not in one; that is not modelled with parallel.deepspeed", path, c.Describe())
