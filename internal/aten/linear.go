@@ -530,7 +530,7 @@ var LinearForZeRO3 = &op.Op{
 			c.Return(y)
 		})
 	},
-	Save: []op.Save{op.In(0), op.In(1), op.In(2)},
+	Save: []op.Save{op.In(0), op.In(1), op.In(2)}, Late: true,
 	Grad: func(b *op.Back) {
 		x, w, g := b.SavedIn(0), b.SavedIn(1), b.Grads[0]
 		n := g.Rank()

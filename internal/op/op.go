@@ -73,6 +73,8 @@ type Op struct {
 
 	// Save lists what autograd keeps, in the order in which it is released.
 	Save []Save
+	// Late says that inputs are saved when it has run, as ctx.save_for_backward does.
+	Late bool
 
 	// Seeds is how many tensors of one number on the CPU autograd keeps, too: the state of
 	// random numbers.

@@ -188,7 +188,7 @@ func (p *Player) begin(r *op.Op, c *op.Call, original *op.Tensor) *Node {
 			if p.rnnState != nil { // another layer's dropout may have made it
 				p.save(&n.saved[k], s, p.rnnState)
 			}
-		case s.Out || !n.wants(s):
+		case s.Out || r.Late || !n.wants(s):
 		case original != nil && s.Index == 0:
 			p.save(&n.saved[k], s, original)
 		case s.Index < len(c.In) && c.In[s.Index] != nil:
@@ -217,6 +217,8 @@ func (p *Player) record(n *Node, r *op.Op, c *op.Call) {
 	for k, s := range r.Saves(len(c.In)) {
 		if s.Out && n.wants(s) && s.Index < len(c.Out) && c.Out[s.Index] != nil {
 			p.save(&n.saved[k], s, c.Out[s.Index])
+		} else if r.Late && s.Index < len(c.In) && c.In[s.Index] != nil {
+			p.save(&n.saved[k], s, c.In[s.Index])
 		}
 		if x := n.saved[k]; x.t != nil || x.packed != nil {
 			n.saved[k] = saved{} // a hook may stop the run of the loop
