@@ -206,7 +206,7 @@ func (z *zero3) empty(x *divided) {
 	x.status = notAvailable
 }
 
-// fill makes x what lies in a tensor from an offset on (x.data = ...).
+// fill3 makes x what lies in a tensor from an offset on (x.data = ...).
 func (z *zero3) fill3(x *divided, t *op.Tensor, at int64) {
 	l := x.layout
 	l.Offset = at
