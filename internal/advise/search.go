@@ -173,12 +173,13 @@ func derived(ctx context.Context, r *estimate.Recipe, series *estimate.Series, a
 	}
 }
 
-// holds reports whether the largest that fits and the next, which does not, are as
-// derived where they are played: the line may go through the largest, or tell of it
-// what it tells of no other. A next that is refused was not derived.
+// holds reports whether the largest that fits is as derived where it is played, and the next,
+// which does not, too: the line may go through the largest, or tell of it
+// what it tells of no other. A next that is refused was not derived; that which follows values
+// of all kinds is like them.
 func holds(series *estimate.Series, axis Axis, f *Found) bool {
 	last := max(f.Largest, axis.Step)
-	return series.Holds(last) && (f.Bound || f.Refused != "" || series.Holds(last+axis.Step))
+	return series.Holds(last) && (f.Bound || f.Refused != "" || last > 1 && series.Varied(last, axis.Step) || series.Holds(last+axis.Step))
 }
 
 // lay lays a line through the job that was run and one with another value: about where
@@ -186,7 +187,12 @@ func holds(series *estimate.Series, axis Axis, f *Found) bool {
 func lay(series *estimate.Series, axis Axis) bool {
 	for _, second := range []int64{axis.From.Largest(axis.At), 2 * axis.At, axis.At / 2, 2 * axis.Step} {
 		second = max(min(second, axis.Max)/axis.Step, 2) * axis.Step
-		if second == axis.At || second > axis.Max {
+		for n := int64(0); n < 6 && alike(second/axis.Step, axis.At/axis.Step); n++ { // Series.Varied
+			if second += axis.Step; second > axis.Max {
+				second -= 6 * axis.Step
+			}
+		}
+		if second == axis.At || second < 2*axis.Step || second > axis.Max {
 			continue
 		}
 		if ok, err := series.Lay(axis.From, axis.At, second); err == nil {
@@ -195,6 +201,9 @@ func lay(series *estimate.Series, axis Axis) bool {
 	}
 	return false
 }
+
+// alike reports whether two numbers leave the same remainder divided by 2 or by 3.
+func alike(a, b int64) bool { return a%2 == b%2 || a%3 == b%3 }
 
 func newSearch(ctx context.Context, budget *limit.Budget, series *estimate.Series, axis Axis) *search {
 	s := &search{ctx: ctx, series: series, axis: axis, top: axis.Max / axis.Step, known: map[int64]estimate.Probed{}, refused: map[int64]error{}}
@@ -240,7 +249,7 @@ func (s *search) run(headroom float64) (*Found, error) {
 			window = lo / Lookahead
 		}
 		reach := int64(Lookahead)
-		for ; window > Lookahead; window /= 2 {
+		for ; window > max(Lookahead, lo/(4*Lookahead)); window /= 2 {
 			if far := s.greatest(next, window); far > next {
 				next, reach = far, max(reach, 2*window)
 			}

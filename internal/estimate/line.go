@@ -11,8 +11,8 @@ import (
 )
 
 // line is what a job allocates as a function of one of its keys: the sizes of blocks
-// lie on straight lines through those of two jobs that were played, or on parabolas
-// through those of three, and so do the operands of kernels whose scratch goes by rules
+// lie on straight lines through those of two jobs that were played, or are a number times the
+// square of the value, or lie on parabolas through those of three, and so do the operands of kernels whose scratch goes by rules
 // of their own.
 type line struct {
 	at     tensor.Places // the key's values in those jobs
@@ -207,6 +207,11 @@ func newLine(at []int64, played []*engine.Played, env *op.Env, multiples ...int6
 			l.grid[i] = 0
 			if l.sizes[i], ok = curve(0, false); !ok {
 				return nil
+			}
+		}
+		if n, _ := l.size(i, 0); n < 0 && base == 2 && len(at) == 2 { // of each with each, such as of all pairs in a batch
+			if c, square := l.at.Square(values...); square {
+				l.grid[i], l.sizes[i] = 0, c
 			}
 		}
 		if c := &l.sizes[i]; s.events[i].Kind == trace.Alloc && (c.Slope != 0 || c.Bend != 0 || c.First <= 0) {

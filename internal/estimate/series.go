@@ -28,8 +28,8 @@ type Series struct {
 	// Sharing says that the key is the batch size, and that Lay plays the program of the
 	// job that was run with inputs of another batch size, instead of elaborating that job.
 	// Lay clears it if that program does not allow this. Holds elaborates what it plays, as
-	// expressions may make another program of another batch size; if that is not on the
-	// line, a series without Sharing is needed.
+	// expressions may make another program of another batch size (see Varied); if that is not
+	// on the line, a series without Sharing is needed.
 	Sharing bool
 
 	line    *line
@@ -399,6 +399,19 @@ func (s *Series) Holds(k int64) bool {
 		s.offAt = k
 	}
 	return false
+}
+
+// Varied reports whether the values of jobs that were elaborated, and k with them, leave
+// different remainders when they are divided by 2 and by 3, counted in steps: expressions that ask
+// for such a remainder would have made another program of one of them.
+func (s *Series) Varied(k, step int64) bool {
+	at := s.at
+	if s.Sharing {
+		at = at[:1]
+	}
+	return !slices.ContainsFunc([]int64{2, 3}, func(n int64) bool {
+		return !slices.ContainsFunc(at, func(a int64) bool { return a/step%n != k/step%n })
+	})
 }
 
 // lies plays as much of the job with a value of the key as tells whether it lies on the line.

@@ -141,7 +141,7 @@ model:
   inputs: {x: [300], y: {shape: [], dtype: int64}}
   layers:
     - {Linear: 700, inputs: x, name: h}
-    - {transpose: [0, 1], inputs: h}
+    - {transpose: {dim0: 0, dim1: 1}, inputs: h, name: transpose}
     - {matmul: [h, transpose]}
   loss: {cross_entropy: {target: y}}
 train: {batch_size: 30}
@@ -150,7 +150,11 @@ train: {batch_size: 30}
 // Where a job does not lie on the line, a parabola may go through all three: jobs on
 // it are those that would be played.
 func TestBend(t *testing.T) {
-	r := recipeOf(strings.Replace(parabolic, "{transpose: [0, 1], inputs: h}", "{transpose: {dim0: 0, dim1: 1}, inputs: h, name: transpose}", 1))
+	square := NewSeries(recipeOf(parabolic), "train.batch_size") // which two jobs tell
+	if ok, err := square.Lay(batchOf(t, square.recipe, 0), 30, 300); !ok || square.Played() != 1 || !square.Holds(500) {
+		t.Fatalf("squares are not told (%v), %d played", err, square.Played())
+	}
+	r := recipeOf(strings.Replace(parabolic, "[h, transpose]}", "[h, transpose], name: all}\n    - {cat: {tensors: [all, h], dim: 1}}", 1))
 	o := batchOf(t, r, 0)
 	bent := NewSeries(r, "train.batch_size") // by sizes that would be negative
 	if ok, err := bent.Lay(o, 30, 300); !ok || bent.Played() != 2 || !bent.Holds(500) {

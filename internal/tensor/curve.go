@@ -31,6 +31,18 @@ func (p Places) Curve(values ...int64) (c Curve, ok bool) {
 	return c, ok
 }
 
+// Square is the curve of a number times the square through values at two places; false if
+// there is none.
+func (p Places) Square(values ...int64) (c Curve, ok bool) {
+	x, y := p.at[0], p.at[1]
+	if x == 0 || y == 0 {
+		return c, false
+	}
+	n, ok := divide(values[0], x*x)
+	m, whole := divide(values[1], y*y)
+	return Curve{First: values[0], Slope: n * (x + y), Bend: n}, ok && whole && n == m
+}
+
 func divide(n, d int64) (q int64, whole bool) { return n / d, n%d == 0 }
 
 // From is how far k is from the first place and from the second, which a curve's slope

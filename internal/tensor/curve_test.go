@@ -42,6 +42,22 @@ func TestCurve(t *testing.T) {
 	}
 }
 
+func TestSquare(t *testing.T) {
+	p := PlacesAt(30, 7)
+	c, ok := p.Square(4*30*30, 4*7*7)
+	for k := int64(0); k < 50 && ok; k++ {
+		if n, fits := p.At(c, k); n != 4*k*k || !fits {
+			t.Errorf("%d at %d", n, k)
+		}
+	}
+	if _, none := p.Square(4*30*30, 4*7*7+1); !ok || none {
+		t.Error("squares are not told from what is none")
+	}
+	if _, ok := PlacesAt(0, 7).Square(0, 4*7*7); ok {
+		t.Error("a square through nothing")
+	}
+}
+
 func TestThrough(t *testing.T) {
 	p := PlacesAt(2, 5)
 	a, b := Contiguous(D(2, 3, 8)), Contiguous(D(5, 3, 8))
