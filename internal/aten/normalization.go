@@ -328,9 +328,17 @@ var InstanceNorm = define(op.Op{
 		shape[0], shape[1] = 1, n*ch
 		in := make([]*op.Tensor, 5)
 		for i := 1; i < 5; i++ {
-			if t := c.Opt(i); t != nil {
-				in[i] = c.Local(c.Do1(Repeat, &RepeatArgs{Repeats: []int64{n}}, t))
+			t := c.Opt(i)
+			if t == nil {
+				continue
 			}
+			mark := c.Mark()
+			if i >= 3 && c.Opt(1) == nil && t.DType != x.DType && c.Env().Torch.Has(torchver.InstanceStatsConverted) {
+				t = c.Local(c.Do1(To, &ToCopyArgs{DType: x.DType}, t))
+			}
+			in[i] = c.Do1(Repeat, &RepeatArgs{Repeats: []int64{n}}, t)
+			c.DropTo(mark)
+			c.Local(in[i])
 		}
 		row := c.Do1(Contiguous, nil, x)
 		in[0] = c.Local(c.Do1(View, &ShapeArgs{Shape: shape}, row))
@@ -343,7 +351,13 @@ var InstanceNorm = define(op.Op{
 			}
 			v := c.Do1(View, &ShapeArgs{Shape: []int64{n, ch}}, in[i])
 			mean := c.Do1(Mean, &ReduceArgs{Dim: []int64{0}}, v)
-			c.Drop(c.Do1(CopyInPlace, nil, c.In[i], mean))
+			mark := c.Mark()
+			stat := mean
+			if d := c.In[i].DType; d != mean.DType {
+				stat = c.Local(c.Do1(To, &ToCopyArgs{DType: d}, mean))
+			}
+			c.Drop(c.Do1(CopyInPlace, nil, c.In[i], stat))
+			c.DropTo(mark)
 			c.Drop(mean, v)
 		}
 		c.Return(c.Do1(View, &ShapeArgs{Shape: x.Size.Slice()}, out))

@@ -25,7 +25,7 @@ func (a *RMSNormArgs) eps(d tensor.DType) float64 {
 // RMSNorm is F.rms_norm: since PyTorch 2.9 one kernel, before a composition of
 // operators. What the kernel does not take stays a composition.
 var RMSNorm = define(op.Op{
-	Name: "rms_norm", Args: &RMSNormArgs{}, Composite: true,
+	Name: "rms_norm", Args: &RMSNormArgs{}, Cast: op.CastFP32, CastSince: torchver.RMSNormInFloat32, Composite: true,
 	Sig: "F.rms_norm(input, normalized_shape: ints, weight: tensor? = None, eps: float? = None)",
 	Run: func(c *op.Call) {
 		x, w, a := c.In[0], c.Opt(1), c.Args.(*RMSNormArgs)

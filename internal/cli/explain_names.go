@@ -59,6 +59,15 @@ var castDocs = map[op.CastPolicy]string{
 	op.CastForbidden: "PyTorch refuses it", op.CastHalf: "inputs are converted to float16",
 }
 
+// castDoc is castDocs of a row, with the first release in which it is so.
+func castDoc(r *op.Op) string {
+	doc := castDocs[r.Cast]
+	if r.CastSince != nil {
+		doc += fmt.Sprintf("; before %v it %s", r.CastSince.Since, castDocs[op.CastNone])
+	}
+	return doc
+}
+
 // explainOp says what a row of the op table holds.
 func explainOp(name string, width int) (string, any) {
 	s := aten.Lookup(name)
@@ -75,7 +84,7 @@ func explainOp(name string, width int) (string, any) {
 		Source      string   `json:"source"`
 
 		Evidence op.Evidence `json:"evidence"`
-	}{name, s.Sig.String(), r.Name, castDocs[r.Cast], r.View != nil, r.Node, []string{}, r.NotModelled, r.Source, r.Evidence()}
+	}{name, s.Sig.String(), r.Name, castDoc(r), r.View != nil, r.Node, []string{}, r.NotModelled, r.Source, r.Evidence()}
 	for _, sv := range r.Save {
 		what := fmt.Sprintf("input %d", sv.Index)
 		if sv.Out {

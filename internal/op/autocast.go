@@ -2,6 +2,11 @@ package op
 
 import "github.com/memplan/memplan/internal/tensor"
 
+// Casts reports whether autocast, which is enabled or not, has a policy for the operator.
+func (r *Op) Casts(e *Env) bool {
+	return e.Autocast && r.Cast != CastNone && (r.CastSince == nil || e.Torch.Has(r.CastSince))
+}
+
 // AutocastType returns the type to which autocast converts the operator's
 // floating inputs, and whether it does at all (aten/src/ATen/autocast_mode.h).
 func (r *Op) AutocastType(lower tensor.DType, in []*Tensor) (tensor.DType, bool) {

@@ -3,6 +3,7 @@ package op
 import (
 	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // Op is one operator.
@@ -20,8 +21,10 @@ type Op struct {
 	// Sig by their `arg` tags.
 	Args any
 
-	// Cast is what autocast does to the inputs.
-	Cast CastPolicy
+	// Cast is what autocast does to the inputs, since the release that CastSince names; nil:
+	// in all of them.
+	Cast      CastPolicy
+	CastSince *torchver.Change
 
 	// CastList is the range of inputs, from the first to before the second, that
 	// are the items of one list argument; autocast converts them in order. All are,

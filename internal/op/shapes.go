@@ -85,7 +85,7 @@ func (s *Shapes) Drop(...*Tensor) {}
 
 // Do implements Exec.
 func (s *Shapes) Do(r *Op, args any, in ...*Tensor) []*Tensor {
-	if s.E.Autocast && r.Cast != CastNone {
+	if r.Casts(&s.E) {
 		return s.doAutocast(r, args, in)
 	}
 	c := Call{Exec: s, Op: r, In: in, Args: args}

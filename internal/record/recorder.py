@@ -931,6 +931,15 @@ def norm_backward(op, args, kwargs):
     return (first if first is None else torch.empty(first.shape, dtype=first.dtype, device="meta"), *others)
 
 
+@meta_rule("aten::_fused_rms_norm")
+def rms_norm(op, args, kwargs):
+    """The result is contiguous; for each row there is a number, in float32 for types of 16 bits."""
+    t, shape = args[:2]
+    kept = torch.float32 if t.dtype in (torch.float16, torch.bfloat16) else t.dtype
+    rows = [*t.shape[: t.dim() - len(shape)], *[1] * len(shape)]
+    return torch.empty(t.shape, dtype=t.dtype, device="meta"), torch.empty(rows, dtype=kept, device="meta")
+
+
 @meta_rule("aten::binary_cross_entropy", "aten::binary_cross_entropy_backward")
 def cross_entropy(op, args, kwargs):
     """The result lies as the input does."""
@@ -985,7 +994,8 @@ def loss(op, args, kwargs):
     a = bind(op, args, kwargs)
     t, target = a["self"], a["target"]
     sizes = tuple(torch.broadcast_shapes(t.shape, target.shape))
-    out = new(sizes, t.stride() if sizes == tuple(t.shape) else dense(sizes), torch.result_type(t, target), t.device.index)
+    like = torch.empty_like(torch.empty_strided(t.shape, t.stride(), device="meta"))  # dense where t is not
+    out = new(sizes, like.stride() if sizes == tuple(t.shape) else dense(sizes), torch.result_type(t, target), t.device.index)
     if a["reduction"] != 0:
         out = as_strided(out, (), (), 0)
     record(op, [a[x.name] for x in op._schema.arguments], {}, out)
@@ -1694,7 +1704,7 @@ def refuse_sparse(library, has):
 
 
 # Operators that CUDA has kernels for beside what they are made of.
-BESIDE = {"aten::silu_backward", "aten::mish_backward"}
+BESIDE = {"aten::silu_backward", "aten::mish_backward", "aten::_fused_rms_norm"}
 
 
 def register(library, has):

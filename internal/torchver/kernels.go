@@ -33,11 +33,24 @@ var (
 			"If input and weight have different types, it stays a composition, which multiplies by the weight before it converts the result.",
 		Source: "PR 153666 (July 2025)", Held: "internal/estimate TestFusedRMSNorm",
 	})
+	// RMSNormInFloat32: autocast converts the inputs of rms_norm.
+	RMSNormInFloat32 = change(Change{
+		Since: Version{2, 12}, Area: kernels,
+		What:   "Autocast converts the inputs of `rms_norm` to float32, so that its result is float32, too, and weights of float32 go to the kernel.",
+		Source: "PR 174824, issue 188955 (2026); recorded on 2.14", Held: "internal/estimate TestFusedRMSNorm",
+	})
 	// InstanceStatsStay: instance_norm writes running statistics only where it takes those of the input.
 	InstanceStatsStay = change(Change{
 		Since: Version{2, 14}, Area: kernels,
 		What:   "`instance_norm` with running statistics, in evaluation, leaves them as they are; before, it wrote back the means of what it had repeated.",
 		Source: "aten/src/ATen/native/Normalization.cpp of the main branch of 2026: instance_norm; recorded on 2.14, and which release after 2.6 is the first is not known", Held: "testdata/releases/random_2.14.json.gz",
+	})
+	// InstanceStatsConverted: instance_norm without a weight takes running statistics in the type of
+	// its input.
+	InstanceStatsConverted = change(Change{
+		Since: Version{2, 14}, Area: kernels,
+		What:   "`instance_norm` without a weight converts running statistics of another type to that of its input, as under autocast.",
+		Source: "recorded on 2.14; which release after 2.6 is the first is not known", Held: "testdata/releases/random_2.14.json.gz",
 	})
 	// GroupNormKeepsInput: the kernels of group_norm make the copies that they need for themselves.
 	GroupNormKeepsInput = change(Change{

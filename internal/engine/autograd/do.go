@@ -9,7 +9,7 @@ import (
 
 // Do implements op.Exec: it runs one operator and records it for autograd.
 func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
-	if p.env.Autocast && r.Cast != op.CastNone {
+	if r.Casts(&p.env) {
 		return p.doAutocast(r, args, in)
 	}
 	p.Meter.Work(opWork)
