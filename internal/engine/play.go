@@ -226,7 +226,7 @@ func (j *job) setup() {
 			distributed.CheckTypes(j.Interp, &j.prog.Parallel)
 			j.ToDevice(root)
 		}
-		j.Convert(root, m)
+		j.Convert(root, m, false)
 		j.Pop(outer)
 	}
 	for i, m := range j.prog.Models {
@@ -236,6 +236,7 @@ func (j *job) setup() {
 		if a := m.Adapters; a != nil && a.Again {
 			j.ToDevice(j.order[i])
 		}
+		j.Convert(j.order[i], m, true)
 		j.Initialize(j.order[i], m)
 	}
 	if j.prog.ChannelsLast {

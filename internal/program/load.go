@@ -59,6 +59,7 @@ type Conversion struct {
 	DType      tensor.DType
 	Copies     bool // of the copies alone that PEFT makes of them
 	EmptyCache bool // then the cache is emptied
+	Engine     bool // by DeepSpeed's engine, when adapters are there
 }
 
 // Of reports whether the parameters of the module at a path are converted.

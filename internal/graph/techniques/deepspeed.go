@@ -83,7 +83,7 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 		given bool
 	}{
 		{"offload", job.Offload != program.Offload{}},
-		{"lora", m.Adapters != nil},
+		{"an adapter that is not peft: {lora: ...} under a trainer with stage 1 or 2 of ZeRO", m.Adapters != nil && (!d.Trainer || d.Stage == 3 || j.Spec.PEFT == nil || j.Spec.PEFT.LoRA == nil || len(m.Adapters.Kernels) > 0)},
 		{"quantize", m.Quantized != nil},
 		{"prune", m.Pruned != nil},
 		{"load of quantized weights", m.Loaded != nil && (m.Loaded.Quantize || m.Loaded.Stored)},
