@@ -219,7 +219,7 @@ func (j *job) setup() {
 		case j.prog.Parallel.FSDP != nil:
 			distributed.Shard(j.Interp, root, j.prog)
 		case m.Loaded != nil && j.prog.Parallel.DeepSpeed != nil && j.prog.Parallel.DeepSpeed.Stage == 3:
-			j.engine = distributed.InitDivided(j.Interp, &j.prog.Parallel, root)
+			j.engine = distributed.InitDivided(j.Interp, &j.prog.Parallel, root, m.Loaded.Made)
 		case m.Loaded != nil && m.Loaded.OnDevice:
 			j.FromPretrained(root, m.Loaded)
 		default:

@@ -214,8 +214,8 @@ func (f *file) checkpoints(j *job, conf *spec.Value) {
 }
 
 // engine writes the section of DeepSpeed's engine and reports whether it did: of stages 1 to 3
-// with transformers.Trainer, whose model has no quantized weights and, of adapters, LoRA's with
-// stages 1 and 2; with stage 3 nothing is in host memory.
+// with transformers.Trainer, whose model has no quantized weights and, of adapters, LoRA's; with
+// stage 3 nothing is in host memory.
 func (f *file) engine(j *job, v *spec.Value, ranks string) bool {
 	if t := j.format.Trainer; t != "hf" && t != "sft" {
 		return false
@@ -246,7 +246,7 @@ func (f *file) engine(j *job, v *spec.Value, ranks string) bool {
 	if stage == nil || stage.Str != "1" && stage.Str != "2" && stage.Str != "3" {
 		return false
 	}
-	if stage.Str == "3" && (peft != nil || offloads(conf, v)) {
+	if stage.Str == "3" && (peft != nil && j.out.get("model.load") == nil || offloads(conf, v)) {
 		return false
 	}
 	j.out.put("parallel.deepspeed", ranks, f.from(v))

@@ -96,7 +96,7 @@ func (j *Job) tuner(p *spec.PEFT) *tuner {
 
 // tune wraps the layers of a model that a method targets.
 func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
-	a := &program.Adapters{Bias: t.bias, OnHost: !m.onDevice(), DType: tensor.Float32, Kept: !p.Autocast.V, Lower: j.Spec.Trainer.OfTRL() && pm.Quantized != nil, Cast: j.castByEngine()}
+	a := &program.Adapters{Bias: t.bias, OnHost: !m.onDevice() && !j.dividedByLoad(m), DType: tensor.Float32, Kept: !p.Autocast.V, Lower: j.Spec.Trainer.OfTRL() && pm.Quantized != nil, Cast: j.castByEngine()}
 	saved := j.savedNames(t)
 	targeted := j.targeted(m, pm, t, saved)
 	layers, head := j.adaptable(pm)
@@ -151,6 +151,12 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 // does not where their parameters are divided.
 func (j *Job) castByEngine() bool {
 	return j.Spec.Parallel.IsDeepSpeed() && j.Spec.Parallel.Casts && j.DeepSpeed.Zero.Stage.V < 3
+}
+
+// dividedByLoad reports whether from_pretrained divides a model by zero.Init, which makes it on
+// the GPU.
+func (j *Job) dividedByLoad(m *Model) bool {
+	return j.Spec.Parallel.IsDeepSpeed() && j.DeepSpeed.Zero.Stage.V == 3 && m.Loaded != nil
 }
 
 // adapterType is the type that the weights of an adapter have at last: with
