@@ -219,14 +219,14 @@ func (j *job) setup() {
 		case j.prog.Parallel.FSDP != nil:
 			distributed.Shard(j.Interp, root, j.prog)
 		case m.Loaded != nil && j.prog.Parallel.DeepSpeed != nil && j.prog.Parallel.DeepSpeed.Stage == 3:
-			j.engine = distributed.InitDivided(j.Interp, &j.prog.Parallel, root)
+			j.engine = distributed.InitDivided(j.Interp, &j.prog.Parallel, root, m.Loaded.Made)
 		case m.Loaded != nil && m.Loaded.OnDevice:
 			j.FromPretrained(root, m.Loaded)
 		default:
 			distributed.CheckTypes(j.Interp, &j.prog.Parallel)
 			j.ToDevice(root)
 		}
-		j.Convert(root, m)
+		j.Convert(root, m, false)
 		j.Pop(outer)
 	}
 	for i, m := range j.prog.Models {
@@ -236,6 +236,7 @@ func (j *job) setup() {
 		if a := m.Adapters; a != nil && a.Again {
 			j.ToDevice(j.order[i])
 		}
+		j.Convert(j.order[i], m, true)
 		j.Initialize(j.order[i], m)
 	}
 	if j.prog.ChannelsLast {

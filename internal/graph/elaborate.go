@@ -211,7 +211,7 @@ func (u *unit) parameters(params, buffers []*spec.Named[spec.Param]) {
 			if i == 0 {
 				u.dtypes[p.Name.V] = u.el.env().Computed(d)
 			}
-			pp := program.Param{Name: p.Name.V, Size: size, DType: d, Fixed: !d.IsFloating(), Init: p.V.Init.V, NonPersistent: i == 1 && !p.V.Persistent.V}
+			pp := program.Param{Name: p.Name.V, Size: size, DType: d, Fixed: !d.IsFloating(), Init: p.V.Init.V, NonPersistent: i == 1 && !p.V.Persistent.V, Frequencies: p.V.Computed.V != ""}
 			if i == 0 {
 				u.class.Params = append(u.class.Params, pp)
 			} else {

@@ -298,7 +298,7 @@ func (el *building) loadHF(m *spec.Model) (s *spec.Spec, modelType string, weigh
 		w.Read = w.DType
 		if el.gpus.Casts && el.job.DType.IsHalf() {
 			if w.OnDevice || len(w.Convert) > 0 { // the engine converts what has another type
-				w.Convert = append(slices.Clip(w.Convert), program.Conversion{Modules: program.All, DType: el.job.DType})
+				w.Convert = append(slices.Clip(w.Convert), program.Conversion{Modules: program.All, DType: el.job.DType, Engine: true})
 			}
 			if !w.OnDevice {
 				w.DType = el.job.DType

@@ -37,7 +37,7 @@ func (m *model) loading() *program.Loading {
 	if w == nil {
 		return nil
 	}
-	return &program.Loading{DType: w.DType, OnDevice: w.OnDevice, Auto: w.Auto, Stored: w.Stored, Quantize: w.Quantize != nil && !w.Stored, Names: w.Names, Float32: w.Float32, Convert: w.Convert}
+	return &program.Loading{DType: w.DType, Made: w.Read, OnDevice: w.OnDevice, Auto: w.Auto, Stored: w.Stored, Quantize: w.Quantize != nil && !w.Stored, Names: w.Names, Float32: w.Float32, Convert: w.Convert}
 }
 
 // fromStep reports whether an input comes from the step, not from a batch.

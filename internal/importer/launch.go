@@ -214,16 +214,15 @@ func (f *file) checkpoints(j *job, conf *spec.Value) {
 }
 
 // engine writes the section of DeepSpeed's engine and reports whether it did: of stages 1 to 3
-// with transformers.Trainer, whose model has neither adapters nor quantized weights; with stage 3
-// nothing is in host memory.
+// with transformers.Trainer, whose model has no quantized weights and, of adapters, LoRA's; with
+// stage 3 nothing is in host memory.
 func (f *file) engine(j *job, v *spec.Value, ranks string) bool {
 	if t := j.format.Trainer; t != "hf" && t != "sft" {
 		return false
 	}
-	for _, key := range []string{"peft", "model.load.quantization_config"} {
-		if j.out.get(key) != nil {
-			return false
-		}
+	peft := j.out.get("peft")
+	if j.out.get("model.load.quantization_config") != nil || peft != nil && (peft.get("lora") == nil || peft.get("kernels") != nil) {
+		return false
 	}
 	conf, text := v, ""
 	switch {
@@ -247,7 +246,7 @@ func (f *file) engine(j *job, v *spec.Value, ranks string) bool {
 	if stage == nil || stage.Str != "1" && stage.Str != "2" && stage.Str != "3" {
 		return false
 	}
-	if stage.Str == "3" && offloads(conf, v) {
+	if stage.Str == "3" && (peft != nil && j.out.get("model.load") == nil || offloads(conf, v)) {
 		return false
 	}
 	j.out.put("parallel.deepspeed", ranks, f.from(v))

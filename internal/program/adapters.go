@@ -39,6 +39,7 @@ type Adapters struct {
 	// moves a model with its optimizer; Again: Trainer has moved one before that was there.
 	Recurrent, Again bool
 	Lower            bool // at last what is trained becomes bfloat16, as SFTTrainer has it for quantized weights
+	Cast             bool // DeepSpeed's engine converts what is trained, once the adapters are there
 
 	// For printing.
 	Groups  []AdapterGroup

@@ -41,5 +41,6 @@ type ZeRO3 struct {
 	MaxLive, MaxReuse int64 // how many may be gathered; how near their next use must be for them to stay
 	Sequential        bool  // parameters are gathered one by one
 	AllReduce         bool  // parameters are gathered by an all-reduce
+	Around            int   // modules around the model that have no parameters
 	OwnLinear         bool  // F.linear is DeepSpeed's (memory_efficient_linear)
 }

@@ -11,6 +11,7 @@ import (
 // Parameters are declared in the type in which they train.
 type Loading struct {
 	DType    tensor.DType // of the weights
+	Made     tensor.DType // in which from_pretrained makes the model, under DeepSpeed's engine
 	OnDevice bool         // they are read to the GPU, not to host memory
 	Auto     bool         // accelerate infers the device_map, and asks for the memory of the GPU
 	Stored   bool         // they are quantized in the checkpoint
@@ -59,6 +60,7 @@ type Conversion struct {
 	DType      tensor.DType
 	Copies     bool // of the copies alone that PEFT makes of them
 	EmptyCache bool // then the cache is emptied
+	Engine     bool // by DeepSpeed's engine, when adapters are there
 }
 
 // Of reports whether the parameters of the module at a path are converted.

@@ -192,6 +192,7 @@ type Param struct {
 	NonPersistent bool      // a buffer that is no part of the state dict: persistent=False
 	Given         []float64 // the elements, where a list of numbers says them
 	Tied          string    // path, from the class, of the parameter that stands in its place
+	Frequencies   bool      // a buffer of inverse frequencies, which operators compute
 	Blank         *int64    // the row of a table that starts as zeros; nil: none
 
 	Elements int64 // that it stands for, if they are packed; 0: its own

@@ -179,6 +179,7 @@ type Param struct {
 	Init       String  `yaml:"init" enum:"zeros|ones|normal" default:"zeros" doc:"its first values, which do not change memory"`
 	Persistent Boolean `yaml:"persistent" default:"true" doc:"saved in the state dict (buffers)"`
 	Made       String  `yaml:"made" doc:"type in which the module makes it whatever the type of the weights, which from_pretrained keeps and .to(dtype) does not"`
+	Computed   String  `yaml:"computed" enum:"inverse_frequencies" doc:"operators that compute a buffer, where DeepSpeed's zero.Init has them on the GPU: 1 / base ** (arange(0, n, 2).float() / n)"`
 	If         *Value  `yaml:"if" doc:"a condition; if it is false, the parameter or buffer does not exist"`
 }
 

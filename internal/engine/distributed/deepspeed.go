@@ -98,8 +98,9 @@ func NewEngine(p *python.Interp, parallel *program.Parallel, root *python.Module
 	p.Env().GradMode = false
 	if e.Stage == 3 {
 		if e.three == nil {
-			e.three = divide(e, root)
+			e.three = newZero3(e)
 		}
+		e.three.divide(root)
 		e.three.train(root, groups)
 		p.Pop(outer)
 		return e

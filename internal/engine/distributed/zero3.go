@@ -70,55 +70,123 @@ type subGroup struct {
 	master *op.Tensor // in float32
 }
 
-// divide divides the parameters of a model, which are on the device (zero.Init of a module).
-func divide(e *Engine, root *python.Module) *zero3 {
-	z := &zero3{Engine: e, of: map[*python.Cell]*divided{}, leaves: map[*autograd.Object]*divided{}}
+func newZero3(e *Engine) *zero3 {
+	return &zero3{Engine: e, of: map[*python.Cell]*divided{}, leaves: map[*autograd.Object]*divided{}}
+}
+
+// divide divides the parameters of a model, which are on the device, but those that are divided
+// (zero.Init of a module).
+func (z *zero3) divide(root *python.Module) {
 	for _, c := range python.Parameters([]*python.Module{root}) {
-		z.convert3(c)
+		if z.of[c] == nil {
+			z.convert3(c)
+		}
+		z.params = append(z.params, z.of[c])
 	}
-	z.params = z.all(root)
-	return z
 }
 
 // InitDivided is zero.Init around the loading of a model: each module's parameters are made on the
-// device and divided as it is made; then each is gathered, read and divided again. What
-// operators that make buffers take is left out.
-func InitDivided(p *python.Interp, parallel *program.Parallel, root *python.Module) *Engine {
+// device in the type made, converted, and divided once it is made; then those of each module are
+// gathered, read and divided again.
+func InitDivided(p *python.Interp, parallel *program.Parallel, root *python.Module, made tensor.DType) *Engine {
 	e := newEngine(p, parallel)
-	z := &zero3{Engine: e, of: map[*python.Cell]*divided{}, leaves: map[*autograd.Object]*divided{}}
+	z := newZero3(e)
+	tied := z.construct(root, made)
+	seen := map[*python.Cell]bool{}
+	var read func(m *python.Module)
+	read = func(m *python.Module) {
+		var own []*divided
+		for _, c := range m.Params {
+			if !seen[c] {
+				seen[c] = true
+				own = append(own, z.of[c])
+			}
+		}
+		outer := p.Push()
+		p.Layer = m.Layer
+		for _, x := range own {
+			z.gatherNow(x)
+		}
+		for _, x := range own {
+			z.empty(x)
+		}
+		p.Pop(outer)
+		for _, ch := range m.Registered {
+			read(ch)
+		}
+	}
+	read(root)
+	p.Drop(tied...) // tie_weights
+	e.three = z
+	return e
+}
+
+// construct makes the modules of a model. Parameters that others take the place of, once the
+// model is read, are made and divided, too: their parts are the result.
+func (z *zero3) construct(root *python.Module, made tensor.DType) (tied []*op.Tensor) {
+	p := z.p
+	seen := map[*python.Module]bool{}
 	var each func(m *python.Module)
 	each = func(m *python.Module) {
-		for _, ch := range m.Children {
+		if seen[m] {
+			return
+		}
+		seen[m] = true
+		for _, ch := range m.Registered {
 			each(ch)
 		}
 		outer := p.Push()
 		p.Layer = m.Layer
-		var made []*python.Cell
-		for _, c := range m.Params {
-			if c.T == nil {
+		others := make([]*op.Tensor, len(m.Params)) // of a parameter that is tied
+		for i, c := range m.Params {
+			var first *op.Tensor
+			if c.Decl.DType != made && !c.Decl.Fixed {
+				first = p.Leaf(trace.Parameters, made, false, c.Decl.Size...)
+			}
+			if z.of[c] == nil {
 				p.Move(c, true)
-				made = append(made, c)
+			} else {
+				others[i] = p.Leaf(trace.Parameters, c.Decl.DType, false, c.Decl.Size...)
+			}
+			p.Drop(first)
+		}
+		for i, c := range m.Params {
+			if t := others[i]; t != nil {
+				tied = append(tied, z.vector(tensor.DivUp(t.Numel(), z.ranks), t.DType))
+				p.Drop(t)
+			} else {
+				z.convert3(c)
 			}
 		}
-		for _, c := range made {
-			z.convert3(c)
-		}
-		for _, c := range m.Buffers {
+		for i, c := range m.Buffers {
+			var parts []*op.Tensor
+			if b := &m.Class.Buffers[i]; b.Frequencies {
+				parts = z.frequencies(b.Size)
+			}
 			p.Move(c, false)
+			p.Drop(parts...)
 		}
 		p.Pop(outer)
 	}
 	each(root)
-	z.params = z.all(root)
-	for _, x := range z.params {
-		outer := p.Push()
-		p.Layer = x.cell.Layer
-		z.gatherNow(x)
-		z.empty(x)
-		p.Pop(outer)
-	}
-	e.three = z
-	return e
+	return tied
+}
+
+// frequencies computes inverse frequencies, 1 / base ** (arange(0, n, 2).to(float32) / n), up to the
+// last operator; what is alive then is the result.
+func (z *zero3) frequencies(size []int64) []*op.Tensor {
+	p := z.p
+	l := tensor.Contiguous(tensor.D(size...))
+	integers := p.New(l, tensor.Int64)
+	floats := p.New(l, tensor.Float32)
+	p.Drop(integers)
+	quotients := p.New(l, tensor.Float32)
+	p.Drop(floats)
+	powers := p.New(l, tensor.Float32)
+	p.Drop(z.scalar(tensor.Float64)) // the base
+	p.Drop(quotients)
+	reciprocals := p.New(l, tensor.Float32)
+	return []*op.Tensor{reciprocals, powers}
 }
 
 // convert3 makes a parameter on the device one that is divided (_convert_to_deepspeed_param).
@@ -127,15 +195,6 @@ func (z *zero3) convert3(c *python.Cell) {
 	x.part = tensor.DivUp(c.T.Numel(), z.ranks)
 	z.of[c], z.leaves[x.leaf()] = x, x
 	z.partition(x)
-}
-
-// all are the parameters of a model, in the order of Module.parameters.
-func (z *zero3) all(root *python.Module) []*divided {
-	var out []*divided
-	for _, c := range python.Parameters([]*python.Module{root}) {
-		out = append(out, z.of[c])
-	}
-	return out
 }
 
 // train makes what the optimizer steps of divided parameters; groups are its own.

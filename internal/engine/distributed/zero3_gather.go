@@ -1,6 +1,7 @@
 package distributed
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/memplan/memplan/internal/aten"
@@ -14,6 +15,7 @@ import (
 // it computes and, once it knows in which order modules do, those of the next ones ahead.
 type coordinator struct {
 	root    *hooked
+	around  []*hooked // modules around the model, without parameters
 	under   []*hooked // modules whose forward is under way (FWD_MODULE_STACK)
 	records traceMode
 	at      int       // __step_id: modules since the last forward of the model
@@ -62,7 +64,7 @@ type hooked struct {
 // gathering is the handle of what is gathered together.
 type gathering struct {
 	params  []*divided
-	flat    *op.Tensor // of several: their parts, process by process
+	flats   []*op.Tensor // of several: their parts, process by process, those of each type in one
 	done    bool
 	waiting int
 }
@@ -96,6 +98,9 @@ func (z *zero3) attach(root *python.Module) {
 		}
 	}
 	each(root)
+	for range z.Stage3.Around {
+		z.around = append(z.around, &hooked{z: z, m: root})
+	}
 	z.p.Reading = z.read
 	if z.Stage3.OwnLinear {
 		z.p.Functions = map[*op.Op]*op.Op{aten.Linear: aten.LinearForZeRO3}
@@ -133,6 +138,10 @@ func (h *hooked) PreForward(args []python.Value, names []string) []python.Value 
 	z.quietly(h.m.Layer, func() {
 		if h == z.root {
 			z.resetStep()
+			for _, w := range z.around {
+				z.under = append(z.under, w)
+				z.fetch(w, true)
+			}
 		}
 		z.under = append(z.under, h)
 		z.fetch(h, true)
@@ -160,6 +169,15 @@ func (h *hooked) PostForward(v python.Value) python.Value {
 		z.release(h, true)
 	})
 	h.boundary(&v, h.watchResult)
+	if h == z.root {
+		for _, w := range slices.Backward(z.around) {
+			z.quietly(h.m.Layer, func() {
+				z.under = z.under[:len(z.under)-1]
+				z.release(w, true)
+			})
+			w.boundary(&v, w.watchResult)
+		}
+	}
 	return v
 }
 
@@ -517,14 +535,15 @@ func (z *zero3) gather(params []*divided) {
 			}
 			z.p.Drop(flat)
 		default:
-			var n int64
-			for _, x := range g.params {
-				if x.own.DType != g.params[0].own.DType {
-					z.p.Fail("parameters of several types in one module are not modelled with stage 3 of ZeRO")
+			slices.SortStableFunc(g.params, func(a, b *divided) int { return cmp.Compare(a.own.DType.String(), b.own.DType.String()) })
+			for i := 0; i < len(g.params); {
+				var n int64
+				d := g.params[i].own.DType
+				for ; i < len(g.params) && g.params[i].own.DType == d; i++ {
+					n += g.params[i].part
 				}
-				n += x.part
+				g.flats = append(g.flats, z.vector(n*z.ranks, d))
 			}
-			g.flat = z.vector(n*z.ranks, g.params[0].own.DType)
 		}
 	})
 }
@@ -571,7 +590,7 @@ func (z *zero3) await(x *divided) {
 	if !g.done {
 		g.done = true
 		for _, y := range g.params {
-			if g.flat != nil {
+			if g.flats != nil {
 				t := z.vector(y.numel(), y.own.DType)
 				z.fill3(y, t, 0)
 				z.p.Drop(t)
@@ -580,7 +599,7 @@ func (z *zero3) await(x *divided) {
 		}
 	}
 	if g.waiting--; g.waiting == 0 {
-		z.p.Drop(g.flat)
-		g.flat = nil
+		z.p.Drop(g.flats...)
+		g.flats = nil
 	}
 }

@@ -135,7 +135,7 @@ func (p *Interp) Adapt(root *Module, a *program.Adapters) {
 			return
 		}
 		d := c.Decl.DType
-		if a.Lower {
+		if a.Lower || a.Cast {
 			if d = c.T.DType; d.IsHalf() && !a.Kept {
 				d = a.DType
 			}

@@ -75,11 +75,11 @@ func (m *Module) hold(p *Interp, parts []*op.Tensor) {
 
 // Convert converts the parameters of a model that has been loaded: as the program asks, or
 // each to its own type.
-func (p *Interp) Convert(root *Module, m *program.Model) {
+func (p *Interp) Convert(root *Module, m *program.Model, engine bool) {
 	switch {
 	case m.Loaded != nil && m.Loaded.OnDevice:
 		for _, c := range m.Loaded.Convert {
-			if c.Copies {
+			if c.Copies || c.Engine != engine {
 				continue
 			}
 			p.convert(root, func(path string, _ *Cell) (tensor.DType, bool) { return c.DType, c.Of(path) })
@@ -87,7 +87,7 @@ func (p *Interp) Convert(root *Module, m *program.Model) {
 				p.EmptyCache()
 			}
 		}
-	case m.Quantized != nil:
+	case m.Quantized != nil && !engine:
 		p.convert(root, func(_ string, c *Cell) (tensor.DType, bool) { return c.Decl.DType, true })
 	}
 }

@@ -78,12 +78,15 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 		j.fail(at, "deepspeed of several models is not modelled; this job has %s", spec.Plural(len(j.Models), "model"))
 	}
 	m, job := j.Job.Models[0], j.Job
+	if m.Adapters != nil {
+		d.Stage3.Around = 1 // PeftModel and its tuner are called; the latter calls the forward of the model
+	}
 	for _, x := range []struct {
 		what  string
 		given bool
 	}{
 		{"offload", job.Offload != program.Offload{}},
-		{"lora", m.Adapters != nil},
+		{"an adapter that is not peft: {lora: ...} under a trainer, with stage 3 of ZeRO in a model with load,", m.Adapters != nil && (!d.Trainer || d.Stage == 3 && m.Loaded == nil || j.Spec.PEFT == nil || j.Spec.PEFT.LoRA == nil || len(m.Adapters.Kernels) > 0)},
 		{"quantize", m.Quantized != nil},
 		{"prune", m.Pruned != nil},
 		{"load of quantized weights", m.Loaded != nil && (m.Loaded.Quantize || m.Loaded.Stored)},

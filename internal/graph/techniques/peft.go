@@ -96,7 +96,7 @@ func (j *Job) tuner(p *spec.PEFT) *tuner {
 
 // tune wraps the layers of a model that a method targets.
 func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
-	a := &program.Adapters{Bias: t.bias, OnHost: !m.onDevice(), DType: tensor.Float32, Kept: !p.Autocast.V, Lower: j.Spec.Trainer.OfTRL() && pm.Quantized != nil}
+	a := &program.Adapters{Bias: t.bias, OnHost: !m.onDevice() && !j.dividedByLoad(m), DType: tensor.Float32, Kept: !p.Autocast.V, Lower: j.Spec.Trainer.OfTRL() && pm.Quantized != nil, Cast: j.castByEngine()}
 	saved := j.savedNames(t)
 	targeted := j.targeted(m, pm, t, saved)
 	layers, head := j.adaptable(pm)
@@ -123,7 +123,7 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 		if chunked && path == head {
 			j.fail(t.at, "%s: SFTTrainer computes no chunked loss with an adapter around %s; leave the module out of target_modules, or write loss_type: nll", t.name, path)
 		}
-		class, args := t.wrap(path, base, adapterType(base.AdapterType(base.Params[0].DType), p.Autocast.V, a.Lower))
+		class, args := t.wrap(path, base, j.adapterType(base.AdapterType(base.Params[0].DType), p.Autocast.V, a.Lower))
 		a.Layers = append(a.Layers, program.Place{Path: path, Class: class})
 		groups.add(path, class, args)
 	}
@@ -147,10 +147,25 @@ func (j *Job) tune(m *Model, pm *program.Model, t *tuner, p *spec.PEFT) {
 	pm.Adapters = a
 }
 
+// castByEngine reports whether DeepSpeed's engine converts a model with its adapters, which it
+// does not where their parameters are divided.
+func (j *Job) castByEngine() bool {
+	return j.Spec.Parallel.IsDeepSpeed() && j.Spec.Parallel.Casts && j.DeepSpeed.Zero.Stage.V < 3
+}
+
+// dividedByLoad reports whether from_pretrained divides a model by zero.Init, which makes it on
+// the GPU.
+func (j *Job) dividedByLoad(m *Model) bool {
+	return j.Spec.Parallel.IsDeepSpeed() && j.DeepSpeed.Zero.Stage.V == 3 && m.Loaded != nil
+}
+
 // adapterType is the type that the weights of an adapter have at last: with
-// autocast_adapter_dtype no half precision, and what SFTTrainer makes of that.
-func adapterType(made tensor.DType, autocast, lower bool) tensor.DType {
+// autocast_adapter_dtype no half precision, and what SFTTrainer makes of that, or DeepSpeed's
+// engine, which converts the model unless its parameters are divided.
+func (j *Job) adapterType(made tensor.DType, autocast, lower bool) tensor.DType {
 	switch {
+	case j.castByEngine():
+		return DeepSpeedType(j.DeepSpeed)
 	case lower:
 		return tensor.BFloat16
 	case autocast && made.IsHalf():

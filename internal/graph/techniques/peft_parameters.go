@@ -62,7 +62,7 @@ func (j *Job) parameters(m *Model, pm *program.Model, t *tuner, a *program.Adapt
 		var class *program.Class
 		var args string
 		if q := quantized[path]; q != nil { // which PEFT takes for the layer
-			class, args = t.wrap(path, q, adapterType(q.AdapterType(q.Params[0].DType), autocast, a.Lower))
+			class, args = t.wrap(path, q, j.adapterType(q.AdapterType(q.Params[0].DType), autocast, a.Lower))
 		} else {
 			class, args = j.parametrized(m, t, path, c, found, autocast, a.Lower)
 		}
@@ -110,7 +110,7 @@ func (j *Job) parametrized(m *Model, t *tuner, path string, c *program.Class, pa
 		key := path + "." + p.Name
 		times := float64(max(1, t.joined[p.Name]))
 		a := &loraArgs{r: int64(rank(key, times*float64(t.lora.R.V))), alpha: alpha(key, times*t.lora.Alpha.V), rs: t.lora.RSLoRA.V}
-		class = j.wrapper(class, c, p, a, adapterType(p.DType, autocast, lower), len(params), i, m.Type == "gpt_oss")
+		class = j.wrapper(class, c, p, a, j.adapterType(p.DType, autocast, lower), len(params), i, m.Type == "gpt_oss")
 		transposed := ""
 		if m.Type == "gpt_oss" {
 			transposed = ", transposed=True"
